@@ -1,0 +1,74 @@
+/* Writing gradient rules.
+ *
+ * A rule is a function `int ah_backward_NAME(struct ah_rule *r)`. It reads r->grad_out[k] (NULL when output k had no
+ * gradient), what the row saved, and sets r->grad_in[i] for every input i with r->needs[i]. Inputs are counted over
+ * the tensor arguments in order, the items of a list one by one.
+ *
+ * Rules are expressions: every ah_r call returns a tensor owned by the rule (freed when it ends) and NULL once
+ * anything failed, and takes NULL as input quietly, so no call needs checking; the first error is what the engine
+ * reports. When the engine runs with create_graph the calls record themselves, so a rule made of differentiable ops
+ * has a second derivative; a rule whose kernel has none says so with OP_NOGRAD on that kernel's row. */
+#ifndef AH_AUTOGRAD_RULE_H
+#define AH_AUTOGRAD_RULE_H
+
+#include "ops/op.h"
+
+enum { AH_RULE_TEMPS = 96 };
+
+struct ah_node;
+
+struct ah_rule {
+    struct ah_node *node;
+    const struct ah_value *arg; /* the call's arguments; tensors only where saved, else kind AH_NONE */
+    const double *state;
+    struct ah_tensor **extra;   /* what the forward put into call->extra */
+    struct ah_tensor **out;     /* saved outputs, else NULL */
+    struct ah_tensor **grad_out;
+    struct ah_tensor **grad_in; /* set to tensors of the rule (the engine retains them) */
+    const bool *needs;
+    int input_count, output_count;
+    int status;
+    int temp_count;
+    struct ah_tensor *temp[AH_RULE_TEMPS];
+};
+
+/* Run an op inside a rule: ah_r(r, AH_OP_mul, AH_T(g), AH_T(x)). Any AH_T(NULL) for a required tensor, or an earlier
+ * failure, gives NULL. */
+#define ah_r(rule, id, ...)                                                 \
+    ah_rule_op((rule), (id), (const struct ah_value[]){__VA_ARGS__},        \
+               (int)(sizeof((struct ah_value[]){__VA_ARGS__}) / sizeof(struct ah_value)))
+struct ah_tensor *ah_rule_op(struct ah_rule *rule, enum ah_opid id, const struct ah_value *args, int count);
+
+/* The same for ops with several outputs; fills out[] with tensors of the rule. */
+void ah_rule_ops(struct ah_rule *rule, enum ah_opid id, const struct ah_value *args, int count,
+                 struct ah_tensor **out, int out_count);
+
+/* Hand a tensor to the rule to be released with it; returns it. */
+struct ah_tensor *ah_rule_keep(struct ah_rule *rule, struct ah_tensor *tensor);
+
+/* Everyday expressions. */
+struct ah_tensor *ah_r_add(struct ah_rule *r, struct ah_tensor *a, struct ah_tensor *b);
+struct ah_tensor *ah_r_sub(struct ah_rule *r, struct ah_tensor *a, struct ah_tensor *b);
+struct ah_tensor *ah_r_mul(struct ah_rule *r, struct ah_tensor *a, struct ah_tensor *b);
+struct ah_tensor *ah_r_div(struct ah_rule *r, struct ah_tensor *a, struct ah_tensor *b);
+struct ah_tensor *ah_r_neg(struct ah_rule *r, struct ah_tensor *a);
+struct ah_tensor *ah_r_scale(struct ah_rule *r, struct ah_tensor *a, double factor);  /* a * factor */
+struct ah_tensor *ah_r_shift(struct ah_rule *r, struct ah_tensor *a, double addend);  /* a + addend */
+struct ah_tensor *ah_r_matmul(struct ah_rule *r, struct ah_tensor *a, struct ah_tensor *b);
+struct ah_tensor *ah_r_transpose(struct ah_rule *r, struct ah_tensor *a, int64_t d0, int64_t d1);
+
+/* Sum a gradient back to the shape and dtype of input i (undoes broadcasting and promotion). */
+struct ah_tensor *ah_r_to_input(struct ah_rule *r, struct ah_tensor *grad, int i);
+
+/* Shape and dtype of input i, known even when it was not saved. */
+struct ah_input_meta {
+    int ndim;
+    enum ah_dtype dtype;
+    int64_t size[AH_MAX_DIMS];
+};
+const struct ah_input_meta *ah_rule_input(const struct ah_rule *rule, int i);
+
+/* The tensor zeros(shape of input i), of the rule. */
+struct ah_tensor *ah_r_zeros_input(struct ah_rule *r, int i);
+
+#endif

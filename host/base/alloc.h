@@ -1,0 +1,34 @@
+/* The block allocator for tensor memory, with process-wide byte counters.
+ *
+ * Blocks are 64-byte aligned and not zeroed. A freed block goes to a cache by size class, not to the system, so a
+ * training step in its steady state makes no system allocation and takes no page faults. Any thread may call. */
+#ifndef AH_BASE_ALLOC_H
+#define AH_BASE_ALLOC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct ah_memory_stats {
+    size_t live;            /* bytes in blocks now handed out */
+    size_t peak;            /* largest `live` so far */
+    size_t cached;          /* bytes in freed blocks kept for reuse */
+    uint64_t allocations;   /* blocks handed out so far */
+    uint64_t system_calls;  /* of these, how many asked the system for memory */
+};
+
+/* Get a block of at least `bytes` (0 gives a valid pointer). On exhaustion the cache is dropped and the request
+ * tried once more; then AH_ENOMEM. */
+int ah_block_alloc(size_t bytes, void **out);
+
+/* Give a block back; `bytes` is what was asked for. NULL is ignored. */
+void ah_block_free(void *block, size_t bytes);
+
+/* Return all cached blocks to the system. */
+void ah_block_trim(void);
+
+struct ah_memory_stats ah_memory_stats(void);
+
+/* Called (if set) before AH_ENOMEM is reported, to free what a collector still holds; the binding sets it. */
+void ah_block_on_pressure(void (*collect)(void *context), void *context);
+
+#endif

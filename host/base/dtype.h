@@ -1,0 +1,34 @@
+/* Element types: names, sizes, categories. No arithmetic here; conversions live with the kernels. */
+#ifndef AH_BASE_DTYPE_H
+#define AH_BASE_DTYPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum ah_dtype {
+    AH_BOOL, /* one byte, 0 or 1 */
+    AH_U8,
+    AH_I32,
+    AH_I64,
+    AH_F16,  /* IEEE half */
+    AH_BF16,
+    AH_F32,
+    AH_F64,
+    AH_DTYPE_COUNT
+};
+
+/* Promotion categories, lowest first (PyTorch: bool < integral < floating). */
+enum ah_category { AH_CATEGORY_BOOL, AH_CATEGORY_INT, AH_CATEGORY_FLOAT };
+
+size_t ah_dtype_size(enum ah_dtype dtype);          /* bytes per element */
+const char *ah_dtype_name(enum ah_dtype dtype);     /* "float32" */
+enum ah_category ah_dtype_category(enum ah_dtype dtype);
+bool ah_dtype_is_float(enum ah_dtype dtype);
+
+/* Parse "float32" or "f32" (and the other names alike) into *out; AH_EINVAL names the known ones. */
+int ah_dtype_parse(const char *name, enum ah_dtype *out);
+
+/* The smallest dtype both convert to by PyTorch's table (f16 + bf16 = f32, u8 + i32 = i32, ...). */
+enum ah_dtype ah_dtype_promote(enum ah_dtype a, enum ah_dtype b);
+
+#endif

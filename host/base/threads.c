@@ -1,0 +1,50 @@
+#define _GNU_SOURCE
+#include "base/threads.h"
+
+#include <omp.h>
+#include <sched.h>
+
+#include "base/status.h"
+
+int ah_cpu_count(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set))
+        return 1;
+    return CPU_COUNT(&set);
+}
+
+int ah_num_threads(void)
+{
+    return omp_get_max_threads();
+}
+
+int ah_set_num_threads(int count)
+{
+    if (count < 1 || count > 1024)
+        return ah_fail(AH_EINVAL, "set_num_threads: expected 1..1024, got %d", count);
+    omp_set_num_threads(count);
+    return 0;
+}
+
+void ah_parallel_for(int64_t n, int64_t grain, ah_range_fn body, void *context)
+{
+    int64_t blocks = grain > 0 ? (n + grain - 1) / grain : 1;
+    int threads = omp_get_max_threads();
+    if (threads > blocks)
+        threads = (int)blocks;
+    if (threads <= 1) {
+        if (n > 0)
+            body(context, 0, n);
+        return;
+    }
+#pragma omp parallel num_threads(threads)
+    {
+        int64_t t = omp_get_thread_num(), count = omp_get_num_threads();
+        int64_t begin = blocks * t / count * grain, end = blocks * (t + 1) / count * grain;
+        if (end > n)
+            end = n;
+        if (begin < end)
+            body(context, begin, end);
+    }
+}

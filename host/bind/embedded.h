@@ -1,0 +1,13 @@
+/* The Lua library inside the binary: a table made by scripts/embed.sh, ended by a NULL name. */
+#ifndef AH_BIND_EMBEDDED_H
+#define AH_BIND_EMBEDDED_H
+
+struct ah_embedded {
+    const char *module; /* "accelhost.nn" */
+    const char *path;   /* "accelhost/nn/init.lua" */
+    const char *text, *end;
+};
+
+extern const struct ah_embedded ah_embedded[];
+
+#endif

@@ -1,0 +1,154 @@
+/* Ops: the table, calls, and the door every op goes through.
+ *
+ * A row of the table (host/ops/table.def and the family files it includes) says an op's name, its parameters, what
+ * its gradient rule needs, and flags. ah_op_call is the one door: it fills defaults, rewrites channels-last inputs
+ * that the op is not flagged for, runs the forward, and records a node when gradients are wanted.
+ *
+ * Forward functions (host/ops/FAMILY.c, one per row) check shapes and dtypes, allocate call->out, and run the
+ * device's kernel by ah_call_kernel. Composite ops call other ops instead and have no rule of their own. */
+#ifndef AH_OPS_OP_H
+#define AH_OPS_OP_H
+
+#include "tensor/device.h"
+#include "tensor/tensor.h"
+
+enum { AH_MAX_ARGS = 12, AH_MAX_OUTS = 4, AH_MAX_EXTRA = 4 };
+
+/* Kinds of parameters, with the letter used in a signature. */
+enum ah_kind {
+    AH_NONE,    /* absent: an optional tensor that is nil */
+    AH_TENSOR,  /* T   a tensor;  T? may be nil */
+    AH_OPERAND, /* O   a tensor or a number (which becomes a wrapped 0-dim tensor: int64 if integral, else float64);
+                       after binding its kind reads AH_TENSOR */
+    AH_LIST,    /* L   a Lua array of tensors */
+    AH_INT,     /* i */
+    AH_INTS,    /* I   a table of integers, one integer, or (as the last parameter) trailing integers; I? may be nil */
+    AH_NUMBER,  /* n   n? may be nil */
+    AH_FLAG,    /* b */
+    AH_DTYPE,   /* d   d? may be nil */
+    AH_STRING,  /* s   s? may be nil */
+};
+
+struct ah_value {
+    enum ah_kind kind;
+    union {
+        struct ah_tensor *tensor;
+        struct {
+            struct ah_tensor **item; /* owned by the caller of the op */
+            int count;
+        } list;
+        int64_t integer;
+        double number;
+        bool flag;
+        enum ah_dtype dtype;
+        const char *string; /* static or owned by the caller */
+        struct {
+            int64_t at[AH_MAX_DIMS];
+            int count;
+        } ints;
+    };
+};
+
+/* Build values in C calls: AH_T(x), AH_I(3), ... A NULL tensor is "absent". */
+#define AH_T(x) ((struct ah_value){.kind = (x) ? AH_TENSOR : AH_NONE, .tensor = (x)})
+#define AH_L(items, n) ((struct ah_value){.kind = AH_LIST, .list = {(items), (n)}})
+#define AH_I(x) ((struct ah_value){.kind = AH_INT, .integer = (x)})
+#define AH_N(x) ((struct ah_value){.kind = AH_NUMBER, .number = (x)})
+#define AH_B(x) ((struct ah_value){.kind = AH_FLAG, .flag = (x)})
+#define AH_D(x) ((struct ah_value){.kind = AH_DTYPE, .dtype = (x)})
+#define AH_S(x) ((struct ah_value){.kind = AH_STRING, .string = (x)})
+#define AH_NIL ((struct ah_value){.kind = AH_NONE})
+struct ah_value AH_INTS_OF(const int64_t *at, int count); /* copies; count <= AH_MAX_DIMS */
+
+enum ah_opid {
+#define OP(name, signature, saves, flags) AH_OP_##name,
+#define OP_NOGRAD(name, signature, flags) AH_OP_##name,
+#include "ops/table.def"
+#undef OP
+#undef OP_NOGRAD
+    AH_OP_COUNT
+};
+
+/* Flags of a row. */
+enum {
+    AH_METHOD = 1 << 0,        /* callable as tensor:name(...), parameter 0 being the tensor */
+    AH_FUNCTION = 1 << 1,      /* callable as accelhost.name(...) */
+    AH_INPLACE = 1 << 2,       /* also exists as name_: writes its result into parameter 0 */
+    AH_CHANNELS_LAST = 1 << 3, /* takes and may return marked storages */
+    AH_COMPOSITE = 1 << 4,     /* made of other ops, which record themselves */
+    AH_VIEW = 1 << 5,          /* out[0] shares arg[0]'s storage */
+    AH_MUTATES = 1 << 6,       /* always writes into parameter 0 (copy_, fill_): out[0] is arg[0] */
+    AH_FUNCTIONAL = 1 << 7,    /* also listed in accelhost.nn.functional */
+    AH_INTERNAL = 1 << 8,      /* reachable from accelhost._C only */
+    AH_API = AH_METHOD | AH_FUNCTION,
+};
+
+/* What to keep for the rule. Not kept: only shape and dtype of an input are known to the rule. */
+#define AH_SAVE(i) (1u << (i))           /* argument i */
+#define AH_SAVE_OUT(i) (1u << (16 + (i))) /* output i */
+
+struct ah_param {
+    const char *name;
+    enum ah_kind kind;
+    bool optional;            /* nil is accepted and kept as AH_NONE */
+    bool has_default;
+    struct ah_value fallback; /* when has_default or optional */
+};
+
+struct ah_op;
+
+struct ah_call {
+    const struct ah_op *op;
+    struct ah_value arg[AH_MAX_ARGS]; /* all op->param_count of them, defaults filled */
+    struct ah_tensor *out[AH_MAX_OUTS]; /* owned by the call until handed to the caller */
+    int out_count;
+    bool inplace;               /* out[0] was preset to arg[0]; the forward writes into it */
+    bool recording;             /* a node will be made: forwards may then fill `extra` for their rule */
+    struct ah_tensor *extra[AH_MAX_EXTRA]; /* further tensors for the rule (a mask, batch statistics); owned */
+    double state[4];            /* further numbers for the rule */
+};
+
+struct ah_rule; /* autograd/rule.h */
+
+struct ah_op {
+    const char *name;
+    const char *signature;
+    int (*forward)(struct ah_call *call);
+    int (*backward)(struct ah_rule *rule); /* NULL: results do not require grad */
+    uint32_t saves;
+    uint32_t flags;
+    enum ah_opid id;
+    int param_count;
+    struct ah_param param[AH_MAX_ARGS];
+};
+
+/* The parsed table; first use parses the signatures (idempotent). */
+const struct ah_op *ah_op_get(enum ah_opid id);
+const struct ah_op *ah_op_find(const char *name); /* NULL if unknown */
+
+/* The door. `args` holds `count` values in parameter order; missing ones take their defaults. Outputs (new
+ * references) go to out[0..*out_count). With `inplace` the result replaces args[0]'s contents and out[0] is args[0]
+ * retained. On error nothing is returned and the text names op, shapes and dtypes. */
+int ah_op_call(enum ah_opid id, const struct ah_value *args, int count, bool inplace, struct ah_tensor **out,
+               int *out_count);
+
+/* For one-output ops in C: ah_op1(AH_OP_add, &out, AH_T(a), AH_T(b)). */
+#define ah_op1(id, out, ...)                                                              \
+    ah_op_call1((id), (out), (const struct ah_value[]){__VA_ARGS__},                      \
+                (int)(sizeof((struct ah_value[]){__VA_ARGS__}) / sizeof(struct ah_value)))
+int ah_op_call1(enum ah_opid id, struct ah_tensor **out, const struct ah_value *args, int count);
+
+/* Run the kernel of call->op on the device of its first tensor; AH_ENOTIMPL when the device has none. */
+int ah_call_kernel(struct ah_call *call);
+
+/* The dtype that PyTorch's promotion gives the tensors among arg[0..count) (by category, then dimensioned tensors
+ * before 0-dim ones before wrapped numbers). */
+enum ah_dtype ah_call_promote(const struct ah_call *call, int count);
+
+/* Allocate out[index], or, in place, check that out[0] has this shape and can hold this dtype. */
+int ah_call_output(struct ah_call *call, int index, const int64_t *size, int ndim, enum ah_dtype dtype);
+
+/* AH_EINVAL "op: NAME: expected float32 or float64, got int64" unless arg[i]'s dtype is floating. */
+int ah_call_expect_float(const struct ah_call *call, int arg);
+
+#endif

@@ -1,0 +1,383 @@
+#include "tensor/tensor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+void (*ah_tensor_release_grad)(struct ah_grad_meta *meta);
+
+/* Tensor headers come and go with every op: keep freed ones in a list. */
+enum { KEPT_HEADERS = 1024 };
+static struct ah_tensor *kept[KEPT_HEADERS];
+static int kept_count;
+
+static struct ah_tensor *new_header(void)
+{
+    struct ah_tensor *tensor = kept_count ? kept[--kept_count] : malloc(sizeof *tensor);
+    if (tensor)
+        memset(tensor, 0, sizeof *tensor);
+    return tensor;
+}
+
+static void free_header(struct ah_tensor *tensor)
+{
+    if (kept_count < KEPT_HEADERS)
+        kept[kept_count++] = tensor;
+    else
+        free(tensor);
+}
+
+int ah_storage_new(struct ah_storage **out, size_t nbytes)
+{
+    struct ah_storage *storage = calloc(1, sizeof *storage);
+    if (!storage)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    int status = ah_block_alloc(nbytes, &storage->data);
+    if (status < 0) {
+        free(storage);
+        return status;
+    }
+    atomic_init(&storage->refs, 1);
+    storage->nbytes = nbytes;
+    *out = storage;
+    return 0;
+}
+
+struct ah_storage *ah_storage_retain(struct ah_storage *storage)
+{
+    atomic_fetch_add_explicit(&storage->refs, 1, memory_order_relaxed);
+    return storage;
+}
+
+void ah_storage_release(struct ah_storage *storage)
+{
+    if (!storage || atomic_fetch_sub_explicit(&storage->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    if (storage->release)
+        storage->release(storage);
+    else
+        ah_block_free(storage->data, storage->nbytes);
+    free(storage);
+}
+
+int64_t ah_contiguous_strides(const int64_t *size, int ndim, int64_t *stride)
+{
+    int64_t count = 1;
+    for (int d = ndim - 1; d >= 0; d--) {
+        stride[d] = count;
+        count *= size[d];
+    }
+    return count;
+}
+
+/* The header for a shape, with checked sizes; storage still NULL. */
+static int shaped_header(struct ah_tensor **out, const int64_t *size, int ndim, enum ah_dtype dtype, size_t *nbytes)
+{
+    if (ndim < 0 || ndim > AH_MAX_DIMS)
+        return ah_fail(AH_EINVAL, "tensors have 0 to %d dimensions, got %d", AH_MAX_DIMS, ndim);
+    int64_t count = 1;
+    bool overflow = false;
+    for (int d = 0; d < ndim; d++) {
+        if (size[d] < 0)
+            return ah_fail(AH_EINVAL, "negative size in shape %s", ah_shape_text(size, ndim));
+        overflow = __builtin_mul_overflow(count, size[d] > 0 ? size[d] : 1, &count) || overflow;
+    }
+    int64_t bytes;
+    if (overflow || __builtin_mul_overflow(count, (int64_t)ah_dtype_size(dtype), &bytes))
+        return ah_fail(AH_EINVAL, "shape %s is too large", ah_shape_text(size, ndim));
+    struct ah_tensor *tensor = new_header();
+    if (!tensor)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    tensor->refs = 1;
+    tensor->dtype = dtype;
+    tensor->ndim = ndim;
+    for (int d = 0; d < ndim; d++)
+        tensor->size[d] = size[d];
+    tensor->numel = ah_contiguous_strides(size, ndim, tensor->stride);
+    *nbytes = (size_t)tensor->numel * ah_dtype_size(dtype);
+    *out = tensor;
+    return 0;
+}
+
+int ah_tensor_empty(struct ah_tensor **out, const int64_t *size, int ndim, enum ah_dtype dtype)
+{
+    struct ah_tensor *tensor;
+    size_t nbytes;
+    AH_TRY(shaped_header(&tensor, size, ndim, dtype, &nbytes));
+    int status = ah_storage_new(&tensor->storage, nbytes);
+    if (status < 0) {
+        free_header(tensor);
+        return status;
+    }
+    *out = tensor;
+    return 0;
+}
+
+int ah_tensor_empty_like(struct ah_tensor **out, const struct ah_tensor *like)
+{
+    return ah_tensor_empty(out, like->size, like->ndim, like->dtype);
+}
+
+int ah_tensor_zeros(struct ah_tensor **out, const int64_t *size, int ndim, enum ah_dtype dtype)
+{
+    AH_TRY(ah_tensor_empty(out, size, ndim, dtype));
+    memset((*out)->storage->data, 0, (*out)->storage->nbytes);
+    return 0;
+}
+
+int ah_tensor_scalar(struct ah_tensor **out, double value, enum ah_dtype dtype)
+{
+    AH_TRY(ah_tensor_empty(out, NULL, 0, dtype));
+    ah_tensor_set(*out, 0, value);
+    return 0;
+}
+
+int ah_tensor_from_memory(struct ah_tensor **out, void *data, const int64_t *size, int ndim, enum ah_dtype dtype,
+                          void (*release)(struct ah_storage *), void *owner)
+{
+    struct ah_tensor *tensor;
+    size_t nbytes;
+    AH_TRY(shaped_header(&tensor, size, ndim, dtype, &nbytes));
+    tensor->storage = calloc(1, sizeof *tensor->storage);
+    if (!tensor->storage) {
+        free_header(tensor);
+        return ah_fail(AH_ENOMEM, "out of memory");
+    }
+    atomic_init(&tensor->storage->refs, 1);
+    tensor->storage->data = data;
+    tensor->storage->nbytes = nbytes;
+    tensor->storage->release = release;
+    tensor->storage->owner = owner;
+    *out = tensor;
+    return 0;
+}
+
+int ah_tensor_view(struct ah_tensor **out, const struct ah_tensor *base, const int64_t *size, const int64_t *stride,
+                   int ndim, int64_t offset)
+{
+    struct ah_tensor *tensor;
+    size_t nbytes;
+    AH_TRY(shaped_header(&tensor, size, ndim, base->dtype, &nbytes));
+    for (int d = 0; d < ndim; d++)
+        tensor->stride[d] = stride[d];
+    tensor->offset = offset;
+    tensor->storage = ah_storage_retain(base->storage);
+    *out = tensor;
+    return 0;
+}
+
+struct ah_tensor *ah_tensor_retain(struct ah_tensor *tensor)
+{
+    if (tensor)
+        tensor->refs++;
+    return tensor;
+}
+
+void ah_tensor_release(struct ah_tensor *tensor)
+{
+    if (!tensor || --tensor->refs > 0)
+        return;
+    if (tensor->grad)
+        ah_tensor_release_grad(tensor->grad);
+    ah_storage_release(tensor->storage);
+    free_header(tensor);
+}
+
+bool ah_tensor_is_contiguous(const struct ah_tensor *tensor)
+{
+    int64_t expected = 1;
+    if (tensor->numel == 0)
+        return true;
+    for (int d = tensor->ndim - 1; d >= 0; d--) {
+        if (tensor->size[d] != 1 && tensor->stride[d] != expected)
+            return false;
+        expected *= tensor->size[d];
+    }
+    return true;
+}
+
+bool ah_same_shape(const struct ah_tensor *a, const struct ah_tensor *b)
+{
+    if (a->ndim != b->ndim)
+        return false;
+    for (int d = 0; d < a->ndim; d++)
+        if (a->size[d] != b->size[d])
+            return false;
+    return true;
+}
+
+int ah_wrap_dim(const char *op, int64_t dim, int ndim, int *out)
+{
+    int range = ndim > 0 ? ndim : 1;
+    if (dim < -range || dim >= range) {
+        return ah_fail(AH_EINVAL, "%s: dim %lld is out of range (expected %d..%d)", op, (long long)dim, -range,
+                       range - 1);
+    }
+    *out = (int)(dim < 0 ? dim + range : dim);
+    return 0;
+}
+
+int ah_broadcast_shapes(const char *op, const struct ah_tensor *a, const struct ah_tensor *b, int64_t *size, int *ndim)
+{
+    int n = a->ndim > b->ndim ? a->ndim : b->ndim;
+    for (int d = 1; d <= n; d++) { /* from the right */
+        int64_t x = d <= a->ndim ? a->size[a->ndim - d] : 1;
+        int64_t y = d <= b->ndim ? b->size[b->ndim - d] : 1;
+        if (x != y && x != 1 && y != 1)
+            return ah_fail(AH_EINVAL, "%s: shapes do not broadcast: %s and %s", op, ah_shape(a), ah_shape(b));
+        size[n - d] = x == 1 ? y : x;
+    }
+    *ndim = n;
+    return 0;
+}
+
+void ah_broadcast_strides(const struct ah_tensor *tensor, const int64_t *size, int ndim, int64_t *stride)
+{
+    int lead = ndim - tensor->ndim;
+    for (int d = 0; d < ndim; d++) {
+        bool stretched = d < lead || (tensor->size[d - lead] == 1 && size[d] != 1);
+        stride[d] = stretched ? 0 : tensor->stride[d - lead];
+    }
+}
+
+const char *ah_shape_text(const int64_t *size, int ndim)
+{
+    static _Thread_local char buffers[8][128];
+    static _Thread_local int next;
+    char *text = buffers[next++ % 8];
+    int used = snprintf(text, 128, "(");
+    for (int d = 0; d < ndim && used < 100; d++)
+        used += snprintf(text + used, 128 - (size_t)used, d ? ", %lld" : "%lld", (long long)size[d]);
+    snprintf(text + used, 128 - (size_t)used, ndim == 1 ? ",)" : ")");
+    return text;
+}
+
+int ah_tensor_row_major(struct ah_tensor *tensor)
+{
+    struct ah_storage *storage = tensor->storage;
+    if (!storage->channels_last)
+        return 0;
+    int64_t n = tensor->size[0], c = tensor->size[1], hw = tensor->size[2] * tensor->size[3];
+    size_t item = ah_dtype_size(tensor->dtype);
+    void *fresh;
+    AH_TRY(ah_block_alloc(storage->nbytes, &fresh));
+    for (int64_t i = 0; i < n; i++) {
+        const char *from = (const char *)storage->data + (size_t)(i * c * hw) * item;
+        char *to = (char *)fresh + (size_t)(i * c * hw) * item;
+        if (item == 4) {
+            /* Blocks of 16 channels keep both sides within a few cache lines. */
+            for (int64_t c0 = 0; c0 < c; c0 += 16)
+                for (int64_t p = 0; p < hw; p++)
+                    for (int64_t k = c0; k < c && k < c0 + 16; k++)
+                        ((float *)to)[k * hw + p] = ((const float *)from)[p * c + k];
+        } else {
+            for (int64_t p = 0; p < hw; p++)
+                for (int64_t k = 0; k < c; k++)
+                    memcpy(to + (size_t)(k * hw + p) * item, from + (size_t)(p * c + k) * item, item);
+        }
+    }
+    ah_block_free(storage->data, storage->nbytes);
+    storage->data = fresh;
+    storage->channels_last = false;
+    return 0;
+}
+
+/* Address of the element with the given flat row-major index. */
+static void *element(const struct ah_tensor *tensor, int64_t flat)
+{
+    int64_t at = tensor->offset;
+    for (int d = tensor->ndim - 1; d >= 0; d--) {
+        at += flat % tensor->size[d] * tensor->stride[d];
+        flat /= tensor->size[d];
+    }
+    return (char *)tensor->storage->data + (size_t)at * ah_dtype_size(tensor->dtype);
+}
+
+double ah_tensor_get(const struct ah_tensor *tensor, int64_t flat)
+{
+    const void *p = element(tensor, flat);
+    switch (tensor->dtype) {
+    case AH_BOOL: return *(const uint8_t *)p != 0;
+    case AH_U8: return *(const uint8_t *)p;
+    case AH_I32: return *(const int32_t *)p;
+    case AH_I64: return (double)*(const int64_t *)p;
+    case AH_F16: return (double)ah_f16_to_f32(*(const uint16_t *)p);
+    case AH_BF16: return (double)ah_bf16_to_f32(*(const uint16_t *)p);
+    case AH_F32: return (double)*(const float *)p;
+    case AH_F64: return *(const double *)p;
+    case AH_DTYPE_COUNT: break;
+    }
+    return 0;
+}
+
+int64_t ah_tensor_get_int(const struct ah_tensor *tensor, int64_t flat)
+{
+    if (tensor->dtype == AH_I64)
+        return *(const int64_t *)element(tensor, flat);
+    return (int64_t)ah_tensor_get(tensor, flat);
+}
+
+void ah_tensor_set(struct ah_tensor *tensor, int64_t flat, double value)
+{
+    void *p = element(tensor, flat);
+    switch (tensor->dtype) {
+    case AH_BOOL: *(uint8_t *)p = value != 0; break;
+    case AH_U8: *(uint8_t *)p = (uint8_t)(int64_t)value; break;
+    case AH_I32: *(int32_t *)p = (int32_t)(int64_t)value; break;
+    case AH_I64: *(int64_t *)p = (int64_t)value; break;
+    case AH_F16: *(uint16_t *)p = ah_f32_to_f16((float)value); break;
+    case AH_BF16: *(uint16_t *)p = ah_f32_to_bf16((float)value); break;
+    case AH_F32: *(float *)p = (float)value; break;
+    case AH_F64: *(double *)p = value; break;
+    case AH_DTYPE_COUNT: break;
+    }
+}
+
+void ah_tensor_set_int(struct ah_tensor *tensor, int64_t flat, int64_t value)
+{
+    if (tensor->dtype == AH_I64)
+        *(int64_t *)element(tensor, flat) = value;
+    else
+        ah_tensor_set(tensor, flat, (double)value);
+}
+
+float ah_f16_to_f32(uint16_t bits)
+{
+    uint32_t sign = (uint32_t)(bits & 0x8000) << 16, exponent = bits >> 10 & 0x1f, mantissa = bits & 0x3ff;
+    union { uint32_t u; float f; } v;
+    if (exponent == 31) {
+        v.u = sign | 0x7f800000 | mantissa << 13;
+    } else if (exponent) {
+        v.u = sign | (exponent + 112) << 23 | mantissa << 13;
+    } else { /* subnormal: mantissa * 2^-24 */
+        v.f = (float)mantissa * 0x1p-24f;
+        v.u |= sign;
+    }
+    return v.f;
+}
+
+uint16_t ah_f32_to_f16(float value)
+{
+    union { float f; uint32_t u; } v = {value};
+    uint32_t sign = v.u >> 16 & 0x8000, rest = v.u & 0x7fffffff;
+    if (rest >= 0x7f800000)
+        return (uint16_t)(sign | 0x7c00 | (rest > 0x7f800000 ? 0x200 : 0));
+    if (rest >= 0x477ff000) /* rounds to 65536 or more */
+        return (uint16_t)(sign | 0x7c00);
+    if (rest < 0x38800000) { /* below 2^-14: the float adder rounds at the subnormal's last bit */
+        union { uint32_t u; float f; } magnitude = {rest};
+        magnitude.f += 0.5f;
+        return (uint16_t)(sign | (magnitude.u - 0x3f000000));
+    }
+    return (uint16_t)(sign | (rest - 0x38000000 + 0xfff + (rest >> 13 & 1)) >> 13);
+}
+
+uint16_t ah_f32_to_bf16(float value)
+{
+    union { float f; uint32_t u; } v = {value};
+    if ((v.u & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)(v.u >> 16 | 0x40);
+    return (uint16_t)((v.u + 0x7fff + (v.u >> 16 & 1)) >> 16);
+}

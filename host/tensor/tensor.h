@@ -1,0 +1,125 @@
+/* Tensors: storage, views, shape.
+ *
+ * A tensor is a typed, strided window on a storage. Both are reference counted: storages atomically (helper threads
+ * may hold them), tensors not (only the Lua thread touches them). Sizes and strides count elements. Functions that
+ * make a tensor return it with one reference, owned by the caller. This file knows no ops and no gradients; `grad`
+ * is an opaque hook for host/autograd. */
+#ifndef AH_TENSOR_TENSOR_H
+#define AH_TENSOR_TENSOR_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+
+enum { AH_MAX_DIMS = 8 };
+
+enum ah_device_id { AH_CPU, AH_CUDA, AH_DEVICE_COUNT };
+
+struct ah_storage {
+    atomic_int refs;
+    enum ah_device_id device;
+    /* True: `data` holds a 4-d tensor (N, C, H, W) in the order N, H, W, C. Only ops flagged for it ever see this;
+     * every other door calls ah_tensor_row_major first. A marked storage has no views. */
+    bool channels_last;
+    uint32_t version; /* bumped by every in-place write; shared by all views, as in PyTorch */
+    void *data;
+    size_t nbytes;
+    void (*release)(struct ah_storage *storage); /* frees `data` when it is not a block of the allocator; or NULL */
+    void *owner;                                 /* for `release` */
+};
+
+struct ah_grad_meta; /* host/autograd */
+
+struct ah_tensor {
+    int refs;
+    enum ah_dtype dtype;
+    int ndim;
+    bool wrapped; /* a Lua number taking part in an op: yields to any tensor of its category in promotion */
+    bool shared_handle; /* the binding keeps this tensor's userdata in its identity table */
+    int64_t numel;
+    int64_t offset; /* elements from storage->data */
+    int64_t size[AH_MAX_DIMS], stride[AH_MAX_DIMS];
+    struct ah_storage *storage;
+    struct ah_grad_meta *grad; /* NULL until gradients are involved */
+};
+
+/* Make an uninitialised row-major tensor. AH_EINVAL for ndim outside 0..8, a negative size, or an element count
+ * that overflows; AH_ENOMEM. */
+int ah_tensor_empty(struct ah_tensor **out, const int64_t *size, int ndim, enum ah_dtype dtype);
+int ah_tensor_empty_like(struct ah_tensor **out, const struct ah_tensor *like); /* row-major, same shape and dtype */
+int ah_tensor_zeros(struct ah_tensor **out, const int64_t *size, int ndim, enum ah_dtype dtype);
+
+/* A 0-dim tensor holding `value`, converted to dtype. */
+int ah_tensor_scalar(struct ah_tensor **out, double value, enum ah_dtype dtype);
+
+/* A tensor on memory of somebody else; `release(storage)` runs when the last reference goes. */
+int ah_tensor_from_memory(struct ah_tensor **out, void *data, const int64_t *size, int ndim, enum ah_dtype dtype,
+                          void (*release)(struct ah_storage *), void *owner);
+
+/* A view: same storage, given geometry, no autograd. Bounds are the caller's duty (checked in debug builds). */
+int ah_tensor_view(struct ah_tensor **out, const struct ah_tensor *base, const int64_t *size, const int64_t *stride,
+                   int ndim, int64_t offset);
+
+struct ah_tensor *ah_tensor_retain(struct ah_tensor *tensor);
+void ah_tensor_release(struct ah_tensor *tensor); /* NULL is ignored */
+
+int ah_storage_new(struct ah_storage **out, size_t nbytes);
+struct ah_storage *ah_storage_retain(struct ah_storage *storage);
+void ah_storage_release(struct ah_storage *storage);
+
+/* The address of the first element. The tensor must be row-major in the sense of ah_tensor_row_major. */
+static inline void *ah_tensor_data(const struct ah_tensor *tensor)
+{
+    return (char *)tensor->storage->data + (size_t)tensor->offset * ah_dtype_size(tensor->dtype);
+}
+
+bool ah_tensor_is_contiguous(const struct ah_tensor *tensor); /* row-major without gaps (marked storages: yes) */
+bool ah_same_shape(const struct ah_tensor *a, const struct ah_tensor *b);
+
+/* If the storage is marked channels-last, rewrite it to row-major in place and drop the mark; else nothing. */
+int ah_tensor_row_major(struct ah_tensor *tensor);
+
+/* Row-major strides for a shape; returns the element count. */
+int64_t ah_contiguous_strides(const int64_t *size, int ndim, int64_t *stride);
+
+/* dim in -ndim..ndim-1 (0-dim tensors take -1 and 0) to 0..; AH_EINVAL names `op` and the range. */
+int ah_wrap_dim(const char *op, int64_t dim, int ndim, int *out);
+
+/* Broadcast two shapes, aligned right; AH_EINVAL names both shapes. */
+int ah_broadcast_shapes(const char *op, const struct ah_tensor *a, const struct ah_tensor *b, int64_t *size,
+                        int *ndim);
+
+/* Strides that make `tensor` walk the shape `size` (0 where it is stretched). The shape must be broadcastable. */
+void ah_broadcast_strides(const struct ah_tensor *tensor, const int64_t *size, int ndim, int64_t *stride);
+
+/* "(32, 784)" for messages; uses one of 8 rotating thread-local buffers. */
+const char *ah_shape_text(const int64_t *size, int ndim);
+static inline const char *ah_shape(const struct ah_tensor *tensor)
+{
+    return ah_shape_text(tensor->size, tensor->ndim);
+}
+
+/* One element by its flat row-major index, as a double (int64 beyond 2^53 is rounded) or int64. Slow; for
+ * printing, item() and checks. */
+double ah_tensor_get(const struct ah_tensor *tensor, int64_t flat);
+int64_t ah_tensor_get_int(const struct ah_tensor *tensor, int64_t flat);
+void ah_tensor_set(struct ah_tensor *tensor, int64_t flat, double value);
+void ah_tensor_set_int(struct ah_tensor *tensor, int64_t flat, int64_t value);
+
+/* Half-precision conversions, round to nearest even. */
+float ah_f16_to_f32(uint16_t bits);
+uint16_t ah_f32_to_f16(float value);
+static inline float ah_bf16_to_f32(uint16_t bits)
+{
+    union { uint32_t u; float f; } v = {(uint32_t)bits << 16};
+    return v.f;
+}
+uint16_t ah_f32_to_bf16(float value);
+
+/* Frees tensor->grad; set by host/autograd at start-up so that this file need not know it. */
+extern void (*ah_tensor_release_grad)(struct ah_grad_meta *meta);
+
+#endif

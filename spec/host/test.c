@@ -1,0 +1,41 @@
+#include "test.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+
+static struct test_case *tests;
+static bool current_failed;
+
+void test_register(struct test_case *test)
+{
+    test->next = tests;
+    tests = test;
+}
+
+void test_failed(const char *file, int line, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "%s:%d: ", file, line);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    current_failed = true;
+}
+
+/* usage: selftest [pattern]; prints "N passed, N failed" and exits 1 when any failed. */
+int main(int argc, char **argv)
+{
+    int passed = 0, failed = 0;
+    for (struct test_case *test = tests; test; test = test->next) {
+        if (argc > 1 && !strstr(test->name, argv[1]))
+            continue;
+        current_failed = false;
+        test->run();
+        if (current_failed)
+            fprintf(stderr, "FAILED %s (%s)\n", test->name, test->file);
+        *(current_failed ? &failed : &passed) += 1;
+    }
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

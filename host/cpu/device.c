@@ -1,0 +1,25 @@
+#include "cpu/device.h"
+
+#include "ops/op.h"
+
+/* A kernel is found by its name: an op without one (a view, a composite) leaves its entry NULL. */
+#define OP(name, signature, saves, flags) int ah_cpu_##name(struct ah_call *call) __attribute__((weak));
+#define OP_NOGRAD(name, signature, flags) int ah_cpu_##name(struct ah_call *call) __attribute__((weak));
+#include "ops/table.def"
+#undef OP
+#undef OP_NOGRAD
+
+static const ah_kernel kernels[AH_OP_COUNT + 1] = {
+#define OP(name, signature, saves, flags) [AH_OP_##name] = ah_cpu_##name,
+#define OP_NOGRAD(name, signature, flags) [AH_OP_##name] = ah_cpu_##name,
+#include "ops/table.def"
+};
+#undef OP
+#undef OP_NOGRAD
+
+static const struct ah_device cpu = {"cpu", kernels};
+
+void ah_cpu_open(void)
+{
+    ah_devices[AH_CPU] = &cpu;
+}

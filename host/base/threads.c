@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "base/threads.h"
 
 #include <omp.h>

@@ -86,6 +86,8 @@ enum {
 /* What to keep for the rule. Not kept: only shape and dtype of an input are known to the rule. */
 #define AH_SAVE(i) (1u << (i))           /* argument i */
 #define AH_SAVE_OUT(i) (1u << (16 + (i))) /* output i */
+/* With AH_SAVE(0) | AH_SAVE(1): each of the two is kept only when the other one needs a gradient (mul, matmul). */
+#define AH_SAVE_CROSS (1u << 31)
 
 struct ah_param {
     const char *name;
@@ -104,6 +106,7 @@ struct ah_call {
     int out_count;
     bool inplace;               /* out[0] was preset to arg[0]; the forward writes into it */
     bool recording;             /* a node will be made: forwards may then fill `extra` for their rule */
+    struct ah_tensor *original;            /* in place: what arg[0] held, when the rule needs it; owned */
     struct ah_tensor *extra[AH_MAX_EXTRA]; /* further tensors for the rule (a mask, batch statistics); owned */
     double state[4];            /* further numbers for the rule */
 };
@@ -147,6 +150,15 @@ enum ah_dtype ah_call_promote(const struct ah_call *call, int count);
 
 /* Allocate out[index], or, in place, check that out[0] has this shape and can hold this dtype. */
 int ah_call_output(struct ah_call *call, int index, const int64_t *size, int ndim, enum ah_dtype dtype);
+
+/* What host/autograd does for the door; set at start-up, so that ops do not depend on it. */
+struct ah_recorder {
+    bool (*wanted)(const struct ah_call *call);          /* is a node to be recorded for this call? */
+    int (*before_inplace)(struct ah_call *call);         /* may arg[0] be written now? keeps its value if needed */
+    int (*record)(struct ah_call *call);                 /* after the forward */
+    void (*track_view)(struct ah_call *call);            /* out[0] is a differentiable view of arg[0] */
+};
+extern const struct ah_recorder *ah_recorder;
 
 /* AH_EINVAL "op: NAME: expected float32 or float64, got int64" unless arg[i]'s dtype is floating. */
 int ah_call_expect_float(const struct ah_call *call, int arg);

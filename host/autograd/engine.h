@@ -1,0 +1,28 @@
+/* Running backward. */
+#ifndef AH_AUTOGRAD_ENGINE_H
+#define AH_AUTOGRAD_ENGINE_H
+
+#include "autograd/graph.h"
+
+struct ah_backward_options {
+    bool retain_graph; /* keep saved tensors for a second backward; implied by create_graph */
+    bool create_graph; /* record the rules themselves, for higher derivatives */
+    bool allow_unused; /* ah_gradients: inputs that no root depends on give NULL instead of an error */
+};
+
+/* Accumulate d(sum of roots . grads)/d(leaf) into every leaf's gradient. grads[i] NULL means 1 for a root with one
+ * element, else AH_EINVAL. Refused while create_graph meets a leaf with an arena slot. */
+int ah_backward(struct ah_tensor **roots, struct ah_tensor **grads, int count,
+                const struct ah_backward_options *options);
+
+/* The gradients with respect to `inputs` (new references in out, NULL for unused), touching no .grad. */
+int ah_gradients(struct ah_tensor **roots, struct ah_tensor **grads, int count, struct ah_tensor **inputs,
+                 int input_count, struct ah_tensor **out, const struct ah_backward_options *options);
+
+/* Called between nodes while a backward runs, for collectives to make progress; NULL is off. Lua thread only. */
+extern void (*ah_engine_progress)(void);
+
+/* Run one node's rule with given output gradients (NULL entries allowed); grad_in gets new references. */
+int ah_run_rule(struct ah_node *node, struct ah_tensor **grad_out, struct ah_tensor **grad_in);
+
+#endif

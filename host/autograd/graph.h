@@ -1,0 +1,127 @@
+/* The recorded graph: nodes, edges, and what a tensor knows of them.
+ *
+ * One node per differentiable op. A node holds its inputs' nodes (edges), a tensor holds the node that made it, so
+ * a graph lives as long as some result of it. Saved tensors are dropped when backward consumes the node (unless
+ * retain_graph) and checked against their storage's version first. Freeing is iterative. Lua thread only. */
+#ifndef AH_AUTOGRAD_GRAPH_H
+#define AH_AUTOGRAD_GRAPH_H
+
+#include "autograd/rule.h"
+#include "ops/op.h"
+
+struct ah_run; /* one execution of the engine */
+
+/* What kind of node: an op's rule, a leaf's accumulation, or code from elsewhere (a function written in Lua). */
+struct ah_node_class {
+    const char *name;                                        /* NULL: the op's name */
+    int (*run)(struct ah_node *node, struct ah_rule *rule);  /* fills rule->grad_in */
+    void (*drop_saved)(struct ah_node *node);                /* frees what backward needs; may be NULL */
+    void (*free)(struct ah_node *node);                      /* frees the context; may be NULL */
+    bool reenters; /* its run starts another backward, which may reach leaves of this one (checkpointing) */
+};
+
+struct ah_edge {
+    struct ah_node *node; /* NULL: no gradient wanted */
+    int output;
+};
+
+/* A gradient hook: may replace *grad (release the old, store the new). Chained; freed with its owner. */
+struct ah_hook {
+    int output; /* of the node */
+    int id;
+    int (*call)(struct ah_hook *hook, struct ah_tensor **grad);
+    void (*free)(struct ah_hook *hook);
+    void *context;
+    struct ah_hook *next;
+};
+
+struct ah_saved {
+    struct ah_tensor *tensor;
+    uint32_t version;
+};
+
+struct ah_node {
+    int refs;
+    int input_count, output_count;
+    uint64_t sequence; /* later nodes run first */
+    const struct ah_node_class *class;
+    const struct ah_op *op;
+    void *context;
+    struct ah_edge *edge;             /* [input_count] */
+    struct ah_input_meta *input;      /* [input_count] */
+    struct ah_input_meta *output;     /* [output_count] */
+    struct ah_value *arg;             /* [op->param_count], tensors only where saved */
+    struct ah_saved *saved_arg;       /* [op->param_count] */
+    struct ah_saved saved_out[AH_MAX_OUTS];
+    struct ah_tensor *extra[AH_MAX_EXTRA];
+    double state[4];
+    bool consumed;
+    struct ah_hook *hooks;
+    struct ah_run *run; /* the engine's bookkeeping: which execution visits this node, and its place there */
+    int run_index;
+    struct ah_node *next_freed;
+};
+
+/* What a tensor knows of gradients. */
+struct ah_grad_meta {
+    bool requires_grad; /* of a leaf; results have fn instead */
+    bool retain_grad;
+    int output;
+    struct ah_node *fn;          /* the node that made this tensor; NULL for a leaf */
+    struct ah_node *accumulator; /* a leaf's node, not owned */
+    struct ah_tensor *grad;
+    struct ah_tensor *base; /* this tensor is a differentiable view of `base` (itself no view) ... */
+    uint32_t base_version;  /* ... and `fn` is true for this version; later in-place writes remake it */
+    struct ah_hook *hooks;  /* of a leaf */
+    /* A prepared parameter accumulates into its slot of the gradient arena, which *has_grad guards; ready() tells
+     * the reducer that the gradient is final for this backward. */
+    struct ah_tensor *slot;
+    bool *has_grad;
+    void (*ready)(void *context, int index);
+    void *ready_context;
+    int ready_index;
+};
+
+/* Recording is on by default; the binding's no_grad switches it. */
+extern bool ah_grad_enabled;
+
+/* Connect autograd to the op door and to tensors; once, at start-up. */
+void ah_autograd_open(void);
+
+struct ah_grad_meta *ah_grad_meta(struct ah_tensor *tensor); /* made on first use; NULL only when out of memory */
+
+bool ah_requires_grad(const struct ah_tensor *tensor);
+bool ah_is_leaf(const struct ah_tensor *tensor);
+/* AH_EINVAL for integer tensors and for results (use detach). */
+int ah_set_requires_grad(struct ah_tensor *tensor, bool on);
+
+/* The gradient of a leaf (or retained result): borrowed, NULL when there is none. */
+struct ah_tensor *ah_grad(const struct ah_tensor *tensor);
+/* Replace it (NULL clears). AH_EINVAL unless shape and dtype agree. For a prepared parameter the value is copied
+ * into the slot. */
+int ah_set_grad(struct ah_tensor *tensor, struct ah_tensor *grad);
+
+/* Give a leaf its slot, or take it away (slot NULL). An existing gradient moves into the slot. */
+int ah_set_grad_slot(struct ah_tensor *leaf, struct ah_tensor *slot, bool *has_grad,
+                     void (*ready)(void *context, int index), void *context, int index);
+
+/* Where this tensor's gradient goes: {NULL, 0} when none is wanted. Remakes a stale view's node; may fail with
+ * AH_ENOMEM or what the view op reports. The node is borrowed, except that an accumulator just made is returned
+ * with one reference in *owned (release it after taking your own). */
+int ah_gradient_edge(struct ah_tensor *tensor, struct ah_edge *out, struct ah_node **owned);
+
+/* A node of foreign code with the given inputs; outputs[k] become its results. `context` is freed by class->free,
+ * also when this fails. */
+int ah_record_custom(const struct ah_node_class *class, void *context, struct ah_tensor **inputs, int input_count,
+                     struct ah_tensor **outputs, int output_count);
+
+int ah_add_hook(struct ah_tensor *tensor, struct ah_hook *hook); /* takes the hook; sets hook->output */
+void ah_remove_hook(struct ah_tensor *tensor, int id);
+int ah_retain_grad(struct ah_tensor *tensor);
+
+const char *ah_node_name(const struct ah_node *node); /* "MulBackward" style is the printer's; this is "mul" */
+void ah_node_retain(struct ah_node *node);
+void ah_node_release(struct ah_node *node);
+void ah_node_drop_saved(struct ah_node *node);
+
+#endif

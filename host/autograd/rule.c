@@ -1,0 +1,125 @@
+#include "autograd/rule.h"
+
+#include "autograd/graph.h"
+
+struct ah_tensor *ah_rule_keep(struct ah_rule *rule, struct ah_tensor *tensor)
+{
+    if (!tensor)
+        return NULL;
+    if (rule->temp_count == AH_RULE_TEMPS) {
+        ah_tensor_release(tensor);
+        rule->status = ah_fail(AH_ENOTIMPL, "%s: the gradient rule makes too many tensors", ah_node_name(rule->node));
+        return NULL;
+    }
+    rule->temp[rule->temp_count++] = tensor;
+    return tensor;
+}
+
+void ah_rule_ops(struct ah_rule *rule, enum ah_opid id, const struct ah_value *args, int count,
+                 struct ah_tensor **out, int out_count)
+{
+    for (int i = 0; i < out_count; i++)
+        out[i] = NULL;
+    if (rule->status < 0)
+        return;
+    const struct ah_op *op = ah_op_get(id);
+    for (int i = 0; i < op->param_count && i < count; i++) {
+        bool needed = (op->param[i].kind == AH_TENSOR || op->param[i].kind == AH_OPERAND) && !op->param[i].optional;
+        if (needed && args[i].kind == AH_NONE)
+            return; /* an absent gradient stays absent */
+    }
+    struct ah_tensor *made[AH_MAX_OUTS];
+    int made_count = 0;
+    int status = ah_op_call(id, args, count, false, made, &made_count);
+    if (status < 0) {
+        rule->status = status;
+        return;
+    }
+    for (int i = 0; i < made_count; i++) {
+        struct ah_tensor *kept = ah_rule_keep(rule, made[i]);
+        if (i < out_count)
+            out[i] = kept;
+    }
+}
+
+struct ah_tensor *ah_rule_op(struct ah_rule *rule, enum ah_opid id, const struct ah_value *args, int count)
+{
+    struct ah_tensor *out;
+    ah_rule_ops(rule, id, args, count, &out, 1);
+    return out;
+}
+
+struct ah_tensor *ah_r_add(struct ah_rule *r, struct ah_tensor *a, struct ah_tensor *b)
+{
+    return ah_r(r, AH_OP_add, AH_T(a), AH_T(b));
+}
+
+struct ah_tensor *ah_r_sub(struct ah_rule *r, struct ah_tensor *a, struct ah_tensor *b)
+{
+    return ah_r(r, AH_OP_sub, AH_T(a), AH_T(b));
+}
+
+struct ah_tensor *ah_r_mul(struct ah_rule *r, struct ah_tensor *a, struct ah_tensor *b)
+{
+    return ah_r(r, AH_OP_mul, AH_T(a), AH_T(b));
+}
+
+struct ah_tensor *ah_r_div(struct ah_rule *r, struct ah_tensor *a, struct ah_tensor *b)
+{
+    return ah_r(r, AH_OP_div, AH_T(a), AH_T(b));
+}
+
+struct ah_tensor *ah_r_neg(struct ah_rule *r, struct ah_tensor *a)
+{
+    return ah_r(r, AH_OP_neg, AH_T(a));
+}
+
+struct ah_tensor *ah_r_scale(struct ah_rule *r, struct ah_tensor *a, double factor)
+{
+    return factor == 1 ? a : ah_r(r, AH_OP_mul, AH_T(a), AH_N(factor));
+}
+
+struct ah_tensor *ah_r_shift(struct ah_rule *r, struct ah_tensor *a, double addend)
+{
+    return ah_r(r, AH_OP_add, AH_T(a), AH_N(addend));
+}
+
+struct ah_tensor *ah_r_matmul(struct ah_rule *r, struct ah_tensor *a, struct ah_tensor *b)
+{
+    return ah_r(r, AH_OP_matmul, AH_T(a), AH_T(b));
+}
+
+struct ah_tensor *ah_r_transpose(struct ah_rule *r, struct ah_tensor *a, int64_t d0, int64_t d1)
+{
+    return ah_r(r, AH_OP_transpose, AH_T(a), AH_I(d0), AH_I(d1));
+}
+
+const struct ah_input_meta *ah_rule_input(const struct ah_rule *rule, int i)
+{
+    return &rule->node->input[i];
+}
+
+struct ah_tensor *ah_r_to_input(struct ah_rule *r, struct ah_tensor *grad, int i)
+{
+    if (!grad)
+        return NULL;
+    const struct ah_input_meta *meta = ah_rule_input(r, i);
+    bool same = grad->ndim == meta->ndim;
+    for (int d = 0; same && d < meta->ndim; d++)
+        same = grad->size[d] == meta->size[d];
+    if (!same)
+        grad = ah_r(r, AH_OP_sum_to, AH_T(grad), AH_INTS_OF(meta->size, meta->ndim));
+    if (grad && grad->dtype != meta->dtype)
+        grad = ah_r(r, AH_OP_to, AH_T(grad), AH_D(meta->dtype));
+    return grad;
+}
+
+struct ah_tensor *ah_r_zeros_input(struct ah_rule *r, int i)
+{
+    const struct ah_input_meta *meta = ah_rule_input(r, i);
+    struct ah_tensor *zeros;
+    if (r->status < 0)
+        return NULL;
+    r->status = ah_tensor_zeros(&zeros, meta->size, meta->ndim, meta->dtype);
+    return r->status < 0 ? NULL : ah_rule_keep(r, zeros);
+}

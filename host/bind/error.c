@@ -1,0 +1,118 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "bind/bind.h"
+#include "bind/library.h"
+
+bool ah_is_library_chunk(const char *source)
+{
+    return !strncmp(source, AH_LIBRARY_CHUNK, sizeof AH_LIBRARY_CHUNK - 1);
+}
+
+const char *ah_call_site(lua_State *L)
+{
+    static _Thread_local char text[160];
+    lua_Debug frame;
+    for (int level = 0; lua_getstack(L, level, &frame); level++) {
+        lua_getinfo(L, "Sl", &frame);
+        if (frame.currentline > 0 && !ah_is_library_chunk(frame.source)) {
+            snprintf(text, sizeof text, "%s:%d", frame.short_src, frame.currentline);
+            return text;
+        }
+    }
+    return "?";
+}
+
+int ah_raise(lua_State *L, int status)
+{
+    if (status == AH_ELUA)
+        return lua_error(L); /* a callback raised: its error value is on top of the stack */
+    const char *where = ah_call_site(L);
+    if (where[0] == '?')
+        lua_pushstring(L, ah_error_text());
+    else
+        lua_pushfstring(L, "%s: %s", where, ah_error_text());
+    return lua_error(L);
+}
+
+int ah_check(lua_State *L, int status)
+{
+    return status < 0 ? ah_raise(L, status) : status;
+}
+
+int ah_raise_text(lua_State *L, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    ah_vfail(AH_EINVAL, format, args);
+    va_end(args);
+    return ah_raise(L, AH_EINVAL);
+}
+
+/* Where a frame is, for a traceback line. */
+static void push_frame(luaL_Buffer *text, const lua_Debug *frame)
+{
+    char line[256];
+    const char *what = !strcmp(frame->what, "main") ? "main chunk" : frame->name ? frame->name : "function";
+    snprintf(line, sizeof line, "\n  %s:%d: in %s", frame->short_src, frame->currentline, what);
+    luaL_addstring(text, line);
+}
+
+static void push_fold(luaL_Buffer *text, int folded)
+{
+    char line[64];
+    if (!folded)
+        return;
+    snprintf(line, sizeof line, "\n  (%d library frame%s)", folded, folded == 1 ? "" : "s");
+    luaL_addstring(text, line);
+}
+
+/* The error value as text: any value is accepted, and a position inside the library is replaced by the script's. */
+static void push_message(lua_State *L)
+{
+    if (luaL_callmeta(L, 1, "__tostring") || lua_isstring(L, 1)) {
+        if (lua_gettop(L) == 1)
+            lua_pushvalue(L, 1);
+    } else {
+        lua_pushfstring(L, "(error value of type %s)", luaL_typename(L, 1));
+    }
+    const char *message = lua_tostring(L, -1);
+    if (message && !strncmp(message, AH_LIBRARY_CHUNK + 1, sizeof AH_LIBRARY_CHUNK - 2)) {
+        const char *after = strchr(message + sizeof AH_LIBRARY_CHUNK - 2, ':');
+        after = after ? strstr(after, ": ") : NULL;
+        if (after) {
+            lua_pushfstring(L, "%s%s", ah_call_site(L), after);
+            lua_remove(L, -2);
+        }
+    }
+}
+
+int ah_traceback(lua_State *L)
+{
+    if (lua_isnil(L, 1))
+        return 1; /* Busted ends a failed run by throwing nil: exit 1, print nothing */
+    lua_settop(L, 1);
+    push_message(L);
+    luaL_Buffer text;
+    size_t length;
+    const char *message = lua_tolstring(L, -1, &length);
+    luaL_buffinit(L, &text);
+    luaL_addlstring(&text, message ? message : "?", message ? length : 1);
+    lua_Debug frame;
+    int folded = 0;
+    for (int level = 1; lua_getstack(L, level, &frame); level++) {
+        lua_getinfo(L, "Sln", &frame);
+        if (frame.currentline <= 0)
+            continue; /* a C function says nothing to a script author */
+        if (ah_is_library_chunk(frame.source)) {
+            folded++;
+            continue;
+        }
+        push_fold(&text, folded);
+        folded = 0;
+        push_frame(&text, &frame);
+    }
+    push_fold(&text, folded);
+    luaL_pushresult(&text);
+    return 1;
+}

@@ -1,0 +1,227 @@
+#include "bind/handle.h"
+
+#include "base/alloc.h"
+#include "base/time.h"
+
+static const void *metatable; /* identity of the tensor metatable */
+static char metatable_key, methods_key, shared_key;
+
+static struct {
+    size_t live;      /* bytes counted by handles that exist */
+    size_t debt;      /* bytes counted since the last collect */
+    double scale;     /* raised while collecting costs more than 2 % of the time */
+    int64_t last_end, spent, since;
+    bool stress;
+} account = {.scale = 1};
+
+void ah_set_collect_stress(bool on)
+{
+    account.stress = on;
+}
+
+static void collect(lua_State *L)
+{
+    int64_t begin = ah_now_ns();
+    lua_gc(L, LUA_GCCOLLECT, 0);
+    int64_t end = ah_now_ns();
+    account.debt = 0;
+    account.spent += end - begin;
+    if (!account.since)
+        account.since = begin;
+    if (end - account.since > 1000000000) { /* judge over a second */
+        double share = (double)account.spent / (double)(end - account.since);
+        if (share > 0.02 && account.scale < 16)
+            account.scale *= 2;
+        else if (share < 0.005 && account.scale > 1)
+            account.scale /= 2;
+        account.since = end;
+        account.spent = 0;
+    }
+}
+
+void ah_collect_if_due(lua_State *L, size_t threshold)
+{
+    if (!threshold) {
+        threshold = 64 << 20;
+        if (account.live / 2 > threshold)
+            threshold = account.live / 2;
+    }
+    if (account.stress || (double)account.debt > (double)threshold * account.scale)
+        collect(L);
+}
+
+static void collect_under_pressure(void *context)
+{
+    collect(context);
+}
+
+struct ah_tensor *ah_to_tensor(lua_State *L, int index)
+{
+    struct ah_handle *handle = lua_touserdata(L, index);
+    if (!handle || !lua_getmetatable(L, index))
+        return NULL;
+    const void *found = lua_topointer(L, -1);
+    lua_pop(L, 1);
+    return found == metatable ? handle->tensor : NULL;
+}
+
+static bool is_handle(lua_State *L, int index)
+{
+    if (!lua_touserdata(L, index) || !lua_getmetatable(L, index))
+        return false;
+    const void *found = lua_topointer(L, -1);
+    lua_pop(L, 1);
+    return found == metatable;
+}
+
+struct ah_tensor *ah_check_tensor(lua_State *L, int index)
+{
+    struct ah_tensor *tensor = ah_to_tensor(L, index);
+    if (tensor)
+        return tensor;
+    if (is_handle(L, index))
+        ah_raise_text(L, "argument %d: this tensor was freed", index);
+    else
+        ah_raise_text(L, "argument %d: expected a tensor, got %s", index, luaL_typename(L, index));
+    return NULL;
+}
+
+struct ah_tensor *ah_opt_tensor(lua_State *L, int index)
+{
+    return lua_isnoneornil(L, index) ? NULL : ah_check_tensor(L, index);
+}
+
+void ah_push_tensor(lua_State *L, struct ah_tensor *tensor)
+{
+    if (!tensor) {
+        lua_pushnil(L);
+        return;
+    }
+    if (tensor->shared_handle) {
+        ah_push_shared_tensor(L, tensor);
+        ah_tensor_release(tensor);
+        return;
+    }
+    struct ah_handle *handle = lua_newuserdata(L, sizeof *handle);
+    handle->tensor = tensor;
+    handle->counted = 0;
+    if (atomic_load_explicit(&tensor->storage->refs, memory_order_relaxed) == 1) {
+        handle->counted = tensor->storage->nbytes;
+        account.live += handle->counted;
+        account.debt += handle->counted;
+    }
+    lua_pushlightuserdata(L, &metatable_key);
+    lua_rawget(L, LUA_REGISTRYINDEX);
+    lua_setmetatable(L, -2);
+}
+
+void ah_share_handle(lua_State *L, int index)
+{
+    struct ah_tensor *tensor = ah_to_tensor(L, index);
+    if (!tensor || tensor->shared_handle)
+        return;
+    lua_pushvalue(L, index);
+    lua_pushlightuserdata(L, &shared_key);
+    lua_rawget(L, LUA_REGISTRYINDEX);
+    lua_pushlightuserdata(L, tensor);
+    lua_pushvalue(L, -3);
+    lua_rawset(L, -3);
+    lua_pop(L, 2);
+    tensor->shared_handle = true;
+}
+
+void ah_push_shared_tensor(lua_State *L, struct ah_tensor *tensor)
+{
+    if (!tensor) {
+        lua_pushnil(L);
+        return;
+    }
+    if (tensor->shared_handle) {
+        lua_pushlightuserdata(L, &shared_key);
+        lua_rawget(L, LUA_REGISTRYINDEX);
+        lua_pushlightuserdata(L, tensor);
+        lua_rawget(L, -2);
+        lua_remove(L, -2);
+        if (!lua_isnil(L, -1))
+            return;
+        lua_pop(L, 1);
+        tensor->shared_handle = false;
+    }
+    ah_tensor_retain(tensor);
+    ah_push_tensor(L, tensor);
+    ah_share_handle(L, lua_gettop(L));
+}
+
+static void drop(lua_State *L, struct ah_handle *handle)
+{
+    struct ah_tensor *tensor = handle->tensor;
+    if (!tensor)
+        return;
+    account.live -= handle->counted;
+    handle->counted = 0;
+    handle->tensor = NULL;
+    if (tensor->shared_handle) {
+        /* The weak table forgot this userdata already, and may hold a newer one. */
+        lua_pushlightuserdata(L, &shared_key);
+        lua_rawget(L, LUA_REGISTRYINDEX);
+        lua_pushlightuserdata(L, tensor);
+        lua_rawget(L, -2);
+        struct ah_handle *newer = lua_touserdata(L, -1);
+        tensor->shared_handle = newer && newer != handle;
+        lua_pop(L, 2);
+    }
+    ah_tensor_release(tensor);
+}
+
+static int handle_gc(lua_State *L)
+{
+    drop(L, lua_touserdata(L, 1));
+    return 0;
+}
+
+static int handle_free(lua_State *L)
+{
+    if (!is_handle(L, 1))
+        return ah_raise_text(L, "free: expected a tensor, got %s", luaL_typename(L, 1));
+    drop(L, lua_touserdata(L, 1));
+    return 0;
+}
+
+void ah_push_methods(lua_State *L)
+{
+    lua_pushlightuserdata(L, &methods_key);
+    lua_rawget(L, LUA_REGISTRYINDEX);
+}
+
+void ah_handle_open(lua_State *L)
+{
+    lua_pushlightuserdata(L, &shared_key);
+    lua_newtable(L);
+    lua_newtable(L);
+    lua_pushliteral(L, "v");
+    lua_setfield(L, -2, "__mode");
+    lua_setmetatable(L, -2);
+    lua_rawset(L, LUA_REGISTRYINDEX);
+
+    lua_pushlightuserdata(L, &metatable_key);
+    lua_newtable(L);
+    metatable = lua_topointer(L, -1);
+    lua_pushcfunction(L, handle_gc);
+    lua_setfield(L, -2, "__gc");
+    lua_pushliteral(L, "tensor");
+    lua_setfield(L, -2, "__metatable");
+    lua_rawset(L, LUA_REGISTRYINDEX);
+
+    lua_pushlightuserdata(L, &methods_key);
+    lua_newtable(L);
+    lua_pushcfunction(L, handle_free);
+    lua_setfield(L, -2, "free");
+    lua_rawset(L, LUA_REGISTRYINDEX);
+    ah_block_on_pressure(collect_under_pressure, L);
+}
+
+void ah_push_metatable(lua_State *L)
+{
+    lua_pushlightuserdata(L, &metatable_key);
+    lua_rawget(L, LUA_REGISTRYINDEX);
+}

@@ -1,0 +1,100 @@
+#include "bind/library.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bind/bind.h"
+#include "bind/embedded.h"
+#include "bind/handle.h"
+#include "bind/op.h"
+#include "bind/tensor.h"
+
+static const struct {
+    const char *name;
+    int (*open)(lua_State *L);
+} modules[] = {
+#define MODULE(name) {#name, ah_open_##name},
+#include "bind/modules.def"
+#undef MODULE
+};
+
+/* The module's text from a checkout, when ACCELHOST_LUA names one; pushes the chunk or returns false. */
+static bool load_from_checkout(lua_State *L, const struct ah_embedded *entry, const char *chunk)
+{
+    const char *root = getenv("ACCELHOST_LUA");
+    char path[1024];
+    if (!root || !*root)
+        return false;
+    snprintf(path, sizeof path, "%s/%s", root, entry->path);
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return false;
+    luaL_Buffer text;
+    luaL_buffinit(L, &text);
+    for (;;) {
+        char *part = luaL_prepbuffer(&text);
+        size_t got = fread(part, 1, LUAL_BUFFERSIZE, file);
+        luaL_addsize(&text, got);
+        if (got < LUAL_BUFFERSIZE)
+            break;
+    }
+    fclose(file);
+    luaL_pushresult(&text);
+    size_t length;
+    const char *source = lua_tolstring(L, -1, &length);
+    if (luaL_loadbuffer(L, source, length, chunk))
+        lua_error(L);
+    lua_remove(L, -2);
+    return true;
+}
+
+/* package.preload entry; upvalue 1: the embedded module */
+static int load_module(lua_State *L)
+{
+    const struct ah_embedded *entry = lua_touserdata(L, lua_upvalueindex(1));
+    char chunk[256];
+    snprintf(chunk, sizeof chunk, AH_LIBRARY_CHUNK "%s", entry->path + strlen("accelhost/"));
+    if (!load_from_checkout(L, entry, chunk) &&
+        luaL_loadbuffer(L, entry->text, (size_t)(entry->end - entry->text), chunk))
+        return lua_error(L);
+    lua_pushstring(L, entry->module);
+    lua_call(L, 1, 1);
+    return 1;
+}
+
+static void open_c_module(lua_State *L)
+{
+    lua_newtable(L);
+    int module = lua_gettop(L);
+    ah_handle_open(L);
+    ah_push_metatable(L);
+    ah_push_methods(L);
+    ah_ops_open(L, module, module + 2);
+    ah_tensor_open(L, module + 1, module + 2, module);
+    lua_setfield(L, module, "methods");
+    lua_settop(L, module);
+    for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++) {
+        if (!modules[i].open)
+            continue;
+        modules[i].open(L);
+        lua_setfield(L, module, modules[i].name);
+    }
+}
+
+void ah_library_open(lua_State *L)
+{
+    luaL_openlibs(L);
+    lua_getglobal(L, "package");
+    lua_getfield(L, -1, "loaded");
+    open_c_module(L);
+    lua_setfield(L, -2, "accelhost._C");
+    lua_pop(L, 1);
+    lua_getfield(L, -1, "preload");
+    for (const struct ah_embedded *entry = ah_embedded; entry->module; entry++) {
+        lua_pushlightuserdata(L, (void *)(uintptr_t)entry);
+        lua_pushcclosure(L, load_module, 1);
+        lua_setfield(L, -2, entry->module);
+    }
+    lua_pop(L, 2);
+}

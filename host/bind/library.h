@@ -1,0 +1,22 @@
+/* The Lua state of a rank: opening the library, loading chunks, tracebacks. For main and the commands. */
+#ifndef AH_BIND_LIBRARY_H
+#define AH_BIND_LIBRARY_H
+
+#include <stdbool.h>
+
+#include <lua.h>
+
+/* Chunk names of the library start with this, so that messages can pass over its frames. */
+#define AH_LIBRARY_CHUNK "=accelhost/"
+
+bool ah_is_library_chunk(const char *source);
+
+/* Open LuaJIT's libraries, accelhost._C and the embedded modules in `L`. With ACCELHOST_LUA=DIR modules are read
+ * from that checkout's lua/ folder instead of the binary. */
+void ah_library_open(lua_State *L);
+
+/* Message handler for lua_pcall: the error as text, with a traceback of script frames (the library's folded). nil
+ * stays nil. */
+int ah_traceback(lua_State *L);
+
+#endif

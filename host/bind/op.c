@@ -1,0 +1,292 @@
+#include "bind/op.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "autograd/graph.h"
+#include "bind/handle.h"
+
+static bool is_integral(double value)
+{
+    return value == floor(value) && fabs(value) <= 0x1p53;
+}
+
+static const char *value_text(lua_State *L, int index)
+{
+    if (lua_type(L, index) == LUA_TUSERDATA)
+        return ah_to_tensor(L, index) ? "a tensor" : "userdata";
+    return luaL_typename(L, index);
+}
+
+static int bad_argument(lua_State *L, const struct ah_op *op, int i, int index, const char *wanted)
+{
+    return ah_raise_text(L, "%s: argument %d (%s): expected %s, got %s", op->name, i + 1, op->param[i].name, wanted,
+                         value_text(L, index));
+}
+
+struct ah_value ah_check_operand(lua_State *L, int index, const char *op)
+{
+    struct ah_tensor *tensor = ah_to_tensor(L, index);
+    if (tensor)
+        return AH_T(tensor);
+    if (lua_type(L, index) == LUA_TNUMBER) {
+        double number = lua_tonumber(L, index);
+        return is_integral(number) ? AH_I((int64_t)number) : AH_N(number);
+    }
+    if (lua_isboolean(L, index))
+        return AH_B(lua_toboolean(L, index));
+    ah_raise_text(L, "%s: expected a tensor or a number, got %s", op, value_text(L, index));
+    return AH_NIL;
+}
+
+/* Integers from a table, or from consecutive numbers when `variadic`; *used says how many stack places. */
+static struct ah_value read_ints(lua_State *L, const struct ah_op *op, int i, int index, bool variadic, int *used)
+{
+    struct ah_value value = {.kind = AH_INTS};
+    if (lua_istable(L, index)) {
+        value.ints.count = ah_check_ints(L, index, value.ints.at, AH_MAX_DIMS, op->name);
+        return value;
+    }
+    int count = 0;
+    while (lua_type(L, index + count) == LUA_TNUMBER && (count == 0 || variadic)) {
+        double number = lua_tonumber(L, index + count);
+        if (!is_integral(number) || count == AH_MAX_DIMS)
+            bad_argument(L, op, i, index + count, "integers (at most 8)");
+        value.ints.at[count++] = (int64_t)number;
+    }
+    if (!count)
+        bad_argument(L, op, i, index, "integers");
+    value.ints.count = count;
+    *used = count;
+    return value;
+}
+
+static struct ah_value read_list(lua_State *L, const struct ah_op *op, int i, int index)
+{
+    if (!lua_istable(L, index))
+        bad_argument(L, op, i, index, "a table of tensors");
+    int count = (int)lua_objlen(L, index);
+    struct ah_tensor **items = lua_newuserdata(L, (size_t)(count ? count : 1) * sizeof *items);
+    for (int k = 0; k < count; k++) {
+        lua_rawgeti(L, index, k + 1);
+        items[k] = ah_to_tensor(L, -1);
+        if (!items[k]) {
+            ah_raise_text(L, "%s: argument %d (%s): item %d is %s, not a tensor", op->name, i + 1, op->param[i].name,
+                          k + 1, value_text(L, -1));
+        }
+        lua_pop(L, 1);
+    }
+    return AH_L(items, count);
+}
+
+static struct ah_value read_value(lua_State *L, const struct ah_op *op, int i, int index, bool variadic, int *used)
+{
+    const struct ah_param *param = &op->param[i];
+    *used = 1;
+    if (lua_isnoneornil(L, index)) {
+        if (!param->optional && !param->has_default)
+            bad_argument(L, op, i, index, param->kind == AH_TENSOR ? "a tensor" : "a value");
+        return AH_NIL;
+    }
+    switch (param->kind) {
+    case AH_TENSOR: {
+        struct ah_tensor *tensor = ah_to_tensor(L, index);
+        if (!tensor)
+            bad_argument(L, op, i, index, "a tensor");
+        return AH_T(tensor);
+    }
+    case AH_OPERAND: {
+        if (!ah_to_tensor(L, index) && lua_type(L, index) != LUA_TNUMBER && !lua_isboolean(L, index))
+            bad_argument(L, op, i, index, "a tensor or a number");
+        return ah_check_operand(L, index, op->name);
+    }
+    case AH_LIST: return read_list(L, op, i, index);
+    case AH_INT: {
+        double number = lua_tonumber(L, index);
+        if (lua_type(L, index) != LUA_TNUMBER || !is_integral(number))
+            bad_argument(L, op, i, index, "an integer");
+        return AH_I((int64_t)number);
+    }
+    case AH_INTS: return read_ints(L, op, i, index, variadic, used);
+    case AH_NUMBER:
+        if (lua_type(L, index) != LUA_TNUMBER)
+            bad_argument(L, op, i, index, "a number");
+        return AH_N(lua_tonumber(L, index));
+    case AH_FLAG:
+        if (!lua_isboolean(L, index))
+            bad_argument(L, op, i, index, "true or false");
+        return AH_B(lua_toboolean(L, index));
+    case AH_DTYPE: return AH_D(ah_check_dtype(L, index));
+    default:
+        if (lua_type(L, index) != LUA_TSTRING)
+            bad_argument(L, op, i, index, "a string");
+        return AH_S(lua_tostring(L, index));
+    }
+}
+
+/* Is this I parameter allowed to swallow trailing integers? Not when a later parameter could want them. */
+static bool is_variadic(const struct ah_op *op, int i)
+{
+    if (op->param[i].kind != AH_INTS || op->param[i].optional || op->param[i].has_default)
+        return false;
+    for (int k = i + 1; k < op->param_count; k++) {
+        enum ah_kind kind = op->param[k].kind;
+        if (kind == AH_INT || kind == AH_INTS || kind == AH_NUMBER || kind == AH_OPERAND)
+            return false;
+    }
+    return true;
+}
+
+static bool is_options(lua_State *L, int index, enum ah_kind kind)
+{
+    if (!lua_istable(L, index))
+        return false;
+    if (kind != AH_INTS && kind != AH_LIST)
+        return true;
+    lua_pushnil(L);
+    if (!lua_next(L, index))
+        return false;
+    bool named = lua_type(L, -2) == LUA_TSTRING;
+    lua_pop(L, 2);
+    return named;
+}
+
+static bool makes_tensors(const struct ah_op *op)
+{
+    return op->param_count == 0 || (op->param[0].kind != AH_TENSOR && op->param[0].kind != AH_OPERAND &&
+                                    op->param[0].kind != AH_LIST) || strstr(op->name, "_like");
+}
+
+/* The trailing table of named arguments. */
+static void read_options(lua_State *L, const struct ah_op *op, int index, struct ah_value *args, bool *requires_grad)
+{
+    lua_pushnil(L);
+    while (lua_next(L, index)) {
+        const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
+        int i = 0, used;
+        while (i < op->param_count && strcmp(op->param[i].name, key))
+            i++;
+        if (i < op->param_count) {
+            if (args[i].kind != AH_NONE)
+                ah_raise_text(L, "%s: '%s' is given twice, by position and by name", op->name, key);
+            int value = lua_gettop(L);
+            args[i] = read_value(L, op, i, value, false, &used);
+            if (lua_gettop(L) > value) /* a list's storage: keep it below the iteration */
+                lua_insert(L, index + 1);
+        } else if (makes_tensors(op) && !strcmp(key, "requires_grad")) {
+            *requires_grad = lua_toboolean(L, -1);
+        } else if (makes_tensors(op) && !strcmp(key, "device")) {
+            if (lua_type(L, -1) != LUA_TSTRING || strcmp(lua_tostring(L, -1), "cpu"))
+                ah_raise_text(L, "%s: device: only \"cpu\" is available", op->name);
+        } else {
+            char list[256] = "";
+            for (int k = 0; k < op->param_count; k++) {
+                strncat(list, k ? ", " : "", sizeof list - strlen(list) - 1);
+                strncat(list, op->param[k].name, sizeof list - strlen(list) - 1);
+            }
+            ah_raise_text(L, "%s: unknown option '%s' (known: %s)", op->name, key, list);
+        }
+        lua_pop(L, 1);
+    }
+}
+
+static int call_op(lua_State *L, const struct ah_op *op, bool inplace)
+{
+    struct ah_value args[AH_MAX_ARGS];
+    bool requires_grad = false;
+    int top = lua_gettop(L), index = 1, i = 0;
+    for (; i < op->param_count && index <= top; i++) {
+        if (index == top && is_options(L, index, op->param[i].kind))
+            break;
+        int used;
+        args[i] = read_value(L, op, i, index, is_variadic(op, i), &used);
+        index += used;
+    }
+    for (int k = i; k < op->param_count; k++)
+        args[k].kind = AH_NONE;
+    if (index == top && lua_istable(L, index))
+        read_options(L, op, index, args, &requires_grad);
+    else if (index <= top)
+        return ah_raise_text(L, "%s: expected at most %d arguments, got %d", op->name, op->param_count, top);
+    for (int k = i; k < op->param_count; k++) {
+        if (args[k].kind == AH_NONE && !op->param[k].optional && !op->param[k].has_default) {
+            return ah_raise_text(L, "%s: argument %d (%s) is missing", op->name, k + 1, op->param[k].name);
+        }
+    }
+    struct ah_tensor *out[AH_MAX_OUTS];
+    int out_count = 0;
+    ah_check(L, ah_op_call(op->id, args, op->param_count, inplace, out, &out_count));
+    for (int k = 0; k < out_count; k++) {
+        int same = 0;
+        for (int a = 1; a <= top && a <= 2 && !same; a++)
+            if (lua_type(L, a) == LUA_TUSERDATA && ah_to_tensor(L, a) == out[k])
+                same = a;
+        if (same) {
+            lua_pushvalue(L, same);
+            ah_tensor_release(out[k]);
+        } else {
+            ah_push_tensor(L, out[k]);
+        }
+    }
+    if (requires_grad)
+        ah_check(L, ah_set_requires_grad(out[0], true));
+    ah_collect_if_due(L, 0);
+    return out_count;
+}
+
+static int op_plain(lua_State *L)
+{
+    return call_op(L, lua_touserdata(L, lua_upvalueindex(1)), false);
+}
+
+static int op_inplace(lua_State *L)
+{
+    return call_op(L, lua_touserdata(L, lua_upvalueindex(1)), true);
+}
+
+static void set_function(lua_State *L, int table, const char *name, lua_CFunction function, const struct ah_op *op)
+{
+    lua_pushlightuserdata(L, (void *)(uintptr_t)op);
+    lua_pushcclosure(L, function, 1);
+    lua_setfield(L, table, name);
+}
+
+/* C.op_info(name) -> {function = bool, functional = bool, method = bool} or nil: which public tables list the op. */
+static int op_info(lua_State *L)
+{
+    const struct ah_op *op = ah_op_find(luaL_checkstring(L, 1));
+    if (!op) {
+        lua_pushnil(L);
+        return 1;
+    }
+    lua_newtable(L);
+    lua_pushboolean(L, (op->flags & AH_FUNCTION) != 0);
+    lua_setfield(L, -2, "function");
+    lua_pushboolean(L, (op->flags & AH_FUNCTIONAL) != 0);
+    lua_setfield(L, -2, "functional");
+    lua_pushboolean(L, (op->flags & AH_METHOD) != 0);
+    lua_setfield(L, -2, "method");
+    lua_pushstring(L, op->signature);
+    lua_setfield(L, -2, "signature");
+    return 1;
+}
+
+void ah_ops_open(lua_State *L, int module, int methods)
+{
+    for (int i = 0; i < AH_OP_COUNT; i++) {
+        const struct ah_op *op = ah_op_get((enum ah_opid)i);
+        set_function(L, module, op->name, op_plain, op);
+        if (op->flags & AH_METHOD)
+            set_function(L, methods, op->name, op_plain, op);
+        if (op->flags & AH_INPLACE) {
+            char name[64];
+            size_t length = strlen(op->name);
+            memcpy(name, op->name, length);
+            memcpy(name + length, "_", 2);
+            set_function(L, module, name, op_inplace, op);
+            set_function(L, methods, name, op_inplace, op);
+        }
+    }
+    lua_pushcfunction(L, op_info);
+    lua_setfield(L, module, "op_info");
+}

@@ -1,0 +1,13 @@
+/* The trampoline: every op of the table as a Lua function. */
+#ifndef AH_BIND_OP_H
+#define AH_BIND_OP_H
+
+#include "bind/bind.h"
+
+/* Fill accelhost._C (at stack index `module`) and the method table (at `methods`) from the op table. */
+void ah_ops_open(lua_State *L, int module, int methods);
+
+/* A Lua value (number, boolean, tensor) as an operand of an op; raises for anything else. */
+struct ah_value ah_check_operand(lua_State *L, int index, const char *op);
+
+#endif

@@ -1,0 +1,121 @@
+/* accelhost._C.system: threads, memory, time, the terminal. */
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/threads.h"
+#include "base/time.h"
+#include "bind/bind.h"
+#include "bind/handle.h"
+
+static int set_num_threads(lua_State *L)
+{
+    ah_check(L, ah_set_num_threads((int)luaL_checkinteger(L, 1)));
+    return 0;
+}
+
+static int get_num_threads(lua_State *L)
+{
+    lua_pushinteger(L, ah_num_threads());
+    return 1;
+}
+
+static int cpu_count(lua_State *L)
+{
+    lua_pushinteger(L, ah_cpu_count());
+    return 1;
+}
+
+static void set_number(lua_State *L, const char *name, double value)
+{
+    lua_pushnumber(L, value);
+    lua_setfield(L, -2, name);
+}
+
+/* memory_stats() -> {live, peak, cached, allocations, system_calls, page_faults, max_rss} in bytes and counts */
+static int memory_stats(lua_State *L)
+{
+    struct ah_memory_stats stats = ah_memory_stats();
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    long resident = 0, pages = 0;
+    FILE *statm = fopen("/proc/self/statm", "r");
+    if (statm) {
+        if (fscanf(statm, "%ld %ld", &pages, &resident) != 2)
+            resident = 0;
+        fclose(statm);
+    }
+    lua_newtable(L);
+    set_number(L, "live", (double)stats.live);
+    set_number(L, "peak", (double)stats.peak);
+    set_number(L, "cached", (double)stats.cached);
+    set_number(L, "allocations", (double)stats.allocations);
+    set_number(L, "system_calls", (double)stats.system_calls);
+    set_number(L, "page_faults", (double)(usage.ru_minflt + usage.ru_majflt));
+    set_number(L, "max_rss", (double)usage.ru_maxrss * 1024);
+    set_number(L, "rss", (double)resident * (double)sysconf(_SC_PAGESIZE));
+    return 1;
+}
+
+static int empty_cache(lua_State *L)
+{
+    lua_gc(L, LUA_GCCOLLECT, 0);
+    ah_block_trim();
+    return 0;
+}
+
+/* now() -> seconds of the monotonic clock */
+static int now(lua_State *L)
+{
+    lua_pushnumber(L, (double)ah_now_ns() * 1e-9);
+    return 1;
+}
+
+/* is_terminal(fd): fd 1 or 2; a rank asks its launcher, whose hint is in ACCELHOST_TTY */
+static int is_terminal(lua_State *L)
+{
+    const char *hint = getenv("ACCELHOST_TTY");
+    int fd = (int)luaL_optinteger(L, 1, 2);
+    lua_pushboolean(L, hint ? hint[0] == '1' : isatty(fd));
+    return 1;
+}
+
+static int collect_stress(lua_State *L)
+{
+    ah_set_collect_stress(lua_toboolean(L, 1));
+    return 0;
+}
+
+static int process_id(lua_State *L)
+{
+    lua_pushinteger(L, getpid());
+    return 1;
+}
+
+/* raise(text): an error that names the script's line, not the library's */
+static int raise(lua_State *L)
+{
+    return ah_raise_text(L, "%s", luaL_checkstring(L, 1));
+}
+
+static int call_site(lua_State *L)
+{
+    lua_pushstring(L, ah_call_site(L));
+    return 1;
+}
+
+int ah_open_system(lua_State *L)
+{
+    static const luaL_Reg list[] = {
+        {"set_num_threads", set_num_threads}, {"get_num_threads", get_num_threads},
+        {"cpu_count", cpu_count},             {"memory_stats", memory_stats},
+        {"empty_cache", empty_cache},         {"now", now},
+        {"is_terminal", is_terminal},         {"collect_stress", collect_stress},
+        {"process_id", process_id},           {"raise", raise},
+        {"call_site", call_site},             {NULL, NULL},
+    };
+    lua_newtable(L);
+    luaL_register(L, NULL, list);
+    return 1;
+}

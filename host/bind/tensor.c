@@ -1,0 +1,567 @@
+#include "bind/tensor.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "autograd/engine.h"
+#include "autograd/graph.h"
+#include "base/alloc.h"
+#include "bind/handle.h"
+#include "bind/op.h"
+#include "tensor/format.h"
+
+int ah_push_op(lua_State *L, enum ah_opid id, const struct ah_value *args, int count)
+{
+    struct ah_tensor *out;
+    ah_check(L, ah_op_call1(id, &out, args, count));
+    ah_push_tensor(L, out);
+    ah_collect_if_due(L, 0);
+    return 1;
+}
+
+/* --- fields --- */
+
+static int get_grad(lua_State *L, struct ah_tensor *tensor)
+{
+    ah_push_shared_tensor(L, ah_grad(tensor));
+    return 1;
+}
+
+static int get_dtype(lua_State *L, struct ah_tensor *tensor)
+{
+    ah_push_dtype(L, tensor->dtype);
+    return 1;
+}
+
+static int get_device(lua_State *L, struct ah_tensor *tensor)
+{
+    lua_pushstring(L, tensor->storage->device == AH_CPU ? "cpu" : "cuda");
+    return 1;
+}
+
+static int get_requires_grad(lua_State *L, struct ah_tensor *tensor)
+{
+    lua_pushboolean(L, ah_requires_grad(tensor));
+    return 1;
+}
+
+static int get_is_leaf(lua_State *L, struct ah_tensor *tensor)
+{
+    lua_pushboolean(L, ah_is_leaf(tensor));
+    return 1;
+}
+
+static int get_ndim(lua_State *L, struct ah_tensor *tensor)
+{
+    lua_pushinteger(L, tensor->ndim);
+    return 1;
+}
+
+static int get_data(lua_State *L, struct ah_tensor *tensor)
+{
+    return ah_push_op(L, AH_OP_detach, (const struct ah_value[]){AH_T(tensor)}, 1);
+}
+
+/* "MulBackward" for an op named mul, as PyTorch prints it. */
+static void node_label(const struct ah_node *node, char *text, size_t size)
+{
+    size_t used = 0;
+    bool upper = true;
+    for (const char *at = ah_node_name(node); *at && used + 10 < size; at++) {
+        if (*at == '_') {
+            upper = true;
+            continue;
+        }
+        text[used++] = upper && *at >= 'a' && *at <= 'z' ? (char)(*at - 32) : *at;
+        upper = false;
+    }
+    memcpy(text + used, "Backward", 9);
+}
+
+static int get_grad_fn(lua_State *L, struct ah_tensor *tensor)
+{
+    char text[96];
+    if (!tensor->grad || !tensor->grad->fn) {
+        lua_pushnil(L);
+        return 1;
+    }
+    node_label(tensor->grad->fn, text, sizeof text);
+    lua_pushstring(L, text);
+    return 1;
+}
+
+static int get_transposed(lua_State *L, struct ah_tensor *tensor)
+{
+    int64_t dims[AH_MAX_DIMS];
+    for (int d = 0; d < tensor->ndim; d++)
+        dims[d] = tensor->ndim - 1 - d;
+    return ah_push_op(L, AH_OP_permute, (const struct ah_value[]){AH_T(tensor), AH_INTS_OF(dims, tensor->ndim)}, 2);
+}
+
+static int get_version(lua_State *L, struct ah_tensor *tensor)
+{
+    lua_pushinteger(L, (lua_Integer)tensor->storage->version);
+    return 1;
+}
+
+static const struct {
+    const char *name;
+    int (*get)(lua_State *L, struct ah_tensor *tensor);
+} fields[] = {
+    {"grad", get_grad},       {"dtype", get_dtype},     {"requires_grad", get_requires_grad},
+    {"data", get_data},       {"device", get_device},   {"is_leaf", get_is_leaf},
+    {"grad_fn", get_grad_fn}, {"ndim", get_ndim},       {"T", get_transposed},
+    {"_version", get_version}, {NULL, NULL},
+};
+
+static int unknown_field(lua_State *L, const char *name)
+{
+    /* Name the nearest method: longest common prefix of at least three letters. */
+    const char *near = NULL;
+    size_t best = 2;
+    ah_push_methods(L);
+    lua_pushnil(L);
+    while (lua_next(L, -2)) {
+        lua_pop(L, 1);
+        const char *method = lua_tostring(L, -1);
+        size_t same = 0;
+        while (method[same] && method[same] == name[same])
+            same++;
+        if (same > best || (same == best && near && strlen(method) < strlen(near))) {
+            best = same;
+            near = method;
+        }
+    }
+    if (near)
+        return ah_raise_text(L, "a tensor has no field or method '%s' (did you mean '%s'?)", name, near);
+    return ah_raise_text(L, "a tensor has no field or method '%s'", name);
+}
+
+/* upvalue 1: the method table */
+static int meta_index(lua_State *L)
+{
+    if (lua_type(L, 2) != LUA_TSTRING)
+        return ah_index_get(L);
+    lua_pushvalue(L, 2);
+    lua_rawget(L, lua_upvalueindex(1));
+    if (!lua_isnil(L, -1))
+        return 1;
+    struct ah_tensor *tensor = ah_check_tensor(L, 1);
+    const char *name = lua_tostring(L, 2);
+    for (int i = 0; fields[i].name; i++)
+        if (!strcmp(fields[i].name, name))
+            return fields[i].get(L, tensor);
+    return unknown_field(L, name);
+}
+
+/* t.data = u, C.set_data(t, u): t takes the other's storage, shape and dtype; identity and history stay. */
+static int set_data(lua_State *L)
+{
+    struct ah_tensor *tensor = ah_check_tensor(L, 1), *other = ah_check_tensor(L, 2);
+    ah_check(L, ah_tensor_row_major(other));
+    struct ah_storage *old = tensor->storage;
+    tensor->storage = ah_storage_retain(other->storage);
+    tensor->dtype = other->dtype;
+    tensor->ndim = other->ndim;
+    tensor->numel = other->numel;
+    tensor->offset = other->offset;
+    memcpy(tensor->size, other->size, sizeof tensor->size);
+    memcpy(tensor->stride, other->stride, sizeof tensor->stride);
+    ah_storage_release(old);
+    return 0;
+}
+
+static int meta_newindex(lua_State *L)
+{
+    if (lua_type(L, 2) != LUA_TSTRING)
+        return ah_index_set(L);
+    struct ah_tensor *tensor = ah_check_tensor(L, 1);
+    const char *name = lua_tostring(L, 2);
+    if (!strcmp(name, "grad")) {
+        struct ah_tensor *grad = ah_opt_tensor(L, 3);
+        ah_check(L, ah_set_grad(tensor, grad));
+        if (grad)
+            ah_share_handle(L, 3);
+    } else if (!strcmp(name, "requires_grad")) {
+        if (!lua_isboolean(L, 3))
+            return ah_raise_text(L, "requires_grad: expected true or false, got %s", luaL_typename(L, 3));
+        ah_check(L, ah_set_requires_grad(tensor, lua_toboolean(L, 3)));
+    } else if (!strcmp(name, "data")) {
+        ah_check_tensor(L, 3);
+        lua_remove(L, 2);
+        return set_data(L);
+    } else {
+        return ah_raise_text(L, "a tensor's field '%s' cannot be set (known: grad, requires_grad, data)", name);
+    }
+    return 0;
+}
+
+/* --- methods --- */
+
+static void push_ints(lua_State *L, const int64_t *at, int count)
+{
+    lua_createtable(L, count, 0);
+    for (int i = 0; i < count; i++) {
+        lua_pushnumber(L, (lua_Number)at[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+}
+
+static int method_shape(lua_State *L)
+{
+    struct ah_tensor *tensor = ah_check_tensor(L, 1);
+    push_ints(L, tensor->size, tensor->ndim);
+    return 1;
+}
+
+static int method_size(lua_State *L)
+{
+    struct ah_tensor *tensor = ah_check_tensor(L, 1);
+    if (lua_isnoneornil(L, 2))
+        return method_shape(L);
+    int dim;
+    ah_check(L, ah_wrap_dim("size", (int64_t)luaL_checkinteger(L, 2), tensor->ndim, &dim));
+    if (tensor->ndim == 0)
+        return ah_raise_text(L, "size: a 0-dim tensor has no dim %d", dim);
+    lua_pushnumber(L, (lua_Number)tensor->size[dim]);
+    return 1;
+}
+
+static int method_stride(lua_State *L)
+{
+    struct ah_tensor *tensor = ah_check_tensor(L, 1);
+    ah_check(L, ah_tensor_row_major(tensor));
+    push_ints(L, tensor->stride, tensor->ndim);
+    return 1;
+}
+
+static int method_dim(lua_State *L)
+{
+    lua_pushinteger(L, ah_check_tensor(L, 1)->ndim);
+    return 1;
+}
+
+static int method_numel(lua_State *L)
+{
+    lua_pushnumber(L, (lua_Number)ah_check_tensor(L, 1)->numel);
+    return 1;
+}
+
+static int method_is_contiguous(lua_State *L)
+{
+    lua_pushboolean(L, ah_tensor_is_contiguous(ah_check_tensor(L, 1)));
+    return 1;
+}
+
+static int method_element_size(lua_State *L)
+{
+    lua_pushinteger(L, (lua_Integer)ah_dtype_size(ah_check_tensor(L, 1)->dtype));
+    return 1;
+}
+
+static int method_storage_offset(lua_State *L)
+{
+    lua_pushnumber(L, (lua_Number)ah_check_tensor(L, 1)->offset);
+    return 1;
+}
+
+static int method_is_floating_point(lua_State *L)
+{
+    lua_pushboolean(L, ah_dtype_is_float(ah_check_tensor(L, 1)->dtype));
+    return 1;
+}
+
+static void push_element(lua_State *L, const struct ah_tensor *tensor, int64_t flat)
+{
+    if (tensor->dtype == AH_BOOL) {
+        lua_pushboolean(L, ah_tensor_get_int(tensor, flat) != 0);
+    } else if (tensor->dtype == AH_I64) {
+        int64_t value = ah_tensor_get_int(tensor, flat);
+        if (value > (INT64_C(1) << 53) || value < -(INT64_C(1) << 53))
+            ah_raise_text(L, "item: %lld is beyond 2^53 and no exact Lua number", (long long)value);
+        lua_pushnumber(L, (lua_Number)value);
+    } else {
+        lua_pushnumber(L, ah_tensor_get(tensor, flat));
+    }
+}
+
+static int method_item(lua_State *L)
+{
+    struct ah_tensor *tensor = ah_check_tensor(L, 1);
+    if (tensor->numel != 1)
+        return ah_raise_text(L, "item: expected a tensor with one element, got shape %s", ah_shape(tensor));
+    push_element(L, tensor, 0);
+    return 1;
+}
+
+static int64_t push_nested(lua_State *L, const struct ah_tensor *tensor, int dim, int64_t flat)
+{
+    if (dim == tensor->ndim) {
+        push_element(L, tensor, flat);
+        return flat + 1;
+    }
+    lua_createtable(L, (int)tensor->size[dim], 0);
+    for (int64_t i = 0; i < tensor->size[dim]; i++) {
+        flat = push_nested(L, tensor, dim + 1, flat);
+        lua_rawseti(L, -2, (int)i + 1);
+    }
+    return flat;
+}
+
+static int method_tolist(lua_State *L)
+{
+    struct ah_tensor *tensor = ah_check_tensor(L, 1);
+    ah_check(L, ah_tensor_row_major(tensor));
+    luaL_checkstack(L, tensor->ndim + 4, "tolist");
+    push_nested(L, tensor, 0, 0);
+    return 1;
+}
+
+static int cast(lua_State *L, enum ah_dtype dtype)
+{
+    struct ah_tensor *tensor = ah_check_tensor(L, 1);
+    if (tensor->dtype == dtype) {
+        lua_settop(L, 1);
+        return 1;
+    }
+    return ah_push_op(L, AH_OP_to, (const struct ah_value[]){AH_T(tensor), AH_D(dtype)}, 2);
+}
+
+/* t:to("float64"), t:to(other), t:to{dtype = ..., device = "cpu"} */
+static int method_to(lua_State *L)
+{
+    struct ah_tensor *tensor = ah_check_tensor(L, 1);
+    static const char *const known[] = {"dtype", "device", NULL};
+    if (lua_type(L, 2) == LUA_TSTRING) {
+        if (!strcmp(lua_tostring(L, 2), "cpu")) {
+            lua_settop(L, 1);
+            return 1;
+        }
+        return cast(L, ah_check_dtype(L, 2));
+    }
+    if (lua_istable(L, 2)) {
+        ah_check_options(L, 2, "to", known);
+        const char *device = ah_opt_string(L, 2, "device", "cpu");
+        if (strcmp(device, "cpu"))
+            return ah_raise_text(L, "to: device '%s' is not available (known: cpu)", device);
+        const char *dtype = ah_opt_string(L, 2, "dtype", ah_dtype_name(tensor->dtype));
+        enum ah_dtype wanted;
+        ah_check(L, ah_dtype_parse(dtype, &wanted));
+        return cast(L, wanted);
+    }
+    struct ah_tensor *other = ah_to_tensor(L, 2);
+    if (!other)
+        return ah_raise_text(L, "to: expected a dtype, a tensor or {dtype=, device=}, got %s", luaL_typename(L, 2));
+    return cast(L, other->dtype);
+}
+
+#define CAST(name, dtype)                   \
+    static int method_##name(lua_State *L)  \
+    {                                       \
+        return cast(L, dtype);              \
+    }
+CAST(float, AH_F32)
+CAST(double, AH_F64)
+CAST(half, AH_F16)
+CAST(bfloat16, AH_BF16)
+CAST(long, AH_I64)
+CAST(int, AH_I32)
+CAST(byte, AH_U8)
+CAST(bool, AH_BOOL)
+
+static int method_type_as(lua_State *L)
+{
+    return cast(L, ah_check_tensor(L, 2)->dtype);
+}
+
+static int method_same(lua_State *L) /* cpu(), for one device */
+{
+    ah_check_tensor(L, 1);
+    lua_settop(L, 1);
+    return 1;
+}
+
+static int method_requires_grad_(lua_State *L)
+{
+    bool on = lua_isnoneornil(L, 2) || lua_toboolean(L, 2);
+    ah_check(L, ah_set_requires_grad(ah_check_tensor(L, 1), on));
+    lua_settop(L, 1);
+    return 1;
+}
+
+/* A tensor's own storage? Two tensors with the same answer share memory. */
+static int method_data_ptr(lua_State *L)
+{
+    struct ah_tensor *tensor = ah_check_tensor(L, 1);
+    lua_pushlightuserdata(L, ah_tensor_data(tensor));
+    return 1;
+}
+
+static int meta_tostring(lua_State *L)
+{
+    struct ah_tensor *tensor = ah_to_tensor(L, 1);
+    if (!tensor) {
+        lua_pushliteral(L, "tensor(freed)");
+        return 1;
+    }
+    ah_check(L, ah_tensor_row_major(tensor));
+    char suffix[160] = "", label[96];
+    if (tensor->grad && tensor->grad->fn) {
+        node_label(tensor->grad->fn, label, sizeof label);
+        snprintf(suffix, sizeof suffix, "grad_fn=<%s>", label);
+    } else if (ah_requires_grad(tensor)) {
+        snprintf(suffix, sizeof suffix, "requires_grad=true");
+    }
+    char *text;
+    ah_check(L, ah_tensor_format(tensor, suffix, &text));
+    lua_pushstring(L, text);
+    free(text);
+    return 1;
+}
+
+static int meta_len(lua_State *L)
+{
+    struct ah_tensor *tensor = ah_check_tensor(L, 1);
+    if (tensor->ndim == 0)
+        return ah_raise_text(L, "#t: a 0-dim tensor has no length");
+    lua_pushnumber(L, (lua_Number)tensor->size[0]);
+    return 1;
+}
+
+static int binary(lua_State *L, enum ah_opid id, const char *name)
+{
+    struct ah_value args[2] = {ah_check_operand(L, 1, name), ah_check_operand(L, 2, name)};
+    return ah_push_op(L, id, args, 2);
+}
+
+static int meta_add(lua_State *L) { return binary(L, AH_OP_add, "add"); }
+static int meta_sub(lua_State *L) { return binary(L, AH_OP_sub, "sub"); }
+static int meta_mul(lua_State *L) { return binary(L, AH_OP_mul, "mul"); }
+static int meta_div(lua_State *L) { return binary(L, AH_OP_div, "div"); }
+static int meta_pow(lua_State *L) { return binary(L, AH_OP_pow, "pow"); }
+static int meta_mod(lua_State *L) { return binary(L, AH_OP_remainder, "remainder"); }
+
+static int meta_unm(lua_State *L)
+{
+    return ah_push_op(L, AH_OP_neg, (const struct ah_value[]){AH_T(ah_check_tensor(L, 1))}, 1);
+}
+
+static int is_tensor(lua_State *L)
+{
+    lua_pushboolean(L, ah_to_tensor(L, 1) != NULL);
+    return 1;
+}
+
+/* C.same_storage(a, b) */
+static int same_storage(lua_State *L)
+{
+    lua_pushboolean(L, ah_check_tensor(L, 1)->storage == ah_check_tensor(L, 2)->storage);
+    return 1;
+}
+
+/* C.pointer(t): address of the first element for FFI loops; bumps the version, since the loop may write. */
+static int pointer(lua_State *L)
+{
+    struct ah_tensor *tensor = ah_check_tensor(L, 1);
+    ah_check(L, ah_tensor_row_major(tensor));
+    if (!ah_tensor_is_contiguous(tensor))
+        return ah_raise_text(L, "with_data: expected a contiguous tensor, got strides of a view of shape %s",
+                             ah_shape(tensor));
+    tensor->storage->version++;
+    lua_pushlightuserdata(L, ah_tensor_data(tensor));
+    return 1;
+}
+
+/* C.from_string(bytes, shape, dtype): a tensor with these row-major little-endian bytes. */
+static int from_string(lua_State *L)
+{
+    size_t length;
+    const char *bytes = luaL_checklstring(L, 1, &length);
+    int64_t size[AH_MAX_DIMS];
+    int ndim = ah_check_ints(L, 2, size, AH_MAX_DIMS, "from_string");
+    enum ah_dtype dtype = ah_check_dtype(L, 3);
+    struct ah_tensor *tensor;
+    ah_check(L, ah_tensor_empty(&tensor, size, ndim, dtype));
+    size_t wanted = (size_t)tensor->numel * ah_dtype_size(dtype);
+    if (wanted != length) {
+        ah_tensor_release(tensor);
+        return ah_raise_text(L, "from_string: shape needs %zu bytes, got %zu", wanted, length);
+    }
+    memcpy(ah_tensor_data(tensor), bytes, length);
+    ah_push_tensor(L, tensor);
+    return 1;
+}
+
+/* C.to_string(t): its row-major bytes. */
+static int to_string(lua_State *L)
+{
+    struct ah_tensor *tensor = ah_check_tensor(L, 1), *dense;
+    bool enabled = ah_grad_enabled;
+    ah_grad_enabled = false;
+    int status = ah_op1(AH_OP_contiguous, &dense, AH_T(tensor));
+    ah_grad_enabled = enabled;
+    ah_check(L, status);
+    lua_pushlstring(L, ah_tensor_data(dense), (size_t)dense->numel * ah_dtype_size(dense->dtype));
+    ah_tensor_release(dense);
+    return 1;
+}
+
+static const luaL_Reg methods_list[] = {
+    {"shape", method_shape},
+    {"size", method_size},
+    {"stride", method_stride},
+    {"dim", method_dim},
+    {"numel", method_numel},
+    {"nelement", method_numel},
+    {"is_contiguous", method_is_contiguous},
+    {"element_size", method_element_size},
+    {"storage_offset", method_storage_offset},
+    {"is_floating_point", method_is_floating_point},
+    {"item", method_item},
+    {"tolist", method_tolist},
+    {"to", method_to},
+    {"type_as", method_type_as},
+    {"float", method_float},
+    {"double", method_double},
+    {"half", method_half},
+    {"bfloat16", method_bfloat16},
+    {"long", method_long},
+    {"int", method_int},
+    {"byte", method_byte},
+    {"bool", method_bool},
+    {"cpu", method_same},
+    {"requires_grad_", method_requires_grad_},
+    {"data_ptr", method_data_ptr},
+    {NULL, NULL},
+};
+
+static const luaL_Reg meta_list[] = {
+    {"__newindex", meta_newindex}, {"__tostring", meta_tostring}, {"__len", meta_len}, {"__add", meta_add},
+    {"__sub", meta_sub},           {"__mul", meta_mul},           {"__div", meta_div}, {"__pow", meta_pow},
+    {"__mod", meta_mod},           {"__unm", meta_unm},           {NULL, NULL},
+};
+
+static const luaL_Reg module_list[] = {
+    {"is_tensor", is_tensor},     {"set_data", set_data},       {"same_storage", same_storage},
+    {"pointer", pointer},         {"from_string", from_string}, {"to_string", to_string},
+    {"tensor", ah_tensor_from_lua}, {NULL, NULL},
+};
+
+static void set_all(lua_State *L, int table, const luaL_Reg *list)
+{
+    for (; list->name; list++) {
+        lua_pushcfunction(L, list->func);
+        lua_setfield(L, table, list->name);
+    }
+}
+
+void ah_tensor_open(lua_State *L, int metatable, int methods, int module)
+{
+    set_all(L, methods, methods_list);
+    set_all(L, metatable, meta_list);
+    set_all(L, module, module_list);
+    lua_pushvalue(L, methods);
+    lua_pushcclosure(L, meta_index, 1);
+    lua_setfield(L, metatable, "__index");
+}

@@ -1,0 +1,62 @@
+/* argv -> command. Knows no tensors. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/command.h"
+
+#define AH_VERSION "0.1.0"
+
+static const struct ah_command commands[] = {
+    {"run", "run a Lua script in this process (the default)", ah_cli_run},
+    {"launch", "run a Lua script in several processes", ah_cli_launch},
+    {"data", "download a data set", ah_cli_data},
+};
+enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+
+/* libgomp reads its settings before main: waiting threads should sleep soon, since ranks share the processors. The
+ * user's own setting wins. Runs before the constructors of shared libraries. */
+static void set_spin_count(int argc, char **argv, char **environment)
+{
+    for (char **at = environment; *at; at++)
+        if (!strncmp(*at, "GOMP_SPINCOUNT=", 15) || !strncmp(*at, "OMP_WAIT_POLICY=", 16))
+            return;
+    setenv("GOMP_SPINCOUNT", "20000", 1);
+}
+__attribute__((section(".preinit_array"), used)) static void (*const before_libraries)(int, char **, char **) =
+    set_spin_count;
+
+static void print_help(void)
+{
+    puts("accelhost: train in Lua, in one process or many\n\n"
+         "usage: accelhost script.lua [arguments]\n"
+         "       accelhost -e CODE\n"
+         "       accelhost COMMAND [options]\n\n"
+         "commands:");
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        printf("  %-10s %s\n", commands[i].name, commands[i].summary);
+    puts("\n'accelhost COMMAND --help' tells a command's options.\n"
+         "  --version  print the version\n"
+         "  --help     this text");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help();
+        return 2;
+    }
+    const char *word = argv[1];
+    if (!strcmp(word, "--version")) {
+        puts("accelhost " AH_VERSION);
+        return 0;
+    }
+    if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help")) {
+        print_help();
+        return 0;
+    }
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (!strcmp(commands[i].name, word))
+            return commands[i].run(argc - 2, argv + 2);
+    return ah_cli_run(argc - 1, argv + 1);
+}

@@ -1,0 +1,334 @@
+#include "ops/op.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/rows.h"
+
+const struct ah_device *ah_devices[AH_DEVICE_COUNT];
+const struct ah_recorder *ah_recorder;
+
+static struct ah_op table[AH_OP_COUNT + 1] = {
+#define OP(id_, signature_, saves_, flags_)                                                            \
+    {.name = #id_, .signature = signature_, .forward = ah_forward_##id_, .backward = ah_backward_##id_, \
+     .saves = (saves_), .flags = (flags_)},
+#define OP_NOGRAD(id_, signature_, flags_) \
+    {.name = #id_, .signature = signature_, .forward = ah_forward_##id_, .flags = (flags_)},
+#include "ops/table.def"
+#undef OP
+#undef OP_NOGRAD
+};
+static bool parsed;
+
+struct ah_value AH_INTS_OF(const int64_t *at, int count)
+{
+    struct ah_value value = {.kind = AH_INTS};
+    value.ints.count = count;
+    for (int i = 0; i < count; i++)
+        value.ints.at[i] = at[i];
+    return value;
+}
+
+static enum ah_kind kind_of_letter(char letter)
+{
+    switch (letter) {
+    case 'T': return AH_TENSOR;
+    case 'O': return AH_OPERAND;
+    case 'L': return AH_LIST;
+    case 'i': return AH_INT;
+    case 'I': return AH_INTS;
+    case 'n': return AH_NUMBER;
+    case 'b': return AH_FLAG;
+    case 'd': return AH_DTYPE;
+    default: return AH_STRING;
+    }
+}
+
+/* The text after '=' as a value of the parameter's kind; strings stay allocated with the table. */
+static struct ah_value parse_default(enum ah_kind kind, const char *text)
+{
+    struct ah_value value = {.kind = kind};
+    switch (kind) {
+    case AH_INT: value.integer = atoll(text); break;
+    case AH_INTS:
+        value.ints.count = 1;
+        value.ints.at[0] = atoll(text);
+        break;
+    case AH_NUMBER: value.number = !strcmp(text, "inf") ? __builtin_inf() : strtod(text, NULL); break;
+    case AH_OPERAND:
+        value.kind = strchr(text, '.') ? AH_NUMBER : AH_INT;
+        if (value.kind == AH_INT)
+            value.integer = atoll(text);
+        else
+            value.number = strtod(text, NULL);
+        break;
+    case AH_FLAG: value.flag = !strcmp(text, "true"); break;
+    case AH_DTYPE: ah_dtype_parse(text, &value.dtype); break;
+    case AH_STRING: value.string = strdup(text); break;
+    default: value.kind = AH_NONE; break;
+    }
+    return value;
+}
+
+static void parse_signature(struct ah_op *op)
+{
+    const char *at = op->signature;
+    while (*at && op->param_count < AH_MAX_ARGS) {
+        struct ah_param *param = &op->param[op->param_count++];
+        while (*at == ' ' || *at == ',')
+            at++;
+        size_t length = strcspn(at, ":");
+        param->name = strndup(at, length);
+        at += length + 1;
+        param->kind = kind_of_letter(*at++);
+        if (*at == '?') {
+            param->optional = true;
+            at++;
+        }
+        if (*at == '=') {
+            length = strcspn(++at, ",");
+            char text[64] = "";
+            memcpy(text, at, length < sizeof text ? length : sizeof text - 1);
+            param->has_default = true;
+            param->fallback = parse_default(param->kind, text);
+            at += length;
+        }
+    }
+}
+
+static void parse_table(void)
+{
+    for (int i = 0; i < AH_OP_COUNT; i++) {
+        table[i].id = (enum ah_opid)i;
+        parse_signature(&table[i]);
+    }
+    parsed = true;
+}
+
+const struct ah_op *ah_op_get(enum ah_opid id)
+{
+    if (!parsed)
+        parse_table();
+    return &table[id];
+}
+
+const struct ah_op *ah_op_find(const char *name)
+{
+    for (int i = 0; i < AH_OP_COUNT; i++)
+        if (!strcmp(table[i].name, name))
+            return ah_op_get((enum ah_opid)i);
+    return NULL;
+}
+
+static const char *kind_text(enum ah_kind kind)
+{
+    static const char *const text[] = {
+        [AH_NONE] = "nil",        [AH_TENSOR] = "a tensor",    [AH_OPERAND] = "a tensor or number",
+        [AH_LIST] = "a list of tensors", [AH_INT] = "an integer", [AH_INTS] = "integers",
+        [AH_NUMBER] = "a number", [AH_FLAG] = "true or false", [AH_DTYPE] = "a dtype",
+        [AH_STRING] = "a string",
+    };
+    return text[kind];
+}
+
+/* Bring one given value to the parameter's kind. Operands that are numbers become wrapped tensors, counted in *made
+ * so that the caller can release them. */
+static int bind_value(const struct ah_op *op, const struct ah_param *param, const struct ah_value *given,
+                      struct ah_value *slot, uint32_t *made, int index)
+{
+    enum ah_kind kind = given->kind;
+    if (kind == AH_NONE) {
+        if (param->has_default)
+            given = &param->fallback, kind = given->kind;
+        else if (param->optional) {
+            slot->kind = AH_NONE;
+            slot->tensor = NULL;
+            return 0;
+        }
+    }
+    if (param->kind == AH_OPERAND && (kind == AH_NUMBER || kind == AH_INT || kind == AH_FLAG)) {
+        enum ah_dtype dtype = kind == AH_NUMBER ? AH_F64 : kind == AH_INT ? AH_I64 : AH_BOOL;
+        slot->kind = AH_TENSOR;
+        AH_TRY(ah_tensor_empty(&slot->tensor, NULL, 0, dtype));
+        slot->tensor->wrapped = true;
+        void *data = slot->tensor->storage->data;
+        if (kind == AH_NUMBER)
+            *(double *)data = given->number;
+        else if (kind == AH_INT)
+            *(int64_t *)data = given->integer;
+        else
+            *(uint8_t *)data = given->flag;
+        *made |= 1u << index;
+        return 0;
+    }
+    enum ah_kind wanted = param->kind == AH_OPERAND ? AH_TENSOR : param->kind;
+    if (kind == wanted) {
+        *slot = *given;
+        return 0;
+    }
+    if (wanted == AH_NUMBER && kind == AH_INT) {
+        *slot = AH_N((double)given->integer);
+        return 0;
+    }
+    if (wanted == AH_INTS && kind == AH_INT) {
+        *slot = AH_INTS_OF(&given->integer, 1);
+        return 0;
+    }
+    return ah_fail(AH_EINVAL, "%s: argument %d (%s): expected %s, got %s", op->name, index + 1, param->name,
+                   kind_text(param->kind), kind_text(kind));
+}
+
+/* Every tensor among the arguments, lists included, through `visit`. */
+static int each_tensor(struct ah_call *call, int (*visit)(struct ah_tensor *tensor))
+{
+    for (int i = 0; i < call->op->param_count; i++) {
+        struct ah_value *arg = &call->arg[i];
+        if (arg->kind == AH_TENSOR)
+            AH_TRY(visit(arg->tensor));
+        else if (arg->kind == AH_LIST)
+            for (int k = 0; k < arg->list.count; k++)
+                AH_TRY(visit(arg->list.item[k]));
+    }
+    return 0;
+}
+
+static int run(struct ah_call *call)
+{
+    const struct ah_op *op = call->op;
+    if (!(op->flags & (AH_CHANNELS_LAST | AH_COMPOSITE)))
+        AH_TRY(each_tensor(call, ah_tensor_row_major));
+    call->recording = op->backward && !(op->flags & AH_COMPOSITE) && ah_recorder && ah_recorder->wanted(call);
+    if (call->inplace) {
+        if (ah_recorder)
+            AH_TRY(ah_recorder->before_inplace(call));
+        call->out[0] = ah_tensor_retain(call->arg[0].tensor);
+        call->out_count = 1;
+    }
+    AH_TRY(op->forward(call));
+    if (call->inplace)
+        call->out[0]->storage->version++;
+    if ((op->flags & AH_VIEW) && op->backward && !(op->flags & AH_COMPOSITE) && ah_recorder)
+        ah_recorder->track_view(call);
+    return call->recording ? ah_recorder->record(call) : 0;
+}
+
+int ah_op_call(enum ah_opid id, const struct ah_value *args, int count, bool inplace, struct ah_tensor **out,
+               int *out_count)
+{
+    const struct ah_op *op = ah_op_get(id);
+    struct ah_call call;
+    call.op = op;
+    call.out_count = 0;
+    call.inplace = inplace || (op->flags & AH_MUTATES);
+    call.recording = false;
+    call.original = NULL;
+    memset(call.out, 0, sizeof call.out);
+    memset(call.extra, 0, sizeof call.extra);
+    uint32_t made = 0;
+    int status = 0;
+    if (count > op->param_count)
+        return ah_fail(AH_EINVAL, "%s: expected at most %d arguments, got %d", op->name, op->param_count, count);
+    for (int i = 0; i < op->param_count; i++) {
+        static const struct ah_value none = {.kind = AH_NONE};
+        call.arg[i].kind = AH_NONE;
+        AH_TRYGO(bind_value(op, &op->param[i], i < count ? &args[i] : &none, &call.arg[i], &made, i), out);
+    }
+    status = run(&call);
+out:
+    for (int i = 0; made >> i; i++)
+        if (made >> i & 1)
+            ah_tensor_release(call.arg[i].tensor);
+    ah_tensor_release(call.original);
+    for (int i = 0; i < AH_MAX_EXTRA; i++)
+        ah_tensor_release(call.extra[i]);
+    if (status < 0) {
+        for (int i = 0; i < AH_MAX_OUTS; i++)
+            ah_tensor_release(call.out[i]);
+        return status;
+    }
+    for (int i = 0; i < call.out_count; i++)
+        out[i] = call.out[i];
+    *out_count = call.out_count;
+    return 0;
+}
+
+int ah_op_call1(enum ah_opid id, struct ah_tensor **out, const struct ah_value *args, int count)
+{
+    struct ah_tensor *outs[AH_MAX_OUTS];
+    int out_count = 0;
+    AH_TRY(ah_op_call(id, args, count, false, outs, &out_count));
+    for (int i = 1; i < out_count; i++)
+        ah_tensor_release(outs[i]);
+    *out = outs[0];
+    return 0;
+}
+
+int ah_call_kernel(struct ah_call *call)
+{
+    enum ah_device_id device = call->out_count && call->out[0] ? call->out[0]->storage->device : AH_CPU;
+    const struct ah_device *found = ah_devices[device];
+    if (!found || !found->kernels[call->op->id])
+        return ah_fail(AH_ENOTIMPL, "%s: no kernel on this device", call->op->name);
+    return found->kernels[call->op->id](call);
+}
+
+enum ah_dtype ah_call_promote(const struct ah_call *call, int count)
+{
+    /* PyTorch: within the highest category present, dimensioned tensors decide; else 0-dim tensors; else numbers. */
+    enum ah_dtype best[3] = {AH_BOOL, AH_BOOL, AH_BOOL};
+    bool any[3] = {false, false, false};
+    for (int i = 0; i < count; i++) {
+        if (call->arg[i].kind != AH_TENSOR)
+            continue;
+        const struct ah_tensor *tensor = call->arg[i].tensor;
+        int rank = tensor->wrapped ? 2 : tensor->ndim == 0 ? 1 : 0;
+        enum ah_dtype dtype = tensor->dtype;
+        if (tensor->wrapped && dtype == AH_F64)
+            dtype = AH_F32; /* a Lua number alone takes the default dtype */
+        best[rank] = any[rank] ? ah_dtype_promote(best[rank], dtype) : dtype;
+        any[rank] = true;
+    }
+    enum ah_dtype result = AH_BOOL;
+    bool have = false;
+    for (int rank = 0; rank < 3; rank++) {
+        if (!any[rank])
+            continue;
+        if (!have || ah_dtype_category(best[rank]) > ah_dtype_category(result))
+            result = best[rank];
+        have = true;
+    }
+    return result;
+}
+
+int ah_call_output(struct ah_call *call, int index, const int64_t *size, int ndim, enum ah_dtype dtype)
+{
+    if (index == 0 && call->inplace) {
+        const struct ah_tensor *out = call->out[0];
+        bool same = out->ndim == ndim;
+        for (int d = 0; same && d < ndim; d++)
+            same = out->size[d] == size[d];
+        if (!same) {
+            return ah_fail(AH_EINVAL, "%s_: the result has shape %s, which does not fit in place into %s",
+                           call->op->name, ah_shape_text(size, ndim), ah_shape(out));
+        }
+        if (ah_dtype_category(dtype) > ah_dtype_category(out->dtype)) {
+            return ah_fail(AH_EINVAL, "%s_: the result is %s, which cannot be stored in place into %s",
+                           call->op->name, ah_dtype_name(dtype), ah_dtype_name(out->dtype));
+        }
+        return 0;
+    }
+    AH_TRY(ah_tensor_empty(&call->out[index], size, ndim, dtype));
+    if (call->out_count <= index)
+        call->out_count = index + 1;
+    return 0;
+}
+
+int ah_call_expect_float(const struct ah_call *call, int arg)
+{
+    const struct ah_tensor *tensor = call->arg[arg].tensor;
+    if (ah_dtype_is_float(tensor->dtype))
+        return 0;
+    return ah_fail(AH_EINVAL, "%s: expected a floating %s, got %s", call->op->name, call->op->param[arg].name,
+                   ah_dtype_name(tensor->dtype));
+}

@@ -10,7 +10,7 @@ ARCH    ?= native
 OPT     := $(if $(DEBUG),-O0 -g3,-O3 -g)
 
 PKGS    := luajit yaml-0.1 jansson zlib
-MISSING := $(shell for p in $(PKGS); do pkg-config --exists $$p || echo $$p; done)
+MISSING := $(shell for p in $(PKGS); do pkg-config --exists $$p 2>/dev/null || echo $$p; done)
 # The openmp build of OpenBLAS, by path with an rpath: the other builds bring a second thread pool.
 BLAS_DIR   := $(firstword $(wildcard /usr/lib/*/openblas-openmp))
 HAVE_ONEDNN := $(if $(wildcard /usr/include/dnnl.h /usr/include/*/dnnl.h),yes)
@@ -60,6 +60,75 @@ $(BUILD)/embedded.o: $(BUILD)/embedded.c
 .PHONY: deps-check
 deps-check:
 	@test -z "$(MISSING)" || { echo "missing libraries: $(MISSING); run scripts/install-deps.sh"; exit 1; }
+
+# What is missing is installed first, in a make of its own, so that the probes above see it.
+.PHONY: demo
+demo: ## install, build, train MNIST in two processes
+	@scripts/install-deps.sh build
+	@$(MAKE) --no-print-directory all
+	./accelhost launch --num_processes 2 examples/mnist.lua
+
+.PHONY: test
+test: ## self-tests and specs; T=pattern for a part; the last line has the counts
+	@scripts/install-deps.sh build test
+	@$(MAKE) --no-print-directory all $(BUILD)/selftest
+	@scripts/test.sh $(BUILD) "$(T)"
+
+.PHONY: check
+check: ## warnings as errors, lint, dependency rule, style, the README's commands
+	@scripts/install-deps.sh build check
+	@$(MAKE) --no-print-directory BUILD=build-werror WERROR=1 build-werror/accelhost build-werror/selftest
+	luacheck -q .
+	scripts/check-deps
+	scripts/check-style
+	scripts/check-readme
+
+.PHONY: asan
+asan: ## everything under AddressSanitizer; T=pattern
+	@export ASAN_OPTIONS="$(ASAN_FLAGS)" LSAN_OPTIONS="$(LSAN_FLAGS)"; $(call sanitized,address)
+
+.PHONY: ubsan
+ubsan: ## everything under UndefinedBehaviorSanitizer; T=pattern
+	@export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1"; $(call sanitized,undefined)
+
+# libgomp's own synchronisation is invisible to TSan, hence one OpenMP thread; what is left to check is the
+# communication, loader and writer threads.
+.PHONY: tsan
+tsan: ## everything under ThreadSanitizer, one OpenMP thread; T=pattern
+	@export OMP_NUM_THREADS=1 TSAN_OPTIONS="$(TSAN_FLAGS)"; $(call sanitized,thread)
+
+ASAN_FLAGS = detect_stack_use_after_return=0:allocator_may_return_null=1:detect_leaks=1:fast_unwind_on_malloc=1
+LSAN_FLAGS = suppressions=scripts/suppressions/leaks.txt:print_suppressions=0
+TSAN_FLAGS = suppressions=scripts/suppressions/threads.txt:halt_on_error=1:second_deadlock_stack=1
+sanitized  = scripts/install-deps.sh build test && \
+	$(MAKE) --no-print-directory SAN=$(1) build-$(1)/accelhost build-$(1)/selftest && \
+	scripts/test.sh build-$(1) "$(T)"
+
+.PHONY: test-jitoff
+test-jitoff: ## the specs without LuaJIT's compiler
+	@scripts/install-deps.sh build test
+	@$(MAKE) --no-print-directory all
+	@SKIP_SELFTEST=1 SPEC_FLAGS=--jit=off scripts/test.sh $(BUILD) "$(T)"
+
+.PHONY: test-gcstress
+test-gcstress: ## the specs with a collector that never rests
+	@scripts/install-deps.sh build test
+	@$(MAKE) --no-print-directory all
+	@SKIP_SELFTEST=1 SPEC_FLAGS=--gc-stress scripts/test.sh $(BUILD) "$(T)"
+
+.PHONY: fuzz
+fuzz: ## the readers of files against broken ones, RUNS=200000 inputs each (needs clang)
+	@scripts/fuzz.sh $(or $(RUNS),200000) $(T)
+
+.PHONY: bench
+bench: ## one table next to PyTorch, and build/bench.json; ROWS="mlp_1t ..." for a part, REPEAT=5
+	@scripts/install-deps.sh build
+	@$(MAKE) --no-print-directory all
+	@scripts/bench/run --repeat $(or $(REPEAT),5) --json $(BUILD)/bench.json $(ROWS)
+
+.PHONY: format
+format: ## clang-format on host/ and spec/host/
+	clang-format -i $(wildcard host/*.[ch] host/*/*.[ch] spec/host/*.[ch])
 
 .PHONY: clean
 clean: ## remove everything built

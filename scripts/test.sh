@@ -1,0 +1,69 @@
+#!/bin/sh
+# Run the C self-tests and all specs of a build; the last line is "N passed, N failed, N skipped".
+# usage: test.sh BUILD [pattern]
+#   pattern: part of a spec's path, else of a sentence; self-tests take it as part of a name
+#   SPEC_FLAGS: further options of scripts/busted.lua; SKIP_SELFTEST=1: specs only; SKIP_SPECS=1: self-tests only
+set -u
+cd "$(dirname "$0")/.." || exit 2
+build=$1
+pattern=${2:-}
+host=$build/accelhost
+ACCELHOST_BINARY=$(cd "$build" && pwd)/accelhost
+export ACCELHOST_BINARY
+tally=$(mktemp)
+log=$(mktemp)
+trap 'rm -f "$tally" "$log"' EXIT
+passed=0 failed=0 skipped=0
+
+# count TEXT: add the numbers of "N passed, N failed[, N skipped]"; fails when TEXT is something else
+count() {
+    counts=$(echo "$1" | sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed\(, \([0-9]*\) skipped\)\{0,1\}$/\1 \2 \4/p')
+    [ -n "$counts" ] || return 1
+    # shellcheck disable=SC2086
+    set -- $counts
+    passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + ${3:-0}))
+}
+
+if [ -z "${SKIP_SELFTEST:-}" ]; then
+    # shellcheck disable=SC2086
+    "$build/selftest" $pattern >"$log" 2>&1
+    code=$?
+    sed '$d' "$log"
+    last=$(tail -n 1 "$log")
+    if ! count "$last"; then
+        echo "$last"
+        echo "FAILED the self-tests ended with status $code"
+        failed=$((failed + 1))
+    elif [ $code -ne 0 ] && [ "$failed" = 0 ]; then
+        echo "FAILED the self-tests passed but ended with status $code"
+        failed=$((failed + 1))
+    else
+        echo "self-tests: $last"
+    fi
+fi
+
+if [ -z "${SKIP_SPECS:-}" ]; then
+    specs=spec filter=
+    if [ -n "$pattern" ]; then
+        specs=$(find spec -name '*_spec.lua' | grep -F -- "$pattern" | LC_ALL=C sort)
+        [ -n "$specs" ] || { specs=spec filter="--filter=$pattern"; }
+    fi
+    # shellcheck disable=SC2086
+    "$host" scripts/busted.lua --tally="$tally" ${SPEC_FLAGS:-} ${filter:+"$filter"} $specs
+    code=$?
+    before=$failed
+    if ! count "$(cat "$tally")"; then
+        echo "FAILED the specs ended with status $code while $(cat "$tally")"
+        failed=$((failed + 1))
+    elif [ $code -ne 0 ] && [ "$failed" = "$before" ]; then
+        echo "FAILED the specs passed but ended with status $code"
+        failed=$((failed + 1))
+    fi
+fi
+
+if [ $((passed + failed + skipped)) = 0 ]; then
+    echo "FAILED no test matches '$pattern'"
+    failed=1
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]

@@ -1,0 +1,95 @@
+--- Start the host (or any program) from a spec, under a time limit, and look at what it printed.
+--
+--   local run = require "spec.support.run"
+--   local result = run.host({"launch", "--num_processes", "2", "spec/distributed/cases/sum.lua"}, {timeout = 20})
+--   assert.equal(0, result.code); assert.matches("total 3", result.stdout)
+local run = {}
+
+--- The host that runs the specs: under a sanitizer its own build, not the one in the root.
+local function own_binary()
+  local lfs = require "lfs"
+  local target = lfs.symlinkattributes and lfs.symlinkattributes("/proc/self/exe", "target")
+  if target and target:find("accelhost", 1, true) then return target end
+  return "./accelhost"
+end
+run.path = os.getenv("ACCELHOST_BINARY") or own_binary()
+
+--- A word for the shell.
+---@param word any
+---@return string
+function run.quote(word)
+  return "'" .. tostring(word):gsub("'", "'\\''") .. "'"
+end
+
+local function read_and_remove(path)
+  local file = io.open(path, "rb")
+  local text = file and file:read("*a") or ""
+  if file then file:close() end
+  os.remove(path)
+  return text
+end
+
+--- Run a program to its end.
+---@param words string[] program and arguments
+---@param options? {timeout?: number, env?: table<string, string>, stdin?: string, dir?: string} seconds, default 60
+---@return {code: integer, stdout: string, stderr: string, output: string, timed_out: boolean}
+function run.program(words, options)
+  options = options or {}
+  local base = os.tmpname()
+  local names = {}
+  for name in pairs(options.env or {}) do names[#names + 1] = name end
+  table.sort(names)
+  local parts = {}
+  if options.dir then parts[#parts + 1] = "cd " .. run.quote(options.dir) .. " &&" end
+  parts[#parts + 1] = "exec env"
+  for _, name in ipairs(names) do
+    local value = options.env[name]
+    parts[#parts + 1] = value == false and "-u " .. name or name .. "=" .. run.quote(value)
+  end
+  parts[#parts + 1] = ("timeout -k 2 %d"):format(options.timeout or 60)
+  for _, word in ipairs(words) do parts[#parts + 1] = run.quote(word) end
+  local input = "/dev/null"
+  if options.stdin then
+    input = base .. ".in"
+    local file = assert(io.open(input, "wb"))
+    file:write(options.stdin)
+    file:close()
+  end
+  os.execute(("( %s ) < %s > %s.out 2> %s.err; echo $? > %s.code"):format(table.concat(parts, " "), input, base, base, base))
+  local result = {
+    stdout = read_and_remove(base .. ".out"),
+    stderr = read_and_remove(base .. ".err"),
+    code = tonumber(read_and_remove(base .. ".code")),
+  }
+  if options.stdin then os.remove(input) end
+  os.remove(base)
+  result.output = result.stdout .. result.stderr
+  result.timed_out = result.code == 124 or result.code == 137
+  return result
+end
+
+--- Run the host with these arguments.
+---@param words string[]
+---@param options? table as for run.program
+function run.host(words, options)
+  local all = {run.path}
+  for _, word in ipairs(words) do all[#all + 1] = word end
+  return run.program(all, options)
+end
+
+--- Run a Lua text as a script of the host.
+---@param text string
+---@param options? table as for run.program, plus args: string[]
+function run.script(text, options)
+  local path = os.tmpname()
+  local file = assert(io.open(path, "w"))
+  file:write(text)
+  file:close()
+  local words = {"run", path}
+  for _, word in ipairs(options and options.args or {}) do words[#words + 1] = word end
+  local result = run.host(words, options)
+  os.remove(path)
+  return result
+end
+
+return run

@@ -1,0 +1,228 @@
+#include "comm/board.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/time.h"
+
+static const uint64_t board_magic = 0x6472616f626861; /* "ahboard" */
+enum { BOARD_VERSION = 1 };
+
+static const size_t span_wanted = (size_t)64 << 30, span_least = (size_t)1 << 30;
+
+static size_t board_bytes(int size)
+{
+    return sizeof(struct ah_board_header) + (size_t)size * sizeof(struct ah_board_slot);
+}
+
+static struct ah_board *board_blank(void)
+{
+    struct ah_board *board = calloc(1, sizeof *board);
+    if (!board)
+        return NULL;
+    board->fd = -1;
+    board->header = MAP_FAILED;
+    for (int r = 0; r < AH_BOARD_MAX_RANKS; r++)
+        board->segment_fd[r] = -1;
+    return board;
+}
+
+void ah_board_close(struct ah_board *board)
+{
+    if (!board)
+        return;
+    for (int r = 0; r < board->size; r++) {
+        if (board->segment[r])
+            munmap(board->segment[r], board->segment_span);
+        if (board->segment_fd[r] >= 0)
+            close(board->segment_fd[r]);
+    }
+    if (board->header != MAP_FAILED)
+        munmap(board->header, board->bytes);
+    if (board->fd >= 0)
+        close(board->fd);
+    free(board);
+}
+
+int ah_board_create(struct ah_board **out, int size)
+{
+    if (size < 1 || size > AH_BOARD_MAX_RANKS)
+        return ah_fail(AH_EINVAL, "expected 1..%d processes, got %d", AH_BOARD_MAX_RANKS, size);
+    struct ah_board *board = board_blank();
+    if (!board)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    board->size = size;
+    board->bytes = board_bytes(size);
+    board->fd = memfd_create("accelhost-board", MFD_CLOEXEC);
+    if (board->fd < 0 || ftruncate(board->fd, (off_t)board->bytes))
+        goto failed;
+    board->header = mmap(NULL, board->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, board->fd, 0);
+    if (board->header == MAP_FAILED)
+        goto failed;
+    for (int r = 0; r < size; r++) {
+        int fd = memfd_create("accelhost-rank", MFD_CLOEXEC);
+        if (fd < 0)
+            goto failed;
+        board->segment_fd[r] = ah_board_slot(board, r)->segment_fd = fd;
+        if (ftruncate(fd, 2 * AH_STAGE_BYTES))
+            goto failed;
+    }
+    struct ah_board_header *header = board->header;
+    header->version = BOARD_VERSION;
+    header->size = size;
+    atomic_store(&header->first_failed, -1);
+    header->magic = board_magic;
+    *out = board;
+    return 0;
+failed:
+    ah_fail(AH_EIO, "cannot make the job's shared memory: %s", strerror(errno));
+    ah_board_close(board);
+    return AH_EIO;
+}
+
+int ah_board_map_segments(struct ah_board *board)
+{
+    /* Address space only: pages come with use. Where it is limited, a smaller span does. All ranks need not agree. */
+    for (size_t span = span_wanted; span >= span_least; span /= 2) {
+        board->segment_span = span;
+        int r = 0;
+        for (; r < board->size; r++) {
+            void *at = mmap(NULL, span, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                            board->segment_fd[r], 0);
+            if (at == MAP_FAILED)
+                break;
+            board->segment[r] = at;
+        }
+        if (r == board->size)
+            return 0;
+        while (r-- > 0) {
+            munmap(board->segment[r], span);
+            board->segment[r] = NULL;
+        }
+    }
+    return ah_fail(AH_ENOMEM, "cannot reserve address space for %d ranks: %s", board->size, strerror(errno));
+}
+
+int ah_board_hand_over(struct ah_board *board)
+{
+    for (int r = 0; r < board->size; r++)
+        fcntl(board->segment_fd[r], F_SETFD, 0);
+    fcntl(board->fd, F_SETFD, 0);
+    return board->fd;
+}
+
+int ah_board_open(struct ah_board **out, int fd, int rank)
+{
+    struct stat info;
+    struct ah_board *board = board_blank();
+    int status = AH_EIO;
+    if (!board)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    if (fstat(fd, &info) || (size_t)info.st_size < board_bytes(1))
+        goto foreign;
+    board->bytes = (size_t)info.st_size;
+    board->header = mmap(NULL, board->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (board->header == MAP_FAILED || board->header->magic != board_magic ||
+        board->header->version != BOARD_VERSION || board->header->size < 1 ||
+        board->header->size > AH_BOARD_MAX_RANKS || board->bytes != board_bytes(board->header->size))
+        goto foreign;
+    if (rank < 0 || rank >= board->header->size) {
+        status = ah_fail(AH_EINVAL, "RANK is %d but the job has %d ranks", rank, board->header->size);
+        goto failed;
+    }
+    board->size = board->header->size;
+    for (int r = 0; r < board->size; r++)
+        board->segment_fd[r] = ah_board_slot(board, r)->segment_fd;
+    AH_TRYGO(ah_board_map_segments(board), failed);
+    for (int r = 0; r < board->size; r++) {
+        if (r == rank) {
+            fcntl(board->segment_fd[r], F_SETFD, FD_CLOEXEC);
+        } else {
+            close(board->segment_fd[r]);
+            board->segment_fd[r] = -1;
+        }
+    }
+    close(fd);
+    *out = board;
+    return 0;
+foreign:
+    ah_fail(AH_EIO, "ACCELHOST_BOARD=%d is not the board of a running job", fd);
+failed:
+    ah_board_close(board);
+    return status;
+}
+
+int ah_board_grow(struct ah_board *board, int rank, size_t bytes)
+{
+    struct stat info;
+    if (bytes > board->segment_span)
+        return ah_fail(AH_ENOMEM, "shared memory of rank %d: %zu bytes wanted, %zu reserved", rank, bytes,
+                       board->segment_span);
+    if (fstat(board->segment_fd[rank], &info))
+        return ah_fail(AH_EIO, "shared memory of rank %d: %s", rank, strerror(errno));
+    if ((size_t)info.st_size >= bytes)
+        return 0;
+    if (ftruncate(board->segment_fd[rank], (off_t)bytes))
+        return ah_fail(AH_ENOMEM, "shared memory of rank %d: %zu bytes: %s", rank, bytes, strerror(errno));
+    return 0;
+}
+
+static void futex_wake(atomic_uint *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void ah_board_advance(struct ah_board_slot *slot, enum ah_counter which, uint32_t value)
+{
+    /* Both sequentially consistent: a waiter counts itself before it looks at the counter a last time. */
+    atomic_store(&slot->counter[which], value);
+    if (atomic_load(&slot->sleepers))
+        futex_wake(&slot->counter[which]);
+}
+
+void ah_board_sleep(struct ah_board_slot *slot, enum ah_counter which, uint32_t seen, int64_t limit_ns)
+{
+    struct timespec limit = {limit_ns / 1000000000, limit_ns % 1000000000};
+    atomic_fetch_add(&slot->sleepers, 1);
+    if (atomic_load(&slot->counter[which]) == seen)
+        syscall(SYS_futex, &slot->counter[which], FUTEX_WAIT, seen, &limit, NULL, 0);
+    atomic_fetch_sub(&slot->sleepers, 1);
+}
+
+void ah_board_abort(struct ah_board *board)
+{
+    atomic_store(&board->header->abort, 1);
+    for (int r = 0; r < board->size; r++)
+        for (int c = 0; c < AH_COUNTERS; c++)
+            futex_wake(&ah_board_slot(board, r)->counter[c]);
+}
+
+bool ah_board_leave(struct ah_board *board, int rank, enum ah_rank_state state, const char *text, bool victim)
+{
+    struct ah_board_slot *slot = ah_board_slot(board, rank);
+    int64_t none = 0;
+    if (!atomic_compare_exchange_strong(&slot->ended_ns, &none, ah_now_ns()))
+        return false;
+    if (text) {
+        size_t length = strnlen(text, sizeof slot->text - 1);
+        memcpy(slot->text, text, length);
+        slot->text[length] = 0;
+    }
+    atomic_store(&slot->victim, victim);
+    if (state != AH_RANK_ENDED && !victim) {
+        int nobody = -1;
+        atomic_compare_exchange_strong(&board->header->first_failed, &nobody, rank);
+    }
+    atomic_store(&slot->state, (int)state);
+    ah_board_abort(board);
+    return true;
+}

@@ -1,0 +1,138 @@
+#include "comm/combine.h"
+
+#include <string.h>
+
+#include "base/threads.h"
+
+/* One block of sums stays in the first cache while the sources pass by. */
+enum { BLOCK = 1024 };
+
+struct job {
+    enum ah_dtype dtype;
+    enum ah_reduce_op op;
+    void *const *dst;
+    const void *const *src;
+    int dst_count, src_count;
+    double divisor;
+};
+
+#define FLOAT_SUM(a, b) ((a) + (b))
+#define FLOAT_PRODUCT(a, b) ((a) * (b))
+/* Integers overflow by wrapping, as in PyTorch, which only unsigned ones may. */
+#define INT_SUM(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
+#define INT_PRODUCT(a, b) ((int64_t)((uint64_t)(a) * (uint64_t)(b)))
+#define MAX_OF(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
+#define MIN_OF(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
+
+#define SAME(x) (x)
+#define FOLD(OP, LOAD)                                                                    \
+    for (int64_t i = 0; i < m; i++)                                                       \
+        sum[i] = OP(sum[i], LOAD(from[i]));                                               \
+    break
+
+static inline float load_bf16(uint16_t bits)
+{
+    union { uint32_t u; float f; } v = {(uint32_t)bits << 16};
+    return v.f;
+}
+
+static inline uint16_t store_bf16(float value)
+{
+    union { float f; uint32_t u; } v = {value};
+    uint32_t rounded = (v.u + 0x7fff + (v.u >> 16 & 1)) >> 16; /* to nearest even */
+    return (uint16_t)(value != value ? v.u >> 16 | 0x40 : rounded);
+}
+
+/* T: stored, A: accumulated. */
+#define COMBINE(NAME, T, A, LOAD, STORE, ADD, TIMES)                                      \
+    static void combine_##NAME(const struct job *job, int64_t begin, int64_t end)         \
+    {                                                                                     \
+        A sum[BLOCK];                                                                     \
+        T out[BLOCK];                                                                     \
+        for (int64_t at = begin; at < end; at += BLOCK) {                                 \
+            int64_t m = end - at < BLOCK ? end - at : BLOCK;                              \
+            const T *first = (const T *)job->src[0] + at;                                 \
+            for (int64_t i = 0; i < m; i++)                                               \
+                sum[i] = LOAD(first[i]);                                                  \
+            for (int s = 1; s < job->src_count; s++) {                                    \
+                const T *from = (const T *)job->src[s] + at;                              \
+                switch (job->op) {                                                        \
+                case AH_REDUCE_SUM:                                                       \
+                case AH_REDUCE_MEAN: FOLD(ADD, LOAD);                                     \
+                case AH_REDUCE_MAX: FOLD(MAX_OF, LOAD);                                   \
+                case AH_REDUCE_MIN: FOLD(MIN_OF, LOAD);                                   \
+                case AH_REDUCE_PRODUCT: FOLD(TIMES, LOAD);                                \
+                }                                                                         \
+            }                                                                             \
+            if (job->op == AH_REDUCE_MEAN) {                                              \
+                A divisor = (A)job->divisor;                                              \
+                for (int64_t i = 0; i < m; i++)                                           \
+                    sum[i] = sum[i] / divisor;                                            \
+            }                                                                             \
+            for (int64_t i = 0; i < m; i++)                                               \
+                out[i] = STORE(sum[i]);                                                   \
+            for (int d = 0; d < job->dst_count; d++)                                      \
+                memcpy((T *)job->dst[d] + at, out, (size_t)m * sizeof(T));                \
+        }                                                                                 \
+    }
+
+COMBINE(f32, float, float, SAME, SAME, FLOAT_SUM, FLOAT_PRODUCT)
+COMBINE(f64, double, double, SAME, SAME, FLOAT_SUM, FLOAT_PRODUCT)
+COMBINE(i64, int64_t, int64_t, SAME, SAME, INT_SUM, INT_PRODUCT)
+COMBINE(i32, int32_t, int32_t, SAME, (int32_t), (int32_t)INT_SUM, (int32_t)INT_PRODUCT)
+COMBINE(u8, uint8_t, uint8_t, SAME, SAME, (uint8_t)INT_SUM, (uint8_t)INT_PRODUCT)
+COMBINE(f16, _Float16, float, SAME, (_Float16), FLOAT_SUM, FLOAT_PRODUCT)
+COMBINE(bf16, uint16_t, float, load_bf16, store_bf16, FLOAT_SUM, FLOAT_PRODUCT)
+
+/* The case that training lives on: two ranks, summed in place on both. Same arithmetic as above. */
+static void pair_f32(const struct job *job, int64_t begin, int64_t end)
+{
+    float *restrict a = job->dst[0], *restrict b = job->dst[1];
+    if (job->op == AH_REDUCE_SUM) {
+#pragma omp simd
+        for (int64_t i = begin; i < end; i++) {
+            float sum = a[i] + b[i];
+            a[i] = sum;
+            b[i] = sum;
+        }
+    } else { /* mean; half a sum is exact, as is its quotient */
+#pragma omp simd
+        for (int64_t i = begin; i < end; i++) {
+            float sum = (a[i] + b[i]) * 0.5f;
+            a[i] = sum;
+            b[i] = sum;
+        }
+    }
+}
+
+static void combine_range(void *context, int64_t begin, int64_t end)
+{
+    const struct job *job = context;
+    bool adds = job->op == AH_REDUCE_SUM || (job->op == AH_REDUCE_MEAN && job->divisor == 2);
+    if (job->dtype == AH_F32 && job->src_count == 2 && job->dst_count == 2 && job->dst[0] == job->src[0] &&
+        job->dst[1] == job->src[1] && adds) {
+        pair_f32(job, begin, end);
+        return;
+    }
+    switch (job->dtype) {
+    case AH_F32: combine_f32(job, begin, end); break;
+    case AH_F64: combine_f64(job, begin, end); break;
+    case AH_I64: combine_i64(job, begin, end); break;
+    case AH_I32: combine_i32(job, begin, end); break;
+    case AH_BOOL:
+    case AH_U8: combine_u8(job, begin, end); break;
+    case AH_F16: combine_f16(job, begin, end); break;
+    case AH_BF16: combine_bf16(job, begin, end); break;
+    case AH_DTYPE_COUNT: break;
+    }
+}
+
+void ah_combine(enum ah_dtype dtype, enum ah_reduce_op op, void *const *dst, int dst_count, const void *const *src,
+                int src_count, int64_t n, double divisor)
+{
+    struct job job = {dtype, op, dst, src, dst_count, src_count, divisor};
+    if (n < 128 * 1024)
+        combine_range(&job, 0, n);
+    else
+        ah_parallel_for(n, 16 * 1024, combine_range, &job);
+}

@@ -1,0 +1,76 @@
+#include "comm/rank.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "comm/board.h"
+#include "comm/group.h"
+
+static struct ah_board *attached;
+static int attached_rank;
+static pid_t attached_pid; /* a fork of this process is no rank */
+
+int ah_board_attach(struct ah_board **out)
+{
+    struct ah_topology who;
+    const char *text = getenv("ACCELHOST_BOARD");
+    *out = attached;
+    if (attached || !text)
+        return 0;
+    char *end;
+    errno = 0;
+    long fd = strtol(text, &end, 10);
+    if (errno || end == text || *end || fd < 0 || fd > INT_MAX)
+        return ah_fail(AH_EINVAL, "ACCELHOST_BOARD: expected a descriptor number, got '%s'", text);
+    AH_TRY(ah_topology_from_environment(&who));
+    AH_TRY(ah_board_open(&attached, (int)fd, who.local_rank));
+    if (attached->size != who.local_size) {
+        int size = attached->size;
+        ah_board_close(attached);
+        attached = NULL;
+        return ah_fail(AH_EINVAL, "LOCAL_WORLD_SIZE is %d but the job's board has %d ranks", who.local_size, size);
+    }
+    /* The number means nothing to programs that the script starts. */
+    unsetenv("ACCELHOST_BOARD");
+    attached_rank = who.local_rank;
+    attached_pid = getpid();
+    atomic_store(&ah_board_slot(attached, attached_rank)->pid, (int)attached_pid);
+    atexit(ah_board_report_end);
+    *out = attached;
+    return 0;
+}
+
+bool ah_board_report_failure(const char *traceback, bool victim)
+{
+    if (!attached || getpid() != attached_pid)
+        return false;
+    if (atomic_load(&ah_board_slot(attached, attached_rank)->group_status) == AH_EPEER)
+        victim = true;
+    ah_board_leave(attached, attached_rank, AH_RANK_FAILED, traceback, victim);
+    return attached->header->reports;
+}
+
+void ah_board_report_end(void)
+{
+    if (attached && getpid() == attached_pid)
+        ah_board_leave(attached, attached_rank, AH_RANK_ENDED, NULL, false);
+}
+
+bool ah_board_terminal(int *columns)
+{
+    if (attached) {
+        if (columns)
+            *columns = attached->header->columns;
+        return attached->header->stdout_is_terminal;
+    }
+    struct winsize window = {0};
+    bool terminal = isatty(STDOUT_FILENO);
+    if (terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &window))
+        window.ws_col = 0;
+    if (columns)
+        *columns = window.ws_col;
+    return terminal;
+}

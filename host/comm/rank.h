@@ -1,0 +1,28 @@
+/* This process as a rank of a launched job: its board, and what it reports there.
+ *
+ * Without a launcher every function here does nothing and says so. One board per process. */
+#ifndef AH_COMM_RANK_H
+#define AH_COMM_RANK_H
+
+#include <stdbool.h>
+
+struct ah_board;
+
+/* Map the board that the launcher handed over (descriptor number in ACCELHOST_BOARD) and mark this rank as running;
+ * *out is NULL when there is none. Idempotent; best called at the start of main, so that programs started by the
+ * script do not inherit the descriptors. AH_EIO when the descriptor is no board. */
+int ah_board_attach(struct ah_board **out);
+
+/* The script failed: leave `traceback` (message first) for the launcher's report, note the time, claim to be the
+ * first failed rank, wake every peer that waits for this one. `victim`: the failure follows from another rank's; a
+ * group poisoned by a failed peer implies it. The caller then flushes and calls _exit(1). Returns true when the launcher
+ * will print the text for this rank if it was the first to fail: print nothing then. */
+bool ah_board_report_failure(const char *traceback, bool victim);
+
+/* The script came to its end: peers that still wait for this rank raise. Called by exit handlers too. */
+void ah_board_report_end(void);
+
+/* Whether the job's output goes to a terminal, for progress bars; without a launcher asks isatty(1). *columns (may be NULL) is 0 when unknown. */
+bool ah_board_terminal(int *columns);
+
+#endif

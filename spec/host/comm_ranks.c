@@ -1,0 +1,113 @@
+#include "comm_ranks.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/threads.h"
+
+#if defined(__SANITIZE_THREAD__)
+enum { THREADS = 1 };
+#else
+enum { THREADS = 0 };
+#endif
+
+static void run_one(struct ah_board *board, int rank, int64_t timeout_ns, void (*body)(struct rank *), int *failures)
+{
+    struct rank me = {.rank = rank, .size = board->size, .board = board};
+    if (ah_shm_open(&me.group, board, rank, timeout_ns)) {
+        *failures = 1;
+        return;
+    }
+    body(&me);
+    ah_board_leave(board, rank, AH_RANK_ENDED, NULL, false);
+    ah_group_close(me.group);
+    *failures = me.failures;
+}
+
+struct thread_rank {
+    struct ah_board *board;
+    int rank, failures;
+    int64_t timeout_ns;
+    void (*body)(struct rank *);
+};
+
+static void *thread_main(void *context)
+{
+    struct thread_rank *t = context;
+    run_one(t->board, t->rank, t->timeout_ns, t->body, &t->failures);
+    return NULL;
+}
+
+static bool run_threads(struct ah_board *board, int64_t timeout_ns, void (*body)(struct rank *))
+{
+    struct thread_rank at[AH_BOARD_MAX_RANKS];
+    pthread_t thread[AH_BOARD_MAX_RANKS];
+    bool good = true;
+    for (int r = 0; r < board->size; r++) {
+        at[r] = (struct thread_rank){board, r, 0, timeout_ns, body};
+        pthread_create(&thread[r], NULL, thread_main, &at[r]);
+    }
+    for (int r = 0; r < board->size; r++) {
+        pthread_join(thread[r], NULL);
+        good &= !at[r].failures;
+    }
+    return good;
+}
+
+static bool run_forked(struct ah_board *board, int64_t timeout_ns, unsigned mortal, void (*body)(struct rank *))
+{
+    pid_t pid[AH_BOARD_MAX_RANKS];
+    bool good = true;
+    fflush(NULL);
+    for (int r = 0; r < board->size; r++) {
+        pid[r] = fork();
+        if (pid[r] == 0) {
+            int failures = 0;
+            alarm(60);
+            ah_set_num_threads(1); /* the pool's threads did not survive the fork */
+            run_one(board, r, timeout_ns, body, &failures);
+            _exit(failures ? 1 : 0);
+        }
+    }
+    for (int left = board->size; left > 0; left--) {
+        int status, r = 0;
+        pid_t ended = waitpid(-1, &status, 0);
+        while (r < board->size && pid[r] != ended)
+            r++;
+        if (r == board->size) {
+            left++;
+            continue;
+        }
+        ah_board_leave(board, r, AH_RANK_DIED, NULL, false);
+        if (status && !(mortal >> r & 1)) {
+            fprintf(stderr, "rank %d ended with status %x\n", r, status);
+            good = false;
+        }
+    }
+    return good;
+}
+
+static bool run_with_board(int size, int64_t timeout_ns, unsigned mortal, bool fork_always, void (*body)(struct rank *))
+{
+    struct ah_board *board;
+    if (ah_board_create(&board, size) || ah_board_map_segments(board)) {
+        fprintf(stderr, "no board: %s\n", ah_error_text());
+        return false;
+    }
+    bool good = THREADS && !fork_always ? run_threads(board, timeout_ns, body)
+                                        : run_forked(board, timeout_ns, mortal, body);
+    ah_board_close(board);
+    return good;
+}
+
+bool run_ranks(int size, int64_t timeout_ns, void (*body)(struct rank *))
+{
+    return run_with_board(size, timeout_ns, 0, false, body);
+}
+
+bool run_ranks_mortal(int size, int64_t timeout_ns, unsigned mortal, void (*body)(struct rank *))
+{
+    return run_with_board(size, timeout_ns, mortal, true, body);
+}

@@ -233,14 +233,18 @@ static int run_custom(struct ah_node *node, struct ah_rule *rule)
     return 0;
 }
 
+/* Dropped as soon as backward consumed the node: what the function saved may hold the node's own results. */
 static void free_custom(struct ah_node *node)
 {
-    callback_free(node->context);
+    if (node->context)
+        callback_free(node->context);
+    node->context = NULL;
 }
 
-static const struct ah_node_class function_class = {.name = "function", .run = run_custom, .free = free_custom};
+static const struct ah_node_class function_class = {
+    .name = "function", .run = run_custom, .drop_saved = free_custom, .free = free_custom};
 static const struct ah_node_class checkpoint_class = {
-    .name = "checkpoint", .run = run_custom, .free = free_custom, .reenters = true};
+    .name = "checkpoint", .run = run_custom, .drop_saved = free_custom, .free = free_custom, .reenters = true};
 
 /* record(backward, inputs, outputs, reenters): make outputs the results of a node whose rule is the Lua function
  * backward(grad_output...) -> grad_input... */

@@ -103,8 +103,8 @@ static int shaped_header(struct ah_tensor **out, const int64_t *size, int ndim, 
 
 int ah_tensor_empty(struct ah_tensor **out, const int64_t *size, int ndim, enum ah_dtype dtype)
 {
-    struct ah_tensor *tensor;
-    size_t nbytes;
+    struct ah_tensor *tensor = NULL;
+    size_t nbytes = 0;
     AH_TRY(shaped_header(&tensor, size, ndim, dtype, &nbytes));
     int status = ah_storage_new(&tensor->storage, nbytes);
     if (status < 0) {
@@ -137,8 +137,8 @@ int ah_tensor_scalar(struct ah_tensor **out, double value, enum ah_dtype dtype)
 int ah_tensor_from_memory(struct ah_tensor **out, void *data, const int64_t *size, int ndim, enum ah_dtype dtype,
                           void (*release)(struct ah_storage *), void *owner)
 {
-    struct ah_tensor *tensor;
-    size_t nbytes;
+    struct ah_tensor *tensor = NULL;
+    size_t nbytes = 0;
     AH_TRY(shaped_header(&tensor, size, ndim, dtype, &nbytes));
     tensor->storage = calloc(1, sizeof *tensor->storage);
     if (!tensor->storage) {
@@ -157,8 +157,8 @@ int ah_tensor_from_memory(struct ah_tensor **out, void *data, const int64_t *siz
 int ah_tensor_view(struct ah_tensor **out, const struct ah_tensor *base, const int64_t *size, const int64_t *stride,
                    int ndim, int64_t offset)
 {
-    struct ah_tensor *tensor;
-    size_t nbytes;
+    struct ah_tensor *tensor = NULL;
+    size_t nbytes = 0;
     AH_TRY(shaped_header(&tensor, size, ndim, base->dtype, &nbytes));
     for (int d = 0; d < ndim; d++)
         tensor->stride[d] = stride[d];

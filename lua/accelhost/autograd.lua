@@ -1,0 +1,165 @@
+--- Gradients by hand: backward, grad, functions with their own rule, activation checkpointing.
+local C = require "accelhost._C"
+
+local autograd = {
+  backward = C.autograd.backward,
+  no_grad = C.autograd.no_grad,
+  enable_grad = C.autograd.enable_grad,
+}
+
+--- The gradients of `outputs` with respect to `inputs`, touching no `.grad`.
+--- Usage: local g = autograd.grad(loss, {w, b}, {create_graph = true})
+---@param outputs userdata|userdata[]
+---@param inputs userdata|userdata[]
+---@param options? {grad_outputs?: userdata[], retain_graph?: boolean, create_graph?: boolean, allow_unused?: boolean}
+---@return userdata[] # one per input, counted from 1; false where unused and allowed
+function autograd.grad(outputs, inputs, options)
+  return C.autograd.grad(outputs, inputs, options)
+end
+
+--- A function with its own gradient rule.
+---
+---   local Square = autograd.Function:extend "Square"
+---   function Square.forward(ctx, x) ctx:save_for_backward(x); return x * x end
+---   function Square.backward(ctx, grad) local x = ctx.saved_tensors[1]; return grad * x * 2 end
+---   local y = Square.apply(x)
+---
+--- forward runs without recording; backward gets one gradient per result and returns one per argument (nil where
+--- none is wanted).
+local Function = {}
+Function.__index = Function
+autograd.Function = Function
+
+local Context = {}
+Context.__index = Context
+
+--- Keep tensors for backward; they are checked against in-place changes.
+---@param ... userdata
+function Context:save_for_backward(...)
+  self.saved_tensors = {...}
+  self.versions = {}
+  for i, tensor in ipairs(self.saved_tensors) do self.versions[i] = tensor._version end
+end
+
+local function check_versions(ctx, name)
+  for i, tensor in ipairs(ctx.saved_tensors or {}) do
+    if tensor._version ~= ctx.versions[i] then
+      error(("backward of %s: saved tensor %d was changed in place after it was saved (version %d then, %d now)")
+        :format(name, i, ctx.versions[i], tensor._version), 0)
+    end
+  end
+end
+
+---@param name string
+---@return table # a class with forward, backward and apply
+function Function:extend(name)
+  local class = {name = name}
+  class.__index = class
+
+  --- Run the function on arguments (tensors or anything else).
+  function class.apply(...)
+    local arguments, count = {...}, select("#", ...)
+    local ctx = setmetatable({needs_input_grad = {}}, Context)
+    local inputs, places = {}, {}
+    for i = 1, count do
+      if C.is_tensor(arguments[i]) then
+        inputs[#inputs + 1] = arguments[i]
+        places[#inputs] = i
+        ctx.needs_input_grad[i] = arguments[i].requires_grad
+      else
+        ctx.needs_input_grad[i] = false
+      end
+    end
+    local results = {C.autograd.no_grad(class.forward, ctx, ...)}
+    local wanted = false
+    for _, input in ipairs(inputs) do wanted = wanted or input.requires_grad end
+    if not (wanted and C.autograd.is_grad_enabled()) then return unpack(results) end
+    local outputs = {}
+    for i, result in ipairs(results) do
+      if C.is_tensor(result) then
+        -- A result that is an argument would get itself as its history.
+        for _, input in ipairs(inputs) do
+          if result == input then
+            result = C.autograd.no_grad(result.clone, result)
+            results[i] = result
+          end
+        end
+        outputs[#outputs + 1] = result
+      end
+    end
+    C.autograd.record(function(...)
+      check_versions(ctx, name)
+      local grads = {class.backward(ctx, ...)}
+      local ordered = {}
+      for k, place in ipairs(places) do ordered[k] = grads[place] end
+      return unpack(ordered, 1, #places)
+    end, inputs, outputs)
+    return unpack(results)
+  end
+
+  return setmetatable(class, Function)
+end
+
+--- Activation checkpointing: run fn(...) without keeping its intermediate results, and again during backward.
+--- Random numbers drawn inside are the same both times.
+---@param fn fun(...): ...
+---@param ... any tensors and other arguments
+---@return any # what fn returns
+function autograd.checkpoint(fn, ...)
+  local arguments, count = {...}, select("#", ...)
+  if not C.autograd.is_grad_enabled() then return fn(...) end
+  local state = C.random.get_rng_state()
+  local inputs, places = {}, {}
+  for i = 1, count do
+    if C.is_tensor(arguments[i]) then
+      inputs[#inputs + 1] = arguments[i]
+      places[#inputs] = i
+    end
+  end
+  -- Parameters inside fn must get gradients even when no input wants one: an input of our own always does.
+  local anchor = C.zeros({1}, {requires_grad = true})
+  inputs[#inputs + 1] = anchor
+  local results = {C.autograd.no_grad(fn, ...)}
+  local outputs = {}
+  for i, result in ipairs(results) do
+    if C.is_tensor(result) then
+      for _, input in ipairs(inputs) do
+        if result == input then
+          result = C.autograd.no_grad(result.clone, result)
+          results[i] = result
+        end
+      end
+      outputs[#outputs + 1] = result
+    end
+  end
+  C.autograd.record(function(...)
+    local grads = {...}
+    local copies, leaves = {}, {}
+    for i = 1, count do copies[i] = arguments[i] end
+    for k, place in ipairs(places) do
+      local leaf = arguments[place]:detach()
+      if arguments[place].requires_grad then leaf.requires_grad = true end
+      leaves[k], copies[place] = leaf, leaf
+    end
+    local now = C.random.get_rng_state()
+    C.random.set_rng_state(state)
+    local again = {C.autograd.enable_grad(fn, unpack(copies, 1, count))}
+    C.random.set_rng_state(now)
+    local roots, root_grads, k = {}, {}, 0
+    for _, result in ipairs(again) do
+      if C.is_tensor(result) then
+        k = k + 1
+        if result.requires_grad then
+          roots[#roots + 1], root_grads[#root_grads + 1] = result, grads[k]
+        end
+      end
+    end
+    if #roots > 0 then C.autograd.backward(roots, root_grads) end
+    local out = {}
+    for i = 1, #places do out[i] = leaves[i].grad end
+    return unpack(out, 1, #places)
+  end, inputs, outputs, true)
+  return unpack(results)
+end
+
+return autograd

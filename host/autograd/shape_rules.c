@@ -1,0 +1,201 @@
+#include "autograd/rule.h"
+#include "ops/rows.h"
+
+static struct ah_value size_of(const struct ah_input_meta *input)
+{
+    return AH_INTS_OF(input->size, input->ndim);
+}
+
+static int64_t wrapped(int64_t at, int64_t n)
+{
+    return at < 0 ? at + n : at;
+}
+
+/* Views that only regroup elements: the gradient regrouped back. */
+static int back_to_shape(struct ah_rule *r)
+{
+    r->grad_in[0] = ah_r(r, AH_OP_reshape, AH_T(r->grad_out[0]), size_of(ah_rule_input(r, 0)));
+    return 0;
+}
+
+int ah_backward_view(struct ah_rule *r)
+{
+    return back_to_shape(r);
+}
+
+int ah_backward_reshape_copy(struct ah_rule *r)
+{
+    return back_to_shape(r);
+}
+
+int ah_backward_squeeze(struct ah_rule *r)
+{
+    return back_to_shape(r);
+}
+
+int ah_backward_unsqueeze(struct ah_rule *r)
+{
+    return back_to_shape(r);
+}
+
+int ah_backward_transpose(struct ah_rule *r)
+{
+    r->grad_in[0] = ah_r_transpose(r, r->grad_out[0], r->arg[1].integer, r->arg[2].integer);
+    return 0;
+}
+
+int ah_backward_permute(struct ah_rule *r)
+{
+    int ndim = r->arg[1].ints.count;
+    int64_t inverse[AH_MAX_DIMS];
+    for (int d = 0; d < ndim; d++)
+        inverse[wrapped(r->arg[1].ints.at[d], ndim)] = d;
+    r->grad_in[0] = ah_r(r, AH_OP_permute, AH_T(r->grad_out[0]), AH_INTS_OF(inverse, ndim));
+    return 0;
+}
+
+int ah_backward_expand(struct ah_rule *r)
+{
+    r->grad_in[0] = ah_r_to_input(r, r->grad_out[0], 0);
+    return 0;
+}
+
+int ah_backward_select(struct ah_rule *r)
+{
+    const struct ah_input_meta *input = ah_rule_input(r, 0);
+    int64_t dim = wrapped(r->arg[1].integer, input->ndim);
+    r->grad_in[0] = ah_r(r, AH_OP_select_backward, AH_T(r->grad_out[0]), size_of(input), AH_I(dim),
+                         AH_I(wrapped(r->arg[2].integer, input->size[dim])));
+    return 0;
+}
+
+int ah_backward_select_backward(struct ah_rule *r)
+{
+    r->grad_in[0] = ah_r(r, AH_OP_select, AH_T(r->grad_out[0]), r->arg[2], r->arg[3]);
+    return 0;
+}
+
+int ah_backward_narrow(struct ah_rule *r)
+{
+    const struct ah_input_meta *input = ah_rule_input(r, 0);
+    int64_t dim = wrapped(r->arg[1].integer, input->ndim);
+    r->grad_in[0] = ah_r(r, AH_OP_slice_backward, AH_T(r->grad_out[0]), size_of(input), AH_I(dim),
+                         AH_I(wrapped(r->arg[2].integer, input->size[dim])), AH_I(1));
+    return 0;
+}
+
+int ah_backward_slice(struct ah_rule *r)
+{
+    const struct ah_input_meta *input = ah_rule_input(r, 0);
+    int64_t dim = wrapped(r->arg[1].integer, input->ndim), n = input->size[dim];
+    int64_t start = r->arg[2].kind == AH_INT ? wrapped(r->arg[2].integer, n) : 0;
+    start = start < 0 ? 0 : start > n ? n : start;
+    r->grad_in[0] =
+        ah_r(r, AH_OP_slice_backward, AH_T(r->grad_out[0]), size_of(input), AH_I(dim), AH_I(start), r->arg[4]);
+    return 0;
+}
+
+int ah_backward_slice_backward(struct ah_rule *r)
+{
+    int64_t dim = r->arg[2].integer, start = r->arg[3].integer, step = r->arg[4].integer;
+    int64_t count = ah_rule_input(r, 0)->size[dim];
+    int64_t end = count > 0 ? start + (count - 1) * step + 1 : start;
+    r->grad_in[0] = ah_r(r, AH_OP_slice, AH_T(r->grad_out[0]), AH_I(dim), AH_I(start), AH_I(end), AH_I(step));
+    return 0;
+}
+
+int ah_backward_diagonal(struct ah_rule *r)
+{
+    const struct ah_input_meta *input = ah_rule_input(r, 0);
+    r->grad_in[0] = ah_r(r, AH_OP_diagonal_backward, AH_T(r->grad_out[0]), size_of(input), r->arg[1],
+                         AH_I(wrapped(r->arg[2].integer, input->ndim)), AH_I(wrapped(r->arg[3].integer, input->ndim)));
+    return 0;
+}
+
+int ah_backward_diagonal_backward(struct ah_rule *r)
+{
+    r->grad_in[0] = ah_r(r, AH_OP_diagonal, AH_T(r->grad_out[0]), r->arg[2], r->arg[3], r->arg[4]);
+    return 0;
+}
+
+/* Where each element of the view lies in the input; the gradient is summed into those places. Elements of the
+ * storage that the view has and the input has not go to one slot too many, which is cut off. */
+int ah_backward_as_strided(struct ah_rule *r)
+{
+    const struct ah_input_meta *input = ah_rule_input(r, 0);
+    int64_t numel = 1, all = -1;
+    for (int d = 0; d < input->ndim; d++)
+        numel *= input->size[d];
+    struct ah_tensor *position = ah_r(r, AH_OP_as_strided_positions, AH_T(r->extra[0]), size_of(input), r->arg[1],
+                                      r->arg[2], AH_I((int64_t)r->state[0]));
+    struct ah_tensor *index = ah_r(r, AH_OP_reshape, AH_T(position), AH_INTS_OF(&all, 1));
+    struct ah_tensor *grad = ah_r(r, AH_OP_reshape, AH_T(r->grad_out[0]), AH_INTS_OF(&all, 1));
+    struct ah_tensor *sum = ah_r(r, AH_OP_index_select_backward, AH_T(grad), AH_I(numel + 1), AH_I(0), AH_T(index));
+    struct ah_tensor *cut = ah_r(r, AH_OP_narrow, AH_T(sum), AH_I(0), AH_I(0), AH_I(numel));
+    r->grad_in[0] = ah_r(r, AH_OP_reshape, AH_T(cut), size_of(input));
+    return 0;
+}
+
+int ah_backward_cat(struct ah_rule *r)
+{
+    int64_t dim = (int64_t)r->state[0], at = 0;
+    for (int i = 0; i < r->input_count; i++) {
+        const struct ah_input_meta *input = ah_rule_input(r, i);
+        if (input->ndim == 1 && input->size[0] == 0) { /* stood in for any shape */
+            if (r->needs[i])
+                r->grad_in[i] = ah_r_zeros_input(r, i);
+            continue;
+        }
+        if (r->needs[i]) {
+            struct ah_tensor *part =
+                ah_r(r, AH_OP_narrow, AH_T(r->grad_out[0]), AH_I(dim), AH_I(at), AH_I(input->size[dim]));
+            r->grad_in[i] = ah_r_to_input(r, part, i);
+        }
+        at += input->size[dim];
+    }
+    return 0;
+}
+
+int ah_backward_stack(struct ah_rule *r)
+{
+    for (int i = 0; i < r->input_count; i++) {
+        if (!r->needs[i])
+            continue;
+        struct ah_tensor *part = ah_r(r, AH_OP_select, AH_T(r->grad_out[0]), AH_I((int64_t)r->state[0]), AH_I(i));
+        r->grad_in[i] = ah_r_to_input(r, part, i);
+    }
+    return 0;
+}
+
+int ah_backward_flip(struct ah_rule *r)
+{
+    r->grad_in[0] = ah_r(r, AH_OP_flip, AH_T(r->grad_out[0]), r->arg[1]);
+    return 0;
+}
+
+/* Dim by dim: (.., times * n, ..) seen as (times, n) and summed over the copies. Dims before `d` are done. */
+int ah_backward_repeat(struct ah_rule *r)
+{
+    const struct ah_input_meta *input = ah_rule_input(r, 0);
+    int ndim = r->arg[1].ints.count, lead = ndim - input->ndim;
+    int64_t numel = 1, before = 1;
+    for (int d = 0; d < ndim; d++)
+        numel *= r->arg[1].ints.at[d] * (d < lead ? 1 : input->size[d - lead]);
+    if (numel == 0) {
+        r->grad_in[0] = ah_r_zeros_input(r, 0);
+        return 0;
+    }
+    struct ah_tensor *grad = r->grad_out[0];
+    for (int d = 0; d < ndim; d++) {
+        int64_t times = r->arg[1].ints.at[d], n = d < lead ? 1 : input->size[d - lead];
+        numel /= times * n;
+        if (times > 1) {
+            int64_t split[] = {before, times, n * numel}, summed[] = {before, 1, n * numel};
+            grad = ah_r(r, AH_OP_reshape, AH_T(grad), AH_INTS_OF(split, 3));
+            grad = ah_r(r, AH_OP_sum_to, AH_T(grad), AH_INTS_OF(summed, 3));
+        }
+        before *= n;
+    }
+    r->grad_in[0] = ah_r(r, AH_OP_reshape, AH_T(grad), size_of(input));
+    return 0;
+}

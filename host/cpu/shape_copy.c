@@ -1,0 +1,204 @@
+#include "cpu/shape_copy.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/threads.h"
+
+enum { SERIAL = 32768, TILE = 32 };
+
+struct copy {
+    char *dst;
+    const char *src;
+    int64_t size[AH_COPY_DIMS], ds[AH_COPY_DIMS], ss[AH_COPY_DIMS];
+    int ndim;
+    size_t item;
+};
+
+static void copy_row(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n, size_t item)
+{
+    if (ds == 1 && ss == 1) {
+        memcpy(dst, src, (size_t)n * item);
+        return;
+    }
+#define ROW(type)                                 \
+    do {                                          \
+        type *restrict to = (type *)dst;          \
+        const type *restrict from = (const type *)src; \
+        if (ds == 1 && ss == 0) {                 \
+            type value = *from;                   \
+            for (int64_t i = 0; i < n; i++)       \
+                to[i] = value;                    \
+        } else if (ds == 1) {                     \
+            for (int64_t i = 0; i < n; i++)       \
+                to[i] = from[i * ss];             \
+        } else {                                  \
+            for (int64_t i = 0; i < n; i++)       \
+                to[i * ds] = from[i * ss];        \
+        }                                         \
+    } while (0)
+    switch (item) {
+    case 1: ROW(uint8_t); break;
+    case 2: ROW(uint16_t); break;
+    case 4: ROW(uint32_t); break;
+    default: ROW(uint64_t); break;
+    }
+#undef ROW
+}
+
+/* One plane with dst contiguous along j and src contiguous along i: tiles keep both sides in cache. */
+static void copy_tiles(char *dst, int64_t di, const char *src, int64_t sj, int64_t ni, int64_t nj, size_t item)
+{
+#define TILES(type)                                                           \
+    do {                                                                      \
+        type *restrict to = (type *)dst;                                      \
+        const type *restrict from = (const type *)src;                        \
+        for (int64_t j0 = 0; j0 < nj; j0 += TILE) {                           \
+            int64_t j1 = j0 + TILE < nj ? j0 + TILE : nj;                     \
+            for (int64_t i = 0; i < ni; i++)                                  \
+                for (int64_t j = j0; j < j1; j++)                             \
+                    to[i * di + j] = from[i + j * sj];                        \
+        }                                                                     \
+    } while (0)
+    switch (item) {
+    case 1: TILES(uint8_t); break;
+    case 2: TILES(uint16_t); break;
+    case 4: TILES(uint32_t); break;
+    default: TILES(uint64_t); break;
+    }
+#undef TILES
+}
+
+/* Positions of flat index `flat` over the first `dims` dims, and the offsets it stands for. */
+struct walk {
+    int64_t at[AH_COPY_DIMS];
+    int64_t dst, src;
+};
+
+static void walk_start(struct walk *walk, const struct copy *c, int dims, int64_t flat)
+{
+    walk->dst = walk->src = 0;
+    for (int d = dims - 1; d >= 0; d--) {
+        walk->at[d] = flat % c->size[d];
+        flat /= c->size[d];
+        walk->dst += walk->at[d] * c->ds[d];
+        walk->src += walk->at[d] * c->ss[d];
+    }
+}
+
+static void walk_next(struct walk *walk, const struct copy *c, int dims)
+{
+    for (int d = dims - 1; d >= 0; d--) {
+        walk->dst += c->ds[d];
+        walk->src += c->ss[d];
+        if (++walk->at[d] < c->size[d])
+            return;
+        walk->dst -= c->size[d] * c->ds[d];
+        walk->src -= c->size[d] * c->ss[d];
+        walk->at[d] = 0;
+    }
+}
+
+static void flat_range(void *context, int64_t begin, int64_t end)
+{
+    const struct copy *c = context;
+    int64_t item = (int64_t)c->item;
+    copy_row(c->dst + begin * c->ds[0] * item, c->ds[0], c->src + begin * c->ss[0] * item, c->ss[0], end - begin,
+             c->item);
+}
+
+static void rows_range(void *context, int64_t begin, int64_t end)
+{
+    const struct copy *c = context;
+    int inner = c->ndim - 1;
+    struct walk walk;
+    walk_start(&walk, c, inner, begin);
+    for (int64_t row = begin; row < end; row++) {
+        copy_row(c->dst + walk.dst * (int64_t)c->item, c->ds[inner], c->src + walk.src * (int64_t)c->item,
+                 c->ss[inner], c->size[inner], c->item);
+        walk_next(&walk, c, inner);
+    }
+}
+
+/* As rows_range, but the last two dims are planes to transpose, and the unit is a strip of TILE rows of a plane. */
+static void strips_range(void *context, int64_t begin, int64_t end)
+{
+    const struct copy *c = context;
+    int outer = c->ndim - 2;
+    int64_t ni = c->size[outer], nj = c->size[outer + 1], item = (int64_t)c->item;
+    int64_t strips = (ni + TILE - 1) / TILE;
+    struct walk walk;
+    walk_start(&walk, c, outer, begin / strips);
+    for (int64_t unit = begin; unit < end; unit++) {
+        int64_t i0 = unit % strips * TILE, rows = ni - i0 < TILE ? ni - i0 : TILE;
+        copy_tiles(c->dst + (walk.dst + i0 * c->ds[outer]) * item, c->ds[outer], c->src + (walk.src + i0) * item,
+                   c->ss[outer + 1], rows, nj, c->item);
+        if (unit % strips == strips - 1)
+            walk_next(&walk, c, outer);
+    }
+}
+
+static void swap_dims(struct copy *c, int a, int b)
+{
+    int64_t size = c->size[a], ds = c->ds[a], ss = c->ss[a];
+    c->size[a] = c->size[b], c->ds[a] = c->ds[b], c->ss[a] = c->ss[b];
+    c->size[b] = size, c->ds[b] = ds, c->ss[b] = ss;
+}
+
+void ah_strided_copy(void *dst, const int64_t *dst_stride, const void *src, const int64_t *src_stride,
+                     const int64_t *size, int ndim, size_t item)
+{
+    struct copy c = {.dst = dst, .src = src, .item = item};
+    int64_t total = 1;
+    for (int d = 0; d < ndim; d++) {
+        total *= size[d];
+        if (size[d] == 1)
+            continue;
+        int last = c.ndim - 1;
+        if (last >= 0 && c.ds[last] == dst_stride[d] * size[d] && c.ss[last] == src_stride[d] * size[d]) {
+            c.size[last] *= size[d];
+        } else {
+            c.size[++last] = size[d];
+            c.ndim++;
+        }
+        c.ds[last] = dst_stride[d];
+        c.ss[last] = src_stride[d];
+    }
+    if (total == 0)
+        return;
+    if (c.ndim == 0) {
+        memcpy(dst, src, item);
+        return;
+    }
+    if (c.ndim == 1) {
+        ah_parallel_for(total, SERIAL, flat_range, &c);
+        return;
+    }
+    int inner = c.ndim - 1;
+    if (c.ds[inner] == 1 && c.ss[inner] > 1 && c.size[inner] >= 8) {
+        for (int d = 0; d < inner; d++) {
+            if (c.ss[d] != 1 || c.size[d] < 8)
+                continue;
+            for (int k = d; k + 1 < inner; k++) /* keep the order of the others */
+                swap_dims(&c, k, k + 1);
+            int64_t strips = (c.size[inner - 1] + TILE - 1) / TILE, units = strips;
+            for (int k = 0; k < inner - 1; k++)
+                units *= c.size[k];
+            int64_t per_unit = total / units;
+            ah_parallel_for(units, per_unit < SERIAL ? SERIAL / per_unit : 1, strips_range, &c);
+            return;
+        }
+    }
+    int64_t rows = total / c.size[inner];
+    ah_parallel_for(rows, c.size[inner] < SERIAL ? SERIAL / c.size[inner] : 1, rows_range, &c);
+}
+
+static void zero_range(void *context, int64_t begin, int64_t end)
+{
+    memset((char *)context + begin, 0, (size_t)(end - begin));
+}
+
+void ah_zero_fill(void *dst, size_t bytes)
+{
+    ah_parallel_for((int64_t)bytes, 1 << 18, zero_range, dst);
+}

@@ -1,0 +1,416 @@
+#include <string.h>
+
+#include "ops/rows.h"
+#include "ops/shape.h"
+
+static int expect_index(const struct ah_call *c, int arg)
+{
+    enum ah_dtype dtype = c->arg[arg].tensor->dtype;
+    if (dtype == AH_I64 || dtype == AH_I32)
+        return 0;
+    return ah_fail(AH_EINVAL, "%s: %s must be int64 or int32, got %s", c->op->name, c->op->param[arg].name,
+                   ah_dtype_name(dtype));
+}
+
+static int expect_mask(const struct ah_call *c, int arg)
+{
+    if (c->arg[arg].tensor->dtype == AH_BOOL)
+        return 0;
+    return ah_fail(AH_EINVAL, "%s: mask must be bool, got %s", c->op->name, ah_dtype_name(c->arg[arg].tensor->dtype));
+}
+
+static int expect_same_dtype(const struct ah_call *c, int arg)
+{
+    const struct ah_tensor *x = c->arg[0].tensor, *other = c->arg[arg].tensor;
+    if (other->dtype == x->dtype)
+        return 0;
+    return ah_fail(AH_EINVAL, "%s: %s is %s but %s is %s", c->op->name, c->op->param[arg].name,
+                   ah_dtype_name(other->dtype), c->op->param[0].name, ah_dtype_name(x->dtype));
+}
+
+/* dim and a 1-d index, for the index_* rows. A wrapped dim goes to the kernel in arg[dim_arg]. */
+static int check_list(struct ah_call *c, int ndim, int dim_arg, int index_arg, int *dim)
+{
+    const struct ah_tensor *index = c->arg[index_arg].tensor;
+    AH_TRY(ah_wrap_dim(c->op->name, c->arg[dim_arg].integer, ndim, dim));
+    AH_TRY(expect_index(c, index_arg));
+    if (index->ndim > 1)
+        return ah_fail(AH_EINVAL, "%s: index must have at most one dim, got %s", c->op->name, ah_shape(index));
+    c->arg[dim_arg].integer = *dim;
+    return 0;
+}
+
+static int run_like(struct ah_call *c, const struct ah_tensor *like)
+{
+    AH_TRY(ah_call_output(c, 0, like->size, like->ndim, like->dtype));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_index_select(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    int64_t size[AH_MAX_DIMS];
+    int dim;
+    AH_TRY(check_list(c, x->ndim, 1, 2, &dim));
+    memcpy(size, x->size, sizeof size);
+    if (x->ndim > 0)
+        size[dim] = c->arg[2].tensor->numel;
+    else if (c->arg[2].tensor->numel != 1)
+        return ah_fail(AH_EINVAL, "index_select: a 0-dim input takes one index, got %lld",
+                       (long long)c->arg[2].tensor->numel);
+    AH_TRY(ah_call_output(c, 0, size, x->ndim, x->dtype));
+    return ah_call_kernel(c);
+}
+
+/* The adjoints get their gradient and sizes from a rule, so they fit by construction. */
+static int adjoint(struct ah_call *c, const struct ah_value *size)
+{
+    AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, c->arg[0].tensor->dtype));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_index_select_backward(struct ah_call *c)
+{
+    return adjoint(c, &c->arg[1]);
+}
+
+int ah_forward_gather_backward(struct ah_call *c)
+{
+    return adjoint(c, &c->arg[1]);
+}
+
+int ah_forward_masked_select_backward(struct ah_call *c)
+{
+    return adjoint(c, &c->arg[2]);
+}
+
+/* source has input's shape, except along dim, where it has one entry per index. */
+static int check_source(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor, *index = c->arg[2].tensor, *source = c->arg[3].tensor;
+    int dim;
+    AH_TRY(check_list(c, x->ndim, 1, 2, &dim));
+    AH_TRY(expect_same_dtype(c, 3));
+    bool fits = source->ndim == x->ndim && (x->ndim > 0 || index->numel == 1);
+    for (int d = 0; fits && d < x->ndim; d++)
+        fits = source->size[d] == (d == dim ? index->numel : x->size[d]);
+    if (!fits) {
+        return ah_fail(AH_EINVAL, "%s: source %s does not fit %lld indices on dim %d of %s", c->op->name,
+                       ah_shape(source), (long long)index->numel, dim, ah_shape(x));
+    }
+    return 0;
+}
+
+int ah_forward_index_add(struct ah_call *c)
+{
+    AH_TRY(check_source(c));
+    return run_like(c, c->arg[0].tensor);
+}
+
+int ah_forward_index_copy(struct ah_call *c)
+{
+    AH_TRY(check_source(c));
+    return run_like(c, c->arg[0].tensor);
+}
+
+int ah_forward_index_fill(struct ah_call *c)
+{
+    int dim;
+    AH_TRY(check_list(c, c->arg[0].tensor->ndim, 1, 2, &dim));
+    return run_like(c, c->arg[0].tensor);
+}
+
+/* gather and scatter: index has as many dims as the others and, outside dim, no more entries. */
+static int check_lines(struct ah_call *c, const struct ah_tensor *index)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    int dim;
+    AH_TRY(ah_wrap_dim(c->op->name, c->arg[1].integer, x->ndim, &dim));
+    AH_TRY(expect_index(c, 2));
+    c->arg[1].integer = dim;
+    bool fits = index->ndim == x->ndim || index->numel == 0;
+    for (int d = 0; fits && index->numel > 0 && d < x->ndim; d++)
+        fits = d == dim || index->size[d] <= x->size[d];
+    if (!fits) {
+        return ah_fail(AH_EINVAL, "%s: index %s does not fit %s outside dim %d", c->op->name, ah_shape(index),
+                       ah_shape(x), dim);
+    }
+    return 0;
+}
+
+int ah_forward_gather(struct ah_call *c)
+{
+    const struct ah_tensor *index = c->arg[2].tensor;
+    AH_TRY(check_lines(c, index));
+    AH_TRY(ah_call_output(c, 0, index->size, index->ndim, c->arg[0].tensor->dtype));
+    return ah_call_kernel(c);
+}
+
+static int check_scatter(struct ah_call *c)
+{
+    const struct ah_tensor *index = c->arg[2].tensor, *src = c->arg[3].tensor;
+    AH_TRY(check_lines(c, index));
+    if (src->wrapped)
+        return 0;
+    AH_TRY(expect_same_dtype(c, 3));
+    bool fits = src->ndim == index->ndim || index->numel == 0;
+    for (int d = 0; fits && index->numel > 0 && d < index->ndim; d++)
+        fits = index->size[d] <= src->size[d];
+    if (!fits) {
+        return ah_fail(AH_EINVAL, "%s: index %s is larger than src %s", c->op->name, ah_shape(index), ah_shape(src));
+    }
+    return 0;
+}
+
+int ah_forward_scatter(struct ah_call *c)
+{
+    AH_TRY(check_scatter(c));
+    return run_like(c, c->arg[0].tensor);
+}
+
+int ah_forward_scatter_add(struct ah_call *c)
+{
+    AH_TRY(check_scatter(c));
+    return run_like(c, c->arg[0].tensor);
+}
+
+/* How many leading dims of x (from dim on) an index tensor replaces: one, or as many as a mask has. */
+static int covered_dims(const char *op, const struct ah_tensor *x, int dim, const struct ah_tensor *index, int *out)
+{
+    *out = 1;
+    if (index->dtype == AH_I64 || index->dtype == AH_I32) {
+        if (x->ndim > 0)
+            return 0;
+        return ah_fail(AH_EINVAL, "%s: a 0-dim tensor has no dim to index", op);
+    }
+    if (index->dtype != AH_BOOL) {
+        return ah_fail(AH_EINVAL, "%s: an index must be int64, int32 or bool, got %s", op,
+                       ah_dtype_name(index->dtype));
+    }
+    bool fits = dim + index->ndim <= x->ndim;
+    for (int d = 0; fits && d < index->ndim; d++)
+        fits = index->size[d] == x->size[dim + d];
+    if (!fits) {
+        return ah_fail(AH_EINVAL, "%s: mask %s does not match the dims of %s from dim %d on", op, ah_shape(index),
+                       ah_shape(x), dim);
+    }
+    *out = index->ndim;
+    return 0;
+}
+
+int ah_forward_index_positions(struct ah_call *c)
+{
+    return ah_call_kernel(c); /* how many there are depends on the mask */
+}
+
+/* out = x with `covered` dims from dim on replaced by `with`[0..count). */
+static int replaced_shape(const struct ah_tensor *x, int dim, int covered, const int64_t *with, int count,
+                          int64_t *size)
+{
+    int ndim = 0, total = x->ndim - covered + count;
+    if (total > AH_MAX_DIMS)
+        return ah_fail(AH_EINVAL, "index: the result would have %d dims", total);
+    for (int d = 0; d < dim; d++)
+        size[ndim++] = x->size[d];
+    for (int k = 0; k < count; k++)
+        size[ndim++] = with[k];
+    for (int d = dim + covered; d < x->ndim; d++)
+        size[ndim++] = x->size[d];
+    return ndim;
+}
+
+int ah_forward_index(struct ah_call *c)
+{
+    struct ah_tensor *x = c->arg[0].tensor, *index = c->arg[1].tensor;
+    struct ah_tensor *at = NULL, *flat = NULL, *picked = NULL;
+    int64_t size[AH_MAX_DIMS], run = 1;
+    int dim, covered = 1, ndim, status;
+    AH_TRY(ah_wrap_dim("index", c->arg[2].integer, x->ndim, &dim));
+    AH_TRY(covered_dims("index", x, dim, index, &covered));
+    AH_TRY(ah_op1(AH_OP_index_positions, &at, AH_T(x), AH_I(dim), AH_T(index)));
+    for (int d = dim; d < dim + covered; d++)
+        run *= x->size[d];
+    AH_TRYGO(ndim = replaced_shape(x, dim, covered, &run, 1, size), out);
+    AH_TRYGO(ah_reshaped("index", &flat, x, size, ndim), out);
+    AH_TRYGO(ah_op1(AH_OP_index_select, &picked, AH_T(flat), AH_I(dim), AH_T(at)), out);
+    if (index->dtype == AH_BOOL)
+        AH_TRYGO(ndim = replaced_shape(x, dim, covered, &at->numel, 1, size), out);
+    else
+        AH_TRYGO(ndim = replaced_shape(x, dim, covered, index->size, index->ndim, size), out);
+    status = ah_reshaped("index", &c->out[0], picked, size, ndim);
+    c->out_count = 1;
+out:
+    ah_tensor_release(at);
+    ah_tensor_release(flat);
+    ah_tensor_release(picked);
+    return status;
+}
+
+int ah_forward_index_put(struct ah_call *c)
+{
+    struct ah_tensor *x = c->arg[0].tensor, *index = c->arg[1].tensor, *values = c->arg[2].tensor;
+    int64_t size[AH_MAX_DIMS];
+    int covered = 1, ndim;
+    AH_TRY(covered_dims("index_put", x, 0, index, &covered));
+    if (!values->wrapped)
+        AH_TRY(expect_same_dtype(c, 2));
+    AH_TRY(ah_op1(AH_OP_index_positions, &c->extra[0], AH_T(x), AH_I(0), AH_T(index)));
+    if (index->dtype == AH_BOOL)
+        AH_TRY(ndim = replaced_shape(x, 0, covered, &c->extra[0]->numel, 1, size));
+    else
+        AH_TRY(ndim = replaced_shape(x, 0, covered, index->size, index->ndim, size));
+    int lead = ndim - values->ndim;
+    bool fits = lead >= 0;
+    for (int d = 0; fits && d < values->ndim; d++)
+        fits = values->size[d] == 1 || values->size[d] == size[d + lead];
+    if (!fits) {
+        return ah_fail(AH_EINVAL, "index_put: values %s do not broadcast to %s", ah_shape(values),
+                       ah_shape_text(size, ndim));
+    }
+    /* The kernel and the rule read the shape that the values fill from a tensor without elements of its own. */
+    AH_TRY(ah_tensor_view(&c->extra[1], c->extra[0], size, (const int64_t[AH_MAX_DIMS]){0}, ndim, 0));
+    c->state[0] = covered;
+    return run_like(c, x);
+}
+
+int ah_forward_take(struct ah_call *c)
+{
+    struct ah_tensor *flat = NULL;
+    AH_TRY(ah_reshaped("take", &flat, c->arg[0].tensor, (const int64_t[]){-1}, 1));
+    int status = ah_op1(AH_OP_index, &c->out[0], AH_T(flat), c->arg[1], AH_I(0));
+    ah_tensor_release(flat);
+    c->out_count = status == 0;
+    return status;
+}
+
+int ah_forward_take_along_dim(struct ah_call *c)
+{
+    struct ah_tensor *x = c->arg[0].tensor, *index = c->arg[1].tensor, *a = NULL, *b = NULL;
+    int64_t size[AH_MAX_DIMS], all = -1;
+    int dim = 0, ndim, status;
+    if (c->arg[2].kind != AH_INT) {
+        AH_TRYGO(ah_reshaped("take_along_dim", &a, x, &all, 1), out);
+        AH_TRYGO(ah_reshaped("take_along_dim", &b, index, &all, 1), out);
+    } else {
+        if (x->ndim != index->ndim) {
+            return ah_fail(AH_EINVAL, "take_along_dim: indices %s must have as many dims as input %s",
+                           ah_shape(index), ah_shape(x));
+        }
+        AH_TRY(ah_wrap_dim("take_along_dim", c->arg[2].integer, x->ndim, &dim));
+        struct ah_tensor like = *x; /* broadcast all dims but dim */
+        if (x->ndim > 0)
+            like.size[dim] = 1;
+        AH_TRY(ah_broadcast_shapes("take_along_dim", &like, index, size, &ndim));
+        AH_TRYGO(ah_op1(AH_OP_expand, &b, AH_T(index), AH_INTS_OF(size, ndim)), out);
+        if (x->ndim > 0)
+            size[dim] = x->size[dim];
+        AH_TRYGO(ah_op1(AH_OP_expand, &a, AH_T(x), AH_INTS_OF(size, ndim)), out);
+    }
+    status = ah_op1(AH_OP_gather, &c->out[0], AH_T(a), AH_I(dim), AH_T(b));
+    c->out_count = status == 0;
+out:
+    ah_tensor_release(a);
+    ah_tensor_release(b);
+    return status;
+}
+
+int ah_forward_masked_select(struct ah_call *c)
+{
+    int64_t size[AH_MAX_DIMS];
+    int ndim;
+    AH_TRY(expect_mask(c, 1));
+    AH_TRY(ah_broadcast_shapes("masked_select", c->arg[0].tensor, c->arg[1].tensor, size, &ndim));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_masked_scatter(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor, *mask = c->arg[1].tensor;
+    int64_t size[AH_MAX_DIMS];
+    int ndim;
+    AH_TRY(expect_mask(c, 1));
+    AH_TRY(expect_same_dtype(c, 2));
+    AH_TRY(ah_broadcast_shapes("masked_scatter", x, mask, size, &ndim));
+    AH_TRY(ah_call_output(c, 0, size, ndim, x->dtype));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_nonzero(struct ah_call *c)
+{
+    return ah_call_kernel(c);
+}
+
+int ah_forward_sort(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    int dim;
+    AH_TRY(ah_wrap_dim("sort", c->arg[1].integer, x->ndim, &dim));
+    c->arg[1].integer = dim;
+    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
+    AH_TRY(ah_call_output(c, 1, x->size, x->ndim, AH_I64));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_argsort(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    int dim;
+    AH_TRY(ah_wrap_dim("argsort", c->arg[1].integer, x->ndim, &dim));
+    c->arg[1].integer = dim;
+    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, AH_I64));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_topk(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    int64_t k = c->arg[1].integer, size[AH_MAX_DIMS];
+    int dim;
+    AH_TRY(ah_wrap_dim("topk", c->arg[2].integer, x->ndim, &dim));
+    c->arg[2].integer = dim;
+    int64_t n = x->ndim > 0 ? x->size[dim] : 1;
+    if (k < 0 || k > n) {
+        return ah_fail(AH_EINVAL, "topk: k is %lld, but dim %d of %s has %lld entries", (long long)k, dim,
+                       ah_shape(x), (long long)n);
+    }
+    memcpy(size, x->size, sizeof size);
+    if (x->ndim > 0)
+        size[dim] = k;
+    AH_TRY(ah_call_output(c, 0, size, x->ndim, x->dtype));
+    AH_TRY(ah_call_output(c, 1, size, x->ndim, AH_I64));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_unique(struct ah_call *c)
+{
+    return ah_call_kernel(c);
+}
+
+int ah_forward_bincount(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor, *weights = c->arg[1].kind == AH_TENSOR ? c->arg[1].tensor : NULL;
+    if (x->ndim != 1 || ah_dtype_category(x->dtype) != AH_CATEGORY_INT) {
+        return ah_fail(AH_EINVAL, "bincount: expected a 1-d integer tensor, got %s %s", ah_dtype_name(x->dtype),
+                       ah_shape(x));
+    }
+    if (weights && !ah_same_shape(weights, x)) {
+        return ah_fail(AH_EINVAL, "bincount: weights %s do not match input %s", ah_shape(weights), ah_shape(x));
+    }
+    if (c->arg[2].integer < 0)
+        return ah_fail(AH_EINVAL, "bincount: minlength must not be negative");
+    return ah_call_kernel(c);
+}
+
+int ah_forward_searchsorted(struct ah_call *c)
+{
+    const struct ah_tensor *edges = c->arg[0].tensor, *x = c->arg[1].tensor;
+    bool fits = edges->ndim == 1 || edges->ndim == x->ndim;
+    for (int d = 0; fits && edges->ndim > 1 && d < edges->ndim - 1; d++)
+        fits = edges->size[d] == x->size[d];
+    if (!fits || edges->ndim == 0) {
+        return ah_fail(AH_EINVAL, "searchsorted: sorted_sequence %s must be 1-d or match %s in all dims but the last",
+                       ah_shape(edges), ah_shape(x));
+    }
+    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, c->arg[2].flag ? AH_I32 : AH_I64));
+    return ah_call_kernel(c);
+}

@@ -1,0 +1,509 @@
+#include <string.h>
+
+#include "ops/rows.h"
+#include "ops/shape.h"
+
+/* Hand out `size`, `stride`, `offset` of arg[0]'s storage as the result. */
+static int give_view(struct ah_call *c, const int64_t *size, const int64_t *stride, int ndim, int64_t offset)
+{
+    AH_TRY(ah_tensor_view(&c->out[0], c->arg[0].tensor, size, stride, ndim, offset));
+    c->out_count = 1;
+    return 0;
+}
+
+/* The result of a composite: what another op put into out[0]. */
+static int give(struct ah_call *c)
+{
+    c->out_count = 1;
+    return 0;
+}
+
+/* Resolve one -1 in a wanted shape and check the element count. */
+static int resolve_shape(const char *op, const struct ah_tensor *x, const int64_t *wanted, int ndim, int64_t *size)
+{
+    int64_t known = 1;
+    int open = -1;
+    for (int d = 0; d < ndim; d++) {
+        size[d] = wanted[d];
+        if (wanted[d] >= 0) {
+            known *= wanted[d];
+        } else if (wanted[d] == -1 && open < 0) {
+            open = d;
+        } else {
+            return ah_fail(AH_EINVAL, "%s: shape %s is not valid: %s", op, ah_shape_text(wanted, ndim),
+                           wanted[d] == -1 ? "only one size may be -1" : "sizes are -1 or not negative");
+        }
+    }
+    if (open >= 0 && known > 0 && x->numel % known == 0) {
+        size[open] = x->numel / known;
+        return 0;
+    }
+    if (open >= 0 && known == 0 && x->numel == 0)
+        return ah_fail(AH_EINVAL, "%s: shape %s leaves the size of -1 open", op, ah_shape_text(wanted, ndim));
+    if (open >= 0 || known != x->numel) {
+        return ah_fail(AH_EINVAL, "%s: shape %s does not hold the %lld elements of %s", op,
+                       ah_shape_text(wanted, ndim), (long long)x->numel, ah_shape(x));
+    }
+    return 0;
+}
+
+/* The strides with which x's elements read in order make up `size`; false when no strides do. Runs of dims of x that
+ * lie without gaps are matched against runs of the new shape, from the last dim on. */
+static bool view_strides(const struct ah_tensor *x, const int64_t *size, int ndim, int64_t *stride)
+{
+    if (x->numel == 0 || x->ndim == 0) {
+        ah_contiguous_strides(size, ndim, stride);
+        return true;
+    }
+    int64_t base = x->stride[x->ndim - 1], run = 1, covered = 1;
+    int at = ndim - 1;
+    for (int d = x->ndim - 1; d >= 0; d--) {
+        run *= x->size[d];
+        if (d > 0 && (x->size[d - 1] == 1 || x->stride[d - 1] == run * base))
+            continue;
+        while (at >= 0 && (covered < run || size[at] == 1)) {
+            stride[at] = covered * base;
+            covered *= size[at--];
+        }
+        if (covered != run)
+            return false;
+        if (d > 0) {
+            base = x->stride[d - 1];
+            run = covered = 1;
+        }
+    }
+    return at < 0;
+}
+
+int ah_forward_view(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    int64_t size[AH_MAX_DIMS], stride[AH_MAX_DIMS];
+    int ndim = c->arg[1].ints.count;
+    AH_TRY(resolve_shape("view", x, c->arg[1].ints.at, ndim, size));
+    if (!view_strides(x, size, ndim, stride)) {
+        return ah_fail(AH_EINVAL, "view: shape %s is not compatible with strides %s of %s; use reshape",
+                       ah_shape_text(size, ndim), ah_shape_text(x->stride, x->ndim), ah_shape(x));
+    }
+    return give_view(c, size, stride, ndim, x->offset);
+}
+
+int ah_forward_view_as(struct ah_call *c)
+{
+    const struct ah_tensor *other = c->arg[1].tensor;
+    AH_TRY(ah_op1(AH_OP_view, &c->out[0], c->arg[0], AH_INTS_OF(other->size, other->ndim)));
+    return give(c);
+}
+
+int ah_reshaped(const char *op, struct ah_tensor **out, struct ah_tensor *x, const int64_t *wanted, int ndim)
+{
+    int64_t size[AH_MAX_DIMS], stride[AH_MAX_DIMS];
+    AH_TRY(ah_tensor_row_major(x));
+    AH_TRY(resolve_shape(op, x, wanted, ndim, size));
+    enum ah_opid id = view_strides(x, size, ndim, stride) ? AH_OP_view : AH_OP_reshape_copy;
+    return ah_op1(id, out, AH_T(x), AH_INTS_OF(size, ndim));
+}
+
+int ah_forward_reshape(struct ah_call *c)
+{
+    AH_TRY(ah_reshaped("reshape", &c->out[0], c->arg[0].tensor, c->arg[1].ints.at, c->arg[1].ints.count));
+    return give(c);
+}
+
+int ah_forward_reshape_as(struct ah_call *c)
+{
+    const struct ah_tensor *other = c->arg[1].tensor;
+    AH_TRY(ah_reshaped("reshape_as", &c->out[0], c->arg[0].tensor, other->size, other->ndim));
+    return give(c);
+}
+
+int ah_forward_reshape_copy(struct ah_call *c)
+{
+    int64_t size[AH_MAX_DIMS];
+    AH_TRY(resolve_shape("reshape", c->arg[0].tensor, c->arg[1].ints.at, c->arg[1].ints.count, size));
+    AH_TRY(ah_call_output(c, 0, size, c->arg[1].ints.count, c->arg[0].tensor->dtype));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_flatten(struct ah_call *c)
+{
+    struct ah_tensor *x = c->arg[0].tensor;
+    int first, last, ndim = 0;
+    AH_TRY(ah_wrap_dim("flatten", c->arg[1].integer, x->ndim, &first));
+    AH_TRY(ah_wrap_dim("flatten", c->arg[2].integer, x->ndim, &last));
+    if (first > last)
+        return ah_fail(AH_EINVAL, "flatten: start_dim %d comes after end_dim %d", first, last);
+    int64_t size[AH_MAX_DIMS], run = 1;
+    for (int d = 0; d < x->ndim; d++) {
+        run = d > first && d <= last ? run * x->size[d] : x->size[d];
+        if (d > first && d <= last)
+            ndim--;
+        size[ndim++] = run;
+    }
+    if (x->ndim == 0)
+        size[ndim++] = 1;
+    AH_TRY(ah_reshaped("flatten", &c->out[0], x, size, ndim));
+    return give(c);
+}
+
+int ah_forward_unflatten(struct ah_call *c)
+{
+    struct ah_tensor *x = c->arg[0].tensor;
+    const int64_t *parts = c->arg[2].ints.at;
+    int dim, count = c->arg[2].ints.count;
+    AH_TRY(ah_wrap_dim("unflatten", c->arg[1].integer, x->ndim, &dim));
+    if (x->ndim == 0 || count == 0 || x->ndim - 1 + count > AH_MAX_DIMS) {
+        return ah_fail(AH_EINVAL, "unflatten: cannot split dim %d of %s into %s", dim, ah_shape(x),
+                       ah_shape_text(parts, count));
+    }
+    int64_t size[AH_MAX_DIMS], known = 1;
+    int open = -1, ndim = 0;
+    for (int d = 0; d < x->ndim; d++) {
+        if (d != dim) {
+            size[ndim++] = x->size[d];
+            continue;
+        }
+        for (int k = 0; k < count; k++) {
+            if (parts[k] == -1 && open < 0)
+                open = ndim;
+            else
+                known *= parts[k];
+            size[ndim++] = parts[k];
+        }
+    }
+    if (open >= 0 && known > 0)
+        size[open] = x->size[dim] / known, known *= size[open];
+    if (known != x->size[dim]) {
+        return ah_fail(AH_EINVAL, "unflatten: sizes %s do not multiply to %lld (dim %d of %s)",
+                       ah_shape_text(parts, count), (long long)x->size[dim], dim, ah_shape(x));
+    }
+    AH_TRY(ah_reshaped("unflatten", &c->out[0], x, size, ndim));
+    return give(c);
+}
+
+int ah_forward_transpose(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    int a, b;
+    AH_TRY(ah_wrap_dim("transpose", c->arg[1].integer, x->ndim, &a));
+    AH_TRY(ah_wrap_dim("transpose", c->arg[2].integer, x->ndim, &b));
+    AH_TRY(give_view(c, x->size, x->stride, x->ndim, x->offset));
+    if (x->ndim > 0) {
+        struct ah_tensor *out = c->out[0];
+        out->size[a] = x->size[b], out->stride[a] = x->stride[b];
+        out->size[b] = x->size[a], out->stride[b] = x->stride[a];
+    }
+    return 0;
+}
+
+int ah_forward_swapaxes(struct ah_call *c)
+{
+    AH_TRY(ah_op1(AH_OP_transpose, &c->out[0], c->arg[0], c->arg[1], c->arg[2]));
+    return give(c);
+}
+
+int ah_forward_swapdims(struct ah_call *c)
+{
+    return ah_forward_swapaxes(c);
+}
+
+int ah_forward_t(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    if (x->ndim > 2)
+        return ah_fail(AH_EINVAL, "t: expected at most 2 dims, got %s; use transpose", ah_shape(x));
+    AH_TRY(ah_op1(AH_OP_transpose, &c->out[0], c->arg[0], AH_I(0), AH_I(x->ndim == 2)));
+    return give(c);
+}
+
+int ah_forward_permute(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    const int64_t *dims = c->arg[1].ints.at;
+    int64_t size[AH_MAX_DIMS], stride[AH_MAX_DIMS];
+    unsigned seen = 0;
+    if (c->arg[1].ints.count != x->ndim) {
+        return ah_fail(AH_EINVAL, "permute: expected %d dims for %s, got %s", x->ndim, ah_shape(x),
+                       ah_shape_text(dims, c->arg[1].ints.count));
+    }
+    for (int d = 0; d < x->ndim; d++) {
+        int from;
+        AH_TRY(ah_wrap_dim("permute", dims[d], x->ndim, &from));
+        if (seen >> from & 1)
+            return ah_fail(AH_EINVAL, "permute: dim %d comes twice in %s", from, ah_shape_text(dims, x->ndim));
+        seen |= 1u << from;
+        size[d] = x->size[from];
+        stride[d] = x->stride[from];
+    }
+    return give_view(c, size, stride, x->ndim, x->offset);
+}
+
+int ah_forward_movedim(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    int count = c->arg[1].ints.count, place[AH_MAX_DIMS];
+    bool moved[AH_MAX_DIMS] = {false};
+    if (count != c->arg[2].ints.count) {
+        return ah_fail(AH_EINVAL, "movedim: %d source dims but %d destination dims", count, c->arg[2].ints.count);
+    }
+    for (int d = 0; d < AH_MAX_DIMS; d++)
+        place[d] = -1;
+    for (int k = 0; k < count; k++) {
+        int from, to;
+        AH_TRY(ah_wrap_dim("movedim", c->arg[1].ints.at[k], x->ndim, &from));
+        AH_TRY(ah_wrap_dim("movedim", c->arg[2].ints.at[k], x->ndim, &to));
+        if (moved[from] || place[to] >= 0)
+            return ah_fail(AH_EINVAL, "movedim: dim %d comes twice", moved[from] ? from : to);
+        moved[from] = true;
+        place[to] = from;
+    }
+    int64_t dims[AH_MAX_DIMS];
+    for (int d = 0, next = 0; d < x->ndim; d++) {
+        while (next < x->ndim && moved[next])
+            next++;
+        dims[d] = place[d] >= 0 ? place[d] : next++;
+    }
+    AH_TRY(ah_op1(AH_OP_permute, &c->out[0], c->arg[0], AH_INTS_OF(dims, x->ndim)));
+    return give(c);
+}
+
+int ah_forward_squeeze(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    int64_t size[AH_MAX_DIMS], stride[AH_MAX_DIMS];
+    int only = -1, ndim = 0;
+    if (c->arg[1].kind == AH_INT)
+        AH_TRY(ah_wrap_dim("squeeze", c->arg[1].integer, x->ndim, &only));
+    for (int d = 0; d < x->ndim; d++) {
+        if (x->size[d] == 1 && (only < 0 || only == d))
+            continue;
+        size[ndim] = x->size[d];
+        stride[ndim++] = x->stride[d];
+    }
+    return give_view(c, size, stride, ndim, x->offset);
+}
+
+int ah_forward_unsqueeze(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    int64_t size[AH_MAX_DIMS + 1], stride[AH_MAX_DIMS + 1];
+    int at;
+    AH_TRY(ah_wrap_dim("unsqueeze", c->arg[1].integer, x->ndim + 1, &at));
+    for (int d = 0; d <= x->ndim; d++) {
+        int from = d < at ? d : d - 1;
+        size[d] = d == at ? 1 : x->size[from];
+        if (d == at)
+            stride[d] = at < x->ndim ? x->size[at] * x->stride[at] : 1;
+        else
+            stride[d] = x->stride[from];
+    }
+    return give_view(c, size, stride, x->ndim + 1, x->offset);
+}
+
+int ah_forward_expand(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    const int64_t *wanted = c->arg[1].ints.at;
+    int ndim = c->arg[1].ints.count, lead = ndim - x->ndim;
+    int64_t size[AH_MAX_DIMS], stride[AH_MAX_DIMS];
+    bool fits = lead >= 0;
+    for (int d = 0; fits && d < ndim; d++) {
+        int64_t have = d < lead ? 1 : x->size[d - lead];
+        size[d] = wanted[d] == -1 && d >= lead ? have : wanted[d];
+        fits = size[d] >= 0 && (have == 1 || have == size[d]);
+    }
+    if (!fits)
+        return ah_fail(AH_EINVAL, "expand: %s does not expand to %s", ah_shape(x), ah_shape_text(wanted, ndim));
+    ah_broadcast_strides(x, size, ndim, stride);
+    return give_view(c, size, stride, ndim, x->offset);
+}
+
+int ah_forward_expand_as(struct ah_call *c)
+{
+    const struct ah_tensor *other = c->arg[1].tensor;
+    AH_TRY(ah_op1(AH_OP_expand, &c->out[0], c->arg[0], AH_INTS_OF(other->size, other->ndim)));
+    return give(c);
+}
+
+int ah_forward_broadcast_to(struct ah_call *c)
+{
+    AH_TRY(ah_op1(AH_OP_expand, &c->out[0], c->arg[0], c->arg[1]));
+    return give(c);
+}
+
+static int wrap_index(const char *op, int64_t index, const struct ah_tensor *x, int dim, int64_t *out)
+{
+    int64_t n = x->size[dim];
+    if (index < -n || index >= n) {
+        return ah_fail(AH_EINVAL, "%s: index %lld is outside %lld..%lld (dim %d of %s)", op, (long long)index,
+                       (long long)-n, (long long)n - 1, dim, ah_shape(x));
+    }
+    *out = index < 0 ? index + n : index;
+    return 0;
+}
+
+int ah_forward_select(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    int64_t size[AH_MAX_DIMS], stride[AH_MAX_DIMS], index = 0;
+    int dim, ndim = 0;
+    if (x->ndim == 0)
+        return ah_fail(AH_EINVAL, "select: a 0-dim tensor cannot be indexed; use item()");
+    AH_TRY(ah_wrap_dim("select", c->arg[1].integer, x->ndim, &dim));
+    AH_TRY(wrap_index("select", c->arg[2].integer, x, dim, &index));
+    for (int d = 0; d < x->ndim; d++) {
+        if (d == dim)
+            continue;
+        size[ndim] = x->size[d];
+        stride[ndim++] = x->stride[d];
+    }
+    return give_view(c, size, stride, ndim, x->offset + index * x->stride[dim]);
+}
+
+int ah_forward_narrow(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    int64_t start = c->arg[2].integer, length = c->arg[3].integer;
+    int dim;
+    if (x->ndim == 0)
+        return ah_fail(AH_EINVAL, "narrow: a 0-dim tensor cannot be narrowed");
+    AH_TRY(ah_wrap_dim("narrow", c->arg[1].integer, x->ndim, &dim));
+    int64_t n = x->size[dim], first = start < 0 ? start + n : start;
+    if (first < 0 || first > n || length < 0 || length > n - first) {
+        return ah_fail(AH_EINVAL, "narrow: start %lld and length %lld exceed dim %d of %s", (long long)start,
+                       (long long)length, dim, ah_shape(x));
+    }
+    AH_TRY(give_view(c, x->size, x->stride, x->ndim, x->offset + first * x->stride[dim]));
+    struct ah_tensor *out = c->out[0];
+    out->size[dim] = length;
+    out->numel = 1;
+    for (int d = 0; d < out->ndim; d++)
+        out->numel *= out->size[d];
+    return 0;
+}
+
+/* A bound of a slice as Python reads it: negative from the end, clamped. */
+static int64_t clamp_bound(const struct ah_value *bound, int64_t n, int64_t fallback)
+{
+    if (bound->kind != AH_INT)
+        return fallback;
+    int64_t at = bound->integer < 0 ? bound->integer + n : bound->integer;
+    return at < 0 ? 0 : at > n ? n : at;
+}
+
+int ah_forward_slice(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    int64_t step = c->arg[4].integer, size[AH_MAX_DIMS], stride[AH_MAX_DIMS];
+    int dim;
+    if (x->ndim == 0)
+        return ah_fail(AH_EINVAL, "slice: a 0-dim tensor cannot be sliced");
+    AH_TRY(ah_wrap_dim("slice", c->arg[1].integer, x->ndim, &dim));
+    if (step < 1)
+        return ah_fail(AH_EINVAL, "slice: step must be at least 1, got %lld", (long long)step);
+    int64_t n = x->size[dim], start = clamp_bound(&c->arg[2], n, 0), end = clamp_bound(&c->arg[3], n, n);
+    for (int d = 0; d < x->ndim; d++) {
+        size[d] = x->size[d];
+        stride[d] = x->stride[d];
+    }
+    size[dim] = end > start ? (end - start - 1) / step + 1 : 0;
+    stride[dim] *= step;
+    return give_view(c, size, stride, x->ndim, x->offset + start * x->stride[dim]);
+}
+
+/* The geometry of the diagonal of a tensor (sizes, strides): the two dims go, one comes at the end. */
+static int diagonal_geometry(const char *op, const struct ah_tensor *x, int64_t offset, int64_t dim1, int64_t dim2,
+                             int64_t *size, int64_t *stride, int64_t *first)
+{
+    int a, b, ndim = 0;
+    if (x->ndim < 2)
+        return ah_fail(AH_EINVAL, "%s: expected at least 2 dims, got %s", op, ah_shape(x));
+    AH_TRY(ah_wrap_dim(op, dim1, x->ndim, &a));
+    AH_TRY(ah_wrap_dim(op, dim2, x->ndim, &b));
+    if (a == b)
+        return ah_fail(AH_EINVAL, "%s: dim1 and dim2 are both %d", op, a);
+    for (int d = 0; d < x->ndim; d++) {
+        if (d == a || d == b)
+            continue;
+        size[ndim] = x->size[d];
+        stride[ndim++] = x->stride[d];
+    }
+    int64_t rows = x->size[a] + (offset < 0 ? offset : 0), columns = x->size[b] - (offset > 0 ? offset : 0);
+    int64_t length = rows < columns ? rows : columns;
+    size[ndim] = length > 0 ? length : 0;
+    stride[ndim] = x->stride[a] + x->stride[b];
+    *first = length <= 0 ? 0 : offset >= 0 ? offset * x->stride[b] : -offset * x->stride[a];
+    return 0;
+}
+
+int ah_forward_diagonal(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    int64_t size[AH_MAX_DIMS], stride[AH_MAX_DIMS], first = 0;
+    AH_TRY(diagonal_geometry("diagonal", x, c->arg[1].integer, c->arg[2].integer, c->arg[3].integer, size, stride,
+                             &first));
+    return give_view(c, size, stride, x->ndim - 1, x->offset + first);
+}
+
+int ah_forward_as_strided(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    const int64_t *size = c->arg[1].ints.at, *stride = c->arg[2].ints.at;
+    int ndim = c->arg[1].ints.count;
+    int64_t offset = c->arg[3].kind == AH_INT ? c->arg[3].integer : x->offset, last = offset;
+    bool empty = false, negative = offset < 0;
+    if (ndim != c->arg[2].ints.count)
+        return ah_fail(AH_EINVAL, "as_strided: %d sizes but %d strides", ndim, c->arg[2].ints.count);
+    for (int d = 0; d < ndim; d++) {
+        empty = empty || size[d] == 0;
+        negative = negative || size[d] < 0 || stride[d] < 0;
+        last += (size[d] - 1) * stride[d];
+    }
+    if (negative || (!empty && last >= (int64_t)(x->storage->nbytes / ah_dtype_size(x->dtype)))) {
+        return ah_fail(AH_EINVAL, "as_strided: sizes %s with strides %s from %lld leave the storage of %s",
+                       ah_shape_text(size, ndim), ah_shape_text(stride, ndim), (long long)offset, ah_shape(x));
+    }
+    if (c->recording) { /* the rule needs to know how the input itself lies in the storage */
+        int64_t count = AH_MAX_DIMS + 1;
+        AH_TRY(ah_tensor_empty(&c->extra[0], &count, 1, AH_I64));
+        int64_t *geometry = ah_tensor_data(c->extra[0]);
+        memcpy(geometry, x->stride, sizeof x->stride);
+        geometry[AH_MAX_DIMS] = x->offset;
+        c->state[0] = (double)offset;
+    }
+    return give_view(c, size, stride, ndim, offset);
+}
+
+int ah_forward_detach(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    return give_view(c, x->size, x->stride, x->ndim, x->offset);
+}
+
+/* The adjoints of views get their gradient from a rule, so its shape is right by construction. */
+static int zeros_kernel(struct ah_call *c)
+{
+    AH_TRY(ah_call_output(c, 0, c->arg[1].ints.at, c->arg[1].ints.count, c->arg[0].tensor->dtype));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_select_backward(struct ah_call *c)
+{
+    return zeros_kernel(c);
+}
+
+int ah_forward_slice_backward(struct ah_call *c)
+{
+    return zeros_kernel(c);
+}
+
+int ah_forward_diagonal_backward(struct ah_call *c)
+{
+    return zeros_kernel(c);
+}
+
+int ah_forward_as_strided_positions(struct ah_call *c)
+{
+    AH_TRY(ah_call_output(c, 0, c->arg[2].ints.at, c->arg[2].ints.count, AH_I64));
+    return ah_call_kernel(c);
+}

@@ -1,0 +1,11 @@
+/* What the shape family shares with composites of other families. */
+#ifndef AH_OPS_SHAPE_H
+#define AH_OPS_SHAPE_H
+
+#include "ops/op.h"
+
+/* x in a wanted shape (one size may be -1): a view where x's strides allow it, else a copy. Recorded like any op.
+ * Errors carry the caller's name `op`. */
+int ah_reshaped(const char *op, struct ah_tensor **out, struct ah_tensor *x, const int64_t *wanted, int ndim);
+
+#endif

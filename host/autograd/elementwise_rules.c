@@ -1,0 +1,490 @@
+#include <math.h>
+#include <string.h>
+
+#include "autograd/rule.h"
+#include "ops/rows.h"
+
+/* A saved argument, NULL when it was not kept or is absent. */
+static struct ah_tensor *saved(const struct ah_rule *r, int i)
+{
+    return r->arg[i].kind == AH_TENSOR ? r->arg[i].tensor : NULL;
+}
+
+static struct ah_tensor *unary(struct ah_rule *r, enum ah_opid op, struct ah_tensor *x)
+{
+    return ah_r(r, op, AH_T(x));
+}
+
+/* x where the mask is set, else 0. */
+static struct ah_tensor *only(struct ah_rule *r, struct ah_tensor *mask, struct ah_tensor *x)
+{
+    return ah_r(r, AH_OP_where, AH_T(mask), AH_T(x), AH_N(0));
+}
+
+static struct ah_tensor *compare(struct ah_rule *r, enum ah_opid op, struct ah_tensor *x, double number)
+{
+    return ah_r(r, op, AH_T(x), AH_N(number));
+}
+
+/* Set the gradient of the k-th input, brought back to its shape and dtype; a rule need not look at needs[]. */
+static void give(struct ah_rule *r, int k, struct ah_tensor *grad)
+{
+    if (r->needs[k])
+        r->grad_in[k] = ah_r_to_input(r, grad, k);
+}
+
+static int zero_rule(struct ah_rule *r)
+{
+    for (int k = 0; k < r->input_count; k++)
+        if (r->needs[k])
+            r->grad_in[k] = ah_r_zeros_input(r, k);
+    return r->status;
+}
+
+/* Arithmetic. */
+
+int ah_backward_add(struct ah_rule *r)
+{
+    struct ah_tensor *g = r->grad_out[0];
+    give(r, 0, g);
+    if (r->needs[1])
+        give(r, 1, ah_r_scale(r, g, r->arg[2].number));
+    return r->status;
+}
+
+int ah_backward_sub(struct ah_rule *r)
+{
+    struct ah_tensor *g = r->grad_out[0];
+    give(r, 0, g);
+    if (r->needs[1])
+        give(r, 1, ah_r_scale(r, g, -r->arg[2].number));
+    return r->status;
+}
+
+int ah_backward_mul(struct ah_rule *r)
+{
+    struct ah_tensor *g = r->grad_out[0];
+    if (r->needs[0])
+        give(r, 0, ah_r_mul(r, g, saved(r, 1)));
+    if (r->needs[1])
+        give(r, 1, ah_r_mul(r, g, saved(r, 0)));
+    return r->status;
+}
+
+int ah_backward_div(struct ah_rule *r)
+{
+    if (r->arg[2].kind == AH_STRING)
+        return zero_rule(r);
+    struct ah_tensor *g = r->grad_out[0], *a = saved(r, 0), *b = saved(r, 1);
+    if (r->needs[0])
+        give(r, 0, ah_r_div(r, g, b));
+    if (r->needs[1])
+        give(r, 1, ah_r_neg(r, ah_r_mul(r, g, ah_r_div(r, ah_r_div(r, a, b), b))));
+    return r->status;
+}
+
+int ah_backward_pow(struct ah_rule *r)
+{
+    struct ah_tensor *g = r->grad_out[0], *a = saved(r, 0), *b = saved(r, 1);
+    if (r->needs[0]) {
+        if (b->wrapped) {
+            double e = ah_tensor_get(b, 0);
+            give(r, 0, e == 0   ? ah_r_zeros_input(r, 0)
+                       : e == 2 ? ah_r_mul(r, g, ah_r_scale(r, a, 2))
+                                : ah_r_mul(r, g, ah_r_scale(r, ah_r(r, AH_OP_pow, AH_T(a), AH_N(e - 1)), e)));
+        } else {
+            struct ah_tensor *slope = ah_r_mul(r, b, ah_r(r, AH_OP_pow, AH_T(a), AH_T(ah_r_shift(r, b, -1))));
+            struct ah_tensor *moving = compare(r, AH_OP_ne, b, 0);
+            give(r, 0, ah_r_mul(r, g, only(r, moving, slope)));
+        }
+    }
+    if (r->needs[1]) {
+        /* 0^b stays 0 for b >= 0, whatever log 0 says. */
+        struct ah_tensor *slope = ah_r_mul(r, ah_r(r, AH_OP_pow, AH_T(a), AH_T(b)), unary(r, AH_OP_log, a));
+        struct ah_tensor *flat =
+            ah_r(r, AH_OP_logical_and, AH_T(compare(r, AH_OP_eq, a, 0)), AH_T(compare(r, AH_OP_ge, b, 0)));
+        give(r, 1, ah_r_mul(r, g, only(r, unary(r, AH_OP_logical_not, flat), slope)));
+    }
+    return r->status;
+}
+
+static int remainder_rule(struct ah_rule *r, const char *mode)
+{
+    struct ah_tensor *g = r->grad_out[0];
+    give(r, 0, g);
+    if (r->needs[1]) {
+        struct ah_tensor *whole = ah_r(r, AH_OP_div, AH_T(saved(r, 0)), AH_T(saved(r, 1)), AH_S(mode));
+        give(r, 1, ah_r_neg(r, ah_r_mul(r, g, whole)));
+    }
+    return r->status;
+}
+
+int ah_backward_remainder(struct ah_rule *r)
+{
+    return remainder_rule(r, "floor");
+}
+
+int ah_backward_fmod(struct ah_rule *r)
+{
+    return remainder_rule(r, "trunc");
+}
+
+/* The winner takes the gradient, a tie splits it. */
+static int extreme_rule(struct ah_rule *r, enum ah_opid first_wins)
+{
+    struct ah_tensor *g = r->grad_out[0], *a = saved(r, 0), *b = saved(r, 1);
+    struct ah_tensor *tie = ah_r(r, AH_OP_eq, AH_T(a), AH_T(b));
+    struct ah_tensor *shared = ah_r(r, AH_OP_where, AH_T(tie), AH_T(ah_r_scale(r, g, 0.5)), AH_T(g));
+    struct ah_tensor *first = ah_r(r, first_wins, AH_T(a), AH_T(b));
+    if (r->needs[0])
+        give(r, 0, only(r, ah_r(r, AH_OP_logical_or, AH_T(first), AH_T(tie)), shared));
+    if (r->needs[1])
+        give(r, 1, only(r, unary(r, AH_OP_logical_not, first), shared));
+    return r->status;
+}
+
+int ah_backward_maximum(struct ah_rule *r)
+{
+    return extreme_rule(r, AH_OP_gt);
+}
+
+int ah_backward_minimum(struct ah_rule *r)
+{
+    return extreme_rule(r, AH_OP_lt);
+}
+
+/* Functions of one input: grad * slope, the slope from what was saved. */
+#define UNARY_RULE(name, slope)                          \
+    int ah_backward_##name(struct ah_rule *r)            \
+    {                                                    \
+        struct ah_tensor *g = r->grad_out[0];            \
+        give(r, 0, slope);                               \
+        return r->status;                                \
+    }
+#define X saved(r, 0)
+#define OUT r->out[0]
+
+UNARY_RULE(neg, ah_r_neg(r, g))
+UNARY_RULE(abs, ah_r_mul(r, g, unary(r, AH_OP_sign, X)))
+UNARY_RULE(square, ah_r_mul(r, g, ah_r_scale(r, X, 2)))
+UNARY_RULE(reciprocal, ah_r_neg(r, ah_r_mul(r, g, ah_r_mul(r, OUT, OUT))))
+UNARY_RULE(sqrt, ah_r_div(r, g, ah_r_scale(r, OUT, 2)))
+UNARY_RULE(rsqrt, ah_r_mul(r, ah_r_scale(r, g, -0.5), ah_r(r, AH_OP_pow, AH_T(OUT), AH_N(3))))
+UNARY_RULE(exp, ah_r_mul(r, g, OUT))
+UNARY_RULE(expm1, ah_r_mul(r, g, ah_r_shift(r, OUT, 1)))
+UNARY_RULE(log, ah_r_div(r, g, X))
+UNARY_RULE(log1p, ah_r_div(r, g, ah_r_shift(r, X, 1)))
+UNARY_RULE(log2, ah_r_div(r, g, ah_r_scale(r, X, M_LN2)))
+UNARY_RULE(log10, ah_r_div(r, g, ah_r_scale(r, X, M_LN10)))
+UNARY_RULE(sin, ah_r_mul(r, g, unary(r, AH_OP_cos, X)))
+UNARY_RULE(cos, ah_r_neg(r, ah_r_mul(r, g, unary(r, AH_OP_sin, X))))
+UNARY_RULE(tan, ah_r_mul(r, g, ah_r_shift(r, ah_r_mul(r, OUT, OUT), 1)))
+UNARY_RULE(atan, ah_r_div(r, g, ah_r_shift(r, ah_r_mul(r, X, X), 1)))
+UNARY_RULE(erf, ah_r_mul(r, g, ah_r_scale(r, unary(r, AH_OP_exp, ah_r_neg(r, ah_r_mul(r, X, X))), M_2_SQRTPI)))
+UNARY_RULE(tanh, ah_r(r, AH_OP_tanh_backward, AH_T(g), AH_T(OUT)))
+UNARY_RULE(sigmoid, ah_r(r, AH_OP_sigmoid_backward, AH_T(g), AH_T(OUT)))
+UNARY_RULE(relu, ah_r(r, AH_OP_relu_backward, AH_T(g), AH_T(OUT)))
+UNARY_RULE(gelu, ah_r(r, AH_OP_gelu_backward, AH_T(g), AH_T(X), AH_S(r->arg[1].string)))
+UNARY_RULE(silu, ah_r(r, AH_OP_silu_backward, AH_T(g), AH_T(X)))
+UNARY_RULE(leaky_relu, ah_r(r, AH_OP_leaky_relu_backward, AH_T(g), AH_T(X), AH_N(r->arg[1].number)))
+
+int ah_backward_sign(struct ah_rule *r)
+{
+    return zero_rule(r);
+}
+
+int ah_backward_floor(struct ah_rule *r)
+{
+    return zero_rule(r);
+}
+
+int ah_backward_ceil(struct ah_rule *r)
+{
+    return zero_rule(r);
+}
+
+int ah_backward_round(struct ah_rule *r)
+{
+    return zero_rule(r);
+}
+
+int ah_backward_trunc(struct ah_rule *r)
+{
+    return zero_rule(r);
+}
+
+int ah_backward_softplus(struct ah_rule *r)
+{
+    struct ah_tensor *g = r->grad_out[0], *scaled = ah_r_scale(r, saved(r, 0), r->arg[1].number);
+    struct ah_tensor *linear = compare(r, AH_OP_gt, scaled, r->arg[2].number);
+    struct ah_tensor *curved = ah_r_mul(r, g, unary(r, AH_OP_sigmoid, scaled));
+    give(r, 0, ah_r(r, AH_OP_where, AH_T(linear), AH_T(g), AH_T(curved)));
+    return r->status;
+}
+
+int ah_backward_elu(struct ah_rule *r)
+{
+    struct ah_tensor *g = r->grad_out[0], *x = saved(r, 0);
+    /* The clamp keeps exp finite where it is not used: infinity times 0 would spoil the second derivative. */
+    struct ah_tensor *falling = unary(r, AH_OP_exp, ah_r(r, AH_OP_clamp_max, AH_T(x), AH_N(0)));
+    struct ah_tensor *curved = ah_r_mul(r, g, ah_r_scale(r, falling, r->arg[1].number));
+    give(r, 0, ah_r(r, AH_OP_where, AH_T(compare(r, AH_OP_gt, x, 0)), AH_T(g), AH_T(curved)));
+    return r->status;
+}
+
+int ah_backward_hardtanh(struct ah_rule *r)
+{
+    struct ah_tensor *x = saved(r, 0);
+    struct ah_tensor *inside = ah_r(r, AH_OP_logical_and, AH_T(compare(r, AH_OP_gt, x, r->arg[1].number)),
+                                    AH_T(compare(r, AH_OP_lt, x, r->arg[2].number)));
+    give(r, 0, only(r, inside, r->grad_out[0]));
+    return r->status;
+}
+
+/* Clamping: on a bound the input still counts as inside. Bounds that are tensors get what they stopped. */
+
+int ah_backward_clamp_min(struct ah_rule *r)
+{
+    struct ah_tensor *g = r->grad_out[0], *inside = ah_r(r, AH_OP_ge, AH_T(saved(r, 0)), AH_T(saved(r, 1)));
+    if (r->needs[0])
+        give(r, 0, only(r, inside, g));
+    if (r->needs[1])
+        give(r, 1, only(r, unary(r, AH_OP_logical_not, inside), g));
+    return r->status;
+}
+
+int ah_backward_clamp_max(struct ah_rule *r)
+{
+    struct ah_tensor *g = r->grad_out[0], *inside = ah_r(r, AH_OP_le, AH_T(saved(r, 0)), AH_T(saved(r, 1)));
+    if (r->needs[0])
+        give(r, 0, only(r, inside, g));
+    if (r->needs[1])
+        give(r, 1, only(r, unary(r, AH_OP_logical_not, inside), g));
+    return r->status;
+}
+
+int ah_backward_clamp(struct ah_rule *r)
+{
+    struct ah_tensor *g = r->grad_out[0], *x = saved(r, 0), *low = saved(r, 1), *high = saved(r, 2);
+    struct ah_tensor *over = low ? ah_r(r, AH_OP_ge, AH_T(x), AH_T(low)) : NULL;
+    struct ah_tensor *under = high ? ah_r(r, AH_OP_le, AH_T(x), AH_T(high)) : NULL;
+    struct ah_tensor *inside = !low ? under : !high ? over : ah_r(r, AH_OP_logical_and, AH_T(over), AH_T(under));
+    int k = 0;
+    if (r->needs[k])
+        give(r, k, only(r, inside, g));
+    k++;
+    if (low) {
+        if (r->needs[k]) {
+            struct ah_tensor *stopped = unary(r, AH_OP_logical_not, over);
+            if (high)
+                stopped = ah_r(r, AH_OP_logical_and, AH_T(stopped), AH_T(ah_r(r, AH_OP_lt, AH_T(low), AH_T(high))));
+            give(r, k, only(r, stopped, g));
+        }
+        k++;
+    }
+    if (high && r->needs[k]) {
+        struct ah_tensor *stopped = unary(r, AH_OP_logical_not, under);
+        if (low)
+            stopped = ah_r(r, AH_OP_logical_or, AH_T(stopped), AH_T(ah_r(r, AH_OP_gt, AH_T(low), AH_T(high))));
+        give(r, k, only(r, stopped, g));
+    }
+    return r->status;
+}
+
+/* Three inputs. */
+
+int ah_backward_lerp(struct ah_rule *r)
+{
+    struct ah_tensor *g = r->grad_out[0], *weight = saved(r, 2);
+    if (r->needs[0])
+        give(r, 0, ah_r_mul(r, g, ah_r(r, AH_OP_sub, AH_N(1), AH_T(weight))));
+    if (r->needs[1])
+        give(r, 1, ah_r_mul(r, g, weight));
+    if (r->needs[2])
+        give(r, 2, ah_r_mul(r, g, ah_r_sub(r, saved(r, 1), saved(r, 0))));
+    return r->status;
+}
+
+int ah_backward_addcmul(struct ah_rule *r)
+{
+    struct ah_tensor *g = r->grad_out[0];
+    double value = r->arg[3].number;
+    give(r, 0, g);
+    if (r->needs[1])
+        give(r, 1, ah_r_mul(r, g, ah_r_scale(r, saved(r, 2), value)));
+    if (r->needs[2])
+        give(r, 2, ah_r_mul(r, g, ah_r_scale(r, saved(r, 1), value)));
+    return r->status;
+}
+
+int ah_backward_addcdiv(struct ah_rule *r)
+{
+    struct ah_tensor *g = r->grad_out[0], *above = saved(r, 1), *below = saved(r, 2);
+    double value = r->arg[3].number;
+    give(r, 0, g);
+    if (r->needs[1])
+        give(r, 1, ah_r_div(r, ah_r_scale(r, g, value), below));
+    if (r->needs[2])
+        give(r, 2, ah_r_mul(r, ah_r_scale(r, g, -value), ah_r_div(r, ah_r_div(r, above, below), below)));
+    return r->status;
+}
+
+int ah_backward_where(struct ah_rule *r)
+{
+    struct ah_tensor *g = r->grad_out[0], *condition = saved(r, 0);
+    if (r->needs[1])
+        give(r, 1, only(r, condition, g));
+    if (r->needs[2])
+        give(r, 2, ah_r(r, AH_OP_where, AH_T(condition), AH_N(0), AH_T(g)));
+    return r->status;
+}
+
+int ah_backward_masked_fill(struct ah_rule *r)
+{
+    struct ah_tensor *g = r->grad_out[0], *mask = saved(r, 1);
+    if (r->needs[0])
+        give(r, 0, ah_r(r, AH_OP_masked_fill, AH_T(g), AH_T(mask), AH_N(0)));
+    if (r->needs[2])
+        give(r, 2, only(r, mask, g));
+    return r->status;
+}
+
+/* The mask is the forward's extra, the factor its state. */
+int ah_backward_dropout(struct ah_rule *r)
+{
+    give(r, 0, ah_r(r, AH_OP_dropout_backward, AH_T(r->grad_out[0]), AH_T(r->extra[0]), AH_N(r->state[0])));
+    return r->status;
+}
+
+int ah_backward_dropout_backward(struct ah_rule *r)
+{
+    give(r, 0, ah_r(r, AH_OP_dropout_backward, AH_T(r->grad_out[0]), AH_T(saved(r, 1)), AH_N(r->arg[2].number)));
+    return r->status;
+}
+
+/* Conversion, copies, fills. */
+
+int ah_backward_to(struct ah_rule *r)
+{
+    give(r, 0, r->grad_out[0]);
+    return r->status;
+}
+
+int ah_backward_clone(struct ah_rule *r)
+{
+    give(r, 0, r->grad_out[0]);
+    return r->status;
+}
+
+int ah_backward_contiguous(struct ah_rule *r)
+{
+    give(r, 0, r->grad_out[0]);
+    return r->status;
+}
+
+/* What was overwritten has no influence any more. */
+int ah_backward_copy_(struct ah_rule *r)
+{
+    if (r->needs[0])
+        r->grad_in[0] = ah_r_zeros_input(r, 0);
+    give(r, 1, r->grad_out[0]);
+    return r->status;
+}
+
+int ah_backward_fill_(struct ah_rule *r)
+{
+    return ah_backward_copy_(r);
+}
+
+int ah_backward_zero_(struct ah_rule *r)
+{
+    return zero_rule(r);
+}
+
+/* Second derivatives of the fused gradients: input 0 is the gradient, input 1 what the forward saved. */
+
+int ah_backward_relu_backward(struct ah_rule *r)
+{
+    if (r->needs[0])
+        give(r, 0, ah_r(r, AH_OP_relu_backward, AH_T(r->grad_out[0]), AH_T(saved(r, 1))));
+    if (r->needs[1])
+        r->grad_in[1] = ah_r_zeros_input(r, 1);
+    return r->status;
+}
+
+int ah_backward_leaky_relu_backward(struct ah_rule *r)
+{
+    if (r->needs[0])
+        give(r, 0, ah_r(r, AH_OP_leaky_relu_backward, AH_T(r->grad_out[0]), AH_T(saved(r, 1)),
+                        AH_N(r->arg[2].number)));
+    if (r->needs[1])
+        r->grad_in[1] = ah_r_zeros_input(r, 1);
+    return r->status;
+}
+
+int ah_backward_tanh_backward(struct ah_rule *r)
+{
+    struct ah_tensor *gg = r->grad_out[0], *out = saved(r, 1);
+    if (r->needs[0])
+        give(r, 0, ah_r(r, AH_OP_tanh_backward, AH_T(gg), AH_T(out)));
+    if (r->needs[1])
+        give(r, 1, ah_r_scale(r, ah_r_mul(r, ah_r_mul(r, gg, saved(r, 0)), out), -2));
+    return r->status;
+}
+
+int ah_backward_sigmoid_backward(struct ah_rule *r)
+{
+    struct ah_tensor *gg = r->grad_out[0], *out = saved(r, 1);
+    if (r->needs[0])
+        give(r, 0, ah_r(r, AH_OP_sigmoid_backward, AH_T(gg), AH_T(out)));
+    if (r->needs[1]) {
+        struct ah_tensor *slope = ah_r_shift(r, ah_r_scale(r, out, -2), 1);
+        give(r, 1, ah_r_mul(r, ah_r_mul(r, gg, saved(r, 0)), slope));
+    }
+    return r->status;
+}
+
+/* x sigma(x): the second derivative is sigma' (2 + x (1 - 2 sigma)). */
+int ah_backward_silu_backward(struct ah_rule *r)
+{
+    struct ah_tensor *gg = r->grad_out[0], *x = saved(r, 1);
+    if (r->needs[0])
+        give(r, 0, ah_r(r, AH_OP_silu_backward, AH_T(gg), AH_T(x)));
+    if (r->needs[1]) {
+        struct ah_tensor *s = unary(r, AH_OP_sigmoid, x);
+        struct ah_tensor *ds = ah_r_mul(r, s, ah_r(r, AH_OP_sub, AH_N(1), AH_T(s)));
+        struct ah_tensor *bend = ah_r_shift(r, ah_r_mul(r, x, ah_r_shift(r, ah_r_scale(r, s, -2), 1)), 2);
+        give(r, 1, ah_r_mul(r, ah_r_mul(r, gg, saved(r, 0)), ah_r_mul(r, ds, bend)));
+    }
+    return r->status;
+}
+
+/* erf form: pdf(x) (2 - x^2). tanh form, with u = k (x + c x^3), t = tanh u:
+ * (1 - t^2) (u' + x u''/2 - x t u'^2). */
+static struct ah_tensor *gelu_bend(struct ah_rule *r, struct ah_tensor *x, bool tanh_form)
+{
+    struct ah_tensor *square = ah_r_mul(r, x, x);
+    if (!tanh_form) {
+        struct ah_tensor *pdf = ah_r_scale(r, unary(r, AH_OP_exp, ah_r_scale(r, square, -0.5)), M_2_SQRTPI * M_SQRT1_2 / 2);
+        return ah_r_mul(r, pdf, ah_r_shift(r, ah_r_neg(r, square), 2));
+    }
+    const double k = M_2_SQRTPI * M_SQRT1_2, c = 0.044715;
+    struct ah_tensor *u = ah_r_mul(r, x, ah_r_shift(r, ah_r_scale(r, square, k * c), k));
+    struct ah_tensor *t = unary(r, AH_OP_tanh, u);
+    struct ah_tensor *du = ah_r_shift(r, ah_r_scale(r, square, 3 * k * c), k);
+    struct ah_tensor *half_x_ddu = ah_r_scale(r, square, 3 * k * c);
+    struct ah_tensor *pull = ah_r_mul(r, ah_r_mul(r, x, t), ah_r_mul(r, du, du));
+    struct ah_tensor *sum = ah_r_sub(r, ah_r_add(r, du, half_x_ddu), pull);
+    return ah_r_mul(r, ah_r_shift(r, ah_r_neg(r, ah_r_mul(r, t, t)), 1), sum);
+}
+
+int ah_backward_gelu_backward(struct ah_rule *r)
+{
+    struct ah_tensor *gg = r->grad_out[0], *x = saved(r, 1);
+    const char *form = r->arg[2].string;
+    if (r->needs[0])
+        give(r, 0, ah_r(r, AH_OP_gelu_backward, AH_T(gg), AH_T(x), AH_S(form)));
+    if (r->needs[1])
+        give(r, 1, ah_r_mul(r, ah_r_mul(r, gg, saved(r, 0)), gelu_bend(r, x, !strcmp(form, "tanh"))));
+    return r->status;
+}

@@ -1,0 +1,460 @@
+#include <math.h>
+#include <string.h>
+
+#include "cpu/elementwise.h"
+
+/* Arithmetic. Integers wrap around, so their sums and products are made in an unsigned type. */
+
+LOOP2(add_b8, uint8_t, uint8_t, a | b)
+LOOP2(add_u8, uint8_t, uint8_t, a + c0 * b)
+LOOP2(add_i32, int32_t, int32_t, (uint32_t)a + (uint32_t)c0 * (uint32_t)b)
+LOOP2(add_i64, int64_t, int64_t, (uint64_t)a + (uint64_t)c0 * (uint64_t)b)
+LOOP2(add_f32, float, float, a + b)
+LOOP2(add_f64, double, double, a + b)
+ALL_TABLE(add);
+LOOP2(sub_f32, float, float, a - b)
+LOOP2(sub_f64, double, double, a - b)
+LOOP2(add_scaled_f32, float, float, fmaf(c0, b, a))
+LOOP2(add_scaled_f64, double, double, fma(c0, b, a))
+
+static int add_scaled(struct ah_call *c, double alpha)
+{
+    enum ah_dtype dtype = ah_call_promote(c, 2);
+    double numbers[2] = {alpha, 0};
+    ah_loop loops[AH_DTYPE_COUNT];
+    memcpy(loops, add_loops, sizeof loops);
+    if (alpha == -1) {
+        loops[AH_F32] = sub_f32;
+        loops[AH_F64] = sub_f64;
+    } else if (alpha != 1) {
+        loops[AH_F32] = add_scaled_f32;
+        loops[AH_F64] = add_scaled_f64;
+    }
+    return ah_elementwise(c, 2, dtype, dtype, true, loops, numbers);
+}
+
+int ah_cpu_add(struct ah_call *c)
+{
+    return add_scaled(c, c->arg[2].number);
+}
+
+int ah_cpu_sub(struct ah_call *c)
+{
+    return add_scaled(c, -c->arg[2].number);
+}
+
+static int binary(struct ah_call *c, const ah_loop *loops)
+{
+    enum ah_dtype dtype = ah_call_promote(c, 2);
+    return ah_elementwise(c, 2, dtype, dtype, true, loops, NULL);
+}
+
+LOOP2(mul_b8, uint8_t, uint8_t, a & b)
+LOOP2(mul_u8, uint8_t, uint8_t, a * b)
+LOOP2(mul_i32, int32_t, int32_t, (uint32_t)a * (uint32_t)b)
+LOOP2(mul_i64, int64_t, int64_t, (uint64_t)a * (uint64_t)b)
+LOOP2(mul_f32, float, float, a * b)
+LOOP2(mul_f64, double, double, a * b)
+ALL_TABLE(mul);
+
+int ah_cpu_mul(struct ah_call *c)
+{
+    return binary(c, mul_loops);
+}
+
+/* Division and remainders. The integer loops never see a zero divisor (checked by the op); the quotient by -1 is
+ * written as a negation, because the hardware traps on the smallest integer. */
+
+static inline float floor_quotient_f32(float a, float b)
+{
+    if (b == 0)
+        return a / b;
+    float rest = fmodf(a, b), quotient = (a - rest) / b;
+    if (rest != 0 && (b < 0) != (rest < 0))
+        quotient -= 1;
+    if (quotient == 0)
+        return copysignf(0, a / b);
+    float floored = floorf(quotient);
+    return quotient - floored > 0.5f ? floored + 1 : floored;
+}
+
+static inline double floor_quotient_f64(double a, double b)
+{
+    if (b == 0)
+        return a / b;
+    double rest = fmod(a, b), quotient = (a - rest) / b;
+    if (rest != 0 && (b < 0) != (rest < 0))
+        quotient -= 1;
+    if (quotient == 0)
+        return copysign(0, a / b);
+    double floored = floor(quotient);
+    return quotient - floored > 0.5 ? floored + 1 : floored;
+}
+
+static inline int64_t quotient(int64_t a, int64_t b)
+{
+    return b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
+}
+
+static inline int64_t rest_of(int64_t a, int64_t b)
+{
+    return b == -1 ? 0 : a % b;
+}
+
+static inline int64_t floor_quotient(int64_t a, int64_t b)
+{
+    return quotient(a, b) - (rest_of(a, b) != 0 && (a < 0) != (b < 0));
+}
+
+static inline int64_t modulo(int64_t a, int64_t b)
+{
+    int64_t rest = rest_of(a, b);
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+static inline float modulo_f32(float a, float b)
+{
+    float rest = fmodf(a, b);
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+static inline double modulo_f64(double a, double b)
+{
+    double rest = fmod(a, b);
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+#define NUMBER_BINARY(name, int_expr, expr32, expr64)   \
+    LOOP2(name##_u8, uint8_t, uint8_t, int_expr)        \
+    LOOP2(name##_i32, int32_t, int32_t, int_expr)       \
+    LOOP2(name##_i64, int64_t, int64_t, int_expr)       \
+    LOOP2(name##_f32, float, float, expr32)             \
+    LOOP2(name##_f64, double, double, expr64)           \
+    NUMBER_TABLE(name);
+
+NUMBER_BINARY(div_floor, floor_quotient(a, b), floor_quotient_f32(a, b), floor_quotient_f64(a, b))
+NUMBER_BINARY(div_trunc, quotient(a, b), truncf(a / b), trunc(a / b))
+NUMBER_BINARY(remainder, modulo(a, b), modulo_f32(a, b), modulo_f64(a, b))
+NUMBER_BINARY(fmod, rest_of(a, b), fmodf(a, b), fmod(a, b))
+LOOP2(div_f32, float, float, a / b)
+LOOP2(div_f64, double, double, a / b)
+FLOAT_TABLE(div);
+
+int ah_cpu_div(struct ah_call *c)
+{
+    if (c->arg[2].kind == AH_STRING)
+        return binary(c, c->arg[2].string[0] == 'f' ? div_floor_loops : div_trunc_loops);
+    enum ah_dtype dtype = ah_call_promote(c, 2);
+    if (!ah_dtype_is_float(dtype))
+        dtype = AH_F32;
+    return ah_elementwise(c, 2, dtype, dtype, true, div_loops, NULL);
+}
+
+int ah_cpu_floor_divide(struct ah_call *c)
+{
+    return binary(c, div_floor_loops);
+}
+
+int ah_cpu_remainder(struct ah_call *c)
+{
+    return binary(c, remainder_loops);
+}
+
+int ah_cpu_fmod(struct ah_call *c)
+{
+    return binary(c, fmod_loops);
+}
+
+/* Powers. */
+
+static inline int64_t integer_power(int64_t base, int64_t exponent)
+{
+    if (exponent < 0)
+        return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
+    uint64_t result = 1, factor = (uint64_t)base;
+    for (uint64_t left = (uint64_t)exponent; left; left >>= 1, factor *= factor)
+        if (left & 1)
+            result *= factor;
+    return (int64_t)result;
+}
+
+NUMBER_BINARY(pow, integer_power(a, b), powf(a, b), pow(a, b))
+
+#define FIXED_POWER(name, expr32, expr64)    \
+    LOOP2(name##_f32, float, float, expr32)  \
+    LOOP2(name##_f64, double, double, expr64)\
+    FLOAT_TABLE(name);
+FIXED_POWER(pow_2, a *a, a *a)
+FIXED_POWER(pow_3, a *a *a, a *a *a)
+FIXED_POWER(pow_half, sqrtf(a), sqrt(a))
+FIXED_POWER(pow_minus_half, 1.0f / sqrtf(a), 1.0 / sqrt(a))
+FIXED_POWER(pow_minus_1, 1.0f / a, 1.0 / a)
+FIXED_POWER(pow_minus_2, 1.0f / (a * a), 1.0 / (a * a))
+
+int ah_cpu_pow(struct ah_call *c)
+{
+    static const struct {
+        double exponent;
+        const ah_loop *loops;
+    } fixed[] = {{2, pow_2_loops},          {3, pow_3_loops},        {0.5, pow_half_loops},
+                 {-0.5, pow_minus_half_loops}, {-1, pow_minus_1_loops}, {-2, pow_minus_2_loops}};
+    const struct ah_tensor *exponent = c->arg[1].tensor;
+    enum ah_dtype dtype = ah_call_promote(c, 2);
+    if (exponent->wrapped && ah_dtype_is_float(dtype)) {
+        double value = ah_tensor_get(exponent, 0);
+        for (size_t k = 0; k < sizeof fixed / sizeof *fixed; k++)
+            if (fixed[k].exponent == value)
+                return binary(c, fixed[k].loops);
+    }
+    return binary(c, pow_loops);
+}
+
+/* Order. NaN wins in maximum and minimum, and compares false otherwise. */
+
+#define ALL_BINARY(name, expr)                       \
+    LOOP2(name##_b8, uint8_t, uint8_t, expr)         \
+    LOOP2(name##_u8, uint8_t, uint8_t, expr)         \
+    LOOP2(name##_i32, int32_t, int32_t, expr)        \
+    LOOP2(name##_i64, int64_t, int64_t, expr)        \
+    LOOP2(name##_f32, float, float, expr)            \
+    LOOP2(name##_f64, double, double, expr)          \
+    ALL_TABLE(name);
+
+ALL_BINARY(maximum, a > b || a != a ? a : b)
+ALL_BINARY(minimum, a < b || a != a ? a : b)
+
+int ah_cpu_maximum(struct ah_call *c)
+{
+    return binary(c, maximum_loops);
+}
+
+int ah_cpu_minimum(struct ah_call *c)
+{
+    return binary(c, minimum_loops);
+}
+
+int ah_cpu_clamp_min(struct ah_call *c)
+{
+    return binary(c, maximum_loops);
+}
+
+int ah_cpu_clamp_max(struct ah_call *c)
+{
+    return binary(c, minimum_loops);
+}
+
+#define COMPARISON(name, op)                                             \
+    LOOP2(name##_b8, uint8_t, uint8_t, a op b)                           \
+    LOOP2(name##_u8, uint8_t, uint8_t, a op b)                           \
+    LOOP2(name##_i32, int32_t, uint8_t, a op b)                          \
+    LOOP2(name##_i64, int64_t, uint8_t, a op b)                          \
+    LOOP2(name##_f32, float, uint8_t, a op b)                            \
+    LOOP2(name##_f64, double, uint8_t, a op b)                           \
+    ALL_TABLE(name);                                                     \
+    int ah_cpu_##name(struct ah_call *c)                                 \
+    {                                                                    \
+        return ah_elementwise(c, 2, ah_call_promote(c, 2), AH_BOOL, true, name##_loops, NULL); \
+    }
+COMPARISON(eq, ==)
+COMPARISON(ne, !=)
+COMPARISON(lt, <)
+COMPARISON(le, <=)
+COMPARISON(gt, >)
+COMPARISON(ge, >=)
+
+#define BITWISE(name, op)                                                \
+    LOOP2(name##_b8, uint8_t, uint8_t, a op b)                           \
+    LOOP2(name##_i32, int32_t, int32_t, a op b)                          \
+    LOOP2(name##_i64, int64_t, int64_t, a op b)                          \
+    static const ah_loop name##_loops[AH_DTYPE_COUNT] = {                \
+        [AH_BOOL] = name##_b8, [AH_U8] = name##_b8, [AH_I32] = name##_i32, [AH_I64] = name##_i64}; \
+    int ah_cpu_bitwise_##name(struct ah_call *c)                         \
+    {                                                                    \
+        return binary(c, name##_loops);                                  \
+    }                                                                    \
+    int ah_cpu_logical_##name(struct ah_call *c)                         \
+    {                                                                    \
+        return ah_elementwise(c, 2, AH_BOOL, AH_BOOL, true, name##_loops, NULL); \
+    }
+BITWISE(and, &)
+BITWISE(or, |)
+BITWISE(xor, ^)
+
+/* Clamping between two bounds; numbers go the fast way. */
+
+LOOP1(clamp_numbers_f32, float, float, (a < c0 ? c0 : a) > c1 ? c1 : (a < c0 ? c0 : a))
+LOOP1(clamp_numbers_f64, double, double, (a < c0 ? c0 : a) > c1 ? c1 : (a < c0 ? c0 : a))
+FLOAT_TABLE(clamp_numbers);
+
+#define CLAMP(in_t) (a != a || b != b ? a + b : c != c ? c : (a < b ? b : a) > c ? c : (a < b ? b : a))
+LOOP3(clamp_u8, uint8_t, uint8_t, uint8_t, CLAMP(uint8_t))
+LOOP3(clamp_i32, int32_t, int32_t, int32_t, (a < b ? b : a) > c ? c : (a < b ? b : a))
+LOOP3(clamp_i64, int64_t, int64_t, int64_t, (a < b ? b : a) > c ? c : (a < b ? b : a))
+LOOP3(clamp_f32, float, float, float, CLAMP(float))
+LOOP3(clamp_f64, double, double, double, CLAMP(double))
+NUMBER_TABLE(clamp);
+
+int ah_cpu_clamp(struct ah_call *c)
+{
+    enum ah_dtype dtype = ah_call_promote(c, 3);
+    if (ah_dtype_is_float(dtype) && c->arg[1].tensor->wrapped && c->arg[2].tensor->wrapped) {
+        double bounds[2] = {ah_tensor_get(c->arg[1].tensor, 0), ah_tensor_get(c->arg[2].tensor, 0)};
+        return ah_elementwise(c, 1, dtype, dtype, false, clamp_numbers_loops, bounds);
+    }
+    return ah_elementwise(c, 3, dtype, dtype, false, clamp_loops, NULL);
+}
+
+int ah_cpu_hardtanh(struct ah_call *c)
+{
+    enum ah_dtype dtype = c->out[0]->dtype;
+    return ah_elementwise(c, 1, dtype, dtype, false, clamp_numbers_loops,
+                          (double[]){c->arg[1].number, c->arg[2].number});
+}
+
+/* Three inputs. */
+
+LOOP3(lerp_f32, float, float, float, fabsf(c) < 0.5f ? fmaf(c, b - a, a) : b - (b - a) * (1.0f - c))
+LOOP3(lerp_f64, double, double, double, fabs(c) < 0.5 ? fma(c, b - a, a) : b - (b - a) * (1.0 - c))
+FLOAT_TABLE(lerp);
+
+int ah_cpu_lerp(struct ah_call *c)
+{
+    return ah_elementwise(c, 3, c->out[0]->dtype, c->out[0]->dtype, false, lerp_loops, NULL);
+}
+
+LOOP3(addcmul_u8, uint8_t, uint8_t, uint8_t, a + c0 * b * c)
+LOOP3(addcmul_i32, int32_t, int32_t, int32_t, (uint32_t)a + (uint32_t)c0 * (uint32_t)b * (uint32_t)c)
+LOOP3(addcmul_i64, int64_t, int64_t, int64_t, (uint64_t)a + (uint64_t)c0 * (uint64_t)b * (uint64_t)c)
+LOOP3(addcmul_f32, float, float, float, a + c0 * b * c)
+LOOP3(addcmul_f64, double, double, double, a + c0 * b * c)
+NUMBER_TABLE(addcmul);
+LOOP3(addcdiv_f32, float, float, float, a + c0 * b / c)
+LOOP3(addcdiv_f64, double, double, double, a + c0 * b / c)
+FLOAT_TABLE(addcdiv);
+
+int ah_cpu_addcmul(struct ah_call *c)
+{
+    enum ah_dtype dtype = ah_call_promote(c, 3);
+    return ah_elementwise(c, 3, dtype, dtype, false, addcmul_loops, (double[]){c->arg[3].number, 0});
+}
+
+int ah_cpu_addcdiv(struct ah_call *c)
+{
+    enum ah_dtype dtype = ah_call_promote(c, 3);
+    return ah_elementwise(c, 3, dtype, dtype, false, addcdiv_loops, (double[]){c->arg[3].number, 0});
+}
+
+/* where: a selects; masked_fill: b selects, so its loops take (mask, value, input). */
+LOOP3(where_b8, uint8_t, uint8_t, uint8_t, a ? b : c)
+LOOP3(where_i32, uint8_t, int32_t, int32_t, a ? b : c)
+LOOP3(where_i64, uint8_t, int64_t, int64_t, a ? b : c)
+LOOP3(where_f32, uint8_t, float, float, a ? b : c)
+LOOP3(where_f64, uint8_t, double, double, a ? b : c)
+static const ah_loop where_loops[AH_DTYPE_COUNT] = {
+    [AH_BOOL] = where_b8, [AH_U8] = where_b8, [AH_I32] = where_i32, [AH_I64] = where_i64,
+    [AH_F32] = where_f32, [AH_F64] = where_f64};
+
+static int select_into(struct ah_tensor *out, struct ah_tensor *mask, struct ah_tensor *yes, struct ah_tensor *no)
+{
+    static const double none[2];
+    enum ah_dtype dtype = ah_compute_dtype(out->dtype);
+    const struct ah_operand operand[] = {{out, dtype}, {mask, AH_BOOL}, {yes, dtype}, {no, dtype}};
+    return ah_iterate(operand, 4, false, where_loops[dtype], none);
+}
+
+int ah_cpu_where(struct ah_call *c)
+{
+    return select_into(c->out[0], c->arg[0].tensor, c->arg[1].tensor, c->arg[2].tensor);
+}
+
+int ah_cpu_masked_fill(struct ah_call *c)
+{
+    return select_into(c->out[0], c->arg[1].tensor, c->arg[2].tensor, c->arg[0].tensor);
+}
+
+/* Dropout: the mask (extra[0], one byte per element) has been drawn by the op. What is dropped is multiplied by 0, so
+ * that NaN and infinity show, as in PyTorch. */
+static void dropout_f32(int64_t n, void *const *data, const int64_t *step, const void *context)
+{
+    const float scale = (float)*(const double *)context;
+    float *y = data[0];
+    const float *x = data[1];
+    const uint8_t *keep = data[2];
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = x[i] * (keep[i] ? scale : 0.0f);
+}
+
+static void dropout_f64(int64_t n, void *const *data, const int64_t *step, const void *context)
+{
+    const double scale = *(const double *)context;
+    double *y = data[0];
+    const double *x = data[1];
+    const uint8_t *keep = data[2];
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = x[i] * (keep[i] ? scale : 0.0);
+}
+
+static int apply_mask(struct ah_tensor *out, struct ah_tensor *input, struct ah_tensor *mask, double scale)
+{
+    enum ah_dtype dtype = ah_compute_dtype(out->dtype);
+    const struct ah_operand operand[] = {{out, dtype}, {input, dtype}, {mask, AH_BOOL}};
+    return ah_iterate(operand, 3, false, dtype == AH_F64 ? dropout_f64 : dropout_f32, &scale);
+}
+
+int ah_cpu_dropout(struct ah_call *c)
+{
+    return apply_mask(c->out[0], c->arg[0].tensor, c->extra[0], c->state[0]);
+}
+
+int ah_cpu_dropout_backward(struct ah_call *c)
+{
+    return apply_mask(c->out[0], c->arg[0].tensor, c->arg[1].tensor, c->arg[2].number);
+}
+
+/* Copies and fills. */
+
+static int copy_first(struct ah_call *c)
+{
+    return ah_copy(c->out[0], c->arg[0].tensor);
+}
+
+int ah_cpu_to(struct ah_call *c)
+{
+    return copy_first(c);
+}
+
+int ah_cpu_clone(struct ah_call *c)
+{
+    return copy_first(c);
+}
+
+int ah_cpu_contiguous(struct ah_call *c)
+{
+    return copy_first(c);
+}
+
+int ah_cpu_copy_(struct ah_call *c)
+{
+    return ah_copy(c->out[0], c->arg[1].tensor);
+}
+
+int ah_cpu_fill_(struct ah_call *c)
+{
+    return ah_copy(c->out[0], c->arg[1].tensor);
+}
+
+int ah_cpu_zero_(struct ah_call *c)
+{
+    struct ah_tensor *out = c->out[0];
+    if (ah_tensor_is_contiguous(out)) {
+        memset(ah_tensor_data(out), 0, (size_t)out->numel * ah_dtype_size(out->dtype));
+        return 0;
+    }
+    struct ah_tensor *zero;
+    AH_TRY(ah_tensor_scalar(&zero, 0, out->dtype));
+    int status = ah_copy(out, zero);
+    ah_tensor_release(zero);
+    return status;
+}

@@ -1,0 +1,249 @@
+#include <math.h>
+#include <string.h>
+
+#include "cpu/elementwise.h"
+#include "cpu/elementwise_math.h"
+
+int ah_elementwise(struct ah_call *c, int inputs, enum ah_dtype in, enum ah_dtype out, bool scalars,
+                   const ah_loop *loops, const double *numbers)
+{
+    static const double none[2];
+    in = ah_compute_dtype(in);
+    if (!loops[in])
+        return ah_fail(AH_ENOTIMPL, "%s: not defined for %s", c->op->name, ah_dtype_name(in));
+    struct ah_operand operand[AH_ITER_OPERANDS] = {{c->out[0], ah_compute_dtype(out)}};
+    for (int i = 0; i < inputs; i++)
+        operand[i + 1] = (struct ah_operand){c->arg[i].tensor, in};
+    return ah_iterate(operand, inputs + 1, scalars, loops[in], numbers ? numbers : none);
+}
+
+static int unary(struct ah_call *c, const ah_loop *loops, const double *numbers)
+{
+    return ah_elementwise(c, 1, c->out[0]->dtype, c->out[0]->dtype, false, loops, numbers);
+}
+
+#define FLOAT_UNARY(name, expr32, expr64)        \
+    LOOP1(name##_f32, float, float, expr32)      \
+    LOOP1(name##_f64, double, double, expr64)    \
+    FLOAT_TABLE(name);                           \
+    int ah_cpu_##name(struct ah_call *c)         \
+    {                                            \
+        return unary(c, name##_loops, NULL);     \
+    }
+
+/* Integers wrap around: their expressions work on the unsigned type. */
+#define NUMBER_UNARY(name, u8_expr, int_expr, float_expr) \
+    LOOP1(name##_u8, uint8_t, uint8_t, u8_expr)         \
+    LOOP1(name##_i32, int32_t, int32_t, int_expr)       \
+    LOOP1(name##_i64, int64_t, int64_t, int_expr)       \
+    LOOP1(name##_f32, float, float, float_expr)         \
+    LOOP1(name##_f64, double, double, float_expr)       \
+    NUMBER_TABLE(name);                                 \
+    int ah_cpu_##name(struct ah_call *c)                \
+    {                                                   \
+        return unary(c, name##_loops, NULL);            \
+    }
+
+#define SQRT_2_OVER_PI 0.79788456080286535588
+#define SQRT_HALF 0.70710678118654752440
+#define INV_SQRT_2PI 0.39894228040143267794
+
+NUMBER_UNARY(neg, 0 - a, 0 - (uint64_t)a, -a)
+NUMBER_UNARY(abs, a, a < 0 ? 0 - (uint64_t)a : (uint64_t)a, a < 0 ? -a : a + 0)
+NUMBER_UNARY(sign, a != 0, (a > 0) - (a < 0), (a > 0) - (a < 0))
+NUMBER_UNARY(square, a *a, (uint64_t)a * (uint64_t)a, a *a)
+NUMBER_UNARY(relu, a, a < 0 ? 0 : a, a < 0 ? 0 : a)
+FLOAT_UNARY(floor, floorf(a), floor(a))
+FLOAT_UNARY(ceil, ceilf(a), ceil(a))
+FLOAT_UNARY(round, rintf(a), rint(a))
+FLOAT_UNARY(trunc, truncf(a), trunc(a))
+FLOAT_UNARY(reciprocal, 1.0f / a, 1.0 / a)
+FLOAT_UNARY(sqrt, sqrtf(a), sqrt(a))
+FLOAT_UNARY(rsqrt, 1.0f / sqrtf(a), 1.0 / sqrt(a))
+FLOAT_UNARY(exp, ah_expf(a), exp(a))
+FLOAT_UNARY(expm1, expm1f(a), expm1(a))
+FLOAT_UNARY(log, ah_logf(a), log(a))
+FLOAT_UNARY(log1p, ah_log1pf(a), log1p(a))
+FLOAT_UNARY(log2, log2f(a), log2(a))
+FLOAT_UNARY(log10, log10f(a), log10(a))
+FLOAT_UNARY(sin, sinf(a), sin(a))
+FLOAT_UNARY(cos, cosf(a), cos(a))
+FLOAT_UNARY(tan, tanf(a), tan(a))
+FLOAT_UNARY(atan, atanf(a), atan(a))
+FLOAT_UNARY(erf, ah_erff(a), erf(a))
+FLOAT_UNARY(tanh, ah_tanhf(a), tanh(a))
+FLOAT_UNARY(sigmoid, ah_sigmoidf(a), 1.0 / (1.0 + exp(-a)))
+FLOAT_UNARY(silu, a *ah_sigmoidf(a), a / (1.0 + exp(-a)))
+
+/* Activations with numbers: c0 and c1. */
+#define FLOAT_LOOPS(name, expr32, expr64)        \
+    LOOP1(name##_f32, float, float, expr32)      \
+    LOOP1(name##_f64, double, double, expr64)    \
+    FLOAT_TABLE(name);
+
+FLOAT_LOOPS(gelu_erf, 0.5f * a * (1.0f + ah_erff(a * (float)SQRT_HALF)), 0.5 * a * (1.0 + erf(a * SQRT_HALF)))
+FLOAT_LOOPS(gelu_tanh, 0.5f * a * (1.0f + ah_tanhf((float)SQRT_2_OVER_PI * fmaf(0.044715f * a * a, a, a))),
+            0.5 * a * (1.0 + tanh(SQRT_2_OVER_PI * (a + 0.044715 * a * a * a))))
+FLOAT_LOOPS(softplus, a *c0 > c1 ? a : ah_log1pf(ah_expf(a * c0)) / c0, a *c0 > c1 ? a : log1p(exp(a * c0)) / c0)
+FLOAT_LOOPS(leaky_relu, a > 0 ? a : a * c0, a > 0 ? a : a * c0)
+FLOAT_LOOPS(elu, a > 0 ? a : c0 * expm1f(a), a > 0 ? a : c0 * expm1(a))
+
+static bool is_tanh(const struct ah_value *approximate)
+{
+    return !strcmp(approximate->string, "tanh");
+}
+
+int ah_cpu_gelu(struct ah_call *c)
+{
+    return unary(c, is_tanh(&c->arg[1]) ? gelu_tanh_loops : gelu_erf_loops, NULL);
+}
+
+int ah_cpu_softplus(struct ah_call *c)
+{
+    return unary(c, softplus_loops, (double[]){c->arg[1].number, c->arg[2].number});
+}
+
+int ah_cpu_leaky_relu(struct ah_call *c)
+{
+    return unary(c, leaky_relu_loops, (double[]){c->arg[1].number, 0});
+}
+
+int ah_cpu_elu(struct ah_call *c)
+{
+    return unary(c, elu_loops, (double[]){c->arg[1].number, 0});
+}
+
+/* Floats are tested as they are, everything else is finite. */
+LOOP1(isnan_f32, float, uint8_t, a != a)
+LOOP1(isnan_f64, double, uint8_t, a != a)
+LOOP1(isinf_f32, float, uint8_t, fabsf(a) == __builtin_inff())
+LOOP1(isinf_f64, double, uint8_t, fabs(a) == __builtin_inf())
+LOOP1(isfinite_f32, float, uint8_t, fabsf(a) < __builtin_inff())
+LOOP1(isfinite_f64, double, uint8_t, fabs(a) < __builtin_inf())
+FLOAT_TABLE(isnan);
+FLOAT_TABLE(isinf);
+FLOAT_TABLE(isfinite);
+
+static int classify(struct ah_call *c, const ah_loop *loops)
+{
+    enum ah_dtype dtype = c->arg[0].tensor->dtype;
+    return ah_elementwise(c, 1, ah_dtype_is_float(dtype) ? dtype : AH_F64, AH_BOOL, false, loops, NULL);
+}
+
+int ah_cpu_isnan(struct ah_call *c)
+{
+    return classify(c, isnan_loops);
+}
+
+int ah_cpu_isinf(struct ah_call *c)
+{
+    return classify(c, isinf_loops);
+}
+
+int ah_cpu_isfinite(struct ah_call *c)
+{
+    return classify(c, isfinite_loops);
+}
+
+LOOP1(not_b8, uint8_t, uint8_t, !a)
+LOOP1(not_u8, uint8_t, uint8_t, ~a)
+LOOP1(not_i32, int32_t, int32_t, ~a)
+LOOP1(not_i64, int64_t, int64_t, ~a)
+
+int ah_cpu_logical_not(struct ah_call *c)
+{
+    static const ah_loop loops[AH_DTYPE_COUNT] = {[AH_BOOL] = not_b8};
+    return ah_elementwise(c, 1, AH_BOOL, AH_BOOL, false, loops, NULL);
+}
+
+int ah_cpu_bitwise_not(struct ah_call *c)
+{
+    static const ah_loop loops[AH_DTYPE_COUNT] = {
+        [AH_BOOL] = not_b8, [AH_U8] = not_u8, [AH_I32] = not_i32, [AH_I64] = not_i64};
+    return unary(c, loops, NULL);
+}
+
+/* Fused gradients: a is the incoming gradient, b what the forward saved. */
+#define FLOAT_BACKWARD(name, expr32, expr64)         \
+    LOOP2(name##_f32, float, float, expr32)          \
+    LOOP2(name##_f64, double, double, expr64)        \
+    FLOAT_TABLE(name);
+
+static inline float gelu_erf_slope(float x)
+{
+    float phi = 0.5f * (1.0f + ah_erff(x * (float)SQRT_HALF));
+    return fmaf(x, ah_expf(-0.5f * x * x) * (float)INV_SQRT_2PI, phi);
+}
+
+static inline double gelu_erf_slope_f64(double x)
+{
+    return 0.5 * (1.0 + erf(x * SQRT_HALF)) + x * exp(-0.5 * x * x) * INV_SQRT_2PI;
+}
+
+static inline float gelu_tanh_slope(float x)
+{
+    float u = (float)SQRT_2_OVER_PI * fmaf(0.044715f * x * x, x, x), t = ah_tanhf(u);
+    float du = (float)SQRT_2_OVER_PI * fmaf(0.134145f, x * x, 1.0f);
+    return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * du;
+}
+
+static inline double gelu_tanh_slope_f64(double x)
+{
+    double t = tanh(SQRT_2_OVER_PI * (x + 0.044715 * x * x * x));
+    return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * SQRT_2_OVER_PI * (1.0 + 0.134145 * x * x);
+}
+
+static inline float silu_slope(float x)
+{
+    float s = ah_sigmoidf(x);
+    return s * fmaf(x, 1.0f - s, 1.0f);
+}
+
+static inline double silu_slope_f64(double x)
+{
+    double s = 1.0 / (1.0 + exp(-x));
+    return s * (1.0 + x * (1.0 - s));
+}
+
+FLOAT_BACKWARD(relu_backward, b <= 0 ? 0 : a, b <= 0 ? 0 : a)
+FLOAT_BACKWARD(tanh_backward, a *(1.0f - b * b), a *(1.0 - b * b))
+FLOAT_BACKWARD(sigmoid_backward, a *(1.0f - b) * b, a *(1.0 - b) * b)
+FLOAT_BACKWARD(silu_backward, a *silu_slope(b), a *silu_slope_f64(b))
+FLOAT_BACKWARD(leaky_relu_backward, b > 0 ? a : a * c0, b > 0 ? a : a * c0)
+FLOAT_BACKWARD(gelu_erf_backward, a *gelu_erf_slope(b), a *gelu_erf_slope_f64(b))
+FLOAT_BACKWARD(gelu_tanh_backward, a *gelu_tanh_slope(b), a *gelu_tanh_slope_f64(b))
+
+static int backward(struct ah_call *c, const ah_loop *loops, double number)
+{
+    return ah_elementwise(c, 2, c->out[0]->dtype, c->out[0]->dtype, true, loops, (double[]){number, 0});
+}
+
+int ah_cpu_relu_backward(struct ah_call *c)
+{
+    return backward(c, relu_backward_loops, 0);
+}
+
+int ah_cpu_tanh_backward(struct ah_call *c)
+{
+    return backward(c, tanh_backward_loops, 0);
+}
+
+int ah_cpu_sigmoid_backward(struct ah_call *c)
+{
+    return backward(c, sigmoid_backward_loops, 0);
+}
+
+int ah_cpu_silu_backward(struct ah_call *c)
+{
+    return backward(c, silu_backward_loops, 0);
+}
+
+int ah_cpu_leaky_relu_backward(struct ah_call *c)
+{
+    return backward(c, leaky_relu_backward_loops, c->arg[2].number);
+}
+
+int ah_cpu_gelu_backward(struct ah_call *c)
+{
+    return backward(c, is_tanh(&c->arg[2]) ? gelu_tanh_backward_loops : gelu_erf_backward_loops, 0);
+}

@@ -1,0 +1,469 @@
+#include <string.h>
+
+#include "ops/rows.h"
+#include "tensor/rng.h"
+
+/* Channels-last memory is only kept where every tensor of full shape has it: then all of them are flat memory in the
+ * same order. Anything else is brought back to row-major first. */
+static int settle_layout(struct ah_call *c, int inputs, bool *marked)
+{
+    int with = 0, without = 0;
+    const struct ah_tensor *first = NULL;
+    for (int i = 0; i < inputs; i++) {
+        const struct ah_tensor *tensor = c->arg[i].kind == AH_TENSOR ? c->arg[i].tensor : NULL;
+        if (!tensor || tensor->ndim == 0)
+            continue;
+        if (tensor->storage->channels_last && (!first || ah_same_shape(first, tensor)))
+            with++;
+        else
+            without++;
+        first = first ? first : tensor;
+    }
+    *marked = with > 0 && without == 0;
+    if (*marked)
+        return 0;
+    for (int i = 0; i < inputs; i++)
+        if (c->arg[i].kind == AH_TENSOR)
+            AH_TRY(ah_tensor_row_major(c->arg[i].tensor));
+    return 0;
+}
+
+/* Layout, broadcast shape, output of `dtype`, kernel: what every row here comes down to. */
+static int elementwise(struct ah_call *c, int inputs, enum ah_dtype dtype)
+{
+    int64_t size[AH_MAX_DIMS];
+    int ndim = 0;
+    bool marked, any = false;
+    AH_TRY(settle_layout(c, inputs, &marked));
+    for (int i = 0; i < inputs; i++) {
+        if (c->arg[i].kind != AH_TENSOR)
+            continue;
+        const struct ah_tensor *tensor = c->arg[i].tensor;
+        if (!any) {
+            ndim = tensor->ndim;
+            memcpy(size, tensor->size, sizeof size);
+            any = true;
+            continue;
+        }
+        struct ah_tensor sofar = {.ndim = ndim};
+        memcpy(sofar.size, size, sizeof size);
+        AH_TRY(ah_broadcast_shapes(c->op->name, &sofar, tensor, size, &ndim));
+    }
+    AH_TRY(ah_call_output(c, 0, size, ndim, dtype));
+    if (marked && !c->inplace)
+        c->out[0]->storage->channels_last = true;
+    return ah_call_kernel(c);
+}
+
+static enum ah_dtype floating(enum ah_dtype dtype)
+{
+    return ah_dtype_is_float(dtype) ? dtype : AH_F32;
+}
+
+/* The result is the input itself: nothing to record. */
+static int same(struct ah_call *c)
+{
+    c->recording = false;
+    if (!c->inplace) {
+        c->out[0] = ah_tensor_retain(c->arg[0].tensor);
+        c->out_count = 1;
+    }
+    return 0;
+}
+
+/* Families of forwards, by how the result's dtype follows from the inputs'. */
+#define FORWARD_SAME(name, inputs)                                              \
+    int ah_forward_##name(struct ah_call *c)                                    \
+    {                                                                           \
+        return elementwise(c, inputs, ah_call_promote(c, inputs));              \
+    }
+#define FORWARD_FLOAT(name, inputs)                                             \
+    int ah_forward_##name(struct ah_call *c)                                    \
+    {                                                                           \
+        return elementwise(c, inputs, floating(ah_call_promote(c, inputs)));    \
+    }
+#define FORWARD_BOOL(name, inputs)                                              \
+    int ah_forward_##name(struct ah_call *c)                                    \
+    {                                                                           \
+        return elementwise(c, inputs, AH_BOOL);                                 \
+    }
+#define FORWARD_ACTIVATION(name)                                                \
+    int ah_forward_##name(struct ah_call *c)                                    \
+    {                                                                           \
+        AH_TRY(ah_call_expect_float(c, 0));                                     \
+        return elementwise(c, 1, c->arg[0].tensor->dtype);                      \
+    }
+#define FORWARD_BACKWARD(name)                                                  \
+    int ah_forward_##name(struct ah_call *c)                                    \
+    {                                                                           \
+        return elementwise(c, 2, c->arg[0].tensor->dtype);                      \
+    }
+
+static int refuse_bool(const struct ah_call *c, enum ah_dtype dtype, const char *instead)
+{
+    if (dtype != AH_BOOL)
+        return 0;
+    return ah_fail(AH_EINVAL, "%s: not defined for bool; use %s", c->op->name, instead);
+}
+
+static int integral_alpha(const struct ah_call *c, enum ah_dtype dtype)
+{
+    double alpha = c->arg[2].number;
+    if (ah_dtype_is_float(dtype) || alpha == (double)(int64_t)alpha)
+        return 0;
+    return ah_fail(AH_EINVAL, "%s: alpha must be an integer for %s, got %g", c->op->name, ah_dtype_name(dtype), alpha);
+}
+
+int ah_forward_add(struct ah_call *c)
+{
+    enum ah_dtype dtype = ah_call_promote(c, 2);
+    AH_TRY(integral_alpha(c, dtype));
+    return elementwise(c, 2, dtype);
+}
+
+int ah_forward_sub(struct ah_call *c)
+{
+    enum ah_dtype dtype = ah_call_promote(c, 2);
+    AH_TRY(refuse_bool(c, dtype, "logical_xor"));
+    AH_TRY(integral_alpha(c, dtype));
+    return elementwise(c, 2, dtype);
+}
+
+FORWARD_SAME(mul, 2)
+
+/* Integers have no infinity to give: PyTorch raises, and the hardware would trap. */
+static int refuse_zero_divisor(const struct ah_call *c)
+{
+    const struct ah_tensor *other = c->arg[1].tensor;
+    for (int64_t i = 0; i < other->numel; i++)
+        if (ah_tensor_get_int(other, i) == 0)
+            return ah_fail(AH_EINVAL, "%s: division of integers by zero", c->op->name);
+    return 0;
+}
+
+static int whole_division(struct ah_call *c)
+{
+    enum ah_dtype dtype = ah_call_promote(c, 2);
+    AH_TRY(refuse_bool(c, dtype, "integers"));
+    if (!ah_dtype_is_float(dtype))
+        AH_TRY(refuse_zero_divisor(c));
+    return elementwise(c, 2, dtype);
+}
+
+int ah_forward_div(struct ah_call *c)
+{
+    if (c->arg[2].kind != AH_STRING)
+        return elementwise(c, 2, floating(ah_call_promote(c, 2)));
+    const char *mode = c->arg[2].string;
+    if (strcmp(mode, "floor") && strcmp(mode, "trunc"))
+        return ah_fail(AH_EINVAL, "div: rounding_mode must be 'floor' or 'trunc', got '%s'", mode);
+    return whole_division(c);
+}
+
+int ah_forward_floor_divide(struct ah_call *c)
+{
+    return whole_division(c);
+}
+
+int ah_forward_remainder(struct ah_call *c)
+{
+    return whole_division(c);
+}
+
+int ah_forward_fmod(struct ah_call *c)
+{
+    return whole_division(c);
+}
+
+int ah_forward_pow(struct ah_call *c)
+{
+    enum ah_dtype dtype = ah_call_promote(c, 2);
+    const struct ah_tensor *exponent = c->arg[1].tensor;
+    if (!ah_dtype_is_float(dtype) && exponent->wrapped && ah_tensor_get_int(exponent, 0) < 0)
+        return ah_fail(AH_EINVAL, "pow: integers cannot be raised to the negative power %lld; convert to float first",
+                       (long long)ah_tensor_get_int(exponent, 0));
+    if (dtype == AH_BOOL)
+        dtype = AH_I64;
+    return elementwise(c, 2, dtype);
+}
+
+FORWARD_SAME(maximum, 2)
+FORWARD_SAME(minimum, 2)
+
+/* Sign and rounding keep integers as they are. */
+static int signed_unary(struct ah_call *c)
+{
+    enum ah_dtype dtype = c->arg[0].tensor->dtype;
+    AH_TRY(refuse_bool(c, dtype, "logical_not or a conversion"));
+    return elementwise(c, 1, dtype);
+}
+
+int ah_forward_neg(struct ah_call *c)
+{
+    return signed_unary(c);
+}
+
+int ah_forward_abs(struct ah_call *c)
+{
+    return c->arg[0].tensor->dtype == AH_BOOL ? same(c) : signed_unary(c);
+}
+
+int ah_forward_sign(struct ah_call *c)
+{
+    return c->arg[0].tensor->dtype == AH_BOOL ? same(c) : signed_unary(c);
+}
+
+static int rounding(struct ah_call *c)
+{
+    return ah_dtype_is_float(c->arg[0].tensor->dtype) ? elementwise(c, 1, c->arg[0].tensor->dtype) : same(c);
+}
+
+int ah_forward_floor(struct ah_call *c)
+{
+    return rounding(c);
+}
+
+int ah_forward_ceil(struct ah_call *c)
+{
+    return rounding(c);
+}
+
+int ah_forward_round(struct ah_call *c)
+{
+    return rounding(c);
+}
+
+int ah_forward_trunc(struct ah_call *c)
+{
+    return rounding(c);
+}
+
+int ah_forward_square(struct ah_call *c)
+{
+    return signed_unary(c);
+}
+
+int ah_forward_relu(struct ah_call *c)
+{
+    return signed_unary(c);
+}
+
+FORWARD_FLOAT(reciprocal, 1)
+FORWARD_FLOAT(sqrt, 1)
+FORWARD_FLOAT(rsqrt, 1)
+FORWARD_FLOAT(exp, 1)
+FORWARD_FLOAT(expm1, 1)
+FORWARD_FLOAT(log, 1)
+FORWARD_FLOAT(log1p, 1)
+FORWARD_FLOAT(log2, 1)
+FORWARD_FLOAT(log10, 1)
+FORWARD_FLOAT(sin, 1)
+FORWARD_FLOAT(cos, 1)
+FORWARD_FLOAT(tan, 1)
+FORWARD_FLOAT(atan, 1)
+FORWARD_FLOAT(erf, 1)
+FORWARD_FLOAT(tanh, 1)
+FORWARD_FLOAT(sigmoid, 1)
+FORWARD_ACTIVATION(silu)
+FORWARD_ACTIVATION(softplus)
+FORWARD_ACTIVATION(leaky_relu)
+FORWARD_ACTIVATION(elu)
+FORWARD_ACTIVATION(hardtanh)
+
+int ah_forward_gelu(struct ah_call *c)
+{
+    const char *approximate = c->arg[1].string;
+    if (strcmp(approximate, "none") && strcmp(approximate, "tanh"))
+        return ah_fail(AH_EINVAL, "gelu: approximate must be 'none' or 'tanh', got '%s'", approximate);
+    AH_TRY(ah_call_expect_float(c, 0));
+    return elementwise(c, 1, c->arg[0].tensor->dtype);
+}
+
+int ah_forward_clamp(struct ah_call *c)
+{
+    bool low = c->arg[1].kind == AH_TENSOR, high = c->arg[2].kind == AH_TENSOR;
+    if (low && high)
+        return elementwise(c, 3, ah_call_promote(c, 3));
+    if (!low && !high)
+        return ah_fail(AH_EINVAL, "clamp: expected min, max or both");
+    /* One-sided: the door is not entered again, so that in place stays in place and one node is recorded. */
+    struct ah_call one = *c;
+    one.op = ah_op_get(low ? AH_OP_clamp_min : AH_OP_clamp_max);
+    if (!low)
+        one.arg[1] = c->arg[2];
+    int status = elementwise(&one, 2, ah_call_promote(&one, 2));
+    c->out[0] = one.out[0];
+    c->out_count = one.out_count;
+    return status;
+}
+
+FORWARD_SAME(clamp_min, 2)
+FORWARD_SAME(clamp_max, 2)
+
+int ah_forward_lerp(struct ah_call *c)
+{
+    AH_TRY(ah_call_expect_float(c, 0));
+    if (c->arg[1].tensor->dtype != c->arg[0].tensor->dtype)
+        return ah_fail(AH_EINVAL, "lerp: expected end of %s like input, got %s", ah_dtype_name(c->arg[0].tensor->dtype),
+                       ah_dtype_name(c->arg[1].tensor->dtype));
+    return elementwise(c, 3, c->arg[0].tensor->dtype);
+}
+
+FORWARD_SAME(addcmul, 3)
+FORWARD_FLOAT(addcdiv, 3)
+
+static int expect_mask(const struct ah_call *c, int arg)
+{
+    enum ah_dtype dtype = c->arg[arg].tensor->dtype;
+    if (dtype == AH_BOOL || (dtype == AH_U8 && c->op->id == AH_OP_where))
+        return 0;
+    return ah_fail(AH_EINVAL, "%s: expected a bool %s, got %s", c->op->name, c->op->param[arg].name,
+                   ah_dtype_name(dtype));
+}
+
+int ah_forward_where(struct ah_call *c)
+{
+    AH_TRY(expect_mask(c, 0));
+    struct ah_call values = {.arg = {c->arg[1], c->arg[2]}};
+    return elementwise(c, 3, ah_call_promote(&values, 2));
+}
+
+int ah_forward_masked_fill(struct ah_call *c)
+{
+    AH_TRY(expect_mask(c, 1));
+    const struct ah_tensor *value = c->arg[2].tensor;
+    if (value->ndim != 0)
+        return ah_fail(AH_EINVAL, "masked_fill: expected a number or a 0-dim value, got shape %s", ah_shape(value));
+    if (ah_dtype_category(value->dtype) > ah_dtype_category(c->arg[0].tensor->dtype))
+        return ah_fail(AH_EINVAL, "masked_fill: a %s value does not fit into %s", ah_dtype_name(value->dtype),
+                       ah_dtype_name(c->arg[0].tensor->dtype));
+    return elementwise(c, 3, c->arg[0].tensor->dtype);
+}
+
+/* The mask is drawn here, in row-major order, so that every device drops the same elements of the same stream. */
+int ah_forward_dropout(struct ah_call *c)
+{
+    struct ah_tensor *input = c->arg[0].tensor;
+    double p = c->arg[1].number;
+    if (!(p >= 0 && p <= 1))
+        return ah_fail(AH_EINVAL, "dropout: expected p in 0..1, got %g", p);
+    if (!c->arg[2].flag || p == 0 || input->numel == 0)
+        return same(c);
+    AH_TRY(ah_call_expect_float(c, 0));
+    AH_TRY(ah_tensor_empty(&c->extra[0], input->size, input->ndim, AH_BOOL));
+    uint8_t *mask = ah_tensor_data(c->extra[0]);
+    if (p == 1)
+        memset(mask, 0, (size_t)input->numel);
+    else
+        ah_generator_fill_keep(ah_default_generator(), mask, input->numel, 1 - p);
+    /* PyTorch divides a mask of ones in the tensor's dtype. */
+    double keep = 1 - p;
+    switch (input->dtype) {
+    case AH_F64: c->state[0] = 1 / keep; break;
+    case AH_F16: c->state[0] = (double)ah_f16_to_f32(ah_f32_to_f16(1 / (float)keep)); break;
+    case AH_BF16: c->state[0] = (double)ah_bf16_to_f32(ah_f32_to_bf16(1 / (float)keep)); break;
+    default: c->state[0] = (double)(1 / (float)keep); break;
+    }
+    if (p == 1)
+        c->state[0] = 0;
+    AH_TRY(ah_call_output(c, 0, input->size, input->ndim, input->dtype));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_dropout_backward(struct ah_call *c)
+{
+    return elementwise(c, 2, c->arg[0].tensor->dtype);
+}
+
+FORWARD_BOOL(eq, 2)
+FORWARD_BOOL(ne, 2)
+FORWARD_BOOL(lt, 2)
+FORWARD_BOOL(le, 2)
+FORWARD_BOOL(gt, 2)
+FORWARD_BOOL(ge, 2)
+FORWARD_BOOL(logical_and, 2)
+FORWARD_BOOL(logical_or, 2)
+FORWARD_BOOL(logical_xor, 2)
+FORWARD_BOOL(logical_not, 1)
+FORWARD_BOOL(isnan, 1)
+FORWARD_BOOL(isinf, 1)
+FORWARD_BOOL(isfinite, 1)
+
+static int bitwise(struct ah_call *c, int inputs)
+{
+    enum ah_dtype dtype = ah_call_promote(c, inputs);
+    if (ah_dtype_is_float(dtype))
+        return ah_fail(AH_EINVAL, "%s: not defined for %s", c->op->name, ah_dtype_name(dtype));
+    return elementwise(c, inputs, dtype);
+}
+
+int ah_forward_bitwise_and(struct ah_call *c)
+{
+    return bitwise(c, 2);
+}
+
+int ah_forward_bitwise_or(struct ah_call *c)
+{
+    return bitwise(c, 2);
+}
+
+int ah_forward_bitwise_xor(struct ah_call *c)
+{
+    return bitwise(c, 2);
+}
+
+int ah_forward_bitwise_not(struct ah_call *c)
+{
+    return bitwise(c, 1);
+}
+
+int ah_forward_to(struct ah_call *c)
+{
+    if (c->arg[0].tensor->dtype == c->arg[1].dtype)
+        return same(c);
+    return elementwise(c, 1, c->arg[1].dtype);
+}
+
+int ah_forward_clone(struct ah_call *c)
+{
+    return elementwise(c, 1, c->arg[0].tensor->dtype);
+}
+
+int ah_forward_contiguous(struct ah_call *c)
+{
+    return ah_tensor_is_contiguous(c->arg[0].tensor) ? same(c) : elementwise(c, 1, c->arg[0].tensor->dtype);
+}
+
+int ah_forward_copy_(struct ah_call *c)
+{
+    const struct ah_tensor *out = c->arg[0].tensor, *src = c->arg[1].tensor;
+    int64_t size[AH_MAX_DIMS];
+    int ndim;
+    AH_TRY(ah_broadcast_shapes("copy_", out, src, size, &ndim));
+    bool fits = ndim == out->ndim;
+    for (int d = 0; fits && d < ndim; d++)
+        fits = size[d] == out->size[d];
+    if (!fits)
+        return ah_fail(AH_EINVAL, "copy_: a source of shape %s does not broadcast to %s", ah_shape(src), ah_shape(out));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_fill_(struct ah_call *c)
+{
+    if (c->arg[1].tensor->ndim != 0)
+        return ah_fail(AH_EINVAL, "fill_: expected a number or a 0-dim tensor, got shape %s",
+                       ah_shape(c->arg[1].tensor));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_zero_(struct ah_call *c)
+{
+    return ah_call_kernel(c);
+}
+
+FORWARD_BACKWARD(relu_backward)
+FORWARD_BACKWARD(tanh_backward)
+FORWARD_BACKWARD(sigmoid_backward)
+FORWARD_BACKWARD(gelu_backward)
+FORWARD_BACKWARD(silu_backward)
+FORWARD_BACKWARD(leaky_relu_backward)

@@ -1,0 +1,58 @@
+/* The CPU's random generator: PyTorch's mt19937 with PyTorch's streams.
+ *
+ * With equal seeds every function here consumes the same 32-bit draws and gives the same values as PyTorch's CPU
+ * generator (builds without MKL). A generator belongs to one thread. This is not a source of secrets. */
+#ifndef AH_TENSOR_RNG_H
+#define AH_TENSOR_RNG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum { AH_RNG_WORDS = 624, AH_RNG_STATE_BYTES = 5056 };
+
+struct ah_generator {
+    uint32_t state[AH_RNG_WORDS];
+    int next; /* words of `state` already drawn; AH_RNG_WORDS: make the next block first */
+    uint64_t seed;
+    bool has_normal; /* the second value of the last pair of normal numbers is waiting in `normal` */
+    double normal;
+};
+
+/* The generator of accelhost.manual_seed; seeded with PyTorch's default 67280421310721 until then. */
+struct ah_generator *ah_default_generator(void);
+
+void ah_generator_seed(struct ah_generator *g, uint64_t seed);
+
+/* Seed from the system's entropy; returns the seed (below 2^53, so that it fits a Lua number). */
+uint64_t ah_generator_seed_any(struct ah_generator *g);
+
+uint32_t ah_generator_u32(struct ah_generator *g);
+uint64_t ah_generator_u64(struct ah_generator *g); /* two draws, the first one high */
+float ah_generator_float(struct ah_generator *g);   /* [0, 1): 24 bits of one draw */
+double ah_generator_double(struct ah_generator *g); /* [0, 1): 53 bits of two draws */
+double ah_generator_normal(struct ah_generator *g, double mean, double std);
+
+/* PyTorch's draw of a data loader's seed: u64 modulo 2^63. */
+uint64_t ah_generator_draw_seed(struct ah_generator *g);
+
+void ah_generator_fill_u32(struct ah_generator *g, uint32_t *out, int64_t n);
+/* x * (to - from) + from, fused, as uniform_ does. */
+void ah_generator_fill_uniform_f32(struct ah_generator *g, float *out, int64_t n, double from, double to);
+void ah_generator_fill_uniform_f64(struct ah_generator *g, double *out, int64_t n, double from, double to);
+/* normal_ on contiguous memory: pairs for n < 16, blocks of 16 otherwise. */
+void ah_generator_fill_normal_f32(struct ah_generator *g, float *out, int64_t n, double mean, double std);
+void ah_generator_fill_normal_f64(struct ah_generator *g, double *out, int64_t n, double mean, double std);
+/* Whole numbers in [low, high): modulo of one draw, or of two where the range passes 2^32. high > low. */
+void ah_generator_fill_range(struct ah_generator *g, int64_t *out, int64_t n, int64_t low, int64_t high);
+/* out[i] = 1 with probability keep_prob, else 0: one u64 each, compared as 53-bit integers. */
+void ah_generator_fill_keep(struct ah_generator *g, uint8_t *out, int64_t n, double keep_prob);
+/* A permutation of 0..n-1. */
+void ah_generator_fill_permutation(struct ah_generator *g, int64_t *out, int64_t n);
+
+/* PyTorch's 5056-byte state, both ways. AH_EINVAL when the bytes are no such state. */
+void ah_generator_get_state(const struct ah_generator *g, uint8_t *bytes);
+int ah_generator_set_state(struct ah_generator *g, const uint8_t *bytes, int64_t count);
+
+#endif

@@ -1,0 +1,52 @@
+/* Gathering batches: rows of in-memory columns, picked by index, become batch tensors.
+ *
+ * A column is a contiguous tensor [rows, ...]; a uint8 column may carry a table that turns each byte into a float32
+ * in the same pass (ToTensor and Normalize are such a table). Batches are posted ahead and taken in order. A large
+ * one is filled meanwhile by the process's one loader thread; a small one is filled when it is taken, because
+ * handing it over would cost more than filling it.
+ *
+ * The functions belong to the Lua thread. The loader thread touches bytes only: no tensor headers, no Lua, no
+ * OpenMP, no allocator. It runs while a gather that has used it exists. Columns must not change while batches are
+ * pending. This file knows no epochs, shuffling or ranks. */
+#ifndef AH_DATA_GATHER_H
+#define AH_DATA_GATHER_H
+
+#include <stddef.h>
+
+#include "tensor/tensor.h"
+
+enum {
+    AH_GATHER_COLUMNS = 16,
+    AH_GATHER_INLINE = 1 << 20, /* batches below this many bytes are filled by the taker */
+};
+
+struct ah_gather_column {
+    struct ah_tensor *source; /* [rows, ...], contiguous, on the CPU */
+    struct ah_tensor *table;  /* NULL, or float32 [channels, 256]: byte b of channel c becomes table[c][b] */
+    int ndim;                 /* the shape of one row of the result; as many elements as a row of `source` */
+    int64_t size[AH_MAX_DIMS - 1];
+};
+
+struct ah_gather;
+
+/* Retains the columns' tensors. All columns need the same number of rows; AH_EINVAL says which differs. */
+int ah_gather_new(struct ah_gather **out, const struct ah_gather_column *columns, int count, size_t inline_bytes);
+
+/* Waits for a batch that is being filled, drops the others. NULL is ignored. */
+void ah_gather_free(struct ah_gather *gather);
+
+/* Ask for a batch of rows index[0..count), which are copied. Indices are checked when the batch is filled. */
+int ah_gather_post(struct ah_gather *gather, const int64_t *index, int64_t count);
+
+/* Wait for the oldest posted batch: one tensor [count, ...] per column into out[]. AH_ESTATE when nothing is posted;
+ * AH_EINVAL when an index was out of range (that batch is dropped). */
+int ah_gather_take(struct ah_gather *gather, struct ah_tensor **out);
+
+int ah_gather_columns(const struct ah_gather *gather);
+int64_t ah_gather_rows(const struct ah_gather *gather);
+int ah_gather_pending(const struct ah_gather *gather);
+
+/* Would a batch of `count` rows go to the loader thread? Only then is it worth posting ahead. */
+bool ah_gather_is_threaded(const struct ah_gather *gather, int64_t count);
+
+#endif

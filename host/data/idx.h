@@ -1,0 +1,26 @@
+/* IDX files: the format of MNIST and its relatives, gzip-compressed or not.
+ *
+ * A file is a 4-byte magic (0, 0, element type, number of dimensions), one big-endian 32-bit size per dimension, and
+ * the elements. Only unsigned bytes (type 8) are read. Everything is checked against what the bytes can hold before
+ * memory is asked for, so a damaged or hostile file ends in an error text and nothing else. Any thread may call;
+ * nothing here knows where data sets live. */
+#ifndef AH_DATA_IDX_H
+#define AH_DATA_IDX_H
+
+#include <stddef.h>
+
+#include "tensor/tensor.h"
+
+enum ah_idx_kind {
+    AH_IDX_ANY,    /* 1 to 4 dimensions */
+    AH_IDX_LABELS, /* magic 2049: one dimension */
+    AH_IDX_IMAGES, /* magic 2051: count, rows, columns */
+};
+
+/* Parse a whole file held in memory into a new uint8 tensor. AH_EIO says what was expected and what came. */
+int ah_idx_parse(struct ah_tensor **out, const void *bytes, size_t count, enum ah_idx_kind kind);
+
+/* Read the file at `path`; error texts begin with its name (without directories) and a colon. */
+int ah_idx_read(struct ah_tensor **out, const char *path, enum ah_idx_kind kind);
+
+#endif

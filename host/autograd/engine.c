@@ -3,9 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "autograd/node.h"
+
 void (*ah_engine_progress)(void);
 
-extern const struct ah_node_class ah_accumulate_class;
+
 
 /* One node in one execution. */
 struct visit {

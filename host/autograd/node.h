@@ -1,0 +1,39 @@
+/* What the files of the graph share among themselves; others include graph.h. */
+#ifndef AH_AUTOGRAD_NODE_H
+#define AH_AUTOGRAD_NODE_H
+
+#include "autograd/graph.h"
+
+/* A node with room for its edges and arguments, in one block; NULL when out of memory. */
+struct ah_node *ah_node_new(const struct ah_node_class *class, const struct ah_op *op, int inputs, int outputs);
+
+/* Make `tensor` input number *index: its edge and its shape. Advances *index. */
+int ah_node_add_input(struct ah_node *node, int *index, struct ah_tensor *tensor);
+
+void ah_describe(struct ah_input_meta *meta, const struct ah_tensor *tensor);
+
+/* Same window on the same storage, with no history: keeps values without keeping the graph. */
+int ah_alias(struct ah_tensor **out, const struct ah_tensor *tensor);
+
+/* The class of a leaf's node; the engine itself does its work. */
+extern const struct ah_node_class ah_accumulate_class;
+
+/* The edge to a leaf's accumulator, which is made (and returned in *owned) if there is none. */
+int ah_leaf_edge(struct ah_tensor *leaf, struct ah_edge *out, struct ah_node **owned);
+
+/* The tensor is output `output` of the node from now on. */
+int ah_set_history(struct ah_tensor *tensor, struct ah_node *node, int output);
+
+/* A view whose base was written in place since: its node becomes the base's history seen through the view. */
+int ah_remake_view(struct ah_tensor *view);
+
+/* `inner` wrote into a view: put a node on the view's base that sends the slice's gradient through `inner`. */
+int ah_rebase_view(struct ah_tensor *view, struct ah_node *inner);
+
+void ah_grad_meta_free(struct ah_grad_meta *meta);
+void ah_free_hooks(struct ah_hook *hook);
+
+/* Take the retain_grad hook of this tensor off its node. */
+void ah_forget_retained(struct ah_grad_meta *meta);
+
+#endif

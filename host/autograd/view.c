@@ -1,0 +1,116 @@
+/* Views in autograd: in-place writes into a view put a node on its base; other views then remake theirs. */
+#include "autograd/node.h"
+
+#include <stdlib.h>
+#include "autograd/engine.h"
+
+/* The base was written in place since this view was made: its node is the base's history seen through the view. */
+int ah_remake_view(struct ah_tensor *view)
+{
+    struct ah_grad_meta *meta = view->grad;
+    struct ah_tensor *fresh;
+    bool enabled = ah_grad_enabled;
+    ah_grad_enabled = true;
+    int status = ah_op1(AH_OP_as_strided, &fresh, AH_T(meta->base), AH_INTS_OF(view->size, view->ndim),
+                        AH_INTS_OF(view->stride, view->ndim), AH_I(view->offset));
+    ah_grad_enabled = enabled;
+    AH_TRY(status);
+    struct ah_node *old = meta->fn;
+    meta->fn = fresh->grad ? fresh->grad->fn : NULL;
+    meta->output = 0;
+    ah_node_retain(meta->fn);
+    meta->base_version = view->storage->version;
+    ah_node_release(old);
+    ah_tensor_release(fresh);
+    return 0;
+}
+
+struct copy_slices {
+    struct ah_node *inner; /* the op on the slice */
+    struct ah_tensor *geometry; /* a window with the slice's shape on the base's storage; values unused */
+    int64_t base_offset;
+};
+
+static int run_copy_slices(struct ah_node *node, struct ah_rule *rule)
+{
+    struct copy_slices *slices = node->context;
+    const struct ah_tensor *g = slices->geometry;
+    struct ah_tensor *grad = ah_r(rule, AH_OP_clone, AH_T(rule->grad_out[0]));
+    struct ah_tensor *window = ah_r(rule, AH_OP_as_strided, AH_T(grad), AH_INTS_OF(g->size, g->ndim),
+                                    AH_INTS_OF(g->stride, g->ndim), AH_I(g->offset - slices->base_offset));
+    struct ah_tensor *inner_grad = ah_r(rule, AH_OP_clone, AH_T(window));
+    if (!inner_grad)
+        return rule->status;
+    struct ah_tensor *inner_in[64] = {NULL};
+    if (slices->inner->input_count > 64)
+        return ah_fail(AH_ENOTIMPL, "%s into a view: too many inputs", ah_node_name(slices->inner));
+    AH_TRY(ah_run_rule(slices->inner, &inner_grad, inner_in));
+    for (int i = 0; i < slices->inner->input_count; i++)
+        ah_rule_keep(rule, inner_in[i]);
+    struct ah_tensor *zero = ah_r(rule, AH_OP_zeros_like, AH_T(window));
+    ah_r(rule, AH_OP_copy_, AH_T(window), AH_T(inner_in[0] ? inner_in[0] : zero));
+    rule->grad_in[0] = grad;
+    for (int i = 1; i < slices->inner->input_count; i++)
+        rule->grad_in[i] = inner_in[i];
+    return rule->status;
+}
+
+static void copy_slices_drop(struct ah_node *node)
+{
+    struct copy_slices *slices = node->context;
+    if (slices && slices->inner)
+        ah_node_drop_saved(slices->inner);
+}
+
+static void copy_slices_free(struct ah_node *node)
+{
+    struct copy_slices *slices = node->context;
+    if (!slices)
+        return;
+    ah_node_release(slices->inner);
+    ah_tensor_release(slices->geometry);
+    free(slices);
+}
+
+static const struct ah_node_class copy_slices_class = {
+    .name = "copy_slices", .run = run_copy_slices, .drop_saved = copy_slices_drop, .free = copy_slices_free};
+
+int ah_rebase_view(struct ah_tensor *view, struct ah_node *inner)
+{
+    struct ah_tensor *base = view->grad->base;
+    if (!ah_tensor_is_contiguous(base)) {
+        return ah_fail(AH_ENOTIMPL, "%s: writing in place into a view of a non-contiguous tensor that takes part in "
+                       "autograd; call contiguous() first", ah_node_name(inner));
+    }
+    struct ah_node *node = ah_node_new(&copy_slices_class, NULL, inner->input_count, 1);
+    struct copy_slices *slices = calloc(1, sizeof *slices);
+    int status = 0;
+    if (!node || !slices) {
+        free(node);
+        free(slices);
+        return ah_fail(AH_ENOMEM, "out of memory");
+    }
+    node->context = slices;
+    slices->base_offset = base->offset;
+    ah_node_retain(inner);
+    slices->inner = inner;
+    AH_TRYGO(ah_alias(&slices->geometry, view), out);
+    int index = 0;
+    AH_TRYGO(ah_node_add_input(node, &index, base), out);
+    for (; index < inner->input_count; index++) {
+        node->edge[index] = inner->edge[index];
+        ah_node_retain(node->edge[index].node);
+        node->input[index] = inner->input[index];
+    }
+    /* The inner rule must compute the gradient of the old slice whenever the base wants one. */
+    if (!inner->edge[0].node && node->edge[0].node) {
+        inner->edge[0] = node->edge[0];
+        ah_node_retain(inner->edge[0].node);
+    }
+    ah_describe(&node->output[0], base);
+    AH_TRYGO(ah_set_history(base, node, 0), out);
+    status = ah_remake_view(view);
+out:
+    ah_node_release(node);
+    return status;
+}

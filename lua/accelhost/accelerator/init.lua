@@ -1,0 +1,317 @@
+--- accelhost.Accelerator: the same script in one process and in many.
+--
+--   local accelerator = accelhost.Accelerator{gradient_accumulation_steps = 4}
+--   local model, optimizer, loader = accelerator:prepare(Net(), optimizer, loader)
+--   for images, labels in loader do
+--     accelerator:accumulate(model, function()
+--       accelerator:backward(F.cross_entropy(model(images), labels))
+--       optimizer:step()
+--       optimizer:zero_grad()
+--     end)
+--   end
+--
+-- A gradient is the mean over the global batch: sum(w g) / sum(w) over ranks and micro-steps, where w is 1 unless
+-- `backward` is given a weight.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local collectives = require "accelhost.accelerator.collectives"
+local parallel = require "accelhost.accelerator.parallel"
+local wrappers = require "accelhost.accelerator.wrappers"
+local comm = C.comm
+
+---@class Accelerator
+---@field device string "cpu"
+---@field process_index integer this process's rank, from 0
+---@field num_processes integer
+---@field local_process_index integer
+---@field is_main_process boolean rank 0
+---@field is_local_main_process boolean
+---@field is_last_process boolean
+---@field sync_gradients boolean whether the current micro-step ends an accumulation window
+---@field gradient_accumulation_steps integer
+local Accelerator = {}
+Accelerator.__index = Accelerator
+
+local known_options = {
+  "gradient_accumulation_steps", "mixed_precision", "split_batches", "even_batches", "step_scheduler_with_optimizer",
+  "bucket_cap_mb", "device_placement", "cpu",
+}
+
+local function new(_, options)
+  options = options or {}
+  arguments.check_names("Accelerator", options, known_options)
+  local steps = options.gradient_accumulation_steps or 1
+  if type(steps) ~= "number" or steps < 1 or steps % 1 ~= 0 then
+    arguments.fail("Accelerator: gradient_accumulation_steps: expected an integer of at least 1, got %s",
+      tostring(steps))
+  end
+  local precision = options.mixed_precision or "no"
+  if precision ~= "no" then
+    arguments.fail("Accelerator: mixed_precision: only 'no' is available, got '%s'", tostring(precision))
+  end
+  local rank, size = comm.rank(), comm.size()
+  return setmetatable({
+    device = "cpu",
+    process_index = rank,
+    num_processes = size,
+    local_process_index = comm.local_rank(),
+    is_main_process = rank == 0,
+    is_local_main_process = comm.local_rank() == 0,
+    is_last_process = rank == size - 1,
+    sync_gradients = true,
+    gradient_accumulation_steps = steps,
+    mixed_precision = precision,
+    step_scheduler_with_optimizer = options.step_scheduler_with_optimizer ~= false,
+    _split_batches = options.split_batches or false,
+    _even_batches = options.even_batches ~= false,
+    _bucket_cap_mb = options.bucket_cap_mb,
+    _step = 0,            -- micro-steps since the last window ended
+    _window_weight = 0,   -- sum of this process's weights in the open window
+    _parallels = {},      -- one per prepared model
+    _optimizers = {},
+    _schedulers = {},
+    _loaders = {},
+    _prepared = setmetatable({}, {__mode = "k"}), -- object -> what prepare returned for it
+  }, Accelerator)
+end
+
+-- --- prepare ---
+
+local function prepare_model(self, model)
+  local handle = parallel.new(model, {bucket_cap_mb = self._bucket_cap_mb})
+  self._parallels[#self._parallels + 1] = handle
+  return model
+end
+
+local function prepare_loader(self, loader)
+  local sharded = loader:shard {
+    rank = self.process_index, size = self.num_processes,
+    split_batches = self._split_batches, even_batches = self._even_batches,
+  }
+  sharded.synchronize = collectives.broadcast_bytes
+  self._loaders[#self._loaders + 1] = sharded
+  return sharded
+end
+
+local function prepare_optimizer(self, optimizer)
+  local wrapped = wrappers.optimizer(self, optimizer)
+  self._optimizers[#self._optimizers + 1] = wrapped
+  return wrapped
+end
+
+local function prepare_scheduler(self, scheduler)
+  local wrapped = wrappers.scheduler(self, scheduler)
+  self._schedulers[#self._schedulers + 1] = wrapped
+  return wrapped
+end
+
+local function kind_of(object)
+  if type(object) ~= "table" then return nil end
+  local class = getmetatable(object)
+  if type(class) == "table" and class._is_module then return "model" end
+  if object.shard and object.dataset then return "loader" end
+  if object.param_groups then return "optimizer" end
+  if object.optimizer and object.step then return "scheduler" end
+  return nil
+end
+
+local prepare_kind = {
+  model = prepare_model, loader = prepare_loader, optimizer = prepare_optimizer, scheduler = prepare_scheduler,
+}
+
+--- Make models, optimizers, loaders and schedulers ready for this job; they come back in the same order. Parameters
+--- and buffers take rank 0's values, loaders give this rank's share. Other values pass through. A collective.
+---@param ... any
+---@return any ...
+function Accelerator:prepare(...)
+  local count = select("#", ...)
+  local results = {...}
+  -- Schedulers last: they follow the optimizers.
+  for _, round in ipairs {{model = true, loader = true, optimizer = true}, {scheduler = true}} do
+    for i = 1, count do
+      local object = select(i, ...)
+      local kind = kind_of(object)
+      if kind and round[kind] then
+        if not self._prepared[object] then
+          local result = prepare_kind[kind](self, object)
+          self._prepared[object] = result
+          self._prepared[result] = result
+        end
+        results[i] = self._prepared[object]
+      end
+    end
+  end
+  return unpack(results, 1, count)
+end
+
+--- The model as it was before prepare: the same object, since prepare wraps nothing around it.
+function Accelerator:unwrap_model(model) -- luacheck: ignore self
+  return model
+end
+
+-- --- backward and accumulation ---
+
+local function active_loader(self)
+  for i = #self._loaders, 1, -1 do
+    if self._loaders[i].active then return self._loaders[i] end
+  end
+end
+
+local function set_sync(self, on)
+  self.sync_gradients = on
+  for _, handle in ipairs(self._parallels) do handle:set_sync(on) end
+end
+
+--- Differentiate `loss` and, in a step that synchronises, average the gradients over all processes. A collective in
+--- such a step.
+---@param loss userdata a scalar
+---@param options? {weight?: number, retain_graph?: boolean} weight: of this micro-step in the mean, e.g. its tokens
+function Accelerator:backward(loss, options)
+  options = options or {}
+  arguments.check_names("backward", options, {"weight", "retain_graph"})
+  local weight = options.weight or 1
+  if weight ~= 1 then loss = loss * weight end
+  self._window_weight = self._window_weight + weight
+  local sync = self.sync_gradients
+  for _, handle in ipairs(self._parallels) do handle:begin_backward(sync and self._window_weight) end
+  C.autograd.backward(loss, nil, {retain_graph = options.retain_graph})
+  if not sync then return end
+  for _, handle in ipairs(self._parallels) do handle:finish_backward(self._window_weight) end
+  self._window_weight = 0
+end
+
+--- One micro-step: synchronises at every gradient_accumulation_steps-th one and at a loader's last batch. With a
+--- function, runs it and returns what it returns; without, the following statements up to the next call are the
+--- micro-step.
+---@param model table|function
+---@param fn? function
+function Accelerator:accumulate(model, fn)
+  if type(model) == "function" then model, fn = nil, model end
+  local loader = active_loader(self)
+  self._step = self._step + 1
+  local last = loader ~= nil and loader.end_of_dataloader
+  local sync = last or self._step % self.gradient_accumulation_steps == 0
+  if sync then self._step = 0 end
+  set_sync(self, sync)
+  if fn then return fn(model) end
+end
+
+--- Run fn without averaging gradients: they add up in this process until the next synchronising backward.
+---@param model table
+---@param fn function
+---@return any # what fn returns
+function Accelerator:no_sync(model, fn) -- luacheck: ignore model
+  local before = self.sync_gradients
+  set_sync(self, false)
+  local results = {pcall(fn)}
+  set_sync(self, before)
+  if not results[1] then error(results[2], 0) end
+  return unpack(results, 2, table.maxn(results))
+end
+
+--- Scale the gradients so that their norm is at most max_norm; in a step that does not synchronise, nothing.
+---@param parameters userdata[]
+---@param max_norm number
+---@param norm_type? number default 2
+---@return userdata? # the norm before
+function Accelerator:clip_grad_norm_(parameters, max_norm, norm_type)
+  if not self.sync_gradients then return nil end
+  return require "accelhost.nn.utils".clip_grad_norm_(parameters, max_norm, {norm_type = norm_type})
+end
+
+--- Clamp every gradient element to [-value, value]; in a step that does not synchronise, nothing.
+function Accelerator:clip_grad_value_(parameters, value)
+  if not self.sync_gradients then return end
+  require "accelhost.nn.utils".clip_grad_value_(parameters, value)
+end
+
+-- --- collectives ---
+
+--- Concatenate every process's tensor on dim 0, on every process; tables are walked, scalars become length 1.
+---@param ... userdata|table
+---@return any ...
+function Accelerator:gather(...) -- luacheck: ignore self
+  return collectives.map(collectives.gather, ...)
+end
+
+--- gather, without the samples that were repeated to fill the last round of the active loader.
+---@param ... userdata|table
+---@return any ...
+function Accelerator:gather_for_metrics(...)
+  local loader = active_loader(self)
+  local keep = loader and loader.end_of_dataloader and loader.remainder
+  if not keep or keep <= 0 then return self:gather(...) end
+  return collectives.map(function(tensor)
+    local all = collectives.gather(tensor)
+    return all:size(0) > keep and all:narrow(0, 0, keep) or all
+  end, ...)
+end
+
+--- Combine every process's tensor: "sum", "mean", "max", "min" or "product"; on every process.
+---@param value userdata|table
+---@param reduction? string default "sum"
+---@return any
+function Accelerator:reduce(value, reduction) -- luacheck: ignore self
+  return (collectives.map(function(tensor) return collectives.reduce(tensor, reduction or "sum") end, value))
+end
+
+--- Pad every process's tensor to the longest along a dim.
+---@param value userdata|table
+---@param options? {dim?: integer, pad_index?: number, pad_first?: boolean}
+---@return any
+function Accelerator:pad_across_processes(value, options) -- luacheck: ignore self
+  options = options or {}
+  arguments.check_names("pad_across_processes", options, {"dim", "pad_index", "pad_first"})
+  return (collectives.map(function(tensor) return collectives.pad(tensor, options) end, value))
+end
+
+--- Wait until every process is here.
+function Accelerator:wait_for_everyone() -- luacheck: ignore self
+  comm.barrier()
+end
+
+--- print, on the local main process only.
+function Accelerator:print(...)
+  if self.is_local_main_process then print(...) end
+end
+
+--- Raise a flag on this process; check_trigger then answers true on all.
+function Accelerator:set_trigger()
+  self._trigger = true
+end
+
+--- Did any process raise its flag since the last check? Lowers it. A collective.
+---@return boolean
+function Accelerator:check_trigger()
+  local flag = C.full({1}, self._trigger and 1 or 0)
+  self._trigger = false
+  return collectives.reduce(flag, "sum"):item() >= 1
+end
+
+--- This process's part of a table or tensor: contiguous, the first (n mod processes) get one more.
+---@param items table|userdata
+---@return table|userdata
+function Accelerator:split_between_processes(items)
+  local tensor = C.is_tensor(items)
+  local total = tensor and items:size(0) or #items
+  local base, extra = math.floor(total / self.num_processes), total % self.num_processes
+  local first = self.process_index * base + math.min(self.process_index, extra)
+  local length = base + (self.process_index < extra and 1 or 0)
+  if tensor then return items:narrow(0, first, length) end
+  local part = {}
+  for i = 1, length do part[i] = items[first + i] end
+  return part
+end
+
+--- Run fn on the main process first, then on the others.
+---@param fn function
+---@return any # what fn returns
+function Accelerator:main_process_first(fn)
+  if not self.is_main_process then comm.barrier() end
+  local results = {pcall(fn)}
+  if self.is_main_process and results[1] then comm.barrier() end
+  if not results[1] then error(results[2], 0) end
+  return unpack(results, 2, table.maxn(results))
+end
+
+return setmetatable(Accelerator, {__call = new})

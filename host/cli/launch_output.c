@@ -32,7 +32,8 @@ struct partial {
 };
 
 struct ah_output {
-    int fd, ranks, open_ranks;
+    int fd, ranks;
+    uint64_t ended[WORDS]; /* ranks that write no more */
     bool terminal, broken;
     struct line *first, **last;
     int held;
@@ -48,7 +49,9 @@ int ah_output_open(struct ah_output **out, int fd, int ranks, bool terminal)
     if (!output)
         return ah_fail(AH_ENOMEM, "out of memory");
     output->fd = fd;
-    output->ranks = output->open_ranks = ranks;
+    output->ranks = ranks;
+    for (int r = ranks; r < WORDS * 64; r++)
+        output->ended[r / 64] |= (uint64_t)1 << r % 64;
     output->terminal = terminal;
     output->last = &output->first;
     *out = output;
@@ -226,7 +229,7 @@ void ah_output_end(struct ah_output *output, int rank, int64_t now)
     if (partial->ended)
         return;
     partial->ended = true;
-    output->open_ranks--;
+    output->ended[rank / 64] |= (uint64_t)1 << rank % 64;
     if (partial->bytes) {
         add_line(output, rank, partial->text, partial->bytes, now);
         partial->bytes = 0;
@@ -238,10 +241,19 @@ void ah_output_end(struct ah_output *output, int rank, int64_t now)
     partial->room = 0;
 }
 
+/* Every rank has said it or will not. */
+static bool complete(const struct ah_output *output, const struct line *line)
+{
+    for (int w = 0; w < WORDS; w++)
+        if (~(line->ranks[w] | output->ended[w]))
+            return false;
+    return true;
+}
+
 int64_t ah_output_flush(struct ah_output *output, int64_t now)
 {
     while (output->first) {
-        if (now < output->first->due && output->first->count < output->open_ranks)
+        if (now < output->first->due && !complete(output, output->first))
             return output->first->due;
         write_first(output);
     }

@@ -1,0 +1,80 @@
+#include "autograd/rule.h"
+#include "ops/rows.h"
+
+/* d(a b) = g b^T, a^T g. A 1-d operand is a row on the left and a column on the right. */
+int ah_backward_matmul(struct ah_rule *r)
+{
+    struct ah_tensor *a = r->arg[0].kind == AH_TENSOR ? r->arg[0].tensor : NULL;
+    struct ah_tensor *b = r->arg[1].kind == AH_TENSOR ? r->arg[1].tensor : NULL;
+    const struct ah_input_meta *ma = ah_rule_input(r, 0), *mb = ah_rule_input(r, 1);
+    struct ah_tensor *g = r->grad_out[0];
+    if (ma->ndim == 1 && mb->ndim == 1) {
+        if (r->needs[0])
+            r->grad_in[0] = ah_r_mul(r, g, b);
+        if (r->needs[1])
+            r->grad_in[1] = ah_r_mul(r, g, a);
+        return r->status;
+    }
+    if (mb->ndim == 1) {
+        /* y[..., m] = sum_k a[..., m, k] b[k] */
+        struct ah_tensor *column = ah_r(r, AH_OP_unsqueeze, AH_T(g), AH_I(-1));
+        if (r->needs[0])
+            r->grad_in[0] = ah_r_mul(r, column, b);
+        if (r->needs[1]) {
+            struct ah_tensor *rows = ah_r(r, AH_OP_reshape, AH_T(a), AH_INTS_OF((int64_t[]){-1, mb->size[0]}, 2));
+            struct ah_tensor *flat = ah_r(r, AH_OP_reshape, AH_T(g), AH_I(-1));
+            r->grad_in[1] = ah_r_matmul(r, flat, rows);
+        }
+        return r->status;
+    }
+    if (ma->ndim == 1) {
+        /* y[..., n] = sum_k a[k] b[..., k, n] */
+        struct ah_tensor *row = ah_r(r, AH_OP_unsqueeze, AH_T(g), AH_I(-2));
+        if (r->needs[0]) {
+            struct ah_tensor *products = ah_r_matmul(r, b, ah_r_transpose(r, row, -1, -2));
+            products = ah_r(r, AH_OP_squeeze, AH_T(products), AH_I(-1));
+            r->grad_in[0] = ah_r_to_input(r, products, 0);
+        }
+        if (r->needs[1])
+            r->grad_in[1] = ah_r_mul(r, ah_r(r, AH_OP_unsqueeze, AH_T(a), AH_I(-1)), row);
+        return r->status;
+    }
+    if (r->needs[0])
+        r->grad_in[0] = ah_r_to_input(r, ah_r_matmul(r, g, ah_r_transpose(r, b, -1, -2)), 0);
+    if (r->needs[1] && mb->ndim == 2 && ma->ndim > 2) {
+        /* One matrix for the whole batch: one product instead of a batch of them and a sum. */
+        a = ah_r(r, AH_OP_reshape, AH_T(a), AH_INTS_OF((int64_t[]){-1, mb->size[0]}, 2));
+        g = ah_r(r, AH_OP_reshape, AH_T(g), AH_INTS_OF((int64_t[]){-1, mb->size[1]}, 2));
+    }
+    if (r->needs[1])
+        r->grad_in[1] = ah_r_to_input(r, ah_r_matmul(r, ah_r_transpose(r, a, -1, -2), g), 1);
+    return r->status;
+}
+
+int ah_backward_linear(struct ah_rule *r)
+{
+    struct ah_tensor *x = r->arg[0].kind == AH_TENSOR ? r->arg[0].tensor : NULL;
+    struct ah_tensor *w = r->arg[1].kind == AH_TENSOR ? r->arg[1].tensor : NULL;
+    const struct ah_input_meta *mw = ah_rule_input(r, 1), *mx = ah_rule_input(r, 0);
+    struct ah_tensor *g = r->grad_out[0];
+    if (r->needs[0])
+        r->grad_in[0] = ah_r_matmul(r, g, w);
+    if (r->needs[1]) {
+        struct ah_tensor *g2 = g;
+        if (mx->ndim != 2) {
+            g2 = ah_r(r, AH_OP_reshape, AH_T(g), AH_INTS_OF((int64_t[]){-1, mw->size[0]}, 2));
+            x = ah_r(r, AH_OP_reshape, AH_T(x), AH_INTS_OF((int64_t[]){-1, mw->size[1]}, 2));
+        }
+        r->grad_in[1] = ah_r_matmul(r, ah_r_transpose(r, g2, 0, 1), x);
+    }
+    if (r->input_count > 2 && r->needs[2])
+        r->grad_in[2] = ah_r(r, AH_OP_column_sum, AH_T(g));
+    return r->status;
+}
+
+int ah_backward_column_sum(struct ah_rule *r)
+{
+    const struct ah_input_meta *meta = ah_rule_input(r, 0);
+    r->grad_in[0] = ah_r(r, AH_OP_expand, AH_T(r->grad_out[0]), AH_INTS_OF(meta->size, meta->ndim));
+    return r->status;
+}

@@ -1,0 +1,194 @@
+#include "ops/conv.h"
+
+#include <string.h>
+
+#include "cpu/column_sum.h"
+#include "cpu/gemm.h"
+#include "cpu/kernels.h"
+#include "cpu/layout.h"
+#include "cpu/onednn.h"
+
+#define REAL float
+#define SUFFIX(name) name##_f32
+#define GEMM ah_gemm_f32
+#include "cpu/conv_loops.h"
+#undef REAL
+#undef SUFFIX
+#undef GEMM
+#define REAL double
+#define SUFFIX(name) name##_f64
+#define GEMM ah_gemm_f64
+#include "cpu/conv_loops.h"
+
+static void fill_zero(struct ah_tensor *t)
+{
+    memset(ah_tensor_data(t), 0, (size_t)t->numel * ah_dtype_size(t->dtype));
+}
+
+/* The three products come in two forms. In channels-last order oneDNN does them (1 = done, 0 = it declines); in
+ * row-major order im2col does. */
+
+static int conv_fast(const struct ah_conv *s, struct ah_call *c)
+{
+    struct ah_dense x = {0}, w = {0}, b = {0};
+    struct ah_dense_out y = {0};
+    int status;
+    AH_TRYGO(ah_nhwc_open(&x, c->arg[0].tensor), out);
+    AH_TRYGO(ah_dense_open(&w, c->arg[1].tensor), out);
+    AH_TRYGO(ah_dense_open(&b, c->arg[2].tensor), out);
+    AH_TRYGO(ah_nhwc_out_open(&y, c->out[0]), out);
+    status = ah_onednn_conv(s, x.data, w.data, b.data, y.data);
+    int closed = ah_nhwc_out_close(&y, status > 0);
+    status = closed < 0 ? closed : status;
+out:
+    ah_nhwc_out_close(&y, false);
+    ah_dense_close(&x);
+    ah_dense_close(&w);
+    ah_dense_close(&b);
+    return status;
+}
+
+int ah_cpu_conv2d(struct ah_call *c)
+{
+    struct ah_tensor *xt = c->arg[0].tensor, *wt = c->arg[1].tensor;
+    struct ah_conv s;
+    AH_TRY(ah_conv_geometry(&s, "conv2d", xt->size, xt->ndim, wt->size, wt->ndim, &c->arg[3]));
+    if (s.n == 0)
+        return 0;
+    bool single = ah_dense_dtype(xt->dtype) == AH_F32;
+    if (single && ah_onednn_version()) {
+        int done = conv_fast(&s, c);
+        if (done)
+            return done < 0 ? done : 0;
+    }
+    struct ah_dense x = {0}, w = {0}, b = {0};
+    struct ah_dense_out y = {0};
+    int status;
+    AH_TRYGO(ah_dense_open(&x, xt), out);
+    AH_TRYGO(ah_dense_open(&w, wt), out);
+    AH_TRYGO(ah_dense_open(&b, c->arg[2].tensor), out);
+    AH_TRYGO(ah_dense_out_open(&y, c->out[0]), out);
+    status = single ? conv_f32(&s, x.data, w.data, b.data, y.data) : conv_f64(&s, x.data, w.data, b.data, y.data);
+out:
+    ah_dense_out_close(&y);
+    ah_dense_close(&x);
+    ah_dense_close(&w);
+    ah_dense_close(&b);
+    return status;
+}
+
+static int grad_input_fast(const struct ah_conv *s, struct ah_call *c)
+{
+    struct ah_dense g = {0}, w = {0};
+    struct ah_dense_out x = {0};
+    int status;
+    AH_TRYGO(ah_nhwc_open(&g, c->arg[0].tensor), out);
+    AH_TRYGO(ah_dense_open(&w, c->arg[1].tensor), out);
+    AH_TRYGO(ah_nhwc_out_open(&x, c->out[0]), out);
+    status = ah_onednn_conv_grad_input(s, g.data, w.data, x.data);
+    int closed = ah_nhwc_out_close(&x, status > 0);
+    status = closed < 0 ? closed : status;
+out:
+    ah_nhwc_out_close(&x, false);
+    ah_dense_close(&g);
+    ah_dense_close(&w);
+    return status;
+}
+
+int ah_cpu_conv2d_grad_input(struct ah_call *c)
+{
+    struct ah_tensor *wt = c->arg[1].tensor;
+    struct ah_conv s;
+    AH_TRY(ah_conv_geometry(&s, c->op->name, c->arg[2].ints.at, c->arg[2].ints.count, wt->size, wt->ndim,
+                            &c->arg[3]));
+    if (s.n == 0)
+        return 0;
+    bool single = ah_dense_dtype(wt->dtype) == AH_F32;
+    if (single && ah_onednn_version()) {
+        int done = grad_input_fast(&s, c);
+        if (done)
+            return done < 0 ? done : 0;
+    }
+    struct ah_dense g = {0}, w = {0};
+    struct ah_dense_out x = {0};
+    int status;
+    AH_TRYGO(ah_dense_open(&g, c->arg[0].tensor), out);
+    AH_TRYGO(ah_dense_open(&w, wt), out);
+    AH_TRYGO(ah_dense_out_open(&x, c->out[0]), out);
+    status = single ? conv_grad_input_f32(&s, g.data, w.data, x.data)
+                    : conv_grad_input_f64(&s, g.data, w.data, x.data);
+out:
+    ah_dense_out_close(&x);
+    ah_dense_close(&g);
+    ah_dense_close(&w);
+    return status;
+}
+
+static int grad_weight_fast(const struct ah_conv *s, struct ah_call *c)
+{
+    struct ah_dense g = {0}, x = {0};
+    struct ah_dense_out w = {0};
+    int status;
+    AH_TRYGO(ah_nhwc_open(&g, c->arg[0].tensor), out);
+    AH_TRYGO(ah_nhwc_open(&x, c->arg[1].tensor), out);
+    AH_TRYGO(ah_dense_out_open(&w, c->out[0]), out);
+    status = ah_onednn_conv_grad_weight(s, x.data, g.data, w.data);
+out:
+    ah_dense_out_close(&w);
+    ah_dense_close(&g);
+    ah_dense_close(&x);
+    return status;
+}
+
+int ah_cpu_conv2d_grad_weight(struct ah_call *c)
+{
+    struct ah_tensor *xt = c->arg[1].tensor;
+    struct ah_conv s;
+    AH_TRY(ah_conv_geometry(&s, c->op->name, xt->size, xt->ndim, c->arg[2].ints.at, c->arg[2].ints.count,
+                            &c->arg[3]));
+    if (s.n == 0) {
+        fill_zero(c->out[0]);
+        return 0;
+    }
+    bool single = ah_dense_dtype(xt->dtype) == AH_F32;
+    if (single && ah_onednn_version()) {
+        int done = grad_weight_fast(&s, c);
+        if (done)
+            return done < 0 ? done : 0;
+    }
+    struct ah_dense g = {0}, x = {0};
+    struct ah_dense_out w = {0};
+    int status;
+    AH_TRYGO(ah_dense_open(&g, c->arg[0].tensor), out);
+    AH_TRYGO(ah_dense_open(&x, xt), out);
+    AH_TRYGO(ah_dense_out_open(&w, c->out[0]), out);
+    status = single ? conv_grad_weight_f32(&s, x.data, g.data, w.data)
+                    : conv_grad_weight_f64(&s, x.data, g.data, w.data);
+out:
+    ah_dense_out_close(&w);
+    ah_dense_close(&g);
+    ah_dense_close(&x);
+    return status;
+}
+
+int ah_cpu_channel_sum(struct ah_call *c)
+{
+    struct ah_tensor *t = c->arg[0].tensor;
+    int64_t channels = c->out[0]->numel, pixels = t->size[t->ndim - 2] * t->size[t->ndim - 1];
+    int64_t n = t->ndim == 4 ? t->size[0] : 1;
+    if (t->storage->channels_last && t->dtype == AH_F32)
+        return ah_column_sum_f32(ah_tensor_data(t), n * pixels, channels, ah_tensor_data(c->out[0]));
+    struct ah_dense x = {0};
+    struct ah_dense_out y = {0};
+    int status;
+    AH_TRYGO(ah_dense_open(&x, t), out);
+    AH_TRYGO(ah_dense_out_open(&y, c->out[0]), out);
+    if (ah_dense_dtype(t->dtype) == AH_F32)
+        channel_sum_f32(x.data, n, channels, pixels, y.data);
+    else
+        channel_sum_f64(x.data, n, channels, pixels, y.data);
+out:
+    ah_dense_out_close(&y);
+    ah_dense_close(&x);
+    return status;
+}

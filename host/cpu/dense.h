@@ -1,0 +1,39 @@
+/* Plain arrays in and out of a kernel.
+ *
+ * A kernel written for row-major float or double arrays meets strided views and half precision through these two:
+ * an input that is already such an array is used as it is, anything else is copied (and halves widened to float) into
+ * a scratch block. Lua thread only. */
+#ifndef AH_CPU_DENSE_H
+#define AH_CPU_DENSE_H
+
+#include "tensor/tensor.h"
+
+struct ah_dense {
+    const void *data; /* NULL for an absent tensor */
+    void *block;      /* scratch to give back, or NULL */
+    size_t bytes;
+};
+
+struct ah_dense_out {
+    void *data;
+    void *block;
+    size_t bytes;
+    struct ah_tensor *out;
+};
+
+/* The dtype a float kernel computes in: float32 for halves, else itself. */
+enum ah_dtype ah_dense_dtype(enum ah_dtype dtype);
+
+/* `tensor` (NULL is allowed) as a row-major array in ah_dense_dtype of its dtype. Rewrites a channels-last storage
+ * to row-major first. Zero-initialise *dense, so that closing it is right on every path. */
+int ah_dense_open(struct ah_dense *dense, struct ah_tensor *tensor);
+void ah_dense_close(struct ah_dense *dense);
+
+/* An array to fill for the row-major contiguous `out`; closing it stores halves. */
+int ah_dense_out_open(struct ah_dense_out *dense, struct ah_tensor *out);
+void ah_dense_out_close(struct ah_dense_out *dense);
+
+/* `bytes` of scratch from the block allocator, given back by ah_dense_close. */
+int ah_dense_scratch(struct ah_dense *dense, size_t bytes);
+
+#endif

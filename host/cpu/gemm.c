@@ -1,0 +1,98 @@
+#include "cpu/gemm.h"
+
+#include <limits.h>
+#include <omp.h>
+#include <string.h>
+
+#include <cblas.h>
+
+#include "base/status.h"
+#include "cpu/onednn.h"
+
+static int check_sizes(int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb, int64_t ldc)
+{
+    if (m > INT_MAX || n > INT_MAX || k > INT_MAX || lda > INT_MAX || ldb > INT_MAX || ldc > INT_MAX)
+        return ah_fail(AH_ENOTIMPL, "matmul: sizes beyond 2147483647 are not supported");
+    return 0;
+}
+
+/* C = beta * C, for products without depth. */
+#define SCALE(name, real)                                                          \
+    static void name(int64_t m, int64_t n, real beta, real *c, int64_t ldc)        \
+    {                                                                              \
+        for (int64_t i = 0; i < m; i++)                                            \
+            for (int64_t j = 0; j < n; j++)                                        \
+                c[i * ldc + j] = beta == 0 ? 0 : beta * c[i * ldc + j];            \
+    }
+SCALE(scale_f32, float)
+SCALE(scale_f64, double)
+
+/* Measured: OpenBLAS has the lowest call cost, dnnl_sgemm the best rate, except for products much deeper than they
+ * are wide, where only a primitive made for the shape does well (dnnl_sgemm with two threads is then far behind). */
+static bool is_deep(int64_t m, int64_t n, int64_t k, double work)
+{
+    return k >= 4 * (m < n ? m : n) && k >= m && k >= n && work >= 1e6;
+}
+
+int ah_gemm_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
+                const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
+{
+    if (m == 0 || n == 0)
+        return 0;
+    if (k == 0) {
+        scale_f32(m, n, beta, c, ldc);
+        return 0;
+    }
+    AH_TRY(check_sizes(m, n, k, lda, ldb, ldc));
+    double work = (double)m * (double)n * (double)k;
+    bool deep = (ta || tb) && is_deep(m, n, k, work);
+    int done = 0;
+    if (deep && alpha == 1 && beta == 0 && !omp_in_parallel())
+        done = ah_onednn_matmul(ta, tb, m, n, k, a, lda, b, ldb, NULL, c, ldc);
+    else if (!deep && work >= 300e3)
+        done = ah_onednn_sgemm(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    if (done)
+        return done < 0 ? done : 0;
+    cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k,
+                alpha, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
+    return 0;
+}
+
+int ah_gemm_f64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,
+                const double *b, int64_t ldb, double beta, double *c, int64_t ldc)
+{
+    if (m == 0 || n == 0)
+        return 0;
+    if (k == 0) {
+        scale_f64(m, n, beta, c, ldc);
+        return 0;
+    }
+    AH_TRY(check_sizes(m, n, k, lda, ldb, ldc));
+    cblas_dgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k,
+                alpha, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
+    return 0;
+}
+
+int ah_gemm_bias_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
+                     int64_t ldb, const float *bias, float *c, int64_t ldc)
+{
+    if (m == 0 || n == 0)
+        return 0;
+    AH_TRY(check_sizes(m, n, k, lda, ldb, ldc));
+    if ((double)m * (double)n * (double)k >= 1e6) {
+        int done = ah_onednn_matmul(ta, tb, m, n, k, a, lda, b, ldb, bias, c, ldc);
+        if (done)
+            return done < 0 ? done : 0;
+    }
+    for (int64_t i = 0; i < m; i++)
+        memcpy(c + i * ldc, bias, (size_t)n * sizeof *c);
+    return ah_gemm_f32(ta, tb, m, n, k, 1, a, lda, b, ldb, 1, c, ldc);
+}
+
+int ah_gemm_bias_f64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const double *a, int64_t lda, const double *b,
+                     int64_t ldb, const double *bias, double *c, int64_t ldc)
+{
+    for (int64_t i = 0; i < m; i++)
+        memcpy(c + i * ldc, bias, (size_t)n * sizeof *c);
+    return ah_gemm_f64(ta, tb, m, n, k, 1, a, lda, b, ldb, 1, c, ldc);
+}

@@ -1,0 +1,23 @@
+/* Dense matrix products on row-major arrays: C = alpha * op(A) op(B) + beta * C.
+ *
+ * op(A) is M x K and op(B) is K x N; with `ta` the array A holds K x M (lda >= M), else M x K (lda >= K); B alike.
+ * beta = 0 never reads C. The library behind a call depends on shape and type only (OpenBLAS, or oneDNN where it is
+ * built in and faster). Callable inside an OpenMP region, where it then runs on the calling thread alone. */
+#ifndef AH_CPU_GEMM_H
+#define AH_CPU_GEMM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+int ah_gemm_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
+                const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
+int ah_gemm_f64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,
+                const double *b, int64_t ldb, double beta, double *c, int64_t ldc);
+
+/* C = op(A) op(B) + bias, one value per column. Not inside an OpenMP region. */
+int ah_gemm_bias_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
+                     int64_t ldb, const float *bias, float *c, int64_t ldc);
+int ah_gemm_bias_f64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const double *a, int64_t lda, const double *b,
+                     int64_t ldb, const double *bias, double *c, int64_t ldc);
+
+#endif

@@ -1,0 +1,18 @@
+/* Activations as dense N, H, W, C arrays, whatever a tensor's own order is. */
+#ifndef AH_CPU_LAYOUT_H
+#define AH_CPU_LAYOUT_H
+
+#include "cpu/dense.h"
+
+/* to[j, i] = from[i, j] for a rows x cols matrix of 4-byte items, one after another `count` times. */
+void ah_transpose_f32(float *to, const float *from, int64_t count, int64_t rows, int64_t cols);
+
+/* A float tensor (N, C, H, W) or (C, H, W) as a float array in the order N, H, W, C. Zero-initialise *dense. */
+int ah_nhwc_open(struct ah_dense *dense, struct ah_tensor *tensor);
+
+/* An N, H, W, C float array to fill for `out`, freshly allocated by the op. Closing with `ok` marks a 4-d float32
+ * tensor channels-last (its own memory was written); any other is rewritten to row-major. */
+int ah_nhwc_out_open(struct ah_dense_out *dense, struct ah_tensor *out);
+int ah_nhwc_out_close(struct ah_dense_out *dense, bool ok);
+
+#endif

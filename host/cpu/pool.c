@@ -1,0 +1,321 @@
+#include <math.h>
+#include <string.h>
+
+#include "cpu/kernels.h"
+#include "cpu/layout.h"
+#include "ops/conv.h"
+
+/* What an output pixel averages. Adaptive: rectangles that share out the input. Else: the window's part inside the
+ * input, divided by its size with or without the padding, or by a given number. */
+struct rectangles {
+    bool adaptive, count_padding;
+    int64_t divisor; /* 0: none given */
+};
+
+struct rectangle {
+    int64_t y0, y1, x0, x1, divisor;
+};
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static struct rectangle rectangle_at(const struct ah_window *s, const struct rectangles *r, int64_t oy, int64_t ox)
+{
+    struct rectangle a;
+    if (r->adaptive) {
+        a.y0 = oy * s->h / s->oh;
+        a.y1 = ((oy + 1) * s->h + s->oh - 1) / s->oh;
+        a.x0 = ox * s->w / s->ow;
+        a.x1 = ((ox + 1) * s->w + s->ow - 1) / s->ow;
+        a.divisor = (a.y1 - a.y0) * (a.x1 - a.x0);
+        return a;
+    }
+    a.y0 = oy * s->stride[0] - s->padding[0];
+    a.x0 = ox * s->stride[1] - s->padding[1];
+    a.y1 = least(a.y0 + s->kernel[0], s->h + s->padding[0]);
+    a.x1 = least(a.x0 + s->kernel[1], s->w + s->padding[1]);
+    int64_t padded = (a.y1 - a.y0) * (a.x1 - a.x0);
+    a.y0 = a.y0 < 0 ? 0 : a.y0;
+    a.x0 = a.x0 < 0 ? 0 : a.x0;
+    a.y1 = least(a.y1, s->h);
+    a.x1 = least(a.x1, s->w);
+    a.divisor = r->divisor ? r->divisor : r->count_padding ? padded : (a.y1 - a.y0) * (a.x1 - a.x0);
+    return a;
+}
+
+#define REAL float
+#define SUFFIX(name) name##_f32
+#include "cpu/pool_loops.h"
+#undef REAL
+#undef SUFFIX
+#define REAL double
+#define SUFFIX(name) name##_f64
+#include "cpu/pool_loops.h"
+
+/* --- maximum, channels-last float32 --- */
+
+enum { BLOCK = 64 };
+
+/* The positions of one window that lie inside the input: how far each is from the image's start, and its code. */
+struct taps {
+    int count;
+    int64_t offset[256];
+    uint8_t code[256];
+};
+
+static void taps_at(const struct ah_window *s, int64_t oy, int64_t ox, struct taps *taps)
+{
+    taps->count = 0;
+    for (int64_t i = 0; i < s->kernel[0]; i++) {
+        int64_t iy = oy * s->stride[0] - s->padding[0] + i * s->dilation[0];
+        if (iy < 0 || iy >= s->h)
+            continue;
+        for (int64_t j = 0; j < s->kernel[1]; j++) {
+            int64_t ix = ox * s->stride[1] - s->padding[1] + j * s->dilation[1];
+            if (ix < 0 || ix >= s->w)
+                continue;
+            taps->offset[taps->count] = (iy * s->w + ix) * s->c;
+            taps->code[taps->count++] = (uint8_t)(i * s->kernel[1] + j);
+        }
+    }
+}
+
+/* One output pixel, `count` channels (at most BLOCK). */
+static inline void max_block(const float *restrict image, const struct taps *taps, int64_t count, float *restrict y,
+                             uint8_t *restrict place)
+{
+    float best[BLOCK];
+    int32_t code[BLOCK];
+    for (int64_t c = 0; c < count; c++) {
+        best[c] = taps->count ? image[taps->offset[0] + c] : -INFINITY;
+        code[c] = taps->count ? taps->code[0] : 0;
+    }
+    for (int k = 1; k < taps->count; k++) {
+        const float *restrict x = image + taps->offset[k];
+        int32_t own = taps->code[k];
+        for (int64_t c = 0; c < count; c++) {
+            bool take = (x[c] > best[c]) | (x[c] != x[c]);
+            best[c] = take ? x[c] : best[c];
+            code[c] = take ? own : code[c];
+        }
+    }
+    memcpy(y, best, (size_t)count * sizeof *y);
+    for (int64_t c = 0; place && c < count; c++)
+        place[c] = (uint8_t)code[c];
+}
+
+static void max_nhwc(const struct ah_window *s, const float *x, float *y, uint8_t *place)
+{
+#pragma omp parallel for schedule(static) if (s->n * s->oh * s->ow * s->c > 8192)
+    for (int64_t row = 0; row < s->n * s->oh; row++) {
+        const float *image = x + row / s->oh * s->h * s->w * s->c;
+        struct taps taps;
+        for (int64_t ox = 0; ox < s->ow; ox++) {
+            int64_t at = (row * s->ow + ox) * s->c, c = 0;
+            taps_at(s, row % s->oh, ox, &taps);
+            for (; c + BLOCK <= s->c; c += BLOCK)
+                max_block(image + c, &taps, BLOCK, y + at + c, place ? place + at + c : NULL);
+            if (c < s->c)
+                max_block(image + c, &taps, s->c - c, y + at + c, place ? place + at + c : NULL);
+        }
+    }
+}
+
+/* Windows that do not overlap are written once each; others add up. */
+static void max_nhwc_backward(const struct ah_window *s, const float *g, const uint8_t *place, float *gx)
+{
+    bool apart = s->dilation[0] == 1 && s->dilation[1] == 1 && s->stride[0] >= s->kernel[0] &&
+                 s->stride[1] >= s->kernel[1];
+    bool cover = apart && s->stride[0] == s->kernel[0] && s->stride[1] == s->kernel[1] &&
+                 s->oh * s->stride[0] - s->padding[0] >= s->h && s->ow * s->stride[1] - s->padding[1] >= s->w;
+#pragma omp parallel for schedule(static) if (s->n * s->oh * s->ow * s->c > 8192)
+    for (int64_t n = 0; n < s->n; n++) {
+        float *image = gx + n * s->h * s->w * s->c;
+        struct taps taps;
+        if (!cover)
+            memset(image, 0, (size_t)(s->h * s->w * s->c) * sizeof *image);
+        for (int64_t o = 0; o < s->oh * s->ow; o++) {
+            const float *restrict from = g + (n * s->oh * s->ow + o) * s->c;
+            const uint8_t *restrict code = place + (n * s->oh * s->ow + o) * s->c;
+            taps_at(s, o / s->ow, o % s->ow, &taps);
+            for (int k = 0; k < taps.count; k++) {
+                float *restrict to = image + taps.offset[k];
+                uint8_t own = taps.code[k];
+                if (apart)
+                    for (int64_t c = 0; c < s->c; c++)
+                        to[c] = code[c] == own ? from[c] : 0;
+                else
+                    for (int64_t c = 0; c < s->c; c++)
+                        to[c] += code[c] == own ? from[c] : 0;
+            }
+        }
+    }
+}
+
+/* --- the ops --- */
+
+static int max_geometry(struct ah_window *s, const struct ah_call *c, const int64_t *size, int ndim, int at)
+{
+    return ah_window_geometry(s, c->op->name, size, ndim, &c->arg[at], &c->arg[at + 1], &c->arg[at + 2],
+                              &c->arg[at + 3], c->arg[at + 4].flag);
+}
+
+/* Places travel as int32 in the loops over planes and rest as bytes where they fit. */
+static void pack_places(struct ah_tensor *place, const int32_t *from)
+{
+    if (place->dtype == AH_I32) {
+        memcpy(ah_tensor_data(place), from, (size_t)place->numel * sizeof *from);
+        return;
+    }
+    uint8_t *to = ah_tensor_data(place);
+    for (int64_t i = 0; i < place->numel; i++)
+        to[i] = (uint8_t)from[i];
+}
+
+static void unpack_places(int32_t *to, const struct ah_tensor *place)
+{
+    const uint8_t *from = ah_tensor_data(place);
+    if (place->dtype == AH_I32)
+        memcpy(to, from, (size_t)place->numel * sizeof *to);
+    else
+        for (int64_t i = 0; i < place->numel; i++)
+            to[i] = from[i];
+}
+
+static void flat_indices(const struct ah_window *s, const int32_t *place, int64_t *index)
+{
+    for (int64_t i = 0; i < s->n * s->c * s->oh * s->ow; i++) {
+        int64_t o = i % (s->oh * s->ow);
+        int64_t iy = o / s->ow * s->stride[0] - s->padding[0] + place[i] / s->kernel[1] * s->dilation[0];
+        int64_t ix = o % s->ow * s->stride[1] - s->padding[1] + place[i] % s->kernel[1] * s->dilation[1];
+        index[i] = iy * s->w + ix;
+    }
+}
+
+int ah_cpu_max_pool2d(struct ah_call *c)
+{
+    struct ah_tensor *xt = c->arg[0].tensor, *out = c->out[0], *place = c->extra[0];
+    struct ah_window s;
+    AH_TRY(max_geometry(&s, c, xt->size, xt->ndim, 1));
+    if (xt->storage->channels_last && xt->dtype == AH_F32 && !c->arg[6].flag && (!place || place->dtype == AH_U8)) {
+        max_nhwc(&s, ah_tensor_data(xt), ah_tensor_data(out), place ? ah_tensor_data(place) : NULL);
+        out->storage->channels_last = s.oh * s.ow > 1;
+        if (place)
+            place->storage->channels_last = true;
+        return 0;
+    }
+    struct ah_dense x = {0}, wide = {0};
+    struct ah_dense_out y = {0};
+    int status;
+    AH_TRYGO(ah_dense_open(&x, xt), out);
+    AH_TRYGO(ah_dense_out_open(&y, out), out);
+    if (place)
+        AH_TRYGO(ah_dense_scratch(&wide, (size_t)out->numel * sizeof(int32_t)), out);
+    if (ah_dense_dtype(xt->dtype) == AH_F32)
+        max_planes_f32(&s, x.data, y.data, wide.block);
+    else
+        max_planes_f64(&s, x.data, y.data, wide.block);
+    if (place)
+        pack_places(place, wide.data);
+    if (c->arg[6].flag)
+        flat_indices(&s, wide.data, ah_tensor_data(c->out[1]));
+out:
+    ah_dense_out_close(&y);
+    ah_dense_close(&wide);
+    ah_dense_close(&x);
+    return status;
+}
+
+int ah_cpu_max_pool2d_backward(struct ah_call *c)
+{
+    struct ah_tensor *gt = c->arg[0].tensor, *place = c->arg[1].tensor, *out = c->out[0];
+    struct ah_window s;
+    struct ah_dense g = {0}, wide = {0};
+    int status;
+    AH_TRY(max_geometry(&s, c, c->arg[2].ints.at, c->arg[2].ints.count, 3));
+    if (place->storage->channels_last && gt->dtype == AH_F32) {
+        AH_TRY(ah_nhwc_open(&g, gt));
+        max_nhwc_backward(&s, g.data, ah_tensor_data(place), ah_tensor_data(out));
+        out->storage->channels_last = true;
+        ah_dense_close(&g);
+        return 0;
+    }
+    struct ah_dense_out gx = {0};
+    AH_TRY(ah_tensor_row_major(place));
+    AH_TRYGO(ah_dense_open(&g, gt), out);
+    AH_TRYGO(ah_dense_scratch(&wide, (size_t)place->numel * sizeof(int32_t)), out);
+    unpack_places(wide.block, place);
+    AH_TRYGO(ah_dense_out_open(&gx, out), out);
+    if (ah_dense_dtype(gt->dtype) == AH_F32)
+        max_planes_backward_f32(&s, g.data, wide.data, gx.data);
+    else
+        max_planes_backward_f64(&s, g.data, wide.data, gx.data);
+out:
+    ah_dense_out_close(&gx);
+    ah_dense_close(&wide);
+    ah_dense_close(&g);
+    return status;
+}
+
+static int mean(struct ah_call *c, const struct ah_window *s, const struct rectangles *r, bool backward)
+{
+    struct ah_tensor *in = c->arg[0].tensor;
+    struct ah_dense x = {0};
+    struct ah_dense_out y = {0};
+    int status;
+    AH_TRYGO(ah_dense_open(&x, in), out);
+    AH_TRYGO(ah_dense_out_open(&y, c->out[0]), out);
+    bool single = ah_dense_dtype(in->dtype) == AH_F32;
+    if (single && backward)
+        mean_planes_backward_f32(s, r, x.data, y.data);
+    else if (single)
+        mean_planes_f32(s, r, x.data, y.data);
+    else if (backward)
+        mean_planes_backward_f64(s, r, x.data, y.data);
+    else
+        mean_planes_f64(s, r, x.data, y.data);
+out:
+    ah_dense_out_close(&y);
+    ah_dense_close(&x);
+    return status;
+}
+
+static int window_mean(struct ah_call *c, const int64_t *size, int ndim, int at, bool backward)
+{
+    struct ah_window s;
+    AH_TRY(ah_window_geometry(&s, c->op->name, size, ndim, &c->arg[at], &c->arg[at + 1], &c->arg[at + 2], NULL,
+                              c->arg[at + 3].flag));
+    const struct ah_value *divisor = &c->arg[at + 5];
+    struct rectangles r = {.count_padding = c->arg[at + 4].flag,
+                           .divisor = divisor->kind == AH_NONE ? 0 : divisor->integer};
+    return mean(c, &s, &r, backward);
+}
+
+int ah_cpu_avg_pool2d(struct ah_call *c)
+{
+    return window_mean(c, c->arg[0].tensor->size, c->arg[0].tensor->ndim, 1, false);
+}
+
+int ah_cpu_avg_pool2d_backward(struct ah_call *c)
+{
+    return window_mean(c, c->arg[1].ints.at, c->arg[1].ints.count, 2, true);
+}
+
+static int adaptive_mean(struct ah_call *c, const int64_t *in, const int64_t *out, int ndim, bool backward)
+{
+    struct ah_window s = {.n = ndim == 4 ? in[0] : 1, .c = in[ndim - 3], .h = in[ndim - 2], .w = in[ndim - 1],
+                          .oh = out[ndim - 2], .ow = out[ndim - 1]};
+    return mean(c, &s, &(struct rectangles){.adaptive = true}, backward);
+}
+
+int ah_cpu_adaptive_avg_pool2d(struct ah_call *c)
+{
+    return adaptive_mean(c, c->arg[0].tensor->size, c->out[0]->size, c->out[0]->ndim, false);
+}
+
+int ah_cpu_adaptive_avg_pool2d_backward(struct ah_call *c)
+{
+    return adaptive_mean(c, c->out[0]->size, c->arg[0].tensor->size, c->out[0]->ndim, true);
+}

@@ -1,0 +1,92 @@
+/* Pooling over row-major planes for one element type: REAL and SUFFIX(name) are set by the file that includes this
+ * (once per type). Threads own planes. */
+
+/* The maximum of each window and, unless `place` is NULL, its position kh * KW + kw within the window; NaN wins, the
+ * first of equals wins, padding never does. */
+static void SUFFIX(max_planes)(const struct ah_window *s, const REAL *restrict x, REAL *restrict y,
+                               int32_t *restrict place)
+{
+    int64_t pixels = s->oh * s->ow;
+#pragma omp parallel for schedule(static) if (s->n * s->c * pixels > 8192)
+    for (int64_t p = 0; p < s->n * s->c; p++) {
+        const REAL *plane = x + p * s->h * s->w;
+        for (int64_t o = 0; o < pixels; o++) {
+            int64_t top = o / s->ow * s->stride[0] - s->padding[0], left = o % s->ow * s->stride[1] - s->padding[1];
+            REAL best = 0;
+            int64_t at = -1;
+            for (int64_t i = 0; i < s->kernel[0]; i++) {
+                int64_t iy = top + i * s->dilation[0];
+                if (iy < 0 || iy >= s->h)
+                    continue;
+                for (int64_t j = 0; j < s->kernel[1]; j++) {
+                    int64_t ix = left + j * s->dilation[1];
+                    if (ix < 0 || ix >= s->w)
+                        continue;
+                    REAL v = plane[iy * s->w + ix];
+                    if (at < 0 || v > best || v != v) {
+                        best = v;
+                        at = i * s->kernel[1] + j;
+                    }
+                }
+            }
+            y[p * pixels + o] = at < 0 ? (REAL)-INFINITY : best;
+            if (place)
+                place[p * pixels + o] = (int32_t)(at < 0 ? 0 : at);
+        }
+    }
+}
+
+static void SUFFIX(max_planes_backward)(const struct ah_window *s, const REAL *restrict g,
+                                        const int32_t *restrict place, REAL *restrict gx)
+{
+    int64_t pixels = s->oh * s->ow;
+#pragma omp parallel for schedule(static) if (s->n * s->c * pixels > 8192)
+    for (int64_t p = 0; p < s->n * s->c; p++) {
+        REAL *plane = gx + p * s->h * s->w;
+        memset(plane, 0, (size_t)(s->h * s->w) * sizeof *plane);
+        for (int64_t o = 0; o < pixels; o++) {
+            int64_t at = place[p * pixels + o];
+            int64_t iy = o / s->ow * s->stride[0] - s->padding[0] + at / s->kernel[1] * s->dilation[0];
+            int64_t ix = o % s->ow * s->stride[1] - s->padding[1] + at % s->kernel[1] * s->dilation[1];
+            if (iy >= 0 && iy < s->h && ix >= 0 && ix < s->w)
+                plane[iy * s->w + ix] += g[p * pixels + o];
+        }
+    }
+}
+
+/* Averages of rectangles; the adjoint spreads each gradient over its rectangle. */
+static void SUFFIX(mean_planes)(const struct ah_window *s, const struct rectangles *r, const REAL *restrict x,
+                                REAL *restrict y)
+{
+    int64_t pixels = s->oh * s->ow;
+#pragma omp parallel for schedule(static) if (s->n * s->c * s->h * s->w > 16384)
+    for (int64_t p = 0; p < s->n * s->c; p++) {
+        const REAL *plane = x + p * s->h * s->w;
+        for (int64_t o = 0; o < pixels; o++) {
+            struct rectangle a = rectangle_at(s, r, o / s->ow, o % s->ow);
+            REAL sum = 0;
+            for (int64_t iy = a.y0; iy < a.y1; iy++)
+                for (int64_t ix = a.x0; ix < a.x1; ix++)
+                    sum += plane[iy * s->w + ix];
+            y[p * pixels + o] = sum / (REAL)a.divisor;
+        }
+    }
+}
+
+static void SUFFIX(mean_planes_backward)(const struct ah_window *s, const struct rectangles *r,
+                                         const REAL *restrict g, REAL *restrict gx)
+{
+    int64_t pixels = s->oh * s->ow;
+#pragma omp parallel for schedule(static) if (s->n * s->c * s->h * s->w > 16384)
+    for (int64_t p = 0; p < s->n * s->c; p++) {
+        REAL *plane = gx + p * s->h * s->w;
+        memset(plane, 0, (size_t)(s->h * s->w) * sizeof *plane);
+        for (int64_t o = 0; o < pixels; o++) {
+            struct rectangle a = rectangle_at(s, r, o / s->ow, o % s->ow);
+            REAL part = g[p * pixels + o] / (REAL)a.divisor;
+            for (int64_t iy = a.y0; iy < a.y1; iy++)
+                for (int64_t ix = a.x0; ix < a.x1; ix++)
+                    plane[iy * s->w + ix] += part;
+        }
+    }
+}

@@ -1,0 +1,257 @@
+#include "ops/conv.h"
+
+#include <string.h>
+
+#include "ops/rows.h"
+
+int ah_pair(const char *op, const char *name, const struct ah_value *value, const int64_t *fallback, int64_t least,
+            int64_t *pair)
+{
+    if (value->kind == AH_NONE && fallback) {
+        pair[0] = fallback[0];
+        pair[1] = fallback[1];
+    } else if (value->kind == AH_INT) {
+        pair[0] = pair[1] = value->integer;
+    } else if (value->kind == AH_INTS && (value->ints.count == 1 || value->ints.count == 2)) {
+        pair[0] = value->ints.at[0];
+        pair[1] = value->ints.at[value->ints.count - 1];
+    } else {
+        return ah_fail(AH_EINVAL, "%s: %s: expected one or two integers", op, name);
+    }
+    if (pair[0] < least || pair[1] < least) {
+        return ah_fail(AH_EINVAL, "%s: %s: expected at least %lld, got (%lld, %lld)", op, name, (long long)least,
+                       (long long)pair[0], (long long)pair[1]);
+    }
+    return 0;
+}
+
+static int64_t output_length(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation)
+{
+    int64_t room = in + 2 * padding - dilation * (kernel - 1) - 1;
+    return room < 0 ? 0 : room / stride + 1;
+}
+
+int ah_conv_geometry(struct ah_conv *s, const char *op, const int64_t *input, int input_ndim, const int64_t *weight,
+                     int weight_ndim, const struct ah_value *options)
+{
+    if (input_ndim != 4 && input_ndim != 3) {
+        return ah_fail(AH_EINVAL, "%s: expected input (N, C, H, W) or (C, H, W), got %s", op,
+                       ah_shape_text(input, input_ndim));
+    }
+    if (weight_ndim != 4) {
+        return ah_fail(AH_EINVAL, "%s: expected weight (out, in / groups, kH, kW), got %s", op,
+                       ah_shape_text(weight, weight_ndim));
+    }
+    memset(s, 0, sizeof *s);
+    s->batched = input_ndim == 4;
+    s->n = s->batched ? input[0] : 1;
+    s->c = input[input_ndim - 3];
+    s->h = input[input_ndim - 2];
+    s->w = input[input_ndim - 1];
+    s->oc = weight[0];
+    s->kh = weight[2];
+    s->kw = weight[3];
+    AH_TRY(ah_pair(op, "stride", &options[0], NULL, 1, s->stride));
+    AH_TRY(ah_pair(op, "padding", &options[1], NULL, 0, s->padding));
+    AH_TRY(ah_pair(op, "dilation", &options[2], NULL, 1, s->dilation));
+    s->groups = options[3].integer;
+    if (s->groups < 1 || s->oc % s->groups || weight[1] * s->groups != s->c || s->c == 0 || s->oc == 0) {
+        return ah_fail(AH_EINVAL, "%s: input %s does not fit weight %s with groups = %lld", op,
+                       ah_shape_text(input, input_ndim), ah_shape_text(weight, weight_ndim), (long long)s->groups);
+    }
+    s->oh = output_length(s->h, s->kh, s->stride[0], s->padding[0], s->dilation[0]);
+    s->ow = output_length(s->w, s->kw, s->stride[1], s->padding[1], s->dilation[1]);
+    if (s->kh < 1 || s->kw < 1 || s->oh < 1 || s->ow < 1) {
+        return ah_fail(AH_EINVAL, "%s: the kernel of weight %s is larger than the padded input %s", op,
+                       ah_shape_text(weight, weight_ndim), ah_shape_text(input, input_ndim));
+    }
+    return 0;
+}
+
+int ah_conv_output_size(const struct ah_conv *s, int64_t *size)
+{
+    int ndim = 0;
+    if (s->batched)
+        size[ndim++] = s->n;
+    size[ndim++] = s->oc;
+    size[ndim++] = s->oh;
+    size[ndim++] = s->ow;
+    return ndim;
+}
+
+static int same_dtype(const struct ah_call *c, int i, int j)
+{
+    const struct ah_tensor *a = c->arg[i].tensor, *b = c->arg[j].tensor;
+    if (a->dtype == b->dtype)
+        return 0;
+    return ah_fail(AH_EINVAL, "%s: dtypes differ: %s is %s, %s is %s", c->op->name, c->op->param[i].name,
+                   ah_dtype_name(a->dtype), c->op->param[j].name, ah_dtype_name(b->dtype));
+}
+
+int ah_forward_conv2d(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor, *w = c->arg[1].tensor, *b = c->arg[2].tensor;
+    AH_TRY(ah_call_expect_float(c, 0));
+    AH_TRY(same_dtype(c, 0, 1));
+    struct ah_conv s;
+    AH_TRY(ah_conv_geometry(&s, "conv2d", x->size, x->ndim, w->size, w->ndim, &c->arg[3]));
+    if (b) {
+        AH_TRY(same_dtype(c, 0, 2));
+        if (b->ndim != 1 || b->size[0] != s.oc)
+            return ah_fail(AH_EINVAL, "conv2d: bias %s does not fit weight %s", ah_shape(b), ah_shape(w));
+    }
+    int64_t size[4];
+    int ndim = ah_conv_output_size(&s, size);
+    AH_TRY(ah_call_output(c, 0, size, ndim, x->dtype));
+    return ah_call_kernel(c);
+}
+
+static int check_grad(const struct ah_call *c, const struct ah_conv *s)
+{
+    const struct ah_tensor *g = c->arg[0].tensor;
+    int64_t size[4];
+    int ndim = ah_conv_output_size(s, size);
+    if (g->ndim == ndim && !memcmp(g->size, size, (size_t)ndim * sizeof *size))
+        return 0;
+    return ah_fail(AH_EINVAL, "%s: expected a gradient of shape %s, got %s", c->op->name, ah_shape_text(size, ndim),
+                   ah_shape(g));
+}
+
+int ah_forward_conv2d_grad_input(struct ah_call *c)
+{
+    const struct ah_tensor *g = c->arg[0].tensor, *w = c->arg[1].tensor;
+    const struct ah_value *size = &c->arg[2];
+    AH_TRY(ah_call_expect_float(c, 0));
+    AH_TRY(same_dtype(c, 0, 1));
+    struct ah_conv s;
+    AH_TRY(ah_conv_geometry(&s, c->op->name, size->ints.at, size->ints.count, w->size, w->ndim, &c->arg[3]));
+    AH_TRY(check_grad(c, &s));
+    AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, g->dtype));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_conv2d_grad_weight(struct ah_call *c)
+{
+    const struct ah_tensor *g = c->arg[0].tensor, *x = c->arg[1].tensor;
+    const struct ah_value *size = &c->arg[2];
+    AH_TRY(ah_call_expect_float(c, 0));
+    AH_TRY(same_dtype(c, 0, 1));
+    struct ah_conv s;
+    AH_TRY(ah_conv_geometry(&s, c->op->name, x->size, x->ndim, size->ints.at, size->ints.count, &c->arg[3]));
+    AH_TRY(check_grad(c, &s));
+    AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, g->dtype));
+    return ah_call_kernel(c);
+}
+
+/* The sum over all dims but the channel: the gradient of a convolution's bias. */
+int ah_forward_channel_sum(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    AH_TRY(ah_call_expect_float(c, 0));
+    AH_TRY(ah_call_output(c, 0, &x->size[x->ndim - 3], 1, x->dtype));
+    return ah_call_kernel(c);
+}
+
+/* --- composites --- */
+
+static struct ah_value pair_of(int64_t first, int64_t second)
+{
+    return AH_INTS_OF((int64_t[]){first, second}, 2);
+}
+
+/* (N, C, L) as (N, C, 1, L): a row is an image of height 1. */
+static int lift(const struct ah_call *c, int i, struct ah_tensor **out)
+{
+    const struct ah_tensor *t = c->arg[i].tensor;
+    if (i == 0 ? t->ndim != 2 && t->ndim != 3 : t->ndim != 3) {
+        return ah_fail(AH_EINVAL, "%s: expected %s, got %s", c->op->name,
+                       i == 0 ? "input (N, C, L) or (C, L)" : "weight with 3 dimensions", ah_shape(t));
+    }
+    return ah_op1(AH_OP_unsqueeze, out, c->arg[i], AH_I(-2));
+}
+
+int ah_forward_conv1d(struct ah_call *c)
+{
+    struct ah_tensor *x = NULL, *w = NULL, *y = NULL;
+    int status;
+    AH_TRYGO(lift(c, 0, &x), out);
+    AH_TRYGO(lift(c, 1, &w), out);
+    AH_TRYGO(ah_op1(AH_OP_conv2d, &y, AH_T(x), AH_T(w), c->arg[2], pair_of(1, c->arg[3].integer),
+                    pair_of(0, c->arg[4].integer), pair_of(1, c->arg[5].integer), c->arg[6]), out);
+    AH_TRYGO(ah_op1(AH_OP_squeeze, &c->out[0], AH_T(y), AH_I(-2)), out);
+    c->out_count = 1;
+out:
+    ah_tensor_release(x);
+    ah_tensor_release(w);
+    ah_tensor_release(y);
+    return status;
+}
+
+int ah_forward_conv_transpose1d(struct ah_call *c)
+{
+    struct ah_tensor *x = NULL, *w = NULL, *y = NULL;
+    int status;
+    AH_TRYGO(lift(c, 0, &x), out);
+    AH_TRYGO(lift(c, 1, &w), out);
+    AH_TRYGO(ah_op1(AH_OP_conv_transpose2d, &y, AH_T(x), AH_T(w), c->arg[2], pair_of(1, c->arg[3].integer),
+                    pair_of(0, c->arg[4].integer), pair_of(0, c->arg[5].integer), c->arg[6],
+                    pair_of(1, c->arg[7].integer)), out);
+    AH_TRYGO(ah_op1(AH_OP_squeeze, &c->out[0], AH_T(y), AH_I(-2)), out);
+    c->out_count = 1;
+out:
+    ah_tensor_release(x);
+    ah_tensor_release(w);
+    ah_tensor_release(y);
+    return status;
+}
+
+/* The adjoint of a convolution that maps (C, H, W) to the input's shape; its weight is (in, out / groups, kH, kW). */
+int ah_forward_conv_transpose2d(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor, *w = c->arg[1].tensor, *b = c->arg[2].tensor;
+    if ((x->ndim != 4 && x->ndim != 3) || w->ndim != 4) {
+        return ah_fail(AH_EINVAL, "conv_transpose2d: expected input (N, C, H, W) or (C, H, W) and weight (in, out / "
+                       "groups, kH, kW), got %s and %s", ah_shape(x), ah_shape(w));
+    }
+    int64_t stride[2], padding[2], extra[2], dilation[2], groups = c->arg[6].integer;
+    AH_TRY(ah_pair("conv_transpose2d", "stride", &c->arg[3], NULL, 1, stride));
+    AH_TRY(ah_pair("conv_transpose2d", "padding", &c->arg[4], NULL, 0, padding));
+    AH_TRY(ah_pair("conv_transpose2d", "output_padding", &c->arg[5], NULL, 0, extra));
+    AH_TRY(ah_pair("conv_transpose2d", "dilation", &c->arg[7], NULL, 1, dilation));
+    if (x->size[x->ndim - 3] != w->size[0]) {
+        return ah_fail(AH_EINVAL, "conv_transpose2d: input %s does not fit weight %s (in, out / groups, kH, kW)",
+                       ah_shape(x), ah_shape(w));
+    }
+    int64_t size[4];
+    int at = 0;
+    if (x->ndim == 4)
+        size[at++] = x->size[0];
+    int64_t channels = w->size[1] * groups;
+    size[at++] = channels;
+    for (int i = 0; i < 2; i++) {
+        if (extra[i] >= stride[i] && extra[i] >= dilation[i])
+            return ah_fail(AH_EINVAL, "conv_transpose2d: output_padding must be below stride or dilation");
+        size[at++] = (x->size[x->ndim - 2 + i] - 1) * stride[i] - 2 * padding[i] +
+                     dilation[i] * (w->size[2 + i] - 1) + extra[i] + 1;
+        if (size[at - 1] < 1)
+            return ah_fail(AH_EINVAL, "conv_transpose2d: the result of input %s has no size", ah_shape(x));
+    }
+    if (b && (b->ndim != 1 || b->size[0] != channels))
+        return ah_fail(AH_EINVAL, "conv_transpose2d: bias %s does not fit weight %s", ah_shape(b), ah_shape(w));
+    struct ah_tensor *y = NULL, *bias = NULL;
+    int status;
+    AH_TRYGO(ah_op1(AH_OP_conv2d_grad_input, &y, c->arg[0], c->arg[1], AH_INTS_OF(size, at),
+                    pair_of(stride[0], stride[1]), pair_of(padding[0], padding[1]), pair_of(dilation[0], dilation[1]),
+                    AH_I(groups)), out);
+    if (b) {
+        AH_TRYGO(ah_op1(AH_OP_reshape, &bias, c->arg[2], AH_INTS_OF((int64_t[]){channels, 1, 1}, 3)), out);
+        AH_TRYGO(ah_op1(AH_OP_add, &c->out[0], AH_T(y), AH_T(bias)), out);
+    } else {
+        c->out[0] = ah_tensor_retain(y);
+    }
+    c->out_count = 1;
+out:
+    ah_tensor_release(y);
+    ah_tensor_release(bias);
+    return status;
+}

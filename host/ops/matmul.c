@@ -1,0 +1,182 @@
+#include "ops/op.h"
+#include "ops/rows.h"
+
+static int check_dtypes(const struct ah_call *c, const struct ah_tensor *a, const struct ah_tensor *b)
+{
+    if (a->dtype != b->dtype) {
+        return ah_fail(AH_EINVAL, "%s: dtypes differ: %s and %s", c->op->name, ah_dtype_name(a->dtype),
+                       ah_dtype_name(b->dtype));
+    }
+    if (a->dtype == AH_BOOL)
+        return ah_fail(AH_EINVAL, "%s: bool has no product", c->op->name);
+    return 0;
+}
+
+int ah_forward_matmul(struct ah_call *c)
+{
+    const struct ah_tensor *a = c->arg[0].tensor, *b = c->arg[1].tensor;
+    AH_TRY(check_dtypes(c, a, b));
+    if (a->ndim == 0 || b->ndim == 0) {
+        return ah_fail(AH_EINVAL, "matmul: expected at least one dimension on both sides, got %s x %s", ah_shape(a),
+                       ah_shape(b));
+    }
+    int64_t inner_a = a->size[a->ndim - 1], inner_b = b->size[b->ndim == 1 ? 0 : b->ndim - 2];
+    if (inner_a != inner_b)
+        return ah_fail(AH_EINVAL, "matmul: inner sizes differ: %s x %s", ah_shape(a), ah_shape(b));
+
+    /* Batch dims broadcast; the matrix dims that a 1-d operand lacks are left out of the result. */
+    int batch_a = a->ndim > 2 ? a->ndim - 2 : 0, batch_b = b->ndim > 2 ? b->ndim - 2 : 0;
+    int ndim = batch_a > batch_b ? batch_a : batch_b;
+    int64_t size[AH_MAX_DIMS + 2];
+    for (int d = 0; d < ndim; d++) {
+        int da = d - (ndim - batch_a), db = d - (ndim - batch_b);
+        int64_t sa = da < 0 ? 1 : a->size[da], sb = db < 0 ? 1 : b->size[db];
+        if (sa != sb && sa != 1 && sb != 1) {
+            return ah_fail(AH_EINVAL, "matmul: batch dimensions do not broadcast: %s x %s", ah_shape(a),
+                           ah_shape(b));
+        }
+        size[d] = sa == 1 ? sb : sa;
+    }
+    if (a->ndim > 1)
+        size[ndim++] = a->size[a->ndim - 2];
+    if (b->ndim > 1)
+        size[ndim++] = b->size[b->ndim - 1];
+    AH_TRY(ah_call_output(c, 0, size, ndim, a->dtype));
+    return ah_call_kernel(c);
+}
+
+static int expect_ndim(const struct ah_call *c, int arg, int ndim)
+{
+    const struct ah_tensor *t = c->arg[arg].tensor;
+    if (t->ndim == ndim)
+        return 0;
+    return ah_fail(AH_EINVAL, "%s: expected %s with %d dimension%s, got %s", c->op->name, c->op->param[arg].name, ndim,
+                   ndim == 1 ? "" : "s", ah_shape(t));
+}
+
+static int product(struct ah_call *c, int ndim_a, int ndim_b)
+{
+    AH_TRY(expect_ndim(c, 0, ndim_a));
+    AH_TRY(expect_ndim(c, 1, ndim_b));
+    const struct ah_tensor *a = c->arg[0].tensor, *b = c->arg[1].tensor;
+    if (ndim_a == 3 && a->size[0] != b->size[0])
+        return ah_fail(AH_EINVAL, "%s: batch sizes differ: %s x %s", c->op->name, ah_shape(a), ah_shape(b));
+    c->out_count = 1;
+    return ah_op1(AH_OP_matmul, &c->out[0], c->arg[0], c->arg[1]);
+}
+
+int ah_forward_mm(struct ah_call *c)
+{
+    return product(c, 2, 2);
+}
+
+int ah_forward_bmm(struct ah_call *c)
+{
+    return product(c, 3, 3);
+}
+
+int ah_forward_mv(struct ah_call *c)
+{
+    return product(c, 2, 1);
+}
+
+int ah_forward_dot(struct ah_call *c)
+{
+    return product(c, 1, 1);
+}
+
+int ah_forward_outer(struct ah_call *c)
+{
+    AH_TRY(expect_ndim(c, 0, 1));
+    AH_TRY(expect_ndim(c, 1, 1));
+    struct ah_tensor *column = NULL, *row = NULL;
+    int status = ah_op1(AH_OP_unsqueeze, &column, c->arg[0], AH_I(1));
+    if (status == 0)
+        status = ah_op1(AH_OP_unsqueeze, &row, c->arg[1], AH_I(0));
+    if (status == 0)
+        status = ah_op1(AH_OP_mul, &c->out[0], AH_T(column), AH_T(row));
+    c->out_count = status == 0;
+    ah_tensor_release(column);
+    ah_tensor_release(row);
+    return status;
+}
+
+static int scaled(struct ah_tensor **out, struct ah_tensor *t, double factor)
+{
+    if (factor != 1)
+        return ah_op1(AH_OP_mul, out, AH_T(t), AH_N(factor));
+    *out = ah_tensor_retain(t);
+    return 0;
+}
+
+/* beta * input + alpha * (a @ b); beta 0 drops the input, whatever it holds. */
+static int add_product(struct ah_call *c, int ndim)
+{
+    AH_TRY(expect_ndim(c, 1, ndim));
+    AH_TRY(expect_ndim(c, 2, ndim));
+    const struct ah_tensor *a = c->arg[1].tensor, *b = c->arg[2].tensor;
+    if (ndim == 3 && a->size[0] != b->size[0])
+        return ah_fail(AH_EINVAL, "%s: batch sizes differ: %s x %s", c->op->name, ah_shape(a), ah_shape(b));
+    double beta = c->arg[3].number, alpha = c->arg[4].number;
+    struct ah_tensor *raw = NULL, *right = NULL, *left = NULL;
+    int status;
+    AH_TRYGO(ah_op1(AH_OP_matmul, &raw, c->arg[1], c->arg[2]), out);
+    AH_TRYGO(scaled(&right, raw, alpha), out);
+    if (beta == 0) {
+        c->out[0] = ah_tensor_retain(right);
+    } else {
+        AH_TRYGO(scaled(&left, c->arg[0].tensor, beta), out);
+        AH_TRYGO(ah_op1(AH_OP_add, &c->out[0], AH_T(left), AH_T(right)), out);
+    }
+    c->out_count = 1;
+    if (!ah_same_shape(c->out[0], raw)) {
+        status = ah_fail(AH_EINVAL, "%s: input %s does not broadcast to %s", c->op->name, ah_shape(c->arg[0].tensor),
+                         ah_shape(raw));
+    }
+out:
+    ah_tensor_release(raw);
+    ah_tensor_release(right);
+    ah_tensor_release(left);
+    return status;
+}
+
+int ah_forward_addmm(struct ah_call *c)
+{
+    return add_product(c, 2);
+}
+
+int ah_forward_baddbmm(struct ah_call *c)
+{
+    return add_product(c, 3);
+}
+
+int ah_forward_linear(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor, *w = c->arg[1].tensor, *b = c->arg[2].tensor;
+    AH_TRY(ah_call_expect_float(c, 0));
+    AH_TRY(check_dtypes(c, x, w));
+    if (w->ndim != 2 || x->ndim == 0 || x->size[x->ndim - 1] != w->size[1]) {
+        return ah_fail(AH_EINVAL, "linear: input %s does not fit weight %s (out_features, in_features)", ah_shape(x),
+                       ah_shape(w));
+    }
+    if (b) {
+        AH_TRY(check_dtypes(c, x, b));
+        if (b->ndim != 1 || b->size[0] != w->size[0])
+            return ah_fail(AH_EINVAL, "linear: bias %s does not fit weight %s", ah_shape(b), ah_shape(w));
+    }
+    int64_t size[AH_MAX_DIMS];
+    for (int d = 0; d < x->ndim; d++)
+        size[d] = x->size[d];
+    size[x->ndim - 1] = w->size[0];
+    AH_TRY(ah_call_output(c, 0, size, x->ndim, x->dtype));
+    return ah_call_kernel(c);
+}
+
+/* The sum over all dims but the last: the gradient of a bias. */
+int ah_forward_column_sum(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    AH_TRY(ah_call_expect_float(c, 0));
+    AH_TRY(ah_call_output(c, 0, &x->size[x->ndim - 1], 1, x->dtype));
+    return ah_call_kernel(c);
+}

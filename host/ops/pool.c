@@ -1,0 +1,231 @@
+#include <string.h>
+
+#include "ops/conv.h"
+#include "ops/rows.h"
+
+static int64_t pooled_length(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation, bool ceil)
+{
+    int64_t room = in + 2 * padding - dilation * (kernel - 1) - 1;
+    if (room < 0 && !(ceil && room + stride - 1 >= 0))
+        return 0;
+    int64_t length = (room + (ceil ? stride - 1 : 0)) / stride + 1;
+    /* The last window must begin inside the input or its left padding. */
+    if (ceil && (length - 1) * stride >= in + padding)
+        length--;
+    return length;
+}
+
+static int split_input(struct ah_window *s, const char *op, const int64_t *input, int ndim)
+{
+    if (ndim != 4 && ndim != 3) {
+        return ah_fail(AH_EINVAL, "%s: expected input (N, C, H, W) or (C, H, W), got %s", op,
+                       ah_shape_text(input, ndim));
+    }
+    memset(s, 0, sizeof *s);
+    s->batched = ndim == 4;
+    s->n = s->batched ? input[0] : 1;
+    s->c = input[ndim - 3];
+    s->h = input[ndim - 2];
+    s->w = input[ndim - 1];
+    return 0;
+}
+
+int ah_window_geometry(struct ah_window *s, const char *op, const int64_t *input, int ndim,
+                       const struct ah_value *kernel, const struct ah_value *stride, const struct ah_value *padding,
+                       const struct ah_value *dilation, bool ceil_mode)
+{
+    const struct ah_value one = AH_I(1);
+    AH_TRY(split_input(s, op, input, ndim));
+    AH_TRY(ah_pair(op, "kernel_size", kernel, NULL, 1, s->kernel));
+    AH_TRY(ah_pair(op, "stride", stride, s->kernel, 1, s->stride));
+    AH_TRY(ah_pair(op, "padding", padding, NULL, 0, s->padding));
+    AH_TRY(ah_pair(op, "dilation", dilation ? dilation : &one, NULL, 1, s->dilation));
+    if (s->padding[0] > s->kernel[0] / 2 || s->padding[1] > s->kernel[1] / 2) {
+        return ah_fail(AH_EINVAL, "%s: padding (%lld, %lld) is more than half of kernel_size (%lld, %lld)", op,
+                       (long long)s->padding[0], (long long)s->padding[1], (long long)s->kernel[0],
+                       (long long)s->kernel[1]);
+    }
+    s->oh = pooled_length(s->h, s->kernel[0], s->stride[0], s->padding[0], s->dilation[0], ceil_mode);
+    s->ow = pooled_length(s->w, s->kernel[1], s->stride[1], s->padding[1], s->dilation[1], ceil_mode);
+    if (s->oh < 1 || s->ow < 1) {
+        return ah_fail(AH_EINVAL, "%s: kernel_size (%lld, %lld) is larger than the padded input %s", op,
+                       (long long)s->kernel[0], (long long)s->kernel[1], ah_shape_text(input, ndim));
+    }
+    return 0;
+}
+
+static int output_size(const struct ah_window *s, int64_t *size)
+{
+    int at = 0;
+    if (s->batched)
+        size[at++] = s->n;
+    size[at++] = s->c;
+    size[at++] = s->oh;
+    size[at++] = s->ow;
+    return at;
+}
+
+static int check_grad(const struct ah_call *c, const struct ah_window *s)
+{
+    const struct ah_tensor *g = c->arg[0].tensor;
+    int64_t size[4];
+    int ndim = output_size(s, size);
+    if (g->ndim == ndim && !memcmp(g->size, size, (size_t)ndim * sizeof *size))
+        return 0;
+    return ah_fail(AH_EINVAL, "%s: expected a gradient of shape %s, got %s", c->op->name, ah_shape_text(size, ndim),
+                   ah_shape(g));
+}
+
+int ah_forward_max_pool2d(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    struct ah_window s;
+    AH_TRY(ah_call_expect_float(c, 0));
+    AH_TRY(ah_window_geometry(&s, "max_pool2d", x->size, x->ndim, &c->arg[1], &c->arg[2], &c->arg[3], &c->arg[4],
+                              c->arg[5].flag));
+    int64_t size[4];
+    int ndim = output_size(&s, size);
+    AH_TRY(ah_call_output(c, 0, size, ndim, x->dtype));
+    bool indices = c->arg[6].flag;
+    if (indices)
+        AH_TRY(ah_call_output(c, 1, size, ndim, AH_I64));
+    if (indices || c->recording) {
+        bool small = s.kernel[0] * s.kernel[1] <= 256;
+        AH_TRY(ah_tensor_empty(&c->extra[0], size, ndim, small ? AH_U8 : AH_I32));
+    }
+    return ah_call_kernel(c);
+}
+
+int ah_forward_max_pool2d_backward(struct ah_call *c)
+{
+    const struct ah_value *size = &c->arg[2];
+    struct ah_window s;
+    AH_TRY(ah_window_geometry(&s, c->op->name, size->ints.at, size->ints.count, &c->arg[3], &c->arg[4], &c->arg[5],
+                              &c->arg[6], c->arg[7].flag));
+    AH_TRY(check_grad(c, &s));
+    AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, c->arg[0].tensor->dtype));
+    return ah_call_kernel(c);
+}
+
+static int check_divisor(const struct ah_call *c, const struct ah_value *divisor)
+{
+    if (divisor->kind == AH_NONE || divisor->integer != 0)
+        return 0;
+    return ah_fail(AH_EINVAL, "%s: divisor_override must not be 0", c->op->name);
+}
+
+int ah_forward_avg_pool2d(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    struct ah_window s;
+    AH_TRY(ah_call_expect_float(c, 0));
+    AH_TRY(ah_window_geometry(&s, "avg_pool2d", x->size, x->ndim, &c->arg[1], &c->arg[2], &c->arg[3], NULL,
+                              c->arg[4].flag));
+    AH_TRY(check_divisor(c, &c->arg[6]));
+    int64_t size[4];
+    int ndim = output_size(&s, size);
+    AH_TRY(ah_call_output(c, 0, size, ndim, x->dtype));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_avg_pool2d_backward(struct ah_call *c)
+{
+    const struct ah_value *size = &c->arg[1];
+    struct ah_window s;
+    AH_TRY(ah_window_geometry(&s, c->op->name, size->ints.at, size->ints.count, &c->arg[2], &c->arg[3], &c->arg[4],
+                              NULL, c->arg[5].flag));
+    AH_TRY(check_grad(c, &s));
+    AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, c->arg[0].tensor->dtype));
+    return ah_call_kernel(c);
+}
+
+static int adaptive_geometry(struct ah_window *s, const struct ah_call *c, const int64_t *input, int ndim,
+                             const struct ah_value *output)
+{
+    int64_t size[2];
+    AH_TRY(split_input(s, c->op->name, input, ndim));
+    AH_TRY(ah_pair(c->op->name, "output_size", output, NULL, 1, size));
+    s->oh = size[0];
+    s->ow = size[1];
+    if (s->h == 0 || s->w == 0)
+        return ah_fail(AH_EINVAL, "%s: input %s has empty planes", c->op->name, ah_shape_text(input, ndim));
+    return 0;
+}
+
+int ah_forward_adaptive_avg_pool2d(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    struct ah_window s;
+    AH_TRY(ah_call_expect_float(c, 0));
+    AH_TRY(adaptive_geometry(&s, c, x->size, x->ndim, &c->arg[1]));
+    int64_t size[4];
+    int ndim = output_size(&s, size);
+    AH_TRY(ah_call_output(c, 0, size, ndim, x->dtype));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_adaptive_avg_pool2d_backward(struct ah_call *c)
+{
+    const struct ah_value *size = &c->arg[1];
+    struct ah_window s;
+    AH_TRY(adaptive_geometry(&s, c, size->ints.at, size->ints.count, &c->arg[2]));
+    AH_TRY(check_grad(c, &s));
+    AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, c->arg[0].tensor->dtype));
+    return ah_call_kernel(c);
+}
+
+/* --- rows as images of height 1 --- */
+
+static struct ah_value pair_of(int64_t first, int64_t second)
+{
+    return AH_INTS_OF((int64_t[]){first, second}, 2);
+}
+
+static struct ah_value stride_of(const struct ah_value *stride)
+{
+    return stride->kind == AH_NONE ? AH_NIL : pair_of(1, stride->integer);
+}
+
+static int lowered(struct ah_call *c, int status, struct ah_tensor *x, struct ah_tensor *y)
+{
+    if (status == 0)
+        status = ah_op1(AH_OP_squeeze, &c->out[0], AH_T(y), AH_I(-2));
+    c->out_count = status == 0;
+    ah_tensor_release(x);
+    ah_tensor_release(y);
+    return status;
+}
+
+static int lift(const struct ah_call *c, struct ah_tensor **out)
+{
+    const struct ah_tensor *t = c->arg[0].tensor;
+    if (t->ndim != 2 && t->ndim != 3)
+        return ah_fail(AH_EINVAL, "%s: expected input (N, C, L) or (C, L), got %s", c->op->name, ah_shape(t));
+    return ah_op1(AH_OP_unsqueeze, out, c->arg[0], AH_I(-2));
+}
+
+int ah_forward_max_pool1d(struct ah_call *c)
+{
+    struct ah_tensor *x = NULL, *y = NULL;
+    AH_TRY(lift(c, &x));
+    int status = ah_op1(AH_OP_max_pool2d, &y, AH_T(x), pair_of(1, c->arg[1].integer), stride_of(&c->arg[2]),
+                        pair_of(0, c->arg[3].integer), pair_of(1, c->arg[4].integer), c->arg[5]);
+    return lowered(c, status, x, y);
+}
+
+int ah_forward_avg_pool1d(struct ah_call *c)
+{
+    struct ah_tensor *x = NULL, *y = NULL;
+    AH_TRY(lift(c, &x));
+    int status = ah_op1(AH_OP_avg_pool2d, &y, AH_T(x), pair_of(1, c->arg[1].integer), stride_of(&c->arg[2]),
+                        pair_of(0, c->arg[3].integer), c->arg[4], c->arg[5]);
+    return lowered(c, status, x, y);
+}
+
+int ah_forward_adaptive_avg_pool1d(struct ah_call *c)
+{
+    struct ah_tensor *x = NULL, *y = NULL;
+    AH_TRY(lift(c, &x));
+    int status = ah_op1(AH_OP_adaptive_avg_pool2d, &y, AH_T(x), pair_of(1, c->arg[1].integer));
+    return lowered(c, status, x, y);
+}

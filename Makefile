@@ -108,13 +108,13 @@ sanitized  = scripts/install-deps.sh build test && \
 test-jitoff: ## the specs without LuaJIT's compiler
 	@scripts/install-deps.sh build test
 	@$(MAKE) --no-print-directory all
-	@SKIP_SELFTEST=1 SPEC_FLAGS=--jit=off scripts/test.sh $(BUILD) "$(T)"
+	@SKIP_SELFTEST=1 HOST_FLAGS=--jit=off scripts/test.sh $(BUILD) "$(T)"
 
 .PHONY: test-gcstress
 test-gcstress: ## the specs with a collector that never rests
 	@scripts/install-deps.sh build test
 	@$(MAKE) --no-print-directory all
-	@SKIP_SELFTEST=1 SPEC_FLAGS=--gc-stress scripts/test.sh $(BUILD) "$(T)"
+	@SKIP_SELFTEST=1 HOST_FLAGS=--gc-stress scripts/test.sh $(BUILD) "$(T)"
 
 .PHONY: fuzz
 fuzz: ## the readers of files against broken ones, RUNS=200000 inputs each (needs clang)

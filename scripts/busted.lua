@@ -1,24 +1,17 @@
 --- Run Busted inside the host: ./accelhost scripts/busted.lua [options] spec...
 --
 --   --tally=FILE    write "N passed, N failed, N skipped" there instead of printing it last
---   --jit=off       interpret only
---   --gc-stress     collect garbage all the time
 --
 -- Everything else is Busted's own (--filter=PATTERN, --shuffle, ...). Run from the root of the tree. The exit code is 0
 -- when nothing failed. A test may be pending only with a reason that begins with "needs ": a data set, a device.
 
 local tally_path
-local gc_stress = false
 local forwarded = {[0] = arg[0], "--output=accelhost"}
 for index = 1, #arg do
   local value = arg[index]
   local path = value:match("^%-%-tally=(.+)$")
   if path then
     tally_path = path
-  elseif value == "--jit=off" then
-    jit.off()
-  elseif value == "--gc-stress" then
-    gc_stress = true
   else
     forwarded[#forwarded + 1] = value
   end
@@ -137,12 +130,6 @@ end
 package.preload["busted.outputHandlers.accelhost"] = function() return output_handler end
 
 preload_library()
-
-if gc_stress then
-  collectgarbage("setpause", 0)
-  collectgarbage("setstepmul", 10000)
-  debug.sethook(function() collectgarbage() end, "", 5000)
-end
 
 -- On failure the runner throws nil, the 5.1 way to make an interpreter exit with 1.
 local fine, message = pcall(function()

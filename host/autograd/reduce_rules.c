@@ -1,0 +1,191 @@
+#include <math.h>
+
+#include "autograd/rule.h"
+#include "ops/rows.h"
+
+static uint32_t mask_of(const struct ah_rule *r)
+{
+    return (uint32_t)r->state[0];
+}
+
+/* Put the reduced dims back as dims of size 1, so that `x` broadcasts against the input. */
+static struct ah_tensor *with_dims(struct ah_rule *r, struct ah_tensor *x)
+{
+    const struct ah_input_meta *input = ah_rule_input(r, 0);
+    if (!x || x->ndim == input->ndim)
+        return x;
+    for (int d = 0; d < input->ndim; d++)
+        if (mask_of(r) >> d & 1)
+            x = ah_r(r, AH_OP_unsqueeze, AH_T(x), AH_I(d));
+    return x;
+}
+
+/* The same, stretched to the input's shape without copying. */
+static struct ah_tensor *stretched(struct ah_rule *r, struct ah_tensor *x)
+{
+    const struct ah_input_meta *input = ah_rule_input(r, 0);
+    return ah_r(r, AH_OP_expand, AH_T(with_dims(r, x)), AH_INTS_OF(input->size, input->ndim));
+}
+
+/* How many inputs each output is made of. */
+static double folded(const struct ah_rule *r)
+{
+    const struct ah_input_meta *input = ah_rule_input(r, 0);
+    double count = 1;
+    for (int d = 0; d < input->ndim; d++)
+        if (mask_of(r) >> d & 1)
+            count *= (double)input->size[d];
+    return count;
+}
+
+static struct ah_value dims_of(const struct ah_rule *r)
+{
+    int64_t dim[AH_MAX_DIMS];
+    int count = 0;
+    for (int d = 0; d < ah_rule_input(r, 0)->ndim; d++)
+        if (mask_of(r) >> d & 1)
+            dim[count++] = d;
+    return AH_INTS_OF(dim, count);
+}
+
+static int finish(struct ah_rule *r, struct ah_tensor *grad)
+{
+    r->grad_in[0] = ah_r_to_input(r, grad, 0);
+    return r->status;
+}
+
+int ah_backward_sum(struct ah_rule *r)
+{
+    return finish(r, stretched(r, r->grad_out[0]));
+}
+
+int ah_backward_mean(struct ah_rule *r)
+{
+    return finish(r, stretched(r, ah_r_scale(r, r->grad_out[0], 1 / folded(r))));
+}
+
+int ah_backward_sum_to(struct ah_rule *r)
+{
+    const struct ah_input_meta *input = ah_rule_input(r, 0);
+    return finish(r, ah_r(r, AH_OP_expand, AH_T(r->grad_out[0]), AH_INTS_OF(input->size, input->ndim)));
+}
+
+int ah_backward_prod(struct ah_rule *r)
+{
+    struct ah_tensor *others = ah_r(r, AH_OP_prod_others, AH_T(r->arg[0].tensor), r->arg[1]);
+    return finish(r, ah_r_mul(r, with_dims(r, r->grad_out[0]), others));
+}
+
+/* others_i = prod / x_i: d/dx_j of sum_i g_i others_i = (sum_i g_i others_i - g_j others_j) / x_j. Undefined (NaN)
+ * at x_j = 0, where the first derivative is exact but this one is not worth a kernel. */
+int ah_backward_prod_others(struct ah_rule *r)
+{
+    struct ah_tensor *x = r->arg[0].tensor;
+    struct ah_tensor *each = ah_r_mul(r, r->grad_out[0], ah_r(r, AH_OP_prod_others, AH_T(x), r->arg[1]));
+    struct ah_tensor *all = ah_r(r, AH_OP_sum, AH_T(each), dims_of(r), AH_B(true));
+    return finish(r, ah_r_div(r, ah_r_sub(r, all, each), x));
+}
+
+static struct ah_tensor *deviation(struct ah_rule *r)
+{
+    struct ah_tensor *x = r->arg[0].tensor;
+    return ah_r_sub(r, x, ah_r(r, AH_OP_mean, AH_T(x), dims_of(r), AH_B(true)));
+}
+
+int ah_backward_var(struct ah_rule *r)
+{
+    double rest = folded(r) - r->state[1];
+    struct ah_tensor *g = ah_r_scale(r, with_dims(r, r->grad_out[0]), 2 / (rest > 0 ? rest : 0));
+    return finish(r, ah_r_mul(r, g, deviation(r)));
+}
+
+/* 0 where the deviation is 0, as in PyTorch. */
+int ah_backward_std(struct ah_rule *r)
+{
+    double rest = folded(r) - r->state[1];
+    struct ah_tensor *out = r->out[0];
+    struct ah_tensor *g = ah_r_div(r, r->grad_out[0], ah_r_scale(r, out, rest > 0 ? rest : 0));
+    g = ah_r(r, AH_OP_masked_fill, AH_T(g), AH_T(ah_r(r, AH_OP_eq, AH_T(out), AH_N(0))), AH_N(0));
+    return finish(r, ah_r_mul(r, with_dims(r, g), deviation(r)));
+}
+
+/* Each of the elements equal to `value` takes an equal share of the gradient. */
+static struct ah_tensor *shared(struct ah_rule *r, struct ah_tensor *x, struct ah_tensor *value, struct ah_tensor *g)
+{
+    struct ah_tensor *hit = ah_r(r, AH_OP_eq, AH_T(x), AH_T(value));
+    struct ah_tensor *count = ah_r(r, AH_OP_sum, AH_T(hit), dims_of(r), AH_B(true));
+    return ah_r(r, AH_OP_where, AH_T(hit), AH_T(ah_r_div(r, g, count)), AH_N(0));
+}
+
+int ah_backward_amax(struct ah_rule *r)
+{
+    return finish(r, shared(r, r->arg[0].tensor, with_dims(r, r->out[0]), with_dims(r, r->grad_out[0])));
+}
+
+int ah_backward_amin(struct ah_rule *r)
+{
+    return ah_backward_amax(r);
+}
+
+int ah_backward_norm(struct ah_rule *r)
+{
+    double p = r->arg[1].number;
+    struct ah_tensor *x = r->arg[0].tensor, *out = with_dims(r, r->out[0]), *g = with_dims(r, r->grad_out[0]);
+    if (p == 0) {
+        r->grad_in[0] = ah_r_zeros_input(r, 0);
+        return r->status;
+    }
+    struct ah_tensor *sign = p == 2 ? NULL : ah_r(r, AH_OP_sign, AH_T(x));
+    if (p == 1)
+        return finish(r, ah_r_mul(r, g, sign));
+    if (isinf(p))
+        return finish(r, ah_r_mul(r, sign, shared(r, ah_r(r, AH_OP_abs, AH_T(x)), out, g)));
+    /* x |x|^(p-2) / out^(p-1), and 0 where the norm is 0. */
+    struct ah_tensor *above = x, *below = out;
+    if (p != 2) {
+        above = ah_r_mul(r, sign, ah_r(r, AH_OP_pow, AH_T(ah_r(r, AH_OP_abs, AH_T(x))), AH_N(p - 1)));
+        below = ah_r(r, AH_OP_pow, AH_T(out), AH_N(p - 1));
+    }
+    struct ah_tensor *zero = ah_r(r, AH_OP_eq, AH_T(out), AH_N(0));
+    struct ah_tensor *factor = ah_r(r, AH_OP_masked_fill, AH_T(ah_r_div(r, g, below)), AH_T(zero), AH_N(0));
+    return finish(r, ah_r_mul(r, above, factor));
+}
+
+/* Where everything is -infinity so is the result, and its gradient is 0, not NaN. */
+int ah_backward_logsumexp(struct ah_rule *r)
+{
+    struct ah_tensor *out = with_dims(r, r->out[0]);
+    struct ah_tensor *base = ah_r(r, AH_OP_masked_fill, AH_T(out), AH_T(ah_r(r, AH_OP_isinf, AH_T(out))), AH_N(0));
+    struct ah_tensor *weight = ah_r(r, AH_OP_exp, AH_T(ah_r_sub(r, r->arg[0].tensor, base)));
+    return finish(r, ah_r_mul(r, with_dims(r, r->grad_out[0]), weight));
+}
+
+static int along_rule(struct ah_rule *r)
+{
+    const struct ah_input_meta *input = ah_rule_input(r, 0);
+    struct ah_tensor *index = with_dims(r, r->out[1]), *g = with_dims(r, r->grad_out[0]);
+    if (input->ndim == 0)
+        return finish(r, g);
+    return finish(r, ah_r(r, AH_OP_gather_backward, AH_T(g), AH_INTS_OF(input->size, input->ndim), r->arg[1],
+                          AH_T(index)));
+}
+
+int ah_backward_max_dim(struct ah_rule *r)
+{
+    return along_rule(r);
+}
+
+int ah_backward_min_dim(struct ah_rule *r)
+{
+    return along_rule(r);
+}
+
+int ah_backward_cumsum(struct ah_rule *r)
+{
+    return finish(r, ah_r(r, AH_OP_cumsum_reverse, AH_T(r->grad_out[0]), r->arg[1]));
+}
+
+int ah_backward_cumsum_reverse(struct ah_rule *r)
+{
+    return finish(r, ah_r(r, AH_OP_cumsum, AH_T(r->grad_out[0]), r->arg[1]));
+}

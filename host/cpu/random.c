@@ -1,0 +1,284 @@
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "cpu/iterate.h"
+#include "cpu/kernels.h"
+#include "tensor/rng.h"
+
+/* Fill `out` by `draw`, which works on row-major memory of `dtype`: directly, or by way of a temporary. */
+typedef void (*draw_fn)(struct ah_generator *g, void *data, int64_t n, const double *numbers);
+
+static int fill(struct ah_tensor *out, enum ah_dtype dtype, draw_fn draw, const double *numbers)
+{
+    struct ah_generator *g = ah_default_generator();
+    if (out->dtype == dtype && ah_tensor_is_contiguous(out)) {
+        draw(g, ah_tensor_data(out), out->numel, numbers);
+        return 0;
+    }
+    struct ah_tensor *drawn;
+    AH_TRY(ah_tensor_empty(&drawn, out->size, out->ndim, dtype));
+    draw(g, ah_tensor_data(drawn), out->numel, numbers);
+    int status = ah_copy(out, drawn);
+    ah_tensor_release(drawn);
+    return status;
+}
+
+static void uniform_f32(struct ah_generator *g, void *data, int64_t n, const double *numbers)
+{
+    ah_generator_fill_uniform_f32(g, data, n, numbers[0], numbers[1]);
+}
+
+static void uniform_f64(struct ah_generator *g, void *data, int64_t n, const double *numbers)
+{
+    ah_generator_fill_uniform_f64(g, data, n, numbers[0], numbers[1]);
+}
+
+/* A half keeps as many bits of a draw as its significand holds (numbers[2]), so that 1 is never reached. */
+static void uniform_half(struct ah_generator *g, void *data, int64_t n, const double *numbers)
+{
+    int bits = (int)numbers[2];
+    float *x = data, base = (float)numbers[0], range = (float)numbers[1] - base;
+    for (int64_t i = 0; i < n; i++)
+        x[i] = ldexpf((float)(ah_generator_u32(g) & ((1u << bits) - 1)), -bits) * range + base;
+}
+
+static int uniform(struct ah_tensor *out, double from, double to)
+{
+    double numbers[3] = {from, to, out->dtype == AH_F16 ? 11 : 8};
+    if (out->dtype == AH_F64)
+        return fill(out, AH_F64, uniform_f64, numbers);
+    return fill(out, AH_F32, out->dtype == AH_F32 ? uniform_f32 : uniform_half, numbers);
+}
+
+static void normal_f32(struct ah_generator *g, void *data, int64_t n, const double *numbers)
+{
+    ah_generator_fill_normal_f32(g, data, n, numbers[0], numbers[1]);
+}
+
+static void normal_f64(struct ah_generator *g, void *data, int64_t n, const double *numbers)
+{
+    ah_generator_fill_normal_f64(g, data, n, numbers[0], numbers[1]);
+}
+
+static int normal(struct ah_tensor *out, double mean, double std)
+{
+    double numbers[2] = {mean, std};
+    return out->dtype == AH_F64 ? fill(out, AH_F64, normal_f64, numbers) : fill(out, AH_F32, normal_f32, numbers);
+}
+
+int ah_cpu_rand(struct ah_call *c)
+{
+    return uniform(c->out[0], 0, 1);
+}
+
+int ah_cpu_rand_like(struct ah_call *c)
+{
+    return uniform(c->out[0], 0, 1);
+}
+
+int ah_cpu_uniform_(struct ah_call *c)
+{
+    return uniform(c->out[0], c->arg[1].number, c->arg[2].number);
+}
+
+int ah_cpu_randn(struct ah_call *c)
+{
+    return normal(c->out[0], 0, 1);
+}
+
+int ah_cpu_randn_like(struct ah_call *c)
+{
+    return normal(c->out[0], 0, 1);
+}
+
+int ah_cpu_normal_(struct ah_call *c)
+{
+    return normal(c->out[0], c->arg[1].number, c->arg[2].number);
+}
+
+
+/* Ranges are passed as integers: they may exceed what a double holds. */
+static int fill_range(struct ah_tensor *out, int64_t low, int64_t high)
+{
+    struct ah_tensor *drawn;
+    AH_TRY(ah_tensor_empty(&drawn, out->size, out->ndim, AH_I64));
+    ah_generator_fill_range(ah_default_generator(), ah_tensor_data(drawn), out->numel, low, high);
+    int status = ah_copy(out, drawn);
+    ah_tensor_release(drawn);
+    return status;
+}
+
+int ah_cpu_randint(struct ah_call *c)
+{
+    return fill_range(c->out[0], c->arg[0].integer, c->arg[1].integer);
+}
+
+/* Without bounds: every whole number the dtype holds exactly. */
+static int random_full(struct ah_tensor *out)
+{
+    static const uint64_t range[AH_DTYPE_COUNT] = {
+        [AH_BOOL] = 2,           [AH_U8] = 1u << 8,        [AH_I32] = 1ull << 31,       [AH_I64] = 1ull << 63,
+        [AH_F16] = (1u << 11) + 1, [AH_BF16] = (1u << 8) + 1, [AH_F32] = (1u << 24) + 1, [AH_F64] = (1ull << 53) + 1};
+    bool wide = out->dtype == AH_I64 || out->dtype == AH_F64;
+    struct ah_generator *g = ah_default_generator();
+    struct ah_tensor *drawn;
+    AH_TRY(ah_tensor_empty(&drawn, out->size, out->ndim, AH_I64));
+    int64_t *x = ah_tensor_data(drawn);
+    for (int64_t i = 0; i < out->numel; i++)
+        x[i] = (int64_t)((wide ? ah_generator_u64(g) : ah_generator_u32(g)) % range[out->dtype]);
+    int status = ah_copy(out, drawn);
+    ah_tensor_release(drawn);
+    return status;
+}
+
+int ah_cpu_random_(struct ah_call *c)
+{
+    const struct ah_value *from = &c->arg[1], *to = &c->arg[2];
+    if (to->kind == AH_INT)
+        return fill_range(c->out[0], from->kind == AH_INT ? from->integer : 0, to->integer);
+    if (from->kind == AH_INT)
+        return fill_range(c->out[0], 0, from->integer);
+    return random_full(c->out[0]);
+}
+
+int ah_cpu_randperm(struct ah_call *c)
+{
+    struct ah_tensor *out = c->out[0], *drawn;
+    AH_TRY(ah_tensor_empty(&drawn, out->size, out->ndim, AH_I64));
+    ah_generator_fill_permutation(ah_default_generator(), ah_tensor_data(drawn), out->numel);
+    int status = ah_copy(out, drawn);
+    ah_tensor_release(drawn);
+    return status;
+}
+
+static void keep(struct ah_generator *g, void *data, int64_t n, const double *numbers)
+{
+    ah_generator_fill_keep(g, data, n, numbers[0]);
+}
+
+int ah_cpu_bernoulli_(struct ah_call *c)
+{
+    return fill(c->out[0], AH_BOOL, keep, &c->arg[1].number);
+}
+
+/* One probability per element: the draw has the precision of the probabilities. */
+int ah_cpu_bernoulli(struct ah_call *c)
+{
+    struct ah_generator *g = ah_default_generator();
+    struct ah_tensor *p, *out = c->out[0];
+    bool wide = out->dtype == AH_F64;
+    AH_TRY(ah_contiguous_as(&p, c->arg[0].tensor, wide ? AH_F64 : AH_F32));
+    int status = 0;
+    for (int64_t i = 0; i < out->numel; i++) {
+        double chance = wide ? ((const double *)ah_tensor_data(p))[i] : (double)((const float *)ah_tensor_data(p))[i];
+        if (!(chance >= 0 && chance <= 1)) {
+            status = ah_fail(AH_EINVAL, "bernoulli: expected probabilities in 0..1, got %g", chance);
+            break;
+        }
+        bool hit = wide ? ah_generator_double(g) < chance : (double)ah_generator_float(g) < chance;
+        ah_tensor_set(out, i, hit);
+    }
+    ah_tensor_release(p);
+    return status;
+}
+
+static double exponential(struct ah_generator *g, double lambd)
+{
+    return -1.0 / lambd * log1p(-ah_generator_double(g));
+}
+
+static void exponentials(struct ah_generator *g, void *data, int64_t n, const double *numbers)
+{
+    double *x = data;
+    for (int64_t i = 0; i < n; i++)
+        x[i] = exponential(g, numbers[0]);
+}
+
+int ah_cpu_exponential_(struct ah_call *c)
+{
+    return fill(c->out[0], AH_F64, exponentials, &c->arg[1].number);
+}
+
+/* Without replacement (and for one sample): the largest of p / exponential, which is how PyTorch draws. */
+static void draw_distinct(int64_t classes, double *score, int64_t samples, int64_t *out)
+{
+    for (int64_t k = 0; k < samples; k++) {
+        int64_t best = 0;
+        for (int64_t j = 1; j < classes; j++)
+            if (score[j] > score[best])
+                best = j;
+        out[k] = best;
+        score[best] = -1;
+    }
+}
+
+static void draw_repeated(struct ah_generator *g, const double *weight, int64_t classes, double *running,
+                          int64_t samples, int64_t *out)
+{
+    double sum = 0;
+    for (int64_t j = 0; j < classes; j++)
+        running[j] = sum += weight[j];
+    for (int64_t k = 0; k < samples; k++) {
+        double at = ah_generator_double(g) * sum;
+        int64_t low = 0, high = classes - 1;
+        while (low < high) {
+            int64_t middle = (low + high) / 2;
+            if (running[middle] < at)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        out[k] = low;
+    }
+}
+
+int ah_cpu_multinomial(struct ah_call *c)
+{
+    struct ah_generator *g = ah_default_generator();
+    struct ah_tensor *weights = NULL, *scores = NULL, *input = c->arg[0].tensor;
+    int64_t classes = input->size[input->ndim - 1], rows = input->numel / classes, samples = c->arg[1].integer;
+    int64_t *out = ah_tensor_data(c->out[0]);
+    bool repeated = c->arg[2].flag && samples > 1;
+    int status = 0;
+    AH_TRYGO(ah_contiguous_as(&weights, input, AH_F64), done);
+    AH_TRYGO(ah_tensor_empty_like(&scores, weights), done);
+    const double *weight = ah_tensor_data(weights);
+    double *score = ah_tensor_data(scores);
+    for (int64_t r = 0; r < rows; r++) {
+        double sum = 0;
+        int64_t possible = 0;
+        for (int64_t j = 0; j < classes; j++) {
+            double w = weight[r * classes + j];
+            if (!(w >= 0) || isinf(w)) {
+                status = ah_fail(AH_EINVAL, "multinomial: expected finite weights of 0 or more, got %g", w);
+                goto done;
+            }
+            sum += w;
+            possible += w > 0;
+        }
+        if (!(sum > 0) || (!repeated && possible < samples)) {
+            status = ah_fail(AH_EINVAL, "multinomial: row %lld has %lld weights above 0, fewer than %lld samples",
+                             (long long)r, (long long)possible, (long long)samples);
+            goto done;
+        }
+    }
+    if (repeated) {
+        for (int64_t r = 0; r < rows; r++)
+            draw_repeated(g, weight + r * classes, classes, score, samples, out + r * samples);
+        goto done;
+    }
+    for (int64_t i = 0; i < rows * classes; i++) {
+        /* PyTorch keeps the quotient in the weights' own dtype. */
+        if (input->dtype == AH_F64)
+            score[i] = weight[i] / exponential(g, 1);
+        else
+            score[i] = (double)((float)weight[i] / (float)exponential(g, 1));
+    }
+    for (int64_t r = 0; r < rows; r++)
+        draw_distinct(classes, score + r * classes, samples, out + r * samples);
+done:
+    ah_tensor_release(weights);
+    ah_tensor_release(scores);
+    return status;
+}

@@ -1,0 +1,254 @@
+#include <math.h>
+#include <string.h>
+
+#include "ops/rows.h"
+
+/* Most rows: an output of the given shape and dtype, filled by the kernel. */
+static int make(struct ah_call *c, const struct ah_value *size, const struct ah_value *dtype)
+{
+    AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, dtype->dtype));
+    return ah_call_kernel(c);
+}
+
+static int make_like(struct ah_call *c, const struct ah_value *dtype)
+{
+    const struct ah_tensor *like = c->arg[0].tensor;
+    AH_TRY(ah_call_output(c, 0, like->size, like->ndim, dtype->kind == AH_DTYPE ? dtype->dtype : like->dtype));
+    return ah_call_kernel(c);
+}
+
+static int expect_float_output(const struct ah_call *c, enum ah_dtype dtype)
+{
+    if (ah_dtype_is_float(dtype))
+        return 0;
+    return ah_fail(AH_EINVAL, "%s: expected a floating dtype, got %s", c->op->name, ah_dtype_name(dtype));
+}
+
+int ah_forward_empty(struct ah_call *c)
+{
+    return ah_call_output(c, 0, c->arg[0].ints.at, c->arg[0].ints.count, c->arg[1].dtype);
+}
+
+int ah_forward_zeros(struct ah_call *c)
+{
+    return make(c, &c->arg[0], &c->arg[1]);
+}
+
+int ah_forward_ones(struct ah_call *c)
+{
+    return make(c, &c->arg[0], &c->arg[1]);
+}
+
+int ah_forward_full(struct ah_call *c)
+{
+    return make(c, &c->arg[0], &c->arg[2]);
+}
+
+int ah_forward_empty_like(struct ah_call *c)
+{
+    const struct ah_tensor *like = c->arg[0].tensor;
+    return ah_call_output(c, 0, like->size, like->ndim, c->arg[1].kind == AH_DTYPE ? c->arg[1].dtype : like->dtype);
+}
+
+int ah_forward_zeros_like(struct ah_call *c)
+{
+    return make_like(c, &c->arg[1]);
+}
+
+int ah_forward_ones_like(struct ah_call *c)
+{
+    return make_like(c, &c->arg[1]);
+}
+
+int ah_forward_full_like(struct ah_call *c)
+{
+    return make_like(c, &c->arg[2]);
+}
+
+int ah_forward_rand_like(struct ah_call *c)
+{
+    enum ah_dtype dtype = c->arg[1].kind == AH_DTYPE ? c->arg[1].dtype : c->arg[0].tensor->dtype;
+    AH_TRY(expect_float_output(c, dtype));
+    return make_like(c, &c->arg[1]);
+}
+
+int ah_forward_randn_like(struct ah_call *c)
+{
+    return ah_forward_rand_like(c);
+}
+
+int ah_forward_rand(struct ah_call *c)
+{
+    AH_TRY(expect_float_output(c, c->arg[1].dtype));
+    return make(c, &c->arg[0], &c->arg[1]);
+}
+
+int ah_forward_randn(struct ah_call *c)
+{
+    return ah_forward_rand(c);
+}
+
+/* One number is the end, as in PyTorch. Kept for the kernel: state = start, step. */
+int ah_forward_arange(struct ah_call *c)
+{
+    bool one = c->arg[1].kind == AH_NONE;
+    double start = one ? 0 : c->arg[0].number, end = one ? c->arg[0].number : c->arg[1].number;
+    double step = c->arg[2].number;
+    if (step == 0 || !isfinite(start) || !isfinite(end) || !isfinite(step))
+        return ah_fail(AH_EINVAL, "arange: expected finite bounds and a step other than 0, got %g, %g, %g", start, end,
+                       step);
+    if ((end - start) * step < 0)
+        return ah_fail(AH_EINVAL, "arange: a step of %g does not lead from %g to %g", step, start, end);
+    enum ah_dtype dtype = AH_F32;
+    if (c->arg[3].kind == AH_DTYPE)
+        dtype = c->arg[3].dtype;
+    else if (start == floor(start) && end == floor(end) && step == floor(step))
+        dtype = AH_I64;
+    double count = ceil((end - start) / step);
+    if (count > 0x1p53)
+        return ah_fail(AH_EINVAL, "arange: %g elements are too many", count);
+    c->state[0] = start;
+    c->state[1] = step;
+    AH_TRY(ah_call_output(c, 0, (int64_t[]){(int64_t)count}, 1, dtype));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_linspace(struct ah_call *c)
+{
+    int64_t steps = c->arg[2].integer;
+    if (steps < 0)
+        return ah_fail(AH_EINVAL, "linspace: expected steps of 0 or more, got %lld", (long long)steps);
+    AH_TRY(ah_call_output(c, 0, &steps, 1, c->arg[3].dtype));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_eye(struct ah_call *c)
+{
+    int64_t n = c->arg[0].integer, size[2] = {n, c->arg[1].kind == AH_INT ? c->arg[1].integer : n};
+    AH_TRY(ah_call_output(c, 0, size, 2, c->arg[2].dtype));
+    return ah_call_kernel(c);
+}
+
+static int triangle(struct ah_call *c)
+{
+    const struct ah_tensor *input = c->arg[0].tensor;
+    if (input->ndim < 2)
+        return ah_fail(AH_EINVAL, "%s: expected at least 2 dims, got shape %s", c->op->name, ah_shape(input));
+    AH_TRY(ah_call_output(c, 0, input->size, input->ndim, input->dtype));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_tril(struct ah_call *c)
+{
+    return triangle(c);
+}
+
+int ah_forward_triu(struct ah_call *c)
+{
+    return triangle(c);
+}
+
+int ah_forward_one_hot(struct ah_call *c)
+{
+    const struct ah_tensor *input = c->arg[0].tensor;
+    int64_t classes = c->arg[1].integer, size[AH_MAX_DIMS], largest = -1;
+    if (ah_dtype_category(input->dtype) != AH_CATEGORY_INT)
+        return ah_fail(AH_EINVAL, "one_hot: expected an integer input, got %s", ah_dtype_name(input->dtype));
+    if (input->ndim == AH_MAX_DIMS)
+        return ah_fail(AH_EINVAL, "one_hot: the result would have %d dims", AH_MAX_DIMS + 1);
+    for (int64_t i = 0; i < input->numel; i++) {
+        int64_t value = ah_tensor_get_int(input, i);
+        if (value < 0 || (classes >= 0 && value >= classes))
+            return ah_fail(AH_EINVAL, "one_hot: class %lld is outside 0..%lld", (long long)value,
+                           (long long)(classes >= 0 ? classes - 1 : INT64_MAX));
+        largest = value > largest ? value : largest;
+    }
+    if (classes < 0 && largest < 0)
+        return ah_fail(AH_EINVAL, "one_hot: num_classes cannot be told from an empty input");
+    memcpy(size, input->size, sizeof size);
+    size[input->ndim] = classes < 0 ? largest + 1 : classes;
+    AH_TRY(ah_call_output(c, 0, size, input->ndim + 1, AH_I64));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_randint(struct ah_call *c)
+{
+    if (c->arg[1].integer <= c->arg[0].integer)
+        return ah_fail(AH_EINVAL, "randint: expected low < high, got %lld and %lld", (long long)c->arg[0].integer,
+                       (long long)c->arg[1].integer);
+    return make(c, &c->arg[2], &c->arg[3]);
+}
+
+int ah_forward_randperm(struct ah_call *c)
+{
+    int64_t n = c->arg[0].integer;
+    if (n < 0)
+        return ah_fail(AH_EINVAL, "randperm: expected n of 0 or more, got %lld", (long long)n);
+    AH_TRY(ah_call_output(c, 0, &n, 1, c->arg[1].dtype));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_bernoulli(struct ah_call *c)
+{
+    const struct ah_tensor *input = c->arg[0].tensor;
+    AH_TRY(ah_call_expect_float(c, 0));
+    AH_TRY(ah_call_output(c, 0, input->size, input->ndim, input->dtype));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_multinomial(struct ah_call *c)
+{
+    const struct ah_tensor *input = c->arg[0].tensor;
+    int64_t samples = c->arg[1].integer;
+    AH_TRY(ah_call_expect_float(c, 0));
+    if (input->ndim < 1 || input->ndim > 2)
+        return ah_fail(AH_EINVAL, "multinomial: expected 1 or 2 dims, got shape %s", ah_shape(input));
+    int64_t classes = input->size[input->ndim - 1];
+    if (samples <= 0 || classes == 0 || (!c->arg[2].flag && samples > classes))
+        return ah_fail(AH_EINVAL, "multinomial: cannot draw %lld samples %s replacement from %lld classes",
+                       (long long)samples, c->arg[2].flag ? "with" : "without", (long long)classes);
+    int64_t size[2] = {input->size[0], samples};
+    AH_TRY(ah_call_output(c, 0, input->ndim == 1 ? &size[1] : size, input->ndim, AH_I64));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_uniform_(struct ah_call *c)
+{
+    AH_TRY(ah_call_expect_float(c, 0));
+    if (!(c->arg[1].number <= c->arg[2].number))
+        return ah_fail(AH_EINVAL, "uniform_: expected from <= to, got %g and %g", c->arg[1].number, c->arg[2].number);
+    return ah_call_kernel(c);
+}
+
+int ah_forward_normal_(struct ah_call *c)
+{
+    AH_TRY(ah_call_expect_float(c, 0));
+    if (!(c->arg[2].number >= 0))
+        return ah_fail(AH_EINVAL, "normal_: expected std of 0 or more, got %g", c->arg[2].number);
+    return ah_call_kernel(c);
+}
+
+int ah_forward_bernoulli_(struct ah_call *c)
+{
+    if (!(c->arg[1].number >= 0 && c->arg[1].number <= 1))
+        return ah_fail(AH_EINVAL, "bernoulli_: expected p in 0..1, got %g", c->arg[1].number);
+    return ah_call_kernel(c);
+}
+
+int ah_forward_random_(struct ah_call *c)
+{
+    const struct ah_value *from = &c->arg[1], *to = &c->arg[2];
+    int64_t low = to->kind == AH_INT ? from->integer : 0;
+    int64_t high = to->kind == AH_INT ? to->integer : from->kind == AH_INT ? from->integer : INT64_MAX;
+    if (high <= low)
+        return ah_fail(AH_EINVAL, "random_: expected from < to, got %lld and %lld", (long long)low, (long long)high);
+    return ah_call_kernel(c);
+}
+
+int ah_forward_exponential_(struct ah_call *c)
+{
+    AH_TRY(ah_call_expect_float(c, 0));
+    if (!(c->arg[1].number > 0))
+        return ah_fail(AH_EINVAL, "exponential_: expected lambd above 0, got %g", c->arg[1].number);
+    return ah_call_kernel(c);
+}

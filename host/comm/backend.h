@@ -40,6 +40,7 @@ struct ah_work {
     uint32_t sequence;
     void *private_buffer; /* the caller's buffer when it had to be copied to `what.out`, else NULL */
     int size_class;       /* of that copy */
+    uint32_t note;        /* all ranks' notes or-ed, once every rank has posted */
 };
 
 struct ah_group_ops {
@@ -62,6 +63,8 @@ struct ah_group {
     char where[AH_BOARD_WHERE];
     int ndim; /* -1: not told */
     int64_t shape[AH_BOARD_DIMS];
+    double weight;
+    uint32_t note;
 };
 
 const char *ah_collective_name(int kind);

@@ -39,11 +39,13 @@ struct ah_post {
     uint8_t kind, dtype, reduce;
     int8_t ndim; /* -1: shape not told */
     int32_t root;
+    uint32_t note;   /* bits for the peers, no part of the fingerprint; nor is the weight */
+    double weight;   /* of this rank in a mean */
     uint64_t hash;   /* of everything that must agree */
     int64_t count;
     uint64_t offset; /* of the buffer in the rank's segment, or AH_NO_OFFSET */
     int64_t size[AH_BOARD_DIMS];
-    char where[AH_BOARD_WHERE];
+    _Alignas(64) char where[AH_BOARD_WHERE];
 };
 #define AH_NO_OFFSET UINT64_MAX
 

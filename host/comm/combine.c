@@ -1,5 +1,6 @@
 #include "comm/combine.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/threads.h"
@@ -13,7 +14,8 @@ struct job {
     void *const *dst;
     const void *const *src;
     int dst_count, src_count;
-    double divisor;
+    double divisor, factor;
+    bool exact; /* the divisor is a power of two, so that multiplying by its inverse gives the same bits */
 };
 
 #define FLOAT_SUM(a, b) ((a) + (b))
@@ -65,9 +67,9 @@ static inline uint16_t store_bf16(float value)
                 }                                                                         \
             }                                                                             \
             if (job->op == AH_REDUCE_MEAN) {                                              \
-                A divisor = (A)job->divisor;                                              \
+                A divisor = (A)job->divisor, factor = (A)job->factor;                     \
                 for (int64_t i = 0; i < m; i++)                                           \
-                    sum[i] = sum[i] / divisor;                                            \
+                    sum[i] = job->exact ? sum[i] * factor : sum[i] / divisor;             \
             }                                                                             \
             for (int64_t i = 0; i < m; i++)                                               \
                 out[i] = STORE(sum[i]);                                                   \
@@ -95,10 +97,11 @@ static void pair_f32(const struct job *job, int64_t begin, int64_t end)
             a[i] = sum;
             b[i] = sum;
         }
-    } else { /* mean; half a sum is exact, as is its quotient */
+    } else {
+        float factor = (float)job->factor;
 #pragma omp simd
         for (int64_t i = begin; i < end; i++) {
-            float sum = (a[i] + b[i]) * 0.5f;
+            float sum = (a[i] + b[i]) * factor;
             a[i] = sum;
             b[i] = sum;
         }
@@ -108,7 +111,7 @@ static void pair_f32(const struct job *job, int64_t begin, int64_t end)
 static void combine_range(void *context, int64_t begin, int64_t end)
 {
     const struct job *job = context;
-    bool adds = job->op == AH_REDUCE_SUM || (job->op == AH_REDUCE_MEAN && job->divisor == 2);
+    bool adds = job->op == AH_REDUCE_SUM || (job->op == AH_REDUCE_MEAN && job->exact);
     if (job->dtype == AH_F32 && job->src_count == 2 && job->dst_count == 2 && job->dst[0] == job->src[0] &&
         job->dst[1] == job->src[1] && adds) {
         pair_f32(job, begin, end);
@@ -130,7 +133,11 @@ static void combine_range(void *context, int64_t begin, int64_t end)
 void ah_combine(enum ah_dtype dtype, enum ah_reduce_op op, void *const *dst, int dst_count, const void *const *src,
                 int src_count, int64_t n, double divisor)
 {
-    struct job job = {dtype, op, dst, src, dst_count, src_count, divisor};
+    int exponent;
+    if (divisor == 0)
+        divisor = 1;
+    struct job job = {dtype, op, dst, src, dst_count, src_count, divisor, 1 / divisor,
+                      frexp(divisor, &exponent) == 0.5};
     if (n < 128 * 1024)
         combine_range(&job, 0, n);
     else

@@ -178,7 +178,25 @@ void ah_group_set_shape(struct ah_group *group, const int64_t *size, int ndim)
         group->shape[d] = size[d];
 }
 
+void ah_group_set_weight(struct ah_group *group, double weight)
+{
+    group->weight = weight;
+}
+
+void ah_group_set_note(struct ah_group *group, uint32_t note)
+{
+    group->note = note;
+}
+
 /* The door. */
+
+/* What was told about the next collective holds for one. */
+static void forget(struct ah_group *group)
+{
+    group->ndim = -1;
+    group->weight = 1;
+    group->note = 0;
+}
 
 static int poison(struct ah_group *group, int status)
 {
@@ -218,7 +236,7 @@ static int run(struct ah_group *group, const struct ah_collective *what)
 {
     AH_TRY(check(group, what));
     int status = poison(group, group->ops->run(group, what));
-    group->ndim = -1;
+    forget(group);
     return status;
 }
 
@@ -289,7 +307,7 @@ int ah_group_all_reduce_start(struct ah_group *group, void *buffer, int64_t coun
                                  .count = count, .in = buffer, .out = buffer};
     AH_TRY(check(group, &what));
     int status = poison(group, group->ops->start(group, &what, out));
-    group->ndim = -1;
+    forget(group);
     return status;
 }
 
@@ -304,12 +322,18 @@ int ah_work_test(struct ah_work *work, bool *done)
 
 int ah_work_wait(struct ah_work *work)
 {
+    return ah_work_wait_note(work, &(uint32_t){0});
+}
+
+int ah_work_wait_note(struct ah_work *work, uint32_t *note)
+{
     struct ah_group *group = work->group;
     int status = group->poison;
     if (status)
         ah_fail(status, "%s: the group failed before: %s", ah_collective_name(work->what.kind), group->poison_text);
     else
         status = poison(group, group->ops->wait(work));
+    *note = work->note;
     group->ops->drop(work);
     return status;
 }

@@ -42,8 +42,15 @@ void ah_group_set_call_site(struct ah_group *group, const char *where);
 /* The shape of the next collective's tensor, for the fingerprint and for messages; optional (ndim -1 clears). */
 void ah_group_set_shape(struct ah_group *group, const int64_t *size, int ndim);
 
+/* This rank's weight in the next mean, which divides the sum by the sum of all ranks' weights (1 unless told; a total
+ * of 0 divides by 1). The buffer holds values already multiplied by it. */
+void ah_group_set_weight(struct ah_group *group, double weight);
+
+/* Bits that travel with the next all_reduce_start; ah_work_wait_note gives the union over all ranks. */
+void ah_group_set_note(struct ah_group *group, uint32_t note);
+
 /* In place on every rank. Sums run in rank order on every element: same bits on every rank and in every run. MEAN is
- * sum / size. f32 f64 i64 i32 u8 (bool: max/min); f16 and bf16 sum in f32. */
+ * sum / size (see ah_group_set_weight). f32 f64 i64 i32 u8 (bool: max/min); f16 and bf16 sum in f32. */
 int ah_group_all_reduce(struct ah_group *group, void *buffer, int64_t count, enum ah_dtype dtype,
                         enum ah_reduce_op op);
 int ah_group_broadcast(struct ah_group *group, void *buffer, int64_t count, enum ah_dtype dtype, int root);
@@ -67,6 +74,7 @@ int ah_group_all_reduce_start(struct ah_group *group, void *buffer, int64_t coun
                               enum ah_reduce_op op, struct ah_work **out);
 int ah_work_test(struct ah_work *work, bool *done);
 int ah_work_wait(struct ah_work *work);
+int ah_work_wait_note(struct ah_work *work, uint32_t *note);
 
 /* Memory that peers can reach without copying: collectives on buffers inside it are zero-copy. The region is
  * zero-filled, 64-byte aligned, private to the job, and lives until the group closes. For `self` it is plain

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "comm/backend.h"
+#include "comm/combine.h"
 
 struct region {
     struct region *next;
@@ -17,7 +18,11 @@ struct self_group {
 static int self_run(struct ah_group *group, const struct ah_collective *what)
 {
     size_t bytes = (size_t)what->count * ah_dtype_size(what->dtype);
-    if (what->out != what->in && bytes)
+    bool reduces = what->kind == AH_ALL_REDUCE || what->kind == AH_ALL_REDUCE_START || what->kind == AH_REDUCE_SCATTER;
+    if (reduces && what->reduce == AH_REDUCE_MEAN && group->weight != 1)
+        ah_combine(what->dtype, what->reduce, (void *const *)&what->out, 1, (const void *const *)&what->in, 1,
+                   what->count, group->weight);
+    else if (what->out != what->in && bytes)
         memmove(what->out, what->in, bytes);
     return 0;
 }
@@ -29,6 +34,7 @@ static int self_start(struct ah_group *group, const struct ah_collective *what, 
         return ah_fail(AH_ENOMEM, "out of memory");
     work->group = group;
     work->what = *what;
+    work->note = group->note;
     *out = work;
     return self_run(group, what);
 }
@@ -98,6 +104,7 @@ int ah_self_open(struct ah_group **out)
     self->base.ops = &self_ops;
     self->base.size = 1;
     self->base.ndim = -1;
+    self->base.weight = 1;
     *out = &self->base;
     return 0;
 }

@@ -237,6 +237,8 @@ static int write_post(struct shm_group *shm, const struct ah_collective *what, u
     post->reduce = (uint8_t)what->reduce;
     post->ndim = (int8_t)group->ndim;
     post->root = what->root;
+    post->note = group->note;
+    post->weight = group->weight;
     post->count = what->count;
     post->offset = offset;
     memcpy(post->where, group->where, sizeof post->where);
@@ -294,6 +296,15 @@ static uint64_t offset_of(struct shm_group *shm, const void *buffer, size_t byte
     return (uint64_t)(at - base);
 }
 
+/* What a mean divides by: the ranks' weights, added in rank order. */
+static double divisor_of(struct shm_group *shm, uint32_t sequence)
+{
+    double sum = 0;
+    for (int r = 0; r < shm->base.size; r++)
+        sum += post_of(shm, r, sequence)->weight;
+    return sum;
+}
+
 /* Direct reduction. */
 
 static void reduce_own_slice(struct shm_group *shm, const struct ah_collective *what, uint32_t sequence)
@@ -307,7 +318,8 @@ static void reduce_own_slice(struct shm_group *shm, const struct ah_collective *
     void *buffer[AH_BOARD_MAX_RANKS];
     for (int r = 0; r < size; r++)
         buffer[r] = shm->board->segment[r] + post_of(shm, r, sequence)->offset + begin * width;
-    ah_combine(what->dtype, what->reduce, buffer, size, (const void *const *)buffer, size, end - begin, size);
+    ah_combine(what->dtype, what->reduce, buffer, size, (const void *const *)buffer, size, end - begin,
+               divisor_of(shm, sequence));
 }
 
 /* Do this rank's part of the asynchronous works up to `upto`; without `block` only as far as all ranks have posted. */
@@ -320,6 +332,8 @@ static int advance(struct shm_group *shm, uint32_t upto, bool block)
         else if (!all_reached(shm, AH_POSTED, work->sequence))
             return 0;
         AH_TRY(compare_posts(shm, work->sequence));
+        for (int r = 0; r < shm->base.size; r++)
+            work->note |= post_of(shm, r, work->sequence)->note;
         reduce_own_slice(shm, &work->what, work->sequence);
         publish_reduced(shm, work->sequence);
         shm->first = work->next;
@@ -355,7 +369,7 @@ static int all_reduce_small(struct shm_group *shm, const struct ah_collective *w
     for (int r = 0; r < shm->base.size; r++)
         from[r] = stage_of(shm, r, round);
     ah_combine(what->dtype, what->reduce, (void *const *)&what->out, 1, from, shm->base.size, what->count,
-               shm->base.size);
+               divisor_of(shm, shm->posted));
     return 0;
 }
 
@@ -363,6 +377,7 @@ static int all_reduce_staged(struct shm_group *shm, const struct ah_collective *
 {
     int size = shm->base.size, rank = shm->base.rank;
     int64_t width = (int64_t)ah_dtype_size(what->dtype), line = 64 / width, chunk = AH_STAGE_BYTES / width;
+    double divisor = divisor_of(shm, shm->posted);
     for (int64_t at = 0; at < what->count; at += chunk) {
         int64_t n = what->count - at < chunk ? what->count - at : chunk;
         uint32_t round = shm->round;
@@ -376,7 +391,7 @@ static int all_reduce_staged(struct shm_group *shm, const struct ah_collective *
         for (int r = 0; r < size; r++)
             from[r] = stage_of(shm, r, round) + begin * width;
         void *to[2] = {stage_of(shm, rank, round) + begin * width, (char *)what->out + (at + begin) * width};
-        ah_combine(what->dtype, what->reduce, to, 2, from, size, end - begin, size);
+        ah_combine(what->dtype, what->reduce, to, 2, from, size, end - begin, divisor);
         ah_board_advance(shm->mine, AH_SLICED, shm->round);
         AH_TRY(wait_all(shm, AH_SLICED, shm->round));
         for (int r = 0; r < size; r++) {
@@ -446,7 +461,7 @@ static int exchange(struct shm_group *shm, const struct ah_collective *what)
             void *to = out + at * width;
             for (int r = 0; r < size; r++)
                 from[r] = stage_of(shm, r, round) + rank * piece * width;
-            ah_combine(what->dtype, what->reduce, &to, 1, from, size, n, size);
+            ah_combine(what->dtype, what->reduce, &to, 1, from, size, n, divisor_of(shm, shm->posted));
         } else if (kind == AH_BROADCAST) {
             memcpy(out + at * width, stage_of(shm, root, round), (size_t)(n * width));
         } else if (kind == AH_SCATTER) {
@@ -628,7 +643,7 @@ int ah_shm_open(struct ah_group **out, struct ah_board *board, int rank, int64_t
         }
         timeout_ns = (int64_t)(seconds * 1e9);
     }
-    shm->base = (struct ah_group){.ops = &shm_ops, .rank = rank, .size = board->size, .ndim = -1, .where = "?"};
+    shm->base = (struct ah_group){.ops = &shm_ops, .rank = rank, .size = board->size, .ndim = -1, .weight = 1, .where = "?"};
     shm->board = board;
     shm->mine = ah_board_slot(board, rank);
     shm->last = &shm->first;

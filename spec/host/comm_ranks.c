@@ -16,6 +16,7 @@ enum { THREADS = 0 };
 static void run_one(struct ah_board *board, int rank, int64_t timeout_ns, void (*body)(struct rank *), int *failures)
 {
     struct rank me = {.rank = rank, .size = board->size, .board = board};
+    ah_set_num_threads(1); /* threads have no business in the pool, and forks lost its threads */
     if (ah_shm_open(&me.group, board, rank, timeout_ns)) {
         *failures = 1;
         return;
@@ -66,7 +67,6 @@ static bool run_forked(struct ah_board *board, int64_t timeout_ns, unsigned mort
         if (pid[r] == 0) {
             int failures = 0;
             alarm(60);
-            ah_set_num_threads(1); /* the pool's threads did not survive the fork */
             run_one(board, r, timeout_ns, body, &failures);
             _exit(failures ? 1 : 0);
         }

@@ -1,0 +1,215 @@
+/* accelhost._C.random: the default generator and Generator objects.
+ *
+ * manual_seed(n)               seed the default generator; returns nothing. n is any whole number
+ * seed(), initial_seed()       seed from the system and return the seed; the seed in use
+ * get_rng_state(), set_rng_state(t)   PyTorch's 5056 bytes as a uint8 tensor
+ * Generator(seed?)             a generator of its own, with methods manual_seed, seed, initial_seed, get_state,
+ *                              set_state, spawn (a new generator seeded by one draw from this one, as PyTorch's
+ *                              samplers do; the seed passes 2^53, so it never becomes a Lua number)
+ * default()                    the default generator as such an object
+ * randperm(n, generator?)      int64 permutation of 0..n-1 */
+#include <math.h>
+#include <string.h>
+
+#include "bind/bind.h"
+#include "tensor/rng.h"
+
+#define GENERATOR "accelhost.Generator"
+
+/* Either its own state or a stand-in for the default generator. */
+struct handle {
+    struct ah_generator *generator;
+    struct ah_generator own;
+};
+
+/* NULL for anything else than a Generator; samplers of the data module ask here too. */
+struct ah_generator *ah_to_generator(lua_State *L, int index);
+struct ah_generator *ah_to_generator(lua_State *L, int index)
+{
+    struct handle *handle = lua_touserdata(L, index);
+    if (!handle || !lua_getmetatable(L, index))
+        return NULL;
+    luaL_getmetatable(L, GENERATOR);
+    bool ours = lua_rawequal(L, -1, -2);
+    lua_pop(L, 2);
+    return ours ? handle->generator : NULL;
+}
+
+static struct ah_generator *check_generator(lua_State *L, int index)
+{
+    struct ah_generator *generator = ah_to_generator(L, index);
+    if (!generator)
+        ah_raise_text(L, "expected a Generator, got %s (call methods with a colon)", luaL_typename(L, index));
+    return generator;
+}
+
+/* Negative seeds count from the top of 64 bits, as in PyTorch. */
+static uint64_t check_seed(lua_State *L, int index)
+{
+    double seed = lua_tonumber(L, index);
+    if (lua_type(L, index) != LUA_TNUMBER || seed != floor(seed) || fabs(seed) > 0x1p53)
+        ah_raise_text(L, "manual_seed: expected a whole number up to 2^53, got %s",
+                      lua_type(L, index) == LUA_TNUMBER ? lua_tostring(L, index) : luaL_typename(L, index));
+    return (uint64_t)(int64_t)seed;
+}
+
+static int push_seed(lua_State *L, const struct ah_generator *generator)
+{
+    int64_t seed = (int64_t)generator->seed;
+    if (seed > 1ll << 53 || seed < -(1ll << 53))
+        return ah_raise_text(L, "initial_seed: the seed %llu does not fit a Lua number; keep the state instead",
+                             (unsigned long long)generator->seed);
+    lua_pushnumber(L, (double)seed);
+    return 1;
+}
+
+static int push_state(lua_State *L, const struct ah_generator *generator)
+{
+    struct ah_tensor *state = NULL;
+    ah_check(L, ah_tensor_empty(&state, (int64_t[]){AH_RNG_STATE_BYTES}, 1, AH_U8));
+    ah_generator_get_state(generator, ah_tensor_data(state));
+    ah_push_tensor(L, state);
+    return 1;
+}
+
+static void read_state(lua_State *L, struct ah_generator *generator, int index)
+{
+    struct ah_tensor *state = ah_check_tensor(L, index);
+    if (state->dtype != AH_U8 || !ah_tensor_is_contiguous(state))
+        ah_raise_text(L, "generator state: expected a contiguous uint8 tensor, got %s %s",
+                      ah_dtype_name(state->dtype), ah_shape(state));
+    ah_check(L, ah_generator_set_state(generator, ah_tensor_data(state), state->numel));
+}
+
+static struct handle *push_handle(lua_State *L)
+{
+    struct handle *handle = lua_newuserdata(L, sizeof *handle);
+    handle->generator = &handle->own;
+    luaL_getmetatable(L, GENERATOR);
+    lua_setmetatable(L, -2);
+    return handle;
+}
+
+/* The default generator. */
+
+static int manual_seed(lua_State *L)
+{
+    ah_generator_seed(ah_default_generator(), check_seed(L, 1));
+    return 0;
+}
+
+static int seed_default(lua_State *L)
+{
+    lua_pushnumber(L, (double)ah_generator_seed_any(ah_default_generator()));
+    return 1;
+}
+
+static int initial_seed(lua_State *L)
+{
+    return push_seed(L, ah_default_generator());
+}
+
+static int get_rng_state(lua_State *L)
+{
+    return push_state(L, ah_default_generator());
+}
+
+static int set_rng_state(lua_State *L)
+{
+    read_state(L, ah_default_generator(), 1);
+    return 0;
+}
+
+static int new_default(lua_State *L)
+{
+    push_handle(L)->generator = ah_default_generator();
+    return 1;
+}
+
+static int new_generator(lua_State *L)
+{
+    uint64_t seed = lua_isnoneornil(L, 1) ? 67280421310721u : check_seed(L, 1);
+    ah_generator_seed(&push_handle(L)->own, seed);
+    return 1;
+}
+
+static int randperm(lua_State *L)
+{
+    struct ah_generator *generator = lua_isnoneornil(L, 2) ? ah_default_generator() : check_generator(L, 2);
+    double n = lua_tonumber(L, 1);
+    if (lua_type(L, 1) != LUA_TNUMBER || n < 0 || n != floor(n))
+        return ah_raise_text(L, "randperm: expected a whole number of 0 or more, got %s", luaL_typename(L, 1));
+    struct ah_tensor *out = NULL;
+    ah_check(L, ah_tensor_empty(&out, (int64_t[]){(int64_t)n}, 1, AH_I64));
+    ah_generator_fill_permutation(generator, ah_tensor_data(out), out->numel);
+    ah_push_tensor(L, out);
+    return 1;
+}
+
+/* Methods. manual_seed and set_state return the generator, so that calls chain. */
+
+static int generator_manual_seed(lua_State *L)
+{
+    ah_generator_seed(check_generator(L, 1), check_seed(L, 2));
+    lua_settop(L, 1);
+    return 1;
+}
+
+static int generator_seed(lua_State *L)
+{
+    lua_pushnumber(L, (double)ah_generator_seed_any(check_generator(L, 1)));
+    return 1;
+}
+
+static int generator_initial_seed(lua_State *L)
+{
+    return push_seed(L, check_generator(L, 1));
+}
+
+static int generator_get_state(lua_State *L)
+{
+    return push_state(L, check_generator(L, 1));
+}
+
+static int generator_set_state(lua_State *L)
+{
+    read_state(L, check_generator(L, 1), 2);
+    lua_settop(L, 1);
+    return 1;
+}
+
+static int generator_spawn(lua_State *L)
+{
+    uint64_t seed = ah_generator_draw_seed(check_generator(L, 1));
+    ah_generator_seed(&push_handle(L)->own, seed);
+    return 1;
+}
+
+static int generator_tostring(lua_State *L)
+{
+    lua_pushfstring(L, "Generator(%s)",
+                    check_generator(L, 1) == ah_default_generator() ? "default" : "own state");
+    return 1;
+}
+
+int ah_open_random(lua_State *L)
+{
+    static const luaL_Reg methods[] = {
+        {"manual_seed", generator_manual_seed}, {"seed", generator_seed},   {"initial_seed", generator_initial_seed},
+        {"get_state", generator_get_state},     {"set_state", generator_set_state}, {"spawn", generator_spawn},
+        {NULL, NULL}};
+    static const luaL_Reg functions[] = {
+        {"manual_seed", manual_seed},     {"seed", seed_default},           {"initial_seed", initial_seed},
+        {"get_rng_state", get_rng_state}, {"set_rng_state", set_rng_state}, {"Generator", new_generator},
+        {"default", new_default},         {"randperm", randperm},           {NULL, NULL}};
+    luaL_newmetatable(L, GENERATOR);
+    lua_newtable(L);
+    luaL_register(L, NULL, methods);
+    lua_setfield(L, -2, "__index");
+    lua_pushcfunction(L, generator_tostring);
+    lua_setfield(L, -2, "__tostring");
+    lua_pop(L, 1);
+    lua_newtable(L);
+    luaL_register(L, NULL, functions);
+    return 1;
+}

@@ -1,0 +1,58 @@
+/* The reducer: parameters and gradients of a model in flat arenas, averaged over the group bucket by bucket while
+ * backward still runs.
+ *
+ * Layout: reverse registration order, dtype by dtype, slots of multiples of 64 bytes, holes zero; never moved again.
+ * A bucket closes when it reaches its limit: 1 MiB for the first of a dtype, 25 MiB for the others. Buckets are
+ * launched strictly in order, on every rank the same; after the first synchronised backward the order becomes that in
+ * which they were ready on rank 0.
+ *
+ * A synchronised backward is begin ... param_ready for each final gradient ... finish. Gradient = sum over ranks / sum
+ * of the ranks' weights. A parameter that no rank used keeps has_grad false; one that some used counts as zero on
+ * the others. The buffers' values of rank 0 go along. Without begin nothing is sent: gradients add up locally.
+ *
+ * Independent of autograd: it is told by calls and shows gradient tensors and has-gradient flags. Lua thread only. */
+#ifndef AH_COMM_BUCKET_H
+#define AH_COMM_BUCKET_H
+
+#include "comm/group.h"
+#include "tensor/tensor.h"
+
+struct ah_reducer;
+
+/* A collective. Retains params (distinct, floating, contiguous or alone in their storage) and buffers, moves the
+ * parameters' storages into the parameter arena, and gives all ranks rank 0's values. AH_EMISMATCH on every rank when
+ * the parameters differ in number, shape or dtype. bucket_bytes > 0 is the limit of every bucket. */
+int ah_reducer_new(struct ah_reducer **out, struct ah_group *group, struct ah_tensor **params, int count,
+                   struct ah_tensor **buffers, int buffer_count, int64_t bucket_bytes);
+
+/* The storages stay in the arena, which lives as long as one of them or a gradient tensor does. */
+void ah_reducer_free(struct ah_reducer *reducer);
+
+int ah_reducer_count(const struct ah_reducer *reducer);
+struct ah_tensor *ah_reducer_param(struct ah_reducer *reducer, int index); /* borrowed */
+struct ah_tensor *ah_reducer_grad(struct ah_reducer *reducer, int index);  /* borrowed; aliases the slot */
+bool *ah_reducer_has_grad(struct ah_reducer *reducer, int index);
+
+/* AH_ESTATE when an earlier backward was begun and failed with buckets under way. */
+int ah_reducer_begin(struct ah_reducer *reducer, double weight);
+
+/* The gradient of parameter `index` is final in this backward. `reducer` is void so that this can be a callback;
+ * errors surface in finish. Ignored outside begin and finish. */
+void ah_reducer_param_ready(void *reducer, int index);
+
+/* Do what can be done for buckets under way without waiting. */
+void ah_reducer_progress(struct ah_reducer *reducer);
+
+/* Launch what is left, wait for everything. A collective, when begun. */
+int ah_reducer_finish(struct ah_reducer *reducer);
+
+/* What became of the buckets in the last synchronised backward, in launch order. Times are ah_now_ns; 0: never. */
+struct ah_bucket_times {
+    int64_t bytes, ready_ns, posted_ns, reduced_ns;
+    int first, count; /* the parameters, as places in reverse registration order */
+};
+int ah_reducer_buckets(const struct ah_reducer *reducer);
+struct ah_bucket_times ah_reducer_times(const struct ah_reducer *reducer, int launched);
+int64_t ah_reducer_backward_end(const struct ah_reducer *reducer); /* when finish was entered */
+
+#endif

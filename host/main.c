@@ -1,6 +1,5 @@
 /* argv -> command. Knows no tensors. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/command.h"
@@ -13,18 +12,6 @@ static const struct ah_command commands[] = {
     {"data", "download a data set", ah_cli_data},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
-
-/* libgomp reads its settings before main: waiting threads should sleep soon, since ranks share the processors. The
- * user's own setting wins. Runs before the constructors of shared libraries. */
-static void set_spin_count(int argc, char **argv, char **environment)
-{
-    for (char **at = environment; *at; at++)
-        if (!strncmp(*at, "GOMP_SPINCOUNT=", 15) || !strncmp(*at, "OMP_WAIT_POLICY=", 16))
-            return;
-    setenv("GOMP_SPINCOUNT", "20000", 1);
-}
-__attribute__((section(".preinit_array"), used)) static void (*const before_libraries)(int, char **, char **) =
-    set_spin_count;
 
 static void print_help(void)
 {

@@ -11,7 +11,7 @@ struct ah_command {
 
 int ah_cli_run(int argc, char **argv);
 int ah_cli_launch(int argc, char **argv);
-int ah_cli_data(int argc, char **argv);
+int ah_cli_data(int argc, char **argv) __attribute__((weak));
 
 /* "usage error" on stderr with the nearest known word, if one is near; returns 2. */
 int ah_usage(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));

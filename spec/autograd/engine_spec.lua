@@ -1,0 +1,315 @@
+local accelhost = require "accelhost"
+
+local function leaf(data, options)
+  options = options or {}
+  options.requires_grad = true
+  return accelhost.tensor(data, options)
+end
+
+describe("backward", function()
+  it("accumulates into .grad over several calls", function()
+    local x = leaf {2, 3};
+    (x * x):sum():backward();
+    (x * 3):sum():backward()
+    assert.same({7, 9}, x.grad:tolist())
+  end)
+
+  it("gives the same userdata for .grad each time", function()
+    local x = leaf {1}
+    x:sum():backward()
+    assert.equal(x.grad, x.grad)
+  end)
+
+  it("adds the gradients of all uses of a tensor", function()
+    local x = leaf {3}
+    local y = x * x
+    local z = y + y * x
+    z:sum():backward()
+    assert.same({2 * 3 + 3 * 9}, x.grad:tolist())
+  end)
+
+  it("runs a chain of 100,000 nodes without overflow", function()
+    local x = leaf {1}
+    local y = x
+    for _ = 1, 100000 do y = y + 1 end
+    y:sum():backward()
+    assert.same({1}, x.grad:tolist())
+  end)
+
+  it("frees an unused chain of 100,000 nodes without overflow", function()
+    local y = leaf {1}
+    for _ = 1, 100000 do y = y + 1 end
+    y = nil -- luacheck: ignore
+    collectgarbage()
+  end)
+
+  it("refuses a second pass over a graph that was not retained", function()
+    local x = leaf {2}
+    local y = (x * x):sum()
+    y:backward()
+    assert.error_matches(function() y:backward() end, "retain_graph = true")
+  end)
+
+  it("allows a second pass with retain_graph", function()
+    local x = leaf {2}
+    local y = (x * x):sum()
+    y:backward {retain_graph = true}
+    y:backward()
+    assert.same({8}, x.grad:tolist())
+  end)
+
+  it("wants a gradient for a tensor of several elements", function()
+    local x = leaf {1, 2}
+    assert.error_matches(function() (x * 2):backward() end, "gradient is needed for a tensor of shape %(2,%)")
+    local y = x * 2
+    y:backward(accelhost.tensor {1, 10})
+    assert.same({2, 20}, x.grad:tolist())
+  end)
+
+  it("refuses a tensor without history", function()
+    assert.error_matches(function() accelhost.tensor({1}):sum():backward() end, "does not require grad")
+  end)
+
+  it("names a misspelt option", function()
+    local y = leaf({1}):sum()
+    assert.error_matches(function() y:backward {retain = true} end, "unknown option 'retain'")
+  end)
+
+  it("reports the script line that called", function()
+    local x = leaf {1, 2}
+    local ok, message = pcall(function() (x * 2):backward() end)
+    assert.is_false(ok)
+    assert.matches("engine_spec%.lua:%d+: backward", message)
+  end)
+end)
+
+describe("a tensor saved for backward", function()
+  it("that was changed in place names the op and both versions", function()
+    local x = leaf {1, 2}
+    local y = x * 1
+    local z = (y * y):sum()
+    accelhost.no_grad(function() y:add_(1) end)
+    assert.error_matches(function() z:backward() end, "mul.*changed in place.*version 0 then, 1 now")
+  end)
+
+  it("may be changed when no gradient needs it", function()
+    local x = leaf {1, 2}
+    local c = accelhost.tensor {3, 4}
+    local y = (x + c):sum()
+    c:add_(1)
+    y:backward()
+    assert.same({1, 1}, x.grad:tolist())
+  end)
+end)
+
+describe("in-place ops", function()
+  it("on a leaf that requires grad are refused", function()
+    local x = leaf {1}
+    assert.error_matches(function() x:add_(1) end, "leaf that requires grad cannot be changed in place")
+  end)
+
+  it("take part in the graph", function()
+    local x = leaf {1, 2}
+    local y = x * 1
+    y:mul_(x)
+    y:sum():backward()
+    assert.same({2, 4}, x.grad:tolist())
+  end)
+
+  it("into a view change the base's history", function()
+    local x = leaf {1, 2, 3}
+    local y = x * 1
+    y[1] = 10
+    y:sum():backward()
+    assert.same({1, 0, 1}, x.grad:tolist())
+  end)
+
+  it("into a slice of a constant carry the gradient of what was written", function()
+    local w = leaf {5, 6}
+    local out = accelhost.zeros(4)
+    out[{ {1, 3} }] = w * 2
+    local view = out[{ {0, 2} }];
+    (view * accelhost.tensor {1, 100}):sum():backward()
+    assert.same({200, 0}, w.grad:tolist())
+  end)
+
+  it("into the base are seen by views made before", function()
+    local x = leaf {1, 2}
+    local y = x * 1
+    local view = y:view(1, 2)
+    y:mul_(3)
+    view:sum():backward()
+    assert.same({3, 3}, x.grad:tolist())
+  end)
+end)
+
+describe("no_grad", function()
+  it("returns what the function returns and records nothing", function()
+    local x = leaf {1}
+    local y, z = accelhost.no_grad(function(k) return x * k, k end, 2)
+    assert.is_false(y.requires_grad)
+    assert.equal(2, z)
+  end)
+
+  it("is undone when the function raises", function()
+    pcall(accelhost.no_grad, function() error("stop") end)
+    assert.is_true(accelhost.is_grad_enabled())
+  end)
+end)
+
+describe("detach", function()
+  it("shares memory and has no history", function()
+    local x = leaf {1, 2}
+    local y = (x * 2):detach()
+    assert.is_false(y.requires_grad)
+    local z = y:view(2)
+    z:fill_(0)
+    assert.same({0, 0}, y:tolist())
+  end)
+end)
+
+describe("requires_grad", function()
+  it("is for floating tensors only", function()
+    assert.error_matches(function() accelhost.tensor({1}, {dtype = "int64", requires_grad = true}) end,
+      "only floating tensors")
+  end)
+
+  it("cannot be taken from a result", function()
+    local y = leaf({1}) * 2
+    assert.error_matches(function() y.requires_grad = false end, "use detach")
+  end)
+end)
+
+describe("autograd.grad", function()
+  it("leaves .grad alone", function()
+    local x = leaf {2}
+    local g = accelhost.autograd.grad((x * x):sum(), {x})
+    assert.same({4}, g[1]:tolist())
+    assert.is_nil(x.grad)
+  end)
+
+  it("reaches intermediate tensors", function()
+    local x = leaf {2}
+    local y = x * x
+    local g = accelhost.autograd.grad((y * y):sum(), {y})
+    assert.same({8}, g[1]:tolist())
+  end)
+
+  it("differentiates twice", function()
+    local x = leaf({2}, {dtype = "float64"})
+    local g = accelhost.autograd.grad((x * x * x):sum(), {x}, {create_graph = true})[1]
+    assert.same({12}, g:tolist())
+    local h = accelhost.autograd.grad(g:sum(), {x})[1]
+    assert.same({12}, h:tolist())
+  end)
+
+  it("names an unused input, or gives false when that is allowed", function()
+    local x, u = leaf {1}, leaf {1}
+    local y = (x * 2):sum()
+    assert.error_matches(function() accelhost.autograd.grad(y, {u}) end, "input 1 was not used")
+    local z = (x * 2):sum()
+    assert.same({false}, accelhost.autograd.grad(z, {u}, {allow_unused = true}))
+  end)
+end)
+
+describe("hooks", function()
+  it("see the gradient and may replace it", function()
+    local x = leaf {1, 2}
+    local y = x * 2
+    local seen
+    y:register_hook(function(grad)
+      seen = grad:tolist()
+      return grad * 10
+    end)
+    y:sum():backward()
+    assert.same({1, 1}, seen)
+    assert.same({20, 20}, x.grad:tolist())
+  end)
+
+  it("can be removed", function()
+    local x = leaf {1}
+    local hook = x:register_hook(function(grad) return grad * 5 end)
+    hook:remove();
+    (x * 1):sum():backward()
+    assert.same({1}, x.grad:tolist())
+  end)
+
+  it("pass their errors on", function()
+    local x = leaf {1}
+    x:register_hook(function() error("from the hook") end)
+    assert.error_matches(function() (x * 1):sum():backward() end, "from the hook")
+  end)
+
+  it("keep the gradient of a result with retain_grad", function()
+    local x = leaf {3}
+    local y = x * 2
+    y:retain_grad();
+    (y * y):sum():backward()
+    assert.same({12}, y.grad:tolist())
+  end)
+end)
+
+describe("Function", function()
+  local Cube = accelhost.autograd.Function:extend "Cube"
+  function Cube.forward(ctx, x, scale)
+    ctx:save_for_backward(x)
+    ctx.scale = scale
+    return x * x * x * scale
+  end
+  function Cube.backward(ctx, grad)
+    local x = ctx.saved_tensors[1]
+    return grad * x * x * (3 * ctx.scale), nil
+  end
+
+  it("uses its own rule", function()
+    local x = leaf {2}
+    Cube.apply(x, 10):sum():backward()
+    assert.same({120}, x.grad:tolist())
+  end)
+
+  it("is differentiable twice when its rule is", function()
+    local x = leaf {2}
+    local g = accelhost.autograd.grad(Cube.apply(x, 1):sum(), {x}, {create_graph = true})[1]
+    local h = accelhost.autograd.grad(g:sum(), {x})[1]
+    assert.same({12}, h:tolist())
+  end)
+
+  it("notices in-place changes of what it saved", function()
+    local x = leaf {2}
+    local y = x * 1
+    local z = Cube.apply(y, 1):sum()
+    accelhost.no_grad(function() y:add_(1) end)
+    assert.error_matches(function() z:backward() end, "Cube.*changed in place")
+  end)
+
+  it("passes errors of its rule on", function()
+    local Bad = accelhost.autograd.Function:extend "Bad"
+    function Bad.forward(_, x) return x * 1 end
+    function Bad.backward() error("no rule today") end
+    local z = Bad.apply(leaf {1}):sum()
+    assert.error_matches(function() z:backward() end, "no rule today")
+  end)
+end)
+
+describe("checkpoint", function()
+  it("gives the gradients of the plain run, inputs and captured tensors alike", function()
+    local w = leaf {3}
+    local x = leaf {2}
+    local function fn(a) return (a * w):tanh() end
+    local y = accelhost.autograd.checkpoint(fn, x)
+    y:sum():backward()
+    local gx, gw = x.grad:clone(), w.grad:clone()
+    x.grad, w.grad = nil, nil
+    fn(x):sum():backward()
+    assert.same(x.grad:tolist(), gx:tolist())
+    assert.same(w.grad:tolist(), gw:tolist())
+  end)
+
+  it("repeats the same random numbers", function()
+    accelhost.manual_seed(3)
+    local x = accelhost.ones({64}, {requires_grad = true})
+    local y = accelhost.autograd.checkpoint(function(a) return accelhost.nn.functional.dropout(a, 0.5) end, x)
+    y:sum():backward()
+    assert.same(y:detach():tolist(), x.grad:tolist())
+  end)
+end)

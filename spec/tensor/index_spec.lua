@@ -1,0 +1,89 @@
+local accelhost = require "accelhost"
+
+local function grid()
+  return accelhost.arange(12):view(3, 4)
+end
+
+describe("t[i]", function()
+  it("counts rows from 0 and from the end", function()
+    assert.same({0, 1, 2, 3}, grid()[0]:tolist())
+    assert.same({8, 9, 10, 11}, grid()[-1]:tolist())
+  end)
+
+  it("names the range when outside", function()
+    assert.error_matches(function() return grid()[3] end, "3 is out of range for dim 0 of size 3")
+    assert.error_matches(function() return grid()[-4] end, "out of range")
+  end)
+
+  it("refuses nil and fractions", function()
+    assert.error_matches(function() return grid()[0.5] end, "expected an integer")
+  end)
+
+  it("shares memory with the tensor", function()
+    local t = grid()
+    t[1]:fill_(7)
+    assert.same({7, 7, 7, 7}, t[1]:tolist())
+  end)
+end)
+
+describe("t[{...}]", function()
+  it("takes positions and half-open slices", function()
+    assert.equal(6, grid()[{1, 2}]:item())
+    assert.same({{1, 2}, {5, 6}}, grid()[{ {0, 2}, {1, 3} }]:tolist())
+    assert.same({{3}, {7}, {11}}, grid()[{ {}, {3} }]:tolist())
+    assert.same({0, 8}, grid()[{ {0, 3, 2}, 0 }]:tolist())
+  end)
+
+  it("has an item for each dim at most", function()
+    assert.error_matches(function() return grid()[{0, 0, 0}] end, "too many positions")
+  end)
+end)
+
+describe("t[tensor]", function()
+  it("selects by mask", function()
+    assert.same({10, 11}, grid()[grid():gt(9)]:tolist())
+  end)
+
+  it("selects rows by index", function()
+    local rows = grid()[accelhost.tensor({2, 0}, {dtype = "int64"})]
+    assert.same({{8, 9, 10, 11}, {0, 1, 2, 3}}, rows:tolist())
+  end)
+
+  it("selects columns inside a table key", function()
+    local columns = grid()[{ {}, accelhost.tensor({3, 3}, {dtype = "int64"}) }]
+    assert.same({{3, 3}, {7, 7}, {11, 11}}, columns:tolist())
+  end)
+end)
+
+describe("assignment", function()
+  it("writes numbers and tensors through positions and slices", function()
+    local t = accelhost.zeros(2, 3)
+    t[0] = 5
+    t[{1, 2}] = 9
+    t[{ {}, {0, 1} }] = accelhost.tensor {{1}, {2}}
+    assert.same({{1, 5, 5}, {2, 0, 9}}, t:tolist())
+  end)
+
+  it("writes through a mask", function()
+    local t = accelhost.tensor {1, -2, 3}
+    t[t:lt(0)] = 0
+    assert.same({1, 0, 3}, t:tolist())
+  end)
+
+  it("writes rows by index", function()
+    local t = accelhost.zeros(3, 2)
+    t[accelhost.tensor({2, 0}, {dtype = "int64"})] = accelhost.tensor {{1, 2}, {3, 4}}
+    assert.same({{3, 4}, {0, 0}, {1, 2}}, t:tolist())
+  end)
+end)
+
+describe("#t", function()
+  it("is the size of dim 0", function()
+    assert.equal(3, #grid())
+  end)
+
+  it("makes t[#t] an error, as every position counts from 0", function()
+    local t = grid()
+    assert.error_matches(function() return t[#t] end, "out of range")
+  end)
+end)

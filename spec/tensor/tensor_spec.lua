@@ -1,0 +1,120 @@
+local accelhost = require "accelhost"
+
+describe("tensor()", function()
+  it("makes float32 of numbers and bool of booleans", function()
+    assert.equal("float32", accelhost.tensor({{1, 2}, {3, 4}}).dtype)
+    assert.equal("bool", accelhost.tensor({true, false}).dtype)
+    assert.same({2, 2}, accelhost.tensor({{1, 2}, {3, 4}}):shape())
+  end)
+
+  it("makes a 0-dim tensor of a number", function()
+    local t = accelhost.tensor(2.5)
+    assert.equal(0, t:dim())
+    assert.equal(2.5, t:item())
+  end)
+
+  it("keeps empty shapes", function()
+    assert.same({0}, accelhost.tensor({}):shape())
+  end)
+
+  it("refuses ragged tables, fractions for integers and other values", function()
+    assert.error_matches(function() accelhost.tensor {{1, 2}, {3}} end, "ragged table: expected 2 items")
+    assert.error_matches(function() accelhost.tensor({1.5}, {dtype = "int64"}) end, "1%.5 is not integral")
+    assert.error_matches(function() accelhost.tensor {"a"} end, "expected a number")
+    assert.error_matches(function() accelhost.tensor({1}, {dtype = "float31"}) end, "unknown dtype 'float31'")
+    assert.error_matches(function() accelhost.tensor({1}, {dtyp = "float32"}) end, "unknown option 'dtyp'")
+  end)
+end)
+
+describe("item()", function()
+  it("gives a boolean for bool and a number otherwise", function()
+    assert.equal(true, accelhost.tensor({true}):item())
+    assert.equal(3, accelhost.tensor({3}, {dtype = "int64"}):item())
+  end)
+
+  it("wants one element", function()
+    assert.error_matches(function() accelhost.zeros(2):item() end, "one element, got shape %(2,%)")
+  end)
+end)
+
+describe("a tensor's fields", function()
+  it("that do not exist name the nearest method", function()
+    assert.error_matches(function() return accelhost.zeros(1).reshap end, "did you mean 'reshape'")
+  end)
+
+  it("cannot be invented", function()
+    assert.error_matches(function() accelhost.zeros(1).colour = 1 end, "cannot be set")
+  end)
+
+  it("tell dtype, device and dims", function()
+    local t = accelhost.zeros({2, 3}, {dtype = "f64"})
+    assert.equal("float64", t.dtype)
+    assert.equal("cpu", t.device)
+    assert.equal(2, t.ndim)
+    assert.same({3, 2}, t.T:shape())
+  end)
+end)
+
+describe("arguments of an op", function()
+  it("may be named in one trailing table", function()
+    assert.same({{3}, {7}}, accelhost.tensor({{1, 2}, {3, 4}}):sum({dim = 1, keepdim = true}):tolist())
+  end)
+
+  it("may not be given twice", function()
+    assert.error_matches(function() accelhost.zeros(2, 2):sum(1, {dim = 1}) end, "'dim' is given twice")
+  end)
+
+  it("have checked names and kinds", function()
+    assert.error_matches(function() accelhost.zeros(2):sum {dimm = 1} end, "unknown option 'dimm'")
+    assert.error_matches(function() accelhost.zeros(2):transpose("a", 1) end, "expected an integer, got string")
+    assert.error_matches(function() accelhost.add(1, {}) end, "add: argument 2")
+  end)
+
+  it("missing or too many are counted", function()
+    assert.error_matches(function() accelhost.zeros(2, 2):transpose(0) end, "argument 3 %(dim1%) is missing")
+    assert.error_matches(function() accelhost.zeros(2):relu(1, 2) end, "expected at most 1 arguments")
+  end)
+end)
+
+describe("free()", function()
+  it("makes later use an error", function()
+    local t = accelhost.zeros(2)
+    t:free()
+    assert.error_matches(function() return t + 1 end, "expected a tensor")
+    assert.error_matches(function() return t:shape() end, "was freed")
+  end)
+end)
+
+describe("memory", function()
+  it("of dead tensors is reused without help from the script", function()
+    local before = accelhost.memory_stats().live
+    for _ = 1, 2000 do local _ = accelhost.zeros(256, 1024) end
+    assert.is_true(accelhost.memory_stats().live - before < 200 * 2 ^ 20)
+  end)
+end)
+
+describe("with_data", function()
+  it("gives an FFI pointer that counts from 0 and bumps the version", function()
+    local t = accelhost.zeros(4)
+    local version = t._version
+    t:with_data(function(p, n) for i = 0, n - 1 do p[i] = i * i end end)
+    assert.same({0, 1, 4, 9}, t:tolist())
+    assert.is_true(t._version > version)
+  end)
+end)
+
+describe("split, chunk and unbind", function()
+  it("give tables of views", function()
+    local t = accelhost.arange(7)
+    local function lists(views)
+      local out = {}
+      for i, view in ipairs(views) do out[i] = view:tolist() end
+      return out
+    end
+    assert.same({{0, 1, 2}, {3, 4, 5}, {6}}, lists(t:split(3)))
+    assert.same({{0, 1}, {2, 3, 4, 5, 6}}, lists(t:split({2, 5})))
+    assert.same({{0, 1, 2, 3}, {4, 5, 6}}, lists(t:chunk(2)))
+    assert.equal(7, #t:unbind())
+    assert.error_matches(function() t:split({2, 2}) end, "sizes must sum to 7")
+  end)
+end)

@@ -1,0 +1,171 @@
+#include "ops/loss.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "cpu/dense.h"
+#include "cpu/elementwise_math.h"
+#include "cpu/kernels.h"
+
+/* The positions of a loss and how they are reduced. */
+struct labels {
+    const int64_t *label; /* [count], each a class or `ignore` */
+    struct ah_dense held;
+    int64_t count, classes, inner; /* input is (count / inner) x classes x inner */
+    int64_t ignore;
+    enum ah_reduction reduction;
+    double smoothing, total;
+};
+
+#define REAL float
+#define SUFFIX(name) name##_f32
+#define EXP ah_expf
+#define LOG logf
+#include "cpu/loss_loops.h"
+#undef REAL
+#undef SUFFIX
+#undef EXP
+#undef LOG
+#define REAL double
+#define SUFFIX(name) name##_f64
+#define EXP exp
+#define LOG log
+#include "cpu/loss_loops.h"
+
+/* Row-major int64 labels, checked against the class count. */
+static int labels_open(struct labels *l, const char *name, struct ah_tensor *target, const int64_t *size, int ndim,
+                       int64_t ignore, const char *reduction, double smoothing)
+{
+    *l = (struct labels){.count = target->numel, .ignore = ignore, .inner = 1, .smoothing = smoothing};
+    l->classes = size[ndim == 1 ? 0 : 1];
+    for (int d = 2; d < ndim; d++)
+        l->inner *= size[d];
+    AH_TRY(ah_reduction_parse(name, reduction, &l->reduction));
+    if (target->dtype == AH_I64 && ah_tensor_is_contiguous(target)) {
+        l->label = ah_tensor_data(target);
+    } else {
+        AH_TRY(ah_dense_scratch(&l->held, (size_t)target->numel * sizeof(int64_t)));
+        int64_t *to = l->held.block;
+        for (int64_t i = 0; i < l->count; i++)
+            to[i] = ah_tensor_get_int(target, i);
+        l->label = to;
+    }
+    for (int64_t i = 0; i < l->count; i++) {
+        int64_t label = l->label[i];
+        if (label != ignore && (label < 0 || label >= l->classes)) {
+            ah_dense_close(&l->held);
+            return ah_fail(AH_EINVAL, "%s: target %lld at position %lld is outside 0..%lld", name, (long long)label,
+                           (long long)i, (long long)(l->classes - 1));
+        }
+    }
+    return 0;
+}
+
+int ah_cpu_class_nll(struct ah_call *c)
+{
+    struct ah_tensor *xt = c->arg[0].tensor;
+    struct labels l;
+    struct ah_dense x = {0}, w = {0};
+    struct ah_dense_out out = {0};
+    int status;
+    AH_TRY(labels_open(&l, "nll_loss", c->arg[1].tensor, xt->size, xt->ndim, c->arg[3].integer, c->arg[4].string,
+                       c->arg[5].number));
+    AH_TRYGO(ah_dense_open(&x, xt), out);
+    AH_TRYGO(ah_dense_open(&w, c->arg[2].tensor), out);
+    AH_TRYGO(ah_dense_out_open(&out, c->out[0]), out);
+    if (ah_dense_dtype(xt->dtype) == AH_F32)
+        class_nll_f32(&l, x.data, w.data, out.data, &c->state[0]);
+    else
+        class_nll_f64(&l, x.data, w.data, out.data, &c->state[0]);
+out:
+    ah_dense_out_close(&out);
+    ah_dense_close(&w);
+    ah_dense_close(&x);
+    ah_dense_close(&l.held);
+    return status;
+}
+
+int ah_cpu_class_nll_backward(struct ah_call *c)
+{
+    struct ah_tensor *gt = c->arg[0].tensor;
+    struct labels l;
+    struct ah_dense g = {0}, w = {0};
+    struct ah_dense_out gx = {0};
+    int status;
+    AH_TRY(labels_open(&l, "nll_loss", c->arg[1].tensor, c->out[0]->size, c->out[0]->ndim, c->arg[4].integer,
+                       c->arg[5].string, c->arg[6].number));
+    l.total = c->arg[7].number;
+    AH_TRYGO(ah_dense_open(&g, gt), out);
+    AH_TRYGO(ah_dense_open(&w, c->arg[2].tensor), out);
+    AH_TRYGO(ah_dense_out_open(&gx, c->out[0]), out);
+    if (ah_dense_dtype(gt->dtype) == AH_F32)
+        class_nll_backward_f32(&l, g.data, w.data, gx.data);
+    else
+        class_nll_backward_f64(&l, g.data, w.data, gx.data);
+out:
+    ah_dense_out_close(&gx);
+    ah_dense_close(&w);
+    ah_dense_close(&g);
+    ah_dense_close(&l.held);
+    return status;
+}
+
+int ah_cpu_cross_entropy_rows(struct ah_call *c)
+{
+    struct ah_tensor *xt = c->arg[0].tensor;
+    struct labels l;
+    struct ah_dense x = {0}, w = {0}, loss = {0}, sums = {0};
+    struct ah_dense_out out = {0};
+    int status;
+    AH_TRY(labels_open(&l, "cross_entropy", c->arg[1].tensor, xt->size, xt->ndim, c->arg[3].integer,
+                       c->arg[4].string, c->arg[5].number));
+    AH_TRYGO(ah_dense_open(&x, xt), out);
+    AH_TRYGO(ah_dense_open(&w, c->arg[2].tensor), out);
+    AH_TRYGO(ah_dense_out_open(&out, c->out[0]), out);
+    AH_TRYGO(ah_dense_scratch(&loss, (size_t)l.count * sizeof(double)), out);
+    AH_TRYGO(ah_dense_scratch(&sums, (size_t)l.count * sizeof(double)), out);
+    void *log_sum = c->extra[0] ? ah_tensor_data(c->extra[0]) : sums.block;
+    if (ah_dense_dtype(xt->dtype) == AH_F32) {
+        cross_entropy_f32(&l, x.data, w.data, log_sum, loss.block);
+        reduce_rows_f32(&l, loss.data, w.data, out.data, &c->state[0]);
+    } else {
+        cross_entropy_f64(&l, x.data, w.data, log_sum, loss.block);
+        reduce_rows_f64(&l, loss.data, w.data, out.data, &c->state[0]);
+    }
+out:
+    ah_dense_close(&sums);
+    ah_dense_close(&loss);
+    ah_dense_out_close(&out);
+    ah_dense_close(&w);
+    ah_dense_close(&x);
+    ah_dense_close(&l.held);
+    return status;
+}
+
+int ah_cpu_cross_entropy_rows_backward(struct ah_call *c)
+{
+    struct ah_tensor *xt = c->arg[1].tensor;
+    struct labels l;
+    struct ah_dense g = {0}, x = {0}, w = {0};
+    struct ah_dense_out gx = {0};
+    int status;
+    AH_TRY(labels_open(&l, "cross_entropy", c->arg[3].tensor, xt->size, xt->ndim, c->arg[5].integer,
+                       c->arg[6].string, c->arg[7].number));
+    l.total = c->arg[8].number;
+    AH_TRYGO(ah_dense_open(&g, c->arg[0].tensor), out);
+    AH_TRYGO(ah_dense_open(&x, xt), out);
+    AH_TRYGO(ah_dense_open(&w, c->arg[4].tensor), out);
+    AH_TRYGO(ah_dense_out_open(&gx, c->out[0]), out);
+    const void *log_sum = ah_tensor_data(c->arg[2].tensor);
+    if (ah_dense_dtype(xt->dtype) == AH_F32)
+        cross_entropy_backward_f32(&l, g.data, x.data, log_sum, w.data, gx.data);
+    else
+        cross_entropy_backward_f64(&l, g.data, x.data, log_sum, w.data, gx.data);
+out:
+    ah_dense_out_close(&gx);
+    ah_dense_close(&w);
+    ah_dense_close(&x);
+    ah_dense_close(&g);
+    ah_dense_close(&l.held);
+    return status;
+}

@@ -1,0 +1,168 @@
+#include "ops/loss.h"
+
+#include <string.h>
+
+#include "ops/rows.h"
+
+int ah_reduction_parse(const char *op, const char *text, enum ah_reduction *out)
+{
+    if (!strcmp(text, "mean"))
+        *out = AH_REDUCE_MEAN;
+    else if (!strcmp(text, "sum"))
+        *out = AH_REDUCE_SUM;
+    else if (!strcmp(text, "none"))
+        *out = AH_REDUCE_NONE;
+    else
+        return ah_fail(AH_EINVAL, "%s: reduction: expected \"none\", \"mean\" or \"sum\", got \"%s\"", op, text);
+    return 0;
+}
+
+/* --- class labels --- */
+
+static int check_weight(const char *name, const struct ah_tensor *x, const struct ah_tensor *w, int64_t classes)
+{
+    if (!w || (w->ndim == 1 && w->size[0] == classes && w->dtype == x->dtype))
+        return 0;
+    return ah_fail(AH_EINVAL, "%s: expected weight %s of %lld classes, got %s %s", name, ah_dtype_name(x->dtype),
+                   (long long)classes, ah_dtype_name(w->dtype), ah_shape(w));
+}
+
+/* input (N, C, d...) or (C); target the same without C. */
+static int check_labels(const char *name, const struct ah_tensor *x, const struct ah_tensor *t,
+                        const struct ah_tensor *w)
+{
+    if (!ah_dtype_is_float(x->dtype))
+        return ah_fail(AH_EINVAL, "%s: expected a floating input, got %s", name, ah_dtype_name(x->dtype));
+    if (t->dtype != AH_I64 && t->dtype != AH_I32 && t->dtype != AH_U8) {
+        return ah_fail(AH_EINVAL, "%s: expected integer class labels as target, got %s", name,
+                       ah_dtype_name(t->dtype));
+    }
+    bool fits = x->ndim > 0 && t->ndim == x->ndim - 1;
+    for (int d = 0; fits && d < t->ndim; d++)
+        fits = t->size[d] == x->size[d == 0 ? 0 : d + 1];
+    if (!fits) {
+        return ah_fail(AH_EINVAL, "%s: target %s does not fit input %s; expected (N, d...) for (N, C, d...)", name,
+                       ah_shape(t), ah_shape(x));
+    }
+    return check_weight(name, x, w, x->size[x->ndim == 1 ? 0 : 1]);
+}
+
+static int label_output(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor, *t = c->arg[1].tensor;
+    enum ah_reduction reduction;
+    AH_TRY(ah_reduction_parse(c->op->name, c->arg[4].string, &reduction));
+    return ah_call_output(c, 0, t->size, reduction == AH_REDUCE_NONE ? t->ndim : 0, x->dtype);
+}
+
+int ah_forward_class_nll(struct ah_call *c)
+{
+    AH_TRY(check_labels("nll_loss", c->arg[0].tensor, c->arg[1].tensor, c->arg[2].tensor));
+    AH_TRY(label_output(c));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_class_nll_backward(struct ah_call *c)
+{
+    AH_TRY(ah_call_output(c, 0, c->arg[3].ints.at, c->arg[3].ints.count, c->arg[0].tensor->dtype));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_cross_entropy_rows(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor, *t = c->arg[1].tensor;
+    AH_TRY(check_labels("cross_entropy", x, t, c->arg[2].tensor));
+    AH_TRY(label_output(c));
+    enum ah_dtype dtype = x->dtype == AH_F64 ? AH_F64 : AH_F32;
+    if (c->recording)
+        AH_TRY(ah_tensor_empty(&c->extra[0], t->size, t->ndim, dtype));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_cross_entropy_rows_backward(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[1].tensor;
+    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_nll_loss(struct ah_call *c)
+{
+    enum ah_reduction reduction;
+    AH_TRY(ah_reduction_parse("nll_loss", c->arg[4].string, &reduction));
+    c->out_count = 1;
+    return ah_op1(AH_OP_class_nll, &c->out[0], c->arg[0], c->arg[1], c->arg[2], c->arg[3], c->arg[4], AH_N(0));
+}
+
+/* Targets that are probabilities: -sum over classes of target * weight * log_softmax, the mean over everything else. */
+static int soft_targets(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor, *t = c->arg[1].tensor, *w = c->arg[2].tensor;
+    int dim = x->ndim == 1 ? 0 : 1;
+    int64_t classes = x->ndim ? x->size[dim] : 0, rows = classes ? x->numel / classes : 0;
+    double smoothing = c->arg[5].number;
+    enum ah_reduction reduction = AH_REDUCE_MEAN;
+    if (x->ndim == 0 || !ah_same_shape(x, t) || !ah_dtype_is_float(x->dtype)) {
+        return ah_fail(AH_EINVAL, "cross_entropy: a floating target holds class probabilities and has the input's "
+                       "shape; got input %s and target %s", ah_shape(x), ah_shape(t));
+    }
+    AH_TRY(ah_reduction_parse("cross_entropy", c->arg[4].string, &reduction));
+    AH_TRY(check_weight("cross_entropy", x, w, classes));
+    struct ah_tensor *made[9] = {NULL}, *product;
+    int n = 0, status;
+    AH_TRYGO(ah_op1(AH_OP_log_softmax, &made[n++], c->arg[0], AH_I(dim)), out);
+    struct ah_tensor *target = c->arg[1].tensor;
+    if (smoothing > 0) {
+        AH_TRYGO(ah_op1(AH_OP_mul, &made[n++], AH_T(target), AH_N(1 - smoothing)), out);
+        AH_TRYGO(ah_op1(AH_OP_add, &made[n], AH_T(made[n - 1]), AH_N(smoothing / (double)classes)), out);
+        target = made[n++];
+    }
+    AH_TRYGO(ah_op1(AH_OP_mul, &made[n++], AH_T(made[0]), AH_T(target)), out);
+    product = made[n - 1];
+    if (w) {
+        int64_t shape[AH_MAX_DIMS] = {classes};
+        for (int d = 1; d < x->ndim - dim; d++)
+            shape[d] = 1;
+        AH_TRYGO(ah_op1(AH_OP_reshape, &made[n++], c->arg[2], AH_INTS_OF(shape, x->ndim - dim)), out);
+        AH_TRYGO(ah_op1(AH_OP_mul, &made[n], AH_T(product), AH_T(made[n - 1])), out);
+        product = made[n++];
+    }
+    if (reduction == AH_REDUCE_NONE) {
+        int64_t over = dim;
+        AH_TRYGO(ah_op1(AH_OP_sum, &made[n++], AH_T(product), AH_INTS_OF(&over, 1)), out);
+        AH_TRYGO(ah_op1(AH_OP_neg, &c->out[0], AH_T(made[n - 1])), out);
+    } else {
+        AH_TRYGO(ah_op1(AH_OP_sum, &made[n++], AH_T(product)), out);
+        double divisor = reduction == AH_REDUCE_MEAN ? (double)rows : 1;
+        AH_TRYGO(ah_op1(AH_OP_div, &c->out[0], AH_T(made[n - 1]), AH_N(-divisor)), out);
+    }
+    c->out_count = 1;
+out:
+    while (n > 0)
+        ah_tensor_release(made[--n]);
+    return status;
+}
+
+int ah_forward_cross_entropy(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor, *t = c->arg[1].tensor;
+    double smoothing = c->arg[5].number;
+    if (!(smoothing >= 0 && smoothing <= 1))
+        return ah_fail(AH_EINVAL, "cross_entropy: label_smoothing: expected 0..1, got %g", smoothing);
+    if (ah_dtype_is_float(t->dtype))
+        return soft_targets(c);
+    enum ah_reduction reduction;
+    AH_TRY(ah_reduction_parse("cross_entropy", c->arg[4].string, &reduction));
+    AH_TRY(check_labels("cross_entropy", x, t, c->arg[2].tensor));
+    c->out_count = 1;
+    if (x->ndim == 2) {
+        return ah_op1(AH_OP_cross_entropy_rows, &c->out[0], c->arg[0], c->arg[1], c->arg[2], c->arg[3], c->arg[4],
+                      c->arg[5]);
+    }
+    struct ah_tensor *log_probability;
+    AH_TRY(ah_op1(AH_OP_log_softmax, &log_probability, c->arg[0], AH_I(x->ndim == 1 ? 0 : 1)));
+    int status = ah_op1(AH_OP_class_nll, &c->out[0], AH_T(log_probability), c->arg[1], c->arg[2], c->arg[3],
+                        c->arg[4], c->arg[5]);
+    ah_tensor_release(log_probability);
+    return status;
+}

@@ -1,0 +1,12 @@
+/* What the losses share: how results are reduced. */
+#ifndef AH_OPS_LOSS_H
+#define AH_OPS_LOSS_H
+
+#include "ops/op.h"
+
+enum ah_reduction { AH_REDUCE_NONE, AH_REDUCE_MEAN, AH_REDUCE_SUM };
+
+/* Parse "none", "mean" or "sum"; AH_EINVAL names `op`. */
+int ah_reduction_parse(const char *op, const char *text, enum ah_reduction *out);
+
+#endif

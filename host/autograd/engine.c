@@ -323,7 +323,9 @@ int ah_run_rule(struct ah_node *node, struct ah_tensor **grad_out, struct ah_ten
     rule.input_count = inputs;
     rule.output_count = node->output_count;
     rule.status = 0;
+    rule.temp = rule.own_temp;
     rule.temp_count = 0;
+    rule.temp_room = AH_RULE_TEMPS;
     for (int k = 0; k < AH_MAX_OUTS; k++) {
         saved_out[k] = node->saved_out[k].tensor;
         if (saved_out[k] && ah_grad_enabled) {
@@ -352,6 +354,8 @@ int ah_run_rule(struct ah_node *node, struct ah_tensor **grad_out, struct ah_ten
     }
     for (int i = 0; i < rule.temp_count; i++)
         ah_tensor_release(rule.temp[i]);
+    if (rule.temp != rule.own_temp)
+        free(rule.temp);
     if (needs != needs_small)
         free(needs);
     return status;

@@ -1,14 +1,30 @@
 #include "autograd/rule.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "autograd/graph.h"
+
+static int grow_temps(struct ah_rule *rule)
+{
+    int room = 2 * rule->temp_room;
+    bool own = rule->temp == rule->own_temp;
+    struct ah_tensor **grown = realloc(own ? NULL : rule->temp, (size_t)room * sizeof *grown);
+    if (!grown)
+        return rule->status = ah_fail(AH_ENOMEM, "out of memory");
+    if (own)
+        memcpy(grown, rule->own_temp, sizeof rule->own_temp);
+    rule->temp = grown;
+    rule->temp_room = room;
+    return 0;
+}
 
 struct ah_tensor *ah_rule_keep(struct ah_rule *rule, struct ah_tensor *tensor)
 {
     if (!tensor)
         return NULL;
-    if (rule->temp_count == AH_RULE_TEMPS) {
+    if (rule->temp_count == rule->temp_room && grow_temps(rule) < 0) {
         ah_tensor_release(tensor);
-        rule->status = ah_fail(AH_ENOTIMPL, "%s: the gradient rule makes too many tensors", ah_node_name(rule->node));
         return NULL;
     }
     rule->temp[rule->temp_count++] = tensor;

@@ -13,7 +13,7 @@
 
 #include "ops/op.h"
 
-enum { AH_RULE_TEMPS = 96 };
+enum { AH_RULE_TEMPS = 96 }; /* without an allocation; a rule of cat makes one per input */
 
 struct ah_node;
 
@@ -28,8 +28,9 @@ struct ah_rule {
     const bool *needs;
     int input_count, output_count;
     int status;
-    int temp_count;
-    struct ah_tensor *temp[AH_RULE_TEMPS];
+    struct ah_tensor **temp; /* own_temp, or grown by ah_rule_keep */
+    int temp_count, temp_room;
+    struct ah_tensor *own_temp[AH_RULE_TEMPS];
 };
 
 /* Run an op inside a rule: ah_r(r, AH_OP_mul, AH_T(g), AH_T(x)). Any AH_T(NULL) for a required tensor, or an earlier

@@ -178,19 +178,15 @@ int ah_backward_repeat(struct ah_rule *r)
 {
     const struct ah_input_meta *input = ah_rule_input(r, 0);
     int ndim = r->arg[1].ints.count, lead = ndim - input->ndim;
-    int64_t numel = 1, before = 1;
-    for (int d = 0; d < ndim; d++)
-        numel *= r->arg[1].ints.at[d] * (d < lead ? 1 : input->size[d - lead]);
-    if (numel == 0) {
-        r->grad_in[0] = ah_r_zeros_input(r, 0);
-        return 0;
-    }
+    int64_t before = 1;
     struct ah_tensor *grad = r->grad_out[0];
     for (int d = 0; d < ndim; d++) {
         int64_t times = r->arg[1].ints.at[d], n = d < lead ? 1 : input->size[d - lead];
-        numel /= times * n;
-        if (times > 1) {
-            int64_t split[] = {before, times, n * numel}, summed[] = {before, 1, n * numel};
+        int64_t after = n;
+        for (int k = d + 1; k < ndim; k++)
+            after *= r->arg[1].ints.at[k] * (k < lead ? 1 : input->size[k - lead]);
+        if (times != 1) {
+            int64_t split[] = {before, times, after}, summed[] = {before, 1, after};
             grad = ah_r(r, AH_OP_reshape, AH_T(grad), AH_INTS_OF(split, 3));
             grad = ah_r(r, AH_OP_sum_to, AH_T(grad), AH_INTS_OF(summed, 3));
         }

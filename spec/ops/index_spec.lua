@@ -1,0 +1,189 @@
+local accelhost = require "accelhost"
+local C = require "accelhost._C"
+local gradcheck = require "spec.support.gradcheck"
+local op_fixture = require "spec.support.op_fixture"
+
+local function ints(values, dtype)
+  return accelhost.tensor(values, {dtype = dtype or "int64"})
+end
+
+local dtypes = {"uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64"}
+
+describe("an index op", function()
+  op_fixture.define(require "spec.fixtures.index", it)
+end)
+
+describe("every dtype", function()
+  it("is picked, placed and added", function()
+    for _, dtype in ipairs(dtypes) do
+      local x = accelhost.tensor({{1, 2, 3}, {4, 5, 6}}, {dtype = dtype})
+      local function numbers(t) return t:to("float64"):tolist() end
+      assert.same({{3, 1}, {6, 4}}, numbers(x:index_select(1, ints {2, 0})))
+      assert.same({{2, 2}, {6, 4}}, numbers(x:gather(1, ints {{1, 1}, {2, 0}})))
+      assert.same({{6, 7, 8}, {4, 5, 6}}, numbers(x:index_add(0, ints {0, 0}, x - x:narrow(0, 0, 1) + 1)))
+      assert.same({{6, 2, 3}, {4, 5, 17}}, numbers(x:scatter_add(1, ints {{0, 0}, {2, 2}}, x:narrow(1, 1, 2))))
+      assert.same({{7, 2, 7}, {7, 5, 7}}, numbers(x:index_fill(1, ints {0, 2}, 7)))
+      assert.same({2, 3, 6}, numbers(x:masked_select(accelhost.tensor {{false, true, true}, {false, false, true}})))
+      local sorted, places = x:sort(1, true)
+      assert.same({{3, 2, 1}, {6, 5, 4}}, numbers(sorted))
+      assert.same({{2, 1, 0}, {2, 1, 0}}, places:tolist())
+    end
+  end)
+
+  it("of index may be int32", function()
+    local x = accelhost.tensor {1, 2, 3}
+    assert.same({3, 1}, x:index_select(0, ints({2, 0}, "int32")):tolist())
+    assert.same({3, 1}, C.index(x, ints({-1, 0}, "int32")):tolist())
+  end)
+
+  it("of bool adds as or", function()
+    local x = accelhost.tensor {true, false}
+    assert.same({true, true}, x:index_add(0, ints {1, 0}, accelhost.tensor {true, true}):tolist())
+  end)
+end)
+
+describe("in place", function()
+  it("the placing ops write their tensor and record the write", function()
+    local x = accelhost.zeros({2, 3}, {dtype = "float64"})
+    local source = accelhost.tensor({{1, 2}, {3, 4}}, {dtype = "float64"}):requires_grad_()
+    local same = x:index_add_(1, ints {2, 0}, source)
+    assert.equal(x, same)
+    assert.same({{2, 0, 1}, {4, 0, 3}}, x:tolist())
+    x:backward(accelhost.tensor({{1, 2, 3}, {4, 5, 6}}, {dtype = "float64"}))
+    assert.same({{3, 1}, {6, 4}}, source.grad:tolist())
+  end)
+
+  it("they reach through a strided view", function()
+    local x = accelhost.zeros(3, 4)
+    x:t():index_fill_(0, ints {1, 3}, 5)
+    assert.same({{0, 5, 0, 5}, {0, 5, 0, 5}, {0, 5, 0, 5}}, x:tolist())
+    x:t():scatter_(0, ints {{0, 1, 2}}, 9)
+    assert.same({{9, 5, 0, 5}, {0, 9, 0, 5}, {0, 5, 9, 5}}, x:tolist())
+    x:select(1, 3):masked_scatter_(accelhost.tensor {true, false, true}, accelhost.tensor {1, 2})
+    assert.same({{9, 5, 0, 1}, {0, 9, 0, 5}, {0, 5, 9, 2}}, x:tolist())
+  end)
+end)
+
+describe("sort", function()
+  it("puts nan last, or first when descending", function()
+    local x = accelhost.tensor {2, 0/0, -math.huge, math.huge, -1}
+    local _, up = x:sort()
+    assert.same({2, 4, 0, 3, 1}, up:tolist())
+    local _, down = x:sort(0, true)
+    assert.same({1, 3, 0, 4, 2}, down:tolist())
+    local _, top = x:topk(2)
+    assert.same({1, 3}, top:tolist())
+  end)
+
+  it("keeps the order of equal values, zeros of both signs among them", function()
+    local values = {}
+    for k = 1, 300 do values[k] = k % 3 == 0 and -0.0 or k % 3 == 1 and 0 or 1 end
+    for _, dtype in ipairs {"float32", "float64", "float16", "int64"} do
+      local _, places = accelhost.tensor(values, {dtype = dtype}):sort()
+      places = places:tolist()
+      for k = 2, 200 do assert.is_true(places[k] > places[k - 1]) end
+      for k = 202, 300 do assert.is_true(places[k] > places[k - 1]) end
+    end
+  end)
+
+  it("orders numbers of every size and sign", function()
+    local values = {}
+    for k = 1, 1000 do values[k] = ((k * 7919) % 1000 - 500) * 10 ^ (k % 5) end
+    for _, dtype in ipairs {"int32", "int64", "float32", "float64"} do
+      local sorted, places = accelhost.tensor(values, {dtype = dtype}):sort()
+      sorted, places = sorted:tolist(), places:tolist()
+      for k = 1, 1000 do
+        assert.equal(values[places[k] + 1], sorted[k])
+        assert.is_true(k == 1 or sorted[k - 1] <= sorted[k])
+      end
+    end
+  end)
+
+  it("takes 0-dim and empty tensors", function()
+    local value, place = accelhost.tensor(3):sort()
+    assert.equal(3, value:item())
+    assert.equal(0, place:item())
+    local values, places = accelhost.zeros(2, 0):sort()
+    assert.same({2, 0}, values:shape())
+    assert.same({2, 0}, places:shape())
+    assert.same({0, 3}, (accelhost.zeros(4, 3):topk(0, 0)):shape())
+  end)
+end)
+
+describe("sums over an index", function()
+  it("are the same bits for any number of threads", function()
+    local values, index = {}, {}
+    for k = 1, 40000 do
+      values[k] = math.sin(k) * 10 ^ (k % 7 - 3)
+      index[k] = (k * 31) % 17
+    end
+    local x, at = accelhost.tensor(values):reshape(1000, 40), ints(index)
+    local threads = accelhost.get_num_threads()
+    local function sums()
+      return accelhost.zeros(17, 40):index_add(0, at:narrow(0, 0, 1000), x):tolist(),
+        accelhost.zeros(1000, 40):scatter_add(1, at:reshape(1000, 40), x):tolist()
+    end
+    accelhost.set_num_threads(1)
+    local rows, lines = sums()
+    accelhost.set_num_threads(2)
+    local rows_again, lines_again = sums()
+    accelhost.set_num_threads(threads)
+    assert.same(rows, rows_again)
+    assert.same(lines, lines_again)
+  end)
+end)
+
+describe("src larger than its index", function()
+  it("gets zeros where it was not read", function()
+    local x = accelhost.zeros({2, 3}, {dtype = "float64"}):requires_grad_()
+    local src = accelhost.ones({3, 4}, {dtype = "float64"}):requires_grad_()
+    gradcheck.gradcheck(function(a, b) return a:scatter_add(1, ints {{0, 2}}, b) end, {x, src})
+    gradcheck.gradgradcheck(function(a, b) return a:scatter(1, ints {{0, 2}}, b) end, {x, src})
+  end)
+end)
+
+describe("a wrong index", function()
+  local x = accelhost.zeros(10, 4)
+  local function fails(message, fn, ...)
+    local fine, text = pcall(fn, ...)
+    assert.is_false(fine)
+    assert.truthy(tostring(text):find(message, 1, true), ("expected %q in %q"):format(message, tostring(text)))
+  end
+
+  it("is named with its position and range", function()
+    fails("index_select: index 12 at position 3 is outside 0..9 (dim 0 of (10, 4))", x.index_select, x, 0,
+      ints {0, 1, 2, 12})
+    fails("index_select: index -1 at position 0 is outside 0..9", x.index_select, x, 0, ints {-1})
+    fails("gather: index 4 at position 1 is outside 0..3 (dim 1 of (10, 4))", x.gather, x, 1, ints {{0, 4}})
+    fails("scatter_add: index 10 at position 0 is outside 0..9", x.scatter_add, x, 0, ints {{10}}, x)
+    fails("index_add: index 10 at position 0 is outside 0..9", x.index_add, x, 0, ints {10}, x:narrow(0, 0, 1))
+    fails("index: index -11 at position 1 is outside -10..9 (dim 0 of (10, 4))", C.index, x, ints {9, -11})
+  end)
+
+  it("leaves the tensor alone", function()
+    local y = accelhost.zeros(3)
+    assert.error(function() y:index_fill_(0, ints {0, 5}, 1) end)
+    assert.error(function() y:scatter_(0, ints {1, 5}, 1) end)
+    assert.same({0, 0, 0}, y:tolist())
+  end)
+
+  it("is refused by dtype and shape", function()
+    fails("index_select: index must be int64 or int32, got float32", x.index_select, x, 0, accelhost.zeros(2))
+    fails("index_select: index must have at most one dim, got (1, 2)", x.index_select, x, 0, ints {{0, 1}})
+    fails("gather: index (11, 1) does not fit (10, 4) outside dim 1", x.gather, x, 1, ints({0}):expand(11, 1))
+    fails("scatter: index (2, 1) is larger than src (1, 1)", x.scatter, x, 1, ints {{0}, {0}}, accelhost.zeros(1, 1))
+    fails("scatter_add: src is float64 but input is float32", x.scatter_add, x, 1, ints {{0}}, x:double())
+    fails("index_add: source (10, 3) does not fit 2 indices on dim 1 of (10, 4)", x.index_add, x, 1, ints {0, 1},
+      accelhost.zeros(10, 3))
+    fails("index: mask (3,) does not match the dims of (10, 4) from dim 0 on", C.index, x,
+      accelhost.tensor {true, false, true})
+    fails("index: an index must be int64, int32 or bool, got float32", C.index, x, accelhost.zeros(2))
+    fails("index_put: values (3,) do not broadcast to (2, 4)", x.index_put, x, ints {0, 1}, accelhost.zeros(3))
+    fails("masked_select: mask must be bool, got float32", x.masked_select, x, x)
+    fails("masked_scatter: the mask wants 40 values, source (2,) has 2", x.masked_scatter, x, x:eq(0),
+      accelhost.zeros(2))
+    fails("topk: k is 5, but dim 1 of (10, 4) has 4 entries", x.topk, x, 5)
+    fails("bincount: expected values of at least 0, got -2 at position 1", accelhost.bincount, ints {1, -2})
+    fails("take_along_dim: indices (2,) must have as many dims as input (10, 4)", x.take_along_dim, x, ints {0, 1}, 1)
+  end)
+end)

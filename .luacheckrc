@@ -1,9 +1,9 @@
 std = "luajit"
 max_line_length = 120
 codes = true
-unused_args = false          -- a method takes the arguments of its interface
-ignore = {"212"}
-include_files = {"lua", "spec", "examples", "scripts", ".luacheckrc"}
+unused_args = false
+ignore = {"212"} -- a method takes the arguments of its interface
+include_files = {"lua/**/*.lua", "spec/**/*.lua", "examples/**/*.lua", "scripts/**/*.lua", ".luacheckrc"}
 exclude_files = {"spec/fixtures/**", "build*/**"}
 
 files["spec"] = {std = "luajit+busted"}

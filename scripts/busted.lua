@@ -29,8 +29,8 @@ local function write_tally(text)
   file:close()
 end
 
--- Busted restores package.loaded after each file. What is loaded before it starts stays: one library for all specs, as a
--- script has it, and C modules that are opened once.
+-- Busted restores package.loaded after each file. What is loaded before it starts stays: one library for all specs, as
+-- a script has it, and C modules that are opened once.
 local function preload_library()
   local pipe = io.popen("find lua -name '*.lua' | LC_ALL=C sort")
   for path in pipe:lines() do

@@ -81,13 +81,12 @@ end
 -- A function of accelhost or of nn.functional, or a method: whichever there is, in this order.
 local function target(case, first)
   if case.op == "getitem" then return function(tensor, key) return tensor[key] end end
-  local functional = accelhost.nn.functional
-  local found = accelhost[case.op] or rawget(functional, case.op) or functional[case.op]
-  if not found and accelhost.is_tensor(first) then
-    local fine, method = pcall(function() return first[case.op] end)
-    found = fine and method
+  local function field(object) return object[case.op] end
+  for _, object in ipairs {accelhost, accelhost.nn.functional, accelhost.is_tensor(first) and first or nil} do
+    local fine, found = pcall(field, object)
+    if fine and found then return found end
   end
-  return found or error("there is no op '" .. case.op .. "'", 0)
+  return error("there is no op '" .. case.op .. "'", 0)
 end
 
 --- Call the op of a case.

@@ -55,7 +55,8 @@ function run.program(words, options)
     file:write(options.stdin)
     file:close()
   end
-  os.execute(("( %s ) < %s > %s.out 2> %s.err; echo $? > %s.code"):format(table.concat(parts, " "), input, base, base, base))
+  local command = table.concat(parts, " ")
+  os.execute(("( %s ) < %s > %s.out 2> %s.err; echo $? > %s.code"):format(command, input, base, base, base))
   local result = {
     stdout = read_and_remove(base .. ".out"),
     stderr = read_and_remove(base .. ".err"),

@@ -1,0 +1,278 @@
+--- Modules that hold modules (or parameters).
+--
+-- Sequential, ModuleList and ParameterList keep their items in the raw array part of the instance, from 1, so that
+-- `#list`, `ipairs(list)`, `table.insert(list, m)` and `list[2] = m` do what they do in Lua. The array itself is the
+-- registry: it is read whenever the tree is walked. The keys in a state_dict count from 0, as in PyTorch.
+local arguments = require "accelhost.util.arguments"
+local module = require "accelhost.nn.module"
+local parameter = require "accelhost.nn.parameter"
+
+local fail, describe = arguments.fail, arguments.describe
+local Module, is_module = module.Module, module.is_module
+local container = {}
+
+-- ---------------------------------------------------------------------------------------------------------------
+-- Lists of modules
+
+local List = Module:extend "List"
+
+List.__newindex = function(self, key, value)
+  if type(key) ~= "number" then return Module._assign(self, key, value) end
+  if not is_module(value) then
+    fail("%s: item %s: expected a module, got %s", self._name, tostring(key), describe(value))
+  end
+  if key ~= #self + 1 then
+    fail("%s: item %s does not exist, there are %d; append with table.insert", self._name, tostring(key), #self)
+  end
+  rawset(self, key, value)
+end
+
+local function check_items(self)
+  for i = 1, #self do
+    if not is_module(self[i]) then fail("%s: item %d is %s, not a module", self._name, i, describe(self[i])) end
+  end
+end
+
+function List:_children()
+  check_items(self)
+  local names, modules = {}, {}
+  for i = 1, #self do
+    names[i], modules[i] = self._names[i] or tostring(i - 1), self[i]
+  end
+  local more_names, more = Module._children(self)
+  for i = 1, #more do
+    names[#names + 1], modules[#modules + 1] = more_names[i], more[i]
+  end
+  return names, modules
+end
+
+function List:_item(key)
+  local names = rawget(self, "_names")
+  for i = 1, names and #self or 0 do
+    if names[i] == key then return self[i] end
+  end
+end
+
+--- How many items there are; `#list` says the same.
+---@return integer
+function List:len()
+  return #self
+end
+
+--- Put a module at the end.
+---@param item Module
+---@return Module self
+function List:append(item)
+  self[#self + 1] = item
+  return self
+end
+
+local function fill(self, items)
+  rawset(self, "_names", {})
+  for i, item in ipairs(items) do
+    if type(item) == "table" and getmetatable(item) == nil and type(item[1]) == "string" and is_module(item[2]) then
+      self._names[i] = item[1]
+      item = item[2]
+    end
+    if not is_module(item) then
+      fail("%s: item %d: expected a module, got %s%s", self._name, i, describe(item),
+        type(item) == "function" and "; wrap it in a module whose forward calls it" or "")
+    end
+    rawset(self, i, item)
+  end
+  return self
+end
+
+--- Runs its items one after the other.
+--
+--   nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
+--   nn.Sequential{{"fc", nn.Linear(784, 10)}, {"act", nn.ReLU()}}      -- named
+--
+-- seq[1] is the first item; its weight has the state_dict key "0.weight" (or "fc.weight").
+---@class Sequential: Module
+local Sequential = List:extend "Sequential"
+container.Sequential = Sequential
+
+function Sequential:init(...)
+  local first = ...
+  if select("#", ...) == 1 and type(first) == "table" and getmetatable(first) == nil then
+    fill(self, first)
+  else
+    local items = {...}
+    for i = 1, select("#", ...) do
+      if items[i] == nil then fail("Sequential: item %d is nil", i) end
+    end
+    fill(self, items)
+  end
+end
+
+function Sequential:forward(input)
+  for i = 1, #self do input = self[i](input) end
+  return input
+end
+
+--- A list of modules, registered in order; the loop over it is yours.
+--
+--   self.layers = nn.ModuleList{nn.Linear(8, 8), nn.Linear(8, 8)}
+--   for _, layer in ipairs(self.layers) do x = layer(x) end
+---@class ModuleList: Module
+local ModuleList = List:extend "ModuleList"
+container.ModuleList = ModuleList
+
+function ModuleList:init(items)
+  if items ~= nil and (type(items) ~= "table" or getmetatable(items) ~= nil and not is_module(items)) then
+    fail("ModuleList: expected a table of modules, got %s", describe(items))
+  end
+  fill(self, items or {})
+end
+
+--- Append all modules of an array; with a name, make a subclass as every module class does.
+---@param items Module[]|string
+function ModuleList:extend(items)
+  if type(items) == "string" then return Module.extend(self, items) end
+  for _, item in ipairs(items) do self:append(item) end
+  return self
+end
+
+function ModuleList:forward()
+  fail("a ModuleList cannot be called: loop over it with ipairs, or use nn.Sequential")
+end
+
+--- Runs of equal items are printed once: "(0-2): 3 x Linear(...)".
+function ModuleList:_child_lines()
+  local lines, first = {}, 1
+  local names, modules = self:_children()
+  for i = 1, #modules do
+    local text = tostring(modules[i])
+    if i == #modules or tostring(modules[i + 1]) ~= text then
+      local label = first == i and "(" .. names[i] .. "): "
+        or ("(%s-%s): %d x "):format(names[first], names[i], i - first + 1)
+      lines[#lines + 1] = label .. (text:gsub("\n", "\n  "))
+      first = i + 1
+    end
+  end
+  return lines
+end
+
+-- ---------------------------------------------------------------------------------------------------------------
+-- Modules by name
+
+--- Name, value pairs of {{"a", x}, {"b", y}} in that order, or of {a = x, b = y} sorted by name.
+local function named_items(what, items)
+  local names, values = {}, {}
+  if items[1] ~= nil then
+    for i, item in ipairs(items) do
+      if type(item) ~= "table" or type(item[1]) ~= "string" then
+        fail("%s: item %d: expected {name, value}, got %s", what, i, describe(item))
+      end
+      names[i], values[i] = item[1], item[2]
+    end
+  else
+    for name in pairs(items) do names[#names + 1] = name end
+    table.sort(names)
+    for i, name in ipairs(names) do values[i] = items[name] end
+  end
+  return names, values
+end
+
+local function named_class(name, list, accepts, wanted)
+  local Class = Module:extend(name)
+
+  function Class:init(items)
+    if items ~= nil then self:update(items) end
+  end
+
+  --- Add items: {{name, value}, ...} keeps the order, {name = value} is sorted by name.
+  function Class:update(items)
+    if type(items) ~= "table" then fail("%s: expected a table, got %s", name, describe(items)) end
+    local names, values = named_items(name, items)
+    for i, key in ipairs(names) do
+      if not accepts(values[i]) then fail("%s: '%s': expected %s, got %s", name, key, wanted, describe(values[i])) end
+      self[key] = values[i]
+    end
+  end
+
+  --- Names in order.
+  function Class:keys()
+    local names = {}
+    for i, key in ipairs(self[list]) do names[i] = key end
+    return names
+  end
+
+  --- for name, value in dict:items() do ... end
+  function Class:items()
+    local names, i = self:keys(), 0
+    return function()
+      i = i + 1
+      if names[i] then return names[i], self._fields[names[i]] end
+    end
+  end
+
+  --- Is there an item of this name?
+  function Class:contains(key)
+    return self._kind[key] ~= nil
+  end
+
+  function Class:len()
+    return #self[list]
+  end
+
+  function Class:forward() -- luacheck: ignore
+    fail("a %s cannot be called: call one of its items", name)
+  end
+  container[name] = Class
+  return Class
+end
+
+--- Modules by name: nn.ModuleDict{{"relu", nn.ReLU()}, {"gelu", nn.GELU()}}; dict.relu, dict["gelu"].
+named_class("ModuleDict", "_modules", is_module, "a module")
+
+--- Parameters by name.
+named_class("ParameterDict", "_parameters", parameter.is_parameter, "an nn.Parameter")
+
+-- ---------------------------------------------------------------------------------------------------------------
+-- Lists of parameters
+
+--- Parameters in order: nn.ParameterList{nn.Parameter(a), nn.Parameter(b)}; list[1], ipairs(list).
+---@class ParameterList: Module
+local ParameterList = Module:extend "ParameterList"
+container.ParameterList = ParameterList
+
+ParameterList.__newindex = function(self, key, value)
+  if type(key) ~= "number" then return Module._assign(self, key, value) end
+  rawset(self, key, value)
+end
+
+function ParameterList:init(items)
+  for i, item in ipairs(items or {}) do rawset(self, i, item) end
+  self:_sync()
+end
+
+function ParameterList:append(item)
+  rawset(self, #self + 1, item)
+  return self
+end
+
+function ParameterList:len()
+  return #self
+end
+
+--- Register the array's items under "0", "1", ...
+function ParameterList:_sync()
+  local names = {}
+  for i = 1, #self do
+    if not parameter.is_parameter(self[i]) then
+      fail("ParameterList: item %d: expected an nn.Parameter, got %s", i, describe(self[i]))
+    end
+    names[i] = tostring(i - 1)
+    self._fields[names[i]] = self[i]
+    self._kind[names[i]] = "parameter"
+  end
+  rawset(self, "_parameters", names)
+end
+
+function ParameterList:forward() -- luacheck: ignore
+  fail("a ParameterList cannot be called: loop over it with ipairs")
+end
+
+return container

@@ -1,0 +1,50 @@
+--- Dropout layers: active in training, the identity in evaluation.
+local C = require "accelhost._C"
+local F = require "accelhost.nn.functional"
+local arguments = require "accelhost.util.arguments"
+local Module = require("accelhost.nn.module").Module
+local repr = require "accelhost.nn.repr"
+
+local dropout = {}
+
+local function class(name)
+  local Class = Module:extend(name)
+  local read = arguments.signature(name, {{"p", 0.5}, {"inplace", false}})
+  function Class:init(...)
+    local p, inplace = read(...)
+    if type(p) ~= "number" or p < 0 or p > 1 then
+      arguments.fail("%s: p: expected a probability between 0 and 1, got %s", name, arguments.describe(p))
+    end
+    self.p, self.inplace = p, inplace
+  end
+  function Class:extra_repr()
+    return repr.join("p", self.p % 1 == 0 and self.p ~= 0 and repr.float(self.p) or repr.value(self.p), "inplace",
+      repr.value(self.inplace))
+  end
+  dropout[name] = Class
+  return Class
+end
+
+--- Zero each element with probability p and scale the others by 1 / (1 - p).
+---@class Dropout: Module
+local Dropout = class "Dropout"
+function Dropout:forward(input)
+  if self.inplace then return C.dropout_(input, self.p, self.training) end
+  return C.dropout(input, self.p, self.training)
+end
+
+--- Zero whole channels of [N, C, L].
+---@class Dropout1d: Module
+local Dropout1d = class "Dropout1d"
+function Dropout1d:forward(input)
+  return F.dropout1d(input, self.p, self.training)
+end
+
+--- Zero whole channels of [N, C, H, W].
+---@class Dropout2d: Module
+local Dropout2d = class "Dropout2d"
+function Dropout2d:forward(input)
+  return F.dropout2d(input, self.p, self.training)
+end
+
+return dropout

@@ -1,0 +1,377 @@
+--- accelhost.nn.functional: functions without state. Names of the op table marked functional come from there; those
+-- below are compositions of ops. Options are positional in PyTorch's order or named in one trailing table.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+
+local fail, signature = arguments.fail, arguments.signature
+local F = {}
+
+-- ---------------------------------------------------------------------------------------------------------------
+-- Activations
+
+--- min(max(x, 0), 6).
+function F.relu6(input) return C.clamp(input, 0, 6) end
+
+local read_hardtanh = signature("hardtanh", {"input", {"min_val", -1}, {"max_val", 1}})
+--- x between min_val and max_val.
+function F.hardtanh(...) return C.clamp(read_hardtanh(...)) end
+
+--- x * relu6(x + 3) / 6.
+function F.hardswish(input) return input * C.clamp(input + 3, 0, 6) / 6 end
+
+--- relu6(x + 3) / 6.
+function F.hardsigmoid(input) return C.clamp(input + 3, 0, 6) / 6 end
+
+--- log(sigmoid(x)).
+function F.logsigmoid(input) return -C.softplus(-input) end
+
+--- x / (1 + |x|).
+function F.softsign(input) return input / (C.abs(input) + 1) end
+
+--- x * tanh(softplus(x)).
+function F.mish(input) return input * C.tanh(C.softplus(input)) end
+
+--- Scaled ELU.
+function F.selu(input)
+  return C.elu(input, 1.6732632423543772848170429916717) * 1.0507009873554804934193349852946
+end
+
+local read_gumbel = signature("gumbel_softmax", {"logits", {"tau", 1}, {"hard", false}, {"dim", -1}})
+--- A sample of the Gumbel-softmax distribution; with hard = true one-hot, with the soft sample's gradient.
+function F.gumbel_softmax(...)
+  local logits, tau, hard, dim = read_gumbel(...)
+  local noise = C.autograd.no_grad(function()
+    return -C.empty(logits:shape(), {dtype = logits.dtype}):uniform_(0, 1):clamp_min_(1e-45):log_():neg_():log_()
+  end)
+  local soft = C.softmax((logits + noise) / tau, dim)
+  if not hard then return soft end
+  local index = soft:argmax(dim, true)
+  local one = C.zeros(logits:shape(), {dtype = logits.dtype}):scatter_(dim, index, 1)
+  return one - soft:detach() + soft
+end
+
+-- ---------------------------------------------------------------------------------------------------------------
+-- Dropout of whole channels
+
+local function channel_dropout(what, dims)
+  local read = signature(what, {"input", {"p", 0.5}, {"training", true}})
+  return function(...)
+    local input, p, training = read(...)
+    if input:dim() ~= dims and input:dim() ~= dims - 1 then
+      fail("%s: expected an input of %d or %d dims, got %d", what, dims - 1, dims, input:dim())
+    end
+    if not training or p == 0 then return input end
+    local sizes = input:shape()
+    for d = input:dim() - dims + 3, input:dim() do sizes[d] = 1 end
+    local keep = C.dropout(C.ones(sizes, {dtype = input.dtype}), p, true)
+    return input * keep
+  end
+end
+
+--- Zero whole channels of [N, C, L].
+F.dropout1d = channel_dropout("dropout1d", 3)
+--- Zero whole channels of [N, C, H, W].
+F.dropout2d = channel_dropout("dropout2d", 4)
+
+-- ---------------------------------------------------------------------------------------------------------------
+-- Distances, padding
+
+local function p_norm(input, p, dim)
+  if p == 2 then return (input * input):sum(dim, true):sqrt() end
+  if p == 1 then return input:abs():sum(dim, true) end
+  return input:abs():pow(p):sum(dim, true):pow(1 / p)
+end
+
+local read_normalize = signature("normalize", {"input", {"p", 2}, {"dim", 1}, {"eps", 1e-12}})
+--- input / max(|input|_p, eps) along a dim.
+function F.normalize(...)
+  local input, p, dim, eps = read_normalize(...)
+  return input / p_norm(input, p, dim):clamp_min(eps)
+end
+
+local read_cosine = signature("cosine_similarity", {"x1", "x2", {"dim", 1}, {"eps", 1e-8}})
+--- x1 . x2 / max(|x1| |x2|, eps) along a dim.
+function F.cosine_similarity(...)
+  local x1, x2, dim, eps = read_cosine(...)
+  local product = (x1 * x2):sum(dim)
+  local norms = ((x1 * x1):sum(dim) * (x2 * x2):sum(dim)):clamp_min(eps * eps):sqrt()
+  return product / norms
+end
+
+local read_pairwise = signature("pairwise_distance", {"x1", "x2", {"p", 2}, {"eps", 1e-6}, {"keepdim", false}})
+--- |x1 - x2 + eps|_p over the last dim.
+function F.pairwise_distance(...)
+  local x1, x2, p, eps, keepdim = read_pairwise(...)
+  local distance = p_norm(x1 - x2 + eps, p, -1)
+  return keepdim and distance or distance:squeeze(-1)
+end
+
+local read_pad = signature("pad", {"input", "pad", {"mode", "constant"}, {"value", 0}})
+--- Pad the last dims: pad = {left, right, top, bottom, ...}, last dim first; negative numbers cut.
+function F.pad(...)
+  local input, pad, mode, value = read_pad(...)
+  if mode ~= "constant" then fail("pad: unknown mode '%s' (known: constant)", tostring(mode)) end
+  if #pad % 2 ~= 0 or #pad / 2 > input:dim() then
+    fail("pad: expected up to %d pairs of numbers, got %d numbers", input:dim(), #pad)
+  end
+  for i = 1, #pad, 2 do
+    local dim = input:dim() - (i + 1) / 2
+    for side = 0, 1 do
+      local n = pad[i + side]
+      if n < 0 then
+        input = input:narrow(dim, side == 0 and -n or 0, input:size(dim) + n)
+      elseif n > 0 then
+        local shape = input:shape()
+        local sizes = {}
+        for d = 1, #shape do sizes[d] = shape[d] end
+        sizes[dim + 1] = n
+        local edge = C.full(sizes, value, {dtype = input.dtype})
+        input = C.cat(side == 0 and {edge, input} or {input, edge}, dim)
+      end
+    end
+  end
+  return input
+end
+
+-- ---------------------------------------------------------------------------------------------------------------
+-- Losses
+
+local function reduce(what, loss, reduction)
+  if reduction == "mean" then return loss:mean() end
+  if reduction == "sum" then return loss:sum() end
+  if reduction == "none" then return loss end
+  return fail("%s: unknown reduction '%s' (known: none, mean, sum)", what, tostring(reduction))
+end
+
+local read_mse = signature("mse_loss", {"input", "target", {"reduction", "mean"}})
+--- (input - target)^2.
+function F.mse_loss(...)
+  local input, target, reduction = read_mse(...)
+  local difference = input - target
+  return reduce("mse_loss", difference * difference, reduction)
+end
+
+local read_l1 = signature("l1_loss", {"input", "target", {"reduction", "mean"}})
+--- |input - target|.
+function F.l1_loss(...)
+  local input, target, reduction = read_l1(...)
+  return reduce("l1_loss", (input - target):abs(), reduction)
+end
+
+local read_smooth = signature("smooth_l1_loss", {"input", "target", {"reduction", "mean"}, {"beta", 1}})
+--- Quadratic below beta, linear above: d^2 / (2 beta), |d| - beta / 2.
+function F.smooth_l1_loss(...)
+  local input, target, reduction, beta = read_smooth(...)
+  local distance = (input - target):abs()
+  if beta == 0 then return reduce("smooth_l1_loss", distance, reduction) end
+  local loss = C.where(C.lt(distance, beta), distance * distance * (0.5 / beta), distance - 0.5 * beta)
+  return reduce("smooth_l1_loss", loss, reduction)
+end
+
+local read_huber = signature("huber_loss", {"input", "target", {"reduction", "mean"}, {"delta", 1}})
+--- d^2 / 2 below delta, delta (|d| - delta / 2) above.
+function F.huber_loss(...)
+  local input, target, reduction, delta = read_huber(...)
+  local distance = (input - target):abs()
+  local loss = C.where(C.le(distance, delta), distance * distance * 0.5, (distance - 0.5 * delta) * delta)
+  return reduce("huber_loss", loss, reduction)
+end
+
+local read_kl = signature("kl_div", {"input", "target", {"reduction", "mean"}, {"log_target", false}})
+--- target (log target - input); "batchmean" divides the sum by the batch size.
+function F.kl_div(...)
+  local input, target, reduction, log_target = read_kl(...)
+  local loss
+  if log_target then
+    loss = target:exp() * (target - input)
+  else
+    local positive = C.gt(target, 0)
+    local safe = C.where(positive, target, 1)
+    loss = C.where(positive, target * (safe:log() - input), 0)
+  end
+  if reduction == "batchmean" then return loss:sum() / input:size(0) end
+  return reduce("kl_div", loss, reduction)
+end
+
+local read_bce = signature("binary_cross_entropy", {"input", "target", {"weight"}, {"reduction", "mean"}})
+--- -(t log p + (1 - t) log(1 - p)); logarithms are cut at -100.
+function F.binary_cross_entropy(...)
+  local input, target, weight, reduction = read_bce(...)
+  local loss = -(target * input:log():clamp_min(-100) + (1 - target) * (1 - input):log():clamp_min(-100))
+  if weight then loss = loss * weight end
+  return reduce("binary_cross_entropy", loss, reduction)
+end
+
+local read_bce_logits = signature("binary_cross_entropy_with_logits",
+  {"input", "target", {"weight"}, {"reduction", "mean"}, {"pos_weight"}})
+--- Binary cross entropy of sigmoid(input), without overflow.
+function F.binary_cross_entropy_with_logits(...)
+  local input, target, weight, reduction, pos_weight = read_bce_logits(...)
+  local softplus = (-input:abs()):exp():log1p() + (-input):clamp_min(0)
+  local loss
+  if pos_weight then
+    loss = (1 - target) * input + ((pos_weight - 1) * target + 1) * softplus
+  else
+    loss = (1 - target) * input + softplus
+  end
+  if weight then loss = loss * weight end
+  return reduce("binary_cross_entropy_with_logits", loss, reduction)
+end
+
+-- ---------------------------------------------------------------------------------------------------------------
+-- Multi-head attention
+
+--- A mask as floats to be added to the scores: true (drop) becomes -inf.
+local function additive(mask, dtype)
+  if mask == nil or mask:is_floating_point() then return mask end
+  if mask.dtype ~= "bool" then fail("attention: a mask must be bool or floating, got %s", mask.dtype) end
+  return C.zeros(mask:shape(), {dtype = dtype}):masked_fill_(mask, -math.huge)
+end
+
+local function slice(tensor, first, count)
+  return tensor and tensor:narrow(0, first, count)
+end
+
+local function project(query, key, value, o)
+  local width = o.embed_dim_to_check
+  local bias = o.in_proj_bias
+  if o.use_separate_proj_weight then
+    return C.linear(query, o.q_proj_weight, slice(bias, 0, width)),
+      C.linear(key, o.k_proj_weight, slice(bias, width, width)),
+      C.linear(value, o.v_proj_weight, slice(bias, 2 * width, width))
+  end
+  local weight = o.in_proj_weight
+  if query == key and key == value then
+    local packed = C.linear(query, weight, bias)
+    return packed:narrow(-1, 0, width), packed:narrow(-1, width, width), packed:narrow(-1, 2 * width, width)
+  end
+  return C.linear(query, slice(weight, 0, width), slice(bias, 0, width)),
+    C.linear(key, slice(weight, width, width), slice(bias, width, width)),
+    C.linear(value, slice(weight, 2 * width, width), slice(bias, 2 * width, width))
+end
+
+local attention_parameters = {
+  "query", "key", "value", "embed_dim_to_check", "num_heads", {"in_proj_weight"}, {"in_proj_bias"}, {"bias_k"},
+  {"bias_v"}, {"add_zero_attn", false}, {"dropout_p", 0}, "out_proj_weight", {"out_proj_bias"}, {"training", true},
+  {"key_padding_mask"}, {"need_weights", true}, {"attn_mask"}, {"use_separate_proj_weight", false},
+  {"q_proj_weight"}, {"k_proj_weight"}, {"v_proj_weight"}, {"average_attn_weights", true}, {"batch_first", false},
+}
+local attention_names = {}
+for i, parameter in ipairs(attention_parameters) do
+  attention_names[i] = type(parameter) == "table" and parameter[1] or parameter
+end
+local read_attention = signature("multi_head_attention_forward", attention_parameters)
+
+--- Attention of num_heads heads with input and output projections, as in PyTorch; masks are true where a position is
+-- to be left out. Shapes [L, N, E], [S, N, E] (or without N; or N first with batch_first = true).
+---@return table output like query
+---@return table? weights [N, L, S], or [N, heads, L, S] with average_attn_weights = false
+function F.multi_head_attention_forward(...)
+  local o = {}
+  local values = {read_attention(...)}
+  for i, name in ipairs(attention_names) do o[name] = values[i] end
+  local query, key, value = o.query, o.key, o.value
+  local batched = query:dim() == 3
+  if not batched then
+    if query:dim() ~= 2 then fail("attention: expected a query of 2 or 3 dims, got %d", query:dim()) end
+    local same = query == key and key == value
+    query, key, value = query:unsqueeze(0), key:unsqueeze(0), value:unsqueeze(0)
+    if same then key, value = query, query end
+    if o.key_padding_mask then o.key_padding_mask = o.key_padding_mask:unsqueeze(0) end
+  end
+  local batch_first = o.batch_first or not batched
+  local batch_dim = batch_first and 0 or 1
+  local batch, width, heads = query:size(batch_dim), query:size(2), o.num_heads
+  local target, source = query:size(1 - batch_dim), key:size(1 - batch_dim)
+  if width ~= o.embed_dim_to_check then
+    fail("attention: was expecting embedding dimension of %d, but got %d", o.embed_dim_to_check, width)
+  end
+  local head = width / heads
+  if head % 1 ~= 0 then fail("attention: embed_dim %d is not divisible by num_heads %d", width, heads) end
+
+  local q, k, v = project(query, key, value, o)
+  local attn_mask = additive(o.attn_mask, q.dtype)
+  local padding = additive(o.key_padding_mask, q.dtype)
+  local function extend_masks(count)
+    attn_mask = attn_mask and F.pad(attn_mask, {0, count})
+    padding = padding and F.pad(padding, {0, count})
+    source = source + count
+  end
+  if o.bias_k then
+    local sizes = batch_first and {batch, 1, width} or {1, batch, width}
+    k = C.cat({k, o.bias_k:expand(sizes)}, 1 - batch_dim)
+    v = C.cat({v, o.bias_v:expand(sizes)}, 1 - batch_dim)
+    extend_masks(1)
+  end
+  -- [N, heads, length, head]
+  local function split(x, length)
+    if batch_first then return x:reshape(batch, length, heads, head):transpose(1, 2) end
+    return x:reshape(length, batch, heads, head):permute(1, 2, 0, 3)
+  end
+  q, k, v = split(q, target), split(k, source), split(v, source)
+  if o.add_zero_attn then
+    local zeros = C.zeros({batch, heads, 1, head}, {dtype = k.dtype})
+    k, v = C.cat({k, zeros}, 2), C.cat({v, zeros}, 2)
+    extend_masks(1)
+  end
+
+  local mask
+  if attn_mask then
+    local dims = attn_mask:dim()
+    if dims == 3 then
+      attn_mask = attn_mask:reshape(batch, heads, target, source)
+    elseif dims ~= 2 or attn_mask:size(0) ~= target or attn_mask:size(1) ~= source then
+      fail("attention: expected an attn_mask of shape (%d, %d) or (%d, %d, %d), got (%s)", target, source,
+        batch * heads, target, source, table.concat(attn_mask:shape(), ", "))
+    end
+    mask = attn_mask
+  end
+  if padding then
+    if padding:size(0) ~= batch or padding:size(1) ~= source then
+      fail("attention: expected a key_padding_mask of shape (%d, %d), got (%s)", batch, source,
+        table.concat(padding:shape(), ", "))
+    end
+    padding = padding:reshape(batch, 1, 1, source)
+    mask = mask and mask + padding or padding
+  end
+
+  local dropout_p = o.training and o.dropout_p or 0
+  local scores = C.matmul(q / math.sqrt(head), k:transpose(-2, -1))
+  if mask then scores = scores + mask end
+  local weights = C.softmax(scores, -1)
+  if dropout_p > 0 then weights = C.dropout(weights, dropout_p, true) end
+  local output = C.matmul(weights, v)
+  if batch_first then
+    output = output:transpose(1, 2):reshape(batch, target, width)
+  else
+    output = output:permute(2, 0, 1, 3):reshape(target, batch, width)
+  end
+  output = C.linear(output, o.out_proj_weight, o.out_proj_bias)
+  if not batched then output = output:squeeze(0) end
+  if not o.need_weights then return output, nil end
+  if o.average_attn_weights then weights = weights:sum(1) / heads end
+  if not batched then weights = weights:squeeze(0) end
+  return output, weights
+end
+
+-- ---------------------------------------------------------------------------------------------------------------
+
+--- The op of this name, if the table lists it as functional ("relu", or "relu_" in place).
+local function op(name)
+  local info = C.op_info(name) or C.op_info((name:gsub("_$", "")))
+  return info and info.functional and C[name] or nil
+end
+
+-- An op replaces the composition of the same name.
+for name in pairs(F) do
+  if op(name) then F[name] = nil end
+end
+
+return setmetatable(F, {
+  __index = function(_, name)
+    local value = type(name) == "string" and op(name)
+    if not value then fail("nn.functional has no '%s'", tostring(name)) end
+    F[name] = value
+    return value
+  end,
+})

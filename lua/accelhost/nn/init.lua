@@ -1,0 +1,73 @@
+--- accelhost.nn: modules, losses, initialisers. Files are loaded when a name of theirs is first used.
+--
+--   local nn = accelhost.nn
+--   local net = nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
+local module = require "accelhost.nn.module"
+local parameter = require "accelhost.nn.parameter"
+
+local nn = {
+  Module = module.Module,
+  is_module = module.is_module,
+  Parameter = parameter.new,
+  is_parameter = parameter.is_parameter,
+}
+
+-- Which file holds which names.
+local files = {
+  linear = {"Identity", "Linear", "NonDynamicallyQuantizableLinear", "Bilinear"},
+  conv = {"Conv1d", "Conv2d", "ConvTranspose1d", "ConvTranspose2d"},
+  norm = {"BatchNorm1d", "BatchNorm2d", "LayerNorm", "GroupNorm"},
+  embedding = {"Embedding"},
+  dropout = {"Dropout", "Dropout1d", "Dropout2d"},
+  pooling = {"MaxPool1d", "MaxPool2d", "AvgPool1d", "AvgPool2d", "AdaptiveAvgPool1d", "AdaptiveAvgPool2d"},
+  shape = {"Flatten", "Unflatten"},
+  activation = {
+    "ReLU", "GELU", "SiLU", "Tanh", "Sigmoid", "LeakyReLU", "ELU", "Softplus", "Softmax", "LogSoftmax", "Hardtanh",
+    "ReLU6",
+  },
+  container = {"Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict"},
+  attention = {"MultiheadAttention"},
+  transformer = {"TransformerEncoderLayer", "TransformerEncoder"},
+  loss = {
+    "CrossEntropyLoss", "NLLLoss", "MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCELoss", "BCEWithLogitsLoss",
+    "KLDivLoss",
+  },
+}
+
+local file_of = {}
+for file, names in pairs(files) do
+  for _, name in ipairs(names) do file_of[name] = "accelhost.nn." .. file end
+end
+-- Whole modules.
+local modules = {
+  functional = "accelhost.nn.functional",
+  init = "accelhost.nn.initializers",
+  utils = "accelhost.nn.utils",
+}
+
+--- All names, for completion.
+---@return string[] sorted
+local function names()
+  local list = {}
+  for name in pairs(file_of) do list[#list + 1] = name end
+  for name in pairs(modules) do list[#list + 1] = name end
+  for _, name in ipairs {"Module", "Parameter", "is_module", "is_parameter"} do list[#list + 1] = name end
+  table.sort(list)
+  return list
+end
+
+return setmetatable(nn, {
+  __index = function(_, name)
+    local value
+    if modules[name] then
+      value = require(modules[name])
+    elseif file_of[name] then
+      value = require(file_of[name])[name]
+    else
+      return nil
+    end
+    rawset(nn, name, value)
+    return value
+  end,
+  names = names,
+})

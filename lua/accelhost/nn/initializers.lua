@@ -1,0 +1,200 @@
+--- accelhost.nn.init: fill tensors in place, with PyTorch's formulas and the same draws from the generator.
+--
+--   nn.init.kaiming_normal_(conv.weight, {mode = "fan_out", nonlinearity = "relu"})
+--
+-- Each function works without recording gradients and returns the tensor.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+
+local fail, no_grad = arguments.fail, C.autograd.no_grad
+local init = {}
+
+local function uniform(tensor, low, high) return tensor:uniform_(low, high) end
+local function normal(tensor, mean, std) return tensor:normal_(mean, std) end
+local function fill(tensor, value) return tensor:fill_(value) end
+
+--- Fan in and fan out of a weight [out, in, ...].
+---@param tensor table [out, in, ...]
+---@return number fan_in, number fan_out
+function init.calculate_fan_in_and_fan_out(tensor)
+  local dims = tensor:dim()
+  if dims < 2 then fail("init: fan in and fan out need a tensor of at least 2 dims, got %d", dims) end
+  local field = 1
+  for d = 2, dims - 1 do field = field * tensor:size(d) end
+  return tensor:size(1) * field, tensor:size(0) * field
+end
+
+local linear = {linear = true, conv1d = true, conv2d = true, conv3d = true, conv_transpose1d = true,
+  conv_transpose2d = true, conv_transpose3d = true, sigmoid = true}
+
+--- The recommended gain for a nonlinearity: linear, conv*, sigmoid, tanh, relu, leaky_relu, selu.
+---@param nonlinearity string
+---@param param number? the negative slope of leaky_relu (default 0.01)
+---@return number
+function init.calculate_gain(nonlinearity, param)
+  if linear[nonlinearity] then return 1 end
+  if nonlinearity == "tanh" then return 5.0 / 3 end
+  if nonlinearity == "relu" then return math.sqrt(2.0) end
+  if nonlinearity == "leaky_relu" then
+    local slope = param or 0.01
+    if type(slope) ~= "number" then fail("calculate_gain: expected a number, got %s", arguments.describe(slope)) end
+    return math.sqrt(2.0 / (1 + slope ^ 2))
+  end
+  if nonlinearity == "selu" then return 3.0 / 4 end
+  return fail("calculate_gain: unknown nonlinearity '%s' (known: linear, conv1d, conv2d, conv3d, sigmoid, tanh, " ..
+    "relu, leaky_relu, selu)", tostring(nonlinearity))
+end
+
+local read_uniform = arguments.signature("uniform_", {"tensor", {"a", 0}, {"b", 1}})
+--- U(a, b).
+function init.uniform_(...)
+  return no_grad(uniform, read_uniform(...))
+end
+
+local read_normal = arguments.signature("normal_", {"tensor", {"mean", 0}, {"std", 1}})
+--- N(mean, std^2).
+function init.normal_(...)
+  return no_grad(normal, read_normal(...))
+end
+
+local read_constant = arguments.signature("constant_", {"tensor", "val"})
+--- Fill with a value.
+function init.constant_(...)
+  return no_grad(fill, read_constant(...))
+end
+
+--- Fill with 0.
+function init.zeros_(tensor) return no_grad(fill, tensor, 0) end
+
+--- Fill with 1.
+function init.ones_(tensor) return no_grad(fill, tensor, 1) end
+
+local read_eye = arguments.signature("eye_", {"tensor"})
+--- The identity matrix.
+function init.eye_(...)
+  local tensor = read_eye(...)
+  if tensor:dim() ~= 2 then fail("eye_: expected 2 dims, got %d", tensor:dim()) end
+  return no_grad(function()
+    tensor:zero_()
+    for i = 0, math.min(tensor:size(0), tensor:size(1)) - 1 do tensor[{i, i}] = 1 end
+    return tensor
+  end)
+end
+
+local read_xavier_uniform = arguments.signature("xavier_uniform_", {"tensor", {"gain", 1}})
+--- U(-a, a) with a = gain * sqrt(6 / (fan_in + fan_out)).
+function init.xavier_uniform_(...)
+  local tensor, gain = read_xavier_uniform(...)
+  local fan_in, fan_out = init.calculate_fan_in_and_fan_out(tensor)
+  local std = gain * math.sqrt(2.0 / (fan_in + fan_out))
+  local bound = math.sqrt(3.0) * std
+  return no_grad(uniform, tensor, -bound, bound)
+end
+
+local read_xavier_normal = arguments.signature("xavier_normal_", {"tensor", {"gain", 1}})
+--- N(0, gain^2 * 2 / (fan_in + fan_out)).
+function init.xavier_normal_(...)
+  local tensor, gain = read_xavier_normal(...)
+  local fan_in, fan_out = init.calculate_fan_in_and_fan_out(tensor)
+  return no_grad(normal, tensor, 0, gain * math.sqrt(2.0 / (fan_in + fan_out)))
+end
+
+local function kaiming_std(what, tensor, a, mode, nonlinearity)
+  if mode ~= "fan_in" and mode ~= "fan_out" then
+    fail("%s: unknown mode '%s' (known: fan_in, fan_out)", what, tostring(mode))
+  end
+  local fan_in, fan_out = init.calculate_fan_in_and_fan_out(tensor)
+  local fan = mode == "fan_in" and fan_in or fan_out
+  return init.calculate_gain(nonlinearity, a) / math.sqrt(fan)
+end
+
+local kaiming = {"tensor", {"a", 0}, {"mode", "fan_in"}, {"nonlinearity", "leaky_relu"}}
+local read_kaiming_uniform = arguments.signature("kaiming_uniform_", kaiming)
+--- U(-bound, bound) with bound = gain * sqrt(3 / fan).
+function init.kaiming_uniform_(...)
+  local tensor, a, mode, nonlinearity = read_kaiming_uniform(...)
+  if tensor:numel() == 0 then return tensor end
+  local bound = math.sqrt(3.0) * kaiming_std("kaiming_uniform_", tensor, a, mode, nonlinearity)
+  return no_grad(uniform, tensor, -bound, bound)
+end
+
+local read_kaiming_normal = arguments.signature("kaiming_normal_", kaiming)
+--- N(0, gain^2 / fan).
+function init.kaiming_normal_(...)
+  local tensor, a, mode, nonlinearity = read_kaiming_normal(...)
+  if tensor:numel() == 0 then return tensor end
+  return no_grad(normal, tensor, 0, kaiming_std("kaiming_normal_", tensor, a, mode, nonlinearity))
+end
+
+--- erf^-1(y) for |y| < 1: the rational start values of Giles, then two Newton steps in double.
+local function inverse_erf(y)
+  local w = -math.log((1 - y) * (1 + y))
+  local x
+  if w < 5 then
+    w = w - 2.5
+    x = 2.81022636e-08
+    for _, c in ipairs {3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164,
+      0.246640727, 1.50140941} do
+      x = x * w + c
+    end
+  else
+    w = math.sqrt(w) - 3
+    x = -0.000200214257
+    for _, c in ipairs {0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047,
+      1.00167406, 2.83297682} do
+      x = x * w + c
+    end
+  end
+  return x * y
+end
+
+local function normal_cdf(x)
+  return (1 + C.tensor(x / math.sqrt(2), {dtype = "float64"}):erf():item()) / 2
+end
+
+local read_trunc = arguments.signature("trunc_normal_", {"tensor", {"mean", 0}, {"std", 1}, {"a", -2}, {"b", 2}})
+--- N(mean, std^2) restricted to [a, b], by the inverse of the distribution function.
+function init.trunc_normal_(...)
+  local tensor, mean, std, a, b = read_trunc(...)
+  return no_grad(function()
+    local low, high = normal_cdf((a - mean) / std), normal_cdf((b - mean) / std)
+    tensor:uniform_(2 * low - 1, 2 * high - 1)
+    if tensor.erfinv_ then
+      tensor:erfinv_()
+    else
+      local flat = tensor:view(-1)
+      local values = flat:tolist()
+      for i = 1, #values do values[i] = inverse_erf(values[i]) end
+      flat:copy_(C.tensor(values, {dtype = tensor.dtype}))
+    end
+    tensor:mul_(std * math.sqrt(2)):add_(mean)
+    return tensor:clamp_(a, b)
+  end)
+end
+
+local read_orthogonal = arguments.signature("orthogonal_", {"tensor", {"gain", 1}})
+--- A (semi-)orthogonal matrix, rows by the rest: Gram-Schmidt, run twice, of a normal sample.
+function init.orthogonal_(...)
+  local tensor, gain = read_orthogonal(...)
+  if tensor:dim() < 2 then fail("orthogonal_: expected at least 2 dims, got %d", tensor:dim()) end
+  if tensor:numel() == 0 then return tensor end
+  return no_grad(function()
+    local rows = tensor:size(0)
+    local cols = tensor:numel() / rows
+    local flat = C.empty({rows, cols}, {dtype = tensor.dtype}):normal_(0, 1)
+    local vectors = (rows < cols and flat or flat:transpose(0, 1)):to("float64"):contiguous()
+    for i = 0, vectors:size(0) - 1 do
+      local v = vectors[i]
+      for _ = 1, i > 0 and 2 or 0 do
+        local basis = vectors:narrow(0, 0, i)
+        v:sub_(basis:transpose(0, 1):matmul(basis:matmul(v)))
+      end
+      v:div_(v:mul(v):sum():sqrt())
+    end
+    local q = rows < cols and vectors or vectors:transpose(0, 1)
+    tensor:copy_(q:reshape(tensor:shape()):to(tensor.dtype))
+    return tensor:mul_(gain)
+  end)
+end
+
+return init

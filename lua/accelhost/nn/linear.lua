@@ -1,0 +1,103 @@
+--- Linear maps.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local init = require "accelhost.nn.initializers"
+local Module = require("accelhost.nn.module").Module
+local new = require("accelhost.nn.parameter").new
+local repr = require "accelhost.nn.repr"
+
+local linear = {}
+
+--- Returns its argument; takes and ignores any arguments at construction.
+---@class Identity: Module
+local Identity = Module:extend "Identity"
+function Identity:forward(input) return input end -- luacheck: ignore
+linear.Identity = Identity
+
+--- y = x W^T + b.
+--
+--   local fc = nn.Linear(784, 10, {bias = false})
+---@class Linear: Module
+---@field weight table [out_features, in_features]
+---@field bias table? [out_features]
+local Linear = Module:extend "Linear"
+linear.Linear = Linear
+
+local read = arguments.signature("Linear", {"in_features", "out_features", {"bias", true}, {"device"}, {"dtype"}})
+
+---@param in_features integer
+---@param out_features integer
+---@param bias boolean|table? default true
+function Linear:init(...)
+  local in_features, out_features, bias, device, dtype = read(...)
+  local options = {dtype = dtype, device = device}
+  self.in_features, self.out_features = in_features, out_features
+  self.weight = new(C.empty({out_features, in_features}, options))
+  if bias then self.bias = new(C.empty({out_features}, options)) end
+  self:reset_parameters()
+end
+
+--- U(-1/sqrt(in_features), 1/sqrt(in_features)) for weight and bias.
+function Linear:reset_parameters()
+  init.kaiming_uniform_(self.weight, {a = math.sqrt(5)})
+  if self.bias then
+    local bound = self.in_features > 0 and 1 / math.sqrt(self.in_features) or 0
+    init.uniform_(self.bias, -bound, bound)
+  end
+end
+
+---@param input table [..., in_features]
+---@return table [..., out_features]
+function Linear:forward(input)
+  return C.linear(input, self.weight, self.bias)
+end
+
+function Linear:extra_repr()
+  return repr.join("in_features", repr.value(self.in_features), "out_features", repr.value(self.out_features), "bias",
+    repr.value(self.bias ~= nil))
+end
+
+-- The name under which MultiheadAttention prints its output projection.
+linear.NonDynamicallyQuantizableLinear = Linear:extend "NonDynamicallyQuantizableLinear"
+
+--- y = x1 A x2 + b.
+---@class Bilinear: Module
+---@field weight table [out_features, in1_features, in2_features]
+local Bilinear = Module:extend "Bilinear"
+linear.Bilinear = Bilinear
+
+local read_bilinear = arguments.signature("Bilinear",
+  {"in1_features", "in2_features", "out_features", {"bias", true}, {"device"}, {"dtype"}})
+
+function Bilinear:init(...)
+  local in1, in2, out, bias, device, dtype = read_bilinear(...)
+  local options = {dtype = dtype, device = device}
+  self.in1_features, self.in2_features, self.out_features = in1, in2, out
+  self.weight = new(C.empty({out, in1, in2}, options))
+  if bias then self.bias = new(C.empty({out}, options)) end
+  local bound = 1 / math.sqrt(in1)
+  init.uniform_(self.weight, -bound, bound)
+  if self.bias then init.uniform_(self.bias, -bound, bound) end
+end
+
+---@param x1 table [..., in1_features]
+---@param x2 table [..., in2_features]
+---@return table [..., out_features]
+function Bilinear:forward(x1, x2)
+  local shape = x1:shape()
+  local sizes = {}
+  for d = 1, #shape - 1 do sizes[d] = shape[d] end
+  sizes[#shape] = self.out_features
+  x1, x2 = x1:reshape(-1, self.in1_features), x2:reshape(-1, self.in2_features)
+  -- [N, 1, in1] x [out, in1, in2] -> [out, N, in2], times x2, summed over in2.
+  local y = (C.matmul(x1:unsqueeze(0), self.weight) * x2:unsqueeze(0)):sum(-1):transpose(0, 1)
+  if self.bias then y = y + self.bias end
+  return y:reshape(sizes)
+end
+
+function Bilinear:extra_repr()
+  return repr.join("in1_features", repr.value(self.in1_features), "in2_features", repr.value(self.in2_features),
+    "out_features", repr.value(self.out_features), "bias", repr.value(self.bias ~= nil))
+end
+
+return linear

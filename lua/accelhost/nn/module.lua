@@ -1,0 +1,847 @@
+--- nn.Module: the class that layers and models are made from.
+--
+--   local Net = nn.Module:extend "Net"
+--   function Net:init(width) self.fc = nn.Linear(784, width) end
+--   function Net:forward(x) return self.fc(x) end
+--   local net = Net(10)
+--
+-- What is assigned to an instance never lies in the instance's own table but in `_fields`, so that every assignment
+-- passes __newindex: parameters, modules and buffers are registered there in the order of assignment, reassigning
+-- keeps the place, nil removes. Only what is listed in `instance` below is raw.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local parameter = require "accelhost.nn.parameter"
+
+local fail, describe = arguments.fail, arguments.describe
+
+---@class Module
+---@field training boolean
+local Module = {_name = "Module", _is_module = true}
+
+--- Is this value an instance of a module class?
+---@param value any
+---@return boolean
+local function is_module(value)
+  if type(value) ~= "table" then return false end
+  local class = getmetatable(value)
+  return type(class) == "table" and class._is_module == true
+end
+
+-- ---------------------------------------------------------------------------------------------------------------
+-- Classes and instances
+
+--- Make a class whose instances inherit from `parent`.
+local function new_class(parent, name)
+  local class = {_name = name, _parent = parent}
+  -- Instances look into their fields first; a class is its instances' metatable.
+  class.__index = function(self, key)
+    local value = self._fields[key]
+    if value == nil then value = class[key] end
+    if value == nil and class._item then return class._item(self, key) end
+    return value
+  end
+  class.__newindex = parent.__newindex
+  class.__call = parent.__call
+  class.__tostring = parent.__tostring
+  return setmetatable(class, {
+    __index = parent,
+    __call = function(_, ...) return class:_new(...) end,
+    __tostring = function() return "class " .. name end,
+  })
+end
+
+--- Make a class.
+--
+--   local Net = nn.Module:extend "Net"
+---@param name string as printed in the tree
+---@return Module class call it to make an instance: Net(...) runs Net.init(instance, ...)
+function Module.extend(class, name)
+  if type(name) ~= "string" then fail("extend: expected the name of the class, got %s", describe(name)) end
+  return new_class(class, name)
+end
+
+--- The empty instance of a class, before init.
+function Module._new(class, ...)
+  local self = setmetatable({
+    training = true,
+    _fields = {},        -- name -> value, everything that was assigned
+    _kind = {},          -- name -> "parameter", "buffer" or "module"
+    _parameters = {},    -- names in order of registration
+    _buffers = {},
+    _modules = {},
+    _transient = {},     -- names of buffers that are not part of the state_dict
+    _tables = {},        -- names of plain tables, searched for lost modules
+    _forward_pre_hooks = false,
+    _forward_hooks = false,
+    _backward_hooks = false,
+  }, class)
+  self:init(...)
+  return self
+end
+
+--- Set up an instance; classes replace it.
+function Module:init() end -- luacheck: ignore
+
+function Module:forward()
+  fail("%s has no forward: define function %s:forward(...)", self._name, self._name)
+end
+
+local lists = {parameter = "_parameters", buffer = "_buffers", module = "_modules"}
+
+local function forget(self, name)
+  local kind = self._kind[name]
+  if not kind then return end
+  local names = self[lists[kind]]
+  for i = 1, #names do
+    if names[i] == name then
+      table.remove(names, i)
+      break
+    end
+  end
+  self._kind[name] = nil
+end
+
+local function register(self, name, kind)
+  local before = self._kind[name]
+  if before == kind then return end
+  if type(name) ~= "string" then
+    fail("%s: expected a name for a %s, got %s; use nn.ModuleList or nn.Sequential for numbered ones", self._name, kind,
+      describe(name))
+  end
+  if name == "" or name:find(".", 1, true) then
+    fail("%s: '%s' cannot be the name of a %s (empty, or with a dot)", self._name, name, kind)
+  end
+  if type(getmetatable(self)[name]) == "function" then
+    fail("%s: '%s' is a method; choose another name for this %s", self._name, name, kind)
+  end
+  forget(self, name)
+  local names = self[lists[kind]]
+  names[#names + 1] = name
+  self._kind[name] = kind
+end
+
+--- Does a plain table hold modules or parameters, up to a few levels down?
+local function lost_in(value, depth)
+  for _, item in next, value do
+    if is_module(item) then return "modules", "nn.ModuleList or nn.ModuleDict" end
+    if parameter.is_parameter(item) then return "parameters", "nn.ParameterList or nn.ParameterDict" end
+    if depth > 1 and type(item) == "table" and getmetatable(item) == nil then
+      local what, instead = lost_in(item, depth - 1)
+      if what then return what, instead end
+    end
+  end
+end
+
+local function check_table(self, name, value)
+  local what, instead = lost_in(value, 3)
+  if what then
+    fail("%s.%s is a plain table that holds %s, which the module would not find; use %s", self._name, tostring(name),
+      what, instead)
+  end
+end
+
+--- __newindex of instances.
+function Module._assign(self, name, value)
+  self._tables[name] = nil
+  if C.is_tensor(value) then
+    if parameter.is_parameter(value) then
+      register(self, name, "parameter")
+    elseif self._kind[name] == "parameter" then
+      fail("%s.%s is a parameter: expected an nn.Parameter or nil, got a plain tensor", self._name, name)
+    elseif self._kind[name] == "module" then
+      forget(self, name)
+    end
+  elseif is_module(value) then
+    register(self, name, "module")
+  elseif value == nil then
+    -- A buffer keeps its name, so that a tensor assigned later is a buffer again.
+    if self._kind[name] ~= "buffer" then forget(self, name) end
+  else
+    if type(value) == "table" and getmetatable(value) == nil then
+      check_table(self, name, value)
+      self._tables[name] = true
+    end
+    if self._kind[name] then forget(self, name) end
+  end
+  self._fields[name] = value
+end
+
+--- Register a tensor that is part of the state but no parameter (running statistics, masks).
+---@param name string
+---@param tensor table? nil reserves the name
+---@param options boolean|table? persistent (default true): part of the state_dict
+function Module:register_buffer(name, tensor, options)
+  if type(options) == "table" then
+    arguments.check_names("register_buffer", options, {"persistent"})
+    options = options.persistent
+  end
+  if tensor ~= nil and not C.is_tensor(tensor) then
+    fail("register_buffer: '%s': expected a tensor or nil, got %s", tostring(name), describe(tensor))
+  end
+  if self._fields[name] ~= nil and self._kind[name] ~= "buffer" then
+    fail("register_buffer: %s already has a field '%s'", self._name, name)
+  end
+  register(self, name, "buffer")
+  self._transient[name] = options == false or nil
+  self._fields[name] = tensor
+end
+
+--- Register a parameter under a name; the same as assigning it.
+---@param name string
+---@param value table? an nn.Parameter, or nil for "none here"
+function Module:register_parameter(name, value)
+  if value ~= nil and not parameter.is_parameter(value) then
+    fail("register_parameter: '%s': expected an nn.Parameter or nil, got %s", tostring(name), describe(value))
+  end
+  Module._assign(self, name, value)
+end
+
+--- Register a submodule under a name; the same as assigning it.
+---@param name string
+---@param module Module
+function Module:add_module(name, module)
+  if not is_module(module) then
+    fail("add_module: '%s': expected a module, got %s", tostring(name), describe(module))
+  end
+  Module._assign(self, name, module)
+end
+
+Module.register_module = Module.add_module
+
+-- ---------------------------------------------------------------------------------------------------------------
+-- Calling
+
+local next_hook = 0
+
+local function add_hook(self, list, hook)
+  if type(hook) ~= "function" then fail("hook: expected a function, got %s", describe(hook)) end
+  local hooks = self[list] or {}
+  next_hook = next_hook + 1
+  local entry = {id = next_hook, call = hook}
+  hooks[#hooks + 1] = entry
+  rawset(self, list, hooks)
+  return {
+    remove = function()
+      for i = 1, #hooks do
+        if hooks[i] == entry then
+          table.remove(hooks, i)
+          break
+        end
+      end
+      if #hooks == 0 and self[list] == hooks then rawset(self, list, false) end
+    end,
+  }
+end
+
+--- Call `hook(module, arguments)` before each forward; it may return new arguments (one value or a table of them).
+---@param hook fun(module: Module, arguments: table): any
+---@return table handle handle.remove() takes the hook away
+function Module:register_forward_pre_hook(hook)
+  return add_hook(self, "_forward_pre_hooks", hook)
+end
+
+--- Call `hook(module, arguments, output)` after each forward; it may return another output.
+---@param hook fun(module: Module, arguments: table, output: any): any
+---@return table handle
+function Module:register_forward_hook(hook)
+  return add_hook(self, "_forward_hooks", hook)
+end
+
+--- Call `hook(module, grad_input, grad_output)` (two arrays) when the gradients with respect to the module's tensor
+-- arguments are known. With one such argument the hook may return its new gradient.
+---@param hook fun(module: Module, grad_input: table, grad_output: table): any
+---@return table handle
+function Module:register_full_backward_hook(hook)
+  return add_hook(self, "_backward_hooks", hook)
+end
+
+local function pack(...)
+  return {n = select("#", ...), ...}
+end
+
+--- Put the arguments behind identities whose gradients are seen, and likewise the output.
+local function watch_inputs(self, given)
+  local state = {grad_input = {}, grad_output = {}, waiting = 0, inputs = 0}
+  for i = 1, given.n do
+    local value = given[i]
+    if C.is_tensor(value) and value.requires_grad then
+      state.inputs = state.inputs + 1
+      state.waiting = state.waiting + 1
+      local watched = value:view_as(value)
+      C.autograd.register_hook(watched, function(grad)
+        state.grad_input[i] = grad
+        state.waiting = state.waiting - 1
+        if state.waiting > 0 then return nil end
+        local result
+        for _, entry in ipairs(self._backward_hooks or {}) do
+          local changed = entry.call(self, state.grad_input, state.grad_output)
+          if changed ~= nil then
+            if state.inputs > 1 then
+              fail("a full backward hook can replace the gradient of one tensor argument, %s has %d", self._name,
+                state.inputs)
+            end
+            result = C.is_tensor(changed) and changed or changed[i]
+            state.grad_input[i] = result
+          end
+        end
+        return result
+      end)
+      given[i] = watched
+    end
+  end
+  return state
+end
+
+local function watch_outputs(self, state, results)
+  for i = 1, results.n do
+    local value = results[i]
+    if C.is_tensor(value) and value.requires_grad then
+      local watched = value:view_as(value)
+      C.autograd.register_hook(watched, function(grad)
+        state.grad_output[i] = grad
+        if state.inputs == 0 and i == 1 then
+          for _, entry in ipairs(self._backward_hooks or {}) do entry.call(self, {}, state.grad_output) end
+        end
+      end)
+      results[i] = watched
+    end
+  end
+end
+
+local function call_with_hooks(self, ...)
+  local given = pack(...)
+  for _, entry in ipairs(self._forward_pre_hooks or {}) do
+    local changed = entry.call(self, given)
+    if type(changed) == "table" and getmetatable(changed) == nil then
+      given = changed
+      given.n = given.n or #given
+    elseif changed ~= nil then
+      given = {n = 1, changed}
+    end
+  end
+  local state = self._backward_hooks and C.autograd.is_grad_enabled() and watch_inputs(self, given)
+  local results = pack(self.forward(self, unpack(given, 1, given.n)))
+  for _, entry in ipairs(self._forward_hooks or {}) do
+    local changed = entry.call(self, given, results.n == 1 and results[1] or results)
+    if type(changed) == "table" and getmetatable(changed) == nil then
+      results = changed
+      results.n = results.n or #results
+    elseif changed ~= nil then
+      results = {n = 1, changed}
+    end
+  end
+  if state then watch_outputs(self, state, results) end
+  return unpack(results, 1, results.n)
+end
+
+local function through(...)
+  return ...
+end
+
+--- __call of instances: hooks and forward. Its frames are how an error finds out which modules are running, so it
+-- must stay on the stack while forward runs: no tail call.
+function Module._call(self, ...)
+  if self._forward_pre_hooks or self._forward_hooks or self._backward_hooks then
+    return through(call_with_hooks(self, ...))
+  end
+  return through(self.forward(self, ...))
+end
+
+--- The modules that are running now, as a message names them: "layers.0.fc2 (Linear)"; nil outside of any. It reads
+-- the Lua stack, so that calling a module costs nothing for it and a caught error leaves nothing behind.
+---@return string?
+local function path()
+  local running, level = {}, 2
+  while true do
+    local info = debug.getinfo(level, "f")
+    if not info then break end
+    if info.func == Module._call then
+      local _, module = debug.getlocal(level, 1)
+      if is_module(module) then table.insert(running, 1, module) end
+    end
+    level = level + 1
+  end
+  if #running == 0 then return nil end
+  local names = {}
+  for i = 2, #running do
+    local name
+    for child_name, child in running[i - 1]:named_children() do
+      if child == running[i] then
+        name = child_name
+        break
+      end
+    end
+    if not name then
+      -- A grandchild, reached past a module that was not called (a ModuleList, or forward called by hand).
+      for deep_name, module in running[i - 1]:named_modules() do
+        if module == running[i] then
+          name = deep_name
+          break
+        end
+      end
+    end
+    if name then names[#names + 1] = name end
+  end
+  local last = running[#running]
+  if #names == 0 then return last._name end
+  return table.concat(names, ".") .. " (" .. last._name .. ")"
+end
+
+arguments.context = path
+-- The binding puts it in front of the text of a failing op.
+debug.getregistry()["accelhost.module_path"] = path
+
+-- ---------------------------------------------------------------------------------------------------------------
+-- Walking the tree
+
+--- Direct children: arrays of names and modules. Containers replace it; a class with `_sync` is told before it is
+-- walked, one with `_item(self, key)` is asked for keys that are neither fields nor methods.
+function Module:_children()
+  local names, modules = {}, {}
+  for i, name in ipairs(self._modules) do
+    names[i], modules[i] = name, self._fields[name]
+  end
+  return names, modules
+end
+
+local function join(prefix, name)
+  return prefix == "" and name or prefix .. "." .. name
+end
+
+--- All modules of the tree, parents first, as arrays of full names and modules.
+local function collect_modules(self, prefix, seen, names, modules, duplicates)
+  if seen[self] and not duplicates then return end
+  seen[self] = true
+  if self._sync then self:_sync() end
+  names[#names + 1] = prefix
+  modules[#modules + 1] = self
+  local child_names, children = self:_children()
+  for i = 1, #children do
+    collect_modules(children[i], join(prefix, child_names[i]), seen, names, modules, duplicates)
+  end
+end
+
+local function tree(self, prefix, recurse, duplicates)
+  local names, modules = {}, {}
+  if recurse == false then return {prefix}, {self} end
+  collect_modules(self, prefix, {}, names, modules, duplicates)
+  return names, modules
+end
+
+--- A table may have been filled after it was assigned.
+local function check_tables(module)
+  for name in pairs(module._tables) do check_table(module, name, module._fields[name]) end
+end
+
+--- Members of the tree (kind "_parameters" or "_buffers"), each object once.
+local function members(self, kind, prefix, recurse)
+  local names, values, seen = {}, {}, {}
+  local module_names, modules = tree(self, prefix or "", recurse)
+  for m, module in ipairs(modules) do
+    check_tables(module)
+    for _, name in ipairs(module[kind]) do
+      local value = module._fields[name]
+      if value ~= nil and not seen[value] then
+        seen[value] = true
+        names[#names + 1] = join(module_names[m], name)
+        values[#values + 1] = value
+      end
+    end
+  end
+  return names, values
+end
+
+--- for name, value in pairs_of(names, values)
+local function iterate(names, values)
+  local i = 0
+  return function()
+    i = i + 1
+    if values[i] ~= nil then return names[i], values[i] end
+  end
+end
+
+local function read_members(what, prefix, recurse)
+  if type(prefix) == "table" then
+    arguments.check_names(what, prefix, {"prefix", "recurse"})
+    return prefix.prefix or "", prefix.recurse
+  end
+  return prefix or "", recurse
+end
+
+--- All parameters, each once, in order of registration.
+--
+--   local optimizer = optim.AdamW(net:parameters(), {lr = 1e-3})
+---@param recurse boolean? default true
+---@return table[] tensors a Lua array
+function Module:parameters(recurse)
+  local _, values = members(self, "_parameters", "", recurse)
+  return values
+end
+
+--- for name, parameter in net:named_parameters() do ... end
+---@param prefix string|table? put before the names
+---@param recurse boolean? default true
+---@return fun(): string, table
+function Module:named_parameters(prefix, recurse)
+  prefix, recurse = read_members("named_parameters", prefix, recurse)
+  return iterate(members(self, "_parameters", prefix, recurse))
+end
+
+--- All buffers, each once.
+---@param recurse boolean? default true
+---@return table[] tensors
+function Module:buffers(recurse)
+  local _, values = members(self, "_buffers", "", recurse)
+  return values
+end
+
+--- for name, buffer in net:named_buffers() do ... end
+---@param prefix string|table?
+---@param recurse boolean?
+---@return fun(): string, table
+function Module:named_buffers(prefix, recurse)
+  prefix, recurse = read_members("named_buffers", prefix, recurse)
+  return iterate(members(self, "_buffers", prefix, recurse))
+end
+
+local function unique_children(self)
+  local names, modules, seen = {}, {}, {}
+  local all_names, all = self:_children()
+  for i = 1, #all do
+    if not seen[all[i]] then
+      seen[all[i]] = true
+      names[#names + 1], modules[#modules + 1] = all_names[i], all[i]
+    end
+  end
+  return names, modules
+end
+
+--- Direct submodules, each once.
+---@return Module[]
+function Module:children()
+  local _, modules = unique_children(self)
+  return modules
+end
+
+--- for name, child in net:named_children() do ... end
+---@return fun(): string, Module
+function Module:named_children()
+  return iterate(unique_children(self))
+end
+
+--- All modules of the tree, this one first, each once.
+---@return Module[]
+function Module:modules()
+  local _, modules = tree(self, "")
+  return modules
+end
+
+--- for name, module in net:named_modules() do ... end; the name of the root is "".
+---@param prefix string?
+---@return fun(): string, Module
+function Module:named_modules(prefix)
+  return iterate(tree(self, prefix or ""))
+end
+
+--- The submodule at a dotted path: net:get_submodule "layers.0".
+---@param target string
+---@return Module
+function Module:get_submodule(target)
+  local module = self
+  for name in target:gmatch "[^.]+" do
+    local found
+    for child_name, child in module:named_children() do
+      if child_name == name then found = child end
+    end
+    if not found then fail("get_submodule: %s has no module '%s'", module._name, name) end
+    module = found
+  end
+  return module
+end
+
+--- The parameter at a dotted path.
+---@param target string
+---@return table tensor
+function Module:get_parameter(target)
+  local owner, name = target:match "^(.*)%.([^.]+)$"
+  local module = owner and self:get_submodule(owner) or self
+  name = name or target
+  if module._kind[name] ~= "parameter" then fail("get_parameter: %s has no parameter '%s'", module._name, name) end
+  return module._fields[name]
+end
+
+--- Call fn(module) on every module, children first; the usual way to initialise weights.
+---@param fn fun(module: Module)
+---@return Module self
+function Module:apply(fn)
+  for _, child in ipairs(self:children()) do child:apply(fn) end
+  fn(self)
+  return self
+end
+
+-- ---------------------------------------------------------------------------------------------------------------
+-- State
+
+local order_of = setmetatable({}, {__mode = "k"})
+
+--- Name, tensor of a state_dict in its order (names added by hand follow, sorted).
+---@param state table<string, table>
+---@return fun(): string, table
+local function state_pairs(state)
+  local names, values, seen, extra = {}, {}, {}, {}
+  for _, name in ipairs(order_of[state] or {}) do
+    if state[name] ~= nil then
+      seen[name] = true
+      names[#names + 1], values[#values + 1] = name, state[name]
+    end
+  end
+  for name in pairs(state) do
+    if not seen[name] then extra[#extra + 1] = name end
+  end
+  table.sort(extra, function(a, b) return tostring(a) < tostring(b) end)
+  for _, name in ipairs(extra) do
+    names[#names + 1], values[#values + 1] = name, state[name]
+  end
+  return iterate(names, values)
+end
+
+--- fn(key, tensor) for every entry of the state, in PyTorch's order, shared ones under each of their names.
+local function each_state(self, prefix, fn)
+  if self._sync then self:_sync() end
+  for _, name in ipairs(self._parameters) do fn(join(prefix, name), self._fields[name]) end
+  for _, name in ipairs(self._buffers) do
+    if not self._transient[name] and self._fields[name] ~= nil then fn(join(prefix, name), self._fields[name]) end
+  end
+  local names, modules = self:_children()
+  for i = 1, #modules do each_state(modules[i], join(prefix, names[i]), fn) end
+end
+
+--- Parameters and persistent buffers by name: {["fc.weight"] = tensor, ...}. The tensors share the module's memory.
+---@param prefix string|table? put before the names
+---@return table<string, table>
+function Module:state_dict(prefix)
+  prefix = read_members("state_dict", prefix)
+  for _, module in ipairs(self:modules()) do check_tables(module) end
+  local state, order = {}, {}
+  each_state(self, prefix, function(key, tensor)
+    if state[key] == nil then order[#order + 1] = key end
+    state[key] = tensor.data
+  end)
+  order_of[state] = order
+  return state
+end
+
+local function shape_text(tensor)
+  return "(" .. table.concat(tensor:shape(), ", ") .. ")"
+end
+
+local function same_shape(a, b)
+  if a:dim() ~= b:dim() then return false end
+  for d = 0, a:dim() - 1 do
+    if a:size(d) ~= b:size(d) then return false end
+  end
+  return true
+end
+
+local function quoted(names)
+  local parts = {}
+  for i, name in ipairs(names) do parts[i] = '"' .. name .. '"' end
+  return table.concat(parts, ", ")
+end
+
+local function copy_into(tensor, source)
+  tensor:copy_(source)
+end
+
+--- Copy a state_dict into the module's own tensors. With strict (the default) missing and unexpected names are
+-- errors; shapes must agree always. All problems are reported at once, and then nothing was copied.
+---@param state table<string, table>
+---@param options boolean|table? {strict = true}
+---@return table result {missing_keys = {...}, unexpected_keys = {...}}
+function Module:load_state_dict(state, options)
+  local strict = options
+  if type(options) == "table" then
+    arguments.check_names("load_state_dict", options, {"strict"})
+    strict = options.strict
+  end
+  strict = strict ~= false
+  if type(state) ~= "table" or getmetatable(state) ~= nil then
+    fail("load_state_dict: expected a table of tensors by name, got %s", describe(state))
+  end
+  local missing, unexpected, errors, copies, expected = {}, {}, {}, {}, {}
+  each_state(self, "", function(key, tensor)
+    if expected[key] then return end
+    expected[key] = true
+    local source = state[key]
+    if source == nil then
+      missing[#missing + 1] = key
+    elseif not C.is_tensor(source) then
+      errors[#errors + 1] = ("%s: expected a tensor, got %s"):format(key, describe(source))
+    elseif not same_shape(source, tensor) and not (tensor:dim() == 0 and source:numel() == 1) then
+      errors[#errors + 1] = ("size mismatch for %s: copying a param with shape %s from checkpoint, the shape in " ..
+        "current model is %s."):format(key, shape_text(source), shape_text(tensor))
+    else
+      copies[#copies + 1] = {tensor, tensor:dim() == 0 and source:reshape({}) or source}
+    end
+  end)
+  for key in state_pairs(state) do
+    if not expected[key] then unexpected[#unexpected + 1] = tostring(key) end
+  end
+  if strict and #missing > 0 then
+    table.insert(errors, 1, ("Missing key(s) in state_dict: %s. "):format(quoted(missing)))
+  end
+  if strict and #unexpected > 0 then
+    table.insert(errors, 1, ("Unexpected key(s) in state_dict: %s. "):format(quoted(unexpected)))
+  end
+  if #errors > 0 then
+    fail("%s", ("Error(s) in loading state_dict for %s:\n\t%s"):format(self._name, table.concat(errors, "\n\t")))
+  end
+  for _, copy in ipairs(copies) do C.autograd.no_grad(copy_into, copy[1], copy[2]) end
+  return {missing_keys = missing, unexpected_keys = unexpected}
+end
+
+-- ---------------------------------------------------------------------------------------------------------------
+-- Modes
+
+--- Training mode: dropout drops, batch normalisation uses the batch.
+---@param mode boolean? default true
+---@return Module self
+function Module:train(mode)
+  if mode ~= nil and type(mode) ~= "boolean" then fail("train: expected true or false, got %s", describe(mode)) end
+  for _, module in ipairs(self:modules()) do module.training = mode ~= false end
+  return self
+end
+
+--- Evaluation mode.
+---@return Module self
+function Module:eval()
+  return self:train(false)
+end
+
+--- Freeze (false) or unfreeze all parameters.
+---@param requires_grad boolean? default true
+---@return Module self
+function Module:requires_grad_(requires_grad)
+  for _, tensor in ipairs(self:parameters()) do tensor.requires_grad = requires_grad ~= false end
+  return self
+end
+
+--- Forget the gradients of all parameters.
+---@param options table? {set_to_none = true}; false fills them with zeros
+function Module:zero_grad(options)
+  local set_to_none = options
+  if type(options) == "table" then
+    arguments.check_names("zero_grad", options, {"set_to_none"})
+    set_to_none = options.set_to_none
+  end
+  for _, tensor in ipairs(self:parameters()) do
+    if set_to_none == false then
+      if tensor.grad ~= nil then tensor.grad:zero_() end
+    else
+      tensor.grad = nil
+    end
+  end
+end
+
+--- Apply fn to every parameter (in place: the tensor objects stay), gradient and buffer.
+local function convert(self, fn)
+  local seen = {}
+  local function change(tensor)
+    if seen[tensor] then return end
+    seen[tensor] = true
+    local grad = tensor.grad
+    local new = C.autograd.no_grad(fn, tensor)
+    if new == tensor then return end
+    if grad ~= nil then tensor.grad = nil end
+    C.set_data(tensor, new)
+    if grad ~= nil then tensor.grad = C.autograd.no_grad(fn, grad) end
+  end
+  for _, module in ipairs(self:modules()) do
+    for _, name in ipairs(module._parameters) do change(module._fields[name]) end
+    for _, name in ipairs(module._buffers) do
+      if module._fields[name] ~= nil then change(module._fields[name]) end
+    end
+  end
+  return self
+end
+
+--- Convert parameters and buffers: net:to "float64", net:to{dtype = ..., device = ...}. A dtype reaches floating
+-- tensors only. The tensor objects stay, so optimizers made before follow.
+---@param target string|table
+---@return Module self
+function Module:to(target)
+  if type(target) == "string" then
+    target = (target == "cpu" or target:match "^cuda") and {device = target} or {dtype = target}
+  end
+  if not arguments.is_options(target) then
+    fail("to: expected a dtype, a device or {dtype =, device =}, got %s", describe(target))
+  end
+  arguments.check_names("to", target, {"dtype", "device"})
+  local everywhere = {device = target.device}
+  return convert(self, function(tensor)
+    return tensor:to(tensor:is_floating_point() and target or everywhere)
+  end)
+end
+
+for _, dtype in ipairs {"float", "double", "half", "bfloat16"} do
+  Module[dtype] = function(self)
+    return self:to{dtype = ({float = "float32", double = "float64", half = "float16"})[dtype] or dtype}
+  end
+end
+
+--- Move to the CPU.
+---@return Module self
+function Module:cpu()
+  return self:to "cpu"
+end
+
+-- ---------------------------------------------------------------------------------------------------------------
+-- Printing
+
+--- What stands between the brackets; classes replace it.
+---@return string
+function Module:extra_repr() -- luacheck: ignore
+  return ""
+end
+
+function Module:_repr()
+  local lines = {}
+  local extra = self:extra_repr()
+  for line in extra:gmatch "[^\n]+" do lines[#lines + 1] = line end
+  local extras = #lines
+  for _, line in ipairs(self:_child_lines()) do lines[#lines + 1] = line end
+  if #lines == 0 then return self._name .. "()" end
+  if #lines == 1 and extras == 1 then return self._name .. "(" .. lines[1] .. ")" end
+  return self._name .. "(\n  " .. table.concat(lines, "\n  ") .. "\n)"
+end
+
+--- "(fc): Linear(...)" for each child, further lines indented.
+function Module:_child_lines()
+  local lines = {}
+  local names, modules = self:_children()
+  for i = 1, #modules do
+    lines[i] = "(" .. names[i] .. "): " .. (tostring(modules[i]):gsub("\n", "\n  "))
+  end
+  return lines
+end
+
+setmetatable(Module, {
+  __call = function(class, ...) return class:_new(...) end,
+  __tostring = function() return "class Module" end,
+})
+
+Module.__index = function(self, key)
+  local value = self._fields[key]
+  if value ~= nil then return value end
+  return Module[key]
+end
+Module.__newindex = Module._assign
+Module.__call = Module._call
+Module.__tostring = function(self) return self:_repr() end
+
+return {
+  Module = Module,
+  is_module = is_module,
+  path = path,
+  state_pairs = state_pairs,
+}

@@ -1,0 +1,34 @@
+--- nn.Parameter: a tensor that a module registers when it is assigned.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+
+local parameter = {}
+
+local known = setmetatable({}, {__mode = "k"})
+local read = arguments.signature("nn.Parameter", {"data", {"requires_grad", true}})
+
+--- Make a parameter from a tensor; it shares the tensor's memory and has no history.
+--
+--   self.scale = nn.Parameter(accelhost.ones(3))
+---@param data table tensor
+---@param requires_grad boolean|table? default true
+---@return table tensor
+function parameter.new(...)
+  local data, requires_grad = read(...)
+  if not C.is_tensor(data) then
+    arguments.fail("nn.Parameter: expected a tensor, got %s", arguments.describe(data))
+  end
+  local tensor = data.data
+  tensor.requires_grad = requires_grad
+  known[tensor] = true
+  return tensor
+end
+
+--- Is this a tensor made by nn.Parameter?
+---@param value any
+---@return boolean
+function parameter.is_parameter(value)
+  return known[value] == true
+end
+
+return parameter

@@ -1,0 +1,367 @@
+--- The base of all optimizers: parameter groups, state, state_dict.
+--
+-- An optimizer of the library names its fused step (`_kind`) and its options with their defaults; the step itself is
+-- one pass in C over all parameters of a group (host/cpu/optim.c). An optimizer written in a script extends
+-- optim.Optimizer, calls self:setup(params, defaults) in init, and defines step(closure).
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+
+local fail, describe = arguments.fail, arguments.describe
+local native = C.optim
+
+---@class Optimizer
+---@field param_groups table[] each {params = {tensor, ...}, lr = ..., ...}
+---@field state table<table, table> by parameter
+---@field defaults table
+local Optimizer = {_name = "Optimizer", _is_optimizer = true}
+Optimizer.__index = Optimizer
+
+local function new_class(parent, name)
+  local class = {_name = name, __tostring = parent.__tostring}
+  class.__index = class
+  return setmetatable(class, {
+    __index = parent,
+    __call = function(self, ...)
+      local optimizer = setmetatable({}, self)
+      optimizer:init(...)
+      return optimizer
+    end,
+    __tostring = function() return "class " .. name end,
+  })
+end
+
+--- Make a subclass.
+---@param name string
+---@return Optimizer class
+function Optimizer:extend(name)
+  return new_class(self, name)
+end
+
+--- Is this value an optimizer (of the library or a subclass)?
+---@param value any
+---@return boolean
+function Optimizer.is_optimizer(value)
+  if type(value) ~= "table" then return false end
+  local class = getmetatable(value)
+  return type(class) == "table" and class._is_optimizer == true
+end
+
+-- Options that change nothing here, taken so that ported scripts run.
+local hints = {foreach = true, fused = true}
+-- Fields that schedulers keep in a group.
+local bookkeeping = {initial_lr = true, max_lr = true, min_lr = true, max_momentum = true, base_momentum = true,
+  name = true}
+
+--- Read (lr, momentum, ...) or {lr = ..., ...} into a table of options, defaults filled in.
+-- `spec` is an array of {name, default}; positions are PyTorch's.
+function Optimizer:read_options(spec, ...)
+  local names = {}
+  for i, entry in ipairs(spec) do names[i] = entry[1] end
+  local given = {...}
+  local count = select("#", ...)
+  local options = {}
+  if arguments.is_options(given[count]) then
+    for name, value in pairs(given[count]) do options[name] = value end
+    count = count - 1
+  end
+  for name in pairs(hints) do options[name] = nil end
+  arguments.check_names(self._name, options, names)
+  if count > #names then fail("%s: expected at most %d options, got %d", self._name, #names, count) end
+  for i = 1, count do
+    if given[i] ~= nil then
+      if options[names[i]] ~= nil then fail("%s: '%s' is given twice, by place and by name", self._name, names[i]) end
+      options[names[i]] = given[i]
+    end
+  end
+  for _, entry in ipairs(spec) do
+    if options[entry[1]] == nil then options[entry[1]] = entry[2] end
+  end
+  return options
+end
+
+local function check_number(self, name, value, low, high)
+  if C.is_tensor(value) and value:numel() == 1 then value = value:item() end
+  if type(value) ~= "number" or value ~= value or value < low or (high and value >= high) then
+    fail("%s: %s: expected a number %s, got %s", self._name, name,
+      high and ("in [%g, %g)"):format(low, high) or ">= " .. low, describe(value))
+  end
+end
+
+-- What each numeric option may be: {at least, below}.
+local ranges = {
+  lr = {0}, weight_decay = {0}, eps = {0}, momentum = {0}, alpha = {0}, rho = {0, 1.0000001}, lr_decay = {0},
+  initial_accumulator_value = {0},
+}
+
+--- Raise unless the options of a group make sense.
+function Optimizer:check_group(group)
+  for name, range in pairs(ranges) do
+    if group[name] ~= nil then check_number(self, name, group[name], range[1], range[2]) end
+  end
+  if group.betas ~= nil then
+    if type(group.betas) ~= "table" or #group.betas ~= 2 then
+      fail("%s: betas: expected {beta1, beta2}, got %s", self._name, describe(group.betas))
+    end
+    for i = 1, 2 do check_number(self, "beta" .. i, group.betas[i], 0, 1) end
+  end
+end
+
+--- Store groups and defaults; subclasses call it in init.
+---@param params table a table of tensors, or of groups {params = {...}, lr = ...}
+---@param defaults table option -> value
+function Optimizer:setup(params, defaults)
+  self.defaults, self.param_groups, self.state = defaults, {}, {}
+  self._step_count, self._plans = 0, {}
+  if C.is_tensor(params) then
+    fail("%s: expected a table of parameters or of groups, got a tensor; write {tensor}", self._name)
+  end
+  if type(params) ~= "table" or getmetatable(params) ~= nil then
+    fail("%s: expected a table of parameters (net:parameters()) or of groups, got %s", self._name, describe(params))
+  end
+  if #params == 0 and next(params) == nil then fail("%s: got an empty list of parameters", self._name) end
+  if params.params ~= nil then
+    fail("%s: expected a table of groups, got one group; write {{params = ...}}", self._name)
+  end
+  if type(params[1]) == "table" then
+    for _, group in ipairs(params) do self:add_param_group(group) end
+  else
+    self:add_param_group{params = params}
+  end
+end
+
+--- Add parameters with options of their own; missing options are the optimizer's defaults.
+--
+--   optimizer:add_param_group{params = net.head:parameters(), lr = 1e-2}
+---@param group table
+function Optimizer:add_param_group(group)
+  if type(group) ~= "table" or group.params == nil then
+    fail("%s: a parameter group is a table {params = {...}, ...}, got %s", self._name, describe(group))
+  end
+  local added = {}
+  for name, value in pairs(group) do
+    if name ~= "params" and self.defaults[name] == nil and not bookkeeping[name] and not hints[name] then
+      local known = {}
+      for option in pairs(self.defaults) do known[#known + 1] = option end
+      table.sort(known)
+      fail("%s: unknown option '%s' in a parameter group (known: %s)", self._name, tostring(name),
+        table.concat(known, ", "))
+    end
+    if not hints[name] then added[name] = value end
+  end
+  local params = C.is_tensor(group.params) and {group.params} or group.params
+  if type(params) ~= "table" then
+    fail("%s: params: expected a table of tensors, got %s", self._name, describe(params))
+  end
+  local seen = {}
+  for _, other in ipairs(self.param_groups) do
+    for _, param in ipairs(other.params) do seen[param] = true end
+  end
+  added.params = {}
+  for i, param in ipairs(params) do
+    if not C.is_tensor(param) then
+      fail("%s: parameter %d: expected a tensor, got %s", self._name, i, describe(param))
+    end
+    if param.grad_fn then
+      fail("%s: parameter %d is the result of an operation; only leaf tensors can be optimized", self._name, i)
+    end
+    if seen[param] then fail("%s: parameter %d is given twice (or is in another group)", self._name, i) end
+    seen[param] = true
+    added.params[i] = param
+  end
+  for name, value in pairs(self.defaults) do
+    if added[name] == nil then added[name] = value end
+  end
+  -- Groups do not share the table of betas: a scheduler changes it.
+  if type(added.betas) == "table" then added.betas = {added.betas[1], added.betas[2]} end
+  self:check_group(added)
+  self.param_groups[#self.param_groups + 1] = added
+end
+
+--- Forget all gradients: p.grad is nil afterwards.
+---@param options boolean|table? {set_to_none = true}; false fills them with zeros
+function Optimizer:zero_grad(options)
+  local set_to_none = options
+  if type(options) == "table" then
+    arguments.check_names("zero_grad", options, {"set_to_none"})
+    set_to_none = options.set_to_none
+  end
+  local groups = self.param_groups
+  for g = 1, #groups do
+    local params = groups[g].params
+    for i = 1, #params do
+      if set_to_none == false then
+        local grad = params[i].grad
+        if grad ~= nil then grad:zero_() end
+      else
+        params[i].grad = nil
+      end
+    end
+  end
+end
+
+-- ---------------------------------------------------------------------------------------------------------------
+-- The fused step
+
+--- A fresh state tensor for a parameter.
+function Optimizer.zeros_like(param)
+  return C.zeros(param:shape(), {dtype = param.dtype})
+end
+
+--- A fresh step counter.
+function Optimizer.new_step()
+  return C.tensor(0, {dtype = "float32"})
+end
+
+-- Subclasses: _kind, _states (names in the order of host/cpu/optim.h) and init_state(state, param, group), which
+-- makes what the options need and the state lacks.
+
+local function plan_of(self, index)
+  local params, plan = self.param_groups[index].params, self._plans[index]
+  local known = plan and plan.params
+  if known and #known == #params then
+    local same = true
+    for i = 1, #params do
+      if known[i] ~= params[i] then
+        same = false
+        break
+      end
+    end
+    if same then return plan end
+  end
+  plan = {params = {}, native = native.plan(self._kind, params)}
+  for i = 1, #params do
+    plan.params[i] = params[i]
+    if self.state[params[i]] then self:_bind_state(plan, i) end
+  end
+  self._plans[index] = plan
+  return plan
+end
+
+--- Tell the native plan where the state of parameter i lies.
+function Optimizer:_bind_state(plan, i, fresh)
+  local state, names = self.state[plan.params[i]], self._states
+  native.set_state(plan.native, i, state.step or fresh, state[names[1]], state[names[2]], state[names[3]])
+end
+
+--- Update all parameters that have a gradient.
+---@param closure function? computes the loss anew (and its gradients) first
+---@return any loss what closure returned
+function Optimizer:step(closure)
+  local loss
+  if closure then loss = C.autograd.enable_grad(closure) end
+  self._step_count = self._step_count + 1
+  for g = 1, #self.param_groups do
+    local group, plan = self.param_groups[g], plan_of(self, g)
+    local missing = native.step(plan.native, group)
+    if missing then
+      for _, i in ipairs(missing) do
+        local param = plan.params[i]
+        local state = self.state[param] or {}
+        self.state[param] = state
+        self:_bind_state(plan, i, self:init_state(state, param, group))
+      end
+      native.step(plan.native, group)
+    end
+  end
+  return loss
+end
+
+-- ---------------------------------------------------------------------------------------------------------------
+-- State
+
+local function copy_value(value)
+  if type(value) ~= "table" then return value end
+  local copy = {}
+  for k, v in pairs(value) do copy[k] = v end
+  return copy
+end
+
+--- The state in PyTorch's layout: {state = {[0] = {step = ..., ...}}, param_groups = {{lr = ..., params = {0, 1}}}}.
+-- Parameters are numbered from 0 through the groups. Tensors are those of the optimizer, not copies.
+---@return table
+function Optimizer:state_dict()
+  local next_id = 0
+  local result = {state = {}, param_groups = {}}
+  for g, group in ipairs(self.param_groups) do
+    local packed = {params = {}}
+    for name, value in pairs(group) do
+      if name ~= "params" then packed[name] = copy_value(value) end
+    end
+    for i, param in ipairs(group.params) do
+      packed.params[i] = next_id
+      if self.state[param] then result.state[next_id] = copy_value(self.state[param]) end
+      next_id = next_id + 1
+    end
+    result.param_groups[g] = packed
+  end
+  return result
+end
+
+--- Take over a state_dict: options of the groups, and copies of the state tensors in the parameters' dtypes.
+---@param saved table
+function Optimizer:load_state_dict(saved)
+  if type(saved) ~= "table" or type(saved.param_groups) ~= "table" or type(saved.state) ~= "table" then
+    fail("%s: load_state_dict: expected {state = ..., param_groups = ...}, got %s", self._name, describe(saved))
+  end
+  if #saved.param_groups ~= #self.param_groups then
+    fail("%s: load_state_dict: expected %d parameter groups, got %d", self._name, #self.param_groups,
+      #saved.param_groups)
+  end
+  local param_of = {}
+  for g, group in ipairs(self.param_groups) do
+    local ids = saved.param_groups[g].params
+    if #ids ~= #group.params then
+      fail("%s: load_state_dict: group %d has %d parameters, the saved one %d", self._name, g, #group.params, #ids)
+    end
+    for i, id in ipairs(ids) do param_of[id] = group.params[i] end
+  end
+  local state = {}
+  for id, values in pairs(saved.state) do
+    local param = param_of[id] or param_of[tonumber(id)]
+    if param then
+      local copy = {}
+      for name, value in pairs(values) do
+        if C.is_tensor(value) then
+          local cast = name ~= "step" and value:is_floating_point() and value:to(param.dtype) or value
+          copy[name] = cast == value and value:clone() or cast
+        elseif name == "step" and type(value) == "number" then
+          copy[name] = C.tensor(value, {dtype = "float32"})
+        else
+          copy[name] = copy_value(value)
+        end
+      end
+      state[param] = copy
+    end
+  end
+  for g, group in ipairs(self.param_groups) do
+    for name, value in pairs(saved.param_groups[g]) do
+      if name ~= "params" then group[name] = copy_value(value) end
+    end
+  end
+  self.state, self._plans = state, {}
+end
+
+function Optimizer:__tostring()
+  local lines = {self._name .. " ("}
+  for g, group in ipairs(self.param_groups) do
+    lines[#lines + 1] = "Parameter Group " .. g - 1
+    local names = {}
+    for name in pairs(group) do
+      if name ~= "params" then names[#names + 1] = name end
+    end
+    table.sort(names)
+    for _, name in ipairs(names) do
+      local value = group[name]
+      if type(value) == "table" then value = "(" .. table.concat(value, ", ") .. ")" end
+      lines[#lines + 1] = ("    %s: %s"):format(name, tostring(value))
+    end
+  end
+  lines[#lines + 1] = ")"
+  return table.concat(lines, "\n")
+end
+
+setmetatable(Optimizer, {
+  __call = function() fail("optim.Optimizer is the base; make optim.SGD, optim.AdamW, ... or a subclass") end,
+})
+
+return Optimizer

@@ -1,0 +1,204 @@
+--- Warm-up schedules, as the Trainer uses them: factors of the initial rate by step, as LambdaLR schedulers.
+--
+--   local scheduler = optim.get_linear_schedule_with_warmup(optimizer, 100, 1000)
+--   local scheduler = optim.get_scheduler("cosine", optimizer, {num_warmup_steps = 100, num_training_steps = 1000})
+--
+-- One scheduler:step() per optimizer:step(). With warm-up the first step has the rate 0.
+local arguments = require "accelhost.util.arguments"
+local lr_scheduler = require "accelhost.optim.lr_scheduler"
+
+local fail, signature = arguments.fail, arguments.signature
+local cos, pi, max, sqrt = math.cos, math.pi, math.max, math.sqrt
+local schedules = {}
+
+local function lambda(optimizer, fn, last_epoch)
+  return lr_scheduler.LambdaLR(optimizer, fn, last_epoch)
+end
+
+--- fn after a linear rise from 0 over `warmup` steps; fn gets the step and its part of the rest, from 0 to 1.
+local function with_warmup(warmup, total, fn)
+  return function(step)
+    if step < warmup then return step / max(1, warmup) end
+    return fn(step, (step - warmup) / max(1, total - warmup))
+  end
+end
+
+local read_constant = signature("get_constant_schedule", {"optimizer", {"last_epoch", -1}})
+--- The rate as it is.
+function schedules.get_constant_schedule(...)
+  local optimizer, last_epoch = read_constant(...)
+  return lambda(optimizer, function() return 1 end, last_epoch)
+end
+
+local read_constant_warmup = signature("get_constant_schedule_with_warmup",
+  {"optimizer", "num_warmup_steps", {"last_epoch", -1}})
+--- Linear warm-up, then constant.
+function schedules.get_constant_schedule_with_warmup(...)
+  local optimizer, warmup, last_epoch = read_constant_warmup(...)
+  return lambda(optimizer, function(step) return step < warmup and step / max(1, warmup) or 1 end, last_epoch)
+end
+
+local read_linear = signature("get_linear_schedule_with_warmup",
+  {"optimizer", "num_warmup_steps", "num_training_steps", {"last_epoch", -1}})
+--- Linear warm-up, then linear to 0.
+function schedules.get_linear_schedule_with_warmup(...)
+  local optimizer, warmup, total, last_epoch = read_linear(...)
+  return lambda(optimizer, with_warmup(warmup, total, function(step)
+    return max(0, (total - step) / max(1, total - warmup))
+  end), last_epoch)
+end
+
+local read_cosine = signature("get_cosine_schedule_with_warmup",
+  {"optimizer", "num_warmup_steps", "num_training_steps", {"num_cycles", 0.5}, {"last_epoch", -1}})
+--- Linear warm-up, then num_cycles cosine waves (half a wave: down to 0).
+function schedules.get_cosine_schedule_with_warmup(...)
+  local optimizer, warmup, total, cycles, last_epoch = read_cosine(...)
+  return lambda(optimizer, with_warmup(warmup, total, function(_, part)
+    return max(0, 0.5 * (1 + cos(pi * cycles * 2 * part)))
+  end), last_epoch)
+end
+
+local read_restarts = signature("get_cosine_with_hard_restarts_schedule_with_warmup",
+  {"optimizer", "num_warmup_steps", "num_training_steps", {"num_cycles", 1}, {"last_epoch", -1}})
+--- Linear warm-up, then num_cycles times from the full rate to 0.
+function schedules.get_cosine_with_hard_restarts_schedule_with_warmup(...)
+  local optimizer, warmup, total, cycles, last_epoch = read_restarts(...)
+  return lambda(optimizer, with_warmup(warmup, total, function(_, part)
+    if part >= 1 then return 0 end
+    return max(0, 0.5 * (1 + cos(pi * ((cycles * part) % 1))))
+  end), last_epoch)
+end
+
+local read_polynomial = signature("get_polynomial_decay_schedule_with_warmup",
+  {"optimizer", "num_warmup_steps", "num_training_steps", {"lr_end", 1e-7}, {"power", 1}, {"last_epoch", -1}})
+--- Linear warm-up, then a polynomial down to lr_end.
+function schedules.get_polynomial_decay_schedule_with_warmup(...)
+  local optimizer, warmup, total, lr_end, power, last_epoch = read_polynomial(...)
+  local base = lr_scheduler.LRScheduler:check_optimizer(optimizer).defaults.lr
+  if base <= lr_end then fail("polynomial schedule: lr_end %g must be below the initial lr %g", lr_end, base) end
+  return lambda(optimizer, function(step)
+    if step < warmup then return step / max(1, warmup) end
+    if step > total then return lr_end / base end
+    return ((base - lr_end) * (1 - (step - warmup) / (total - warmup)) ^ power + lr_end) / base
+  end, last_epoch)
+end
+
+local read_inverse = signature("get_inverse_sqrt_schedule",
+  {"optimizer", "num_warmup_steps", {"timescale"}, {"last_epoch", -1}})
+--- Linear warm-up, then 1 / sqrt(step).
+function schedules.get_inverse_sqrt_schedule(...)
+  local optimizer, warmup, timescale, last_epoch = read_inverse(...)
+  if timescale == nil then timescale = warmup ~= 0 and warmup or 10000 end
+  local shift = timescale - warmup
+  return lambda(optimizer, function(step)
+    if step < warmup then return step / max(1, warmup) end
+    return 1 / sqrt((step + shift) / timescale)
+  end, last_epoch)
+end
+
+local read_min_lr = signature("get_cosine_with_min_lr_schedule_with_warmup", {
+  "optimizer", "num_warmup_steps", "num_training_steps", {"num_cycles", 0.5}, {"last_epoch", -1}, {"min_lr"},
+  {"min_lr_rate"},
+})
+--- As cosine, but down to min_lr (or min_lr_rate times the initial rate).
+function schedules.get_cosine_with_min_lr_schedule_with_warmup(...)
+  local optimizer, warmup, total, cycles, last_epoch, min_lr, rate = read_min_lr(...)
+  if min_lr ~= nil and rate ~= nil then fail("cosine_with_min_lr: give min_lr or min_lr_rate, not both") end
+  if min_lr ~= nil then
+    rate = min_lr / lr_scheduler.LRScheduler:check_optimizer(optimizer).defaults.lr
+  elseif rate == nil then
+    fail("cosine_with_min_lr: give min_lr or min_lr_rate")
+  end
+  return lambda(optimizer, with_warmup(warmup, total, function(_, part)
+    local factor = 0.5 * (1 + cos(pi * cycles * 2 * part))
+    return max(0, factor * (1 - rate) + rate)
+  end), last_epoch)
+end
+
+--- From 0 to 1 along a part of the way.
+local rises = {
+  linear = function(part) return part end,
+  cosine = function(part) return 0.5 * (1 - cos(pi * part)) end,
+  ["1-sqrt"] = function(part) return 1 - sqrt(1 - part) end,
+}
+local falls = {
+  linear = function(part) return 1 - part end,
+  cosine = function(part, cycles) return 0.5 * (1 + cos(pi * cycles * 2 * part)) end,
+  ["1-sqrt"] = function(part) return 1 - sqrt(part) end,
+}
+
+local read_wsd = signature("get_wsd_schedule", {
+  "optimizer", "num_warmup_steps", "num_decay_steps", {"num_training_steps"}, {"num_stable_steps"},
+  {"warmup_type", "linear"}, {"decay_type", "cosine"}, {"min_lr_ratio", 0}, {"num_cycles", 0.5}, {"last_epoch", -1},
+})
+--- Warm-up, stable, decay. Shapes are linear, cosine or 1-sqrt.
+function schedules.get_wsd_schedule(...)
+  local optimizer, warmup, decay, total, stable, warmup_type, decay_type, ratio, cycles, last_epoch = read_wsd(...)
+  if (total == nil) == (stable == nil) then
+    fail("warmup_stable_decay: give num_training_steps or num_stable_steps, not both")
+  end
+  stable = stable or total - warmup - decay
+  local rise, fall = rises[warmup_type], falls[decay_type]
+  for _, shape in ipairs {warmup_type, decay_type} do
+    if not rises[shape] then
+      fail("warmup_stable_decay: unknown shape '%s' (known: linear, cosine, 1-sqrt)", tostring(shape))
+    end
+  end
+  return lambda(optimizer, function(step)
+    if step < warmup then return max(0, rise(step / max(1, warmup)) * (1 - ratio) + ratio) end
+    if step < warmup + stable then return 1 end
+    if step < warmup + stable + decay then
+      local part = (step - warmup - stable) / max(1, decay)
+      return max(0, fall(part, cycles) * (1 - ratio) + ratio)
+    end
+    return ratio
+  end, last_epoch)
+end
+
+-- name -> the options its function needs besides the optimizer, in its order
+local by_name = {
+  constant = {"get_constant_schedule"},
+  constant_with_warmup = {"get_constant_schedule_with_warmup", "num_warmup_steps"},
+  linear = {"get_linear_schedule_with_warmup", "num_warmup_steps", "num_training_steps"},
+  cosine = {"get_cosine_schedule_with_warmup", "num_warmup_steps", "num_training_steps"},
+  cosine_with_restarts = {"get_cosine_with_hard_restarts_schedule_with_warmup", "num_warmup_steps",
+    "num_training_steps"},
+  polynomial = {"get_polynomial_decay_schedule_with_warmup", "num_warmup_steps", "num_training_steps"},
+  inverse_sqrt = {"get_inverse_sqrt_schedule", "num_warmup_steps"},
+  cosine_with_min_lr = {"get_cosine_with_min_lr_schedule_with_warmup", "num_warmup_steps", "num_training_steps"},
+  warmup_stable_decay = {"get_wsd_schedule", "num_warmup_steps", "num_training_steps"},
+}
+
+local read_scheduler = signature("get_scheduler",
+  {"name", "optimizer", {"num_warmup_steps"}, {"num_training_steps"}, {"scheduler_specific_kwargs"}})
+
+--- A schedule by the name the Trainer knows it by: constant, constant_with_warmup, linear, cosine,
+-- cosine_with_restarts, polynomial, inverse_sqrt, cosine_with_min_lr, warmup_stable_decay, reduce_lr_on_plateau.
+---@param name string
+---@param optimizer Optimizer
+---@param options table? {num_warmup_steps, num_training_steps, scheduler_specific_kwargs = {...}}
+---@return LRScheduler
+function schedules.get_scheduler(...)
+  local name, optimizer, warmup, total, extra = read_scheduler(...)
+  local options = {}
+  for key, value in pairs(extra or {}) do options[key] = value end
+  if name == "reduce_lr_on_plateau" then return lr_scheduler.ReduceLROnPlateau(optimizer, options) end
+  local entry = by_name[name]
+  if not entry then
+    local known = {"reduce_lr_on_plateau"}
+    for key in pairs(by_name) do known[#known + 1] = key end
+    table.sort(known)
+    fail("get_scheduler: unknown schedule '%s' (known: %s)", tostring(name), table.concat(known, ", "))
+  end
+  local given = {num_warmup_steps = warmup, num_training_steps = total}
+  for i = 2, #entry do
+    local key = entry[i]
+    if given[key] == nil then fail("get_scheduler: '%s' needs %s", name, key) end
+    if options[key] == nil and not (key == "num_training_steps" and options.num_stable_steps) then
+      options[key] = given[key]
+    end
+  end
+  return schedules[entry[1]](optimizer, options)
+end
+
+return schedules

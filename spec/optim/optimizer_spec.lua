@@ -1,0 +1,378 @@
+local C = require "accelhost._C"
+local optim = require "accelhost.optim"
+local check = require "spec.support.check"
+local fixtures = require "spec.fixtures.optim"
+
+local flat = check.flat
+
+local function tensors(values, dtype)
+  local list = {}
+  for i, flat in ipairs(values) do
+    list[i] = C.tensor(flat, {dtype = dtype}):reshape(fixtures.shapes[i]):clone()
+  end
+  return list
+end
+
+local function parameters(dtype)
+  local list = tensors(fixtures.initial, dtype or "float64")
+  for _, p in ipairs(list) do p.requires_grad = true end
+  return list
+end
+
+local function set_gradients(params, step)
+  for i, grad in ipairs(tensors(fixtures.gradients[step], params[1].dtype)) do params[i].grad = grad end
+end
+
+local function copy(options)
+  local result = {}
+  for key, value in pairs(options) do result[key] = value end
+  return result
+end
+
+describe("An optimizer", function()
+  for number, case in ipairs(fixtures.optimizers) do
+    local words = {}
+    for key, value in pairs(case.options) do
+      words[#words + 1] = key .. " " .. (type(value) == "table" and table.concat(value, " ") or tostring(value))
+    end
+    table.sort(words)
+    local title = ("%s (%s)"):format(case.name, table.concat(words, ", "))
+
+    it("steps as PyTorch does: " .. title, function()
+      local params = parameters()
+      local optimizer = optim[case.name](params, copy(case.options))
+      for step = 1, #fixtures.gradients do
+        set_gradients(params, step)
+        optimizer:step()
+      end
+      for i, expected in ipairs(case.expected) do
+        check.near(expected, params[i], 1e-12, title .. " parameter " .. i)
+      end
+    end)
+
+    it("steps float32 to PyTorch's bits: case " .. number .. ", " .. title, function()
+      local param = C.tensor(fixtures.wide_initial)
+      param.requires_grad = true
+      local optimizer = optim[case.name]({param}, copy(case.options))
+      for step = 1, #fixtures.wide_gradients do
+        param.grad = C.tensor(fixtures.wide_gradients[step])
+        optimizer:step()
+      end
+      check.near(C.tensor(case.wide):tolist(), param, 0, title)
+    end)
+  end
+
+  it("steps strided parameters and gradients in place", function()
+    local case = fixtures.optimizers[12]
+    local plain, strided = parameters()[2], parameters()[2]
+    local base = C.zeros({2, 2}, {dtype = "float64"})
+    base:transpose(0, 1):copy_(strided:detach())
+    strided = base:transpose(0, 1)
+    strided.requires_grad = true
+    assert.is_false(strided:is_contiguous())
+    local one, two = optim.AdamW({plain}, copy(case.options)), optim.AdamW({strided}, copy(case.options))
+    for step = 1, 3 do
+      local grad = tensors(fixtures.gradients[step], "float64")[2]
+      plain.grad = grad
+      strided.grad = grad:transpose(0, 1):contiguous():transpose(0, 1)
+      one:step()
+      two:step()
+    end
+    assert.same(flat(plain), flat(strided))
+  end)
+
+  it("steps large tensors the same as small ones", function()
+    local n = 100003
+    local values = {}
+    for i = 1, n do values[i] = ((i * 7919) % 1000) / 500 - 1 end
+    local large = C.tensor(values)
+    large.requires_grad = true
+    local small = large:detach():narrow(0, 70000, 100):clone()
+    small.requires_grad = true
+    local a, b = optim.AdamW({large}), optim.AdamW({small})
+    for _ = 1, 3 do
+      large.grad = large:detach() * 0.5
+      small.grad = small:detach() * 0.5
+      a:step()
+      b:step()
+    end
+    assert.same(flat(small), flat(large:detach():narrow(0, 70000, 100)))
+  end)
+
+  it("computes halves in float32", function()
+    for _, dtype in ipairs {"float16", "bfloat16"} do
+      local param = C.tensor({1, -2, 3}, {dtype = dtype})
+      param.requires_grad = true
+      local optimizer = optim.SGD({param}, {lr = 0.5})
+      param.grad = C.tensor({1, 1, -1}, {dtype = dtype})
+      optimizer:step()
+      assert.same({0.5, -2.5, 3.5}, flat(param))
+      assert.equal(dtype, param.dtype)
+    end
+  end)
+
+  it("steps groups with options and dtypes of their own", function()
+    local a, b = C.tensor {1}, C.tensor({1}, {dtype = "float64"})
+    a.requires_grad, b.requires_grad = true, true
+    local optimizer = optim.SGD({{params = {a}}, {params = b, lr = 0.5}}, {lr = 0.25})
+    a.grad, b.grad = C.tensor {1}, C.tensor({1}, {dtype = "float64"})
+    optimizer:step()
+    assert.equal(0.75, a:item())
+    assert.equal(0.5, b:item())
+  end)
+
+  it("steps parameters of two dtypes in one group", function()
+    local a, b = C.tensor {1}, C.tensor({1}, {dtype = "float64"})
+    a.requires_grad, b.requires_grad = true, true
+    local optimizer = optim.SGD({a, b}, {lr = 0.25})
+    a.grad, b.grad = C.tensor {1}, C.tensor({2}, {dtype = "float64"})
+    optimizer:step()
+    assert.equal(0.75, a:item())
+    assert.equal(0.5, b:item())
+  end)
+
+  it("passes over parameters without gradient and keeps no state for them", function()
+    local params = parameters()
+    local optimizer = optim.AdamW(params)
+    params[1].grad = C.ones({3}, {dtype = "float64"})
+    optimizer:step()
+    assert.same(fixtures.initial[2], flat(params[2]))
+    assert.is_nil(optimizer.state[params[2]])
+    assert.equal(1, optimizer.state[params[1]].step:item())
+    params[2].grad = C.ones({2, 2}, {dtype = "float64"})
+    optimizer:step()
+    assert.equal(2, optimizer.state[params[1]].step:item())
+    assert.equal(1, optimizer.state[params[2]].step:item())
+  end)
+
+  it("moves a parameter with a zero gradient by its decay", function()
+    local param = C.tensor({2}, {dtype = "float64"})
+    param.requires_grad = true
+    local optimizer = optim.AdamW({param}, {lr = 0.1, weight_decay = 0.5})
+    param.grad = C.zeros({1}, {dtype = "float64"})
+    optimizer:step()
+    assert.equal(2 * (1 - 0.1 * 0.5), param:item())
+  end)
+
+  it("reads the learning rate at every step", function()
+    local param = C.tensor {1}
+    param.requires_grad = true
+    local optimizer = optim.SGD({param}, 0.5)
+    param.grad = C.tensor {1}
+    optimizer:step()
+    optimizer.param_groups[1].lr = 0.25
+    optimizer:step()
+    assert.equal(0.25, param:item())
+  end)
+
+  it("bumps the version of what it changes", function()
+    local param = C.tensor {1}
+    param.requires_grad = true
+    local before = param._version
+    local optimizer = optim.SGD({param}, 0.5)
+    optimizer:step()
+    assert.equal(before, param._version)
+    param.grad = C.tensor {1}
+    optimizer:step()
+    assert.is_true(param._version > before)
+  end)
+
+  it("starts a momentum that is switched on later", function()
+    local param = C.tensor {1}
+    param.requires_grad = true
+    local optimizer = optim.SGD({param}, {lr = 0.5})
+    param.grad = C.tensor {1}
+    optimizer:step()
+    optimizer.param_groups[1].momentum = 0.5
+    optimizer:step()
+    assert.equal(1, optimizer.state[param].momentum_buffer:item())
+    optimizer:step()
+    assert.equal(1.5, optimizer.state[param].momentum_buffer:item())
+  end)
+
+  it("runs a closure with gradients on and returns its loss", function()
+    local param = C.tensor {3}
+    param.requires_grad = true
+    local optimizer = optim.SGD({param}, {lr = 0.5})
+    local loss = C.autograd.no_grad(function()
+      return optimizer:step(function()
+        optimizer:zero_grad()
+        local l = (param * param):sum()
+        l:backward()
+        return l
+      end)
+    end)
+    assert.equal(9, loss:item())
+    assert.equal(0, param:item())
+  end)
+
+  it("clears gradients, or fills them with zeros", function()
+    local params = parameters()
+    local optimizer = optim.SGD(params)
+    set_gradients(params, 1)
+    optimizer:zero_grad {set_to_none = false}
+    assert.same({0, 0, 0}, flat(params[1].grad))
+    optimizer:zero_grad()
+    assert.is_nil(params[1].grad)
+  end)
+
+  it("prints its groups", function()
+    local text = tostring(optim.AdamW(parameters(), {lr = 0.25}))
+    assert.matches("^AdamW %(\nParameter Group 0\n", text)
+    assert.is_truthy(text:find("\n    lr: 0.25\n", 1, true))
+  end)
+
+  it("can be written in a script", function()
+    local Sign = optim.Optimizer:extend "Sign"
+    function Sign:init(params, options) self:setup(params, {lr = options.lr}) end
+    function Sign:step()
+      for _, group in ipairs(self.param_groups) do
+        for _, p in ipairs(group.params) do
+          if p.grad then C.autograd.no_grad(p.sub_, p, p.grad:sign() * group.lr) end
+        end
+      end
+    end
+    local param = C.tensor {3}
+    param.requires_grad = true
+    local optimizer = Sign({param}, {lr = 1})
+    param.grad = C.tensor {-7}
+    optimizer:step()
+    assert.equal(4, param:item())
+    assert.is_true(optim.is_optimizer(optimizer))
+    assert.is_false(optim.is_optimizer {})
+  end)
+end)
+
+describe("The state of an optimizer", function()
+  local function train(optimizer, params, from, to)
+    for step = from, to do
+      set_gradients(params, step)
+      optimizer:step()
+    end
+  end
+
+  it("has PyTorch's layout, with ids from 0", function()
+    local params = parameters()
+    local optimizer = optim.AdamW(params, {lr = 0.5})
+    train(optimizer, params, 1, 2)
+    local state = optimizer:state_dict()
+    assert.same({0, 1}, state.param_groups[1].params)
+    assert.equal(0.5, state.param_groups[1].lr)
+    assert.equal(2, state.state[0].step:item())
+    assert.same({2, 2}, {state.state[1].exp_avg:size(0), state.state[1].exp_avg:size(1)})
+    assert.is_nil(state.state[2])
+  end)
+
+  for _, number in ipairs {4, 11, 12, 20, 22, 25} do
+    local case = fixtures.optimizers[number]
+    it("continues to the same bits after loading: " .. case.name .. " case " .. number, function()
+      local params = parameters()
+      local optimizer = optim[case.name](params, copy(case.options))
+      train(optimizer, params, 1, 2)
+      local resumed = parameters()
+      for i, p in ipairs(resumed) do C.autograd.no_grad(p.copy_, p, params[i]) end
+      local second = optim[case.name](resumed)
+      second:load_state_dict(optimizer:state_dict())
+      train(optimizer, params, 3, 5)
+      train(second, resumed, 3, 5)
+      for i in ipairs(params) do assert.same(flat(params[i]), flat(resumed[i])) end
+    end)
+  end
+
+  it("is copied when loaded", function()
+    local params = parameters()
+    local optimizer = optim.AdamW(params)
+    train(optimizer, params, 1, 1)
+    local second = optim.AdamW(params)
+    second:load_state_dict(optimizer:state_dict())
+    assert.is_not.equal(optimizer.state[params[1]].exp_avg, second.state[params[1]].exp_avg)
+    train(second, params, 2, 2)
+    assert.equal(1, optimizer.state[params[1]].step:item())
+  end)
+
+  it("takes the dtype of the parameter it is loaded for", function()
+    local params = parameters()
+    local optimizer = optim.AdamW(params)
+    train(optimizer, params, 1, 1)
+    local single = parameters "float32"
+    local second = optim.AdamW(single)
+    second:load_state_dict(optimizer:state_dict())
+    assert.equal("float32", second.state[single[1]].exp_avg.dtype)
+    assert.equal("float32", second.state[single[1]].step.dtype)
+  end)
+
+  it("is refused when the groups differ", function()
+    local params = parameters()
+    local optimizer = optim.SGD(params)
+    local one = optim.SGD({params[1]})
+    check.raises("SGD: load_state_dict: group 1 has 1 parameters, the saved one 2", function() one:load_state_dict(optimizer:state_dict()) end)
+    local two = optim.SGD {{params = {params[1]}}, {params = {params[2]}}}
+    check.raises("expected 2 parameter groups, got 1", function() two:load_state_dict(optimizer:state_dict()) end)
+    check.raises("expected {state = ..., param_groups = ...}, got number 3", function() one:load_state_dict(3) end)
+  end)
+end)
+
+describe("An optimizer refuses", function()
+  it("unknown options, and names the known ones", function()
+    check.raises("AdamW: unknown option 'lrr' (known: lr, betas, eps, weight_decay, amsgrad, maximize)", function()
+      optim.AdamW(parameters(), {lrr = 1})
+    end)
+    check.raises("SGD: unknown option 'betas' in a parameter group (known: dampening, lr,", function()
+      optim.SGD {{params = parameters(), betas = {0, 0}}}
+    end)
+  end)
+
+  it("an option given twice", function()
+    check.raises("SGD: 'lr' is given twice", function() optim.SGD(parameters(), 0.1, {lr = 0.1}) end)
+  end)
+
+  it("options out of range", function()
+    check.raises("AdamW: lr: expected a number >= 0, got number -1", function() optim.AdamW(parameters(), {lr = -1}) end)
+    check.raises("Adam: beta1: expected a number in [0, 1), got number 1", function()
+      optim.Adam(parameters(), {betas = {1, 0.9}})
+    end)
+    check.raises("Adam: betas: expected {beta1, beta2}, got number 0.9", function()
+      optim.Adam(parameters(), {betas = 0.9})
+    end)
+    check.raises("SGD: nesterov needs a momentum", function() optim.SGD(parameters(), {nesterov = true}) end)
+  end)
+
+  it("what is no list of parameters", function()
+    check.raises("SGD: got an empty list of parameters", function() optim.SGD {} end)
+    check.raises("SGD: expected a table of parameters or of groups, got a tensor", function()
+      optim.SGD(parameters()[1])
+    end)
+    check.raises("SGD: expected a table of parameters (net:parameters()) or of groups, got nil", function()
+      optim.SGD(nil, {lr = 1})
+    end)
+    check.raises("SGD: parameter 2: expected a tensor, got number 4", function() optim.SGD {parameters()[1], 4} end)
+    check.raises("SGD: expected a table of groups, got one group", function() optim.SGD {params = parameters()} end)
+  end)
+
+  it("the same parameter twice", function()
+    local params = parameters()
+    check.raises("SGD: parameter 2 is given twice", function() optim.SGD {params[1], params[1]} end)
+    local optimizer = optim.SGD {params[1]}
+    check.raises("SGD: parameter 1 is given twice (or is in another group)", function()
+      optimizer:add_param_group {params = {params[1]}}
+    end)
+  end)
+
+  it("results of operations and integers", function()
+    local params = parameters()
+    check.raises("SGD: parameter 1 is the result of an operation", function() optim.SGD {params[1] * 2} end)
+    local optimizer = optim.SGD {C.tensor({1}, {dtype = "int64"})}
+    check.raises("sgd: parameter 0 is int64", function() optimizer:step() end)
+  end)
+
+  it("a learning rate that is no number", function()
+    local params = parameters()
+    local optimizer = optim.SGD(params)
+    optimizer.param_groups[1].lr = "high"
+    check.raises("sgd: expected a number as lr, got string", function() optimizer:step() end)
+  end)
+
+  it("to be made from the base class", function()
+    check.raises("optim.Optimizer is the base", function() optim.Optimizer({}) end)
+  end)
+end)

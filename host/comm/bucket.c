@@ -460,7 +460,6 @@ static int post(struct ah_reducer *r, struct bucket *bucket, bool unused)
 {
     int64_t count = (int64_t)(bucket->bytes / ah_dtype_size(bucket->dtype));
     bucket->times.posted_ns = ah_now_ns();
-    ah_group_set_call_site(r->group, "backward");
     ah_group_set_weight(r->group, r->weight);
     ah_group_set_note(r->group, unused ? NOTE_UNUSED : 0);
     return ah_group_all_reduce_start(r->group, r->grads->memory + bucket->offset, count, bucket->dtype,

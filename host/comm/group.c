@@ -341,10 +341,10 @@ int ah_work_wait_note(struct ah_work *work, uint32_t *note)
 void ah_work_abandon(struct ah_work *work)
 {
     bool done = false;
-    if (!work->group->poison && (work->group->ops->test(work, &done) < 0 || !done))
-        poison(work->group, ah_fail(AH_ESTATE, "%s was given up before it was complete",
-                                    ah_collective_name(work->what.kind)));
-    work->group->ops->drop(work);
+    struct ah_group *group = work->group;
+    /* One that is not complete stays: peers count on it, and on the memory it names. */
+    if (group->poison || (poison(group, group->ops->test(work, &done)) == 0 && done))
+        group->ops->drop(work);
 }
 
 int ah_group_arena_alloc(struct ah_group *group, size_t bytes, void **out)

@@ -75,7 +75,7 @@ int ah_group_all_reduce_start(struct ah_group *group, void *buffer, int64_t coun
 int ah_work_test(struct ah_work *work, bool *done);
 int ah_work_wait(struct ah_work *work);
 int ah_work_wait_note(struct ah_work *work, uint32_t *note);
-/* Give a work up without waiting, after a failure or at the end; unless it is complete this poisons the group. */
+/* Give up a work whose result nobody wants. This rank still does its part of it in later calls. */
 void ah_work_abandon(struct ah_work *work);
 
 /* Memory that peers can reach without copying: collectives on buffers inside it are zero-copy. The region is

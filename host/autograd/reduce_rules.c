@@ -166,8 +166,8 @@ static int along_rule(struct ah_rule *r)
     struct ah_tensor *index = with_dims(r, r->out[1]), *g = with_dims(r, r->grad_out[0]);
     if (input->ndim == 0)
         return finish(r, g);
-    return finish(r, ah_r(r, AH_OP_gather_backward, AH_T(g), AH_INTS_OF(input->size, input->ndim), r->arg[1],
-                          AH_T(index)));
+    return finish(r, ah_r(r, AH_OP_gather_backward, AH_T(g), AH_INTS_OF(input->size, input->ndim),
+                          AH_I(__builtin_ctz(mask_of(r))), AH_T(index)));
 }
 
 int ah_backward_max_dim(struct ah_rule *r)

@@ -19,10 +19,10 @@ FLOAT_FOLDS(f64, double)
 INT_FOLDS(u8, uint8_t)
 INT_FOLDS(i32, int32_t)
 INT_FOLDS(i64, int64_t)
-STEP_LOOPS(absmax_f32, float, double, MAX_STEP(s, fabs(x)))
-STEP_LOOPS(absmax_f64, double, double, MAX_STEP(s, fabs(x)))
-STEP_LOOPS(absmin_f32, float, double, MIN_STEP(s, fabs(x)))
-STEP_LOOPS(absmin_f64, double, double, MIN_STEP(s, fabs(x)))
+STEP_LOOPS(absmax_f32, float, double, fabs(x), MAX_STEP(s, fabs(x)))
+STEP_LOOPS(absmax_f64, double, double, fabs(x), MAX_STEP(s, fabs(x)))
+STEP_LOOPS(absmin_f32, float, double, fabs(x), MIN_STEP(s, fabs(x)))
+STEP_LOOPS(absmin_f64, double, double, fabs(x), MIN_STEP(s, fabs(x)))
 
 #define PAIR(name) {name##_row, name##_column}
 #define INT_ROW(t)                                                                                            \

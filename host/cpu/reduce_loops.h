@@ -44,8 +44,8 @@ struct fold_loops {
         }                                                                                        \
     }
 
-/* Folds that are not sums: `step` makes a new accumulator of s and x. */
-#define STEP_LOOPS(name, in_t, acc_t, step)                                                      \
+/* Folds that are not sums: `first` makes an accumulator of x, `step` a new one of s and x. */
+#define STEP_LOOPS(name, in_t, acc_t, first, step)                                                 \
     static void name##_row(void *acc, const void *input, int64_t n, double p)                    \
     {                                                                                            \
         const in_t *from = input;                                                                \
@@ -53,8 +53,10 @@ struct fold_loops {
         acc_t lane[16];                                                                          \
         int64_t i = 0;                                                                           \
         if (n >= 64) {                                                                           \
-            for (int k = 0; k < 16; k++)                                                         \
-                lane[k] = (acc_t)from[k];                                                        \
+            for (int k = 0; k < 16; k++) {                                                       \
+                acc_t x = (acc_t)from[k];                                                        \
+                lane[k] = (first);                                                               \
+            }                                                                                    \
             for (i = 16; i + 16 <= n; i += 16)                                                   \
                 for (int k = 0; k < 16; k++) {                                                   \
                     acc_t s = lane[k], x = (acc_t)from[i + k];                                   \
@@ -91,15 +93,15 @@ struct fold_loops {
     ADD_LOOPS(abs_##t, in_t, double, fabs(x))                                                    \
     ADD_LOOPS(squares_##t, in_t, double, x *x)                                                   \
     ADD_LOOPS(powers_##t, in_t, double, pow(fabs(x), p))                                         \
-    STEP_LOOPS(prod_##t, in_t, double, s *x)                                                     \
-    STEP_LOOPS(max_##t, in_t, double, MAX_STEP(s, x))                                            \
-    STEP_LOOPS(min_##t, in_t, double, MIN_STEP(s, x))
+    STEP_LOOPS(prod_##t, in_t, double, x, s *x)                                                     \
+    STEP_LOOPS(max_##t, in_t, double, x, MAX_STEP(s, x))                                            \
+    STEP_LOOPS(min_##t, in_t, double, x, MIN_STEP(s, x))
 
 #define INT_FOLDS(t, in_t)                                                                       \
     ADD_LOOPS(sum_##t, in_t, uint64_t, x)                                                        \
     ADD_LOOPS(count_##t, in_t, uint64_t, x != 0)                                                 \
-    STEP_LOOPS(prod_##t, in_t, uint64_t, s *x)                                                   \
-    STEP_LOOPS(max_##t, in_t, int64_t, (x) > (s) ? (x) : (s))                                    \
-    STEP_LOOPS(min_##t, in_t, int64_t, (x) < (s) ? (x) : (s))
+    STEP_LOOPS(prod_##t, in_t, uint64_t, x, s *x)                                                   \
+    STEP_LOOPS(max_##t, in_t, int64_t, x, (x) > (s) ? (x) : (s))                                    \
+    STEP_LOOPS(min_##t, in_t, int64_t, x, (x) < (s) ? (x) : (s))
 
 #endif

@@ -59,25 +59,33 @@ int ah_cpu_amin(struct ah_call *c)
     return fold_and_store(c, AH_FOLD_MIN, NULL);
 }
 
+/* Are all (or at least one) of an output's inputs other than 0? */
+static int counted(struct ah_call *c, bool every)
+{
+    struct ah_reduction r;
+    AH_TRY(fold(c, &r, AH_FOLD_COUNT, NULL, 0));
+    uint8_t *y = ah_tensor_data(c->out[0]);
+    for (int64_t i = 0; i < r.count; i++) {
+        int64_t count = r.integral ? ((const int64_t *)r.data)[i] : (int64_t)((const double *)r.data)[i];
+        y[i] = every ? count == r.folded : count > 0;
+    }
+    ah_reduction_free(&r);
+    return 0;
+}
+
 int ah_cpu_any(struct ah_call *c)
 {
-    return fold_and_store(c, AH_FOLD_COUNT, NULL);
+    return counted(c, false);
+}
+
+int ah_cpu_all(struct ah_call *c)
+{
+    return counted(c, true);
 }
 
 int ah_cpu_count_nonzero(struct ah_call *c)
 {
     return fold_and_store(c, AH_FOLD_COUNT, NULL);
-}
-
-int ah_cpu_all(struct ah_call *c)
-{
-    struct ah_reduction r;
-    AH_TRY(fold(c, &r, AH_FOLD_COUNT, NULL, 0));
-    uint8_t *y = ah_tensor_data(c->out[0]);
-    for (int64_t i = 0; i < r.count; i++)
-        y[i] = r.integral ? ((const int64_t *)r.data)[i] == r.folded : ((const double *)r.data)[i] == (double)r.folded;
-    ah_reduction_free(&r);
-    return 0;
 }
 
 int ah_cpu_mean(struct ah_call *c)

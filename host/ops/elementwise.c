@@ -124,7 +124,8 @@ int ah_forward_add(struct ah_call *c)
 int ah_forward_sub(struct ah_call *c)
 {
     enum ah_dtype dtype = ah_call_promote(c, 2);
-    AH_TRY(refuse_bool(c, dtype, "logical_xor"));
+    for (int i = 0; i < 2; i++)
+        AH_TRY(refuse_bool(c, c->arg[i].tensor->dtype, "logical_xor or logical_not"));
     AH_TRY(integral_alpha(c, dtype));
     return elementwise(c, 2, dtype);
 }

@@ -195,14 +195,15 @@ int ah_forward_argmin(struct ah_call *c)
     return ah_forward_argmax(c);
 }
 
+/* bool, except that uint8 stays uint8, as in PyTorch. */
 int ah_forward_any(struct ah_call *c)
 {
-    return reduce(c, &c->arg[1], c->arg[2].flag, AH_BOOL);
+    return reduce(c, &c->arg[1], c->arg[2].flag, c->arg[0].tensor->dtype == AH_U8 ? AH_U8 : AH_BOOL);
 }
 
 int ah_forward_all(struct ah_call *c)
 {
-    return reduce(c, &c->arg[1], c->arg[2].flag, AH_BOOL);
+    return ah_forward_any(c);
 }
 
 int ah_forward_count_nonzero(struct ah_call *c)

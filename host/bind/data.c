@@ -1,0 +1,372 @@
+/* accelhost._C.data: files, generated sets, batch gathering, and the draws of samplers.
+ *
+ * A sampler's draw is the random part of one pass as bytes (a uint8 tensor): a seed of 8 bytes, a generator's state, or
+ * the indices themselves. It can be broadcast to other ranks and kept in a checkpoint; a seed never becomes a Lua
+ * number, because it passes 2^53. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bind/bind.h"
+#include "bind/handle.h"
+#include "data/digits.h"
+#include "data/gather.h"
+#include "data/idx.h"
+#include "tensor/rng.h"
+
+enum { SEED_BYTES = 8 };
+
+/* In bind/random.c: the generator of a Generator object, NULL for anything else. */
+struct ah_generator *ah_to_generator(lua_State *L, int index) __attribute__((weak));
+
+static struct ah_generator *opt_generator(lua_State *L, int index)
+{
+    if (lua_isnoneornil(L, index))
+        return ah_default_generator();
+    struct ah_generator *generator = ah_to_generator ? ah_to_generator(L, index) : NULL;
+    if (!generator)
+        ah_raise_text(L, "expected a Generator, got %s", luaL_typename(L, index));
+    return generator;
+}
+
+static const char *const kinds[] = {"any", "labels", "images", NULL};
+
+/* idx(path, "images"|"labels"|"any") -> uint8 tensor */
+static int read_idx(lua_State *L)
+{
+    const char *path = luaL_checkstring(L, 1);
+    int kind = luaL_checkoption(L, 2, "any", kinds);
+    struct ah_tensor *tensor = NULL;
+    ah_check(L, ah_idx_read(&tensor, path, (enum ah_idx_kind)kind));
+    ah_push_tensor(L, tensor);
+    return 1;
+}
+
+/* digits(count, seed, split) -> images uint8 [count, 28, 28], labels int64 [count] */
+static int draw_digits(lua_State *L)
+{
+    int64_t count = (int64_t)luaL_checknumber(L, 1);
+    uint64_t seed = (uint64_t)(int64_t)luaL_checknumber(L, 2);
+    uint32_t split = (uint32_t)luaL_checkinteger(L, 3);
+    struct ah_tensor *images = NULL, *labels = NULL;
+    ah_check(L, ah_tensor_empty(&images, (int64_t[]){count, AH_DIGITS_SIDE, AH_DIGITS_SIDE}, 3, AH_U8));
+    ah_push_tensor(L, images);
+    ah_check(L, ah_tensor_empty(&labels, &count, 1, AH_I64));
+    ah_push_tensor(L, labels);
+    ah_digits_draw(ah_tensor_data(images), ah_tensor_data(labels), seed, split, 0, count);
+    return 2;
+}
+
+/* --- gathering --- */
+
+static char gather_key;
+
+static struct ah_gather **to_gather(lua_State *L)
+{
+    struct ah_gather **box = lua_touserdata(L, 1);
+    bool fits = false;
+    if (box && lua_getmetatable(L, 1)) {
+        lua_pushlightuserdata(L, &gather_key);
+        lua_rawget(L, LUA_REGISTRYINDEX);
+        fits = lua_rawequal(L, -1, -2);
+        lua_pop(L, 2);
+    }
+    if (!fits)
+        ah_raise_text(L, "expected a gather, got %s", luaL_typename(L, 1));
+    return box;
+}
+
+static struct ah_gather *check_gather(lua_State *L)
+{
+    struct ah_gather *gather = *to_gather(L);
+    if (!gather)
+        ah_raise_text(L, "this pass over the loader has ended");
+    return gather;
+}
+
+/* Field `at` of the column table on top of the stack. */
+static struct ah_tensor *column_tensor(lua_State *L, int at)
+{
+    lua_rawgeti(L, -1, at);
+    struct ah_tensor *tensor = lua_toboolean(L, -1) ? ah_check_tensor(L, lua_gettop(L)) : NULL;
+    lua_pop(L, 1);
+    return tensor;
+}
+
+/* gather({{source, table or false, {row shape}}, ...}, inline_bytes?) */
+static int new_gather(lua_State *L)
+{
+    struct ah_gather_column columns[AH_GATHER_COLUMNS] = {{0}};
+    luaL_checktype(L, 1, LUA_TTABLE);
+    int count = (int)lua_objlen(L, 1);
+    if (count > AH_GATHER_COLUMNS)
+        return ah_raise_text(L, "a data set has 1 to %d columns, got %d", AH_GATHER_COLUMNS, count);
+    for (int c = 0; c < count; c++) {
+        lua_rawgeti(L, 1, c + 1);
+        luaL_checktype(L, -1, LUA_TTABLE);
+        columns[c].source = column_tensor(L, 1);
+        columns[c].table = column_tensor(L, 2);
+        if (!columns[c].source)
+            return ah_raise_text(L, "column %d of the data set: expected a tensor", c + 1);
+        ah_check(L, ah_tensor_row_major(columns[c].source));
+        lua_rawgeti(L, -1, 3);
+        columns[c].ndim = ah_check_ints(L, lua_gettop(L), columns[c].size, AH_MAX_DIMS - 1, "row shape");
+        lua_pop(L, 2);
+    }
+    size_t inline_bytes = (size_t)luaL_optnumber(L, 2, AH_GATHER_INLINE);
+    struct ah_gather **box = lua_newuserdata(L, sizeof *box);
+    *box = NULL;
+    lua_pushlightuserdata(L, &gather_key);
+    lua_rawget(L, LUA_REGISTRYINDEX);
+    lua_setmetatable(L, -2);
+    ah_check(L, ah_gather_new(box, columns, count, inline_bytes));
+    return 1;
+}
+
+static int close_gather(lua_State *L)
+{
+    struct ah_gather **box = to_gather(L);
+    ah_gather_free(*box);
+    *box = NULL;
+    return 0;
+}
+
+/* gather:post({indices}) */
+static int post(lua_State *L)
+{
+    struct ah_gather *gather = check_gather(L);
+    int64_t few[1024], *index = few;
+    luaL_checktype(L, 2, LUA_TTABLE);
+    size_t count = lua_objlen(L, 2);
+    if (count > sizeof few / sizeof *few)
+        index = lua_newuserdata(L, count * sizeof *index);
+    for (size_t i = 0; i < count; i++) {
+        lua_rawgeti(L, 2, (int)i + 1);
+        double value = lua_tonumber(L, -1);
+        if (lua_type(L, -1) != LUA_TNUMBER || value != floor(value) || fabs(value) > 0x1p53)
+            return ah_raise_text(L, "a sampler gave %s as an index (expected an integer)",
+                                 lua_type(L, -1) == LUA_TNUMBER ? lua_tostring(L, -1) : luaL_typename(L, -1));
+        index[i] = (int64_t)value;
+        lua_pop(L, 1);
+    }
+    ah_check(L, ah_gather_post(gather, index, (int64_t)count));
+    return 0;
+}
+
+/* gather:take() -> one tensor per column. A loader's step: the collector may run. */
+static int take(lua_State *L)
+{
+    struct ah_gather *gather = check_gather(L);
+    struct ah_tensor *out[AH_GATHER_COLUMNS];
+    int count = ah_gather_columns(gather);
+    ah_collect_if_due(L, AH_COLLECT_STEP);
+    luaL_checkstack(L, count + 4, "too many columns");
+    ah_check(L, ah_gather_take(gather, out));
+    for (int c = 0; c < count; c++)
+        ah_push_tensor(L, out[c]);
+    return count;
+}
+
+static int is_threaded(lua_State *L)
+{
+    lua_pushboolean(L, ah_gather_is_threaded(check_gather(L), (int64_t)luaL_checknumber(L, 2)));
+    return 1;
+}
+
+static int pending(lua_State *L)
+{
+    lua_pushinteger(L, ah_gather_pending(check_gather(L)));
+    return 1;
+}
+
+/* step(): what `take` does for the collector, for loaders that do not gather */
+static int step(lua_State *L)
+{
+    ah_collect_if_due(L, AH_COLLECT_STEP);
+    return 0;
+}
+
+/* --- draws --- */
+
+static unsigned char *push_bytes(lua_State *L, int64_t count)
+{
+    struct ah_tensor *tensor = NULL;
+    ah_check(L, ah_tensor_empty(&tensor, &count, 1, AH_U8));
+    ah_push_tensor(L, tensor);
+    return ah_tensor_data(tensor);
+}
+
+static const unsigned char *check_bytes(lua_State *L, int index, int64_t *count)
+{
+    struct ah_tensor *tensor = ah_check_tensor(L, index);
+    if (tensor->dtype != AH_U8 || tensor->ndim != 1 || !ah_tensor_is_contiguous(tensor))
+        ah_raise_text(L, "expected a draw (a contiguous uint8 tensor), got %s %s", ah_dtype_name(tensor->dtype),
+                      ah_shape(tensor));
+    *count = tensor->numel;
+    return ah_tensor_data(tensor);
+}
+
+/* draw_seed(generator?) -> 8 bytes; advances the generator (default: the global one) by one draw */
+static int draw_seed(lua_State *L)
+{
+    uint64_t seed = ah_generator_draw_seed(opt_generator(L, 1));
+    memcpy(push_bytes(L, SEED_BYTES), &seed, SEED_BYTES);
+    return 1;
+}
+
+/* seed_bytes(number) -> 8 bytes */
+static int seed_bytes(lua_State *L)
+{
+    uint64_t seed = (uint64_t)(int64_t)luaL_checknumber(L, 1);
+    memcpy(push_bytes(L, SEED_BYTES), &seed, SEED_BYTES);
+    return 1;
+}
+
+/* The generator of a permutation or of whole numbers: argument 1 is a draw's seed (a fresh generator in *fresh), a
+ * Generator, or nil. */
+static struct ah_generator *generator_of(lua_State *L, struct ah_generator *fresh)
+{
+    if (!ah_to_tensor(L, 1))
+        return opt_generator(L, 1);
+    int64_t count;
+    uint64_t seed;
+    const unsigned char *bytes = check_bytes(L, 1, &count);
+    if (count != SEED_BYTES)
+        ah_raise_text(L, "expected a seed of %d bytes, got %lld", SEED_BYTES, (long long)count);
+    memcpy(&seed, bytes, SEED_BYTES);
+    ah_generator_seed(fresh, seed);
+    return fresh;
+}
+
+static int64_t *push_indices(lua_State *L, int64_t count)
+{
+    struct ah_tensor *tensor = NULL;
+    ah_check(L, ah_tensor_empty(&tensor, &count, 1, AH_I64));
+    ah_push_tensor(L, tensor);
+    return ah_tensor_data(tensor);
+}
+
+/* permutation(seed|generator|nil, n, times?) -> int64 [n * times]: as many permutations one after the other */
+static int permutation(lua_State *L)
+{
+    struct ah_generator fresh, *generator = generator_of(L, &fresh);
+    int64_t n = (int64_t)luaL_checknumber(L, 2), times = (int64_t)luaL_optnumber(L, 3, 1);
+    int64_t *out = push_indices(L, n * times);
+    for (int64_t i = 0; i < times; i++)
+        ah_generator_fill_permutation(generator, out + i * n, n);
+    return 1;
+}
+
+/* whole_numbers(seed|generator|nil, below, count) -> int64 [count] */
+static int whole_numbers(lua_State *L)
+{
+    struct ah_generator fresh, *generator = generator_of(L, &fresh);
+    int64_t below = (int64_t)luaL_checknumber(L, 2), count = (int64_t)luaL_checknumber(L, 3);
+    if (below < 1)
+        return ah_raise_text(L, "expected at least one sample to draw from, got %lld", (long long)below);
+    ah_generator_fill_range(generator, push_indices(L, count), count, 0, below);
+    return 1;
+}
+
+/* slice(int64 tensor, first, count) -> Lua table of the numbers */
+static int slice(lua_State *L)
+{
+    struct ah_tensor *tensor = ah_check_tensor(L, 1);
+    int64_t first = (int64_t)luaL_checknumber(L, 2), count = (int64_t)luaL_checknumber(L, 3);
+    if (tensor->dtype != AH_I64 || tensor->ndim != 1 || !ah_tensor_is_contiguous(tensor))
+        return ah_raise_text(L, "expected a contiguous int64 tensor of one dimension, got %s %s",
+                             ah_dtype_name(tensor->dtype), ah_shape(tensor));
+    if (first < 0 || count < 0 || count > tensor->numel - first)
+        return ah_raise_text(L, "slice %lld + %lld of %lld", (long long)first, (long long)count, (long long)tensor->numel);
+    const int64_t *from = (const int64_t *)ah_tensor_data(tensor) + first;
+    lua_createtable(L, (int)count, 0);
+    for (int64_t i = 0; i < count; i++) {
+        lua_pushnumber(L, (double)from[i]);
+        lua_rawseti(L, -2, (int)i + 1);
+    }
+    return 1;
+}
+
+/* to_bytes(contiguous tensor) -> its memory as a uint8 tensor */
+static int to_bytes(lua_State *L)
+{
+    struct ah_tensor *tensor = ah_check_tensor(L, 1);
+    ah_check(L, ah_tensor_row_major(tensor));
+    if (!ah_tensor_is_contiguous(tensor))
+        return ah_raise_text(L, "expected a contiguous tensor");
+    size_t count = (size_t)tensor->numel * ah_dtype_size(tensor->dtype);
+    unsigned char *to = push_bytes(L, (int64_t)count);
+    memcpy(to, ah_tensor_data(tensor), count);
+    return 1;
+}
+
+/* to_indices(bytes) -> int64 tensor */
+static int to_indices(lua_State *L)
+{
+    int64_t count;
+    const unsigned char *bytes = check_bytes(L, 1, &count);
+    if (count % 8)
+        return ah_raise_text(L, "expected the bytes of int64 numbers, got %lld bytes", (long long)count);
+    memcpy(push_indices(L, count / 8), bytes, (size_t)count);
+    return 1;
+}
+
+/* to_hex(bytes) -> string, from_hex(string) -> bytes: draws in a checkpoint's JSON */
+static int to_hex(lua_State *L)
+{
+    static const char digit[] = "0123456789abcdef";
+    int64_t count;
+    const unsigned char *bytes = check_bytes(L, 1, &count);
+    char *text = lua_newuserdata(L, 2 * (size_t)count + 1);
+    for (int64_t i = 0; i < count; i++) {
+        text[2 * i] = digit[bytes[i] >> 4];
+        text[2 * i + 1] = digit[bytes[i] & 15];
+    }
+    lua_pushlstring(L, text, 2 * (size_t)count);
+    return 1;
+}
+
+static int nibble(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static int from_hex(lua_State *L)
+{
+    size_t length;
+    const char *text = luaL_checklstring(L, 1, &length);
+    for (size_t i = 0; i < length; i++) {
+        if (length % 2 || nibble(text[i]) < 0)
+            return ah_raise_text(L, "expected bytes as hexadecimal digits in a loader's state, got '%.20s'", text);
+    }
+    unsigned char *bytes = push_bytes(L, (int64_t)(length / 2));
+    for (size_t i = 0; i < length / 2; i++)
+        bytes[i] = (unsigned char)(nibble(text[2 * i]) << 4 | nibble(text[2 * i + 1]));
+    return 1;
+}
+
+int ah_open_data(lua_State *L)
+{
+    static const luaL_Reg methods[] = {
+        {"post", post}, {"take", take}, {"is_threaded", is_threaded}, {"pending", pending}, {"close", close_gather},
+        {NULL, NULL},
+    };
+    static const luaL_Reg list[] = {
+        {"idx", read_idx},         {"digits", draw_digits},           {"gather", new_gather}, {"step", step},
+        {"draw_seed", draw_seed},  {"seed_bytes", seed_bytes},        {"permutation", permutation},
+        {"slice", slice},          {"whole_numbers", whole_numbers},  {"to_bytes", to_bytes},
+        {"to_hex", to_hex},        {"from_hex", from_hex},            {"to_indices", to_indices},
+        {NULL, NULL},
+    };
+    lua_pushlightuserdata(L, &gather_key);
+    lua_newtable(L);
+    lua_newtable(L);
+    luaL_register(L, NULL, methods);
+    lua_setfield(L, -2, "__index");
+    lua_pushcfunction(L, close_gather);
+    lua_setfield(L, -2, "__gc");
+    lua_rawset(L, LUA_REGISTRYINDEX);
+    lua_newtable(L);
+    luaL_register(L, NULL, list);
+    return 1;
+}

@@ -1,0 +1,228 @@
+--- Data sets: `get(i)` gives sample i (from 0), `len()` how many there are.
+--
+-- A data set of your own is any object with those two methods; `data.Dataset:extend "Name"` makes a class for one.
+-- Sets that lie in tensors also answer `native()`: columns that the loader gathers without a Lua step per sample.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.data.class"
+
+local fail, describe, is_count = arguments.fail, arguments.describe, class.is_count
+local dataset = {}
+
+---@class Dataset
+local Dataset = class.new "Dataset"
+dataset.Dataset = Dataset
+
+--- Sample i, counted from 0: one value or several.
+function Dataset:get(i) -- luacheck: ignore i
+  fail("%s has no method get(i)", self._name)
+end
+
+--- How many samples there are.
+---@return integer
+function Dataset:len()
+  fail("%s has no method len()", self._name)
+end
+
+--- Raise unless `set` has get and len.
+---@param what string the function that was given it, for the message
+---@param set any
+---@return table
+function dataset.check(what, set)
+  local kind = type(set)
+  if (kind == "table" or kind == "userdata") and not C.is_tensor(set) and type(set.get) == "function"
+    and type(set.len) == "function" then
+    return set
+  end
+  fail("%s: expected a data set (an object with get(i) and len()), got %s%s", what, describe(set),
+    C.is_tensor(set) and "; data.TensorDataset makes one of tensors" or "")
+end
+
+local function check_index(set, i, count)
+  if type(i) ~= "number" or i % 1 ~= 0 or i < 0 or i >= count then
+    fail("%s: index %s is out of range (0 to %d)", set._name, tostring(i), count - 1)
+  end
+end
+
+---@class TensorDataset: Dataset
+---@field tensors userdata[]
+local TensorDataset = class.new("TensorDataset", Dataset)
+dataset.TensorDataset = TensorDataset
+
+--- Tensors of the same length: sample i is the i-th row of each.
+--
+--   local set = data.TensorDataset(images, labels)
+---@param ... userdata [n, ...]
+function TensorDataset:init(...)
+  local tensors = {...}
+  if #tensors == 0 then fail("TensorDataset: expected at least one tensor") end
+  for i = 1, select("#", ...) do
+    local tensor = tensors[i]
+    if not C.is_tensor(tensor) then fail("TensorDataset: argument %d is %s, expected a tensor", i, describe(tensor)) end
+    if tensor:dim() == 0 then fail("TensorDataset: argument %d has no dimension to count samples along", i) end
+    if tensor:size(0) ~= tensors[1]:size(0) then
+      fail("TensorDataset: sizes differ: argument 1 has %d rows, argument %d has %d", tensors[1]:size(0), i,
+        tensor:size(0))
+    end
+  end
+  self.tensors = tensors
+end
+
+function TensorDataset:len() return self.tensors[1]:size(0) end
+
+function TensorDataset:get(i)
+  check_index(self, i, self:len())
+  local row = {}
+  for k = 1, #self.tensors do row[k] = self.tensors[k]:select(0, i) end
+  return unpack(row)
+end
+
+local function row_shape(tensor)
+  local shape = {}
+  for d = 1, tensor:dim() - 1 do shape[d] = tensor:size(d) end
+  return shape
+end
+
+function TensorDataset:native()
+  local columns = {}
+  for k = 1, #self.tensors do
+    local tensor = self.tensors[k]
+    if tensor.device and tostring(tensor.device) ~= "cpu" or #self.tensors > 16 then return nil end
+    columns[k] = {tensor:detach():contiguous(), false, row_shape(tensor)}
+  end
+  return columns
+end
+
+---@class Subset: Dataset
+---@field dataset table
+local Subset = class.new("Subset", Dataset)
+dataset.Subset = Subset
+
+--- Part of a data set: the samples of a list of indices, or a range.
+--
+--   data.Subset(set, {4, 2, 2})     -- three samples
+--   data.Subset(set, 0, 1280)       -- the first 1280
+---@param set table
+---@param indices integer[]|userdata|integer counted from 0; a table, an int64 tensor, or the first index of a range
+---@param count? integer with a first index: how many
+function Subset:init(set, indices, count)
+  self.dataset = dataset.check("Subset", set)
+  local total = set:len()
+  if C.is_tensor(indices) then indices = C.data.slice(indices, 0, indices:numel()) end
+  if type(indices) == "number" then
+    if not is_count(indices, 0) or not is_count(count, 0) then
+      fail("Subset: expected a first index and a count, got %s and %s", describe(indices), describe(count))
+    end
+    if indices + count > total then
+      fail("Subset: %d samples from %d on, but the data set has %d", count, indices, total)
+    end
+    self._first, self._count = indices, count
+    return
+  end
+  if type(indices) ~= "table" or count ~= nil then
+    fail("Subset: expected a table of indices or a first index and a count, got %s", describe(indices))
+  end
+  for k = 1, #indices do
+    if not is_count(indices[k], 0) or indices[k] >= total then
+      fail("Subset: index %s (number %d) is out of range for a data set of %d", tostring(indices[k]), k, total)
+    end
+  end
+  self.indices, self._count = indices, #indices
+end
+
+function Subset:len() return self._count end
+
+--- The index in the underlying data set.
+---@param i integer
+---@return integer
+function Subset:index_of(i)
+  check_index(self, i, self._count)
+  return self.indices and self.indices[i + 1] or self._first + i
+end
+
+function Subset:get(i) return self.dataset:get(self:index_of(i)) end
+
+function Subset:native()
+  local inner = self.dataset
+  if not inner.native then return nil end
+  local columns, map = inner:native()
+  if not columns then return nil end
+  if map then return columns, function(i) return map(self:index_of(i)) end end
+  return columns, function(i) return self:index_of(i) end
+end
+
+---@class ConcatDataset: Dataset
+---@field datasets table[]
+local ConcatDataset = class.new("ConcatDataset", Dataset)
+dataset.ConcatDataset = ConcatDataset
+
+--- Data sets one after the other.
+---@param sets table[]
+function ConcatDataset:init(sets)
+  if type(sets) ~= "table" or #sets == 0 then fail("ConcatDataset: expected a table of data sets, got %s", describe(sets)) end
+  self.datasets, self._ends = sets, {}
+  local total = 0
+  for k = 1, #sets do
+    total = total + dataset.check("ConcatDataset", sets[k]):len()
+    self._ends[k] = total
+  end
+end
+
+function ConcatDataset:len() return self._ends[#self._ends] end
+
+function ConcatDataset:get(i)
+  check_index(self, i, self:len())
+  local low, high = 1, #self._ends
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if i < self._ends[middle] then high = middle else low = middle + 1 end
+  end
+  return self.datasets[low]:get(i - (self._ends[low - 1] or 0))
+end
+
+--- Split a data set at random into parts of the given lengths, or of fractions that sum to 1. Draws one permutation, as
+--- PyTorch does.
+--
+--   local train, valid = unpack(data.random_split(set, {0.9, 0.1}))
+---@param set table
+---@param lengths number[]
+---@param options? {generator?: userdata}
+---@return Subset[]
+function dataset.random_split(set, lengths, options)
+  dataset.check("random_split", set)
+  options = options or {}
+  arguments.check_names("random_split", options, {"generator"})
+  if type(lengths) ~= "table" or #lengths == 0 then
+    fail("random_split: expected a table of lengths, got %s", describe(lengths))
+  end
+  local total, sum, fractions = set:len(), 0, false
+  for k = 1, #lengths do
+    if type(lengths[k]) ~= "number" or lengths[k] < 0 then
+      fail("random_split: length %d is %s", k, describe(lengths[k]))
+    end
+    sum = sum + lengths[k]
+    fractions = fractions or lengths[k] % 1 ~= 0
+  end
+  if math.abs(sum - 1) <= 1e-9 and (fractions or total ~= 1) then
+    local counts, left = {}, total
+    for k = 1, #lengths do
+      counts[k] = math.floor(total * lengths[k])
+      left = left - counts[k]
+    end
+    for k = 0, left - 1 do counts[k % #counts + 1] = counts[k % #counts + 1] + 1 end
+    lengths, sum, fractions = counts, total, false
+  end
+  if fractions then fail("random_split: expected whole lengths, or fractions that sum to 1 (not %s)", tostring(sum)) end
+  if sum ~= total then
+    fail("random_split: the lengths sum to %s, the data set has %d", tostring(sum), total)
+  end
+  local order = C.data.permutation(options.generator, total)
+  local parts, first = {}, 0
+  for k = 1, #lengths do
+    parts[k] = Subset(set, C.data.slice(order, first, lengths[k]))
+    first = first + lengths[k]
+  end
+  return parts
+end
+
+return dataset

@@ -1,0 +1,40 @@
+--- accelhost.data: data sets, samplers, loaders.
+--
+--   local data = accelhost.data
+--   local set = data.TensorDataset(images, labels)
+--   for x, y in data.DataLoader(set, {batch_size = 64, shuffle = true}) do ... end
+--
+-- Samples are counted from 0 (`set:get(0)`), tables from 1.
+local collate = require "accelhost.data.collate"
+local dataset = require "accelhost.data.dataset"
+local sampler = require "accelhost.data.sampler"
+local vision = require "accelhost.data.vision"
+
+return {
+  Dataset = dataset.Dataset,
+  TensorDataset = dataset.TensorDataset,
+  Subset = dataset.Subset,
+  ConcatDataset = dataset.ConcatDataset,
+  random_split = dataset.random_split,
+
+  ImageSet = vision.ImageSet,
+  MNIST = vision.MNIST,
+  FashionMNIST = vision.FashionMNIST,
+  SyntheticDigits = vision.SyntheticDigits,
+  mnist = vision.mnist,
+  find_mnist = vision.find_mnist,
+  find_fashion_mnist = vision.find_fashion_mnist,
+  transforms = require "accelhost.data.transforms",
+
+  Sampler = sampler.Sampler,
+  SequentialSampler = sampler.SequentialSampler,
+  RandomSampler = sampler.RandomSampler,
+  SubsetRandomSampler = sampler.SubsetRandomSampler,
+  WeightedRandomSampler = sampler.WeightedRandomSampler,
+  DistributedSampler = sampler.DistributedSampler,
+  BatchSampler = sampler.BatchSampler,
+  BatchSamplerShard = require "accelhost.data.shard",
+
+  DataLoader = require "accelhost.data.loader",
+  default_collate = collate.default_collate,
+}

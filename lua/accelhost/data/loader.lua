@@ -1,0 +1,406 @@
+--- DataLoader: batches of a data set, one pass per `for`.
+--
+--   local loader = data.DataLoader(set, {batch_size = 64, shuffle = true})
+--   for images, labels in loader do ... end
+--
+-- Each `for` is a pass of its own, found by the first value it yielded last; passes may be nested and left by break. The
+-- order of a shuffled pass is PyTorch's: a pass draws one number, then the sampler's seed, then the permutation from a
+-- fresh generator; a loader that does not shuffle draws the one number too. With `seed` nothing is drawn: the permutation
+-- is a function of seed and epoch.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.data.class"
+local collate = require "accelhost.data.collate"
+local dataset = require "accelhost.data.dataset"
+local sampler = require "accelhost.data.sampler"
+local BatchSamplerShard = require "accelhost.data.shard"
+
+local fail, describe, is_count = arguments.fail, arguments.describe, class.is_count
+local native = C.data
+
+---@class DataLoader
+---@field dataset table
+---@field batch_size integer? nil with a batch sampler that has none
+---@field sampler table?
+---@field batch_sampler table
+---@field drop_last boolean
+---@field epoch integer number of the current or last pass, from 0
+---@field end_of_dataloader boolean true while the last batch of the current pass is being processed
+---@field remainder integer samples of the last round that are not full rounds, -1 with drop_last or when not known
+---@field total_batch_size integer? samples per step of all ranks together
+---@field active boolean is the innermost running pass one of this loader?
+---@field synchronize (fun(bytes: userdata): any)? called with each pass's draw; gives every rank rank 0's bytes in place
+local DataLoader = class.new "DataLoader"
+
+local read = arguments.signature("DataLoader", {
+  "dataset", {"batch_size"}, {"shuffle"}, {"sampler"}, {"batch_sampler"}, {"num_workers", 0}, {"collate_fn"},
+  {"drop_last"}, {"generator"}, {"seed"}, {"prefetch", 2},
+})
+
+local function read_arguments(...)
+  -- A data set that is a plain table looks like named arguments.
+  if select("#", ...) == 1 and type((...)) == "table" and (...).get then return read((...), {}) end
+  return read(...)
+end
+
+--- A loader.
+---@param dataset table with get(i) and len()
+---@param batch_size? integer default 1
+---@param shuffle? boolean default false
+---@param sampler? table order of the samples, instead of shuffle
+---@param batch_sampler? table order and grouping, instead of batch_size, shuffle, sampler and drop_last
+---@param num_workers? integer only 0: data sets in Lua run inline, sets in tensors are gathered by a thread in C
+---@param collate_fn? fun(samples: table): any what makes a batch of samples; default: default_collate
+---@param drop_last? boolean leave out a last batch that is not full
+---@param generator? userdata source of this loader's draws, instead of the global generator
+---@param seed? integer make the order a function of this seed and the epoch
+---@param prefetch? integer batches gathered ahead, default 2
+function DataLoader:init(...)
+  local set, batch_size, shuffle, own_sampler, batch_sampler, workers, collate_fn, drop_last, generator, seed, prefetch =
+    read_arguments(...)
+  self.dataset = dataset.check("DataLoader", set)
+  if workers ~= 0 then
+    fail("DataLoader: num_workers: expected 0, got %s; data sets written in Lua run in this process, and sets in tensors "
+      .. "are gathered by a thread already (see prefetch)", describe(workers))
+  end
+  if collate_fn ~= nil and type(collate_fn) ~= "function" then
+    fail("DataLoader: collate_fn: expected a function, got %s", describe(collate_fn))
+  end
+  if not is_count(prefetch, 0) then
+    fail("DataLoader: prefetch: expected an integer of at least 0, got %s", describe(prefetch))
+  end
+  if seed ~= nil and not is_count(seed, 0) then
+    fail("DataLoader: seed: expected an integer of at least 0, got %s", describe(seed))
+  end
+  if seed and generator then fail("DataLoader: give a seed or a generator, not both") end
+  self.collate_fn, self.generator, self.seed, self.prefetch = collate_fn, generator, seed, prefetch
+  if batch_sampler then
+    if batch_size or shuffle or own_sampler or drop_last then
+      fail("DataLoader: batch_sampler excludes batch_size, shuffle, sampler and drop_last")
+    end
+    self.batch_sampler = sampler.check("DataLoader: batch_sampler", batch_sampler)
+    self.batch_size, self.drop_last = self.batch_sampler.batch_size, self.batch_sampler.drop_last or false
+    self.sampler = self.batch_sampler.sampler
+  else
+    if own_sampler and shuffle then fail("DataLoader: a sampler excludes shuffle") end
+    if own_sampler then
+      self.sampler = sampler.check("DataLoader: sampler", own_sampler)
+    elseif shuffle then
+      if set:len() == 0 then fail("DataLoader: expected a data set with at least one sample to shuffle") end
+      self.sampler = sampler.RandomSampler(set, {generator = generator, seed = seed})
+    else
+      self.sampler = sampler.SequentialSampler(set)
+    end
+    self.batch_sampler = sampler.BatchSampler(self.sampler, batch_size == nil and 1 or batch_size, drop_last)
+    self.batch_size, self.drop_last = self.batch_sampler.batch_size, self.batch_sampler.drop_last
+  end
+  self:_reset()
+  self.total_batch_size = self.batch_size
+end
+
+function DataLoader:_reset()
+  self.epoch = 0
+  self.end_of_dataloader = false
+  self.remainder = -1
+  self.active = false
+  self._next_epoch = 0
+  self._skip = 0
+  self._passes = setmetatable({}, {__mode = "k"}) -- first value yielded last -> its pass
+end
+
+--- Number of batches of a pass.
+---@return integer
+function DataLoader:len()
+  if not self.batch_sampler.len then fail("DataLoader: the batch sampler has no len()") end
+  return math.max(0, self.batch_sampler:len() - self._skip)
+end
+
+-- --- which pass is running ---
+
+-- Passes in the order of their last step, innermost on top. Held weakly: a pass left by break is only found here until
+-- its last batch is collected, or until a pass below it goes on.
+local running = {}
+
+local function top()
+  while #running > 0 do
+    local pass = running[#running].pass
+    if pass then return pass end
+    running[#running] = nil
+  end
+end
+
+local function show(pass)
+  if not pass then return end
+  local loader = pass.loader
+  loader.active = true
+  loader.end_of_dataloader = pass.last
+  loader.remainder = pass.remainder
+  loader.epoch = pass.epoch
+end
+
+-- Make `pass` the innermost one: those above it have been left by break.
+local function enter(pass)
+  local before = top()
+  if before == pass then return end
+  if before then before.loader.active = false end
+  local place
+  for i = #running, 1, -1 do
+    if running[i].pass == pass then place = i end
+  end
+  if place then
+    for i = #running, place + 1, -1 do running[i] = nil end
+    return
+  end
+  for i = #running, 1, -1 do
+    local other = running[i].pass
+    if not other or other.loader == pass.loader then table.remove(running, i) end
+  end
+  running[#running + 1] = setmetatable({pass = pass}, {__mode = "v"})
+end
+
+local function leave(pass)
+  enter(pass)
+  running[#running] = nil
+  pass.loader.active = false
+  pass.loader.end_of_dataloader = false
+  show(top())
+end
+
+-- --- passes ---
+
+local function remainder_of(self)
+  local inner = self.batch_sampler
+  local samples = inner.sample_count and inner:sample_count()
+  if self.drop_last or not samples or not self.total_batch_size then return -1 end
+  return samples % self.total_batch_size
+end
+
+-- What is random about a pass, agreed between the ranks.
+local function draw(self, pass)
+  local inner, resume = self.batch_sampler, self._resume
+  local bytes
+  if resume then
+    bytes = resume.draw
+  else
+    if not self.seed then native.draw_seed(self.generator) end
+    bytes = inner.draw and inner:draw()
+  end
+  if bytes and self.synchronize then bytes = self.synchronize(bytes) or bytes end
+  pass.draw = bytes
+  return bytes
+end
+
+local function begin(self)
+  local resume = self._resume
+  local pass = {loader = self, epoch = self._next_epoch, position = 0, last = false}
+  self._next_epoch = pass.epoch + 1
+  self.epoch = pass.epoch
+  local inner = self.batch_sampler
+  if (self.seed or self._sharded) and inner.set_epoch then inner:set_epoch(pass.epoch) end
+  pass.next_batch = inner:iter(draw(self, pass))
+  self._resume = nil
+  pass.remainder = remainder_of(self)
+  pass.position = resume and resume.position or 0
+  for _ = 1, math.max(pass.position, self._skip) do
+    if not pass.next_batch() then break end
+  end
+  self._current = pass
+  local set = self.dataset
+  if set.native and not self.collate_fn then
+    local columns, map = set:native()
+    if columns then
+      pass.gather, pass.map = native.gather(columns), map
+      return pass
+    end
+  end
+  pass.waiting = pass.next_batch() or false
+  return pass
+end
+
+local function finish(pass)
+  pass.ended = true
+  if pass.gather then pass.gather:close() end
+  leave(pass)
+end
+
+local function deliver(self, pass, first, ...)
+  local kind = type(first)
+  if kind ~= "userdata" and kind ~= "table" then
+    finish(pass)
+    fail("DataLoader: the first value of a batch must be a tensor or a table, got %s", describe(first))
+  end
+  pass.position = pass.position + 1
+  enter(pass)
+  show(pass)
+  self._passes[first] = pass
+  return first, ...
+end
+
+-- Keep `ahead` batches posted; one more is always known, so that the last one is recognised as such.
+local function gather(self, pass)
+  local gatherer, map = pass.gather, pass.map
+  local ahead = math.max(1, self.prefetch)
+  while not pass.exhausted and gatherer:pending() <= ahead do
+    local batch = pass.next_batch()
+    if batch then
+      if map then
+        local mapped = {}
+        for i = 1, #batch do mapped[i] = map(batch[i]) end
+        batch = mapped
+      end
+      gatherer:post(batch)
+    else
+      pass.exhausted = true
+    end
+  end
+  local count = gatherer:pending()
+  if count == 0 then return finish(pass) end
+  pass.last = count == 1
+  return deliver(self, pass, gatherer:take())
+end
+
+local function fetch(set, batch)
+  local samples, width = {}, nil
+  local function keep(i, ...)
+    local count = select("#", ...)
+    if (...) == nil then fail("DataLoader: get(%d) of the data set returned nil", batch[i]) end
+    if width and count ~= width then
+      fail("DataLoader: get(%d) returned %d values, get(%d) returned %d", batch[i], count, batch[1], width)
+    end
+    width = count
+    samples[i] = count == 1 and (...) or {...}
+  end
+  for i = 1, #batch do keep(i, set:get(batch[i])) end
+  return samples, width or 1
+end
+
+local function load(self, pass)
+  local batch = pass.waiting
+  if not batch then return finish(pass) end
+  native.step()
+  pass.waiting = pass.next_batch() or false
+  pass.last = not pass.waiting
+  local samples, width = fetch(self.dataset, batch)
+  if self.collate_fn then return deliver(self, pass, self.collate_fn(samples)) end
+  return deliver(self, pass, collate.samples(samples, width))
+end
+
+local function step(self, pass)
+  if pass.ended then return nil end
+  if pass.gather then return gather(self, pass) end
+  return load(self, pass)
+end
+
+-- The generic for: the loader is called with (nil, the first value yielded last).
+function DataLoader:__call(_, control)
+  if control == nil then return step(self, begin(self)) end
+  local pass = self._passes[control]
+  if not pass then fail("DataLoader: this pass is not known here; write `for batch in loader do`") end
+  self._passes[control] = nil
+  return step(self, pass)
+end
+
+--- A pass as an iterator of its own: call it for the next batch, nil at the end.
+--
+--   local next_batch = loader:batches()
+--   local images, labels = next_batch()
+---@return fun(): any ...
+function DataLoader:batches()
+  local pass
+  return function()
+    pass = pass or begin(self)
+    return step(self, pass)
+  end
+end
+
+--- The number of the next pass, for samplers that depend on it.
+---@param epoch integer
+function DataLoader:set_epoch(epoch)
+  if not is_count(epoch, 0) then fail("set_epoch: expected an integer of at least 0, got %s", describe(epoch)) end
+  self.epoch, self._next_epoch = epoch, epoch
+  if self.batch_sampler.set_epoch then self.batch_sampler:set_epoch(epoch) end
+  if self.dataset.set_epoch then self.dataset:set_epoch(epoch) end
+end
+
+-- --- shares and resuming ---
+
+local function copy(self)
+  local other = setmetatable({}, getmetatable(self))
+  for _, name in ipairs {
+    "dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "collate_fn", "generator", "seed", "prefetch",
+    "total_batch_size", "synchronize", "_sharded",
+  } do
+    other[name] = self[name]
+  end
+  other:_reset()
+  return other
+end
+
+--- A loader that gives one rank's share of every pass (see data.BatchSamplerShard).
+--
+--   local mine = loader:shard{rank = 0, size = 2}
+---@param options {rank: integer, size: integer, split_batches?: boolean, even_batches?: boolean}
+---@return DataLoader
+function DataLoader:shard(options)
+  if self._sharded then fail("shard: this loader is one rank's share already") end
+  local other = copy(self)
+  local share = BatchSamplerShard(self.batch_sampler, options or {})
+  other._sharded = true
+  if share.size > 1 then
+    other.batch_sampler = share
+    local size = self.batch_size
+    other.total_batch_size = size and (share.split_batches and size or size * share.size)
+  end
+  return other
+end
+
+--- The same loader without the first `count` batches of each pass.
+---@param count integer
+---@return DataLoader
+function DataLoader:skip_first_batches(count)
+  if not is_count(count, 0) then
+    fail("skip_first_batches: expected an integer of at least 0, got %s", describe(count))
+  end
+  local other = copy(self)
+  other._skip = self._skip + count
+  other._next_epoch = self._next_epoch
+  return other
+end
+
+--- Where the loader stands, as numbers and strings: epoch, position (batches yielded in that epoch), and what was random
+--- about the pass. While the last batch is being processed this is the start of the next epoch. Within an epoch the state
+--- of the loader's own generator follows from the pass's draw; between epochs it is part of the state.
+---@return table
+function DataLoader:state_dict()
+  local pass = self._current
+  local state = {epoch = self._next_epoch, position = 0}
+  if pass and not pass.ended and not pass.last then
+    state.epoch, state.position = pass.epoch, pass.position
+    state.draw = pass.draw and native.to_hex(pass.draw) or nil
+  elseif self._resume then
+    state.position = self._resume.position
+    state.draw = self._resume.draw and native.to_hex(self._resume.draw) or nil
+  elseif self.generator then
+    state.generator = native.to_hex(self.generator:get_state())
+  end
+  return state
+end
+
+--- Go on where `state_dict` stood: the next pass starts at that position of that epoch, in the same order.
+---@param state table
+function DataLoader:load_state_dict(state)
+  if type(state) ~= "table" or not is_count(state.epoch, 0) or not is_count(state.position, 0) then
+    fail("load_state_dict: expected a loader's state (epoch and position), got %s", describe(state))
+  end
+  if state.generator and not self.generator then
+    fail("load_state_dict: the state holds a generator, but this loader has none")
+  end
+  self._current, self._resume = nil, nil
+  self.epoch, self._next_epoch = state.epoch, state.epoch
+  if state.generator then self.generator:set_state(native.from_hex(state.generator)) end
+  if state.position > 0 then
+    self._resume = {position = state.position, draw = state.draw and native.from_hex(state.draw)}
+  end
+end
+
+return DataLoader

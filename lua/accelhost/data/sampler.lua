@@ -1,0 +1,365 @@
+--- Samplers: in which order a pass visits a data set.
+--
+-- A sampler of your own is an object with `iter()`, which returns a function that gives the next index (from 0) and then
+-- nil, and `len()`; a plain table of indices serves too. What is random about a pass of a built-in sampler is its
+-- `draw()`: bytes (a uint8 tensor) that rank 0 can broadcast and a checkpoint can keep; `iter(draw)` follows it.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.data.class"
+
+local fail, describe, is_count = arguments.fail, arguments.describe, class.is_count
+local native = C.data
+local sampler = {}
+
+local CHUNK = 1024
+
+-- The numbers of an int64 tensor, one per call.
+local function numbers_of(tensor, count)
+  local chunk, at, from = nil, CHUNK, 0
+  return function()
+    if at == CHUNK then
+      if from >= count then return nil end
+      chunk, at = native.slice(tensor, from, math.min(CHUNK, count - from)), 0
+      from = from + CHUNK
+    end
+    at = at + 1
+    return chunk[at]
+  end
+end
+
+local function length_of(what, source)
+  if is_count(source, 0) then return source end
+  local kind = type(source)
+  if (kind == "table" or kind == "userdata") and not C.is_tensor(source) and type(source.len) == "function" then
+    return source:len()
+  end
+  fail("%s: expected a data set or a length, got %s", what, describe(source))
+end
+
+---@class Sampler
+local Sampler = class.new "Sampler"
+sampler.Sampler = Sampler
+
+--- A new walk over the indices.
+---@param draw? userdata bytes of an earlier `draw()`
+---@return fun(): integer?
+function Sampler:iter(draw) -- luacheck: ignore draw
+  fail("%s has no method iter()", self._name)
+end
+
+---@class SequentialSampler: Sampler
+local SequentialSampler = class.new("SequentialSampler", Sampler)
+sampler.SequentialSampler = SequentialSampler
+
+--- 0, 1, 2, ...
+---@param data_source table|integer a data set or a length
+function SequentialSampler:init(data_source)
+  self.data_source = data_source
+  length_of("SequentialSampler", data_source)
+end
+
+function SequentialSampler:len() return length_of("SequentialSampler", self.data_source) end
+
+function SequentialSampler:iter()
+  local at, count = -1, self:len()
+  return function()
+    at = at + 1
+    if at < count then return at end
+  end
+end
+
+---@class RandomSampler: Sampler
+local RandomSampler = class.new("RandomSampler", Sampler)
+sampler.RandomSampler = RandomSampler
+
+--- A random order. Without a generator each pass draws a seed from the global one; with `seed` the order is a function of
+--- seed and epoch alone.
+--
+--   data.RandomSampler(set, {replacement = true, num_samples = 100})
+---@param data_source table|integer
+---@param options? {replacement?: boolean, num_samples?: integer, generator?: userdata, seed?: integer}
+function RandomSampler:init(data_source, options)
+  options = options or {}
+  arguments.check_names("RandomSampler", options, {"replacement", "num_samples", "generator", "seed"})
+  length_of("RandomSampler", data_source)
+  if options.num_samples ~= nil and not is_count(options.num_samples, 1) then
+    fail("RandomSampler: num_samples: expected an integer of at least 1, got %s", describe(options.num_samples))
+  end
+  if options.seed ~= nil and not is_count(options.seed, 0) then
+    fail("RandomSampler: seed: expected an integer of at least 0, got %s", describe(options.seed))
+  end
+  if options.seed and options.generator then fail("RandomSampler: give a seed or a generator, not both") end
+  self.data_source = data_source
+  self.replacement = options.replacement or false
+  self.generator = options.generator
+  self.seed = options.seed
+  self._num_samples = options.num_samples
+  self.epoch = 0
+end
+
+function RandomSampler:len() return self._num_samples or length_of("RandomSampler", self.data_source) end
+
+--- With `seed`: which epoch the next pass is.
+---@param epoch integer
+function RandomSampler:set_epoch(epoch) self.epoch = epoch end
+
+function RandomSampler:draw()
+  if self.seed then return native.seed_bytes(self.seed + self.epoch) end
+  if self.generator then return self.generator:get_state() end
+  return native.draw_seed()
+end
+
+-- The permutation after the last whole one is drawn even when nothing of it is used: so does PyTorch, and a generator of
+-- the user's goes on from there.
+local function permutations(generator, n, count)
+  local left, order = count, nil
+  local whole = math.floor(count / n)
+  return function()
+    if order then
+      local index = order()
+      if index then return index end
+      if not whole then return nil end
+    end
+    local tensor = native.permutation(generator, n)
+    if whole > 0 then
+      whole, left = whole - 1, left - n
+      order = numbers_of(tensor, n)
+    else
+      whole = nil
+      order = numbers_of(tensor, left)
+    end
+    return order()
+  end
+end
+
+function RandomSampler:iter(draw)
+  local n, count = length_of("RandomSampler", self.data_source), self:len()
+  draw = draw or self:draw()
+  if n == 0 then
+    if count > 0 then fail("RandomSampler: expected a data set with at least one sample") end
+    return function() end
+  end
+  if not self.generator then
+    if self.replacement then return numbers_of(native.whole_numbers(draw, n, count), count) end
+    return numbers_of(native.permutation(draw, n, math.ceil(count / n)), count)
+  end
+  self.generator:set_state(draw)
+  if self.replacement then return numbers_of(native.whole_numbers(self.generator, n, count), count) end
+  return permutations(self.generator, n, count)
+end
+
+-- Samplers whose draw is the order itself.
+local function iter_order(self, draw)
+  local order = native.to_indices(draw or self:draw())
+  return numbers_of(order, order:numel())
+end
+
+---@class SubsetRandomSampler: Sampler
+local SubsetRandomSampler = class.new("SubsetRandomSampler", Sampler)
+sampler.SubsetRandomSampler = SubsetRandomSampler
+
+--- The given indices in a random order.
+---@param indices integer[]
+---@param options? {generator?: userdata}
+function SubsetRandomSampler:init(indices, options)
+  options = options or {}
+  arguments.check_names("SubsetRandomSampler", options, {"generator"})
+  if type(indices) ~= "table" then fail("SubsetRandomSampler: expected a table of indices, got %s", describe(indices)) end
+  self.indices, self.generator = indices, options.generator
+end
+
+function SubsetRandomSampler:len() return #self.indices end
+
+function SubsetRandomSampler:draw()
+  return native.to_bytes(native.permutation(self.generator, #self.indices))
+end
+
+function SubsetRandomSampler:iter(draw)
+  local next_place = iter_order(self, draw)
+  return function()
+    local place = next_place()
+    return place and self.indices[place + 1]
+  end
+end
+
+---@class WeightedRandomSampler: Sampler
+local WeightedRandomSampler = class.new("WeightedRandomSampler", Sampler)
+sampler.WeightedRandomSampler = WeightedRandomSampler
+
+--- Indices 0 .. #weights - 1, each drawn with a probability proportional to its weight.
+---@param weights number[] counted from 1 as tables are: weights[1] belongs to index 0
+---@param num_samples integer
+---@param replacement? boolean default true
+---@param options? {generator?: userdata}
+function WeightedRandomSampler:init(weights, num_samples, replacement, options)
+  if arguments.is_options(replacement) then replacement, options = nil, replacement end
+  options = options or {}
+  arguments.check_names("WeightedRandomSampler", options, {"generator", "replacement"})
+  if options.replacement ~= nil then replacement = options.replacement end
+  if type(weights) ~= "table" then fail("WeightedRandomSampler: expected a table of weights, got %s", describe(weights)) end
+  if not is_count(num_samples, 1) then
+    fail("WeightedRandomSampler: num_samples: expected an integer of at least 1, got %s", describe(num_samples))
+  end
+  if replacement == false and num_samples > #weights then
+    fail("WeightedRandomSampler: %d samples without replacement from %d", num_samples, #weights)
+  end
+  self.weights, self.num_samples, self.generator = weights, num_samples, options.generator
+  self.replacement = replacement ~= false
+end
+
+function WeightedRandomSampler:len() return self.num_samples end
+
+-- multinomial draws from the global generator: another one lends it its state.
+function WeightedRandomSampler:draw()
+  local weights = C.tensor(self.weights, {dtype = "float64"})
+  if not self.generator then return native.to_bytes(C.multinomial(weights, self.num_samples, self.replacement)) end
+  local random = C.random
+  local saved = random.get_rng_state()
+  random.set_rng_state(self.generator:get_state())
+  local ok, order = pcall(C.multinomial, weights, self.num_samples, self.replacement)
+  self.generator:set_state(random.get_rng_state())
+  random.set_rng_state(saved)
+  if not ok then error(order, 0) end
+  return native.to_bytes(order)
+end
+
+WeightedRandomSampler.iter = iter_order
+
+---@class DistributedSampler: Sampler
+local DistributedSampler = class.new("DistributedSampler", Sampler)
+sampler.DistributedSampler = DistributedSampler
+
+--- One rank's share: every num_replicas-th index from rank on, of a permutation seeded by seed + epoch. Padded by samples
+--- from the start so that all ranks get the same number, or cut with drop_last. Call set_epoch before each pass.
+--
+--   data.DistributedSampler(set, {num_replicas = 3, rank = 0})
+---@param set table|integer
+---@param options? {num_replicas?: integer, rank?: integer, shuffle?: boolean, seed?: integer, drop_last?: boolean}
+function DistributedSampler:init(set, options)
+  options = options or {}
+  arguments.check_names("DistributedSampler", options, {"num_replicas", "rank", "shuffle", "seed", "drop_last"})
+  local replicas = options.num_replicas or C.comm and C.comm.size() or 1
+  local rank = options.rank or C.comm and C.comm.rank() or 0
+  if not is_count(replicas, 1) then
+    fail("DistributedSampler: num_replicas: expected an integer of at least 1, got %s", describe(replicas))
+  end
+  if not is_count(rank, 0) or rank >= replicas then
+    fail("DistributedSampler: rank: expected 0 to %d, got %s", replicas - 1, describe(rank))
+  end
+  self.dataset, self.num_replicas, self.rank = set, replicas, rank
+  self.shuffle, self.seed, self.epoch = options.shuffle ~= false, options.seed or 0, 0
+  self.drop_last = options.drop_last or false
+  self:len()
+end
+
+function DistributedSampler:len()
+  local count = length_of("DistributedSampler", self.dataset)
+  if self.drop_last and count % self.num_replicas ~= 0 then
+    return math.max(0, math.ceil((count - self.num_replicas) / self.num_replicas))
+  end
+  return math.ceil(count / self.num_replicas)
+end
+
+---@param epoch integer
+function DistributedSampler:set_epoch(epoch) self.epoch = epoch end
+
+function DistributedSampler:iter()
+  local count, share = length_of("DistributedSampler", self.dataset), self:len()
+  local order
+  if self.shuffle then
+    order = native.slice(native.permutation(native.seed_bytes(self.seed + self.epoch), count), 0, count)
+  end
+  local place = -1
+  return function()
+    place = place + 1
+    if place >= share then return nil end
+    local at = (self.rank + place * self.num_replicas) % count
+    return order and order[at + 1] or at
+  end
+end
+
+---@class BatchSampler: Sampler
+local BatchSampler = class.new("BatchSampler", Sampler)
+sampler.BatchSampler = BatchSampler
+
+--- Groups the indices of a sampler: its walk gives tables of indices.
+---@param inner table a sampler, or a table of indices
+---@param batch_size integer
+---@param drop_last? boolean leave out a last batch that is not full
+function BatchSampler:init(inner, batch_size, drop_last)
+  if not is_count(batch_size, 1) then
+    fail("BatchSampler: batch_size: expected an integer of at least 1, got %s", describe(batch_size))
+  end
+  self.sampler = sampler.check("BatchSampler", inner)
+  self.batch_size = batch_size
+  self.drop_last = drop_last or false
+end
+
+--- How many indices the sampler gives; nil when it does not say.
+---@return integer?
+function BatchSampler:sample_count()
+  return self.sampler.len and self.sampler:len()
+end
+
+function BatchSampler:len()
+  local count = self:sample_count()
+  if not count then fail("%s has no len(), so the number of batches is not known", describe(self.sampler)) end
+  return self.drop_last and math.floor(count / self.batch_size) or math.ceil(count / self.batch_size)
+end
+
+function BatchSampler:draw()
+  return self.sampler.draw and self.sampler:draw()
+end
+
+function BatchSampler:set_epoch(epoch)
+  if self.sampler.set_epoch then self.sampler:set_epoch(epoch) end
+end
+
+function BatchSampler:iter(draw)
+  local next_index, size, drop_last = self.sampler:iter(draw), self.batch_size, self.drop_last
+  local ended = false
+  return function()
+    if ended then return nil end
+    local batch = {}
+    for i = 1, size do
+      local index = next_index()
+      if index == nil then
+        ended = true
+        if i == 1 or drop_last then return nil end
+        return batch
+      end
+      batch[i] = index
+    end
+    return batch
+  end
+end
+
+local ListSampler = class.new("ListSampler", Sampler)
+
+function ListSampler:init(list) self.list = list end
+function ListSampler:len() return #self.list end
+
+function ListSampler:iter()
+  local at = 0
+  return function()
+    at = at + 1
+    return self.list[at]
+  end
+end
+
+--- A sampler as it is, a plain table as a sampler over its items; raises for anything else.
+---@param what string for the message
+---@param value any
+---@return table
+function sampler.check(what, value)
+  local kind = type(value)
+  if (kind == "table" or kind == "userdata") and not C.is_tensor(value) then
+    if type(value.iter) == "function" then return value end
+    if kind == "table" and getmetatable(value) == nil and (value[1] ~= nil or next(value) == nil) then
+      return ListSampler(value)
+    end
+  end
+  fail("%s: expected a sampler (an object with iter()) or a table, got %s", what, describe(value))
+end
+
+return sampler

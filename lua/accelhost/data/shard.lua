@@ -1,0 +1,159 @@
+--- One rank's share of a batch sampler, with Accelerate's index lists.
+--
+-- Without split_batches the ranks take whole batches in turn; a round counts when every rank has its batch. With
+-- split_batches each batch is cut into equal parts. With even_batches (the default) the last round is filled up with
+-- samples from the start of the sampler's order, so that every rank has the same number of full batches.
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.data.class"
+
+local fail, describe = arguments.fail, arguments.describe
+
+---@class BatchSamplerShard
+local BatchSamplerShard = class.new "BatchSamplerShard"
+
+--- batch_sampler:iter() gives the batches of all ranks; this one gives rank's.
+---@param batch_sampler table
+---@param options {rank: integer, size: integer, split_batches?: boolean, even_batches?: boolean}
+function BatchSamplerShard:init(batch_sampler, options)
+  arguments.check_names("shard", options, {"rank", "size", "split_batches", "even_batches"})
+  local rank, size = options.rank, options.size
+  if not class.is_count(size, 1) then fail("shard: size: expected an integer of at least 1, got %s", describe(size)) end
+  if not class.is_count(rank, 0) or rank >= size then
+    fail("shard: rank: expected 0 to %d, got %s", size - 1, describe(rank))
+  end
+  local batch_size = batch_sampler.batch_size
+  if options.split_batches then
+    if not batch_size then fail("shard: split_batches needs a batch sampler with a batch_size") end
+    if batch_size % size ~= 0 then
+      fail("shard: with split_batches the batch size (%d) must be a multiple of the number of processes (%d)", batch_size,
+        size)
+    end
+  end
+  self.batch_sampler, self.rank, self.size = batch_sampler, rank, size
+  self.split_batches = options.split_batches or false
+  self.even_batches = options.even_batches ~= false
+  self.batch_size = batch_size
+  self.drop_last = batch_sampler.drop_last or false
+end
+
+function BatchSamplerShard:draw()
+  return self.batch_sampler.draw and self.batch_sampler:draw()
+end
+
+function BatchSamplerShard:set_epoch(epoch)
+  if self.batch_sampler.set_epoch then self.batch_sampler:set_epoch(epoch) end
+end
+
+function BatchSamplerShard:sample_count()
+  return self.batch_sampler.sample_count and self.batch_sampler:sample_count()
+end
+
+function BatchSamplerShard:len()
+  local total = self.batch_sampler:len()
+  if self.split_batches then
+    local samples = self:sample_count()
+    if self.even_batches or self.drop_last or not samples then return total end
+    local tail = samples % self.batch_size
+    -- A short last batch may leave nothing for the last ranks.
+    return tail > 0 and tail <= self.rank * self.batch_size / self.size and total - 1 or total
+  end
+  local rounds, extra = math.floor(total / self.size), total % self.size
+  if not self.drop_last and extra > 0 and (self.even_batches or self.rank < extra) then return rounds + 1 end
+  return rounds
+end
+
+local function append(to, from)
+  for i = 1, #from do to[#to + 1] = from[i] end
+end
+
+-- `list`, doubled until it holds at least `count` items.
+local function doubled(list, count)
+  local result = {}
+  append(result, list)
+  while #result < count do append(result, result) end
+  return result
+end
+
+local function part(batch, first, count)
+  local result = {}
+  for i = 1, count do result[i] = batch[first + i] end
+  return result
+end
+
+function BatchSamplerShard:_iter_split(draw)
+  local next_batch, size = self.batch_sampler:iter(draw), self.batch_size
+  local length = size / self.size
+  local start, ended
+  return function()
+    local batch = not ended and next_batch()
+    if not batch then return nil end
+    start = start or batch
+    if #batch < size then
+      ended = true
+      if self.drop_last then return nil end
+      if self.even_batches then
+        local full = {}
+        append(full, batch)
+        append(full, doubled(start, size))
+        batch = full
+      end
+    end
+    local mine = part(batch, self.rank * length, length)
+    return #mine > 0 and mine or nil
+  end
+end
+
+-- The batches of an incomplete last round, filled up: short and missing ones take samples from the first round, read on
+-- cyclically from rank to rank; without a known batch size missing ones take whole batches of it.
+function BatchSamplerShard:_fill(round, first_round)
+  local size, filled = self.batch_size, {}
+  if not size then
+    for rank = 1, self.size do
+      filled[rank] = round[rank] or first_round[(rank - #round - 1) % #first_round + 1]
+    end
+    return filled
+  end
+  local start, at = {}, 0
+  for i = 1, #first_round do append(start, first_round[i]) end
+  start = doubled(start, self.size * size)
+  for rank = 1, self.size do
+    local batch = {}
+    append(batch, round[rank] or {})
+    while #batch < size do
+      at = at + 1
+      batch[#batch + 1] = start[at]
+    end
+    filled[rank] = batch
+  end
+  return filled
+end
+
+function BatchSamplerShard:_iter_whole(draw)
+  local next_batch, ranks, size = self.batch_sampler:iter(draw), self.size, self.batch_size
+  local first_round, ended
+  return function()
+    if ended then return nil end
+    local round = {}
+    for rank = 1, ranks do
+      round[rank] = next_batch()
+      if not round[rank] then break end
+    end
+    first_round = first_round or round
+    if #round == ranks and (not size or #round[ranks] == size) then return round[self.rank + 1] end
+    ended = true
+    if #round == 0 or self.drop_last then return nil end
+    if self.even_batches then round = self:_fill(round, first_round) end
+    return round[self.rank + 1]
+  end
+end
+
+--- A new walk over this rank's batches.
+---@param draw? userdata
+---@return fun(): integer[]?
+function BatchSamplerShard:iter(draw)
+  if self.size == 1 then return self.batch_sampler:iter(draw) end
+  if self.split_batches then return self:_iter_split(draw) end
+  return self:_iter_whole(draw)
+end
+
+return BatchSamplerShard

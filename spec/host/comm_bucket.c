@@ -1,0 +1,247 @@
+/* The reducer: layout, averages, unused parameters, buffers, accumulation. */
+#include <stdlib.h>
+
+#include "comm/bucket.h"
+#include "comm_ranks.h"
+
+enum { PARAMS = 5 };
+/* 4, 1.6, 3, 0.4 and 0.2 kB of floats: with a limit of 4 kB three buckets, counted from the last parameter. */
+static const int64_t shapes[PARAMS][2] = {{10, 100}, {4, 100}, {750, 1}, {10, 10}, {7, 7}};
+
+struct model {
+    struct ah_tensor *param[PARAMS], *buffer[2];
+    struct ah_reducer *reducer;
+};
+
+static void fill(struct ah_tensor *tensor, double value)
+{
+    for (int64_t i = 0; i < tensor->numel; i++)
+        ah_tensor_set(tensor, i, value + (double)(i % 5));
+}
+
+static bool holds(const struct ah_tensor *tensor, double value)
+{
+    for (int64_t i = 0; i < tensor->numel; i++)
+        if (fabs(ah_tensor_get(tensor, i) - (value + (double)(i % 5))) > 1e-5)
+            return false;
+    return true;
+}
+
+static int make(struct rank *me, struct model *m, int64_t limit)
+{
+    for (int i = 0; i < PARAMS; i++) {
+        AH_TRY(ah_tensor_empty(&m->param[i], shapes[i], 2, AH_F32));
+        fill(m->param[i], 10 * i + me->rank);
+    }
+    AH_TRY(ah_tensor_empty(&m->buffer[0], (int64_t[]){3}, 1, AH_F32));
+    AH_TRY(ah_tensor_empty(&m->buffer[1], NULL, 0, AH_I64));
+    fill(m->buffer[0], me->rank);
+    fill(m->buffer[1], 100 + me->rank);
+    return ah_reducer_new(&m->reducer, me->group, m->param, PARAMS, m->buffer, 2, limit);
+}
+
+static void unmake(struct model *m)
+{
+    ah_reducer_free(m->reducer);
+    for (int i = 0; i < PARAMS; i++)
+        ah_tensor_release(m->param[i]);
+    ah_tensor_release(m->buffer[0]);
+    ah_tensor_release(m->buffer[1]);
+}
+
+/* What the engine does for one parameter. */
+static void give(struct model *m, int i, double value)
+{
+    bool *has = ah_reducer_has_grad(m->reducer, i);
+    if (*has) {
+        struct ah_tensor *grad = ah_reducer_grad(m->reducer, i);
+        for (int64_t k = 0; k < grad->numel; k++)
+            ah_tensor_set(grad, k, ah_tensor_get(grad, k) + value + (double)(k % 5));
+    } else {
+        fill(ah_reducer_grad(m->reducer, i), value);
+    }
+    *has = true;
+    ah_reducer_param_ready(m->reducer, i);
+}
+
+static void averages(struct rank *me)
+{
+    struct model m;
+    RANK_CHECK(me, make(me, &m, 4000) == 0);
+    for (int i = 0; i < PARAMS; i++)
+        RANK_CHECK(me, holds(m.param[i], 10 * i)); /* rank 0's values */
+    RANK_CHECK(me, holds(m.buffer[0], 0) && ah_tensor_get(m.buffer[1], 0) == 100);
+    RANK_CHECK(me, ah_reducer_buckets(m.reducer) == 2);
+    for (int step = 0; step < 4; step++) {
+        RANK_CHECK(me, ah_reducer_begin(m.reducer, 1) == 0);
+        fill(m.buffer[0], 7 * step + me->rank);
+        for (int k = 0; k < PARAMS; k++) {
+            /* Rank 0 goes from the front, the others from the back: the order of launches must not depend on it. */
+            int i = me->rank ? PARAMS - 1 - k : k;
+            give(&m, i, 100 * step + i + 3 * me->rank);
+            ah_reducer_progress(m.reducer);
+        }
+        RANK_CHECK(me, ah_reducer_finish(m.reducer) == 0);
+        for (int i = 0; i < PARAMS; i++) {
+            RANK_CHECK(me, *ah_reducer_has_grad(m.reducer, i));
+            RANK_CHECK(me, holds(ah_reducer_grad(m.reducer, i), 100 * step + i + 1.5 * (me->size - 1)));
+            *ah_reducer_has_grad(m.reducer, i) = false;
+        }
+        RANK_CHECK(me, holds(m.buffer[0], 7 * step));
+    }
+    /* Agreed after the first backward: the bucket that was ready first on rank 0, that of parameter 0, comes first. */
+    if (me->size > 1)
+        RANK_CHECK(me, ah_reducer_times(m.reducer, 0).first + ah_reducer_times(m.reducer, 0).count == PARAMS);
+    unmake(&m);
+}
+
+AH_TEST(gradients_are_averaged_whatever_order_they_come_in)
+{
+    CHECK(run_ranks_mortal(1, 0, 0, averages));
+    CHECK(run_ranks_mortal(2, 0, 0, averages));
+    CHECK(run_ranks_mortal(3, 0, 0, averages));
+    CHECK(run_ranks_mortal(5, 0, 0, averages));
+}
+
+/* Parameter 1 is used by rank 0 only, parameter 2 by nobody. */
+static void unused(struct rank *me)
+{
+    struct model m;
+    RANK_CHECK(me, make(me, &m, 4000) == 0);
+    for (int step = 0; step < 3; step++) {
+        RANK_CHECK(me, ah_reducer_begin(m.reducer, 1) == 0);
+        for (int i = PARAMS - 1; i >= 0; i--) {
+            if (i == 2 || (i == 1 && me->rank != 0))
+                continue;
+            give(&m, i, 8);
+        }
+        RANK_CHECK(me, ah_reducer_finish(m.reducer) == 0);
+        RANK_CHECK(me, *ah_reducer_has_grad(m.reducer, 1) && !*ah_reducer_has_grad(m.reducer, 2));
+        double first = ah_tensor_get(ah_reducer_grad(m.reducer, 1), 0);
+        RANK_CHECK(me, fabs(first - 8.0 / me->size) < 1e-6);
+        RANK_CHECK(me, holds(ah_reducer_grad(m.reducer, 0), 8));
+        for (int i = 0; i < PARAMS; i++)
+            *ah_reducer_has_grad(m.reducer, i) = false;
+    }
+    unmake(&m);
+}
+
+AH_TEST(a_parameter_unused_on_some_ranks_counts_as_zero_there)
+{
+    CHECK(run_ranks_mortal(1, 0, 0, unused));
+    CHECK(run_ranks_mortal(2, 0, 0, unused));
+    CHECK(run_ranks_mortal(3, 0, 0, unused));
+}
+
+/* Rank r has weight r + 1 and brings gradients already multiplied by it, spread over two micro-steps. */
+static void weights(struct rank *me)
+{
+    struct model m;
+    double total = 0, weighted = 0;
+    for (int r = 0; r < me->size; r++) {
+        total += r + 1;
+        weighted += 10 * (r + 1) * r;
+    }
+    RANK_CHECK(me, make(me, &m, 0) == 0);
+    RANK_CHECK(me, ah_reducer_buckets(m.reducer) == 1);
+    for (int i = 0; i < PARAMS; i++)
+        give(&m, i, 4); /* outside begin and finish: stays here */
+    ah_reducer_begin(m.reducer, me->rank + 1);
+    for (int i = PARAMS - 1; i > 0; i--)
+        give(&m, i, 10 * (me->rank + 1) * me->rank - 4);
+    RANK_CHECK(me, ah_reducer_finish(m.reducer) == 0);
+    double first = ah_tensor_get(ah_reducer_grad(m.reducer, 1), 0);
+    RANK_CHECK(me, fabs(first - weighted / total) < 1e-4);
+    /* Parameter 0 got nothing in the second micro-step: what it had is summed all the same. */
+    first = ah_tensor_get(ah_reducer_grad(m.reducer, 0), 0);
+    RANK_CHECK(me, fabs(first - 4 * me->size / total) < 1e-5);
+    unmake(&m);
+}
+
+AH_TEST(gradients_are_divided_by_the_sum_of_weights)
+{
+    CHECK(run_ranks_mortal(1, 0, 0, weights));
+    CHECK(run_ranks_mortal(2, 0, 0, weights));
+    CHECK(run_ranks_mortal(3, 0, 0, weights));
+}
+
+static void different_models(struct rank *me)
+{
+    int64_t shape[2] = {4, me->rank == 1 ? 6 : 5};
+    struct ah_tensor *param[2];
+    struct ah_reducer *reducer;
+    RANK_CHECK(me, ah_tensor_empty(&param[0], (int64_t[]){3}, 1, AH_F32) == 0);
+    RANK_CHECK(me, ah_tensor_empty(&param[1], shape, 2, AH_F32) == 0);
+    RANK_FAILS(me, ah_reducer_new(&reducer, me->group, param, 2, NULL, 0, 0), AH_EMISMATCH,
+               "prepare: number 1 of the parameters is float32 (4, 6) on rank 1, float32 (4, 5) on rank 0");
+    RANK_FAILS(me, ah_reducer_new(&reducer, me->group, param, me->rank == 1 ? 1 : 2, NULL, 0, 0), AH_EMISMATCH,
+               "prepare: rank 0 has 2 parameters, rank 1 has 1");
+    ah_tensor_release(param[0]);
+    ah_tensor_release(param[1]);
+}
+
+AH_TEST(models_that_differ_are_refused_on_every_rank)
+{
+    CHECK(run_ranks_mortal(2, 0, 0, different_models));
+    CHECK(run_ranks_mortal(3, 0, 0, different_models));
+}
+
+static void large(struct rank *me)
+{
+    struct ah_tensor *param[4];
+    struct ah_reducer *reducer;
+    static const int64_t lengths[4] = {800 * 1000, 7 * 1000 * 1000, 2000, 300 * 1000};
+    for (int i = 0; i < 4; i++)
+        RANK_CHECK(me, ah_tensor_zeros(&param[i], &lengths[i], 1, AH_F32) == 0);
+    RANK_CHECK(me, ah_reducer_new(&reducer, me->group, param, 4, NULL, 0, 0) == 0);
+    /* From the end: 1.2 MB passes 1 MiB; 0.008 + 28 MB pass 25 MiB; the rest. */
+    RANK_CHECK(me, ah_reducer_buckets(reducer) == 3);
+    RANK_CHECK(me, ah_reducer_times(reducer, 0).bytes == 1200000 && ah_reducer_times(reducer, 0).count == 1);
+    RANK_CHECK(me, ah_reducer_times(reducer, 1).bytes == 28008000 && ah_reducer_times(reducer, 1).count == 2);
+    RANK_CHECK(me, ah_reducer_times(reducer, 2).bytes == 3200000);
+    ah_reducer_begin(reducer, 1);
+    for (int i = 3; i >= 0; i--) {
+        *ah_reducer_has_grad(reducer, i) = true;
+        fill(ah_reducer_grad(reducer, i), me->rank);
+        ah_reducer_param_ready(reducer, i);
+        if (i == 3) {
+            int64_t posted = ah_reducer_times(reducer, 0).posted_ns;
+            RANK_CHECK(me, posted > 0); /* under way while the others are still to come */
+        }
+    }
+    RANK_CHECK(me, ah_reducer_finish(reducer) == 0);
+    for (int i = 0; i < 4; i++)
+        RANK_CHECK(me, holds(ah_reducer_grad(reducer, i), 0.5 * (me->size - 1)));
+    ah_reducer_free(reducer);
+    for (int i = 0; i < 4; i++)
+        ah_tensor_release(param[i]);
+}
+
+AH_TEST(buckets_close_at_their_limits_and_leave_early)
+{
+    CHECK(run_ranks_mortal(2, 0, 0, large));
+}
+
+static void views(struct rank *me)
+{
+    struct ah_tensor *base, *view, *whole;
+    struct ah_reducer *reducer;
+    RANK_CHECK(me, ah_tensor_zeros(&base, (int64_t[]){4, 6}, 2, AH_F32) == 0);
+    RANK_CHECK(me, ah_tensor_view(&view, base, (int64_t[]){2, 6}, (int64_t[]){6, 1}, 2, 12) == 0);
+    RANK_FAILS(me, ah_reducer_new(&reducer, me->group, &view, 1, NULL, 0, 0), AH_EINVAL, "is a view of a larger tensor");
+    ah_tensor_release(view);
+    /* A view of the whole follows the storage into the arena. */
+    RANK_CHECK(me, ah_tensor_view(&whole, base, (int64_t[]){24}, (int64_t[]){1}, 1, 0) == 0);
+    RANK_CHECK(me, ah_reducer_new(&reducer, me->group, &base, 1, NULL, 0, 0) == 0);
+    ah_tensor_set(base, 5, 42);
+    RANK_CHECK(me, ah_tensor_get(whole, 5) == 42);
+    ah_reducer_free(reducer);
+    RANK_CHECK(me, ah_tensor_get(whole, 5) == 42); /* the arena lives as long as its storages */
+    ah_tensor_release(whole);
+    ah_tensor_release(base);
+}
+
+AH_TEST(storages_move_with_their_views)
+{
+    CHECK(run_ranks_mortal(1, 0, 0, views));
+}

@@ -377,16 +377,32 @@ static int first_failure(const struct job *job)
     return first;
 }
 
+static void first_line(const char *text, char *line, size_t bytes)
+{
+    snprintf(line, bytes, "%.*s", (int)strcspn(text, "\n"), text);
+}
+
+/* Ranks with a failure of their own, and those that this one took along: a line each. */
 static void print_others(const struct job *job, int first)
 {
-    char text[200];
+    char taken[200], line[1024];
     size_t at = 0;
-    int count = 0;
-    for (int r = 0; r < job->size && at < sizeof text - 16; r++)
-        if (r != first && (has_failed(job, r) || job->child[r].killed))
-            at += (size_t)snprintf(text + at, sizeof text - at, count++ ? ", %d" : "%d", r);
+    int count = 0, own = 0;
+    for (int r = 0; r < job->size; r++) {
+        struct ah_board_slot *slot = ah_board_slot(job->board, r);
+        if (r == first || !(has_failed(job, r) || job->child[r].killed))
+            continue;
+        if (atomic_load(&slot->state) == AH_RANK_FAILED && !atomic_load(&slot->victim)) {
+            if (own++ == 0) {
+                first_line(slot->text, line, sizeof line);
+                fprintf(stderr, "accelhost launch: rank %d failed too: %s\n", r, line);
+            }
+        } else if (at < sizeof taken - 16) {
+            at += (size_t)snprintf(taken + at, sizeof taken - at, count++ ? ", %d" : "%d", r);
+        }
+    }
     if (count)
-        fprintf(stderr, "accelhost launch: rank%s %s ended because of it\n", count > 1 ? "s" : "", text);
+        fprintf(stderr, "accelhost launch: rank%s %s ended because of it\n", count > 1 ? "s" : "", taken);
 }
 
 static void report(const struct job *job, int rank)
@@ -401,7 +417,7 @@ static void report(const struct job *job, int rank)
                  post->where);
     if (atomic_load(&slot->state) == AH_RANK_FAILED) {
         const char *line = slot->text;
-        for (int i = 0; i < 5 && *line; i++) {
+        for (int i = 0; i < 4 && *line; i++) {
             int length = (int)strcspn(line, "\n");
             if (i == 0)
                 fprintf(stderr, "accelhost launch: rank %d failed: %.*s\n", rank, length, line);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -39,6 +40,8 @@ int ah_board_attach(struct ah_board **out)
     attached_pid = getpid();
     atomic_store(&ah_board_slot(attached, attached_rank)->pid, (int)attached_pid);
     atexit(ah_board_report_end);
+    /* Output goes through a pipe; its lines are to be seen when they are printed. */
+    setvbuf(stdout, NULL, _IOLBF, 0);
     *out = attached;
     return 0;
 }

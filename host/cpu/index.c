@@ -15,16 +15,16 @@ int ah_checked_index(const char *op, struct ah_tensor *index, int64_t n, bool fr
     struct ah_tensor *list;
     AH_TRY(ah_contiguous_as(&list, index, AH_I64));
     const int64_t *at = ah_tensor_data(list);
-    int64_t low = from_end ? -n : 0, bad = -1;
-    bool negative = false;
+    int64_t low = from_end ? -n : 0, least = 0, most = -1;
     for (int64_t i = 0; i < list->numel; i++) {
-        negative |= at[i] < 0;
-        if ((at[i] < low) | (at[i] >= n)) {
-            bad = i;
-            break;
-        }
+        least = at[i] < least ? at[i] : least;
+        most = at[i] > most ? at[i] : most;
     }
-    if (bad >= 0) {
+    bool negative = least < 0;
+    if (least < low || most >= n) {
+        int64_t bad = 0;
+        while (at[bad] >= low && at[bad] < n)
+            bad++;
         int status = ah_fail(AH_EINVAL, "%s: index %lld at position %lld is outside %lld..%lld (dim %d of %s)", op,
                              (long long)at[bad], (long long)bad, (long long)low, (long long)n - 1, dim,
                              ah_shape(shape_of));

@@ -25,19 +25,33 @@ struct lines {
     enum ah_dtype dtype;
 };
 
-/* `width` neighbouring lines from the given starts. ds/ss/is: steps between neighbours. */
+/* `width` neighbouring lines from the given starts: k walks along dim, j across the lines. A single line (dim is the
+ * last one) is walked by j instead, so that the inner loop is the long one. */
 static void run_lines(const struct lines *l, int64_t d0, int64_t s0, int64_t i0, int64_t width)
 {
     int dim = l->dim, a = l->across;
-    int64_t n = l->size[dim], da = a < 0 ? 0 : l->ds[a], sa = a < 0 ? 0 : l->ss[a], dd = l->ds[dim], sd = l->ss[dim];
+    int64_t n = l->size[dim], dd = l->ds[dim], sd = l->ss[dim], da, sa;
     const int64_t *at = l->at + i0;
+    if (a < 0) {
+        width = n;
+        n = 1;
+        da = l->action == GATHER ? dd : 0;
+        sa = l->action == GATHER ? 0 : sd;
+    } else {
+        da = l->ds[a];
+        sa = l->ss[a];
+    }
+    bool plain = a < 0 && dd == 1 && sd == 1;
 #define MOVE(type)                                                                      \
     do {                                                                                \
         type *dst = (type *)l->dst + d0;                                                \
         const type *src = (const type *)l->src + s0;                                    \
         for (int64_t k = 0; k < n; k++) {                                               \
             const int64_t *to = at + k * l->is[dim];                                    \
-            if (l->action == GATHER)                                                    \
+            if (plain && l->action == GATHER)                                           \
+                for (int64_t j = 0; j < width; j++)                                     \
+                    dst[j] = src[to[j]];                                                \
+            else if (l->action == GATHER)                                               \
                 for (int64_t j = 0; j < width; j++)                                     \
                     dst[k * dd + j * da] = src[to[j] * sd + j * sa];                    \
             else                                                                        \
@@ -52,8 +66,8 @@ static void run_lines(const struct lines *l, int64_t d0, int64_t s0, int64_t i0,
         for (int64_t k = 0; k < n; k++) {                                               \
             const int64_t *to = at + k * l->is[dim];                                    \
             for (int64_t j = 0; j < width; j++) {                                       \
-                type *sum = dst + to[j] * dd + j * da;                                  \
-                *sum = store(load(*sum) + load(src[k * sd + j * sa]));                  \
+                type *sum = plain ? dst + to[j] : dst + to[j] * dd + j * da;            \
+                *sum = store(load(*sum) + load(src[plain ? j : k * sd + j * sa]));      \
             }                                                                           \
         }                                                                               \
     } while (0)

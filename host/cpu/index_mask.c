@@ -141,15 +141,19 @@ int ah_cpu_nonzero(struct ah_call *c)
     if (status == 0) {
         const uint8_t *keep = ah_tensor_data(mask);
         int64_t *to = ah_tensor_data(c->out[0]);
-        for (int64_t i = 0; i < mask->numel; i++) {
-            if (!keep[i])
-                continue;
-            int64_t rest = i;
-            for (int d = x->ndim - 1; d >= 0; d--) {
-                to[d] = rest % x->size[d];
-                rest /= x->size[d];
+        int64_t row[AH_MAX_DIMS] = {0}, inner = x->ndim > 0 ? x->size[x->ndim - 1] : 1;
+        int lead = x->ndim > 0 ? x->ndim - 1 : 0;
+        for (int64_t first = 0; first < mask->numel; first += inner) {
+            for (int64_t i = 0; i < inner; i++) {
+                if (!keep[first + i])
+                    continue;
+                for (int d = 0; d < lead; d++)
+                    *to++ = row[d];
+                if (x->ndim > 0)
+                    *to++ = i;
             }
-            to += x->ndim;
+            for (int d = lead - 1; d >= 0 && ++row[d] == x->size[d]; d--)
+                row[d] = 0;
         }
     }
     ah_tensor_release(mask);

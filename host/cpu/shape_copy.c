@@ -5,7 +5,7 @@
 
 #include "base/threads.h"
 
-enum { SERIAL = 32768, TILE = 32 };
+enum { SERIAL = 32768, TILE = 32, BLOCK = 16 };
 
 struct copy {
     char *dst;
@@ -46,19 +46,31 @@ static void copy_row(char *dst, int64_t ds, const char *src, int64_t ss, int64_t
 #undef ROW
 }
 
-/* One plane with dst contiguous along j and src contiguous along i: tiles keep both sides in cache. */
+/* One plane with dst contiguous along j and src contiguous along i. Squares of BLOCK go through a buffer, so that
+ * both sides see whole cache lines, read and written once, even when the rows are a power of two apart. */
 static void copy_tiles(char *dst, int64_t di, const char *src, int64_t sj, int64_t ni, int64_t nj, size_t item)
 {
-#define TILES(type)                                                           \
-    do {                                                                      \
-        type *restrict to = (type *)dst;                                      \
-        const type *restrict from = (const type *)src;                        \
-        for (int64_t j0 = 0; j0 < nj; j0 += TILE) {                           \
-            int64_t j1 = j0 + TILE < nj ? j0 + TILE : nj;                     \
-            for (int64_t i = 0; i < ni; i++)                                  \
-                for (int64_t j = j0; j < j1; j++)                             \
-                    to[i * di + j] = from[i + j * sj];                        \
-        }                                                                     \
+#define TILES(type)                                                                   \
+    do {                                                                              \
+        type *restrict to = (type *)dst;                                              \
+        const type *restrict from = (const type *)src;                                \
+        type square[BLOCK * BLOCK];                                                   \
+        for (int64_t j0 = 0; j0 < nj; j0 += BLOCK) {                                  \
+            for (int64_t i0 = 0; i0 < ni; i0 += BLOCK) {                              \
+                int64_t rows = ni - i0 < BLOCK ? ni - i0 : BLOCK;                     \
+                if (rows < BLOCK || nj - j0 < BLOCK) {                                \
+                    for (int64_t i = i0; i < i0 + rows; i++)                          \
+                        for (int64_t j = j0; j < nj && j < j0 + BLOCK; j++)           \
+                            to[i * di + j] = from[i + j * sj];                        \
+                    continue;                                                         \
+                }                                                                     \
+                for (int j = 0; j < BLOCK; j++)                                       \
+                    for (int i = 0; i < BLOCK; i++)                                   \
+                        square[i * BLOCK + j] = from[i0 + i + (j0 + j) * sj];         \
+                for (int i = 0; i < BLOCK; i++)                                       \
+                    memcpy(to + (i0 + i) * di + j0, square + i * BLOCK, BLOCK * sizeof(type)); \
+            }                                                                         \
+        }                                                                             \
     } while (0)
     switch (item) {
     case 1: TILES(uint8_t); break;

@@ -300,18 +300,18 @@ static int check_node(const struct ah_node *node)
 
 int ah_run_rule(struct ah_node *node, struct ah_tensor **grad_out, struct ah_tensor **grad_in)
 {
+    int inputs = node->input_count;
+    for (int i = 0; i < inputs; i++)
+        grad_in[i] = NULL;
     AH_TRY(check_node(node));
     struct ah_rule rule;
     bool needs_small[32];
-    int inputs = node->input_count;
     bool *needs = inputs <= 32 ? needs_small : malloc((size_t)inputs);
     struct ah_tensor *saved_out[AH_MAX_OUTS];
     if (!needs)
         return ah_fail(AH_ENOMEM, "out of memory");
-    for (int i = 0; i < inputs; i++) {
+    for (int i = 0; i < inputs; i++)
         needs[i] = node->edge[i].node != NULL;
-        grad_in[i] = NULL;
-    }
     rule.node = node;
     rule.arg = node->arg;
     rule.state = node->state;

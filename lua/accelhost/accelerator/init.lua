@@ -176,7 +176,7 @@ function Accelerator:backward(loss, options)
   for _, handle in ipairs(self._parallels) do handle:begin_backward(sync and self._window_weight) end
   C.autograd.backward(loss, nil, {retain_graph = options.retain_graph})
   if not sync then return end
-  for _, handle in ipairs(self._parallels) do handle:finish_backward(self._window_weight) end
+  for _, handle in ipairs(self._parallels) do handle:finish_backward() end
   self._window_weight = 0
 end
 

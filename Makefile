@@ -124,7 +124,7 @@ fuzz: ## the readers of files against broken ones, RUNS=200000 inputs each (need
 bench: ## one table next to PyTorch, and build/bench.json; ROWS="mlp_1t ..." for a part, REPEAT=5
 	@scripts/install-deps.sh build
 	@$(MAKE) --no-print-directory all
-	@scripts/bench/run --repeat $(or $(REPEAT),5) --json $(BUILD)/bench.json $(ROWS)
+	@./accelhost scripts/bench/run.lua --repeat $(or $(REPEAT),5) --json $(BUILD)/bench.json $(ROWS)
 
 .PHONY: format
 format: ## clang-format on host/ and spec/host/

@@ -13,7 +13,7 @@ static int ascending(const void *a, const void *b)
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
-    int rank, count = atoi(argv[1]), turns = atoi(argv[2]);
+    int rank, count = (int)strtol(argv[1], 0, 10), turns = (int)strtol(argv[2], 0, 10);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     float *buffer = malloc((size_t)count * sizeof(float));
     double *times = malloc((size_t)turns * sizeof(double));

@@ -1,0 +1,20 @@
+--- A float32 all-reduce of a buffer that its owner has just written. usage: allreduce.lua COUNT TURNS
+-- One rank of a job; rank 0 prints the median time of a call.
+local accelhost = require "accelhost"
+local now = require("accelhost._C").system.now
+
+local count, turns = tonumber(arg[1]), tonumber(arg[2])
+local accelerator = accelhost.Accelerator()
+local rank = accelerator.process_index
+local buffer = accelhost.empty(count)
+local times = {}
+for turn = 0, turns + 9 do
+  buffer:fill_(rank + turn)
+  accelerator:wait_for_everyone()
+  local begin = now()
+  accelerator:all_reduce_(buffer)
+  if turn >= 10 then times[#times + 1] = now() - begin end
+end
+assert(buffer[count - 1]:item() == 2 * (turns + 9) + 1)
+table.sort(times)
+if accelerator.is_main_process then print("call_us", times[math.floor(turns / 2) + 1] * 1e6) end

@@ -1,0 +1,246 @@
+--- make bench: each row a workload, ours and a peer's, measured in turn in fresh processes.
+--
+-- usage: accelhost scripts/bench/run.lua [--repeat N] [--json FILE] [--no-peer] [--host FILE] [row ...]
+--
+-- Prints one table and writes the same as JSON. A ratio over 1 means that we are ahead. The peer for training is
+-- PyTorch in its best configuration on a CPU (OpenBLAS for OpenMP, tcmalloc, DDP with bucket views and a static graph),
+-- on ready batches; a row that ends in _loader compares our loader with the peer's ready batches. The peer for the
+-- all-reduce is Open MPI where mpicc is installed, else gloo. Pins of OpenBLAS in the environment are removed on both
+-- sides.
+local now = require("accelhost._C").system.now
+
+local here = arg[0]:match("^(.*)/[^/]*$") or "."
+local options = {repeats = 5, json = "build/bench.json", host = nil, peer = true}
+local chosen = {}
+do
+  local i = 1
+  local function value()
+    i = i + 1
+    return arg[i] or error(arg[i - 1] .. " expects a value", 0)
+  end
+  while arg[i] do
+    if arg[i] == "--repeat" then options.repeats = tonumber(value())
+    elseif arg[i] == "--json" then options.json = value()
+    elseif arg[i] == "--host" then options.host = value()
+    elseif arg[i] == "--no-peer" then options.peer = false
+    elseif arg[i]:sub(1, 1) == "-" then error("unknown option " .. arg[i], 0)
+    else chosen[#chosen + 1] = arg[i] end
+    i = i + 1
+  end
+end
+
+local function first_line(command)
+  local pipe = io.popen(command .. " 2>/dev/null")
+  local line = pipe:read("*l")
+  pipe:close()
+  return line
+end
+
+local host = options.host or "./accelhost"
+local pins = {}
+for _, name in ipairs {"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"} do
+  local set = os.getenv(name)
+  if set then pins[#pins + 1] = name .. "=" .. set end
+end
+local clean = "env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE -u OPENBLAS_NUM_THREADS -u GOMP_SPINCOUNT"
+
+-- The first interpreter that imports torch.
+local function find_torch()
+  for _, name in ipairs {"python3", "python", "/usr/bin/python3", "/usr/local/bin/python3"} do
+    local version = first_line(name .. " -c 'import torch; print(torch.__version__)'")
+    if version then return name, version end
+  end
+end
+local python, torch_version
+if options.peer then python, torch_version = find_torch() end
+local blas_dir = first_line("ls -d /usr/lib/*/openblas-openmp")
+local tcmalloc = first_line("ls /usr/lib/*/libtcmalloc_minimal.so.4")
+local peer_env = clean .. (blas_dir and " LD_LIBRARY_PATH=" .. blas_dir or "")
+  .. (tcmalloc and " LD_PRELOAD=" .. tcmalloc or "")
+
+local scratch = os.tmpname()
+os.remove(scratch)
+os.execute("mkdir -p " .. scratch)
+local mpi
+if options.peer and first_line("command -v mpicc") and first_line("command -v mpirun") then
+  if os.execute(("mpicc -O2 -o %s/allreduce %s/peers/allreduce.c 2>/dev/null"):format(scratch, here)) == 0 then
+    mpi = first_line("mpirun --version")
+  end
+end
+
+-- Run a command line; returns its "name value" lines as a table, nil when it failed.
+local function measure(command)
+  local log = scratch .. "/stderr"
+  local begin = ("%.6f"):format(now())
+  local pipe = io.popen(("BENCH_START=%s; export BENCH_START; %s 2> %s; echo status $?"):format(begin, command, log))
+  local result = {}
+  for line in pipe:lines() do
+    local name, value = line:match("^(%S+)%s+(%S+)$")
+    if name then result[name] = tonumber(value) end
+  end
+  pipe:close()
+  if result.status ~= 0 then
+    local file = io.open(log)
+    io.stderr:write("bench: failed: ", command, "\n", file and file:read("*a") or "", "\n")
+    if file then file:close() end
+    return nil
+  end
+  return result
+end
+
+local function ours(script, arguments, processes, threads)
+  local launch = processes > 1 and ("launch --num_processes %d "):format(processes) or ""
+  return ("%s OMP_NUM_THREADS=%d %s %s%s/ours/%s %s"):format(clean, threads, host, launch, here, script, arguments)
+end
+
+-- Ranks are started by hand: torchrun of Debian's package does not run.
+local function torch(script, arguments, processes, threads)
+  local base = ("%s OMP_NUM_THREADS=%d %s %s/peers/%s %s"):format(peer_env, threads, python, here, script, arguments)
+  if processes == 1 then return base end
+  return ("rm -f %s/store; export WORLD_SIZE=2 BENCH_STORE=%s/store; RANK=1 %s & RANK=0 %s; s=$?; wait; (exit $s)")
+    :format(scratch, scratch, base, base)
+end
+
+-- A workload is measured once per turn on both sides; rows read its results.
+local workloads = {}
+local function training(name, net, steps, processes, threads)
+  workloads[name] = {
+    ours = ours("train.lua", ("%s %d 7"):format(net, steps), processes, threads),
+    peer = python and torch("train.py", ("%s %d 7"):format(net, steps), processes, threads),
+    peer_name = python and "PyTorch " .. torch_version,
+  }
+  workloads[name .. "_loader"] = {
+    ours = ours("train.lua", ("%s %d 7 loader"):format(net, steps), processes, threads),
+    peer_of = name,
+    peer_name = python and "PyTorch " .. torch_version .. ", ready batches",
+  }
+end
+training("mnist_cnn_1t", "mnist_cnn", 10, 1, 1)
+training("mnist_cnn_2t", "mnist_cnn", 10, 1, 2)
+training("mnist_cnn_2p", "mnist_cnn", 10, 2, 1)
+training("mlp_1t", "mlp", 500, 1, 1)
+training("mlp_2t", "mlp", 500, 1, 2)
+training("mlp_2p", "mlp", 200, 2, 1)
+workloads.allreduce_4m8 = {
+  ours = ours("allreduce.lua", "1199882 200", 2, 1),
+  peer = mpi
+    and ("%s mpirun --allow-run-as-root --oversubscribe -np 2 %s/allreduce 1199882 200"):format(clean, scratch)
+    or python and torch("allreduce.py", "1199882 200", 2, 1),
+  peer_name = mpi or python and "gloo of PyTorch " .. torch_version,
+}
+
+local rows = {}
+local function row(name, workload, key, unit, less_is_better)
+  rows[#rows + 1] = {name = name, workload = workload, key = key, unit = unit, less = less_is_better}
+end
+for _, net in ipairs {"mnist_cnn", "mlp"} do
+  for _, shape in ipairs {"1t", "2t", "2p"} do
+    local name = net .. "_" .. shape
+    row(name, name, "items_per_s", "images/s")
+    row(name .. "_loader", name .. "_loader", "items_per_s", "images/s")
+  end
+end
+row("startup_first_step", "mnist_cnn_2t", "first_step_s", "s", true)
+row("startup_first_step_2p", "mnist_cnn_2p", "first_step_s", "s", true)
+row("rss_mnist", "mnist_cnn_1t", "peak_mb", "MB", true)
+row("rss_mnist_2p", "mnist_cnn_2p", "peak_mb", "MB per rank", true)
+row("allreduce_4m8", "allreduce_4m8", "call_us", "us", true)
+
+if #chosen > 0 then
+  local wanted, kept = {}, {}
+  for _, name in ipairs(chosen) do wanted[name] = true end
+  for _, item in ipairs(rows) do
+    if wanted[item.name] then
+      kept[#kept + 1] = item
+      wanted[item.name] = nil
+    end
+  end
+  local unknown = next(wanted)
+  if unknown then error("no row '" .. unknown .. "'", 0) end
+  rows = kept
+end
+
+-- Which workloads, in the order of the rows; a loader workload needs its peer's.
+local order, seen = {}, {}
+local function need(name)
+  if seen[name] then return end
+  seen[name] = true
+  local workload = workloads[name]
+  if workload.peer_of then need(workload.peer_of) end
+  order[#order + 1] = name
+  workload.results = {ours = {}, peer = {}}
+end
+for _, item in ipairs(rows) do need(item.workload) end
+
+local processor = first_line("sed -n 's/^model name[^:]*: //p' /proc/cpuinfo") or "?"
+local cores = first_line("nproc")
+print(("machine: %s, %s processors"):format(processor, cores))
+print("ours: " .. (first_line("readlink -f " .. host) or host):gsub("^.*/([^/]+/[^/]+)$", "%1") .. ", " .. jit.version)
+print("peer: " .. (python and ("PyTorch %s of %s%s%s"):format(torch_version, python,
+  blas_dir and ", OpenBLAS for OpenMP" or ", its own BLAS choice", tcmalloc and ", tcmalloc" or "") or "no PyTorch found")
+  .. "; collectives: " .. (mpi or python and "gloo" or "none"))
+print("removed from the environment of both: " .. (#pins > 0 and table.concat(pins, " ") or "nothing was set"))
+
+for turn = 1, options.repeats do
+  for _, name in ipairs(order) do
+    local workload = workloads[name]
+    -- Who goes first changes from turn to turn.
+    for side = 1, 2 do
+      local who = (side + turn) % 2 == 0 and "ours" or "peer"
+      if workload[who] and not workload[who .. "_failed"] then
+        io.stderr:write(("\rturn %d of %d: %s, %s\27[K"):format(turn, options.repeats, name, who))
+        local result = measure(workload[who])
+        if result then
+          table.insert(workload.results[who], result)
+        else
+          workload[who .. "_failed"] = true
+        end
+      end
+    end
+  end
+end
+io.stderr:write("\r\27[K")
+os.execute("rm -rf " .. scratch)
+
+local function median(results, key)
+  local values = {}
+  for _, result in ipairs(results) do
+    if result[key] then values[#values + 1] = result[key] end
+  end
+  if #values == 0 then return nil end
+  table.sort(values)
+  local middle = math.floor(#values / 2)
+  return #values % 2 == 1 and values[middle + 1] or (values[middle] + values[middle + 1]) / 2
+end
+
+local function shown(value)
+  if not value then return "-" end
+  return (value >= 1000 and "%.0f" or value >= 10 and "%.1f" or "%.3f"):format(value)
+end
+
+local function json(value)
+  if value == nil then return "null" end
+  if type(value) == "number" then return ("%.6g"):format(value) end
+  return '"' .. value:gsub('[\\"]', "\\%0"):gsub("%c", " ") .. '"'
+end
+
+print(("%-22s %12s %12s  %-12s %7s"):format("row", "ours", "peer", "unit", "ratio"))
+local lines = {}
+for _, item in ipairs(rows) do
+  local workload = workloads[item.workload]
+  local peer_results = workloads[workload.peer_of or item.workload].results.peer
+  local mine, theirs = median(workload.results.ours, item.key), median(peer_results, item.key)
+  local ratio = mine and theirs and (item.less and theirs / mine or mine / theirs)
+  print(("%-22s %12s %12s  %-12s %7s"):format(item.name, shown(mine), shown(theirs), item.unit,
+    ratio and ("%.2f"):format(ratio) or "-"))
+  lines[#lines + 1] = ('    {"name": %s, "unit": %s, "ours": %s, "peer": %s, "peer_name": %s, "ratio": %s}'):format(
+    json(item.name), json(item.unit), json(mine), json(theirs), json(workload.peer_name or nil), json(ratio or nil))
+end
+
+local file = assert(io.open(options.json, "w"))
+file:write('{\n  "machine": {"processor": ', json(processor), ', "processors": ', cores or "null",
+  ', "luajit": ', json(jit.version), ', "peer_interpreter": ', json(python), ', "pins_removed": ',
+  json(table.concat(pins, " ")), ', "repeat": ', json(options.repeats), '},\n  "rows": [\n',
+  table.concat(lines, ",\n"), "\n  ]\n}\n")
+file:close()
+print("written to " .. options.json)

@@ -12,13 +12,14 @@ static struct ah_value size_of(const struct ah_input_meta *input)
 static struct ah_value dim_of(const struct ah_rule *r, const struct ah_value *dim)
 {
     const struct ah_input_meta *input = ah_rule_input(r, 0);
-    return AH_I(dim->integer < 0 ? dim->integer + (input->ndim > 0 ? input->ndim : 1) : dim->integer);
+    return AH_I(dim->integer < 0 ? dim->integer + (input->ndim > 0 ? input->ndim : 1)
+                                 : dim->integer);
 }
 
 int ah_backward_index_select(struct ah_rule *r)
 {
-    r->grad_in[0] = ah_r(r, AH_OP_index_select_backward, AH_T(r->grad_out[0]), size_of(ah_rule_input(r, 0)),
-                         dim_of(r, &r->arg[1]), r->arg[2]);
+    r->grad_in[0] = ah_r(r, AH_OP_index_select_backward, AH_T(r->grad_out[0]),
+                         size_of(ah_rule_input(r, 0)), dim_of(r, &r->arg[1]), r->arg[2]);
     return 0;
 }
 
@@ -33,7 +34,8 @@ int ah_backward_index_add(struct ah_rule *r)
     if (r->needs[INPUT])
         r->grad_in[INPUT] = r->grad_out[0];
     if (r->needs[SOURCE]) {
-        struct ah_tensor *picked = ah_r(r, AH_OP_index_select, AH_T(r->grad_out[0]), r->arg[1], r->arg[2]);
+        struct ah_tensor *picked =
+            ah_r(r, AH_OP_index_select, AH_T(r->grad_out[0]), r->arg[1], r->arg[2]);
         r->grad_in[SOURCE] = ah_r_scale(r, picked, r->arg[4].number);
     }
     return 0;
@@ -42,9 +44,11 @@ int ah_backward_index_add(struct ah_rule *r)
 int ah_backward_index_copy(struct ah_rule *r)
 {
     if (r->needs[INPUT])
-        r->grad_in[INPUT] = ah_r(r, AH_OP_index_fill, AH_T(r->grad_out[0]), r->arg[1], r->arg[2], AH_N(0));
+        r->grad_in[INPUT] =
+            ah_r(r, AH_OP_index_fill, AH_T(r->grad_out[0]), r->arg[1], r->arg[2], AH_N(0));
     if (r->needs[SOURCE])
-        r->grad_in[SOURCE] = ah_r(r, AH_OP_index_select, AH_T(r->grad_out[0]), r->arg[1], r->arg[2]);
+        r->grad_in[SOURCE] =
+            ah_r(r, AH_OP_index_select, AH_T(r->grad_out[0]), r->arg[1], r->arg[2]);
     return 0;
 }
 
@@ -56,8 +60,8 @@ int ah_backward_index_fill(struct ah_rule *r)
 
 int ah_backward_gather(struct ah_rule *r)
 {
-    r->grad_in[0] = ah_r(r, AH_OP_gather_backward, AH_T(r->grad_out[0]), size_of(ah_rule_input(r, 0)),
-                         dim_of(r, &r->arg[1]), r->arg[2]);
+    r->grad_in[0] = ah_r(r, AH_OP_gather_backward, AH_T(r->grad_out[0]),
+                         size_of(ah_rule_input(r, 0)), dim_of(r, &r->arg[1]), r->arg[2]);
     return 0;
 }
 
@@ -85,7 +89,8 @@ static struct ah_tensor *gradient_of_src(struct ah_rule *r)
 int ah_backward_scatter(struct ah_rule *r)
 {
     if (r->needs[INPUT])
-        r->grad_in[INPUT] = ah_r(r, AH_OP_scatter, AH_T(r->grad_out[0]), r->arg[1], r->arg[2], AH_I(0));
+        r->grad_in[INPUT] =
+            ah_r(r, AH_OP_scatter, AH_T(r->grad_out[0]), r->arg[1], r->arg[2], AH_I(0));
     if (r->needs[SOURCE])
         r->grad_in[SOURCE] = gradient_of_src(r);
     return 0;
@@ -100,7 +105,8 @@ int ah_backward_scatter_add(struct ah_rule *r)
     return 0;
 }
 
-/* extra[0]: the places in the leading state[0] dims, as one flat dim; extra[1]: the shape that the values filled. */
+/* extra[0]: the places in the leading state[0] dims, as one flat dim; extra[1]: the shape that the
+ * values filled. */
 int ah_backward_index_put(struct ah_rule *r)
 {
     const struct ah_input_meta *input = ah_rule_input(r, INPUT);
@@ -116,12 +122,14 @@ int ah_backward_index_put(struct ah_rule *r)
     if (r->needs[INPUT] && r->arg[3].flag) {
         r->grad_in[INPUT] = r->grad_out[0];
     } else if (r->needs[INPUT]) {
-        struct ah_tensor *kept = ah_r(r, AH_OP_index_fill, AH_T(grad), AH_I(0), AH_T(r->extra[0]), AH_N(0));
+        struct ah_tensor *kept =
+            ah_r(r, AH_OP_index_fill, AH_T(grad), AH_I(0), AH_T(r->extra[0]), AH_N(0));
         r->grad_in[INPUT] = ah_r(r, AH_OP_reshape, AH_T(kept), size_of(input));
     }
     if (r->needs[SOURCE]) {
         const struct ah_tensor *shape = r->extra[1];
-        struct ah_tensor *read = ah_r(r, AH_OP_index_select, AH_T(grad), AH_I(0), AH_T(r->extra[0]));
+        struct ah_tensor *read =
+            ah_r(r, AH_OP_index_select, AH_T(grad), AH_I(0), AH_T(r->extra[0]));
         read = ah_r(r, AH_OP_reshape, AH_T(read), AH_INTS_OF(shape->size, shape->ndim));
         r->grad_in[SOURCE] = ah_r_to_input(r, read, SOURCE);
     }
@@ -129,7 +137,8 @@ int ah_backward_index_put(struct ah_rule *r)
 }
 
 /* The shape to which input and mask broadcast. */
-static struct ah_value broadcast_size(const struct ah_input_meta *input, const struct ah_tensor *mask)
+static struct ah_value broadcast_size(const struct ah_input_meta *input,
+                                      const struct ah_tensor *mask)
 {
     struct ah_value size = AH_INTS_OF(mask->size, mask->ndim);
     int lead = input->ndim - mask->ndim;
@@ -147,8 +156,8 @@ static struct ah_value broadcast_size(const struct ah_input_meta *input, const s
 int ah_backward_masked_select(struct ah_rule *r)
 {
     struct ah_tensor *mask = r->arg[1].tensor;
-    struct ah_tensor *placed = ah_r(r, AH_OP_masked_select_backward, AH_T(r->grad_out[0]), AH_T(mask),
-                                    broadcast_size(ah_rule_input(r, 0), mask));
+    struct ah_tensor *placed = ah_r(r, AH_OP_masked_select_backward, AH_T(r->grad_out[0]),
+                                    AH_T(mask), broadcast_size(ah_rule_input(r, 0), mask));
     r->grad_in[0] = ah_r_to_input(r, placed, 0);
     return 0;
 }
@@ -163,7 +172,8 @@ int ah_backward_masked_scatter(struct ah_rule *r)
 {
     struct ah_tensor *mask = r->arg[1].tensor;
     if (r->needs[INPUT]) {
-        struct ah_tensor *kept = ah_r(r, AH_OP_masked_fill, AH_T(r->grad_out[0]), AH_T(mask), AH_I(0));
+        struct ah_tensor *kept =
+            ah_r(r, AH_OP_masked_fill, AH_T(r->grad_out[0]), AH_T(mask), AH_I(0));
         r->grad_in[INPUT] = ah_r_to_input(r, kept, INPUT);
     }
     if (r->needs[SOURCE]) { /* the first values of source were used; the rest gets zeros */
@@ -173,7 +183,8 @@ int ah_backward_masked_scatter(struct ah_rule *r)
             total *= source->size[d];
         struct ah_tensor *read = ah_r(r, AH_OP_masked_select, AH_T(r->grad_out[0]), AH_T(mask));
         if (read && read->numel < total)
-            read = ah_r(r, AH_OP_slice_backward, AH_T(read), AH_INTS_OF(&total, 1), AH_I(0), AH_I(0), AH_I(1));
+            read = ah_r(r, AH_OP_slice_backward, AH_T(read), AH_INTS_OF(&total, 1), AH_I(0),
+                        AH_I(0), AH_I(1));
         r->grad_in[SOURCE] = ah_r(r, AH_OP_reshape, AH_T(read), size_of(source));
     }
     return 0;
@@ -183,8 +194,8 @@ int ah_backward_masked_scatter(struct ah_rule *r)
 static int back_along(struct ah_rule *r, const struct ah_value *dim)
 {
     if (r->grad_out[0])
-        r->grad_in[0] = ah_r(r, AH_OP_gather_backward, AH_T(r->grad_out[0]), size_of(ah_rule_input(r, 0)),
-                             dim_of(r, dim), AH_T(r->out[1]));
+        r->grad_in[0] = ah_r(r, AH_OP_gather_backward, AH_T(r->grad_out[0]),
+                             size_of(ah_rule_input(r, 0)), dim_of(r, dim), AH_T(r->out[1]));
     return 0;
 }
 

@@ -90,8 +90,8 @@ int ah_backward_slice(struct ah_rule *r)
     int64_t dim = wrapped(r->arg[1].integer, input->ndim), n = input->size[dim];
     int64_t start = r->arg[2].kind == AH_INT ? wrapped(r->arg[2].integer, n) : 0;
     start = start < 0 ? 0 : start > n ? n : start;
-    r->grad_in[0] =
-        ah_r(r, AH_OP_slice_backward, AH_T(r->grad_out[0]), size_of(input), AH_I(dim), AH_I(start), r->arg[4]);
+    r->grad_in[0] = ah_r(r, AH_OP_slice_backward, AH_T(r->grad_out[0]), size_of(input), AH_I(dim),
+                         AH_I(start), r->arg[4]);
     return 0;
 }
 
@@ -100,15 +100,17 @@ int ah_backward_slice_backward(struct ah_rule *r)
     int64_t dim = r->arg[2].integer, start = r->arg[3].integer, step = r->arg[4].integer;
     int64_t count = ah_rule_input(r, 0)->size[dim];
     int64_t end = count > 0 ? start + (count - 1) * step + 1 : start;
-    r->grad_in[0] = ah_r(r, AH_OP_slice, AH_T(r->grad_out[0]), AH_I(dim), AH_I(start), AH_I(end), AH_I(step));
+    r->grad_in[0] =
+        ah_r(r, AH_OP_slice, AH_T(r->grad_out[0]), AH_I(dim), AH_I(start), AH_I(end), AH_I(step));
     return 0;
 }
 
 int ah_backward_diagonal(struct ah_rule *r)
 {
     const struct ah_input_meta *input = ah_rule_input(r, 0);
-    r->grad_in[0] = ah_r(r, AH_OP_diagonal_backward, AH_T(r->grad_out[0]), size_of(input), r->arg[1],
-                         AH_I(wrapped(r->arg[2].integer, input->ndim)), AH_I(wrapped(r->arg[3].integer, input->ndim)));
+    r->grad_in[0] = ah_r(r, AH_OP_diagonal_backward, AH_T(r->grad_out[0]), size_of(input),
+                         r->arg[1], AH_I(wrapped(r->arg[2].integer, input->ndim)),
+                         AH_I(wrapped(r->arg[3].integer, input->ndim)));
     return 0;
 }
 
@@ -118,19 +120,22 @@ int ah_backward_diagonal_backward(struct ah_rule *r)
     return 0;
 }
 
-/* Where each element of the view lies in the input; the gradient is summed into those places. Elements of the
- * storage that the view has and the input has not go to one slot too many, which is cut off. */
+/* Where each element of the view lies in the input; the gradient is summed into those places.
+ * Elements of the storage that the view has and the input has not go to one slot too many, which is
+ * cut off. */
 int ah_backward_as_strided(struct ah_rule *r)
 {
     const struct ah_input_meta *input = ah_rule_input(r, 0);
     int64_t numel = 1, all = -1;
     for (int d = 0; d < input->ndim; d++)
         numel *= input->size[d];
-    struct ah_tensor *position = ah_r(r, AH_OP_as_strided_positions, AH_T(r->extra[0]), size_of(input), r->arg[1],
-                                      r->arg[2], AH_I((int64_t)r->state[0]));
+    struct ah_tensor *position =
+        ah_r(r, AH_OP_as_strided_positions, AH_T(r->extra[0]), size_of(input), r->arg[1], r->arg[2],
+             AH_I((int64_t)r->state[0]));
     struct ah_tensor *index = ah_r(r, AH_OP_reshape, AH_T(position), AH_INTS_OF(&all, 1));
     struct ah_tensor *grad = ah_r(r, AH_OP_reshape, AH_T(r->grad_out[0]), AH_INTS_OF(&all, 1));
-    struct ah_tensor *sum = ah_r(r, AH_OP_index_select_backward, AH_T(grad), AH_I(numel + 1), AH_I(0), AH_T(index));
+    struct ah_tensor *sum =
+        ah_r(r, AH_OP_index_select_backward, AH_T(grad), AH_I(numel + 1), AH_I(0), AH_T(index));
     struct ah_tensor *cut = ah_r(r, AH_OP_narrow, AH_T(sum), AH_I(0), AH_I(0), AH_I(numel));
     r->grad_in[0] = ah_r(r, AH_OP_reshape, AH_T(cut), size_of(input));
     return 0;
@@ -147,8 +152,8 @@ int ah_backward_cat(struct ah_rule *r)
             continue;
         }
         if (r->needs[i]) {
-            struct ah_tensor *part =
-                ah_r(r, AH_OP_narrow, AH_T(r->grad_out[0]), AH_I(dim), AH_I(at), AH_I(input->size[dim]));
+            struct ah_tensor *part = ah_r(r, AH_OP_narrow, AH_T(r->grad_out[0]), AH_I(dim),
+                                          AH_I(at), AH_I(input->size[dim]));
             r->grad_in[i] = ah_r_to_input(r, part, i);
         }
         at += input->size[dim];
@@ -161,7 +166,8 @@ int ah_backward_stack(struct ah_rule *r)
     for (int i = 0; i < r->input_count; i++) {
         if (!r->needs[i])
             continue;
-        struct ah_tensor *part = ah_r(r, AH_OP_select, AH_T(r->grad_out[0]), AH_I((int64_t)r->state[0]), AH_I(i));
+        struct ah_tensor *part =
+            ah_r(r, AH_OP_select, AH_T(r->grad_out[0]), AH_I((int64_t)r->state[0]), AH_I(i));
         r->grad_in[i] = ah_r_to_input(r, part, i);
     }
     return 0;
@@ -173,7 +179,8 @@ int ah_backward_flip(struct ah_rule *r)
     return 0;
 }
 
-/* Dim by dim: (.., times * n, ..) seen as (times, n) and summed over the copies. Dims before `d` are done. */
+/* Dim by dim: (.., times * n, ..) seen as (times, n) and summed over the copies. Dims before `d`
+ * are done. */
 int ah_backward_repeat(struct ah_rule *r)
 {
     const struct ah_input_meta *input = ah_rule_input(r, 0);

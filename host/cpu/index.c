@@ -25,9 +25,10 @@ int ah_checked_index(const char *op, struct ah_tensor *index, int64_t n, bool fr
         int64_t bad = 0;
         while (at[bad] >= low && at[bad] < n)
             bad++;
-        int status = ah_fail(AH_EINVAL, "%s: index %lld at position %lld is outside %lld..%lld (dim %d of %s)", op,
-                             (long long)at[bad], (long long)bad, (long long)low, (long long)n - 1, dim,
-                             ah_shape(shape_of));
+        int status = ah_fail(AH_EINVAL,
+                             "%s: index %lld at position %lld is outside %lld..%lld (dim %d of %s)",
+                             op, (long long)at[bad], (long long)bad, (long long)low,
+                             (long long)n - 1, dim, ah_shape(shape_of));
         ah_tensor_release(list);
         return status;
     }
@@ -74,7 +75,8 @@ int ah_target_close(struct ah_target *target, int status)
 /* Rows of `shape` when indexed along dim; a 0-dim tensor is one row of one element. */
 static struct ah_rows rows_of(const int64_t *size, int ndim, int dim, const struct ah_tensor *at)
 {
-    struct ah_rows rows = {.outer = 1, .n = 1, .inner = 1, .count = at->numel, .at = ah_tensor_data(at)};
+    struct ah_rows rows = {
+        .outer = 1, .n = 1, .inner = 1, .count = at->numel, .at = ah_tensor_data(at)};
     for (int d = 0; d < ndim; d++) {
         if (d < dim)
             rows.outer *= size[d];
@@ -104,15 +106,15 @@ static void pick_range(void *context, int64_t begin, int64_t end)
     const struct ah_rows *rows = job->rows;
     int64_t outer = begin / rows->count, k = begin % rows->count;
     size_t width = (size_t)rows->inner * job->item;
-#define PICK(type)                                                                    \
-    do {                                                                              \
-        const type *from = (const type *)job->src;                                    \
-        type *to = (type *)job->dst;                                                  \
-        for (int64_t i = begin; i < end; i++) {                                       \
-            to[i] = from[outer * rows->n + rows->at[k]];                              \
-            if (++k == rows->count)                                                   \
-                k = 0, outer++;                                                       \
-        }                                                                             \
+#define PICK(type)                                       \
+    do {                                                 \
+        const type *from = (const type *)job->src;       \
+        type *to = (type *)job->dst;                     \
+        for (int64_t i = begin; i < end; i++) {          \
+            to[i] = from[outer * rows->n + rows->at[k]]; \
+            if (++k == rows->count)                      \
+                k = 0, outer++;                          \
+        }                                                \
     } while (0)
     if (rows->inner == 1) {
         AH_ITEM_TYPES(job->item, PICK)
@@ -120,7 +122,8 @@ static void pick_range(void *context, int64_t begin, int64_t end)
     }
 #undef PICK
     for (int64_t i = begin; i < end; i++) {
-        memcpy(job->dst + (size_t)i * width, job->src + (size_t)(outer * rows->n + rows->at[k]) * width, width);
+        memcpy(job->dst + (size_t)i * width,
+               job->src + (size_t)(outer * rows->n + rows->at[k]) * width, width);
         if (++k == rows->count)
             k = 0, outer++;
     }
@@ -135,7 +138,8 @@ int ah_cpu_index_select(struct ah_call *c)
     int status = ah_contiguous_as(&source, x, x->dtype);
     if (status == 0) {
         struct ah_rows rows = rows_of(x->size, x->ndim, dim, at);
-        struct pick_job job = {ah_tensor_data(c->out[0]), ah_tensor_data(source), &rows, ah_dtype_size(x->dtype)};
+        struct pick_job job = {ah_tensor_data(c->out[0]), ah_tensor_data(source), &rows,
+                               ah_dtype_size(x->dtype)};
         if (c->out[0]->numel > 0)
             ah_parallel_for(rows.outer * rows.count, rows_grain(rows.inner), pick_range, &job);
         ah_tensor_release(source);
@@ -153,47 +157,28 @@ struct rows_job {
     size_t item;
 };
 
-/* The unit is one outer block, or, where there is only one, one column: either way two units never meet in a
- * destination, and each destination sums in the order of the index. */
+/* The unit is one outer block, or, where there is only one, one column: either way two units never
+ * meet in a destination, and each destination sums in the order of the index. */
 static void add_block(const struct rows_job *job, int64_t outer, int64_t first, int64_t last)
 {
     const struct ah_rows *rows = job->rows;
     int64_t inner = rows->inner;
     double alpha = job->alpha;
-#define ADD(type, load, store)                                                        \
-    do {                                                                              \
-        type *dst = (type *)job->dst + outer * rows->n * inner;                       \
-        const type *src = (const type *)job->src + outer * rows->count * inner;       \
-        for (int64_t k = 0; k < rows->count; k++) {                                   \
-            type *restrict to = dst + rows->at[k] * inner;                            \
-            const type *restrict from = src + k * inner;                              \
-            if (alpha == 1) {                                                         \
-                for (int64_t i = first; i < last; i++)                                \
-                    to[i] = store(load(to[i]) + load(from[i]));                       \
-            } else {                                                                  \
-                for (int64_t i = first; i < last; i++)                                \
-                    to[i] = store(load(to[i]) + store(alpha * load(from[i])));        \
-            }                                                                         \
-        }                                                                             \
+/* int64 for the integers, else the float type itself. */
+#define ADD(type, load, store)                                                  \
+    do {                                                                        \
+        __typeof__(load((type)0) + INT64_C(0)) scale = alpha;                   \
+        type *dst = (type *)job->dst + outer * rows->n * inner;                 \
+        const type *src = (const type *)job->src + outer * rows->count * inner; \
+        for (int64_t k = 0; k < rows->count; k++) {                             \
+            type *restrict to = dst + rows->at[k] * inner;                      \
+            const type *restrict from = src + k * inner;                        \
+            for (int64_t i = first; i < last; i++)                              \
+                to[i] = store(load(to[i]) + scale * load(from[i]));             \
+        }                                                                       \
     } while (0)
-#define ADD_HALF(type, load, store)                                                   \
-    do {                                                                              \
-        type *dst = (type *)job->dst + outer * rows->n * inner;                       \
-        const type *src = (const type *)job->src + outer * rows->count * inner;       \
-        for (int64_t k = 0; k < rows->count; k++)                                     \
-            for (int64_t i = first; i < last; i++) {                                  \
-                type *to = dst + rows->at[k] * inner + i;                             \
-                *to = store(load(*to) + (float)alpha * load(src[k * inner + i]));     \
-            }                                                                         \
-    } while (0)
-    if (job->dtype == AH_F16)
-        ADD_HALF(uint16_t, ah_f16_to_f32, ah_f32_to_f16);
-    else if (job->dtype == AH_BF16)
-        ADD_HALF(uint16_t, ah_bf16_to_f32, ah_f32_to_bf16);
-    else
-        AH_SUM_DTYPES(job->dtype, ADD)
+    AH_SUM_DTYPES(job->dtype, ADD)
 #undef ADD
-#undef ADD_HALF
 }
 
 static void add_outers(void *context, int64_t begin, int64_t end)
@@ -208,7 +193,8 @@ static void add_columns(void *context, int64_t begin, int64_t end)
     add_block(context, 0, begin, end);
 }
 
-void ah_rows_add(void *dst, const void *src, const struct ah_rows *rows, double alpha, enum ah_dtype dtype)
+void ah_rows_add(void *dst, const void *src, const struct ah_rows *rows, double alpha,
+                 enum ah_dtype dtype)
 {
     struct rows_job job = {.dst = dst, .src = src, .rows = rows, .alpha = alpha, .dtype = dtype};
     int64_t grain = rows_grain(rows->count);
@@ -257,9 +243,11 @@ static int place_rows(struct ah_call *c, bool add)
     AH_TRYGO(ah_target_open(c, true, &target), out);
     struct ah_rows rows = rows_of(out->size, out->ndim, dim, at);
     if (add)
-        ah_rows_add(ah_tensor_data(target.work), ah_tensor_data(source), &rows, c->arg[4].number, out->dtype);
+        ah_rows_add(ah_tensor_data(target.work), ah_tensor_data(source), &rows, c->arg[4].number,
+                    out->dtype);
     else
-        ah_rows_copy(ah_tensor_data(target.work), ah_tensor_data(source), &rows, ah_dtype_size(out->dtype));
+        ah_rows_copy(ah_tensor_data(target.work), ah_tensor_data(source), &rows,
+                     ah_dtype_size(out->dtype));
     status = ah_target_close(&target, 0);
 out:
     ah_tensor_release(at);
@@ -287,13 +275,13 @@ int ah_cpu_index_fill(struct ah_call *c)
     AH_TRYGO(ah_tensor_scalar(&value, c->arg[3].number, out->dtype), out);
     AH_TRYGO(ah_target_open(c, true, &target), out);
     struct ah_rows rows = rows_of(out->size, out->ndim, dim, at);
-#define FILL(type)                                                                                \
-    do {                                                                                          \
-        type *to = ah_tensor_data(target.work), with = *(const type *)ah_tensor_data(value);      \
-        for (int64_t outer = 0; outer < rows.outer; outer++)                                      \
-            for (int64_t k = 0; k < rows.count; k++)                                              \
-                for (int64_t i = 0; i < rows.inner; i++)                                          \
-                    to[(outer * rows.n + rows.at[k]) * rows.inner + i] = with;                    \
+#define FILL(type)                                                                           \
+    do {                                                                                     \
+        type *to = ah_tensor_data(target.work), with = *(const type *)ah_tensor_data(value); \
+        for (int64_t outer = 0; outer < rows.outer; outer++)                                 \
+            for (int64_t k = 0; k < rows.count; k++)                                         \
+                for (int64_t i = 0; i < rows.inner; i++)                                     \
+                    to[(outer * rows.n + rows.at[k]) * rows.inner + i] = with;               \
     } while (0)
     AH_ITEM_TYPES(ah_dtype_size(out->dtype), FILL)
 #undef FILL
@@ -315,13 +303,15 @@ int ah_cpu_index_put(struct ah_call *c)
     AH_TRY(ah_tensor_view(&wide, values, shape->size, stride, shape->ndim, values->offset));
     AH_TRYGO(ah_contiguous_as(&source, wide, out->dtype), out);
     AH_TRYGO(ah_target_open(c, true, &target), out);
-    struct ah_rows rows = {.outer = 1, .n = 1, .inner = 1, .count = at->numel, .at = ah_tensor_data(at)};
+    struct ah_rows rows = {
+        .outer = 1, .n = 1, .inner = 1, .count = at->numel, .at = ah_tensor_data(at)};
     for (int d = 0; d < out->ndim; d++)
         *(d < (int)c->state[0] ? &rows.n : &rows.inner) *= out->size[d];
     if (c->arg[3].flag)
         ah_rows_add(ah_tensor_data(target.work), ah_tensor_data(source), &rows, 1, out->dtype);
     else
-        ah_rows_copy(ah_tensor_data(target.work), ah_tensor_data(source), &rows, ah_dtype_size(out->dtype));
+        ah_rows_copy(ah_tensor_data(target.work), ah_tensor_data(source), &rows,
+                     ah_dtype_size(out->dtype));
     status = ah_target_close(&target, 0);
 out:
     ah_tensor_release(wide);

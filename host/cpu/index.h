@@ -4,51 +4,55 @@
 
 #include "ops/op.h"
 
-/* `index` (int32 or int64, any shape) as contiguous int64 in 0..n-1, to be released by the caller; with `from_end`
- * -n..-1 count from the end. AH_EINVAL names the first bad index, its position, and dim `dim` of `shape_of`. */
+/* `index` (int32 or int64, any shape) as contiguous int64 in 0..n-1, to be released by the caller;
+ * with `from_end` -n..-1 count from the end. AH_EINVAL names the first bad index, its position, and
+ * dim `dim` of `shape_of`. */
 int ah_checked_index(const char *op, struct ah_tensor *index, int64_t n, bool from_end, int dim,
                      const struct ah_tensor *shape_of, struct ah_tensor **out);
 
-/* A contiguous tensor to write a result into: out[0] itself, or a stand-in when out[0] is a strided view that is
- * written in place. ah_target_open fills it with arg[0] (broadcast) when `copy`; ah_target_close writes a stand-in
- * back when status is 0, releases it, and returns status. */
+/* A contiguous tensor to write a result into: out[0] itself, or a stand-in when out[0] is a strided
+ * view that is written in place. ah_target_open fills it with arg[0] (broadcast) when `copy`;
+ * ah_target_close writes a stand-in back when status is 0, releases it, and returns status. */
 struct ah_target {
     struct ah_tensor *out, *work;
 };
 int ah_target_open(struct ah_call *call, bool copy, struct ah_target *target);
 int ah_target_close(struct ah_target *target, int status);
 
-/* Rows of a (outer, n, inner) block, by an index of `count` rows: dst row at[k] of every outer = or += src row k. */
+/* Rows of a (outer, n, inner) block, by an index of `count` rows: dst row at[k] of every outer = or
+ * += src row k. */
 struct ah_rows {
     int64_t outer, n, inner, count;
     const int64_t *at;
 };
 void ah_rows_copy(void *dst, const void *src, const struct ah_rows *rows, size_t item);
-void ah_rows_add(void *dst, const void *src, const struct ah_rows *rows, double alpha, enum ah_dtype dtype);
+void ah_rows_add(void *dst, const void *src, const struct ah_rows *rows, double alpha,
+                 enum ah_dtype dtype);
 
-/* BODY(storage type, load, store) for the dtype at hand, where load and store go to and from the type that sums. */
+/* BODY(storage type, load, store) for the dtype at hand, where load and store go to and from the
+ * type that sums. */
 #define AH_LOAD_SELF(x) (x)
 #define AH_STORE_BOOL(x) ((x) != 0)
-#define AH_SUM_DTYPES(dtype, BODY)                                           \
-    switch (dtype) {                                                         \
-    case AH_BOOL: BODY(uint8_t, AH_LOAD_SELF, AH_STORE_BOOL); break;         \
-    case AH_U8: BODY(uint8_t, AH_LOAD_SELF, (uint8_t)); break;               \
-    case AH_I32: BODY(int32_t, AH_LOAD_SELF, (int32_t)); break;              \
-    case AH_I64: BODY(int64_t, AH_LOAD_SELF, (int64_t)); break;              \
-    case AH_F16: BODY(uint16_t, ah_f16_to_f32, ah_f32_to_f16); break;        \
-    case AH_BF16: BODY(uint16_t, ah_bf16_to_f32, ah_f32_to_bf16); break;     \
-    case AH_F32: BODY(float, AH_LOAD_SELF, (float)); break;                  \
-    case AH_F64: BODY(double, AH_LOAD_SELF, (double)); break;                \
-    case AH_DTYPE_COUNT: break;                                              \
+#define AH_SUM_DTYPES(dtype, BODY)                                       \
+    switch (dtype) {                                                     \
+    case AH_BOOL: BODY(uint8_t, AH_LOAD_SELF, AH_STORE_BOOL); break;     \
+    case AH_U8: BODY(uint8_t, AH_LOAD_SELF, (uint8_t)); break;           \
+    case AH_I32: BODY(int32_t, AH_LOAD_SELF, (int32_t)); break;          \
+    case AH_I64: BODY(int64_t, AH_LOAD_SELF, (int64_t)); break;          \
+    case AH_F16: BODY(uint16_t, ah_f16_to_f32, ah_f32_to_f16); break;    \
+    case AH_BF16: BODY(uint16_t, ah_bf16_to_f32, ah_f32_to_bf16); break; \
+    case AH_F32: BODY(float, AH_LOAD_SELF, (float)); break;              \
+    case AH_F64: BODY(double, AH_LOAD_SELF, (double)); break;            \
+    case AH_DTYPE_COUNT: break;                                          \
     }
 
 /* BODY(unsigned type) for an element size. */
-#define AH_ITEM_TYPES(item, BODY)      \
-    switch (item) {                    \
-    case 1: BODY(uint8_t); break;      \
-    case 2: BODY(uint16_t); break;     \
-    case 4: BODY(uint32_t); break;     \
-    default: BODY(uint64_t); break;    \
+#define AH_ITEM_TYPES(item, BODY)   \
+    switch (item) {                 \
+    case 1: BODY(uint8_t); break;   \
+    case 2: BODY(uint16_t); break;  \
+    case 4: BODY(uint32_t); break;  \
+    default: BODY(uint64_t); break; \
     }
 
 #endif

@@ -1,5 +1,5 @@
-/* gather, scatter, scatter_add: each line along dim moves on its own, so lines run in parallel and, within a line,
- * in the order of the index: the same bits for any number of threads. */
+/* gather, scatter, scatter_add: each line along dim moves on its own, so lines run in parallel and,
+ * within a line, in the order of the index: the same bits for any number of threads. */
 #include <string.h>
 
 #include "base/threads.h"
@@ -16,17 +16,17 @@ struct lines {
     enum action action;
     char *dst;
     const char *src;
-    const int64_t *at;                                   /* row-major in `size` */
-    int64_t size[AH_MAX_DIMS];                           /* of the index */
+    const int64_t *at;         /* row-major in `size` */
+    int64_t size[AH_MAX_DIMS]; /* of the index */
     int64_t ds[AH_MAX_DIMS], ss[AH_MAX_DIMS], is[AH_MAX_DIMS];
     int ndim, dim;
-    int across;          /* the last dim, when it is not dim: walked in blocks inside a line; else -1 */
-    int64_t blocks;      /* of `across` */
+    int across;     /* the last dim, when it is not dim: walked in blocks inside a line; else -1 */
+    int64_t blocks; /* of `across` */
     enum ah_dtype dtype;
 };
 
-/* `width` neighbouring lines from the given starts: k walks along dim, j across the lines. A single line (dim is the
- * last one) is walked by j instead, so that the inner loop is the long one. */
+/* `width` neighbouring lines from the given starts: k walks along dim, j across the lines. A single
+ * line (dim is the last one) is walked by j instead, so that the inner loop is the long one. */
 static void run_lines(const struct lines *l, int64_t d0, int64_t s0, int64_t i0, int64_t width)
 {
     int dim = l->dim, a = l->across;
@@ -42,34 +42,34 @@ static void run_lines(const struct lines *l, int64_t d0, int64_t s0, int64_t i0,
         sa = l->ss[a];
     }
     bool plain = a < 0 && dd == 1 && sd == 1;
-#define MOVE(type)                                                                      \
-    do {                                                                                \
-        type *dst = (type *)l->dst + d0;                                                \
-        const type *src = (const type *)l->src + s0;                                    \
-        for (int64_t k = 0; k < n; k++) {                                               \
-            const int64_t *to = at + k * l->is[dim];                                    \
-            if (plain && l->action == GATHER)                                           \
-                for (int64_t j = 0; j < width; j++)                                     \
-                    dst[j] = src[to[j]];                                                \
-            else if (l->action == GATHER)                                               \
-                for (int64_t j = 0; j < width; j++)                                     \
-                    dst[k * dd + j * da] = src[to[j] * sd + j * sa];                    \
-            else                                                                        \
-                for (int64_t j = 0; j < width; j++)                                     \
-                    dst[to[j] * dd + j * da] = src[k * sd + j * sa];                    \
-        }                                                                               \
+#define MOVE(type)                                                   \
+    do {                                                             \
+        type *dst = (type *)l->dst + d0;                             \
+        const type *src = (const type *)l->src + s0;                 \
+        for (int64_t k = 0; k < n; k++) {                            \
+            const int64_t *to = at + k * l->is[dim];                 \
+            if (plain && l->action == GATHER)                        \
+                for (int64_t j = 0; j < width; j++)                  \
+                    dst[j] = src[to[j]];                             \
+            else if (l->action == GATHER)                            \
+                for (int64_t j = 0; j < width; j++)                  \
+                    dst[k * dd + j * da] = src[to[j] * sd + j * sa]; \
+            else                                                     \
+                for (int64_t j = 0; j < width; j++)                  \
+                    dst[to[j] * dd + j * da] = src[k * sd + j * sa]; \
+        }                                                            \
     } while (0)
-#define ADD(type, load, store)                                                          \
-    do {                                                                                \
-        type *dst = (type *)l->dst + d0;                                                \
-        const type *src = (const type *)l->src + s0;                                    \
-        for (int64_t k = 0; k < n; k++) {                                               \
-            const int64_t *to = at + k * l->is[dim];                                    \
-            for (int64_t j = 0; j < width; j++) {                                       \
-                type *sum = plain ? dst + to[j] : dst + to[j] * dd + j * da;            \
-                *sum = store(load(*sum) + load(src[plain ? j : k * sd + j * sa]));      \
-            }                                                                           \
-        }                                                                               \
+#define ADD(type, load, store)                                                     \
+    do {                                                                           \
+        type *dst = (type *)l->dst + d0;                                           \
+        const type *src = (const type *)l->src + s0;                               \
+        for (int64_t k = 0; k < n; k++) {                                          \
+            const int64_t *to = at + k * l->is[dim];                               \
+            for (int64_t j = 0; j < width; j++) {                                  \
+                type *sum = plain ? dst + to[j] : dst + to[j] * dd + j * da;       \
+                *sum = store(load(*sum) + load(src[plain ? j : k * sd + j * sa])); \
+            }                                                                      \
+        }                                                                          \
     } while (0)
     if (l->action == SCATTER_ADD)
         AH_SUM_DTYPES(l->dtype, ADD)
@@ -108,11 +108,17 @@ static void set_strides(int64_t *to, const struct ah_tensor *tensor)
 }
 
 /* src NULL in strides: one value for all (a scalar). */
-static void run(enum action action, struct ah_tensor *dst, const struct ah_tensor *src, const struct ah_tensor *at,
-                int dim)
+static void run(enum action action, struct ah_tensor *dst, const struct ah_tensor *src,
+                const struct ah_tensor *at, int dim)
 {
-    struct lines l = {.action = action, .dst = ah_tensor_data(dst), .src = ah_tensor_data(src),
-                      .at = ah_tensor_data(at), .ndim = at->ndim, .dim = dim, .across = -1, .blocks = 1,
+    struct lines l = {.action = action,
+                      .dst = ah_tensor_data(dst),
+                      .src = ah_tensor_data(src),
+                      .at = ah_tensor_data(at),
+                      .ndim = at->ndim,
+                      .dim = dim,
+                      .across = -1,
+                      .blocks = 1,
                       .dtype = dst->dtype};
     if (at->numel == 0)
         return;

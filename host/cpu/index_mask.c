@@ -35,7 +35,8 @@ int ah_cpu_index_positions(struct ah_call *c)
         AH_TRY(ah_checked_index("index", index, x->size[dim], true, dim, x, &list));
         int status = ah_call_output(c, 0, &list->numel, 1, AH_I64);
         if (status == 0)
-            memcpy(ah_tensor_data(c->out[0]), ah_tensor_data(list), (size_t)list->numel * sizeof(int64_t));
+            memcpy(ah_tensor_data(c->out[0]), ah_tensor_data(list),
+                   (size_t)list->numel * sizeof(int64_t));
         ah_tensor_release(list);
         return status;
     }
@@ -64,13 +65,13 @@ int ah_cpu_masked_select(struct ah_call *c)
     int64_t count = count_true(mask);
     AH_TRYGO(ah_call_output(c, 0, &count, 1, x->dtype), out);
     const uint8_t *keep = ah_tensor_data(mask);
-#define SELECT(type)                                                       \
-    do {                                                                   \
-        const type *from = ah_tensor_data(source);                         \
-        type *to = ah_tensor_data(c->out[0]);                              \
-        for (int64_t i = 0; i < mask->numel; i++)                          \
-            if (keep[i])                                                   \
-                *to++ = from[i];                                           \
+#define SELECT(type)                               \
+    do {                                           \
+        const type *from = ah_tensor_data(source); \
+        type *to = ah_tensor_data(c->out[0]);      \
+        for (int64_t i = 0; i < mask->numel; i++)  \
+            if (keep[i])                           \
+                *to++ = from[i];                   \
     } while (0)
     AH_ITEM_TYPES(ah_dtype_size(x->dtype), SELECT)
 #undef SELECT
@@ -81,16 +82,17 @@ out:
 }
 
 /* Entries of `source` in order into the true places of `mask`. */
-static void place_masked(struct ah_tensor *dst, const struct ah_tensor *mask, const struct ah_tensor *source)
+static void place_masked(struct ah_tensor *dst, const struct ah_tensor *mask,
+                         const struct ah_tensor *source)
 {
     const uint8_t *keep = ah_tensor_data(mask);
-#define PLACE(type)                                                        \
-    do {                                                                   \
-        type *to = ah_tensor_data(dst);                                    \
-        const type *from = ah_tensor_data(source);                         \
-        for (int64_t i = 0; i < mask->numel; i++)                          \
-            if (keep[i])                                                   \
-                to[i] = *from++;                                           \
+#define PLACE(type)                                \
+    do {                                           \
+        type *to = ah_tensor_data(dst);            \
+        const type *from = ah_tensor_data(source); \
+        for (int64_t i = 0; i < mask->numel; i++)  \
+            if (keep[i])                           \
+                to[i] = *from++;                   \
     } while (0)
     AH_ITEM_TYPES(ah_dtype_size(dst->dtype), PLACE)
 #undef PLACE
@@ -119,8 +121,9 @@ int ah_cpu_masked_scatter(struct ah_call *c)
     AH_TRYGO(ah_contiguous_as(&source, c->arg[2].tensor, out->dtype), out);
     int64_t wanted = count_true(mask);
     if (wanted > source->numel) {
-        status = ah_fail(AH_EINVAL, "masked_scatter: the mask wants %lld values, source %s has %lld",
-                         (long long)wanted, ah_shape(source), (long long)source->numel);
+        status =
+            ah_fail(AH_EINVAL, "masked_scatter: the mask wants %lld values, source %s has %lld",
+                    (long long)wanted, ah_shape(source), (long long)source->numel);
         goto out;
     }
     AH_TRYGO(ah_target_open(c, true, &target), out);
@@ -162,7 +165,8 @@ int ah_cpu_nonzero(struct ah_call *c)
 
 int ah_cpu_bincount(struct ah_call *c)
 {
-    struct ah_tensor *x = c->arg[0].tensor, *weights = c->arg[1].kind == AH_TENSOR ? c->arg[1].tensor : NULL;
+    struct ah_tensor *x = c->arg[0].tensor,
+                     *weights = c->arg[1].kind == AH_TENSOR ? c->arg[1].tensor : NULL;
     struct ah_tensor *list = NULL, *weight = NULL;
     int64_t bins = c->arg[2].integer;
     int status;
@@ -170,7 +174,8 @@ int ah_cpu_bincount(struct ah_call *c)
     const int64_t *at = ah_tensor_data(list);
     for (int64_t i = 0; i < list->numel; i++) {
         if (at[i] < 0) {
-            status = ah_fail(AH_EINVAL, "bincount: expected values of at least 0, got %lld at position %lld",
+            status = ah_fail(AH_EINVAL,
+                             "bincount: expected values of at least 0, got %lld at position %lld",
                              (long long)at[i], (long long)i);
             goto out;
         }
@@ -185,9 +190,11 @@ int ah_cpu_bincount(struct ah_call *c)
         if (!weights)
             ((int64_t *)ah_tensor_data(c->out[0]))[at[i]]++;
         else if (dtype == AH_F32)
-            ((float *)ah_tensor_data(c->out[0]))[at[i]] += ((const float *)ah_tensor_data(weight))[i];
+            ((float *)ah_tensor_data(c->out[0]))[at[i]] +=
+                ((const float *)ah_tensor_data(weight))[i];
         else
-            ((double *)ah_tensor_data(c->out[0]))[at[i]] += ((const double *)ah_tensor_data(weight))[i];
+            ((double *)ah_tensor_data(c->out[0]))[at[i]] +=
+                ((const double *)ah_tensor_data(weight))[i];
     }
 out:
     ah_tensor_release(list);

@@ -4,16 +4,19 @@
 #include "cpu/kernels.h"
 #include "cpu/shape_copy.h"
 
-/* Copy src into the window of dst that starts `offset` elements after dst's own first one and has src's shape. */
-static void copy_into(struct ah_tensor *dst, int64_t offset, const int64_t *stride, const struct ah_tensor *src)
+/* Copy src into the window of dst that starts `offset` elements after dst's own first one and has
+ * src's shape. */
+static void copy_into(struct ah_tensor *dst, int64_t offset, const int64_t *stride,
+                      const struct ah_tensor *src)
 {
     size_t item = ah_dtype_size(dst->dtype);
-    ah_strided_copy((char *)ah_tensor_data(dst) + offset * (int64_t)item, stride, ah_tensor_data(src), src->stride,
-                    src->size, src->ndim, item);
+    ah_strided_copy((char *)ah_tensor_data(dst) + offset * (int64_t)item, stride,
+                    ah_tensor_data(src), src->stride, src->size, src->ndim, item);
 }
 
 /* The same where dtypes differ: element by element, since cat of mixed dtypes is rare. */
-static void convert_into(struct ah_tensor *dst, int64_t offset, const int64_t *stride, const struct ah_tensor *src)
+static void convert_into(struct ah_tensor *dst, int64_t offset, const int64_t *stride,
+                         const struct ah_tensor *src)
 {
     struct ah_tensor window = *dst;
     window.ndim = src->ndim;
@@ -30,7 +33,8 @@ static void convert_into(struct ah_tensor *dst, int64_t offset, const int64_t *s
     }
 }
 
-static void place(struct ah_tensor *dst, int64_t offset, const int64_t *stride, const struct ah_tensor *src)
+static void place(struct ah_tensor *dst, int64_t offset, const int64_t *stride,
+                  const struct ah_tensor *src)
 {
     if (src->dtype == dst->dtype)
         copy_into(dst, offset, stride, src);
@@ -92,8 +96,9 @@ int ah_cpu_flip(struct ah_call *c)
         stride[dim] = -x->stride[dim];
     }
     size_t item = ah_dtype_size(x->dtype);
-    ah_strided_copy(ah_tensor_data(out), out->stride, (char *)ah_tensor_data(x) + start * (int64_t)item, stride,
-                    x->size, x->ndim, item);
+    ah_strided_copy(ah_tensor_data(out), out->stride,
+                    (char *)ah_tensor_data(x) + start * (int64_t)item, stride, x->size, x->ndim,
+                    item);
     return 0;
 }
 
@@ -113,7 +118,8 @@ int ah_cpu_repeat(struct ah_call *c)
         ds[2 * d + 1] = out->stride[d];
         ss[2 * d + 1] = d < lead ? 0 : x->stride[d - lead];
     }
-    ah_strided_copy(ah_tensor_data(out), ds, ah_tensor_data(x), ss, size, 2 * out->ndim, ah_dtype_size(x->dtype));
+    ah_strided_copy(ah_tensor_data(out), ds, ah_tensor_data(x), ss, size, 2 * out->ndim,
+                    ah_dtype_size(x->dtype));
     return 0;
 }
 
@@ -166,8 +172,10 @@ int ah_cpu_slice_backward(struct ah_call *c)
     if (step == 1 && ah_tensor_is_contiguous(grad)) {
         size_t inner = (size_t)out->stride[dim] * ah_dtype_size(out->dtype);
         size_t row = inner * (size_t)out->size[dim];
-        struct slice_job job = {.out = ah_tensor_data(out), .grad = ah_tensor_data(grad),
-                                .before = (size_t)start * inner, .middle = (size_t)grad->size[dim] * inner};
+        struct slice_job job = {.out = ah_tensor_data(out),
+                                .grad = ah_tensor_data(grad),
+                                .before = (size_t)start * inner,
+                                .middle = (size_t)grad->size[dim] * inner};
         job.after = row - job.before - job.middle;
         int64_t rows = out->numel / (out->stride[dim] * out->size[dim]);
         ah_parallel_for(rows, row < (1 << 17) ? (1 << 17) / (int64_t)row : 1, slice_rows, &job);
@@ -196,9 +204,11 @@ int ah_cpu_diagonal_backward(struct ah_call *c)
     return 0;
 }
 
-/* The place of storage position `at` in a tensor of the given geometry, as a flat row-major index; -1 when the
- * tensor has no such element. `order` lists its dims by falling stride, so that each quotient is that dim's index. */
-static int64_t place_of(int64_t at, const int64_t *size, const int64_t *stride, const int *order, int ndim)
+/* The place of storage position `at` in a tensor of the given geometry, as a flat row-major index;
+ * -1 when the tensor has no such element. `order` lists its dims by falling stride, so that each
+ * quotient is that dim's index. */
+static int64_t place_of(int64_t at, const int64_t *size, const int64_t *stride, const int *order,
+                        int ndim)
 {
     int64_t index[AH_MAX_DIMS], flat = 0;
     if (at < 0)

@@ -5,7 +5,7 @@
 
 #include "base/threads.h"
 
-enum { SERIAL = 32768, TILE = 32, BLOCK = 16 };
+enum { SERIAL = 65536, TILE = 32, BLOCK = 16 };
 
 struct copy {
     char *dst;
@@ -21,21 +21,21 @@ static void copy_row(char *dst, int64_t ds, const char *src, int64_t ss, int64_t
         memcpy(dst, src, (size_t)n * item);
         return;
     }
-#define ROW(type)                                 \
-    do {                                          \
-        type *restrict to = (type *)dst;          \
+#define ROW(type)                                      \
+    do {                                               \
+        type *restrict to = (type *)dst;               \
         const type *restrict from = (const type *)src; \
-        if (ds == 1 && ss == 0) {                 \
-            type value = *from;                   \
-            for (int64_t i = 0; i < n; i++)       \
-                to[i] = value;                    \
-        } else if (ds == 1) {                     \
-            for (int64_t i = 0; i < n; i++)       \
-                to[i] = from[i * ss];             \
-        } else {                                  \
-            for (int64_t i = 0; i < n; i++)       \
-                to[i * ds] = from[i * ss];        \
-        }                                         \
+        if (ds == 1 && ss == 0) {                      \
+            type value = *from;                        \
+            for (int64_t i = 0; i < n; i++)            \
+                to[i] = value;                         \
+        } else if (ds == 1) {                          \
+            for (int64_t i = 0; i < n; i++)            \
+                to[i] = from[i * ss];                  \
+        } else {                                       \
+            for (int64_t i = 0; i < n; i++)            \
+                to[i * ds] = from[i * ss];             \
+        }                                              \
     } while (0)
     switch (item) {
     case 1: ROW(uint8_t); break;
@@ -46,31 +46,33 @@ static void copy_row(char *dst, int64_t ds, const char *src, int64_t ss, int64_t
 #undef ROW
 }
 
-/* One plane with dst contiguous along j and src contiguous along i. Squares of BLOCK go through a buffer, so that
- * both sides see whole cache lines, read and written once, even when the rows are a power of two apart. */
-static void copy_tiles(char *dst, int64_t di, const char *src, int64_t sj, int64_t ni, int64_t nj, size_t item)
+/* One plane with dst contiguous along j and src contiguous along i. Squares of BLOCK go through a
+ * buffer, so that both sides see whole cache lines, read and written once, even when the rows are a
+ * power of two apart. */
+static void copy_tiles(char *dst, int64_t di, const char *src, int64_t sj, int64_t ni, int64_t nj,
+                       size_t item)
 {
-#define TILES(type)                                                                   \
-    do {                                                                              \
-        type *restrict to = (type *)dst;                                              \
-        const type *restrict from = (const type *)src;                                \
-        type square[BLOCK * BLOCK];                                                   \
-        for (int64_t j0 = 0; j0 < nj; j0 += BLOCK) {                                  \
-            for (int64_t i0 = 0; i0 < ni; i0 += BLOCK) {                              \
-                int64_t rows = ni - i0 < BLOCK ? ni - i0 : BLOCK;                     \
-                if (rows < BLOCK || nj - j0 < BLOCK) {                                \
-                    for (int64_t i = i0; i < i0 + rows; i++)                          \
-                        for (int64_t j = j0; j < nj && j < j0 + BLOCK; j++)           \
-                            to[i * di + j] = from[i + j * sj];                        \
-                    continue;                                                         \
-                }                                                                     \
-                for (int j = 0; j < BLOCK; j++)                                       \
-                    for (int i = 0; i < BLOCK; i++)                                   \
-                        square[i * BLOCK + j] = from[i0 + i + (j0 + j) * sj];         \
-                for (int i = 0; i < BLOCK; i++)                                       \
+#define TILES(type)                                                                            \
+    do {                                                                                       \
+        type *restrict to = (type *)dst;                                                       \
+        const type *restrict from = (const type *)src;                                         \
+        type square[BLOCK * BLOCK];                                                            \
+        for (int64_t j0 = 0; j0 < nj; j0 += BLOCK) {                                           \
+            for (int64_t i0 = 0; i0 < ni; i0 += BLOCK) {                                       \
+                int64_t rows = ni - i0 < BLOCK ? ni - i0 : BLOCK;                              \
+                if (rows < BLOCK || nj - j0 < BLOCK) {                                         \
+                    for (int64_t i = i0; i < i0 + rows; i++)                                   \
+                        for (int64_t j = j0; j < nj && j < j0 + BLOCK; j++)                    \
+                            to[i * di + j] = from[i + j * sj];                                 \
+                    continue;                                                                  \
+                }                                                                              \
+                for (int j = 0; j < BLOCK; j++)                                                \
+                    for (int i = 0; i < BLOCK; i++)                                            \
+                        square[i * BLOCK + j] = from[i0 + i + (j0 + j) * sj];                  \
+                for (int i = 0; i < BLOCK; i++)                                                \
                     memcpy(to + (i0 + i) * di + j0, square + i * BLOCK, BLOCK * sizeof(type)); \
-            }                                                                         \
-        }                                                                             \
+            }                                                                                  \
+        }                                                                                      \
     } while (0)
     switch (item) {
     case 1: TILES(uint8_t); break;
@@ -115,8 +117,8 @@ static void flat_range(void *context, int64_t begin, int64_t end)
 {
     const struct copy *c = context;
     int64_t item = (int64_t)c->item;
-    copy_row(c->dst + begin * c->ds[0] * item, c->ds[0], c->src + begin * c->ss[0] * item, c->ss[0], end - begin,
-             c->item);
+    copy_row(c->dst + begin * c->ds[0] * item, c->ds[0], c->src + begin * c->ss[0] * item, c->ss[0],
+             end - begin, c->item);
 }
 
 static void rows_range(void *context, int64_t begin, int64_t end)
@@ -126,13 +128,14 @@ static void rows_range(void *context, int64_t begin, int64_t end)
     struct walk walk;
     walk_start(&walk, c, inner, begin);
     for (int64_t row = begin; row < end; row++) {
-        copy_row(c->dst + walk.dst * (int64_t)c->item, c->ds[inner], c->src + walk.src * (int64_t)c->item,
-                 c->ss[inner], c->size[inner], c->item);
+        copy_row(c->dst + walk.dst * (int64_t)c->item, c->ds[inner],
+                 c->src + walk.src * (int64_t)c->item, c->ss[inner], c->size[inner], c->item);
         walk_next(&walk, c, inner);
     }
 }
 
-/* As rows_range, but the last two dims are planes to transpose, and the unit is a strip of TILE rows of a plane. */
+/* As rows_range, but the last two dims are planes to transpose, and the unit is a strip of TILE
+ * rows of a plane. */
 static void strips_range(void *context, int64_t begin, int64_t end)
 {
     const struct copy *c = context;
@@ -143,8 +146,8 @@ static void strips_range(void *context, int64_t begin, int64_t end)
     walk_start(&walk, c, outer, begin / strips);
     for (int64_t unit = begin; unit < end; unit++) {
         int64_t i0 = unit % strips * TILE, rows = ni - i0 < TILE ? ni - i0 : TILE;
-        copy_tiles(c->dst + (walk.dst + i0 * c->ds[outer]) * item, c->ds[outer], c->src + (walk.src + i0) * item,
-                   c->ss[outer + 1], rows, nj, c->item);
+        copy_tiles(c->dst + (walk.dst + i0 * c->ds[outer]) * item, c->ds[outer],
+                   c->src + (walk.src + i0) * item, c->ss[outer + 1], rows, nj, c->item);
         if (unit % strips == strips - 1)
             walk_next(&walk, c, outer);
     }
@@ -157,8 +160,8 @@ static void swap_dims(struct copy *c, int a, int b)
     c->size[b] = size, c->ds[b] = ds, c->ss[b] = ss;
 }
 
-void ah_strided_copy(void *dst, const int64_t *dst_stride, const void *src, const int64_t *src_stride,
-                     const int64_t *size, int ndim, size_t item)
+void ah_strided_copy(void *dst, const int64_t *dst_stride, const void *src,
+                     const int64_t *src_stride, const int64_t *size, int ndim, size_t item)
 {
     struct copy c = {.dst = dst, .src = src, .item = item};
     int64_t total = 1;
@@ -167,7 +170,8 @@ void ah_strided_copy(void *dst, const int64_t *dst_stride, const void *src, cons
         if (size[d] == 1)
             continue;
         int last = c.ndim - 1;
-        if (last >= 0 && c.ds[last] == dst_stride[d] * size[d] && c.ss[last] == src_stride[d] * size[d]) {
+        if (last >= 0 && c.ds[last] == dst_stride[d] * size[d] &&
+            c.ss[last] == src_stride[d] * size[d]) {
             c.size[last] *= size[d];
         } else {
             c.size[++last] = size[d];

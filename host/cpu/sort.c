@@ -1,5 +1,6 @@
-/* Sorting: every value becomes an unsigned key of the same order, so one stable radix sort serves all dtypes and both
- * directions. nan sorts as the largest value, -0 equals 0, ties keep their order. */
+/* Sorting: every value becomes an unsigned key of the same order, so one stable radix sort serves
+ * all dtypes and both directions. nan sorts as the largest value, -0 equals 0, ties keep their
+ * order. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,12 +31,14 @@ static uint64_t float32_key(float value)
     return v.u >> 31 ? ~v.u : v.u | UINT32_C(1) << 31;
 }
 
-static void make_keys(struct entry *entry, int64_t n, const void *data, int64_t stride, enum ah_dtype dtype,
-                      bool descending)
+static void make_keys(struct entry *entry, int64_t n, const void *data, int64_t stride,
+                      enum ah_dtype dtype, bool descending)
 {
-#define KEYS(type, key)                                                       \
-    for (int64_t i = 0; i < n; i++)                                           \
-        entry[i] = (struct entry){(key(((const type *)data)[i * stride])), i}
+#define KEYS(type, to_key)                                  \
+    for (int64_t i = 0; i < n; i++) {                       \
+        entry[i].key = to_key(((const type *)data)[i * stride]); \
+        entry[i].at = i;                                    \
+    }
 #define INT_KEY(x) ((uint64_t)(int64_t)(x) ^ UINT64_C(1) << 63)
 #define INT32_KEY(x) ((uint32_t)(x) ^ UINT32_C(1) << 31)
 #define F16_KEY(x) float32_key(ah_f16_to_f32(x))
@@ -102,8 +105,8 @@ static void sort_entries(struct entry *entry, struct entry *scratch, int64_t n)
         memcpy(entry, from, (size_t)n * sizeof *entry);
 }
 
-/* The k smallest of n, sorted, into entry[0..k): a sorted window of the best so far; most values fail against its
- * last. Only for small k. */
+/* The k smallest of n, sorted, into entry[0..k): a sorted window of the best so far; most values
+ * fail against its last. Only for small k. */
 static void smallest(struct entry *entry, int64_t n, int64_t k)
 {
     insertion_sort(entry, k);
@@ -123,7 +126,7 @@ struct lines {
     const struct ah_tensor *x;
     struct ah_tensor *values; /* may be NULL */
     struct ah_tensor *indices;
-    struct entry *memory;     /* 2 n per thread part, taken in turn by `line` ranges */
+    struct entry *memory; /* 2 n per thread part, taken in turn by `line` ranges */
     int dim;
     int64_t n, keep;
     bool descending;
@@ -145,9 +148,11 @@ static void sort_line(const struct lines *l, int64_t line, struct entry *entry)
 {
     const struct ah_tensor *x = l->x;
     size_t item = ah_dtype_size(x->dtype);
-    int64_t xs = x->ndim > 0 ? x->stride[l->dim] : 1, os = l->indices->ndim > 0 ? l->indices->stride[l->dim] : 1;
+    int64_t xs = x->ndim > 0 ? x->stride[l->dim] : 1,
+            os = l->indices->ndim > 0 ? l->indices->stride[l->dim] : 1;
     int64_t first = line_start(l->indices, l->dim, line);
-    const char *from = (const char *)ah_tensor_data(x) + line_start(x, l->dim, line) * (int64_t)item;
+    const char *from =
+        (const char *)ah_tensor_data(x) + line_start(x, l->dim, line) * (int64_t)item;
     int64_t *index = (int64_t *)ah_tensor_data(l->indices) + first;
     make_keys(entry, l->n, from, xs, x->dtype, l->descending);
     if (l->keep <= 32 && l->keep < l->n / 4)
@@ -158,9 +163,12 @@ static void sort_line(const struct lines *l, int64_t line, struct entry *entry)
         index[k * os] = entry[k].at;
     if (!l->values)
         return;
-#define VALUES(type)                                                                   \
-    for (int64_t k = 0; k < l->keep; k++)                                              \
-        ((type *)ah_tensor_data(l->values))[first + k * os] = ((const type *)from)[entry[k].at * xs]
+#define VALUES(type)                                        \
+    do {                                                    \
+        type *value = (type *)ah_tensor_data(l->values) + first; \
+        for (int64_t k = 0; k < l->keep; k++)               \
+            value[k * os] = ((const type *)from)[entry[k].at * xs]; \
+    } while (0)
     AH_ITEM_TYPES(item, VALUES)
 #undef VALUES
 }
@@ -175,7 +183,8 @@ static void sort_parts(void *context, int64_t begin, int64_t end)
 {
     const struct part_job *job = context;
     for (int64_t part = begin; part < end; part++)
-        for (int64_t line = job->count * part / job->parts; line < job->count * (part + 1) / job->parts; line++)
+        for (int64_t line = job->count * part / job->parts;
+             line < job->count * (part + 1) / job->parts; line++)
             sort_line(job->lines, line, job->lines->memory + part * 2 * job->lines->n);
 }
 
@@ -199,15 +208,20 @@ static int sort_lines(struct lines *l)
 
 int ah_cpu_sort(struct ah_call *c)
 {
-    struct lines l = {.x = c->arg[0].tensor, .values = c->out[0], .indices = c->out[1],
-                      .dim = (int)c->arg[1].integer, .descending = c->arg[2].flag};
+    struct lines l = {.x = c->arg[0].tensor,
+                      .values = c->out[0],
+                      .indices = c->out[1],
+                      .dim = (int)c->arg[1].integer,
+                      .descending = c->arg[2].flag};
     l.keep = l.x->ndim > 0 ? l.x->size[l.dim] : 1;
     return sort_lines(&l);
 }
 
 int ah_cpu_argsort(struct ah_call *c)
 {
-    struct lines l = {.x = c->arg[0].tensor, .indices = c->out[0], .dim = (int)c->arg[1].integer,
+    struct lines l = {.x = c->arg[0].tensor,
+                      .indices = c->out[0],
+                      .dim = (int)c->arg[1].integer,
                       .descending = c->arg[2].flag};
     l.keep = l.x->ndim > 0 ? l.x->size[l.dim] : 1;
     return sort_lines(&l);
@@ -215,8 +229,12 @@ int ah_cpu_argsort(struct ah_call *c)
 
 int ah_cpu_topk(struct ah_call *c)
 {
-    struct lines l = {.x = c->arg[0].tensor, .values = c->out[0], .indices = c->out[1],
-                      .dim = (int)c->arg[2].integer, .keep = c->arg[1].integer, .descending = c->arg[3].flag};
+    struct lines l = {.x = c->arg[0].tensor,
+                      .values = c->out[0],
+                      .indices = c->out[1],
+                      .dim = (int)c->arg[2].integer,
+                      .keep = c->arg[1].integer,
+                      .descending = c->arg[3].flag};
     return sort_lines(&l);
 }
 
@@ -264,18 +282,18 @@ out:
 }
 
 /* How many of n sorted edges come before the value. */
-#define SEARCH(type)                                                                            \
-    static int64_t search_##type(const type *edge, int64_t n, type value, bool right)           \
-    {                                                                                           \
-        int64_t low = 0, high = n;                                                              \
-        while (low < high) {                                                                    \
-            int64_t middle = low + (high - low) / 2;                                            \
-            if (right ? !(edge[middle] > value) : !(edge[middle] >= value))                     \
-                low = middle + 1;                                                               \
-            else                                                                                \
-                high = middle;                                                                  \
-        }                                                                                       \
-        return low;                                                                             \
+#define SEARCH(type)                                                                  \
+    static int64_t search_##type(const type *edge, int64_t n, type value, bool right) \
+    {                                                                                 \
+        int64_t low = 0, high = n;                                                    \
+        while (low < high) {                                                          \
+            int64_t middle = low + (high - low) / 2;                                  \
+            if (right ? !(edge[middle] > value) : !(edge[middle] >= value))           \
+                low = middle + 1;                                                     \
+            else                                                                      \
+                high = middle;                                                        \
+        }                                                                             \
+        return low;                                                                   \
     }
 SEARCH(int64_t)
 SEARCH(double)
@@ -288,15 +306,16 @@ int ah_cpu_searchsorted(struct ah_call *c)
     int status;
     AH_TRYGO(ah_contiguous_as(&edges, c->arg[0].tensor, whole ? AH_I64 : AH_F64), out);
     AH_TRYGO(ah_contiguous_as(&x, c->arg[1].tensor, whole ? AH_I64 : AH_F64), out);
-    int64_t n = edges->size[edges->ndim - 1], per_row = edges->ndim > 1 ? x->size[x->ndim - 1] : x->numel;
+    int64_t n = edges->size[edges->ndim - 1],
+            per_row = edges->ndim > 1 ? x->size[x->ndim - 1] : x->numel;
     for (int64_t i = 0; i < x->numel; i++) {
         int64_t row = i / per_row * n, found;
         if (whole)
-            found = search_int64_t((int64_t *)ah_tensor_data(edges) + row, n, ((int64_t *)ah_tensor_data(x))[i],
-                                   c->arg[3].flag);
+            found = search_int64_t((int64_t *)ah_tensor_data(edges) + row, n,
+                                   ((int64_t *)ah_tensor_data(x))[i], c->arg[3].flag);
         else
-            found = search_double((double *)ah_tensor_data(edges) + row, n, ((double *)ah_tensor_data(x))[i],
-                                  c->arg[3].flag);
+            found = search_double((double *)ah_tensor_data(edges) + row, n,
+                                  ((double *)ah_tensor_data(x))[i], c->arg[3].flag);
         if (out->dtype == AH_I64)
             ((int64_t *)ah_tensor_data(out))[i] = found;
         else

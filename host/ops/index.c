@@ -8,15 +8,16 @@ static int expect_index(const struct ah_call *c, int arg)
     enum ah_dtype dtype = c->arg[arg].tensor->dtype;
     if (dtype == AH_I64 || dtype == AH_I32)
         return 0;
-    return ah_fail(AH_EINVAL, "%s: %s must be int64 or int32, got %s", c->op->name, c->op->param[arg].name,
-                   ah_dtype_name(dtype));
+    return ah_fail(AH_EINVAL, "%s: %s must be int64 or int32, got %s", c->op->name,
+                   c->op->param[arg].name, ah_dtype_name(dtype));
 }
 
 static int expect_mask(const struct ah_call *c, int arg)
 {
     if (c->arg[arg].tensor->dtype == AH_BOOL)
         return 0;
-    return ah_fail(AH_EINVAL, "%s: mask must be bool, got %s", c->op->name, ah_dtype_name(c->arg[arg].tensor->dtype));
+    return ah_fail(AH_EINVAL, "%s: mask must be bool, got %s", c->op->name,
+                   ah_dtype_name(c->arg[arg].tensor->dtype));
 }
 
 static int expect_same_dtype(const struct ah_call *c, int arg)
@@ -35,7 +36,8 @@ static int check_list(struct ah_call *c, int ndim, int dim_arg, int index_arg, i
     AH_TRY(ah_wrap_dim(c->op->name, c->arg[dim_arg].integer, ndim, dim));
     AH_TRY(expect_index(c, index_arg));
     if (index->ndim > 1)
-        return ah_fail(AH_EINVAL, "%s: index must have at most one dim, got %s", c->op->name, ah_shape(index));
+        return ah_fail(AH_EINVAL, "%s: index must have at most one dim, got %s", c->op->name,
+                       ah_shape(index));
     c->arg[dim_arg].integer = *dim;
     return 0;
 }
@@ -87,7 +89,8 @@ int ah_forward_masked_select_backward(struct ah_call *c)
 /* source has input's shape, except along dim, where it has one entry per index. */
 static int check_source(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor, *index = c->arg[2].tensor, *source = c->arg[3].tensor;
+    const struct ah_tensor *x = c->arg[0].tensor, *index = c->arg[2].tensor,
+                           *source = c->arg[3].tensor;
     int dim;
     AH_TRY(check_list(c, x->ndim, 1, 2, &dim));
     AH_TRY(expect_same_dtype(c, 3));
@@ -95,8 +98,8 @@ static int check_source(struct ah_call *c)
     for (int d = 0; fits && d < x->ndim; d++)
         fits = source->size[d] == (d == dim ? index->numel : x->size[d]);
     if (!fits) {
-        return ah_fail(AH_EINVAL, "%s: source %s does not fit %lld indices on dim %d of %s", c->op->name,
-                       ah_shape(source), (long long)index->numel, dim, ah_shape(x));
+        return ah_fail(AH_EINVAL, "%s: source %s does not fit %lld indices on dim %d of %s",
+                       c->op->name, ah_shape(source), (long long)index->numel, dim, ah_shape(x));
     }
     return 0;
 }
@@ -132,8 +135,8 @@ static int check_lines(struct ah_call *c, const struct ah_tensor *index)
     for (int d = 0; fits && index->numel > 0 && d < x->ndim; d++)
         fits = d == dim || index->size[d] <= x->size[d];
     if (!fits) {
-        return ah_fail(AH_EINVAL, "%s: index %s does not fit %s outside dim %d", c->op->name, ah_shape(index),
-                       ah_shape(x), dim);
+        return ah_fail(AH_EINVAL, "%s: index %s does not fit %s outside dim %d", c->op->name,
+                       ah_shape(index), ah_shape(x), dim);
     }
     return 0;
 }
@@ -157,7 +160,8 @@ static int check_scatter(struct ah_call *c)
     for (int d = 0; fits && index->numel > 0 && d < index->ndim; d++)
         fits = index->size[d] <= src->size[d];
     if (!fits) {
-        return ah_fail(AH_EINVAL, "%s: index %s is larger than src %s", c->op->name, ah_shape(index), ah_shape(src));
+        return ah_fail(AH_EINVAL, "%s: index %s is larger than src %s", c->op->name,
+                       ah_shape(index), ah_shape(src));
     }
     return 0;
 }
@@ -174,8 +178,10 @@ int ah_forward_scatter_add(struct ah_call *c)
     return run_like(c, c->arg[0].tensor);
 }
 
-/* How many leading dims of x (from dim on) an index tensor replaces: one, or as many as a mask has. */
-static int covered_dims(const char *op, const struct ah_tensor *x, int dim, const struct ah_tensor *index, int *out)
+/* How many leading dims of x (from dim on) an index tensor replaces: one, or as many as a mask has.
+ */
+static int covered_dims(const char *op, const struct ah_tensor *x, int dim,
+                        const struct ah_tensor *index, int *out)
 {
     *out = 1;
     if (index->dtype == AH_I64 || index->dtype == AH_I32) {
@@ -191,8 +197,8 @@ static int covered_dims(const char *op, const struct ah_tensor *x, int dim, cons
     for (int d = 0; fits && d < index->ndim; d++)
         fits = index->size[d] == x->size[dim + d];
     if (!fits) {
-        return ah_fail(AH_EINVAL, "%s: mask %s does not match the dims of %s from dim %d on", op, ah_shape(index),
-                       ah_shape(x), dim);
+        return ah_fail(AH_EINVAL, "%s: mask %s does not match the dims of %s from dim %d on", op,
+                       ah_shape(index), ah_shape(x), dim);
     }
     *out = index->ndim;
     return 0;
@@ -204,8 +210,8 @@ int ah_forward_index_positions(struct ah_call *c)
 }
 
 /* out = x with `covered` dims from dim on replaced by `with`[0..count). */
-static int replaced_shape(const struct ah_tensor *x, int dim, int covered, const int64_t *with, int count,
-                          int64_t *size)
+static int replaced_shape(const struct ah_tensor *x, int dim, int covered, const int64_t *with,
+                          int count, int64_t *size)
 {
     int ndim = 0, total = x->ndim - covered + count;
     if (total > AH_MAX_DIMS)
@@ -267,8 +273,10 @@ int ah_forward_index_put(struct ah_call *c)
         return ah_fail(AH_EINVAL, "index_put: values %s do not broadcast to %s", ah_shape(values),
                        ah_shape_text(size, ndim));
     }
-    /* The kernel and the rule read the shape that the values fill from a tensor without elements of its own. */
-    AH_TRY(ah_tensor_view(&c->extra[1], c->extra[0], size, (const int64_t[AH_MAX_DIMS]){0}, ndim, 0));
+    /* The kernel and the rule read the shape that the values fill from a tensor without elements of
+     * its own. */
+    AH_TRY(
+        ah_tensor_view(&c->extra[1], c->extra[0], size, (const int64_t[AH_MAX_DIMS]){0}, ndim, 0));
     c->state[0] = covered;
     return run_like(c, x);
 }
@@ -293,7 +301,8 @@ int ah_forward_take_along_dim(struct ah_call *c)
         AH_TRYGO(ah_reshaped("take_along_dim", &b, index, &all, 1), out);
     } else {
         if (x->ndim != index->ndim) {
-            return ah_fail(AH_EINVAL, "take_along_dim: indices %s must have as many dims as input %s",
+            return ah_fail(AH_EINVAL,
+                           "take_along_dim: indices %s must have as many dims as input %s",
                            ah_shape(index), ah_shape(x));
         }
         AH_TRY(ah_wrap_dim("take_along_dim", c->arg[2].integer, x->ndim, &dim));
@@ -370,8 +379,8 @@ int ah_forward_topk(struct ah_call *c)
     c->arg[2].integer = dim;
     int64_t n = x->ndim > 0 ? x->size[dim] : 1;
     if (k < 0 || k > n) {
-        return ah_fail(AH_EINVAL, "topk: k is %lld, but dim %d of %s has %lld entries", (long long)k, dim,
-                       ah_shape(x), (long long)n);
+        return ah_fail(AH_EINVAL, "topk: k is %lld, but dim %d of %s has %lld entries",
+                       (long long)k, dim, ah_shape(x), (long long)n);
     }
     memcpy(size, x->size, sizeof size);
     if (x->ndim > 0)
@@ -388,13 +397,15 @@ int ah_forward_unique(struct ah_call *c)
 
 int ah_forward_bincount(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor, *weights = c->arg[1].kind == AH_TENSOR ? c->arg[1].tensor : NULL;
+    const struct ah_tensor *x = c->arg[0].tensor,
+                           *weights = c->arg[1].kind == AH_TENSOR ? c->arg[1].tensor : NULL;
     if (x->ndim != 1 || ah_dtype_category(x->dtype) != AH_CATEGORY_INT) {
-        return ah_fail(AH_EINVAL, "bincount: expected a 1-d integer tensor, got %s %s", ah_dtype_name(x->dtype),
-                       ah_shape(x));
+        return ah_fail(AH_EINVAL, "bincount: expected a 1-d integer tensor, got %s %s",
+                       ah_dtype_name(x->dtype), ah_shape(x));
     }
     if (weights && !ah_same_shape(weights, x)) {
-        return ah_fail(AH_EINVAL, "bincount: weights %s do not match input %s", ah_shape(weights), ah_shape(x));
+        return ah_fail(AH_EINVAL, "bincount: weights %s do not match input %s", ah_shape(weights),
+                       ah_shape(x));
     }
     if (c->arg[2].integer < 0)
         return ah_fail(AH_EINVAL, "bincount: minlength must not be negative");
@@ -408,8 +419,10 @@ int ah_forward_searchsorted(struct ah_call *c)
     for (int d = 0; fits && edges->ndim > 1 && d < edges->ndim - 1; d++)
         fits = edges->size[d] == x->size[d];
     if (!fits || edges->ndim == 0) {
-        return ah_fail(AH_EINVAL, "searchsorted: sorted_sequence %s must be 1-d or match %s in all dims but the last",
-                       ah_shape(edges), ah_shape(x));
+        return ah_fail(
+            AH_EINVAL,
+            "searchsorted: sorted_sequence %s must be 1-d or match %s in all dims but the last",
+            ah_shape(edges), ah_shape(x));
     }
     AH_TRY(ah_call_output(c, 0, x->size, x->ndim, c->arg[2].flag ? AH_I32 : AH_I64));
     return ah_call_kernel(c);

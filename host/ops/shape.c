@@ -4,7 +4,8 @@
 #include "ops/shape.h"
 
 /* Hand out `size`, `stride`, `offset` of arg[0]'s storage as the result. */
-static int give_view(struct ah_call *c, const int64_t *size, const int64_t *stride, int ndim, int64_t offset)
+static int give_view(struct ah_call *c, const int64_t *size, const int64_t *stride, int ndim,
+                     int64_t offset)
 {
     AH_TRY(ah_tensor_view(&c->out[0], c->arg[0].tensor, size, stride, ndim, offset));
     c->out_count = 1;
@@ -19,7 +20,8 @@ static int give(struct ah_call *c)
 }
 
 /* Resolve one -1 in a wanted shape and check the element count. */
-static int resolve_shape(const char *op, const struct ah_tensor *x, const int64_t *wanted, int ndim, int64_t *size)
+static int resolve_shape(const char *op, const struct ah_tensor *x, const int64_t *wanted, int ndim,
+                         int64_t *size)
 {
     int64_t known = 1;
     int open = -1;
@@ -30,8 +32,9 @@ static int resolve_shape(const char *op, const struct ah_tensor *x, const int64_
         } else if (wanted[d] == -1 && open < 0) {
             open = d;
         } else {
-            return ah_fail(AH_EINVAL, "%s: shape %s is not valid: %s", op, ah_shape_text(wanted, ndim),
-                           wanted[d] == -1 ? "only one size may be -1" : "sizes are -1 or not negative");
+            return ah_fail(
+                AH_EINVAL, "%s: shape %s is not valid: %s", op, ah_shape_text(wanted, ndim),
+                wanted[d] == -1 ? "only one size may be -1" : "sizes are -1 or not negative");
         }
     }
     if (open >= 0 && known > 0 && x->numel % known == 0) {
@@ -39,7 +42,8 @@ static int resolve_shape(const char *op, const struct ah_tensor *x, const int64_
         return 0;
     }
     if (open >= 0 && known == 0 && x->numel == 0)
-        return ah_fail(AH_EINVAL, "%s: shape %s leaves the size of -1 open", op, ah_shape_text(wanted, ndim));
+        return ah_fail(AH_EINVAL, "%s: shape %s leaves the size of -1 open", op,
+                       ah_shape_text(wanted, ndim));
     if (open >= 0 || known != x->numel) {
         return ah_fail(AH_EINVAL, "%s: shape %s does not hold the %lld elements of %s", op,
                        ah_shape_text(wanted, ndim), (long long)x->numel, ah_shape(x));
@@ -47,8 +51,9 @@ static int resolve_shape(const char *op, const struct ah_tensor *x, const int64_
     return 0;
 }
 
-/* The strides with which x's elements read in order make up `size`; false when no strides do. Runs of dims of x that
- * lie without gaps are matched against runs of the new shape, from the last dim on. */
+/* The strides with which x's elements read in order make up `size`; false when no strides do. Runs
+ * of dims of x that lie without gaps are matched against runs of the new shape, from the last dim
+ * on. */
 static bool view_strides(const struct ah_tensor *x, const int64_t *size, int ndim, int64_t *stride)
 {
     if (x->numel == 0 || x->ndim == 0) {
@@ -82,7 +87,8 @@ int ah_forward_view(struct ah_call *c)
     int ndim = c->arg[1].ints.count;
     AH_TRY(resolve_shape("view", x, c->arg[1].ints.at, ndim, size));
     if (!view_strides(x, size, ndim, stride)) {
-        return ah_fail(AH_EINVAL, "view: shape %s is not compatible with strides %s of %s; use reshape",
+        return ah_fail(AH_EINVAL,
+                       "view: shape %s is not compatible with strides %s of %s; use reshape",
                        ah_shape_text(size, ndim), ah_shape_text(x->stride, x->ndim), ah_shape(x));
     }
     return give_view(c, size, stride, ndim, x->offset);
@@ -95,7 +101,8 @@ int ah_forward_view_as(struct ah_call *c)
     return give(c);
 }
 
-int ah_reshaped(const char *op, struct ah_tensor **out, struct ah_tensor *x, const int64_t *wanted, int ndim)
+int ah_reshaped(const char *op, struct ah_tensor **out, struct ah_tensor *x, const int64_t *wanted,
+                int ndim)
 {
     int64_t size[AH_MAX_DIMS], stride[AH_MAX_DIMS];
     AH_TRY(ah_tensor_row_major(x));
@@ -106,7 +113,8 @@ int ah_reshaped(const char *op, struct ah_tensor **out, struct ah_tensor *x, con
 
 int ah_forward_reshape(struct ah_call *c)
 {
-    AH_TRY(ah_reshaped("reshape", &c->out[0], c->arg[0].tensor, c->arg[1].ints.at, c->arg[1].ints.count));
+    AH_TRY(ah_reshaped("reshape", &c->out[0], c->arg[0].tensor, c->arg[1].ints.at,
+                       c->arg[1].ints.count));
     return give(c);
 }
 
@@ -120,7 +128,8 @@ int ah_forward_reshape_as(struct ah_call *c)
 int ah_forward_reshape_copy(struct ah_call *c)
 {
     int64_t size[AH_MAX_DIMS];
-    AH_TRY(resolve_shape("reshape", c->arg[0].tensor, c->arg[1].ints.at, c->arg[1].ints.count, size));
+    AH_TRY(
+        resolve_shape("reshape", c->arg[0].tensor, c->arg[1].ints.at, c->arg[1].ints.count, size));
     AH_TRY(ah_call_output(c, 0, size, c->arg[1].ints.count, c->arg[0].tensor->dtype));
     return ah_call_kernel(c);
 }
@@ -230,7 +239,8 @@ int ah_forward_permute(struct ah_call *c)
         int from;
         AH_TRY(ah_wrap_dim("permute", dims[d], x->ndim, &from));
         if (seen >> from & 1)
-            return ah_fail(AH_EINVAL, "permute: dim %d comes twice in %s", from, ah_shape_text(dims, x->ndim));
+            return ah_fail(AH_EINVAL, "permute: dim %d comes twice in %s", from,
+                           ah_shape_text(dims, x->ndim));
         seen |= 1u << from;
         size[d] = x->size[from];
         stride[d] = x->stride[from];
@@ -244,7 +254,8 @@ int ah_forward_movedim(struct ah_call *c)
     int count = c->arg[1].ints.count, place[AH_MAX_DIMS];
     bool moved[AH_MAX_DIMS] = {false};
     if (count != c->arg[2].ints.count) {
-        return ah_fail(AH_EINVAL, "movedim: %d source dims but %d destination dims", count, c->arg[2].ints.count);
+        return ah_fail(AH_EINVAL, "movedim: %d source dims but %d destination dims", count,
+                       c->arg[2].ints.count);
     }
     for (int d = 0; d < AH_MAX_DIMS; d++)
         place[d] = -1;
@@ -313,7 +324,8 @@ int ah_forward_expand(struct ah_call *c)
         fits = size[d] >= 0 && (have == 1 || have == size[d]);
     }
     if (!fits)
-        return ah_fail(AH_EINVAL, "expand: %s does not expand to %s", ah_shape(x), ah_shape_text(wanted, ndim));
+        return ah_fail(AH_EINVAL, "expand: %s does not expand to %s", ah_shape(x),
+                       ah_shape_text(wanted, ndim));
     ah_broadcast_strides(x, size, ndim, stride);
     return give_view(c, size, stride, ndim, x->offset);
 }
@@ -331,12 +343,13 @@ int ah_forward_broadcast_to(struct ah_call *c)
     return give(c);
 }
 
-static int wrap_index(const char *op, int64_t index, const struct ah_tensor *x, int dim, int64_t *out)
+static int wrap_index(const char *op, int64_t index, const struct ah_tensor *x, int dim,
+                      int64_t *out)
 {
     int64_t n = x->size[dim];
     if (index < -n || index >= n) {
-        return ah_fail(AH_EINVAL, "%s: index %lld is outside %lld..%lld (dim %d of %s)", op, (long long)index,
-                       (long long)-n, (long long)n - 1, dim, ah_shape(x));
+        return ah_fail(AH_EINVAL, "%s: index %lld is outside %lld..%lld (dim %d of %s)", op,
+                       (long long)index, (long long)-n, (long long)n - 1, dim, ah_shape(x));
     }
     *out = index < 0 ? index + n : index;
     return 0;
@@ -370,8 +383,8 @@ int ah_forward_narrow(struct ah_call *c)
     AH_TRY(ah_wrap_dim("narrow", c->arg[1].integer, x->ndim, &dim));
     int64_t n = x->size[dim], first = start < 0 ? start + n : start;
     if (first < 0 || first > n || length < 0 || length > n - first) {
-        return ah_fail(AH_EINVAL, "narrow: start %lld and length %lld exceed dim %d of %s", (long long)start,
-                       (long long)length, dim, ah_shape(x));
+        return ah_fail(AH_EINVAL, "narrow: start %lld and length %lld exceed dim %d of %s",
+                       (long long)start, (long long)length, dim, ah_shape(x));
     }
     AH_TRY(give_view(c, x->size, x->stride, x->ndim, x->offset + first * x->stride[dim]));
     struct ah_tensor *out = c->out[0];
@@ -401,7 +414,8 @@ int ah_forward_slice(struct ah_call *c)
     AH_TRY(ah_wrap_dim("slice", c->arg[1].integer, x->ndim, &dim));
     if (step < 1)
         return ah_fail(AH_EINVAL, "slice: step must be at least 1, got %lld", (long long)step);
-    int64_t n = x->size[dim], start = clamp_bound(&c->arg[2], n, 0), end = clamp_bound(&c->arg[3], n, n);
+    int64_t n = x->size[dim], start = clamp_bound(&c->arg[2], n, 0),
+            end = clamp_bound(&c->arg[3], n, n);
     for (int d = 0; d < x->ndim; d++) {
         size[d] = x->size[d];
         stride[d] = x->stride[d];
@@ -411,9 +425,11 @@ int ah_forward_slice(struct ah_call *c)
     return give_view(c, size, stride, x->ndim, x->offset + start * x->stride[dim]);
 }
 
-/* The geometry of the diagonal of a tensor (sizes, strides): the two dims go, one comes at the end. */
-static int diagonal_geometry(const char *op, const struct ah_tensor *x, int64_t offset, int64_t dim1, int64_t dim2,
-                             int64_t *size, int64_t *stride, int64_t *first)
+/* The geometry of the diagonal of a tensor (sizes, strides): the two dims go, one comes at the end.
+ */
+static int diagonal_geometry(const char *op, const struct ah_tensor *x, int64_t offset,
+                             int64_t dim1, int64_t dim2, int64_t *size, int64_t *stride,
+                             int64_t *first)
 {
     int a, b, ndim = 0;
     if (x->ndim < 2)
@@ -428,7 +444,8 @@ static int diagonal_geometry(const char *op, const struct ah_tensor *x, int64_t 
         size[ndim] = x->size[d];
         stride[ndim++] = x->stride[d];
     }
-    int64_t rows = x->size[a] + (offset < 0 ? offset : 0), columns = x->size[b] - (offset > 0 ? offset : 0);
+    int64_t rows = x->size[a] + (offset < 0 ? offset : 0),
+            columns = x->size[b] - (offset > 0 ? offset : 0);
     int64_t length = rows < columns ? rows : columns;
     size[ndim] = length > 0 ? length : 0;
     stride[ndim] = x->stride[a] + x->stride[b];
@@ -440,8 +457,8 @@ int ah_forward_diagonal(struct ah_call *c)
 {
     const struct ah_tensor *x = c->arg[0].tensor;
     int64_t size[AH_MAX_DIMS], stride[AH_MAX_DIMS], first = 0;
-    AH_TRY(diagonal_geometry("diagonal", x, c->arg[1].integer, c->arg[2].integer, c->arg[3].integer, size, stride,
-                             &first));
+    AH_TRY(diagonal_geometry("diagonal", x, c->arg[1].integer, c->arg[2].integer, c->arg[3].integer,
+                             size, stride, &first));
     return give_view(c, size, stride, x->ndim - 1, x->offset + first);
 }
 
@@ -453,15 +470,17 @@ int ah_forward_as_strided(struct ah_call *c)
     int64_t offset = c->arg[3].kind == AH_INT ? c->arg[3].integer : x->offset, last = offset;
     bool empty = false, negative = offset < 0;
     if (ndim != c->arg[2].ints.count)
-        return ah_fail(AH_EINVAL, "as_strided: %d sizes but %d strides", ndim, c->arg[2].ints.count);
+        return ah_fail(AH_EINVAL, "as_strided: %d sizes but %d strides", ndim,
+                       c->arg[2].ints.count);
     for (int d = 0; d < ndim; d++) {
         empty = empty || size[d] == 0;
         negative = negative || size[d] < 0 || stride[d] < 0;
         last += (size[d] - 1) * stride[d];
     }
     if (negative || (!empty && last >= (int64_t)(x->storage->nbytes / ah_dtype_size(x->dtype)))) {
-        return ah_fail(AH_EINVAL, "as_strided: sizes %s with strides %s from %lld leave the storage of %s",
-                       ah_shape_text(size, ndim), ah_shape_text(stride, ndim), (long long)offset, ah_shape(x));
+        return ah_fail(
+            AH_EINVAL, "as_strided: sizes %s with strides %s from %lld leave the storage of %s",
+            ah_shape_text(size, ndim), ah_shape_text(stride, ndim), (long long)offset, ah_shape(x));
     }
     if (c->recording) { /* the rule needs to know how the input itself lies in the storage */
         int64_t count = AH_MAX_DIMS + 1;

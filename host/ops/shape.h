@@ -4,8 +4,9 @@
 
 #include "ops/op.h"
 
-/* x in a wanted shape (one size may be -1): a view where x's strides allow it, else a copy. Recorded like any op.
- * Errors carry the caller's name `op`. */
-int ah_reshaped(const char *op, struct ah_tensor **out, struct ah_tensor *x, const int64_t *wanted, int ndim);
+/* x in a wanted shape (one size may be -1): a view where x's strides allow it, else a copy.
+ * Recorded like any op. Errors carry the caller's name `op`. */
+int ah_reshaped(const char *op, struct ah_tensor **out, struct ah_tensor *x, const int64_t *wanted,
+                int ndim);
 
 #endif

@@ -49,7 +49,8 @@ int ah_forward_cat(struct ah_call *c)
         if (same) {
             size[dim] += item[i]->size[dim];
         } else if (!skipped(item[i])) {
-            return ah_fail(AH_EINVAL, "cat: tensor %d has shape %s, which does not match %s outside dim %d", i,
+            return ah_fail(AH_EINVAL,
+                           "cat: tensor %d has shape %s, which does not match %s outside dim %d", i,
                            ah_shape(item[i]), ah_shape(like), dim);
         }
     }
@@ -69,8 +70,8 @@ int ah_forward_stack(struct ah_call *c)
         return ah_fail(AH_EINVAL, "stack: %s has no room for another dim", ah_shape(item[0]));
     for (int i = 1; i < count; i++) {
         if (!ah_same_shape(item[0], item[i])) {
-            return ah_fail(AH_EINVAL, "stack: tensor %d has shape %s, tensor 0 %s", i, ah_shape(item[i]),
-                           ah_shape(item[0]));
+            return ah_fail(AH_EINVAL, "stack: tensor %d has shape %s, tensor 0 %s", i,
+                           ah_shape(item[i]), ah_shape(item[0]));
         }
     }
     int64_t size[AH_MAX_DIMS];
@@ -154,12 +155,14 @@ int ah_forward_repeat(struct ah_call *c)
     int count = c->arg[1].ints.count, lead = count - x->ndim;
     int64_t size[AH_MAX_DIMS];
     if (lead < 0) {
-        return ah_fail(AH_EINVAL, "repeat: expected at least %d repeats for %s, got %d", x->ndim, ah_shape(x), count);
+        return ah_fail(AH_EINVAL, "repeat: expected at least %d repeats for %s, got %d", x->ndim,
+                       ah_shape(x), count);
     }
     for (int d = 0; d < count; d++) {
         int64_t times = c->arg[1].ints.at[d];
         if (times < 0)
-            return ah_fail(AH_EINVAL, "repeat: repeats must not be negative, got %lld", (long long)times);
+            return ah_fail(AH_EINVAL, "repeat: repeats must not be negative, got %lld",
+                           (long long)times);
         size[d] = times * (d < lead ? 1 : x->size[d - lead]);
     }
     AH_TRY(ah_call_output(c, 0, size, count, x->dtype));
@@ -199,17 +202,20 @@ out:
 }
 
 /* repeats[i] copies of entry i. */
-static int interleave_by(struct ah_tensor **out, struct ah_tensor *x, int dim, struct ah_tensor *repeats)
+static int interleave_by(struct ah_tensor **out, struct ah_tensor *x, int dim,
+                         struct ah_tensor *repeats)
 {
     int64_t total = 0, n = x->size[dim];
-    if (repeats->ndim != 1 || repeats->size[0] != n || ah_dtype_category(repeats->dtype) != AH_CATEGORY_INT) {
-        return ah_fail(AH_EINVAL, "repeat_interleave: repeats must be %lld integers, got %s %s", (long long)n,
-                       ah_dtype_name(repeats->dtype), ah_shape(repeats));
+    if (repeats->ndim != 1 || repeats->size[0] != n ||
+        ah_dtype_category(repeats->dtype) != AH_CATEGORY_INT) {
+        return ah_fail(AH_EINVAL, "repeat_interleave: repeats must be %lld integers, got %s %s",
+                       (long long)n, ah_dtype_name(repeats->dtype), ah_shape(repeats));
     }
     for (int64_t i = 0; i < n; i++) {
         int64_t times = ah_tensor_get_int(repeats, i);
         if (times < 0)
-            return ah_fail(AH_EINVAL, "repeat_interleave: repeats must not be negative, got %lld", (long long)times);
+            return ah_fail(AH_EINVAL, "repeat_interleave: repeats must not be negative, got %lld",
+                           (long long)times);
         total += times;
     }
     struct ah_tensor *index;
@@ -235,7 +241,8 @@ int ah_forward_repeat_interleave(struct ah_call *c)
     }
     if (repeats->numel == 1 && ah_dtype_category(repeats->dtype) == AH_CATEGORY_INT) {
         int64_t times = ah_tensor_get_int(repeats, 0);
-        status = times < 0 ? ah_fail(AH_EINVAL, "repeat_interleave: repeats must not be negative, got %lld",
+        status = times < 0 ? ah_fail(AH_EINVAL,
+                                     "repeat_interleave: repeats must not be negative, got %lld",
                                      (long long)times)
                            : interleave(&c->out[0], flat, dim, times);
     } else {

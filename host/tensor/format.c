@@ -56,8 +56,8 @@ static int write_float(char *to, size_t room, const char *format, double value)
     return snprintf(to, room, format, PRECISION, value);
 }
 
-/* A number as it will stand, without padding; for the widest values (a bfloat16 near 3e38) of a finite length since
- * large values print in scientific notation. */
+/* A number as it will stand, without padding; for the widest values (a bfloat16 near 3e38) of a
+ * finite length since large values print in scientific notation. */
 static int write_number(const struct printer *p, int64_t flat, char *to, size_t room)
 {
     if (p->tensor->dtype == AH_BOOL)
@@ -86,7 +86,8 @@ static void put_number(struct printer *p, int64_t flat)
 }
 
 /* Visit the elements that will be printed: of a summarised dim only the edges. */
-static void each_shown(const struct printer *p, int dim, int64_t flat, void (*visit)(void *, int64_t), void *context)
+static void each_shown(const struct printer *p, int dim, int64_t flat,
+                       void (*visit)(void *, int64_t), void *context)
 {
     const struct ah_tensor *t = p->tensor;
     if (dim == t->ndim) {
@@ -201,8 +202,8 @@ static void put_block(struct printer *p, int dim, int64_t flat, int indent)
     put(p, "]", 1);
 }
 
-/* ", suffix", on a new line when it does not fit. *line is the last line's length as PyTorch counts it: 2 too many
- * after the values. */
+/* ", suffix", on a new line when it does not fit. *line is the last line's length as PyTorch counts
+ * it: 2 too many after the values. */
 static void put_suffix(struct printer *p, const char *suffix, size_t *line)
 {
     size_t length = strlen(suffix);
@@ -219,8 +220,11 @@ static void put_suffix(struct printer *p, const char *suffix, size_t *line)
 
 int ah_tensor_format(const struct ah_tensor *tensor, const char *suffix, char **text)
 {
-    struct printer p = {.tensor = tensor, .text = malloc(256), .room = 256,
-                        .floating = ah_dtype_is_float(tensor->dtype), .summarize = tensor->numel > THRESHOLD};
+    struct printer p = {.tensor = tensor,
+                        .text = malloc(256),
+                        .room = 256,
+                        .floating = ah_dtype_is_float(tensor->dtype),
+                        .summarize = tensor->numel > THRESHOLD};
     char part[160];
     bool plain = tensor->dtype == AH_F32 || tensor->dtype == AH_I64 || tensor->dtype == AH_BOOL;
     put_text(&p, "tensor(");

@@ -36,6 +36,14 @@ describe("every dtype", function()
     assert.same({3, 1}, C.index(x, ints({-1, 0}, "int32")):tolist())
   end)
 
+  it("is scaled by alpha in its own arithmetic", function()
+    for _, dtype in ipairs(dtypes) do
+      local x = accelhost.tensor({10, 20, 30}, {dtype = dtype})
+      local sum = x:index_add(0, ints {2, 2, 0}, accelhost.tensor({10, 10, 10}, {dtype = dtype}), {alpha = -1})
+      assert.same({0, 20, 10}, sum:to("float64"):tolist())
+    end
+  end)
+
   it("of bool adds as or", function()
     local x = accelhost.tensor {true, false}
     assert.same({true, true}, x:index_add(0, ints {1, 0}, accelhost.tensor {true, true}):tolist())

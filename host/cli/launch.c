@@ -453,12 +453,15 @@ static int exit_code(const struct job *job)
 
 static int watch_signals(void)
 {
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
     sigset_t set;
     sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGHUP);
-    sigaddset(&set, SIGQUIT);
+    for (int i = 0; i < 4; i++) {
+        struct sigaction now;
+        /* What nohup or a shell's background made us ignore stays ignored. */
+        if (sigaction(numbers[i], NULL, &now) || now.sa_handler != SIG_IGN)
+            sigaddset(&set, numbers[i]);
+    }
     signal(SIGPIPE, SIG_IGN);
     sigprocmask(SIG_BLOCK, &set, NULL);
     return signalfd(-1, &set, SFD_CLOEXEC);

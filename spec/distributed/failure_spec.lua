@@ -1,0 +1,112 @@
+local run = require "spec.support.run"
+
+local case = "spec/distributed/cases/fail.lua"
+
+local function fail(ranks, what, options)
+  local words = {"launch", "--num_processes", ranks}
+  for _, word in ipairs(options or {}) do words[#words + 1] = word end
+  words[#words + 1] = case
+  words[#words + 1] = what
+  return run.host(words, {timeout = 30})
+end
+
+local function line_count(text)
+  return select(2, text:gsub("\n", ""))
+end
+
+local function has(text, part)
+  assert(text:find(part, 1, true), ("expected '%s' in:\n%s"):format(part, text))
+end
+
+describe("a job of which a rank fails", function()
+  for _, ranks in ipairs {2, 3, 5} do
+    local last = ranks - 1
+    it(("names rank %d, which raised, and not those that lost it"):format(last), function()
+      local result = fail(ranks, "throw")
+      assert.equal(3, result.code)
+      has(result.stderr, ("accelhost launch: rank %d failed: %s:"):format(last, case))
+      has(result.stderr, "boom")
+      assert.is_true(line_count(result.stderr) <= 6)
+      assert.is_nil(result.stderr:find("rank 0 failed", 1, true))
+    end)
+
+    it(("ends when rank %d is killed"):format(last), function()
+      local result = fail(ranks, "kill")
+      assert.equal(3, result.code)
+      has(result.stderr, ("rank %d was killed by SIGKILL"):format(last))
+      has(result.stderr, "its last collective was barrier #1 at " .. case)
+      assert.is_true(line_count(result.stderr) <= 6)
+    end)
+
+    it(("tells both call sites when rank %d calls something else"):format(last), function()
+      local result = fail(ranks, "broadcast")
+      assert.equal(3, result.code)
+      has(result.stderr, "collective #2 differs: rank 0 all_reduce float32 (10,) at " .. case)
+      has(result.stderr, ("; rank %d broadcast float32 (10,) at %s"):format(last, case))
+    end)
+  end
+
+  it("says by which signal", function()
+    has(fail(2, "segfault").stderr, "rank 1 was killed by SIGSEGV")
+  end)
+
+  it("says with which code a rank left", function()
+    local result = fail(2, "exit")
+    assert.equal(3, result.code)
+    has(result.stderr, "rank 1 exited with code 7")
+  end)
+
+  it("does not wait for a rank that has ended", function()
+    local result = fail(2, "finish")
+    assert.equal(3, result.code)
+    has(result.stderr, "rank 0 failed: ")
+    has(result.stderr, "rank 1 ended without it")
+  end)
+
+  it("compares shapes and dtypes", function()
+    has(fail(2, "shape").stderr, "rank 0 all_reduce float32 (10,)")
+    has(fail(2, "shape").stderr, "rank 1 all_reduce float32 (2, 5)")
+    has(fail(2, "dtype").stderr, "rank 1 all_reduce float64 (10,)")
+  end)
+
+  it("does not let a caught failure be forgotten", function()
+    local result = fail(2, "caught")
+    assert.equal(3, result.code)
+    has(result.stderr, "collective #2 differs")
+  end)
+
+  it("ends with 4 and names the missing rank when a collective times out", function()
+    local result = fail(3, "loop", {"--timeout", "0.3"})
+    assert.equal(4, result.code)
+    has(result.stderr, "timed out after 0.3 s: rank 2 was last seen at " .. case)
+    has(result.stderr, "barrier #1")
+  end)
+
+  it("is 3 with one process too", function()
+    local result = run.host({"launch", "-e", "error('alone')"}, {timeout = 20})
+    assert.equal(3, result.code)
+    has(result.stderr, "alone")
+  end)
+
+  it("leaves no process behind when the launcher itself is killed", function()
+    local marks = os.tmpname()
+    local script = "local f = io.open('/proc/self/stat'); local pid = f:read('*n'); f:close() " ..
+      "local m = io.open('" .. marks .. "', 'a'); m:write(pid, '\\n'); m:close() while true do end"
+    local shell = ([[
+      "$0" launch --num_processes 2 -e "$1" & launcher=$!
+      for i in $(seq 100); do [ $(wc -l < %s) = 2 ] && break; sleep 0.1; done
+      kill -9 $launcher
+      for i in $(seq 50); do
+        left=0
+        for pid in $(cat %s); do
+          if [ -d /proc/$pid ] && ! grep -q '^State:.Z' /proc/$pid/status 2>/dev/null; then left=1; fi
+        done
+        [ $left = 0 ] && break
+        sleep 0.1
+      done
+      echo $(wc -l < %s) started, left: $left]]):format(marks, marks, marks)
+    local result = run.program({"sh", "-c", shell, run.path, script}, {timeout = 40})
+    os.remove(marks)
+    assert.equal("2 started, left: 0\n", result.stdout)
+  end)
+end)

@@ -159,7 +159,7 @@ function init.trunc_normal_(...)
   return no_grad(function()
     local low, high = normal_cdf((a - mean) / std), normal_cdf((b - mean) / std)
     tensor:uniform_(2 * low - 1, 2 * high - 1)
-    if tensor.erfinv_ then
+    if C.op_info "erfinv" then
       tensor:erfinv_()
     else
       local flat = tensor:view(-1)

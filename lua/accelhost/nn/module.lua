@@ -7,7 +7,7 @@
 --
 -- What is assigned to an instance never lies in the instance's own table but in `_fields`, so that every assignment
 -- passes __newindex: parameters, modules and buffers are registered there in the order of assignment, reassigning
--- keeps the place, nil removes. Only what is listed in `instance` below is raw.
+-- keeps the place, nil removes. Only what Module._new lists is raw. (In `self.a, self.b = x, y` Lua assigns b first.)
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local parameter = require "accelhost.nn.parameter"

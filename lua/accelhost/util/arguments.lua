@@ -86,7 +86,8 @@ function arguments.signature(what, parameters)
     local given = select("#", ...)
     local values = {...}
     local options = values[given]
-    if given > 0 and arguments.is_options(options) then
+    -- An empty table in the place of a required argument is that argument.
+    if given > 0 and arguments.is_options(options) and (next(options) or not required[given]) then
       arguments.check_names(what, options, names)
       values[given] = nil
       given = given - 1

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -33,7 +34,8 @@ enum {
     SPINS = 2000,
     TEMP_CLASSES = 48,
 };
-static const int64_t slice_ns = 50 * 1000000; /* longest sleep between two looks at the peers */
+static const int64_t slice_ns = 50 * 1000000;    /* longest sleep between two looks at the peers */
+static const int64_t witness_ns = 100 * 1000000; /* for ranks to join a mismatch */
 
 struct temp { /* a free piece of the own segment, kept for reuse */
     struct temp *next;
@@ -89,28 +91,54 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return hash ^ hash >> 29;
 }
 
-static int mismatch(struct shm_group *shm, uint32_t sequence, int other, int rank)
+/* The lowest rank that has posted the call, and the lowest that differs from it; false when none differs. */
+static bool find_mismatch(struct shm_group *shm, uint32_t sequence, int *first, int *other)
+{
+    *first = -1;
+    for (int r = 0; r < shm->base.size; r++) {
+        if (!ah_reached(counter_of(shm, r, AH_POSTED), sequence))
+            continue;
+        if (*first < 0) {
+            *first = r;
+        } else if (post_of(shm, r, sequence)->hash != post_of(shm, *first, sequence)->hash) {
+            *other = r;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* All ranks are to tell the same story: give those that are on their way a moment to post. */
+static void await_witnesses(struct shm_group *shm, uint32_t sequence)
+{
+    for (int64_t start = ah_now_ns(); ah_now_ns() - start < witness_ns;) {
+        bool expected = false;
+        for (int r = 0; r < shm->base.size; r++)
+            expected |= !ah_reached(counter_of(shm, r, AH_POSTED), sequence) &&
+                        atomic_load(&ah_board_slot(shm->board, r)->state) == AH_RANK_RUNNING;
+        if (!expected)
+            return;
+        nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
+    }
+}
+
+static int mismatch(struct shm_group *shm, uint32_t sequence)
 {
     char left[256], right[256];
+    int other = 0, rank = 0;
+    await_witnesses(shm, sequence);
+    find_mismatch(shm, sequence, &other, &rank);
     const struct ah_post *a = post_of(shm, other, sequence), *b = post_of(shm, rank, sequence);
     return ah_fail(AH_EMISMATCH, "collective #%u differs: rank %d %s at %s; rank %d %s at %s", sequence, other,
                    ah_post_describe(a, left, sizeof left), a->where, rank,
                    ah_post_describe(b, right, sizeof right), b->where);
 }
 
-/* Compare what those ranks brought that have posted the call; the text is the same on all ranks that see the same. */
+/* Compare what those ranks brought that have posted the call. */
 static int compare_posts(struct shm_group *shm, uint32_t sequence)
 {
-    int first = -1;
-    for (int r = 0; r < shm->base.size; r++) {
-        if (!ah_reached(counter_of(shm, r, AH_POSTED), sequence))
-            continue;
-        if (first < 0)
-            first = r;
-        else if (post_of(shm, r, sequence)->hash != post_of(shm, first, sequence)->hash)
-            return mismatch(shm, sequence, first, r);
-    }
-    return 0;
+    int first, other;
+    return find_mismatch(shm, sequence, &first, &other) ? mismatch(shm, sequence) : 0;
 }
 
 /* Waiting. */

@@ -1,0 +1,147 @@
+/* Merging the output of ranks, with a clock of our own. */
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "cli/launch_output.h"
+#include "test.h"
+
+static const int64_t ms = 1000000;
+
+struct rig {
+    struct ah_output *output;
+    int pipe[2];
+    char seen[65536];
+};
+
+static bool rig_open(struct rig *rig, int ranks, bool terminal)
+{
+    memset(rig, 0, sizeof *rig);
+    return !pipe2(rig->pipe, O_NONBLOCK) && !ah_output_open(&rig->output, rig->pipe[1], ranks, terminal);
+}
+
+/* What was written since the last look. */
+static const char *look(struct rig *rig)
+{
+    ssize_t n = read(rig->pipe[0], rig->seen, sizeof rig->seen - 1);
+    rig->seen[n > 0 ? n : 0] = 0;
+    return rig->seen;
+}
+
+static void rig_close(struct rig *rig)
+{
+    ah_output_close(rig->output);
+    close(rig->pipe[0]);
+    close(rig->pipe[1]);
+}
+
+static void feed(struct rig *rig, int rank, const char *text, int64_t now)
+{
+    ah_output_feed(rig->output, rank, text, strlen(text), now);
+}
+
+AH_TEST(a_line_waits_for_the_other_ranks)
+{
+    struct rig rig;
+    REQUIRE(rig_open(&rig, 3, false));
+    feed(&rig, 1, "same\n", 0);
+    CHECK(ah_output_flush(rig.output, 0) == 50 * ms);
+    feed(&rig, 0, "same\n", 10 * ms);
+    CHECK(ah_output_flush(rig.output, 10 * ms) == 50 * ms && !strcmp(look(&rig), ""));
+    feed(&rig, 2, "same\n", 20 * ms);
+    CHECK(ah_output_flush(rig.output, 20 * ms) == -1 && !strcmp(look(&rig), "[r0-r2] same\n"));
+    rig_close(&rig);
+}
+
+AH_TEST(a_line_waits_no_longer_than_50_ms)
+{
+    struct rig rig;
+    REQUIRE(rig_open(&rig, 4, false));
+    feed(&rig, 0, "a\n", 0);
+    feed(&rig, 2, "b\n", 1 * ms);
+    feed(&rig, 3, "b\n", 2 * ms);
+    CHECK(ah_output_flush(rig.output, 50 * ms) == 51 * ms && !strcmp(look(&rig), "a\n"));
+    CHECK(ah_output_flush(rig.output, 51 * ms) == -1 && !strcmp(look(&rig), "[r2-r3] b\n"));
+    feed(&rig, 0, "c\n", 60 * ms);
+    feed(&rig, 3, "c\n", 60 * ms);
+    ah_output_flush(rig.output, 110 * ms);
+    CHECK(!strcmp(look(&rig), "[r0,r3] c\n"));
+    rig_close(&rig);
+}
+
+AH_TEST(ended_ranks_are_not_waited_for)
+{
+    struct rig rig;
+    REQUIRE(rig_open(&rig, 3, false));
+    feed(&rig, 0, "x\n", 0);
+    feed(&rig, 1, "x\n", 0);
+    ah_output_end(rig.output, 0, 0);
+    ah_output_end(rig.output, 1, 0);
+    CHECK(ah_output_flush(rig.output, 1 * ms) == 50 * ms); /* rank 2 may still say it */
+    ah_output_end(rig.output, 2, 2 * ms);
+    CHECK(ah_output_flush(rig.output, 2 * ms) == -1 && !strcmp(look(&rig), "[r0-r1] x\n"));
+    rig_close(&rig);
+}
+
+AH_TEST(the_order_of_a_rank_is_kept)
+{
+    struct rig rig;
+    REQUIRE(rig_open(&rig, 2, false));
+    /* Rank 1 says b before a: it cannot join rank 0's a without turning its own order round. */
+    feed(&rig, 0, "a\nb\n", 0);
+    feed(&rig, 1, "b\na\n", 0);
+    ah_output_flush(rig.output, 60 * ms);
+    CHECK(!strcmp(look(&rig), "a\n[r0-r1] b\n[r1] a\n"));
+    rig_close(&rig);
+}
+
+AH_TEST(pieces_become_whole_lines)
+{
+    struct rig rig;
+    REQUIRE(rig_open(&rig, 2, false));
+    feed(&rig, 0, "one", 0);
+    feed(&rig, 1, "two", 0);
+    feed(&rig, 0, " line\nrest", 0);
+    feed(&rig, 1, " lines\r\n", 0);
+    ah_output_end(rig.output, 0, 0);
+    ah_output_flush(rig.output, 60 * ms);
+    CHECK(!strcmp(look(&rig), "one line\n[r1] two lines\nrest\n"));
+    feed(&rig, 1, "10%\r20%\r", 60 * ms);
+    feed(&rig, 1, "100%\r\n", 60 * ms);
+    ah_output_flush(rig.output, 120 * ms);
+    CHECK(!strcmp(look(&rig), "[r1] 100%\n"));
+    rig_close(&rig);
+}
+
+AH_TEST(a_progress_line_stays_below_the_others_on_a_terminal)
+{
+    struct rig rig;
+    REQUIRE(rig_open(&rig, 2, true));
+    feed(&rig, 0, "10%\r", 0);
+    CHECK(!strcmp(look(&rig), "10%"));
+    feed(&rig, 0, "20%\r", 0);
+    CHECK(!strcmp(look(&rig), "\r\033[K20%"));
+    feed(&rig, 1, "hidden\rnews\n", 0);
+    ah_output_flush(rig.output, 60 * ms);
+    CHECK(!strcmp(look(&rig), "\r\033[K[r1] news\n20%"));
+    feed(&rig, 0, "done\n", 60 * ms);
+    CHECK(!strcmp(look(&rig), "\r\033[K"));
+    ah_output_flush(rig.output, 120 * ms);
+    CHECK(!strcmp(look(&rig), "done\n"));
+    rig_close(&rig);
+}
+
+AH_TEST(a_closed_reader_is_noticed)
+{
+    struct rig rig;
+    REQUIRE(rig_open(&rig, 1, false));
+    void (*before)(int) = signal(SIGPIPE, SIG_IGN);
+    close(rig.pipe[0]);
+    feed(&rig, 0, "text\n", 0);
+    CHECK(!ah_output_broken(rig.output));
+    ah_output_flush(rig.output, 60 * ms);
+    CHECK(ah_output_broken(rig.output));
+    rig.pipe[0] = open("/dev/null", O_RDONLY);
+    rig_close(&rig);
+    signal(SIGPIPE, before);
+}

@@ -40,8 +40,8 @@ static inline float ah_expf(float x)
     return p * ah_bits_float((uint32_t)(half + 127) << 23) * ah_bits_float((uint32_t)(k - half + 127) << 23);
 }
 
-/* Natural logarithm. */
-static inline float ah_logf(float x)
+/* The logarithm to some base: `two` and `e_scale` are the logarithms of 2 and e to that base. */
+static inline float ah_log_to(float x, float two, float e_scale)
 {
     int tiny = x < 0x1p-126f;
     float a = tiny ? x * 0x1p23f : x;
@@ -59,10 +59,20 @@ static inline float ah_logf(float x)
     r = fmaf(r, f, 0.333331972f);
     r = fmaf(r, f, -0.5f);
     r = fmaf(r, s, f);
-    r = fmaf(i, 0x1.62e430p-1f, r);
+    r = fmaf(i, two, r * e_scale);
     r = a <= 3.40282346e+38f ? r : a + a; /* infinity and NaN */
     r = x < 0.0f ? __builtin_nanf("") : r;
     return x == 0.0f ? -__builtin_inff() : r;
+}
+
+static inline float ah_logf(float x)
+{
+    return ah_log_to(x, 0x1.62e430p-1f, 1.0f);
+}
+
+static inline float ah_log2f(float x)
+{
+    return ah_log_to(x, 1.0f, 1.44269504088896340736f);
 }
 
 /* log(1 + x): the rounding of 1 + x is undone by the quotient. */
@@ -112,6 +122,26 @@ static inline float ah_erff(float x)
     p = fmaf(p, s, 1.28379166e-1f);
     float small = fmaf(p, x, x);
     return t > 0.927734375f ? large : small;
+}
+
+/* Sine (shift 0) or cosine (shift 1) for |x| up to AH_TRIG_LIMIT: beyond it the three-part pi/2 loses digits. */
+#define AH_TRIG_LIMIT 20000.0f
+
+static inline float ah_trigf(float x, uint32_t shift)
+{
+    float shifted = fmaf(x, 0.63661977236758134308f, 0x1.8p23f);
+    float n = shifted - 0x1.8p23f;
+    uint32_t quadrant = ah_float_bits(shifted) + shift;
+    float r = fmaf(n, -0x1.921fb6p0f, x);
+    r = fmaf(n, 0x1.777a5cp-25f, r);
+    r = fmaf(n, 0x1.ee59dap-50f, r);
+    float z = r * r;
+    float s = fmaf(fmaf(fmaf(2.86567956e-6f, z, -1.98559923e-4f), z, 8.33338592e-3f), z, -1.66666672e-1f);
+    s = fmaf(s * z, r, r);
+    float c = fmaf(fmaf(fmaf(2.44677067e-5f, z, -1.38877297e-3f), z, 4.16666567e-2f), z, -0.5f);
+    c = fmaf(c, z, 1.0f);
+    float value = quadrant & 1 ? c : s;
+    return ah_bits_float(ah_float_bits(value) ^ (quadrant & 2) << 30);
 }
 
 #endif

@@ -64,16 +64,42 @@ FLOAT_UNARY(exp, ah_expf(a), exp(a))
 FLOAT_UNARY(expm1, expm1f(a), expm1(a))
 FLOAT_UNARY(log, ah_logf(a), log(a))
 FLOAT_UNARY(log1p, ah_log1pf(a), log1p(a))
-FLOAT_UNARY(log2, log2f(a), log2(a))
+FLOAT_UNARY(log2, ah_log2f(a), log2(a))
 FLOAT_UNARY(log10, log10f(a), log10(a))
-FLOAT_UNARY(sin, sinf(a), sin(a))
-FLOAT_UNARY(cos, cosf(a), cos(a))
 FLOAT_UNARY(tan, tanf(a), tan(a))
 FLOAT_UNARY(atan, atanf(a), atan(a))
 FLOAT_UNARY(erf, ah_erff(a), erf(a))
 FLOAT_UNARY(tanh, ah_tanhf(a), tanh(a))
 FLOAT_UNARY(sigmoid, ah_sigmoidf(a), 1.0 / (1.0 + exp(-a)))
 FLOAT_UNARY(silu, a *ah_sigmoidf(a), a / (1.0 + exp(-a)))
+
+/* Large angles are done again by libm, element by element. */
+#define TRIGONOMETRIC(name, shift)                                                 \
+    static void name##_f32(int64_t n, void *const *data, const int64_t *step, const void *context) \
+    {                                                                              \
+        float *y = data[0], kept[512];                                             \
+        const float *x = data[1];                                                  \
+        for (int64_t begin = 0; begin < n; begin += 512) {                         \
+            int64_t count = n - begin < 512 ? n - begin : 512;                     \
+            int large = 0;                                                         \
+            memcpy(kept, x + begin, (size_t)count * sizeof *kept);                 \
+            for (int64_t i = 0; i < count; i++) {                                  \
+                y[begin + i] = ah_trigf(kept[i], shift);                           \
+                large |= !(fabsf(kept[i]) <= AH_TRIG_LIMIT);                       \
+            }                                                                      \
+            for (int64_t i = 0; large && i < count; i++)                           \
+                if (!(fabsf(kept[i]) <= AH_TRIG_LIMIT))                            \
+                    y[begin + i] = name##f(kept[i]);                               \
+        }                                                                          \
+    }                                                                              \
+    LOOP1(name##_f64, double, double, name(a))                                     \
+    FLOAT_TABLE(name);                                                             \
+    int ah_cpu_##name(struct ah_call *c)                                           \
+    {                                                                              \
+        return unary(c, name##_loops, NULL);                                       \
+    }
+TRIGONOMETRIC(sin, 0)
+TRIGONOMETRIC(cos, 1)
 
 /* Activations with numbers: c0 and c1. */
 #define FLOAT_LOOPS(name, expr32, expr64)        \

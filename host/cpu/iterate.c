@@ -61,6 +61,18 @@ static bool clashes(const struct ah_tensor *out, const struct ah_tensor *input)
     return a < b_end && b < a_end && !same_geometry(out, input);
 }
 
+/* Would walking this input in the output's order jump through memory, although a tiled copy would not? */
+static bool is_transposed(const struct ah_tensor *out, const struct ah_tensor *input)
+{
+    int last = input->ndim - 1;
+    if (input->numel < 4096 || !ah_same_shape(out, input) || input->stride[last] < 16 || out->stride[last] != 1)
+        return false;
+    for (int d = 0; d < last; d++)
+        if (input->stride[d] == 1 && input->size[d] >= 16)
+            return true;
+    return false;
+}
+
 static bool mergeable(const struct plan *plan, int d)
 {
     for (int k = 0; k < plan->count; k++)
@@ -259,6 +271,12 @@ static void run(void *context, int64_t begin, int64_t end)
     }
 }
 
+static void copy_loop(int64_t n, void *const *data, const int64_t *step, const void *context)
+{
+    const enum ah_dtype *dtype = context;
+    ah_cast(n, data[0], dtype[0], 1, data[1], dtype[1], step[1]);
+}
+
 static int check_output(const struct ah_tensor *out)
 {
     for (int d = 0; d < out->ndim; d++)
@@ -287,7 +305,8 @@ int ah_iterate(const struct ah_operand *operand, int count, bool scalars, ah_loo
     for (int k = 0; k < count; k++) {
         struct ah_tensor *tensor = operand[k].tensor;
         struct side *side = &plan.side[k];
-        if (k > 0 && tensor->numel > 0 && clashes(out, tensor)) {
+        bool is_copy = loop == copy_loop && out->dtype == tensor->dtype;
+        if (k > 0 && tensor->numel > 0 && (clashes(out, tensor) || (!is_copy && is_transposed(out, tensor)))) {
             AH_TRYGO(ah_tensor_empty_like(&copy[k], tensor), done);
             AH_TRYGO(ah_copy(copy[k], tensor), done);
             tensor = copy[k];
@@ -308,12 +327,6 @@ done:
 }
 
 /* Copying. */
-
-static void copy_loop(int64_t n, void *const *data, const int64_t *step, const void *context)
-{
-    const enum ah_dtype *dtype = context;
-    ah_cast(n, data[0], dtype[0], 1, data[1], dtype[1], step[1]);
-}
 
 /* One plane out[r][c] = in[c][r]: rows x columns of the output, `from` elements between its input columns. */
 struct transpose {

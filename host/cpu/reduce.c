@@ -16,6 +16,8 @@ enum {
 
 FLOAT_FOLDS(f32, float)
 FLOAT_FOLDS(f64, double)
+ADD_COLUMN(sum_f32, float, double, x)
+ADD_LOOPS(sum_f64, double, double, x)
 INT_FOLDS(u8, uint8_t)
 INT_FOLDS(i32, int32_t)
 INT_FOLDS(i64, int64_t)

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 struct fold_loops {
     void (*row)(void *acc, const void *input, int64_t n, double p);
@@ -12,7 +13,7 @@ struct fold_loops {
 };
 
 /* Four streams hide the latency of the additions; which element goes where depends on n alone. */
-#define ADD_LOOPS(name, in_t, acc_t, expr)                                                       \
+#define ADD_ROW(name, in_t, acc_t, expr)                                                         \
     static void name##_row(void *acc, const void *input, int64_t n, double p)                    \
     {                                                                                            \
         const in_t *x0 = input, *x1 = x0 + n / 4, *x2 = x1 + n / 4, *x3 = x2 + n / 4;            \
@@ -33,7 +34,9 @@ struct fold_loops {
             s3 += (expr);                                                                        \
         }                                                                                        \
         *(acc_t *)acc += (s0 + s1) + (s2 + s3);                                                  \
-    }                                                                                            \
+    }
+
+#define ADD_COLUMN(name, in_t, acc_t, expr)                                                      \
     static void name##_column(void *acc, const void *input, int64_t n, double p)                 \
     {                                                                                            \
         acc_t *restrict s = acc;                                                                 \
@@ -43,6 +46,48 @@ struct fold_loops {
             s[i] += (expr);                                                                      \
         }                                                                                        \
     }
+
+#define ADD_LOOPS(name, in_t, acc_t, expr)                                                       \
+    ADD_ROW(name, in_t, acc_t, expr)                                                             \
+    ADD_COLUMN(name, in_t, acc_t, expr)
+
+/* Plain sums of float32: up to 16 additions per lane in float32 vectors, then double. */
+typedef float ah_lanes __attribute__((vector_size(64), aligned(4), may_alias));
+typedef float ah_half_lanes __attribute__((vector_size(32)));
+typedef double ah_wide_lanes __attribute__((vector_size(64)));
+
+static inline double sum_vectors(const float *x, int64_t count)
+{
+    ah_lanes a = {0}, b = {0}, c = {0}, d = {0};
+    for (int64_t k = 0; k < count; k++, x += 64) {
+        a += *(const ah_lanes *)x;
+        b += *(const ah_lanes *)(x + 16);
+        c += *(const ah_lanes *)(x + 32);
+        d += *(const ah_lanes *)(x + 48);
+    }
+    union {
+        ah_lanes all;
+        ah_half_lanes half[2];
+    } lanes = {(a + b) + (c + d)};
+    ah_wide_lanes wide =
+        __builtin_convertvector(lanes.half[0], ah_wide_lanes) + __builtin_convertvector(lanes.half[1], ah_wide_lanes);
+    return ((wide[0] + wide[1]) + (wide[2] + wide[3])) + ((wide[4] + wide[5]) + (wide[6] + wide[7]));
+}
+
+static inline void sum_f32_row(void *acc, const void *input, int64_t n, double p)
+{
+    const float *x = input;
+    double sum = 0;
+    while (n >= 64) {
+        int64_t count = n / 64 < 16 ? n / 64 : 16;
+        sum += sum_vectors(x, count);
+        x += count * 64;
+        n -= count * 64;
+    }
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)x[i];
+    *(double *)acc += sum;
+}
 
 /* Folds that are not sums: `first` makes an accumulator of x, `step` a new one of s and x. */
 #define STEP_LOOPS(name, in_t, acc_t, first, step)                                                 \
@@ -83,25 +128,66 @@ struct fold_loops {
         }                                                                                        \
     }
 
+#define INT_MAX_STEP(s, x) ((x) > (s) ? (x) : (s))
+#define INT_MIN_STEP(s, x) ((x) < (s) ? (x) : (s))
 #define MAX_STEP(s, x) ((x) > (s) || (x) != (x) ? (x) : (s))
 #define MIN_STEP(s, x) ((x) < (s) || (x) != (x) ? (x) : (s))
 
-/* Every fold of one input type. Products of integers wrap around. */
+/* The extreme of n >= 1 values; the first NaN wins. The lanes are what vectorises. */
+#define ROW_EXTREME(name, type, STEP)                                                            \
+    static type name(const type *from, int64_t n)                                                \
+    {                                                                                            \
+        enum { LANES = 256 / sizeof(type) };                                                     \
+        type lane[LANES], best = from[0];                                                        \
+        int64_t i = 0;                                                                           \
+        if (n >= 2 * LANES) {                                                                    \
+            memcpy(lane, from, sizeof lane);                                                     \
+            for (i = LANES; i + LANES <= n; i += LANES)                                          \
+                for (int k = 0; k < LANES; k++) {                                                \
+                    type x = from[i + k];                                                        \
+                    lane[k] = STEP(lane[k], x);                                                  \
+                }                                                                                \
+            for (int k = 0; k < LANES; k++)                                                      \
+                best = STEP(best, lane[k]);                                                      \
+        }                                                                                        \
+        for (; i < n; i++)                                                                       \
+            best = STEP(best, from[i]);                                                          \
+        return best;                                                                             \
+    }
+
+/* A fold by such a function; columns as in STEP_LOOPS. */
+#define EXTREME_LOOPS(name, in_t, acc_t, STEP)                                                   \
+    ROW_EXTREME(name##_of, in_t, STEP)                                                           \
+    static void name##_row(void *acc, const void *input, int64_t n, double p)                    \
+    {                                                                                            \
+        acc_t s = *(acc_t *)acc, x = n > 0 ? (acc_t)name##_of(input, n) : s;                     \
+        *(acc_t *)acc = STEP(s, x);                                                              \
+    }                                                                                            \
+    static void name##_column(void *acc, const void *input, int64_t n, double p)                 \
+    {                                                                                            \
+        acc_t *restrict to = acc;                                                                \
+        const in_t *restrict from = input;                                                       \
+        for (int64_t i = 0; i < n; i++) {                                                        \
+            acc_t s = to[i], x = (acc_t)from[i];                                                 \
+            to[i] = STEP(s, x);                                                                  \
+        }                                                                                        \
+    }
+
+/* Every fold of one input type, but for the sums of floats. Products of integers wrap around. */
 #define FLOAT_FOLDS(t, in_t)                                                                     \
-    ADD_LOOPS(sum_##t, in_t, double, x)                                                          \
     ADD_LOOPS(count_##t, in_t, double, x != 0)                                                   \
     ADD_LOOPS(abs_##t, in_t, double, fabs(x))                                                    \
     ADD_LOOPS(squares_##t, in_t, double, x *x)                                                   \
     ADD_LOOPS(powers_##t, in_t, double, pow(fabs(x), p))                                         \
     STEP_LOOPS(prod_##t, in_t, double, x, s *x)                                                     \
-    STEP_LOOPS(max_##t, in_t, double, x, MAX_STEP(s, x))                                            \
-    STEP_LOOPS(min_##t, in_t, double, x, MIN_STEP(s, x))
+    EXTREME_LOOPS(max_##t, in_t, double, MAX_STEP)                                               \
+    EXTREME_LOOPS(min_##t, in_t, double, MIN_STEP)
 
 #define INT_FOLDS(t, in_t)                                                                       \
     ADD_LOOPS(sum_##t, in_t, uint64_t, x)                                                        \
     ADD_LOOPS(count_##t, in_t, uint64_t, x != 0)                                                 \
     STEP_LOOPS(prod_##t, in_t, uint64_t, x, s *x)                                                   \
-    STEP_LOOPS(max_##t, in_t, int64_t, x, (x) > (s) ? (x) : (s))                                    \
-    STEP_LOOPS(min_##t, in_t, int64_t, x, (x) < (s) ? (x) : (s))
+    EXTREME_LOOPS(max_##t, in_t, int64_t, INT_MAX_STEP)                                              \
+    EXTREME_LOOPS(min_##t, in_t, int64_t, INT_MIN_STEP)
 
 #endif

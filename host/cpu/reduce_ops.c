@@ -6,6 +6,7 @@
 #include "cpu/iterate.h"
 #include "cpu/kernels.h"
 #include "cpu/reduce.h"
+#include "cpu/reduce_loops.h"
 
 static uint32_t mask_of(const struct ah_call *c)
 {
@@ -194,14 +195,13 @@ int ah_cpu_std(struct ah_call *c)
 }
 
 #define LOGSUMEXP(name, type, exponential)                                                    \
+    ROW_EXTREME(name##_top, type, MAX_STEP)                                                   \
     static void name(void *context, int64_t begin, int64_t end)                               \
     {                                                                                         \
         const struct by_row *job = context;                                                   \
         for (int64_t r = begin; r < end; r++) {                                               \
             const type *x = (const type *)job->input + r * job->columns;                      \
-            type top = -INFINITY;                                                             \
-            for (int64_t i = 0; i < job->columns; i++)                                        \
-                top = x[i] > top || x[i] != x[i] ? x[i] : top;                                \
+            type top = job->columns ? name##_top(x, job->columns) : -INFINITY;                \
             type base = isinf(top) ? 0 : top;                                                 \
             double sum = 0;                                                                   \
             _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < job->columns; i++) \
@@ -319,32 +319,38 @@ int ah_cpu_cumsum_reverse(struct ah_call *c)
     return running(c, true);
 }
 
-/* Where the extreme is: the first one among equals; a NaN ends the search. */
-#define EXTREME(name, type, better)                                                           \
+/* Where the extreme is: the first one among equals, or the first NaN. The value is found first, in vectors; then the
+ * first block of 32 that holds it. */
+#define EXTREME(name, type, STEP)                                                             \
+    ROW_EXTREME(name##_of, type, STEP)                                                        \
     static void name(void *context, int64_t begin, int64_t end)                               \
     {                                                                                         \
         const struct by_row *job = context;                                                   \
         for (int64_t r = begin; r < end; r++) {                                               \
             const type *x = (const type *)job->input + r * job->columns;                      \
-            type best = x[0];                                                                 \
-            int64_t place = 0;                                                                \
-            for (int64_t i = 1; i < job->columns && best == best; i++) {                      \
-                if (x[i] better best || x[i] != x[i]) {                                       \
-                    best = x[i];                                                              \
-                    place = i;                                                                \
-                }                                                                             \
+            type best = name##_of(x, job->columns);                                           \
+            bool nan = !(best == best);                                                       \
+            int64_t i = 0;                                                                    \
+            for (; i + 32 <= job->columns; i += 32) {                                         \
+                int hits = 0;                                                                 \
+                for (int k = 0; k < 32; k++)                                                  \
+                    hits |= (x[i + k] == best) | (nan & !(x[i + k] == x[i + k]));             \
+                if (hits)                                                                     \
+                    break;                                                                    \
             }                                                                                 \
-            job->index[r] = place;                                                            \
+            while (!(x[i] == best || (nan && !(x[i] == x[i]))))                               \
+                i++;                                                                          \
+            job->index[r] = i;                                                                \
             if (job->out)                                                                     \
                 ((type *)job->out)[r] = best;                                                 \
         }                                                                                     \
     }
-EXTREME(largest_f32, float, >)
-EXTREME(largest_f64, double, >)
-EXTREME(largest_i64, int64_t, >)
-EXTREME(smallest_f32, float, <)
-EXTREME(smallest_f64, double, <)
-EXTREME(smallest_i64, int64_t, <)
+EXTREME(largest_f32, float, MAX_STEP)
+EXTREME(largest_f64, double, MAX_STEP)
+EXTREME(largest_i64, int64_t, INT_MAX_STEP)
+EXTREME(smallest_f32, float, MIN_STEP)
+EXTREME(smallest_f64, double, MIN_STEP)
+EXTREME(smallest_i64, int64_t, INT_MIN_STEP)
 
 /* Values (NULL: not wanted) and indices. Integers are compared as int64, halves as float32. */
 static int extreme(struct ah_call *c, bool largest, struct ah_tensor *values, struct ah_tensor *indices)

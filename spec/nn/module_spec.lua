@@ -331,7 +331,8 @@ describe("The state of a module", function()
     local function has(text) assert.is_truthy(message:find(text, 1, true), message) end
     has('Missing key(s) in state_dict: "fc1.weight". ')
     has('Unexpected key(s) in state_dict: "fc3.weight". ')
-    has("size mismatch for fc1.bias: copying a param with shape (4) from checkpoint, the shape in current model is (3).")
+    has("size mismatch for fc1.bias: copying a param with shape (4) from checkpoint, " ..
+      "the shape in current model is (3).")
     has("count: expected a tensor, got number 3")
     assert.same(before, net.fc2.weight:tolist())
   end)

@@ -7,8 +7,8 @@ local flat = check.flat
 
 local function tensors(values, dtype)
   local list = {}
-  for i, flat in ipairs(values) do
-    list[i] = C.tensor(flat, {dtype = dtype}):reshape(fixtures.shapes[i]):clone()
+  for i, row in ipairs(values) do
+    list[i] = C.tensor(row, {dtype = dtype}):reshape(fixtures.shapes[i]):clone()
   end
   return list
 end
@@ -305,7 +305,9 @@ describe("The state of an optimizer", function()
     local params = parameters()
     local optimizer = optim.SGD(params)
     local one = optim.SGD({params[1]})
-    check.raises("SGD: load_state_dict: group 1 has 1 parameters, the saved one 2", function() one:load_state_dict(optimizer:state_dict()) end)
+    check.raises("SGD: load_state_dict: group 1 has 1 parameters, the saved one 2", function()
+      one:load_state_dict(optimizer:state_dict())
+    end)
     local two = optim.SGD {{params = {params[1]}}, {params = {params[2]}}}
     check.raises("expected 2 parameter groups, got 1", function() two:load_state_dict(optimizer:state_dict()) end)
     check.raises("expected {state = ..., param_groups = ...}, got number 3", function() one:load_state_dict(3) end)
@@ -327,7 +329,9 @@ describe("An optimizer refuses", function()
   end)
 
   it("options out of range", function()
-    check.raises("AdamW: lr: expected a number >= 0, got number -1", function() optim.AdamW(parameters(), {lr = -1}) end)
+    check.raises("AdamW: lr: expected a number >= 0, got number -1", function()
+      optim.AdamW(parameters(), {lr = -1})
+    end)
     check.raises("Adam: beta1: expected a number in [0, 1), got number 1", function()
       optim.Adam(parameters(), {betas = {1, 0.9}})
     end)

@@ -336,11 +336,16 @@ function F.multi_head_attention_forward(...)
   end
 
   local dropout_p = o.training and o.dropout_p or 0
-  local scores = C.matmul(q / math.sqrt(head), k:transpose(-2, -1))
-  if mask then scores = scores + mask end
-  local weights = C.softmax(scores, -1)
-  if dropout_p > 0 then weights = C.dropout(weights, dropout_p, true) end
-  local output = C.matmul(weights, v)
+  local weights, output
+  if o.need_weights then
+    local scores = C.matmul(q / math.sqrt(head), k:transpose(-2, -1))
+    if mask then scores = scores + mask end
+    weights = C.softmax(scores, -1)
+    if dropout_p > 0 then weights = C.dropout(weights, dropout_p, true) end
+    output = C.matmul(weights, v)
+  else
+    output = C.scaled_dot_product_attention(q, k, v, mask, dropout_p)
+  end
   if batch_first then
     output = output:transpose(1, 2):reshape(batch, target, width)
   else

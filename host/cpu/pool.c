@@ -1,4 +1,5 @@
 #include <math.h>
+#include <omp.h>
 #include <string.h>
 
 #include "cpu/kernels.h"
@@ -56,7 +57,11 @@ static struct rectangle rectangle_at(const struct ah_window *s, const struct rec
 
 /* --- maximum, channels-last float32 --- */
 
-enum { BLOCK = 64 };
+/* Sixteen channels at a time: the compiler alone vectorises over the window, by gathers. */
+typedef float floats __attribute__((vector_size(64)));
+typedef int32_t ints __attribute__((vector_size(64)));
+typedef uint8_t bytes __attribute__((vector_size(16)));
+enum { LANES = 16 };
 
 /* The positions of one window that lie inside the input: how far each is from the image's start, and its code. */
 struct taps {
@@ -82,44 +87,64 @@ static void taps_at(const struct ah_window *s, int64_t oy, int64_t ox, struct ta
     }
 }
 
-/* One output pixel, `count` channels (at most BLOCK). */
-static inline void max_block(const float *restrict image, const struct taps *taps, int64_t count, float *restrict y,
-                             uint8_t *restrict place)
+static void max_pixel(const float *restrict image, const struct taps *taps, int64_t channels, float *restrict y,
+                      uint8_t *restrict place)
 {
-    float best[BLOCK];
-    int32_t code[BLOCK];
-    for (int64_t c = 0; c < count; c++) {
-        best[c] = taps->count ? image[taps->offset[0] + c] : -INFINITY;
-        code[c] = taps->count ? taps->code[0] : 0;
+    int64_t c = 0;
+    if (taps->count == 0) { /* a dilated window whose every tap falls into the padding */
+        for (; c < channels; c++)
+            y[c] = -INFINITY;
+        if (place)
+            memset(place, 0, (size_t)channels);
+        return;
     }
-    for (int k = 1; k < taps->count; k++) {
-        const float *restrict x = image + taps->offset[k];
-        int32_t own = taps->code[k];
-        for (int64_t c = 0; c < count; c++) {
-            bool take = (x[c] > best[c]) | (x[c] != x[c]);
-            best[c] = take ? x[c] : best[c];
-            code[c] = take ? own : code[c];
+    for (; c + LANES <= channels; c += LANES) {
+        floats best, x;
+        memcpy(&best, image + taps->offset[0] + c, sizeof best);
+        ints code = (ints){0} + taps->code[0];
+        for (int k = 1; k < taps->count; k++) {
+            memcpy(&x, image + taps->offset[k] + c, sizeof x);
+            ints take = (x > best) | (x != x);
+            best = (floats)(((ints)x & take) | ((ints)best & ~take));
+            code = (((ints){0} + taps->code[k]) & take) | (code & ~take);
+        }
+        memcpy(y + c, &best, sizeof best);
+        if (place) {
+            bytes small = __builtin_convertvector(code, bytes);
+            memcpy(place + c, &small, sizeof small);
         }
     }
-    memcpy(y, best, (size_t)count * sizeof *y);
-    for (int64_t c = 0; place && c < count; c++)
-        place[c] = (uint8_t)code[c];
+    for (; c < channels; c++) {
+        float best = image[taps->offset[0] + c];
+        uint8_t code = taps->code[0];
+        for (int k = 1; k < taps->count; k++) {
+            float x = image[taps->offset[k] + c];
+            if (x > best || x != x) {
+                best = x;
+                code = taps->code[k];
+            }
+        }
+        y[c] = best;
+        if (place)
+            place[c] = code;
+    }
 }
 
-static void max_nhwc(const struct ah_window *s, const float *x, float *y, uint8_t *place)
+/* The maxima leave in row-major order, through `rows`, room for one image per thread: what follows a pool is mostly
+ * not a convolution, and turning the small result here costs less than a pass of its own (measured). */
+static void max_nhwc(const struct ah_window *s, const float *x, float *y, uint8_t *place, float *rows)
 {
-#pragma omp parallel for schedule(static) if (s->n * s->oh * s->ow * s->c > 8192)
-    for (int64_t row = 0; row < s->n * s->oh; row++) {
-        const float *image = x + row / s->oh * s->h * s->w * s->c;
+    int64_t pixels = s->oh * s->ow, size = pixels * s->c;
+#pragma omp parallel for schedule(static) if (s->n * size > 8192)
+    for (int64_t n = 0; n < s->n; n++) {
+        const float *image = x + n * s->h * s->w * s->c;
+        float *own = rows + omp_get_thread_num() * size;
         struct taps taps;
-        for (int64_t ox = 0; ox < s->ow; ox++) {
-            int64_t at = (row * s->ow + ox) * s->c, c = 0;
-            taps_at(s, row % s->oh, ox, &taps);
-            for (; c + BLOCK <= s->c; c += BLOCK)
-                max_block(image + c, &taps, BLOCK, y + at + c, place ? place + at + c : NULL);
-            if (c < s->c)
-                max_block(image + c, &taps, s->c - c, y + at + c, place ? place + at + c : NULL);
+        for (int64_t o = 0; o < pixels; o++) {
+            taps_at(s, o / s->ow, o % s->ow, &taps);
+            max_pixel(image, &taps, s->c, own + o * s->c, place ? place + n * size + o * s->c : NULL);
         }
+        ah_transpose_f32(y + n * size, own, 1, pixels, s->c);
     }
 }
 
@@ -200,8 +225,10 @@ int ah_cpu_max_pool2d(struct ah_call *c)
     struct ah_window s;
     AH_TRY(max_geometry(&s, c, xt->size, xt->ndim, 1));
     if (xt->storage->channels_last && xt->dtype == AH_F32 && !c->arg[6].flag && (!place || place->dtype == AH_U8)) {
-        max_nhwc(&s, ah_tensor_data(xt), ah_tensor_data(out), place ? ah_tensor_data(place) : NULL);
-        out->storage->channels_last = s.oh * s.ow > 1;
+        struct ah_dense rows = {0};
+        AH_TRY(ah_dense_scratch(&rows, (size_t)(omp_get_max_threads() * s.oh * s.ow * s.c) * sizeof(float)));
+        max_nhwc(&s, ah_tensor_data(xt), ah_tensor_data(out), place ? ah_tensor_data(place) : NULL, rows.block);
+        ah_dense_close(&rows);
         if (place)
             place->storage->channels_last = true;
         return 0;

@@ -22,6 +22,108 @@ enum { LANES = 64 };
 #define LOG log
 #include "cpu/softmax_loops.h"
 
+/* --- under a mask --- */
+
+/* Scores of one row, -inf where the mask drops; a float mask is added. */
+#define MASK_ROW(suffix, real)                                                                                   \
+    static void mask_row_##suffix(const real *restrict x, real *restrict y, int64_t n, const uint8_t *keep,      \
+                                  const real *added, int64_t stride)                                             \
+    {                                                                                                            \
+        for (int64_t i = 0; i < n; i++)                                                                          \
+            y[i] = keep ? (keep[i * stride] ? x[i] : (real)-INFINITY) : x[i] + added[i * stride];                \
+    }                                                                                                            \
+    static void masked_rows_##suffix(const struct masked *m, const real *x, real *y, const void *mask)           \
+    {                                                                                                            \
+        _Pragma("omp parallel for schedule(static) if (m->rows * m->length > 8192)")                             \
+        for (int64_t row = 0; row < m->rows; row++) {                                                            \
+            const real *from = x + row * m->length;                                                              \
+            real *to = y + row * m->length;                                                                      \
+            int64_t n = m->length;                                                                               \
+            if (m->causal)                                                                                       \
+                n = row % m->queries + 1 < n ? row % m->queries + 1 : n;                                         \
+            if (mask) {                                                                                          \
+                int64_t at = mask_offset(m, row);                                                                \
+                mask_row_##suffix(from, to, n, m->boolean ? (const uint8_t *)mask + at : NULL,                   \
+                                  m->boolean ? NULL : (const real *)mask + at, m->stride[m->ndim - 1]);          \
+                from = to;                                                                                       \
+            }                                                                                                    \
+            softmax_in_place_##suffix(from, to, n);                                                              \
+            memset(to + n, 0, (size_t)(m->length - n) * sizeof *to);                                             \
+        }                                                                                                        \
+    }
+
+struct masked {
+    int64_t rows, length, queries;
+    bool causal, boolean;
+    int ndim;
+    const int64_t *size;
+    int64_t stride[AH_MAX_DIMS]; /* of the mask, stretched to the scores */
+};
+
+static int64_t mask_offset(const struct masked *m, int64_t row)
+{
+    int64_t at = 0;
+    for (int d = m->ndim - 2; d >= 0; d--) {
+        at += row % m->size[d] * m->stride[d];
+        row /= m->size[d];
+    }
+    return at;
+}
+
+/* from may be to. */
+static void softmax_in_place_f32(const float *from, float *to, int64_t n)
+{
+    if (from == to)
+        softmax_same_f32(to, n);
+    else
+        softmax_row_f32(from, to, n);
+}
+
+static void softmax_in_place_f64(const double *from, double *to, int64_t n)
+{
+    if (from == to)
+        softmax_same_f64(to, n);
+    else
+        softmax_row_f64(from, to, n);
+}
+
+MASK_ROW(f32, float)
+MASK_ROW(f64, double)
+
+int ah_cpu_masked_softmax(struct ah_call *c)
+{
+    struct ah_tensor *xt = c->arg[0].tensor, *mt = c->arg[1].tensor, *out = c->out[0];
+    struct ah_dense x = {0}, mask = {0};
+    struct ah_dense_out y = {0};
+    struct masked m = {.length = xt->size[xt->ndim - 1], .queries = xt->size[xt->ndim - 2],
+                       .causal = c->arg[2].flag, .boolean = mt && mt->dtype == AH_BOOL, .ndim = xt->ndim,
+                       .size = xt->size};
+    int status;
+    if (out->numel == 0)
+        return 0;
+    m.rows = out->numel / m.length;
+    AH_TRYGO(ah_dense_open(&x, xt), out);
+    AH_TRYGO(ah_dense_open(&mask, mt), out);
+    AH_TRYGO(ah_dense_out_open(&y, out), out);
+    if (mt) {
+        /* The mask as a row-major array, walked with the scores. */
+        struct ah_tensor plain = *mt;
+        ah_contiguous_strides(plain.size, plain.ndim, plain.stride);
+        ah_broadcast_strides(&plain, xt->size, xt->ndim, m.stride);
+    }
+    if (ah_dense_dtype(out->dtype) == AH_F32)
+        masked_rows_f32(&m, x.data, y.data, mask.data);
+    else
+        masked_rows_f64(&m, x.data, y.data, mask.data);
+out:
+    ah_dense_out_close(&y);
+    ah_dense_close(&mask);
+    ah_dense_close(&x);
+    return status;
+}
+
+/* --- over any dim --- */
+
 struct extent {
     int64_t outer, length, inner;
 };

@@ -14,12 +14,26 @@ static inline REAL SUFFIX(row_max)(const REAL *restrict x, int64_t n)
 static void SUFFIX(softmax_row)(const REAL *restrict x, REAL *restrict y, int64_t n)
 {
     REAL m = SUFFIX(row_max)(x, n), sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) {
+        REAL e = EXP(x[i] - m);
+        y[i] = e;
+        sum += e;
+    }
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
-        y[i] = EXP(x[i] - m);
+        y[i] /= sum;
+}
+
+static void SUFFIX(softmax_same)(REAL *y, int64_t n)
+{
+    REAL m = SUFFIX(row_max)(y, n), sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < n; i++)
-        sum += y[i];
+    for (int64_t i = 0; i < n; i++) {
+        REAL e = EXP(y[i] - m);
+        y[i] = e;
+        sum += e;
+    }
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
         y[i] /= sum;

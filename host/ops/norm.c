@@ -1,0 +1,220 @@
+#include <string.h>
+
+#include "ops/rows.h"
+
+static int check_vector(const char *op, const char *name, const struct ah_tensor *t, int64_t size,
+                        enum ah_dtype dtype)
+{
+    if (!t || (t->ndim == 1 && t->size[0] == size && t->dtype == dtype))
+        return 0;
+    return ah_fail(AH_EINVAL, "%s: expected %s %s (%lld), got %s %s", op, name, ah_dtype_name(dtype), (long long)size,
+                   ah_dtype_name(t->dtype), ah_shape(t));
+}
+
+/* For the rule: the input numbers of weight and bias (arguments at, at + 1), 0 when absent. */
+static void note_affine(struct ah_call *c, int at)
+{
+    int input = 0;
+    for (int i = 0; i <= at + 1; i++) {
+        bool given = c->arg[i].kind == AH_TENSOR;
+        if (i >= at)
+            c->state[i - at] = given ? input : 0;
+        input += given;
+    }
+}
+
+int ah_forward_batch_norm(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    bool training = c->arg[5].flag;
+    static const char *const name[] = {"", "running_mean", "running_var", "weight", "bias"};
+    AH_TRY(ah_call_expect_float(c, 0));
+    if (x->ndim < 2)
+        return ah_fail(AH_EINVAL, "batch_norm: expected input (N, C, ...), got %s", ah_shape(x));
+    for (int i = 1; i < 5; i++)
+        AH_TRY(check_vector("batch_norm", name[i], c->arg[i].tensor, x->size[1], x->dtype));
+    if (!training && (!c->arg[1].tensor || !c->arg[2].tensor))
+        return ah_fail(AH_EINVAL, "batch_norm: running_mean and running_var are needed when training is false");
+    if (training && x->size[1] > 0 && x->numel / x->size[1] <= 1) {
+        return ah_fail(AH_EINVAL, "batch_norm: expected more than 1 value per channel in training, got input %s",
+                       ah_shape(x));
+    }
+    enum ah_dtype dtype = x->dtype == AH_F64 ? AH_F64 : AH_F32;
+    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
+    AH_TRY(ah_tensor_empty(&c->extra[0], &x->size[1], 1, dtype));
+    AH_TRY(ah_tensor_empty(&c->extra[1], &x->size[1], 1, dtype));
+    note_affine(c, 3);
+    return ah_call_kernel(c);
+}
+
+int ah_forward_batch_norm_backward(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[1].tensor;
+    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
+    AH_TRY(ah_call_output(c, 1, &x->size[1], 1, x->dtype));
+    AH_TRY(ah_call_output(c, 2, &x->size[1], 1, x->dtype));
+    return ah_call_kernel(c);
+}
+
+static bool has_shape(const struct ah_tensor *t, const struct ah_value *shape)
+{
+    return t->ndim == shape->ints.count &&
+           !memcmp(t->size, shape->ints.at, (size_t)t->ndim * sizeof *t->size);
+}
+
+int ah_forward_layer_norm(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    const struct ah_value *shape = &c->arg[1];
+    AH_TRY(ah_call_expect_float(c, 0));
+    int count = shape->ints.count, lead = x->ndim - count;
+    if (count < 1 || lead < 0 || memcmp(x->size + lead, shape->ints.at, (size_t)count * sizeof *x->size)) {
+        return ah_fail(AH_EINVAL, "layer_norm: normalized_shape %s is not how input %s ends",
+                       ah_shape_text(shape->ints.at, count), ah_shape(x));
+    }
+    static const char *const name[] = {"weight", "bias"};
+    for (int i = 0; i < 2; i++) {
+        const struct ah_tensor *t = c->arg[2 + i].tensor;
+        if (t && (!has_shape(t, shape) || t->dtype != x->dtype)) {
+            return ah_fail(AH_EINVAL, "layer_norm: expected %s %s %s, got %s %s", name[i], ah_dtype_name(x->dtype),
+                           ah_shape_text(shape->ints.at, count), ah_dtype_name(t->dtype), ah_shape(t));
+        }
+    }
+    enum ah_dtype dtype = x->dtype == AH_F64 ? AH_F64 : AH_F32;
+    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
+    AH_TRY(ah_tensor_empty(&c->extra[0], x->size, lead, dtype));
+    AH_TRY(ah_tensor_empty(&c->extra[1], x->size, lead, dtype));
+    note_affine(c, 2);
+    return ah_call_kernel(c);
+}
+
+int ah_forward_layer_norm_backward(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[1].tensor, *mean = c->arg[3].tensor;
+    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
+    if (c->arg[5].flag) {
+        AH_TRY(ah_call_output(c, 1, x->size + mean->ndim, x->ndim - mean->ndim, x->dtype));
+        AH_TRY(ah_call_output(c, 2, x->size + mean->ndim, x->ndim - mean->ndim, x->dtype));
+    }
+    return ah_call_kernel(c);
+}
+
+/* Every group of channels of one sample is a row of a layer norm. */
+int ah_forward_group_norm(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    int64_t groups = c->arg[1].integer;
+    if (x->ndim < 2 || groups < 1 || x->size[1] % groups) {
+        return ah_fail(AH_EINVAL, "group_norm: the channels of input %s do not make %lld groups", ah_shape(x),
+                       (long long)groups);
+    }
+    AH_TRY(check_vector("group_norm", "weight", c->arg[2].tensor, x->size[1], x->dtype));
+    AH_TRY(check_vector("group_norm", "bias", c->arg[3].tensor, x->size[1], x->dtype));
+    int64_t row = x->size[0] * groups > 0 ? x->numel / (x->size[0] * groups) : 0;
+    int64_t flat[2] = {x->size[0] * groups, row}, wide[AH_MAX_DIMS] = {x->size[1]};
+    for (int d = 1; d < x->ndim - 1; d++)
+        wide[d] = 1;
+    struct ah_tensor *made[8] = {NULL}, *result;
+    int n = 0, status;
+    AH_TRYGO(ah_op1(AH_OP_reshape, &made[n++], c->arg[0], AH_INTS_OF(flat, 2)), out);
+    AH_TRYGO(ah_op1(AH_OP_layer_norm, &made[n++], AH_T(made[0]), AH_INTS_OF(&row, 1), AH_NIL, AH_NIL, c->arg[4]), out);
+    AH_TRYGO(ah_op1(AH_OP_reshape, &made[n++], AH_T(made[1]), AH_INTS_OF(x->size, x->ndim)), out);
+    result = made[2];
+    for (int i = 0; i < 2; i++) {
+        if (!c->arg[2 + i].tensor)
+            continue;
+        AH_TRYGO(ah_op1(AH_OP_reshape, &made[n++], c->arg[2 + i], AH_INTS_OF(wide, x->ndim - 1)), out);
+        AH_TRYGO(ah_op1(i ? AH_OP_add : AH_OP_mul, &made[n], AH_T(result), AH_T(made[n - 1])), out);
+        result = made[n++];
+    }
+    c->out[0] = ah_tensor_retain(result);
+    c->out_count = 1;
+out:
+    for (int i = 0; i < 8; i++)
+        ah_tensor_release(made[i]);
+    return status;
+}
+
+/* --- embedding --- */
+
+int ah_forward_embedding(struct ah_call *c)
+{
+    const struct ah_tensor *index = c->arg[0].tensor, *w = c->arg[1].tensor;
+    if (index->dtype != AH_I64 && index->dtype != AH_I32 && index->dtype != AH_U8) {
+        return ah_fail(AH_EINVAL, "embedding: expected integer indices as input, got %s (is the order input, weight?)",
+                       ah_dtype_name(index->dtype));
+    }
+    if (w->ndim != 2)
+        return ah_fail(AH_EINVAL, "embedding: expected weight (rows, width), got %s", ah_shape(w));
+    if (index->ndim + 1 > AH_MAX_DIMS)
+        return ah_fail(AH_EINVAL, "embedding: input %s has too many dimensions", ah_shape(index));
+    int64_t size[AH_MAX_DIMS];
+    memcpy(size, index->size, sizeof size);
+    size[index->ndim] = w->size[1];
+    AH_TRY(ah_call_output(c, 0, size, index->ndim + 1, w->dtype));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_embedding_backward(struct ah_call *c)
+{
+    AH_TRY(ah_call_output(c, 0, c->arg[2].ints.at, c->arg[2].ints.count, c->arg[0].tensor->dtype));
+    return ah_call_kernel(c);
+}
+
+/* --- attention --- */
+
+int ah_forward_masked_softmax(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor, *mask = c->arg[1].tensor;
+    AH_TRY(ah_call_expect_float(c, 0));
+    if (x->ndim < 2)
+        return ah_fail(AH_EINVAL, "masked_softmax: expected scores (..., L, S), got %s", ah_shape(x));
+    if (mask) {
+        int64_t size[AH_MAX_DIMS];
+        int ndim;
+        AH_TRY(ah_broadcast_shapes("scaled_dot_product_attention: attn_mask", x, mask, size, &ndim));
+        if (ndim != x->ndim || memcmp(size, x->size, (size_t)ndim * sizeof *size)) {
+            return ah_fail(AH_EINVAL, "scaled_dot_product_attention: attn_mask %s does not broadcast to the scores %s",
+                           ah_shape(mask), ah_shape(x));
+        }
+        if (mask->dtype != AH_BOOL && mask->dtype != x->dtype) {
+            return ah_fail(AH_EINVAL, "scaled_dot_product_attention: expected attn_mask bool or %s, got %s",
+                           ah_dtype_name(x->dtype), ah_dtype_name(mask->dtype));
+        }
+    }
+    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
+    return ah_call_kernel(c);
+}
+
+/* softmax(scale q k^T, masked) v. The scale goes to the query, which is the smaller factor. */
+int ah_forward_scaled_dot_product_attention(struct ah_call *c)
+{
+    const struct ah_tensor *q = c->arg[0].tensor, *k = c->arg[1].tensor, *v = c->arg[2].tensor;
+    if (q->ndim < 2 || k->ndim < 2 || v->ndim < 2 || q->size[q->ndim - 1] != k->size[k->ndim - 1] ||
+        k->size[k->ndim - 2] != v->size[v->ndim - 2]) {
+        return ah_fail(AH_EINVAL, "scaled_dot_product_attention: expected query (..., L, E), key (..., S, E) and value "
+                       "(..., S, V), got %s, %s and %s", ah_shape(q), ah_shape(k), ah_shape(v));
+    }
+    if (c->arg[5].flag && c->arg[3].tensor) {
+        return ah_fail(AH_EINVAL, "scaled_dot_product_attention: attn_mask and is_causal exclude each other");
+    }
+    double width = (double)q->size[q->ndim - 1], p = c->arg[4].number;
+    double scale = c->arg[6].kind == AH_NONE ? 1 / __builtin_sqrt(width) : c->arg[6].number;
+    struct ah_tensor *made[5] = {NULL}, *weights;
+    int status;
+    AH_TRYGO(ah_op1(AH_OP_mul, &made[0], c->arg[0], AH_N(scale)), out);
+    AH_TRYGO(ah_op1(AH_OP_transpose, &made[1], c->arg[1], AH_I(-2), AH_I(-1)), out);
+    AH_TRYGO(ah_op1(AH_OP_matmul, &made[2], AH_T(made[0]), AH_T(made[1])), out);
+    AH_TRYGO(ah_op1(AH_OP_masked_softmax, &made[3], AH_T(made[2]), c->arg[3], c->arg[5]), out);
+    weights = made[3];
+    if (p > 0) {
+        AH_TRYGO(ah_op1(AH_OP_dropout, &made[4], AH_T(weights), AH_N(p), AH_B(true)), out);
+        weights = made[4];
+    }
+    AH_TRYGO(ah_op1(AH_OP_matmul, &c->out[0], AH_T(weights), c->arg[2]), out);
+    c->out_count = 1;
+out:
+    for (int i = 0; i < 5; i++)
+        ah_tensor_release(made[i]);
+    return status;
+}

@@ -14,8 +14,12 @@ struct arena {
     atomic_int refs;
     char *memory;
     size_t bytes;
-    bool owned; /* else it belongs to the group */
+    struct ah_group *group; /* that the memory belongs to, NULL: our own */
+    struct arena *next;     /* of the idle ones */
 };
+
+/* A group's memory lives as long as the group: arenas of models that are gone wait here for one of the same size. */
+static struct arena *idle;
 
 struct parameter {
     struct ah_tensor *tensor, *grad;
@@ -62,15 +66,38 @@ static void arena_release(struct arena *arena)
 {
     if (!arena || atomic_fetch_sub(&arena->refs, 1) != 1)
         return;
-    if (arena->owned)
-        ah_block_free(arena->memory, arena->bytes);
+    if (arena->group) {
+        arena->next = idle;
+        idle = arena;
+        return;
+    }
+    ah_block_free(arena->memory, arena->bytes);
     free(arena);
+}
+
+static struct arena *take_idle(struct ah_group *group, size_t bytes)
+{
+    for (struct arena **at = &idle; *at; at = &(*at)->next) {
+        struct arena *arena = *at;
+        if (arena->group != group || arena->bytes != bytes)
+            continue;
+        *at = arena->next;
+        atomic_store(&arena->refs, 1);
+        memset(arena->memory, 0, bytes);
+        return arena;
+    }
+    return NULL;
 }
 
 static int arena_new(struct arena **out, struct ah_group *shared, size_t bytes)
 {
-    struct arena *arena = calloc(1, sizeof *arena);
+    struct arena *arena = shared ? take_idle(shared, bytes) : NULL;
     void *memory;
+    if (arena) {
+        *out = arena;
+        return 0;
+    }
+    arena = calloc(1, sizeof *arena);
     if (!arena)
         return ah_fail(AH_ENOMEM, "out of memory");
     int status = shared ? ah_group_arena_alloc(shared, bytes, &memory) : ah_block_alloc(bytes, &memory);
@@ -81,7 +108,7 @@ static int arena_new(struct arena **out, struct ah_group *shared, size_t bytes)
     atomic_init(&arena->refs, 1);
     arena->memory = memory;
     arena->bytes = bytes;
-    arena->owned = !shared;
+    arena->group = shared;
     if (!shared)
         memset(memory, 0, bytes);
     *out = arena;

@@ -245,3 +245,26 @@ AH_TEST(storages_move_with_their_views)
 {
     CHECK(run_ranks_mortal(1, 0, 0, views));
 }
+
+static void again(struct rank *me)
+{
+    void *first = NULL;
+    for (int round = 0; round < 3; round++) {
+        struct ah_tensor *param;
+        struct ah_reducer *reducer;
+        RANK_CHECK(me, ah_tensor_zeros(&param, (int64_t[]){5000}, 1, AH_F32) == 0);
+        RANK_CHECK(me, ah_reducer_new(&reducer, me->group, &param, 1, NULL, 0, 0) == 0);
+        struct ah_tensor *grad = ah_reducer_grad(reducer, 0);
+        RANK_CHECK(me, ah_tensor_get(grad, 4999) == 0); /* fresh, whatever was there */
+        RANK_CHECK(me, round == 0 || ah_tensor_data(grad) == first);
+        first = ah_tensor_data(grad);
+        fill(grad, 3);
+        ah_reducer_free(reducer);
+        ah_tensor_release(param);
+    }
+}
+
+AH_TEST(a_prepared_model_that_is_gone_leaves_its_memory_to_the_next)
+{
+    CHECK(run_ranks_mortal(2, 0, 0, again));
+}

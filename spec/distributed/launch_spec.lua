@@ -91,6 +91,26 @@ describe("accelhost launch", function()
     end
   end)
 
+  -- Ranks inside os.execute ignore SIGINT, and so does what the shell there runs.
+  local stubborn = "print('up') os.execute('trap \"\" INT; sleep 60')"
+  local function interrupt(options, rest)
+    local marks = os.tmpname()
+    local shell = ([[env --default-signal "$0" launch --num_processes 2 %s -e "$1" > "$2" & launcher=$!
+      for i in $(seq 100); do [ -s "$2" ] && break; sleep 0.1; done
+      kill -INT $launcher; %s wait $launcher]]):format(options, rest)
+    local result = run.program({"sh", "-c", shell, run.path, stubborn, marks}, {timeout = 20})
+    os.remove(marks)
+    return result
+  end
+
+  it("kills ranks that do not end within the grace", function()
+    assert.equal(130, interrupt("--grace 0.2", "").code)
+  end)
+
+  it("kills at once at the second signal", function()
+    assert.equal(130, interrupt("", "sleep 0.2; kill -INT $launcher;").code)
+  end)
+
   for _, name in ipairs {"INT", "TERM", "HUP"} do
     local number = ({INT = 2, TERM = 15, HUP = 1})[name]
     it(("passes SIG%s on and ends with %d"):format(name, 128 + number), function()

@@ -277,7 +277,8 @@ static int slice(lua_State *L)
         return ah_raise_text(L, "expected a contiguous int64 tensor of one dimension, got %s %s",
                              ah_dtype_name(tensor->dtype), ah_shape(tensor));
     if (first < 0 || count < 0 || count > tensor->numel - first)
-        return ah_raise_text(L, "slice %lld + %lld of %lld", (long long)first, (long long)count, (long long)tensor->numel);
+        return ah_raise_text(L, "slice %lld + %lld of %lld", (long long)first, (long long)count,
+                             (long long)tensor->numel);
     const int64_t *from = (const int64_t *)ah_tensor_data(tensor) + first;
     lua_createtable(L, (int)count, 0);
     for (int64_t i = 0; i < count; i++) {
@@ -348,14 +349,23 @@ static int from_hex(lua_State *L)
 int ah_open_data(lua_State *L)
 {
     static const luaL_Reg methods[] = {
-        {"post", post}, {"take", take}, {"is_threaded", is_threaded}, {"pending", pending}, {"close", close_gather},
-        {NULL, NULL},
+        {"post", post},       {"take", take},          {"is_threaded", is_threaded},
+        {"pending", pending}, {"close", close_gather}, {NULL, NULL},
     };
     static const luaL_Reg list[] = {
-        {"idx", read_idx},         {"digits", draw_digits},           {"gather", new_gather}, {"step", step},
-        {"draw_seed", draw_seed},  {"seed_bytes", seed_bytes},        {"permutation", permutation},
-        {"slice", slice},          {"whole_numbers", whole_numbers},  {"to_bytes", to_bytes},
-        {"to_hex", to_hex},        {"from_hex", from_hex},            {"to_indices", to_indices},
+        {"idx", read_idx},
+        {"digits", draw_digits},
+        {"gather", new_gather},
+        {"step", step},
+        {"draw_seed", draw_seed},
+        {"seed_bytes", seed_bytes},
+        {"permutation", permutation},
+        {"slice", slice},
+        {"whole_numbers", whole_numbers},
+        {"to_bytes", to_bytes},
+        {"to_hex", to_hex},
+        {"from_hex", from_hex},
+        {"to_indices", to_indices},
         {NULL, NULL},
     };
     lua_pushlightuserdata(L, &gather_key);

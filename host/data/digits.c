@@ -60,18 +60,17 @@ static const struct stroke glyphs[10][VARIANTS][MAX_STROKES] = {
         {{CURVE, {20, 18, 40, 8, 76, 10, END}}, {CURVE, {76, 10, 58, 40, 48, 70, 46, 95, END}}},
     },
     {
-        {{CURVE, {50, 48, 28, 32, 30, 12, 50, 5, 70, 12, 72, 32, 50, 48, 26, 65, 24, 85, 50, 95, 76, 85, 74, 65, 50, 48,
-                  END}}},
-        {{CURVE, {72, 16, 50, 5, 30, 15, 36, 36, 58, 52, 74, 70, 66, 90, 44, 95, 26, 82, 34, 62, 54, 46, 70, 32, 72, 16,
-                  END}}},
+        {{CURVE, {50, 48, 28, 32, 30, 12, 50, 5,  70, 12, 72, 32, 50, 48,
+                  26, 65, 24, 85, 50, 95, 76, 85, 74, 65, 50, 48, END}}},
+        {{CURVE, {72, 16, 50, 5,  30, 15, 36, 36, 58, 52, 74, 70, 66, 90,
+                  44, 95, 26, 82, 34, 62, 54, 46, 70, 32, 72, 16, END}}},
         {{CURVE, {50, 6, 32, 16, 34, 38, 52, 44, 68, 34, 66, 14, 50, 6, END}},
          {CURVE, {52, 44, 28, 58, 24, 82, 48, 95, 74, 84, 74, 58, 52, 44, END}}},
     },
     {
         {{CURVE, {74, 30, 62, 10, 42, 6, 25, 20, 26, 40, 45, 50, 65, 42, 74, 30, END}},
          {LINE, {74, 30, 72, 60, 62, 95, END}}},
-        {{CURVE, {72, 26, 52, 6, 30, 16, 30, 40, 52, 48, 72, 26, END}},
-         {CURVE, {72, 26, 72, 58, 58, 86, 30, 94, END}}},
+        {{CURVE, {72, 26, 52, 6, 30, 16, 30, 40, 52, 48, 72, 26, END}}, {CURVE, {72, 26, 72, 58, 58, 86, 30, 94, END}}},
         {{CURVE, {70, 14, 44, 6, 26, 26, 34, 46, 58, 44, 70, 14, END}}, {LINE, {70, 14, 66, 95, END}}},
     },
 };
@@ -232,7 +231,7 @@ static int64_t draw_digit(uint8_t *image, uint64_t key, int64_t index)
     for (int i = 0; i < MAX_STROKES && stroke[i].kind != NONE; i++)
         draw_stroke(distance, &stroke[i], &pose, reach, &random);
     if ((next(&random) & 3) == 0) { /* a stray mark */
-        struct point from, to; /* one draw a statement: initialisers have no order */
+        struct point from, to;      /* one draw a statement: initialisers have no order */
         from.x = uniform(&random, 1.0f, 26.0f);
         from.y = uniform(&random, 1.0f, 26.0f);
         to.x = from.x + uniform(&random, -5.0f, 5.0f);

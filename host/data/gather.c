@@ -22,12 +22,12 @@ struct column {
 };
 
 struct job {
-    struct job *next;         /* in its gather, oldest first */
-    struct job *queue_next;   /* in the loader's queue */
+    struct job *next;       /* in its gather, oldest first */
+    struct job *queue_next; /* in the loader's queue */
     struct ah_gather *gather;
-    enum job_state state;     /* under the lock, once queued */
+    enum job_state state; /* under the lock, once queued */
     int status;
-    char text[192];           /* of the failure */
+    char text[192]; /* of the failure */
     struct ah_tensor *out[AH_GATHER_COLUMNS];
     char *data[AH_GATHER_COLUMNS]; /* of out[] */
     int64_t count;
@@ -72,7 +72,8 @@ static void copy_rows(char *restrict to, const char *restrict from, size_t bytes
 #if defined(__GNUC__) && !defined(__clang__)
 __attribute__((optimize("no-tree-slp-vectorize", "no-tree-vectorize")))
 #endif
-static void map_bytes(float *restrict to, const unsigned char *restrict from, int64_t count, const float *restrict table)
+static void
+map_bytes(float *restrict to, const unsigned char *restrict from, int64_t count, const float *restrict table)
 {
     int64_t k = 0;
     for (; k + 8 <= count; k += 8) {
@@ -250,8 +251,8 @@ static int describe_column(struct ah_gather *gather, int at, const struct ah_gat
     if (table) {
         if (source->dtype != AH_U8 || table->dtype != AH_F32 || table->ndim != 2 || table->size[1] != 256 ||
             table->size[0] < 1 || elements % table->size[0] || !ah_tensor_is_contiguous(table)) {
-            return ah_fail(AH_EINVAL, "column %d of the data set: a float32 table %s does not fit %s rows of %lld", at + 1,
-                           ah_shape(table), ah_dtype_name(source->dtype), (long long)elements);
+            return ah_fail(AH_EINVAL, "column %d of the data set: a float32 table %s does not fit %s rows of %lld",
+                           at + 1, ah_shape(table), ah_dtype_name(source->dtype), (long long)elements);
         }
         column->table = ah_tensor_data(table);
         column->channels = table->size[0];

@@ -100,8 +100,8 @@ static int check_magic(const unsigned char *bytes, enum ah_idx_kind kind)
     int64_t magic = big_endian(bytes);
     int64_t expected = kind == AH_IDX_IMAGES ? 2051 : 2049;
     if (kind != AH_IDX_ANY && magic != expected) {
-        return ah_fail(AH_EIO, "expected magic %d%s, got %lld%s", (int)expected, magic_name(expected),
-                       (long long)magic, magic_name(magic));
+        return ah_fail(AH_EIO, "expected magic %d%s, got %lld%s", (int)expected, magic_name(expected), (long long)magic,
+                       magic_name(magic));
     }
     if (bytes[0] || bytes[1])
         return ah_fail(AH_EIO, "expected an IDX file (its first two bytes are 0), got magic %lld", (long long)magic);

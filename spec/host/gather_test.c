@@ -159,7 +159,8 @@ AH_TEST(gather_refuses_columns_that_do_not_fit)
     struct ah_tensor *images = bytes_of(4), *labels = labels_of(5), *table = table_of(2);
     struct ah_gather *gather = NULL;
     struct ah_gather_column rows[2] = {{.source = images, .ndim = 1, .size = {3}}, {.source = labels}};
-    CHECK_FAILS(ah_gather_new(&gather, rows, 2, 0), AH_EINVAL, "column 2 of the data set: expected 4 rows like the first, got 5");
+    CHECK_FAILS(ah_gather_new(&gather, rows, 2, 0), AH_EINVAL,
+                "column 2 of the data set: expected 4 rows like the first, got 5");
     struct ah_gather_column shape = {.source = images, .ndim = 1, .size = {4}};
     CHECK_FAILS(ah_gather_new(&gather, &shape, 1, 0), AH_EINVAL, "rows (4,) do not have the 3 elements of (4, 3)");
     struct ah_gather_column uneven = {.source = images, .table = table, .ndim = 1, .size = {3}};

@@ -6,7 +6,8 @@
 
 #include "data/idx.h"
 
-static const unsigned char images[] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 255};
+static const unsigned char images[] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 2,  0,  0,
+                                       0, 3, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 255};
 static const unsigned char labels[] = {0, 0, 8, 1, 0, 0, 0, 4, 7, 2, 1, 0};
 
 static size_t compress_to(unsigned char *to, size_t room, const void *from, size_t count)

@@ -159,7 +159,9 @@ dataset.ConcatDataset = ConcatDataset
 --- Data sets one after the other.
 ---@param sets table[]
 function ConcatDataset:init(sets)
-  if type(sets) ~= "table" or #sets == 0 then fail("ConcatDataset: expected a table of data sets, got %s", describe(sets)) end
+  if type(sets) ~= "table" or #sets == 0 then
+    fail("ConcatDataset: expected a table of data sets, got %s", describe(sets))
+  end
   self.datasets, self._ends = sets, {}
   local total = 0
   for k = 1, #sets do

@@ -3,10 +3,10 @@
 --   local loader = data.DataLoader(set, {batch_size = 64, shuffle = true})
 --   for images, labels in loader do ... end
 --
--- Each `for` is a pass of its own, found by the first value it yielded last; passes may be nested and left by break. The
--- order of a shuffled pass is PyTorch's: a pass draws one number, then the sampler's seed, then the permutation from a
--- fresh generator; a loader that does not shuffle draws the one number too. With `seed` nothing is drawn: the permutation
--- is a function of seed and epoch.
+-- Each `for` is a pass of its own, found by the first value it yielded last; passes may be nested and left by break.
+-- The order of a shuffled pass is PyTorch's: a pass draws one number, then the sampler's seed, then the permutation
+-- from a fresh generator; a loader that does not shuffle draws the one number too. With `seed` nothing is drawn: the
+-- permutation is a function of seed and epoch.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.data.class"
@@ -29,7 +29,7 @@ local native = C.data
 ---@field remainder integer samples of the last round that are not full rounds, -1 with drop_last or when not known
 ---@field total_batch_size integer? samples per step of all ranks together
 ---@field active boolean is the innermost running pass one of this loader?
----@field synchronize (fun(bytes: userdata): any)? called with each pass's draw; gives every rank rank 0's bytes in place
+---@field synchronize (fun(bytes: userdata): any)? gets each pass's draw; gives every rank rank 0's bytes in place
 local DataLoader = class.new "DataLoader"
 
 local read = arguments.signature("DataLoader", {
@@ -56,12 +56,12 @@ end
 ---@param seed? integer make the order a function of this seed and the epoch
 ---@param prefetch? integer batches gathered ahead, default 2
 function DataLoader:init(...)
-  local set, batch_size, shuffle, own_sampler, batch_sampler, workers, collate_fn, drop_last, generator, seed, prefetch =
-    read_arguments(...)
+  local set, batch_size, shuffle, own_sampler, batch_sampler, workers, collate_fn, drop_last, generator, seed,
+    prefetch = read_arguments(...)
   self.dataset = dataset.check("DataLoader", set)
   if workers ~= 0 then
-    fail("DataLoader: num_workers: expected 0, got %s; data sets written in Lua run in this process, and sets in tensors "
-      .. "are gathered by a thread already (see prefetch)", describe(workers))
+    fail("DataLoader: num_workers: expected 0, got %s; data sets written in Lua run in this process, and sets in "
+      .. "tensors are gathered by a thread already (see prefetch)", describe(workers))
   end
   if collate_fn ~= nil and type(collate_fn) ~= "function" then
     fail("DataLoader: collate_fn: expected a function, got %s", describe(collate_fn))
@@ -367,9 +367,10 @@ function DataLoader:skip_first_batches(count)
   return other
 end
 
---- Where the loader stands, as numbers and strings: epoch, position (batches yielded in that epoch), and what was random
---- about the pass. While the last batch is being processed this is the start of the next epoch. Within an epoch the state
---- of the loader's own generator follows from the pass's draw; between epochs it is part of the state.
+--- Where the loader stands, as numbers and strings: epoch, position (batches yielded in that epoch), and what was
+--- random about the pass. While the last batch is being processed this is the start of the next epoch. Within an
+--- epoch the state of the loader's own generator follows from the pass's draw; between epochs it is part of the
+--- state.
 ---@return table
 function DataLoader:state_dict()
   local pass = self._current

@@ -1,8 +1,8 @@
 --- Samplers: in which order a pass visits a data set.
 --
--- A sampler of your own is an object with `iter()`, which returns a function that gives the next index (from 0) and then
--- nil, and `len()`; a plain table of indices serves too. What is random about a pass of a built-in sampler is its
--- `draw()`: bytes (a uint8 tensor) that rank 0 can broadcast and a checkpoint can keep; `iter(draw)` follows it.
+-- A sampler of your own is an object with `iter()`, which returns a function that gives the next index (from 0) and
+-- then nil, and `len()`; a plain table of indices serves too. What is random about a pass of a built-in sampler is
+-- its `draw()`: bytes (a uint8 tensor) that rank 0 can broadcast and a checkpoint can keep; `iter(draw)` follows it.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.data.class"
@@ -72,8 +72,8 @@ end
 local RandomSampler = class.new("RandomSampler", Sampler)
 sampler.RandomSampler = RandomSampler
 
---- A random order. Without a generator each pass draws a seed from the global one; with `seed` the order is a function of
---- seed and epoch alone.
+--- A random order. Without a generator each pass draws a seed from the global one; with `seed` the order is a
+--- function of seed and epoch alone.
 --
 --   data.RandomSampler(set, {replacement = true, num_samples = 100})
 ---@param data_source table|integer
@@ -109,8 +109,8 @@ function RandomSampler:draw()
   return native.draw_seed()
 end
 
--- The permutation after the last whole one is drawn even when nothing of it is used: so does PyTorch, and a generator of
--- the user's goes on from there.
+-- The permutation after the last whole one is drawn even when nothing of it is used: so does PyTorch, and a generator
+-- of the user's goes on from there.
 local function permutations(generator, n, count)
   local left, order = count, nil
   local whole = math.floor(count / n)
@@ -164,7 +164,9 @@ sampler.SubsetRandomSampler = SubsetRandomSampler
 function SubsetRandomSampler:init(indices, options)
   options = options or {}
   arguments.check_names("SubsetRandomSampler", options, {"generator"})
-  if type(indices) ~= "table" then fail("SubsetRandomSampler: expected a table of indices, got %s", describe(indices)) end
+  if type(indices) ~= "table" then
+    fail("SubsetRandomSampler: expected a table of indices, got %s", describe(indices))
+  end
   self.indices, self.generator = indices, options.generator
 end
 
@@ -196,7 +198,9 @@ function WeightedRandomSampler:init(weights, num_samples, replacement, options)
   options = options or {}
   arguments.check_names("WeightedRandomSampler", options, {"generator", "replacement"})
   if options.replacement ~= nil then replacement = options.replacement end
-  if type(weights) ~= "table" then fail("WeightedRandomSampler: expected a table of weights, got %s", describe(weights)) end
+  if type(weights) ~= "table" then
+    fail("WeightedRandomSampler: expected a table of weights, got %s", describe(weights))
+  end
   if not is_count(num_samples, 1) then
     fail("WeightedRandomSampler: num_samples: expected an integer of at least 1, got %s", describe(num_samples))
   end
@@ -229,8 +233,9 @@ WeightedRandomSampler.iter = iter_order
 local DistributedSampler = class.new("DistributedSampler", Sampler)
 sampler.DistributedSampler = DistributedSampler
 
---- One rank's share: every num_replicas-th index from rank on, of a permutation seeded by seed + epoch. Padded by samples
---- from the start so that all ranks get the same number, or cut with drop_last. Call set_epoch before each pass.
+--- One rank's share: every num_replicas-th index from rank on, of a permutation seeded by seed + epoch. Padded by
+--- samples from the start so that all ranks get the same number, or cut with drop_last. Call set_epoch before each
+--- pass.
 --
 --   data.DistributedSampler(set, {num_replicas = 3, rank = 0})
 ---@param set table|integer

@@ -17,7 +17,9 @@ local BatchSamplerShard = class.new "BatchSamplerShard"
 function BatchSamplerShard:init(batch_sampler, options)
   arguments.check_names("shard", options, {"rank", "size", "split_batches", "even_batches"})
   local rank, size = options.rank, options.size
-  if not class.is_count(size, 1) then fail("shard: size: expected an integer of at least 1, got %s", describe(size)) end
+  if not class.is_count(size, 1) then
+    fail("shard: size: expected an integer of at least 1, got %s", describe(size))
+  end
   if not class.is_count(rank, 0) or rank >= size then
     fail("shard: rank: expected 0 to %d, got %s", size - 1, describe(rank))
   end
@@ -25,8 +27,8 @@ function BatchSamplerShard:init(batch_sampler, options)
   if options.split_batches then
     if not batch_size then fail("shard: split_batches needs a batch sampler with a batch_size") end
     if batch_size % size ~= 0 then
-      fail("shard: with split_batches the batch size (%d) must be a multiple of the number of processes (%d)", batch_size,
-        size)
+      fail("shard: with split_batches the batch size (%d) must be a multiple of the number of processes (%d)",
+        batch_size, size)
     end
   end
   self.batch_sampler, self.rank, self.size = batch_sampler, rank, size

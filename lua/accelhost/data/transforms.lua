@@ -1,7 +1,7 @@
 --- Transforms of images, with torchvision's names and numbers.
 --
--- An image is a uint8 tensor [rows, columns] or [channels, rows, columns]. Pointwise transforms (ToTensor, Normalize and
--- Compose of them) are turned into a table of 256 float32 values per channel by the data sets, so that a loader
+-- An image is a uint8 tensor [rows, columns] or [channels, rows, columns]. Pointwise transforms (ToTensor, Normalize
+-- and Compose of them) are turned into a table of 256 float32 values per channel by the data sets, so that a loader
 -- transforms a whole batch in the pass that gathers it; the values are the same to the bit.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"

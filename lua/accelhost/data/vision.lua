@@ -208,8 +208,11 @@ function SyntheticDigits:init(options)
   arguments.check_names("SyntheticDigits", options, {"train", "size", "seed", "transform", "target_transform"})
   local train = options.train ~= false
   local size, seed = options.size or (train and 60000 or 10000), options.seed or 0
-  if not is_count(size, 0) then fail("SyntheticDigits: size: expected an integer of at least 0, got %s", describe(size)) end
-  if not is_count(seed, 0) then fail("SyntheticDigits: seed: expected an integer of at least 0, got %s", describe(seed)) end
+  for _, row in ipairs {{"size", size}, {"seed", seed}} do
+    if not is_count(row[2], 0) then
+      fail("SyntheticDigits: %s: expected an integer of at least 0, got %s", row[1], describe(row[2]))
+    end
+  end
   local images, labels = C.data.digits(size, seed, train and 0 or 1)
   ImageSet.init(self, images, labels, {transform = options.transform, target_transform = options.target_transform})
 end
@@ -229,7 +232,8 @@ function vision.mnist(dir, options)
     or transforms.Compose {transforms.ToTensor(), transforms.Normalize(0.1307, 0.3081)}
   local found = find("mnist", dir)
   if found then
-    return MNIST {root = found, train = true, transform = transform}, MNIST {root = found, train = false, transform = transform}
+    return MNIST {root = found, train = true, transform = transform},
+      MNIST {root = found, train = false, transform = transform}
   end
   if options.announce ~= false then
     io.stderr:write("MNIST is not here (`accelhost data mnist` downloads it): training on generated digits\n")

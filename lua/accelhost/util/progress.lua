@@ -1,0 +1,290 @@
+--- accelhost.progress: a progress bar around a loader, an iterator or a count.
+--
+--   for images, labels in accelhost.progress(loader, {desc = "epoch 1"}) do ... end
+--   epoch 1:  45%|████▌     | 422/938 [00:04<00:05, 98.4 it/s]
+--
+-- On a terminal the line redraws itself on stderr; piped, a line is written about every tenth of the way. Only rank 0
+-- draws. The bar changes nothing about the iteration: break is safe.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+
+local fail, describe = arguments.fail, arguments.describe
+
+---@class Progress
+---@field n integer steps done
+---@field total integer?
+local Progress = {_name = "progress"}
+Progress.__index = Progress
+
+local known = {
+  "desc", "total", "leave", "disable", "unit", "mininterval", "file", "terminal", "columns", "clock",
+}
+
+local eighths = {"▏", "▎", "▍", "▌", "▋", "▊", "▉"}
+local BAR = 10
+
+-- The bar whose line is unfinished on the terminal, if any.
+local open_bar
+
+local function duration(seconds)
+  seconds = math.floor(seconds + 0.5)
+  local hours, rest = math.floor(seconds / 3600), seconds % 3600
+  local text = ("%02d:%02d"):format(math.floor(rest / 60), rest % 60)
+  return hours > 0 and ("%d:%s"):format(hours, text) or text
+end
+
+local function three_digits(value)
+  if value >= 99.95 then return ("%.0f"):format(value) end
+  return (value >= 9.995 and "%.1f" or "%.2f"):format(value)
+end
+
+local function rate_text(rate, unit)
+  if not rate or rate <= 0 then return "? " .. unit .. "/s" end
+  if rate < 1 then return three_digits(1 / rate) .. " s/" .. unit end
+  return three_digits(rate) .. " " .. unit .. "/s"
+end
+
+local function bar_text(share, width)
+  local parts = math.floor(share * width * 8)
+  local full, eighth = math.floor(parts / 8), parts % 8
+  if full >= width then return ("█"):rep(width) end
+  return ("█"):rep(full) .. (eighths[eighth] or " ") .. (" "):rep(width - full - 1)
+end
+
+-- Columns a text takes: one per character, not per byte.
+local function columns_of(text)
+  return #text:gsub("[\128-\191]", "")
+end
+
+local function line_of(self, now)
+  local elapsed = now - self._began
+  local rate = self._rate
+  if (self._closed or not rate) and elapsed > 0 and self.n > 0 then rate = self.n / elapsed end
+  local head = self.desc and self.desc .. ": " or ""
+  local tail = ("%s, %s%s]"):format(
+    self.total and self.n < self.total and duration(elapsed) .. "<"
+      .. (rate and duration((self.total - self.n) / rate) or "?") or duration(elapsed),
+    rate_text(rate, self._unit), self._postfix and ", " .. self._postfix or "")
+  if not self.total then return ("%s%d %s [%s"):format(head, self.n, self._unit, tail) end
+  local share = self.total > 0 and math.min(1, self.n / self.total) or 1
+  head = ("%s%3d%%|"):format(head, math.floor(share * 100))
+  tail = ("| %d/%d [%s"):format(self.n, self.total, tail)
+  local room = self._columns and self._columns - 1 - columns_of(head) - columns_of(tail) or BAR
+  return head .. bar_text(share, math.max(BAR, math.min(40, room))) .. tail
+end
+
+local function draw(self, now)
+  local line = line_of(self, now)
+  local width = columns_of(line)
+  self._file:write("\r", line, (" "):rep(self._width - width))
+  self._file:flush()
+  self._width = width
+  self._drawn = now
+  open_bar = self
+end
+
+-- Piped: a line when another tenth is reached; without a total every ten seconds.
+local function report(self, now)
+  if self.total then
+    local tenth = math.floor(10 * self.n / math.max(1, self.total))
+    if tenth <= self._tenth then return end
+    self._tenth = tenth
+  elseif now - self._drawn < 10 then
+    return
+  end
+  self._drawn = now
+  self._file:write(line_of(self, now), "\n")
+  self._file:flush()
+end
+
+local function start(self)
+  self.n, self._rate, self._postfix = 0, nil, nil
+  self._began = self._clock()
+  self._drawn, self._seen, self._seen_n = self._began, self._began, 0
+  self._width, self._tenth, self._closed = 0, 0, false
+  if self._disabled or not self._terminal then return end
+  if open_bar then
+    open_bar._file:write("\n")
+    open_bar = nil
+  end
+  draw(self, self._began)
+end
+
+-- The smoothed speed: the newest stretch counts 0.3, as in tqdm.
+local function measure(self, now)
+  local seconds, steps = now - self._seen, self.n - self._seen_n
+  if seconds <= 0 or steps <= 0 then return end
+  local speed = steps / seconds
+  self._rate = self._rate and 0.3 * speed + 0.7 * self._rate or speed
+  self._seen, self._seen_n = now, self.n
+end
+
+--- Count `steps` more (default 1). A loop over the bar does this by itself.
+---@param steps? integer
+function Progress:update(steps)
+  self.n = self.n + (steps or 1)
+  if self._disabled then return end
+  local now = self._clock()
+  if self._terminal then
+    if now - self._drawn < self._mininterval then return end
+    measure(self, now)
+    draw(self, now)
+  else
+    if now - self._seen >= 1 then measure(self, now) end
+    report(self, now)
+  end
+end
+
+local function postfix_text(value)
+  if C.is_tensor(value) then value = value:item() end
+  if type(value) == "number" then
+    return value % 1 == 0 and math.abs(value) < 1e15 and ("%d"):format(value) or ("%.3g"):format(value)
+  end
+  return tostring(value)
+end
+
+--- Show values behind the speed.
+--
+--   bar:set_postfix{loss = loss}
+---@param values table<string, any>|string numbers, strings, or tensors of one element; sorted by name
+function Progress:set_postfix(values)
+  if self._disabled then return end
+  if type(values) == "string" then
+    self._postfix = values ~= "" and values or nil
+    return
+  end
+  if type(values) ~= "table" then fail("set_postfix: expected a table of values, got %s", describe(values)) end
+  local names, parts = {}, {}
+  for name in pairs(values) do names[#names + 1] = tostring(name) end
+  table.sort(names)
+  for i, name in ipairs(names) do parts[i] = name .. "=" .. postfix_text(values[name]) end
+  self._postfix = #parts > 0 and table.concat(parts, ", ") or nil
+end
+
+--- Change what stands before the bar.
+---@param desc string?
+function Progress:set_description(desc) self.desc = desc end
+
+--- Print a line above the bar.
+---@param text string
+function Progress:write(text)
+  if self._disabled then return end
+  if open_bar ~= self then
+    self._file:write(text, "\n")
+    return
+  end
+  self._file:write("\r", (" "):rep(self._width), "\r", text, "\n")
+  self._width = 0
+  draw(self, self._clock())
+end
+
+--- Draw the last state and leave the line; a loop that runs to its end does this by itself.
+function Progress:close()
+  if self._closed then return end
+  self._closed = true
+  if self._disabled then return end
+  local now = self._clock()
+  if not self._terminal then
+    if not self.total or self._tenth < 10 then self._file:write(line_of(self, now), "\n") end
+  elseif self._leave then
+    draw(self, now)
+    self._file:write("\n")
+  else
+    self._file:write("\r", (" "):rep(self._width), "\r")
+  end
+  self._file:flush()
+  if open_bar == self then open_bar = nil end
+end
+
+local function count(self, first, ...)
+  if first == nil then
+    self:close()
+    return nil
+  end
+  return first, ...
+end
+
+function Progress:__call(state, control)
+  local source = self._source
+  if not source then fail("progress: nothing to iterate over; call update() for each step") end
+  if control == nil then
+    start(self)
+  else
+    self:update()
+  end
+  if type(source) == "number" then
+    if self.n < source then return self.n + 1 end
+    return count(self, nil)
+  end
+  return count(self, source(state, control))
+end
+
+local function length_of(source)
+  if type(source) == "number" then return source end
+  if type(source) ~= "table" or type(source.len) ~= "function" then return nil end
+  local ok, length = pcall(source.len, source)
+  return ok and length or nil
+end
+
+-- Where the line will be seen: a rank's output goes through its launcher, which told what it writes to.
+local function look_at_terminal()
+  if C.comm and C.comm.size() > 1 then
+    local terminal, columns = C.comm.stdout_is_terminal()
+    return terminal, columns > 0 and columns or nil
+  end
+  return C.system.is_terminal(2), tonumber(os.getenv("COLUMNS"))
+end
+
+--- A progress bar.
+---@param source? table|function|integer a loader, an iterator function, a count (gives 1, 2, ...), or nothing: then
+--- call update()
+---@param options? {desc?: string, total?: integer, leave?: boolean, disable?: boolean, unit?: string,
+--- mininterval?: number, file?: file*, terminal?: boolean, columns?: integer, clock?: fun(): number} total: default
+--- source:len(); leave: keep the finished bar, default true; unit: default "it"; mininterval: seconds between redraws,
+--- default 0.1; file: default stderr; terminal, columns, clock: for outputs that are not what they look like
+---@return Progress
+local function progress(source, options)
+  if options == nil and arguments.is_options(source) and not source.len then source, options = nil, source end
+  options = options or {}
+  arguments.check_names("progress", options, known)
+  local meta = getmetatable(source)
+  if source ~= nil and type(source) ~= "function" and type(source) ~= "number"
+    and not (type(meta) == "table" and meta.__call) then
+    fail("progress: expected a loader, an iterator function or a count, got %s", describe(source))
+  end
+  local terminal, columns = options.terminal, options.columns
+  if terminal == nil and not options.file then
+    local width
+    terminal, width = look_at_terminal()
+    columns = columns or width
+  end
+  local self = setmetatable({
+    desc = options.desc,
+    total = options.total or length_of(source),
+    n = 0,
+    _source = source,
+    _leave = options.leave ~= false,
+    _disabled = options.disable or (C.comm ~= nil and C.comm.rank() ~= 0) or false,
+    _unit = options.unit or "it",
+    _mininterval = options.mininterval or 0.1,
+    _file = options.file or io.stderr,
+    _terminal = terminal or false,
+    _columns = columns,
+    _clock = options.clock or C.system.now,
+  }, Progress)
+  if source == nil then
+    start(self)
+  else
+    self._closed = true
+  end
+  return self
+end
+
+-- At the end of the process: a bar left by break does not swallow the shell's prompt.
+local guard = newproxy(true)
+getmetatable(guard).__gc = function()
+  if open_bar then pcall(open_bar._file.write, open_bar._file, "\n") end
+end
+Progress._guard = guard
+
+return progress

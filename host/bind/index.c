@@ -33,7 +33,7 @@ static bool apply_item(lua_State *L, int slot, int item, int *dim)
     struct ah_tensor *tensor = ah_check_tensor(L, slot), *by = ah_to_tensor(L, item);
     if (by) {
         step(L, slot, AH_OP_index, (const struct ah_value[]){AH_T(tensor), AH_T(by), AH_I(*dim)}, 3);
-        *dim += by->ndim;
+        *dim += by->dtype == AH_BOOL ? 1 : by->ndim; /* a mask leaves one dim of those it covers */
         return false;
     }
     if (*dim >= tensor->ndim)
@@ -64,7 +64,7 @@ static bool apply_key(lua_State *L, int slot, int key)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, slot), *by = ah_to_tensor(L, key);
     int dim = 0;
-    if (by && by->dtype == AH_BOOL) {
+    if (by && by->dtype == AH_BOOL && by->ndim == tensor->ndim) {
         step(L, slot, AH_OP_masked_select, (const struct ah_value[]){AH_T(tensor), AH_T(by)}, 2);
         return false;
     }
@@ -105,7 +105,7 @@ int ah_index_set(lua_State *L)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, 1), *by = ah_to_tensor(L, 2);
     struct ah_value value = ah_check_operand(L, 3, "index assignment");
-    if (by && by->dtype == AH_BOOL && value.kind != AH_TENSOR) {
+    if (by && by->dtype == AH_BOOL && by->ndim == tensor->ndim && value.kind != AH_TENSOR) {
         run_inplace(L, AH_OP_masked_fill, (const struct ah_value[]){AH_T(tensor), AH_T(by), value}, 3);
         return 0;
     }

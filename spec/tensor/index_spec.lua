@@ -44,6 +44,14 @@ describe("t[tensor]", function()
     assert.same({10, 11}, grid()[grid():gt(9)]:tolist())
   end)
 
+  it("selects rows by a mask over leading dims, and writes through one", function()
+    local t = grid()
+    local mask = accelhost.tensor {true, false, true}
+    assert.same({{0, 1, 2, 3}, {8, 9, 10, 11}}, t[mask]:tolist())
+    t[mask] = 0
+    assert.same({{0, 0, 0, 0}, {4, 5, 6, 7}, {0, 0, 0, 0}}, t:tolist())
+  end)
+
   it("selects rows by index", function()
     local rows = grid()[accelhost.tensor({2, 0}, {dtype = "int64"})]
     assert.same({{8, 9, 10, 11}, {0, 1, 2, 3}}, rows:tolist())

@@ -1,0 +1,95 @@
+local accelhost = require "accelhost"
+local run = require "spec.support.run"
+local datasets = require "spec.support.datasets"
+
+local generated = "spec/fixtures/parity.lua"
+local real = "spec/fixtures/parity_mnist.lua"
+local fixture = dofile(generated)
+local mnist_fixture = dofile(real)
+
+local function bits_of(tensor, count)
+  local bits = {}
+  tensor:detach():clone():with_data(function(pointer)
+    local words = require("ffi").cast("uint32_t *", pointer)
+    for i = 0, count - 1 do bits[i + 1] = tonumber(words[i]) end
+  end)
+  return bits
+end
+
+-- Train in `ranks` processes and compare every loss with PyTorch's.
+local function expect_curve(path, options, ranks, tolerance, dir)
+  local words = {"launch", "--num_processes", ranks, "spec/parity/train.lua", path, options.name}
+  words[#words + 1] = dir
+  local result = run.host(words, {timeout = 300})
+  assert.equal(0, result.code, result.output)
+  local losses = {}
+  for text in result.stdout:gmatch("loss (%S+)") do losses[#losses + 1] = tonumber(text) end
+  assert.equal(options.steps, #losses, result.output)
+  for step, expected in ipairs(options.losses) do
+    local difference = math.abs(losses[step] - expected)
+    if not (difference <= tolerance * math.max(1, math.abs(expected))) then
+      error(("step %d: PyTorch's loss is %.17g, ours %.17g (off by %.2g)"):format(step, expected, losses[step],
+        difference), 0)
+    end
+  end
+  local sum = tonumber(result.stdout:match("weight_sum (%S+)"))
+  if options.dtype == "float64" then assert.near(options.weight_sum, sum, tolerance * 1e3) end
+end
+
+-- float64 leaves only the order of additions; float32 drifts apart as steps go on.
+local function tolerance_of(options)
+  return options.dtype == "float64" and 1e-9 or options.steps > 20 and 2e-2 or 1e-4
+end
+
+describe("parity with PyTorch", function()
+  for net, parameters in pairs(fixture.weights) do
+    it("draws the same initial weights for " .. net, function()
+      accelhost.manual_seed(fixture.seed)
+      local model = dofile("spec/parity/nets.lua")[net](true)
+      local at = 0
+      for name, parameter in model:named_parameters() do
+        at = at + 1
+        local expected = parameters[at]
+        assert.equal(expected.name, name)
+        assert.same(expected.bits, bits_of(parameter, #expected.bits), name)
+        assert.near(expected.sum, parameter:detach():to("float64"):sum():item(), 1e-10)
+      end
+      assert.equal(#parameters, at)
+    end)
+  end
+
+  for _, source in ipairs {fixture, mnist_fixture} do
+    for _, shuffle in ipairs(source.shuffles) do
+      it(("shuffles %d samples into the same order, pass after pass"):format(shuffle.count), function()
+        local data = accelhost.data
+        accelhost.manual_seed(source.seed)
+        local set = data.TensorDataset(accelhost.arange(shuffle.count))
+        local loader = data.DataLoader(set, {batch_size = 64, shuffle = true})
+        for _, expected in ipairs(shuffle.epochs) do
+          for indices in loader do
+            assert.same(expected, indices:tolist())
+            break
+          end
+        end
+        assert.same(shuffle.rand_after, accelhost.rand(#shuffle.rand_after):tolist())
+      end)
+    end
+  end
+
+  for _, options in ipairs(fixture.runs) do
+    for ranks = 1, options.dropout and 1 or 3 do
+      it(("follows %s on generated images in %d process%s"):format(options.name, ranks, ranks > 1 and "es" or ""), function()
+        expect_curve(generated, options, ranks, tolerance_of(options))
+      end)
+    end
+  end
+
+  for _, options in ipairs(mnist_fixture.runs) do
+    -- One process for the runs with dropout; without it the curve is the same for any number of processes.
+    local most = not options.dropout and options.dtype == "float64" and options.batch % 6 == 0 and 3 or 1
+    for ranks = 1, most do
+      datasets.it(("follows %s on MNIST in %d process%s"):format(options.name, ranks, ranks > 1 and "es" or ""), "mnist",
+        function(dir) expect_curve(real, options, ranks, tolerance_of(options), dir) end)
+    end
+  end
+end)

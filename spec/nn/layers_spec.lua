@@ -236,7 +236,7 @@ describe("A layer", function()
     norm:eval()
     check.near((1 - 1.5) / math.sqrt(0.5 + 7 / 3 + 1e-5), norm(double({1}, {1, 1})), 1e-12)
     norm:train()
-    check.raises("", function() norm(double({1}, {1, 1})) end)
+    check.raises("expected more than 1 value per channel in training", function() norm(double({1}, {1, 1})) end)
   end)
 
   it("averages all batches when momentum is false", function()

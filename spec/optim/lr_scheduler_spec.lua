@@ -157,6 +157,7 @@ describe("A scheduler", function()
     local optimizer = sgd()
     local scheduler = lr_scheduler.StepLR({optimizer = optimizer}, 1)
     assert.equal(optimizer, scheduler.optimizer)
+    assert.equal(optimizer, lr_scheduler.StepLR({_inner = optimizer}, 1).optimizer)
   end)
 
   it("resumes from an epoch when the groups know their initial rates", function()

@@ -40,10 +40,12 @@ function LRScheduler.is_scheduler(value)
   return type(class) == "table" and class._is_scheduler == true
 end
 
---- The optimizer behind a value: itself, or what a wrapper holds in its field `optimizer`.
+--- The optimizer behind a value: itself, or what a wrapper holds in `optimizer` or `_inner`.
 function LRScheduler:check_optimizer(optimizer)
   local inner = optimizer
-  while type(inner) == "table" and not Optimizer.is_optimizer(inner) do inner = rawget(inner, "optimizer") end
+  while type(inner) == "table" and not Optimizer.is_optimizer(inner) do
+    inner = rawget(inner, "optimizer") or rawget(inner, "_inner")
+  end
   if not Optimizer.is_optimizer(inner) then
     fail("%s: expected an optimizer, got %s", self._name, describe(optimizer))
   end

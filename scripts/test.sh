@@ -10,6 +10,8 @@ pattern=${2:-}
 host=$build/accelhost
 ACCELHOST_BINARY=$(cd "$build" && pwd)/accelhost
 export ACCELHOST_BINARY
+# Many processes share few processors here: waiting threads must not spin.
+export GOMP_SPINCOUNT="${GOMP_SPINCOUNT:-1000}"
 tally=$(mktemp)
 log=$(mktemp)
 trap 'rm -f "$tally" "$log"' EXIT

@@ -1,7 +1,7 @@
 --- One run of a parity fixture, as a script of one or more ranks: prints each step's global mean loss, then the sum of
--- all weights. usage: train.lua FIXTURE RUN [folder of MNIST]
+-- all weights. usage: train.lua FIXTURE RUN STEPS [folder of MNIST]
 local accelhost = require "accelhost"
-local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data
+local F, optim, data = accelhost.nn.functional, accelhost.optim, accelhost.data
 
 local fixture = dofile(arg[1])
 local run
@@ -9,6 +9,7 @@ for _, candidate in ipairs(fixture.runs) do
   if candidate.name == arg[2] then run = candidate end
 end
 assert(run, "no run " .. tostring(arg[2]))
+local steps = tonumber(arg[3])
 
 local nets = dofile("spec/parity/nets.lua")
 
@@ -35,13 +36,13 @@ local model = nets[run.net](run.dropout):to {dtype = run.dtype}
 local optimizer = run.optimizer == "sgd" and optim.SGD(model:parameters(), {lr = run.lr})
   or optim.AdamW(model:parameters(), {lr = run.lr})
 assert(run.batch % accelerator.num_processes == 0)
-local set = arg[3] and mnist_set(arg[3]) or formula_set()
+local set = arg[4] and mnist_set(arg[4]) or formula_set()
 local loader = data.DataLoader(set, {batch_size = run.batch / accelerator.num_processes, shuffle = true})
 model, optimizer, loader = accelerator:prepare(model, optimizer, loader)
 model:train()
 
 local step = 0
-while step < run.steps do
+while step < steps do
   for images, labels in loader do
     local loss = F.nll_loss(model(images:to(run.dtype)), labels)
     optimizer:zero_grad()
@@ -49,7 +50,7 @@ while step < run.steps do
     optimizer:step()
     step = step + 1
     accelerator:print(("loss %.17g"):format(accelerator:reduce(loss:detach(), "mean"):item()))
-    if step == run.steps then break end
+    if step == steps then break end
   end
 end
 

@@ -53,10 +53,9 @@ local model = net == "mnist_cnn" and BasicNet() or Mlp()
 local optimizer = optim.AdamW(model:parameters(), {lr = 1e-3})
 local loader
 if use_loader then
-  local images = accelhost.randint(0, 256, {60000, 28, 28}, {dtype = "uint8"})
-  local labels = accelhost.randint(0, 10, {60000})
-  local set = data.TensorDataset(images, labels)
-  if data.transforms and data.normalized then set = data.normalized(set) end
+  local transforms = data.transforms
+  local normalise = transforms.Compose {transforms.ToTensor(), transforms.Normalize(0.1307, 0.3081)}
+  local set = data.SyntheticDigits {size = 60000, transform = normalise}
   loader = data.DataLoader(set, {batch_size = 64, shuffle = true})
   model, optimizer, loader = accelerator:prepare(model, optimizer, loader)
 else

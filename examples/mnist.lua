@@ -72,10 +72,8 @@ for epoch = 1, args.epochs do
     accelerator:backward(loss)
     optimizer:step()
     optimizer:zero_grad()
-    if args.log_losses then
-      local mean = accelerator:reduce(loss:detach(), "mean")
-      if log then log:write(("%.17g\n"):format(mean:item())) end
-    end
+    local mean = args.log_losses and accelerator:reduce(loss:detach(), "mean")
+    if log then log:write(("%.17g\n"):format(mean:item())) end
   end
 end
 if log then log:close() end

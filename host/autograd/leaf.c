@@ -37,7 +37,7 @@ bool ah_requires_grad(const struct ah_tensor *tensor)
 
 bool ah_is_leaf(const struct ah_tensor *tensor)
 {
-    return !tensor->grad || (!tensor->grad->fn && !(tensor->grad->base && ah_requires_grad(tensor)));
+    return !tensor->grad || (!tensor->grad->fn && (tensor->grad->requires_grad || !ah_requires_grad(tensor)));
 }
 
 int ah_set_requires_grad(struct ah_tensor *tensor, bool on)

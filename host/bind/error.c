@@ -23,15 +23,28 @@ const char *ah_call_site(lua_State *L)
     return "?";
 }
 
+/* Push "in layers.0 (Linear): " when modules are running (lua/accelhost/nn/module.lua keeps the function), else "". */
+static void push_module_path(lua_State *L)
+{
+    lua_getfield(L, LUA_REGISTRYINDEX, "accelhost.module_path");
+    if (lua_isfunction(L, -1) && lua_pcall(L, 0, 1, 0) == 0 && lua_isstring(L, -1))
+        lua_pushfstring(L, "in %s: ", lua_tostring(L, -1));
+    else
+        lua_pushliteral(L, "");
+    lua_remove(L, -2);
+}
+
 int ah_raise(lua_State *L, int status)
 {
     if (status == AH_ELUA)
         return lua_error(L); /* a callback raised: its error value is on top of the stack */
+    lua_pushstring(L, ah_error_text()); /* before Lua code runs, which may fail itself */
     const char *where = ah_call_site(L);
+    push_module_path(L);
     if (where[0] == '?')
-        lua_pushstring(L, ah_error_text());
+        lua_pushfstring(L, "%s%s", lua_tostring(L, -1), lua_tostring(L, -2));
     else
-        lua_pushfstring(L, "%s: %s", where, ah_error_text());
+        lua_pushfstring(L, "%s: %s%s", where, lua_tostring(L, -1), lua_tostring(L, -2));
     return lua_error(L);
 }
 

@@ -106,7 +106,8 @@ describe("samplers", function()
     for _, case in ipairs(fixtures.distributed) do
       for rank = 0, case.replicas - 1 do
         local sampler = data.DistributedSampler(case.length, {
-          num_replicas = case.replicas, rank = rank, shuffle = case.shuffle, drop_last = case.drop_last, seed = case.seed,
+          num_replicas = case.replicas, rank = rank, shuffle = case.shuffle,
+          drop_last = case.drop_last, seed = case.seed,
         })
         sampler:set_epoch(case.epoch)
         assert.same(case.shares[rank + 1], walk(sampler))
@@ -157,7 +158,8 @@ describe("samplers", function()
 
     it("refuses what is no sampler", function()
       assert.error_matches(function() data.BatchSampler(7, 2) end, "expected a sampler")
-      assert.error_matches(function() data.BatchSampler({1}, 0) end, "batch_size: expected an integer of at least 1, got number 0")
+      assert.error_matches(function() data.BatchSampler({1}, 0) end,
+        "batch_size: expected an integer of at least 1, got number 0")
       assert.error_matches(function() data.BatchSampler({1}, 1.5) end, "got number 1.5")
     end)
   end)

@@ -33,14 +33,17 @@ describe("a loader's share", function()
   -- Accelerate's lists for 10 samples in order.
   local cases = {
     {"whole batches, filled up", {batch = 3, even = true}, {{0, 1, 2}, {6, 7, 8}}, {{3, 4, 5}, {9, 0, 1}}, 4},
-    {"whole batches without the incomplete round", {batch = 3, even = true, drop_last = true}, {{0, 1, 2}}, {{3, 4, 5}}, -1},
+    {"whole batches without the incomplete round", {batch = 3, even = true, drop_last = true},
+      {{0, 1, 2}}, {{3, 4, 5}}, -1},
     {"whole batches as they come", {batch = 3, even = false}, {{0, 1, 2}, {6, 7, 8}}, {{3, 4, 5}, {9}}, 4},
     {"whole batches, uneven and dropped", {batch = 3, even = false, drop_last = true}, {{0, 1, 2}}, {{3, 4, 5}}, -1},
-    {"a short last batch, filled up", {batch = 4, even = true}, {{0, 1, 2, 3}, {8, 9, 0, 1}}, {{4, 5, 6, 7}, {2, 3, 4, 5}}, 2},
+    {"a short last batch, filled up", {batch = 4, even = true},
+      {{0, 1, 2, 3}, {8, 9, 0, 1}}, {{4, 5, 6, 7}, {2, 3, 4, 5}}, 2},
     {"a short last batch for one rank", {batch = 4, even = false}, {{0, 1, 2, 3}, {8, 9}}, {{4, 5, 6, 7}}, 2},
     {"a dropped last batch", {batch = 4, drop_last = true}, {{0, 1, 2, 3}}, {{4, 5, 6, 7}}, -1},
     {"split batches, filled up", {batch = 4, split = true}, {{0, 1}, {4, 5}, {8, 9}}, {{2, 3}, {6, 7}, {0, 1}}, 2},
-    {"split batches as they come", {batch = 4, split = true, even = false}, {{0, 1}, {4, 5}, {8, 9}}, {{2, 3}, {6, 7}}, 2},
+    {"split batches as they come", {batch = 4, split = true, even = false},
+      {{0, 1}, {4, 5}, {8, 9}}, {{2, 3}, {6, 7}}, 2},
     {"split batches, dropped", {batch = 4, split = true, drop_last = true}, {{0, 1}, {4, 5}}, {{2, 3}, {6, 7}}, -1},
   }
   for _, case in ipairs(cases) do

@@ -185,7 +185,7 @@ int ah_cpu_bernoulli(struct ah_call *c)
 
 static double exponential(struct ah_generator *g, double lambd)
 {
-    return -1.0 / lambd * log1p(-ah_generator_double(g));
+    return -1.0 / lambd * log(1.0 - ah_generator_double(g));
 }
 
 static void exponentials(struct ah_generator *g, void *data, int64_t n, const double *numbers)

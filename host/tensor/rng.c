@@ -111,7 +111,7 @@ double ah_generator_normal(struct ah_generator *g, double mean, double std)
         return g->normal * std + mean;
     }
     double u1 = ah_generator_double(g), u2 = ah_generator_double(g);
-    double radius = sqrt(-2.0 * log1p(-u2)), theta = 2.0 * M_PI * u1;
+    double radius = sqrt(-2.0 * log(1.0 - u2)), theta = 2.0 * M_PI * u1;
     g->normal = radius * sin(theta);
     g->has_normal = true;
     return radius * cos(theta) * std + mean;

@@ -1,0 +1,211 @@
+local accelhost = require "accelhost"
+local check = require "spec.support.check"
+local F = accelhost.nn.functional
+local random = require("accelhost._C").random
+local fixture = require "spec.fixtures.rng"
+
+-- The draws that the fixture's generator script makes, by name.
+local weights = {{0.1, 0.5, 0.2, 0.9}, {1, 0, 3, 2}}
+local chances = {{0.1, 0.9, 0.5}, {0.3, 0.7, 1}}
+local f64 = {dtype = "float64"}
+local draws = {
+  ["rand"] = function() return accelhost.rand(19) end,
+  ["rand float64"] = function() return accelhost.rand({7}, f64) end,
+  ["randn of 5"] = function() return accelhost.randn(5) end,
+  ["randn of 4 in float64"] = function() return accelhost.randn({4}, f64) end,
+  ["randn of 16"] = function() return accelhost.randn(16) end,
+  ["randn of 37"] = function() return accelhost.randn(37) end,
+  ["randn of 20 in float64"] = function() return accelhost.randn({20}, f64) end,
+  ["uniform_"] = function() return accelhost.empty(19):uniform_(-0.0357, 0.0357) end,
+  ["uniform_ float64"] = function() return accelhost.empty({5}, f64):uniform_(-0.3, 0.7) end,
+  ["normal_"] = function() return accelhost.empty(24):normal_(0.5, 0.02) end,
+  ["normal_ of 3"] = function() return accelhost.empty(3):normal_(-1, 2) end,
+  ["randint"] = function() return accelhost.randint(-3, 1000, {11}) end,
+  ["randint beyond 2^32"] = function() return accelhost.randint(0, 2 ^ 40, {5}) end,
+  ["random_"] = function() return accelhost.empty({5}, {dtype = "int32"}):random_() end,
+  ["random_ of uint8"] = function() return accelhost.empty({5}, {dtype = "uint8"}):random_() end,
+  ["random_ of float32"] = function() return accelhost.empty(5):random_() end,
+  ["randperm"] = function() return accelhost.randperm(23) end,
+  ["bernoulli_"] = function() return accelhost.empty(31):bernoulli_(0.3) end,
+  ["bernoulli"] = function() return accelhost.tensor(chances):bernoulli() end,
+  ["bernoulli float64"] = function() return accelhost.tensor(chances, f64):bernoulli() end,
+  ["exponential_"] = function() return accelhost.empty(6):exponential_(1.5) end,
+  ["multinomial"] = function() return accelhost.tensor(weights):multinomial(2) end,
+  ["multinomial with replacement"] = function() return accelhost.tensor(weights):multinomial(9, true) end,
+  ["dropout"] = function() return F.dropout(accelhost.arange(1, 30, {dtype = "float32"}), 0.25) end,
+  ["dropout float64"] = function() return F.dropout(accelhost.arange(1, 12, f64), 0.4) end,
+  ["rand float16"] = function() return accelhost.rand({9}, {dtype = "float16"}) end,
+  ["rand bfloat16"] = function() return accelhost.rand({9}, {dtype = "bfloat16"}) end,
+}
+
+-- Sum of (1 + i mod 97) * t[i].
+local function checksum(tensor)
+  local sum = 0
+  for i, value in ipairs(check.flat(tensor:to("int64"))) do sum = sum + ((i - 1) % 97 + 1) * value end
+  return sum
+end
+
+describe("the random stream", function()
+  it("is PyTorch's for every seed", function()
+    for _, case in ipairs(fixture.seeds) do
+      accelhost.manual_seed(case[1])
+      check.near(case[2], accelhost.rand(3), 0, "seed " .. case[1])
+    end
+  end)
+
+  it("gives the bits that PyTorch draws, kind after kind", function()
+    accelhost.manual_seed(1234)
+    for _, step in ipairs(fixture.steps) do check.near(step[2], draws[step[1]](), 0, step[1]) end
+    assert.equal(fixture.kept, checksum(F.dropout(accelhost.ones(5000), 0.1):ne(0)))
+    assert.equal(fixture.state, checksum(accelhost.get_rng_state()))
+    accelhost.randn(3)
+    assert.equal(fixture.state_with_waiting_normal, checksum(accelhost.get_rng_state()))
+    check.near(fixture.next_normal, accelhost.randn(1), 0)
+  end)
+
+  it("feeds a sampler as PyTorch's loader does", function()
+    accelhost.manual_seed(7)
+    local default = random.default()
+    default:spawn() -- the base seed of the workers
+    check.near(fixture.sampler, random.randperm(12, default:spawn()), 0)
+  end)
+
+  it("draws in row-major order whatever the layout", function()
+    accelhost.manual_seed(3)
+    local plain = accelhost.empty(4, 6):uniform_()
+    accelhost.manual_seed(3)
+    local turned = accelhost.empty(6, 4):t():uniform_()
+    assert.same(plain:tolist(), turned:tolist())
+    local x = accelhost.ones(6, 4)
+    accelhost.manual_seed(3)
+    local dropped = F.dropout(accelhost.ones(4, 6), 0.5)
+    accelhost.manual_seed(3)
+    assert.same(dropped:tolist(), F.dropout(x:t(), 0.5):tolist())
+  end)
+end)
+
+describe("a generator's state", function()
+  it("is restored with the waiting normal number", function()
+    accelhost.manual_seed(5)
+    accelhost.randn(3)
+    local state = accelhost.get_rng_state()
+    local first = accelhost.randn(2):tolist()
+    accelhost.rand(1000)
+    accelhost.set_rng_state(state)
+    assert.same(first, accelhost.randn(2):tolist())
+  end)
+
+  it("is 5056 bytes of uint8", function()
+    local state = accelhost.get_rng_state()
+    assert.equal("uint8", state.dtype)
+    assert.equal(5056, state:numel())
+  end)
+
+  it("is refused when it is something else", function()
+    check.raises("expected 5056 bytes, got 8", function() accelhost.set_rng_state(accelhost.zeros({8}, {dtype = "uint8"})) end)
+    check.raises("not the state of a generator",
+      function() accelhost.set_rng_state(accelhost.zeros({5056}, {dtype = "uint8"})) end)
+    check.raises("expected a contiguous uint8 tensor", function() accelhost.set_rng_state(accelhost.zeros(5056)) end)
+  end)
+end)
+
+describe("a Generator", function()
+  it("runs beside the default one", function()
+    accelhost.manual_seed(1)
+    local expected = accelhost.rand(2):tolist()
+    accelhost.manual_seed(1)
+    local own = accelhost.Generator(9)
+    local permutation = random.randperm(10, own):tolist()
+    assert.same(expected, accelhost.rand(2):tolist())
+    assert.same(permutation, random.randperm(10, accelhost.Generator():manual_seed(9)):tolist())
+  end)
+
+  it("hands its state over", function()
+    local one, other = accelhost.Generator(4), accelhost.Generator(5)
+    random.randperm(7, one)
+    other:set_state(one:get_state())
+    assert.same(random.randperm(50, one):tolist(), random.randperm(50, other):tolist())
+  end)
+
+  it("remembers its seed", function()
+    assert.equal(12, accelhost.Generator(12):initial_seed())
+    accelhost.manual_seed(13)
+    assert.equal(13, accelhost.initial_seed())
+    local own = accelhost.Generator()
+    assert.equal(own:seed(), own:initial_seed())
+  end)
+
+  it("says when a spawned seed is no Lua number", function()
+    local spawned = accelhost.Generator(0):spawn()
+    check.raises("does not fit a Lua number", function() spawned:initial_seed() end)
+  end)
+
+  it("refuses what is no seed", function()
+    check.raises("expected a whole number", function() accelhost.manual_seed(1.5) end)
+    check.raises("expected a whole number", function() accelhost.manual_seed("1") end)
+    check.raises("expected a Generator", function() random.randperm(3, 5) end)
+  end)
+end)
+
+describe("a random op", function()
+  it("stays in its range", function()
+    accelhost.manual_seed(0)
+    local x = accelhost.rand(10000)
+    assert.is_true(x:min():item() >= 0 and x:max():item() < 1)
+    local n = accelhost.randint(-2, 3, {10000})
+    assert.equal(-2, n:min():item())
+    assert.equal(2, n:max():item())
+    local halves = accelhost.rand({10000}, {dtype = "bfloat16"})
+    assert.is_true(halves:max():item() < 1)
+  end)
+
+  it("permutes all numbers", function()
+    local sorted = accelhost.randperm(1000):sort()
+    assert.is_true(sorted:eq(accelhost.arange(1000)):all():item())
+    assert.equal(0, accelhost.randperm(0):numel())
+  end)
+
+  it("refuses impossible arguments", function()
+    check.raises("randint: expected low < high", function() accelhost.randint(3, 3, {2}) end)
+    check.raises("uniform_: expected from <= to", function() accelhost.empty(2):uniform_(1, 0) end)
+    check.raises("normal_: expected std of 0 or more", function() accelhost.empty(2):normal_(0, -1) end)
+    check.raises("bernoulli_: expected p in 0..1", function() accelhost.empty(2):bernoulli_(1.5) end)
+    check.raises("expected probabilities in 0..1", function() accelhost.tensor({2}):bernoulli() end)
+    check.raises("rand: expected a floating dtype", function() accelhost.rand({2}, {dtype = "int64"}) end)
+    check.raises("multinomial: cannot draw 3 samples without replacement",
+      function() accelhost.tensor({1, 1}):multinomial(3) end)
+    check.raises("fewer than 2 samples", function() accelhost.tensor({1, 0}):multinomial(2) end)
+    check.raises("expected finite weights", function() accelhost.tensor({1, -1}):multinomial(1) end)
+    check.raises("dropout: expected p in 0..1", function() F.dropout(accelhost.ones(2), -0.1) end)
+  end)
+end)
+
+describe("dropout", function()
+  it("scales what it keeps, forward and backward", function()
+    accelhost.manual_seed(2)
+    local x = accelhost.ones({200}, {requires_grad = true})
+    local y = F.dropout(x, 0.5)
+    y:sum():backward()
+    assert.same(y:tolist(), x.grad:tolist())
+    for _, value in ipairs(y:tolist()) do assert.is_true(value == 0 or value == 2) end
+  end)
+
+  it("passes its input through outside training and at p = 0", function()
+    local x = accelhost.ones(3)
+    assert.equal(x, F.dropout(x, 0.5, false))
+    assert.equal(x, F.dropout(x, 0))
+  end)
+
+  it("draws nothing at p = 1 and gives zeros", function()
+    accelhost.manual_seed(2)
+    local expected = accelhost.rand(1):item()
+    accelhost.manual_seed(2)
+    assert.same({0, 0, 0}, F.dropout(accelhost.ones(3), 1):tolist())
+    assert.equal(expected, accelhost.rand(1):item())
+  end)
+
+  it("shows NaN in what it drops", function()
+    local y = F.dropout(accelhost.tensor({0 / 0, 1 / 0}), 1)
+    assert.is_true(y:isnan():all():item())
+  end)
+end)

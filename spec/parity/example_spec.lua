@@ -1,0 +1,33 @@
+local run = require "spec.support.run"
+local datasets = require "spec.support.datasets"
+
+local fixture = dofile("spec/fixtures/parity_example.lua")
+
+-- The example as users start it, on 640 real images, against PyTorch's losses for the same program.
+local function follow(options, ranks, dir)
+  local log = os.tmpname()
+  local result = run.host({
+    "launch", "--num_processes", ranks, "examples/mnist.lua", "--data", dir, "--train_size", options.subset,
+    "--batch_size", options.batch / ranks, "--dtype", options.dtype, "--log_losses", log,
+    not options.dropout and "--no_dropout" or nil,
+  }, {timeout = 120})
+  assert.equal(0, result.code, result.output)
+  assert.matches("Accuracy: %d+%.%d", result.stdout)
+  local losses = {}
+  for line in io.lines(log) do losses[#losses + 1] = tonumber(line) end
+  os.remove(log)
+  assert.equal(options.steps, #losses)
+  local tolerance = options.dtype == "float64" and 1e-10 or 1e-4
+  for step, expected in ipairs(options.losses) do
+    assert.near(expected, losses[step], tolerance, "step " .. step)
+  end
+end
+
+describe("examples/mnist.lua", function()
+  for _, options in ipairs(fixture.runs) do
+    for ranks = 1, options.dropout and 1 or 2 do
+      datasets.it(("has PyTorch's losses: %s, %d process%s"):format(options.name, ranks, ranks > 1 and "es" or ""),
+        "mnist", function(dir) follow(options, ranks, dir) end)
+    end
+  end
+end)

@@ -13,6 +13,7 @@ struct ah_sha256 {
     unsigned char block[64];
 };
 
+/* A hash over any number of parts: begin, add ..., end. */
 void ah_sha256_begin(struct ah_sha256 *hash);
 void ah_sha256_add(struct ah_sha256 *hash, const void *bytes, size_t count);
 void ah_sha256_end(struct ah_sha256 *hash, unsigned char digest[AH_SHA256_BYTES]);

@@ -42,6 +42,7 @@ int ah_gather_post(struct ah_gather *gather, const int64_t *index, int64_t count
  * AH_EINVAL when an index was out of range (that batch is dropped). */
 int ah_gather_take(struct ah_gather *gather, struct ah_tensor **out);
 
+/* Columns of the data set, its rows, and batches posted but not taken. */
 int ah_gather_columns(const struct ah_gather *gather);
 int64_t ah_gather_rows(const struct ah_gather *gather);
 int ah_gather_pending(const struct ah_gather *gather);

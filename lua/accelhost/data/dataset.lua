@@ -24,6 +24,14 @@ function Dataset:len()
   fail("%s has no method len()", self._name)
 end
 
+--- For sets that lie in tensors: the columns that the loader gathers, as {tensor [n, ...], table or false, shape of a
+--- row}, and, where sample i is not row i, a function from one to the other. A set without them gives nil.
+---@return table[]? columns
+---@return (fun(i: integer): integer)? row_of
+function Dataset:native() -- luacheck: ignore self
+  return nil
+end
+
 --- Raise unless `set` has get and len.
 ---@param what string the function that was given it, for the message
 ---@param set any

@@ -47,6 +47,12 @@ function Sampler:iter(draw) -- luacheck: ignore draw
   fail("%s has no method iter()", self._name)
 end
 
+--- What is random about the next pass, as bytes; nil when nothing is.
+---@return userdata? # uint8 [n]
+function Sampler:draw() -- luacheck: ignore self
+  return nil
+end
+
 ---@class SequentialSampler: Sampler
 local SequentialSampler = class.new("SequentialSampler", Sampler)
 sampler.SequentialSampler = SequentialSampler

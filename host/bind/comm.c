@@ -136,7 +136,8 @@ static int do_all_to_all(struct ah_group *group, struct ah_tensor *out, struct a
 }
 
 /* Shape of the result: dim 0 times or over the number of ranks. */
-static int result_of(struct ah_tensor **out, const char *name, const struct ah_tensor *in, enum shape_rule rule, int ranks)
+static int result_of(struct ah_tensor **out, const char *name, const struct ah_tensor *in, enum shape_rule rule,
+                     int ranks)
 {
     int64_t size[AH_MAX_DIMS] = {1};
     int ndim = in->ndim ? in->ndim : 1;
@@ -165,7 +166,8 @@ out:
     return status;
 }
 
-static int push_exchange(lua_State *L, const char *name, enum shape_rule rule, bool wanted, exchange_fn fn, int argument)
+static int push_exchange(lua_State *L, const char *name, enum shape_rule rule, bool wanted, exchange_fn fn,
+                         int argument)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, 1), *result = NULL;
     ah_check(L, exchange(&result, name, enter(L), tensor, rule, wanted, fn, argument));

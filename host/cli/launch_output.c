@@ -128,7 +128,8 @@ static size_t prefix(const struct line *line, int ranks, char *text, size_t room
             end++;
         if (end == r)
             continue;
-        at += (size_t)snprintf(text + at, room - at, end - r > 1 ? "%sr%d-r%d" : "%sr%d", some++ ? "," : "", r, end - 1);
+        const char *comma = some++ ? "," : "", *format = end - r > 1 ? "%sr%d-r%d" : "%sr%d";
+        at += (size_t)snprintf(text + at, room - at, format, comma, r, end - 1);
         r = end;
     }
     if (at + 3 > room)

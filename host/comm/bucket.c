@@ -248,8 +248,8 @@ static int agree(struct ah_reducer *r, const char *what, struct ah_tensor **list
     AH_TRYGO(ah_group_all_gather(r->group, counts, &own, 1, AH_I64), out);
     for (int k = 1; k < size; k++) {
         if (counts[k] != counts[0]) {
-            status = ah_fail(AH_EMISMATCH, "prepare: rank 0 has %lld %s, rank %d has %lld", (long long)counts[0], what, k,
-                             (long long)counts[k]);
+            status = ah_fail(AH_EMISMATCH, "prepare: rank 0 has %lld %s, rank %d has %lld", (long long)counts[0], what,
+                             k, (long long)counts[k]);
             goto out;
         }
     }

@@ -28,6 +28,7 @@ int ah_reducer_new(struct ah_reducer **out, struct ah_group *group, struct ah_te
 /* The storages stay in the arena, which lives as long as one of them or a gradient tensor does. */
 void ah_reducer_free(struct ah_reducer *reducer);
 
+/* The parameters, in registration order. */
 int ah_reducer_count(const struct ah_reducer *reducer);
 struct ah_tensor *ah_reducer_param(struct ah_reducer *reducer, int index); /* borrowed */
 struct ah_tensor *ah_reducer_grad(struct ah_reducer *reducer, int index);  /* borrowed; aliases the slot */

@@ -5,8 +5,8 @@
 #include "comm/group.h"
 
 /* dst[k][i] = src[0][i] op src[1][i] op ... for i < n and every k. A destination may be a source (exactly, not
- * shifted). MEAN divides the sum by `divisor` (0 counts as 1). f16 and bf16 are accumulated in f32. Results do not depend on
- * threads. NaN wins in MAX and MIN. */
+ * shifted). MEAN divides the sum by `divisor` (0 counts as 1). f16 and bf16 are accumulated in f32. Results do not
+ * depend on threads. NaN wins in MAX and MIN. */
 void ah_combine(enum ah_dtype dtype, enum ah_reduce_op op, void *const *dst, int dst_count, const void *const *src,
                 int src_count, int64_t n, double divisor);
 

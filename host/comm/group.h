@@ -32,6 +32,7 @@ int ah_topology_from_environment(struct ah_topology *out);
 int ah_group_default(struct ah_group **out);
 void ah_group_close_default(void);
 
+/* Ranks count from 0. */
 int ah_group_rank(const struct ah_group *group);
 int ah_group_size(const struct ah_group *group);
 const char *ah_group_backend(const struct ah_group *group); /* "self", "shm" */

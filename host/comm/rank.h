@@ -15,14 +15,15 @@ int ah_board_attach(struct ah_board **out);
 
 /* The script failed: leave `traceback` (message first) for the launcher's report, note the time, claim to be the
  * first failed rank, wake every peer that waits for this one. `victim`: the failure follows from another rank's; a
- * group poisoned by a failed peer implies it. The caller then flushes and calls _exit(1). Returns true when the launcher
- * will print the text for this rank if it was the first to fail: print nothing then. */
+ * group poisoned by a failed peer implies it. The caller then flushes and calls _exit(1). Returns true when the
+ * launcher will print the text for this rank if it was the first to fail: print nothing then. */
 bool ah_board_report_failure(const char *traceback, bool victim);
 
 /* The script came to its end: peers that still wait for this rank raise. Called by exit handlers too. */
 void ah_board_report_end(void);
 
-/* Whether the job's output goes to a terminal, for progress bars; without a launcher asks isatty(1). *columns (may be NULL) is 0 when unknown. */
+/* Whether the job's output goes to a terminal, for progress bars; without a launcher asks isatty(1). *columns (may
+ * be NULL) is 0 when unknown. */
 bool ah_board_terminal(int *columns);
 
 #endif

@@ -270,8 +270,8 @@ static int write_post(struct shm_group *shm, const struct ah_collective *what, u
     post->count = what->count;
     post->offset = offset;
     memcpy(post->where, group->where, sizeof post->where);
-    uint64_t hash = mix(mix(sequence, (uint64_t)what->kind << 32 | (uint64_t)what->dtype << 16 | (uint64_t)what->reduce),
-                        (uint64_t)(int64_t)what->root);
+    uint64_t hash = mix(sequence, (uint64_t)what->kind << 32 | (uint64_t)what->dtype << 16 | (uint64_t)what->reduce);
+    hash = mix(hash, (uint64_t)(int64_t)what->root);
     /* Ragged calls agree on all counts and on the trailing dims, others on the whole shape. */
     int skip = 0;
     if (what->kind == AH_ALL_GATHER_V) {
@@ -671,7 +671,8 @@ int ah_shm_open(struct ah_group **out, struct ah_board *board, int rank, int64_t
         }
         timeout_ns = (int64_t)(seconds * 1e9);
     }
-    shm->base = (struct ah_group){.ops = &shm_ops, .rank = rank, .size = board->size, .ndim = -1, .weight = 1, .where = "?"};
+    shm->base = (struct ah_group){
+        .ops = &shm_ops, .rank = rank, .size = board->size, .ndim = -1, .weight = 1, .where = "?"};
     shm->board = board;
     shm->mine = ah_board_slot(board, rank);
     shm->last = &shm->first;

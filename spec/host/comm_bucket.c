@@ -228,7 +228,8 @@ static void views(struct rank *me)
     struct ah_reducer *reducer;
     RANK_CHECK(me, ah_tensor_zeros(&base, (int64_t[]){4, 6}, 2, AH_F32) == 0);
     RANK_CHECK(me, ah_tensor_view(&view, base, (int64_t[]){2, 6}, (int64_t[]){6, 1}, 2, 12) == 0);
-    RANK_FAILS(me, ah_reducer_new(&reducer, me->group, &view, 1, NULL, 0, 0), AH_EINVAL, "is a view of a larger tensor");
+    RANK_FAILS(me, ah_reducer_new(&reducer, me->group, &view, 1, NULL, 0, 0), AH_EINVAL,
+               "is a view of a larger tensor");
     ah_tensor_release(view);
     /* A view of the whole follows the storage into the arena. */
     RANK_CHECK(me, ah_tensor_view(&whole, base, (int64_t[]){24}, (int64_t[]){1}, 1, 0) == 0);

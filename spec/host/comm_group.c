@@ -333,12 +333,11 @@ static void disagree_on(struct rank *me)
         enum ah_dtype dtype;
         enum ah_reduce_op op;
     } other[] = {{9, AH_F32, AH_REDUCE_SUM}, {10, AH_F64, AH_REDUCE_SUM}, {10, AH_F32, AH_REDUCE_MEAN}};
-    static int which; /* the forked ranks see the caller's value */
-    const char *text = getenv("COMM_TEST_CASE");
-    which = text ? atoi(text) : 0;
+    int which = getenv("COMM_TEST_CASE")[0] - '0';
     double buffer[10] = {0};
-    int status = me->rank ? ah_group_all_reduce(me->group, buffer, other[which].count, other[which].dtype, other[which].op)
-                          : ah_group_all_reduce(me->group, buffer, 10, AH_F32, AH_REDUCE_SUM);
+    int status = me->rank == 0 ? ah_group_all_reduce(me->group, buffer, 10, AH_F32, AH_REDUCE_SUM)
+                               : ah_group_all_reduce(me->group, buffer, other[which].count, other[which].dtype,
+                                                     other[which].op);
     RANK_CHECK(me, status == AH_EMISMATCH);
 }
 
@@ -442,7 +441,8 @@ static void stall(struct rank *me)
         return;
     }
     RANK_FAILS(me, ah_group_barrier(me->group), AH_ETIMEOUT,
-               "barrier #2 at train.lua:12: timed out after 0.15 s: rank 1 was last seen at train.lua:12, all_reduce #1");
+               "barrier #2 at train.lua:12: timed out after 0.15 s: rank 1 was last seen at train.lua:12, all_reduce "
+               "#1");
 }
 
 AH_TEST(a_timeout_names_the_rank_that_is_missing)
@@ -454,8 +454,10 @@ AH_TEST(a_timeout_names_the_rank_that_is_missing)
 static void bad_arguments(struct rank *me)
 {
     int64_t buffer[4] = {0};
-    RANK_FAILS(me, ah_group_all_reduce(me->group, buffer, 4, AH_I64, AH_REDUCE_MEAN), AH_EINVAL, "mean needs a floating");
-    RANK_FAILS(me, ah_group_all_reduce(me->group, buffer, 4, AH_BOOL, AH_REDUCE_SUM), AH_EINVAL, "bool has max and min");
+    RANK_FAILS(me, ah_group_all_reduce(me->group, buffer, 4, AH_I64, AH_REDUCE_MEAN), AH_EINVAL,
+               "mean needs a floating");
+    RANK_FAILS(me, ah_group_all_reduce(me->group, buffer, 4, AH_BOOL, AH_REDUCE_SUM), AH_EINVAL,
+               "bool has max and min");
     RANK_FAILS(me, ah_group_broadcast(me->group, buffer, 4, AH_I64, 2), AH_EINVAL, "expected a root in 0..1, got 2");
     RANK_FAILS(me, ah_group_all_reduce(me->group, buffer, -1, AH_I64, AH_REDUCE_SUM), AH_EINVAL, "count from 0");
     RANK_CHECK(me, ah_group_barrier(me->group) == 0);

@@ -40,3 +40,45 @@ int ah_backward_cross_entropy_rows(struct ah_rule *r)
     r->grad_in[0] = ah_r(r, AH_OP_log_softmax_backward, AH_T(inner), AH_T(log_probability), AH_I(1));
     return r->status;
 }
+
+/* -(t log p + (1 - t) log(1 - p)): g (p - t) / (p (1 - p)), the divisor kept from 0 as in PyTorch. */
+int ah_backward_probability_nll(struct ah_rule *r)
+{
+    struct ah_tensor *g = r->grad_out[0], *p = saved(r, 0), *t = saved(r, 1);
+    struct ah_tensor *rest = ah_r_shift(r, ah_r_neg(r, p), 1);
+    if (r->needs[0]) {
+        struct ah_tensor *divisor = ah_r(r, AH_OP_clamp_min, AH_T(ah_r_mul(r, rest, p)), AH_N(1e-12));
+        r->grad_in[0] = ah_r_div(r, ah_r_mul(r, g, ah_r_sub(r, p, t)), divisor);
+    }
+    if (r->needs[1]) {
+        struct ah_tensor *logit = ah_r_sub(r, ah_r(r, AH_OP_log, AH_T(p)), ah_r(r, AH_OP_log, AH_T(rest)));
+        r->grad_in[1] = ah_r_neg(r, ah_r_mul(r, g, logit));
+    }
+    return r->status;
+}
+
+/* (1 - t) x + l softplus(-x) with l = 1 + (w - 1) t; softplus(-x) is this loss for the target 1. */
+int ah_backward_logit_nll(struct ah_rule *r)
+{
+    struct ah_tensor *g = r->grad_out[0], *x = saved(r, 0), *t = saved(r, 1), *w = saved(r, 2);
+    struct ah_tensor *extra = w ? ah_r_shift(r, w, -1) : NULL, *softplus = NULL;
+    if (r->needs[0]) {
+        struct ah_tensor *slope = ah_r_sub(r, ah_r(r, AH_OP_sigmoid, AH_T(x)), t);
+        if (w) {
+            struct ah_tensor *tail = ah_r(r, AH_OP_sigmoid, AH_T(ah_r_neg(r, x)));
+            slope = ah_r_sub(r, slope, ah_r_mul(r, ah_r_mul(r, extra, t), tail));
+        }
+        r->grad_in[0] = ah_r_mul(r, g, slope);
+    }
+    if (w)
+        softplus = ah_r(r, AH_OP_logit_nll, AH_T(x), AH_T(ah_r(r, AH_OP_ones_like, AH_T(x))));
+    if (r->needs[1]) {
+        struct ah_tensor *slope = ah_r_neg(r, x);
+        if (w)
+            slope = ah_r_add(r, slope, ah_r_mul(r, extra, softplus));
+        r->grad_in[1] = ah_r_mul(r, g, slope);
+    }
+    if (w && r->needs[2])
+        r->grad_in[2] = ah_r_to_input(r, ah_r_mul(r, g, ah_r_mul(r, t, softplus)), 2);
+    return r->status;
+}

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cpu/column_sum.h"
+#include "cpu/conv_direct.h"
 #include "cpu/gemm.h"
 #include "cpu/kernels.h"
 #include "cpu/layout.h"
@@ -132,7 +133,9 @@ static int grad_weight_fast(const struct ah_conv *s, struct ah_call *c)
     AH_TRYGO(ah_nhwc_open(&g, c->arg[0].tensor), out);
     AH_TRYGO(ah_nhwc_open(&x, c->arg[1].tensor), out);
     AH_TRYGO(ah_dense_out_open(&w, c->out[0]), out);
-    status = ah_onednn_conv_grad_weight(s, x.data, g.data, w.data);
+    status = ah_conv_direct_grad_weight(s, x.data, g.data, w.data);
+    if (status == 0)
+        status = ah_onednn_conv_grad_weight(s, x.data, g.data, w.data);
 out:
     ah_dense_out_close(&w);
     ah_dense_close(&g);

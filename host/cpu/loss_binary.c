@@ -1,0 +1,91 @@
+#include <math.h>
+
+#include "cpu/dense.h"
+#include "cpu/elementwise_math.h"
+#include "cpu/kernels.h"
+
+/* Logarithms are cut at -100, so that a wrong certainty costs much but not infinitely. */
+#define PROBABILITY(suffix, real, LOG)                                                                      \
+    static void probability_##suffix(const real *restrict p, const real *restrict t, real *restrict y,      \
+                                     int64_t n)                                                             \
+    {                                                                                                       \
+        for (int64_t i = 0; i < n; i++) {                                                                   \
+            real a = LOG(p[i]), b = LOG(1 - p[i]);                                                          \
+            a = a < -100 ? -100 : a;                                                                        \
+            b = b < -100 ? -100 : b;                                                                        \
+            y[i] = (t[i] - 1) * b - t[i] * a;                                                               \
+        }                                                                                                   \
+    }
+PROBABILITY(f32, float, ah_logf)
+PROBABILITY(f64, double, log)
+
+#define LOGIT(suffix, real, EXP, LOG1P)                                                                     \
+    static void logit_##suffix(const real *restrict x, const real *restrict t, const real *w, int64_t n,    \
+                               real *restrict y)                                                            \
+    {                                                                                                       \
+        for (int64_t i = 0; i < n; i++) {                                                                   \
+            real size = x[i] < 0 ? -x[i] : x[i];                                                            \
+            real softplus = LOG1P(EXP(-size)) + (x[i] < 0 ? -x[i] : 0);                                     \
+            real factor = w ? 1 + (w[i] - 1) * t[i] : 1;                                                    \
+            y[i] = (1 - t[i]) * x[i] + factor * softplus;                                                   \
+        }                                                                                                   \
+    }
+LOGIT(f32, float, ah_expf, ah_log1pf)
+LOGIT(f64, double, exp, log1p)
+
+int ah_cpu_probability_nll(struct ah_call *c)
+{
+    struct ah_tensor *out = c->out[0];
+    struct ah_dense p = {0}, t = {0};
+    struct ah_dense_out y = {0};
+    int status;
+    AH_TRYGO(ah_dense_open(&p, c->arg[0].tensor), out);
+    AH_TRYGO(ah_dense_open(&t, c->arg[1].tensor), out);
+    AH_TRYGO(ah_dense_out_open(&y, out), out);
+    bool single = ah_dense_dtype(out->dtype) == AH_F32;
+    for (int64_t i = 0; i < out->numel; i++) {
+        double v = single ? (double)((const float *)p.data)[i] : ((const double *)p.data)[i];
+        if (v < 0 || v > 1) {
+            status = ah_fail(AH_EINVAL, "binary_cross_entropy: input %g at position %lld is outside 0..1", v,
+                             (long long)i);
+            goto out;
+        }
+    }
+    if (single)
+        probability_f32(p.data, t.data, y.data, out->numel);
+    else
+        probability_f64(p.data, t.data, y.data, out->numel);
+out:
+    ah_dense_out_close(&y);
+    ah_dense_close(&t);
+    ah_dense_close(&p);
+    return status;
+}
+
+int ah_cpu_logit_nll(struct ah_call *c)
+{
+    struct ah_tensor *out = c->out[0], *wt = c->arg[2].tensor, *stretched = NULL;
+    struct ah_dense x = {0}, t = {0}, w = {0};
+    struct ah_dense_out y = {0};
+    int status;
+    AH_TRYGO(ah_dense_open(&x, c->arg[0].tensor), out);
+    AH_TRYGO(ah_dense_open(&t, c->arg[1].tensor), out);
+    if (wt) {
+        int64_t stride[AH_MAX_DIMS];
+        ah_broadcast_strides(wt, out->size, out->ndim, stride);
+        AH_TRYGO(ah_tensor_view(&stretched, wt, out->size, stride, out->ndim, wt->offset), out);
+        AH_TRYGO(ah_dense_open(&w, stretched), out);
+    }
+    AH_TRYGO(ah_dense_out_open(&y, out), out);
+    if (ah_dense_dtype(out->dtype) == AH_F32)
+        logit_f32(x.data, t.data, w.data, out->numel, y.data);
+    else
+        logit_f64(x.data, t.data, w.data, out->numel, y.data);
+out:
+    ah_dense_out_close(&y);
+    ah_dense_close(&w);
+    ah_dense_close(&t);
+    ah_dense_close(&x);
+    ah_tensor_release(stretched);
+    return status;
+}

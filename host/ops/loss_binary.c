@@ -1,0 +1,77 @@
+#include "ops/loss.h"
+#include "ops/rows.h"
+
+static int check_pair(const struct ah_call *c, const char *name)
+{
+    const struct ah_tensor *x = c->arg[0].tensor, *t = c->arg[1].tensor;
+    if (!ah_dtype_is_float(x->dtype))
+        return ah_fail(AH_EINVAL, "%s: expected a floating input, got %s", name, ah_dtype_name(x->dtype));
+    if (!ah_same_shape(x, t) || x->dtype != t->dtype) {
+        return ah_fail(AH_EINVAL, "%s: expected a target like the input, %s %s, got %s %s", name,
+                       ah_dtype_name(x->dtype), ah_shape(x), ah_dtype_name(t->dtype), ah_shape(t));
+    }
+    return 0;
+}
+
+int ah_forward_probability_nll(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    AH_TRY(check_pair(c, "binary_cross_entropy"));
+    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_logit_nll(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor, *p = c->arg[2].tensor;
+    AH_TRY(check_pair(c, "binary_cross_entropy_with_logits"));
+    if (p) {
+        int64_t size[AH_MAX_DIMS];
+        int ndim;
+        AH_TRY(ah_broadcast_shapes("binary_cross_entropy_with_logits: pos_weight", x, p, size, &ndim));
+        bool fits = ndim == x->ndim && p->dtype == x->dtype;
+        for (int d = 0; fits && d < ndim; d++)
+            fits = size[d] == x->size[d];
+        if (!fits) {
+            return ah_fail(AH_EINVAL, "binary_cross_entropy_with_logits: pos_weight %s %s does not fit input %s %s",
+                           ah_dtype_name(p->dtype), ah_shape(p), ah_dtype_name(x->dtype), ah_shape(x));
+        }
+    }
+    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
+    return ah_call_kernel(c);
+}
+
+/* Weigh and reduce what `status` says has been computed into `terms`; takes the reference. */
+static int finish(struct ah_call *c, int status, struct ah_tensor *terms)
+{
+    enum ah_reduction reduction = AH_REDUCE_MEAN;
+    struct ah_tensor *weighted = NULL;
+    if (status == 0)
+        status = ah_reduction_parse(c->op->name, c->arg[3].string, &reduction);
+    if (status == 0 && c->arg[2].tensor) {
+        status = ah_op1(AH_OP_mul, &weighted, AH_T(terms), c->arg[2]);
+        ah_tensor_release(terms);
+        terms = weighted;
+    }
+    if (status == 0 && reduction == AH_REDUCE_NONE)
+        c->out[0] = ah_tensor_retain(terms);
+    else if (status == 0)
+        status = ah_op1(reduction == AH_REDUCE_MEAN ? AH_OP_mean : AH_OP_sum, &c->out[0], AH_T(terms));
+    c->out_count = status == 0;
+    ah_tensor_release(terms);
+    return status;
+}
+
+int ah_forward_binary_cross_entropy(struct ah_call *c)
+{
+    struct ah_tensor *terms = NULL;
+    int status = ah_op1(AH_OP_probability_nll, &terms, c->arg[0], c->arg[1]);
+    return finish(c, status, terms);
+}
+
+int ah_forward_binary_cross_entropy_with_logits(struct ah_call *c)
+{
+    struct ah_tensor *terms = NULL;
+    int status = ah_op1(AH_OP_logit_nll, &terms, c->arg[0], c->arg[1], c->arg[4]);
+    return finish(c, status, terms);
+}

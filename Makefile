@@ -62,22 +62,23 @@ deps-check:
 	@test -z "$(MISSING)" || { echo "missing libraries: $(MISSING); run scripts/install-deps.sh"; exit 1; }
 
 # What is missing is installed first, in a make of its own, so that the probes above see it.
+JOBS = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 .PHONY: demo
 demo: ## install, build, train MNIST in two processes
 	@scripts/install-deps.sh build
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(JOBS) all
 	./accelhost launch --num_processes 2 examples/mnist.lua
 
 .PHONY: test
 test: ## self-tests and specs; T=pattern for a part; the last line has the counts
 	@scripts/install-deps.sh build test
-	@$(MAKE) --no-print-directory all $(BUILD)/selftest
+	@$(MAKE) --no-print-directory $(JOBS) all $(BUILD)/selftest
 	@scripts/test.sh $(BUILD) "$(T)"
 
 .PHONY: check
 check: ## warnings as errors, lint, dependency rule, style, the README's commands
 	@scripts/install-deps.sh build check
-	@$(MAKE) --no-print-directory BUILD=build-werror WERROR=1 build-werror/accelhost build-werror/selftest
+	@$(MAKE) --no-print-directory $(JOBS) BUILD=build-werror WERROR=1 build-werror/accelhost build-werror/selftest
 	luacheck -q .
 	scripts/check-deps
 	scripts/check-style
@@ -101,19 +102,19 @@ ASAN_FLAGS = detect_stack_use_after_return=0:allocator_may_return_null=1:detect_
 LSAN_FLAGS = suppressions=scripts/suppressions/leaks.txt:print_suppressions=0
 TSAN_FLAGS = suppressions=scripts/suppressions/threads.txt:halt_on_error=1:second_deadlock_stack=1
 sanitized  = scripts/install-deps.sh build test && \
-	$(MAKE) --no-print-directory SAN=$(1) build-$(1)/accelhost build-$(1)/selftest && \
+	$(MAKE) --no-print-directory $(JOBS) SAN=$(1) build-$(1)/accelhost build-$(1)/selftest && \
 	scripts/test.sh build-$(1) "$(T)"
 
 .PHONY: test-jitoff
 test-jitoff: ## the specs without LuaJIT's compiler
 	@scripts/install-deps.sh build test
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(JOBS) all
 	@SKIP_SELFTEST=1 HOST_FLAGS=--jit=off scripts/test.sh $(BUILD) "$(T)"
 
 .PHONY: test-gcstress
 test-gcstress: ## the specs with a collector that never rests
 	@scripts/install-deps.sh build test
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(JOBS) all
 	@SKIP_SELFTEST=1 HOST_FLAGS=--gc-stress scripts/test.sh $(BUILD) "$(T)"
 
 .PHONY: fuzz
@@ -123,7 +124,7 @@ fuzz: ## the readers of files against broken ones, RUNS=200000 inputs each (need
 .PHONY: bench
 bench: ## one table next to PyTorch, and build/bench.json; ROWS="mlp_1t ..." for a part, REPEAT=5
 	@scripts/install-deps.sh build
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(JOBS) all
 	@./accelhost scripts/bench/run.lua --repeat $(or $(REPEAT),5) --json $(BUILD)/bench.json $(ROWS)
 
 .PHONY: format

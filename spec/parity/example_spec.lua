@@ -25,9 +25,9 @@ end
 
 describe("examples/mnist.lua", function()
   for _, options in ipairs(fixture.runs) do
-    for ranks = 1, options.dropout and 1 or 2 do
-      datasets.it(("has PyTorch's losses: %s, %d process%s"):format(options.name, ranks, ranks > 1 and "es" or ""),
-        "mnist", function(dir) follow(options, ranks, dir) end)
-    end
+    -- Each rank draws dropout of its own; without it two processes give what one gives.
+    local ranks = options.dropout and 1 or 2
+    datasets.it(("has PyTorch's losses: %s, %d process%s"):format(options.name, ranks, ranks > 1 and "es" or ""),
+      "mnist", function(dir) follow(options, ranks, dir) end)
   end
 end)

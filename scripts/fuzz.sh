@@ -1,0 +1,32 @@
+#!/bin/sh
+# Build the fuzz targets of spec/fuzz with clang and run each a bounded number of times. usage: fuzz.sh RUNS [target ...]
+# A target that links other files than the readers' names them in a line "sources: ..."; seeds lie in NAME.seeds.
+set -eu
+cd "$(dirname "$0")/.."
+runs=$1
+shift
+if ! command -v clang >/dev/null 2>&1; then
+    echo "fuzz: needs clang (Debian: apt-get install clang libclang-rt-dev)" >&2
+    exit 1
+fi
+mkdir -p build-fuzz
+readers="host/data/idx.c host/tensor/tensor.c host/base/alloc.c host/base/dtype.c host/base/status.c"
+if [ $# = 0 ]; then
+    # shellcheck disable=SC2046
+    set -- $(basename -a -s .c spec/fuzz/*.c)
+fi
+for name in "$@"; do
+    sources=$(sed -n 's/^.*sources: *\([^*]*\).*/\1/p' "spec/fuzz/$name.c")
+    [ -n "$sources" ] || sources=$readers
+    echo "fuzz: $name, $runs inputs"
+    # shellcheck disable=SC2086
+    clang -std=c11 -g -O1 -D_GNU_SOURCE -Ihost -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
+        -Wno-unknown-pragmas -o "build-fuzz/$name" "spec/fuzz/$name.c" $sources -lz -ljansson -lm -lpthread
+    mkdir -p "build-fuzz/$name.corpus"
+    seeds=
+    [ -d "spec/fuzz/$name.seeds" ] && seeds="spec/fuzz/$name.seeds"
+    # shellcheck disable=SC2086
+    "build-fuzz/$name" -runs="$runs" -max_len=4096 -rss_limit_mb=2048 -timeout=10 -verbosity=0 \
+        -artifact_prefix="build-fuzz/$name-" "build-fuzz/$name.corpus" $seeds
+done
+echo "fuzz: nothing found"

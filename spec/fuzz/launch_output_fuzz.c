@@ -1,0 +1,44 @@
+/* Fuzz target: what ranks write, in any pieces and at any times, to the launcher's output. Each piece is rank, pause and
+ * length, one byte each, then the text; a length of 255 ends the rank.
+ * sources: host/cli/launch_output.c host/base/status.c host/base/time.c */
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cli/launch_output.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
+{
+    static int sink = -1;
+    if (sink < 0)
+        sink = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (count < 2)
+        return 0;
+    int ranks = 1 + bytes[0] % 5;
+    struct ah_output *output;
+    if (ah_output_open(&output, sink, ranks, bytes[1] & 1) < 0)
+        abort();
+    int64_t now = 0;
+    for (size_t at = 2; at + 3 <= count;) {
+        int rank = bytes[at] % ranks;
+        now += bytes[at + 1] * INT64_C(1000000);
+        size_t length = bytes[at + 2];
+        at += 3;
+        if (length == 255) {
+            ah_output_end(output, rank, now);
+        } else {
+            length = length < count - at ? length : count - at;
+            ah_output_feed(output, rank, (const char *)bytes + at, length, now);
+            at += length;
+        }
+        int64_t due = ah_output_flush(output, now);
+        if (due >= 0 && due <= now)
+            abort(); /* what is due now must have been written */
+    }
+    ah_output_close(output);
+    return 0;
+}

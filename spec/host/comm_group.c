@@ -244,7 +244,8 @@ AH_TEST(exchanges_move_every_element_to_its_place)
 static void many_works(struct rank *me)
 {
     enum { WORKS = 150, N = 1000 };
-    static _Thread_local float buffer[WORKS][N];
+    float(*buffer)[N] = calloc(WORKS, sizeof *buffer);
+    RANK_CHECK(me, buffer != NULL);
     struct ah_work *work[WORKS];
     for (int w = 0; w < WORKS; w++) {
         for (int i = 0; i < N; i++)
@@ -264,6 +265,7 @@ static void many_works(struct rank *me)
             bad += buffer[w][i] != (float)(w * me->size + me->size * (me->size - 1) / 2);
         RANK_CHECK(me, bad == 0);
     }
+    free(buffer);
 }
 
 AH_TEST(asynchronous_works_complete_in_any_order)

@@ -1,0 +1,371 @@
+local accelhost = require "accelhost"
+local check = require "spec.support.check"
+local gradcheck = require "spec.support.gradcheck"
+local C = require "accelhost._C"
+local F = accelhost.nn.functional
+local inf, nan = 1 / 0, 0 / 0
+
+local function T(values, dtype, requires_grad)
+  return accelhost.tensor(values, {dtype = dtype or "float32", requires_grad = requires_grad})
+end
+
+local dtypes = {"bool", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64"}
+
+describe("type promotion", function()
+  it("goes by category, then by dims, for every pair", function()
+    -- Rows and columns in the order of `dtypes`: the result of x * y.
+    local letters = {b = "bool", u = "uint8", i = "int32", l = "int64", h = "float16", f = "bfloat16", s = "float32",
+      d = "float64"}
+    local rows = {"builhfsd", "uuilhfsd", "iiilhfsd", "llllhfsd", "hhhhhssd", "ffffsfsd", "sssssssd", "dddddddd"}
+    for i, left in ipairs(dtypes) do
+      for k, right in ipairs(dtypes) do
+        local result = accelhost.ones({2}, {dtype = left}) * accelhost.ones({2}, {dtype = right})
+        assert.equal(letters[rows[i]:sub(k, k)], result.dtype, left .. " * " .. right)
+      end
+    end
+  end)
+
+  it("lets a 0-dim tensor and a number yield within their category", function()
+    local halves, double = T({1, 2}, "float16"), T(1.5, "float64")
+    assert.equal("float16", (halves + double).dtype)
+    assert.equal("float16", (halves + 1.5).dtype)
+    assert.equal("float32", (T({1, 2}, "int32") + 1.5).dtype)
+    assert.equal("int32", (T({1, 2}, "int32") + 1).dtype)
+    assert.equal("float64", (T({1, 2}, "int32") + double).dtype)
+    assert.equal("int64", (T({true, false}, "bool") * 2).dtype)
+  end)
+
+  it("keeps a number's digits for what computes wider than it stores", function()
+    check.near(1.1 * 3, T({3}, "float64") * 1.1, 0)
+    check.near(3.30078125, T({3}, "float16") * 1.1, 0)
+  end)
+
+  it("makes floats of divided integers and of their functions", function()
+    assert.equal("float32", (T({1, 2}, "int64") / T({2, 4}, "int64")).dtype)
+    assert.equal("float32", T({1, 2}, "int64"):exp().dtype)
+    assert.equal("int64", T({1, 2}, "int64"):square().dtype)
+  end)
+
+  it("wraps integers around", function()
+    assert.same({44}, (T({200}, "uint8") + 100):tolist())
+    assert.same({-2147483648}, (T({2147483647}, "int32") + 1):tolist())
+    assert.same({254}, (-T({2}, "uint8")):tolist())
+  end)
+end)
+
+describe("in place", function()
+  it("keeps the left side's dtype", function()
+    local x = T({1, 2}, "float32")
+    assert.equal(x, x:add_(T({0.5, 0.5}, "float64")))
+    assert.equal("float32", x.dtype)
+    assert.same({1.5, 2.5}, x:tolist())
+    assert.same({1, 0}, T({1, 2}):eq_(T {1, 3}):tolist())
+  end)
+
+  it("refuses a result of a higher category", function()
+    check.raises("add_: the result is float32, which cannot be stored in place into int64",
+      function() T({1, 2}, "int64"):add_(1.5) end)
+    check.raises("exp_: the result is float32, which cannot be stored in place into int32",
+      function() T({1}, "int32"):exp_() end)
+  end)
+
+  it("refuses to stretch the left side", function()
+    check.raises("(2, 3), which does not fit in place into (3,)", function() T({1, 2, 3}):add_(accelhost.ones(2, 3)) end)
+    check.raises("copy_: a source of shape (2, 3) does not broadcast to (3,)",
+      function() T({1, 2, 3}):copy_(accelhost.ones(2, 3)) end)
+  end)
+
+  it("refuses elements that share their place", function()
+    local x = accelhost.zeros(1, 3):expand(2, 3)
+    check.raises("clone() it first", function() x:add_(1) end)
+  end)
+
+  it("reads a source that overlaps as it was before", function()
+    local x = accelhost.arange(6, {dtype = "float32"})
+    x:narrow(0, 1, 5):add_(x:narrow(0, 0, 5))
+    assert.same({0, 1, 3, 5, 7, 9}, x:tolist())
+    local square = accelhost.arange(9, {dtype = "float32"}):view(3, 3)
+    square:copy_(square:t())
+    assert.same({{0, 3, 6}, {1, 4, 7}, {2, 5, 8}}, square:tolist())
+  end)
+
+  it("writes through strided views", function()
+    local x = accelhost.zeros(4, 6)
+    x:t():narrow(0, 1, 2):fill_(3)
+    x:select(1, 5):copy_(T {1, 2, 3, 4})
+    assert.same({0, 3, 3, 0, 0, 4}, x:tolist()[4])
+  end)
+end)
+
+describe("conversion", function()
+  it("goes from every dtype to every dtype", function()
+    for _, from in ipairs(dtypes) do
+      for _, to in ipairs(dtypes) do
+        local values = from == "bool" and {1, 0, 1} or to == "bool" and {1, 0, 1} or {1, 0, 3}
+        local x = T({1, 0, from == "bool" and 1 or 3}, from)
+        assert.same(values, x:to(to):to("float64"):tolist(), from .. " to " .. to)
+        local wide = accelhost.ones({40}, {dtype = from}):to(to)
+        assert.equal(40, wide:to("float64"):sum():item())
+      end
+    end
+  end)
+
+  it("truncates towards zero and takes any number but 0 for true", function()
+    assert.same({-1, 1, 0}, T({-1.9, 1.9, -0.9}):to("int32"):tolist())
+    assert.same({true, false, true}, T({0.1, 0, nan}):to("bool"):tolist())
+  end)
+
+  it("rounds to the nearest half, ties to even", function()
+    check.near({2048, 2048, 2052, inf, 2 ^ -24, 0}, T({2048, 2049, 2051, 65520, 2 ^ -24, 2 ^ -26}):to("float16"):to("float32"), 0)
+    check.near({256, 256, 260, inf}, T({256, 257, 259, 3.4e38}):to("bfloat16"):to("float32"), 0)
+    local x = T({nan, inf, -inf}):expand(20, 3):contiguous()
+    for _, dtype in ipairs {"float16", "bfloat16"} do
+      check.near({nan, inf, -inf}, x:to(dtype):to("float32"):select(0, 17), 0)
+    end
+  end)
+
+  it("returns the tensor itself when there is nothing to do", function()
+    local x = T {1, 2}
+    assert.equal(x, x:to("float32"))
+    assert.equal(x, x:contiguous())
+    assert.is_false(rawequal(x, x:clone()))
+  end)
+
+  it("copies transposes of every width", function()
+    for _, dtype in ipairs {"uint8", "float16", "float32", "float64"} do
+      local x = accelhost.arange(35 * 50):remainder(97):to(dtype):view(35, 50)
+      local y = x:t():contiguous()
+      assert.is_true(y:is_contiguous())
+      assert.is_true(y:t():eq(x):all():item())
+      local batched = accelhost.arange(2 * 17 * 33):remainder(97):to(dtype):view(2, 17, 33):transpose(1, 2)
+      assert.is_true(batched:contiguous():transpose(1, 2):eq(batched:transpose(1, 2)):all():item())
+    end
+  end)
+end)
+
+describe("strided and broadcast operands", function()
+  it("give what row-major ones give, short rows and long ones", function()
+    accelhost.manual_seed(4)
+    for _, shape in ipairs {{5, 3}, {3, 70}, {70, 3}, {2, 5, 60}, {60, 2, 5}, {130, 140}} do
+      local x = accelhost.randn(shape)
+      local turned = x:transpose(0, #shape - 1):contiguous():transpose(0, #shape - 1)
+      local last = accelhost.randn(shape[#shape])
+      local first_shape = {}
+      for d = 1, #shape do first_shape[d] = d == 1 and shape[1] or 1 end
+      local first = accelhost.randn(first_shape)
+      for _, other in ipairs {last, first, accelhost.randn({}), turned, x:to("float64")} do
+        local expected = x:contiguous():add(other:expand(shape):contiguous())
+        assert.is_true((turned + other):eq(expected):all():item())
+        assert.is_true((other + turned):eq(expected):all():item())
+        local inplace = turned:to("float64"):clone():add_(other)
+        assert.is_true(inplace:eq(x:to("float64") + other:expand(shape):contiguous():to("float64")):all():item())
+      end
+    end
+  end)
+
+  it("may be empty or 0-dim", function()
+    local empty = accelhost.zeros(0, 3)
+    assert.same({0, 3}, (empty + accelhost.ones(3)):shape())
+    assert.same({0, 3}, empty:exp():shape())
+    assert.same({2, 0, 3}, (empty + accelhost.ones(2, 1, 1)):shape())
+    assert.equal(5, (T(2) + T(3)):item())
+  end)
+
+  it("say which shapes do not fit", function()
+    check.raises("add: shapes do not broadcast: (2, 3) and (4,)", function() return accelhost.ones(2, 3) + accelhost.ones(4) end)
+  end)
+end)
+
+describe("special values", function()
+  it("go through like in C", function()
+    check.near({1, inf, 0, nan}, T({0, inf, -inf, nan}):exp(), 0)
+    check.near({-inf, inf, nan, nan, 0}, T({0, inf, -1, nan, 1}):log(), 0)
+    check.near({-1, 1, nan, 0}, T({-inf, inf, nan, 0}):tanh(), 0)
+    check.near({0, 1, nan, 0.5}, T({-inf, inf, nan, 0}):sigmoid(), 0)
+    check.near({-1, 1, nan, 0}, T({-inf, inf, nan, 0}):erf(), 0)
+    check.near({0, inf, nan}, T({-inf, inf, nan}):relu(), 0)
+    check.near({nan, nan, 1}, T({inf, nan, 0}):cos(), 0)
+    check.near({-inf, inf, nan, 0}, T({-1, inf, -2, 0}):log1p(), 0)
+    check.near({math.exp(-103), math.exp(88)}, T({-103, 88}):exp(), 1e-6)
+  end)
+
+  it("meet large angles with libm's precision", function()
+    check.near({math.sin(1e6), math.sin(-3e7), math.sin(19999)}, T({1e6, -3e7, 19999}):sin(), 1e-6)
+    check.near({math.cos(1e6), math.cos(123456)}, T({1e6, 123456}):cos(), 1e-6)
+  end)
+
+  it("win in maximum and minimum when they are NaN", function()
+    check.near({nan, nan, 2}, accelhost.maximum(T {nan, 1, 2}, T {1, nan, 1}), 0)
+    check.near({nan, nan, 1}, accelhost.minimum(T {nan, 1, 2}, T {1, nan, 1}), 0)
+    check.near({nan, 0, 1}, T({nan, -5, 5}):clamp(0, 1), 0)
+    check.near({1, 1}, T({0, 5}):clamp(3, 1), 0)
+  end)
+
+  it("are found", function()
+    local x = T {nan, inf, -inf, 0}
+    assert.same({true, false, false, false}, x:isnan():tolist())
+    assert.same({false, true, true, false}, x:isinf():tolist())
+    assert.same({false, false, false, true}, x:isfinite():tolist())
+    assert.same({false, true}, T({1, 2}, "int64"):isfinite():eq(T({0, 1}):gt(0)):tolist())
+  end)
+end)
+
+describe("rounding and division", function()
+  it("rounds half to even", function()
+    assert.same({0, 2, 2, -0, -2}, T({0.5, 1.5, 2.5, -0.5, -1.5}):round():tolist())
+  end)
+
+  it("takes the divisor's sign in remainder, the dividend's in fmod", function()
+    for _, dtype in ipairs {"int32", "int64", "float32", "float64"} do
+      local x, y = T({7, -7, 7, -7}, dtype), T({3, 3, -3, -3}, dtype)
+      assert.same({1, 2, -2, -1}, accelhost.remainder(x, y):tolist())
+      assert.same({1, -1, 1, -1}, accelhost.fmod(x, y):tolist())
+      assert.same({2, -3, -3, 2}, accelhost.floor_divide(x, y):tolist())
+      assert.same({2, -2, -2, 2}, x:div(y, "trunc"):tolist())
+    end
+  end)
+
+  it("refuses integers divided by zero and lets floats go to infinity", function()
+    check.raises("remainder: division of integers by zero", function() return T({1}, "int64"):remainder(0) end)
+    check.raises("floor_divide: division of integers by zero",
+      function() return accelhost.floor_divide(T({1, 2}, "int32"), T({1, 0}, "int32")) end)
+    check.near({inf, -inf, nan}, T({1, -1, 0}) / 0, 0)
+  end)
+
+  it("survives the smallest integer divided by -1", function()
+    local x = T({-2147483648}, "int32")
+    assert.same({0}, accelhost.remainder(x, -1):tolist())
+    assert.same({0}, accelhost.fmod(x, -1):tolist())
+  end)
+
+  it("refuses negative powers of integers and other nonsense", function()
+    check.raises("pow: integers cannot be raised to the negative power -1", function() return T({2}, "int64") ^ -1 end)
+    check.raises("rounding_mode must be 'floor' or 'trunc'", function() return T({2}):div(2, "up") end)
+    check.raises("sub: not defined for bool", function() return T({true}, "bool") - T({true}, "bool") end)
+    check.raises("alpha must be an integer for int64", function() return T({2}, "int64"):add(1, 0.5) end)
+    check.raises("bitwise_and: not defined for float32", function() return T({2}):bitwise_and(1) end)
+    check.raises("expected a bool mask, got float32", function() return T({2}):masked_fill(T {1}, 0) end)
+    check.raises("clamp: expected min, max or both", function() return T({2}):clamp() end)
+    check.raises("gelu: approximate must be 'none' or 'tanh'", function() return F.gelu(T {2}, "fast") end)
+    check.raises("silu: expected a floating input, got int64", function() return F.silu(T({2}, "int64")) end)
+  end)
+end)
+
+describe("gradients at kinks", function()
+  local function slope(fn, values)
+    local x = T(values, "float64", true)
+    fn(x):sum():backward()
+    return x.grad:tolist()
+  end
+
+  it("are PyTorch's choice", function()
+    assert.same({0, 0, 1}, slope(function(x) return x:relu() end, {-1, 0, 1}))
+    assert.same({-1, 0, 1}, slope(function(x) return x:abs() end, {-1, 0, 1}))
+    assert.same({0, 1, 1, 1, 0}, slope(function(x) return x:clamp(-1, 1) end, {-2, -1, 0, 1, 2}))
+    assert.same({0, 0, 1, 0, 0}, slope(function(x) return F.hardtanh(x) end, {-2, -1, 0, 1, 2}))
+    assert.same({inf}, slope(function(x) return x:sqrt() end, {0}))
+    assert.same({0, 0}, slope(function(x) return x:floor() end, {0.5, 1}))
+    assert.same({0}, slope(function(x) return x ^ 0 end, {0}))
+  end)
+
+  it("are split between equals in maximum", function()
+    local x, y = T({1, 2, 3}, "float64", true), T({1, 3, 2}, "float64", true)
+    accelhost.maximum(x, y):sum():backward()
+    assert.same({0.5, 0, 1}, x.grad:tolist())
+    assert.same({0.5, 1, 0}, y.grad:tolist())
+  end)
+
+  it("stop at the untaken side of where", function()
+    local x = T({0, 4}, "float64", true)
+    accelhost.where(x:gt(1), x:sqrt(), 7):sum():backward()
+    check.near({nan, 0.25}, x.grad, 0) -- infinity times 0, as in PyTorch
+    local z = T({0, 4}, "float64", true)
+    accelhost.where(z:gt(1), z * 2, z * 3):sum():backward()
+    assert.same({3, 2}, z.grad:tolist())
+  end)
+end)
+
+describe("fused gradients", function()
+  local x = T({-2.3, -0.7, -0.1, 0.2, 0.9, 2.1}, "float64", true)
+  local functions = {
+    tanh = function(t) return t:tanh() end,
+    sigmoid = function(t) return t:sigmoid() end,
+    silu = function(t) return F.silu(t) end,
+    gelu = function(t) return F.gelu(t) end,
+    ["gelu by tanh"] = function(t) return F.gelu(t, "tanh") end,
+    relu = function(t) return t:relu() * t end,
+    leaky_relu = function(t) return F.leaky_relu(t, 0.2) * t end,
+    elu = function(t) return F.elu(t, 0.7) end,
+    softplus = function(t) return F.softplus(t, 2, 3) end,
+    erf = function(t) return t:erf() end,
+    ["power of a number"] = function(t) return accelhost.pow(2.5, t) end,
+  }
+  for _, name in ipairs {"tanh", "sigmoid", "silu", "gelu", "gelu by tanh", "relu", "leaky_relu", "elu", "softplus",
+    "erf", "power of a number"} do
+    it("of " .. name .. " are right twice", function()
+      assert.is_true(gradcheck.gradcheck(functions[name], {x}))
+      assert.is_true(gradcheck.gradgradcheck(functions[name], {x}))
+    end)
+  end
+
+  it("stay exact where exp overflows", function()
+    local far = T({-800, 800}, "float64", true)
+    F.elu(far):sum():backward()
+    assert.same({0, 1}, far.grad:tolist())
+  end)
+end)
+
+describe("writing over values", function()
+  it("cuts their gradient and passes the source's", function()
+    local x, source = T({1, 2}, "float64", true), T({3}, "float64", true)
+    local y = x * 2
+    y:copy_(source)
+    local weighted = y * T({5, 7}, "float64")
+    weighted:sum():backward()
+    assert.same({0, 0}, x.grad:tolist())
+    assert.same({12}, source.grad:tolist())
+  end)
+
+  it("keeps what an in-place op needs of the old value", function()
+    local x, y = T({1, 2}, "float64", true), T({3, 4}, "float64", true)
+    local z = x * 1
+    z:mul_(y)
+    z:sum():backward()
+    assert.same({3, 4}, x.grad:tolist())
+    assert.same({1, 2}, y.grad:tolist())
+  end)
+end)
+
+describe("channels-last memory", function()
+  local function marked(shape)
+    local image = accelhost.randn(shape)
+    local weight = accelhost.zeros(shape[2], shape[2], 1, 1)
+    for i = 0, shape[2] - 1 do weight[i][i][0][0]:fill_(1) end
+    return image, F.conv2d(image, weight)
+  end
+
+  it("gives the same numbers alone and mixed with row-major tensors", function()
+    accelhost.manual_seed(0)
+    local shape = {2, 3, 5, 4}
+    local plain, image = marked(shape)
+    local other = accelhost.randn(shape)
+    local bias = accelhost.randn(3, 1, 1)
+    check.near(check.flat((plain + other):relu()), (image + other):relu(), 1e-6)
+    local _, second = marked(shape)
+    check.near(check.flat(plain * 2), (image:relu() - (-image):relu()) * 2, 1e-5)
+    check.near(check.flat(second + plain), second + image, 1e-5)
+    check.near(check.flat(plain + bias), image + bias, 1e-6)
+    check.near(check.flat(plain:exp()), image:exp_(), 1e-5)
+    check.near(check.flat(other:clone():add_(plain)), other:clone():add_(select(2, marked(shape)):mul_(0):add_(plain)), 1e-6)
+  end)
+end)
+
+describe("internal rows", function()
+  it("undo broadcasting", function()
+    local x = accelhost.ones(2, 3, 4)
+    assert.same({{6}, {6}, {6}}, C.sum_to(accelhost.ones(2, 3, 3), {3, 1}):tolist())
+    assert.equal(24, C.sum_to(x, {}):item())
+    assert.equal(x, C.sum_to(x, {2, 3, 4}))
+    check.raises("sum_to: (2, 3, 4) is not a broadcast of (2, 4)", function() C.sum_to(x, {2, 4}) end)
+  end)
+end)

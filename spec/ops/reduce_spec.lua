@@ -1,0 +1,276 @@
+local accelhost = require "accelhost"
+local check = require "spec.support.check"
+local gradcheck = require "spec.support.gradcheck"
+local C = require "accelhost._C"
+local inf, nan = 1 / 0, 0 / 0
+
+local function T(values, dtype, requires_grad)
+  return accelhost.tensor(values, {dtype = dtype or "float32", requires_grad = requires_grad})
+end
+
+-- sum over some dims by selecting every element: slow and obviously right.
+local function slow_sum(x, dims)
+  local reduced = {}
+  for _, d in ipairs(dims) do reduced[d] = true end
+  local result = x
+  for d = x:dim() - 1, 0, -1 do
+    if reduced[d] then
+      local sum
+      for i = 0, result:size(d) - 1 do
+        local part = result:select(d, i)
+        sum = sum and sum + part or part
+      end
+      result = sum
+    end
+  end
+  return result
+end
+
+describe("sums", function()
+  it("fold any set of dims of any layout", function()
+    accelhost.manual_seed(1)
+    for _, shape in ipairs {{3, 4, 5}, {2, 70, 3}, {130, 3, 2}, {2, 2, 600}, {1, 9, 1}} do
+      local x = accelhost.randint(-50, 50, shape):to("float64")
+      for _, dims in ipairs {{0}, {1}, {2}, {0, 1}, {0, 2}, {1, 2}, {0, 1, 2}} do
+        local expected = check.flat(slow_sum(x, dims))
+        check.near(expected, x:sum(dims), 0)
+        check.near(expected, x:to("float32"):sum(dims), 0)
+        check.near(expected, x:to("int64"):sum(dims), 0)
+        check.near(expected, x:transpose(0, 2):contiguous():transpose(0, 2):sum(dims), 0)
+        check.near(expected, x:transpose(1, 2):contiguous():transpose(1, 2):sum(dims, true), 0)
+        check.near(expected, x:flip(1):flip(1):sum(dims), 0)
+      end
+    end
+  end)
+
+  it("of millions of floats stay exact to the last digits", function()
+    local x = accelhost.full({3000, 1000}, 0.1)
+    local exact = x:select(0, 0):select(0, 0):item() * 3000000
+    check.near(exact, x:sum(), 3e-7)
+    check.near(exact / 3000, x:sum(1):select(0, 17):item(), 1e-7)
+    check.near(exact / 3000000, x:mean(), 3e-7)
+    assert.equal(20000000, accelhost.ones(20000000):sum():item()) -- beyond 2^24, where float32 stops counting
+  end)
+
+  it("are the same bits for any number of threads", function()
+    accelhost.manual_seed(2)
+    local threads = accelhost.get_num_threads()
+    for _, shape in ipairs {{300000}, {1000, 300}, {100000, 3}, {3, 100000}, {20, 30, 500}} do
+      local x = accelhost.randn(shape)
+      local results = {}
+      for count = 1, 3 do
+        accelhost.set_num_threads(count)
+        results[count] = {x:sum(), x:sum(0), x:sum(-1), x:mean(), x:norm(), x:std(-1), (x * x):exp():sum(0)}
+      end
+      accelhost.set_num_threads(threads)
+      for k, expected in ipairs(results[1]) do
+        check.near(check.flat(expected), results[2][k], 0)
+        check.near(check.flat(expected), results[3][k], 0)
+      end
+    end
+  end)
+
+  it("count in int64, or in what is asked for", function()
+    assert.equal("int64", T({true, true}, "bool"):sum().dtype)
+    assert.equal(510, T({255, 255}, "uint8"):sum():item())
+    assert.equal("float64", T({1, 2}):sum{dtype = "float64"}.dtype)
+    assert.equal("int32", T({1, 2}, "int64"):sum(0, {dtype = "int32"}).dtype)
+    assert.equal(1.5, T({1, 2}, "int64"):mean{dtype = "float32"}:item())
+    check.raises("mean: expected a floating input, got int64", function() T({1, 2}, "int64"):mean() end)
+  end)
+
+  it("of nothing are the neutral element", function()
+    local x = accelhost.zeros(0, 3)
+    assert.equal(0, x:sum():item())
+    assert.same({0, 0, 0}, x:sum(0):tolist())
+    assert.same({0}, x:sum(1):shape())
+    assert.equal(1, x:prod():item())
+    check.near(nan, x:mean():item(), 0)
+    check.near({nan, nan, nan}, x:var(0), 0)
+    assert.equal(false, x:any():item())
+    assert.equal(true, x:all():item())
+    assert.equal(0, x:norm():item())
+    check.raises("amax: there is nothing to compare along dim 0 of shape (0, 3)", function() x:max() end)
+    check.raises("argmax: there is nothing to compare along dim 0", function() x:argmax(0) end)
+  end)
+
+  it("refuse dims that are not there or twice there", function()
+    local x = accelhost.ones(2, 3)
+    check.raises("sum: dim 2 is out of range (expected -2..1)", function() x:sum(2) end)
+    check.raises("sum: dim 0 is named twice", function() x:sum({0, -2}) end)
+  end)
+end)
+
+describe("extremes", function()
+  it("let NaN win", function()
+    local x = T({{1, nan, 3}, {4, 5, 6}})
+    check.near(nan, x:max():item(), 0)
+    local values, places = x:max(1)
+    check.near({nan, 6}, values, 0)
+    assert.same({1, 2}, places:tolist())
+    assert.same({1, 0}, x:argmin(1):tolist())
+    check.near({1, nan, 3}, x:amin(0), 0)
+    check.near(nan, x:norm(inf):item(), 0)
+  end)
+
+  it("let NaN win in long rows", function()
+    for _, n in ipairs {31, 64, 65, 200, 1000} do
+      for _, place in ipairs {0, 1, n - 1, math.floor(n / 2)} do
+        local x = accelhost.arange(n, {dtype = "float32"})
+        x:narrow(0, place, 1):fill_(nan)
+        check.near(nan, x:max():item(), 0)
+        check.near(nan, x:amin():item(), 0)
+        assert.equal(place, x:argmax():item())
+        assert.equal(place, x:argmin(0):item())
+      end
+    end
+  end)
+
+  it("take the first of equals", function()
+    for _, dtype in ipairs {"uint8", "int32", "int64", "float16", "float32", "float64"} do
+      local x = accelhost.ones({100}, {dtype = dtype})
+      assert.equal(0, x:argmax():item())
+      x:narrow(0, 77, 3):fill_(2)
+      local value, place = x:max(0)
+      assert.equal(77, place:item())
+      assert.equal(dtype, value.dtype)
+      assert.equal(2, value:to("float64"):item())
+      x:narrow(0, 40, 2):fill_(0)
+      value, place = x:min(0)
+      assert.equal(40, place:item())
+      assert.equal(0, value:to("float64"):item())
+    end
+  end)
+
+  it("share or place their gradient", function()
+    local x = T({{1, 3, 3}, {2, 2, 0}}, "float64", true)
+    x:max():backward()
+    assert.same({{0, 0.5, 0.5}, {0, 0, 0}}, x.grad:tolist())
+    x.grad = nil
+    x:amax(1):sum():backward()
+    assert.same({{0, 0.5, 0.5}, {0.5, 0.5, 0}}, x.grad:tolist())
+    x.grad = nil
+    x:max(-1):sum():backward()
+    assert.same({{0, 1, 0}, {1, 0, 0}}, x.grad:tolist())
+  end)
+
+  it("of a 0-dim tensor are the tensor", function()
+    local value, place = T(5, "float64", true):max(0)
+    assert.equal(5, value:item())
+    assert.equal(0, place:item())
+  end)
+end)
+
+describe("any and all", function()
+  it("take any number but 0 for true", function()
+    local x = T({{0, 0.5}, {0, 0}, {nan, 1}})
+    assert.same({true, false, true}, x:any(1):tolist())
+    assert.same({false, false, true}, x:all(1):tolist())
+    assert.same({false, true}, T({{false, true}, {false, true}}, "bool"):all(0):tolist())
+    assert.same({1, 0, 2}, x:count_nonzero(1):tolist())
+    assert.equal("uint8", T({1}, "uint8"):any().dtype)
+  end)
+end)
+
+describe("spread", function()
+  it("is unbiased unless told", function()
+    local x = T({1, 2, 3, 4}, "float64")
+    check.near(5 / 3, x:var():item(), 1e-15)
+    check.near(1.25, x:var{unbiased = false}:item(), 0)
+    check.near(1.25, x:var(0, 0):item(), 0)
+    check.near(5, x:var{correction = 3}:item(), 1e-15)
+    check.near(nan, T({5}):std():item(), 0)
+    local var, mean = accelhost.var_mean(x, 0)
+    check.near({5 / 3, 2.5}, {var:item(), mean:item()}, 1e-15)
+  end)
+
+  it("is not fooled by a large mean", function()
+    local x = accelhost.tensor({1e6 + 1, 1e6 + 2, 1e6 + 3})
+    check.near(1, x:var():item(), 1e-6)
+  end)
+
+  it("has no gradient where there is none", function()
+    local x = T({{2, 2}, {1, 3}}, "float64", true)
+    x:std(1):sum():backward()
+    check.near({0, 0, -math.sqrt(0.5), math.sqrt(0.5)}, x.grad, 1e-15)
+  end)
+end)
+
+describe("norms", function()
+  it("are those of every p", function()
+    local x = T({3, -4, 0}, "float64")
+    local expected = {[0] = 2, [1] = 7, [2] = 5, [3] = 91 ^ (1 / 3), [inf] = 4, [-inf] = 0}
+    for _, p in ipairs {0, 1, 2, 3, inf, -inf} do check.near(expected[p], x:norm(p):item(), 1e-15, "p = " .. p) end
+  end)
+
+  it("have gradient 0 at 0", function()
+    local x = T({0, 0}, "float64", true)
+    x:norm():backward()
+    assert.same({0, 0}, x.grad:tolist())
+  end)
+end)
+
+describe("logsumexp", function()
+  it("neither overflows nor underflows", function()
+    check.near({1000 + math.log(2), -1000 + math.log(2)}, T({{1000, 1000}, {-1000, -1000}}):logsumexp(1), 1e-6)
+    check.near({-inf, inf, nan}, T({{-inf, -inf}, {inf, 0}, {nan, 0}}):logsumexp(1), 0)
+  end)
+
+  it("has gradient 0 where everything is -inf", function()
+    local x = T({-inf, -inf}, "float64", true)
+    x:logsumexp(0):backward()
+    assert.same({0, 0}, x.grad:tolist())
+  end)
+end)
+
+describe("running sums", function()
+  it("go along any dim", function()
+    local x = T({{1, 2, 3}, {4, 5, 6}}, "int32")
+    assert.same({{1, 2, 3}, {5, 7, 9}}, x:cumsum(0):tolist())
+    assert.same({{1, 3, 6}, {4, 9, 15}}, x:cumsum(-1):tolist())
+    assert.equal("int64", x:cumsum(0).dtype)
+    assert.same({{6, 5, 3}, {15, 11, 6}}, C.cumsum_reverse(x:to("float32"), 1):tolist())
+  end)
+
+  it("of halves do not round as they go", function()
+    assert.equal(4096, accelhost.ones({4096}, {dtype = "float16"}):cumsum(0):select(0, 4095):to("float32"):item())
+  end)
+end)
+
+describe("products", function()
+  it("have gradients where an element is 0", function()
+    local x = T({{2, 0, 3}, {0, 0, 5}, {1, 2, 4}}, "float64", true)
+    x:prod(1):sum():backward()
+    assert.same({{0, 6, 0}, {0, 0, 0}, {8, 4, 2}}, x.grad:tolist())
+  end)
+end)
+
+describe("gradients of reductions", function()
+  local x
+  before_each(function()
+    accelhost.manual_seed(8)
+    x = accelhost.randn({2, 3, 4}, {dtype = "float64", requires_grad = true})
+  end)
+
+  local functions = {
+    {"sum", function(t) return (t * t):sum({0, 2}) end},
+    {"mean", function(t) return (t * t):mean(1, true) end},
+    {"prod", function(t) return t:prod(1) end},
+    {"var", function(t) return t:var({1, 2}) end},
+    {"std", function(t) return t:std(0, 0, true) end},
+    {"norm", function(t) return t:norm(2, {0, 1}) end},
+    {"norm of p = 3", function(t) return t:norm(3, 2) end},
+    {"norm of p = 1", function(t) return (t * t):norm(1, 1) end},
+    {"logsumexp", function(t) return t:logsumexp({0, 2}) end},
+    {"amax", function(t) return (t * t):amax({0, 1}) end},
+    {"max", function(t) return (t * t):max(1) end},
+    {"cumsum", function(t) return (t * t):cumsum(1) end},
+    {"sum_to", function(t) return C.sum_to(t * t, {3, 1}) end},
+  }
+  for _, case in ipairs(functions) do
+    it("are right twice: " .. case[1], function()
+      assert.is_true(gradcheck.gradcheck(case[2], {x}))
+      assert.is_true(gradcheck.gradgradcheck(case[2], {x}))
+    end)
+  end
+end)

@@ -51,39 +51,37 @@ struct fold_loops {
     ADD_ROW(name, in_t, acc_t, expr)                                                             \
     ADD_COLUMN(name, in_t, acc_t, expr)
 
-/* Plain sums of float32: up to 16 additions per lane in float32 vectors, then double. */
+/* Plain sums of float32: up to 8 additions per lane in float32 vectors, then double. */
 typedef float ah_lanes __attribute__((vector_size(64), aligned(4), may_alias));
 typedef float ah_half_lanes __attribute__((vector_size(32)));
 typedef double ah_wide_lanes __attribute__((vector_size(64)));
 
-static inline double sum_vectors(const float *x, int64_t count)
+static inline ah_wide_lanes widened(ah_lanes x)
 {
-    ah_lanes a = {0}, b = {0}, c = {0}, d = {0};
-    for (int64_t k = 0; k < count; k++, x += 64) {
-        a += *(const ah_lanes *)x;
-        b += *(const ah_lanes *)(x + 16);
-        c += *(const ah_lanes *)(x + 32);
-        d += *(const ah_lanes *)(x + 48);
-    }
     union {
         ah_lanes all;
         ah_half_lanes half[2];
-    } lanes = {(a + b) + (c + d)};
-    ah_wide_lanes wide =
-        __builtin_convertvector(lanes.half[0], ah_wide_lanes) + __builtin_convertvector(lanes.half[1], ah_wide_lanes);
-    return ((wide[0] + wide[1]) + (wide[2] + wide[3])) + ((wide[4] + wide[5]) + (wide[6] + wide[7]));
+    } lanes = {x};
+    return __builtin_convertvector(lanes.half[0], ah_wide_lanes) + __builtin_convertvector(lanes.half[1], ah_wide_lanes);
 }
 
 static inline void sum_f32_row(void *acc, const void *input, int64_t n, double p)
 {
     const float *x = input;
-    double sum = 0;
+    ah_wide_lanes wide = {0};
     while (n >= 64) {
-        int64_t count = n / 64 < 16 ? n / 64 : 16;
-        sum += sum_vectors(x, count);
-        x += count * 64;
+        int64_t count = n / 64 < 8 ? n / 64 : 8;
+        ah_lanes a = {0}, b = {0}, c = {0}, d = {0};
+        for (int64_t k = 0; k < count; k++, x += 64) {
+            a += *(const ah_lanes *)x;
+            b += *(const ah_lanes *)(x + 16);
+            c += *(const ah_lanes *)(x + 32);
+            d += *(const ah_lanes *)(x + 48);
+        }
+        wide += (widened(a) + widened(b)) + (widened(c) + widened(d));
         n -= count * 64;
     }
+    double sum = ((wide[0] + wide[1]) + (wide[2] + wide[3])) + ((wide[4] + wide[5]) + (wide[6] + wide[7]));
     for (int64_t i = 0; i < n; i++)
         sum += (double)x[i];
     *(double *)acc += sum;

@@ -118,14 +118,16 @@ end
 -- --- which pass is running ---
 
 -- Passes in the order of their last step, innermost on top. Held weakly: a pass left by break is only found here until
--- its last batch is collected, or until a pass below it goes on.
-local running = {}
+-- its last batch is collected, or until a pass below it goes on. `depth` counts them: compiled code of this LuaJIT may
+-- see an old length of a table that shrinks.
+local running, depth = {}, 0
 
 local function top()
-  while #running > 0 do
-    local pass = running[#running].pass
+  while depth > 0 do
+    local pass = running[depth].pass
     if pass then return pass end
-    running[#running] = nil
+    running[depth] = nil
+    depth = depth - 1
   end
 end
 
@@ -138,29 +140,38 @@ local function show(pass)
   loader.epoch = pass.epoch
 end
 
--- Make `pass` the innermost one: those above it have been left by break.
+-- Make `pass` the innermost one: those above it have been left by break, and so have older passes of a loader that
+-- begins anew.
 local function enter(pass)
   local before = top()
   if before == pass then return end
   if before then before.loader.active = false end
   local place
-  for i = #running, 1, -1 do
+  for i = 1, depth do
     if running[i].pass == pass then place = i end
   end
   if place then
-    for i = #running, place + 1, -1 do running[i] = nil end
+    for i = depth, place + 1, -1 do running[i] = nil end
+    depth = place
     return
   end
-  for i = #running, 1, -1 do
-    local other = running[i].pass
-    if not other or other.loader == pass.loader then table.remove(running, i) end
+  local kept = 0
+  for i = 1, depth do
+    local entry = running[i]
+    running[i] = nil
+    if entry.pass and entry.pass.loader ~= pass.loader then
+      kept = kept + 1
+      running[kept] = entry
+    end
   end
-  running[#running + 1] = setmetatable({pass = pass}, {__mode = "v"})
+  depth = kept + 1
+  running[depth] = setmetatable({pass = pass}, {__mode = "v"})
 end
 
 local function leave(pass)
   enter(pass)
-  running[#running] = nil
+  running[depth] = nil
+  depth = depth - 1
   pass.loader.active = false
   pass.loader.end_of_dataloader = false
   show(top())

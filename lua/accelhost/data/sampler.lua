@@ -138,18 +138,25 @@ local function permutations(generator, n, count)
   end
 end
 
+--- The order of a whole pass as a tensor of at least len() indices; nil when it is drawn as the pass goes on.
+---@param draw? userdata
+---@return userdata? # int64
+function RandomSampler:order(draw)
+  local n, count = length_of("RandomSampler", self.data_source), self:len()
+  if self.generator or n == 0 then return nil end
+  draw = draw or self:draw()
+  if self.replacement then return native.whole_numbers(draw, n, count) end
+  return native.permutation(draw, n, math.ceil(count / n))
+end
+
 function RandomSampler:iter(draw)
   local n, count = length_of("RandomSampler", self.data_source), self:len()
-  draw = draw or self:draw()
   if n == 0 then
     if count > 0 then fail("RandomSampler: expected a data set with at least one sample") end
     return function() end
   end
-  if not self.generator then
-    if self.replacement then return numbers_of(native.whole_numbers(draw, n, count), count) end
-    return numbers_of(native.permutation(draw, n, math.ceil(count / n)), count)
-  end
-  self.generator:set_state(draw)
+  if not self.generator then return numbers_of(self:order(draw), count) end
+  self.generator:set_state(draw or self:draw())
   if self.replacement then return numbers_of(native.whole_numbers(self.generator, n, count), count) end
   return permutations(self.generator, n, count)
 end
@@ -326,7 +333,20 @@ function BatchSampler:set_epoch(epoch)
   if self.sampler.set_epoch then self.sampler:set_epoch(epoch) end
 end
 
+-- The whole order at once, where the sampler has it as a tensor, is cut without a step per index.
+local function slices(order, count, size, drop_last)
+  local from = 0
+  return function()
+    local length = math.min(size, count - from)
+    if length <= 0 or drop_last and length < size then return nil end
+    from = from + length
+    return native.slice(order, from - length, length)
+  end
+end
+
 function BatchSampler:iter(draw)
+  local order = self.sampler.order and self.sampler:order(draw)
+  if order then return slices(order, self.sampler:len(), self.batch_size, self.drop_last) end
   local next_index, size, drop_last = self.sampler:iter(draw), self.batch_size, self.drop_last
   local ended = false
   return function()

@@ -64,15 +64,12 @@ function BatchSamplerShard:len()
   return rounds
 end
 
-local function append(to, from)
-  for i = 1, #from do to[#to + 1] = from[i] end
-end
-
--- `list`, doubled until it holds at least `count` items.
-local function doubled(list, count)
-  local result = {}
-  append(result, list)
-  while #result < count do append(result, result) end
+-- The first `count` items of `batch`, continued by those of `start`, read cyclically from its place `at` on.
+local function filled_up(batch, count, start, at)
+  local result, have, around = {}, #batch, #start
+  for i = 1, count do
+    result[i] = i <= have and batch[i] or start[(at + i - have - 1) % around + 1]
+  end
   return result
 end
 
@@ -93,15 +90,10 @@ function BatchSamplerShard:_iter_split(draw)
     if #batch < size then
       ended = true
       if self.drop_last then return nil end
-      if self.even_batches then
-        local full = {}
-        append(full, batch)
-        append(full, doubled(start, size))
-        batch = full
-      end
+      if self.even_batches then batch = filled_up(batch, size, start, 0) end
     end
     local mine = part(batch, self.rank * length, length)
-    return #mine > 0 and mine or nil
+    return mine[1] and mine or nil
   end
 end
 
@@ -115,17 +107,18 @@ function BatchSamplerShard:_fill(round, first_round)
     end
     return filled
   end
-  local start, at = {}, 0
-  for i = 1, #first_round do append(start, first_round[i]) end
-  start = doubled(start, self.size * size)
-  for rank = 1, self.size do
-    local batch = {}
-    append(batch, round[rank] or {})
-    while #batch < size do
-      at = at + 1
-      batch[#batch + 1] = start[at]
+  local start, count = {}, 0
+  for _, batch in ipairs(first_round) do
+    for _, index in ipairs(batch) do
+      count = count + 1
+      start[count] = index
     end
-    filled[rank] = batch
+  end
+  local at = 0
+  for rank = 1, self.size do
+    local batch, have = round[rank] or {}, round[rank] and #round[rank] or 0
+    filled[rank] = filled_up(batch, size, start, at)
+    at = at + math.max(0, size - have)
   end
   return filled
 end
@@ -135,15 +128,16 @@ function BatchSamplerShard:_iter_whole(draw)
   local first_round, ended
   return function()
     if ended then return nil end
-    local round = {}
+    local round, count = {}, 0
     for rank = 1, ranks do
-      round[rank] = next_batch()
-      if not round[rank] then break end
+      local batch = next_batch()
+      if not batch then break end
+      round[rank], count = batch, rank
     end
     first_round = first_round or round
-    if #round == ranks and (not size or #round[ranks] == size) then return round[self.rank + 1] end
+    if count == ranks and (not size or #round[ranks] == size) then return round[self.rank + 1] end
     ended = true
-    if #round == 0 or self.drop_last then return nil end
+    if count == 0 or self.drop_last then return nil end
     if self.even_batches then round = self:_fill(round, first_round) end
     return round[self.rank + 1]
   end

@@ -47,26 +47,31 @@ function ImageSet:get(i)
   if type(i) ~= "number" or i % 1 ~= 0 or i < 0 or i >= self:len() then
     fail("%s: index %s is out of range (0 to %d)", self._name, tostring(i), self:len() - 1)
   end
-  local transform, target_transform = self.transform or default_transform, self.target_transform
   local label = self.targets:select(0, i):item()
-  if target_transform then label = target_transform(label) end
-  return transform(self.data:select(0, i)), label
+  if self.target_transform then label = self.target_transform(label) end
+  local column = self:_image_column()
+  if not column then return self.transform(self.data:select(0, i)), label end
+  if self._single_of ~= column then self._single, self._single_of = C.data.gather {column}, column end
+  self._single:post {i}
+  return self._single:take():select(0, 0), label
+end
+
+-- The images as a column to gather, nil when the transform is not pointwise.
+function ImageSet:_image_column()
+  local transform = self.transform or default_transform
+  if self._column_of ~= transform then
+    local channels = self.data:dim() == 4 and self.data:size(1) or 1
+    local values = transforms.table_of(transform, channels)
+    self._column = values and {self.data, values, {channels, self.data:size(-2), self.data:size(-1)}}
+    self._column_of = transform
+  end
+  return self._column
 end
 
 function ImageSet:native()
   if self.target_transform then return nil end
-  local transform = self.transform or default_transform
-  local four = self.data:dim() == 4
-  local channels = four and self.data:size(1) or 1
-  if self._table_of ~= transform then
-    self._table, self._table_of = transforms.table_of(transform, channels), transform
-  end
-  if not self._table then return nil end
-  local rows, columns = self.data:size(-2), self.data:size(-1)
-  return {
-    {self.data, self._table, {channels, rows, columns}},
-    {self.targets, false, {}},
-  }
+  local column = self:_image_column()
+  return column and {column, {self.targets, false, {}}}
 end
 
 -- --- IDX files ---

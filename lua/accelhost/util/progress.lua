@@ -56,6 +56,19 @@ local function columns_of(text)
   return #text:gsub("[\128-\191]", "")
 end
 
+-- The first `columns` characters: a line that wraps cannot be redrawn.
+local function cut(text, columns)
+  local count = 0
+  for at = 1, #text do
+    local byte = text:byte(at)
+    if byte < 128 or byte >= 192 then
+      count = count + 1
+      if count > columns then return text:sub(1, at - 1) end
+    end
+  end
+  return text
+end
+
 local function line_of(self, now)
   local elapsed = now - self._began
   local rate = self._rate
@@ -69,8 +82,9 @@ local function line_of(self, now)
   local share = self.total > 0 and math.min(1, self.n / self.total) or 1
   head = ("%s%3d%%|"):format(head, math.floor(share * 100))
   tail = ("| %d/%d [%s"):format(self.n, self.total, tail)
-  local room = self._columns and self._columns - 1 - columns_of(head) - columns_of(tail) or BAR
-  return head .. bar_text(share, math.max(BAR, math.min(40, room))) .. tail
+  if not self._columns then return head .. bar_text(share, BAR) .. tail end
+  local room = self._columns - 1 - columns_of(head) - columns_of(tail)
+  return cut(head .. bar_text(share, math.max(0, math.min(40, room))) .. tail, self._columns - 1)
 end
 
 local function draw(self, now)
@@ -228,11 +242,10 @@ end
 
 -- Where the line will be seen: a rank's output goes through its launcher, which told what it writes to.
 local function look_at_terminal()
-  if C.comm and C.comm.size() > 1 then
-    local terminal, columns = C.comm.stdout_is_terminal()
-    return terminal, columns > 0 and columns or nil
-  end
-  return C.system.is_terminal(2), tonumber(os.getenv("COLUMNS"))
+  local terminal, columns = false, 0
+  if C.comm then terminal, columns = C.comm.stdout_is_terminal() end
+  if not C.comm or C.comm.size() == 1 then terminal = C.system.is_terminal(2) end
+  return terminal, columns > 0 and columns or tonumber(os.getenv("COLUMNS"))
 end
 
 --- A progress bar.

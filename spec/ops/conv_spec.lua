@@ -1,0 +1,166 @@
+local accelhost = require "accelhost"
+local C = require "accelhost._C"
+local check = require "spec.support.check"
+local gradcheck = require "spec.support.gradcheck"
+local precision = require "spec.support.precision"
+
+local F = accelhost.nn.functional
+
+local function leaf(...)
+  return accelhost.randn({...}, {dtype = "float64"}):requires_grad_()
+end
+
+describe("conv2d", function()
+  it("has first and second derivatives", function()
+    local cases = {
+      {leaf(2, 2, 4, 3), leaf(3, 2, 2, 2), leaf(3)},
+      {leaf(1, 2, 5, 4), leaf(2, 2, 3, 2), leaf(2), {2, 1}, {1, 0}},
+      {leaf(1, 2, 5, 5), leaf(2, 1, 2, 2), leaf(2), 1, 1, 2, 2},
+      {leaf(2, 4, 4), leaf(1, 2, 1, 1), leaf(1)},
+    }
+    for _, inputs in ipairs(cases) do
+      gradcheck.gradcheck(F.conv2d, inputs)
+      gradcheck.gradgradcheck(F.conv2d, inputs)
+    end
+  end)
+
+  it("agrees between float32 and float64, kernel by kernel", function()
+    -- {input, weight, stride, padding, dilation, groups}
+    local cases = {
+      {{2, 1, 12, 12}, {32, 1, 3, 3}},
+      {{2, 32, 9, 8}, {64, 32, 3, 3}},
+      {{2, 8, 9, 7}, {96, 8, 3, 3}, 1, 1},
+      {{3, 3, 11, 11}, {32, 3, 5, 5}, 2, 2},
+      {{2, 16, 10, 9}, {64, 16, 3, 3}, {1, 2}, {2, 1}, {2, 1}},
+      {{2, 8, 8, 8}, {16, 4, 3, 3}, 1, 1, 1, 2},
+      {{2, 16, 8, 8}, {16, 1, 3, 3}, 1, 1, 1, 16},
+      {{2, 24, 6, 6}, {64, 24, 1, 1}},
+      {{1, 5, 6, 7}, {7, 5, 2, 3}},
+      {{16, 10, 9}, {64, 16, 3, 3}},
+      {{2, 6, 1, 20}, {33, 6, 1, 5}},
+    }
+    for _, case in ipairs(cases) do
+      local function conv(x, w, b) return F.conv2d(x, w, b, unpack(case, 3)) end
+      precision.agree(conv, {case[1], case[2], {case[2][1]}})
+    end
+  end)
+
+  it("keeps its layout to itself", function()
+    accelhost.manual_seed(1)
+    local x, w1, w2 = accelhost.randn {2, 3, 7, 6}, accelhost.randn {8, 3, 3, 3}, accelhost.randn {4, 8, 2, 2}
+    local function net(a, u, v)
+      local first = F.relu(F.conv2d(a, u))
+      local looked_at = first:sum(3):mean() -- a door that wants row-major order, between two that do not
+      return F.conv2d(first, v) + looked_at
+    end
+    precision.agree(net, {x:shape(), w1:shape(), w2:shape()}, 1e-4)
+    local y = F.conv2d(x, w1)
+    local element = y[{1, 5, 2, 3}]:item()
+    check.near(element, y:permute(0, 2, 3, 1):contiguous()[{1, 2, 3, 5}]:item(), 0)
+    assert.same({2, 8, 5, 4}, y:shape())
+    check.near(element, y:reshape(-1):tolist()[1 * 160 + 5 * 20 + 2 * 4 + 3 + 1], 0)
+  end)
+
+  it("has second derivatives in float32 too", function()
+    local function penalty(x, w)
+      local g = accelhost.autograd.grad({F.conv2d(x, w):pow(2):sum()}, {x}, {create_graph = true})
+      return g[1]:pow(2):sum()
+    end
+    precision.agree(penalty, {{2, 3, 6, 6}, {32, 3, 3, 3}}, 1e-4)
+  end)
+
+  it("takes an empty batch", function()
+    local w = accelhost.ones(4, 2, 3, 3):requires_grad_()
+    local y = F.conv2d(accelhost.zeros(0, 2, 5, 5), w)
+    assert.same({0, 4, 3, 3}, y:shape())
+    y:sum():backward()
+    assert.equal(0, w.grad:sum():item())
+  end)
+
+  it("has a weight gradient of the same bits for any number of threads", function()
+    accelhost.manual_seed(2)
+    local x, g, threads = accelhost.randn {4, 8, 12, 12}, accelhost.randn {4, 64, 10, 10}, accelhost.get_num_threads()
+    local function gradient(count)
+      accelhost.set_num_threads(count)
+      return C.conv2d_grad_weight(g, x, {64, 8, 3, 3}, 1, 0, 1, 1):reshape(-1):tolist()
+    end
+    local one, three = gradient(1), gradient(3)
+    accelhost.set_num_threads(threads)
+    assert.same(one, three)
+  end)
+
+  it("computes halves through float32", function()
+    local x, w = accelhost.randn {1, 2, 5, 5}, accelhost.randn {3, 2, 3, 3}
+    local y = F.conv2d(x:to("bfloat16"), w:to("bfloat16"))
+    assert.equal("bfloat16", y.dtype)
+    check.near(check.flat(F.conv2d(x, w)), y:to("float32"), 0.1)
+  end)
+
+  it("says which shapes do not fit", function()
+    check.raises("conv2d: input (1, 3, 8, 8) does not fit weight (32, 1, 3, 3) with groups = 1", function()
+      F.conv2d(accelhost.zeros(1, 3, 8, 8), accelhost.zeros(32, 1, 3, 3))
+    end)
+    check.raises("conv2d: expected input (N, C, H, W) or (C, H, W), got (8, 8)", function()
+      F.conv2d(accelhost.zeros(8, 8), accelhost.zeros(1, 1, 3, 3))
+    end)
+    check.raises("is larger than the padded input (1, 1, 2, 2)", function()
+      F.conv2d(accelhost.zeros(1, 1, 2, 2), accelhost.zeros(1, 1, 3, 3))
+    end)
+    check.raises("conv2d: stride: expected at least 1", function()
+      F.conv2d(accelhost.zeros(1, 1, 4, 4), accelhost.zeros(1, 1, 3, 3), {stride = 0})
+    end)
+    check.raises("conv2d: bias (2,) does not fit weight (1, 1, 3, 3)", function()
+      F.conv2d(accelhost.zeros(1, 1, 4, 4), accelhost.zeros(1, 1, 3, 3), accelhost.zeros(2))
+    end)
+    check.raises("conv2d: dtypes differ", function()
+      F.conv2d(accelhost.zeros(1, 1, 4, 4), accelhost.zeros({1, 1, 3, 3}, {dtype = "float64"}))
+    end)
+  end)
+end)
+
+describe("conv_transpose2d", function()
+  it("is conv2d's adjoint", function()
+    local x, w = leaf(2, 3, 6, 5), leaf(4, 3, 3, 2)
+    local y = F.conv2d(x, w, nil, 2, 1)
+    local g = accelhost.randn(y:shape(), {dtype = "float64"})
+    y:backward(g)
+    local back = F.conv_transpose2d(g, w:detach(), nil, 2, 1, {1, 1})
+    check.near(check.flat(x.grad), back, 1e-12)
+  end)
+
+  it("has first and second derivatives", function()
+    local inputs = {leaf(1, 2, 3, 3), leaf(2, 2, 2, 2), leaf(2), 2, 1, 1}
+    gradcheck.gradcheck(F.conv_transpose2d, inputs)
+    gradcheck.gradgradcheck(F.conv_transpose2d, inputs)
+  end)
+
+  it("agrees between float32 and float64", function()
+    precision.agree(function(x, w, b) return F.conv_transpose2d(x, w, b, 2, 1, 1) end, {{2, 32, 5, 5}, {32, 8, 3, 3}, {8}})
+  end)
+
+  it("says what does not fit", function()
+    check.raises("output_padding must be below stride or dilation", function()
+      F.conv_transpose2d(accelhost.zeros(1, 2, 3, 3), accelhost.zeros(2, 1, 2, 2), nil, 1, 0, 1)
+    end)
+    check.raises("conv_transpose2d: input (1, 3, 3, 3) does not fit weight (2, 1, 2, 2)", function()
+      F.conv_transpose2d(accelhost.zeros(1, 3, 3, 3), accelhost.zeros(2, 1, 2, 2))
+    end)
+  end)
+end)
+
+describe("conv1d", function()
+  it("slides along the last dim", function()
+    local x = accelhost.tensor {{{1, 2, 3, 4}}}
+    local w = accelhost.tensor {{{1, -1}}}
+    assert.same({{{-1, -1, -1}}}, F.conv1d(x, w):tolist())
+    assert.same({{{-1, -1}}}, F.conv1d(x, w, nil, 2):tolist())
+    assert.same({{-1, -1, -1}}, F.conv1d(x[0], w):tolist())
+    gradcheck.gradcheck(F.conv1d, {leaf(2, 3, 5), leaf(2, 3, 2), leaf(2), 1, 1, 2})
+  end)
+
+  it("says what it expects", function()
+    check.raises("conv1d: expected input (N, C, L) or (C, L), got (2,)", function()
+      F.conv1d(accelhost.zeros(2), accelhost.zeros(1, 1, 1))
+    end)
+  end)
+end)

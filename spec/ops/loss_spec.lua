@@ -1,0 +1,179 @@
+local accelhost = require "accelhost"
+local check = require "spec.support.check"
+local gradcheck = require "spec.support.gradcheck"
+local precision = require "spec.support.precision"
+
+local F = accelhost.nn.functional
+local nan, inf = 0 / 0, math.huge
+
+local function labels(values) return accelhost.tensor(values, {dtype = "int64"}) end
+
+local function leaf(...)
+  return accelhost.randn({...}, {dtype = "float64"}):requires_grad_()
+end
+
+describe("nll_loss", function()
+  it("is nan over nothing as a mean and 0 as a sum", function()
+    local x = accelhost.zeros(2, 3)
+    check.near(nan, F.nll_loss(x, labels {-100, -100}):item(), 0)
+    assert.equal(0, F.nll_loss(x, labels {-100, -100}, {reduction = "sum"}):item())
+    check.near(nan, F.nll_loss(accelhost.zeros(0, 3), labels {}):item(), 0)
+  end)
+
+  it("divides by the weights of the labels that count", function()
+    local x = accelhost.tensor {{-1, -2}, {-3, -4}, {-5, -6}}
+    local loss = F.nll_loss(x, labels {0, 1, -100}, accelhost.tensor {1, 3})
+    check.near((1 * 1 + 3 * 4) / 4, loss:item(), 1e-6)
+  end)
+
+  it("takes one sample, and int32 labels", function()
+    assert.equal(2, F.nll_loss(accelhost.tensor {-1, -2}, labels(1)):item())
+    assert.equal(2, F.nll_loss(accelhost.tensor {{-1, -2}}, accelhost.tensor({1}, {dtype = "int32"})):item())
+  end)
+
+  it("has first and second derivatives", function()
+    local target, weight = labels {{0, 2}, {1, -100}}, accelhost.tensor({0.5, 1, 2}, {dtype = "float64"})
+    for _, reduction in ipairs {"mean", "sum", "none"} do
+      local function loss(x) return F.nll_loss(x * x, target, weight, -100, reduction) end
+      gradcheck.gradcheck(loss, {leaf(2, 3, 2)})
+      gradcheck.gradgradcheck(loss, {leaf(2, 3, 2)})
+    end
+  end)
+
+  it("names a label that is no class", function()
+    check.raises("nll_loss: target 12 at position 3 is outside 0..9", function()
+      F.nll_loss(accelhost.zeros(5, 10), labels {0, 1, 2, 12, 3})
+    end)
+    check.raises("nll_loss: target -1 at position 0 is outside 0..9", function()
+      F.nll_loss(accelhost.zeros(1, 10), labels {-1})
+    end)
+  end)
+
+  it("says what does not fit", function()
+    check.raises("nll_loss: target (3,) does not fit input (2, 10)", function()
+      F.nll_loss(accelhost.zeros(2, 10), labels {0, 1, 2})
+    end)
+    check.raises("nll_loss: expected integer class labels as target, got float32", function()
+      F.nll_loss(accelhost.zeros(2, 10), accelhost.zeros(2))
+    end)
+    check.raises("nll_loss: reduction: expected \"none\", \"mean\" or \"sum\", got \"avg\"", function()
+      F.nll_loss(accelhost.zeros(2, 10), labels {0, 1}, {reduction = "avg"})
+    end)
+    check.raises("nll_loss: expected weight float32 of 10 classes, got float32 (3,)", function()
+      F.nll_loss(accelhost.zeros(2, 10), labels {0, 1}, accelhost.ones(3))
+    end)
+  end)
+end)
+
+describe("cross_entropy", function()
+  local target, weight = labels {0, 2, -100, 1}, accelhost.tensor({0.5, 1, 2}, {dtype = "float64"})
+
+  it("is nll_loss of log_softmax, whatever the options", function()
+    local x = leaf(4, 3)
+    for _, reduction in ipairs {"mean", "sum", "none"} do
+      for _, w in ipairs {false, weight} do
+        local wanted = F.nll_loss(accelhost.log_softmax(x, 1), target, w or nil, -100, reduction)
+        check.near(check.flat(wanted), F.cross_entropy(x, target, w or nil, -100, reduction), 1e-12)
+      end
+    end
+  end)
+
+  it("has first and second derivatives, smoothed or not", function()
+    for _, smoothing in ipairs {0, 0.2} do
+      for _, w in ipairs {false, weight} do
+        local function loss(x)
+          return F.cross_entropy(x, target, {weight = w or nil, label_smoothing = smoothing})
+        end
+        gradcheck.gradcheck(loss, {leaf(4, 3)})
+        gradcheck.gradgradcheck(loss, {leaf(4, 3)})
+      end
+    end
+    gradcheck.gradcheck(function(x) return F.cross_entropy(x, labels {{0, 1}, {2, 1}}, {label_smoothing = 0.1}) end,
+      {leaf(2, 3, 2)})
+  end)
+
+  it("takes probabilities as a target, and gives them a gradient", function()
+    local p = accelhost.softmax(accelhost.randn({4, 3}, {dtype = "float64"}), 1):detach():requires_grad_()
+    for _, options in ipairs {{}, {reduction = "sum"}, {reduction = "none"}, {label_smoothing = 0.3}, {weight = weight}} do
+      local function loss(x, t) return F.cross_entropy(x, t, options) end
+      gradcheck.gradcheck(loss, {leaf(4, 3), p})
+    end
+    local sharp = accelhost.tensor({{0, 1, 0}}, {dtype = "float64"})
+    local x = leaf(1, 3)
+    check.near(F.cross_entropy(x, labels {1}):item(), F.cross_entropy(x, sharp):item(), 1e-12)
+  end)
+
+  it("does not overflow, and keeps -inf logits of other classes harmless", function()
+    local x = accelhost.tensor({{1000, -inf, 0}}):requires_grad_()
+    local loss = F.cross_entropy(x, labels {0})
+    assert.equal(0, loss:item())
+    loss:backward()
+    assert.same({{0, 0, 0}}, x.grad:tolist())
+  end)
+
+  it("agrees between float32 and float64", function()
+    local many = accelhost.arange(200) % 97
+    precision.agree(function(x) return F.cross_entropy(x, many) end, {{200, 97}})
+    precision.agree(function(x) return F.cross_entropy(x, many, {label_smoothing = 0.1}) end, {{200, 97}})
+  end)
+
+  it("names a label that is no class", function()
+    check.raises("cross_entropy: target 7 at position 1 is outside 0..4", function()
+      F.cross_entropy(accelhost.zeros(2, 5), labels {0, 7})
+    end)
+    check.raises("cross_entropy: label_smoothing: expected 0..1, got 2", function()
+      F.cross_entropy(accelhost.zeros(2, 5), labels {0, 1}, {label_smoothing = 2})
+    end)
+  end)
+end)
+
+describe("binary_cross_entropy", function()
+  it("is finite when it is certain and wrong", function()
+    local p = accelhost.tensor({0, 1, 0, 1}):requires_grad_()
+    local loss = F.binary_cross_entropy(p, accelhost.tensor {1, 0, 0, 1}, {reduction = "none"})
+    assert.same({100, 100, 0, 0}, loss:tolist())
+    loss:sum():backward()
+    for _, value in ipairs(p.grad:tolist()) do assert.is_true(value == value) end
+  end)
+
+  it("has first and second derivatives", function()
+    local p = (accelhost.rand({2, 3}, {dtype = "float64"}) * 0.8 + 0.1):requires_grad_()
+    local t = accelhost.rand({2, 3}, {dtype = "float64"}):requires_grad_()
+    local w = accelhost.tensor({1, 2, 3}, {dtype = "float64"})
+    local function loss(a, b) return F.binary_cross_entropy(a, b, w) end
+    gradcheck.gradcheck(loss, {p, t})
+    gradcheck.gradgradcheck(loss, {p, t})
+  end)
+
+  it("names an input that is no probability", function()
+    check.raises("binary_cross_entropy: input 1.5 at position 1 is outside 0..1", function()
+      F.binary_cross_entropy(accelhost.tensor {0.5, 1.5}, accelhost.tensor {0, 1})
+    end)
+    check.raises("binary_cross_entropy: expected a target like the input", function()
+      F.binary_cross_entropy(accelhost.zeros(2), accelhost.zeros(3))
+    end)
+  end)
+end)
+
+describe("binary_cross_entropy_with_logits", function()
+  it("has the right slope at 0", function()
+    local x = accelhost.zeros(2):requires_grad_()
+    F.binary_cross_entropy_with_logits(x, accelhost.tensor {0, 1}, {reduction = "sum"}):backward()
+    assert.same({0.5, -0.5}, x.grad:tolist())
+  end)
+
+  it("does not overflow", function()
+    local x = accelhost.tensor {1000, -1000}
+    local loss = F.binary_cross_entropy_with_logits(x, accelhost.tensor {0, 0}, {reduction = "none"})
+    assert.same({1000, 0}, loss:tolist())
+  end)
+
+  it("has first and second derivatives, with a weight of the positives too", function()
+    local x, t, w = leaf(2, 3), accelhost.rand({2, 3}, {dtype = "float64"}):requires_grad_(), leaf(3)
+    local function weighted(a, b, p) return F.binary_cross_entropy_with_logits(a, b, {pos_weight = p}) end
+    gradcheck.gradcheck(F.binary_cross_entropy_with_logits, {x, t})
+    gradcheck.gradgradcheck(F.binary_cross_entropy_with_logits, {x, t})
+    gradcheck.gradcheck(weighted, {x, t, w})
+    gradcheck.gradgradcheck(weighted, {x, t, w})
+  end)
+end)

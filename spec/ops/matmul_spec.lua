@@ -1,0 +1,163 @@
+local accelhost = require "accelhost"
+local C = require "accelhost._C"
+local check = require "spec.support.check"
+local gradcheck = require "spec.support.gradcheck"
+local precision = require "spec.support.precision"
+
+local F = accelhost.nn.functional
+
+local function leaf(...)
+  return accelhost.randn({...}, {dtype = "float64"}):requires_grad_()
+end
+
+local function ramp(...)
+  local count = 1
+  for _, n in ipairs {...} do count = count * n end
+  return accelhost.arange(count):to("float32"):reshape(...)
+end
+
+describe("matmul", function()
+  it("reads transposed views as they are", function()
+    local a, b = ramp(2, 3), ramp(4, 3)
+    assert.same({{5, 14, 23, 32}, {14, 50, 86, 122}}, accelhost.matmul(a, b:t()):tolist())
+    assert.same({{5, 14}, {14, 50}}, accelhost.matmul(a:t():t(), ramp(2, 3):t()):tolist())
+    assert.same(accelhost.matmul(a, b:t()):tolist(), accelhost.matmul(a:t():contiguous():t(), b:t()):tolist())
+  end)
+
+  it("takes any strides", function()
+    local wide = ramp(4, 6)
+    local every_other = wide[{{}, {0, 6, 2}}]
+    assert.same({{20, 56, 92, 128}}, accelhost.matmul(every_other, accelhost.tensor {0, 2, 4}):reshape(1, 4):tolist())
+    local row = accelhost.tensor {1, 2, 3}:expand(2, 3)
+    assert.same({{14, 14}, {14, 14}}, accelhost.matmul(row, row:t()):tolist())
+  end)
+
+  it("folds a batch that shares one matrix, also through views", function()
+    local a, b = accelhost.randn {2, 3, 4}, accelhost.randn {4, 5}
+    local wanted = accelhost.stack {accelhost.mm(a[0], b), accelhost.mm(a[1], b)}
+    check.near(check.flat(wanted), accelhost.matmul(a, b), 1e-6)
+    local turned = a:transpose(0, 1)
+    check.near(check.flat(wanted:transpose(0, 1)), accelhost.matmul(turned, b), 1e-6)
+  end)
+
+  it("broadcasts batches", function()
+    local a, b = accelhost.randn {2, 1, 3, 4}, accelhost.randn {5, 4, 2}
+    local product = accelhost.matmul(a, b)
+    assert.same({2, 5, 3, 2}, product:shape())
+    check.near(check.flat(accelhost.mm(a[{1, 0}], b[3])), product[{1, 3}], 1e-6)
+  end)
+
+  it("gives zeros for sums over nothing", function()
+    assert.same({{0, 0}, {0, 0}}, accelhost.matmul(accelhost.zeros(2, 0), accelhost.zeros(0, 2)):tolist())
+    assert.same({0, 3}, accelhost.matmul(accelhost.zeros(0, 2), accelhost.zeros(2, 3)):shape())
+    assert.same({{1, 2}, {1, 2}}, F.linear(accelhost.zeros(2, 0), accelhost.zeros(2, 0), accelhost.tensor {1, 2}):tolist())
+  end)
+
+  it("multiplies integers exactly", function()
+    local a = accelhost.tensor({{2 ^ 40, 1}}, {dtype = "int64"})
+    assert.same({{2 ^ 42 + 3}}, accelhost.matmul(a, accelhost.tensor({{4}, {3}}, {dtype = "int64"})):tolist())
+  end)
+
+  it("computes halves in float32", function()
+    local a, b = accelhost.randn {8, 16}, accelhost.randn {16, 4}
+    for _, dtype in ipairs {"float16", "bfloat16"} do
+      local product = accelhost.matmul(a:to(dtype), b:to(dtype))
+      assert.equal(dtype, product.dtype)
+      local wanted = accelhost.matmul(a:to(dtype):to("float32"), b:to(dtype):to("float32")):to(dtype)
+      check.near(check.flat(wanted:to("float32")), product:to("float32"), 1e-2)
+    end
+  end)
+
+  it("has second derivatives for every pair of shapes", function()
+    local shapes = {
+      {{3}, {3}}, {{2, 3}, {3}}, {{3}, {3, 2}}, {{2, 3}, {3, 2}}, {{2, 2, 3}, {3, 2}}, {{2, 3}, {2, 3, 2}},
+      {{2, 2, 3}, {3}}, {{3}, {2, 3, 2}}, {{2, 1, 2, 3}, {2, 3, 1}},
+    }
+    for _, pair in ipairs(shapes) do
+      local a, b = leaf(unpack(pair[1])), leaf(unpack(pair[2]))
+      gradcheck.gradcheck(accelhost.matmul, {a, b})
+      gradcheck.gradgradcheck(accelhost.matmul, {a, b})
+    end
+  end)
+
+  it("agrees between float32 and float64 at sizes that choose other libraries", function()
+    precision.agree(accelhost.matmul, {{64, 600}, {600, 32}})
+    precision.agree(accelhost.matmul, {{3, 64, 48}, {3, 48, 80}})
+    precision.agree(function(a, b) return accelhost.matmul(a, b:t()) end, {{16, 5000}, {24, 5000}})
+    precision.agree(function(a, b) return accelhost.matmul(a:t(), b) end, {{5000, 16}, {5000, 24}})
+  end)
+
+  it("says which shapes do not fit", function()
+    check.raises("matmul: inner sizes differ: (32, 784) x (512, 10)", function()
+      accelhost.matmul(accelhost.zeros(32, 784), accelhost.zeros(512, 10))
+    end)
+    check.raises("matmul: batch dimensions do not broadcast: (2, 3, 4) x (5, 4, 3)", function()
+      accelhost.matmul(accelhost.zeros(2, 3, 4), accelhost.zeros(5, 4, 3))
+    end)
+    check.raises("matmul: dtypes differ: float32 and float64", function()
+      accelhost.matmul(accelhost.zeros(2, 2), accelhost.zeros({2, 2}, {dtype = "float64"}))
+    end)
+    check.raises("mm: expected input with 2 dimensions, got (2, 2, 2)", function()
+      accelhost.mm(accelhost.zeros(2, 2, 2), accelhost.zeros(2, 2))
+    end)
+    check.raises("bmm: batch sizes differ: (2, 1, 1) x (3, 1, 1)", function()
+      accelhost.bmm(accelhost.zeros(2, 1, 1), accelhost.zeros(3, 1, 1))
+    end)
+    check.raises("at least one dimension", function() accelhost.matmul(accelhost.tensor(1), accelhost.zeros(2)) end)
+  end)
+end)
+
+describe("addmm", function()
+  it("drops the input for beta 0, whatever it holds", function()
+    local nan = accelhost.full({2, 2}, 0 / 0)
+    assert.same({{2, 2}, {2, 2}}, accelhost.addmm(nan, accelhost.ones(2, 1), accelhost.ones(1, 2), 0, 2):tolist())
+  end)
+
+  it("refuses an input that is larger than the product", function()
+    check.raises("addmm: input (3, 2, 2) does not broadcast to (2, 2)", function()
+      accelhost.addmm(accelhost.zeros(3, 2, 2), accelhost.ones(2, 1), accelhost.ones(1, 2))
+    end)
+  end)
+end)
+
+describe("linear", function()
+  it("has second derivatives with leading dims and without", function()
+    for _, shape in ipairs {{3}, {2, 3}, {2, 2, 3}} do
+      local inputs = {leaf(unpack(shape)), leaf(4, 3), leaf(4)}
+      gradcheck.gradcheck(F.linear, inputs)
+      gradcheck.gradgradcheck(F.linear, inputs)
+    end
+  end)
+
+  it("takes an input whose rows lie apart", function()
+    local x, w = accelhost.randn {3, 2, 4}, accelhost.randn {5, 4}
+    check.near(check.flat(F.linear(x:transpose(0, 1):contiguous(), w)), F.linear(x:transpose(0, 1), w), 1e-6)
+  end)
+
+  it("agrees between float32 and float64", function()
+    precision.agree(F.linear, {{64, 1024}, {128, 1024}, {128}})
+    precision.agree(F.linear, {{5, 7, 33}, {17, 33}, {17}})
+  end)
+
+  it("says which shapes do not fit", function()
+    check.raises("linear: input (64, 100) does not fit weight (10, 784)", function()
+      F.linear(accelhost.zeros(64, 100), accelhost.zeros(10, 784))
+    end)
+    check.raises("linear: bias (3,) does not fit weight (4, 2)", function()
+      F.linear(accelhost.zeros(1, 2), accelhost.zeros(4, 2), accelhost.zeros(3))
+    end)
+  end)
+end)
+
+describe("column_sum", function()
+  it("does not depend on the number of threads", function()
+    local x, threads = accelhost.randn {3000, 37}, accelhost.get_num_threads()
+    accelhost.set_num_threads(1)
+    local one = C.column_sum(x):tolist()
+    accelhost.set_num_threads(3)
+    local three = C.column_sum(x):tolist()
+    accelhost.set_num_threads(threads)
+    assert.same(one, three)
+    check.near(check.flat(x:to("float64"):sum(0)), one, 1e-4)
+  end)
+end)

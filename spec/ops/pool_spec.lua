@@ -1,0 +1,136 @@
+local accelhost = require "accelhost"
+local check = require "spec.support.check"
+local gradcheck = require "spec.support.gradcheck"
+local precision = require "spec.support.precision"
+
+local F = accelhost.nn.functional
+local nan, inf = 0 / 0, math.huge
+
+-- A convolution that changes nothing but leaves its result in its own memory order.
+local function in_other_order(x)
+  local channels = x:size(1)
+  local eye = accelhost.eye(channels):reshape(channels, channels, 1, 1)
+  return F.conv2d(x, eye)
+end
+
+describe("max_pool2d", function()
+  it("takes the first of equals, lets nan win and padding lose", function()
+    local x = accelhost.tensor {{{{1, 1, nan, 3}, {1, 1, 3, 3}}}}
+    local y, index = F.max_pool2d(x, 2, {return_indices = true})
+    check.near({1, nan}, y, 0)
+    assert.same({{{{0, 2}}}}, index:tolist())
+    local negative = accelhost.full({1, 1, 2, 2}, -inf)
+    local padded, where = F.max_pool2d(negative, 2, 2, 1, 1, false, true)
+    assert.same({{{{-inf, -inf}, {-inf, -inf}}}}, padded:tolist())
+    assert.same({{{{0, 1}, {2, 3}}}}, where:tolist())
+  end)
+
+  it("gives the same in both memory orders", function()
+    accelhost.manual_seed(4)
+    local cases = {{2}, {3, 2, 1}, {3, 1}, {{2, 3}, {1, 2}, {1, 0}}, {2, 2, 0, 2}, {2, 3}, {3, 2, 1, 1, true}}
+    for _, channels in ipairs {3, 16, 37} do
+      local x = accelhost.randn {3, channels, 7, 9}
+      for _, options in ipairs(cases) do
+        local plain, other = x:clone():requires_grad_(), x:clone():requires_grad_()
+        local expected = F.max_pool2d(plain, unpack(options))
+        local got = F.max_pool2d(in_other_order(other), unpack(options))
+        assert.same(expected:shape(), got:shape())
+        check.near(check.flat(expected), got, 1e-6)
+        local g = accelhost.randn(expected:shape())
+        expected:backward(g)
+        got:backward(g)
+        check.near(check.flat(plain.grad), other.grad, 1e-6)
+      end
+    end
+  end)
+
+  it("lets nan win in the other memory order too", function()
+    local x = accelhost.zeros(1, 20, 4, 4)
+    x:select(2, 1):fill_(nan) -- a convolution spreads nan over channels, so a whole row
+    local y = F.max_pool2d(in_other_order(x), 2)
+    local wanted = {}
+    for _ = 1, 20 do
+      for _, value in ipairs {nan, nan, 0, 0} do wanted[#wanted + 1] = value end
+    end
+    check.near(wanted, y, 0)
+  end)
+
+  it("has gradients", function()
+    local x = (accelhost.randperm(2 * 3 * 5 * 5):to("float64") * 0.1):reshape(2, 3, 5, 5):requires_grad_()
+    gradcheck.gradcheck(function(t) return F.max_pool2d(t, 2) end, {x})
+    gradcheck.gradcheck(function(t) return F.max_pool2d(t, 3, 2, 1) end, {x})
+    gradcheck.gradcheck(function(t) return F.max_pool2d(t, 2, 2, 0, 1, true) end, {x})
+  end)
+
+  it("rounds up with ceil_mode, but no window begins outside", function()
+    local x = accelhost.zeros(1, 1, 5, 7)
+    assert.same({1, 1, 3, 4}, F.max_pool2d(x, 2, 2, 0, 1, true):shape())
+    assert.same({1, 1, 2, 3}, F.max_pool2d(x, 2):shape())
+    assert.same({1, 1, 3, 4}, F.max_pool2d(x, 2, 2, 1, 1, true):shape())
+  end)
+
+  it("takes planes without a batch, and an empty batch", function()
+    assert.same({2, 2, 2}, F.max_pool2d(accelhost.zeros(2, 4, 4), 2):shape())
+    assert.same({0, 2, 2, 2}, F.max_pool2d(accelhost.zeros(0, 2, 4, 4), 2):shape())
+  end)
+
+  it("says what does not fit", function()
+    check.raises("max_pool2d: padding (2, 2) is more than half of kernel_size (2, 2)", function()
+      F.max_pool2d(accelhost.zeros(1, 1, 4, 4), 2, 2, 2)
+    end)
+    check.raises("max_pool2d: kernel_size (5, 5) is larger than the padded input (1, 1, 4, 4)", function()
+      F.max_pool2d(accelhost.zeros(1, 1, 4, 4), 5)
+    end)
+    check.raises("max_pool2d: expected input (N, C, H, W) or (C, H, W), got (4, 4)", function()
+      F.max_pool2d(accelhost.zeros(4, 4), 2)
+    end)
+  end)
+end)
+
+describe("avg_pool2d", function()
+  it("counts padding unless told not to, or divides by what it is given", function()
+    local x = accelhost.ones(1, 1, 2, 2)
+    assert.same({{{{0.25, 0.25}, {0.25, 0.25}}}}, F.avg_pool2d(x, 2, 2, 1):tolist())
+    assert.same({{{{1, 1}, {1, 1}}}}, F.avg_pool2d(x, 2, 2, 1, false, false):tolist())
+    assert.same({{{{2}}}}, F.avg_pool2d(x, 2, {divisor_override = 2}):tolist())
+  end)
+
+  it("has first and second derivatives", function()
+    local x = accelhost.randn({1, 2, 5, 4}, {dtype = "float64"}):requires_grad_()
+    for _, options in ipairs {{2}, {3, 2, 1}, {3, 2, 1, true, false}} do
+      local function pool(t) return F.avg_pool2d(t, unpack(options)) end
+      gradcheck.gradcheck(pool, {x})
+      gradcheck.gradgradcheck(pool, {x})
+    end
+  end)
+
+  it("agrees between float32 and float64 behind a convolution", function()
+    precision.agree(function(x, w) return F.avg_pool2d(F.conv2d(x, w), 2) end, {{2, 3, 9, 9}, {8, 3, 2, 2}})
+  end)
+end)
+
+describe("adaptive_avg_pool2d", function()
+  it("shares out sizes that do not divide", function()
+    local x = accelhost.arange(5):to("float32"):reshape(1, 1, 1, 5)
+    assert.same({{{{0.5, 2, 3.5}}}}, F.adaptive_avg_pool2d(x, {1, 3}):tolist())
+  end)
+
+  it("has first and second derivatives", function()
+    local x = accelhost.randn({1, 2, 5, 4}, {dtype = "float64"}):requires_grad_()
+    local function pool(t) return F.adaptive_avg_pool2d(t, {2, 3}) end
+    gradcheck.gradcheck(pool, {x})
+    gradcheck.gradgradcheck(pool, {x})
+  end)
+end)
+
+describe("pooling along one dim", function()
+  it("works on (N, C, L)", function()
+    local x = accelhost.tensor {{{1, 5, 2, 4}}}
+    assert.same({{{5, 4}}}, F.max_pool1d(x, 2):tolist())
+    assert.same({{{3, 3}}}, F.avg_pool1d(x, 2):tolist())
+    assert.same({{{3}}}, F.adaptive_avg_pool1d(x, 1):tolist())
+    check.raises("max_pool1d: expected input (N, C, L) or (C, L), got (4,)", function()
+      F.max_pool1d(accelhost.zeros(4), 2)
+    end)
+  end)
+end)

@@ -1,16 +1,20 @@
 #include "bind/handle.h"
 
+#include <time.h>
+
 #include "base/alloc.h"
-#include "base/time.h"
 
 static const void *metatable; /* identity of the tensor metatable */
 static char metatable_key, methods_key, shared_key;
+
+enum { SMALL_HEAP_KB = 8192 };
 
 static struct {
     size_t live;      /* bytes counted by handles that exist */
     size_t debt;      /* bytes counted since the last collect */
     double scale;     /* raised while collecting costs more than 2 % of the time */
-    int64_t last_end, spent, since;
+    int64_t spent, since;
+    int collects; /* since `since` */
     bool stress;
 } account = {.scale = 1};
 
@@ -19,24 +23,31 @@ void ah_set_collect_stress(bool on)
     account.stress = on;
 }
 
+/* Processor time of this thread: what else runs on the machine does not make collecting dear. */
+static int64_t thread_ns(void)
+{
+    struct timespec spent;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &spent);
+    return (int64_t)spent.tv_sec * 1000000000 + spent.tv_nsec;
+}
+
 static void collect(lua_State *L)
 {
-    int64_t begin = ah_now_ns();
+    int64_t begin = thread_ns();
     lua_gc(L, LUA_GCCOLLECT, 0);
-    int64_t end = ah_now_ns();
+    int64_t end = thread_ns();
     account.debt = 0;
     account.spent += end - begin;
-    if (!account.since)
-        account.since = begin;
-    if (end - account.since > 1000000000) { /* judge over a second */
-        double share = (double)account.spent / (double)(end - account.since);
-        if (share > 0.02 && account.scale < 16)
-            account.scale *= 2;
-        else if (share < 0.005 && account.scale > 1)
-            account.scale /= 2;
-        account.since = end;
-        account.spent = 0;
-    }
+    if (++account.collects < 16)
+        return;
+    /* Collecting less often saves the walk over what lives, which costs little while the Lua heap is small; freeing
+     * the dead costs the same whenever it is done. */
+    double share = (double)account.spent / (double)(end - account.since);
+    if (share > 0.02 && account.scale < 16 && lua_gc(L, LUA_GCCOUNT, 0) > SMALL_HEAP_KB)
+        account.scale *= 2;
+    account.since = end;
+    account.spent = 0;
+    account.collects = 0;
 }
 
 void ah_collect_if_due(lua_State *L, size_t threshold)

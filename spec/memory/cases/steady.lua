@@ -1,0 +1,44 @@
+-- usage: steady.lua basicnet|mlp WARM_UP STEPS: prints what a steady step costs in system allocations and page faults,
+-- and by how many bytes the resident size grew.
+local accelhost = require "accelhost"
+local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data
+local kind, warm_up, steps = arg[1], tonumber(arg[2]), tonumber(arg[3])
+
+local nets = {
+  basicnet = function()
+    return nn.Sequential(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2),
+      nn.Dropout(0.25), nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(), nn.Dropout(0.5), nn.Linear(128, 10))
+  end,
+  mlp = function()
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 32), nn.ReLU(), nn.Linear(32, 10))
+  end,
+}
+
+local accelerator = accelhost.Accelerator()
+accelhost.manual_seed(1)
+local model = nets[kind]()
+local optimizer = optim.AdamW(model:parameters(), {lr = 1e-3})
+local set = data.TensorDataset(accelhost.randn(256, 1, 28, 28), accelhost.arange(256) % 10)
+local loader = data.DataLoader(set, {batch_size = 64, shuffle = true})
+model, optimizer, loader = accelerator:prepare(model, optimizer, loader)
+
+local before
+local step = 0
+while step < warm_up + steps do
+  for images, labels in loader do
+    accelerator:backward(F.cross_entropy(model(images), labels))
+    optimizer:step()
+    optimizer:zero_grad()
+    step = step + 1
+    if step == warm_up then
+      collectgarbage()
+      before = accelhost.memory_stats()
+    end
+    if step == warm_up + steps then break end
+  end
+end
+collectgarbage()
+local after = accelhost.memory_stats()
+print("allocations_per_step", (after.system_calls - before.system_calls) / steps)
+print("faults_per_step", (after.page_faults - before.page_faults) / steps)
+print("growth", after.rss - before.rss)

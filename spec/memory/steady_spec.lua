@@ -1,0 +1,24 @@
+local run = require "spec.support.run"
+
+local function measure(words)
+  local result = run.host(words, {timeout = 120})
+  assert.equal("", result.stderr)
+  local values = {}
+  for name, value in result.stdout:gmatch("(%S+)%s+(%S+)\n") do values[name] = tonumber(value) end
+  return values
+end
+
+describe("a training step in the steady state", function()
+  it("asks the system for no memory and takes under 10 page faults", function()
+    local values = measure {"spec/memory/cases/steady.lua", "basicnet", 20, 30}
+    assert.equal(0, values.allocations_per_step)
+    assert.is_true(values.faults_per_step < 10, values.faults_per_step .. " page faults a step")
+  end)
+
+  for _, jit in ipairs {"on", "off"} do
+    it("does not grow the process between step 1,000 and 10,000, with the JIT " .. jit, function()
+      local values = measure {"--jit=" .. jit, "spec/memory/cases/steady.lua", "mlp", 1000, 9000}
+      assert.is_true(values.growth < 2 * 2 ^ 20, values.growth .. " bytes")
+    end)
+  end
+end)

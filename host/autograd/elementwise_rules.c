@@ -468,7 +468,8 @@ static struct ah_tensor *gelu_bend(struct ah_rule *r, struct ah_tensor *x, bool 
 {
     struct ah_tensor *square = ah_r_mul(r, x, x);
     if (!tanh_form) {
-        struct ah_tensor *pdf = ah_r_scale(r, unary(r, AH_OP_exp, ah_r_scale(r, square, -0.5)), M_2_SQRTPI * M_SQRT1_2 / 2);
+        const double scale = M_2_SQRTPI * M_SQRT1_2 / 2;
+        struct ah_tensor *pdf = ah_r_scale(r, unary(r, AH_OP_exp, ah_r_scale(r, square, -0.5)), scale);
         return ah_r_mul(r, pdf, ah_r_shift(r, ah_r_neg(r, square), 2));
     }
     const double k = M_2_SQRTPI * M_SQRT1_2, c = 0.044715;

@@ -83,7 +83,8 @@ int ah_elementwise(struct ah_call *c, int inputs, enum ah_dtype in, enum ah_dtyp
     }
 
 /* Loops of one name for several dtypes, as a table. */
-#define FLOAT_TABLE(name) static const ah_loop name##_loops[AH_DTYPE_COUNT] = {[AH_F32] = name##_f32, [AH_F64] = name##_f64}
+#define FLOAT_TABLE(name) \
+    static const ah_loop name##_loops[AH_DTYPE_COUNT] = {[AH_F32] = name##_f32, [AH_F64] = name##_f64}
 #define NUMBER_TABLE(name)                                                                              \
     static const ah_loop name##_loops[AH_DTYPE_COUNT] = {                                               \
         [AH_U8] = name##_u8, [AH_I32] = name##_i32, [AH_I64] = name##_i64, [AH_F32] = name##_f32,       \

@@ -62,7 +62,8 @@ static inline ah_wide_lanes widened(ah_lanes x)
         ah_lanes all;
         ah_half_lanes half[2];
     } lanes = {x};
-    return __builtin_convertvector(lanes.half[0], ah_wide_lanes) + __builtin_convertvector(lanes.half[1], ah_wide_lanes);
+    return __builtin_convertvector(lanes.half[0], ah_wide_lanes) +
+           __builtin_convertvector(lanes.half[1], ah_wide_lanes);
 }
 
 static inline void sum_f32_row(void *acc, const void *input, int64_t n, double p)

@@ -1,3 +1,4 @@
+#include <math.h>
 #include <string.h>
 
 #include "ops/rows.h"
@@ -109,7 +110,7 @@ static int refuse_bool(const struct ah_call *c, enum ah_dtype dtype, const char 
 static int integral_alpha(const struct ah_call *c, enum ah_dtype dtype)
 {
     double alpha = c->arg[2].number;
-    if (ah_dtype_is_float(dtype) || alpha == (double)(int64_t)alpha)
+    if (ah_dtype_is_float(dtype) || (alpha == floor(alpha) && fabs(alpha) < 0x1p63))
         return 0;
     return ah_fail(AH_EINVAL, "%s: alpha must be an integer for %s, got %g", c->op->name, ah_dtype_name(dtype), alpha);
 }

@@ -23,11 +23,13 @@ struct ah_generator {
 /* The generator of accelhost.manual_seed; seeded with PyTorch's default 67280421310721 until then. */
 struct ah_generator *ah_default_generator(void);
 
+/* Start the stream of a seed; only its lower 32 bits count, as in PyTorch. */
 void ah_generator_seed(struct ah_generator *g, uint64_t seed);
 
 /* Seed from the system's entropy; returns the seed (below 2^53, so that it fits a Lua number). */
 uint64_t ah_generator_seed_any(struct ah_generator *g);
 
+/* One draw at a time. */
 uint32_t ah_generator_u32(struct ah_generator *g);
 uint64_t ah_generator_u64(struct ah_generator *g); /* two draws, the first one high */
 float ah_generator_float(struct ah_generator *g);   /* [0, 1): 24 bits of one draw */
@@ -37,6 +39,7 @@ double ah_generator_normal(struct ah_generator *g, double mean, double std);
 /* PyTorch's draw of a data loader's seed: u64 modulo 2^63. */
 uint64_t ah_generator_draw_seed(struct ah_generator *g);
 
+/* n draws. */
 void ah_generator_fill_u32(struct ah_generator *g, uint32_t *out, int64_t n);
 /* x * (to - from) + from, fused, as uniform_ does. */
 void ah_generator_fill_uniform_f32(struct ah_generator *g, float *out, int64_t n, double from, double to);

@@ -48,7 +48,8 @@ static void try_add(const int64_t *size, int ndim, enum ah_dtype dtype, bool sca
 
 AH_TEST(iterate_walks_every_shape)
 {
-    const int64_t shapes[][4] = {{1, 1, 1, 1}, {3, 5, 7, 2}, {2, 3, 4, 600}, {600, 2, 1, 3}, {2, 1, 700, 47}, {9, 8, 1, 48}};
+    const int64_t shapes[][4] = {{1, 1, 1, 1},   {3, 5, 7, 2},    {2, 3, 4, 600},
+                                 {600, 2, 1, 3}, {2, 1, 700, 47}, {9, 8, 1, 48}};
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
         for (int ndim = 0; ndim <= 4; ndim++) {
             try_add(shapes[k], ndim, AH_F32, true);

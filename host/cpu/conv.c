@@ -154,7 +154,7 @@ int ah_cpu_conv2d_grad_weight(struct ah_call *c)
         return 0;
     }
     bool single = ah_dense_dtype(xt->dtype) == AH_F32;
-    if (single && ah_onednn_version()) {
+    if (single && (ah_onednn_version() || ah_conv_direct_fits(&s))) {
         int done = grad_weight_fast(&s, c);
         if (done)
             return done < 0 ? done : 0;

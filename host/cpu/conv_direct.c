@@ -124,10 +124,16 @@ static void run_tiles(const struct ah_conv *s, const float *x, const float *g, c
     }
 }
 
+bool ah_conv_direct_fits(const struct ah_conv *s)
+{
+    int64_t depth = s->kh * s->kw * s->c;
+    return s->groups == 1 && s->oc % 32 == 0 && depth >= 24 && depth * s->oc * (int64_t)sizeof(float) <= MAX_SUMS;
+}
+
 int ah_conv_direct_grad_weight(const struct ah_conv *s, const float *src, const float *grad_dst, float *grad_weight)
 {
     int64_t depth = s->kh * s->kw * s->c;
-    if (s->groups != 1 || s->oc % 32 != 0 || depth < 24 || depth * s->oc * (int64_t)sizeof(float) > MAX_SUMS)
+    if (!ah_conv_direct_fits(s))
         return 0;
     struct ah_dense padded = {0}, offsets = {0}, sums = {0};
     int status;
@@ -165,6 +171,11 @@ out:
 }
 
 #else
+
+bool ah_conv_direct_fits(const struct ah_conv *s)
+{
+    return false;
+}
 
 int ah_conv_direct_grad_weight(const struct ah_conv *s, const float *src, const float *grad_dst, float *grad_weight)
 {

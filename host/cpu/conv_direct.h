@@ -5,6 +5,9 @@
 
 #include "ops/conv.h"
 
+/* Does this kernel take the shape? */
+bool ah_conv_direct_fits(const struct ah_conv *conv);
+
 /* grad_weight, row-major, from channels-last src and grad_dst. The result does not depend on the thread count. */
 int ah_conv_direct_grad_weight(const struct ah_conv *conv, const float *src, const float *grad_dst,
                                float *grad_weight);

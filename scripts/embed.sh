@@ -5,8 +5,8 @@ set -eu
 echo '#include "bind/embedded.h"'
 n=0
 for file in "$@"; do
-    printf '__asm__(".section .rodata\\n.global ah_lua_%d, ah_lua_%d_end\\nah_lua_%d:\\n.incbin \\"%s\\"\\nah_lua_%d_end:\\n.byte 0\\n.previous");\n' \
-        "$n" "$n" "$n" "$file" "$n"
+    printf '__asm__(".section .rodata\\n.global ah_lua_%d, ah_lua_%d_end\\nah_lua_%d:\\n"\n' "$n" "$n" "$n"
+    printf '        ".incbin \\"%s\\"\\nah_lua_%d_end:\\n.byte 0\\n.previous");\n' "$file" "$n"
     printf 'extern const char ah_lua_%d[], ah_lua_%d_end[];\n' "$n" "$n"
     n=$((n + 1))
 done

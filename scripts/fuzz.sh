@@ -1,5 +1,6 @@
 #!/bin/sh
-# Build the fuzz targets of spec/fuzz with clang and run each a bounded number of times. usage: fuzz.sh RUNS [target ...]
+# Build the fuzz targets of spec/fuzz with clang and run each a bounded number of times.
+# usage: fuzz.sh RUNS [target ...]
 # A target that links other files than the readers' names them in a line "sources: ..."; seeds lie in NAME.seeds.
 set -eu
 cd "$(dirname "$0")/.."

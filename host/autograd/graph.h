@@ -90,6 +90,7 @@ void ah_autograd_open(void);
 
 struct ah_grad_meta *ah_grad_meta(struct ah_tensor *tensor); /* made on first use; NULL only when out of memory */
 
+/* Whether gradients flow to it; a leaf is one that no op with a gradient made. */
 bool ah_requires_grad(const struct ah_tensor *tensor);
 bool ah_is_leaf(const struct ah_tensor *tensor);
 /* AH_EINVAL for integer tensors and for results (use detach). */

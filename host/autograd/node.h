@@ -10,6 +10,7 @@ struct ah_node *ah_node_new(const struct ah_node_class *class, const struct ah_o
 /* Make `tensor` input number *index: its edge and its shape. Advances *index. */
 int ah_node_add_input(struct ah_node *node, int *index, struct ah_tensor *tensor);
 
+/* Write down a tensor's shape and dtype: what its gradient must look like. */
 void ah_describe(struct ah_input_meta *meta, const struct ah_tensor *tensor);
 
 /* Same window on the same storage, with no history: keeps values without keeping the graph. */
@@ -30,6 +31,7 @@ int ah_remake_view(struct ah_tensor *view);
 /* `inner` wrote into a view: put a node on the view's base that sends the slice's gradient through `inner`. */
 int ah_rebase_view(struct ah_tensor *view, struct ah_node *inner);
 
+/* Free a tensor's autograd part; a chain of hooks, with what each holds. */
 void ah_grad_meta_free(struct ah_grad_meta *meta);
 void ah_free_hooks(struct ah_hook *hook);
 

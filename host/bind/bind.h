@@ -25,7 +25,8 @@ const char *ah_call_site(lua_State *L);
 
 /* Tensors as userdata. */
 struct ah_tensor *ah_to_tensor(lua_State *L, int index);    /* NULL when it is something else (or nil) */
-struct ah_tensor *ah_check_tensor(lua_State *L, int index); /* raises "expected a tensor, got X" or "tensor was freed" */
+/* Raises "expected a tensor, got X" or "tensor was freed". */
+struct ah_tensor *ah_check_tensor(lua_State *L, int index);
 struct ah_tensor *ah_opt_tensor(lua_State *L, int index);   /* nil or none: NULL */
 /* Push a tensor whose one reference passes to Lua. NULL pushes nil. */
 void ah_push_tensor(lua_State *L, struct ah_tensor *tensor);

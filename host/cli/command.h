@@ -9,6 +9,7 @@ struct ah_command {
     int (*run)(int argc, char **argv);
 };
 
+/* The commands; each returns the program's exit code. */
 int ah_cli_run(int argc, char **argv);
 int ah_cli_launch(int argc, char **argv);
 int ah_cli_data(int argc, char **argv) __attribute__((weak));

@@ -66,6 +66,7 @@ int ah_tensor_view(struct ah_tensor **out, const struct ah_tensor *base, const i
 struct ah_tensor *ah_tensor_retain(struct ah_tensor *tensor);
 void ah_tensor_release(struct ah_tensor *tensor); /* NULL is ignored */
 
+/* An uninitialised storage of its own block, held by the caller. */
 int ah_storage_new(struct ah_storage **out, size_t nbytes);
 struct ah_storage *ah_storage_retain(struct ah_storage *storage);
 void ah_storage_release(struct ah_storage *storage);

@@ -177,8 +177,8 @@ local cores = first_line("nproc")
 print(("machine: %s, %s processors"):format(processor, cores))
 print("ours: " .. (first_line("readlink -f " .. host) or host):gsub("^.*/([^/]+/[^/]+)$", "%1") .. ", " .. jit.version)
 print("peer: " .. (python and ("PyTorch %s of %s%s%s"):format(torch_version, python,
-  blas_dir and ", OpenBLAS for OpenMP" or ", its own BLAS choice", tcmalloc and ", tcmalloc" or "") or "no PyTorch found")
-  .. "; collectives: " .. (mpi or python and "gloo" or "none"))
+  blas_dir and ", OpenBLAS for OpenMP" or ", its own BLAS choice", tcmalloc and ", tcmalloc" or "")
+  or "no PyTorch found") .. "; collectives: " .. (mpi or python and "gloo" or "none"))
 local load = tonumber((first_line("cat /proc/loadavg") or "0"):match("^%S+"))
 if load > 0.5 then print(("load average %.1f: other work disturbs these numbers"):format(load)) end
 print("removed from the environment of both: " .. (#pins > 0 and table.concat(pins, " ") or "nothing was set"))
@@ -242,7 +242,7 @@ end
 local file = assert(io.open(options.json, "w"))
 file:write('{\n  "machine": {"processor": ', json(processor), ', "processors": ', cores or "null",
   ', "luajit": ', json(jit.version), ', "peer_interpreter": ', json(python), ', "pins_removed": ',
-  json(table.concat(pins, " ")), ', "load_before": ', json(load), ', "repeat": ', json(options.repeats), '},\n  "rows": [\n',
-  table.concat(lines, ",\n"), "\n  ]\n}\n")
+  json(table.concat(pins, " ")), ', "load_before": ', json(load), ', "repeat": ', json(options.repeats),
+  '},\n  "rows": [\n', table.concat(lines, ",\n"), "\n  ]\n}\n")
 file:close()
 print("written to " .. options.json)

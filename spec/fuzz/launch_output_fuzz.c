@@ -1,5 +1,5 @@
-/* Fuzz target: what ranks write, in any pieces and at any times, to the launcher's output. Each piece is rank, pause and
- * length, one byte each, then the text; a length of 255 ends the rank.
+/* Fuzz target: what ranks write, in any pieces and at any times, to the launcher's output. Each piece is rank, pause
+ * and length, one byte each, then the text; a length of 255 ends the rank.
  * sources: host/cli/launch_output.c host/base/status.c host/base/time.c */
 #include <fcntl.h>
 #include <stddef.h>

@@ -135,7 +135,8 @@ describe("conv_transpose2d", function()
   end)
 
   it("agrees between float32 and float64", function()
-    precision.agree(function(x, w, b) return F.conv_transpose2d(x, w, b, 2, 1, 1) end, {{2, 32, 5, 5}, {32, 8, 3, 3}, {8}})
+    precision.agree(function(x, w, b) return F.conv_transpose2d(x, w, b, 2, 1, 1) end,
+      {{2, 32, 5, 5}, {32, 8, 3, 3}, {8}})
   end)
 
   it("says what does not fit", function()

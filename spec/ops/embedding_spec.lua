@@ -28,7 +28,8 @@ describe("embedding", function()
     local w = accelhost.randn({4, 2}, {dtype = "float64"}):requires_grad_()
     for _, padding in ipairs {false, 1} do
       local function rows(t) return F.embedding(indices {{0, 1}, {3, 0}}, t * t, padding or nil) end
-      if not padding then gradcheck.gradcheck(rows, {w}) end -- the padding row has none, though the result depends on it
+      -- The padding row has no gradient, though the result depends on it.
+      if not padding then gradcheck.gradcheck(rows, {w}) end
       gradcheck.gradgradcheck(rows, {w})
     end
   end)

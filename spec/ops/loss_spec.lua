@@ -94,7 +94,8 @@ describe("cross_entropy", function()
 
   it("takes probabilities as a target, and gives them a gradient", function()
     local p = accelhost.softmax(accelhost.randn({4, 3}, {dtype = "float64"}), 1):detach():requires_grad_()
-    for _, options in ipairs {{}, {reduction = "sum"}, {reduction = "none"}, {label_smoothing = 0.3}, {weight = weight}} do
+    for _, options in ipairs {{}, {reduction = "sum"}, {reduction = "none"}, {label_smoothing = 0.3},
+        {weight = weight}} do
       local function loss(x, t) return F.cross_entropy(x, t, options) end
       gradcheck.gradcheck(loss, {leaf(4, 3), p})
     end

@@ -50,7 +50,8 @@ describe("matmul", function()
   it("gives zeros for sums over nothing", function()
     assert.same({{0, 0}, {0, 0}}, accelhost.matmul(accelhost.zeros(2, 0), accelhost.zeros(0, 2)):tolist())
     assert.same({0, 3}, accelhost.matmul(accelhost.zeros(0, 2), accelhost.zeros(2, 3)):shape())
-    assert.same({{1, 2}, {1, 2}}, F.linear(accelhost.zeros(2, 0), accelhost.zeros(2, 0), accelhost.tensor {1, 2}):tolist())
+    assert.same({{1, 2}, {1, 2}},
+      F.linear(accelhost.zeros(2, 0), accelhost.zeros(2, 0), accelhost.tensor {1, 2}):tolist())
   end)
 
   it("multiplies integers exactly", function()

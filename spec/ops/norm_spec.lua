@@ -44,13 +44,15 @@ describe("batch_norm", function()
         gradcheck.gradcheck(plain, {leaf(unpack(shape))}, {atol = 1e-4})
       end
     end
-    gradcheck.gradcheck(function(x, b) return F.batch_norm(x, nil, nil, nil, b, true) end, {leaf(4, 3), leaf(3)}, {atol = 1e-4})
+    gradcheck.gradcheck(function(x, b) return F.batch_norm(x, nil, nil, nil, b, true) end,
+      {leaf(4, 3), leaf(3)}, {atol = 1e-4})
   end)
 
   it("says when a second derivative is missing", function()
     local x = accelhost.randn({4, 3}, {dtype = "float64"}):requires_grad_()
     check.raises("batch_norm", function()
-      local g = accelhost.autograd.grad({F.batch_norm(x, nil, nil, nil, nil, true):pow(2):sum()}, {x}, {create_graph = true})
+      local loss = F.batch_norm(x, nil, nil, nil, nil, true):pow(2):sum()
+      local g = accelhost.autograd.grad({loss}, {x}, {create_graph = true})
       g[1]:sum():backward()
     end)
   end)

@@ -11,8 +11,7 @@ local fail, describe = arguments.fail, arguments.describe
 local Module, is_module = module.Module, module.is_module
 local container = {}
 
--- ---------------------------------------------------------------------------------------------------------------
--- Lists of modules
+-- Lists of modules.
 
 local List = Module:extend "List"
 
@@ -154,8 +153,7 @@ function ModuleList:_child_lines()
   return lines
 end
 
--- ---------------------------------------------------------------------------------------------------------------
--- Modules by name
+-- Modules by name.
 
 --- Name, value pairs of {{"a", x}, {"b", y}} in that order, or of {a = x, b = y} sorted by name.
 local function named_items(what, items)
@@ -230,8 +228,7 @@ named_class("ModuleDict", "_modules", is_module, "a module")
 --- Parameters by name.
 named_class("ParameterDict", "_parameters", parameter.is_parameter, "an nn.Parameter")
 
--- ---------------------------------------------------------------------------------------------------------------
--- Lists of parameters
+-- Lists of parameters.
 
 --- Parameters in order: nn.ParameterList{nn.Parameter(a), nn.Parameter(b)}; list[1], ipairs(list).
 ---@class ParameterList: Module

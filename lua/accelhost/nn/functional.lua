@@ -6,8 +6,7 @@ local arguments = require "accelhost.util.arguments"
 local fail, signature = arguments.fail, arguments.signature
 local F = {}
 
--- ---------------------------------------------------------------------------------------------------------------
--- Activations
+-- Activations.
 
 --- min(max(x, 0), 6).
 function F.relu6(input) return C.clamp(input, 0, 6) end
@@ -50,8 +49,7 @@ function F.gumbel_softmax(...)
   return one - soft:detach() + soft
 end
 
--- ---------------------------------------------------------------------------------------------------------------
--- Dropout of whole channels
+-- Dropout of whole channels.
 
 local function channel_dropout(what, dims)
   local read = signature(what, {"input", {"p", 0.5}, {"training", true}})
@@ -73,8 +71,7 @@ F.dropout1d = channel_dropout("dropout1d", 3)
 --- Zero whole channels of [N, C, H, W].
 F.dropout2d = channel_dropout("dropout2d", 4)
 
--- ---------------------------------------------------------------------------------------------------------------
--- Distances, padding
+-- Distances, padding.
 
 local function p_norm(input, p, dim)
   if p == 2 then return (input * input):sum(dim, true):sqrt() end
@@ -133,8 +130,7 @@ function F.pad(...)
   return input
 end
 
--- ---------------------------------------------------------------------------------------------------------------
--- Losses
+-- Losses.
 
 local function reduce(what, loss, reduction)
   if reduction == "mean" then return loss:mean() end
@@ -218,8 +214,7 @@ function F.binary_cross_entropy_with_logits(...)
   return reduce("binary_cross_entropy_with_logits", loss, reduction)
 end
 
--- ---------------------------------------------------------------------------------------------------------------
--- Multi-head attention
+-- Multi-head attention.
 
 --- A mask as floats to be added to the scores: true (drop) becomes -inf.
 local function additive(mask, dtype)
@@ -358,8 +353,6 @@ function F.multi_head_attention_forward(...)
   if not batched then weights = weights:squeeze(0) end
   return output, weights
 end
-
--- ---------------------------------------------------------------------------------------------------------------
 
 --- The op of this name, if the table lists it as functional ("relu", or "relu_" in place).
 local function op(name)

@@ -27,8 +27,7 @@ local function is_module(value)
   return type(class) == "table" and class._is_module == true
 end
 
--- ---------------------------------------------------------------------------------------------------------------
--- Classes and instances
+-- Classes and instances.
 
 --- Make a class whose instances inherit from `parent`.
 local function new_class(parent, name)
@@ -208,8 +207,7 @@ end
 
 Module.register_module = Module.add_module
 
--- ---------------------------------------------------------------------------------------------------------------
--- Calling
+-- Calling.
 
 local next_hook = 0
 
@@ -391,8 +389,7 @@ arguments.context = path
 -- The binding puts it in front of the text of a failing op.
 debug.getregistry()["accelhost.module_path"] = path
 
--- ---------------------------------------------------------------------------------------------------------------
--- Walking the tree
+-- Walking the tree.
 
 --- Direct children: arrays of names and modules. Containers replace it; a class with `_sync` is told before it is
 -- walked, one with `_item(self, key)` is asked for keys that are neither fields nor methods.
@@ -579,8 +576,7 @@ function Module:apply(fn)
   return self
 end
 
--- ---------------------------------------------------------------------------------------------------------------
--- State
+-- State.
 
 local order_of = setmetatable({}, {__mode = "k"})
 
@@ -700,8 +696,7 @@ function Module:load_state_dict(state, options)
   return {missing_keys = missing, unexpected_keys = unexpected}
 end
 
--- ---------------------------------------------------------------------------------------------------------------
--- Modes
+-- Modes.
 
 --- Training mode: dropout drops, batch normalisation uses the batch.
 ---@param mode boolean? default true
@@ -795,8 +790,7 @@ function Module:cpu()
   return self:to "cpu"
 end
 
--- ---------------------------------------------------------------------------------------------------------------
--- Printing
+-- Printing.
 
 --- What stands between the brackets; classes replace it.
 ---@return string

@@ -41,6 +41,7 @@ function BatchNorm:setup(num_features, eps, momentum, affine, track_running_stat
   self:reset_parameters()
 end
 
+--- Set the running mean to 0, the variance to 1 and the count of batches to 0, if they are tracked.
 function BatchNorm:reset_running_stats()
   if self.track_running_stats then
     self.running_mean:zero_()

@@ -45,8 +45,6 @@ local function count_upto(sorted, value)
   return n
 end
 
--- ---------------------------------------------------------------------------------------------------------------
-
 --- lr = initial lr * lr_lambda(epoch); a function, or one per group.
 ---@class LambdaLR: LRScheduler
 local LambdaLR = define "LambdaLR"
@@ -102,6 +100,7 @@ function StepLR:get_lr()
   return self:each_group(function(group) return group.lr * self.gamma end)
 end
 
+--- The lrs at last_epoch from the initial ones alone, for step(epoch); without it get_lr serves there too.
 function StepLR:closed_form()
   return self:each_group(function(_, base) return base * self.gamma ^ floor(self.last_epoch / self.step_size) end)
 end
@@ -314,8 +313,6 @@ function Restarts:step(epoch)
   self:apply(self:get_lr())
 end
 
--- ---------------------------------------------------------------------------------------------------------------
-
 --- Does the optimizer keep its momentum in betas[1]?
 local function set_momentum(group, value)
   if group.betas then
@@ -489,8 +486,6 @@ function CyclicLR:get_lr()
   end)
 end
 
--- ---------------------------------------------------------------------------------------------------------------
-
 local function check_schedulers(self, schedulers)
   if type(schedulers) ~= "table" or getmetatable(schedulers) ~= nil or #schedulers == 0 then
     fail("%s: expected a table of schedulers, got %s", self._name, describe(schedulers))
@@ -611,12 +606,14 @@ function Plateau:init(...)
   self.base_lrs = self:each_group(current)
 end
 
+--- A list of fn(group, nil, i) for every parameter group: there are no initial lrs here.
 function Plateau.each_group(self, fn)
   local lrs = {}
   for i, group in ipairs(self.optimizer.param_groups) do lrs[i] = fn(group, nil, i) end
   return lrs
 end
 
+--- Is `value` better than `best` by more than the threshold?
 function Plateau:is_better(value, best)
   local threshold = self.threshold
   if self.mode == "min" then

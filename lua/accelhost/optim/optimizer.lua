@@ -53,7 +53,7 @@ local bookkeeping = {initial_lr = true, max_lr = true, min_lr = true, max_moment
   name = true}
 
 --- Read (lr, momentum, ...) or {lr = ..., ...} into a table of options, defaults filled in.
--- `spec` is an array of {name, default}; positions are PyTorch's.
+--- `spec` is an array of {name, default}; positions are PyTorch's.
 function Optimizer:read_options(spec, ...)
   local names = {}
   for i, entry in ipairs(spec) do names[i] = entry[1] end
@@ -199,8 +199,7 @@ function Optimizer:zero_grad(options)
   end
 end
 
--- ---------------------------------------------------------------------------------------------------------------
--- The fused step
+-- The fused step.
 
 --- A fresh state tensor for a parameter.
 function Optimizer.zeros_like(param)
@@ -266,8 +265,7 @@ function Optimizer:step(closure)
   return loss
 end
 
--- ---------------------------------------------------------------------------------------------------------------
--- State
+-- State.
 
 local function copy_value(value)
   if type(value) ~= "table" then return value end

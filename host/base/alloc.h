@@ -1,12 +1,26 @@
 /* The block allocator for tensor memory, with process-wide byte counters.
  *
  * Blocks are 64-byte aligned and not zeroed. A freed block goes to a cache by size class, not to the system, so a
- * training step in its steady state makes no system allocation and takes no page faults. Any thread may call. */
+ * training step in its steady state makes no system allocation and takes no page faults. Any thread may call.
+ *
+ * Under AddressSanitizer nothing freed is kept (AH_KEEPS_FREED is 0) and blocks have the size asked for: a cache would
+ * hide use after free, and room at a block's end overruns. */
 #ifndef AH_BASE_ALLOC_H
 #define AH_BASE_ALLOC_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define AH_KEEPS_FREED 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define AH_KEEPS_FREED 0
+#endif
+#endif
+#ifndef AH_KEEPS_FREED
+#define AH_KEEPS_FREED 1
+#endif
 
 struct ah_memory_stats {
     size_t live;            /* bytes in blocks now handed out */
@@ -26,6 +40,7 @@ void ah_block_free(void *block, size_t bytes);
 /* Return all cached blocks to the system. */
 void ah_block_trim(void);
 
+/* The counts at this moment; the high-water mark is since the start. */
 struct ah_memory_stats ah_memory_stats(void);
 
 /* Called (if set) before AH_ENOMEM is reported, to free what a collector still holds; the binding sets it. */

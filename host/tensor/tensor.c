@@ -23,7 +23,7 @@ static struct ah_tensor *new_header(void)
 
 static void free_header(struct ah_tensor *tensor)
 {
-    if (kept_count < KEPT_HEADERS)
+    if (AH_KEEPS_FREED && kept_count < KEPT_HEADERS)
         kept[kept_count++] = tensor;
     else
         free(tensor);

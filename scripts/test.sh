@@ -2,7 +2,8 @@
 # Run the C self-tests and all specs of a build; the last line is "N passed, N failed, N skipped".
 # usage: test.sh BUILD [pattern]
 #   pattern: part of a spec's path, else of a sentence; self-tests take it as part of a name
-#   HOST_FLAGS: options of the host (--jit off); SKIP_SELFTEST=1: specs only; SKIP_SPECS=1: self-tests only
+#   HOST_FLAGS: options of the host (--jit off); SKIP_SELFTEST=1: specs only; SKIP_SPECS=1: self-tests only;
+#   EXCLUDE: pattern of spec files to leave out
 set -u
 cd "$(dirname "$0")/.." || exit 2
 build=$1
@@ -51,7 +52,8 @@ if [ -z "${SKIP_SPECS:-}" ]; then
         [ -n "$specs" ] || { specs=spec filter="--filter=$pattern"; }
     fi
     # shellcheck disable=SC2086
-    "$host" run ${HOST_FLAGS:-} scripts/busted.lua --tally="$tally" ${filter:+"$filter"} $specs
+    "$host" run ${HOST_FLAGS:-} scripts/busted.lua --tally="$tally" ${filter:+"$filter"} \
+        ${EXCLUDE:+"--exclude-pattern=$EXCLUDE"} $specs
     code=$?
     before=$failed
     if ! count "$(cat "$tally")"; then

@@ -1,5 +1,5 @@
 # accelhost. `make help` lists the targets. BUILD=dir builds elsewhere; DEBUG=1 without optimisation; ARCH= to target
-# another processor; SAN=address|undefined|thread for a sanitizer build (in its own directory).
+# another processor; SAN=address|undefined|thread for a sanitizer build (in its own directory); V=1 shows the commands.
 .DEFAULT_GOAL := all
 MAKEFLAGS += --no-builtin-rules
 
@@ -23,8 +23,9 @@ CFLAGS  += -std=c11 $(OPT) -march=$(ARCH) -ffp-contract=off -fno-math-errno -fno
            -fasynchronous-unwind-tables -fno-omit-frame-pointer $(WARN) $(if $(WERROR),-Werror) \
            $(if $(SAN),-fsanitize=$(SAN))
 CPPFLAGS += -D_GNU_SOURCE -Ihost -Ispec/host -I$(BUILD) $(shell pkg-config --cflags $(PKGS) 2>/dev/null) -MMD -MP
-LDFLAGS += -rdynamic -fopenmp $(if $(SAN),-fsanitize=$(SAN)) $(if $(BLAS_DIR),-L$(BLAS_DIR) -Wl$(comma)-rpath$(comma)$(BLAS_DIR))
 comma   := ,
+LDFLAGS += -rdynamic -fopenmp $(if $(SAN),-fsanitize=$(SAN)) \
+           $(if $(BLAS_DIR),-L$(BLAS_DIR) -Wl$(comma)-rpath$(comma)$(BLAS_DIR))
 LDLIBS  := $(LUAJIT_A) -lopenblas $(if $(HAVE_ONEDNN),-ldnnl) -lyaml -ljansson -lz -lm -ldl -lpthread
 
 # oneDNN sits behind one file; the stub takes its place where the library is missing.
@@ -35,27 +36,30 @@ LUA  := $(sort $(shell find lua -name '*.lua'))
 TEST_SRC := $(sort $(wildcard spec/host/*.c))
 TEST_OBJ := $(TEST_SRC:%.c=$(BUILD)/%.o)
 
+# In front of a step's command: one short line instead of it.
+say = $(if $(V),,@echo "$(1)" && )
+
 .PHONY: all
 all: $(BUILD)/accelhost ## build ./accelhost
 	@ln -sf $(BUILD)/accelhost accelhost.tmp && mv -f accelhost.tmp accelhost
 
 $(BUILD)/accelhost: $(OBJ)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(call say,ld $@)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 $(BUILD)/selftest: $(filter-out $(BUILD)/host/main.o,$(OBJ)) $(TEST_OBJ)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(call say,ld $@)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 # The Lua library travels inside the binary.
 $(BUILD)/embedded.c: $(LUA) scripts/embed.sh Makefile
 	@mkdir -p $(@D)
-	scripts/embed.sh $(LUA) > $@
+	$(call say,embed lua)scripts/embed.sh $(LUA) > $@
 
 $(BUILD)/%.o: %.c | deps-check
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+	$(call say,cc $<)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
 $(BUILD)/embedded.o: $(BUILD)/embedded.c
-	$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+	$(call say,cc $<)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
 .PHONY: deps-check
 deps-check:

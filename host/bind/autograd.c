@@ -115,7 +115,7 @@ static int grad(lua_State *L)
     return 1;
 }
 
-/* --- Lua callbacks --- */
+/* Lua callbacks. */
 
 static struct lua_callback *callback_new(lua_State *L, int index)
 {

@@ -57,7 +57,7 @@ static int draw_digits(lua_State *L)
     return 2;
 }
 
-/* --- gathering --- */
+/* Gathering. */
 
 static char gather_key;
 
@@ -186,7 +186,7 @@ static int step(lua_State *L)
     return 0;
 }
 
-/* --- draws --- */
+/* Draws. */
 
 static unsigned char *push_bytes(lua_State *L, int64_t count)
 {

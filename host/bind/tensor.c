@@ -20,7 +20,7 @@ int ah_push_op(lua_State *L, enum ah_opid id, const struct ah_value *args, int c
     return 1;
 }
 
-/* --- fields --- */
+/* Fields. */
 
 static int get_grad(lua_State *L, struct ah_tensor *tensor)
 {
@@ -197,7 +197,7 @@ static int meta_newindex(lua_State *L)
     return 0;
 }
 
-/* --- methods --- */
+/* Methods. */
 
 static void push_ints(lua_State *L, const int64_t *at, int count)
 {

@@ -24,7 +24,7 @@ enum { CHUNK_ROWS = 64 };
 #define SQRT sqrt
 #include "cpu/norm_loops.h"
 
-/* --- batch norm, channels-last float32: rows of channels, summed by chunks --- */
+/* Batch norm, channels-last float32: rows of channels, summed by chunks. */
 
 /* partial[k] = the sums over chunk k of x - mean squared, or of g and g (x - mean). */
 static void deviation_chunk(const float *restrict x, int64_t rows, int64_t c, const float *restrict mean,
@@ -110,7 +110,7 @@ static void row_combine(const struct batch *b, const float *restrict g, const fl
             gx[i * c + k] = g[i * c + k] * ca[k] + (x[i * c + k] * cb[k] + cc[k]);
 }
 
-/* --- the ops --- */
+/* The ops. */
 
 static struct batch batch_of(const struct ah_tensor *t)
 {

@@ -1,7 +1,7 @@
 /* Batch and layer normalisation for one element type: REAL, SUFFIX(name) and SQRT are set by the file that includes
  * this (once per type). Sums run in fixed chunks, whatever the number of threads. */
 
-/* --- batch norm over row-major planes: n x c x pixels; threads own channels --- */
+/* Batch norm over row-major planes: n x c x pixels; threads own channels. */
 
 static void SUFFIX(plane_stats)(const struct batch *b, const REAL *x, REAL *mean, REAL *variance)
 {
@@ -106,7 +106,7 @@ static void SUFFIX(backward_factors)(const struct batch *b, const REAL *mean, co
     }
 }
 
-/* --- layer norm: rows x width --- */
+/* Layer norm: rows x width. */
 
 static void SUFFIX(layer_rows)(int64_t rows, int64_t width, const REAL *x, const REAL *w, const REAL *bias, double eps,
                                REAL *y, REAL *mean, REAL *inverse)

@@ -55,7 +55,7 @@ static struct rectangle rectangle_at(const struct ah_window *s, const struct rec
 #define SUFFIX(name) name##_f64
 #include "cpu/pool_loops.h"
 
-/* --- maximum, channels-last float32 --- */
+/* Maximum, channels-last float32. */
 
 /* Sixteen channels at a time: the compiler alone vectorises over the window, by gathers. */
 typedef float floats __attribute__((vector_size(64)));
@@ -179,7 +179,7 @@ static void max_nhwc_backward(const struct ah_window *s, const float *g, const u
     }
 }
 
-/* --- the ops --- */
+/* The ops. */
 
 static int max_geometry(struct ah_window *s, const struct ah_call *c, const int64_t *size, int ndim, int at)
 {

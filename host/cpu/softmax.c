@@ -22,7 +22,7 @@ enum { LANES = 64 };
 #define LOG log
 #include "cpu/softmax_loops.h"
 
-/* --- under a mask --- */
+/* Under a mask. */
 
 /* Scores of one row, -inf where the mask drops; a float mask is added. */
 #define MASK_ROW(suffix, real)                                                                                   \
@@ -122,7 +122,7 @@ out:
     return status;
 }
 
-/* --- over any dim --- */
+/* Over any dim. */
 
 struct extent {
     int64_t outer, length, inner;

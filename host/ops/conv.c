@@ -152,7 +152,7 @@ int ah_forward_channel_sum(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
-/* --- composites --- */
+/* Composites. */
 
 static struct ah_value pair_of(int64_t first, int64_t second)
 {

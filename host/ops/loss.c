@@ -17,7 +17,7 @@ int ah_reduction_parse(const char *op, const char *text, enum ah_reduction *out)
     return 0;
 }
 
-/* --- class labels --- */
+/* Class labels. */
 
 static int check_weight(const char *name, const struct ah_tensor *x, const struct ah_tensor *w, int64_t classes)
 {

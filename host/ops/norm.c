@@ -135,7 +135,7 @@ out:
     return status;
 }
 
-/* --- embedding --- */
+/* Embedding. */
 
 int ah_forward_embedding(struct ah_call *c)
 {
@@ -161,7 +161,7 @@ int ah_forward_embedding_backward(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
-/* --- attention --- */
+/* Attention. */
 
 int ah_forward_masked_softmax(struct ah_call *c)
 {

@@ -174,7 +174,7 @@ int ah_forward_adaptive_avg_pool2d_backward(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
-/* --- rows as images of height 1 --- */
+/* Rows as images of height 1. */
 
 static struct ah_value pair_of(int64_t first, int64_t second)
 {

@@ -75,7 +75,7 @@ local function new(_, options)
   }, Accelerator)
 end
 
--- --- prepare ---
+-- Prepare.
 
 local function prepare_model(self, model)
   local handle = parallel.new(model, {bucket_cap_mb = self._bucket_cap_mb})
@@ -149,7 +149,7 @@ function Accelerator:unwrap_model(model) -- luacheck: ignore self
   return model
 end
 
--- --- backward and accumulation ---
+-- Backward and accumulation.
 
 local function active_loader(self)
   for i = #self._loaders, 1, -1 do
@@ -225,7 +225,7 @@ function Accelerator:clip_grad_value_(parameters, value)
   require "accelhost.nn.utils".clip_grad_value_(parameters, value)
 end
 
--- --- collectives ---
+-- Collectives.
 
 --- Concatenate every process's tensor on dim 0, on every process; tables are walked, scalars become length 1.
 ---@param ... userdata|table

@@ -115,7 +115,7 @@ function DataLoader:len()
   return math.max(0, self.batch_sampler:len() - self._skip)
 end
 
--- --- which pass is running ---
+-- Which pass is running.
 
 -- Passes in the order of their last step, innermost on top. Held weakly: a pass left by break is only found here until
 -- its last batch is collected, or until a pass below it goes on. `depth` counts them: compiled code of this LuaJIT may
@@ -177,7 +177,7 @@ local function leave(pass)
   show(top())
 end
 
--- --- passes ---
+-- Passes.
 
 local function remainder_of(self)
   local inner = self.batch_sampler
@@ -333,7 +333,7 @@ function DataLoader:set_epoch(epoch)
   if self.dataset.set_epoch then self.dataset:set_epoch(epoch) end
 end
 
--- --- shares and resuming ---
+-- Shares and resuming.
 
 local function copy(self)
   local other = setmetatable({}, getmetatable(self))

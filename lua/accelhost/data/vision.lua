@@ -74,7 +74,7 @@ function ImageSet:native()
   return column and {column, {self.targets, false, {}}}
 end
 
--- --- IDX files ---
+-- IDX files.
 
 local files = {
   train = {images = "train-images", labels = "train-labels"},

@@ -33,35 +33,34 @@ static void widen(float *to, const uint16_t *from, int64_t n, enum ah_dtype dtyp
             to[i] = ah_f16_to_f32(from[i]);
 }
 
-int ah_dense_open(struct ah_dense *dense, struct ah_tensor *tensor)
+int ah_dense_open_as_is(struct ah_dense *dense, struct ah_tensor *tensor)
 {
     *dense = (struct ah_dense){0};
     if (!tensor)
         return 0;
     AH_TRY(ah_tensor_row_major(tensor));
-    bool half = ah_dense_dtype(tensor->dtype) != tensor->dtype;
-    bool contiguous = ah_tensor_is_contiguous(tensor);
-    if (contiguous && !half) {
+    if (ah_tensor_is_contiguous(tensor)) {
         dense->data = ah_tensor_data(tensor);
         return 0;
     }
-    struct ah_dense packed = {0};
-    const void *source = ah_tensor_data(tensor);
-    if (!contiguous) {
-        int64_t stride[AH_MAX_DIMS];
-        ah_contiguous_strides(tensor->size, tensor->ndim, stride);
-        AH_TRY(ah_dense_scratch(&packed, (size_t)tensor->numel * ah_dtype_size(tensor->dtype)));
-        ah_strided_copy(packed.block, stride, source, tensor->stride, tensor->size, tensor->ndim,
-                        ah_dtype_size(tensor->dtype));
-        source = packed.data;
-    }
-    if (!half) {
-        *dense = packed;
+    int64_t stride[AH_MAX_DIMS];
+    size_t item = ah_dtype_size(tensor->dtype);
+    ah_contiguous_strides(tensor->size, tensor->ndim, stride);
+    AH_TRY(ah_dense_scratch(dense, (size_t)tensor->numel * item));
+    ah_strided_copy(dense->block, stride, ah_tensor_data(tensor), tensor->stride, tensor->size, tensor->ndim, item);
+    return 0;
+}
+
+int ah_dense_open(struct ah_dense *dense, struct ah_tensor *tensor)
+{
+    AH_TRY(ah_dense_open_as_is(dense, tensor));
+    if (!tensor || ah_dense_dtype(tensor->dtype) == tensor->dtype)
         return 0;
-    }
+    struct ah_dense packed = *dense;
+    *dense = (struct ah_dense){0};
     int status = ah_dense_scratch(dense, (size_t)tensor->numel * sizeof(float));
     if (status == 0)
-        widen(dense->block, source, tensor->numel, tensor->dtype);
+        widen(dense->block, packed.data, tensor->numel, tensor->dtype);
     ah_dense_close(&packed);
     return status;
 }

@@ -29,6 +29,9 @@ enum ah_dtype ah_dense_dtype(enum ah_dtype dtype);
 int ah_dense_open(struct ah_dense *dense, struct ah_tensor *tensor);
 void ah_dense_close(struct ah_dense *dense);
 
+/* The same without widening: halves stay bits. */
+int ah_dense_open_as_is(struct ah_dense *dense, struct ah_tensor *tensor);
+
 /* An array to fill for the row-major contiguous `out`; closing it stores halves. */
 int ah_dense_out_open(struct ah_dense_out *dense, struct ah_tensor *out);
 void ah_dense_out_close(struct ah_dense_out *dense);

@@ -5,6 +5,7 @@
 #include "cpu/dense.h"
 #include "cpu/gemm.h"
 #include "cpu/kernels.h"
+#include "cpu/onednn.h"
 
 /* One side of a product: a stack of matrices that the library can read, possibly as their transposes. */
 struct side {
@@ -22,6 +23,8 @@ static int64_t at_least_one(int64_t n)
     return n > 0 ? n : 1;
 }
 
+enum { DECLINED = 1 }; /* by oneDNN, of a bfloat16 product */
+
 /* Can the matrix with these strides be read directly? A stride of a size-1 dim means nothing. */
 static bool readable(struct side *s, int64_t row_stride, int64_t col_stride)
 {
@@ -38,8 +41,8 @@ static bool readable(struct side *s, int64_t row_stride, int64_t col_stride)
     return false;
 }
 
-/* `column`: a 1-d tensor stands for a column (right side) instead of a row. */
-static int side_open(struct side *s, struct ah_tensor *t, bool column)
+/* `column`: a 1-d tensor stands for a column (right side) instead of a row. `half`: bfloat16 stays as it is. */
+static int side_open(struct side *s, struct ah_tensor *t, bool column, bool half)
 {
     *s = (struct side){0};
     int64_t stride[AH_MAX_DIMS];
@@ -57,10 +60,10 @@ static int side_open(struct side *s, struct ah_tensor *t, bool column)
             row_stride = stride[t->ndim - 2];
             col_stride = stride[t->ndim - 1];
         }
-        bool direct = attempt > 0 || ah_dense_dtype(t->dtype) == t->dtype;
+        bool direct = attempt > 0 || half || ah_dense_dtype(t->dtype) == t->dtype;
         if (direct && readable(s, row_stride, col_stride))
             break;
-        AH_TRY(ah_dense_open(&s->dense, t));
+        AH_TRY(half ? ah_dense_open_as_is(&s->dense, t) : ah_dense_open(&s->dense, t));
         ah_contiguous_strides(t->size, t->ndim, stride);
     }
     s->data = s->dense.data ? s->dense.data : ah_tensor_data(t);
@@ -94,6 +97,11 @@ static int multiply(enum ah_dtype dtype, const struct side *a, const struct side
                     void *out)
 {
     int64_t m = a->rows, n = b->cols, k = a->cols;
+    if (dtype == AH_BF16) {
+        int done = ah_onednn_matmul_bf16(a->transposed, b->transposed, m, n, k, (const uint16_t *)(const void *)at_a,
+                                         a->ld, (const uint16_t *)(const void *)at_b, b->ld, NULL, out, n);
+        return done > 0 ? 0 : done < 0 ? done : DECLINED;
+    }
     if (dtype == AH_F32) {
         return ah_gemm_f32(a->transposed, b->transposed, m, n, k, 1, (const float *)(const void *)at_a, a->ld,
                            (const float *)(const void *)at_b, b->ld, 0, out, n);
@@ -132,15 +140,20 @@ static int multiply_all(struct side *a, struct side *b, enum ah_dtype dtype, voi
     double work = (double)matrix * (double)a->cols;
     /* Whole products are dealt out to the threads when there are enough of them. */
     bool spread = batches >= omp_get_max_threads() && work * (double)batches > 1e5 && omp_get_max_threads() > 1;
+    if (dtype == AH_BF16)
+        spread = false; /* a cached primitive runs once at a time */
     int failed = 0;
-#pragma omp parallel for schedule(static) reduction(min : failed) if (spread)
+#pragma omp parallel for schedule(static) if (spread)
     for (int64_t i = 0; i < batches; i++) {
         int64_t from_a = batch_offset(a, i, size, dims), from_b = batch_offset(b, i, size, dims);
         int status = multiply(dtype, a, b, a->data + (size_t)from_a * item, b->data + (size_t)from_b * item,
                               (char *)out + (size_t)(i * matrix) * item);
-        failed = status < failed ? status : failed;
+        if (status != 0) {
+#pragma omp atomic write
+            failed = status;
+        }
     }
-    return failed == 0 ? 0 : ah_fail(failed, "matmul: a product of the batch failed");
+    return failed >= 0 ? failed : ah_fail(failed, "matmul: a product of the batch failed");
 }
 
 /* Integers: exact and rare, so plain loops. */
@@ -220,14 +233,60 @@ int ah_cpu_matmul(struct ah_call *c)
     struct side a = {0}, b = {0};
     struct ah_dense_out out = {0};
     int status;
-    AH_TRYGO(side_open(&a, c->arg[0].tensor, false), out);
-    AH_TRYGO(side_open(&b, c->arg[1].tensor, true), out);
+    if (c->out[0]->dtype == AH_BF16 && ah_onednn_version()) {
+        status = side_open(&a, c->arg[0].tensor, false, true);
+        if (status == 0)
+            status = side_open(&b, c->arg[1].tensor, true, true);
+        if (status == 0)
+            status = multiply_all(&a, &b, AH_BF16, ah_tensor_data(c->out[0]));
+        ah_dense_close(&a.dense);
+        ah_dense_close(&b.dense);
+        if (status != DECLINED)
+            return status;
+    }
+    AH_TRYGO(side_open(&a, c->arg[0].tensor, false, false), out);
+    AH_TRYGO(side_open(&b, c->arg[1].tensor, true, false), out);
     AH_TRYGO(ah_dense_out_open(&out, c->out[0]), out);
     status = multiply_all(&a, &b, ah_dense_dtype(c->out[0]->dtype), out.data);
 out:
     ah_dense_out_close(&out);
     ah_dense_close(&a.dense);
     ah_dense_close(&b.dense);
+    return status;
+}
+
+/* x as one matrix of rows, packed where its rows do not follow each other. */
+static int rows_open(struct side *a, struct ah_tensor *x, bool half)
+{
+    AH_TRY(side_open(a, x, false, half));
+    if (a->batch_dims == 0 || fold_batch(a))
+        return 0;
+    ah_dense_close(&a->dense);
+    AH_TRY(half ? ah_dense_open_as_is(&a->dense, x) : ah_dense_open(&a->dense, x));
+    a->data = a->dense.data;
+    a->rows = x->numel / a->cols;
+    a->transposed = false;
+    a->ld = a->cols;
+    return 0;
+}
+
+/* 1 done, 0 declined. */
+static int linear_half(struct ah_call *c)
+{
+    struct side a = {0}, b = {0};
+    struct ah_dense bias = {0};
+    int status;
+    AH_TRYGO(rows_open(&a, c->arg[0].tensor, true), out);
+    AH_TRYGO(side_open(&b, c->arg[1].tensor, false, true), out);
+    AH_TRYGO(ah_dense_open_as_is(&bias, c->arg[2].tensor), out);
+    status = ah_onednn_matmul_bf16(a.transposed, !b.transposed, a.rows, b.rows, a.cols,
+                                   (const uint16_t *)(const void *)a.data, a.ld,
+                                   (const uint16_t *)(const void *)b.data, b.ld, bias.data,
+                                   ah_tensor_data(c->out[0]), b.rows);
+out:
+    ah_dense_close(&bias);
+    ah_dense_close(&b.dense);
+    ah_dense_close(&a.dense);
     return status;
 }
 
@@ -242,19 +301,15 @@ int ah_cpu_linear(struct ah_call *c)
         return 0;
     if (x->numel == 0)
         return no_depth(c->out[0], bias);
-    AH_TRYGO(side_open(&a, x, false), out);
-    AH_TRYGO(side_open(&b, w, false), out);
+    if (x->dtype == AH_BF16 && ah_onednn_version()) {
+        status = linear_half(c);
+        if (status != 0)
+            return status < 0 ? status : 0;
+    }
+    AH_TRYGO(rows_open(&a, x, false), out);
+    AH_TRYGO(side_open(&b, w, false, false), out);
     AH_TRYGO(ah_dense_open(&added, bias), out);
     AH_TRYGO(ah_dense_out_open(&out, c->out[0]), out);
-    if (a.batch_dims > 0 && !fold_batch(&a)) {
-        /* Rows that do not follow each other in memory: pack them. */
-        ah_dense_close(&a.dense);
-        AH_TRYGO(ah_dense_open(&a.dense, x), out);
-        a.data = a.dense.data;
-        a.rows = x->numel / a.cols;
-        a.transposed = false;
-        a.ld = at_least_one(a.cols);
-    }
     int64_t m = a.rows, n = b.rows, k = a.cols;
     if (ah_dense_dtype(x->dtype) == AH_F32) {
         const float *pa = (const float *)(const void *)a.data, *pb = (const float *)(const void *)b.data;

@@ -16,11 +16,15 @@
 typedef const_dnnl_memory_desc_t md_ref;
 #define REF(md) (md)
 
-static int md_plain(dnnl_memory_desc_t *md, int ndims, const dnnl_dims_t dims, const dnnl_dim_t *strides)
+static int md_strided(dnnl_memory_desc_t *md, dnnl_data_type_t type, int ndims, const dnnl_dims_t dims,
+                      const dnnl_dims_t strides)
 {
-    if (strides)
-        return dnnl_memory_desc_create_with_strides(md, ndims, dims, dnnl_f32, strides);
-    return dnnl_memory_desc_create_with_tag(md, ndims, dims, dnnl_f32, dnnl_format_tag_any);
+    return dnnl_memory_desc_create_with_strides(md, ndims, dims, type, strides);
+}
+
+static int md_any(dnnl_memory_desc_t *md, dnnl_data_type_t type, int ndims, const dnnl_dims_t dims)
+{
+    return dnnl_memory_desc_create_with_tag(md, ndims, dims, type, dnnl_format_tag_any);
 }
 
 static void md_free(dnnl_memory_desc_t *md)
@@ -33,11 +37,15 @@ static void md_free(dnnl_memory_desc_t *md)
 typedef const dnnl_memory_desc_t *md_ref;
 #define REF(md) (&(md))
 
-static int md_plain(dnnl_memory_desc_t *md, int ndims, const dnnl_dims_t dims, const dnnl_dim_t *strides)
+static int md_strided(dnnl_memory_desc_t *md, dnnl_data_type_t type, int ndims, const dnnl_dims_t dims,
+                      const dnnl_dims_t strides)
 {
-    if (strides)
-        return dnnl_memory_desc_init_by_strides(md, ndims, dims, dnnl_f32, strides);
-    return dnnl_memory_desc_init_by_tag(md, ndims, dims, dnnl_f32, dnnl_format_tag_any);
+    return dnnl_memory_desc_init_by_strides(md, ndims, dims, type, strides);
+}
+
+static int md_any(dnnl_memory_desc_t *md, dnnl_data_type_t type, int ndims, const dnnl_dims_t dims)
+{
+    return dnnl_memory_desc_init_by_tag(md, ndims, dims, type, dnnl_format_tag_any);
 }
 
 static void md_free(dnnl_memory_desc_t *md)
@@ -49,7 +57,7 @@ enum kind { FORWARD, GRAD_INPUT, GRAD_WEIGHT, MATMUL };
 
 /* Everything a primitive was made for; zeroed before filling, compared as bytes. */
 struct key {
-    int64_t kind, threads, with_bias;
+    int64_t kind, threads, with_bias, half;
     int64_t size[16];
 };
 
@@ -158,7 +166,7 @@ static int make_scratch(struct entry *entry, const_dnnl_primitive_desc_t pd)
     return entry->scratch_bytes ? make_memory(entry, MEM_SCRATCH, md) : dnnl_success;
 }
 
-/* --- convolution --- */
+/* Convolution. */
 
 struct conv_descs {
     dnnl_memory_desc_t src, dst, weight_any, weight_plain, bias;
@@ -182,15 +190,15 @@ static int conv_descs_make(struct conv_descs *d, const struct ah_conv *s, bool b
         weight[at] = size[i];
         weight_stride[at++] = step[i];
     }
-    int code = md_plain(&d->src, 4, src, src_stride);
+    int code = md_strided(&d->src, dnnl_f32, 4, src, src_stride);
     if (code == dnnl_success)
-        code = md_plain(&d->dst, 4, dst, dst_stride);
+        code = md_strided(&d->dst, dnnl_f32, 4, dst, dst_stride);
     if (code == dnnl_success)
-        code = md_plain(&d->weight_any, at, weight, NULL);
+        code = md_any(&d->weight_any, dnnl_f32, at, weight);
     if (code == dnnl_success)
-        code = md_plain(&d->weight_plain, at, weight, weight_stride);
+        code = md_strided(&d->weight_plain, dnnl_f32, at, weight, weight_stride);
     if (code == dnnl_success && bias)
-        code = md_plain(&d->bias, 1, bias_size, bias_stride);
+        code = md_strided(&d->bias, dnnl_f32, 1, bias_size, bias_stride);
     return code;
 }
 
@@ -408,7 +416,7 @@ int ah_onednn_conv_grad_weight(const struct ah_conv *conv, const float *src, con
     return found > 0 ? conv_run(entry, src, grad_weight, NULL, grad_dst) : found;
 }
 
-/* --- products --- */
+/* Products. */
 
 const char *ah_onednn_version(void)
 {
@@ -428,6 +436,7 @@ int ah_onednn_sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alp
 static int matmul_fill(struct entry *entry)
 {
     const int64_t *s = entry->key.size; /* ta tb m n k lda ldb ldc */
+    const dnnl_data_type_t type = entry->key.half ? dnnl_bf16 : dnnl_f32;
     dnnl_dims_t a = {s[2], s[4]}, b = {s[4], s[3]}, c = {s[2], s[3]}, c_stride = {s[7], 1};
     dnnl_dims_t a_stride = {s[0] ? 1 : s[5], s[0] ? s[5] : 1}, b_stride = {s[1] ? 1 : s[6], s[1] ? s[6] : 1};
     dnnl_dims_t bias = {1, s[3]}, bias_stride = {s[3], 1};
@@ -438,13 +447,13 @@ static int matmul_fill(struct entry *entry)
     memset(&bias_md, 0, sizeof bias_md);
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t pd = NULL;
-    int code = md_plain(&am, 2, a, a_stride);
+    int code = md_strided(&am, type, 2, a, a_stride);
     if (code == dnnl_success)
-        code = md_plain(&bm, 2, b, b_stride);
+        code = md_strided(&bm, type, 2, b, b_stride);
     if (code == dnnl_success)
-        code = md_plain(&cm, 2, c, c_stride);
+        code = md_strided(&cm, type, 2, c, c_stride);
     if (code == dnnl_success && entry->key.with_bias)
-        code = md_plain(&bias_md, 2, bias, bias_stride);
+        code = md_strided(&bias_md, type, 2, bias, bias_stride);
     if (code == dnnl_success)
         code = attr_with_scratchpad(&attr);
     if (code == dnnl_success) {
@@ -486,8 +495,8 @@ out:
     return code;
 }
 
-int ah_onednn_matmul(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
-                     int64_t ldb, const float *bias, float *c, int64_t ldc)
+static int matmul(bool half, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda,
+                  const void *b, int64_t ldb, const void *bias, void *c, int64_t ldc)
 {
     AH_TRY(open_engine());
     struct key key;
@@ -495,6 +504,7 @@ int ah_onednn_matmul(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const fl
     key.kind = MATMUL;
     key.threads = omp_get_max_threads();
     key.with_bias = bias != NULL;
+    key.half = half;
     const int64_t size[] = {ta, tb, m, n, k, lda, ldb, ldc};
     memcpy(key.size, size, sizeof size);
     bool fresh;
@@ -528,4 +538,16 @@ int ah_onednn_matmul(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const fl
         code = dnnl_stream_wait(stream);
     ah_block_free(scratch, entry->scratch_bytes);
     return code == dnnl_success ? 1 : failed("a matrix product", code);
+}
+
+int ah_onednn_matmul(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
+                     int64_t ldb, const float *bias, float *c, int64_t ldc)
+{
+    return matmul(false, ta, tb, m, n, k, a, lda, b, ldb, bias, c, ldc);
+}
+
+int ah_onednn_matmul_bf16(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
+                          const uint16_t *b, int64_t ldb, const uint16_t *bias, uint16_t *c, int64_t ldc)
+{
+    return matmul(true, ta, tb, m, n, k, a, lda, b, ldb, bias, c, ldc);
 }

@@ -24,6 +24,10 @@ int ah_onednn_sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alp
 int ah_onednn_matmul(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
                      int64_t ldb, const float *bias, float *c, int64_t ldc);
 
+/* The same on bfloat16 arrays (bits), summed in float32. */
+int ah_onednn_matmul_bf16(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
+                          const uint16_t *b, int64_t ldb, const uint16_t *bias, uint16_t *c, int64_t ldc);
+
 /* dst = conv(src, weight) + bias; bias may be NULL. */
 int ah_onednn_conv(const struct ah_conv *conv, const float *src, const float *weight, const float *bias, float *dst);
 

@@ -20,6 +20,12 @@ int ah_onednn_matmul(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const fl
     return 0;
 }
 
+int ah_onednn_matmul_bf16(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
+                          const uint16_t *b, int64_t ldb, const uint16_t *bias, uint16_t *c, int64_t ldc)
+{
+    return 0;
+}
+
 int ah_onednn_conv(const struct ah_conv *conv, const float *src, const float *weight, const float *bias, float *dst)
 {
     return 0;

@@ -69,6 +69,19 @@ describe("matmul", function()
     end
   end)
 
+  it("multiplies bfloat16 in any layout", function()
+    accelhost.manual_seed(6)
+    local a, b = accelhost.randn({2, 40, 30}):to("bfloat16"), accelhost.randn({2, 50, 30}):to("bfloat16")
+    local wide_a, wide_b = a:to("float32"), b:to("float32")
+    check.near(check.flat(accelhost.matmul(wide_a, wide_b:transpose(1, 2))),
+      accelhost.matmul(a, b:transpose(1, 2)):to("float32"), 0.02)
+    local turned = a:transpose(0, 1)
+    local bias = accelhost.randn({50}):to("bfloat16")
+    check.near(check.flat(F.linear(wide_a:transpose(0, 1), wide_b[1], bias:to("float32"))),
+      F.linear(turned, b[1], bias):to("float32"), 0.02)
+    check.near(check.flat(F.linear(wide_a, wide_b[0])), F.linear(a, b[0]):to("float32"), 0.02)
+  end)
+
   it("has second derivatives for every pair of shapes", function()
     local shapes = {
       {{3}, {3}}, {{2, 3}, {3}}, {{3}, {3, 2}}, {{2, 3}, {3, 2}}, {{2, 2, 3}, {3, 2}}, {{2, 3}, {2, 3, 2}},

@@ -39,6 +39,9 @@ int ah_check_ints(lua_State *L, int index, int64_t *out, int max, const char *wh
 enum ah_dtype ah_check_dtype(lua_State *L, int index);
 void ah_push_dtype(lua_State *L, enum ah_dtype dtype); /* pushes its name, "float32" */
 
+/* Set a field of the table on top of the stack. */
+void ah_set_number(lua_State *L, const char *name, double value);
+
 /* Options in one trailing table: reads field `name` of the table at `index` (nothing when the table is nil). */
 double ah_opt_number(lua_State *L, int index, const char *name, double fallback);
 int64_t ah_opt_int(lua_State *L, int index, const char *name, int64_t fallback);

@@ -473,26 +473,20 @@ static int reducer_finish(lua_State *L)
     return 0;
 }
 
-static void set_number(lua_State *L, const char *name, double value)
-{
-    lua_pushnumber(L, value);
-    lua_setfield(L, -2, name);
-}
-
 static int reducer_stats(lua_State *L)
 {
     struct ah_reducer *r = check_reducer(L)->reducer;
     lua_createtable(L, 0, 2);
-    set_number(L, "backward_end_ns", (double)ah_reducer_backward_end(r));
+    ah_set_number(L, "backward_end_ns", (double)ah_reducer_backward_end(r));
     lua_createtable(L, ah_reducer_buckets(r), 0);
     for (int b = 0; b < ah_reducer_buckets(r); b++) {
         struct ah_bucket_times times = ah_reducer_times(r, b);
         lua_createtable(L, 0, 5);
-        set_number(L, "bytes", (double)times.bytes);
-        set_number(L, "parameters", times.count);
-        set_number(L, "ready_ns", (double)times.ready_ns);
-        set_number(L, "posted_ns", (double)times.posted_ns);
-        set_number(L, "reduced_ns", (double)times.reduced_ns);
+        ah_set_number(L, "bytes", (double)times.bytes);
+        ah_set_number(L, "parameters", times.count);
+        ah_set_number(L, "ready_ns", (double)times.ready_ns);
+        ah_set_number(L, "posted_ns", (double)times.posted_ns);
+        ah_set_number(L, "reduced_ns", (double)times.reduced_ns);
         lua_rawseti(L, -2, b + 1);
     }
     lua_setfield(L, -2, "buckets");

@@ -105,6 +105,12 @@ int ah_check_ints(lua_State *L, int index, int64_t *out, int max, const char *wh
     return count;
 }
 
+void ah_set_number(lua_State *L, const char *name, double value)
+{
+    lua_pushnumber(L, value);
+    lua_setfield(L, -2, name);
+}
+
 enum ah_dtype ah_check_dtype(lua_State *L, int index)
 {
     enum ah_dtype dtype = AH_F32;

@@ -1,9 +1,9 @@
-/* accelhost._C.system: threads, memory, time, the terminal. */
-#include <stdlib.h>
+/* accelhost._C.system: threads, memory, time, errors. */
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/nearest.h"
 #include "base/threads.h"
 #include "base/time.h"
 #include "bind/bind.h"
@@ -27,12 +27,6 @@ static int cpu_count(lua_State *L)
     return 1;
 }
 
-static void set_number(lua_State *L, const char *name, double value)
-{
-    lua_pushnumber(L, value);
-    lua_setfield(L, -2, name);
-}
-
 /* memory_stats() -> {live, peak, cached, allocations, system_calls, page_faults, max_rss} in bytes and counts */
 static int memory_stats(lua_State *L)
 {
@@ -47,14 +41,14 @@ static int memory_stats(lua_State *L)
         fclose(statm);
     }
     lua_newtable(L);
-    set_number(L, "live", (double)stats.live);
-    set_number(L, "peak", (double)stats.peak);
-    set_number(L, "cached", (double)stats.cached);
-    set_number(L, "allocations", (double)stats.allocations);
-    set_number(L, "system_calls", (double)stats.system_calls);
-    set_number(L, "page_faults", (double)(usage.ru_minflt + usage.ru_majflt));
-    set_number(L, "max_rss", (double)usage.ru_maxrss * 1024);
-    set_number(L, "rss", (double)resident * (double)sysconf(_SC_PAGESIZE));
+    ah_set_number(L, "live", (double)stats.live);
+    ah_set_number(L, "peak", (double)stats.peak);
+    ah_set_number(L, "cached", (double)stats.cached);
+    ah_set_number(L, "allocations", (double)stats.allocations);
+    ah_set_number(L, "system_calls", (double)stats.system_calls);
+    ah_set_number(L, "page_faults", (double)(usage.ru_minflt + usage.ru_majflt));
+    ah_set_number(L, "max_rss", (double)usage.ru_maxrss * 1024);
+    ah_set_number(L, "rss", (double)resident * (double)sysconf(_SC_PAGESIZE));
     return 1;
 }
 
@@ -69,15 +63,6 @@ static int empty_cache(lua_State *L)
 static int now(lua_State *L)
 {
     lua_pushnumber(L, (double)ah_now_ns() * 1e-9);
-    return 1;
-}
-
-/* is_terminal(fd): fd 1 or 2; a rank asks its launcher, whose hint is in ACCELHOST_TTY */
-static int is_terminal(lua_State *L)
-{
-    const char *hint = getenv("ACCELHOST_TTY");
-    int fd = (int)luaL_optinteger(L, 1, 2);
-    lua_pushboolean(L, hint ? hint[0] == '1' : isatty(fd));
     return 1;
 }
 
@@ -105,15 +90,32 @@ static int call_site(lua_State *L)
     return 1;
 }
 
+/* nearest(word, words) -> the one of the first 64 words that `word` may have meant, or nil */
+static int nearest(lua_State *L)
+{
+    const char *list[65] = {NULL}, *word = luaL_checkstring(L, 1);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    for (int i = 0; i < 64; i++) {
+        lua_rawgeti(L, 2, i + 1);
+        /* The table keeps the string; numbers would be converted on the stack only. */
+        list[i] = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : NULL;
+        lua_pop(L, 1);
+        if (!list[i])
+            break;
+    }
+    lua_pushstring(L, ah_nearest(word, list));
+    return 1;
+}
+
 int ah_open_system(lua_State *L)
 {
     static const luaL_Reg list[] = {
         {"set_num_threads", set_num_threads}, {"get_num_threads", get_num_threads},
         {"cpu_count", cpu_count},             {"memory_stats", memory_stats},
         {"empty_cache", empty_cache},         {"now", now},
-        {"is_terminal", is_terminal},         {"collect_stress", collect_stress},
-        {"process_id", process_id},           {"raise", raise},
-        {"call_site", call_site},             {NULL, NULL},
+        {"collect_stress", collect_stress},   {"process_id", process_id},
+        {"raise", raise},                     {"call_site", call_site},
+        {"nearest", nearest},                 {NULL, NULL},
     };
     lua_newtable(L);
     luaL_register(L, NULL, list);

@@ -2,7 +2,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 int ah_usage(const char *command, const char *format, ...)
 {
@@ -13,42 +12,4 @@ int ah_usage(const char *command, const char *format, ...)
     va_end(args);
     fprintf(stderr, "\nTry 'accelhost %s --help'.\n", command);
     return 2;
-}
-
-static int distance(const char *a, const char *b)
-{
-    size_t n = strlen(a), m = strlen(b);
-    int row[64];
-    if (n >= 64 || m >= 64)
-        return 99;
-    for (size_t j = 0; j <= m; j++)
-        row[j] = (int)j;
-    for (size_t i = 1; i <= n; i++) {
-        int diagonal = row[0];
-        row[0] = (int)i;
-        for (size_t j = 1; j <= m; j++) {
-            int best = diagonal + (a[i - 1] != b[j - 1]);
-            if (row[j] + 1 < best)
-                best = row[j] + 1;
-            if (row[j - 1] + 1 < best)
-                best = row[j - 1] + 1;
-            diagonal = row[j];
-            row[j] = best;
-        }
-    }
-    return row[m];
-}
-
-const char *ah_nearest(const char *word, const char *const *list)
-{
-    const char *nearest = NULL;
-    int best = 3;
-    for (; *list; list++) {
-        int d = distance(word, *list);
-        if (d < best) {
-            best = d;
-            nearest = *list;
-        }
-    }
-    return nearest;
 }

@@ -14,10 +14,7 @@ int ah_cli_run(int argc, char **argv);
 int ah_cli_launch(int argc, char **argv);
 int ah_cli_data(int argc, char **argv) __attribute__((weak));
 
-/* "usage error" on stderr with the nearest known word, if one is near; returns 2. */
+/* The text and a hint at --help on stderr; returns 2. */
 int ah_usage(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* The entry of the NULL-ended list nearest to `word` by edit distance, NULL when none is within 2. */
-const char *ah_nearest(const char *word, const char *const *list);
 
 #endif

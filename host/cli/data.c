@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/nearest.h"
 #include "base/sha256.h"
 #include "base/status.h"
 #include "cli/command.h"

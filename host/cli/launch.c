@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/nearest.h"
 #include "base/threads.h"
 #include "base/time.h"
 #include "cli/command.h"

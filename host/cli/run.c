@@ -10,6 +10,7 @@
 #include <lualib.h>
 
 #include "autograd/graph.h"
+#include "base/nearest.h"
 #include "base/status.h"
 #include "bind/library.h"
 #include "cli/command.h"
@@ -96,10 +97,8 @@ static void warm_up(lua_State *L)
 
 static int load(lua_State *L, const struct run_options *options)
 {
-    if (options->code) {
-        /* An expression prints its value, as people expect of -e. */
+    if (options->code)
         return luaL_loadbuffer(L, options->code, strlen(options->code), "=-e");
-    }
     return luaL_loadfile(L, options->script);
 }
 

@@ -50,6 +50,35 @@ local function check_versions(ctx, name)
   end
 end
 
+-- The tensors among `count` arguments, and their places.
+local function tensors_of(arguments, count)
+  local inputs, places = {}, {}
+  for i = 1, count do
+    if C.is_tensor(arguments[i]) then
+      inputs[#inputs + 1] = arguments[i]
+      places[#inputs] = i
+    end
+  end
+  return inputs, places
+end
+
+-- The tensors among the results. A result that is an input would get itself as its history: a copy takes its place.
+local function outputs_of(results, inputs)
+  local outputs = {}
+  for i, result in ipairs(results) do
+    if C.is_tensor(result) then
+      for _, input in ipairs(inputs) do
+        if result == input then
+          result = C.autograd.no_grad(result.clone, result)
+          results[i] = result
+        end
+      end
+      outputs[#outputs + 1] = result
+    end
+  end
+  return outputs
+end
+
 ---@param name string
 ---@return table # a class with forward, backward and apply
 function Function:extend(name)
@@ -60,33 +89,14 @@ function Function:extend(name)
   function class.apply(...)
     local arguments, count = {...}, select("#", ...)
     local ctx = setmetatable({needs_input_grad = {}}, Context)
-    local inputs, places = {}, {}
-    for i = 1, count do
-      if C.is_tensor(arguments[i]) then
-        inputs[#inputs + 1] = arguments[i]
-        places[#inputs] = i
-        ctx.needs_input_grad[i] = arguments[i].requires_grad
-      else
-        ctx.needs_input_grad[i] = false
-      end
-    end
+    local inputs, places = tensors_of(arguments, count)
+    for i = 1, count do ctx.needs_input_grad[i] = false end
+    for k, place in ipairs(places) do ctx.needs_input_grad[place] = inputs[k].requires_grad end
     local results = {C.autograd.no_grad(class.forward, ctx, ...)}
     local wanted = false
     for _, input in ipairs(inputs) do wanted = wanted or input.requires_grad end
     if not (wanted and C.autograd.is_grad_enabled()) then return unpack(results) end
-    local outputs = {}
-    for i, result in ipairs(results) do
-      if C.is_tensor(result) then
-        -- A result that is an argument would get itself as its history.
-        for _, input in ipairs(inputs) do
-          if result == input then
-            result = C.autograd.no_grad(result.clone, result)
-            results[i] = result
-          end
-        end
-        outputs[#outputs + 1] = result
-      end
-    end
+    local outputs = outputs_of(results, inputs)
     C.autograd.record(function(...)
       check_versions(ctx, name)
       local grads = {class.backward(ctx, ...)}
@@ -109,29 +119,12 @@ function autograd.checkpoint(fn, ...)
   local arguments, count = {...}, select("#", ...)
   if not C.autograd.is_grad_enabled() then return fn(...) end
   local state = C.random.get_rng_state()
-  local inputs, places = {}, {}
-  for i = 1, count do
-    if C.is_tensor(arguments[i]) then
-      inputs[#inputs + 1] = arguments[i]
-      places[#inputs] = i
-    end
-  end
+  local inputs, places = tensors_of(arguments, count)
   -- Parameters inside fn must get gradients even when no input wants one: an input of our own always does.
   local anchor = C.zeros({1}, {requires_grad = true})
   inputs[#inputs + 1] = anchor
   local results = {C.autograd.no_grad(fn, ...)}
-  local outputs = {}
-  for i, result in ipairs(results) do
-    if C.is_tensor(result) then
-      for _, input in ipairs(inputs) do
-        if result == input then
-          result = C.autograd.no_grad(result.clone, result)
-          results[i] = result
-        end
-      end
-      outputs[#outputs + 1] = result
-    end
-  end
+  local outputs = outputs_of(results, inputs)
   C.autograd.record(function(...)
     local grads = {...}
     local copies, leaves = {}, {}

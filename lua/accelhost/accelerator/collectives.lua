@@ -5,24 +5,13 @@ local comm = C.comm
 
 local collectives = {}
 
--- A table's keys in one order on every process.
-local function ordered_keys(value)
-  local keys = {}
-  for key in pairs(value) do keys[#keys + 1] = key end
-  table.sort(keys, function(a, b)
-    if type(a) == type(b) then return a < b end
-    return type(a) == "number"
-  end)
-  return keys
-end
-
 local function apply(fn, value)
   if C.is_tensor(value) then return fn(value) end
   if type(value) ~= "table" then
     arguments.fail("expected a tensor or a table of tensors, got %s", type(value))
   end
   local result = {}
-  for _, key in ipairs(ordered_keys(value)) do result[key] = apply(fn, value[key]) end
+  for _, key in ipairs(arguments.sorted_keys(value)) do result[key] = apply(fn, value[key]) end
   return result
 end
 

@@ -15,16 +15,6 @@ local function numbers(values)
   return C.tensor(values, {dtype = "int64"})
 end
 
-local function keys_of(value)
-  local keys = {}
-  for key in pairs(value) do keys[#keys + 1] = key end
-  table.sort(keys, function(a, b)
-    if type(a) == type(b) then return a < b end
-    return type(a) == "number"
-  end)
-  return keys
-end
-
 --- Collate values of one kind: tensors are stacked, numbers become a tensor (int64 when all are integral, else
 --- float32), booleans a bool tensor, strings a table; tables are walked, field by field.
 ---@param values any[] one per sample
@@ -46,7 +36,7 @@ function collate.values(values)
     arguments.fail("collate: samples hold %s; give the loader a collate_fn", arguments.describe(first))
   end
   local result = {}
-  for _, key in ipairs(keys_of(first)) do
+  for _, key in ipairs(arguments.sorted_keys(first)) do
     local column = {}
     for i = 1, #values do
       column[i] = values[i][key]

@@ -9,13 +9,7 @@ local activation = {}
 -- name, parameters (as of a signature), run(module, input), and what stands between the brackets
 local function class(name, parameters, forward, extra_repr)
   local Class = Module:extend(name)
-  local read = arguments.signature(name, parameters)
-  function Class:init(...)
-    local values = {read(...)}
-    for i, parameter in ipairs(parameters) do
-      self[type(parameter) == "table" and parameter[1] or parameter] = values[i]
-    end
-  end
+  Class.init = arguments.setter(name, parameters)
   Class.forward = forward
   if extra_repr then Class.extra_repr = extra_repr end
   activation[name] = Class

@@ -251,11 +251,7 @@ local attention_parameters = {
   {"key_padding_mask"}, {"need_weights", true}, {"attn_mask"}, {"use_separate_proj_weight", false},
   {"q_proj_weight"}, {"k_proj_weight"}, {"v_proj_weight"}, {"average_attn_weights", true}, {"batch_first", false},
 }
-local attention_names = {}
-for i, parameter in ipairs(attention_parameters) do
-  attention_names[i] = type(parameter) == "table" and parameter[1] or parameter
-end
-local read_attention = signature("multi_head_attention_forward", attention_parameters)
+local set_attention = arguments.setter("multi_head_attention_forward", attention_parameters)
 
 --- Attention of num_heads heads with input and output projections, as in PyTorch; masks are true where a position is
 -- to be left out. Shapes [L, N, E], [S, N, E] (or without N; or N first with batch_first = true).
@@ -263,8 +259,7 @@ local read_attention = signature("multi_head_attention_forward", attention_param
 ---@return table? weights [N, L, S], or [N, heads, L, S] with average_attn_weights = false
 function F.multi_head_attention_forward(...)
   local o = {}
-  local values = {read_attention(...)}
-  for i, name in ipairs(attention_names) do o[name] = values[i] end
+  set_attention(o, ...)
   local query, key, value = o.query, o.key, o.value
   local batched = query:dim() == 3
   if not batched then

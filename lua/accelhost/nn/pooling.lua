@@ -9,12 +9,9 @@ local pooling = {}
 --- A class whose parameters become fields; stride defaults to kernel_size.
 local function class(name, parameters, forward, shown)
   local Class = Module:extend(name)
-  local read = arguments.signature(name, parameters)
+  local set = arguments.setter(name, parameters)
   function Class:init(...)
-    local values = {read(...)}
-    for i, parameter in ipairs(parameters) do
-      self[type(parameter) == "table" and parameter[1] or parameter] = values[i]
-    end
+    set(self, ...)
     if self.kernel_size and self.stride == nil then self.stride = self.kernel_size end
   end
   Class.forward = forward

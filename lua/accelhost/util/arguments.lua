@@ -68,6 +68,23 @@ function arguments.check_names(what, options, known)
   end
 end
 
+--- A table's keys in one order everywhere: numbers first, then strings, each sorted.
+---@param value table
+---@return (number|string)[]
+function arguments.sorted_keys(value)
+  local keys = {}
+  for key in pairs(value) do keys[#keys + 1] = key end
+  table.sort(keys, function(a, b)
+    if type(a) == type(b) then return a < b end
+    return type(a) == "number"
+  end)
+  return keys
+end
+
+local function name_of(parameter)
+  return type(parameter) == "table" and parameter[1] or parameter
+end
+
 --- Make a reader for one signature. It returns the values in the order of the signature.
 ---@param what string the function, for messages
 ---@param parameters (string|table)[] "name" (required) or {"name", default}
@@ -76,11 +93,8 @@ function arguments.signature(what, parameters)
   local names, defaults, required, count = {}, {}, {}, #parameters
   for i = 1, count do
     local parameter = parameters[i]
-    if type(parameter) == "string" then
-      names[i], required[i] = parameter, true
-    else
-      names[i], defaults[i] = parameter[1], parameter[2]
-    end
+    names[i], required[i] = name_of(parameter), type(parameter) == "string"
+    if not required[i] then defaults[i] = parameter[2] end
   end
   return function(...)
     local given = select("#", ...)
@@ -108,6 +122,18 @@ function arguments.signature(what, parameters)
       end
     end
     return unpack(values, 1, count)
+  end
+end
+
+--- Make a reader for one signature that stores the values as fields: set(object, ...).
+---@param what string the function, for messages
+---@param parameters (string|table)[] as of a signature
+---@return fun(object: table, ...)
+function arguments.setter(what, parameters)
+  local read = arguments.signature(what, parameters)
+  return function(object, ...)
+    local values = {read(...)}
+    for i, parameter in ipairs(parameters) do object[name_of(parameter)] = values[i] end
   end
 end
 

@@ -8,6 +8,8 @@
 ---     {"optimizer", "adamw", "which optimizer", choices = {"adamw", "sgd"}},
 ---   }
 ---   print(args.lr)
+local C = require "accelhost._C"
+
 local options = {}
 
 local function type_of(row)
@@ -46,26 +48,13 @@ local function help_text(spec)
   return table.concat(lines, "\n")
 end
 
-local function distance(a, b)
-  local row = {}
-  for j = 0, #b do row[j] = j end
-  for i = 1, #a do
-    local diagonal = row[0]
-    row[0] = i
-    for j = 1, #b do
-      local cost = a:byte(i) == b:byte(j) and 0 or 1
-      diagonal, row[j] = row[j], math.min(diagonal + cost, row[j] + 1, row[j - 1] + 1)
-    end
-  end
-  return row[#b]
-end
-
 local function find(spec, name)
-  local near
+  local known = {"help"}
   for _, row in ipairs(spec) do
     if row[1] == name then return row end
-    if distance(row[1], name) <= 2 then near = row[1] end
+    known[#known + 1] = row[1]
   end
+  local near = C.system.nearest(name, known)
   usage_error(("unknown option '--%s'"):format(name) .. (near and (" (did you mean '--%s'?)"):format(near) or ""))
 end
 

@@ -73,10 +73,10 @@ for epoch = 1, args.epochs do
     optimizer:step()
     optimizer:zero_grad()
     local mean = args.log_losses and accelerator:reduce(loss:detach(), "mean")
-    if log then log:write(("%.17g\n"):format(mean:item())) end
+    if log then assert(log:write(("%.17g\n"):format(mean:item()))) end
   end
 end
-if log then log:close() end
+if log then assert(log:close()) end
 
 model:eval()
 local correct, count = 0, 0

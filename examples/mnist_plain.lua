@@ -68,10 +68,10 @@ for epoch = 1, args.epochs do
     loss:backward()
     optimizer:step()
     optimizer:zero_grad()
-    if log then log:write(("%.17g\n"):format(loss:item())) end
+    if log then assert(log:write(("%.17g\n"):format(loss:item()))) end
   end
 end
-if log then log:close() end
+if log then assert(log:close()) end
 
 model:eval()
 local correct, count = 0, 0

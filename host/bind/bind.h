@@ -1,4 +1,4 @@
-/* The door between Lua and C. Only host/bind and the REPL include lua.h.
+/* The door between Lua and C. Only host/bind and host/cli include lua.h.
  *
  * Errors: C code below returns a status; ah_raise is the one function that turns it into a Lua error, and is called
  * only when every C resource is owned by a userdata or freed. */

@@ -4,9 +4,6 @@
 
 #include "cpu/dense.h"
 
-/* to[j, i] = from[i, j] for a rows x cols matrix of 4-byte items, one after another `count` times. */
-void ah_transpose_f32(float *to, const float *from, int64_t count, int64_t rows, int64_t cols);
-
 /* A float tensor (N, C, H, W) or (C, H, W) as a float array in the order N, H, W, C. Zero-initialise *dense. */
 int ah_nhwc_open(struct ah_dense *dense, struct ah_tensor *tensor);
 

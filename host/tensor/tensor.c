@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "tensor/transpose.h"
 
 void (*ah_tensor_release_grad)(struct ah_grad_meta *meta);
 
@@ -260,24 +261,9 @@ int ah_tensor_row_major(struct ah_tensor *tensor)
     if (!storage->channels_last)
         return 0;
     int64_t n = tensor->size[0], c = tensor->size[1], hw = tensor->size[2] * tensor->size[3];
-    size_t item = ah_dtype_size(tensor->dtype);
     void *fresh;
     AH_TRY(ah_block_alloc(storage->nbytes, &fresh));
-    for (int64_t i = 0; i < n; i++) {
-        const char *from = (const char *)storage->data + (size_t)(i * c * hw) * item;
-        char *to = (char *)fresh + (size_t)(i * c * hw) * item;
-        if (item == 4) {
-            /* Blocks of 16 channels keep both sides within a few cache lines. */
-            for (int64_t c0 = 0; c0 < c; c0 += 16)
-                for (int64_t p = 0; p < hw; p++)
-                    for (int64_t k = c0; k < c && k < c0 + 16; k++)
-                        ((float *)to)[k * hw + p] = ((const float *)from)[p * c + k];
-        } else {
-            for (int64_t p = 0; p < hw; p++)
-                for (int64_t k = 0; k < c; k++)
-                    memcpy(to + (size_t)(k * hw + p) * item, from + (size_t)(p * c + k) * item, item);
-        }
-    }
+    ah_transpose_f32(fresh, storage->data, n, hw, c); /* only float32 storages are ever marked */
     ah_block_free(storage->data, storage->nbytes);
     storage->data = fresh;
     storage->channels_last = false;

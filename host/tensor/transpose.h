@@ -1,0 +1,10 @@
+/* Transposing matrices of 4-byte items: the step between the orders N, C, H, W and N, H, W, C. */
+#ifndef AH_TENSOR_TRANSPOSE_H
+#define AH_TENSOR_TRANSPOSE_H
+
+#include <stdint.h>
+
+/* to[j, i] = from[i, j] for a rows x cols matrix of 4-byte items, one after another `count` times. Lua thread only. */
+void ah_transpose_f32(float *to, const float *from, int64_t count, int64_t rows, int64_t cols);
+
+#endif

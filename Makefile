@@ -96,15 +96,16 @@ asan: ## everything under AddressSanitizer; T=pattern
 ubsan: ## everything under UndefinedBehaviorSanitizer; T=pattern
 	@export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1"; $(call sanitized,undefined)
 
-# libgomp's own synchronisation is invisible to TSan, hence one OpenMP thread; what is left to check is the
-# communication, loader and writer threads.
+# libgomp's own synchronisation is invisible to TSan, hence one OpenMP thread and no specs of kernels; what is left to
+# check is the communication, the loaders and the launcher.
 .PHONY: tsan
-tsan: ## everything under ThreadSanitizer, one OpenMP thread; T=pattern
-	@export OMP_NUM_THREADS=1 TSAN_OPTIONS="$(TSAN_FLAGS)"; $(call sanitized,thread)
+tsan: ## the parts with threads of their own under ThreadSanitizer; T=pattern
+	@export OMP_NUM_THREADS=1 TSAN_OPTIONS="$(TSAN_FLAGS)" SPECS="spec/accelerator spec/data spec/distributed"; \
+	$(call sanitized,thread)
 
 ASAN_FLAGS = allocator_may_return_null=1:handle_segv=0
 LSAN_FLAGS = suppressions=scripts/suppressions/leaks.txt:print_suppressions=0
-TSAN_FLAGS = suppressions=scripts/suppressions/threads.txt:second_deadlock_stack=1
+TSAN_FLAGS = suppressions=scripts/suppressions/threads.txt:second_deadlock_stack=1:handle_segv=0
 # What measures memory would measure the sanitizer.
 sanitized  = scripts/install-deps.sh build test && \
 	$(MAKE) --no-print-directory $(JOBS) SAN=$(1) build-$(1)/accelhost build-$(1)/selftest && \

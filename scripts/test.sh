@@ -3,7 +3,7 @@
 # usage: test.sh BUILD [pattern]
 #   pattern: part of a spec's path, else of a sentence; self-tests take it as part of a name
 #   HOST_FLAGS: options of the host (--jit off); SKIP_SELFTEST=1: specs only; SKIP_SPECS=1: self-tests only;
-#   EXCLUDE: pattern of spec files to leave out
+#   SPECS: folders instead of spec; EXCLUDE: pattern of spec files to leave out
 set -u
 cd "$(dirname "$0")/.." || exit 2
 build=$1
@@ -46,10 +46,11 @@ if [ -z "${SKIP_SELFTEST:-}" ]; then
 fi
 
 if [ -z "${SKIP_SPECS:-}" ]; then
-    specs=spec filter=
+    specs=${SPECS:-spec} filter=
     if [ -n "$pattern" ]; then
-        specs=$(find spec -name '*_spec.lua' | grep -F -- "$pattern" | LC_ALL=C sort)
-        [ -n "$specs" ] || { specs=spec filter="--filter=$pattern"; }
+        # shellcheck disable=SC2086
+        specs=$(find $specs -name '*_spec.lua' | grep -F -- "$pattern" | LC_ALL=C sort)
+        [ -n "$specs" ] || { specs=${SPECS:-spec} filter="--filter=$pattern"; }
     fi
     # shellcheck disable=SC2086
     "$host" run ${HOST_FLAGS:-} scripts/busted.lua --tally="$tally" ${filter:+"$filter"} \

@@ -5,6 +5,7 @@
 #include "cpu/kernels.h"
 #include "cpu/layout.h"
 #include "ops/conv.h"
+#include "tensor/transpose.h"
 
 /* What an output pixel averages. Adaptive: rectangles that share out the input. Else: the window's part inside the
  * input, divided by its size with or without the padding, or by a given number. */

@@ -263,7 +263,13 @@ int ah_tensor_row_major(struct ah_tensor *tensor)
     int64_t n = tensor->size[0], c = tensor->size[1], hw = tensor->size[2] * tensor->size[3];
     void *fresh;
     AH_TRY(ah_block_alloc(storage->nbytes, &fresh));
-    ah_transpose_f32(fresh, storage->data, n, hw, c); /* only float32 storages are ever marked */
+    size_t item = ah_dtype_size(tensor->dtype);
+    if (item == sizeof(float))
+        ah_transpose_f32(fresh, storage->data, n, hw, c);
+    for (int64_t i = 0; item != sizeof(float) && i < n * hw; i++)
+        for (int64_t k = 0; k < c; k++)
+            memcpy((char *)fresh + (size_t)((i / hw * c + k) * hw + i % hw) * item,
+                   (const char *)storage->data + (size_t)(i * c + k) * item, item);
     ah_block_free(storage->data, storage->nbytes);
     storage->data = fresh;
     storage->channels_last = false;

@@ -24,21 +24,21 @@ static void SUFFIX(class_nll)(const struct labels *l, const REAL *x, const REAL 
             loss = SUFFIX(one_nll)(l, x + i / l->inner * l->classes * l->inner + i % l->inner, l->inner, w, label);
             weights += w ? (double)w[label] : 1;
         }
-        if (l->reduction == AH_REDUCE_NONE)
+        if (l->reduction == AH_REDUCTION_NONE)
             out[i] = loss;
         sum += (double)loss;
     }
     *total = weights;
-    if (l->reduction != AH_REDUCE_NONE)
-        out[0] = (REAL)(l->reduction == AH_REDUCE_MEAN ? sum / weights : sum);
+    if (l->reduction != AH_REDUCTION_NONE)
+        out[0] = (REAL)(l->reduction == AH_REDUCTION_MEAN ? sum / weights : sum);
 }
 
 /* What the loss's gradient is multiplied by at position i. */
 static REAL SUFFIX(scale_at)(const struct labels *l, const REAL *g, int64_t i)
 {
-    if (l->reduction == AH_REDUCE_NONE)
+    if (l->reduction == AH_REDUCTION_NONE)
         return g[i];
-    return l->reduction == AH_REDUCE_MEAN ? g[0] / (REAL)l->total : g[0];
+    return l->reduction == AH_REDUCTION_MEAN ? g[0] / (REAL)l->total : g[0];
 }
 
 static void SUFFIX(class_nll_backward)(const struct labels *l, const REAL *g, const REAL *w, REAL *gx)
@@ -102,10 +102,10 @@ static void SUFFIX(reduce_rows)(const struct labels *l, const REAL *loss, const 
         sum += (double)loss[i];
     }
     *total = weights;
-    if (l->reduction == AH_REDUCE_NONE)
+    if (l->reduction == AH_REDUCTION_NONE)
         memcpy(out, loss, (size_t)l->count * sizeof *out);
     else
-        out[0] = (REAL)(l->reduction == AH_REDUCE_MEAN ? sum / weights : sum);
+        out[0] = (REAL)(l->reduction == AH_REDUCTION_MEAN ? sum / weights : sum);
 }
 
 static void SUFFIX(cross_entropy_backward)(const struct labels *l, const REAL *g, const REAL *x, const REAL *log_sum,

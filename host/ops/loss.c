@@ -7,11 +7,11 @@
 int ah_reduction_parse(const char *op, const char *text, enum ah_reduction *out)
 {
     if (!strcmp(text, "mean"))
-        *out = AH_REDUCE_MEAN;
+        *out = AH_REDUCTION_MEAN;
     else if (!strcmp(text, "sum"))
-        *out = AH_REDUCE_SUM;
+        *out = AH_REDUCTION_SUM;
     else if (!strcmp(text, "none"))
-        *out = AH_REDUCE_NONE;
+        *out = AH_REDUCTION_NONE;
     else
         return ah_fail(AH_EINVAL, "%s: reduction: expected \"none\", \"mean\" or \"sum\", got \"%s\"", op, text);
     return 0;
@@ -52,7 +52,7 @@ static int label_output(struct ah_call *c)
     const struct ah_tensor *x = c->arg[0].tensor, *t = c->arg[1].tensor;
     enum ah_reduction reduction;
     AH_TRY(ah_reduction_parse(c->op->name, c->arg[4].string, &reduction));
-    return ah_call_output(c, 0, t->size, reduction == AH_REDUCE_NONE ? t->ndim : 0, x->dtype);
+    return ah_call_output(c, 0, t->size, reduction == AH_REDUCTION_NONE ? t->ndim : 0, x->dtype);
 }
 
 int ah_forward_class_nll(struct ah_call *c)
@@ -101,7 +101,7 @@ static int soft_targets(struct ah_call *c)
     int dim = x->ndim == 1 ? 0 : 1;
     int64_t classes = x->ndim ? x->size[dim] : 0, rows = classes ? x->numel / classes : 0;
     double smoothing = c->arg[5].number;
-    enum ah_reduction reduction = AH_REDUCE_MEAN;
+    enum ah_reduction reduction = AH_REDUCTION_MEAN;
     if (x->ndim == 0 || !ah_same_shape(x, t) || !ah_dtype_is_float(x->dtype)) {
         return ah_fail(AH_EINVAL, "cross_entropy: a floating target holds class probabilities and has the input's "
                        "shape; got input %s and target %s", ah_shape(x), ah_shape(t));
@@ -127,13 +127,13 @@ static int soft_targets(struct ah_call *c)
         AH_TRYGO(ah_op1(AH_OP_mul, &made[n], AH_T(product), AH_T(made[n - 1])), out);
         product = made[n++];
     }
-    if (reduction == AH_REDUCE_NONE) {
+    if (reduction == AH_REDUCTION_NONE) {
         int64_t over = dim;
         AH_TRYGO(ah_op1(AH_OP_sum, &made[n++], AH_T(product), AH_INTS_OF(&over, 1)), out);
         AH_TRYGO(ah_op1(AH_OP_neg, &c->out[0], AH_T(made[n - 1])), out);
     } else {
         AH_TRYGO(ah_op1(AH_OP_sum, &made[n++], AH_T(product)), out);
-        double divisor = reduction == AH_REDUCE_MEAN ? (double)rows : 1;
+        double divisor = reduction == AH_REDUCTION_MEAN ? (double)rows : 1;
         AH_TRYGO(ah_op1(AH_OP_div, &c->out[0], AH_T(made[n - 1]), AH_N(-divisor)), out);
     }
     c->out_count = 1;

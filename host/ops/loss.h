@@ -4,7 +4,7 @@
 
 #include "ops/op.h"
 
-enum ah_reduction { AH_REDUCE_NONE, AH_REDUCE_MEAN, AH_REDUCE_SUM };
+enum ah_reduction { AH_REDUCTION_NONE, AH_REDUCTION_MEAN, AH_REDUCTION_SUM };
 
 /* Parse "none", "mean" or "sum"; AH_EINVAL names `op`. */
 int ah_reduction_parse(const char *op, const char *text, enum ah_reduction *out);

@@ -44,7 +44,7 @@ int ah_forward_logit_nll(struct ah_call *c)
 /* Weigh and reduce what `status` says has been computed into `terms`; takes the reference. */
 static int finish(struct ah_call *c, int status, struct ah_tensor *terms)
 {
-    enum ah_reduction reduction = AH_REDUCE_MEAN;
+    enum ah_reduction reduction = AH_REDUCTION_MEAN;
     struct ah_tensor *weighted = NULL;
     if (status == 0)
         status = ah_reduction_parse(c->op->name, c->arg[3].string, &reduction);
@@ -53,10 +53,10 @@ static int finish(struct ah_call *c, int status, struct ah_tensor *terms)
         ah_tensor_release(terms);
         terms = weighted;
     }
-    if (status == 0 && reduction == AH_REDUCE_NONE)
+    if (status == 0 && reduction == AH_REDUCTION_NONE)
         c->out[0] = ah_tensor_retain(terms);
     else if (status == 0)
-        status = ah_op1(reduction == AH_REDUCE_MEAN ? AH_OP_mean : AH_OP_sum, &c->out[0], AH_T(terms));
+        status = ah_op1(reduction == AH_REDUCTION_MEAN ? AH_OP_mean : AH_OP_sum, &c->out[0], AH_T(terms));
     c->out_count = status == 0;
     ah_tensor_release(terms);
     return status;

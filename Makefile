@@ -24,7 +24,7 @@ CFLAGS  += -std=c11 $(OPT) -march=$(ARCH) -ffp-contract=off -fno-math-errno -fno
            $(if $(SAN),-fsanitize=$(SAN))
 CPPFLAGS += -D_GNU_SOURCE -Ihost -Ispec/host -I$(BUILD) $(shell pkg-config --cflags $(PKGS) 2>/dev/null) -MMD -MP
 comma   := ,
-LDFLAGS += -rdynamic -fopenmp $(if $(SAN),-fsanitize=$(SAN)) \
+LDFLAGS += -rdynamic -fopenmp -Wl,--as-needed $(if $(SAN),-fsanitize=$(SAN)) \
            $(if $(BLAS_DIR),-L$(BLAS_DIR) -Wl$(comma)-rpath$(comma)$(BLAS_DIR))
 LDLIBS  := $(LUAJIT_A) -lopenblas $(if $(HAVE_ONEDNN),-ldnnl) -lyaml -ljansson -lz -lm -ldl -lpthread
 

@@ -1,0 +1,54 @@
+local run = require "spec.support.run"
+
+local script = [[
+  local accelhost = require "accelhost"
+  local args = accelhost.parse_args {
+    description = "Tries the parser.",
+    {"lr", 1e-3, "learning rate"},
+    {"epochs", 1, "passes", integer = true, minimum = 1},
+    {"data", nil, "folder", type = "string", metavar = "DIR"},
+    {"optimizer", "adamw", "which one", choices = {"adamw", "sgd"}},
+    {"smoke", false, "a short run"},
+  }
+  print(args.lr, args.epochs, args.data, args.optimizer, args.smoke)
+]]
+
+local function parse(...)
+  return run.host {"-e", script, ...}
+end
+
+describe("parse_args", function()
+  it("gives the defaults", function()
+    assert.equal("0.001\t1\tnil\tadamw\tfalse\n", parse().stdout)
+  end)
+
+  it("takes --name value, --name=value, dashes for underscores, and switches", function()
+    assert.equal("0.5\t3\ta=b\tsgd\ttrue\n",
+      parse("--lr", "0.5", "--epochs=3", "--data=a=b", "--optimizer", "sgd", "--smoke").stdout)
+  end)
+
+  it("prints help and ends with 0", function()
+    local result = parse("--help")
+    assert.equal(0, result.code)
+    assert.matches("Tries the parser%.", result.stdout)
+    assert.matches("%-%-data DIR +folder", result.stdout)
+    assert.matches("%-%-optimizer adamw|sgd +which one %(default adamw%)", result.stdout)
+  end)
+
+  for _, case in ipairs {
+    {{"--epoch", "2"}, "unknown option '%-%-epoch' %(did you mean '%-%-epochs'%?%)"},
+    {{"--epochs", "x"}, "%-%-epochs: expected an integer, got 'x'"},
+    {{"--epochs", "1.5"}, "%-%-epochs: expected an integer, got '1%.5'"},
+    {{"--epochs", "0"}, "%-%-epochs: expected at least 1, got 0"},
+    {{"--optimizer", "adam"}, "expected one of adamw, sgd, got 'adam'"},
+    {{"--data"}, "%-%-data expects a value"},
+    {{"--smoke=1"}, "%-%-smoke takes no value"},
+    {{"left over"}, "unexpected argument 'left over'"},
+  } do
+    it("ends with 2 on " .. table.concat(case[1], " "), function()
+      local result = parse(unpack(case[1]))
+      assert.equal(2, result.code)
+      assert.matches(case[2], result.stderr)
+    end)
+  end
+end)

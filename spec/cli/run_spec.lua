@@ -1,0 +1,99 @@
+local run = require "spec.support.run"
+
+local function write(text)
+  local path = os.tmpname()
+  local file = assert(io.open(path, "w"))
+  file:write(text)
+  file:close()
+  return path
+end
+
+describe("accelhost", function()
+  it("tells its version", function()
+    local result = run.host {"--version"}
+    assert.matches("^accelhost %d+%.%d+%.%d+\n$", result.stdout)
+    assert.equal(0, result.code)
+  end)
+
+  it("lists its commands in --help, and without arguments with exit code 2", function()
+    local result = run.host {"--help"}
+    assert.equal(0, result.code)
+    for _, command in ipairs {"run", "launch", "data"} do assert.matches("\n  " .. command .. " ", result.stdout) end
+    assert.equal(2, run.host({}).code)
+  end)
+
+  it("has help for every command", function()
+    for _, command in ipairs {"run", "launch", "data"} do
+      local result = run.host {command, "--help"}
+      assert.equal(0, result.code)
+      assert.matches("usage: accelhost", result.stdout)
+    end
+  end)
+end)
+
+describe("accelhost run", function()
+  it("gives a script its arguments, in `arg` and as ...", function()
+    local path = write "print(arg[0] ~= nil, arg[1], arg[2], select('#', ...), (...))"
+    assert.equal("true\ta b\t-x\t2\ta b\n", run.host({path, "a b", "-x"}).stdout)
+    os.remove(path)
+  end)
+
+  it("runs code with -e", function()
+    local result = run.host {"-e", "print(1, ...)", "two"}
+    assert.equal("1\ttwo\n", result.stdout)
+    assert.equal(0, result.code)
+  end)
+
+  it("ends with 1 and one traceback on a script error, the library's frames folded", function()
+    local path = write [[
+local accelhost = require "accelhost"
+local function work()
+  local layer = accelhost.nn.Linear(3, 2)
+  local y = layer(accelhost.zeros(4, 5))
+  return y
+end
+local x = work()
+]]
+    local result = run.host {path}
+    assert.equal(1, result.code)
+    assert.equal("", result.stdout)
+    assert.matches(":4: in Linear.*linear: input %(4, 5%) does not fit weight %(2, 3%)", result.stderr)
+    assert.matches("%(%d+ library frames?%)\n  [^\n]*:4: in work\n  [^\n]*:7: in main chunk\n$", result.stderr)
+    os.remove(path)
+  end)
+
+  it("accepts any error value", function()
+    assert.matches("error value of type table", run.host({"-e", "error({})"}).stderr)
+    assert.matches("custom", run.host({"-e", "error(setmetatable({}, {__tostring = function() return 'custom' end}))"})
+      .stderr)
+    assert.equal(1, run.host({"-e", "error()"}).code)
+  end)
+
+  it("keeps the exit code of os.exit", function()
+    assert.equal(7, run.host({"-e", "os.exit(7)"}).code)
+  end)
+
+  it("ends with 1 on a syntax error or a missing script, naming it", function()
+    assert.matches("unexpected symbol", run.host({"-e", "x ="}).stderr)
+    local result = run.host {"no/such/script.lua"}
+    assert.equal(1, result.code)
+    assert.matches("no/such/script.lua", result.stderr)
+  end)
+
+  it("ends with 2 on an unknown option, naming the nearest", function()
+    local result = run.host {"run", "--git=off", "x.lua"}
+    assert.equal(2, result.code)
+    assert.matches("unknown option", result.stderr)
+    assert.equal(2, run.host({"run", "--jit=maybe", "x.lua"}).code)
+  end)
+
+  it("switches the compiler off", function()
+    assert.equal("false\n", run.host({"--jit=off", "-e", "print(jit.status() and true)"}).stdout)
+    assert.equal("true\n", run.host({"-e", "print(jit.status() and true)"}).stdout)
+  end)
+
+  it("reads the library from a checkout when asked", function()
+    local result = run.host({"-e", "print(require('accelhost')._VERSION)"}, {env = {ACCELHOST_LUA = "lua"}})
+    assert.matches("^%d+%.%d+%.%d+\n$", result.stdout)
+  end)
+end)

@@ -137,15 +137,14 @@ static bool is_variadic(const struct ah_op *op, int i)
     return true;
 }
 
+/* Is the last argument a table of named arguments? An empty one is, unless a list is wanted in its place. */
 static bool is_options(lua_State *L, int index, enum ah_kind kind)
 {
     if (!lua_istable(L, index))
         return false;
-    if (kind != AH_INTS && kind != AH_LIST)
-        return true;
     lua_pushnil(L);
     if (!lua_next(L, index))
-        return false;
+        return kind != AH_INTS && kind != AH_LIST;
     bool named = lua_type(L, -2) == LUA_TSTRING;
     lua_pop(L, 2);
     return named;
@@ -194,6 +193,10 @@ static int call_op(lua_State *L, const struct ah_op *op, bool inplace)
 {
     struct ah_value args[AH_MAX_ARGS];
     bool requires_grad = false;
+    if (op->id == AH_OP_randint && lua_istable(L, 2)) { /* randint(high, size) counts from 0 */
+        lua_pushinteger(L, 0);
+        lua_insert(L, 1);
+    }
     int top = lua_gettop(L), index = 1, i = 0;
     for (; i < op->param_count && index <= top; i++) {
         if (index == top && is_options(L, index, op->param[i].kind))

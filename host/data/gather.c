@@ -195,11 +195,9 @@ static void enqueue(struct job *job)
 /* Make sure nobody else works on the job: take it out of the queue (true: it is not filled yet), or wait. */
 static bool claim(struct job *job)
 {
-    if (job->state == AT_TAKE)
-        return true;
     pthread_mutex_lock(&loader.lock);
-    bool unfilled = job->state == QUEUED;
-    if (unfilled) {
+    bool unfilled = job->state == QUEUED || job->state == AT_TAKE;
+    if (job->state == QUEUED) {
         struct job *before = NULL;
         for (struct job *at = loader.first; at != job; at = at->queue_next)
             before = at;
@@ -210,7 +208,7 @@ static bool claim(struct job *job)
         if (loader.last == job)
             loader.last = before;
         job->state = AT_TAKE;
-    } else {
+    } else if (!unfilled) {
         while (job->state != FILLED)
             pthread_cond_wait(&loader.filled, &loader.lock);
     }

@@ -6,6 +6,7 @@
  * gather(t, root) scatter(t, root)             gather gives nil, scatter takes nil, on all ranks but the root
  * reduce_scatter(t, op) all_to_all(t)          dim 0 is split into one part per rank
  * barrier()
+ * arena_empty(shape, dtype)                    a tensor in shared memory
  * all_reduce_async(t, op) -> work              work:wait() -> t, work:is_completed()
  * new_reducer(params, buffers, {bucket_cap_mb}) -> reducer with begin(weight) finish() stats() close()
  *
@@ -277,6 +278,31 @@ static int scatter(lua_State *L)
     return 1;
 }
 
+static void keep_memory(struct ah_storage *storage)
+{
+}
+
+/* arena_empty(shape, dtype = "float32") -> a tensor in memory that all ranks reach: collectives on it copy nothing. It
+ * must be made by every rank in the same order, and its memory is given back when the job ends. */
+static int arena_empty(lua_State *L)
+{
+    int64_t size[AH_MAX_DIMS];
+    int ndim = ah_check_ints(L, 1, size, AH_MAX_DIMS, "arena_empty");
+    enum ah_dtype dtype = lua_isnoneornil(L, 2) ? AH_F32 : ah_check_dtype(L, 2);
+    int64_t count = 1, bytes;
+    for (int d = 0; d < ndim; d++)
+        if (size[d] < 0 || __builtin_mul_overflow(count, size[d], &count))
+            return ah_raise_text(L, "arena_empty: shape %s is out of range", ah_shape_text(size, ndim));
+    if (__builtin_mul_overflow(count, (int64_t)ah_dtype_size(dtype), &bytes))
+        return ah_raise_text(L, "arena_empty: shape %s is out of range", ah_shape_text(size, ndim));
+    struct ah_tensor *tensor;
+    void *memory;
+    ah_check(L, ah_group_arena_alloc(enter(L), (size_t)bytes, &memory));
+    ah_check(L, ah_tensor_from_memory(&tensor, memory, size, ndim, dtype, keep_memory, NULL));
+    ah_push_tensor(L, tensor);
+    return 1;
+}
+
 static int barrier(lua_State *L)
 {
     ah_check(L, ah_group_barrier(enter(L)));
@@ -535,11 +561,11 @@ static int backend(lua_State *L)
     return 1;
 }
 
-/* stdout_is_terminal() -> boolean, columns: of the job's output, whoever writes it in the end. */
-static int stdout_is_terminal(lua_State *L)
+/* is_terminal(fd) -> boolean, columns: of the job's output (1) or error (2), whoever writes it in the end. */
+static int is_terminal(lua_State *L)
 {
     int columns;
-    lua_pushboolean(L, ah_board_terminal(&columns));
+    lua_pushboolean(L, ah_board_terminal((int)luaL_checkinteger(L, 1), &columns));
     lua_pushinteger(L, columns);
     return 2;
 }
@@ -564,7 +590,7 @@ int ah_open_comm(lua_State *L)
         {"local_rank", local_rank},
         {"local_size", local_size},
         {"backend", backend},
-        {"stdout_is_terminal", stdout_is_terminal},
+        {"is_terminal", is_terminal},
         {"all_reduce", all_reduce},
         {"broadcast", broadcast},
         {"all_gather", all_gather},
@@ -574,6 +600,7 @@ int ah_open_comm(lua_State *L)
         {"reduce_scatter", reduce_scatter},
         {"all_to_all", all_to_all},
         {"barrier", barrier},
+        {"arena_empty", arena_empty},
         {"all_reduce_async", all_reduce_async},
         {"new_reducer", new_reducer},
         {NULL, NULL},

@@ -196,7 +196,7 @@ void ah_output_feed(struct ah_output *output, int rank, const char *text, size_t
     while (bytes) {
         const char *end = memchr(text, '\n', bytes);
         size_t take = end ? (size_t)(end - text) : bytes;
-        if (partial->bytes + take > partial->room) {
+        if (!partial->text || partial->bytes + take > partial->room) {
             size_t room = (partial->bytes + take) * 2 + 256;
             char *grown = realloc(partial->text, room);
             if (!grown)

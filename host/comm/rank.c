@@ -62,18 +62,14 @@ void ah_board_report_end(void)
         ah_board_leave(attached, attached_rank, AH_RANK_ENDED, NULL, false);
 }
 
-bool ah_board_terminal(int *columns)
+bool ah_board_terminal(int fd, int *columns)
 {
     if (attached) {
-        if (columns)
-            *columns = attached->header->columns;
-        return attached->header->stdout_is_terminal;
+        *columns = attached->header->columns;
+        return fd == STDERR_FILENO ? attached->header->stderr_is_terminal : attached->header->stdout_is_terminal;
     }
     struct winsize window = {0};
-    bool terminal = isatty(STDOUT_FILENO);
-    if (terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &window))
-        window.ws_col = 0;
-    if (columns)
-        *columns = window.ws_col;
+    bool terminal = isatty(fd);
+    *columns = terminal && !ioctl(fd, TIOCGWINSZ, &window) ? window.ws_col : 0;
     return terminal;
 }

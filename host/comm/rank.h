@@ -22,8 +22,8 @@ bool ah_board_report_failure(const char *traceback, bool victim);
 /* The script came to its end: peers that still wait for this rank raise. Called by exit handlers too. */
 void ah_board_report_end(void);
 
-/* Whether the job's output goes to a terminal, for progress bars; without a launcher asks isatty(1). *columns (may
- * be NULL) is 0 when unknown. */
-bool ah_board_terminal(int *columns);
+/* Whether the job's standard output (fd 1) or error (fd 2) goes to a terminal, for progress bars, and how wide that is
+ * (*columns 0: unknown). Asks the launcher where there is one: it writes in the end. */
+bool ah_board_terminal(int fd, int *columns);
 
 #endif

@@ -121,13 +121,16 @@ training("mnist_cnn_2p", "mnist_cnn", 10, 2, 1)
 training("mlp_1t", "mlp", 500, 1, 1)
 training("mlp_2t", "mlp", 500, 1, 2)
 training("mlp_2p", "mlp", 200, 2, 1)
-workloads.allreduce_4m8 = {
-  ours = ours("allreduce.lua", "1199882 200", 2, 1),
-  peer = mpi
-    and ("%s mpirun --allow-run-as-root --oversubscribe -np 2 %s/allreduce 1199882 200"):format(clean, scratch)
-    or python and torch("allreduce.py", "1199882 200", 2, 1),
-  peer_name = mpi or python and "gloo of PyTorch " .. torch_version,
-}
+-- The buffer in the shared arena, as gradients are, and in ordinary memory.
+for name, where in pairs {allreduce_4m8 = "arena", allreduce_4m8_private = "private"} do
+  workloads[name] = {
+    ours = ours("allreduce.lua", "1199882 200 " .. where, 2, 1),
+    peer = mpi
+      and ("%s mpirun --allow-run-as-root --oversubscribe -np 2 %s/allreduce 1199882 200"):format(clean, scratch)
+      or python and torch("allreduce.py", "1199882 200", 2, 1),
+    peer_name = mpi or python and "gloo of PyTorch " .. torch_version,
+  }
+end
 
 local rows = {}
 local function row(name, workload, key, unit, less_is_better)
@@ -145,6 +148,7 @@ row("startup_first_step_2p", "mnist_cnn_2p", "first_step_s", "s", true)
 row("rss_mnist", "mnist_cnn_1t", "peak_mb", "MB", true)
 row("rss_mnist_2p", "mnist_cnn_2p", "peak_mb", "MB per rank", true)
 row("allreduce_4m8", "allreduce_4m8", "call_us", "us", true)
+row("allreduce_4m8_private", "allreduce_4m8_private", "call_us", "us", true)
 
 if #chosen > 0 then
   local wanted, kept = {}, {}

@@ -242,9 +242,7 @@ end
 
 -- Where the line will be seen: a rank's output goes through its launcher, which told what it writes to.
 local function look_at_terminal()
-  local terminal, columns = false, 0
-  if C.comm then terminal, columns = C.comm.stdout_is_terminal() end
-  if not C.comm or C.comm.size() == 1 then terminal = C.system.is_terminal(2) end
+  local terminal, columns = C.comm.is_terminal(2)
   return terminal, columns > 0 and columns or tonumber(os.getenv("COLUMNS"))
 end
 

@@ -1,5 +1,5 @@
---- A float32 all-reduce of a buffer that its owner has just written. usage: allreduce.lua COUNT TURNS
--- One rank of a job; rank 0 prints the median time of a call.
+--- A float32 all-reduce of a buffer that its owner has just written. usage: allreduce.lua COUNT TURNS arena|private
+-- One rank of a job; rank 0 prints the median time of a call. arena: the buffer lies in shared memory, as gradients do.
 local accelhost = require "accelhost"
 local C = require "accelhost._C"
 local now = C.system.now
@@ -7,7 +7,7 @@ local now = C.system.now
 local count, turns = tonumber(arg[1]), tonumber(arg[2])
 local accelerator = accelhost.Accelerator()
 local rank = accelerator.process_index
-local buffer = accelhost.empty(count)
+local buffer = arg[3] == "arena" and C.comm.arena_empty({count}) or accelhost.empty(count)
 local times = {}
 for turn = 0, turns + 9 do
   buffer:fill_(rank + turn)

@@ -276,7 +276,14 @@ static int is_grad_enabled(lua_State *L)
 
 static int call_with_mode(lua_State *L, bool mode)
 {
-    luaL_checktype(L, 1, LUA_TFUNCTION);
+    bool callable = lua_isfunction(L, 1);
+    if (!callable && luaL_getmetafield(L, 1, "__call")) { /* a module, for example */
+        lua_pop(L, 1);
+        callable = true;
+    }
+    if (!callable)
+        return ah_raise_text(L, "%s: expected a function to run, got %s", mode ? "enable_grad" : "no_grad",
+                             lua_isnone(L, 1) ? "nothing" : luaL_typename(L, 1));
     bool before = ah_grad_enabled;
     ah_grad_enabled = mode;
     int status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);

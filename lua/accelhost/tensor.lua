@@ -68,6 +68,7 @@ end
 methods.split = tensor.split
 methods.chunk = tensor.chunk
 methods.unbind = tensor.unbind
+methods.repeat_ = methods["repeat"] -- a new tensor; Lua keeps the word `repeat` for itself
 
 local ffi_types = {
   float32 = "float *", float64 = "double *", int64 = "int64_t *", int32 = "int32_t *",

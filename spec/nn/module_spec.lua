@@ -470,4 +470,34 @@ describe("Printing a module", function()
     assert.equal("ModuleList(\n  (0-1): 2 x Linear(in_features=1, out_features=2, bias=True)\n  (2): ReLU()\n)",
       tostring(list))
   end)
+
+  it("copies itself with its ties and without its gradients", function()
+    local net = Net()
+    net.fc1.bias.requires_grad = false
+    net.tied = nn.Linear(2, 3)
+    net.tied.weight = net.fc1.weight
+    net.sizes = {3, 1}
+    net(accelhost.ones(1, 2)):sum():backward()
+    local copy = net:deepcopy()
+    assert.same(names(net:named_parameters()), names(copy:named_parameters()))
+    assert.equal(tostring(net), tostring(copy))
+    assert.is_true(copy.tied.weight == copy.fc1.weight and copy.fc1.weight ~= net.fc1.weight)
+    assert.is_nil(copy.fc1.weight.grad)
+    assert.is_false(copy.fc1.bias.requires_grad)
+    assert.is_true(nn.is_parameter(copy.fc1.bias))
+    accelhost.no_grad(function() copy.fc1.weight:fill_(7) end)
+    copy.count:fill_(1)
+    copy.sizes[1] = 5
+    assert.is_true(net.fc1.weight:ne(7):all():item())
+    assert.equal(0, net.count:item())
+    assert.equal(3, net.sizes[1])
+    assert.equal(1, copy:state_dict()["count"]:item())
+  end)
+
+  it("is called by no_grad and checkpoint like a function", function()
+    local net, x = Net(), accelhost.ones(1, 2)
+    assert.is_false(accelhost.no_grad(net, x).requires_grad)
+    accelhost.autograd.checkpoint(net, x):sum():backward()
+    assert.equal(3, net.fc1.weight.grad:size(0))
+  end)
 end)

@@ -67,6 +67,7 @@ describe("every dtype", function()
       assert.same({{1, 0, 1, 1, 0, 1}, {0, 1, 1, 0, 1, 1}}, numbers(accelhost.cat({x, x}, 1)))
       assert.same({{1, 0, 1}, {1, 1, 0}}, numbers(x:flip(1)))
       assert.same({{1, 0, 1, 1, 0, 1}, {0, 1, 1, 0, 1, 1}}, numbers(x["repeat"](x, 1, 2)))
+      assert.same({{1, 0, 1, 1, 0, 1}, {0, 1, 1, 0, 1, 1}}, numbers(x:repeat_(1, 2)))
     end
   end)
 

@@ -582,6 +582,8 @@ local state_pairs = require "accelhost.nn.state"(Module, {
   join = join, iterate = iterate, check_tables = check_tables, read_members = read_members,
 })
 
+require "accelhost.nn.copy"(Module, is_module)
+
 -- Modes.
 
 --- Training mode: dropout drops, batch normalisation uses the batch.

@@ -8,7 +8,7 @@
  * barrier()
  * arena_empty(shape, dtype)                    a tensor in shared memory
  * all_reduce_async(t, op) -> work              work:wait() -> t, work:is_completed()
- * new_reducer(params, buffers, {bucket_cap_mb}) -> reducer with begin(weight) finish() stats() close()
+ * new_reducer(params, buffers, {bucket_cap_mb}) -> reducer with begin(weight) finish() touched() stats() close()
  *
  * op is "sum" (default), "mean", "max", "min" or "product"; roots count from 0. Every call is fingerprinted with the
  * script line it comes from. A 0-dim tensor counts as one of shape (1) where dim 0 is needed. */
@@ -499,6 +499,12 @@ static int reducer_finish(lua_State *L)
     return 0;
 }
 
+static int reducer_touched(lua_State *L)
+{
+    lua_pushboolean(L, ah_reducer_touched(check_reducer(L)->reducer));
+    return 1;
+}
+
 static int reducer_stats(lua_State *L)
 {
     struct ah_reducer *r = check_reducer(L)->reducer;
@@ -609,6 +615,7 @@ int ah_open_comm(lua_State *L)
         {"wait", work_wait}, {"is_completed", work_is_completed}, {NULL, NULL}};
     static const luaL_Reg reducer_methods[] = {{"begin", reducer_begin},
                                                {"finish", reducer_finish},
+                                               {"touched", reducer_touched},
                                                {"stats", reducer_stats},
                                                {"close", reducer_close},
                                                {NULL, NULL}};

@@ -49,7 +49,7 @@ struct ah_reducer {
     int *arrival, arrived; /* buckets in the order in which they became ready */
     bool ordered;          /* the launch order is agreed */
     int launched, reduced; /* positions in `order` */
-    bool active;
+    bool active, touched;
     double weight;
     int status; /* the first failure since begin */
     char *text;
@@ -519,6 +519,7 @@ static void mark_ready(struct ah_reducer *r, int index)
 void ah_reducer_param_ready(void *reducer, int index)
 {
     struct ah_reducer *r = reducer;
+    r->touched = true;
     if (!r->active || r->status)
         return;
     if (r->parameter[index].ready) {
@@ -529,6 +530,13 @@ void ah_reducer_param_ready(void *reducer, int index)
     mark_ready(r, index);
     if (ah_group_size(r->group) > 1)
         launch(r, false);
+}
+
+bool ah_reducer_touched(struct ah_reducer *r)
+{
+    bool touched = r->touched;
+    r->touched = false;
+    return touched;
 }
 
 void ah_reducer_progress(struct ah_reducer *r)

@@ -41,6 +41,9 @@ int ah_reducer_begin(struct ah_reducer *reducer, double weight);
  * errors surface in finish. Ignored outside begin and finish. */
 void ah_reducer_param_ready(void *reducer, int index);
 
+/* Has any parameter become ready since the last call? Within begin and finish or not. */
+bool ah_reducer_touched(struct ah_reducer *reducer);
+
 /* Do what can be done for buckets under way without waiting. */
 void ah_reducer_progress(struct ah_reducer *reducer);
 

@@ -11,6 +11,14 @@ describe("an accelerator", function()
       assert.equal(0, result.code)
       assert.matches("2 parameters of the model got no gradient on any process: none.weight, none.bias", result.stderr)
     end)
+
+    it(("keeps the window of each model in %d process%s"):format(ranks, ranks == 1 and "" or "es"), function()
+      local result = run.host({"launch", "--num_processes", ranks, "spec/distributed/cases/windows.lua"},
+        {timeout = 120})
+      assert.equal((ranks > 1 and ("[r0-r%d] "):format(ranks - 1) or "") .. "ok\n", result.stdout)
+      assert.equal(0, result.code)
+      assert.matches("a new pass began inside an accumulation window", result.stderr)
+    end)
   end
 
   it("passes unknown objects and nil through prepare, in order", function()
@@ -77,6 +85,12 @@ describe("an accelerator", function()
     local norm = accelerator:clip_grad_norm_(model:parameters(), 1)
     assert.equal(5, norm:item())
     assert.is_true((model.weight.grad - accelhost.tensor {{0.6, 0.8}}):abs():max():item() < 1e-6)
+  end)
+
+  it("names what is no loss", function()
+    local accelerator = accelhost.Accelerator()
+    assert.error_matches(function() accelerator:backward(5) end, "backward: loss: expected a tensor, got number 5")
+    assert.error_matches(function() accelerator:backward() end, "backward: loss: expected a tensor, got nil")
   end)
 
   it("restores synchronisation when no_sync's function raises", function()

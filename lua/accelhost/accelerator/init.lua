@@ -17,6 +17,7 @@ local arguments = require "accelhost.util.arguments"
 local collectives = require "accelhost.accelerator.collectives"
 local parallel = require "accelhost.accelerator.parallel"
 local wrappers = require "accelhost.accelerator.wrappers"
+local warn = require "accelhost.util.warn"
 local comm = C.comm
 
 ---@class Accelerator
@@ -66,7 +67,7 @@ local function new(_, options)
     _even_batches = options.even_batches ~= false,
     _bucket_cap_mb = options.bucket_cap_mb,
     _step = 0,            -- micro-steps since the last window ended
-    _window_weight = 0,   -- sum of this process's weights in the open window
+    _micro_step = nil,    -- number of the one that accumulate began, nil while it is not used
     _parallels = {},      -- one per prepared model
     _optimizers = {},
     _schedulers = {},
@@ -81,6 +82,18 @@ local function prepare_model(self, model)
   local handle = parallel.new(model, {bucket_cap_mb = self._bucket_cap_mb})
   self._parallels[#self._parallels + 1] = handle
   return model
+end
+
+-- A model whose parameters changed since it was prepared is prepared anew.
+local function refresh_model(self, model)
+  for i, handle in ipairs(self._parallels) do
+    if handle.model == model and handle:is_stale() then
+      handle:close()
+      table.remove(self._parallels, i)
+      self._prepared[model] = nil
+      return
+    end
+  end
 end
 
 local function prepare_loader(self, loader)
@@ -132,6 +145,7 @@ function Accelerator:prepare(...)
       local object = select(i, ...)
       local kind = kind_of(object)
       if kind and round[kind] then
+        if kind == "model" then refresh_model(self, object) end
         if not self._prepared[object] then
           local result = prepare_kind[kind](self, object)
           self._prepared[object] = result
@@ -157,9 +171,29 @@ local function active_loader(self)
   end
 end
 
-local function set_sync(self, on)
-  self.sync_gradients = on
-  for _, handle in ipairs(self._parallels) do handle:set_sync(on) end
+-- Which models the loss depended on: on any process when they are to agree, else on this one.
+local function reached_models(handles, agree)
+  local reached = {}
+  for i, handle in ipairs(handles) do reached[i] = handle:was_reached() and 1 or 0 end
+  if agree and comm.size() > 1 then
+    local all = C.tensor(reached)
+    comm.all_reduce(all, "max")
+    reached = all:tolist()
+  end
+  return reached
+end
+
+-- Several models: one that the loss does not depend on keeps its gradients and its window as they are.
+local function finish_several(handles, sync)
+  local reached = reached_models(handles, sync)
+  for i, handle in ipairs(handles) do
+    if reached[i] == 0 then
+      handle:skip()
+    elseif sync then
+      handle:begin_average()
+      handle:finish_average()
+    end
+  end
 end
 
 --- Differentiate `loss` and, in a step that synchronises, average the gradients over all processes. A collective in
@@ -167,33 +201,54 @@ end
 ---@param loss userdata a scalar
 ---@param options? {weight?: number, retain_graph?: boolean} weight: of this micro-step in the mean, e.g. its tokens
 function Accelerator:backward(loss, options)
+  if not C.is_tensor(loss) then
+    arguments.fail("backward: loss: expected a tensor, got %s", arguments.describe(loss))
+  end
   options = options or {}
   arguments.check_names("backward", options, {"weight", "retain_graph"})
   local weight = options.weight or 1
   if weight ~= 1 then loss = loss * weight end
-  self._window_weight = self._window_weight + weight
-  local sync = self.sync_gradients
-  for _, handle in ipairs(self._parallels) do handle:begin_backward(sync and self._window_weight) end
+  local sync, handles = self.sync_gradients, self._parallels
+  for _, handle in ipairs(handles) do handle:begin_backward(weight, self._micro_step) end
+  local only = #handles == 1 and handles[1]
+  if only and sync then only:begin_average() end
   C.autograd.backward(loss, nil, {retain_graph = options.retain_graph})
-  if not sync then return end
-  for _, handle in ipairs(self._parallels) do handle:finish_backward() end
-  self._window_weight = 0
+  if #handles > 1 then
+    finish_several(handles, sync)
+  elseif only and sync then
+    only:finish_average()
+  end
+end
+
+-- A window that a break left open ends with the pass it was in.
+local function check_window(self, loader)
+  if self._step > 0 and loader and loader == self._window_loader and loader.epoch ~= self._window_epoch then
+    warn("accumulate: a new pass began inside an accumulation window; the gradients of the open window are dropped")
+    self._step = 0
+    for _, handle in ipairs(self._parallels) do handle:drop_window() end
+  end
+  self._window_loader, self._window_epoch = loader, loader and loader.epoch
 end
 
 --- One micro-step: synchronises at every gradient_accumulation_steps-th one and at a loader's last batch. With a
 --- function, runs it and returns what it returns; without, the following statements up to the next call are the
 --- micro-step.
----@param model table|function
----@param fn? function
-function Accelerator:accumulate(model, fn)
-  if type(model) == "function" then model, fn = nil, model end
+--
+--   accelerator:accumulate(model)
+--   accelerator:accumulate(generator, critic, function() ... end)
+---@param ... table|function the models, then the function
+---@return any # what the function returns
+function Accelerator:accumulate(...)
+  local count = select("#", ...)
+  local fn = count > 0 and select(count, ...) or nil
   local loader = active_loader(self)
+  check_window(self, loader)
   self._step = self._step + 1
+  self._micro_step = (self._micro_step or 0) + 1
   local last = loader ~= nil and loader.end_of_dataloader
-  local sync = last or self._step % self.gradient_accumulation_steps == 0
-  if sync then self._step = 0 end
-  set_sync(self, sync)
-  if fn then return fn(model) end
+  self.sync_gradients = last or self._step % self.gradient_accumulation_steps == 0
+  if self.sync_gradients then self._step = 0 end
+  if type(fn) == "function" then return fn(unpack({...}, 1, count - 1)) end
 end
 
 --- Run fn without averaging gradients: they add up in this process until the next synchronising backward.
@@ -202,9 +257,9 @@ end
 ---@return any # what fn returns
 function Accelerator:no_sync(model, fn) -- luacheck: ignore model
   local before = self.sync_gradients
-  set_sync(self, false)
+  self.sync_gradients = false
   local results = {pcall(fn)}
-  set_sync(self, before)
+  self.sync_gradients = before
   if not results[1] then error(results[2], 0) end
   return unpack(results, 2, table.maxn(results))
 end

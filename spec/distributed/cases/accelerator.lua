@@ -117,7 +117,6 @@ assert(accelerator.sync_gradients)
 local spread = accelerator:gather(model[1].weight.grad:abs():sum():reshape(1))
 assert(size == 1 or spread[0]:item() ~= spread[1]:item(), "local gradients differ")
 optimizer:zero_grad()
-accelerator._window_weight = 0
 
 -- a branch that only some ranks take: the others count as zero; one that no rank takes stays without gradient
 local Branches = nn.Module:extend "Branches"

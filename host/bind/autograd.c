@@ -16,8 +16,8 @@ struct lua_callback {
 
 static int begin_options(lua_State *L, int index, struct ah_backward_options *options)
 {
-    static const char *const known[] = {"gradient", "grad_outputs", "retain_graph", "create_graph", "allow_unused",
-                                        NULL};
+    static const char *const known[] = {"gradient",     "grad_outputs", "retain_graph",
+                                        "create_graph", "allow_unused", NULL};
     ah_check_options(L, index, "backward", known);
     options->create_graph = ah_opt_flag(L, index, "create_graph", false);
     options->retain_graph = ah_opt_flag(L, index, "retain_graph", options->create_graph);
@@ -224,8 +224,8 @@ static int run_custom(struct ah_node *node, struct ah_rule *rule)
         if (!gradient) {
             const char *got = luaL_typename(L, base + 1 + i);
             lua_settop(L, base);
-            return ah_fail(AH_EINVAL, "backward of %s: gradient %d must be a tensor or nil, got %s",
-                           ah_node_name(node), i + 1, got);
+            return ah_fail(AH_EINVAL, "backward of %s: gradient %d must be a tensor or nil, got %s", ah_node_name(node),
+                           i + 1, got);
         }
         rule->grad_in[i] = ah_rule_keep(rule, ah_tensor_retain(gradient));
     }
@@ -256,8 +256,8 @@ static int record(lua_State *L)
     struct ah_tensor **outputs = check_tensors(L, 3, &output_count, false);
     bool reenters = lua_toboolean(L, 4);
     struct lua_callback *callback = callback_new(L, 1);
-    ah_check(L, ah_record_custom(reenters ? &checkpoint_class : &function_class, callback, inputs, input_count,
-                                 outputs, output_count));
+    ah_check(L, ah_record_custom(reenters ? &checkpoint_class : &function_class, callback, inputs, input_count, outputs,
+                                 output_count));
     return 0;
 }
 
@@ -305,11 +305,16 @@ static int enable_grad(lua_State *L)
 int ah_open_autograd(lua_State *L)
 {
     static const luaL_Reg list[] = {
-        {"backward", backward},           {"grad", grad},
-        {"register_hook", register_hook}, {"remove_hook", remove_hook},
-        {"retain_grad", retain_grad},     {"record", record},
-        {"no_grad", no_grad},             {"enable_grad", enable_grad},
-        {"set_grad_enabled", set_grad_enabled}, {"is_grad_enabled", is_grad_enabled},
+        {"backward", backward},
+        {"grad", grad},
+        {"register_hook", register_hook},
+        {"remove_hook", remove_hook},
+        {"retain_grad", retain_grad},
+        {"record", record},
+        {"no_grad", no_grad},
+        {"enable_grad", enable_grad},
+        {"set_grad_enabled", set_grad_enabled},
+        {"is_grad_enabled", is_grad_enabled},
         {NULL, NULL},
     };
     lua_newtable(L);

@@ -3,8 +3,10 @@
  *   t[2]                 row 2                          t[{ {0, 3}, 2 }]   rows 0..2, column 2
  *   t[{ {}, {1} }]       whole dim 0, dim 1 from 1      t[{ {0, 10, 2} }]  every second of the first ten
  *   t[mask]              elements where a bool tensor is true
- *   t[index]             rows by an integer tensor      t[{ {}, index }]   columns by an integer tensor */
+ *   t[index]             rows by an integer tensor      t[{ {}, index }]   columns by an integer tensor
+ *   t[{ i, j }]          elements (i[k], j[k])          t[{ "...", 0 }]    the first of the last dim */
 #include <math.h>
+#include <string.h>
 
 #include "autograd/graph.h"
 #include "bind/handle.h"
@@ -27,25 +29,45 @@ static void step(lua_State *L, int slot, enum ah_opid id, const struct ah_value 
     lua_replace(L, slot);
 }
 
-/* Is the tensor under a table key a plain view (numbers and slices only)? Then writing goes through the view. */
-static bool apply_item(lua_State *L, int slot, int item, int *dim)
+/* The tensors of a key, with the dims of the view they index; at[k].slot is where the tensor lies on the stack. */
+struct picks {
+    struct pick {
+        int slot, dim;
+    } at[AH_MAX_DIMS];
+    int count;
+};
+
+/* How many dims an item of a key stands for. */
+static int dims_of_item(lua_State *L, int item)
 {
-    struct ah_tensor *tensor = ah_check_tensor(L, slot), *by = ah_to_tensor(L, item);
-    if (by) {
-        step(L, slot, AH_OP_index, (const struct ah_value[]){AH_T(tensor), AH_T(by), AH_I(*dim)}, 3);
-        *dim += by->dtype == AH_BOOL ? 1 : by->ndim; /* a mask leaves one dim of those it covers */
-        return false;
+    struct ah_tensor *by = ah_to_tensor(L, item);
+    return by && by->dtype == AH_BOOL ? by->ndim : 1;
+}
+
+static void apply_slice(lua_State *L, int slot, int item, int dim)
+{
+    struct ah_tensor *tensor = ah_check_tensor(L, slot);
+    int64_t bounds[3] = {0, tensor->size[dim], 1};
+    int count = ah_check_ints(L, item, bounds, 3, "index: a slice is {}, {from}, {from, to} or {from, to, step}");
+    if (count > 0) {
+        step(L, slot, AH_OP_slice,
+             (const struct ah_value[]){AH_T(tensor), AH_I(dim), AH_I(bounds[0]), AH_I(bounds[1]), AH_I(bounds[2])}, 5);
     }
-    if (*dim >= tensor->ndim)
+}
+
+/* Narrow the view at `slot` by one item of a key, or note the item when it is a tensor. */
+static void apply_item(lua_State *L, int slot, int item, int *dim, struct picks *picks)
+{
+    struct ah_tensor *tensor = ah_check_tensor(L, slot);
+    if (*dim + dims_of_item(L, item) > tensor->ndim)
         ah_raise_text(L, "index: too many positions for a tensor of %d dims", tensor->ndim);
-    if (lua_istable(L, item)) {
-        int64_t bounds[3] = {0, tensor->size[*dim], 1};
-        int count = ah_check_ints(L, item, bounds, 3, "index: a slice is {}, {from}, {from, to} or {from, to, step}");
-        if (count > 0) {
-            step(L, slot, AH_OP_slice,
-                 (const struct ah_value[]){AH_T(tensor), AH_I(*dim), AH_I(bounds[0]), AH_I(bounds[1]),
-                                           AH_I(bounds[2])}, 5);
-        }
+    if (ah_to_tensor(L, item)) {
+        if (dims_of_item(L, item) == 0)
+            ah_raise_text(L, "index: a mask of 0 dims cannot index a tensor");
+        picks->at[picks->count++] = (struct pick){item, *dim};
+        *dim += dims_of_item(L, item);
+    } else if (lua_istable(L, item)) {
+        apply_slice(L, slot, item, *dim);
         ++*dim;
     } else {
         int64_t position = check_position(L, item);
@@ -53,31 +75,109 @@ static bool apply_item(lua_State *L, int slot, int item, int *dim)
             ah_raise_text(L, "index: %lld is out of range for dim %d of size %lld (positions count from 0)",
                           (long long)position, *dim, (long long)tensor->size[*dim]);
         }
-        step(L, slot, AH_OP_select,
-             (const struct ah_value[]){AH_T(tensor), AH_I(*dim), AH_I(position)}, 3);
+        step(L, slot, AH_OP_select, (const struct ah_value[]){AH_T(tensor), AH_I(*dim), AH_I(position)}, 3);
     }
-    return true;
+}
+
+/* "..." stands for all dims that the items after it leave over. */
+static int skip_dims(lua_State *L, int slot, int first, int count, int dim)
+{
+    int rest = 0;
+    for (int i = 0; i < count; i++) {
+        if (lua_type(L, first + i) == LUA_TSTRING)
+            ah_raise_text(L, "index: '...' may stand once in a key");
+        rest += dims_of_item(L, first + i);
+    }
+    int ndim = ah_check_tensor(L, slot)->ndim;
+    if (ndim - rest < dim)
+        ah_raise_text(L, "index: too many positions for a tensor of %d dims", ndim);
+    return ndim - rest;
+}
+
+/* Several tensors index together, element by element: their dims become one, and they one index into it. */
+static void apply_picks(lua_State *L, int slot, const struct picks *picks)
+{
+    int dim = picks->at[0].dim, count = picks->count;
+    bool adjacent = true;
+    for (int k = 0; k < count; k++) {
+        struct ah_tensor *by = ah_check_tensor(L, picks->at[k].slot);
+        if (by->dtype == AH_BOOL && by->ndim != 1)
+            ah_raise_text(L, "index: a mask of %d dims cannot stand beside other tensors", by->ndim);
+        adjacent = adjacent && picks->at[k].dim == dim + k;
+    }
+    struct ah_value from = {.kind = AH_INTS}, to = {.kind = AH_INTS};
+    lua_pushnil(L); /* the index so far */
+    int index = lua_gettop(L);
+    for (int k = 0; k < count; k++) {
+        struct ah_tensor *view = ah_check_tensor(L, slot), *by = ah_check_tensor(L, picks->at[k].slot);
+        ah_push_op(L, AH_OP_index_positions, (const struct ah_value[]){AH_T(view), AH_I(picks->at[k].dim), AH_T(by)},
+                   3);
+        if (by->dtype != AH_BOOL) {
+            struct ah_value shape = {.kind = AH_INTS, .ints = {.count = by->ndim}};
+            for (int d = 0; d < by->ndim; d++)
+                shape.ints.at[d] = by->size[d];
+            step(L, index + 1, AH_OP_reshape, (const struct ah_value[]){AH_T(ah_check_tensor(L, index + 1)), shape}, 2);
+        }
+        if (k > 0) {
+            step(L, index, AH_OP_mul,
+                 (const struct ah_value[]){AH_T(ah_check_tensor(L, index)), AH_I(view->size[picks->at[k].dim])}, 2);
+            step(L, index + 1, AH_OP_add,
+                 (const struct ah_value[]){AH_T(ah_check_tensor(L, index)), AH_T(ah_check_tensor(L, index + 1))}, 2);
+        }
+        lua_replace(L, index);
+        from.ints.at[from.ints.count++] = picks->at[k].dim;
+        to.ints.at[to.ints.count++] = k;
+    }
+    if (!adjacent) { /* as in PyTorch, the result's dims then come first */
+        step(L, slot, AH_OP_movedim, (const struct ah_value[]){AH_T(ah_check_tensor(L, slot)), from, to}, 3);
+        dim = 0;
+    }
+    struct ah_tensor *view = ah_check_tensor(L, slot);
+    struct ah_value merged = {.kind = AH_INTS, .ints = {.count = view->ndim - count + 1}};
+    for (int d = 0; d < merged.ints.count; d++)
+        merged.ints.at[d] = d <= dim ? view->size[d] : view->size[d + count - 1];
+    for (int k = 1; k < count; k++)
+        merged.ints.at[dim] *= view->size[dim + k];
+    step(L, slot, AH_OP_reshape, (const struct ah_value[]){AH_T(view), merged}, 2);
+    step(L, slot, AH_OP_index,
+         (const struct ah_value[]){AH_T(ah_check_tensor(L, slot)), AH_T(ah_check_tensor(L, index)), AH_I(dim)}, 3);
 }
 
 /* Apply the key at `key` to the tensor at `slot`; true when the result is a view of the original. */
 static bool apply_key(lua_State *L, int slot, int key)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, slot), *by = ah_to_tensor(L, key);
+    struct picks picks = {.count = 0};
     int dim = 0;
     if (by && by->dtype == AH_BOOL && by->ndim == tensor->ndim) {
         step(L, slot, AH_OP_masked_select, (const struct ah_value[]){AH_T(tensor), AH_T(by)}, 2);
         return false;
     }
-    if (by || !lua_istable(L, key))
-        return apply_item(L, slot, key, &dim);
-    int count = (int)lua_objlen(L, key);
-    bool view = true;
-    for (int i = 1; i <= count; i++) {
-        lua_rawgeti(L, key, i);
-        view = apply_item(L, slot, lua_gettop(L), &dim) && view;
-        lua_pop(L, 1);
+    if (by || !lua_istable(L, key)) {
+        apply_item(L, slot, key, &dim, &picks);
+    } else {
+        int count = (int)lua_objlen(L, key), first = lua_gettop(L) + 1;
+        if (count > 2 * AH_MAX_DIMS)
+            ah_raise_text(L, "index: too many positions for a tensor of %d dims", tensor->ndim);
+        luaL_checkstack(L, count + 8, "index");
+        for (int i = 1; i <= count; i++)
+            lua_rawgeti(L, key, i);
+        for (int i = 0; i < count; i++) {
+            if (lua_type(L, first + i) == LUA_TSTRING && !strcmp(lua_tostring(L, first + i), "..."))
+                dim = skip_dims(L, slot, first + i + 1, count - i - 1, dim);
+            else
+                apply_item(L, slot, first + i, &dim, &picks);
+        }
     }
-    return view;
+    if (picks.count == 1) {
+        step(L, slot, AH_OP_index,
+             (const struct ah_value[]){AH_T(ah_check_tensor(L, slot)), AH_T(ah_check_tensor(L, picks.at[0].slot)),
+                                       AH_I(picks.at[0].dim)},
+             3);
+    } else if (picks.count > 1) {
+        apply_picks(L, slot, &picks);
+    }
+    return picks.count == 0;
 }
 
 int ah_index_get(lua_State *L)
@@ -101,6 +201,43 @@ static void run_inplace(lua_State *L, enum ah_opid id, const struct ah_value *ar
         ah_tensor_release(out[i]);
 }
 
+static bool has_tensor(lua_State *L, int key)
+{
+    bool found = false;
+    for (int i = 1; lua_istable(L, key) && !found && i <= (int)lua_objlen(L, key); i++) {
+        lua_rawgeti(L, key, i);
+        found = ah_to_tensor(L, -1) != NULL;
+        lua_pop(L, 1);
+    }
+    return found;
+}
+
+/* t[key] = value where tensors stand in the key: the same key applied to the elements' positions says where. */
+static void put_positions(lua_State *L, struct ah_value value)
+{
+    struct ah_tensor *tensor = ah_check_tensor(L, 1);
+    struct ah_value shape = {.kind = AH_INTS, .ints = {.count = tensor->ndim}};
+    for (int d = 0; d < tensor->ndim; d++)
+        shape.ints.at[d] = tensor->size[d];
+    struct ah_value flat = {.kind = AH_INTS, .ints = {.count = 1, .at = {-1}}};
+    if (tensor->numel == 0)
+        flat.ints.at[0] = 0;
+    ah_push_op(L, AH_OP_arange, (const struct ah_value[]){AH_I(tensor->numel), AH_NIL, AH_I(1), AH_D(AH_I64)}, 4);
+    step(L, 4, AH_OP_view, (const struct ah_value[]){AH_T(ah_check_tensor(L, 4)), shape}, 2);
+    apply_key(L, 4, 2);
+    lua_settop(L, 4);
+    bool contiguous = ah_tensor_is_contiguous(tensor);
+    if (contiguous)
+        lua_pushvalue(L, 1);
+    else
+        ah_push_op(L, AH_OP_contiguous, (const struct ah_value[]){AH_T(tensor)}, 1);
+    ah_push_op(L, AH_OP_view, (const struct ah_value[]){AH_T(ah_check_tensor(L, 5)), flat}, 2);
+    run_inplace(L, AH_OP_index_put,
+                (const struct ah_value[]){AH_T(ah_check_tensor(L, 6)), AH_T(ah_check_tensor(L, 4)), value}, 3);
+    if (!contiguous)
+        run_inplace(L, AH_OP_copy_, (const struct ah_value[]){AH_T(tensor), AH_T(ah_check_tensor(L, 5))}, 2);
+}
+
 int ah_index_set(lua_State *L)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, 1), *by = ah_to_tensor(L, 2);
@@ -114,9 +251,12 @@ int ah_index_set(lua_State *L)
         return 0;
     }
     lua_settop(L, 3);
+    if (has_tensor(L, 2)) {
+        put_positions(L, value);
+        return 0;
+    }
     lua_pushvalue(L, 1);
-    if (!apply_key(L, 4, 2))
-        return ah_raise_text(L, "index assignment: tensors inside a table key cannot be assigned through");
+    apply_key(L, 4, 2);
     struct ah_tensor *window = ah_check_tensor(L, 4);
     if (value.kind == AH_TENSOR)
         run_inplace(L, AH_OP_copy_, (const struct ah_value[]){AH_T(window), value}, 2);

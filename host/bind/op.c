@@ -100,14 +100,16 @@ static struct ah_value read_value(lua_State *L, const struct ah_op *op, int i, i
             bad_argument(L, op, i, index, "a tensor or a number");
         return ah_check_operand(L, index, op->name);
     }
-    case AH_LIST: return read_list(L, op, i, index);
+    case AH_LIST:
+        return read_list(L, op, i, index);
     case AH_INT: {
         double number = lua_tonumber(L, index);
         if (lua_type(L, index) != LUA_TNUMBER || !is_integral(number))
             bad_argument(L, op, i, index, "an integer");
         return AH_I((int64_t)number);
     }
-    case AH_INTS: return read_ints(L, op, i, index, variadic, used);
+    case AH_INTS:
+        return read_ints(L, op, i, index, variadic, used);
     case AH_NUMBER:
         if (lua_type(L, index) != LUA_TNUMBER)
             bad_argument(L, op, i, index, "a number");
@@ -116,7 +118,8 @@ static struct ah_value read_value(lua_State *L, const struct ah_op *op, int i, i
         if (!lua_isboolean(L, index))
             bad_argument(L, op, i, index, "true or false");
         return AH_B(lua_toboolean(L, index));
-    case AH_DTYPE: return AH_D(ah_check_dtype(L, index));
+    case AH_DTYPE:
+        return AH_D(ah_check_dtype(L, index));
     default:
         if (lua_type(L, index) != LUA_TSTRING)
             bad_argument(L, op, i, index, "a string");
@@ -152,8 +155,9 @@ static bool is_options(lua_State *L, int index, enum ah_kind kind)
 
 static bool makes_tensors(const struct ah_op *op)
 {
-    return op->param_count == 0 || (op->param[0].kind != AH_TENSOR && op->param[0].kind != AH_OPERAND &&
-                                    op->param[0].kind != AH_LIST) || strstr(op->name, "_like");
+    return op->param_count == 0 ||
+           (op->param[0].kind != AH_TENSOR && op->param[0].kind != AH_OPERAND && op->param[0].kind != AH_LIST) ||
+           strstr(op->name, "_like");
 }
 
 /* The trailing table of named arguments. */

@@ -63,7 +63,67 @@ describe("t[tensor]", function()
   end)
 end)
 
+local function index(...) return accelhost.tensor({...}, {dtype = "int64"}) end
+
+describe("t[{tensor, tensor}]", function()
+  it("takes the elements at the pairs of positions", function()
+    assert.same({1, 11}, grid()[{index(0, 2), index(1, -1)}]:tolist())
+    assert.same({{0, 1}, {8, 9}}, grid()[{accelhost.tensor({{0}, {2}}, {dtype = "int64"}), index(0, 1)}]:tolist())
+    assert.same({3, 10}, grid()[{accelhost.tensor {true, false, true}, index(3, 2)}]:tolist())
+  end)
+
+  it("puts the picked dim first when a slice lies between", function()
+    local t = accelhost.arange(24):view(2, 3, 4)
+    assert.same({{3, 7, 11}, {12, 16, 20}}, t[{index(0, 1), {}, index(3, 0)}]:tolist())
+    assert.same({{1, 6}, {13, 18}}, t[{{}, index(0, 1), index(1, 2)}]:tolist())
+  end)
+
+  it("sends the gradient back to the picked elements", function()
+    local x = accelhost.zeros(2, 3, {requires_grad = true})
+    x[{index(0, 1, 1), index(2, 0, 0)}]:sum():backward()
+    assert.same({{0, 0, 1}, {2, 0, 0}}, x.grad:tolist())
+  end)
+
+  it("names positions outside and shapes that do not fit", function()
+    assert.error_matches(function() return grid()[{index(0, 3), index(0, 0)}] end, "index 3 at position 1 is outside")
+    assert.error_matches(function() return grid()[{index(0, 1), index(0, 1, 2)}] end, "do not broadcast")
+    assert.error_matches(function() return grid()[{grid():gt(1), index(0)}] end, "too many positions")
+  end)
+end)
+
+describe("t[{'...', i}]", function()
+  it("counts from the last dim", function()
+    local t = accelhost.arange(8):view(2, 2, 2)
+    assert.same({{1, 3}, {5, 7}}, t[{"...", 1}]:tolist())
+    assert.same({4, 6}, t[{1, "...", 0}]:tolist())
+  end)
+
+  it("stands once", function()
+    assert.error_matches(function() return grid()[{"...", 0, "..."}] end, "may stand once")
+  end)
+end)
+
 describe("assignment", function()
+  it("writes through tensors in a table key", function()
+    local t = accelhost.zeros(2, 3)
+    t[{index(0, 1), index(2, 0)}] = accelhost.tensor {5, 6}
+    t[{{}, index(1)}] = 7
+    assert.same({{0, 7, 5}, {6, 7, 0}}, t:tolist())
+    local turned = accelhost.zeros(3, 2):t()
+    turned[{index(0, 1), index(2, 0)}] = 4
+    assert.same({{0, 0, 4}, {4, 0, 0}}, turned:tolist())
+  end)
+
+  it("sends gradients to what is written through tensors", function()
+    local x = accelhost.ones(2, 2, {requires_grad = true})
+    local value = accelhost.ones(2, {requires_grad = true})
+    local y = x * 3
+    y[{index(0, 1), index(1, 1)}] = value * 2
+    y:sum():backward()
+    assert.same({{3, 0}, {3, 0}}, x.grad:tolist())
+    assert.same({2, 2}, value.grad:tolist())
+  end)
+
   it("writes numbers and tensors through positions and slices", function()
     local t = accelhost.zeros(2, 3)
     t[0] = 5

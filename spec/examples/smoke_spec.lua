@@ -1,0 +1,40 @@
+local run = require "spec.support.run"
+local lfs = require "lfs"
+
+local examples = {}
+for name in lfs.dir("examples") do
+  if name:match("%.lua$") then examples[#examples + 1] = name end
+end
+table.sort(examples)
+
+describe("every example", function()
+  for _, name in ipairs(examples) do
+    it("runs with --smoke on generated data: " .. name, function()
+      local result = run.host({"examples/" .. name, "--smoke"}, {timeout = 60, env = {ACCELHOST_DATA = "/nonexistent"}})
+      assert.equal(0, result.code, result.output)
+      assert.matches("Accuracy: %d+%.%d%d\n$", result.stdout)
+    end)
+
+    it("explains itself with --help: " .. name, function()
+      local result = run.host {"examples/" .. name, "--help"}
+      assert.equal(0, result.code)
+      assert.matches("^usage: accelhost examples/" .. name:gsub("%.", "%%."), result.stdout)
+    end)
+  end
+
+  it("gives the same losses with and without an accelerator", function()
+    local function losses(name)
+      local log = os.tmpname()
+      run.host({"examples/" .. name, "--smoke", "--log_losses", log}, {timeout = 60})
+      local file = assert(io.open(log))
+      local text = file:read("*a")
+      file:close()
+      os.remove(log)
+      return text
+    end
+    local prepared = losses("mnist.lua")
+    assert.equal(prepared, losses("mnist_plain.lua"))
+    assert.equal(20, select(2, prepared:gsub("\n", "")))
+    assert.equal(prepared, losses("mnist.lua"), "a second run prints the same digits")
+  end)
+end)

@@ -1,7 +1,10 @@
 /* argv -> command. Knows no tensors. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/nearest.h"
 #include "cli/command.h"
 
 #define AH_VERSION "0.1.0"
@@ -27,8 +30,26 @@ static void print_help(void)
          "  --help     this text");
 }
 
+/* A descriptor opened later must not become the output that somebody closed before us. */
+static void open_standard_streams(void)
+{
+    for (int fd = 0; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)!open("/dev/null", fd == STDIN_FILENO ? O_RDONLY : O_WRONLY);
+}
+
+/* The command that a word which names no file may have meant. */
+static const char *nearest_command(const char *word)
+{
+    const char *known[COMMAND_COUNT + 1] = {NULL};
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        known[i] = commands[i].name;
+    return access(word, F_OK) ? ah_nearest(word, known) : NULL;
+}
+
 int main(int argc, char **argv)
 {
+    open_standard_streams();
     if (argc < 2) {
         print_help();
         return 2;
@@ -45,5 +66,10 @@ int main(int argc, char **argv)
     for (int i = 0; i < COMMAND_COUNT; i++)
         if (!strcmp(commands[i].name, word))
             return commands[i].run(argc - 2, argv + 2);
+    const char *near = nearest_command(word);
+    if (near) {
+        fprintf(stderr, "accelhost: there is neither a command nor a file '%s' (did you mean '%s'?)\n", word, near);
+        return 2;
+    }
     return ah_cli_run(argc - 1, argv + 1);
 }

@@ -62,6 +62,8 @@ int ah_raise_text(lua_State *L, const char *format, ...)
     return ah_raise(L, AH_EINVAL);
 }
 
+enum { FRAMES = 20 }; /* of a traceback: the script may recurse without end */
+
 /* Where a frame is, for a traceback line. */
 static void push_frame(luaL_Buffer *text, const lua_Debug *frame)
 {
@@ -80,15 +82,24 @@ static void push_fold(luaL_Buffer *text, int folded)
     luaL_addstring(text, line);
 }
 
+/* What the value at 1 says of itself. A __tostring that raises says nothing. */
+static bool push_text(lua_State *L)
+{
+    if (lua_isstring(L, 1)) {
+        lua_pushvalue(L, 1);
+        return true;
+    }
+    if (!luaL_getmetafield(L, 1, "__tostring"))
+        return false;
+    lua_pushvalue(L, 1);
+    return lua_pcall(L, 1, 1, 0) == 0 && lua_isstring(L, -1);
+}
+
 /* The error value as text: any value is accepted, and a position inside the library is replaced by the script's. */
 static void push_message(lua_State *L)
 {
-    if (luaL_callmeta(L, 1, "__tostring") || lua_isstring(L, 1)) {
-        if (lua_gettop(L) == 1)
-            lua_pushvalue(L, 1);
-    } else {
+    if (!push_text(L))
         lua_pushfstring(L, "(error value of type %s)", luaL_typename(L, 1));
-    }
     const char *message = lua_tostring(L, -1);
     if (message && !strncmp(message, AH_LIBRARY_CHUNK + 1, sizeof AH_LIBRARY_CHUNK - 2)) {
         const char *after = strchr(message + sizeof AH_LIBRARY_CHUNK - 2, ':');
@@ -102,8 +113,6 @@ static void push_message(lua_State *L)
 
 int ah_traceback(lua_State *L)
 {
-    if (lua_isnil(L, 1))
-        return 1; /* Busted ends a failed run by throwing nil: exit 1, print nothing */
     lua_settop(L, 1);
     push_message(L);
     luaL_Buffer text;
@@ -112,8 +121,12 @@ int ah_traceback(lua_State *L)
     luaL_buffinit(L, &text);
     luaL_addlstring(&text, message ? message : "?", message ? length : 1);
     lua_Debug frame;
-    int folded = 0;
+    int folded = 0, shown = 0;
     for (int level = 1; lua_getstack(L, level, &frame); level++) {
+        if (shown == FRAMES) {
+            luaL_addstring(&text, "\n  ...");
+            break;
+        }
         lua_getinfo(L, "Sln", &frame);
         if (frame.currentline <= 0)
             continue; /* a C function says nothing to a script author */
@@ -124,6 +137,7 @@ int ah_traceback(lua_State *L)
         push_fold(&text, folded);
         folded = 0;
         push_frame(&text, &frame);
+        shown++;
     }
     push_fold(&text, folded);
     luaL_pushresult(&text);

@@ -12,7 +12,6 @@
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,16 +38,16 @@ static const struct flag {
     size_t field; /* a double of struct launch_options */
     double least, most;
     bool whole;
-    const char *help;
+    const char *value, *help;
 } flags[] = {
     {"--num_processes", offsetof(struct launch_options, processes), 1, AH_BOARD_MAX_RANKS, true,
-     "N    ranks to start (default 1)"},
+     "N", "ranks to start (default 1)"},
     {"--num_cpu_threads_per_process", offsetof(struct launch_options, threads), 1, 1024, true,
-     "T    threads of each rank (default: processors / ranks)"},
+     "T", "threads of each rank (default: processors / ranks)"},
     {"--timeout", offsetof(struct launch_options, timeout), 1e-3, 1e9, false,
-     "S    seconds a rank may wait in a collective (default 600)"},
+     "S", "seconds a rank may wait in a collective (default 600)"},
     {"--grace", offsetof(struct launch_options, grace), 0, 1e6, false,
-     "S    seconds the ranks get to end after a signal (default 30)"},
+     "S", "seconds the ranks get to end after a signal (default 30)"},
 };
 enum { FLAGS = sizeof flags / sizeof *flags };
 
@@ -58,8 +57,8 @@ static void print_help(void)
          "       accelhost launch [options] -e CODE [arguments]\n\n"
          "Runs a script in several processes (ranks) of this host and supervises them.\n\noptions:");
     for (int i = 0; i < FLAGS; i++)
-        printf("  %s %s\n", flags[i].name, flags[i].help);
-    puts("  --help    this text\n\n"
+        printf("  %s %-*s  %s\n", flags[i].name, (int)(31 - strlen(flags[i].name)), flags[i].value, flags[i].help);
+    puts("  --help                            this text\n\n"
          "exit codes: 0 ok, 2 usage, 3 a rank failed, 4 a collective timed out, 128+n ended by signal n");
 }
 
@@ -143,6 +142,7 @@ struct job {
     enum phase phase;
     int64_t deadline; /* of the phase, -1 for none */
     int signal;       /* that asked us to end, else 0 */
+    int output_error; /* errno of what kept us from writing what ranks said */
 };
 
 static void set_default(const char *name, const char *format, double value, bool overwrite)
@@ -259,6 +259,20 @@ static void on_signal(struct job *job, int number)
     enter(job, SIGNALLED, (int64_t)(job->options->grace * (double)second_ns));
 }
 
+/* Nobody reads any more, or the disk is full. */
+static void on_output_error(struct job *job, int error)
+{
+    if (job->signal || job->output_error)
+        return;
+    if (error == EPIPE) {
+        on_signal(job, SIGPIPE);
+        return;
+    }
+    job->output_error = error;
+    signal_ranks(job, SIGTERM, true);
+    enter(job, SIGNALLED, (int64_t)(job->options->grace * (double)second_ns));
+}
+
 static void on_exit_of(struct job *job, int rank)
 {
     struct child *child = &job->child[rank];
@@ -326,8 +340,8 @@ static void supervise(struct job *job, int signals)
         for (int s = 0; s < 2 && job->output[s]; s++) {
             int64_t line = ah_output_flush(job->output[s], now);
             due = line >= 0 && (due < 0 || line < due) ? line : due;
-            if (ah_output_broken(job->output[s]) && !job->signal)
-                on_signal(job, SIGPIPE);
+            if (ah_output_error(job->output[s]))
+                on_output_error(job, ah_output_error(job->output[s]));
         }
         int64_t left = due - now;
         int timeout = due < 0 ? -1 : left <= 0 ? 0 : (int)((left + 999999) / 1000000);
@@ -383,27 +397,42 @@ static void first_line(const char *text, char *line, size_t bytes)
     snprintf(line, bytes, "%.*s", (int)strcspn(text, "\n"), text);
 }
 
+/* "rank 2" or "ranks 0, 2, 3" */
+static void list_ranks(const bool *listed, int size, char *text, size_t room)
+{
+    int count = 0, at;
+    for (int r = 0; r < size; r++)
+        count += listed[r];
+    at = snprintf(text, room, count > 1 ? "ranks" : "rank");
+    for (int r = 0, some = 0; r < size && (size_t)at + 16 < room; r++)
+        if (listed[r])
+            at += snprintf(text + at, room - (size_t)at, some++ ? ", %d" : " %d", r);
+}
+
 /* Ranks with a failure of their own, and those that this one took along: a line each. */
 static void print_others(const struct job *job, int first)
 {
-    char taken[200], line[1024];
-    size_t at = 0;
-    int count = 0, own = 0;
-    for (int r = 0; r < job->size; r++) {
+    bool own[AH_BOARD_MAX_RANKS] = {false}, taken[AH_BOARD_MAX_RANKS] = {false};
+    char ranks[256], line[1024];
+    int second = -1, victims = 0;
+    for (int r = job->size; r-- > 0;) {
         struct ah_board_slot *slot = ah_board_slot(job->board, r);
         if (r == first || !(has_failed(job, r) || job->child[r].killed))
             continue;
-        if (atomic_load(&slot->state) == AH_RANK_FAILED && !atomic_load(&slot->victim)) {
-            if (own++ == 0) {
-                first_line(slot->text, line, sizeof line);
-                fprintf(stderr, "accelhost launch: rank %d failed too: %s\n", r, line);
-            }
-        } else if (at < sizeof taken - 16) {
-            at += (size_t)snprintf(taken + at, sizeof taken - at, count++ ? ", %d" : "%d", r);
-        }
+        own[r] = atomic_load(&slot->state) == AH_RANK_FAILED && !atomic_load(&slot->victim);
+        taken[r] = !own[r];
+        victims += taken[r];
+        second = own[r] ? r : second;
     }
-    if (count)
-        fprintf(stderr, "accelhost launch: rank%s %s ended because of it\n", count > 1 ? "s" : "", taken);
+    if (second >= 0) {
+        list_ranks(own, job->size, ranks, sizeof ranks);
+        first_line(ah_board_slot(job->board, second)->text, line, sizeof line);
+        fprintf(stderr, "accelhost launch: %s failed too: %s\n", ranks, line);
+    }
+    if (victims) {
+        list_ranks(taken, job->size, ranks, sizeof ranks);
+        fprintf(stderr, "accelhost launch: %s ended because of it\n", ranks);
+    }
 }
 
 static void report(const struct job *job, int rank)
@@ -440,9 +469,16 @@ static int exit_code(const struct job *job)
 {
     if (job->signal)
         return 128 + job->signal;
+    if (job->output_error) {
+        fprintf(stderr, "accelhost launch: cannot write what the ranks print: %s\n", strerror(job->output_error));
+        return 3;
+    }
     int first = first_failure(job);
     if (first < 0)
         return 0;
+    /* A single rank writes to our output itself: what ends it would have ended us. */
+    if (job->size == 1 && job->child[0].signal == SIGPIPE)
+        return 128 + SIGPIPE;
     bool usage = true;
     for (int r = 0; r < job->size; r++)
         usage &= job->child[r].code == 2 && !atomic_load(&ah_board_slot(job->board, r)->counter[AH_POSTED]);
@@ -484,9 +520,12 @@ int ah_cli_launch(int argc, char **argv)
     int script = parse(argc, argv, &options);
     if (script < 0)
         return -1 - script;
-    struct stat info;
-    if (strcmp(argv[script], "-e") && (stat(argv[script], &info) || access(argv[script], R_OK)))
-        return ah_usage("launch", "cannot read '%s': %s", argv[script], strerror(errno));
+    if (!strcmp(argv[script], "-e")) {
+        if (script + 1 == argc)
+            return ah_usage("launch", "-e expects code");
+    } else if (ah_check_script("launch", argv[script])) {
+        return 2;
+    }
 
     static struct job job;
     job.options = &options;

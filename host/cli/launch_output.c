@@ -34,7 +34,8 @@ struct partial {
 struct ah_output {
     int fd, ranks;
     uint64_t ended[WORDS]; /* ranks that write no more */
-    bool terminal, broken;
+    bool terminal;
+    int error; /* errno, once writing failed */
     struct line *first, **last;
     int held;
     struct partial partial[];
@@ -60,7 +61,7 @@ int ah_output_open(struct ah_output **out, int fd, int ranks, bool terminal)
 
 static void write_all(struct ah_output *output, const char *text, size_t bytes)
 {
-    while (bytes && !output->broken) {
+    while (bytes && !output->error) {
         ssize_t n = write(output->fd, text, bytes);
         if (n >= 0) {
             text += n;
@@ -69,7 +70,7 @@ static void write_all(struct ah_output *output, const char *text, size_t bytes)
             /* Somebody made our output non-blocking. */
             poll(&(struct pollfd){.fd = output->fd, .events = POLLOUT}, 1, 100);
         } else if (errno != EINTR) {
-            output->broken = true;
+            output->error = errno;
         }
     }
 }
@@ -261,9 +262,9 @@ int64_t ah_output_flush(struct ah_output *output, int64_t now)
     return -1;
 }
 
-bool ah_output_broken(const struct ah_output *output)
+int ah_output_error(const struct ah_output *output)
 {
-    return output->broken;
+    return output->error;
 }
 
 void ah_output_close(struct ah_output *output)

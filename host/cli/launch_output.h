@@ -20,8 +20,8 @@ void ah_output_feed(struct ah_output *output, int rank, const char *text, size_t
 void ah_output_end(struct ah_output *output, int rank, int64_t now);
 /* Write what is due; returns the time when more will be, or -1. */
 int64_t ah_output_flush(struct ah_output *output, int64_t now);
-/* Writing failed because nobody reads any more (EPIPE). */
-bool ah_output_broken(const struct ah_output *output);
+/* The errno with which writing failed for good (EPIPE: nobody reads any more), else 0. */
+int ah_output_error(const struct ah_output *output);
 /* Write everything. */
 void ah_output_close(struct ah_output *output);
 

@@ -112,6 +112,10 @@ static bool closes(void)
 static int finish(lua_State *L, int code)
 {
     fflush(NULL);
+    if (code == 0 && ferror(stdout)) {
+        fputs("accelhost: could not write all that the script printed\n", stderr);
+        code = 1;
+    }
     if (closes()) {
         lua_close(L);
         return code;
@@ -121,12 +125,10 @@ static int finish(lua_State *L, int code)
 
 static int fail(lua_State *L)
 {
-    if (!lua_isnil(L, -1)) {
-        const char *text = lua_tostring(L, -1);
-        fflush(stdout);
-        if (!ah_board_report_failure(text ? text : "?", false))
-            fprintf(stderr, "%s\n", text ? text : "?");
-    }
+    const char *text = lua_tostring(L, -1);
+    fflush(stdout);
+    if (!ah_board_report_failure(text ? text : "?", false))
+        fprintf(stderr, "%s\n", text ? text : "?");
     return finish(L, 1);
 }
 
@@ -136,6 +138,8 @@ int ah_cli_run(int argc, char **argv)
     int parsed = parse(argc, argv, &options);
     if (parsed)
         return parsed - 1;
+    if (!options.code && ah_check_script("run", options.script))
+        return 2;
     struct ah_board *board;
     if (ah_board_attach(&board) < 0) {
         fprintf(stderr, "accelhost: %s\n", ah_error_text());

@@ -66,18 +66,40 @@ local x = work()
     assert.matches("error value of type table", run.host({"-e", "error({})"}).stderr)
     assert.matches("custom", run.host({"-e", "error(setmetatable({}, {__tostring = function() return 'custom' end}))"})
       .stderr)
-    assert.equal(1, run.host({"-e", "error()"}).code)
+    assert.matches("error value of type nil", run.host({"-e", "error()"}).stderr)
+    assert.matches("error value of type table", run.host({"-e", "error(setmetatable({}, {__tostring = error}))"})
+      .stderr)
+  end)
+
+  it("cuts the traceback of an endless recursion", function()
+    local text = "local function f(x) local y = {x} return 1 + f(y) end f(1)"
+    local _, lines = run.host({"-e", text}).stderr:gsub("\n", "")
+    assert.is_true(lines <= 22)
   end)
 
   it("keeps the exit code of os.exit", function()
     assert.equal(7, run.host({"-e", "os.exit(7)"}).code)
   end)
 
-  it("ends with 1 on a syntax error or a missing script, naming it", function()
-    assert.matches("unexpected symbol", run.host({"-e", "x ="}).stderr)
-    local result = run.host {"no/such/script.lua"}
+  it("ends with 1 on a syntax error", function()
+    local result = run.host {"-e", "x ="}
     assert.equal(1, result.code)
-    assert.matches("no/such/script.lua", result.stderr)
+    assert.matches("unexpected symbol", result.stderr)
+  end)
+
+  it("ends with 2 on a script that is none, naming it", function()
+    local result = run.host {"no/such/script.lua"}
+    assert.equal(2, result.code)
+    assert.matches("cannot read 'no/such/script.lua'", result.stderr)
+    assert.matches("'spec' is a directory", run.host({"spec"}).stderr)
+    assert.matches("did you mean 'launch'", run.host({"lanch", "x.lua"}).stderr)
+  end)
+
+  it("survives closed standard streams, and notices a full disk", function()
+    assert.equal("0\n", run.program({"sh", "-c", '"$0" -e "print(1)" <&- >&- 2>&-; echo $?', run.path}).stdout)
+    local result = run.program {"sh", "-c", '"$0" -e "print(1)" > /dev/full; echo $?', run.path}
+    assert.equal("1\n", result.stdout)
+    assert.matches("could not write", result.stderr)
   end)
 
   it("ends with 2 on an unknown option, naming the nearest", function()

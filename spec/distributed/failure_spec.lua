@@ -82,6 +82,12 @@ describe("a job of which a rank fails", function()
     has(result.stderr, "barrier #1")
   end)
 
+  it("lists every rank that failed by itself", function()
+    local result = run.host({"launch", "--num_processes", 3, "-e", "error('all')"}, {timeout = 20})
+    assert.matches("rank %d failed: %-e:1: all", result.stderr)
+    assert.matches("ranks %d, %d failed too: %-e:1: all", result.stderr)
+  end)
+
   it("is 3 with one process too", function()
     local result = run.host({"launch", "-e", "error('alone')"}, {timeout = 20})
     assert.equal(3, result.code)

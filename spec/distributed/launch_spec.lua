@@ -73,6 +73,8 @@ describe("accelhost launch", function()
     assert.equal(2, launch({"--num_processes"}).code)
     assert.equal(2, launch({}).code)
     assert.equal(2, launch({"no-such-file.lua"}).code)
+    assert.equal(2, launch({"spec"}).code)
+    assert.matches("launch: %-e expects code", launch({"--num_processes", 2, "-e"}).stderr)
   end)
 
   it("ends with 2 when every rank ended with 2 before its first collective", function()
@@ -81,6 +83,24 @@ describe("accelhost launch", function()
     assert.equal("[r0-r1] usage: x\n", result.stderr)
     local late = "require('accelhost._C').comm.barrier() os.exit(2)"
     assert.equal(3, launch({"--num_processes", 2, "-e", late}).code)
+  end)
+
+  it("ends the job when nobody reads its output, and when it cannot be written", function()
+    local forever = "while true do print('x') end"
+    for ranks = 1, 2 do
+      local pipe = '("$0" launch --num_processes $1 -e "$2"; echo $? >&2) | head -1'
+      local result = run.program({"sh", "-c", pipe, run.path, ranks, forever}, {timeout = 20})
+      assert.equal("141\n", result.stderr)
+    end
+    local full = '"$0" launch --num_processes 2 -e "$1" > /dev/full; echo $?'
+    local result = run.program({"sh", "-c", full, run.path, forever}, {timeout = 20})
+    assert.equal("3\n", result.stdout)
+    assert.equal("accelhost launch: cannot write what the ranks print: No space left on device\n", result.stderr)
+  end)
+
+  it("works with closed standard streams", function()
+    local closed = '"$0" launch --num_processes 2 -e "print(1)" <&- >&- 2>&-; echo $?'
+    assert.equal("0\n", run.program({"sh", "-c", closed, run.path}, {timeout = 20}).stdout)
   end)
 
   it("lists every option in its help", function()

@@ -1,4 +1,5 @@
 /* Merging the output of ranks, with a clock of our own. */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -138,9 +139,9 @@ AH_TEST(a_closed_reader_is_noticed)
     void (*before)(int) = signal(SIGPIPE, SIG_IGN);
     close(rig.pipe[0]);
     feed(&rig, 0, "text\n", 0);
-    CHECK(!ah_output_broken(rig.output));
+    CHECK(ah_output_error(rig.output) == 0);
     ah_output_flush(rig.output, 60 * ms);
-    CHECK(ah_output_broken(rig.output));
+    CHECK(ah_output_error(rig.output) == EPIPE);
     rig.pipe[0] = open("/dev/null", O_RDONLY);
     rig_close(&rig);
     signal(SIGPIPE, before);

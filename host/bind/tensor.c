@@ -338,6 +338,8 @@ static int method_to(lua_State *L)
             lua_settop(L, 1);
             return 1;
         }
+        if (!strncmp(lua_tostring(L, 2), "cuda", 4))
+            return ah_raise_text(L, "to: device '%s' is not available (known: cpu)", lua_tostring(L, 2));
         return cast(L, ah_check_dtype(L, 2));
     }
     if (lua_istable(L, 2)) {
@@ -395,6 +397,25 @@ static int method_data_ptr(lua_State *L)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, 1);
     lua_pushlightuserdata(L, ah_tensor_data(tensor));
+    return 1;
+}
+
+/* Lua would turn the result into one boolean, so there is none. */
+static int meta_compare(lua_State *L)
+{
+    return ah_raise_text(L, "tensors are compared by methods: a:lt(b), a:le(b), a:gt(b), a:ge(b), or as numbers by "
+                            "a:item() < b:item()");
+}
+
+/* "loss " .. loss */
+static int meta_concat(lua_State *L)
+{
+    for (int i = 1; i <= 2; i++) {
+        lua_getglobal(L, "tostring");
+        lua_pushvalue(L, i);
+        lua_call(L, 1, 1);
+    }
+    lua_concat(L, 2);
     return 1;
 }
 
@@ -539,7 +560,8 @@ static const luaL_Reg methods_list[] = {
 static const luaL_Reg meta_list[] = {
     {"__newindex", meta_newindex}, {"__tostring", meta_tostring}, {"__len", meta_len}, {"__add", meta_add},
     {"__sub", meta_sub},           {"__mul", meta_mul},           {"__div", meta_div}, {"__pow", meta_pow},
-    {"__mod", meta_mod},           {"__unm", meta_unm},           {NULL, NULL},
+    {"__mod", meta_mod},           {"__unm", meta_unm},           {"__lt", meta_compare},
+    {"__le", meta_compare},        {"__concat", meta_concat},     {NULL, NULL},
 };
 
 static const luaL_Reg module_list[] = {

@@ -2,13 +2,13 @@
 
 #include "ops/rows.h"
 
-static int check_vector(const char *op, const char *name, const struct ah_tensor *t, int64_t size,
-                        enum ah_dtype dtype)
+/* One number per channel of x, of x's dtype. */
+static int check_vector(const char *op, const char *name, const struct ah_tensor *t, const struct ah_tensor *x)
 {
-    if (!t || (t->ndim == 1 && t->size[0] == size && t->dtype == dtype))
+    if (!t || (t->ndim == 1 && t->size[0] == x->size[1] && t->dtype == x->dtype))
         return 0;
-    return ah_fail(AH_EINVAL, "%s: expected %s %s (%lld), got %s %s", op, name, ah_dtype_name(dtype), (long long)size,
-                   ah_dtype_name(t->dtype), ah_shape(t));
+    return ah_fail(AH_EINVAL, "%s: expected %s %s (%lld,) for input %s, got %s %s", op, name, ah_dtype_name(x->dtype),
+                   (long long)x->size[1], ah_shape(x), ah_dtype_name(t->dtype), ah_shape(t));
 }
 
 /* For the rule: the input numbers of weight and bias (arguments at, at + 1), 0 when absent. */
@@ -32,7 +32,7 @@ int ah_forward_batch_norm(struct ah_call *c)
     if (x->ndim < 2)
         return ah_fail(AH_EINVAL, "batch_norm: expected input (N, C, ...), got %s", ah_shape(x));
     for (int i = 1; i < 5; i++)
-        AH_TRY(check_vector("batch_norm", name[i], c->arg[i].tensor, x->size[1], x->dtype));
+        AH_TRY(check_vector("batch_norm", name[i], c->arg[i].tensor, x));
     if (!training && (!c->arg[1].tensor || !c->arg[2].tensor))
         return ah_fail(AH_EINVAL, "batch_norm: running_mean and running_var are needed when training is false");
     if (training && x->size[1] > 0 && x->numel / x->size[1] <= 1) {
@@ -108,8 +108,8 @@ int ah_forward_group_norm(struct ah_call *c)
         return ah_fail(AH_EINVAL, "group_norm: the channels of input %s do not make %lld groups", ah_shape(x),
                        (long long)groups);
     }
-    AH_TRY(check_vector("group_norm", "weight", c->arg[2].tensor, x->size[1], x->dtype));
-    AH_TRY(check_vector("group_norm", "bias", c->arg[3].tensor, x->size[1], x->dtype));
+    AH_TRY(check_vector("group_norm", "weight", c->arg[2].tensor, x));
+    AH_TRY(check_vector("group_norm", "bias", c->arg[3].tensor, x));
     int64_t row = x->size[0] * groups > 0 ? x->numel / (x->size[0] * groups) : 0;
     int64_t flat[2] = {x->size[0] * groups, row}, wide[AH_MAX_DIMS] = {x->size[1]};
     for (int d = 1; d < x->ndim - 1; d++)

@@ -11,6 +11,8 @@ local accelhost = {
   _VERSION = "0.1.0",
 
   tensor = C.tensor,
+  from_string = C.from_string,
+  to_string = C.to_string,
   is_tensor = C.is_tensor,
 
   no_grad = C.autograd.no_grad,

@@ -53,6 +53,12 @@ describe("A Sequential", function()
 end)
 
 describe("A ModuleList", function()
+  it("says that items count from 1", function()
+    local list = nn.ModuleList {nn.ReLU()}
+    check.raises("ModuleList: items count from 1, there is no item 0", function() return list[0] end)
+    assert.is_nil(list[2])
+  end)
+
   it("is a Lua array of modules", function()
     local list = nn.ModuleList {nn.Linear(1, 1), nn.Linear(1, 1)}
     local count = 0

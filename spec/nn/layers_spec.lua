@@ -117,6 +117,17 @@ describe("nn.init", function()
 end)
 
 describe("A loss or function", function()
+  it("warns of a target of another shape", function()
+    local said = {}
+    local stderr = io.stderr
+    io.stderr = {write = function(_, ...) said[#said + 1] = table.concat {...} end} -- luacheck: ignore
+    local fine, loss = pcall(F.mse_loss, accelhost.zeros(2, 5), accelhost.ones(2, 1))
+    io.stderr = stderr -- luacheck: ignore
+    assert.is_true(fine)
+    assert.equal(1, loss:item())
+    assert.same({"warning: mse_loss: input (2, 5) and target (2, 1) have different shapes and are broadcast\n"}, said)
+  end)
+
   local x = double(fixtures.query, {6, 4})
   local y = double(fixtures.memory, {10, 4}):narrow(0, 0, 6)
   local environment = {

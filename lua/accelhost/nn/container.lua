@@ -46,6 +46,9 @@ function List:_children()
 end
 
 function List:_item(key)
+  if type(key) == "number" and key < 1 then
+    fail("%s: items count from 1, there is no item %s", self._name, tostring(key))
+  end
   local names = rawget(self, "_names")
   for i = 1, names and #self or 0 do
     if names[i] == key then return self[i] end

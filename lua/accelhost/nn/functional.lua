@@ -2,6 +2,7 @@
 -- below are compositions of ops. Options are positional in PyTorch's order or named in one trailing table.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local warn = require "accelhost.util.warn"
 
 local fail, signature = arguments.fail, arguments.signature
 local F = {}
@@ -139,11 +140,21 @@ local function reduce(what, loss, reduction)
   return fail("%s: unknown reduction '%s' (known: none, mean, sum)", what, tostring(reduction))
 end
 
+-- Input minus target. Targets of another shape broadcast, as in PyTorch, which is seldom what was meant.
+local function difference_of(what, input, target)
+  local difference = input - target
+  if difference:numel() ~= input:numel() or difference:numel() ~= target:numel() then
+    warn(("%s: input (%s) and target (%s) have different shapes and are broadcast"):format(what,
+      table.concat(input:shape(), ", "), table.concat(target:shape(), ", ")))
+  end
+  return difference
+end
+
 local read_mse = signature("mse_loss", {"input", "target", {"reduction", "mean"}})
 --- (input - target)^2.
 function F.mse_loss(...)
   local input, target, reduction = read_mse(...)
-  local difference = input - target
+  local difference = difference_of("mse_loss", input, target)
   return reduce("mse_loss", difference * difference, reduction)
 end
 
@@ -151,14 +162,14 @@ local read_l1 = signature("l1_loss", {"input", "target", {"reduction", "mean"}})
 --- |input - target|.
 function F.l1_loss(...)
   local input, target, reduction = read_l1(...)
-  return reduce("l1_loss", (input - target):abs(), reduction)
+  return reduce("l1_loss", difference_of("l1_loss", input, target):abs(), reduction)
 end
 
 local read_smooth = signature("smooth_l1_loss", {"input", "target", {"reduction", "mean"}, {"beta", 1}})
 --- Quadratic below beta, linear above: d^2 / (2 beta), |d| - beta / 2.
 function F.smooth_l1_loss(...)
   local input, target, reduction, beta = read_smooth(...)
-  local distance = (input - target):abs()
+  local distance = difference_of("smooth_l1_loss", input, target):abs()
   if beta == 0 then return reduce("smooth_l1_loss", distance, reduction) end
   local loss = C.where(C.lt(distance, beta), distance * distance * (0.5 / beta), distance - 0.5 * beta)
   return reduce("smooth_l1_loss", loss, reduction)
@@ -168,7 +179,7 @@ local read_huber = signature("huber_loss", {"input", "target", {"reduction", "me
 --- d^2 / 2 below delta, delta (|d| - delta / 2) above.
 function F.huber_loss(...)
   local input, target, reduction, delta = read_huber(...)
-  local distance = (input - target):abs()
+  local distance = difference_of("huber_loss", input, target):abs()
   local loss = C.where(C.le(distance, delta), distance * distance * 0.5, (distance - 0.5 * delta) * delta)
   return reduce("huber_loss", loss, reduction)
 end

@@ -397,23 +397,31 @@ static void first_line(const char *text, char *line, size_t bytes)
     snprintf(line, bytes, "%.*s", (int)strcspn(text, "\n"), text);
 }
 
-/* "rank 2" or "ranks 0, 2, 3" */
+/* "rank 2" or "ranks 0, 2, 4-7" */
 static void list_ranks(const bool *listed, int size, char *text, size_t room)
 {
     int count = 0, at;
     for (int r = 0; r < size; r++)
         count += listed[r];
     at = snprintf(text, room, count > 1 ? "ranks" : "rank");
-    for (int r = 0, some = 0; r < size && (size_t)at + 16 < room; r++)
-        if (listed[r])
-            at += snprintf(text + at, room - (size_t)at, some++ ? ", %d" : " %d", r);
+    for (int r = 0, some = 0; r < size && (size_t)at + 16 < room; r++) {
+        if (!listed[r])
+            continue;
+        int end = r;
+        while (end + 1 < size && listed[end + 1])
+            end++;
+        if (end < r + 2)
+            end = r;
+        at += snprintf(text + at, room - (size_t)at, end > r ? "%s%d-%d" : "%s%d", some++ ? ", " : " ", r, end);
+        r = end;
+    }
 }
 
 /* Ranks with a failure of their own, and those that this one took along: a line each. */
 static void print_others(const struct job *job, int first)
 {
     bool own[AH_BOARD_MAX_RANKS] = {false}, taken[AH_BOARD_MAX_RANKS] = {false};
-    char ranks[256], line[1024];
+    char ranks[1024], line[1024];
     int second = -1, victims = 0;
     for (int r = job->size; r-- > 0;) {
         struct ah_board_slot *slot = ah_board_slot(job->board, r);

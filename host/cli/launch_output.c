@@ -142,7 +142,7 @@ static size_t prefix(const struct line *line, int ranks, char *text, size_t room
 static void write_first(struct ah_output *output)
 {
     struct line *line = output->first;
-    char head[256];
+    char head[1024]; /* enough for every second of the most ranks */
     size_t bytes = prefix(line, output->ranks, head, sizeof head);
     if (output->terminal)
         erase_shown();

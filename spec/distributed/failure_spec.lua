@@ -86,6 +86,9 @@ describe("a job of which a rank fails", function()
     local result = run.host({"launch", "--num_processes", 3, "-e", "error('all')"}, {timeout = 20})
     assert.matches("rank %d failed: %-e:1: all", result.stderr)
     assert.matches("ranks %d, %d failed too: %-e:1: all", result.stderr)
+    local one = "local r = tonumber(os.getenv('RANK')) if r == 5 then error('x') end while true do end"
+    result = run.host({"launch", "--num_processes", 7, "-e", one}, {timeout = 20})
+    assert.matches("\naccelhost launch: ranks 0%-4, 6 ended because of it\n$", result.stderr)
   end)
 
   it("is 3 with one process too", function()

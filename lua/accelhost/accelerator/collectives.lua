@@ -43,6 +43,13 @@ function collectives.reduce(tensor, reduction)
   if not known[reduction] then
     arguments.fail("reduce: expected sum, mean, max, min or product, got '%s'", tostring(reduction))
   end
+  -- What several processes refuse, one refuses too.
+  if reduction == "mean" and not tensor:is_floating_point() then
+    arguments.fail("reduce: mean needs a floating dtype, got %s", tensor.dtype)
+  end
+  if tensor.dtype == "bool" and reduction ~= "max" and reduction ~= "min" then
+    arguments.fail("reduce: bool has max and min only, got %s", reduction)
+  end
   local result = C.autograd.no_grad(tensor.clone, tensor)
   if comm.size() > 1 then comm.all_reduce(result, reduction) end
   return result

@@ -39,6 +39,9 @@ same({(size - 1) / 2, 1}, accelerator:reduce(value, "mean"):tolist(), "mean")
 same({size - 1, 1}, accelerator:reduce(value, "max"):tolist(), "max")
 same({rank, 1}, value:tolist(), "the argument")
 assert(not pcall(accelerator.reduce, accelerator, value, "none"))
+assert(not pcall(accelerator.reduce, accelerator, accelhost.tensor(1):long(), "mean"))
+assert(not pcall(accelerator.reduce, accelerator, accelhost.tensor(true)))
+assert(accelerator:reduce(accelhost.tensor(rank == 0), "max"):item() == true)
 
 -- pad_across_processes
 local padded = accelerator:pad_across_processes(accelhost.full({rank + 1}, 1), {pad_index = -1})
@@ -56,6 +59,12 @@ for i = 1, 17 do items[i] = i end
 local part = accelerator:split_between_processes(items)
 local total = accelerator:reduce(accelhost.tensor(#part)):item()
 assert(total == 17 and #part - math.floor(17 / size) <= 1)
+
+part = accelerator:split_between_processes({names = items, values = accelhost.arange(17)}, {apply_padding = true})
+assert(#part.names == math.ceil(17 / size) and #part.values == #part.names)
+for i, name in ipairs(part.names) do assert(part.values[i - 1]:item() + 1 == name) end
+assert(not pcall(accelerator.split_between_processes, accelerator, {a = {1}, b = {1, 2}}))
+assert(#accelerator:split_between_processes({}, {apply_padding = true}) == 0)
 
 -- prepare: rank 0's weights everywhere, and the mean over the global batch
 local function problem()

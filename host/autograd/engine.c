@@ -590,7 +590,7 @@ int ah_gradients(struct ah_tensor **roots, struct ah_tensor **grads, int count, 
     AH_TRYGO(execute(&run, roots, grads, count), out);
     for (int i = 0; i < input_count && !options->allow_unused; i++) {
         if (!run.captured[i]) {
-            status = ah_fail(AH_EINVAL, "grad: input %d was not used by the outputs (allow_unused = true gives nil)",
+            status = ah_fail(AH_EINVAL, "grad: input %d was not used by the outputs (allow_unused = true gives false)",
                              i + 1);
             goto out;
         }

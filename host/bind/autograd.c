@@ -8,9 +8,10 @@
 
 /* The state that entered the engine last: callbacks run there. Set for the time of each entry. */
 static lua_State *entered;
+/* A coroutine kept for good, for luaL_unref: the one that made a callback may be gone before it. */
+static lua_State *keeper;
 
 struct lua_callback {
-    lua_State *main; /* for luaL_unref; the registry is one for all coroutines */
     int function;
 };
 
@@ -123,7 +124,6 @@ static struct lua_callback *callback_new(lua_State *L, int index)
     struct lua_callback *callback = malloc(sizeof *callback);
     if (!callback)
         luaL_error(L, "out of memory");
-    callback->main = L;
     lua_pushvalue(L, index);
     callback->function = luaL_ref(L, LUA_REGISTRYINDEX);
     return callback;
@@ -131,7 +131,7 @@ static struct lua_callback *callback_new(lua_State *L, int index)
 
 static void callback_free(struct lua_callback *callback)
 {
-    luaL_unref(callback->main, LUA_REGISTRYINDEX, callback->function);
+    luaL_unref(keeper, LUA_REGISTRYINDEX, callback->function);
     free(callback);
 }
 
@@ -317,6 +317,8 @@ int ah_open_autograd(lua_State *L)
         {"is_grad_enabled", is_grad_enabled},
         {NULL, NULL},
     };
+    keeper = lua_newthread(L);
+    luaL_ref(L, LUA_REGISTRYINDEX);
     lua_newtable(L);
     luaL_register(L, NULL, list);
     ah_push_methods(L);

@@ -313,3 +313,19 @@ describe("checkpoint", function()
     assert.same(y:detach():tolist(), x.grad:tolist())
   end)
 end)
+
+describe("a hook made in a coroutine", function()
+  it("outlives the coroutine", function()
+    local x = leaf {1, 2}
+    local y
+    coroutine.wrap(function()
+      y = x * 2
+      y:register_hook(function(grad) return grad * 3 end)
+    end)()
+    collectgarbage()
+    y:sum():backward()
+    y = nil -- luacheck: ignore
+    collectgarbage()
+    assert.same({6, 6}, x.grad:tolist())
+  end)
+end)

@@ -33,6 +33,10 @@ local comm = C.comm
 local Accelerator = {}
 Accelerator.__index = Accelerator
 
+function Accelerator:__tostring()
+  return ("Accelerator(process %d of %d, %s)"):format(self.process_index, self.num_processes, self.device)
+end
+
 local known_options = {
   "gradient_accumulation_steps", "mixed_precision", "split_batches", "even_batches", "step_scheduler_with_optimizer",
   "bucket_cap_mb", "device_placement", "cpu",
@@ -40,6 +44,9 @@ local known_options = {
 
 local function new(_, options)
   options = options or {}
+  if type(options) ~= "table" then
+    arguments.fail("Accelerator: expected a table of options, got %s", arguments.describe(options))
+  end
   arguments.check_names("Accelerator", options, known_options)
   local steps = options.gradient_accumulation_steps or 1
   if type(steps) ~= "number" or steps < 1 or steps % 1 ~= 0 then
@@ -256,6 +263,9 @@ end
 ---@param fn function
 ---@return any # what fn returns
 function Accelerator:no_sync(model, fn) -- luacheck: ignore model
+  if type(fn) ~= "function" then
+    arguments.fail("no_sync: expected a model and a function, got %s", arguments.describe(fn))
+  end
   local before = self.sync_gradients
   self.sync_gradients = false
   local results = {pcall(fn)}

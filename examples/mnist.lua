@@ -58,7 +58,7 @@ local model = BasicNet():to{dtype = args.dtype}
 local optimizer = args.optimizer == "sgd" and optim.SGD(model:parameters(), {lr = args.lr})
   or optim.AdamW(model:parameters(), {lr = args.lr})
 local train_loader = data.DataLoader(train_set, {batch_size = args.batch_size, shuffle = true})
-local test_loader = data.DataLoader(test_set, {batch_size = 1000})
+local test_loader = data.DataLoader(test_set, {batch_size = args.batch_size})
 
 model, optimizer, train_loader, test_loader = accelerator:prepare(model, optimizer, train_loader, test_loader)
 

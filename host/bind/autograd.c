@@ -75,12 +75,14 @@ static int backward(lua_State *L)
     }
     struct ah_tensor **roots = check_tensors(L, 1, &count, false);
     struct ah_tensor **grads = opt_grads(L, 2, count);
+    /* Now, not afterwards: the handles of intermediate results are dead already, and without them each result goes
+     * as soon as its node is through. */
+    ah_collect_if_due(L, AH_COLLECT_STEP);
     lua_State *outer = entered;
     entered = L;
     int status = ah_backward(roots, grads, count, &options);
     entered = outer;
     ah_check(L, status);
-    ah_collect_if_due(L, AH_COLLECT_STEP);
     return 0;
 }
 

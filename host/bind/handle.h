@@ -24,7 +24,7 @@ void ah_share_handle(lua_State *L, int index);
 /* Collect garbage when the native bytes held by dead handles may have passed `threshold` bytes; 0 means the
  * threshold inside ops, max(64 MiB, half of what lives). Only from a C function called by Lua. */
 void ah_collect_if_due(lua_State *L, size_t threshold);
-enum { AH_COLLECT_STEP = 16 << 20 }; /* at the end of backward and at a loader's step */
+enum { AH_COLLECT_STEP = 16 << 20 }; /* at the start of backward and at a loader's step */
 
 /* For tests: collect at every op. */
 void ah_set_collect_stress(bool on);

@@ -8,6 +8,14 @@ local function measure(words)
   return values
 end
 
+describe("BasicNet on 60,000 images in two processes", function()
+  it("stays under 120 MB above the data set's bytes in every rank", function()
+    local result = run.host({"launch", "--num_processes", 2, "spec/memory/cases/peak.lua"}, {timeout = 120})
+    assert.equal("", result.stderr)
+    assert.is_true(tonumber(result.stdout) < 120e6, result.stdout .. " bytes")
+  end)
+end)
+
 describe("a training step in the steady state", function()
   it("asks the system for no memory and takes under 10 page faults", function()
     local values = measure {"spec/memory/cases/steady.lua", "basicnet", 20, 30}

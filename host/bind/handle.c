@@ -102,7 +102,7 @@ struct ah_tensor *ah_opt_tensor(lua_State *L, int index)
     return lua_isnoneornil(L, index) ? NULL : ah_check_tensor(L, index);
 }
 
-void ah_push_tensor(lua_State *L, struct ah_tensor *tensor)
+static void push(lua_State *L, struct ah_tensor *tensor, bool fresh)
 {
     if (!tensor) {
         lua_pushnil(L);
@@ -116,7 +116,7 @@ void ah_push_tensor(lua_State *L, struct ah_tensor *tensor)
     struct ah_handle *handle = lua_newuserdata(L, sizeof *handle);
     handle->tensor = tensor;
     handle->counted = 0;
-    if (atomic_load_explicit(&tensor->storage->refs, memory_order_relaxed) == 1) {
+    if (fresh || atomic_load_explicit(&tensor->storage->refs, memory_order_relaxed) == 1) {
         handle->counted = tensor->storage->nbytes;
         account.live += handle->counted;
         account.debt += handle->counted;
@@ -124,6 +124,21 @@ void ah_push_tensor(lua_State *L, struct ah_tensor *tensor)
     lua_pushlightuserdata(L, &metatable_key);
     lua_rawget(L, LUA_REGISTRYINDEX);
     lua_setmetatable(L, -2);
+}
+
+void ah_push_tensor(lua_State *L, struct ah_tensor *tensor)
+{
+    push(L, tensor, false);
+}
+
+/* What an op made counts with this handle also when the graph holds it too: the graph is gone after backward, the
+ * handle only after the next collect. */
+void ah_push_result(lua_State *L, struct ah_tensor *tensor, const struct ah_value *args, int count)
+{
+    bool fresh = true;
+    for (int i = 0; i < count && fresh; i++)
+        fresh = args[i].kind != AH_TENSOR || args[i].tensor->storage != tensor->storage;
+    push(L, tensor, fresh);
 }
 
 void ah_share_handle(lua_State *L, int index)

@@ -21,6 +21,10 @@ void ah_push_methods(lua_State *L);
 /* Register the userdata at `index` as the one handle of its tensor, because C will keep the tensor. */
 void ah_share_handle(lua_State *L, int index);
 
+/* Push a result of an op called with `args`, as ah_push_tensor does; its memory counts with the new handle unless it
+ * is an argument's. */
+void ah_push_result(lua_State *L, struct ah_tensor *tensor, const struct ah_value *args, int count);
+
 /* Collect garbage when the native bytes held by dead handles may have passed `threshold` bytes; 0 means the
  * threshold inside ops, max(64 MiB, half of what lives). Only from a C function called by Lua. */
 void ah_collect_if_due(lua_State *L, size_t threshold);

@@ -232,7 +232,7 @@ static int call_op(lua_State *L, const struct ah_op *op, bool inplace)
             lua_pushvalue(L, same);
             ah_tensor_release(out[k]);
         } else {
-            ah_push_tensor(L, out[k]);
+            ah_push_result(L, out[k], args, op->param_count);
         }
     }
     if (requires_grad)

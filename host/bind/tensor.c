@@ -15,7 +15,7 @@ int ah_push_op(lua_State *L, enum ah_opid id, const struct ah_value *args, int c
 {
     struct ah_tensor *out;
     ah_check(L, ah_op_call1(id, &out, args, count));
-    ah_push_tensor(L, out);
+    ah_push_result(L, out, args, count);
     ah_collect_if_due(L, 0);
     return 1;
 }

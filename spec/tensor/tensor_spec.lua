@@ -87,6 +87,15 @@ describe("free()", function()
 end)
 
 describe("memory", function()
+  it("of results that a freed graph held is collected", function()
+    local F = accelhost.nn.functional
+    local x = accelhost.randn(512, 512, {requires_grad = true})
+    collectgarbage()
+    local before = accelhost.memory_stats().live
+    for _ = 1, 200 do F.softmax(x, -1):sum():backward() end
+    assert.is_true(accelhost.memory_stats().live - before < 64 * 2 ^ 20)
+  end)
+
   it("of dead tensors is reused without help from the script", function()
     local result = run.host {"-e", [[
       local accelhost = require "accelhost"

@@ -18,10 +18,11 @@ HAVE_ONEDNN := $(if $(wildcard /usr/include/dnnl.h /usr/include/*/dnnl.h),yes)
 LUAJIT_A := $(shell pkg-config --variable=libdir luajit 2>/dev/null)/libluajit-5.1.a
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings \
            -Wno-unused-parameter -Wno-unknown-pragmas
+# -Wno-format-overflow: a sanitizer's own null checks make GCC see null strings.
 # -ffp-contract=off: results must not depend on where the compiler finds a multiply-add; kernels ask for it by fma().
 CFLAGS  += -std=c11 $(OPT) -march=$(ARCH) -ffp-contract=off -fno-math-errno -fno-trapping-math -fopenmp \
            -fasynchronous-unwind-tables -fno-omit-frame-pointer $(WARN) $(if $(WERROR),-Werror) \
-           $(if $(SAN),-fsanitize=$(SAN))
+           $(if $(SAN),-fsanitize=$(SAN) -Wno-format-overflow)
 CPPFLAGS += -D_GNU_SOURCE -Ihost -Ispec/host -I$(BUILD) $(shell pkg-config --cflags $(PKGS) 2>/dev/null) -MMD -MP
 comma   := ,
 LDFLAGS += -rdynamic -fopenmp -Wl,--as-needed $(if $(SAN),-fsanitize=$(SAN)) \
@@ -104,8 +105,8 @@ tsan: ## the parts with threads of their own under ThreadSanitizer; T=pattern
 	$(call sanitized,thread)
 
 ASAN_FLAGS = allocator_may_return_null=1:handle_segv=0
-LSAN_FLAGS = suppressions=scripts/suppressions/leaks.txt:print_suppressions=0
-TSAN_FLAGS = suppressions=scripts/suppressions/threads.txt:second_deadlock_stack=1:handle_segv=0
+LSAN_FLAGS = suppressions=$(CURDIR)/scripts/suppressions/leaks.txt:print_suppressions=0
+TSAN_FLAGS = suppressions=$(CURDIR)/scripts/suppressions/threads.txt:second_deadlock_stack=1:handle_segv=0
 # What measures memory would measure the sanitizer.
 sanitized  = scripts/install-deps.sh build test && \
 	$(MAKE) --no-print-directory $(JOBS) SAN=$(1) build-$(1)/accelhost build-$(1)/selftest && \

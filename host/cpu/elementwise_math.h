@@ -40,6 +40,27 @@ static inline float ah_expf(float x)
     return p * ah_bits_float((uint32_t)(half + 127) << 23) * ah_bits_float((uint32_t)(k - half + 127) << 23);
 }
 
+/* e^x - 1 = 2^n (e^r - 1) + (2^n - 1), which keeps small results exact to the last bit or two. */
+static inline float ah_expm1f(float x)
+{
+    float c = x > 60.0f ? 60.0f : x;
+    c = c < -30.0f ? -30.0f : c;
+    float shifted = fmaf(c, 0x1.715476p0f, 0x1.8p23f);
+    float n = shifted - 0x1.8p23f;
+    float r = fmaf(n, -0x1.62e4p-1f, c);
+    r = fmaf(n, -0x1.7f7d1cp-20f, r);
+    float p = 0.000198527617612853646278381f;
+    p = fmaf(p, r, 0.00139304355252534151077271f);
+    p = fmaf(p, r, 0.00833336077630519866943359f);
+    p = fmaf(p, r, 0.0416664853692054748535156f);
+    p = fmaf(p, r, 0.166666671633720397949219f);
+    p = fmaf(p, r, 0.5f);
+    float power = ah_bits_float((ah_float_bits(shifted) - 0x4b400000u + 127u) << 23);
+    float result = fmaf(power, fmaf(r * r, p, r), power - 1.0f);
+    result = x > 60.0f ? ah_expf(x) : result;
+    return x == 0.0f ? x : result;
+}
+
 /* The logarithm to some base: `two` and `e_scale` are the logarithms of 2 and e to that base. */
 static inline float ah_log_to(float x, float two, float e_scale)
 {

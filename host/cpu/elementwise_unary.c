@@ -61,7 +61,7 @@ FLOAT_UNARY(reciprocal, 1.0f / a, 1.0 / a)
 FLOAT_UNARY(sqrt, sqrtf(a), sqrt(a))
 FLOAT_UNARY(rsqrt, 1.0f / sqrtf(a), 1.0 / sqrt(a))
 FLOAT_UNARY(exp, ah_expf(a), exp(a))
-FLOAT_UNARY(expm1, expm1f(a), expm1(a))
+FLOAT_UNARY(expm1, ah_expm1f(a), expm1(a))
 FLOAT_UNARY(log, ah_logf(a), log(a))
 FLOAT_UNARY(log1p, ah_log1pf(a), log1p(a))
 FLOAT_UNARY(log2, ah_log2f(a), log2(a))
@@ -112,7 +112,7 @@ FLOAT_LOOPS(gelu_tanh, 0.5f * a * (1.0f + ah_tanhf((float)SQRT_2_OVER_PI * fmaf(
             0.5 * a * (1.0 + tanh(SQRT_2_OVER_PI * (a + 0.044715 * a * a * a))))
 FLOAT_LOOPS(softplus, a *c0 > c1 ? a : ah_log1pf(ah_expf(a * c0)) / c0, a *c0 > c1 ? a : log1p(exp(a * c0)) / c0)
 FLOAT_LOOPS(leaky_relu, a > 0 ? a : a * c0, a > 0 ? a : a * c0)
-FLOAT_LOOPS(elu, a > 0 ? a : c0 * expm1f(a), a > 0 ? a : c0 * expm1(a))
+FLOAT_LOOPS(elu, a > 0 ? a : c0 * ah_expm1f(a), a > 0 ? a : c0 * expm1(a))
 
 static bool is_tanh(const struct ah_value *approximate)
 {

@@ -373,3 +373,16 @@ describe("internal rows", function()
     check.raises("sum_to: (2, 3, 4) is not a broadcast of (2, 4)", function() C.sum_to(x, {2, 4}) end)
   end)
 end)
+
+describe("expm1", function()
+  it("is within two units in the last place of float32 over its range", function()
+    accelhost.manual_seed(0)
+    for _, range in ipairs {{-1e-3, 1e-3}, {-1, 1}, {-30, -1}, {1, 88.7}} do
+      local x = accelhost.empty(20000):uniform_(range[1], range[2])
+      local exact = x:double():expm1()
+      local units = ((x:expm1():double() - exact):abs() / (exact:abs() * 2 ^ -23)):max():item()
+      assert.is_true(units < 2, ("%g units in %g..%g"):format(units, range[1], range[2]))
+    end
+    check.near({-1, 1e-30, math.huge, 0 / 0}, accelhost.tensor({-math.huge, 1e-30, 89, 0 / 0}):expm1(), 1e-30)
+  end)
+end)

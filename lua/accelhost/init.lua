@@ -44,6 +44,8 @@ local parts = {
   split = {"accelhost.tensor", "split"},
   chunk = {"accelhost.tensor", "chunk"},
   unbind = {"accelhost.tensor", "unbind"},
+  equal = {"accelhost.tensor", "equal"},
+  allclose = {"accelhost.tensor", "allclose"},
 }
 
 -- Names with an instance behind them, made on first use.

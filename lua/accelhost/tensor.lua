@@ -1,5 +1,6 @@
 --- Tensor methods that are easier said in Lua: several results, callbacks, compiled loops.
 local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
 local methods = C.methods
 
 local tensor = {}
@@ -65,6 +66,41 @@ function tensor.unbind(input, dim)
   return views
 end
 
+local function same_shape(a, b)
+  if a:dim() ~= b:dim() then return false end
+  for d = 0, a:dim() - 1 do
+    if a:size(d) ~= b:size(d) then return false end
+  end
+  return true
+end
+
+--- Have both the same shape and the same elements?
+---@param input userdata
+---@param other userdata
+---@return boolean
+function tensor.equal(input, other)
+  return same_shape(input, other) and C.eq(input, other):all():item()
+end
+
+--- Is |input - other| <= atol + rtol * |other| everywhere? The shapes broadcast.
+--- Usage: accelhost.allclose(a, b, {rtol = 1e-3})
+---@param input userdata
+---@param other userdata
+---@param options? {rtol?: number, atol?: number, equal_nan?: boolean} defaults 1e-5, 1e-8, false
+---@return boolean
+function tensor.allclose(input, other, options)
+  options = options or {}
+  arguments.check_names("allclose", options, {"rtol", "atol", "equal_nan"})
+  return C.autograd.no_grad(function()
+    local room = other:abs() * (options.rtol or 1e-5) + (options.atol or 1e-8)
+    local close = C.eq(input, other):logical_or((input - other):abs():le(room):logical_and(other:isfinite()))
+    if options.equal_nan then close = close:logical_or(input:isnan():logical_and(other:isnan())) end
+    return close:all():item()
+  end)
+end
+
+methods.equal = tensor.equal
+methods.allclose = tensor.allclose
 methods.split = tensor.split
 methods.chunk = tensor.chunk
 methods.unbind = tensor.unbind

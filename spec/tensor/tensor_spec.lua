@@ -159,3 +159,23 @@ describe("to", function()
     assert.error_matches(function() accelhost.ones(1):to "cuda:0" end, "device 'cuda:0' is not available")
   end)
 end)
+
+describe("equal and allclose", function()
+  it("compare whole tensors", function()
+    local a = accelhost.tensor {1, 2, math.huge}
+    assert.is_true(accelhost.equal(a, a:clone()))
+    assert.is_false(a:equal(accelhost.tensor {1, 2}))
+    assert.is_true(accelhost.allclose(a, a * (1 + 1e-6)))
+    assert.is_false(a:allclose(accelhost.tensor {1, 2.1, math.huge}))
+    assert.is_true(a:allclose(accelhost.tensor {1, 2.1, math.huge}, {rtol = 0.1}))
+    assert.is_false(a:allclose(accelhost.tensor {1, 2, 3}))
+    assert.is_false(accelhost.tensor {3}:allclose(accelhost.tensor {math.huge}))
+  end)
+
+  it("take NaN for equal only when asked", function()
+    local nan = accelhost.tensor {0 / 0}
+    assert.is_false(nan:allclose(nan))
+    assert.is_true(nan:allclose(nan, {equal_nan = true}))
+    assert.error_matches(function() nan:allclose(nan, {tol = 1}) end, "unknown option 'tol'")
+  end)
+end)

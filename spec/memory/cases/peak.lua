@@ -8,7 +8,8 @@ local model = nn.Sequential(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3)
   nn.Dropout(0.25), nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(), nn.Dropout(0.5), nn.Linear(128, 10))
 local optimizer = optim.AdamW(model:parameters(), {lr = 1e-3})
 local transforms = data.transforms
-local set = data.SyntheticDigits {transform = transforms.Compose {transforms.ToTensor(), transforms.Normalize(0.1, 0.3)}}
+local normalise = transforms.Compose {transforms.ToTensor(), transforms.Normalize(0.1, 0.3)}
+local set = data.SyntheticDigits {transform = normalise}
 local loader = data.DataLoader(set, {batch_size = 64, shuffle = true})
 model, optimizer, loader = accelerator:prepare(model, optimizer, loader)
 

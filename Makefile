@@ -91,7 +91,7 @@ check: ## warnings as errors, lint, dependency rule, style, the README's command
 
 .PHONY: asan
 asan: ## everything under AddressSanitizer; T=pattern
-	@export ASAN_OPTIONS="$(ASAN_FLAGS)" LSAN_OPTIONS="$(LSAN_FLAGS)" ACCELHOST_CLOSE=1; $(call sanitized,address)
+	@export ASAN_OPTIONS="$(ASAN_FLAGS)" ACCELHOST_CLOSE=1; $(call sanitized,address)
 
 .PHONY: ubsan
 ubsan: ## everything under UndefinedBehaviorSanitizer; T=pattern
@@ -105,7 +105,6 @@ tsan: ## the parts with threads of their own under ThreadSanitizer; T=pattern
 	$(call sanitized,thread)
 
 ASAN_FLAGS = allocator_may_return_null=1:handle_segv=0
-LSAN_FLAGS = suppressions=$(CURDIR)/scripts/suppressions/leaks.txt:print_suppressions=0
 TSAN_FLAGS = suppressions=$(CURDIR)/scripts/suppressions/threads.txt:second_deadlock_stack=1:handle_segv=0
 # What measures memory would measure the sanitizer.
 sanitized  = scripts/install-deps.sh build test && \

@@ -275,5 +275,7 @@ void ah_output_close(struct ah_output *output)
         ah_output_end(output, r, 0);
     while (output->first)
         write_first(output);
+    if (shown == output)
+        shown = NULL;
     free(output);
 }

@@ -194,6 +194,8 @@ void ah_output_feed(struct ah_output *output, int rank, const char *text, size_t
 {
     struct partial *partial = &output->partial[rank];
     bool first_rank = rank == 0 && bytes;
+    if (partial->ended)
+        return;
     while (bytes) {
         const char *end = memchr(text, '\n', bytes);
         size_t take = end ? (size_t)(end - text) : bytes;

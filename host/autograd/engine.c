@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "autograd/node.h"
-#include "base/alloc.h"
 
 void (*ah_engine_progress)(void);
 
@@ -52,7 +51,7 @@ static int visit_node(struct ah_run *run, struct ah_node *node)
     }
     struct visit *visit = &run->visit[run->count];
     memset(visit, 0, sizeof *visit);
-    visit->grad = ah_zeroed((size_t)(node->output_count ? node->output_count : 1) * sizeof *visit->grad);
+    visit->grad = calloc((size_t)(node->output_count ? node->output_count : 1), sizeof *visit->grad);
     if (!visit->grad)
         return ah_fail(AH_ENOMEM, "out of memory");
     visit->node = node;
@@ -525,7 +524,7 @@ static int seed_roots(struct ah_run *run, struct ah_tensor **roots, struct ah_te
 
 static int execute(struct ah_run *run, struct ah_tensor **roots, struct ah_tensor **grads, int count)
 {
-    struct ah_node **owned = ah_zeroed((size_t)(count ? count : 1) * sizeof *owned);
+    struct ah_node **owned = calloc((size_t)(count ? count : 1), sizeof *owned);
     if (!owned)
         return ah_fail(AH_ENOMEM, "out of memory");
     bool enabled = ah_grad_enabled;

@@ -1,5 +1,4 @@
 #include "autograd/node.h"
-#include "base/alloc.h"
 
 #include <stdlib.h>
 
@@ -21,7 +20,7 @@ void ah_grad_meta_free(struct ah_grad_meta *meta)
 struct ah_grad_meta *ah_grad_meta(struct ah_tensor *tensor)
 {
     if (!tensor->grad)
-        tensor->grad = ah_zeroed(sizeof *tensor->grad);
+        tensor->grad = calloc(1, sizeof *tensor->grad);
     return tensor->grad;
 }
 

@@ -1,5 +1,4 @@
 #include "autograd/node.h"
-#include "base/alloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,7 @@ struct ah_node *ah_node_new(const struct ah_node_class *class, const struct ah_o
     size_t size = sizeof(struct ah_node) + (size_t)inputs * (sizeof(struct ah_edge) + sizeof(struct ah_input_meta)) +
                   (size_t)outputs * sizeof(struct ah_input_meta) +
                   (size_t)params * (sizeof(struct ah_value) + sizeof(struct ah_saved));
-    struct ah_node *node = ah_zeroed(size);
+    struct ah_node *node = calloc(1, size);
     if (!node)
         return NULL;
     char *at = (char *)(node + 1);

@@ -162,9 +162,3 @@ void ah_block_on_pressure(void (*collect)(void *context), void *context)
     pressure_collect = collect;
     pressure_context = context;
 }
-
-void *ah_zeroed(size_t bytes)
-{
-    void *memory = malloc(bytes);
-    return memory ? memset(memory, 0, bytes) : NULL;
-}

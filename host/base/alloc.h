@@ -43,10 +43,6 @@ void ah_block_trim(void);
 /* The counts at this moment; the high-water mark is since the start. */
 struct ah_memory_stats ah_memory_stats(void);
 
-/* Zero-filled memory for a small, short-lived structure, to be released with free(); NULL when out of memory. Unlike
- * glibc's calloc it is served from the per-thread cache: a training step makes dozens of these. */
-void *ah_zeroed(size_t bytes);
-
 /* Called (if set) before AH_ENOMEM is reported, to free what a collector still holds; the binding sets it. */
 void ah_block_on_pressure(void (*collect)(void *context), void *context);
 

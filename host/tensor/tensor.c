@@ -32,7 +32,7 @@ static void free_header(struct ah_tensor *tensor)
 
 int ah_storage_new(struct ah_storage **out, size_t nbytes)
 {
-    struct ah_storage *storage = ah_zeroed(sizeof *storage);
+    struct ah_storage *storage = calloc(1, sizeof *storage);
     if (!storage)
         return ah_fail(AH_ENOMEM, "out of memory");
     int status = ah_block_alloc(nbytes, &storage->data);
@@ -141,7 +141,7 @@ int ah_tensor_from_memory(struct ah_tensor **out, void *data, const int64_t *siz
     struct ah_tensor *tensor = NULL;
     size_t nbytes = 0;
     AH_TRY(shaped_header(&tensor, size, ndim, dtype, &nbytes));
-    tensor->storage = ah_zeroed(sizeof *tensor->storage);
+    tensor->storage = calloc(1, sizeof *tensor->storage);
     if (!tensor->storage) {
         free_header(tensor);
         return ah_fail(AH_ENOMEM, "out of memory");

@@ -30,7 +30,7 @@
 enum {
     CHUNK = 8192,         /* elements a thread takes at a time: seven float arrays of it stay in the second cache */
     HALF_CHUNK = 1024,    /* halves are widened into buffers on the stack */
-    SERIAL_BELOW = 32768, /* elements; a parallel region costs about 2 us */
+    SERIAL_BELOW = 262144, /* elements; fewer are done before a sleeping thread is awake */
     ARRAYS = 2 + AH_OPTIM_STATES,
 };
 

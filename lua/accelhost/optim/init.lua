@@ -20,7 +20,8 @@ for _, name in ipairs {
   "get_constant_schedule", "get_constant_schedule_with_warmup", "get_linear_schedule_with_warmup",
   "get_cosine_schedule_with_warmup", "get_cosine_with_hard_restarts_schedule_with_warmup",
   "get_polynomial_decay_schedule_with_warmup", "get_inverse_sqrt_schedule",
-  "get_cosine_with_min_lr_schedule_with_warmup", "get_wsd_schedule", "get_scheduler",
+  "get_cosine_with_min_lr_schedule_with_warmup", "get_cosine_with_min_lr_schedule_with_warmup_lr_rate",
+  "get_wsd_schedule", "get_scheduler",
 } do
   lazy[name] = {"schedules", name}
 end

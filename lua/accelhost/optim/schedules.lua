@@ -100,19 +100,41 @@ local read_min_lr = signature("get_cosine_with_min_lr_schedule_with_warmup", {
   "optimizer", "num_warmup_steps", "num_training_steps", {"num_cycles", 0.5}, {"last_epoch", -1}, {"min_lr"},
   {"min_lr_rate"},
 })
+--- The lowest rate as a part of the initial one, from whichever of the two was given.
+local function lowest_rate(name, optimizer, min_lr, rate)
+  if (min_lr == nil) == (rate == nil) then
+    fail("%s: give min_lr or min_lr_rate%s", name, rate ~= nil and ", not both" or "")
+  end
+  return rate or min_lr / lr_scheduler.LRScheduler:check_optimizer(optimizer).defaults.lr
+end
+
 --- As cosine, but down to min_lr (or min_lr_rate times the initial rate).
 function schedules.get_cosine_with_min_lr_schedule_with_warmup(...)
   local optimizer, warmup, total, cycles, last_epoch, min_lr, rate = read_min_lr(...)
-  if min_lr ~= nil and rate ~= nil then fail("cosine_with_min_lr: give min_lr or min_lr_rate, not both") end
-  if min_lr ~= nil then
-    rate = min_lr / lr_scheduler.LRScheduler:check_optimizer(optimizer).defaults.lr
-  elseif rate == nil then
-    fail("cosine_with_min_lr: give min_lr or min_lr_rate")
-  end
+  rate = lowest_rate("cosine_with_min_lr", optimizer, min_lr, rate)
   return lambda(optimizer, with_warmup(warmup, total, function(_, part)
     local factor = 0.5 * (1 + cos(pi * cycles * 2 * part))
     return max(0, factor * (1 - rate) + rate)
   end), last_epoch)
+end
+
+local read_warmup_rate = signature("get_cosine_with_min_lr_schedule_with_warmup_lr_rate", {
+  "optimizer", "num_warmup_steps", "num_training_steps", {"num_cycles", 0.5}, {"last_epoch", -1}, {"min_lr"},
+  {"min_lr_rate"}, {"warmup_lr_rate"},
+})
+--- As cosine_with_min_lr, but every step counts as done already, so that none has rate 0, and the warm-up starts at
+--- warmup_lr_rate times the initial rate (default: 1 / num_warmup_steps).
+function schedules.get_cosine_with_min_lr_schedule_with_warmup_lr_rate(...)
+  local optimizer, warmup, total, cycles, last_epoch, min_lr, rate, start = read_warmup_rate(...)
+  rate = lowest_rate("cosine_warmup_with_min_lr", optimizer, min_lr, rate)
+  return lambda(optimizer, function(step)
+    if step < warmup then
+      if start == nil then return (step + 1) / max(1, warmup) end
+      return start + (1 - start) * step / max(1, warmup - 1)
+    end
+    local part = (step - warmup + 1) / max(1, total - warmup)
+    return max(0, 0.5 * (1 + cos(pi * cycles * 2 * part)) * (1 - rate) + rate)
+  end, last_epoch)
 end
 
 --- From 0 to 1 along a part of the way.
@@ -166,6 +188,9 @@ local by_name = {
   polynomial = {"get_polynomial_decay_schedule_with_warmup", "num_warmup_steps", "num_training_steps"},
   inverse_sqrt = {"get_inverse_sqrt_schedule", "num_warmup_steps"},
   cosine_with_min_lr = {"get_cosine_with_min_lr_schedule_with_warmup", "num_warmup_steps", "num_training_steps"},
+  cosine_warmup_with_min_lr = {
+    "get_cosine_with_min_lr_schedule_with_warmup_lr_rate", "num_warmup_steps", "num_training_steps",
+  },
   warmup_stable_decay = {"get_wsd_schedule", "num_warmup_steps", "num_training_steps"},
 }
 
@@ -173,7 +198,8 @@ local read_scheduler = signature("get_scheduler",
   {"name", "optimizer", {"num_warmup_steps"}, {"num_training_steps"}, {"scheduler_specific_kwargs"}})
 
 --- A schedule by the name the Trainer knows it by: constant, constant_with_warmup, linear, cosine,
--- cosine_with_restarts, polynomial, inverse_sqrt, cosine_with_min_lr, warmup_stable_decay, reduce_lr_on_plateau.
+-- cosine_with_restarts, polynomial, inverse_sqrt, cosine_with_min_lr, cosine_warmup_with_min_lr, warmup_stable_decay,
+-- reduce_lr_on_plateau.
 ---@param name string
 ---@param optimizer Optimizer
 ---@param options table? {num_warmup_steps, num_training_steps, scheduler_specific_kwargs = {...}}

@@ -11,6 +11,8 @@
 
 #include "ops/op.h"
 
+struct ah_generator; /* tensor/rng.h */
+
 /* Raise the text of the last failure, prefixed by the script line that called ("train.lua:12: ..."; frames of the
  * library itself are passed over). Never returns; typed int so that `return ah_raise(L, status)` reads well. */
 int ah_raise(lua_State *L, int status);
@@ -34,6 +36,9 @@ void ah_push_tensor(lua_State *L, struct ah_tensor *tensor);
  * userdata each time, so identity and table keys work. */
 void ah_push_shared_tensor(lua_State *L, struct ah_tensor *tensor);
 
+/* The generator of a Generator object (bind/random.c), borrowed; NULL for anything else. */
+struct ah_generator *ah_to_generator(lua_State *L, int index);
+
 /* Array part of a Lua table at `index` as integers; returns the count. Raises beyond `max` or on non-integers. */
 int ah_check_ints(lua_State *L, int index, int64_t *out, int max, const char *what);
 enum ah_dtype ah_check_dtype(lua_State *L, int index);
@@ -51,7 +56,7 @@ const char *ah_opt_string(lua_State *L, int index, const char *name, const char 
 void ah_check_options(lua_State *L, int index, const char *op, const char *const *known);
 
 /* Openers of the tables under accelhost._C, listed in bind/modules.def; each pushes one table. */
-#define MODULE(name) int ah_open_##name(lua_State *L) __attribute__((weak));
+#define MODULE(name) int ah_open_##name(lua_State *L);
 #include "bind/modules.def"
 #undef MODULE
 

@@ -16,14 +16,11 @@
 
 enum { SEED_BYTES = 8 };
 
-/* In bind/random.c: the generator of a Generator object, NULL for anything else. */
-struct ah_generator *ah_to_generator(lua_State *L, int index) __attribute__((weak));
-
 static struct ah_generator *opt_generator(lua_State *L, int index)
 {
     if (lua_isnoneornil(L, index))
         return ah_default_generator();
-    struct ah_generator *generator = ah_to_generator ? ah_to_generator(L, index) : NULL;
+    struct ah_generator *generator = ah_to_generator(L, index);
     if (!generator)
         ah_raise_text(L, "expected a Generator, got %s", luaL_typename(L, index));
     return generator;

@@ -75,8 +75,6 @@ static void open_c_module(lua_State *L)
     lua_setfield(L, module, "methods");
     lua_settop(L, module);
     for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++) {
-        if (!modules[i].open)
-            continue;
         modules[i].open(L);
         lua_setfield(L, module, modules[i].name);
     }

@@ -22,8 +22,6 @@ struct handle {
     struct ah_generator own;
 };
 
-/* NULL for anything else than a Generator; samplers of the data module ask here too. */
-struct ah_generator *ah_to_generator(lua_State *L, int index);
 struct ah_generator *ah_to_generator(lua_State *L, int index)
 {
     struct handle *handle = lua_touserdata(L, index);

@@ -12,7 +12,7 @@ struct ah_command {
 /* The commands; each returns the program's exit code. */
 int ah_cli_run(int argc, char **argv);
 int ah_cli_launch(int argc, char **argv);
-int ah_cli_data(int argc, char **argv) __attribute__((weak));
+int ah_cli_data(int argc, char **argv);
 
 /* 0 when `path` is a file that can be read, else as ah_usage. */
 int ah_check_script(const char *command, const char *path);

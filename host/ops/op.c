@@ -1,6 +1,5 @@
 #include "ops/op.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -474,6 +474,13 @@ static int is_tensor(lua_State *L)
     return 1;
 }
 
+/* C.same_shape(a, b) */
+static int same_shape(lua_State *L)
+{
+    lua_pushboolean(L, ah_same_shape(ah_check_tensor(L, 1), ah_check_tensor(L, 2)));
+    return 1;
+}
+
 /* C.same_storage(a, b) */
 static int same_storage(lua_State *L)
 {
@@ -566,8 +573,8 @@ static const luaL_Reg meta_list[] = {
 
 static const luaL_Reg module_list[] = {
     {"is_tensor", is_tensor},     {"set_data", set_data},       {"same_storage", same_storage},
-    {"pointer", pointer},         {"from_string", from_string}, {"to_string", to_string},
-    {"tensor", ah_tensor_from_lua}, {NULL, NULL},
+    {"same_shape", same_shape},   {"pointer", pointer},         {"from_string", from_string},
+    {"to_string", to_string},     {"tensor", ah_tensor_from_lua}, {NULL, NULL},
 };
 
 static void set_all(lua_State *L, int table, const luaL_Reg *list)

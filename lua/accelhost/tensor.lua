@@ -66,20 +66,12 @@ function tensor.unbind(input, dim)
   return views
 end
 
-local function same_shape(a, b)
-  if a:dim() ~= b:dim() then return false end
-  for d = 0, a:dim() - 1 do
-    if a:size(d) ~= b:size(d) then return false end
-  end
-  return true
-end
-
 --- Have both the same shape and the same elements?
 ---@param input userdata
 ---@param other userdata
 ---@return boolean
 function tensor.equal(input, other)
-  return same_shape(input, other) and C.eq(input, other):all():item()
+  return C.same_shape(input, other) and C.eq(input, other):all():item()
 end
 
 --- Is |input - other| <= atol + rtol * |other| everywhere? The shapes broadcast.

@@ -64,14 +64,6 @@ return function(Module, walk)
     return "(" .. table.concat(tensor:shape(), ", ") .. ")"
   end
 
-  local function same_shape(a, b)
-    if a:dim() ~= b:dim() then return false end
-    for d = 0, a:dim() - 1 do
-      if a:size(d) ~= b:size(d) then return false end
-    end
-    return true
-  end
-
   local function quoted(names)
     local parts = {}
     for i, name in ipairs(names) do parts[i] = '"' .. name .. '"' end
@@ -106,7 +98,7 @@ return function(Module, walk)
         missing[#missing + 1] = key
       elseif not C.is_tensor(source) then
         errors[#errors + 1] = ("%s: expected a tensor, got %s"):format(key, describe(source))
-      elseif not same_shape(source, tensor) and not (tensor:dim() == 0 and source:numel() == 1) then
+      elseif not C.same_shape(source, tensor) and not (tensor:dim() == 0 and source:numel() == 1) then
         errors[#errors + 1] = ("size mismatch for %s: copying a param with shape %s from checkpoint, the shape in " ..
           "current model is %s."):format(key, shape_text(source), shape_text(tensor))
       else

@@ -5,9 +5,8 @@
 #include <unistd.h>
 
 #include "base/nearest.h"
+#include "base/version.h"
 #include "cli/command.h"
-
-#define AH_VERSION "0.1.0"
 
 static const struct ah_command commands[] = {
     {"run", "run a Lua script in this process (the default)", ah_cli_run},

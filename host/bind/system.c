@@ -6,6 +6,7 @@
 #include "base/nearest.h"
 #include "base/threads.h"
 #include "base/time.h"
+#include "base/version.h"
 #include "bind/bind.h"
 #include "bind/handle.h"
 
@@ -119,5 +120,7 @@ int ah_open_system(lua_State *L)
     };
     lua_newtable(L);
     luaL_register(L, NULL, list);
+    lua_pushliteral(L, AH_VERSION);
+    lua_setfield(L, -2, "version");
     return 1;
 }

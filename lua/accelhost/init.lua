@@ -8,7 +8,7 @@ local C = require "accelhost._C"
 require "accelhost.tensor"
 
 local accelhost = {
-  _VERSION = "0.1.0",
+  _VERSION = C.system.version,
 
   tensor = C.tensor,
   from_string = C.from_string,

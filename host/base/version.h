@@ -1,0 +1,7 @@
+/* The program's version, said once: --version, accelhost._VERSION. */
+#ifndef AH_BASE_VERSION_H
+#define AH_BASE_VERSION_H
+
+#define AH_VERSION "0.1.0"
+
+#endif

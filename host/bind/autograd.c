@@ -101,6 +101,7 @@ static int grad(lua_State *L)
     struct ah_tensor **inputs = check_tensors(L, 2, &input_count, false);
     struct ah_tensor **grads = opt_grads(L, 4, count);
     struct ah_tensor **out = lua_newuserdata(L, (size_t)(input_count ? input_count : 1) * sizeof *out);
+    ah_collect_if_due(L, AH_COLLECT_STEP); /* before, as in backward */
     lua_State *outer = entered;
     entered = L;
     int status = ah_gradients(roots, grads, count, inputs, input_count, out, &options);
@@ -114,7 +115,6 @@ static int grad(lua_State *L)
             lua_pushboolean(L, 0);
         lua_rawseti(L, -2, i + 1);
     }
-    ah_collect_if_due(L, AH_COLLECT_STEP);
     return 1;
 }
 

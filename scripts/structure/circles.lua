@@ -1,0 +1,126 @@
+-- Circles among the units of host/ (a unit is a .c file and the header of its name): who calls what whom defines.
+--
+-- Folders may not form a circle at all. Inside a folder a circle has to be explained: a header of one of its units has a
+-- sentence "Circle: a, b: why" that names every unit of it.
+local files = require "files"
+
+local circles = {}
+
+-- Tarjan's strongly connected components of more than one node; `edges[a][b]` is true when a uses b.
+local function components(nodes, edges)
+  local index, low, on, stack, count, found = {}, {}, {}, {}, 0, {}
+  local function visit(v)
+    count = count + 1
+    index[v], low[v], on[v] = count, count, true
+    stack[#stack + 1] = v
+    for _, w in ipairs(nodes) do
+      if edges[v] and edges[v][w] then
+        if not index[w] then
+          visit(w)
+          low[v] = math.min(low[v], low[w])
+        elseif on[w] then
+          low[v] = math.min(low[v], index[w])
+        end
+      end
+    end
+    if low[v] ~= index[v] then return end
+    local group = {}
+    repeat
+      local w = table.remove(stack)
+      on[w] = nil
+      table.insert(group, 1, w)
+    until w == v
+    table.sort(group)
+    if #group > 1 then found[#found + 1] = group end
+  end
+  for _, v in ipairs(nodes) do
+    if not index[v] then visit(v) end
+  end
+  return found
+end
+
+local function link(edges, from, to, name)
+  if from == to then return end
+  edges[from] = edges[from] or {}
+  edges[from][to] = edges[from][to] or name
+end
+
+local function sorted_keys(map)
+  local keys = {}
+  for key in pairs(map) do keys[#keys + 1] = key end
+  table.sort(keys)
+  return keys
+end
+
+local function folder_of(unit) return unit:match("^(.*)/") end
+
+-- Which unit defines each public function, and the code of each unit.
+local function units_of(list)
+  local owner, code = {}, {}
+  for _, file in ipairs(list) do
+    if file.path:find("^host/.*/.*%.[ch]$") then
+      local unit = file.path:gsub("%.[ch]$", "")
+      local text = files.c_code(file.text):gsub("%f[%w_](%l+) +ah_[%w_]+", {struct = "", enum = "", union = ""})
+      code[unit] = (code[unit] or "") .. text
+      if file.path:find("%.c$") then
+        for _, definition in ipairs(files.c_functions(text)) do
+          if not definition.static then owner[definition.name] = unit end
+        end
+      end
+    end
+  end
+  return owner, code
+end
+
+local function explained(list, group)
+  for _, file in ipairs(list) do
+    local circle = file.path:find("%.h$") and file.text:match("Circle: (.-)[.*]")
+    if circle then
+      local all = true
+      for _, unit in ipairs(group) do
+        if not circle:find("%f[%w_]" .. unit:match("[^/]*$") .. "%f[^%w_]") then all = false end
+      end
+      if all then return true end
+    end
+  end
+  return false
+end
+
+--- Report circles of folders, and of units inside a folder that no header explains.
+---@param list table[] from files.all
+---@param report fun(path: string, line: integer, text: string)
+function circles.check(list, report)
+  local owner, code = units_of(list)
+  local units, folders = {}, {}
+  for unit, text in pairs(code) do
+    for word in text:gmatch("%f[%w_]ah_[%w_]+") do
+      local target = owner[word]
+      if target then
+        link(units, unit, target, word)
+        link(folders, folder_of(unit), folder_of(target), unit .. " uses " .. word)
+      end
+    end
+  end
+  for _, group in ipairs(components(sorted_keys(folders), folders)) do
+    local ties = {}
+    for _, a in ipairs(group) do
+      for _, b in ipairs(group) do
+        if folders[a][b] then ties[#ties + 1] = folders[a][b] .. " of " .. b end
+      end
+    end
+    report(group[1], 1, "folders in a circle: " .. table.concat(group, ", ") .. " (" .. table.concat(ties, "; ") .. ")")
+  end
+  local inside = {}
+  for unit, targets in pairs(units) do
+    for target, word in pairs(targets) do
+      if folder_of(unit) == folder_of(target) then link(inside, unit, target, word) end
+    end
+  end
+  for _, group in ipairs(components(sorted_keys(code), inside)) do
+    if not explained(list, group) then
+      report(group[1] .. ".c", 1, "a circle that no header explains: " .. table.concat(group, ", "))
+    end
+  end
+end
+
+return circles

@@ -5,7 +5,9 @@ MAKEFLAGS += --no-builtin-rules
 
 CC      ?= gcc
 SAN     ?=
-BUILD   ?= build$(if $(SAN),-$(SAN))
+# FAIL_ALLOC=1: a build whose requests for memory fail on demand (spec/faults/fail_alloc.h).
+FAIL_ALLOC ?=
+BUILD   ?= build$(if $(SAN),-$(SAN))$(if $(FAIL_ALLOC),-fail-alloc)
 ARCH    ?= native
 OPT     := $(if $(DEBUG),-O0 -g3,-O3 -g)
 
@@ -23,7 +25,8 @@ WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpoi
 CFLAGS  += -std=c11 $(OPT) -march=$(ARCH) -ffp-contract=off -fno-math-errno -fno-trapping-math -fopenmp \
            -fasynchronous-unwind-tables -fno-omit-frame-pointer $(WARN) $(if $(WERROR),-Werror) \
            $(if $(SAN),-fsanitize=$(SAN) -Wno-format-overflow)
-CPPFLAGS += -D_GNU_SOURCE -Ihost -Ispec/host -I$(BUILD) $(shell pkg-config --cflags $(PKGS) 2>/dev/null) -MMD -MP
+CPPFLAGS += -D_GNU_SOURCE -Ihost -Ispec -Ispec/host -I$(BUILD) $(if $(FAIL_ALLOC),-include faults/fail_alloc.h) \
+            $(shell pkg-config --cflags $(PKGS) 2>/dev/null) -MMD -MP
 comma   := ,
 LDFLAGS += -rdynamic -fopenmp -Wl,--as-needed $(if $(SAN),-fsanitize=$(SAN)) \
            $(if $(BLAS_DIR),-L$(BLAS_DIR) -Wl$(comma)-rpath$(comma)$(BLAS_DIR))
@@ -31,7 +34,7 @@ LDLIBS  := $(LUAJIT_A) -lopenblas $(if $(HAVE_ONEDNN),-ldnnl) -lyaml -ljansson -
 
 # oneDNN sits behind one file; the stub takes its place where the library is missing.
 ONEDNN_OFF := $(if $(HAVE_ONEDNN),host/cpu/onednn_stub.c,host/cpu/onednn.c)
-SRC  := $(filter-out $(ONEDNN_OFF),$(sort $(wildcard host/*.c host/*/*.c)))
+SRC  := $(filter-out $(ONEDNN_OFF),$(sort $(wildcard host/*.c host/*/*.c))) $(if $(FAIL_ALLOC),spec/faults/fail_alloc.c)
 OBJ  := $(SRC:%.c=$(BUILD)/%.o) $(BUILD)/embedded.o
 LUA  := $(sort $(shell find lua -name '*.lua'))
 TEST_SRC := $(sort $(wildcard spec/host/*.c))
@@ -122,6 +125,15 @@ test-gcstress: ## the specs with a collector that never rests
 	@scripts/install-deps.sh build test
 	@$(MAKE) --no-print-directory $(JOBS) all
 	@ACCELHOST_PARITY=short SKIP_SELFTEST=1 HOST_FLAGS=--gc-stress scripts/test.sh $(BUILD) "$(T)"
+
+# Memory runs out in a build of its own, with the leaks watched.
+.PHONY: test-faults
+test-faults: ## kills, stalls, disagreements, memory that runs out: spec/faults, T=pattern, N=faults of each program
+	@scripts/install-deps.sh build test
+	@$(MAKE) --no-print-directory $(JOBS) all
+	@$(MAKE) --no-print-directory $(JOBS) SAN=address FAIL_ALLOC=1 DEBUG=1 build-address-fail-alloc/accelhost
+	@FAIL_ALLOC_BINARY=build-address-fail-alloc/accelhost ASAN_OPTIONS="$(ASAN_FLAGS)" N="$(N)" \
+		scripts/faults.sh $(BUILD) "$(T)"
 
 .PHONY: fuzz
 fuzz: ## the readers of files against broken ones, RUNS=200000 inputs each (needs clang)

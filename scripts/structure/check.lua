@@ -1,6 +1,6 @@
--- What the shape of the house owes its reader: no unexplained circle, long function, long file or block that stands twice,
--- no declaration without a definition, no comment that names what is gone. Prints FILE:LINE: what; exit code 1 when there
--- is one. Run from the root: accelhost scripts/structure/check.lua
+-- What the shape of the house owes its reader: no unexplained circle, long function, long file or block that stands
+-- twice, no declaration without a definition, no comment that names what is gone. Prints FILE:LINE: what; exit code 1
+-- when there is one. Run from the root: accelhost scripts/structure/check.lua
 package.path = "scripts/structure/?.lua;" .. package.path
 local files, reasons = require "files", require("reasons").read("scripts/structure/reasons.txt")
 

@@ -1,7 +1,7 @@
 -- Circles among the units of host/ (a unit is a .c file and the header of its name): who calls what whom defines.
 --
--- Folders may not form a circle at all. Inside a folder a circle has to be explained: a header of one of its units has a
--- sentence "Circle: a, b: why" that names every unit of it.
+-- Folders may not form a circle at all. Inside a folder a circle has to be explained: a header of one of its units
+-- has a sentence "Circle: a, b: why" that names every unit of it.
 local files = require "files"
 
 local circles = {}

@@ -32,33 +32,30 @@ function files.all()
   return list
 end
 
+-- The last place of the comment or string that begins at `from`; nil when it is a plain slash.
+local function end_of_blank(text, from)
+  local two = text:sub(from, from + 1)
+  if two == "/*" then return select(2, text:find("*/", from + 2, true)) or #text end
+  if two == "//" then return (text:find("\n", from, true) or #text + 1) - 1 end
+  local quote = two:sub(1, 1)
+  if quote == "/" then return nil end
+  local i = from + 1
+  while i <= #text and text:sub(i, i) ~= quote do i = i + (text:sub(i, i) == "\\" and 2 or 1) end
+  return i
+end
+
 --- The text with every C comment and string replaced by spaces; line breaks stay.
 ---@param text string
 ---@return string
 function files.c_code(text)
   local out, at = {}, 1
-  local function blank(piece) return (piece:gsub("[^\n]", " ")) end
   while true do
     local from = text:find("[/\"']", at)
     if not from then break end
     out[#out + 1] = text:sub(at, from - 1)
-    local two, to = text:sub(from, from + 1), nil
-    if two == "/*" then
-      to = select(2, text:find("*/", from + 2, true))
-    elseif two == "//" then
-      to = (text:find("\n", from, true) or #text + 1) - 1
-    elseif two:sub(1, 1) ~= "/" then
-      local quote, i = two:sub(1, 1), from + 1
-      while i <= #text and text:sub(i, i) ~= quote do i = i + (text:sub(i, i) == "\\" and 2 or 1) end
-      to = i
-    else
-      to = from
-      out[#out + 1], at = "/", from + 1
-      goto continue
-    end
-    to = to or #text
-    out[#out + 1], at = blank(text:sub(from, to)), to + 1
-    ::continue::
+    local to = end_of_blank(text, from)
+    out[#out + 1] = to and text:sub(from, to):gsub("[^\n]", " ") or "/"
+    at = (to or from) + 1
   end
   out[#out + 1] = text:sub(at)
   return table.concat(out)

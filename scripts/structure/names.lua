@@ -5,7 +5,7 @@ local names = {}
 
 local function base(path) return path:match("[^/]*$") end
 
--- Does a comment's word for a file ("ops/op.c", "gemm.h", "spec/ops") name one? Parts of a path may be left out in front.
+-- Does a comment's word for a file ("ops/op.c", "gemm.h") name one? Parts of a path may be left out in front.
 local function exists(word, paths)
   if paths.full[word] or paths.base[word] then return true end
   local tail = "/" .. word
@@ -55,7 +55,9 @@ function names.check(list, report)
     if c or path:find("%.lua$") then
       for i, comment in ipairs(files.comments(file)) do
         for word in named_files(comment) do
-          if not word:find("%u%u") and not exists(word, paths) then report(path, i, "a comment names " .. word .. ", which does not exist") end
+          if not word:find("%u%u") and not exists(word, paths) then
+            report(path, i, "a comment names " .. word .. ", which does not exist")
+          end
         end
         for word, after in comment:gmatch("%f[%w_](ah_[%w_]+)(.?)") do
           local pattern = after == "*" or word:sub(-1) == "_" or word:find("[A-Z]")

@@ -1,5 +1,5 @@
--- The exceptions to the structure rules, one a line: WHAT, blanks, the reason. An exception that nothing needs any more is
--- a breach itself.
+-- The exceptions to the structure rules, one a line: WHAT, blanks, the reason. An exception that nothing needs any
+-- more is a breach itself.
 local reasons = {}
 reasons.__index = reasons
 

@@ -23,6 +23,19 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* The taps of a window that lie inside the input, along one dim: a window may be far larger than what it covers. */
+struct reach {
+    int64_t first, end;
+};
+
+static struct reach reach_of(int64_t start, int64_t kernel, int64_t dilation, int64_t n)
+{
+    struct reach r = {start < 0 ? (-start + dilation - 1) / dilation : 0, kernel};
+    if (start + (kernel - 1) * dilation >= n)
+        r.end = start < n ? (n - start + dilation - 1) / dilation : 0;
+    return r;
+}
+
 static struct rectangle rectangle_at(const struct ah_window *s, const struct rectangles *r, int64_t oy, int64_t ox)
 {
     struct rectangle a;
@@ -64,24 +77,23 @@ typedef int32_t ints __attribute__((vector_size(64)));
 typedef uint8_t bytes __attribute__((vector_size(16)));
 enum { LANES = 16 };
 
-/* The positions of one window that lie inside the input: how far each is from the image's start, and its code. */
+/* The positions of one window that lie inside the input: how far each is from the image's start, and its code. Only
+ * for windows whose codes fit a byte. */
 struct taps {
     int count;
-    int64_t offset[256];
-    uint8_t code[256];
+    int64_t offset[AH_BYTE_PLACES];
+    uint8_t code[AH_BYTE_PLACES];
 };
 
 static void taps_at(const struct ah_window *s, int64_t oy, int64_t ox, struct taps *taps)
 {
+    int64_t top = oy * s->stride[0] - s->padding[0], left = ox * s->stride[1] - s->padding[1];
+    struct reach rows = reach_of(top, s->kernel[0], s->dilation[0], s->h);
+    struct reach columns = reach_of(left, s->kernel[1], s->dilation[1], s->w);
     taps->count = 0;
-    for (int64_t i = 0; i < s->kernel[0]; i++) {
-        int64_t iy = oy * s->stride[0] - s->padding[0] + i * s->dilation[0];
-        if (iy < 0 || iy >= s->h)
-            continue;
-        for (int64_t j = 0; j < s->kernel[1]; j++) {
-            int64_t ix = ox * s->stride[1] - s->padding[1] + j * s->dilation[1];
-            if (ix < 0 || ix >= s->w)
-                continue;
+    for (int64_t i = rows.first; i < rows.end; i++) {
+        for (int64_t j = columns.first; j < columns.end; j++) {
+            int64_t iy = top + i * s->dilation[0], ix = left + j * s->dilation[1];
             taps->offset[taps->count] = (iy * s->w + ix) * s->c;
             taps->code[taps->count++] = (uint8_t)(i * s->kernel[1] + j);
         }
@@ -225,7 +237,7 @@ int ah_cpu_max_pool2d(struct ah_call *c)
     struct ah_tensor *xt = c->arg[0].tensor, *out = c->out[0], *place = c->extra[0];
     struct ah_window s;
     AH_TRY(max_geometry(&s, c, xt->size, xt->ndim, 1));
-    if (xt->storage->channels_last && xt->dtype == AH_F32 && !c->arg[6].flag && (!place || place->dtype == AH_U8)) {
+    if (xt->storage->channels_last && xt->dtype == AH_F32 && !c->arg[6].flag && ah_window_fits_byte(&s)) {
         struct ah_dense rows = {0};
         AH_TRY(ah_dense_scratch(&rows, (size_t)(omp_get_max_threads() * s.oh * s.ow * s.c) * sizeof(float)));
         max_nhwc(&s, ah_tensor_data(xt), ah_tensor_data(out), place ? ah_tensor_data(place) : NULL, rows.block);

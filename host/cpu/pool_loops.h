@@ -14,15 +14,12 @@ static void SUFFIX(max_planes)(const struct ah_window *s, const REAL *restrict x
             int64_t top = o / s->ow * s->stride[0] - s->padding[0], left = o % s->ow * s->stride[1] - s->padding[1];
             REAL best = 0;
             int64_t at = -1;
-            for (int64_t i = 0; i < s->kernel[0]; i++) {
-                int64_t iy = top + i * s->dilation[0];
-                if (iy < 0 || iy >= s->h)
-                    continue;
-                for (int64_t j = 0; j < s->kernel[1]; j++) {
-                    int64_t ix = left + j * s->dilation[1];
-                    if (ix < 0 || ix >= s->w)
-                        continue;
-                    REAL v = plane[iy * s->w + ix];
+            struct reach rows = reach_of(top, s->kernel[0], s->dilation[0], s->h);
+            struct reach columns = reach_of(left, s->kernel[1], s->dilation[1], s->w);
+            for (int64_t i = rows.first; i < rows.end; i++) {
+                const REAL *row = plane + (top + i * s->dilation[0]) * s->w + left;
+                for (int64_t j = columns.first; j < columns.end; j++) {
+                    REAL v = row[j * s->dilation[1]];
                     if (at < 0 || v > best || v != v) {
                         best = v;
                         at = i * s->kernel[1] + j;

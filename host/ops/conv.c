@@ -22,6 +22,10 @@ int ah_pair(const char *op, const char *name, const struct ah_value *value, cons
         return ah_fail(AH_EINVAL, "%s: %s: expected at least %lld, got (%lld, %lld)", op, name, (long long)least,
                        (long long)pair[0], (long long)pair[1]);
     }
+    if (pair[0] > INT32_MAX || pair[1] > INT32_MAX) {
+        return ah_fail(AH_EINVAL, "%s: %s: expected at most %d, got (%lld, %lld)", op, name, INT32_MAX,
+                       (long long)pair[0], (long long)pair[1]);
+    }
     return 0;
 }
 
@@ -55,7 +59,8 @@ int ah_conv_geometry(struct ah_conv *s, const char *op, const int64_t *input, in
     AH_TRY(ah_pair(op, "padding", &options[1], NULL, 0, s->padding));
     AH_TRY(ah_pair(op, "dilation", &options[2], NULL, 1, s->dilation));
     s->groups = options[3].integer;
-    if (s->groups < 1 || s->oc % s->groups || weight[1] * s->groups != s->c || s->c == 0 || s->oc == 0) {
+    bool countable = s->groups <= INT32_MAX && s->kh <= INT32_MAX && s->kw <= INT32_MAX;
+    if (!countable || s->groups < 1 || s->oc % s->groups || weight[1] * s->groups != s->c || s->c == 0 || s->oc == 0) {
         return ah_fail(AH_EINVAL, "%s: input %s does not fit weight %s with groups = %lld", op,
                        ah_shape_text(input, input_ndim), ah_shape_text(weight, weight_ndim), (long long)s->groups);
     }

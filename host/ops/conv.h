@@ -21,7 +21,8 @@ int ah_conv_geometry(struct ah_conv *s, const char *op, const int64_t *input, in
 /* The output's sizes; returns their number (3 or 4). */
 int ah_conv_output_size(const struct ah_conv *s, int64_t *size);
 
-/* One or two integers (absent: `fallback` twice) as a pair not below `least`. */
+/* One or two integers (absent: `fallback` twice) as a pair in least..2^31-1, so that sums and products of them stay in
+ * 64 bits. */
 int ah_pair(const char *op, const char *name, const struct ah_value *value, const int64_t *fallback, int64_t least,
             int64_t *pair);
 
@@ -31,6 +32,13 @@ struct ah_window {
     int64_t kernel[2], stride[2], padding[2], dilation[2];
     bool batched;
 };
+
+/* A place within a window is kernel row * kernel width + kernel column, kept in a byte where all of them fit. */
+enum { AH_BYTE_PLACES = 256 };
+static inline bool ah_window_fits_byte(const struct ah_window *s)
+{
+    return s->kernel[0] * s->kernel[1] <= AH_BYTE_PLACES;
+}
 
 /* Fill *s; stride absent means the kernel's size, `dilation` NULL means 1. AH_EINVAL names `op` and the shapes. */
 int ah_window_geometry(struct ah_window *s, const char *op, const int64_t *input, int ndim,

@@ -83,6 +83,10 @@ int ah_forward_max_pool2d(struct ah_call *c)
     AH_TRY(ah_call_expect_float(c, 0));
     AH_TRY(ah_window_geometry(&s, "max_pool2d", x->size, x->ndim, &c->arg[1], &c->arg[2], &c->arg[3], &c->arg[4],
                               c->arg[5].flag));
+    if (s.kernel[0] * s.kernel[1] > INT32_MAX) {
+        return ah_fail(AH_EINVAL, "max_pool2d: kernel_size (%lld, %lld) has more than %d places",
+                       (long long)s.kernel[0], (long long)s.kernel[1], INT32_MAX);
+    }
     int64_t size[4];
     int ndim = output_size(&s, size);
     AH_TRY(ah_call_output(c, 0, size, ndim, x->dtype));
@@ -90,8 +94,7 @@ int ah_forward_max_pool2d(struct ah_call *c)
     if (indices)
         AH_TRY(ah_call_output(c, 1, size, ndim, AH_I64));
     if (indices || c->recording) {
-        bool small = s.kernel[0] * s.kernel[1] <= 256;
-        AH_TRY(ah_tensor_empty(&c->extra[0], size, ndim, small ? AH_U8 : AH_I32));
+        AH_TRY(ah_tensor_empty(&c->extra[0], size, ndim, ah_window_fits_byte(&s) ? AH_U8 : AH_I32));
     }
     return ah_call_kernel(c);
 }

@@ -69,6 +69,29 @@ describe("max_pool2d", function()
     assert.same({1, 1, 3, 4}, F.max_pool2d(x, 2, 2, 1, 1, true):shape())
   end)
 
+  it("covers whole planes of more than 256 places in both memory orders", function()
+    local x = accelhost.randn {2, 20, 17, 33}
+    local expected = x:amax({2, 3}, true)
+    for _, input in ipairs {x, in_other_order(x)} do
+      accelhost.no_grad(function() check.near(check.flat(expected), F.max_pool2d(input, {17, 33}), 1e-6) end)
+      local leaf = input:clone():requires_grad_()
+      F.max_pool2d(leaf, {17, 33}):sum():backward()
+      assert.equal(40, leaf.grad:sum():item())
+    end
+  end)
+
+  it("takes a window far larger than the input, but not one whose places cannot be counted", function()
+    local x = accelhost.arange(16):to("float32"):reshape(1, 1, 4, 4)
+    local y = F.max_pool2d(x, {2 ^ 28, 3}, {stride = {2 ^ 28, 1}, padding = {2 ^ 27, 1}})
+    assert.same({{{{13, 14, 15, 15}}}}, y:tolist())
+    check.raises("max_pool2d: kernel_size (65536, 65536) has more than 2147483647 places", function()
+      F.max_pool2d(x, 65536, {padding = 32768})
+    end)
+    check.raises("avg_pool2d: stride: expected at most 2147483647, got (4294967296, 4294967296)", function()
+      F.avg_pool2d(x, 2, 2 ^ 32)
+    end)
+  end)
+
   it("takes planes without a batch, and an empty batch", function()
     assert.same({2, 2, 2}, F.max_pool2d(accelhost.zeros(2, 4, 4), 2):shape())
     assert.same({0, 2, 2, 2}, F.max_pool2d(accelhost.zeros(0, 2, 4, 4), 2):shape())

@@ -62,8 +62,37 @@ int ah_cpu_mul(struct ah_call *c)
     return binary(c, mul_loops);
 }
 
-/* Division and remainders. The integer loops never see a zero divisor (checked by the op); the quotient by -1 is
+/* Division and remainders. The integer loops never see a zero divisor (`divide` looks first); the quotient by -1 is
  * written as a negation, because the hardware traps on the smallest integer. */
+
+/* Integers have no infinity to give: PyTorch raises, and the hardware would trap. What counts is the divisor that the
+ * loops see: 256 is 0 in uint8. */
+static int refuse_zero_divisor(const struct ah_call *c, enum ah_dtype dtype)
+{
+    struct ah_tensor *divisor = NULL;
+    AH_TRY(ah_contiguous_as(&divisor, c->arg[1].tensor, dtype));
+    size_t item = ah_dtype_size(dtype);
+    const char *at = ah_tensor_data(divisor);
+    static const char zero[sizeof(int64_t)];
+    int64_t i = 0;
+    while (i < divisor->numel && memcmp(at + (size_t)i * item, zero, item) != 0)
+        i++;
+    int status = 0;
+    if (i < divisor->numel && c->out[0]->numel > 0) {
+        status = ah_fail(AH_EINVAL, "%s: division of integers by zero (the divisor in %s, at position %lld)",
+                         c->op->name, ah_dtype_name(dtype), (long long)i);
+    }
+    ah_tensor_release(divisor);
+    return status;
+}
+
+static int divide(struct ah_call *c, const ah_loop *loops)
+{
+    enum ah_dtype dtype = ah_call_promote(c, 2);
+    if (!ah_dtype_is_float(dtype))
+        AH_TRY(refuse_zero_divisor(c, dtype));
+    return binary(c, loops);
+}
 
 static inline float floor_quotient_f32(float a, float b)
 {
@@ -143,7 +172,7 @@ FLOAT_TABLE(div);
 int ah_cpu_div(struct ah_call *c)
 {
     if (c->arg[2].kind == AH_STRING)
-        return binary(c, c->arg[2].string[0] == 'f' ? div_floor_loops : div_trunc_loops);
+        return divide(c, c->arg[2].string[0] == 'f' ? div_floor_loops : div_trunc_loops);
     enum ah_dtype dtype = ah_call_promote(c, 2);
     if (!ah_dtype_is_float(dtype))
         dtype = AH_F32;
@@ -152,17 +181,17 @@ int ah_cpu_div(struct ah_call *c)
 
 int ah_cpu_floor_divide(struct ah_call *c)
 {
-    return binary(c, div_floor_loops);
+    return divide(c, div_floor_loops);
 }
 
 int ah_cpu_remainder(struct ah_call *c)
 {
-    return binary(c, remainder_loops);
+    return divide(c, remainder_loops);
 }
 
 int ah_cpu_fmod(struct ah_call *c)
 {
-    return binary(c, fmod_loops);
+    return divide(c, fmod_loops);
 }
 
 /* Powers. */

@@ -133,22 +133,10 @@ int ah_forward_sub(struct ah_call *c)
 
 FORWARD_SAME(mul, 2)
 
-/* Integers have no infinity to give: PyTorch raises, and the hardware would trap. */
-static int refuse_zero_divisor(const struct ah_call *c)
-{
-    const struct ah_tensor *other = c->arg[1].tensor;
-    for (int64_t i = 0; i < other->numel; i++)
-        if (ah_tensor_get_int(other, i) == 0)
-            return ah_fail(AH_EINVAL, "%s: division of integers by zero", c->op->name);
-    return 0;
-}
-
 static int whole_division(struct ah_call *c)
 {
     enum ah_dtype dtype = ah_call_promote(c, 2);
     AH_TRY(refuse_bool(c, dtype, "integers"));
-    if (!ah_dtype_is_float(dtype))
-        AH_TRY(refuse_zero_divisor(c));
     return elementwise(c, 2, dtype);
 }
 

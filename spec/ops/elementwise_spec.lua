@@ -235,6 +235,29 @@ describe("rounding and division", function()
     check.near({inf, -inf, nan}, T({1, -1, 0}) / 0, 0)
   end)
 
+  it("looks for zeros in the dtype that divides", function()
+    local bytes, ints = T({7}, "uint8"), T({7}, "int32")
+    local divisor = T({2 ^ 32}, "int64")
+    for _, op in ipairs {"floor_divide", "remainder", "fmod"} do
+      check.raises(op .. ": division of integers by zero (the divisor in uint8, at position 0)", function()
+        return bytes[op](bytes, 256)
+      end)
+      check.raises(op .. ": division of integers by zero (the divisor in int32", function()
+        return ints[op](ints, 2 ^ 32)
+      end)
+      check.raises(op .. ": division of integers by zero (the divisor in int32", function()
+        return ints[op](ints, divisor[0])
+      end)
+    end
+    for _, mode in ipairs {"floor", "trunc"} do
+      check.raises("div: division of integers by zero (the divisor in int32", function()
+        return ints:div(2 ^ 32, mode)
+      end)
+    end
+    assert.same({0}, ints:div(divisor, "floor"):tolist())
+    assert.equal(0, T({}, "int64"):div(0, "floor"):numel())
+  end)
+
   it("survives the smallest integer divided by -1", function()
     local x = T({-2147483648}, "int32")
     assert.same({0}, accelhost.remainder(x, -1):tolist())

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/threads.h"
+#include "tensor/overlap.h"
 
 enum {
     CHUNK = 512,        /* elements converted at a time: five buffers of doubles fit the first-level cache */
@@ -30,35 +31,9 @@ struct plan {
     const void *context;
 };
 
-/* First and one-past-last byte that a tensor touches. */
-static void extent(const struct ah_tensor *tensor, const char **begin, const char **end)
-{
-    size_t item = ah_dtype_size(tensor->dtype);
-    int64_t low = tensor->offset, high = tensor->offset;
-    for (int d = 0; d < tensor->ndim; d++) {
-        int64_t reach = (tensor->size[d] - 1) * tensor->stride[d];
-        *(reach < 0 ? &low : &high) += reach;
-    }
-    *begin = (const char *)tensor->storage->data + low * (int64_t)item;
-    *end = (const char *)tensor->storage->data + (high + 1) * (int64_t)item;
-}
-
-static bool same_geometry(const struct ah_tensor *a, const struct ah_tensor *b)
-{
-    if (a->storage->data != b->storage->data || a->offset != b->offset || a->dtype != b->dtype || !ah_same_shape(a, b))
-        return false;
-    for (int d = 0; d < a->ndim; d++)
-        if (a->size[d] != 1 && a->stride[d] != b->stride[d])
-            return false;
-    return true;
-}
-
 static bool clashes(const struct ah_tensor *out, const struct ah_tensor *input)
 {
-    const char *a, *a_end, *b, *b_end;
-    extent(out, &a, &a_end);
-    extent(input, &b, &b_end);
-    return a < b_end && b < a_end && !same_geometry(out, input);
+    return ah_memory_meets(out, input) && !ah_same_memory(out, input);
 }
 
 /* Would walking this input in the output's order jump through memory, although a tiled copy would not? */
@@ -427,7 +402,7 @@ static bool copy_transposed(struct ah_tensor *out, const struct ah_tensor *input
 
 int ah_copy(struct ah_tensor *out, struct ah_tensor *input)
 {
-    if (out->numel == 0 || same_geometry(out, input))
+    if (out->numel == 0 || ah_same_memory(out, input))
         return 0;
     if (copy_transposed(out, input))
         return 0;

@@ -235,6 +235,8 @@ int ah_cpu_topk(struct ah_call *c)
                       .dim = (int)c->arg[2].integer,
                       .keep = c->arg[1].integer,
                       .descending = c->arg[3].flag};
+    if (l.x->ndim == 0)
+        l.keep = 1; /* the result is 0-dim as well, whatever k */
     return sort_lines(&l);
 }
 

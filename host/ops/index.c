@@ -2,6 +2,7 @@
 
 #include "ops/rows.h"
 #include "ops/shape.h"
+#include "tensor/overlap.h"
 
 static int expect_index(const struct ah_call *c, int arg)
 {
@@ -42,8 +43,25 @@ static int check_list(struct ah_call *c, int ndim, int dim_arg, int index_arg, i
     return 0;
 }
 
+/* In place, the elements of arg[0] are written in the order of an index while the other arguments are read: PyTorch
+ * refuses memory that is both. */
+static int refuse_overlap(const struct ah_call *c)
+{
+    if (!c->inplace)
+        return 0;
+    for (int i = 1; i < c->op->param_count; i++) {
+        const struct ah_tensor *x = c->arg[0].tensor, *other = c->arg[i].tensor;
+        if (c->arg[i].kind == AH_TENSOR && ah_memory_meets(x, other)) {
+            return ah_fail(AH_EINVAL, "%s_: %s %s shares memory with %s %s, which is written; clone() it first",
+                           c->op->name, c->op->param[i].name, ah_shape(other), c->op->param[0].name, ah_shape(x));
+        }
+    }
+    return 0;
+}
+
 static int run_like(struct ah_call *c, const struct ah_tensor *like)
 {
+    AH_TRY(refuse_overlap(c));
     AH_TRY(ah_call_output(c, 0, like->size, like->ndim, like->dtype));
     return ah_call_kernel(c);
 }
@@ -340,6 +358,7 @@ int ah_forward_masked_scatter(struct ah_call *c)
     AH_TRY(expect_mask(c, 1));
     AH_TRY(expect_same_dtype(c, 2));
     AH_TRY(ah_broadcast_shapes("masked_scatter", x, mask, size, &ndim));
+    AH_TRY(refuse_overlap(c));
     AH_TRY(ah_call_output(c, 0, size, ndim, x->dtype));
     return ah_call_kernel(c);
 }

@@ -1,5 +1,6 @@
 local accelhost = require "accelhost"
 local C = require "accelhost._C"
+local check = require "spec.support.check"
 local gradcheck = require "spec.support.gradcheck"
 local op_fixture = require "spec.support.op_fixture"
 
@@ -61,6 +62,26 @@ describe("in place", function()
     assert.same({{3, 1}, {6, 4}}, source.grad:tolist())
   end)
 
+  it("they refuse memory that they read as well", function()
+    local i = accelhost.arange(4)
+    local mask = accelhost.tensor {true, false, true, false}
+    for name, call in pairs {
+      index_add_ = function() i:index_add_(0, ints {3, 2, 1, 0}, i) end,
+      index_copy_ = function() i:index_copy_(0, ints {3, 2, 1}, i:narrow(0, 1, 3)) end,
+      index_fill_ = function() i:index_fill_(0, i, 7) end,
+      index_put_ = function() i:index_put_(i, 7) end,
+      scatter_ = function() i:scatter_(0, ints {3, 2, 1, 0}, i) end,
+      scatter_add_ = function() i:scatter_add_(0, i, ints {1, 1, 1, 1}) end,
+      masked_scatter_ = function() i:masked_scatter_(mask, i) end,
+    } do
+      assert.matches(name .. ": %w+ %(%d,%) shares memory with input %(4,%), which is written",
+        check.raises(name, call))
+    end
+    assert.same({0, 1, 2, 3}, i:tolist())
+    i:narrow(0, 0, 2):index_add_(0, ints {1, 0}, i:narrow(0, 2, 2)) -- neighbours, but apart
+    assert.same({3, 3, 2, 3}, i:tolist())
+  end)
+
   it("they reach through a strided view", function()
     local x = accelhost.zeros(3, 4)
     x:t():index_fill_(0, ints {1, 3}, 5)
@@ -115,6 +136,15 @@ describe("sort", function()
     assert.same({2, 0}, values:shape())
     assert.same({2, 0}, places:shape())
     assert.same({0, 3}, (accelhost.zeros(4, 3):topk(0, 0)):shape())
+  end)
+end)
+
+describe("topk", function()
+  it("gives a 0-dim tensor itself, whatever k", function()
+    for k = 0, 1 do
+      local values, places = accelhost.tensor(5):topk(k)
+      assert.same({5, 0}, {values:item(), places:item()})
+    end
   end)
 end)
 

@@ -1,0 +1,36 @@
+/* Compares the byte ranges that tensors span: lowest to highest element, by stride and size. Must stay conservative: a
+ * caller that hears "no" writes to one while it reads the other. */
+#include "tensor/overlap.h"
+
+/* First and one-past-last byte that a tensor touches. */
+static void extent(const struct ah_tensor *tensor, const char **begin, const char **end)
+{
+    size_t item = ah_dtype_size(tensor->dtype);
+    int64_t low = tensor->offset, high = tensor->offset;
+    for (int d = 0; d < tensor->ndim; d++) {
+        int64_t reach = (tensor->size[d] - 1) * tensor->stride[d];
+        *(reach < 0 ? &low : &high) += reach;
+    }
+    *begin = (const char *)tensor->storage->data + low * (int64_t)item;
+    *end = (const char *)tensor->storage->data + (high + 1) * (int64_t)item;
+}
+
+bool ah_same_memory(const struct ah_tensor *a, const struct ah_tensor *b)
+{
+    if (a->storage->data != b->storage->data || a->offset != b->offset || a->dtype != b->dtype || !ah_same_shape(a, b))
+        return false;
+    for (int d = 0; d < a->ndim; d++)
+        if (a->size[d] != 1 && a->stride[d] != b->stride[d])
+            return false;
+    return true;
+}
+
+bool ah_memory_meets(const struct ah_tensor *a, const struct ah_tensor *b)
+{
+    const char *from_a, *to_a, *from_b, *to_b;
+    if (a->numel == 0 || b->numel == 0)
+        return false;
+    extent(a, &from_a, &to_a);
+    extent(b, &from_b, &to_b);
+    return from_a < to_b && from_b < to_a;
+}

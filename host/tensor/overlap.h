@@ -1,0 +1,13 @@
+/* Do tensors share memory? Addresses only, so for storages of any device. Tensors without elements share nothing. */
+#ifndef AH_TENSOR_OVERLAP_H
+#define AH_TENSOR_OVERLAP_H
+
+#include "tensor/tensor.h"
+
+/* The same elements at the same places: reading one while the other is written element by element is safe. */
+bool ah_same_memory(const struct ah_tensor *a, const struct ah_tensor *b);
+
+/* Do the ranges of memory that the two span meet? True also where their elements interleave without meeting. */
+bool ah_memory_meets(const struct ah_tensor *a, const struct ah_tensor *b);
+
+#endif

@@ -179,6 +179,11 @@ int ah_cpu_bincount(struct ah_call *c)
                              (long long)at[i], (long long)i);
             goto out;
         }
+        if (at[i] == INT64_MAX) {
+            status = ah_fail(AH_EINVAL, "bincount: %lld, at position %lld, is too large to count to", (long long)at[i],
+                             (long long)i);
+            goto out;
+        }
         bins = at[i] >= bins ? at[i] + 1 : bins;
     }
     enum ah_dtype dtype = !weights ? AH_I64 : weights->dtype == AH_F32 ? AH_F32 : AH_F64;

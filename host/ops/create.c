@@ -158,7 +158,7 @@ int ah_forward_one_hot(struct ah_call *c)
         return ah_fail(AH_EINVAL, "one_hot: the result would have %d dims", AH_MAX_DIMS + 1);
     for (int64_t i = 0; i < input->numel; i++) {
         int64_t value = ah_tensor_get_int(input, i);
-        if (value < 0 || (classes >= 0 && value >= classes))
+        if (value < 0 || value == INT64_MAX || (classes >= 0 && value >= classes))
             return ah_fail(AH_EINVAL, "one_hot: class %lld is outside 0..%lld", (long long)value,
                            (long long)(classes >= 0 ? classes - 1 : INT64_MAX));
         largest = value > largest ? value : largest;
@@ -171,11 +171,30 @@ int ah_forward_one_hot(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
+/* Whole numbers low..high-1 must lie within the dtype's range. */
+static int expect_range(const struct ah_call *c, int64_t low, int64_t high, enum ah_dtype dtype)
+{
+    static const struct { int64_t least, most; } range[AH_DTYPE_COUNT] = {
+        [AH_BOOL] = {0, 1},
+        [AH_U8] = {0, UINT8_MAX},
+        [AH_I32] = {INT32_MIN, INT32_MAX},
+        [AH_I64] = {INT64_MIN, INT64_MAX},
+        [AH_F16] = {-65504, 65504},
+        [AH_BF16] = {INT64_MIN, INT64_MAX},
+        [AH_F32] = {INT64_MIN, INT64_MAX},
+        [AH_F64] = {INT64_MIN, INT64_MAX}};
+    if (low >= range[dtype].least && high - 1 <= range[dtype].most)
+        return 0;
+    return ah_fail(AH_EINVAL, "%s: %lld..%lld exceeds what %s holds", c->op->name, (long long)low, (long long)high - 1,
+                   ah_dtype_name(dtype));
+}
+
 int ah_forward_randint(struct ah_call *c)
 {
     if (c->arg[1].integer <= c->arg[0].integer)
         return ah_fail(AH_EINVAL, "randint: expected low < high, got %lld and %lld", (long long)c->arg[0].integer,
                        (long long)c->arg[1].integer);
+    AH_TRY(expect_range(c, c->arg[0].integer, c->arg[1].integer, c->arg[3].dtype));
     return make(c, &c->arg[2], &c->arg[3]);
 }
 
@@ -242,6 +261,8 @@ int ah_forward_random_(struct ah_call *c)
     int64_t high = to->kind == AH_INT ? to->integer : from->kind == AH_INT ? from->integer : INT64_MAX;
     if (high <= low)
         return ah_fail(AH_EINVAL, "random_: expected from < to, got %lld and %lld", (long long)low, (long long)high);
+    if (from->kind == AH_INT || to->kind == AH_INT)
+        AH_TRY(expect_range(c, low, high, c->arg[0].tensor->dtype));
     return ah_call_kernel(c);
 }
 

@@ -28,7 +28,8 @@ static int resolve_shape(const char *op, const struct ah_tensor *x, const int64_
     for (int d = 0; d < ndim; d++) {
         size[d] = wanted[d];
         if (wanted[d] >= 0) {
-            known *= wanted[d];
+            if (__builtin_mul_overflow(known, wanted[d], &known))
+                return ah_fail(AH_EINVAL, "%s: shape %s is too large", op, ah_shape_text(wanted, ndim));
         } else if (wanted[d] == -1 && open < 0) {
             open = d;
         } else {
@@ -175,8 +176,8 @@ int ah_forward_unflatten(struct ah_call *c)
         for (int k = 0; k < count; k++) {
             if (parts[k] == -1 && open < 0)
                 open = ndim;
-            else
-                known *= parts[k];
+            else if (parts[k] < 0 || __builtin_mul_overflow(known, parts[k], &known))
+                known = -1; /* fits nothing */
             size[ndim++] = parts[k];
         }
     }
@@ -421,7 +422,8 @@ int ah_forward_slice(struct ah_call *c)
         stride[d] = x->stride[d];
     }
     size[dim] = end > start ? (end - start - 1) / step + 1 : 0;
-    stride[dim] *= step;
+    if (size[dim] > 1) /* else no step is taken, and a long one might overflow */
+        stride[dim] *= step;
     return give_view(c, size, stride, x->ndim, x->offset + start * x->stride[dim]);
 }
 
@@ -475,7 +477,9 @@ int ah_forward_as_strided(struct ah_call *c)
     for (int d = 0; d < ndim; d++) {
         empty = empty || size[d] == 0;
         negative = negative || size[d] < 0 || stride[d] < 0;
-        last += (size[d] - 1) * stride[d];
+        int64_t reach;
+        negative = negative || __builtin_mul_overflow(size[d] - 1, stride[d], &reach) ||
+                   __builtin_add_overflow(last, reach, &last);
     }
     if (negative || (!empty && last >= (int64_t)(x->storage->nbytes / ah_dtype_size(x->dtype)))) {
         return ah_fail(

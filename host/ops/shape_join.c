@@ -47,7 +47,8 @@ int ah_forward_cat(struct ah_call *c)
         for (int d = 0; same && d < like->ndim; d++)
             same = d == dim || item[i]->size[d] == like->size[d];
         if (same) {
-            size[dim] += item[i]->size[dim];
+            if (__builtin_add_overflow(size[dim], item[i]->size[dim], &size[dim]))
+                return ah_fail(AH_EINVAL, "cat: dim %d of the result is too large", dim);
         } else if (!skipped(item[i])) {
             return ah_fail(AH_EINVAL,
                            "cat: tensor %d has shape %s, which does not match %s outside dim %d", i,
@@ -163,7 +164,10 @@ int ah_forward_repeat(struct ah_call *c)
         if (times < 0)
             return ah_fail(AH_EINVAL, "repeat: repeats must not be negative, got %lld",
                            (long long)times);
-        size[d] = times * (d < lead ? 1 : x->size[d - lead]);
+        if (__builtin_mul_overflow(times, d < lead ? 1 : x->size[d - lead], &size[d])) {
+            return ah_fail(AH_EINVAL, "repeat: %s repeated %s times is too large", ah_shape(x),
+                           ah_shape_text(c->arg[1].ints.at, count));
+        }
     }
     AH_TRY(ah_call_output(c, 0, size, count, x->dtype));
     return ah_call_kernel(c);
@@ -216,7 +220,8 @@ static int interleave_by(struct ah_tensor **out, struct ah_tensor *x, int dim,
         if (times < 0)
             return ah_fail(AH_EINVAL, "repeat_interleave: repeats must not be negative, got %lld",
                            (long long)times);
-        total += times;
+        if (__builtin_add_overflow(total, times, &total))
+            return ah_fail(AH_EINVAL, "repeat_interleave: the repeats add up to more than fits");
     }
     struct ah_tensor *index;
     AH_TRY(ah_tensor_empty(&index, &total, 1, AH_I64));

@@ -168,6 +168,19 @@ describe("a wrong shape", function()
       C.as_strided, x, {2, 4}, {3, 1}, 0)
   end)
 
+  it("is named where its element count passes 64 bits", function()
+    local long = accelhost.zeros(2 ^ 11)
+    fails("repeat: (2048,) repeated (9007199254740992,) times is too large", long["repeat"], long, 2 ^ 53)
+    fails("repeat_interleave: the repeats add up", long.repeat_interleave, long,
+      accelhost.full({2 ^ 11}, 2 ^ 53, {dtype = "int64"}))
+    local wide = accelhost.zeros({1}, {dtype = "uint8"}):expand(2 ^ 53)
+    local many = {}
+    for i = 1, 2 ^ 11 do many[i] = wide end
+    fails("cat: dim 0 of the result is too large", accelhost.cat, many)
+    fails("view: shape (4294967296, 4294967296) is too large", long.view, long, 2 ^ 32, 2 ^ 32)
+    fails("unflatten: sizes (4294967296, 4294967296) do not multiply", long.unflatten, long, 0, {2 ^ 32, 2 ^ 32})
+  end)
+
   it("is named by cat and stack", function()
     fails("cat: tensor 1 has shape (2, 2), which does not match (2, 3) outside dim 0", accelhost.cat,
       {x, x:narrow(1, 0, 2)})

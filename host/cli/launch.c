@@ -289,6 +289,8 @@ static void on_exit_of(struct job *job, int rank)
         child->signal = info.si_status;
     bool failed = child->code || child->signal;
     ah_board_leave(job->board, rank, failed ? AH_RANK_DIED : AH_RANK_ENDED, NULL, false);
+    /* A rank may have reported a failure and still have left with 0. */
+    failed |= atomic_load(&ah_board_slot(job->board, rank)->state) == AH_RANK_FAILED;
     if (failed) {
         kill(-child->pid, SIGKILL); /* what it had started */
         if (job->phase == RUNNING)
@@ -422,16 +424,18 @@ static void print_others(const struct job *job, int first)
 {
     bool own[AH_BOARD_MAX_RANKS] = {false}, taken[AH_BOARD_MAX_RANKS] = {false};
     char ranks[1024], line[1024];
-    int second = -1, victims = 0;
+    int second = -1, victims = 0, blamed = atomic_load(&ah_board_slot(job->board, first)->blamed);
     for (int r = job->size; r-- > 0;) {
         struct ah_board_slot *slot = ah_board_slot(job->board, r);
-        if (r == first || !(has_failed(job, r) || job->child[r].killed))
+        if (r == first || r == blamed || !(has_failed(job, r) || job->child[r].killed))
             continue;
         own[r] = atomic_load(&slot->state) == AH_RANK_FAILED && !atomic_load(&slot->victim);
         taken[r] = !own[r];
         victims += taken[r];
         second = own[r] ? r : second;
     }
+    if (blamed >= 0)
+        fprintf(stderr, "accelhost launch: rank %d did not come and was ended\n", blamed);
     if (second >= 0) {
         list_ranks(own, job->size, ranks, sizeof ranks);
         first_line(ah_board_slot(job->board, second)->text, line, sizeof line);

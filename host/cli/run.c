@@ -12,6 +12,7 @@
 #include "autograd/graph.h"
 #include "base/nearest.h"
 #include "base/status.h"
+#include "base/tell.h"
 #include "bind/library.h"
 #include "cli/command.h"
 #include "comm/rank.h"
@@ -132,6 +133,12 @@ static int fail(lua_State *L)
     return finish(L, 1);
 }
 
+static void tell(const char *line)
+{
+    fflush(stdout);
+    fprintf(stderr, "accelhost: %s\n", line);
+}
+
 int ah_cli_run(int argc, char **argv)
 {
     struct run_options options = {0};
@@ -140,6 +147,7 @@ int ah_cli_run(int argc, char **argv)
         return parsed - 1;
     if (!options.code && ah_check_script("run", options.script))
         return 2;
+    ah_tell_to(tell);
     struct ah_board *board;
     if (ah_board_attach(&board) < 0) {
         fprintf(stderr, "accelhost: %s\n", ah_error_text());
@@ -171,6 +179,5 @@ int ah_cli_run(int argc, char **argv)
         lua_pushstring(L, argv[i]);
     if (lua_pcall(L, count, 0, -count - 2))
         return fail(L);
-    ah_board_report_end();
-    return finish(L, 0);
+    return finish(L, ah_board_report_end() ? 0 : 1);
 }

@@ -15,7 +15,7 @@
 #include "base/time.h"
 
 static const uint64_t board_magic = 0x6472616f626861; /* "ahboard" */
-enum { BOARD_VERSION = 1 };
+enum { BOARD_VERSION = 2 };
 
 static const size_t span_wanted = (size_t)64 << 30, span_least = (size_t)1 << 30;
 
@@ -73,6 +73,7 @@ int ah_board_create(struct ah_board **out, int size)
         if (fd < 0)
             goto failed;
         board->segment_fd[r] = ah_board_slot(board, r)->segment_fd = fd;
+        atomic_store(&ah_board_slot(board, r)->blamed, -1);
         if (ftruncate(fd, 2 * AH_STAGE_BYTES))
             goto failed;
     }
@@ -131,6 +132,10 @@ int ah_board_open(struct ah_board **out, int fd, int rank)
         goto foreign;
     board->bytes = (size_t)info.st_size;
     board->header = mmap(NULL, board->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (board->header == MAP_FAILED && errno == ENOMEM) {
+        status = ah_fail(AH_ENOMEM, "cannot map the job's board: %s", strerror(errno));
+        goto failed;
+    }
     if (board->header == MAP_FAILED || board->header->magic != board_magic ||
         board->header->version != BOARD_VERSION || board->header->size < 1 ||
         board->header->size > AH_BOARD_MAX_RANKS || board->bytes != board_bytes(board->header->size))
@@ -198,9 +203,8 @@ void ah_board_sleep(struct ah_board_slot *slot, enum ah_counter which, uint32_t 
     atomic_fetch_sub(&slot->sleepers, 1);
 }
 
-void ah_board_abort(struct ah_board *board)
+void ah_board_wake(struct ah_board *board)
 {
-    atomic_store(&board->header->abort, 1);
     for (int r = 0; r < board->size; r++)
         for (int c = 0; c < AH_COUNTERS; c++)
             futex_wake(&ah_board_slot(board, r)->counter[c]);
@@ -223,6 +227,12 @@ bool ah_board_leave(struct ah_board *board, int rank, enum ah_rank_state state, 
         atomic_compare_exchange_strong(&board->header->first_failed, &nobody, rank);
     }
     atomic_store(&slot->state, (int)state);
-    ah_board_abort(board);
+    ah_board_wake(board);
     return true;
+}
+
+bool ah_board_first_to_tell(struct ah_board *board, int rank, uint32_t progress)
+{
+    uint64_t mark = (uint64_t)(rank + 1) << 32 | progress;
+    return atomic_exchange(&board->header->told, mark) != mark;
 }

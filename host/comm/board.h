@@ -59,6 +59,7 @@ struct ah_board_slot {
     atomic_int state;         /* enum ah_rank_state */
     atomic_int group_status;  /* AH_E* of the collective that poisoned the rank's group, else 0 */
     atomic_int victim;        /* its failure follows from another rank's */
+    atomic_int blamed;        /* with a timeout: the rank that did not come, else -1 */
     _Atomic int64_t ended_ns; /* when it left AH_RANK_RUNNING, monotonic */
     int segment_fd;           /* inherited number; read when attaching */
     char group_text[512];     /* with group_status; complete before that is set */
@@ -70,12 +71,11 @@ struct ah_board_header {
     uint64_t magic;
     uint32_t version;
     int32_t size;
-    uint32_t generation; /* how often the job was restarted */
     int32_t columns;     /* of the launcher's terminal, 0 if unknown */
     bool stdout_is_terminal, stderr_is_terminal;
     bool reports; /* the launcher prints the failure of the first rank that fails */
     _Alignas(64) atomic_int first_failed; /* rank, -1 before */
-    atomic_uint abort;                    /* something is wrong: waits look at all states */
+    _Atomic uint64_t told;                /* the stuck rank (from 1) and its progress that a wait last told of */
     _Alignas(64) struct ah_board_slot slot[];
 };
 
@@ -116,8 +116,11 @@ int ah_board_grow(struct ah_board *board, int rank, size_t bytes);
 /* Take a rank out of AH_RANK_RUNNING; the first caller wins and true is returned. Wakes all waits. */
 bool ah_board_leave(struct ah_board *board, int rank, enum ah_rank_state state, const char *text, bool victim);
 
-/* Set the abort flag and wake every wait on the board. */
-void ah_board_abort(struct ah_board *board);
+/* Wake every wait on the board: something is wrong, all look at the states. */
+void ah_board_wake(struct ah_board *board);
+
+/* Of all ranks that find `rank` stuck at the same progress only the first is to say so. */
+bool ah_board_first_to_tell(struct ah_board *board, int rank, uint32_t progress);
 
 /* Advance a counter of the own slot and wake who sleeps on it. */
 void ah_board_advance(struct ah_board_slot *slot, enum ah_counter which, uint32_t value);

@@ -1,3 +1,4 @@
+/* One mapping of the board, kept for the whole process; a fork of the process is no rank and reports nothing. */
 #include "comm/rank.h"
 
 #include <errno.h>
@@ -13,6 +14,11 @@
 static struct ah_board *attached;
 static int attached_rank;
 static pid_t attached_pid; /* a fork of this process is no rank */
+
+static void at_exit(void)
+{
+    ah_board_report_end();
+}
 
 int ah_board_attach(struct ah_board **out)
 {
@@ -39,7 +45,7 @@ int ah_board_attach(struct ah_board **out)
     attached_rank = who.local_rank;
     attached_pid = getpid();
     atomic_store(&ah_board_slot(attached, attached_rank)->pid, (int)attached_pid);
-    atexit(ah_board_report_end);
+    atexit(at_exit);
     /* Output goes through a pipe; its lines are to be seen when they are printed. */
     setvbuf(stdout, NULL, _IOLBF, 0);
     *out = attached;
@@ -56,10 +62,20 @@ bool ah_board_report_failure(const char *traceback, bool victim)
     return attached->header->reports;
 }
 
-void ah_board_report_end(void)
+bool ah_board_report_end(void)
 {
-    if (attached && getpid() == attached_pid)
+    if (!attached || getpid() != attached_pid)
+        return true;
+    struct ah_board_slot *slot = ah_board_slot(attached, attached_rank);
+    int status = atomic_load(&slot->group_status);
+    if (status == 0) {
         ah_board_leave(attached, attached_rank, AH_RANK_ENDED, NULL, false);
+        return true;
+    }
+    char text[sizeof slot->group_text + 80];
+    snprintf(text, sizeof text, "a collective failed and the script went on without it: %s", slot->group_text);
+    ah_board_leave(attached, attached_rank, AH_RANK_FAILED, text, status == AH_EPEER);
+    return false;
 }
 
 bool ah_board_terminal(int fd, int *columns)

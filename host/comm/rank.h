@@ -19,8 +19,10 @@ int ah_board_attach(struct ah_board **out);
  * launcher will print the text for this rank if it was the first to fail: print nothing then. */
 bool ah_board_report_failure(const char *traceback, bool victim);
 
-/* The script came to its end: peers that still wait for this rank raise. Called by exit handlers too. */
-void ah_board_report_end(void);
+/* The script came to its end: peers that still wait for this rank raise. Called by exit handlers too. False when a
+ * collective had failed and the script went on: that is this rank's failure, which the launcher reports, and no exit
+ * code 0 may follow. */
+bool ah_board_report_end(void);
 
 /* Whether the job's standard output (fd 1) or error (fd 2) goes to a terminal, for progress bars, and how wide that is
  * (*columns 0: unknown). Asks the launcher where there is one: it writes in the end. */

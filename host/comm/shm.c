@@ -24,6 +24,7 @@
 #include <immintrin.h>
 #endif
 
+#include "base/tell.h"
 #include "base/threads.h"
 #include "base/time.h"
 #include "comm/backend.h"
@@ -35,6 +36,8 @@ enum {
     TEMP_CLASSES = 48,
 };
 static const int64_t slice_ns = 50 * 1000000;    /* longest sleep between two looks at the peers */
+static const int64_t longest_slice_ns = 200 * 1000000; /* what is longer, this process was not running */
+static const int64_t notice_ns = 10 * 1000000000ll;    /* a wait that is told */
 static const int64_t witness_ns = 100 * 1000000; /* for ranks to join a mismatch */
 
 struct temp { /* a free piece of the own segment, kept for reuse */
@@ -196,10 +199,39 @@ static int check_peers(struct shm_group *shm, enum ah_counter which, uint32_t ta
     return 0;
 }
 
-static int timed_out(struct shm_group *shm, int rank, uint32_t sequence)
+/* Whom all others wait for: of the ranks that have not come, the one that is furthest behind. */
+static int laggard(struct shm_group *shm, enum ah_counter which)
+{
+    int last = -1;
+    uint32_t least = 0;
+    for (int r = 0; r < shm->base.size; r++) {
+        uint32_t value = counter_of(shm, r, which);
+        if (r == shm->base.rank || (last >= 0 && ah_reached(value, least)))
+            continue;
+        last = r;
+        least = value;
+    }
+    return last;
+}
+
+/* One line for each place at which the job gets stuck, from whichever rank has waited longest. */
+static void tell_of_wait(struct shm_group *shm, enum ah_counter which, uint32_t sequence)
 {
     char where[160];
+    int rank = laggard(shm, which);
     const struct ah_post *own = post_of(shm, shm->base.rank, sequence);
+    if (!ah_board_first_to_tell(shm->board, rank, counter_of(shm, rank, AH_POSTED)))
+        return;
+    ah_tell("%s #%u at %s has waited %.0f s: %s", ah_collective_name(own->kind), sequence, own->where,
+            (double)notice_ns / 1e9, whereabouts(shm, rank, where, sizeof where));
+}
+
+static int timed_out(struct shm_group *shm, enum ah_counter which, uint32_t sequence)
+{
+    char where[160];
+    int rank = laggard(shm, which);
+    const struct ah_post *own = post_of(shm, shm->base.rank, sequence);
+    atomic_store(&shm->mine->blamed, rank);
     return ah_fail(AH_ETIMEOUT, "%s #%u at %s: timed out after %.3g s: %s", ah_collective_name(own->kind), sequence,
                    own->where, (double)shm->timeout_ns / 1e9, whereabouts(shm, rank, where, sizeof where));
 }
@@ -207,7 +239,8 @@ static int timed_out(struct shm_group *shm, int rank, uint32_t sequence)
 static int wait_slowly(struct shm_group *shm, int rank, enum ah_counter which, uint32_t target)
 {
     struct ah_board_slot *slot = ah_board_slot(shm->board, rank);
-    int64_t start = ah_now_ns();
+    int64_t waited = 0, before = ah_now_ns();
+    bool told = false;
     for (;;) {
         uint32_t seen = counter_of(shm, rank, which);
         if (ah_reached(seen, target))
@@ -215,10 +248,17 @@ static int wait_slowly(struct shm_group *shm, int rank, enum ah_counter which, u
         if (which == AH_POSTED)
             AH_TRY(compare_posts(shm, target));
         AH_TRY(check_peers(shm, which, target));
-        int64_t left = start + shm->timeout_ns - ah_now_ns();
+        int64_t left = shm->timeout_ns - waited;
         if (left <= 0)
-            return timed_out(shm, rank, awaited(shm, which, target));
+            return timed_out(shm, which, awaited(shm, which, target));
+        if (waited >= notice_ns && !told) {
+            tell_of_wait(shm, which, awaited(shm, which, target));
+            told = true;
+        }
         ah_board_sleep(slot, which, seen, left < slice_ns ? left : slice_ns);
+        int64_t now = ah_now_ns();
+        waited += now - before < longest_slice_ns ? now - before : longest_slice_ns;
+        before = now;
     }
 }
 
@@ -249,11 +289,15 @@ static bool all_reached(struct shm_group *shm, enum ah_counter which, uint32_t t
 
 /* Posting. */
 
+static int advance(struct shm_group *shm, uint32_t upto, bool block);
+
 static int write_post(struct shm_group *shm, const struct ah_collective *what, uint64_t offset)
 {
     uint32_t sequence = shm->posted + 1;
     if (sequence - shm->ring_safe > AH_BOARD_POSTS) {
         uint32_t needed = sequence - AH_BOARD_POSTS;
+        /* The peers may wait for our share of it, and our own entry must have been compared. */
+        AH_TRY(advance(shm, needed, true));
         AH_TRY(wait_all(shm, AH_REDUCED, needed));
         shm->ring_safe = needed;
     }
@@ -636,7 +680,7 @@ static void shm_poisoned(struct ah_group *group)
     snprintf(shm->mine->group_text, sizeof shm->mine->group_text, "%.*s",
              (int)sizeof shm->mine->group_text - 1, group->poison_text);
     atomic_store(&shm->mine->group_status, group->poison);
-    ah_board_abort(shm->board);
+    ah_board_wake(shm->board);
 }
 
 static void shm_close(struct ah_group *group)

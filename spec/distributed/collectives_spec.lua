@@ -28,7 +28,15 @@ describe("collectives between launched ranks", function()
   it("start while backward still runs", function()
     local result = launch(2, "overlap")
     assert.equal("", result.stderr)
-    assert.equal(everyone(2, "first averaged in time")
-      .. everyone(2, "12 of 12 buckets were under way before backward ended"), result.stdout)
+    assert.equal(everyone(2, "12 of 12 buckets were under way before backward ended")
+      .. everyone(2, "the first was averaged before backward ended"), result.stdout)
+  end)
+
+  it("average more buckets than the board has room for", function()
+    for _, ranks in ipairs {2, 3} do
+      local result = launch(ranks, "many_buckets")
+      assert.equal("", result.stderr)
+      assert.equal(everyone(ranks, "ok"), result.stdout)
+    end
   end)
 end)

@@ -75,11 +75,28 @@ describe("a job of which a rank fails", function()
     has(result.stderr, "collective #2 differs")
   end)
 
+  it("is not forgotten when every rank caught it", function()
+    for _, way in ipairs {"all_caught", "all_caught_exit"} do
+      local result = fail(2, way)
+      assert.equal(3, result.code)
+      has(result.stderr, "a collective failed and the script went on without it: collective #2 differs")
+    end
+  end)
+
+  it("is not forgotten when the one that lost its peer caught it and goes on", function()
+    local result = fail(2, "late_throw")
+    assert.equal(3, result.code)
+    has(result.stderr, "accelhost launch: rank 1 failed: " .. case)
+    has(result.stderr, "rank 0 ended because of it")
+  end)
+
   it("ends with 4 and names the missing rank when a collective times out", function()
     local result = fail(3, "loop", {"--timeout", "0.3"})
     assert.equal(4, result.code)
     has(result.stderr, "timed out after 0.3 s: rank 2 was last seen at " .. case)
     has(result.stderr, "barrier #1")
+    has(result.stderr, "rank 2 did not come and was ended")
+    assert.is_nil(result.stderr:match("ranks? [%d, ]*2[%d, ]* ended because of it"))
   end)
 
   it("lists every rank that failed by itself", function()

@@ -274,6 +274,37 @@ AH_TEST(asynchronous_works_complete_in_any_order)
         CHECK(run_ranks(sizes[s], 0, many_works));
 }
 
+/* Thousands of works under way at once, far more than the ring has entries, while one rank is always behind. */
+static void thousands_of_works(struct rank *me)
+{
+    enum { WORKS = 3000, N = 40 };
+    float(*buffer)[N] = calloc(WORKS, sizeof *buffer);
+    struct ah_work **work = calloc(WORKS, sizeof *work);
+    RANK_CHECK(me, buffer && work);
+    int bad = 0;
+    for (int w = 0; w < WORKS; w++) {
+        for (int i = 0; i < N; i++)
+            buffer[w][i] = (float)(w % 100 + me->rank);
+        bad += ah_group_all_reduce_start(me->group, buffer[w], N, AH_F32, AH_REDUCE_SUM, &work[w]) != 0;
+        if (me->rank == (w / 500) % me->size && w % 20 == 0)
+            usleep(200);
+    }
+    for (int w = 0; w < WORKS && !bad; w++) {
+        bad += ah_work_wait(work[w]) != 0;
+        for (int i = 0; i < N; i++)
+            bad += buffer[w][i] != (float)(w % 100 * me->size + me->size * (me->size - 1) / 2);
+    }
+    RANK_CHECK(me, bad == 0);
+    free(work);
+    free(buffer);
+}
+
+AH_TEST(thousands_of_works_are_right_on_ranks_of_unequal_speed)
+{
+    for (int s = 0; s < SIZES; s++)
+        CHECK(run_ranks(sizes[s], 5 * 1000000000ll, thousands_of_works));
+}
+
 static void many_rounds(struct rank *me)
 {
     enum { N = 40000 };
@@ -450,6 +481,54 @@ static void stall(struct rank *me)
 AH_TEST(a_timeout_names_the_rank_that_is_missing)
 {
     CHECK(run_ranks(2, 150 * 1000000, stall));
+}
+
+static void stall_of_two(struct rank *me)
+{
+    float buffer[4] = {0};
+    /* Rank 1 comes a call further than rank 2, which nobody else has reached: it is the one to be named. */
+    ah_group_set_call_site(me->group, "train.lua:12");
+    if (me->rank == 2) {
+        usleep(500000);
+        return;
+    }
+    if (me->rank == 1)
+        usleep(20000);
+    RANK_FAILS(me, ah_group_all_reduce(me->group, buffer, 4, AH_F32, AH_REDUCE_SUM), AH_ETIMEOUT,
+               "rank 2 has not come to its first collective");
+    RANK_CHECK(me, atomic_load(&ah_board_slot(me->board, me->rank)->blamed) == 2);
+}
+
+AH_TEST(a_timeout_names_the_rank_that_all_wait_for)
+{
+    CHECK(run_ranks(3, 200 * 1000000, stall_of_two));
+}
+
+/* Rank 0 waits while the whole job is stopped for longer than the timeout; a shell stands for whoever stops it. */
+static void suspended(struct rank *me)
+{
+    RANK_CHECK(me, ah_group_barrier(me->group) == 0);
+    if (me->rank == 0) {
+        pid_t peer = (pid_t)atomic_load(&ah_board_slot(me->board, 1)->pid), self = getpid();
+        if (fork() == 0) {
+            usleep(50000);
+            kill(peer, SIGSTOP);
+            kill(self, SIGSTOP);
+            usleep(900000);
+            kill(self, SIGCONT);
+            usleep(100000);
+            kill(peer, SIGCONT);
+            _exit(0);
+        }
+    } else {
+        usleep(100000);
+    }
+    RANK_CHECK(me, ah_group_barrier(me->group) == 0);
+}
+
+AH_TEST(a_job_that_was_suspended_goes_on)
+{
+    CHECK(run_ranks_mortal(2, 600 * 1000000, 0, suspended));
 }
 
 /* Arguments are this rank's error only. */

@@ -6,6 +6,20 @@ local rank, size = comm.rank(), comm.size()
 local odd = rank == size - 1
 local tensor = accelhost.full({10}, 1)
 
+-- All but the last rank catch what the last one brings about.
+local function catch(then_do)
+  pcall(comm.all_reduce, accelhost.full({odd and 5 or 10}, 1))
+  if then_do then then_do() end
+end
+if what:find("^all_caught") then
+  comm.barrier()
+  return catch(what == "all_caught_exit" and function() os.exit(0) end)
+elseif what == "late_throw" then
+  comm.barrier()
+  if odd then error("boom") end
+  return catch()
+end
+
 local acts = {
   throw = function() error("boom") end,
   kill = function() os.execute("kill -9 $PPID") end,

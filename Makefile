@@ -140,10 +140,11 @@ fuzz: ## the readers of files against broken ones, RUNS=200000 inputs each (need
 	@scripts/fuzz.sh $(or $(RUNS),200000) $(T)
 
 .PHONY: bench
-bench: ## one table next to PyTorch, and build/bench.json; ROWS="mlp_1t ..." for a part, REPEAT=5
+bench: ## one table next to PyTorch, and build/bench.json; ROWS="mlp_1t ..." for a part, REPEAT=5, AGAINST=program
 	@scripts/install-deps.sh build
 	@$(MAKE) --no-print-directory $(JOBS) all
-	@./accelhost scripts/bench/run.lua --repeat $(or $(REPEAT),5) --json $(BUILD)/bench.json $(ROWS)
+	@./accelhost scripts/bench/run.lua --repeat $(or $(REPEAT),5) --json $(BUILD)/bench.json \
+		$(if $(AGAINST),--against $(AGAINST)) $(ROWS)
 
 .PHONY: format
 format: ## clang-format on host/ and spec/host/

@@ -1,12 +1,13 @@
 --- make bench: each row a workload, ours and a peer's, measured in turn in fresh processes.
 --
--- usage: accelhost scripts/bench/run.lua [--repeat N] [--json FILE] [--no-peer] [--host FILE] [row ...]
+-- usage: accelhost scripts/bench/run.lua [--repeat N] [--json FILE] [--no-peer] [--host FILE] [--against FILE]
+--   [row ...]
 --
 -- Prints one table and writes the same as JSON. A ratio over 1 means that we are ahead. The peer for training is
 -- PyTorch in its best configuration on a CPU (OpenBLAS for OpenMP, tcmalloc, DDP with bucket views and a static graph),
 -- on ready batches; a row that ends in _loader compares our loader with the peer's ready batches. The peer for the
 -- all-reduce is Open MPI where mpicc is installed, else gloo. Pins of OpenBLAS in the environment are removed on both
--- sides.
+-- sides. With --against the peer of every row is another build of the host.
 local now = require("accelhost._C").system.now
 
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
@@ -22,6 +23,7 @@ do
     if arg[i] == "--repeat" then options.repeats = tonumber(value())
     elseif arg[i] == "--json" then options.json = value()
     elseif arg[i] == "--host" then options.host = value()
+    elseif arg[i] == "--against" then options.against = value()
     elseif arg[i] == "--no-peer" then options.peer = false
     elseif arg[i]:sub(1, 1) == "-" then error("unknown option " .. arg[i], 0)
     else chosen[#chosen + 1] = arg[i] end
@@ -52,7 +54,7 @@ local function find_torch()
   end
 end
 local python, torch_version
-if options.peer then python, torch_version = find_torch() end
+if options.peer and not options.against then python, torch_version = find_torch() end
 local blas_dir = first_line("ls -d /usr/lib/*/openblas-openmp")
 local tcmalloc = first_line("ls /usr/lib/*/libtcmalloc_minimal.so.4")
 local peer_env = clean .. (blas_dir and " LD_LIBRARY_PATH=" .. blas_dir or "")
@@ -62,7 +64,7 @@ local scratch = os.tmpname()
 os.remove(scratch)
 os.execute("mkdir -p " .. scratch)
 local mpi
-if options.peer and first_line("command -v mpicc") and first_line("command -v mpirun") then
+if options.peer and not options.against and first_line("command -v mpicc") and first_line("command -v mpirun") then
   if os.execute(("mpicc -O2 -o %s/allreduce %s/peers/allreduce.c 2>/dev/null"):format(scratch, here)) == 0 then
     mpi = first_line("mpirun --version")
   end
@@ -88,13 +90,15 @@ local function measure(command)
   return result
 end
 
-local function ours(script, arguments, processes, threads)
+local function run_by(program, script, arguments, processes, threads)
   local launch = processes > 1 and ("launch --num_processes %d "):format(processes) or ""
-  return ("%s OMP_NUM_THREADS=%d %s %s%s/ours/%s %s"):format(clean, threads, host, launch, here, script, arguments)
+  return ("%s OMP_NUM_THREADS=%d %s %s%s/ours/%s %s"):format(clean, threads, program, launch, here, script, arguments)
 end
+local function ours(...) return run_by(host, ...) end
 
 -- Ranks are started by hand: torchrun of Debian's package does not run.
 local function torch(script, arguments, processes, threads)
+  if not python then return nil end
   local base = ("%s OMP_NUM_THREADS=%d %s %s/peers/%s %s"):format(peer_env, threads, python, here, script, arguments)
   if processes == 1 then return base end
   return ("rm -f %s/store; export WORLD_SIZE=2 BENCH_STORE=%s/store; RANK=1 %s & RANK=0 %s; s=$?; wait; (exit $s)")
@@ -104,16 +108,25 @@ end
 -- A workload is measured once per turn on both sides; rows read its results.
 local workloads = {}
 local function training(name, net, steps, processes, threads)
+  local batches = ("%s %d 7"):format(net, steps)
+  local through_loader = batches .. " loader"
   workloads[name] = {
-    ours = ours("train.lua", ("%s %d 7"):format(net, steps), processes, threads),
-    peer = python and torch("train.py", ("%s %d 7"):format(net, steps), processes, threads),
+    ours = ours("train.lua", batches, processes, threads),
+    peer = torch("train.py", batches, processes, threads),
     peer_name = python and "PyTorch " .. torch_version,
   }
   workloads[name .. "_loader"] = {
-    ours = ours("train.lua", ("%s %d 7 loader"):format(net, steps), processes, threads),
+    ours = ours("train.lua", through_loader, processes, threads),
     peer_of = name,
     peer_name = python and "PyTorch " .. torch_version .. ", ready batches",
   }
+  if options.against then
+    local other, name_of_other = options.against, "the other build"
+    workloads[name].peer = run_by(other, "train.lua", batches, processes, threads)
+    workloads[name .. "_loader"].peer = run_by(other, "train.lua", through_loader, processes, threads)
+    workloads[name .. "_loader"].peer_of = nil
+    workloads[name].peer_name, workloads[name .. "_loader"].peer_name = name_of_other, name_of_other
+  end
 end
 training("mnist_cnn_1t", "mnist_cnn", 10, 1, 1)
 training("mnist_cnn_2t", "mnist_cnn", 10, 1, 2)
@@ -125,10 +138,11 @@ training("mlp_2p", "mlp", 200, 2, 1)
 for name, where in pairs {allreduce_4m8 = "arena", allreduce_4m8_private = "private"} do
   workloads[name] = {
     ours = ours("allreduce.lua", "1199882 200 " .. where, 2, 1),
-    peer = mpi
+    peer = options.against and run_by(options.against, "allreduce.lua", "1199882 200 " .. where, 2, 1) or mpi
       and ("%s mpirun --allow-run-as-root --oversubscribe -np 2 %s/allreduce 1199882 200"):format(clean, scratch)
-      or python and torch("allreduce.py", "1199882 200", 2, 1),
-    peer_name = mpi or python and "gloo of PyTorch " .. torch_version,
+      or torch("allreduce.py", "1199882 200", 2, 1),
+    peer_name = options.against and "the other build" or mpi
+      or python and "gloo of PyTorch " .. torch_version,
   }
 end
 
@@ -180,7 +194,7 @@ local processor = first_line("sed -n 's/^model name[^:]*: //p' /proc/cpuinfo") o
 local cores = first_line("nproc")
 print(("machine: %s, %s processors"):format(processor, cores))
 print("ours: " .. (first_line("readlink -f " .. host) or host):gsub("^.*/([^/]+/[^/]+)$", "%1") .. ", " .. jit.version)
-print("peer: " .. (python and ("PyTorch %s of %s%s%s"):format(torch_version, python,
+print("peer: " .. (options.against or python and ("PyTorch %s of %s%s%s"):format(torch_version, python,
   blas_dir and ", OpenBLAS for OpenMP" or ", its own BLAS choice", tcmalloc and ", tcmalloc" or "")
   or "no PyTorch found") .. "; collectives: " .. (mpi or python and "gloo" or "none"))
 local load = tonumber((first_line("cat /proc/loadavg") or "0"):match("^%S+"))

@@ -367,6 +367,12 @@ int ah_backward_dropout_backward(struct ah_rule *r)
 
 /* Conversion, copies, fills. */
 
+int ah_backward_to_device(struct ah_rule *r)
+{
+    r->grad_in[0] = ah_r_to_input(r, r->grad_out[0], 0);
+    return r->status;
+}
+
 int ah_backward_to(struct ah_rule *r)
 {
     give(r, 0, r->grad_out[0]);

@@ -496,8 +496,7 @@ static int seed_roots(struct ah_run *run, struct ah_tensor **roots, struct ah_te
                 return ah_fail(AH_EINVAL, "backward: a gradient is needed for a tensor of shape %s (only scalars "
                                "have one implicitly)", ah_shape(roots[i]));
             }
-            AH_TRY(ah_tensor_empty(&one, roots[i]->size, roots[i]->ndim, roots[i]->dtype));
-            ah_tensor_set(one, 0, 1);
+            AH_TRY(ah_op1(AH_OP_ones_like, &one, AH_T(roots[i])));
             grad = one;
         } else if (!ah_same_shape(grad, roots[i])) {
             return ah_fail(AH_EINVAL, "backward: the gradient has shape %s, the tensor %s", ah_shape(grad),

@@ -108,6 +108,7 @@ void ah_describe(struct ah_input_meta *meta, const struct ah_tensor *tensor)
 {
     meta->ndim = tensor->ndim;
     meta->dtype = tensor->dtype;
+    meta->device = tensor->storage->device;
     for (int d = 0; d < tensor->ndim; d++)
         meta->size[d] = tensor->size[d];
 }

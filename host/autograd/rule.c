@@ -127,6 +127,8 @@ struct ah_tensor *ah_r_to_input(struct ah_rule *r, struct ah_tensor *grad, int i
         grad = ah_r(r, AH_OP_sum_to, AH_T(grad), AH_INTS_OF(meta->size, meta->ndim));
     if (grad && grad->dtype != meta->dtype)
         grad = ah_r(r, AH_OP_to, AH_T(grad), AH_D(meta->dtype));
+    if (grad && grad->storage->device != meta->device)
+        grad = ah_r(r, AH_OP_to_device, AH_T(grad), AH_DEV(meta->device));
     return grad;
 }
 
@@ -136,6 +138,6 @@ struct ah_tensor *ah_r_zeros_input(struct ah_rule *r, int i)
     struct ah_tensor *zeros;
     if (r->status < 0)
         return NULL;
-    r->status = ah_tensor_zeros(&zeros, meta->size, meta->ndim, meta->dtype);
+    r->status = ah_tensor_zeros(&zeros, meta->size, meta->ndim, meta->dtype, meta->device);
     return r->status < 0 ? NULL : ah_rule_keep(r, zeros);
 }

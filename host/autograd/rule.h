@@ -58,13 +58,14 @@ struct ah_tensor *ah_r_shift(struct ah_rule *r, struct ah_tensor *a, double adde
 struct ah_tensor *ah_r_matmul(struct ah_rule *r, struct ah_tensor *a, struct ah_tensor *b);
 struct ah_tensor *ah_r_transpose(struct ah_rule *r, struct ah_tensor *a, int64_t d0, int64_t d1);
 
-/* Sum a gradient back to the shape and dtype of input i (undoes broadcasting and promotion). */
+/* Bring a gradient back to the shape, dtype and device of input i (undoes broadcasting and promotion). */
 struct ah_tensor *ah_r_to_input(struct ah_rule *r, struct ah_tensor *grad, int i);
 
-/* Shape and dtype of input i, known even when it was not saved. */
+/* Shape, dtype and device of input i, known even when it was not saved. */
 struct ah_input_meta {
     int ndim;
     enum ah_dtype dtype;
+    struct ah_device *device;
     int64_t size[AH_MAX_DIMS];
 };
 const struct ah_input_meta *ah_rule_input(const struct ah_rule *rule, int i);

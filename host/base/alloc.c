@@ -112,10 +112,8 @@ int ah_block_alloc(size_t bytes, void **out)
     size_t rounded;
     int class = class_of(bytes, &rounded);
     *out = take(class, bytes, rounded);
-    if (!*out && pressure_collect) {
-        pressure_collect(pressure_context);
+    if (!*out && ah_block_relieve())
         *out = take(class, bytes, rounded);
-    }
     if (!*out) {
         return ah_fail(AH_ENOMEM, "out of memory: %.1f MiB asked for, %.1f MiB live, %.1f MiB cached",
                        (double)bytes / 1048576, (double)stats.live / 1048576, (double)stats.cached / 1048576);
@@ -161,4 +159,11 @@ void ah_block_on_pressure(void (*collect)(void *context), void *context)
 {
     pressure_collect = collect;
     pressure_context = context;
+}
+
+bool ah_block_relieve(void)
+{
+    if (pressure_collect)
+        pressure_collect(pressure_context);
+    return pressure_collect != NULL;
 }

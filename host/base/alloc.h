@@ -8,6 +8,7 @@
 #ifndef AH_BASE_ALLOC_H
 #define AH_BASE_ALLOC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -45,5 +46,8 @@ struct ah_memory_stats ah_memory_stats(void);
 
 /* Called (if set) before AH_ENOMEM is reported, to free what a collector still holds; the binding sets it. */
 void ah_block_on_pressure(void (*collect)(void *context), void *context);
+
+/* Call it now, for an allocator of other memory that has run out; false when none is set. */
+bool ah_block_relieve(void);
 
 #endif

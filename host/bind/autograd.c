@@ -212,7 +212,8 @@ static int run_custom(struct ah_node *node, struct ah_rule *rule)
             ah_push_shared_tensor(L, rule->grad_out[k]);
         } else {
             struct ah_tensor *zeros;
-            AH_TRY(ah_tensor_zeros(&zeros, node->output[k].size, node->output[k].ndim, node->output[k].dtype));
+            AH_TRY(ah_tensor_zeros(&zeros, node->output[k].size, node->output[k].ndim, node->output[k].dtype,
+                                   node->output[k].device));
             ah_push_tensor(L, zeros);
         }
     }

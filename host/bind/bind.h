@@ -42,6 +42,8 @@ struct ah_generator *ah_to_generator(lua_State *L, int index);
 /* Array part of a Lua table at `index` as integers; returns the count. Raises beyond `max` or on non-integers. */
 int ah_check_ints(lua_State *L, int index, int64_t *out, int max, const char *what);
 enum ah_dtype ah_check_dtype(lua_State *L, int index);
+/* The device of a name ("cpu", "cuda:1"), opened on first use; raises what ah_device_find says. */
+struct ah_device *ah_check_device(lua_State *L, int index);
 void ah_push_dtype(lua_State *L, enum ah_dtype dtype); /* pushes its name, "float32" */
 
 /* Set a field of the table on top of the stack. */

@@ -146,7 +146,7 @@ static int result_of(struct ah_tensor **out, const char *name, const struct ah_t
     if (rule != GROW && size[0] % ranks)
         return ah_fail(AH_EINVAL, "%s: dim 0 of %s does not divide by %d ranks", name, ah_shape(in), ranks);
     size[0] = rule == GROW ? size[0] * ranks : rule == SHRINK ? size[0] / ranks : size[0];
-    return ah_tensor_empty(out, size, ndim, in->dtype);
+    return ah_tensor_empty(out, size, ndim, in->dtype, &ah_cpu);
 }
 
 static int exchange(struct ah_tensor **out, const char *name, struct ah_group *group, struct ah_tensor *tensor,
@@ -218,7 +218,7 @@ static int ragged(struct ah_tensor **out, struct ah_group *group, struct ah_tens
         counts[r] *= inner;
     }
     /* Ranks whose inner sizes differ would disagree on the counts: the shape tells them apart. */
-    AH_TRYGO(ah_tensor_empty(&result, size, ndim, tensor->dtype), out);
+    AH_TRYGO(ah_tensor_empty(&result, size, ndim, tensor->dtype, &ah_cpu), out);
     ah_group_set_shape(group, own, ndim);
     AH_TRYGO(ah_group_all_gather_v(group, ah_tensor_data(result), ah_tensor_data(in), counts, tensor->dtype), out);
     *out = result;
@@ -255,7 +255,7 @@ static int do_scatter(struct ah_tensor **out, struct ah_group *group, struct ah_
         head[2] = first / ranks;
     }
     AH_TRYGO(ah_group_broadcast(group, head, 2 + AH_MAX_DIMS, AH_I64, root), out);
-    AH_TRYGO(ah_tensor_empty(&result, head + 2, (int)head[1], (enum ah_dtype)head[0]), out);
+    AH_TRYGO(ah_tensor_empty(&result, head + 2, (int)head[1], (enum ah_dtype)head[0], &ah_cpu), out);
     ah_group_set_shape(group, head + 2, (int)head[1]);
     AH_TRYGO(ah_group_scatter(group, ah_tensor_data(result), in ? ah_tensor_data(in) : NULL, result->numel,
                               result->dtype, root), out);
@@ -298,7 +298,7 @@ static int arena_empty(lua_State *L)
     struct ah_tensor *tensor;
     void *memory;
     ah_check(L, ah_group_arena_alloc(enter(L), (size_t)bytes, &memory));
-    ah_check(L, ah_tensor_from_memory(&tensor, memory, size, ndim, dtype, keep_memory, NULL));
+    ah_check(L, ah_tensor_from_memory(&tensor, memory, size, ndim, dtype, &ah_cpu, keep_memory, NULL));
     ah_push_tensor(L, tensor);
     return 1;
 }

@@ -49,7 +49,10 @@ static int64_t fill(lua_State *L, int dim, const struct shape *shape, struct ah_
         if (lua_isboolean(L, -1)) {
             ah_tensor_set_int(tensor, flat, lua_toboolean(L, -1));
         } else if (inner && inner->numel == 1) {
-            ah_tensor_set(tensor, flat, ah_tensor_get(inner, 0));
+            struct ah_tensor *here;
+            ah_check(L, ah_host_copy(&here, inner));
+            ah_tensor_set(tensor, flat, ah_tensor_get(here, 0));
+            ah_tensor_release(here);
         } else if (lua_type(L, -1) == LUA_TNUMBER) {
             double value = lua_tonumber(L, -1);
             if (!ah_dtype_is_float(tensor->dtype) && tensor->dtype != AH_BOOL && value != floor(value))
@@ -88,10 +91,14 @@ int ah_tensor_from_lua(lua_State *L)
     struct ah_tensor *tensor;
     enum ah_dtype dtype = given ? given->dtype : infer(L, 1);
     const char *name = options ? ah_opt_string(L, options, "dtype", NULL) : NULL;
+    const char *place = options ? ah_opt_string(L, options, "device", NULL) : NULL;
+    struct ah_device *device = given ? given->storage->device : ah_default_device;
     if (lua_type(L, 2) == LUA_TSTRING)
         name = lua_tostring(L, 2);
     if (name)
         ah_check(L, ah_dtype_parse(name, &dtype));
+    if (place)
+        ah_check(L, ah_device_find(place, &device));
     if (given) {
         struct ah_tensor *copy, *cast;
         bool enabled = ah_grad_enabled;
@@ -107,12 +114,16 @@ int ah_tensor_from_lua(lua_State *L)
         tensor = cast;
     } else {
         measure(L, 1, &shape);
-        ah_check(L, ah_tensor_empty(&tensor, shape.size, shape.ndim, dtype));
+        ah_check(L, ah_tensor_empty(&tensor, shape.size, shape.ndim, dtype, &ah_cpu));
         ah_push_tensor(L, tensor); /* owned by Lua before anything below can raise */
         lua_pushvalue(L, 1);
         if (tensor->numel > 0 || shape.ndim == 0)
             fill(L, 0, &shape, tensor, 0);
         lua_pop(L, 1);
+    }
+    if (tensor->storage->device != device) {
+        ah_push_op(L, AH_OP_to_device, (const struct ah_value[]){AH_T(tensor), AH_DEV(device)}, 2);
+        tensor = ah_check_tensor(L, -1);
     }
     if (options && ah_opt_flag(L, options, "requires_grad", false))
         ah_check(L, ah_set_requires_grad(tensor, true));

@@ -46,9 +46,9 @@ static int draw_digits(lua_State *L)
     uint64_t seed = (uint64_t)(int64_t)luaL_checknumber(L, 2);
     uint32_t split = (uint32_t)luaL_checkinteger(L, 3);
     struct ah_tensor *images = NULL, *labels = NULL;
-    ah_check(L, ah_tensor_empty(&images, (int64_t[]){count, AH_DIGITS_SIDE, AH_DIGITS_SIDE}, 3, AH_U8));
+    ah_check(L, ah_tensor_empty(&images, (int64_t[]){count, AH_DIGITS_SIDE, AH_DIGITS_SIDE}, 3, AH_U8, &ah_cpu));
     ah_push_tensor(L, images);
-    ah_check(L, ah_tensor_empty(&labels, &count, 1, AH_I64));
+    ah_check(L, ah_tensor_empty(&labels, &count, 1, AH_I64, &ah_cpu));
     ah_push_tensor(L, labels);
     ah_digits_draw(ah_tensor_data(images), ah_tensor_data(labels), seed, split, 0, count);
     return 2;
@@ -188,7 +188,7 @@ static int step(lua_State *L)
 static unsigned char *push_bytes(lua_State *L, int64_t count)
 {
     struct ah_tensor *tensor = NULL;
-    ah_check(L, ah_tensor_empty(&tensor, &count, 1, AH_U8));
+    ah_check(L, ah_tensor_empty(&tensor, &count, 1, AH_U8, &ah_cpu));
     ah_push_tensor(L, tensor);
     return ah_tensor_data(tensor);
 }
@@ -238,7 +238,7 @@ static struct ah_generator *generator_of(lua_State *L, struct ah_generator *fres
 static int64_t *push_indices(lua_State *L, int64_t count)
 {
     struct ah_tensor *tensor = NULL;
-    ah_check(L, ah_tensor_empty(&tensor, &count, 1, AH_I64));
+    ah_check(L, ah_tensor_empty(&tensor, &count, 1, AH_I64, &ah_cpu));
     ah_push_tensor(L, tensor);
     return ah_tensor_data(tensor);
 }

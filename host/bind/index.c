@@ -222,7 +222,8 @@ static void put_positions(lua_State *L, struct ah_value value)
     struct ah_value flat = {.kind = AH_INTS, .ints = {.count = 1, .at = {-1}}};
     if (tensor->numel == 0)
         flat.ints.at[0] = 0;
-    ah_push_op(L, AH_OP_arange, (const struct ah_value[]){AH_I(tensor->numel), AH_NIL, AH_I(1), AH_D(AH_I64)}, 4);
+    ah_push_op(L, AH_OP_arange, (const struct ah_value[]){AH_I(tensor->numel), AH_NIL, AH_I(1), AH_D(AH_I64),
+                                                            AH_DEV(tensor->storage->device)}, 5);
     step(L, 4, AH_OP_view, (const struct ah_value[]){AH_T(ah_check_tensor(L, 4)), shape}, 2);
     apply_key(L, 4, 2);
     lua_settop(L, 4);

@@ -120,6 +120,10 @@ static struct ah_value read_value(lua_State *L, const struct ah_op *op, int i, i
         return AH_B(lua_toboolean(L, index));
     case AH_DTYPE:
         return AH_D(ah_check_dtype(L, index));
+    case AH_DEVICE:
+        if (lua_type(L, index) != LUA_TSTRING)
+            bad_argument(L, op, i, index, "the name of a device");
+        return AH_DEV(ah_check_device(L, index));
     default:
         if (lua_type(L, index) != LUA_TSTRING)
             bad_argument(L, op, i, index, "a string");
@@ -178,9 +182,6 @@ static void read_options(lua_State *L, const struct ah_op *op, int index, struct
                 lua_insert(L, index + 1);
         } else if (makes_tensors(op) && !strcmp(key, "requires_grad")) {
             *requires_grad = lua_toboolean(L, -1);
-        } else if (makes_tensors(op) && !strcmp(key, "device")) {
-            if (lua_type(L, -1) != LUA_TSTRING || strcmp(lua_tostring(L, -1), "cpu"))
-                ah_raise_text(L, "%s: device: only \"cpu\" is available", op->name);
         } else {
             char list[256] = "";
             for (int k = 0; k < op->param_count; k++) {

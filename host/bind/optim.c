@@ -409,7 +409,7 @@ static int clip_grad_norm(lua_State *L)
         if (ah_grad(param))
             ah_check(L, gradient_change(ah_grad(param), factor, ah_optim_scale));
     struct ah_tensor *result = NULL;
-    ah_check(L, ah_tensor_scalar(&result, total, dtype));
+    ah_check(L, ah_tensor_scalar(&result, total, dtype, &ah_cpu));
     ah_push_tensor(L, result);
     return 1;
 }

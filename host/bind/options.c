@@ -120,6 +120,15 @@ enum ah_dtype ah_check_dtype(lua_State *L, int index)
     return dtype;
 }
 
+struct ah_device *ah_check_device(lua_State *L, int index)
+{
+    struct ah_device *device = NULL;
+    if (lua_type(L, index) != LUA_TSTRING)
+        ah_raise_text(L, "expected the name of a device such as \"cpu\", got %s", luaL_typename(L, index));
+    ah_check(L, ah_device_find(lua_tostring(L, index), &device));
+    return device;
+}
+
 void ah_push_dtype(lua_State *L, enum ah_dtype dtype)
 {
     lua_pushstring(L, ah_dtype_name(dtype));

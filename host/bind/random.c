@@ -1,8 +1,8 @@
 /* accelhost._C.random: the default generator and Generator objects.
  *
- * manual_seed(n)               seed the default generator; returns nothing. n is any whole number
- * seed(), initial_seed()       seed from the system and return the seed; the seed in use
- * get_rng_state(), set_rng_state(t)   PyTorch's 5056 bytes as a uint8 tensor
+ * manual_seed(n)               seed the generators of all devices; returns nothing. n is any whole number
+ * seed(), initial_seed()       seed them from the system and return the seed; the seed in use
+ * get_rng_state(device?), set_rng_state(t, device?)   as a uint8 tensor; the CPU's is PyTorch's 5056 bytes
  * Generator(seed?)             a generator of its own, with methods manual_seed, seed, initial_seed, get_state,
  *                              set_state, spawn (a new generator seeded by one draw from this one, as PyTorch's
  *                              samplers do; the seed passes 2^53, so it never becomes a Lua number)
@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "bind/bind.h"
+#include "tensor/device.h"
 #include "tensor/rng.h"
 
 #define GENERATOR "accelhost.Generator"
@@ -61,21 +62,33 @@ static int push_seed(lua_State *L, const struct ah_generator *generator)
     return 1;
 }
 
-static int push_state(lua_State *L, const struct ah_generator *generator)
+/* A uint8 tensor for a state; owned by Lua. */
+static uint8_t *push_state_room(lua_State *L, size_t bytes)
 {
     struct ah_tensor *state = NULL;
-    ah_check(L, ah_tensor_empty(&state, (int64_t[]){AH_RNG_STATE_BYTES}, 1, AH_U8));
-    ah_generator_get_state(generator, ah_tensor_data(state));
+    ah_check(L, ah_tensor_empty(&state, (int64_t[]){(int64_t)bytes}, 1, AH_U8, &ah_cpu));
     ah_push_tensor(L, state);
+    return ah_tensor_data(state);
+}
+
+static int push_state(lua_State *L, const struct ah_generator *generator)
+{
+    ah_generator_get_state(generator, push_state_room(L, AH_RNG_STATE_BYTES));
     return 1;
+}
+
+static const struct ah_tensor *check_state(lua_State *L, int index)
+{
+    const struct ah_tensor *state = ah_check_tensor(L, index);
+    if (state->dtype != AH_U8 || !ah_tensor_is_contiguous(state) || !ah_on_cpu(state))
+        ah_raise_text(L, "generator state: expected a contiguous uint8 tensor on cpu, got %s %s on %s",
+                      ah_dtype_name(state->dtype), ah_shape(state), state->storage->device->name);
+    return state;
 }
 
 static void read_state(lua_State *L, struct ah_generator *generator, int index)
 {
-    struct ah_tensor *state = ah_check_tensor(L, index);
-    if (state->dtype != AH_U8 || !ah_tensor_is_contiguous(state))
-        ah_raise_text(L, "generator state: expected a contiguous uint8 tensor, got %s %s",
-                      ah_dtype_name(state->dtype), ah_shape(state));
+    const struct ah_tensor *state = check_state(L, index);
     ah_check(L, ah_generator_set_state(generator, ah_tensor_data(state), state->numel));
 }
 
@@ -92,13 +105,15 @@ static struct handle *push_handle(lua_State *L)
 
 static int manual_seed(lua_State *L)
 {
-    ah_generator_seed(ah_default_generator(), check_seed(L, 1));
+    ah_device_seed_all(check_seed(L, 1));
     return 0;
 }
 
 static int seed_default(lua_State *L)
 {
-    lua_pushnumber(L, (double)ah_generator_seed_any(ah_default_generator()));
+    uint64_t seed = ah_generator_seed_any(ah_default_generator());
+    ah_device_seed_all(seed);
+    lua_pushnumber(L, (double)seed);
     return 1;
 }
 
@@ -107,14 +122,26 @@ static int initial_seed(lua_State *L)
     return push_seed(L, ah_default_generator());
 }
 
+static struct ah_device *opt_device(lua_State *L, int index)
+{
+    return lua_isnoneornil(L, index) ? &ah_cpu : ah_check_device(L, index);
+}
+
 static int get_rng_state(lua_State *L)
 {
-    return push_state(L, ah_default_generator());
+    struct ah_device *device = opt_device(L, 1);
+    ah_check(L, device->type->get_state(device, push_state_room(L, device->type->state_bytes)));
+    return 1;
 }
 
 static int set_rng_state(lua_State *L)
 {
-    read_state(L, ah_default_generator(), 1);
+    const struct ah_tensor *state = check_state(L, 1);
+    struct ah_device *device = opt_device(L, 2);
+    if (state->numel != (int64_t)device->type->state_bytes)
+        return ah_raise_text(L, "generator state of %s: expected %zu bytes, got %lld", device->name,
+                             device->type->state_bytes, (long long)state->numel);
+    ah_check(L, device->type->set_state(device, ah_tensor_data(state)));
     return 0;
 }
 
@@ -138,7 +165,7 @@ static int randperm(lua_State *L)
     if (lua_type(L, 1) != LUA_TNUMBER || n < 0 || n != floor(n))
         return ah_raise_text(L, "randperm: expected a whole number of 0 or more, got %s", luaL_typename(L, 1));
     struct ah_tensor *out = NULL;
-    ah_check(L, ah_tensor_empty(&out, (int64_t[]){(int64_t)n}, 1, AH_I64));
+    ah_check(L, ah_tensor_empty(&out, (int64_t[]){(int64_t)n}, 1, AH_I64, &ah_cpu));
     ah_generator_fill_permutation(generator, ah_tensor_data(out), out->numel);
     ah_push_tensor(L, out);
     return 1;

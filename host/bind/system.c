@@ -2,7 +2,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
 #include "base/nearest.h"
 #include "base/threads.h"
 #include "base/time.h"
@@ -28,10 +27,13 @@ static int cpu_count(lua_State *L)
     return 1;
 }
 
-/* memory_stats() -> {live, peak, cached, allocations, system_calls, page_faults, max_rss} in bytes and counts */
+/* memory_stats(device = "cpu") -> {live, peak, cached, allocations, system_calls} of a device, and {page_faults,
+ * max_rss, rss} of this process, in bytes and counts */
 static int memory_stats(lua_State *L)
 {
-    struct ah_memory_stats stats = ah_memory_stats();
+    struct ah_device *device = lua_isnoneornil(L, 1) ? &ah_cpu : ah_check_device(L, 1);
+    struct ah_memory_stats stats;
+    device->type->memory_stats(device, &stats);
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     long resident = 0, pages = 0;
@@ -56,7 +58,9 @@ static int memory_stats(lua_State *L)
 static int empty_cache(lua_State *L)
 {
     lua_gc(L, LUA_GCCOLLECT, 0);
-    ah_block_trim();
+    struct ah_device *device;
+    for (int i = 0; (device = ah_device_open_at(i)); i++)
+        device->type->trim(device);
     return 0;
 }
 

@@ -36,7 +36,7 @@ static int get_dtype(lua_State *L, struct ah_tensor *tensor)
 
 static int get_device(lua_State *L, struct ah_tensor *tensor)
 {
-    lua_pushstring(L, tensor->storage->device == AH_CPU ? "cpu" : "cuda");
+    lua_pushstring(L, tensor->storage->device->name);
     return 1;
 }
 
@@ -286,12 +286,24 @@ static void push_element(lua_State *L, const struct ah_tensor *tensor, int64_t f
     }
 }
 
+/* The tensor where its values can be read; a copy that had to be made is left on the stack. */
+static struct ah_tensor *host_copy(lua_State *L, struct ah_tensor *tensor)
+{
+    struct ah_tensor *here;
+    ah_check(L, ah_host_copy(&here, tensor));
+    if (here == tensor)
+        ah_tensor_release(here); /* the caller holds it */
+    else
+        ah_push_tensor(L, here);
+    return here;
+}
+
 static int method_item(lua_State *L)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, 1);
     if (tensor->numel != 1)
         return ah_raise_text(L, "item: expected a tensor with one element, got shape %s", ah_shape(tensor));
-    push_element(L, tensor, 0);
+    push_element(L, host_copy(L, tensor), 0);
     return 1;
 }
 
@@ -311,51 +323,60 @@ static int64_t push_nested(lua_State *L, const struct ah_tensor *tensor, int dim
 
 static int method_tolist(lua_State *L)
 {
-    struct ah_tensor *tensor = ah_check_tensor(L, 1);
-    ah_check(L, ah_tensor_row_major(tensor));
+    struct ah_tensor *tensor = host_copy(L, ah_check_tensor(L, 1));
     luaL_checkstack(L, tensor->ndim + 4, "tolist");
     push_nested(L, tensor, 0, 0);
     return 1;
 }
 
-static int cast(lua_State *L, enum ah_dtype dtype)
+/* Push the tensor at 1 with this dtype on this device: itself when it is so already. */
+static int convert(lua_State *L, enum ah_dtype dtype, struct ah_device *device)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, 1);
-    if (tensor->dtype == dtype) {
-        lua_settop(L, 1);
-        return 1;
+    lua_settop(L, 1);
+    if (tensor->dtype != dtype) {
+        ah_push_op(L, AH_OP_to, (const struct ah_value[]){AH_T(tensor), AH_D(dtype)}, 2);
+        tensor = ah_check_tensor(L, 2);
     }
-    return ah_push_op(L, AH_OP_to, (const struct ah_value[]){AH_T(tensor), AH_D(dtype)}, 2);
+    if (tensor->storage->device != device)
+        ah_push_op(L, AH_OP_to_device, (const struct ah_value[]){AH_T(tensor), AH_DEV(device)}, 2);
+    return 1;
 }
 
-/* t:to("float64"), t:to(other), t:to{dtype = ..., device = "cpu"} */
+static int cast(lua_State *L, enum ah_dtype dtype)
+{
+    return convert(L, dtype, ah_check_tensor(L, 1)->storage->device);
+}
+
+/* t:to("float64"), t:to("cuda:0"), t:to("cuda:0", "float64"), t:to(other), t:to{dtype = ..., device = ...} */
 static int method_to(lua_State *L)
 {
-    struct ah_tensor *tensor = ah_check_tensor(L, 1);
+    struct ah_tensor *tensor = ah_check_tensor(L, 1), *other = ah_to_tensor(L, 2);
     static const char *const known[] = {"dtype", "device", NULL};
-    if (lua_type(L, 2) == LUA_TSTRING) {
-        if (!strcmp(lua_tostring(L, 2), "cpu")) {
-            lua_settop(L, 1);
-            return 1;
-        }
-        if (!strncmp(lua_tostring(L, 2), "cuda", 4))
-            return ah_raise_text(L, "to: device '%s' is not available (known: cpu)", lua_tostring(L, 2));
-        return cast(L, ah_check_dtype(L, 2));
-    }
+    enum ah_dtype dtype = tensor->dtype;
+    struct ah_device *device = tensor->storage->device;
+    const char *dtype_name = NULL, *device_name = NULL;
     if (lua_istable(L, 2)) {
         ah_check_options(L, 2, "to", known);
-        const char *device = ah_opt_string(L, 2, "device", "cpu");
-        if (strcmp(device, "cpu"))
-            return ah_raise_text(L, "to: device '%s' is not available (known: cpu)", device);
-        const char *dtype = ah_opt_string(L, 2, "dtype", ah_dtype_name(tensor->dtype));
-        enum ah_dtype wanted;
-        ah_check(L, ah_dtype_parse(dtype, &wanted));
-        return cast(L, wanted);
+        dtype_name = ah_opt_string(L, 2, "dtype", NULL);
+        device_name = ah_opt_string(L, 2, "device", NULL);
+    } else if (lua_type(L, 2) == LUA_TSTRING && ah_device_is_name(lua_tostring(L, 2))) {
+        device_name = lua_tostring(L, 2);
+        dtype_name = lua_isnoneornil(L, 3) ? NULL : luaL_checkstring(L, 3);
+    } else if (lua_type(L, 2) == LUA_TSTRING) {
+        dtype_name = lua_tostring(L, 2);
+    } else if (other) {
+        dtype = other->dtype;
+        device = other->storage->device;
+    } else {
+        return ah_raise_text(L, "to: expected a dtype, a device, a tensor or {dtype=, device=}, got %s",
+                             luaL_typename(L, 2));
     }
-    struct ah_tensor *other = ah_to_tensor(L, 2);
-    if (!other)
-        return ah_raise_text(L, "to: expected a dtype, a tensor or {dtype=, device=}, got %s", luaL_typename(L, 2));
-    return cast(L, other->dtype);
+    if (dtype_name)
+        ah_check(L, ah_dtype_parse(dtype_name, &dtype));
+    if (device_name)
+        ah_check(L, ah_device_find(device_name, &device));
+    return convert(L, dtype, device);
 }
 
 #define CAST(name, dtype)                   \
@@ -377,11 +398,9 @@ static int method_type_as(lua_State *L)
     return cast(L, ah_check_tensor(L, 2)->dtype);
 }
 
-static int method_same(lua_State *L) /* cpu(), for one device */
+static int method_cpu(lua_State *L)
 {
-    ah_check_tensor(L, 1);
-    lua_settop(L, 1);
-    return 1;
+    return convert(L, ah_check_tensor(L, 1)->dtype, &ah_cpu);
 }
 
 static int method_requires_grad_(lua_State *L)
@@ -426,16 +445,16 @@ static int meta_tostring(lua_State *L)
         lua_pushliteral(L, "tensor(freed)");
         return 1;
     }
-    ah_check(L, ah_tensor_row_major(tensor));
-    char suffix[160] = "", label[96];
+    char device[64] = "", suffix[160] = "", label[96], *text;
+    if (!ah_on_cpu(tensor))
+        snprintf(device, sizeof device, "device='%s'", tensor->storage->device->name);
     if (tensor->grad && tensor->grad->fn) {
         node_label(tensor->grad->fn, label, sizeof label);
         snprintf(suffix, sizeof suffix, "grad_fn=<%s>", label);
     } else if (ah_requires_grad(tensor)) {
         snprintf(suffix, sizeof suffix, "requires_grad=true");
     }
-    char *text;
-    ah_check(L, ah_tensor_format(tensor, suffix, &text));
+    ah_check(L, ah_tensor_format(host_copy(L, tensor), device, suffix, &text));
     lua_pushstring(L, text);
     free(text);
     return 1;
@@ -496,6 +515,8 @@ static int pointer(lua_State *L)
     if (!ah_tensor_is_contiguous(tensor))
         return ah_raise_text(L, "with_data: expected a contiguous tensor, got strides of a view of shape %s",
                              ah_shape(tensor));
+    if (!ah_on_cpu(tensor))
+        return ah_raise_text(L, "with_data: expected a tensor on cpu, got one on %s", tensor->storage->device->name);
     tensor->storage->version++;
     lua_pushlightuserdata(L, ah_tensor_data(tensor));
     return 1;
@@ -510,7 +531,7 @@ static int from_string(lua_State *L)
     int ndim = ah_check_ints(L, 2, size, AH_MAX_DIMS, "from_string");
     enum ah_dtype dtype = ah_check_dtype(L, 3);
     struct ah_tensor *tensor;
-    ah_check(L, ah_tensor_empty(&tensor, size, ndim, dtype));
+    ah_check(L, ah_tensor_empty(&tensor, size, ndim, dtype, &ah_cpu));
     size_t wanted = (size_t)tensor->numel * ah_dtype_size(dtype);
     if (wanted != length) {
         ah_tensor_release(tensor);
@@ -524,7 +545,7 @@ static int from_string(lua_State *L)
 /* C.to_string(t): its row-major bytes. */
 static int to_string(lua_State *L)
 {
-    struct ah_tensor *tensor = ah_check_tensor(L, 1), *dense;
+    struct ah_tensor *tensor = host_copy(L, ah_check_tensor(L, 1)), *dense;
     bool enabled = ah_grad_enabled;
     ah_grad_enabled = false;
     int status = ah_op1(AH_OP_contiguous, &dense, AH_T(tensor));
@@ -558,7 +579,7 @@ static const luaL_Reg methods_list[] = {
     {"int", method_int},
     {"byte", method_byte},
     {"bool", method_bool},
-    {"cpu", method_same},
+    {"cpu", method_cpu},
     {"requires_grad_", method_requires_grad_},
     {"data_ptr", method_data_ptr},
     {NULL, NULL},

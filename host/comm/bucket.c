@@ -328,7 +328,7 @@ static int make_grads(struct ah_reducer *r)
     for (int i = 0; i < r->count; i++) {
         struct parameter *p = &r->parameter[i];
         AH_TRY(ah_tensor_from_memory(&p->grad, r->grads->memory + p->offset, p->tensor->size, p->tensor->ndim,
-                                     p->tensor->dtype, release_member, r->grads));
+                                     p->tensor->dtype, p->tensor->storage->device, release_member, r->grads));
         atomic_fetch_add(&r->grads->refs, 1);
     }
     return 0;

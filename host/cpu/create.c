@@ -6,7 +6,7 @@
 static int fill(struct ah_tensor *out, double value)
 {
     struct ah_tensor *number;
-    AH_TRY(ah_tensor_scalar(&number, value, out->dtype));
+    AH_TRY(ah_tensor_scalar(&number, value, out->dtype, &ah_cpu));
     int status = ah_copy(out, number);
     ah_tensor_release(number);
     return status;

@@ -17,9 +17,7 @@ static const ah_kernel kernels[AH_OP_COUNT + 1] = {
 #undef OP
 #undef OP_NOGRAD
 
-static const struct ah_device cpu = {"cpu", kernels};
-
 void ah_cpu_open(void)
 {
-    ah_devices[AH_CPU] = &cpu;
+    ah_cpu.kernels = kernels;
 }

@@ -482,7 +482,7 @@ int ah_cpu_zero_(struct ah_call *c)
         return 0;
     }
     struct ah_tensor *zero;
-    AH_TRY(ah_tensor_scalar(&zero, 0, out->dtype));
+    AH_TRY(ah_tensor_scalar(&zero, 0, out->dtype, &ah_cpu));
     int status = ah_copy(out, zero);
     ah_tensor_release(zero);
     return status;

@@ -272,7 +272,7 @@ int ah_cpu_index_fill(struct ah_call *c)
     int dim = (int)c->arg[1].integer, status;
     int64_t n = out->ndim > 0 ? out->size[dim] : 1;
     AH_TRY(ah_checked_index(c->op->name, c->arg[2].tensor, n, false, dim, out, &at));
-    AH_TRYGO(ah_tensor_scalar(&value, c->arg[3].number, out->dtype), out);
+    AH_TRYGO(ah_tensor_scalar(&value, c->arg[3].number, out->dtype, &ah_cpu), out);
     AH_TRYGO(ah_target_open(c, true, &target), out);
     struct ah_rows rows = rows_of(out->size, out->ndim, dim, at);
 #define FILL(type)                                                                           \

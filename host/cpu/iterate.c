@@ -417,7 +417,7 @@ int ah_contiguous_as(struct ah_tensor **out, struct ah_tensor *input, enum ah_dt
         return 0;
     }
     struct ah_tensor *fresh;
-    AH_TRY(ah_tensor_empty(&fresh, input->size, input->ndim, dtype));
+    AH_TRY(ah_tensor_empty(&fresh, input->size, input->ndim, dtype, &ah_cpu));
     int status = ah_copy(fresh, input);
     if (status < 0) {
         ah_tensor_release(fresh);

@@ -17,7 +17,7 @@ static int fill(struct ah_tensor *out, enum ah_dtype dtype, draw_fn draw, const 
         return 0;
     }
     struct ah_tensor *drawn;
-    AH_TRY(ah_tensor_empty(&drawn, out->size, out->ndim, dtype));
+    AH_TRY(ah_tensor_empty(&drawn, out->size, out->ndim, dtype, &ah_cpu));
     draw(g, ah_tensor_data(drawn), out->numel, numbers);
     int status = ah_copy(out, drawn);
     ah_tensor_release(drawn);
@@ -102,7 +102,7 @@ int ah_cpu_normal_(struct ah_call *c)
 static int fill_range(struct ah_tensor *out, int64_t low, int64_t high)
 {
     struct ah_tensor *drawn;
-    AH_TRY(ah_tensor_empty(&drawn, out->size, out->ndim, AH_I64));
+    AH_TRY(ah_tensor_empty(&drawn, out->size, out->ndim, AH_I64, &ah_cpu));
     ah_generator_fill_range(ah_default_generator(), ah_tensor_data(drawn), out->numel, low, high);
     int status = ah_copy(out, drawn);
     ah_tensor_release(drawn);
@@ -123,7 +123,7 @@ static int random_full(struct ah_tensor *out)
     bool wide = out->dtype == AH_I64 || out->dtype == AH_F64;
     struct ah_generator *g = ah_default_generator();
     struct ah_tensor *drawn;
-    AH_TRY(ah_tensor_empty(&drawn, out->size, out->ndim, AH_I64));
+    AH_TRY(ah_tensor_empty(&drawn, out->size, out->ndim, AH_I64, &ah_cpu));
     int64_t *x = ah_tensor_data(drawn);
     for (int64_t i = 0; i < out->numel; i++)
         x[i] = (int64_t)((wide ? ah_generator_u64(g) : ah_generator_u32(g)) % range[out->dtype]);
@@ -145,7 +145,7 @@ int ah_cpu_random_(struct ah_call *c)
 int ah_cpu_randperm(struct ah_call *c)
 {
     struct ah_tensor *out = c->out[0], *drawn;
-    AH_TRY(ah_tensor_empty(&drawn, out->size, out->ndim, AH_I64));
+    AH_TRY(ah_tensor_empty(&drawn, out->size, out->ndim, AH_I64, &ah_cpu));
     ah_generator_fill_permutation(ah_default_generator(), ah_tensor_data(drawn), out->numel);
     int status = ah_copy(out, drawn);
     ah_tensor_release(drawn);

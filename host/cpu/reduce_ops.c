@@ -156,7 +156,7 @@ static int rows_to_output(struct ah_call *c, ah_range_fn body32, ah_range_fn bod
     struct ah_tensor *out = c->out[0], *wide = NULL;
     enum ah_dtype dtype = ah_compute_dtype(out->dtype);
     if (dtype != out->dtype)
-        AH_TRY(ah_tensor_empty(&wide, out->size, out->ndim, dtype));
+        AH_TRY(ah_tensor_empty(&wide, out->size, out->ndim, dtype, &ah_cpu));
     int status = by_rows(c, c->arg[0].tensor, dtype, wide ? wide : out, dtype == AH_F64 ? body64 : body32, job);
     if (status == 0 && wide)
         status = ah_copy(out, wide);
@@ -276,7 +276,7 @@ static int rows_in_place(struct ah_call *c, enum ah_dtype dtype, ah_range_fn bod
         }
     }
     AH_TRYGO(ah_tensor_view(&view, out, size, stride, n, out->offset), done);
-    AH_TRYGO(ah_tensor_empty(&drawn, size, n, dtype), done);
+    AH_TRYGO(ah_tensor_empty(&drawn, size, n, dtype, &ah_cpu), done);
     /* Convert to the result's dtype first: running sums of a narrower type would round or wrap as they go. */
     AH_TRYGO(ah_contiguous_as(&converted, c->arg[0].tensor, out->dtype), done);
     AH_TRYGO(by_rows(c, converted, dtype, drawn, body, job), done);
@@ -366,7 +366,7 @@ static int extreme(struct ah_call *c, bool largest, struct ah_tensor *values, st
     int64_t rows;
     int status = 0;
     if (values && values->dtype != dtype)
-        AH_TRYGO(ah_tensor_empty(&wide, values->size, values->ndim, dtype), done);
+        AH_TRYGO(ah_tensor_empty(&wide, values->size, values->ndim, dtype, &ah_cpu), done);
     AH_TRYGO(ah_reduce_rows(&matrix, input, mask_of(c), dtype, &rows, &job.columns), done);
     job.input = ah_tensor_data(matrix);
     job.out = wide ? ah_tensor_data(wide) : values ? ah_tensor_data(values) : NULL;

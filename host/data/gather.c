@@ -223,7 +223,7 @@ static int describe_column(struct ah_gather *gather, int at, const struct ah_gat
     int64_t elements = 1;
     if (source->ndim < 1)
         return ah_fail(AH_EINVAL, "column %d of the data set: expected at least one dimension", at + 1);
-    if (source->storage->device != AH_CPU)
+    if (!ah_on_cpu(source))
         return ah_fail(AH_EINVAL, "column %d of the data set: expected a tensor on the CPU", at + 1);
     if (!ah_tensor_is_contiguous(source) || source->storage->channels_last)
         return ah_fail(AH_EINVAL, "column %d of the data set: expected a contiguous tensor", at + 1);
@@ -324,7 +324,8 @@ static int allocate(struct job *job)
         const struct ah_gather_column *spec = &gather->spec[c];
         int64_t size[AH_MAX_DIMS] = {job->count};
         memcpy(size + 1, spec->size, (size_t)spec->ndim * sizeof *size);
-        AH_TRY(ah_tensor_empty(&job->out[c], size, spec->ndim + 1, spec->table ? AH_F32 : spec->source->dtype));
+        AH_TRY(ah_tensor_empty(&job->out[c], size, spec->ndim + 1, spec->table ? AH_F32 : spec->source->dtype,
+                               &ah_cpu));
         job->data[c] = ah_tensor_data(job->out[c]);
     }
     return 0;

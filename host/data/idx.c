@@ -167,7 +167,7 @@ int ah_idx_parse(struct ah_tensor **out, const void *bytes, size_t count, enum a
     int ndim = 0, status;
     AH_TRY(open_reader(&reader, bytes, count));
     AH_TRYGO(read_header(&reader, kind, size, &ndim), done);
-    AH_TRYGO(ah_tensor_empty(&tensor, size, ndim, AH_U8), done);
+    AH_TRYGO(ah_tensor_empty(&tensor, size, ndim, AH_U8, &ah_cpu), done);
     AH_TRYGO(read_elements(&reader, size, ndim, tensor), done);
     *out = tensor;
     tensor = NULL;

@@ -340,7 +340,7 @@ int ah_forward_dropout(struct ah_call *c)
     if (!c->arg[2].flag || p == 0 || input->numel == 0)
         return same(c);
     AH_TRY(ah_call_expect_float(c, 0));
-    AH_TRY(ah_tensor_empty(&c->extra[0], input->size, input->ndim, AH_BOOL));
+    AH_TRY(ah_tensor_empty(&c->extra[0], input->size, input->ndim, AH_BOOL, c->device));
     uint8_t *mask = ah_tensor_data(c->extra[0]);
     if (p == 1)
         memset(mask, 0, (size_t)input->numel);
@@ -422,20 +422,6 @@ int ah_forward_clone(struct ah_call *c)
 int ah_forward_contiguous(struct ah_call *c)
 {
     return ah_tensor_is_contiguous(c->arg[0].tensor) ? same(c) : elementwise(c, 1, c->arg[0].tensor->dtype);
-}
-
-int ah_forward_copy_(struct ah_call *c)
-{
-    const struct ah_tensor *out = c->arg[0].tensor, *src = c->arg[1].tensor;
-    int64_t size[AH_MAX_DIMS];
-    int ndim;
-    AH_TRY(ah_broadcast_shapes("copy_", out, src, size, &ndim));
-    bool fits = ndim == out->ndim;
-    for (int d = 0; fits && d < ndim; d++)
-        fits = size[d] == out->size[d];
-    if (!fits)
-        return ah_fail(AH_EINVAL, "copy_: a source of shape %s does not broadcast to %s", ah_shape(src), ah_shape(out));
-    return ah_call_kernel(c);
 }
 
 int ah_forward_fill_(struct ah_call *c)

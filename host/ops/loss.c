@@ -75,7 +75,7 @@ int ah_forward_cross_entropy_rows(struct ah_call *c)
     AH_TRY(label_output(c));
     enum ah_dtype dtype = x->dtype == AH_F64 ? AH_F64 : AH_F32;
     if (c->recording)
-        AH_TRY(ah_tensor_empty(&c->extra[0], t->size, t->ndim, dtype));
+        AH_TRY(ah_tensor_empty(&c->extra[0], t->size, t->ndim, dtype, c->device));
     return ah_call_kernel(c);
 }
 

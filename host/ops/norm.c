@@ -41,8 +41,8 @@ int ah_forward_batch_norm(struct ah_call *c)
     }
     enum ah_dtype dtype = x->dtype == AH_F64 ? AH_F64 : AH_F32;
     AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
-    AH_TRY(ah_tensor_empty(&c->extra[0], &x->size[1], 1, dtype));
-    AH_TRY(ah_tensor_empty(&c->extra[1], &x->size[1], 1, dtype));
+    AH_TRY(ah_tensor_empty(&c->extra[0], &x->size[1], 1, dtype, c->device));
+    AH_TRY(ah_tensor_empty(&c->extra[1], &x->size[1], 1, dtype, c->device));
     note_affine(c, 3);
     return ah_call_kernel(c);
 }
@@ -82,8 +82,8 @@ int ah_forward_layer_norm(struct ah_call *c)
     }
     enum ah_dtype dtype = x->dtype == AH_F64 ? AH_F64 : AH_F32;
     AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
-    AH_TRY(ah_tensor_empty(&c->extra[0], x->size, lead, dtype));
-    AH_TRY(ah_tensor_empty(&c->extra[1], x->size, lead, dtype));
+    AH_TRY(ah_tensor_empty(&c->extra[0], x->size, lead, dtype, c->device));
+    AH_TRY(ah_tensor_empty(&c->extra[1], x->size, lead, dtype, c->device));
     note_affine(c, 2);
     return ah_call_kernel(c);
 }

@@ -5,7 +5,6 @@
 
 #include "ops/rows.h"
 
-const struct ah_device *ah_devices[AH_DEVICE_COUNT];
 const struct ah_recorder *ah_recorder;
 
 static struct ah_op table[AH_OP_COUNT + 1] = {
@@ -40,6 +39,7 @@ static enum ah_kind kind_of_letter(char letter)
     case 'n': return AH_NUMBER;
     case 'b': return AH_FLAG;
     case 'd': return AH_DTYPE;
+    case 'D': return AH_DEVICE;
     default: return AH_STRING;
     }
 }
@@ -126,7 +126,7 @@ static const char *kind_text(enum ah_kind kind)
         [AH_NONE] = "nil",        [AH_TENSOR] = "a tensor",    [AH_OPERAND] = "a tensor or number",
         [AH_LIST] = "a list of tensors", [AH_INT] = "an integer", [AH_INTS] = "integers",
         [AH_NUMBER] = "a number", [AH_FLAG] = "true or false", [AH_DTYPE] = "a dtype",
-        [AH_STRING] = "a string",
+        [AH_STRING] = "a string", [AH_DEVICE] = "a device",
     };
     return text[kind];
 }
@@ -149,7 +149,7 @@ static int bind_value(const struct ah_op *op, const struct ah_param *param, cons
     if (param->kind == AH_OPERAND && (kind == AH_NUMBER || kind == AH_INT || kind == AH_FLAG)) {
         enum ah_dtype dtype = kind == AH_NUMBER ? AH_F64 : kind == AH_INT ? AH_I64 : AH_BOOL;
         slot->kind = AH_TENSOR;
-        AH_TRY(ah_tensor_empty(&slot->tensor, NULL, 0, dtype));
+        AH_TRY(ah_tensor_empty(&slot->tensor, NULL, 0, dtype, &ah_cpu));
         slot->tensor->wrapped = true;
         void *data = slot->tensor->storage->data;
         if (kind == AH_NUMBER)
@@ -178,25 +178,55 @@ static int bind_value(const struct ah_op *op, const struct ah_param *param, cons
                    kind_text(param->kind), kind_text(kind));
 }
 
-/* Every tensor among the arguments, lists included, through `visit`. */
-static int each_tensor(struct ah_call *call, int (*visit)(struct ah_tensor *tensor))
+/* Take one tensor among the arguments: its layout, when the op wants row-major ones, and its device. */
+static int settle_tensor(struct ah_call *call, struct ah_tensor *tensor, bool operand)
 {
+    if (!(call->op->flags & (AH_CHANNELS_LAST | AH_COMPOSITE)))
+        AH_TRY(ah_tensor_row_major(tensor));
+    struct ah_device *device = tensor->storage->device;
+    if (device == call->device || (operand && tensor->ndim == 0 && device == &ah_cpu))
+        return 0;
+    if (call->device && !(call->op->flags & AH_ANY_DEVICE))
+        return ah_fail(AH_EINVAL, "%s: expected all tensors on one device, got %s and %s", call->op->name,
+                       call->device->name, device->name);
+    if (!call->device)
+        call->device = device;
+    return 0;
+}
+
+/* Every tensor among the arguments, lists included. The device is the one asked for, else the tensors', else the
+ * default; numbers and 0-dim operands on the CPU go with any. */
+static int settle(struct ah_call *call)
+{
+    struct ah_device *asked = NULL;
+    bool tensors = false;
+    call->device = NULL;
     for (int i = 0; i < call->op->param_count; i++) {
         struct ah_value *arg = &call->arg[i];
-        if (arg->kind == AH_TENSOR)
-            AH_TRY(visit(arg->tensor));
-        else if (arg->kind == AH_LIST)
+        if (arg->kind == AH_TENSOR) {
+            AH_TRY(settle_tensor(call, arg->tensor, call->op->param[i].kind == AH_OPERAND));
+            tensors = true;
+        } else if (arg->kind == AH_LIST) {
             for (int k = 0; k < arg->list.count; k++)
-                AH_TRY(visit(arg->list.item[k]));
+                AH_TRY(settle_tensor(call, arg->list.item[k], false));
+        } else if (arg->kind == AH_DEVICE) {
+            asked = arg->device;
+        }
     }
+    if (asked)
+        call->device = asked;
+    else if (!call->device)
+        call->device = tensors ? &ah_cpu : ah_default_device;
+    if (call->inplace && call->device != call->arg[0].tensor->storage->device)
+        return ah_fail(AH_EINVAL, "%s: expected all tensors on one device, got %s and %s", call->op->name,
+                       call->arg[0].tensor->storage->device->name, call->device->name);
     return 0;
 }
 
 static int run(struct ah_call *call)
 {
     const struct ah_op *op = call->op;
-    if (!(op->flags & (AH_CHANNELS_LAST | AH_COMPOSITE)))
-        AH_TRY(each_tensor(call, ah_tensor_row_major));
+    AH_TRY(settle(call));
     call->recording = op->backward && !(op->flags & AH_COMPOSITE) && ah_recorder && ah_recorder->wanted(call);
     if (call->inplace) {
         if (ah_recorder)
@@ -265,11 +295,10 @@ int ah_op_call1(enum ah_opid id, struct ah_tensor **out, const struct ah_value *
 
 int ah_call_kernel(struct ah_call *call)
 {
-    enum ah_device_id device = call->out_count && call->out[0] ? call->out[0]->storage->device : AH_CPU;
-    const struct ah_device *found = ah_devices[device];
-    if (!found || !found->kernels[call->op->id])
-        return ah_fail(AH_ENOTIMPL, "%s: no kernel on this device", call->op->name);
-    return found->kernels[call->op->id](call);
+    ah_kernel kernel = call->device->kernels[call->op->id];
+    if (!kernel)
+        return ah_fail(AH_ENOTIMPL, "%s: no kernel on %s", call->op->name, call->device->name);
+    return kernel(call);
 }
 
 enum ah_dtype ah_call_promote(const struct ah_call *call, int count)
@@ -317,7 +346,7 @@ int ah_call_output(struct ah_call *call, int index, const int64_t *size, int ndi
         }
         return 0;
     }
-    AH_TRY(ah_tensor_empty(&call->out[index], size, ndim, dtype));
+    AH_TRY(ah_tensor_empty(&call->out[index], size, ndim, dtype, call->device));
     if (call->out_count <= index)
         call->out_count = index + 1;
     return 0;

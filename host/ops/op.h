@@ -27,6 +27,7 @@ enum ah_kind {
     AH_FLAG,    /* b */
     AH_DTYPE,   /* d   d? may be nil */
     AH_STRING,  /* s   s? may be nil */
+    AH_DEVICE,  /* D   D? may be nil: the device of the tensor arguments, else the default device */
 };
 
 struct ah_value {
@@ -42,6 +43,7 @@ struct ah_value {
         bool flag;
         enum ah_dtype dtype;
         const char *string; /* static or owned by the caller */
+        struct ah_device *device;
         struct {
             int64_t at[AH_MAX_DIMS];
             int count;
@@ -57,6 +59,7 @@ struct ah_value {
 #define AH_B(x) ((struct ah_value){.kind = AH_FLAG, .flag = (x)})
 #define AH_D(x) ((struct ah_value){.kind = AH_DTYPE, .dtype = (x)})
 #define AH_S(x) ((struct ah_value){.kind = AH_STRING, .string = (x)})
+#define AH_DEV(x) ((struct ah_value){.kind = (x) ? AH_DEVICE : AH_NONE, .device = (x)})
 #define AH_NIL ((struct ah_value){.kind = AH_NONE})
 struct ah_value AH_INTS_OF(const int64_t *at, int count); /* copies; count <= AH_MAX_DIMS */
 
@@ -80,6 +83,7 @@ enum {
     AH_MUTATES = 1 << 6,       /* always writes into parameter 0 (copy_, fill_): out[0] is arg[0] */
     AH_FUNCTIONAL = 1 << 7,    /* also listed in accelhost.nn.functional */
     AH_INTERNAL = 1 << 8,      /* reachable from accelhost._C only */
+    AH_ANY_DEVICE = 1 << 9,    /* its tensors may lie on several devices */
     AH_API = AH_METHOD | AH_FUNCTION,
 };
 
@@ -101,6 +105,7 @@ struct ah_op;
 
 struct ah_call {
     const struct ah_op *op;
+    struct ah_device *device; /* of the outputs, the kernel and, but for 0-dim operands on the CPU, all tensors */
     struct ah_value arg[AH_MAX_ARGS]; /* all op->param_count of them, defaults filled */
     struct ah_tensor *out[AH_MAX_OUTS]; /* owned by the call until handed to the caller */
     int out_count;
@@ -141,7 +146,7 @@ int ah_op_call(enum ah_opid id, const struct ah_value *args, int count, bool inp
                 (int)(sizeof((struct ah_value[]){__VA_ARGS__}) / sizeof(struct ah_value)))
 int ah_op_call1(enum ah_opid id, struct ah_tensor **out, const struct ah_value *args, int count);
 
-/* Run the kernel of call->op on the device of its first tensor; AH_ENOTIMPL when the device has none. */
+/* Run the kernel of call->op on call->device; AH_ENOTIMPL when the device has none. */
 int ah_call_kernel(struct ah_call *call);
 
 /* The dtype that PyTorch's promotion gives the tensors among arg[0..count) (by category, then dimensioned tensors
@@ -159,6 +164,10 @@ struct ah_recorder {
     void (*track_view)(struct ah_call *call);            /* out[0] is a differentiable view of arg[0] */
 };
 extern const struct ah_recorder *ah_recorder;
+
+/* The values of a tensor where the host can read them: the tensor itself (retained, made row-major) when it lies on the
+ * CPU, else a dense copy there, without history. */
+int ah_host_copy(struct ah_tensor **out, struct ah_tensor *tensor);
 
 /* AH_EINVAL "op: NAME: expected float32 or float64, got int64" unless arg[i]'s dtype is floating. */
 int ah_call_expect_float(const struct ah_call *call, int arg);

@@ -94,7 +94,7 @@ int ah_forward_max_pool2d(struct ah_call *c)
     if (indices)
         AH_TRY(ah_call_output(c, 1, size, ndim, AH_I64));
     if (indices || c->recording) {
-        AH_TRY(ah_tensor_empty(&c->extra[0], size, ndim, ah_window_fits_byte(&s) ? AH_U8 : AH_I32));
+        AH_TRY(ah_tensor_empty(&c->extra[0], size, ndim, ah_window_fits_byte(&s) ? AH_U8 : AH_I32, c->device));
     }
     return ah_call_kernel(c);
 }

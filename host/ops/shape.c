@@ -488,7 +488,7 @@ int ah_forward_as_strided(struct ah_call *c)
     }
     if (c->recording) { /* the rule needs to know how the input itself lies in the storage */
         int64_t count = AH_MAX_DIMS + 1;
-        AH_TRY(ah_tensor_empty(&c->extra[0], &count, 1, AH_I64));
+        AH_TRY(ah_tensor_empty(&c->extra[0], &count, 1, AH_I64, &ah_cpu));
         int64_t *geometry = ah_tensor_data(c->extra[0]);
         memcpy(geometry, x->stride, sizeof x->stride);
         geometry[AH_MAX_DIMS] = x->offset;

@@ -224,7 +224,7 @@ static int interleave_by(struct ah_tensor **out, struct ah_tensor *x, int dim,
             return ah_fail(AH_EINVAL, "repeat_interleave: the repeats add up to more than fits");
     }
     struct ah_tensor *index;
-    AH_TRY(ah_tensor_empty(&index, &total, 1, AH_I64));
+    AH_TRY(ah_tensor_empty(&index, &total, 1, AH_I64, &ah_cpu));
     int64_t *at = ah_tensor_data(index);
     for (int64_t i = 0; i < n; i++)
         for (int64_t times = ah_tensor_get_int(repeats, i); times > 0; times--)

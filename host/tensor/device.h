@@ -1,21 +1,110 @@
-/* What a device offers to the ops: a column of kernels. The CPU fills its column at start-up; the CUDA plugin fills
- * its own when it is opened. */
+/* Devices: where storages live and kernels run.
+ *
+ * A device type is a table of functions: the CPU's is built in (tensor/cpu_memory.c, with the kernels of host/cpu), any
+ * other comes from a plugin, the shared library accelhost-NAME.so, which exports it as `ah_device_plugin`. A device is
+ * one of its type, "cuda:1", opened on first use and open to the end of the process. Memory of a device other than the
+ * CPU may be out of the host's reach: only the functions here and the device's kernels touch it, everything else
+ * copies it to the CPU first (ah_host_copy in ops/op.h).
+ *
+ * Order: what a device is asked to do (kernels, copies, fills) happens in the order of the calls, possibly after they
+ * return; a copy to or from the CPU has happened when it returns.
+ *
+ * Lua thread only, but for `allocate` and `release` of a type: helper threads drop storages. */
 #ifndef AH_TENSOR_DEVICE_H
 #define AH_TENSOR_DEVICE_H
 
-#include "tensor/tensor.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/alloc.h"
+#include "base/status.h"
 
 struct ah_call;
+struct ah_device;
 
-/* Computes call->out from call->arg; shapes and dtypes have been checked and outputs allocated by the op. */
+/* Computes call->out from call->arg; shapes and dtypes have been checked and outputs allocated by the op. All tensors
+ * lie on call->device, except that a 0-dim operand may lie on the CPU. */
 typedef int (*ah_kernel)(struct ah_call *call);
 
-struct ah_device {
-    const char *name;           /* "cpu" */
-    const ah_kernel *kernels;   /* indexed by enum ah_opid; NULL entry: not on this device */
+/* Raise it whenever a struct or function that plugins use changes. */
+enum { AH_DEVICE_ABI = 1 };
+
+struct ah_device_type {
+    unsigned abi;     /* AH_DEVICE_ABI of the headers the plugin was built with */
+    const char *name; /* "cuda": letters and digits */
+
+    /* How many devices of this type there are; 0 when none can be used. */
+    int (*count)(void);
+    /* Set device->kernels and device->state for device->index, which lies below count(). */
+    int (*open)(struct ah_device *device);
+    void (*close)(struct ah_device *device); /* all its storages are gone */
+
+    /* Blocks are aligned to 64 bytes at least and not cleared; `bytes` may be 0. AH_ENOMEM. */
+    int (*allocate)(struct ah_device *device, size_t bytes, void **out);
+    void (*release)(struct ah_device *device, void *block, size_t bytes);
+
+    /* Copy between two devices, one of them this one, the other of this type or the CPU. On `stream`, a queue that only
+     * the type knows; NULL is the one that kernels run on. With a stream the copy is waited for by synchronise. */
+    int (*copy)(struct ah_device *device, void *to, struct ah_device *to_device, const void *from,
+                struct ah_device *from_device, size_t bytes, void *stream);
+    /* Set each of the bytes. */
+    int (*fill)(struct ah_device *device, void *to, int byte, size_t bytes);
+    /* Each of `batch` matrices of `rows` x `columns` items (of 1, 2, 4 or 8 bytes) from `from` transposed to `to`. */
+    int (*transpose)(struct ah_device *device, void *to, const void *from, int64_t batch, int64_t rows,
+                     int64_t columns, size_t item);
+    /* Wait for all that this device (or only that stream) was asked to do. */
+    int (*synchronise)(struct ah_device *device, void *stream);
+
+    /* The generator that random kernels draw from. A state is `state_bytes` bytes on the CPU. */
+    size_t state_bytes;
+    void (*seed)(struct ah_device *device, uint64_t seed);
+    int (*get_state)(struct ah_device *device, uint8_t *state);
+    int (*set_state)(struct ah_device *device, const uint8_t *state);
+
+    void (*memory_stats)(struct ah_device *device, struct ah_memory_stats *stats);
+    void (*trim)(struct ah_device *device); /* give cached memory back to the system */
 };
 
-/* The devices that are open, by enum ah_device_id; NULL when absent. */
-extern const struct ah_device *ah_devices[AH_DEVICE_COUNT];
+struct ah_device {
+    const ah_kernel *kernels; /* indexed by enum ah_opid; NULL entry: not on this device */
+    const struct ah_device_type *type;
+    int index;
+    char name[32]; /* "cpu", "cuda:1" */
+    void *state;   /* of the type */
+};
+
+/* The CPU is always open. Its kernels are set by ah_cpu_open (host/cpu). */
+extern struct ah_device ah_cpu;
+
+/* Where tensors are made when nothing else is said; the CPU until ah_set_default_device. */
+extern struct ah_device *ah_default_device;
+
+/* The device of a name: "cpu", "cuda" (the first), "cuda:1". Opens plugin and device on first use. AH_EINVAL names the
+ * device and the reason: no such plugin, another ABI, no such index. */
+int ah_device_find(const char *name, struct ah_device **out);
+
+/* Could this text be meant as a device's name? True for the names of open types and of plugins that are here, for
+ * "cuda", and for NAME:INDEX. */
+bool ah_device_is_name(const char *text);
+
+/* How many devices of a type there are: 0 when its plugin is not here. */
+int ah_device_count(const char *type);
+
+/* The open devices, in the order of opening, the CPU first; NULL past the end. */
+struct ah_device *ah_device_open_at(int i);
+
+/* Close all but the CPU; their storages must be gone. */
+void ah_device_close_all(void);
+
+/* Seed the generators of all devices, also of those opened later. */
+void ah_device_seed_all(uint64_t seed);
+
+/* allocate; when memory is short, once more after collecting what dead handles hold. */
+int ah_device_allocate(struct ah_device *device, size_t bytes, void **out);
+
+/* Copy bytes between any two devices. */
+int ah_device_copy(void *to, struct ah_device *to_device, const void *from, struct ah_device *from_device,
+                   size_t bytes);
 
 #endif

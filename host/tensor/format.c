@@ -218,7 +218,7 @@ static void put_suffix(struct printer *p, const char *suffix, size_t *line)
     put(p, suffix, length);
 }
 
-int ah_tensor_format(const struct ah_tensor *tensor, const char *suffix, char **text)
+int ah_tensor_format(const struct ah_tensor *tensor, const char *device, const char *suffix, char **text)
 {
     struct printer p = {.tensor = tensor,
                         .text = malloc(256),
@@ -236,6 +236,8 @@ int ah_tensor_format(const struct ah_tensor *tensor, const char *suffix, char **
     }
     const char *last = p.text ? strrchr(p.text, '\n') : NULL;
     size_t line = last ? strlen(last) + 1 : p.used + 2;
+    if (p.text && device && device[0])
+        put_suffix(&p, device, &line);
     if (p.text && tensor->numel == 0 && tensor->ndim != 1) {
         snprintf(part, sizeof part, "size=%s", ah_shape(tensor));
         put_suffix(&p, part, &line);

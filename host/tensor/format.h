@@ -7,8 +7,9 @@
 #include "tensor/tensor.h"
 
 /* "tensor([[1., 2.],\n        [3., 4.]])" into *text, malloc'ed, the caller frees it. `suffix` is
- * put behind the values, for example "requires_grad=true"; NULL for none. The storage must not be
- * marked channels-last (call ah_tensor_row_major first). AH_ENOMEM. */
-int ah_tensor_format(const struct ah_tensor *tensor, const char *suffix, char **text);
+ * put behind the values, for example "requires_grad=true", and `device` in front of what else stands there; NULL or ""
+ * for none. The tensor must lie on the CPU, its storage not be marked channels-last (ah_host_copy sees to both).
+ * AH_ENOMEM. */
+int ah_tensor_format(const struct ah_tensor *tensor, const char *device, const char *suffix, char **text);
 
 #endif

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "tensor/transpose.h"
 
 void (*ah_tensor_release_grad)(struct ah_grad_meta *meta);
 
@@ -30,17 +29,18 @@ static void free_header(struct ah_tensor *tensor)
         free(tensor);
 }
 
-int ah_storage_new(struct ah_storage **out, size_t nbytes)
+int ah_storage_new(struct ah_storage **out, size_t nbytes, struct ah_device *device)
 {
     struct ah_storage *storage = calloc(1, sizeof *storage);
     if (!storage)
         return ah_fail(AH_ENOMEM, "out of memory");
-    int status = ah_block_alloc(nbytes, &storage->data);
+    int status = ah_device_allocate(device, nbytes, &storage->data);
     if (status < 0) {
         free(storage);
         return status;
     }
     atomic_init(&storage->refs, 1);
+    storage->device = device;
     storage->nbytes = nbytes;
     *out = storage;
     return 0;
@@ -59,7 +59,7 @@ void ah_storage_release(struct ah_storage *storage)
     if (storage->release)
         storage->release(storage);
     else
-        ah_block_free(storage->data, storage->nbytes);
+        storage->device->type->release(storage->device, storage->data, storage->nbytes);
     free(storage);
 }
 
@@ -102,12 +102,13 @@ static int shaped_header(struct ah_tensor **out, const int64_t *size, int ndim, 
     return 0;
 }
 
-int ah_tensor_empty(struct ah_tensor **out, const int64_t *size, int ndim, enum ah_dtype dtype)
+int ah_tensor_empty(struct ah_tensor **out, const int64_t *size, int ndim, enum ah_dtype dtype,
+                    struct ah_device *device)
 {
     struct ah_tensor *tensor = NULL;
     size_t nbytes = 0;
     AH_TRY(shaped_header(&tensor, size, ndim, dtype, &nbytes));
-    int status = ah_storage_new(&tensor->storage, nbytes);
+    int status = ah_storage_new(&tensor->storage, nbytes, device);
     if (status < 0) {
         free_header(tensor);
         return status;
@@ -118,25 +119,46 @@ int ah_tensor_empty(struct ah_tensor **out, const int64_t *size, int ndim, enum 
 
 int ah_tensor_empty_like(struct ah_tensor **out, const struct ah_tensor *like)
 {
-    return ah_tensor_empty(out, like->size, like->ndim, like->dtype);
+    return ah_tensor_empty(out, like->size, like->ndim, like->dtype, like->storage->device);
 }
 
-int ah_tensor_zeros(struct ah_tensor **out, const int64_t *size, int ndim, enum ah_dtype dtype)
+/* What a failed step leaves of a fresh tensor: nothing. */
+static int keep_if(int status, struct ah_tensor **tensor)
 {
-    AH_TRY(ah_tensor_empty(out, size, ndim, dtype));
-    memset((*out)->storage->data, 0, (*out)->storage->nbytes);
-    return 0;
+    if (status < 0) {
+        ah_tensor_release(*tensor);
+        *tensor = NULL;
+    }
+    return status;
 }
 
-int ah_tensor_scalar(struct ah_tensor **out, double value, enum ah_dtype dtype)
+int ah_tensor_zeros(struct ah_tensor **out, const int64_t *size, int ndim, enum ah_dtype dtype,
+                    struct ah_device *device)
 {
-    AH_TRY(ah_tensor_empty(out, NULL, 0, dtype));
-    ah_tensor_set(*out, 0, value);
-    return 0;
+    AH_TRY(ah_tensor_empty(out, size, ndim, dtype, device));
+    struct ah_storage *storage = (*out)->storage;
+    return keep_if(device->type->fill(device, storage->data, 0, storage->nbytes), out);
+}
+
+int ah_tensor_scalar(struct ah_tensor **out, double value, enum ah_dtype dtype, struct ah_device *device)
+{
+    struct ah_tensor *number;
+    AH_TRY(ah_tensor_empty(&number, NULL, 0, dtype, &ah_cpu));
+    ah_tensor_set(number, 0, value);
+    if (device == &ah_cpu) {
+        *out = number;
+        return 0;
+    }
+    int status = ah_tensor_empty(out, NULL, 0, dtype, device);
+    if (status == 0)
+        status = keep_if(ah_device_copy((*out)->storage->data, device, number->storage->data, &ah_cpu,
+                                        ah_dtype_size(dtype)), out);
+    ah_tensor_release(number);
+    return status;
 }
 
 int ah_tensor_from_memory(struct ah_tensor **out, void *data, const int64_t *size, int ndim, enum ah_dtype dtype,
-                          void (*release)(struct ah_storage *), void *owner)
+                          struct ah_device *device, void (*release)(struct ah_storage *), void *owner)
 {
     struct ah_tensor *tensor = NULL;
     size_t nbytes = 0;
@@ -147,6 +169,7 @@ int ah_tensor_from_memory(struct ah_tensor **out, void *data, const int64_t *siz
         return ah_fail(AH_ENOMEM, "out of memory");
     }
     atomic_init(&tensor->storage->refs, 1);
+    tensor->storage->device = device;
     tensor->storage->data = data;
     tensor->storage->nbytes = nbytes;
     tensor->storage->release = release;
@@ -260,20 +283,22 @@ int ah_tensor_row_major(struct ah_tensor *tensor)
     struct ah_storage *storage = tensor->storage;
     if (!storage->channels_last)
         return 0;
-    int64_t n = tensor->size[0], c = tensor->size[1], hw = tensor->size[2] * tensor->size[3];
+    struct ah_device *device = storage->device;
     void *fresh;
-    AH_TRY(ah_block_alloc(storage->nbytes, &fresh));
-    size_t item = ah_dtype_size(tensor->dtype);
-    if (item == sizeof(float))
-        ah_transpose_f32(fresh, storage->data, n, hw, c);
-    for (int64_t i = 0; item != sizeof(float) && i < n * hw; i++)
-        for (int64_t k = 0; k < c; k++)
-            memcpy((char *)fresh + (size_t)((i / hw * c + k) * hw + i % hw) * item,
-                   (const char *)storage->data + (size_t)(i * c + k) * item, item);
-    ah_block_free(storage->data, storage->nbytes);
-    storage->data = fresh;
-    storage->channels_last = false;
-    return 0;
+    AH_TRY(ah_device_allocate(device, storage->nbytes, &fresh));
+    int status = device->type->transpose(device, fresh, storage->data, tensor->size[0],
+                                         tensor->size[2] * tensor->size[3], tensor->size[1],
+                                         ah_dtype_size(tensor->dtype));
+    void *unused = fresh;
+    if (status == 0 && storage->release) { /* somebody else's memory stays where it is */
+        status = ah_device_copy(storage->data, device, fresh, device, storage->nbytes);
+    } else if (status == 0) {
+        unused = storage->data;
+        storage->data = fresh;
+    }
+    device->type->release(device, unused, storage->nbytes);
+    storage->channels_last = status < 0;
+    return status;
 }
 
 /* Address of the element with the given flat row-major index. */

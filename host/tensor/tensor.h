@@ -13,21 +13,20 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "tensor/device.h"
 
 enum { AH_MAX_DIMS = 8 };
 
-enum ah_device_id { AH_CPU, AH_CUDA, AH_DEVICE_COUNT };
-
 struct ah_storage {
     atomic_int refs;
-    enum ah_device_id device;
+    struct ah_device *device;
     /* True: `data` holds a 4-d tensor (N, C, H, W) in the order N, H, W, C. Only ops flagged for it ever see this;
      * every other door calls ah_tensor_row_major first. A marked storage has no views. */
     bool channels_last;
     uint32_t version; /* bumped by every in-place write; shared by all views, as in PyTorch */
-    void *data;
+    void *data; /* an address of the device's: the host reads and writes it only on the CPU */
     size_t nbytes;
-    void (*release)(struct ah_storage *storage); /* frees `data` when it is not a block of the allocator; or NULL */
+    void (*release)(struct ah_storage *storage); /* frees `data` when the device's allocator did not make it; or NULL */
     void *owner;                                 /* for `release` */
 };
 
@@ -48,16 +47,19 @@ struct ah_tensor {
 
 /* Make an uninitialised row-major tensor. AH_EINVAL for ndim outside 0..8, a negative size, or an element count
  * that overflows; AH_ENOMEM. */
-int ah_tensor_empty(struct ah_tensor **out, const int64_t *size, int ndim, enum ah_dtype dtype);
-int ah_tensor_empty_like(struct ah_tensor **out, const struct ah_tensor *like); /* row-major, same shape and dtype */
-int ah_tensor_zeros(struct ah_tensor **out, const int64_t *size, int ndim, enum ah_dtype dtype);
+int ah_tensor_empty(struct ah_tensor **out, const int64_t *size, int ndim, enum ah_dtype dtype,
+                    struct ah_device *device);
+/* Row-major, same shape, dtype and device. */
+int ah_tensor_empty_like(struct ah_tensor **out, const struct ah_tensor *like);
+int ah_tensor_zeros(struct ah_tensor **out, const int64_t *size, int ndim, enum ah_dtype dtype,
+                    struct ah_device *device);
 
 /* A 0-dim tensor holding `value`, converted to dtype. */
-int ah_tensor_scalar(struct ah_tensor **out, double value, enum ah_dtype dtype);
+int ah_tensor_scalar(struct ah_tensor **out, double value, enum ah_dtype dtype, struct ah_device *device);
 
-/* A tensor on memory of somebody else; `release(storage)` runs when the last reference goes. */
+/* A tensor on memory of somebody else, which `device` reaches; `release(storage)` runs when the last reference goes. */
 int ah_tensor_from_memory(struct ah_tensor **out, void *data, const int64_t *size, int ndim, enum ah_dtype dtype,
-                          void (*release)(struct ah_storage *), void *owner);
+                          struct ah_device *device, void (*release)(struct ah_storage *), void *owner);
 
 /* A view: same storage, given geometry, no autograd. Bounds are the caller's duty (checked in debug builds). */
 int ah_tensor_view(struct ah_tensor **out, const struct ah_tensor *base, const int64_t *size, const int64_t *stride,
@@ -67,7 +69,7 @@ struct ah_tensor *ah_tensor_retain(struct ah_tensor *tensor);
 void ah_tensor_release(struct ah_tensor *tensor); /* NULL is ignored */
 
 /* An uninitialised storage of its own block, held by the caller. */
-int ah_storage_new(struct ah_storage **out, size_t nbytes);
+int ah_storage_new(struct ah_storage **out, size_t nbytes, struct ah_device *device);
 struct ah_storage *ah_storage_retain(struct ah_storage *storage);
 void ah_storage_release(struct ah_storage *storage);
 
@@ -103,8 +105,13 @@ static inline const char *ah_shape(const struct ah_tensor *tensor)
     return ah_shape_text(tensor->size, tensor->ndim);
 }
 
-/* One element by its flat row-major index, as a double (int64 beyond 2^53 is rounded) or int64. Slow; for
- * printing, item() and checks. */
+static inline bool ah_on_cpu(const struct ah_tensor *tensor)
+{
+    return tensor->storage->device == &ah_cpu;
+}
+
+/* One element by its flat row-major index, as a double (int64 beyond 2^53 is rounded) or int64. The tensor must lie on
+ * the CPU. Slow; for printing, item() and checks. */
 double ah_tensor_get(const struct ah_tensor *tensor, int64_t flat);
 int64_t ah_tensor_get_int(const struct ah_tensor *tensor, int64_t flat);
 void ah_tensor_set(struct ah_tensor *tensor, int64_t flat, double value);

@@ -26,6 +26,11 @@ local accelhost = {
   set_rng_state = C.random.set_rng_state,
   Generator = C.random.Generator,
 
+  set_default_device = C.device.set_default,
+  get_default_device = C.device.default,
+  device_count = C.device.count,
+  synchronize = C.device.synchronize,
+
   set_num_threads = C.system.set_num_threads,
   get_num_threads = C.system.get_num_threads,
   memory_stats = C.system.memory_stats,

@@ -139,21 +139,21 @@ function methods.detach_(self)
   return self
 end
 
---- New tensors with this one's dtype.
+--- New tensors with this one's dtype, on its device.
 for _, name in ipairs {"zeros", "ones", "empty"} do
   methods["new_" .. name] = function(self, ...)
     local size = type((...)) == "table" and (...) or {...}
-    return C[name](size, {dtype = self.dtype})
+    return C[name](size, {dtype = self.dtype, device = self.device})
   end
 end
 
---- A tensor of this one's dtype, filled with a value.
+--- A tensor of this one's dtype on its device, filled with a value.
 ---@param self userdata
 ---@param size integer[]
 ---@param value number
 ---@return userdata
 function methods.new_full(self, size, value)
-  return C.full(size, value, {dtype = self.dtype})
+  return C.full(size, value, {dtype = self.dtype, device = self.device})
 end
 
 return tensor

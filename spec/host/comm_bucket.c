@@ -30,11 +30,11 @@ static bool holds(const struct ah_tensor *tensor, double value)
 static int make(struct rank *me, struct model *m, int64_t limit)
 {
     for (int i = 0; i < PARAMS; i++) {
-        AH_TRY(ah_tensor_empty(&m->param[i], shapes[i], 2, AH_F32));
+        AH_TRY(ah_tensor_empty(&m->param[i], shapes[i], 2, AH_F32, &ah_cpu));
         fill(m->param[i], 10 * i + me->rank);
     }
-    AH_TRY(ah_tensor_empty(&m->buffer[0], (int64_t[]){3}, 1, AH_F32));
-    AH_TRY(ah_tensor_empty(&m->buffer[1], NULL, 0, AH_I64));
+    AH_TRY(ah_tensor_empty(&m->buffer[0], (int64_t[]){3}, 1, AH_F32, &ah_cpu));
+    AH_TRY(ah_tensor_empty(&m->buffer[1], NULL, 0, AH_I64, &ah_cpu));
     fill(m->buffer[0], me->rank);
     fill(m->buffer[1], 100 + me->rank);
     return ah_reducer_new(&m->reducer, me->group, m->param, PARAMS, m->buffer, 2, limit);
@@ -170,8 +170,8 @@ static void different_models(struct rank *me)
     int64_t shape[2] = {4, me->rank == 1 ? 6 : 5};
     struct ah_tensor *param[2];
     struct ah_reducer *reducer;
-    RANK_CHECK(me, ah_tensor_empty(&param[0], (int64_t[]){3}, 1, AH_F32) == 0);
-    RANK_CHECK(me, ah_tensor_empty(&param[1], shape, 2, AH_F32) == 0);
+    RANK_CHECK(me, ah_tensor_empty(&param[0], (int64_t[]){3}, 1, AH_F32, &ah_cpu) == 0);
+    RANK_CHECK(me, ah_tensor_empty(&param[1], shape, 2, AH_F32, &ah_cpu) == 0);
     RANK_FAILS(me, ah_reducer_new(&reducer, me->group, param, 2, NULL, 0, 0), AH_EMISMATCH,
                "prepare: number 1 of the parameters is float32 (4, 6) on rank 1, float32 (4, 5) on rank 0");
     RANK_FAILS(me, ah_reducer_new(&reducer, me->group, param, me->rank == 1 ? 1 : 2, NULL, 0, 0), AH_EMISMATCH,
@@ -192,7 +192,7 @@ static void large(struct rank *me)
     struct ah_reducer *reducer;
     static const int64_t lengths[4] = {800 * 1000, 7 * 1000 * 1000, 2000, 300 * 1000};
     for (int i = 0; i < 4; i++)
-        RANK_CHECK(me, ah_tensor_zeros(&param[i], &lengths[i], 1, AH_F32) == 0);
+        RANK_CHECK(me, ah_tensor_zeros(&param[i], &lengths[i], 1, AH_F32, &ah_cpu) == 0);
     RANK_CHECK(me, ah_reducer_new(&reducer, me->group, param, 4, NULL, 0, 0) == 0);
     /* From the end: 1.2 MB passes 1 MiB; 0.008 + 28 MB pass 25 MiB; the rest. */
     RANK_CHECK(me, ah_reducer_buckets(reducer) == 3);
@@ -226,7 +226,7 @@ static void views(struct rank *me)
 {
     struct ah_tensor *base, *view, *whole;
     struct ah_reducer *reducer;
-    RANK_CHECK(me, ah_tensor_zeros(&base, (int64_t[]){4, 6}, 2, AH_F32) == 0);
+    RANK_CHECK(me, ah_tensor_zeros(&base, (int64_t[]){4, 6}, 2, AH_F32, &ah_cpu) == 0);
     RANK_CHECK(me, ah_tensor_view(&view, base, (int64_t[]){2, 6}, (int64_t[]){6, 1}, 2, 12) == 0);
     RANK_FAILS(me, ah_reducer_new(&reducer, me->group, &view, 1, NULL, 0, 0), AH_EINVAL,
                "is a view of a larger tensor");
@@ -253,7 +253,7 @@ static void again(struct rank *me)
     for (int round = 0; round < 3; round++) {
         struct ah_tensor *param;
         struct ah_reducer *reducer;
-        RANK_CHECK(me, ah_tensor_zeros(&param, (int64_t[]){5000}, 1, AH_F32) == 0);
+        RANK_CHECK(me, ah_tensor_zeros(&param, (int64_t[]){5000}, 1, AH_F32, &ah_cpu) == 0);
         RANK_CHECK(me, ah_reducer_new(&reducer, me->group, &param, 1, NULL, 0, 0) == 0);
         struct ah_tensor *grad = ah_reducer_grad(reducer, 0);
         RANK_CHECK(me, ah_tensor_get(grad, 4999) == 0); /* fresh, whatever was there */

@@ -8,7 +8,7 @@
 static struct ah_tensor *bytes_of(int64_t rows)
 {
     struct ah_tensor *tensor = NULL;
-    ah_tensor_empty(&tensor, (int64_t[]){rows, 3}, 2, AH_U8);
+    ah_tensor_empty(&tensor, (int64_t[]){rows, 3}, 2, AH_U8, &ah_cpu);
     for (int64_t i = 0; i < tensor->numel; i++)
         ah_tensor_set_int(tensor, i, i % 256);
     return tensor;
@@ -17,7 +17,7 @@ static struct ah_tensor *bytes_of(int64_t rows)
 static struct ah_tensor *labels_of(int64_t rows)
 {
     struct ah_tensor *tensor = NULL;
-    ah_tensor_empty(&tensor, (int64_t[]){rows}, 1, AH_I64);
+    ah_tensor_empty(&tensor, (int64_t[]){rows}, 1, AH_I64, &ah_cpu);
     for (int64_t i = 0; i < rows; i++)
         ah_tensor_set_int(tensor, i, 10 * i);
     return tensor;
@@ -26,7 +26,7 @@ static struct ah_tensor *labels_of(int64_t rows)
 static struct ah_tensor *table_of(int64_t channels)
 {
     struct ah_tensor *tensor = NULL;
-    ah_tensor_empty(&tensor, (int64_t[]){channels, 256}, 2, AH_F32);
+    ah_tensor_empty(&tensor, (int64_t[]){channels, 256}, 2, AH_F32, &ah_cpu);
     for (int64_t i = 0; i < tensor->numel; i++)
         ah_tensor_set(tensor, i, (double)(i % 256) * 0.5 + 1000.0 * (double)(i / 256));
     return tensor;

@@ -13,7 +13,7 @@ static void add_loop(int64_t n, void *const *data, const int64_t *step, const vo
 static struct ah_tensor *counted(const int64_t *size, int ndim, enum ah_dtype dtype)
 {
     struct ah_tensor *tensor = NULL;
-    CHECK_OK(ah_tensor_empty(&tensor, size, ndim, dtype));
+    CHECK_OK(ah_tensor_empty(&tensor, size, ndim, dtype, &ah_cpu));
     for (int64_t i = 0; tensor && i < tensor->numel; i++)
         ah_tensor_set(tensor, i, (double)(i % 97));
     return tensor;
@@ -62,8 +62,8 @@ AH_TEST(iterate_walks_every_shape)
 AH_TEST(iterate_leaves_empty_outputs_alone)
 {
     struct ah_tensor *out = NULL, *one = NULL;
-    CHECK_OK(ah_tensor_empty(&out, (int64_t[]){3, 0}, 2, AH_F32));
-    CHECK_OK(ah_tensor_scalar(&one, 1, AH_F32));
+    CHECK_OK(ah_tensor_empty(&out, (int64_t[]){3, 0}, 2, AH_F32, &ah_cpu));
+    CHECK_OK(ah_tensor_scalar(&one, 1, AH_F32, &ah_cpu));
     struct ah_operand operand[] = {{out, AH_F32}, {one, AH_F32}, {one, AH_F32}};
     CHECK_OK(ah_iterate(operand, 3, true, add_loop, NULL));
     ah_tensor_release(out);

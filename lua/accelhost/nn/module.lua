@@ -648,13 +648,13 @@ local function convert(self, fn)
   return self
 end
 
---- Convert parameters and buffers: net:to "float64", net:to{dtype = ..., device = ...}. A dtype reaches floating
--- tensors only. The tensor objects stay, so optimizers made before follow.
+--- Convert parameters and buffers: net:to "float64", net:to "cuda:0", net:to{dtype =, device =}. A dtype reaches
+-- floating tensors only. The tensor objects stay, so optimizers made before follow.
 ---@param target string|table
 ---@return Module self
 function Module:to(target)
   if type(target) == "string" then
-    target = (target == "cpu" or target:match "^cuda") and {device = target} or {dtype = target}
+    target = C.device.is_name(target) and {device = target} or {dtype = target}
   end
   if not arguments.is_options(target) then
     fail("to: expected a dtype, a device or {dtype =, device =}, got %s", describe(target))

@@ -1,0 +1,209 @@
+/* The registry of devices: names to open devices, plugins to types. A name is split at its colon, its type is looked
+ * up among the open ones, else accelhost-NAME.so is loaded from the folder of the program. Types and devices stay open
+ * once they are; a device is the same pointer for its whole life, so storages compare devices by address. */
+#include "tensor/device.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_TYPES = 8, MAX_DEVICES = 64, NAME_ROOM = 16 };
+
+static const struct ah_device_type *types[MAX_TYPES];
+static int type_count;
+static struct ah_device *devices[MAX_DEVICES] = {&ah_cpu};
+static int device_count = 1;
+static uint64_t last_seed;
+static bool seeded;
+
+struct ah_device *ah_default_device = &ah_cpu;
+
+/* "cuda:1" to "cuda" and 1; -1 without an index. False when the text is no such name. */
+static bool split(const char *text, char *name, int *index)
+{
+    size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789");
+    if (length == 0 || length >= NAME_ROOM)
+        return false;
+    memcpy(name, text, length);
+    name[length] = '\0';
+    *index = -1;
+    if (!text[length])
+        return true;
+    const char *digits = text + length + 1;
+    if (text[length] != ':' || !digits[0] || strlen(digits) > 4 || strspn(digits, "0123456789") != strlen(digits))
+        return false;
+    *index = (int)strtol(digits, NULL, 10);
+    return true;
+}
+
+/* Where a plugin of this name would lie: beside the program. */
+static void plugin_path(const char *name, char *path, size_t room)
+{
+    char program[3072];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    program[length > 0 ? length : 0] = '\0';
+    char *slash = strrchr(program, '/');
+    if (slash)
+        *slash = '\0';
+    snprintf(path, room, "%s/accelhost-%s.so", slash ? program : ".", name);
+}
+
+static const struct ah_device_type *known_type(const char *name)
+{
+    if (!strcmp(name, ah_cpu.type->name))
+        return ah_cpu.type;
+    for (int i = 0; i < type_count; i++)
+        if (!strcmp(types[i]->name, name))
+            return types[i];
+    return NULL;
+}
+
+static int load_plugin(const char *name, const struct ah_device_type **out)
+{
+    char path[4096];
+    plugin_path(name, path, sizeof path);
+    if (access(path, F_OK))
+        return ah_fail(AH_EINVAL, "device \"%s\": accelhost-%s.so is not here (looked for %s)", name, name, path);
+    if (type_count == MAX_TYPES)
+        return ah_fail(AH_EINVAL, "device \"%s\": at most %d kinds of devices can be open", name, MAX_TYPES);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return ah_fail(AH_EINVAL, "device \"%s\": %s", name, dlerror());
+    const struct ah_device_type *type = dlsym(library, "ah_device_plugin");
+    int status = 0;
+    if (!type)
+        status = ah_fail(AH_EINVAL, "device \"%s\": %s is no plugin for devices (no ah_device_plugin)", name, path);
+    else if (type->abi != AH_DEVICE_ABI)
+        status = ah_fail(AH_EINVAL, "device \"%s\": %s has interface %u, this program %d: build both anew",
+                         name, path, type->abi, AH_DEVICE_ABI);
+    else if (strcmp(type->name, name))
+        status = ah_fail(AH_EINVAL, "device \"%s\": %s calls itself \"%s\"", name, path, type->name);
+    if (status < 0) {
+        dlclose(library);
+        return status;
+    }
+    *out = types[type_count++] = type;
+    return 0;
+}
+
+static int find_type(const char *name, const struct ah_device_type **out)
+{
+    *out = known_type(name);
+    return *out ? 0 : load_plugin(name, out);
+}
+
+static int open_device(const struct ah_device_type *type, int index, struct ah_device **out)
+{
+    int count = type->count();
+    if (index >= count)
+        return ah_fail(AH_EINVAL, "device \"%s:%d\": there %s %d of this kind", type->name, index,
+                       count == 1 ? "is" : "are", count);
+    if (device_count == MAX_DEVICES)
+        return ah_fail(AH_EINVAL, "device \"%s:%d\": at most %d devices can be open", type->name, index, MAX_DEVICES);
+    struct ah_device *device = calloc(1, sizeof *device);
+    if (!device)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    device->type = type;
+    device->index = index;
+    snprintf(device->name, sizeof device->name, "%s:%d", type->name, index);
+    int status = type->open(device);
+    if (status < 0) {
+        free(device);
+        return status;
+    }
+    if (seeded)
+        type->seed(device, last_seed);
+    *out = devices[device_count++] = device;
+    return 0;
+}
+
+int ah_device_find(const char *text, struct ah_device **out)
+{
+    char name[NAME_ROOM];
+    int index;
+    const struct ah_device_type *type = NULL;
+    if (!split(text, name, &index))
+        return ah_fail(AH_EINVAL, "device: expected a name such as \"cpu\" or \"cuda:0\", got \"%s\"", text);
+    AH_TRY(find_type(name, &type));
+    index = index < 0 ? 0 : index;
+    for (int i = 0; i < device_count; i++) {
+        if (devices[i]->type == type && devices[i]->index == index) {
+            *out = devices[i];
+            return 0;
+        }
+    }
+    return open_device(type, index, out);
+}
+
+bool ah_device_is_name(const char *text)
+{
+    char name[NAME_ROOM], path[4096];
+    int index;
+    if (!split(text, name, &index))
+        return false;
+    if (index >= 0 || known_type(name) || !strcmp(name, "cuda"))
+        return true;
+    plugin_path(name, path, sizeof path);
+    return access(path, F_OK) == 0;
+}
+
+int ah_device_count(const char *name)
+{
+    const struct ah_device_type *type = NULL;
+    return find_type(name, &type) < 0 ? 0 : type->count();
+}
+
+struct ah_device *ah_device_open_at(int i)
+{
+    return i < device_count ? devices[i] : NULL;
+}
+
+void ah_device_close_all(void)
+{
+    ah_default_device = &ah_cpu;
+    while (device_count > 1) {
+        struct ah_device *device = devices[--device_count];
+        device->type->close(device);
+        free(device);
+    }
+}
+
+void ah_device_seed_all(uint64_t seed)
+{
+    last_seed = seed;
+    seeded = true;
+    for (int i = 0; i < device_count; i++)
+        devices[i]->type->seed(devices[i], seed);
+}
+
+int ah_device_allocate(struct ah_device *device, size_t bytes, void **out)
+{
+    int status = device->type->allocate(device, bytes, out);
+    /* The CPU's allocator has tried that itself. */
+    if (status == AH_ENOMEM && device != &ah_cpu && ah_block_relieve())
+        status = device->type->allocate(device, bytes, out);
+    return status;
+}
+
+/* Types know their own memory and the CPU's, not each other's. */
+static int copy_by_cpu(void *to, struct ah_device *to_device, const void *from, struct ah_device *from_device,
+                       size_t bytes)
+{
+    void *block;
+    AH_TRY(ah_block_alloc(bytes, &block));
+    int status = from_device->type->copy(from_device, block, &ah_cpu, from, from_device, bytes, NULL);
+    if (status == 0)
+        status = to_device->type->copy(to_device, to, to_device, block, &ah_cpu, bytes, NULL);
+    ah_block_free(block, bytes);
+    return status;
+}
+
+int ah_device_copy(void *to, struct ah_device *to_device, const void *from, struct ah_device *from_device, size_t bytes)
+{
+    if (to_device != &ah_cpu && from_device != &ah_cpu && to_device->type != from_device->type)
+        return copy_by_cpu(to, to_device, from, from_device, bytes);
+    struct ah_device *doer = to_device == &ah_cpu ? from_device : to_device;
+    return doer->type->copy(doer, to, to_device, from, from_device, bytes, NULL);
+}

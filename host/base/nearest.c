@@ -28,16 +28,28 @@ static int distance(const char *a, const char *b)
     return row[m];
 }
 
+/* The shortest of the list that `word` abbreviates; a word of one or two letters says too little. */
+static const char *completed(const char *word, const char *const *list)
+{
+    const char *shortest = NULL;
+    size_t length = strlen(word);
+    for (; length > 2 && *list; list++) {
+        if (!strncmp(word, *list, length) && (!shortest || strlen(*list) < strlen(shortest)))
+            shortest = *list;
+    }
+    return shortest;
+}
+
 const char *ah_nearest(const char *word, const char *const *list)
 {
     const char *nearest = NULL;
-    int best = 3;
-    for (; *list; list++) {
-        int d = distance(word, *list);
+    int best = strlen(word) > 3 ? 3 : 2;
+    for (const char *const *known = list; *known; known++) {
+        int d = distance(word, *known);
         if (d < best) {
             best = d;
-            nearest = *list;
+            nearest = *known;
         }
     }
-    return nearest;
+    return nearest ? nearest : completed(word, list);
 }

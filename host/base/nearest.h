@@ -2,7 +2,8 @@
 #ifndef AH_BASE_NEAREST_H
 #define AH_BASE_NEAREST_H
 
-/* The entry of the NULL-ended list nearest to `word` by edit distance, NULL when none is within 2. */
+/* The entry of the NULL-ended list nearest to `word` by edit distance (up to 2, up to 1 for words of three letters),
+ * else the shortest entry that begins with `word`; NULL when there is none. */
 const char *ah_nearest(const char *word, const char *const *list);
 
 #endif

@@ -16,6 +16,8 @@ struct ah_generator; /* tensor/rng.h */
 /* Raise the text of the last failure, prefixed by the script line that called ("train.lua:12: ..."; frames of the
  * library itself are passed over). Never returns; typed int so that `return ah_raise(L, status)` reads well. */
 int ah_raise(lua_State *L, int status);
+/* The same with the string on top of the stack, which may be of any length. */
+int ah_raise_top(lua_State *L);
 /* ah_raise when status < 0, else the status. */
 int ah_check(lua_State *L, int status);
 /* ah_fail + ah_raise for argument errors found in the binding. */

@@ -34,11 +34,8 @@ static void push_module_path(lua_State *L)
     lua_remove(L, -2);
 }
 
-int ah_raise(lua_State *L, int status)
+int ah_raise_top(lua_State *L)
 {
-    if (status == AH_ELUA)
-        return lua_error(L); /* a callback raised: its error value is on top of the stack */
-    lua_pushstring(L, ah_error_text()); /* before Lua code runs, which may fail itself */
     const char *where = ah_call_site(L);
     push_module_path(L);
     if (where[0] == '?')
@@ -46,6 +43,14 @@ int ah_raise(lua_State *L, int status)
     else
         lua_pushfstring(L, "%s: %s%s", where, lua_tostring(L, -1), lua_tostring(L, -2));
     return lua_error(L);
+}
+
+int ah_raise(lua_State *L, int status)
+{
+    if (status == AH_ELUA)
+        return lua_error(L); /* a callback raised: its error value is on top of the stack */
+    lua_pushstring(L, ah_error_text()); /* before Lua code runs, which may fail itself */
+    return ah_raise_top(L);
 }
 
 int ah_check(lua_State *L, int status)

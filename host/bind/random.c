@@ -6,7 +6,7 @@
  * Generator(seed?)             a generator of its own, with methods manual_seed, seed, initial_seed, get_state,
  *                              set_state, spawn (a new generator seeded by one draw from this one, as PyTorch's
  *                              samplers do; the seed passes 2^53, so it never becomes a Lua number)
- * default()                    the default generator as such an object
+ * default(), is_generator(x)   the default generator as such an object; is x a Generator?
  * randperm(n, generator?)      int64 permutation of 0..n-1 */
 #include <math.h>
 #include <string.h>
@@ -145,6 +145,12 @@ static int set_rng_state(lua_State *L)
     return 0;
 }
 
+static int is_generator(lua_State *L)
+{
+    lua_pushboolean(L, ah_to_generator(L, 1) != NULL);
+    return 1;
+}
+
 static int new_default(lua_State *L)
 {
     push_handle(L)->generator = ah_default_generator();
@@ -226,7 +232,8 @@ int ah_open_random(lua_State *L)
     static const luaL_Reg functions[] = {
         {"manual_seed", manual_seed},     {"seed", seed_default},           {"initial_seed", initial_seed},
         {"get_rng_state", get_rng_state}, {"set_rng_state", set_rng_state}, {"Generator", new_generator},
-        {"default", new_default},         {"randperm", randperm},           {NULL, NULL}};
+        {"default", new_default},         {"randperm", randperm},           {"is_generator", is_generator},
+        {NULL, NULL}};
     luaL_newmetatable(L, GENERATOR);
     lua_newtable(L);
     luaL_register(L, NULL, methods);

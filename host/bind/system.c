@@ -86,7 +86,9 @@ static int process_id(lua_State *L)
 /* raise(text): an error that names the script's line, not the library's */
 static int raise(lua_State *L)
 {
-    return ah_raise_text(L, "%s", luaL_checkstring(L, 1));
+    luaL_checkstring(L, 1);
+    lua_settop(L, 1);
+    return ah_raise_top(L);
 }
 
 static int call_site(lua_State *L)
@@ -95,12 +97,15 @@ static int call_site(lua_State *L)
     return 1;
 }
 
-/* nearest(word, words) -> the one of the first 64 words that `word` may have meant, or nil */
+/* nearest(word, words) -> the one of the words that `word` may have meant, or nil */
 static int nearest(lua_State *L)
 {
-    const char *list[65] = {NULL}, *word = luaL_checkstring(L, 1);
+    const char *word = luaL_checkstring(L, 1);
     luaL_checktype(L, 2, LUA_TTABLE);
-    for (int i = 0; i < 64; i++) {
+    int count = (int)lua_objlen(L, 2);
+    const char **list = lua_newuserdata(L, ((size_t)count + 1) * sizeof *list);
+    list[count] = NULL;
+    for (int i = 0; i < count; i++) {
         lua_rawgeti(L, 2, i + 1);
         /* The table keeps the string; numbers would be converted on the stack only. */
         list[i] = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : NULL;

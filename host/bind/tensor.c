@@ -7,6 +7,7 @@
 #include "autograd/engine.h"
 #include "autograd/graph.h"
 #include "base/alloc.h"
+#include "base/nearest.h"
 #include "bind/handle.h"
 #include "bind/op.h"
 #include "tensor/format.h"
@@ -117,22 +118,20 @@ static const struct {
 
 static int unknown_field(lua_State *L, const char *name)
 {
-    /* Name the nearest method: longest common prefix of at least three letters. */
-    const char *near = NULL;
-    size_t best = 2;
     ah_push_methods(L);
-    lua_pushnil(L);
-    while (lua_next(L, -2)) {
-        lua_pop(L, 1);
-        const char *method = lua_tostring(L, -1);
-        size_t same = 0;
-        while (method[same] && method[same] == name[same])
-            same++;
-        if (same > best || (same == best && near && strlen(method) < strlen(near))) {
-            best = same;
-            near = method;
-        }
-    }
+    int count = 0;
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
+        count++;
+    for (int i = 0; fields[i].name; i++)
+        count++;
+    const char **known = lua_newuserdata(L, ((size_t)count + 1) * sizeof *known);
+    int at = 0;
+    for (lua_pushnil(L); lua_next(L, -3); lua_pop(L, 1))
+        known[at++] = lua_tostring(L, -2);
+    for (int i = 0; fields[i].name; i++)
+        known[at++] = fields[i].name;
+    known[at] = NULL;
+    const char *near = ah_nearest(name, known);
     if (near)
         return ah_raise_text(L, "a tensor has no field or method '%s' (did you mean '%s'?)", name, near);
     return ah_raise_text(L, "a tensor has no field or method '%s'", name);
@@ -487,6 +486,14 @@ static int meta_unm(lua_State *L)
     return ah_push_op(L, AH_OP_neg, (const struct ah_value[]){AH_T(ah_check_tensor(L, 1))}, 1);
 }
 
+/* C.is_dtype("float32") */
+static int is_dtype(lua_State *L)
+{
+    enum ah_dtype dtype;
+    lua_pushboolean(L, lua_type(L, 1) == LUA_TSTRING && ah_dtype_parse(lua_tostring(L, 1), &dtype) == 0);
+    return 1;
+}
+
 static int is_tensor(lua_State *L)
 {
     lua_pushboolean(L, ah_to_tensor(L, 1) != NULL);
@@ -593,7 +600,8 @@ static const luaL_Reg meta_list[] = {
 };
 
 static const luaL_Reg module_list[] = {
-    {"is_tensor", is_tensor},     {"set_data", set_data},       {"same_storage", same_storage},
+    {"is_tensor", is_tensor},     {"is_dtype", is_dtype},
+    {"set_data", set_data},       {"same_storage", same_storage},
     {"same_shape", same_shape},   {"pointer", pointer},         {"from_string", from_string},
     {"to_string", to_string},     {"tensor", ah_tensor_from_lua}, {NULL, NULL},
 };

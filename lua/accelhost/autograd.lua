@@ -1,5 +1,8 @@
 --- Gradients by hand: backward, grad, functions with their own rule, activation checkpointing.
 local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
+local namespace = require "accelhost.util.namespace"
 
 local autograd = {
   backward = C.autograd.backward,
@@ -26,12 +29,10 @@ end
 ---
 --- forward runs without recording; backward gets one gradient per result and returns one per argument (nil where
 --- none is wanted).
-local Function = {}
-Function.__index = Function
+local Function = class.new "Function"
 autograd.Function = Function
 
-local Context = {}
-Context.__index = Context
+local Context = class.new "Context"
 
 --- Keep tensors for backward; they are checked against in-place changes.
 ---@param ... userdata
@@ -44,18 +45,18 @@ end
 local function check_versions(ctx, name)
   for i, tensor in ipairs(ctx.saved_tensors or {}) do
     if tensor._version ~= ctx.versions[i] then
-      error(("backward of %s: saved tensor %d was changed in place after it was saved (version %d then, %d now)")
-        :format(name, i, ctx.versions[i], tensor._version), 0)
+      arguments.fail("backward of %s: saved tensor %d was changed in place after it was saved (version %d then, %d "
+        .. "now)", name, i, ctx.versions[i], tensor._version)
     end
   end
 end
 
 -- The tensors among `count` arguments, and their places.
-local function tensors_of(arguments, count)
+local function tensors_of(values, count)
   local inputs, places = {}, {}
   for i = 1, count do
-    if C.is_tensor(arguments[i]) then
-      inputs[#inputs + 1] = arguments[i]
+    if C.is_tensor(values[i]) then
+      inputs[#inputs + 1] = values[i]
       places[#inputs] = i
     end
   end
@@ -79,27 +80,29 @@ local function outputs_of(results, inputs)
   return outputs
 end
 
+local extend = Function.extend
+
 ---@param name string
 ---@return table # a class with forward, backward and apply
 function Function:extend(name)
-  local class = {name = name}
-  class.__index = class
+  local made = extend(self, name)
 
   --- Run the function on arguments (tensors or anything else).
-  function class.apply(...)
-    local arguments, count = {...}, select("#", ...)
-    local ctx = setmetatable({needs_input_grad = {}}, Context)
-    local inputs, places = tensors_of(arguments, count)
+  function made.apply(...)
+    local count = select("#", ...)
+    local ctx = Context()
+    local inputs, places = tensors_of({...}, count)
+    ctx.needs_input_grad = {}
     for i = 1, count do ctx.needs_input_grad[i] = false end
     for k, place in ipairs(places) do ctx.needs_input_grad[place] = inputs[k].requires_grad end
-    local results = {C.autograd.no_grad(class.forward, ctx, ...)}
+    local results = {C.autograd.no_grad(made.forward, ctx, ...)}
     local wanted = false
     for _, input in ipairs(inputs) do wanted = wanted or input.requires_grad end
     if not (wanted and C.autograd.is_grad_enabled()) then return unpack(results) end
     local outputs = outputs_of(results, inputs)
     C.autograd.record(function(...)
       check_versions(ctx, name)
-      local grads = {class.backward(ctx, ...)}
+      local grads = {made.backward(ctx, ...)}
       local ordered = {}
       for k, place in ipairs(places) do ordered[k] = grads[place] end
       return unpack(ordered, 1, #places)
@@ -107,7 +110,7 @@ function Function:extend(name)
     return unpack(results)
   end
 
-  return setmetatable(class, Function)
+  return made
 end
 
 --- Activation checkpointing: run fn(...) without keeping its intermediate results, and again during backward.
@@ -116,10 +119,10 @@ end
 ---@param ... any tensors and other arguments
 ---@return any # what fn returns
 function autograd.checkpoint(fn, ...)
-  local arguments, count = {...}, select("#", ...)
+  local given, count = {...}, select("#", ...)
   if not C.autograd.is_grad_enabled() then return fn(...) end
   local state = C.random.get_rng_state()
-  local inputs, places = tensors_of(arguments, count)
+  local inputs, places = tensors_of(given, count)
   -- Parameters inside fn must get gradients even when no input wants one: an input of our own always does.
   local anchor = C.zeros({1}, {requires_grad = true})
   inputs[#inputs + 1] = anchor
@@ -128,10 +131,10 @@ function autograd.checkpoint(fn, ...)
   C.autograd.record(function(...)
     local grads = {...}
     local copies, leaves = {}, {}
-    for i = 1, count do copies[i] = arguments[i] end
+    for i = 1, count do copies[i] = given[i] end
     for k, place in ipairs(places) do
-      local leaf = arguments[place]:detach()
-      if arguments[place].requires_grad then leaf.requires_grad = true end
+      local leaf = given[place]:detach()
+      if given[place].requires_grad then leaf.requires_grad = true end
       leaves[k], copies[place] = leaf, leaf
     end
     local now = C.random.get_rng_state()
@@ -155,4 +158,4 @@ function autograd.checkpoint(fn, ...)
   return unpack(results)
 end
 
-return autograd
+return namespace.new("autograd", autograd)

@@ -5,6 +5,7 @@
 --
 -- Submodules and ops are looked up on first use, so a script pays only for what it touches.
 local C = require "accelhost._C"
+local namespace = require "accelhost.util.namespace"
 require "accelhost.tensor"
 
 local accelhost = {
@@ -37,8 +38,15 @@ local accelhost = {
   empty_cache = C.system.empty_cache,
 }
 
--- Loaded when first asked for. The second entry picks a field of the module.
-local parts = {
+for name, dtype in pairs {
+  float32 = "float32", float64 = "float64", float16 = "float16", bfloat16 = "bfloat16", int64 = "int64",
+  int32 = "int32", uint8 = "uint8", bool = "bool", float = "float32", double = "float64", half = "float16",
+  long = "int64", int = "int32",
+} do
+  accelhost[name] = dtype
+end
+
+local lazy = {
   nn = {"accelhost.nn"},
   optim = {"accelhost.optim"},
   data = {"accelhost.data"},
@@ -46,36 +54,25 @@ local parts = {
   Accelerator = {"accelhost.accelerator"},
   progress = {"accelhost.util.progress"},
   parse_args = {"accelhost.util.options", "parse"},
-  split = {"accelhost.tensor", "split"},
-  chunk = {"accelhost.tensor", "chunk"},
-  unbind = {"accelhost.tensor", "unbind"},
-  equal = {"accelhost.tensor", "equal"},
-  allclose = {"accelhost.tensor", "allclose"},
 }
+namespace.add(lazy, "accelhost.tensor", {"split", "chunk", "unbind", "equal", "allclose"})
 
--- Names with an instance behind them, made on first use.
-local instances = {
-  --- The default accelerator, configured by how the script was launched.
-  accelerator = function() return accelhost.Accelerator() end,
-}
+local function is_function(name)
+  local info = C.op_info(name)
+  return info and info["function"]
+end
 
-setmetatable(accelhost, {
-  __index = function(self, name)
-    local value
-    local part = parts[name]
-    if part then
-      value = require(part[1])
-      if part[2] then value = value[part[2]] end
-    elseif instances[name] then
-      value = instances[name]()
-    else
-      local info = type(name) == "string" and C.op_info(name)
-      if not info or not info["function"] then return nil end
-      value = C[name]
+return namespace.new("accelhost", accelhost, lazy, {
+  find = function(name)
+    -- The default accelerator, configured by how the script was launched, is made when it is first used.
+    if name == "accelerator" then return accelhost.Accelerator() end
+    return is_function(name) and C[name] or nil
+  end,
+  names = function()
+    local list = {"accelerator"}
+    for name in pairs(C) do
+      if is_function(name) then list[#list + 1] = name end
     end
-    rawset(self, name, value)
-    return value
+    return list
   end,
 })
-
-return accelhost

@@ -1,6 +1,7 @@
 --- Tensor methods that are easier said in Lua: several results, callbacks, compiled loops.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
 local methods = C.methods
 
 local tensor = {}
@@ -113,8 +114,11 @@ function methods.with_data(self, fn)
   return fn(ffi.cast(ffi_types[self.dtype], C.pointer(self)), self:numel())
 end
 
-local Hook = {}
-Hook.__index = Hook
+local Hook = class.new "Hook"
+
+function Hook:init(watched, id)
+  self.tensor, self.id = watched, id
+end
 
 --- Take the hook off again.
 function Hook:remove()
@@ -127,7 +131,7 @@ end
 ---@param fn fun(grad: userdata): userdata?
 ---@return table # has :remove()
 function methods.register_hook(self, fn)
-  return setmetatable({tensor = self, id = C.autograd.register_hook(self, fn)}, Hook)
+  return Hook(self, C.autograd.register_hook(self, fn))
 end
 
 --- Make this tensor a leaf without history.

@@ -123,7 +123,7 @@ describe("A list of parameters", function()
   end)
 
   it("refuses plain tensors", function()
-    check.raises("ParameterList: item 1: expected an nn.Parameter, got a userdata", function()
+    check.raises("ParameterList: item 1: expected an nn.Parameter, got a tensor of shape (1,)", function()
       nn.ParameterList {accelhost.zeros(1)}
     end)
   end)

@@ -149,7 +149,7 @@ describe("A loss or function", function()
 
   it("is named when it does not exist", function()
     check.raises("nn.functional has no 'relloo'", function() return F.relloo end)
-    assert.is_nil(nn.Lineer)
+    check.raises("nn has no 'Lineer' (did you mean 'Linear'?)", function() return nn.Lineer end)
   end)
 end)
 

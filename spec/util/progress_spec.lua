@@ -90,7 +90,17 @@ describe("progress", function()
     out.now = out.now + 4
     bar:update(2)
     assert.matches("%[00:04, 2.00 s/it, epoch=3, loss=0.123, lr=0.0001, phase=warm%]\n$", out.text)
-    assert.error_matches(function() bar:set_postfix(3) end, "expected a table of values, got number 3")
+    assert.error_matches(function() bar:set_postfix(3) end,
+      "set_postfix: values: expected a table or a string, got number 3")
+  end)
+
+  it("over a count may be told its steps by hand", function()
+    local out = sink()
+    local bar = accelhost.progress(4, options_for(out, {}))
+    bar:update(3)
+    bar:update()
+    assert.matches("4/4", out.text)
+    bar:close()
   end)
 
   it("counts without a total", function()

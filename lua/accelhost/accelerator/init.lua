@@ -126,7 +126,7 @@ local function prepare_scheduler(self, scheduler)
 end
 
 local function kind_of(object)
-  if type(object) ~= "table" then return nil end
+  if type(object) ~= "table" and type(object) ~= "userdata" or C.is_tensor(object) then return nil end
   local class = getmetatable(object)
   if type(class) == "table" and class._is_module then return "model" end
   if object.shard and object.dataset then return "loader" end

@@ -4,13 +4,14 @@
 -- Sets that lie in tensors also answer `native()`: columns that the loader gathers without a Lua step per sample.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
-local class = require "accelhost.data.class"
+local class = require "accelhost.util.class"
+local kinds = require "accelhost.util.kinds"
 
-local fail, describe, is_count = arguments.fail, arguments.describe, class.is_count
+local fail, describe, is_count = arguments.fail, arguments.describe, kinds.is_count
 local dataset = {}
 
 ---@class Dataset
-local Dataset = class.new "Dataset"
+local Dataset = class.sized "Dataset"
 dataset.Dataset = Dataset
 
 --- Sample i, counted from 0: one value or several.
@@ -54,7 +55,7 @@ end
 
 ---@class TensorDataset: Dataset
 ---@field tensors userdata[]
-local TensorDataset = class.new("TensorDataset", Dataset)
+local TensorDataset = Dataset:extend "TensorDataset"
 dataset.TensorDataset = TensorDataset
 
 --- Tensors of the same length: sample i is the i-th row of each.
@@ -103,7 +104,7 @@ end
 
 ---@class Subset: Dataset
 ---@field dataset table
-local Subset = class.new("Subset", Dataset)
+local Subset = Dataset:extend "Subset"
 dataset.Subset = Subset
 
 --- Part of a data set: the samples of a list of indices, or a range.
@@ -161,7 +162,7 @@ end
 
 ---@class ConcatDataset: Dataset
 ---@field datasets table[]
-local ConcatDataset = class.new("ConcatDataset", Dataset)
+local ConcatDataset = Dataset:extend "ConcatDataset"
 dataset.ConcatDataset = ConcatDataset
 
 --- Data sets one after the other.

@@ -7,10 +7,11 @@
 -- Samples are counted from 0 (`set:get(0)`), tables from 1.
 local collate = require "accelhost.data.collate"
 local dataset = require "accelhost.data.dataset"
+local namespace = require "accelhost.util.namespace"
 local sampler = require "accelhost.data.sampler"
 local vision = require "accelhost.data.vision"
 
-return {
+return namespace.new("data", {
   Dataset = dataset.Dataset,
   TensorDataset = dataset.TensorDataset,
   Subset = dataset.Subset,
@@ -37,4 +38,4 @@ return {
 
   DataLoader = require "accelhost.data.loader",
   default_collate = collate.default_collate,
-}
+})

@@ -9,13 +9,14 @@
 -- permutation is a function of seed and epoch.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
-local class = require "accelhost.data.class"
+local class = require "accelhost.util.class"
+local kinds = require "accelhost.util.kinds"
 local collate = require "accelhost.data.collate"
 local dataset = require "accelhost.data.dataset"
 local sampler = require "accelhost.data.sampler"
 local BatchSamplerShard = require "accelhost.data.shard"
 
-local fail, describe, is_count = arguments.fail, arguments.describe, class.is_count
+local fail, describe, is_count = arguments.fail, arguments.describe, kinds.is_count
 local native = C.data
 
 ---@class DataLoader
@@ -30,7 +31,7 @@ local native = C.data
 ---@field total_batch_size integer? samples per step of all ranks together
 ---@field active boolean is the innermost running pass one of this loader?
 ---@field synchronize (fun(bytes: userdata): any)? gets each pass's draw; gives every rank rank 0's bytes in place
-local DataLoader = class.new "DataLoader"
+local DataLoader = class.sized "DataLoader"
 
 local read = arguments.signature("DataLoader", {
   "dataset", {"batch_size"}, {"shuffle"}, {"sampler"}, {"batch_sampler"}, {"num_workers", 0}, {"collate_fn"},
@@ -336,7 +337,7 @@ end
 -- Shares and resuming.
 
 local function copy(self)
-  local other = setmetatable({}, getmetatable(self))
+  local other = self._class:_blank()
   for _, name in ipairs {
     "dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "collate_fn", "generator", "seed", "prefetch",
     "total_batch_size", "synchronize", "_sharded",

@@ -5,9 +5,10 @@
 -- its `draw()`: bytes (a uint8 tensor) that rank 0 can broadcast and a checkpoint can keep; `iter(draw)` follows it.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
-local class = require "accelhost.data.class"
+local class = require "accelhost.util.class"
+local kinds = require "accelhost.util.kinds"
 
-local fail, describe, is_count = arguments.fail, arguments.describe, class.is_count
+local fail, describe, is_count = arguments.fail, arguments.describe, kinds.is_count
 local native = C.data
 local sampler = {}
 
@@ -37,7 +38,7 @@ local function length_of(what, source)
 end
 
 ---@class Sampler
-local Sampler = class.new "Sampler"
+local Sampler = class.sized "Sampler"
 sampler.Sampler = Sampler
 
 --- A new walk over the indices.
@@ -54,7 +55,7 @@ function Sampler:draw() -- luacheck: ignore self
 end
 
 ---@class SequentialSampler: Sampler
-local SequentialSampler = class.new("SequentialSampler", Sampler)
+local SequentialSampler = Sampler:extend "SequentialSampler"
 sampler.SequentialSampler = SequentialSampler
 
 --- 0, 1, 2, ...
@@ -75,7 +76,7 @@ function SequentialSampler:iter()
 end
 
 ---@class RandomSampler: Sampler
-local RandomSampler = class.new("RandomSampler", Sampler)
+local RandomSampler = Sampler:extend "RandomSampler"
 sampler.RandomSampler = RandomSampler
 
 --- A random order. Without a generator each pass draws a seed from the global one; with `seed` the order is a
@@ -168,7 +169,7 @@ local function iter_order(self, draw)
 end
 
 ---@class SubsetRandomSampler: Sampler
-local SubsetRandomSampler = class.new("SubsetRandomSampler", Sampler)
+local SubsetRandomSampler = Sampler:extend "SubsetRandomSampler"
 sampler.SubsetRandomSampler = SubsetRandomSampler
 
 --- The given indices in a random order.
@@ -198,7 +199,7 @@ function SubsetRandomSampler:iter(draw)
 end
 
 ---@class WeightedRandomSampler: Sampler
-local WeightedRandomSampler = class.new("WeightedRandomSampler", Sampler)
+local WeightedRandomSampler = Sampler:extend "WeightedRandomSampler"
 sampler.WeightedRandomSampler = WeightedRandomSampler
 
 --- Indices 0 .. #weights - 1, each drawn with a probability proportional to its weight.
@@ -243,7 +244,7 @@ end
 WeightedRandomSampler.iter = iter_order
 
 ---@class DistributedSampler: Sampler
-local DistributedSampler = class.new("DistributedSampler", Sampler)
+local DistributedSampler = Sampler:extend "DistributedSampler"
 sampler.DistributedSampler = DistributedSampler
 
 --- One rank's share: every num_replicas-th index from rank on, of a permutation seeded by seed + epoch. Padded by
@@ -297,7 +298,7 @@ function DistributedSampler:iter()
 end
 
 ---@class BatchSampler: Sampler
-local BatchSampler = class.new("BatchSampler", Sampler)
+local BatchSampler = Sampler:extend "BatchSampler"
 sampler.BatchSampler = BatchSampler
 
 --- Groups the indices of a sampler: its walk gives tables of indices.
@@ -365,7 +366,7 @@ function BatchSampler:iter(draw)
   end
 end
 
-local ListSampler = class.new("ListSampler", Sampler)
+local ListSampler = Sampler:extend "ListSampler"
 
 function ListSampler:init(list) self.list = list end
 function ListSampler:len() return #self.list end

@@ -4,12 +4,13 @@
 -- split_batches each batch is cut into equal parts. With even_batches (the default) the last round is filled up with
 -- samples from the start of the sampler's order, so that every rank has the same number of full batches.
 local arguments = require "accelhost.util.arguments"
-local class = require "accelhost.data.class"
+local class = require "accelhost.util.class"
+local kinds = require "accelhost.util.kinds"
 
 local fail, describe = arguments.fail, arguments.describe
 
 ---@class BatchSamplerShard
-local BatchSamplerShard = class.new "BatchSamplerShard"
+local BatchSamplerShard = class.sized "BatchSamplerShard"
 
 --- batch_sampler:iter() gives the batches of all ranks; this one gives rank's.
 ---@param batch_sampler table
@@ -17,10 +18,10 @@ local BatchSamplerShard = class.new "BatchSamplerShard"
 function BatchSamplerShard:init(batch_sampler, options)
   arguments.check_names("shard", options, {"rank", "size", "split_batches", "even_batches"})
   local rank, size = options.rank, options.size
-  if not class.is_count(size, 1) then
+  if not kinds.is_count(size, 1) then
     fail("shard: size: expected an integer of at least 1, got %s", describe(size))
   end
-  if not class.is_count(rank, 0) or rank >= size then
+  if not kinds.is_count(rank, 0) or rank >= size then
     fail("shard: rank: expected 0 to %d, got %s", size - 1, describe(rank))
   end
   local batch_size = batch_sampler.batch_size

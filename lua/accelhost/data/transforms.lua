@@ -5,7 +5,9 @@
 -- transforms a whole batch in the pass that gathers it; the values are the same to the bit.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
-local class = require "accelhost.data.class"
+local class = require "accelhost.util.class"
+local kinds = require "accelhost.util.kinds"
+local namespace = require "accelhost.util.namespace"
 
 local fail, describe = arguments.fail, arguments.describe
 local transforms = {}
@@ -97,8 +99,7 @@ function Compose:init(list)
   self.pointwise = #list > 0
   for i = 1, #list do
     local transform = list[i]
-    local meta = getmetatable(transform)
-    if type(transform) ~= "function" and not (meta and meta.__call) then
+    if not kinds.is_callable(transform) then
       fail("Compose: transform %d is %s, expected something callable", i, describe(transform))
     end
     self.pointwise = self.pointwise and type(transform) == "table" and transform.pointwise == true
@@ -142,4 +143,4 @@ function transforms.table_of(transform, channels)
   return transform(bytes):contiguous():view(channels, 256)
 end
 
-return transforms
+return namespace.new("data.transforms", transforms)

@@ -1,18 +1,18 @@
 --- Image data sets that lie in memory: MNIST, Fashion-MNIST, and generated digits of the same shape.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
-local class = require "accelhost.data.class"
+local kinds = require "accelhost.util.kinds"
 local dataset = require "accelhost.data.dataset"
 local transforms = require "accelhost.data.transforms"
 
-local fail, describe, is_count = arguments.fail, arguments.describe, class.is_count
+local fail, describe, is_count = arguments.fail, arguments.describe, kinds.is_count
 local vision = {}
 
 ---@class ImageSet: Dataset
 ---@field data userdata uint8 [n, rows, columns] or [n, channels, rows, columns]
 ---@field targets userdata int64 [n]
 ---@field classes string[]
-local ImageSet = class.new("ImageSet", dataset.Dataset)
+local ImageSet = dataset.Dataset:extend "ImageSet"
 vision.ImageSet = ImageSet
 
 local default_transform = transforms.ToTensor()
@@ -34,8 +34,7 @@ function ImageSet:init(images, labels, options)
   self.transform, self.target_transform = options.transform, options.target_transform
   for _, name in ipairs {"transform", "target_transform"} do
     local value = options[name]
-    local meta = getmetatable(value)
-    if value ~= nil and type(value) ~= "function" and not (meta and meta.__call) then
+    if value ~= nil and not kinds.is_callable(value) then
       fail("%s: %s: expected something callable, got %s", self._name, name, describe(value))
     end
   end
@@ -177,7 +176,7 @@ local function read_idx_set(self, name, options)
 end
 
 ---@class MNIST: ImageSet
-local MNIST = class.new("MNIST", ImageSet)
+local MNIST = ImageSet:extend "MNIST"
 vision.MNIST = MNIST
 MNIST.classes = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}
 
@@ -188,7 +187,7 @@ MNIST.classes = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}
 function MNIST:init(options) read_idx_set(self, "mnist", options) end
 
 ---@class FashionMNIST: ImageSet
-local FashionMNIST = class.new("FashionMNIST", ImageSet)
+local FashionMNIST = ImageSet:extend "FashionMNIST"
 vision.FashionMNIST = FashionMNIST
 FashionMNIST.classes = {
   "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
@@ -199,7 +198,7 @@ FashionMNIST.classes = {
 function FashionMNIST:init(options) read_idx_set(self, "fashion_mnist", options) end
 
 ---@class SyntheticDigits: ImageSet
-local SyntheticDigits = class.new("SyntheticDigits", ImageSet)
+local SyntheticDigits = ImageSet:extend "SyntheticDigits"
 vision.SyntheticDigits = SyntheticDigits
 SyntheticDigits.classes = MNIST.classes
 

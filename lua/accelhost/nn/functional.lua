@@ -2,6 +2,7 @@
 -- below are compositions of ops. Options are positional in PyTorch's order or named in one trailing table.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local namespace = require "accelhost.util.namespace"
 local warn = require "accelhost.util.warn"
 
 local fail, signature = arguments.fail, arguments.signature
@@ -11,10 +12,6 @@ local F = {}
 
 --- min(max(x, 0), 6).
 function F.relu6(input) return C.clamp(input, 0, 6) end
-
-local read_hardtanh = signature("hardtanh", {"input", {"min_val", -1}, {"max_val", 1}})
---- x between min_val and max_val.
-function F.hardtanh(...) return C.clamp(read_hardtanh(...)) end
 
 --- x * relu6(x + 3) / 6.
 function F.hardswish(input) return input * C.clamp(input + 3, 0, 6) / 6 end
@@ -200,31 +197,6 @@ function F.kl_div(...)
   return reduce("kl_div", loss, reduction)
 end
 
-local read_bce = signature("binary_cross_entropy", {"input", "target", {"weight"}, {"reduction", "mean"}})
---- -(t log p + (1 - t) log(1 - p)); logarithms are cut at -100.
-function F.binary_cross_entropy(...)
-  local input, target, weight, reduction = read_bce(...)
-  local loss = -(target * input:log():clamp_min(-100) + (1 - target) * (1 - input):log():clamp_min(-100))
-  if weight then loss = loss * weight end
-  return reduce("binary_cross_entropy", loss, reduction)
-end
-
-local read_bce_logits = signature("binary_cross_entropy_with_logits",
-  {"input", "target", {"weight"}, {"reduction", "mean"}, {"pos_weight"}})
---- Binary cross entropy of sigmoid(input), without overflow.
-function F.binary_cross_entropy_with_logits(...)
-  local input, target, weight, reduction, pos_weight = read_bce_logits(...)
-  local softplus = (-input:abs()):exp():log1p() + (-input):clamp_min(0)
-  local loss
-  if pos_weight then
-    loss = (1 - target) * input + ((pos_weight - 1) * target + 1) * softplus
-  else
-    loss = (1 - target) * input + softplus
-  end
-  if weight then loss = loss * weight end
-  return reduce("binary_cross_entropy_with_logits", loss, reduction)
-end
-
 -- Multi-head attention.
 
 --- A mask as floats to be added to the scores: true (drop) becomes -inf.
@@ -366,16 +338,13 @@ local function op(name)
   return info and info.functional and C[name] or nil
 end
 
--- An op replaces the composition of the same name.
-for name in pairs(F) do
-  if op(name) then F[name] = nil end
-end
-
-return setmetatable(F, {
-  __index = function(_, name)
-    local value = type(name) == "string" and op(name)
-    if not value then fail("nn.functional has no '%s'", tostring(name)) end
-    F[name] = value
-    return value
+return namespace.new("nn.functional", F, {}, {
+  find = op,
+  names = function()
+    local list = {}
+    for name in pairs(C) do
+      if op(name) then list[#list + 1] = name end
+    end
+    return list
   end,
 })

@@ -3,6 +3,7 @@
 --   local nn = accelhost.nn
 --   local net = nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
 local module = require "accelhost.nn.module"
+local namespace = require "accelhost.util.namespace"
 local parameter = require "accelhost.nn.parameter"
 
 local nn = {
@@ -34,40 +35,11 @@ local files = {
   },
 }
 
-local file_of = {}
-for file, names in pairs(files) do
-  for _, name in ipairs(names) do file_of[name] = "accelhost.nn." .. file end
-end
--- Whole modules.
-local modules = {
-  functional = "accelhost.nn.functional",
-  init = "accelhost.nn.initializers",
-  utils = "accelhost.nn.utils",
+local lazy = {
+  functional = {"accelhost.nn.functional"},
+  init = {"accelhost.nn.initializers"},
+  utils = {"accelhost.nn.utils"},
 }
+for file, names in pairs(files) do namespace.add(lazy, "accelhost.nn." .. file, names) end
 
---- All names, for completion.
----@return string[] sorted
-local function names()
-  local list = {}
-  for name in pairs(file_of) do list[#list + 1] = name end
-  for name in pairs(modules) do list[#list + 1] = name end
-  for _, name in ipairs {"Module", "Parameter", "is_module", "is_parameter"} do list[#list + 1] = name end
-  table.sort(list)
-  return list
-end
-
-return setmetatable(nn, {
-  __index = function(_, name)
-    local value
-    if modules[name] then
-      value = require(modules[name])
-    elseif file_of[name] then
-      value = require(file_of[name])[name]
-    else
-      return nil
-    end
-    rawset(nn, name, value)
-    return value
-  end,
-  names = names,
-})
+return namespace.new("nn", nn, lazy)

@@ -5,6 +5,7 @@
 -- Each function works without recording gradients and returns the tensor.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local namespace = require "accelhost.util.namespace"
 
 local fail, no_grad = arguments.fail, C.autograd.no_grad
 local init = {}
@@ -197,4 +198,4 @@ function init.orthogonal_(...)
   end)
 end
 
-return init
+return namespace.new("nn.init", init)

@@ -7,61 +7,45 @@
 --
 -- What is assigned to an instance never lies in the instance's own table but in `_fields`, so that every assignment
 -- passes __newindex: parameters, modules and buffers are registered there in the order of assignment, reassigning
--- keeps the place, nil removes. Only what Module._new lists is raw. (In `self.a, self.b = x, y` Lua assigns b first.)
+-- keeps the place, nil removes. Only what Module._blank lists is raw. (In `self.a, self.b = x, y` Lua assigns b first.)
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
 local parameter = require "accelhost.nn.parameter"
 
 local fail, describe = arguments.fail, arguments.describe
 
 ---@class Module
 ---@field training boolean
-local Module = {_name = "Module", _is_module = true}
+local Module = class.new "Module"
+Module._is_module = true
 
 --- Is this value an instance of a module class?
 ---@param value any
 ---@return boolean
 local function is_module(value)
   if type(value) ~= "table" then return false end
-  local class = getmetatable(value)
-  return type(class) == "table" and class._is_module == true
+  local meta = getmetatable(value)
+  return type(meta) == "table" and meta._is_module == true
 end
 
 -- Classes and instances.
 
---- Make a class whose instances inherit from `parent`.
-local function new_class(parent, name)
-  local class = {_name = name, _parent = parent}
-  -- Instances look into their fields first; a class is its instances' metatable.
-  class.__index = function(self, key)
+--- How instances of a class find a field: what was assigned first, then the class.
+function Module._make_index(made)
+  return function(self, key)
     local value = self._fields[key]
-    if value == nil then value = class[key] end
-    if value == nil and class._item then return class._item(self, key) end
+    if value == nil then value = made[key] end
+    if value == nil and made._item then return made._item(self, key) end
     return value
   end
-  class.__newindex = parent.__newindex
-  class.__call = parent.__call
-  class.__tostring = parent.__tostring
-  return setmetatable(class, {
-    __index = parent,
-    __call = function(_, ...) return class:_new(...) end,
-    __tostring = function() return "class " .. name end,
-  })
 end
 
---- Make a class.
---
---   local Net = nn.Module:extend "Net"
----@param name string as printed in the tree
----@return Module class call it to make an instance: Net(...) runs Net.init(instance, ...)
-function Module.extend(class, name)
-  if type(name) ~= "string" then fail("extend: expected the name of the class, got %s", describe(name)) end
-  return new_class(class, name)
-end
+Module.__index = Module._make_index(Module)
 
 --- The empty instance of a class, before init.
-function Module._new(class, ...)
-  local self = setmetatable({
+function Module._blank(made)
+  return setmetatable({
     training = true,
     _fields = {},        -- name -> value, everything that was assigned
     _kind = {},          -- name -> "parameter", "buffer" or "module"
@@ -73,9 +57,7 @@ function Module._new(class, ...)
     _forward_pre_hooks = false,
     _forward_hooks = false,
     _backward_hooks = false,
-  }, class)
-  self:init(...)
-  return self
+  }, made)
 end
 
 --- Set up an instance; classes replace it.
@@ -139,16 +121,25 @@ local function check_table(self, name, value)
   end
 end
 
+local expected = {parameter = "an nn.Parameter", buffer = "a tensor", module = "a module"}
+
+--- A registered name takes its own kind or nil, as in PyTorch: anything else was a slip.
+local function check_kept(self, name, value)
+  local kind = self._kind[name]
+  if kind then
+    fail("%s.%s is a %s: expected %s or nil, got %s", self._name, name, kind, expected[kind],
+      C.is_tensor(value) and "a plain tensor" or describe(value))
+  end
+end
+
 --- __newindex of instances.
 function Module._assign(self, name, value)
   self._tables[name] = nil
   if C.is_tensor(value) then
     if parameter.is_parameter(value) then
       register(self, name, "parameter")
-    elseif self._kind[name] == "parameter" then
-      fail("%s.%s is a parameter: expected an nn.Parameter or nil, got a plain tensor", self._name, name)
-    elseif self._kind[name] == "module" then
-      forget(self, name)
+    elseif self._kind[name] ~= "buffer" then
+      check_kept(self, name, value)
     end
   elseif is_module(value) then
     register(self, name, "module")
@@ -160,7 +151,7 @@ function Module._assign(self, name, value)
       check_table(self, name, value)
       self._tables[name] = true
     end
-    if self._kind[name] then forget(self, name) end
+    check_kept(self, name, value)
   end
   self._fields[name] = value
 end
@@ -385,8 +376,7 @@ local function path()
   return table.concat(names, ".") .. " (" .. last._name .. ")"
 end
 
-arguments.context = path
--- The binding puts it in front of the text of a failing op.
+-- The binding puts it in front of the text of an error.
 debug.getregistry()["accelhost.module_path"] = path
 
 -- Walking the tree.
@@ -707,16 +697,6 @@ function Module:_child_lines()
   return lines
 end
 
-setmetatable(Module, {
-  __call = function(class, ...) return class:_new(...) end,
-  __tostring = function() return "class Module" end,
-})
-
-Module.__index = function(self, key)
-  local value = self._fields[key]
-  if value ~= nil then return value end
-  return Module[key]
-end
 Module.__newindex = Module._assign
 Module.__call = Module._call
 Module.__tostring = function(self) return self:_repr() end

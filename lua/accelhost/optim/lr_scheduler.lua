@@ -7,6 +7,7 @@
 local C = require "accelhost._C"
 local LRScheduler = require "accelhost.optim.scheduler"
 local arguments = require "accelhost.util.arguments"
+local namespace = require "accelhost.util.namespace"
 
 local fail, describe, signature = arguments.fail, arguments.describe, arguments.signature
 local cos, pi, min, max, floor = math.cos, math.pi, math.min, math.max, math.floor
@@ -650,4 +651,4 @@ function Plateau:step(metrics)
   self._last_lr = self:each_group(current)
 end
 
-return lr_scheduler
+return namespace.new("optim.lr_scheduler", lr_scheduler)

@@ -1,27 +1,34 @@
---- Arguments of library functions: positional in PyTorch's order, or named in one trailing table.
+--- Arguments of library functions: positional in PyTorch's order, or named in one trailing table; and the one way in
+--- which the library raises.
 --
 -- A signature is made once, beside the function it belongs to:
 --
---   local read = arguments.signature("Linear", {"in_features", "out_features", {"bias", true}, {"dtype"}})
+--   local read = arguments.signature("Linear",
+--     {"in_features: size", "out_features: size", {"bias: flag", true}, {"dtype: dtype"}})
 --   local in_features, out_features, bias, dtype = read(...)
 --
--- A plain string is required; {name, default} is optional (the default may be absent: nil).
+-- A plain string is required; {name, default} is optional (the default may be absent: nil). What follows the colon says
+-- what a value may be: kinds of accelhost.util.kinds, or words in quotes, with | between alternatives.
 local C = require "accelhost._C"
+local kinds = require "accelhost.util.kinds"
 
 local arguments = {}
 
---- Names what is running now, for messages ("layers.0 (Linear)"), or gives nil; set by accelhost.nn.module.
----@type (fun(): string?)?
-arguments.context = nil
-
---- Raise an error that points to the script line that called the library.
+--- Raise an error that points to the script line that called the library, and names the modules that are running.
 ---@param format string
 ---@param ... any values for the format
 function arguments.fail(format, ...)
-  local text = select("#", ...) > 0 and format:format(...) or format
-  local context = arguments.context and arguments.context()
-  local site = C.system.call_site()
-  error((site == "?" and "" or site .. ": ") .. (context and "in " .. context .. ": " or "") .. text, 0)
+  C.system.raise(select("#", ...) > 0 and format:format(...) or format)
+end
+
+local fail = arguments.fail
+
+--- A tensor's shape as messages show it: "(2, 3)", "(2,)".
+---@param tensor userdata
+---@return string
+function arguments.shape_text(tensor)
+  local sizes = tensor:shape()
+  return "(" .. table.concat(sizes, ", ") .. (#sizes == 1 and ",)" or ")")
 end
 
 --- What a value is, for messages: "a number", "a Linear", "nil".
@@ -31,13 +38,26 @@ function arguments.describe(value)
   local kind = type(value)
   if kind == "nil" then return "nil" end
   if kind == "string" then return ("'%s'"):format(value) end
-  if kind == "number" or kind == "boolean" then return kind .. " " .. tostring(value) end
-  if kind == "table" then
+  if kind == "boolean" then return tostring(value) end
+  if kind == "number" then return "number " .. tostring(value) end
+  if C.is_tensor(value) then return "a tensor of shape " .. arguments.shape_text(value) end
+  if kind == "table" or kind == "userdata" then
     local class = getmetatable(value)
-    local name = type(class) == "table" and rawget(class, "_name")
-    if name then return "a " .. name end
+    local name = type(class) == "table" and class._name
+    if type(name) == "string" then return "a " .. name end
   end
   return "a " .. kind
+end
+
+local describe = arguments.describe
+
+--- " (did you mean 'lr'?)" when a known name is near, else "".
+---@param name string
+---@param known string[]
+---@return string
+function arguments.did_you_mean(name, known)
+  local near = C.system.nearest(name, known)
+  return near and (" (did you mean '%s'?)"):format(near) or ""
 end
 
 --- A table of named options: no array part, only string keys. A userdata, a module or an object is none.
@@ -54,6 +74,7 @@ end
 ---@param options table
 ---@param known string[]
 function arguments.check_names(what, options, known)
+  if type(options) ~= "table" then fail("%s: expected a table of options, got %s", what, describe(options)) end
   for name in pairs(options) do
     local found = false
     for i = 1, #known do
@@ -63,7 +84,8 @@ function arguments.check_names(what, options, known)
       end
     end
     if not found then
-      arguments.fail("%s: unknown option '%s' (known: %s)", what, tostring(name), table.concat(known, ", "))
+      fail("%s: unknown option '%s' (known: %s)%s", what, tostring(name), table.concat(known, ", "),
+        arguments.did_you_mean(tostring(name), known))
     end
   end
 end
@@ -81,27 +103,68 @@ function arguments.sorted_keys(value)
   return keys
 end
 
-local function name_of(parameter)
-  return type(parameter) == "table" and parameter[1] or parameter
+local function wrong(what, name, kind, value)
+  if kind.words and type(value) == "string" then
+    fail("%s: unknown %s '%s' (known: %s)%s", what, name, value, table.concat(kind.words, ", "),
+      arguments.did_you_mean(value, kind.words))
+  end
+  fail("%s: %s: expected %s, got %s", what, name, kind.text, describe(value))
+end
+
+--- Raise unless `value` is of a kind ("size", "number|tensor", "'mean'|'sum'").
+---@param what string the function, for the message
+---@param name string the argument
+---@param kind string
+---@param value any
+---@return any value
+function arguments.check(what, name, kind, value)
+  kind = kinds.get(kind)
+  if not kind.test(value) then wrong(what, name, kind, value) end
+  return value
+end
+
+--- The parameters of each signature made so far, by function: {name, kind, required, default}. The specs call every
+--- function with wrong arguments from it.
+---@type table<string, table[]>
+arguments.signatures = {}
+
+local function parse(parameters)
+  local rows = {}
+  for i, parameter in ipairs(parameters) do
+    local optional = type(parameter) == "table"
+    local text = optional and parameter[1] or parameter
+    local name, kind = text:match "^([%w_]+):%s*(.+)$"
+    rows[i] = {
+      name = name or text, kind = kind and kinds.get(kind), required = not optional,
+      default = optional and parameter[2] or nil,
+    }
+    if optional and parameter[2] == false then rows[i].default = false end
+  end
+  return rows
+end
+
+-- Is the last value named options? Not when the parameter in its place takes such a table, and an empty table in the
+-- place of a required argument without a kind is that argument.
+local function is_named(value, row)
+  if not arguments.is_options(value) then return false end
+  if not row then return true end
+  if row.kind then return not row.kind.test(value) end
+  return next(value) ~= nil or not row.required
 end
 
 --- Make a reader for one signature. It returns the values in the order of the signature.
 ---@param what string the function, for messages
----@param parameters (string|table)[] "name" (required) or {"name", default}
+---@param parameters (string|table)[] "name: kind" (required) or {"name: kind", default}
 ---@return fun(...): any
 function arguments.signature(what, parameters)
-  local names, defaults, required, count = {}, {}, {}, #parameters
-  for i = 1, count do
-    local parameter = parameters[i]
-    names[i], required[i] = name_of(parameter), type(parameter) == "string"
-    if not required[i] then defaults[i] = parameter[2] end
-  end
+  local rows, names, count = parse(parameters), {}, #parameters
+  arguments.signatures[what] = rows
+  for i = 1, count do names[i] = rows[i].name end
   return function(...)
     local given = select("#", ...)
     local values = {...}
     local options = values[given]
-    -- An empty table in the place of a required argument is that argument.
-    if given > 0 and arguments.is_options(options) and (next(options) or not required[given]) then
+    if given > 0 and is_named(options, rows[given]) then
       arguments.check_names(what, options, names)
       values[given] = nil
       given = given - 1
@@ -109,16 +172,22 @@ function arguments.signature(what, parameters)
       options = nil
     end
     if given > count then
-      arguments.fail("%s: expected at most %d arguments (%s), got %d", what, count, table.concat(names, ", "), given)
+      fail("%s: expected at most %d argument%s (%s), got %d", what, count, count == 1 and "" or "s",
+        table.concat(names, ", "), given)
     end
     for i = 1, count do
-      local named = options and options[names[i]]
+      local row, value = rows[i], values[i]
+      local named = options and options[row.name]
       if named ~= nil then
-        if values[i] ~= nil then arguments.fail("%s: '%s' is given twice, by place and by name", what, names[i]) end
-        values[i] = named
-      elseif values[i] == nil then
-        if required[i] then arguments.fail("%s: '%s' is missing", what, names[i]) end
-        values[i] = defaults[i]
+        if value ~= nil then fail("%s: '%s' is given twice, by place and by name", what, row.name) end
+        value = named
+        values[i] = value
+      end
+      if value == nil then
+        if row.required then fail("%s: '%s' is missing", what, row.name) end
+        values[i] = row.default
+      elseif row.kind and not row.kind.test(value) then
+        wrong(what, row.name, row.kind, value)
       end
     end
     return unpack(values, 1, count)
@@ -131,9 +200,10 @@ end
 ---@return fun(object: table, ...)
 function arguments.setter(what, parameters)
   local read = arguments.signature(what, parameters)
+  local rows = arguments.signatures[what]
   return function(object, ...)
     local values = {read(...)}
-    for i, parameter in ipairs(parameters) do object[name_of(parameter)] = values[i] end
+    for i = 1, #rows do object[rows[i].name] = values[i] end
   end
 end
 

@@ -7,18 +7,14 @@
 -- draws. The bar changes nothing about the iteration: break is safe.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
 
-local fail, describe = arguments.fail, arguments.describe
+local fail = arguments.fail
 
 ---@class Progress
 ---@field n integer steps done
 ---@field total integer?
-local Progress = {_name = "progress"}
-Progress.__index = Progress
-
-local known = {
-  "desc", "total", "leave", "disable", "unit", "mininterval", "file", "terminal", "columns", "clock",
-}
+local Progress = class.new "progress"
 
 local eighths = {"▏", "▎", "▍", "▌", "▋", "▊", "▉"}
 local BAR = 10
@@ -136,6 +132,8 @@ end
 --- Count `steps` more (default 1). A loop over the bar does this by itself.
 ---@param steps? integer
 function Progress:update(steps)
+  if steps ~= nil then arguments.check("update", "steps", "number", steps) end
+  if not self._began then start(self) end
   self.n = self.n + (steps or 1)
   if self._disabled then return end
   local now = self._clock()
@@ -162,12 +160,12 @@ end
 --   bar:set_postfix{loss = loss}
 ---@param values table<string, any>|string numbers, strings, or tensors of one element; sorted by name
 function Progress:set_postfix(values)
+  arguments.check("set_postfix", "values", "table|string", values)
   if self._disabled then return end
   if type(values) == "string" then
     self._postfix = values ~= "" and values or nil
     return
   end
-  if type(values) ~= "table" then fail("set_postfix: expected a table of values, got %s", describe(values)) end
   local names, parts = {}, {}
   for name in pairs(values) do names[#names + 1] = tostring(name) end
   table.sort(names)
@@ -177,11 +175,15 @@ end
 
 --- Change what stands before the bar.
 ---@param desc string?
-function Progress:set_description(desc) self.desc = desc end
+function Progress:set_description(desc)
+  if desc ~= nil then arguments.check("set_description", "desc", "string", desc) end
+  self.desc = desc
+end
 
 --- Print a line above the bar.
 ---@param text string
 function Progress:write(text)
+  text = tostring(text)
   if self._disabled then return end
   if open_bar ~= self then
     self._file:write(text, "\n")
@@ -235,7 +237,7 @@ end
 
 local function length_of(source)
   if type(source) == "number" then return source end
-  if type(source) ~= "table" or type(source.len) ~= "function" then return nil end
+  if not class.of(source) or type(source.len) ~= "function" then return nil end
   local ok, length = pcall(source.len, source)
   return ok and length or nil
 end
@@ -246,6 +248,12 @@ local function look_at_terminal()
   return terminal, columns > 0 and columns or tonumber(os.getenv("COLUMNS"))
 end
 
+local read = arguments.signature("progress", {
+  {"source: iterable"}, {"desc: string"}, {"total: size"}, {"leave: flag", true}, {"disable: flag", false},
+  {"unit: string", "it"}, {"mininterval: nonnegative", 0.1}, {"file: any"}, {"terminal: flag"}, {"columns: size"},
+  {"clock: callable", C.system.now},
+})
+
 --- A progress bar.
 ---@param source? table|function|integer a loader, an iterator function, a count (gives 1, 2, ...), or nothing: then
 --- call update()
@@ -253,42 +261,22 @@ end
 --- mininterval?: number, file?: file*, terminal?: boolean, columns?: integer, clock?: fun(): number} total: default
 --- source:len(); leave: keep the finished bar, default true; unit: default "it"; mininterval: seconds between redraws,
 --- default 0.1; file: default stderr; terminal, columns, clock: for outputs that are not what they look like
----@return Progress
-local function progress(source, options)
-  if options == nil and arguments.is_options(source) and not source.len then source, options = nil, source end
-  options = options or {}
-  arguments.check_names("progress", options, known)
-  local meta = getmetatable(source)
-  if source ~= nil and type(source) ~= "function" and type(source) ~= "number"
-    and not (type(meta) == "table" and meta.__call) then
-    fail("progress: expected a loader, an iterator function or a count, got %s", describe(source))
-  end
-  local terminal, columns = options.terminal, options.columns
-  if terminal == nil and not options.file then
+function Progress:init(...)
+  local source, desc, total, leave, disable, unit, mininterval, file, terminal, columns, clock = read(...)
+  if terminal == nil and not file then
     local width
     terminal, width = look_at_terminal()
     columns = columns or width
   end
-  local self = setmetatable({
-    desc = options.desc,
-    total = options.total or length_of(source),
-    n = 0,
-    _source = source,
-    _leave = options.leave ~= false,
-    _disabled = options.disable or (C.comm ~= nil and C.comm.rank() ~= 0) or false,
-    _unit = options.unit or "it",
-    _mininterval = options.mininterval or 0.1,
-    _file = options.file or io.stderr,
-    _terminal = terminal or false,
-    _columns = columns,
-    _clock = options.clock or C.system.now,
-  }, Progress)
+  self.desc, self.total, self.n = desc, total or length_of(source), 0
+  self._source, self._leave, self._unit, self._mininterval = source, leave, unit, mininterval
+  self._disabled = disable or C.comm.rank() ~= 0
+  self._file, self._terminal, self._columns, self._clock = file or io.stderr, terminal or false, columns, clock
   if source == nil then
     start(self)
   else
     self._closed = true
   end
-  return self
 end
 
 -- At the end of the process: a bar left by break does not swallow the shell's prompt.
@@ -298,4 +286,4 @@ getmetatable(guard).__gc = function()
 end
 Progress._guard = guard
 
-return progress
+return function(...) return Progress(...) end

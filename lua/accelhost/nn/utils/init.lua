@@ -2,6 +2,7 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local module = require "accelhost.nn.module"
+local namespace = require "accelhost.util.namespace"
 
 local fail = arguments.fail
 local utils = {state_pairs = module.state_pairs}
@@ -67,4 +68,4 @@ function utils.checkpoint(fn, ...)
   return require("accelhost.autograd").checkpoint(fn, ...)
 end
 
-return utils
+return namespace.new("nn.utils", utils)

@@ -1,0 +1,152 @@
+--- The one way to make a class.
+--
+--   local Point = class.new "Point"
+--   function Point:init(x) self.x = x end
+--   local Pixel = Point:extend "Pixel"
+--   local pixel = Pixel(3)                     -- runs init
+--
+-- A class is the metatable of its instances. Fields and methods are inherited through the class's own metatable,
+-- metamethods by copy when the class is made, since Lua looks for them in the metatable alone.
+local arguments = require "accelhost.util.arguments"
+
+local class = {}
+
+local events = {"__call", "__tostring", "__newindex", "__len", "__pairs"}
+
+-- init function -> the most arguments it takes
+local most = setmetatable({}, {__mode = "k"})
+
+local function arity(init)
+  if most[init] == nil then
+    local info = debug.getinfo(init, "u")
+    most[init] = info.isvararg and math.huge or math.max(0, info.nparams - 1)
+  end
+  return most[init]
+end
+
+local function check_count(cls, ...)
+  local given = select("#", ...)
+  local limit = cls.init and arity(cls.init) or 0
+  if given <= limit then return end
+  while given > limit and (select(given, ...)) == nil do given = given - 1 end
+  if given > limit then
+    arguments.fail("%s: expected at most %d argument%s, got %d (%s(...) makes a new one; to call one that exists, "
+      .. "call the object)", cls._name, limit, limit == 1 and "" or "s", given, cls._name)
+  end
+end
+
+local function construct(cls, ...)
+  check_count(cls, ...)
+  local self = cls:_blank()
+  if self.init then self:init(...) end
+  return self
+end
+
+local function blank_table(cls)
+  return setmetatable({}, cls)
+end
+
+local function length_of(self)
+  return self:len()
+end
+
+-- In this Lua `#` of a table never asks the metatable, and ipairs and pairs walk any table: a userdata in front of the
+-- fields makes the first right and the others an error.
+local function blank_sized(cls)
+  local self = newproxy(true)
+  local meta, fields = getmetatable(self), setmetatable({}, cls)
+  for _, event in ipairs(events) do meta[event] = cls[event] end
+  meta.__index, meta.__newindex, meta.__len = fields, fields, length_of
+  setmetatable(meta, cls)
+  return self
+end
+
+local function text_of(self)
+  return ("%s(%s)"):format(self._name, self.extra_repr and self:extra_repr() or "")
+end
+
+local function extend(parent, name)
+  if type(name) ~= "string" then
+    arguments.fail("extend: expected the name of the class, got %s", arguments.describe(name))
+  end
+  return class.new(name, parent)
+end
+
+--- Make a class: calling it makes an instance and runs `init`; more arguments than init takes are an error.
+---@param name string
+---@param parent? table
+---@return table # has extend(name); `_name` and `_class` are those of an instance
+function class.new(name, parent)
+  local made = {_name = name, _parent = parent}
+  made._class = made
+  -- A parent whose instances look fields up in their own way says so by `_make_index`.
+  made.__index = parent and parent._make_index and parent._make_index(made) or made
+  for _, event in ipairs(events) do made[event] = parent and parent[event] end
+  if not parent then made.extend, made._blank, made.__tostring = extend, blank_table, text_of end
+  return setmetatable(made, {
+    __index = parent,
+    __call = construct,
+    __tostring = function() return "class " .. name end,
+  })
+end
+
+--- Make a class whose instances, and those of its subclasses, have a length: `#object` is object:len().
+---@param name string
+---@return table
+function class.sized(name)
+  local made = class.new(name)
+  made._blank = blank_sized
+  return made
+end
+
+--- The class of an instance, nil for anything else.
+---@param value any
+---@return table?
+function class.of(value)
+  local meta = getmetatable(value)
+  return type(meta) == "table" and meta._class or nil
+end
+
+--- Is `value` an instance of `cls` or of a subclass?
+---@param value any
+---@param cls table
+---@return boolean
+function class.is(value, cls)
+  local at = class.of(value)
+  while at do
+    if at == cls then return true end
+    at = rawget(at, "_parent")
+  end
+  return false
+end
+
+--- Make reading a field that an instance does not have an error with the nearest name. `may_be_nil` lists the fields
+--- that an instance may lack.
+---@param cls table
+---@param may_be_nil? string[]
+---@return table cls
+function class.strict(cls, may_be_nil)
+  local absent = {}
+  for _, name in ipairs(may_be_nil or {}) do absent[name] = true end
+  cls._make_index = function(made)
+    return function(self, key)
+      local value = made[key]
+      if value == nil and not absent[key] and type(key) == "string" then
+        local known = {}
+        for at in pairs(self) do known[#known + 1] = at end
+        local from = made
+        while from do
+          for at in pairs(from) do known[#known + 1] = at end
+          from = rawget(from, "_parent")
+        end
+        for at in pairs(absent) do known[#known + 1] = at end
+        arguments.fail("%s has no field or method '%s'%s", made._name, key, arguments.did_you_mean(key, known))
+      end
+      return value
+    end
+  end
+  cls.__index = cls._make_index(cls)
+  return cls
+end
+
+return class

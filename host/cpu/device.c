@@ -1,5 +1,6 @@
 #include "cpu/device.h"
 
+#include "cpu/optim.h"
 #include "ops/op.h"
 
 /* A kernel is found by its name: an op without one (a view, a composite) leaves its entry NULL. */
@@ -20,4 +21,5 @@ static const ah_kernel kernels[AH_OP_COUNT + 1] = {
 void ah_cpu_open(void)
 {
     ah_cpu.kernels = kernels;
+    ah_cpu.optim = &ah_cpu_optim;
 }

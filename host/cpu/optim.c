@@ -1,3 +1,5 @@
+/* The loops of optim_loops.h over segments cut into chunks that threads take; small passes stay on one thread. Results
+ * do not depend on the number of threads: steps are elementwise, and norms add up fixed chunks in order. */
 #include "cpu/optim.h"
 
 #include <math.h>
@@ -104,8 +106,8 @@ static void run_chunks(void *context, int64_t begin, int64_t end)
     }
 }
 
-void ah_optim_step(enum ah_optim_kind kind, const struct ah_optim_options *options,
-                   const struct ah_optim_segment *segment, int count, enum ah_dtype dtype)
+static void step(enum ah_optim_kind kind, const struct ah_optim_options *options,
+                 const struct ah_optim_segment *segment, int count, enum ah_dtype dtype)
 {
     struct pass pass = {kind, options, segment, count, dtype};
     int64_t total = 0, chunks = 0;
@@ -185,7 +187,7 @@ static void run_norm(void *context, int64_t begin, int64_t end)
     }
 }
 
-double ah_optim_norm_sum(const void *x, int64_t n, double p, enum ah_dtype dtype)
+static double norm_sum(const void *x, int64_t n, double p, enum ah_dtype dtype)
 {
     struct norm norm = {.x = x, .n = n, .p = p, .dtype = dtype};
     int64_t chunks = (n + CHUNK - 1) / CHUNK;
@@ -253,12 +255,14 @@ static void sweep(const struct sweep *s, int64_t n)
         ah_parallel_for(n, CHUNK, run_sweep, (void *)s);
 }
 
-void ah_optim_scale(void *x, int64_t n, double factor, enum ah_dtype dtype)
+static void scale(void *x, int64_t n, double factor, enum ah_dtype dtype)
 {
     sweep(&(struct sweep){x, factor, false, dtype}, n);
 }
 
-void ah_optim_clamp(void *x, int64_t n, double limit, enum ah_dtype dtype)
+static void clamp(void *x, int64_t n, double limit, enum ah_dtype dtype)
 {
     sweep(&(struct sweep){x, limit, true, dtype}, n);
 }
+
+const struct ah_optim_kernels ah_cpu_optim = {.step = step, .norm_sum = norm_sum, .scale = scale, .clamp = clamp};

@@ -1,60 +1,9 @@
-/* Optimizer steps: one fused pass over a list of segments.
- *
- * A segment is one parameter: its values, its gradient and its state, each `n` contiguous elements of one dtype. The
- * formulas and their order of operations are those of PyTorch's single-tensor loops, so that float64 runs agree to
- * the last digits; float16 and bfloat16 are computed in float32. One step is one parallel region however many
- * segments there are. Elementwise: results do not depend on the number of threads. Lua thread only.
- *
- * This file knows no tensors, no autograd and no parameter groups: see host/bind/optim.c. */
+/* The CPU's optimizer kernels: one parallel region however many segments there are. */
 #ifndef AH_CPU_OPTIM_H
 #define AH_CPU_OPTIM_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "optim/kernels.h"
 
-#include "base/dtype.h"
-
-enum ah_optim_kind {
-    AH_OPTIM_SGD,      /* state: momentum_buffer when momentum != 0 */
-    AH_OPTIM_ADAM,     /* state: exp_avg, exp_avg_sq, and max_exp_avg_sq when amsgrad */
-    AH_OPTIM_ADAMW,    /* as ADAM, with decoupled weight decay */
-    AH_OPTIM_RMSPROP,  /* state: square_avg, momentum_buffer when momentum > 0, grad_avg when centered */
-    AH_OPTIM_ADAGRAD,  /* state: sum */
-    AH_OPTIM_ADADELTA, /* state: square_avg, acc_delta */
-    AH_OPTIM_KINDS
-};
-
-enum { AH_OPTIM_STATES = 3 };
-
-/* Options of a parameter group; each kind reads its own. */
-struct ah_optim_options {
-    double lr, weight_decay, eps;
-    double beta1, beta2;         /* Adam, AdamW */
-    double momentum, dampening;  /* SGD; momentum also RMSprop */
-    double alpha;                /* RMSprop */
-    double rho;                  /* Adadelta */
-    double lr_decay;             /* Adagrad */
-    bool nesterov, amsgrad, centered, maximize;
-};
-
-struct ah_optim_segment {
-    void *param;
-    const void *grad;
-    void *state[AH_OPTIM_STATES]; /* in the order listed above; unused ones NULL */
-    int64_t n;
-    double step; /* this step's number, from 1 */
-};
-
-/* Update all segments, which share `dtype` (a floating one). */
-void ah_optim_step(enum ah_optim_kind kind, const struct ah_optim_options *options,
-                   const struct ah_optim_segment *segment, int count, enum ah_dtype dtype);
-
-/* sum(|x|^p) over `n` contiguous elements; p infinite: max(|x|), NaN if any is. Accumulated in double, in fixed
- * chunks. */
-double ah_optim_norm_sum(const void *x, int64_t n, double p, enum ah_dtype dtype);
-
-/* x *= factor, and x = min(max(x, -limit), limit). */
-void ah_optim_scale(void *x, int64_t n, double factor, enum ah_dtype dtype);
-void ah_optim_clamp(void *x, int64_t n, double limit, enum ah_dtype dtype);
+extern const struct ah_optim_kernels ah_cpu_optim;
 
 #endif

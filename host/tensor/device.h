@@ -22,6 +22,7 @@
 
 struct ah_call;
 struct ah_device;
+struct ah_optim_kernels; /* optim/kernels.h */
 
 /* Computes call->out from call->arg; shapes and dtypes have been checked and outputs allocated by the op. All tensors
  * lie on call->device, except that a 0-dim operand may lie on the CPU. */
@@ -36,7 +37,7 @@ struct ah_device_type {
 
     /* How many devices of this type there are; 0 when none can be used. */
     int (*count)(void);
-    /* Set device->kernels and device->state for device->index, which lies below count(). */
+    /* Set device->kernels, device->optim and device->state for device->index, which lies below count(). */
     int (*open)(struct ah_device *device);
     void (*close)(struct ah_device *device); /* all its storages are gone */
 
@@ -68,6 +69,7 @@ struct ah_device_type {
 
 struct ah_device {
     const ah_kernel *kernels; /* indexed by enum ah_opid; NULL entry: not on this device */
+    const struct ah_optim_kernels *optim;
     const struct ah_device_type *type;
     int index;
     char name[32]; /* "cpu", "cuda:1" */

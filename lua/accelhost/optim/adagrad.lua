@@ -4,7 +4,7 @@ local Optimizer = require "accelhost.optim.optimizer"
 --- sum += g^2; p -= lr / (1 + (t - 1) lr_decay) g / (sqrt(sum) + eps).
 ---@class Adagrad: Optimizer
 local Adagrad = Optimizer:extend "Adagrad"
-Adagrad._kind, Adagrad._states = "adagrad", {"sum"}
+Adagrad._kind = "Adagrad"
 
 local spec = {{"lr", 1e-2}, {"lr_decay", 0}, {"weight_decay", 0}, {"initial_accumulator_value", 0}, {"eps", 1e-10},
   {"maximize", false}}
@@ -28,7 +28,7 @@ end
 --- v = rho v + (1 - rho) g^2; d = sqrt(u + eps) / sqrt(v + eps) g; u = rho u + (1 - rho) d^2; p -= lr d.
 ---@class Adadelta: Optimizer
 local Adadelta = Optimizer:extend "Adadelta"
-Adadelta._kind, Adadelta._states = "adadelta", {"square_avg", "acc_delta"}
+Adadelta._kind = "Adadelta"
 
 local delta_spec = {{"lr", 1}, {"rho", 0.9}, {"eps", 1e-6}, {"weight_decay", 0}, {"maximize", false}}
 

@@ -5,7 +5,7 @@ local Optimizer = require "accelhost.optim.optimizer"
 -- g += weight_decay p first. With amsgrad the largest v so far takes v's place.
 ---@class Adam: Optimizer
 local Adam = Optimizer:extend "Adam"
-Adam._kind, Adam._states = "adam", {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}
+Adam._kind = "Adam"
 
 local function spec(weight_decay)
   return {{"lr", 1e-3}, {"betas", {0.9, 0.999}}, {"eps", 1e-8}, {"weight_decay", weight_decay}, {"amsgrad", false},
@@ -30,7 +30,7 @@ end
 --   optim.AdamW(net:parameters(), {lr = 1e-3})        -- weight_decay 0.01
 ---@class AdamW: Optimizer
 local AdamW = Adam:extend "AdamW"
-AdamW._kind = "adamw"
+AdamW._kind = "AdamW"
 
 function AdamW:init(params, ...)
   self:setup(params, self:read_options(adamw_spec, ...))

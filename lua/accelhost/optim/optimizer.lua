@@ -1,7 +1,7 @@
 --- The base of all optimizers: parameter groups, state, state_dict.
 --
 -- An optimizer of the library names its fused step (`_kind`) and its options with their defaults; the step itself is
--- one pass in C over all parameters of a group (host/cpu/optim.c). An optimizer written in a script extends
+-- one pass in C over all parameters of a group (host/optim/step.c). An optimizer written in a script extends
 -- optim.Optimizer, calls self:setup(params, defaults) in init, and defines step(closure).
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
@@ -111,7 +111,7 @@ end
 ---@param defaults table option -> value
 function Optimizer:setup(params, defaults)
   self.defaults, self.param_groups, self.state = defaults, {}, {}
-  self._step_count, self._plans = 0, {}
+  self._step_count = 0
   if C.is_tensor(params) then
     fail("%s: expected a table of parameters or of groups, got a tensor; write {tensor}", self._name)
   end
@@ -160,6 +160,9 @@ function Optimizer:add_param_group(group)
   for i, param in ipairs(params) do
     if not C.is_tensor(param) then
       fail("%s: parameter %d: expected a tensor, got %s", self._name, i, describe(param))
+    end
+    if not param:is_floating_point() then
+      fail("%s: parameter %d is %s; only floating tensors can be optimized", self._name, i, param.dtype)
     end
     if param.grad_fn then
       fail("%s: parameter %d is the result of an operation; only leaf tensors can be optimized", self._name, i)
@@ -211,35 +214,39 @@ function Optimizer.new_step()
   return C.tensor(0, {dtype = "float32"})
 end
 
--- Subclasses: _kind, _states (names in the order of host/cpu/optim.h) and init_state(state, param, group), which
--- makes what the options need and the state lacks.
+-- Subclasses: _kind, a name in ah_optim_kinds (host/optim/step.c), and init_state(state, param, group), which makes
+-- what the options need and the state lacks; it returns true when that holds nothing yet and no step is counted.
 
-local function plan_of(self, index)
-  local params, plan = self.param_groups[index].params, self._plans[index]
-  local known = plan and plan.params
-  if known and #known == #params then
-    local same = true
-    for i = 1, #params do
-      if known[i] ~= params[i] then
-        same = false
-        break
-      end
+-- State of another dtype follows its parameter, which was cast since (net:to "float64").
+local function cast_state(self, state, param, place)
+  for _, name in ipairs(native.states(self._kind)) do
+    local value = state[name]
+    if value ~= nil and not C.is_tensor(value) then
+      fail("%s: state '%s' of parameter %d: expected a tensor, got %s", self._name, name, place, describe(value))
     end
-    if same then return plan end
+    if value ~= nil and value.dtype ~= param.dtype then state[name] = value:to(param.dtype) end
   end
-  plan = {params = {}, native = native.plan(self._kind, params)}
-  for i = 1, #params do
-    plan.params[i] = params[i]
-    if self.state[params[i]] then self:_bind_state(plan, i) end
+  local step = state.step
+  if type(step) == "number" then
+    state.step = C.tensor(step, {dtype = "float32"})
+  elseif step ~= nil and not C.is_tensor(step) then
+    fail("%s: state 'step' of parameter %d: expected a number or a tensor, got %s", self._name, place, describe(step))
   end
-  self._plans[index] = plan
-  return plan
 end
 
---- Tell the native plan where the state of parameter i lies.
-function Optimizer:_bind_state(plan, i, fresh)
-  local state, names = self.state[plan.params[i]], self._states
-  native.set_state(plan.native, i, state.step or fresh, state[names[1]], state[names[2]], state[names[3]])
+local function make_state(self, group, missing)
+  local fresh = {}
+  for _, i in ipairs(missing) do
+    local param = group.params[i]
+    local state = self.state[param] or {}
+    if type(state) ~= "table" then
+      fail("%s: the state of parameter %d: expected a table, got %s", self._name, i, describe(state))
+    end
+    self.state[param] = state
+    cast_state(self, state, param, i)
+    fresh[i] = self:init_state(state, param, group)
+  end
+  return fresh
 end
 
 --- Update all parameters that have a gradient.
@@ -249,18 +256,11 @@ function Optimizer:step(closure)
   local loss
   if closure then loss = C.autograd.enable_grad(closure) end
   self._step_count = self._step_count + 1
-  for g = 1, #self.param_groups do
-    local group, plan = self.param_groups[g], plan_of(self, g)
-    local missing = native.step(plan.native, group)
-    if missing then
-      for _, i in ipairs(missing) do
-        local param = plan.params[i]
-        local state = self.state[param] or {}
-        self.state[param] = state
-        self:_bind_state(plan, i, self:init_state(state, param, group))
-      end
-      native.step(plan.native, group)
-    end
+  local kind, groups = self._kind, self.param_groups
+  for g = 1, #groups do
+    local group = groups[g]
+    local missing = native.step(kind, group, group.params, self.state)
+    if missing then native.step(kind, group, group.params, self.state, make_state(self, group, missing)) end
   end
   return loss
 end
@@ -295,9 +295,8 @@ function Optimizer:state_dict()
   return result
 end
 
---- Take over a state_dict: options of the groups, and copies of the state tensors in the parameters' dtypes.
----@param saved table
-function Optimizer:load_state_dict(saved)
+-- The saved ids of each group, checked against the groups here: id -> parameter, and its place in messages.
+local function params_by_id(self, saved)
   if type(saved) ~= "table" or type(saved.param_groups) ~= "table" or type(saved.state) ~= "table" then
     fail("%s: load_state_dict: expected {state = ..., param_groups = ...}, got %s", self._name, describe(saved))
   end
@@ -305,38 +304,78 @@ function Optimizer:load_state_dict(saved)
     fail("%s: load_state_dict: expected %d parameter groups, got %d", self._name, #self.param_groups,
       #saved.param_groups)
   end
-  local param_of = {}
+  local param_of, place_of = {}, {}
   for g, group in ipairs(self.param_groups) do
-    local ids = saved.param_groups[g].params
+    local ids = type(saved.param_groups[g]) == "table" and saved.param_groups[g].params
+    if type(ids) ~= "table" then
+      fail("%s: load_state_dict: group %d: expected a table with a list `params`, got %s", self._name, g,
+        describe(saved.param_groups[g]))
+    end
     if #ids ~= #group.params then
       fail("%s: load_state_dict: group %d has %d parameters, the saved one %d", self._name, g, #group.params, #ids)
     end
-    for i, id in ipairs(ids) do param_of[id] = group.params[i] end
+    for i, id in ipairs(ids) do param_of[id], place_of[id] = group.params[i], i end
   end
-  local state = {}
-  for id, values in pairs(saved.state) do
-    local param = param_of[id] or param_of[tonumber(id)]
-    if param then
-      local copy = {}
-      for name, value in pairs(values) do
-        if C.is_tensor(value) then
-          local cast = name ~= "step" and value:is_floating_point() and value:to(param.dtype) or value
-          copy[name] = cast == value and value:clone() or cast
-        elseif name == "step" and type(value) == "number" then
-          copy[name] = C.tensor(value, {dtype = "float32"})
-        else
-          copy[name] = copy_value(value)
-        end
-      end
-      state[param] = copy
+  return param_of, place_of
+end
+
+local function shape_of(value)
+  return C.is_tensor(value) and arguments.shape_text(value) or describe(value)
+end
+
+-- A copy of a parameter's saved state, in its dtype.
+local function load_values(self, values, param, place)
+  if type(values) ~= "table" then
+    fail("%s: load_state_dict: state of parameter %d: expected a table, got %s", self._name, place, describe(values))
+  end
+  local copy = {}
+  for name, value in pairs(values) do
+    if C.is_tensor(value) then
+      local cast = name ~= "step" and value:is_floating_point() and value:to(param.dtype) or value
+      copy[name] = cast == value and value:clone() or cast
+    elseif name == "step" and type(value) == "number" then
+      copy[name] = C.tensor(value, {dtype = "float32"})
+    else
+      copy[name] = copy_value(value)
     end
+  end
+  for _, name in ipairs(self._kind and native.states(self._kind) or {}) do
+    local value = copy[name]
+    if value ~= nil and not (C.is_tensor(value) and C.same_shape(value, param)) then
+      fail("%s: load_state_dict: state '%s' of parameter %d: expected shape %s, got %s", self._name, name, place,
+        shape_of(param), shape_of(value))
+    end
+  end
+  local step = copy.step
+  if self._kind and step ~= nil and not (C.is_tensor(step) and step:numel() == 1) then
+    fail("%s: load_state_dict: state 'step' of parameter %d: expected a number or a tensor with one element, got %s",
+      self._name, place, (C.is_tensor(step) and "shape " or "") .. shape_of(step))
+  end
+  return copy
+end
+
+--- Take over a state_dict: options of the groups, and copies of the state tensors in the parameters' dtypes. When
+-- something does not fit nothing changes.
+---@param saved table
+function Optimizer:load_state_dict(saved)
+  local param_of, place_of = params_by_id(self, saved)
+  local state, groups = {}, {}
+  for id, values in pairs(saved.state) do
+    if param_of[id] == nil then id = tonumber(id) end
+    local param = param_of[id]
+    if param then state[param] = load_values(self, values, param, place_of[id]) end
   end
   for g, group in ipairs(self.param_groups) do
+    groups[g] = copy_value(group)
     for name, value in pairs(saved.param_groups[g]) do
-      if name ~= "params" then group[name] = copy_value(value) end
+      if name ~= "params" then groups[g][name] = copy_value(value) end
     end
+    self:check_group(groups[g])
   end
-  self.state, self._plans = state, {}
+  for g, group in ipairs(self.param_groups) do
+    for name, value in pairs(groups[g]) do group[name] = value end
+  end
+  self.state = state
 end
 
 function Optimizer:__tostring()

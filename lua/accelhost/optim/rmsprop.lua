@@ -5,7 +5,7 @@ local Optimizer = require "accelhost.optim.optimizer"
 -- with momentum the quotient goes through a buffer.
 ---@class RMSprop: Optimizer
 local RMSprop = Optimizer:extend "RMSprop"
-RMSprop._kind, RMSprop._states = "rmsprop", {"square_avg", "momentum_buffer", "grad_avg"}
+RMSprop._kind = "RMSprop"
 
 local spec = {{"lr", 1e-2}, {"alpha", 0.99}, {"eps", 1e-8}, {"weight_decay", 0}, {"momentum", 0}, {"centered", false},
   {"maximize", false}}

@@ -9,7 +9,7 @@ local C = require "accelhost._C"
 --   optim.SGD(net:parameters(), {lr = 0.1, momentum = 0.9})
 ---@class SGD: Optimizer
 local SGD = Optimizer:extend "SGD"
-SGD._kind, SGD._states = "sgd", {"momentum_buffer"}
+SGD._kind = "SGD"
 
 local spec = {{"lr", 1e-3}, {"momentum", 0}, {"dampening", 0}, {"weight_decay", 0}, {"nesterov", false},
   {"maximize", false}}
@@ -27,6 +27,7 @@ end
 
 --- The buffer is filled by the first step; true says that it is fresh.
 function SGD.init_state(_, state, param)
+  if state.momentum_buffer then return false end
   state.momentum_buffer = C.empty(param:shape(), {dtype = param.dtype})
   return true
 end

@@ -1,0 +1,16 @@
+/* Clipping of gradients, by their common norm or by value. Lua thread only. */
+#ifndef AH_OPTIM_CLIP_H
+#define AH_OPTIM_CLIP_H
+
+#include "tensor/tensor.h"
+
+/* Scale the gradients so that their norm of order p (above 0, or infinite) is at most max_norm. *norm is a new 0-dim
+ * tensor with the norm before: float64 when all gradients are, else float32. With `strict` a norm that is not finite is
+ * AH_EINVAL and nothing changes. */
+int ah_clip_grad_norm(struct ah_tensor **grad, int count, double max_norm, double p, bool strict,
+                      struct ah_tensor **norm);
+
+/* Clamp every element to -limit..limit. */
+int ah_clip_grad_value(struct ah_tensor **grad, int count, double limit);
+
+#endif

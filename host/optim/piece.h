@@ -1,0 +1,21 @@
+/* The elements of a tensor as one contiguous run: its own memory, or a packed copy that is written back. */
+#ifndef AH_OPTIM_PIECE_H
+#define AH_OPTIM_PIECE_H
+
+#include "tensor/tensor.h"
+
+struct ah_piece {
+    struct ah_tensor *tensor; /* borrowed; NULL: nothing is open */
+    struct ah_tensor *packed; /* owned; NULL where the tensor is contiguous */
+    void *data;
+    bool writes;
+};
+
+/* `writes`: the elements will be changed. */
+int ah_piece_open(struct ah_piece *piece, struct ah_tensor *tensor, bool writes);
+
+/* Frees the copy; before that, unless `failed`, brings changed elements back and counts an in-place write. Closing what
+ * is not open is allowed. */
+int ah_piece_close(struct ah_piece *piece, bool failed);
+
+#endif

@@ -1,0 +1,185 @@
+/* All pieces of a dtype are opened before the kernel runs, so that an error leaves every parameter as it was. What
+ * must stay true: nothing is handed to a kernel whose shape, dtype and device were not compared in this very step,
+ * since Lua may change any of them between two steps. */
+#include "optim/step.h"
+
+#include <stdlib.h>
+
+#include "optim/piece.h"
+#include "tensor/device.h"
+
+enum { ARRAYS = 2 + AH_OPTIM_STATES };
+
+const struct ah_optim_kind_info ah_optim_kinds[AH_OPTIM_KINDS] = {
+    [AH_OPTIM_SGD] = {"SGD", {"momentum_buffer"}},
+    [AH_OPTIM_ADAM] = {"Adam", {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}},
+    [AH_OPTIM_ADAMW] = {"AdamW", {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}},
+    [AH_OPTIM_RMSPROP] = {"RMSprop", {"square_avg", "momentum_buffer", "grad_avg"}},
+    [AH_OPTIM_ADAGRAD] = {"Adagrad", {"sum"}},
+    [AH_OPTIM_ADADELTA] = {"Adadelta", {"square_avg", "acc_delta"}},
+};
+
+unsigned ah_optim_needs(enum ah_optim_kind kind, const struct ah_optim_options *o)
+{
+    switch (kind) {
+    case AH_OPTIM_SGD:
+        return o->momentum != 0 ? 1 : 0;
+    case AH_OPTIM_ADAM:
+    case AH_OPTIM_ADAMW:
+        return 3 | AH_OPTIM_STEP | (o->amsgrad ? 4 : 0);
+    case AH_OPTIM_RMSPROP:
+        return 1 | AH_OPTIM_STEP | (o->momentum > 0 ? 2 : 0) | (o->centered ? 4 : 0);
+    case AH_OPTIM_ADAGRAD:
+        return 1 | AH_OPTIM_STEP;
+    case AH_OPTIM_ADADELTA:
+        return 3 | AH_OPTIM_STEP;
+    case AH_OPTIM_KINDS:
+        break;
+    }
+    return 0;
+}
+
+static int check_fit(enum ah_optim_kind kind, const struct ah_optim_item *item, const char *what,
+                     const struct ah_tensor *tensor)
+{
+    const struct ah_tensor *param = item->param;
+    const char *name = ah_optim_kinds[kind].name;
+    if (!ah_same_shape(tensor, param))
+        return ah_fail(AH_EINVAL, "%s: parameter %d has shape %s, its %s %s", name, item->index, ah_shape(param), what,
+                       ah_shape(tensor));
+    if (tensor->dtype != param->dtype)
+        return ah_fail(AH_EINVAL, "%s: parameter %d is %s, its %s %s", name, item->index, ah_dtype_name(param->dtype),
+                       what, ah_dtype_name(tensor->dtype));
+    return 0;
+}
+
+static int check_item(enum ah_optim_kind kind, const struct ah_optim_item *item)
+{
+    if (!ah_dtype_is_float(item->param->dtype))
+        return ah_fail(AH_EINVAL, "%s: parameter %d is %s; only floating tensors can be optimized",
+                       ah_optim_kinds[kind].name, item->index, ah_dtype_name(item->param->dtype));
+    AH_TRY(check_fit(kind, item, "gradient", item->grad));
+    for (int i = 0; i < AH_OPTIM_STATES; i++)
+        if (item->state[i])
+            AH_TRY(check_fit(kind, item, ah_optim_kinds[kind].state[i], item->state[i]));
+    if (item->step && item->step->numel != 1)
+        return ah_fail(AH_EINVAL, "%s: the step counter of parameter %d has shape %s, expected one element",
+                       ah_optim_kinds[kind].name, item->index, ah_shape(item->step));
+    return 0;
+}
+
+/* Memory for one step over `count` items. */
+struct scratch {
+    struct ah_optim_segment *segment; /* [count] */
+    struct ah_piece *piece;           /* of strided tensors, [count * ARRAYS] */
+    int segments, pieces;
+};
+
+/* The elements of a tensor as a contiguous run. */
+static int open_run(struct scratch *scratch, struct ah_tensor *tensor, bool writes, void **data)
+{
+    *data = NULL;
+    if (!tensor)
+        return 0;
+    if (!tensor->storage)
+        return ah_fail(AH_ESTATE, "a tensor of the optimizer was freed");
+    if (!tensor->storage->channels_last && ah_tensor_is_contiguous(tensor)) {
+        *data = ah_tensor_data(tensor);
+        return 0;
+    }
+    struct ah_piece *piece = &scratch->piece[scratch->pieces];
+    AH_TRY(ah_piece_open(piece, tensor, writes));
+    scratch->pieces++;
+    *data = piece->data;
+    return 0;
+}
+
+static int open_item(struct scratch *scratch, const struct ah_optim_item *item)
+{
+    struct ah_optim_segment *segment = &scratch->segment[scratch->segments++];
+    void *grad;
+    AH_TRY(open_run(scratch, item->param, true, &segment->param));
+    AH_TRY(open_run(scratch, item->grad, false, &grad));
+    for (int a = 0; a < AH_OPTIM_STATES; a++)
+        AH_TRY(open_run(scratch, item->state[a], true, &segment->state[a]));
+    segment->grad = grad;
+    segment->n = item->param->numel;
+    segment->step = item->step ? ah_tensor_get(item->step, 0) + 1 : item->fresh ? 1 : 2;
+    return 0;
+}
+
+static int close_all(struct scratch *scratch, bool failed)
+{
+    int status = 0;
+    for (int i = 0; i < scratch->pieces; i++) {
+        int closed = ah_piece_close(&scratch->piece[i], failed);
+        status = status < 0 ? status : closed;
+    }
+    scratch->pieces = scratch->segments = 0;
+    return status;
+}
+
+static void count_write(struct ah_optim_item *item)
+{
+    item->param->storage->version++;
+    for (int a = 0; a < AH_OPTIM_STATES; a++)
+        if (item->state[a])
+            item->state[a]->storage->version++;
+    if (item->step)
+        ah_tensor_set(item->step, 0, ah_tensor_get(item->step, 0) + 1);
+}
+
+static bool together(const struct ah_optim_item *a, const struct ah_optim_item *b)
+{
+    return a->param->dtype == b->param->dtype && a->param->storage->device == b->param->storage->device;
+}
+
+/* Step the items that share dtype and device with `first`. */
+static int step_alike(enum ah_optim_kind kind, const struct ah_optim_options *options, struct ah_optim_item *item,
+                      int count, int first, struct scratch *scratch)
+{
+    const struct ah_optim_kernels *kernels = item[first].param->storage->device->optim;
+    int status = 0;
+    for (int i = first; i < count; i++)
+        if (together(&item[i], &item[first]))
+            AH_TRYGO(open_item(scratch, &item[i]), failed);
+    kernels->step(kind, options, scratch->segment, scratch->segments, item[first].param->dtype);
+    for (int i = first; i < count; i++)
+        if (together(&item[i], &item[first]))
+            count_write(&item[i]);
+    return close_all(scratch, false);
+failed:
+    close_all(scratch, true);
+    return status;
+}
+
+static bool is_first(const struct ah_optim_item *item, int index)
+{
+    for (int i = 0; i < index; i++)
+        if (together(&item[i], &item[index]))
+            return false;
+    return true;
+}
+
+int ah_optim_step(enum ah_optim_kind kind, const struct ah_optim_options *options, struct ah_optim_item *item,
+                  int count)
+{
+    for (int i = 0; i < count; i++)
+        AH_TRY(check_item(kind, &item[i]));
+    if (count == 0)
+        return 0;
+    struct scratch scratch = {.segment = malloc((size_t)count * sizeof *scratch.segment),
+                              .piece = malloc((size_t)count * ARRAYS * sizeof *scratch.piece)};
+    int status = 0;
+    if (!scratch.segment || !scratch.piece) {
+        status = ah_fail(AH_ENOMEM, "out of memory for a step over %d parameters", count);
+        goto out;
+    }
+    for (int i = 0; i < count; i++)
+        if (is_first(item, i))
+            AH_TRYGO(step_alike(kind, options, item, count, i, &scratch), out);
+out:
+    free(scratch.segment);
+    free(scratch.piece);
+    return status;
+}

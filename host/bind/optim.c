@@ -4,8 +4,8 @@
  *     One step over the array `params` with the options in the table `group`. state[param] is a table with PyTorch's
  *     names: `step`, a tensor that counts on, and the kind's state tensors. Parameters without gradient are passed
  *     over. Returns nil, or, having changed nothing, an array of the parameters (from 1) whose state is missing or of
- *     another dtype, and has to be made first. `fresh` is a table: true at the places of parameters whose state holds
- *     nothing yet (kinds that do not count steps)
+ *     another dtype or device, and has to be made first. `fresh` is a table: true at the places of parameters whose
+ *     state holds nothing yet (kinds that do not count steps)
  * states(kind)                    the names of the kind's state tensors, an array
  * clip_grad_norm(params, max_norm, norm_type, error_if_nonfinite)   returns the norm before, a 0-dim tensor
  * clip_grad_value(params, clip_value)
@@ -147,7 +147,8 @@ static bool read_state(lua_State *L, enum ah_optim_kind kind, unsigned needs, st
         if (!(needs & 1u << i))
             continue;
         item->state[i] = field_tensor(L, STATE_NAMES + (int)kind * AH_OPTIM_STATES + i);
-        if (!item->state[i] || item->state[i]->dtype != item->param->dtype)
+        const struct ah_tensor *state = item->state[i], *param = item->param;
+        if (!state || state->dtype != param->dtype || state->storage->device != param->storage->device)
             return false;
     }
     if (needs & AH_OPTIM_STEP)

@@ -50,6 +50,9 @@ static int check_fit(enum ah_optim_kind kind, const struct ah_optim_item *item, 
     if (tensor->dtype != param->dtype)
         return ah_fail(AH_EINVAL, "%s: parameter %d is %s, its %s %s", name, item->index, ah_dtype_name(param->dtype),
                        what, ah_dtype_name(tensor->dtype));
+    if (tensor->storage->device != param->storage->device)
+        return ah_fail(AH_EINVAL, "%s: parameter %d is on %s, its %s on %s", name, item->index,
+                       param->storage->device->name, what, tensor->storage->device->name);
     return 0;
 }
 

@@ -206,7 +206,7 @@ end
 
 --- A fresh state tensor for a parameter.
 function Optimizer.zeros_like(param)
-  return C.zeros(param:shape(), {dtype = param.dtype})
+  return C.zeros_like(param)
 end
 
 --- A fresh step counter.
@@ -217,14 +217,16 @@ end
 -- Subclasses: _kind, a name in ah_optim_kinds (host/optim/step.c), and init_state(state, param, group), which makes
 -- what the options need and the state lacks; it returns true when that holds nothing yet and no step is counted.
 
--- State of another dtype follows its parameter, which was cast since (net:to "float64").
+-- State of another dtype or device follows its parameter, which was moved since (net:to "float64").
 local function cast_state(self, state, param, place)
   for _, name in ipairs(native.states(self._kind)) do
     local value = state[name]
     if value ~= nil and not C.is_tensor(value) then
       fail("%s: state '%s' of parameter %d: expected a tensor, got %s", self._name, name, place, describe(value))
     end
-    if value ~= nil and value.dtype ~= param.dtype then state[name] = value:to(param.dtype) end
+    if value ~= nil and (value.dtype ~= param.dtype or value.device ~= param.device) then
+      state[name] = value:to {dtype = param.dtype, device = param.device}
+    end
   end
   local step = state.step
   if type(step) == "number" then
@@ -331,7 +333,9 @@ local function load_values(self, values, param, place)
   local copy = {}
   for name, value in pairs(values) do
     if C.is_tensor(value) then
-      local cast = name ~= "step" and value:is_floating_point() and value:to(param.dtype) or value
+      local wanted = {device = name == "step" and "cpu" or param.device}
+      if name ~= "step" and value:is_floating_point() then wanted.dtype = param.dtype end
+      local cast = value:to(wanted)
       copy[name] = cast == value and value:clone() or cast
     elseif name == "step" and type(value) == "number" then
       copy[name] = C.tensor(value, {dtype = "float32"})

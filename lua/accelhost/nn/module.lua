@@ -202,22 +202,26 @@ Module.register_module = Module.add_module
 
 local next_hook = 0
 
+-- A list of hooks is never changed, only replaced: a hook may add and remove hooks while the list is walked.
+local function without(hooks, entry)
+  local kept = {}
+  for _, other in ipairs(hooks) do
+    if other ~= entry then kept[#kept + 1] = other end
+  end
+  return kept
+end
+
 local function add_hook(self, list, hook)
   if type(hook) ~= "function" then fail("hook: expected a function, got %s", describe(hook)) end
-  local hooks = self[list] or {}
   next_hook = next_hook + 1
   local entry = {id = next_hook, call = hook}
+  local hooks = without(self[list] or {})
   hooks[#hooks + 1] = entry
   rawset(self, list, hooks)
   return {
     remove = function()
-      for i = 1, #hooks do
-        if hooks[i] == entry then
-          table.remove(hooks, i)
-          break
-        end
-      end
-      if #hooks == 0 and self[list] == hooks then rawset(self, list, false) end
+      local kept = without(self[list] or {}, entry)
+      rawset(self, list, #kept > 0 and kept or false)
     end,
   }
 end

@@ -19,6 +19,12 @@ int ah_backward(struct ah_tensor **roots, struct ah_tensor **grads, int count,
 int ah_gradients(struct ah_tensor **roots, struct ah_tensor **grads, int count, struct ah_tensor **inputs,
                  int input_count, struct ah_tensor **out, const struct ah_backward_options *options);
 
+/* The same at edges instead of tensors, for a node that stands for a piece of graph recorded since `since`: the walk
+ * stops at the edges, and older nodes that it meets keep what they saved. NULL where nothing arrived. */
+int ah_gradients_at(struct ah_tensor **roots, struct ah_tensor **grads, int count, const struct ah_edge *edges,
+                    int edge_count, uint64_t since, struct ah_tensor **out,
+                    const struct ah_backward_options *options);
+
 /* Called between nodes while a backward runs, for collectives to make progress; NULL is off. Lua thread only. */
 extern void (*ah_engine_progress)(void);
 

@@ -148,11 +148,12 @@ int ah_set_history(struct ah_tensor *tensor, struct ah_node *node, int output)
     struct ah_grad_meta *meta = ah_grad_meta(tensor);
     if (!meta)
         return ah_fail(AH_ENOMEM, "out of memory");
-    ah_forget_retained(meta);
+    struct ah_node *old = meta->fn;
     ah_node_retain(node);
-    ah_node_release(meta->fn);
+    ah_move_keeper(meta, node, output);
     meta->fn = node;
     meta->output = output;
+    ah_node_release(old);
     return 0;
 }
 
@@ -188,7 +189,6 @@ int ah_record_custom(const struct ah_node_class *class, void *context, struct ah
     struct ah_node *node = ah_node_new(class, NULL, input_count, output_count);
     if (!node)
         return ah_fail(AH_ENOMEM, "out of memory");
-    node->context = context;
     int status = 0, index = 0;
     while (status == 0 && index < input_count)
         status = ah_node_add_input(node, &index, inputs[index]);
@@ -197,6 +197,8 @@ int ah_record_custom(const struct ah_node_class *class, void *context, struct ah
         if (ah_dtype_is_float(outputs[k]->dtype))
             status = ah_set_history(outputs[k], node, k);
     }
+    if (status == 0)
+        node->context = context;
     ah_node_release(node);
     return status;
 }

@@ -17,7 +17,6 @@ struct ah_node_class {
     int (*run)(struct ah_node *node, struct ah_rule *rule);  /* fills rule->grad_in */
     void (*drop_saved)(struct ah_node *node);                /* frees what backward needs; may be NULL */
     void (*free)(struct ah_node *node);                      /* frees the context; may be NULL */
-    bool reenters; /* its run starts another backward, which may reach leaves of this one (checkpointing) */
 };
 
 struct ah_edge {
@@ -25,14 +24,16 @@ struct ah_edge {
     int output;
 };
 
-/* A gradient hook: may replace *grad (release the old, store the new). Chained; freed with its owner. */
+/* A gradient hook: may replace *grad (release the old, store the new). Counted: the list it is in holds one
+ * reference, its maker another. */
 struct ah_hook {
-    int output; /* of the node */
-    int id;
+    int refs;    /* 1 from its maker */
+    int output;  /* of the node; set by ah_add_hook */
+    bool keeper; /* retain_grad's: called after all others */
     int (*call)(struct ah_hook *hook, struct ah_tensor **grad);
-    void (*free)(struct ah_hook *hook);
+    void (*free)(struct ah_hook *hook); /* with the last reference: frees the context and the hook */
     void *context;
-    struct ah_hook *next;
+    struct ah_hook *next, **at; /* in its list; at NULL: in none */
 };
 
 struct ah_saved {
@@ -64,8 +65,8 @@ struct ah_node {
 
 /* What a tensor knows of gradients. */
 struct ah_grad_meta {
-    bool requires_grad; /* of a leaf; results have fn instead */
-    bool retain_grad;
+    bool requires_grad;     /* of a leaf; results have fn instead */
+    struct ah_hook *keeper; /* stores the gradient of a result in `grad` (retain_grad); a reference */
     int output;
     struct ah_node *fn;          /* the node that made this tensor; NULL for a leaf */
     struct ah_node *accumulator; /* a leaf's node, not owned */
@@ -111,13 +112,30 @@ int ah_set_grad_slot(struct ah_tensor *leaf, struct ah_tensor *slot, bool *has_g
  * with one reference in *owned (release it after taking your own). */
 int ah_gradient_edge(struct ah_tensor *tensor, struct ah_edge *out, struct ah_node **owned);
 
-/* A node of foreign code with the given inputs; outputs[k] become its results. `context` is freed by class->free,
- * also when this fails. */
+/* A node of foreign code with the given inputs; outputs[k] become its results. Its class->free frees `context`; on
+ * failure that stays with the caller. */
 int ah_record_custom(const struct ah_node_class *class, void *context, struct ah_tensor **inputs, int input_count,
                      struct ah_tensor **outputs, int output_count);
 
-int ah_add_hook(struct ah_tensor *tensor, struct ah_hook *hook); /* takes the hook; sets hook->output */
-void ah_remove_hook(struct ah_tensor *tensor, int id);
+/* Make one node the history of all `outputs` (results of fn, say) that were recorded since `since`, in place of the
+ * pieces of graph that made them: its inputs are the edges that led out of those pieces, its output k is
+ * outputs[k]. Others keep their history (their gradients never arrive here); when all are such, nothing is made and
+ * *recorded is false. `context` as above, unless recorded. */
+int ah_record_segment(const struct ah_node_class *class, void *context, uint64_t since, struct ah_tensor **outputs,
+                      int output_count, bool *recorded);
+
+/* The sequence number that the next node will have. */
+uint64_t ah_next_sequence(void);
+
+/* Hang a hook on a tensor's gradient, after those already there: on the node of a result, so that a later in-place
+ * write leaves it with the value it was made for. AH_EINVAL when the tensor does not require grad. */
+int ah_add_hook(struct ah_tensor *tensor, struct ah_hook *hook);
+void ah_remove_hook(struct ah_hook *hook); /* off its list, if it is in one */
+struct ah_hook *ah_hook_retain(struct ah_hook *hook);
+void ah_hook_release(struct ah_hook *hook);
+
+/* Keep the gradient of a result, too; it follows the tensor through in-place writes. AH_EINVAL when the tensor does
+ * not require grad. */
 int ah_retain_grad(struct ah_tensor *tensor);
 
 const char *ah_node_name(const struct ah_node *node); /* "MulBackward" style is the printer's; this is "mul" */

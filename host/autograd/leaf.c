@@ -6,8 +6,8 @@ bool ah_grad_enabled = true;
 
 void ah_grad_meta_free(struct ah_grad_meta *meta)
 {
-    ah_forget_retained(meta);
-    ah_free_hooks(meta->hooks);
+    ah_forget_keeper(meta);
+    ah_free_hooks(&meta->hooks);
     struct ah_tensor *grad = meta->grad, *base = meta->base, *slot = meta->slot;
     struct ah_node *fn = meta->fn;
     free(meta);

@@ -5,6 +5,11 @@
 
 static uint64_t next_sequence;
 
+uint64_t ah_next_sequence(void)
+{
+    return next_sequence;
+}
+
 struct ah_node *ah_node_new(const struct ah_node_class *class, const struct ah_op *op, int inputs, int outputs)
 {
     int params = op ? op->param_count : 0;
@@ -71,7 +76,7 @@ void ah_node_drop_saved(struct ah_node *node)
 static void node_free(struct ah_node *node)
 {
     ah_node_drop_saved(node);
-    ah_free_hooks(node->hooks);
+    ah_free_hooks(&node->hooks);
     for (int i = 0; i < node->input_count; i++)
         ah_node_release(node->edge[i].node);
     if (node->class->free)

@@ -31,11 +31,17 @@ int ah_remake_view(struct ah_tensor *view);
 /* `inner` wrote into a view: put a node on the view's base that sends the slice's gradient through `inner`. */
 int ah_rebase_view(struct ah_tensor *view, struct ah_node *inner);
 
-/* Free a tensor's autograd part; a chain of hooks, with what each holds. */
+/* Free a tensor's autograd part. */
 void ah_grad_meta_free(struct ah_grad_meta *meta);
-void ah_free_hooks(struct ah_hook *hook);
 
-/* Take the retain_grad hook of this tensor off its node. */
-void ah_forget_retained(struct ah_grad_meta *meta);
+/* Take all hooks off a list. */
+void ah_free_hooks(struct ah_hook **list);
+
+/* Call the hooks of a list as it is now on the gradients that are there; grad[k] belongs to output k. */
+int ah_call_hooks(struct ah_hook *first, struct ah_tensor **grad);
+
+/* retain_grad's hook: taken off for good, or hung on the tensor's new node. */
+void ah_forget_keeper(struct ah_grad_meta *meta);
+void ah_move_keeper(struct ah_grad_meta *meta, struct ah_node *node, int output);
 
 #endif

@@ -31,6 +31,21 @@ struct ah_tensor *ah_rule_keep(struct ah_rule *rule, struct ah_tensor *tensor)
     return tensor;
 }
 
+/* With create_graph every value must know its own derivative; what a fused kernel without a rule makes of tensors
+ * that require grad does not. */
+static bool breaks_history(const struct ah_op *op, const struct ah_value *args, int count, struct ah_tensor **made,
+                           int made_count)
+{
+    if (op->backward || (op->flags & (AH_COMPOSITE | AH_FLAT)))
+        return false;
+    bool floating = false, wanted = false;
+    for (int i = 0; i < made_count; i++)
+        floating = floating || ah_dtype_is_float(made[i]->dtype);
+    for (int i = 0; i < count && floating; i++)
+        wanted = wanted || (args[i].kind == AH_TENSOR && ah_requires_grad(args[i].tensor));
+    return wanted;
+}
+
 void ah_rule_ops(struct ah_rule *rule, enum ah_opid id, const struct ah_value *args, int count,
                  struct ah_tensor **out, int out_count)
 {
@@ -51,6 +66,9 @@ void ah_rule_ops(struct ah_rule *rule, enum ah_opid id, const struct ah_value *a
         rule->status = status;
         return;
     }
+    if (ah_grad_enabled && breaks_history(op, args, count, made, made_count))
+        rule->status = ah_fail(AH_ENOTIMPL, "backward of %s: its second derivative is not implemented",
+                               ah_node_name(rule->node));
     for (int i = 0; i < made_count; i++) {
         struct ah_tensor *kept = ah_rule_keep(rule, made[i]);
         if (i < out_count)

@@ -15,14 +15,10 @@ int ah_remake_view(struct ah_tensor *view)
                         AH_INTS_OF(view->stride, view->ndim), AH_I(view->offset));
     ah_grad_enabled = enabled;
     AH_TRY(status);
-    struct ah_node *old = meta->fn;
-    meta->fn = fresh->grad ? fresh->grad->fn : NULL;
-    meta->output = 0;
-    ah_node_retain(meta->fn);
+    status = ah_set_history(view, fresh->grad->fn, 0);
     meta->base_version = view->storage->version;
-    ah_node_release(old);
     ah_tensor_release(fresh);
-    return 0;
+    return status;
 }
 
 struct copy_slices {

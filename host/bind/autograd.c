@@ -6,8 +6,6 @@
 #include "bind/bind.h"
 #include "bind/handle.h"
 
-/* The state that entered the engine last: callbacks run there. Set for the time of each entry. */
-static lua_State *entered;
 /* A coroutine kept for good, for luaL_unref: the one that made a callback may be gone before it. */
 static lua_State *keeper;
 
@@ -78,10 +76,9 @@ static int backward(lua_State *L)
     /* Now, not afterwards: the handles of intermediate results are dead already, and without them each result goes
      * as soon as its node is through. */
     ah_collect_if_due(L, AH_COLLECT_STEP);
-    lua_State *outer = entered;
-    entered = L;
+    lua_State *outer = ah_enter(L);
     int status = ah_backward(roots, grads, count, &options);
-    entered = outer;
+    ah_leave(outer);
     ah_check(L, status);
     return 0;
 }
@@ -102,10 +99,9 @@ static int grad(lua_State *L)
     struct ah_tensor **grads = opt_grads(L, 4, count);
     struct ah_tensor **out = lua_newuserdata(L, (size_t)(input_count ? input_count : 1) * sizeof *out);
     ah_collect_if_due(L, AH_COLLECT_STEP); /* before, as in backward */
-    lua_State *outer = entered;
-    entered = L;
+    lua_State *outer = ah_enter(L);
     int status = ah_gradients(roots, grads, count, inputs, input_count, out, &options);
-    entered = outer;
+    ah_leave(outer);
     ah_check(L, status);
     lua_createtable(L, input_count, 0);
     for (int i = 0; i < input_count; i++) {
@@ -125,7 +121,7 @@ static struct lua_callback *callback_new(lua_State *L, int index)
     luaL_checktype(L, index, LUA_TFUNCTION);
     struct lua_callback *callback = malloc(sizeof *callback);
     if (!callback)
-        luaL_error(L, "out of memory");
+        ah_raise_text(L, "out of memory");
     lua_pushvalue(L, index);
     callback->function = luaL_ref(L, LUA_REGISTRYINDEX);
     return callback;
@@ -137,19 +133,32 @@ static void callback_free(struct lua_callback *callback)
     free(callback);
 }
 
+/* Call the function below `arguments` values on the stack of the state that is inside C; `results` as in lua_pcall. */
+static int call_lua(lua_State *L, int arguments, int results)
+{
+    lua_State *outer = ah_enter(NULL); /* Lua runs now */
+    int failed = lua_pcall(L, arguments, results, 0);
+    ah_leave(outer);
+    return failed ? AH_ELUA : 0;
+}
+
 static int call_hook(struct ah_hook *hook, struct ah_tensor **gradient)
 {
     struct lua_callback *callback = hook->context;
-    lua_State *L = entered;
+    lua_State *L = ah_entered();
+    if (!lua_checkstack(L, 4))
+        return ah_fail(AH_ENOMEM, "out of Lua stack");
     lua_rawgeti(L, LUA_REGISTRYINDEX, callback->function);
     ah_push_shared_tensor(L, *gradient);
-    if (lua_pcall(L, 1, 1, 0))
-        return AH_ELUA;
+    AH_TRY(call_lua(L, 1, 1));
     if (!lua_isnil(L, -1)) {
         struct ah_tensor *replaced = ah_to_tensor(L, -1);
-        if (!replaced || !ah_same_shape(replaced, *gradient)) {
+        if (!replaced || !ah_same_shape(replaced, *gradient) || replaced->dtype != (*gradient)->dtype) {
+            const char *got = replaced ? ah_dtype_name(replaced->dtype) : luaL_typename(L, -1);
+            ah_fail(AH_EINVAL, "hook: expected nil or a %s gradient of shape %s, got %s %s",
+                    ah_dtype_name((*gradient)->dtype), ah_shape(*gradient), got, replaced ? ah_shape(replaced) : "");
             lua_pop(L, 1);
-            return ah_fail(AH_EINVAL, "hook: expected nil or a gradient of shape %s", ah_shape(*gradient));
+            return AH_EINVAL;
         }
         ah_tensor_retain(replaced);
         ah_tensor_release(*gradient);
@@ -165,30 +174,43 @@ static void free_hook(struct ah_hook *hook)
     free(hook);
 }
 
-/* register_hook(t, fn) -> id; fn(grad) may return a replacement */
+static const char hook_type[] = "accelhost.hook";
+
+/* register_hook(t, fn) -> handle; fn(grad) may return a replacement */
 static int register_hook(lua_State *L)
 {
-    static int next_id;
     struct ah_tensor *tensor = ah_check_tensor(L, 1);
-    struct lua_callback *callback = callback_new(L, 2);
+    luaL_checktype(L, 2, LUA_TFUNCTION);
+    struct ah_hook **handle = lua_newuserdata(L, sizeof(struct ah_hook *));
+    *handle = NULL;
+    luaL_getmetatable(L, hook_type);
+    lua_setmetatable(L, -2);
     struct ah_hook *hook = calloc(1, sizeof *hook);
-    if (!hook) {
-        callback_free(callback);
-        return luaL_error(L, "out of memory");
-    }
-    hook->id = ++next_id;
+    if (!hook)
+        return ah_raise_text(L, "out of memory");
+    hook->refs = 1;
     hook->call = call_hook;
     hook->free = free_hook;
-    hook->context = callback;
-    int id = hook->id;
+    hook->context = callback_new(L, 2);
+    *handle = hook;
     ah_check(L, ah_add_hook(tensor, hook));
-    lua_pushinteger(L, id);
     return 1;
 }
 
+static int collect_hook(lua_State *L)
+{
+    struct ah_hook **handle = lua_touserdata(L, 1);
+    ah_hook_release(*handle);
+    *handle = NULL;
+    return 0;
+}
+
+/* remove_hook(handle): off its tensor; again is nothing */
 static int remove_hook(lua_State *L)
 {
-    ah_remove_hook(ah_check_tensor(L, 1), (int)luaL_checkinteger(L, 2));
+    struct ah_hook **handle = luaL_checkudata(L, 1, hook_type);
+    if (*handle)
+        ah_remove_hook(*handle);
     return 0;
 }
 
@@ -199,10 +221,10 @@ static int retain_grad(lua_State *L)
     return 1;
 }
 
-static int run_custom(struct ah_node *node, struct ah_rule *rule)
+static int run_function(struct ah_node *node, struct ah_rule *rule)
 {
     struct lua_callback *callback = node->context;
-    lua_State *L = entered;
+    lua_State *L = ah_entered();
     int base = lua_gettop(L);
     if (!lua_checkstack(L, rule->output_count + rule->input_count + 8))
         return ah_fail(AH_ENOMEM, "out of Lua stack");
@@ -212,13 +234,16 @@ static int run_custom(struct ah_node *node, struct ah_rule *rule)
             ah_push_shared_tensor(L, rule->grad_out[k]);
         } else {
             struct ah_tensor *zeros;
-            AH_TRY(ah_tensor_zeros(&zeros, node->output[k].size, node->output[k].ndim, node->output[k].dtype,
-                                   node->output[k].device));
+            const struct ah_input_meta *meta = &node->output[k];
+            int status = ah_tensor_zeros(&zeros, meta->size, meta->ndim, meta->dtype, meta->device);
+            if (status < 0) {
+                lua_settop(L, base);
+                return status;
+            }
             ah_push_tensor(L, zeros);
         }
     }
-    if (lua_pcall(L, rule->output_count, LUA_MULTRET, 0))
-        return AH_ELUA;
+    AH_TRY(call_lua(L, rule->output_count, LUA_MULTRET));
     int returned = lua_gettop(L) - base;
     for (int i = 0; i < rule->input_count; i++) {
         if (!rule->needs[i] || i >= returned || lua_isnil(L, base + 1 + i))
@@ -237,7 +262,7 @@ static int run_custom(struct ah_node *node, struct ah_rule *rule)
 }
 
 /* Dropped as soon as backward consumed the node: what the function saved may hold the node's own results. */
-static void free_custom(struct ah_node *node)
+static void free_function(struct ah_node *node)
 {
     if (node->context)
         callback_free(node->context);
@@ -245,22 +270,101 @@ static void free_custom(struct ah_node *node)
 }
 
 static const struct ah_node_class function_class = {
-    .name = "function", .run = run_custom, .drop_saved = free_custom, .free = free_custom};
-static const struct ah_node_class checkpoint_class = {
-    .name = "checkpoint", .run = run_custom, .drop_saved = free_custom, .free = free_custom, .reenters = true};
+    .name = "function", .run = run_function, .drop_saved = free_function, .free = free_function};
 
-/* record(backward, inputs, outputs, reenters): make outputs the results of a node whose rule is the Lua function
+/* record(backward, inputs, outputs): make outputs the results of a node whose rule is the Lua function
  * backward(grad_output...) -> grad_input... */
 static int record(lua_State *L)
 {
     int input_count, output_count;
-    lua_settop(L, 4);
+    lua_settop(L, 3);
     struct ah_tensor **inputs = check_tensors(L, 2, &input_count, false);
     struct ah_tensor **outputs = check_tensors(L, 3, &output_count, false);
-    bool reenters = lua_toboolean(L, 4);
     struct lua_callback *callback = callback_new(L, 1);
-    ah_check(L, ah_record_custom(reenters ? &checkpoint_class : &function_class, callback, inputs, input_count, outputs,
-                                 output_count));
+    int status = ah_record_custom(&function_class, callback, inputs, input_count, outputs, output_count);
+    if (status < 0)
+        callback_free(callback);
+    ah_check(L, status);
+    return 0;
+}
+
+/* The results of the second run whose gradients arrived, as roots; the Lua values stay on the stack meanwhile. */
+static int collect_roots(lua_State *L, const struct ah_rule *rule, struct ah_tensor **roots, struct ah_tensor **grads,
+                         int *count)
+{
+    if (!lua_istable(L, -1) || (int)lua_objlen(L, -1) != rule->output_count)
+        return ah_fail(AH_ESTATE, "checkpoint: the second run gave other results than the first");
+    *count = 0;
+    for (int k = 0; k < rule->output_count; k++) {
+        if (!rule->grad_out[k])
+            continue;
+        lua_rawgeti(L, -1, k + 1);
+        struct ah_tensor *root = ah_to_tensor(L, -1);
+        lua_pop(L, 1);
+        if (!root || !ah_requires_grad(root) || !ah_same_shape(root, rule->grad_out[k]))
+            return ah_fail(AH_ESTATE, "checkpoint: result %d of the second run is not what the first run gave", k + 1);
+        roots[*count] = root;
+        grads[(*count)++] = rule->grad_out[k];
+    }
+    return 0;
+}
+
+/* Run the function again, this time keeping its graph, and take the gradients of its results at the edges where the
+ * graph of the first run ended. With create_graph the new graph stays behind the gradients. */
+static int run_checkpoint(struct ah_node *node, struct ah_rule *rule)
+{
+    struct lua_callback *callback = node->context;
+    lua_State *L = ah_entered();
+    int base = lua_gettop(L), count = 0;
+    struct ah_backward_options options = {.create_graph = ah_grad_enabled};
+    if (!lua_checkstack(L, 4))
+        return ah_fail(AH_ENOMEM, "out of Lua stack");
+    uint64_t since = ah_next_sequence();
+    lua_rawgeti(L, LUA_REGISTRYINDEX, callback->function);
+    bool enabled = ah_grad_enabled;
+    ah_grad_enabled = true;
+    int status = call_lua(L, 0, 1);
+    ah_grad_enabled = enabled;
+    AH_TRY(status);
+    struct ah_tensor **list = malloc((2 * (size_t)rule->output_count + 1) * sizeof(struct ah_tensor *));
+    if (!list)
+        status = ah_fail(AH_ENOMEM, "out of memory");
+    if (status == 0)
+        status = collect_roots(L, rule, list, list + rule->output_count, &count);
+    if (status == 0)
+        status = ah_gradients_at(list, list + rule->output_count, count, node->edge, rule->input_count, since,
+                                 rule->grad_in, &options);
+    for (int i = 0; status == 0 && i < rule->input_count; i++)
+        ah_rule_keep(rule, rule->grad_in[i]);
+    free(list);
+    lua_settop(L, base);
+    return status;
+}
+
+static const struct ah_node_class checkpoint_class = {
+    .name = "checkpoint", .run = run_checkpoint, .drop_saved = free_function, .free = free_function};
+
+/* next_sequence() -> a mark for record_checkpoint */
+static int next_sequence(lua_State *L)
+{
+    lua_pushnumber(L, (lua_Number)ah_next_sequence());
+    return 1;
+}
+
+/* record_checkpoint(again, outputs, mark): what made `outputs` since the mark is forgotten; again() -> outputs makes
+ * them anew when their gradients are wanted. */
+static int record_checkpoint(lua_State *L)
+{
+    int output_count;
+    bool recorded;
+    lua_settop(L, 3);
+    struct ah_tensor **outputs = check_tensors(L, 2, &output_count, false);
+    struct lua_callback *callback = callback_new(L, 1);
+    int status = ah_record_segment(&checkpoint_class, callback, (uint64_t)luaL_checknumber(L, 3), outputs,
+                                   output_count, &recorded);
+    if (status < 0 || !recorded)
+        callback_free(callback);
+    ah_check(L, status);
     return 0;
 }
 
@@ -314,12 +418,18 @@ int ah_open_autograd(lua_State *L)
         {"remove_hook", remove_hook},
         {"retain_grad", retain_grad},
         {"record", record},
+        {"next_sequence", next_sequence},
+        {"record_checkpoint", record_checkpoint},
         {"no_grad", no_grad},
         {"enable_grad", enable_grad},
         {"set_grad_enabled", set_grad_enabled},
         {"is_grad_enabled", is_grad_enabled},
         {NULL, NULL},
     };
+    luaL_newmetatable(L, hook_type);
+    lua_pushcfunction(L, collect_hook);
+    lua_setfield(L, -2, "__gc");
+    lua_pop(L, 1);
     keeper = lua_newthread(L);
     luaL_ref(L, LUA_REGISTRYINDEX);
     lua_newtable(L);

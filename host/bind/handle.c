@@ -61,9 +61,29 @@ void ah_collect_if_due(lua_State *L, size_t threshold)
         collect(L);
 }
 
+static lua_State *entered;
+
+lua_State *ah_enter(lua_State *L)
+{
+    lua_State *outer = entered;
+    entered = L;
+    return outer;
+}
+
+void ah_leave(lua_State *outer)
+{
+    entered = outer;
+}
+
+lua_State *ah_entered(void)
+{
+    return entered;
+}
+
 static void collect_under_pressure(void *context)
 {
-    collect(context);
+    if (entered)
+        collect(entered);
 }
 
 struct ah_tensor *ah_to_tensor(lua_State *L, int index)
@@ -243,7 +263,7 @@ void ah_handle_open(lua_State *L)
     lua_pushcfunction(L, handle_free);
     lua_setfield(L, -2, "free");
     lua_rawset(L, LUA_REGISTRYINDEX);
-    ah_block_on_pressure(collect_under_pressure, L);
+    ah_block_on_pressure(collect_under_pressure, NULL);
 }
 
 void ah_push_metatable(lua_State *L)

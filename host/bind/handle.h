@@ -1,4 +1,5 @@
-/* Tensor userdata and the collector's account of native bytes (design: "Lua's collector is driven by native bytes"). */
+/* Tensor userdata, and the account of native bytes by which Lua's collector is driven: it sees a few dozen bytes in a
+ * handle that holds megabytes. */
 #ifndef AH_BIND_HANDLE_H
 #define AH_BIND_HANDLE_H
 
@@ -29,6 +30,13 @@ void ah_push_result(lua_State *L, struct ah_tensor *tensor, const struct ah_valu
  * threshold inside ops, max(64 MiB, half of what lives). Only from a C function called by Lua. */
 void ah_collect_if_due(lua_State *L, size_t threshold);
 enum { AH_COLLECT_STEP = 16 << 20 }; /* at the start of backward and at a loader's step */
+
+/* Which Lua state is inside C, for callbacks into Lua and for a collection that an allocation asks for: LuaJIT may be
+ * used through the running coroutine's state only. Set around every C call that allocates tensors or calls back; NULL
+ * while Lua runs. ah_enter returns what ah_leave puts back; nothing between the two may raise. */
+lua_State *ah_enter(lua_State *L);
+void ah_leave(lua_State *outer);
+lua_State *ah_entered(void); /* the state of the innermost ah_enter */
 
 /* For tests: collect at every op. */
 void ah_set_collect_stress(bool on);

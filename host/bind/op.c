@@ -223,7 +223,10 @@ static int call_op(lua_State *L, const struct ah_op *op, bool inplace)
     }
     struct ah_tensor *out[AH_MAX_OUTS];
     int out_count = 0;
-    ah_check(L, ah_op_call(op->id, args, op->param_count, inplace, out, &out_count));
+    lua_State *outer = ah_enter(L);
+    int status = ah_op_call(op->id, args, op->param_count, inplace, out, &out_count);
+    ah_leave(outer);
+    ah_check(L, status);
     for (int k = 0; k < out_count; k++) {
         int same = 0;
         for (int a = 1; a <= top && a <= 2 && !same; a++)

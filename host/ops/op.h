@@ -84,6 +84,7 @@ enum {
     AH_FUNCTIONAL = 1 << 7,    /* also listed in accelhost.nn.functional */
     AH_INTERNAL = 1 << 8,      /* reachable from accelhost._C only */
     AH_ANY_DEVICE = 1 << 9,    /* its tensors may lie on several devices */
+    AH_FLAT = 1 << 10,         /* the result does not move with the values of the inputs: the gradient is 0 */
     AH_API = AH_METHOD | AH_FUNCTION,
 };
 

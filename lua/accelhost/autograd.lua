@@ -113,49 +113,50 @@ function Function:extend(name)
   return made
 end
 
+-- The tensors among the results, in order; those that require grad may then change their history.
+local function result_tensors(results, count)
+  local tensors = {}
+  for i = 1, count do
+    if C.is_tensor(results[i]) then tensors[#tensors + 1] = results[i] end
+  end
+  return tensors
+end
+
+local function pack(...)
+  return {n = select("#", ...), ...}
+end
+
 --- Activation checkpointing: run fn(...) without keeping its intermediate results, and again during backward.
 --- Random numbers drawn inside are the same both times.
 ---@param fn fun(...): ...
 ---@param ... any tensors and other arguments
 ---@return any # what fn returns
 function autograd.checkpoint(fn, ...)
-  local given, count = {...}, select("#", ...)
   if not C.autograd.is_grad_enabled() then return fn(...) end
+  local arguments = pack(...)
+  local versions = {}
+  for i = 1, arguments.n do
+    local value = arguments[i]
+    if C.is_tensor(value) and value.requires_grad then versions[i] = value._version end
+  end
   local state = C.random.get_rng_state()
-  local inputs, places = tensors_of(given, count)
-  -- Parameters inside fn must get gradients even when no input wants one: an input of our own always does.
-  local anchor = C.zeros({1}, {requires_grad = true})
-  inputs[#inputs + 1] = anchor
-  local results = {C.autograd.no_grad(fn, ...)}
-  local outputs = outputs_of(results, inputs)
-  C.autograd.record(function(...)
-    local grads = {...}
-    local copies, leaves = {}, {}
-    for i = 1, count do copies[i] = given[i] end
-    for k, place in ipairs(places) do
-      local leaf = given[place]:detach()
-      if given[place].requires_grad then leaf.requires_grad = true end
-      leaves[k], copies[place] = leaf, leaf
+  local mark = C.autograd.next_sequence()
+  local results = pack(fn(...))
+  C.autograd.record_checkpoint(function()
+    for i, version in pairs(versions) do
+      if arguments[i]._version ~= version then
+        error(("backward of checkpoint: argument %d was changed in place after it was given (version %d then, %d now)")
+          :format(i, version, arguments[i]._version), 0)
+      end
     end
     local now = C.random.get_rng_state()
     C.random.set_rng_state(state)
-    local again = {C.autograd.enable_grad(fn, unpack(copies, 1, count))}
+    local again = pack(pcall(fn, unpack(arguments, 1, arguments.n)))
     C.random.set_rng_state(now)
-    local roots, root_grads, k = {}, {}, 0
-    for _, result in ipairs(again) do
-      if C.is_tensor(result) then
-        k = k + 1
-        if result.requires_grad then
-          roots[#roots + 1], root_grads[#root_grads + 1] = result, grads[k]
-        end
-      end
-    end
-    if #roots > 0 then C.autograd.backward(roots, root_grads) end
-    local out = {}
-    for i = 1, #places do out[i] = leaves[i].grad end
-    return unpack(out, 1, #places)
-  end, inputs, outputs, true)
-  return unpack(results)
+    if not again[1] then error(again[2], 0) end
+    return result_tensors({unpack(again, 2, again.n)}, again.n - 1)
+  end, result_tensors(results, results.n), mark)
+  return unpack(results, 1, results.n)
 end
 
 return namespace.new("autograd", autograd)

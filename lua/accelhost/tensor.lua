@@ -116,14 +116,13 @@ end
 
 local Hook = class.new "Hook"
 
-function Hook:init(watched, id)
-  self.tensor, self.id = watched, id
+function Hook:init(handle)
+  self.handle = handle
 end
 
 --- Take the hook off again.
 function Hook:remove()
-  if self.id then C.autograd.remove_hook(self.tensor, self.id) end
-  self.id = nil
+  C.autograd.remove_hook(self.handle)
 end
 
 --- Call fn(grad) when this tensor's gradient is computed; what it returns (if not nil) replaces the gradient.
@@ -131,7 +130,7 @@ end
 ---@param fn fun(grad: userdata): userdata?
 ---@return table # has :remove()
 function methods.register_hook(self, fn)
-  return Hook(self, C.autograd.register_hook(self, fn))
+  return Hook(C.autograd.register_hook(self, fn))
 end
 
 --- Make this tensor a leaf without history.

@@ -291,29 +291,6 @@ describe("Function", function()
   end)
 end)
 
-describe("checkpoint", function()
-  it("gives the gradients of the plain run, inputs and captured tensors alike", function()
-    local w = leaf {3}
-    local x = leaf {2}
-    local function fn(a) return (a * w):tanh() end
-    local y = accelhost.autograd.checkpoint(fn, x)
-    y:sum():backward()
-    local gx, gw = x.grad:clone(), w.grad:clone()
-    x.grad, w.grad = nil, nil
-    fn(x):sum():backward()
-    assert.same(x.grad:tolist(), gx:tolist())
-    assert.same(w.grad:tolist(), gw:tolist())
-  end)
-
-  it("repeats the same random numbers", function()
-    accelhost.manual_seed(3)
-    local x = accelhost.ones({64}, {requires_grad = true})
-    local y = accelhost.autograd.checkpoint(function(a) return accelhost.nn.functional.dropout(a, 0.5) end, x)
-    y:sum():backward()
-    assert.same(y:detach():tolist(), x.grad:tolist())
-  end)
-end)
-
 describe("a hook made in a coroutine", function()
   it("outlives the coroutine", function()
     local x = leaf {1, 2}

@@ -133,10 +133,10 @@ end
 ---@return any # what fn returns
 function autograd.checkpoint(fn, ...)
   if not C.autograd.is_grad_enabled() then return fn(...) end
-  local arguments = pack(...)
+  local given = pack(...)
   local versions = {}
-  for i = 1, arguments.n do
-    local value = arguments[i]
+  for i = 1, given.n do
+    local value = given[i]
     if C.is_tensor(value) and value.requires_grad then versions[i] = value._version end
   end
   local state = C.random.get_rng_state()
@@ -144,14 +144,14 @@ function autograd.checkpoint(fn, ...)
   local results = pack(fn(...))
   C.autograd.record_checkpoint(function()
     for i, version in pairs(versions) do
-      if arguments[i]._version ~= version then
+      if given[i]._version ~= version then
         error(("backward of checkpoint: argument %d was changed in place after it was given (version %d then, %d now)")
-          :format(i, version, arguments[i]._version), 0)
+          :format(i, version, given[i]._version), 0)
       end
     end
     local now = C.random.get_rng_state()
     C.random.set_rng_state(state)
-    local again = pack(pcall(fn, unpack(arguments, 1, arguments.n)))
+    local again = pack(pcall(fn, unpack(given, 1, given.n)))
     C.random.set_rng_state(now)
     if not again[1] then error(again[2], 0) end
     return result_tensors({unpack(again, 2, again.n)}, again.n - 1)

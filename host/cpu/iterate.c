@@ -169,80 +169,120 @@ static void move(const struct plan *plan, const struct side *side, int64_t begin
     }
 }
 
-static void run(void *context, int64_t begin, int64_t end)
-{
-    const struct plan *plan = context;
-    _Alignas(64) char buffer[AH_ITER_OPERANDS][CHUNK * sizeof(double)];
+/* A thread's walk over its share: where each operand of the next piece lies and how far apart its elements are. */
+struct walk {
+    const struct plan *plan;
+    int64_t at[AH_MAX_DIMS];      /* of plans by rows: the place of the next element */
     void *data[AH_ITER_OPERANDS];
-    int64_t step[AH_ITER_OPERANDS], at[AH_MAX_DIMS];
-    bool filled[AH_ITER_OPERANDS] = {false};
+    int64_t step[AH_ITER_OPERANDS];
+    bool filled[AH_ITER_OPERANDS]; /* buffer[k] holds the single element of k */
+    bool scatter;                  /* the result goes through buffer[0] */
+    _Alignas(64) char buffer[AH_ITER_OPERANDS][CHUNK * sizeof(double)];
+};
+
+/* Does any operand go through a buffer, which bounds the length of a piece? */
+static bool needs_buffers(const struct plan *plan)
+{
     int last = plan->ndim - 1;
-    bool buffers = false;
     for (int k = 0; k < plan->count; k++) {
         const struct side *side = &plan->side[k];
         bool as_scalar = k > 0 && plan->scalars && (plan->rows ? side->stride[last] == 0 : side->single);
         bool in_place = side->direct && (plan->rows ? side->stride[last] == 1 : side->dense);
-        buffers = buffers || !(as_scalar || in_place);
+        if (!as_scalar && !in_place)
+            return true;
     }
-    locate(plan, begin, at);
+    return false;
+}
+
+/* An input of one element is converted once per walk, not per piece. */
+static void point_at_single(struct walk *walk, int k)
+{
+    const struct plan *plan = walk->plan;
+    const struct side *side = &plan->side[k];
+    walk->step[k] = plan->scalars ? 0 : 1;
+    walk->data[k] = walk->buffer[k];
+    if (!walk->filled[k])
+        ah_cast(plan->scalars ? 1 : CHUNK, walk->buffer[k], side->loop, 1, side->data, side->own, 0);
+    walk->filled[k] = true;
+}
+
+/* n elements from flat index `begin` of an operand in a plan without rows. */
+static void point_at_flat(struct walk *walk, int k, int64_t begin, int64_t n)
+{
+    const struct side *side = &walk->plan->side[k];
+    if (side->direct && side->dense) {
+        walk->data[k] = side->data + begin * (int64_t)side->item;
+        return;
+    }
+    walk->data[k] = walk->buffer[k];
+    if (k == 0)
+        walk->scatter = true;
+    else
+        move(walk->plan, side, begin, n, walk->buffer[k], false);
+}
+
+/* n elements of an operand within one row. */
+static void point_at_row(struct walk *walk, int k, int64_t n)
+{
+    const struct plan *plan = walk->plan;
+    const struct side *side = &plan->side[k];
+    int64_t stride = side->stride[plan->ndim - 1];
+    char *p = address(plan, side, walk->at);
+    walk->data[k] = side->direct && stride == 1 ? p : walk->buffer[k];
+    if (walk->data[k] == p)
+        return;
+    if (k == 0) {
+        walk->scatter = true;
+    } else if (stride == 0 && plan->scalars) {
+        ah_cast(1, walk->buffer[k], side->loop, 1, p, side->own, 1);
+        walk->step[k] = 0;
+    } else {
+        ah_cast(n, walk->buffer[k], side->loop, 1, p, side->own, stride);
+    }
+}
+
+static void write_back(struct walk *walk, int64_t begin, int64_t n)
+{
+    const struct plan *plan = walk->plan;
+    const struct side *side = &plan->side[0];
+    if (plan->rows)
+        ah_cast(n, address(plan, side, walk->at), side->own, side->stride[plan->ndim - 1], walk->buffer[0],
+                side->loop, 1);
+    else
+        move(plan, side, begin, n, walk->buffer[0], true);
+}
+
+static void run(void *context, int64_t begin, int64_t end)
+{
+    const struct plan *plan = context;
+    struct walk walk;
+    int last = plan->ndim - 1;
+    bool buffers = needs_buffers(plan);
+    walk.plan = plan;
+    memset(walk.filled, 0, sizeof walk.filled);
+    locate(plan, begin, walk.at);
     while (begin < end) {
         int64_t n = end - begin;
-        if (plan->rows && n > plan->size[last] - at[last])
-            n = plan->size[last] - at[last];
+        if (plan->rows && n > plan->size[last] - walk.at[last])
+            n = plan->size[last] - walk.at[last];
         if (buffers && n > CHUNK)
             n = CHUNK;
-        bool scatter = false;
+        walk.scatter = false;
         for (int k = 0; k < plan->count; k++) {
-            const struct side *side = &plan->side[k];
-            step[k] = 1;
-            if (side->single && k > 0) {
-                /* Converted once per run of this function, not per chunk. */
-                step[k] = plan->scalars ? 0 : 1;
-                data[k] = buffer[k];
-                if (!filled[k])
-                    ah_cast(plan->scalars ? 1 : CHUNK, buffer[k], side->loop, 1, side->data, side->own, 0);
-                filled[k] = true;
-            } else if (!plan->rows) {
-                if (side->direct && side->dense) {
-                    data[k] = side->data + begin * (int64_t)side->item;
-                } else {
-                    data[k] = buffer[k];
-                    if (k > 0)
-                        move(plan, side, begin, n, buffer[k], false);
-                    else
-                        scatter = true;
-                }
-            } else {
-                char *p = address(plan, side, at);
-                if (side->direct && side->stride[last] == 1) {
-                    data[k] = p;
-                } else if (k == 0) {
-                    data[k] = buffer[k];
-                    scatter = true;
-                } else if (side->stride[last] == 0 && plan->scalars) {
-                    ah_cast(1, buffer[k], side->loop, 1, p, side->own, 1);
-                    data[k] = buffer[k];
-                    step[k] = 0;
-                } else {
-                    ah_cast(n, buffer[k], side->loop, 1, p, side->own, side->stride[last]);
-                    data[k] = buffer[k];
-                }
-            }
-        }
-        plan->loop(n, data, step, plan->context);
-        if (scatter) {
-            const struct side *side = &plan->side[0];
-            if (plan->rows)
-                ah_cast(n, address(plan, side, at), side->own, side->stride[last], buffer[0], side->loop, 1);
+            walk.step[k] = 1;
+            if (k > 0 && plan->side[k].single)
+                point_at_single(&walk, k);
+            else if (plan->rows)
+                point_at_row(&walk, k, n);
             else
-                move(plan, side, begin, n, buffer[0], true);
+                point_at_flat(&walk, k, begin, n);
         }
+        plan->loop(n, walk.data, walk.step, plan->context);
+        if (walk.scatter)
+            write_back(&walk, begin, n);
         begin += n;
-        if (plan->rows) {
-            at[last] += n;
-            if (at[last] == plan->size[last])
-                next_row(plan, at);
-        }
+        if (plan->rows && (walk.at[last] += n) == plan->size[last])
+            next_row(plan, walk.at);
     }
 }
 

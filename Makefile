@@ -32,8 +32,9 @@ LDFLAGS += -rdynamic -fopenmp -Wl,--as-needed $(if $(SAN),-fsanitize=$(SAN)) \
            $(if $(BLAS_DIR),-L$(BLAS_DIR) -Wl$(comma)-rpath$(comma)$(BLAS_DIR))
 LDLIBS  := $(LUAJIT_A) -lopenblas $(if $(HAVE_ONEDNN),-ldnnl) -lyaml -ljansson -lz -lm -ldl -lpthread
 
-# oneDNN sits behind one file; the stub takes its place where the library is missing.
-ONEDNN_OFF := $(if $(HAVE_ONEDNN),host/cpu/onednn_stub.c,host/cpu/onednn.c)
+# oneDNN sits behind cpu/onednn.h; the stub takes its place where the library is missing.
+ONEDNN_STUB := host/cpu/onednn_stub.c
+ONEDNN_OFF := $(if $(HAVE_ONEDNN),$(ONEDNN_STUB),$(filter-out $(ONEDNN_STUB),$(wildcard host/cpu/onednn*.c)))
 SRC  := $(filter-out $(ONEDNN_OFF),$(sort $(wildcard host/*.c host/*/*.c))) $(if $(FAIL_ALLOC),spec/faults/fail_alloc.c)
 OBJ  := $(SRC:%.c=$(BUILD)/%.o) $(BUILD)/embedded.o
 LUA  := $(sort $(shell find lua -name '*.lua'))

@@ -1,0 +1,107 @@
+/* oneDNN's primitives, made once for each case and kept; for the files that call the library (cpu/onednn_*.c).
+ *
+ * Owner of the library's engine and stream and of a cache of primitives by everything they were made for. Functions
+ * that return `int code` give the library's status. Lua thread only. The differences between the library's versions 2
+ * and 3 are in this file and beside the calls that make primitive descriptors. */
+#ifndef AH_CPU_ONEDNN_CACHE_H
+#define AH_CPU_ONEDNN_CACHE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <dnnl.h>
+#include <dnnl_version.h>
+
+/* Memory descriptors are structs in version 2 and opaque handles in version 3, and version 3 makes primitive
+ * descriptors directly; the differences end with this block. */
+#if DNNL_VERSION_MAJOR >= 3
+typedef const_dnnl_memory_desc_t md_ref;
+#define REF(md) (md)
+
+static inline int md_strided(dnnl_memory_desc_t *md, dnnl_data_type_t type, int ndims, const dnnl_dims_t dims,
+                             const dnnl_dims_t strides)
+{
+    return dnnl_memory_desc_create_with_strides(md, ndims, dims, type, strides);
+}
+
+static inline int md_any(dnnl_memory_desc_t *md, dnnl_data_type_t type, int ndims, const dnnl_dims_t dims)
+{
+    return dnnl_memory_desc_create_with_tag(md, ndims, dims, type, dnnl_format_tag_any);
+}
+
+static inline void md_free(dnnl_memory_desc_t *md)
+{
+    if (*md)
+        dnnl_memory_desc_destroy(*md);
+    *md = NULL;
+}
+#else
+typedef const dnnl_memory_desc_t *md_ref;
+#define REF(md) (&(md))
+
+static inline int md_strided(dnnl_memory_desc_t *md, dnnl_data_type_t type, int ndims, const dnnl_dims_t dims,
+                             const dnnl_dims_t strides)
+{
+    return dnnl_memory_desc_init_by_strides(md, ndims, dims, type, strides);
+}
+
+static inline int md_any(dnnl_memory_desc_t *md, dnnl_data_type_t type, int ndims, const dnnl_dims_t dims)
+{
+    return dnnl_memory_desc_init_by_tag(md, ndims, dims, type, dnnl_format_tag_any);
+}
+
+static inline void md_free(dnnl_memory_desc_t *md)
+{
+}
+#endif
+
+enum ah_onednn_kind { FORWARD, GRAD_INPUT, GRAD_WEIGHT, MATMUL };
+
+/* Everything a primitive was made for; zeroed before filling, compared as bytes. */
+struct ah_onednn_key {
+    int64_t kind, threads, with_bias, half;
+    int64_t size[16];
+};
+
+enum { MEM_A, MEM_B, MEM_BIAS, MEM_C, MEM_PLAIN, MEM_SCRATCH, MEM_COUNT };
+
+/* One cached primitive with the memory handles it is run on. MEM_A, MEM_B and MEM_C are its operands in the order of
+ * the public call; MEM_PLAIN is the row-major weight where the primitive wants (or makes) it rearranged. */
+struct ah_onednn_entry {
+    struct ah_onednn_key key;
+    uint64_t used;
+    bool absent; /* oneDNN has no fast kernel for this: decline at once */
+    dnnl_primitive_t primitive, reorder;
+    dnnl_memory_t memory[MEM_COUNT];
+    size_t scratch_bytes, weight_bytes;
+};
+
+extern dnnl_engine_t ah_onednn_engine; /* valid after ah_onednn_open */
+extern dnnl_stream_t ah_onednn_stream;
+
+/* Open the engine and the stream; later calls do nothing. A negative AH_E* when the library fails. */
+int ah_onednn_open(void);
+
+/* The library's failure as a status: "oneDNN: WHAT failed with status N". */
+int ah_onednn_failed(const char *what, int code);
+
+/* The entry for a key; *fresh tells that it has yet to be filled. A full neighbourhood gives up its oldest. */
+struct ah_onednn_entry *ah_onednn_entry(const struct ah_onednn_key *key, bool *fresh);
+
+/* Destroy what an entry holds and forget its key. */
+void ah_onednn_entry_clear(struct ah_onednn_entry *entry);
+
+/* Make the handle entry->memory[which]; it gets its address by ah_onednn_point. */
+int ah_onednn_memory(struct ah_onednn_entry *entry, int which, md_ref md);
+
+/* Let a handle, where there is one, stand for the memory at `data`. */
+void ah_onednn_point(struct ah_onednn_entry *entry, int which, const void *data);
+
+/* Is the implementation chosen faster than im2col and a product? The reference ones are not. */
+bool ah_onednn_is_fast(const_dnnl_primitive_desc_t pd);
+
+/* Attributes that let the caller bring the scratchpad, and the handle for it. */
+int ah_onednn_attr(dnnl_primitive_attr_t *attr);
+int ah_onednn_scratch(struct ah_onednn_entry *entry, const_dnnl_primitive_desc_t pd);
+
+#endif

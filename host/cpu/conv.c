@@ -9,17 +9,8 @@
 #include "cpu/layout.h"
 #include "cpu/onednn.h"
 
-#define REAL float
-#define SUFFIX(name) name##_f32
-#define GEMM ah_gemm_f32
-#include "cpu/conv_loops.h"
-#undef REAL
-#undef SUFFIX
-#undef GEMM
-#define REAL double
-#define SUFFIX(name) name##_f64
-#define GEMM ah_gemm_f64
-#include "cpu/conv_loops.h"
+#define LOOPS "cpu/conv_loops.h"
+#include "cpu/for_reals.h"
 
 static void fill_zero(struct ah_tensor *t)
 {

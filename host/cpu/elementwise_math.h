@@ -19,11 +19,9 @@ static inline uint32_t ah_float_bits(float value)
     return v.u;
 }
 
-/* e^x. The scale 2^n is applied in two halves, so that overflow and subnormals come out of the multiplications. */
-static inline float ah_expf(float x)
+/* c = n ln 2 + r with |r| <= ln 2 / 2: returns n (two's complement); e^r is 1 + r + p r^2. */
+static inline uint32_t ah_exp_parts(float c, float *remainder, float *polynomial)
 {
-    float c = x > 90.0f ? 90.0f : x;
-    c = c < -105.0f ? -105.0f : c;
     float shifted = fmaf(c, 0x1.715476p0f, 0x1.8p23f);
     float n = shifted - 0x1.8p23f;
     float r = fmaf(n, -0x1.62e4p-1f, c);
@@ -34,8 +32,20 @@ static inline float ah_expf(float x)
     p = fmaf(p, r, 0.0416664853692054748535156f);
     p = fmaf(p, r, 0.166666671633720397949219f);
     p = fmaf(p, r, 0.5f);
+    *remainder = r;
+    *polynomial = p;
+    return ah_float_bits(shifted) - 0x4b400000u;
+}
+
+/* e^x. The scale 2^n is applied in two halves, so that overflow and subnormals come out of the multiplications. */
+static inline float ah_expf(float x)
+{
+    float c = x > 90.0f ? 90.0f : x;
+    c = c < -105.0f ? -105.0f : c;
+    float r, p;
+    uint32_t power = ah_exp_parts(c, &r, &p);
     p = fmaf(r * r, p, r) + 1.0f;
-    int32_t k = (int32_t)(ah_float_bits(shifted) - 0x4b400000u);
+    int32_t k = (int32_t)power;
     int32_t half = k >> 1;
     return p * ah_bits_float((uint32_t)(half + 127) << 23) * ah_bits_float((uint32_t)(k - half + 127) << 23);
 }
@@ -45,18 +55,10 @@ static inline float ah_expm1f(float x)
 {
     float c = x > 60.0f ? 60.0f : x;
     c = c < -30.0f ? -30.0f : c;
-    float shifted = fmaf(c, 0x1.715476p0f, 0x1.8p23f);
-    float n = shifted - 0x1.8p23f;
-    float r = fmaf(n, -0x1.62e4p-1f, c);
-    r = fmaf(n, -0x1.7f7d1cp-20f, r);
-    float p = 0.000198527617612853646278381f;
-    p = fmaf(p, r, 0.00139304355252534151077271f);
-    p = fmaf(p, r, 0.00833336077630519866943359f);
-    p = fmaf(p, r, 0.0416664853692054748535156f);
-    p = fmaf(p, r, 0.166666671633720397949219f);
-    p = fmaf(p, r, 0.5f);
-    float power = ah_bits_float((ah_float_bits(shifted) - 0x4b400000u + 127u) << 23);
-    float result = fmaf(power, fmaf(r * r, p, r), power - 1.0f);
+    float r, p;
+    uint32_t power = ah_exp_parts(c, &r, &p);
+    float scale = ah_bits_float((power + 127u) << 23);
+    float result = fmaf(scale, fmaf(r * r, p, r), scale - 1.0f);
     result = x > 60.0f ? ah_expf(x) : result;
     return x == 0.0f ? x : result;
 }

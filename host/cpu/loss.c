@@ -17,20 +17,8 @@ struct labels {
     double smoothing, total;
 };
 
-#define REAL float
-#define SUFFIX(name) name##_f32
-#define EXP ah_expf
-#define LOG logf
-#include "cpu/loss_loops.h"
-#undef REAL
-#undef SUFFIX
-#undef EXP
-#undef LOG
-#define REAL double
-#define SUFFIX(name) name##_f64
-#define EXP exp
-#define LOG log
-#include "cpu/loss_loops.h"
+#define LOOPS "cpu/loss_loops.h"
+#include "cpu/for_reals.h"
 
 /* Row-major int64 labels, checked against the class count. */
 static int labels_open(struct labels *l, const char *name, struct ah_tensor *target, const int64_t *size, int ndim,

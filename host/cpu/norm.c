@@ -12,17 +12,8 @@ struct batch {
 
 enum { CHUNK_ROWS = 64 };
 
-#define REAL float
-#define SUFFIX(name) name##_f32
-#define SQRT sqrtf
-#include "cpu/norm_loops.h"
-#undef REAL
-#undef SUFFIX
-#undef SQRT
-#define REAL double
-#define SUFFIX(name) name##_f64
-#define SQRT sqrt
-#include "cpu/norm_loops.h"
+#define LOOPS "cpu/norm_loops.h"
+#include "cpu/for_reals.h"
 
 /* Batch norm, channels-last float32: rows of channels, summed by chunks. */
 

@@ -60,14 +60,8 @@ static struct rectangle rectangle_at(const struct ah_window *s, const struct rec
     return a;
 }
 
-#define REAL float
-#define SUFFIX(name) name##_f32
-#include "cpu/pool_loops.h"
-#undef REAL
-#undef SUFFIX
-#define REAL double
-#define SUFFIX(name) name##_f64
-#include "cpu/pool_loops.h"
+#define LOOPS "cpu/pool_loops.h"
+#include "cpu/for_reals.h"
 
 /* Maximum, channels-last float32. */
 

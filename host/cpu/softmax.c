@@ -7,20 +7,8 @@
 
 enum { LANES = 64 };
 
-#define REAL float
-#define SUFFIX(name) name##_f32
-#define EXP ah_expf
-#define LOG logf
-#include "cpu/softmax_loops.h"
-#undef REAL
-#undef SUFFIX
-#undef EXP
-#undef LOG
-#define REAL double
-#define SUFFIX(name) name##_f64
-#define EXP exp
-#define LOG log
-#include "cpu/softmax_loops.h"
+#define LOOPS "cpu/softmax_loops.h"
+#include "cpu/for_reals.h"
 
 /* Under a mask. */
 

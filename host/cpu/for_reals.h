@@ -1,0 +1,31 @@
+/* Loops written once for both real types: includes the file that LOOPS names with REAL float, then with REAL double.
+ *
+ * SUFFIX(name) is name_f32 or name_f64; EXP LOG SQRT GEMM are the functions of the type (include their headers first).
+ * A .c file defines LOOPS and includes this, once for each file of loops. */
+#define REAL float
+#define SUFFIX(name) name##_f32
+#define EXP ah_expf
+#define LOG logf
+#define SQRT sqrtf
+#define GEMM ah_gemm_f32
+#include LOOPS
+#undef REAL
+#undef SUFFIX
+#undef EXP
+#undef LOG
+#undef SQRT
+#undef GEMM
+#define REAL double
+#define SUFFIX(name) name##_f64
+#define EXP exp
+#define LOG log
+#define SQRT sqrt
+#define GEMM ah_gemm_f64
+#include LOOPS
+#undef REAL
+#undef SUFFIX
+#undef EXP
+#undef LOG
+#undef SQRT
+#undef GEMM
+#undef LOOPS

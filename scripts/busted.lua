@@ -2,6 +2,8 @@
 --
 --   --tally=FILE    write "N passed, N failed, N skipped" there instead of printing it last
 --
+-- $ACCELHOST_TEST_DEVICE is the default device of the run, "cpu" without it.
+--
 -- Everything else is Busted's own (--filter=PATTERN, --shuffle, ...). Run from the root of the tree. The exit code is 0
 -- when nothing failed. A test may be pending only with a reason that begins with "needs ": a data set, a device.
 
@@ -130,6 +132,10 @@ end
 package.preload["busted.outputHandlers.accelhost"] = function() return output_handler end
 
 preload_library()
+
+-- The same specs on another device: what does not say where it makes a tensor makes it there.
+local device = os.getenv "ACCELHOST_TEST_DEVICE"
+if device then require("accelhost").set_default_device(device) end
 
 -- On failure the runner throws nil, the 5.1 way to make an interpreter exit with 1.
 local fine, message = pcall(function()

@@ -132,7 +132,8 @@ int ah_backward_as_strided(struct ah_rule *r)
     struct ah_tensor *position =
         ah_r(r, AH_OP_as_strided_positions, AH_T(r->extra[0]), size_of(input), r->arg[1], r->arg[2],
              AH_I((int64_t)r->state[0]));
-    struct ah_tensor *index = ah_r(r, AH_OP_reshape, AH_T(position), AH_INTS_OF(&all, 1));
+    struct ah_tensor *there = ah_r(r, AH_OP_to_device, AH_T(position), AH_DEV(input->device));
+    struct ah_tensor *index = ah_r(r, AH_OP_reshape, AH_T(there), AH_INTS_OF(&all, 1));
     struct ah_tensor *grad = ah_r(r, AH_OP_reshape, AH_T(r->grad_out[0]), AH_INTS_OF(&all, 1));
     struct ah_tensor *sum =
         ah_r(r, AH_OP_index_select_backward, AH_T(grad), AH_I(numel + 1), AH_I(0), AH_T(index));

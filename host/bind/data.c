@@ -196,9 +196,9 @@ static unsigned char *push_bytes(lua_State *L, int64_t count)
 static const unsigned char *check_bytes(lua_State *L, int index, int64_t *count)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, index);
-    if (tensor->dtype != AH_U8 || tensor->ndim != 1 || !ah_tensor_is_contiguous(tensor))
-        ah_raise_text(L, "expected a draw (a contiguous uint8 tensor), got %s %s", ah_dtype_name(tensor->dtype),
-                      ah_shape(tensor));
+    if (tensor->dtype != AH_U8 || tensor->ndim != 1 || !ah_tensor_is_contiguous(tensor) || !ah_on_cpu(tensor))
+        ah_raise_text(L, "expected a draw (a contiguous uint8 tensor on cpu), got %s %s on %s",
+                      ah_dtype_name(tensor->dtype), ah_shape(tensor), tensor->storage->device->name);
     *count = tensor->numel;
     return ah_tensor_data(tensor);
 }
@@ -270,9 +270,9 @@ static int slice(lua_State *L)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, 1);
     int64_t first = (int64_t)luaL_checknumber(L, 2), count = (int64_t)luaL_checknumber(L, 3);
-    if (tensor->dtype != AH_I64 || tensor->ndim != 1 || !ah_tensor_is_contiguous(tensor))
-        return ah_raise_text(L, "expected a contiguous int64 tensor of one dimension, got %s %s",
-                             ah_dtype_name(tensor->dtype), ah_shape(tensor));
+    if (tensor->dtype != AH_I64 || tensor->ndim != 1 || !ah_tensor_is_contiguous(tensor) || !ah_on_cpu(tensor))
+        return ah_raise_text(L, "expected a contiguous int64 tensor of one dimension on cpu, got %s %s on %s",
+                             ah_dtype_name(tensor->dtype), ah_shape(tensor), tensor->storage->device->name);
     if (first < 0 || count < 0 || count > tensor->numel - first)
         return ah_raise_text(L, "slice %lld + %lld of %lld", (long long)first, (long long)count,
                              (long long)tensor->numel);
@@ -290,8 +290,8 @@ static int to_bytes(lua_State *L)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, 1);
     ah_check(L, ah_tensor_row_major(tensor));
-    if (!ah_tensor_is_contiguous(tensor))
-        return ah_raise_text(L, "expected a contiguous tensor");
+    if (!ah_tensor_is_contiguous(tensor) || !ah_on_cpu(tensor))
+        return ah_raise_text(L, "expected a contiguous tensor on cpu");
     size_t count = (size_t)tensor->numel * ah_dtype_size(tensor->dtype);
     unsigned char *to = push_bytes(L, (int64_t)count);
     memcpy(to, ah_tensor_data(tensor), count);

@@ -63,14 +63,17 @@ static const struct {
 /* The number on top of the stack, or a tensor with one element. */
 static double top_number(lua_State *L, enum ah_optim_kind kind, const char *name)
 {
-    const struct ah_tensor *tensor = ah_to_tensor(L, -1);
+    struct ah_tensor *tensor = ah_to_tensor(L, -1), *here;
     double value = 0;
-    if (lua_type(L, -1) == LUA_TNUMBER)
+    if (lua_type(L, -1) == LUA_TNUMBER) {
         value = lua_tonumber(L, -1);
-    else if (tensor && tensor->numel == 1)
-        value = ah_tensor_get(tensor, 0);
-    else
+    } else if (tensor && tensor->numel == 1) {
+        ah_check(L, ah_host_copy(&here, tensor));
+        value = ah_tensor_get(here, 0);
+        ah_tensor_release(here);
+    } else {
         ah_raise_text(L, "%s: %s: expected a number, got %s", ah_optim_kinds[kind].name, name, luaL_typename(L, -1));
+    }
     lua_pop(L, 1);
     return value;
 }

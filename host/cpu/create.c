@@ -129,7 +129,12 @@ int ah_cpu_one_hot(struct ah_call *c)
     const struct ah_tensor *input = c->arg[0].tensor;
     int64_t classes = out->size[out->ndim - 1], *y = ah_tensor_data(out);
     fill_zero(c);
-    for (int64_t i = 0; i < input->numel; i++)
-        y[i * classes + ah_tensor_get_int(input, i)] = 1;
+    for (int64_t i = 0; i < input->numel; i++) {
+        int64_t value = ah_tensor_get_int(input, i);
+        if (value < 0 || value >= classes)
+            return ah_fail(AH_EINVAL, "one_hot: class %lld is outside 0..%lld", (long long)value,
+                           (long long)classes - 1);
+        y[i * classes + value] = 1;
+    }
     return 0;
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cpu/elementwise.h"
+#include "tensor/rng.h"
 
 /* Arithmetic. Integers wrap around, so their sums and products are made in an unsigned type. */
 
@@ -401,7 +402,7 @@ int ah_cpu_masked_fill(struct ah_call *c)
     return select_into(c->out[0], c->arg[1].tensor, c->arg[2].tensor, c->arg[0].tensor);
 }
 
-/* Dropout: the mask (extra[0], one byte per element) has been drawn by the op. What is dropped is multiplied by 0, so
+/* Dropout by a mask of one byte per element, drawn as PyTorch draws it. What is dropped is multiplied by 0, so
  * that NaN and infinity show, as in PyTorch. */
 static void dropout_f32(int64_t n, void *const *data, const int64_t *step, const void *context)
 {
@@ -434,7 +435,13 @@ static int apply_mask(struct ah_tensor *out, struct ah_tensor *input, struct ah_
 
 int ah_cpu_dropout(struct ah_call *c)
 {
-    return apply_mask(c->out[0], c->arg[0].tensor, c->extra[0], c->state[0]);
+    struct ah_tensor *mask = c->extra[0];
+    double p = c->arg[1].number;
+    if (p == 1)
+        memset(ah_tensor_data(mask), 0, (size_t)mask->numel);
+    else
+        ah_generator_fill_keep(ah_default_generator(), ah_tensor_data(mask), mask->numel, 1 - p);
+    return apply_mask(c->out[0], c->arg[0].tensor, mask, c->state[0]);
 }
 
 int ah_cpu_dropout_backward(struct ah_call *c)

@@ -106,8 +106,8 @@ static void run_chunks(void *context, int64_t begin, int64_t end)
     }
 }
 
-static void step(enum ah_optim_kind kind, const struct ah_optim_options *options,
-                 const struct ah_optim_segment *segment, int count, enum ah_dtype dtype)
+static int step(struct ah_device *device, enum ah_optim_kind kind, const struct ah_optim_options *options,
+                const struct ah_optim_segment *segment, int count, enum ah_dtype dtype)
 {
     struct pass pass = {kind, options, segment, count, dtype};
     int64_t total = 0, chunks = 0;
@@ -119,6 +119,7 @@ static void step(enum ah_optim_kind kind, const struct ah_optim_options *options
         run_chunks(&pass, 0, chunks);
     else
         ah_parallel_for(chunks, 1, run_chunks, &pass);
+    return 0;
 }
 
 /* Norms: each chunk of CHUNK elements gives one partial result, and these are added up in order. */
@@ -255,14 +256,22 @@ static void sweep(const struct sweep *s, int64_t n)
         ah_parallel_for(n, CHUNK, run_sweep, (void *)s);
 }
 
-static void scale(void *x, int64_t n, double factor, enum ah_dtype dtype)
+static int norm(struct ah_device *device, const void *x, int64_t n, double p, enum ah_dtype dtype, double *sum)
+{
+    *sum = norm_sum(x, n, p, dtype);
+    return 0;
+}
+
+static int scale(struct ah_device *device, void *x, int64_t n, double factor, enum ah_dtype dtype)
 {
     sweep(&(struct sweep){x, factor, false, dtype}, n);
+    return 0;
 }
 
-static void clamp(void *x, int64_t n, double limit, enum ah_dtype dtype)
+static int clamp(struct ah_device *device, void *x, int64_t n, double limit, enum ah_dtype dtype)
 {
     sweep(&(struct sweep){x, limit, true, dtype}, n);
+    return 0;
 }
 
-const struct ah_optim_kernels ah_cpu_optim = {.step = step, .norm_sum = norm_sum, .scale = scale, .clamp = clamp};
+const struct ah_optim_kernels ah_cpu_optim = {.step = step, .norm_sum = norm, .scale = scale, .clamp = clamp};

@@ -148,25 +148,38 @@ int ah_forward_triu(struct ah_call *c)
     return triangle(c);
 }
 
+/* One more than the largest class; that none is negative or too large is the kernel's to see. */
+static int count_classes(struct ah_tensor *input, int64_t *classes)
+{
+    struct ah_tensor *here;
+    int64_t largest = -1;
+    AH_TRY(ah_host_copy(&here, input));
+    for (int64_t i = 0; i < here->numel; i++) {
+        int64_t value = ah_tensor_get_int(here, i);
+        largest = value > largest ? value : largest;
+    }
+    ah_tensor_release(here);
+    if (largest == INT64_MAX)
+        return ah_fail(AH_EINVAL, "one_hot: class %lld is too large", (long long)largest);
+    if (largest < 0)
+        return ah_fail(AH_EINVAL, "one_hot: num_classes cannot be told from %s",
+                       input->numel ? "negative classes" : "an empty input");
+    *classes = largest + 1;
+    return 0;
+}
+
 int ah_forward_one_hot(struct ah_call *c)
 {
     const struct ah_tensor *input = c->arg[0].tensor;
-    int64_t classes = c->arg[1].integer, size[AH_MAX_DIMS], largest = -1;
+    int64_t classes = c->arg[1].integer, size[AH_MAX_DIMS];
     if (ah_dtype_category(input->dtype) != AH_CATEGORY_INT)
         return ah_fail(AH_EINVAL, "one_hot: expected an integer input, got %s", ah_dtype_name(input->dtype));
     if (input->ndim == AH_MAX_DIMS)
         return ah_fail(AH_EINVAL, "one_hot: the result would have %d dims", AH_MAX_DIMS + 1);
-    for (int64_t i = 0; i < input->numel; i++) {
-        int64_t value = ah_tensor_get_int(input, i);
-        if (value < 0 || value == INT64_MAX || (classes >= 0 && value >= classes))
-            return ah_fail(AH_EINVAL, "one_hot: class %lld is outside 0..%lld", (long long)value,
-                           (long long)(classes >= 0 ? classes - 1 : INT64_MAX));
-        largest = value > largest ? value : largest;
-    }
-    if (classes < 0 && largest < 0)
-        return ah_fail(AH_EINVAL, "one_hot: num_classes cannot be told from an empty input");
+    if (classes < 0)
+        AH_TRY(count_classes(c->arg[0].tensor, &classes));
     memcpy(size, input->size, sizeof size);
-    size[input->ndim] = classes < 0 ? largest + 1 : classes;
+    size[input->ndim] = classes;
     AH_TRY(ah_call_output(c, 0, size, input->ndim + 1, AH_I64));
     return ah_call_kernel(c);
 }

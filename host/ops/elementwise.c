@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "ops/rows.h"
-#include "tensor/rng.h"
 
 /* Channels-last memory is only kept where every tensor of full shape has it: then all of them are flat memory in the
  * same order. Anything else is brought back to row-major first. */
@@ -330,7 +329,7 @@ int ah_forward_masked_fill(struct ah_call *c)
     return elementwise(c, 3, c->arg[0].tensor->dtype);
 }
 
-/* The mask is drawn here, in row-major order, so that every device drops the same elements of the same stream. */
+/* The kernel draws the mask, extra[0], in row-major order whatever the layout, and applies it. */
 int ah_forward_dropout(struct ah_call *c)
 {
     struct ah_tensor *input = c->arg[0].tensor;
@@ -341,11 +340,6 @@ int ah_forward_dropout(struct ah_call *c)
         return same(c);
     AH_TRY(ah_call_expect_float(c, 0));
     AH_TRY(ah_tensor_empty(&c->extra[0], input->size, input->ndim, AH_BOOL, c->device));
-    uint8_t *mask = ah_tensor_data(c->extra[0]);
-    if (p == 1)
-        memset(mask, 0, (size_t)input->numel);
-    else
-        ah_generator_fill_keep(ah_default_generator(), mask, input->numel, 1 - p);
     /* PyTorch divides a mask of ones in the tensor's dtype. */
     double keep = 1 - p;
     switch (input->dtype) {

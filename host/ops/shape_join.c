@@ -205,7 +205,7 @@ out:
     return status;
 }
 
-/* repeats[i] copies of entry i. */
+/* repeats[i] copies of entry i; repeats lies on the CPU. */
 static int interleave_by(struct ah_tensor **out, struct ah_tensor *x, int dim,
                          struct ah_tensor *repeats)
 {
@@ -223,14 +223,17 @@ static int interleave_by(struct ah_tensor **out, struct ah_tensor *x, int dim,
         if (__builtin_add_overflow(total, times, &total))
             return ah_fail(AH_EINVAL, "repeat_interleave: the repeats add up to more than fits");
     }
-    struct ah_tensor *index;
+    struct ah_tensor *index, *there = NULL;
     AH_TRY(ah_tensor_empty(&index, &total, 1, AH_I64, &ah_cpu));
     int64_t *at = ah_tensor_data(index);
     for (int64_t i = 0; i < n; i++)
         for (int64_t times = ah_tensor_get_int(repeats, i); times > 0; times--)
             *at++ = i;
-    int status = ah_op1(AH_OP_index_select, out, AH_T(x), AH_I(dim), AH_T(index));
+    int status = ah_op1(AH_OP_to_device, &there, AH_T(index), AH_DEV(x->storage->device));
+    if (status == 0)
+        status = ah_op1(AH_OP_index_select, out, AH_T(x), AH_I(dim), AH_T(there));
     ah_tensor_release(index);
+    ah_tensor_release(there);
     return status;
 }
 
@@ -244,6 +247,11 @@ int ah_forward_repeat_interleave(struct ah_call *c)
     } else {
         AH_TRY(ah_reshaped("repeat_interleave", &flat, x, (const int64_t[]){-1}, 1));
     }
+    status = ah_host_copy(&repeats, repeats);
+    if (status < 0) {
+        ah_tensor_release(flat);
+        return status;
+    }
     if (repeats->numel == 1 && ah_dtype_category(repeats->dtype) == AH_CATEGORY_INT) {
         int64_t times = ah_tensor_get_int(repeats, 0);
         status = times < 0 ? ah_fail(AH_EINVAL,
@@ -254,5 +262,6 @@ int ah_forward_repeat_interleave(struct ah_call *c)
         status = interleave_by(&c->out[0], flat, dim, repeats);
     }
     ah_tensor_release(flat);
+    ah_tensor_release(repeats);
     return status < 0 ? status : give(c);
 }

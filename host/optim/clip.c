@@ -8,9 +8,11 @@
 #include "optim/piece.h"
 #include "tensor/device.h"
 
-static const struct ah_optim_kernels *kernels_of(const struct ah_tensor *tensor)
+/* Close a piece after a kernel that ended with `status`. */
+static int closed(struct ah_piece *piece, int status)
 {
-    return tensor->storage->device->optim;
+    int at_end = ah_piece_close(piece, status < 0);
+    return status < 0 ? status : at_end;
 }
 
 static int total_norm(struct ah_tensor **grad, int count, double p, double *out)
@@ -19,8 +21,10 @@ static int total_norm(struct ah_tensor **grad, int count, double p, double *out)
     for (int i = 0; i < count && !isnan(total); i++) {
         struct ah_piece piece;
         AH_TRY(ah_piece_open(&piece, grad[i], false));
-        double part = kernels_of(grad[i])->norm_sum(piece.data, grad[i]->numel, p, grad[i]->dtype);
-        AH_TRY(ah_piece_close(&piece, false));
+        struct ah_device *device = grad[i]->storage->device;
+        double part = 0;
+        int status = device->optim->norm_sum(device, piece.data, grad[i]->numel, p, grad[i]->dtype, &part);
+        AH_TRY(closed(&piece, status));
         if (!isinf(p))
             total += part;
         else if (part > total || isnan(part))
@@ -48,10 +52,11 @@ int ah_clip_grad_norm(struct ah_tensor **grad, int count, double max_norm, doubl
     for (int i = 0; i < count && !(factor >= 1); i++) {
         struct ah_piece piece;
         AH_TRY(ah_piece_open(&piece, grad[i], true));
-        kernels_of(grad[i])->scale(piece.data, grad[i]->numel, factor, grad[i]->dtype);
-        AH_TRY(ah_piece_close(&piece, false));
+        struct ah_device *device = grad[i]->storage->device;
+        AH_TRY(closed(&piece, device->optim->scale(device, piece.data, grad[i]->numel, factor, grad[i]->dtype)));
     }
-    return ah_tensor_scalar(norm, total, all_double ? AH_F64 : AH_F32, &ah_cpu);
+    return ah_tensor_scalar(norm, total, all_double ? AH_F64 : AH_F32,
+                            count ? grad[0]->storage->device : ah_default_device);
 }
 
 int ah_clip_grad_value(struct ah_tensor **grad, int count, double limit)
@@ -59,8 +64,8 @@ int ah_clip_grad_value(struct ah_tensor **grad, int count, double limit)
     for (int i = 0; i < count; i++) {
         struct ah_piece piece;
         AH_TRY(ah_piece_open(&piece, grad[i], true));
-        kernels_of(grad[i])->clamp(piece.data, grad[i]->numel, limit, grad[i]->dtype);
-        AH_TRY(ah_piece_close(&piece, false));
+        struct ah_device *device = grad[i]->storage->device;
+        AH_TRY(closed(&piece, device->optim->clamp(device, piece.data, grad[i]->numel, limit, grad[i]->dtype)));
     }
     return 0;
 }

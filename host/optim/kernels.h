@@ -45,18 +45,20 @@ struct ah_optim_segment {
     double step; /* this step's number, from 1 */
 };
 
+struct ah_device;
+
 struct ah_optim_kernels {
     /* Update all segments, which share `dtype` (a floating one). */
-    void (*step)(enum ah_optim_kind kind, const struct ah_optim_options *options,
-                 const struct ah_optim_segment *segment, int count, enum ah_dtype dtype);
+    int (*step)(struct ah_device *device, enum ah_optim_kind kind, const struct ah_optim_options *options,
+                const struct ah_optim_segment *segment, int count, enum ah_dtype dtype);
 
-    /* sum(|x|^p) over `n` contiguous elements; p infinite: max(|x|), NaN if any is. Accumulated in double, in fixed
-     * chunks. */
-    double (*norm_sum)(const void *x, int64_t n, double p, enum ah_dtype dtype);
+    /* *sum = sum(|x|^p) over `n` contiguous elements; p infinite: max(|x|), NaN if any is. Accumulated in double, in
+     * fixed chunks. */
+    int (*norm_sum)(struct ah_device *device, const void *x, int64_t n, double p, enum ah_dtype dtype, double *sum);
 
     /* x *= factor, and x = min(max(x, -limit), limit). */
-    void (*scale)(void *x, int64_t n, double factor, enum ah_dtype dtype);
-    void (*clamp)(void *x, int64_t n, double limit, enum ah_dtype dtype);
+    int (*scale)(struct ah_device *device, void *x, int64_t n, double factor, enum ah_dtype dtype);
+    int (*clamp)(struct ah_device *device, void *x, int64_t n, double limit, enum ah_dtype dtype);
 };
 
 #endif

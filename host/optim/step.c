@@ -65,6 +65,9 @@ static int check_item(enum ah_optim_kind kind, const struct ah_optim_item *item)
     for (int i = 0; i < AH_OPTIM_STATES; i++)
         if (item->state[i])
             AH_TRY(check_fit(kind, item, ah_optim_kinds[kind].state[i], item->state[i]));
+    if (item->step && !ah_on_cpu(item->step))
+        return ah_fail(AH_EINVAL, "%s: the step counter of parameter %d is on %s, expected cpu",
+                       ah_optim_kinds[kind].name, item->index, item->step->storage->device->name);
     if (item->step && item->step->numel != 1)
         return ah_fail(AH_EINVAL, "%s: the step counter of parameter %d has shape %s, expected one element",
                        ah_optim_kinds[kind].name, item->index, ah_shape(item->step));
@@ -141,12 +144,13 @@ static bool together(const struct ah_optim_item *a, const struct ah_optim_item *
 static int step_alike(enum ah_optim_kind kind, const struct ah_optim_options *options, struct ah_optim_item *item,
                       int count, int first, struct scratch *scratch)
 {
-    const struct ah_optim_kernels *kernels = item[first].param->storage->device->optim;
+    struct ah_device *device = item[first].param->storage->device;
     int status = 0;
     for (int i = first; i < count; i++)
         if (together(&item[i], &item[first]))
             AH_TRYGO(open_item(scratch, &item[i]), failed);
-    kernels->step(kind, options, scratch->segment, scratch->segments, item[first].param->dtype);
+    AH_TRYGO(device->optim->step(device, kind, options, scratch->segment, scratch->segments, item[first].param->dtype),
+             failed);
     for (int i = first; i < count; i++)
         if (together(&item[i], &item[first]))
             count_write(&item[i]);

@@ -139,7 +139,8 @@ describe("The state table of an optimizer", function()
     refused("Adam: state 'exp_avg' of parameter 1: expected a tensor, got 'x'", "exp_avg", "x")
     refused("Adam: parameter 1 has shape (2,), its exp_avg_sq (3,)", "exp_avg_sq", C.zeros {3})
     refused("Adam: state 'step' of parameter 1: expected a number or a tensor, got 'ten'", "step", "ten")
-    refused("Adam: the step counter of parameter 1 has shape (2,), expected one element", "step", C.zeros {2})
+    refused("Adam: the step counter of parameter 1 has shape (2,), expected one element", "step",
+      C.zeros({2}, {device = "cpu"}))
     optimizer.state = {[param] = 3}
     check.raises("Adam: the state of parameter 1: expected a table, got number 3", function()
       step(optimizer, param)

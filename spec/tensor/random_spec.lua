@@ -103,9 +103,9 @@ describe("a generator's state", function()
 
   it("is refused when it is something else", function()
     check.raises("expected 5056 bytes, got 8",
-      function() accelhost.set_rng_state(accelhost.zeros({8}, {dtype = "uint8"})) end)
+      function() accelhost.set_rng_state(accelhost.zeros({8}, {dtype = "uint8", device = "cpu"})) end)
     check.raises("not the state of a generator",
-      function() accelhost.set_rng_state(accelhost.zeros({5056}, {dtype = "uint8"})) end)
+      function() accelhost.set_rng_state(accelhost.zeros({5056}, {dtype = "uint8", device = "cpu"})) end)
     check.raises("expected a contiguous uint8 tensor", function() accelhost.set_rng_state(accelhost.zeros(5056)) end)
   end)
 end)

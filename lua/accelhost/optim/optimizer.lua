@@ -211,7 +211,7 @@ end
 
 --- A fresh step counter.
 function Optimizer.new_step()
-  return C.tensor(0, {dtype = "float32"})
+  return C.tensor(0, {dtype = "float32", device = "cpu"})
 end
 
 -- Subclasses: _kind, a name in ah_optim_kinds (host/optim/step.c), and init_state(state, param, group), which makes
@@ -230,7 +230,7 @@ local function cast_state(self, state, param, place)
   end
   local step = state.step
   if type(step) == "number" then
-    state.step = C.tensor(step, {dtype = "float32"})
+    state.step = C.tensor(step, {dtype = "float32", device = "cpu"})
   elseif step ~= nil and not C.is_tensor(step) then
     fail("%s: state 'step' of parameter %d: expected a number or a tensor, got %s", self._name, place, describe(step))
   end
@@ -338,7 +338,7 @@ local function load_values(self, values, param, place)
       local cast = value:to(wanted)
       copy[name] = cast == value and value:clone() or cast
     elseif name == "step" and type(value) == "number" then
-      copy[name] = C.tensor(value, {dtype = "float32"})
+      copy[name] = C.tensor(value, {dtype = "float32", device = "cpu"})
     else
       copy[name] = copy_value(value)
     end

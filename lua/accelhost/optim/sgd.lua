@@ -28,7 +28,7 @@ end
 --- The buffer is filled by the first step; true says that it is fresh.
 function SGD.init_state(_, state, param)
   if state.momentum_buffer then return false end
-  state.momentum_buffer = C.empty(param:shape(), {dtype = param.dtype})
+  state.momentum_buffer = C.empty_like(param)
   return true
 end
 

@@ -153,6 +153,17 @@ bench: ## one table next to PyTorch, and build/bench.json; ROWS="mlp_1t ..." for
 	@./accelhost scripts/bench/run.lua --repeat $(or $(REPEAT),5) --json $(BUILD)/bench.json \
 		$(if $(AGAINST),--against $(AGAINST)) $(ROWS)
 
+# PyTorch's own folder, outside BUILD: it is 4 GB and outlives a rebuild. Nothing else needs it.
+TORCH_DIR ?= build-torch
+.PHONY: compare
+compare: ## random programs here and in the newest PyTorch (installed into TORCH_DIR); COUNT=100000 FIRST=0 SEED=n
+	@scripts/install-deps.sh build
+	@$(MAKE) --no-print-directory $(JOBS) all
+	@scripts/compare/install.sh $(TORCH_DIR)
+	@PYTHONPATH=$(TORCH_DIR) PYTHONDONTWRITEBYTECODE=1 CUDA_VISIBLE_DEVICES= $(or $(PYTHON),python3) \
+		scripts/compare/run.py --binary $(BUILD)/accelhost --count $(or $(COUNT),100000) --first $(or $(FIRST),0) \
+		$(if $(SEED),--seed $(SEED))
+
 .PHONY: format
 format: ## clang-format on host/ and spec/host/
 	clang-format -i $(wildcard host/*.[ch] host/*/*.[ch] spec/host/*.[ch])

@@ -1,0 +1,159 @@
+"""What differs between two outcomes of a program, and whether rounding explains it.
+
+Integers, booleans, shapes, dtypes, flags and errors must be equal; floating numbers within a tolerance of their dtype.
+A number outside it is asked again: PyTorch runs the program with noise of a few units in the last place on every
+floating result, and what the noise moves as far (or turns into another integer, infinity or nan) is rounding."""
+
+import torch
+
+from program import NoGrad, call_of, names_of
+from sides import DTYPES, Torch
+
+# dtype: (relative, absolute)
+TOLERANCE = {"float64": (1e-9, 1e-11), "float32": (1e-5, 1e-6), "float16": (4e-3, 1e-4), "bfloat16": (3e-2, 1e-3)}
+NOISE_RUNS = 4
+ROOM = 20  # times the spread of the noisy runs
+SCALES = (4.0, 64.0)  # of the noise, in units of the last place: tried in turn
+
+
+class Difference:
+    """kind: "crash", "error" (only one side fails), "missing", "dtype", "shape", "flags", "alias", "value", "scalar".
+    `place` is the number of the statement that it shows in first, `name` the variable."""
+
+    def __init__(self, kind, place, name, ours, theirs, statements):
+        self.kind, self.place, self.name = kind, place, name
+        self.ours, self.theirs = ours, theirs
+        self.statements = statements
+        self.call = call_of(statements[place]) if place is not None else ""
+
+    def __str__(self):
+        return f"{self.kind} {self.call} {self.name}: ours {self.ours}, PyTorch {self.theirs}"
+
+
+def compare(ours, theirs, statements):
+    """The first difference between two outcomes, by statement, or None."""
+    if ours.crash:
+        return Difference("crash", None, "", ours.crash, "", statements)
+    maker = {}
+    for i, (mine, other) in enumerate(zip(ours.statuses, theirs.statuses)):
+        for name in names_of(statements[i]):
+            maker.setdefault(name, i)
+        if (mine == ".") != (other == "."):
+            return Difference("error", i, "", mine, other, statements)
+        if mine != "." and is_raw(mine):
+            return Difference("raw", i, "", mine, other, statements)
+    found = []
+    for name, record in theirs.records.items():
+        mine = ours.records.get(name)
+        what = "missing" if mine is None else differs(mine, record)
+        if what:
+            place = maker.get(name.split(".")[0])
+            found.append((place if place is not None else 10**6, what, name, mine, record))
+    for name in ours.records:
+        if name not in theirs.records and ours.records[name].kind != "0":
+            found.append((maker.get(name.split(".")[0], 0), "missing", name, ours.records[name], None))
+    if not found:
+        return None
+    place, what, name, mine, record = min(found, key=lambda item: item[0])
+    return Difference(what, place, name, mine, record, statements)
+
+
+def is_raw(text):
+    """Is this an error from inside the library or the interpreter, not one that names what was expected?"""
+    return ("attempt to" in text or "bad argument" in text) and "accelhost" in text
+
+
+def differs(mine, other):
+    """In what two records differ, or None."""
+    if mine.kind == other.kind == "E":
+        return None
+    if mine.kind != other.kind:
+        unused = mine.kind == "B" and mine.data == "false" and other.kind == "0"  # how autograd.grad says None
+        return None if unused else "kind"
+    if mine.kind == "T":
+        if mine.dtype != other.dtype:
+            return "dtype"
+        if mine.shape != other.shape:
+            return "shape"
+        if mine.data != other.data and not close(mine.tensor(), other.tensor(), mine.dtype).all():
+            return "value"
+        if mine.flags != other.flags:
+            return "flags"
+        return "alias" if mine.storage != other.storage else None
+    if mine.kind == "N":
+        pair = torch.tensor([[mine.data, other.data]], dtype=torch.float64)
+        return None if close(pair[:, 0], pair[:, 1], "float64").all() else "scalar"
+    return None if mine.data == other.data else "scalar"
+
+
+def close(mine, other, dtype):
+    if dtype not in TOLERANCE:
+        return mine == other
+    relative, absolute = TOLERANCE[dtype]
+    mine, other = mine.double(), other.double()
+    same = (mine == other) | (mine.isnan() & other.isnan())
+    finite = other[other.isfinite()]
+    largest = finite.abs().max().item() if finite.numel() else 0.0
+    room = relative * torch.maximum(mine.abs(), other.abs()) + min(absolute, absolute * largest) + 1e-300
+    return same | ((mine - other).abs() <= room)
+
+
+def perturb(scale, generator):
+    """A function that adds noise to the floating results of a statement."""
+    def after(environment, statement):
+        while isinstance(statement, NoGrad):
+            statement = statement.fields[0]
+        for name in names_of(statement):
+            value = environment.get(name)
+            values = list(value.parameters()) if isinstance(value, torch.nn.Module) else [value]
+            for tensor in values:
+                if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() or tensor._is_view():
+                    continue
+                if any(tensor is not other and isinstance(other, torch.Tensor) and
+                       tensor.untyped_storage()._cdata == other.untyped_storage()._cdata
+                       for other in environment.values() if isinstance(other, torch.Tensor)):
+                    continue
+                unit = torch.finfo(tensor.dtype).eps
+                noise = torch.empty(tensor.shape, dtype=torch.float64).uniform_(-1, 1, generator=generator)
+                tensor.data.mul_((1 + scale * unit * noise).to(tensor.dtype) if unit < 1e-3 else
+                                 (1 + unit * noise.sign()).to(tensor.dtype))
+    return after
+
+
+def is_rounding(difference, ours, theirs):
+    """Does the noise of rounding explain all differences of values between the outcomes?"""
+    generator = torch.Generator()
+    generator.manual_seed(1)
+    open_names = {name: record for name, record in theirs.records.items()
+                  if name in ours.records and differs(ours.records[name], record) in ("value", "scalar")}
+    for scale in SCALES:
+        runs = []
+        for _ in range(NOISE_RUNS):
+            state = torch.get_rng_state()
+            runs.append(Torch.outcome(difference.statements, perturb(scale, generator)))
+            torch.set_rng_state(state)
+        open_names = {name: record for name, record in open_names.items()
+                      if not explained(ours.records[name], record, [run.records.get(name) for run in runs])}
+        if not open_names:
+            return True
+    return False
+
+
+def explained(mine, other, noisy):
+    if mine.kind == "N":
+        spread = max(abs(n.data - other.data) for n in noisy if n is not None and n.kind == "N")
+        return abs(mine.data - other.data) <= ROOM * spread
+    if any(n is None or n.kind != "T" or n.shape != other.shape for n in noisy):
+        return True  # even the shape hangs on the noise
+    base, value = other.tensor().double(), mine.tensor().double()
+    apart = ~close(mine.tensor(), other.tensor(), mine.dtype)
+    spread = torch.zeros_like(base)
+    for record in noisy:
+        moved = (record.tensor().double() - base).abs()
+        same = (record.tensor() == other.tensor()) | (record.tensor().isnan() & other.tensor().isnan())
+        spread = torch.maximum(spread, torch.where(same, 0.0, torch.where(moved.isnan(), float("inf"), moved)))
+    distance = (value - base).abs()
+    return bool((~apart | (spread == float("inf")) | (distance <= ROOM * spread)).all())
+
+
+__all__ = ["DTYPES", "Difference", "compare", "is_rounding"]

@@ -1,0 +1,414 @@
+"""Modules, functions without state and losses, with random options, and the backward of their results."""
+
+from generate import FLOATS
+from program import Call, Do, Dtype
+
+CLASSES, FUNCTIONS, LOSSES = {}, {}, {}
+
+
+def entry(table, *names):
+    def add(function):
+        for name in names:
+            table[name] = function
+        return function
+    return add
+
+
+def options(g, share=0.5, /, **choices):
+    """Options with the values of functions or lists, each with a chance."""
+    chosen = []
+    for name, values in choices.items():
+        if g.chance(share):
+            chosen.append((name, values() if callable(values) else g.choice(values)))
+    g.random.shuffle(chosen)
+    return tuple(chosen)
+
+
+def is_on(chosen, name, default=None):
+    return dict(chosen).get(name, default)
+
+
+def small(g):
+    return g.integer(1, 4)
+
+
+# Modules: function(generator, dtype) -> (arguments, options, [inputs])
+
+@entry(CLASSES, "Linear")
+def linear(g, dtype):
+    k = small(g)
+    return (k, small(g)), options(g, bias=[False, True]), [list(g.shape(0, 2)) + [k]]
+
+
+@entry(CLASSES, "Bilinear")
+def bilinear(g, dtype):
+    a, b = small(g), small(g)
+    lead = list(g.shape(0, 2))
+    return (a, b, small(g)), options(g, bias=[False, True]), [lead + [a], lead + [b]]
+
+
+def pair(g, low, high):
+    return g.integer(low, high) if g.chance(0.6) else [g.integer(low, high), g.integer(low, high)]
+
+
+def conv(dims, transposed):
+    def make(g, dtype):
+        groups = g.choice([1, 1, 1, 2])
+        inputs, outputs = groups * g.integer(1, 2), groups * g.integer(1, 2)
+        several = (lambda low, high: pair(g, low, high)) if dims == 2 else g.integer
+        chosen = dict(stride=lambda: several(1, 3), padding=lambda: several(0, 2), dilation=lambda: several(1, 2),
+                      bias=[False])
+        if transposed:
+            chosen["output_padding"] = lambda: several(0, 1)
+        elif g.chance(0.15):
+            chosen["padding"] = ["same", "valid"]
+        if not transposed and g.chance(0.2):
+            chosen["padding_mode"] = ["zeros", "reflect", "replicate", "circular"]
+        extra = options(g, 0.4, **chosen)
+        if groups > 1:
+            extra += (("groups", groups),)
+        shape = [g.integer(1, 3), inputs] + [g.integer(1, 7) for _ in range(dims)]
+        return (inputs, outputs, several(1, 3)), extra, [shape if g.chance(0.9) else shape[1:]]
+    return make
+
+
+for _dims in (1, 2):
+    CLASSES[f"Conv{_dims}d"] = conv(_dims, False)
+    CLASSES[f"ConvTranspose{_dims}d"] = conv(_dims, True)
+
+
+def pool(dims, average):
+    def make(g, dtype):
+        several = (lambda low, high: pair(g, low, high)) if dims == 2 else g.integer
+        chosen = dict(stride=lambda: several(1, 3), padding=lambda: several(0, 2), ceil_mode=[True, False])
+        chosen.update(dict(count_include_pad=[True, False]) if average else dict(dilation=lambda: several(1, 2)))
+        shape = [g.integer(1, 2), g.integer(1, 3)] + [g.integer(1, 7) for _ in range(dims)]
+        return (several(1, 4),), options(g, 0.4, **chosen), [shape if g.chance(0.85) else shape[1:]]
+    return make
+
+
+def adaptive(dims):
+    def make(g, dtype):
+        shape = [g.integer(1, 2), g.integer(1, 3)] + [g.integer(1, 7) for _ in range(dims)]
+        size = pair(g, 1, 5) if dims == 2 else g.integer(1, 5)
+        return (size,), (), [shape if g.chance(0.85) else shape[1:]]
+    return make
+
+
+for _dims in (1, 2):
+    CLASSES[f"MaxPool{_dims}d"] = pool(_dims, False)
+    CLASSES[f"AvgPool{_dims}d"] = pool(_dims, True)
+    CLASSES[f"AdaptiveAvgPool{_dims}d"] = adaptive(_dims)
+
+
+@entry(CLASSES, "BatchNorm1d", "BatchNorm2d")
+def batch_norm(g, dtype, dims=None):
+    channels = small(g)
+    extra = options(g, 0.3, eps=[1e-3, 0.1], momentum=[0.5, 0.01, 0], affine=[False], track_running_stats=[False])
+    shape = [g.integer(1, 4), channels] + [g.integer(1, 4) for _ in range(g.integer(0, 2))]
+    return (channels,), extra, [shape]
+
+
+@entry(CLASSES, "LayerNorm")
+def layer_norm(g, dtype):
+    normalized = [small(g) for _ in range(g.integer(1, 2))]
+    extra = options(g, 0.3, eps=[1e-3, 0.1], elementwise_affine=[False], bias=[False])
+    size = normalized[0] if len(normalized) == 1 and g.chance(0.5) else normalized
+    return (size,), extra, [list(g.shape(0, 2)) + normalized]
+
+
+@entry(CLASSES, "GroupNorm")
+def group_norm(g, dtype):
+    groups = g.integer(1, 3)
+    channels = groups * g.integer(1, 2)
+    shape = [g.integer(1, 3), channels] + [g.integer(1, 3) for _ in range(g.integer(0, 2))]
+    return (groups, channels), options(g, 0.3, eps=[1e-3], affine=[False]), [shape]
+
+
+@entry(CLASSES, "Embedding")
+def embedding(g, dtype):
+    rows = g.integer(1, 5)
+    shape = list(g.shape(0, 2))
+    return (rows, small(g)), options(g, 0.3, padding_idx=lambda: g.integer(-rows, rows - 1)), [("int64", shape, rows)]
+
+
+@entry(CLASSES, "Dropout", "Dropout1d", "Dropout2d")
+def dropout(g, dtype):
+    shape = [g.integer(1, 3) for _ in range(g.integer(2, 4))]
+    return (), options(g, p=[0, 0.2, 0.9, 1], inplace=[False]), [shape]
+
+
+@entry(CLASSES, "Flatten")
+def flatten(g, dtype):
+    return (), options(g, 0.4, start_dim=[0, 1, -2], end_dim=[-1, 1, 2]), [list(g.shape(1, 4))]
+
+
+@entry(CLASSES, "Unflatten")
+def unflatten(g, dtype):
+    return (1, [2, -1] if g.chance(0.3) else [2, 3]), (), [[small(g), 6, small(g)]]
+
+
+def activation(**choices):
+    def make(g, dtype):
+        return (), options(g, **choices), [list(g.shape())]
+    return make
+
+
+CLASSES.update({
+    "Identity": activation(), "ReLU": activation(inplace=[False]), "ReLU6": activation(), "GELU": activation(
+        approximate=["none", "tanh"]), "SiLU": activation(), "Tanh": activation(), "Sigmoid": activation(),
+    "LeakyReLU": activation(negative_slope=[0.3, 0, 1]), "ELU": activation(alpha=[0.5, 2]),
+    "Softplus": activation(beta=[0.5, 3], threshold=[1, 5]),
+    "Hardtanh": activation(min_val=[-2, -0.5], max_val=[0.5, 2]),
+    "Softmax": lambda g, dtype: ((), (("dim", g.integer(-2, 1)),), [list(g.shape(1))]),
+    "LogSoftmax": lambda g, dtype: ((), (("dim", g.integer(-2, 1)),), [list(g.shape(1))]),
+})
+
+
+@entry(CLASSES, "MultiheadAttention")
+def attention(g, dtype):
+    heads = g.integer(1, 2)
+    width = heads * g.integer(1, 3)
+    extra = options(g, 0.3, bias=[False], add_bias_kv=[True], add_zero_attn=[True], batch_first=[True])
+    lead = [g.integer(1, 3), g.integer(1, 3)] if g.chance(0.8) else [g.integer(1, 3)]
+    shape = lead + [width]
+    return (width, heads), extra, [shape, shape, shape]
+
+
+@entry(CLASSES, "TransformerEncoderLayer")
+def encoder_layer(g, dtype):
+    heads = g.integer(1, 2)
+    width = heads * g.integer(1, 3)
+    extra = options(g, 0.3, activation=["relu", "gelu"], layer_norm_eps=[1e-3], batch_first=[True], norm_first=[True],
+                    dim_feedforward=[4]) + (("dropout", 0.0 if g.chance(0.7) else 0.3),)
+    return (width, heads), extra, [[g.integer(1, 3), g.integer(1, 3), width]]
+
+
+def emit_module(g):
+    """A module is made, run once or twice (sometimes in evaluation) and its gradients are taken."""
+    name = g.choice(CLASSES)
+    dtype = g.choice(FLOATS)
+    args, extra, inputs = CLASSES[name](g, dtype)
+    weighty = name.startswith(("Linear", "Bilinear", "Conv", "BatchNorm", "LayerNorm", "GroupNorm", "Embedding",
+                               "Multi", "Transformer"))
+    if weighty and (dtype == "float64" or g.chance(0.3)):
+        extra += (("dtype", Dtype(dtype)),)
+    made = g.let(Call("nn", name, args, extra), "m")
+    if not made:
+        return
+    if g.chance(0.25):
+        g.emit(Do(Call(made[0], "eval", (), ())))
+    for _ in range(2 if g.chance(0.25) else 1):
+        refs = []
+        for shape in inputs:
+            if isinstance(shape, tuple):
+                refs.append(g.literal(shape[1], shape[0], 0, shape[2] - 1))
+            elif refs and name == "MultiheadAttention" and g.chance(0.5):
+                refs.append(refs[0])
+            else:
+                refs.append(g.literal(shape, dtype))
+        more = ()
+        if name == "MultiheadAttention":
+            more = options(g, 0.3, need_weights=[False], average_attn_weights=[False])
+        g.let(Call(None, made[0].fields[0], tuple(refs), more), "y")
+    g.backward()
+
+
+# Functions without state and losses.
+
+def emit_functional(g):
+    name = g.choice(FUNCTIONS)
+    FUNCTIONS[name](g, name)
+    g.backward()
+
+
+def unary(**choices):
+    def make(g, name):
+        return g.let(Call("F", name, (g.literal(dtype=g.floating()),), options(g, **choices)))
+    return make
+
+
+FUNCTIONS.update({name: unary() for name in ("relu", "relu6", "hardswish", "hardsigmoid", "logsigmoid", "softsign",
+                                             "mish", "selu", "silu", "tanh", "sigmoid")})
+FUNCTIONS.update({
+    "gelu": unary(approximate=["tanh", "none"]), "elu": unary(alpha=[0.5, 2]), "hardtanh": unary(
+        min_val=[-2], max_val=[0.5]), "leaky_relu": unary(negative_slope=[0.2, -0.5]),
+    "softplus": unary(beta=[0.5, 2], threshold=[3]),
+    "softmax": unary(dim=[-1, 0, 1]), "log_softmax": unary(dim=[-1, 0, 1]),
+    "dropout": unary(p=[0.3, 0, 1], training=[True, False]), "dropout1d": unary(p=[0.3], training=[True, False]),
+    "dropout2d": unary(p=[0.3]), "gumbel_softmax": unary(tau=[0.5, 2], hard=[True, False], dim=[-1, 0]),
+    "normalize": unary(p=[1, 2, 3, 0.5, float("inf")], dim=[0, 1, -1], eps=[1e-3]),
+})
+
+
+@entry(FUNCTIONS, "pad")
+def pad(g, name):
+    ref = g.literal(dtype=g.choice(g.dtypes))
+    rank = g.value(ref).dim()
+    sides = [g.integer(-1, 2) for _ in range(2 * g.integer(0, max(rank, 1)))]
+    extra = options(g, 0.4, value=[1, 0.5, -2]) if g.chance(0.7) else options(
+        g, 1, mode=["reflect", "replicate", "circular"])
+    return g.let(Call("F", "pad", (ref, sides), extra))
+
+
+@entry(FUNCTIONS, "cosine_similarity", "pairwise_distance")
+def distance(g, name):
+    ref = g.literal(dtype=g.floating())
+    other = g.other(ref)
+    extra = options(g, dim=[0, 1, -1], eps=[1e-3, 0.5]) if name == "cosine_similarity" else options(
+        g, p=[1, 2, 3, 0.5], eps=[1e-3], keepdim=[True])
+    return g.let(Call("F", name, (ref, other), extra))
+
+
+@entry(FUNCTIONS, "scaled_dot_product_attention")
+def scaled(g, name):
+    lead = [g.integer(1, 2) for _ in range(g.integer(0, 2))]
+    length, source, width = small(g), small(g), small(g)
+    dtype = g.choice(FLOATS)
+    query = g.literal(lead + [length, width], dtype)
+    key, value = g.literal(lead + [source, width], dtype), g.literal(lead + [source, small(g)], dtype)
+    extra = options(g, 0.3, is_causal=[True], scale=[0.5, 2])
+    if not is_on(extra, "is_causal") and g.chance(0.4):
+        mask = g.literal([length, source], g.choice(["bool", dtype]), grad=False)
+        extra += (("attn_mask", mask),)
+    return g.let(Call("F", name, (query, key, value), extra))
+
+
+@entry(FUNCTIONS, "layer_norm", "group_norm", "batch_norm")
+def norms(g, name):
+    dtype = g.floating()
+    channels = small(g)
+    shape = [g.integer(1, 3), channels] + [g.integer(1, 3) for _ in range(g.integer(0, 2))]
+    if name == "layer_norm":
+        shape = shape[:1] + [g.integer(1, 3), channels]
+    ref = g.literal(shape, dtype)
+    chosen = dict(weight=lambda: g.literal((channels,), dtype), bias=lambda: g.literal((channels,), dtype))
+    if name == "batch_norm":
+        args = (ref, g.literal((channels,), dtype, grad=False), g.literal((channels,), dtype, 1, 3, grad=False))
+        chosen.update(training=[True, False], momentum=[0.3], eps=[1e-3])
+    else:
+        args = (ref, [channels] if name == "layer_norm" else g.choice([1, channels]))
+        chosen.update(eps=[1e-3, 1])
+    return g.let(Call("F", name, args, options(g, **chosen)))
+
+
+@entry(FUNCTIONS, "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d")
+def conv_function(g, name):
+    dims = int(name[-2])
+    _, extra, (shape,) = CLASSES[f"Conv{dims}d"](g, None)
+    dtype = g.choice(FLOATS)
+    transposed = "transpose" in name
+    groups = is_on(extra, "groups", 1)
+    extra = tuple((k, v) for k, v in extra if k in ("stride", "padding", "dilation", "groups") and not (
+        transposed and isinstance(v, str)))
+    inputs = shape[-1 - dims]
+    out = small(g)
+    lead = [inputs, out] if transposed else [out * groups, max(inputs // groups, 1)]
+    weight = g.literal(lead + [g.integer(1, 3) for _ in range(dims)], dtype)
+    if g.chance(0.3):
+        extra += (("bias", g.literal((out * groups,), dtype)),)
+    return g.let(Call("F", name, (g.literal(shape, dtype), weight), extra))
+
+
+@entry(FUNCTIONS, "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "adaptive_avg_pool2d")
+def pool_function(g, name):
+    dims = int(name[-2])
+    kind = {"max": "MaxPool", "avg": "AvgPool", "ada": "AdaptiveAvgPool"}[name[:3]]
+    args, extra, (shape,) = CLASSES[f"{kind}{dims}d"](g, None)
+    if name == "avg_pool2d" and g.chance(0.2):
+        extra += (("divisor_override", g.integer(1, 5)),)
+    return g.let(Call("F", name, (g.literal(shape, g.floating()),) + args, extra))
+
+
+# Losses: function(generator, dtype) -> (arguments, options of the function, options of a class)
+
+REDUCTION = ["mean", "sum", "none"]
+
+
+def regression(**choices):
+    def make(g, dtype):
+        shape = g.shape()
+        target = g.literal(shape if g.chance(0.9) else g.broadcastable(shape), dtype)
+        return (g.literal(shape, dtype), target), options(g, reduction=REDUCTION, **choices)
+    return make
+
+
+LOSSES.update({"mse_loss": regression(), "l1_loss": regression(), "smooth_l1_loss": regression(beta=[0.5, 0, 2]),
+               "huber_loss": regression(delta=[0.5, 2])})
+
+
+@entry(LOSSES, "kl_div")
+def kl_div(g, dtype):
+    shape = g.shape()
+    return (g.literal(shape, dtype), g.literal(shape, dtype)), options(
+        g, reduction=REDUCTION + ["batchmean"], log_target=[True, False])
+
+
+@entry(LOSSES, "cross_entropy", "nll_loss")
+def classes(g, dtype, smoothing=True):
+    count = g.integer(1, 5)
+    trail = [g.integer(1, 3) for _ in range(g.integer(0, 2))] if g.chance(0.3) else []
+    lead = [g.integer(1, 4)] if g.chance(0.9) or trail else []
+    ref = g.literal(lead + [count] + trail, dtype)
+    target = g.literal(lead + trail, "int64", 0, count - 1)
+    chosen = dict(reduction=REDUCTION, ignore_index=lambda: g.integer(-1, count - 1),
+                  weight=lambda: g.literal((count,), dtype, 0, 3, grad=False))
+    return (ref, target), options(g, 0.35, **chosen)
+
+
+def probabilities(g, shape, dtype):
+    count = 1
+    for n in shape:
+        count *= n
+    values = [g.choice([0, 1, 0.5, 0.25]) if g.mood == "small" else round(g.random.random(), 3) for _ in range(count)]
+    return g.literal(shape, dtype, values=values)
+
+
+@entry(LOSSES, "binary_cross_entropy", "binary_cross_entropy_with_logits")
+def binary(g, dtype, logits=False):
+    shape = g.shape()
+    target = probabilities(g, shape, dtype)
+    source = g.literal(shape, dtype) if g.chance(0.4) else probabilities(g, shape, dtype)
+    return (source, target), options(g, 0.35, reduction=REDUCTION, weight=lambda: g.literal(
+        g.broadcastable(shape), dtype, 0, 3, grad=False))
+
+
+LOSS_CLASSES = {"mse_loss": "MSELoss", "l1_loss": "L1Loss", "smooth_l1_loss": "SmoothL1Loss", "huber_loss": "HuberLoss",
+                "kl_div": "KLDivLoss", "cross_entropy": "CrossEntropyLoss", "nll_loss": "NLLLoss",
+                "binary_cross_entropy": "BCELoss", "binary_cross_entropy_with_logits": "BCEWithLogitsLoss"}
+
+
+def emit_loss(g):
+    name = g.choice(LOSSES)
+    args, extra = LOSSES[name](g, g.floating())
+    if name == "cross_entropy":
+        extra += options(g, 0.3, label_smoothing=[0.1, 0.5, 1])
+        if g.chance(0.2):  # probabilities in the place of labels
+            value = g.value(args[0])
+            args = (args[0], probabilities(g, value.shape, str(value.dtype)[6:]))
+    if name.endswith("logits") and g.chance(0.3) and g.value(args[0]).dim():
+        extra += (("pos_weight", g.literal(g.value(args[0]).shape[-1:], str(g.value(args[0]).dtype)[6:], 1, 3,
+                                           grad=False)),)
+    if g.chance(0.4):
+        made = g.let(Call("nn", LOSS_CLASSES[name], (), extra), "m")
+        if made:
+            g.let(Call(None, made[0].fields[0], args, ()), "y")
+    else:
+        g.let(Call("F", name, args, extra), "y")
+    g.backward()
+
+
+INITS = {"uniform_": dict(a=[-1, 0.5], b=[2, 1]), "normal_": dict(mean=[1], std=[0.1, 2]), "ones_": {}, "zeros_": {},
+         "eye_": {}, "xavier_uniform_": dict(gain=[2, 0.5]), "xavier_normal_": dict(gain=[2]),
+         "kaiming_uniform_": dict(a=[0.3], mode=["fan_in", "fan_out"], nonlinearity=["relu", "leaky_relu", "linear"]),
+         "kaiming_normal_": dict(a=[0.3], mode=["fan_out"], nonlinearity=["relu", "tanh", "selu"]),
+         "trunc_normal_": dict(mean=[0.5], std=[0.1, 2], a=[-1], b=[1, 3]), "orthogonal_": dict(gain=[2]),
+         "constant_": {}}
+
+
+def emit_init(g):
+    name = g.choice(INITS)
+    ref = g.literal(g.shape(0, 3), g.choice(FLOATS))
+    args = (ref, g.number()) if name == "constant_" else (ref,)
+    g.emit(Do(Call("nn.init", name, args, options(g, **INITS[name]))))
+

@@ -1,0 +1,140 @@
+"""Random programs on both sides. usage: run.py [options]; see --help.
+
+A chunk of seeds is run by a child process, so that whatever PyTorch does to it ends that chunk only."""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections import Counter
+
+from judge import compare, is_rounding
+from known import KNOWN, known
+from program import LUA_PRELUDE, PY_PRELUDE
+from programs import Programs
+from reduce import difference_of, reduce
+from sides import Accelhost, Torch
+
+BATCH = 50
+
+
+def show(difference, seed):
+    statements = difference.statements
+    print(f"\n=== seed {seed}: {difference.kind} in {difference.call or 'the program'} ({difference.name})")
+    print("Lua:\n" + "\n".join("  " + s.lua() for s in statements))
+    print("Python:\n" + "\n".join("  " + s.py() for s in statements))
+    print(f"accelhost: {difference.ours}\nPyTorch:   {difference.theirs}", flush=True)
+
+
+class Run:
+    def __init__(self, options):
+        self.options = options
+        self.side = Accelhost(options.binary, os.path.join(os.path.dirname(__file__), "worker.lua"))
+        self.programs = Programs(self.side.rows())
+        self.counts, self.groups = Counter(), {}
+
+    def batch(self, seeds):
+        made = []
+        for seed in seeds:
+            program = self.programs.make(seed)
+            made.append((seed, program.statements, program.outcome()))
+            self.side.submit(program.statements)
+        submitted = True
+        for seed, statements, theirs in made:
+            ours = self.side.outcome(statements, submitted)
+            submitted = submitted and not ours.crash
+            self.judge(seed, statements, ours, theirs)
+
+    def judge(self, seed, statements, ours, theirs):
+        self.counts["programs"] += 1
+        self.counts["statements"] += len(statements)
+        difference = compare(ours, theirs, statements)
+        if not difference:
+            return
+        self.later.append((seed, difference, ours, theirs))
+
+    def explain(self, seed, difference, ours, theirs):
+        entry = known(difference)
+        if not entry and difference.kind in ("value", "scalar") and is_rounding(difference, ours, theirs):
+            self.counts["rounding"] += 1
+            return
+        if not entry:
+            difference = difference_of(self.side, difference.statements)
+            if not difference:
+                self.counts["gone"] += 1
+                return
+            if not self.options.no_reduce and self.groups.get(group(difference), 0) < 3:
+                difference = reduce(self.side, difference)
+            entry = known(difference)
+        if entry:
+            entry.count += 1
+            self.counts["known"] += 1
+            return
+        self.counts["differences"] += 1
+        key = group(difference)
+        self.groups[key] = self.groups.get(key, 0) + 1
+        if self.groups[key] <= self.options.show:
+            show(difference, seed)
+
+    def range(self, first, count):
+        for start in range(first, first + count, BATCH):
+            self.later = []
+            self.batch(range(start, min(start + BATCH, first + count)))
+            for item in self.later:
+                self.explain(*item)
+
+
+def group(difference):
+    detail = ""
+    if difference.kind == "error":
+        detail = "ours fails" if difference.theirs == "." else "PyTorch fails"
+    return f"{difference.kind} {difference.call} {detail}".strip()
+
+
+def one(options):
+    """A single program, with what both sides make of it."""
+    run = Run(options)
+    program = run.programs.make(options.seed)
+    for statement, status in zip(program.statements, program.statuses):
+        print(f"{statement.lua()}\n    {statement.py()}    -- {status}")
+    difference = difference_of(run.side, program.statements)
+    if difference:
+        show(difference, options.seed)
+        show(reduce(run.side, difference), options.seed)
+        entry = known(difference)
+        print(f"known: {entry.reason if entry else 'no'}")
+    else:
+        print("no difference")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Random programs in accelhost and in PyTorch.")
+    parser.add_argument("--binary", default="build/accelhost")
+    parser.add_argument("--first", type=int, default=0, help="first seed")
+    parser.add_argument("--count", type=int, default=100000, help="number of programs")
+    parser.add_argument("--seed", type=int, help="show one program only")
+    parser.add_argument("--show", type=int, default=2, help="programs shown of each group of differences")
+    parser.add_argument("--no-reduce", action="store_true", help="show programs as they were made")
+    options = parser.parse_args()
+    if options.seed is not None:
+        one(options)
+        return 0
+    run = Run(options)
+    started = time.time()
+    run.range(options.first, options.count)
+    seconds = time.time() - started
+    print()
+    for key, count in sorted(run.groups.items(), key=lambda item: -item[1]):
+        print(f"{count:6}  {key}")
+    for entry in KNOWN:
+        if entry.count:
+            print(f"{entry.count:6}  known: {entry.reason}")
+    c = run.counts
+    print(f"{c['programs']} programs, {c['statements']} statements, {c['programs'] / seconds:.0f} programs/s; "
+          f"{c['differences']} unexplained in {len(run.groups)} groups, {c['known']} known, {c['rounding']} rounding")
+    return 1 if c["differences"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -4,7 +4,7 @@
 
 #include "cpu/kernels.h"
 #include "cpu/layout.h"
-#include "ops/conv.h"
+#include "ops/pool.h"
 #include "tensor/transpose.h"
 
 /* What an output pixel averages. Adaptive: rectangles that share out the input. Else: the window's part inside the

@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "ops/conv.h"
+#include "ops/pool.h"
 #include "ops/rows.h"
 
 static int64_t pooled_length(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation, bool ceil)

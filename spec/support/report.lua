@@ -1,0 +1,108 @@
+--- Busted's output handler for the specs: one line per file, each failure in full, the counts last.
+--
+-- A test may be pending only with a reason that begins with "needs ": a data set, a device. Any other is a failure.
+local report = {}
+
+local function text_of(message)
+  if type(message) == "string" then return message end
+  if message == nil then return "nil error" end
+  local meta = getmetatable(message)
+  if meta and meta.__tostring then return tostring(message) end
+  return require("pl.pretty").write(message)
+end
+
+local function write(...) io.stdout:write(...) end
+
+-- What is known of the run so far.
+local Run = {}
+Run.__index = Run
+
+function Run:file_begins(file)
+  self.file = {name = file.name, passed = 0, failed = 0, start = os.time()}
+  self.write_tally("running " .. file.name)
+end
+
+function Run:file_ends()
+  local file = self.file
+  local seconds = os.time() - file.start
+  write(file.failed == 0 and "ok     " or "FAILED ", file.name, "  ", tostring(file.passed),
+    file.failed > 0 and (" passed, " .. file.failed .. " failed") or "",
+    seconds > 1 and ("  (" .. seconds .. " s)") or "", "\n")
+  io.stdout:flush()
+  self.file = nil
+end
+
+function Run:fails(element, message, trace)
+  self.failed = self.failed + 1
+  if self.file then self.file.failed = self.file.failed + 1 end
+  local place = element.trace or trace or {}
+  write("\nFAILED ", self.handler.getFullName(element), "\n")
+  if place.short_src then write("  ", place.short_src, ":", tostring(place.currentline), "\n") end
+  write("  ", (text_of(message):gsub("\n", "\n  ")), "\n")
+  if trace and trace.traceback and trace.traceback ~= "" then
+    write("  ", (trace.traceback:gsub("^\n", ""):gsub("%s+$", ""):gsub("\n", "\n  ")), "\n")
+  end
+  write("\n")
+  io.stdout:flush()
+end
+
+function Run:is_skipped(element)
+  local progress = self.handler.inProgress[tostring(element)]
+  local reason = progress and type(progress.message) == "string" and progress.message:gsub("^[^:]+:%d+: ", "")
+  if not (reason and reason:find("^needs ")) then
+    return self:fails(element, "a test may be pending only with a reason that begins with 'needs '")
+  end
+  self.skipped = self.skipped + 1
+  if not self.reasons[reason] then self.reason_order[#self.reason_order + 1] = reason end
+  self.reasons[reason] = (self.reasons[reason] or 0) + 1
+end
+
+function Run:test_ends(element, status)
+  if status == "success" then
+    self.passed, self.file.passed = self.passed + 1, self.file.passed + 1
+  elseif status == "pending" then
+    self:is_skipped(element)
+  end
+end
+
+function Run:ends()
+  for _, reason in ipairs(self.reason_order) do
+    write("skipped ", tostring(self.reasons[reason]), ": ", reason, "\n")
+  end
+  io.stdout:flush()
+  self.write_tally(("%d passed, %d failed, %d skipped"):format(self.passed, self.failed, self.skipped))
+end
+
+--- A handler for Busted's --output.
+---@param write_tally fun(text: string) takes "running FILE" at the start of each file and the counts at the end
+---@return fun(options: table): table
+function report.handler(write_tally)
+  return function(options)
+    local busted = require "busted"
+    local handler = require "busted.outputHandlers.base"()
+    local run = setmetatable({
+      handler = handler, write_tally = write_tally, passed = 0, failed = 0, skipped = 0, reasons = {},
+      reason_order = {},
+    }, Run)
+    local function on(event, method)
+      busted.subscribe(event, function(...)
+        method(...)
+        return nil, true
+      end)
+    end
+    local function failure(element, _, message, trace) run:fails(element, message, trace) end
+    on({"file", "start"}, function(file) run:file_begins(file) end)
+    on({"file", "end"}, function() run:file_ends() end)
+    on({"test", "end"}, function(element, _, status) run:test_ends(element, status) end)
+    on({"pending"}, function(element, _, message, trace)
+      handler.inProgress[tostring(element)] = {message = message, trace = trace}
+    end)
+    on({"failure"}, failure)
+    on({"error"}, failure)
+    on({"suite", "end"}, function() run:ends() end)
+    handler.subscribe = function(self) self.options = options end
+    return handler
+  end
+end
+
+return report

@@ -7,6 +7,7 @@
 local C = require "accelhost._C"
 local namespace = require "accelhost.util.namespace"
 require "accelhost.tensor"
+rawset(_G, "pairs", require "accelhost.util.pairs")
 
 local accelhost = {
   _VERSION = C.system.version,

@@ -2,63 +2,80 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
+local fail, signature = arguments.fail, arguments.signature
 local methods = C.methods
 
 local tensor = {}
 
 local function dim_of(input, dim, name)
   local count = input:dim()
-  dim = dim or 0
   if dim < -count or dim >= count then
-    C.system.raise(("%s: dim %d is out of range (expected %d..%d)"):format(name, dim, -count, count - 1))
+    fail("%s: dim %d is out of range (expected %d..%d)", name, dim, -count, count - 1)
   end
   return dim < 0 and dim + count or dim
 end
 
+local function views_of_size(input, size, dim)
+  local total, views, start = input:size(dim), {}, 0
+  while start < total or start == 0 do
+    local length = math.min(size, total - start)
+    views[#views + 1] = input:narrow(dim, start, length)
+    start = start + size
+  end
+  return views
+end
+
+local read_split = signature("split", {"input: tensor", "split_size_or_sections: sizes", {"dim: integer", 0}})
+
 --- Views of `input` of the given size along `dim` (the last may be smaller), or of the given sizes.
 ---@param input userdata [..., n, ...]
----@param sizes integer|integer[]
----@param dim? integer default 0
+---@param split_size_or_sections integer|integer[]
+---@param dim? integer|table default 0
 ---@return userdata[] # a table, counted from 1
-function tensor.split(input, sizes, dim)
+function tensor.split(...)
+  local input, sizes, dim = read_split(...)
   dim = dim_of(input, dim, "split")
-  local total, views, start = input:size(dim), {}, 0
   if type(sizes) == "number" then
-    if sizes < 1 then C.system.raise("split: expected a positive size, got " .. sizes) end
-    while start < total or start == 0 do
-      local length = math.min(sizes, total - start)
-      views[#views + 1] = input:narrow(dim, start, length)
-      start = start + sizes
-    end
-    return views
+    if sizes == 0 then fail("split: split_size_or_sections: expected an integer of at least 1, got number 0") end
+    return views_of_size(input, sizes, dim)
   end
+  local total, views, start = input:size(dim), {}, 0
   for i = 1, #sizes do
     if start + sizes[i] > total then break end
     views[i] = input:narrow(dim, start, sizes[i])
     start = start + sizes[i]
   end
   if start ~= total or #views ~= #sizes then
-    C.system.raise(("split: sizes must sum to %d (dim %d of the input)"):format(total, dim))
+    fail("split: sizes must sum to %d (dim %d of the input)", total, dim)
   end
   return views
 end
 
---- At most `chunks` views of equal size along `dim` (the last may be smaller).
+local read_chunk = signature("chunk", {"input: tensor", "chunks: count", {"dim: integer", 0}})
+
+--- At most `chunks` views of equal size along `dim` (the last may be smaller); `chunks` empty ones of an empty dim.
 ---@param input userdata
 ---@param chunks integer
----@param dim? integer default 0
+---@param dim? integer|table default 0
 ---@return userdata[]
-function tensor.chunk(input, chunks, dim)
-  if chunks < 1 then C.system.raise("chunk: expected at least 1 chunk, got " .. chunks) end
+function tensor.chunk(...)
+  local input, chunks, dim = read_chunk(...)
   dim = dim_of(input, dim, "chunk")
-  return tensor.split(input, math.max(1, math.ceil(input:size(dim) / chunks)), dim)
+  local total = input:size(dim)
+  if total > 0 then return views_of_size(input, math.ceil(total / chunks), dim) end
+  local views = {}
+  for i = 1, chunks do views[i] = input:narrow(dim, 0, 0) end
+  return views
 end
+
+local read_unbind = signature("unbind", {"input: tensor", {"dim: integer", 0}})
 
 --- The slices along `dim`, without that dim.
 ---@param input userdata
----@param dim? integer default 0
+---@param dim? integer|table default 0
 ---@return userdata[]
-function tensor.unbind(input, dim)
+function tensor.unbind(...)
+  local input, dim = read_unbind(...)
   dim = dim_of(input, dim, "unbind")
   local views = {}
   for i = 0, input:size(dim) - 1 do
@@ -67,27 +84,35 @@ function tensor.unbind(input, dim)
   return views
 end
 
+local read_equal = signature("equal", {"input: tensor", "other: tensor"})
+
 --- Have both the same shape and the same elements?
 ---@param input userdata
 ---@param other userdata
 ---@return boolean
-function tensor.equal(input, other)
+function tensor.equal(...)
+  local input, other = read_equal(...)
   return C.same_shape(input, other) and C.eq(input, other):all():item()
 end
+
+local read_allclose = signature("allclose", {
+  "input: tensor", "other: tensor", {"rtol: number", 1e-5}, {"atol: number", 1e-8}, {"equal_nan: flag", false},
+})
 
 --- Is |input - other| <= atol + rtol * |other| everywhere? The shapes broadcast.
 --- Usage: accelhost.allclose(a, b, {rtol = 1e-3})
 ---@param input userdata
 ---@param other userdata
----@param options? {rtol?: number, atol?: number, equal_nan?: boolean} defaults 1e-5, 1e-8, false
+---@param rtol? number|table default 1e-5
+---@param atol? number default 1e-8
+---@param equal_nan? boolean default false
 ---@return boolean
-function tensor.allclose(input, other, options)
-  options = options or {}
-  arguments.check_names("allclose", options, {"rtol", "atol", "equal_nan"})
+function tensor.allclose(...)
+  local input, other, rtol, atol, equal_nan = read_allclose(...)
   return C.autograd.no_grad(function()
-    local room = other:abs() * (options.rtol or 1e-5) + (options.atol or 1e-8)
+    local room = other:abs() * rtol + atol
     local close = C.eq(input, other):logical_or((input - other):abs():le(room):logical_and(other:isfinite()))
-    if options.equal_nan then close = close:logical_or(input:isnan():logical_and(other:isnan())) end
+    if equal_nan then close = close:logical_or(input:isnan():logical_and(other:isnan())) end
     return close:all():item()
   end)
 end
@@ -97,6 +122,7 @@ methods.allclose = tensor.allclose
 methods.split = tensor.split
 methods.chunk = tensor.chunk
 methods.unbind = tensor.unbind
+methods.to_string = C.to_string
 methods.repeat_ = methods["repeat"] -- a new tensor; Lua keeps the word `repeat` for itself
 
 local ffi_types = {
@@ -104,12 +130,15 @@ local ffi_types = {
   uint8 = "uint8_t *", bool = "uint8_t *", float16 = "uint16_t *", bfloat16 = "uint16_t *",
 }
 
+local read_with_data = signature("with_data", {"input: tensor", "fn: function"})
+
 --- Call fn(pointer, n) with an FFI pointer to the elements of a contiguous tensor: a loop there is compiled. The
 --- pointer counts from 0, is valid during the call only, and is not bounds-checked. Counts as an in-place write.
----@param self userdata
+---@param input userdata
 ---@param fn fun(pointer: ffi.cdata*, n: integer): any
 ---@return any # what fn returns
-function methods.with_data(self, fn)
+function methods.with_data(...)
+  local self, fn = read_with_data(...)
   local ffi = require "ffi"
   return fn(ffi.cast(ffi_types[self.dtype], C.pointer(self)), self:numel())
 end
@@ -125,38 +154,66 @@ function Hook:remove()
   C.autograd.remove_hook(self.handle)
 end
 
+local read_hook = signature("register_hook", {"input: tensor", "hook: function"})
+
 --- Call fn(grad) when this tensor's gradient is computed; what it returns (if not nil) replaces the gradient.
----@param self userdata
+---@param input userdata
 ---@param fn fun(grad: userdata): userdata?
 ---@return table # has :remove()
-function methods.register_hook(self, fn)
+function methods.register_hook(...)
+  local self, fn = read_hook(...)
   return Hook(C.autograd.register_hook(self, fn))
 end
 
+local read_detach = signature("detach_", {"input: tensor"})
+
 --- Make this tensor a leaf without history.
----@param self userdata
----@return userdata self
-function methods.detach_(self)
-  if not self.is_leaf then C.system.raise("detach_: only leaves can be detached in place; use detach()") end
+---@param input userdata
+---@return userdata input
+function methods.detach_(...)
+  local self = read_detach(...)
+  if not self.is_leaf then fail("detach_: only leaves can be detached in place; use detach()") end
   self.requires_grad = false
   return self
 end
 
---- New tensors with this one's dtype, on its device.
-for _, name in ipairs {"zeros", "ones", "empty"} do
-  methods["new_" .. name] = function(self, ...)
-    local size = type((...)) == "table" and (...) or {...}
-    return C[name](size, {dtype = self.dtype, device = self.device})
+-- Sizes as a table or one by one, and options in a trailing table.
+local function read_sizes(what, input, ...)
+  arguments.check(what, "input", "tensor", input)
+  local given, count = {...}, select("#", ...)
+  local options = {}
+  if count > 1 and arguments.is_options(given[count]) then options, count = given[count], count - 1 end
+  local size = count == 1 and type(given[1]) == "table" and given[1] or {unpack(given, 1, count)}
+  if count == 0 then fail("%s: 'size' is missing", what) end
+  for i = 1, count do
+    if given[i] == nil then fail("%s: size %d is nil", what, i) end
   end
+  arguments.check(what, "size", "sizes", size)
+  arguments.check_names(what, options, {"dtype", "device", "requires_grad"})
+  return size, {dtype = options.dtype or input.dtype, device = options.device or input.device,
+    requires_grad = options.requires_grad}
 end
 
+--- New tensors with this one's dtype, on its device: t:new_zeros(2, 3), t:new_zeros({2, 3}, {dtype = "int64"}).
+for _, name in ipairs {"zeros", "ones", "empty"} do
+  local what, make = "new_" .. name, C[name]
+  methods[what] = function(self, ...) return make(read_sizes(what, self, ...)) end
+end
+
+local read_full = signature("new_full", {
+  "input: tensor", "size: sizes", "fill_value: number|flag", {"dtype: dtype"}, {"device: device"},
+  {"requires_grad: flag", false},
+})
+
 --- A tensor of this one's dtype on its device, filled with a value.
----@param self userdata
+---@param input userdata
 ---@param size integer[]
----@param value number
+---@param fill_value number
 ---@return userdata
-function methods.new_full(self, size, value)
-  return C.full(size, value, {dtype = self.dtype, device = self.device})
+function methods.new_full(...)
+  local input, size, value, dtype, device, requires_grad = read_full(...)
+  return C.full(size, value, {dtype = dtype or input.dtype, device = device or input.device,
+    requires_grad = requires_grad})
 end
 
 return tensor

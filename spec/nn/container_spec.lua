@@ -110,6 +110,40 @@ describe("A ModuleDict", function()
   end)
 end)
 
+describe("A container", function()
+  it("refuses items by name where their order counts", function()
+    check.raises('Sequential: items of a table have no order by name: write {{"act", ...}, ...} instead of {act = ...}',
+      function() nn.Sequential {act = nn.ReLU()} end)
+    check.raises("ModuleList: items of a table have no order by name", function() nn.ModuleList {a = nn.ReLU()} end)
+    check.raises("ModuleDict: items of a table have no order by name", function()
+      nn.ModuleDict {{"a", nn.ReLU()}, b = nn.ReLU()}
+    end)
+    check.raises("ParameterList: items of a table have no order by name", function()
+      nn.ParameterList {a = nn.Parameter(accelhost.zeros(1))}
+    end)
+  end)
+
+  it("refuses a hole in its items", function()
+    check.raises("Sequential: item 2 is nil", function() nn.Sequential {nn.ReLU(), nil, nn.ReLU()} end)
+    check.raises("ModuleList: item 2 is nil", function() nn.ModuleList {nn.ReLU(), nil, nn.ReLU()} end)
+  end)
+
+  it("is walked by pairs, item by item", function()
+    local function walked(object)
+      local names = {}
+      for name, item in pairs(object) do names[#names + 1] = tostring(name) .. "=" .. tostring(item) end
+      return table.concat(names, " ")
+    end
+    assert.equal("b=ReLU() a=Tanh()", walked(nn.ModuleDict {{"b", nn.ReLU()}, {"a", nn.Tanh()}}))
+    assert.equal("1=ReLU() 2=Tanh()", walked(nn.Sequential(nn.ReLU(), nn.Tanh())))
+    assert.equal("1=ReLU()", walked(nn.ModuleList {nn.ReLU()}))
+    local net = nn.Module()
+    net.act = nn.ReLU()
+    assert.equal("act=ReLU()", walked(net))
+    assert.equal("a=1", walked {a = 1})
+  end)
+end)
+
 describe("A list of parameters", function()
   it("registers them from 0", function()
     local list = nn.ParameterList {nn.Parameter(accelhost.zeros(1)), nn.Parameter(accelhost.ones(1))}

@@ -62,7 +62,7 @@ describe("A new layer", function()
     check.raises("CrossEntropyLoss: unknown reduction 'average'", function()
       nn.CrossEntropyLoss {reduction = "average"}
     end)
-    check.raises("unknown activation 'tanh' (known: relu, gelu, or a function)", function()
+    check.raises("unknown activation 'tanh' (known: relu, gelu)", function()
       nn.TransformerEncoderLayer(2, 1, {activation = "tanh"})
     end)
   end)
@@ -150,6 +150,61 @@ describe("A loss or function", function()
   it("is named when it does not exist", function()
     check.raises("nn.functional has no 'relloo'", function() return F.relloo end)
     check.raises("nn has no 'Lineer' (did you mean 'Linear'?)", function() return nn.Lineer end)
+  end)
+end)
+
+describe("An activation with inplace = true", function()
+  for _, make in ipairs {
+    function(o) return nn.ReLU(o) end, function(o) return nn.ReLU6(o) end, function(o) return nn.SiLU(o) end,
+    function(o) return nn.LeakyReLU(0.1, o) end, function(o) return nn.ELU(1, o) end,
+    function(o) return nn.Hardtanh(-1, 1, o) end,
+  } do
+    it("writes into its input: " .. make {}._name, function()
+      local values = accelhost.tensor {-8, -0.5, 0.5, 8}
+      local kept, changed = values:clone():requires_grad_(), values:clone():requires_grad_()
+      local wanted = make {}(kept)
+      local input = changed * 1
+      local output = make {inplace = true}(input)
+      assert.equal(input, output)
+      assert.same(wanted:tolist(), input:tolist())
+      wanted:sum():backward()
+      output:sum():backward()
+      assert.same(kept.grad:tolist(), changed.grad:tolist())
+    end)
+  end
+
+  it("also the dropout of channels", function()
+    for name, shape in pairs {Dropout = {4, 4}, Dropout1d = {2, 4, 3}, Dropout2d = {2, 4, 3, 3}} do
+      local input = accelhost.ones(shape)
+      assert.equal(input, nn[name](0.5, {inplace = true})(input))
+      assert.is_false(input:equal(accelhost.ones(shape)))
+    end
+  end)
+end)
+
+describe("Layers check their arguments", function()
+  it("and name layer, argument, what was expected and what came", function()
+    check.raises("Linear: in_features: expected an integer of at least 0, got '784'", function()
+      nn.Linear("784", 1)
+    end)
+    check.raises('Linear: device: expected a device name such as "cpu", got number 5', function()
+      nn.Linear(10, 10, true, 5)
+    end)
+    check.raises("Conv2d: kernel_size: expected an integer of at least 1 or a table of them, got number 0", function()
+      nn.Conv2d(1, 1, 0)
+    end)
+    check.raises("Dropout: p: expected a probability between 0 and 1, got number 2", function() nn.Dropout(2) end)
+    check.raises("MSELoss: unknown reduction 'men' (known: none, mean, sum) (did you mean 'mean'?)", function()
+      nn.MSELoss("men")
+    end)
+  end)
+end)
+
+describe("MaxPool1d", function()
+  it("gives the places of the largest values too", function()
+    local values, places = nn.MaxPool1d(2, {return_indices = true})(accelhost.tensor {{{1, 5, 7, 3}}})
+    assert.same({{{5, 7}}}, values:tolist())
+    assert.same({{{1, 2}}}, places:tolist())
   end)
 end)
 

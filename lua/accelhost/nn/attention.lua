@@ -18,8 +18,9 @@ local new = require("accelhost.nn.parameter").new
 local MultiheadAttention = Module:extend "MultiheadAttention"
 
 local read = arguments.signature("MultiheadAttention", {
-  "embed_dim", "num_heads", {"dropout", 0}, {"bias", true}, {"add_bias_kv", false}, {"add_zero_attn", false},
-  {"kdim"}, {"vdim"}, {"batch_first", false}, {"device"}, {"dtype"},
+  "embed_dim: count", "num_heads: count", {"dropout: probability", 0}, {"bias: flag", true},
+  {"add_bias_kv: flag", false}, {"add_zero_attn: flag", false}, {"kdim: count"}, {"vdim: count"},
+  {"batch_first: flag", false}, {"device: device"}, {"dtype: dtype"},
 })
 
 function MultiheadAttention:init(...)
@@ -68,7 +69,8 @@ function MultiheadAttention:_reset_parameters()
 end
 
 local read_call = arguments.signature("MultiheadAttention.forward", {
-  "query", "key", "value", {"key_padding_mask"}, {"need_weights", true}, {"attn_mask"}, {"average_attn_weights", true},
+  "query: tensor", "key: tensor", "value: tensor", {"key_padding_mask: tensor"}, {"need_weights: flag", true},
+  {"attn_mask: tensor"}, {"average_attn_weights: flag", true},
 })
 
 ---@return table output

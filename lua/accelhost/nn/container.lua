@@ -45,6 +45,10 @@ function List:_children()
   return names, modules
 end
 
+function List:_pairs()
+  return ipairs(self)
+end
+
 function List:_item(key)
   if type(key) == "number" and key < 1 then
     fail("%s: items count from 1, there is no item %s", self._name, tostring(key))
@@ -69,7 +73,23 @@ function List:append(item)
   return self
 end
 
+--- Raise when a table holds more than an array: named items have no order.
+local function check_array(what, items)
+  local count = 0
+  for key in next, items do
+    if type(key) ~= "number" then
+      fail('%s: items of a table have no order by name: write {{"%s", ...}, ...} instead of {%s = ...}', what,
+        tostring(key), tostring(key))
+    end
+    count = count + 1
+  end
+  for i = 1, count do
+    if items[i] == nil then fail("%s: item %d is nil", what, i) end
+  end
+end
+
 local function fill(self, items)
+  check_array(self._name, items)
   rawset(self, "_names", {})
   for i, item in ipairs(items) do
     if type(item) == "table" and getmetatable(item) == nil and type(item[1]) == "string" and is_module(item[2]) then
@@ -100,11 +120,10 @@ function Sequential:init(...)
   if select("#", ...) == 1 and type(first) == "table" and getmetatable(first) == nil then
     fill(self, first)
   else
-    local items = {...}
     for i = 1, select("#", ...) do
-      if items[i] == nil then fail("Sequential: item %d is nil", i) end
+      if (select(i, ...)) == nil then fail("Sequential: item %d is nil", i) end
     end
-    fill(self, items)
+    fill(self, {...})
   end
 end
 
@@ -132,6 +151,7 @@ end
 ---@param items Module[]|string
 function ModuleList:extend(items)
   if type(items) == "string" then return Module.extend(self, items) end
+  arguments.check("ModuleList.extend", "items", "modules", items)
   for _, item in ipairs(items) do self:append(item) end
   return self
 end
@@ -162,6 +182,7 @@ end
 local function named_items(what, items)
   local names, values = {}, {}
   if items[1] ~= nil then
+    check_array(what, items)
     for i, item in ipairs(items) do
       if type(item) ~= "table" or type(item[1]) ~= "string" then
         fail("%s: item %d: expected {name, value}, got %s", what, i, describe(item))
@@ -209,6 +230,8 @@ local function named_class(name, list, accepts, wanted)
     end
   end
 
+  Class._pairs = Class.items
+
   --- Is there an item of this name?
   function Class:contains(key)
     return self._kind[key] ~= nil
@@ -243,7 +266,11 @@ ParameterList.__newindex = function(self, key, value)
   rawset(self, key, value)
 end
 
+ParameterList._pairs = List._pairs
+
 function ParameterList:init(items)
+  if items ~= nil then arguments.check("ParameterList", "items", "table", items) end
+  check_array("ParameterList", items or {})
   for i, item in ipairs(items or {}) do rawset(self, i, item) end
   self:_sync()
 end

@@ -33,12 +33,9 @@ local Conv = Module:extend "Conv"
 --- Set the fields, make the parameters and draw them as PyTorch does.
 function Conv:setup(dims, transposed, o)
   local what = self._name
-  if o.groups < 1 or o.in_channels % o.groups ~= 0 or o.out_channels % o.groups ~= 0 then
+  if o.in_channels % o.groups ~= 0 or o.out_channels % o.groups ~= 0 then
     fail("%s: in_channels %d and out_channels %d must be divisible by groups %d", what, o.in_channels, o.out_channels,
       o.groups)
-  end
-  if o.padding_mode ~= "zeros" then
-    fail("%s: unknown padding_mode '%s' (known: zeros)", what, tostring(o.padding_mode))
   end
   self.in_channels, self.out_channels, self.groups = o.in_channels, o.out_channels, o.groups
   self.kernel_size = tuple(what, "kernel_size", o.kernel_size, dims)
@@ -46,9 +43,6 @@ function Conv:setup(dims, transposed, o)
   self.dilation = tuple(what, "dilation", o.dilation, dims)
   self.padding_mode = o.padding_mode
   if type(o.padding) == "string" then
-    if transposed or (o.padding ~= "same" and o.padding ~= "valid") then
-      fail("%s: unknown padding '%s' (known: numbers%s)", what, o.padding, transposed and "" or ", same, valid")
-    end
     if o.padding == "same" and any(self.stride, 1) then fail("%s: padding 'same' needs stride 1", what) end
     self.padding, self._reversed_padding = o.padding, tuple(what, "padding", 0, dims)
     if o.padding == "same" then
@@ -105,8 +99,9 @@ function Conv:extra_repr()
 end
 
 local parameters = {
-  "in_channels", "out_channels", "kernel_size", {"stride", 1}, {"padding", 0}, {"dilation", 1}, {"groups", 1},
-  {"bias", true}, {"padding_mode", "zeros"}, {"device"}, {"dtype"},
+  "in_channels: size", "out_channels: size", "kernel_size: counts", {"stride: counts", 1},
+  {"padding: sizes|'same'|'valid'", 0}, {"dilation: counts", 1}, {"groups: count", 1}, {"bias: flag", true},
+  {"padding_mode: 'zeros'", "zeros"}, {"device: device"}, {"dtype: dtype"},
 }
 
 local function options(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode,
@@ -153,8 +148,9 @@ function Conv2d:forward(input)
 end
 
 local transposed_parameters = {
-  "in_channels", "out_channels", "kernel_size", {"stride", 1}, {"padding", 0}, {"output_padding", 0}, {"groups", 1},
-  {"bias", true}, {"dilation", 1}, {"padding_mode", "zeros"}, {"device"}, {"dtype"},
+  "in_channels: size", "out_channels: size", "kernel_size: counts", {"stride: counts", 1}, {"padding: sizes", 0},
+  {"output_padding: sizes", 0}, {"groups: count", 1}, {"bias: flag", true}, {"dilation: counts", 1},
+  {"padding_mode: 'zeros'", "zeros"}, {"device: device"}, {"dtype: dtype"},
 }
 
 local function transposed_class(name, dims)

@@ -9,13 +9,9 @@ local dropout = {}
 
 local function class(name)
   local Class = Module:extend(name)
-  local read = arguments.signature(name, {{"p", 0.5}, {"inplace", false}})
+  local read = arguments.signature(name, {{"p: probability", 0.5}, {"inplace: flag", false}})
   function Class:init(...)
-    local p, inplace = read(...)
-    if type(p) ~= "number" or p < 0 or p > 1 then
-      arguments.fail("%s: p: expected a probability between 0 and 1, got %s", name, arguments.describe(p))
-    end
-    self.p, self.inplace = p, inplace
+    self.p, self.inplace = read(...)
   end
   function Class:extra_repr()
     return repr.join("p", self.p % 1 == 0 and self.p ~= 0 and repr.float(self.p) or repr.value(self.p), "inplace",
@@ -37,14 +33,14 @@ end
 ---@class Dropout1d: Module
 local Dropout1d = class "Dropout1d"
 function Dropout1d:forward(input)
-  return F.dropout1d(input, self.p, self.training)
+  return F.dropout1d(input, self.p, self.training, self.inplace)
 end
 
 --- Zero whole channels of [N, C, H, W].
 ---@class Dropout2d: Module
 local Dropout2d = class "Dropout2d"
 function Dropout2d:forward(input)
-  return F.dropout2d(input, self.p, self.training)
+  return F.dropout2d(input, self.p, self.training, self.inplace)
 end
 
 return dropout

@@ -11,8 +11,11 @@ local fail = arguments.fail
 ---@field weight table [num_embeddings, embedding_dim]
 local Embedding = Module:extend "Embedding"
 
-local read = arguments.signature("Embedding",
-  {"num_embeddings", "embedding_dim", {"padding_idx"}, {"device"}, {"dtype"}})
+local read = arguments.signature("Embedding", {
+  "num_embeddings: size", "embedding_dim: size", {"padding_idx: integer"}, {"device: device"}, {"dtype: dtype"},
+})
+local read_pretrained = arguments.signature("from_pretrained",
+  {"embeddings: tensor", {"freeze: flag", true}, {"padding_idx: integer"}})
 
 --- nn.Embedding(10, 3, {padding_idx = 0}): row 0 is zero and gets no gradient.
 ---@param num_embeddings integer
@@ -41,14 +44,15 @@ end
 
 --- Make an embedding from a matrix.
 ---@param embeddings table [num_embeddings, embedding_dim]
----@param options table? {freeze = true, padding_idx = ...}
+---@param freeze boolean|table? default true; or {freeze =, padding_idx =}
 ---@return Embedding
-function Embedding.from_pretrained(embeddings, options)
-  options = options or {}
-  arguments.check_names("from_pretrained", options, {"freeze", "padding_idx"})
-  local self = Embedding(embeddings:size(0), embeddings:size(1),
-    {padding_idx = options.padding_idx, dtype = embeddings.dtype})
-  self.weight = new(embeddings, options.freeze == false)
+function Embedding.from_pretrained(...)
+  local embeddings, freeze, padding_idx = read_pretrained(...)
+  if embeddings:dim() ~= 2 then
+    fail("from_pretrained: embeddings: expected 2 dims, got %s", arguments.shape_text(embeddings))
+  end
+  local self = Embedding(embeddings:size(0), embeddings:size(1), {padding_idx = padding_idx, dtype = embeddings.dtype})
+  self.weight = new(embeddings, not freeze)
   return self
 end
 

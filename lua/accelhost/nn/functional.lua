@@ -10,30 +10,36 @@ local F = {}
 
 -- Activations.
 
---- min(max(x, 0), 6).
-function F.relu6(input) return C.clamp(input, 0, 6) end
-
---- x * relu6(x + 3) / 6.
-function F.hardswish(input) return input * C.clamp(input + 3, 0, 6) / 6 end
-
---- relu6(x + 3) / 6.
-function F.hardsigmoid(input) return C.clamp(input + 3, 0, 6) / 6 end
-
---- log(sigmoid(x)).
-function F.logsigmoid(input) return -C.softplus(-input) end
-
---- x / (1 + |x|).
-function F.softsign(input) return input / (C.abs(input) + 1) end
-
---- x * tanh(softplus(x)).
-function F.mish(input) return input * C.tanh(C.softplus(input)) end
-
---- Scaled ELU.
-function F.selu(input)
-  return C.elu(input, 1.6732632423543772848170429916717) * 1.0507009873554804934193349852946
+local function unary(name, fn)
+  local read = signature(name, {"input: tensor"})
+  F[name] = function(...) return fn((read(...))) end
 end
 
-local read_gumbel = signature("gumbel_softmax", {"logits", {"tau", 1}, {"hard", false}, {"dim", -1}})
+--- min(max(x, 0), 6).
+unary("relu6", function(input) return C.hardtanh(input, 0, 6) end)
+
+--- x * relu6(x + 3) / 6.
+unary("hardswish", function(input) return input * C.clamp(input + 3, 0, 6) / 6 end)
+
+--- relu6(x + 3) / 6.
+unary("hardsigmoid", function(input) return C.clamp(input + 3, 0, 6) / 6 end)
+
+--- log(sigmoid(x)).
+unary("logsigmoid", function(input) return -C.softplus(-input) end)
+
+--- x / (1 + |x|).
+unary("softsign", function(input) return input / (C.abs(input) + 1) end)
+
+--- x * tanh(softplus(x)).
+unary("mish", function(input) return input * C.tanh(C.softplus(input)) end)
+
+--- Scaled ELU.
+unary("selu", function(input)
+  return C.elu(input, 1.6732632423543772848170429916717) * 1.0507009873554804934193349852946
+end)
+
+local read_gumbel = signature("gumbel_softmax",
+  {"logits: tensor", {"tau: positive", 1}, {"hard: flag", false}, {"dim: integer", -1}})
 --- A sample of the Gumbel-softmax distribution; with hard = true one-hot, with the soft sample's gradient.
 function F.gumbel_softmax(...)
   local logits, tau, hard, dim = read_gumbel(...)
@@ -50,9 +56,10 @@ end
 -- Dropout of whole channels.
 
 local function channel_dropout(what, dims)
-  local read = signature(what, {"input", {"p", 0.5}, {"training", true}})
+  local read = signature(what,
+      {"input: tensor", {"p: probability", 0.5}, {"training: flag", true}, {"inplace: flag", false}})
   return function(...)
-    local input, p, training = read(...)
+    local input, p, training, inplace = read(...)
     if input:dim() ~= dims and input:dim() ~= dims - 1 then
       fail("%s: expected an input of %d or %d dims, got %d", what, dims - 1, dims, input:dim())
     end
@@ -60,7 +67,7 @@ local function channel_dropout(what, dims)
     local sizes = input:shape()
     for d = input:dim() - dims + 3, input:dim() do sizes[d] = 1 end
     local keep = C.dropout(C.ones(sizes, {dtype = input.dtype}), p, true)
-    return input * keep
+    return inplace and input:mul_(keep) or input * keep
   end
 end
 
@@ -77,14 +84,16 @@ local function p_norm(input, p, dim)
   return input:abs():pow(p):sum(dim, true):pow(1 / p)
 end
 
-local read_normalize = signature("normalize", {"input", {"p", 2}, {"dim", 1}, {"eps", 1e-12}})
+local read_normalize = signature("normalize",
+  {"input: tensor", {"p: number", 2}, {"dim: integer", 1}, {"eps: number", 1e-12}})
 --- input / max(|input|_p, eps) along a dim.
 function F.normalize(...)
   local input, p, dim, eps = read_normalize(...)
   return input / p_norm(input, p, dim):clamp_min(eps)
 end
 
-local read_cosine = signature("cosine_similarity", {"x1", "x2", {"dim", 1}, {"eps", 1e-8}})
+local read_cosine = signature("cosine_similarity",
+  {"x1: tensor", "x2: tensor", {"dim: integer", 1}, {"eps: number", 1e-8}})
 --- x1 . x2 / max(|x1| |x2|, eps) along a dim.
 function F.cosine_similarity(...)
   local x1, x2, dim, eps = read_cosine(...)
@@ -93,7 +102,8 @@ function F.cosine_similarity(...)
   return product / norms
 end
 
-local read_pairwise = signature("pairwise_distance", {"x1", "x2", {"p", 2}, {"eps", 1e-6}, {"keepdim", false}})
+local read_pairwise = signature("pairwise_distance",
+  {"x1: tensor", "x2: tensor", {"p: number", 2}, {"eps: number", 1e-6}, {"keepdim: flag", false}})
 --- |x1 - x2 + eps|_p over the last dim.
 function F.pairwise_distance(...)
   local x1, x2, p, eps, keepdim = read_pairwise(...)
@@ -101,11 +111,11 @@ function F.pairwise_distance(...)
   return keepdim and distance or distance:squeeze(-1)
 end
 
-local read_pad = signature("pad", {"input", "pad", {"mode", "constant"}, {"value", 0}})
+local read_pad = signature("pad",
+  {"input: tensor", "pad: integers", {"mode: 'constant'", "constant"}, {"value: number", 0}})
 --- Pad the last dims: pad = {left, right, top, bottom, ...}, last dim first; negative numbers cut.
 function F.pad(...)
-  local input, pad, mode, value = read_pad(...)
-  if mode ~= "constant" then fail("pad: unknown mode '%s' (known: constant)", tostring(mode)) end
+  local input, pad, _, value = read_pad(...)
   if #pad % 2 ~= 0 or #pad / 2 > input:dim() then
     fail("pad: expected up to %d pairs of numbers, got %d numbers", input:dim(), #pad)
   end
@@ -130,11 +140,12 @@ end
 
 -- Losses.
 
-local function reduce(what, loss, reduction)
+local reduction_row = {"reduction: 'none'|'mean'|'sum'", "mean"}
+
+local function reduce(loss, reduction)
   if reduction == "mean" then return loss:mean() end
   if reduction == "sum" then return loss:sum() end
-  if reduction == "none" then return loss end
-  return fail("%s: unknown reduction '%s' (known: none, mean, sum)", what, tostring(reduction))
+  return loss
 end
 
 -- Input minus target. Targets of another shape broadcast, as in PyTorch, which is seldom what was meant.
@@ -147,41 +158,46 @@ local function difference_of(what, input, target)
   return difference
 end
 
-local read_mse = signature("mse_loss", {"input", "target", {"reduction", "mean"}})
+local read_mse = signature("mse_loss", {"input: tensor", "target: tensor", reduction_row})
 --- (input - target)^2.
 function F.mse_loss(...)
   local input, target, reduction = read_mse(...)
   local difference = difference_of("mse_loss", input, target)
-  return reduce("mse_loss", difference * difference, reduction)
+  return reduce(difference * difference, reduction)
 end
 
-local read_l1 = signature("l1_loss", {"input", "target", {"reduction", "mean"}})
+local read_l1 = signature("l1_loss", {"input: tensor", "target: tensor", reduction_row})
 --- |input - target|.
 function F.l1_loss(...)
   local input, target, reduction = read_l1(...)
-  return reduce("l1_loss", difference_of("l1_loss", input, target):abs(), reduction)
+  return reduce(difference_of("l1_loss", input, target):abs(), reduction)
 end
 
-local read_smooth = signature("smooth_l1_loss", {"input", "target", {"reduction", "mean"}, {"beta", 1}})
+local read_smooth = signature("smooth_l1_loss",
+  {"input: tensor", "target: tensor", reduction_row, {"beta: nonnegative", 1}})
 --- Quadratic below beta, linear above: d^2 / (2 beta), |d| - beta / 2.
 function F.smooth_l1_loss(...)
   local input, target, reduction, beta = read_smooth(...)
   local distance = difference_of("smooth_l1_loss", input, target):abs()
-  if beta == 0 then return reduce("smooth_l1_loss", distance, reduction) end
+  if beta == 0 then return reduce(distance, reduction) end
   local loss = C.where(C.lt(distance, beta), distance * distance * (0.5 / beta), distance - 0.5 * beta)
-  return reduce("smooth_l1_loss", loss, reduction)
+  return reduce(loss, reduction)
 end
 
-local read_huber = signature("huber_loss", {"input", "target", {"reduction", "mean"}, {"delta", 1}})
+local read_huber = signature("huber_loss",
+  {"input: tensor", "target: tensor", reduction_row, {"delta: positive", 1}})
 --- d^2 / 2 below delta, delta (|d| - delta / 2) above.
 function F.huber_loss(...)
   local input, target, reduction, delta = read_huber(...)
   local distance = difference_of("huber_loss", input, target):abs()
   local loss = C.where(C.le(distance, delta), distance * distance * 0.5, (distance - 0.5 * delta) * delta)
-  return reduce("huber_loss", loss, reduction)
+  return reduce(loss, reduction)
 end
 
-local read_kl = signature("kl_div", {"input", "target", {"reduction", "mean"}, {"log_target", false}})
+local read_kl = signature("kl_div", {
+  "input: tensor", "target: tensor", {"reduction: 'none'|'mean'|'sum'|'batchmean'", "mean"},
+  {"log_target: flag", false},
+})
 --- target (log target - input); "batchmean" divides the sum by the batch size.
 function F.kl_div(...)
   local input, target, reduction, log_target = read_kl(...)
@@ -194,7 +210,7 @@ function F.kl_div(...)
     loss = C.where(positive, target * (safe:log() - input), 0)
   end
   if reduction == "batchmean" then return loss:sum() / input:size(0) end
-  return reduce("kl_div", loss, reduction)
+  return reduce(loss, reduction)
 end
 
 -- Multi-head attention.
@@ -229,10 +245,12 @@ local function project(query, key, value, o)
 end
 
 local attention_parameters = {
-  "query", "key", "value", "embed_dim_to_check", "num_heads", {"in_proj_weight"}, {"in_proj_bias"}, {"bias_k"},
-  {"bias_v"}, {"add_zero_attn", false}, {"dropout_p", 0}, "out_proj_weight", {"out_proj_bias"}, {"training", true},
-  {"key_padding_mask"}, {"need_weights", true}, {"attn_mask"}, {"use_separate_proj_weight", false},
-  {"q_proj_weight"}, {"k_proj_weight"}, {"v_proj_weight"}, {"average_attn_weights", true}, {"batch_first", false},
+  "query: tensor", "key: tensor", "value: tensor", "embed_dim_to_check: count", "num_heads: count",
+  {"in_proj_weight: tensor"}, {"in_proj_bias: tensor"}, {"bias_k: tensor"}, {"bias_v: tensor"},
+  {"add_zero_attn: flag", false}, {"dropout_p: probability", 0}, "out_proj_weight: tensor", {"out_proj_bias: tensor"},
+  {"training: flag", true}, {"key_padding_mask: tensor"}, {"need_weights: flag", true}, {"attn_mask: tensor"},
+  {"use_separate_proj_weight: flag", false}, {"q_proj_weight: tensor"}, {"k_proj_weight: tensor"},
+  {"v_proj_weight: tensor"}, {"average_attn_weights: flag", true}, {"batch_first: flag", false},
 }
 local set_attention = arguments.setter("multi_head_attention_forward", attention_parameters)
 

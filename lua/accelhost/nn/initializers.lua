@@ -14,10 +14,13 @@ local function uniform(tensor, low, high) return tensor:uniform_(low, high) end
 local function normal(tensor, mean, std) return tensor:normal_(mean, std) end
 local function fill(tensor, value) return tensor:fill_(value) end
 
+local read_fans = arguments.signature("calculate_fan_in_and_fan_out", {"tensor: tensor"})
+
 --- Fan in and fan out of a weight [out, in, ...].
 ---@param tensor table [out, in, ...]
 ---@return number fan_in, number fan_out
-function init.calculate_fan_in_and_fan_out(tensor)
+function init.calculate_fan_in_and_fan_out(...)
+  local tensor = read_fans(...)
   local dims = tensor:dim()
   if dims < 2 then fail("init: fan in and fan out need a tensor of at least 2 dims, got %d", dims) end
   local field = 1
@@ -25,52 +28,51 @@ function init.calculate_fan_in_and_fan_out(tensor)
   return tensor:size(1) * field, tensor:size(0) * field
 end
 
-local linear = {linear = true, conv1d = true, conv2d = true, conv3d = true, conv_transpose1d = true,
-  conv_transpose2d = true, conv_transpose3d = true, sigmoid = true}
+-- Without a slope of leaky_relu it is 0.01.
+local gains = {
+  linear = 1, conv1d = 1, conv2d = 1, conv3d = 1, conv_transpose1d = 1, conv_transpose2d = 1, conv_transpose3d = 1,
+  sigmoid = 1, tanh = 5.0 / 3, relu = math.sqrt(2.0), selu = 3.0 / 4,
+}
+local nonlinearities = "'linear'|'conv1d'|'conv2d'|'conv3d'|'conv_transpose1d'|'conv_transpose2d'|'conv_transpose3d'|"
+  .. "'sigmoid'|'tanh'|'relu'|'leaky_relu'|'selu'"
+local read_gain = arguments.signature("calculate_gain", {"nonlinearity: " .. nonlinearities, {"param: number", 0.01}})
 
 --- The recommended gain for a nonlinearity: linear, conv*, sigmoid, tanh, relu, leaky_relu, selu.
 ---@param nonlinearity string
 ---@param param number? the negative slope of leaky_relu (default 0.01)
 ---@return number
-function init.calculate_gain(nonlinearity, param)
-  if linear[nonlinearity] then return 1 end
-  if nonlinearity == "tanh" then return 5.0 / 3 end
-  if nonlinearity == "relu" then return math.sqrt(2.0) end
-  if nonlinearity == "leaky_relu" then
-    local slope = param or 0.01
-    if type(slope) ~= "number" then fail("calculate_gain: expected a number, got %s", arguments.describe(slope)) end
-    return math.sqrt(2.0 / (1 + slope ^ 2))
-  end
-  if nonlinearity == "selu" then return 3.0 / 4 end
-  return fail("calculate_gain: unknown nonlinearity '%s' (known: linear, conv1d, conv2d, conv3d, sigmoid, tanh, " ..
-    "relu, leaky_relu, selu)", tostring(nonlinearity))
+function init.calculate_gain(...)
+  local nonlinearity, slope = read_gain(...)
+  return gains[nonlinearity] or math.sqrt(2.0 / (1 + slope ^ 2))
 end
 
-local read_uniform = arguments.signature("uniform_", {"tensor", {"a", 0}, {"b", 1}})
+local read_uniform = arguments.signature("uniform_", {"tensor: tensor", {"a: number", 0}, {"b: number", 1}})
 --- U(a, b).
 function init.uniform_(...)
   return no_grad(uniform, read_uniform(...))
 end
 
-local read_normal = arguments.signature("normal_", {"tensor", {"mean", 0}, {"std", 1}})
+local read_normal = arguments.signature("normal_", {"tensor: tensor", {"mean: number", 0}, {"std: nonnegative", 1}})
 --- N(mean, std^2).
 function init.normal_(...)
   return no_grad(normal, read_normal(...))
 end
 
-local read_constant = arguments.signature("constant_", {"tensor", "val"})
+local read_constant = arguments.signature("constant_", {"tensor: tensor", "val: number"})
 --- Fill with a value.
 function init.constant_(...)
   return no_grad(fill, read_constant(...))
 end
 
+local read_zeros = arguments.signature("zeros_", {"tensor: tensor"})
 --- Fill with 0.
-function init.zeros_(tensor) return no_grad(fill, tensor, 0) end
+function init.zeros_(...) return no_grad(fill, read_zeros(...), 0) end
 
+local read_ones = arguments.signature("ones_", {"tensor: tensor"})
 --- Fill with 1.
-function init.ones_(tensor) return no_grad(fill, tensor, 1) end
+function init.ones_(...) return no_grad(fill, read_ones(...), 1) end
 
-local read_eye = arguments.signature("eye_", {"tensor"})
+local read_eye = arguments.signature("eye_", {"tensor: tensor"})
 --- The identity matrix.
 function init.eye_(...)
   local tensor = read_eye(...)
@@ -82,7 +84,7 @@ function init.eye_(...)
   end)
 end
 
-local read_xavier_uniform = arguments.signature("xavier_uniform_", {"tensor", {"gain", 1}})
+local read_xavier_uniform = arguments.signature("xavier_uniform_", {"tensor: tensor", {"gain: number", 1}})
 --- U(-a, a) with a = gain * sqrt(6 / (fan_in + fan_out)).
 function init.xavier_uniform_(...)
   local tensor, gain = read_xavier_uniform(...)
@@ -92,7 +94,7 @@ function init.xavier_uniform_(...)
   return no_grad(uniform, tensor, -bound, bound)
 end
 
-local read_xavier_normal = arguments.signature("xavier_normal_", {"tensor", {"gain", 1}})
+local read_xavier_normal = arguments.signature("xavier_normal_", {"tensor: tensor", {"gain: number", 1}})
 --- N(0, gain^2 * 2 / (fan_in + fan_out)).
 function init.xavier_normal_(...)
   local tensor, gain = read_xavier_normal(...)
@@ -100,22 +102,20 @@ function init.xavier_normal_(...)
   return no_grad(normal, tensor, 0, gain * math.sqrt(2.0 / (fan_in + fan_out)))
 end
 
-local function kaiming_std(what, tensor, a, mode, nonlinearity)
-  if mode ~= "fan_in" and mode ~= "fan_out" then
-    fail("%s: unknown mode '%s' (known: fan_in, fan_out)", what, tostring(mode))
-  end
+local function kaiming_std(tensor, a, mode, nonlinearity)
   local fan_in, fan_out = init.calculate_fan_in_and_fan_out(tensor)
   local fan = mode == "fan_in" and fan_in or fan_out
   return init.calculate_gain(nonlinearity, a) / math.sqrt(fan)
 end
 
-local kaiming = {"tensor", {"a", 0}, {"mode", "fan_in"}, {"nonlinearity", "leaky_relu"}}
+local kaiming = {"tensor: tensor", {"a: number", 0}, {"mode: 'fan_in'|'fan_out'", "fan_in"},
+  {"nonlinearity: " .. nonlinearities, "leaky_relu"}}
 local read_kaiming_uniform = arguments.signature("kaiming_uniform_", kaiming)
 --- U(-bound, bound) with bound = gain * sqrt(3 / fan).
 function init.kaiming_uniform_(...)
   local tensor, a, mode, nonlinearity = read_kaiming_uniform(...)
   if tensor:numel() == 0 then return tensor end
-  local bound = math.sqrt(3.0) * kaiming_std("kaiming_uniform_", tensor, a, mode, nonlinearity)
+  local bound = math.sqrt(3.0) * kaiming_std(tensor, a, mode, nonlinearity)
   return no_grad(uniform, tensor, -bound, bound)
 end
 
@@ -124,7 +124,7 @@ local read_kaiming_normal = arguments.signature("kaiming_normal_", kaiming)
 function init.kaiming_normal_(...)
   local tensor, a, mode, nonlinearity = read_kaiming_normal(...)
   if tensor:numel() == 0 then return tensor end
-  return no_grad(normal, tensor, 0, kaiming_std("kaiming_normal_", tensor, a, mode, nonlinearity))
+  return no_grad(normal, tensor, 0, kaiming_std(tensor, a, mode, nonlinearity))
 end
 
 --- erf^-1(y) for |y| < 1: the rational start values of Giles, then two Newton steps in double.
@@ -153,7 +153,8 @@ local function normal_cdf(x)
   return (1 + C.tensor(x / math.sqrt(2), {dtype = "float64"}):erf():item()) / 2
 end
 
-local read_trunc = arguments.signature("trunc_normal_", {"tensor", {"mean", 0}, {"std", 1}, {"a", -2}, {"b", 2}})
+local read_trunc = arguments.signature("trunc_normal_",
+  {"tensor: tensor", {"mean: number", 0}, {"std: positive", 1}, {"a: number", -2}, {"b: number", 2}})
 --- N(mean, std^2) restricted to [a, b], by the inverse of the distribution function.
 function init.trunc_normal_(...)
   local tensor, mean, std, a, b = read_trunc(...)
@@ -173,7 +174,7 @@ function init.trunc_normal_(...)
   end)
 end
 
-local read_orthogonal = arguments.signature("orthogonal_", {"tensor", {"gain", 1}})
+local read_orthogonal = arguments.signature("orthogonal_", {"tensor: tensor", {"gain: number", 1}})
 --- A (semi-)orthogonal matrix, rows by the rest: Gram-Schmidt, run twice, of a normal sample.
 function init.orthogonal_(...)
   local tensor, gain = read_orthogonal(...)

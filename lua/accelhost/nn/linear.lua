@@ -24,7 +24,8 @@ linear.Identity = Identity
 local Linear = Module:extend "Linear"
 linear.Linear = Linear
 
-local read = arguments.signature("Linear", {"in_features", "out_features", {"bias", true}, {"device"}, {"dtype"}})
+local read = arguments.signature("Linear",
+  {"in_features: size", "out_features: size", {"bias: flag", true}, {"device: device"}, {"dtype: dtype"}})
 
 ---@param in_features integer
 ---@param out_features integer
@@ -67,8 +68,10 @@ linear.NonDynamicallyQuantizableLinear = Linear:extend "NonDynamicallyQuantizabl
 local Bilinear = Module:extend "Bilinear"
 linear.Bilinear = Bilinear
 
-local read_bilinear = arguments.signature("Bilinear",
-  {"in1_features", "in2_features", "out_features", {"bias", true}, {"device"}, {"dtype"}})
+local read_bilinear = arguments.signature("Bilinear", {
+  "in1_features: size", "in2_features: size", "out_features: size", {"bias: flag", true}, {"device: device"},
+  {"dtype: dtype"},
+})
 
 function Bilinear:init(...)
   local in1, in2, out, bias, device, dtype = read_bilinear(...)

@@ -4,39 +4,36 @@ local arguments = require "accelhost.util.arguments"
 local Module = require("accelhost.nn.module").Module
 
 local loss = {}
-local reductions = {none = true, mean = true, sum = true}
 
 --- A loss class: its options become fields (tensors among them buffers, as in PyTorch) and are handed to F[name].
-local function class(name, parameters, forward, extra_reduction)
+local function class(name, parameters, forward)
   local Class = Module:extend(name)
   local read = arguments.signature(name, parameters)
   function Class:init(...)
     local values = {read(...)}
-    for i, parameter in ipairs(parameters) do
-      local key = parameter[1]
+    for i, parameter in ipairs(arguments.signatures[name]) do
+      local key = parameter.name
       if key == "weight" or key == "pos_weight" then
         self:register_buffer(key, values[i])
       else
         self[key] = values[i]
       end
     end
-    if not reductions[self.reduction] and self.reduction ~= extra_reduction then
-      arguments.fail("%s: unknown reduction '%s' (known: none, mean, sum)", name, tostring(self.reduction))
-    end
   end
   Class.forward = forward
   loss[name] = Class
 end
 
-local reduction = {"reduction", "mean"}
+local reduction = {"reduction: 'none'|'mean'|'sum'", "mean"}
 
-class("CrossEntropyLoss", {{"weight"}, {"ignore_index", -100}, reduction, {"label_smoothing", 0}},
-  function(self, input, target)
-    return F.cross_entropy(input, target, {weight = self.weight, ignore_index = self.ignore_index,
-      reduction = self.reduction, label_smoothing = self.label_smoothing})
-  end)
+class("CrossEntropyLoss", {
+  {"weight: tensor"}, {"ignore_index: integer", -100}, reduction, {"label_smoothing: probability", 0},
+}, function(self, input, target)
+  return F.cross_entropy(input, target, {weight = self.weight, ignore_index = self.ignore_index,
+    reduction = self.reduction, label_smoothing = self.label_smoothing})
+end)
 
-class("NLLLoss", {{"weight"}, {"ignore_index", -100}, reduction}, function(self, input, target)
+class("NLLLoss", {{"weight: tensor"}, {"ignore_index: integer", -100}, reduction}, function(self, input, target)
   return F.nll_loss(input, target, {weight = self.weight, ignore_index = self.ignore_index,
     reduction = self.reduction})
 end)
@@ -49,25 +46,27 @@ class("L1Loss", {reduction}, function(self, input, target)
   return F.l1_loss(input, target, {reduction = self.reduction})
 end)
 
-class("SmoothL1Loss", {reduction, {"beta", 1}}, function(self, input, target)
+class("SmoothL1Loss", {reduction, {"beta: nonnegative", 1}}, function(self, input, target)
   return F.smooth_l1_loss(input, target, {reduction = self.reduction, beta = self.beta})
 end)
 
-class("HuberLoss", {reduction, {"delta", 1}}, function(self, input, target)
+class("HuberLoss", {reduction, {"delta: positive", 1}}, function(self, input, target)
   return F.huber_loss(input, target, {reduction = self.reduction, delta = self.delta})
 end)
 
-class("BCELoss", {{"weight"}, reduction}, function(self, input, target)
+class("BCELoss", {{"weight: tensor"}, reduction}, function(self, input, target)
   return F.binary_cross_entropy(input, target, {weight = self.weight, reduction = self.reduction})
 end)
 
-class("BCEWithLogitsLoss", {{"weight"}, reduction, {"pos_weight"}}, function(self, input, target)
+class("BCEWithLogitsLoss", {{"weight: tensor"}, reduction, {"pos_weight: tensor"}}, function(self, input, target)
   return F.binary_cross_entropy_with_logits(input, target, {weight = self.weight, reduction = self.reduction,
     pos_weight = self.pos_weight})
 end)
 
-class("KLDivLoss", {reduction, {"log_target", false}}, function(self, input, target)
+class("KLDivLoss", {
+  {"reduction: 'none'|'mean'|'sum'|'batchmean'", "mean"}, {"log_target: flag", false},
+}, function(self, input, target)
   return F.kl_div(input, target, {reduction = self.reduction, log_target = self.log_target})
-end, "batchmean")
+end)
 
 return loss

@@ -13,7 +13,7 @@ local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local parameter = require "accelhost.nn.parameter"
 
-local fail, describe = arguments.fail, arguments.describe
+local fail, describe, signature = arguments.fail, arguments.describe, arguments.signature
 
 ---@class Module
 ---@field training boolean
@@ -156,44 +156,42 @@ function Module._assign(self, name, value)
   self._fields[name] = value
 end
 
+local read_buffer = signature("register_buffer", {"name: string", {"tensor: tensor"}, {"persistent: flag", true}})
+
 --- Register a tensor that is part of the state but no parameter (running statistics, masks).
 ---@param name string
 ---@param tensor table? nil reserves the name
----@param options boolean|table? persistent (default true): part of the state_dict
-function Module:register_buffer(name, tensor, options)
-  if type(options) == "table" then
-    arguments.check_names("register_buffer", options, {"persistent"})
-    options = options.persistent
-  end
-  if tensor ~= nil and not C.is_tensor(tensor) then
-    fail("register_buffer: '%s': expected a tensor or nil, got %s", tostring(name), describe(tensor))
-  end
+---@param persistent boolean|table? default true: part of the state_dict
+function Module:register_buffer(...)
+  local name, tensor, persistent = read_buffer(...)
   if self._fields[name] ~= nil and self._kind[name] ~= "buffer" then
     fail("register_buffer: %s already has a field '%s'", self._name, name)
   end
   register(self, name, "buffer")
-  self._transient[name] = options == false or nil
+  self._transient[name] = not persistent or nil
   self._fields[name] = tensor
 end
 
+local read_parameter = signature("register_parameter", {"name: string", {"param: tensor"}})
+
 --- Register a parameter under a name; the same as assigning it.
 ---@param name string
----@param value table? an nn.Parameter, or nil for "none here"
-function Module:register_parameter(name, value)
+---@param param table? an nn.Parameter, or nil for "none here"
+function Module:register_parameter(...)
+  local name, value = read_parameter(...)
   if value ~= nil and not parameter.is_parameter(value) then
-    fail("register_parameter: '%s': expected an nn.Parameter or nil, got %s", tostring(name), describe(value))
+    fail("register_parameter: param: expected an nn.Parameter or nil, got %s", describe(value))
   end
   Module._assign(self, name, value)
 end
 
+local read_module = signature("add_module", {"name: string", "module: module"})
+
 --- Register a submodule under a name; the same as assigning it.
 ---@param name string
 ---@param module Module
-function Module:add_module(name, module)
-  if not is_module(module) then
-    fail("add_module: '%s': expected a module, got %s", tostring(name), describe(module))
-  end
-  Module._assign(self, name, module)
+function Module:add_module(...)
+  Module._assign(self, read_module(...))
 end
 
 Module.register_module = Module.add_module
@@ -211,8 +209,8 @@ local function without(hooks, entry)
   return kept
 end
 
-local function add_hook(self, list, hook)
-  if type(hook) ~= "function" then fail("hook: expected a function, got %s", describe(hook)) end
+local function add_hook(what, self, list, hook)
+  arguments.check(what, "hook", "callable", hook)
   next_hook = next_hook + 1
   local entry = {id = next_hook, call = hook}
   local hooks = without(self[list] or {})
@@ -230,14 +228,14 @@ end
 ---@param hook fun(module: Module, arguments: table): any
 ---@return table handle handle.remove() takes the hook away
 function Module:register_forward_pre_hook(hook)
-  return add_hook(self, "_forward_pre_hooks", hook)
+  return add_hook("register_forward_pre_hook", self, "_forward_pre_hooks", hook)
 end
 
 --- Call `hook(module, arguments, output)` after each forward; it may return another output.
 ---@param hook fun(module: Module, arguments: table, output: any): any
 ---@return table handle
 function Module:register_forward_hook(hook)
-  return add_hook(self, "_forward_hooks", hook)
+  return add_hook("register_forward_hook", self, "_forward_hooks", hook)
 end
 
 --- Call `hook(module, grad_input, grad_output)` (two arrays) when the gradients with respect to the module's tensor
@@ -245,7 +243,7 @@ end
 ---@param hook fun(module: Module, grad_input: table, grad_output: table): any
 ---@return table handle
 function Module:register_full_backward_hook(hook)
-  return add_hook(self, "_backward_hooks", hook)
+  return add_hook("register_full_backward_hook", self, "_backward_hooks", hook)
 end
 
 local function pack(...)
@@ -451,21 +449,18 @@ local function iterate(names, values)
   end
 end
 
-local function read_members(what, prefix, recurse)
-  if type(prefix) == "table" then
-    arguments.check_names(what, prefix, {"prefix", "recurse"})
-    return prefix.prefix or "", prefix.recurse
-  end
-  return prefix or "", recurse
-end
+local prefix, recurse = {"prefix: string", ""}, {"recurse: flag", true}
+local read_parameters, read_buffers = signature("parameters", {recurse}), signature("buffers", {recurse})
+local read_named_parameters = signature("named_parameters", {prefix, recurse})
+local read_named_buffers = signature("named_buffers", {prefix, recurse})
 
 --- All parameters, each once, in order of registration.
 --
 --   local optimizer = optim.AdamW(net:parameters(), {lr = 1e-3})
 ---@param recurse boolean? default true
 ---@return table[] tensors a Lua array
-function Module:parameters(recurse)
-  local _, values = members(self, "_parameters", "", recurse)
+function Module:parameters(...)
+  local _, values = members(self, "_parameters", "", (read_parameters(...)))
   return values
 end
 
@@ -473,16 +468,15 @@ end
 ---@param prefix string|table? put before the names
 ---@param recurse boolean? default true
 ---@return fun(): string, table
-function Module:named_parameters(prefix, recurse)
-  prefix, recurse = read_members("named_parameters", prefix, recurse)
-  return iterate(members(self, "_parameters", prefix, recurse))
+function Module:named_parameters(...)
+  return iterate(members(self, "_parameters", read_named_parameters(...)))
 end
 
 --- All buffers, each once.
 ---@param recurse boolean? default true
 ---@return table[] tensors
-function Module:buffers(recurse)
-  local _, values = members(self, "_buffers", "", recurse)
+function Module:buffers(...)
+  local _, values = members(self, "_buffers", "", (read_buffers(...)))
   return values
 end
 
@@ -490,9 +484,8 @@ end
 ---@param prefix string|table?
 ---@param recurse boolean?
 ---@return fun(): string, table
-function Module:named_buffers(prefix, recurse)
-  prefix, recurse = read_members("named_buffers", prefix, recurse)
-  return iterate(members(self, "_buffers", prefix, recurse))
+function Module:named_buffers(...)
+  return iterate(members(self, "_buffers", read_named_buffers(...)))
 end
 
 local function unique_children(self)
@@ -527,17 +520,20 @@ function Module:modules()
   return modules
 end
 
+local read_named_modules = signature("named_modules", {prefix})
+
 --- for name, module in net:named_modules() do ... end; the name of the root is "".
 ---@param prefix string?
 ---@return fun(): string, Module
-function Module:named_modules(prefix)
-  return iterate(tree(self, prefix or ""))
+function Module:named_modules(...)
+  return iterate(tree(self, (read_named_modules(...))))
 end
 
 --- The submodule at a dotted path: net:get_submodule "layers.0".
 ---@param target string
 ---@return Module
 function Module:get_submodule(target)
+  arguments.check("get_submodule", "target", "string", target)
   local module = self
   for name in target:gmatch "[^.]+" do
     local found
@@ -554,6 +550,7 @@ end
 ---@param target string
 ---@return table tensor
 function Module:get_parameter(target)
+  arguments.check("get_parameter", "target", "string", target)
   local owner, name = target:match "^(.*)%.([^.]+)$"
   local module = owner and self:get_submodule(owner) or self
   name = name or target
@@ -565,6 +562,7 @@ end
 ---@param fn fun(module: Module)
 ---@return Module self
 function Module:apply(fn)
+  arguments.check("apply", "fn", "callable", fn)
   for _, child in ipairs(self:children()) do child:apply(fn) end
   fn(self)
   return self
@@ -573,19 +571,21 @@ end
 -- State.
 
 local state_pairs = require "accelhost.nn.state"(Module, {
-  join = join, iterate = iterate, check_tables = check_tables, read_members = read_members,
+  join = join, iterate = iterate, check_tables = check_tables,
 })
 
 require "accelhost.nn.copy"(Module, is_module)
 
 -- Modes.
 
+local read_mode = signature("train", {{"mode: flag", true}})
+
 --- Training mode: dropout drops, batch normalisation uses the batch.
 ---@param mode boolean? default true
 ---@return Module self
-function Module:train(mode)
-  if mode ~= nil and type(mode) ~= "boolean" then fail("train: expected true or false, got %s", describe(mode)) end
-  for _, module in ipairs(self:modules()) do module.training = mode ~= false end
+function Module:train(...)
+  local mode = read_mode(...)
+  for _, module in ipairs(self:modules()) do module.training = mode end
   return self
 end
 
@@ -595,27 +595,28 @@ function Module:eval()
   return self:train(false)
 end
 
+local read_requires_grad = signature("requires_grad_", {{"requires_grad: flag", true}})
+
 --- Freeze (false) or unfreeze all parameters.
 ---@param requires_grad boolean? default true
 ---@return Module self
-function Module:requires_grad_(requires_grad)
-  for _, tensor in ipairs(self:parameters()) do tensor.requires_grad = requires_grad ~= false end
+function Module:requires_grad_(...)
+  local requires_grad = read_requires_grad(...)
+  for _, tensor in ipairs(self:parameters()) do tensor.requires_grad = requires_grad end
   return self
 end
 
+local read_zero_grad = signature("zero_grad", {{"set_to_none: flag", true}})
+
 --- Forget the gradients of all parameters.
----@param options table? {set_to_none = true}; false fills them with zeros
-function Module:zero_grad(options)
-  local set_to_none = options
-  if type(options) == "table" then
-    arguments.check_names("zero_grad", options, {"set_to_none"})
-    set_to_none = options.set_to_none
-  end
+---@param set_to_none boolean|table? default true; false fills them with zeros
+function Module:zero_grad(...)
+  local set_to_none = read_zero_grad(...)
   for _, tensor in ipairs(self:parameters()) do
-    if set_to_none == false then
-      if tensor.grad ~= nil then tensor.grad:zero_() end
-    else
+    if set_to_none then
       tensor.grad = nil
+    elseif tensor.grad ~= nil then
+      tensor.grad:zero_()
     end
   end
 end
@@ -674,6 +675,11 @@ end
 
 -- Printing.
 
+--- What `pairs` walks: the fields that were assigned. Containers walk their items.
+function Module:_pairs()
+  return next, self._fields
+end
+
 --- What stands between the brackets; classes replace it.
 ---@return string
 function Module:extra_repr() -- luacheck: ignore
@@ -702,6 +708,7 @@ function Module:_child_lines()
 end
 
 Module.__newindex = Module._assign
+Module.__pairs = function(self) return self:_pairs() end
 Module.__call = Module._call
 Module.__tostring = function(self) return self:_repr() end
 

@@ -20,8 +20,8 @@ local norm = {}
 local BatchNorm = Module:extend "BatchNorm"
 
 local batch_parameters = {
-  "num_features", {"eps", 1e-5}, {"momentum", 0.1}, {"affine", true}, {"track_running_stats", true}, {"device"},
-  {"dtype"},
+  "num_features: size", {"eps: number", 1e-5}, {"momentum: number|false", 0.1}, {"affine: flag", true},
+  {"track_running_stats: flag", true}, {"device: device"}, {"dtype: dtype"},
 }
 
 -- momentum = false stands for PyTorch's None: a cumulative average.
@@ -107,8 +107,10 @@ end
 local LayerNorm = Module:extend "LayerNorm"
 norm.LayerNorm = LayerNorm
 
-local read_layer = arguments.signature("LayerNorm",
-  {"normalized_shape", {"eps", 1e-5}, {"elementwise_affine", true}, {"bias", true}, {"device"}, {"dtype"}})
+local read_layer = arguments.signature("LayerNorm", {
+  "normalized_shape: sizes", {"eps: number", 1e-5}, {"elementwise_affine: flag", true}, {"bias: flag", true},
+  {"device: device"}, {"dtype: dtype"},
+})
 
 function LayerNorm:init(...)
   local shape, eps, affine, bias, device, dtype = read_layer(...)
@@ -144,8 +146,10 @@ end
 local GroupNorm = Module:extend "GroupNorm"
 norm.GroupNorm = GroupNorm
 
-local read_group = arguments.signature("GroupNorm",
-  {"num_groups", "num_channels", {"eps", 1e-5}, {"affine", true}, {"device"}, {"dtype"}})
+local read_group = arguments.signature("GroupNorm", {
+  "num_groups: count", "num_channels: size", {"eps: number", 1e-5}, {"affine: flag", true}, {"device: device"},
+  {"dtype: dtype"},
+})
 
 function GroupNorm:init(...)
   local groups, channels, eps, affine, device, dtype = read_group(...)

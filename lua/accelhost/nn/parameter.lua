@@ -1,11 +1,10 @@
 --- nn.Parameter: a tensor that a module registers when it is assigned.
-local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 
 local parameter = {}
 
 local known = setmetatable({}, {__mode = "k"})
-local read = arguments.signature("nn.Parameter", {"data", {"requires_grad", true}})
+local read = arguments.signature("nn.Parameter", {"data: tensor", {"requires_grad: flag", true}})
 
 --- Make a parameter from a tensor; it shares the tensor's memory and has no history.
 --
@@ -15,9 +14,6 @@ local read = arguments.signature("nn.Parameter", {"data", {"requires_grad", true
 ---@return table tensor
 function parameter.new(...)
   local data, requires_grad = read(...)
-  if not C.is_tensor(data) then
-    arguments.fail("nn.Parameter: expected a tensor, got %s", arguments.describe(data))
-  end
   local tensor = data.data
   tensor.requires_grad = requires_grad
   known[tensor] = true

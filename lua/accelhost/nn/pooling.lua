@@ -28,8 +28,10 @@ local function class(name, parameters, forward, shown)
   pooling[name] = Class
 end
 
-local max_parameters = {"kernel_size", {"stride"}, {"padding", 0}, {"dilation", 1}, {"return_indices", false},
-  {"ceil_mode", false}}
+local max_parameters = {
+  "kernel_size: counts", {"stride: counts"}, {"padding: sizes", 0}, {"dilation: counts", 1},
+  {"return_indices: flag", false}, {"ceil_mode: flag", false},
+}
 local max_shown = {"kernel_size", "stride", "padding", "dilation", "ceil_mode"}
 
 --- The largest value of each window; padding counts as -inf. With return_indices its place is a second result.
@@ -39,14 +41,22 @@ class("MaxPool2d", max_parameters, function(self, input)
     self.return_indices)
 end, max_shown)
 
+local function one(value) return type(value) == "table" and value[1] or value end
+
 ---@class MaxPool1d: Module
 class("MaxPool1d", max_parameters, function(self, input)
-  if self.return_indices then arguments.fail("MaxPool1d: return_indices is not supported") end
+  if self.return_indices then
+    local values, places = C.max_pool2d(input:unsqueeze(-2), {1, one(self.kernel_size)}, {1, one(self.stride)},
+      {0, one(self.padding)}, {1, one(self.dilation)}, self.ceil_mode, true)
+    return values:squeeze(-2), places:squeeze(-2)
+  end
   return C.max_pool1d(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
 end, max_shown)
 
-local average_parameters = {"kernel_size", {"stride"}, {"padding", 0}, {"ceil_mode", false},
-  {"count_include_pad", true}}
+local average_parameters = {
+  "kernel_size: counts", {"stride: counts"}, {"padding: sizes", 0}, {"ceil_mode: flag", false},
+  {"count_include_pad: flag", true},
+}
 local average_shown = {"kernel_size", "stride", "padding"}
 
 --- The mean of each window; padding counts as 0 unless count_include_pad is false.
@@ -62,12 +72,12 @@ end, average_shown)
 
 --- The mean of as many windows as the output has places.
 ---@class AdaptiveAvgPool2d: Module
-class("AdaptiveAvgPool2d", {"output_size"}, function(self, input)
+class("AdaptiveAvgPool2d", {"output_size: sizes"}, function(self, input)
   return C.adaptive_avg_pool2d(input, self.output_size)
 end, {"output_size"})
 
 ---@class AdaptiveAvgPool1d: Module
-class("AdaptiveAvgPool1d", {"output_size"}, function(self, input)
+class("AdaptiveAvgPool1d", {"output_size: sizes"}, function(self, input)
   return C.adaptive_avg_pool1d(input, self.output_size)
 end, {"output_size"})
 

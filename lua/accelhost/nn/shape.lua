@@ -9,7 +9,7 @@ local shape = {}
 ---@class Flatten: Module
 local Flatten = Module:extend "Flatten"
 shape.Flatten = Flatten
-local read_flatten = arguments.signature("Flatten", {{"start_dim", 1}, {"end_dim", -1}})
+local read_flatten = arguments.signature("Flatten", {{"start_dim: integer", 1}, {"end_dim: integer", -1}})
 
 function Flatten:init(...)
   self.start_dim, self.end_dim = read_flatten(...)
@@ -27,7 +27,7 @@ end
 ---@class Unflatten: Module
 local Unflatten = Module:extend "Unflatten"
 shape.Unflatten = Unflatten
-local read_unflatten = arguments.signature("Unflatten", {"dim", "unflattened_size"})
+local read_unflatten = arguments.signature("Unflatten", {"dim: integer", "unflattened_size: integers"})
 
 function Unflatten:init(...)
   self.dim, self.unflattened_size = read_unflatten(...)

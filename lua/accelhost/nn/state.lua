@@ -6,11 +6,13 @@ local fail, describe = arguments.fail, arguments.describe
 
 --- Give the Module class its state methods.
 ---@param Module table
----@param walk {join: function, iterate: function, check_tables: function, read_members: function} of nn/module.lua
+---@param walk {join: function, iterate: function, check_tables: function} of nn/module.lua
 ---@return fun(state: table): fun(): string, table state_pairs
 return function(Module, walk)
-  local join, iterate, check_tables, read_members = walk.join, walk.iterate, walk.check_tables, walk.read_members
+  local join, iterate, check_tables = walk.join, walk.iterate, walk.check_tables
 
+  local read_state = arguments.signature("state_dict", {{"prefix: string", ""}})
+  local read_load = arguments.signature("load_state_dict", {"state_dict: table", {"strict: flag", true}})
   local order_of = setmetatable({}, {__mode = "k"})
 
   --- Name, tensor of a state_dict in its order (names added by hand follow, sorted).
@@ -48,8 +50,8 @@ return function(Module, walk)
   --- Parameters and persistent buffers by name: {["fc.weight"] = tensor, ...}. The tensors share the module's memory.
   ---@param prefix string|table? put before the names
   ---@return table<string, table>
-  function Module:state_dict(prefix)
-    prefix = read_members("state_dict", prefix)
+  function Module:state_dict(...)
+    local prefix = read_state(...)
     for _, module in ipairs(self:modules()) do check_tables(module) end
     local state, order = {}, {}
     each_state(self, prefix, function(key, tensor)
@@ -58,10 +60,6 @@ return function(Module, walk)
     end)
     order_of[state] = order
     return state
-  end
-
-  local function shape_text(tensor)
-    return "(" .. table.concat(tensor:shape(), ", ") .. ")"
   end
 
   local function quoted(names)
@@ -77,18 +75,10 @@ return function(Module, walk)
   --- Copy a state_dict into the module's own tensors. With strict (the default) missing and unexpected names are
   -- errors; shapes must agree always. All problems are reported at once, and then nothing was copied.
   ---@param state table<string, table>
-  ---@param options boolean|table? {strict = true}
+  ---@param strict boolean|table? default true
   ---@return table result {missing_keys = {...}, unexpected_keys = {...}}
-  function Module:load_state_dict(state, options)
-    local strict = options
-    if type(options) == "table" then
-      arguments.check_names("load_state_dict", options, {"strict"})
-      strict = options.strict
-    end
-    strict = strict ~= false
-    if type(state) ~= "table" or getmetatable(state) ~= nil then
-      fail("load_state_dict: expected a table of tensors by name, got %s", describe(state))
-    end
+  function Module:load_state_dict(...)
+    local state, strict = read_load(...)
     local missing, unexpected, errors, copies, expected = {}, {}, {}, {}, {}
     each_state(self, "", function(key, tensor)
       if expected[key] then return end
@@ -100,7 +90,7 @@ return function(Module, walk)
         errors[#errors + 1] = ("%s: expected a tensor, got %s"):format(key, describe(source))
       elseif not C.same_shape(source, tensor) and not (tensor:dim() == 0 and source:numel() == 1) then
         errors[#errors + 1] = ("size mismatch for %s: copying a param with shape %s from checkpoint, the shape in " ..
-          "current model is %s."):format(key, shape_text(source), shape_text(tensor))
+          "current model is %s."):format(key, arguments.shape_text(source), arguments.shape_text(tensor))
       else
         copies[#copies + 1] = {tensor, tensor:dim() == 0 and source:reshape({}) or source}
       end

@@ -18,8 +18,9 @@ local TransformerEncoderLayer = Module:extend "TransformerEncoderLayer"
 transformer.TransformerEncoderLayer = TransformerEncoderLayer
 
 local read = arguments.signature("TransformerEncoderLayer", {
-  "d_model", "nhead", {"dim_feedforward", 2048}, {"dropout", 0.1}, {"activation", "relu"}, {"layer_norm_eps", 1e-5},
-  {"batch_first", false}, {"norm_first", false}, {"device"}, {"dtype"},
+  "d_model: count", "nhead: count", {"dim_feedforward: size", 2048}, {"dropout: probability", 0.1},
+  {"activation: 'relu'|'gelu'|callable", "relu"}, {"layer_norm_eps: number", 1e-5}, {"batch_first: flag", false},
+  {"norm_first: flag", false}, {"device: device"}, {"dtype: dtype"},
 })
 
 ---@param activation string|function? "relu", "gelu" or a function of one tensor
@@ -38,8 +39,6 @@ function TransformerEncoderLayer:init(...)
   self.dropout2 = dropout_layers.Dropout(dropout)
   if activation == "relu" or activation == "gelu" then
     activation = F[activation]
-  elseif type(activation) == "string" then
-    arguments.fail("TransformerEncoderLayer: unknown activation '%s' (known: relu, gelu, or a function)", activation)
   end
   self.activation = activation
 end
@@ -54,7 +53,7 @@ local function feed(self, x)
 end
 
 local read_call = arguments.signature("TransformerEncoderLayer.forward",
-  {"src", {"src_mask"}, {"src_key_padding_mask"}})
+  {"src: tensor", {"src_mask: tensor"}, {"src_key_padding_mask: tensor"}})
 
 ---@param src table [L, N, d_model] ([N, L, d_model] with batch_first)
 ---@return table like src
@@ -75,14 +74,11 @@ end
 local TransformerEncoder = Module:extend "TransformerEncoder"
 transformer.TransformerEncoder = TransformerEncoder
 
-local read_stack = arguments.signature("TransformerEncoder", {"make_layer", "num_layers", {"norm"}})
+local read_stack = arguments.signature("TransformerEncoder",
+  {"make_layer: function", "num_layers: size", {"norm: module"}})
 
 function TransformerEncoder:init(...)
   local make_layer, num_layers, final_norm = read_stack(...)
-  if type(make_layer) ~= "function" then
-    arguments.fail("TransformerEncoder: expected a function that makes a layer, got %s",
-      arguments.describe(make_layer))
-  end
   local layers = {}
   for i = 1, num_layers do layers[i] = make_layer() end
   self.layers = container.ModuleList(layers)
@@ -91,7 +87,7 @@ function TransformerEncoder:init(...)
 end
 
 local read_stack_call = arguments.signature("TransformerEncoder.forward",
-  {"src", {"mask"}, {"src_key_padding_mask"}})
+  {"src: tensor", {"mask: tensor"}, {"src_key_padding_mask: tensor"}})
 
 function TransformerEncoder:forward(...)
   local x, mask, padding = read_stack_call(...)

@@ -20,16 +20,25 @@ end
 -- A table of values that pass a test: an array, without named fields.
 local function is_list(value, test)
   if type(value) ~= "table" or getmetatable(value) ~= nil then return false end
-  local count = #value
-  for i = 1, count do
-    if not test(value[i]) then return false end
+  local count, entries = #value, 0
+  for _, item in next, value do
+    if not test(item) then return false end
+    entries = entries + 1
   end
-  return count > 0 or next(value) == nil
+  for i = 1, count do
+    if value[i] == nil then return false end
+  end
+  return entries == count
 end
 
 local function is_size(value) return is_count(value, 0) end
 
 local function is_number(value) return type(value) == "number" end
+
+local function is_module(value)
+  local meta = type(value) == "table" and getmetatable(value)
+  return type(meta) == "table" and meta._is_module == true
+end
 
 local function is_object(value, ...)
   local kind = type(value)
@@ -52,6 +61,7 @@ local known = {
   probability = {"a probability between 0 and 1", function(value)
     return is_number(value) and value >= 0 and value <= 1
   end},
+  ["false"] = {"false", function(value) return value == false end},
   flag = {"true or false", function(value) return type(value) == "boolean" end},
   string = {"a string", function(value) return type(value) == "string" end},
   ["function"] = {"a function", function(value) return type(value) == "function" end},
@@ -80,6 +90,8 @@ local known = {
   dtype = {'a dtype name such as "float32"', C.is_dtype},
   device = {'a device name such as "cpu"', function(value) return type(value) == "string" end},
   generator = {"a Generator", C.random.is_generator},
+  module = {"a module", is_module},
+  modules = {"a table of modules", function(value) return is_list(value, is_module) end},
   dataset = {"a data set (an object with get(i) and len())", function(value) return is_object(value, "get", "len") end},
   sampler = {"a sampler (an object with iter()) or a table", function(value)
     return is_object(value, "iter") or is_list(value, function() return true end)

@@ -7,15 +7,10 @@ local namespace = require "accelhost.util.namespace"
 local fail = arguments.fail
 local utils = {state_pairs = module.state_pairs}
 
-local function check_parameters(what, parameters)
-  if not C.is_tensor(parameters) and type(parameters) ~= "table" then
-    fail("%s: expected a table of parameters or one tensor, got %s", what, arguments.describe(parameters))
-  end
-  return parameters
-end
-
 local read_norm = arguments.signature("clip_grad_norm_",
-  {"parameters", "max_norm", {"norm_type", 2}, {"error_if_nonfinite", false}})
+  {
+  "parameters: tensors", "max_norm: number", {"norm_type: number|'inf'", 2}, {"error_if_nonfinite: flag", false},
+})
 
 --- Scale all gradients so that their common norm is at most max_norm. "inf" is the largest absolute value.
 --
@@ -24,35 +19,44 @@ local read_norm = arguments.signature("clip_grad_norm_",
 function utils.clip_grad_norm_(...)
   local parameters, max_norm, norm_type, strict = read_norm(...)
   if norm_type == "inf" then norm_type = math.huge end
-  return C.optim.clip_grad_norm(check_parameters("clip_grad_norm_", parameters), max_norm, norm_type, strict)
+  return C.optim.clip_grad_norm(parameters, max_norm, norm_type, strict)
 end
 
-local read_value = arguments.signature("clip_grad_value_", {"parameters", "clip_value"})
+local read_value = arguments.signature("clip_grad_value_", {"parameters: tensors", "clip_value: number"})
 
 --- Clamp every gradient to [-clip_value, clip_value].
 function utils.clip_grad_value_(...)
   local parameters, clip_value = read_value(...)
-  C.optim.clip_grad_value(check_parameters("clip_grad_value_", parameters), clip_value)
+  C.optim.clip_grad_value(parameters, clip_value)
+end
+
+local read_vector = arguments.signature("parameters_to_vector", {"parameters: tensors"})
+
+local function list_of(parameters)
+  return C.is_tensor(parameters) and {parameters} or parameters
 end
 
 --- All parameters as one vector, in order (a copy, differentiable).
 ---@param parameters table[]
 ---@return table [total]
-function utils.parameters_to_vector(parameters)
+function utils.parameters_to_vector(...)
   local parts = {}
-  for i, parameter in ipairs(parameters) do parts[i] = parameter:reshape(-1) end
+  for i, parameter in ipairs(list_of((read_vector(...)))) do parts[i] = parameter:reshape(-1) end
   return C.cat(parts, 0)
 end
+
+local read_back = arguments.signature("vector_to_parameters", {"vector: tensor", "parameters: tensors"})
 
 --- Write a vector back into the parameters.
 ---@param vector table [total]
 ---@param parameters table[]
-function utils.vector_to_parameters(vector, parameters)
+function utils.vector_to_parameters(...)
+  local vector, parameters = read_back(...)
+  parameters = list_of(parameters)
   local total = 0
   for _, parameter in ipairs(parameters) do total = total + parameter:numel() end
   if vector:dim() ~= 1 or vector:size(0) ~= total then
-    fail("vector_to_parameters: expected a vector of %d elements, got shape (%s)", total,
-      table.concat(vector:shape(), ", "))
+    fail("vector_to_parameters: expected a vector of %d elements, got shape %s", total, arguments.shape_text(vector))
   end
   C.autograd.no_grad(function()
     local at = 0

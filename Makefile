@@ -54,11 +54,14 @@ $(BUILD)/accelhost: $(OBJ)
 $(BUILD)/selftest: $(filter-out $(BUILD)/host/main.o,$(OBJ)) $(TEST_OBJ)
 	$(call say,ld $@)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-# The device of the specs is a plugin, found beside the program that opens it.
-FAR := $(BUILD)/accelhost-far.so
-$(FAR): spec/device/far_device.c | deps-check
-	$(call say,plugin $@)$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -MF $(BUILD)/far_device.d -o $@ $<
-$(BUILD)/selftest: | $(FAR)
+# The devices of the specs are plugins, found beside the program that opens them.
+PLUGINS := $(BUILD)/accelhost-far.so $(BUILD)/accelhost-old.so
+$(BUILD)/accelhost-far.so: spec/device/far_device.c
+$(BUILD)/accelhost-old.so: spec/device/old_plugin.c
+$(PLUGINS): | deps-check
+	@mkdir -p $(@D)
+	$(call say,plugin $@)$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -MF $(@:.so=.d) -o $@ $<
+$(BUILD)/selftest: | $(PLUGINS)
 
 # The Lua library travels inside the binary.
 $(BUILD)/embedded.c: $(LUA) scripts/embed.sh Makefile
@@ -124,13 +127,13 @@ sanitized  = scripts/install-deps.sh build test && \
 .PHONY: test-jitoff
 test-jitoff: ## the specs without LuaJIT's compiler
 	@scripts/install-deps.sh build test
-	@$(MAKE) --no-print-directory $(JOBS) all $(BUILD)/accelhost-far.so
+	@$(MAKE) --no-print-directory $(JOBS) all $(PLUGINS)
 	@ACCELHOST_PARITY=short SKIP_SELFTEST=1 HOST_FLAGS=--jit=off scripts/test.sh $(BUILD) "$(T)"
 
 .PHONY: test-gcstress
 test-gcstress: ## the specs with a collector that never rests
 	@scripts/install-deps.sh build test
-	@$(MAKE) --no-print-directory $(JOBS) all $(BUILD)/accelhost-far.so
+	@$(MAKE) --no-print-directory $(JOBS) all $(PLUGINS)
 	@ACCELHOST_PARITY=short SKIP_SELFTEST=1 HOST_FLAGS=--gc-stress scripts/test.sh $(BUILD) "$(T)"
 
 # Memory runs out in a build of its own, with the leaks watched.
@@ -176,4 +179,4 @@ clean: ## remove everything built
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
--include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(BUILD)/far_device.d
+-include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(PLUGINS:.so=.d)

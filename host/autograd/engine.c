@@ -212,16 +212,19 @@ int ah_run_rule(struct ah_node *node, struct ah_tensor **grad_out, struct ah_ten
     return status;
 }
 
-static int check_shape(const struct ah_node *node, int i, const struct ah_tensor *grad)
+static int check_gradient(const struct ah_node *node, int i, const struct ah_tensor *grad)
 {
     const struct ah_input_meta *meta = &node->input[i];
     bool same = grad->ndim == meta->ndim;
     for (int d = 0; same && d < meta->ndim; d++)
         same = grad->size[d] == meta->size[d];
-    if (same)
-        return 0;
-    return ah_fail(AH_EINVAL, "backward of %s: the gradient of input %d has shape %s, expected %s",
-                   ah_node_name(node), i + 1, ah_shape(grad), ah_shape_text(meta->size, meta->ndim));
+    if (!same)
+        return ah_fail(AH_EINVAL, "backward of %s: the gradient of input %d has shape %s, expected %s",
+                       ah_node_name(node), i + 1, ah_shape(grad), ah_shape_text(meta->size, meta->ndim));
+    if (grad->storage->device != meta->device)
+        return ah_fail(AH_EINVAL, "backward of %s: the gradient of input %d is on %s, the input on %s",
+                       ah_node_name(node), i + 1, grad->storage->device->name, meta->device->name);
+    return 0;
 }
 
 static void capture(struct ah_run *run, const struct ah_visit *visit)
@@ -251,7 +254,7 @@ static int pass_on(struct ah_run *run, const struct ah_node *node, int i, struct
     if (!node->edge[i].node)
         return 0;
     if (*grad) {
-        AH_TRY(check_shape(node, i, *grad));
+        AH_TRY(check_gradient(node, i, *grad));
         if ((*grad)->dtype != node->input[i].dtype) {
             struct ah_tensor *cast;
             AH_TRY(ah_op1(AH_OP_to, &cast, AH_T(*grad), AH_D(node->input[i].dtype)));
@@ -328,6 +331,9 @@ static int seed_grad(struct seed *seed, struct ah_tensor *root, struct ah_tensor
         return ah_fail(AH_EINVAL, "backward: the gradient has shape %s, the tensor %s", ah_shape(grad),
                        ah_shape(root));
     }
+    if (grad->storage->device != root->storage->device)
+        return ah_fail(AH_EINVAL, "backward: the gradient is on %s, the tensor on %s", grad->storage->device->name,
+                       root->storage->device->name);
     if (grad->dtype != root->dtype)
         return ah_op1(AH_OP_to, &seed->grad, AH_T(grad), AH_D(root->dtype));
     seed->grad = ah_tensor_retain(grad);

@@ -79,6 +79,9 @@ int ah_set_grad(struct ah_tensor *tensor, struct ah_tensor *grad)
         return ah_fail(AH_EINVAL, "grad: expected %s %s, got %s %s", ah_dtype_name(tensor->dtype), ah_shape(tensor),
                        ah_dtype_name(grad->dtype), ah_shape(grad));
     }
+    if (grad && grad->storage->device != tensor->storage->device)
+        return ah_fail(AH_EINVAL, "grad: expected a tensor on %s, got one on %s", tensor->storage->device->name,
+                       grad->storage->device->name);
     if (meta->slot) {
         *meta->has_grad = grad != NULL;
         if (!grad || grad == meta->slot)

@@ -29,6 +29,14 @@ static void step(lua_State *L, int slot, enum ah_opid id, const struct ah_value 
     lua_replace(L, slot);
 }
 
+/* A key's tensor on the CPU goes with a tensor on any device: bring the one at stack place `key` there. */
+static void bring_key(lua_State *L, int key, struct ah_device *device)
+{
+    struct ah_tensor *by = ah_to_tensor(L, key);
+    if (by && ah_on_cpu(by) && device != &ah_cpu)
+        step(L, key, AH_OP_to_device, (const struct ah_value[]){AH_T(by), AH_DEV(device)}, 2);
+}
+
 /* The tensors of a key, with the dims of the view they index; at[k].slot is where the tensor lies on the stack. */
 struct picks {
     struct pick {
@@ -146,9 +154,11 @@ static void apply_picks(lua_State *L, int slot, const struct picks *picks)
 /* Apply the key at `key` to the tensor at `slot`; true when the result is a view of the original. */
 static bool apply_key(lua_State *L, int slot, int key)
 {
-    struct ah_tensor *tensor = ah_check_tensor(L, slot), *by = ah_to_tensor(L, key);
+    struct ah_tensor *tensor = ah_check_tensor(L, slot);
     struct picks picks = {.count = 0};
     int dim = 0;
+    bring_key(L, key, tensor->storage->device);
+    struct ah_tensor *by = ah_to_tensor(L, key);
     if (by && by->dtype == AH_BOOL && by->ndim == tensor->ndim) {
         step(L, slot, AH_OP_masked_select, (const struct ah_value[]){AH_T(tensor), AH_T(by)}, 2);
         return false;
@@ -160,8 +170,10 @@ static bool apply_key(lua_State *L, int slot, int key)
         if (count > 2 * AH_MAX_DIMS)
             ah_raise_text(L, "index: too many positions for a tensor of %d dims", tensor->ndim);
         luaL_checkstack(L, count + 8, "index");
-        for (int i = 1; i <= count; i++)
+        for (int i = 1; i <= count; i++) {
             lua_rawgeti(L, key, i);
+            bring_key(L, lua_gettop(L), tensor->storage->device);
+        }
         for (int i = 0; i < count; i++) {
             if (lua_type(L, first + i) == LUA_TSTRING && !strcmp(lua_tostring(L, first + i), "..."))
                 dim = skip_dims(L, slot, first + i + 1, count - i - 1, dim);
@@ -241,7 +253,9 @@ static void put_positions(lua_State *L, struct ah_value value)
 
 int ah_index_set(lua_State *L)
 {
-    struct ah_tensor *tensor = ah_check_tensor(L, 1), *by = ah_to_tensor(L, 2);
+    struct ah_tensor *tensor = ah_check_tensor(L, 1);
+    bring_key(L, 2, tensor->storage->device);
+    struct ah_tensor *by = ah_to_tensor(L, 2);
     struct ah_value value = ah_check_operand(L, 3, "index assignment");
     if (by && by->dtype == AH_BOOL && by->ndim == tensor->ndim && value.kind != AH_TENSOR) {
         run_inplace(L, AH_OP_masked_fill, (const struct ah_value[]){AH_T(tensor), AH_T(by), value}, 3);

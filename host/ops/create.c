@@ -14,6 +14,7 @@ static int make_like(struct ah_call *c, const struct ah_value *dtype)
 {
     const struct ah_tensor *like = c->arg[0].tensor;
     AH_TRY(ah_call_output(c, 0, like->size, like->ndim, dtype->kind == AH_DTYPE ? dtype->dtype : like->dtype));
+    c->arg[0] = AH_NIL; /* it lent its shape; it may lie on another device */
     return ah_call_kernel(c);
 }
 

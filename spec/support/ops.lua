@@ -111,7 +111,7 @@ end
 function ops.weights_like(tensor)
   local values = {}
   for k = 0, tensor:numel() - 1 do values[k + 1] = ((7 * k + 3) % 11 - 5) / 4 end
-  return make(values, tensor:shape(), tensor.dtype)
+  return make(values, tensor:shape(), tensor.dtype):to(tensor.device)
 end
 
 --- Backward from sum(output * weights) over the outputs that carry gradients.

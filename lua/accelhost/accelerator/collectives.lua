@@ -63,13 +63,13 @@ function collectives.pad(tensor, options)
   if dim < 0 then dim = dim + tensor:dim() end
   if tensor:dim() == 0 or dim >= tensor:dim() or comm.size() == 1 then return tensor end
   local length = tensor:size(dim)
-  local longest = C.tensor({length}, {dtype = "int64"})
+  local longest = C.tensor({length}, {dtype = "int64", device = "cpu"})
   comm.all_reduce(longest, "max")
   longest = longest:item()
   if longest == length then return tensor end
   local shape = tensor:shape()
   shape[dim + 1] = longest - length
-  local filler = C.full(shape, options.pad_index or 0, {dtype = tensor.dtype})
+  local filler = tensor:new_full(shape, options.pad_index or 0)
   return C.cat(options.pad_first and {filler, tensor} or {tensor, filler}, dim)
 end
 

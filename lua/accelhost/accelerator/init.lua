@@ -183,7 +183,7 @@ local function reached_models(handles, agree)
   local reached = {}
   for i, handle in ipairs(handles) do reached[i] = handle:was_reached() and 1 or 0 end
   if agree and comm.size() > 1 then
-    local all = C.tensor(reached)
+    local all = C.tensor(reached, {device = "cpu"})
     comm.all_reduce(all, "max")
     reached = all:tolist()
   end
@@ -348,7 +348,7 @@ end
 --- Did any process raise its flag since the last check? Lowers it. A collective.
 ---@return boolean
 function Accelerator:check_trigger()
-  local flag = C.full({1}, self._trigger and 1 or 0)
+  local flag = C.full({1}, self._trigger and 1 or 0, {device = "cpu"})
   self._trigger = false
   return collectives.reduce(flag, "sum"):item() >= 1
 end

@@ -44,12 +44,12 @@ local read_gumbel = signature("gumbel_softmax",
 function F.gumbel_softmax(...)
   local logits, tau, hard, dim = read_gumbel(...)
   local noise = C.autograd.no_grad(function()
-    return -C.empty(logits:shape(), {dtype = logits.dtype}):uniform_(0, 1):clamp_min_(1e-45):log_():neg_():log_()
+    return -C.empty_like(logits):uniform_(0, 1):clamp_min_(1e-45):log_():neg_():log_()
   end)
   local soft = C.softmax((logits + noise) / tau, dim)
   if not hard then return soft end
   local index = soft:argmax(dim, true)
-  local one = C.zeros(logits:shape(), {dtype = logits.dtype}):scatter_(dim, index, 1)
+  local one = C.zeros_like(logits):scatter_(dim, index, 1)
   return one - soft:detach() + soft
 end
 
@@ -66,7 +66,7 @@ local function channel_dropout(what, dims)
     if not training or p == 0 then return input end
     local sizes = input:shape()
     for d = input:dim() - dims + 3, input:dim() do sizes[d] = 1 end
-    local keep = C.dropout(C.ones(sizes, {dtype = input.dtype}), p, true)
+    local keep = C.dropout(input:new_ones(sizes), p, true)
     return inplace and input:mul_(keep) or input * keep
   end
 end
@@ -130,7 +130,7 @@ function F.pad(...)
         local sizes = {}
         for d = 1, #shape do sizes[d] = shape[d] end
         sizes[dim + 1] = n
-        local edge = C.full(sizes, value, {dtype = input.dtype})
+        local edge = input:new_full(sizes, value)
         input = C.cat(side == 0 and {edge, input} or {input, edge}, dim)
       end
     end
@@ -219,7 +219,7 @@ end
 local function additive(mask, dtype)
   if mask == nil or mask:is_floating_point() then return mask end
   if mask.dtype ~= "bool" then fail("attention: a mask must be bool or floating, got %s", mask.dtype) end
-  return C.zeros(mask:shape(), {dtype = dtype}):masked_fill_(mask, -math.huge)
+  return C.zeros_like(mask, {dtype = dtype}):masked_fill_(mask, -math.huge)
 end
 
 local function slice(tensor, first, count)
@@ -301,7 +301,7 @@ function F.multi_head_attention_forward(...)
   end
   q, k, v = split(q, target), split(k, source), split(v, source)
   if o.add_zero_attn then
-    local zeros = C.zeros({batch, heads, 1, head}, {dtype = k.dtype})
+    local zeros = k:new_zeros {batch, heads, 1, head}
     k, v = C.cat({k, zeros}, 2), C.cat({v, zeros}, 2)
     extend_masks(1)
   end

@@ -183,7 +183,7 @@ function init.orthogonal_(...)
   return no_grad(function()
     local rows = tensor:size(0)
     local cols = tensor:numel() / rows
-    local flat = C.empty({rows, cols}, {dtype = tensor.dtype}):normal_(0, 1)
+    local flat = tensor:new_empty({rows, cols}):normal_(0, 1)
     local vectors = (rows < cols and flat or flat:transpose(0, 1)):to("float64"):contiguous()
     for i = 0, vectors:size(0) - 1 do
       local v = vectors[i]

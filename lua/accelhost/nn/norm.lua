@@ -36,7 +36,7 @@ function BatchNorm:setup(num_features, eps, momentum, affine, track_running_stat
   if track_running_stats then
     self:register_buffer("running_mean", C.zeros({num_features}, options))
     self:register_buffer("running_var", C.ones({num_features}, options))
-    self:register_buffer("num_batches_tracked", C.tensor(0, {dtype = "int64"}))
+    self:register_buffer("num_batches_tracked", C.tensor(0, {dtype = "int64", device = device}))
   end
   self:reset_parameters()
 end

@@ -1,0 +1,41 @@
+--- The op case table with inputs put on "far" one by one while the default device is the CPU: results and gradients lie
+-- where the inputs do and are the CPU's to the bit.
+local ops = require "spec.support.ops"
+
+local function moved(inputs)
+  local there = {}
+  for i, input in ipairs(inputs) do
+    there[i] = input:detach():to "far"
+    if input.requires_grad then there[i]:requires_grad_() end
+  end
+  return there
+end
+
+local function equal(what, expected, got)
+  assert.equal("far:0", got.device, what)
+  assert.equal(expected.dtype, got.dtype, what)
+  local a, b = ops.flat(expected), ops.flat(got)
+  assert.equal(#a, #b, what)
+  for k, value in ipairs(a) do
+    if value ~= b[k] and (value == value or b[k] == b[k]) then
+      error(("%s: element %d: %s on the CPU, %s on far"):format(what, k - 1, tostring(value), tostring(b[k])), 0)
+    end
+  end
+end
+
+for _, case in ipairs(ops.cases) do
+  if #case.inputs > 0 then
+    it("op " .. case.name .. " gives the CPU's results where its inputs are", function()
+      local here = ops.inputs(case, {grad = true})
+      local there = moved(here)
+      local expected, got = ops.call(case, here), ops.call(case, there)
+      for i, output in ipairs(expected) do equal("output " .. i, output, got[i]) end
+      if not case.grads then return end
+      ops.backward(expected)
+      ops.backward(got)
+      for i in ipairs(case.grads) do
+        if here[i].grad then equal("gradient of input " .. i, here[i].grad, there[i].grad) end
+      end
+    end)
+  end
+end

@@ -6,7 +6,7 @@ local fail, describe = arguments.fail, arguments.describe
 
 --- Give the Module class its state methods.
 ---@param Module table
----@param walk {join: function, iterate: function, check_tables: function} of nn/module.lua
+---@param walk {join: function, iterate: function, check_tables: function} of nn/tree.lua
 ---@return fun(state: table): fun(): string, table state_pairs
 return function(Module, walk)
   local join, iterate, check_tables = walk.join, walk.iterate, walk.check_tables

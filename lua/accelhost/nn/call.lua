@@ -1,0 +1,196 @@
+--- Calling a module: hooks, forward, and the names of the modules that are running.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+
+local fail = arguments.fail
+
+--- Give the Module class its hooks and its __call.
+---@param Module table
+---@param is_module fun(value: any): boolean
+---@return fun(): string? path the modules that are running now
+return function(Module, is_module)
+  local next_hook = 0
+
+  -- A list of hooks is never changed, only replaced: a hook may add and remove hooks while the list is walked.
+  local function without(hooks, entry)
+    local kept = {}
+    for _, other in ipairs(hooks) do
+      if other ~= entry then kept[#kept + 1] = other end
+    end
+    return kept
+  end
+
+  local function add_hook(what, self, list, hook)
+    arguments.check(what, "hook", "callable", hook)
+    next_hook = next_hook + 1
+    local entry = {id = next_hook, call = hook}
+    local hooks = without(self[list] or {})
+    hooks[#hooks + 1] = entry
+    rawset(self, list, hooks)
+    return {
+      remove = function()
+        local kept = without(self[list] or {}, entry)
+        rawset(self, list, #kept > 0 and kept or false)
+      end,
+    }
+  end
+
+  --- Call `hook(module, arguments)` before each forward; it may return new arguments (one value or a table of them).
+  ---@param hook fun(module: Module, arguments: table): any
+  ---@return table handle handle.remove() takes the hook away
+  function Module:register_forward_pre_hook(hook)
+    return add_hook("register_forward_pre_hook", self, "_forward_pre_hooks", hook)
+  end
+
+  --- Call `hook(module, arguments, output)` after each forward; it may return another output.
+  ---@param hook fun(module: Module, arguments: table, output: any): any
+  ---@return table handle
+  function Module:register_forward_hook(hook)
+    return add_hook("register_forward_hook", self, "_forward_hooks", hook)
+  end
+
+  --- Call `hook(module, grad_input, grad_output)` (two arrays) when the gradients with respect to the module's tensor
+  -- arguments are known. With one such argument the hook may return its new gradient.
+  ---@param hook fun(module: Module, grad_input: table, grad_output: table): any
+  ---@return table handle
+  function Module:register_full_backward_hook(hook)
+    return add_hook("register_full_backward_hook", self, "_backward_hooks", hook)
+  end
+
+  local function pack(...)
+    return {n = select("#", ...), ...}
+  end
+
+  --- Put the arguments behind identities whose gradients are seen, and likewise the output.
+  local function watch_inputs(self, given)
+    local state = {grad_input = {}, grad_output = {}, waiting = 0, inputs = 0}
+    for i = 1, given.n do
+      local value = given[i]
+      if C.is_tensor(value) and value.requires_grad then
+        state.inputs = state.inputs + 1
+        state.waiting = state.waiting + 1
+        local watched = value:view_as(value)
+        C.autograd.register_hook(watched, function(grad)
+          state.grad_input[i] = grad
+          state.waiting = state.waiting - 1
+          if state.waiting > 0 then return nil end
+          local result
+          for _, entry in ipairs(self._backward_hooks or {}) do
+            local changed = entry.call(self, state.grad_input, state.grad_output)
+            if changed ~= nil then
+              if state.inputs > 1 then
+                fail("a full backward hook can replace the gradient of one tensor argument, %s has %d", self._name,
+                  state.inputs)
+              end
+              result = C.is_tensor(changed) and changed or changed[i]
+              state.grad_input[i] = result
+            end
+          end
+          return result
+        end)
+        given[i] = watched
+      end
+    end
+    return state
+  end
+
+  local function watch_outputs(self, state, results)
+    for i = 1, results.n do
+      local value = results[i]
+      if C.is_tensor(value) and value.requires_grad then
+        local watched = value:view_as(value)
+        C.autograd.register_hook(watched, function(grad)
+          state.grad_output[i] = grad
+          if state.inputs == 0 and i == 1 then
+            for _, entry in ipairs(self._backward_hooks or {}) do entry.call(self, {}, state.grad_output) end
+          end
+        end)
+        results[i] = watched
+      end
+    end
+  end
+
+  local function call_with_hooks(self, ...)
+    local given = pack(...)
+    for _, entry in ipairs(self._forward_pre_hooks or {}) do
+      local changed = entry.call(self, given)
+      if type(changed) == "table" and getmetatable(changed) == nil then
+        given = changed
+        given.n = given.n or #given
+      elseif changed ~= nil then
+        given = {n = 1, changed}
+      end
+    end
+    local state = self._backward_hooks and C.autograd.is_grad_enabled() and watch_inputs(self, given)
+    local results = pack(self.forward(self, unpack(given, 1, given.n)))
+    for _, entry in ipairs(self._forward_hooks or {}) do
+      local changed = entry.call(self, given, results.n == 1 and results[1] or results)
+      if type(changed) == "table" and getmetatable(changed) == nil then
+        results = changed
+        results.n = results.n or #results
+      elseif changed ~= nil then
+        results = {n = 1, changed}
+      end
+    end
+    if state then watch_outputs(self, state, results) end
+    return unpack(results, 1, results.n)
+  end
+
+  local function through(...)
+    return ...
+  end
+
+  --- __call of instances: hooks and forward. Its frames are how an error finds out which modules are running, so it
+  -- must stay on the stack while forward runs: no tail call.
+  function Module._call(self, ...)
+    if self._forward_pre_hooks or self._forward_hooks or self._backward_hooks then
+      return through(call_with_hooks(self, ...))
+    end
+    return through(self.forward(self, ...))
+  end
+
+  --- The modules that are running now, as a message names them: "layers.0.fc2 (Linear)"; nil outside of any. It reads
+  -- the Lua stack, so that calling a module costs nothing for it and a caught error leaves nothing behind.
+  ---@return string?
+  local function path()
+    local running, level = {}, 2
+    while true do
+      local info = debug.getinfo(level, "f")
+      if not info then break end
+      if info.func == Module._call then
+        local _, module = debug.getlocal(level, 1)
+        if is_module(module) then table.insert(running, 1, module) end
+      end
+      level = level + 1
+    end
+    if #running == 0 then return nil end
+    local names = {}
+    for i = 2, #running do
+      local name
+      for child_name, child in running[i - 1]:named_children() do
+        if child == running[i] then
+          name = child_name
+          break
+        end
+      end
+      if not name then
+        -- A grandchild, reached past a module that was not called (a ModuleList, or forward called by hand).
+        for deep_name, module in running[i - 1]:named_modules() do
+          if module == running[i] then
+            name = deep_name
+            break
+          end
+        end
+      end
+      if name then names[#names + 1] = name end
+    end
+    local last = running[#running]
+    if #names == 0 then return last._name end
+    return table.concat(names, ".") .. " (" .. last._name .. ")"
+  end
+
+  -- The binding puts it in front of the text of an error.
+  debug.getregistry()["accelhost.module_path"] = path
+
+  return path
+end

@@ -6,65 +6,134 @@
 #include "cpu/kernels.h"
 #include "tensor/rng.h"
 
-/* Fill `out` by `draw`, which works on row-major memory of `dtype`: directly, or by way of a temporary. */
-typedef void (*draw_fn)(struct ah_generator *g, void *data, int64_t n, const double *numbers);
+/* Draws n values into dense memory. */
+typedef void (*draw_fn)(struct ah_generator *g, void *data, int64_t n, const void *context);
 
-static int fill(struct ah_tensor *out, enum ah_dtype dtype, draw_fn draw, const double *numbers)
+/* `out` with its dims in the order of its memory, largest stride first: PyTorch fills in that order. */
+static int in_memory_order(struct ah_tensor **view, const struct ah_tensor *out)
+{
+    int64_t size[AH_MAX_DIMS], stride[AH_MAX_DIMS];
+    for (int d = 0; d < out->ndim; d++) {
+        int k = d;
+        for (; k > 0 && stride[k - 1] < out->stride[d]; k--) {
+            size[k] = size[k - 1];
+            stride[k] = stride[k - 1];
+        }
+        size[k] = out->size[d];
+        stride[k] = out->stride[d];
+    }
+    return ah_tensor_view(view, out, size, stride, out->ndim, out->offset);
+}
+
+/* Fill `out` by `draw`, which makes values of `dtype`: directly, or by way of a temporary. */
+static int fill(struct ah_tensor *out, enum ah_dtype dtype, draw_fn draw, const void *context)
 {
     struct ah_generator *g = ah_default_generator();
     if (out->dtype == dtype && ah_tensor_is_contiguous(out)) {
-        draw(g, ah_tensor_data(out), out->numel, numbers);
+        draw(g, ah_tensor_data(out), out->numel, context);
         return 0;
     }
-    struct ah_tensor *drawn;
-    AH_TRY(ah_tensor_empty(&drawn, out->size, out->ndim, dtype, &ah_cpu));
-    draw(g, ah_tensor_data(drawn), out->numel, numbers);
-    int status = ah_copy(out, drawn);
+    struct ah_tensor *drawn = NULL, *ordered = NULL;
+    int status;
+    AH_TRYGO(in_memory_order(&ordered, out), done);
+    AH_TRYGO(ah_tensor_empty(&drawn, ordered->size, ordered->ndim, dtype, &ah_cpu), done);
+    draw(g, ah_tensor_data(drawn), drawn->numel, context);
+    AH_TRYGO(ah_copy(ordered, drawn), done);
+done:
+    ah_tensor_release(ordered);
     ah_tensor_release(drawn);
     return status;
 }
 
-static void uniform_f32(struct ah_generator *g, void *data, int64_t n, const double *numbers)
+static void uniform_f32(struct ah_generator *g, void *data, int64_t n, const void *context)
 {
+    const double *numbers = context;
     ah_generator_fill_uniform_f32(g, data, n, numbers[0], numbers[1]);
 }
 
-static void uniform_f64(struct ah_generator *g, void *data, int64_t n, const double *numbers)
+static void uniform_f64(struct ah_generator *g, void *data, int64_t n, const void *context)
 {
+    const double *numbers = context;
     ah_generator_fill_uniform_f64(g, data, n, numbers[0], numbers[1]);
 }
 
-/* A half keeps as many bits of a draw as its significand holds (numbers[2]), so that 1 is never reached. */
-static void uniform_half(struct ah_generator *g, void *data, int64_t n, const double *numbers)
+/* Halves are rounded float32 draws; one that rounds up to the open end becomes the half before it, numbers[2]. */
+static void uniform_half(struct ah_generator *g, void *data, int64_t n, const void *context)
 {
-    int bits = (int)numbers[2];
-    float *x = data, base = (float)numbers[0], range = (float)numbers[1] - base;
+    const double *numbers = context;
+    float *x = data, last = (float)numbers[2];
+    uniform_f32(g, data, n, numbers);
     for (int64_t i = 0; i < n; i++)
-        x[i] = ldexpf((float)(ah_generator_u32(g) & ((1u << bits) - 1)), -bits) * range + base;
+        x[i] = x[i] > last ? last : x[i];
+}
+
+/* The largest number of a half dtype below `end`. */
+static double half_before(double end, enum ah_dtype dtype)
+{
+    bool brain = dtype == AH_BF16;
+    uint16_t bits = brain ? ah_f32_to_bf16((float)end) : ah_f32_to_f16((float)end);
+    float rounded = brain ? ah_bf16_to_f32(bits) : ah_f16_to_f32(bits);
+    if ((double)rounded < end)
+        return (double)rounded;
+    bits = (uint16_t)((bits & 0x7fff) == 0 ? 0x8001 : bits & 0x8000 ? bits + 1 : bits - 1);
+    return (double)(brain ? ah_bf16_to_f32(bits) : ah_f16_to_f32(bits));
 }
 
 static int uniform(struct ah_tensor *out, double from, double to)
 {
-    double numbers[3] = {from, to, out->dtype == AH_F16 ? 11 : 8};
+    double numbers[3] = {from, to, to};
     if (out->dtype == AH_F64)
         return fill(out, AH_F64, uniform_f64, numbers);
-    return fill(out, AH_F32, out->dtype == AH_F32 ? uniform_f32 : uniform_half, numbers);
+    if (out->dtype == AH_F32)
+        return fill(out, AH_F32, uniform_f32, numbers);
+    if (from < to)
+        numbers[2] = half_before(to, out->dtype);
+    return fill(out, AH_F32, uniform_half, numbers);
 }
 
-static void normal_f32(struct ah_generator *g, void *data, int64_t n, const double *numbers)
+static void normal_f32(struct ah_generator *g, void *data, int64_t n, const void *context)
 {
+    const double *numbers = context;
     ah_generator_fill_normal_f32(g, data, n, numbers[0], numbers[1]);
 }
 
-static void normal_f64(struct ah_generator *g, void *data, int64_t n, const double *numbers)
+static void normal_f64(struct ah_generator *g, void *data, int64_t n, const void *context)
 {
+    const double *numbers = context;
     ah_generator_fill_normal_f64(g, data, n, numbers[0], numbers[1]);
+}
+
+/* Halves are filled in whole blocks of 16, then the last 16 anew; float32 draws all n before those 16. */
+static void normal_half(struct ah_generator *g, void *data, int64_t n, const void *context)
+{
+    const double *numbers = context;
+    float *x = data;
+    if (n < 16) {
+        normal_f32(g, x, n, numbers);
+        return;
+    }
+    normal_f32(g, x, n / 16 * 16, numbers);
+    if (n % 16)
+        normal_f32(g, x + n - 16, 16, numbers);
+}
+
+/* Memory with gaps or in another order is filled number by number, in double. */
+static void normal_each(struct ah_generator *g, void *data, int64_t n, const void *context)
+{
+    const double *numbers = context;
+    double *x = data;
+    for (int64_t i = 0; i < n; i++)
+        x[i] = ah_generator_normal(g, numbers[0], numbers[1]);
 }
 
 static int normal(struct ah_tensor *out, double mean, double std)
 {
     double numbers[2] = {mean, std};
-    return out->dtype == AH_F64 ? fill(out, AH_F64, normal_f64, numbers) : fill(out, AH_F32, normal_f32, numbers);
+    if (!ah_tensor_is_contiguous(out))
+        return fill(out, AH_F64, normal_each, numbers);
+    if (out->dtype == AH_F64)
+        return fill(out, AH_F64, normal_f64, numbers);
+    return fill(out, AH_F32, out->dtype == AH_F32 ? normal_f32 : normal_half, numbers);
 }
 
 int ah_cpu_rand(struct ah_call *c)
@@ -97,16 +166,16 @@ int ah_cpu_normal_(struct ah_call *c)
     return normal(c->out[0], c->arg[1].number, c->arg[2].number);
 }
 
-
 /* Ranges are passed as integers: they may exceed what a double holds. */
+static void range(struct ah_generator *g, void *data, int64_t n, const void *context)
+{
+    const int64_t *bounds = context;
+    ah_generator_fill_range(g, data, n, bounds[0], bounds[1]);
+}
+
 static int fill_range(struct ah_tensor *out, int64_t low, int64_t high)
 {
-    struct ah_tensor *drawn;
-    AH_TRY(ah_tensor_empty(&drawn, out->size, out->ndim, AH_I64, &ah_cpu));
-    ah_generator_fill_range(ah_default_generator(), ah_tensor_data(drawn), out->numel, low, high);
-    int status = ah_copy(out, drawn);
-    ah_tensor_release(drawn);
-    return status;
+    return fill(out, AH_I64, range, (int64_t[]){low, high});
 }
 
 int ah_cpu_randint(struct ah_call *c)
@@ -115,21 +184,16 @@ int ah_cpu_randint(struct ah_call *c)
 }
 
 /* Without bounds: every whole number the dtype holds exactly. */
-static int random_full(struct ah_tensor *out)
+static void whole(struct ah_generator *g, void *data, int64_t n, const void *context)
 {
     static const uint64_t range[AH_DTYPE_COUNT] = {
         [AH_BOOL] = 2,           [AH_U8] = 1u << 8,        [AH_I32] = 1ull << 31,       [AH_I64] = 1ull << 63,
         [AH_F16] = (1u << 11) + 1, [AH_BF16] = (1u << 8) + 1, [AH_F32] = (1u << 24) + 1, [AH_F64] = (1ull << 53) + 1};
-    bool wide = out->dtype == AH_I64 || out->dtype == AH_F64;
-    struct ah_generator *g = ah_default_generator();
-    struct ah_tensor *drawn;
-    AH_TRY(ah_tensor_empty(&drawn, out->size, out->ndim, AH_I64, &ah_cpu));
-    int64_t *x = ah_tensor_data(drawn);
-    for (int64_t i = 0; i < out->numel; i++)
-        x[i] = (int64_t)((wide ? ah_generator_u64(g) : ah_generator_u32(g)) % range[out->dtype]);
-    int status = ah_copy(out, drawn);
-    ah_tensor_release(drawn);
-    return status;
+    enum ah_dtype dtype = *(const enum ah_dtype *)context;
+    bool wide = dtype == AH_I64 || dtype == AH_F64;
+    int64_t *x = data;
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (int64_t)((wide ? ah_generator_u64(g) : ah_generator_u32(g)) % range[dtype]);
 }
 
 int ah_cpu_random_(struct ah_call *c)
@@ -139,7 +203,7 @@ int ah_cpu_random_(struct ah_call *c)
         return fill_range(c->out[0], from->kind == AH_INT ? from->integer : 0, to->integer);
     if (from->kind == AH_INT)
         return fill_range(c->out[0], 0, from->integer);
-    return random_full(c->out[0]);
+    return fill(c->out[0], AH_I64, whole, &c->out[0]->dtype);
 }
 
 int ah_cpu_randperm(struct ah_call *c)
@@ -152,8 +216,9 @@ int ah_cpu_randperm(struct ah_call *c)
     return status;
 }
 
-static void keep(struct ah_generator *g, void *data, int64_t n, const double *numbers)
+static void keep(struct ah_generator *g, void *data, int64_t n, const void *context)
 {
+    const double *numbers = context;
     ah_generator_fill_keep(g, data, n, numbers[0]);
 }
 
@@ -188,8 +253,9 @@ static double exponential(struct ah_generator *g, double lambd)
     return -1.0 / lambd * log(1.0 - ah_generator_double(g));
 }
 
-static void exponentials(struct ah_generator *g, void *data, int64_t n, const double *numbers)
+static void exponentials(struct ah_generator *g, void *data, int64_t n, const void *context)
 {
+    const double *numbers = context;
     double *x = data;
     for (int64_t i = 0; i < n; i++)
         x[i] = exponential(g, numbers[0]);

@@ -185,7 +185,7 @@ void ah_generator_fill_range(struct ah_generator *g, int64_t *out, int64_t n, in
 {
     uint64_t range = (uint64_t)high - (uint64_t)low;
     for (int64_t i = 0; i < n; i++) {
-        uint64_t draw = range >= 1ull << 32 ? ah_generator_u64(g) % range : ah_generator_u32(g) % range;
+        uint64_t draw = range >= 1ull << 28 ? ah_generator_u64(g) % range : ah_generator_u32(g) % range;
         out[i] = (int64_t)((uint64_t)low + draw);
     }
 }

@@ -5,6 +5,7 @@
 -- Each function works without recording gradients and returns the tensor.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local warn = require "accelhost.util.warn"
 local namespace = require "accelhost.util.namespace"
 
 local fail, no_grad = arguments.fail, C.autograd.no_grad
@@ -127,50 +128,51 @@ function init.kaiming_normal_(...)
   return no_grad(normal, tensor, 0, kaiming_std(tensor, a, mode, nonlinearity))
 end
 
---- erf^-1(y) for |y| < 1: the rational start values of Giles, then two Newton steps in double.
-local function inverse_erf(y)
-  local w = -math.log((1 - y) * (1 + y))
-  local x
-  if w < 5 then
-    w = w - 2.5
-    x = 2.81022636e-08
-    for _, c in ipairs {3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164,
-      0.246640727, 1.50140941} do
-      x = x * w + c
-    end
-  else
-    w = math.sqrt(w) - 3
-    x = -0.000200214257
-    for _, c in ipairs {0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047,
-      1.00167406, 2.83297682} do
-      x = x * w + c
-    end
-  end
-  return x * y
-end
-
 local function normal_cdf(x)
   return (1 + C.tensor(x / math.sqrt(2), {dtype = "float64"}):erf():item()) / 2
 end
 
+-- Normal draws; those outside [a, b] are drawn anew, all together, until none is left.
+local function redraw_normal(tensor, mean, std, a, b)
+  local low, high = C.full_like(tensor:detach(), a), C.full_like(tensor:detach(), b)
+  tensor:normal_(mean, std)
+  while true do
+    local outside = tensor:lt(low):logical_or_(tensor:gt(high))
+    if not outside:any():item() then return end
+    tensor:copy_(C.where(outside, C.empty_like(tensor):normal_(mean, std), tensor))
+  end
+end
+
+-- Uniform draws over [a, b], each accepted with its density over the largest one there.
+local function accept_uniform(tensor, mean, std, a, b)
+  local peak = -0.5 * ((math.max(a, math.min(mean, b)) - mean) / std) ^ 2
+  local candidates, pending = C.empty_like(tensor), nil
+  repeat
+    if pending then
+      candidates:uniform_(a, b)
+      tensor:copy_(C.where(pending, candidates, tensor))
+    else
+      candidates:copy_(tensor:uniform_(a, b))
+    end
+    local density = candidates:sub_(mean):div_(std):pow_(2):mul_(-0.5):sub_(peak)
+    local rejected = C.empty_like(tensor):uniform_():log_():gt(density)
+    pending = pending and pending:logical_and(rejected) or rejected
+  until not pending:any():item()
+end
+
 local read_trunc = arguments.signature("trunc_normal_",
   {"tensor: tensor", {"mean: number", 0}, {"std: positive", 1}, {"a: number", -2}, {"b: number", 2}})
---- N(mean, std^2) restricted to [a, b], by the inverse of the distribution function.
+--- N(mean, std^2) restricted to [a, b]: by rejection of normal draws, or of uniform ones where most would miss.
 function init.trunc_normal_(...)
   local tensor, mean, std, a, b = read_trunc(...)
+  if mean < a - 2 * std or mean > b + 2 * std then
+    warn("trunc_normal_: mean is more than 2 std from [a, b]; the distribution of values may be incorrect")
+  end
   return no_grad(function()
-    local low, high = normal_cdf((a - mean) / std), normal_cdf((b - mean) / std)
-    tensor:uniform_(2 * low - 1, 2 * high - 1)
-    if C.op_info "erfinv" then
-      tensor:erfinv_()
-    else
-      local flat = tensor:view(-1)
-      local values = flat:tolist()
-      for i = 1, #values do values[i] = inverse_erf(values[i]) end
-      flat:copy_(C.tensor(values, {dtype = tensor.dtype}))
-    end
-    tensor:mul_(std * math.sqrt(2)):add_(mean)
-    return tensor:clamp_(a, b)
+    local inside = normal_cdf((b - mean) / std) - normal_cdf((a - mean) / std)
+    local draw = inside > 0.3 and redraw_normal or accept_uniform
+    draw(tensor, mean, std, a, b)
+    return tensor
   end)
 end
 

@@ -75,9 +75,9 @@ function BatchNorm:forward(input)
 end
 
 function BatchNorm:extra_repr()
-  return ("%d, eps=%s, momentum=%s, affine=%s, track_running_stats=%s"):format(self.num_features, repr.float(self.eps),
-    self.momentum and repr.float(self.momentum) or "None", repr.value(self.affine),
-    repr.value(self.track_running_stats))
+  return ("%d, eps=%s, momentum=%s, affine=%s, bias=%s, track_running_stats=%s"):format(self.num_features,
+    repr.float(self.eps), self.momentum and repr.float(self.momentum) or "None", repr.value(self.affine),
+    repr.value(self.bias ~= nil), repr.value(self.track_running_stats))
 end
 
 --- Over [N, C] or [N, C, L].
@@ -135,8 +135,8 @@ function LayerNorm:forward(input)
 end
 
 function LayerNorm:extra_repr()
-  return ("%s, eps=%s, elementwise_affine=%s"):format(repr.value(self.normalized_shape), repr.float(self.eps),
-    repr.value(self.elementwise_affine))
+  return ("%s, eps=%s, elementwise_affine=%s, bias=%s"):format(repr.value(self.normalized_shape),
+    repr.float(self.eps), repr.value(self.elementwise_affine), repr.value(self.bias ~= nil))
 end
 
 --- Normalise the channels of each of `num_groups` groups together.
@@ -172,8 +172,8 @@ function GroupNorm:forward(input)
 end
 
 function GroupNorm:extra_repr()
-  return ("%d, %d, eps=%s, affine=%s"):format(self.num_groups, self.num_channels, repr.float(self.eps),
-    repr.value(self.affine))
+  return ("%d, %d, eps=%s, affine=%s, bias=%s"):format(self.num_groups, self.num_channels,
+    repr.float(self.eps), repr.value(self.affine), repr.value(self.bias ~= nil))
 end
 
 return norm

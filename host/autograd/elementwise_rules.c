@@ -83,9 +83,17 @@ int ah_backward_div(struct ah_rule *r)
     return r->status;
 }
 
+/* Whole numbers in the result's dtype: functions of them would be float32. */
+static struct ah_tensor *in_dtype(struct ah_rule *r, struct ah_tensor *x, struct ah_tensor *like)
+{
+    return !x || x->wrapped || ah_dtype_is_float(x->dtype) ? x : ah_r(r, AH_OP_to, AH_T(x), AH_D(like->dtype));
+}
+
 int ah_backward_pow(struct ah_rule *r)
 {
     struct ah_tensor *g = r->grad_out[0], *a = saved(r, 0), *b = saved(r, 1);
+    a = in_dtype(r, a, g);
+    b = in_dtype(r, b, g);
     if (r->needs[0]) {
         if (b->wrapped) {
             double e = ah_tensor_get(b, 0);
@@ -235,63 +243,106 @@ int ah_backward_elu(struct ah_rule *r)
     return r->status;
 }
 
+/* Where low < x < high: the bounds themselves count as outside. */
+static struct ah_tensor *between(struct ah_rule *r, struct ah_tensor *x, double low, double high)
+{
+    return ah_r(r, AH_OP_logical_and, AH_T(compare(r, AH_OP_gt, x, low)), AH_T(compare(r, AH_OP_lt, x, high)));
+}
+
 int ah_backward_hardtanh(struct ah_rule *r)
 {
-    struct ah_tensor *x = saved(r, 0);
-    struct ah_tensor *inside = ah_r(r, AH_OP_logical_and, AH_T(compare(r, AH_OP_gt, x, r->arg[1].number)),
-                                    AH_T(compare(r, AH_OP_lt, x, r->arg[2].number)));
+    struct ah_tensor *inside = between(r, saved(r, 0), r->arg[1].number, r->arg[2].number);
     give(r, 0, only(r, inside, r->grad_out[0]));
     return r->status;
 }
 
-/* Clamping: on a bound the input still counts as inside. Bounds that are tensors get what they stopped. */
+int ah_backward_hardsigmoid(struct ah_rule *r)
+{
+    struct ah_tensor *inside = between(r, saved(r, 0), -3, 3);
+    give(r, 0, only(r, inside, ah_r_scale(r, r->grad_out[0], 1.0 / 6)));
+    return r->status;
+}
+
+/* x / 3 + 1/2 inside, the gradient itself above. */
+int ah_backward_hardswish(struct ah_rule *r)
+{
+    struct ah_tensor *x = saved(r, 0), *g = r->grad_out[0];
+    struct ah_tensor *curved = ah_r_mul(r, g, ah_r_shift(r, ah_r_scale(r, x, 1.0 / 3), 0.5));
+    struct ah_tensor *rising = only(r, compare(r, AH_OP_ge, x, 3), g);
+    give(r, 0, ah_r(r, AH_OP_where, AH_T(between(r, x, -3, 3)), AH_T(curved), AH_T(rising)));
+    return r->status;
+}
+
+/* Clamping. At a bound that is a number the gradient is 0; a bound that is a tensor gets what it stopped, and at the
+ * bound the two share. */
+
+/* The gradient of x against one bound, `stops` (lt below a minimum, gt above a maximum) telling where it stops. */
+static struct ah_tensor *passed(struct ah_rule *r, struct ah_tensor *g, struct ah_tensor *x, struct ah_tensor *bound,
+                                enum ah_opid passes)
+{
+    struct ah_tensor *through = only(r, ah_r(r, passes, AH_T(x), AH_T(bound)), g);
+    if (!bound || bound->wrapped)
+        return through;
+    struct ah_tensor *at = ah_r(r, AH_OP_eq, AH_T(x), AH_T(bound));
+    return ah_r(r, AH_OP_where, AH_T(at), AH_T(ah_r_scale(r, g, 0.5)), AH_T(through));
+}
+
+static int one_bound_rule(struct ah_rule *r, struct ah_tensor *bound, enum ah_opid passes)
+{
+    struct ah_tensor *g = r->grad_out[0], *inside = passed(r, g, saved(r, 0), bound, passes);
+    give(r, 0, inside);
+    if (r->input_count > 1 && r->needs[1])
+        give(r, 1, ah_r_sub(r, g, inside));
+    return r->status;
+}
 
 int ah_backward_clamp_min(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *inside = ah_r(r, AH_OP_ge, AH_T(saved(r, 0)), AH_T(saved(r, 1)));
-    if (r->needs[0])
-        give(r, 0, only(r, inside, g));
-    if (r->needs[1])
-        give(r, 1, only(r, unary(r, AH_OP_logical_not, inside), g));
-    return r->status;
+    return one_bound_rule(r, saved(r, 1), AH_OP_gt);
 }
 
 int ah_backward_clamp_max(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *inside = ah_r(r, AH_OP_le, AH_T(saved(r, 0)), AH_T(saved(r, 1)));
-    if (r->needs[0])
-        give(r, 0, only(r, inside, g));
-    if (r->needs[1])
-        give(r, 1, only(r, unary(r, AH_OP_logical_not, inside), g));
-    return r->status;
+    return one_bound_rule(r, saved(r, 1), AH_OP_lt);
 }
 
 int ah_backward_clamp(struct ah_rule *r)
 {
     struct ah_tensor *g = r->grad_out[0], *x = saved(r, 0), *low = saved(r, 1), *high = saved(r, 2);
-    struct ah_tensor *over = low ? ah_r(r, AH_OP_ge, AH_T(x), AH_T(low)) : NULL;
-    struct ah_tensor *under = high ? ah_r(r, AH_OP_le, AH_T(x), AH_T(high)) : NULL;
-    struct ah_tensor *inside = !low ? under : !high ? over : ah_r(r, AH_OP_logical_and, AH_T(over), AH_T(under));
-    int k = 0;
-    if (r->needs[k])
-        give(r, k, only(r, inside, g));
-    k++;
-    if (low) {
-        if (r->needs[k]) {
-            struct ah_tensor *stopped = unary(r, AH_OP_logical_not, over);
-            if (high)
-                stopped = ah_r(r, AH_OP_logical_and, AH_T(stopped), AH_T(ah_r(r, AH_OP_lt, AH_T(low), AH_T(high))));
-            give(r, k, only(r, stopped, g));
-        }
-        k++;
-    }
-    if (high && r->needs[k]) {
-        struct ah_tensor *stopped = unary(r, AH_OP_logical_not, under);
-        if (low)
-            stopped = ah_r(r, AH_OP_logical_or, AH_T(stopped), AH_T(ah_r(r, AH_OP_gt, AH_T(low), AH_T(high))));
-        give(r, k, only(r, stopped, g));
-    }
+    if (!low || !high)
+        return one_bound_rule(r, low ? low : high, low ? AH_OP_gt : AH_OP_lt);
+    /* min(max(x, low), high): what passes the upper bound goes on to the lower one. */
+    struct ah_tensor *raised = ah_r(r, AH_OP_clamp_min, AH_T(x), AH_T(low));
+    struct ah_tensor *below = passed(r, g, raised, high, AH_OP_lt);
+    struct ah_tensor *inside = passed(r, below, x, low, AH_OP_gt);
+    give(r, 0, inside);
+    if (r->needs[1])
+        give(r, 1, ah_r_sub(r, below, inside));
+    if (r->needs[2])
+        give(r, 2, ah_r_sub(r, g, below));
     return r->status;
+}
+
+/* Distances: the slope of the quadratic part, cut at that of the linear one. */
+static int distance_rule(struct ah_rule *r, struct ah_tensor *scaled, double bound)
+{
+    struct ah_tensor *slope = ah_r(r, AH_OP_hardtanh, AH_T(scaled), AH_N(-bound), AH_N(bound));
+    struct ah_tensor *grad = ah_r_mul(r, r->grad_out[0], slope);
+    give(r, 0, grad);
+    if (r->needs[1])
+        give(r, 1, ah_r_neg(r, grad));
+    return r->status;
+}
+
+int ah_backward_smooth_l1(struct ah_rule *r)
+{
+    struct ah_tensor *difference = ah_r_sub(r, saved(r, 0), saved(r, 1));
+    return distance_rule(r, ah_r(r, AH_OP_div, AH_T(difference), AH_N(r->arg[2].number)), 1);
+}
+
+int ah_backward_huber(struct ah_rule *r)
+{
+    return distance_rule(r, ah_r_sub(r, saved(r, 0), saved(r, 1)), r->arg[2].number);
 }
 
 /* Three inputs. */

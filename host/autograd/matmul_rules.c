@@ -1,6 +1,15 @@
 #include "autograd/rule.h"
 #include "ops/rows.h"
 
+/* t as a matrix of `columns` columns. -1 would be ambiguous where a size is 0. */
+static struct ah_tensor *as_matrix(struct ah_rule *r, struct ah_tensor *t, int64_t columns)
+{
+    int64_t rows = 1;
+    for (int d = 0; t && d < t->ndim - 1; d++)
+        rows *= t->size[d];
+    return ah_r(r, AH_OP_reshape, AH_T(t), AH_INTS_OF((int64_t[]){rows, columns}, 2));
+}
+
 /* d(a b) = g b^T, a^T g. A 1-d operand is a row on the left and a column on the right. */
 int ah_backward_matmul(struct ah_rule *r)
 {
@@ -21,7 +30,7 @@ int ah_backward_matmul(struct ah_rule *r)
         if (r->needs[0])
             r->grad_in[0] = ah_r_mul(r, column, b);
         if (r->needs[1]) {
-            struct ah_tensor *rows = ah_r(r, AH_OP_reshape, AH_T(a), AH_INTS_OF((int64_t[]){-1, mb->size[0]}, 2));
+            struct ah_tensor *rows = as_matrix(r, a, mb->size[0]);
             struct ah_tensor *flat = ah_r(r, AH_OP_reshape, AH_T(g), AH_I(-1));
             r->grad_in[1] = ah_r_matmul(r, flat, rows);
         }
@@ -43,8 +52,8 @@ int ah_backward_matmul(struct ah_rule *r)
         r->grad_in[0] = ah_r_to_input(r, ah_r_matmul(r, g, ah_r_transpose(r, b, -1, -2)), 0);
     if (r->needs[1] && mb->ndim == 2 && ma->ndim > 2) {
         /* One matrix for the whole batch: one product instead of a batch of them and a sum. */
-        a = ah_r(r, AH_OP_reshape, AH_T(a), AH_INTS_OF((int64_t[]){-1, mb->size[0]}, 2));
-        g = ah_r(r, AH_OP_reshape, AH_T(g), AH_INTS_OF((int64_t[]){-1, mb->size[1]}, 2));
+        a = as_matrix(r, a, mb->size[0]);
+        g = as_matrix(r, g, mb->size[1]);
     }
     if (r->needs[1])
         r->grad_in[1] = ah_r_to_input(r, ah_r_matmul(r, ah_r_transpose(r, a, -1, -2), g), 1);
@@ -62,8 +71,8 @@ int ah_backward_linear(struct ah_rule *r)
     if (r->needs[1]) {
         struct ah_tensor *g2 = g;
         if (mx->ndim != 2) {
-            g2 = ah_r(r, AH_OP_reshape, AH_T(g), AH_INTS_OF((int64_t[]){-1, mw->size[0]}, 2));
-            x = ah_r(r, AH_OP_reshape, AH_T(x), AH_INTS_OF((int64_t[]){-1, mw->size[1]}, 2));
+            g2 = as_matrix(r, g, mw->size[0]);
+            x = as_matrix(r, x, mw->size[1]);
         }
         r->grad_in[1] = ah_r_matmul(r, ah_r_transpose(r, g2, 0, 1), x);
     }

@@ -143,7 +143,10 @@ int ah_backward_norm(struct ah_rule *r)
     /* x |x|^(p-2) / out^(p-1), and 0 where the norm is 0. */
     struct ah_tensor *above = x, *below = out;
     if (p != 2) {
-        above = ah_r_mul(r, sign, ah_r(r, AH_OP_pow, AH_T(ah_r(r, AH_OP_abs, AH_T(x))), AH_N(p - 1)));
+        above = ah_r(r, AH_OP_pow, AH_T(ah_r(r, AH_OP_abs, AH_T(x))), AH_N(p - 1));
+        if (p < 1) /* infinite at 0 */
+            above = ah_r(r, AH_OP_masked_fill, AH_T(above), AH_T(ah_r(r, AH_OP_eq, AH_T(x), AH_N(0))), AH_N(0));
+        above = ah_r_mul(r, sign, above);
         below = ah_r(r, AH_OP_pow, AH_T(out), AH_N(p - 1));
     }
     struct ah_tensor *zero = ah_r(r, AH_OP_eq, AH_T(out), AH_N(0));
@@ -155,7 +158,8 @@ int ah_backward_norm(struct ah_rule *r)
 int ah_backward_logsumexp(struct ah_rule *r)
 {
     struct ah_tensor *out = with_dims(r, r->out[0]);
-    struct ah_tensor *base = ah_r(r, AH_OP_masked_fill, AH_T(out), AH_T(ah_r(r, AH_OP_isinf, AH_T(out))), AH_N(0));
+    struct ah_tensor *nothing = ah_r(r, AH_OP_eq, AH_T(out), AH_N(-INFINITY));
+    struct ah_tensor *base = ah_r(r, AH_OP_masked_fill, AH_T(out), AH_T(nothing), AH_N(0));
     struct ah_tensor *weight = ah_r(r, AH_OP_exp, AH_T(ah_r_sub(r, r->arg[0].tensor, base)));
     return finish(r, ah_r_mul(r, with_dims(r, r->grad_out[0]), weight));
 }

@@ -39,6 +39,30 @@ bool ah_dtype_is_float(enum ah_dtype dtype)
     return dtypes[dtype].category == AH_CATEGORY_FLOAT;
 }
 
+bool ah_dtype_int_range(enum ah_dtype dtype, int64_t *least, int64_t *most)
+{
+    static const struct { int64_t least, most; } range[AH_DTYPE_COUNT] = {
+        [AH_BOOL] = {0, 1},
+        [AH_U8] = {0, UINT8_MAX},
+        [AH_I32] = {INT32_MIN, INT32_MAX},
+        [AH_I64] = {INT64_MIN, INT64_MAX}};
+    if (ah_dtype_is_float(dtype))
+        return false;
+    *least = range[dtype].least;
+    *most = range[dtype].most;
+    return true;
+}
+
+bool ah_number_fits(double number, enum ah_dtype dtype)
+{
+    switch (dtype) {
+    case AH_U8: return number > -256 && number < 256;
+    case AH_I32: return number > -0x1p31 - 1 && number < 0x1p31;
+    case AH_I64: return number >= -0x1p63 && number < 0x1p63;
+    default: return true;
+    }
+}
+
 int ah_dtype_parse(const char *name, enum ah_dtype *out)
 {
     for (int i = 0; i < AH_DTYPE_COUNT; i++) {

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum ah_dtype {
     AH_BOOL, /* one byte, 0 or 1 */
@@ -24,6 +25,13 @@ size_t ah_dtype_size(enum ah_dtype dtype);          /* bytes per element */
 const char *ah_dtype_name(enum ah_dtype dtype);     /* "float32" */
 enum ah_category ah_dtype_category(enum ah_dtype dtype);
 bool ah_dtype_is_float(enum ah_dtype dtype);
+
+/* The whole numbers that an integer dtype (or bool) holds; false for the floats. */
+bool ah_dtype_int_range(enum ah_dtype dtype, int64_t *least, int64_t *most);
+
+/* May a number be stored as this dtype? Integers take what they can hold, uint8 also the negatives of that, which wrap
+ * around as in PyTorch; bool and the floats take everything. */
+bool ah_number_fits(double number, enum ah_dtype dtype);
 
 /* Parse "float32" or "f32" (and the other names alike) into *out; AH_EINVAL names the known ones. */
 int ah_dtype_parse(const char *name, enum ah_dtype *out);

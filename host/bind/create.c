@@ -58,6 +58,8 @@ static int64_t fill(lua_State *L, int dim, const struct shape *shape, struct ah_
             if (!ah_dtype_is_float(tensor->dtype) && tensor->dtype != AH_BOOL && value != floor(value))
                 ah_raise_text(L, "tensor: %.14g is not integral, but the dtype is %s", value,
                               ah_dtype_name(tensor->dtype));
+            if (!ah_number_fits(value, tensor->dtype))
+                ah_raise_text(L, "tensor: %.14g is outside the range of %s", value, ah_dtype_name(tensor->dtype));
             ah_tensor_set(tensor, flat, value);
         } else {
             ah_raise_text(L, "tensor: expected a number at element %lld, got %s", (long long)flat,

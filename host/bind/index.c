@@ -45,6 +45,21 @@ struct picks {
     int count;
 };
 
+/* A 0-dim whole number stands for its value: it selects, and gives a view, as in PyTorch. */
+static bool is_position(const struct ah_tensor *by)
+{
+    return by && by->ndim == 0 && (by->dtype == AH_I64 || by->dtype == AH_I32);
+}
+
+static int64_t position_of(lua_State *L, struct ah_tensor *by)
+{
+    struct ah_tensor *here;
+    ah_check(L, ah_host_copy(&here, by));
+    int64_t position = ah_tensor_get_int(here, 0);
+    ah_tensor_release(here);
+    return position;
+}
+
 /* How many dims an item of a key stands for. */
 static int dims_of_item(lua_State *L, int item)
 {
@@ -69,7 +84,8 @@ static void apply_item(lua_State *L, int slot, int item, int *dim, struct picks 
     struct ah_tensor *tensor = ah_check_tensor(L, slot);
     if (*dim + dims_of_item(L, item) > tensor->ndim)
         ah_raise_text(L, "index: too many positions for a tensor of %d dims", tensor->ndim);
-    if (ah_to_tensor(L, item)) {
+    struct ah_tensor *by = ah_to_tensor(L, item);
+    if (by && !is_position(by)) {
         if (dims_of_item(L, item) == 0)
             ah_raise_text(L, "index: a mask of 0 dims cannot index a tensor");
         picks->at[picks->count++] = (struct pick){item, *dim};
@@ -78,7 +94,7 @@ static void apply_item(lua_State *L, int slot, int item, int *dim, struct picks 
         apply_slice(L, slot, item, *dim);
         ++*dim;
     } else {
-        int64_t position = check_position(L, item);
+        int64_t position = by ? position_of(L, by) : check_position(L, item);
         if (position < -tensor->size[*dim] || position >= tensor->size[*dim]) {
             ah_raise_text(L, "index: %lld is out of range for dim %d of size %lld (positions count from 0)",
                           (long long)position, *dim, (long long)tensor->size[*dim]);

@@ -11,6 +11,12 @@ static bool is_integral(double value)
     return value == floor(value) && fabs(value) <= 0x1p53;
 }
 
+/* -0 is whole, but only a float can hold its sign: promotion sees to that (ah_call_promote). */
+static bool is_whole_operand(double value)
+{
+    return is_integral(value) && !(value == 0 && signbit(value));
+}
+
 static const char *value_text(lua_State *L, int index)
 {
     if (lua_type(L, index) == LUA_TUSERDATA)
@@ -31,7 +37,7 @@ struct ah_value ah_check_operand(lua_State *L, int index, const char *op)
         return AH_T(tensor);
     if (lua_type(L, index) == LUA_TNUMBER) {
         double number = lua_tonumber(L, index);
-        return is_integral(number) ? AH_I((int64_t)number) : AH_N(number);
+        return is_whole_operand(number) ? AH_I((int64_t)number) : AH_N(number);
     }
     if (lua_isboolean(L, index))
         return AH_B(lua_toboolean(L, index));

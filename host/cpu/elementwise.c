@@ -239,6 +239,51 @@ int ah_cpu_pow(struct ah_call *c)
     return binary(c, pow_loops);
 }
 
+/* Distances of losses: quadratic below c0, linear above. */
+
+static inline float smooth_l1_at_f32(float z, float beta)
+{
+    return z < beta ? 0.5f * z * z / beta : z - 0.5f * beta;
+}
+
+static inline double smooth_l1_at_f64(double z, double beta)
+{
+    return z < beta ? 0.5 * z * z / beta : z - 0.5 * beta;
+}
+
+static inline float huber_at_f32(float z, float delta)
+{
+    return z <= delta ? 0.5f * z * z : delta * (z - 0.5f * delta);
+}
+
+static inline double huber_at_f64(double z, double delta)
+{
+    return z <= delta ? 0.5 * z * z : delta * (z - 0.5 * delta);
+}
+
+LOOP2(smooth_l1_f32, float, float, smooth_l1_at_f32(fabsf(a - b), c0))
+LOOP2(smooth_l1_f64, double, double, smooth_l1_at_f64(fabs(a - b), c0))
+LOOP2(huber_f32, float, float, huber_at_f32(fabsf(a - b), c0))
+LOOP2(huber_f64, double, double, huber_at_f64(fabs(a - b), c0))
+FLOAT_TABLE(smooth_l1);
+FLOAT_TABLE(huber);
+
+static int distance(struct ah_call *c, const ah_loop *loops)
+{
+    enum ah_dtype dtype = c->out[0]->dtype;
+    return ah_elementwise(c, 2, dtype, dtype, true, loops, (double[]){c->arg[2].number, 0});
+}
+
+int ah_cpu_smooth_l1(struct ah_call *c)
+{
+    return distance(c, smooth_l1_loops);
+}
+
+int ah_cpu_huber(struct ah_call *c)
+{
+    return distance(c, huber_loops);
+}
+
 /* Order. NaN wins in maximum and minimum, and compares false otherwise. */
 
 #define ALL_BINARY(name, expr)                       \
@@ -312,9 +357,12 @@ BITWISE(xor, ^)
 
 /* Clamping between two bounds; numbers go the fast way. */
 
+LOOP1(clamp_numbers_u8, uint8_t, uint8_t, (a < c0 ? c0 : a) > c1 ? c1 : (a < c0 ? c0 : a))
+LOOP1(clamp_numbers_i32, int32_t, int32_t, (a < c0 ? c0 : a) > c1 ? c1 : (a < c0 ? c0 : a))
+LOOP1(clamp_numbers_i64, int64_t, int64_t, (a < c0 ? c0 : a) > c1 ? c1 : (a < c0 ? c0 : a))
 LOOP1(clamp_numbers_f32, float, float, (a < c0 ? c0 : a) > c1 ? c1 : (a < c0 ? c0 : a))
 LOOP1(clamp_numbers_f64, double, double, (a < c0 ? c0 : a) > c1 ? c1 : (a < c0 ? c0 : a))
-FLOAT_TABLE(clamp_numbers);
+NUMBER_TABLE(clamp_numbers);
 
 #define CLAMP(in_t) (a != a || b != b ? a + b : c != c ? c : (a < b ? b : a) > c ? c : (a < b ? b : a))
 LOOP3(clamp_u8, uint8_t, uint8_t, uint8_t, CLAMP(uint8_t))

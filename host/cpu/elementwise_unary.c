@@ -31,14 +31,17 @@ static int unary(struct ah_call *c, const ah_loop *loops, const double *numbers)
         return unary(c, name##_loops, NULL);     \
     }
 
-/* Integers wrap around: their expressions work on the unsigned type. */
+/* Integers (and bool, as uint8) wrap around: their expressions work on the unsigned type. */
 #define NUMBER_UNARY(name, u8_expr, int_expr, float_expr) \
     LOOP1(name##_u8, uint8_t, uint8_t, u8_expr)         \
     LOOP1(name##_i32, int32_t, int32_t, int_expr)       \
     LOOP1(name##_i64, int64_t, int64_t, int_expr)       \
     LOOP1(name##_f32, float, float, float_expr)         \
     LOOP1(name##_f64, double, double, float_expr)       \
-    NUMBER_TABLE(name);                                 \
+    static const ah_loop name##_loops[AH_DTYPE_COUNT] = { \
+        [AH_BOOL] = name##_u8, [AH_U8] = name##_u8,     \
+        [AH_I32] = name##_i32, [AH_I64] = name##_i64,   \
+        [AH_F32] = name##_f32, [AH_F64] = name##_f64};  \
     int ah_cpu_##name(struct ah_call *c)                \
     {                                                   \
         return unary(c, name##_loops, NULL);            \
@@ -53,10 +56,22 @@ NUMBER_UNARY(abs, a, a < 0 ? 0 - (uint64_t)a : (uint64_t)a, a < 0 ? -a : a + 0)
 NUMBER_UNARY(sign, a != 0, (a > 0) - (a < 0), (a > 0) - (a < 0))
 NUMBER_UNARY(square, a *a, (uint64_t)a * (uint64_t)a, a *a)
 NUMBER_UNARY(relu, a, a < 0 ? 0 : a, a < 0 ? 0 : a)
-FLOAT_UNARY(floor, floorf(a), floor(a))
-FLOAT_UNARY(ceil, ceilf(a), ceil(a))
-FLOAT_UNARY(round, rintf(a), rint(a))
-FLOAT_UNARY(trunc, truncf(a), trunc(a))
+
+/* Whole numbers are copied: a result never is its input. */
+#define ROUNDING(name, expr32, expr64)                                    \
+    LOOP1(name##_f32, float, float, expr32)                               \
+    LOOP1(name##_f64, double, double, expr64)                             \
+    FLOAT_TABLE(name);                                                    \
+    int ah_cpu_##name(struct ah_call *c)                                  \
+    {                                                                     \
+        return ah_dtype_is_float(c->out[0]->dtype) ? unary(c, name##_loops, NULL) \
+                                                   : ah_copy(c->out[0], c->arg[0].tensor); \
+    }
+ROUNDING(floor, floorf(a), floor(a))
+ROUNDING(ceil, ceilf(a), ceil(a))
+ROUNDING(round, rintf(a), rint(a))
+ROUNDING(trunc, truncf(a), trunc(a))
+
 FLOAT_UNARY(reciprocal, 1.0f / a, 1.0 / a)
 FLOAT_UNARY(sqrt, sqrtf(a), sqrt(a))
 FLOAT_UNARY(rsqrt, 1.0f / sqrtf(a), 1.0 / sqrt(a))
@@ -71,6 +86,8 @@ FLOAT_UNARY(atan, atanf(a), atan(a))
 FLOAT_UNARY(erf, ah_erff(a), erf(a))
 FLOAT_UNARY(tanh, ah_tanhf(a), tanh(a))
 FLOAT_UNARY(sigmoid, ah_sigmoidf(a), 1.0 / (1.0 + exp(-a)))
+FLOAT_UNARY(hardsigmoid, fminf(fmaxf(a + 3.0f, 0.0f), 6.0f) / 6.0f, fmin(fmax(a + 3.0, 0.0), 6.0) / 6.0)
+FLOAT_UNARY(hardswish, a *fminf(fmaxf(a + 3.0f, 0.0f), 6.0f) / 6.0f, a *fmin(fmax(a + 3.0, 0.0), 6.0) / 6.0)
 FLOAT_UNARY(silu, a *ah_sigmoidf(a), a / (1.0 + exp(-a)))
 
 /* Large angles are done again by libm, element by element. */

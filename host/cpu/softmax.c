@@ -35,6 +35,8 @@ enum { LANES = 64 };
                                   m->boolean ? NULL : (const real *)mask + at, m->stride[m->ndim - 1]);          \
                 from = to;                                                                                       \
             }                                                                                                    \
+            if (row_max_##suffix(from, n) == (real)-INFINITY)                                                    \
+                n = 0; /* nothing to attend to: zeros */                                                         \
             softmax_in_place_##suffix(from, to, n);                                                              \
             memset(to + n, 0, (size_t)(m->length - n) * sizeof *to);                                             \
         }                                                                                                        \

@@ -210,6 +210,23 @@ out:
     return status;
 }
 
+/* x with `count` zeros more at the end of a dim: the steps that an output padding of a stride or more adds. */
+static int lengthened(struct ah_tensor **out, struct ah_tensor *x, int dim, int64_t count)
+{
+    if (count == 0) {
+        *out = ah_tensor_retain(x);
+        return 0;
+    }
+    int64_t size[AH_MAX_DIMS];
+    memcpy(size, x->size, sizeof size);
+    size[x->ndim + dim] = count;
+    struct ah_tensor *part[2] = {x, NULL};
+    AH_TRY(ah_op1(AH_OP_zeros, &part[1], AH_INTS_OF(size, x->ndim), AH_D(x->dtype), AH_DEV(x->storage->device)));
+    int status = ah_op1(AH_OP_cat, out, AH_L(part, 2), AH_I(dim));
+    ah_tensor_release(part[1]);
+    return status;
+}
+
 /* The adjoint of a convolution that maps (C, H, W) to the input's shape; its weight is (in, out / groups, kH, kW). */
 int ah_forward_conv_transpose2d(struct ah_call *c)
 {
@@ -243,9 +260,11 @@ int ah_forward_conv_transpose2d(struct ah_call *c)
     }
     if (b && (b->ndim != 1 || b->size[0] != channels))
         return ah_fail(AH_EINVAL, "conv_transpose2d: bias %s does not fit weight %s", ah_shape(b), ah_shape(w));
-    struct ah_tensor *y = NULL, *bias = NULL;
+    struct ah_tensor *rows = NULL, *long_x = NULL, *y = NULL, *bias = NULL;
     int status;
-    AH_TRYGO(ah_op1(AH_OP_conv2d_grad_input, &y, c->arg[0], c->arg[1], AH_INTS_OF(size, at),
+    AH_TRYGO(lengthened(&rows, c->arg[0].tensor, -2, extra[0] / stride[0]), out);
+    AH_TRYGO(lengthened(&long_x, rows, -1, extra[1] / stride[1]), out);
+    AH_TRYGO(ah_op1(AH_OP_conv2d_grad_input, &y, AH_T(long_x), c->arg[1], AH_INTS_OF(size, at),
                     pair_of(stride[0], stride[1]), pair_of(padding[0], padding[1]), pair_of(dilation[0], dilation[1]),
                     AH_I(groups)), out);
     if (b) {
@@ -256,6 +275,8 @@ int ah_forward_conv_transpose2d(struct ah_call *c)
     }
     c->out_count = 1;
 out:
+    ah_tensor_release(rows);
+    ah_tensor_release(long_x);
     ah_tensor_release(y);
     ah_tensor_release(bias);
     return status;

@@ -42,6 +42,7 @@ int ah_forward_ones(struct ah_call *c)
 
 int ah_forward_full(struct ah_call *c)
 {
+    AH_TRY(ah_call_expect_fits(c, 1, c->arg[2].dtype));
     return make(c, &c->arg[0], &c->arg[2]);
 }
 
@@ -63,6 +64,8 @@ int ah_forward_ones_like(struct ah_call *c)
 
 int ah_forward_full_like(struct ah_call *c)
 {
+    enum ah_dtype dtype = c->arg[2].kind == AH_DTYPE ? c->arg[2].dtype : c->arg[0].tensor->dtype;
+    AH_TRY(ah_call_expect_fits(c, 1, dtype));
     return make_like(c, &c->arg[2]);
 }
 
@@ -188,16 +191,8 @@ int ah_forward_one_hot(struct ah_call *c)
 /* Whole numbers low..high-1 must lie within the dtype's range. */
 static int expect_range(const struct ah_call *c, int64_t low, int64_t high, enum ah_dtype dtype)
 {
-    static const struct { int64_t least, most; } range[AH_DTYPE_COUNT] = {
-        [AH_BOOL] = {0, 1},
-        [AH_U8] = {0, UINT8_MAX},
-        [AH_I32] = {INT32_MIN, INT32_MAX},
-        [AH_I64] = {INT64_MIN, INT64_MAX},
-        [AH_F16] = {-65504, 65504},
-        [AH_BF16] = {INT64_MIN, INT64_MAX},
-        [AH_F32] = {INT64_MIN, INT64_MAX},
-        [AH_F64] = {INT64_MIN, INT64_MAX}};
-    if (low >= range[dtype].least && high - 1 <= range[dtype].most)
+    int64_t least = -65504, most = 65504; /* of float16; the other floats hold every int64 */
+    if ((!ah_dtype_int_range(dtype, &least, &most) && dtype != AH_F16) || (low >= least && high - 1 <= most))
         return 0;
     return ah_fail(AH_EINVAL, "%s: %lld..%lld exceeds what %s holds", c->op->name, (long long)low, (long long)high - 1,
                    ah_dtype_name(dtype));

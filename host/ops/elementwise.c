@@ -176,6 +176,15 @@ int ah_forward_pow(struct ah_call *c)
     return elementwise(c, 2, dtype);
 }
 
+FORWARD_FLOAT(smooth_l1, 2)
+
+int ah_forward_huber(struct ah_call *c)
+{
+    if (!(c->arg[2].number > 0))
+        return ah_fail(AH_EINVAL, "huber_loss: delta: expected a number above 0, got %g", c->arg[2].number);
+    return ah_forward_smooth_l1(c);
+}
+
 FORWARD_SAME(maximum, 2)
 FORWARD_SAME(minimum, 2)
 
@@ -192,19 +201,24 @@ int ah_forward_neg(struct ah_call *c)
     return signed_unary(c);
 }
 
+static int bool_too(struct ah_call *c)
+{
+    return elementwise(c, 1, c->arg[0].tensor->dtype);
+}
+
 int ah_forward_abs(struct ah_call *c)
 {
-    return c->arg[0].tensor->dtype == AH_BOOL ? same(c) : signed_unary(c);
+    return bool_too(c);
 }
 
 int ah_forward_sign(struct ah_call *c)
 {
-    return c->arg[0].tensor->dtype == AH_BOOL ? same(c) : signed_unary(c);
+    return bool_too(c);
 }
 
 static int rounding(struct ah_call *c)
 {
-    return ah_dtype_is_float(c->arg[0].tensor->dtype) ? elementwise(c, 1, c->arg[0].tensor->dtype) : same(c);
+    return bool_too(c);
 }
 
 int ah_forward_floor(struct ah_call *c)
@@ -227,9 +241,11 @@ int ah_forward_trunc(struct ah_call *c)
     return rounding(c);
 }
 
+/* The square of a bool counts, as its power does. */
 int ah_forward_square(struct ah_call *c)
 {
-    return signed_unary(c);
+    enum ah_dtype dtype = c->arg[0].tensor->dtype;
+    return elementwise(c, 1, dtype == AH_BOOL ? AH_I64 : dtype);
 }
 
 int ah_forward_relu(struct ah_call *c)
@@ -257,7 +273,20 @@ FORWARD_ACTIVATION(silu)
 FORWARD_ACTIVATION(softplus)
 FORWARD_ACTIVATION(leaky_relu)
 FORWARD_ACTIVATION(elu)
-FORWARD_ACTIVATION(hardtanh)
+FORWARD_ACTIVATION(hardswish)
+FORWARD_ACTIVATION(hardsigmoid)
+
+int ah_forward_hardtanh(struct ah_call *c)
+{
+    enum ah_dtype dtype = c->arg[0].tensor->dtype;
+    for (int i = 1; i < 3; i++) {
+        if (!ah_number_fits(c->arg[i].number, dtype) || (dtype == AH_U8 && c->arg[i].number < 0)) {
+            return ah_fail(AH_EINVAL, "hardtanh: %s %g is outside the range of %s", c->op->param[i].name,
+                           c->arg[i].number, ah_dtype_name(dtype));
+        }
+    }
+    return signed_unary(c);
+}
 
 int ah_forward_gelu(struct ah_call *c)
 {
@@ -268,8 +297,28 @@ int ah_forward_gelu(struct ah_call *c)
     return elementwise(c, 1, c->arg[0].tensor->dtype);
 }
 
+/* A number as the bound of whole numbers: one outside the dtype's range either bounds nothing or leaves nothing. */
+static int fit_bound(const struct ah_call *c, int arg, enum ah_dtype dtype, bool low)
+{
+    struct ah_tensor *bound = c->arg[arg].tensor;
+    int64_t least, most;
+    if (c->arg[arg].kind != AH_TENSOR || !bound->wrapped || bound->dtype != AH_I64 ||
+        !ah_dtype_int_range(dtype, &least, &most))
+        return 0;
+    int64_t *value = ah_tensor_data(bound);
+    if (low ? *value > most : *value < least) {
+        return ah_fail(AH_EINVAL, "%s: %s: %lld is outside the range of %s", c->op->name, low ? "min" : "max",
+                       (long long)*value, ah_dtype_name(dtype));
+    }
+    *value = *value < least ? least : *value > most ? most : *value;
+    return 0;
+}
+
 int ah_forward_clamp(struct ah_call *c)
 {
+    enum ah_dtype dtype = ah_call_promote(c, 3);
+    AH_TRY(fit_bound(c, 1, dtype, true));
+    AH_TRY(fit_bound(c, 2, dtype, false));
     bool low = c->arg[1].kind == AH_TENSOR, high = c->arg[2].kind == AH_TENSOR;
     if (low && high)
         return elementwise(c, 3, ah_call_promote(c, 3));
@@ -286,8 +335,19 @@ int ah_forward_clamp(struct ah_call *c)
     return status;
 }
 
-FORWARD_SAME(clamp_min, 2)
-FORWARD_SAME(clamp_max, 2)
+int ah_forward_clamp_min(struct ah_call *c)
+{
+    enum ah_dtype dtype = ah_call_promote(c, 2);
+    AH_TRY(fit_bound(c, 1, dtype, true));
+    return elementwise(c, 2, dtype);
+}
+
+int ah_forward_clamp_max(struct ah_call *c)
+{
+    enum ah_dtype dtype = ah_call_promote(c, 2);
+    AH_TRY(fit_bound(c, 1, dtype, false));
+    return elementwise(c, 2, dtype);
+}
 
 int ah_forward_lerp(struct ah_call *c)
 {
@@ -323,9 +383,7 @@ int ah_forward_masked_fill(struct ah_call *c)
     const struct ah_tensor *value = c->arg[2].tensor;
     if (value->ndim != 0)
         return ah_fail(AH_EINVAL, "masked_fill: expected a number or a 0-dim value, got shape %s", ah_shape(value));
-    if (ah_dtype_category(value->dtype) > ah_dtype_category(c->arg[0].tensor->dtype))
-        return ah_fail(AH_EINVAL, "masked_fill: a %s value does not fit into %s", ah_dtype_name(value->dtype),
-                       ah_dtype_name(c->arg[0].tensor->dtype));
+    AH_TRY(ah_call_expect_fits(c, 2, c->arg[0].tensor->dtype));
     return elementwise(c, 3, c->arg[0].tensor->dtype);
 }
 
@@ -423,6 +481,7 @@ int ah_forward_fill_(struct ah_call *c)
     if (c->arg[1].tensor->ndim != 0)
         return ah_fail(AH_EINVAL, "fill_: expected a number or a 0-dim tensor, got shape %s",
                        ah_shape(c->arg[1].tensor));
+    AH_TRY(ah_call_expect_fits(c, 1, c->arg[0].tensor->dtype));
     return ah_call_kernel(c);
 }
 

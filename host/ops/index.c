@@ -138,6 +138,7 @@ int ah_forward_index_fill(struct ah_call *c)
 {
     int dim;
     AH_TRY(check_list(c, c->arg[0].tensor->ndim, 1, 2, &dim));
+    AH_TRY(ah_call_expect_fits(c, 3, c->arg[0].tensor->dtype));
     return run_like(c, c->arg[0].tensor);
 }
 
@@ -172,7 +173,7 @@ static int check_scatter(struct ah_call *c)
     const struct ah_tensor *index = c->arg[2].tensor, *src = c->arg[3].tensor;
     AH_TRY(check_lines(c, index));
     if (src->wrapped)
-        return 0;
+        return ah_call_expect_fits(c, 3, c->arg[0].tensor->dtype);
     AH_TRY(expect_same_dtype(c, 3));
     bool fits = src->ndim == index->ndim || index->numel == 0;
     for (int d = 0; fits && index->numel > 0 && d < index->ndim; d++)
@@ -276,6 +277,7 @@ int ah_forward_index_put(struct ah_call *c)
     int64_t size[AH_MAX_DIMS];
     int covered = 1, ndim;
     AH_TRY(covered_dims("index_put", x, 0, index, &covered));
+    AH_TRY(ah_call_expect_fits(c, 2, x->dtype));
     if (!values->wrapped)
         AH_TRY(expect_same_dtype(c, 2));
     AH_TRY(ah_op1(AH_OP_index_positions, &c->extra[0], AH_T(x), AH_I(0), AH_T(index)));

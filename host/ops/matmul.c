@@ -150,11 +150,32 @@ int ah_forward_baddbmm(struct ah_call *c)
     return add_product(c, 3);
 }
 
+/* Integers and a weight of one dim: other ops, which record themselves. */
+static int linear_by_product(struct ah_call *c)
+{
+    struct ah_tensor *weight = NULL, *product = NULL;
+    int status;
+    c->recording = false;
+    AH_TRYGO(ah_op1(AH_OP_t, &weight, c->arg[1]), out);
+    AH_TRYGO(ah_op1(AH_OP_matmul, &product, c->arg[0], AH_T(weight)), out);
+    if (c->arg[2].tensor)
+        AH_TRYGO(ah_op1(AH_OP_add, &c->out[0], AH_T(product), c->arg[2]), out);
+    else
+        c->out[0] = ah_tensor_retain(product);
+    c->out_count = 1;
+out:
+    ah_tensor_release(weight);
+    ah_tensor_release(product);
+    return status;
+}
+
 int ah_forward_linear(struct ah_call *c)
 {
     const struct ah_tensor *x = c->arg[0].tensor, *w = c->arg[1].tensor, *b = c->arg[2].tensor;
-    AH_TRY(ah_call_expect_float(c, 0));
     AH_TRY(check_dtypes(c, x, w));
+    bool alone = w->ndim == 1 && x->ndim > 0 && x->size[x->ndim - 1] == w->size[0] && !b;
+    if (alone || (w->ndim == 2 && !ah_dtype_is_float(x->dtype)))
+        return linear_by_product(c);
     if (w->ndim != 2 || x->ndim == 0 || x->size[x->ndim - 1] != w->size[1]) {
         return ah_fail(AH_EINVAL, "linear: input %s does not fit weight %s (out_features, in_features)", ah_shape(x),
                        ah_shape(w));

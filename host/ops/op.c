@@ -312,8 +312,8 @@ enum ah_dtype ah_call_promote(const struct ah_call *call, int count)
         const struct ah_tensor *tensor = call->arg[i].tensor;
         int rank = tensor->wrapped ? 2 : tensor->ndim == 0 ? 1 : 0;
         enum ah_dtype dtype = tensor->dtype;
-        if (tensor->wrapped && dtype == AH_F64)
-            dtype = AH_F32; /* a Lua number alone takes the default dtype */
+        if (tensor->wrapped && dtype == AH_F64) /* a Lua number alone takes the default dtype; -0 counts as whole */
+            dtype = *(const double *)ah_tensor_data(tensor) == 0 ? AH_I64 : AH_F32;
         best[rank] = any[rank] ? ah_dtype_promote(best[rank], dtype) : dtype;
         any[rank] = true;
     }
@@ -350,6 +350,18 @@ int ah_call_output(struct ah_call *call, int index, const int64_t *size, int ndi
     if (call->out_count <= index)
         call->out_count = index + 1;
     return 0;
+}
+
+int ah_call_expect_fits(const struct ah_call *call, int arg, enum ah_dtype dtype)
+{
+    const struct ah_value *value = &call->arg[arg];
+    if (value->kind == AH_TENSOR && !value->tensor->wrapped)
+        return 0;
+    double number = value->kind == AH_TENSOR ? ah_tensor_get(value->tensor, 0) : value->number;
+    if (ah_number_fits(number, dtype))
+        return 0;
+    return ah_fail(AH_EINVAL, "%s: %s: %.17g is outside the range of %s", call->op->name, call->op->param[arg].name,
+                   number, ah_dtype_name(dtype));
 }
 
 int ah_call_expect_float(const struct ah_call *call, int arg)

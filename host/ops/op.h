@@ -170,6 +170,10 @@ extern const struct ah_recorder *ah_recorder;
  * CPU, else a dense copy there, without history. */
 int ah_host_copy(struct ah_tensor **out, struct ah_tensor *tensor);
 
+/* A number that is stored, not computed with, must be in the range of `dtype` (ah_number_fits): AH_EINVAL names
+ * parameter, number and dtype unless arg[i] is; tensors pass. */
+int ah_call_expect_fits(const struct ah_call *call, int arg, enum ah_dtype dtype);
+
 /* AH_EINVAL "op: NAME: expected float32 or float64, got int64" unless arg[i]'s dtype is floating. */
 int ah_call_expect_float(const struct ah_call *call, int arg);
 

@@ -128,8 +128,8 @@ int ah_forward_norm(struct ah_call *c)
 
 int ah_forward_logsumexp(struct ah_call *c)
 {
-    AH_TRY(ah_call_expect_float(c, 0));
-    return reduce(c, &c->arg[1], c->arg[2].flag, c->arg[0].tensor->dtype);
+    enum ah_dtype dtype = c->arg[0].tensor->dtype;
+    return reduce(c, &c->arg[1], c->arg[2].flag, ah_dtype_is_float(dtype) ? dtype : AH_F32);
 }
 
 int ah_forward_amax(struct ah_call *c)
@@ -143,24 +143,32 @@ int ah_forward_amin(struct ah_call *c)
     return ah_forward_amax(c);
 }
 
-/* Without dim one value, whose ties share the gradient; with dim values and indices. */
-static int extreme(struct ah_call *c, enum ah_opid whole, enum ah_opid along)
+/* Without dim one value, whose ties share the gradient; with dim values and indices; with a tensor in its place the
+ * larger (smaller) of each pair. */
+static int extreme(struct ah_call *c, enum ah_opid whole, enum ah_opid along, enum ah_opid pairs)
 {
+    const struct ah_tensor *dim = c->arg[1].tensor;
     if (c->arg[1].kind == AH_NONE) {
         c->out_count = 1;
         return ah_op1(whole, &c->out[0], c->arg[0]);
     }
-    return ah_op_call(along, c->arg, 3, false, c->out, &c->out_count);
+    c->out_count = 1;
+    if (!dim->wrapped)
+        return ah_op1(pairs, &c->out[0], c->arg[0], c->arg[1]);
+    if (dim->dtype != AH_I64)
+        return ah_fail(AH_EINVAL, "%s: dim: expected an integer or a tensor", c->op->name);
+    const struct ah_value args[] = {c->arg[0], AH_I(ah_tensor_get_int(dim, 0)), c->arg[2]};
+    return ah_op_call(along, args, 3, false, c->out, &c->out_count);
 }
 
 int ah_forward_max(struct ah_call *c)
 {
-    return extreme(c, AH_OP_amax, AH_OP_max_dim);
+    return extreme(c, AH_OP_amax, AH_OP_max_dim, AH_OP_maximum);
 }
 
 int ah_forward_min(struct ah_call *c)
 {
-    return extreme(c, AH_OP_amin, AH_OP_min_dim);
+    return extreme(c, AH_OP_amin, AH_OP_min_dim, AH_OP_minimum);
 }
 
 static int extreme_along(struct ah_call *c)

@@ -283,11 +283,17 @@ int ah_forward_squeeze(struct ah_call *c)
 {
     const struct ah_tensor *x = c->arg[0].tensor;
     int64_t size[AH_MAX_DIMS], stride[AH_MAX_DIMS];
-    int only = -1, ndim = 0;
-    if (c->arg[1].kind == AH_INT)
-        AH_TRY(ah_wrap_dim("squeeze", c->arg[1].integer, x->ndim, &only));
+    int ndim = 0;
+    unsigned named = c->arg[1].kind == AH_INTS ? 0 : ~0u;
+    for (int k = 0; c->arg[1].kind == AH_INTS && k < c->arg[1].ints.count; k++) {
+        int dim;
+        AH_TRY(ah_wrap_dim("squeeze", c->arg[1].ints.at[k], x->ndim, &dim));
+        if (named >> dim & 1)
+            return ah_fail(AH_EINVAL, "squeeze: dim %d comes twice", dim);
+        named |= 1u << dim;
+    }
     for (int d = 0; d < x->ndim; d++) {
-        if (x->size[d] == 1 && (only < 0 || only == d))
+        if (x->size[d] == 1 && (named >> d & 1))
             continue;
         size[ndim] = x->size[d];
         stride[ndim++] = x->stride[d];

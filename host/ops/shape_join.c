@@ -187,7 +187,7 @@ int ah_forward_tile(struct ah_call *c)
 /* Each entry along dim `times` times: (.., n, ..) -> (.., n, times, ..) -> (.., n * times, ..). */
 static int interleave(struct ah_tensor **out, struct ah_tensor *x, int dim, int64_t times)
 {
-    struct ah_tensor *wide = NULL, *full = NULL;
+    struct ah_tensor *wide = NULL, *full = NULL, *copied = NULL;
     int64_t size[AH_MAX_DIMS + 1];
     int status;
     if (x->ndim >= AH_MAX_DIMS)
@@ -198,8 +198,11 @@ static int interleave(struct ah_tensor **out, struct ah_tensor *x, int dim, int6
     AH_TRYGO(ah_op1(AH_OP_expand, &full, AH_T(wide), AH_INTS_OF(size, wide->ndim)), out);
     memcpy(size, x->size, sizeof x->size);
     size[dim] *= times;
-    status = ah_reshaped("repeat_interleave", out, full, size, x->ndim);
+    /* Copied first: the result must be neither a view of x nor one of several elements in one place. */
+    AH_TRYGO(ah_op1(AH_OP_clone, &copied, AH_T(full)), out);
+    status = ah_reshaped("repeat_interleave", out, copied, size, x->ndim);
 out:
+    ah_tensor_release(copied);
     ah_tensor_release(wide);
     ah_tensor_release(full);
     return status;

@@ -28,7 +28,7 @@ bool ah_same_memory(const struct ah_tensor *a, const struct ah_tensor *b)
 bool ah_memory_meets(const struct ah_tensor *a, const struct ah_tensor *b)
 {
     const char *from_a, *to_a, *from_b, *to_b;
-    if (a->numel == 0 || b->numel == 0)
+    if (a->numel == 0 || b->numel == 0 || a->storage->device != b->storage->device)
         return false;
     extent(a, &from_a, &to_a);
     extent(b, &from_b, &to_b);

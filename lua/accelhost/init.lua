@@ -56,7 +56,7 @@ local lazy = {
   progress = {"accelhost.util.progress"},
   parse_args = {"accelhost.util.options", "parse"},
 }
-namespace.add(lazy, "accelhost.tensor", {"split", "chunk", "unbind", "equal", "allclose"})
+namespace.add(lazy, "accelhost.tensor", {"split", "chunk", "unbind", "norm", "equal", "allclose"})
 
 local function is_function(name)
   local info = C.op_info(name)

@@ -117,13 +117,34 @@ function tensor.allclose(...)
   end)
 end
 
+local norm = C.norm
+
+--- The p-norm over some dims, of all elements without dims; p = "fro" is 2.
+---@param input userdata
+---@param p? number|string default 2
+---@param ... any dim, keepdim
+---@return userdata
+function tensor.norm(input, p, ...)
+  if p == "fro" then
+    p = 2
+  elseif type(p) == "table" and p.p == "fro" then
+    local options = {}
+    for name, value in pairs(p) do options[name] = value end
+    options.p = 2
+    p = options
+  elseif type(p) == "string" then
+    C.system.raise(("norm: unknown p '%s' (known: numbers, 'fro')"):format(p))
+  end
+  return norm(input, p, ...)
+end
+
 methods.equal = tensor.equal
+methods.norm = tensor.norm
 methods.allclose = tensor.allclose
 methods.split = tensor.split
 methods.chunk = tensor.chunk
 methods.unbind = tensor.unbind
 methods.to_string = C.to_string
-methods.repeat_ = methods["repeat"] -- a new tensor; Lua keeps the word `repeat` for itself
 
 local ffi_types = {
   float32 = "float *", float64 = "double *", int64 = "int64_t *", int32 = "int32_t *",

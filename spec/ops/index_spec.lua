@@ -139,6 +139,16 @@ describe("sort", function()
   end)
 end)
 
+describe("a 0-dim whole number as a position", function()
+  it("selects, and gives a view", function()
+    local x = accelhost.zeros(3, 2)
+    x[ints(1)]:add_(1)
+    x[{ {}, ints(0, "int32") }]:add_(1)
+    assert.same({{1, 0}, {2, 1}, {1, 0}}, x:tolist())
+    check.raises("index: 3 is out of range for dim 0 of size 3", function() return x[ints(3)] end)
+  end)
+end)
+
 describe("topk", function()
   it("gives a 0-dim tensor itself, whatever k", function()
     for k = 0, 1 do

@@ -146,6 +146,16 @@ describe("adaptive_avg_pool2d", function()
   end)
 end)
 
+describe("the average of a large plane", function()
+  it("is right to the last digits of float32", function()
+    accelhost.manual_seed(1)
+    local x = accelhost.rand(1, 1, 512, 512) + 1
+    local expected = x:to("float64"):mean():item()
+    assert.is_true(math.abs(F.adaptive_avg_pool2d(x, 1):item() / expected - 1) < 1e-7)
+    assert.is_true(math.abs(F.avg_pool2d(x, 512):item() / expected - 1) < 1e-7)
+  end)
+end)
+
 describe("pooling along one dim", function()
   it("works on (N, C, L)", function()
     local x = accelhost.tensor {{{1, 5, 2, 4}}}

@@ -1,5 +1,6 @@
 local accelhost = require "accelhost"
 local C = require "accelhost._C"
+local check = require "spec.support.check"
 local gradcheck = require "spec.support.gradcheck"
 local op_fixture = require "spec.support.op_fixture"
 
@@ -57,6 +58,24 @@ describe("views", function()
   end)
 end)
 
+describe("chunk", function()
+  it("gives as many empty chunks as asked for", function()
+    assert.equal(3, #accelhost.zeros(0, 2):chunk(3))
+    assert.equal(3, #accelhost.zeros(2, 0):chunk(3, 1))
+    assert.same({2, 0}, accelhost.zeros(2, 0):chunk(3, 1)[3]:shape())
+  end)
+end)
+
+describe("squeeze", function()
+  it("takes several dims, each once", function()
+    local x = accelhost.zeros(1, 2, 1, 3)
+    assert.same({2, 3}, x:squeeze({0, 2}):shape())
+    assert.same({2, 3}, x:squeeze():shape())
+    assert.same({2, 1, 3}, x:squeeze({0, 1}):shape())
+    check.raises("squeeze: dim 2 comes twice", function() x:squeeze({2, -2}) end)
+  end)
+end)
+
 describe("every dtype", function()
   it("survives the copying ops", function()
     for _, dtype in ipairs(dtypes) do
@@ -67,7 +86,7 @@ describe("every dtype", function()
       assert.same({{1, 0, 1, 1, 0, 1}, {0, 1, 1, 0, 1, 1}}, numbers(accelhost.cat({x, x}, 1)))
       assert.same({{1, 0, 1}, {1, 1, 0}}, numbers(x:flip(1)))
       assert.same({{1, 0, 1, 1, 0, 1}, {0, 1, 1, 0, 1, 1}}, numbers(x["repeat"](x, 1, 2)))
-      assert.same({{1, 0, 1, 1, 0, 1}, {0, 1, 1, 0, 1, 1}}, numbers(x:repeat_(1, 2)))
+      assert.same({{1, 0, 1, 1, 0, 1}, {0, 1, 1, 0, 1, 1}}, numbers(x:tile(1, 2)))
     end
   end)
 

@@ -63,7 +63,7 @@ end))
 class("Softplus", {{"beta: number", 1}, {"threshold: number", 20}}, function(self, input)
   return C.softplus(input, self.beta, self.threshold)
 end, function(self)
-  return repr.join("beta", repr.value(self.beta), "threshold", repr.value(self.threshold))
+  return repr.join("beta", repr.float(self.beta), "threshold", repr.float(self.threshold))
 end)
 
 local function check_dim(self)

@@ -18,12 +18,6 @@ end
 --- min(max(x, 0), 6).
 unary("relu6", function(input) return C.hardtanh(input, 0, 6) end)
 
---- x * relu6(x + 3) / 6.
-unary("hardswish", function(input) return input * C.clamp(input + 3, 0, 6) / 6 end)
-
---- relu6(x + 3) / 6.
-unary("hardsigmoid", function(input) return C.clamp(input + 3, 0, 6) / 6 end)
-
 --- log(sigmoid(x)).
 unary("logsigmoid", function(input) return -C.softplus(-input) end)
 
@@ -43,9 +37,7 @@ local read_gumbel = signature("gumbel_softmax",
 --- A sample of the Gumbel-softmax distribution; with hard = true one-hot, with the soft sample's gradient.
 function F.gumbel_softmax(...)
   local logits, tau, hard, dim = read_gumbel(...)
-  local noise = C.autograd.no_grad(function()
-    return -C.empty_like(logits):uniform_(0, 1):clamp_min_(1e-45):log_():neg_():log_()
-  end)
+  local noise = C.autograd.no_grad(function() return -C.empty_like(logits):exponential_():log_() end)
   local soft = C.softmax((logits + noise) / tau, dim)
   if not hard then return soft end
   local index = soft:argmax(dim, true)
@@ -78,28 +70,28 @@ F.dropout2d = channel_dropout("dropout2d", 4)
 
 -- Distances, padding.
 
-local function p_norm(input, p, dim)
-  if p == 2 then return (input * input):sum(dim, true):sqrt() end
-  if p == 1 then return input:abs():sum(dim, true) end
-  return input:abs():pow(p):sum(dim, true):pow(1 / p)
-end
-
 local read_normalize = signature("normalize",
   {"input: tensor", {"p: number", 2}, {"dim: integer", 1}, {"eps: number", 1e-12}})
 --- input / max(|input|_p, eps) along a dim.
 function F.normalize(...)
   local input, p, dim, eps = read_normalize(...)
-  return input / p_norm(input, p, dim):clamp_min(eps)
+  return input / C.norm(input, p, dim, true):clamp_min(eps)
+end
+
+-- x over its norm, which is taken for at least eps; the gradient is that of the norm itself.
+local function unit(x, dim, eps)
+  local length = C.norm(x, 2, dim, true):clone()
+  C.autograd.no_grad(function() length:clamp_min_(eps) end)
+  return x / length
 end
 
 local read_cosine = signature("cosine_similarity",
   {"x1: tensor", "x2: tensor", {"dim: integer", 1}, {"eps: number", 1e-8}})
---- x1 . x2 / max(|x1| |x2|, eps) along a dim.
+--- x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along a dim of the shape that both broadcast to.
 function F.cosine_similarity(...)
   local x1, x2, dim, eps = read_cosine(...)
-  local product = (x1 * x2):sum(dim)
-  local norms = ((x1 * x1):sum(dim) * (x2 * x2):sum(dim)):clamp_min(eps * eps):sqrt()
-  return product / norms
+  local shape = (x1:detach() + x2:detach()):shape()
+  return (unit(x1:expand(shape), dim, eps) * unit(x2:expand(shape), dim, eps)):sum(dim)
 end
 
 local read_pairwise = signature("pairwise_distance",
@@ -107,8 +99,7 @@ local read_pairwise = signature("pairwise_distance",
 --- |x1 - x2 + eps|_p over the last dim.
 function F.pairwise_distance(...)
   local x1, x2, p, eps, keepdim = read_pairwise(...)
-  local distance = p_norm(x1 - x2 + eps, p, -1)
-  return keepdim and distance or distance:squeeze(-1)
+  return C.norm(x1 - x2 + eps, p, -1, keepdim)
 end
 
 local read_pad = signature("pad",
@@ -119,6 +110,7 @@ function F.pad(...)
   if #pad % 2 ~= 0 or #pad / 2 > input:dim() then
     fail("pad: expected up to %d pairs of numbers, got %d numbers", input:dim(), #pad)
   end
+  local made = false
   for i = 1, #pad, 2 do
     local dim = input:dim() - (i + 1) / 2
     for side = 0, 1 do
@@ -126,16 +118,15 @@ function F.pad(...)
       if n < 0 then
         input = input:narrow(dim, side == 0 and -n or 0, input:size(dim) + n)
       elseif n > 0 then
-        local shape = input:shape()
         local sizes = {}
-        for d = 1, #shape do sizes[d] = shape[d] end
+        for d = 0, input:dim() - 1 do sizes[d + 1] = input:size(d) end
         sizes[dim + 1] = n
         local edge = input:new_full(sizes, value)
-        input = C.cat(side == 0 and {edge, input} or {input, edge}, dim)
+        input, made = C.cat(side == 0 and {edge, input} or {input, edge}, dim), true
       end
     end
   end
-  return input
+  return made and input or input:clone()
 end
 
 -- Losses.
@@ -148,21 +139,19 @@ local function reduce(loss, reduction)
   return loss
 end
 
--- Input minus target. Targets of another shape broadcast, as in PyTorch, which is seldom what was meant.
-local function difference_of(what, input, target)
-  local difference = input - target
-  if difference:numel() ~= input:numel() or difference:numel() ~= target:numel() then
-    warn(("%s: input (%s) and target (%s) have different shapes and are broadcast"):format(what,
-      table.concat(input:shape(), ", "), table.concat(target:shape(), ", ")))
-  end
-  return difference
+-- Targets of another shape broadcast, as in PyTorch, which is seldom what was meant.
+local function check_shapes(what, input, target)
+  if C.same_shape(input, target) then return end
+  warn(("%s: input (%s) and target (%s) have different shapes and are broadcast"):format(what,
+    table.concat(input:shape(), ", "), table.concat(target:shape(), ", ")))
 end
 
 local read_mse = signature("mse_loss", {"input: tensor", "target: tensor", reduction_row})
 --- (input - target)^2.
 function F.mse_loss(...)
   local input, target, reduction = read_mse(...)
-  local difference = difference_of("mse_loss", input, target)
+  check_shapes("mse_loss", input, target)
+  local difference = input - target
   return reduce(difference * difference, reduction)
 end
 
@@ -170,7 +159,8 @@ local read_l1 = signature("l1_loss", {"input: tensor", "target: tensor", reducti
 --- |input - target|.
 function F.l1_loss(...)
   local input, target, reduction = read_l1(...)
-  return reduce(difference_of("l1_loss", input, target):abs(), reduction)
+  check_shapes("l1_loss", input, target)
+  return reduce((input - target):abs(), reduction)
 end
 
 local read_smooth = signature("smooth_l1_loss",
@@ -178,9 +168,8 @@ local read_smooth = signature("smooth_l1_loss",
 --- Quadratic below beta, linear above: d^2 / (2 beta), |d| - beta / 2.
 function F.smooth_l1_loss(...)
   local input, target, reduction, beta = read_smooth(...)
-  local distance = difference_of("smooth_l1_loss", input, target):abs()
-  if beta == 0 then return reduce(distance, reduction) end
-  local loss = C.where(C.lt(distance, beta), distance * distance * (0.5 / beta), distance - 0.5 * beta)
+  check_shapes("smooth_l1_loss", input, target)
+  local loss = beta == 0 and (input - target):abs() or C.smooth_l1(input, target, beta)
   return reduce(loss, reduction)
 end
 
@@ -189,9 +178,8 @@ local read_huber = signature("huber_loss",
 --- d^2 / 2 below delta, delta (|d| - delta / 2) above.
 function F.huber_loss(...)
   local input, target, reduction, delta = read_huber(...)
-  local distance = difference_of("huber_loss", input, target):abs()
-  local loss = C.where(C.le(distance, delta), distance * distance * 0.5, (distance - 0.5 * delta) * delta)
-  return reduce(loss, reduction)
+  check_shapes("huber_loss", input, target)
+  return reduce(C.huber(input, target, delta), reduction)
 end
 
 local read_kl = signature("kl_div", {

@@ -397,7 +397,8 @@ CAST(bool, AH_BOOL)
 
 static int method_type_as(lua_State *L)
 {
-    return cast(L, ah_check_tensor(L, 2)->dtype);
+    const struct ah_tensor *other = ah_check_tensor(L, 2);
+    return convert(L, other->dtype, other->storage->device);
 }
 
 static int method_cpu(lua_State *L)

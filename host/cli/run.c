@@ -119,6 +119,7 @@ static int finish(lua_State *L, int code)
     }
     if (closes()) {
         lua_close(L);
+        ah_device_close_all();
         return code;
     }
     _exit(code);

@@ -2,6 +2,7 @@
 
 #include "cpu/optim.h"
 #include "ops/op.h"
+#include "ops/table_text.h"
 
 /* A kernel is found by its name: an op without one (a view, a composite) leaves its entry NULL. */
 #define OP(name, signature, saves, flags) int ah_cpu_##name(struct ah_call *call) __attribute__((weak));
@@ -22,4 +23,5 @@ void ah_cpu_open(void)
 {
     ah_cpu.kernels = kernels;
     ah_cpu.optim = &ah_cpu_optim;
+    ah_cpu.table = ah_op_table_text;
 }

@@ -109,6 +109,11 @@ static int open_device(const struct ah_device_type *type, int index, struct ah_d
     device->index = index;
     snprintf(device->name, sizeof device->name, "%s:%d", type->name, index);
     int status = type->open(device);
+    if (status == 0 && (!device->table || strcmp(device->table, ah_cpu.table))) {
+        status = ah_fail(AH_EINVAL, "device \"%s\": accelhost-%s.so was built with another op table: build both anew",
+                         device->name, type->name);
+        type->close(device);
+    }
     if (status < 0) {
         free(device);
         return status;

@@ -37,7 +37,7 @@ struct ah_device_type {
 
     /* How many devices of this type there are; 0 when none can be used. */
     int (*count)(void);
-    /* Set device->kernels, device->optim and device->state for device->index, which lies below count(). */
+    /* Set kernels, optim, table and state of the device for its index, which lies below count(). */
     int (*open)(struct ah_device *device);
     void (*close)(struct ah_device *device); /* all its storages are gone */
 
@@ -70,6 +70,7 @@ struct ah_device_type {
 struct ah_device {
     const ah_kernel *kernels; /* indexed by enum ah_opid; NULL entry: not on this device */
     const struct ah_optim_kernels *optim;
+    const char *table; /* ah_op_table_text as `kernels` was built with */
     const struct ah_device_type *type;
     int index;
     char name[32]; /* "cpu", "cuda:1" */

@@ -2,6 +2,7 @@
 local accelhost = require "accelhost"
 local C = require "accelhost._C"
 local check = require "spec.support.check"
+local run = require "spec.support.run"
 
 local far = {device = "far"}
 
@@ -27,6 +28,12 @@ describe("a device's name", function()
     check.raises("zeros: argument 3 (device): expected the name of a device, got number", function()
       accelhost.zeros({2}, {device = 1})
     end)
+  end)
+
+  it("of a plugin with another op table is refused", function()
+    local result = run.script([[print(pcall(require("accelhost").ones, {2}, {device = "far"}))]],
+      {env = {ACCELHOST_FAR_TABLE = "add(input:O, other:O)"}})
+    assert.matches('device "far:0": accelhost%-far.so was built with another op table', result.output)
   end)
 
   it("of a plugin with another interface is refused", function()
@@ -243,7 +250,6 @@ describe("memory", function()
   end)
 
   it("that dead handles hold is collected before there is too little", function()
-    local run = require "spec.support.run"
     local result = run.script([[
       local accelhost = require "accelhost"
       for _ = 1, 100 do local dropped = accelhost.zeros({1024, 256}, {device = "far"}) end

@@ -5,7 +5,7 @@
  * mapping, and refuses what lies on another device. So whatever of the host touches a tensor's memory on its own, or
  * lets devices mix, ends in a crash or an error, and a spec that passes here passes on the CPU with the same bits.
  *
- * $ACCELHOST_FAR_BYTES limits a device's memory. */
+ * $ACCELHOST_FAR_BYTES limits a device's memory; $ACCELHOST_FAR_TABLE stands for the op table it was built with. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "ops/op.h"
+#include "ops/table_text.h"
 #include "optim/kernels.h"
 
 enum { DEVICES = 2, CLASSES = 48, LEAST = 6, POISON = 0xff };
@@ -73,6 +74,8 @@ static int far_open(struct ah_device *device)
     device->state = far;
     device->kernels = kernels;
     device->optim = &optim;
+    device->table = getenv("ACCELHOST_FAR_TABLE");
+    device->table = device->table ? device->table : ah_op_table_text;
     return 0;
 }
 

@@ -1,0 +1,14 @@
+/* The op table as one text, for comparing two builds: kernels are indexed by the table, so a plugin for devices must
+ * have been built with the very rows of the program that opens it. */
+#ifndef AH_OPS_TABLE_TEXT_H
+#define AH_OPS_TABLE_TEXT_H
+
+#define OP(name, signature, ...) #name "(" signature ")\n"
+#define OP_NOGRAD(name, signature, ...) #name "(" signature ")\n"
+static const char ah_op_table_text[] =
+#include "ops/table.def"
+    ;
+#undef OP
+#undef OP_NOGRAD
+
+#endif

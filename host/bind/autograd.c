@@ -54,6 +54,39 @@ static struct ah_tensor **opt_grads(lua_State *L, int index, int expected)
     return grads;
 }
 
+/* watch_backward(before, after, failed): what is called around each backward that Lua starts, but for those within
+ * another one; `failed` in the place of `after` when the engine failed. One set of functions for the process. */
+enum { BEFORE = 1, AFTER, FAILED };
+static int watchers;
+
+static int watch_backward(lua_State *L)
+{
+    lua_pushlightuserdata(L, &watchers);
+    lua_createtable(L, FAILED, 0);
+    for (int i = BEFORE; i <= FAILED; i++) {
+        luaL_checktype(L, i, LUA_TFUNCTION);
+        lua_pushvalue(L, i);
+        lua_rawseti(L, -2, i);
+    }
+    lua_rawset(L, LUA_REGISTRYINDEX);
+    return 0;
+}
+
+/* Call one of the functions; false when there is none. */
+static bool tell_watcher(lua_State *L, int which)
+{
+    lua_pushlightuserdata(L, &watchers);
+    lua_rawget(L, LUA_REGISTRYINDEX);
+    if (!lua_istable(L, -1)) {
+        lua_pop(L, 1);
+        return false;
+    }
+    lua_rawgeti(L, -1, which);
+    lua_call(L, 0, 0);
+    lua_pop(L, 1);
+    return true;
+}
+
 /* backward(tensors, gradients, options) */
 static int backward(lua_State *L)
 {
@@ -76,10 +109,20 @@ static int backward(lua_State *L)
     /* Now, not afterwards: the handles of intermediate results are dead already, and without them each result goes
      * as soon as its node is through. */
     ah_collect_if_due(L, AH_COLLECT_STEP);
+    bool watched = !ah_entered() && tell_watcher(L, BEFORE);
     lua_State *outer = ah_enter(L);
     int status = ah_backward(roots, grads, count, &options);
     ah_leave(outer);
+    if (status < 0 && watched) {
+        /* What is to be raised stays on the stack: the watcher may fail in C meanwhile. */
+        if (status != AH_ELUA)
+            lua_pushstring(L, ah_error_text());
+        tell_watcher(L, FAILED);
+        return status == AH_ELUA ? lua_error(L) : ah_raise_top(L);
+    }
     ah_check(L, status);
+    if (watched)
+        tell_watcher(L, AFTER);
     return 0;
 }
 
@@ -413,6 +456,7 @@ int ah_open_autograd(lua_State *L)
 {
     static const luaL_Reg list[] = {
         {"backward", backward},
+        {"watch_backward", watch_backward},
         {"grad", grad},
         {"register_hook", register_hook},
         {"remove_hook", remove_hook},

@@ -8,7 +8,13 @@
  * barrier()
  * arena_empty(shape, dtype)                    a tensor in shared memory
  * all_reduce_async(t, op) -> work              work:wait() -> t, work:is_completed()
- * new_reducer(params, buffers, {bucket_cap_mb}) -> reducer with begin(weight) finish() touched() stats() close()
+ * new_reducer(params, buffers, {bucket_cap_mb}) -> reducer
+ *     begin(weight) finish() cancel() touched() stats() close()
+ *     parameters()    an array, in registration order
+ *     has_gradient()  does any parameter have one?
+ *     changed()       the first parameter (from 1) whose dtype or shape is no longer that of its slot, what it was and
+ *                     what it is, as texts; or nil
+ *     abandoned()     is every parameter held by nobody else, or taken over by another reducer?
  *
  * op is "sum" (default), "mean", "max", "min" or "product"; roots count from 0. Every call is fingerprinted with the
  * script line it comes from. A 0-dim tensor counts as one of shape (1) where dim 0 is needed. */
@@ -17,6 +23,7 @@
 
 #include "autograd/engine.h"
 #include "bind/bind.h"
+#include "bind/handle.h"
 #include "comm/bucket.h"
 #include "comm/group.h"
 #include "comm/rank.h"
@@ -472,6 +479,11 @@ static int new_reducer(lua_State *L)
     reducer->group = enter(L);
     ah_check(L, ah_reducer_new(&reducer->reducer, reducer->group, params, count, buffers, buffer_count,
                                (int64_t)(cap * (1 << 20))));
+    for (int i = 0; i < (int)lua_objlen(L, 1); i++) {
+        lua_rawgeti(L, 1, i + 1);
+        ah_share_handle(L, -1); /* parameters() gives it back */
+        lua_pop(L, 1);
+    }
     reducer->next = open_reducers;
     open_reducers = reducer;
     for (int i = 0; i < count; i++)
@@ -502,6 +514,62 @@ static int reducer_finish(lua_State *L)
 static int reducer_touched(lua_State *L)
 {
     lua_pushboolean(L, ah_reducer_touched(check_reducer(L)->reducer));
+    return 1;
+}
+
+static int reducer_cancel(lua_State *L)
+{
+    struct reducer *reducer = check_reducer(L);
+    set_active(reducer, false);
+    ah_reducer_cancel(reducer->reducer);
+    return 0;
+}
+
+static int reducer_parameters(lua_State *L)
+{
+    struct ah_reducer *r = check_reducer(L)->reducer;
+    lua_createtable(L, ah_reducer_count(r), 0);
+    for (int i = 0; i < ah_reducer_count(r); i++) {
+        ah_push_shared_tensor(L, ah_reducer_param(r, i));
+        lua_rawseti(L, -2, i + 1);
+    }
+    return 1;
+}
+
+static int reducer_has_gradient(lua_State *L)
+{
+    struct ah_reducer *r = check_reducer(L)->reducer;
+    bool any = false;
+    for (int i = 0; i < ah_reducer_count(r) && !any; i++)
+        any = *ah_reducer_has_grad(r, i);
+    lua_pushboolean(L, any);
+    return 1;
+}
+
+static int reducer_changed(lua_State *L)
+{
+    struct ah_reducer *r = check_reducer(L)->reducer;
+    for (int i = 0; i < ah_reducer_count(r); i++) {
+        const struct ah_tensor *param = ah_reducer_param(r, i), *slot = ah_reducer_grad(r, i);
+        if (param->dtype == slot->dtype && ah_same_shape(param, slot))
+            continue;
+        lua_pushinteger(L, i + 1);
+        lua_pushfstring(L, "%s %s", ah_dtype_name(slot->dtype), ah_shape(slot));
+        lua_pushfstring(L, "%s %s", ah_dtype_name(param->dtype), ah_shape(param));
+        return 3;
+    }
+    return 0;
+}
+
+static int reducer_abandoned(lua_State *L)
+{
+    struct ah_reducer *r = check_reducer(L)->reducer;
+    bool held = false;
+    for (int i = 0; i < ah_reducer_count(r) && !held; i++) {
+        const struct ah_tensor *param = ah_reducer_param(r, i);
+        held = param->refs > 1 && param->grad && param->grad->slot == ah_reducer_grad(r, i);
+    }
+    lua_pushboolean(L, !held);
     return 1;
 }
 
@@ -615,7 +683,12 @@ int ah_open_comm(lua_State *L)
         {"wait", work_wait}, {"is_completed", work_is_completed}, {NULL, NULL}};
     static const luaL_Reg reducer_methods[] = {{"begin", reducer_begin},
                                                {"finish", reducer_finish},
+                                               {"cancel", reducer_cancel},
                                                {"touched", reducer_touched},
+                                               {"parameters", reducer_parameters},
+                                               {"has_gradient", reducer_has_gradient},
+                                               {"changed", reducer_changed},
+                                               {"abandoned", reducer_abandoned},
                                                {"stats", reducer_stats},
                                                {"close", reducer_close},
                                                {NULL, NULL}};

@@ -646,6 +646,12 @@ int ah_reducer_finish(struct ah_reducer *r)
     return status;
 }
 
+void ah_reducer_cancel(struct ah_reducer *r)
+{
+    if (r->launched == 0)
+        r->active = false;
+}
+
 int ah_reducer_buckets(const struct ah_reducer *r)
 {
     return r->bucket_count;

@@ -50,6 +50,9 @@ void ah_reducer_progress(struct ah_reducer *reducer);
 /* Launch what is left, wait for everything. A collective, when begun. */
 int ah_reducer_finish(struct ah_reducer *reducer);
 
+/* As if begin had not been called. Nothing happens once buckets are under way: the ranks would wait for them. */
+void ah_reducer_cancel(struct ah_reducer *reducer);
+
 /* What became of the buckets in the last synchronised backward, in launch order. Times are ah_now_ns; 0: never. */
 struct ah_bucket_times {
     int64_t bytes, ready_ns, posted_ns, reduced_ns;

@@ -19,7 +19,62 @@ describe("an accelerator", function()
       assert.equal(0, result.code)
       assert.matches("a new pass began inside an accumulation window", result.stderr)
     end)
+
+    it(("averages what a plain backward brings in %d process%s"):format(ranks, ranks == 1 and "" or "es"), function()
+      local result = run.host({"launch", "--num_processes", ranks, "spec/distributed/cases/plain.lua"}, {timeout = 120})
+      assert.equal((ranks > 1 and ("[r0-r%d] "):format(ranks - 1) or "") .. "ok\n", result.stdout, result.output)
+      assert.equal(0, result.code)
+      assert.equal(ranks > 1, result.stderr:find("the loss depends on no prepared model", 1, true) ~= nil)
+    end)
+
+    it(("forgets what a script drops in %d process%s"):format(ranks, ranks == 1 and "" or "es"), function()
+      local result = run.host({"launch", "--num_processes", ranks, "spec/distributed/cases/again.lua"}, {timeout = 120})
+      assert.equal((ranks > 1 and ("[r0-r%d] "):format(ranks - 1) or "") .. "ok\n", result.stdout, result.output)
+      assert.equal(0, result.code)
+    end)
   end
+
+  local unprepared = {
+    accelerator = "backward: the loss depends on no prepared model",
+    plain = "backward: the loss depends on no prepared model",
+    step = "SGD:step: parameter 1 1 x 2 belongs to no prepared model",
+  }
+  for way, text in pairs(unprepared) do
+    it("says that a model was not prepared: " .. way, function()
+      for ranks = 1, 2 do
+        local result = run.host({"launch", "--num_processes", ranks, "spec/distributed/cases/unprepared.lua", way},
+          {timeout = 60})
+        assert.equal(0, result.code, result.output)
+        if ranks == 1 then
+          assert.equal("", result.stderr)
+        else
+          assert.is_truthy(result.stderr:find(text, 1, true), result.output)
+        end
+      end
+    end)
+  end
+
+  it("says that unequal batches need weights, over the processes", function()
+    for way, told in pairs {weighted = false, unweighted = true} do
+      local result = run.host({"launch", "--num_processes", 2, "spec/distributed/cases/uneven.lua", way})
+      assert.equal(0, result.code, result.output)
+      assert.equal(told, result.stderr:find("batches of unequal sizes (over the processes)", 1, true) ~= nil)
+    end
+  end)
+
+  it("says that unequal batches need weights, within a window", function()
+    local text = run.script([[
+      local accelhost = require "accelhost"
+      local accelerator = accelhost.Accelerator{gradient_accumulation_steps = 2}
+      local model, loader = accelerator:prepare(accelhost.nn.Linear(2, 1),
+        accelhost.data.DataLoader(accelhost.data.TensorDataset(accelhost.ones(11, 2)), {batch_size = 3}))
+      for batch in loader do
+        accelerator:accumulate(model)
+        accelerator:backward(model(batch):sum())
+      end
+    ]]).stderr
+    assert.equal(1, select(2, text:gsub("unequal sizes %(3 and 2 samples%)", "")))
+  end)
 
   it("passes unknown objects and nil through prepare, in order", function()
     local accelerator = accelhost.Accelerator()
@@ -34,9 +89,36 @@ describe("an accelerator", function()
     assert.error_matches(function() accelhost.Accelerator {gradient_acumulation_steps = 2} end, "unknown option")
     assert.error_matches(function() accelhost.Accelerator {gradient_accumulation_steps = 0} end, "at least 1")
     assert.error_matches(function() accelhost.Accelerator {mixed_precision = "fp16"} end, "mixed_precision")
-    assert.error_matches(function() accelhost.Accelerator("cpu") end, "expected a table of options, got 'cpu'")
+    assert.error_matches(function() accelhost.Accelerator {cpu = "yes"} end, "cpu: expected true or false, got 'yes'")
+    assert.error_matches(function() accelhost.Accelerator("cpu") end, "device_placement: expected true or false")
     assert.error_matches(function() accelhost.Accelerator():no_sync(nn.Linear(1, 1)) end, "no_sync: expected a model")
     assert.equal("Accelerator(process 0 of 1, cpu)", tostring(accelhost.Accelerator()))
+  end)
+
+  it("names an unknown field, read or written", function()
+    local accelerator = accelhost.Accelerator()
+    assert.error_matches(function() return accelerator.is_main_proces end, "is_main_proces.*mean 'is_main_process'")
+    assert.error_matches(function() accelerator.gradient_acumulation_steps = 2 end,
+      "mean 'gradient_accumulation_steps'")
+    assert.error_matches(function() accelerator:prepair() end, "mean 'prepare'")
+    accelerator.gradient_accumulation_steps = 2
+    assert.equal(2, accelerator.gradient_accumulation_steps)
+  end)
+
+  it("asks for a colon", function()
+    local accelerator, model = accelhost.Accelerator(), nn.Linear(1, 1)
+    local optimizer = optim.SGD(model:parameters())
+    assert.error_matches(function() return accelerator.prepare(model) end, "got a Linear; write object:prepare%(...%)")
+    assert.error_matches(function() accelerator.backward(model.weight:sum()) end, "write object:backward%(...%)")
+    assert.error_matches(function() accelerator.print("x") end, "got 'x'; write object:print%(...%)")
+    assert.error_matches(function() optimizer.step() end, "got nil; write object:step%(...%)")
+  end)
+
+  it("has Accelerate's settings as fields", function()
+    local accelerator = accelhost.Accelerator {split_batches = true, even_batches = false, cpu = true,
+      device_placement = false, step_scheduler_with_optimizer = false}
+    assert.same({true, false, "cpu", false, false}, {accelerator.split_batches, accelerator.even_batches,
+      accelerator.device, accelerator.device_placement, accelerator.step_scheduler_with_optimizer})
   end)
 
   it("works twice in one process", function()
@@ -90,10 +172,40 @@ describe("an accelerator", function()
     assert.is_true((model.weight.grad - accelhost.tensor {{0.6, 0.8}}):abs():max():item() < 1e-6)
   end)
 
+  it("refuses to clip what are no parameters", function()
+    local accelerator = accelhost.Accelerator()
+    local model = accelerator:prepare(nn.Linear(2, 1))
+    accelerator:backward(model(accelhost.ones(1, 2)):sum())
+    local function refused(text, ...)
+      local given = {...}
+      assert.error_matches(function() accelerator:clip_grad_norm_(unpack(given)) end, text)
+    end
+    refused("clip_grad_norm_: parameters: expected .* got a Linear", model, 1)
+    refused("clip_grad_norm_: parameters: expected .* got a table", {model}, 1)
+    refused("clip_grad_norm_: max_norm: expected a number", model:parameters(), "1")
+    refused("norm_type: expected a number above 0", model:parameters(), 1, {norm_type = 0})
+    refused("clip_grad_norm_: unknown option 'norm'", model:parameters(), 1, {norm = 1})
+    assert.error_matches(function() accelerator:clip_grad_value_(model, 1) end,
+      "clip_grad_value_: parameters: expected .* got a Linear")
+  end)
+
+  it("clips by other norms", function()
+    local accelerator = accelhost.Accelerator()
+    local model = accelerator:prepare(nn.Linear(2, 1, {bias = false}))
+    for _, case in ipairs {{1, 7}, {"inf", 4}, {math.huge, 4}, {2, 5}} do
+      for _, named in ipairs {true, false} do
+        model:zero_grad()
+        accelerator:backward(model(accelhost.tensor {{3, 4}}):sum())
+        local norm = accelerator:clip_grad_norm_(model:parameters(), 1, named and {norm_type = case[1]} or case[1])
+        assert.near(case[2], norm:item(), 1e-5)
+      end
+    end
+  end)
+
   it("names what is no loss", function()
     local accelerator = accelhost.Accelerator()
     assert.error_matches(function() accelerator:backward(5) end, "backward: loss: expected a tensor, got number 5")
-    assert.error_matches(function() accelerator:backward() end, "backward: loss: expected a tensor, got nil")
+    assert.error_matches(function() accelerator:backward() end, "backward: 'loss' is missing")
   end)
 
   it("restores synchronisation when no_sync's function raises", function()

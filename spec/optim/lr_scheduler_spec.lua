@@ -1,3 +1,4 @@
+local accelhost = require "accelhost"
 local C = require "accelhost._C"
 local check = require "spec.support.check"
 local fixtures = require "spec.fixtures.optim"
@@ -153,11 +154,11 @@ describe("A scheduler", function()
     check.near({0.01, 0.002}, rates(optimizer), 1e-12)
   end)
 
-  it("finds the optimizer inside a wrapper", function()
+  it("finds the optimizer behind a prepared one", function()
     local optimizer = sgd()
-    local scheduler = lr_scheduler.StepLR({optimizer = optimizer}, 1)
-    assert.equal(optimizer, scheduler.optimizer)
-    assert.equal(optimizer, lr_scheduler.StepLR({_inner = optimizer}, 1).optimizer)
+    local prepared = accelhost.Accelerator():prepare(optimizer)
+    assert.is_true(prepared ~= optimizer)
+    assert.equal(optimizer, lr_scheduler.StepLR(prepared, 1).optimizer)
   end)
 
   it("resumes from an epoch when the groups know their initial rates", function()
@@ -192,7 +193,7 @@ end)
 
 describe("A scheduler refuses", function()
   it("what is no optimizer", function()
-    check.raises("StepLR: expected an optimizer, got number 3", function() lr_scheduler.StepLR(3, 1) end)
+    check.raises("StepLR: optimizer: expected an optimizer, got number 3", function() lr_scheduler.StepLR(3, 1) end)
   end)
 
   it("unknown options", function()

@@ -11,13 +11,16 @@
 --   end
 --
 -- A gradient is the mean over the global batch: sum(w g) / sum(w) over ranks and micro-steps, where w is 1 unless
--- `backward` is given a weight.
+-- `backward` is given a weight. A plain loss:backward() on a prepared model averages over the ranks too, and adds up
+-- over micro-steps, as with PyTorch's DDP.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local averaging = require "accelhost.accelerator.averaging"
+local class = require "accelhost.util.class"
 local collectives = require "accelhost.accelerator.collectives"
-local parallel = require "accelhost.accelerator.parallel"
-local wrappers = require "accelhost.accelerator.wrappers"
+local split = require "accelhost.accelerator.split"
 local warn = require "accelhost.util.warn"
+local wrappers = require "accelhost.accelerator.wrappers"
 local comm = C.comm
 
 ---@class Accelerator
@@ -30,35 +33,47 @@ local comm = C.comm
 ---@field is_last_process boolean
 ---@field sync_gradients boolean whether the current micro-step ends an accumulation window
 ---@field gradient_accumulation_steps integer
-local Accelerator = {}
-Accelerator.__index = Accelerator
+---@field step_scheduler_with_optimizer boolean
+---@field split_batches boolean
+---@field even_batches boolean
+---@field device_placement boolean
+---@field mixed_precision string "no"
+local Accelerator = class.strict(class.new "Accelerator")
 
 function Accelerator:__tostring()
   return ("Accelerator(process %d of %d, %s)"):format(self.process_index, self.num_processes, self.device)
 end
 
-local known_options = {
-  "gradient_accumulation_steps", "mixed_precision", "split_batches", "even_batches", "step_scheduler_with_optimizer",
-  "bucket_cap_mb", "device_placement", "cpu",
-}
+-- A misspelt setting must not become a field that nobody reads.
+function Accelerator:__newindex(name)
+  local known = {}
+  for field in pairs(self) do
+    if not field:find "^_" then known[#known + 1] = field end
+  end
+  arguments.fail("Accelerator has no field '%s' to be set%s", tostring(name),
+    arguments.did_you_mean(tostring(name), known))
+end
 
-local function new(_, options)
-  options = options or {}
-  if type(options) ~= "table" then
-    arguments.fail("Accelerator: expected a table of options, got %s", arguments.describe(options))
-  end
-  arguments.check_names("Accelerator", options, known_options)
-  local steps = options.gradient_accumulation_steps or 1
-  if type(steps) ~= "number" or steps < 1 or steps % 1 ~= 0 then
-    arguments.fail("Accelerator: gradient_accumulation_steps: expected an integer of at least 1, got %s",
-      tostring(steps))
-  end
-  local precision = options.mixed_precision or "no"
-  if precision ~= "no" then
-    arguments.fail("Accelerator: mixed_precision: only 'no' is available, got '%s'", tostring(precision))
-  end
+local read_options = arguments.signature("Accelerator", {
+  {"device_placement: flag", true}, {"split_batches: flag", false}, {"mixed_precision: 'no'", "no"},
+  {"gradient_accumulation_steps: count", 1}, {"cpu: flag", false}, {"even_batches: flag", true},
+  {"step_scheduler_with_optimizer: flag", true}, {"bucket_cap_mb: positive"},
+})
+
+--- An accelerator, configured by how the script was launched.
+---@param device_placement? boolean default true: prepare moves models to the accelerator's device
+---@param split_batches? boolean default false: a loader's batch size is that of all processes together
+---@param mixed_precision? string "no"
+---@param gradient_accumulation_steps? integer default 1
+---@param cpu? boolean use the CPU; there is nothing else for ranks to use, so that true and false are the same
+---@param even_batches? boolean default true: fill up the last round, so that all processes have equally many
+---@param step_scheduler_with_optimizer? boolean default true: a prepared scheduler steps when the optimizer does
+---@param bucket_cap_mb? number size of the pieces in which gradients are averaged
+function Accelerator:init(...)
+  local device_placement, split_batches, precision, steps, _, even_batches, step_scheduler, bucket_cap_mb =
+    read_options(...)
   local rank, size = comm.rank(), comm.size()
-  return setmetatable({
+  for name, value in pairs {
     device = "cpu",
     process_index = rank,
     num_processes = size,
@@ -69,75 +84,86 @@ local function new(_, options)
     sync_gradients = true,
     gradient_accumulation_steps = steps,
     mixed_precision = precision,
-    step_scheduler_with_optimizer = options.step_scheduler_with_optimizer ~= false,
-    _split_batches = options.split_batches or false,
-    _even_batches = options.even_batches ~= false,
-    _bucket_cap_mb = options.bucket_cap_mb,
-    _step = 0,            -- micro-steps since the last window ended
-    _micro_step = nil,    -- number of the one that accumulate began, nil while it is not used
-    _parallels = {},      -- one per prepared model
-    _optimizers = {},
-    _schedulers = {},
-    _loaders = {},
-    _prepared = setmetatable({}, {__mode = "k"}), -- object -> what prepare returned for it
-  }, Accelerator)
+    step_scheduler_with_optimizer = step_scheduler,
+    split_batches = split_batches,
+    even_batches = even_batches,
+    device_placement = device_placement,
+    _bucket_cap_mb = bucket_cap_mb or false,
+    _trigger = false,
+  } do
+    rawset(self, name, value)
+  end
+  self:_forget()
+end
+
+-- What prepare and accumulate remember, as in the beginning. References are weak: a script that drops its objects needs
+-- to tell nobody.
+function Accelerator:_forget()
+  for name, value in pairs {
+    _step = 0,             -- micro-steps since the last window ended
+    _micro_step = false,   -- number of the one that accumulate began, false while it is not used
+    _window_loader = false,
+    _window_epoch = false,
+    _window_size = false,  -- samples in the window's first batch
+    _loaders = setmetatable({}, {__mode = "k"}),   -- prepared loader -> true
+    _prepared = setmetatable({}, {__mode = "kv"}), -- object -> what prepare returned for it
+  } do
+    rawset(self, name, value)
+  end
 end
 
 -- Prepare.
 
-local function prepare_model(self, model)
-  local handle = parallel.new(model, {bucket_cap_mb = self._bucket_cap_mb})
-  self._parallels[#self._parallels + 1] = handle
+-- kind -> what makes the object ready and gives what the script is to use
+local prepare_kind = {}
+
+--- A model: its parameters and gradients move into arenas.
+function prepare_kind.model(self, model)
+  if self.device_placement then model:to {device = self.device} end
+  averaging.add(model, self, {bucket_cap_mb = self._bucket_cap_mb or nil})
   return model
 end
 
--- A model whose parameters changed since it was prepared is prepared anew.
-local function refresh_model(self, model)
-  for i, handle in ipairs(self._parallels) do
-    if handle.model == model and handle:is_stale() then
-      handle:close()
-      table.remove(self._parallels, i)
-      self._prepared[model] = nil
-      return
-    end
-  end
-end
-
-local function prepare_loader(self, loader)
+--- A loader: this rank's share of it.
+function prepare_kind.loader(self, loader)
   local sharded = loader:shard {
     rank = self.process_index, size = self.num_processes,
-    split_batches = self._split_batches, even_batches = self._even_batches,
+    split_batches = self.split_batches, even_batches = self.even_batches,
+    synchronize = collectives.broadcast_bytes,
   }
-  sharded.synchronize = collectives.broadcast_bytes
-  self._loaders[#self._loaders + 1] = sharded
+  self._loaders[sharded] = true
   return sharded
 end
 
-local function prepare_optimizer(self, optimizer)
-  local wrapped = wrappers.optimizer(self, optimizer)
-  self._optimizers[#self._optimizers + 1] = wrapped
-  return wrapped
+--- An optimizer that waits for the end of a window.
+function prepare_kind.optimizer(self, optimizer)
+  return wrappers.optimizer(self, optimizer)
 end
 
-local function prepare_scheduler(self, scheduler)
-  local wrapped = wrappers.scheduler(self, scheduler)
-  self._schedulers[#self._schedulers + 1] = wrapped
-  return wrapped
+--- A scheduler that waits with it.
+function prepare_kind.scheduler(self, scheduler)
+  return wrappers.scheduler(self, scheduler)
 end
+
+local marks = {_is_module = "model", _is_loader = "loader", _is_optimizer = "optimizer", _is_scheduler = "scheduler"}
 
 local function kind_of(object)
   if type(object) ~= "table" and type(object) ~= "userdata" or C.is_tensor(object) then return nil end
-  local class = getmetatable(object)
-  if type(class) == "table" and class._is_module then return "model" end
-  if object.shard and object.dataset then return "loader" end
-  if object.param_groups then return "optimizer" end
-  if object.optimizer and object.step then return "scheduler" end
-  return nil
+  local meta = getmetatable(object)
+  if type(meta) ~= "table" then return nil end
+  for mark, kind in pairs(marks) do
+    if meta[mark] == true then return kind end
+  end
 end
 
-local prepare_kind = {
-  model = prepare_model, loader = prepare_loader, optimizer = prepare_optimizer, scheduler = prepare_scheduler,
-}
+-- A model whose parameters changed since it was prepared is prepared anew.
+local function forget_stale(self, model)
+  averaging.remove(function(handle)
+    local stale = handle.accelerator == self and handle:belongs_to(model) and handle:is_stale()
+    if stale then self._prepared[model] = nil end
+    return stale
+  end)
+end
 
 --- Make models, optimizers, loaders and schedulers ready for this job; they come back in the same order. Parameters
 --- and buffers take rank 0's values, loaders give this rank's share. Other values pass through. A collective.
@@ -152,7 +178,7 @@ function Accelerator:prepare(...)
       local object = select(i, ...)
       local kind = kind_of(object)
       if kind and round[kind] then
-        if kind == "model" then refresh_model(self, object) end
+        if kind == "model" then forget_stale(self, object) end
         if not self._prepared[object] then
           local result = prepare_kind[kind](self, object)
           self._prepared[object] = result
@@ -170,61 +196,61 @@ function Accelerator:unwrap_model(model) -- luacheck: ignore self
   return model
 end
 
+--- Let go of everything that prepare was given: models keep their values and gradients, which are averaged no more.
+--
+--   model, optimizer = accelerator:free_memory(model, optimizer)
+---@param ... any the script's own references
+---@return nil ... # one nil for each of them
+function Accelerator:free_memory(...)
+  averaging.remove(function(handle) return handle.accelerator == self end)
+  self:_forget()
+  self.sync_gradients = true
+  collectgarbage()
+  C.system.empty_cache()
+  return unpack({}, 1, select("#", ...))
+end
+
+--- The same as free_memory.
+Accelerator.clear = Accelerator.free_memory
+
 -- Backward and accumulation.
 
+-- The prepared loader whose pass is the innermost one; at most one loader is active.
 local function active_loader(self)
-  for i = #self._loaders, 1, -1 do
-    if self._loaders[i].active then return self._loaders[i] end
+  for loader in pairs(self._loaders) do
+    if loader.active then return loader end
   end
 end
 
--- Which models the loss depended on: on any process when they are to agree, else on this one.
-local function reached_models(handles, agree)
-  local reached = {}
-  for i, handle in ipairs(handles) do reached[i] = handle:was_reached() and 1 or 0 end
-  if agree and comm.size() > 1 then
-    local all = C.tensor(reached, {device = "cpu"})
-    comm.all_reduce(all, "max")
-    reached = all:tolist()
+-- A mean over batches of unequal sizes is no mean over samples: say it, once, unless the script weighs them.
+local function check_sizes(self)
+  if self.num_processes == 1 and not self._micro_step then return end
+  local loader = active_loader(self)
+  local size = loader and loader.batch_length
+  if not size then return end
+  local first = self._window_size
+  if not self._micro_step or not first then
+    self._window_size, first = size, size
   end
-  return reached
+  if loader.uneven or size ~= first then
+    warn(("backward: batches of unequal sizes (%s) count the same in the mean; pass {weight = samples in the batch}")
+      :format(loader.uneven and "over the processes" or ("%d and %d samples"):format(first, size)))
+  end
 end
 
--- Several models: one that the loss does not depend on keeps its gradients and its window as they are.
-local function finish_several(handles, sync)
-  local reached = reached_models(handles, sync)
-  for i, handle in ipairs(handles) do
-    if reached[i] == 0 then
-      handle:skip()
-    elseif sync then
-      handle:begin_average()
-      handle:finish_average()
-    end
-  end
-end
+local read_backward = arguments.signature("backward",
+  {"loss: tensor", {"weight: nonnegative"}, {"retain_graph: flag", false}})
 
 --- Differentiate `loss` and, in a step that synchronises, average the gradients over all processes. A collective in
 --- such a step.
 ---@param loss userdata a scalar
 ---@param options? {weight?: number, retain_graph?: boolean} weight: of this micro-step in the mean, e.g. its tokens
-function Accelerator:backward(loss, options)
-  if not C.is_tensor(loss) then
-    arguments.fail("backward: loss: expected a tensor, got %s", arguments.describe(loss))
-  end
-  options = options or {}
-  arguments.check_names("backward", options, {"weight", "retain_graph"})
-  local weight = options.weight or 1
+function Accelerator:backward(...)
+  local loss, weight, retain_graph = read_backward(...)
+  if not weight then check_sizes(self) end
+  weight = weight or 1
   if weight ~= 1 then loss = loss * weight end
-  local sync, handles = self.sync_gradients, self._parallels
-  for _, handle in ipairs(handles) do handle:begin_backward(weight, self._micro_step) end
-  local only = #handles == 1 and handles[1]
-  if only and sync then only:begin_average() end
-  C.autograd.backward(loss, nil, {retain_graph = options.retain_graph})
-  if #handles > 1 then
-    finish_several(handles, sync)
-  elseif only and sync then
-    only:finish_average()
-  end
+  averaging.backward(self, loss, weight, {retain_graph = retain_graph})
 end
 
 -- A window that a break left open ends with the pass it was in.
@@ -232,9 +258,9 @@ local function check_window(self, loader)
   if self._step > 0 and loader and loader == self._window_loader and loader.epoch ~= self._window_epoch then
     warn("accumulate: a new pass began inside an accumulation window; the gradients of the open window are dropped")
     self._step = 0
-    for _, handle in ipairs(self._parallels) do handle:drop_window() end
+    for _, handle in ipairs(averaging.of(self)) do handle:drop_window() end
   end
-  self._window_loader, self._window_epoch = loader, loader and loader.epoch
+  self._window_loader, self._window_epoch = loader or false, loader and loader.epoch or false
 end
 
 --- One micro-step: synchronises at every gradient_accumulation_steps-th one and at a loader's last batch. With a
@@ -250,6 +276,7 @@ function Accelerator:accumulate(...)
   local fn = count > 0 and select(count, ...) or nil
   local loader = active_loader(self)
   check_window(self, loader)
+  if self._step == 0 then self._window_size = false end
   self._step = self._step + 1
   self._micro_step = (self._micro_step or 0) + 1
   local last = loader ~= nil and loader.end_of_dataloader
@@ -277,17 +304,17 @@ end
 --- Scale the gradients so that their norm is at most max_norm; in a step that does not synchronise, nothing.
 ---@param parameters userdata[]
 ---@param max_norm number
----@param norm_type? number default 2
+---@param norm_type? number|table default 2; or {norm_type = ...}
 ---@return userdata? # the norm before
-function Accelerator:clip_grad_norm_(parameters, max_norm, norm_type)
-  if not self.sync_gradients then return nil end
-  return require "accelhost.nn.utils".clip_grad_norm_(parameters, max_norm, {norm_type = norm_type})
+function Accelerator:clip_grad_norm_(...)
+  if self.sync_gradients then return require "accelhost.nn.utils".clip_grad_norm_(...) end
 end
 
 --- Clamp every gradient element to [-value, value]; in a step that does not synchronise, nothing.
-function Accelerator:clip_grad_value_(parameters, value)
-  if not self.sync_gradients then return end
-  require "accelhost.nn.utils".clip_grad_value_(parameters, value)
+---@param parameters userdata[]
+---@param clip_value number
+function Accelerator:clip_grad_value_(...)
+  if self.sync_gradients then require "accelhost.nn.utils".clip_grad_value_(...) end
 end
 
 -- Collectives.
@@ -353,52 +380,13 @@ function Accelerator:check_trigger()
   return collectives.reduce(flag, "sum"):item() >= 1
 end
 
--- This process's part of a list or tensor; padded: its last item repeated up to the length of the longest part.
-local function part_of(self, items, padded)
-  local tensor = C.is_tensor(items)
-  local total = tensor and items:size(0) or #items
-  local base, extra = math.floor(total / self.num_processes), total % self.num_processes
-  local first = self.process_index * base + math.min(self.process_index, extra)
-  local length = base + (self.process_index < extra and 1 or 0)
-  local missing = padded and total > 0 and base + (extra > 0 and 1 or 0) - length or 0
-  if tensor then
-    local part = items:narrow(0, first, length)
-    return missing > 0 and C.cat({part, items:narrow(0, total - 1, 1)}, 0) or part
-  end
-  local part = {}
-  for i = 1, length do part[i] = items[first + i] end
-  for i = length + 1, length + missing do part[i] = items[total] end
-  return part
-end
-
 --- This process's part of a list, a tensor, or a table of fields that are such, all of one length: contiguous, the
 --- first (n mod processes) get one more.
 ---@param items table|userdata
 ---@param options? {apply_padding?: boolean} give all processes equally many: repeat the last item of all
 ---@return table|userdata
 function Accelerator:split_between_processes(items, options)
-  options = options or {}
-  arguments.check_names("split_between_processes", options, {"apply_padding"})
-  local padded = options.apply_padding
-  if type(items) ~= "table" and not C.is_tensor(items) then
-    arguments.fail("split_between_processes: expected a table or a tensor, got %s", arguments.describe(items))
-  end
-  if C.is_tensor(items) or #items > 0 or next(items) == nil then return part_of(self, items, padded) end
-  local parts, length, first = {}, nil, nil
-  for _, name in ipairs(arguments.sorted_keys(items)) do
-    local field = items[name]
-    if type(field) ~= "table" and not C.is_tensor(field) then
-      arguments.fail("split_between_processes: field '%s': expected a table or a tensor, got %s", tostring(name),
-        arguments.describe(field))
-    end
-    if length and #field ~= length then
-      arguments.fail("split_between_processes: field '%s' has %d items, '%s' has %d", tostring(first), length,
-        tostring(name), #field)
-    end
-    length, first = #field, first or name
-    parts[name] = part_of(self, field, padded)
-  end
-  return parts
+  return split(items, self.process_index, self.num_processes, options or {})
 end
 
 --- Run fn on the main process first, then on the others.
@@ -412,4 +400,4 @@ function Accelerator:main_process_first(fn)
   return unpack(results, 2, table.maxn(results))
 end
 
-return setmetatable(Accelerator, {__call = new})
+return class.guard(Accelerator)

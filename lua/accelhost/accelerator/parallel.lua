@@ -1,96 +1,186 @@
 --- A prepared model: its parameters and gradients live in flat arenas, and gradients are averaged over the processes
 --- while backward runs.
+--
+-- It holds the parameters through the reducer in C only, and the model weakly, so that a model that a script drops can
+-- be found to be gone (see `abandoned`).
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
+local module = require "accelhost.nn.module"
 local warn = require "accelhost.util.warn"
 
 ---@class Parallel
-local Parallel = {}
-Parallel.__index = Parallel
+---@field accelerator Accelerator that prepared it
+---@field reducer userdata
+---@field window number sum of this process's weights since gradients were averaged
+local Parallel = class.new "Parallel"
+
+-- parameter -> true while some prepared model averages its gradient
+local averaged = setmetatable({}, {__mode = "k"})
+
+--- Is the gradient of this parameter averaged over the processes?
+---@param parameter userdata
+---@return boolean
+function Parallel.averages(parameter)
+  return averaged[parameter] == true
+end
 
 --- A collective: every process takes rank 0's parameters and buffers.
 ---@param model table
+---@param accelerator Accelerator
 ---@param options {bucket_cap_mb?: number}
----@return Parallel
-function Parallel.new(model, options)
-  local parameters = model:parameters()
-  local dtypes = {}
-  for i, parameter in ipairs(parameters) do dtypes[i] = parameter.dtype end
-  return setmetatable({
-    model = model,
-    parameters = parameters,
-    dtypes = dtypes,
-    window = 0,      -- sum of this process's weights since gradients were averaged
-    averaged_by = 1, -- what that sum was when they last were
-    reducer = C.comm.new_reducer(parameters, model:buffers(), options),
-  }, Parallel)
+function Parallel:init(model, accelerator, options)
+  self.accelerator = accelerator
+  self.reducer = C.comm.new_reducer(model:parameters(), model:buffers(), options)
+  self.window = 0
+  self.total = 1       -- what the gradients of this backward are to be divided by
+  self.averaged_by = 1 -- what `window` was when they were averaged last
+  self.micro_step = false -- the last one that counted in the window
+  self.held = setmetatable({model = model}, {__mode = "v"})
+  for _, parameter in ipairs(self.reducer:parameters()) do averaged[parameter] = true end
+  self:remember_tree(model)
 end
 
--- The first parameter that is not what it was at prepare, by its place; also how many there are now.
-local function changed(self)
-  local now = self.model:parameters()
-  for i = 1, math.max(#now, #self.parameters) do
-    if now[i] ~= self.parameters[i] or now[i].dtype ~= self.dtypes[i] then return i, now end
-  end
-end
-
---- Were parameters added, removed or cast since prepare?
+--- Is it this model's?
+---@param model table
 ---@return boolean
-function Parallel:is_stale()
-  return changed(self) ~= nil
+function Parallel:belongs_to(model)
+  return self.held.model == model
 end
 
---- Give the parameters back: another may take them over.
+--- Have all its parameters been dropped by the script, or taken over by a later prepare?
+---@return boolean
+function Parallel:abandoned()
+  return self.reducer:abandoned()
+end
+
+--- Give the parameters back: they keep values and gradients, and another may take them over.
 function Parallel:close()
+  for _, parameter in ipairs(self.reducer:parameters()) do averaged[parameter] = nil end
   self.reducer:close()
 end
 
--- Parameters that were added, removed or cast would silently stay out of the average.
-local function check_parameters(self)
-  local i, now = changed(self)
-  if not i then return end
-  if now[i] ~= self.parameters[i] then
-    arguments.fail("backward: the model's parameters changed since prepare (parameter %d of %d); prepare it again", i,
-      #now)
+-- Is the model what it was at prepare?
+
+--- Note how the model looks, so that a backward need not walk it: the count of changes to all modules, and the items of
+--- modules that are arrays, which change without notice.
+function Parallel:remember_tree(model)
+  local arrays, count = setmetatable({}, {__mode = "k"}), 0
+  for _, child in ipairs(model:modules()) do
+    if child._is_array then
+      local items = setmetatable({}, {__mode = "v"})
+      for i = 1, #child do items[i] = child[i] end
+      arrays[child] = items
+      count = count + 1
+    end
   end
-  arguments.fail("backward: parameter %d was cast from %s to %s since prepare; prepare the model again", i,
-    self.dtypes[i], now[i].dtype)
+  self.arrays, self.array_count, self.changes = arrays, count, module.changes()
 end
 
-local function has_gradient(self)
-  for _, parameter in ipairs(self.parameters) do
-    if parameter.grad ~= nil then return true end
+local function same_tree(self)
+  if self.changes ~= module.changes() then return false end
+  if self.array_count == 0 then return true end
+  for child, items in pairs(self.arrays) do
+    if #child ~= #items then return false end
+    for i = 1, #child do
+      if rawget(child, i) ~= items[i] then return false end
+    end
   end
-  return false
+  return true
 end
 
-local function scale_gradients(self, factor)
-  if factor == 1 then return end
+-- The place of the first parameter that is not the one from prepare, and how many there are now.
+local function changed_parameter(self)
+  local model = self.held.model
+  if not model or same_tree(self) then return nil end
+  local now, before = model:parameters(), self.reducer:parameters()
+  for i = 1, math.max(#now, #before) do
+    if now[i] ~= before[i] then return i, #now end
+  end
+  self:remember_tree(model)
+end
+
+--- Were parameters added, removed, cast or resized since prepare?
+---@return boolean
+function Parallel:is_stale()
+  return changed_parameter(self) ~= nil or self.reducer:changed() ~= nil
+end
+
+-- What changed would silently stay out of the average.
+local function describe_change(self)
+  local i, count = changed_parameter(self)
+  if i then
+    return ("backward: the model's parameters changed since prepare (parameter %d of %d); prepare it again"):format(i,
+      count)
+  end
+  local place, was, is = self.reducer:changed()
+  return place and ("backward: parameter %d was %s at prepare and is %s now; prepare the model again"):format(place,
+    was, is)
+end
+
+--- Raise when the model was no longer the prepared one as this backward began.
+function Parallel:check()
+  if self.change then arguments.fail("%s", self.change) end
+end
+
+-- Windows.
+
+local function each_gradient(self, fn)
   C.autograd.no_grad(function()
-    for _, parameter in ipairs(self.parameters) do
-      if parameter.grad ~= nil then parameter.grad:mul_(factor) end
+    for i, parameter in ipairs(self.reducer:parameters()) do fn(i, parameter, parameter.grad) end
+  end)
+end
+
+-- Gradients from before this window are not part of its mean: they are added again when it is averaged.
+local function set_aside(self)
+  if not self.reducer:has_gradient() then return end
+  local kept = {}
+  each_gradient(self, function(i, parameter, grad)
+    if grad ~= nil then
+      kept[i] = grad:clone()
+      parameter.grad = nil
+    end
+  end)
+  self.kept = kept
+end
+
+local function add_again(self)
+  local kept = self.kept
+  if not kept then return end
+  self.kept = nil
+  each_gradient(self, function(i, parameter, grad)
+    if kept[i] and grad ~= nil then
+      grad:add_(kept[i])
+    elseif kept[i] then
+      parameter.grad = kept[i]
     end
   end)
 end
 
 --- Before the engine runs.
----@param weight number of this micro-step
+---@param weight? number of this micro-step; nil: a plain backward, which counts as itself, as with PyTorch's DDP
 ---@param micro_step? integer which one it is; nil: every backward is one of its own
-function Parallel:begin_backward(weight, micro_step)
-  check_parameters(self)
+---@param sync boolean will the gradients be averaged after it?
+function Parallel:begin_backward(weight, micro_step, sync)
+  self.change = describe_change(self)
   self.reducer:touched()
-  if self.window > 0 and not has_gradient(self) then self.window = 0 end
+  if self.window > 0 and not self.reducer:has_gradient() then self.window, self.kept = 0, nil end
+  self.window_before, self.micro_step_before, self.kept_before = self.window, self.micro_step, self.kept
+  if not weight then
+    self.total = self.window > 0 and self.window or 1
+    return
+  end
   local again = micro_step ~= nil and self.micro_step == micro_step
-  self.before = {window = self.window, micro_step = self.micro_step}
   self.micro_step = micro_step
   if not again then
+    if self.window == 0 and not (sync and weight == 1) then set_aside(self) end
     self.window = self.window + weight
   elseif self.window == 0 then
-    -- What an earlier backward of this micro-step averaged is to come out of the next average as it is.
-    self.rescaled = has_gradient(self)
-    self.window = self.rescaled and self.averaged_by or weight
-    if self.rescaled then scale_gradients(self, self.window) end
+    -- This micro-step was averaged already: what follows is another part of its sum.
+    set_aside(self)
+    self.window = self.kept and self.averaged_by or weight
   end
+  self.total = self.window
 end
 
 --- After the engine ran: did the loss depend on the model, on this process?
@@ -99,22 +189,24 @@ function Parallel:was_reached()
   return self.reducer:touched()
 end
 
---- The loss depended on this model on no process: as if begin_backward had not been called.
+--- The loss depended on this model on no process, or the engine failed: as if begin_backward had not been called.
 function Parallel:skip()
-  if self.rescaled then scale_gradients(self, 1 / self.window) end
-  self.window, self.micro_step, self.rescaled = self.before.window, self.before.micro_step, nil
+  self.reducer:cancel()
+  if self.kept ~= self.kept_before then add_again(self) end
+  self.window, self.micro_step = self.window_before, self.micro_step_before
 end
 
 --- Start averaging; in the middle of a backward buckets are sent as they get ready.
 function Parallel:begin_average()
-  self.reducer:begin(self.window)
+  self.reducer:begin(self.total)
 end
 
 -- A parameter without gradient on every process is most often a mistake in the model: name it, once.
 local function warn_unused(self)
   self.checked = true
-  local names = {}
-  for name, parameter in self.model:named_parameters() do
+  local model, names = self.held.model, {}
+  if not model then return end
+  for name, parameter in model:named_parameters() do
     if parameter.requires_grad and parameter.grad == nil then names[#names + 1] = name end
   end
   if #names > 0 and C.comm.rank() == 0 then
@@ -126,14 +218,15 @@ end
 --- Wait until all gradients are averaged.
 function Parallel:finish_average()
   self.reducer:finish()
-  self.window, self.averaged_by, self.rescaled = 0, self.window, nil
+  self.window, self.averaged_by = 0, self.window
+  if self.kept then add_again(self) end
   if not self.checked then warn_unused(self) end
 end
 
 --- Drop the gradients of an unfinished window.
 function Parallel:drop_window()
-  self.model:zero_grad()
-  self.window = 0
+  each_gradient(self, function(_, parameter) parameter.grad = nil end)
+  self.window, self.kept = 0, nil
 end
 
 return Parallel

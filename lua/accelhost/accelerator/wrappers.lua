@@ -1,10 +1,16 @@
 --- What prepare gives back for optimizers and schedulers: the same object's face, with steps that wait for the end
 --- of an accumulation window.
+local Parallel = require "accelhost.accelerator.parallel"
+local warn = require "accelhost.util.warn"
+
 local wrappers = {}
 
--- An object that forwards everything to `inner` except the given methods.
-local function wrap(inner, methods)
-  return setmetatable({_inner = inner}, {
+-- An object that forwards everything to `inner` except the given methods; `mark` names the field of its metatable that
+-- says what it is.
+local function wrap(inner, mark, methods)
+  return setmetatable({}, {
+    [mark] = true,
+    _name = "prepared " .. inner._name,
     __index = function(_, key)
       local own = methods[key]
       if own ~= nil then return own end
@@ -19,14 +25,34 @@ local function wrap(inner, methods)
   })
 end
 
+-- Parameters of no prepared model are stepped by each process's own gradients: say it, once.
+local function check_averaged(optimizer)
+  for _, group in ipairs(optimizer.param_groups) do
+    for i, parameter in ipairs(group.params) do
+      if parameter.grad ~= nil and not Parallel.averages(parameter) then
+        warn(("%s:step: parameter %d %s belongs to no prepared model, so its gradient is not averaged over the "
+          .. "processes; give the model to accelerator:prepare"):format(optimizer._name, i,
+          table.concat(parameter:shape(), " x ")))
+        return
+      end
+    end
+  end
+end
+
 --- An optimizer whose step and zero_grad do nothing inside an accumulation window.
 ---@param accelerator Accelerator
 ---@param optimizer table
 ---@return table
 function wrappers.optimizer(accelerator, optimizer)
-  return wrap(optimizer, {
+  local checked = accelerator.num_processes == 1
+  return wrap(optimizer, "_is_optimizer", {
     step = function(_, ...)
-      if accelerator.sync_gradients then return optimizer:step(...) end
+      if not accelerator.sync_gradients then return nil end
+      if not checked then
+        checked = true
+        check_averaged(optimizer)
+      end
+      return optimizer:step(...)
     end,
     zero_grad = function(_, ...)
       if accelerator.sync_gradients then return optimizer:zero_grad(...) end
@@ -40,7 +66,7 @@ end
 ---@param scheduler table
 ---@return table
 function wrappers.scheduler(accelerator, scheduler)
-  return wrap(scheduler, {
+  return wrap(scheduler, "_is_scheduler", {
     step = function(_, ...)
       if accelerator.sync_gradients or not accelerator.step_scheduler_with_optimizer then
         return scheduler:step(...)

@@ -30,8 +30,11 @@ local native = C.data
 ---@field remainder integer samples of the last round that are not full rounds, -1 with drop_last or when not known
 ---@field total_batch_size integer? samples per step of all ranks together
 ---@field active boolean is the innermost running pass one of this loader?
+---@field batch_length integer? samples in the current batch of this rank
+---@field uneven boolean are the ranks' batches of the current round of unequal lengths?
 ---@field synchronize (fun(bytes: userdata): any)? gets each pass's draw; gives every rank rank 0's bytes in place
 local DataLoader = class.sized "DataLoader"
+DataLoader._is_loader = true
 
 local read = arguments.signature("DataLoader", {
   "dataset", {"batch_size"}, {"shuffle"}, {"sampler"}, {"batch_sampler"}, {"num_workers", 0}, {"collate_fn"},
@@ -104,6 +107,8 @@ function DataLoader:_reset()
   self.end_of_dataloader = false
   self.remainder = -1
   self.active = false
+  self.batch_length = nil
+  self.uneven = false
   self._next_epoch = 0
   self._skip = 0
   self._passes = setmetatable({}, {__mode = "k"}) -- first value yielded last -> its pass
@@ -138,6 +143,7 @@ local function show(pass)
   loader.active = true
   loader.end_of_dataloader = pass.last
   loader.remainder = pass.remainder
+  loader.batch_length, loader.uneven = pass.length, pass.uneven
   loader.epoch = pass.epoch
 end
 
@@ -202,19 +208,32 @@ local function draw(self, pass)
   return bytes
 end
 
+-- The indices of the next batch, its length and evenness noted for when it is delivered.
+local function next_batch(pass)
+  local batch = pass.take()
+  if not batch then return nil end
+  local place = pass.known + 1
+  pass.known = place
+  pass.lengths[place], pass.unevens[place] = #batch, pass.loader.batch_sampler.uneven == true
+  return batch
+end
+
 local function begin(self)
   local resume = self._resume
-  local pass = {loader = self, epoch = self._next_epoch, position = 0, last = false}
+  local pass = {
+    loader = self, epoch = self._next_epoch, position = 0, last = false,
+    lengths = {}, unevens = {}, known = 0, delivered = 0, -- of the batches asked for, by number
+  }
   self._next_epoch = pass.epoch + 1
   self.epoch = pass.epoch
   local inner = self.batch_sampler
   if (self.seed or self._sharded) and inner.set_epoch then inner:set_epoch(pass.epoch) end
-  pass.next_batch = inner:iter(draw(self, pass))
+  pass.take = inner:iter(draw(self, pass))
   self._resume = nil
   pass.remainder = remainder_of(self)
   pass.position = resume and resume.position or 0
   for _ = 1, math.max(pass.position, self._skip) do
-    if not pass.next_batch() then break end
+    if not pass.take() then break end
   end
   self._current = pass
   local set = self.dataset
@@ -225,7 +244,7 @@ local function begin(self)
       return pass
     end
   end
-  pass.waiting = pass.next_batch() or false
+  pass.waiting = next_batch(pass) or false
   return pass
 end
 
@@ -242,6 +261,10 @@ local function deliver(self, pass, first, ...)
     fail("DataLoader: the first value of a batch must be a tensor or a table, got %s", describe(first))
   end
   pass.position = pass.position + 1
+  local place = pass.delivered + 1
+  pass.delivered = place
+  pass.length, pass.uneven = pass.lengths[place], pass.unevens[place]
+  pass.lengths[place], pass.unevens[place] = nil, nil
   enter(pass)
   show(pass)
   self._passes[first] = pass
@@ -253,7 +276,7 @@ local function gather(self, pass)
   local gatherer, map = pass.gather, pass.map
   local ahead = math.max(1, self.prefetch)
   while not pass.exhausted and gatherer:pending() <= ahead do
-    local batch = pass.next_batch()
+    local batch = next_batch(pass)
     if batch then
       if map then
         local mapped = {}
@@ -290,7 +313,7 @@ local function load(self, pass)
   local batch = pass.waiting
   if not batch then return finish(pass) end
   native.step()
-  pass.waiting = pass.next_batch() or false
+  pass.waiting = next_batch(pass) or false
   pass.last = not pass.waiting
   local samples, width = fetch(self.dataset, batch)
   if self.collate_fn then return deliver(self, pass, self.collate_fn(samples)) end
@@ -351,12 +374,15 @@ end
 --- A loader that gives one rank's share of every pass (see data.BatchSamplerShard).
 --
 --   local mine = loader:shard{rank = 0, size = 2}
----@param options {rank: integer, size: integer, split_batches?: boolean, even_batches?: boolean}
+--- `synchronize` is called with each pass's draw, to bring rank 0's bytes into it.
+---@param options table {rank =, size =, split_batches?, even_batches?, synchronize?}
 ---@return DataLoader
 function DataLoader:shard(options)
   if self._sharded then fail("shard: this loader is one rank's share already") end
-  local other = copy(self)
-  local share = BatchSamplerShard(self.batch_sampler, options or {})
+  local other, mine = copy(self), {}
+  for name, value in pairs(options or {}) do mine[name] = value end
+  other.synchronize, mine.synchronize = mine.synchronize, nil
+  local share = BatchSamplerShard(self.batch_sampler, mine)
   other._sharded = true
   if share.size > 1 then
     other.batch_sampler = share

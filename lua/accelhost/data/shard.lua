@@ -37,6 +37,7 @@ function BatchSamplerShard:init(batch_sampler, options)
   self.even_batches = options.even_batches ~= false
   self.batch_size = batch_size
   self.drop_last = batch_sampler.drop_last or false
+  self.uneven = false -- are the ranks' batches of the round given last of unequal lengths?
 end
 
 function BatchSamplerShard:draw()
@@ -93,9 +94,17 @@ function BatchSamplerShard:_iter_split(draw)
       if self.drop_last then return nil end
       if self.even_batches then batch = filled_up(batch, size, start, 0) end
     end
+    self.uneven = #batch < size
     local mine = part(batch, self.rank * length, length)
     return mine[1] and mine or nil
   end
+end
+
+local function is_uneven(round)
+  for i = 2, #round do
+    if #round[i] ~= #round[1] then return true end
+  end
+  return false
 end
 
 -- The batches of an incomplete last round, filled up: short and missing ones take samples from the first round, read on
@@ -136,10 +145,14 @@ function BatchSamplerShard:_iter_whole(draw)
       round[rank], count = batch, rank
     end
     first_round = first_round or round
-    if count == ranks and (not size or #round[ranks] == size) then return round[self.rank + 1] end
+    if count == ranks and (not size or #round[ranks] == size) then
+      self.uneven = not size and is_uneven(round)
+      return round[self.rank + 1]
+    end
     ended = true
     if count == 0 or self.drop_last then return nil end
     if self.even_batches then round = self:_fill(round, first_round) end
+    self.uneven = is_uneven(round)
     return round[self.rank + 1]
   end
 end

@@ -14,6 +14,7 @@ local container = {}
 -- Lists of modules.
 
 local List = Module:extend "List"
+List._is_array = true -- its items change without notice: see nn.module.changes
 
 List.__newindex = function(self, key, value)
   if type(key) ~= "number" then return Module._assign(self, key, value) end
@@ -259,6 +260,7 @@ named_class("ParameterDict", "_parameters", parameter.is_parameter, "an nn.Param
 --- Parameters in order: nn.ParameterList{nn.Parameter(a), nn.Parameter(b)}; list[1], ipairs(list).
 ---@class ParameterList: Module
 local ParameterList = Module:extend "ParameterList"
+ParameterList._is_array = true
 container.ParameterList = ParameterList
 
 ParameterList.__newindex = function(self, key, value)

@@ -69,6 +69,9 @@ end
 
 local lists = {parameter = "_parameters", buffer = "_buffers", module = "_modules"}
 
+-- How often a parameter or module was put into, taken out of or replaced in any module.
+local changes = 0
+
 local function forget(self, name)
   local kind = self._kind[name]
   if not kind then return end
@@ -80,6 +83,7 @@ local function forget(self, name)
     end
   end
   self._kind[name] = nil
+  changes = changes + 1
 end
 
 local function register(self, name, kind)
@@ -99,6 +103,7 @@ local function register(self, name, kind)
   local names = self[lists[kind]]
   names[#names + 1] = name
   self._kind[name] = kind
+  changes = changes + 1
 end
 
 --- Does a plain table hold modules or parameters, up to a few levels down?
@@ -152,6 +157,9 @@ function Module._assign(self, name, value)
       self._tables[name] = true
     end
     check_kept(self, name, value)
+  end
+  if self._kind[name] ~= "buffer" and self._kind[name] ~= nil and self._fields[name] ~= value then
+    changes = changes + 1
   end
   self._fields[name] = value
 end
@@ -343,4 +351,7 @@ return {
   is_module = is_module,
   path = path,
   state_pairs = state_pairs,
+  --- A number that grows when parameters or modules are added, removed or replaced anywhere, but for the items of
+  --- modules that are arrays (`_is_array`).
+  changes = function() return changes end,
 }

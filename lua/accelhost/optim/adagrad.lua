@@ -21,8 +21,8 @@ function Adagrad:init(params, ...)
 end
 
 function Adagrad:init_state(state, param, group)
-  state.step = state.step or self.new_step()
-  state.sum = state.sum or self.zeros_like(param):fill_(group.initial_accumulator_value)
+  state.step = state.step or self._new_step()
+  state.sum = state.sum or self._zeros_like(param):fill_(group.initial_accumulator_value)
 end
 
 --- v = rho v + (1 - rho) g^2; d = sqrt(u + eps) / sqrt(v + eps) g; u = rho u + (1 - rho) d^2; p -= lr d.
@@ -37,9 +37,9 @@ function Adadelta:init(params, ...)
 end
 
 function Adadelta:init_state(state, param)
-  state.step = state.step or self.new_step()
-  state.square_avg = state.square_avg or self.zeros_like(param)
-  state.acc_delta = state.acc_delta or self.zeros_like(param)
+  state.step = state.step or self._new_step()
+  state.square_avg = state.square_avg or self._zeros_like(param)
+  state.acc_delta = state.acc_delta or self._zeros_like(param)
 end
 
 return {Adagrad = Adagrad, Adadelta = Adadelta}

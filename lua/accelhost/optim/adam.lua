@@ -19,10 +19,10 @@ function Adam:init(params, ...)
 end
 
 function Adam:init_state(state, param, group)
-  state.step = state.step or self.new_step()
-  state.exp_avg = state.exp_avg or self.zeros_like(param)
-  state.exp_avg_sq = state.exp_avg_sq or self.zeros_like(param)
-  if group.amsgrad then state.max_exp_avg_sq = state.max_exp_avg_sq or self.zeros_like(param) end
+  state.step = state.step or self._new_step()
+  state.exp_avg = state.exp_avg or self._zeros_like(param)
+  state.exp_avg_sq = state.exp_avg_sq or self._zeros_like(param)
+  if group.amsgrad then state.max_exp_avg_sq = state.max_exp_avg_sq or self._zeros_like(param) end
 end
 
 --- Adam with decoupled weight decay: p *= 1 - lr weight_decay before the update.

@@ -5,6 +5,7 @@
 -- optim.Optimizer, calls self:setup(params, defaults) in init, and defines step(closure).
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
 
 local fail, describe = arguments.fail, arguments.describe
 local native = C.optim
@@ -13,28 +14,11 @@ local native = C.optim
 ---@field param_groups table[] each {params = {tensor, ...}, lr = ..., ...}
 ---@field state table<table, table> by parameter
 ---@field defaults table
-local Optimizer = {_name = "Optimizer", _is_optimizer = true}
-Optimizer.__index = Optimizer
+local Optimizer = class.new "Optimizer"
+Optimizer._is_optimizer = true
 
-local function new_class(parent, name)
-  local class = {_name = name, __tostring = parent.__tostring}
-  class.__index = class
-  return setmetatable(class, {
-    __index = parent,
-    __call = function(self, ...)
-      local optimizer = setmetatable({}, self)
-      optimizer:init(...)
-      return optimizer
-    end,
-    __tostring = function() return "class " .. name end,
-  })
-end
-
---- Make a subclass.
----@param name string
----@return Optimizer class
-function Optimizer:extend(name)
-  return new_class(self, name)
+function Optimizer:init(...) -- luacheck: no unused args
+  fail("optim.Optimizer is the base; make optim.SGD, optim.AdamW, ... or a subclass")
 end
 
 --- Is this value an optimizer (of the library or a subclass)?
@@ -42,8 +26,14 @@ end
 ---@return boolean
 function Optimizer.is_optimizer(value)
   if type(value) ~= "table" then return false end
-  local class = getmetatable(value)
-  return type(class) == "table" and class._is_optimizer == true
+  local meta = getmetatable(value)
+  return type(meta) == "table" and meta._is_optimizer == true
+end
+
+--- The optimizer itself: what stands for one (prepare gives such) answers with the one behind it.
+---@return Optimizer
+function Optimizer:unwrap()
+  return self
 end
 
 -- Options that change nothing here, taken so that ported scripts run.
@@ -205,12 +195,12 @@ end
 -- The fused step.
 
 --- A fresh state tensor for a parameter.
-function Optimizer.zeros_like(param)
+function Optimizer._zeros_like(param)
   return C.zeros_like(param)
 end
 
 --- A fresh step counter.
-function Optimizer.new_step()
+function Optimizer._new_step()
   return C.tensor(0, {dtype = "float32", device = "cpu"})
 end
 
@@ -401,8 +391,4 @@ function Optimizer:__tostring()
   return table.concat(lines, "\n")
 end
 
-setmetatable(Optimizer, {
-  __call = function() fail("optim.Optimizer is the base; make optim.SGD, optim.AdamW, ... or a subclass") end,
-})
-
-return Optimizer
+return class.guard(Optimizer)

@@ -15,10 +15,10 @@ function RMSprop:init(params, ...)
 end
 
 function RMSprop:init_state(state, param, group)
-  state.step = state.step or self.new_step()
-  state.square_avg = state.square_avg or self.zeros_like(param)
-  if group.momentum > 0 then state.momentum_buffer = state.momentum_buffer or self.zeros_like(param) end
-  if group.centered then state.grad_avg = state.grad_avg or self.zeros_like(param) end
+  state.step = state.step or self._new_step()
+  state.square_avg = state.square_avg or self._zeros_like(param)
+  if group.momentum > 0 then state.momentum_buffer = state.momentum_buffer or self._zeros_like(param) end
+  if group.centered then state.grad_avg = state.grad_avg or self._zeros_like(param) end
 end
 
 return RMSprop

@@ -5,30 +5,27 @@
 -- where there is one, gives them from the initial rates alone.
 local Optimizer = require "accelhost.optim.optimizer"
 local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
 
 local fail, describe = arguments.fail, arguments.describe
 
 ---@class LRScheduler
 ---@field last_epoch integer
-local LRScheduler = {_name = "LRScheduler", _is_scheduler = true}
-LRScheduler.__index = LRScheduler
+local LRScheduler = class.new "LRScheduler"
+LRScheduler._is_scheduler, LRScheduler._state_fields = true, {}
+
+function LRScheduler:init(...) -- luacheck: no unused args
+  fail("LRScheduler is the base; make a StepLR, a LambdaLR, ... or a subclass")
+end
 
 --- Make a subclass; `fields` names what belongs to the state_dict besides the common fields.
 ---@param name string
 ---@param fields string[]?
 ---@return LRScheduler class
 function LRScheduler.extend(parent, name, fields)
-  local class = {_name = name, _state_fields = fields or {}}
-  class.__index = class
-  return setmetatable(class, {
-    __index = parent,
-    __call = function(self, ...)
-      local scheduler = setmetatable({}, self)
-      scheduler:init(...)
-      return scheduler
-    end,
-    __tostring = function() return "class " .. name end,
-  })
+  local made = class.new(name, parent)
+  made._state_fields = fields or {}
+  return made
 end
 
 --- Is this value a scheduler?
@@ -36,20 +33,16 @@ end
 ---@return boolean
 function LRScheduler.is_scheduler(value)
   if type(value) ~= "table" then return false end
-  local class = getmetatable(value)
-  return type(class) == "table" and class._is_scheduler == true
+  local meta = getmetatable(value)
+  return type(meta) == "table" and meta._is_scheduler == true
 end
 
---- The optimizer behind a value: itself, or what a wrapper holds in `optimizer` or `_inner`.
+--- The optimizer that a value is or stands for.
 function LRScheduler:check_optimizer(optimizer)
-  local inner = optimizer
-  while type(inner) == "table" and not Optimizer.is_optimizer(inner) do
-    inner = rawget(inner, "optimizer") or rawget(inner, "_inner")
+  if not Optimizer.is_optimizer(optimizer) then
+    fail("%s: optimizer: expected an optimizer, got %s", self._name, describe(optimizer))
   end
-  if not Optimizer.is_optimizer(inner) then
-    fail("%s: expected an optimizer, got %s", self._name, describe(optimizer))
-  end
-  return inner
+  return optimizer:unwrap()
 end
 
 --- Store the optimizer and set the rates of epoch 0; subclasses call it last in init.
@@ -160,9 +153,5 @@ function LRScheduler:load_state_dict(state)
     if state[name] ~= nil then self[name] = copy(state[name]) end
   end
 end
-
-setmetatable(LRScheduler, {
-  __call = function() fail("LRScheduler is the base; make a StepLR, a LambdaLR, ... or a subclass") end,
-})
 
 return LRScheduler

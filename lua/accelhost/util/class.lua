@@ -120,6 +120,31 @@ function class.is(value, cls)
   return false
 end
 
+--- Make calling a method with a dot instead of a colon an error that says so. To be called when all methods are there;
+--- `is_...` is a question about any value, no method.
+---@param cls table
+---@return table cls
+function class.guard(cls)
+  local names = {}
+  for name, value in pairs(cls) do
+    if type(value) == "function" and not name:find "^_" and not name:find "^is_" and name ~= "init"
+      and name ~= "extend" then
+      names[#names + 1] = name
+    end
+  end
+  for _, name in ipairs(names) do
+    local method = cls[name]
+    cls[name] = function(self, ...)
+      if getmetatable(self) ~= cls and not class.is(self, cls) then
+        arguments.fail("%s: expected %s as the object, got %s; write object:%s(...), with a colon", name,
+          "a " .. cls._name, arguments.describe(self), name)
+      end
+      return method(self, ...)
+    end
+  end
+  return cls
+end
+
 --- Make reading a field that an instance does not have an error with the nearest name. `may_be_nil` lists the fields
 --- that an instance may lack.
 ---@param cls table

@@ -7,9 +7,9 @@ local namespace = require "accelhost.util.namespace"
 local fail = arguments.fail
 local utils = {state_pairs = module.state_pairs}
 
-local read_norm = arguments.signature("clip_grad_norm_",
-  {
-  "parameters: tensors", "max_norm: number", {"norm_type: number|'inf'", 2}, {"error_if_nonfinite: flag", false},
+local read_norm = arguments.signature("clip_grad_norm_", {
+  "parameters: tensors", "max_norm: nonnegative", {"norm_type: positive|'inf'", 2},
+  {"error_if_nonfinite: flag", false},
 })
 
 --- Scale all gradients so that their common norm is at most max_norm. "inf" is the largest absolute value.
@@ -22,7 +22,7 @@ function utils.clip_grad_norm_(...)
   return C.optim.clip_grad_norm(parameters, max_norm, norm_type, strict)
 end
 
-local read_value = arguments.signature("clip_grad_value_", {"parameters: tensors", "clip_value: number"})
+local read_value = arguments.signature("clip_grad_value_", {"parameters: tensors", "clip_value: nonnegative"})
 
 --- Clamp every gradient to [-clip_value, clip_value].
 function utils.clip_grad_value_(...)

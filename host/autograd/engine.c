@@ -90,7 +90,7 @@ static int accumulate(struct ah_run *run, struct ah_tensor *leaf, struct ah_tens
 {
     struct ah_grad_meta *meta = leaf->grad;
     struct ah_tensor *grad = *arrived;
-    if (!grad)
+    if (!grad || !meta->requires_grad) /* frozen after the graph was made */
         return 0;
     if (meta->slot) {
         if (run->options->create_graph) {

@@ -71,11 +71,9 @@ static void apply_slice(lua_State *L, int slot, int item, int dim)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, slot);
     int64_t bounds[3] = {0, tensor->size[dim], 1};
-    int count = ah_check_ints(L, item, bounds, 3, "index: a slice is {}, {from}, {from, to} or {from, to, step}");
-    if (count > 0) {
-        step(L, slot, AH_OP_slice,
-             (const struct ah_value[]){AH_T(tensor), AH_I(dim), AH_I(bounds[0]), AH_I(bounds[1]), AH_I(bounds[2])}, 5);
-    }
+    ah_check_ints(L, item, bounds, 3, "index: a slice is {}, {from}, {from, to} or {from, to, step}");
+    step(L, slot, AH_OP_slice,
+         (const struct ah_value[]){AH_T(tensor), AH_I(dim), AH_I(bounds[0]), AH_I(bounds[1]), AH_I(bounds[2])}, 5);
 }
 
 /* Narrow the view at `slot` by one item of a key, or note the item when it is a tensor. */
@@ -234,7 +232,8 @@ static bool has_tensor(lua_State *L, int key)
     bool found = false;
     for (int i = 1; lua_istable(L, key) && !found && i <= (int)lua_objlen(L, key); i++) {
         lua_rawgeti(L, key, i);
-        found = ah_to_tensor(L, -1) != NULL;
+        struct ah_tensor *by = ah_to_tensor(L, -1);
+        found = by && !is_position(by);
         lua_pop(L, 1);
     }
     return found;
@@ -273,15 +272,19 @@ int ah_index_set(lua_State *L)
     bring_key(L, 2, tensor->storage->device);
     struct ah_tensor *by = ah_to_tensor(L, 2);
     struct ah_value value = ah_check_operand(L, 3, "index assignment");
+    lua_settop(L, 3);
+    if (value.kind == AH_TENSOR && value.tensor->ndim == 0 && value.tensor->dtype != tensor->dtype) {
+        step(L, 3, AH_OP_to, (const struct ah_value[]){value, AH_D(tensor->dtype)}, 2); /* as a number would */
+        value = AH_T(ah_check_tensor(L, 3));
+    }
     if (by && by->dtype == AH_BOOL && by->ndim == tensor->ndim && value.kind != AH_TENSOR) {
         run_inplace(L, AH_OP_masked_fill, (const struct ah_value[]){AH_T(tensor), AH_T(by), value}, 3);
         return 0;
     }
-    if (by) {
+    if (by && !is_position(by)) {
         run_inplace(L, AH_OP_index_put, (const struct ah_value[]){AH_T(tensor), AH_T(by), value}, 3);
         return 0;
     }
-    lua_settop(L, 3);
     if (has_tensor(L, 2)) {
         put_positions(L, value);
         return 0;

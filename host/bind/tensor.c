@@ -408,6 +408,14 @@ static int method_cpu(lua_State *L)
 
 static int method_requires_grad_(lua_State *L)
 {
+    static const char *const known[] = {"requires_grad", NULL};
+    if (lua_istable(L, 2)) {
+        ah_check_options(L, 2, "requires_grad_", known);
+        lua_getfield(L, 2, "requires_grad");
+        lua_replace(L, 2);
+    }
+    if (!lua_isnoneornil(L, 2) && !lua_isboolean(L, 2))
+        return ah_raise_text(L, "requires_grad_: expected true or false, got %s", luaL_typename(L, 2));
     bool on = lua_isnoneornil(L, 2) || lua_toboolean(L, 2);
     ah_check(L, ah_set_requires_grad(ah_check_tensor(L, 1), on));
     lua_settop(L, 1);

@@ -1,3 +1,5 @@
+#include <math.h>
+
 #include "ops/op.h"
 #include "ops/rows.h"
 
@@ -103,8 +105,10 @@ int ah_forward_outer(struct ah_call *c)
 
 static int scaled(struct ah_tensor **out, struct ah_tensor *t, double factor)
 {
+    /* An integral factor keeps integers integers. */
+    bool integral = factor == floor(factor) && fabs(factor) <= 0x1p53;
     if (factor != 1)
-        return ah_op1(AH_OP_mul, out, AH_T(t), AH_N(factor));
+        return ah_op1(AH_OP_mul, out, AH_T(t), integral ? AH_I((int64_t)factor) : AH_N(factor));
     *out = ah_tensor_retain(t);
     return 0;
 }

@@ -110,6 +110,7 @@ local read_allclose = signature("allclose", {
 function tensor.allclose(...)
   local input, other, rtol, atol, equal_nan = read_allclose(...)
   return C.autograd.no_grad(function()
+    if input.dtype == "bool" and other.dtype == "bool" then input, other = input:to("uint8"), other:to("uint8") end
     local room = other:abs() * rtol + atol
     local close = C.eq(input, other):logical_or((input - other):abs():le(room):logical_and(other:isfinite()))
     if equal_nan then close = close:logical_or(input:isnan():logical_and(other:isnan())) end

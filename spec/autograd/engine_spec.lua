@@ -306,3 +306,14 @@ describe("a hook made in a coroutine", function()
     assert.same({6, 6}, x.grad:tolist())
   end)
 end)
+
+describe("a leaf frozen after the graph was made", function()
+  it("gets no gradient", function()
+    local x, y = leaf {1, 2}, leaf {3, 4}
+    local product = x * y
+    x:requires_grad_(false)
+    product:sum():backward()
+    assert.is_nil(x.grad)
+    assert.same({1, 2}, y.grad:tolist())
+  end)
+end)

@@ -326,6 +326,13 @@ describe("A layer", function()
     assert.equal(x, nn.Dropout(0.5):eval()(x))
   end)
 
+  it("takes three dims for [N, C, L] in Dropout2d, and two for [C, L] in Dropout1d", function()
+    accelhost.manual_seed(0)
+    assert.same({{{0}, {0}, {2}}}, nn.Dropout2d(0.5)(accelhost.ones(1, 3, 1)):tolist())
+    local y = nn.Dropout1d(0.5)(accelhost.ones(64, 3))
+    assert.is_true(y:amin(1):equal(y:amax(1)))
+  end)
+
   it("looks up rows and leaves the padding row without gradient", function()
     local embedding = nn.Embedding(4, 2, {padding_idx = -1})
     assert.equal(3, embedding.padding_idx)

@@ -145,6 +145,43 @@ describe("assignment", function()
   end)
 end)
 
+describe("a tensor of one integer as a position", function()
+  local function at(i) return accelhost.tensor(i, {dtype = "int64"}) end
+
+  it("gives a view, as a number does", function()
+    local t = grid()
+    t[at(-1)]:zero_()
+    t[{ {}, at(1) }]:zero_()
+    assert.same({{0, 0, 2, 3}, {4, 0, 6, 7}, {0, 0, 0, 0}}, t:tolist())
+    assert.error_matches(function() return t[at(3)] end, "out of range")
+  end)
+
+  it("can be written to", function()
+    local t = grid()
+    t[at(0)] = 7
+    t[{1, at(2)}] = at(9)
+    assert.same({{7, 7, 7, 7}, {4, 5, 9, 7}, {8, 9, 10, 11}}, t:tolist())
+  end)
+end)
+
+describe("t[{ {} }]", function()
+  it("is a view of its own, not the tensor", function()
+    local leaf = accelhost.ones(2):requires_grad_()
+    local view = leaf[{ {} }]
+    assert.is_false(view.is_leaf)
+    assert.is_true(rawequal(leaf, leaf) and not rawequal(leaf, view))
+  end)
+end)
+
+describe("assigning a 0-dim tensor", function()
+  it("converts it as a number, masks and indices included", function()
+    local t, one = accelhost.zeros(1, 4), accelhost.tensor(1, {dtype = "int64"})
+    t[{ {}, accelhost.tensor {true, false, true, false} }] = one
+    t[{0, 1}] = one
+    assert.same({{1, 1, 1, 0}}, t:tolist())
+  end)
+end)
+
 describe("#t", function()
   it("is the size of dim 0", function()
     assert.equal(3, #grid())

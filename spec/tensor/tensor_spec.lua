@@ -216,10 +216,26 @@ describe("equal and allclose", function()
     assert.is_false(accelhost.tensor {3}:allclose(accelhost.tensor {math.huge}))
   end)
 
+  it("compare bools", function()
+    local yes, no = accelhost.tensor {true}, accelhost.tensor {false}
+    assert.is_true(yes:allclose(yes))
+    assert.is_false(yes:allclose(no))
+  end)
+
   it("take NaN for equal only when asked", function()
     local nan = accelhost.tensor {0 / 0}
     assert.is_false(nan:allclose(nan))
     assert.is_true(nan:allclose(nan, {equal_nan = true}))
     assert.error_matches(function() nan:allclose(nan, {tol = 1}) end, "unknown option 'tol'")
+  end)
+end)
+
+describe("requires_grad_", function()
+  it("takes its argument by name, too", function()
+    local x = accelhost.ones(1):requires_grad_ {requires_grad = true}
+    assert.is_true(x.requires_grad)
+    assert.is_false(x:requires_grad_({requires_grad = false}).requires_grad)
+    assert.error_matches(function() x:requires_grad_ {grad = false} end, "unknown option 'grad'")
+    assert.error_matches(function() x:requires_grad_("no") end, "expected true or false, got string")
   end)
 end)

@@ -47,26 +47,27 @@ end
 
 -- Dropout of whole channels.
 
-local function channel_dropout(what, dims)
+--- `unbatched`: the number of dims of an input whose first dim is the channel; otherwise the second is.
+local function channel_dropout(what, low, high, unbatched)
   local read = signature(what,
       {"input: tensor", {"p: probability", 0.5}, {"training: flag", true}, {"inplace: flag", false}})
   return function(...)
     local input, p, training, inplace = read(...)
-    if input:dim() ~= dims and input:dim() ~= dims - 1 then
-      fail("%s: expected an input of %d or %d dims, got %d", what, dims - 1, dims, input:dim())
+    if input:dim() < low or input:dim() > high then
+      fail("%s: expected an input of %d or %d dims, got %d", what, low, high, input:dim())
     end
     if not training or p == 0 then return input end
     local sizes = input:shape()
-    for d = input:dim() - dims + 3, input:dim() do sizes[d] = 1 end
+    for d = input:dim() == unbatched and 2 or 3, input:dim() do sizes[d] = 1 end
     local keep = C.dropout(input:new_ones(sizes), p, true)
     return inplace and input:mul_(keep) or input * keep
   end
 end
 
---- Zero whole channels of [N, C, L].
-F.dropout1d = channel_dropout("dropout1d", 3)
---- Zero whole channels of [N, C, H, W].
-F.dropout2d = channel_dropout("dropout2d", 4)
+--- Zero whole channels of [N, C, L] or [C, L].
+F.dropout1d = channel_dropout("dropout1d", 2, 3, 2)
+--- Zero whole channels of [N, C, H, W]. As in PyTorch, three dims are [N, C, L].
+F.dropout2d = channel_dropout("dropout2d", 3, 4)
 
 -- Distances, padding.
 
@@ -193,11 +194,10 @@ function F.kl_div(...)
   if log_target then
     loss = target:exp() * (target - input)
   else
-    local positive = C.gt(target, 0)
-    local safe = C.where(positive, target, 1)
-    loss = C.where(positive, target * (safe:log() - input), 0)
+    local zero = C.eq(target, 0)
+    loss = C.where(zero, 0, target * C.where(zero, 1, target):log()) - target * input
   end
-  if reduction == "batchmean" then return loss:sum() / input:size(0) end
+  if reduction == "batchmean" then return loss:sum() / (input:dim() > 0 and input:size(0) or 1) end
   return reduce(loss, reduction)
 end
 

@@ -1,5 +1,6 @@
-/* argv -> command. Knows no tensors. */
+/* argv -> command. Puts what the parent left behind (streams, signals) in order first. Knows no tensors. */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include "base/nearest.h"
 #include "base/version.h"
 #include "cli/command.h"
+#include "cli/init.h"
 
 static const struct ah_command commands[] = {
     {"run", "run a Lua script in this process (the default)", ah_cli_run},
@@ -37,6 +39,18 @@ static void open_standard_streams(void)
             (void)!open("/dev/null", fd == STDIN_FILENO ? O_RDONLY : O_WRONLY);
 }
 
+static void do_nothing(int number)
+{
+}
+
+/* Whoever started us may ignore the end of children, which survives exec. A file that may not grow is an error to
+ * tell, no reason to die; a handler, unlike ignoring, does not pass to the programs that we start. */
+static void reset_signals(void)
+{
+    signal(SIGCHLD, SIG_DFL);
+    signal(SIGXFSZ, do_nothing);
+}
+
 /* The command that a word which names no file may have meant. */
 static const char *nearest_command(const char *word)
 {
@@ -49,6 +63,8 @@ static const char *nearest_command(const char *word)
 int main(int argc, char **argv)
 {
     open_standard_streams();
+    reset_signals();
+    ah_init_if_first();
     if (argc < 2) {
         print_help();
         return 2;

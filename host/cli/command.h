@@ -14,9 +14,6 @@ int ah_cli_run(int argc, char **argv);
 int ah_cli_launch(int argc, char **argv);
 int ah_cli_data(int argc, char **argv);
 
-/* 0 when `path` is a file that can be read, else as ah_usage. */
-int ah_check_script(const char *command, const char *path);
-
 /* The text and a hint at --help on stderr; returns 2. */
 int ah_usage(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -1,79 +1,98 @@
+/* Two streams, each with a queue of held lines (lines.h), what each rank has said of its unfinished line, and a sink
+ * (sink.h). What must stay true: a rank's bytes leave in the order in which they came; between two writes to a sink
+ * either a line has ended there, or `open_rank` says whose line has not. */
 #include "cli/launch_output.h"
 
-#include <errno.h>
-#include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <stdio.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "base/status.h"
+#include "cli/lines.h"
+#include "cli/sink.h"
 
-static const int64_t hold_ns = 50 * 1000000;
+static const int64_t hold_ns = 50 * 1000000, show_ns = 1000000000;
 enum {
-    LONGEST = 1 << 20,   /* bytes of a line before it is cut */
-    HELD = 4096,         /* lines */
-    WORDS = 256 / 64,    /* of a set of ranks */
-};
-
-struct line {
-    struct line *next;
-    int64_t due;
-    uint64_t ranks[WORDS];
-    int count;
-    size_t bytes;
-    char text[];
+    LONGEST = 16 << 20, /* bytes of an unfinished line that are kept back */
+    FULL = 256 * 1024,  /* bytes that the reader may leave untaken */
 };
 
 struct partial {
     char *text;
     size_t bytes, room;
+    int64_t since; /* when the first byte came, -1 without one */
     bool ended;
 };
 
-struct ah_output {
-    int fd, ranks;
-    uint64_t ended[WORDS]; /* ranks that write no more */
+struct stream {
+    struct ah_sink *sink; /* NULL: not used */
+    struct ah_lines *lines;
+    struct partial *partial; /* of each rank */
     bool terminal;
-    int error; /* errno, once writing failed */
-    struct line *first, **last;
-    int held;
-    struct partial partial[];
+    int open_rank; /* whose unfinished line was written last, -1 for none */
 };
 
-/* The output whose rank 0 has an unfinished line on the screen. One terminal serves both streams. */
-static struct ah_output *shown;
+struct ah_output {
+    int ranks;
+    bool one_sink; /* both streams go to the same place */
+    struct stream stream[2];
+    struct stream *shown; /* its rank 0 has an unfinished line on the screen */
+};
 
-int ah_output_open(struct ah_output **out, int fd, int ranks, bool terminal)
+int ah_output_open(struct ah_output **out, const int fd[2], const bool terminal[2], int ranks)
 {
-    struct ah_output *output = calloc(1, sizeof *output + (size_t)ranks * sizeof output->partial[0]);
+    struct stat info[2];
+    int status = 0;
+    struct ah_output *output = calloc(1, sizeof *output);
     if (!output)
         return ah_fail(AH_ENOMEM, "out of memory");
-    output->fd = fd;
     output->ranks = ranks;
-    for (int r = ranks; r < WORDS * 64; r++)
-        output->ended[r / 64] |= (uint64_t)1 << r % 64;
-    output->terminal = terminal;
-    output->last = &output->first;
+    output->one_sink = fd[0] >= 0 && fd[1] >= 0 && !fstat(fd[0], &info[0]) && !fstat(fd[1], &info[1]) &&
+                       info[0].st_dev == info[1].st_dev && info[0].st_ino == info[1].st_ino;
+    for (int s = 0; s < 2; s++) {
+        struct stream *stream = &output->stream[s];
+        if (fd[s] < 0)
+            continue;
+        stream->terminal = terminal[s];
+        stream->open_rank = -1;
+        if (s == 1 && output->one_sink)
+            stream->sink = output->stream[0].sink;
+        else
+            AH_TRYGO(ah_sink_open(&stream->sink, fd[s]), failed);
+        AH_TRYGO(ah_lines_open(&stream->lines, ranks), failed);
+        stream->partial = calloc((size_t)ranks, sizeof *stream->partial);
+        if (!stream->partial) {
+            status = ah_fail(AH_ENOMEM, "out of memory");
+            goto failed;
+        }
+        for (int r = 0; r < ranks; r++)
+            stream->partial[r].since = -1;
+    }
     *out = output;
     return 0;
+failed:
+    ah_output_close(output);
+    return status;
 }
 
-static void write_all(struct ah_output *output, const char *text, size_t bytes)
+void ah_output_close(struct ah_output *output)
 {
-    while (bytes && !output->error) {
-        ssize_t n = write(output->fd, text, bytes);
-        if (n >= 0) {
-            text += n;
-            bytes -= (size_t)n;
-        } else if (errno == EAGAIN) {
-            /* Somebody made our output non-blocking. */
-            poll(&(struct pollfd){.fd = output->fd, .events = POLLOUT}, 1, 100);
-        } else if (errno != EINTR) {
-            output->error = errno;
-        }
+    if (!output)
+        return;
+    for (int s = 0; s < 2; s++) {
+        struct stream *stream = &output->stream[s];
+        for (int r = 0; stream->partial && r < output->ranks; r++)
+            free(stream->partial[r].text);
+        free(stream->partial);
+        ah_lines_close(stream->lines);
+        if (s == 0 || !output->one_sink)
+            ah_sink_close(stream->sink);
     }
+    free(output);
 }
+
+/* The terminal. */
 
 /* The part of an unfinished line that is to be seen: what follows the last carriage return that something follows. */
 static const char *visible(const char *text, size_t *bytes)
@@ -88,196 +107,314 @@ static const char *visible(const char *text, size_t *bytes)
     return text + begin;
 }
 
-static void erase_shown(void)
+static void erase_shown(struct ah_output *output)
 {
-    if (shown)
-        write_all(shown, "\r\033[K", 4);
+    if (output->shown)
+        ah_sink_write(output->shown->sink, "\r\033[K", 4);
 }
 
-static void draw_shown(void)
+static void draw_shown(struct ah_output *output)
 {
-    if (!shown)
+    if (!output->shown)
         return;
-    size_t bytes = shown->partial[0].bytes;
-    const char *text = visible(shown->partial[0].text, &bytes);
-    write_all(shown, text, bytes);
+    size_t bytes = output->shown->partial[0].bytes;
+    const char *text = visible(output->shown->partial[0].text, &bytes);
+    ah_sink_write(output->shown->sink, text, bytes);
 }
 
-static void show(struct ah_output *output)
+static void show(struct ah_output *output, struct stream *stream)
 {
-    if (!output->terminal)
+    if (!stream->terminal)
         return;
-    if (shown)
-        erase_shown();
-    if (output->partial[0].bytes)
-        shown = output;
-    else if (shown == output)
-        shown = NULL;
-    draw_shown();
+    erase_shown(output);
+    if (stream->partial[0].bytes)
+        output->shown = stream;
+    else if (output->shown == stream)
+        output->shown = NULL;
+    draw_shown(output);
+    ah_sink_push(stream->sink);
+}
+
+/* Writing. */
+
+/* End the line that another rank has left unfinished in this sink. */
+static void end_open_line(struct ah_output *output, struct stream *stream)
+{
+    for (int s = 0; s < 2; s++) {
+        struct stream *other = &output->stream[s];
+        if (other->sink == stream->sink && other->sink && other->open_rank >= 0) {
+            ah_sink_write(other->sink, "\n", 1);
+            other->open_rank = -1;
+        }
+    }
 }
 
 /* "[r0-r3,r5] " */
-static size_t prefix(const struct line *line, int ranks, char *text, size_t room)
+static void write_prefix(const struct ah_output *output, struct stream *stream, const uint64_t *ranks, int count)
 {
-    size_t at = 0;
-    if (line->count == 1 && (line->ranks[0] & 1))
-        return 0;
-    at += (size_t)snprintf(text, room, "[");
-    for (int r = 0, some = 0; r < ranks && at < room; r++) {
+    char text[1024]; /* enough for every second of the most ranks */
+    size_t at = 1;
+    if (count == 1 && (ranks[0] & 1))
+        return;
+    text[0] = '[';
+    for (int r = 0; r < output->ranks && at + 16 < sizeof text; r++) {
         int end = r;
-        while (end < ranks && (line->ranks[end / 64] >> end % 64 & 1))
+        while (end < output->ranks && (ranks[end / 64] >> end % 64 & 1))
             end++;
         if (end == r)
             continue;
-        const char *comma = some++ ? "," : "", *format = end - r > 1 ? "%sr%d-r%d" : "%sr%d";
-        at += (size_t)snprintf(text + at, room - at, format, comma, r, end - 1);
+        const char *comma = at > 1 ? "," : "", *format = end - r > 1 ? "%sr%d-r%d" : "%sr%d";
+        at += (size_t)snprintf(text + at, sizeof text - at, format, comma, r, end - 1);
         r = end;
     }
-    if (at + 3 > room)
-        at = room - 3;
-    memcpy(text + at, "] ", 3);
-    return at + 2;
+    memcpy(text + at, "] ", 2);
+    ah_sink_write(stream->sink, text, at + 2);
 }
 
-static void write_first(struct ah_output *output)
+static void write_rank_prefix(const struct ah_output *output, struct stream *stream, int rank)
 {
-    struct line *line = output->first;
-    char head[1024]; /* enough for every second of the most ranks */
-    size_t bytes = prefix(line, output->ranks, head, sizeof head);
-    if (output->terminal)
-        erase_shown();
-    write_all(output, head, bytes);
-    line->text[line->bytes] = '\n';
-    write_all(output, line->text, line->bytes + 1);
-    if (output->terminal)
-        draw_shown();
-    output->first = line->next;
-    if (!output->first)
-        output->last = &output->first;
-    output->held--;
-    free(line);
+    uint64_t ranks[AH_LINES_WORDS] = {0};
+    ranks[rank / 64] |= (uint64_t)1 << rank % 64;
+    write_prefix(output, stream, ranks, 1);
 }
 
-static void add_line(struct ah_output *output, int rank, const char *text, size_t bytes, int64_t now)
+static void write_first(struct ah_output *output, struct stream *stream)
 {
-    text = visible(text, &bytes);
-    uint64_t bit = (uint64_t)1 << rank % 64;
-    /* The same line of another rank, behind every line of this rank. */
-    struct line *same = NULL;
-    for (struct line *line = output->first; line; line = line->next) {
-        if (line->ranks[rank / 64] & bit)
-            same = NULL;
-        else if (!same && line->bytes == bytes && !memcmp(line->text, text, bytes))
-            same = line;
+    const struct ah_line *line = ah_lines_first(stream->lines);
+    bool bare = line->count == 1 && (line->ranks[0] & 1);
+    if (stream->terminal)
+        erase_shown(output);
+    end_open_line(output, stream);
+    write_prefix(output, stream, line->ranks, line->count);
+    ah_sink_write(stream->sink, line->text, line->bytes);
+    /* What rank 0 left without an end stays so until something follows: its bytes may be no text. */
+    if (line->unfinished && bare && !stream->terminal)
+        stream->open_rank = 0;
+    else
+        ah_sink_write(stream->sink, "\n", 1);
+    if (stream->terminal)
+        draw_shown(output);
+    ah_lines_drop(stream->lines);
+}
+
+static void write_all(struct ah_output *output, struct stream *stream)
+{
+    while (ah_lines_first(stream->lines))
+        write_first(output, stream);
+}
+
+/* Write what there is of a rank's unfinished line. */
+static void write_partial(struct ah_output *output, struct stream *stream, int rank)
+{
+    struct partial *partial = &stream->partial[rank];
+    write_all(output, stream);
+    if (stream->open_rank != rank) {
+        end_open_line(output, stream);
+        write_rank_prefix(output, stream, rank);
+        stream->open_rank = rank;
     }
-    if (same) {
-        same->ranks[rank / 64] |= bit;
-        same->count++;
+    ah_sink_write(stream->sink, partial->text, partial->bytes);
+    partial->bytes = 0;
+    partial->since = -1;
+}
+
+/* Feeding. */
+
+static void end_line(struct ah_output *output, struct stream *stream, int rank, const char *text, size_t bytes,
+                     bool unfinished, int64_t now)
+{
+    if (stream->open_rank == rank && !(unfinished && rank == 0)) {
+        ah_sink_write(stream->sink, text, bytes);
+        ah_sink_write(stream->sink, "\n", 1);
+        stream->open_rank = -1;
         return;
     }
-    struct line *line = malloc(sizeof *line + bytes + 1);
-    if (!line) {
-        write_all(output, text, bytes);
-        write_all(output, "\n", 1);
+    if (stream->open_rank == rank) {
+        ah_sink_write(stream->sink, text, bytes);
         return;
     }
-    *line = (struct line){.due = now + hold_ns, .count = 1, .bytes = bytes};
-    line->ranks[rank / 64] = bit;
-    memcpy(line->text, text, bytes);
-    *output->last = line;
-    output->last = &line->next;
-    if (++output->held > HELD)
-        write_first(output);
+    if (stream->terminal)
+        text = visible(text, &bytes);
+    while (!ah_lines_add(stream->lines, rank, text, bytes, unfinished, now + hold_ns))
+        write_first(output, stream);
 }
 
-void ah_output_feed(struct ah_output *output, int rank, const char *text, size_t bytes, int64_t now)
+static bool append(struct partial *partial, const char *text, size_t bytes)
 {
-    struct partial *partial = &output->partial[rank];
+    if (!partial->text || partial->bytes + bytes > partial->room) {
+        size_t room = (partial->bytes + bytes) * 2 + 256;
+        char *grown = realloc(partial->text, room);
+        if (!grown)
+            return false;
+        partial->text = grown;
+        partial->room = room;
+    }
+    memcpy(partial->text + partial->bytes, text, bytes);
+    partial->bytes += bytes;
+    return true;
+}
+
+/* A progress bar redraws itself for hours: keep what is visible, and the return behind it. */
+static void drop_redrawn(struct partial *partial)
+{
+    size_t kept = partial->bytes;
+    const char *from = visible(partial->text, &kept);
+    size_t tail = (size_t)(partial->text + partial->bytes - from);
+    memmove(partial->text, from, tail);
+    partial->bytes = tail;
+}
+
+void ah_output_feed(struct ah_output *output, int s, int rank, const char *text, size_t bytes, int64_t now)
+{
+    struct stream *stream = &output->stream[s];
+    struct partial *partial = &stream->partial[rank];
     bool first_rank = rank == 0 && bytes;
     if (partial->ended)
         return;
     while (bytes) {
         const char *end = memchr(text, '\n', bytes);
         size_t take = end ? (size_t)(end - text) : bytes;
-        if (!partial->text || partial->bytes + take > partial->room) {
-            size_t room = (partial->bytes + take) * 2 + 256;
-            char *grown = realloc(partial->text, room);
-            if (!grown)
-                return;
-            partial->text = grown;
-            partial->room = room;
-        }
-        memcpy(partial->text + partial->bytes, text, take);
-        partial->bytes += take;
-        if (end || partial->bytes > LONGEST) {
-            add_line(output, rank, partial->text, partial->bytes, now);
+        if (end && !partial->bytes) {
+            end_line(output, stream, rank, text, take, false, now);
+        } else if (!append(partial, text, take)) {
+            write_partial(output, stream, rank); /* no room: what there is may go, then this */
+            ah_sink_write(stream->sink, text, take + (end != NULL));
+            stream->open_rank = end ? -1 : rank;
+        } else if (end) {
+            end_line(output, stream, rank, partial->text, partial->bytes, false, now);
             partial->bytes = 0;
+            partial->since = -1;
         } else {
-            /* A progress bar redraws itself for hours: keep what is visible, and the return behind it. */
-            size_t kept = partial->bytes;
-            const char *from = visible(partial->text, &kept);
-            size_t tail = (size_t)(partial->text + partial->bytes - from);
-            memmove(partial->text, from, tail);
-            partial->bytes = tail;
+            if (partial->since < 0)
+                partial->since = now;
+            if (stream->terminal)
+                drop_redrawn(partial);
+            if (partial->bytes > LONGEST)
+                write_partial(output, stream, rank);
         }
         text += take + (end != NULL);
         bytes -= take + (end != NULL);
     }
     if (first_rank)
-        show(output);
+        show(output, stream);
 }
 
-void ah_output_end(struct ah_output *output, int rank, int64_t now)
+void ah_output_end(struct ah_output *output, int s, int rank, int64_t now)
 {
-    struct partial *partial = &output->partial[rank];
+    struct stream *stream = &output->stream[s];
+    struct partial *partial = &stream->partial[rank];
     if (partial->ended)
         return;
     partial->ended = true;
-    output->ended[rank / 64] |= (uint64_t)1 << rank % 64;
-    if (partial->bytes) {
-        add_line(output, rank, partial->text, partial->bytes, now);
+    ah_lines_end(stream->lines, rank);
+    if (partial->bytes || (stream->open_rank == rank && rank != 0)) {
+        end_line(output, stream, rank, partial->bytes ? partial->text : "", partial->bytes, true, now);
         partial->bytes = 0;
+        partial->since = -1;
         if (rank == 0)
-            show(output);
+            show(output, stream);
     }
     free(partial->text);
     partial->text = NULL;
     partial->room = 0;
 }
 
-/* Every rank has said it or will not. */
-static bool complete(const struct ah_output *output, const struct line *line)
+void ah_output_say(struct ah_output *output, int s, const char *text)
 {
-    for (int w = 0; w < WORDS; w++)
-        if (~(line->ranks[w] | output->ended[w]))
-            return false;
-    return true;
+    struct stream *stream = &output->stream[s];
+    if (!stream->sink)
+        return;
+    write_all(output, stream);
+    erase_shown(output);
+    end_open_line(output, stream);
+    ah_sink_write(stream->sink, text, strlen(text));
+    draw_shown(output);
+    ah_sink_push(stream->sink);
 }
 
-int64_t ah_output_flush(struct ah_output *output, int64_t now)
+/* Time. */
+
+static int64_t flush_lines(struct ah_output *output, struct stream *stream, int64_t now)
 {
-    while (output->first) {
-        if (now < output->first->due && !complete(output, output->first))
-            return output->first->due;
-        write_first(output);
+    const struct ah_line *line;
+    while ((line = ah_lines_first(stream->lines)) != NULL) {
+        if (now < line->due && !ah_lines_complete(stream->lines, line))
+            return line->due;
+        write_first(output, stream);
     }
     return -1;
 }
 
-int ah_output_error(const struct ah_output *output)
+static int64_t flush_partials(struct ah_output *output, struct stream *stream, int64_t now)
 {
-    return output->error;
+    int64_t due = -1;
+    if (stream->terminal)
+        return -1;
+    for (int r = 0; r < output->ranks; r++) {
+        int64_t since = stream->partial[r].since;
+        if (since < 0)
+            continue;
+        if (now >= since + show_ns)
+            write_partial(output, stream, r);
+        else if (due < 0 || since + show_ns < due)
+            due = since + show_ns;
+    }
+    return due;
 }
 
-void ah_output_close(struct ah_output *output)
+int64_t ah_output_flush(struct ah_output *output, int64_t now)
 {
-    if (!output)
-        return;
-    for (int r = 0; r < output->ranks; r++)
-        ah_output_end(output, r, 0);
-    while (output->first)
-        write_first(output);
-    if (shown == output)
-        shown = NULL;
-    free(output);
+    int64_t due = -1;
+    for (int s = 0; s < 2; s++) {
+        struct stream *stream = &output->stream[s];
+        if (!stream->sink)
+            continue;
+        int64_t next[2] = {flush_lines(output, stream, now), flush_partials(output, stream, now)};
+        for (int k = 0; k < 2; k++)
+            if (next[k] >= 0 && (due < 0 || next[k] < due))
+                due = next[k];
+        ah_sink_push(stream->sink);
+    }
+    return due;
+}
+
+void ah_output_finish(struct ah_output *output)
+{
+    for (int s = 0; s < 2; s++) {
+        if (!output->stream[s].sink)
+            continue;
+        for (int r = 0; r < output->ranks; r++)
+            ah_output_end(output, s, r, 0);
+        write_all(output, &output->stream[s]);
+        ah_sink_push(output->stream[s].sink);
+    }
+}
+
+bool ah_output_is_full(const struct ah_output *output, int stream)
+{
+    const struct ah_sink *sink = output->stream[stream].sink;
+    return sink && ah_sink_pending(sink) > FULL;
+}
+
+int ah_output_fd(const struct ah_output *output, int stream)
+{
+    const struct ah_sink *sink = output->stream[stream].sink;
+    return sink && ah_sink_pending(sink) ? ah_sink_fd(sink) : -1;
+}
+
+size_t ah_output_pending(const struct ah_output *output)
+{
+    size_t pending = 0;
+    for (int s = 0; s < 2; s++)
+        if (output->stream[s].sink && !(s == 1 && output->one_sink))
+            pending += ah_sink_pending(output->stream[s].sink);
+    return pending;
+}
+
+int ah_output_error(const struct ah_output *output)
+{
+    for (int s = 0; s < 2; s++)
+        if (output->stream[s].sink && ah_sink_error(output->stream[s].sink))
+            return ah_sink_error(output->stream[s].sink);
+    return 0;
 }

@@ -1,9 +1,13 @@
-/* The output of all ranks on one stream, by whole lines.
+/* The output of all ranks on standard output and error, by whole lines.
  *
  * Lines of rank 0 pass bare, those of rank r carry "[r<r>] ". A line is held for at most 50 ms, so that the same line
- * from several ranks shows once, as "[r0-r3] text"; the order of each rank's own lines is kept. On a terminal rank 0's
- * unfinished line (a prompt, a progress bar redrawn after a carriage return) shows at once and stays below the other
- * lines. Of a line that was redrawn only what it finally said is kept. Times are ah_now_ns. */
+ * from several ranks shows once, as "[r0-r3] text"; the order of each rank's own lines is kept. Bytes pass as they
+ * are, except on a terminal: there rank 0's unfinished line (a prompt, a progress bar redrawn after a carriage return)
+ * shows at once and stays below the other lines, and of a line that was redrawn only what it finally said is kept.
+ * Elsewhere an unfinished line shows after a second, and is broken only when another line comes.
+ *
+ * Nothing here waits for a reader: while a stream is full the caller feeds it no more, and polls ah_output_fd. Times
+ * are ah_now_ns. Streams: 0 output, 1 error. */
 #ifndef AH_CLI_LAUNCH_OUTPUT_H
 #define AH_CLI_LAUNCH_OUTPUT_H
 
@@ -13,16 +17,30 @@
 
 struct ah_output;
 
-/* Output of `ranks` ranks to descriptor `fd`, which is not closed. */
-int ah_output_open(struct ah_output **out, int fd, int ranks, bool terminal);
-void ah_output_feed(struct ah_output *output, int rank, const char *text, size_t bytes, int64_t now);
+/* Output of `ranks` ranks to two descriptors, which are not closed; a stream with fd -1 is not used. */
+int ah_output_open(struct ah_output **out, const int fd[2], const bool terminal[2], int ranks);
+/* Frees; what was not written is lost. */
+void ah_output_close(struct ah_output *output);
+
+/* What a rank wrote. */
+void ah_output_feed(struct ah_output *output, int stream, int rank, const char *text, size_t bytes, int64_t now);
 /* The rank writes no more: its unfinished line is a line, and nobody waits for it. */
-void ah_output_end(struct ah_output *output, int rank, int64_t now);
+void ah_output_end(struct ah_output *output, int stream, int rank, int64_t now);
+/* Whole lines of the launcher's own, behind all that the ranks have said so far. */
+void ah_output_say(struct ah_output *output, int stream, const char *text);
+
 /* Write what is due; returns the time when more will be, or -1. */
 int64_t ah_output_flush(struct ah_output *output, int64_t now);
+/* Hold nothing back any longer. */
+void ah_output_finish(struct ah_output *output);
+
+/* The reader has taken so little that the stream should be fed no more for now. */
+bool ah_output_is_full(const struct ah_output *output, int stream);
+/* What to poll for POLLOUT, -1 while the reader has taken everything. */
+int ah_output_fd(const struct ah_output *output, int stream);
+/* Bytes, on both streams, that the readers have not taken. */
+size_t ah_output_pending(const struct ah_output *output);
 /* The errno with which writing failed for good (EPIPE: nobody reads any more), else 0. */
 int ah_output_error(const struct ah_output *output);
-/* Write everything. */
-void ah_output_close(struct ah_output *output);
 
 #endif

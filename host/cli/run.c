@@ -1,106 +1,50 @@
-/* accelhost [run] script.lua args...: one rank, or a whole run in one process. */
+/* accelhost [run] script.lua args...: one rank, or a whole run in one process. Opens a host (cli/host.h), runs the
+ * script in it and ends the process; what must stay true is that each way out passes `finish`, so that what could not
+ * be written is never lost in silence. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <lauxlib.h>
 #include <lua.h>
-#include <luajit.h>
-#include <lualib.h>
 
-#include "autograd/graph.h"
-#include "base/nearest.h"
 #include "base/status.h"
 #include "base/tell.h"
-#include "bind/library.h"
 #include "cli/command.h"
+#include "cli/flags.h"
+#include "cli/host.h"
+#include "cli/script.h"
 #include "comm/rank.h"
-#include "cpu/device.h"
-
-static const char help[] =
-    "usage: accelhost [run] [options] script.lua [arguments]\n"
-    "       accelhost [run] [options] -e CODE [arguments]\n"
-    "\n"
-    "Runs a Lua script in this process. Arguments after the script are its own (the global `arg`).\n"
-    "\n"
-    "options:\n"
-    "  -e CODE        run this text instead of a file\n"
-    "  --jit on|off   LuaJIT's compiler (default on)\n"
-    "  --gc-stress    collect garbage at every tensor op (finds lifetime errors)\n"
-    "  -h, --help     this text\n"
-    "\n"
-    "exit codes: 0 ok, 1 script error, 2 usage\n";
+#include "tensor/device.h"
 
 struct run_options {
-    const char *code, *script;
     bool jit_off, gc_stress;
-    int first_argument; /* index of the script's first own argument */
+    double max_memory, script_fd;
 };
 
-/* 0: go on; else the exit code plus one. */
-static int parse(int argc, char **argv, struct run_options *options)
-{
-    int i = 0;
-    for (; i < argc; i++) {
-        const char *flag = argv[i];
-        if (!strcmp(flag, "-h") || !strcmp(flag, "--help")) {
-            fputs(help, stdout);
-            return 1;
-        } else if (!strcmp(flag, "-e")) {
-            if (i + 1 == argc)
-                return 1 + ah_usage("run", "-e expects code");
-            options->code = argv[++i];
-            i++;
-            break;
-        } else if (!strcmp(flag, "--jit") || !strncmp(flag, "--jit=", 6)) {
-            const char *value = flag[5] ? flag + 6 : i + 1 < argc ? argv[++i] : "";
-            if (strcmp(value, "on") && strcmp(value, "off"))
-                return 1 + ah_usage("run", "--jit expects on or off, got '%s'", value);
-            options->jit_off = !strcmp(value, "off");
-        } else if (!strcmp(flag, "--gc-stress")) {
-            options->gc_stress = true;
-        } else if (flag[0] == '-' && flag[1]) {
-            static const char *const known[] = {"--help", "--jit", "--gc-stress", "-e", NULL};
-            const char *near = ah_nearest(flag, known);
-            return 1 + ah_usage("run", near ? "unknown option '%s' (did you mean '%s'?)" : "unknown option '%s'",
-                                flag, near);
-        } else {
-            options->script = flag;
-            i++;
-            break;
-        }
-    }
-    options->first_argument = i;
-    if (!options->code && !options->script)
-        return 1 + ah_usage("run", "expected a script");
-    return 0;
-}
+#define FIELD(name) offsetof(struct run_options, name)
+static const struct ah_flag flags[] = {
+    {"--jit", AH_FLAG_ON_OFF, FIELD(jit_off), 0, 0, "on|off", "LuaJIT's compiler (default on)"},
+    {"--gc-stress", AH_FLAG_SWITCH, FIELD(gc_stress), 0, 0, NULL,
+     "collect garbage at every tensor op (finds lifetime errors)"},
+    {"--max_memory", AH_FLAG_BYTES, FIELD(max_memory), 1 << 20, 1e15, "SIZE",
+     "memory that the script may take, such as 2G"},
+    {"--script_fd", AH_FLAG_WHOLE, FIELD(script_fd), 0, 1e6, "FD", "read the script's text from an open file"},
+};
+enum { FLAGS = sizeof flags / sizeof *flags };
 
-static void set_arguments(lua_State *L, int argc, char **argv, const struct run_options *options)
+static void print_help(void)
 {
-    lua_newtable(L);
-    lua_pushstring(L, options->script ? options->script : "-e");
-    lua_rawseti(L, -2, 0);
-    for (int i = options->first_argument; i < argc; i++) {
-        lua_pushstring(L, argv[i]);
-        lua_rawseti(L, -2, i - options->first_argument + 1);
-    }
-    lua_setglobal(L, "arg");
-}
-
-/* Machine code must lie near LuaJIT's own; a short hot loop claims that memory before anything else maps it. */
-static void warm_up(lua_State *L)
-{
-    if (luaL_dostring(L, "local s = 0 for i = 1, 200 do s = s + i end"))
-        lua_pop(L, 1);
-}
-
-static int load(lua_State *L, const struct run_options *options)
-{
-    if (options->code)
-        return luaL_loadbuffer(L, options->code, strlen(options->code), "=-e");
-    return luaL_loadfile(L, options->script);
+    puts("usage: accelhost [run] [options] script.lua [arguments]\n"
+         "       accelhost [run] [options] -e CODE [arguments]\n\n"
+         "Runs a Lua script in this process. Arguments after the script are its own (the global `arg`).\n"
+         "A script named - is read from stdin.\n\noptions:");
+    ah_flags_print(flags, FLAGS);
+    puts("\nexit codes: 0 ok, 1 script error, 2 usage");
 }
 
 /* With ACCELHOST_CLOSE the state is closed at the end, whichever way the script leaves. The end of the process frees
@@ -110,28 +54,36 @@ static bool closes(void)
     return getenv("ACCELHOST_CLOSE") != NULL;
 }
 
-static int finish(lua_State *L, int code)
+/* Whether everything that was written has reached the system: a full disk shows at the flush, a remote one at close. */
+static bool is_written(void)
 {
-    fflush(NULL);
-    if (code == 0 && ferror(stdout)) {
+    bool written = fflush(NULL) == 0 && !ferror(stdout) && !ferror(stderr);
+    int fd = dup(STDOUT_FILENO);
+    return (fd < 0 || close(fd) == 0) && written;
+}
+
+static int finish(struct ah_host *host, int code)
+{
+    if (!is_written() && code == 0) {
         fputs("accelhost: could not write all that the script printed\n", stderr);
         code = 1;
     }
+    if (!ah_board_report_end() && code == 0)
+        code = 1;
     if (closes()) {
-        lua_close(L);
+        ah_host_close(host);
         ah_device_close_all();
-        return code;
+        exit(code);
     }
     _exit(code);
 }
 
-static int fail(lua_State *L)
+static int fail(struct ah_host *host, const char *text)
 {
-    const char *text = lua_tostring(L, -1);
     fflush(stdout);
-    if (!ah_board_report_failure(text ? text : "?", false))
-        fprintf(stderr, "%s\n", text ? text : "?");
-    return finish(L, 1);
+    if (!ah_board_report_failure(text, false))
+        fprintf(stderr, "%s\n", text);
+    return finish(host, 1);
 }
 
 static void tell(const char *line)
@@ -140,45 +92,118 @@ static void tell(const char *line)
     fprintf(stderr, "accelhost: %s\n", line);
 }
 
+/* os.exit([code]): true and nil mean 0, false 1. Upvalue: the host. */
+static int os_exit(lua_State *L)
+{
+    int code = lua_isboolean(L, 1) ? !lua_toboolean(L, 1) : luaL_optint(L, 1, 0);
+    return finish(lua_touserdata(L, lua_upvalueindex(1)), code);
+}
+
+static int replace_os_exit(lua_State *L)
+{
+    lua_getglobal(L, "os");
+    lua_pushvalue(L, 1);
+    lua_pushcclosure(L, os_exit, 1);
+    lua_setfield(L, -2, "exit");
+    return 0;
+}
+
+/* Limit what this process may take for itself beyond what the program has already: its heaps, not what ranks share. */
+static int limit_memory(double bytes)
+{
+    struct rlimit limit;
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    /* size resident shared text lib data */
+    if (file && fscanf(file, "%*u %*u %*u %*u %*u %lu", &pages) != 1)
+        pages = 0;
+    if (file)
+        fclose(file);
+    if (getrlimit(RLIMIT_DATA, &limit))
+        return ah_fail(AH_EIO, "--max_memory: %s", strerror(errno));
+    double wanted = bytes + (double)pages * (double)sysconf(_SC_PAGESIZE);
+    if (limit.rlim_cur == RLIM_INFINITY || wanted < (double)limit.rlim_cur)
+        limit.rlim_cur = (rlim_t)wanted;
+    if (setrlimit(RLIMIT_DATA, &limit))
+        return ah_fail(AH_EIO, "--max_memory: %s", strerror(errno));
+    return 0;
+}
+
+/* The text of the file behind a descriptor that other processes may be reading too; the caller frees it. */
+static int read_descriptor(int fd, char **out, size_t *bytes)
+{
+    struct stat info;
+    if (fstat(fd, &info))
+        return ah_fail(AH_EIO, "--script_fd %d: %s", fd, strerror(errno));
+    char *text = malloc((size_t)info.st_size + 1);
+    if (!text)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    size_t have = 0;
+    while (have < (size_t)info.st_size) {
+        ssize_t n = pread(fd, text + have, (size_t)info.st_size - have, (off_t)have);
+        if (n <= 0)
+            break;
+        have += (size_t)n;
+    }
+    close(fd);
+    *out = text;
+    *bytes = have;
+    return 0;
+}
+
+static int run_descriptor(struct ah_host *host, int fd, const char *name, int argc, char **argv)
+{
+    char *text = NULL, chunk[256];
+    size_t bytes = 0;
+    AH_TRY(read_descriptor(fd, &text, &bytes));
+    snprintf(chunk, sizeof chunk, strcmp(name, "-") ? "@%s" : "=stdin", name);
+    /* As from a file: a first line that begins with # is passed over. */
+    size_t skip = 0;
+    while (bytes && text[0] == '#' && skip < bytes && text[skip] != '\n')
+        skip++;
+    int status = ah_host_run_text(host, text + skip, bytes - skip, chunk, argc, argv);
+    free(text);
+    return status;
+}
+
+static int run(struct ah_host *host, const struct run_options *options, int argc, char **argv)
+{
+    if (!strcmp(argv[0], "-e")) {
+        AH_TRY(ah_host_set_arguments(host, "-e", argc - 2, argv + 2));
+        return ah_host_run_text(host, argv[1], strlen(argv[1]), "=-e", argc - 2, argv + 2);
+    }
+    AH_TRY(ah_host_set_arguments(host, argv[0], argc - 1, argv + 1));
+    if (options->script_fd >= 0)
+        return run_descriptor(host, (int)options->script_fd, argv[0], argc - 1, argv + 1);
+    return ah_host_run_file(host, argv[0], argc - 1, argv + 1);
+}
+
 int ah_cli_run(int argc, char **argv)
 {
-    struct run_options options = {0};
-    int parsed = parse(argc, argv, &options);
-    if (parsed)
-        return parsed - 1;
-    if (!options.code && ah_check_script("run", options.script))
+    struct run_options options = {.script_fd = -1};
+    struct ah_board *board;
+    struct ah_host host = {0};
+    int status = 0, first = ah_flags_read("run", flags, FLAGS, print_help, argc, argv, &options);
+    if (first < 0)
+        return -1 - first;
+    argc -= first;
+    argv += first;
+    if (options.script_fd < 0 && ah_script_check("run", argc, argv))
         return 2;
     ah_tell_to(tell);
-    struct ah_board *board;
-    if (ah_board_attach(&board) < 0) {
-        fprintf(stderr, "accelhost: %s\n", ah_error_text());
-        return 1;
-    }
-    ah_cpu_open();
-    ah_autograd_open();
-    lua_State *L = luaL_newstate();
-    if (!L) {
-        fputs("accelhost: out of memory\n", stderr);
-        return 1;
-    }
-    ah_library_open(L);
-    if (options.jit_off)
-        luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
-    else
-        warm_up(L);
-    if (options.gc_stress && luaL_dostring(L, "package.loaded['accelhost._C'].system.collect_stress(true)"))
-        return fail(L);
-    if (closes() && luaL_dostring(L, "local exit = os.exit; os.exit = function(code) exit(code, true) end"))
-        return fail(L);
-    set_arguments(L, argc, argv, &options);
-    lua_pushcfunction(L, ah_traceback);
-    if (load(L, &options))
-        return fail(L);
-    int count = 0;
-    luaL_checkstack(L, argc + 8, "too many arguments");
-    for (int i = options.first_argument; i < argc; i++, count++)
-        lua_pushstring(L, argv[i]);
-    if (lua_pcall(L, count, 0, -count - 2))
-        return fail(L);
-    return finish(L, ah_board_report_end() ? 0 : 1);
+    AH_TRYGO(ah_board_attach(&board), failed);
+    AH_TRYGO(ah_host_open(&host, &(struct ah_host_options){options.jit_off, options.gc_stress}), failed);
+    if (options.max_memory > 0)
+        AH_TRYGO(limit_memory(options.max_memory), failed);
+    if (lua_cpcall(host.lua, replace_os_exit, &host))
+        return fail(&host, lua_tostring(host.lua, -1));
+    status = run(&host, &options, argc, argv);
+    if (status == AH_ELUA)
+        return fail(&host, ah_host_error(&host));
+    if (status < 0)
+        return fail(&host, ah_error_text());
+    return finish(&host, 0);
+failed:
+    fprintf(stderr, "accelhost: %s\n", ah_error_text());
+    return 1;
 }

@@ -20,11 +20,23 @@ static void at_exit(void)
     ah_board_report_end();
 }
 
+/* A program that a rank has started inherits what describes the rank, but is none: it runs by itself. */
+static void forget_parent_rank(void)
+{
+    static const char *const names[] = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK",
+                                        "MASTER_ADDR", "MASTER_PORT"};
+    if (getenv(AH_JOB_MARK))
+        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+            unsetenv(names[i]);
+}
+
 int ah_board_attach(struct ah_board **out)
 {
     struct ah_topology who;
     const char *text = getenv("ACCELHOST_BOARD");
     *out = attached;
+    if (!attached && !text)
+        forget_parent_rank();
     if (attached || !text)
         return 0;
     char *end;

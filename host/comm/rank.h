@@ -8,9 +8,13 @@
 
 struct ah_board;
 
+/* In the environment of a job's ranks and of all that they start; its value names the job (cli/strays.h). */
+#define AH_JOB_MARK "ACCELHOST_JOB"
+
 /* Map the board that the launcher handed over (descriptor number in ACCELHOST_BOARD) and mark this rank as running;
- * *out is NULL when there is none. Idempotent; best called at the start of main, so that programs started by the
- * script do not inherit the descriptors. AH_EIO when the descriptor is no board. */
+ * *out is NULL when there is none. In a program that a rank has started, RANK and its kin leave the environment: it is
+ * no rank. Idempotent; best called at the start of main, so that programs started by the script do not inherit the
+ * descriptors. AH_EIO when the descriptor is no board. */
 int ah_board_attach(struct ah_board **out);
 
 /* The script failed: leave `traceback` (message first) for the launcher's report, note the time, claim to be the

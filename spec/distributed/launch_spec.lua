@@ -32,9 +32,26 @@ describe("accelhost launch", function()
     assert.equal("[r0-r1] err\n", result.stderr)
   end)
 
-  it("keeps what a redrawn line finally said", function()
-    local result = launch {"--num_processes", 2, "-e", "io.stdout:write('10%\\r50%\\r100%\\n')"}
-    assert.equal("[r0-r1] 100%\n", result.stdout)
+  it("passes the bytes of rank 0 as they are, and on a terminal what a redrawn line finally said", function()
+    local result = launch {"--num_processes", 2, "-e",
+      "if os.getenv('RANK') == '0' then io.stdout:write('10%\\r50%\\r\\n\\0\\255\\r', 'x') end"}
+    assert.equal("10%\r50%\r\n\0\255\rx", result.stdout)
+    local redraw = "io.stdout:write('10%\\r50%\\r100%\\n')"
+    local shown = run.program {"script", "-qec", run.quote(run.path) .. " launch --num_processes 2 -e "
+      .. run.quote(together .. redraw), "/dev/null"}
+    assert.truthy(shown.stdout:find("[r0-r1] 100%", 1, true), shown.stdout)
+    assert.is_nil(shown.stdout:find("[r0-r1] 10%", 1, true))
+  end)
+
+  it("shows a line that does not end after a second", function()
+    local script = "if os.getenv('RANK') == '1' then io.write('working') io.flush() " ..
+      "os.execute('sleep 2') io.write(' on') end"
+    local shell = [["$0" launch --num_processes 2 -e "$1" > "$2" & launcher=$!
+      sleep 1.6; cat "$2"; echo "|"; wait $launcher; cat "$2"]]
+    local path = os.tmpname()
+    local result = run.program({"sh", "-c", shell, run.path, script, path}, {timeout = 20})
+    os.remove(path)
+    assert.equal("[r1] working|\n[r1] working on\n", result.stdout)
   end)
 
   it("never mixes lines of different ranks", function()
@@ -101,15 +118,131 @@ describe("accelhost launch", function()
     assert.equal("accelhost launch: cannot write what the ranks print: No space left on device\n", result.stderr)
   end)
 
+  it("ends with 3 when only the last lines could not be written", function()
+    local full = [[for i in 1 2 3 4 5 6 7 8; do "$0" launch --num_processes 3 -e "$1" > /dev/full; echo $?; done]]
+    local script = "print('x', os.getenv('RANK'))"
+    local result = run.program({"sh", "-c", full, run.path, script}, {timeout = 30})
+    assert.equal(("3\n"):rep(8), result.stdout)
+    full = full:gsub("> /dev/full", "2> /dev/full")
+    result = run.program({"sh", "-c", full, run.path, "io.stderr:write('x')"}, {timeout = 30})
+    assert.equal(("3\n"):rep(8), result.stdout)
+  end)
+
+  it("says what keeps it from growing a file", function()
+    local limited = [[ulimit -f 2000; "$0" launch --num_processes $1 -e "$2" > "$3"; echo $?]]
+    local path = os.tmpname()
+    local script = "for i = 1, 100000 do print(('x'):rep(100)) end"
+    local result = run.program({"bash", "-c", limited, run.path, 2, script, path}, {timeout = 20})
+    assert.equal("3\n", result.stdout)
+    assert.equal("accelhost launch: cannot write what the ranks print: File too large\n", result.stderr)
+    result = run.program({"bash", "-c", limited, run.path, 1, script, path}, {timeout = 20})
+    assert.equal("3\n", result.stdout)
+    assert.matches("could not write all that the script printed", result.stderr)
+    os.remove(path)
+  end)
+
+  it("hears a signal while the reader of its output stalls", function()
+    local shell = [[mkfifo "$2"; sleep 60 < "$2" & reader=$!
+      env --default-signal "$0" launch --num_processes 2 -e "$1" > "$2" & launcher=$!
+      sleep 1; kill -TERM $launcher; wait $launcher; echo $?; kill $reader]]
+    local path = os.tmpname()
+    os.remove(path)
+    local result = run.program({"sh", "-c", shell, run.path, "while true do print(('x'):rep(60)) end", path},
+      {timeout = 10})
+    os.remove(path)
+    assert.equal("143\n", result.stdout)
+  end)
+
+  it("loses nothing when the reader of its output is slow", function()
+    local script = "for i = 1, 20000 do print(os.getenv('RANK'), ('x'):rep(60)) end"
+    local shell = '"$0" launch --num_processes 2 -e "$1" | (sleep 1; cat) | wc -l'
+    assert.equal("40000\n", run.program({"sh", "-c", shell, run.path, script}, {timeout = 20}).stdout)
+  end)
+
+  it("names a rank that was killed while the reader of its output stalls", function()
+    local script = "if os.getenv('RANK') == '1' then os.execute('sleep 0.5; kill -9 $PPID') end " ..
+      "while true do print(('x'):rep(60)) end"
+    local shell = [["$0" launch --num_processes 2 -e "$1" 2> "$2" | sleep 60 & pipe=$!
+      for i in $(seq 40); do [ -s "$2" ] && break; sleep 0.1; done; cat "$2"; kill $(jobs -p); kill $pipe]]
+    local path = os.tmpname()
+    local result = run.program({"bash", "-c", shell, run.path, script, path}, {timeout = 20})
+    os.remove(path)
+    assert.matches("rank 1 was killed by SIGKILL", result.stdout)
+  end)
+
   it("works with closed standard streams", function()
     local closed = '"$0" launch --num_processes 2 -e "print(1)" <&- >&- 2>&-; echo $?'
     assert.equal("0\n", run.program({"sh", "-c", closed, run.path}, {timeout = 20}).stdout)
   end)
 
+  it("gives every rank a script that comes through a pipe", function()
+    local text = "#!/usr/bin/env accelhost\nprint('piped', arg[0], ...)"
+    local result = run.host({"launch", "--num_processes", 3, "/dev/stdin", "a"}, {stdin = text, timeout = 20})
+    assert.equal("[r0-r2] piped\t/dev/stdin\ta\n", result.stdout)
+    result = run.host({"launch", "--num_processes", 2, "-", "a"}, {stdin = text, timeout = 20})
+    assert.equal("[r0-r1] piped\t-\ta\n", result.stdout)
+    local shell = '"$0" launch --num_processes 2 <(echo "$1"; echo "error(7)") b'
+    result = run.program({"bash", "-c", shell, run.path, text}, {timeout = 20})
+    assert.equal(3, result.code)
+    assert.matches("^%[r0%-r1%] piped\t/dev/fd/%d+\tb\n$", result.stdout)
+    assert.matches("rank %d failed: /dev/fd/%d+:3: 7", result.stderr)
+  end)
+
+  it("does not mind a parent that ignores the end of children, or one that blocks signals", function()
+    local shell = 'env --ignore-signal=CHLD --block-signal=TERM,INT "$0" launch --num_processes 2 -e "$1"; echo $?'
+    local result = run.program({"sh", "-c", shell, run.path, together .. "print(os.execute('exit 3') ~= -1)"},
+      {timeout = 20})
+    assert.equal("[r0-r1] true\n0\n", result.stdout)
+    result = run.program({"sh", "-c", shell, run.path, "error('x', 0)"}, {timeout = 20})
+    assert.equal("3\n", result.stdout)
+    assert.matches("rank %d failed: x\n", result.stderr)
+  end)
+
+  it("starts 256 ranks where 256 files may be open, and gives the ranks that limit", function()
+    local script = "if os.getenv('RANK') == '7' then print(io.popen('ulimit -n'):read()) end"
+    local shell = 'ulimit -Sn 256; "$0" launch --num_processes 256 -e "$1"; echo $?'
+    local result = run.program({"bash", "-c", shell, run.path, script}, {timeout = 60})
+    assert.equal("[r7] 256\n0\n", result.stdout)
+    shell = 'ulimit -n 200; "$0" launch --num_processes 256 -e "$1"; echo $?'
+    result = run.program({"bash", "-c", shell, run.path, script}, {timeout = 60})
+    assert.equal("3\n", result.stdout)
+    assert.matches("256 ranks need %d+ file descriptors, and the limit is 200", result.stderr)
+  end)
+
+  it("passes --jit and --gc-stress on", function()
+    assert.equal("[r0-r1] false\n",
+      launch({"--num_processes", 2, "--jit=off", "--gc-stress", "-e", "print(jit.status() and true)"}).stdout)
+  end)
+
+  it("takes thousands of arguments, and says how many are too many", function()
+    local many = {"--num_processes", 2, "-e", "print(select('#', ...), #arg)"}
+    for i = 1, 20000 do many[4 + i] = "a" end
+    local result = launch(many)
+    assert.equal(2, result.code)
+    assert.matches("20000 arguments are more than the 7900", result.stderr)
+    for i = 7001, 20000 do many[4 + i] = nil end
+    assert.equal("[r0-r1] 7000\t7000\n", launch(many).stdout)
+  end)
+
+  it("limits the memory of each rank, naming the one that asks for more", function()
+    local grow = "if os.getenv('RANK') == '1' then local t = {} for i = 1, 1e6 do t[i] = ('x'):rep(1e6) .. i end end"
+    local result = launch {"--num_processes", 2, "--max_memory", "300M", "-e", grow}
+    assert.equal(3, result.code)
+    assert.matches("rank 1 failed: .*not enough memory", result.stderr)
+    assert.equal(2, launch({"--max_memory", "much", "x.lua"}).code)
+  end)
+
+  it("lets a rank write to a terminal that stops background writers", function()
+    local words = {"script", "-qec", "stty tostop; " .. run.quote(run.path) .. " launch -e " .. run.quote "print(7)",
+      "/dev/null"}
+    assert.matches("7", run.program(words, {timeout = 10}).stdout)
+  end)
+
   it("lists every option in its help", function()
     local result = launch {"--help"}
     assert.equal(0, result.code)
-    for _, name in ipairs {"--num_processes", "--num_cpu_threads_per_process", "--timeout", "--grace"} do
+    for _, name in ipairs {"--num_processes", "--num_cpu_threads_per_process", "--timeout", "--grace",
+      "--max_memory", "--jit", "--gc-stress"} do
       assert.truthy(result.stdout:find(name, 1, true), name)
     end
   end)

@@ -1,6 +1,6 @@
 /* Fuzz target: what ranks write, in any pieces and at any times, to the launcher's output. Each piece is rank, pause
  * and length, one byte each, then the text; a length of 255 ends the rank.
- * sources: host/cli/launch_output.c host/base/status.c host/base/time.c */
+ * sources: host/cli/launch_output.c host/cli/lines.c host/cli/sink.c host/base/status.c host/base/time.c */
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
         return 0;
     int ranks = 1 + bytes[0] % 5;
     struct ah_output *output;
-    if (ah_output_open(&output, sink, ranks, bytes[1] & 1) < 0)
+    if (ah_output_open(&output, (int[]){sink, -1}, (bool[]){bytes[1] & 1, false}, ranks) < 0)
         abort();
     int64_t now = 0;
     for (size_t at = 2; at + 3 <= count;) {
@@ -29,10 +29,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
         size_t length = bytes[at + 2];
         at += 3;
         if (length == 255) {
-            ah_output_end(output, rank, now);
+            ah_output_end(output, 0, rank, now);
         } else {
             length = length < count - at ? length : count - at;
-            ah_output_feed(output, rank, (const char *)bytes + at, length, now);
+            ah_output_feed(output, 0, rank, (const char *)bytes + at, length, now);
             at += length;
         }
         int64_t due = ah_output_flush(output, now);

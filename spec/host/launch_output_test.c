@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "cli/launch_output.h"
@@ -18,7 +19,8 @@ struct rig {
 static bool rig_open(struct rig *rig, int ranks, bool terminal)
 {
     memset(rig, 0, sizeof *rig);
-    return !pipe2(rig->pipe, O_NONBLOCK) && !ah_output_open(&rig->output, rig->pipe[1], ranks, terminal);
+    return !pipe2(rig->pipe, O_NONBLOCK) &&
+           !ah_output_open(&rig->output, (int[]){rig->pipe[1], -1}, (bool[]){terminal, false}, ranks);
 }
 
 /* What was written since the last look. */
@@ -31,6 +33,7 @@ static const char *look(struct rig *rig)
 
 static void rig_close(struct rig *rig)
 {
+    ah_output_finish(rig->output);
     ah_output_close(rig->output);
     close(rig->pipe[0]);
     close(rig->pipe[1]);
@@ -38,7 +41,7 @@ static void rig_close(struct rig *rig)
 
 static void feed(struct rig *rig, int rank, const char *text, int64_t now)
 {
-    ah_output_feed(rig->output, rank, text, strlen(text), now);
+    ah_output_feed(rig->output, 0, rank, text, strlen(text), now);
 }
 
 AH_TEST(a_line_waits_for_the_other_ranks)
@@ -76,10 +79,10 @@ AH_TEST(ended_ranks_are_not_waited_for)
     REQUIRE(rig_open(&rig, 3, false));
     feed(&rig, 0, "x\n", 0);
     feed(&rig, 1, "x\n", 0);
-    ah_output_end(rig.output, 0, 0);
-    ah_output_end(rig.output, 1, 0);
+    ah_output_end(rig.output, 0, 0, 0);
+    ah_output_end(rig.output, 0, 1, 0);
     CHECK(ah_output_flush(rig.output, 1 * ms) == 50 * ms); /* rank 2 may still say it */
-    ah_output_end(rig.output, 2, 2 * ms);
+    ah_output_end(rig.output, 0, 2, 2 * ms);
     CHECK(ah_output_flush(rig.output, 2 * ms) == -1 && !strcmp(look(&rig), "[r0-r1] x\n"));
     rig_close(&rig);
 }
@@ -102,15 +105,97 @@ AH_TEST(pieces_become_whole_lines)
     REQUIRE(rig_open(&rig, 2, false));
     feed(&rig, 0, "one", 0);
     feed(&rig, 1, "two", 0);
-    feed(&rig, 0, " line\nrest", 0);
-    feed(&rig, 1, " lines\r\n", 0);
-    ah_output_end(rig.output, 0, 0);
+    feed(&rig, 0, " line\n", 0);
+    feed(&rig, 1, " lines\nrest", 0);
+    ah_output_end(rig.output, 0, 1, 0);
     ah_output_flush(rig.output, 60 * ms);
-    CHECK(!strcmp(look(&rig), "one line\n[r1] two lines\nrest\n"));
-    feed(&rig, 1, "10%\r20%\r", 60 * ms);
-    feed(&rig, 1, "100%\r\n", 60 * ms);
-    ah_output_flush(rig.output, 120 * ms);
+    CHECK(!strcmp(look(&rig), "one line\n[r1] two lines\n[r1] rest\n"));
+    rig_close(&rig);
+}
+
+AH_TEST(bytes_pass_as_they_are_but_on_a_terminal)
+{
+    struct rig rig;
+    REQUIRE(rig_open(&rig, 2, false));
+    feed(&rig, 0, "10%\r20%\r\nno end", 0);
+    ah_output_end(rig.output, 0, 0, 0);
+    ah_output_finish(rig.output);
+    CHECK(!strcmp(look(&rig), "10%\r20%\r\nno end")); /* and no newline that nobody wrote */
+    rig_close(&rig);
+    REQUIRE(rig_open(&rig, 2, true));
+    feed(&rig, 1, "10%\r20%\r", 0);
+    feed(&rig, 1, "100%\r\n", 0);
+    ah_output_flush(rig.output, 60 * ms);
     CHECK(!strcmp(look(&rig), "[r1] 100%\n"));
+    rig_close(&rig);
+}
+
+AH_TEST(an_unfinished_line_shows_after_a_second)
+{
+    struct rig rig;
+    REQUIRE(rig_open(&rig, 3, false));
+    feed(&rig, 1, "working", 0);
+    CHECK(ah_output_flush(rig.output, 0) == 1000 * ms && !strcmp(look(&rig), ""));
+    CHECK(ah_output_flush(rig.output, 1000 * ms) == -1 && !strcmp(look(&rig), "[r1] working"));
+    feed(&rig, 1, " on", 1100 * ms);
+    feed(&rig, 1, " it\n", 1200 * ms);
+    ah_output_flush(rig.output, 1200 * ms);
+    CHECK(!strcmp(look(&rig), " on it\n"));
+    feed(&rig, 0, "a", 2000 * ms);
+    ah_output_flush(rig.output, 3000 * ms);
+    feed(&rig, 1, "other\n", 3001 * ms); /* breaks the line of rank 0 */
+    ah_output_flush(rig.output, 3100 * ms);
+    feed(&rig, 0, "b\n", 3200 * ms);
+    ah_output_flush(rig.output, 3300 * ms);
+    CHECK(!strcmp(look(&rig), "a\n[r1] other\nb\n"));
+    rig_close(&rig);
+}
+
+AH_TEST(a_reader_that_stalls_is_not_waited_for_and_loses_nothing)
+{
+    struct rig rig;
+    static char line[1000];
+    REQUIRE(rig_open(&rig, 2, false));
+    memset(line, 'x', sizeof line);
+    line[sizeof line - 1] = '\n';
+    size_t fed = 0, seen = 0;
+    while (!ah_output_is_full(rig.output, 0) && fed < 100 << 20) {
+        line[0] = (char)('a' + fed / sizeof line % 26); /* no two lines in a row are the same */
+        ah_output_feed(rig.output, 0, 0, line, sizeof line, 0);
+        ah_output_flush(rig.output, 60 * ms);
+        fed += sizeof line;
+    }
+    CHECK(ah_output_is_full(rig.output, 0) && fed < 1 << 20);
+    CHECK(ah_output_fd(rig.output, 0) >= 0);
+    ah_output_finish(rig.output);
+    for (const char *got; *(got = look(&rig)); ah_output_flush(rig.output, 60 * ms))
+        seen += strlen(got);
+    CHECK(seen == fed && ah_output_fd(rig.output, 0) < 0);
+    rig_close(&rig);
+}
+
+AH_TEST(a_line_of_many_megabytes_stays_whole)
+{
+    struct rig rig;
+    enum { LONG = 10 << 20 };
+    REQUIRE(rig_open(&rig, 2, false));
+    char *text = malloc(LONG);
+    REQUIRE(text);
+    memset(text, 'x', LONG);
+    for (size_t at = 0; at < LONG; at += 65536) {
+        ah_output_feed(rig.output, 0, 1, text + at, 65536, 0);
+        feed(&rig, 0, "between\n", 0);
+    }
+    feed(&rig, 1, "\n", 0);
+    ah_output_finish(rig.output);
+    size_t marks = 0, bytes = 0;
+    for (const char *got; *(got = look(&rig)); ah_output_flush(rig.output, 60 * ms)) {
+        bytes += strlen(got);
+        for (const char *c = got; (c = strchr(c, '[')) != NULL; c++)
+            marks++;
+    }
+    CHECK(marks == 1 && bytes == LONG + 6 + LONG / 65536 * 8);
+    free(text);
     rig_close(&rig);
 }
 

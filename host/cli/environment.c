@@ -1,0 +1,78 @@
+/* An array of NAME=VALUE strings, each allocated here. */
+#include "cli/environment.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/status.h"
+
+int ah_environment_copy(struct ah_environment *environment)
+{
+    *environment = (struct ah_environment){0};
+    size_t count = 0;
+    while (environ && environ[count])
+        count++;
+    environment->room = count + 16;
+    environment->at = calloc(environment->room + 1, sizeof *environment->at);
+    if (!environment->at)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    for (; environment->count < count; environment->count++) {
+        environment->at[environment->count] = strdup(environ[environment->count]);
+        if (!environment->at[environment->count]) {
+            ah_environment_close(environment);
+            return ah_fail(AH_ENOMEM, "out of memory");
+        }
+    }
+    return 0;
+}
+
+void ah_environment_close(struct ah_environment *environment)
+{
+    for (size_t i = 0; i < environment->count; i++)
+        free(environment->at[i]);
+    free(environment->at);
+    *environment = (struct ah_environment){0};
+}
+
+static char **find(struct ah_environment *environment, const char *name)
+{
+    size_t length = strlen(name);
+    for (size_t i = 0; i < environment->count; i++)
+        if (!strncmp(environment->at[i], name, length) && environment->at[i][length] == '=')
+            return &environment->at[i];
+    return NULL;
+}
+
+int ah_environment_set(struct ah_environment *environment, bool overwrite, const char *name, const char *format, ...)
+{
+    char value[512], *text;
+    va_list args;
+    char **place = find(environment, name);
+    if (place && !overwrite)
+        return 0;
+    va_start(args, format);
+    vsnprintf(value, sizeof value, format, args);
+    va_end(args);
+    if (asprintf(&text, "%s=%s", name, value) < 0)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    if (place) {
+        free(*place);
+        *place = text;
+        return 0;
+    }
+    if (environment->count == environment->room) {
+        char **grown = realloc(environment->at, (environment->room * 2 + 1) * sizeof *grown);
+        if (!grown) {
+            free(text);
+            return ah_fail(AH_ENOMEM, "out of memory");
+        }
+        environment->at = grown;
+        environment->room *= 2;
+    }
+    environment->at[environment->count++] = text;
+    environment->at[environment->count] = NULL;
+    return 0;
+}

@@ -1,0 +1,20 @@
+/* A copy of this process's environment that a child gets instead, changed without touching this process's own. */
+#ifndef AH_CLI_ENVIRONMENT_H
+#define AH_CLI_ENVIRONMENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct ah_environment {
+    char **at; /* NULL-ended, for execve */
+    size_t count, room;
+};
+
+/* AH_ENOMEM; nothing to close then. */
+int ah_environment_copy(struct ah_environment *environment);
+void ah_environment_close(struct ah_environment *environment);
+/* Give `name` a value; `overwrite` false keeps one that is there. */
+int ah_environment_set(struct ah_environment *environment, bool overwrite, const char *name, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif

@@ -1,0 +1,139 @@
+/* Every entry into Lua is protected: an error while the library opens is a status as much as a script's. The error's
+ * text stays in the registry under the address of its key. */
+#include "cli/host.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <lauxlib.h>
+#include <luajit.h>
+#include <lualib.h>
+
+#include "autograd/graph.h"
+#include "base/status.h"
+#include "bind/library.h"
+#include "cpu/device.h"
+
+static const char error_key;
+
+/* Machine code must lie near LuaJIT's own; a short hot loop claims that memory before anything else maps it. */
+static const char warm_up[] = "local s = 0 for i = 1, 200 do s = s + i end";
+
+/* Take the error value from the stack. */
+static int keep_error(lua_State *L)
+{
+    if (!lua_isstring(L, -1)) {
+        lua_pop(L, 1);
+        lua_pushliteral(L, "?");
+    }
+    lua_pushlightuserdata(L, (void *)(uintptr_t)&error_key);
+    lua_insert(L, -2);
+    lua_rawset(L, LUA_REGISTRYINDEX);
+    return AH_ELUA;
+}
+
+const char *ah_host_error(struct ah_host *host)
+{
+    lua_pushlightuserdata(host->lua, (void *)(uintptr_t)&error_key);
+    lua_rawget(host->lua, LUA_REGISTRYINDEX);
+    const char *text = lua_tostring(host->lua, -1);
+    lua_pop(host->lua, 1); /* the registry holds it */
+    return text ? text : "?";
+}
+
+static int open_library(lua_State *L)
+{
+    const struct ah_host_options *options = lua_touserdata(L, 1);
+    ah_library_open(L);
+    if (options->jit_off)
+        luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
+    else if (luaL_dostring(L, warm_up)) {
+        luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF | LUAJIT_MODE_FLUSH);
+        lua_pop(L, 1);
+    }
+    if (options->gc_stress && luaL_dostring(L, "package.loaded['accelhost._C'].system.collect_stress(true)"))
+        return lua_error(L);
+    return 0;
+}
+
+int ah_host_open(struct ah_host *host, const struct ah_host_options *options)
+{
+    ah_cpu_open();
+    ah_autograd_open();
+    host->lua = luaL_newstate();
+    if (!host->lua)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    if (!lua_cpcall(host->lua, open_library, (void *)(uintptr_t)options))
+        return 0;
+    const char *text = lua_tostring(host->lua, -1);
+    int status = ah_fail(AH_ELUA, "%s", text ? text : "?");
+    ah_host_close(host);
+    return status;
+}
+
+void ah_host_close(struct ah_host *host)
+{
+    if (host->lua)
+        lua_close(host->lua);
+    host->lua = NULL;
+}
+
+/* What the protected functions below are called with. */
+struct call {
+    const char *name;
+    int argc;
+    char **argv;
+};
+
+static int set_arguments(lua_State *L)
+{
+    const struct call *call = lua_touserdata(L, 1);
+    lua_createtable(L, call->argc, 1);
+    lua_pushstring(L, call->name);
+    lua_rawseti(L, -2, 0);
+    for (int i = 0; i < call->argc; i++) {
+        lua_pushstring(L, call->argv[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setglobal(L, "arg");
+    return 0;
+}
+
+int ah_host_set_arguments(struct ah_host *host, const char *name, int argc, char **argv)
+{
+    struct call call = {name, argc, argv};
+    return lua_cpcall(host->lua, set_arguments, &call) ? keep_error(host->lua) : 0;
+}
+
+/* Call the chunk on top of the stack. */
+static int run(lua_State *L, int argc, char **argv)
+{
+    int chunk = lua_gettop(L);
+    lua_pushcfunction(L, ah_traceback);
+    lua_insert(L, chunk);
+    if (!lua_checkstack(L, argc + 8)) {
+        lua_settop(L, chunk - 1);
+        lua_pushfstring(L, "%d arguments are more than a script can take", argc);
+        return keep_error(L);
+    }
+    for (int i = 0; i < argc; i++)
+        lua_pushstring(L, argv[i]);
+    int status = lua_pcall(L, argc, 0, chunk) ? keep_error(L) : 0;
+    lua_settop(L, chunk - 1);
+    return status;
+}
+
+int ah_host_run_text(struct ah_host *host, const char *text, size_t bytes, const char *name, int argc, char **argv)
+{
+    if (luaL_loadbuffer(host->lua, text, bytes, name))
+        return keep_error(host->lua);
+    return run(host->lua, argc, argv);
+}
+
+int ah_host_run_file(struct ah_host *host, const char *path, int argc, char **argv)
+{
+    if (luaL_loadfile(host->lua, strcmp(path, "-") ? path : NULL))
+        return keep_error(host->lua);
+    return run(host->lua, argc, argv);
+}

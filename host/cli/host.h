@@ -1,0 +1,34 @@
+/* A host: one Lua state with the library in it. Opened and closed as often as one likes, several at once; each has its
+ * own modules, globals and defaults. What belongs to the process (threads, the random stream's default generator, this
+ * rank's place in a job) they share. One thread uses a host. */
+#ifndef AH_CLI_HOST_H
+#define AH_CLI_HOST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <lua.h>
+
+struct ah_host {
+    lua_State *lua;
+};
+
+struct ah_host_options {
+    bool jit_off;   /* run without LuaJIT's compiler */
+    bool gc_stress; /* collect garbage at every tensor op */
+};
+
+/* AH_ELUA or AH_ENOMEM. Also switches the compiler off where the system lets no program make code. */
+int ah_host_open(struct ah_host *host, const struct ah_host_options *options);
+void ah_host_close(struct ah_host *host);
+
+/* The global `arg`: the script's name at 0, its arguments from 1. */
+int ah_host_set_arguments(struct ah_host *host, const char *name, int argc, char **argv);
+/* Compile a text (name: "@train.lua" for a file, "=-e" for what is none) or a file, and run it with the arguments.
+ * AH_ELUA with message and traceback in ah_host_error. */
+int ah_host_run_text(struct ah_host *host, const char *text, size_t bytes, const char *name, int argc, char **argv);
+int ah_host_run_file(struct ah_host *host, const char *path, int argc, char **argv);
+/* Text of the last AH_ELUA; belongs to the state. */
+const char *ah_host_error(struct ah_host *host);
+
+#endif

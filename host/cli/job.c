@@ -1,0 +1,528 @@
+/* One epoll set per job: a pidfd and two pipes of each rank. A job goes through the phases of job_state.h, each with a
+ * deadline. What must stay true: what a rank wrote is read before its end is looked at, and while a rank runs
+ * `running` counts it. */
+#include "cli/job.h"
+
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "base/threads.h"
+#include "base/time.h"
+#include "cli/environment.h"
+#include "cli/job_state.h"
+#include "cli/strays.h"
+
+static const int64_t second_ns = 1000000000, millisecond_ns = 1000000;
+static const int64_t peers_ns = 1000000000;  /* after a failure: for the peers to raise themselves */
+static const int64_t term_ns = 500000000;    /* between SIGTERM and SIGKILL then */
+static const int64_t nudge_ns = 1000000000;  /* after which ranks that ignore a signal get another */
+static const int64_t leave_ns = 5000000000;  /* for what well-ended ranks have started */
+static const int64_t look_ns = 50000000;     /* between two looks at that */
+static const int64_t silence_ns = 200000000; /* of a pipe that somebody we cannot find holds open */
+
+enum { READ = 64 * 1024, EVENTS = 64 };
+
+enum source { EXIT, OUTPUT, ERROR, SOURCES }; /* of an event, beside its rank */
+
+/* Starting. */
+
+/* Room for the descriptors that `ranks` ranks take here; the soft limit to give back to them, or 0. */
+static int make_room(int ranks, uint64_t *before)
+{
+    struct rlimit limit;
+    rlim_t needed = (rlim_t)ranks * 4 + 64;
+    *before = 0;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= needed)
+        return 0;
+    if (limit.rlim_max < needed)
+        return ah_fail(AH_EIO, "%d ranks need %llu file descriptors, and the limit is %llu (ulimit -Hn)", ranks,
+                       (unsigned long long)needed, (unsigned long long)limit.rlim_max);
+    *before = limit.rlim_cur;
+    limit.rlim_cur = needed;
+    if (setrlimit(RLIMIT_NOFILE, &limit))
+        return ah_fail(AH_EIO, "cannot raise the limit of file descriptors to %llu: %s", (unsigned long long)needed,
+                       strerror(errno));
+    return 0;
+}
+
+static void make_mark(struct ah_job *job)
+{
+    const char *outer = getenv(AH_JOB_MARK);
+    snprintf(job->mark, sizeof job->mark, "%s%d.%lld/", outer && strlen(outer) < 200 ? outer : "", (int)getpid(),
+             (long long)ah_now_ns());
+}
+
+static int describe_rank(const struct ah_job *job, struct ah_environment *environment, int rank)
+{
+    AH_TRY(ah_environment_set(environment, true, "RANK", "%d", rank));
+    return ah_environment_set(environment, true, "LOCAL_RANK", "%d", rank);
+}
+
+static int describe_job(const struct ah_job *job, struct ah_environment *environment)
+{
+    double share = floor((double)ah_cpu_count() / job->size);
+    AH_TRY(ah_environment_set(environment, true, "WORLD_SIZE", "%d", job->size));
+    AH_TRY(ah_environment_set(environment, true, "LOCAL_WORLD_SIZE", "%d", job->size));
+    AH_TRY(ah_environment_set(environment, true, "GROUP_RANK", "%d", 0));
+    AH_TRY(ah_environment_set(environment, false, "MASTER_ADDR", "127.0.0.1"));
+    AH_TRY(ah_environment_set(environment, true, "ACCELHOST_BOARD", "%d", job->board->fd));
+    AH_TRY(ah_environment_set(environment, true, AH_JOB_MARK, "%s", job->mark));
+    if (job->options.timeout > 0)
+        AH_TRY(ah_environment_set(environment, true, "ACCELHOST_TIMEOUT", "%.9g", job->options.timeout));
+    if (job->options.threads > 0)
+        return ah_environment_set(environment, true, "OMP_NUM_THREADS", "%d", job->options.threads);
+    return ah_environment_set(environment, false, "OMP_NUM_THREADS", "%.0f", share < 1 ? 1 : share);
+}
+
+static int watch_source(struct ah_job *job, int rank, enum source source, int fd, bool on)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)(rank * SOURCES + (int)source)};
+    if (fd >= 0 && epoll_ctl(job->epoll, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event))
+        return ah_fail(AH_EIO, "cannot watch rank %d: %s", rank, strerror(errno));
+    return 0;
+}
+
+static int start_rank(struct ah_job *job, int rank, const struct ah_rank_plan *plan)
+{
+    struct ah_rank_process *process = &job->rank[rank];
+    int status = ah_rank_process_start(process, plan);
+    if (status < 0)
+        return ah_fail_prefix(status, "rank %d", rank);
+    job->running++;
+    ah_warden_add(&job->warden, process->pid);
+    AH_TRY(watch_source(job, rank, EXIT, process->pidfd, true));
+    for (int s = 0; s < 2; s++) {
+        job->open_pipes += process->pipe[s] >= 0;
+        AH_TRY(watch_source(job, rank, OUTPUT + s, process->pipe[s], true));
+    }
+    return 0;
+}
+
+static int start_ranks(struct ah_job *job, uint64_t descriptors)
+{
+    int status = 0;
+    struct ah_environment environment;
+    struct ah_rank_plan plan = {
+        .board = job->board, .argv = job->options.argv, .pipes = job->options.output, .script = job->options.script,
+        .descriptors = descriptors,
+    };
+    AH_TRY(ah_environment_copy(&environment));
+    AH_TRYGO(describe_job(job, &environment), out);
+    for (int r = 0; r < job->size; r++) {
+        AH_TRYGO(describe_rank(job, &environment, r), out);
+        plan.environment = environment.at;
+        AH_TRYGO(start_rank(job, r, &plan), out);
+    }
+out:
+    ah_environment_close(&environment);
+    return status;
+}
+
+int ah_job_start(struct ah_job **out, const struct ah_job_options *options)
+{
+    int status = 0;
+    uint64_t descriptors = 0;
+    if (options->ranks < 1 || options->ranks > AH_BOARD_MAX_RANKS)
+        return ah_fail(AH_EINVAL, "expected 1..%d ranks, got %d", AH_BOARD_MAX_RANKS, options->ranks);
+    struct ah_job *job = calloc(1, sizeof *job + (size_t)options->ranks * sizeof job->rank[0]);
+    if (!job)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    job->options = *options;
+    job->size = options->ranks;
+    job->deadline = job->alone_ns = -1;
+    job->warden.socket = -1;
+    job->started_ns = ah_now_ns();
+    job->watch_ns = job->started_ns + second_ns;
+    make_mark(job);
+    job->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (job->epoll < 0) {
+        status = ah_fail(AH_EIO, "cannot watch ranks: %s", strerror(errno));
+        goto out;
+    }
+    AH_TRYGO(make_room(job->size, &descriptors), out);
+    AH_TRYGO(ah_board_create(&job->board, job->size), out);
+    job->board->header->stdout_is_terminal = options->terminal[0];
+    job->board->header->stderr_is_terminal = options->terminal[1];
+    job->board->header->columns = options->columns;
+    job->board->header->reports = true;
+    AH_TRYGO(ah_warden_start(&job->warden, job->mark), out);
+    AH_TRYGO(start_ranks(job, descriptors), out);
+    *out = job;
+out:
+    if (status < 0)
+        ah_job_close(job);
+    return status;
+}
+
+static pid_t *groups_of(const struct ah_job *job, pid_t groups[AH_BOARD_MAX_RANKS])
+{
+    for (int r = 0; r < job->size; r++)
+        groups[r] = job->rank[r].pid;
+    return groups;
+}
+
+static int strays(struct ah_job *job, int number, char *names, size_t room)
+{
+    pid_t groups[AH_BOARD_MAX_RANKS];
+    return ah_strays_signal(job->mark, groups_of(job, groups), job->size, number, names, room);
+}
+
+void ah_job_close(struct ah_job *job)
+{
+    if (!job)
+        return;
+    if (job->phase != AH_JOB_OVER && job->phase != AH_JOB_DRAINING)
+        for (int round = 0; round < 20 && strays(job, SIGKILL, NULL, 0); round++)
+            usleep(1000);
+    for (int r = 0; r < job->size; r++)
+        if (job->rank[r].pid || job->rank[r].pidfd > 0)
+            ah_rank_process_close(&job->rank[r]);
+    ah_warden_close(&job->warden);
+    ah_board_close(job->board);
+    if (job->epoll >= 0)
+        close(job->epoll);
+    free(job);
+}
+
+/* Phases. */
+
+void ah_job_notice(struct ah_job *job, const char *format, ...)
+{
+    char *text;
+    va_list args;
+    if (!job->options.notice)
+        return;
+    va_start(args, format);
+    if (vasprintf(&text, format, args) >= 0) {
+        job->options.notice(job->options.context, text);
+        free(text);
+    }
+    va_end(args);
+}
+
+static void enter(struct ah_job *job, enum ah_job_phase phase, int64_t wait)
+{
+    job->phase = phase;
+    job->deadline = wait < 0 ? -1 : ah_now_ns() + wait;
+}
+
+static void signal_ranks(struct ah_job *job, int number)
+{
+    for (int r = 0; r < job->size; r++) {
+        if (!job->rank[r].running)
+            continue;
+        job->rank[r].killed = true;
+        ah_rank_process_signal(&job->rank[r], number);
+    }
+}
+
+static void kill_ranks(struct ah_job *job)
+{
+    signal_ranks(job, SIGKILL);
+    enter(job, AH_JOB_KILLED, -1);
+}
+
+/* Nothing more can come: what is in the pipes is all. */
+static void drain(struct ah_job *job)
+{
+    enter(job, AH_JOB_DRAINING, silence_ns);
+    if (!job->open_pipes)
+        enter(job, AH_JOB_OVER, -1);
+}
+
+/* All ranks have ended. */
+static void leave(struct ah_job *job)
+{
+    bool well = !job->failed && !job->signal;
+    if (!strays(job, well ? 0 : SIGTERM, NULL, 0)) {
+        drain(job);
+        return;
+    }
+    int64_t grace = (int64_t)(job->options.grace * (double)second_ns);
+    job->leave_ns = ah_now_ns() + (!well ? term_ns : grace < leave_ns ? grace : leave_ns);
+    enter(job, well ? AH_JOB_LEAVING : AH_JOB_TIDYING, look_ns);
+}
+
+/* A look at what the ranks have left. */
+static void look_at_strays(struct ah_job *job)
+{
+    char names[256];
+    int64_t now = ah_now_ns();
+    int left = strays(job, 0, names, sizeof names);
+    if (!left) {
+        drain(job);
+    } else if (now < job->leave_ns) {
+        if (job->phase == AH_JOB_LEAVING && !job->told_left && now > job->leave_ns - 4 * second_ns) {
+            job->told_left = true;
+            ah_job_notice(job, "accelhost launch: all ranks have ended; what they started still runs: %s%s\n", names,
+                          left > 4 ? ", ..." : "");
+        }
+        enter(job, job->phase, look_ns);
+    } else if (job->phase == AH_JOB_LEAVING) {
+        strays(job, SIGTERM, NULL, 0);
+        job->leave_ns = now + term_ns;
+        enter(job, AH_JOB_TIDYING, look_ns);
+    } else if (now < job->leave_ns + 2 * second_ns) {
+        strays(job, SIGKILL, NULL, 0);
+        enter(job, AH_JOB_TIDYING, 10 * millisecond_ns);
+    } else {
+        drain(job); /* not even SIGKILL ends it */
+    }
+}
+
+static void on_deadline(struct ah_job *job)
+{
+    switch (job->phase) {
+    case AH_JOB_FAILING:
+        signal_ranks(job, SIGTERM);
+        enter(job, AH_JOB_ENDING, term_ns);
+        break;
+    case AH_JOB_ENDING:
+    case AH_JOB_SIGNALLED:
+        kill_ranks(job);
+        break;
+    case AH_JOB_LEAVING:
+    case AH_JOB_TIDYING:
+        look_at_strays(job);
+        break;
+    case AH_JOB_DRAINING:
+        /* Held output is kept for its reader, unless we were asked to end. */
+        job->quiet = true;
+        if ((job->held[0] || job->held[1]) && !job->signal)
+            enter(job, AH_JOB_DRAINING, silence_ns);
+        else
+            enter(job, AH_JOB_OVER, -1);
+        break;
+    default:
+        job->deadline = -1;
+    }
+}
+
+/* What has happened. */
+
+static void close_pipe(struct ah_job *job, int rank, int s)
+{
+    struct ah_rank_process *process = &job->rank[rank];
+    if (!job->held[s])
+        watch_source(job, rank, OUTPUT + s, process->pipe[s], false);
+    close(process->pipe[s]);
+    process->pipe[s] = -1;
+    job->open_pipes--;
+    job->options.output(job->options.context, rank, s, "", 0);
+}
+
+/* Returns whether there may be more. */
+static bool pump(struct ah_job *job, int rank, int s)
+{
+    char text[READ];
+    int fd = job->rank[rank].pipe[s];
+    if (fd < 0 || job->held[s])
+        return false;
+    ssize_t n = read(fd, text, sizeof text);
+    if (n > 0) {
+        if (job->phase == AH_JOB_DRAINING)
+            enter(job, AH_JOB_DRAINING, silence_ns);
+        job->options.output(job->options.context, rank, s, text, (size_t)n);
+        return true;
+    }
+    if (n == 0 || (errno != EAGAIN && errno != EINTR))
+        close_pipe(job, rank, s);
+    return false;
+}
+
+static void on_exit_of(struct ah_job *job, int rank)
+{
+    struct ah_rank_process *process = &job->rank[rank];
+    struct ah_board_slot *slot = ah_board_slot(job->board, rank);
+    /* What it said before it ended comes before what we say about that; what it has left may go on for ever. */
+    for (int s = 0; s < 2; s++)
+        for (int turns = 0; turns < 16 && pump(job, rank, s); turns++)
+            ;
+    if (!ah_rank_process_look(process))
+        return;
+    if (process->code < 0)
+        process->code = atomic_load(&slot->state) != AH_RANK_ENDED;
+    job->running--;
+    watch_source(job, rank, EXIT, process->pidfd, false);
+    bool failed = process->code || process->signal;
+    ah_board_leave(job->board, rank, failed ? AH_RANK_DIED : AH_RANK_ENDED, NULL, false);
+    /* A rank may have reported a failure and still have left with 0. */
+    failed |= atomic_load(&slot->state) == AH_RANK_FAILED;
+    if (failed) {
+        job->failed |= !process->killed;
+        ah_rank_process_signal(process, SIGKILL); /* what it had started */
+        if (job->phase == AH_JOB_RUNNING) {
+            for (int r = 0; r < job->size; r++)
+                ah_rank_process_look_stopped(&job->rank[r]);
+            enter(job, AH_JOB_FAILING, peers_ns);
+        }
+    }
+    job->alone_ns = failed ? -1 : ah_now_ns();
+    if (job->running == 0)
+        leave(job);
+}
+
+/* SIGINT does not reach a program that waits in os.execute: it ignores it meanwhile. */
+static bool ignores(pid_t pid, int number)
+{
+    char path[32], line[128];
+    unsigned long long ignored = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return true;
+    while (fgets(line, sizeof line, file) && sscanf(line, "SigIgn: %llx", &ignored) != 1)
+        ;
+    fclose(file);
+    return ignored >> (number - 1) & 1;
+}
+
+static void nudge(struct ah_job *job)
+{
+    bool left[AH_BOARD_MAX_RANKS] = {false};
+    char ranks[512];
+    job->nudged = true;
+    for (int r = 0; r < job->size; r++) {
+        left[r] = job->rank[r].running;
+        if (left[r] && ignores(job->rank[r].pid, job->signal))
+            ah_rank_process_signal(&job->rank[r], SIGTERM);
+    }
+    ah_job_list_ranks(left, job->size, ranks, sizeof ranks);
+    ah_job_notice(job, "accelhost launch: %s may take %g s to end (once more kills)\n", ranks, job->options.grace);
+}
+
+void ah_job_step(struct ah_job *job)
+{
+    struct epoll_event events[EVENTS];
+    int count = epoll_wait(job->epoll, events, EVENTS, 0);
+    for (int i = 0; i < count; i++) {
+        int rank = (int)events[i].data.u32 / SOURCES, source = (int)events[i].data.u32 % SOURCES;
+        if (source == EXIT)
+            on_exit_of(job, rank);
+        else
+            pump(job, rank, source - OUTPUT);
+    }
+    int64_t now = ah_now_ns();
+    if (job->phase == AH_JOB_SIGNALLED && !job->nudged && now >= job->signal_ns + nudge_ns)
+        nudge(job);
+    if (job->running && now >= job->watch_ns) {
+        job->watch_ns = now + second_ns;
+        ah_job_watch(job, now);
+    }
+    if (job->deadline >= 0 && now >= job->deadline)
+        on_deadline(job);
+    if (job->phase == AH_JOB_DRAINING && !job->open_pipes)
+        enter(job, AH_JOB_OVER, -1);
+}
+
+int ah_job_fd(const struct ah_job *job)
+{
+    return job->epoll;
+}
+
+int64_t ah_job_due(const struct ah_job *job)
+{
+    int64_t due = job->deadline;
+    if (job->running && (due < 0 || job->watch_ns < due))
+        due = job->watch_ns;
+    if (job->phase == AH_JOB_SIGNALLED && !job->nudged && job->signal_ns + nudge_ns < due)
+        due = job->signal_ns + nudge_ns;
+    return due;
+}
+
+bool ah_job_has_ended(const struct ah_job *job)
+{
+    return job->phase == AH_JOB_OVER || job->quiet;
+}
+
+bool ah_job_is_over(const struct ah_job *job)
+{
+    return job->phase == AH_JOB_OVER;
+}
+
+int ah_jobs_wait(struct ah_job *const *jobs, int count)
+{
+    for (;;) {
+        struct pollfd at[64];
+        int64_t due = -1, now = ah_now_ns();
+        int open = 0;
+        for (int i = 0; i < count; i++) {
+            if (ah_job_is_over(jobs[i]))
+                continue;
+            int64_t next = ah_job_due(jobs[i]);
+            due = next >= 0 && (due < 0 || next < due) ? next : due;
+            if (open < 64)
+                at[open] = (struct pollfd){.fd = ah_job_fd(jobs[i]), .events = POLLIN};
+            open++;
+        }
+        if (!open)
+            return 0;
+        if (open > 64)
+            return ah_fail(AH_EINVAL, "expected at most 64 jobs to wait for, got %d", open);
+        int64_t left = due - now;
+        int timeout = due < 0 ? -1 : left <= 0 ? 0 : (int)((left + 999999) / 1000000);
+        if (poll(at, (nfds_t)open, timeout) < 0 && errno != EINTR)
+            return ah_fail(AH_EIO, "cannot wait for jobs: %s", strerror(errno));
+        for (int i = 0; i < count; i++)
+            if (!ah_job_is_over(jobs[i]))
+                ah_job_step(jobs[i]);
+    }
+}
+
+/* Asking. */
+
+void ah_job_hold(struct ah_job *job, int stream, bool hold)
+{
+    if (job->held[stream] == hold)
+        return;
+    job->held[stream] = hold;
+    for (int r = 0; r < job->size; r++)
+        watch_source(job, r, OUTPUT + stream, job->rank[r].pipe[stream], !hold);
+}
+
+void ah_job_end(struct ah_job *job, int number)
+{
+    bool again = job->signal != 0;
+    if (!again) {
+        job->signal = number;
+        job->signal_ns = ah_now_ns();
+    }
+    if (job->running && !again) {
+        signal_ranks(job, number);
+        enter(job, AH_JOB_SIGNALLED, (int64_t)(job->options.grace * (double)second_ns));
+    } else if (job->running) {
+        kill_ranks(job);
+    } else if (job->phase == AH_JOB_LEAVING || job->phase == AH_JOB_TIDYING) {
+        strays(job, again ? SIGKILL : SIGTERM, NULL, 0);
+        job->leave_ns = ah_now_ns() + (again ? 0 : term_ns);
+        enter(job, AH_JOB_TIDYING, 10 * millisecond_ns);
+    } else {
+        enter(job, AH_JOB_OVER, -1);
+    }
+}
+
+void ah_job_suspend(struct ah_job *job)
+{
+    job->suspended = true;
+    for (int r = 0; r < job->size; r++)
+        if (job->rank[r].running)
+            ah_rank_process_signal(&job->rank[r], SIGSTOP);
+}
+
+void ah_job_resume(struct ah_job *job)
+{
+    for (int r = 0; r < job->size; r++)
+        if (job->rank[r].running)
+            ah_rank_process_signal(&job->rank[r], SIGCONT);
+    job->suspended = false;
+}

@@ -1,0 +1,69 @@
+/* A job: a gang of ranks that is started, watched and ended from code.
+ *
+ *     AH_TRY(ah_job_start(&job, &options));
+ *     AH_TRY(ah_jobs_wait(&job, 1));       or, in one's own loop: poll ah_job_fd until ah_job_due, then step
+ *     code = ah_job_exit_code(job);
+ *     ah_job_close(job);
+ *
+ * Nothing here is shared between jobs: several may run at once. The ranks die with the thread that started them, and
+ * whatever kills this process, nothing of the job is left. SIGCHLD must not be ignored while a job runs, else how a
+ * rank ended is known from its board only. One thread uses a job. */
+#ifndef AH_CLI_JOB_H
+#define AH_CLI_JOB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ah_job;
+
+struct ah_job_options {
+    int ranks;
+    int threads;         /* of each rank, 0: processors / ranks */
+    double timeout;      /* seconds that a rank may wait in a collective, 0: as ACCELHOST_TIMEOUT says, else 600 */
+    double grace;        /* seconds that ranks get to end after ah_job_end */
+    char **argv;         /* the host's arguments in each rank, argv[0] included, NULL-ended */
+    int script;          /* a descriptor that the ranks keep, or -1 */
+    bool terminal[2];    /* whether output and error end up on a terminal, and how wide that is (0: unknown) */
+    int columns;
+    /* What a rank wrote to stream 0 (output) or 1 (error); bytes 0: it writes no more. Without this function the ranks
+     * write to this process's own streams. */
+    void (*output)(void *context, int rank, int stream, const char *text, size_t bytes);
+    /* Whole lines about what the user should know while the job runs, or in ah_job_report. May be NULL. */
+    void (*notice)(void *context, const char *text);
+    void *context;
+};
+
+/* Nothing of the options but `context` need outlive the call. */
+int ah_job_start(struct ah_job **out, const struct ah_job_options *options);
+/* Kills what still runs. */
+void ah_job_close(struct ah_job *job);
+
+/* Readable when ah_job_step has something to do. */
+int ah_job_fd(const struct ah_job *job);
+/* When ah_job_step is to be called at the latest (ah_now_ns), or -1. */
+int64_t ah_job_due(const struct ah_job *job);
+/* Handle what has happened; never waits. */
+void ah_job_step(struct ah_job *job);
+/* Every rank has ended, nothing is left of it, all output has been passed on that is not held. */
+bool ah_job_has_ended(const struct ah_job *job);
+/* The same, and nothing is held. */
+bool ah_job_is_over(const struct ah_job *job);
+/* Step all of them until they are over. */
+int ah_jobs_wait(struct ah_job *const *jobs, int count);
+
+/* Read a stream of the ranks no more, or again: meanwhile they wait in their writes. */
+void ah_job_hold(struct ah_job *job, int stream, bool hold);
+/* Ask all ranks to end, by a signal; whoever has not ended after the grace is killed, at the second call at once. */
+void ah_job_end(struct ah_job *job, int number);
+/* Stop the ranks, and let them go on. */
+void ah_job_suspend(struct ah_job *job);
+void ah_job_resume(struct ah_job *job);
+
+/* Once it has ended: 0 ok, 2 wrong usage (every rank ended with 2 before its first collective), 3 a rank failed, 4 a
+ * collective timed out, 128+n ended by signal n. */
+int ah_job_exit_code(const struct ah_job *job);
+/* Tell by `notice` which rank failed first, and why; nothing when none did. */
+void ah_job_report(struct ah_job *job);
+
+#endif

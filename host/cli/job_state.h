@@ -1,0 +1,57 @@
+/* What a job knows, for the files that make up a job (job.c, job_verdict.c, job_watch.c) and no others. */
+#ifndef AH_CLI_JOB_STATE_H
+#define AH_CLI_JOB_STATE_H
+
+#include <sys/types.h>
+
+#include "cli/job.h"
+#include "cli/rank_process.h"
+#include "cli/warden.h"
+#include "comm/board.h"
+
+enum ah_job_phase {
+    AH_JOB_RUNNING,
+    AH_JOB_FAILING,   /* a rank failed: the others get a moment to raise themselves ... */
+    AH_JOB_ENDING,    /* ... then SIGTERM ... */
+    AH_JOB_SIGNALLED, /* we were asked to end it and passed that on */
+    AH_JOB_KILLED,    /* ... and SIGKILL in the end */
+    AH_JOB_LEAVING,   /* all ranks have ended; what they started may go on for a moment */
+    AH_JOB_TIDYING,   /* it was asked to end */
+    AH_JOB_DRAINING,  /* nothing is left; the last output is read */
+    AH_JOB_OVER,
+};
+
+struct ah_job {
+    struct ah_job_options options; /* argv and script as in the caller's: not used after the start */
+    struct ah_board *board;
+    struct ah_warden warden;
+    int epoll;
+    char mark[256];
+    enum ah_job_phase phase;
+    int64_t deadline;   /* of the phase, -1 for none */
+    int size, running, open_pipes;
+    bool held[2];       /* streams that are not read for now */
+    bool quiet;         /* draining, and only what is held may be left */
+    bool suspended;
+    bool failed;        /* a rank ended other than well */
+    int signal;         /* with which we were asked to end it, else 0 */
+    int64_t signal_ns;  /* when that was */
+    int64_t leave_ns;   /* how long what the ranks have left may go on */
+    int64_t started_ns, alone_ns; /* alone: when the last rank ended well, -1 before */
+    int64_t watch_ns;   /* when to look again for ranks that do not come on */
+    bool told_missing, told_alone, told_left, nudged;
+    struct ah_rank_process rank[];
+};
+
+/* A line for the user. */
+void ah_job_notice(struct ah_job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Tell, once each, of ranks that were stopped, that do not start, that still run long after the others have ended. */
+void ah_job_watch(struct ah_job *job, int64_t now);
+
+/* "rank 2" or "ranks 0, 2, 4-7" */
+void ah_job_list_ranks(const bool *listed, int size, char *text, size_t room);
+/* "; its last collective was barrier #3 at train.lua:7", or "" before the first */
+void ah_job_last_collective(const struct ah_job *job, int rank, char *text, size_t room);
+
+#endif

@@ -1,0 +1,170 @@
+/* How a job ended, and who is to blame. Ranks order their failures by the board's clock; a rank that only lost a peer
+ * says so there, and comes last. What must stay true: a rank that we ended is no failure of its own. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "cli/job_state.h"
+#include "comm/backend.h"
+
+static bool has_failed(const struct ah_job *job, int rank)
+{
+    const struct ah_rank_process *process = &job->rank[rank];
+    const struct ah_board_slot *slot = ah_board_slot(job->board, rank);
+    return atomic_load(&slot->state) == AH_RANK_FAILED || ((process->code || process->signal) && !process->killed);
+}
+
+/* The rank that failed first, those that only lost a peer last; -1 when none did. */
+static int first_failure(const struct ah_job *job)
+{
+    int first = -1;
+    int64_t time = 0;
+    for (int victims = 0; victims < 2 && first < 0; victims++) {
+        for (int r = 0; r < job->size; r++) {
+            struct ah_board_slot *slot = ah_board_slot(job->board, r);
+            int64_t ended = atomic_load(&slot->ended_ns);
+            if (!has_failed(job, r) || (bool)atomic_load(&slot->victim) != (bool)victims)
+                continue;
+            if (first < 0 || ended < time) {
+                first = r;
+                time = ended;
+            }
+        }
+    }
+    return first;
+}
+
+/* The failure that ended the job: none when it was asked to end before. */
+static int cause(const struct ah_job *job)
+{
+    int first = first_failure(job);
+    if (first < 0 || !job->signal)
+        return first;
+    return atomic_load(&ah_board_slot(job->board, first)->ended_ns) < job->signal_ns ? first : -1;
+}
+
+static bool timed_out(const struct ah_job *job, int rank)
+{
+    return atomic_load(&ah_board_slot(job->board, rank)->group_status) == AH_ETIMEOUT;
+}
+
+/* Every rank ended with 2 before its first collective: the ranks have said why. */
+static bool is_usage(const struct ah_job *job)
+{
+    for (int r = 0; r < job->size; r++)
+        if (job->rank[r].code != 2 || atomic_load(&ah_board_slot(job->board, r)->counter[AH_POSTED]))
+            return false;
+    return true;
+}
+
+/* A single rank writes to our output itself: what ends it would have ended us. */
+static bool lost_its_reader(const struct ah_job *job)
+{
+    return job->size == 1 && job->rank[0].signal == SIGPIPE;
+}
+
+int ah_job_exit_code(const struct ah_job *job)
+{
+    if (job->signal)
+        return 128 + job->signal;
+    int first = first_failure(job);
+    if (first < 0)
+        return 0;
+    if (lost_its_reader(job))
+        return 128 + SIGPIPE;
+    if (is_usage(job))
+        return 2;
+    return timed_out(job, first) ? 4 : 3;
+}
+
+void ah_job_list_ranks(const bool *listed, int size, char *text, size_t room)
+{
+    int count = 0, at;
+    for (int r = 0; r < size; r++)
+        count += listed[r];
+    at = snprintf(text, room, count > 1 ? "ranks" : "rank");
+    for (int r = 0, some = 0; r < size && (size_t)at + 16 < room; r++) {
+        if (!listed[r])
+            continue;
+        int end = r;
+        while (end + 1 < size && listed[end + 1])
+            end++;
+        if (end < r + 2)
+            end = r;
+        at += snprintf(text + at, room - (size_t)at, end > r ? "%s%d-%d" : "%s%d", some++ ? ", " : " ", r, end);
+        r = end;
+    }
+}
+
+void ah_job_last_collective(const struct ah_job *job, int rank, char *text, size_t room)
+{
+    struct ah_board_slot *slot = ah_board_slot(job->board, rank);
+    uint32_t posted = atomic_load(&slot->counter[AH_POSTED]);
+    const struct ah_post *post = &slot->post[posted % AH_BOARD_POSTS];
+    text[0] = 0;
+    if (posted)
+        snprintf(text, room, "; its last collective was %s #%u at %.*s", ah_collective_name(post->kind), posted,
+                 AH_BOARD_WHERE, post->where);
+}
+
+/* A line for the ranks of one kind, if there are any. */
+static void tell(struct ah_job *job, const bool *listed, const char *what, const char *more)
+{
+    char ranks[1024];
+    for (int r = 0; r < job->size; r++) {
+        if (!listed[r])
+            continue;
+        ah_job_list_ranks(listed, job->size, ranks, sizeof ranks);
+        ah_job_notice(job, "accelhost launch: %s %s%s\n", ranks, what, more);
+        return;
+    }
+}
+
+/* The other ranks: waited for in vain, with a failure of their own, taken along. */
+static void report_others(struct ah_job *job, int first)
+{
+    bool own[AH_BOARD_MAX_RANKS] = {false}, taken[AH_BOARD_MAX_RANKS] = {false};
+    int blamed = atomic_load(&ah_board_slot(job->board, first)->blamed);
+    char line[1024] = "";
+    for (int r = job->size; r-- > 0;) {
+        struct ah_board_slot *slot = ah_board_slot(job->board, r);
+        if (r == first || r == blamed || !(has_failed(job, r) || job->rank[r].killed))
+            continue;
+        own[r] = atomic_load(&slot->state) == AH_RANK_FAILED && !atomic_load(&slot->victim);
+        taken[r] = !own[r];
+        if (own[r])
+            snprintf(line, sizeof line, "%.*s", (int)strcspn(slot->text, "\n"), slot->text);
+    }
+    if (blamed >= 0)
+        ah_job_notice(job, "accelhost launch: rank %d %s\n", blamed, job->rank[blamed].stopped ?
+                      "had been stopped by a signal and was ended" : "did not come and was ended");
+    tell(job, own, "failed too: ", line);
+    tell(job, taken, "ended because of it", "");
+}
+
+void ah_job_report(struct ah_job *job)
+{
+    int first = cause(job);
+    if (first < 0 || lost_its_reader(job) || is_usage(job))
+        return;
+    const struct ah_rank_process *process = &job->rank[first];
+    struct ah_board_slot *slot = ah_board_slot(job->board, first);
+    char last[192];
+    ah_job_last_collective(job, first, last, sizeof last);
+    if (atomic_load(&slot->state) == AH_RANK_FAILED) {
+        size_t bytes = strnlen(slot->text, sizeof slot->text);
+        bool ended = bytes && slot->text[bytes - 1] == '\n';
+        ah_job_notice(job, "accelhost launch: rank %d failed: %.*s%s", first, (int)bytes, slot->text,
+                      ended ? "" : "\n");
+    } else if (process->signal == SIGKILL) {
+        ah_job_notice(job, "accelhost launch: rank %d was killed by SIGKILL (out of memory, or kill -9; it had %.0f MB)"
+                      "%s\n", first, (double)process->most_kib / 1024, last);
+    } else if (process->signal) {
+        const char *name = sigabbrev_np(process->signal);
+        ah_job_notice(job, "accelhost launch: rank %d was killed by SIG%s%s\n", first, name ? name : "?", last);
+    } else {
+        ah_job_notice(job, "accelhost launch: rank %d exited with code %d%s\n", first, process->code, last);
+    }
+    report_others(job, first);
+}

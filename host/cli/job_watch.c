@@ -1,0 +1,59 @@
+/* Once a second, what a user would otherwise learn by looking at the processes: nothing here ends a job. */
+#include <stdio.h>
+
+#include "cli/job_state.h"
+
+static const int64_t patience_ns = 10000000000;
+
+static void watch_stops(struct ah_job *job)
+{
+    for (int r = 0; r < job->size; r++)
+        if (ah_rank_process_look_stopped(&job->rank[r]) && !job->suspended)
+            ah_job_notice(job, "accelhost launch: rank %d was stopped by a signal (kill -CONT %d lets it go on)\n", r,
+                          (int)job->rank[r].pid);
+}
+
+static void watch_starts(struct ah_job *job)
+{
+    bool missing[AH_BOARD_MAX_RANKS] = {false};
+    char ranks[512];
+    int count = 0;
+    for (int r = 0; r < job->size; r++) {
+        missing[r] = job->rank[r].running && !atomic_load(&ah_board_slot(job->board, r)->pid);
+        count += missing[r];
+    }
+    job->told_missing = true;
+    if (!count)
+        return;
+    ah_job_list_ranks(missing, job->size, ranks, sizeof ranks);
+    ah_job_notice(job, "accelhost launch: not started after %d s: %s\n", (int)(patience_ns / 1000000000), ranks);
+}
+
+static void watch_ends(struct ah_job *job)
+{
+    bool running[AH_BOARD_MAX_RANKS] = {false};
+    char ranks[512], last[192] = "";
+    int some = -1, count = 0;
+    for (int r = 0; r < job->size; r++) {
+        running[r] = job->rank[r].running;
+        count += running[r];
+        some = running[r] ? r : some;
+    }
+    if (count == 1)
+        ah_job_last_collective(job, some, last, sizeof last);
+    ah_job_list_ranks(running, job->size, ranks, sizeof ranks);
+    ah_job_notice(job, "accelhost launch: still running %d s after the others ended: %s%s\n",
+                  (int)(patience_ns / 1000000000), ranks, last);
+    job->told_alone = true;
+}
+
+void ah_job_watch(struct ah_job *job, int64_t now)
+{
+    watch_stops(job);
+    if (job->phase != AH_JOB_RUNNING)
+        return;
+    if (!job->told_missing && now > job->started_ns + patience_ns)
+        watch_starts(job);
+    if (!job->told_alone && job->alone_ns >= 0 && now > job->alone_ns + patience_ns)
+        watch_ends(job);
+}

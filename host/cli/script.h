@@ -1,0 +1,16 @@
+/* The script that a command is asked to run: a file, a piece of code after -e, or what stdin or a pipe brings. */
+#ifndef AH_CLI_SCRIPT_H
+#define AH_CLI_SCRIPT_H
+
+#include <stdbool.h>
+
+/* Check the words behind a command's options: [-e] SCRIPT ARGUMENTS... 0, or 2 after telling what is wrong. */
+int ah_script_check(const char *command, int argc, char **argv);
+
+/* Whether a script's text can be read only once, or by this process only: "-" (stdin), a pipe, a device. */
+bool ah_script_is_stream(const char *path);
+
+/* Read such a script to its end; *fd gets a descriptor of a file without a name that holds it. */
+int ah_script_keep(const char *path, int *fd);
+
+#endif

@@ -32,4 +32,4 @@ function Mlp:forward(x)
   return F.log_softmax(self.fc2(F.relu(self.fc1(x:flatten(1)))), 1)
 end
 
-return {basic = BasicNet, mlp = Mlp}
+return {basic = BasicNet, mlp = function() return Mlp() end}

@@ -217,7 +217,8 @@ int ah_cpu_logsumexp(struct ah_call *c)
     return rows_to_output(c, logsumexp_f32, logsumexp_f64, &(struct by_row){.columns = 0});
 }
 
-/* Products of all other elements, by running products from both sides; exact where some element is 0. */
+/* Products of all other elements, by running products from both sides; exact where some element is 0, also where the
+ * product of the rest overflows. */
 #define OTHERS(name, type)                                                                    \
     static void name(void *context, int64_t begin, int64_t end)                               \
     {                                                                                         \
@@ -226,12 +227,15 @@ int ah_cpu_logsumexp(struct ah_call *c)
             const type *x = (const type *)job->input + r * job->columns;                      \
             type *y = (type *)job->out + r * job->columns;                                    \
             double before = 1, after = 1;                                                     \
+            bool finite = true;                                                               \
             for (int64_t i = 0; i < job->columns; i++) {                                      \
                 y[i] = (type)before;                                                          \
                 before *= (double)x[i];                                                       \
+                finite = finite && isfinite(x[i]);                                            \
             }                                                                                 \
             for (int64_t i = job->columns - 1; i >= 0; i--) {                                 \
-                y[i] = (type)((double)y[i] * after);                                          \
+                bool zero = finite && (y[i] == 0 || after == 0);                              \
+                y[i] = zero ? 0 : (type)((double)y[i] * after);                               \
                 after *= (double)x[i];                                                        \
             }                                                                                 \
         }                                                                                     \

@@ -95,7 +95,9 @@ static int far_allocate(struct ah_device *device, size_t bytes, void **out)
     int class = class_of(bytes);
     size_t size = (size_t)1 << class, at = SIZE_MAX;
     pthread_mutex_lock(&far->lock);
-    if (far->freed_count[class]) {
+    if (class >= CLASSES) {
+        /* larger than the device */
+    } else if (far->freed_count[class]) {
         at = far->freed[class][--far->freed_count[class]];
         far->stats.cached -= size;
     } else if (size <= far->bytes - far->used) {

@@ -209,6 +209,17 @@ describe("names that stand for more than one thing", function()
   end)
 end)
 
+describe("the gradient of a product", function()
+  it("is 0 beside a zero, even where the rest overflows", function()
+    for dtype, big in pairs {float32 = 1e30, float64 = 1e200} do
+      local x = T({big, big, 1, 0}, dtype, true)
+      local y = x:narrow(0, 0, 3)
+      accelhost.cat({y, y, x:narrow(0, 3, 1)}):prod():backward()
+      assert.same({0, 0, 0, inf}, x.grad:tolist())
+    end
+  end)
+end)
+
 describe("norms", function()
   it("are those of every p", function()
     local x = T({3, -4, 0}, "float64")

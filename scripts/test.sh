@@ -3,6 +3,7 @@
 # usage: test.sh BUILD [pattern]
 #   pattern: part of a spec's path, else of a sentence; self-tests take it as part of a name
 #   HOST_FLAGS: options of the host (--jit off); SKIP_SELFTEST=1: specs only; SKIP_SPECS=1: self-tests only;
+#   ACCELHOST_TEST_DEVICE: the device on which the specs of tensors run again (far, whose memory the host cannot read)
 #   SPECS: folders instead of spec; EXCLUDE: pattern of spec files to leave out
 set -u
 cd "$(dirname "$0")/.." || exit 2
@@ -17,6 +18,8 @@ tally=$(mktemp)
 log=$(mktemp)
 trap 'rm -f "$tally" "$log"' EXIT
 passed=0 failed=0 skipped=0
+device=${ACCELHOST_TEST_DEVICE:-far}
+unset ACCELHOST_TEST_DEVICE
 
 # count TEXT: add the numbers of "N passed, N failed[, N skipped]"; fails when TEXT is something else
 count() {
@@ -79,10 +82,10 @@ if [ -z "${SKIP_SPECS:-}" ]; then
     # shellcheck disable=SC2086
     far=$(find $specs -name '*_spec.lua' | grep -E "$far_folders" | grep -vF "$far_not" | LC_ALL=C sort)
     if [ -n "$far" ]; then
-        echo "again on a device whose memory the host cannot read:"
-        export ACCELHOST_TEST_DEVICE=far
+        echo "again on device $device:"
+        export ACCELHOST_TEST_DEVICE="$device"
         # shellcheck disable=SC2086
-        run_specs "the specs on a far device" $far
+        run_specs "the specs on device $device" $far
     fi
 fi
 

@@ -176,11 +176,10 @@ static int far_synchronise(struct ah_device *device, void *stream)
     return 0;
 }
 
-/* The kernels draw from the CPU's generator, so that random numbers are the same here. */
+/* The kernels draw from the CPU's generator, so that random numbers are the same here; it has been seeded already. */
 
 static void far_seed(struct ah_device *device, uint64_t seed)
 {
-    ah_cpu.type->seed(&ah_cpu, seed);
 }
 
 static int far_get_state(struct ah_device *device, uint8_t *state)

@@ -24,7 +24,7 @@ local wrappers = require "accelhost.accelerator.wrappers"
 local comm = C.comm
 
 ---@class Accelerator
----@field device string "cpu"
+---@field device string where models and batches go: the default device
 ---@field process_index integer this process's rank, from 0
 ---@field num_processes integer
 ---@field local_process_index integer
@@ -61,20 +61,20 @@ local read_options = arguments.signature("Accelerator", {
 })
 
 --- An accelerator, configured by how the script was launched.
----@param device_placement? boolean default true: prepare moves models to the accelerator's device
+---@param device_placement? boolean default true: models and batches go to the accelerator's device
 ---@param split_batches? boolean default false: a loader's batch size is that of all processes together
 ---@param mixed_precision? string "no"
 ---@param gradient_accumulation_steps? integer default 1
----@param cpu? boolean use the CPU; there is nothing else for ranks to use, so that true and false are the same
+---@param cpu? boolean use the CPU whatever the default device
 ---@param even_batches? boolean default true: fill up the last round, so that all processes have equally many
 ---@param step_scheduler_with_optimizer? boolean default true: a prepared scheduler steps when the optimizer does
 ---@param bucket_cap_mb? number size of the pieces in which gradients are averaged
 function Accelerator:init(...)
-  local device_placement, split_batches, precision, steps, _, even_batches, step_scheduler, bucket_cap_mb =
+  local device_placement, split_batches, precision, steps, cpu, even_batches, step_scheduler, bucket_cap_mb =
     read_options(...)
   local rank, size = comm.rank(), comm.size()
   for name, value in pairs {
-    device = "cpu",
+    device = cpu and "cpu" or C.device.default(),
     process_index = rank,
     num_processes = size,
     local_process_index = comm.local_rank(),
@@ -130,6 +130,7 @@ function prepare_kind.loader(self, loader)
     rank = self.process_index, size = self.num_processes,
     split_batches = self.split_batches, even_batches = self.even_batches,
     synchronize = collectives.broadcast_bytes,
+    device = self.device_placement and self.device ~= "cpu" and self.device or nil,
   }
   self._loaders[sharded] = true
   return sharded

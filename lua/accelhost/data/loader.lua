@@ -12,6 +12,7 @@ local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local kinds = require "accelhost.util.kinds"
 local collate = require "accelhost.data.collate"
+local placement = require "accelhost.data.placement"
 local dataset = require "accelhost.data.dataset"
 local sampler = require "accelhost.data.sampler"
 local BatchSamplerShard = require "accelhost.data.shard"
@@ -33,6 +34,7 @@ local native = C.data
 ---@field batch_length integer? samples in the current batch of this rank
 ---@field uneven boolean are the ranks' batches of the current round of unequal lengths?
 ---@field synchronize (fun(bytes: userdata): any)? gets each pass's draw; gives every rank rank 0's bytes in place
+---@field device string? where batches are brought; nil leaves them where they are
 local DataLoader = class.sized "DataLoader"
 DataLoader._is_loader = true
 
@@ -254,7 +256,7 @@ local function finish(pass)
   leave(pass)
 end
 
-local function deliver(self, pass, first, ...)
+local function hand_out(self, pass, first, ...)
   local kind = type(first)
   if kind ~= "userdata" and kind ~= "table" then
     finish(pass)
@@ -269,6 +271,11 @@ local function deliver(self, pass, first, ...)
   show(pass)
   self._passes[first] = pass
   return first, ...
+end
+
+local function deliver(self, pass, ...)
+  if self.device then return hand_out(self, pass, placement.all(self.device, ...)) end
+  return hand_out(self, pass, ...)
 end
 
 -- Keep `ahead` batches posted; one more is always known, so that the last one is recognised as such.
@@ -363,7 +370,7 @@ local function copy(self)
   local other = self._class:_blank()
   for _, name in ipairs {
     "dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "collate_fn", "generator", "seed", "prefetch",
-    "total_batch_size", "synchronize", "_sharded",
+    "total_batch_size", "synchronize", "device", "_sharded",
   } do
     other[name] = self[name]
   end
@@ -374,14 +381,15 @@ end
 --- A loader that gives one rank's share of every pass (see data.BatchSamplerShard).
 --
 --   local mine = loader:shard{rank = 0, size = 2}
---- `synchronize` is called with each pass's draw, to bring rank 0's bytes into it.
----@param options table {rank =, size =, split_batches?, even_batches?, synchronize?}
+--- `synchronize` is called with each pass's draw, to bring rank 0's bytes into it. Batches go to `device`.
+---@param options table {rank =, size =, split_batches?, even_batches?, synchronize?, device?}
 ---@return DataLoader
 function DataLoader:shard(options)
   if self._sharded then fail("shard: this loader is one rank's share already") end
   local other, mine = copy(self), {}
   for name, value in pairs(options or {}) do mine[name] = value end
   other.synchronize, mine.synchronize = mine.synchronize, nil
+  other.device, mine.device = mine.device, nil
   local share = BatchSamplerShard(self.batch_sampler, mine)
   other._sharded = true
   if share.size > 1 then

@@ -1,0 +1,30 @@
+--- Bring what a batch holds to a device.
+local C = require "accelhost._C"
+
+local placement = {}
+
+--- A tensor on `device`; a table with all tensors in it there, copied where one moves; anything else as it is.
+---@param value any
+---@param device string
+---@return any
+function placement.value(value, device)
+  if C.is_tensor(value) then return value:to {device = device} end
+  if type(value) ~= "table" or getmetatable(value) ~= nil then return value end
+  local moved, changed = {}, false
+  for key, item in pairs(value) do
+    moved[key] = placement.value(item, device)
+    changed = changed or moved[key] ~= item
+  end
+  return changed and moved or value
+end
+
+--- placement.value of each argument.
+---@param device string
+---@return any ...
+function placement.all(device, ...)
+  local values, count = {...}, select("#", ...)
+  for i = 1, count do values[i] = placement.value(values[i], device) end
+  return unpack(values, 1, count)
+end
+
+return placement

@@ -1,0 +1,71 @@
+--- Training loops on "far": losses and weights are the CPU's to the bit.
+local accelhost = require "accelhost"
+
+local nn, F, optim = accelhost.nn, accelhost.nn.functional, accelhost.optim
+
+local function weights(net)
+  local flat = {}
+  for _, parameter in ipairs(net:parameters()) do flat[#flat + 1] = parameter:detach():cpu():flatten() end
+  return accelhost.cat(flat):tolist()
+end
+
+local makers = {
+  SGD = function(p) return optim.SGD(p, {lr = 0.1, momentum = 0.9, nesterov = true}) end,
+  AdamW = function(p) return optim.AdamW(p, {lr = 1e-3, amsgrad = true}) end,
+  RMSprop = function(p) return optim.RMSprop(p, {lr = 1e-3, momentum = 0.5, centered = true}) end,
+  Adagrad = function(p) return optim.Adagrad(p, {lr = 1e-2}) end,
+  Adadelta = function(p) return optim.Adadelta(p) end,
+}
+
+local function train(device, make_optimizer)
+  accelhost.manual_seed(2)
+  local net = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3)):to(device)
+  local optimizer = make_optimizer(net:parameters())
+  local x, y = accelhost.randn(16, 5):to(device), accelhost.randint(0, 3, {16}):to(device)
+  local losses = {}
+  for step = 1, 5 do
+    local loss = F.cross_entropy(net(x), y)
+    optimizer:zero_grad()
+    loss:backward()
+    nn.utils.clip_grad_norm_(net:parameters(), 0.5)
+    optimizer:step()
+    losses[step] = loss:item()
+  end
+  return {losses, weights(net), optimizer:state_dict().state}
+end
+
+describe("a training loop", function()
+  for name, make in pairs(makers) do
+    it("with " .. name .. " gives the CPU's bits on a far device", function()
+      local here, there = train("cpu", make), train("far", make)
+      assert.same(here[1], there[1])
+      assert.same(here[2], there[2])
+      for _, values in pairs(there[3]) do
+        for key, value in pairs(values) do
+          if accelhost.is_tensor(value) then assert.equal(key == "step" and "cpu" or "far:0", value.device, key) end
+        end
+      end
+    end)
+  end
+
+  it("goes on when the model moves in the middle", function()
+    local make = makers.AdamW
+    accelhost.manual_seed(2)
+    local net = nn.Linear(4, 2)
+    local optimizer = make(net:parameters())
+    local x = accelhost.randn(8, 4)
+    local stay = nn.Linear(4, 2)
+    stay:load_state_dict(net:state_dict())
+    local other = make(stay:parameters())
+    for step = 1, 4 do
+      if step == 3 then net:to "far" end
+      optimizer:zero_grad()
+      other:zero_grad()
+      net(x:to(net.weight.device)):square():sum():backward()
+      stay(x):square():sum():backward()
+      optimizer:step()
+      other:step()
+    end
+    assert.same(weights(stay), weights(net))
+  end)
+end)

@@ -296,8 +296,7 @@ static int run_node(struct ah_run *run, int index)
     }
     bool keep = run->options->retain_graph || run->options->create_graph || node->sequence < run->keep_below;
     if (status == 0 && !beyond && !keep) {
-        ah_node_drop_saved(node);
-        node->consumed = true;
+        node->consumed = ah_node_drop_saved(node);
     }
     for (int i = 0; i < inputs; i++) {
         struct ah_tensor *grad = grad_in[i];

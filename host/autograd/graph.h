@@ -141,6 +141,7 @@ int ah_retain_grad(struct ah_tensor *tensor);
 const char *ah_node_name(const struct ah_node *node); /* "MulBackward" style is the printer's; this is "mul" */
 void ah_node_retain(struct ah_node *node);
 void ah_node_release(struct ah_node *node);
-void ah_node_drop_saved(struct ah_node *node);
+/* Release what the node saved; true when there was something, without which it cannot run again. */
+bool ah_node_drop_saved(struct ah_node *node);
 
 #endif

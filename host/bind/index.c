@@ -273,7 +273,7 @@ int ah_index_set(lua_State *L)
     struct ah_tensor *by = ah_to_tensor(L, 2);
     struct ah_value value = ah_check_operand(L, 3, "index assignment");
     lua_settop(L, 3);
-    if (value.kind == AH_TENSOR && value.tensor->ndim == 0 && value.tensor->dtype != tensor->dtype) {
+    if (value.kind == AH_TENSOR && value.tensor->numel == 1 && value.tensor->dtype != tensor->dtype) {
         step(L, 3, AH_OP_to, (const struct ah_value[]){value, AH_D(tensor->dtype)}, 2); /* as a number would */
         value = AH_T(ah_check_tensor(L, 3));
     }

@@ -6,7 +6,7 @@
 
 /* Arithmetic. Integers wrap around, so their sums and products are made in an unsigned type. */
 
-LOOP2(add_b8, uint8_t, uint8_t, a | b)
+LOOP2(add_b8, uint8_t, uint8_t, a | (c0 ? b : 0))
 LOOP2(add_u8, uint8_t, uint8_t, a + c0 * b)
 LOOP2(add_i32, int32_t, int32_t, (uint32_t)a + (uint32_t)c0 * (uint32_t)b)
 LOOP2(add_i64, int64_t, int64_t, (uint64_t)a + (uint64_t)c0 * (uint64_t)b)

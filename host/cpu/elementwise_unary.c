@@ -86,8 +86,11 @@ FLOAT_UNARY(atan, atanf(a), atan(a))
 FLOAT_UNARY(erf, ah_erff(a), erf(a))
 FLOAT_UNARY(tanh, ah_tanhf(a), tanh(a))
 FLOAT_UNARY(sigmoid, ah_sigmoidf(a), 1.0 / (1.0 + exp(-a)))
-FLOAT_UNARY(hardsigmoid, fminf(fmaxf(a + 3.0f, 0.0f), 6.0f) / 6.0f, fmin(fmax(a + 3.0, 0.0), 6.0) / 6.0)
-FLOAT_UNARY(hardswish, a *fminf(fmaxf(a + 3.0f, 0.0f), 6.0f) / 6.0f, a *fmin(fmax(a + 3.0, 0.0), 6.0) / 6.0)
+/* A nan fails both comparisons and stays. */
+FLOAT_UNARY(hardsigmoid, (a < -3.0f ? 0.0f : a > 3.0f ? 6.0f : a + 3.0f) / 6.0f,
+            (a < -3.0 ? 0.0 : a > 3.0 ? 6.0 : a + 3.0) / 6.0)
+FLOAT_UNARY(hardswish, a *(a < -3.0f ? 0.0f : a > 3.0f ? 6.0f : a + 3.0f) / 6.0f,
+            a *(a < -3.0 ? 0.0 : a > 3.0 ? 6.0 : a + 3.0) / 6.0)
 FLOAT_UNARY(silu, a *ah_sigmoidf(a), a / (1.0 + exp(-a)))
 
 /* Large angles are done again by libm, element by element. */

@@ -143,6 +143,11 @@ int ah_forward_flatten(struct ah_call *c)
     AH_TRY(ah_wrap_dim("flatten", c->arg[2].integer, x->ndim, &last));
     if (first > last)
         return ah_fail(AH_EINVAL, "flatten: start_dim %d comes after end_dim %d", first, last);
+    if (first == last && x->ndim > 0) { /* the tensor itself, as in PyTorch */
+        c->out[0] = ah_tensor_retain(x);
+        c->out_count = 1;
+        return 0;
+    }
     int64_t size[AH_MAX_DIMS], run = 1;
     for (int d = 0; d < x->ndim; d++) {
         run = d > first && d <= last ? run * x->size[d] : x->size[d];

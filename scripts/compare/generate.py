@@ -57,7 +57,8 @@ class Generator:
 
     def number(self):
         """A plain Lua number: integral ones are integers there."""
-        return self.choice([0, 1, 2, -1, 3, 0.5, -0.5, 2.5, 1.25, 0.1, -3, round(self.random.gauss(0, 2), 2), 10])
+        value = self.choice([0, 1, 2, -1, 3, 0.5, -0.5, 2.5, 1.25, 0.1, -3, round(self.random.gauss(0, 2), 2), 10])
+        return int(value) if value == int(value) else value
 
     # Statements.
 
@@ -245,8 +246,8 @@ class Generator:
         if value.numel() > 1 and self.chance(0.7):
             # Weights, so that mistakes in the order of a gradient show.
             weight = self.literal(value.shape, str(value.dtype)[6:], grad=False)
-            self.let(Binary("*", root, weight), "w")
-            total = Call(Ref(f"w{self.counts['w']}"), "sum", (), ())
+            weighted = self.let(Binary("*", root, weight), "w")
+            total = Call(weighted[0], "sum", (), ()) if weighted else total
         if self.chance(0.25):
             self.second_order(total)
         else:

@@ -122,6 +122,7 @@ def perturb(scale, generator):
 
 def is_rounding(difference, ours, theirs):
     """Does the noise of rounding explain all differences of values between the outcomes?"""
+    floor = 8.0 if made_of_layers(difference) else 0.0
     generator = torch.Generator()
     generator.manual_seed(1)
     open_names = {name: record for name, record in theirs.records.items()
@@ -133,13 +134,20 @@ def is_rounding(difference, ours, theirs):
             runs.append(Torch.outcome(difference.statements, perturb(scale, generator)))
             torch.set_rng_state(state)
         open_names = {name: record for name, record in open_names.items()
-                      if not explained(ours.records[name], record, [run.records.get(name) for run in runs])}
+                      if not explained(ours.records[name], record, [run.records.get(name) for run in runs],
+                                        floor)}
         if not open_names:
             return True
     return False
 
 
-def explained(mine, other, noisy):
+def made_of_layers(difference):
+    return any("nn." in statement.lua() for statement in difference.statements)
+
+
+def explained(mine, other, noisy, floor=0.0):
+    """Is the distance between two records within the noise? Below `floor` units of the last place of 1 it always is:
+    inside a layer numbers of the size of 1 cancel, where no noise is added."""
     if mine.kind == "N":
         spread = max(abs(n.data - other.data) for n in noisy if n is not None and n.kind == "N")
         return abs(mine.data - other.data) <= ROOM * spread
@@ -153,7 +161,8 @@ def explained(mine, other, noisy):
         same = (record.tensor() == other.tensor()) | (record.tensor().isnan() & other.tensor().isnan())
         spread = torch.maximum(spread, torch.where(same, 0.0, torch.where(moved.isnan(), float("inf"), moved)))
     distance = (value - base).abs()
-    return bool((~apart | (spread == float("inf")) | (distance <= ROOM * spread)).all())
+    floor *= torch.finfo(DTYPES[mine.dtype]).eps if base.numel() and mine.dtype in TOLERANCE else 0.0
+    return bool((~apart | (spread == float("inf")) | (distance <= ROOM * spread + floor)).all())
 
 
 __all__ = ["DTYPES", "Difference", "compare", "is_rounding"]

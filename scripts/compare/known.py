@@ -23,12 +23,40 @@ def all_zero(record):
     return record is not None and record.kind == "T" and not any(record.data)
 
 
+def programs_with(text):
+    """A test: does the program's text hold this?"""
+    pattern = re.compile(text)
+    return lambda difference: any(pattern.search(statement.lua()) for statement in difference.statements)
+
+
+def spreads_nan(difference):
+    """PyTorch's result is nan where accelhost's is a number."""
+    if difference.ours.kind != "T" or not difference.ours.tensor().is_floating_point():
+        return False
+    ours, theirs = difference.ours.tensor(), difference.theirs.tensor()
+    apart = ~((ours == theirs) | (ours.isnan() & theirs.isnan()))
+    return bool((~theirs[apart].isfinite()).any() or (theirs.isfinite() & ~ours.isfinite()).sum() == 0 and
+                (~theirs.isfinite()).any())
+
+
+def is_empty(difference):
+    return difference.theirs.kind == "T" and 0 in difference.theirs.shape
+
+
+def of_leaf_view(difference):
+    """A view that PyTorch says requires a gradient because its base does, though no history joins them."""
+    return difference.ours.flags == "-l" and difference.theirs.flags == "rl"
+
+
 def without_gradient(difference):
     """A result that has a history in PyTorch, whose gradient is an error, and none here."""
     return difference.ours.flags == "-l" and difference.theirs.flags == "r-"
 
 
 UNARY_LEAF = r"a (view of a )?leaf that requires grad cannot be changed in place"
+
+# What may make a tensor of no element.
+EMPTY = r"\{[^}\"]*\b0\b[^}\"]*\}, 0, \{dtype|narrow|arange|nonzero|split|chunk|\[\{|masked_select|repeat|expand"
 
 KNOWN = [
     # Calls that one side refuses.
@@ -45,8 +73,8 @@ KNOWN = [
     Known("a write into an expanded tensor is refused always; PyTorch lets some ops do it", "error",
           ours="cannot write in place into an expanded tensor", theirs=r"^\.$"),
     Known("no products of bool", "error", ours="bool has no product", theirs=r"^\.$"),
-    Known("prod into bool has no gradient in PyTorch either, which says so at the call", "error", call="prod",
-          theirs="Autograd not support dtype"),
+    Known("a sum or product into bool has no gradient in PyTorch either, which says so at the call", "error",
+          call="prod|sum|cumsum", theirs="Autograd not support dtype"),
     Known("multinomial without replacement refuses to draw weights of 0", "error", call="multinomial",
           ours="weights above 0, fewer than"),
     Known("adaptive pooling checks the number of dims; PyTorch takes one too few", "error",
@@ -54,18 +82,69 @@ KNOWN = [
     Known("channel-wise dropout of inputs without channels, deprecated in PyTorch, is an error", "error",
           call=r"F\.dropout2d|m\d", ours="dropout2d: expected an input"),
     Known("integer layers: F.linear takes floating tensors", "error", call=r"F\.linear", ours="expected a floating"),
-    Known("PyTorch asks nothing of an empty tensor's dtype", "error", call="exponential_|lerp",
-          ours="expected a floating input", theirs=r"^\.$"),
+    Known("PyTorch asks nothing of an empty tensor's dtype", "error",
+          ours=r"expected a floating input|expected input \(N, C|expected query",
+          theirs=r"^\.$", test=programs_with(EMPTY)),
     Known("detach_ of a view without history does nothing here", "error", call="detach_", ours=r"^\.$",
           theirs="Can't detach views in-place"),
+    Known("F.conv1d and F.conv2d take their padding in numbers; nn.Conv1d and nn.Conv2d know \"same\"", "error",
+          call=r"F\.conv[12]d", ours="padding.*: expected|expected an integer, got string"),
+    Known("sizes of no element are refused where they are a mistake in a model", "error", theirs=r"^\.$",
+          ours="has no size|output_size: expected at least 1|has empty planes"),
+    Known("activations that PyTorch runs on integers by accident", "error", call=r"F\.(hardtanh|relu6)",
+          ours="expected a floating input", theirs=r"^\.$"),
+    Known("PyTorch asks for several values per channel of a group", "error", call=r"F\.group_norm",
+          theirs="more than 1 value per channel"),
+    Known("detach_ of a result with a history: use detach()", "error", call="detach_", ours="only leaves",
+          theirs=r"^\.$"),
+    Known("nll_loss of one sample takes a 0-dim target", "error", call=r"F\.nll_loss|m\d", ours="does not fit input",
+          theirs=r"^\.$"),
+    Known("attention has derivatives of every order", "error", call="backward|autograd.grad", ours=r"^\.$",
+          theirs="flash_attention_for_cpu_backward is not implemented"),
+    Known("binary_cross_entropy_with_logits has the gradient of its weights, too", "error", ours=r"^\.$",
+          theirs="not differentiable with respect to argument"),
+    Known("an index out of range is an error for sizes of 1, too", "error", call="take_along_dim",
+          ours="is outside 0..0"),
+    Known("a view made without gradients is no input of a derivative", "error", call="autograd.grad",
+          ours="does not require grad", test=programs_with("no_grad")),
+    Known("label_smoothing is a share", "error", ours=r"label_smoothing: expected 0..1"),
+    Known("an op that writes by index does not read what it writes", "error", ours="shares memory with .* written"),
+    Known("the kernel of a convolution has as many sizes as dims", "error", ours="expected a number or a table of"),
+    Known("cosine_similarity of integers", "error", call=r"F\.cosine_similarity", ours="expected a floating input"),
     # Histories.
+    Known("integers never require a gradient", "flags", test=lambda d: d.theirs.dtype in ("int64", "int32", "uint8")),
+    Known("a derivative that is constant has a history on one side only", "flags", call=r"autograd\.grad"),
+    Known("views made without gradients, or before their base required them, have no gradient", "flags",
+          test=of_leaf_view),
+    Known("nothing where PyTorch's addmm with beta = 0 hands zeros to its input", "missing",
+          test=lambda d: d.ours is None and programs_with(r"beta = 0\b")(d)),
+    Known("dropout1d that does nothing returns its input; PyTorch's a view of two dims", "flags",
+          call=r"F\.dropout1d|m\d", test=programs_with("ropout1d")),
+    Known("what is empty may be the input itself", "alias", test=is_empty),
     Known("results whose gradient PyTorch refuses at backward have none here", "flags",
-          call="unique|floor_divide|(m1|F.*)", test=without_gradient),
+          call="unique|floor_divide|bincount|bernoulli", test=without_gradient),
     Known("views of split and unbind stay usable after a write into their base; PyTorch gives them up", "kind error",
           theirs="is a view and (its base or|is being)|multiple views"),
     Known("nothing where PyTorch accumulates zeros through a graph that no number reaches", "missing",
           test=lambda d: d.ours is None and d.name.endswith(".grad") and all_zero(d.theirs)),
+    Known("two inputs' gradients may be views of one tensor in PyTorch, as nothing there is written in place", "alias",
+          test=lambda d: d.name.endswith(".grad")),
+    Known("nonzero is contiguous here, in PyTorch a transposed view", "alias",
+          call="contiguous|reshape|flatten|view_as", test=programs_with("nonzero")),
     # Values.
+    Known("PyTorch's hardsigmoid has the derivative 1/6 in float32", "value",
+          test=lambda d: programs_with("[hH]ardsigmoid")(d) and d.ours.dtype == "float64"),
+    Known("a variance without elements is nan; with a negative correction PyTorch divides by it", "value",
+          call="(var|std)(_mean)?", test=programs_with("correction = -")),
+    Known("sums of squares are kept in float64, where PyTorch's float32 overflows", "value",
+          call=r"m\d|F\.(layer|group|batch)_norm", ours="float32", test=spreads_nan),
+    Known("a masked position does not spread its nan", "value", call=r"F\.scaled_dot_product_attention|m\d",
+          test=lambda d: spreads_nan(d) and programs_with("scaled_dot|Multihead|Transformer")(d)),
+    Known("ties of topk may fall either way", "value", call="topk", ours="^int64"),
+    Known("second derivatives of binary_cross_entropy at 0 and 1, which PyTorch's formula makes huge", "value",
+          test=programs_with(r"binary_cross_entropy\(|BCELoss")),
+    Known("fractions in alpha and beta of integer products promote; PyTorch cuts them off", "dtype",
+          call="addmm|baddbmm", test=programs_with(r"(alpha|beta) = -?\d*\.\d")),
     Known("bincount of nothing keeps the dtype of its weights", "dtype", call="bincount", ours=r"\[\] *$|\[0+\.0"),
 ]
 

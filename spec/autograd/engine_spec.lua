@@ -50,6 +50,19 @@ describe("backward", function()
     assert.error_matches(function() y:backward() end, "retain_graph = true")
   end)
 
+  it("may run again through nodes that saved nothing", function()
+    local x = leaf {2, 3}
+    local rows = x:view(2, 1) + 1
+    rows:sum():backward()
+    local total = rows:sum()
+    total:backward()
+    total:backward()
+    assert.same({3, 3}, x.grad:tolist())
+    local product = (rows * rows):sum()
+    product:backward()
+    assert.error_matches(function() product:backward() end, "backward of mul: the graph was already used")
+  end)
+
   it("allows a second pass with retain_graph", function()
     local x = leaf {2}
     local y = (x * x):sum()

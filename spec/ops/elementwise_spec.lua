@@ -236,6 +236,22 @@ describe("a result", function()
   end)
 end)
 
+describe("hardsigmoid and hardswish", function()
+  it("hand a nan on", function()
+    for _, dtype in ipairs {"float32", "float64"} do
+      local x = T({0 / 0, -4, 4}, dtype)
+      check.near({0 / 0, 0, 1}, F.hardsigmoid(x):tolist(), 0)
+      check.near({0 / 0, 0, 4}, F.hardswish(x):tolist(), 0)
+    end
+  end)
+end)
+
+describe("add of bools", function()
+  it("leaves out what alpha = 0 takes away", function()
+    assert.same({false, true}, T({false, true}, "bool"):add(T({true, true}, "bool"), {alpha = 0}):tolist())
+  end)
+end)
+
 describe("a number", function()
   it("keeps the sign of zero, and leaves integers what they are", function()
     assert.same({-inf, inf}, (1 / (T {1, -1} * -0.0)):tolist())

@@ -200,6 +200,11 @@ describe("a wrong shape", function()
     fails("unflatten: sizes (4294967296, 4294967296) do not multiply", long.unflatten, long, 0, {2 ^ 32, 2 ^ 32})
   end)
 
+  it("is no matter to flatten of one dim, which gives the tensor itself", function()
+    assert.equal(x, x:flatten(1))
+    assert.equal(x, x:flatten(0, 0))
+  end)
+
   it("is named by cat and stack", function()
     fails("cat: tensor 1 has shape (2, 2), which does not match (2, 3) outside dim 0", accelhost.cat,
       {x, x:narrow(1, 0, 2)})

@@ -4,6 +4,7 @@ local arguments = require "accelhost.util.arguments"
 local init = require "accelhost.nn.initializers"
 local Module = require("accelhost.nn.module").Module
 local new = require("accelhost.nn.parameter").new
+local pad = require "accelhost.nn.padding"
 local repr = require "accelhost.nn.repr"
 
 local fail = arguments.fail
@@ -41,23 +42,10 @@ function Conv:setup(dims, transposed, o)
   self.kernel_size = tuple(what, "kernel_size", o.kernel_size, dims)
   self.stride = tuple(what, "stride", o.stride, dims)
   self.dilation = tuple(what, "dilation", o.dilation, dims)
-  self.padding_mode = o.padding_mode
-  if type(o.padding) == "string" then
-    if o.padding == "same" and any(self.stride, 1) then fail("%s: padding 'same' needs stride 1", what) end
-    self.padding, self._reversed_padding = o.padding, tuple(what, "padding", 0, dims)
-    if o.padding == "same" then
-      for d = 1, dims do
-        local total = self.dilation[d] * (self.kernel_size[d] - 1)
-        if total % 2 ~= 0 then
-          fail("%s: padding 'same' with an even kernel (%d) is not symmetric; pad the input and use padding 0", what,
-            self.kernel_size[d])
-        end
-        self._reversed_padding[d] = total / 2
-      end
-    end
-  else
-    self.padding = tuple(what, "padding", o.padding, dims)
-  end
+  self.padding_mode, self.padding = o.padding_mode, o.padding
+  if o.padding == "same" and any(self.stride, 1) then fail("%s: padding 'same' needs stride 1", what) end
+  if type(o.padding) ~= "string" then self.padding = tuple(what, "padding", o.padding, dims) end
+  self:_place_padding(dims)
   local sizes = transposed and {o.in_channels, o.out_channels / o.groups} or {o.out_channels, o.in_channels / o.groups}
   for d = 1, dims do sizes[2 + d] = self.kernel_size[d] end
   local options = {dtype = o.dtype, device = o.device}
@@ -78,9 +66,34 @@ function Conv:reset_parameters()
   end
 end
 
---- The padding as numbers.
-function Conv:_pads()
-  return self._reversed_padding or self.padding
+--- What the convolution itself pads (_pads: zeros, the same on both sides), and what is padded before it (_edges, as
+-- for F.pad).
+function Conv:_place_padding(dims)
+  local symmetric = true
+  self._pads, self._edges = {}, {}
+  for d = 1, dims do
+    local total = 0
+    if self.padding == "same" then
+      total = self.dilation[d] * (self.kernel_size[d] - 1)
+    elseif type(self.padding) == "table" then
+      total = 2 * self.padding[d]
+    end
+    symmetric = symmetric and total % 2 == 0
+    local before = math.floor(total / 2)
+    self._pads[d] = before
+    self._edges[2 * (dims - d) + 1], self._edges[2 * (dims - d) + 2] = before, total - before
+  end
+  if symmetric and self.padding_mode == "zeros" then
+    self._edges = nil
+  else
+    for d = 1, dims do self._pads[d] = 0 end
+  end
+end
+
+--- The input with the edges that the convolution cannot make.
+function Conv:_padded(input)
+  if not self._edges then return input end
+  return pad(input, self._edges, self.padding_mode == "zeros" and "constant" or self.padding_mode)
 end
 
 function Conv:extra_repr()
@@ -95,13 +108,14 @@ function Conv:extra_repr()
   end
   if self.groups ~= 1 then text = text .. ", groups=" .. self.groups end
   if self.bias == nil then text = text .. ", bias=False" end
+  if self.padding_mode ~= "zeros" then text = text .. ", padding_mode=" .. self.padding_mode end
   return text
 end
 
 local parameters = {
   "in_channels: size", "out_channels: size", "kernel_size: counts", {"stride: counts", 1},
   {"padding: sizes|'same'|'valid'", 0}, {"dilation: counts", 1}, {"groups: count", 1}, {"bias: flag", true},
-  {"padding_mode: 'zeros'", "zeros"}, {"device: device"}, {"dtype: dtype"},
+  {"padding_mode: 'zeros'|'reflect'|'replicate'|'circular'", "zeros"}, {"device: device"}, {"dtype: dtype"},
 }
 
 local function options(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode,
@@ -125,7 +139,8 @@ end
 ---@param input table [N, C, L]
 ---@return table [N, out_channels, L']
 function Conv1d:forward(input)
-  return C.conv1d(input, self.weight, self.bias, self.stride[1], self:_pads()[1], self.dilation[1], self.groups)
+  return C.conv1d(self:_padded(input), self.weight, self.bias, self.stride[1], self._pads[1], self.dilation[1],
+    self.groups)
 end
 
 --- Cross-correlation over [N, C, H, W].
@@ -144,7 +159,7 @@ end
 ---@param input table [N, C, H, W]
 ---@return table [N, out_channels, H', W']
 function Conv2d:forward(input)
-  return C.conv2d(input, self.weight, self.bias, self.stride, self:_pads(), self.dilation, self.groups)
+  return C.conv2d(self:_padded(input), self.weight, self.bias, self.stride, self._pads, self.dilation, self.groups)
 end
 
 local transposed_parameters = {

@@ -103,32 +103,7 @@ function F.pairwise_distance(...)
   return C.norm(x1 - x2 + eps, p, -1, keepdim)
 end
 
-local read_pad = signature("pad",
-  {"input: tensor", "pad: integers", {"mode: 'constant'", "constant"}, {"value: number", 0}})
---- Pad the last dims: pad = {left, right, top, bottom, ...}, last dim first; negative numbers cut.
-function F.pad(...)
-  local input, pad, _, value = read_pad(...)
-  if #pad % 2 ~= 0 or #pad / 2 > input:dim() then
-    fail("pad: expected up to %d pairs of numbers, got %d numbers", input:dim(), #pad)
-  end
-  local made = false
-  for i = 1, #pad, 2 do
-    local dim = input:dim() - (i + 1) / 2
-    for side = 0, 1 do
-      local n = pad[i + side]
-      if n < 0 then
-        input = input:narrow(dim, side == 0 and -n or 0, input:size(dim) + n)
-      elseif n > 0 then
-        local sizes = {}
-        for d = 0, input:dim() - 1 do sizes[d + 1] = input:size(d) end
-        sizes[dim + 1] = n
-        local edge = input:new_full(sizes, value)
-        input, made = C.cat(side == 0 and {edge, input} or {input, edge}, dim), true
-      end
-    end
-  end
-  return made and input or input:clone()
-end
+F.pad = require "accelhost.nn.padding"
 
 -- Losses.
 

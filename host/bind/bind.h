@@ -29,7 +29,8 @@ const char *ah_call_site(lua_State *L);
 
 /* Tensors as userdata. */
 struct ah_tensor *ah_to_tensor(lua_State *L, int index);    /* NULL when it is something else (or nil) */
-/* Raises "expected a tensor, got X" or "tensor was freed". */
+bool ah_was_freed(lua_State *L, int index);                 /* is it a tensor that was freed? */
+/* Raises "argument N: expected a tensor, got X" or "... this tensor was freed". */
 struct ah_tensor *ah_check_tensor(lua_State *L, int index);
 struct ah_tensor *ah_opt_tensor(lua_State *L, int index);   /* nil or none: NULL */
 /* Push a tensor whose one reference passes to Lua. NULL pushes nil. */
@@ -43,6 +44,10 @@ struct ah_generator *ah_to_generator(lua_State *L, int index);
 
 /* Array part of a Lua table at `index` as integers; returns the count. Raises beyond `max` or on non-integers. */
 int ah_check_ints(lua_State *L, int index, int64_t *out, int max, const char *what);
+/* Length of the Lua array at `index` (positive); raises when it has a hole or, unless `named_ok`, named fields. */
+int ah_check_array(lua_State *L, int index, const char *what, bool named_ok);
+/* A value as messages show it: "number 3", "'abc'", "a tensor", "nothing". Lives until the next call of this thread. */
+const char *ah_value_text(lua_State *L, int index);
 enum ah_dtype ah_check_dtype(lua_State *L, int index);
 /* The device of a name ("cpu", "cuda:1"), opened on first use; raises what ah_device_find says. */
 struct ah_device *ah_check_device(lua_State *L, int index);

@@ -53,6 +53,40 @@ int ah_raise(lua_State *L, int status)
     return ah_raise_top(L);
 }
 
+const char *ah_value_text(lua_State *L, int index)
+{
+    static _Thread_local char text[96];
+    size_t length;
+    const char *name = NULL;
+    switch (lua_type(L, index)) {
+    case LUA_TNONE: return "nothing";
+    case LUA_TNIL: return "nil";
+    case LUA_TBOOLEAN: return lua_toboolean(L, index) ? "true" : "false";
+    case LUA_TNUMBER: snprintf(text, sizeof text, "number %.14g", lua_tonumber(L, index)); return text;
+    case LUA_TSTRING:
+        name = lua_tolstring(L, index, &length);
+        snprintf(text, sizeof text, "'%.60s%s'", name, length > 60 ? "..." : "");
+        return text;
+    default: break;
+    }
+    if (ah_to_tensor(L, index) || ah_was_freed(L, index))
+        return ah_was_freed(L, index) ? "a tensor that was freed" : "a tensor";
+    if (ah_to_generator(L, index))
+        return "a Generator";
+    /* An object of the library's classes names its class. */
+    if ((lua_istable(L, index) || lua_isuserdata(L, index)) && lua_getmetatable(L, index)) {
+        if (lua_istable(L, -1)) {
+            lua_getfield(L, -1, "_name");
+            if (lua_type(L, -1) == LUA_TSTRING)
+                name = lua_tostring(L, -1); /* the class keeps it */
+            lua_pop(L, 1);
+        }
+        lua_pop(L, 1);
+    }
+    snprintf(text, sizeof text, "a %.60s", name ? name : luaL_typename(L, index));
+    return text;
+}
+
 int ah_check(lua_State *L, int status)
 {
     return status < 0 ? ah_raise(L, status) : status;

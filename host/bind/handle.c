@@ -105,15 +105,17 @@ static bool is_handle(lua_State *L, int index)
     return found == metatable;
 }
 
+bool ah_was_freed(lua_State *L, int index)
+{
+    return is_handle(L, index) && !ah_to_tensor(L, index);
+}
+
 struct ah_tensor *ah_check_tensor(lua_State *L, int index)
 {
     struct ah_tensor *tensor = ah_to_tensor(L, index);
     if (tensor)
         return tensor;
-    if (is_handle(L, index))
-        ah_raise_text(L, "argument %d: this tensor was freed", index);
-    else
-        ah_raise_text(L, "argument %d: expected a tensor, got %s", index, luaL_typename(L, index));
+    ah_raise_text(L, "argument %d: expected a tensor, got %s", index, ah_value_text(L, index));
     return NULL;
 }
 
@@ -228,7 +230,7 @@ static int handle_gc(lua_State *L)
 static int handle_free(lua_State *L)
 {
     if (!is_handle(L, 1))
-        return ah_raise_text(L, "free: expected a tensor, got %s", luaL_typename(L, 1));
+        return ah_raise_text(L, "free: expected a tensor, got %s", ah_value_text(L, 1));
     drop(L, lua_touserdata(L, 1));
     return 0;
 }

@@ -180,7 +180,7 @@ static bool apply_key(lua_State *L, int slot, int key)
     if (by || !lua_istable(L, key)) {
         apply_item(L, slot, key, &dim, &picks);
     } else {
-        int count = (int)lua_objlen(L, key), first = lua_gettop(L) + 1;
+        int count = ah_check_array(L, key, "index", false), first = lua_gettop(L) + 1;
         if (count > 2 * AH_MAX_DIMS)
             ah_raise_text(L, "index: too many positions for a tensor of %d dims", tensor->ndim);
         luaL_checkstack(L, count + 8, "index");

@@ -1,9 +1,12 @@
 #include "bind/op.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "autograd/graph.h"
+#include "base/nearest.h"
+#include "bind/function.h"
 #include "bind/handle.h"
 
 static bool is_integral(double value)
@@ -17,17 +20,10 @@ static bool is_whole_operand(double value)
     return is_integral(value) && !(value == 0 && signbit(value));
 }
 
-static const char *value_text(lua_State *L, int index)
-{
-    if (lua_type(L, index) == LUA_TUSERDATA)
-        return ah_to_tensor(L, index) ? "a tensor" : "userdata";
-    return luaL_typename(L, index);
-}
-
 static int bad_argument(lua_State *L, const struct ah_op *op, int i, int index, const char *wanted)
 {
     return ah_raise_text(L, "%s: argument %d (%s): expected %s, got %s", op->name, i + 1, op->param[i].name, wanted,
-                         value_text(L, index));
+                         ah_value_text(L, index));
 }
 
 struct ah_value ah_check_operand(lua_State *L, int index, const char *op)
@@ -41,7 +37,7 @@ struct ah_value ah_check_operand(lua_State *L, int index, const char *op)
     }
     if (lua_isboolean(L, index))
         return AH_B(lua_toboolean(L, index));
-    ah_raise_text(L, "%s: expected a tensor or a number, got %s", op, value_text(L, index));
+    ah_raise_text(L, "%s: expected a tensor or a number, got %s", op, ah_value_text(L, index));
     return AH_NIL;
 }
 
@@ -71,14 +67,14 @@ static struct ah_value read_list(lua_State *L, const struct ah_op *op, int i, in
 {
     if (!lua_istable(L, index))
         bad_argument(L, op, i, index, "a table of tensors");
-    int count = (int)lua_objlen(L, index);
+    int count = ah_check_array(L, index, op->name, false);
     struct ah_tensor **items = lua_newuserdata(L, (size_t)(count ? count : 1) * sizeof *items);
     for (int k = 0; k < count; k++) {
         lua_rawgeti(L, index, k + 1);
         items[k] = ah_to_tensor(L, -1);
         if (!items[k]) {
             ah_raise_text(L, "%s: argument %d (%s): item %d is %s, not a tensor", op->name, i + 1, op->param[i].name,
-                          k + 1, value_text(L, -1));
+                          k + 1, ah_value_text(L, -1));
         }
         lua_pop(L, 1);
     }
@@ -124,12 +120,23 @@ static struct ah_value read_value(lua_State *L, const struct ah_op *op, int i, i
         if (!lua_isboolean(L, index))
             bad_argument(L, op, i, index, "true or false");
         return AH_B(lua_toboolean(L, index));
-    case AH_DTYPE:
-        return AH_D(ah_check_dtype(L, index));
-    case AH_DEVICE:
+    case AH_DTYPE: {
+        enum ah_dtype dtype = AH_F32;
+        if (lua_type(L, index) != LUA_TSTRING)
+            bad_argument(L, op, i, index, "a dtype name such as \"float32\"");
+        if (ah_dtype_parse(lua_tostring(L, index), &dtype))
+            ah_raise(L, ah_fail_prefix(AH_EINVAL, "%s", op->name));
+        return AH_D(dtype);
+    }
+    case AH_DEVICE: {
+        struct ah_device *device = NULL;
         if (lua_type(L, index) != LUA_TSTRING)
             bad_argument(L, op, i, index, "the name of a device");
-        return AH_DEV(ah_check_device(L, index));
+        int status = ah_device_find(lua_tostring(L, index), &device);
+        if (status < 0)
+            ah_raise(L, ah_fail_prefix(status, "%s", op->name));
+        return AH_DEV(device);
+    }
     default:
         if (lua_type(L, index) != LUA_TSTRING)
             bad_argument(L, op, i, index, "a string");
@@ -170,6 +177,14 @@ static bool makes_tensors(const struct ah_op *op)
            strstr(op->name, "_like");
 }
 
+static const char *nearest_parameter(const struct ah_op *op, const char *word)
+{
+    const char *known[AH_MAX_ARGS + 1] = {NULL};
+    for (int k = 0; k < op->param_count; k++)
+        known[k] = op->param[k].name;
+    return ah_nearest(word, known);
+}
+
 /* The trailing table of named arguments. */
 static void read_options(lua_State *L, const struct ah_op *op, int index, struct ah_value *args, bool *requires_grad)
 {
@@ -187,6 +202,8 @@ static void read_options(lua_State *L, const struct ah_op *op, int index, struct
             if (lua_gettop(L) > value) /* a list's storage: keep it below the iteration */
                 lua_insert(L, index + 1);
         } else if (makes_tensors(op) && !strcmp(key, "requires_grad")) {
+            if (!lua_isboolean(L, -1))
+                ah_raise_text(L, "%s: requires_grad: expected true or false, got %s", op->name, ah_value_text(L, -1));
             *requires_grad = lua_toboolean(L, -1);
         } else {
             char list[256] = "";
@@ -194,7 +211,9 @@ static void read_options(lua_State *L, const struct ah_op *op, int index, struct
                 strncat(list, k ? ", " : "", sizeof list - strlen(list) - 1);
                 strncat(list, op->param[k].name, sizeof list - strlen(list) - 1);
             }
-            ah_raise_text(L, "%s: unknown option '%s' (known: %s)", op->name, key, list);
+            const char *near = nearest_parameter(op, key);
+            ah_raise_text(L, "%s: unknown option '%s' (known: %s)%s%s%s", op->name, key, list,
+                          near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
         }
         lua_pop(L, 1);
     }
@@ -261,6 +280,37 @@ static int op_inplace(lua_State *L)
     return call_op(L, lua_touserdata(L, lua_upvalueindex(1)), true);
 }
 
+/* The method of an op: a tensor stands before the colon. */
+static int op_method(lua_State *L)
+{
+    const struct ah_op *op = lua_touserdata(L, lua_upvalueindex(1));
+    if (!ah_to_tensor(L, 1))
+        return ah_raise_not_method(L, op->name, "a tensor");
+    return call_op(L, op, false);
+}
+
+static int op_inplace_method(lua_State *L)
+{
+    const struct ah_op *op = lua_touserdata(L, lua_upvalueindex(1));
+    if (!ah_to_tensor(L, 1)) {
+        char name[64];
+        snprintf(name, sizeof name, "%s_", op->name);
+        return ah_raise_not_method(L, name, "a tensor");
+    }
+    return call_op(L, op, true);
+}
+
+const struct ah_op *ah_to_op(lua_State *L, int index)
+{
+    lua_CFunction function = lua_tocfunction(L, index);
+    if (function != op_plain && function != op_inplace && function != op_method && function != op_inplace_method)
+        return NULL;
+    lua_getupvalue(L, index, 1);
+    const struct ah_op *op = lua_touserdata(L, -1);
+    lua_pop(L, 1);
+    return op;
+}
+
 static void set_function(lua_State *L, int table, const char *name, lua_CFunction function, const struct ah_op *op)
 {
     lua_pushlightuserdata(L, (void *)(uintptr_t)op);
@@ -294,14 +344,14 @@ void ah_ops_open(lua_State *L, int module, int methods)
         const struct ah_op *op = ah_op_get((enum ah_opid)i);
         set_function(L, module, op->name, op_plain, op);
         if (op->flags & AH_METHOD)
-            set_function(L, methods, op->name, op_plain, op);
+            set_function(L, methods, op->name, op_method, op);
         if (op->flags & AH_INPLACE) {
             char name[64];
             size_t length = strlen(op->name);
             memcpy(name, op->name, length);
             memcpy(name + length, "_", 2);
             set_function(L, module, name, op_inplace, op);
-            set_function(L, methods, name, op_inplace, op);
+            set_function(L, methods, name, op_inplace_method, op);
         }
     }
     lua_pushcfunction(L, op_info);

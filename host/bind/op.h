@@ -7,6 +7,9 @@
 /* Fill accelhost._C (at stack index `module`) and the method table (at `methods`) from the op table. */
 void ah_ops_open(lua_State *L, int module, int methods);
 
+/* The op behind the function at `index`, NULL when it is none. */
+const struct ah_op *ah_to_op(lua_State *L, int index);
+
 /* A Lua value (number, boolean, tensor) as an operand of an op; raises for anything else. */
 struct ah_value ah_check_operand(lua_State *L, int index, const char *op);
 

@@ -1,6 +1,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "bind/bind.h"
 
 static bool push_option(lua_State *L, int index, const char *name)
@@ -17,7 +18,7 @@ static bool push_option(lua_State *L, int index, const char *name)
 static void expect(lua_State *L, bool fits, const char *name, const char *wanted)
 {
     if (!fits)
-        ah_raise_text(L, "option '%s': expected %s, got %s", name, wanted, luaL_typename(L, -1));
+        ah_raise_text(L, "option '%s': expected %s, got %s", name, wanted, ah_value_text(L, -1));
 }
 
 double ah_opt_number(lua_State *L, int index, const char *name, double fallback)
@@ -73,24 +74,57 @@ void ah_check_options(lua_State *L, int index, const char *op, const char *const
             name++;
         if (key && *name)
             continue;
+        const char *near = key ? ah_nearest(key, known) : NULL;
         char list[512] = "";
         for (name = known; *name; name++) {
             strncat(list, name == known ? "" : ", ", sizeof list - strlen(list) - 1);
             strncat(list, *name, sizeof list - strlen(list) - 1);
         }
-        ah_raise_text(L, "%s: unknown option '%s' (known: %s)", op, key ? key : luaL_typename(L, -1), list);
+        ah_raise_text(L, "%s: unknown option '%s' (known: %s)%s%s%s", op, key ? key : ah_value_text(L, -1), list,
+                      near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
     }
+}
+
+/* Beyond the length only keys of the hash part can follow, so a long array is not walked again. */
+int ah_check_array(lua_State *L, int index, const char *what, bool named_ok)
+{
+    int count = (int)lua_objlen(L, index);
+    if (count > 32) {
+        lua_pushinteger(L, count);
+    } else {
+        for (int i = 1; i <= count; i++) {
+            lua_rawgeti(L, index, i);
+            if (lua_isnil(L, -1))
+                ah_raise_text(L, "%s: item %d of the table is nil", what, i);
+            lua_pop(L, 1);
+        }
+        lua_pushnil(L);
+    }
+    while (lua_next(L, index)) {
+        lua_pop(L, 1);
+        double key = lua_tonumber(L, -1);
+        if (lua_type(L, -1) == LUA_TNUMBER) {
+            if (key < 1 || key > count || key != floor(key))
+                ah_raise_text(L, "%s: item %d of the table is nil", what, count + 1);
+        } else if (!named_ok) {
+            ah_raise_text(L, "%s: expected a table of items in order, got the field %s", what, ah_value_text(L, -1));
+        }
+    }
+    return count;
 }
 
 int ah_check_ints(lua_State *L, int index, int64_t *out, int max, const char *what)
 {
     if (lua_type(L, index) == LUA_TNUMBER) {
-        out[0] = (int64_t)lua_tonumber(L, index);
+        double value = lua_tonumber(L, index);
+        if (value != floor(value) || fabs(value) > 0x1p53)
+            return ah_raise_text(L, "%s: expected integers, got %s", what, ah_value_text(L, index));
+        out[0] = (int64_t)value;
         return 1;
     }
     if (!lua_istable(L, index))
-        return ah_raise_text(L, "%s: expected a table of integers, got %s", what, luaL_typename(L, index));
-    int count = (int)lua_objlen(L, index);
+        return ah_raise_text(L, "%s: expected a table of integers, got %s", what, ah_value_text(L, index));
+    int count = ah_check_array(L, index, what, false);
     if (count > max)
         return ah_raise_text(L, "%s: expected at most %d integers, got %d", what, max, count);
     for (int i = 0; i < count; i++) {
@@ -98,7 +132,7 @@ int ah_check_ints(lua_State *L, int index, int64_t *out, int max, const char *wh
         double value = lua_tonumber(L, -1);
         if (lua_type(L, -1) != LUA_TNUMBER || value != floor(value) || fabs(value) > 0x1p53)
             return ah_raise_text(L, "%s: expected integers, item %d is %s", what, i + 1,
-                                 lua_type(L, -1) == LUA_TNUMBER ? "not integral" : luaL_typename(L, -1));
+                                 ah_value_text(L, -1));
         out[i] = (int64_t)value;
         lua_pop(L, 1);
     }
@@ -115,7 +149,7 @@ enum ah_dtype ah_check_dtype(lua_State *L, int index)
 {
     enum ah_dtype dtype = AH_F32;
     if (lua_type(L, index) != LUA_TSTRING)
-        ah_raise_text(L, "expected a dtype name such as \"float32\", got %s", luaL_typename(L, index));
+        ah_raise_text(L, "expected a dtype name such as \"float32\", got %s", ah_value_text(L, index));
     ah_check(L, ah_dtype_parse(lua_tostring(L, index), &dtype));
     return dtype;
 }
@@ -124,7 +158,7 @@ struct ah_device *ah_check_device(lua_State *L, int index)
 {
     struct ah_device *device = NULL;
     if (lua_type(L, index) != LUA_TSTRING)
-        ah_raise_text(L, "expected the name of a device such as \"cpu\", got %s", luaL_typename(L, index));
+        ah_raise_text(L, "expected the name of a device such as \"cpu\", got %s", ah_value_text(L, index));
     ah_check(L, ah_device_find(lua_tostring(L, index), &device));
     return device;
 }

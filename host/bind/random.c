@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "bind/bind.h"
+#include "bind/function.h"
 #include "tensor/device.h"
 #include "tensor/rng.h"
 
@@ -225,23 +226,33 @@ static int generator_tostring(lua_State *L)
 
 int ah_open_random(lua_State *L)
 {
-    static const luaL_Reg methods[] = {
-        {"manual_seed", generator_manual_seed}, {"seed", generator_seed},   {"initial_seed", generator_initial_seed},
-        {"get_state", generator_get_state},     {"set_state", generator_set_state}, {"spawn", generator_spawn},
-        {NULL, NULL}};
-    static const luaL_Reg functions[] = {
-        {"manual_seed", manual_seed},     {"seed", seed_default},           {"initial_seed", initial_seed},
-        {"get_rng_state", get_rng_state}, {"set_rng_state", set_rng_state}, {"Generator", new_generator},
-        {"default", new_default},         {"randperm", randperm},           {"is_generator", is_generator},
-        {NULL, NULL}};
+    static const struct ah_function methods[] = {
+        {"manual_seed", generator_manual_seed, "generator:G, seed:i"},
+        {"seed", generator_seed, "generator:G"},
+        {"initial_seed", generator_initial_seed, "generator:G"},
+        {"get_state", generator_get_state, "generator:G"},
+        {"set_state", generator_set_state, "generator:G, state:T"},
+        {"spawn", generator_spawn, "generator:G"},
+        {NULL, NULL, NULL}};
+    static const struct ah_function functions[] = {
+        {"manual_seed", manual_seed, "seed:i"},
+        {"seed", seed_default, ""},
+        {"initial_seed", initial_seed, ""},
+        {"get_rng_state", get_rng_state, "device:D?"},
+        {"set_rng_state", set_rng_state, "state:T, device:D?"},
+        {"Generator", new_generator, "seed:i?"},
+        {"default", new_default, ""},
+        {"randperm", randperm, "n:i, generator:G?"},
+        {"is_generator", is_generator, "value:*?"},
+        {NULL, NULL, NULL}};
     luaL_newmetatable(L, GENERATOR);
     lua_newtable(L);
-    luaL_register(L, NULL, methods);
+    ah_set_methods(L, lua_gettop(L), methods);
     lua_setfield(L, -2, "__index");
     lua_pushcfunction(L, generator_tostring);
     lua_setfield(L, -2, "__tostring");
     lua_pop(L, 1);
     lua_newtable(L);
-    luaL_register(L, NULL, functions);
+    ah_set_functions(L, lua_gettop(L), functions);
     return 1;
 }

@@ -7,7 +7,9 @@
 #include "base/time.h"
 #include "base/version.h"
 #include "bind/bind.h"
+#include "bind/function.h"
 #include "bind/handle.h"
+#include "bind/op.h"
 
 static int set_num_threads(lua_State *L)
 {
@@ -86,8 +88,6 @@ static int process_id(lua_State *L)
 /* raise(text): an error that names the script's line, not the library's */
 static int raise(lua_State *L)
 {
-    luaL_checkstring(L, 1);
-    lua_settop(L, 1);
     return ah_raise_top(L);
 }
 
@@ -117,18 +117,37 @@ static int nearest(lua_State *L)
     return 1;
 }
 
+/* signature(function) -> name, "input:T, dim:i?" of an op or a plain C function; nil for others */
+static int signature(lua_State *L)
+{
+    const struct ah_function *function = ah_to_function(L, 1);
+    const struct ah_op *op = function ? NULL : ah_to_op(L, 1);
+    if (!function && !op)
+        return 0;
+    lua_pushstring(L, function ? function->name : op->name);
+    lua_pushstring(L, function ? function->signature : op->signature);
+    return 2;
+}
+
 int ah_open_system(lua_State *L)
 {
-    static const luaL_Reg list[] = {
-        {"set_num_threads", set_num_threads}, {"get_num_threads", get_num_threads},
-        {"cpu_count", cpu_count},             {"memory_stats", memory_stats},
-        {"empty_cache", empty_cache},         {"now", now},
-        {"collect_stress", collect_stress},   {"process_id", process_id},
-        {"raise", raise},                     {"call_site", call_site},
-        {"nearest", nearest},                 {NULL, NULL},
+    static const struct ah_function list[] = {
+        {"set_num_threads", set_num_threads, "count:i"},
+        {"get_num_threads", get_num_threads, ""},
+        {"cpu_count", cpu_count, ""},
+        {"memory_stats", memory_stats, "device:D?"},
+        {"empty_cache", empty_cache, ""},
+        {"now", now, ""},
+        {"collect_stress", collect_stress, "on:b"},
+        {"process_id", process_id, ""},
+        {"raise", raise, "text:s"},
+        {"call_site", call_site, ""},
+        {"nearest", nearest, "word:s, words:*"},
+        {"signature", signature, "function:F"},
+        {NULL, NULL, NULL},
     };
     lua_newtable(L);
-    luaL_register(L, NULL, list);
+    ah_set_functions(L, lua_gettop(L), list);
     lua_pushliteral(L, AH_VERSION);
     lua_setfield(L, -2, "version");
     return 1;

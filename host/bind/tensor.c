@@ -8,6 +8,7 @@
 #include "autograd/graph.h"
 #include "base/alloc.h"
 #include "base/nearest.h"
+#include "bind/function.h"
 #include "bind/handle.h"
 #include "bind/op.h"
 #include "tensor/format.h"
@@ -408,14 +409,6 @@ static int method_cpu(lua_State *L)
 
 static int method_requires_grad_(lua_State *L)
 {
-    static const char *const known[] = {"requires_grad", NULL};
-    if (lua_istable(L, 2)) {
-        ah_check_options(L, 2, "requires_grad_", known);
-        lua_getfield(L, 2, "requires_grad");
-        lua_replace(L, 2);
-    }
-    if (!lua_isnoneornil(L, 2) && !lua_isboolean(L, 2))
-        return ah_raise_text(L, "requires_grad_: expected true or false, got %s", luaL_typename(L, 2));
     bool on = lua_isnoneornil(L, 2) || lua_toboolean(L, 2);
     ah_check(L, ah_set_requires_grad(ah_check_tensor(L, 1), on));
     lua_settop(L, 1);
@@ -547,7 +540,7 @@ static int from_string(lua_State *L)
     size_t length;
     const char *bytes = luaL_checklstring(L, 1, &length);
     int64_t size[AH_MAX_DIMS];
-    int ndim = ah_check_ints(L, 2, size, AH_MAX_DIMS, "from_string");
+    int ndim = ah_check_ints(L, 2, size, AH_MAX_DIMS, "from_string: size");
     enum ah_dtype dtype = ah_check_dtype(L, 3);
     struct ah_tensor *tensor;
     ah_check(L, ah_tensor_empty(&tensor, size, ndim, dtype, &ah_cpu));
@@ -575,33 +568,33 @@ static int to_string(lua_State *L)
     return 1;
 }
 
-static const luaL_Reg methods_list[] = {
-    {"shape", method_shape},
-    {"size", method_size},
-    {"stride", method_stride},
-    {"dim", method_dim},
-    {"numel", method_numel},
-    {"nelement", method_numel},
-    {"is_contiguous", method_is_contiguous},
-    {"element_size", method_element_size},
-    {"storage_offset", method_storage_offset},
-    {"is_floating_point", method_is_floating_point},
-    {"item", method_item},
-    {"tolist", method_tolist},
-    {"to", method_to},
-    {"type_as", method_type_as},
-    {"float", method_float},
-    {"double", method_double},
-    {"half", method_half},
-    {"bfloat16", method_bfloat16},
-    {"long", method_long},
-    {"int", method_int},
-    {"byte", method_byte},
-    {"bool", method_bool},
-    {"cpu", method_cpu},
-    {"requires_grad_", method_requires_grad_},
-    {"data_ptr", method_data_ptr},
-    {NULL, NULL},
+static const struct ah_function methods_list[] = {
+    {"shape", method_shape, "input:T"},
+    {"size", method_size, "input:T, dim:i?"},
+    {"stride", method_stride, "input:T"},
+    {"dim", method_dim, "input:T"},
+    {"numel", method_numel, "input:T"},
+    {"nelement", method_numel, "input:T"},
+    {"is_contiguous", method_is_contiguous, "input:T"},
+    {"element_size", method_element_size, "input:T"},
+    {"storage_offset", method_storage_offset, "input:T"},
+    {"is_floating_point", method_is_floating_point, "input:T"},
+    {"item", method_item, "input:T"},
+    {"tolist", method_tolist, "input:T"},
+    {"to", method_to, "input:T, target:*, dtype:d?"},
+    {"type_as", method_type_as, "input:T, other:T"},
+    {"float", method_float, "input:T"},
+    {"double", method_double, "input:T"},
+    {"half", method_half, "input:T"},
+    {"bfloat16", method_bfloat16, "input:T"},
+    {"long", method_long, "input:T"},
+    {"int", method_int, "input:T"},
+    {"byte", method_byte, "input:T"},
+    {"bool", method_bool, "input:T"},
+    {"cpu", method_cpu, "input:T"},
+    {"requires_grad_", method_requires_grad_, "input:T, requires_grad:b?"},
+    {"data_ptr", method_data_ptr, "input:T"},
+    {NULL, NULL, NULL},
 };
 
 static const luaL_Reg meta_list[] = {
@@ -612,10 +605,15 @@ static const luaL_Reg meta_list[] = {
 };
 
 static const luaL_Reg module_list[] = {
-    {"is_tensor", is_tensor},     {"is_dtype", is_dtype},
-    {"set_data", set_data},       {"same_storage", same_storage},
-    {"same_shape", same_shape},   {"pointer", pointer},         {"from_string", from_string},
-    {"to_string", to_string},     {"tensor", ah_tensor_from_lua}, {NULL, NULL},
+    {"is_tensor", is_tensor},   {"is_dtype", is_dtype}, {"set_data", set_data}, {"same_storage", same_storage},
+    {"same_shape", same_shape}, {"pointer", pointer},   {NULL, NULL},
+};
+
+static const struct ah_function function_list[] = {
+    {"from_string", from_string, "bytes:s, size:I, dtype:d"},
+    {"to_string", to_string, "input:T"},
+    {"tensor", ah_tensor_from_lua, "data:*, options:*?"},
+    {NULL, NULL, NULL},
 };
 
 static void set_all(lua_State *L, int table, const luaL_Reg *list)
@@ -628,9 +626,10 @@ static void set_all(lua_State *L, int table, const luaL_Reg *list)
 
 void ah_tensor_open(lua_State *L, int metatable, int methods, int module)
 {
-    set_all(L, methods, methods_list);
+    ah_set_methods(L, methods, methods_list);
     set_all(L, metatable, meta_list);
     set_all(L, module, module_list);
+    ah_set_functions(L, module, function_list);
     lua_pushvalue(L, methods);
     lua_pushcclosure(L, meta_index, 1);
     lua_setfield(L, metatable, "__index");

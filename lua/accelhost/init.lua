@@ -6,14 +6,14 @@
 -- Submodules and ops are looked up on first use, so a script pays only for what it touches.
 local C = require "accelhost._C"
 local namespace = require "accelhost.util.namespace"
-require "accelhost.tensor"
+local tensor = require "accelhost.tensor"
 rawset(_G, "pairs", require "accelhost.util.pairs")
 
 local accelhost = {
   _VERSION = C.system.version,
 
   tensor = C.tensor,
-  from_string = C.from_string,
+  from_string = tensor.from_string,
   to_string = C.to_string,
   is_tensor = C.is_tensor,
 

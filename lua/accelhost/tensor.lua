@@ -25,6 +25,17 @@ local function views_of_size(input, size, dim)
   return views
 end
 
+local read_bytes = signature("from_string", {"bytes: string", "size: sizes", {"dtype: dtype", "float32"}})
+
+--- A tensor with these bytes, row-major and little-endian: accelhost.from_string(text, {2, 2}, {dtype = "uint8"}).
+---@param bytes string
+---@param size integer|integer[]
+---@param dtype? string|table default "float32"
+---@return userdata
+function tensor.from_string(...)
+  return C.from_string(read_bytes(...))
+end
+
 local read_split = signature("split", {"input: tensor", "split_size_or_sections: sizes", {"dim: integer", 0}})
 
 --- Views of `input` of the given size along `dim` (the last may be smaller), or of the given sizes.

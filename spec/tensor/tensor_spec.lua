@@ -27,6 +27,93 @@ describe("tensor()", function()
   end)
 end)
 
+describe("tensor()", function()
+  local tensor = accelhost.tensor
+  local function refused(text, ...)
+    local values = {...}
+    assert.error_matches(function() tensor(unpack(values)) end, text)
+  end
+
+  it("refuses tables with holes and with names that are no options", function()
+    refused("tensor: item 2 of the table is nil", {1, nil, 3, 4})
+    assert.is_false(pcall(tensor, {1, nil, 3}))
+    assert.is_false(pcall(tensor, {{1, 2}, {3, nil}}))
+    refused("tensor: unknown option 'dtyp' .*did you mean 'dtype'", {1, 2, dtyp = "int64"})
+    refused("tensor: expected a table of items in order, got the field 'x'", {{1, x = 2}, {3}})
+    assert.equal("int64", tensor({1, 2, dtype = "int64"}).dtype)
+    local long = {}
+    for i = 1, 100 do long[i] = i end
+    long.name = 1
+    refused("unknown option 'name'", long)
+  end)
+
+  it("ends at a table that holds itself", function()
+    local endless = {}
+    endless[1] = endless
+    refused("tensor: tables are nested deeper than 8", endless)
+  end)
+
+  it("of booleans and numbers holds numbers", function()
+    assert.same({1, 2}, tensor({true, 2}):tolist())
+    assert.equal("float32", tensor({{true}, {0.5}}).dtype)
+    assert.equal("bool", tensor({true, false}).dtype)
+  end)
+
+  it("refuses numbers that its dtype does not hold", function()
+    refused("tensor: 300 is outside the range of uint8", {300}, {dtype = "uint8"})
+    refused("tensor: 3000000000 is outside the range of int32", {3e9}, {dtype = "int32"})
+    refused("tensor: 1e%+19 is outside the range of int64", {1e19}, {dtype = "int64"})
+    refused("tensor: inf is outside the range of int64", {math.huge}, {dtype = "int64"})
+    refused("not integral", {0 / 0}, {dtype = "int64"})
+    assert.equal(255, tensor({-1}, {dtype = "uint8"}):item())
+    assert.equal(math.huge, tensor({math.huge}):item())
+    assert.equal(-2147483648, tensor({-2 ^ 31}, {dtype = "int32"}):item())
+  end)
+
+  it("says what it got", function()
+    refused("tensor: 'data' is missing")
+    refused("tensor: expected a number at element 0, got 'abc'", "abc")
+    refused("tensor: options: expected a table or a dtype name, got true", {1}, true)
+    refused("unknown dtype 'flaot32'", {1}, {dtype = "flaot32"})
+  end)
+end)
+
+describe("a method", function()
+  local x = accelhost.zeros(2, 2)
+
+  it("called with a dot says to write a colon", function()
+    local text = "write ':' instead of '.'"
+    for name, call in pairs {
+      sum = function() return x.sum() end, view = function() return x.view(4) end,
+      item = function() return x.item() end,
+      add_ = function() return x.add_(1) end, shape = function() return x.shape(0) end,
+    } do
+      local fine, message = pcall(call)
+      assert.is_false(fine)
+      assert.matches(name .. ": expected a tensor before it, got ", message)
+      assert.truthy(message:find(text, 1, true))
+    end
+  end)
+
+  it("refuses more arguments than it has", function()
+    assert.error_matches(function() x:dim(1) end, "dim: expected at most 1 argument %(input%), got 2")
+    assert.error_matches(function() x:size(0, 1) end, "size: expected at most 2 arguments %(input, dim%), got 3")
+  end)
+
+  it("is to_string", function()
+    assert.equal("\1\2", accelhost.tensor({1, 2}, {dtype = "uint8"}):to_string())
+  end)
+end)
+
+describe("tables of tensors and integers", function()
+  it("have no holes and no names", function()
+    local x = accelhost.zeros(2)
+    assert.is_false(pcall(accelhost.stack, {x, nil, x}))
+    assert.error_matches(function() accelhost.cat {x, b = x} end, "cat: expected a table of items in order")
+    assert.error_matches(function() x:view {1, a = 2} end, "view: expected a table of items in order")
+  end)
+end)
+
 describe("item()", function()
   it("gives a boolean for bool and a number otherwise", function()
     assert.equal(true, accelhost.tensor({true}):item())
@@ -67,7 +154,7 @@ describe("arguments of an op", function()
 
   it("have checked names and kinds", function()
     assert.error_matches(function() accelhost.zeros(2):sum {dimm = 1} end, "unknown option 'dimm'")
-    assert.error_matches(function() accelhost.zeros(2):transpose("a", 1) end, "expected an integer, got string")
+    assert.error_matches(function() accelhost.zeros(2):transpose("a", 1) end, "expected an integer, got 'a'")
     assert.error_matches(function() accelhost.add(1, {}) end, "add: argument 2")
   end)
 
@@ -236,6 +323,6 @@ describe("requires_grad_", function()
     assert.is_true(x.requires_grad)
     assert.is_false(x:requires_grad_({requires_grad = false}).requires_grad)
     assert.error_matches(function() x:requires_grad_ {grad = false} end, "unknown option 'grad'")
-    assert.error_matches(function() x:requires_grad_("no") end, "expected true or false, got string")
+    assert.error_matches(function() x:requires_grad_("no") end, "expected true or false, got 'no'")
   end)
 end)

@@ -88,7 +88,7 @@ local known = {
     return C.is_tensor(value) or is_list(value, C.is_tensor)
   end},
   dtype = {'a dtype name such as "float32"', C.is_dtype},
-  device = {'a device name such as "cpu"', function(value) return type(value) == "string" end},
+  device = {'a device name such as "cpu"', C.device.is_name},
   generator = {"a Generator", C.random.is_generator},
   module = {"a module", is_module},
   modules = {"a table of modules", function(value) return is_list(value, is_module) end},

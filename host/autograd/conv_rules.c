@@ -1,5 +1,4 @@
-#include "autograd/rule.h"
-#include "ops/rows.h"
+#include "autograd/rules.h"
 
 /* conv2d and its two adjoints are the three faces of one trilinear form
  *     f(x, w, g) = sum of conv2d(x, w) * g,

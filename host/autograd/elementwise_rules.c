@@ -1,8 +1,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "autograd/rule.h"
-#include "ops/rows.h"
+#include "autograd/graph.h"
+#include "autograd/rules.h"
 
 /* A saved argument, NULL when it was not kept or is absent. */
 static struct ah_tensor *saved(const struct ah_rule *r, int i)
@@ -33,7 +33,8 @@ static void give(struct ah_rule *r, int k, struct ah_tensor *grad)
         r->grad_in[k] = ah_r_to_input(r, grad, k);
 }
 
-static int zero_rule(struct ah_rule *r)
+/* Constants, steps, and what an in-place write replaces. */
+int ah_backward_zero(struct ah_rule *r)
 {
     for (int k = 0; k < r->input_count; k++)
         if (r->needs[k])
@@ -74,7 +75,7 @@ int ah_backward_mul(struct ah_rule *r)
 int ah_backward_div(struct ah_rule *r)
 {
     if (r->arg[2].kind == AH_STRING)
-        return zero_rule(r);
+        return ah_backward_zero(r);
     struct ah_tensor *g = r->grad_out[0], *a = saved(r, 0), *b = saved(r, 1);
     if (r->needs[0])
         give(r, 0, ah_r_div(r, g, b));
@@ -119,31 +120,24 @@ int ah_backward_pow(struct ah_rule *r)
     return r->status;
 }
 
-static int remainder_rule(struct ah_rule *r, const char *mode)
+/* remainder and fmod: a - b * whole(a / b). */
+int ah_backward_remainder(struct ah_rule *r)
 {
     struct ah_tensor *g = r->grad_out[0];
     give(r, 0, g);
     if (r->needs[1]) {
+        const char *mode = r->node->op->id == AH_OP_fmod ? "trunc" : "floor";
         struct ah_tensor *whole = ah_r(r, AH_OP_div, AH_T(saved(r, 0)), AH_T(saved(r, 1)), AH_S(mode));
         give(r, 1, ah_r_neg(r, ah_r_mul(r, g, whole)));
     }
     return r->status;
 }
 
-int ah_backward_remainder(struct ah_rule *r)
-{
-    return remainder_rule(r, "floor");
-}
-
-int ah_backward_fmod(struct ah_rule *r)
-{
-    return remainder_rule(r, "trunc");
-}
-
-/* The winner takes the gradient, a tie splits it. */
-static int extreme_rule(struct ah_rule *r, enum ah_opid first_wins)
+/* maximum and minimum: the winner takes the gradient, a tie splits it. */
+int ah_backward_extreme(struct ah_rule *r)
 {
     struct ah_tensor *g = r->grad_out[0], *a = saved(r, 0), *b = saved(r, 1);
+    enum ah_opid first_wins = r->node->op->id == AH_OP_maximum ? AH_OP_gt : AH_OP_lt;
     struct ah_tensor *tie = ah_r(r, AH_OP_eq, AH_T(a), AH_T(b));
     struct ah_tensor *shared = ah_r(r, AH_OP_where, AH_T(tie), AH_T(ah_r_scale(r, g, 0.5)), AH_T(g));
     struct ah_tensor *first = ah_r(r, first_wins, AH_T(a), AH_T(b));
@@ -152,16 +146,6 @@ static int extreme_rule(struct ah_rule *r, enum ah_opid first_wins)
     if (r->needs[1])
         give(r, 1, only(r, unary(r, AH_OP_logical_not, first), shared));
     return r->status;
-}
-
-int ah_backward_maximum(struct ah_rule *r)
-{
-    return extreme_rule(r, AH_OP_gt);
-}
-
-int ah_backward_minimum(struct ah_rule *r)
-{
-    return extreme_rule(r, AH_OP_lt);
 }
 
 /* Functions of one input: grad * slope, the slope from what was saved. */
@@ -198,31 +182,6 @@ UNARY_RULE(relu, ah_r(r, AH_OP_relu_backward, AH_T(g), AH_T(OUT)))
 UNARY_RULE(gelu, ah_r(r, AH_OP_gelu_backward, AH_T(g), AH_T(X), AH_S(r->arg[1].string)))
 UNARY_RULE(silu, ah_r(r, AH_OP_silu_backward, AH_T(g), AH_T(X)))
 UNARY_RULE(leaky_relu, ah_r(r, AH_OP_leaky_relu_backward, AH_T(g), AH_T(X), AH_N(r->arg[1].number)))
-
-int ah_backward_sign(struct ah_rule *r)
-{
-    return zero_rule(r);
-}
-
-int ah_backward_floor(struct ah_rule *r)
-{
-    return zero_rule(r);
-}
-
-int ah_backward_ceil(struct ah_rule *r)
-{
-    return zero_rule(r);
-}
-
-int ah_backward_round(struct ah_rule *r)
-{
-    return zero_rule(r);
-}
-
-int ah_backward_trunc(struct ah_rule *r)
-{
-    return zero_rule(r);
-}
 
 int ah_backward_softplus(struct ah_rule *r)
 {
@@ -418,25 +377,8 @@ int ah_backward_dropout_backward(struct ah_rule *r)
 
 /* Conversion, copies, fills. */
 
-int ah_backward_to_device(struct ah_rule *r)
-{
-    r->grad_in[0] = ah_r_to_input(r, r->grad_out[0], 0);
-    return r->status;
-}
-
-int ah_backward_to(struct ah_rule *r)
-{
-    give(r, 0, r->grad_out[0]);
-    return r->status;
-}
-
-int ah_backward_clone(struct ah_rule *r)
-{
-    give(r, 0, r->grad_out[0]);
-    return r->status;
-}
-
-int ah_backward_contiguous(struct ah_rule *r)
+/* The gradient as it is, brought back to the input's shape and dtype. */
+int ah_backward_same(struct ah_rule *r)
 {
     give(r, 0, r->grad_out[0]);
     return r->status;
@@ -449,16 +391,6 @@ int ah_backward_copy_(struct ah_rule *r)
         r->grad_in[0] = ah_r_zeros_input(r, 0);
     give(r, 1, r->grad_out[0]);
     return r->status;
-}
-
-int ah_backward_fill_(struct ah_rule *r)
-{
-    return ah_backward_copy_(r);
-}
-
-int ah_backward_zero_(struct ah_rule *r)
-{
-    return zero_rule(r);
 }
 
 /* Second derivatives of the fused gradients: input 0 is the gradient, input 1 what the forward saved. */

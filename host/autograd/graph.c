@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "autograd/node.h"
+#include "autograd/rules.h"
 
 static bool any_requires_grad(const struct ah_call *call)
 {
@@ -21,17 +22,23 @@ static bool any_requires_grad(const struct ah_call *call)
 
 static bool wanted(const struct ah_call *call)
 {
-    return ah_grad_enabled && any_requires_grad(call);
+    const struct ah_rule_row *row = &ah_rules[call->op->id];
+    if (!ah_grad_enabled || !row->run || ((row->saves & AH_SAVE_IN_PLACE_ONLY) && !call->inplace))
+        return false;
+    return any_requires_grad(call);
 }
 
-static bool keeps(const struct ah_op *op, const struct ah_call *call, int i)
+/* Will the rule read argument i? */
+static bool keeps(const struct ah_call *call, int i)
 {
-    if (!(op->saves & AH_SAVE(i)))
-        return false;
-    if (!(op->saves & AH_SAVE_CROSS) || i > 1)
+    uint64_t saves = ah_rules[call->op->id].saves;
+    unsigned inputs = i < AH_SAVED_ARGS ? (unsigned)(saves >> 8 * i) & 0xff : 0;
+    if (inputs == 0xff)
         return true;
-    const struct ah_value *other = &call->arg[1 - i];
-    return other->kind == AH_TENSOR && ah_requires_grad(other->tensor);
+    for (int k = 0; inputs >> k; k++)
+        if ((inputs >> k & 1) && call->arg[k].kind == AH_TENSOR && ah_requires_grad(call->arg[k].tensor))
+            return true;
+    return false;
 }
 
 static int before_inplace(struct ah_call *call)
@@ -55,7 +62,7 @@ static int before_inplace(struct ah_call *call)
     struct ah_node *owned;
     if (meta && meta->base)
         AH_TRY(ah_gradient_edge(target, &edge, &owned));
-    if (!call->recording || !keeps(call->op, call, 0))
+    if (!call->recording || !keeps(call, 0))
         return 0;
     ah_grad_enabled = false;
     int status = ah_op1(AH_OP_clone, &call->original, AH_T(target));
@@ -66,7 +73,8 @@ static int before_inplace(struct ah_call *call)
 static void track_view(struct ah_call *call)
 {
     struct ah_tensor *view = call->out[0], *from = call->arg[0].tensor;
-    if (!ah_grad_enabled || view == from || !ah_dtype_is_float(view->dtype) || view->storage != from->storage)
+    if (!ah_grad_enabled || !ah_rules[call->op->id].run || view == from || !ah_dtype_is_float(view->dtype) ||
+        view->storage != from->storage)
         return;
     struct ah_grad_meta *meta = ah_grad_meta(view);
     if (!meta || meta->base)
@@ -105,7 +113,7 @@ static int fill_node(struct ah_node *node, struct ah_call *call)
         node->arg[i].kind = AH_NONE;
         if (arg->kind == AH_TENSOR) {
             AH_TRY(ah_node_add_input(node, &input, arg->tensor));
-            if (keeps(op, call, i))
+            if (keeps(call, i))
                 AH_TRY(save_arg(node, call, i));
         } else if (arg->kind == AH_LIST) {
             for (int k = 0; k < arg->list.count; k++)
@@ -118,7 +126,7 @@ static int fill_node(struct ah_node *node, struct ah_call *call)
     }
     for (int k = 0; k < call->out_count; k++) {
         ah_describe(&node->output[k], call->out[k]);
-        if (op->saves & AH_SAVE_OUT(k)) {
+        if (ah_rules[op->id].saves & AH_SAVE_OUT(k)) {
             AH_TRY(ah_alias(&node->saved_out[k].tensor, call->out[k]));
             node->saved_out[k].version = call->out[k]->storage->version;
         }
@@ -178,7 +186,7 @@ static int record(struct ah_call *call)
 
 static int run_op(struct ah_node *node, struct ah_rule *rule)
 {
-    return node->op->backward(rule);
+    return ah_rules[node->op->id].run(rule);
 }
 
 static const struct ah_node_class op_class = {.run = run_op};

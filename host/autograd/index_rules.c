@@ -1,5 +1,4 @@
-#include "autograd/rule.h"
-#include "ops/rows.h"
+#include "autograd/rules.h"
 
 /* Inputs are counted over the tensor arguments: input, index, source. */
 enum { INPUT = 0, SOURCE = 2 };

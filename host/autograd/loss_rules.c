@@ -1,6 +1,5 @@
 #include "autograd/graph.h"
-#include "autograd/rule.h"
-#include "ops/rows.h"
+#include "autograd/rules.h"
 
 static struct ah_tensor *saved(const struct ah_rule *r, int i)
 {

@@ -1,5 +1,4 @@
-#include "autograd/rule.h"
-#include "ops/rows.h"
+#include "autograd/rules.h"
 
 /* t as a matrix of `columns` columns. -1 would be ambiguous where a size is 0. */
 static struct ah_tensor *as_matrix(struct ah_rule *r, struct ah_tensor *t, int64_t columns)

@@ -1,6 +1,5 @@
 #include "autograd/graph.h"
-#include "autograd/rule.h"
-#include "ops/rows.h"
+#include "autograd/rules.h"
 
 static struct ah_tensor *saved(const struct ah_rule *r, int i)
 {
@@ -16,70 +15,133 @@ int ah_backward_masked_softmax(struct ah_rule *r)
     return r->status;
 }
 
-/* Absent tensors take no place among the inputs: the forward notes in state[0] and state[1] which input weight and bias
- * are, 0 for absent. */
-int ah_backward_batch_norm(struct ah_rule *r)
-{
-    struct ah_tensor *out[3];
-    const struct ah_value args[] = {AH_T(r->grad_out[0]), AH_T(saved(r, 0)), AH_T(saved(r, 3)), AH_T(r->extra[0]),
-                                    AH_T(r->extra[1]), r->arg[5]};
-    ah_rule_ops(r, AH_OP_batch_norm_backward, args, 6, out, 3);
-    r->grad_in[0] = out[0];
-    int weight = (int)r->state[0], bias = (int)r->state[1];
-    if (weight > 0 && r->needs[weight])
-        r->grad_in[weight] = out[1];
-    if (bias > 0 && r->needs[bias])
-        r->grad_in[bias] = out[2];
-    return r->status;
-}
-
 static struct ah_tensor *mean_keep(struct ah_rule *r, struct ah_tensor *t, struct ah_value dims)
 {
     return ah_r(r, AH_OP_mean, AH_T(t), dims, AH_B(true));
 }
 
-/* With higher derivatives wanted: everything from the input again, by ops that have them. */
-static int layer_norm_by_ops(struct ah_rule *r, int weight, int bias)
+/* A normalisation over the dims `over`, by ops that have derivatives of their own: for higher derivatives. */
+struct normal {
+    struct ah_tensor *x, *g;
+    struct ah_tensor *weight;         /* broadcasts against x, or NULL */
+    struct ah_tensor *mean, *inverse; /* given ones are constants, else NULL: computed from x */
+    struct ah_value over;
+    double eps;
+    struct ah_tensor *value;          /* the normalised x */
+};
+
+static struct ah_tensor *normal_gradient(struct ah_rule *r, struct normal *n)
 {
-    struct ah_tensor *g = r->grad_out[0], *x = saved(r, 0), *w = saved(r, 2);
-    int64_t dims[AH_MAX_DIMS];
+    bool constant = n->mean != NULL;
+    struct ah_tensor *mean = constant ? n->mean : mean_keep(r, n->x, n->over), *inverse = n->inverse;
+    struct ah_tensor *centred = ah_r_sub(r, n->x, mean), *gn = n->weight ? ah_r_mul(r, n->g, n->weight) : n->g;
+    if (!constant) {
+        struct ah_tensor *variance = mean_keep(r, ah_r_mul(r, centred, centred), n->over);
+        inverse = ah_r(r, AH_OP_rsqrt, AH_T(ah_r_shift(r, variance, n->eps)));
+    }
+    n->value = ah_r_mul(r, centred, inverse);
+    if (constant)
+        return ah_r_mul(r, gn, inverse);
+    struct ah_tensor *along = ah_r_mul(r, n->value, mean_keep(r, ah_r_mul(r, gn, n->value), n->over));
+    return ah_r_mul(r, ah_r_sub(r, ah_r_sub(r, gn, mean_keep(r, gn, n->over)), along), inverse);
+}
+
+/* Which inputs weight and bias are: absent tensors take no place among the inputs, 0 stands for absent. */
+struct affine {
+    int weight, bias;
+};
+
+static struct affine affine_of(const struct ah_rule *r)
+{
+    return (struct affine){(int)r->state[0], (int)r->state[1]};
+}
+
+static bool wants(const struct ah_rule *r, int input)
+{
+    return input > 0 && r->needs[input];
+}
+
+/* Statistics are per channel, dim 1; the reduced types are computed in float32. */
+static int batch_norm_by_ops(struct ah_rule *r)
+{
+    struct affine affine = affine_of(r);
+    int64_t row[AH_MAX_DIMS], over[AH_MAX_DIMS];
+    const struct ah_input_meta *meta = ah_rule_input(r, 0);
+    enum ah_dtype dtype = meta->dtype == AH_F64 ? AH_F64 : AH_F32;
+    int count = 0;
+    for (int d = 0; d < meta->ndim; d++) {
+        row[d] = d == 1 ? meta->size[1] : 1;
+        if (d != 1)
+            over[count++] = d;
+    }
+    struct ah_value shape = AH_INTS_OF(row, meta->ndim);
+    struct normal n = {.x = ah_r(r, AH_OP_to, AH_T(saved(r, 0)), AH_D(dtype)),
+                       .g = ah_r(r, AH_OP_to, AH_T(r->grad_out[0]), AH_D(dtype)),
+                       .over = AH_INTS_OF(over, count), .eps = r->arg[7].number};
+    if (saved(r, 3))
+        n.weight = ah_r(r, AH_OP_reshape, AH_T(saved(r, 3)), shape);
+    if (!r->arg[5].flag) {
+        n.mean = ah_r(r, AH_OP_reshape, AH_T(r->extra[0]), shape);
+        n.inverse = ah_r(r, AH_OP_reshape, AH_T(r->extra[1]), shape);
+    }
+    r->grad_in[0] = ah_r_to_input(r, normal_gradient(r, &n), 0);
+    if (wants(r, affine.weight)) {
+        struct ah_tensor *sum = ah_r(r, AH_OP_sum, AH_T(ah_r_mul(r, n.g, n.value)), n.over);
+        r->grad_in[affine.weight] = ah_r_to_input(r, sum, affine.weight);
+    }
+    if (wants(r, affine.bias))
+        r->grad_in[affine.bias] = ah_r_to_input(r, ah_r(r, AH_OP_sum, AH_T(n.g), n.over), affine.bias);
+    return r->status;
+}
+
+/* The fused kernels give all three gradients at once. */
+static int give_three(struct ah_rule *r, enum ah_opid op, const struct ah_value *args, int count)
+{
+    struct affine affine = affine_of(r);
+    struct ah_tensor *out[3];
+    ah_rule_ops(r, op, args, count, out, 3);
+    r->grad_in[0] = out[0];
+    if (wants(r, affine.weight))
+        r->grad_in[affine.weight] = out[1];
+    if (wants(r, affine.bias))
+        r->grad_in[affine.bias] = out[2];
+    return r->status;
+}
+
+int ah_backward_batch_norm(struct ah_rule *r)
+{
+    if (ah_grad_enabled)
+        return batch_norm_by_ops(r);
+    const struct ah_value args[] = {AH_T(r->grad_out[0]), AH_T(saved(r, 0)), AH_T(saved(r, 3)), AH_T(r->extra[0]),
+                                    AH_T(r->extra[1]), r->arg[5]};
+    return give_three(r, AH_OP_batch_norm_backward, args, 6);
+}
+
+static int layer_norm_by_ops(struct ah_rule *r)
+{
+    struct affine affine = affine_of(r);
+    int64_t over[AH_MAX_DIMS];
     int count = r->arg[1].ints.count;
     for (int d = 0; d < count; d++)
-        dims[d] = d - count;
-    struct ah_value over = AH_INTS_OF(dims, count);
-    struct ah_tensor *centred = ah_r_sub(r, x, mean_keep(r, x, over));
-    struct ah_tensor *variance = mean_keep(r, ah_r_mul(r, centred, centred), over);
-    struct ah_tensor *inverse = ah_r(r, AH_OP_rsqrt, AH_T(ah_r_shift(r, variance, r->arg[4].number)));
-    struct ah_tensor *normal = ah_r_mul(r, centred, inverse);
-    if (r->needs[0]) {
-        struct ah_tensor *gn = w ? ah_r_mul(r, g, w) : g;
-        struct ah_tensor *along = ah_r_mul(r, normal, mean_keep(r, ah_r_mul(r, gn, normal), over));
-        struct ah_tensor *rest = ah_r_sub(r, ah_r_sub(r, gn, mean_keep(r, gn, over)), along);
-        r->grad_in[0] = ah_r_mul(r, rest, inverse);
-    }
-    if (weight > 0 && r->needs[weight])
-        r->grad_in[weight] = ah_r_to_input(r, ah_r_mul(r, g, normal), weight);
-    if (bias > 0 && r->needs[bias])
-        r->grad_in[bias] = ah_r_to_input(r, g, bias);
+        over[d] = d - count;
+    struct normal n = {.x = saved(r, 0), .g = r->grad_out[0], .weight = saved(r, 2), .over = AH_INTS_OF(over, count),
+                       .eps = r->arg[4].number};
+    r->grad_in[0] = normal_gradient(r, &n);
+    if (wants(r, affine.weight))
+        r->grad_in[affine.weight] = ah_r_to_input(r, ah_r_mul(r, n.g, n.value), affine.weight);
+    if (wants(r, affine.bias))
+        r->grad_in[affine.bias] = ah_r_to_input(r, n.g, affine.bias);
     return r->status;
 }
 
 int ah_backward_layer_norm(struct ah_rule *r)
 {
-    int weight = (int)r->state[0], bias = (int)r->state[1];
     if (ah_grad_enabled)
-        return layer_norm_by_ops(r, weight, bias);
-    bool affine = (weight > 0 && r->needs[weight]) || (bias > 0 && r->needs[bias]);
-    struct ah_tensor *out[3];
+        return layer_norm_by_ops(r);
+    struct affine affine = affine_of(r);
     const struct ah_value args[] = {AH_T(r->grad_out[0]), AH_T(saved(r, 0)), AH_T(saved(r, 2)), AH_T(r->extra[0]),
-                                    AH_T(r->extra[1]), AH_B(affine)};
-    ah_rule_ops(r, AH_OP_layer_norm_backward, args, 6, out, 3);
-    r->grad_in[0] = out[0];
-    if (weight > 0 && r->needs[weight])
-        r->grad_in[weight] = out[1];
-    if (bias > 0 && r->needs[bias])
-        r->grad_in[bias] = out[2];
-    return r->status;
+                                    AH_T(r->extra[1]), AH_B(wants(r, affine.weight) || wants(r, affine.bias))};
+    return give_three(r, AH_OP_layer_norm_backward, args, 6);
 }
 
 int ah_backward_embedding(struct ah_rule *r)

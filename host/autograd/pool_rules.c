@@ -1,5 +1,5 @@
-#include "autograd/rule.h"
-#include "ops/rows.h"
+#include "autograd/graph.h"
+#include "autograd/rules.h"
 
 static struct ah_value size_of(const struct ah_rule *r)
 {
@@ -7,8 +7,30 @@ static struct ah_value size_of(const struct ah_rule *r)
     return AH_INTS_OF(meta->size, meta->ndim);
 }
 
+/* The same by ops that have derivatives: every gradient goes to the place of its maximum in the plane. */
+static int max_pool2d_by_ops(struct ah_rule *r)
+{
+    const struct ah_input_meta *input = ah_rule_input(r, 0);
+    int planes = input->ndim - 2;
+    int64_t windows[AH_MAX_DIMS], plane[AH_MAX_DIMS];
+    for (int d = 0; d < planes; d++)
+        windows[d] = plane[d] = input->size[d];
+    windows[planes] = -1;
+    plane[planes] = input->size[planes] * input->size[planes + 1];
+    struct ah_value flat = AH_INTS_OF(windows, planes + 1);
+    struct ah_tensor *place = ah_r(r, AH_OP_max_pool2d_positions, AH_T(r->extra[0]), size_of(r), r->arg[1], r->arg[2],
+                                   r->arg[3], r->arg[4], r->arg[5]);
+    struct ah_tensor *g = ah_r(r, AH_OP_reshape, AH_T(r->grad_out[0]), flat);
+    place = ah_r(r, AH_OP_reshape, AH_T(place), flat);
+    g = ah_r(r, AH_OP_gather_backward, AH_T(g), AH_INTS_OF(plane, planes + 1), AH_I(planes), AH_T(place));
+    r->grad_in[0] = ah_r(r, AH_OP_reshape, AH_T(g), size_of(r));
+    return r->status;
+}
+
 int ah_backward_max_pool2d(struct ah_rule *r)
 {
+    if (ah_grad_enabled)
+        return max_pool2d_by_ops(r);
     r->grad_in[0] = ah_r(r, AH_OP_max_pool2d_backward, AH_T(r->grad_out[0]), AH_T(r->extra[0]), size_of(r), r->arg[1],
                          r->arg[2], r->arg[3], r->arg[4], r->arg[5]);
     return r->status;

@@ -1,7 +1,7 @@
 #include <math.h>
 
-#include "autograd/rule.h"
-#include "ops/rows.h"
+#include "autograd/graph.h"
+#include "autograd/rules.h"
 
 static uint32_t mask_of(const struct ah_rule *r)
 {
@@ -122,11 +122,6 @@ int ah_backward_amax(struct ah_rule *r)
     return finish(r, shared(r, r->arg[0].tensor, with_dims(r, r->out[0]), with_dims(r, r->grad_out[0])));
 }
 
-int ah_backward_amin(struct ah_rule *r)
-{
-    return ah_backward_amax(r);
-}
-
 int ah_backward_norm(struct ah_rule *r)
 {
     double p = r->arg[1].number;
@@ -164,7 +159,8 @@ int ah_backward_logsumexp(struct ah_rule *r)
     return finish(r, ah_r_mul(r, with_dims(r, r->grad_out[0]), weight));
 }
 
-static int along_rule(struct ah_rule *r)
+/* The largest or smallest along a dim: the gradient goes to where it stood. */
+int ah_backward_along(struct ah_rule *r)
 {
     const struct ah_input_meta *input = ah_rule_input(r, 0);
     struct ah_tensor *index = with_dims(r, r->out[1]), *g = with_dims(r, r->grad_out[0]);
@@ -174,22 +170,9 @@ static int along_rule(struct ah_rule *r)
                           AH_I(__builtin_ctz(mask_of(r))), AH_T(index)));
 }
 
-int ah_backward_max_dim(struct ah_rule *r)
+/* Summing from the other end. */
+int ah_backward_running_sum(struct ah_rule *r)
 {
-    return along_rule(r);
-}
-
-int ah_backward_min_dim(struct ah_rule *r)
-{
-    return along_rule(r);
-}
-
-int ah_backward_cumsum(struct ah_rule *r)
-{
-    return finish(r, ah_r(r, AH_OP_cumsum_reverse, AH_T(r->grad_out[0]), r->arg[1]));
-}
-
-int ah_backward_cumsum_reverse(struct ah_rule *r)
-{
-    return finish(r, ah_r(r, AH_OP_cumsum, AH_T(r->grad_out[0]), r->arg[1]));
+    enum ah_opid back = r->node->op->id == AH_OP_cumsum ? AH_OP_cumsum_reverse : AH_OP_cumsum;
+    return finish(r, ah_r(r, back, AH_T(r->grad_out[0]), r->arg[1]));
 }

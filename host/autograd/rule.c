@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "autograd/graph.h"
+#include "autograd/rules.h"
 
 static int grow_temps(struct ah_rule *rule)
 {
@@ -36,7 +37,7 @@ struct ah_tensor *ah_rule_keep(struct ah_rule *rule, struct ah_tensor *tensor)
 static bool breaks_history(const struct ah_op *op, const struct ah_value *args, int count, struct ah_tensor **made,
                            int made_count)
 {
-    if (op->backward || (op->flags & (AH_COMPOSITE | AH_FLAT)))
+    if (ah_rules[op->id].run || (op->flags & AH_COMPOSITE))
         return false;
     bool floating = false, wanted = false;
     for (int i = 0; i < made_count; i++)

@@ -7,7 +7,7 @@
  * Rules are expressions: every ah_r call returns a tensor owned by the rule (freed when it ends) and NULL once
  * anything failed, and takes NULL as input quietly, so no call needs checking; the first error is what the engine
  * reports. When the engine runs with create_graph the calls record themselves, so a rule made of differentiable ops
- * has a second derivative; a rule whose kernel has none says so with OP_NOGRAD on that kernel's row. */
+ * has a second derivative; what a kernel without one makes of values that require grad is refused. */
 #ifndef AH_AUTOGRAD_RULE_H
 #define AH_AUTOGRAD_RULE_H
 

@@ -1,5 +1,4 @@
-#include "autograd/rule.h"
-#include "ops/rows.h"
+#include "autograd/rules.h"
 
 static struct ah_value size_of(const struct ah_input_meta *input)
 {
@@ -12,30 +11,10 @@ static int64_t wrapped(int64_t at, int64_t n)
 }
 
 /* Views that only regroup elements: the gradient regrouped back. */
-static int back_to_shape(struct ah_rule *r)
+int ah_backward_regroup(struct ah_rule *r)
 {
     r->grad_in[0] = ah_r(r, AH_OP_reshape, AH_T(r->grad_out[0]), size_of(ah_rule_input(r, 0)));
     return 0;
-}
-
-int ah_backward_view(struct ah_rule *r)
-{
-    return back_to_shape(r);
-}
-
-int ah_backward_reshape_copy(struct ah_rule *r)
-{
-    return back_to_shape(r);
-}
-
-int ah_backward_squeeze(struct ah_rule *r)
-{
-    return back_to_shape(r);
-}
-
-int ah_backward_unsqueeze(struct ah_rule *r)
-{
-    return back_to_shape(r);
 }
 
 int ah_backward_transpose(struct ah_rule *r)
@@ -51,12 +30,6 @@ int ah_backward_permute(struct ah_rule *r)
     for (int d = 0; d < ndim; d++)
         inverse[wrapped(r->arg[1].ints.at[d], ndim)] = d;
     r->grad_in[0] = ah_r(r, AH_OP_permute, AH_T(r->grad_out[0]), AH_INTS_OF(inverse, ndim));
-    return 0;
-}
-
-int ah_backward_expand(struct ah_rule *r)
-{
-    r->grad_in[0] = ah_r_to_input(r, r->grad_out[0], 0);
     return 0;
 }
 

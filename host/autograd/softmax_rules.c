@@ -1,5 +1,4 @@
-#include "autograd/rule.h"
-#include "ops/rows.h"
+#include "autograd/rules.h"
 
 int ah_backward_softmax(struct ah_rule *r)
 {

@@ -5,19 +5,15 @@
 #include "ops/table_text.h"
 
 /* A kernel is found by its name: an op without one (a view, a composite) leaves its entry NULL. */
-#define OP(name, signature, saves, flags) int ah_cpu_##name(struct ah_call *call) __attribute__((weak));
-#define OP_NOGRAD(name, signature, flags) int ah_cpu_##name(struct ah_call *call) __attribute__((weak));
+#define OP(name, signature, flags) int ah_cpu_##name(struct ah_call *call) __attribute__((weak));
 #include "ops/table.def"
 #undef OP
-#undef OP_NOGRAD
 
 static const ah_kernel kernels[AH_OP_COUNT + 1] = {
-#define OP(name, signature, saves, flags) [AH_OP_##name] = ah_cpu_##name,
-#define OP_NOGRAD(name, signature, flags) [AH_OP_##name] = ah_cpu_##name,
+#define OP(name, signature, flags) [AH_OP_##name] = ah_cpu_##name,
 #include "ops/table.def"
 };
 #undef OP
-#undef OP_NOGRAD
 
 void ah_cpu_open(void)
 {

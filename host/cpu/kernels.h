@@ -4,10 +4,8 @@
 
 #include "ops/op.h"
 
-#define OP(name, signature, saves, flags) int ah_cpu_##name(struct ah_call *call);
-#define OP_NOGRAD(name, signature, flags) int ah_cpu_##name(struct ah_call *call);
+#define OP(name, signature, flags) int ah_cpu_##name(struct ah_call *call);
 #include "ops/table.def"
 #undef OP
-#undef OP_NOGRAD
 
 #endif

@@ -262,6 +262,24 @@ out:
     return status;
 }
 
+/* A window that lies in the padding altogether has no place: it stands for the first of the plane. */
+int ah_cpu_max_pool2d_positions(struct ah_call *c)
+{
+    const struct ah_tensor *place = c->arg[0].tensor;
+    struct ah_window s;
+    struct ah_dense wide = {0};
+    AH_TRY(max_geometry(&s, c, c->arg[1].ints.at, c->arg[1].ints.count, 2));
+    AH_TRY(ah_dense_scratch(&wide, (size_t)place->numel * sizeof(int32_t)));
+    int64_t *index = ah_tensor_data(c->out[0]);
+    unpack_places(wide.block, place);
+    flat_indices(&s, wide.block, index);
+    for (int64_t i = 0; i < place->numel; i++)
+        if (index[i] < 0 || index[i] >= s.h * s.w)
+            index[i] = 0;
+    ah_dense_close(&wide);
+    return 0;
+}
+
 int ah_cpu_max_pool2d_backward(struct ah_call *c)
 {
     struct ah_tensor *gt = c->arg[0].tensor, *place = c->arg[1].tensor, *out = c->out[0];

@@ -8,14 +8,10 @@
 const struct ah_recorder *ah_recorder;
 
 static struct ah_op table[AH_OP_COUNT + 1] = {
-#define OP(id_, signature_, saves_, flags_)                                                            \
-    {.name = #id_, .signature = signature_, .forward = ah_forward_##id_, .backward = ah_backward_##id_, \
-     .saves = (saves_), .flags = (flags_)},
-#define OP_NOGRAD(id_, signature_, flags_) \
+#define OP(id_, signature_, flags_) \
     {.name = #id_, .signature = signature_, .forward = ah_forward_##id_, .flags = (flags_)},
 #include "ops/table.def"
 #undef OP
-#undef OP_NOGRAD
 };
 static bool parsed;
 
@@ -227,7 +223,7 @@ static int run(struct ah_call *call)
 {
     const struct ah_op *op = call->op;
     AH_TRY(settle(call));
-    call->recording = op->backward && !(op->flags & AH_COMPOSITE) && ah_recorder && ah_recorder->wanted(call);
+    call->recording = !(op->flags & AH_COMPOSITE) && ah_recorder && ah_recorder->wanted(call);
     if (call->inplace) {
         if (ah_recorder)
             AH_TRY(ah_recorder->before_inplace(call));
@@ -237,7 +233,7 @@ static int run(struct ah_call *call)
     AH_TRY(op->forward(call));
     if (call->inplace)
         call->out[0]->storage->version++;
-    if ((op->flags & AH_VIEW) && op->backward && !(op->flags & AH_COMPOSITE) && ah_recorder)
+    if ((op->flags & AH_VIEW) && ah_recorder)
         ah_recorder->track_view(call);
     return call->recording ? ah_recorder->record(call) : 0;
 }

@@ -1,8 +1,8 @@
 /* Ops: the table, calls, and the door every op goes through.
  *
- * A row of the table (host/ops/table.def and the family files it includes) says an op's name, its parameters, what
- * its gradient rule needs, and flags. ah_op_call is the one door: it fills defaults, rewrites channels-last inputs
- * that the op is not flagged for, runs the forward, and records a node when gradients are wanted.
+ * A row of the table (host/ops/table.def and the family files it includes) says an op's name, its parameters and
+ * flags; its gradient is a row of host/autograd/rules.def. ah_op_call is the one door: it fills defaults, rewrites
+ * channels-last inputs that the op is not flagged for, runs the forward, and records a node when gradients are wanted.
  *
  * Forward functions (host/ops/FAMILY.c, one per row) check shapes and dtypes, allocate call->out, and run the
  * device's kernel by ah_call_kernel. Composite ops call other ops instead and have no rule of their own. */
@@ -64,11 +64,9 @@ struct ah_value {
 struct ah_value AH_INTS_OF(const int64_t *at, int count); /* copies; count <= AH_MAX_DIMS */
 
 enum ah_opid {
-#define OP(name, signature, saves, flags) AH_OP_##name,
-#define OP_NOGRAD(name, signature, flags) AH_OP_##name,
+#define OP(name, signature, flags) AH_OP_##name,
 #include "ops/table.def"
 #undef OP
-#undef OP_NOGRAD
     AH_OP_COUNT
 };
 
@@ -84,15 +82,8 @@ enum {
     AH_FUNCTIONAL = 1 << 7,    /* also listed in accelhost.nn.functional */
     AH_INTERNAL = 1 << 8,      /* reachable from accelhost._C only */
     AH_ANY_DEVICE = 1 << 9,    /* its tensors may lie on several devices */
-    AH_FLAT = 1 << 10,         /* the result does not move with the values of the inputs: the gradient is 0 */
     AH_API = AH_METHOD | AH_FUNCTION,
 };
-
-/* What to keep for the rule. Not kept: only shape and dtype of an input are known to the rule. */
-#define AH_SAVE(i) (1u << (i))           /* argument i */
-#define AH_SAVE_OUT(i) (1u << (16 + (i))) /* output i */
-/* With AH_SAVE(0) | AH_SAVE(1): each of the two is kept only when the other one needs a gradient (mul, matmul). */
-#define AH_SAVE_CROSS (1u << 31)
 
 struct ah_param {
     const char *name;
@@ -117,14 +108,10 @@ struct ah_call {
     double state[4];            /* further numbers for the rule */
 };
 
-struct ah_rule; /* autograd/rule.h */
-
 struct ah_op {
     const char *name;
     const char *signature;
     int (*forward)(struct ah_call *call);
-    int (*backward)(struct ah_rule *rule); /* NULL: results do not require grad */
-    uint32_t saves;
     uint32_t flags;
     enum ah_opid id;
     int param_count;

@@ -100,6 +100,14 @@ int ah_forward_max_pool2d(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
+/* Where in its plane of the input each maximum stands, from its place in the window. */
+int ah_forward_max_pool2d_positions(struct ah_call *c)
+{
+    const struct ah_tensor *place = c->arg[0].tensor;
+    AH_TRY(ah_call_output(c, 0, place->size, place->ndim, AH_I64));
+    return ah_call_kernel(c);
+}
+
 int ah_forward_max_pool2d_backward(struct ah_call *c)
 {
     const struct ah_value *size = &c->arg[2];

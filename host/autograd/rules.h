@@ -1,0 +1,31 @@
+/* The gradient column: which rule each op has, and what the graph keeps for it (autograd/rules.def). */
+#ifndef AH_AUTOGRAD_RULES_H
+#define AH_AUTOGRAD_RULES_H
+
+#include "autograd/rule.h"
+
+/* What to keep: 8 bits per argument (0..5) say which inputs must want a gradient for the argument to be needed, all
+ * ones for any; then one bit per output. */
+#define AH_SAVE_ARG_FOR(i, inputs) ((uint64_t)(inputs) << 8 * (i))
+#define AH_SAVE_ARG(i) AH_SAVE_ARG_FOR(i, 0xff)
+#define AH_SAVE_IN(i) (1u << (i))
+#define AH_SAVE_OUT(k) (UINT64_C(1) << (48 + (k)))
+/* Recorded only in place: the result is a constant, not even a new leaf wants to hear of it. */
+#define AH_SAVE_IN_PLACE_ONLY (UINT64_C(1) << 63)
+
+enum { AH_SAVED_ARGS = 6 };
+
+struct ah_rule_row {
+    int (*run)(struct ah_rule *rule); /* NULL: not differentiable */
+    uint64_t saves;
+};
+
+/* Indexed by enum ah_opid. */
+extern const struct ah_rule_row ah_rules[AH_OP_COUNT];
+
+/* Every ah_backward_RULE of the column. */
+#define RULE(op, rule, saves) int ah_backward_##rule(struct ah_rule *r);
+#include "autograd/rules.def"
+#undef RULE
+
+#endif

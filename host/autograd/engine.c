@@ -7,7 +7,22 @@
 #include "autograd/run.h"
 #include "base/array.h"
 
-void (*ah_engine_progress)(void);
+static struct ah_engine_watcher *watchers;
+
+void ah_engine_watch(struct ah_engine_watcher *watcher)
+{
+    watcher->next = watchers;
+    watchers = watcher;
+}
+
+void ah_engine_unwatch(struct ah_engine_watcher *watcher)
+{
+    struct ah_engine_watcher **at = &watchers;
+    while (*at && *at != watcher)
+        at = &(*at)->next;
+    if (*at)
+        *at = watcher->next;
+}
 
 /* Backwards that are running, one inside the other. */
 static int depth;
@@ -377,8 +392,8 @@ static int execute(struct ah_run *run, struct ah_tensor **roots, struct ah_tenso
         ah_tensor_release(seed[i].grad);
     while (status == 0 && run->heap_count > 0) {
         status = run_node(run, ah_run_pop(run));
-        if (ah_engine_progress)
-            ah_engine_progress();
+        for (struct ah_engine_watcher *watcher = watchers; watcher; watcher = watcher->next)
+            watcher->between(watcher->context);
     }
     if (--depth == 0)
         end_deferred(status == 0);

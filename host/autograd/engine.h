@@ -25,8 +25,15 @@ int ah_gradients_at(struct ah_tensor **roots, struct ah_tensor **grads, int coun
                     int edge_count, uint64_t since, struct ah_tensor **out,
                     const struct ah_backward_options *options);
 
-/* Called between nodes while a backward runs, for collectives to make progress; NULL is off. Lua thread only. */
-extern void (*ah_engine_progress)(void);
+/* Who wants a turn between nodes while a backward runs: collectives under way make progress there. The struct is the
+ * caller's and stays until it is taken off; a turn must not add or take off any. Lua thread only. */
+struct ah_engine_watcher {
+    void (*between)(void *context);
+    void *context;
+    struct ah_engine_watcher *next;
+};
+void ah_engine_watch(struct ah_engine_watcher *watcher);
+void ah_engine_unwatch(struct ah_engine_watcher *watcher);
 
 /* Run one node's rule with given output gradients (NULL entries allowed); grad_in gets new references. */
 int ah_run_rule(struct ah_node *node, struct ah_tensor **grad_out, struct ah_tensor **grad_in);

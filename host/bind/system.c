@@ -10,6 +10,7 @@
 #include "bind/function.h"
 #include "bind/handle.h"
 #include "bind/op.h"
+#include "comm/group.h"
 
 static int set_num_threads(lua_State *L)
 {
@@ -63,6 +64,7 @@ static int empty_cache(lua_State *L)
     struct ah_device *device;
     for (int i = 0; (device = ah_device_open_at(i)); i++)
         device->type->trim(device);
+    ah_group_trim(NULL);
     return 0;
 }
 

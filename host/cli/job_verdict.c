@@ -6,7 +6,8 @@
 
 #include "base/status.h"
 #include "cli/job_state.h"
-#include "comm/backend.h"
+#include "comm/board.h"
+#include "comm/collective.h"
 
 static bool has_failed(const struct ah_job *job, int rank)
 {
@@ -53,7 +54,7 @@ static bool timed_out(const struct ah_job *job, int rank)
 static bool is_usage(const struct ah_job *job)
 {
     for (int r = 0; r < job->size; r++)
-        if (job->rank[r].code != 2 || atomic_load(&ah_board_slot(job->board, r)->counter[AH_POSTED]))
+        if (job->rank[r].code != 2 || ah_board_last_post(job->board, r, &(uint32_t){0}))
             return false;
     return true;
 }
@@ -99,13 +100,12 @@ void ah_job_list_ranks(const bool *listed, int size, char *text, size_t room)
 
 void ah_job_last_collective(const struct ah_job *job, int rank, char *text, size_t room)
 {
-    struct ah_board_slot *slot = ah_board_slot(job->board, rank);
-    uint32_t posted = atomic_load(&slot->counter[AH_POSTED]);
-    const struct ah_post *post = &slot->post[posted % AH_BOARD_POSTS];
+    uint32_t number;
+    const struct ah_post *post = ah_board_last_post(job->board, rank, &number);
     text[0] = 0;
-    if (posted)
-        snprintf(text, room, "; its last collective was %s #%u at %.*s", ah_collective_name(post->kind), posted,
-                 AH_BOARD_WHERE, post->where);
+    if (post)
+        snprintf(text, room, "; its last collective was %s #%u at %.*s", ah_post_name(post), number, AH_BOARD_WHERE,
+                 post->where);
 }
 
 /* A line for the ranks of one kind, if there are any. */

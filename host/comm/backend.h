@@ -1,84 +1,108 @@
-/* What a backend of collectives fills in. Included by host/comm only.
+/* What moves a group's data: the contract between the door (group.c) and a backend. Included by host/comm, by plugins
+ * and by tests that bring a backend.
  *
- * The door (group.c) has checked arguments and the poison before any function here runs, and poisons the group when
- * one fails. */
+ * The door checks, numbers and compares calls, keeps the queue of works, knows deadlines and dead peers. A backend is
+ * called when all ranks have posted a call and agree on it, and moves the bytes. Where it waits for a peer it does so
+ * through watch.h, which turns a missing peer into an error. It never poisons a group: the door does when it fails. */
 #ifndef AH_COMM_BACKEND_H
 #define AH_COMM_BACKEND_H
 
 #include "comm/board.h"
 #include "comm/group.h"
 
-enum ah_collective_kind {
-    AH_ALL_REDUCE,
-    AH_ALL_REDUCE_START,
-    AH_BROADCAST,
-    AH_ALL_GATHER,
-    AH_ALL_GATHER_V,
-    AH_REDUCE_SCATTER,
-    AH_GATHER,
-    AH_SCATTER,
-    AH_ALL_TO_ALL,
-    AH_BARRIER,
-    AH_COLLECTIVE_KINDS
-};
-
-struct ah_collective {
-    enum ah_collective_kind kind;
-    enum ah_dtype dtype;
-    enum ah_reduce_op reduce;
-    int root; /* -1 for kinds without one */
-    int64_t count;
-    const void *in;
-    void *out;
-    const int64_t *counts; /* of AH_ALL_GATHER_V */
-};
-
 struct ah_work {
     struct ah_group *group;
-    struct ah_work *next;
-    struct ah_collective what;
+    struct ah_work *next;  /* of the works that this rank has not carried out, or of the abandoned ones */
+    struct ah_collective call;
     uint32_t sequence;
-    void *private_buffer; /* the caller's buffer when it had to be copied to `what.out`, else NULL */
-    int size_class;       /* of that copy */
-    uint32_t note;        /* all ranks' notes or-ed, once every rank has posted */
+    uint64_t offset; /* told to the peers with the post: `start` sets it */
+    uint32_t note;   /* all ranks' notes or-ed, once every rank has posted */
+    bool carried, abandoned;
 };
 
-struct ah_group_ops {
+struct ah_backend {
     const char *name;
-    int (*run)(struct ah_group *group, const struct ah_collective *what);
-    int (*start)(struct ah_group *group, const struct ah_collective *what, struct ah_work **out);
-    int (*test)(struct ah_work *work, bool *done);
-    int (*wait)(struct ah_work *work); /* until it is complete; the door frees it by `drop` */
-    void (*drop)(struct ah_work *work);
-    int (*arena_alloc)(struct ah_group *group, size_t bytes, void **out);
-    void (*close)(struct ah_group *group); /* frees the group */
-    void (*poisoned)(struct ah_group *group); /* tell the peers; may be NULL */
+    size_t group_bytes, work_bytes; /* of the structs that begin with struct ah_group, struct ah_work; zero-filled */
+    /* Complete a group whose common part is filled in; may wait for the peers. NULL: nothing to do. */
+    int (*open)(struct ah_group *group);
+    void (*close)(struct ah_group *group); /* undo open; the door frees the struct. NULL: nothing to do */
+
+    /* A blocking call. `bring`, before the post: prepare what lies open to the peers with it (NULL: nothing). `run`:
+     * all have posted and agree; returns when the result is here. In a group of one only `run` is called. */
+    int (*bring)(struct ah_group *group, const struct ah_collective *call, uint64_t *offset);
+    int (*run)(struct ah_group *group, const struct ah_collective *call);
+
+    /* A work. `start`, before its post. `carry`, in order, when all have posted and agree: do this rank's part; the
+     * result of an abandoned work is not wanted. `finish`: all have done their part; bring the result to the caller's
+     * buffer. `drop`: give back what the work holds; `complete` false after a failure, when peers may still write to
+     * it. finish and drop may be NULL. */
+    int (*start)(struct ah_work *work);
+    int (*carry)(struct ah_work *work);
+    bool carry_waits; /* carry waits for the peers: not called where a call must not wait, but in ah_work_test */
+    void (*finish)(struct ah_work *work);
+    void (*drop)(struct ah_work *work, bool complete);
+
+    int (*alloc)(struct ah_group *group, size_t bytes, void **out);
+    void (*free)(struct ah_group *group, void *memory, size_t bytes);
+    void (*trim)(struct ah_group *group); /* may be NULL */
 };
 
 struct ah_group {
-    const struct ah_group_ops *ops;
+    const struct ah_backend *backend;
+    atomic_int refs;
     int rank, size;
-    int poison; /* the status of the first failure */
+    struct ah_group *root;      /* that this one was split from, directly or not; itself for the first */
+    struct ah_board *board;     /* NULL for a group of one */
+    struct ah_channel **peer;   /* every rank's channel of this group */
+    int *member;                /* its rank on the board */
+    int channel;
+    uint32_t base;              /* where the channel's counters began for this group */
+    uint32_t posted, done;      /* own counters */
+    uint32_t ring_safe;         /* every rank has done the calls up to here, as far as we looked */
+    struct ah_work *first, **last;  /* works that this rank has not carried out yet, in order */
+    struct ah_work *abandoned;      /* carried out here, not yet everywhere */
+    int spins;                  /* looks at a counter before sleeping */
+    int64_t timeout_ns;         /* for a call */
+    int64_t notice_ns;          /* after which a wait is told */
+    int poison;                 /* the status of the first failure */
     char poison_text[1024];
-    char where[AH_BOARD_WHERE];
-    int ndim; /* -1: not told */
-    int64_t shape[AH_BOARD_DIMS];
-    double weight;
-    uint32_t note;
+    bool logs;
+    struct ah_group *retired;   /* of a root: groups that are closed but whose channel peers may still look at */
+    uint32_t channels;          /* of a root: a bit for each channel in use */
 };
 
-const char *ah_collective_name(int kind);
+/* Where a rank sits when a group opens. */
+struct ah_seat {
+    struct ah_board *board; /* must outlive the group */
+    int rank, size;
+    const int *member;      /* the ranks on the board, NULL: 0 .. size - 1 */
+    int channel;
+    uint32_t base;
+    struct ah_group *root;  /* NULL: the new one is a root */
+    int64_t timeout_ns;     /* 0: ACCELHOST_TIMEOUT, else 600 s */
+    int64_t notice_ns;      /* 0: 10 s */
+};
 
-/* "all_reduce float32 (10,)"; returns text. */
-const char *ah_post_describe(const struct ah_post *post, char *text, size_t bytes);
+/* A group of one is always "self". Several threads may each be a rank on one mapping of a board. */
+int ah_group_open(struct ah_group **out, const struct ah_backend *backend, const struct ah_seat *seat);
 
-int ah_self_open(struct ah_group **out);
+/* The table of backends: the built-in ones and those that plugins and tests register (the struct is kept). AH_EINVAL
+ * when the name is taken or the table full; NULL for an unknown name. */
+int ah_backend_register(const struct ah_backend *backend);
+const struct ah_backend *ah_backend_find(const char *name);
 
-/* A rank of a board; the board must outlive the group. timeout_ns 0 takes ACCELHOST_TIMEOUT or 600 s. Several
- * threads may each be a rank on one mapping. */
-int ah_shm_open(struct ah_group **out, struct ah_board *board, int rank, int64_t timeout_ns);
+extern const struct ah_backend ah_self_backend, ah_shm_backend;
 
-/* For a group not made by ah_group_default. */
-void ah_group_close(struct ah_group *group);
+/* This rank has done all that its peers need for the calls up to `sequence`. A backend may say so before its function
+ * returns, when it then waits for the same of its peers. */
+void ah_group_publish_done(struct ah_group *group, uint32_t sequence);
+
+/* Carry out the works up to `upto`; without `block` only as far as all ranks have posted. */
+int ah_group_advance(struct ah_group *group, uint32_t upto, bool block);
+
+static inline const struct ah_post *ah_group_post(const struct ah_group *group, int rank, uint32_t sequence)
+{
+    return ah_channel_post(group->peer[rank], sequence);
+}
 
 #endif

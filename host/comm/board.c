@@ -1,15 +1,13 @@
+/* Memfds and mappings. Address space for every segment is reserved once, so that a segment grows in place and offsets
+ * mean the same memory on every rank. */
 #include "comm/board.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/time.h"
@@ -81,6 +79,7 @@ int ah_board_create(struct ah_board **out, int size)
     header->version = BOARD_VERSION;
     header->size = size;
     atomic_store(&header->first_failed, -1);
+    atomic_store(&header->channels, 1);
     header->magic = board_magic;
     *out = board;
     return 0;
@@ -181,33 +180,11 @@ int ah_board_grow(struct ah_board *board, int rank, size_t bytes)
     return 0;
 }
 
-static void futex_wake(atomic_uint *word)
-{
-    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
-void ah_board_advance(struct ah_board_slot *slot, enum ah_counter which, uint32_t value)
-{
-    /* Both sequentially consistent: a waiter counts itself before it looks at the counter a last time. */
-    atomic_store(&slot->counter[which], value);
-    if (atomic_load(&slot->sleepers))
-        futex_wake(&slot->counter[which]);
-}
-
-void ah_board_sleep(struct ah_board_slot *slot, enum ah_counter which, uint32_t seen, int64_t limit_ns)
-{
-    struct timespec limit = {limit_ns / 1000000000, limit_ns % 1000000000};
-    atomic_fetch_add(&slot->sleepers, 1);
-    if (atomic_load(&slot->counter[which]) == seen)
-        syscall(SYS_futex, &slot->counter[which], FUTEX_WAIT, seen, &limit, NULL, 0);
-    atomic_fetch_sub(&slot->sleepers, 1);
-}
-
 void ah_board_wake(struct ah_board *board)
 {
     for (int r = 0; r < board->size; r++)
-        for (int c = 0; c < AH_COUNTERS; c++)
-            futex_wake(&ah_board_slot(board, r)->counter[c]);
+        for (int c = 0; c < atomic_load(&board->header->channels); c++)
+            ah_channel_wake(&ah_board_slot(board, r)->channel[c]);
 }
 
 bool ah_board_leave(struct ah_board *board, int rank, enum ah_rank_state state, const char *text, bool victim)
@@ -235,4 +212,15 @@ bool ah_board_first_to_tell(struct ah_board *board, int rank, uint32_t progress)
 {
     uint64_t mark = (uint64_t)(rank + 1) << 32 | progress;
     return atomic_exchange(&board->header->told, mark) != mark;
+}
+
+const struct ah_post *ah_board_last_post(struct ah_board *board, int rank, uint32_t *sequence)
+{
+    struct ah_board_slot *slot = ah_board_slot(board, rank);
+    struct ah_channel *channel = &slot->channel[atomic_load(&slot->latest)];
+    uint32_t posted = atomic_load(&channel->counter[AH_POSTED]), first = atomic_load(&channel->base);
+    if (posted == first)
+        return NULL;
+    *sequence = posted - first;
+    return ah_channel_post(channel, posted);
 }

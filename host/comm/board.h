@@ -1,12 +1,12 @@
 /* The job's board: one shared segment that the launcher makes and every rank maps.
  *
- * It holds, per rank, a slot (who it is, how it fares, the text of its failure), the counters that collectives wait
- * on, and a ring of what the rank brought to its last collectives. Beside it each rank has a data segment (staging
- * and arena) that all ranks map. Board and segments are memfds inherited over exec: nothing has a name, so nothing
- * is left when the job is killed. A board serves one run of a job.
+ * It holds, per rank, a slot: who it is, how it fares, the text of its failure, and a channel for each group that it is
+ * a member of. Beside it each rank has a data segment (staging and arena) that all ranks map. Board and segments are
+ * memfds inherited over exec: nothing has a name, so nothing is left when the job is killed. A board serves one run of
+ * a job.
  *
- * Thread rule: a slot's counters and posts are written by its own rank's Lua thread only, its state by the rank and
- * by the launcher, with atomics. This file knows no collectives and no tensors. */
+ * Thread rule: a slot's channels are written by its own rank's Lua thread only, its state by the rank and by the
+ * launcher, with atomics. This file knows no collectives and no tensors. */
 #ifndef AH_COMM_BOARD_H
 #define AH_COMM_BOARD_H
 
@@ -16,13 +16,12 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "comm/channel.h"
 
 enum {
     AH_BOARD_MAX_RANKS = 256,
-    AH_BOARD_POSTS = 64,   /* collectives a rank may have posted that a peer has not finished */
+    AH_BOARD_CHANNELS = 8, /* groups that a rank may be a member of at once; channel 0 is the whole job's */
     AH_BOARD_TEXT = 3072,  /* bytes of a rank's failure text */
-    AH_BOARD_WHERE = 64,   /* bytes of a call site */
-    AH_BOARD_DIMS = 8,
     AH_STAGE_BYTES = 128 * 1024, /* one half of a rank's staging area, which opens its data segment */
 };
 
@@ -33,28 +32,7 @@ enum ah_rank_state {
     AH_RANK_DIED,   /* gone without a word; set by the launcher */
 };
 
-/* What a rank brought to a collective: the fingerprint, and where its buffer is. */
-struct ah_post {
-    uint32_t sequence;
-    uint8_t kind, dtype, reduce;
-    int8_t ndim; /* -1: shape not told */
-    int32_t root;
-    uint32_t note;   /* bits for the peers, no part of the fingerprint; nor is the weight */
-    double weight;   /* of this rank in a mean */
-    uint64_t hash;   /* of everything that must agree */
-    int64_t count;
-    uint64_t offset; /* of the buffer in the rank's segment, or AH_NO_OFFSET */
-    int64_t size[AH_BOARD_DIMS];
-    _Alignas(64) char where[AH_BOARD_WHERE];
-};
-#define AH_NO_OFFSET UINT64_MAX
-
-/* A rank's counters: each is written by its owner, only grows, and is a futex word for who waits on it. */
-enum ah_counter { AH_POSTED, AH_REDUCED, AH_ROUND, AH_SLICED, AH_COUNTERS };
-
 struct ah_board_slot {
-    _Alignas(64) atomic_uint counter[AH_COUNTERS];
-    atomic_uint sleepers; /* peers asleep on one of the counters */
     _Alignas(64) atomic_int pid;
     atomic_int state;         /* enum ah_rank_state */
     atomic_int group_status;  /* AH_E* of the collective that poisoned the rank's group, else 0 */
@@ -64,7 +42,8 @@ struct ah_board_slot {
     int segment_fd;           /* inherited number; read when attaching */
     char group_text[512];     /* with group_status; complete before that is set */
     char text[AH_BOARD_TEXT]; /* with AH_RANK_FAILED: message and traceback */
-    _Alignas(64) struct ah_post post[AH_BOARD_POSTS];
+    atomic_int latest;        /* the channel of its latest collective */
+    struct ah_channel channel[AH_BOARD_CHANNELS];
 };
 
 struct ah_board_header {
@@ -75,6 +54,7 @@ struct ah_board_header {
     bool stdout_is_terminal, stderr_is_terminal;
     bool reports; /* the launcher prints the failure of the first rank that fails */
     _Alignas(64) atomic_int first_failed; /* rank, -1 before */
+    atomic_int channels;                  /* ever used on any slot: what a wake looks at */
     _Atomic uint64_t told;                /* the stuck rank (from 1) and its progress that a wait last told of */
     _Alignas(64) struct ah_board_slot slot[];
 };
@@ -122,16 +102,7 @@ void ah_board_wake(struct ah_board *board);
 /* Of all ranks that find `rank` stuck at the same progress only the first is to say so. */
 bool ah_board_first_to_tell(struct ah_board *board, int rank, uint32_t progress);
 
-/* Advance a counter of the own slot and wake who sleeps on it. */
-void ah_board_advance(struct ah_board_slot *slot, enum ah_counter which, uint32_t value);
-
-/* Sleep until the counter differs from `seen`, the board is woken, or `limit_ns` has passed. */
-void ah_board_sleep(struct ah_board_slot *slot, enum ah_counter which, uint32_t seen, int64_t limit_ns);
-
-/* Counters wrap: true when `value` has reached `target`. */
-static inline bool ah_reached(uint32_t value, uint32_t target)
-{
-    return (int32_t)(value - target) >= 0;
-}
+/* What the rank brought to its latest collective, and which one of its group that was; NULL before the first. */
+const struct ah_post *ah_board_last_post(struct ah_board *board, int rank, uint32_t *sequence);
 
 #endif

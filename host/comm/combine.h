@@ -2,7 +2,7 @@
 #ifndef AH_COMM_COMBINE_H
 #define AH_COMM_COMBINE_H
 
-#include "comm/group.h"
+#include "comm/collective.h"
 
 /* dst[k][i] = src[0][i] op src[1][i] op ... for i < n and every k. A destination may be a source (exactly, not
  * shifted). MEAN divides the sum by `divisor` (0 counts as 1). f16 and bf16 are accumulated in f32. Results do not

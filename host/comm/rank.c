@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "comm/board.h"
-#include "comm/group.h"
+#include "comm/topology.h"
 
 static struct ah_board *attached;
 static int attached_rank;

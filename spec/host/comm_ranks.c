@@ -5,7 +5,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "autograd/graph.h"
 #include "base/threads.h"
+#include "cpu/device.h"
 
 #if defined(__SANITIZE_THREAD__)
 enum { THREADS = 1 };
@@ -13,11 +15,16 @@ enum { THREADS = 1 };
 enum { THREADS = 0 };
 #endif
 
+static const struct ah_backend *const backends[] = {&ah_shm_backend, &socket_backend};
+static const struct ah_backend *backend; /* of the run that is on */
+
 static void run_one(struct ah_board *board, int rank, int64_t timeout_ns, void (*body)(struct rank *), int *failures)
 {
-    struct rank me = {.rank = rank, .size = board->size, .board = board};
+    struct rank me = {.rank = rank, .size = board->size, .where = "?", .board = board};
+    struct ah_seat seat = {.board = board, .rank = rank, .size = board->size, .timeout_ns = timeout_ns};
     ah_set_num_threads(1); /* threads have no business in the pool, and forks lost its threads */
-    if (ah_shm_open(&me.group, board, rank, timeout_ns)) {
+    if (ah_group_open(&me.group, backend, &seat)) {
+        fprintf(stderr, "rank %d: no group: %s\n", rank, ah_error_text());
         *failures = 1;
         return;
     }
@@ -66,7 +73,7 @@ static bool run_forked(struct ah_board *board, int64_t timeout_ns, unsigned mort
         pid[r] = fork();
         if (pid[r] == 0) {
             int failures = 0;
-            alarm(60);
+            alarm(20);
             atomic_store(&ah_board_slot(board, r)->pid, (int)getpid());
             run_one(board, r, timeout_ns, body, &failures);
             _exit(failures ? 1 : 0);
@@ -103,12 +110,24 @@ static bool run_with_board(int size, int64_t timeout_ns, unsigned mortal, bool f
     return good;
 }
 
+static bool run_backends(int size, int64_t timeout_ns, unsigned mortal, bool fork_always, void (*body)(struct rank *))
+{
+    bool good = true;
+    ah_cpu_open();
+    ah_autograd_open();
+    for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {
+        backend = backends[i];
+        good &= run_with_board(size, timeout_ns, mortal, fork_always, body);
+    }
+    return good;
+}
+
 bool run_ranks(int size, int64_t timeout_ns, void (*body)(struct rank *))
 {
-    return run_with_board(size, timeout_ns, 0, false, body);
+    return run_backends(size, timeout_ns, 0, false, body);
 }
 
 bool run_ranks_mortal(int size, int64_t timeout_ns, unsigned mortal, void (*body)(struct rank *))
 {
-    return run_with_board(size, timeout_ns, mortal, true, body);
+    return run_backends(size, timeout_ns, mortal, true, body);
 }

@@ -1,4 +1,5 @@
-/* Several ranks inside one self-test: forked processes, or threads where a sanitizer is to see all of them. */
+/* Several ranks inside one self-test: forked processes, or threads where a sanitizer is to see all of them. Each body
+ * runs once with every backend that there is: shared memory, and sockets (comm_socket.c). */
 #ifndef AH_SPEC_HOST_COMM_RANKS_H
 #define AH_SPEC_HOST_COMM_RANKS_H
 
@@ -9,12 +10,15 @@
 
 struct rank {
     int rank, size, failures;
+    const char *where; /* of the calls that the helpers below make */
     struct ah_board *board;
     struct ah_group *group;
 };
 
-/* Run `body` as `size` ranks of a fresh board; true when no rank failed a check. timeout_ns as for ah_shm_open. A
- * rank that dies is marked as dead on the board at once, as the launcher does. */
+extern const struct ah_backend socket_backend;
+
+/* Run `body` as `size` ranks of a fresh board, with each backend; true when no rank failed a check. timeout_ns as in
+ * struct ah_seat. A rank that dies is marked as dead on the board at once, as the launcher does. */
 bool run_ranks(int size, int64_t timeout_ns, void (*body)(struct rank *me));
 /* Always forked: for bodies in which ranks die. Ranks in the mask may die or fail without counting. */
 bool run_ranks_mortal(int size, int64_t timeout_ns, unsigned mortal_mask, void (*body)(struct rank *me));
@@ -22,11 +26,32 @@ bool run_ranks_mortal(int size, int64_t timeout_ns, unsigned mortal_mask, void (
 #define RANK_CHECK(me, condition)                                                                          \
     do {                                                                                                   \
         if (!(condition)) {                                                                                \
-            fprintf(stderr, "%s:%d: rank %d of %d expected: %s (last error: %s)\n", __FILE__, __LINE__,    \
-                    (me)->rank, (me)->size, #condition, ah_error_text());                                  \
+            fprintf(stderr, "%s:%d: rank %d of %d (%s) expected: %s (last error: %s)\n", __FILE__,         \
+                    __LINE__, (me)->rank, (me)->size, ah_group_backend((me)->group), #condition,           \
+                    ah_error_text());                                                                      \
             (me)->failures++;                                                                              \
         }                                                                                                  \
     } while (0)
 #define RANK_FAILS(me, call, code, part) RANK_CHECK(me, (call) == (code) && strstr(ah_error_text(), (part)))
+
+static inline int reduce(struct rank *me, void *buffer, int64_t count, enum ah_dtype dtype, enum ah_reduce_op op)
+{
+    struct ah_collective call = ah_collective_all_reduce(buffer, count, dtype, op);
+    call.where = me->where;
+    return ah_group_run(me->group, call);
+}
+
+static inline int start(struct rank *me, void *buffer, int64_t count, enum ah_dtype dtype, enum ah_reduce_op op,
+                        struct ah_work **out)
+{
+    return ah_group_start(me->group, ah_collective_all_reduce(buffer, count, dtype, op), out);
+}
+
+static inline int barrier(struct rank *me)
+{
+    struct ah_collective call = ah_collective_barrier();
+    call.where = me->where;
+    return ah_group_run(me->group, call);
+}
 
 #endif

@@ -64,6 +64,29 @@ local works = {}
 for i = 1, 20 do works[i] = comm.all_reduce_async(accelhost.full({100}, i * (rank + 1))) end
 for i = 20, 1, -1 do assert(works[i]:wait()[99]:item() == i * total, "all_reduce_async") end
 assert(works[1]:is_completed(), "a work that was waited for is completed")
+local gathering = comm.all_gather_async(accelhost.full({1, 2}, rank))
+local scattering = comm.reduce_scatter_async(accelhost.arange(size):to("float32") + rank)
+comm.all_gather_async(accelhost.full({3}, rank)) -- nobody waits for it
+collectgarbage()
+same(scattering:wait(), {rank * size + shift}, "reduce_scatter_async")
+local rows = {}
+for r = 0, size - 1 do rows[#rows + 1] = r; rows[#rows + 1] = r end
+same(gathering:wait(), rows, "all_gather_async")
+assert(gathering:wait():size(1) == 2, "a result is given again")
+
+-- Parts: odd and even ranks, counted from behind; the last rank alone stays out of another.
+local part = comm.split(rank % 2, -rank)
+local members = math.floor((size - 1 - rank % 2) / 2) + 1
+assert(part:size() == members and part:rank() == (size - 1 - rank - (size - 1 - rank) % 2) / 2, "ordered by key")
+same(part:all_reduce(accelhost.full({2}, 1)), {members, members}, "all_reduce in a part")
+local whole = comm.all_reduce_async(accelhost.full({2}, 1))
+same(part:all_reduce_async(accelhost.full({2}, 1), "max"):wait(), {1, 1}, "all_reduce_async in a part")
+same(whole:wait(), {size, size}, "while the whole group works")
+assert(part:arena_empty({4}):sum():item() == 0, "memory of a part")
+part:barrier()
+part:close()
+assert(not pcall(part.barrier, part), "a closed group is refused")
+assert((comm.split(rank == size - 1 and -1 or 0) == nil) == (rank == size - 1), "a color below 0 stays out")
 
 comm.barrier()
 print("ok")

@@ -1,0 +1,109 @@
+/* Groups in Lua: the job's, which nobody holds, and parts of it as userdata, closed when collected.
+ *
+ * split(color, key = 0) -> group or nil     the ranks of one color as a group, ordered by key; nil for a color below 0
+ * backend()                                 "self", "shm"
+ * group:rank() group:size()                 in the group */
+#include <limits.h>
+
+#include "bind/comm.h"
+
+#define GROUP "accelhost.comm.group"
+
+static struct ah_group **to_group(lua_State *L, int index)
+{
+    struct ah_group **group = lua_touserdata(L, index);
+    if (!group || !lua_getmetatable(L, index))
+        return NULL;
+    luaL_getmetatable(L, GROUP);
+    bool same = lua_rawequal(L, -1, -2);
+    lua_pop(L, 2);
+    return same ? group : NULL;
+}
+
+struct ah_entry ah_comm_enter(lua_State *L)
+{
+    struct ah_entry entry = {.first = 1};
+    struct ah_group **group = to_group(L, 1);
+    if (group) {
+        entry.group = *group;
+        entry.first = 2;
+        if (!*group)
+            ah_raise_text(L, "the group was closed");
+    } else {
+        ah_check(L, ah_group_default(&entry.group));
+    }
+    return entry;
+}
+
+void ah_push_group(lua_State *L, struct ah_group *group)
+{
+    if (!group) {
+        lua_pushnil(L);
+        return;
+    }
+    struct ah_group **at = lua_newuserdata(L, sizeof *at);
+    *at = group;
+    luaL_getmetatable(L, GROUP);
+    lua_setmetatable(L, -2);
+}
+
+int ah_check_whole(lua_State *L, int index, const char *what)
+{
+    lua_Number value = luaL_checknumber(L, index);
+    if (!(value >= INT_MIN && value <= INT_MAX) || value != (int)value)
+        ah_raise_text(L, "expected a whole number as %s, got %g", what, value);
+    return (int)value;
+}
+
+static int split(lua_State *L)
+{
+    struct ah_entry entry = ah_comm_enter(L);
+    int color = ah_check_whole(L, entry.first, "color");
+    int key = lua_isnoneornil(L, entry.first + 1) ? 0 : ah_check_whole(L, entry.first + 1, "key");
+    struct ah_group *part;
+    ah_check(L, ah_group_split(&part, entry.group, color, key, ah_call_site(L)));
+    ah_push_group(L, part);
+    return 1;
+}
+
+static int backend(lua_State *L)
+{
+    lua_pushstring(L, ah_group_backend(ah_comm_enter(L).group));
+    return 1;
+}
+
+static int group_rank(lua_State *L)
+{
+    lua_pushinteger(L, ah_group_rank(ah_comm_enter(L).group));
+    return 1;
+}
+
+static int group_size(lua_State *L)
+{
+    lua_pushinteger(L, ah_group_size(ah_comm_enter(L).group));
+    return 1;
+}
+
+static int group_close(lua_State *L)
+{
+    struct ah_group **group = luaL_checkudata(L, 1, GROUP);
+    ah_group_close(*group);
+    *group = NULL;
+    return 0;
+}
+
+const luaL_Reg ah_comm_groups[] = {{"split", split}, {"backend", backend}, {NULL, NULL}};
+
+void ah_open_group_class(lua_State *L)
+{
+    static const luaL_Reg own[] = {
+        {"rank", group_rank}, {"size", group_size}, {"close", group_close}, {NULL, NULL}};
+    ah_new_class(L, GROUP, NULL, group_close);
+    luaL_getmetatable(L, GROUP);
+    lua_getfield(L, -1, "__index");
+    luaL_register(L, NULL, ah_comm_calls);
+    luaL_register(L, NULL, ah_comm_works);
+    luaL_register(L, NULL, ah_comm_groups);
+    luaL_register(L, NULL, own);
+    lua_pop(L, 2);
+}

@@ -1,0 +1,39 @@
+/* Counters as futex words. A waiter counts itself among the sleepers before it looks at the counter a last time, and
+ * who advances stores the counter before it looks at the sleepers; both sequentially consistent, so that one of the
+ * two always sees the other. */
+#include "comm/channel.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static void wake(atomic_uint *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void ah_channel_advance(struct ah_channel *channel, enum ah_counter which, uint32_t value)
+{
+    atomic_store(&channel->counter[which], value);
+    if (atomic_load(&channel->sleepers))
+        wake(&channel->counter[which]);
+}
+
+void ah_channel_sleep(struct ah_channel *channel, enum ah_counter which, uint32_t seen, int64_t limit_ns)
+{
+    struct timespec limit = {limit_ns / 1000000000, limit_ns % 1000000000};
+    atomic_fetch_add(&channel->sleepers, 1);
+    if (atomic_load(&channel->counter[which]) == seen)
+        syscall(SYS_futex, &channel->counter[which], FUTEX_WAIT, seen, &limit, NULL, 0);
+    atomic_fetch_sub(&channel->sleepers, 1);
+}
+
+void ah_channel_wake(struct ah_channel *channel)
+{
+    if (atomic_load(&channel->sleepers))
+        for (int c = 0; c < AH_COUNTERS; c++)
+            wake(&channel->counter[c]);
+}

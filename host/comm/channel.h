@@ -1,0 +1,73 @@
+/* What one rank shows to the peers of one of its groups: counters that they wait on, and a ring of the calls it made.
+ *
+ * Lies on the board. Written by the rank's Lua thread only; counters only grow (and wrap), a post is complete before
+ * the counter that announces it. A channel serves one group after another: each goes on counting from `base`, where the
+ * ones before it ended. */
+#ifndef AH_COMM_CHANNEL_H
+#define AH_COMM_CHANNEL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    AH_CHANNEL_POSTS = 64, /* calls a rank may have posted that a peer has not done */
+    AH_BOARD_WHERE = 64,   /* bytes of a call site */
+    AH_BOARD_DIMS = 8,
+};
+
+/* What a rank brought to a collective: the fingerprint, and where its buffer is. */
+struct ah_post {
+    uint32_t sequence;
+    uint8_t kind, dtype, reduce; /* enum ah_collective_kind, ah_dtype, ah_reduce_op */
+    int8_t ndim;                 /* -1: shape not told */
+    int32_t root;
+    uint32_t note;   /* bits for the peers, no part of the fingerprint; nor is the weight */
+    double weight;   /* of this rank in a mean */
+    uint64_t hash;   /* of everything that must agree */
+    int64_t count;
+    uint64_t offset; /* of the buffer in the rank's segment, or AH_NO_OFFSET */
+    int64_t size[AH_BOARD_DIMS];
+    bool async;
+    _Alignas(64) char where[AH_BOARD_WHERE];
+};
+#define AH_NO_OFFSET UINT64_MAX
+
+/* Each is a futex word for who waits on it. POSTED: calls announced. DONE: calls of which this rank has done all that
+ * its peers need. The other two count as the backend sees fit. */
+enum ah_counter { AH_POSTED, AH_DONE, AH_ROUND, AH_SLICED, AH_COUNTERS };
+
+struct ah_channel {
+    _Alignas(64) atomic_uint counter[AH_COUNTERS];
+    atomic_uint sleepers;     /* peers asleep on one of the counters */
+    atomic_uint base;         /* where the counters of the present group began */
+    _Atomic uint64_t address; /* where the backend finds this rank: a staging offset, a port */
+    _Alignas(64) struct ah_post post[AH_CHANNEL_POSTS];
+};
+
+/* Advance a counter of the own channel and wake who sleeps on it. */
+void ah_channel_advance(struct ah_channel *channel, enum ah_counter which, uint32_t value);
+
+/* Sleep until the counter differs from `seen`, the channel is woken, or `limit_ns` has passed. */
+void ah_channel_sleep(struct ah_channel *channel, enum ah_counter which, uint32_t seen, int64_t limit_ns);
+
+/* Wake all who sleep on it: something is wrong. */
+void ah_channel_wake(struct ah_channel *channel);
+
+static inline uint32_t ah_channel_counter(struct ah_channel *channel, enum ah_counter which)
+{
+    return atomic_load_explicit(&channel->counter[which], memory_order_acquire);
+}
+
+static inline struct ah_post *ah_channel_post(struct ah_channel *channel, uint32_t sequence)
+{
+    return &channel->post[sequence % AH_CHANNEL_POSTS];
+}
+
+/* Counters wrap: true when `value` has reached `target`. */
+static inline bool ah_reached(uint32_t value, uint32_t target)
+{
+    return (int32_t)(value - target) >= 0;
+}
+
+#endif

@@ -1,0 +1,85 @@
+/* A collective as its caller asks for it: one struct, made by one of the functions below and changed where the
+ * defaults do not fit. Buffers are plain row-major memory; counts are elements. */
+#ifndef AH_COMM_COLLECTIVE_H
+#define AH_COMM_COLLECTIVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+
+struct ah_post;
+
+enum ah_reduce_op { AH_REDUCE_SUM, AH_REDUCE_MEAN, AH_REDUCE_MAX, AH_REDUCE_MIN, AH_REDUCE_PRODUCT };
+
+enum ah_collective_kind {
+    AH_ALL_REDUCE,
+    AH_BROADCAST,
+    AH_ALL_GATHER,
+    AH_ALL_GATHER_V,
+    AH_REDUCE_SCATTER,
+    AH_GATHER,
+    AH_SCATTER,
+    AH_ALL_TO_ALL,
+    AH_BARRIER,
+    AH_COLLECTIVE_KINDS
+};
+
+struct ah_collective {
+    enum ah_collective_kind kind;
+    enum ah_dtype dtype;
+    enum ah_reduce_op reduce;
+    int root; /* -1 for kinds without one */
+    int64_t count;
+    const void *in;
+    void *out;
+    const int64_t *counts; /* of AH_ALL_GATHER_V; must live as long as the call */
+    bool async;            /* set by ah_group_start */
+    /* What may be changed: */
+    int ndim;            /* of the tensor, for the fingerprint and for messages; -1: not told */
+    const int64_t *size; /* its shape */
+    double weight;       /* of this rank in a mean, which divides the sum by the sum of all weights (0 counts as 1); the
+                            buffer holds values already multiplied by it */
+    uint32_t note;       /* bits for the peers: ah_work_wait_note gives the union over all ranks */
+    const char *where;   /* the script's line ("train.lua:12"); copied when the call is posted */
+};
+
+/* In place on every rank. Sums run in rank order on every element: same bits on every rank and in every run. MEAN is
+ * sum / size unless weights are told. f32 f64 i64 i32 u8 (bool: max/min); f16 and bf16 sum in f32. */
+struct ah_collective ah_collective_all_reduce(void *buffer, int64_t count, enum ah_dtype dtype, enum ah_reduce_op op);
+struct ah_collective ah_collective_broadcast(void *buffer, int64_t count, enum ah_dtype dtype, int root);
+/* Each rank gives `count` elements; out holds size * count, in rank order. */
+struct ah_collective ah_collective_all_gather(void *out, const void *in, int64_t count, enum ah_dtype dtype);
+/* Ragged: rank r gives counts[r] elements; out holds their sum. `rank` is the caller's. */
+struct ah_collective ah_collective_all_gather_v(void *out, const void *in, const int64_t *counts, int rank,
+                                                enum ah_dtype dtype);
+/* in holds size * count elements; out the reduced chunk of this rank. */
+struct ah_collective ah_collective_reduce_scatter(void *out, const void *in, int64_t count, enum ah_dtype dtype,
+                                      enum ah_reduce_op op);
+struct ah_collective ah_collective_gather(void *out, const void *in, int64_t count, enum ah_dtype dtype, int root);
+struct ah_collective ah_collective_scatter(void *out, const void *in, int64_t count, enum ah_dtype dtype, int root);
+/* in and out hold size * count elements; chunk j of rank i goes to chunk i of rank j. */
+struct ah_collective ah_collective_all_to_all(void *out, const void *in, int64_t count, enum ah_dtype dtype);
+struct ah_collective ah_collective_barrier(void);
+
+/* "all_reduce", "all_reduce_async" */
+const char *ah_collective_name(enum ah_collective_kind kind, bool async);
+bool ah_collective_reduces(const struct ah_collective *call);
+const char *ah_reduce_name(enum ah_reduce_op op);
+
+/* AH_EINVAL when an argument is wrong for a group of `size` ranks. */
+int ah_collective_check(const struct ah_collective *call, int size);
+
+/* Fill in what a post says of a call: everything but where the buffer is. The hash is equal on two ranks when they
+ * make the same call at the same place of the sequence. */
+void ah_post_fill(struct ah_post *post, const struct ah_collective *call, uint32_t sequence, int size);
+
+/* "all_reduce(mean) float32 (10,)"; returns text. */
+const char *ah_post_describe(const struct ah_post *post, char *text, size_t bytes);
+
+/* "all_reduce" */
+const char *ah_post_name(const struct ah_post *post);
+
+#endif

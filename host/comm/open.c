@@ -1,0 +1,179 @@
+/* Opening and closing groups: the table of backends, the common part of every group, and the process's own first
+ * group. A group is freed when its last holder lets go; a part of a group holds its root, which counts the channels. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/tell.h"
+#include "base/threads.h"
+#include "comm/backend.h"
+#include "comm/rank.h"
+#include "comm/split.h"
+#include "comm/topology.h"
+
+enum { BACKENDS = 16, SPINS = 2000, FEW_SPINS = 20 };
+static const int64_t notice_default_ns = 10 * 1000000000ll;
+static const double timeout_default_s = 600;
+
+static const struct ah_backend *backends[BACKENDS] = {&ah_self_backend, &ah_shm_backend};
+
+int ah_backend_register(const struct ah_backend *backend)
+{
+    int at = 0;
+    while (at < BACKENDS && backends[at]) {
+        if (backends[at] == backend)
+            return 0;
+        if (!strcmp(backends[at++]->name, backend->name))
+            return ah_fail(AH_EINVAL, "a backend of the name %s is registered already", backend->name);
+    }
+    if (at == BACKENDS)
+        return ah_fail(AH_EINVAL, "no room for the backend %s: %d are registered", backend->name, BACKENDS);
+    backends[at] = backend;
+    return 0;
+}
+
+const struct ah_backend *ah_backend_find(const char *name)
+{
+    for (int i = 0; i < BACKENDS && backends[i]; i++)
+        if (!strcmp(backends[i]->name, name))
+            return backends[i];
+    return NULL;
+}
+
+/* Groups. */
+
+static int timeout_from_environment(int64_t *out)
+{
+    const char *text = getenv("ACCELHOST_TIMEOUT");
+    char *end = NULL;
+    double seconds = text ? strtod(text, &end) : timeout_default_s;
+    if (text && (end == text || *end || !(seconds > 0) || seconds > 1e9))
+        return ah_fail(AH_EINVAL, "ACCELHOST_TIMEOUT: expected seconds above 0, got '%s'", text);
+    *out = (int64_t)(seconds * 1e9);
+    return 0;
+}
+
+static void dispose(struct ah_group *group)
+{
+    free(group->peer);
+    free(group->member);
+    free(group);
+}
+
+static int take_seat(struct ah_group *group, const struct ah_seat *seat)
+{
+    group->peer = calloc((size_t)seat->size, sizeof *group->peer);
+    group->member = calloc((size_t)seat->size, sizeof *group->member);
+    if (!group->peer || !group->member)
+        return ah_fail(AH_ENOMEM, "a group of %d ranks: out of memory", seat->size);
+    for (int r = 0; r < seat->size; r++) {
+        group->member[r] = seat->member ? seat->member[r] : r;
+        if (seat->board)
+            group->peer[r] = &ah_board_slot(seat->board, group->member[r])->channel[seat->channel];
+    }
+    group->timeout_ns = seat->timeout_ns;
+    return seat->timeout_ns ? 0 : timeout_from_environment(&group->timeout_ns);
+}
+
+int ah_group_open(struct ah_group **out, const struct ah_backend *backend, const struct ah_seat *seat)
+{
+    int status;
+    if (seat->size == 1)
+        backend = &ah_self_backend;
+    struct ah_group *group = calloc(1, backend->group_bytes);
+    if (!group)
+        return ah_fail(AH_ENOMEM, "a group of %d ranks: out of memory", seat->size);
+    group->backend = backend;
+    atomic_init(&group->refs, 1);
+    group->rank = seat->rank;
+    group->size = seat->size;
+    group->board = seat->board;
+    group->channel = seat->channel;
+    group->base = group->posted = group->done = group->ring_safe = seat->base;
+    group->last = &group->first;
+    group->notice_ns = seat->notice_ns ? seat->notice_ns : notice_default_ns;
+    /* With more ranks than processors whom we wait for may need this one. */
+    group->spins = !seat->board || seat->board->size <= ah_cpu_count() ? SPINS : FEW_SPINS;
+    group->logs = ah_tells_of("comm");
+    group->root = seat->root ? seat->root : group;
+    AH_TRYGO(take_seat(group, seat), failed);
+    if (backend->open)
+        AH_TRYGO(backend->open(group), failed);
+    if (seat->root)
+        ah_group_retain(seat->root);
+    *out = group;
+    return 0;
+failed:
+    dispose(group);
+    return status;
+}
+
+struct ah_group *ah_group_retain(struct ah_group *group)
+{
+    atomic_fetch_add(&group->refs, 1);
+    return group;
+}
+
+static void free_list(struct ah_work *work)
+{
+    while (work) {
+        struct ah_work *next = work->next;
+        if (work->group->backend->drop)
+            work->group->backend->drop(work, false);
+        free(work);
+        work = next;
+    }
+}
+
+/* Works that somebody else still holds must not be here: who starts one holds the group. */
+static void dismantle(struct ah_group *group)
+{
+    struct ah_group *root = group->root;
+    free_list(group->first);
+    free_list(group->abandoned);
+    ah_split_forget(group);
+    if (group->backend->close)
+        group->backend->close(group);
+    dispose(group);
+    if (root != group)
+        ah_group_close(root);
+}
+
+void ah_group_close(struct ah_group *group)
+{
+    if (group && atomic_fetch_sub(&group->refs, 1) == 1)
+        dismantle(group);
+}
+
+/* The process's own. */
+
+static struct ah_group *first_group;
+
+int ah_group_default(struct ah_group **out)
+{
+    struct ah_topology who;
+    struct ah_board *board;
+    *out = first_group;
+    if (first_group)
+        return 0;
+    AH_TRY(ah_topology_from_environment(&who));
+    AH_TRY(ah_board_attach(&board));
+    if (who.size > 1 && !board)
+        return ah_fail(AH_EINVAL,
+                       "this process is rank %d of %d, but has no board: start the job with 'accelhost launch "
+                       "--num_processes %d SCRIPT'", who.rank, who.size, who.size);
+    if (who.size != who.local_size)
+        return ah_fail(AH_ENOTIMPL, "%d ranks with %d on this host: several hosts need the mpi backend", who.size,
+                       who.local_size);
+    bool alone = who.size == 1;
+    struct ah_seat seat = {.board = alone ? NULL : board, .rank = who.rank, .size = who.size};
+    AH_TRY(ah_group_open(&first_group, &ah_shm_backend, &seat));
+    *out = first_group;
+    return 0;
+}
+
+void ah_group_trim(struct ah_group *group)
+{
+    group = group ? group : first_group;
+    if (group && group->backend->trim)
+        group->backend->trim(group);
+}

@@ -1,0 +1,43 @@
+/* The shared-memory backend's own struct and the ways in which it moves data. Included by host/comm/shm*.c only. */
+#ifndef AH_COMM_SHM_H
+#define AH_COMM_SHM_H
+
+#include "comm/segment.h"
+#include "comm/watch.h"
+
+struct shm_group {
+    struct ah_group base;
+    struct ah_segment *segment; /* the rank's; of a part: its root's */
+    uint32_t round;
+    struct pending *pending;    /* freed memory that peers may still touch */
+    uint64_t stage[AH_BOARD_CHANNELS]; /* of a root: the staging area of each channel that was ever used, 0: none yet */
+};
+
+static inline struct shm_group *shm_of(struct ah_group *group)
+{
+    return (struct shm_group *)group;
+}
+
+static inline unsigned char *shm_segment(const struct shm_group *shm, int rank)
+{
+    return shm->base.board->segment[shm->base.member[rank]];
+}
+
+/* Half `round % 2` of a rank's staging area. */
+static inline unsigned char *shm_stage(const struct shm_group *shm, int rank, uint32_t round)
+{
+    return shm_segment(shm, rank) + atomic_load_explicit(&shm->base.peer[rank]->address, memory_order_relaxed) +
+           (size_t)(round & 1) * AH_STAGE_BYTES;
+}
+
+/* What a mean divides by: the ranks' weights, added in rank order. */
+double shm_divisor(const struct shm_group *shm, uint32_t sequence);
+
+/* Advance a round counter without a wake; peers see it with the next publication. */
+void shm_count_round(struct shm_group *shm, enum ah_counter which);
+void shm_enter_round(struct shm_group *shm);
+
+/* All kinds but all_reduce and barrier, through the staging areas. */
+int shm_exchange(struct shm_group *shm, const struct ah_collective *call);
+
+#endif

@@ -1,0 +1,261 @@
+/* A wait looks at a counter some 2,000 times, then sleeps on it in slices of 50 ms, and between slices at everything
+ * that could keep the counter from moving. Only time in which this process ran counts: a slice that took much longer
+ * means that the whole job was stopped.
+ *
+ * All ranks are to tell the same story of one event: a mismatch names the lowest rank that posted and the lowest that
+ * differs from it, a timeout the rank that is furthest behind. Ranks in texts are those of the job. */
+#include "comm/watch.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "base/tell.h"
+#include "base/time.h"
+
+static const int64_t slice_ns = 50 * 1000000;          /* longest sleep between two looks at the peers */
+static const int64_t longest_slice_ns = 200 * 1000000; /* what is longer, this process was not running */
+static const int64_t witness_ns = 100 * 1000000;       /* for ranks to join a mismatch */
+
+static inline void relax(void)
+{
+#if defined(__x86_64__)
+    _mm_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static inline uint32_t counter_of(const struct ah_group *group, int rank, enum ah_counter which)
+{
+    return ah_channel_counter(group->peer[rank], which);
+}
+
+static struct ah_board_slot *slot_of(const struct ah_group *group, int rank)
+{
+    return ah_board_slot(group->board, group->member[rank]);
+}
+
+const char *ah_watch_title(struct ah_group *group, uint32_t sequence, char *text, size_t bytes)
+{
+    const char *name = ah_post_name(ah_group_post(group, group->rank, sequence));
+    if (group->channel)
+        snprintf(text, bytes, "%s #%u of group %d", name, sequence - group->base, group->channel);
+    else
+        snprintf(text, bytes, "%s #%u", name, sequence - group->base);
+    return text;
+}
+
+/* Disagreement. */
+
+/* The lowest rank that has posted the call, and the lowest that differs from it; false when none differs. */
+static bool find_mismatch(struct ah_group *group, uint32_t sequence, int *first, int *other)
+{
+    *first = -1;
+    for (int r = 0; r < group->size; r++) {
+        if (!ah_reached(counter_of(group, r, AH_POSTED), sequence))
+            continue;
+        if (*first < 0) {
+            *first = r;
+        } else if (ah_group_post(group, r, sequence)->hash != ah_group_post(group, *first, sequence)->hash) {
+            *other = r;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Give ranks that are on their way to a call a moment to post it. */
+static void await_witnesses(struct ah_group *group, uint32_t sequence)
+{
+    for (int64_t start = ah_now_ns(); ah_now_ns() - start < witness_ns;) {
+        bool expected = false;
+        for (int r = 0; r < group->size; r++)
+            expected |= !ah_reached(counter_of(group, r, AH_POSTED), sequence) &&
+                        atomic_load(&slot_of(group, r)->state) == AH_RANK_RUNNING;
+        if (!expected)
+            return;
+        nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
+    }
+}
+
+static int mismatch(struct ah_group *group, uint32_t sequence)
+{
+    char left[256], right[256];
+    int a = 0, b = 0;
+    await_witnesses(group, sequence);
+    find_mismatch(group, sequence, &a, &b);
+    const struct ah_post *one = ah_group_post(group, a, sequence), *two = ah_group_post(group, b, sequence);
+    return ah_fail(AH_EMISMATCH, "collective #%u differs: rank %d %s at %s; rank %d %s at %s", sequence - group->base,
+                   group->member[a], ah_post_describe(one, left, sizeof left), one->where, group->member[b],
+                   ah_post_describe(two, right, sizeof right), two->where);
+}
+
+int ah_watch_compare(struct ah_group *group, uint32_t sequence)
+{
+    int first, other;
+    return find_mismatch(group, sequence, &first, &other) ? mismatch(group, sequence) : 0;
+}
+
+/* Peers that do not come. */
+
+/* "rank 1 is at train.lua:12, all_reduce #41" */
+static const char *whereabouts(struct ah_group *group, int rank, char *text, size_t bytes)
+{
+    uint32_t posted = counter_of(group, rank, AH_POSTED);
+    const struct ah_post *post = ah_group_post(group, rank, posted);
+    if (posted == group->base)
+        snprintf(text, bytes, "rank %d has not come to its first collective", group->member[rank]);
+    else
+        snprintf(text, bytes, "rank %d %s %s, %s #%u", group->member[rank],
+                 ah_reached(group->posted, posted + 1) ? "was last seen at" : "is at", post->where,
+                 ah_post_name(post), posted - group->base);
+    return text;
+}
+
+/* The call that a wait is for. */
+static uint32_t awaited(struct ah_group *group, enum ah_counter which, uint32_t target)
+{
+    return which == AH_POSTED || which == AH_DONE ? target : group->posted;
+}
+
+/* "all_reduce #2 at train.lua:7" */
+static const char *own_call(struct ah_group *group, uint32_t sequence, char *text, size_t bytes)
+{
+    char title[80];
+    snprintf(text, bytes, "%s at %s", ah_watch_title(group, sequence, title, sizeof title),
+             ah_group_post(group, group->rank, sequence)->where);
+    return text;
+}
+
+static int lost(struct ah_group *group, int rank, uint32_t sequence, bool gave_up)
+{
+    char where[160], call[160];
+    struct ah_board_slot *slot = slot_of(group, rank);
+    int member = group->member[rank];
+    own_call(group, sequence, call, sizeof call);
+    whereabouts(group, rank, where, sizeof where);
+    if (gave_up)
+        return ah_fail(AH_EPEER, "%s: rank %d gave up: %s", call, member, slot->group_text);
+    switch (atomic_load(&slot->state)) {
+    case AH_RANK_ENDED: return ah_fail(AH_EPEER, "%s: rank %d ended without it (%s)", call, member, where);
+    case AH_RANK_DIED: return ah_fail(AH_EPEER, "%s: lost rank %d, which died (%s)", call, member, where);
+    default:
+        return ah_fail(AH_EPEER, "%s: lost rank %d, which failed: %.*s", call, member, (int)strcspn(slot->text, "\n"),
+                       slot->text);
+    }
+}
+
+/* A peer that has not done its part of the call and never will; rather one that is gone than one that only gave up,
+ * which it may have done because of the former. */
+static int check_peers(struct ah_group *group, enum ah_counter which, uint32_t target)
+{
+    uint32_t sequence = awaited(group, which, target);
+    int gave_up = -1;
+    for (int r = 0; r < group->size; r++) {
+        struct ah_board_slot *slot = slot_of(group, r);
+        int group_status = atomic_load(&slot->group_status), state = atomic_load(&slot->state);
+        if ((state == AH_RANK_RUNNING && !group_status) || r == group->rank ||
+            ah_reached(counter_of(group, r, AH_DONE), sequence))
+            continue;
+        if (!group_status || state == AH_RANK_DIED)
+            return lost(group, r, sequence, false);
+        gave_up = gave_up < 0 ? r : gave_up;
+    }
+    return gave_up < 0 ? 0 : lost(group, gave_up, sequence, true);
+}
+
+/* Whom all others wait for: of the other ranks the one that is furthest behind. */
+static int laggard(struct ah_group *group, enum ah_counter which)
+{
+    int last = -1;
+    uint32_t least = 0;
+    for (int r = 0; r < group->size; r++) {
+        uint32_t value = counter_of(group, r, which);
+        if (r == group->rank || (last >= 0 && ah_reached(value, least)))
+            continue;
+        last = r;
+        least = value;
+    }
+    return last;
+}
+
+/* One line for each place at which the job gets stuck, from whichever rank has waited longest. */
+static void tell_of_wait(struct ah_group *group, enum ah_counter which, uint32_t sequence)
+{
+    char where[160], call[160];
+    int rank = laggard(group, which);
+    if (ah_board_first_to_tell(group->board, group->member[rank], counter_of(group, rank, AH_POSTED)))
+        ah_tell("%s: rank %d has waited %.3g s: %s", own_call(group, sequence, call, sizeof call),
+                group->member[group->rank], (double)group->notice_ns / 1e9,
+                whereabouts(group, rank, where, sizeof where));
+}
+
+static int timed_out(struct ah_group *group, enum ah_counter which, uint32_t sequence)
+{
+    char where[160], call[160];
+    int rank = laggard(group, which);
+    atomic_store(&slot_of(group, group->rank)->blamed, group->member[rank]);
+    return ah_fail(AH_ETIMEOUT, "%s: timed out after %.3g s: %s", own_call(group, sequence, call, sizeof call),
+                   (double)group->timeout_ns / 1e9, whereabouts(group, rank, where, sizeof where));
+}
+
+int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counter which, uint32_t target)
+{
+    int64_t now = ah_now_ns(), passed = watch->before ? now - watch->before : 0;
+    watch->before = now;
+    watch->waited += passed < longest_slice_ns ? passed : longest_slice_ns;
+    if (which == AH_POSTED)
+        AH_TRY(ah_watch_compare(group, target));
+    AH_TRY(check_peers(group, which, target));
+    if (watch->waited >= group->timeout_ns)
+        return timed_out(group, which, awaited(group, which, target));
+    if (watch->waited >= group->notice_ns && !watch->told) {
+        tell_of_wait(group, which, awaited(group, which, target));
+        watch->told = true;
+    }
+    return 0;
+}
+
+/* Waiting. */
+
+static int wait_slowly(struct ah_group *group, int rank, enum ah_counter which, uint32_t target)
+{
+    struct ah_watch watch = {0};
+    for (;;) {
+        uint32_t seen = counter_of(group, rank, which);
+        if (ah_reached(seen, target))
+            return 0;
+        AH_TRY(ah_watch_look(&watch, group, which, target));
+        int64_t left = group->timeout_ns - watch.waited;
+        ah_channel_sleep(group->peer[rank], which, seen, left < slice_ns ? left : slice_ns);
+    }
+}
+
+int ah_watch_wait(struct ah_group *group, enum ah_counter which, uint32_t target)
+{
+    for (int r = 0; r < group->size; r++) {
+        if (r == group->rank)
+            continue;
+        int spins = group->spins;
+        while (!ah_reached(counter_of(group, r, which), target)) {
+            relax();
+            if (--spins < 0) {
+                AH_TRY(wait_slowly(group, r, which, target));
+                break;
+            }
+        }
+    }
+    return 0;
+}
+
+bool ah_watch_reached(struct ah_group *group, enum ah_counter which, uint32_t target)
+{
+    for (int r = 0; r < group->size; r++)
+        if (r != group->rank && !ah_reached(counter_of(group, r, which), target))
+            return false;
+    return true;
+}

@@ -1,0 +1,26 @@
+/* Waiting for the peers of a group, so that every wait ends: with what it is for, or with the rank that keeps it from
+ * coming (different call, dead, ended, failed, late). Used by the door and by backends. */
+#ifndef AH_COMM_WATCH_H
+#define AH_COMM_WATCH_H
+
+#include "comm/backend.h"
+
+/* Wait until every rank's counter has reached `target`: spins briefly, then sleeps. */
+int ah_watch_wait(struct ah_group *group, enum ah_counter which, uint32_t target);
+bool ah_watch_reached(struct ah_group *group, enum ah_counter which, uint32_t target);
+
+/* Compare what those ranks brought that have posted the call; AH_EMISMATCH with both call sites. */
+int ah_watch_compare(struct ah_group *group, uint32_t sequence);
+
+/* For a backend that sleeps in its own way while it waits for data of call `sequence`: look at the peers, and at the
+ * clock, every 50 ms or so. Begins as {0}. */
+struct ah_watch {
+    int64_t waited, before;
+    bool told;
+};
+int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counter which, uint32_t target);
+
+/* "barrier #2", "barrier #2 of group 1"; returns text. */
+const char *ah_watch_title(struct ah_group *group, uint32_t sequence, char *text, size_t bytes);
+
+#endif

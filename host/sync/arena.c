@@ -1,0 +1,88 @@
+/* Storages in an arena have it as their owner and release it in place of their data. */
+#include "sync/arena.h"
+
+#include <stdlib.h>
+
+#include "autograd/graph.h"
+
+void ah_arena_release(struct ah_arena *arena)
+{
+    if (!arena || atomic_fetch_sub(&arena->refs, 1) != 1)
+        return;
+    if (arena->group) {
+        ah_group_free(arena->group, arena->memory, arena->bytes);
+        ah_group_close(arena->group);
+    } else {
+        arena->device->type->release(arena->device, arena->memory, arena->bytes);
+    }
+    free(arena);
+}
+
+int ah_arena_new(struct ah_arena **out, size_t bytes, struct ah_device *device, struct ah_group *group)
+{
+    void *memory;
+    struct ah_arena *arena = calloc(1, sizeof *arena);
+    if (!arena)
+        return ah_fail(AH_ENOMEM, "an arena of %zu bytes: out of memory", bytes);
+    int status = group ? ah_group_alloc(group, bytes, &memory) : ah_device_allocate(device, bytes, &memory);
+    if (status < 0) {
+        free(arena);
+        return status;
+    }
+    *arena = (struct ah_arena){.memory = memory, .bytes = bytes, .device = device};
+    atomic_init(&arena->refs, 1);
+    if (group)
+        arena->group = ah_group_retain(group);
+    else if ((status = device->type->fill(device, memory, 0, bytes)) < 0)
+        ah_arena_release(arena);
+    *out = arena;
+    return status;
+}
+
+static void release_member(struct ah_storage *storage)
+{
+    ah_arena_release(storage->owner);
+}
+
+int ah_arena_tensor(struct ah_tensor **out, struct ah_arena *arena, size_t offset, const int64_t *size, int ndim,
+                    enum ah_dtype dtype)
+{
+    AH_TRY(ah_tensor_from_memory(out, arena->memory + offset, size, ndim, dtype, arena->device, release_member,
+                                 arena));
+    atomic_fetch_add(&arena->refs, 1);
+    return 0;
+}
+
+static int copy_dense(void *to, struct ah_device *device, struct ah_tensor *tensor, size_t bytes)
+{
+    struct ah_tensor *dense = NULL;
+    bool enabled = ah_grad_enabled;
+    ah_grad_enabled = false;
+    int status = ah_op1(AH_OP_contiguous, &dense, AH_T(tensor));
+    ah_grad_enabled = enabled;
+    if (status == 0)
+        status = ah_device_copy(to, device, ah_tensor_data(dense), dense->storage->device, bytes);
+    ah_tensor_release(dense);
+    return status;
+}
+
+int ah_arena_adopt(struct ah_arena *arena, size_t offset, struct ah_tensor *tensor)
+{
+    struct ah_storage *storage = tensor->storage;
+    size_t bytes = (size_t)tensor->numel * ah_dtype_size(tensor->dtype);
+    AH_TRY(copy_dense(arena->memory + offset, arena->device, tensor, bytes));
+    if (storage->release)
+        storage->release(storage);
+    else
+        storage->device->type->release(storage->device, storage->data, storage->nbytes);
+    atomic_fetch_add(&arena->refs, 1);
+    storage->data = arena->memory + offset;
+    storage->nbytes = bytes;
+    storage->device = arena->device;
+    storage->release = release_member;
+    storage->owner = arena;
+    storage->channels_last = false;
+    tensor->offset = 0;
+    ah_contiguous_strides(tensor->size, tensor->ndim, tensor->stride);
+    return 0;
+}

@@ -1,0 +1,31 @@
+/* Memory that many storages point into: a prepared model's parameters, its gradients.
+ *
+ * Counted; freed with its last holder, so a storage in it may outlive the model. Taken from the device's allocator, or
+ * from a group when its ranks are to reach it; the group then lives as long as the arena. */
+#ifndef AH_SYNC_ARENA_H
+#define AH_SYNC_ARENA_H
+
+#include "comm/group.h"
+#include "tensor/tensor.h"
+
+struct ah_arena {
+    atomic_int refs;
+    char *memory; /* the device's address, 64-byte aligned, cleared at the start */
+    size_t bytes;
+    struct ah_device *device;
+    struct ah_group *group; /* NULL: the device's own memory */
+};
+
+/* `group` NULL, or one whose memory the device can use (the CPU's). */
+int ah_arena_new(struct ah_arena **out, size_t bytes, struct ah_device *device, struct ah_group *group);
+void ah_arena_release(struct ah_arena *arena); /* NULL is ignored */
+
+/* A tensor on the arena's memory at `offset`, holding the arena. */
+int ah_arena_tensor(struct ah_tensor **out, struct ah_arena *arena, size_t offset, const int64_t *size, int ndim,
+                    enum ah_dtype dtype);
+
+/* Let a tensor's storage lie in the arena at `offset`, values and all: handles, views of the whole and optimizers that
+ * hold the tensor follow. The tensor is contiguous, or the only one on its storage, and becomes contiguous. */
+int ah_arena_adopt(struct ah_arena *arena, size_t offset, struct ah_tensor *tensor);
+
+#endif

@@ -1,0 +1,266 @@
+/* A synchronised backward, from begin to finish.
+ *
+ * A failure is remembered and told by finish; a backward that failed with buckets under way cannot be begun again. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "autograd/graph.h"
+#include "base/time.h"
+#include "sync/state.h"
+
+enum { NOTE_UNUSED = 1 };
+
+static int clear(struct ah_reducer *r, int index)
+{
+    const struct ah_place *place = &r->layout.place[index];
+    return r->grads->device->type->fill(r->grads->device, r->grads->memory + place->offset, 0, place->bytes);
+}
+
+/* Begin. */
+
+static void remember(struct ah_reducer *r, int status)
+{
+    if (status >= 0 || r->status)
+        return;
+    r->status = status;
+    snprintf(r->text, sizeof r->text, "%s", ah_error_text());
+}
+
+void ah_reducer_unwatch(struct ah_reducer *r)
+{
+    if (r->watching)
+        ah_engine_unwatch(&r->watcher);
+    r->watching = false;
+}
+
+int ah_reducer_begin(struct ah_reducer *r, double weight, const char *where)
+{
+    if (!(weight >= 0) || weight > 1e300)
+        return ah_fail(AH_EINVAL, "backward: expected a weight from 0, got %g", weight);
+    if (r->active && r->launched > 0)
+        return ah_fail(AH_ESTATE, "backward: the last one failed with gradients under way; this job cannot go on");
+    for (int b = 0; b < r->layout.bucket_count; b++)
+        r->bucket[b] = (struct ah_sync_bucket){.waiting = r->layout.bucket[b].count};
+    for (int i = 0; i < r->layout.count; i++)
+        r->parameter[i].ready = false;
+    r->arrived = r->launched = r->reduced = 0;
+    r->status = 0;
+    r->weight = weight;
+    r->active = true;
+    ah_reducer_at(r, where);
+    if (ah_group_size(r->group) > 1 && !r->watching) {
+        ah_engine_watch(&r->watcher);
+        r->watching = true;
+    }
+    return 0;
+}
+
+/* While backward runs. */
+
+static struct ah_collective bucket_call(struct ah_reducer *r, int b)
+{
+    const struct ah_bucket *place = &r->layout.bucket[b];
+    int64_t count = (int64_t)(place->bytes / ah_dtype_size(place->dtype));
+    struct ah_collective call =
+        ah_collective_all_reduce(r->grads->memory + place->offset, count, place->dtype, AH_REDUCE_MEAN);
+    call.weight = r->weight;
+    call.where = r->where;
+    return call;
+}
+
+static int post(struct ah_reducer *r, int b, bool unused)
+{
+    struct ah_collective call = bucket_call(r, b);
+    call.note = unused ? NOTE_UNUSED : 0;
+    r->bucket[b].posted_ns = ah_now_ns();
+    return ah_group_start(r->group, call, &r->bucket[b].work);
+}
+
+/* Launch ready buckets, as far as the order allows. */
+static void launch(struct ah_reducer *r, bool unused)
+{
+    while (r->launched < r->layout.bucket_count && !r->status) {
+        int b = r->order[r->launched];
+        if (r->bucket[b].waiting)
+            return;
+        remember(r, post(r, b, unused));
+        r->launched++;
+    }
+}
+
+static void mark_ready(struct ah_reducer *r, int index)
+{
+    int b = r->layout.place[index].bucket;
+    r->parameter[index].ready = true;
+    if (--r->bucket[b].waiting > 0)
+        return;
+    r->bucket[b].ready_ns = ah_now_ns();
+    r->arrival[r->arrived++] = b;
+}
+
+void ah_reducer_param_ready(void *reducer, int index)
+{
+    struct ah_reducer *r = reducer;
+    struct ah_sync_parameter *p = &r->parameter[index];
+    r->touched = true;
+    if (!r->active || r->status)
+        return;
+    if (p->ready) {
+        if (r->bucket[r->layout.place[index].bucket].work)
+            remember(r, ah_fail(AH_ESTATE, "backward: parameter %d got a gradient after it was sent", index));
+        return;
+    }
+    mark_ready(r, index);
+    if (ah_group_size(r->group) > 1)
+        launch(r, false);
+}
+
+bool ah_reducer_touched(struct ah_reducer *r)
+{
+    bool touched = r->touched;
+    r->touched = false;
+    return touched;
+}
+
+void ah_reducer_progress(void *reducer)
+{
+    struct ah_reducer *r = reducer;
+    while (r->active && !r->status && r->reduced < r->launched) {
+        struct ah_sync_bucket *bucket = &r->bucket[r->order[r->reduced]];
+        bool done = false;
+        remember(r, ah_work_test(bucket->work, &done));
+        if (!done)
+            return;
+        bucket->reduced_ns = ah_now_ns();
+        r->reduced++;
+    }
+}
+
+/* Finish. */
+
+/* Gradients that this backward did not bring: zero where there is none from before. */
+static int fill_unused(struct ah_reducer *r, bool *unused)
+{
+    for (int i = 0; i < r->layout.count; i++) {
+        if (r->parameter[i].ready)
+            continue;
+        if (!r->has_grad[i]) {
+            AH_TRY(clear(r, i));
+            *unused = true;
+        }
+        mark_ready(r, i);
+    }
+    return 0;
+}
+
+static int collect_works(struct ah_reducer *r, uint32_t *notes)
+{
+    for (int k = 0; k < r->layout.bucket_count; k++) {
+        struct ah_sync_bucket *bucket = &r->bucket[r->order[k]];
+        struct ah_work *work = bucket->work;
+        uint32_t note = 0;
+        bucket->work = NULL;
+        AH_TRY(ah_work_wait_note(work, &note));
+        if (!bucket->reduced_ns)
+            bucket->reduced_ns = ah_now_ns();
+        *notes |= note;
+    }
+    return 0;
+}
+
+static int run(struct ah_reducer *r, struct ah_collective call)
+{
+    call.where = r->where;
+    return ah_group_run(r->group, call);
+}
+
+/* A gradient that some rank had is one on all. */
+static int share_use(struct ah_reducer *r)
+{
+    uint8_t *used = calloc((size_t)r->layout.count + 1, 1);
+    if (!used)
+        return ah_fail(AH_ENOMEM, "backward: out of memory");
+    for (int i = 0; i < r->layout.count; i++)
+        used[i] = r->has_grad[i];
+    int status = run(r, ah_collective_all_reduce(used, r->layout.count, AH_U8, AH_REDUCE_MAX));
+    for (int i = 0; i < r->layout.count && status == 0; i++)
+        r->has_grad[i] = used[i];
+    free(used);
+    return status;
+}
+
+/* From now on in the order of arrival on rank 0. */
+static int agree_on_order(struct ah_reducer *r)
+{
+    int count = r->layout.bucket_count;
+    r->ordered = true;
+    if (count < 2)
+        return 0;
+    memcpy(r->order, r->arrival, (size_t)count * sizeof *r->order);
+    return run(r, ah_collective_broadcast(r->order, count, AH_I32, 0));
+}
+
+static int finish_group(struct ah_reducer *r)
+{
+    uint32_t notes = 0;
+    bool unused = false;
+    AH_TRY(fill_unused(r, &unused));
+    launch(r, unused);
+    if (r->status)
+        return ah_fail(r->status, "%s", r->text);
+    AH_TRY(ah_buffers_send(r->buffers, r->where));
+    AH_TRY(collect_works(r, &notes));
+    AH_TRY(ah_buffers_receive(r->buffers));
+    if (notes & NOTE_UNUSED)
+        AH_TRY(share_use(r));
+    return r->ordered ? 0 : agree_on_order(r);
+}
+
+/* Alone there is nothing to add, but a weight to divide by. */
+static int divide(struct ah_reducer *r, const struct ah_bucket *place)
+{
+    int64_t count = (int64_t)(place->bytes / ah_dtype_size(place->dtype));
+    struct ah_tensor *all, *same;
+    int outputs;
+    AH_TRY(ah_arena_tensor(&all, r->grads, place->offset, &count, 1, place->dtype));
+    bool enabled = ah_grad_enabled;
+    ah_grad_enabled = false;
+    const struct ah_value args[] = {AH_T(all), AH_N(r->weight)};
+    int status = ah_op_call(AH_OP_div, args, 2, true, &same, &outputs);
+    ah_grad_enabled = enabled;
+    if (status == 0)
+        ah_tensor_release(same);
+    ah_tensor_release(all);
+    return status;
+}
+
+static int finish_alone(struct ah_reducer *r)
+{
+    for (int b = 0; b < r->layout.bucket_count && r->weight != 1 && r->weight != 0; b++) {
+        if (r->grads->device == &ah_cpu)
+            AH_TRY(ah_group_run(r->group, bucket_call(r, b)));
+        else
+            AH_TRY(divide(r, &r->layout.bucket[b]));
+    }
+    return 0;
+}
+
+int ah_reducer_finish(struct ah_reducer *r, const char *where)
+{
+    ah_reducer_unwatch(r);
+    if (!r->active)
+        return 0;
+    ah_reducer_at(r, where);
+    r->end_ns = ah_now_ns();
+    int status = ah_group_size(r->group) > 1 ? finish_group(r) : finish_alone(r);
+    r->active = status < 0; /* a failed one is not begun again */
+    return status;
+}
+
+void ah_reducer_cancel(struct ah_reducer *r)
+{
+    ah_reducer_unwatch(r);
+    if (r->launched == 0)
+        r->active = false;
+}

@@ -1,0 +1,131 @@
+/* The bytes travel as integers to which all ranks but 0 contribute zeros: the sum is rank 0's bytes. Each buffer begins
+ * at a multiple of 8 in the group's memory, so that nothing is copied twice. */
+#include "sync/buffers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "autograd/graph.h"
+
+struct ah_buffers {
+    struct ah_group *group;
+    struct ah_tensor **tensor;
+    int count;
+    int64_t *packed;
+    size_t words;
+    struct ah_work *work;
+};
+
+static size_t bytes_of(const struct ah_tensor *tensor)
+{
+    return (size_t)tensor->numel * ah_dtype_size(tensor->dtype);
+}
+
+static size_t words_of(const struct ah_tensor *tensor)
+{
+    return (bytes_of(tensor) + 7) / 8;
+}
+
+int ah_buffers_new(struct ah_buffers **out, struct ah_group *group, struct ah_tensor **list, int count)
+{
+    struct ah_buffers *b = calloc(1, sizeof *b);
+    if (b)
+        b->tensor = calloc((size_t)count + 1, sizeof *b->tensor);
+    if (!b || !b->tensor) {
+        free(b);
+        return ah_fail(AH_ENOMEM, "prepare: out of memory");
+    }
+    b->group = ah_group_retain(group);
+    for (; b->count < count; b->count++) {
+        b->tensor[b->count] = ah_tensor_retain(list[b->count]);
+        b->words += ah_group_size(group) > 1 ? words_of(list[b->count]) : 0;
+    }
+    void *packed = NULL;
+    int status = b->words ? ah_group_alloc(group, b->words * sizeof *b->packed, &packed) : 0;
+    b->packed = packed;
+    if (status < 0) {
+        ah_buffers_free(b);
+        return status;
+    }
+    *out = b;
+    return 0;
+}
+
+void ah_buffers_free(struct ah_buffers *b)
+{
+    if (!b)
+        return;
+    if (b->work)
+        ah_work_abandon(b->work);
+    ah_group_free(b->group, b->packed, b->words * sizeof *b->packed);
+    for (int i = 0; i < b->count; i++)
+        ah_tensor_release(b->tensor[i]);
+    ah_group_close(b->group);
+    free(b->tensor);
+    free(b);
+}
+
+static int pack(struct ah_tensor *tensor, void *to)
+{
+    struct ah_tensor *dense = NULL;
+    AH_TRY(ah_tensor_row_major(tensor));
+    AH_TRY(ah_op1(AH_OP_contiguous, &dense, AH_T(tensor)));
+    int status = ah_device_copy(to, &ah_cpu, ah_tensor_data(dense), dense->storage->device, bytes_of(dense));
+    ah_tensor_release(dense);
+    return status;
+}
+
+static int unpack(struct ah_tensor *tensor, const void *from)
+{
+    if (ah_tensor_is_contiguous(tensor)) {
+        AH_TRY(ah_tensor_row_major(tensor));
+        return ah_device_copy(ah_tensor_data(tensor), tensor->storage->device, from, &ah_cpu, bytes_of(tensor));
+    }
+    struct ah_tensor *dense, *same = NULL;
+    AH_TRY(ah_tensor_empty_like(&dense, tensor));
+    int status = ah_device_copy(ah_tensor_data(dense), dense->storage->device, from, &ah_cpu, bytes_of(dense));
+    if (status == 0)
+        status = ah_op1(AH_OP_copy_, &same, AH_T(tensor), AH_T(dense));
+    ah_tensor_release(same);
+    ah_tensor_release(dense);
+    return status;
+}
+
+int ah_buffers_send(struct ah_buffers *b, const char *where)
+{
+    if (!b->words)
+        return 0;
+    bool enabled = ah_grad_enabled;
+    int status = 0;
+    int64_t *at = b->packed;
+    memset(b->packed, 0, b->words * sizeof *b->packed);
+    ah_grad_enabled = false;
+    for (int i = 0; i < b->count && ah_group_rank(b->group) == 0 && status == 0; i++) {
+        status = pack(b->tensor[i], at);
+        at += words_of(b->tensor[i]);
+    }
+    ah_grad_enabled = enabled;
+    AH_TRY(status);
+    struct ah_collective call = ah_collective_all_reduce(b->packed, (int64_t)b->words, AH_I64, AH_REDUCE_SUM);
+    call.where = where;
+    return ah_group_start(b->group, call, &b->work);
+}
+
+int ah_buffers_receive(struct ah_buffers *b)
+{
+    if (!b->work)
+        return 0;
+    struct ah_work *work = b->work;
+    b->work = NULL;
+    AH_TRY(ah_work_wait(work));
+    bool enabled = ah_grad_enabled;
+    int status = 0;
+    int64_t *at = b->packed;
+    ah_grad_enabled = false;
+    for (int i = 0; i < b->count && ah_group_rank(b->group) != 0 && status == 0; i++) {
+        status = unpack(b->tensor[i], at);
+        at += words_of(b->tensor[i]);
+    }
+    ah_grad_enabled = enabled;
+    return status;
+}

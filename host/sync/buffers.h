@@ -1,0 +1,18 @@
+/* A model's buffers (batch norm's statistics, say) follow rank 0's: their bytes travel in one work. */
+#ifndef AH_SYNC_BUFFERS_H
+#define AH_SYNC_BUFFERS_H
+
+#include "comm/group.h"
+#include "tensor/tensor.h"
+
+struct ah_buffers;
+
+/* Retains the tensors. In a group of one nothing travels. */
+int ah_buffers_new(struct ah_buffers **out, struct ah_group *group, struct ah_tensor **list, int count);
+void ah_buffers_free(struct ah_buffers *buffers); /* NULL is ignored; a work under way is given up */
+
+/* A collective in two halves; the second waits and writes the values. */
+int ah_buffers_send(struct ah_buffers *buffers, const char *where);
+int ah_buffers_receive(struct ah_buffers *buffers);
+
+#endif

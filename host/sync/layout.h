@@ -1,0 +1,34 @@
+/* Where each parameter lies in the arenas, and which parameters are averaged together.
+ *
+ * Reverse registration order, dtype by dtype, slots of multiples of 64 bytes; never changed again. A bucket closes
+ * when it reaches its limit: 1 MiB for the first of a dtype, 25 MiB for the others, or one limit for all. Knows sizes
+ * only. */
+#ifndef AH_SYNC_LAYOUT_H
+#define AH_SYNC_LAYOUT_H
+
+#include "tensor/tensor.h"
+
+struct ah_place {
+    size_t offset, bytes; /* of the slot, holes included */
+    int bucket;
+};
+
+struct ah_bucket {
+    size_t offset, bytes; /* of its span, holes between its slots included */
+    int64_t payload;      /* bytes of its parameters */
+    enum ah_dtype dtype;
+    int first, count; /* its parameters, as places in reverse registration order */
+};
+
+struct ah_layout {
+    int count, bucket_count;
+    struct ah_place *place;   /* by registration */
+    struct ah_bucket *bucket; /* by arena */
+    size_t bytes;             /* of an arena */
+};
+
+/* bucket_bytes > 0 is the limit of every bucket. */
+int ah_layout_init(struct ah_layout *layout, struct ah_tensor *const *params, int count, int64_t bucket_bytes);
+void ah_layout_free(struct ah_layout *layout);
+
+#endif

@@ -1,0 +1,203 @@
+/* Making a reducer and taking it apart: arenas, slots, rank 0's values to all. What happens in a backward is in
+ * average.c. */
+#include "sync/reducer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "autograd/graph.h"
+#include "sync/agree.h"
+#include "sync/state.h"
+
+void ah_reducer_at(struct ah_reducer *r, const char *where)
+{
+    size_t length = strlen(where);
+    if (length >= sizeof r->where)
+        where += length - (sizeof r->where - 1);
+    snprintf(r->where, sizeof r->where, "%s", where);
+}
+
+static int check_movable(struct ah_tensor *tensor, int index)
+{
+    if (!ah_dtype_is_float(tensor->dtype))
+        return ah_fail(AH_EINVAL, "prepare: parameter %d is %s, expected a floating dtype", index,
+                       ah_dtype_name(tensor->dtype));
+    AH_TRY(ah_tensor_row_major(tensor));
+    bool whole = tensor->offset == 0 && ah_tensor_is_contiguous(tensor) &&
+                 tensor->storage->nbytes == (size_t)tensor->numel * ah_dtype_size(tensor->dtype);
+    /* What nobody else sees may be packed; what a view shows cannot be moved without its base. */
+    if (!whole && atomic_load(&tensor->storage->refs) > 1)
+        return ah_fail(AH_EINVAL, "prepare: parameter %d %s is a view of a larger tensor; clone it first", index,
+                       ah_shape(tensor));
+    return 0;
+}
+
+static int check_parameters(struct ah_group *group, struct ah_tensor **params, int count)
+{
+    for (int i = 0; i < count; i++) {
+        struct ah_device *device = params[i]->storage->device;
+        for (int k = 0; k < i; k++)
+            if (params[i]->storage == params[k]->storage)
+                return ah_fail(AH_EINVAL, "prepare: parameters %d and %d share memory", k, i);
+        if (device != params[0]->storage->device)
+            return ah_fail(AH_EINVAL, "prepare: parameter 0 is on %s, parameter %d on %s; expected one device",
+                           params[0]->storage->device->name, i, device->name);
+        if (device != &ah_cpu && ah_group_size(group) > 1)
+            return ah_fail(AH_EINVAL, "prepare: parameter %d is on %s; the backend %s reduces memory of the cpu", i,
+                           device->name, ah_group_backend(group));
+        AH_TRY(check_movable(params[i], i));
+    }
+    return 0;
+}
+
+/* Making one. */
+
+static int make_lists(struct ah_reducer *r)
+{
+    size_t n = (size_t)r->layout.count + 1;
+    r->parameter = calloc(n, sizeof *r->parameter);
+    r->has_grad = calloc(n, sizeof *r->has_grad);
+    r->bucket = calloc(n, sizeof *r->bucket);
+    r->order = calloc(n, sizeof *r->order);
+    r->arrival = calloc(n, sizeof *r->arrival);
+    if (!r->parameter || !r->has_grad || !r->bucket || !r->order || !r->arrival)
+        return ah_fail(AH_ENOMEM, "prepare: out of memory");
+    for (int b = 0; b < r->layout.bucket_count; b++)
+        r->order[b] = b;
+    return 0;
+}
+
+static int make_arenas(struct ah_reducer *r, struct ah_tensor **params)
+{
+    int count = r->layout.count;
+    struct ah_device *device = count ? params[0]->storage->device : &ah_cpu;
+    AH_TRY(ah_arena_new(&r->params, r->layout.bytes, device, NULL));
+    AH_TRY(ah_arena_new(&r->grads, r->layout.bytes, device, ah_group_size(r->group) > 1 ? r->group : NULL));
+    for (int i = 0; i < count; i++) {
+        r->parameter[i].tensor = ah_tensor_retain(params[i]);
+        AH_TRY(ah_arena_tensor(&r->parameter[i].grad, r->grads, r->layout.place[i].offset, params[i]->size,
+                               params[i]->ndim, params[i]->dtype));
+    }
+    return 0;
+}
+
+static int move_in(struct ah_reducer *r)
+{
+    for (int i = 0; i < r->layout.count; i++)
+        AH_TRY(ah_arena_adopt(r->params, r->layout.place[i].offset, r->parameter[i].tensor));
+    if (ah_group_size(r->group) > 1) {
+        struct ah_collective call = ah_collective_broadcast(r->params->memory, (int64_t)r->params->bytes, AH_U8, 0);
+        call.where = r->where;
+        AH_TRY(ah_group_run(r->group, call));
+        AH_TRY(ah_buffers_send(r->buffers, r->where));
+        AH_TRY(ah_buffers_receive(r->buffers));
+    }
+    for (int i = 0; i < r->layout.count; i++) {
+        struct ah_sync_parameter *p = &r->parameter[i];
+        AH_TRY(ah_set_grad_slot(p->tensor, p->grad, &r->has_grad[i], ah_reducer_param_ready, r, i));
+    }
+    return 0;
+}
+
+static int make(struct ah_reducer *r, struct ah_tensor **params, int count, struct ah_tensor **buffers,
+                int buffer_count, int64_t bucket_bytes)
+{
+    AH_TRY(ah_layout_init(&r->layout, params, count, bucket_bytes));
+    AH_TRY(make_lists(r));
+    if (ah_group_size(r->group) > 1) {
+        AH_TRY(ah_agree(r->group, "parameters", r->where, params, count));
+        AH_TRY(ah_agree(r->group, "buffers", r->where, buffers, buffer_count));
+    }
+    AH_TRY(make_arenas(r, params));
+    AH_TRY(ah_buffers_new(&r->buffers, r->group, buffers, buffer_count));
+    return move_in(r);
+}
+
+int ah_reducer_new(struct ah_reducer **out, struct ah_group *group, struct ah_tensor **params, int count,
+                   struct ah_tensor **buffers, int buffer_count, int64_t bucket_bytes, const char *where)
+{
+    AH_TRY(check_parameters(group, params, count));
+    struct ah_reducer *r = calloc(1, sizeof *r);
+    if (!r)
+        return ah_fail(AH_ENOMEM, "prepare: out of memory");
+    r->group = ah_group_retain(group);
+    r->watcher = (struct ah_engine_watcher){.between = ah_reducer_progress, .context = r};
+    ah_reducer_at(r, where);
+    int status = make(r, params, count, buffers, buffer_count, bucket_bytes);
+    if (status < 0)
+        ah_reducer_free(r);
+    else
+        *out = r;
+    return status;
+}
+
+void ah_reducer_free(struct ah_reducer *r)
+{
+    if (!r)
+        return;
+    ah_reducer_unwatch(r);
+    for (int b = 0; b < r->layout.bucket_count && r->bucket; b++)
+        if (r->bucket[b].work)
+            ah_work_abandon(r->bucket[b].work);
+    for (int i = 0; i < r->layout.count && r->parameter; i++) {
+        struct ah_sync_parameter *p = &r->parameter[i];
+        /* Another reducer may have taken the parameter over. A failed copy of a gradient leaves none. */
+        if (p->tensor && p->tensor->grad && p->tensor->grad->slot && p->tensor->grad->slot == p->grad)
+            ah_set_grad_slot(p->tensor, NULL, NULL, NULL, NULL, 0);
+        ah_tensor_release(p->tensor);
+        ah_tensor_release(p->grad);
+    }
+    ah_buffers_free(r->buffers);
+    ah_arena_release(r->params);
+    ah_arena_release(r->grads);
+    ah_group_close(r->group);
+    ah_layout_free(&r->layout);
+    free(r->parameter);
+    free(r->has_grad);
+    free(r->bucket);
+    free(r->order);
+    free(r->arrival);
+    free(r);
+}
+
+/* Looking at one. */
+
+int ah_reducer_count(const struct ah_reducer *r)
+{
+    return r->layout.count;
+}
+
+struct ah_tensor *ah_reducer_param(struct ah_reducer *r, int index)
+{
+    return r->parameter[index].tensor;
+}
+
+struct ah_tensor *ah_reducer_grad(struct ah_reducer *r, int index)
+{
+    return r->parameter[index].grad;
+}
+
+bool *ah_reducer_has_grad(struct ah_reducer *r, int index)
+{
+    return &r->has_grad[index];
+}
+
+int ah_reducer_buckets(const struct ah_reducer *r)
+{
+    return r->layout.bucket_count;
+}
+
+struct ah_bucket_times ah_reducer_times(const struct ah_reducer *r, int launched)
+{
+    const struct ah_bucket *place = &r->layout.bucket[r->order[launched]];
+    const struct ah_sync_bucket *bucket = &r->bucket[r->order[launched]];
+    return (struct ah_bucket_times){.bytes = place->payload, .ready_ns = bucket->ready_ns,
+                                    .posted_ns = bucket->posted_ns, .reduced_ns = bucket->reduced_ns,
+                                    .first = place->first, .count = place->count};
+}
+
+int64_t ah_reducer_backward_end(const struct ah_reducer *r)
+{
+    return r->end_ns;
+}

@@ -1,0 +1,65 @@
+/* The reducer: parameters and gradients of a model in flat arenas, averaged over the group bucket by bucket while
+ * backward still runs.
+ *
+ * A synchronised backward is begin ... the engine's backward ... finish. In between the engine tells when a gradient is
+ * final and gives the reducer a turn after each node. Buckets are launched strictly in order, on every rank the same;
+ * after the first synchronised backward the order becomes that in which they were ready on rank 0.
+ *
+ * Gradient = sum over ranks / sum of the ranks' weights; what an earlier average left in a slot is part of the sum, so
+ * whoever uses weights takes it out first. A parameter that no rank used keeps has_grad false; one that some used
+ * counts as zero on the others. The buffers' values of rank 0 go along. Without begin nothing is sent: gradients add up
+ * locally. Lua thread only. */
+#ifndef AH_SYNC_REDUCER_H
+#define AH_SYNC_REDUCER_H
+
+#include "comm/group.h"
+#include "tensor/tensor.h"
+
+struct ah_reducer;
+
+/* A collective. Retains group, params (distinct, floating, on one device, contiguous or alone in their storage) and
+ * buffers, moves the parameters' storages into the parameter arena, gives each parameter its gradient slot, and gives
+ * all ranks rank 0's values. AH_EMISMATCH on every rank when the parameters differ in number, shape or dtype.
+ * bucket_bytes > 0 is the limit of every bucket; `where` is the script's line, copied. */
+int ah_reducer_new(struct ah_reducer **out, struct ah_group *group, struct ah_tensor **params, int count,
+                   struct ah_tensor **buffers, int buffer_count, int64_t bucket_bytes, const char *where);
+
+/* Takes the slots back, except from parameters that another reducer has taken over. The storages stay in the arena,
+ * which lives as long as one of them or a gradient tensor does. */
+void ah_reducer_free(struct ah_reducer *reducer);
+
+/* The parameters, in registration order. */
+int ah_reducer_count(const struct ah_reducer *reducer);
+struct ah_tensor *ah_reducer_param(struct ah_reducer *reducer, int index); /* borrowed */
+struct ah_tensor *ah_reducer_grad(struct ah_reducer *reducer, int index); /* borrowed; aliases the slot */
+bool *ah_reducer_has_grad(struct ah_reducer *reducer, int index);
+
+/* AH_ESTATE when an earlier backward was begun and failed with buckets under way. `weight` is this rank's, of all that
+ * is in the gradients since they were last averaged or cleared. */
+int ah_reducer_begin(struct ah_reducer *reducer, double weight, const char *where);
+
+/* For the engine: the gradient of parameter `index` is final for this backward. Errors surface in finish. */
+void ah_reducer_param_ready(void *reducer, int index);
+
+/* Has any parameter become ready since the last call? Within begin and finish or not. */
+bool ah_reducer_touched(struct ah_reducer *reducer);
+
+/* Do what can be done for buckets under way without waiting. */
+void ah_reducer_progress(void *reducer);
+
+/* Launch what is left, wait for everything. A collective, when begun. */
+int ah_reducer_finish(struct ah_reducer *reducer, const char *where);
+
+/* As if begin had not been called. Nothing happens once buckets are under way: the ranks would wait for them. */
+void ah_reducer_cancel(struct ah_reducer *reducer);
+
+/* What became of the buckets in the last synchronised backward, in launch order. Times are ah_now_ns; 0: never. */
+struct ah_bucket_times {
+    int64_t bytes, ready_ns, posted_ns, reduced_ns;
+    int first, count; /* the parameters, as places in reverse registration order */
+};
+int ah_reducer_buckets(const struct ah_reducer *reducer);
+struct ah_bucket_times ah_reducer_times(const struct ah_reducer *reducer, int launched);
+int64_t ah_reducer_backward_end(const struct ah_reducer *reducer); /* when finish was entered */
+
+#endif

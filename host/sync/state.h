@@ -1,0 +1,49 @@
+/* The reducer's struct, shared by its two halves: making and taking apart (reducer.c), averaging (average.c). */
+#ifndef AH_SYNC_STATE_H
+#define AH_SYNC_STATE_H
+
+#include "autograd/engine.h"
+#include "comm/channel.h"
+#include "sync/arena.h"
+#include "sync/buffers.h"
+#include "sync/layout.h"
+#include "sync/reducer.h"
+
+struct ah_sync_parameter {
+    struct ah_tensor *tensor, *grad; /* grad aliases the slot */
+    bool ready;                      /* final in this backward */
+};
+
+struct ah_sync_bucket {
+    int waiting; /* parameters not ready yet */
+    struct ah_work *work;
+    int64_t ready_ns, posted_ns, reduced_ns;
+};
+
+struct ah_reducer {
+    struct ah_group *group;
+    struct ah_layout layout;
+    struct ah_arena *params, *grads;
+    struct ah_sync_parameter *parameter; /* by registration */
+    bool *has_grad;
+    struct ah_sync_bucket *bucket; /* as layout.bucket */
+    int *order;                    /* launch position -> bucket */
+    int *arrival, arrived;         /* buckets in the order in which they became ready */
+    bool ordered;                  /* the launch order is agreed */
+    int launched, reduced;         /* positions in `order` */
+    bool active, touched;
+    double weight;
+    int status; /* the first failure since begin */
+    char text[1024];
+    char where[AH_BOARD_WHERE]; /* the script's line of the collectives that come */
+    struct ah_buffers *buffers;
+    struct ah_engine_watcher watcher; /* while a synchronised backward runs */
+    bool watching;
+    int64_t end_ns;
+};
+
+/* Where the collectives that follow are called from; the end of a long path says more than its beginning. */
+void ah_reducer_at(struct ah_reducer *reducer, const char *where);
+void ah_reducer_unwatch(struct ah_reducer *reducer);
+
+#endif

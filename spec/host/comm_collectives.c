@@ -1,0 +1,262 @@
+/* Blocking collectives of every backend against serial references. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "comm_ranks.h"
+#include "tensor/tensor.h"
+
+static const int sizes[] = {1, 2, 3, 5};
+enum { SIZES = 4 };
+
+/* Small whole numbers: exact in every dtype, also as sums and means of powers of two. */
+static double value_of(int rank, int64_t i)
+{
+    return (double)((i * 7 + rank * 5) % 11);
+}
+
+static void store(void *buffer, enum ah_dtype dtype, int64_t i, double value)
+{
+    switch (dtype) {
+    case AH_BOOL: ((uint8_t *)buffer)[i] = value > 5; break;
+    case AH_U8: ((uint8_t *)buffer)[i] = (uint8_t)value; break;
+    case AH_I32: ((int32_t *)buffer)[i] = (int32_t)value; break;
+    case AH_I64: ((int64_t *)buffer)[i] = (int64_t)value; break;
+    case AH_F16: ((uint16_t *)buffer)[i] = ah_f32_to_f16((float)value); break;
+    case AH_BF16: ((uint16_t *)buffer)[i] = ah_f32_to_bf16((float)value); break;
+    case AH_F32: ((float *)buffer)[i] = (float)value; break;
+    default: ((double *)buffer)[i] = value;
+    }
+}
+
+static double load(const void *buffer, enum ah_dtype dtype, int64_t i)
+{
+    switch (dtype) {
+    case AH_BOOL:
+    case AH_U8: return ((const uint8_t *)buffer)[i];
+    case AH_I32: return ((const int32_t *)buffer)[i];
+    case AH_I64: return (double)((const int64_t *)buffer)[i];
+    case AH_F16: return ah_f16_to_f32(((const uint16_t *)buffer)[i]);
+    case AH_BF16: return ah_bf16_to_f32(((const uint16_t *)buffer)[i]);
+    case AH_F32: return ((const float *)buffer)[i];
+    default: return ((const double *)buffer)[i];
+    }
+}
+
+static double reference(enum ah_dtype dtype, enum ah_reduce_op op, int size, int64_t i)
+{
+    double one[8], sum, out[1];
+    store(one, dtype, 0, value_of(0, i));
+    sum = load(one, dtype, 0);
+    for (int r = 1; r < size; r++) {
+        store(one, dtype, 0, value_of(r, i));
+        double v = load(one, dtype, 0);
+        switch (op) {
+        case AH_REDUCE_SUM:
+        case AH_REDUCE_MEAN: sum += v; break;
+        case AH_REDUCE_MAX: sum = v > sum ? v : sum; break;
+        case AH_REDUCE_MIN: sum = v < sum ? v : sum; break;
+        case AH_REDUCE_PRODUCT: sum = dtype == AH_U8 ? (uint8_t)(sum * v) : sum * v; break;
+        }
+    }
+    if (dtype == AH_BOOL)
+        return sum;
+    if (op == AH_REDUCE_MEAN)
+        sum = dtype == AH_F64 ? sum / size : (double)((float)sum / (float)size);
+    store(out, dtype, 0, sum);
+    return load(out, dtype, 0);
+}
+
+static bool allowed(enum ah_dtype dtype, enum ah_reduce_op op)
+{
+    if (dtype == AH_BOOL)
+        return op == AH_REDUCE_MAX || op == AH_REDUCE_MIN;
+    return op != AH_REDUCE_MEAN || ah_dtype_is_float(dtype);
+}
+
+static const int64_t counts[] = {0, 1, 7, 1000, 33000, 150001};
+enum { COUNTS = 6 };
+
+static int64_t wrong(const void *buffer, enum ah_dtype dtype, enum ah_reduce_op op, int size, int64_t count)
+{
+    int64_t bad = 0;
+    for (int64_t i = 0; i < count; i++)
+        bad += load(buffer, dtype, i) != reference(dtype, op, size, i);
+    return bad;
+}
+
+/* Every dtype, op and length; the buffer in private memory, in the arena, and posted asynchronously. */
+static void reduce_all(struct rank *me)
+{
+    void *arena, *private = malloc(150001 * 8);
+    RANK_CHECK(me, ah_group_alloc(me->group, 150001 * 8, &arena) == 0);
+    for (int d = 0; d < AH_DTYPE_COUNT; d++) {
+        for (int op = 0; op <= AH_REDUCE_PRODUCT; op++) {
+            enum ah_dtype dtype = (enum ah_dtype)d;
+            if (!allowed(dtype, (enum ah_reduce_op)op))
+                continue;
+            for (int c = 0; c < COUNTS; c++) {
+                if (counts[c] > 40000 && op != AH_REDUCE_SUM)
+                    continue;
+                for (int way = 0; way < 4; way++) {
+                    void *buffer = way & 1 ? arena : private;
+                    for (int64_t i = 0; i < counts[c]; i++)
+                        store(buffer, dtype, i, value_of(me->rank, i));
+                    if (way < 2) {
+                        RANK_CHECK(me, reduce(me, buffer, counts[c], dtype, (enum ah_reduce_op)op) == 0);
+                    } else {
+                        struct ah_work *work;
+                        RANK_CHECK(me, start(me, buffer, counts[c], dtype, (enum ah_reduce_op)op, &work) == 0);
+                        RANK_CHECK(me, ah_work_wait(work) == 0);
+                    }
+                    RANK_CHECK(me, wrong(buffer, dtype, (enum ah_reduce_op)op, me->size, counts[c]) == 0);
+                }
+            }
+        }
+    }
+    free(private);
+}
+
+AH_TEST(all_reduce_equals_the_serial_reference)
+{
+    for (int s = 0; s < SIZES; s++)
+        CHECK(run_ranks(sizes[s], 0, reduce_all));
+}
+
+/* Sums of numbers that round: the same bits by every way, in rank order. */
+static void reduce_bits(struct rank *me)
+{
+    enum { N = 70001 };
+    float *reference_sum = malloc(N * 4), *private = malloc(N * 4);
+    void *arena;
+    RANK_CHECK(me, ah_group_alloc(me->group, N * 4, &arena) == 0);
+    for (int64_t i = 0; i < N; i++) {
+        float sum = 0;
+        for (int r = 0; r < me->size; r++) {
+            float v = (float)(1.0 / (double)(3 + i % 97 + 11 * r));
+            sum = r ? sum + v : v;
+        }
+        reference_sum[i] = sum;
+    }
+    for (int way = 0; way < 2; way++) {
+        float *buffer = way ? arena : private;
+        for (int64_t i = 0; i < N; i++)
+            buffer[i] = (float)(1.0 / (double)(3 + i % 97 + 11 * me->rank));
+        RANK_CHECK(me, reduce(me, buffer, N, AH_F32, AH_REDUCE_SUM) == 0);
+        RANK_CHECK(me, memcmp(buffer, reference_sum, N * 4) == 0);
+    }
+    free(reference_sum);
+    free(private);
+}
+
+AH_TEST(all_reduce_sums_in_rank_order_bit_for_bit)
+{
+    for (int s = 0; s < SIZES; s++)
+        CHECK(run_ranks(sizes[s], 0, reduce_bits));
+}
+
+static void exchange_all(struct rank *me)
+{
+    int size = me->size, rank = me->rank;
+    static const int64_t lengths[] = {0, 1, 100, 5000, 100003};
+    for (int l = 0; l < 5; l++) {
+        int64_t n = lengths[l];
+        int32_t *in = malloc(((size_t)n * (size_t)size + 1) * 4), *out = malloc(((size_t)n * (size_t)size + 1) * 4);
+        for (int root = 0; root < size; root++) {
+            for (int64_t i = 0; i < n; i++)
+                in[i] = (int32_t)(rank * 1000000 + i);
+            RANK_CHECK(me, ah_group_run(me->group, ah_collective_broadcast(in, n, AH_I32, root)) == 0);
+            int64_t bad = 0;
+            for (int64_t i = 0; i < n; i++)
+                bad += in[i] != root * 1000000 + i;
+            RANK_CHECK(me, bad == 0);
+
+            for (int64_t i = 0; i < n; i++)
+                in[i] = (int32_t)(rank * 1000000 + i);
+            out[0] = -1;
+            RANK_CHECK(me, ah_group_run(me->group, ah_collective_gather(out, in, n, AH_I32, root)) == 0);
+            for (int r = 0; r < size && rank == root; r++)
+                for (int64_t i = 0; i < n; i++)
+                    bad += out[r * n + i] != r * 1000000 + i;
+            RANK_CHECK(me, bad == 0 && (rank == root || out[0] == -1));
+
+            for (int r = 0; r < size; r++)
+                for (int64_t i = 0; i < n; i++)
+                    in[r * n + i] = (int32_t)(rank * 1000 + r * 1000000 + i);
+            RANK_CHECK(me, ah_group_run(me->group, ah_collective_scatter(out, in, n, AH_I32, root)) == 0);
+            for (int64_t i = 0; i < n; i++)
+                bad += out[i] != root * 1000 + rank * 1000000 + i;
+            RANK_CHECK(me, bad == 0);
+        }
+        int64_t bad = 0;
+        for (int64_t i = 0; i < n; i++)
+            in[i] = (int32_t)(rank * 1000000 + i);
+        RANK_CHECK(me, ah_group_run(me->group, ah_collective_all_gather(out, in, n, AH_I32)) == 0);
+        for (int r = 0; r < size; r++)
+            for (int64_t i = 0; i < n; i++)
+                bad += out[r * n + i] != r * 1000000 + i;
+        RANK_CHECK(me, bad == 0);
+
+        for (int r = 0; r < size; r++)
+            for (int64_t i = 0; i < n; i++)
+                in[r * n + i] = (int32_t)(rank * 1000 + r * 1000000 + i);
+        RANK_CHECK(me, ah_group_run(me->group, ah_collective_all_to_all(out, in, n, AH_I32)) == 0);
+        for (int r = 0; r < size; r++)
+            for (int64_t i = 0; i < n; i++)
+                bad += out[r * n + i] != r * 1000 + rank * 1000000 + i;
+        RANK_CHECK(me, bad == 0);
+
+        RANK_CHECK(me, ah_group_run(me->group, ah_collective_reduce_scatter(out, in, n, AH_I32, AH_REDUCE_SUM)) == 0);
+        for (int64_t i = 0; i < n; i++)
+            bad += out[i] != 1000 * size * (size - 1) / 2 + size * (rank * 1000000 + i);
+        RANK_CHECK(me, bad == 0);
+        RANK_CHECK(me, barrier(me) == 0);
+        free(in);
+        free(out);
+    }
+    /* Ragged: rank r gives 40000 r elements, rank 0 none. */
+    int64_t ragged[8], total = 0, bad = 0;
+    for (int r = 0; r < size; r++)
+        total += ragged[r] = 40000 * r;
+    int32_t *in = malloc((size_t)ragged[rank] * 4 + 4), *out = malloc((size_t)total * 4 + 4);
+    for (int64_t i = 0; i < ragged[rank]; i++)
+        in[i] = (int32_t)(rank * 1000000 + i);
+    RANK_CHECK(me, ah_group_run(me->group, ah_collective_all_gather_v(out, in, ragged, rank, AH_I32)) == 0);
+    int64_t at = 0;
+    for (int r = 0; r < size; r++)
+        for (int64_t i = 0; i < ragged[r]; i++)
+            bad += out[at++] != r * 1000000 + i;
+    RANK_CHECK(me, bad == 0);
+    free(in);
+    free(out);
+}
+
+AH_TEST(exchanges_move_every_element_to_its_place)
+{
+    for (int s = 0; s < SIZES; s++)
+        CHECK(run_ranks(sizes[s], 0, exchange_all));
+}
+
+static void many_rounds(struct rank *me)
+{
+    enum { N = 40000 };
+    float *buffer = malloc(N * 4);
+    for (int round = 0; round < 200; round++) {
+        int64_t n = round % 3 == 0 ? 5 : round % 3 == 1 ? N : 300;
+        for (int64_t i = 0; i < n; i++)
+            buffer[i] = (float)(me->rank + round);
+        RANK_CHECK(me, reduce(me, buffer, n, AH_F32, AH_REDUCE_SUM) == 0);
+        int64_t bad = 0;
+        for (int64_t i = 0; i < n; i++)
+            bad += buffer[i] != (float)(me->size * round + me->size * (me->size - 1) / 2);
+        RANK_CHECK(me, bad == 0);
+        if (round % 7 == me->rank)
+            usleep(300);
+    }
+    free(buffer);
+}
+
+AH_TEST(stages_are_not_overwritten_while_a_peer_reads)
+{
+    for (int s = 0; s < SIZES; s++)
+        CHECK(run_ranks(sizes[s], 0, many_rounds));
+}

@@ -1,0 +1,258 @@
+/* What happens when ranks disagree, die, end or stall. */
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/tell.h"
+#include "base/time.h"
+#include "comm_ranks.h"
+
+/* Disagreement. */
+
+static void disagree(struct rank *me)
+{
+    float buffer[10] = {0};
+    RANK_CHECK(me, barrier(me) == 0);
+    struct ah_collective call = ah_collective_all_reduce(buffer, 10, AH_F32, AH_REDUCE_SUM);
+    call.where = "train.lua:12";
+    if (me->rank == me->size - 1) {
+        call = ah_collective_broadcast(buffer, 10, AH_F32, 0);
+        call.where = "train.lua:15";
+    }
+    call.ndim = 1;
+    call.size = (int64_t[]){10};
+    int status = ah_group_run(me->group, call);
+    char expected[200];
+    snprintf(expected, sizeof expected,
+             "collective #2 differs: rank 0 all_reduce float32 (10,) at train.lua:12; rank %d broadcast float32 (10,) "
+             "at train.lua:15", me->size - 1);
+    RANK_CHECK(me, status == AH_EMISMATCH && !strcmp(ah_error_text(), expected));
+    RANK_FAILS(me, barrier(me), AH_EMISMATCH, "failed before");
+}
+
+AH_TEST(a_mismatch_raises_on_every_rank_with_both_call_sites)
+{
+    CHECK(run_ranks(2, 0, disagree));
+    CHECK(run_ranks(3, 0, disagree));
+}
+
+static void disagree_on(struct rank *me)
+{
+    static const struct {
+        int64_t count;
+        enum ah_dtype dtype;
+        enum ah_reduce_op op;
+    } other[] = {{9, AH_F32, AH_REDUCE_SUM}, {10, AH_F64, AH_REDUCE_SUM}, {10, AH_F32, AH_REDUCE_MEAN}};
+    int which = getenv("COMM_TEST_CASE")[0] - '0';
+    double buffer[10] = {0};
+    int status = me->rank == 0 ? reduce(me, buffer, 10, AH_F32, AH_REDUCE_SUM)
+                               : reduce(me, buffer, other[which].count, other[which].dtype, other[which].op);
+    RANK_CHECK(me, status == AH_EMISMATCH);
+}
+
+AH_TEST(count_dtype_and_reduction_must_agree)
+{
+    for (int i = 0; i < 3; i++) {
+        setenv("COMM_TEST_CASE", i == 0 ? "0" : i == 1 ? "1" : "2", 1);
+        CHECK(run_ranks(2, 0, disagree_on));
+    }
+    unsetenv("COMM_TEST_CASE");
+}
+
+/* Rank 0 and 1 differ while rank 2 is late: nobody waits for it, and it raises as well when it comes. */
+static void late_witness(struct rank *me)
+{
+    float buffer[4] = {0};
+    if (me->rank == 2)
+        usleep(150000);
+    int status = me->rank == 1 ? barrier(me)
+                               : reduce(me, buffer, 4, AH_F32, AH_REDUCE_SUM);
+    RANK_CHECK(me, status == AH_EMISMATCH && strstr(ah_error_text(), "rank 0 all_reduce") &&
+                       strstr(ah_error_text(), "rank 1 barrier"));
+}
+
+AH_TEST(a_late_rank_learns_of_a_mismatch_too)
+{
+    CHECK(run_ranks(3, 0, late_witness));
+}
+
+/* Death, end, stall. */
+
+static void die_at_two(struct rank *me)
+{
+    float buffer[4] = {0};
+    me->where = "train.lua:7";
+    RANK_CHECK(me, reduce(me, buffer, 4, AH_F32, AH_REDUCE_SUM) == 0);
+    if (me->rank == me->size - 1) {
+        usleep(20000);
+        kill(getpid(), SIGKILL);
+    }
+    int64_t start = ah_now_ns();
+    RANK_FAILS(me, reduce(me, buffer, 4, AH_F32, AH_REDUCE_SUM), AH_EPEER, "which died");
+    RANK_CHECK(me, strstr(ah_error_text(), "all_reduce #2 at train.lua:7: lost rank"));
+    RANK_CHECK(me, ah_now_ns() - start < 220 * 1000000);
+    RANK_FAILS(me, barrier(me), AH_EPEER, "failed before");
+}
+
+AH_TEST(a_killed_peer_raises_at_once)
+{
+    CHECK(run_ranks_mortal(2, 0, 1u << 1, die_at_two));
+    CHECK(run_ranks_mortal(3, 0, 1u << 2, die_at_two));
+}
+
+static void end_early(struct rank *me)
+{
+    RANK_CHECK(me, barrier(me) == 0);
+    if (me->rank == 1)
+        return;
+    usleep(10000);
+    RANK_FAILS(me, barrier(me), AH_EPEER, "rank 1 ended without it");
+}
+
+AH_TEST(a_peer_that_ended_raises)
+{
+    CHECK(run_ranks(2, 0, end_early));
+}
+
+/* Rank 1 loses patience with the others; rank 0 comes later and learns of it, although rank 1 had posted the call. */
+static void give_up(struct rank *me)
+{
+    if (me->rank == 0) {
+        usleep(200000);
+        RANK_FAILS(me, barrier(me), AH_EPEER, "rank 1 gave up: barrier #1 at ?: timed out after 0.05 s");
+    } else if (me->rank == 1) {
+        me->group->timeout_ns = 50 * 1000000;
+        RANK_FAILS(me, barrier(me), AH_ETIMEOUT, "timed out");
+        usleep(300000);
+    } else {
+        usleep(500000);
+    }
+}
+
+AH_TEST(a_peer_whose_group_is_poisoned_raises)
+{
+    CHECK(run_ranks(3, 0, give_up));
+}
+
+static void stall(struct rank *me)
+{
+    float buffer[4] = {0};
+    me->where = "train.lua:12";
+    RANK_CHECK(me, reduce(me, buffer, 4, AH_F32, AH_REDUCE_SUM) == 0);
+    if (me->rank == 1) {
+        usleep(400000);
+        return;
+    }
+    RANK_FAILS(me, barrier(me), AH_ETIMEOUT,
+               "barrier #2 at train.lua:12: timed out after 0.15 s: rank 1 was last seen at train.lua:12, all_reduce "
+               "#1");
+}
+
+AH_TEST(a_timeout_names_the_rank_that_is_missing)
+{
+    CHECK(run_ranks(2, 150 * 1000000, stall));
+}
+
+static char told[4][256];
+static int tellings;
+
+static void listen_to(const char *line)
+{
+    if (tellings < 4)
+        snprintf(told[tellings], sizeof told[0], "%s", line);
+    tellings++;
+}
+
+/* One rank waits long, is told of once, and gets its peer in the end. */
+static void notice(struct rank *me)
+{
+    me->where = "train.lua:12";
+    RANK_CHECK(me, barrier(me) == 0);
+    me->where = "train.lua:20";
+    if (me->rank == 1)
+        usleep(400000);
+    else
+        ah_tell_to(listen_to);
+    me->group->notice_ns = 150 * 1000000;
+    RANK_CHECK(me, barrier(me) == 0);
+    ah_tell_to(NULL);
+    if (me->rank == 0) {
+        RANK_CHECK(me, tellings == 1);
+        RANK_CHECK(me, !strcmp(told[0], "barrier #2 at train.lua:20: rank 0 has waited 0.15 s: rank 1 was last seen at "
+                                        "train.lua:12, barrier #1"));
+    }
+}
+
+AH_TEST(a_long_wait_is_told_once_and_names_who_is_missing)
+{
+    CHECK(run_ranks_mortal(2, 0, 0, notice));
+}
+
+static void stall_of_two(struct rank *me)
+{
+    float buffer[4] = {0};
+    /* Rank 1 comes a call further than rank 2, which nobody else has reached: it is the one to be named. */
+    me->where = "train.lua:12";
+    if (me->rank == 2) {
+        usleep(500000);
+        return;
+    }
+    if (me->rank == 1)
+        usleep(20000);
+    int status = reduce(me, buffer, 4, AH_F32, AH_REDUCE_SUM); /* one may give up because the other did */
+    RANK_CHECK(me, status == AH_ETIMEOUT || status == AH_EPEER);
+    RANK_CHECK(me, strstr(ah_error_text(), "rank 2 has not come to its first collective"));
+    if (status == AH_ETIMEOUT)
+        RANK_CHECK(me, atomic_load(&ah_board_slot(me->board, me->rank)->blamed) == 2);
+}
+
+AH_TEST(a_timeout_names_the_rank_that_all_wait_for)
+{
+    CHECK(run_ranks(3, 200 * 1000000, stall_of_two));
+}
+
+/* Rank 0 waits while the whole job is stopped for longer than the timeout; a shell stands for whoever stops it. */
+static void suspended(struct rank *me)
+{
+    RANK_CHECK(me, barrier(me) == 0);
+    if (me->rank == 0) {
+        pid_t peer = (pid_t)atomic_load(&ah_board_slot(me->board, 1)->pid), self = getpid();
+        if (fork() == 0) {
+            usleep(50000);
+            kill(peer, SIGSTOP);
+            kill(self, SIGSTOP);
+            usleep(900000);
+            kill(self, SIGCONT);
+            usleep(100000);
+            kill(peer, SIGCONT);
+            _exit(0);
+        }
+    } else {
+        usleep(100000);
+    }
+    RANK_CHECK(me, barrier(me) == 0);
+}
+
+AH_TEST(a_job_that_was_suspended_goes_on)
+{
+    CHECK(run_ranks_mortal(2, 600 * 1000000, 0, suspended));
+}
+
+/* Arguments are this rank's error only. */
+static void bad_arguments(struct rank *me)
+{
+    int64_t buffer[4] = {0};
+    RANK_FAILS(me, reduce(me, buffer, 4, AH_I64, AH_REDUCE_MEAN), AH_EINVAL,
+               "mean needs a floating");
+    RANK_FAILS(me, reduce(me, buffer, 4, AH_BOOL, AH_REDUCE_SUM), AH_EINVAL,
+               "bool has max and min");
+    RANK_FAILS(me, ah_group_run(me->group, ah_collective_broadcast(buffer, 4, AH_I64, 2)), AH_EINVAL,
+               "expected a root in 0..1, got 2");
+    RANK_FAILS(me, reduce(me, buffer, -1, AH_I64, AH_REDUCE_SUM), AH_EINVAL, "count from 0");
+    RANK_CHECK(me, barrier(me) == 0);
+}
+
+AH_TEST(wrong_arguments_do_not_poison)
+{
+    CHECK(run_ranks(2, 0, bad_arguments));
+}

@@ -1,0 +1,301 @@
+/* A backend for the tests: sockets on the loopback interface, plain and slow, to show what the door asks of a backend.
+ *
+ * Every rank listens on a port of its own, tells it by its channel's address, and connects to all ranks below it. A
+ * call is an exchange of messages between each pair of ranks: everybody sends what the other needs and receives what it
+ * needs itself; sums are formed by every rank, in rank order. A work keeps a copy of its input until it is carried. */
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/time.h"
+#include "comm/combine.h"
+#include "comm/watch.h"
+#include "comm_ranks.h"
+
+enum { TICK_MS = 50 };
+
+struct socket_group {
+    struct ah_group base;
+    int fd[AH_BOARD_MAX_RANKS]; /* to every other rank, -1 for the own */
+};
+
+struct socket_work {
+    struct ah_work base;
+    void *copy;
+};
+
+static int failed(const char *what)
+{
+    return ah_fail(AH_EIO, "sockets: %s: %s", what, strerror(errno));
+}
+
+/* Opening: rank r is called by all above it. */
+
+static int listen_on_loopback(int *port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof at) || listen(fd, AH_BOARD_MAX_RANKS) ||
+        getsockname(fd, (struct sockaddr *)&at, &length)) {
+        if (fd >= 0)
+            close(fd);
+        return -1;
+    }
+    *port = ntohs(at.sin_port);
+    return fd;
+}
+
+/* The peer's port, told together with the place at which this group begins to count. */
+static int port_of(struct ah_group *group, int rank, int *port)
+{
+    for (struct ah_watch watch = {0};;) {
+        uint64_t told = atomic_load(&group->peer[rank]->address);
+        if (told >> 32 == (uint64_t)group->base && told & 0xffff) {
+            *port = (int)(told & 0xffff);
+            return 0;
+        }
+        AH_TRY(ah_watch_look(&watch, group, AH_DONE, group->base + 1));
+        usleep(1000);
+    }
+}
+
+static int call_rank(struct socket_group *s, int rank)
+{
+    int port, own = s->base.rank;
+    AH_TRY(port_of(&s->base, rank, &port));
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                             .sin_port = htons((uint16_t)port)};
+    s->fd[rank] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (s->fd[rank] < 0 || connect(s->fd[rank], (struct sockaddr *)&at, sizeof at) ||
+        write(s->fd[rank], &own, sizeof own) != sizeof own)
+        return failed("connect");
+    return 0;
+}
+
+static int be_called(struct socket_group *s, int listener)
+{
+    int rank;
+    struct pollfd at = {.fd = listener, .events = POLLIN};
+    struct ah_watch watch = {0};
+    while (poll(&at, 1, TICK_MS) <= 0)
+        AH_TRY(ah_watch_look(&watch, &s->base, AH_DONE, s->base.base + 1));
+    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    if (fd < 0 || read(fd, &rank, sizeof rank) != sizeof rank) {
+        if (fd >= 0)
+            close(fd);
+        return failed("accept");
+    }
+    s->fd[rank] = fd;
+    return 0;
+}
+
+static int socket_open(struct ah_group *group)
+{
+    struct socket_group *s = (struct socket_group *)group;
+    int port, status = 0, listener = listen_on_loopback(&port);
+    if (listener < 0)
+        return failed("listen");
+    for (int r = 0; r < group->size; r++)
+        s->fd[r] = -1;
+    if (group->size > 1)
+        atomic_store(&group->peer[group->rank]->address, (uint64_t)group->base << 32 | (uint64_t)port);
+    for (int r = 0; r < group->rank && status == 0; r++)
+        status = call_rank(s, r);
+    for (int r = group->rank + 1; r < group->size && status == 0; r++)
+        status = be_called(s, listener);
+    for (int r = 0; r < group->size; r++)
+        if (s->fd[r] >= 0)
+            fcntl(s->fd[r], F_SETFL, O_NONBLOCK);
+    close(listener);
+    return status;
+}
+
+static void socket_close(struct ah_group *group)
+{
+    struct socket_group *s = (struct socket_group *)group;
+    for (int r = 0; r < group->size; r++)
+        if (s->fd[r] >= 0)
+            close(s->fd[r]);
+}
+
+/* One message each way. */
+
+struct message {
+    const char *out;
+    char *in;
+    size_t to_send, to_receive;
+};
+
+static int step(struct socket_group *s, int rank, struct message *m, short events)
+{
+    ssize_t n;
+    if (events & POLLOUT && m->to_send) {
+        n = send(s->fd[rank], m->out, m->to_send, MSG_NOSIGNAL);
+        if (n < 0 && errno != EAGAIN && errno != EINTR && errno != EPIPE && errno != ECONNRESET)
+            return failed("send");
+        m->out += n > 0 ? n : 0;
+        m->to_send -= n > 0 ? (size_t)n : 0;
+    }
+    if (events & POLLIN && m->to_receive) {
+        n = recv(s->fd[rank], m->in, m->to_receive, 0);
+        if (n < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNRESET)
+            return failed("receive");
+        m->in += n > 0 ? n : 0;
+        m->to_receive -= n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+/* All pairs at once; a peer that is gone shows on the board. */
+static int exchange(struct socket_group *s, struct message *message, uint32_t sequence)
+{
+    struct ah_watch watch = {0};
+    for (;;) {
+        struct pollfd at[AH_BOARD_MAX_RANKS];
+        bool left = false;
+        for (int r = 0; r < s->base.size; r++) {
+            struct message *m = &message[r];
+            short events = (short)((m->to_send ? POLLOUT : 0) | (m->to_receive ? POLLIN : 0));
+            at[r] = (struct pollfd){.fd = events ? s->fd[r] : -1, .events = events};
+            left |= events != 0;
+        }
+        if (!left)
+            return 0;
+        poll(at, (nfds_t)s->base.size, TICK_MS);
+        for (int r = 0; r < s->base.size; r++) {
+            if (at[r].revents & (POLLHUP | POLLERR))
+                usleep(1000);
+            AH_TRY(step(s, r, &message[r], at[r].revents));
+        }
+        AH_TRY(ah_watch_look(&watch, &s->base, AH_DONE, sequence));
+    }
+}
+
+/* Which part of its input a rank sends to another, in elements; what it has from itself it sends to itself. */
+static void part_for(const struct ah_collective *call, int from, int to, int64_t *first, int64_t *count)
+{
+    *first = 0;
+    *count = call->counts ? call->counts[from] : call->count;
+    switch (call->kind) {
+    case AH_BROADCAST: *count = from == call->root ? call->count : 0; break;
+    case AH_GATHER: *count = to == call->root ? call->count : 0; break;
+    case AH_SCATTER:
+        *count = from == call->root ? call->count : 0;
+        *first = to * call->count;
+        break;
+    case AH_REDUCE_SCATTER:
+    case AH_ALL_TO_ALL: *first = to * call->count; break;
+    default: break;
+    }
+}
+
+/* Put what came from each rank into the result. */
+static void compose(struct ah_group *group, const struct ah_collective *call, char *const *part, const int64_t *count,
+                    uint32_t sequence)
+{
+    size_t width = ah_dtype_size(call->dtype);
+    char *out = call->out;
+    double divisor = 0;
+    if (ah_collective_reduces(call)) {
+        for (int r = 0; r < group->size; r++)
+            divisor += ah_group_post(group, r, sequence)->weight;
+        ah_combine(call->dtype, call->reduce, (void *const *)&call->out, 1, (const void *const *)part, group->size,
+                   call->count, divisor);
+        return;
+    }
+    for (int r = 0; r < group->size; r++) {
+        if (count[r])
+            memcpy(out, part[r], (size_t)count[r] * width);
+        out += (size_t)count[r] * width;
+    }
+}
+
+static int carry_out(struct ah_group *group, const struct ah_collective *call, const void *in, uint32_t sequence)
+{
+    struct socket_group *s = (struct socket_group *)group;
+    struct message message[AH_BOARD_MAX_RANKS] = {{0}};
+    char *part[AH_BOARD_MAX_RANKS] = {NULL};
+    int64_t count[AH_BOARD_MAX_RANKS], first, ignored;
+    size_t width = ah_dtype_size(call->dtype);
+    int status = 0;
+    for (int r = 0; r < group->size; r++) {
+        int64_t n;
+        part_for(call, r, group->rank, &ignored, &count[r]);
+        part_for(call, group->rank, r, &first, &n);
+        part[r] = malloc((size_t)count[r] * width + 1);
+        const char *from = (const char *)in + (size_t)first * width;
+        if (r == group->rank && n)
+            memcpy(part[r], from, (size_t)n * width);
+        else if (r != group->rank)
+            message[r] = (struct message){from, part[r], (size_t)n * width, (size_t)count[r] * width};
+    }
+    status = exchange(s, message, sequence);
+    if (status == 0 && call->out)
+        compose(group, call, part, count, sequence);
+    for (int r = 0; r < group->size; r++)
+        free(part[r]);
+    return status;
+}
+
+static int socket_run(struct ah_group *group, const struct ah_collective *call)
+{
+    return carry_out(group, call, call->in, group->posted);
+}
+
+/* Works. */
+
+static int socket_start(struct ah_work *work)
+{
+    struct socket_work *own = (struct socket_work *)work;
+    size_t parts = work->call.kind == AH_REDUCE_SCATTER ? (size_t)work->group->size : 1;
+    size_t bytes = (size_t)work->call.count * ah_dtype_size(work->call.dtype) * parts;
+    own->copy = malloc(bytes + 1);
+    if (bytes)
+        memcpy(own->copy, work->call.in, bytes);
+    return 0;
+}
+
+static int socket_carry(struct ah_work *work)
+{
+    struct ah_collective call = work->call;
+    if (work->abandoned)
+        call.out = NULL;
+    return carry_out(work->group, &call, ((struct socket_work *)work)->copy, work->sequence);
+}
+
+static void socket_drop(struct ah_work *work, bool complete)
+{
+    free(((struct socket_work *)work)->copy);
+}
+
+static int socket_alloc(struct ah_group *group, size_t bytes, void **out)
+{
+    size_t rounded = (bytes + 63) / 64 * 64 + 64;
+    *out = memset(aligned_alloc(64, rounded), 0, rounded);
+    return 0;
+}
+
+static void socket_free(struct ah_group *group, void *memory, size_t bytes)
+{
+    free(memory);
+}
+
+const struct ah_backend socket_backend = {
+    .name = "socket",
+    .group_bytes = sizeof(struct socket_group),
+    .work_bytes = sizeof(struct socket_work),
+    .open = socket_open,
+    .close = socket_close,
+    .run = socket_run,
+    .start = socket_start,
+    .carry = socket_carry,
+    .carry_waits = true,
+    .drop = socket_drop,
+    .alloc = socket_alloc,
+    .free = socket_free,
+};

@@ -248,7 +248,7 @@ static int describe_column(struct ah_gather *gather, int at, const struct ah_gat
     column->out_bytes = column->row_bytes;
     if (table) {
         if (source->dtype != AH_U8 || table->dtype != AH_F32 || table->ndim != 2 || table->size[1] != 256 ||
-            table->size[0] < 1 || elements % table->size[0] || !ah_tensor_is_contiguous(table)) {
+            table->size[0] < 1 || elements % table->size[0] || !ah_tensor_is_contiguous(table) || !ah_on_cpu(table)) {
             return ah_fail(AH_EINVAL, "column %d of the data set: a float32 table %s does not fit %s rows of %lld",
                            at + 1, ah_shape(table), ah_dtype_name(source->dtype), (long long)elements);
         }

@@ -48,6 +48,24 @@ describe("a training loop", function()
     end)
   end
 
+  it("takes its batches from data that lies there", function()
+    local x, y = accelhost.arange(12, {device = "far", dtype = "float32"}):view(6, 2), accelhost.arange(6)
+    local function batches(set)
+      accelhost.manual_seed(4)
+      local seen = {}
+      for rows, labels in accelhost.data.DataLoader(set, {batch_size = 4, shuffle = true}) do
+        seen[#seen + 1] = {rows:tolist(), labels:tolist(), rows.device == "far:0" and labels.device == "far:0"}
+      end
+      return seen
+    end
+    local here = batches(accelhost.data.TensorDataset(x:cpu(), y))
+    local there = batches(accelhost.data.TensorDataset(x, y:to "far"))
+    assert.is_true(there[1][3] and there[2][3])
+    for i, batch in ipairs(here) do assert.same({batch[1], batch[2]}, {there[i][1], there[i][2]}) end
+    local mixed = batches(accelhost.data.TensorDataset(x, y))
+    assert.same({here[1][1], here[1][2]}, {mixed[1][1], mixed[1][2]})
+  end)
+
   it("goes on when the model moves in the middle", function()
     local make = makers.AdamW
     accelhost.manual_seed(2)

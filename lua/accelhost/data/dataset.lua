@@ -58,6 +58,24 @@ end
 local TensorDataset = Dataset:extend "TensorDataset"
 dataset.TensorDataset = TensorDataset
 
+-- The samples of a whole batch at once, for data on a device: one pass over its memory for each tensor.
+local function rows(self, indices)
+  local batch = {}
+  for i = 1, #indices do
+    local index = indices[i]
+    if type(index) ~= "number" or index % 1 ~= 0 then
+      fail("a sampler gave %s as an index (expected an integer)", type(index) == "number" and index or type(index))
+    elseif index < 0 or index >= self:len() then
+      fail("index %d is out of range for a data set of %d", index, self:len())
+    end
+  end
+  for k, tensor in ipairs(self.tensors) do
+    local at = C.tensor(indices, {dtype = "int64", device = tensor.device})
+    batch[k] = tensor:detach():index_select(0, at)
+  end
+  return unpack(batch)
+end
+
 --- Tensors of the same length: sample i is the i-th row of each.
 --
 --   local set = data.TensorDataset(images, labels)
@@ -75,6 +93,9 @@ function TensorDataset:init(...)
     end
   end
   self.tensors = tensors
+  local here = false
+  for i = 1, #tensors do here = here or tensors[i].device == "cpu" end
+  if not here then self.rows = rows end
 end
 
 function TensorDataset:len() return self.tensors[1]:size(0) end
@@ -96,7 +117,7 @@ function TensorDataset:native()
   local columns = {}
   for k = 1, #self.tensors do
     local tensor = self.tensors[k]
-    if tensor.device and tostring(tensor.device) ~= "cpu" or #self.tensors > 16 then return nil end
+    if tensor.device ~= "cpu" or #self.tensors > 16 then return nil end
     columns[k] = {tensor:detach():contiguous(), false, row_shape(tensor)}
   end
   return columns
@@ -117,7 +138,7 @@ dataset.Subset = Subset
 function Subset:init(set, indices, count)
   self.dataset = dataset.check("Subset", set)
   local total = set:len()
-  if C.is_tensor(indices) then indices = C.data.slice(indices, 0, indices:numel()) end
+  if C.is_tensor(indices) then indices = C.data.slice(indices:cpu(), 0, indices:numel()) end
   if type(indices) == "number" then
     if not is_count(indices, 0) or not is_count(count, 0) then
       fail("Subset: expected a first index and a count, got %s and %s", describe(indices), describe(count))

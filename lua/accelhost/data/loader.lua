@@ -322,7 +322,9 @@ local function load(self, pass)
   native.step()
   pass.waiting = next_batch(pass) or false
   pass.last = not pass.waiting
-  local samples, width = fetch(self.dataset, batch)
+  local set = self.dataset
+  if set.rows and not self.collate_fn then return deliver(self, pass, set:rows(batch)) end
+  local samples, width = fetch(set, batch)
   if self.collate_fn then return deliver(self, pass, self.collate_fn(samples)) end
   return deliver(self, pass, collate.samples(samples, width))
 end

@@ -229,7 +229,7 @@ function WeightedRandomSampler:len() return self.num_samples end
 
 -- multinomial draws from the global generator: another one lends it its state.
 function WeightedRandomSampler:draw()
-  local weights = C.tensor(self.weights, {dtype = "float64"})
+  local weights = C.tensor(self.weights, {dtype = "float64", device = "cpu"})
   if not self.generator then return native.to_bytes(C.multinomial(weights, self.num_samples, self.replacement)) end
   local random = C.random
   local saved = random.get_rng_state()

@@ -74,8 +74,8 @@ function Normalize:__call(image)
   if channels ~= 1 and image:size(0) ~= channels then
     fail("Normalize: %d means for an image of %d channels", channels, image:size(0))
   end
-  local mean = C.tensor(self.mean, {dtype = image.dtype}):view(channels, 1, 1)
-  local std = C.tensor(self.std, {dtype = image.dtype}):view(channels, 1, 1)
+  local mean = C.tensor(self.mean, {dtype = image.dtype, device = image.device}):view(channels, 1, 1)
+  local std = C.tensor(self.std, {dtype = image.dtype, device = image.device}):view(channels, 1, 1)
   return image:sub(mean):div(std)
 end
 
@@ -139,7 +139,7 @@ transforms.Lambda = Lambda
 ---@return userdata? # float32 [channels, 256]
 function transforms.table_of(transform, channels)
   if type(transform) ~= "table" or not transform.pointwise or not transform.starts_from_bytes then return nil end
-  local bytes = C.arange(256, {dtype = "uint8"}):view(1, 1, 256):expand(channels, 1, 256):contiguous()
+  local bytes = C.arange(256, {dtype = "uint8", device = "cpu"}):view(1, 1, 256):expand(channels, 1, 256):contiguous()
   return transform(bytes):contiguous():view(channels, 256)
 end
 

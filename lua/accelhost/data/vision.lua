@@ -30,7 +30,7 @@ function ImageSet:init(images, labels, options)
   if not C.is_tensor(labels) or labels:dim() ~= 1 or labels:size(0) ~= images:size(0) then
     fail("%s: expected one label for each of the %d images", self._name, images:size(0))
   end
-  self.data, self.targets = images:contiguous(), labels
+  self.data, self.targets = images:cpu():contiguous(), labels:cpu()
   self.transform, self.target_transform = options.transform, options.target_transform
   for _, name in ipairs {"transform", "target_transform"} do
     local value = options[name]

@@ -25,6 +25,27 @@ describe("collectives between launched ranks", function()
     end)
   end
 
+  it("serve tensors of other devices", function()
+    for _, ranks in ipairs {1, 2} do
+      local result = launch(ranks, "far")
+      assert.equal("", result.stderr)
+      assert.equal(everyone(ranks, "ok"), result.stdout)
+    end
+  end)
+
+  it("are told one by one on request", function()
+    local script = "local a = require 'accelhost'; local comm = require 'accelhost._C'.comm " ..
+      "comm.all_reduce(a.ones(2, 5)) comm.all_gather_async(a.ones(3)):wait()"
+    local result = run.host({"launch", "--num_processes", 2, "-e", script},
+      {timeout = 20, env = {ACCELHOST_DEBUG = "other,comm"}})
+    for rank = 0, 1 do
+      local who = ("accelhost: comm: rank %d of 2: "):format(rank)
+      assert.matches(who .. "#1 all_reduce float32 %(2, 5%) at %-e:1, [%d.]+ ms", result.stderr)
+      assert.matches(who .. "#2 all_gather_async float32 %(3,%) at %-e:1 started", result.stderr)
+    end
+    assert.equal("", run.host({"launch", "--num_processes", 2, "-e", script}, {timeout = 20}).stderr)
+  end)
+
   it("start while backward still runs", function()
     local result = launch(2, "overlap")
     assert.equal("", result.stderr)

@@ -27,9 +27,9 @@ for i = 1, count do
   local kind, length = common(8), 1 + common(common(20) == 0 and 20000 or 50)
   local value = 1 + common(5)
   if kind == 0 then
-    works[#works + 1] = {comm.all_gather_async(accelhost.full({1, length}, value * (rank + 1))), value * size, true}
+    works[#works + 1] = {comm.all_gather_async(accelhost.full({1, length}, value * (rank + 1))), value * size}
   elseif kind == 1 then
-    works[#works + 1] = {comm.reduce_scatter_async(accelhost.full({size, length}, value * (rank + 1))), value * sum, true}
+    works[#works + 1] = {comm.reduce_scatter_async(accelhost.full({size, length}, value * (rank + 1))), value * sum}
   elseif kind == 2 and i % 50 == 0 then
     blocking = blocking + 1
     assert(comm.all_reduce(accelhost.full({length}, value * (rank + 1)))[0]:item() == value * sum, "blocking")

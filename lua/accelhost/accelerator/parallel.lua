@@ -159,7 +159,7 @@ end
 
 --- Before the engine runs.
 ---@param weight? number of this micro-step; nil: a plain backward, which counts as itself, as with PyTorch's DDP
----@param micro_step? integer which one it is; nil: every backward is one of its own
+---@param micro_step integer|false which one it is; false: every backward is one of its own
 ---@param sync boolean will the gradients be averaged after it?
 function Parallel:begin_backward(weight, micro_step, sync)
   self.change = describe_change(self)
@@ -170,7 +170,7 @@ function Parallel:begin_backward(weight, micro_step, sync)
     self.total = self.window > 0 and self.window or 1
     return
   end
-  local again = micro_step ~= nil and self.micro_step == micro_step
+  local again = micro_step and self.micro_step == micro_step
   self.micro_step = micro_step
   if not again then
     if self.window == 0 and not (sync and weight == 1) then set_aside(self) end

@@ -84,6 +84,32 @@ accelerator:backward(model(x):mean())
 reference(accelerator:gather(x)):mean():backward()
 near(reference.weight.grad, model.weight.grad, "after dropped gradients")
 
+-- Weights of backwards that stand alone: each brings its mean over the ranks, whatever the gradients held before.
+accelerator = accelhost.Accelerator()
+accelerator:prepare(model)
+model:zero_grad()
+local rows = {2 + rank, 5}
+for step = 1, 2 do
+  local part = randn(rows[step], 4)
+  accelerator:backward(model(part):mean(), {weight = rows[step]})
+  if step == 1 then reference:zero_grad() end
+  reference(accelerator:gather(part)):mean():backward()
+end
+near(reference.weight.grad, model.weight.grad, "two weighted backwards")
+
+-- In a window, what the gradients held before stays as it is.
+local held = model.weight.grad:clone()
+accelerator.gradient_accumulation_steps = 2
+reference:zero_grad()
+for _ = 1, 2 do
+  local part = randn(2, 4)
+  accelerator:accumulate(model)
+  accelerator:backward(model(part):mean())
+  local mean = reference(accelerator:gather(part)):mean() / 2
+  mean:backward()
+end
+near(held + reference.weight.grad, model.weight.grad, "gradients from before the window")
+
 -- A pass left by break inside a window: the next one begins a window of its own.
 local loader = data.DataLoader(data.TensorDataset(accelhost.ones(5 * accelerator.num_processes, 4)))
 accelerator = accelhost.Accelerator {gradient_accumulation_steps = 4}

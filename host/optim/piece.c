@@ -15,8 +15,6 @@ static int without_grad(enum ah_opid id, struct ah_tensor **out, struct ah_tenso
 int ah_piece_open(struct ah_piece *piece, struct ah_tensor *tensor, bool writes)
 {
     *piece = (struct ah_piece){.writes = writes};
-    if (!tensor->storage)
-        return ah_fail(AH_ESTATE, "a tensor of the optimizer was freed");
     AH_TRY(ah_tensor_row_major(tensor));
     if (!ah_tensor_is_contiguous(tensor))
         AH_TRY(without_grad(AH_OP_contiguous, &piece->packed, tensor, NULL));

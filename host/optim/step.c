@@ -87,8 +87,6 @@ static int open_run(struct scratch *scratch, struct ah_tensor *tensor, bool writ
     *data = NULL;
     if (!tensor)
         return 0;
-    if (!tensor->storage)
-        return ah_fail(AH_ESTATE, "a tensor of the optimizer was freed");
     if (!tensor->storage->channels_last && ah_tensor_is_contiguous(tensor)) {
         *data = ah_tensor_data(tensor);
         return 0;

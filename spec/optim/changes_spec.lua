@@ -174,7 +174,8 @@ describe("The state table of an optimizer", function()
     refused("state 'step' of parameter 1: expected a number or a tensor with one element, got 'ten'",
       function(state) state.state[0].step = "ten" end)
     refused("state of parameter 1: expected a table, got number 1", function(state) state.state[0] = 1 end)
-    refused("AdamW: lr: expected a number >= 0, got number -1", function(state) state.param_groups[1].lr = -1 end)
+    refused("AdamW: lr: expected a number of at least 0 or a tensor, got number -1",
+      function(state) state.param_groups[1].lr = -1 end)
     refused("group 1: expected a table with a list `params`", function(state) state.param_groups[1].params = nil end)
   end)
 end)

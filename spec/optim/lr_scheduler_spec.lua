@@ -1,6 +1,7 @@
 local accelhost = require "accelhost"
 local C = require "accelhost._C"
 local check = require "spec.support.check"
+local run = require "spec.support.run"
 local fixtures = require "spec.fixtures.optim"
 local optim = require "accelhost.optim"
 
@@ -167,8 +168,75 @@ describe("A scheduler", function()
       lr_scheduler.StepLR(optimizer, {step_size = 2, last_epoch = 3})
     end)
     for _, group in ipairs(optimizer.param_groups) do group.initial_lr = group.lr end
+    -- The first step of a chainable form leaves the rates as they are, which the optimizer's state brought.
     lr_scheduler.CosineAnnealingLR(optimizer, {T_max = 10, last_epoch = 4})
-    check.near({0.05, 0.01}, rates(optimizer), 1e-12)
+    check.near({0.1, 0.02}, rates(optimizer), 1e-12)
+  end)
+
+  -- Rates of PyTorch 2.15, from a rate of 0.05 whose initial one was 0.1, with last_epoch = 3 and four steps.
+  local resumed = {
+    {"StepLR", {step_size = 2}, {0.005, 0.005, 0.0005, 0.0005, 0.00005}},
+    {"ExponentialLR", {gamma = 0.5}, {0.05, 0.025, 0.0125, 0.00625, 0.003125}},
+    {"LinearLR", {start_factor = 0.5, total_iters = 8},
+      {0.05, 0.05416666666666667, 0.058333333333333334, 0.0625, 0.06666666666666667}},
+    {"PolynomialLR", {total_iters = 8}, {0.05, 0.0375, 0.025, 0.0125, 0}},
+    {"CosineAnnealingLR", {T_max = 8}, {0.05, 0.030865828381745515, 0.014644660940672627, 0.0038060233744356634, 0}},
+    {"MultiplicativeLR", {lr_lambda = function() return 0.5 end}, {0.05, 0.025, 0.0125, 0.00625, 0.003125}},
+  }
+  for _, case in ipairs(resumed) do
+    it("resumes as PyTorch 2 does: " .. case[1], function()
+      local optimizer = optim.SGD({parameter()}, {lr = 0.1})
+      local group = optimizer.param_groups[1]
+      group.initial_lr, group.lr = 0.1, 0.05
+      case[2].last_epoch = 3
+      local scheduler = lr_scheduler[case[1]](optimizer, case[2])
+      local got = {group.lr}
+      for i = 1, 4 do
+        optimizer:step()
+        scheduler:step()
+        got[i + 1] = group.lr
+      end
+      check.near(case[3], got, 1e-15)
+    end)
+  end
+
+  -- Rates of PyTorch 2.15: half the rate for two steps, then the named one from step 3 (or 0).
+  local followed = {
+    {"MultiplicativeLR", {lr_lambda = function() return 0.9 end}, 3,
+      {0.05, 0.05, 0.1, 0.09, 0.081, 0.0729, 0.06561}},
+    {"PolynomialLR", {total_iters = 4}, 3, {0.05, 0.05, 0.1, 0.1, 0.075, 0.05, 0.025}},
+    {"CosineAnnealingWarmRestarts", {T_0 = 2, T_mult = 2}, 3,
+      {0.05, 0.05, 0.1, 0.1, 0.05, 0.1, 0.08535533905932738}},
+    {"ExponentialLR", {gamma = 0.9}, 0, {0.1, 0.09, 0.081, 0.0729, 0.06561, 0.059049, 0.0531441}},
+  }
+  for _, case in ipairs(followed) do
+    it("starts at a milestone as PyTorch 2 does: " .. case[1], function()
+      local optimizer = optim.SGD({parameter()}, {lr = 0.1})
+      local first = lr_scheduler.ConstantLR(optimizer, {factor = 0.5, total_iters = 2})
+      local scheduler = lr_scheduler.SequentialLR(optimizer,
+        {first, lr_scheduler[case[1]](optimizer, case[2])}, {case[3]})
+      local got = {optimizer.param_groups[1].lr}
+      for i = 2, 7 do
+        optimizer:step()
+        scheduler:step()
+        got[i] = optimizer.param_groups[1].lr
+      end
+      check.near(case[4], got, 1e-15)
+    end)
+  end
+
+  it("does not warn of a skipped value when the optimizer was written in a script", function()
+    local result = run.script [[
+      local accelhost = require "accelhost"
+      local Own = accelhost.optim.Optimizer:extend "Own"
+      function Own:init(params) self:setup(params, {lr = 1}) end
+      function Own:step() end
+      local optimizer = Own {accelhost.nn.Parameter(accelhost.ones(1))}
+      local scheduler = accelhost.optim.lr_scheduler.StepLR(optimizer, 1)
+      optimizer:step()
+      scheduler:step()
+    ]]
+    assert.equal("", result.output)
   end)
 
   it("can be written in a script", function()
@@ -222,7 +290,7 @@ describe("A scheduler refuses", function()
     check.raises("ReduceLROnPlateau: unknown mode 'low'", function()
       lr_scheduler.ReduceLROnPlateau(sgd(), "low")
     end)
-    check.raises("LambdaLR: lr_lambda: expected a function, got number 2", function()
+    check.raises("LambdaLR: lr_lambda: expected a function", function()
       lr_scheduler.LambdaLR(sgd(), 2)
     end)
   end)
@@ -241,8 +309,14 @@ describe("A scheduler refuses", function()
       lr_scheduler.ReduceLROnPlateau(sgd()):step()
     end)
     local a, b = sgd(), sgd()
-    check.raises("schedulers 1 and 2 belong to different optimizers", function()
+    check.raises("ChainedScheduler: item 2: the scheduler belongs to another optimizer", function()
       lr_scheduler.ChainedScheduler {lr_scheduler.StepLR(a, 1), lr_scheduler.StepLR(b, 1)}
+    end)
+    check.raises("ChainedScheduler: item 1: a ReduceLROnPlateau wants a metric", function()
+      lr_scheduler.ChainedScheduler {lr_scheduler.ReduceLROnPlateau(a)}
+    end)
+    check.raises("SequentialLR: item 1: the scheduler belongs to another optimizer", function()
+      lr_scheduler.SequentialLR(b, {lr_scheduler.StepLR(a, 1)}, {})
     end)
     check.raises("expected 0 milestones for 1 schedulers, got 1", function()
       lr_scheduler.SequentialLR(a, {lr_scheduler.StepLR(a, 1)}, {3})

@@ -113,6 +113,15 @@ describe("An optimizer", function()
     end
   end)
 
+  it("takes its arguments by name", function()
+    local params = parameters()
+    local optimizer = optim.SGD {params = params, lr = 0.5, foreach = true, fused = false}
+    assert.equal(0.5, optimizer.param_groups[1].lr)
+    assert.same({0, 0, 0.5, 0, false, false}, {optimizer.defaults.momentum, optimizer.defaults.weight_decay,
+      optimizer.defaults.lr, optimizer.defaults.dampening, optimizer.defaults.nesterov, optimizer.defaults.maximize})
+    assert.is_nil(optimizer.defaults.foreach)
+  end)
+
   it("steps groups with options and dtypes of their own", function()
     local a, b = C.tensor {1}, C.tensor({1}, {dtype = "float64"})
     a.requires_grad, b.requires_grad = true, true
@@ -318,7 +327,7 @@ end)
 
 describe("An optimizer refuses", function()
   it("unknown options, and names the known ones", function()
-    check.raises("AdamW: unknown option 'lrr' (known: lr, betas, eps, weight_decay, amsgrad, maximize)", function()
+    check.raises("AdamW: unknown option 'lrr' (known: params, lr, betas, eps, weight_decay, amsgrad, ", function()
       optim.AdamW(parameters(), {lrr = 1})
     end)
     check.raises("SGD: unknown option 'betas' in a parameter group (known: dampening, lr,", function()
@@ -331,7 +340,7 @@ describe("An optimizer refuses", function()
   end)
 
   it("options out of range", function()
-    check.raises("AdamW: lr: expected a number >= 0, got number -1", function()
+    check.raises("AdamW: lr: expected a number of at least 0 or a tensor, got number -1", function()
       optim.AdamW(parameters(), {lr = -1})
     end)
     check.raises("Adam: beta1: expected a number in [0, 1), got number 1", function()
@@ -348,11 +357,10 @@ describe("An optimizer refuses", function()
     check.raises("SGD: expected a table of parameters or of groups, got a tensor", function()
       optim.SGD(parameters()[1])
     end)
-    check.raises("SGD: expected a table of parameters (net:parameters()) or of groups, got nil", function()
+    check.raises("SGD: 'params' is missing", function()
       optim.SGD(nil, {lr = 1})
     end)
     check.raises("SGD: parameter 2: expected a tensor, got number 4", function() optim.SGD {parameters()[1], 4} end)
-    check.raises("SGD: expected a table of groups, got one group", function() optim.SGD {params = parameters()} end)
   end)
 
   it("the same parameter twice", function()

@@ -3,14 +3,13 @@ local Optimizer = require "accelhost.optim.optimizer"
 
 --- sum += g^2; p -= lr / (1 + (t - 1) lr_decay) g / (sqrt(sum) + eps).
 ---@class Adagrad: Optimizer
-local Adagrad = Optimizer:extend "Adagrad"
-Adagrad._kind = "Adagrad"
+local Adagrad = Optimizer:define("Adagrad", {
+  {"lr: nonnegative|tensor", 1e-2}, {"lr_decay: nonnegative", 0}, {"weight_decay: nonnegative", 0},
+  {"initial_accumulator_value: nonnegative", 0}, {"eps: nonnegative", 1e-10}, {"maximize: flag", false},
+})
 
-local spec = {{"lr", 1e-2}, {"lr_decay", 0}, {"weight_decay", 0}, {"initial_accumulator_value", 0}, {"eps", 1e-10},
-  {"maximize", false}}
-
-function Adagrad:init(params, ...)
-  self:setup(params, self:read_options(spec, ...))
+function Adagrad:setup(...)
+  Optimizer.setup(self, ...)
   -- As in PyTorch the state exists before the first gradient.
   for _, group in ipairs(self.param_groups) do
     for _, param in ipairs(group.params) do
@@ -27,14 +26,10 @@ end
 
 --- v = rho v + (1 - rho) g^2; d = sqrt(u + eps) / sqrt(v + eps) g; u = rho u + (1 - rho) d^2; p -= lr d.
 ---@class Adadelta: Optimizer
-local Adadelta = Optimizer:extend "Adadelta"
-Adadelta._kind = "Adadelta"
-
-local delta_spec = {{"lr", 1}, {"rho", 0.9}, {"eps", 1e-6}, {"weight_decay", 0}, {"maximize", false}}
-
-function Adadelta:init(params, ...)
-  self:setup(params, self:read_options(delta_spec, ...))
-end
+local Adadelta = Optimizer:define("Adadelta", {
+  {"lr: nonnegative|tensor", 1}, {"rho: probability", 0.9}, {"eps: nonnegative", 1e-6},
+  {"weight_decay: nonnegative", 0}, {"maximize: flag", false},
+})
 
 function Adadelta:init_state(state, param)
   state.step = state.step or self._new_step()

@@ -1,22 +1,17 @@
 --- Adam and AdamW.
 local Optimizer = require "accelhost.optim.optimizer"
 
+local function options(weight_decay)
+  return {
+    {"lr: nonnegative|tensor", 1e-3}, {"betas: any", {0.9, 0.999}}, {"eps: nonnegative", 1e-8},
+    {"weight_decay: nonnegative", weight_decay}, {"amsgrad: flag", false}, {"maximize: flag", false},
+  }
+end
+
 --- m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps), with
 -- g += weight_decay p first. With amsgrad the largest v so far takes v's place.
 ---@class Adam: Optimizer
-local Adam = Optimizer:extend "Adam"
-Adam._kind = "Adam"
-
-local function spec(weight_decay)
-  return {{"lr", 1e-3}, {"betas", {0.9, 0.999}}, {"eps", 1e-8}, {"weight_decay", weight_decay}, {"amsgrad", false},
-    {"maximize", false}}
-end
-
-local adam_spec, adamw_spec = spec(0), spec(0.01)
-
-function Adam:init(params, ...)
-  self:setup(params, self:read_options(adam_spec, ...))
-end
+local Adam = Optimizer:define("Adam", options(0))
 
 function Adam:init_state(state, param, group)
   state.step = state.step or self._new_step()
@@ -28,12 +23,7 @@ end
 --- Adam with decoupled weight decay: p *= 1 - lr weight_decay before the update.
 --
 --   optim.AdamW(net:parameters(), {lr = 1e-3})        -- weight_decay 0.01
----@class AdamW: Optimizer
-local AdamW = Adam:extend "AdamW"
-AdamW._kind = "AdamW"
-
-function AdamW:init(params, ...)
-  self:setup(params, self:read_options(adamw_spec, ...))
-end
+---@class AdamW: Adam
+local AdamW = Adam:define("AdamW", options(0.01))
 
 return {Adam = Adam, AdamW = AdamW}

@@ -1,8 +1,8 @@
 --- The base of all optimizers: parameter groups, state, state_dict.
 --
--- An optimizer of the library names its fused step (`_kind`) and its options with their defaults; the step itself is
--- one pass in C over all parameters of a group (host/optim/step.c). An optimizer written in a script extends
--- optim.Optimizer, calls self:setup(params, defaults) in init, and defines step(closure).
+-- An optimizer of the library is its options with their defaults (`define`) and init_state; the step itself is one pass
+-- in C over all parameters of a group (host/optim/step.c). An optimizer written in a script extends optim.Optimizer,
+-- calls self:setup(params, defaults) in init, and defines step(closure).
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -36,64 +36,60 @@ function Optimizer:unwrap()
   return self
 end
 
--- Options that change nothing here, taken so that ported scripts run.
-local hints = {foreach = true, fused = true}
+-- Options that choose between PyTorch's implementations of the same step, taken so that ported scripts run.
+local hints, hint_names = {foreach = true, fused = true}, {"foreach", "fused"}
 -- Fields that schedulers keep in a group.
 local bookkeeping = {initial_lr = true, max_lr = true, min_lr = true, max_momentum = true, base_momentum = true,
   name = true}
 
---- Read (lr, momentum, ...) or {lr = ..., ...} into a table of options, defaults filled in.
---- `spec` is an array of {name, default}; positions are PyTorch's.
-function Optimizer:read_options(spec, ...)
-  local names = {}
-  for i, entry in ipairs(spec) do names[i] = entry[1] end
-  local given = {...}
-  local count = select("#", ...)
-  local options = {}
-  if arguments.is_options(given[count]) then
-    for name, value in pairs(given[count]) do options[name] = value end
-    count = count - 1
+--- Make the class of an optimizer of the library, which has a fused step under the same name in host/optim/step.c.
+--
+--   local SGD = Optimizer:define("SGD", {{"lr: nonnegative|tensor", 1e-3}, {"momentum: nonnegative", 0}})
+--
+-- The class needs init_state(state, param, group), which makes what the options need and the state lacks, and returns
+-- true when that holds nothing yet and no step is counted.
+---@param name string
+---@param options table[] {"name: kind", default}, in PyTorch's order
+---@return Optimizer class
+function Optimizer.define(parent, name, options)
+  local parameters, names, kinds = {"params"}, {}, {}
+  for i, option in ipairs(options) do
+    parameters[i + 1] = option
+    local option_name, kind = option[1]:match "^([%w_]+): (.+)$"
+    names[i], kinds[option_name] = option_name, kind
   end
-  for name in pairs(hints) do options[name] = nil end
-  arguments.check_names(self._name, options, names)
-  if count > #names then fail("%s: expected at most %d options, got %d", self._name, #names, count) end
-  for i = 1, count do
-    if given[i] ~= nil then
-      if options[names[i]] ~= nil then fail("%s: '%s' is given twice, by place and by name", self._name, names[i]) end
-      options[names[i]] = given[i]
+  for _, hint in ipairs(hint_names) do parameters[#parameters + 1] = {hint .. ": flag"} end
+  local read, made = arguments.signature(name, parameters), parent:extend(name)
+  made._kind, made._option_kinds = name, kinds
+  function made:init(...)
+    local values, defaults = {read(...)}, {}
+    for i, option in ipairs(names) do defaults[option] = values[i + 1] end
+    self:setup(values[1], defaults)
+  end
+  return made
+end
+
+local function check_betas(self, betas)
+  if type(betas) ~= "table" or #betas ~= 2 then
+    fail("%s: betas: expected {beta1, beta2}, got %s", self._name, describe(betas))
+  end
+  for i = 1, 2 do
+    local beta = betas[i]
+    if type(beta) ~= "number" or not (beta >= 0 and beta < 1) then
+      fail("%s: beta%d: expected a number in [0, 1), got %s", self._name, i, describe(beta))
     end
   end
-  for _, entry in ipairs(spec) do
-    if options[entry[1]] == nil then options[entry[1]] = entry[2] end
-  end
-  return options
 end
-
-local function check_number(self, name, value, low, high)
-  if C.is_tensor(value) and value:numel() == 1 then value = value:item() end
-  if type(value) ~= "number" or value ~= value or value < low or (high and value >= high) then
-    fail("%s: %s: expected a number %s, got %s", self._name, name,
-      high and ("in [%g, %g)"):format(low, high) or ">= " .. low, describe(value))
-  end
-end
-
--- What each numeric option may be: {at least, below}.
-local ranges = {
-  lr = {0}, weight_decay = {0}, eps = {0}, momentum = {0}, alpha = {0}, rho = {0, 1.0000001}, lr_decay = {0},
-  initial_accumulator_value = {0},
-}
 
 --- Raise unless the options of a group make sense.
 function Optimizer:check_group(group)
-  for name, range in pairs(ranges) do
-    if group[name] ~= nil then check_number(self, name, group[name], range[1], range[2]) end
+  for name, kind in pairs(self._option_kinds or {}) do
+    if group[name] ~= nil then arguments.check(self._name, name, kind, group[name]) end
   end
-  if group.betas ~= nil then
-    if type(group.betas) ~= "table" or #group.betas ~= 2 then
-      fail("%s: betas: expected {beta1, beta2}, got %s", self._name, describe(group.betas))
-    end
-    for i = 1, 2 do check_number(self, "beta" .. i, group.betas[i], 0, 1) end
+  if C.is_tensor(group.lr) and group.lr:numel() ~= 1 then
+    fail("%s: lr: expected a number, got %s", self._name, describe(group.lr))
   end
+  if group.betas ~= nil then check_betas(self, group.betas) end
 end
 
 --- Store groups and defaults; subclasses call it in init.
@@ -203,9 +199,6 @@ end
 function Optimizer._new_step()
   return C.tensor(0, {dtype = "float32", device = "cpu"})
 end
-
--- Subclasses: _kind, a name in ah_optim_kinds (host/optim/step.c), and init_state(state, param, group), which makes
--- what the options need and the state lacks; it returns true when that holds nothing yet and no step is counted.
 
 -- State of another dtype or device follows its parameter, which was moved since (net:to "float64").
 local function cast_state(self, state, param, place)

@@ -4,15 +4,10 @@ local Optimizer = require "accelhost.optim.optimizer"
 --- v = alpha v + (1 - alpha) g^2; p -= lr g / (sqrt(v) + eps); centered subtracts the squared mean gradient from v;
 -- with momentum the quotient goes through a buffer.
 ---@class RMSprop: Optimizer
-local RMSprop = Optimizer:extend "RMSprop"
-RMSprop._kind = "RMSprop"
-
-local spec = {{"lr", 1e-2}, {"alpha", 0.99}, {"eps", 1e-8}, {"weight_decay", 0}, {"momentum", 0}, {"centered", false},
-  {"maximize", false}}
-
-function RMSprop:init(params, ...)
-  self:setup(params, self:read_options(spec, ...))
-end
+local RMSprop = Optimizer:define("RMSprop", {
+  {"lr: nonnegative|tensor", 1e-2}, {"alpha: nonnegative", 0.99}, {"eps: nonnegative", 1e-8},
+  {"weight_decay: nonnegative", 0}, {"momentum: nonnegative", 0}, {"centered: flag", false}, {"maximize: flag", false},
+})
 
 function RMSprop:init_state(state, param, group)
   state.step = state.step or self._new_step()

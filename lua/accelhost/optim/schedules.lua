@@ -11,6 +11,10 @@ local fail, signature = arguments.fail, arguments.signature
 local cos, pi, max, sqrt = math.cos, math.pi, math.max, math.sqrt
 local schedules = {}
 
+local function initial_lr(optimizer)
+  return lr_scheduler.LRScheduler.check_optimizer(lr_scheduler.LambdaLR, optimizer).defaults.lr
+end
+
 local function lambda(optimizer, fn, last_epoch)
   return lr_scheduler.LambdaLR(optimizer, fn, last_epoch)
 end
@@ -74,7 +78,7 @@ local read_polynomial = signature("get_polynomial_decay_schedule_with_warmup",
 --- Linear warm-up, then a polynomial down to lr_end.
 function schedules.get_polynomial_decay_schedule_with_warmup(...)
   local optimizer, warmup, total, lr_end, power, last_epoch = read_polynomial(...)
-  local base = lr_scheduler.LRScheduler:check_optimizer(optimizer).defaults.lr
+  local base = initial_lr(optimizer)
   if base <= lr_end then fail("polynomial schedule: lr_end %g must be below the initial lr %g", lr_end, base) end
   return lambda(optimizer, function(step)
     if step < warmup then return step / max(1, warmup) end
@@ -105,7 +109,7 @@ local function lowest_rate(name, optimizer, min_lr, rate)
   if (min_lr == nil) == (rate == nil) then
     fail("%s: give min_lr or min_lr_rate%s", name, rate ~= nil and ", not both" or "")
   end
-  return rate or min_lr / lr_scheduler.LRScheduler:check_optimizer(optimizer).defaults.lr
+  return rate or min_lr / initial_lr(optimizer)
 end
 
 --- As cosine, but down to min_lr (or min_lr_rate times the initial rate).

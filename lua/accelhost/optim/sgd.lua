@@ -1,22 +1,17 @@
 --- Stochastic gradient descent with momentum.
+local C = require "accelhost._C"
 local Optimizer = require "accelhost.optim.optimizer"
 local arguments = require "accelhost.util.arguments"
-local C = require "accelhost._C"
 
 --- g += weight_decay p; buf = momentum buf + (1 - dampening) g (the first time: g); p -= lr buf (nesterov:
 -- lr (g + momentum buf)).
 --
 --   optim.SGD(net:parameters(), {lr = 0.1, momentum = 0.9})
 ---@class SGD: Optimizer
-local SGD = Optimizer:extend "SGD"
-SGD._kind = "SGD"
-
-local spec = {{"lr", 1e-3}, {"momentum", 0}, {"dampening", 0}, {"weight_decay", 0}, {"nesterov", false},
-  {"maximize", false}}
-
-function SGD:init(params, ...)
-  self:setup(params, self:read_options(spec, ...))
-end
+local SGD = Optimizer:define("SGD", {
+  {"lr: nonnegative|tensor", 1e-3}, {"momentum: nonnegative", 0}, {"dampening: number", 0},
+  {"weight_decay: nonnegative", 0}, {"nesterov: flag", false}, {"maximize: flag", false},
+})
 
 function SGD:check_group(group)
   Optimizer.check_group(self, group)
@@ -25,7 +20,7 @@ function SGD:check_group(group)
   end
 end
 
---- The buffer is filled by the first step; true says that it is fresh.
+--- The buffer is filled by the first step.
 function SGD.init_state(_, state, param)
   if state.momentum_buffer then return false end
   state.momentum_buffer = C.empty_like(param)

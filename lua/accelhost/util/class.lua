@@ -120,6 +120,12 @@ function class.is(value, cls)
   return false
 end
 
+-- Is `value` the class itself or one made from it?
+local function is_class(value, cls)
+  while type(value) == "table" and value ~= cls do value = rawget(value, "_parent") end
+  return value == cls
+end
+
 --- Make calling a method with a dot instead of a colon an error that says so. To be called when all methods are there;
 --- `is_...` is a question about any value, no method.
 ---@param cls table
@@ -135,7 +141,7 @@ function class.guard(cls)
   for _, name in ipairs(names) do
     local method = cls[name]
     cls[name] = function(self, ...)
-      if getmetatable(self) ~= cls and not class.is(self, cls) then
+      if getmetatable(self) ~= cls and not class.is(self, cls) and not is_class(self, cls) then
         arguments.fail("%s: expected %s as the object, got %s; write object:%s(...), with a colon", name,
           "a " .. cls._name, arguments.describe(self), name)
       end

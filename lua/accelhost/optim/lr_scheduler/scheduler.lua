@@ -2,10 +2,12 @@
 --
 -- A scheduler sets the learning rates of its optimizer when it is made (epoch 0) and at each step. get_lr gives the
 -- rates of all groups for `last_epoch`, usually from those in force, so that schedulers can be chained; closed_form,
--- where there is one, gives them from the initial rates alone.
+-- where there is one, gives them from the initial rates alone (for step(epoch)).
 local Optimizer = require "accelhost.optim.optimizer"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
+local kinds = require "accelhost.util.kinds"
+local warn = require "accelhost.util.warn"
 
 local fail, describe = arguments.fail, arguments.describe
 
@@ -27,6 +29,39 @@ function LRScheduler.extend(parent, name, fields)
   made._state_fields = fields or {}
   return made
 end
+
+--- Make a subclass from the parameters of its constructor.
+--
+--   local StepLR = LRScheduler:define("StepLR", {"step_size: count", {"gamma: number", 0.1}})
+--
+-- The constructor takes the optimizer, these parameters and last_epoch; it stores the parameters as fields, calls
+-- check(last_epoch), and sets the rates of epoch 0. The state_dict holds the fields, but for functions.
+---@param name string
+---@param parameters (string|table)[] as of a signature
+---@param more string[]? further fields of the state_dict
+---@return LRScheduler class
+function LRScheduler.define(parent, name, parameters, more)
+  local all, names = {"optimizer"}, {}
+  for i, parameter in ipairs(parameters) do
+    all[i + 1] = parameter
+    names[i] = (type(parameter) == "table" and parameter[1] or parameter):match "^[%w_]+"
+  end
+  all[#all + 1] = {"last_epoch: integer", -1}
+  local read, count = arguments.signature(name, all), #names
+  local made = parent:extend(name, names)
+  for _, field in ipairs(more or {}) do made._state_fields[#made._state_fields + 1] = field end
+  function made:init(...)
+    local values = {read(...)}
+    self.optimizer = self:check_optimizer(values[1])
+    for i = 1, count do self[names[i]] = values[i + 1] end
+    self:check(values[count + 2])
+    self:setup(self.optimizer, values[count + 2])
+  end
+  return made
+end
+
+--- Check the parameters and make what follows from them, before the rates of epoch 0; subclasses define it.
+function LRScheduler:check() end -- luacheck: ignore
 
 --- Is this value a scheduler?
 ---@param value any
@@ -64,10 +99,13 @@ function LRScheduler:setup(optimizer, last_epoch)
   self:_initial_step()
 end
 
+--- Set the rates of the first epoch: `starting` is true meanwhile.
 function LRScheduler:_initial_step()
   self.optimizer._step_count = 0
   self._step_count = 0
+  self.starting = true
   self:step()
+  self.starting = nil
 end
 
 --- The rates of all groups for last_epoch; subclasses define it.
@@ -75,38 +113,75 @@ function LRScheduler:get_lr()
   fail("%s does not define get_lr", self._name)
 end
 
-local function each_group(self, fn)
-  local lrs = {}
-  for i, group in ipairs(self.optimizer.param_groups) do lrs[i] = fn(group, self.base_lrs[i], i) end
+--- A table of fn(group, base_lr, i) over the groups.
+function LRScheduler:each_group(fn)
+  local lrs, base_lrs = {}, self.base_lrs or {}
+  for i, group in ipairs(self.optimizer.param_groups) do lrs[i] = fn(group, base_lrs[i], i) end
   return lrs
 end
---- A table of fn(group, base_lr, i) over the groups.
-LRScheduler.each_group = each_group
 
-local function apply(self, lrs)
+--- The rates in force.
+---@return number[]
+function LRScheduler:current_lrs()
+  return self:each_group(function(group) return group.lr end)
+end
+
+--- Put rates into force.
+---@param lrs number[] one per group
+function LRScheduler:apply(lrs)
   self._last_lr = {}
   for i, group in ipairs(self.optimizer.param_groups) do
     group.lr = lrs[i]
     self._last_lr[i] = lrs[i]
   end
 end
-LRScheduler.apply = apply
+
+--- One value per group from a value or a table of them.
+---@param name string of the parameter, for messages
+---@param value any
+---@return table
+function LRScheduler:per_group(name, value)
+  local count, values = #self.optimizer.param_groups, {}
+  if type(value) == "table" then
+    if #value ~= count then
+      fail("%s: %s: expected %d values, one per parameter group, got %d", self._name, name, count, #value)
+    end
+    return value
+  end
+  for i = 1, count do values[i] = value end
+  return values
+end
+
+--- Functions for the groups, from one or a table of them.
+---@param name string of the parameter, for messages
+---@param value any
+---@return function[]
+function LRScheduler:functions_per_group(name, value)
+  local functions = self:per_group(name, value)
+  for i, fn in ipairs(functions) do
+    if not kinds.is_callable(fn) then
+      fail("%s: %s: item %d: expected a function, got %s", self._name, name, i, describe(fn))
+    end
+  end
+  return functions
+end
+
+--- Go to the next epoch, or to a given one.
+---@param epoch integer?
+function LRScheduler:_go(epoch)
+  self.last_epoch = epoch or self.last_epoch + 1
+  self:apply(epoch and self.closed_form and self:closed_form() or self:get_lr())
+end
 
 --- Go on by one epoch (or step, as you count), after optimizer:step().
 ---@param epoch integer? go to this one instead
 function LRScheduler:step(epoch)
-  if self._step_count == 1 and self.optimizer._step_count < 1 and not self._warned then
-    self._warned = true
-    io.stderr:write("warning: scheduler:step() before optimizer:step(): the first value of the schedule is skipped\n")
+  -- Optimizers written in a script do not count their steps.
+  if self._step_count == 1 and self.optimizer._kind and self.optimizer._step_count < 1 then
+    warn("scheduler:step() before optimizer:step(): the first value of the schedule is skipped")
   end
   self._step_count = self._step_count + 1
-  if epoch == nil then
-    self.last_epoch = self.last_epoch + 1
-    apply(self, self:get_lr())
-  else
-    self.last_epoch = epoch
-    apply(self, self.closed_form and self:closed_form() or self:get_lr())
-  end
+  self:_go(epoch)
 end
 
 --- The rates set last, one per group.
@@ -154,4 +229,4 @@ function LRScheduler:load_state_dict(state)
   end
 end
 
-return LRScheduler
+return class.guard(LRScheduler)

@@ -1,0 +1,30 @@
+--- ChainedScheduler.
+local Parts = require "accelhost.optim.lr_scheduler.parts"
+local arguments = require "accelhost.util.arguments"
+
+--- All schedulers step together; their effects multiply.
+---@class ChainedScheduler: PartsScheduler
+local ChainedScheduler = Parts:extend "ChainedScheduler"
+local read = arguments.signature("ChainedScheduler", {"schedulers", {"optimizer"}})
+
+function ChainedScheduler:init(...)
+  self:take(read(...))
+  self._last_lr = self:current_lrs()
+end
+
+function ChainedScheduler:_initial_step()
+  for _, scheduler in ipairs(self._schedulers) do scheduler:_initial_step() end
+  self._last_lr = self:current_lrs()
+end
+
+function ChainedScheduler:_go(epoch)
+  for _, scheduler in ipairs(self._schedulers) do scheduler:_go(epoch) end
+  self._last_lr = self:current_lrs()
+end
+
+function ChainedScheduler:step()
+  for _, scheduler in ipairs(self._schedulers) do scheduler:step() end
+  self._last_lr = self:current_lrs()
+end
+
+return ChainedScheduler

@@ -1,0 +1,16 @@
+--- LambdaLR.
+local LRScheduler = require "accelhost.optim.lr_scheduler.scheduler"
+
+--- lr = initial lr * lr_lambda(epoch); a function, or one per group.
+---@class LambdaLR: LRScheduler
+local LambdaLR = LRScheduler:define("LambdaLR", {"lr_lambda: callable|list"})
+
+function LambdaLR:check()
+  self.lr_lambdas = self:functions_per_group("lr_lambda", self.lr_lambda)
+end
+
+function LambdaLR:get_lr()
+  return self:each_group(function(_, base, i) return base * self.lr_lambdas[i](self.last_epoch) end)
+end
+
+return LambdaLR

@@ -39,6 +39,11 @@ bool ah_dtype_is_float(enum ah_dtype dtype)
     return dtypes[dtype].category == AH_CATEGORY_FLOAT;
 }
 
+enum ah_dtype ah_compute_dtype(enum ah_dtype dtype)
+{
+    return dtype == AH_F16 || dtype == AH_BF16 ? AH_F32 : dtype;
+}
+
 bool ah_dtype_int_range(enum ah_dtype dtype, int64_t *least, int64_t *most)
 {
     static const struct { int64_t least, most; } range[AH_DTYPE_COUNT] = {

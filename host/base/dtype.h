@@ -26,6 +26,9 @@ const char *ah_dtype_name(enum ah_dtype dtype);     /* "float32" */
 enum ah_category ah_dtype_category(enum ah_dtype dtype);
 bool ah_dtype_is_float(enum ah_dtype dtype);
 
+/* What kernels compute in: float32 for the halves, else the dtype itself. */
+enum ah_dtype ah_compute_dtype(enum ah_dtype dtype);
+
 /* The whole numbers that an integer dtype (or bool) holds; false for the floats. */
 bool ah_dtype_int_range(enum ah_dtype dtype, int64_t *least, int64_t *most);
 

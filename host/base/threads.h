@@ -16,4 +16,27 @@ int ah_set_num_threads(int count); /* AH_EINVAL unless 1 <= count <= 1024 */
 typedef void (*ah_range_fn)(void *context, int64_t begin, int64_t end);
 void ah_parallel_for(int64_t n, int64_t grain, ah_range_fn body, void *context);
 
+/* When a second thread pays. A kernel's work is counted in elements; below these numbers per thread, waking one costs
+ * more than it saves (measured on two cores of a Zen 5 with sleeping threads). Products count multiplications instead
+ * (cpu/gemm.c). */
+enum ah_share {
+    AH_SHARE_SORT = 4096,     /* many steps per element */
+    AH_SHARE_HEAVY = 8192,    /* an exponential or a comparison of windows per element */
+    AH_SHARE_MIDDLE = 16384,  /* an expression, a conversion, a reduction */
+    AH_SHARE_LIGHT = 32768,   /* one multiply-add, or a gathered copy */
+    AH_SHARE_COPY = 65536,    /* memory moved as it is */
+    AH_SHARE_STREAM = 262144, /* passes over arrays that the caches do not hold: optimizer steps */
+};
+
+static inline int ah_worth_threads(int64_t elements, enum ah_share share)
+{
+    return elements > (int64_t)share;
+}
+
+/* For ah_parallel_for: how many units of `elements` each make a thread's share; at least 1. */
+static inline int64_t ah_grain(int64_t elements, enum ah_share share)
+{
+    return elements < 1 ? (int64_t)share : elements < (int64_t)share ? (int64_t)share / elements : 1;
+}
+
 #endif

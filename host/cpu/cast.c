@@ -1,3 +1,5 @@
+/* Conversion between any two dtypes, strided on both sides: one loop per pair from a macro table, with F16C for the
+ * two hot half conversions. Same dtypes are moved as bits, so that a NaN's payload survives. */
 #include <string.h>
 
 #include "cpu/iterate.h"

@@ -1,7 +1,10 @@
+/* Column sums: chunks of a fixed number of rows give partial sums, which are summed as a matrix again. The chunks must
+ * not depend on the thread count, else results would. */
 #include "cpu/column_sum.h"
 
 #include <string.h>
 
+#include "base/threads.h"
 #include "cpu/dense.h"
 
 enum { CHUNK_ROWS = 256, BLOCK = 64 };
@@ -36,7 +39,7 @@ enum { CHUNK_ROWS = 256, BLOCK = 64 };
         struct ah_dense partial = {0};                                                                       \
         AH_TRY(ah_dense_scratch(&partial, (size_t)(chunks * cols) * sizeof *out));                           \
         real *sums = partial.block;                                                                          \
-        _Pragma("omp parallel for schedule(static) if (rows * cols > 32768)")                                \
+        _Pragma("omp parallel for schedule(static) if (ah_worth_threads(rows * cols, AH_SHARE_LIGHT))")       \
         for (int64_t c = 0; c < chunks; c++) {                                                               \
             int64_t from = c * CHUNK_ROWS, count = rows - from < CHUNK_ROWS ? rows - from : CHUNK_ROWS;      \
             sum_chunk_##suffix(x + from * cols, count, cols, sums + c * cols);                               \

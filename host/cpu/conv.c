@@ -1,7 +1,11 @@
+/* Convolution kernels: oneDNN in channels-last order where it is there and takes the shape, else im2col and a product
+ * in row-major order. A fast form says 1 done, 0 declined, negative for an error; declined, it must have changed
+ * nothing. */
 #include "ops/conv.h"
 
 #include <string.h>
 
+#include "base/threads.h"
 #include "cpu/column_sum.h"
 #include "cpu/conv_direct.h"
 #include "cpu/gemm.h"
@@ -47,7 +51,7 @@ int ah_cpu_conv2d(struct ah_call *c)
     AH_TRY(ah_conv_geometry(&s, "conv2d", xt->size, xt->ndim, wt->size, wt->ndim, &c->arg[3]));
     if (s.n == 0)
         return 0;
-    bool single = ah_dense_dtype(xt->dtype) == AH_F32;
+    bool single = ah_compute_dtype(xt->dtype) == AH_F32;
     if (single && ah_onednn_version()) {
         int done = conv_fast(&s, c);
         if (done)
@@ -95,7 +99,7 @@ int ah_cpu_conv2d_grad_input(struct ah_call *c)
                             &c->arg[3]));
     if (s.n == 0)
         return 0;
-    bool single = ah_dense_dtype(wt->dtype) == AH_F32;
+    bool single = ah_compute_dtype(wt->dtype) == AH_F32;
     if (single && ah_onednn_version()) {
         int done = grad_input_fast(&s, c);
         if (done)
@@ -144,7 +148,7 @@ int ah_cpu_conv2d_grad_weight(struct ah_call *c)
         fill_zero(c->out[0]);
         return 0;
     }
-    bool single = ah_dense_dtype(xt->dtype) == AH_F32;
+    bool single = ah_compute_dtype(xt->dtype) == AH_F32;
     if (single && (ah_onednn_version() || ah_conv_direct_fits(&s))) {
         int done = grad_weight_fast(&s, c);
         if (done)
@@ -177,7 +181,7 @@ int ah_cpu_channel_sum(struct ah_call *c)
     int status;
     AH_TRYGO(ah_dense_open(&x, t), out);
     AH_TRYGO(ah_dense_out_open(&y, c->out[0]), out);
-    if (ah_dense_dtype(t->dtype) == AH_F32)
+    if (ah_compute_dtype(t->dtype) == AH_F32)
         channel_sum_f32(x.data, n, channels, pixels, y.data);
     else
         channel_sum_f64(x.data, n, channels, pixels, y.data);

@@ -1,3 +1,5 @@
+/* The gradient of a convolution's weight as one matrix product over output pixels, without im2col: tiles of the result
+ * stay in registers while blocks of rows go by. Threads own tiles, so each sum has one order whatever their number. */
 #include "cpu/conv_direct.h"
 
 #ifdef __AVX512F__
@@ -6,6 +8,7 @@
 #include <omp.h>
 #include <string.h>
 
+#include "base/threads.h"
 #include "cpu/dense.h"
 
 /* The gradient is the matrix
@@ -80,7 +83,7 @@ static int pad_input(const struct ah_conv *s, const float *x, struct ah_dense *p
     int64_t h = s->h + 2 * s->padding[0], w = s->w + 2 * s->padding[1], c = s->c;
     AH_TRY(ah_dense_scratch(padded, (size_t)(s->n * h * w * c) * sizeof *x));
     float *to = padded->block;
-#pragma omp parallel for schedule(static) if (s->n * h * w * c > 32768)
+#pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * h * w * c, AH_SHARE_LIGHT))
     for (int64_t row = 0; row < s->n * h; row++) {
         int64_t y = row % h - s->padding[0];
         float *line = to + row * w * c;
@@ -152,7 +155,7 @@ int ah_conv_direct_grad_weight(const struct ah_conv *s, const float *src, const 
     }
     memset(d, 0, (size_t)(depth * s->oc) * sizeof *d);
     int64_t tiles = s->oc / 64 * ((depth + 5) / 6) + (s->oc % 64 ? (depth + 11) / 12 : 0);
-#pragma omp parallel if (s->n * s->oh * s->ow * depth > 32768)
+#pragma omp parallel if (ah_worth_threads(s->n * s->oh * s->ow * depth, AH_SHARE_LIGHT))
     {
         int64_t parts = omp_get_num_threads(), part = omp_get_thread_num();
         run_tiles(s, x, grad_dst, offset, d, tiles * part / parts, tiles * (part + 1) / parts);

@@ -6,7 +6,7 @@
 static void SUFFIX(im2col)(const struct ah_conv *s, const REAL *restrict image, REAL *restrict matrix)
 {
     int64_t channels = s->c / s->groups, kernel = s->kh * s->kw, pixels = s->oh * s->ow;
-#pragma omp parallel for schedule(static) if (channels * kernel * pixels > 32768)
+#pragma omp parallel for schedule(static) if (ah_worth_threads(channels * kernel * pixels, AH_SHARE_LIGHT))
     for (int64_t row = 0; row < channels * kernel; row++) {
         const REAL *plane = image + row / kernel * s->h * s->w;
         int64_t dy = row % kernel / s->kw * s->dilation[0] - s->padding[0];
@@ -27,7 +27,7 @@ static void SUFFIX(im2col)(const struct ah_conv *s, const REAL *restrict image, 
 static void SUFFIX(col2im)(const struct ah_conv *s, const REAL *restrict matrix, REAL *restrict image)
 {
     int64_t channels = s->c / s->groups, kernel = s->kh * s->kw, pixels = s->oh * s->ow;
-#pragma omp parallel for schedule(static) if (channels * kernel * pixels > 32768)
+#pragma omp parallel for schedule(static) if (ah_worth_threads(channels * kernel * pixels, AH_SHARE_LIGHT))
     for (int64_t c = 0; c < channels; c++) {
         REAL *plane = image + c * s->h * s->w;
         for (int64_t k = 0; k < kernel; k++) {
@@ -132,7 +132,7 @@ out:
 /* out[c] = sum of x[n, c, pixel]: planes one by one in order, threads owning channels. */
 static void SUFFIX(channel_sum)(const REAL *x, int64_t n, int64_t c, int64_t pixels, REAL *out)
 {
-#pragma omp parallel for schedule(static) if (n * c * pixels > 32768)
+#pragma omp parallel for schedule(static) if (ah_worth_threads(n * c * pixels, AH_SHARE_LIGHT))
     for (int64_t k = 0; k < c; k++) {
         REAL total = 0;
         for (int64_t i = 0; i < n; i++) {

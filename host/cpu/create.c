@@ -1,3 +1,5 @@
+/* Filling new tensors: constants, sequences, the identity, triangles, one-hot rows. Sequences are computed from the
+ * index, never by adding up, so that their last element is right. */
 #include <string.h>
 
 #include "cpu/iterate.h"

@@ -1,12 +1,10 @@
+/* Tensors as plain arrays for kernels that want row-major float or double: used where they lie when they already are
+ * that, else copied into a block of the cache and, for halves, converted. Closing gives blocks back on every path. */
 #include "cpu/dense.h"
 
 #include "base/alloc.h"
+#include "cpu/iterate.h"
 #include "cpu/shape_copy.h"
-
-enum ah_dtype ah_dense_dtype(enum ah_dtype dtype)
-{
-    return dtype == AH_F16 || dtype == AH_BF16 ? AH_F32 : dtype;
-}
 
 int ah_dense_scratch(struct ah_dense *dense, size_t bytes)
 {
@@ -21,16 +19,6 @@ void ah_dense_close(struct ah_dense *dense)
     ah_block_free(dense->block, dense->bytes);
     dense->block = NULL;
     dense->data = NULL;
-}
-
-static void widen(float *to, const uint16_t *from, int64_t n, enum ah_dtype dtype)
-{
-    if (dtype == AH_BF16)
-        for (int64_t i = 0; i < n; i++)
-            to[i] = ah_bf16_to_f32(from[i]);
-    else
-        for (int64_t i = 0; i < n; i++)
-            to[i] = ah_f16_to_f32(from[i]);
 }
 
 int ah_dense_open_as_is(struct ah_dense *dense, struct ah_tensor *tensor)
@@ -54,13 +42,13 @@ int ah_dense_open_as_is(struct ah_dense *dense, struct ah_tensor *tensor)
 int ah_dense_open(struct ah_dense *dense, struct ah_tensor *tensor)
 {
     AH_TRY(ah_dense_open_as_is(dense, tensor));
-    if (!tensor || ah_dense_dtype(tensor->dtype) == tensor->dtype)
+    if (!tensor || ah_compute_dtype(tensor->dtype) == tensor->dtype)
         return 0;
     struct ah_dense packed = *dense;
     *dense = (struct ah_dense){0};
     int status = ah_dense_scratch(dense, (size_t)tensor->numel * sizeof(float));
     if (status == 0)
-        widen(dense->block, packed.data, tensor->numel, tensor->dtype);
+        ah_cast(tensor->numel, dense->block, AH_F32, 1, packed.data, tensor->dtype, 1);
     ah_dense_close(&packed);
     return status;
 }
@@ -68,7 +56,7 @@ int ah_dense_open(struct ah_dense *dense, struct ah_tensor *tensor)
 int ah_dense_out_open(struct ah_dense_out *dense, struct ah_tensor *out)
 {
     *dense = (struct ah_dense_out){.out = out};
-    if (ah_dense_dtype(out->dtype) == out->dtype) {
+    if (ah_compute_dtype(out->dtype) == out->dtype) {
         dense->data = ah_tensor_data(out);
         return 0;
     }
@@ -81,10 +69,7 @@ int ah_dense_out_open(struct ah_dense_out *dense, struct ah_tensor *out)
 void ah_dense_out_close(struct ah_dense_out *dense)
 {
     if (dense->block) {
-        const float *from = dense->block;
-        uint16_t *to = ah_tensor_data(dense->out);
-        for (int64_t i = 0; i < dense->out->numel; i++)
-            to[i] = dense->out->dtype == AH_BF16 ? ah_f32_to_bf16(from[i]) : ah_f32_to_f16(from[i]);
+        ah_cast(dense->out->numel, ah_tensor_data(dense->out), dense->out->dtype, 1, dense->block, AH_F32, 1);
         ah_block_free(dense->block, dense->bytes);
     }
     dense->block = NULL;

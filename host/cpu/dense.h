@@ -21,10 +21,7 @@ struct ah_dense_out {
     struct ah_tensor *out;
 };
 
-/* The dtype a float kernel computes in: float32 for halves, else itself. */
-enum ah_dtype ah_dense_dtype(enum ah_dtype dtype);
-
-/* `tensor` (NULL is allowed) as a row-major array in ah_dense_dtype of its dtype. Rewrites a channels-last storage
+/* `tensor` (NULL is allowed) as a row-major array in ah_compute_dtype of its dtype. Rewrites a channels-last storage
  * to row-major first. Zero-initialise *dense, so that closing it is right on every path. */
 int ah_dense_open(struct ah_dense *dense, struct ah_tensor *tensor);
 void ah_dense_close(struct ah_dense *dense);

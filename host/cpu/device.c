@@ -1,3 +1,4 @@
+/* The CPU as a device: its kernel column, filled from the op table by the kernels' names. */
 #include "cpu/device.h"
 
 #include "cpu/optim.h"

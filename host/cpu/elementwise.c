@@ -1,3 +1,6 @@
+/* Elementwise kernels of several inputs: a loop per dtype from one expression (cpu/elementwise.h), run by ah_iterate,
+ * which sees to strides, broadcasting and conversion. Loops must give an element the same value wherever it lies in a
+ * run. */
 #include <math.h>
 #include <string.h>
 

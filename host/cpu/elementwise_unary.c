@@ -1,3 +1,5 @@
+/* Elementwise kernels of one input, and the fused gradients of activations. float32 expressions use the vectorised
+ * functions of elementwise_math.h, float64 those of libm. */
 #include <math.h>
 #include <string.h>
 

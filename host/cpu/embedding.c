@@ -1,6 +1,9 @@
+/* Rows of a table by number. All numbers are checked before a row is read. The adjoint gives each thread a range of
+ * rows and lets it read all numbers, so that every row sums its uses in order. */
 #include <omp.h>
 #include <string.h>
 
+#include "base/threads.h"
 #include "cpu/dense.h"
 #include "cpu/kernels.h"
 
@@ -42,7 +45,7 @@ int ah_cpu_embedding(struct ah_call *c)
     const char *from = ah_tensor_data(w);
     char *to = ah_tensor_data(out);
     if (w->stride[1] == 1 || width <= 1) {
-#pragma omp parallel for schedule(static) if (out->numel > 32768)
+#pragma omp parallel for schedule(static) if (ah_worth_threads(out->numel, AH_SHARE_LIGHT))
         for (int64_t i = 0; i < index->numel; i++)
             memcpy(to + (size_t)(i * width) * item, from + (size_t)(at[i] * w->stride[0]) * item, (size_t)width * item);
     } else {
@@ -60,7 +63,7 @@ int ah_cpu_embedding(struct ah_call *c)
     static void scatter_rows_##suffix(const int64_t *at, int64_t count, const real *g, int64_t width,       \
                                       int64_t padding, real *gw, int64_t rows)                              \
     {                                                                                                       \
-        _Pragma("omp parallel if (count * width > 32768)")                                                  \
+        _Pragma("omp parallel if (ah_worth_threads(count * width, AH_SHARE_LIGHT))")                         \
         {                                                                                                   \
             int64_t parts = omp_get_num_threads(), part = omp_get_thread_num();                             \
             int64_t begin = rows * part / parts, end = rows * (part + 1) / parts;                           \
@@ -91,7 +94,7 @@ int ah_cpu_embedding_backward(struct ah_call *c)
     AH_TRYGO(indices_open(&held, &at, index, rows), out);
     AH_TRYGO(ah_dense_open(&g, gt), out);
     AH_TRYGO(ah_dense_out_open(&gw, out), out);
-    if (ah_dense_dtype(gt->dtype) == AH_F32)
+    if (ah_compute_dtype(gt->dtype) == AH_F32)
         scatter_rows_f32(at, index->numel, g.data, width, padding, gw.data, rows);
     else
         scatter_rows_f64(at, index->numel, g.data, width, padding, gw.data, rows);

@@ -1,3 +1,5 @@
+/* Products of matrices by OpenBLAS, dnnl_sgemm or a oneDNN primitive, whichever is fastest for the shape (measured),
+ * on one thread below ALONE_BELOW. The choice depends on the shape alone, so the same product gives the same bits. */
 #include "cpu/gemm.h"
 
 #include <limits.h>

@@ -1,3 +1,5 @@
+/* Indexing by rows: an index is checked whole before anything is written, then rows are copied or added in blocks.
+ * Threads own destinations, and each sums in the order of the index. */
 #include "cpu/index.h"
 
 #include <string.h>
@@ -6,8 +8,6 @@
 #include "cpu/iterate.h"
 #include "cpu/kernels.h"
 #include "cpu/shape_copy.h"
-
-enum { SERIAL = 32768 };
 
 int ah_checked_index(const char *op, struct ah_tensor *index, int64_t n, bool from_end, int dim,
                      const struct ah_tensor *shape_of, struct ah_tensor **out)
@@ -88,11 +88,6 @@ static struct ah_rows rows_of(const int64_t *size, int ndim, int dim, const stru
     return rows;
 }
 
-static int64_t rows_grain(int64_t width)
-{
-    return width < SERIAL ? SERIAL / (width > 0 ? width : 1) : 1;
-}
-
 struct pick_job {
     char *dst;
     const char *src;
@@ -141,7 +136,7 @@ int ah_cpu_index_select(struct ah_call *c)
         struct pick_job job = {ah_tensor_data(c->out[0]), ah_tensor_data(source), &rows,
                                ah_dtype_size(x->dtype)};
         if (c->out[0]->numel > 0)
-            ah_parallel_for(rows.outer * rows.count, rows_grain(rows.inner), pick_range, &job);
+            ah_parallel_for(rows.outer * rows.count, ah_grain(rows.inner, AH_SHARE_LIGHT), pick_range, &job);
         ah_tensor_release(source);
     }
     ah_tensor_release(at);
@@ -197,9 +192,9 @@ void ah_rows_add(void *dst, const void *src, const struct ah_rows *rows, double 
                  enum ah_dtype dtype)
 {
     struct rows_job job = {.dst = dst, .src = src, .rows = rows, .alpha = alpha, .dtype = dtype};
-    int64_t grain = rows_grain(rows->count);
+    int64_t grain = ah_grain(rows->count, AH_SHARE_LIGHT);
     if (rows->outer > 1)
-        ah_parallel_for(rows->outer, rows_grain(rows->count * rows->inner), add_outers, &job);
+        ah_parallel_for(rows->outer, ah_grain(rows->count * rows->inner, AH_SHARE_LIGHT), add_outers, &job);
     else if (rows->outer == 1)
         ah_parallel_for(rows->inner, grain < 16 ? 16 : grain, add_columns, &job);
 }

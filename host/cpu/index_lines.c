@@ -141,7 +141,7 @@ static void run(enum action action, struct ah_tensor *dst, const struct ah_tenso
         if (d != dim && d != l.across)
             units *= l.size[d];
     int64_t per_unit = at->numel / units + 1;
-    ah_parallel_for(units, per_unit < 16384 ? 16384 / per_unit : 1, lines_range, &l);
+    ah_parallel_for(units, ah_grain(per_unit, AH_SHARE_MIDDLE), lines_range, &l);
 }
 
 static int64_t length(const struct ah_tensor *tensor, int dim)

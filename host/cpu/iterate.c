@@ -1,3 +1,6 @@
+/* The iterator: dims of size 1 go, the rest is ordered by the output's strides and merged; what is not dense in the
+ * loop's dtype goes through buffers of a chunk. An input that overlaps the output otherwise than exactly is copied
+ * first: loops read and write in any order. */
 #include "cpu/iterate.h"
 
 #include <string.h>
@@ -8,7 +11,6 @@
 enum {
     CHUNK = 512,        /* elements converted at a time: five buffers of doubles fit the first-level cache */
     SHORT_ROW = 48,     /* inner dims shorter than this are gathered several rows at a time */
-    GRAIN = 16384,      /* elements per thread below which a second thread does not pay */
 };
 
 struct side {
@@ -334,7 +336,7 @@ int ah_iterate(const struct ah_operand *operand, int count, bool scalars, ah_loo
     }
     simplify(&plan);
     classify(&plan);
-    ah_parallel_for(plan.numel, GRAIN, run, &plan);
+    ah_parallel_for(plan.numel, AH_SHARE_MIDDLE, run, &plan);
 done:
     for (int k = 1; k < count; k++)
         ah_tensor_release(copy[k]);
@@ -427,7 +429,7 @@ static bool copy_transposed(struct ah_tensor *out, const struct ah_tensor *input
         }
         t.out = (char *)ah_tensor_data(out) + (size_t)to * item;
         t.input = (const char *)ah_tensor_data(input) + (size_t)from * item;
-        int64_t grain = GRAIN / t.columns / TILE * TILE;
+        int64_t grain = AH_SHARE_MIDDLE / t.columns / TILE * TILE;
         ah_parallel_for(t.rows, grain > TILE ? grain : TILE, transpose_rows, &t);
         for (int d = last - 1; d >= 0; d--) {
             if (d == dense)

@@ -35,10 +35,4 @@ int ah_contiguous_as(struct ah_tensor **out, struct ah_tensor *input, enum ah_dt
 void ah_cast(int64_t n, void *out, enum ah_dtype out_dtype, int64_t out_stride, const void *input,
              enum ah_dtype input_dtype, int64_t input_stride);
 
-/* float32 for the halves, else the dtype itself: what kernels compute in. */
-static inline enum ah_dtype ah_compute_dtype(enum ah_dtype dtype)
-{
-    return dtype == AH_F16 || dtype == AH_BF16 ? AH_F32 : dtype;
-}
-
 #endif

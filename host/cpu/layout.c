@@ -1,3 +1,5 @@
+/* Activations in the order N, H, W, C: marked storages as they are, others transposed into a block. Only float32 is
+ * ever marked; halves are widened on the way in and rounded on the way out. */
 #include "cpu/layout.h"
 
 #include "base/alloc.h"

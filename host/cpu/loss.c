@@ -1,8 +1,11 @@
+/* Kernels of class-label losses. Labels are checked against the class count before the loops of loss_loops.h index by
+ * them; sums run in order in double. */
 #include "ops/loss.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "base/threads.h"
 #include "cpu/dense.h"
 #include "cpu/elementwise_math.h"
 #include "cpu/kernels.h"
@@ -61,7 +64,7 @@ int ah_cpu_class_nll(struct ah_call *c)
     AH_TRYGO(ah_dense_open(&x, xt), out);
     AH_TRYGO(ah_dense_open(&w, c->arg[2].tensor), out);
     AH_TRYGO(ah_dense_out_open(&out, c->out[0]), out);
-    if (ah_dense_dtype(xt->dtype) == AH_F32)
+    if (ah_compute_dtype(xt->dtype) == AH_F32)
         class_nll_f32(&l, x.data, w.data, out.data, &c->state[0]);
     else
         class_nll_f64(&l, x.data, w.data, out.data, &c->state[0]);
@@ -86,7 +89,7 @@ int ah_cpu_class_nll_backward(struct ah_call *c)
     AH_TRYGO(ah_dense_open(&g, gt), out);
     AH_TRYGO(ah_dense_open(&w, c->arg[2].tensor), out);
     AH_TRYGO(ah_dense_out_open(&gx, c->out[0]), out);
-    if (ah_dense_dtype(gt->dtype) == AH_F32)
+    if (ah_compute_dtype(gt->dtype) == AH_F32)
         class_nll_backward_f32(&l, g.data, w.data, gx.data);
     else
         class_nll_backward_f64(&l, g.data, w.data, gx.data);
@@ -113,7 +116,7 @@ int ah_cpu_cross_entropy_rows(struct ah_call *c)
     AH_TRYGO(ah_dense_scratch(&loss, (size_t)l.count * sizeof(double)), out);
     AH_TRYGO(ah_dense_scratch(&sums, (size_t)l.count * sizeof(double)), out);
     void *log_sum = c->extra[0] ? ah_tensor_data(c->extra[0]) : sums.block;
-    if (ah_dense_dtype(xt->dtype) == AH_F32) {
+    if (ah_compute_dtype(xt->dtype) == AH_F32) {
         cross_entropy_f32(&l, x.data, w.data, log_sum, loss.block);
         reduce_rows_f32(&l, loss.data, w.data, out.data, &c->state[0]);
     } else {
@@ -145,7 +148,7 @@ int ah_cpu_cross_entropy_rows_backward(struct ah_call *c)
     AH_TRYGO(ah_dense_open(&w, c->arg[4].tensor), out);
     AH_TRYGO(ah_dense_out_open(&gx, c->out[0]), out);
     const void *log_sum = ah_tensor_data(c->arg[2].tensor);
-    if (ah_dense_dtype(xt->dtype) == AH_F32)
+    if (ah_compute_dtype(xt->dtype) == AH_F32)
         cross_entropy_backward_f32(&l, g.data, x.data, log_sum, w.data, gx.data);
     else
         cross_entropy_backward_f64(&l, g.data, x.data, log_sum, w.data, gx.data);

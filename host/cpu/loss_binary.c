@@ -1,3 +1,4 @@
+/* Kernels of binary cross entropy: one term per element, from a probability or from a logit without overflow. */
 #include <math.h>
 
 #include "cpu/dense.h"
@@ -42,7 +43,7 @@ int ah_cpu_probability_nll(struct ah_call *c)
     AH_TRYGO(ah_dense_open(&p, c->arg[0].tensor), out);
     AH_TRYGO(ah_dense_open(&t, c->arg[1].tensor), out);
     AH_TRYGO(ah_dense_out_open(&y, out), out);
-    bool single = ah_dense_dtype(out->dtype) == AH_F32;
+    bool single = ah_compute_dtype(out->dtype) == AH_F32;
     for (int64_t i = 0; i < out->numel; i++) {
         double v = single ? (double)((const float *)p.data)[i] : ((const double *)p.data)[i];
         if (v < 0 || v > 1) {
@@ -77,7 +78,7 @@ int ah_cpu_logit_nll(struct ah_call *c)
         AH_TRYGO(ah_dense_open(&w, stretched), out);
     }
     AH_TRYGO(ah_dense_out_open(&y, out), out);
-    if (ah_dense_dtype(out->dtype) == AH_F32)
+    if (ah_compute_dtype(out->dtype) == AH_F32)
         logit_f32(x.data, t.data, w.data, out->numel, y.data);
     else
         logit_f64(x.data, t.data, w.data, out->numel, y.data);

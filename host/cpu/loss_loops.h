@@ -73,7 +73,7 @@ static REAL SUFFIX(log_sum)(const REAL *restrict x, int64_t n)
 /* Per row: log_sum and the loss. -log p_c = log_sum - x_c. */
 static void SUFFIX(cross_entropy)(const struct labels *l, const REAL *x, const REAL *w, REAL *log_sum, REAL *loss)
 {
-#pragma omp parallel for schedule(static) if (l->count * l->classes > 8192)
+#pragma omp parallel for schedule(static) if (ah_worth_threads(l->count * l->classes, AH_SHARE_HEAVY))
     for (int64_t i = 0; i < l->count; i++) {
         const REAL *row = x + i * l->classes;
         int64_t label = l->label[i];
@@ -114,7 +114,7 @@ static void SUFFIX(cross_entropy_backward)(const struct labels *l, const REAL *g
     REAL weights = 0;
     for (int64_t c = 0; l->smoothing > 0 && c < l->classes; c++)
         weights += w ? w[c] : 1;
-#pragma omp parallel for schedule(static) if (l->count * l->classes > 8192)
+#pragma omp parallel for schedule(static) if (ah_worth_threads(l->count * l->classes, AH_SHARE_HEAVY))
     for (int64_t i = 0; i < l->count; i++) {
         const REAL *restrict row = x + i * l->classes;
         REAL *restrict to = gx + i * l->classes;

@@ -1,3 +1,5 @@
+/* matmul and linear: operands are read where they lie when BLAS can (rows or columns dense), else packed; batches that
+ * lie like one tall matrix are multiplied as one. Integers are multiplied by plain loops, exactly. */
 #include <omp.h>
 #include <string.h>
 
@@ -22,8 +24,6 @@ static int64_t at_least_one(int64_t n)
 {
     return n > 0 ? n : 1;
 }
-
-enum { DECLINED = 1 }; /* by oneDNN, of a bfloat16 product */
 
 /* Can the matrix with these strides be read directly? A stride of a size-1 dim means nothing. */
 static bool readable(struct side *s, int64_t row_stride, int64_t col_stride)
@@ -60,7 +60,7 @@ static int side_open(struct side *s, struct ah_tensor *t, bool column, bool half
             row_stride = stride[t->ndim - 2];
             col_stride = stride[t->ndim - 1];
         }
-        bool direct = attempt > 0 || half || ah_dense_dtype(t->dtype) == t->dtype;
+        bool direct = attempt > 0 || half || ah_compute_dtype(t->dtype) == t->dtype;
         if (direct && readable(s, row_stride, col_stride))
             break;
         AH_TRY(half ? ah_dense_open_as_is(&s->dense, t) : ah_dense_open(&s->dense, t));
@@ -93,21 +93,22 @@ static bool fold_batch(struct side *a)
     return true;
 }
 
+/* 1 done, 0 declined (by oneDNN, of a bfloat16 product), negative for an error; so do all that call it. */
 static int multiply(enum ah_dtype dtype, const struct side *a, const struct side *b, const char *at_a, const char *at_b,
                     void *out)
 {
     int64_t m = a->rows, n = b->cols, k = a->cols;
     if (dtype == AH_BF16) {
-        int done = ah_onednn_matmul_bf16(a->transposed, b->transposed, m, n, k, (const uint16_t *)(const void *)at_a,
-                                         a->ld, (const uint16_t *)(const void *)at_b, b->ld, NULL, out, n);
-        return done > 0 ? 0 : done < 0 ? done : DECLINED;
+        return ah_onednn_matmul_bf16(a->transposed, b->transposed, m, n, k, (const uint16_t *)(const void *)at_a,
+                                     a->ld, (const uint16_t *)(const void *)at_b, b->ld, NULL, out, n);
     }
-    if (dtype == AH_F32) {
-        return ah_gemm_f32(a->transposed, b->transposed, m, n, k, 1, (const float *)(const void *)at_a, a->ld,
-                           (const float *)(const void *)at_b, b->ld, 0, out, n);
-    }
-    return ah_gemm_f64(a->transposed, b->transposed, m, n, k, 1, (const double *)(const void *)at_a, a->ld,
-                       (const double *)(const void *)at_b, b->ld, 0, out, n);
+    if (dtype == AH_F32)
+        AH_TRY(ah_gemm_f32(a->transposed, b->transposed, m, n, k, 1, (const float *)(const void *)at_a, a->ld,
+                           (const float *)(const void *)at_b, b->ld, 0, out, n));
+    else
+        AH_TRY(ah_gemm_f64(a->transposed, b->transposed, m, n, k, 1, (const double *)(const void *)at_a, a->ld,
+                           (const double *)(const void *)at_b, b->ld, 0, out, n));
+    return 1;
 }
 
 /* Element offset of batch `index` of a side, given the result's batch sizes. */
@@ -142,18 +143,18 @@ static int multiply_all(struct side *a, struct side *b, enum ah_dtype dtype, voi
     bool spread = batches >= omp_get_max_threads() && work * (double)batches > 1e5 && omp_get_max_threads() > 1;
     if (dtype == AH_BF16)
         spread = false; /* a cached primitive runs once at a time */
-    int failed = 0;
+    int outcome = 1;
 #pragma omp parallel for schedule(static) if (spread)
     for (int64_t i = 0; i < batches; i++) {
         int64_t from_a = batch_offset(a, i, size, dims), from_b = batch_offset(b, i, size, dims);
         int status = multiply(dtype, a, b, a->data + (size_t)from_a * item, b->data + (size_t)from_b * item,
                               (char *)out + (size_t)(i * matrix) * item);
-        if (status != 0) {
+        if (status != 1) {
 #pragma omp atomic write
-            failed = status;
+            outcome = status;
         }
     }
-    return failed >= 0 ? failed : ah_fail(failed, "matmul: a product of the batch failed");
+    return outcome >= 0 ? outcome : ah_fail(outcome, "matmul: a product of the batch failed");
 }
 
 /* Integers: exact and rare, so plain loops. */
@@ -241,13 +242,14 @@ int ah_cpu_matmul(struct ah_call *c)
             status = multiply_all(&a, &b, AH_BF16, ah_tensor_data(c->out[0]));
         ah_dense_close(&a.dense);
         ah_dense_close(&b.dense);
-        if (status != DECLINED)
-            return status;
+        if (status != 0)
+            return status < 0 ? status : 0;
     }
     AH_TRYGO(side_open(&a, c->arg[0].tensor, false, false), out);
     AH_TRYGO(side_open(&b, c->arg[1].tensor, true, false), out);
     AH_TRYGO(ah_dense_out_open(&out, c->out[0]), out);
-    status = multiply_all(&a, &b, ah_dense_dtype(c->out[0]->dtype), out.data);
+    status = multiply_all(&a, &b, ah_compute_dtype(c->out[0]->dtype), out.data);
+    status = status < 0 ? status : 0;
 out:
     ah_dense_out_close(&out);
     ah_dense_close(&a.dense);
@@ -311,7 +313,7 @@ int ah_cpu_linear(struct ah_call *c)
     AH_TRYGO(ah_dense_open(&added, bias), out);
     AH_TRYGO(ah_dense_out_open(&out, c->out[0]), out);
     int64_t m = a.rows, n = b.rows, k = a.cols;
-    if (ah_dense_dtype(x->dtype) == AH_F32) {
+    if (ah_compute_dtype(x->dtype) == AH_F32) {
         const float *pa = (const float *)(const void *)a.data, *pb = (const float *)(const void *)b.data;
         status = bias ? ah_gemm_bias_f32(a.transposed, !b.transposed, m, n, k, pa, a.ld, pb, b.ld, added.data,
                                          out.data, n)
@@ -339,7 +341,7 @@ int ah_cpu_column_sum(struct ah_call *c)
     int status;
     AH_TRYGO(ah_dense_open(&in, x), out);
     AH_TRYGO(ah_dense_out_open(&out, c->out[0]), out);
-    status = ah_dense_dtype(x->dtype) == AH_F32 ? ah_column_sum_f32(in.data, rows, cols, out.data)
+    status = ah_compute_dtype(x->dtype) == AH_F32 ? ah_column_sum_f32(in.data, rows, cols, out.data)
                                                 : ah_column_sum_f64(in.data, rows, cols, out.data);
 out:
     ah_dense_out_close(&out);

@@ -1,6 +1,9 @@
+/* Batch norm and layer norm. Statistics take two passes (mean, then squares about it) in chunks of fixed size; float32
+ * in channels-last order has loops of its own, the rest goes through norm_loops.h. */
 #include <math.h>
 #include <string.h>
 
+#include "base/threads.h"
 #include "cpu/column_sum.h"
 #include "cpu/dense.h"
 #include "cpu/kernels.h"
@@ -49,7 +52,7 @@ static int row_stats(const struct batch *b, const float *x, float *mean, float *
         mean[k] /= (float)rows;
     AH_TRY(ah_dense_scratch(&partial, (size_t)(chunks * c) * sizeof(float)));
     float *sums = partial.block;
-#pragma omp parallel for schedule(static) if (rows * c > 16384)
+#pragma omp parallel for schedule(static) if (ah_worth_threads(rows * c, AH_SHARE_MIDDLE))
     for (int64_t i = 0; i < chunks; i++) {
         int64_t from = i * CHUNK_ROWS, count = rows - from < CHUNK_ROWS ? rows - from : CHUNK_ROWS;
         deviation_chunk(x + from * c, count, c, mean, sums + i * c);
@@ -68,7 +71,7 @@ static int row_sums(const struct batch *b, const float *g, const float *x, const
     struct ah_dense partial = {0};
     AH_TRY(ah_dense_scratch(&partial, (size_t)(2 * chunks * c) * sizeof(float)));
     float *pg = partial.block, *px = pg + chunks * c;
-#pragma omp parallel for schedule(static) if (rows * c > 16384)
+#pragma omp parallel for schedule(static) if (ah_worth_threads(rows * c, AH_SHARE_MIDDLE))
     for (int64_t i = 0; i < chunks; i++) {
         int64_t from = i * CHUNK_ROWS, count = rows - from < CHUNK_ROWS ? rows - from : CHUNK_ROWS;
         gradient_chunk(g + from * c, x + from * c, count, c, mean, pg + i * c, px + i * c);
@@ -84,7 +87,7 @@ static void row_apply(const struct batch *b, const float *restrict x, const floa
                       const float *restrict shift, float *restrict y)
 {
     int64_t c = b->c;
-#pragma omp parallel for schedule(static) if (b->n * b->pixels * c > 16384)
+#pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->pixels * c, AH_SHARE_MIDDLE))
     for (int64_t i = 0; i < b->n * b->pixels; i++)
         for (int64_t k = 0; k < c; k++)
             y[i * c + k] = x[i * c + k] * scale[k] + shift[k];
@@ -95,7 +98,7 @@ static void row_combine(const struct batch *b, const float *restrict g, const fl
                         float *restrict gx)
 {
     int64_t c = b->c;
-#pragma omp parallel for schedule(static) if (b->n * b->pixels * c > 16384)
+#pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->pixels * c, AH_SHARE_MIDDLE))
     for (int64_t i = 0; i < b->n * b->pixels; i++)
         for (int64_t k = 0; k < c; k++)
             gx[i * c + k] = g[i * c + k] * ca[k] + (x[i * c + k] * cb[k] + cc[k]);
@@ -172,7 +175,7 @@ int ah_cpu_batch_norm(struct ah_call *c)
     }
     AH_TRYGO(ah_dense_out_open(&y, out), out);
     const void *mean = ah_tensor_data(c->extra[0]), *inverse = ah_tensor_data(c->extra[1]);
-    if (ah_dense_dtype(xt->dtype) == AH_F32) {
+    if (ah_compute_dtype(xt->dtype) == AH_F32) {
         float *scale = factors.block, *shift = scale + b.c;
         affine_factors_f32(b.c, mean, inverse, w.data, bias.data, scale, shift);
         if (rows)
@@ -223,7 +226,7 @@ int ah_cpu_batch_norm_backward(struct ah_call *c)
     AH_TRYGO(ah_dense_out_open(&gw, c->out[1]), out);
     AH_TRYGO(ah_dense_out_open(&gb, c->out[2]), out);
     const void *mean = ah_tensor_data(c->arg[3].tensor), *inverse = ah_tensor_data(c->arg[4].tensor);
-    if (ah_dense_dtype(xt->dtype) == AH_F32) {
+    if (ah_compute_dtype(xt->dtype) == AH_F32) {
         float *sg = factors.block, *sx = sg + b.c, *ca = sx + b.c, *cb = ca + b.c, *cc = cb + b.c;
         if (rows)
             AH_TRYGO(row_sums(&b, g.data, x.data, mean, sg, sx), out);
@@ -263,7 +266,7 @@ int ah_cpu_layer_norm(struct ah_call *c)
     AH_TRYGO(ah_dense_open(&w, c->arg[2].tensor), out);
     AH_TRYGO(ah_dense_open(&bias, c->arg[3].tensor), out);
     AH_TRYGO(ah_dense_out_open(&y, c->out[0]), out);
-    if (ah_dense_dtype(xt->dtype) == AH_F32)
+    if (ah_compute_dtype(xt->dtype) == AH_F32)
         layer_rows_f32(rows, width, x.data, w.data, bias.data, c->arg[4].number, y.data, ah_tensor_data(mean),
                        ah_tensor_data(inverse));
     else
@@ -299,7 +302,7 @@ int ah_cpu_layer_norm_backward(struct ah_call *c)
         }
     }
     const void *mean = ah_tensor_data(mt), *inverse = ah_tensor_data(c->arg[4].tensor);
-    if (ah_dense_dtype(xt->dtype) == AH_F32) {
+    if (ah_compute_dtype(xt->dtype) == AH_F32) {
         layer_rows_backward_f32(rows, width, g.data, x.data, w.data, mean, inverse, gx.data);
         if (affine)
             status = layer_affine_backward_f32(rows, width, g.data, x.data, mean, inverse, gw.data, gb.data);

@@ -5,7 +5,7 @@
 
 static void SUFFIX(plane_stats)(const struct batch *b, const REAL *x, REAL *mean, REAL *variance)
 {
-#pragma omp parallel for schedule(static) if (b->n * b->c * b->pixels > 16384)
+#pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->c * b->pixels, AH_SHARE_MIDDLE))
     for (int64_t k = 0; k < b->c; k++) {
         double total = 0, squares = 0;
         for (int64_t n = 0; n < b->n; n++) {
@@ -33,7 +33,7 @@ static void SUFFIX(plane_stats)(const struct batch *b, const REAL *x, REAL *mean
 static void SUFFIX(plane_apply)(const struct batch *b, const REAL *restrict x, const REAL *scale, const REAL *shift,
                                 REAL *restrict y)
 {
-#pragma omp parallel for schedule(static) if (b->n * b->c * b->pixels > 16384)
+#pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->c * b->pixels, AH_SHARE_MIDDLE))
     for (int64_t i = 0; i < b->n * b->c; i++) {
         REAL s = scale[i % b->c], t = shift[i % b->c];
         for (int64_t p = 0; p < b->pixels; p++)
@@ -45,7 +45,7 @@ static void SUFFIX(plane_apply)(const struct batch *b, const REAL *restrict x, c
 static void SUFFIX(plane_sums)(const struct batch *b, const REAL *g, const REAL *x, const REAL *mean, REAL *sum_g,
                                REAL *sum_gx)
 {
-#pragma omp parallel for schedule(static) if (b->n * b->c * b->pixels > 16384)
+#pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->c * b->pixels, AH_SHARE_MIDDLE))
     for (int64_t k = 0; k < b->c; k++) {
         double total_g = 0, total_gx = 0;
         REAL m = mean[k];
@@ -69,7 +69,7 @@ static void SUFFIX(plane_sums)(const struct batch *b, const REAL *g, const REAL 
 static void SUFFIX(plane_combine)(const struct batch *b, const REAL *restrict g, const REAL *restrict x,
                                   const REAL *ca, const REAL *cb, const REAL *cc, REAL *restrict gx)
 {
-#pragma omp parallel for schedule(static) if (b->n * b->c * b->pixels > 16384)
+#pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->c * b->pixels, AH_SHARE_MIDDLE))
     for (int64_t i = 0; i < b->n * b->c; i++) {
         REAL a = ca[i % b->c], s = cb[i % b->c], t = cc[i % b->c];
         for (int64_t p = 0; p < b->pixels; p++) {
@@ -111,7 +111,7 @@ static void SUFFIX(backward_factors)(const struct batch *b, const REAL *mean, co
 static void SUFFIX(layer_rows)(int64_t rows, int64_t width, const REAL *x, const REAL *w, const REAL *bias, double eps,
                                REAL *y, REAL *mean, REAL *inverse)
 {
-#pragma omp parallel for schedule(static) if (rows * width > 16384)
+#pragma omp parallel for schedule(static) if (ah_worth_threads(rows * width, AH_SHARE_MIDDLE))
     for (int64_t i = 0; i < rows; i++) {
         const REAL *restrict from = x + i * width;
         REAL *restrict to = y + i * width;
@@ -139,7 +139,7 @@ static void SUFFIX(layer_rows)(int64_t rows, int64_t width, const REAL *x, const
 static void SUFFIX(layer_rows_backward)(int64_t rows, int64_t width, const REAL *g, const REAL *x, const REAL *w,
                                         const REAL *mean, const REAL *inverse, REAL *gx)
 {
-#pragma omp parallel for schedule(static) if (rows * width > 16384)
+#pragma omp parallel for schedule(static) if (ah_worth_threads(rows * width, AH_SHARE_MIDDLE))
     for (int64_t i = 0; i < rows; i++) {
         const REAL *restrict gi = g + i * width;
         const REAL *restrict xi = x + i * width;
@@ -192,7 +192,7 @@ static int SUFFIX(layer_affine_backward)(int64_t rows, int64_t width, const REAL
     struct ah_dense partial = {0};
     AH_TRY(ah_dense_scratch(&partial, (size_t)(2 * chunks * width) * sizeof(REAL)));
     REAL *pw = partial.block, *pb = pw + chunks * width;
-#pragma omp parallel for schedule(static) if (rows * width > 16384)
+#pragma omp parallel for schedule(static) if (ah_worth_threads(rows * width, AH_SHARE_MIDDLE))
     for (int64_t k = 0; k < chunks; k++) {
         int64_t from = k * CHUNK_ROWS, count = rows - from < CHUNK_ROWS ? rows - from : CHUNK_ROWS;
         SUFFIX(layer_chunk)(count, width, g + from * width, x + from * width, mean + from, inverse + from,

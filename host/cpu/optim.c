@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/threads.h"
+#include "cpu/iterate.h"
 #include "tensor/tensor.h"
 
 #define REAL float
@@ -32,19 +33,8 @@
 enum {
     CHUNK = 8192,         /* elements a thread takes at a time: seven float arrays of it stay in the second cache */
     HALF_CHUNK = 1024,    /* halves are widened into buffers on the stack */
-    SERIAL_BELOW = 262144, /* elements; fewer are done before a sleeping thread is awake */
     ARRAYS = 2 + AH_OPTIM_STATES,
 };
-
-static float widen(uint16_t bits, enum ah_dtype dtype)
-{
-    return dtype == AH_F16 ? ah_f16_to_f32(bits) : ah_bf16_to_f32(bits);
-}
-
-static uint16_t narrow(float value, enum ah_dtype dtype)
-{
-    return dtype == AH_F16 ? ah_f32_to_f16(value) : ah_f32_to_bf16(value);
-}
 
 static void update_half(enum ah_optim_kind kind, const struct ah_optim_options *options, double step,
                         uint16_t *const *array, int64_t n, enum ah_dtype dtype)
@@ -54,13 +44,13 @@ static void update_half(enum ah_optim_kind kind, const struct ah_optim_options *
         int64_t length = n - begin < HALF_CHUNK ? n - begin : HALF_CHUNK;
         for (int a = 0; a < ARRAYS; a++) {
             wide[a] = array[a] ? buffer[a] : NULL;
-            for (int64_t i = 0; array[a] && i < length; i++)
-                buffer[a][i] = widen(array[a][begin + i], dtype);
+            if (array[a])
+                ah_cast(length, buffer[a], AH_F32, 1, array[a] + begin, dtype, 1);
         }
         update_f32(kind, options, step, wide, length);
         for (int a = 0; a < ARRAYS; a++)
-            for (int64_t i = 0; a != 1 && array[a] && i < length; i++)
-                array[a][begin + i] = narrow(buffer[a][i], dtype);
+            if (a != 1 && array[a])
+                ah_cast(length, array[a] + begin, dtype, 1, buffer[a], AH_F32, 1);
     }
 }
 
@@ -115,7 +105,7 @@ static int step(struct ah_device *device, enum ah_optim_kind kind, const struct 
         total += segment[i].n;
         chunks += (segment[i].n + CHUNK - 1) / CHUNK;
     }
-    if (total < SERIAL_BELOW)
+    if (total < AH_SHARE_STREAM)
         run_chunks(&pass, 0, chunks);
     else
         ah_parallel_for(chunks, 1, run_chunks, &pass);
@@ -141,7 +131,7 @@ static double load(const void *x, int64_t i, enum ah_dtype dtype)
     case AH_F64:
         return ((const double *)x)[i];
     default:
-        return widen(((const uint16_t *)x)[i], dtype);
+        return ah_half_to_f32(((const uint16_t *)x)[i], dtype);
     }
 }
 
@@ -195,7 +185,7 @@ static double norm_sum(const void *x, int64_t n, double p, enum ah_dtype dtype)
     double result = 0;
     for (norm.base = 0; norm.base < chunks; norm.base += PARTIALS) {
         int64_t count = chunks - norm.base < PARTIALS ? chunks - norm.base : PARTIALS;
-        if (count * CHUNK < SERIAL_BELOW)
+        if (count * CHUNK < AH_SHARE_STREAM)
             run_norm(&norm, 0, count);
         else
             ah_parallel_for(count, 1, run_norm, &norm);
@@ -242,15 +232,15 @@ static void run_sweep(void *context, int64_t begin, int64_t end)
     } else {
         uint16_t *x = s->x;
         for (int64_t i = begin; i < end; i++) {
-            float value = widen(x[i], s->dtype);
-            x[i] = narrow(s->clamp ? (float)limited(value, s->factor) : value * factor, s->dtype);
+            float value = ah_half_to_f32(x[i], s->dtype);
+            x[i] = ah_f32_to_half(s->clamp ? (float)limited(value, s->factor) : value * factor, s->dtype);
         }
     }
 }
 
 static void sweep(const struct sweep *s, int64_t n)
 {
-    if (n < SERIAL_BELOW)
+    if (n < AH_SHARE_STREAM)
         run_sweep((void *)s, 0, n);
     else
         ah_parallel_for(n, CHUNK, run_sweep, (void *)s);

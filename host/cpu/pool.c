@@ -1,7 +1,11 @@
+/* Pooling kernels: float32 maxima in channels-last order sixteen channels at a time, everything else plane by plane
+ * (pool_loops.h). Windows are walked only where they lie inside the input, so their cost is that of what they cover.
+ * Byte places, and with them `struct taps`, are for windows that fit (ah_window_fits_byte). */
 #include <math.h>
 #include <omp.h>
 #include <string.h>
 
+#include "base/threads.h"
 #include "cpu/kernels.h"
 #include "cpu/layout.h"
 #include "ops/pool.h"
@@ -142,7 +146,7 @@ static void max_pixel(const float *restrict image, const struct taps *taps, int6
 static void max_nhwc(const struct ah_window *s, const float *x, float *y, uint8_t *place, float *rows)
 {
     int64_t pixels = s->oh * s->ow, size = pixels * s->c;
-#pragma omp parallel for schedule(static) if (s->n * size > 8192)
+#pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * size, AH_SHARE_HEAVY))
     for (int64_t n = 0; n < s->n; n++) {
         const float *image = x + n * s->h * s->w * s->c;
         float *own = rows + omp_get_thread_num() * size;
@@ -162,7 +166,7 @@ static void max_nhwc_backward(const struct ah_window *s, const float *g, const u
                  s->stride[1] >= s->kernel[1];
     bool cover = apart && s->stride[0] == s->kernel[0] && s->stride[1] == s->kernel[1] &&
                  s->oh * s->stride[0] - s->padding[0] >= s->h && s->ow * s->stride[1] - s->padding[1] >= s->w;
-#pragma omp parallel for schedule(static) if (s->n * s->oh * s->ow * s->c > 8192)
+#pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * s->oh * s->ow * s->c, AH_SHARE_HEAVY))
     for (int64_t n = 0; n < s->n; n++) {
         float *image = gx + n * s->h * s->w * s->c;
         struct taps taps;
@@ -247,7 +251,7 @@ int ah_cpu_max_pool2d(struct ah_call *c)
     AH_TRYGO(ah_dense_out_open(&y, out), out);
     if (place)
         AH_TRYGO(ah_dense_scratch(&wide, (size_t)out->numel * sizeof(int32_t)), out);
-    if (ah_dense_dtype(xt->dtype) == AH_F32)
+    if (ah_compute_dtype(xt->dtype) == AH_F32)
         max_planes_f32(&s, x.data, y.data, wide.block);
     else
         max_planes_f64(&s, x.data, y.data, wide.block);
@@ -300,7 +304,7 @@ int ah_cpu_max_pool2d_backward(struct ah_call *c)
     AH_TRYGO(ah_dense_scratch(&wide, (size_t)place->numel * sizeof(int32_t)), out);
     unpack_places(wide.block, place);
     AH_TRYGO(ah_dense_out_open(&gx, out), out);
-    if (ah_dense_dtype(gt->dtype) == AH_F32)
+    if (ah_compute_dtype(gt->dtype) == AH_F32)
         max_planes_backward_f32(&s, g.data, wide.data, gx.data);
     else
         max_planes_backward_f64(&s, g.data, wide.data, gx.data);
@@ -319,7 +323,7 @@ static int mean(struct ah_call *c, const struct ah_window *s, const struct recta
     int status;
     AH_TRYGO(ah_dense_open(&x, in), out);
     AH_TRYGO(ah_dense_out_open(&y, c->out[0]), out);
-    bool single = ah_dense_dtype(in->dtype) == AH_F32;
+    bool single = ah_compute_dtype(in->dtype) == AH_F32;
     if (single && backward)
         mean_planes_backward_f32(s, r, x.data, y.data);
     else if (single)

@@ -7,7 +7,7 @@ static void SUFFIX(max_planes)(const struct ah_window *s, const REAL *restrict x
                                int32_t *restrict place)
 {
     int64_t pixels = s->oh * s->ow;
-#pragma omp parallel for schedule(static) if (s->n * s->c * pixels > 8192)
+#pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * s->c * pixels, AH_SHARE_HEAVY))
     for (int64_t p = 0; p < s->n * s->c; p++) {
         const REAL *plane = x + p * s->h * s->w;
         for (int64_t o = 0; o < pixels; o++) {
@@ -37,7 +37,7 @@ static void SUFFIX(max_planes_backward)(const struct ah_window *s, const REAL *r
                                         const int32_t *restrict place, REAL *restrict gx)
 {
     int64_t pixels = s->oh * s->ow;
-#pragma omp parallel for schedule(static) if (s->n * s->c * pixels > 8192)
+#pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * s->c * pixels, AH_SHARE_HEAVY))
     for (int64_t p = 0; p < s->n * s->c; p++) {
         REAL *plane = gx + p * s->h * s->w;
         memset(plane, 0, (size_t)(s->h * s->w) * sizeof *plane);
@@ -56,7 +56,7 @@ static void SUFFIX(mean_planes)(const struct ah_window *s, const struct rectangl
                                 REAL *restrict y)
 {
     int64_t pixels = s->oh * s->ow;
-#pragma omp parallel for schedule(static) if (s->n * s->c * s->h * s->w > 16384)
+#pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * s->c * s->h * s->w, AH_SHARE_MIDDLE))
     for (int64_t p = 0; p < s->n * s->c; p++) {
         const REAL *plane = x + p * s->h * s->w;
         for (int64_t o = 0; o < pixels; o++) {
@@ -83,7 +83,7 @@ static void SUFFIX(mean_planes_backward)(const struct ah_window *s, const struct
                                          const REAL *restrict g, REAL *restrict gx)
 {
     int64_t pixels = s->oh * s->ow;
-#pragma omp parallel for schedule(static) if (s->n * s->c * s->h * s->w > 16384)
+#pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * s->c * s->h * s->w, AH_SHARE_MIDDLE))
     for (int64_t p = 0; p < s->n * s->c; p++) {
         REAL *plane = gx + p * s->h * s->w;
         memset(plane, 0, (size_t)(s->h * s->w) * sizeof *plane);

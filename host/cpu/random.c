@@ -1,3 +1,5 @@
+/* Random kernels: PyTorch's streams, in its order: dense memory is filled as it lies, any other by falling stride.
+ * Halves are drawn as float32. Every change here changes what a seed gives. */
 #include <math.h>
 #include <string.h>
 
@@ -70,13 +72,12 @@ static void uniform_half(struct ah_generator *g, void *data, int64_t n, const vo
 /* The largest number of a half dtype below `end`. */
 static double half_before(double end, enum ah_dtype dtype)
 {
-    bool brain = dtype == AH_BF16;
-    uint16_t bits = brain ? ah_f32_to_bf16((float)end) : ah_f32_to_f16((float)end);
-    float rounded = brain ? ah_bf16_to_f32(bits) : ah_f16_to_f32(bits);
-    if ((double)rounded < end)
-        return (double)rounded;
+    uint16_t bits = ah_f32_to_half((float)end, dtype);
+    double rounded = (double)ah_half_to_f32(bits, dtype);
+    if (rounded < end)
+        return rounded;
     bits = (uint16_t)((bits & 0x7fff) == 0 ? 0x8001 : bits & 0x8000 ? bits + 1 : bits - 1);
-    return (double)(brain ? ah_bf16_to_f32(bits) : ah_f16_to_f32(bits));
+    return (double)ah_half_to_f32(bits, dtype);
 }
 
 static int uniform(struct ah_tensor *out, double from, double to)

@@ -1,3 +1,6 @@
+/* The fold behind sums, products, extremes and norms: dims are merged, then rows are folded where the reduced dim is
+ * dense, columns where the kept one is, else a row-major copy is made. Borders of chunks depend on the shape alone, so
+ * results do not depend on the thread count. */
 #include "cpu/reduce.h"
 
 #include <math.h>
@@ -11,7 +14,6 @@
 enum {
     TILE = 512,           /* accumulators of a column tile: 4 KiB */
     SPLIT = 32768,        /* inputs per part when one output has them all */
-    GRAIN = 16384,        /* inputs per thread below which a second one does not pay */
 };
 
 FLOAT_FOLDS(f32, float)
@@ -216,8 +218,8 @@ static int vertical(struct plan *plan)
     size_t bytes = (size_t)(plan->parts * plan->outputs) * sizeof *result;
     if (plan->parts > 1)
         AH_TRY(ah_block_alloc(bytes, (void **)&plan->result));
-    int64_t per_task = plan->part * (plan->outputs / tiles), grain = GRAIN / (per_task > 0 ? per_task : 1);
-    ah_parallel_for(tiles * plan->parts, grain > 0 ? grain : 1, columns, plan);
+    int64_t per_task = plan->part * (plan->outputs / tiles);
+    ah_parallel_for(tiles * plan->parts, ah_grain(per_task, AH_SHARE_MIDDLE), columns, plan);
     if (plan->parts > 1) {
         memcpy(result, plan->result, (size_t)plan->outputs * sizeof *result);
         for (int64_t k = 1; k < plan->parts; k++)
@@ -256,8 +258,7 @@ static int reduce(struct ah_reduction *out, struct ah_tensor *input, uint32_t ma
     if (dense_row && plan.outputs == 1 && plan.reduced_count == 1)
         return single(&plan);
     if (dense_row) {
-        int64_t grain = GRAIN / plan.folded;
-        ah_parallel_for(plan.outputs, grain > 0 ? grain : 1, rows, &plan);
+        ah_parallel_for(plan.outputs, ah_grain(plan.folded, AH_SHARE_MIDDLE), rows, &plan);
         return 0;
     }
     /* Nothing is dense: a row-major copy is. */

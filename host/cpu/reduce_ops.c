@@ -1,3 +1,5 @@
+/* Kernels of the reduction rows: folds (cpu/reduce.h), and row by row what needs more than one pass, as variance,
+ * running sums and the place of an extreme. Rows are the reduced dims moved last. */
 #include <math.h>
 #include <string.h>
 
@@ -144,8 +146,7 @@ static int by_rows(struct ah_call *c, struct ah_tensor *input, enum ah_dtype dty
     AH_TRY(ah_reduce_rows(&matrix, input, mask_of(c), dtype, &rows, &job->columns));
     job->input = ah_tensor_data(matrix);
     job->out = ah_tensor_data(out);
-    int64_t grain = 16384 / (job->columns > 0 ? job->columns : 1);
-    ah_parallel_for(rows, grain > 0 ? grain : 1, body, job);
+    ah_parallel_for(rows, ah_grain(job->columns, AH_SHARE_MIDDLE), body, job);
     ah_tensor_release(matrix);
     return 0;
 }
@@ -374,8 +375,7 @@ static int extreme(struct ah_call *c, bool largest, struct ah_tensor *values, st
     AH_TRYGO(ah_reduce_rows(&matrix, input, mask_of(c), dtype, &rows, &job.columns), done);
     job.input = ah_tensor_data(matrix);
     job.out = wide ? ah_tensor_data(wide) : values ? ah_tensor_data(values) : NULL;
-    int64_t grain = 16384 / (job.columns > 0 ? job.columns : 1);
-    ah_parallel_for(rows, grain > 0 ? grain : 1, body, &job);
+    ah_parallel_for(rows, ah_grain(job.columns, AH_SHARE_MIDDLE), body, &job);
     if (wide)
         status = ah_copy(values, wide);
 done:

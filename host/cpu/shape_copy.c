@@ -1,3 +1,5 @@
+/* The strided copy of bits: dims are merged, a transpose goes by tiles, the rest by rows. The two sides must not
+ * overlap. */
 #include "cpu/shape_copy.h"
 
 #include <stdbool.h>
@@ -5,7 +7,7 @@
 
 #include "base/threads.h"
 
-enum { SERIAL = 65536, TILE = 32, BLOCK = 16 };
+enum { TILE = 32, BLOCK = 16 };
 
 struct copy {
     char *dst;
@@ -187,7 +189,7 @@ void ah_strided_copy(void *dst, const int64_t *dst_stride, const void *src,
         return;
     }
     if (c.ndim == 1) {
-        ah_parallel_for(total, SERIAL, flat_range, &c);
+        ah_parallel_for(total, AH_SHARE_COPY, flat_range, &c);
         return;
     }
     int inner = c.ndim - 1;
@@ -201,12 +203,12 @@ void ah_strided_copy(void *dst, const int64_t *dst_stride, const void *src,
             for (int k = 0; k < inner - 1; k++)
                 units *= c.size[k];
             int64_t per_unit = total / units;
-            ah_parallel_for(units, per_unit < SERIAL ? SERIAL / per_unit : 1, strips_range, &c);
+            ah_parallel_for(units, ah_grain(per_unit, AH_SHARE_COPY), strips_range, &c);
             return;
         }
     }
     int64_t rows = total / c.size[inner];
-    ah_parallel_for(rows, c.size[inner] < SERIAL ? SERIAL / c.size[inner] : 1, rows_range, &c);
+    ah_parallel_for(rows, ah_grain(c.size[inner], AH_SHARE_COPY), rows_range, &c);
 }
 
 static void zero_range(void *context, int64_t begin, int64_t end)
@@ -216,5 +218,5 @@ static void zero_range(void *context, int64_t begin, int64_t end)
 
 void ah_zero_fill(void *dst, size_t bytes)
 {
-    ah_parallel_for((int64_t)bytes, 1 << 18, zero_range, dst);
+    ah_parallel_for((int64_t)bytes, AH_SHARE_COPY * (int64_t)sizeof(float), zero_range, dst);
 }

@@ -1,6 +1,10 @@
+/* Softmax, its logarithm, their adjoints, and softmax under a mask: rows when the dim is dense, else 64 neighbouring
+ * columns together. A masked row with nothing to attend to gives zeros, as PyTorch 2's attention does; plain softmax
+ * gives NaN. */
 #include <math.h>
 #include <string.h>
 
+#include "base/threads.h"
 #include "cpu/dense.h"
 #include "cpu/elementwise_math.h"
 #include "cpu/kernels.h"
@@ -22,7 +26,7 @@ enum { LANES = 64 };
     }                                                                                                            \
     static void masked_rows_##suffix(const struct masked *m, const real *x, real *y, const void *mask)           \
     {                                                                                                            \
-        _Pragma("omp parallel for schedule(static) if (m->rows * m->length > 8192)")                             \
+        _Pragma("omp parallel for schedule(static) if (ah_worth_threads(m->rows * m->length, AH_SHARE_HEAVY))")   \
         for (int64_t row = 0; row < m->rows; row++) {                                                            \
             const real *from = x + row * m->length;                                                              \
             real *to = y + row * m->length;                                                                      \
@@ -101,7 +105,7 @@ int ah_cpu_masked_softmax(struct ah_call *c)
         ah_contiguous_strides(plain.size, plain.ndim, plain.stride);
         ah_broadcast_strides(&plain, xt->size, xt->ndim, m.stride);
     }
-    if (ah_dense_dtype(out->dtype) == AH_F32)
+    if (ah_compute_dtype(out->dtype) == AH_F32)
         masked_rows_f32(&m, x.data, y.data, mask.data);
     else
         masked_rows_f64(&m, x.data, y.data, mask.data);
@@ -145,7 +149,7 @@ static int forward(struct ah_call *c, bool log)
     }
     AH_TRYGO(ah_dense_open(&x, xt), out);
     AH_TRYGO(ah_dense_out_open(&y, out), out);
-    if (ah_dense_dtype(out->dtype) == AH_F32)
+    if (ah_compute_dtype(out->dtype) == AH_F32)
         softmax_all_f32(x.data, y.data, e.outer, e.length, e.inner, log);
     else
         softmax_all_f64(x.data, y.data, e.outer, e.length, e.inner, log);
@@ -178,7 +182,7 @@ static int backward(struct ah_call *c, bool log)
     AH_TRYGO(ah_dense_open(&g, c->arg[0].tensor), out);
     AH_TRYGO(ah_dense_open(&y, c->arg[1].tensor), out);
     AH_TRYGO(ah_dense_out_open(&gx, out), out);
-    if (ah_dense_dtype(out->dtype) == AH_F32)
+    if (ah_compute_dtype(out->dtype) == AH_F32)
         softmax_all_backward_f32(g.data, y.data, gx.data, e.outer, e.length, e.inner, log);
     else
         softmax_all_backward_f64(g.data, y.data, gx.data, e.outer, e.length, e.inner, log);

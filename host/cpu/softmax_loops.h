@@ -125,7 +125,7 @@ static void SUFFIX(softmax_lanes_backward)(const REAL *restrict g, const REAL *r
 static void SUFFIX(softmax_all)(const REAL *x, REAL *y, int64_t outer, int64_t n, int64_t inner, bool take_log)
 {
     int64_t blocks = (inner + LANES - 1) / LANES;
-#pragma omp parallel for schedule(static) if (outer * n * inner > 8192)
+#pragma omp parallel for schedule(static) if (ah_worth_threads(outer * n * inner, AH_SHARE_HEAVY))
     for (int64_t k = 0; k < outer * blocks; k++) {
         int64_t first = k % blocks * LANES, at = k / blocks * n * inner + first;
         if (inner > 1)
@@ -141,7 +141,7 @@ static void SUFFIX(softmax_all_backward)(const REAL *g, const REAL *y, REAL *gx,
                                          int64_t inner, bool take_log)
 {
     int64_t blocks = (inner + LANES - 1) / LANES;
-#pragma omp parallel for schedule(static) if (outer * n * inner > 8192)
+#pragma omp parallel for schedule(static) if (ah_worth_threads(outer * n * inner, AH_SHARE_HEAVY))
     for (int64_t k = 0; k < outer * blocks; k++) {
         int64_t first = k % blocks * LANES, at = k / blocks * n * inner + first;
         if (inner > 1)

@@ -194,7 +194,7 @@ static int sort_lines(struct lines *l)
     l->n = x->ndim > 0 ? x->size[l->dim] : 1;
     if (x->numel == 0 || l->keep == 0)
         return 0;
-    int64_t count = x->numel / l->n, parts = x->numel < 4096 ? 1 : ah_num_threads();
+    int64_t count = x->numel / l->n, parts = ah_worth_threads(x->numel, AH_SHARE_SORT) ? ah_num_threads() : 1;
     if (parts > count)
         parts = count;
     l->memory = malloc((size_t)parts * 2 * (size_t)l->n * sizeof *l->memory);

@@ -1,3 +1,6 @@
+/* Convolutions: geometry from sizes and options, the checks of the three rows that have kernels (forward and its two
+ * adjoints), and the compositions: 1-d as images of height 1, transposed as the adjoint of the forward. Geometry must
+ * not overflow: ah_pair bounds every option by 2^31 - 1. */
 #include "ops/conv.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Making tensors: shape and dtype of what constants, sequences, triangles and random rows give, and the range checks
+ * of their numbers. Kernels only fill: whatever could be asked for wrongly is refused here. */
 #include <math.h>
 #include <string.h>
 

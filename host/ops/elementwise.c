@@ -1,3 +1,6 @@
+/* Elementwise rows: each comes down to `elementwise` (layout, broadcast shape, output, kernel) with the dtype that
+ * PyTorch's promotion gives. A result never shares memory with an input, except where `same` says that the result is
+ * the input. */
 #include <math.h>
 #include <string.h>
 

@@ -1,3 +1,6 @@
+/* Picking and placing by index: shapes, dtypes and overlap are checked here, the indices themselves by the kernels,
+ * which read them anyway. In place nothing that is read may be written (refuse_overlap), since indices are checked
+ * before. */
 #include <string.h>
 
 #include "ops/rows.h"

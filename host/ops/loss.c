@@ -1,3 +1,6 @@
+/* Losses of class labels: nll and cross entropy. Labels (N, d...) against scores (N, C, d...); rows of a matrix go to
+ * a fused kernel, other shapes through log_softmax, class probabilities through plain ops. Kernels check the label
+ * values. */
 #include "ops/loss.h"
 
 #include <string.h>
@@ -73,7 +76,7 @@ int ah_forward_cross_entropy_rows(struct ah_call *c)
     const struct ah_tensor *x = c->arg[0].tensor, *t = c->arg[1].tensor;
     AH_TRY(check_labels("cross_entropy", x, t, c->arg[2].tensor));
     AH_TRY(label_output(c));
-    enum ah_dtype dtype = x->dtype == AH_F64 ? AH_F64 : AH_F32;
+    enum ah_dtype dtype = ah_compute_dtype(x->dtype);
     if (c->recording)
         AH_TRY(ah_tensor_empty(&c->extra[0], t->size, t->ndim, dtype, c->device));
     return ah_call_kernel(c);

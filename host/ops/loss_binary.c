@@ -1,3 +1,5 @@
+/* Binary cross entropies: a fused row per formula gives the terms, weighing and reducing are plain ops, which record
+ * themselves. */
 #include "ops/loss.h"
 #include "ops/rows.h"
 

@@ -1,3 +1,5 @@
+/* Matrix products: batch broadcasting and inner sizes are checked here, mm, bmm, mv, dot, addmm and their kin are
+ * checks around matmul. linear is a row of its own for its bias; what its kernel does not take goes through matmul. */
 #include <math.h>
 
 #include "ops/op.h"

@@ -1,3 +1,5 @@
+/* Normalisation, embedding and attention: shapes and dtypes of weights and statistics. Statistics are kept for the
+ * rule in what kernels compute in (float32 for halves). group_norm and attention are compositions. */
 #include <string.h>
 
 #include "ops/rows.h"
@@ -39,7 +41,7 @@ int ah_forward_batch_norm(struct ah_call *c)
         return ah_fail(AH_EINVAL, "batch_norm: expected more than 1 value per channel in training, got input %s",
                        ah_shape(x));
     }
-    enum ah_dtype dtype = x->dtype == AH_F64 ? AH_F64 : AH_F32;
+    enum ah_dtype dtype = ah_compute_dtype(x->dtype);
     AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
     AH_TRY(ah_tensor_empty(&c->extra[0], &x->size[1], 1, dtype, c->device));
     AH_TRY(ah_tensor_empty(&c->extra[1], &x->size[1], 1, dtype, c->device));
@@ -80,7 +82,7 @@ int ah_forward_layer_norm(struct ah_call *c)
                            ah_shape_text(shape->ints.at, count), ah_dtype_name(t->dtype), ah_shape(t));
         }
     }
-    enum ah_dtype dtype = x->dtype == AH_F64 ? AH_F64 : AH_F32;
+    enum ah_dtype dtype = ah_compute_dtype(x->dtype);
     AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
     AH_TRY(ah_tensor_empty(&c->extra[0], x->size, lead, dtype, c->device));
     AH_TRY(ah_tensor_empty(&c->extra[1], x->size, lead, dtype, c->device));

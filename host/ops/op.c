@@ -1,3 +1,6 @@
+/* The table and the door: parses signatures once, binds arguments to parameters (numbers become wrapped tensors), runs
+ * the forward and has calls recorded. Whatever way a call takes, everything made for it is released at the one label
+ * `out`. */
 #include "ops/op.h"
 
 #include <stdlib.h>

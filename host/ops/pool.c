@@ -1,3 +1,5 @@
+/* Pooling windows: geometry from sizes and options, checks, and the 1-d forms as images of height 1. The place of a
+ * maximum is its tap's number within the window, so windows of more than 2^31 - 1 taps are refused. */
 #include <string.h>
 
 #include "ops/conv.h"

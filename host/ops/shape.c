@@ -1,3 +1,6 @@
+/* Views: each row computes sizes, strides and offset, and checks that they stay inside the storage. No element is
+ * touched, so this file works for tensors of any device. Products of sizes must be checked for overflow before they
+ * are compared. */
 #include <string.h>
 
 #include "ops/rows.h"

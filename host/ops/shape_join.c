@@ -1,3 +1,5 @@
+/* Joining and repeating: cat, stack, flip, roll, repeat. The result is new memory of a size computed here, with
+ * overflow checked, because kernels trust it. */
 #include <string.h>
 
 #include "ops/rows.h"

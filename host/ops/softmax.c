@@ -1,3 +1,4 @@
+/* Softmax and its logarithm: dim, dtype and the shapes of the adjoints; the kernels do the rest. */
 #include "ops/rows.h"
 
 static int forward(struct ah_call *c)

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
+#include "base/half.h"
 #include "base/status.h"
 #include "tensor/device.h"
 
@@ -116,16 +117,6 @@ double ah_tensor_get(const struct ah_tensor *tensor, int64_t flat);
 int64_t ah_tensor_get_int(const struct ah_tensor *tensor, int64_t flat);
 void ah_tensor_set(struct ah_tensor *tensor, int64_t flat, double value);
 void ah_tensor_set_int(struct ah_tensor *tensor, int64_t flat, int64_t value);
-
-/* Half-precision conversions, round to nearest even. */
-float ah_f16_to_f32(uint16_t bits);
-uint16_t ah_f32_to_f16(float value);
-static inline float ah_bf16_to_f32(uint16_t bits)
-{
-    union { uint32_t u; float f; } v = {(uint32_t)bits << 16};
-    return v.f;
-}
-uint16_t ah_f32_to_bf16(float value);
 
 /* Frees tensor->grad; set by host/autograd at start-up so that this file need not know it. */
 extern void (*ah_tensor_release_grad)(struct ah_grad_meta *meta);

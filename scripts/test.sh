@@ -67,7 +67,7 @@ run_specs() {
 }
 
 # What a tensor does, it does on every device; how one is printed names the device, and images are kept on the CPU.
-far_folders='^spec/(ops|autograd|nn|tensor|optim|data)/'
+far_folders='^spec/(ops|autograd|nn|tensor|optim|data|accelerator)/'
 far_not='format_spec|vision_spec'
 
 if [ -z "${SKIP_SPECS:-}" ]; then

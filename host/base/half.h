@@ -6,13 +6,17 @@
 
 #include "base/dtype.h"
 
+/* float16: values beyond 65504 become infinite. */
 float ah_f16_to_f32(uint16_t bits);
 uint16_t ah_f32_to_f16(float value);
+
+/* bfloat16: the upper half of a float32. */
 static inline float ah_bf16_to_f32(uint16_t bits)
 {
     union { uint32_t u; float f; } v = {(uint32_t)bits << 16};
     return v.f;
 }
+/* Rounded, unlike cutting the lower half off. */
 uint16_t ah_f32_to_bf16(float value);
 
 /* The same for either half dtype. */

@@ -9,7 +9,7 @@ local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.opti
 
 local args = accelhost.parse_args {
   description = "Trains BasicNet on MNIST.",
-  {"data", nil, "folder with the IDX files (default: $ACCELHOST_DATA, then data/)", type = "string", metavar = "DIR"},
+  {"data", nil, "folder with the IDX files (default: $ACCELHOST_DATA, else data/)", type = "string", metavar = "DIR"},
   {"epochs", 1, "passes over the training set", integer = true, minimum = 1},
   {"batch_size", 64, "images per process and step", integer = true, minimum = 1},
   {"lr", 1e-3, "learning rate"},

@@ -3,9 +3,13 @@
  * A sampler's draw is the random part of one pass as bytes (a uint8 tensor): a seed of 8 bytes, a generator's state, or
  * the indices themselves. It can be broadcast to other ranks and kept in a checkpoint; a seed never becomes a Lua
  * number, because it passes 2^53. */
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "bind/bind.h"
 #include "bind/handle.h"
@@ -37,6 +41,28 @@ static int read_idx(lua_State *L)
     ah_check(L, ah_idx_read(&tensor, path, (enum ah_idx_kind)kind));
     ah_push_tensor(L, tensor);
     return 1;
+}
+
+/* look(path) -> "file" or "folder"; nil when nothing is there; nil and the reason when it cannot be read or is neither.
+ * Opening does not wait, so a pipe in the place of a file does not block. */
+static int look(lua_State *L)
+{
+    struct stat info;
+    int file = open(luaL_checkstring(L, 1), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    bool absent = file < 0 && (errno == ENOENT || errno == ENOTDIR);
+    bool failed = file < 0 || fstat(file, &info);
+    const char *reason = failed ? strerror(errno) : "it is neither a file nor a folder";
+    if (file >= 0)
+        close(file);
+    lua_pushnil(L);
+    if (absent)
+        return 1;
+    if (!failed && (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode))) {
+        lua_pushstring(L, S_ISREG(info.st_mode) ? "file" : "folder");
+        return 1;
+    }
+    lua_pushstring(L, reason);
+    return 2;
 }
 
 /* digits(count, seed, split) -> images uint8 [count, 28, 28], labels int64 [count] */
@@ -351,6 +377,7 @@ int ah_open_data(lua_State *L)
     };
     static const luaL_Reg list[] = {
         {"idx", read_idx},
+        {"look", look},
         {"digits", draw_digits},
         {"gather", new_gather},
         {"step", step},

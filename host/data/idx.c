@@ -204,7 +204,7 @@ static int read_open_file(int file, void **bytes, size_t *count)
 
 static int read_file(const char *path, void **bytes, size_t *count)
 {
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0)
         return ah_fail(AH_EIO, "cannot open: %s", strerror(errno));
     int status = read_open_file(file, bytes, count);

@@ -137,7 +137,7 @@ describe("a loader's share", function()
     assert.error_matches(function() loader:shard {rank = 0, size = 2, split_batches = true} end,
       "the batch size %(3%) must be a multiple of the number of processes %(2%)")
     assert.error_matches(function() loader:shard {rank = 2, size = 2} end, "rank: expected 0 to 1, got number 2")
-    assert.error_matches(function() loader:shard {rank = 0} end, "size: expected an integer of at least 1, got nil")
+    assert.error_matches(function() loader:shard {rank = 0} end, "shard: 'size' is missing")
     assert.error_matches(function() loader:shard {rank = 0, size = 2, even = true} end, "unknown option 'even'")
     assert.error_matches(function() loader:shard{rank = 0, size = 2}:shard {rank = 0, size = 2} end, "share already")
   end)

@@ -95,7 +95,7 @@ describe("transforms", function()
     assert.error_matches(function() transforms.Normalize(0, 0) end, "std%[1%] is 0")
     assert.error_matches(function() transforms.Normalize({0, 0}, {1, 1})(accelhost.zeros(3, 2, 2)) end,
       "2 means for an image of 3 channels")
-    assert.error_matches(function() transforms.Compose {3} end, "transform 1 is number 3")
+    assert.error_matches(function() transforms.Compose {3} end, "got a table whose item 1 is number 3")
     assert.error_matches(function() transforms.Lambda(3) end, "expected a function")
   end)
 end)
@@ -162,7 +162,7 @@ describe("MNIST", function()
     os.remove(dir .. "/t10k-labels-idx1-ubyte")
     assert.error_matches(function() data.find_mnist(dir) end, "missing t10k%-labels%-idx1%-ubyte%[.gz%] %(")
     assert.error_matches(function() data.MNIST {root = dir .. "/none"} end,
-      "missing train%-images%-idx3%-ubyte%[.gz%], train")
+      "mnist: '.*/none' is not there %(`accelhost data mnist")
     assert.error_matches(function() data.mnist(dir) end, "missing t10k%-labels")
     write_file(dir .. "/t10k-labels-idx1-ubyte", word(2051))
     assert.error_matches(function() data.MNIST {root = dir, train = false} end,
@@ -171,6 +171,59 @@ describe("MNIST", function()
     assert.error_matches(function() data.MNIST {root = dir, train = false} end, "1 images but 2 labels")
     os.execute("rm -r " .. dir)
     assert.error_matches(function() data.find_mnist(3) end, "expected a folder, got number 3")
+  end)
+
+  it("takes root and options by place, as PyTorch does", function()
+    local dir = tiny_mnist("-", 3)
+    local function double(image) return image:to("float32") * 2 end
+    local set = data.MNIST(dir, {train = false, transform = double})
+    assert.equal(double, set.transform)
+    assert.same(data.MNIST({root = dir, train = false}).targets:tolist(), set.targets:tolist())
+    assert.equal(double, data.MNIST(dir, false, double).transform)
+    assert.error_matches(function() data.MNIST(dir, {trian = false}) end,
+      "unknown option 'trian' .*did you mean 'train'")
+    os.execute("rm -r " .. dir)
+  end)
+
+  it("says what cannot be read instead of calling it missing", function()
+    local dir = tiny_mnist("-", 1)
+    local path = dir .. "/t10k-labels-idx1-ubyte"
+    os.remove(path)
+    os.execute("mkfifo " .. path)
+    assert.error_matches(function() data.find_mnist(dir) end,
+      "cannot read '.*/t10k%-labels%-idx1%-ubyte': it is neither a file nor a folder")
+    os.remove(path)
+    os.execute("mkdir " .. path)
+    assert.error_matches(function() data.mnist(dir) end, "cannot read '.*/t10k%-labels%-idx1%-ubyte': it is a folder")
+    os.execute("rmdir " .. path .. " && ln -s " .. path .. " " .. path)
+    assert.error_matches(function() data.mnist(dir) end, "cannot read '.*/t10k%-labels%-idx1%-ubyte': Too many levels")
+    assert.error_matches(function() data.mnist(dir .. "/train-images-idx3-ubyte") end, "is not a folder")
+    os.execute("rm -r " .. dir)
+  end)
+
+  it("must be in $ACCELHOST_DATA when that is set", function()
+    local dir = tiny_mnist("-", 1)
+    local function start(folder)
+      return run.host({"-e", [[
+        local data = require "accelhost".data
+        print(pcall(data.find_mnist))
+        print(#data.mnist())
+      ]]}, {dir = dir, env = {ACCELHOST_DATA = folder}})
+    end
+    assert.matches("^true\t" .. dir:gsub("%p", "%%%0") .. "\n1\n$", start(dir).stdout)
+    os.execute(("mkdir %s/data && cp %s/t* %s/data/"):format(dir, dir, dir))
+    for folder, text in pairs {
+      [dir .. "/none"] = "mnist: $ACCELHOST_DATA: '" .. dir .. "/none' is not there",
+      [dir .. "/train-images-idx3-ubyte"] = "is not a folder",
+    } do
+      local result = start(folder)
+      assert.equal(1, result.code)
+      assert.truthy(result.stderr:find(text, 1, true), result.stderr)
+      assert.matches("^false\t", result.stdout)
+    end
+    os.remove(dir .. "/t10k-images-idx3-ubyte")
+    assert.matches("%$ACCELHOST_DATA: not in .*missing t10k%-images", start(dir).stderr)
+    os.execute("rm -r " .. dir)
   end)
 
   datasets.it("holds the known images", "mnist", function(dir)
@@ -195,7 +248,7 @@ describe("MNIST", function()
     ]]}, {dir = dir, env = {ACCELHOST_DATA = false}})
     os.execute("rmdir " .. dir)
     assert.equal("nil\t60000\t10000\ttrue\n", result.stdout)
-    assert.matches("training on generated digits", result.stderr)
+    assert.matches("MNIST is not here %('data' is not there; .*%): training on generated digits", result.stderr)
   end)
 end)
 
@@ -206,7 +259,7 @@ describe("ImageSet", function()
     assert.error_matches(function() data.ImageSet(images, labels:narrow(0, 0, 1)) end,
       "one label for each of the 2 images")
     assert.error_matches(function() data.ImageSet(images, labels, {transform = 3}) end,
-      "transform: expected something callable")
+      "transform: expected a function or something callable, got number 3")
     assert.error_matches(function() data.ImageSet(images, labels):get(2) end, "index 2 is out of range %(0 to 1%)")
   end)
 

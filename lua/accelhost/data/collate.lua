@@ -64,11 +64,14 @@ function collate.samples(samples, count)
   return unpack(results, 1, count)
 end
 
+local read = arguments.signature("default_collate", {"batch: list"})
+
 --- PyTorch's default_collate: a table of samples to a batch.
----@param samples any[]
+---@param batch any[]
 ---@return any
-function collate.default_collate(samples)
-  if type(samples) ~= "table" or #samples == 0 then arguments.fail("default_collate: expected a table of samples") end
+function collate.default_collate(...)
+  local samples = read(...)
+  if #samples == 0 then arguments.fail("default_collate: batch: expected at least one sample") end
   return collate.values(samples)
 end
 

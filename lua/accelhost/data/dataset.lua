@@ -7,7 +7,7 @@ local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local kinds = require "accelhost.util.kinds"
 
-local fail, describe, is_count = arguments.fail, arguments.describe, kinds.is_count
+local fail, describe, signature, is_count = arguments.fail, arguments.describe, arguments.signature, kinds.is_count
 local dataset = {}
 
 ---@class Dataset
@@ -31,20 +31,6 @@ end
 ---@return (fun(i: integer): integer)? row_of
 function Dataset:native() -- luacheck: ignore self
   return nil
-end
-
---- Raise unless `set` has get and len.
----@param what string the function that was given it, for the message
----@param set any
----@return table
-function dataset.check(what, set)
-  local kind = type(set)
-  if (kind == "table" or kind == "userdata") and not C.is_tensor(set) and type(set.get) == "function"
-    and type(set.len) == "function" then
-    return set
-  end
-  fail("%s: expected a data set (an object with get(i) and len()), got %s%s", what, describe(set),
-    C.is_tensor(set) and "; data.TensorDataset makes one of tensors" or "")
 end
 
 local function check_index(set, i, count)
@@ -128,30 +114,29 @@ end
 local Subset = Dataset:extend "Subset"
 dataset.Subset = Subset
 
+local read_subset = signature("Subset", {"dataset: dataset", "indices: tensor|list|size", {"count: size"}})
+
 --- Part of a data set: the samples of a list of indices, or a range.
 --
 --   data.Subset(set, {4, 2, 2})     -- three samples
 --   data.Subset(set, 0, 1280)       -- the first 1280
----@param set table
+---@param dataset table
 ---@param indices integer[]|userdata|integer counted from 0; a table, an int64 tensor, or the first index of a range
 ---@param count? integer with a first index: how many
-function Subset:init(set, indices, count)
-  self.dataset = dataset.check("Subset", set)
+function Subset:init(...)
+  local set, indices, count = read_subset(...)
+  self.dataset = set
   local total = set:len()
   if C.is_tensor(indices) then indices = C.data.slice(indices:cpu(), 0, indices:numel()) end
   if type(indices) == "number" then
-    if not is_count(indices, 0) or not is_count(count, 0) then
-      fail("Subset: expected a first index and a count, got %s and %s", describe(indices), describe(count))
-    end
+    if not count then fail("Subset: a first index needs a count of samples") end
     if indices + count > total then
       fail("Subset: %d samples from %d on, but the data set has %d", count, indices, total)
     end
     self._first, self._count = indices, count
     return
   end
-  if type(indices) ~= "table" or count ~= nil then
-    fail("Subset: expected a table of indices or a first index and a count, got %s", describe(indices))
-  end
+  if count then fail("Subset: a table of indices takes no count, got %s", describe(count)) end
   for k = 1, #indices do
     if not is_count(indices[k], 0) or indices[k] >= total then
       fail("Subset: index %s (number %d) is out of range for a data set of %d", tostring(indices[k]), k, total)
@@ -186,16 +171,17 @@ end
 local ConcatDataset = Dataset:extend "ConcatDataset"
 dataset.ConcatDataset = ConcatDataset
 
+local read_concat = signature("ConcatDataset", {"datasets: datasets"})
+
 --- Data sets one after the other.
----@param sets table[]
-function ConcatDataset:init(sets)
-  if type(sets) ~= "table" or #sets == 0 then
-    fail("ConcatDataset: expected a table of data sets, got %s", describe(sets))
-  end
+---@param datasets table[]
+function ConcatDataset:init(...)
+  local sets = read_concat(...)
+  if #sets == 0 then fail("ConcatDataset: datasets: expected at least one") end
   self.datasets, self._ends = sets, {}
   local total = 0
   for k = 1, #sets do
-    total = total + dataset.check("ConcatDataset", sets[k]):len()
+    total = total + sets[k]:len()
     self._ends[k] = total
   end
 end
@@ -212,21 +198,19 @@ function ConcatDataset:get(i)
   return self.datasets[low]:get(i - (self._ends[low - 1] or 0))
 end
 
+local read_split = signature("random_split", {"dataset: dataset", "lengths: list", {"generator: generator"}})
+
 --- Split a data set at random into parts of the given lengths, or of fractions that sum to 1. Draws one permutation, as
 --- PyTorch does.
 --
 --   local train, valid = unpack(data.random_split(set, {0.9, 0.1}))
----@param set table
+---@param dataset table
 ---@param lengths number[]
----@param options? {generator?: userdata}
+---@param generator? userdata|table
 ---@return Subset[]
-function dataset.random_split(set, lengths, options)
-  dataset.check("random_split", set)
-  options = options or {}
-  arguments.check_names("random_split", options, {"generator"})
-  if type(lengths) ~= "table" or #lengths == 0 then
-    fail("random_split: expected a table of lengths, got %s", describe(lengths))
-  end
+function dataset.random_split(...)
+  local set, lengths, generator = read_split(...)
+  if #lengths == 0 then fail("random_split: lengths: expected at least one") end
   local total, sum, fractions = set:len(), 0, false
   for k = 1, #lengths do
     if type(lengths[k]) ~= "number" or lengths[k] < 0 then
@@ -248,7 +232,7 @@ function dataset.random_split(set, lengths, options)
   if sum ~= total then
     fail("random_split: the lengths sum to %s, the data set has %d", tostring(sum), total)
   end
-  local order = C.data.permutation(options.generator, total)
+  local order = C.data.permutation(generator, total)
   local parts, first = {}, 0
   for k = 1, #lengths do
     parts[k] = Subset(set, C.data.slice(order, first, lengths[k]))

@@ -13,7 +13,6 @@ local class = require "accelhost.util.class"
 local kinds = require "accelhost.util.kinds"
 local collate = require "accelhost.data.collate"
 local placement = require "accelhost.data.placement"
-local dataset = require "accelhost.data.dataset"
 local sampler = require "accelhost.data.sampler"
 local BatchSamplerShard = require "accelhost.data.shard"
 
@@ -39,15 +38,10 @@ local DataLoader = class.sized "DataLoader"
 DataLoader._is_loader = true
 
 local read = arguments.signature("DataLoader", {
-  "dataset", {"batch_size"}, {"shuffle"}, {"sampler"}, {"batch_sampler"}, {"num_workers", 0}, {"collate_fn"},
-  {"drop_last"}, {"generator"}, {"seed"}, {"prefetch", 2},
+  "dataset: dataset", {"batch_size: count"}, {"shuffle: flag"}, {"sampler: sampler"}, {"batch_sampler: sampler"},
+  {"num_workers: size", 0}, {"collate_fn: callable"}, {"drop_last: flag"}, {"generator: generator"}, {"seed: size"},
+  {"prefetch: size", 2},
 })
-
-local function read_arguments(...)
-  -- A data set that is a plain table looks like named arguments.
-  if select("#", ...) == 1 and type((...)) == "table" and (...).get then return read((...), {}) end
-  return read(...)
-end
 
 --- A loader.
 ---@param dataset table with get(i) and len()
@@ -63,20 +57,11 @@ end
 ---@param prefetch? integer batches gathered ahead, default 2
 function DataLoader:init(...)
   local set, batch_size, shuffle, own_sampler, batch_sampler, workers, collate_fn, drop_last, generator, seed,
-    prefetch = read_arguments(...)
-  self.dataset = dataset.check("DataLoader", set)
+    prefetch = read(...)
+  self.dataset = set
   if workers ~= 0 then
     fail("DataLoader: num_workers: expected 0, got %s; data sets written in Lua run in this process, and sets in "
       .. "tensors are gathered by a thread already (see prefetch)", describe(workers))
-  end
-  if collate_fn ~= nil and type(collate_fn) ~= "function" then
-    fail("DataLoader: collate_fn: expected a function, got %s", describe(collate_fn))
-  end
-  if not is_count(prefetch, 0) then
-    fail("DataLoader: prefetch: expected an integer of at least 0, got %s", describe(prefetch))
-  end
-  if seed ~= nil and not is_count(seed, 0) then
-    fail("DataLoader: seed: expected an integer of at least 0, got %s", describe(seed))
   end
   if seed and generator then fail("DataLoader: give a seed or a generator, not both") end
   self.collate_fn, self.generator, self.seed, self.prefetch = collate_fn, generator, seed, prefetch
@@ -84,20 +69,20 @@ function DataLoader:init(...)
     if batch_size or shuffle or own_sampler or drop_last then
       fail("DataLoader: batch_sampler excludes batch_size, shuffle, sampler and drop_last")
     end
-    self.batch_sampler = sampler.check("DataLoader: batch_sampler", batch_sampler)
+    self.batch_sampler = sampler.wrap(batch_sampler)
     self.batch_size, self.drop_last = self.batch_sampler.batch_size, self.batch_sampler.drop_last or false
     self.sampler = self.batch_sampler.sampler
   else
     if own_sampler and shuffle then fail("DataLoader: a sampler excludes shuffle") end
     if own_sampler then
-      self.sampler = sampler.check("DataLoader: sampler", own_sampler)
+      self.sampler = sampler.wrap(own_sampler)
     elseif shuffle then
       if set:len() == 0 then fail("DataLoader: expected a data set with at least one sample to shuffle") end
       self.sampler = sampler.RandomSampler(set, {generator = generator, seed = seed})
     else
       self.sampler = sampler.SequentialSampler(set)
     end
-    self.batch_sampler = sampler.BatchSampler(self.sampler, batch_size == nil and 1 or batch_size, drop_last)
+    self.batch_sampler = sampler.BatchSampler(self.sampler, batch_size or 1, drop_last)
     self.batch_size, self.drop_last = self.batch_sampler.batch_size, self.batch_sampler.drop_last
   end
   self:_reset()
@@ -360,7 +345,7 @@ end
 --- The number of the next pass, for samplers that depend on it.
 ---@param epoch integer
 function DataLoader:set_epoch(epoch)
-  if not is_count(epoch, 0) then fail("set_epoch: expected an integer of at least 0, got %s", describe(epoch)) end
+  arguments.check("set_epoch", "epoch", "size", epoch)
   self.epoch, self._next_epoch = epoch, epoch
   if self.batch_sampler.set_epoch then self.batch_sampler:set_epoch(epoch) end
   if self.dataset.set_epoch then self.dataset:set_epoch(epoch) end
@@ -406,9 +391,7 @@ end
 ---@param count integer
 ---@return DataLoader
 function DataLoader:skip_first_batches(count)
-  if not is_count(count, 0) then
-    fail("skip_first_batches: expected an integer of at least 0, got %s", describe(count))
-  end
+  arguments.check("skip_first_batches", "count", "size", count)
   local other = copy(self)
   other._skip = self._skip + count
   other._next_epoch = self._next_epoch

@@ -6,9 +6,8 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
-local kinds = require "accelhost.util.kinds"
 
-local fail, describe, is_count = arguments.fail, arguments.describe, kinds.is_count
+local fail, describe, signature = arguments.fail, arguments.describe, arguments.signature
 local native = C.data
 local sampler = {}
 
@@ -28,13 +27,8 @@ local function numbers_of(tensor, count)
   end
 end
 
-local function length_of(what, source)
-  if is_count(source, 0) then return source end
-  local kind = type(source)
-  if (kind == "table" or kind == "userdata") and not C.is_tensor(source) and type(source.len) == "function" then
-    return source:len()
-  end
-  fail("%s: expected a data set or a length, got %s", what, describe(source))
+local function length_of(source)
+  return type(source) == "number" and source or source:len()
 end
 
 ---@class Sampler
@@ -58,14 +52,15 @@ end
 local SequentialSampler = Sampler:extend "SequentialSampler"
 sampler.SequentialSampler = SequentialSampler
 
+local read_sequential = signature("SequentialSampler", {"data_source: sized"})
+
 --- 0, 1, 2, ...
 ---@param data_source table|integer a data set or a length
-function SequentialSampler:init(data_source)
-  self.data_source = data_source
-  length_of("SequentialSampler", data_source)
+function SequentialSampler:init(...)
+  self.data_source = read_sequential(...)
 end
 
-function SequentialSampler:len() return length_of("SequentialSampler", self.data_source) end
+function SequentialSampler:len() return length_of(self.data_source) end
 
 function SequentialSampler:iter()
   local at, count = -1, self:len()
@@ -79,36 +74,32 @@ end
 local RandomSampler = Sampler:extend "RandomSampler"
 sampler.RandomSampler = RandomSampler
 
+local read_random = signature("RandomSampler", {
+  "data_source: sized", {"replacement: flag", false}, {"num_samples: count"}, {"generator: generator"}, {"seed: size"},
+})
+
 --- A random order. Without a generator each pass draws a seed from the global one; with `seed` the order is a
 --- function of seed and epoch alone.
 --
 --   data.RandomSampler(set, {replacement = true, num_samples = 100})
 ---@param data_source table|integer
----@param options? {replacement?: boolean, num_samples?: integer, generator?: userdata, seed?: integer}
-function RandomSampler:init(data_source, options)
-  options = options or {}
-  arguments.check_names("RandomSampler", options, {"replacement", "num_samples", "generator", "seed"})
-  length_of("RandomSampler", data_source)
-  if options.num_samples ~= nil and not is_count(options.num_samples, 1) then
-    fail("RandomSampler: num_samples: expected an integer of at least 1, got %s", describe(options.num_samples))
-  end
-  if options.seed ~= nil and not is_count(options.seed, 0) then
-    fail("RandomSampler: seed: expected an integer of at least 0, got %s", describe(options.seed))
-  end
-  if options.seed and options.generator then fail("RandomSampler: give a seed or a generator, not both") end
-  self.data_source = data_source
-  self.replacement = options.replacement or false
-  self.generator = options.generator
-  self.seed = options.seed
-  self._num_samples = options.num_samples
+---@param replacement? boolean|table default false
+---@param num_samples? integer default: all
+---@param generator? userdata
+---@param seed? integer
+function RandomSampler:init(...)
+  self.data_source, self.replacement, self._num_samples, self.generator, self.seed = read_random(...)
+  if self.seed and self.generator then fail("RandomSampler: give a seed or a generator, not both") end
   self.epoch = 0
 end
 
-function RandomSampler:len() return self._num_samples or length_of("RandomSampler", self.data_source) end
+function RandomSampler:len() return self._num_samples or length_of(self.data_source) end
 
 --- With `seed`: which epoch the next pass is.
 ---@param epoch integer
-function RandomSampler:set_epoch(epoch) self.epoch = epoch end
+function RandomSampler:set_epoch(epoch)
+  self.epoch = arguments.check("set_epoch", "epoch", "size", epoch)
+end
 
 function RandomSampler:draw()
   if self.seed then return native.seed_bytes(self.seed + self.epoch) end
@@ -143,7 +134,7 @@ end
 ---@param draw? userdata
 ---@return userdata? # int64
 function RandomSampler:order(draw)
-  local n, count = length_of("RandomSampler", self.data_source), self:len()
+  local n, count = length_of(self.data_source), self:len()
   if self.generator or n == 0 then return nil end
   draw = draw or self:draw()
   if self.replacement then return native.whole_numbers(draw, n, count) end
@@ -151,7 +142,7 @@ function RandomSampler:order(draw)
 end
 
 function RandomSampler:iter(draw)
-  local n, count = length_of("RandomSampler", self.data_source), self:len()
+  local n, count = length_of(self.data_source), self:len()
   if n == 0 then
     if count > 0 then fail("RandomSampler: expected a data set with at least one sample") end
     return function() end
@@ -172,16 +163,13 @@ end
 local SubsetRandomSampler = Sampler:extend "SubsetRandomSampler"
 sampler.SubsetRandomSampler = SubsetRandomSampler
 
+local read_subset = signature("SubsetRandomSampler", {"indices: list", {"generator: generator"}})
+
 --- The given indices in a random order.
 ---@param indices integer[]
----@param options? {generator?: userdata}
-function SubsetRandomSampler:init(indices, options)
-  options = options or {}
-  arguments.check_names("SubsetRandomSampler", options, {"generator"})
-  if type(indices) ~= "table" then
-    fail("SubsetRandomSampler: expected a table of indices, got %s", describe(indices))
-  end
-  self.indices, self.generator = indices, options.generator
+---@param generator? userdata|table
+function SubsetRandomSampler:init(...)
+  self.indices, self.generator = read_subset(...)
 end
 
 function SubsetRandomSampler:len() return #self.indices end
@@ -202,27 +190,19 @@ end
 local WeightedRandomSampler = Sampler:extend "WeightedRandomSampler"
 sampler.WeightedRandomSampler = WeightedRandomSampler
 
+local read_weighted = signature("WeightedRandomSampler",
+  {"weights: tensor|list", "num_samples: count", {"replacement: flag", true}, {"generator: generator"}})
+
 --- Indices 0 .. #weights - 1, each drawn with a probability proportional to its weight.
----@param weights number[] counted from 1 as tables are: weights[1] belongs to index 0
+---@param weights number[]|userdata counted from 1 as tables are: weights[1] belongs to index 0
 ---@param num_samples integer
----@param replacement? boolean default true
----@param options? {generator?: userdata}
-function WeightedRandomSampler:init(weights, num_samples, replacement, options)
-  if arguments.is_options(replacement) then replacement, options = nil, replacement end
-  options = options or {}
-  arguments.check_names("WeightedRandomSampler", options, {"generator", "replacement"})
-  if options.replacement ~= nil then replacement = options.replacement end
-  if type(weights) ~= "table" then
-    fail("WeightedRandomSampler: expected a table of weights, got %s", describe(weights))
+---@param replacement? boolean|table default true
+---@param generator? userdata
+function WeightedRandomSampler:init(...)
+  self.weights, self.num_samples, self.replacement, self.generator = read_weighted(...)
+  if not self.replacement and self.num_samples > #self.weights then
+    fail("WeightedRandomSampler: %d samples without replacement from %d", self.num_samples, #self.weights)
   end
-  if not is_count(num_samples, 1) then
-    fail("WeightedRandomSampler: num_samples: expected an integer of at least 1, got %s", describe(num_samples))
-  end
-  if replacement == false and num_samples > #weights then
-    fail("WeightedRandomSampler: %d samples without replacement from %d", num_samples, #weights)
-  end
-  self.weights, self.num_samples, self.generator = weights, num_samples, options.generator
-  self.replacement = replacement ~= false
 end
 
 function WeightedRandomSampler:len() return self.num_samples end
@@ -247,32 +227,34 @@ WeightedRandomSampler.iter = iter_order
 local DistributedSampler = Sampler:extend "DistributedSampler"
 sampler.DistributedSampler = DistributedSampler
 
+local read_distributed = signature("DistributedSampler", {
+  "dataset: sized", {"num_replicas: count"}, {"rank: size"}, {"shuffle: flag", true}, {"seed: size", 0},
+  {"drop_last: flag", false},
+})
+
 --- One rank's share: every num_replicas-th index from rank on, of a permutation seeded by seed + epoch. Padded by
 --- samples from the start so that all ranks get the same number, or cut with drop_last. Call set_epoch before each
 --- pass.
 --
 --   data.DistributedSampler(set, {num_replicas = 3, rank = 0})
 ---@param set table|integer
----@param options? {num_replicas?: integer, rank?: integer, shuffle?: boolean, seed?: integer, drop_last?: boolean}
-function DistributedSampler:init(set, options)
-  options = options or {}
-  arguments.check_names("DistributedSampler", options, {"num_replicas", "rank", "shuffle", "seed", "drop_last"})
-  local replicas = options.num_replicas or C.comm and C.comm.size() or 1
-  local rank = options.rank or C.comm and C.comm.rank() or 0
-  if not is_count(replicas, 1) then
-    fail("DistributedSampler: num_replicas: expected an integer of at least 1, got %s", describe(replicas))
-  end
-  if not is_count(rank, 0) or rank >= replicas then
+---@param num_replicas? integer|table default: the number of processes
+---@param rank? integer default: this process's
+---@param shuffle? boolean default true
+---@param seed? integer default 0
+---@param drop_last? boolean default false
+function DistributedSampler:init(...)
+  local set, replicas, rank, shuffle, seed, drop_last = read_distributed(...)
+  replicas, rank = replicas or C.comm.size(), rank or C.comm.rank()
+  if rank >= replicas then
     fail("DistributedSampler: rank: expected 0 to %d, got %s", replicas - 1, describe(rank))
   end
   self.dataset, self.num_replicas, self.rank = set, replicas, rank
-  self.shuffle, self.seed, self.epoch = options.shuffle ~= false, options.seed or 0, 0
-  self.drop_last = options.drop_last or false
-  self:len()
+  self.shuffle, self.seed, self.drop_last, self.epoch = shuffle, seed, drop_last, 0
 end
 
 function DistributedSampler:len()
-  local count = length_of("DistributedSampler", self.dataset)
+  local count = length_of(self.dataset)
   if self.drop_last and count % self.num_replicas ~= 0 then
     return math.max(0, math.ceil((count - self.num_replicas) / self.num_replicas))
   end
@@ -280,10 +262,12 @@ function DistributedSampler:len()
 end
 
 ---@param epoch integer
-function DistributedSampler:set_epoch(epoch) self.epoch = epoch end
+function DistributedSampler:set_epoch(epoch)
+  self.epoch = arguments.check("set_epoch", "epoch", "size", epoch)
+end
 
 function DistributedSampler:iter()
-  local count, share = length_of("DistributedSampler", self.dataset), self:len()
+  local count, share = length_of(self.dataset), self:len()
   local order
   if self.shuffle then
     order = native.slice(native.permutation(native.seed_bytes(self.seed + self.epoch), count), 0, count)
@@ -301,17 +285,15 @@ end
 local BatchSampler = Sampler:extend "BatchSampler"
 sampler.BatchSampler = BatchSampler
 
+local read_batches = signature("BatchSampler", {"sampler: sampler", "batch_size: count", {"drop_last: flag", false}})
+
 --- Groups the indices of a sampler: its walk gives tables of indices.
 ---@param inner table a sampler, or a table of indices
 ---@param batch_size integer
----@param drop_last? boolean leave out a last batch that is not full
-function BatchSampler:init(inner, batch_size, drop_last)
-  if not is_count(batch_size, 1) then
-    fail("BatchSampler: batch_size: expected an integer of at least 1, got %s", describe(batch_size))
-  end
-  self.sampler = sampler.check("BatchSampler", inner)
-  self.batch_size = batch_size
-  self.drop_last = drop_last or false
+---@param drop_last? boolean|table leave out a last batch that is not full; default false
+function BatchSampler:init(...)
+  local inner, batch_size, drop_last = read_batches(...)
+  self.sampler, self.batch_size, self.drop_last = sampler.wrap(inner), batch_size, drop_last
 end
 
 --- How many indices the sampler gives; nil when it does not say.
@@ -379,19 +361,11 @@ function ListSampler:iter()
   end
 end
 
---- A sampler as it is, a plain table as a sampler over its items; raises for anything else.
----@param what string for the message
----@param value any
+--- A sampler as it is, a plain table as a sampler over its items.
+---@param value table
 ---@return table
-function sampler.check(what, value)
-  local kind = type(value)
-  if (kind == "table" or kind == "userdata") and not C.is_tensor(value) then
-    if type(value.iter) == "function" then return value end
-    if kind == "table" and getmetatable(value) == nil and (value[1] ~= nil or next(value) == nil) then
-      return ListSampler(value)
-    end
-  end
-  fail("%s: expected a sampler (an object with iter()) or a table, got %s", what, describe(value))
+function sampler.wrap(value)
+  return type(value.iter) == "function" and value or ListSampler(value)
 end
 
 return sampler

@@ -5,27 +5,27 @@
 -- samples from the start of the sampler's order, so that every rank has the same number of full batches.
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
-local kinds = require "accelhost.util.kinds"
 
 local fail, describe = arguments.fail, arguments.describe
 
 ---@class BatchSamplerShard
 local BatchSamplerShard = class.sized "BatchSamplerShard"
 
+local read = arguments.signature("shard", {
+  "batch_sampler: sampler", "rank: size", "size: count", {"split_batches: flag", false}, {"even_batches: flag", true},
+})
+
 --- batch_sampler:iter() gives the batches of all ranks; this one gives rank's.
 ---@param batch_sampler table
----@param options {rank: integer, size: integer, split_batches?: boolean, even_batches?: boolean}
-function BatchSamplerShard:init(batch_sampler, options)
-  arguments.check_names("shard", options, {"rank", "size", "split_batches", "even_batches"})
-  local rank, size = options.rank, options.size
-  if not kinds.is_count(size, 1) then
-    fail("shard: size: expected an integer of at least 1, got %s", describe(size))
-  end
-  if not kinds.is_count(rank, 0) or rank >= size then
-    fail("shard: rank: expected 0 to %d, got %s", size - 1, describe(rank))
-  end
+---@param rank integer|table
+---@param size integer how many ranks
+---@param split_batches? boolean default false
+---@param even_batches? boolean default true
+function BatchSamplerShard:init(...)
+  local batch_sampler, rank, size, split_batches, even_batches = read(...)
+  if rank >= size then fail("shard: rank: expected 0 to %d, got %s", size - 1, describe(rank)) end
   local batch_size = batch_sampler.batch_size
-  if options.split_batches then
+  if split_batches then
     if not batch_size then fail("shard: split_batches needs a batch sampler with a batch_size") end
     if batch_size % size ~= 0 then
       fail("shard: with split_batches the batch size (%d) must be a multiple of the number of processes (%d)",
@@ -33,8 +33,7 @@ function BatchSamplerShard:init(batch_sampler, options)
     end
   end
   self.batch_sampler, self.rank, self.size = batch_sampler, rank, size
-  self.split_batches = options.split_batches or false
-  self.even_batches = options.even_batches ~= false
+  self.split_batches, self.even_batches = split_batches, even_batches
   self.batch_size = batch_size
   self.drop_last = batch_sampler.drop_last or false
   self.uneven = false -- are the ranks' batches of the round given last of unequal lengths?

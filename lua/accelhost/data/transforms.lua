@@ -6,7 +6,6 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
-local kinds = require "accelhost.util.kinds"
 local namespace = require "accelhost.util.namespace"
 
 local fail, describe = arguments.fail, arguments.describe
@@ -39,14 +38,11 @@ transforms.ToTensor = ToTensor
 local Normalize = class.new "Normalize"
 Normalize.pointwise = true
 
+local read_normalize = arguments.signature("Normalize", {"mean: numbers", "std: numbers"})
+
 local function channel_values(value, name)
-  if type(value) == "number" then value = {value} end
-  if type(value) ~= "table" or #value == 0 then
-    fail("Normalize: expected %s as a number or a table of one per channel, got %s", name, describe(value))
-  end
-  for i = 1, #value do
-    if type(value[i]) ~= "number" then fail("Normalize: %s[%d] is %s", name, i, describe(value[i])) end
-  end
+  if type(value) == "number" then return {value} end
+  if #value == 0 then fail("Normalize: %s: expected one number per channel, got none", name) end
   return value
 end
 
@@ -55,7 +51,8 @@ end
 --   transforms.Normalize(0.1307, 0.3081)
 ---@param mean number|number[]
 ---@param std number|number[]
-function Normalize:init(mean, std)
+function Normalize:init(...)
+  local mean, std = read_normalize(...)
   self.mean = channel_values(mean, "mean")
   self.std = channel_values(std, "std")
   if #self.mean ~= #self.std then fail("Normalize: %d means but %d stds", #self.mean, #self.std) end
@@ -87,22 +84,18 @@ transforms.Normalize = Normalize
 ---@class Compose
 local Compose = class.new "Compose"
 
+local read_compose = arguments.signature("Compose", {"transforms: callables"})
+
 --- Transforms one after the other.
 --
 --   transforms.Compose{transforms.ToTensor(), transforms.Normalize(0.1307, 0.3081)}
----@param list table of callables
-function Compose:init(list)
-  if type(list) ~= "table" or getmetatable(list) then
-    fail("Compose: expected a table of transforms, got %s", describe(list))
-  end
+---@param transforms table of callables
+function Compose:init(...)
+  local list = read_compose(...)
   self.transforms = list
   self.pointwise = #list > 0
   for i = 1, #list do
-    local transform = list[i]
-    if not kinds.is_callable(transform) then
-      fail("Compose: transform %d is %s, expected something callable", i, describe(transform))
-    end
-    self.pointwise = self.pointwise and type(transform) == "table" and transform.pointwise == true
+    self.pointwise = self.pointwise and type(list[i]) == "table" and list[i].pointwise == true
   end
   self.starts_from_bytes = self.pointwise and list[1].starts_from_bytes
 end
@@ -122,11 +115,12 @@ transforms.Compose = Compose
 ---@class Lambda
 local Lambda = class.new "Lambda"
 
+local read_lambda = arguments.signature("Lambda", {"lambd: callable"})
+
 --- A function of your own; it runs once per image.
----@param fn function
-function Lambda:init(fn)
-  if type(fn) ~= "function" then fail("Lambda: expected a function, got %s", describe(fn)) end
-  self.lambda = fn
+---@param lambd function
+function Lambda:init(...)
+  self.lambda = read_lambda(...)
 end
 
 function Lambda:__call(image) return self.lambda(image) end

@@ -1,11 +1,10 @@
 --- Image data sets that lie in memory: MNIST, Fashion-MNIST, and generated digits of the same shape.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
-local kinds = require "accelhost.util.kinds"
 local dataset = require "accelhost.data.dataset"
 local transforms = require "accelhost.data.transforms"
 
-local fail, describe, is_count = arguments.fail, arguments.describe, kinds.is_count
+local fail, describe, signature = arguments.fail, arguments.describe, arguments.signature
 local vision = {}
 
 ---@class ImageSet: Dataset
@@ -17,27 +16,27 @@ vision.ImageSet = ImageSet
 
 local default_transform = transforms.ToTensor()
 
+local read_images = signature("ImageSet", {
+  "images: tensor", "labels: tensor", {"transform: callable"}, {"target_transform: callable"},
+})
+
 --- uint8 images and their labels. Samples are the transformed image and the label; the default transform is ToTensor.
 ---@param images userdata uint8 [n, rows, columns] or [n, channels, rows, columns]
 ---@param labels userdata int64 [n]
----@param options? {transform?: function|table, target_transform?: function}
-function ImageSet:init(images, labels, options)
-  options = options or {}
-  arguments.check_names(self._name, options, {"transform", "target_transform"})
-  if not C.is_tensor(images) or images.dtype ~= "uint8" or images:dim() < 3 or images:dim() > 4 then
-    fail("%s: expected images as a uint8 tensor of 3 or 4 dimensions", self._name)
+---@param transform? function|table
+---@param target_transform? function
+function ImageSet:init(...)
+  local images, labels, transform, target_transform = read_images(...)
+  if images.dtype ~= "uint8" or images:dim() < 3 or images:dim() > 4 then
+    fail("%s: expected images as a uint8 tensor of 3 or 4 dimensions, got %s %s", self._name, images.dtype,
+      arguments.shape_text(images))
   end
-  if not C.is_tensor(labels) or labels:dim() ~= 1 or labels:size(0) ~= images:size(0) then
-    fail("%s: expected one label for each of the %d images", self._name, images:size(0))
+  if labels:dim() ~= 1 or labels:size(0) ~= images:size(0) then
+    fail("%s: expected one label for each of the %d images, got labels of shape %s", self._name, images:size(0),
+      arguments.shape_text(labels))
   end
   self.data, self.targets = images:cpu():contiguous(), labels:cpu()
-  self.transform, self.target_transform = options.transform, options.target_transform
-  for _, name in ipairs {"transform", "target_transform"} do
-    local value = options[name]
-    if value ~= nil and not kinds.is_callable(value) then
-      fail("%s: %s: expected something callable, got %s", self._name, name, describe(value))
-    end
-  end
+  self.transform, self.target_transform = transform, target_transform
 end
 
 function ImageSet:len() return self.data:size(0) end
@@ -81,10 +80,12 @@ local files = {
 }
 local dims = {images = "idx3", labels = "idx1"}
 
+-- Is there a file? What stands in its place and cannot be read as one is an error: it is not missing.
 local function exists(path)
-  local file = io.open(path, "rb")
-  if file then file:close() end
-  return file ~= nil
+  local kind, problem = C.data.look(path)
+  if problem then fail("cannot read '%s': %s", path, problem) end
+  if kind == "folder" then fail("cannot read '%s': it is a folder", path) end
+  return kind ~= nil
 end
 
 -- The file of one part ("train", "images") in `dir`, under any of its customary names; nil when it is absent.
@@ -117,74 +118,88 @@ local folders = {
   fashion_mnist = {"/fashion_mnist", "/fashion-mnist", "/FashionMNIST/raw", ""},
 }
 
-local function find(name, dir)
-  if dir ~= nil and (type(dir) ~= "string" or dir == "") then
-    fail("find_%s: expected a folder, got %s", name, describe(dir))
+-- The folder below `root` that holds the set; else nil and what the most likely one lacks.
+local function find_below(name, root, given)
+  local kind, problem = C.data.look(root)
+  if problem then fail("%s: cannot read '%s': %s", name, root, problem) end
+  if kind ~= "folder" then
+    return nil, ("'%s' is %s"):format(root, kind and "not a folder" or "not there")
   end
-  local roots = {dir}
-  if not dir then
-    local environment = os.getenv("ACCELHOST_DATA")
-    if environment and environment ~= "" then roots[1] = environment end
-    roots[#roots + 1] = "data"
-  end
-  for _, root in ipairs(roots) do
-    for _, folder in ipairs(folders[name]) do
-      -- Without a folder of its own Fashion-MNIST has MNIST's file names: only a folder given for it counts.
-      local bare = name == "fashion_mnist" and folder == ""
-      if not (bare and not dir) and not missing_files(root .. folder) then return root .. folder end
+  local likely, lacks
+  for _, folder in ipairs(folders[name]) do
+    -- Without a folder of its own Fashion-MNIST has MNIST's file names: only a folder given for it counts.
+    if given or not (name == "fashion_mnist" and folder == "") then
+      local missing = missing_files(root .. folder)
+      if not missing then return root .. folder end
+      if not likely or #missing < #lacks then likely, lacks = root .. folder, missing end
     end
   end
-  if not dir then return nil end
-  local place = dir
-  for _, folder in ipairs(folders[name]) do
-    if #(missing_files(dir .. folder) or {}) < 4 then place = dir .. folder end
+  return nil, ("not in '%s': missing %s"):format(likely, table.concat(lacks, ", "))
+end
+
+local hint = "(`accelhost data %s%s` downloads them)"
+
+-- Where the set is: below `dir`, else below $ACCELHOST_DATA, else below data. A folder that was named by either must
+-- serve; without one, nil and the reason.
+local function find(name, dir)
+  if dir ~= nil and (type(dir) ~= "string" or dir == "") then
+    fail("find_%s: dir: expected a folder, got %s", name, describe(dir))
   end
-  fail("%s: not in '%s': missing %s (`accelhost data %s --dir DIR` downloads them)", name, place,
-    table.concat(missing_files(place), ", "), name)
+  local variable = not dir and os.getenv("ACCELHOST_DATA") or nil
+  if variable == "" then variable = nil end
+  local found, reason = find_below(name, dir or variable or "data", dir ~= nil)
+  if not found and (dir or variable) then
+    fail("%s: %s%s " .. hint, name, variable and "$ACCELHOST_DATA: " or "", reason, name, dir and " --dir DIR" or "")
+  end
+  return found, reason
 end
 
 --- The folder that holds MNIST's four files: `dir`, dir/mnist or dir/MNIST/raw; without dir the same below
---- $ACCELHOST_DATA, then below data. nil when they are in none; an error naming the files when dir is given.
+--- $ACCELHOST_DATA, or below data when that is not set. nil when they are not in data; an error that names what is
+--- missing when they are not in a folder that was given.
 ---@param dir? string
 ---@return string?
-function vision.find_mnist(dir) return find("mnist", dir) end
+function vision.find_mnist(dir) return (find("mnist", dir)) end
 
 --- As find_mnist, for Fashion-MNIST (in dir, dir/fashion_mnist or dir/FashionMNIST/raw).
 ---@param dir? string
 ---@return string?
-function vision.find_fashion_mnist(dir) return find("fashion_mnist", dir) end
+function vision.find_fashion_mnist(dir) return (find("fashion_mnist", dir)) end
 
-local function read_idx_set(self, name, options)
-  options = options or {}
-  if type(options) == "string" then options = {root = options} end
-  arguments.check_names(self._name, options, {"root", "train", "transform", "target_transform"})
-  local dir = find(name, options.root)
+local function read_idx_set(self, name, root, train, transform, target_transform)
+  local dir, reason = find(name, root)
   if not dir then
-    fail("%s: not found below %s; `accelhost data %s` downloads it, or give the folder as root", self._name,
-      os.getenv("ACCELHOST_DATA") and "$ACCELHOST_DATA and data" or "data (and $ACCELHOST_DATA is not set)", name)
+    fail("%s: %s; `accelhost data %s` downloads it, or give the folder as root", self._name, reason, name)
   end
-  local split = options.train == false and "test" or "train"
+  local split = train and "train" or "test"
   local images = C.data.idx(find_file(dir, split, "images"), "images")
   local labels = C.data.idx(find_file(dir, split, "labels"), "labels")
   if images:size(0) ~= labels:size(0) then
     fail("%s: %d images but %d labels in '%s'", self._name, images:size(0), labels:size(0), dir)
   end
   self.root = dir
-  ImageSet.init(self, images, labels:to("int64"), {
-    transform = options.transform, target_transform = options.target_transform,
-  })
+  ImageSet.init(self, images, labels:to("int64"), transform, target_transform)
 end
+
+local file_parameters = {
+  {"root: string"}, {"train: flag", true}, {"transform: callable"}, {"target_transform: callable"},
+}
 
 ---@class MNIST: ImageSet
 local MNIST = ImageSet:extend "MNIST"
 vision.MNIST = MNIST
 MNIST.classes = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}
 
+local read_mnist = signature("MNIST", file_parameters)
+
 --- MNIST from its IDX files (gzip-compressed or not).
 --
 --   local train = data.MNIST{train = true, transform = transforms.ToTensor()}
----@param options? {root?: string, train?: boolean, transform?: any, target_transform?: function} train: default true
-function MNIST:init(options) read_idx_set(self, "mnist", options) end
+---@param root? string|table default: see find_mnist
+---@param train? boolean default true
+---@param transform? function|table
+---@param target_transform? function
+function MNIST:init(...) read_idx_set(self, "mnist", read_mnist(...)) end
 
 ---@class FashionMNIST: ImageSet
 local FashionMNIST = ImageSet:extend "FashionMNIST"
@@ -193,54 +208,56 @@ FashionMNIST.classes = {
   "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
 }
 
+local read_fashion = signature("FashionMNIST", file_parameters)
+
 --- Fashion-MNIST: as MNIST.
----@param options? {root?: string, train?: boolean, transform?: any, target_transform?: function}
-function FashionMNIST:init(options) read_idx_set(self, "fashion_mnist", options) end
+function FashionMNIST:init(...) read_idx_set(self, "fashion_mnist", read_fashion(...)) end
 
 ---@class SyntheticDigits: ImageSet
 local SyntheticDigits = ImageSet:extend "SyntheticDigits"
 vision.SyntheticDigits = SyntheticDigits
 SyntheticDigits.classes = MNIST.classes
 
+local read_digits = signature("SyntheticDigits", {
+  {"train: flag", true}, {"size: size"}, {"seed: size", 0}, {"transform: callable"}, {"target_transform: callable"},
+})
+
 --- Digits drawn from a seed, in MNIST's shapes: for machines without data. Every process draws the same ones.
 --
 --   local train = data.SyntheticDigits{size = 6000}
----@param options? {train?: boolean, size?: integer, seed?: integer, transform?: any, target_transform?: function} size:
---- default 60,000, or 10,000 with train = false
-function SyntheticDigits:init(options)
-  options = options or {}
-  arguments.check_names("SyntheticDigits", options, {"train", "size", "seed", "transform", "target_transform"})
-  local train = options.train ~= false
-  local size, seed = options.size or (train and 60000 or 10000), options.seed or 0
-  for _, row in ipairs {{"size", size}, {"seed", seed}} do
-    if not is_count(row[2], 0) then
-      fail("SyntheticDigits: %s: expected an integer of at least 0, got %s", row[1], describe(row[2]))
-    end
-  end
-  local images, labels = C.data.digits(size, seed, train and 0 or 1)
-  ImageSet.init(self, images, labels, {transform = options.transform, target_transform = options.target_transform})
+---@param train? boolean|table default true
+---@param size? integer default 60,000, or 10,000 with train = false
+---@param seed? integer default 0
+---@param transform? function|table
+---@param target_transform? function
+function SyntheticDigits:init(...)
+  local train, size, seed, transform, target_transform = read_digits(...)
+  local images, labels = C.data.digits(size or (train and 60000 or 10000), seed, train and 0 or 1)
+  ImageSet.init(self, images, labels, transform, target_transform)
 end
 
---- MNIST's training and test set, normalised by MNIST's mean and deviation; generated digits where it is not found (but
---- an error when `dir` was given and lacks it).
+local read_both = signature("mnist", {{"dir: string"}, {"announce: flag", true}, {"transform: callable"}})
+
+--- MNIST's training and test set, normalised by MNIST's mean and deviation. Where it is not found, generated digits;
+--- but an error when `dir` or $ACCELHOST_DATA says where it should be.
 --
 --   local train_set, test_set = data.mnist(args.data)
----@param dir? string where to look, see find_mnist
----@param options? {announce?: boolean, transform?: any} announce: say on stderr when digits are generated, default true
+---@param dir? string|table where to look, see find_mnist
+---@param announce? boolean say on stderr when digits are generated, default true
+---@param transform? any
 ---@return ImageSet train
 ---@return ImageSet test
-function vision.mnist(dir, options)
-  options = options or {}
-  arguments.check_names("mnist", options, {"announce", "transform"})
-  local transform = options.transform
-    or transforms.Compose {transforms.ToTensor(), transforms.Normalize(0.1307, 0.3081)}
-  local found = find("mnist", dir)
+function vision.mnist(...)
+  local dir, announce, transform = read_both(...)
+  transform = transform or transforms.Compose {transforms.ToTensor(), transforms.Normalize(0.1307, 0.3081)}
+  local found, reason = find("mnist", dir)
   if found then
     return MNIST {root = found, train = true, transform = transform},
       MNIST {root = found, train = false, transform = transform}
   end
-  if options.announce ~= false then
-    io.stderr:write("MNIST is not here (`accelhost data mnist` downloads it): training on generated digits\n")
+  if announce then
+    io.stderr:write(("MNIST is not here (%s; `accelhost data mnist` downloads it): training on generated digits\n")
+      :format(reason))
   end
   return SyntheticDigits {train = true, transform = transform}, SyntheticDigits {train = false, transform = transform}
 end

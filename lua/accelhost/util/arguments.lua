@@ -108,7 +108,10 @@ local function wrong(what, name, kind, value)
     fail("%s: unknown %s '%s' (known: %s)%s", what, name, value, table.concat(kind.words, ", "),
       arguments.did_you_mean(value, kind.words))
   end
-  fail("%s: %s: expected %s, got %s", what, name, kind.text, describe(value))
+  local _, key = kind.test(value)
+  local got = key ~= nil and ("a table whose item %s is %s"):format(tostring(key), describe(value[key]))
+    or describe(value)
+  fail("%s: %s: expected %s, got %s%s", what, name, kind.text, got, kind.hint and kind.hint(value) or "")
 end
 
 --- Raise unless `value` is of a kind ("size", "number|tensor", "'mean'|'sum'").

@@ -17,18 +17,18 @@ local function is_callable(value)
   return type(meta) == "table" and type(meta.__call) == "function"
 end
 
--- A table of values that pass a test: an array, without named fields.
+-- A table of values that pass a test: an array, without named fields. The key of an item that does not is the second
+-- result.
 local function is_list(value, test)
   if type(value) ~= "table" or getmetatable(value) ~= nil then return false end
-  local count, entries = #value, 0
-  for _, item in next, value do
-    if not test(item) then return false end
-    entries = entries + 1
+  local count = #value
+  for key, item in next, value do
+    if type(key) ~= "number" or key > count or not test(item) then return false, key end
   end
   for i = 1, count do
-    if value[i] == nil then return false end
+    if value[i] == nil then return false, i end
   end
-  return entries == count
+  return true
 end
 
 local function is_size(value) return is_count(value, 0) end
@@ -49,7 +49,7 @@ local function is_object(value, ...)
   return true
 end
 
--- name -> {what a message expects, test}
+-- name -> {what a message expects, test, what it adds for some values}
 local known = {
   any = {"a value", function() return true end},
   integer = {"an integer", is_integer},
@@ -83,6 +83,10 @@ local known = {
   numbers = {"a number or a table of numbers", function(value)
     return is_number(value) or is_list(value, is_number)
   end},
+  datasets = {"a table of data sets (objects with get(i) and len())", function(value)
+    return is_list(value, function(item) return is_object(item, "get", "len") end)
+  end},
+  callables = {"a table of functions or transforms", function(value) return is_list(value, is_callable) end},
   tensor = {"a tensor", C.is_tensor},
   tensors = {"a tensor or a table of tensors", function(value)
     return C.is_tensor(value) or is_list(value, C.is_tensor)
@@ -92,21 +96,24 @@ local known = {
   generator = {"a Generator", C.random.is_generator},
   module = {"a module", is_module},
   modules = {"a table of modules", function(value) return is_list(value, is_module) end},
-  dataset = {"a data set (an object with get(i) and len())", function(value) return is_object(value, "get", "len") end},
+  dataset = {"a data set (an object with get(i) and len())", function(value)
+    return is_object(value, "get", "len")
+  end, function(value) return C.is_tensor(value) and "; data.TensorDataset makes one of tensors" end},
+  sized = {"a data set or a length", function(value) return is_size(value) or is_object(value, "len") end},
   sampler = {"a sampler (an object with iter()) or a table", function(value)
     return is_object(value, "iter") or is_list(value, function() return true end)
   end},
 }
 
 local function parse(text)
-  local texts, tests, words = {}, {}, {}
+  local texts, tests, words, hint = {}, {}, {}, nil
   for part in text:gmatch "[^|]+" do
     local word = part:match "^'(.*)'$"
     if word then
       words[#words + 1] = word
     else
       local kind = known[part] or error("there is no kind of argument '" .. part .. "'")
-      texts[#texts + 1], tests[#tests + 1] = kind[1], kind[2]
+      texts[#texts + 1], tests[#tests + 1], hint = kind[1], kind[2], hint or kind[3]
     end
   end
   if #words > 0 then
@@ -121,20 +128,26 @@ local function parse(text)
   local test = tests[1]
   if #tests > 1 then
     test = function(value)
+      local wrong
       for i = 1, #tests do
-        if tests[i](value) then return true end
+        local fits, key = tests[i](value)
+        if fits then return true end
+        wrong = wrong or key
       end
-      return false
+      return false, wrong
     end
   end
-  return {name = text, text = table.concat(texts, " or "), test = test, words = #words > 0 and words or nil}
+  return {
+    name = text, text = table.concat(texts, " or "), test = test, words = #words > 0 and words or nil, hint = hint,
+  }
 end
 
 local parsed = {}
 
 --- The kind of a text such as "size", "number|tensor" or "'mean'|'sum'".
 ---@param text string
----@return {name: string, text: string, test: (fun(value: any): boolean), words: string[]?}
+---@return {name: string, text: string, test: (fun(value: any): boolean, any), words: string[]?, hint: function?} test
+--- gives the key of a wrong item as its second result
 function kinds.get(text)
   local kind = parsed[text]
   if not kind then

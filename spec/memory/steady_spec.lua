@@ -23,6 +23,11 @@ describe("a training step in the steady state", function()
     assert.is_true(values.faults_per_step < 10, values.faults_per_step .. " page faults a step")
   end)
 
+  it("does not grow the ranks of a CNN between step 1,000 and 10,000 in two processes", function()
+    local values = measure {"launch", "--num_processes", 2, "spec/memory/cases/steady.lua", "cnn", 1000, 9000}
+    assert.is_true(values.growth < 2 * 2 ^ 20, values.growth .. " bytes")
+  end)
+
   for _, jit in ipairs {"on", "off"} do
     it("does not grow the process between step 1,000 and 10,000, with the JIT " .. jit, function()
       local values = measure {"--jit=" .. jit, "spec/memory/cases/steady.lua", "mlp", 1000, 9000}

@@ -17,15 +17,15 @@ local function follow(options, ranks, dir)
   for line in io.lines(log) do losses[#losses + 1] = tonumber(line) end
   os.remove(log)
   assert.equal(options.steps, #losses)
-  local tolerance = options.dtype == "float64" and 1e-10 or 1e-4
   for step, expected in ipairs(options.losses) do
-    assert.near(expected, losses[step], tolerance, "step " .. step)
+    local tolerance = options.dtype == "float64" and 1e-10 or step <= 5 and 1e-5 or 1e-4
+    assert.near(expected, losses[step], tolerance * expected, "step " .. step)
   end
 end
 
 describe("examples/mnist.lua", function()
   for _, options in ipairs(fixture.runs) do
-    -- Each rank draws dropout of its own; without it two processes give what one gives.
+    -- Two processes draw the same dropout for different samples; without it they give what one gives.
     local ranks = options.dropout and 1 or 2
     datasets.it(("has PyTorch's losses: %s, %d process%s"):format(options.name, ranks, ranks > 1 and "es" or ""),
       "mnist", function(dir) follow(options, ranks, dir) end)

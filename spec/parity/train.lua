@@ -1,5 +1,5 @@
 --- One run of a parity fixture, as a script of one or more ranks: prints each step's global mean loss, then the sum of
--- all weights. usage: train.lua FIXTURE RUN STEPS [folder of MNIST]
+-- all weights and a checksum of their bits on all ranks. usage: train.lua FIXTURE RUN STEPS [folder of MNIST]
 local accelhost = require "accelhost"
 local F, optim, data = accelhost.nn.functional, accelhost.optim, accelhost.data
 
@@ -57,3 +57,16 @@ end
 local sum = 0
 for _, parameter in ipairs(model:parameters()) do sum = sum + parameter:detach():to("float64"):sum():item() end
 accelerator:print(("weight_sum %.17g"):format(sum))
+
+-- Fowler, Noll and Vo's hash of every rank's weights, word by word.
+local ffi, bit = require "ffi", require "bit"
+local hash = 0x811c9dc5
+for _, parameter in ipairs(model:parameters()) do
+  accelerator:gather(parameter:detach():reshape(1, -1)):with_data(function(pointer, count)
+    local words = ffi.cast("uint32_t *", pointer)
+    for i = 0, count * (run.dtype == "float64" and 2 or 1) - 1 do
+      hash = bit.tobit(bit.bxor(hash, tonumber(words[i])) * 403)
+    end
+  end)
+end
+accelerator:print("weight_bits " .. bit.tohex(hash))

@@ -1,5 +1,5 @@
--- usage: steady.lua basicnet|mlp WARM_UP STEPS: prints what a steady step costs in system allocations and page faults,
--- and by how many bytes the resident size grew.
+-- usage: steady.lua basicnet|cnn|mlp WARM_UP STEPS: prints what a steady step costs in system allocations and page
+-- faults, and by how many bytes the resident size grew, the worst of all ranks.
 local accelhost = require "accelhost"
 local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data
 local kind, warm_up, steps = arg[1], tonumber(arg[2]), tonumber(arg[3])
@@ -8,6 +8,10 @@ local nets = {
   basicnet = function()
     return nn.Sequential(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2),
       nn.Dropout(0.25), nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(), nn.Dropout(0.5), nn.Linear(128, 10))
+  end,
+  cnn = function()
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(4), nn.Dropout(0.25),
+      nn.Flatten(), nn.Linear(144, 10))
   end,
   mlp = function()
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 32), nn.ReLU(), nn.Linear(32, 10))
@@ -19,7 +23,7 @@ accelhost.manual_seed(1)
 local model = nets[kind]()
 local optimizer = optim.AdamW(model:parameters(), {lr = 1e-3})
 local set = data.TensorDataset(accelhost.randn(256, 1, 28, 28), accelhost.arange(256) % 10)
-local loader = data.DataLoader(set, {batch_size = 64, shuffle = true})
+local loader = data.DataLoader(set, {batch_size = kind == "cnn" and 8 or 64, shuffle = true})
 model, optimizer, loader = accelerator:prepare(model, optimizer, loader)
 
 local before
@@ -39,6 +43,9 @@ while step < warm_up + steps do
 end
 collectgarbage()
 local after = accelhost.memory_stats()
-print("allocations_per_step", (after.system_calls - before.system_calls) / steps)
-print("faults_per_step", (after.page_faults - before.page_faults) / steps)
-print("growth", after.rss - before.rss)
+local function tell(name, value)
+  accelerator:print(name, accelerator:reduce(accelhost.tensor(value, {dtype = "float64"}), "max"):item())
+end
+tell("allocations_per_step", (after.system_calls - before.system_calls) / steps)
+tell("faults_per_step", (after.page_faults - before.page_faults) / steps)
+tell("growth", after.rss - before.rss)

@@ -1,0 +1,167 @@
+-- Every option of every optimizer and scheduler has an effect or is refused.
+local accelhost = require "accelhost"
+local check = require "spec.support.check"
+local options = require "spec.support.options"
+local optim = accelhost.optim
+
+local hints = {foreach = "chooses between PyTorch's implementations", fused = "chooses between them too"}
+
+-- Three steps of a parameter whose gradients change sign and size.
+local function steps_of(name)
+  return function(given)
+    local param = accelhost.nn.Parameter(accelhost.tensor({1, -2, 3}, {dtype = "float64"}))
+    local optimizer = optim[name]({param}, given)
+    for step = 1, 3 do
+      param.grad = accelhost.tensor({step, -3 / step, 0.1}, {dtype = "float64"})
+      optimizer:step()
+    end
+    return table.concat(check.flat(param), " ")
+  end
+end
+
+local shared = {lr = 0.07, weight_decay = 0.3, eps = 0.1, maximize = true}
+local optimizers = {
+  SGD = {values = {momentum = 0.5, dampening = 0.5, nesterov = true},
+    with = {dampening = {momentum = 0.9}, nesterov = {momentum = 0.9}}},
+  Adam = {values = {betas = {0.5, 0.6}, amsgrad = true}, with = {amsgrad = {betas = {0.9, 0.1}}}},
+  AdamW = {values = {betas = {0.5, 0.6}, amsgrad = true}, with = {amsgrad = {betas = {0.9, 0.1}}}},
+  RMSprop = {values = {alpha = 0.5, momentum = 0.5, centered = true}},
+  Adagrad = {values = {lr_decay = 0.5, initial_accumulator_value = 0.5}},
+  Adadelta = {values = {rho = 0.5}},
+}
+
+describe("The options", function()
+  for name, plan in pairs(optimizers) do
+    local observe = steps_of(name)
+    observe {}
+    for option, value in pairs(shared) do plan.values[option] = plan.values[option] or value end
+    plan.observe, plan.inert, plan.ignore = observe, hints, {"params"}
+    options.walk(name, plan)
+  end
+end)
+
+local metrics = {4, 4, 3, 3.9, 3.8, 2.5, 3.99}
+
+-- The rates and momenta of seven epochs.
+local function rates_of(name)
+  return function(given)
+    local optimizer = optim.SGD({accelhost.nn.Parameter(accelhost.ones(1))}, {lr = 0.1, momentum = 0.6})
+    local group = optimizer.param_groups[1]
+    group.initial_lr = 0.1
+    if name == "OneCycleLR" then group.max_lr, group.min_lr, group.base_momentum, group.max_momentum = 1, 0, 0, 1 end
+    local scheduler = optim.lr_scheduler[name](optimizer, given)
+    local rates = {group.lr, group.momentum}
+    for epoch = 1, 7 do
+      optimizer:step()
+      if name == "ReduceLROnPlateau" then
+        scheduler:step(metrics[epoch])
+      else
+        scheduler:step()
+      end
+      rates[#rates + 1] = group.lr
+      rates[#rates + 1] = group.momentum
+    end
+    return table.concat(rates, " ")
+  end
+end
+
+local function half() return 0.5 end
+local function falling(epoch) return 1 / (epoch + 1) end
+local schedulers = {
+  LambdaLR = {base = {lr_lambda = falling}, values = {lr_lambda = half}},
+  MultiplicativeLR = {base = {lr_lambda = falling}, values = {lr_lambda = half}},
+  StepLR = {base = {step_size = 2}, values = {step_size = 3, gamma = 0.5}},
+  MultiStepLR = {base = {milestones = {2, 5}}, values = {milestones = {3}, gamma = 0.5}},
+  ConstantLR = {values = {factor = 0.5, total_iters = 2}, last_epoch = 4},
+  LinearLR = {values = {start_factor = 0.5, end_factor = 0.5, total_iters = 3}},
+  ExponentialLR = {base = {gamma = 0.9}, values = {gamma = 0.8}, last_epoch = false},
+  PolynomialLR = {values = {total_iters = 3, power = 2}},
+  CosineAnnealingLR = {base = {T_max = 5}, values = {T_max = 4, eta_min = 0.01}},
+  CosineAnnealingWarmRestarts = {base = {T_0 = 2}, values = {T_0 = 3, T_mult = 2, eta_min = 0.01}},
+  OneCycleLR = {base = {max_lr = 1, total_steps = 9},
+    values = {max_lr = 2, total_steps = 8, epochs = 4, steps_per_epoch = 3, pct_start = 0.5, anneal_strategy = "linear",
+      cycle_momentum = false, base_momentum = 0.1, max_momentum = 0.99, div_factor = 3, final_div_factor = 3,
+      three_phase = true},
+    parts = {epochs = {epochs = 3, steps_per_epoch = 3}, steps_per_epoch = {epochs = 3, steps_per_epoch = 4}}},
+  CyclicLR = {base = {base_lr = 0.1, max_lr = 1, step_size_up = 2},
+    values = {base_lr = 0.2, max_lr = 2, step_size_up = 3, step_size_down = 1, mode = "triangular2", gamma = 0.5,
+      scale_fn = half, scale_mode = "iterations", cycle_momentum = false, base_momentum = 0.1, max_momentum = 0.99},
+    with = {gamma = {mode = "exp_range"}, scale_mode = {scale_fn = falling}}},
+  ReduceLROnPlateau = {base = {patience = 1},
+    values = {mode = "max", factor = 0.5, patience = 0, threshold = 0.6, threshold_mode = "abs", cooldown = 3,
+      min_lr = 0.05, eps = 1},
+    with = {threshold_mode = {threshold = 0.3}, cooldown = {patience = 0}}, last_epoch = false},
+}
+
+describe("The options", function()
+  for name, plan in pairs(schedulers) do
+    plan.observe, plan.ignore = rates_of(name), {"optimizer"}
+    plan.observe(plan.base or {})
+    if plan.last_epoch == false then
+      plan.inert = {last_epoch = "the rates follow from those in force"}
+    else
+      plan.values.last_epoch = plan.last_epoch or 2
+    end
+    if name == "OneCycleLR" then
+      plan.ignore = {"optimizer", "epochs", "steps_per_epoch", "last_epoch"}
+      it("of OneCycleLR heeds epochs times steps_per_epoch as total_steps", function()
+        local seen = {}
+        for _, product in ipairs {{3, 3}, {3, 4}, {4, 3}} do
+          seen[#seen + 1] = plan.observe {max_lr = 1, epochs = product[1], steps_per_epoch = product[2]}
+        end
+        assert.equal(plan.observe(plan.base), seen[1])
+        assert.is_not.equal(seen[1], seen[2])
+        assert.equal(seen[2], seen[3])
+      end)
+    end
+    options.walk(name, plan)
+  end
+end)
+
+-- Factors of a schedule by step.
+local function factors_of(name)
+  return function(given)
+    local optimizer = optim.SGD({accelhost.nn.Parameter(accelhost.ones(1))}, {lr = 0.1})
+    optimizer.param_groups[1].initial_lr = 0.1
+    local scheduler = optim[name](optimizer, given)
+    local rates = {optimizer.param_groups[1].lr}
+    for _ = 1, 20 do
+      optimizer:step()
+      scheduler:step()
+      rates[#rates + 1] = optimizer.param_groups[1].lr
+    end
+    return table.concat(rates, " ")
+  end
+end
+
+local usual = {num_warmup_steps = 4, num_training_steps = 15}
+local changed = {num_warmup_steps = 6, num_training_steps = 12, last_epoch = 3, num_cycles = 2}
+local schedules = {
+  get_constant_schedule = {base = {}, inert = {last_epoch = "the rate is constant"}},
+  get_constant_schedule_with_warmup = {base = {num_warmup_steps = 4}},
+  get_linear_schedule_with_warmup = {},
+  get_cosine_schedule_with_warmup = {},
+  get_cosine_with_hard_restarts_schedule_with_warmup = {},
+  get_polynomial_decay_schedule_with_warmup = {values = {lr_end = 0.01, power = 2}},
+  get_inverse_sqrt_schedule = {base = {num_warmup_steps = 4}, values = {timescale = 9}},
+  get_cosine_with_min_lr_schedule_with_warmup = {base = {num_warmup_steps = 4, num_training_steps = 15, min_lr = 0.01},
+    values = {min_lr = 0.02}, ignore = {"optimizer", "min_lr_rate"}},
+  get_cosine_with_min_lr_schedule_with_warmup_lr_rate = {
+    base = {num_warmup_steps = 4, num_training_steps = 15, min_lr_rate = 0.1},
+    values = {min_lr_rate = 0.2, warmup_lr_rate = 0.01}, ignore = {"optimizer", "min_lr"}},
+  get_wsd_schedule = {base = {num_warmup_steps = 4, num_decay_steps = 5, num_training_steps = 15},
+    values = {num_decay_steps = 3, warmup_type = "cosine", decay_type = "linear", min_lr_ratio = 0.2},
+    ignore = {"optimizer", "num_stable_steps"}},
+}
+
+describe("The options", function()
+  for name, plan in pairs(schedules) do
+    plan.base, plan.values, plan.ignore = plan.base or usual, plan.values or {}, plan.ignore or {"optimizer"}
+    for option, value in pairs(changed) do
+      if plan.values[option] == nil then plan.values[option] = value end
+    end
+    plan.observe = factors_of(name)
+    plan.observe(plan.base)
+    options.walk(name, plan)
+  end
+end)

@@ -292,6 +292,10 @@ int ah_index_set(lua_State *L)
     lua_pushvalue(L, 1);
     apply_key(L, 4, 2);
     struct ah_tensor *window = ah_check_tensor(L, 4);
+    while (value.kind == AH_TENSOR && value.tensor->ndim > window->ndim && value.tensor->size[0] == 1) {
+        step(L, 3, AH_OP_select, (const struct ah_value[]){value, AH_I(0), AH_I(0)}, 3); /* leading dims of 1 fit */
+        value = AH_T(ah_check_tensor(L, 3));
+    }
     if (value.kind == AH_TENSOR)
         run_inplace(L, AH_OP_copy_, (const struct ah_value[]){AH_T(window), value}, 2);
     else

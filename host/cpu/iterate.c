@@ -294,9 +294,9 @@ static void copy_loop(int64_t n, void *const *data, const int64_t *step, const v
     ah_cast(n, data[0], dtype[0], 1, data[1], dtype[1], step[1]);
 }
 
-static int check_output(const struct ah_tensor *out)
+int ah_check_writable(const struct ah_tensor *out)
 {
-    for (int d = 0; d < out->ndim; d++)
+    for (int d = 0; d < out->ndim && out->numel > 0; d++)
         if (out->stride[d] == 0 && out->size[d] > 1)
             return ah_fail(AH_EINVAL, "cannot write in place into an expanded tensor of shape %s: several elements "
                            "share one place in memory; clone() it first", ah_shape(out));
@@ -311,7 +311,7 @@ int ah_iterate(const struct ah_operand *operand, int count, bool scalars, ah_loo
     int status = 0;
     if (out->numel == 0)
         return 0;
-    AH_TRY(check_output(out));
+    AH_TRY(ah_check_writable(out));
     plan.count = count;
     plan.scalars = scalars;
     plan.loop = loop;

@@ -37,6 +37,7 @@ static int fill(struct ah_tensor *out, enum ah_dtype dtype, draw_fn draw, const 
     }
     struct ah_tensor *drawn = NULL, *ordered = NULL;
     int status;
+    AH_TRY(ah_check_writable(out)); /* what fails draws nothing */
     AH_TRYGO(in_memory_order(&ordered, out), done);
     AH_TRYGO(ah_tensor_empty(&drawn, ordered->size, ordered->ndim, dtype, &ah_cpu), done);
     draw(g, ah_tensor_data(drawn), drawn->numel, context);

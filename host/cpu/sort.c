@@ -240,6 +240,13 @@ int ah_cpu_topk(struct ah_call *c)
     return sort_lines(&l);
 }
 
+/* Does a sorted entry begin a value of its own? No nan equals another. */
+static bool is_new(const struct entry *entry, int64_t i, enum ah_dtype dtype)
+{
+    uint64_t nan = dtype == AH_F64 ? UINT64_MAX : UINT32_MAX;
+    return i == 0 || entry[i].key != entry[i - 1].key || (ah_dtype_is_float(dtype) && entry[i].key == nan);
+}
+
 int ah_cpu_unique(struct ah_call *c)
 {
     struct ah_tensor *x = NULL;
@@ -255,7 +262,7 @@ int ah_cpu_unique(struct ah_call *c)
     make_keys(entry, n, ah_tensor_data(x), 1, x->dtype, false);
     sort_entries(entry, entry + n, n);
     for (int64_t i = 0; i < n; i++)
-        found += i == 0 || entry[i].key != entry[i - 1].key;
+        found += is_new(entry, i, x->dtype);
     AH_TRYGO(ah_call_output(c, 0, &found, 1, x->dtype), out);
     if (c->arg[2].flag)
         AH_TRYGO(ah_call_output(c, next++, x->size, x->ndim, AH_I64), out);
@@ -267,7 +274,7 @@ int ah_cpu_unique(struct ah_call *c)
     size_t item = ah_dtype_size(x->dtype);
     int64_t group = -1;
     for (int64_t i = 0; i < n; i++) {
-        if (i == 0 || entry[i].key != entry[i - 1].key) {
+        if (is_new(entry, i, x->dtype)) {
             group++;
             memcpy((char *)ah_tensor_data(c->out[0]) + (size_t)group * item,
                    (const char *)ah_tensor_data(x) + (size_t)entry[i].at * item, item);

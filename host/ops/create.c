@@ -75,7 +75,10 @@ int ah_forward_rand_like(struct ah_call *c)
 {
     enum ah_dtype dtype = c->arg[1].kind == AH_DTYPE ? c->arg[1].dtype : c->arg[0].tensor->dtype;
     AH_TRY(expect_float_output(c, dtype));
-    return make_like(c, &c->arg[1]);
+    AH_TRY(ah_tensor_empty_ordered(&c->out[0], c->arg[0].tensor, dtype, c->device));
+    c->out_count = 1;
+    c->arg[0] = AH_NIL; /* it lent its shape; it may lie on another device */
+    return ah_call_kernel(c);
 }
 
 int ah_forward_randn_like(struct ah_call *c)

@@ -282,6 +282,10 @@ FORWARD_ACTIVATION(hardsigmoid)
 int ah_forward_hardtanh(struct ah_call *c)
 {
     enum ah_dtype dtype = c->arg[0].tensor->dtype;
+    if (c->arg[1].number > c->arg[2].number) {
+        return ah_fail(AH_EINVAL, "hardtanh: min_val %g is greater than max_val %g", c->arg[1].number,
+                       c->arg[2].number);
+    }
     for (int i = 1; i < 3; i++) {
         if (!ah_number_fits(c->arg[i].number, dtype) || (dtype == AH_U8 && c->arg[i].number < 0)) {
             return ah_fail(AH_EINVAL, "hardtanh: %s %g is outside the range of %s", c->op->param[i].name,
@@ -390,7 +394,8 @@ int ah_forward_masked_fill(struct ah_call *c)
     return elementwise(c, 3, c->arg[0].tensor->dtype);
 }
 
-/* The kernel draws the mask, extra[0], in row-major order whatever the layout, and applies it. */
+/* The kernel draws the mask, extra[0], in the order of the input's memory, as PyTorch, and applies it. A channels-last
+ * mark is no such order: to the user that input is row-major. */
 int ah_forward_dropout(struct ah_call *c)
 {
     struct ah_tensor *input = c->arg[0].tensor;
@@ -400,7 +405,7 @@ int ah_forward_dropout(struct ah_call *c)
     if (!c->arg[2].flag || p == 0 || input->numel == 0)
         return same(c);
     AH_TRY(ah_call_expect_float(c, 0));
-    AH_TRY(ah_tensor_empty(&c->extra[0], input->size, input->ndim, AH_BOOL, c->device));
+    AH_TRY(ah_tensor_empty_ordered(&c->extra[0], input, AH_BOOL, c->device));
     /* PyTorch divides a mask of ones in the tensor's dtype. */
     double keep = 1 - p;
     switch (input->dtype) {

@@ -152,8 +152,11 @@ int ah_forward_cross_entropy(struct ah_call *c)
     double smoothing = c->arg[5].number;
     if (!(smoothing >= 0 && smoothing <= 1))
         return ah_fail(AH_EINVAL, "cross_entropy: label_smoothing: expected 0..1, got %g", smoothing);
-    if (ah_dtype_is_float(t->dtype))
+    if (ah_dtype_is_float(t->dtype)) {
+        if (c->arg[3].integer >= 0)
+            return ah_fail(AH_EINVAL, "cross_entropy: ignore_index goes with labels, not with probabilities");
         return soft_targets(c);
+    }
     enum ah_reduction reduction;
     AH_TRY(ah_reduction_parse("cross_entropy", c->arg[4].string, &reduction));
     AH_TRY(check_labels("cross_entropy", x, t, c->arg[2].tensor));

@@ -122,6 +122,30 @@ int ah_tensor_empty_like(struct ah_tensor **out, const struct ah_tensor *like)
     return ah_tensor_empty(out, like->size, like->ndim, like->dtype, like->storage->device);
 }
 
+int ah_tensor_empty_ordered(struct ah_tensor **out, const struct ah_tensor *like, enum ah_dtype dtype,
+                            struct ah_device *device)
+{
+    int order[AH_MAX_DIMS] = {0}; /* dims, the one with the largest stride first; those of size 1 stay in place */
+    int64_t stride[AH_MAX_DIMS], next = 1;
+    bool ordered = like->numel > 0;
+    for (int d = 0; d < like->ndim; d++) {
+        int k = d;
+        for (; k > 0 && like->size[d] != 1 && like->stride[order[k - 1]] < like->stride[d]; k--)
+            order[k] = order[k - 1];
+        order[k] = d;
+    }
+    for (int k = like->ndim - 1; k >= 0; k--) {
+        int d = order[k];
+        ordered = ordered && (like->size[d] == 1 || like->stride[d] > 0);
+        stride[d] = next;
+        next *= like->size[d];
+    }
+    AH_TRY(ah_tensor_empty(out, like->size, like->ndim, dtype, device));
+    if (ordered)
+        memcpy((*out)->stride, stride, sizeof stride);
+    return 0;
+}
+
 /* What a failed step leaves of a fresh tensor: nothing. */
 static int keep_if(int status, struct ah_tensor **tensor)
 {

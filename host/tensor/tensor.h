@@ -52,6 +52,10 @@ int ah_tensor_empty(struct ah_tensor **out, const int64_t *size, int ndim, enum 
                     struct ah_device *device);
 /* Row-major, same shape, dtype and device. */
 int ah_tensor_empty_like(struct ah_tensor **out, const struct ah_tensor *like);
+/* The shape of `like`, and its order of dims in memory (row-major for an expanded one), without gaps:
+ * what is drawn into it in memory order falls where PyTorch's draws fall. */
+int ah_tensor_empty_ordered(struct ah_tensor **out, const struct ah_tensor *like, enum ah_dtype dtype,
+                            struct ah_device *device);
 int ah_tensor_zeros(struct ah_tensor **out, const int64_t *size, int ndim, enum ah_dtype dtype,
                     struct ah_device *device);
 

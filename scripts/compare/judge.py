@@ -94,30 +94,48 @@ def close(mine, other, dtype):
     same = (mine == other) | (mine.isnan() & other.isnan())
     finite = other[other.isfinite()]
     largest = finite.abs().max().item() if finite.numel() else 0.0
-    room = relative * torch.maximum(mine.abs(), other.abs()) + min(absolute, absolute * largest) + 1e-300
+    floor = absolute * (largest if dtype in ("float16", "bfloat16") else min(1.0, largest))
+    room = relative * torch.maximum(mine.abs(), other.abs()) + floor
+    room += torch.finfo(DTYPES[dtype]).tiny  # what some kernels flush to zero
     return same | ((mine - other).abs() <= room)
 
 
+def shaken(tensor, scale, generator):
+    """Factors that move a tensor's elements by some units in the last place."""
+    unit = torch.finfo(tensor.dtype).eps
+    noise = torch.empty(tensor.shape, dtype=torch.float64).uniform_(-1, 1, generator=generator)
+    return (1 + (scale * unit * noise if unit < 1e-3 else unit * noise.sign())).to(tensor.dtype)
+
+
 def perturb(scale, generator):
-    """A function that adds noise to the floating results of a statement."""
+    """A function that adds noise to the floating results of a statement; a module's layers add it to theirs."""
+    def hook(_module, _inputs, result):
+        if isinstance(result, torch.Tensor) and result.is_floating_point():
+            return result * shaken(result.detach(), scale, generator)
+        return None
+
     def after(environment, statement):
         while isinstance(statement, NoGrad):
             statement = statement.fields[0]
         for name in names_of(statement):
             value = environment.get(name)
-            values = list(value.parameters()) if isinstance(value, torch.nn.Module) else [value]
+            values = [value]
+            if isinstance(value, torch.nn.Module):
+                values = list(value.parameters())
+                for layer in value.modules():
+                    layer.register_forward_hook(hook)
             for tensor in values:
-                if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() or tensor._is_view():
-                    continue
-                if any(tensor is not other and isinstance(other, torch.Tensor) and
-                       tensor.untyped_storage()._cdata == other.untyped_storage()._cdata
-                       for other in environment.values() if isinstance(other, torch.Tensor)):
-                    continue
-                unit = torch.finfo(tensor.dtype).eps
-                noise = torch.empty(tensor.shape, dtype=torch.float64).uniform_(-1, 1, generator=generator)
-                tensor.data.mul_((1 + scale * unit * noise).to(tensor.dtype) if unit < 1e-3 else
-                                 (1 + unit * noise.sign()).to(tensor.dtype))
+                if isinstance(tensor, torch.Tensor) and tensor.is_floating_point() and is_alone(tensor, environment):
+                    tensor.data.mul_(shaken(tensor.data, scale, generator))
     return after
+
+
+def is_alone(tensor, environment):
+    """Does no other variable share the tensor's memory?"""
+    storage = tensor.untyped_storage()._cdata
+    return not tensor._is_view() and not any(
+        isinstance(other, torch.Tensor) and other is not tensor and other.untyped_storage()._cdata == storage
+        for other in environment.values())
 
 
 def is_rounding(difference, ours, theirs):

@@ -39,6 +39,13 @@ def spreads_nan(difference):
                 (~theirs.isfinite()).any())
 
 
+def beyond_numbers(difference):
+    """One side or the other is no finite number wherever they differ."""
+    ours, theirs = difference.ours.tensor(), difference.theirs.tensor()
+    apart = ~((ours == theirs) | (ours.isnan() & theirs.isnan()) | ((ours - theirs).abs() < 1e-3 * theirs.abs()))
+    return bool((~ours.isfinite() | ~theirs.isfinite())[apart].all())
+
+
 def is_empty(difference):
     return difference.theirs.kind == "T" and 0 in difference.theirs.shape
 
@@ -83,7 +90,7 @@ KNOWN = [
           call=r"F\.dropout2d|m\d", ours="dropout2d: expected an input"),
     Known("integer layers: F.linear takes floating tensors", "error", call=r"F\.linear", ours="expected a floating"),
     Known("PyTorch asks nothing of an empty tensor's dtype", "error",
-          ours=r"expected a floating input|expected input \(N, C|expected query",
+          ours=r"expected a floating input|expected input \(N, C|expected query|dtypes differ",
           theirs=r"^\.$", test=programs_with(EMPTY)),
     Known("detach_ of a view without history does nothing here", "error", call="detach_", ours=r"^\.$",
           theirs="Can't detach views in-place"),
@@ -92,13 +99,17 @@ KNOWN = [
     Known("sizes of no element are refused where they are a mistake in a model", "error", theirs=r"^\.$",
           ours="has no size|output_size: expected at least 1|has empty planes"),
     Known("activations that PyTorch runs on integers by accident", "error", call=r"F\.(hardtanh|relu6)",
-          ours="expected a floating input", theirs=r"^\.$"),
+          ours="expected a floating input|outside the range of uint8", theirs=r"^\.$"),
     Known("PyTorch asks for several values per channel of a group", "error", call=r"F\.group_norm",
           theirs="more than 1 value per channel"),
     Known("detach_ of a result with a history: use detach()", "error", call="detach_", ours="only leaves",
           theirs=r"^\.$"),
     Known("nll_loss of one sample takes a 0-dim target", "error", call=r"F\.nll_loss|m\d", ours="does not fit input",
           theirs=r"^\.$"),
+    Known("what PyTorch cannot derive is a constant here", "error", call=r"backward|autograd\.grad", ours=r"^\.$",
+          theirs="derivative for .* is not implemented"),
+    Known("the largest of nothing is 0 in a norm of gradients", "error", call="nn.utils.clip_grad_norm_", ours=r"^\.$",
+          theirs="on an empty tensor"),
     Known("attention has derivatives of every order", "error", call="backward|autograd.grad", ours=r"^\.$",
           theirs="flash_attention_for_cpu_backward is not implemented"),
     Known("binary_cross_entropy_with_logits has the gradient of its weights, too", "error", ours=r"^\.$",
@@ -111,8 +122,25 @@ KNOWN = [
     Known("an op that writes by index does not read what it writes", "error", ours="shares memory with .* written"),
     Known("the kernel of a convolution has as many sizes as dims", "error", ours="expected a number or a table of"),
     Known("cosine_similarity of integers", "error", call=r"F\.cosine_similarity", ours="expected a floating input"),
+    Known("pooling and F.linear of integers, and of weights of one dim", "error",
+          call=r"F\.(max_pool\dd|avg_pool\dd|linear)|m\d",
+          ours="expected a floating input, got int|does not fit weight", theirs=r"^\.$"),
+    Known("hard to tell from a mistake: two dtypes in one loss", "error", call=r"F\.binary_cross_entropy.*|m\d",
+          ours="expected a (target|weight) like the input", theirs=r"^\.$"),
+    Known("pooling's output_size may be a table of one", "error", ours=r"^\.$", theirs="output_size must be"),
+    Known("the norm of nothing is 0 for every p", "error", call="norm", ours=r"^\.$", theirs="on an empty tensor"),
+    Known("a derivative that is constant has no history, and a backward through it says so", "error",
+          call=r"backward|autograd\.grad", ours="does not require grad", theirs=r"^\.$",
+          test=programs_with("create_graph|unique|bernoulli|floor_divide|no_grad")),
+    Known("what a gradient does not need is not saved, and may be written", "error", call=r"backward|autograd\.grad",
+          ours=r"^\.$", theirs="modified by an inplace operation"),
+    Known("a size that hangs on whether two nan are the same", "error", theirs="must match|mismatch",
+          test=programs_with("unique")),
     # Histories.
-    Known("integers never require a gradient", "flags", test=lambda d: d.theirs.dtype in ("int64", "int32", "uint8")),
+    Known("integers never require a gradient", "flags",
+          test=lambda d: d.theirs.dtype in ("int64", "int32", "uint8", "bool")),
+    Known("comparisons written in place end the history; PyTorch keeps one whose gradient is an error", "flags",
+          test=lambda d: without_gradient(d) and programs_with(r":(eq|ne|lt|le|gt|ge|logical_\w+)_\(")(d)),
     Known("a derivative that is constant has a history on one side only", "flags", call=r"autograd\.grad"),
     Known("views made without gradients, or before their base required them, have no gradient", "flags",
           test=of_leaf_view),
@@ -124,7 +152,8 @@ KNOWN = [
     Known("results whose gradient PyTorch refuses at backward have none here", "flags",
           call="unique|floor_divide|bincount|bernoulli", test=without_gradient),
     Known("views of split and unbind stay usable after a write into their base; PyTorch gives them up", "kind error",
-          theirs="is a view and (its base or|is being)|multiple views"),
+          theirs="is a view and (its base or|is being)|multiple views|view was created in no_grad mode"),
+    Known("a norm with p = 0 has a gradient, of zeros", "missing", test=programs_with("norm.*p = 0")),
     Known("nothing where PyTorch accumulates zeros through a graph that no number reaches", "missing",
           test=lambda d: d.ours is None and d.name.endswith(".grad") and all_zero(d.theirs)),
     Known("two inputs' gradients may be views of one tensor in PyTorch, as nothing there is written in place", "alias",
@@ -132,6 +161,25 @@ KNOWN = [
     Known("nonzero is contiguous here, in PyTorch a transposed view", "alias",
           call="contiguous|reshape|flatten|view_as", test=programs_with("nonzero")),
     # Values.
+    Known("PyTorch's gradient at nan, or of kl_div at a target of 0, is another non-number", "value",
+          test=lambda d: d.name.endswith(".grad") and beyond_numbers(d)),
+    Known("the gradient of an element that is nan", "value", test=lambda d: programs_with("0/0")(d) and (
+        d.name.endswith(".grad") or d.call == "autograd.grad")),
+    Known("PyTorch's second derivative of l1_loss is memory that nobody wrote", "value",
+          test=lambda d: programs_with("F.l1_loss|nn.L1Loss")(d) and programs_with("create_graph")(d)),
+    Known("draws into nonzero's result, which PyTorch transposes", "value",
+          test=lambda d: programs_with("nonzero")(d) and programs_with(r"(random|_like|dropout)")(d)),
+    Known("a padded convolution multiplies no zeros with nan or inf", "value", call=r"F\.conv.*|m\d", test=spreads_nan),
+    Known("the mean of an infinite row is infinite, also beside its variance", "value", call="(std|var)_mean",
+          test=spreads_nan),
+    Known("copy_ from a part of the same tensor copies it first", "value", test=programs_with(r"copy_\(")),
+    Known("a remainder of numbers whose quotient overflows", "value", call="%|remainder_?|fmod_?|floor_divide_?",
+          test=spreads_nan),
+    Known("normalize of numbers whose squares overflow", "value", call=r"F\.normalize", ours="float(32|16)",
+          test=lambda d: not any(d.theirs.data)),
+    Known("a mean over weights of zero with label smoothing", "value", call=r"F\.cross_entropy|m\d",
+          test=programs_with("label_smoothing")),
+    Known("random integers of more than 24 bits in float32", "value", call="randint", ours="^float32"),
     Known("PyTorch's hardsigmoid has the derivative 1/6 in float32", "value",
           test=lambda d: programs_with("[hH]ardsigmoid")(d) and d.ours.dtype == "float64"),
     Known("a variance without elements is nan; with a negative correction PyTorch divides by it", "value",

@@ -246,6 +246,12 @@ describe("hardsigmoid and hardswish", function()
   end)
 end)
 
+describe("hardtanh", function()
+  it("refuses bounds in the wrong order", function()
+    check.raises("hardtanh: min_val 2 is greater than max_val 1", function() F.hardtanh(T {1}, {min_val = 2}) end)
+  end)
+end)
+
 describe("add of bools", function()
   it("leaves out what alpha = 0 takes away", function()
     assert.same({false, true}, T({false, true}, "bool"):add(T({true, true}, "bool"), {alpha = 0}):tolist())

@@ -149,6 +149,21 @@ describe("a 0-dim whole number as a position", function()
   end)
 end)
 
+describe("unique", function()
+  it("keeps every nan, as none equals another", function()
+    local nan = 0 / 0
+    for _, dtype in ipairs {"float32", "float64", "float16"} do
+      local x = accelhost.tensor({nan, 1, nan, 1}, {dtype = dtype})
+      local values, places, counts = x:unique {return_inverse = true, return_counts = true}
+      check.near({1, nan, nan}, values:tolist(), 0)
+      assert.same({1, 0, 2, 0}, places:tolist())
+      assert.same({2, 1, 1}, counts:tolist())
+    end
+    local whole = accelhost.tensor({2 ^ 31 - 1, 2 ^ 31 - 1}, {dtype = "int32"})
+    assert.same({2 ^ 31 - 1}, whole:unique():tolist())
+  end)
+end)
+
 describe("topk", function()
   it("gives a 0-dim tensor itself, whatever k", function()
     for k = 0, 1 do

@@ -180,6 +180,14 @@ describe("assigning a 0-dim tensor", function()
     t[{0, 1}] = one
     assert.same({{1, 1, 1, 0}}, t:tolist())
   end)
+
+  it("takes leading dims of size 1 off", function()
+    local t = accelhost.zeros(2, 3)
+    t[{0, 1}] = accelhost.tensor {{5}}
+    t[1] = accelhost.ones(1, 1, 3)
+    assert.same({{0, 5, 0}, {1, 1, 1}}, t:tolist())
+    assert.error_matches(function() t[1] = accelhost.ones(2, 3) end, "does not broadcast")
+  end)
 end)
 
 describe("#t", function()

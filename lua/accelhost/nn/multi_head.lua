@@ -65,8 +65,8 @@ local function split_heads(x, length, s)
   return x:reshape(length, s.batch, s.heads, s.head):permute(1, 2, 0, 3)
 end
 
+-- And back to [length, N, E] in memory, also where the batch is first to the user: dropout draws in memory's order.
 local function join_heads(x, s)
-  if s.batch_first then return x:transpose(1, 2):reshape(s.batch, s.target, s.width) end
   return x:permute(2, 0, 1, 3):reshape(s.target, s.batch, s.width)
 end
 
@@ -156,6 +156,7 @@ local function multi_head_attention_forward(...)
   k, v = append_zeros(k, v, masks, s, o)
   local output, weights = attend(q, k, v, joined_mask(masks, s), s, o)
   output = C.linear(join_heads(output, s), o.out_proj_weight, o.out_proj_bias)
+  if s.batch_first then output = output:transpose(0, 1) end
   if not batched then output = output:squeeze(0) end
   if not weights then return output, nil end
   if o.average_attn_weights then weights = weights:sum(1) / s.heads end

@@ -108,11 +108,11 @@ int ah_backward_pow(struct ah_rule *r)
         }
     }
     if (r->needs[1]) {
-        /* 0^b stays 0 for b >= 0, whatever log 0 says. */
         /* A number is kept in double: as a tensor of its own it would become float32. */
         struct ah_tensor *power = ah_r(r, AH_OP_pow, AH_T(a), AH_T(b));
         struct ah_tensor *slope = a->wrapped ? ah_r_scale(r, power, log(ah_tensor_get(a, 0)))
                                              : ah_r_mul(r, power, unary(r, AH_OP_log, a));
+        /* 0^b stays 0 for b >= 0, whatever log 0 says. */
         struct ah_tensor *flat =
             ah_r(r, AH_OP_logical_and, AH_T(compare(r, AH_OP_eq, a, 0)), AH_T(compare(r, AH_OP_ge, b, 0)));
         give(r, 1, ah_r_mul(r, g, only(r, unary(r, AH_OP_logical_not, flat), slope)));

@@ -39,9 +39,12 @@ enum { LANES = 64 };
                                   m->boolean ? NULL : (const real *)mask + at, m->stride[m->ndim - 1]);          \
                 from = to;                                                                                       \
             }                                                                                                    \
-            if (row_max_##suffix(from, n) == (real)-INFINITY)                                                    \
-                n = 0; /* nothing to attend to: zeros */                                                         \
+            /* Nothing to attend to: zeros. Without a mask the row is looked at again only if it became NaN. */  \
+            if (mask && row_max_##suffix(from, n) == (real)-INFINITY)                                            \
+                n = 0;                                                                                           \
             softmax_in_place_##suffix(from, to, n);                                                              \
+            if (!mask && n > 0 && to[0] != to[0] && row_max_##suffix(from, n) == (real)-INFINITY)                \
+                n = 0;                                                                                           \
             memset(to + n, 0, (size_t)(m->length - n) * sizeof *to);                                             \
         }                                                                                                        \
     }

@@ -86,6 +86,17 @@ static void SUFFIX(softmax_lanes)(const REAL *restrict x, REAL *restrict y, int6
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < width; j++)
             m[j] = x[i * stride + j] > m[j] ? x[i * stride + j] : m[j];
+    if (take_log) {
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t j = 0; j < width; j++)
+                sum[j] += EXP(x[i * stride + j] - m[j]);
+        for (int64_t j = 0; j < width; j++)
+            sum[j] = LOG(sum[j]);
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t j = 0; j < width; j++)
+                y[i * stride + j] = x[i * stride + j] - m[j] - sum[j];
+        return;
+    }
     for (int64_t i = 0; i < n; i++) {
         for (int64_t j = 0; j < width; j++) {
             REAL e = EXP(x[i * stride + j] - m[j]);
@@ -93,16 +104,9 @@ static void SUFFIX(softmax_lanes)(const REAL *restrict x, REAL *restrict y, int6
             y[i * stride + j] = e;
         }
     }
-    for (int64_t j = 0; take_log && j < width; j++)
-        sum[j] = LOG(sum[j]);
-    for (int64_t i = 0; i < n; i++) {
-        if (take_log)
-            for (int64_t j = 0; j < width; j++)
-                y[i * stride + j] = x[i * stride + j] - m[j] - sum[j];
-        else
-            for (int64_t j = 0; j < width; j++)
-                y[i * stride + j] /= sum[j];
-    }
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < width; j++)
+            y[i * stride + j] /= sum[j];
 }
 
 static void SUFFIX(softmax_lanes_backward)(const REAL *restrict g, const REAL *restrict y, REAL *restrict gx,

@@ -44,6 +44,21 @@ describe("max_pool2d", function()
     end
   end)
 
+  it("tells where each maximum is, whatever the window", function()
+    accelhost.manual_seed(6)
+    for _, dtype in ipairs {"float32", "float64", "float16"} do
+      local x = accelhost.randn({2, 3, 11, 13}, {dtype = "float32"}):to(dtype)
+      local windows = {{2}, {3, 1, 1}, {3, 2, 1}, {{2, 5}, {3, 4}, {1, 2}}, {3, 3, 0, 2}, {2, 3, 1, 4},
+        {4, 2, 2, 1, true}}
+      for _, o in ipairs(windows) do
+        local y, index = F.max_pool2d(x, o[1], o[2], o[3] or 0, o[4] or 1, o[5] or false, true)
+        local picked = x:reshape(6, -1):gather(1, index:reshape(6, -1))
+        assert.is_true(accelhost.equal(y:reshape(6, -1), picked), dtype)
+        assert.is_true(accelhost.equal(y, F.max_pool2d(x, o[1], o[2], o[3] or 0, o[4] or 1, o[5] or false)), dtype)
+      end
+    end
+  end)
+
   it("lets nan win in the other memory order too", function()
     local x = accelhost.zeros(1, 20, 4, 4)
     x:select(2, 1):fill_(nan) -- a convolution spreads nan over channels, so a whole row

@@ -142,12 +142,12 @@ static int accumulate(struct ah_run *run, struct ah_tensor *leaf, struct ah_tens
 
 static int check_saved(const struct ah_node *node, const struct ah_saved *saved, const char *what, int index)
 {
-    if (!saved->tensor || saved->tensor->storage->version == saved->version)
+    if (!saved->tensor || ah_tensor_version(saved->tensor) == saved->version)
         return 0;
     return ah_fail(AH_ESTATE,
                    "backward of %s: %s %d %s was changed in place after it was saved (version %u then, %u now)",
                    node->op->name, what, index, ah_shape(saved->tensor), saved->version,
-                   saved->tensor->storage->version);
+                   ah_tensor_version(saved->tensor));
 }
 
 static int check_node(const struct ah_node *node)

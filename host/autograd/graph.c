@@ -41,26 +41,42 @@ static bool keeps(const struct ah_call *call, int i)
     return false;
 }
 
+static bool is_leaf_wanting(const struct ah_grad_meta *meta)
+{
+    return meta && meta->requires_grad && !meta->fn;
+}
+
+/* With gradients on: would a write into `target` go past autograd? */
+static int check_target(const struct ah_call *call, const struct ah_tensor *target)
+{
+    const struct ah_grad_meta *meta = target->grad;
+    const char *name = call->op->name, *mark = call->op->flags & AH_MUTATES ? "" : "_";
+    if (is_leaf_wanting(meta)) {
+        return ah_fail(AH_EINVAL, "%s%s: a leaf that requires grad cannot be changed in place (use no_grad, or a copy)",
+                       name, mark);
+    }
+    if (meta && meta->base && is_leaf_wanting(meta->base->grad)) {
+        return ah_fail(AH_EINVAL,
+                       "%s%s: a view of a leaf that requires grad cannot be changed in place (use no_grad, or a copy)",
+                       name, mark);
+    }
+    if (target->untracked == AH_UNTRACKED_GRAD || (target->untracked && call->recording)) {
+        return ah_fail(AH_EINVAL, "%s%s: a view made under no_grad cannot be changed in place with gradients on: its "
+                       "base would not hear of it (make and change it on the same side, or use detach)", name, mark);
+    }
+    return 0;
+}
+
 static int before_inplace(struct ah_call *call)
 {
     struct ah_tensor *target = call->arg[0].tensor;
-    const struct ah_grad_meta *meta = target->grad;
     if (!ah_grad_enabled)
         return 0;
-    const char *mark = call->op->flags & AH_MUTATES ? "" : "_";
-    if (meta && meta->requires_grad && !meta->fn) {
-        return ah_fail(AH_EINVAL, "%s%s: a leaf that requires grad cannot be changed in place (use no_grad, or a copy)",
-                       call->op->name, mark);
-    }
-    if (meta && meta->base && meta->base->grad && meta->base->grad->requires_grad && !meta->base->grad->fn) {
-        return ah_fail(AH_EINVAL,
-                       "%s%s: a view of a leaf that requires grad cannot be changed in place (use no_grad, or a copy)",
-                       call->op->name, mark);
-    }
+    AH_TRY(check_target(call, target));
     /* Make a stale view's history true before it becomes an input. */
     struct ah_edge edge;
     struct ah_node *owned;
-    if (meta && meta->base)
+    if (target->grad && target->grad->base)
         AH_TRY(ah_gradient_edge(target, &edge, &owned));
     if (!call->recording || !keeps(call, 0))
         return 0;
@@ -70,28 +86,37 @@ static int before_inplace(struct ah_call *call)
     return status;
 }
 
-static void track_view(struct ah_call *call)
+static int track_view(struct ah_call *call)
 {
     struct ah_tensor *view = call->out[0], *from = call->arg[0].tensor;
-    if (!ah_grad_enabled || !ah_rules[call->op->id].run || view == from || !ah_dtype_is_float(view->dtype) ||
+    if (!ah_rules[call->op->id].run || view == from || !ah_dtype_is_float(view->dtype) ||
         view->storage != from->storage)
-        return;
+        return 0;
+    if (from->untracked || !ah_grad_enabled) {
+        bool grad = from->untracked == AH_UNTRACKED_GRAD || ah_requires_grad(from);
+        view->untracked = grad ? AH_UNTRACKED_GRAD : AH_UNTRACKED;
+    }
+    if (!ah_grad_enabled)
+        return 0;
     struct ah_grad_meta *meta = ah_grad_meta(view);
-    if (!meta || meta->base)
-        return;
+    if (!meta)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    if (meta->base)
+        return 0;
     struct ah_tensor *base = from->grad && from->grad->base ? from->grad->base : from;
     meta->base = ah_tensor_retain(base);
-    meta->base_version = view->storage->version;
+    meta->base_version = ah_tensor_version(view);
+    return 0;
 }
 
 static int save_arg(struct ah_node *node, const struct ah_call *call, int i)
 {
     struct ah_tensor *tensor = call->arg[i].tensor;
-    uint32_t version = tensor->storage->version;
+    uint32_t version = ah_tensor_version(tensor);
     struct ah_tensor *kept;
     if (i == 0 && call->original) {
         kept = ah_tensor_retain(call->original);
-        version = kept->storage->version;
+        version = ah_tensor_version(kept);
     } else if (call->inplace && tensor->storage == call->out[0]->storage) {
         /* Overlaps what was just written: the rule is refused if it is ever run. */
         AH_TRY(ah_alias(&kept, tensor));
@@ -128,7 +153,7 @@ static int fill_node(struct ah_node *node, struct ah_call *call)
         ah_describe(&node->output[k], call->out[k]);
         if (ah_rules[op->id].saves & AH_SAVE_OUT(k)) {
             AH_TRY(ah_alias(&node->saved_out[k].tensor, call->out[k]));
-            node->saved_out[k].version = call->out[k]->storage->version;
+            node->saved_out[k].version = ah_tensor_version(call->out[k]);
         }
     }
     for (int i = 0; i < AH_MAX_EXTRA; i++) {

@@ -32,7 +32,7 @@ bool ah_requires_grad(const struct ah_tensor *tensor)
     if (meta->requires_grad || meta->fn)
         return true;
     /* A view made before its base began to require grad (by an in-place write). */
-    return meta->base && meta->base_version != tensor->storage->version && ah_requires_grad(meta->base);
+    return meta->base && meta->base_version != ah_tensor_version(tensor) && ah_requires_grad(meta->base);
 }
 
 bool ah_is_leaf(const struct ah_tensor *tensor)
@@ -169,7 +169,7 @@ int ah_gradient_edge(struct ah_tensor *tensor, struct ah_edge *out, struct ah_no
     *out = (struct ah_edge){NULL, 0};
     if (!meta)
         return 0;
-    if (meta->base && meta->base_version != tensor->storage->version && ah_requires_grad(meta->base))
+    if (meta->base && meta->base_version != ah_tensor_version(tensor) && ah_requires_grad(meta->base))
         AH_TRY(ah_remake_view(tensor));
     if (meta->fn)
         *out = (struct ah_edge){meta->fn, meta->output};

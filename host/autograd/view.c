@@ -16,7 +16,7 @@ int ah_remake_view(struct ah_tensor *view)
     ah_grad_enabled = enabled;
     AH_TRY(status);
     status = ah_set_history(view, fresh->grad->fn, 0);
-    meta->base_version = view->storage->version;
+    meta->base_version = ah_tensor_version(view);
     ah_tensor_release(fresh);
     return status;
 }

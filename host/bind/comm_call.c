@@ -60,7 +60,7 @@ int ah_comm_unpack(struct ah_tensor *tensor, struct ah_tensor *packed, int statu
         status = quietly(AH_OP_copy_, &same, tensor, packed);
         ah_tensor_release(same);
     }
-    tensor->storage->version++;
+    ah_tensor_touch(tensor);
     ah_tensor_release(packed);
     return status;
 }

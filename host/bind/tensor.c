@@ -63,9 +63,12 @@ static int get_ndim(lua_State *L, struct ah_tensor *tensor)
     return 1;
 }
 
+/* The memory, apart from all history: writes through it are not noticed by what was saved for backward. */
 static int get_data(lua_State *L, struct ah_tensor *tensor)
 {
-    return ah_push_op(L, AH_OP_detach, (const struct ah_value[]){AH_T(tensor)}, 1);
+    ah_push_op(L, AH_OP_detach, (const struct ah_value[]){AH_T(tensor)}, 1);
+    ah_check(L, ah_tensor_own_version(ah_to_tensor(L, -1)));
+    return 1;
 }
 
 /* "MulBackward" for an op named mul, as PyTorch prints it. */
@@ -106,7 +109,7 @@ static int get_transposed(lua_State *L, struct ah_tensor *tensor)
 
 static int get_version(lua_State *L, struct ah_tensor *tensor)
 {
-    lua_pushinteger(L, (lua_Integer)tensor->storage->version);
+    lua_pushinteger(L, (lua_Integer)ah_tensor_version(tensor));
     return 1;
 }
 
@@ -529,7 +532,7 @@ static int pointer(lua_State *L)
                              ah_shape(tensor));
     if (!ah_on_cpu(tensor))
         return ah_raise_text(L, "with_data: expected a tensor on cpu, got one on %s", tensor->storage->device->name);
-    tensor->storage->version++;
+    ah_tensor_touch(tensor);
     lua_pushlightuserdata(L, ah_tensor_data(tensor));
     return 1;
 }

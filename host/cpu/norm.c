@@ -126,7 +126,7 @@ static void update_running(struct ah_call *c, const struct batch *b, double mome
             double fresh = ah_tensor_get(c->extra[s], k) * (s == 1 ? count / (count - 1) : 1);
             ah_tensor_set(running[s], k, (1 - momentum) * ah_tensor_get(running[s], k) + momentum * fresh);
         }
-        running[s]->storage->version++;
+        ah_tensor_touch(running[s]);
     }
 }
 

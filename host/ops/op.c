@@ -235,9 +235,9 @@ static int run(struct ah_call *call)
     }
     AH_TRY(op->forward(call));
     if (call->inplace)
-        call->out[0]->storage->version++;
+        ah_tensor_touch(call->out[0]);
     if ((op->flags & AH_VIEW) && ah_recorder)
-        ah_recorder->track_view(call);
+        AH_TRY(ah_recorder->track_view(call));
     return call->recording ? ah_recorder->record(call) : 0;
 }
 

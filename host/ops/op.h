@@ -149,7 +149,7 @@ struct ah_recorder {
     bool (*wanted)(const struct ah_call *call);          /* is a node to be recorded for this call? */
     int (*before_inplace)(struct ah_call *call);         /* may arg[0] be written now? keeps its value if needed */
     int (*record)(struct ah_call *call);                 /* after the forward */
-    void (*track_view)(struct ah_call *call);            /* out[0] is a differentiable view of arg[0] */
+    int (*track_view)(struct ah_call *call);             /* out[0] is a differentiable view of arg[0] */
 };
 extern const struct ah_recorder *ah_recorder;
 

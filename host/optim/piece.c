@@ -34,7 +34,7 @@ int ah_piece_close(struct ah_piece *piece, bool failed)
         status = without_grad(AH_OP_copy_, &same, piece->tensor, piece->packed);
         ah_tensor_release(same);
     } else if (written) {
-        piece->tensor->storage->version++;
+        ah_tensor_touch(piece->tensor);
     }
     ah_tensor_release(piece->packed);
     *piece = (struct ah_piece){0};

@@ -125,10 +125,10 @@ static int close_all(struct scratch *scratch, bool failed)
 
 static void count_write(struct ah_optim_item *item)
 {
-    item->param->storage->version++;
+    ah_tensor_touch(item->param);
     for (int a = 0; a < AH_OPTIM_STATES; a++)
         if (item->state[a])
-            item->state[a]->storage->version++;
+            ah_tensor_touch(item->state[a]);
     if (item->step)
         ah_tensor_set(item->step, 0, ah_tensor_get(item->step, 0) + 1);
 }

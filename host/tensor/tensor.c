@@ -212,7 +212,27 @@ int ah_tensor_view(struct ah_tensor **out, const struct ah_tensor *base, const i
         tensor->stride[d] = stride[d];
     tensor->offset = offset;
     tensor->storage = ah_storage_retain(base->storage);
+    tensor->counter = base->counter;
+    if (tensor->counter)
+        tensor->counter->refs++;
     *out = tensor;
+    return 0;
+}
+
+static void release_counter(struct ah_version_count *counter)
+{
+    if (counter && --counter->refs == 0)
+        free(counter);
+}
+
+int ah_tensor_own_version(struct ah_tensor *tensor)
+{
+    struct ah_version_count *counter = calloc(1, sizeof *counter);
+    if (!counter)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    counter->refs = 1;
+    release_counter(tensor->counter);
+    tensor->counter = counter;
     return 0;
 }
 
@@ -229,6 +249,7 @@ void ah_tensor_release(struct ah_tensor *tensor)
         return;
     if (tensor->grad)
         ah_tensor_release_grad(tensor->grad);
+    release_counter(tensor->counter);
     ah_storage_release(tensor->storage);
     free_header(tensor);
 }

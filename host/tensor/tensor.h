@@ -24,7 +24,7 @@ struct ah_storage {
     /* True: `data` holds a 4-d tensor (N, C, H, W) in the order N, H, W, C. Only ops flagged for it ever see this;
      * every other door calls ah_tensor_row_major first. A marked storage has no views. */
     bool channels_last;
-    uint32_t version; /* bumped by every in-place write; shared by all views, as in PyTorch */
+    uint32_t version; /* raised by every in-place write; shared by all views, as in PyTorch */
     void *data; /* an address of the device's: the host reads and writes it only on the CPU */
     size_t nbytes;
     void (*release)(struct ah_storage *storage); /* frees `data` when the device's allocator did not make it; or NULL */
@@ -33,17 +33,28 @@ struct ah_storage {
 
 struct ah_grad_meta; /* host/autograd */
 
+/* A version count of its own, for a tensor whose writes others need not notice (t.data), and for its views. */
+struct ah_version_count {
+    int refs;
+    uint32_t version;
+};
+
+/* A view made while gradients were off: of a plain tensor, of one that requires grad. */
+enum ah_untracked { AH_TRACKED, AH_UNTRACKED, AH_UNTRACKED_GRAD };
+
 struct ah_tensor {
     int refs;
     enum ah_dtype dtype;
     int ndim;
     bool wrapped; /* a Lua number taking part in an op: yields to any tensor of its category in promotion */
+    uint8_t untracked;  /* enum ah_untracked: a view that autograd knows nothing of */
     bool shared_handle; /* the binding keeps this tensor's userdata in its identity table */
     int64_t numel;
     int64_t offset; /* elements from storage->data */
     int64_t size[AH_MAX_DIMS], stride[AH_MAX_DIMS];
     struct ah_storage *storage;
-    struct ah_grad_meta *grad; /* NULL until gradients are involved */
+    struct ah_grad_meta *grad;  /* NULL until gradients are involved */
+    struct ah_version_count *counter; /* counts in-place writes instead of the storage; mostly NULL */
 };
 
 /* Make an uninitialised row-major tensor. AH_EINVAL for ndim outside 0..8, a negative size, or an element count
@@ -69,6 +80,20 @@ int ah_tensor_from_memory(struct ah_tensor **out, void *data, const int64_t *siz
 /* A view: same storage, given geometry, no autograd. Bounds are the caller's duty (checked in debug builds). */
 int ah_tensor_view(struct ah_tensor **out, const struct ah_tensor *base, const int64_t *size, const int64_t *stride,
                    int ndim, int64_t offset);
+
+/* Count in-place writes through this tensor, and views made of it from now on, apart from the storage's other users.
+ * AH_ENOMEM. */
+int ah_tensor_own_version(struct ah_tensor *tensor);
+
+/* How often the tensor's memory was written in place, and one write more. */
+static inline uint32_t ah_tensor_version(const struct ah_tensor *tensor)
+{
+    return tensor->counter ? tensor->counter->version : tensor->storage->version;
+}
+static inline void ah_tensor_touch(struct ah_tensor *tensor)
+{
+    ++*(tensor->counter ? &tensor->counter->version : &tensor->storage->version);
+}
 
 struct ah_tensor *ah_tensor_retain(struct ah_tensor *tensor);
 void ah_tensor_release(struct ah_tensor *tensor); /* NULL is ignored */

@@ -75,14 +75,15 @@ static int before_inplace(struct ah_call *call)
     AH_TRY(check_target(call, target));
     /* Make a stale view's history true before it becomes an input. */
     struct ah_edge edge;
-    struct ah_node *owned;
-    if (target->grad && target->grad->base)
-        AH_TRY(ah_gradient_edge(target, &edge, &owned));
+    struct ah_node *owned; /* none: the target is no leaf that requires grad */
+    AH_TRY(ah_gradient_edge(target, &edge, &owned));
     if (!call->recording || !keeps(call, 0))
         return 0;
     ah_grad_enabled = false;
     int status = ah_op1(AH_OP_clone, &call->original, AH_T(target));
     ah_grad_enabled = true;
+    if (status == 0 && edge.node) /* for higher derivatives the copy is the old value, history and all */
+        status = ah_set_history(call->original, edge.node, edge.output);
     return status;
 }
 
@@ -118,9 +119,8 @@ static int save_arg(struct ah_node *node, const struct ah_call *call, int i)
         kept = ah_tensor_retain(call->original);
         version = ah_tensor_version(kept);
     } else if (call->inplace && tensor->storage == call->out[0]->storage) {
-        /* Overlaps what was just written: the rule is refused if it is ever run. */
+        /* Overlaps what was just written, which will be counted: the rule is refused if it is ever run. */
         AH_TRY(ah_alias(&kept, tensor));
-        version--;
     } else {
         kept = ah_tensor_retain(tensor);
     }
@@ -153,7 +153,7 @@ static int fill_node(struct ah_node *node, struct ah_call *call)
         ah_describe(&node->output[k], call->out[k]);
         if (ah_rules[op->id].saves & AH_SAVE_OUT(k)) {
             AH_TRY(ah_alias(&node->saved_out[k].tensor, call->out[k]));
-            node->saved_out[k].version = ah_tensor_version(call->out[k]);
+            node->saved_out[k].version = ah_tensor_version(call->out[k]) + call->inplace;
         }
     }
     for (int i = 0; i < AH_MAX_EXTRA; i++) {

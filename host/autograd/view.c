@@ -54,7 +54,8 @@ static int run_copy_slices(struct ah_node *node, struct ah_rule *rule)
 static void copy_slices_drop(struct ah_node *node)
 {
     struct copy_slices *slices = node->context;
-    if (slices && slices->inner)
+    /* Higher derivatives may hold the inner node as a node of their own, which then runs later than this one. */
+    if (slices && slices->inner && slices->inner->refs == 1)
         ah_node_drop_saved(slices->inner);
 }
 
@@ -105,7 +106,8 @@ int ah_rebase_view(struct ah_tensor *view, struct ah_node *inner)
     }
     ah_describe(&node->output[0], base);
     AH_TRYGO(ah_set_history(base, node, 0), out);
-    status = ah_remake_view(view);
+    AH_TRYGO(ah_remake_view(view), out);
+    view->grad->base_version++; /* true for the write about to be counted, and for this view only */
 out:
     ah_node_release(node);
     return status;

@@ -234,11 +234,12 @@ static int run(struct ah_call *call)
         call->out_count = 1;
     }
     AH_TRY(op->forward(call));
-    if (call->inplace)
-        ah_tensor_touch(call->out[0]);
     if ((op->flags & AH_VIEW) && ah_recorder)
         AH_TRY(ah_recorder->track_view(call));
-    return call->recording ? ah_recorder->record(call) : 0;
+    int status = call->recording ? ah_recorder->record(call) : 0;
+    if (call->inplace)
+        ah_tensor_touch(call->out[0]);
+    return status;
 }
 
 int ah_op_call(enum ah_opid id, const struct ah_value *args, int count, bool inplace, struct ah_tensor **out,

@@ -148,7 +148,7 @@ int ah_call_output(struct ah_call *call, int index, const int64_t *size, int ndi
 struct ah_recorder {
     bool (*wanted)(const struct ah_call *call);          /* is a node to be recorded for this call? */
     int (*before_inplace)(struct ah_call *call);         /* may arg[0] be written now? keeps its value if needed */
-    int (*record)(struct ah_call *call);                 /* after the forward */
+    int (*record)(struct ah_call *call); /* after the forward, in place before the write is counted */
     int (*track_view)(struct ah_call *call);             /* out[0] is a differentiable view of arg[0] */
 };
 extern const struct ah_recorder *ah_recorder;

@@ -137,7 +137,7 @@ function autograd.checkpoint(fn, ...)
   local versions = {}
   for i = 1, given.n do
     local value = given[i]
-    if C.is_tensor(value) and value.requires_grad then versions[i] = value._version end
+    if C.is_tensor(value) then versions[i] = value._version end
   end
   local state = C.random.get_rng_state()
   local mark = C.autograd.next_sequence()

@@ -41,6 +41,18 @@ describe("t.data", function()
   end)
 end)
 
+describe("a view", function()
+  it("that is an operand of a write into its own memory sees the base's history afterwards", function()
+    local x = leaf {1, 2, 3}
+    local h = x * 1
+    local operand, target = h:unsqueeze(0), h:unsqueeze(0)
+    target:sub_(operand)
+    target:copy_(operand:clone())
+    h:sum():backward()
+    assert.same({0, 0, 0}, x.grad:tolist())
+  end)
+end)
+
 describe("a view made under no_grad", function()
   local function view_of(t)
     return accelhost.no_grad(function() return t:view(2, 1) end)

@@ -69,6 +69,9 @@ if options.peer and not options.against and first_line("command -v mpicc") and f
     mpi = first_line("mpirun --version")
   end
 end
+-- The least that an all-reduce can cost: the bare cycle, compiled here.
+local bare = options.peer and not options.against and
+  os.execute(("gcc -O3 -march=native -o %s/cycle %s/peers/cycle.c 2>/dev/null"):format(scratch, here)) == 0
 
 -- Run a command line; returns its "name value" lines as a table, nil when it failed.
 local function measure(command)
@@ -145,6 +148,11 @@ for name, where in pairs {allreduce_4m8 = "arena", allreduce_4m8_private = "priv
       or python and "gloo of PyTorch " .. torch_version,
   }
 end
+workloads.allreduce_4m8_bare = {
+  ours = workloads.allreduce_4m8.ours,
+  peer = bare and ("%s/cycle 1199882 200"):format(scratch) or nil,
+  peer_name = "the bare cycle in C",
+}
 
 local rows = {}
 local function row(name, workload, key, unit, less_is_better)
@@ -162,6 +170,7 @@ row("startup_first_step_2p", "mnist_cnn_2p", "first_step_s", "s", true)
 row("rss_mnist", "mnist_cnn_1t", "peak_mb", "MB", true)
 row("rss_mnist_2p", "mnist_cnn_2p", "peak_mb", "MB per rank", true)
 row("allreduce_4m8", "allreduce_4m8", "call_us", "us", true)
+row("allreduce_4m8_bare", "allreduce_4m8_bare", "call_us", "us", true)
 row("allreduce_4m8_private", "allreduce_4m8_private", "call_us", "us", true)
 
 if #chosen > 0 then

@@ -80,11 +80,11 @@ struct ah_device {
 /* The CPU is always open. Its kernels are set by ah_cpu_open (host/cpu). */
 extern struct ah_device ah_cpu;
 
-/* Where tensors are made when nothing else is said; the CPU until ah_set_default_device. */
+/* Where constructors make tensors when nothing else is said; a script sets it. */
 extern struct ah_device *ah_default_device;
 
 /* The device of a name: "cpu", "cuda" (the first), "cuda:1". Opens plugin and device on first use. AH_EINVAL names the
- * device and the reason: no such plugin, another ABI, no such index. */
+ * device and the reason: no such plugin, another interface or op table, no such index. */
 int ah_device_find(const char *name, struct ah_device **out);
 
 /* Could this text be meant as a device's name? True for the names of open types and of plugins that are here, for

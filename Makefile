@@ -30,7 +30,9 @@ CPPFLAGS += -D_GNU_SOURCE -Ihost -Ispec -Ispec/host -I$(BUILD) $(if $(FAIL_ALLOC
 comma   := ,
 LDFLAGS += -rdynamic -fopenmp -Wl,--as-needed $(if $(SAN),-fsanitize=$(SAN)) \
            $(if $(BLAS_DIR),-L$(BLAS_DIR) -Wl$(comma)-rpath$(comma)$(BLAS_DIR))
-LDLIBS  := $(LUAJIT_A) -lopenblas $(if $(HAVE_ONEDNN),-ldnnl) -lyaml -ljansson -lz -lm -ldl -lpthread
+# LuaJIT with a source of randomness of ours (host/bind/lua_seed.c).
+LUAJIT   := $(BUILD)/libluajit.a
+LDLIBS  := -lopenblas $(if $(HAVE_ONEDNN),-ldnnl) -lyaml -ljansson -lz -lm -ldl -lpthread
 
 # oneDNN sits behind cpu/onednn.h; the stub takes its place where the library is missing.
 ONEDNN_STUB := host/cpu/onednn_stub.c
@@ -48,10 +50,14 @@ say = $(if $(V),,@echo "$(1)" && )
 all: $(BUILD)/accelhost ## build ./accelhost
 	@ln -sf $(BUILD)/accelhost accelhost.tmp && mv -f accelhost.tmp accelhost
 
-$(BUILD)/accelhost: $(OBJ)
+$(LUAJIT): $(LUAJIT_A)
+	@mkdir -p $(@D)
+	$(call say,objcopy $@)objcopy --redefine-sym syscall=ah_lua_syscall $< $@
+
+$(BUILD)/accelhost: $(OBJ) $(LUAJIT)
 	$(call say,ld $@)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-$(BUILD)/selftest: $(filter-out $(BUILD)/host/main.o,$(OBJ)) $(TEST_OBJ)
+$(BUILD)/selftest: $(filter-out $(BUILD)/host/main.o,$(OBJ)) $(TEST_OBJ) $(LUAJIT)
 	$(call say,ld $@)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 # The devices of the specs are plugins, found beside the program that opens them.

@@ -6,10 +6,11 @@
 #include "bind/bind.h"
 #include "bind/handle.h"
 
-/* A coroutine kept for good, for luaL_unref: the one that made a callback may be gone before it. */
-static lua_State *keeper;
+/* Of each state, in its registry: a coroutine kept for good. */
+static char keeper_key;
 
 struct lua_callback {
+    lua_State *keeper; /* for luaL_unref: the coroutine that made the callback may be gone before it */
     int function;
 };
 
@@ -165,6 +166,10 @@ static struct lua_callback *callback_new(lua_State *L, int index)
     struct lua_callback *callback = malloc(sizeof *callback);
     if (!callback)
         ah_raise_text(L, "out of memory");
+    lua_pushlightuserdata(L, &keeper_key);
+    lua_rawget(L, LUA_REGISTRYINDEX);
+    callback->keeper = lua_tothread(L, -1);
+    lua_pop(L, 1);
     lua_pushvalue(L, index);
     callback->function = luaL_ref(L, LUA_REGISTRYINDEX);
     return callback;
@@ -172,7 +177,7 @@ static struct lua_callback *callback_new(lua_State *L, int index)
 
 static void callback_free(struct lua_callback *callback)
 {
-    luaL_unref(keeper, LUA_REGISTRYINDEX, callback->function);
+    luaL_unref(callback->keeper, LUA_REGISTRYINDEX, callback->function);
     free(callback);
 }
 
@@ -474,8 +479,9 @@ int ah_open_autograd(lua_State *L)
     lua_pushcfunction(L, collect_hook);
     lua_setfield(L, -2, "__gc");
     lua_pop(L, 1);
-    keeper = lua_newthread(L);
-    luaL_ref(L, LUA_REGISTRYINDEX);
+    lua_pushlightuserdata(L, &keeper_key);
+    lua_newthread(L);
+    lua_rawset(L, LUA_REGISTRYINDEX);
     lua_newtable(L);
     luaL_register(L, NULL, list);
     ah_push_methods(L);

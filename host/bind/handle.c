@@ -4,7 +4,9 @@
 
 #include "base/alloc.h"
 
-static const void *metatable; /* identity of the tensor metatable */
+/* Identities of the tensor metatables: of the state opened last, and of all that are open. */
+enum { STATES = 64 };
+static const void *metatable, *metatables[STATES];
 static char metatable_key, methods_key, shared_key;
 
 enum { SMALL_HEAP_KB = 8192 };
@@ -86,6 +88,16 @@ static void collect_under_pressure(void *context)
         collect(entered);
 }
 
+static bool is_metatable(const void *found)
+{
+    if (found == metatable)
+        return true;
+    for (int i = 0; i < STATES; i++)
+        if (found == metatables[i])
+            return true;
+    return false;
+}
+
 struct ah_tensor *ah_to_tensor(lua_State *L, int index)
 {
     struct ah_handle *handle = lua_touserdata(L, index);
@@ -93,7 +105,7 @@ struct ah_tensor *ah_to_tensor(lua_State *L, int index)
         return NULL;
     const void *found = lua_topointer(L, -1);
     lua_pop(L, 1);
-    return found == metatable ? handle->tensor : NULL;
+    return is_metatable(found) ? handle->tensor : NULL;
 }
 
 static bool is_handle(lua_State *L, int index)
@@ -102,7 +114,7 @@ static bool is_handle(lua_State *L, int index)
         return false;
     const void *found = lua_topointer(L, -1);
     lua_pop(L, 1);
-    return found == metatable;
+    return is_metatable(found);
 }
 
 bool ah_was_freed(lua_State *L, int index)
@@ -235,6 +247,33 @@ static int handle_free(lua_State *L)
     return 0;
 }
 
+/* Of a userdata that lives as long as its state and holds its place in `metatables`. */
+static int forget_metatable(lua_State *L)
+{
+    const void **place = *(const void ***)lua_touserdata(L, 1);
+    if (metatable == *place)
+        metatable = NULL;
+    *place = NULL;
+    return 0;
+}
+
+/* The metatable on top of the stack is the tensors' one until the state closes. */
+static void keep_metatable(lua_State *L)
+{
+    const void **place = metatables;
+    while (place < metatables + STATES && *place)
+        place++;
+    if (place == metatables + STATES)
+        luaL_error(L, "more than %d states are open", STATES);
+    metatable = *place = lua_topointer(L, -1);
+    *(const void ***)lua_newuserdata(L, sizeof place) = place;
+    lua_createtable(L, 0, 1);
+    lua_pushcfunction(L, forget_metatable);
+    lua_setfield(L, -2, "__gc");
+    lua_setmetatable(L, -2);
+    luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
 void ah_push_methods(lua_State *L)
 {
     lua_pushlightuserdata(L, &methods_key);
@@ -253,7 +292,7 @@ void ah_handle_open(lua_State *L)
 
     lua_pushlightuserdata(L, &metatable_key);
     lua_newtable(L);
-    metatable = lua_topointer(L, -1);
+    keep_metatable(L);
     lua_pushcfunction(L, handle_gc);
     lua_setfield(L, -2, "__gc");
     lua_pushliteral(L, "tensor");

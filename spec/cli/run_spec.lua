@@ -100,6 +100,63 @@ local x = work()
     local result = run.program {"sh", "-c", '"$0" -e "print(1)" > /dev/full; echo $?', run.path}
     assert.equal("1\n", result.stdout)
     assert.matches("could not write", result.stderr)
+    result = run.program {"sh", "-c", '"$0" -e "print(1) os.exit(0)" > /dev/full; echo $?', run.path}
+    assert.equal("1\n", result.stdout)
+    assert.matches("could not write", result.stderr)
+    result = run.program {"sh", "-c", '"$0" -e "io.stderr:write(1)" 2> /dev/full; echo $?', run.path}
+    assert.equal("1\n", result.stdout)
+  end)
+
+  it("says that a file may not grow instead of being killed", function()
+    local path = os.tmpname()
+    local limited = 'ulimit -f 10; "$0" -e "for i = 1, 1e5 do print(i) end" > "$1"; echo $?'
+    local result = run.program {"bash", "-c", limited, run.path, path}
+    os.remove(path)
+    assert.equal("1\n", result.stdout)
+    assert.matches("could not write", result.stderr)
+  end)
+
+  it("runs what stdin brings", function()
+    local result = run.host({"-", "a"}, {stdin = "print(arg[0], ...)"})
+    assert.equal("-\ta\n", result.stdout)
+    assert.matches("stdin:1: x", run.host({"-"}, {stdin = "error('x')"}).stderr)
+  end)
+
+  it("takes the codes that os.exit takes", function()
+    for code, expected in pairs {["true"] = 0, ["false"] = 1, [""] = 0, ["3"] = 3, ["3, true"] = 3} do
+      assert.equal(expected, run.host({"-e", "os.exit(" .. code .. ")"}).code)
+    end
+  end)
+
+  it("says how many arguments are too many", function()
+    local many = {"-e", "print(select('#', ...), #arg)"}
+    for i = 1, 7900 do many[2 + i] = "a" end
+    assert.equal("7900\t7900\n", run.host(many).stdout)
+    many[#many + 1] = "a"
+    local result = run.host(many)
+    assert.equal(2, result.code)
+    assert.matches("7901 arguments are more than the 7900", result.stderr)
+  end)
+
+  it("says when a limit keeps a library from its memory, instead of trying for ever", function()
+    for _, limit in ipairs {"-v 150000", "-d 100000"} do
+      local result = run.program({"bash", "-c", "ulimit " .. limit .. '; "$0" --version; echo $?', run.path},
+        {timeout = 20, env = {OMP_NUM_THREADS = false}})
+      assert.equal("1\n", result.stdout)
+      assert.matches("a library cannot get its memory", result.stderr)
+    end
+  end)
+
+  it("shows scripts the environment as it is", function()
+    local unset = {OMP_DISPLAY_ENV = "VERBOSE", GOMP_SPINCOUNT = false}
+    assert.equal("nil\n", run.host({"-e", "print(os.getenv('GOMP_SPINCOUNT'))"}, {env = unset}).stdout)
+    local shown = run.host({"--version"}, {env = unset}).stderr
+    assert.matches("GOMP_SPINCOUNT = '20000'", shown)
+  end)
+
+  it("is not moved by a parent that ignores the end of children", function()
+    local result = run.program {"env", "--ignore-signal=CHLD", run.path, "-e", "print(os.execute('exit 3') ~= -1)"}
+    assert.equal("true\n", result.stdout)
   end)
 
   it("ends with 2 on an unknown option, naming the nearest", function()

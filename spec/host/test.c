@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
+#include "cli/command.h"
+
 static struct test_case *tests;
 static bool current_failed;
 
@@ -27,6 +29,9 @@ void test_failed(const char *file, int line, const char *format, ...)
 int main(int argc, char **argv)
 {
     int passed = 0, failed = 0;
+    /* A rank of a job that a test has started. */
+    if (argc > 1 && !strcmp(argv[1], "run"))
+        return ah_cli_run(argc - 2, argv + 2);
     for (struct test_case *test = tests; test; test = test->next) {
         if (argc > 1 && !strstr(test->name, argv[1]))
             continue;

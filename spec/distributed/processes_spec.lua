@@ -1,0 +1,134 @@
+-- What a launcher does with the processes of a job: stops and continues them, ends them, leaves none behind.
+local run = require "spec.support.run"
+
+-- Runs a shell text with $0 the host, $1 a script, $2 an empty file for marks; `launcher` is to be set by it.
+local function shell(text, script, options)
+  local marks = os.tmpname()
+  local result = run.program({"bash", "-c", text, run.path, script, marks}, options or {timeout = 30})
+  os.remove(marks)
+  return result
+end
+
+-- A rank that has written its process number to the marks.
+local own = "local f = io.open('/proc/self/stat'); local pid = f:read('*n'); f:close() "
+local mark = own .. "local m = io.open((...), 'a'); m:write(pid, '\\n'); m:close() "
+local start = [[env --default-signal "$0" launch --num_processes 2 $options -e "$1" "$2" & launcher=$!
+  for i in $(seq 100); do [ $(wc -l < "$2") = 2 ] && break; sleep 0.05; done
+  state() { for pid in "$@"; do cut -d' ' -f3 /proc/$pid/stat 2>/dev/null || echo gone; done | sort | uniq -c | xargs; }
+  awaits() { for i in $(seq 60); do [ "$(state "${@:2}")" = "$1" ] && break; sleep 0.05; done; state "${@:2}"; }
+]]
+
+describe("a launched job", function()
+  it("stops with Ctrl-Z, and goes on with the launcher", function()
+    local result = shell(start .. [[
+      kill -TSTP $launcher; awaits "3 T" $launcher $(cat "$2")
+      kill -CONT $launcher; awaits "2 R 1 S" $launcher $(cat "$2")
+      kill -TERM $launcher; wait $launcher; echo $?]], mark .. "while true do end")
+    assert.equal("3 T\n2 R 1 S\n143\n", result.stdout)
+    assert.equal("", result.stderr)
+  end)
+
+  it("tells which rank was stopped, and ends in time although it is", function()
+    local result = shell(start .. [[
+      kill -STOP $(head -1 "$2"); sleep 2.2; kill -TERM $launcher; time -p wait $launcher; echo $?]],
+      mark .. "while true do end")
+    assert.equal("143\n", result.stdout)
+    assert.matches("rank %d was stopped by a signal %(kill %-CONT %d+ lets it go on%)", result.stderr)
+    assert.matches("real 0", result.stderr)
+  end)
+
+  it("says of a rank that others waited for in vain that it had been stopped", function()
+    local script = mark .. "if os.getenv('RANK') == '1' then os.execute('kill -STOP ' .. pid) end " ..
+      "require('accelhost._C').comm.barrier()"
+    local result = shell('options="--timeout 2.5"; ' .. start .. "wait $launcher; echo $?", script)
+    assert.equal("4\n", result.stdout)
+    assert.matches("rank 1 had been stopped by a signal and was ended", result.stderr)
+  end)
+
+  it("ends soon by Ctrl-C while its ranks start one program after the other", function()
+    local result = shell(start .. "sleep 0.3; kill -INT $launcher; time -p wait $launcher; echo $?",
+      mark .. "while true do os.execute('sleep 0.2') end")
+    assert.equal("130\n", result.stdout)
+    assert.matches("real [01]%.", result.stderr)
+    assert.matches("ranks 0, 1 may take 30 s to end", result.stderr)
+  end)
+
+  it("tells its failure although it was interrupted while it ended", function()
+    local script = mark .. "if os.getenv('RANK') == '1' then os.execute('sleep 0.3') error('cause') end " ..
+      "while true do end"
+    local result = shell(start .. "sleep 0.8; kill -INT $launcher; wait $launcher; echo $?", script)
+    assert.equal("130\n", result.stdout)
+    assert.matches("rank 1 failed: %-e:1: cause", result.stderr)
+  end)
+
+  it("prints all of an error of many lines", function()
+    local lines = {}
+    for i = 1, 40 do lines[i] = "line " .. i end
+    local script = ("local function f() error(%q) end f()"):format(table.concat(lines, "\n"))
+    local result = run.host({"launch", "--num_processes", 2, "-e", script}, {timeout = 20})
+    assert.matches("line 1\nline 2\n.*line 40\n  %-e:%d+: in f\n  %-e:%d+: in main chunk\n", result.stderr)
+  end)
+
+  it("leaves nothing behind that its ranks have started", function()
+    local script = mark .. "os.execute('sleep 97 > /dev/null & setsid sleep 98 > /dev/null 2>&1 &')"
+    local result = shell('options="--grace 0.3"; ' .. start ..
+      "wait $launcher; echo $?; ps -eo args | grep -c '^sleep 9[78]'", script)
+    assert.equal("0\n0\n", result.stdout)
+    result = shell(start .. "wait $launcher; echo $?; ps -eo args | grep -c '^sleep 9[78]'",
+      script .. "if os.getenv('RANK') == '1' then error('x') end while true do end")
+    assert.equal("3\n0\n", result.stdout)
+  end)
+
+  it("leaves nothing behind when the launcher is killed", function()
+    local script = "os.execute('sleep 95 & setsid sleep 96 &') " .. mark .. "while true do end"
+    local result = shell(start .. [[kill -9 $launcher
+      for i in $(seq 60); do [ $(ps -eo args | grep -c '^sleep 9[56]') = 0 ] && break; sleep 0.05; done
+      ps -eo args | grep -c '^sleep 9[56]'; awaits "2 gone" $(cat "$2")]], script)
+    assert.equal("0\n2 gone\n", result.stdout)
+  end)
+
+  it("waits a moment for what its ranks have started, and shows what it says", function()
+    local script = "if os.getenv('RANK') == '1' then os.execute('(sleep 0.8; echo late) &') end"
+    local result = run.host({"launch", "--num_processes", 2, "-e", script}, {timeout = 20})
+    assert.equal("[r1] late\n", result.stdout)
+    assert.equal(0, result.code)
+  end)
+
+  it("starts hosts that are no ranks of it", function()
+    local script = "local p = io.popen(arg[1] .. ' -e \"print(os.getenv([[RANK]]), " ..
+      "require([[accelhost]]).Accelerator().num_processes)\"') print(p:read('*a'))"
+    local result = run.host({"launch", "--num_processes", 2, "-e", script, run.path}, {timeout = 20})
+    assert.equal("[r0-r1] nil\t1\n[r0-r1] \n", result.stdout)
+    script = "os.execute(arg[1] .. ' launch --num_processes 2 -e \"require([[accelhost._C]]).comm.barrier() " ..
+      "print(os.getenv([[RANK]]))\" | sort')"
+    result = run.host({"launch", "--num_processes", 2, "-e", script, run.path}, {timeout = 20})
+    assert.equal("[r0-r1] 0\n[r0-r1] [r1] 1\n", result.stdout)
+  end)
+
+  it("walks tables in the same order in all ranks and runs", function()
+    local script = [[
+      local fields = {alpha = 1, beta = 1, gamma = 1, delta = 1, weight = 1, bias = 1, running_mean = 1, epoch = 1}
+      local text = "seen by rank " .. os.getenv "RANK"
+      for name in pairs(fields) do text = name .. " " .. text end
+      require("accelhost._C").comm.barrier()
+      print((text:gsub(" seen.*", "")))]]
+    local first = run.host({"launch", "--num_processes", 3, "-e", script}, {timeout = 20}).stdout
+    assert.matches("^%[r0%-r2%] [%a_ ]+\n$", first)
+    assert.equal(first, run.host({"launch", "--num_processes", 3, "-e", script}, {timeout = 20}).stdout)
+  end)
+
+  it("runs as the first process of a container, and without /proc", function()
+    local unshare = "unshare -r -p -f --mount-proc "
+    if run.program({"sh", "-c", unshare .. "true"}).code ~= 0 then return pending "needs user namespaces" end
+    local script = "print('up') io.flush() while true do end"
+    for _, what in ipairs {"", "launch --num_processes 2"} do
+      local result = shell(unshare .. '"$0" ' .. what .. [[ -e "$1" > "$2" & outer=$!
+        for i in $(seq 100); do [ -s "$2" ] && break; sleep 0.05; done
+        kill -TERM $(pgrep -P $outer); wait $outer; echo $?]], script)
+      assert.equal("143\n", result.stdout)
+    end
+    local bare = "unshare -r -m sh -c 'mount -t tmpfs none /proc && exec \"$0\" launch --num_processes 2 -e \"$1\"'" ..
+      " \"$0\" \"$1\""
+    assert.equal("[r0-r1] 7\n", shell(bare, "require('accelhost._C').comm.barrier() print(7)").stdout)
+  end)
+end)

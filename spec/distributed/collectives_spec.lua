@@ -4,23 +4,19 @@ local function launch(ranks, case)
   return run.host({"launch", "--num_processes", ranks, "spec/distributed/cases/" .. case .. ".lua"}, {timeout = 60})
 end
 
-local function everyone(ranks, text)
-  return (ranks > 1 and ("[r0-r%d] "):format(ranks - 1) or "") .. text .. "\n"
-end
-
 describe("collectives between launched ranks", function()
   for _, ranks in ipairs {1, 2, 3, 5} do
     it(("give every one of %d ranks what it must have"):format(ranks), function()
       local result = launch(ranks, "collectives")
       assert.equal("", result.stderr)
-      assert.equal(everyone(ranks, "ok"), result.stdout)
+      assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout))
       assert.equal(0, result.code)
     end)
 
     it(("average the gradients of %d ranks"):format(ranks), function()
       local result = launch(ranks, "reducer")
       assert.equal("", result.stderr)
-      assert.equal(everyone(ranks, "ok"), result.stdout)
+      assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout))
       assert.equal(0, result.code)
     end)
   end
@@ -29,7 +25,7 @@ describe("collectives between launched ranks", function()
     for _, ranks in ipairs {1, 2} do
       local result = launch(ranks, "far")
       assert.equal("", result.stderr)
-      assert.equal(everyone(ranks, "ok"), result.stdout)
+      assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout))
     end
   end)
 
@@ -49,15 +45,15 @@ describe("collectives between launched ranks", function()
   it("start while backward still runs", function()
     local result = launch(2, "overlap")
     assert.equal("", result.stderr)
-    assert.equal(everyone(2, "12 of 12 buckets were under way before backward ended")
-      .. everyone(2, "the first was averaged before backward ended"), result.stdout)
+    assert.same(run.everyone(2, "12 of 12 buckets were under way before backward ended\n"
+      .. "the first was averaged before backward ended\n"), run.by_rank(result.stdout))
   end)
 
   it("average more buckets than the board has room for", function()
     for _, ranks in ipairs {2, 3} do
       local result = launch(ranks, "many_buckets")
       assert.equal("", result.stderr)
-      assert.equal(everyone(ranks, "ok"), result.stdout)
+      assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout))
     end
   end)
 end)

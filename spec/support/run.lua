@@ -78,6 +78,31 @@ function run.host(words, options)
   return run.program(all, options)
 end
 
+--- What each rank of a job said, whether or not its lines came soon enough to be joined with another's.
+---@param text string a stream of `accelhost launch`
+---@return table<integer, string> by rank, from 0
+function run.by_rank(text)
+  local said = {}
+  for line in text:gmatch("([^\n]*\n?)") do
+    local list, rest = line:match("^%[(r%d[r%d,-]*)%] (.*)$")
+    if list then line = rest else list = "r0" end
+    for first, last in list:gmatch("r(%d+)%-?r?(%d*)") do
+      for rank = tonumber(first), tonumber(last) or tonumber(first) do said[rank] = (said[rank] or "") .. line end
+    end
+  end
+  return said
+end
+
+--- What run.by_rank gives when every one of `ranks` ranks said the same.
+---@param ranks integer
+---@param text string
+---@return table<integer, string>
+function run.everyone(ranks, text)
+  local said = {}
+  for rank = 0, ranks - 1 do said[rank] = text end
+  return said
+end
+
 --- Run a Lua text as a script of the host.
 ---@param text string
 ---@param options? table as for run.program, plus args: string[]

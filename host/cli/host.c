@@ -3,8 +3,9 @@
 #include "cli/host.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <lauxlib.h>
 #include <luajit.h>
@@ -12,6 +13,7 @@
 
 #include "autograd/graph.h"
 #include "base/status.h"
+#include "base/tell.h"
 #include "bind/library.h"
 #include "cpu/device.h"
 
@@ -42,16 +44,31 @@ const char *ah_host_error(struct ah_host *host)
     return text ? text : "?";
 }
 
+/* Some systems let no program make code; LuaJIT ends the process when it learns that too late. */
+static bool may_make_code(void)
+{
+    size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+    void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return true;
+    bool may = !mprotect(page, bytes, PROT_READ | PROT_EXEC);
+    munmap(page, bytes);
+    return may;
+}
+
 static int open_library(lua_State *L)
 {
     const struct ah_host_options *options = lua_touserdata(L, 1);
-    ah_library_open(L);
-    if (options->jit_off)
+    bool jit = !options->jit_off && may_make_code();
+    if (!jit)
         luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
-    else if (luaL_dostring(L, warm_up)) {
-        luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF | LUAJIT_MODE_FLUSH);
-        lua_pop(L, 1);
-    }
+    if (!jit && !options->jit_off)
+        ah_tell("this system lets no program make code: LuaJIT's compiler is off");
+    ah_library_open(L);
+    if (!jit)
+        luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF); /* opening its library has put it on */
+    else if (luaL_dostring(L, warm_up))
+        return lua_error(L);
     if (options->gc_stress && luaL_dostring(L, "package.loaded['accelhost._C'].system.collect_stress(true)"))
         return lua_error(L);
     return 0;

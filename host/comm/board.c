@@ -187,17 +187,29 @@ void ah_board_wake(struct ah_board *board)
             ah_channel_wake(&ah_board_slot(board, r)->channel[c]);
 }
 
+/* Of a text that is too long the middle goes: the message stands first, the script's frames last. */
+static void keep_text(struct ah_board_slot *slot, const char *text)
+{
+    static const char cut[] = "\n  (cut)\n";
+    enum { ROOM = AH_BOARD_TEXT - 1, TAIL = AH_BOARD_TEXT / 2, HEAD = ROOM - TAIL - (int)sizeof cut + 1 };
+    size_t length = strlen(text);
+    if (length <= ROOM) {
+        memcpy(slot->text, text, length + 1);
+        return;
+    }
+    memcpy(slot->text, text, HEAD);
+    memcpy(slot->text + HEAD, cut, sizeof cut - 1);
+    memcpy(slot->text + HEAD + sizeof cut - 1, text + length - TAIL, TAIL + 1);
+}
+
 bool ah_board_leave(struct ah_board *board, int rank, enum ah_rank_state state, const char *text, bool victim)
 {
     struct ah_board_slot *slot = ah_board_slot(board, rank);
     int64_t none = 0;
     if (!atomic_compare_exchange_strong(&slot->ended_ns, &none, ah_now_ns()))
         return false;
-    if (text) {
-        size_t length = strnlen(text, sizeof slot->text - 1);
-        memcpy(slot->text, text, length);
-        slot->text[length] = 0;
-    }
+    if (text)
+        keep_text(slot, text);
     atomic_store(&slot->victim, victim);
     if (state != AH_RANK_ENDED && !victim) {
         int nobody = -1;

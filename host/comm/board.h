@@ -21,7 +21,7 @@
 enum {
     AH_BOARD_MAX_RANKS = 256,
     AH_BOARD_CHANNELS = 8, /* groups that a rank may be a member of at once; channel 0 is the whole job's */
-    AH_BOARD_TEXT = 3072,  /* bytes of a rank's failure text */
+    AH_BOARD_TEXT = 16 * 1024, /* bytes of a rank's failure text */
     AH_STAGE_BYTES = 128 * 1024, /* one half of a rank's staging area, which opens its data segment */
 };
 

@@ -171,6 +171,19 @@ local x = work()
     assert.equal("true\n", run.host({"-e", "print(jit.status() and true)"}).stdout)
   end)
 
+  it("switches it off where the system lets no program make code", function()
+    local deny = "local ffi = require 'ffi' ffi.cdef [[int prctl(int, unsigned long, unsigned long, unsigned long, " ..
+      "unsigned long); int execv(const char *, const char **);]] " ..
+      "if ffi.C.prctl(65, 1, 0, 0, 0) ~= 0 then os.exit(9) end " ..
+      "local words = ffi.new('const char *[7]', {arg[1], 'launch', '--num_processes', '2', '-e', arg[2]}) " ..
+      "ffi.C.execv(arg[1], words)"
+    local loop = "local s = 0 for i = 1, 1e5 do s = s + i end print(s, jit.status() and true)"
+    local result = run.host {"--jit=off", "-e", deny, run.path, loop}
+    if result.code == 9 then return pending "needs a kernel that can deny it" end
+    assert.same(run.everyone(2, "5000050000\tfalse\n"), run.by_rank(result.stdout))
+    assert.matches("LuaJIT's compiler is off", result.stderr)
+  end)
+
   it("reads the library from a checkout when asked", function()
     local result = run.host({"-e", "print(require('accelhost')._VERSION)"}, {env = {ACCELHOST_LUA = "lua"}})
     assert.matches("^%d+%.%d+%.%d+\n$", result.stdout)

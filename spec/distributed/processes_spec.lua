@@ -61,12 +61,25 @@ describe("a launched job", function()
     assert.matches("rank 1 failed: %-e:1: cause", result.stderr)
   end)
 
+  it("tells how much memory a rank had that was killed", function()
+    local script = "local t = require('accelhost').ones(25000000) " ..
+      "if os.getenv('RANK') == '1' then os.execute('kill -9 $PPID') end while true do end"
+    local result = run.host({"launch", "--num_processes", 2, "-e", script}, {timeout = 20})
+    local told = "rank 1 was killed by SIGKILL %(out of memory, or kill %-9; it had (%d+) MB%)"
+    local megabytes = result.stderr:match(told)
+    assert.is_true(tonumber(megabytes) > 100 and tonumber(megabytes) < 500)
+  end)
+
   it("prints all of an error of many lines", function()
     local lines = {}
     for i = 1, 40 do lines[i] = "line " .. i end
     local script = ("local function f() error(%q) end f()"):format(table.concat(lines, "\n"))
     local result = run.host({"launch", "--num_processes", 2, "-e", script}, {timeout = 20})
     assert.matches("line 1\nline 2\n.*line 40\n  %-e:%d+: in f\n  %-e:%d+: in main chunk\n", result.stderr)
+    script = "local function f() error('begin' .. ('x'):rep(100000) .. 'end') end f()"
+    result = run.host({"launch", "--num_processes", 2, "-e", script}, {timeout = 20})
+    assert.matches("begin.*\n  %(cut%)\n.*end\n  %-e:1: in f\n  %-e:1: in main chunk\n", result.stderr)
+    assert.is_true(#result.stderr < 20000)
   end)
 
   it("leaves nothing behind that its ranks have started", function()

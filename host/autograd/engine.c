@@ -413,6 +413,28 @@ int ah_backward(struct ah_tensor **roots, struct ah_tensor **grads, int count,
     return status;
 }
 
+int ah_backward_leaves(struct ah_tensor **roots, int count, void (*found)(void *context, struct ah_tensor *leaf),
+                       void *context)
+{
+    const struct ah_backward_options options = {0};
+    struct ah_run run = {.options = &options};
+    int status = 0;
+    for (int i = 0; i < count && status == 0; i++) {
+        struct ah_edge edge;
+        struct ah_node *owned = NULL;
+        status = ah_gradient_edge(roots[i], &edge, &owned);
+        int index = status == 0 && edge.node ? ah_run_visit(&run, edge.node) : status;
+        if (status == 0 && edge.node)
+            status = index < 0 ? index : ah_run_discover(&run, index);
+        ah_node_release(owned);
+    }
+    for (int i = 0; i < run.count && status == 0; i++)
+        if (run.visit[i].needed && run.visit[i].node->class == &ah_accumulate_class)
+            found(context, run.visit[i].node->context);
+    ah_run_close(&run);
+    return status;
+}
+
 /* The gradients at run->wanted, into out[]. */
 static int capture_all(struct ah_run *run, struct ah_tensor **roots, struct ah_tensor **grads, int count,
                        struct ah_tensor **out)

@@ -15,6 +15,10 @@ struct ah_backward_options {
 int ah_backward(struct ah_tensor **roots, struct ah_tensor **grads, int count,
                 const struct ah_backward_options *options);
 
+/* Call `found` for each leaf that a backward from these roots would reach; nothing is computed or consumed. */
+int ah_backward_leaves(struct ah_tensor **roots, int count, void (*found)(void *context, struct ah_tensor *leaf),
+                       void *context);
+
 /* The gradients with respect to `inputs` (new references in out, NULL for unused), touching no .grad. */
 int ah_gradients(struct ah_tensor **roots, struct ah_tensor **grads, int count, struct ah_tensor **inputs,
                  int input_count, struct ah_tensor **out, const struct ah_backward_options *options);

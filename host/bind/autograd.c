@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "autograd/engine.h"
+#include "base/array.h"
 #include "bind/bind.h"
 #include "bind/handle.h"
 
@@ -56,7 +57,7 @@ static struct ah_tensor **opt_grads(lua_State *L, int index, int expected)
 }
 
 /* watch_backward(before, after, failed): what is called around each backward that Lua starts, but for those within
- * another one; `failed` in the place of `after` when the engine failed. One set of functions for the process. */
+ * another one: before(roots), then after(), or failed() when the engine failed. One set for the process. */
 enum { BEFORE = 1, AFTER, FAILED };
 static int watchers;
 
@@ -83,9 +84,46 @@ static bool tell_watcher(lua_State *L, int which)
         return false;
     }
     lua_rawgeti(L, -1, which);
-    lua_call(L, 0, 0);
+    if (which == BEFORE)
+        lua_pushvalue(L, 1);
+    lua_call(L, which == BEFORE ? 1 : 0, 0);
     lua_pop(L, 1);
     return true;
+}
+
+struct leaves {
+    struct ah_tensor **leaf;
+    int count, room, status;
+};
+
+static void keep_prepared(void *context, struct ah_tensor *leaf)
+{
+    struct leaves *leaves = context;
+    if (!leaf->grad || !leaf->grad->slot || leaves->status < 0)
+        return;
+    leaves->status = ah_grow(&leaves->leaf, leaves->count, &leaves->room, sizeof *leaves->leaf);
+    if (leaves->status == 0)
+        leaves->leaf[leaves->count++] = ah_tensor_retain(leaf);
+}
+
+/* prepared_leaves(tensors): an array of the prepared parameters that a backward from these would reach. */
+static int prepared_leaves(lua_State *L)
+{
+    int count;
+    struct ah_tensor **roots = check_tensors(L, 1, &count, false);
+    struct leaves leaves = {0};
+    int status = ah_backward_leaves(roots, count, keep_prepared, &leaves);
+    if (status == 0)
+        status = leaves.status;
+    lua_createtable(L, leaves.count, 0);
+    for (int i = 0; i < leaves.count; i++) {
+        ah_push_shared_tensor(L, leaves.leaf[i]);
+        lua_rawseti(L, -2, i + 1);
+        ah_tensor_release(leaves.leaf[i]);
+    }
+    free(leaves.leaf);
+    ah_check(L, status);
+    return 1;
 }
 
 /* backward(tensors, gradients, options) */
@@ -462,6 +500,7 @@ int ah_open_autograd(lua_State *L)
     static const luaL_Reg list[] = {
         {"backward", backward},
         {"watch_backward", watch_backward},
+        {"prepared_leaves", prepared_leaves},
         {"grad", grad},
         {"register_hook", register_hook},
         {"remove_hook", remove_hook},

@@ -84,8 +84,9 @@ function averaging.backward(accelerator, loss, weight, options)
   C.autograd.backward(loss, nil, options)
 end
 
--- A backward that is under way: who asked for it, and the one model whose buckets may go out while it runs.
-local current, early
+-- A backward that is under way: the one model of the accelerator that asked, which takes part on every process; which
+-- models the loss reaches, where that was found out beforehand; and the model whose buckets go out while it runs.
+local lone, expected, early
 
 local function only_one(accelerator)
   local found
@@ -98,38 +99,56 @@ local function only_one(accelerator)
   return found
 end
 
-local function before()
+-- Which models a backward from the roots will reach: those of the accelerator that asks on any process, when it
+-- synchronises, the others on this one. Known beforehand, so that the buckets of one among several overlap too.
+local function look_ahead(roots, accelerator)
+  local reached = {}
+  for _, leaf in ipairs(C.autograd.prepared_leaves(roots)) do
+    local handle = Parallel.of(leaf)
+    if handle then reached[handle] = true end
+  end
+  if accelerator and accelerator.sync_gradients then
+    local asked, flags = averaging.of(accelerator), {}
+    for i, handle in ipairs(asked) do flags[i] = reached[handle] and 1 or 0 end
+    local all = C.tensor(flags, {device = "cpu"})
+    comm.all_reduce(all, "max")
+    for i, flag in ipairs(all:tolist()) do reached[asked[i]] = flag == 1 end
+  end
+  return reached
+end
+
+-- The only model that is to be averaged after this backward.
+local function only_expected()
+  local found
+  for i = 1, #handles do
+    local handle = handles[i]
+    if expected[handle] and handle.accelerator.sync_gradients then
+      if found then return nil end
+      found = handle
+    end
+  end
+  return found
+end
+
+local function before(roots)
   local accelerator, weight = asking, asked_weight
   asking, asked_weight = nil, nil
-  current, early = accelerator, nil
+  lone, expected, early = accelerator and only_one(accelerator), nil, nil
   for i = 1, #handles do
     local handle = handles[i]
     local owner = handle.accelerator
     handle:begin_backward(owner == accelerator and weight or nil, owner._micro_step, owner.sync_gradients)
   end
-  local only
-  if accelerator then
-    only = only_one(accelerator)
-  elseif #handles == 1 then
-    only = handles[1]
+  local first = lone or (#handles == 1 and not accelerator and handles[1])
+  if not first and #handles > 0 and comm.size() > 1 then
+    expected = look_ahead(roots, accelerator)
+    first = only_expected()
   end
-  if only and only.accelerator.sync_gradients then
-    only:check()
-    early = only
-    only:begin_average()
+  if first and first.accelerator.sync_gradients then
+    first:check()
+    early = first
+    first:begin_average()
   end
-end
-
--- Which models the loss depended on: on any process when they are to agree, else on this one.
-local function reached_models(asked, agree)
-  local reached = {}
-  for i, handle in ipairs(asked) do reached[i] = handle:was_reached() and 1 or 0 end
-  if agree and comm.size() > 1 then
-    local all = C.tensor(reached, {device = "cpu"})
-    comm.all_reduce(all, "max")
-    reached = all:tolist()
-  end
-  return reached
 end
 
 -- One that the loss does not depend on keeps its gradients and its window as they are.
@@ -143,28 +162,16 @@ local function finish(handle, reached)
 end
 
 local function after()
-  local accelerator, any = current, false
-  local only = accelerator and only_one(accelerator)
-  if only then
-    -- Alone it takes part on every process: one that did not reach it counts as zero.
-    any = only:was_reached()
-    finish(only, true)
-  elseif accelerator then
-    local asked = averaging.of(accelerator)
-    for i, reached in ipairs(#asked > 0 and reached_models(asked, accelerator.sync_gradients) or {}) do
-      any = any or reached == 1
-      finish(asked[i], reached == 1)
-    end
-  end
+  local any = false
   for i = 1, #handles do
     local handle = handles[i]
-    if handle.accelerator ~= accelerator then
-      local reached = handle:was_reached()
-      any = any or reached
-      finish(handle, reached)
-    end
+    local reached = handle:was_reached()
+    if expected then reached = expected[handle] == true end
+    any = any or reached
+    -- A lone model that this process did not reach counts as zero.
+    finish(handle, reached or handle == lone)
   end
-  current, early = nil, nil
+  lone, expected, early = nil, nil, nil
   if not any and comm.size() > 1 then
     warn("backward: the loss depends on no prepared model, so its gradients are not averaged over the processes; "
       .. "give the model to accelerator:prepare")
@@ -173,7 +180,7 @@ end
 
 local function failed()
   for i = 1, #handles do handles[i]:skip() end
-  current, early = nil, nil
+  lone, expected, early = nil, nil, nil
 end
 
 C.autograd.watch_backward(before, after, failed)

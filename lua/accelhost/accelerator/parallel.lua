@@ -15,14 +15,14 @@ local warn = require "accelhost.util.warn"
 ---@field window number sum of this process's weights since gradients were averaged
 local Parallel = class.new "Parallel"
 
--- parameter -> true while some prepared model averages its gradient
-local averaged = setmetatable({}, {__mode = "k"})
+-- parameter -> the handle of the prepared model that averages its gradient
+local averaged_in = setmetatable({}, {__mode = "k"})
 
---- Is the gradient of this parameter averaged over the processes?
+--- The handle that averages the gradient of this parameter over the processes, nil when none does.
 ---@param parameter userdata
----@return boolean
-function Parallel.averages(parameter)
-  return averaged[parameter] == true
+---@return Parallel?
+function Parallel.of(parameter)
+  return averaged_in[parameter]
 end
 
 --- A collective: every process takes rank 0's parameters and buffers.
@@ -37,7 +37,7 @@ function Parallel:init(model, accelerator, options)
   self.averaged_by = 1 -- what `window` was when they were averaged last
   self.micro_step = false -- the last one that counted in the window
   self.held = setmetatable({model = model}, {__mode = "v"})
-  for _, parameter in ipairs(self.reducer:parameters()) do averaged[parameter] = true end
+  for _, parameter in ipairs(self.reducer:parameters()) do averaged_in[parameter] = self end
   self:remember_tree(model)
 end
 
@@ -56,7 +56,9 @@ end
 
 --- Give the parameters back: they keep values and gradients, and another may take them over.
 function Parallel:close()
-  for _, parameter in ipairs(self.reducer:parameters()) do averaged[parameter] = nil end
+  for _, parameter in ipairs(self.reducer:parameters()) do
+    if averaged_in[parameter] == self then averaged_in[parameter] = nil end
+  end
   self.reducer:close()
 end
 

@@ -29,7 +29,7 @@ end
 local function check_averaged(optimizer)
   for _, group in ipairs(optimizer.param_groups) do
     for i, parameter in ipairs(group.params) do
-      if parameter.grad ~= nil and not Parallel.averages(parameter) then
+      if parameter.grad ~= nil and not Parallel.of(parameter) then
         warn(("%s:step: parameter %d %s belongs to no prepared model, so its gradient is not averaged over the "
           .. "processes; give the model to accelerator:prepare"):format(optimizer._name, i,
           table.concat(parameter:shape(), " x ")))

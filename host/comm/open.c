@@ -166,7 +166,7 @@ int ah_group_default(struct ah_group **out)
                        who.local_size);
     bool alone = who.size == 1;
     struct ah_seat seat = {.board = alone ? NULL : board, .rank = who.rank, .size = who.size};
-    AH_TRY(ah_group_open(&first_group, &ah_shm_backend, &seat));
+    AH_TRY(ah_group_open(&first_group, ah_backend_find("shm"), &seat));
     *out = first_group;
     return 0;
 }

@@ -123,9 +123,9 @@ static void give_up(struct rank *me)
     } else if (me->rank == 1) {
         me->group->timeout_ns = 50 * 1000000;
         RANK_FAILS(me, barrier(me), AH_ETIMEOUT, "timed out");
-        usleep(300000);
+        until_ended(me, 0);
     } else {
-        usleep(500000);
+        until_ended(me, 0);
     }
 }
 
@@ -140,7 +140,7 @@ static void stall(struct rank *me)
     me->where = "train.lua:12";
     RANK_CHECK(me, reduce(me, buffer, 4, AH_F32, AH_REDUCE_SUM) == 0);
     if (me->rank == 1) {
-        usleep(400000);
+        until_ended(me, 0);
         return;
     }
     RANK_FAILS(me, barrier(me), AH_ETIMEOUT,
@@ -194,7 +194,8 @@ static void stall_of_two(struct rank *me)
     /* Rank 1 comes a call further than rank 2, which nobody else has reached: it is the one to be named. */
     me->where = "train.lua:12";
     if (me->rank == 2) {
-        usleep(500000);
+        until_ended(me, 0);
+        until_ended(me, 1);
         return;
     }
     if (me->rank == 1)
@@ -221,7 +222,7 @@ static void suspended(struct rank *me)
             usleep(50000);
             kill(peer, SIGSTOP);
             kill(self, SIGSTOP);
-            usleep(900000);
+            usleep(1400000);
             kill(self, SIGCONT);
             usleep(100000);
             kill(peer, SIGCONT);
@@ -235,7 +236,7 @@ static void suspended(struct rank *me)
 
 AH_TEST(a_job_that_was_suspended_goes_on)
 {
-    CHECK(run_ranks_mortal(2, 600 * 1000000, 0, suspended));
+    CHECK(run_ranks_mortal(2, 1000 * 1000000, 0, suspended));
 }
 
 /* Arguments are this rank's error only. */

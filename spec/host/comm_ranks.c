@@ -15,7 +15,7 @@ enum { THREADS = 1 };
 enum { THREADS = 0 };
 #endif
 
-static const struct ah_backend *const backends[] = {&ah_shm_backend, &socket_backend};
+static const char *const backends[] = {"shm", "socket"};
 static const struct ah_backend *backend; /* of the run that is on */
 
 static void run_one(struct ah_board *board, int rank, int64_t timeout_ns, void (*body)(struct rank *), int *failures)
@@ -115,11 +115,19 @@ static bool run_backends(int size, int64_t timeout_ns, unsigned mortal, bool for
     bool good = true;
     ah_cpu_open();
     ah_autograd_open();
+    if (ah_backend_register(&socket_backend))
+        return false;
     for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {
-        backend = backends[i];
+        backend = ah_backend_find(backends[i]);
         good &= run_with_board(size, timeout_ns, mortal, fork_always, body);
     }
     return good;
+}
+
+void until_ended(struct rank *me, int rank)
+{
+    while (atomic_load(&ah_board_slot(me->board, rank)->state) == AH_RANK_RUNNING)
+        usleep(1000);
 }
 
 bool run_ranks(int size, int64_t timeout_ns, void (*body)(struct rank *))

@@ -1,0 +1,74 @@
+/* Opening the job's board where something is in the way: the text says what. */
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "comm/board.h"
+#include "test.h"
+
+/* A limit on address space means nothing under sanitizers, which reserve terabytes. */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
+/* Bytes of address space in use now. */
+static size_t mapped_bytes(void)
+{
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file && fscanf(file, "%lu", &pages) != 1)
+        pages = 0;
+    if (file)
+        fclose(file);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* In a child: open the board with `room` bytes of address space left; 0 when it fails for want of memory and says
+ * so. */
+static int open_with(int fd, size_t room, const char *text)
+{
+    struct ah_board *board;
+    struct rlimit limit;
+    getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur = mapped_bytes() + room;
+    setrlimit(RLIMIT_AS, &limit);
+    int status = ah_board_open(&board, fd, 0);
+    if (status == AH_ENOMEM && strstr(ah_error_text(), text))
+        return 0;
+    fprintf(stderr, "status %d: %s\n", status, ah_error_text());
+    return 1;
+}
+
+static int in_child(int fd, size_t room, const char *text)
+{
+    int status = -1;
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(open_with(fd, room, text));
+    waitpid(pid, &status, 0);
+    return status;
+}
+
+AH_TEST(a_board_that_cannot_be_mapped_is_not_called_a_foreign_one)
+{
+    struct ah_board *board;
+    REQUIRE(ah_board_create(&board, 8) == 0);
+    int fd = ah_board_hand_over(board);
+    CHECK(in_child(fd, 256 * 1024, "cannot map the job's board: ") == 0);
+    CHECK(in_child(fd, 64 << 20, "cannot reserve address space for 8 ranks: ") == 0);
+    ah_board_close(board);
+}
+
+#endif
+
+AH_TEST(what_is_no_board_is_refused)
+{
+    struct ah_board *board;
+    FILE *file = tmpfile();
+    REQUIRE(file != NULL);
+    for (int i = 0; i < 100000; i++)
+        fputs("something else\n", file);
+    fflush(file);
+    CHECK_FAILS(ah_board_open(&board, fileno(file), 0), AH_EIO, "is not the board of a running job");
+    fclose(file);
+}

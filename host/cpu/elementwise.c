@@ -5,7 +5,25 @@
 #include <string.h>
 
 #include "cpu/elementwise.h"
-#include "tensor/rng.h"
+
+int ah_elementwise(struct ah_call *c, int inputs, enum ah_dtype in, enum ah_dtype out, bool scalars,
+                   const ah_loop *loops, const double *numbers)
+{
+    static const double none[2];
+    in = ah_compute_dtype(in);
+    if (!loops[in])
+        return ah_fail(AH_ENOTIMPL, "%s: not defined for %s", c->op->name, ah_dtype_name(in));
+    struct ah_operand operand[AH_ITER_OPERANDS] = {{c->out[0], ah_compute_dtype(out)}};
+    for (int i = 0; i < inputs; i++)
+        operand[i + 1] = (struct ah_operand){c->arg[i].tensor, in};
+    return ah_iterate(operand, inputs + 1, scalars, loops[in], numbers ? numbers : none);
+}
+
+int ah_elementwise_pair(struct ah_call *c, const ah_loop *loops)
+{
+    enum ah_dtype dtype = ah_call_promote(c, 2);
+    return ah_elementwise(c, 2, dtype, dtype, true, loops, NULL);
+}
 
 /* Arithmetic. Integers wrap around, so their sums and products are made in an unsigned type. */
 
@@ -47,12 +65,6 @@ int ah_cpu_sub(struct ah_call *c)
     return add_scaled(c, -c->arg[2].number);
 }
 
-static int binary(struct ah_call *c, const ah_loop *loops)
-{
-    enum ah_dtype dtype = ah_call_promote(c, 2);
-    return ah_elementwise(c, 2, dtype, dtype, true, loops, NULL);
-}
-
 LOOP2(mul_b8, uint8_t, uint8_t, a & b)
 LOOP2(mul_u8, uint8_t, uint8_t, a * b)
 LOOP2(mul_i32, int32_t, int32_t, (uint32_t)a * (uint32_t)b)
@@ -63,7 +75,7 @@ ALL_TABLE(mul);
 
 int ah_cpu_mul(struct ah_call *c)
 {
-    return binary(c, mul_loops);
+    return ah_elementwise_pair(c, mul_loops);
 }
 
 /* Division and remainders. The integer loops never see a zero divisor (`divide` looks first); the quotient by -1 is
@@ -95,7 +107,7 @@ static int divide(struct ah_call *c, const ah_loop *loops)
     enum ah_dtype dtype = ah_call_promote(c, 2);
     if (!ah_dtype_is_float(dtype))
         AH_TRY(refuse_zero_divisor(c, dtype));
-    return binary(c, loops);
+    return ah_elementwise_pair(c, loops);
 }
 
 static inline float floor_quotient_f32(float a, float b)
@@ -237,9 +249,9 @@ int ah_cpu_pow(struct ah_call *c)
         double value = ah_tensor_get(exponent, 0);
         for (size_t k = 0; k < sizeof fixed / sizeof *fixed; k++)
             if (fixed[k].exponent == value)
-                return binary(c, fixed[k].loops);
+                return ah_elementwise_pair(c, fixed[k].loops);
     }
-    return binary(c, pow_loops);
+    return ah_elementwise_pair(c, pow_loops);
 }
 
 /* Distances of losses: quadratic below c0, linear above. */
@@ -287,111 +299,6 @@ int ah_cpu_huber(struct ah_call *c)
     return distance(c, huber_loops);
 }
 
-/* Order. NaN wins in maximum and minimum, and compares false otherwise. */
-
-#define ALL_BINARY(name, expr)                       \
-    LOOP2(name##_b8, uint8_t, uint8_t, expr)         \
-    LOOP2(name##_u8, uint8_t, uint8_t, expr)         \
-    LOOP2(name##_i32, int32_t, int32_t, expr)        \
-    LOOP2(name##_i64, int64_t, int64_t, expr)        \
-    LOOP2(name##_f32, float, float, expr)            \
-    LOOP2(name##_f64, double, double, expr)          \
-    ALL_TABLE(name);
-
-ALL_BINARY(maximum, a > b || a != a ? a : b)
-ALL_BINARY(minimum, a < b || a != a ? a : b)
-
-int ah_cpu_maximum(struct ah_call *c)
-{
-    return binary(c, maximum_loops);
-}
-
-int ah_cpu_minimum(struct ah_call *c)
-{
-    return binary(c, minimum_loops);
-}
-
-int ah_cpu_clamp_min(struct ah_call *c)
-{
-    return binary(c, maximum_loops);
-}
-
-int ah_cpu_clamp_max(struct ah_call *c)
-{
-    return binary(c, minimum_loops);
-}
-
-#define COMPARISON(name, op)                                             \
-    LOOP2(name##_b8, uint8_t, uint8_t, a op b)                           \
-    LOOP2(name##_u8, uint8_t, uint8_t, a op b)                           \
-    LOOP2(name##_i32, int32_t, uint8_t, a op b)                          \
-    LOOP2(name##_i64, int64_t, uint8_t, a op b)                          \
-    LOOP2(name##_f32, float, uint8_t, a op b)                            \
-    LOOP2(name##_f64, double, uint8_t, a op b)                           \
-    ALL_TABLE(name);                                                     \
-    int ah_cpu_##name(struct ah_call *c)                                 \
-    {                                                                    \
-        return ah_elementwise(c, 2, ah_call_promote(c, 2), AH_BOOL, true, name##_loops, NULL); \
-    }
-COMPARISON(eq, ==)
-COMPARISON(ne, !=)
-COMPARISON(lt, <)
-COMPARISON(le, <=)
-COMPARISON(gt, >)
-COMPARISON(ge, >=)
-
-#define BITWISE(name, op)                                                \
-    LOOP2(name##_b8, uint8_t, uint8_t, a op b)                           \
-    LOOP2(name##_i32, int32_t, int32_t, a op b)                          \
-    LOOP2(name##_i64, int64_t, int64_t, a op b)                          \
-    static const ah_loop name##_loops[AH_DTYPE_COUNT] = {                \
-        [AH_BOOL] = name##_b8, [AH_U8] = name##_b8, [AH_I32] = name##_i32, [AH_I64] = name##_i64}; \
-    int ah_cpu_bitwise_##name(struct ah_call *c)                         \
-    {                                                                    \
-        return binary(c, name##_loops);                                  \
-    }                                                                    \
-    int ah_cpu_logical_##name(struct ah_call *c)                         \
-    {                                                                    \
-        return ah_elementwise(c, 2, AH_BOOL, AH_BOOL, true, name##_loops, NULL); \
-    }
-BITWISE(and, &)
-BITWISE(or, |)
-BITWISE(xor, ^)
-
-/* Clamping between two bounds; numbers go the fast way. */
-
-LOOP1(clamp_numbers_u8, uint8_t, uint8_t, (a < c0 ? c0 : a) > c1 ? c1 : (a < c0 ? c0 : a))
-LOOP1(clamp_numbers_i32, int32_t, int32_t, (a < c0 ? c0 : a) > c1 ? c1 : (a < c0 ? c0 : a))
-LOOP1(clamp_numbers_i64, int64_t, int64_t, (a < c0 ? c0 : a) > c1 ? c1 : (a < c0 ? c0 : a))
-LOOP1(clamp_numbers_f32, float, float, (a < c0 ? c0 : a) > c1 ? c1 : (a < c0 ? c0 : a))
-LOOP1(clamp_numbers_f64, double, double, (a < c0 ? c0 : a) > c1 ? c1 : (a < c0 ? c0 : a))
-NUMBER_TABLE(clamp_numbers);
-
-#define CLAMP(in_t) (a != a || b != b ? a + b : c != c ? c : (a < b ? b : a) > c ? c : (a < b ? b : a))
-LOOP3(clamp_u8, uint8_t, uint8_t, uint8_t, CLAMP(uint8_t))
-LOOP3(clamp_i32, int32_t, int32_t, int32_t, (a < b ? b : a) > c ? c : (a < b ? b : a))
-LOOP3(clamp_i64, int64_t, int64_t, int64_t, (a < b ? b : a) > c ? c : (a < b ? b : a))
-LOOP3(clamp_f32, float, float, float, CLAMP(float))
-LOOP3(clamp_f64, double, double, double, CLAMP(double))
-NUMBER_TABLE(clamp);
-
-int ah_cpu_clamp(struct ah_call *c)
-{
-    enum ah_dtype dtype = ah_call_promote(c, 3);
-    if (ah_dtype_is_float(dtype) && c->arg[1].tensor->wrapped && c->arg[2].tensor->wrapped) {
-        double bounds[2] = {ah_tensor_get(c->arg[1].tensor, 0), ah_tensor_get(c->arg[2].tensor, 0)};
-        return ah_elementwise(c, 1, dtype, dtype, false, clamp_numbers_loops, bounds);
-    }
-    return ah_elementwise(c, 3, dtype, dtype, false, clamp_loops, NULL);
-}
-
-int ah_cpu_hardtanh(struct ah_call *c)
-{
-    enum ah_dtype dtype = c->out[0]->dtype;
-    return ah_elementwise(c, 1, dtype, dtype, false, clamp_numbers_loops,
-                          (double[]){c->arg[1].number, c->arg[2].number});
-}
-
 /* Three inputs. */
 
 LOOP3(lerp_f32, float, float, float, fabsf(c) < 0.5f ? fmaf(c, b - a, a) : b - (b - a) * (1.0f - c))
@@ -423,125 +330,4 @@ int ah_cpu_addcdiv(struct ah_call *c)
 {
     enum ah_dtype dtype = ah_call_promote(c, 3);
     return ah_elementwise(c, 3, dtype, dtype, false, addcdiv_loops, (double[]){c->arg[3].number, 0});
-}
-
-/* where: a selects; masked_fill: b selects, so its loops take (mask, value, input). */
-LOOP3(where_b8, uint8_t, uint8_t, uint8_t, a ? b : c)
-LOOP3(where_i32, uint8_t, int32_t, int32_t, a ? b : c)
-LOOP3(where_i64, uint8_t, int64_t, int64_t, a ? b : c)
-LOOP3(where_f32, uint8_t, float, float, a ? b : c)
-LOOP3(where_f64, uint8_t, double, double, a ? b : c)
-static const ah_loop where_loops[AH_DTYPE_COUNT] = {
-    [AH_BOOL] = where_b8, [AH_U8] = where_b8, [AH_I32] = where_i32, [AH_I64] = where_i64,
-    [AH_F32] = where_f32, [AH_F64] = where_f64};
-
-static int select_into(struct ah_tensor *out, struct ah_tensor *mask, struct ah_tensor *yes, struct ah_tensor *no)
-{
-    static const double none[2];
-    enum ah_dtype dtype = ah_compute_dtype(out->dtype);
-    const struct ah_operand operand[] = {{out, dtype}, {mask, AH_BOOL}, {yes, dtype}, {no, dtype}};
-    return ah_iterate(operand, 4, false, where_loops[dtype], none);
-}
-
-int ah_cpu_where(struct ah_call *c)
-{
-    return select_into(c->out[0], c->arg[0].tensor, c->arg[1].tensor, c->arg[2].tensor);
-}
-
-int ah_cpu_masked_fill(struct ah_call *c)
-{
-    return select_into(c->out[0], c->arg[1].tensor, c->arg[2].tensor, c->arg[0].tensor);
-}
-
-/* Dropout by a mask of one byte per element, drawn as PyTorch draws it. What is dropped is multiplied by 0, so
- * that NaN and infinity show, as in PyTorch. */
-static void dropout_f32(int64_t n, void *const *data, const int64_t *step, const void *context)
-{
-    const float scale = (float)*(const double *)context;
-    float *y = data[0];
-    const float *x = data[1];
-    const uint8_t *keep = data[2];
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        y[i] = x[i] * (keep[i] ? scale : 0.0f);
-}
-
-static void dropout_f64(int64_t n, void *const *data, const int64_t *step, const void *context)
-{
-    const double scale = *(const double *)context;
-    double *y = data[0];
-    const double *x = data[1];
-    const uint8_t *keep = data[2];
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        y[i] = x[i] * (keep[i] ? scale : 0.0);
-}
-
-static int apply_mask(struct ah_tensor *out, struct ah_tensor *input, struct ah_tensor *mask, double scale)
-{
-    enum ah_dtype dtype = ah_compute_dtype(out->dtype);
-    const struct ah_operand operand[] = {{out, dtype}, {input, dtype}, {mask, AH_BOOL}};
-    return ah_iterate(operand, 3, false, dtype == AH_F64 ? dropout_f64 : dropout_f32, &scale);
-}
-
-int ah_cpu_dropout(struct ah_call *c)
-{
-    struct ah_tensor *mask = c->extra[0];
-    double p = c->arg[1].number;
-    if (p == 1)
-        memset(ah_tensor_data(mask), 0, (size_t)mask->numel);
-    else
-        ah_generator_fill_keep(ah_default_generator(), ah_tensor_data(mask), mask->numel, 1 - p);
-    return apply_mask(c->out[0], c->arg[0].tensor, mask, c->state[0]);
-}
-
-int ah_cpu_dropout_backward(struct ah_call *c)
-{
-    return apply_mask(c->out[0], c->arg[0].tensor, c->arg[1].tensor, c->arg[2].number);
-}
-
-/* Copies and fills. */
-
-static int copy_first(struct ah_call *c)
-{
-    return ah_copy(c->out[0], c->arg[0].tensor);
-}
-
-int ah_cpu_to(struct ah_call *c)
-{
-    return copy_first(c);
-}
-
-int ah_cpu_clone(struct ah_call *c)
-{
-    return copy_first(c);
-}
-
-int ah_cpu_contiguous(struct ah_call *c)
-{
-    return copy_first(c);
-}
-
-int ah_cpu_copy_(struct ah_call *c)
-{
-    return ah_copy(c->out[0], c->arg[1].tensor);
-}
-
-int ah_cpu_fill_(struct ah_call *c)
-{
-    return ah_copy(c->out[0], c->arg[1].tensor);
-}
-
-int ah_cpu_zero_(struct ah_call *c)
-{
-    struct ah_tensor *out = c->out[0];
-    if (ah_tensor_is_contiguous(out)) {
-        memset(ah_tensor_data(out), 0, (size_t)out->numel * ah_dtype_size(out->dtype));
-        return 0;
-    }
-    struct ah_tensor *zero;
-    AH_TRY(ah_tensor_scalar(&zero, 0, out->dtype, &ah_cpu));
-    int status = ah_copy(out, zero);
-    ah_tensor_release(zero);
-    return status;
 }

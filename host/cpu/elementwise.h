@@ -10,6 +10,9 @@
 int ah_elementwise(struct ah_call *c, int inputs, enum ah_dtype in, enum ah_dtype out, bool scalars,
                    const ah_loop *loops, const double *numbers);
 
+/* The same over two arguments that promote, the result in their common dtype. */
+int ah_elementwise_pair(struct ah_call *c, const ah_loop *loops);
+
 /* A negative number reaches an unsigned type by way of int64. */
 #define AS_NUMBER(type, x) _Generic((type)0, float: (x), double: (x), default: (int64_t)(x))
 

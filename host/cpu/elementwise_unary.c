@@ -6,19 +6,6 @@
 #include "cpu/elementwise.h"
 #include "cpu/elementwise_math.h"
 
-int ah_elementwise(struct ah_call *c, int inputs, enum ah_dtype in, enum ah_dtype out, bool scalars,
-                   const ah_loop *loops, const double *numbers)
-{
-    static const double none[2];
-    in = ah_compute_dtype(in);
-    if (!loops[in])
-        return ah_fail(AH_ENOTIMPL, "%s: not defined for %s", c->op->name, ah_dtype_name(in));
-    struct ah_operand operand[AH_ITER_OPERANDS] = {{c->out[0], ah_compute_dtype(out)}};
-    for (int i = 0; i < inputs; i++)
-        operand[i + 1] = (struct ah_operand){c->arg[i].tensor, in};
-    return ah_iterate(operand, inputs + 1, scalars, loops[in], numbers ? numbers : none);
-}
-
 static int unary(struct ah_call *c, const ah_loop *loops, const double *numbers)
 {
     return ah_elementwise(c, 1, c->out[0]->dtype, c->out[0]->dtype, false, loops, numbers);

@@ -222,13 +222,13 @@ int ah_backward_hardsigmoid(struct ah_rule *r)
     return r->status;
 }
 
-/* x / 3 + 1/2 inside, the gradient itself above. */
+/* 0 below, x / 3 + 1/2 inside, 1 above (and where x is NaN). */
 int ah_backward_hardswish(struct ah_rule *r)
 {
     struct ah_tensor *x = saved(r, 0), *g = r->grad_out[0];
     struct ah_tensor *curved = ah_r_mul(r, g, ah_r_shift(r, ah_r_scale(r, x, 1.0 / 3), 0.5));
-    struct ah_tensor *rising = only(r, compare(r, AH_OP_ge, x, 3), g);
-    give(r, 0, ah_r(r, AH_OP_where, AH_T(between(r, x, -3, 3)), AH_T(curved), AH_T(rising)));
+    struct ah_tensor *outside = ah_r(r, AH_OP_where, AH_T(compare(r, AH_OP_le, x, -3)), AH_N(0), AH_T(g));
+    give(r, 0, ah_r(r, AH_OP_where, AH_T(between(r, x, -3, 3)), AH_T(curved), AH_T(outside)));
     return r->status;
 }
 

@@ -346,7 +346,9 @@ int ah_call_output(struct ah_call *call, int index, const int64_t *size, int ndi
         }
         return 0;
     }
-    AH_TRY(ah_tensor_empty(&call->out[index], size, ndim, dtype, call->device));
+    int status = ah_tensor_empty(&call->out[index], size, ndim, dtype, call->device);
+    if (status < 0)
+        return ah_fail_prefix(status, "%s", call->op->name);
     if (call->out_count <= index)
         call->out_count = index + 1;
     return 0;

@@ -10,7 +10,9 @@
 static int give_view(struct ah_call *c, const int64_t *size, const int64_t *stride, int ndim,
                      int64_t offset)
 {
-    AH_TRY(ah_tensor_view(&c->out[0], c->arg[0].tensor, size, stride, ndim, offset));
+    int status = ah_tensor_view(&c->out[0], c->arg[0].tensor, size, stride, ndim, offset);
+    if (status < 0)
+        return ah_fail_prefix(status, "%s", c->op->name);
     c->out_count = 1;
     return 0;
 }

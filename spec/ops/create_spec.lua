@@ -61,6 +61,22 @@ describe("sequences", function()
   end)
 end)
 
+describe("a size that cannot be", function()
+  it("is told with the op that was asked for it", function()
+    local function fails(text, fn, ...)
+      local arguments = {...}
+      check.raises(text, function() return fn(unpack(arguments)) end)
+    end
+    fails("zeros: shape (1099511627776, 1099511627776) is too large", accelhost.zeros, 2 ^ 40, 2 ^ 40)
+    fails("ones: negative size in shape (-1,)", accelhost.ones, -1)
+    fails("out of memory", accelhost.empty, 2 ^ 50)
+    local x = accelhost.zeros(2, 2)
+    fails("expand: shape (1099511627776, 1099511627776, 2, 2) is too large", x.expand, x, 2 ^ 40, 2 ^ 40, 2, 2)
+    local deep = accelhost.zeros(1, 1, 1, 1, 1, 1, 1, 1)
+    fails("unsqueeze: tensors have 0 to 8 dimensions, got 9", deep.unsqueeze, deep, 0)
+  end)
+end)
+
 describe("whole random numbers", function()
   it("are refused where the dtype cannot hold them", function()
     check.raises("randint: 0..299 exceeds what uint8 holds", function()

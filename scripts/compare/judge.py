@@ -23,7 +23,7 @@ class Difference:
     def __init__(self, kind, place, name, ours, theirs, statements):
         self.kind, self.place, self.name = kind, place, name
         self.ours, self.theirs = ours, theirs
-        self.statements = statements
+        self.statements, self.records = statements, {}  # records: all of PyTorch's
         self.call = call_of(statements[place]) if place is not None else ""
 
     def __str__(self):
@@ -55,7 +55,9 @@ def compare(ours, theirs, statements):
     if not found:
         return None
     place, what, name, mine, record = min(found, key=lambda item: item[0])
-    return Difference(what, place, name, mine, record, statements)
+    difference = Difference(what, place, name, mine, record, statements)
+    difference.records = theirs.records
+    return difference
 
 
 def is_raw(text):
@@ -140,7 +142,7 @@ def is_alone(tensor, environment):
 
 def is_rounding(difference, ours, theirs):
     """Does the noise of rounding explain all differences of values between the outcomes?"""
-    floor = 8.0 if made_of_layers(difference) else 0.0
+    floor = 32.0 if made_of_layers(difference) else 0.0
     generator = torch.Generator()
     generator.manual_seed(1)
     open_names = {name: record for name, record in theirs.records.items()
@@ -160,7 +162,7 @@ def is_rounding(difference, ours, theirs):
 
 
 def made_of_layers(difference):
-    return any("nn." in statement.lua() for statement in difference.statements)
+    return any("nn." in text or "F." in text for text in (s.lua() for s in difference.statements))
 
 
 def explained(mine, other, noisy, floor=0.0):

@@ -46,6 +46,10 @@ def beyond_numbers(difference):
     return bool((~ours.isfinite() | ~theirs.isfinite())[apart].all())
 
 
+def has_nan(difference):
+    return any(r.kind == "T" and r.tensor().isnan().any() for r in difference.records.values())
+
+
 def is_empty(difference):
     return difference.theirs.kind == "T" and 0 in difference.theirs.shape
 
@@ -72,7 +76,7 @@ KNOWN = [
     Known("dtypes for which PyTorch has no kernel", "error", ours=r"^\.$",
           theirs=r"not implemented for|does not support|only supports floating|^NotImplementedError"),
     Known("0-dim tensors have a dim 0 (and -1) wherever a dim is given, in PyTorch almost everywhere", "error",
-          call="repeat_interleave", ours=r"^\.$", theirs="tensor has no dimensions"),
+          call="repeat_interleave|take_along_dim", ours=r"^\.$", theirs="tensor has no dimensions"),
     Known("in-place logicals check the leaf as every op does; PyTorch's do not", "error",
           call="logical_(and|or|xor|not)_", ours=UNARY_LEAF, theirs=r"^\.$"),
     Known("the implicit dim of softmax, deprecated in PyTorch, is an error", "error", call=r"F\.(log_)?softmax",
@@ -86,11 +90,21 @@ KNOWN = [
           ours="weights above 0, fewer than"),
     Known("adaptive pooling checks the number of dims; PyTorch takes one too few", "error",
           call=r"F\.adaptive_avg_pool2d", ours="expected input"),
+    Known("dtypes that promote, and overlaps that are copied first, where PyTorch refuses them", "error", ours=r"^\.$",
+          theirs="Index put requires the source|expected dtype|of the input tensor and the written-to tensor refer|"
+                 "value cannot be converted to type|betas must be either"),
+    Known("keys and values of one length", "error", call=r"F\.scaled_dot_product_attention", ours="expected query"),
+    Known("convolutions of integers, and of no channels", "error", call=r"F\.conv.*", theirs=r"^\.$",
+          ours="expected a floating input|does not fit weight .*, 0,"),
+    Known("adaptive pooling of integers to nothing", "error", call=r"F\.adaptive_avg_pool[12]d",
+          ours="expected a floating input"),
+    Known("addcdiv of integers divides", "error", call="addcdiv_?", theirs="Integer division with addcdiv"),
     Known("channel-wise dropout of inputs without channels, deprecated in PyTorch, is an error", "error",
           call=r"F\.dropout2d|m\d", ours="dropout2d: expected an input"),
     Known("integer layers: F.linear takes floating tensors", "error", call=r"F\.linear", ours="expected a floating"),
     Known("PyTorch asks nothing of an empty tensor's dtype", "error",
-          ours=r"expected a floating input|expected input \(N, C|expected query|dtypes differ",
+          ours=r"expected a floating input|expected input \(N, C|expected query|dtypes differ|"
+          r"expected a floating dtype",
           theirs=r"^\.$", test=programs_with(EMPTY)),
     Known("detach_ of a view without history does nothing here", "error", call="detach_", ours=r"^\.$",
           theirs="Can't detach views in-place"),
@@ -126,7 +140,7 @@ KNOWN = [
           call=r"F\.(max_pool\dd|avg_pool\dd|linear)|m\d",
           ours="expected a floating input, got int|does not fit weight", theirs=r"^\.$"),
     Known("hard to tell from a mistake: two dtypes in one loss", "error", call=r"F\.binary_cross_entropy.*|m\d",
-          ours="expected a (target|weight) like the input", theirs=r"^\.$"),
+          ours="expected a (target|weight) like the input|pos_weight \\w+ .* does not fit", theirs=r"^\.$"),
     Known("pooling's output_size may be a table of one", "error", ours=r"^\.$", theirs="output_size must be"),
     Known("the norm of nothing is 0 for every p", "error", call="norm", ours=r"^\.$", theirs="on an empty tensor"),
     Known("a derivative that is constant has no history, and a backward through it says so", "error",
@@ -139,8 +153,8 @@ KNOWN = [
     # Histories.
     Known("integers never require a gradient", "flags",
           test=lambda d: d.theirs.dtype in ("int64", "int32", "uint8", "bool")),
-    Known("comparisons written in place end the history; PyTorch keeps one whose gradient is an error", "flags",
-          test=lambda d: without_gradient(d) and programs_with(r":(eq|ne|lt|le|gt|ge|logical_\w+)_\(")(d)),
+    Known("comparisons and logicals written in place: a history of zeros, in PyTorch of the comparisons alone", "flags",
+          test=lambda d: programs_with(r":(eq|ne|lt|le|gt|ge|logical_\w+)_\(")(d)),
     Known("a derivative that is constant has a history on one side only", "flags", call=r"autograd\.grad"),
     Known("views made without gradients, or before their base required them, have no gradient", "flags",
           test=of_leaf_view),
@@ -158,25 +172,29 @@ KNOWN = [
           test=lambda d: d.ours is None and d.name.endswith(".grad") and all_zero(d.theirs)),
     Known("two inputs' gradients may be views of one tensor in PyTorch, as nothing there is written in place", "alias",
           test=lambda d: d.name.endswith(".grad")),
-    Known("nonzero is contiguous here, in PyTorch a transposed view", "alias",
-          call="contiguous|reshape|flatten|view_as", test=programs_with("nonzero")),
+    Known("results are row-major here; PyTorch keeps the order of the input's memory, and then has to copy", "alias",
+          call="contiguous|reshape|reshape_as|flatten|unflatten|m\\d"),
     # Values.
     Known("PyTorch's gradient at nan, or of kl_div at a target of 0, is another non-number", "value",
-          test=lambda d: d.name.endswith(".grad") and beyond_numbers(d)),
-    Known("the gradient of an element that is nan", "value", test=lambda d: programs_with("0/0")(d) and (
+          test=lambda d: (d.name.endswith(".grad") or d.call == "autograd.grad") and beyond_numbers(d)),
+    Known("the gradient of an element that is nan", "value", test=lambda d: has_nan(d) and (
         d.name.endswith(".grad") or d.call == "autograd.grad")),
     Known("PyTorch's second derivative of l1_loss is memory that nobody wrote", "value",
           test=lambda d: programs_with("F.l1_loss|nn.L1Loss")(d) and programs_with("create_graph")(d)),
-    Known("draws into nonzero's result, which PyTorch transposes", "value",
-          test=lambda d: programs_with("nonzero")(d) and programs_with(r"(random|_like|dropout)")(d)),
+    Known("draws into a result whose memory PyTorch orders as its input's", "value",
+          test=lambda d: programs_with(r"(random|uniform|normal|exponential|bernoulli)_?\(|_like|ropout")(d) and
+          programs_with(r"nonzero|transpose|permute|diagonal|swap|movedim|:t\(")(d)),
     Known("a padded convolution multiplies no zeros with nan or inf", "value", call=r"F\.conv.*|m\d", test=spreads_nan),
     Known("the mean of an infinite row is infinite, also beside its variance", "value", call="(std|var)_mean",
           test=spreads_nan),
     Known("copy_ from a part of the same tensor copies it first", "value", test=programs_with(r"copy_\(")),
+    Known("gelu of infinity is infinity; in PyTorch's float32 it is nan", "value", call=r"F\.gelu", test=spreads_nan),
+    Known("linspace of integers is cut off from exact steps; PyTorch's step is cut off, too", "value", call="linspace",
+          ours="^(u?int)"),
     Known("a remainder of numbers whose quotient overflows", "value", call="%|remainder_?|fmod_?|floor_divide_?",
           test=spreads_nan),
     Known("normalize of numbers whose squares overflow", "value", call=r"F\.normalize", ours="float(32|16)",
-          test=lambda d: not any(d.theirs.data)),
+          test=programs_with(r"e\+")),
     Known("a mean over weights of zero with label smoothing", "value", call=r"F\.cross_entropy|m\d",
           test=programs_with("label_smoothing")),
     Known("random integers of more than 24 bits in float32", "value", call="randint", ours="^float32"),
@@ -184,8 +202,8 @@ KNOWN = [
           test=lambda d: programs_with("[hH]ardsigmoid")(d) and d.ours.dtype == "float64"),
     Known("a variance without elements is nan; with a negative correction PyTorch divides by it", "value",
           call="(var|std)(_mean)?", test=programs_with("correction = -")),
-    Known("sums of squares are kept in float64, where PyTorch's float32 overflows", "value",
-          call=r"m\d|F\.(layer|group|batch)_norm", ours="float32", test=spreads_nan),
+    Known("normalisation keeps sums in float64, where PyTorch's float32 overflows or meets inf * 0", "value",
+          call=r"m\d|F\.(layer|group|batch)_norm", test=spreads_nan),
     Known("a masked position does not spread its nan", "value", call=r"F\.scaled_dot_product_attention|m\d",
           test=lambda d: spreads_nan(d) and programs_with("scaled_dot|Multihead|Transformer")(d)),
     Known("ties of topk may fall either way", "value", call="topk", ours="^int64"),

@@ -7,7 +7,7 @@ from program import Binary, Call, Do, Raw
 OPTIMIZERS = {
     "SGD": dict(lr=[0.1, 0.5], momentum=[0, 0.9], dampening=[0, 0.3], weight_decay=[0.1], nesterov=[True],
                 maximize=[True]),
-    "Adam": dict(lr=[0.1], betas=[[0.5, 0.9], [0, 0.99]], eps=[1e-3, 0.1], weight_decay=[0.1], amsgrad=[True],
+    "Adam": dict(lr=[0.1], betas=[[0.5, 0.9], [0.0, 0.99]], eps=[1e-3, 0.1], weight_decay=[0.1], amsgrad=[True],
                  maximize=[True]),
     "AdamW": dict(lr=[0.1], betas=[[0.5, 0.9]], eps=[1e-3], weight_decay=[0, 0.3], amsgrad=[True], maximize=[True]),
     "RMSprop": dict(lr=[0.1], alpha=[0.5], eps=[1e-3], weight_decay=[0.1], momentum=[0.5, 0.9], centered=[True],

@@ -1,12 +1,16 @@
 """Random programs on both sides. usage: run.py [options]; see --help.
 
-A chunk of seeds is run by a child process, so that whatever PyTorch does to it ends that chunk only."""
+The programs run in a child process: one in which PyTorch crashes is told and left out, and another child goes on."""
 
 import argparse
-import json
+import mmap
 import os
+import pickle
+import struct
 import sys
+import tempfile
 import time
+import traceback
 from collections import Counter
 
 from judge import compare, is_rounding
@@ -27,16 +31,43 @@ def show(difference, seed):
     print(f"accelhost: {difference.ours}\nPyTorch:   {difference.theirs}", flush=True)
 
 
+class Progress:
+    """What a child leaves for its successor: the seed at work, the next batch, and the counts so far."""
+
+    def __init__(self):
+        self.seed = mmap.mmap(-1, 8)
+        self.file = tempfile.NamedTemporaryFile()
+        self.skip = set()
+
+    def at(self, seed):
+        self.seed[:] = struct.pack("q", seed)
+
+    def crashed_at(self):
+        return struct.unpack("q", self.seed[:])[0]
+
+    def save(self, *state):
+        self.file.seek(0)
+        pickle.dump(state, self.file)
+        self.file.flush()
+
+    def load(self):
+        self.file.seek(0)
+        return pickle.load(self.file)
+
+
 class Run:
-    def __init__(self, options):
-        self.options = options
+    def __init__(self, options, progress=None):
+        self.options, self.progress = options, progress or Progress()
         self.side = Accelhost(options.binary, os.path.join(os.path.dirname(__file__), "worker.lua"))
         self.programs = Programs(self.side.rows())
-        self.counts, self.groups = Counter(), {}
+        self.counts, self.groups, self.later = Counter(), {}, []
 
     def batch(self, seeds):
         made = []
         for seed in seeds:
+            if seed in self.progress.skip:
+                continue
+            self.progress.at(seed)
             program = self.programs.make(seed)
             made.append((seed, program.statements, program.outcome()))
             self.side.submit(program.statements)
@@ -77,12 +108,54 @@ class Run:
         if self.groups[key] <= self.options.show:
             show(difference, seed)
 
-    def range(self, first, count):
-        for start in range(first, first + count, BATCH):
+    def range(self, first, end):
+        """All seeds from first on, a batch at a time."""
+        for start in range(first, end, BATCH):
             self.later = []
-            self.batch(range(start, min(start + BATCH, first + count)))
+            self.batch(range(start, min(start + BATCH, end)))
             for item in self.later:
+                self.progress.at(item[0])
                 self.explain(*item)
+            self.progress.save(start + BATCH, self.counts, self.groups, [entry.count for entry in KNOWN])
+
+    def go_on(self):
+        """Take up what the child before has left; the next seed."""
+        following, self.counts, self.groups, known_counts = self.progress.load()
+        for entry, count in zip(KNOWN, known_counts):
+            entry.count = count
+        return following
+
+
+def supervised(options):
+    """Run the programs in children, each going on where PyTorch has crashed the one before; all counts."""
+    progress = Progress()
+    progress.save(options.first, Counter(), {}, [0] * len(KNOWN))
+    while True:
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                run = Run(options, progress)
+                run.range(run.go_on(), options.first + options.count)
+                status = 0
+            except Exception:
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                os._exit(status)
+        status = os.waitpid(child, 0)[1]
+        if status == 0:
+            break
+        seed = progress.crashed_at()
+        if not os.WIFSIGNALED(status):
+            sys.exit(f"the comparison itself failed at seed {seed}")
+        print(f"\n=== seed {seed}: PyTorch ended with signal {os.WTERMSIG(status)}", flush=True)
+        following, counts, groups, known_counts = progress.load()
+        counts["differences"] += 1
+        groups["crash of PyTorch"] = groups.get("crash of PyTorch", 0) + 1
+        progress.save(following, counts, groups, known_counts)
+        progress.skip.add(seed)
+    return progress
 
 
 def group(difference):
@@ -120,19 +193,17 @@ def main():
     if options.seed is not None:
         one(options)
         return 0
-    run = Run(options)
     started = time.time()
-    run.range(options.first, options.count)
+    _, c, groups, known_counts = supervised(options).load()
     seconds = time.time() - started
     print()
-    for key, count in sorted(run.groups.items(), key=lambda item: -item[1]):
+    for key, count in sorted(groups.items(), key=lambda item: -item[1]):
         print(f"{count:6}  {key}")
-    for entry in KNOWN:
-        if entry.count:
-            print(f"{entry.count:6}  known: {entry.reason}")
-    c = run.counts
+    for entry, count in zip(KNOWN, known_counts):
+        if count:
+            print(f"{count:6}  known: {entry.reason}")
     print(f"{c['programs']} programs, {c['statements']} statements, {c['programs'] / seconds:.0f} programs/s; "
-          f"{c['differences']} unexplained in {len(run.groups)} groups, {c['known']} known, {c['rounding']} rounding")
+          f"{c['differences']} unexplained in {len(groups)} groups, {c['known']} known, {c['rounding']} rounding")
     return 1 if c["differences"] else 0
 
 

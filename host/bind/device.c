@@ -1,11 +1,12 @@
 /* accelhost._C.device: the devices as Lua sees them. A device is its name, "cpu" or "cuda:1"; names are looked up at
  * each call (ah_device_find), so nothing here holds one.
  *
- * default(), set_default(name)   where constructors without `device` make tensors
- * count(type)                    how many devices of a type there are; 0 when its plugin is not here
- * is_name(text)                  could this be meant as a device's name (and not as a dtype's)?
- * synchronize(name?)             wait until a device, or all open ones, have done what they were asked to */
+ * get_default_device(), set_default_device(name)   where constructors without `device` make tensors
+ * device_count(type)   how many devices of a type there are; 0 when its plugin is not here
+ * is_name(text)        could this be meant as a device's name (and not as a dtype's)?
+ * synchronize(name?)   wait until a device, or all open ones, have done what they were asked to */
 #include "bind/bind.h"
+#include "bind/function.h"
 
 static int get_default(lua_State *L)
 {
@@ -21,7 +22,7 @@ static int set_default(lua_State *L)
 
 static int count(lua_State *L)
 {
-    lua_pushinteger(L, ah_device_count(luaL_checkstring(L, 1)));
+    lua_pushinteger(L, ah_device_count(lua_tostring(L, 1)));
     return 1;
 }
 
@@ -42,11 +43,15 @@ static int synchronize(lua_State *L)
 
 int ah_open_device(lua_State *L)
 {
-    static const luaL_Reg functions[] = {
-        {"default", get_default}, {"set_default", set_default}, {"count", count},
-        {"is_name", is_name},     {"synchronize", synchronize}, {NULL, NULL},
+    static const struct ah_function functions[] = {
+        {"get_default_device", get_default, ""},
+        {"set_default_device", set_default, "device:D"},
+        {"device_count", count, "type:s"},
+        {"is_name", is_name, "text:*"},
+        {"synchronize", synchronize, "device:D?"},
+        {NULL, NULL, NULL},
     };
     lua_newtable(L);
-    luaL_register(L, NULL, functions);
+    ah_set_functions(L, lua_gettop(L), functions);
     return 1;
 }

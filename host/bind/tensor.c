@@ -378,8 +378,10 @@ static int method_to(lua_State *L)
         return ah_raise_text(L, "to: expected a dtype, a device, a tensor or {dtype=, device=}, got %s",
                              luaL_typename(L, 2));
     }
-    if (dtype_name)
-        ah_check(L, ah_dtype_parse(dtype_name, &dtype));
+    int status = dtype_name ? ah_dtype_parse(dtype_name, &dtype) : 0;
+    if (status < 0 && lua_type(L, 2) == LUA_TSTRING && !device_name)
+        return ah_raise_text(L, "to: %s, and there is no such device", ah_error_text());
+    ah_check(L, status);
     if (device_name)
         ah_check(L, ah_device_find(device_name, &device));
     return convert(L, dtype, device);

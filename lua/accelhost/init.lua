@@ -28,9 +28,9 @@ local accelhost = {
   set_rng_state = C.random.set_rng_state,
   Generator = C.random.Generator,
 
-  set_default_device = C.device.set_default,
-  get_default_device = C.device.default,
-  device_count = C.device.count,
+  set_default_device = C.device.set_default_device,
+  get_default_device = C.device.get_default_device,
+  device_count = C.device.device_count,
   synchronize = C.device.synchronize,
 
   set_num_threads = C.system.set_num_threads,

@@ -74,7 +74,7 @@ function Accelerator:init(...)
     read_options(...)
   local rank, size = comm.rank(), comm.size()
   for name, value in pairs {
-    device = cpu and "cpu" or C.device.default(),
+    device = cpu and "cpu" or C.device.get_default_device(),
     process_index = rank,
     num_processes = size,
     local_process_index = comm.local_rank(),

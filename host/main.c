@@ -1,4 +1,5 @@
 /* argv -> command. Puts what the parent left behind (streams, signals) in order first. Knows no tensors. */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -60,11 +61,8 @@ static const char *nearest_command(const char *word)
     return access(word, F_OK) ? ah_nearest(word, known) : NULL;
 }
 
-int main(int argc, char **argv)
+static int dispatch(int argc, char **argv)
 {
-    open_standard_streams();
-    reset_signals();
-    ah_init_if_first();
     if (argc < 2) {
         print_help();
         return 2;
@@ -87,4 +85,17 @@ int main(int argc, char **argv)
         return 2;
     }
     return ah_cli_run(argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+    open_standard_streams();
+    reset_signals();
+    ah_init_if_first();
+    int code = dispatch(argc, argv);
+    if (fflush(stdout) && code == 0) {
+        fprintf(stderr, "accelhost: cannot write: %s\n", strerror(errno));
+        code = 1;
+    }
+    return code;
 }

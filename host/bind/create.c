@@ -148,7 +148,7 @@ int ah_tensor_from_lua(lua_State *L)
     if (place)
         ah_check(L, ah_device_find(place, &device));
     if (given) {
-        struct ah_tensor *copy, *cast;
+        struct ah_tensor *copy, *cast = NULL;
         bool enabled = ah_grad_enabled;
         ah_grad_enabled = false;
         int status = ah_op1(AH_OP_clone, &copy, AH_T(given));

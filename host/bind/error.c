@@ -140,7 +140,7 @@ static void push_message(lua_State *L)
     if (!push_text(L))
         lua_pushfstring(L, "(error value of type %s)", luaL_typename(L, 1));
     const char *message = lua_tostring(L, -1);
-    if (message && !strncmp(message, AH_LIBRARY_CHUNK + 1, sizeof AH_LIBRARY_CHUNK - 2)) {
+    if (message && !strncmp(message, &AH_LIBRARY_CHUNK[1], sizeof AH_LIBRARY_CHUNK - 2)) {
         const char *after = strchr(message + sizeof AH_LIBRARY_CHUNK - 2, ':');
         after = after ? strstr(after, ": ") : NULL;
         if (after) {

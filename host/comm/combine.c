@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "base/threads.h"
 
 /* One block of sums stays in the first cache while the sources pass by. */
@@ -83,7 +84,11 @@ COMBINE(f64, double, double, SAME, SAME, FLOAT_SUM, FLOAT_PRODUCT)
 COMBINE(i64, int64_t, int64_t, SAME, SAME, INT_SUM, INT_PRODUCT)
 COMBINE(i32, int32_t, int32_t, SAME, (int32_t), (int32_t)INT_SUM, (int32_t)INT_PRODUCT)
 COMBINE(u8, uint8_t, uint8_t, SAME, SAME, (uint8_t)INT_SUM, (uint8_t)INT_PRODUCT)
+#ifdef __FLT16_MAX__
 COMBINE(f16, _Float16, float, SAME, (_Float16), FLOAT_SUM, FLOAT_PRODUCT)
+#else /* clang 14 has that type only for processors that compute in it */
+COMBINE(f16, uint16_t, float, ah_f16_to_f32, ah_f32_to_f16, FLOAT_SUM, FLOAT_PRODUCT)
+#endif
 COMBINE(bf16, uint16_t, float, load_bf16, store_bf16, FLOAT_SUM, FLOAT_PRODUCT)
 
 /* The case that training lives on: two ranks, summed in place on both. Same arithmetic as above. */

@@ -73,7 +73,7 @@ static bool run_forked(struct ah_board *board, int64_t timeout_ns, unsigned mort
         pid[r] = fork();
         if (pid[r] == 0) {
             int failures = 0;
-            alarm(20);
+            alarm(60);
             atomic_store(&ah_board_slot(board, r)->pid, (int)getpid());
             run_one(board, r, timeout_ns, body, &failures);
             _exit(failures ? 1 : 0);

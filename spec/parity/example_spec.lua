@@ -18,7 +18,8 @@ local function follow(options, ranks, dir)
   os.remove(log)
   assert.equal(options.steps, #losses)
   for step, expected in ipairs(options.losses) do
-    local tolerance = options.dtype == "float64" and 1e-10 or step <= 5 and 1e-5 or 1e-4
+    -- AdamW makes a whole step of a gradient that is nothing but rounding: float32 drifts apart soon.
+    local tolerance = options.dtype == "float64" and 1e-10 or step <= 3 and 1e-5 or 1e-4
     assert.near(expected, losses[step], tolerance * expected, "step " .. step)
   end
 end

@@ -191,6 +191,8 @@ static void add_columns(void *context, int64_t begin, int64_t end)
 void ah_rows_add(void *dst, const void *src, const struct ah_rows *rows, double alpha,
                  enum ah_dtype dtype)
 {
+    if (dtype == AH_BOOL) /* a sum of bools is an or, whatever the factor's sign */
+        alpha = alpha != 0;
     struct rows_job job = {.dst = dst, .src = src, .rows = rows, .alpha = alpha, .dtype = dtype};
     int64_t grain = ah_grain(rows->count, AH_SHARE_LIGHT);
     if (rows->outer > 1)

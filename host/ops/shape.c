@@ -6,9 +6,7 @@
 #include "ops/rows.h"
 #include "ops/shape.h"
 
-/* Hand out `size`, `stride`, `offset` of arg[0]'s storage as the result. */
-static int give_view(struct ah_call *c, const int64_t *size, const int64_t *stride, int ndim,
-                     int64_t offset)
+int ah_give_view(struct ah_call *c, const int64_t *size, const int64_t *stride, int ndim, int64_t offset)
 {
     int status = ah_tensor_view(&c->out[0], c->arg[0].tensor, size, stride, ndim, offset);
     if (status < 0)
@@ -97,7 +95,7 @@ int ah_forward_view(struct ah_call *c)
                        "view: shape %s is not compatible with strides %s of %s; use reshape",
                        ah_shape_text(size, ndim), ah_shape_text(x->stride, x->ndim), ah_shape(x));
     }
-    return give_view(c, size, stride, ndim, x->offset);
+    return ah_give_view(c, size, stride, ndim, x->offset);
 }
 
 int ah_forward_view_as(struct ah_call *c)
@@ -207,7 +205,7 @@ int ah_forward_transpose(struct ah_call *c)
     int a, b;
     AH_TRY(ah_wrap_dim("transpose", c->arg[1].integer, x->ndim, &a));
     AH_TRY(ah_wrap_dim("transpose", c->arg[2].integer, x->ndim, &b));
-    AH_TRY(give_view(c, x->size, x->stride, x->ndim, x->offset));
+    AH_TRY(ah_give_view(c, x->size, x->stride, x->ndim, x->offset));
     if (x->ndim > 0) {
         struct ah_tensor *out = c->out[0];
         out->size[a] = x->size[b], out->stride[a] = x->stride[b];
@@ -256,7 +254,7 @@ int ah_forward_permute(struct ah_call *c)
         size[d] = x->size[from];
         stride[d] = x->stride[from];
     }
-    return give_view(c, size, stride, x->ndim, x->offset);
+    return ah_give_view(c, size, stride, x->ndim, x->offset);
 }
 
 int ah_forward_movedim(struct ah_call *c)
@@ -308,7 +306,7 @@ int ah_forward_squeeze(struct ah_call *c)
         size[ndim] = x->size[d];
         stride[ndim++] = x->stride[d];
     }
-    return give_view(c, size, stride, ndim, x->offset);
+    return ah_give_view(c, size, stride, ndim, x->offset);
 }
 
 int ah_forward_unsqueeze(struct ah_call *c)
@@ -325,7 +323,7 @@ int ah_forward_unsqueeze(struct ah_call *c)
         else
             stride[d] = x->stride[from];
     }
-    return give_view(c, size, stride, x->ndim + 1, x->offset);
+    return ah_give_view(c, size, stride, x->ndim + 1, x->offset);
 }
 
 int ah_forward_expand(struct ah_call *c)
@@ -344,7 +342,7 @@ int ah_forward_expand(struct ah_call *c)
         return ah_fail(AH_EINVAL, "expand: %s does not expand to %s", ah_shape(x),
                        ah_shape_text(wanted, ndim));
     ah_broadcast_strides(x, size, ndim, stride);
-    return give_view(c, size, stride, ndim, x->offset);
+    return ah_give_view(c, size, stride, ndim, x->offset);
 }
 
 int ah_forward_expand_as(struct ah_call *c)
@@ -387,7 +385,7 @@ int ah_forward_select(struct ah_call *c)
         size[ndim] = x->size[d];
         stride[ndim++] = x->stride[d];
     }
-    return give_view(c, size, stride, ndim, x->offset + index * x->stride[dim]);
+    return ah_give_view(c, size, stride, ndim, x->offset + index * x->stride[dim]);
 }
 
 int ah_forward_narrow(struct ah_call *c)
@@ -403,7 +401,7 @@ int ah_forward_narrow(struct ah_call *c)
         return ah_fail(AH_EINVAL, "narrow: start %lld and length %lld exceed dim %d of %s",
                        (long long)start, (long long)length, dim, ah_shape(x));
     }
-    AH_TRY(give_view(c, x->size, x->stride, x->ndim, x->offset + first * x->stride[dim]));
+    AH_TRY(ah_give_view(c, x->size, x->stride, x->ndim, x->offset + first * x->stride[dim]));
     struct ah_tensor *out = c->out[0];
     out->size[dim] = length;
     out->numel = 1;
@@ -440,109 +438,11 @@ int ah_forward_slice(struct ah_call *c)
     size[dim] = end > start ? (end - start - 1) / step + 1 : 0;
     if (size[dim] > 1) /* else no step is taken, and a long one might overflow */
         stride[dim] *= step;
-    return give_view(c, size, stride, x->ndim, x->offset + start * x->stride[dim]);
-}
-
-/* The geometry of the diagonal of a tensor (sizes, strides): the two dims go, one comes at the end.
- */
-static int diagonal_geometry(const char *op, const struct ah_tensor *x, int64_t offset,
-                             int64_t dim1, int64_t dim2, int64_t *size, int64_t *stride,
-                             int64_t *first)
-{
-    int a, b, ndim = 0;
-    if (x->ndim < 2)
-        return ah_fail(AH_EINVAL, "%s: expected at least 2 dims, got %s", op, ah_shape(x));
-    AH_TRY(ah_wrap_dim(op, dim1, x->ndim, &a));
-    AH_TRY(ah_wrap_dim(op, dim2, x->ndim, &b));
-    if (a == b)
-        return ah_fail(AH_EINVAL, "%s: dim1 and dim2 are both %d", op, a);
-    for (int d = 0; d < x->ndim; d++) {
-        if (d == a || d == b)
-            continue;
-        size[ndim] = x->size[d];
-        stride[ndim++] = x->stride[d];
-    }
-    int64_t rows = x->size[a] + (offset < 0 ? offset : 0),
-            columns = x->size[b] - (offset > 0 ? offset : 0);
-    int64_t length = rows < columns ? rows : columns;
-    size[ndim] = length > 0 ? length : 0;
-    stride[ndim] = x->stride[a] + x->stride[b];
-    *first = length <= 0 ? 0 : offset >= 0 ? offset * x->stride[b] : -offset * x->stride[a];
-    return 0;
-}
-
-int ah_forward_diagonal(struct ah_call *c)
-{
-    const struct ah_tensor *x = c->arg[0].tensor;
-    int64_t size[AH_MAX_DIMS], stride[AH_MAX_DIMS], first = 0;
-    AH_TRY(diagonal_geometry("diagonal", x, c->arg[1].integer, c->arg[2].integer, c->arg[3].integer,
-                             size, stride, &first));
-    return give_view(c, size, stride, x->ndim - 1, x->offset + first);
-}
-
-int ah_forward_as_strided(struct ah_call *c)
-{
-    const struct ah_tensor *x = c->arg[0].tensor;
-    const int64_t *size = c->arg[1].ints.at, *stride = c->arg[2].ints.at;
-    int ndim = c->arg[1].ints.count;
-    int64_t offset = c->arg[3].kind == AH_INT ? c->arg[3].integer : x->offset, last = offset;
-    bool empty = false, negative = offset < 0;
-    if (ndim != c->arg[2].ints.count)
-        return ah_fail(AH_EINVAL, "as_strided: %d sizes but %d strides", ndim,
-                       c->arg[2].ints.count);
-    for (int d = 0; d < ndim; d++) {
-        empty = empty || size[d] == 0;
-        negative = negative || size[d] < 0 || stride[d] < 0;
-        int64_t reach;
-        negative = negative || __builtin_mul_overflow(size[d] - 1, stride[d], &reach) ||
-                   __builtin_add_overflow(last, reach, &last);
-    }
-    if (negative || (!empty && last >= (int64_t)(x->storage->nbytes / ah_dtype_size(x->dtype)))) {
-        return ah_fail(
-            AH_EINVAL, "as_strided: sizes %s with strides %s from %lld leave the storage of %s",
-            ah_shape_text(size, ndim), ah_shape_text(stride, ndim), (long long)offset, ah_shape(x));
-    }
-    if (c->recording) { /* the rule needs to know how the input itself lies in the storage */
-        int64_t count = AH_MAX_DIMS + 1;
-        AH_TRY(ah_tensor_empty(&c->extra[0], &count, 1, AH_I64, &ah_cpu));
-        int64_t *geometry = ah_tensor_data(c->extra[0]);
-        memcpy(geometry, x->stride, sizeof x->stride);
-        geometry[AH_MAX_DIMS] = x->offset;
-        c->state[0] = (double)offset;
-    }
-    return give_view(c, size, stride, ndim, offset);
+    return ah_give_view(c, size, stride, x->ndim, x->offset + start * x->stride[dim]);
 }
 
 int ah_forward_detach(struct ah_call *c)
 {
     const struct ah_tensor *x = c->arg[0].tensor;
-    return give_view(c, x->size, x->stride, x->ndim, x->offset);
-}
-
-/* The adjoints of views get their gradient from a rule, so its shape is right by construction. */
-static int zeros_kernel(struct ah_call *c)
-{
-    AH_TRY(ah_call_output(c, 0, c->arg[1].ints.at, c->arg[1].ints.count, c->arg[0].tensor->dtype));
-    return ah_call_kernel(c);
-}
-
-int ah_forward_select_backward(struct ah_call *c)
-{
-    return zeros_kernel(c);
-}
-
-int ah_forward_slice_backward(struct ah_call *c)
-{
-    return zeros_kernel(c);
-}
-
-int ah_forward_diagonal_backward(struct ah_call *c)
-{
-    return zeros_kernel(c);
-}
-
-int ah_forward_as_strided_positions(struct ah_call *c)
-{
-    AH_TRY(ah_call_output(c, 0, c->arg[2].ints.at, c->arg[2].ints.count, AH_I64));
-    return ah_call_kernel(c);
+    return ah_give_view(c, x->size, x->stride, x->ndim, x->offset);
 }

@@ -9,4 +9,7 @@
 int ah_reshaped(const char *op, struct ah_tensor **out, struct ah_tensor *x, const int64_t *wanted,
                 int ndim);
 
+/* Hand out `size`, `stride`, `offset` of arg[0]'s storage as the call's result. The caller sees to the bounds. */
+int ah_give_view(struct ah_call *c, const int64_t *size, const int64_t *stride, int ndim, int64_t offset);
+
 #endif

@@ -47,7 +47,10 @@ describe("every dtype", function()
 
   it("of bool adds as or", function()
     local x = accelhost.tensor {true, false}
-    assert.same({true, true}, x:index_add(0, ints {1, 0}, accelhost.tensor {true, true}):tolist())
+    local both = accelhost.tensor {true, true}
+    assert.same({true, true}, x:index_add(0, ints {1, 0}, both):tolist())
+    assert.same({true, true}, x:index_add(0, ints {1, 0}, both, {alpha = -1}):tolist())
+    assert.same({true, false}, x:index_add(0, ints {1, 0}, both, {alpha = 0}):tolist())
   end)
 end)
 

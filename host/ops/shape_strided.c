@@ -1,0 +1,104 @@
+/* Views of any geometry, diagonal and as_strided, and the adjoints that place a view's gradient into zeros. as_strided
+ * is the only view that may overlap itself; it must not leave the storage. */
+#include <string.h>
+
+#include "ops/rows.h"
+#include "ops/shape.h"
+
+/* The geometry of the diagonal of a tensor (sizes, strides): the two dims go, one comes at the end.
+ */
+static int diagonal_geometry(const char *op, const struct ah_tensor *x, int64_t offset,
+                             int64_t dim1, int64_t dim2, int64_t *size, int64_t *stride,
+                             int64_t *first)
+{
+    int a, b, ndim = 0;
+    if (x->ndim < 2)
+        return ah_fail(AH_EINVAL, "%s: expected at least 2 dims, got %s", op, ah_shape(x));
+    AH_TRY(ah_wrap_dim(op, dim1, x->ndim, &a));
+    AH_TRY(ah_wrap_dim(op, dim2, x->ndim, &b));
+    if (a == b)
+        return ah_fail(AH_EINVAL, "%s: dim1 and dim2 are both %d", op, a);
+    for (int d = 0; d < x->ndim; d++) {
+        if (d == a || d == b)
+            continue;
+        size[ndim] = x->size[d];
+        stride[ndim++] = x->stride[d];
+    }
+    int64_t rows = x->size[a] + (offset < 0 ? offset : 0),
+            columns = x->size[b] - (offset > 0 ? offset : 0);
+    int64_t length = rows < columns ? rows : columns;
+    size[ndim] = length > 0 ? length : 0;
+    stride[ndim] = x->stride[a] + x->stride[b];
+    *first = length <= 0 ? 0 : offset >= 0 ? offset * x->stride[b] : -offset * x->stride[a];
+    return 0;
+}
+
+int ah_forward_diagonal(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    int64_t size[AH_MAX_DIMS], stride[AH_MAX_DIMS], first = 0;
+    AH_TRY(diagonal_geometry("diagonal", x, c->arg[1].integer, c->arg[2].integer, c->arg[3].integer,
+                             size, stride, &first));
+    return ah_give_view(c, size, stride, x->ndim - 1, x->offset + first);
+}
+
+int ah_forward_as_strided(struct ah_call *c)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    const int64_t *size = c->arg[1].ints.at, *stride = c->arg[2].ints.at;
+    int ndim = c->arg[1].ints.count;
+    int64_t offset = c->arg[3].kind == AH_INT ? c->arg[3].integer : x->offset, last = offset;
+    bool empty = false, negative = offset < 0;
+    if (ndim != c->arg[2].ints.count)
+        return ah_fail(AH_EINVAL, "as_strided: %d sizes but %d strides", ndim,
+                       c->arg[2].ints.count);
+    for (int d = 0; d < ndim; d++) {
+        empty = empty || size[d] == 0;
+        negative = negative || size[d] < 0 || stride[d] < 0;
+        int64_t reach;
+        negative = negative || __builtin_mul_overflow(size[d] - 1, stride[d], &reach) ||
+                   __builtin_add_overflow(last, reach, &last);
+    }
+    if (negative || (!empty && last >= (int64_t)(x->storage->nbytes / ah_dtype_size(x->dtype)))) {
+        return ah_fail(
+            AH_EINVAL, "as_strided: sizes %s with strides %s from %lld leave the storage of %s",
+            ah_shape_text(size, ndim), ah_shape_text(stride, ndim), (long long)offset, ah_shape(x));
+    }
+    if (c->recording) { /* the rule needs to know how the input itself lies in the storage */
+        int64_t count = AH_MAX_DIMS + 1;
+        AH_TRY(ah_tensor_empty(&c->extra[0], &count, 1, AH_I64, &ah_cpu));
+        int64_t *geometry = ah_tensor_data(c->extra[0]);
+        memcpy(geometry, x->stride, sizeof x->stride);
+        geometry[AH_MAX_DIMS] = x->offset;
+        c->state[0] = (double)offset;
+    }
+    return ah_give_view(c, size, stride, ndim, offset);
+}
+
+/* The adjoints of views get their gradient from a rule, so its shape is right by construction. */
+static int zeros_kernel(struct ah_call *c)
+{
+    AH_TRY(ah_call_output(c, 0, c->arg[1].ints.at, c->arg[1].ints.count, c->arg[0].tensor->dtype));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_select_backward(struct ah_call *c)
+{
+    return zeros_kernel(c);
+}
+
+int ah_forward_slice_backward(struct ah_call *c)
+{
+    return zeros_kernel(c);
+}
+
+int ah_forward_diagonal_backward(struct ah_call *c)
+{
+    return zeros_kernel(c);
+}
+
+int ah_forward_as_strided_positions(struct ah_call *c)
+{
+    AH_TRY(ah_call_output(c, 0, c->arg[2].ints.at, c->arg[2].ints.count, AH_I64));
+    return ah_call_kernel(c);
+}

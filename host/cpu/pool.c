@@ -83,9 +83,15 @@ struct taps {
     uint8_t code[AH_BYTE_PLACES];
 };
 
-static void taps_at(const struct ah_window *s, int64_t oy, int64_t ox, struct taps *taps)
+/* Does the window that begins at (top, left) lie inside the input as a whole? Then its taps are those of any other. */
+static inline bool is_inside(const struct ah_window *s, int64_t top, int64_t left)
 {
-    int64_t top = oy * s->stride[0] - s->padding[0], left = ox * s->stride[1] - s->padding[1];
+    return top >= 0 && left >= 0 && top + (s->kernel[0] - 1) * s->dilation[0] < s->h &&
+           left + (s->kernel[1] - 1) * s->dilation[1] < s->w;
+}
+
+static void taps_at(const struct ah_window *s, int64_t top, int64_t left, struct taps *taps)
+{
     struct reach rows = reach_of(top, s->kernel[0], s->dilation[0], s->h);
     struct reach columns = reach_of(left, s->kernel[1], s->dilation[1], s->w);
     taps->count = 0;
@@ -150,10 +156,17 @@ static void max_nhwc(const struct ah_window *s, const float *x, float *y, uint8_
     for (int64_t n = 0; n < s->n; n++) {
         const float *image = x + n * s->h * s->w * s->c;
         float *own = rows + omp_get_thread_num() * size;
-        struct taps taps;
+        struct taps whole, cut;
+        taps_at(s, 0, 0, &whole);
         for (int64_t o = 0; o < pixels; o++) {
-            taps_at(s, o / s->ow, o % s->ow, &taps);
-            max_pixel(image, &taps, s->c, own + o * s->c, place ? place + n * size + o * s->c : NULL);
+            int64_t top = o / s->ow * s->stride[0] - s->padding[0], left = o % s->ow * s->stride[1] - s->padding[1];
+            uint8_t *code = place ? place + n * size + o * s->c : NULL;
+            if (is_inside(s, top, left)) {
+                max_pixel(image + (top * s->w + left) * s->c, &whole, s->c, own + o * s->c, code);
+            } else {
+                taps_at(s, top, left, &cut);
+                max_pixel(image, &cut, s->c, own + o * s->c, code);
+            }
         }
         ah_transpose_f32(y + n * size, own, 1, pixels, s->c);
     }
@@ -169,16 +182,22 @@ static void max_nhwc_backward(const struct ah_window *s, const float *g, const u
 #pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * s->oh * s->ow * s->c, AH_SHARE_HEAVY))
     for (int64_t n = 0; n < s->n; n++) {
         float *image = gx + n * s->h * s->w * s->c;
-        struct taps taps;
+        struct taps whole, cut;
+        taps_at(s, 0, 0, &whole);
         if (!cover)
             memset(image, 0, (size_t)(s->h * s->w * s->c) * sizeof *image);
         for (int64_t o = 0; o < s->oh * s->ow; o++) {
             const float *restrict from = g + (n * s->oh * s->ow + o) * s->c;
             const uint8_t *restrict code = place + (n * s->oh * s->ow + o) * s->c;
-            taps_at(s, o / s->ow, o % s->ow, &taps);
-            for (int k = 0; k < taps.count; k++) {
-                float *restrict to = image + taps.offset[k];
-                uint8_t own = taps.code[k];
+            int64_t top = o / s->ow * s->stride[0] - s->padding[0], left = o % s->ow * s->stride[1] - s->padding[1];
+            bool inside = is_inside(s, top, left);
+            if (!inside)
+                taps_at(s, top, left, &cut);
+            const struct taps *taps = inside ? &whole : &cut;
+            float *first = inside ? image + (top * s->w + left) * s->c : image;
+            for (int k = 0; k < taps->count; k++) {
+                float *restrict to = first + taps->offset[k];
+                uint8_t own = taps->code[k];
                 if (apart)
                     for (int64_t c = 0; c < s->c; c++)
                         to[c] = code[c] == own ? from[c] : 0;

@@ -179,7 +179,9 @@ static int grad(lua_State *L)
     struct ah_tensor **roots = check_tensors(L, 1, &count, false);
     struct ah_tensor **inputs = check_tensors(L, 2, &input_count, false);
     struct ah_tensor **grads = opt_grads(L, 4, count);
-    struct ah_tensor **out = lua_newuserdata(L, (size_t)(input_count ? input_count : 1) * sizeof *out);
+    if (input_count == 0)
+        return ah_raise_text(L, "grad: expected at least one input");
+    struct ah_tensor **out = lua_newuserdata(L, (size_t)input_count * sizeof *out);
     ah_collect_if_due(L, AH_COLLECT_STEP); /* before, as in backward */
     lua_State *outer = ah_enter(L);
     int status = ah_gradients(roots, grads, count, inputs, input_count, out, &options);

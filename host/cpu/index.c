@@ -239,9 +239,9 @@ static int place_rows(struct ah_call *c, bool add)
     AH_TRYGO(ah_contiguous_as(&source, c->arg[3].tensor, out->dtype), out);
     AH_TRYGO(ah_target_open(c, true, &target), out);
     struct ah_rows rows = rows_of(out->size, out->ndim, dim, at);
+    double alpha = add && out->dtype == AH_BOOL ? c->arg[4].number != 0 : c->arg[4].number;
     if (add)
-        ah_rows_add(ah_tensor_data(target.work), ah_tensor_data(source), &rows, c->arg[4].number,
-                    out->dtype);
+        ah_rows_add(ah_tensor_data(target.work), ah_tensor_data(source), &rows, alpha, out->dtype);
     else
         ah_rows_copy(ah_tensor_data(target.work), ah_tensor_data(source), &rows,
                      ah_dtype_size(out->dtype));

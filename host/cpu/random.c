@@ -60,36 +60,26 @@ static void uniform_f64(struct ah_generator *g, void *data, int64_t n, const voi
     ah_generator_fill_uniform_f64(g, data, n, numbers[0], numbers[1]);
 }
 
-/* Halves are rounded float32 draws; one that rounds up to the open end becomes the half before it, numbers[2]. */
+/* Halves are rounded float32 draws; as in PyTorch, one that rounds to the open end, numbers[2], becomes the other end.
+ * numbers[3] is the dtype. */
 static void uniform_half(struct ah_generator *g, void *data, int64_t n, const void *context)
 {
     const double *numbers = context;
-    float *x = data, last = (float)numbers[2];
+    enum ah_dtype dtype = (enum ah_dtype)numbers[3];
+    float *x = data, from = (float)numbers[0], end = (float)numbers[2];
     uniform_f32(g, data, n, numbers);
     for (int64_t i = 0; i < n; i++)
-        x[i] = x[i] > last ? last : x[i];
-}
-
-/* The largest number of a half dtype below `end`. */
-static double half_before(double end, enum ah_dtype dtype)
-{
-    uint16_t bits = ah_f32_to_half((float)end, dtype);
-    double rounded = (double)ah_half_to_f32(bits, dtype);
-    if (rounded < end)
-        return rounded;
-    bits = (uint16_t)((bits & 0x7fff) == 0 ? 0x8001 : bits & 0x8000 ? bits + 1 : bits - 1);
-    return (double)ah_half_to_f32(bits, dtype);
+        x[i] = ah_half_to_f32(ah_f32_to_half(x[i], dtype), dtype) == end ? from : x[i];
 }
 
 static int uniform(struct ah_tensor *out, double from, double to)
 {
-    double numbers[3] = {from, to, to};
+    double numbers[4] = {from, to, to, (double)out->dtype};
     if (out->dtype == AH_F64)
         return fill(out, AH_F64, uniform_f64, numbers);
     if (out->dtype == AH_F32)
         return fill(out, AH_F32, uniform_f32, numbers);
-    if (from < to)
-        numbers[2] = half_before(to, out->dtype);
+    numbers[2] = (double)ah_half_to_f32(ah_f32_to_half((float)to, out->dtype), out->dtype);
     return fill(out, AH_F32, uniform_half, numbers);
 }
 

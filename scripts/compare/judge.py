@@ -142,7 +142,7 @@ def is_alone(tensor, environment):
 
 def is_rounding(difference, ours, theirs):
     """Does the noise of rounding explain all differences of values between the outcomes?"""
-    floor = 32.0 if made_of_layers(difference) else 0.0
+    floor = 128.0 if made_of_layers(difference) else 0.0
     generator = torch.Generator()
     generator.manual_seed(1)
     open_names = {name: record for name, record in theirs.records.items()

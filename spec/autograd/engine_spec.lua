@@ -320,6 +320,13 @@ describe("a hook made in a coroutine", function()
   end)
 end)
 
+describe("autograd.grad of no inputs", function()
+  it("is refused", function()
+    local y = leaf {1} * 2
+    assert.error_matches(function() accelhost.autograd.grad(y, {}) end, "grad: expected at least one input")
+  end)
+end)
+
 describe("a leaf frozen after the graph was made", function()
   it("gets no gradient", function()
     local x, y = leaf {1, 2}, leaf {3, 4}

@@ -152,6 +152,15 @@ describe("a 0-dim whole number as a position", function()
   end)
 end)
 
+describe("index_add of bools", function()
+  it("is an or, for every alpha but 0", function()
+    local x, at = accelhost.tensor {true, false}, accelhost.tensor({0, 1}, {dtype = "int64"})
+    local more = accelhost.tensor {true, true}
+    assert.same({true, true}, x:index_add(0, at, more, {alpha = -1}):tolist())
+    assert.same({true, false}, x:index_add(0, at, more, {alpha = 0}):tolist())
+  end)
+end)
+
 describe("unique", function()
   it("keeps every nan, as none equals another", function()
     local nan = 0 / 0

@@ -14,38 +14,12 @@ static int fill(struct ah_tensor *out, double value)
     return status;
 }
 
-static int fill_zero(struct ah_call *c)
-{
-    memset(ah_tensor_data(c->out[0]), 0, (size_t)c->out[0]->numel * ah_dtype_size(c->out[0]->dtype));
-    return 0;
-}
-
-int ah_cpu_zeros(struct ah_call *c)
-{
-    return fill_zero(c);
-}
-
-int ah_cpu_zeros_like(struct ah_call *c)
-{
-    return fill_zero(c);
-}
-
 int ah_cpu_ones(struct ah_call *c)
 {
     return fill(c->out[0], 1);
 }
 
-int ah_cpu_ones_like(struct ah_call *c)
-{
-    return fill(c->out[0], 1);
-}
-
 int ah_cpu_full(struct ah_call *c)
-{
-    return fill(c->out[0], c->arg[1].number);
-}
-
-int ah_cpu_full_like(struct ah_call *c)
 {
     return fill(c->out[0], c->arg[1].number);
 }
@@ -80,7 +54,7 @@ int ah_cpu_linspace(struct ah_call *c)
 int ah_cpu_eye(struct ah_call *c)
 {
     struct ah_tensor *out = c->out[0];
-    fill_zero(c);
+    ah_cpu_zero_(c);
     for (int64_t i = 0; i < out->size[0] && i < out->size[1]; i++)
         ah_tensor_set(out, i * out->size[1] + i, 1);
     return 0;
@@ -130,7 +104,7 @@ int ah_cpu_one_hot(struct ah_call *c)
     struct ah_tensor *out = c->out[0];
     const struct ah_tensor *input = c->arg[0].tensor;
     int64_t classes = out->size[out->ndim - 1], *y = ah_tensor_data(out);
-    fill_zero(c);
+    ah_cpu_zero_(c);
     for (int64_t i = 0; i < input->numel; i++) {
         int64_t value = ah_tensor_get_int(input, i);
         if (value < 0 || value >= classes)

@@ -1,17 +1,15 @@
-/* The CPU as a device: its kernel column, filled from the op table by the kernels' names. */
+/* The CPU as a device: its kernel column, filled by the kernels that the op table names; `none` leaves NULL. */
 #include "cpu/device.h"
 
+#include "cpu/kernels.h"
 #include "cpu/optim.h"
 #include "ops/op.h"
 #include "ops/table_text.h"
 
-/* A kernel is found by its name: an op without one (a view, a composite) leaves its entry NULL. */
-#define OP(name, signature, flags) int ah_cpu_##name(struct ah_call *call) __attribute__((weak));
-#include "ops/table.def"
-#undef OP
+#define ah_cpu_none NULL
 
 static const ah_kernel kernels[AH_OP_COUNT + 1] = {
-#define OP(name, signature, flags) [AH_OP_##name] = ah_cpu_##name,
+#define OP(name, forward, kernel, signature, flags) [AH_OP_##name] = ah_cpu_##kernel,
 #include "ops/table.def"
 };
 #undef OP

@@ -28,16 +28,6 @@ int ah_cpu_minimum(struct ah_call *c)
     return ah_elementwise_pair(c, minimum_loops);
 }
 
-int ah_cpu_clamp_min(struct ah_call *c)
-{
-    return ah_elementwise_pair(c, maximum_loops);
-}
-
-int ah_cpu_clamp_max(struct ah_call *c)
-{
-    return ah_elementwise_pair(c, minimum_loops);
-}
-
 #define COMPARISON(name, op)                                             \
     LOOP2(name##_b8, uint8_t, uint8_t, a op b)                           \
     LOOP2(name##_u8, uint8_t, uint8_t, a op b)                           \
@@ -186,32 +176,12 @@ int ah_cpu_dropout_backward(struct ah_call *c)
 
 /* Copies and fills. */
 
-static int copy_first(struct ah_call *c)
+int ah_cpu_copy_first(struct ah_call *c)
 {
     return ah_copy(c->out[0], c->arg[0].tensor);
 }
 
-int ah_cpu_to(struct ah_call *c)
-{
-    return copy_first(c);
-}
-
-int ah_cpu_clone(struct ah_call *c)
-{
-    return copy_first(c);
-}
-
-int ah_cpu_contiguous(struct ah_call *c)
-{
-    return copy_first(c);
-}
-
 int ah_cpu_copy_(struct ah_call *c)
-{
-    return ah_copy(c->out[0], c->arg[1].tensor);
-}
-
-int ah_cpu_fill_(struct ah_call *c)
 {
     return ah_copy(c->out[0], c->arg[1].tensor);
 }

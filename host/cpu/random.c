@@ -133,22 +133,12 @@ int ah_cpu_rand(struct ah_call *c)
     return uniform(c->out[0], 0, 1);
 }
 
-int ah_cpu_rand_like(struct ah_call *c)
-{
-    return uniform(c->out[0], 0, 1);
-}
-
 int ah_cpu_uniform_(struct ah_call *c)
 {
     return uniform(c->out[0], c->arg[1].number, c->arg[2].number);
 }
 
 int ah_cpu_randn(struct ah_call *c)
-{
-    return normal(c->out[0], 0, 1);
-}
-
-int ah_cpu_randn_like(struct ah_call *c)
 {
     return normal(c->out[0], 0, 1);
 }

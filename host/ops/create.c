@@ -32,14 +32,14 @@ int ah_forward_empty(struct ah_call *c)
     return ah_call_output(c, 0, c->arg[0].ints.at, c->arg[0].ints.count, c->arg[1].dtype);
 }
 
-int ah_forward_zeros(struct ah_call *c)
+int ah_forward_filled(struct ah_call *c)
 {
     return make(c, &c->arg[0], &c->arg[1]);
 }
 
-int ah_forward_ones(struct ah_call *c)
+int ah_forward_filled_like(struct ah_call *c)
 {
-    return make(c, &c->arg[0], &c->arg[1]);
+    return make_like(c, &c->arg[1]);
 }
 
 int ah_forward_full(struct ah_call *c)
@@ -52,16 +52,6 @@ int ah_forward_empty_like(struct ah_call *c)
 {
     const struct ah_tensor *like = c->arg[0].tensor;
     return ah_call_output(c, 0, like->size, like->ndim, c->arg[1].kind == AH_DTYPE ? c->arg[1].dtype : like->dtype);
-}
-
-int ah_forward_zeros_like(struct ah_call *c)
-{
-    return make_like(c, &c->arg[1]);
-}
-
-int ah_forward_ones_like(struct ah_call *c)
-{
-    return make_like(c, &c->arg[1]);
 }
 
 int ah_forward_full_like(struct ah_call *c)
@@ -81,20 +71,10 @@ int ah_forward_rand_like(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
-int ah_forward_randn_like(struct ah_call *c)
-{
-    return ah_forward_rand_like(c);
-}
-
 int ah_forward_rand(struct ah_call *c)
 {
     AH_TRY(expect_float_output(c, c->arg[1].dtype));
     return make(c, &c->arg[0], &c->arg[1]);
-}
-
-int ah_forward_randn(struct ah_call *c)
-{
-    return ah_forward_rand(c);
 }
 
 /* One number is the end, as in PyTorch. Kept for the kernel: state = start, step. */
@@ -138,23 +118,13 @@ int ah_forward_eye(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
-static int triangle(struct ah_call *c)
+int ah_forward_triangle(struct ah_call *c)
 {
     const struct ah_tensor *input = c->arg[0].tensor;
     if (input->ndim < 2)
         return ah_fail(AH_EINVAL, "%s: expected at least 2 dims, got shape %s", c->op->name, ah_shape(input));
     AH_TRY(ah_call_output(c, 0, input->size, input->ndim, input->dtype));
     return ah_call_kernel(c);
-}
-
-int ah_forward_tril(struct ah_call *c)
-{
-    return triangle(c);
-}
-
-int ah_forward_triu(struct ah_call *c)
-{
-    return triangle(c);
 }
 
 /* One more than the largest class; that none is negative or too large is the kernel's to see. */

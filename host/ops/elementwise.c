@@ -34,7 +34,7 @@ static int settle_layout(struct ah_call *c, int inputs, bool *marked)
 /* Layout, broadcast shape, output of `dtype`, kernel: what every row here comes down to. */
 static int elementwise(struct ah_call *c, int inputs, enum ah_dtype dtype)
 {
-    int64_t size[AH_MAX_DIMS];
+    int64_t size[AH_MAX_DIMS] = {0};
     int ndim = 0;
     bool marked, any = false;
     AH_TRY(settle_layout(c, inputs, &marked));
@@ -74,33 +74,40 @@ static int same(struct ah_call *c)
     return 0;
 }
 
-/* Families of forwards, by how the result's dtype follows from the inputs'. */
-#define FORWARD_SAME(name, inputs)                                              \
-    int ah_forward_##name(struct ah_call *c)                                    \
-    {                                                                           \
-        return elementwise(c, inputs, ah_call_promote(c, inputs));              \
-    }
-#define FORWARD_FLOAT(name, inputs)                                             \
-    int ah_forward_##name(struct ah_call *c)                                    \
-    {                                                                           \
-        return elementwise(c, inputs, floating(ah_call_promote(c, inputs)));    \
-    }
-#define FORWARD_BOOL(name, inputs)                                              \
-    int ah_forward_##name(struct ah_call *c)                                    \
-    {                                                                           \
-        return elementwise(c, inputs, AH_BOOL);                                 \
-    }
-#define FORWARD_ACTIVATION(name)                                                \
-    int ah_forward_##name(struct ah_call *c)                                    \
-    {                                                                           \
-        AH_TRY(ah_call_expect_float(c, 0));                                     \
-        return elementwise(c, 1, c->arg[0].tensor->dtype);                      \
-    }
-#define FORWARD_BACKWARD(name)                                                  \
-    int ah_forward_##name(struct ah_call *c)                                    \
-    {                                                                           \
-        return elementwise(c, 2, c->arg[0].tensor->dtype);                      \
-    }
+/* Families of forwards, by how the result's dtype follows from the inputs'. The inputs are the leading tensors. */
+
+int ah_forward_promoted(struct ah_call *c)
+{
+    int inputs = c->op->tensor_count;
+    return elementwise(c, inputs, ah_call_promote(c, inputs));
+}
+
+int ah_forward_promoted_float(struct ah_call *c)
+{
+    int inputs = c->op->tensor_count;
+    return elementwise(c, inputs, floating(ah_call_promote(c, inputs)));
+}
+
+int ah_forward_truth(struct ah_call *c)
+{
+    return elementwise(c, c->op->tensor_count, AH_BOOL);
+}
+
+int ah_forward_like_input(struct ah_call *c)
+{
+    return elementwise(c, c->op->tensor_count, c->arg[0].tensor->dtype);
+}
+
+int ah_forward_activation(struct ah_call *c)
+{
+    AH_TRY(ah_call_expect_float(c, 0));
+    return ah_forward_like_input(c);
+}
+
+int ah_forward_kernel_only(struct ah_call *c)
+{
+    return ah_call_kernel(c);
+}
 
 static int refuse_bool(const struct ah_call *c, enum ah_dtype dtype, const char *instead)
 {
@@ -133,9 +140,7 @@ int ah_forward_sub(struct ah_call *c)
     return elementwise(c, 2, dtype);
 }
 
-FORWARD_SAME(mul, 2)
-
-static int whole_division(struct ah_call *c)
+int ah_forward_whole_division(struct ah_call *c)
 {
     enum ah_dtype dtype = ah_call_promote(c, 2);
     AH_TRY(refuse_bool(c, dtype, "integers"));
@@ -149,22 +154,7 @@ int ah_forward_div(struct ah_call *c)
     const char *mode = c->arg[2].string;
     if (strcmp(mode, "floor") && strcmp(mode, "trunc"))
         return ah_fail(AH_EINVAL, "div: rounding_mode must be 'floor' or 'trunc', got '%s'", mode);
-    return whole_division(c);
-}
-
-int ah_forward_floor_divide(struct ah_call *c)
-{
-    return whole_division(c);
-}
-
-int ah_forward_remainder(struct ah_call *c)
-{
-    return whole_division(c);
-}
-
-int ah_forward_fmod(struct ah_call *c)
-{
-    return whole_division(c);
+    return ah_forward_whole_division(c);
 }
 
 int ah_forward_pow(struct ah_call *c)
@@ -179,69 +169,18 @@ int ah_forward_pow(struct ah_call *c)
     return elementwise(c, 2, dtype);
 }
 
-FORWARD_FLOAT(smooth_l1, 2)
-
 int ah_forward_huber(struct ah_call *c)
 {
     if (!(c->arg[2].number > 0))
         return ah_fail(AH_EINVAL, "huber_loss: delta: expected a number above 0, got %g", c->arg[2].number);
-    return ah_forward_smooth_l1(c);
+    return ah_forward_promoted_float(c);
 }
 
-FORWARD_SAME(maximum, 2)
-FORWARD_SAME(minimum, 2)
-
-/* Sign and rounding keep integers as they are. */
-static int signed_unary(struct ah_call *c)
+int ah_forward_signed_like_input(struct ah_call *c)
 {
     enum ah_dtype dtype = c->arg[0].tensor->dtype;
     AH_TRY(refuse_bool(c, dtype, "logical_not or a conversion"));
     return elementwise(c, 1, dtype);
-}
-
-int ah_forward_neg(struct ah_call *c)
-{
-    return signed_unary(c);
-}
-
-static int bool_too(struct ah_call *c)
-{
-    return elementwise(c, 1, c->arg[0].tensor->dtype);
-}
-
-int ah_forward_abs(struct ah_call *c)
-{
-    return bool_too(c);
-}
-
-int ah_forward_sign(struct ah_call *c)
-{
-    return bool_too(c);
-}
-
-static int rounding(struct ah_call *c)
-{
-    return bool_too(c);
-}
-
-int ah_forward_floor(struct ah_call *c)
-{
-    return rounding(c);
-}
-
-int ah_forward_ceil(struct ah_call *c)
-{
-    return rounding(c);
-}
-
-int ah_forward_round(struct ah_call *c)
-{
-    return rounding(c);
-}
-
-int ah_forward_trunc(struct ah_call *c)
-{
-    return rounding(c);
 }
 
 /* The square of a bool counts, as its power does. */
@@ -250,34 +189,6 @@ int ah_forward_square(struct ah_call *c)
     enum ah_dtype dtype = c->arg[0].tensor->dtype;
     return elementwise(c, 1, dtype == AH_BOOL ? AH_I64 : dtype);
 }
-
-int ah_forward_relu(struct ah_call *c)
-{
-    return signed_unary(c);
-}
-
-FORWARD_FLOAT(reciprocal, 1)
-FORWARD_FLOAT(sqrt, 1)
-FORWARD_FLOAT(rsqrt, 1)
-FORWARD_FLOAT(exp, 1)
-FORWARD_FLOAT(expm1, 1)
-FORWARD_FLOAT(log, 1)
-FORWARD_FLOAT(log1p, 1)
-FORWARD_FLOAT(log2, 1)
-FORWARD_FLOAT(log10, 1)
-FORWARD_FLOAT(sin, 1)
-FORWARD_FLOAT(cos, 1)
-FORWARD_FLOAT(tan, 1)
-FORWARD_FLOAT(atan, 1)
-FORWARD_FLOAT(erf, 1)
-FORWARD_FLOAT(tanh, 1)
-FORWARD_FLOAT(sigmoid, 1)
-FORWARD_ACTIVATION(silu)
-FORWARD_ACTIVATION(softplus)
-FORWARD_ACTIVATION(leaky_relu)
-FORWARD_ACTIVATION(elu)
-FORWARD_ACTIVATION(hardswish)
-FORWARD_ACTIVATION(hardsigmoid)
 
 int ah_forward_hardtanh(struct ah_call *c)
 {
@@ -292,7 +203,7 @@ int ah_forward_hardtanh(struct ah_call *c)
                            c->arg[i].number, ah_dtype_name(dtype));
         }
     }
-    return signed_unary(c);
+    return ah_forward_signed_like_input(c);
 }
 
 int ah_forward_gelu(struct ah_call *c)
@@ -365,9 +276,6 @@ int ah_forward_lerp(struct ah_call *c)
     return elementwise(c, 3, c->arg[0].tensor->dtype);
 }
 
-FORWARD_SAME(addcmul, 3)
-FORWARD_FLOAT(addcdiv, 3)
-
 static int expect_mask(const struct ah_call *c, int arg)
 {
     enum ah_dtype dtype = c->arg[arg].tensor->dtype;
@@ -420,51 +328,13 @@ int ah_forward_dropout(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
-int ah_forward_dropout_backward(struct ah_call *c)
+int ah_forward_bitwise(struct ah_call *c)
 {
-    return elementwise(c, 2, c->arg[0].tensor->dtype);
-}
-
-FORWARD_BOOL(eq, 2)
-FORWARD_BOOL(ne, 2)
-FORWARD_BOOL(lt, 2)
-FORWARD_BOOL(le, 2)
-FORWARD_BOOL(gt, 2)
-FORWARD_BOOL(ge, 2)
-FORWARD_BOOL(logical_and, 2)
-FORWARD_BOOL(logical_or, 2)
-FORWARD_BOOL(logical_xor, 2)
-FORWARD_BOOL(logical_not, 1)
-FORWARD_BOOL(isnan, 1)
-FORWARD_BOOL(isinf, 1)
-FORWARD_BOOL(isfinite, 1)
-
-static int bitwise(struct ah_call *c, int inputs)
-{
+    int inputs = c->op->tensor_count;
     enum ah_dtype dtype = ah_call_promote(c, inputs);
     if (ah_dtype_is_float(dtype))
         return ah_fail(AH_EINVAL, "%s: not defined for %s", c->op->name, ah_dtype_name(dtype));
     return elementwise(c, inputs, dtype);
-}
-
-int ah_forward_bitwise_and(struct ah_call *c)
-{
-    return bitwise(c, 2);
-}
-
-int ah_forward_bitwise_or(struct ah_call *c)
-{
-    return bitwise(c, 2);
-}
-
-int ah_forward_bitwise_xor(struct ah_call *c)
-{
-    return bitwise(c, 2);
-}
-
-int ah_forward_bitwise_not(struct ah_call *c)
-{
-    return bitwise(c, 1);
 }
 
 int ah_forward_to(struct ah_call *c)
@@ -472,11 +342,6 @@ int ah_forward_to(struct ah_call *c)
     if (c->arg[0].tensor->dtype == c->arg[1].dtype)
         return same(c);
     return elementwise(c, 1, c->arg[1].dtype);
-}
-
-int ah_forward_clone(struct ah_call *c)
-{
-    return elementwise(c, 1, c->arg[0].tensor->dtype);
 }
 
 int ah_forward_contiguous(struct ah_call *c)
@@ -492,15 +357,3 @@ int ah_forward_fill_(struct ah_call *c)
     AH_TRY(ah_call_expect_fits(c, 1, c->arg[0].tensor->dtype));
     return ah_call_kernel(c);
 }
-
-int ah_forward_zero_(struct ah_call *c)
-{
-    return ah_call_kernel(c);
-}
-
-FORWARD_BACKWARD(relu_backward)
-FORWARD_BACKWARD(tanh_backward)
-FORWARD_BACKWARD(sigmoid_backward)
-FORWARD_BACKWARD(gelu_backward)
-FORWARD_BACKWARD(silu_backward)
-FORWARD_BACKWARD(leaky_relu_backward)

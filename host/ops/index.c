@@ -85,28 +85,6 @@ int ah_forward_index_select(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
-/* The adjoints get their gradient and sizes from a rule, so they fit by construction. */
-static int adjoint(struct ah_call *c, const struct ah_value *size)
-{
-    AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, c->arg[0].tensor->dtype));
-    return ah_call_kernel(c);
-}
-
-int ah_forward_index_select_backward(struct ah_call *c)
-{
-    return adjoint(c, &c->arg[1]);
-}
-
-int ah_forward_gather_backward(struct ah_call *c)
-{
-    return adjoint(c, &c->arg[1]);
-}
-
-int ah_forward_masked_select_backward(struct ah_call *c)
-{
-    return adjoint(c, &c->arg[2]);
-}
-
 /* source has input's shape, except along dim, where it has one entry per index. */
 static int check_source(struct ah_call *c)
 {
@@ -224,11 +202,6 @@ static int covered_dims(const char *op, const struct ah_tensor *x, int dim,
     }
     *out = index->ndim;
     return 0;
-}
-
-int ah_forward_index_positions(struct ah_call *c)
-{
-    return ah_call_kernel(c); /* how many there are depends on the mask */
 }
 
 /* out = x with `covered` dims from dim on replaced by `with`[0..count). */
@@ -368,11 +341,6 @@ int ah_forward_masked_scatter(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
-int ah_forward_nonzero(struct ah_call *c)
-{
-    return ah_call_kernel(c);
-}
-
 int ah_forward_sort(struct ah_call *c)
 {
     const struct ah_tensor *x = c->arg[0].tensor;
@@ -411,11 +379,6 @@ int ah_forward_topk(struct ah_call *c)
         size[dim] = k;
     AH_TRY(ah_call_output(c, 0, size, x->ndim, x->dtype));
     AH_TRY(ah_call_output(c, 1, size, x->ndim, AH_I64));
-    return ah_call_kernel(c);
-}
-
-int ah_forward_unique(struct ah_call *c)
-{
     return ah_call_kernel(c);
 }
 

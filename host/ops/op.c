@@ -11,8 +11,8 @@
 const struct ah_recorder *ah_recorder;
 
 static struct ah_op table[AH_OP_COUNT + 1] = {
-#define OP(id_, signature_, flags_) \
-    {.name = #id_, .signature = signature_, .forward = ah_forward_##id_, .flags = (flags_)},
+#define OP(id_, forward_, kernel_, signature_, flags_) \
+    {.name = #id_, .signature = signature_, .forward = ah_forward_##forward_, .flags = (flags_)},
 #include "ops/table.def"
 #undef OP
 };
@@ -93,6 +93,10 @@ static void parse_signature(struct ah_op *op)
             at += length;
         }
     }
+    int count = 0;
+    while (count < op->param_count && (op->param[count].kind == AH_TENSOR || op->param[count].kind == AH_OPERAND))
+        count++;
+    op->tensor_count = count;
 }
 
 static void parse_table(void)

@@ -4,8 +4,9 @@
  * flags; its gradient is a row of host/autograd/rules.def. ah_op_call is the one door: it fills defaults, rewrites
  * channels-last inputs that the op is not flagged for, runs the forward, and records a node when gradients are wanted.
  *
- * Forward functions (host/ops/FAMILY.c, one per row) check shapes and dtypes, allocate call->out, and run the
- * device's kernel by ah_call_kernel. Composite ops call other ops instead and have no rule of their own. */
+ * Forward functions (host/ops/FAMILY.c, named by their rows, which may share one) check shapes and dtypes, allocate
+ * call->out, and run the device's kernel by ah_call_kernel. Composite ops call other ops instead and have no rule of
+ * their own. */
 #ifndef AH_OPS_OP_H
 #define AH_OPS_OP_H
 
@@ -64,7 +65,7 @@ struct ah_value {
 struct ah_value AH_INTS_OF(const int64_t *at, int count); /* copies; count <= AH_MAX_DIMS */
 
 enum ah_opid {
-#define OP(name, signature, flags) AH_OP_##name,
+#define OP(name, forward, kernel, signature, flags) AH_OP_##name,
 #include "ops/table.def"
 #undef OP
     AH_OP_COUNT
@@ -114,7 +115,7 @@ struct ah_op {
     int (*forward)(struct ah_call *call);
     uint32_t flags;
     enum ah_opid id;
-    int param_count;
+    int param_count, tensor_count; /* tensor_count: leading parameters that are tensors or operands */
     struct ah_param param[AH_MAX_ARGS];
 };
 

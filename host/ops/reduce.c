@@ -82,26 +82,11 @@ int ah_forward_mean(struct ah_call *c)
     return reduce(c, &c->arg[1], c->arg[2].flag, dtype);
 }
 
-int ah_forward_prod(struct ah_call *c)
-{
-    return reduce(c, &c->arg[1], c->arg[2].flag, sum_dtype(c));
-}
-
-static int spread(struct ah_call *c)
+int ah_forward_spread(struct ah_call *c)
 {
     AH_TRY(ah_call_expect_float(c, 0));
     c->state[1] = c->arg[4].flag ? c->arg[2].number : 0;
     return reduce(c, &c->arg[1], c->arg[3].flag, c->arg[0].tensor->dtype);
-}
-
-int ah_forward_var(struct ah_call *c)
-{
-    return spread(c);
-}
-
-int ah_forward_std(struct ah_call *c)
-{
-    return spread(c);
 }
 
 static int with_mean(struct ah_call *c, enum ah_opid op)
@@ -140,11 +125,6 @@ int ah_forward_amax(struct ah_call *c)
     return reduce(c, &c->arg[1], c->arg[2].flag, c->arg[0].tensor->dtype);
 }
 
-int ah_forward_amin(struct ah_call *c)
-{
-    return ah_forward_amax(c);
-}
-
 /* Without dim one value, whose ties share the gradient; with dim values and indices; with a tensor in its place the
  * larger (smaller) of each pair. */
 static int extreme(struct ah_call *c, enum ah_opid whole, enum ah_opid along, enum ah_opid pairs)
@@ -173,7 +153,7 @@ int ah_forward_min(struct ah_call *c)
     return extreme(c, AH_OP_amin, AH_OP_min_dim, AH_OP_minimum);
 }
 
-static int extreme_along(struct ah_call *c)
+int ah_forward_extreme_along(struct ah_call *c)
 {
     uint32_t mask;
     AH_TRY(expect_elements(c, &c->arg[1]));
@@ -184,36 +164,16 @@ static int extreme_along(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
-int ah_forward_max_dim(struct ah_call *c)
-{
-    return extreme_along(c);
-}
-
-int ah_forward_min_dim(struct ah_call *c)
-{
-    return extreme_along(c);
-}
-
 int ah_forward_argmax(struct ah_call *c)
 {
     AH_TRY(expect_elements(c, &c->arg[1]));
     return reduce(c, &c->arg[1], c->arg[2].flag, AH_I64);
 }
 
-int ah_forward_argmin(struct ah_call *c)
-{
-    return ah_forward_argmax(c);
-}
-
 /* bool, except that uint8 stays uint8, as in PyTorch. */
 int ah_forward_any(struct ah_call *c)
 {
     return reduce(c, &c->arg[1], c->arg[2].flag, c->arg[0].tensor->dtype == AH_U8 ? AH_U8 : AH_BOOL);
-}
-
-int ah_forward_all(struct ah_call *c)
-{
-    return ah_forward_any(c);
 }
 
 int ah_forward_count_nonzero(struct ah_call *c)

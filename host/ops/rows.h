@@ -1,10 +1,10 @@
-/* Prototypes of every row's forward, from the op table: ah_forward_NAME. */
+/* Prototypes of every row's forward, from the op table: ah_forward_FORWARD. */
 #ifndef AH_OPS_ROWS_H
 #define AH_OPS_ROWS_H
 
 #include "ops/op.h"
 
-#define OP(name, signature, flags) int ah_forward_##name(struct ah_call *call);
+#define OP(name, forward, kernel, signature, flags) int ah_forward_##forward(struct ah_call *call);
 #include "ops/table.def"
 #undef OP
 

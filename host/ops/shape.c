@@ -220,11 +220,6 @@ int ah_forward_swapaxes(struct ah_call *c)
     return give(c);
 }
 
-int ah_forward_swapdims(struct ah_call *c)
-{
-    return ah_forward_swapaxes(c);
-}
-
 int ah_forward_t(struct ah_call *c)
 {
     const struct ah_tensor *x = c->arg[0].tensor;

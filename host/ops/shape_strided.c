@@ -76,25 +76,13 @@ int ah_forward_as_strided(struct ah_call *c)
 }
 
 /* The adjoints of views get their gradient from a rule, so its shape is right by construction. */
-static int zeros_kernel(struct ah_call *c)
+int ah_forward_adjoint(struct ah_call *c)
 {
-    AH_TRY(ah_call_output(c, 0, c->arg[1].ints.at, c->arg[1].ints.count, c->arg[0].tensor->dtype));
+    int at = 1;
+    while (c->op->param[at].kind != AH_INTS)
+        at++;
+    AH_TRY(ah_call_output(c, 0, c->arg[at].ints.at, c->arg[at].ints.count, c->arg[0].tensor->dtype));
     return ah_call_kernel(c);
-}
-
-int ah_forward_select_backward(struct ah_call *c)
-{
-    return zeros_kernel(c);
-}
-
-int ah_forward_slice_backward(struct ah_call *c)
-{
-    return zeros_kernel(c);
-}
-
-int ah_forward_diagonal_backward(struct ah_call *c)
-{
-    return zeros_kernel(c);
 }
 
 int ah_forward_as_strided_positions(struct ah_call *c)

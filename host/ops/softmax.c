@@ -1,7 +1,7 @@
 /* Softmax and its logarithm: dim, dtype and the shapes of the adjoints; the kernels do the rest. */
 #include "ops/rows.h"
 
-static int forward(struct ah_call *c)
+int ah_forward_softmax(struct ah_call *c)
 {
     const struct ah_tensor *x = c->arg[0].tensor;
     enum ah_dtype dtype = c->arg[2].kind == AH_NONE ? x->dtype : c->arg[2].dtype;
@@ -14,17 +14,7 @@ static int forward(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
-int ah_forward_softmax(struct ah_call *c)
-{
-    return forward(c);
-}
-
-int ah_forward_log_softmax(struct ah_call *c)
-{
-    return forward(c);
-}
-
-static int backward(struct ah_call *c)
+int ah_forward_softmax_backward(struct ah_call *c)
 {
     const struct ah_tensor *g = c->arg[0].tensor, *y = c->arg[1].tensor;
     int dim;
@@ -35,14 +25,4 @@ static int backward(struct ah_call *c)
     }
     AH_TRY(ah_call_output(c, 0, y->size, y->ndim, y->dtype));
     return ah_call_kernel(c);
-}
-
-int ah_forward_softmax_backward(struct ah_call *c)
-{
-    return backward(c);
-}
-
-int ah_forward_log_softmax_backward(struct ah_call *c)
-{
-    return backward(c);
 }

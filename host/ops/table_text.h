@@ -3,12 +3,10 @@
 #ifndef AH_OPS_TABLE_TEXT_H
 #define AH_OPS_TABLE_TEXT_H
 
-#define OP(name, signature, ...) #name "(" signature ")\n"
-#define OP_NOGRAD(name, signature, ...) #name "(" signature ")\n"
+#define OP(name, forward, kernel, signature, flags) #name "(" signature ") " #kernel "\n"
 static const char ah_op_table_text[] =
 #include "ops/table.def"
     ;
 #undef OP
-#undef OP_NOGRAD
 
 #endif

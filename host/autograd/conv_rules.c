@@ -1,13 +1,9 @@
+/* Rules of the convolutions. */
 #include "autograd/rules.h"
 
 /* conv2d and its two adjoints are the three faces of one trilinear form
  *     f(x, w, g) = sum of conv2d(x, w) * g,
  * so the gradients of each are the other two. */
-
-static struct ah_tensor *saved(const struct ah_rule *r, int i)
-{
-    return r->arg[i].kind == AH_TENSOR ? r->arg[i].tensor : NULL;
-}
 
 static struct ah_value size_of_input(const struct ah_rule *r, int i)
 {
@@ -20,7 +16,7 @@ static struct ah_value size_of_input(const struct ah_rule *r, int i)
 
 int ah_backward_conv2d(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *x = saved(r, 0), *w = saved(r, 1);
+    struct ah_tensor *g = r->grad_out[0], *x = ah_r_saved(r, 0), *w = ah_r_saved(r, 1);
     if (r->needs[0])
         r->grad_in[0] = ah_r(r, AH_OP_conv2d_grad_input, AH_T(g), AH_T(w), size_of_input(r, 0), OPTIONS(r, 3));
     if (r->needs[1])
@@ -32,7 +28,7 @@ int ah_backward_conv2d(struct ah_rule *r)
 
 int ah_backward_conv2d_grad_input(struct ah_rule *r)
 {
-    struct ah_tensor *x = r->grad_out[0], *g = saved(r, 0), *w = saved(r, 1);
+    struct ah_tensor *x = r->grad_out[0], *g = ah_r_saved(r, 0), *w = ah_r_saved(r, 1);
     if (r->needs[0])
         r->grad_in[0] = ah_r(r, AH_OP_conv2d, AH_T(x), AH_T(w), AH_NIL, OPTIONS(r, 3));
     if (r->needs[1])
@@ -42,7 +38,7 @@ int ah_backward_conv2d_grad_input(struct ah_rule *r)
 
 int ah_backward_conv2d_grad_weight(struct ah_rule *r)
 {
-    struct ah_tensor *w = r->grad_out[0], *g = saved(r, 0), *x = saved(r, 1);
+    struct ah_tensor *w = r->grad_out[0], *g = ah_r_saved(r, 0), *x = ah_r_saved(r, 1);
     if (r->needs[0])
         r->grad_in[0] = ah_r(r, AH_OP_conv2d, AH_T(x), AH_T(w), AH_NIL, OPTIONS(r, 3));
     if (r->needs[1])

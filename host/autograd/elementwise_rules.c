@@ -1,14 +1,11 @@
+/* Rules of arithmetic, activations, choices and copies, and second derivatives of the fused gradients. A rule is an
+ * expression over ops; give() brings it back to its input's shape and dtype. What must stay true: a saved argument that
+ * may be a Lua number (wrapped) is used as a number, never as a tensor that takes part in promotion. */
 #include <math.h>
 #include <string.h>
 
 #include "autograd/graph.h"
 #include "autograd/rules.h"
-
-/* A saved argument, NULL when it was not kept or is absent. */
-static struct ah_tensor *saved(const struct ah_rule *r, int i)
-{
-    return r->arg[i].kind == AH_TENSOR ? r->arg[i].tensor : NULL;
-}
 
 static struct ah_tensor *unary(struct ah_rule *r, enum ah_opid op, struct ah_tensor *x)
 {
@@ -66,9 +63,9 @@ int ah_backward_mul(struct ah_rule *r)
 {
     struct ah_tensor *g = r->grad_out[0];
     if (r->needs[0])
-        give(r, 0, ah_r_mul(r, g, saved(r, 1)));
+        give(r, 0, ah_r_mul(r, g, ah_r_saved(r, 1)));
     if (r->needs[1])
-        give(r, 1, ah_r_mul(r, g, saved(r, 0)));
+        give(r, 1, ah_r_mul(r, g, ah_r_saved(r, 0)));
     return r->status;
 }
 
@@ -76,7 +73,7 @@ int ah_backward_div(struct ah_rule *r)
 {
     if (r->arg[2].kind == AH_STRING)
         return ah_backward_zero(r);
-    struct ah_tensor *g = r->grad_out[0], *a = saved(r, 0), *b = saved(r, 1);
+    struct ah_tensor *g = r->grad_out[0], *a = ah_r_saved(r, 0), *b = ah_r_saved(r, 1);
     if (r->needs[0])
         give(r, 0, ah_r_div(r, g, b));
     if (r->needs[1])
@@ -92,7 +89,7 @@ static struct ah_tensor *in_dtype(struct ah_rule *r, struct ah_tensor *x, struct
 
 int ah_backward_pow(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *a = saved(r, 0), *b = saved(r, 1);
+    struct ah_tensor *g = r->grad_out[0], *a = ah_r_saved(r, 0), *b = ah_r_saved(r, 1);
     a = in_dtype(r, a, g);
     b = in_dtype(r, b, g);
     if (r->needs[0]) {
@@ -127,7 +124,7 @@ int ah_backward_remainder(struct ah_rule *r)
     give(r, 0, g);
     if (r->needs[1]) {
         const char *mode = r->node->op->id == AH_OP_fmod ? "trunc" : "floor";
-        struct ah_tensor *whole = ah_r(r, AH_OP_div, AH_T(saved(r, 0)), AH_T(saved(r, 1)), AH_S(mode));
+        struct ah_tensor *whole = ah_r(r, AH_OP_div, r->arg[0], r->arg[1], AH_S(mode));
         give(r, 1, ah_r_neg(r, ah_r_mul(r, g, whole)));
     }
     return r->status;
@@ -136,7 +133,7 @@ int ah_backward_remainder(struct ah_rule *r)
 /* maximum and minimum: the winner takes the gradient, a tie splits it. */
 int ah_backward_extreme(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *a = saved(r, 0), *b = saved(r, 1);
+    struct ah_tensor *g = r->grad_out[0], *a = ah_r_saved(r, 0), *b = ah_r_saved(r, 1);
     enum ah_opid first_wins = r->node->op->id == AH_OP_maximum ? AH_OP_gt : AH_OP_lt;
     struct ah_tensor *tie = ah_r(r, AH_OP_eq, AH_T(a), AH_T(b));
     struct ah_tensor *shared = ah_r(r, AH_OP_where, AH_T(tie), AH_T(ah_r_scale(r, g, 0.5)), AH_T(g));
@@ -156,7 +153,7 @@ int ah_backward_extreme(struct ah_rule *r)
         give(r, 0, slope);                               \
         return r->status;                                \
     }
-#define X saved(r, 0)
+#define X ah_r_saved(r, 0)
 #define OUT r->out[0]
 
 UNARY_RULE(neg, ah_r_neg(r, g))
@@ -185,7 +182,7 @@ UNARY_RULE(leaky_relu, ah_r(r, AH_OP_leaky_relu_backward, AH_T(g), AH_T(X), AH_N
 
 int ah_backward_softplus(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *scaled = ah_r_scale(r, saved(r, 0), r->arg[1].number);
+    struct ah_tensor *g = r->grad_out[0], *scaled = ah_r_scale(r, ah_r_saved(r, 0), r->arg[1].number);
     struct ah_tensor *linear = compare(r, AH_OP_gt, scaled, r->arg[2].number);
     struct ah_tensor *curved = ah_r_mul(r, g, unary(r, AH_OP_sigmoid, scaled));
     give(r, 0, ah_r(r, AH_OP_where, AH_T(linear), AH_T(g), AH_T(curved)));
@@ -194,7 +191,7 @@ int ah_backward_softplus(struct ah_rule *r)
 
 int ah_backward_elu(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *x = saved(r, 0);
+    struct ah_tensor *g = r->grad_out[0], *x = ah_r_saved(r, 0);
     /* The clamp keeps exp finite where it is not used: infinity times 0 would spoil the second derivative. */
     struct ah_tensor *falling = unary(r, AH_OP_exp, ah_r(r, AH_OP_clamp_max, AH_T(x), AH_N(0)));
     struct ah_tensor *curved = ah_r_mul(r, g, ah_r_scale(r, falling, r->arg[1].number));
@@ -210,14 +207,14 @@ static struct ah_tensor *between(struct ah_rule *r, struct ah_tensor *x, double 
 
 int ah_backward_hardtanh(struct ah_rule *r)
 {
-    struct ah_tensor *inside = between(r, saved(r, 0), r->arg[1].number, r->arg[2].number);
+    struct ah_tensor *inside = between(r, ah_r_saved(r, 0), r->arg[1].number, r->arg[2].number);
     give(r, 0, only(r, inside, r->grad_out[0]));
     return r->status;
 }
 
 int ah_backward_hardsigmoid(struct ah_rule *r)
 {
-    struct ah_tensor *inside = between(r, saved(r, 0), -3, 3);
+    struct ah_tensor *inside = between(r, ah_r_saved(r, 0), -3, 3);
     give(r, 0, only(r, inside, ah_r_scale(r, r->grad_out[0], 1.0 / 6)));
     return r->status;
 }
@@ -225,7 +222,7 @@ int ah_backward_hardsigmoid(struct ah_rule *r)
 /* 0 below, x / 3 + 1/2 inside, 1 above (and where x is NaN). */
 int ah_backward_hardswish(struct ah_rule *r)
 {
-    struct ah_tensor *x = saved(r, 0), *g = r->grad_out[0];
+    struct ah_tensor *x = ah_r_saved(r, 0), *g = r->grad_out[0];
     struct ah_tensor *curved = ah_r_mul(r, g, ah_r_shift(r, ah_r_scale(r, x, 1.0 / 3), 0.5));
     struct ah_tensor *outside = ah_r(r, AH_OP_where, AH_T(compare(r, AH_OP_le, x, -3)), AH_N(0), AH_T(g));
     give(r, 0, ah_r(r, AH_OP_where, AH_T(between(r, x, -3, 3)), AH_T(curved), AH_T(outside)));
@@ -248,7 +245,7 @@ static struct ah_tensor *passed(struct ah_rule *r, struct ah_tensor *g, struct a
 
 static int one_bound_rule(struct ah_rule *r, struct ah_tensor *bound, enum ah_opid passes)
 {
-    struct ah_tensor *g = r->grad_out[0], *inside = passed(r, g, saved(r, 0), bound, passes);
+    struct ah_tensor *g = r->grad_out[0], *inside = passed(r, g, ah_r_saved(r, 0), bound, passes);
     give(r, 0, inside);
     if (r->input_count > 1 && r->needs[1])
         give(r, 1, ah_r_sub(r, g, inside));
@@ -257,17 +254,17 @@ static int one_bound_rule(struct ah_rule *r, struct ah_tensor *bound, enum ah_op
 
 int ah_backward_clamp_min(struct ah_rule *r)
 {
-    return one_bound_rule(r, saved(r, 1), AH_OP_gt);
+    return one_bound_rule(r, ah_r_saved(r, 1), AH_OP_gt);
 }
 
 int ah_backward_clamp_max(struct ah_rule *r)
 {
-    return one_bound_rule(r, saved(r, 1), AH_OP_lt);
+    return one_bound_rule(r, ah_r_saved(r, 1), AH_OP_lt);
 }
 
 int ah_backward_clamp(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *x = saved(r, 0), *low = saved(r, 1), *high = saved(r, 2);
+    struct ah_tensor *g = r->grad_out[0], *x = ah_r_saved(r, 0), *low = ah_r_saved(r, 1), *high = ah_r_saved(r, 2);
     if (!low || !high)
         return one_bound_rule(r, low ? low : high, low ? AH_OP_gt : AH_OP_lt);
     /* min(max(x, low), high): what passes the upper bound goes on to the lower one. */
@@ -295,26 +292,26 @@ static int distance_rule(struct ah_rule *r, struct ah_tensor *scaled, double bou
 
 int ah_backward_smooth_l1(struct ah_rule *r)
 {
-    struct ah_tensor *difference = ah_r_sub(r, saved(r, 0), saved(r, 1));
+    struct ah_tensor *difference = ah_r_sub(r, ah_r_saved(r, 0), ah_r_saved(r, 1));
     return distance_rule(r, ah_r(r, AH_OP_div, AH_T(difference), AH_N(r->arg[2].number)), 1);
 }
 
 int ah_backward_huber(struct ah_rule *r)
 {
-    return distance_rule(r, ah_r_sub(r, saved(r, 0), saved(r, 1)), r->arg[2].number);
+    return distance_rule(r, ah_r_sub(r, ah_r_saved(r, 0), ah_r_saved(r, 1)), r->arg[2].number);
 }
 
 /* Three inputs. */
 
 int ah_backward_lerp(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *weight = saved(r, 2);
+    struct ah_tensor *g = r->grad_out[0], *weight = ah_r_saved(r, 2);
     if (r->needs[0])
         give(r, 0, ah_r_sub(r, g, ah_r_mul(r, g, weight)));
     if (r->needs[1])
         give(r, 1, ah_r_mul(r, g, weight));
     if (r->needs[2])
-        give(r, 2, ah_r_mul(r, g, ah_r_sub(r, saved(r, 1), saved(r, 0))));
+        give(r, 2, ah_r_mul(r, g, ah_r_sub(r, ah_r_saved(r, 1), ah_r_saved(r, 0))));
     return r->status;
 }
 
@@ -324,15 +321,15 @@ int ah_backward_addcmul(struct ah_rule *r)
     double value = r->arg[3].number;
     give(r, 0, g);
     if (r->needs[1])
-        give(r, 1, ah_r_mul(r, g, ah_r_scale(r, saved(r, 2), value)));
+        give(r, 1, ah_r_mul(r, g, ah_r_scale(r, ah_r_saved(r, 2), value)));
     if (r->needs[2])
-        give(r, 2, ah_r_mul(r, g, ah_r_scale(r, saved(r, 1), value)));
+        give(r, 2, ah_r_mul(r, g, ah_r_scale(r, ah_r_saved(r, 1), value)));
     return r->status;
 }
 
 int ah_backward_addcdiv(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *above = saved(r, 1), *below = saved(r, 2);
+    struct ah_tensor *g = r->grad_out[0], *above = ah_r_saved(r, 1), *below = ah_r_saved(r, 2);
     double value = r->arg[3].number;
     give(r, 0, g);
     if (r->needs[1])
@@ -344,7 +341,7 @@ int ah_backward_addcdiv(struct ah_rule *r)
 
 int ah_backward_where(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *condition = saved(r, 0);
+    struct ah_tensor *g = r->grad_out[0], *condition = ah_r_saved(r, 0);
     if (r->needs[1])
         give(r, 1, only(r, condition, g));
     if (r->needs[2])
@@ -354,7 +351,7 @@ int ah_backward_where(struct ah_rule *r)
 
 int ah_backward_masked_fill(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *mask = saved(r, 1);
+    struct ah_tensor *g = r->grad_out[0], *mask = ah_r_saved(r, 1);
     if (r->needs[0])
         give(r, 0, ah_r(r, AH_OP_masked_fill, AH_T(g), AH_T(mask), AH_N(0)));
     if (r->needs[2])
@@ -371,7 +368,7 @@ int ah_backward_dropout(struct ah_rule *r)
 
 int ah_backward_dropout_backward(struct ah_rule *r)
 {
-    give(r, 0, ah_r(r, AH_OP_dropout_backward, AH_T(r->grad_out[0]), AH_T(saved(r, 1)), AH_N(r->arg[2].number)));
+    give(r, 0, ah_r(r, AH_OP_dropout_backward, AH_T(r->grad_out[0]), r->arg[1], AH_N(r->arg[2].number)));
     return r->status;
 }
 
@@ -398,7 +395,7 @@ int ah_backward_copy_(struct ah_rule *r)
 int ah_backward_relu_backward(struct ah_rule *r)
 {
     if (r->needs[0])
-        give(r, 0, ah_r(r, AH_OP_relu_backward, AH_T(r->grad_out[0]), AH_T(saved(r, 1))));
+        give(r, 0, ah_r(r, AH_OP_relu_backward, AH_T(r->grad_out[0]), r->arg[1]));
     if (r->needs[1])
         r->grad_in[1] = ah_r_zeros_input(r, 1);
     return r->status;
@@ -407,7 +404,7 @@ int ah_backward_relu_backward(struct ah_rule *r)
 int ah_backward_leaky_relu_backward(struct ah_rule *r)
 {
     if (r->needs[0])
-        give(r, 0, ah_r(r, AH_OP_leaky_relu_backward, AH_T(r->grad_out[0]), AH_T(saved(r, 1)),
+        give(r, 0, ah_r(r, AH_OP_leaky_relu_backward, AH_T(r->grad_out[0]), r->arg[1],
                         AH_N(r->arg[2].number)));
     if (r->needs[1])
         r->grad_in[1] = ah_r_zeros_input(r, 1);
@@ -416,22 +413,22 @@ int ah_backward_leaky_relu_backward(struct ah_rule *r)
 
 int ah_backward_tanh_backward(struct ah_rule *r)
 {
-    struct ah_tensor *gg = r->grad_out[0], *out = saved(r, 1);
+    struct ah_tensor *gg = r->grad_out[0], *out = ah_r_saved(r, 1);
     if (r->needs[0])
         give(r, 0, ah_r(r, AH_OP_tanh_backward, AH_T(gg), AH_T(out)));
     if (r->needs[1])
-        give(r, 1, ah_r_scale(r, ah_r_mul(r, ah_r_mul(r, gg, saved(r, 0)), out), -2));
+        give(r, 1, ah_r_scale(r, ah_r_mul(r, ah_r_mul(r, gg, ah_r_saved(r, 0)), out), -2));
     return r->status;
 }
 
 int ah_backward_sigmoid_backward(struct ah_rule *r)
 {
-    struct ah_tensor *gg = r->grad_out[0], *out = saved(r, 1);
+    struct ah_tensor *gg = r->grad_out[0], *out = ah_r_saved(r, 1);
     if (r->needs[0])
         give(r, 0, ah_r(r, AH_OP_sigmoid_backward, AH_T(gg), AH_T(out)));
     if (r->needs[1]) {
         struct ah_tensor *slope = ah_r_shift(r, ah_r_scale(r, out, -2), 1);
-        give(r, 1, ah_r_mul(r, ah_r_mul(r, gg, saved(r, 0)), slope));
+        give(r, 1, ah_r_mul(r, ah_r_mul(r, gg, ah_r_saved(r, 0)), slope));
     }
     return r->status;
 }
@@ -439,14 +436,14 @@ int ah_backward_sigmoid_backward(struct ah_rule *r)
 /* x sigma(x): the second derivative is sigma' (2 + x (1 - 2 sigma)). */
 int ah_backward_silu_backward(struct ah_rule *r)
 {
-    struct ah_tensor *gg = r->grad_out[0], *x = saved(r, 1);
+    struct ah_tensor *gg = r->grad_out[0], *x = ah_r_saved(r, 1);
     if (r->needs[0])
         give(r, 0, ah_r(r, AH_OP_silu_backward, AH_T(gg), AH_T(x)));
     if (r->needs[1]) {
         struct ah_tensor *s = unary(r, AH_OP_sigmoid, x);
         struct ah_tensor *ds = ah_r_mul(r, s, ah_r(r, AH_OP_sub, AH_N(1), AH_T(s)));
         struct ah_tensor *bend = ah_r_shift(r, ah_r_mul(r, x, ah_r_shift(r, ah_r_scale(r, s, -2), 1)), 2);
-        give(r, 1, ah_r_mul(r, ah_r_mul(r, gg, saved(r, 0)), ah_r_mul(r, ds, bend)));
+        give(r, 1, ah_r_mul(r, ah_r_mul(r, gg, ah_r_saved(r, 0)), ah_r_mul(r, ds, bend)));
     }
     return r->status;
 }
@@ -473,11 +470,11 @@ static struct ah_tensor *gelu_bend(struct ah_rule *r, struct ah_tensor *x, bool 
 
 int ah_backward_gelu_backward(struct ah_rule *r)
 {
-    struct ah_tensor *gg = r->grad_out[0], *x = saved(r, 1);
+    struct ah_tensor *gg = r->grad_out[0], *x = ah_r_saved(r, 1);
     const char *form = r->arg[2].string;
     if (r->needs[0])
         give(r, 0, ah_r(r, AH_OP_gelu_backward, AH_T(gg), AH_T(x), AH_S(form)));
     if (r->needs[1])
-        give(r, 1, ah_r_mul(r, ah_r_mul(r, gg, saved(r, 0)), gelu_bend(r, x, !strcmp(form, "tanh"))));
+        give(r, 1, ah_r_mul(r, ah_r_mul(r, gg, ah_r_saved(r, 0)), gelu_bend(r, x, !strcmp(form, "tanh"))));
     return r->status;
 }

@@ -1,3 +1,7 @@
+/* Running backward: plant the roots' gradients, then run ready nodes, latest first; each node's hooks, its rule, and
+ * its gradients handed to the nodes behind it. Leaves accumulate into .grad or into their arena slot, or, for
+ * autograd.grad, gradients are captured on the way. What must stay true: a sum is formed in place only where nobody
+ * else can see it, and a node's saved values are dropped only after its rule has run. */
 #include "autograd/engine.h"
 
 #include <stdlib.h>

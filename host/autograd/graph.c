@@ -1,3 +1,7 @@
+/* Recording: what the op door asks (is this call recorded? may this write happen?) and the node it leaves behind, with
+ * edges to its inputs' nodes and what the rule's row saves. What must stay true: no node holds its own results (saved
+ * ones are aliases without history), and operands of an in-place op are seen as they were before the write, so record
+ * runs before the write is counted. */
 #include "autograd/graph.h"
 
 #include <stdlib.h>
@@ -145,6 +149,8 @@ static int fill_node(struct ah_node *node, struct ah_call *call)
                 AH_TRY(ah_node_add_input(node, &input, arg->list.item[k]));
         } else if (arg->kind == AH_STRING) {
             node->arg[i] = AH_S(strdup(arg->string));
+            if (!node->arg[i].string)
+                return ah_fail(AH_ENOMEM, "out of memory");
         } else {
             node->arg[i] = *arg;
         }

@@ -1,3 +1,4 @@
+/* Rules of picking and placing by index, of masks and of sorting: where values were read from, gradients are added. */
 #include "autograd/rules.h"
 
 /* Inputs are counted over the tensor arguments: input, index, source. */

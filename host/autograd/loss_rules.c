@@ -1,30 +1,26 @@
+/* Rules of the losses; fused kernels where only first derivatives are wanted, ops otherwise. */
 #include "autograd/graph.h"
 #include "autograd/rules.h"
-
-static struct ah_tensor *saved(const struct ah_rule *r, int i)
-{
-    return r->arg[i].kind == AH_TENSOR ? r->arg[i].tensor : NULL;
-}
 
 /* The loss is linear in its input, so this is its own adjoint's adjoint; state[0] is the sum of the weights. */
 int ah_backward_class_nll(struct ah_rule *r)
 {
     const struct ah_input_meta *meta = ah_rule_input(r, 0);
-    r->grad_in[0] = ah_r(r, AH_OP_class_nll_backward, AH_T(r->grad_out[0]), AH_T(saved(r, 1)), AH_T(saved(r, 2)),
+    r->grad_in[0] = ah_r(r, AH_OP_class_nll_backward, AH_T(r->grad_out[0]), r->arg[1], r->arg[2],
                          AH_INTS_OF(meta->size, meta->ndim), r->arg[3], r->arg[4], r->arg[5], AH_N(r->state[0]));
     return r->status;
 }
 
 int ah_backward_class_nll_backward(struct ah_rule *r)
 {
-    r->grad_in[0] = ah_r(r, AH_OP_class_nll, AH_T(r->grad_out[0]), AH_T(saved(r, 1)), AH_T(saved(r, 2)), r->arg[4],
+    r->grad_in[0] = ah_r(r, AH_OP_class_nll, AH_T(r->grad_out[0]), r->arg[1], r->arg[2], r->arg[4],
                          r->arg[5], r->arg[6]);
     return r->status;
 }
 
 int ah_backward_cross_entropy_rows(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *x = saved(r, 0), *t = saved(r, 1), *w = saved(r, 2);
+    struct ah_tensor *g = r->grad_out[0], *x = ah_r_saved(r, 0), *t = ah_r_saved(r, 1), *w = ah_r_saved(r, 2);
     if (!ah_grad_enabled) {
         r->grad_in[0] = ah_r(r, AH_OP_cross_entropy_rows_backward, AH_T(g), AH_T(x), AH_T(r->extra[0]), AH_T(t),
                              AH_T(w), r->arg[3], r->arg[4], r->arg[5], AH_N(r->state[0]));
@@ -43,7 +39,7 @@ int ah_backward_cross_entropy_rows(struct ah_rule *r)
 /* -(t log p + (1 - t) log(1 - p)): g (p - t) / (p (1 - p)), the divisor kept from 0 as in PyTorch. */
 int ah_backward_probability_nll(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *p = saved(r, 0), *t = saved(r, 1);
+    struct ah_tensor *g = r->grad_out[0], *p = ah_r_saved(r, 0), *t = ah_r_saved(r, 1);
     struct ah_tensor *rest = ah_r_shift(r, ah_r_neg(r, p), 1);
     if (r->needs[0]) {
         struct ah_tensor *divisor = ah_r(r, AH_OP_clamp_min, AH_T(ah_r_mul(r, rest, p)), AH_N(1e-12));
@@ -59,7 +55,7 @@ int ah_backward_probability_nll(struct ah_rule *r)
 /* (1 - t) x + l softplus(-x) with l = 1 + (w - 1) t; softplus(-x) is this loss for the target 1. */
 int ah_backward_logit_nll(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *x = saved(r, 0), *t = saved(r, 1), *w = saved(r, 2);
+    struct ah_tensor *g = r->grad_out[0], *x = ah_r_saved(r, 0), *t = ah_r_saved(r, 1), *w = ah_r_saved(r, 2);
     struct ah_tensor *extra = w ? ah_r_shift(r, w, -1) : NULL, *softplus = NULL;
     if (r->needs[0]) {
         struct ah_tensor *slope = ah_r_sub(r, ah_r(r, AH_OP_sigmoid, AH_T(x)), t);

@@ -1,3 +1,5 @@
+/* Rules of products: each factor's gradient is a product with the other one, for every mix of 1-d, 2-d and batched
+ * operands. */
 #include "autograd/rules.h"
 
 /* t as a matrix of `columns` columns. -1 would be ambiguous where a size is 0. */
@@ -12,8 +14,8 @@ static struct ah_tensor *as_matrix(struct ah_rule *r, struct ah_tensor *t, int64
 /* d(a b) = g b^T, a^T g. A 1-d operand is a row on the left and a column on the right. */
 int ah_backward_matmul(struct ah_rule *r)
 {
-    struct ah_tensor *a = r->arg[0].kind == AH_TENSOR ? r->arg[0].tensor : NULL;
-    struct ah_tensor *b = r->arg[1].kind == AH_TENSOR ? r->arg[1].tensor : NULL;
+    struct ah_tensor *a = ah_r_saved(r, 0);
+    struct ah_tensor *b = ah_r_saved(r, 1);
     const struct ah_input_meta *ma = ah_rule_input(r, 0), *mb = ah_rule_input(r, 1);
     struct ah_tensor *g = r->grad_out[0];
     if (ma->ndim == 1 && mb->ndim == 1) {
@@ -61,8 +63,8 @@ int ah_backward_matmul(struct ah_rule *r)
 
 int ah_backward_linear(struct ah_rule *r)
 {
-    struct ah_tensor *x = r->arg[0].kind == AH_TENSOR ? r->arg[0].tensor : NULL;
-    struct ah_tensor *w = r->arg[1].kind == AH_TENSOR ? r->arg[1].tensor : NULL;
+    struct ah_tensor *x = ah_r_saved(r, 0);
+    struct ah_tensor *w = ah_r_saved(r, 1);
     const struct ah_input_meta *mw = ah_rule_input(r, 1), *mx = ah_rule_input(r, 0);
     struct ah_tensor *g = r->grad_out[0];
     if (r->needs[0])

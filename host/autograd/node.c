@@ -1,3 +1,5 @@
+/* Nodes: made in one block with their edges, arguments and what they save; released iteratively. What must stay true:
+ * freeing never recurses along the graph. */
 #include "autograd/node.h"
 
 #include <stdlib.h>

@@ -1,10 +1,7 @@
+/* Rules of normalisations, masked softmax and embeddings. Fused kernels give first derivatives; with higher ones wanted
+ * (gradients are recorded) the same is computed by ops. */
 #include "autograd/graph.h"
 #include "autograd/rules.h"
-
-static struct ah_tensor *saved(const struct ah_rule *r, int i)
-{
-    return r->arg[i].kind == AH_TENSOR ? r->arg[i].tensor : NULL;
-}
 
 int ah_backward_masked_softmax(struct ah_rule *r)
 {
@@ -75,11 +72,11 @@ static int batch_norm_by_ops(struct ah_rule *r)
             over[count++] = d;
     }
     struct ah_value shape = AH_INTS_OF(row, meta->ndim);
-    struct normal n = {.x = ah_r(r, AH_OP_to, AH_T(saved(r, 0)), AH_D(dtype)),
+    struct normal n = {.x = ah_r(r, AH_OP_to, r->arg[0], AH_D(dtype)),
                        .g = ah_r(r, AH_OP_to, AH_T(r->grad_out[0]), AH_D(dtype)),
                        .over = AH_INTS_OF(over, count), .eps = r->arg[7].number};
-    if (saved(r, 3))
-        n.weight = ah_r(r, AH_OP_reshape, AH_T(saved(r, 3)), shape);
+    if (ah_r_saved(r, 3))
+        n.weight = ah_r(r, AH_OP_reshape, r->arg[3], shape);
     if (!r->arg[5].flag) {
         n.mean = ah_r(r, AH_OP_reshape, AH_T(r->extra[0]), shape);
         n.inverse = ah_r(r, AH_OP_reshape, AH_T(r->extra[1]), shape);
@@ -112,7 +109,7 @@ int ah_backward_batch_norm(struct ah_rule *r)
 {
     if (ah_grad_enabled)
         return batch_norm_by_ops(r);
-    const struct ah_value args[] = {AH_T(r->grad_out[0]), AH_T(saved(r, 0)), AH_T(saved(r, 3)), AH_T(r->extra[0]),
+    const struct ah_value args[] = {AH_T(r->grad_out[0]), r->arg[0], r->arg[3], AH_T(r->extra[0]),
                                     AH_T(r->extra[1]), r->arg[5]};
     return give_three(r, AH_OP_batch_norm_backward, args, 6);
 }
@@ -124,8 +121,8 @@ static int layer_norm_by_ops(struct ah_rule *r)
     int count = r->arg[1].ints.count;
     for (int d = 0; d < count; d++)
         over[d] = d - count;
-    struct normal n = {.x = saved(r, 0), .g = r->grad_out[0], .weight = saved(r, 2), .over = AH_INTS_OF(over, count),
-                       .eps = r->arg[4].number};
+    struct normal n = {.x = ah_r_saved(r, 0), .g = r->grad_out[0], .weight = ah_r_saved(r, 2),
+                       .over = AH_INTS_OF(over, count), .eps = r->arg[4].number};
     r->grad_in[0] = normal_gradient(r, &n);
     if (wants(r, affine.weight))
         r->grad_in[affine.weight] = ah_r_to_input(r, ah_r_mul(r, n.g, n.value), affine.weight);
@@ -139,7 +136,7 @@ int ah_backward_layer_norm(struct ah_rule *r)
     if (ah_grad_enabled)
         return layer_norm_by_ops(r);
     struct affine affine = affine_of(r);
-    const struct ah_value args[] = {AH_T(r->grad_out[0]), AH_T(saved(r, 0)), AH_T(saved(r, 2)), AH_T(r->extra[0]),
+    const struct ah_value args[] = {AH_T(r->grad_out[0]), r->arg[0], r->arg[2], AH_T(r->extra[0]),
                                     AH_T(r->extra[1]), AH_B(wants(r, affine.weight) || wants(r, affine.bias))};
     return give_three(r, AH_OP_layer_norm_backward, args, 6);
 }
@@ -148,14 +145,14 @@ int ah_backward_embedding(struct ah_rule *r)
 {
     const struct ah_input_meta *meta = ah_rule_input(r, 1);
     if (r->needs[1])
-        r->grad_in[1] = ah_r(r, AH_OP_embedding_backward, AH_T(r->grad_out[0]), AH_T(saved(r, 0)),
+        r->grad_in[1] = ah_r(r, AH_OP_embedding_backward, AH_T(r->grad_out[0]), r->arg[0],
                              AH_INTS_OF(meta->size, meta->ndim), r->arg[2]);
     return r->status;
 }
 
 int ah_backward_embedding_backward(struct ah_rule *r)
 {
-    struct ah_tensor *index = saved(r, 1);
+    struct ah_tensor *index = ah_r_saved(r, 1);
     struct ah_tensor *rows = ah_r(r, AH_OP_embedding, AH_T(index), AH_T(r->grad_out[0]));
     if (r->arg[3].kind != AH_NONE) {
         int64_t padding = r->arg[3].integer;

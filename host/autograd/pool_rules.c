@@ -1,3 +1,4 @@
+/* Rules of pooling: a maximum's gradient goes to its place, an average's is spread. */
 #include "autograd/graph.h"
 #include "autograd/rules.h"
 

@@ -1,3 +1,4 @@
+/* Rules of reductions: the gradient is stretched over the dims that were reduced. state[0] is their bit mask. */
 #include <math.h>
 
 #include "autograd/graph.h"

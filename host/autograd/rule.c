@@ -1,3 +1,5 @@
+/* The expressions rules are written in. Every result belongs to the rule and goes with it; after a failure calls give
+ * NULL, and NULL goes in quietly. What must stay true: with create_graph no value loses its derivative unnoticed. */
 #include "autograd/rule.h"
 
 #include <stdlib.h>

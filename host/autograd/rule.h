@@ -47,6 +47,12 @@ void ah_rule_ops(struct ah_rule *rule, enum ah_opid id, const struct ah_value *a
 /* Hand a tensor to the rule to be released with it; returns it. */
 struct ah_tensor *ah_rule_keep(struct ah_rule *rule, struct ah_tensor *tensor);
 
+/* A saved argument; NULL when it was not kept or is absent. */
+static inline struct ah_tensor *ah_r_saved(const struct ah_rule *r, int i)
+{
+    return r->arg[i].kind == AH_TENSOR ? r->arg[i].tensor : NULL;
+}
+
 /* Everyday expressions. */
 struct ah_tensor *ah_r_add(struct ah_rule *r, struct ah_tensor *a, struct ah_tensor *b);
 struct ah_tensor *ah_r_sub(struct ah_rule *r, struct ah_tensor *a, struct ah_tensor *b);

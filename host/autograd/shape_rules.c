@@ -1,3 +1,4 @@
+/* Rules of views and joins: the gradient is cut or placed by the inverse. */
 #include "autograd/rules.h"
 
 static struct ah_value size_of(const struct ah_input_meta *input)

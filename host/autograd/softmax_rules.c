@@ -1,3 +1,4 @@
+/* Rules of softmax, its logarithm, and of their adjoints. */
 #include "autograd/rules.h"
 
 int ah_backward_softmax(struct ah_rule *r)

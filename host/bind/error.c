@@ -1,3 +1,5 @@
+/* Errors on their way into Lua: the text of the last failure with the script line that called in front, frames of the
+ * library itself passed over. */
 #include <stdio.h>
 #include <string.h>
 

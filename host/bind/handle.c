@@ -1,3 +1,7 @@
+/* Tensors as userdata: a handle holds one reference; a tensor that C hands out again has one handle at a time, found in
+ * a weak table. Native bytes behind handles are counted, and Lua's collector is run by that account. What must stay
+ * true: counted bytes are taken back with the handle that counted them, and LuaJIT is entered through the state that
+ * is inside C, no other. */
 #include "bind/handle.h"
 
 #include <time.h>

@@ -1,3 +1,4 @@
+/* accelhost._C and the library in Lua that travels inside the binary, both found by require. */
 #include "bind/library.h"
 
 #include <stdio.h>

@@ -1,3 +1,6 @@
+/* One Lua function per op, all the same C function: it reads arguments as the row's signature says, by position and
+ * from a trailing table of names, calls the op door, and pushes the results. What must stay true: nothing is owned
+ * while an argument may still be refused. */
 #include "bind/op.h"
 
 #include <math.h>

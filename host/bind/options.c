@@ -1,3 +1,4 @@
+/* Reading tables of options and lists of integers from the Lua stack. */
 #include <math.h>
 #include <string.h>
 

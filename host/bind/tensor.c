@@ -1,3 +1,4 @@
+/* The tensor class in Lua: fields, methods that are no ops, metamethods. */
 #include "bind/tensor.h"
 
 #include <math.h>

@@ -18,7 +18,7 @@ static struct ah_op table[AH_OP_COUNT + 1] = {
 };
 static bool parsed;
 
-struct ah_value AH_INTS_OF(const int64_t *at, int count)
+struct ah_value ah_ints_value(const int64_t *at, int count)
 {
     struct ah_value value = {.kind = AH_INTS};
     value.ints.count = count;

@@ -62,7 +62,8 @@ struct ah_value {
 #define AH_S(x) ((struct ah_value){.kind = AH_STRING, .string = (x)})
 #define AH_DEV(x) ((struct ah_value){.kind = (x) ? AH_DEVICE : AH_NONE, .device = (x)})
 #define AH_NIL ((struct ah_value){.kind = AH_NONE})
-struct ah_value AH_INTS_OF(const int64_t *at, int count); /* copies; count <= AH_MAX_DIMS */
+#define AH_INTS_OF(...) ah_ints_value(__VA_ARGS__) /* (at, count) */
+struct ah_value ah_ints_value(const int64_t *at, int count); /* copies; count <= AH_MAX_DIMS */
 
 enum ah_opid {
 #define OP(name, forward, kernel, signature, flags) AH_OP_##name,

@@ -1,3 +1,4 @@
+/* Tensors as text, in PyTorch's layout: one width for all numbers, the middle of large tensors left out. */
 #include "tensor/format.h"
 
 #include <math.h>

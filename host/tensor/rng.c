@@ -1,3 +1,5 @@
+/* The generator: mt19937 and the distributions drawn from it, number for number PyTorch's on the CPU, in blocks that
+ * vectorise. What must stay true: what is left of a block counts, so that draws of any sizes give one stream. */
 #include "tensor/rng.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* Tensors, storages and shapes. Headers are kept for reuse, since every op makes one. What must stay true: size and
+ * stride describe elements inside the storage, and a storage marked channels-last has no views. */
 #include "tensor/tensor.h"
 
 #include <stdio.h>

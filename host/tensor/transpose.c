@@ -1,3 +1,4 @@
+/* Transposing blocks of floats, tile by tile so that both sides stay in cache. */
 #include "tensor/transpose.h"
 
 enum { TILE = 16 };

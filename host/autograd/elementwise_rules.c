@@ -362,7 +362,7 @@ int ah_backward_masked_fill(struct ah_rule *r)
 /* The mask is the forward's extra, the factor its state. */
 int ah_backward_dropout(struct ah_rule *r)
 {
-    give(r, 0, ah_r(r, AH_OP_dropout_backward, AH_T(r->grad_out[0]), AH_T(r->extra[0]), AH_N(r->state[0])));
+    give(r, 0, ah_r(r, AH_OP_dropout_backward, AH_T(r->grad_out[0]), AH_T(r->extra[0]), AH_N(r->state->dropout.scale)));
     return r->status;
 }
 

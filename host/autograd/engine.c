@@ -184,7 +184,7 @@ int ah_run_rule(struct ah_node *node, struct ah_tensor **grad_out, struct ah_ten
         needs[i] = node->edge[i].node != NULL;
     rule.node = node;
     rule.arg = node->arg;
-    rule.state = node->state;
+    rule.state = &node->state;
     rule.extra = node->extra;
     rule.out = saved_out;
     rule.grad_out = grad_out;

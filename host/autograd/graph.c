@@ -166,7 +166,7 @@ static int fill_node(struct ah_node *node, struct ah_call *call)
         node->extra[i] = call->extra[i];
         call->extra[i] = NULL;
     }
-    memcpy(node->state, call->state, sizeof node->state);
+    node->state = call->state;
     return 0;
 }
 

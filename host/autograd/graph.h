@@ -55,7 +55,7 @@ struct ah_node {
     struct ah_saved *saved_arg;       /* [op->param_count] */
     struct ah_saved saved_out[AH_MAX_OUTS];
     struct ah_tensor *extra[AH_MAX_EXTRA];
-    double state[4];
+    union ah_state state;
     bool consumed;
     struct ah_hook *hooks;
     struct ah_run *run; /* the engine's bookkeeping: which execution visits this node, and its place there */

@@ -105,12 +105,12 @@ int ah_backward_scatter_add(struct ah_rule *r)
     return 0;
 }
 
-/* extra[0]: the places in the leading state[0] dims, as one flat dim; extra[1]: the shape that the
+/* extra[0]: the places in the leading dims, as one flat dim; extra[1]: the shape that the
  * values filled. */
 int ah_backward_index_put(struct ah_rule *r)
 {
     const struct ah_input_meta *input = ah_rule_input(r, INPUT);
-    int covered = (int)r->state[0], ndim = 1;
+    int covered = r->state->place.covered, ndim = 1;
     int64_t flat[AH_MAX_DIMS] = {1};
     for (int d = 0; d < input->ndim; d++) {
         if (d < covered)

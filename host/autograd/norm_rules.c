@@ -50,7 +50,7 @@ struct affine {
 
 static struct affine affine_of(const struct ah_rule *r)
 {
-    return (struct affine){(int)r->state[0], (int)r->state[1]};
+    return (struct affine){r->state->affine.weight, r->state->affine.bias};
 }
 
 static bool wants(const struct ah_rule *r, int input)

@@ -1,4 +1,4 @@
-/* Rules of reductions: the gradient is stretched over the dims that were reduced. state[0] is their bit mask. */
+/* Rules of reductions: the gradient is stretched over the dims that were reduced. */
 #include <math.h>
 
 #include "autograd/graph.h"
@@ -6,7 +6,7 @@
 
 static uint32_t mask_of(const struct ah_rule *r)
 {
-    return (uint32_t)r->state[0];
+    return r->state->reduce.dims;
 }
 
 /* Put the reduced dims back as dims of size 1, so that `x` broadcasts against the input. */
@@ -95,7 +95,7 @@ static struct ah_tensor *deviation(struct ah_rule *r)
 
 int ah_backward_var(struct ah_rule *r)
 {
-    double rest = folded(r) - r->state[1];
+    double rest = folded(r) - r->state->reduce.correction;
     struct ah_tensor *g = ah_r_scale(r, with_dims(r, r->grad_out[0]), 2 / (rest > 0 ? rest : 0));
     return finish(r, ah_r_mul(r, g, deviation(r)));
 }
@@ -103,7 +103,7 @@ int ah_backward_var(struct ah_rule *r)
 /* 0 where the deviation is 0, as in PyTorch. */
 int ah_backward_std(struct ah_rule *r)
 {
-    double rest = folded(r) - r->state[1];
+    double rest = folded(r) - r->state->reduce.correction;
     struct ah_tensor *out = r->out[0];
     struct ah_tensor *g = ah_r_div(r, r->grad_out[0], ah_r_scale(r, out, rest > 0 ? rest : 0));
     g = ah_r(r, AH_OP_masked_fill, AH_T(g), AH_T(ah_r(r, AH_OP_eq, AH_T(out), AH_N(0))), AH_N(0));

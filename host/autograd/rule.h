@@ -20,7 +20,7 @@ struct ah_node;
 struct ah_rule {
     struct ah_node *node;
     const struct ah_value *arg; /* the call's arguments; tensors only where saved, else kind AH_NONE */
-    const double *state;
+    const union ah_state *state;
     struct ah_tensor **extra;   /* what the forward put into call->extra */
     struct ah_tensor **out;     /* saved outputs, else NULL */
     struct ah_tensor **grad_out;

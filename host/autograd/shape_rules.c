@@ -104,8 +104,9 @@ int ah_backward_as_strided(struct ah_rule *r)
     for (int d = 0; d < input->ndim; d++)
         numel *= input->size[d];
     struct ah_tensor *position =
-        ah_r(r, AH_OP_as_strided_positions, AH_T(r->extra[0]), size_of(input), r->arg[1], r->arg[2],
-             AH_I((int64_t)r->state[0]));
+        ah_r(r, AH_OP_as_strided_positions, size_of(input),
+             AH_INTS_OF(r->state->strided.input_stride, input->ndim), AH_I(r->state->strided.input_offset), r->arg[1],
+             r->arg[2], AH_I(r->state->strided.offset));
     struct ah_tensor *there = ah_r(r, AH_OP_to_device, AH_T(position), AH_DEV(input->device));
     struct ah_tensor *index = ah_r(r, AH_OP_reshape, AH_T(there), AH_INTS_OF(&all, 1));
     struct ah_tensor *grad = ah_r(r, AH_OP_reshape, AH_T(r->grad_out[0]), AH_INTS_OF(&all, 1));
@@ -118,7 +119,7 @@ int ah_backward_as_strided(struct ah_rule *r)
 
 int ah_backward_cat(struct ah_rule *r)
 {
-    int64_t dim = (int64_t)r->state[0], at = 0;
+    int64_t dim = r->state->join.dim, at = 0;
     for (int i = 0; i < r->input_count; i++) {
         const struct ah_input_meta *input = ah_rule_input(r, i);
         if (input->ndim == 1 && input->size[0] == 0) { /* stood in for any shape */
@@ -142,7 +143,7 @@ int ah_backward_stack(struct ah_rule *r)
         if (!r->needs[i])
             continue;
         struct ah_tensor *part =
-            ah_r(r, AH_OP_select, AH_T(r->grad_out[0]), AH_I((int64_t)r->state[0]), AH_I(i));
+            ah_r(r, AH_OP_select, AH_T(r->grad_out[0]), AH_I(r->state->join.dim), AH_I(i));
         r->grad_in[i] = ah_r_to_input(r, part, i);
     }
     return 0;

@@ -173,13 +173,6 @@ static bool is_options(lua_State *L, int index, enum ah_kind kind)
     return named;
 }
 
-static bool makes_tensors(const struct ah_op *op)
-{
-    return op->param_count == 0 ||
-           (op->param[0].kind != AH_TENSOR && op->param[0].kind != AH_OPERAND && op->param[0].kind != AH_LIST) ||
-           strstr(op->name, "_like");
-}
-
 static const char *nearest_parameter(const struct ah_op *op, const char *word)
 {
     const char *known[AH_MAX_ARGS + 1] = {NULL};
@@ -204,7 +197,7 @@ static void read_options(lua_State *L, const struct ah_op *op, int index, struct
             args[i] = read_value(L, op, i, value, false, &used);
             if (lua_gettop(L) > value) /* a list's storage: keep it below the iteration */
                 lua_insert(L, index + 1);
-        } else if (makes_tensors(op) && !strcmp(key, "requires_grad")) {
+        } else if ((op->flags & AH_MAKES) && !strcmp(key, "requires_grad")) {
             if (!lua_isboolean(L, -1))
                 ah_raise_text(L, "%s: requires_grad: expected true or false, got %s", op->name, ah_value_text(L, -1));
             *requires_grad = lua_toboolean(L, -1);
@@ -226,7 +219,7 @@ static int call_op(lua_State *L, const struct ah_op *op, bool inplace)
 {
     struct ah_value args[AH_MAX_ARGS];
     bool requires_grad = false;
-    if (op->id == AH_OP_randint && lua_istable(L, 2)) { /* randint(high, size) counts from 0 */
+    if ((op->flags & AH_FROM_ZERO) && lua_istable(L, 2)) {
         lua_pushinteger(L, 0);
         lua_insert(L, 1);
     }

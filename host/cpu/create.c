@@ -27,7 +27,7 @@ int ah_cpu_full(struct ah_call *c)
 int ah_cpu_arange(struct ah_call *c)
 {
     struct ah_tensor *out = c->out[0];
-    double start = c->state[0], step = c->state[1];
+    double start = c->state.sequence.start, step = c->state.sequence.step;
     if (out->dtype == AH_I64) {
         int64_t *y = ah_tensor_data(out);
         for (int64_t i = 0; i < out->numel; i++)

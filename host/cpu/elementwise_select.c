@@ -166,7 +166,7 @@ int ah_cpu_dropout(struct ah_call *c)
         memset(ah_tensor_data(mask), 0, (size_t)mask->numel);
     else
         ah_generator_fill_keep(ah_default_generator(), ah_tensor_data(mask), mask->numel, 1 - p);
-    return apply_mask(c->out[0], c->arg[0].tensor, mask, c->state[0]);
+    return apply_mask(c->out[0], c->arg[0].tensor, mask, c->state.dropout.scale);
 }
 
 int ah_cpu_dropout_backward(struct ah_call *c)

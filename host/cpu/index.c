@@ -303,7 +303,7 @@ int ah_cpu_index_put(struct ah_call *c)
     struct ah_rows rows = {
         .outer = 1, .n = 1, .inner = 1, .count = at->numel, .at = ah_tensor_data(at)};
     for (int d = 0; d < out->ndim; d++)
-        *(d < (int)c->state[0] ? &rows.n : &rows.inner) *= out->size[d];
+        *(d < c->state.place.covered ? &rows.n : &rows.inner) *= out->size[d];
     if (c->arg[3].flag)
         ah_rows_add(ah_tensor_data(target.work), ah_tensor_data(source), &rows, 1, out->dtype);
     else

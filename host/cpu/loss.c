@@ -65,9 +65,9 @@ int ah_cpu_class_nll(struct ah_call *c)
     AH_TRYGO(ah_dense_open(&w, c->arg[2].tensor), out);
     AH_TRYGO(ah_dense_out_open(&out, c->out[0]), out);
     if (ah_compute_dtype(xt->dtype) == AH_F32)
-        class_nll_f32(&l, x.data, w.data, out.data, &c->state[0]);
+        class_nll_f32(&l, x.data, w.data, out.data, &c->state.loss.total);
     else
-        class_nll_f64(&l, x.data, w.data, out.data, &c->state[0]);
+        class_nll_f64(&l, x.data, w.data, out.data, &c->state.loss.total);
 out:
     ah_dense_out_close(&out);
     ah_dense_close(&w);
@@ -118,10 +118,10 @@ int ah_cpu_cross_entropy_rows(struct ah_call *c)
     void *log_sum = c->extra[0] ? ah_tensor_data(c->extra[0]) : sums.block;
     if (ah_compute_dtype(xt->dtype) == AH_F32) {
         cross_entropy_f32(&l, x.data, w.data, log_sum, loss.block);
-        reduce_rows_f32(&l, loss.data, w.data, out.data, &c->state[0]);
+        reduce_rows_f32(&l, loss.data, w.data, out.data, &c->state.loss.total);
     } else {
         cross_entropy_f64(&l, x.data, w.data, log_sum, loss.block);
-        reduce_rows_f64(&l, loss.data, w.data, out.data, &c->state[0]);
+        reduce_rows_f64(&l, loss.data, w.data, out.data, &c->state.loss.total);
     }
 out:
     ah_dense_close(&sums);

@@ -12,7 +12,7 @@
 
 static uint32_t mask_of(const struct ah_call *c)
 {
-    return (uint32_t)c->state[0];
+    return c->state.reduce.dims;
 }
 
 /* Fold the input, converted to `dtype` first where the row was asked for one. */
@@ -187,12 +187,13 @@ VARIANCE(variance_f64, double)
 
 int ah_cpu_var(struct ah_call *c)
 {
-    return rows_to_output(c, variance_f32, variance_f64, &(struct by_row){.number = c->state[1]});
+    return rows_to_output(c, variance_f32, variance_f64, &(struct by_row){.number = c->state.reduce.correction});
 }
 
 int ah_cpu_std(struct ah_call *c)
 {
-    return rows_to_output(c, variance_f32, variance_f64, &(struct by_row){.number = c->state[1], .flag = true});
+    struct by_row by_row = {.number = c->state.reduce.correction, .flag = true};
+    return rows_to_output(c, variance_f32, variance_f64, &by_row);
 }
 
 #define LOGSUMEXP(name, type, exponential)                                                    \
@@ -309,8 +310,6 @@ static int running(struct ah_call *c, bool reverse)
         body = running_f64;
     else
         dtype = AH_I64;
-    if (c->out[0]->ndim > 0)
-        c->state[0] = (double)(1u << (int)c->state[0]);
     return rows_in_place(c, dtype, body, &(struct by_row){.flag = reverse});
 }
 

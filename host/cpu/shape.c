@@ -56,7 +56,7 @@ int ah_cpu_reshape_copy(struct ah_call *c)
 int ah_cpu_cat(struct ah_call *c)
 {
     struct ah_tensor *out = c->out[0];
-    int dim = (int)c->state[0];
+    int dim = c->state.join.dim;
     int64_t at = 0;
     for (int i = 0; i < c->arg[0].list.count; i++) {
         const struct ah_tensor *x = c->arg[0].list.item[i];
@@ -71,7 +71,7 @@ int ah_cpu_cat(struct ah_call *c)
 int ah_cpu_stack(struct ah_call *c)
 {
     struct ah_tensor *out = c->out[0];
-    int dim = (int)c->state[0];
+    int dim = c->state.join.dim;
     int64_t stride[AH_MAX_DIMS] = {0};
     for (int d = 0, k = 0; d < out->ndim; d++)
         if (d != dim)
@@ -229,10 +229,9 @@ static int64_t place_of(int64_t at, const int64_t *size, const int64_t *stride, 
 
 int ah_cpu_as_strided_positions(struct ah_call *c)
 {
-    const int64_t *geometry = ah_tensor_data(c->arg[0].tensor);
-    const int64_t *size = c->arg[1].ints.at, *stride = c->arg[3].ints.at;
-    int ndim = c->arg[1].ints.count, order[AH_MAX_DIMS];
-    int64_t total = 1, shift = c->arg[4].integer - geometry[AH_MAX_DIMS];
+    const int64_t *size = c->arg[0].ints.at, *geometry = c->arg[1].ints.at, *stride = c->arg[4].ints.at;
+    int ndim = c->arg[0].ints.count, order[AH_MAX_DIMS];
+    int64_t total = 1, shift = c->arg[5].integer - c->arg[2].integer;
     for (int d = 0; d < ndim; d++) {
         int k = d;
         for (; k > 0 && geometry[order[k - 1]] < geometry[d]; k--)

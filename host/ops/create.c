@@ -96,8 +96,8 @@ int ah_forward_arange(struct ah_call *c)
     double count = ceil((end - start) / step);
     if (count > 0x1p53)
         return ah_fail(AH_EINVAL, "arange: %g elements are too many", count);
-    c->state[0] = start;
-    c->state[1] = step;
+    c->state.sequence.start = start;
+    c->state.sequence.step = step;
     AH_TRY(ah_call_output(c, 0, (int64_t[]){(int64_t)count}, 1, dtype));
     return ah_call_kernel(c);
 }

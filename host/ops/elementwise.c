@@ -317,13 +317,13 @@ int ah_forward_dropout(struct ah_call *c)
     /* PyTorch divides a mask of ones in the tensor's dtype. */
     double keep = 1 - p;
     switch (input->dtype) {
-    case AH_F64: c->state[0] = 1 / keep; break;
-    case AH_F16: c->state[0] = (double)ah_f16_to_f32(ah_f32_to_f16(1 / (float)keep)); break;
-    case AH_BF16: c->state[0] = (double)ah_bf16_to_f32(ah_f32_to_bf16(1 / (float)keep)); break;
-    default: c->state[0] = (double)(1 / (float)keep); break;
+    case AH_F64: c->state.dropout.scale = 1 / keep; break;
+    case AH_F16: c->state.dropout.scale = (double)ah_f16_to_f32(ah_f32_to_f16(1 / (float)keep)); break;
+    case AH_BF16: c->state.dropout.scale = (double)ah_bf16_to_f32(ah_f32_to_bf16(1 / (float)keep)); break;
+    default: c->state.dropout.scale = (double)(1 / (float)keep); break;
     }
     if (p == 1)
-        c->state[0] = 0;
+        c->state.dropout.scale = 0;
     AH_TRY(ah_call_output(c, 0, input->size, input->ndim, input->dtype));
     return ah_call_kernel(c);
 }

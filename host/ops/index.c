@@ -273,7 +273,7 @@ int ah_forward_index_put(struct ah_call *c)
      * its own. */
     AH_TRY(
         ah_tensor_view(&c->extra[1], c->extra[0], size, (const int64_t[AH_MAX_DIMS]){0}, ndim, 0));
-    c->state[0] = covered;
+    c->state.place.covered = covered;
     return run_like(c, x);
 }
 

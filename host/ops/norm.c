@@ -20,7 +20,7 @@ static void note_affine(struct ah_call *c, int at)
     for (int i = 0; i <= at + 1; i++) {
         bool given = c->arg[i].kind == AH_TENSOR;
         if (i >= at)
-            c->state[i - at] = given ? input : 0;
+            *(i == at ? &c->state.affine.weight : &c->state.affine.bias) = given ? input : 0;
         input += given;
     }
 }

@@ -84,6 +84,8 @@ enum {
     AH_FUNCTIONAL = 1 << 7,    /* also listed in accelhost.nn.functional */
     AH_INTERNAL = 1 << 8,      /* reachable from accelhost._C only */
     AH_ANY_DEVICE = 1 << 9,    /* its tensors may lie on several devices */
+    AH_MAKES = 1 << 10,        /* makes tensors from nothing or in the likeness of one: takes requires_grad */
+    AH_FROM_ZERO = 1 << 11,    /* f(high, size) is f(0, high, size) */
     AH_API = AH_METHOD | AH_FUNCTION,
 };
 
@@ -97,6 +99,20 @@ struct ah_param {
 
 struct ah_op;
 
+/* What a forward tells its kernel and its rule beside the arguments, by family. */
+union ah_state {
+    struct { double start, step; } sequence;                /* arange */
+    struct { double scale; } dropout;                       /* 1 / (1 - p), rounded as the dtype is */
+    struct { uint32_t dims; double correction; } reduce;    /* the reduced dims as a bit mask; of var and std */
+    struct { int dim; } join;                               /* cat and stack: counted from 0 */
+    struct { int covered; } place;                          /* index_put: how many leading dims the index spans */
+    struct { int weight, bias; } affine;                    /* which inputs they are; 0: absent */
+    struct { double total; } loss;                          /* the sum of the weights */
+    struct {                                                /* as_strided: the view's offset, the input's geometry */
+        int64_t offset, input_offset, input_stride[AH_MAX_DIMS];
+    } strided;
+};
+
 struct ah_call {
     const struct ah_op *op;
     struct ah_device *device; /* of the outputs, the kernel and, but for 0-dim operands on the CPU, all tensors */
@@ -107,7 +123,7 @@ struct ah_call {
     bool recording;             /* a node will be made: forwards may then fill `extra` for their rule */
     struct ah_tensor *original;            /* in place: what arg[0] held, when the rule needs it; owned */
     struct ah_tensor *extra[AH_MAX_EXTRA]; /* further tensors for the rule (a mask, batch statistics); owned */
-    double state[4];            /* further numbers for the rule */
+    union ah_state state;       /* set by the forwards that have a part in it */
 };
 
 struct ah_op {

@@ -1,4 +1,4 @@
-/* Reductions: the reduced dims become a bit mask in state[0], which kernel and rule read; the output drops those dims
+/* Reductions: the reduced dims become a bit mask in the state, which kernel and rule read; the output drops those dims
  * or keeps them as 1. Extremes of nothing are refused, sums of nothing are 0. */
 #include <math.h>
 #include <string.h>
@@ -37,12 +37,12 @@ static int reduced_output(struct ah_call *c, int index, uint32_t mask, bool keep
     return ah_call_output(c, index, size, ndim, dtype);
 }
 
-/* Mask into state[0], output, kernel. */
+/* Mask into the state, output, kernel. */
 static int reduce(struct ah_call *c, const struct ah_value *dim, bool keepdim, enum ah_dtype dtype)
 {
     uint32_t mask;
     AH_TRY(dim_mask(c, dim, &mask));
-    c->state[0] = mask;
+    c->state.reduce.dims = mask;
     AH_TRY(reduced_output(c, 0, mask, keepdim, dtype));
     return ah_call_kernel(c);
 }
@@ -85,7 +85,7 @@ int ah_forward_mean(struct ah_call *c)
 int ah_forward_spread(struct ah_call *c)
 {
     AH_TRY(ah_call_expect_float(c, 0));
-    c->state[1] = c->arg[4].flag ? c->arg[2].number : 0;
+    c->state.reduce.correction = c->arg[4].flag ? c->arg[2].number : 0;
     return reduce(c, &c->arg[1], c->arg[3].flag, c->arg[0].tensor->dtype);
 }
 
@@ -158,7 +158,7 @@ int ah_forward_extreme_along(struct ah_call *c)
     uint32_t mask;
     AH_TRY(expect_elements(c, &c->arg[1]));
     AH_TRY(dim_mask(c, &c->arg[1], &mask));
-    c->state[0] = mask;
+    c->state.reduce.dims = mask;
     AH_TRY(reduced_output(c, 0, mask, c->arg[2].flag, c->arg[0].tensor->dtype));
     AH_TRY(reduced_output(c, 1, mask, c->arg[2].flag, AH_I64));
     return ah_call_kernel(c);
@@ -186,7 +186,7 @@ static int running(struct ah_call *c, enum ah_dtype dtype)
     const struct ah_tensor *input = c->arg[0].tensor;
     int dim;
     AH_TRY(ah_wrap_dim(c->op->name, c->arg[1].integer, input->ndim, &dim));
-    c->state[0] = dim;
+    c->state.reduce.dims = input->ndim > 0 ? 1u << dim : 0;
     AH_TRY(ah_call_output(c, 0, input->size, input->ndim, dtype));
     return ah_call_kernel(c);
 }
@@ -228,7 +228,7 @@ int ah_forward_sum_to(struct ah_call *c)
         c->out_count = 1;
         return 0;
     }
-    c->state[0] = mask;
+    c->state.reduce.dims = mask;
     AH_TRY(ah_call_output(c, 0, size, ndim, input->dtype));
     return ah_call_kernel(c);
 }
@@ -239,7 +239,7 @@ int ah_forward_prod_others(struct ah_call *c)
     uint32_t mask;
     AH_TRY(ah_call_expect_float(c, 0));
     AH_TRY(dim_mask(c, &c->arg[1], &mask));
-    c->state[0] = mask;
+    c->state.reduce.dims = mask;
     AH_TRY(ah_call_output(c, 0, input->size, input->ndim, input->dtype));
     return ah_call_kernel(c);
 }

@@ -57,7 +57,7 @@ int ah_forward_cat(struct ah_call *c)
                            ah_shape(item[i]), ah_shape(like), dim);
         }
     }
-    c->state[0] = dim;
+    c->state.join.dim = dim;
     AH_TRY(ah_call_output(c, 0, size, like->ndim, list_dtype(item, count)));
     return ah_call_kernel(c);
 }
@@ -80,7 +80,7 @@ int ah_forward_stack(struct ah_call *c)
     int64_t size[AH_MAX_DIMS];
     for (int d = 0; d <= item[0]->ndim; d++)
         size[d] = d == dim ? count : item[0]->size[d < dim ? d : d - 1];
-    c->state[0] = dim;
+    c->state.join.dim = dim;
     AH_TRY(ah_call_output(c, 0, size, item[0]->ndim + 1, list_dtype(item, count)));
     return ah_call_kernel(c);
 }

@@ -65,12 +65,9 @@ int ah_forward_as_strided(struct ah_call *c)
             ah_shape_text(size, ndim), ah_shape_text(stride, ndim), (long long)offset, ah_shape(x));
     }
     if (c->recording) { /* the rule needs to know how the input itself lies in the storage */
-        int64_t count = AH_MAX_DIMS + 1;
-        AH_TRY(ah_tensor_empty(&c->extra[0], &count, 1, AH_I64, &ah_cpu));
-        int64_t *geometry = ah_tensor_data(c->extra[0]);
-        memcpy(geometry, x->stride, sizeof x->stride);
-        geometry[AH_MAX_DIMS] = x->offset;
-        c->state[0] = (double)offset;
+        c->state.strided.offset = offset;
+        c->state.strided.input_offset = x->offset;
+        memcpy(c->state.strided.input_stride, x->stride, sizeof x->stride);
     }
     return ah_give_view(c, size, stride, ndim, offset);
 }
@@ -87,6 +84,6 @@ int ah_forward_adjoint(struct ah_call *c)
 
 int ah_forward_as_strided_positions(struct ah_call *c)
 {
-    AH_TRY(ah_call_output(c, 0, c->arg[2].ints.at, c->arg[2].ints.count, AH_I64));
+    AH_TRY(ah_call_output(c, 0, c->arg[3].ints.at, c->arg[3].ints.count, AH_I64));
     return ah_call_kernel(c);
 }

@@ -322,7 +322,7 @@ static void shadows_close(struct shadows *s, struct ah_call *call, struct ah_cal
     for (int k = 0; k < AH_MAX_EXTRA; k++)
         call->extra[k] = bring_back(s, near->extra[k], call->extra[k]);
     call->out_count = near->out_count;
-    memcpy(call->state, near->state, sizeof call->state);
+    call->state = near->state;
     for (int i = 0; i < s->storage_count; i++) {
         struct shadow_storage *storage = &s->storage[i];
         storage->real->channels_last = storage->storage.channels_last;

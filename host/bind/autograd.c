@@ -5,6 +5,7 @@
 #include "autograd/engine.h"
 #include "base/array.h"
 #include "bind/bind.h"
+#include "bind/function.h"
 #include "bind/handle.h"
 
 /* Of each state, in its registry: a coroutine kept for good. */
@@ -28,10 +29,10 @@ static int begin_options(lua_State *L, int index, struct ah_backward_options *op
 
 /* Tensors of the value at `index` (one tensor or a Lua array; false stands for an absent one) in memory owned by Lua,
  * left on the stack. */
-static struct ah_tensor **check_tensors(lua_State *L, int index, int *count, bool absent_ok)
+static struct ah_tensor **check_tensors(lua_State *L, int index, int *count, bool absent_ok, const char *what)
 {
     bool single = !lua_istable(L, index);
-    *count = single ? 1 : (int)lua_objlen(L, index);
+    *count = single ? 1 : ah_check_array(L, index, what, false);
     struct ah_tensor **list = lua_newuserdata(L, (size_t)(*count ? *count : 1) * sizeof *list);
     for (int i = 0; i < *count; i++) {
         if (single)
@@ -39,20 +40,23 @@ static struct ah_tensor **check_tensors(lua_State *L, int index, int *count, boo
         else
             lua_rawgeti(L, index, i + 1);
         bool absent = absent_ok && !lua_toboolean(L, -1);
-        list[i] = absent ? NULL : ah_check_tensor(L, lua_gettop(L));
+        list[i] = absent ? NULL : ah_to_tensor(L, -1);
+        if (!absent && !list[i])
+            ah_raise_text(L, "%s: expected a tensor or a table of tensors, got %s%s", what, ah_value_text(L, -1),
+                          single ? "" : " in the table");
         lua_pop(L, 1);
     }
     return list;
 }
 
-static struct ah_tensor **opt_grads(lua_State *L, int index, int expected)
+static struct ah_tensor **opt_grads(lua_State *L, int index, int expected, const char *what)
 {
     int count;
     if (lua_isnoneornil(L, index))
         return NULL;
-    struct ah_tensor **grads = check_tensors(L, index, &count, true);
+    struct ah_tensor **grads = check_tensors(L, index, &count, true, what);
     if (count != expected)
-        ah_raise_text(L, "backward: expected %d gradients, got %d", expected, count);
+        ah_raise_text(L, "%s: expected %d of them, one per output, got %d", what, expected, count);
     return grads;
 }
 
@@ -110,7 +114,7 @@ static void keep_prepared(void *context, struct ah_tensor *leaf)
 static int prepared_leaves(lua_State *L)
 {
     int count;
-    struct ah_tensor **roots = check_tensors(L, 1, &count, false);
+    struct ah_tensor **roots = check_tensors(L, 1, &count, false, "prepared_leaves");
     struct leaves leaves = {0};
     int status = ah_backward_leaves(roots, count, keep_prepared, &leaves);
     if (status == 0)
@@ -143,8 +147,8 @@ static int backward(lua_State *L)
         lua_getfield(L, 3, "gradient");
         lua_replace(L, 2);
     }
-    struct ah_tensor **roots = check_tensors(L, 1, &count, false);
-    struct ah_tensor **grads = opt_grads(L, 2, count);
+    struct ah_tensor **roots = check_tensors(L, 1, &count, false, "backward: tensors");
+    struct ah_tensor **grads = opt_grads(L, 2, count, "backward: gradient");
     /* Now, not afterwards: the handles of intermediate results are dead already, and without them each result goes
      * as soon as its node is through. */
     ah_collect_if_due(L, AH_COLLECT_STEP);
@@ -176,9 +180,9 @@ static int grad(lua_State *L)
         lua_getfield(L, 3, "grad_outputs");
     else
         lua_pushnil(L);
-    struct ah_tensor **roots = check_tensors(L, 1, &count, false);
-    struct ah_tensor **inputs = check_tensors(L, 2, &input_count, false);
-    struct ah_tensor **grads = opt_grads(L, 4, count);
+    struct ah_tensor **roots = check_tensors(L, 1, &count, false, "grad: outputs");
+    struct ah_tensor **inputs = check_tensors(L, 2, &input_count, false, "grad: inputs");
+    struct ah_tensor **grads = opt_grads(L, 4, count, "grad: grad_outputs");
     if (input_count == 0)
         return ah_raise_text(L, "grad: expected at least one input");
     struct ah_tensor **out = lua_newuserdata(L, (size_t)input_count * sizeof *out);
@@ -366,8 +370,8 @@ static int record(lua_State *L)
 {
     int input_count, output_count;
     lua_settop(L, 3);
-    struct ah_tensor **inputs = check_tensors(L, 2, &input_count, false);
-    struct ah_tensor **outputs = check_tensors(L, 3, &output_count, false);
+    struct ah_tensor **inputs = check_tensors(L, 2, &input_count, false, "record");
+    struct ah_tensor **outputs = check_tensors(L, 3, &output_count, false, "record");
     struct lua_callback *callback = callback_new(L, 1);
     int status = ah_record_custom(&function_class, callback, inputs, input_count, outputs, output_count);
     if (status < 0)
@@ -446,7 +450,7 @@ static int record_checkpoint(lua_State *L)
     int output_count;
     bool recorded;
     lua_settop(L, 3);
-    struct ah_tensor **outputs = check_tensors(L, 2, &output_count, false);
+    struct ah_tensor **outputs = check_tensors(L, 2, &output_count, false, "record");
     struct lua_callback *callback = callback_new(L, 1);
     int status = ah_record_segment(&checkpoint_class, callback, (uint64_t)luaL_checknumber(L, 3), outputs,
                                    output_count, &recorded);
@@ -499,8 +503,18 @@ static int enable_grad(lua_State *L)
 
 int ah_open_autograd(lua_State *L)
 {
+    static const struct ah_function functions[] = {
+        {"backward", backward, "tensors:*, gradients:*?, options:*?"},
+        {"set_grad_enabled", set_grad_enabled, "mode:b"},
+        {"is_grad_enabled", is_grad_enabled, ""},
+        {NULL, NULL, NULL},
+    };
+    static const struct ah_function methods[] = {
+        {"backward", backward, "input:T, gradient:*?, options:*?"},
+        {"retain_grad", retain_grad, "input:T"},
+        {NULL, NULL, NULL},
+    };
     static const luaL_Reg list[] = {
-        {"backward", backward},
         {"watch_backward", watch_backward},
         {"prepared_leaves", prepared_leaves},
         {"grad", grad},
@@ -512,8 +526,6 @@ int ah_open_autograd(lua_State *L)
         {"record_checkpoint", record_checkpoint},
         {"no_grad", no_grad},
         {"enable_grad", enable_grad},
-        {"set_grad_enabled", set_grad_enabled},
-        {"is_grad_enabled", is_grad_enabled},
         {NULL, NULL},
     };
     luaL_newmetatable(L, hook_type);
@@ -525,11 +537,9 @@ int ah_open_autograd(lua_State *L)
     lua_rawset(L, LUA_REGISTRYINDEX);
     lua_newtable(L);
     luaL_register(L, NULL, list);
+    ah_set_functions(L, lua_gettop(L), functions);
     ah_push_methods(L);
-    lua_pushcfunction(L, backward);
-    lua_setfield(L, -2, "backward");
-    lua_pushcfunction(L, retain_grad);
-    lua_setfield(L, -2, "retain_grad");
+    ah_set_methods(L, lua_gettop(L), methods);
     lua_pop(L, 1);
     return 1;
 }

@@ -47,7 +47,7 @@ int ah_open_device(lua_State *L)
         {"get_default_device", get_default, ""},
         {"set_default_device", set_default, "device:D"},
         {"device_count", count, "type:s"},
-        {"is_name", is_name, "text:*"},
+        {"is_name", is_name, "text:*?"},
         {"synchronize", synchronize, "device:D?"},
         {NULL, NULL, NULL},
     };

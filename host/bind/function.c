@@ -118,7 +118,13 @@ static int door(lua_State *L)
             if (wanted)
                 return ah_raise_text(L, "%s: %.*s: expected %s, got %s", function->name, (int)length, at, wanted,
                                      ah_value_text(L, index));
-            if (letter == '*' && lua_isnone(L, index))
+            if (letter == 'D') {
+                struct ah_device *device;
+                int status = ah_device_find(lua_tostring(L, index), &device);
+                if (status < 0)
+                    return ah_raise(L, ah_fail_prefix(status, "%s: %.*s", function->name, (int)length, at));
+            }
+            if (letter == '*' && lua_isnoneornil(L, index))
                 return ah_raise_text(L, "%s: '%.*s' is missing", function->name, (int)length, at);
             lua_settop(L, top);
         }

@@ -49,7 +49,9 @@ static struct ah_value read_ints(lua_State *L, const struct ah_op *op, int i, in
 {
     struct ah_value value = {.kind = AH_INTS};
     if (lua_istable(L, index)) {
-        value.ints.count = ah_check_ints(L, index, value.ints.at, AH_MAX_DIMS, op->name);
+        char what[96];
+        snprintf(what, sizeof what, "%s: %s", op->name, op->param[i].name);
+        value.ints.count = ah_check_ints(L, index, value.ints.at, AH_MAX_DIMS, what);
         return value;
     }
     int count = 0;
@@ -70,7 +72,9 @@ static struct ah_value read_list(lua_State *L, const struct ah_op *op, int i, in
 {
     if (!lua_istable(L, index))
         bad_argument(L, op, i, index, "a table of tensors");
-    int count = ah_check_array(L, index, op->name, false);
+    char what[96];
+    snprintf(what, sizeof what, "%s: %s", op->name, op->param[i].name);
+    int count = ah_check_array(L, index, what, false);
     struct ah_tensor **items = lua_newuserdata(L, (size_t)(count ? count : 1) * sizeof *items);
     for (int k = 0; k < count; k++) {
         lua_rawgeti(L, index, k + 1);

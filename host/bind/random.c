@@ -78,18 +78,18 @@ static int push_state(lua_State *L, const struct ah_generator *generator)
     return 1;
 }
 
-static const struct ah_tensor *check_state(lua_State *L, int index)
+static const struct ah_tensor *check_state(lua_State *L, int index, const char *what)
 {
     const struct ah_tensor *state = ah_check_tensor(L, index);
     if (state->dtype != AH_U8 || !ah_tensor_is_contiguous(state) || !ah_on_cpu(state))
-        ah_raise_text(L, "generator state: expected a contiguous uint8 tensor on cpu, got %s %s on %s",
+        ah_raise_text(L, "%s: state: expected a contiguous uint8 tensor on cpu, got %s %s on %s", what,
                       ah_dtype_name(state->dtype), ah_shape(state), state->storage->device->name);
     return state;
 }
 
 static void read_state(lua_State *L, struct ah_generator *generator, int index)
 {
-    const struct ah_tensor *state = check_state(L, index);
+    const struct ah_tensor *state = check_state(L, index, "set_state");
     ah_check(L, ah_generator_set_state(generator, ah_tensor_data(state), state->numel));
 }
 
@@ -137,7 +137,7 @@ static int get_rng_state(lua_State *L)
 
 static int set_rng_state(lua_State *L)
 {
-    const struct ah_tensor *state = check_state(L, 1);
+    const struct ah_tensor *state = check_state(L, 1, "set_rng_state");
     struct ah_device *device = opt_device(L, 2);
     if (state->numel != (int64_t)device->type->state_bytes)
         return ah_raise_text(L, "generator state of %s: expected %zu bytes, got %lld", device->name,

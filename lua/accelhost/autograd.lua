@@ -132,6 +132,7 @@ end
 ---@param ... any tensors and other arguments
 ---@return any # what fn returns
 function autograd.checkpoint(fn, ...)
+  arguments.check("checkpoint", "fn", "callable", fn)
   if not C.autograd.is_grad_enabled() then return fn(...) end
   local given = pack(...)
   local versions = {}

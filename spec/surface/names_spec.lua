@@ -65,6 +65,20 @@ describe("A class", function()
   end)
 end)
 
+describe("A method called with a dot", function()
+  it("says to write a colon", function()
+    local net, loader = nn.Linear(2, 2), data.DataLoader(data.SyntheticDigits {size = 2})
+    for name, call in pairs {
+      parameters = function() return net.parameters() end, train = function() return net.train(true) end,
+      state_dict = function() return net.state_dict() end, len = function() return loader.len() end,
+      set_epoch = function() return loader.set_epoch(3) end,
+    } do
+      local message = check.raises(name .. ": expected a ", call)
+      assert.truthy(message:find("with a colon", 1, true), message)
+    end
+  end)
+end)
+
 describe("Data sets, loaders and samplers", function()
   local set = data.TensorDataset(accelhost.zeros(10, 2), accelhost.zeros(10))
   local Own = data.Dataset:extend "Own"

@@ -394,6 +394,7 @@ end
 ---@param fn function
 ---@return any # what fn returns
 function Accelerator:main_process_first(fn)
+  arguments.check("main_process_first", "fn", "callable", fn)
   if not self.is_main_process then comm.barrier() end
   local results = {pcall(fn)}
   if self.is_main_process and results[1] then comm.barrier() end

@@ -373,8 +373,9 @@ end
 ---@return DataLoader
 function DataLoader:shard(options)
   if self._sharded then fail("shard: this loader is one rank's share already") end
+  arguments.check("shard", "options", "table", options)
   local other, mine = copy(self), {}
-  for name, value in pairs(options or {}) do mine[name] = value end
+  for name, value in pairs(options) do mine[name] = value end
   other.synchronize, mine.synchronize = mine.synchronize, nil
   other.device, mine.device = mine.device, nil
   local share = BatchSamplerShard(self.batch_sampler, mine)
@@ -435,4 +436,4 @@ function DataLoader:load_state_dict(state)
   end
 end
 
-return DataLoader
+return class.guard(DataLoader)

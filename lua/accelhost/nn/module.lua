@@ -346,6 +346,8 @@ Module.__pairs = function(self) return self:_pairs() end
 Module.__call = Module._call
 Module.__tostring = function(self) return self:_repr() end
 
+class.guard(Module)
+
 return {
   Module = Module,
   is_module = is_module,

@@ -19,6 +19,7 @@ return function(Module, walk)
   ---@param state table<string, table>
   ---@return fun(): string, table
   local function state_pairs(state)
+    arguments.check("state_pairs", "state", "table", state)
     local names, values, seen, extra = {}, {}, {}, {}
     for _, name in ipairs(order_of[state] or {}) do
       if state[name] ~= nil then

@@ -27,7 +27,7 @@ local function with_warmup(warmup, total, fn)
   end
 end
 
-local read_constant = signature("get_constant_schedule", {"optimizer", {"last_epoch", -1}})
+local read_constant = signature("get_constant_schedule", {"optimizer", {"last_epoch: integer", -1}})
 --- The rate as it is.
 function schedules.get_constant_schedule(...)
   local optimizer, last_epoch = read_constant(...)
@@ -35,7 +35,7 @@ function schedules.get_constant_schedule(...)
 end
 
 local read_constant_warmup = signature("get_constant_schedule_with_warmup",
-  {"optimizer", "num_warmup_steps", {"last_epoch", -1}})
+  {"optimizer", "num_warmup_steps: nonnegative", {"last_epoch: integer", -1}})
 --- Linear warm-up, then constant.
 function schedules.get_constant_schedule_with_warmup(...)
   local optimizer, warmup, last_epoch = read_constant_warmup(...)
@@ -43,7 +43,7 @@ function schedules.get_constant_schedule_with_warmup(...)
 end
 
 local read_linear = signature("get_linear_schedule_with_warmup",
-  {"optimizer", "num_warmup_steps", "num_training_steps", {"last_epoch", -1}})
+  {"optimizer", "num_warmup_steps: nonnegative", "num_training_steps: nonnegative", {"last_epoch: integer", -1}})
 --- Linear warm-up, then linear to 0.
 function schedules.get_linear_schedule_with_warmup(...)
   local optimizer, warmup, total, last_epoch = read_linear(...)
@@ -53,7 +53,8 @@ function schedules.get_linear_schedule_with_warmup(...)
 end
 
 local read_cosine = signature("get_cosine_schedule_with_warmup",
-  {"optimizer", "num_warmup_steps", "num_training_steps", {"num_cycles", 0.5}, {"last_epoch", -1}})
+  {"optimizer", "num_warmup_steps: nonnegative", "num_training_steps: nonnegative", {"num_cycles: number", 0.5},
+  {"last_epoch: integer", -1}})
 --- Linear warm-up, then num_cycles cosine waves (half a wave: down to 0).
 function schedules.get_cosine_schedule_with_warmup(...)
   local optimizer, warmup, total, cycles, last_epoch = read_cosine(...)
@@ -63,7 +64,8 @@ function schedules.get_cosine_schedule_with_warmup(...)
 end
 
 local read_restarts = signature("get_cosine_with_hard_restarts_schedule_with_warmup",
-  {"optimizer", "num_warmup_steps", "num_training_steps", {"num_cycles", 1}, {"last_epoch", -1}})
+  {"optimizer", "num_warmup_steps: nonnegative", "num_training_steps: nonnegative", {"num_cycles: number", 1},
+  {"last_epoch: integer", -1}})
 --- Linear warm-up, then num_cycles times from the full rate to 0.
 function schedules.get_cosine_with_hard_restarts_schedule_with_warmup(...)
   local optimizer, warmup, total, cycles, last_epoch = read_restarts(...)
@@ -74,7 +76,8 @@ function schedules.get_cosine_with_hard_restarts_schedule_with_warmup(...)
 end
 
 local read_polynomial = signature("get_polynomial_decay_schedule_with_warmup",
-  {"optimizer", "num_warmup_steps", "num_training_steps", {"lr_end", 1e-7}, {"power", 1}, {"last_epoch", -1}})
+  {"optimizer", "num_warmup_steps: nonnegative", "num_training_steps: nonnegative", {"lr_end: number", 1e-7},
+  {"power: number", 1}, {"last_epoch: integer", -1}})
 --- Linear warm-up, then a polynomial down to lr_end.
 function schedules.get_polynomial_decay_schedule_with_warmup(...)
   local optimizer, warmup, total, lr_end, power, last_epoch = read_polynomial(...)
@@ -88,7 +91,7 @@ function schedules.get_polynomial_decay_schedule_with_warmup(...)
 end
 
 local read_inverse = signature("get_inverse_sqrt_schedule",
-  {"optimizer", "num_warmup_steps", {"timescale"}, {"last_epoch", -1}})
+  {"optimizer", "num_warmup_steps: nonnegative", {"timescale: positive"}, {"last_epoch: integer", -1}})
 --- Linear warm-up, then 1 / sqrt(step).
 function schedules.get_inverse_sqrt_schedule(...)
   local optimizer, warmup, timescale, last_epoch = read_inverse(...)
@@ -101,8 +104,9 @@ function schedules.get_inverse_sqrt_schedule(...)
 end
 
 local read_min_lr = signature("get_cosine_with_min_lr_schedule_with_warmup", {
-  "optimizer", "num_warmup_steps", "num_training_steps", {"num_cycles", 0.5}, {"last_epoch", -1}, {"min_lr"},
-  {"min_lr_rate"},
+  "optimizer", "num_warmup_steps: nonnegative", "num_training_steps: nonnegative", {"num_cycles: number", 0.5},
+  {"last_epoch: integer", -1}, {"min_lr: number"},
+  {"min_lr_rate: number"},
 })
 --- The lowest rate as a part of the initial one, from whichever of the two was given.
 local function lowest_rate(name, optimizer, min_lr, rate)
@@ -123,8 +127,9 @@ function schedules.get_cosine_with_min_lr_schedule_with_warmup(...)
 end
 
 local read_warmup_rate = signature("get_cosine_with_min_lr_schedule_with_warmup_lr_rate", {
-  "optimizer", "num_warmup_steps", "num_training_steps", {"num_cycles", 0.5}, {"last_epoch", -1}, {"min_lr"},
-  {"min_lr_rate"}, {"warmup_lr_rate"},
+  "optimizer", "num_warmup_steps: nonnegative", "num_training_steps: nonnegative", {"num_cycles: number", 0.5},
+  {"last_epoch: integer", -1}, {"min_lr: number"},
+  {"min_lr_rate: number"}, {"warmup_lr_rate: number"},
 })
 --- As cosine_with_min_lr, but every step counts as done already, so that none has rate 0, and the warm-up starts at
 --- warmup_lr_rate times the initial rate (default: 1 / num_warmup_steps).
@@ -154,8 +159,10 @@ local falls = {
 }
 
 local read_wsd = signature("get_wsd_schedule", {
-  "optimizer", "num_warmup_steps", "num_decay_steps", {"num_training_steps"}, {"num_stable_steps"},
-  {"warmup_type", "linear"}, {"decay_type", "cosine"}, {"min_lr_ratio", 0}, {"num_cycles", 0.5}, {"last_epoch", -1},
+  "optimizer", "num_warmup_steps: nonnegative", "num_decay_steps: nonnegative", {"num_training_steps: nonnegative"},
+  {"num_stable_steps: nonnegative"},
+  {"warmup_type", "linear"}, {"decay_type", "cosine"}, {"min_lr_ratio: number", 0}, {"num_cycles: number", 0.5},
+  {"last_epoch: integer", -1},
 })
 --- Warm-up, stable, decay. Shapes are linear, cosine or 1-sqrt.
 function schedules.get_wsd_schedule(...)

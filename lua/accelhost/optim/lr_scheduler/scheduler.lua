@@ -176,6 +176,7 @@ end
 --- Go on by one epoch (or step, as you count), after optimizer:step().
 ---@param epoch integer? go to this one instead
 function LRScheduler:step(epoch)
+  if epoch ~= nil then arguments.check("step", "epoch", "number", epoch) end
   -- Optimizers written in a script do not count their steps.
   if self._step_count == 1 and self.optimizer._kind and self.optimizer._step_count < 1 then
     warn("scheduler:step() before optimizer:step(): the first value of the schedule is skipped")

@@ -1,0 +1,202 @@
+-- Every option of every layer, loss, data set, sampler and loader changes something or is refused.
+local accelhost = require "accelhost"
+local arguments = require "accelhost.util.arguments"
+local surface = require "spec.support.surface"
+local nn, data = accelhost.nn, accelhost.data
+
+local images = accelhost.linspace(-2, 2, 2 * 4 * 6 * 6):view(2, 4, 6, 6)
+local rows = images:view(-1):narrow(0, 0, 64):view(2, 4, 8)
+local logits, classes = rows:select(0, 0), accelhost.tensor({0, 3, 1, 2}, {dtype = "int64"})
+local chances = logits:sigmoid()
+local weights = accelhost.tensor {1, 2, 3, 4, 5, 6, 7, 8}
+
+-- class -> {required arguments, inputs, values of options whose kind does not tell one that matters}
+local layers = {
+  Linear = {{8, 3}, {rows}}, Bilinear = {{8, 8, 3}, {rows, rows}},
+  Conv1d = {{4, 4, 3}, {rows}, {groups = 2, padding = 1}}, Conv2d = {{4, 4, 3}, {images}, {groups = 2, padding = 1}},
+  ConvTranspose1d = {{4, 4, 3}, {rows}, {groups = 2, padding = 1, output_padding = {stride = 2, output_padding = 1}}},
+  ConvTranspose2d = {{4, 4, 3}, {images}, {groups = 2, padding = 1, output_padding = {stride = 2, output_padding = 1}}},
+  BatchNorm1d = {{4}, {rows}}, BatchNorm2d = {{4}, {images}}, LayerNorm = {{8}, {rows}}, GroupNorm = {{2, 4}, {rows}},
+  Embedding = {{9, 3}, {classes}, {padding_idx = 1}},
+  Dropout = {{}, {rows}}, Dropout1d = {{}, {rows}}, Dropout2d = {{}, {images}},
+  MaxPool1d = {{2}, {rows}, {stride = 1, padding = 1, ceil_mode = {3, 2, ceil_mode = true}}},
+  MaxPool2d = {{3}, {images}, {padding = 1, ceil_mode = {5, 2, ceil_mode = true}}},
+  AvgPool1d = {{2}, {rows}, {stride = 1, padding = 1, ceil_mode = {3, 2, ceil_mode = true},
+    count_include_pad = {2, padding = 1, count_include_pad = false}}},
+  AvgPool2d = {{3}, {images}, {padding = 1, ceil_mode = {5, 2, ceil_mode = true},
+    count_include_pad = {3, padding = 1, count_include_pad = false}}},
+  Flatten = {{}, {rows}, {start_dim = 0, end_dim = 1}},
+  MultiheadAttention = {{8, 2}, {rows, rows, rows}, {kdim = {8, 2, {kdim = 4}}, vdim = {8, 2, {vdim = 4}}}},
+  TransformerEncoderLayer = {{8, 2}, {rows}},
+  ReLU = {{}, {rows}}, ReLU6 = {{}, {rows}}, GELU = {{}, {rows}}, SiLU = {{}, {rows}}, LeakyReLU = {{}, {rows}},
+  ELU = {{}, {rows}}, Hardtanh = {{}, {rows}, {min_val = -0.5, max_val = 0.5}},
+  Softplus = {{}, {rows}, {threshold = 0}}, Softmax = {{}, {rows}, {dim = 0}}, LogSoftmax = {{}, {rows}, {dim = 0}},
+  CrossEntropyLoss = {{}, {logits, classes}, {weight = weights, ignore_index = 3}},
+  NLLLoss = {{}, {logits, classes}, {weight = weights, ignore_index = 3}},
+  MSELoss = {{}, {logits, chances}}, L1Loss = {{}, {logits, chances}}, SmoothL1Loss = {{}, {logits, chances}},
+  HuberLoss = {{}, {logits, chances}, {delta = 0.1}},
+  BCELoss = {{}, {chances, chances}, {weight = weights}},
+  BCEWithLogitsLoss = {{}, {logits, chances}, {weight = weights, pos_weight = weights}},
+  KLDivLoss = {{}, {logits, chances}},
+}
+
+-- What one can see of a layer: its text, its tensors, what it does to its inputs in training and evaluation.
+local function look(class, values, options, inputs)
+  accelhost.manual_seed(1)
+  local arguments_of = {unpack(values)}
+  arguments_of[#arguments_of + 1] = next(options) and options or nil
+  local layer = class(unpack(arguments_of))
+  local seen = {tostring(layer)}
+  for name, tensor in layer:named_parameters() do seen[#seen + 1] = name .. tostring(tensor) .. tensor.dtype end
+  for name, tensor in layer:named_buffers() do seen[#seen + 1] = name .. tostring(tensor) .. tensor.dtype end
+  for _, mode in ipairs {true, false} do
+    layer:train(mode)
+    local copies = {}
+    for i, input in ipairs(inputs) do copies[i] = input:clone() end
+    if #inputs == 3 then copies = {copies[1], copies[1], copies[1]} end
+    local fine, first, second = pcall(layer, unpack(copies))
+    seen[#seen + 1] = fine and tostring(first) .. tostring(second) .. tostring(rawequal(first, copies[1])) or first
+  end
+  for name, tensor in layer:named_buffers() do seen[#seen + 1] = name .. tostring(tensor) end
+  return table.concat(seen, "\n")
+end
+
+local function other_value(row)
+  local kind = row.kind
+  if row.name == "dtype" then return "float64" end
+  if kind.words then
+    for _, word in ipairs(kind.words) do
+      if word ~= row.default then return word end
+    end
+    return nil -- the only one
+  end
+  if kind.test(true) and kind.test(false) then return not row.default end
+  for _, value in ipairs {0.25, 2, 3} do
+    if kind.test(value) and value ~= row.default then return value end
+  end
+end
+
+describe("The options of", function()
+  for name, case in pairs(layers) do
+    it("nn." .. name, function()
+      local values, inputs, special = unpack(case)
+      local plain = look(nn[name], values, {}, inputs)
+      for _, row in ipairs(arguments.signatures[name]) do
+        if not row.required then
+          local given = special and special[row.name]
+          if row.name == "device" then
+            assert.is_false(pcall(look, nn[name], values, {device = "nowhere"}, inputs))
+          elseif type(given) == "table" then
+            local base, changed, own = {}, {}, {}
+            for key, value in pairs(given) do
+              if type(key) == "number" and type(value) ~= "table" then
+                own[key] = value
+              elseif type(value) == "table" then
+                changed = value
+              else
+                changed[key] = value
+                base[key] = key ~= row.name and value or nil
+              end
+            end
+            if #own == 0 then own = values end
+            if #own == 2 and #values == 1 then base.stride, changed.stride, own = own[2], own[2], {own[1]} end
+            assert.are_not.equal(look(nn[name], own, base, inputs), look(nn[name], own, changed, inputs), row.name)
+          else
+            local value = given
+            if value == nil then value = other_value(row) end
+            if value ~= nil then
+              local changed = look(nn[name], values, {[row.name] = value}, inputs)
+              assert.are_not.equal(plain, changed, row.name)
+            end
+          end
+        end
+      end
+    end)
+  end
+
+  it("every layer are looked at here", function()
+    for _, entry in ipairs(surface.entries()) do
+      local name = entry.title:match "^nn%.(%u%w+)$"
+      local signature = name and arguments.signatures[name]
+      local optional = 0
+      for _, row in ipairs(signature or {}) do optional = optional + (row.required and 0 or 1) end
+      assert(optional == 0 or layers[name] or name == "TransformerEncoder", tostring(name))
+    end
+  end)
+end)
+
+describe("The options of", function()
+  local set = data.TensorDataset(accelhost.arange(10))
+  local function orders(make)
+    accelhost.manual_seed(3)
+    local source, seen = make(), {}
+    for _ = 1, 2 do
+      local following = source:iter(source.draw and source:draw() or nil)
+      for _ = 1, 50 do
+        local index = following()
+        if index == nil then break end
+        seen[#seen + 1] = type(index) == "table" and "{" .. table.concat(index, " ") .. "}" or index
+      end
+      seen[#seen + 1] = "|"
+    end
+    return table.concat(seen, " ")
+  end
+  local samplers = {
+    RandomSampler = {{set}, {replacement = true, num_samples = 4, generator = accelhost.Generator(9), seed = 5}},
+    SubsetRandomSampler = {{{1, 2, 3, 4, 5}}, {generator = accelhost.Generator(9)}},
+    WeightedRandomSampler = {{{1, 2, 3, 4, 5}, 4}, {replacement = false, generator = accelhost.Generator(9)}},
+    DistributedSampler = {{11, 3, 0}, {shuffle = false, seed = 3, drop_last = true}},
+    BatchSampler = {{data.SequentialSampler(10), 3}, {drop_last = true}},
+  }
+  for name, case in pairs(samplers) do
+    it("data." .. name, function()
+      local plain = orders(function() return data[name](unpack(case[1])) end)
+      for option, value in pairs(case[2]) do
+        local changed = orders(function()
+          local values = {unpack(case[1])}
+          values[#values + 1] = {[option] = value}
+          return data[name](unpack(values))
+        end)
+        assert.are_not.equal(plain, changed, option)
+      end
+    end)
+  end
+
+  it("data.DataLoader", function()
+    local function batches(options)
+      accelhost.manual_seed(3)
+      local loader, seen = data.DataLoader(set, options), {}
+      for _ = 1, 2 do
+        for batch in loader do seen[#seen + 1] = tostring(batch) end
+      end
+      return table.concat(seen, "\n") .. #loader
+    end
+    local plain = batches {}
+    local generator = accelhost.Generator(4)
+    for _, case in ipairs {
+      {{batch_size = 3}}, {{shuffle = true}}, {{sampler = {3, 1}}}, {{batch_sampler = {{1, 2}, {4}}}},
+      {{collate_fn = function(samples) return {#samples} end}}, {{batch_size = 3, drop_last = true}, {batch_size = 3}},
+      {{shuffle = true, generator = generator}, {shuffle = true}}, {{shuffle = true, seed = 2}, {shuffle = true}},
+    } do
+      assert.are_not.equal(case[2] and batches(case[2]) or plain, batches(case[1]))
+    end
+    assert.is_false(pcall(batches, {num_workers = 1}))
+    assert.equal(plain, batches {prefetch = 5}) -- only how far ahead batches are gathered
+  end)
+
+  it("data.SyntheticDigits", function()
+    local function digits(options)
+      local made = data.SyntheticDigits(options)
+      return #made .. tostring(made:get(0)) .. tostring(select(2, made:get(0))) .. tostring(made.data:select(0, 1))
+    end
+    local plain = digits {size = 4}
+    for option, value in pairs {
+      train = false, size = 5, seed = 1, transform = function(image) return image end,
+      target_transform = function(label) return label + 100 end,
+    } do
+      local options = {size = 4}
+      options[option] = value
+      assert.are_not.equal(plain, digits(options), option)
+    end
+  end)
+end)

@@ -89,7 +89,7 @@ static void spread_named(lua_State *L, const struct ah_function *function)
 
 static bool is_named(lua_State *L, int index)
 {
-    if (index == 0 || !lua_istable(L, index))
+    if (!lua_istable(L, index))
         return false;
     lua_pushnil(L);
     if (!lua_next(L, index))
@@ -103,7 +103,7 @@ static int door(lua_State *L)
 {
     const struct ah_function *function = lua_touserdata(L, lua_upvalueindex(1));
     int index = 0;
-    if (is_named(L, lua_gettop(L)))
+    if (lua_gettop(L) > 1 && is_named(L, lua_gettop(L)))
         spread_named(L, function);
     for (const char *at = function->signature; *at; at += strspn(at, ", ")) {
         size_t length = strcspn(at, ":");

@@ -103,7 +103,7 @@ static int door(lua_State *L)
 {
     const struct ah_function *function = lua_touserdata(L, lua_upvalueindex(1));
     int index = 0;
-    if (lua_gettop(L) > 1 && is_named(L, lua_gettop(L)))
+    if (lua_gettop(L) > 0 && is_named(L, lua_gettop(L)))
         spread_named(L, function);
     for (const char *at = function->signature; *at; at += strspn(at, ", ")) {
         size_t length = strcspn(at, ":");

@@ -151,8 +151,7 @@ def supervised(options):
             sys.exit(f"the comparison itself failed at seed {seed}")
         print(f"\n=== seed {seed}: PyTorch ended with signal {os.WTERMSIG(status)}", flush=True)
         following, counts, groups, known_counts = progress.load()
-        counts["differences"] += 1
-        groups["crash of PyTorch"] = groups.get("crash of PyTorch", 0) + 1
+        counts["crashes"] += 1
         progress.save(following, counts, groups, known_counts)
         progress.skip.add(seed)
     return progress
@@ -203,7 +202,8 @@ def main():
         if count:
             print(f"{count:6}  known: {entry.reason}")
     print(f"{c['programs']} programs, {c['statements']} statements, {c['programs'] / seconds:.0f} programs/s; "
-          f"{c['differences']} unexplained in {len(groups)} groups, {c['known']} known, {c['rounding']} rounding")
+          f"{c['differences']} unexplained in {len(groups)} groups, {c['known']} known, {c['rounding']} rounding, "
+          f"{c['crashes']} crashes of PyTorch")
     return 1 if c["differences"] else 0
 
 

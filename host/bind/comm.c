@@ -53,19 +53,6 @@ static int is_terminal(lua_State *L)
     return 2;
 }
 
-void ah_new_class(lua_State *L, const char *name, const luaL_Reg *methods, lua_CFunction gc)
-{
-    if (luaL_newmetatable(L, name)) {
-        lua_newtable(L);
-        if (methods)
-            luaL_register(L, NULL, methods);
-        lua_setfield(L, -2, "__index");
-        lua_pushcfunction(L, gc);
-        lua_setfield(L, -2, "__gc");
-    }
-    lua_pop(L, 1);
-}
-
 int ah_open_comm(lua_State *L)
 {
     static const luaL_Reg functions[] = {

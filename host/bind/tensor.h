@@ -1,5 +1,5 @@
 /* The tensor class as Lua sees it: fields, plain methods, metamethods. Ops come from the table (bind/op.h), indexing
- * from bind/index.h. */
+ * from bind/index.c. */
 #ifndef AH_BIND_TENSOR_H
 #define AH_BIND_TENSOR_H
 

@@ -1,4 +1,6 @@
-/* Channels of a board among the groups of one rank. Included by host/comm only. */
+/* Channels of a board among the groups of one rank. Included by host/comm only.
+ *
+ * Circle: split, open: a part of a group is opened like any group, and closing any group gives up its channel. */
 #ifndef AH_COMM_SPLIT_H
 #define AH_COMM_SPLIT_H
 

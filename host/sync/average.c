@@ -11,6 +11,14 @@
 
 enum { NOTE_UNUSED = 1 };
 
+void ah_reducer_at(struct ah_reducer *r, const char *where)
+{
+    size_t length = strlen(where);
+    if (length >= sizeof r->where)
+        where += length - (sizeof r->where - 1);
+    snprintf(r->where, sizeof r->where, "%s", where);
+}
+
 static int clear(struct ah_reducer *r, int index)
 {
     const struct ah_place *place = &r->layout.place[index];

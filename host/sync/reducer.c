@@ -2,21 +2,12 @@
  * average.c. */
 #include "sync/reducer.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "autograd/graph.h"
 #include "sync/agree.h"
 #include "sync/state.h"
-
-void ah_reducer_at(struct ah_reducer *r, const char *where)
-{
-    size_t length = strlen(where);
-    if (length >= sizeof r->where)
-        where += length - (sizeof r->where - 1);
-    snprintf(r->where, sizeof r->where, "%s", where);
-}
 
 static int check_movable(struct ah_tensor *tensor, int index)
 {

@@ -61,7 +61,13 @@ local function units_of(list)
     if file.path:find("^host/.*/.*%.[ch]$") then
       local unit = file.path:gsub("%.[ch]$", "")
       local text = files.c_code(file.text):gsub("%f[%w_](%l+) +ah_[%w_]+", {struct = "", enum = "", union = ""})
-      code[unit] = (code[unit] or "") .. text
+      -- A header may declare what several files define; it uses only what its inline functions call.
+      local uses = text
+      if file.path:find("%.h$") then
+        uses = ""
+        for body in text:gmatch("%b{}") do uses = uses .. body end
+      end
+      code[unit] = (code[unit] or "") .. uses
       if file.path:find("%.c$") then
         for _, definition in ipairs(files.c_functions(text)) do
           if not definition.static then owner[definition.name] = unit end

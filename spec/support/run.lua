@@ -1,7 +1,8 @@
 --- Start the host (or any program) from a spec, under a time limit, and look at what it printed.
 --
 --   local run = require "spec.support.run"
---   local result = run.host({"launch", "--num_processes", "2", "spec/distributed/cases/sum.lua"}, {timeout = 20})
+--   local case = "spec/distributed/cases/collectives.lua"
+--   local result = run.host({"launch", "--num_processes", "2", case}, {timeout = 20})
 --   assert.equal(0, result.code); assert.matches("total 3", result.stdout)
 local run = {}
 

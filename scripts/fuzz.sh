@@ -11,8 +11,9 @@ if ! command -v clang >/dev/null 2>&1; then
     exit 1
 fi
 mkdir -p build-fuzz
-readers="host/data/idx.c host/tensor/tensor.c host/tensor/transpose.c"
-readers="$readers host/base/alloc.c host/base/dtype.c host/base/status.c"
+readers="host/data/idx.c host/tensor/tensor.c host/tensor/transpose.c host/tensor/device.c host/tensor/cpu_memory.c"
+readers="$readers host/tensor/rng.c host/base/alloc.c host/base/dtype.c host/base/half.c"
+readers="$readers host/base/nearest.c host/base/status.c"
 if [ $# = 0 ]; then
     # shellcheck disable=SC2046
     set -- $(basename -a -s .c spec/fuzz/*.c)

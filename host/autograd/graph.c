@@ -114,6 +114,17 @@ static int track_view(struct ah_call *call)
     return 0;
 }
 
+/* A view of something with a history is kept with the history it has now, apart from its base: a later write to the
+ * base may use what this node makes, and the graph would hold itself. */
+static int keep_view(struct ah_tensor **out, struct ah_tensor *view)
+{
+    AH_TRY(ah_alias(out, view));
+    int status = ah_set_history(*out, view->grad->fn, view->grad->output);
+    if (status < 0)
+        ah_tensor_release(*out);
+    return status;
+}
+
 static int save_arg(struct ah_node *node, const struct ah_call *call, int i)
 {
     struct ah_tensor *tensor = call->arg[i].tensor;
@@ -125,6 +136,8 @@ static int save_arg(struct ah_node *node, const struct ah_call *call, int i)
     } else if (call->inplace && tensor->storage == call->out[0]->storage) {
         /* Overlaps what was just written, which will be counted: the rule is refused if it is ever run. */
         AH_TRY(ah_alias(&kept, tensor));
+    } else if (tensor->grad && tensor->grad->base && tensor->grad->fn) {
+        AH_TRY(keep_view(&kept, tensor));
     } else {
         kept = ah_tensor_retain(tensor);
     }

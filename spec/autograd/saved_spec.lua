@@ -77,3 +77,35 @@ describe("a comparison in place", function()
     assert.is_false(accelhost.zeros_like(leaf {1}).requires_grad)
   end)
 end)
+
+describe("a graph that saved a view", function()
+  it("does not hold itself when its result is written into the view's base", function()
+    local x = leaf {1, 2, 3, 4}
+    local function program()
+      local base = x * 1
+      local view = base:narrow(0, 0, 2)
+      base:narrow(0, 2, 2):mul_(view:sin())
+    end
+    local function live()
+      collectgarbage()
+      collectgarbage()
+      return accelhost.memory_stats().live
+    end
+    program()
+    local before = live()
+    for _ = 1, 50 do program() end
+    assert.equal(before, live())
+  end)
+
+  it("gives second derivatives through the view as it was", function()
+    local x = leaf {0.5, 2}
+    local base = x * 1
+    local view = base:narrow(0, 0, 1)
+    local loss = (view * view * view):sum()
+    local g = accelhost.autograd.grad(loss, {x}, {create_graph = true})
+    g = g[1] or g
+    assert.near(0.75, g:tolist()[1], 1e-6)
+    g:sum():backward()
+    assert.near(3, x.grad:tolist()[1], 1e-6)
+  end)
+end)

@@ -107,6 +107,7 @@ check: ## warnings as errors, lint, dependency rule, style, the README's command
 	luacheck -q .
 	scripts/check-deps
 	scripts/check-style
+	build-werror/accelhost scripts/structure/check.lua
 	scripts/check-readme
 
 # For a processor without half floats, which clang knows less of than gcc.

@@ -16,6 +16,14 @@
 #include "bind/comm.h"
 #include "sync/arena.h"
 
+int ah_check_whole(lua_State *L, int index, const char *what)
+{
+    lua_Number value = luaL_checknumber(L, index);
+    if (!(value >= INT_MIN && value <= INT_MAX) || value != (int)value)
+        ah_raise_text(L, "expected a whole number as %s, got %g", what, value);
+    return (int)value;
+}
+
 enum ah_reduce_op ah_check_reduce_op(lua_State *L, int index)
 {
     const char *name = lua_isnoneornil(L, index) ? "sum" : luaL_checkstring(L, index);

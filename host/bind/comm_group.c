@@ -47,14 +47,6 @@ void ah_push_group(lua_State *L, struct ah_group *group)
     lua_setmetatable(L, -2);
 }
 
-int ah_check_whole(lua_State *L, int index, const char *what)
-{
-    lua_Number value = luaL_checknumber(L, index);
-    if (!(value >= INT_MIN && value <= INT_MAX) || value != (int)value)
-        ah_raise_text(L, "expected a whole number as %s, got %g", what, value);
-    return (int)value;
-}
-
 static int split(lua_State *L)
 {
     struct ah_entry entry = ah_comm_enter(L);

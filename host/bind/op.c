@@ -11,6 +11,7 @@
 #include "base/nearest.h"
 #include "bind/function.h"
 #include "bind/handle.h"
+#include "bind/tensor.h"
 
 static bool is_integral(double value)
 {
@@ -356,4 +357,16 @@ void ah_ops_open(lua_State *L, int module, int methods)
     }
     lua_pushcfunction(L, op_info);
     lua_setfield(L, module, "op_info");
+}
+
+int ah_push_op(lua_State *L, enum ah_opid id, const struct ah_value *args, int count)
+{
+    struct ah_tensor *out;
+    lua_State *outer = ah_enter(L);
+    int status = ah_op_call1(id, &out, args, count);
+    ah_leave(outer);
+    ah_check(L, status);
+    ah_push_result(L, out, args, count);
+    ah_collect_if_due(L, 0);
+    return 1;
 }

@@ -14,18 +14,6 @@
 #include "bind/op.h"
 #include "tensor/format.h"
 
-int ah_push_op(lua_State *L, enum ah_opid id, const struct ah_value *args, int count)
-{
-    struct ah_tensor *out;
-    lua_State *outer = ah_enter(L);
-    int status = ah_op_call1(id, &out, args, count);
-    ah_leave(outer);
-    ah_check(L, status);
-    ah_push_result(L, out, args, count);
-    ah_collect_if_due(L, 0);
-    return 1;
-}
-
 /* Fields. */
 
 static int get_grad(lua_State *L, struct ah_tensor *tensor)

@@ -196,20 +196,6 @@ void ah_job_close(struct ah_job *job)
 
 /* Phases. */
 
-void ah_job_notice(struct ah_job *job, const char *format, ...)
-{
-    char *text;
-    va_list args;
-    if (!job->options.notice)
-        return;
-    va_start(args, format);
-    if (vasprintf(&text, format, args) >= 0) {
-        job->options.notice(job->options.context, text);
-        free(text);
-    }
-    va_end(args);
-}
-
 static void enter(struct ah_job *job, enum ah_job_phase phase, int64_t wait)
 {
     job->phase = phase;

@@ -1,13 +1,29 @@
 /* How a job ended, and who is to blame. Ranks order their failures by the board's clock; a rank that only lost a peer
  * says so there, and comes last. What must stay true: a rank that we ended is no failure of its own. */
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "cli/job_state.h"
 #include "comm/board.h"
 #include "comm/collective.h"
+
+void ah_job_notice(struct ah_job *job, const char *format, ...)
+{
+    char *text;
+    va_list args;
+    if (!job->options.notice)
+        return;
+    va_start(args, format);
+    if (vasprintf(&text, format, args) >= 0) {
+        job->options.notice(job->options.context, text);
+        free(text);
+    }
+    va_end(args);
+}
 
 static bool has_failed(const struct ah_job *job, int rank)
 {

@@ -25,11 +25,11 @@ end
 
 -- float64 leaves only the order of additions; float32 drifts apart as steps go on, with AdamW sooner: it makes a whole
 -- step of a gradient that is nothing but rounding. All are relative to the loss; after 20 steps of float32, when it is
--- small and what drifts is not, to a loss of 0.5 at least.
+-- small and what drifts is not, to a loss of 1 at least.
 local function tolerance_of(options, step, loss)
   if options.dtype == "float64" then return 1e-9 * loss end
   if step <= (options.optimizer == "sgd" and 20 or 3) then return 1e-5 * loss end
-  return step <= 20 and 1e-4 * loss or 2e-2 * math.max(loss, 0.5)
+  return step <= 20 and 1e-4 * loss or 2e-2 * math.max(loss, 1)
 end
 
 -- Train in `ranks` processes and compare every loss with PyTorch's.

@@ -274,7 +274,7 @@ static void shm_trim(struct ah_group *group)
 
 /* Opening. */
 
-static int shm_open(struct ah_group *group)
+static int open_ranks(struct ah_group *group)
 {
     struct shm_group *shm = shm_of(group), *root = shm_of(group->root);
     shm->round = group->base;
@@ -308,7 +308,7 @@ const struct ah_backend ah_shm_backend = {
     .name = "shm",
     .group_bytes = sizeof(struct shm_group),
     .work_bytes = sizeof(struct shm_work),
-    .open = shm_open,
+    .open = open_ranks,
     .close = shm_close,
     .bring = shm_bring,
     .run = shm_run,

@@ -29,15 +29,7 @@ local function sweep()
     comm.all_reduce(all, "min")
     gone = all:tolist()
   end
-  local kept = {}
-  for i, handle in ipairs(handles) do
-    if gone[i] == 1 then
-      handle:close()
-    else
-      kept[#kept + 1] = handle
-    end
-  end
-  handles = kept
+  averaging.remove(function(_, i) return gone[i] == 1 end)
 end
 
 --- Take a model in. A collective.
@@ -50,11 +42,11 @@ function averaging.add(model, accelerator, options)
 end
 
 --- Let go of the handles for which `leaves` is true.
----@param leaves fun(handle: Parallel): boolean
+---@param leaves fun(handle: Parallel, i: integer): boolean
 function averaging.remove(leaves)
   local kept = {}
-  for _, handle in ipairs(handles) do
-    if leaves(handle) then
+  for i, handle in ipairs(handles) do
+    if leaves(handle, i) then
       handle:close()
     else
       kept[#kept + 1] = handle

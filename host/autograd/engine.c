@@ -35,7 +35,8 @@ static int depth;
  * when the outermost ends. */
 static struct {
     struct ah_tensor **leaf; /* owned */
-    int count, room;
+    int count;
+    size_t room;
 } deferred;
 
 static bool exclusive(const struct ah_tensor *tensor)
@@ -88,7 +89,7 @@ static int defer_ready(struct ah_tensor *leaf)
 {
     if (is_deferred(leaf))
         return 0;
-    AH_TRY(ah_grow(&deferred.leaf, deferred.count, &deferred.room, sizeof(struct ah_tensor *)));
+    AH_TRY(ah_grow(&deferred.leaf, (size_t)deferred.count + 1, &deferred.room, sizeof(struct ah_tensor *)));
     deferred.leaf[deferred.count++] = ah_tensor_retain(leaf);
     return 0;
 }
@@ -222,7 +223,7 @@ int ah_run_rule(struct ah_node *node, struct ah_tensor **grad_out, struct ah_ten
             grad_in[i] = NULL;
         ah_tensor_retain(grad_in[i]);
     }
-    for (int i = 0; i < rule.temp_count; i++)
+    for (size_t i = 0; i < rule.temp_count; i++)
         ah_tensor_release(rule.temp[i]);
     if (rule.temp != rule.own_temp)
         free(rule.temp);
@@ -386,8 +387,7 @@ static int execute(struct ah_run *run, struct ah_tensor **roots, struct ah_tenso
     struct seed *seed = calloc((size_t)(count ? count : 1), sizeof *seed);
     if (!seed)
         return ah_fail(AH_ENOMEM, "out of memory");
-    bool enabled = ah_grad_enabled;
-    ah_grad_enabled = run->options->create_graph;
+    AH_GRAD_SCOPE(run->options->create_graph);
     depth++;
     int status = ah_run_want(run);
     if (status == 0)
@@ -401,7 +401,6 @@ static int execute(struct ah_run *run, struct ah_tensor **roots, struct ah_tenso
     }
     if (--depth == 0)
         end_deferred(status == 0);
-    ah_grad_enabled = enabled;
     for (int i = 0; i < count; i++)
         ah_node_release(seed[i].owned);
     free(seed);

@@ -83,12 +83,10 @@ static int before_inplace(struct ah_call *call)
     AH_TRY(ah_gradient_edge(target, &edge, &owned));
     if (!call->recording || !keeps(call, 0))
         return 0;
-    ah_grad_enabled = false;
-    int status = ah_op1(AH_OP_clone, &call->original, AH_T(target));
-    ah_grad_enabled = true;
-    if (status == 0 && edge.node) /* for higher derivatives the copy is the old value, history and all */
-        status = ah_set_history(call->original, edge.node, edge.output);
-    return status;
+    AH_GRAD_SCOPE(false);
+    AH_TRY(ah_op1(AH_OP_clone, &call->original, AH_T(target)));
+    /* For higher derivatives the copy is the old value, history and all. */
+    return edge.node ? ah_set_history(call->original, edge.node, edge.output) : 0;
 }
 
 static int track_view(struct ah_call *call)

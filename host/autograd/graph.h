@@ -86,8 +86,17 @@ struct ah_grad_meta {
     int ready_index;
 };
 
-/* Recording is on by default; the binding's no_grad switches it. */
+/* Whether ops are recorded; on at first. Read it, but change it by the two below. */
 extern bool ah_grad_enabled;
+/* Switch it; returns what it was. */
+bool ah_grad_switch(bool on);
+/* Switch it up to the end of the block, however that is left but by a Lua error; one a block. */
+#define AH_GRAD_SCOPE(on) \
+    bool ah_grad_before __attribute__((cleanup(ah_grad_restore), unused)) = ah_grad_switch(on)
+static inline void ah_grad_restore(const bool *before)
+{
+    ah_grad_switch(*before);
+}
 
 /* Connect autograd to the op door and to tensors; once, at start-up. */
 void ah_autograd_open(void);

@@ -7,6 +7,13 @@
 
 bool ah_grad_enabled = true;
 
+bool ah_grad_switch(bool on)
+{
+    bool before = ah_grad_enabled;
+    ah_grad_enabled = on;
+    return before;
+}
+
 void ah_grad_meta_free(struct ah_grad_meta *meta)
 {
     ah_forget_keeper(meta);
@@ -89,14 +96,11 @@ int ah_set_grad(struct ah_tensor *tensor, struct ah_tensor *grad)
         *meta->has_grad = grad != NULL;
         if (!grad || grad == meta->slot)
             return 0;
-        bool enabled = ah_grad_enabled;
-        ah_grad_enabled = false;
+        AH_GRAD_SCOPE(false);
         struct ah_tensor *copied;
-        int status = ah_op1(AH_OP_copy_, &copied, AH_T(meta->slot), AH_T(grad));
-        ah_grad_enabled = enabled;
-        if (status == 0)
-            ah_tensor_release(copied);
-        return status;
+        AH_TRY(ah_op1(AH_OP_copy_, &copied, AH_T(meta->slot), AH_T(grad)));
+        ah_tensor_release(copied);
+        return 0;
     }
     ah_tensor_retain(grad);
     ah_tensor_release(meta->grad);

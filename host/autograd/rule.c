@@ -2,19 +2,20 @@
  * NULL, and NULL goes in quietly. What must stay true: with create_graph no value loses its derivative unnoticed. */
 #include "autograd/rule.h"
 
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "autograd/graph.h"
 #include "autograd/rules.h"
 
 static int grow_temps(struct ah_rule *rule)
 {
-    int room = 2 * rule->temp_room;
     bool own = rule->temp == rule->own_temp;
-    struct ah_tensor **grown = realloc(own ? NULL : rule->temp, (size_t)room * sizeof *grown);
-    if (!grown)
-        return rule->status = ah_fail(AH_ENOMEM, "out of memory");
+    size_t room = own ? 0 : rule->temp_room;
+    struct ah_tensor **grown = own ? NULL : rule->temp;
+    int status = ah_grow(&grown, rule->temp_count + 1, &room, sizeof(struct ah_tensor *));
+    if (status < 0)
+        return rule->status = status;
     if (own)
         memcpy(grown, rule->own_temp, sizeof rule->own_temp);
     rule->temp = grown;

@@ -29,7 +29,7 @@ struct ah_rule {
     int input_count, output_count;
     int status;
     struct ah_tensor **temp; /* own_temp, or grown by ah_rule_keep */
-    int temp_count, temp_room;
+    size_t temp_count, temp_room;
     struct ah_tensor *own_temp[AH_RULE_TEMPS];
 };
 

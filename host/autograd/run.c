@@ -13,7 +13,7 @@ int ah_run_visit(struct ah_run *run, struct ah_node *node)
 {
     if (node->run == run)
         return node->run_index;
-    AH_TRY(ah_grow(&run->visit, run->count, &run->room, sizeof *run->visit));
+    AH_TRY(ah_grow(&run->visit, (size_t)run->count + 1, &run->room, sizeof *run->visit));
     struct ah_visit *visit = &run->visit[run->count];
     memset(visit, 0, sizeof *visit);
     visit->grad = calloc((size_t)(node->output_count ? node->output_count : 1), sizeof *visit->grad);
@@ -52,13 +52,14 @@ static void conclude(struct ah_run *run, struct ah_visit *visit)
 
 int ah_run_discover(struct ah_run *run, int root)
 {
-    int top = 0, room = 0;
+    int top = 0;
+    size_t room = 0;
     free(run->stack);
     run->stack = NULL;
     if (run->visit[root].walked)
         return 0;
     for (int next = root; next >= 0;) {
-        AH_TRY(ah_grow(&run->stack, top, &room, sizeof *run->stack));
+        AH_TRY(ah_grow(&run->stack, (size_t)top + 1, &room, sizeof *run->stack));
         run->visit[next].walked = true;
         run->stack[top++] = next;
         next = -1;

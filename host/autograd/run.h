@@ -23,7 +23,8 @@ struct ah_visit {
 
 struct ah_run {
     struct ah_visit *visit;
-    int count, room;
+    int count;
+    size_t room;
     int *heap; /* visits ready to run, latest sequence first */
     int heap_count;
     int *stack;

@@ -11,7 +11,8 @@
 struct frontier {
     uint64_t since;
     struct ah_edge *edge;
-    int count, room;
+    int count;
+    size_t room;
 };
 
 static bool inside(const struct frontier *frontier, const struct ah_node *node)
@@ -24,7 +25,7 @@ static int add_edge(struct frontier *frontier, const struct ah_edge *edge)
     for (int i = 0; i < frontier->count; i++)
         if (frontier->edge[i].node == edge->node && frontier->edge[i].output == edge->output)
             return 0;
-    AH_TRY(ah_grow(&frontier->edge, frontier->count, &frontier->room, sizeof *edge));
+    AH_TRY(ah_grow(&frontier->edge, (size_t)frontier->count + 1, &frontier->room, sizeof *edge));
     frontier->edge[frontier->count++] = *edge;
     return 0;
 }

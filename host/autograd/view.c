@@ -10,13 +10,10 @@ int ah_remake_view(struct ah_tensor *view)
 {
     struct ah_grad_meta *meta = view->grad;
     struct ah_tensor *fresh;
-    bool enabled = ah_grad_enabled;
-    ah_grad_enabled = true;
-    int status = ah_op1(AH_OP_as_strided, &fresh, AH_T(meta->base), AH_INTS_OF(view->size, view->ndim),
-                        AH_INTS_OF(view->stride, view->ndim), AH_I(view->offset));
-    ah_grad_enabled = enabled;
-    AH_TRY(status);
-    status = ah_set_history(view, fresh->grad->fn, 0);
+    AH_GRAD_SCOPE(true);
+    AH_TRY(ah_op1(AH_OP_as_strided, &fresh, AH_T(meta->base), AH_INTS_OF(view->size, view->ndim),
+                  AH_INTS_OF(view->stride, view->ndim), AH_I(view->offset)));
+    int status = ah_set_history(view, fresh->grad->fn, 0);
     meta->base_version = ah_tensor_version(view);
     ah_tensor_release(fresh);
     return status;

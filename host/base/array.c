@@ -1,7 +1,7 @@
 /* Doubling a malloc'ed array. The pointer is read and written by bytes, since its type is the caller's. */
 #include "base/array.h"
 
-#include <limits.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,16 +9,18 @@
 
 enum { FIRST_ROOM = 64 };
 
-int ah_grow(void *array, int count, int *room, size_t item)
+int ah_grow(void *array, size_t needed, size_t *room, size_t item)
 {
-    if (count < *room)
+    if (needed <= *room)
         return 0;
-    if (*room > INT_MAX / 2)
+    size_t wider = *room > SIZE_MAX / 2 ? SIZE_MAX : 2 * *room;
+    wider = wider > needed ? wider : needed;
+    wider = wider > FIRST_ROOM ? wider : FIRST_ROOM;
+    if (wider > PTRDIFF_MAX / item)
         return ah_fail(AH_ENOMEM, "out of memory");
-    int wider = *room ? 2 * *room : FIRST_ROOM;
     void *old, *grown;
     memcpy(&old, array, sizeof old);
-    grown = realloc(old, (size_t)wider * item);
+    grown = realloc(old, wider * item);
     if (!grown)
         return ah_fail(AH_ENOMEM, "out of memory");
     memcpy(array, &grown, sizeof grown);

@@ -97,7 +97,8 @@ static bool tell_watcher(lua_State *L, int which)
 
 struct leaves {
     struct ah_tensor **leaf;
-    int count, room, status;
+    int count, status;
+    size_t room;
 };
 
 static void keep_prepared(void *context, struct ah_tensor *leaf)
@@ -105,7 +106,7 @@ static void keep_prepared(void *context, struct ah_tensor *leaf)
     struct leaves *leaves = context;
     if (!leaf->grad || !leaf->grad->slot || leaves->status < 0)
         return;
-    leaves->status = ah_grow(&leaves->leaf, leaves->count, &leaves->room, sizeof *leaves->leaf);
+    leaves->status = ah_grow(&leaves->leaf, (size_t)leaves->count + 1, &leaves->room, sizeof *leaves->leaf);
     if (leaves->status == 0)
         leaves->leaf[leaves->count++] = ah_tensor_retain(leaf);
 }
@@ -413,11 +414,11 @@ static int run_checkpoint(struct ah_node *node, struct ah_rule *rule)
         return ah_fail(AH_ENOMEM, "out of Lua stack");
     uint64_t since = ah_next_sequence();
     lua_rawgeti(L, LUA_REGISTRYINDEX, callback->function);
-    bool enabled = ah_grad_enabled;
-    ah_grad_enabled = true;
-    int status = call_lua(L, 0, 1);
-    ah_grad_enabled = enabled;
-    AH_TRY(status);
+    {
+        AH_GRAD_SCOPE(true);
+        AH_TRY(call_lua(L, 0, 1));
+    }
+    int status = 0;
     struct ah_tensor **list = malloc((2 * (size_t)rule->output_count + 1) * sizeof(struct ah_tensor *));
     if (!list)
         status = ah_fail(AH_ENOMEM, "out of memory");
@@ -462,8 +463,7 @@ static int record_checkpoint(lua_State *L)
 
 static int set_grad_enabled(lua_State *L)
 {
-    lua_pushboolean(L, ah_grad_enabled);
-    ah_grad_enabled = lua_toboolean(L, 1);
+    lua_pushboolean(L, ah_grad_switch(lua_toboolean(L, 1)));
     return 1;
 }
 
@@ -483,10 +483,9 @@ static int call_with_mode(lua_State *L, bool mode)
     if (!callable)
         return ah_raise_text(L, "%s: expected a function to run, got %s", mode ? "enable_grad" : "no_grad",
                              lua_isnone(L, 1) ? "nothing" : luaL_typename(L, 1));
-    bool before = ah_grad_enabled;
-    ah_grad_enabled = mode;
+    bool before = ah_grad_switch(mode);
     int status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
-    ah_grad_enabled = before;
+    ah_grad_switch(before);
     return status ? lua_error(L) : lua_gettop(L);
 }
 

@@ -42,12 +42,8 @@ static int check_root(lua_State *L, int index)
 /* Run a one-output op without recording it. */
 static int quietly(enum ah_opid op, struct ah_tensor **out, struct ah_tensor *a, struct ah_tensor *b)
 {
-    const struct ah_value args[] = {AH_T(a), AH_T(b)};
-    bool enabled = ah_grad_enabled;
-    ah_grad_enabled = false;
-    int status = ah_op_call1(op, out, args, b ? 2 : 1);
-    ah_grad_enabled = enabled;
-    return status;
+    AH_GRAD_SCOPE(false);
+    return b ? ah_op1(op, out, AH_T(a), AH_T(b)) : ah_op1(op, out, AH_T(a));
 }
 
 int ah_comm_pack(struct ah_tensor **out, struct ah_tensor *tensor)

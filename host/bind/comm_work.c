@@ -21,8 +21,13 @@ struct work {
     struct ah_tensor *result; /* NULL: in place */
 };
 
-static struct work *new_work(lua_State *L, struct ah_entry entry)
+/* What every asynchronous collective begins with; op is NULL for those without a reduction. */
+static struct work *begin(lua_State *L, enum ah_reduce_op *op)
 {
+    struct ah_entry entry = ah_comm_enter(L);
+    ah_check_tensor(L, entry.first);
+    if (op)
+        *op = ah_check_reduce_op(L, entry.first + 1);
     struct work *work = lua_newuserdata(L, sizeof *work);
     memset(work, 0, sizeof *work);
     luaL_getmetatable(L, WORK);
@@ -48,35 +53,29 @@ static int start(lua_State *L, struct work *work, struct ah_collective call)
 
 static int all_reduce_async(lua_State *L)
 {
-    struct ah_entry entry = ah_comm_enter(L);
-    ah_check_tensor(L, entry.first);
-    enum ah_reduce_op op = ah_check_reduce_op(L, entry.first + 1);
-    struct work *work = new_work(L, entry);
+    enum ah_reduce_op op;
+    struct work *work = begin(L, &op);
     struct ah_tensor *buffer = work->buffer;
     return start(L, work, ah_collective_all_reduce(ah_tensor_data(buffer), buffer->numel, buffer->dtype, op));
 }
 
 static int all_gather_async(lua_State *L)
 {
-    struct ah_entry entry = ah_comm_enter(L);
-    ah_check_tensor(L, entry.first);
-    struct work *work = new_work(L, entry);
+    struct work *work = begin(L, NULL);
     struct ah_tensor *in = work->buffer;
     ah_check(L, ah_comm_result(&work->result, "all_gather_async", work->tensor, AH_SHAPE_GROW,
-                               ah_group_size(entry.group)));
+                               ah_group_size(work->group)));
     return start(L, work, ah_collective_all_gather(ah_tensor_data(work->result), ah_tensor_data(in), in->numel,
                                                    in->dtype));
 }
 
 static int reduce_scatter_async(lua_State *L)
 {
-    struct ah_entry entry = ah_comm_enter(L);
-    ah_check_tensor(L, entry.first);
-    enum ah_reduce_op op = ah_check_reduce_op(L, entry.first + 1);
-    struct work *work = new_work(L, entry);
+    enum ah_reduce_op op;
+    struct work *work = begin(L, &op);
     struct ah_tensor *in = work->buffer;
     ah_check(L, ah_comm_result(&work->result, "reduce_scatter_async", work->tensor, AH_SHAPE_SHRINK,
-                               ah_group_size(entry.group)));
+                               ah_group_size(work->group)));
     return start(L, work, ah_collective_reduce_scatter(ah_tensor_data(work->result), ah_tensor_data(in),
                                                        work->result->numel, in->dtype, op));
 }

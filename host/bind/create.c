@@ -120,6 +120,16 @@ static void check_inline(lua_State *L, int index, const char *const *known)
     lua_pop(L, 1);
 }
 
+static int copy_as(struct ah_tensor **out, struct ah_tensor *given, enum ah_dtype dtype)
+{
+    struct ah_tensor *copy;
+    AH_GRAD_SCOPE(false);
+    AH_TRY(ah_op1(AH_OP_clone, &copy, AH_T(given)));
+    int status = ah_op1(AH_OP_to, out, AH_T(copy), AH_D(dtype));
+    ah_tensor_release(copy);
+    return status;
+}
+
 /* tensor(data, {dtype =, requires_grad =, device =}); tensor{1, 2, 3, dtype = "int64"} also takes options inline. */
 int ah_tensor_from_lua(lua_State *L)
 {
@@ -148,18 +158,8 @@ int ah_tensor_from_lua(lua_State *L)
     if (place)
         ah_check(L, ah_device_find(place, &device));
     if (given) {
-        struct ah_tensor *copy, *cast = NULL;
-        bool enabled = ah_grad_enabled;
-        ah_grad_enabled = false;
-        int status = ah_op1(AH_OP_clone, &copy, AH_T(given));
-        if (status == 0) {
-            status = ah_op1(AH_OP_to, &cast, AH_T(copy), AH_D(dtype));
-            ah_tensor_release(copy);
-        }
-        ah_grad_enabled = enabled;
-        ah_check(L, status);
-        ah_push_tensor(L, cast);
-        tensor = cast;
+        ah_check(L, copy_as(&tensor, given, dtype));
+        ah_push_tensor(L, tensor);
     } else {
         ah_check(L, ah_tensor_empty(&tensor, shape.size, shape.ndim, dtype, &ah_cpu));
         ah_push_tensor(L, tensor); /* owned by Lua before anything below can raise */

@@ -552,10 +552,9 @@ static int from_string(lua_State *L)
 static int to_string(lua_State *L)
 {
     struct ah_tensor *tensor = host_copy(L, ah_check_tensor(L, 1)), *dense;
-    bool enabled = ah_grad_enabled;
-    ah_grad_enabled = false;
+    bool before = ah_grad_switch(false);
     int status = ah_op1(AH_OP_contiguous, &dense, AH_T(tensor));
-    ah_grad_enabled = enabled;
+    ah_grad_switch(before);
     ah_check(L, status);
     lua_pushlstring(L, ah_tensor_data(dense), (size_t)dense->numel * ah_dtype_size(dense->dtype));
     ah_tensor_release(dense);

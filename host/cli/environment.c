@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/status.h"
 
 int ah_environment_copy(struct ah_environment *environment)
@@ -15,10 +16,7 @@ int ah_environment_copy(struct ah_environment *environment)
     size_t count = 0;
     while (environ && environ[count])
         count++;
-    environment->room = count + 16;
-    environment->at = calloc(environment->room + 1, sizeof *environment->at);
-    if (!environment->at)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY(ah_grow(&environment->at, count + 1, &environment->room, sizeof(char *)));
     for (; environment->count < count; environment->count++) {
         environment->at[environment->count] = strdup(environ[environment->count]);
         if (!environment->at[environment->count]) {
@@ -26,6 +24,7 @@ int ah_environment_copy(struct ah_environment *environment)
             return ah_fail(AH_ENOMEM, "out of memory");
         }
     }
+    environment->at[count] = NULL;
     return 0;
 }
 
@@ -63,14 +62,10 @@ int ah_environment_set(struct ah_environment *environment, bool overwrite, const
         *place = text;
         return 0;
     }
-    if (environment->count == environment->room) {
-        char **grown = realloc(environment->at, (environment->room * 2 + 1) * sizeof *grown);
-        if (!grown) {
-            free(text);
-            return ah_fail(AH_ENOMEM, "out of memory");
-        }
-        environment->at = grown;
-        environment->room *= 2;
+    int status = ah_grow(&environment->at, environment->count + 2, &environment->room, sizeof(char *));
+    if (status < 0) {
+        free(text);
+        return status;
     }
     environment->at[environment->count++] = text;
     environment->at[environment->count] = NULL;

@@ -7,7 +7,7 @@
 
 struct ah_environment {
     char **at; /* NULL-ended, for execve */
-    size_t count, room;
+    size_t count, room; /* the NULL counts in the room */
 };
 
 /* AH_ENOMEM; nothing to close then. */

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/array.h"
 #include "base/status.h"
 #include "cli/lines.h"
 #include "cli/sink.h"
@@ -241,14 +242,8 @@ static void end_line(struct ah_output *output, struct stream *stream, int rank, 
 
 static bool append(struct partial *partial, const char *text, size_t bytes)
 {
-    if (!partial->text || partial->bytes + bytes > partial->room) {
-        size_t room = (partial->bytes + bytes) * 2 + 256;
-        char *grown = realloc(partial->text, room);
-        if (!grown)
-            return false;
-        partial->text = grown;
-        partial->room = room;
-    }
+    if (ah_grow(&partial->text, partial->bytes + bytes + 1, &partial->room, 1) < 0)
+        return false;
     memcpy(partial->text + partial->bytes, text, bytes);
     partial->bytes += bytes;
     return true;

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/status.h"
 
 enum { GATHER = 32 * 1024 };
@@ -114,15 +115,9 @@ void ah_sink_write(struct ah_sink *sink, const char *text, size_t bytes)
         sink->end -= sink->begin;
         sink->begin = 0;
     }
-    if (sink->end + bytes > sink->room) {
-        size_t room = (sink->end + bytes) * 2 + GATHER;
-        char *grown = realloc(sink->text, room);
-        if (!grown) {
-            sink->error = ENOMEM;
-            return;
-        }
-        sink->text = grown;
-        sink->room = room;
+    if (ah_grow(&sink->text, sink->end + bytes, &sink->room, 1) < 0) {
+        sink->error = ENOMEM;
+        return;
     }
     memcpy(sink->text + sink->end, text, bytes);
     sink->end += bytes;

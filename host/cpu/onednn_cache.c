@@ -74,13 +74,6 @@ int ah_onednn_memory(struct ah_onednn_entry *entry, int which, md_ref md)
     return dnnl_memory_create(&entry->memory[which], md, ah_onednn_engine, DNNL_MEMORY_NONE);
 }
 
-bool ah_onednn_is_fast(const_dnnl_primitive_desc_t pd)
-{
-    const char *name = NULL;
-    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success && name &&
-           strncmp(name, "ref", 3) != 0 && strncmp(name, "gemm:ref", 8) != 0;
-}
-
 int ah_onednn_attr(dnnl_primitive_attr_t *attr)
 {
     int code = dnnl_primitive_attr_create(attr);
@@ -89,11 +82,36 @@ int ah_onednn_attr(dnnl_primitive_attr_t *attr)
     return code;
 }
 
-int ah_onednn_scratch(struct ah_onednn_entry *entry, const_dnnl_primitive_desc_t pd)
+static bool is_fast(const_dnnl_primitive_desc_t pd)
 {
+    const char *name = NULL;
+    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success && name &&
+           strncmp(name, "ref", 3) != 0 && strncmp(name, "gemm:ref", 8) != 0;
+}
+
+int ah_onednn_primitive(struct ah_onednn_entry *entry, const_dnnl_primitive_desc_t pd, int code)
+{
+    entry->absent = code == dnnl_unimplemented || (code == dnnl_success && !is_fast(pd));
+    if (entry->absent)
+        return dnnl_success;
+    if (code == dnnl_success)
+        code = dnnl_primitive_create(&entry->primitive, pd);
+    if (code != dnnl_success)
+        return code;
     md_ref md = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     entry->scratch_bytes = md ? dnnl_memory_desc_get_size(md) : 0;
     return entry->scratch_bytes ? ah_onednn_memory(entry, MEM_SCRATCH, md) : dnnl_success;
+}
+
+int ah_onednn_run(struct ah_onednn_entry *entry, const dnnl_exec_arg_t operand[3])
+{
+    dnnl_exec_arg_t args[5] = {operand[0], operand[1], operand[2]};
+    int count = 3;
+    if (entry->memory[MEM_SCRATCH])
+        args[count++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, entry->memory[MEM_SCRATCH]};
+    if (entry->memory[MEM_BIAS])
+        args[count++] = (dnnl_exec_arg_t){DNNL_ARG_BIAS, entry->memory[MEM_BIAS]};
+    return dnnl_primitive_execute(entry->primitive, ah_onednn_stream, count, args);
 }
 
 void ah_onednn_point(struct ah_onednn_entry *entry, int which, const void *data)

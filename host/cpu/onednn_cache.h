@@ -97,11 +97,14 @@ int ah_onednn_memory(struct ah_onednn_entry *entry, int which, md_ref md);
 /* Let a handle, where there is one, stand for the memory at `data`. */
 void ah_onednn_point(struct ah_onednn_entry *entry, int which, const void *data);
 
-/* Is the implementation chosen faster than im2col and a product? The reference ones are not. */
-bool ah_onednn_is_fast(const_dnnl_primitive_desc_t pd);
-
-/* Attributes that let the caller bring the scratchpad, and the handle for it. */
+/* Attributes that let the caller bring the scratchpad. */
 int ah_onednn_attr(dnnl_primitive_attr_t *attr);
-int ah_onednn_scratch(struct ah_onednn_entry *entry, const_dnnl_primitive_desc_t pd);
+
+/* Make the entry's primitive and the handle of its scratchpad. `code` tells how making `pd` went: where the library has
+ * no implementation, or only a reference one, slower than im2col and a product, the entry is marked absent. */
+int ah_onednn_primitive(struct ah_onednn_entry *entry, const_dnnl_primitive_desc_t pd, int code);
+
+/* Run the primitive on its three operands, and on bias and scratchpad where the entry has handles for them. */
+int ah_onednn_run(struct ah_onednn_entry *entry, const dnnl_exec_arg_t operand[3]);
 
 #endif

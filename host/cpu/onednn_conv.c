@@ -125,13 +125,9 @@ static int conv_fill(struct ah_onednn_entry *entry, enum ah_onednn_kind kind, co
         code = conv_pd(&hint, FORWARD, s, &d, false, attr, NULL);
     if (code == dnnl_success)
         code = conv_pd(&pd, kind, s, &d, bias, attr, hint);
-    if (code == dnnl_unimplemented || (code == dnnl_success && !ah_onednn_is_fast(pd))) {
-        entry->absent = true;
-        code = dnnl_success;
+    code = ah_onednn_primitive(entry, pd, code);
+    if (entry->absent)
         goto out;
-    }
-    if (code == dnnl_success)
-        code = dnnl_primitive_create(&entry->primitive, pd);
     if (code == dnnl_success)
         code = ah_onednn_memory(entry, MEM_A, REF(d.src));
     if (code == dnnl_success)
@@ -148,8 +144,6 @@ static int conv_fill(struct ah_onednn_entry *entry, enum ah_onednn_kind kind, co
         else if (code == dnnl_success)
             code = make_reorder(entry, REF(d.weight_plain), weight_md(kind, pd));
     }
-    if (code == dnnl_success)
-        code = ah_onednn_scratch(entry, pd);
 out:
     if (pd)
         dnnl_primitive_desc_destroy(pd);
@@ -206,18 +200,13 @@ static int conv_run(struct ah_onednn_entry *entry, const float *src, const float
         const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, entry->memory[MEM_PLAIN]}, {DNNL_ARG_TO, entry->memory[MEM_B]}};
         code = dnnl_primitive_execute(entry->reorder, ah_onednn_stream, 2, args);
     }
-    dnnl_exec_arg_t args[5] = {
+    const dnnl_exec_arg_t operand[3] = {
         {kind == GRAD_INPUT ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, entry->memory[MEM_A]},
         {kind == GRAD_WEIGHT ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, entry->memory[MEM_B]},
         {kind == FORWARD ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, entry->memory[MEM_C]},
     };
-    int count = 3;
-    if (entry->memory[MEM_SCRATCH])
-        args[count++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, entry->memory[MEM_SCRATCH]};
-    if (entry->memory[MEM_BIAS])
-        args[count++] = (dnnl_exec_arg_t){DNNL_ARG_BIAS, entry->memory[MEM_BIAS]};
     if (code == dnnl_success)
-        code = dnnl_primitive_execute(entry->primitive, ah_onednn_stream, count, args);
+        code = ah_onednn_run(entry, operand);
     if (code == dnnl_success && entry->reorder && kind == GRAD_WEIGHT) {
         const dnnl_exec_arg_t back[] = {{DNNL_ARG_FROM, entry->memory[MEM_B]}, {DNNL_ARG_TO, entry->memory[MEM_PLAIN]}};
         code = dnnl_primitive_execute(entry->reorder, ah_onednn_stream, 2, back);

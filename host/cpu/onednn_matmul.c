@@ -57,13 +57,9 @@ static int matmul_fill(struct ah_onednn_entry *entry)
             code = dnnl_primitive_desc_create(&pd, &desc, attr, ah_onednn_engine, NULL);
 #endif
     }
-    if (code == dnnl_unimplemented || (code == dnnl_success && !ah_onednn_is_fast(pd))) {
-        entry->absent = true;
-        code = dnnl_success;
+    code = ah_onednn_primitive(entry, pd, code);
+    if (entry->absent)
         goto out;
-    }
-    if (code == dnnl_success)
-        code = dnnl_primitive_create(&entry->primitive, pd);
     if (code == dnnl_success)
         code = ah_onednn_memory(entry, MEM_A, REF(am));
     if (code == dnnl_success)
@@ -72,8 +68,6 @@ static int matmul_fill(struct ah_onednn_entry *entry)
         code = ah_onednn_memory(entry, MEM_C, REF(cm));
     if (code == dnnl_success && entry->key.with_bias)
         code = ah_onednn_memory(entry, MEM_BIAS, REF(bias_md));
-    if (code == dnnl_success)
-        code = ah_onednn_scratch(entry, pd);
 out:
     if (pd)
         dnnl_primitive_desc_destroy(pd);
@@ -116,15 +110,10 @@ static int matmul(bool half, bool ta, bool tb, int64_t m, int64_t n, int64_t k, 
     ah_onednn_point(entry, MEM_C, c);
     ah_onednn_point(entry, MEM_SCRATCH, scratch);
     ah_onednn_point(entry, MEM_BIAS, bias);
-    dnnl_exec_arg_t args[5] = {{DNNL_ARG_SRC, entry->memory[MEM_A]},
-                               {DNNL_ARG_WEIGHTS, entry->memory[MEM_B]},
-                               {DNNL_ARG_DST, entry->memory[MEM_C]}};
-    int given = 3;
-    if (bias)
-        args[given++] = (dnnl_exec_arg_t){DNNL_ARG_BIAS, entry->memory[MEM_BIAS]};
-    if (entry->memory[MEM_SCRATCH])
-        args[given++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, entry->memory[MEM_SCRATCH]};
-    int code = dnnl_primitive_execute(entry->primitive, ah_onednn_stream, given, args);
+    const dnnl_exec_arg_t operand[3] = {{DNNL_ARG_SRC, entry->memory[MEM_A]},
+                                        {DNNL_ARG_WEIGHTS, entry->memory[MEM_B]},
+                                        {DNNL_ARG_DST, entry->memory[MEM_C]}};
+    int code = ah_onednn_run(entry, operand);
     if (code == dnnl_success)
         code = dnnl_stream_wait(ah_onednn_stream);
     ah_block_free(scratch, entry->scratch_bytes);

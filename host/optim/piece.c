@@ -5,11 +5,8 @@
 
 static int without_grad(enum ah_opid id, struct ah_tensor **out, struct ah_tensor *a, struct ah_tensor *b)
 {
-    bool enabled = ah_grad_enabled;
-    ah_grad_enabled = false;
-    int status = b ? ah_op1(id, out, AH_T(a), AH_T(b)) : ah_op1(id, out, AH_T(a));
-    ah_grad_enabled = enabled;
-    return status;
+    AH_GRAD_SCOPE(false);
+    return b ? ah_op1(id, out, AH_T(a), AH_T(b)) : ah_op1(id, out, AH_T(a));
 }
 
 int ah_piece_open(struct ah_piece *piece, struct ah_tensor *tensor, bool writes)

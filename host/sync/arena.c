@@ -56,12 +56,9 @@ int ah_arena_tensor(struct ah_tensor **out, struct ah_arena *arena, size_t offse
 static int copy_dense(void *to, struct ah_device *device, struct ah_tensor *tensor, size_t bytes)
 {
     struct ah_tensor *dense = NULL;
-    bool enabled = ah_grad_enabled;
-    ah_grad_enabled = false;
-    int status = ah_op1(AH_OP_contiguous, &dense, AH_T(tensor));
-    ah_grad_enabled = enabled;
-    if (status == 0)
-        status = ah_device_copy(to, device, ah_tensor_data(dense), dense->storage->device, bytes);
+    AH_GRAD_SCOPE(false);
+    AH_TRY(ah_op1(AH_OP_contiguous, &dense, AH_T(tensor)));
+    int status = ah_device_copy(to, device, ah_tensor_data(dense), dense->storage->device, bytes);
     ah_tensor_release(dense);
     return status;
 }

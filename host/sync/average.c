@@ -232,11 +232,9 @@ static int divide(struct ah_reducer *r, const struct ah_bucket *place)
     struct ah_tensor *all, *same;
     int outputs;
     AH_TRY(ah_arena_tensor(&all, r->grads, place->offset, &count, 1, place->dtype));
-    bool enabled = ah_grad_enabled;
-    ah_grad_enabled = false;
+    AH_GRAD_SCOPE(false);
     const struct ah_value args[] = {AH_T(all), AH_N(r->weight)};
     int status = ah_op_call(AH_OP_div, args, 2, true, &same, &outputs);
-    ah_grad_enabled = enabled;
     if (status == 0)
         ah_tensor_release(same);
     ah_tensor_release(all);

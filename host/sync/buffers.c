@@ -95,17 +95,13 @@ int ah_buffers_send(struct ah_buffers *b, const char *where)
 {
     if (!b->words)
         return 0;
-    bool enabled = ah_grad_enabled;
-    int status = 0;
+    AH_GRAD_SCOPE(false);
     int64_t *at = b->packed;
     memset(b->packed, 0, b->words * sizeof *b->packed);
-    ah_grad_enabled = false;
-    for (int i = 0; i < b->count && ah_group_rank(b->group) == 0 && status == 0; i++) {
-        status = pack(b->tensor[i], at);
+    for (int i = 0; i < b->count && ah_group_rank(b->group) == 0; i++) {
+        AH_TRY(pack(b->tensor[i], at));
         at += words_of(b->tensor[i]);
     }
-    ah_grad_enabled = enabled;
-    AH_TRY(status);
     struct ah_collective call = ah_collective_all_reduce(b->packed, (int64_t)b->words, AH_I64, AH_REDUCE_SUM);
     call.where = where;
     return ah_group_start(b->group, call, &b->work);
@@ -118,14 +114,11 @@ int ah_buffers_receive(struct ah_buffers *b)
     struct ah_work *work = b->work;
     b->work = NULL;
     AH_TRY(ah_work_wait(work));
-    bool enabled = ah_grad_enabled;
-    int status = 0;
+    AH_GRAD_SCOPE(false);
     int64_t *at = b->packed;
-    ah_grad_enabled = false;
-    for (int i = 0; i < b->count && ah_group_rank(b->group) != 0 && status == 0; i++) {
-        status = unpack(b->tensor[i], at);
+    for (int i = 0; i < b->count && ah_group_rank(b->group) != 0; i++) {
+        AH_TRY(unpack(b->tensor[i], at));
         at += words_of(b->tensor[i]);
     }
-    ah_grad_enabled = enabled;
-    return status;
+    return 0;
 }

@@ -6,30 +6,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 enum { PRECISION = 4, THRESHOLD = 1000, EDGE = 3, LINE_WIDTH = 80, INDENT = 7 /* "tensor(" */ };
 
 struct printer {
     const struct ah_tensor *tensor;
-    char *text; /* NULL once memory ran out */
+    char *text;
     size_t used, room;
+    bool failed; /* memory ran out */
     bool floating, integral, scientific, summarize;
     int width; /* of one number */
 };
 
 static void put(struct printer *p, const char *text, size_t length)
 {
-    if (!p->text)
+    if (p->failed || ah_grow(&p->text, p->used + length + 1, &p->room, 1) < 0) {
+        p->failed = true;
         return;
-    if (p->used + length + 1 > p->room) {
-        size_t room = 2 * p->room + length + 1;
-        char *grown = realloc(p->text, room);
-        if (!grown) {
-            free(p->text);
-            p->text = NULL;
-            return;
-        }
-        p->text = grown;
-        p->room = room;
     }
     memcpy(p->text + p->used, text, length);
     p->used += length;
@@ -222,8 +216,6 @@ static void put_suffix(struct printer *p, const char *suffix, size_t *line)
 int ah_tensor_format(const struct ah_tensor *tensor, const char *device, const char *suffix, char **text)
 {
     struct printer p = {.tensor = tensor,
-                        .text = malloc(256),
-                        .room = 256,
                         .floating = ah_dtype_is_float(tensor->dtype),
                         .summarize = tensor->numel > THRESHOLD};
     char part[160];
@@ -235,24 +227,26 @@ int ah_tensor_format(const struct ah_tensor *tensor, const char *device, const c
     } else {
         put_text(&p, "[]");
     }
-    const char *last = p.text ? strrchr(p.text, '\n') : NULL;
+    const char *last = p.failed ? NULL : strrchr(p.text, '\n');
     size_t line = last ? strlen(last) + 1 : p.used + 2;
-    if (p.text && device && device[0])
+    if (device && device[0])
         put_suffix(&p, device, &line);
-    if (p.text && tensor->numel == 0 && tensor->ndim != 1) {
+    if (tensor->numel == 0 && tensor->ndim != 1) {
         snprintf(part, sizeof part, "size=%s", ah_shape(tensor));
         put_suffix(&p, part, &line);
     }
     /* The values of an empty tensor do not tell float32 from the integers. */
-    if (p.text && (!plain || (tensor->numel == 0 && tensor->dtype != AH_F32))) {
+    if (!plain || (tensor->numel == 0 && tensor->dtype != AH_F32)) {
         snprintf(part, sizeof part, "dtype=%s", ah_dtype_name(tensor->dtype));
         put_suffix(&p, part, &line);
     }
-    if (p.text && suffix && suffix[0])
+    if (suffix && suffix[0])
         put_suffix(&p, suffix, &line);
     put(&p, ")", 1);
-    if (!p.text)
+    if (p.failed) {
+        free(p.text);
         return ah_fail(AH_ENOMEM, "out of memory while printing a tensor");
+    }
     *text = p.text;
     return 0;
 }

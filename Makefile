@@ -69,10 +69,13 @@ $(PLUGINS): | deps-check
 	$(call say,plugin $@)$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -MF $(@:.so=.d) -o $@ $<
 $(BUILD)/selftest: | $(PLUGINS)
 
-# The Lua library travels inside the binary.
-$(BUILD)/embedded.c: $(LUA) scripts/embed.sh Makefile
+# The Lua library travels inside the binary, as bytecode of the LuaJIT that is linked into it.
+$(BUILD)/embed: scripts/embed.c $(LUAJIT_A)
 	@mkdir -p $(@D)
-	$(call say,embed lua)scripts/embed.sh $(LUA) > $@
+	$(call say,ld $@)$(CC) -std=c11 -O1 -Ihost $(shell pkg-config --cflags luajit) $(WARN) -Werror -o $@ $^ -lm -ldl
+
+$(BUILD)/embedded.c: $(LUA) $(BUILD)/embed Makefile
+	$(call say,embed lua)$(BUILD)/embed $@ $(BUILD)/embedded.bin $(LUA)
 
 $(BUILD)/%.o: %.c | deps-check
 	@mkdir -p $(@D)

@@ -1,11 +1,14 @@
-/* The Lua library inside the binary: a table made by scripts/embed.sh, ended by a NULL name. */
+/* The Lua library inside the binary: a table made by scripts/embed.c, ended by a NULL name. */
 #ifndef AH_BIND_EMBEDDED_H
 #define AH_BIND_EMBEDDED_H
+
+#include <stddef.h>
 
 struct ah_embedded {
     const char *module; /* "accelhost.nn" */
     const char *path;   /* "accelhost/nn/init.lua" */
-    const char *text, *end;
+    const char *bytecode;
+    size_t bytes;
 };
 
 extern const struct ah_embedded ah_embedded[];

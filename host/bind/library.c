@@ -57,7 +57,7 @@ static int load_module(lua_State *L)
     char chunk[256];
     snprintf(chunk, sizeof chunk, AH_LIBRARY_CHUNK "%s", entry->path + strlen("accelhost/"));
     if (!load_from_checkout(L, entry, chunk) &&
-        luaL_loadbuffer(L, entry->text, (size_t)(entry->end - entry->text), chunk))
+        luaL_loadbuffer(L, entry->bytecode, entry->bytes, chunk))
         return lua_error(L);
     lua_pushstring(L, entry->module);
     lua_call(L, 1, 1);

@@ -1,0 +1,61 @@
+/* Compile the Lua library into the binary: bytecode, with what tracebacks need, as one file of bytes and a C table that
+ * names its pieces. Reading sources at each start would cost ten times as long; a source that does not compile stops the
+ * build. usage: embed OUT.c OUT.bin lua/accelhost/init.lua ... */
+#include <lauxlib.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bind/library.h"
+
+static size_t written;
+
+static int append(lua_State *L, const void *piece, size_t bytes, void *to)
+{
+    written += bytes;
+    return fwrite(piece, 1, bytes, to) != bytes;
+}
+
+/* One row of the table. accelhost/nn/init.lua is the module accelhost.nn, accelhost/nn/module.lua accelhost.nn.module. */
+static void write_row(FILE *table, const char *path, size_t begin, size_t end)
+{
+    char module[256];
+    size_t length = strlen(path) - strlen(".lua");
+    if (!strcmp(path + length - strlen("/init"), "/init.lua"))
+        length -= strlen("/init");
+    snprintf(module, sizeof module, "%.*s", (int)length, path);
+    for (char *at = module; (at = strchr(at, '/'));)
+        *at = '.';
+    fprintf(table, "    {\"%s\", \"%s\", ah_lua + %zu, %zu},\n", module, path, begin, end - begin);
+}
+
+int main(int argc, char **argv)
+{
+    FILE *table = argc > 3 ? fopen(argv[1], "w") : NULL, *bytes = table ? fopen(argv[2], "wb") : NULL;
+    lua_State *L = luaL_newstate();
+    if (!bytes || !L)
+        return fprintf(stderr, "usage: embed OUT.c OUT.bin lua/accelhost/init.lua ...\n"), 2;
+    fprintf(table,
+            "#include \"bind/embedded.h\"\n"
+            "__asm__(\".section .rodata\\n.balign 16\\n.global ah_lua\\nah_lua:\\n\"\n"
+            "        \".incbin \\\"%s\\\"\\n.previous\");\n"
+            "extern const char ah_lua[];\n"
+            "const struct ah_embedded ah_embedded[] = {\n",
+            argv[2]);
+    for (int i = 3; i < argc; i++) {
+        const char *path = argv[i] + strlen("lua/");
+        size_t length, begin = written;
+        FILE *file = fopen(argv[i], "rb");
+        char text[1 << 17], chunk[256];
+        if (!file || (length = fread(text, 1, sizeof text, file)) == sizeof text)
+            return fprintf(stderr, "embed: %s: cannot be read, or is over %zu bytes\n", argv[i], sizeof text), 1;
+        fclose(file);
+        snprintf(chunk, sizeof chunk, AH_LIBRARY_CHUNK "%s", path + strlen("accelhost/"));
+        if (luaL_loadbuffer(L, text, length, chunk) || lua_dump(L, append, bytes))
+            return fprintf(stderr, "embed: %s\n", lua_tostring(L, -1)), 1;
+        lua_settop(L, 0);
+        write_row(table, path, begin, written);
+    }
+    fprintf(table, "    {0},\n};\n");
+    lua_close(L);
+    return fclose(table) || fclose(bytes);
+}

@@ -1,6 +1,7 @@
-/* Compile the Lua library into the binary: bytecode, with what tracebacks need, as one file of bytes and a C table that
- * names its pieces. Reading sources at each start would cost ten times as long; a source that does not compile stops the
- * build. usage: embed OUT.c OUT.bin lua/accelhost/init.lua ... */
+/* Compile the Lua library for the binary: bytecode, with what tracebacks need, as one file of bytes, and a C table that
+ * names its pieces. Sources would cost each start ten times as much; one that does not compile stops the build.
+ *
+ * usage: embed OUT.c OUT.bin lua/accelhost/init.lua ... */
 #include <lauxlib.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +16,7 @@ static int append(lua_State *L, const void *piece, size_t bytes, void *to)
     return fwrite(piece, 1, bytes, to) != bytes;
 }
 
-/* One row of the table. accelhost/nn/init.lua is the module accelhost.nn, accelhost/nn/module.lua accelhost.nn.module. */
+/* One row of the table: accelhost/nn/init.lua is the module accelhost.nn. */
 static void write_row(FILE *table, const char *path, size_t begin, size_t end)
 {
     char module[256];

@@ -46,22 +46,27 @@ void ah_node_retain(struct ah_node *node)
         node->refs++;
 }
 
+static bool drop(struct ah_tensor **tensor)
+{
+    if (!*tensor)
+        return false;
+    ah_tensor_release(*tensor);
+    *tensor = NULL;
+    return true;
+}
+
 bool ah_node_drop_saved(struct ah_node *node)
 {
+    if (node->consumed)
+        return true;
     bool kept = node->class->drop_saved != NULL;
-    for (int i = 0; i < AH_MAX_EXTRA; i++) {
-        kept = kept || node->extra[i];
-        ah_tensor_release(node->extra[i]);
-        node->extra[i] = NULL;
-    }
-    for (int i = 0; i < AH_MAX_OUTS; i++) {
-        kept = kept || node->saved_out[i].tensor;
-        ah_tensor_release(node->saved_out[i].tensor);
-        node->saved_out[i].tensor = NULL;
-    }
+    for (int i = 0; i < AH_MAX_EXTRA; i++)
+        kept |= drop(&node->extra[i]);
+    for (int i = 0; i < AH_MAX_OUTS; i++)
+        kept |= drop(&node->saved_out[i].tensor);
     for (int i = 0; node->op && i < node->op->param_count; i++) {
         struct ah_value *arg = &node->arg[i];
-        kept = kept || node->saved_arg[i].tensor || arg->kind == AH_LIST || arg->kind == AH_STRING;
+        kept |= drop(&node->saved_arg[i].tensor) || arg->kind == AH_LIST || arg->kind == AH_STRING;
         if (arg->kind == AH_LIST) {
             for (int k = 0; k < arg->list.count; k++)
                 ah_tensor_release(arg->list.item[k]);
@@ -72,8 +77,6 @@ bool ah_node_drop_saved(struct ah_node *node)
             free((char *)(uintptr_t)arg->string);
             arg->string = NULL;
         }
-        ah_tensor_release(node->saved_arg[i].tensor);
-        node->saved_arg[i].tensor = NULL;
     }
     if (node->class->drop_saved)
         node->class->drop_saved(node);

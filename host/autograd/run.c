@@ -16,9 +16,6 @@ int ah_run_visit(struct ah_run *run, struct ah_node *node)
     AH_TRY(ah_grow(&run->visit, (size_t)run->count + 1, &run->room, sizeof *run->visit));
     struct ah_visit *visit = &run->visit[run->count];
     memset(visit, 0, sizeof *visit);
-    visit->grad = calloc((size_t)(node->output_count ? node->output_count : 1), sizeof *visit->grad);
-    if (!visit->grad)
-        return ah_fail(AH_ENOMEM, "out of memory");
     visit->node = node;
     visit->outer = node->run;
     visit->outer_index = node->run_index;
@@ -86,8 +83,19 @@ int ah_run_discover(struct ah_run *run, int root)
 
 int ah_run_start(struct ah_run *run)
 {
+    size_t outputs = 0;
+    for (int i = 0; i < run->count; i++)
+        outputs += (size_t)run->visit[i].node->output_count;
+    run->grad = calloc(outputs + 1, sizeof *run->grad);
     run->heap = malloc((size_t)(run->count ? run->count : 1) * sizeof *run->heap);
-    return run->heap ? 0 : ah_fail(AH_ENOMEM, "out of memory");
+    if (!run->grad || !run->heap)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    struct ah_tensor **next = run->grad;
+    for (int i = 0; i < run->count; i++) {
+        run->visit[i].grad = next;
+        next += run->visit[i].node->output_count;
+    }
+    return 0;
 }
 
 static bool before(const struct ah_run *run, int a, int b)
@@ -129,13 +137,13 @@ void ah_run_close(struct ah_run *run)
         struct ah_visit *visit = &run->visit[i];
         visit->node->run = visit->outer;
         visit->node->run_index = visit->outer_index;
-        for (int k = 0; k < visit->node->output_count; k++)
+        for (int k = 0; visit->grad && k < visit->node->output_count; k++)
             ah_tensor_release(visit->grad[k]);
-        free(visit->grad);
     }
     for (int i = 0; i < run->count; i++)
         ah_node_release(run->visit[i].node);
     free(run->visit);
+    free(run->grad);
     free(run->heap);
     free(run->stack);
 }

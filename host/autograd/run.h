@@ -16,7 +16,7 @@ struct ah_visit {
     bool walked;             /* the search has come here */
     bool wanted;             /* its gradient is asked for (run->wanted) */
     bool needed;             /* leads to something wanted */
-    struct ah_tensor **grad; /* [output_count], what has arrived; owned */
+    struct ah_tensor **grad; /* [output_count], what has arrived; NULL before ah_run_start */
     struct ah_run *outer;    /* the execution this one interrupts, for nodes both visit */
     int outer_index;
 };
@@ -27,6 +27,7 @@ struct ah_run {
     size_t room;
     int *heap; /* visits ready to run, latest sequence first */
     int heap_count;
+    struct ah_tensor **grad; /* those of all visits, in one block; references owned */
     int *stack;
     const struct ah_backward_options *options;
     const struct ah_edge *wanted; /* borrowed; NULL: every leaf accumulates into its .grad */
@@ -45,7 +46,7 @@ int ah_run_want(struct ah_run *run);
 /* Walk everything behind the visit `root` that has not been walked. */
 int ah_run_discover(struct ah_run *run, int root);
 
-/* Room for every visit to be ready; after discovering. */
+/* Room for every visit to be ready and for what arrives there; after discovering. AH_ENOMEM. */
 int ah_run_start(struct ah_run *run);
 void ah_run_push(struct ah_run *run, int index); /* this visit is ready */
 int ah_run_pop(struct ah_run *run);              /* the latest ready one; heap_count must be above 0 */

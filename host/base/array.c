@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 
-enum { FIRST_ROOM = 64 };
+enum { FIRST_ROOM = 16 };
 
 int ah_grow(void *array, size_t needed, size_t *room, size_t item)
 {

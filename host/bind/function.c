@@ -1,16 +1,40 @@
-/* The door of plain C functions: one closure per function, whose upvalues are its row and whether it is a method. The
- * signature is read at each call; it is a few letters long. */
+/* The door of plain C functions: one closure per function, whose upvalue is its row with the signature taken apart,
+ * since methods such as size() are called millions of times. */
 #include "bind/function.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { MAX_PARAMS = 8 };
+
+/* A function's row, read once. Names stay in the signature. */
+struct entry {
+    const struct ah_function *function;
+    bool method; /* the first argument stands before a colon */
+    int count;
+    struct {
+        const char *name;
+        int length; /* of the name */
+        char letter;
+        bool optional;
+    } param[MAX_PARAMS];
+};
 
 static bool is_integral(lua_State *L, int index)
 {
     double value = lua_tonumber(L, index);
     return lua_type(L, index) == LUA_TNUMBER && value == floor(value) && fabs(value) <= 0x1p53;
+}
+
+static bool is_callable(lua_State *L, int index)
+{
+    if (lua_isfunction(L, index))
+        return true;
+    if (!luaL_getmetafield(L, index, "__call"))
+        return false;
+    lua_pop(L, 1);
+    return true;
 }
 
 /* What an argument of this letter must be, NULL when the value at `index` is that. */
@@ -24,7 +48,7 @@ static const char *unmet(lua_State *L, int index, char letter)
     case 'b': return lua_isboolean(L, index) ? NULL : "true or false";
     case 's': return lua_type(L, index) == LUA_TSTRING ? NULL : "a string";
     case 'I': return lua_istable(L, index) || is_integral(L, index) ? NULL : "an integer or a table of integers";
-    case 'F': return lua_isfunction(L, index) || luaL_getmetafield(L, index, "__call") ? NULL : "a function";
+    case 'F': return is_callable(L, index) ? NULL : "a function";
     case 'G': return ah_to_generator(L, index) ? NULL : "a Generator";
     case 'D': return lua_type(L, index) == LUA_TSTRING ? NULL : "the name of a device such as \"cpu\"";
     case 'd':
@@ -43,45 +67,39 @@ int ah_raise_not_method(lua_State *L, const char *name, const char *wanted)
                          wanted, ah_value_text(L, 1), name);
 }
 
-static int too_many(lua_State *L, const struct ah_function *function, int count)
+static int too_many(lua_State *L, const struct entry *entry)
 {
     char names[256] = "";
-    for (const char *at = function->signature; *at; at += strspn(at, ", ")) {
-        size_t length = strcspn(at, ":"), used = strlen(names);
-        if (used + length + 3 < sizeof names) {
-            memcpy(names + used, used ? ", " : "", used ? 3 : 1);
-            strncat(names, at, length);
-        }
-        at += strcspn(at, ",");
+    for (int i = 0; i < entry->count; i++) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%.*s", i ? ", " : " (", entry->param[i].length,
+                 entry->param[i].name);
     }
-    return ah_raise_text(L, "%s: expected at most %d argument%s%s%s%s, got %d", function->name, count,
-                         count == 1 ? "" : "s", count ? " (" : "", names, count ? ")" : "", lua_gettop(L));
+    return ah_raise_text(L, "%s: expected at most %d argument%s%s%s, got %d", entry->function->name, entry->count,
+                         entry->count == 1 ? "" : "s", names, entry->count ? ")" : "", lua_gettop(L));
 }
 
 /* A last table of named arguments is spread over their places. */
-static void spread_named(lua_State *L, const struct ah_function *function)
+static void spread_named(lua_State *L, const struct entry *entry)
 {
-    const char *known[MAX_PARAMS + 1] = {NULL};
+    const char *known[MAX_PARAMS + 1] = {NULL}, *function = entry->function->name;
     char names[256];
     size_t used = 0;
-    int count = 0, top = lua_gettop(L);
-    for (const char *at = function->signature; *at && count < MAX_PARAMS; at += strspn(at, ", ")) {
-        size_t length = strcspn(at, ":");
-        if (count + 1 == top && strchr("*I", at[length + 1]))
+    int top = lua_gettop(L);
+    for (int i = 0; i < entry->count; i++) {
+        if (i + 1 == top && strchr("*I", entry->param[i].letter))
             return; /* this parameter takes a table itself */
-        memcpy(names + used, at, length);
-        names[used + length] = '\0';
-        known[count++] = names + used;
-        used += length + 1;
-        at += strcspn(at, ",");
+        known[i] = names + used;
+        used += (size_t)snprintf(names + used, sizeof names - used, "%.*s", entry->param[i].length,
+                                 entry->param[i].name) + 1;
     }
-    ah_check_options(L, top, function->name, known);
-    for (int i = 0; i < count; i++) {
+    ah_check_options(L, top, function, known);
+    for (int i = 0; i < entry->count; i++) {
         lua_getfield(L, top, known[i]);
         if (i + 1 >= top)
             continue; /* in the order of the places that are left */
         if (!lua_isnil(L, -1))
-            ah_raise_text(L, "%s: '%s' is given twice, by position and by name", function->name, known[i]);
+            ah_raise_text(L, "%s: '%s' is given twice, by position and by name", function, known[i]);
         lua_pop(L, 1);
     }
     lua_remove(L, top);
@@ -99,48 +117,59 @@ static bool is_named(lua_State *L, int index)
     return named;
 }
 
+/* The argument at place i + 1, given or demanded, raised about when it is not what the signature says. */
+static void check(lua_State *L, const struct entry *entry, int i)
+{
+    const char *function = entry->function->name, *name = entry->param[i].name;
+    int index = i + 1, length = entry->param[i].length;
+    const char *wanted = unmet(L, index, entry->param[i].letter);
+    if (wanted && i == 0 && entry->method)
+        ah_raise_not_method(L, function, wanted);
+    if (wanted)
+        ah_raise_text(L, "%s: %.*s: expected %s, got %s", function, length, name, wanted, ah_value_text(L, index));
+    if (entry->param[i].letter == 'D') {
+        struct ah_device *device;
+        int status = ah_device_find(lua_tostring(L, index), &device);
+        if (status < 0)
+            ah_raise(L, ah_fail_prefix(status, "%s: %.*s", function, length, name));
+    }
+    if (entry->param[i].letter == '*' && lua_isnoneornil(L, index))
+        ah_raise_text(L, "%s: '%.*s' is missing", function, length, name);
+}
+
 static int door(lua_State *L)
 {
-    const struct ah_function *function = lua_touserdata(L, lua_upvalueindex(1));
-    int index = 0;
-    if (lua_gettop(L) > 0 && is_named(L, lua_gettop(L)))
-        spread_named(L, function);
-    for (const char *at = function->signature; *at; at += strspn(at, ", ")) {
-        size_t length = strcspn(at, ":");
-        char letter = at[length + 1];
-        bool optional = at[length + 2] == '?';
-        index++;
-        if (!lua_isnoneornil(L, index) || !optional) {
-            int top = lua_gettop(L);
-            const char *wanted = unmet(L, index, letter);
-            if (wanted && index == 1 && lua_toboolean(L, lua_upvalueindex(2)))
-                return ah_raise_not_method(L, function->name, wanted);
-            if (wanted)
-                return ah_raise_text(L, "%s: %.*s: expected %s, got %s", function->name, (int)length, at, wanted,
-                                     ah_value_text(L, index));
-            if (letter == 'D') {
-                struct ah_device *device;
-                int status = ah_device_find(lua_tostring(L, index), &device);
-                if (status < 0)
-                    return ah_raise(L, ah_fail_prefix(status, "%s: %.*s", function->name, (int)length, at));
-            }
-            if (letter == '*' && lua_isnoneornil(L, index))
-                return ah_raise_text(L, "%s: '%.*s' is missing", function->name, (int)length, at);
-            lua_settop(L, top);
-        }
+    const struct entry *entry = lua_touserdata(L, lua_upvalueindex(1));
+    int top = lua_gettop(L);
+    if (top > 0 && is_named(L, top))
+        spread_named(L, entry);
+    for (int i = 0; i < entry->count; i++)
+        if (!entry->param[i].optional || !lua_isnoneornil(L, i + 1))
+            check(L, entry, i);
+    if (lua_gettop(L) > entry->count)
+        return too_many(L, entry);
+    return entry->function->call(L);
+}
+
+static void push_door(lua_State *L, const struct ah_function *function, bool method)
+{
+    struct entry *entry = lua_newuserdata(L, sizeof *entry);
+    *entry = (struct entry){.function = function, .method = method};
+    for (const char *at = function->signature; *at && entry->count < MAX_PARAMS; at += strspn(at, ", ")) {
+        int i = entry->count++, length = (int)strcspn(at, ":");
+        entry->param[i].name = at;
+        entry->param[i].length = length;
+        entry->param[i].letter = at[length + 1];
+        entry->param[i].optional = at[length + 2] == '?';
         at += strcspn(at, ",");
     }
-    if (lua_gettop(L) > index)
-        return too_many(L, function, index);
-    return function->call(L);
+    lua_pushcclosure(L, door, 1);
 }
 
 static void set(lua_State *L, int table, const struct ah_function *list, bool methods)
 {
     for (; list->name; list++) {
-        lua_pushlightuserdata(L, (void *)(uintptr_t)list);
-        lua_pushboolean(L, methods);
-        lua_pushcclosure(L, door, 2);
+        push_door(L, list, methods);
         lua_setfield(L, table, list->name);
     }
 }
@@ -159,7 +188,7 @@ const struct ah_function *ah_to_function(lua_State *L, int index)
 {
     if (lua_tocfunction(L, index) != door || !lua_getupvalue(L, index, 1))
         return NULL;
-    const struct ah_function *function = lua_touserdata(L, -1);
+    const struct entry *entry = lua_touserdata(L, -1);
     lua_pop(L, 1);
-    return function;
+    return entry->function;
 }

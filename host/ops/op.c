@@ -184,9 +184,9 @@ static int bind_value(const struct ah_op *op, const struct ah_param *param, cons
 /* Take one tensor among the arguments: its layout, when the op wants row-major ones, and its device. */
 static int settle_tensor(struct ah_call *call, struct ah_tensor *tensor, bool operand)
 {
-    if (!(call->op->flags & (AH_CHANNELS_LAST | AH_COMPOSITE)))
-        AH_TRY(ah_tensor_row_major(tensor));
     struct ah_device *device = tensor->storage->device;
+    if (tensor->storage->channels_last && !(call->op->flags & (AH_CHANNELS_LAST | AH_COMPOSITE)))
+        AH_TRY(ah_tensor_row_major(tensor));
     if (device == call->device || (operand && tensor->ndim == 0 && device == &ah_cpu))
         return 0;
     if (call->device && !(call->op->flags & AH_ANY_DEVICE))

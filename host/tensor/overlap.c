@@ -25,9 +25,17 @@ bool ah_same_memory(const struct ah_tensor *a, const struct ah_tensor *b)
     return true;
 }
 
+static bool storages_meet(const struct ah_storage *a, const struct ah_storage *b)
+{
+    const char *at_a = a->data, *at_b = b->data;
+    return at_a < at_b + b->nbytes && at_b < at_a + a->nbytes;
+}
+
 bool ah_memory_meets(const struct ah_tensor *a, const struct ah_tensor *b)
 {
     const char *from_a, *to_a, *from_b, *to_b;
+    if (a->storage != b->storage && !storages_meet(a->storage, b->storage))
+        return false;
     if (a->numel == 0 || b->numel == 0 || a->storage->device != b->storage->device)
         return false;
     extent(a, &from_a, &to_a);

@@ -50,12 +50,14 @@ describe("accelhost launch", function()
 
   it("shows a line that does not end after a second", function()
     local script = "if os.getenv('RANK') == '1' then io.write('working') io.flush() " ..
-      "os.execute('sleep 2') io.write(' on') end"
-    local shell = [["$0" launch --num_processes 2 -e "$1" > "$2" & launcher=$!
-      sleep 1.6; cat "$2"; echo "|"; wait $launcher; cat "$2"]]
+      "io.open((...)):read() io.write(' on') end"
+    local shell = [[mkfifo "$2.go"; "$0" launch --num_processes 2 -e "$1" "$2.go" > "$2" & launcher=$!
+      for i in $(seq 150); do [ -s "$2" ] && break; sleep 0.1; done
+      cat "$2"; echo "|"; echo > "$2.go"; wait $launcher; cat "$2"]]
     local path = os.tmpname()
     local result = run.program({"sh", "-c", shell, run.path, script, path}, {timeout = 20})
     os.remove(path)
+    os.remove(path .. ".go")
     assert.equal("[r1] working|\n[r1] working on\n", result.stdout)
   end)
 
@@ -153,7 +155,7 @@ describe("accelhost launch", function()
     local path = os.tmpname()
     os.remove(path)
     local result = run.program({"sh", "-c", shell, run.path, "while true do print(('x'):rep(60)) end", path},
-      {timeout = 10})
+      {timeout = 30})
     os.remove(path)
     assert.equal("143\n", result.stdout)
   end)
@@ -168,7 +170,7 @@ describe("accelhost launch", function()
     local script = "if os.getenv('RANK') == '1' then os.execute('sleep 0.5; kill -9 $PPID') end " ..
       "while true do print(('x'):rep(60)) end"
     local shell = [["$0" launch --num_processes 2 -e "$1" 2> "$2" | sleep 60 & pipe=$!
-      for i in $(seq 40); do [ -s "$2" ] && break; sleep 0.1; done; cat "$2"; kill $(jobs -p); kill $pipe]]
+      for i in $(seq 150); do [ -s "$2" ] && break; sleep 0.1; done; cat "$2"; kill $(jobs -p); kill $pipe]]
     local path = os.tmpname()
     local result = run.program({"bash", "-c", shell, run.path, script, path}, {timeout = 20})
     os.remove(path)
@@ -240,7 +242,7 @@ describe("accelhost launch", function()
   it("lets a rank write to a terminal that stops background writers", function()
     local words = {"script", "-qec", "stty tostop; " .. run.quote(run.path) .. " launch -e " .. run.quote "print(7)",
       "/dev/null"}
-    assert.matches("7", run.program(words, {timeout = 10}).stdout)
+    assert.matches("7", run.program(words, {timeout = 30}).stdout)
   end)
 
   it("lists every option in its help", function()
@@ -256,11 +258,12 @@ describe("accelhost launch", function()
   local stubborn = "print('up') os.execute('trap \"\" INT; sleep 60')"
   local function interrupt(options, rest)
     local marks = os.tmpname()
-    local shell = ([[env --default-signal "$0" launch --num_processes 2 %s -e "$1" > "$2" & launcher=$!
+    local shell = ([[env --default-signal "$0" launch --num_processes 2 %s -e "$1" > "$2" 2> "$2.told" & launcher=$!
       for i in $(seq 100); do [ -s "$2" ] && break; sleep 0.1; done
       kill -INT $launcher; %s wait $launcher]]):format(options, rest)
     local result = run.program({"sh", "-c", shell, run.path, stubborn, marks}, {timeout = 20})
     os.remove(marks)
+    os.remove(marks .. ".told")
     return result
   end
 
@@ -269,7 +272,8 @@ describe("accelhost launch", function()
   end)
 
   it("kills at once at the second signal", function()
-    assert.equal(130, interrupt("", "sleep 0.2; kill -INT $launcher;").code)
+    local told = 'for i in $(seq 100); do grep -q "once more kills" "$2.told" && break; sleep 0.1; done; '
+    assert.equal(130, interrupt("", told .. "kill -INT $launcher;").code)
   end)
 
   for _, name in ipairs {"INT", "TERM", "HUP"} do

@@ -4,61 +4,88 @@ local run = require "spec.support.run"
 -- Runs a shell text with $0 the host, $1 a script, $2 an empty file for marks; `launcher` is to be set by it.
 local function shell(text, script, options)
   local marks = os.tmpname()
-  local result = run.program({"bash", "-c", text, run.path, script, marks}, options or {timeout = 30})
+  local result = run.program({"bash", "-c", text, run.path, script, marks}, options or {timeout = 60})
   os.remove(marks)
+  os.remove(marks .. ".told")
   return result
 end
 
 -- A rank that has written its process number to the marks.
 local own = "local f = io.open('/proc/self/stat'); local pid = f:read('*n'); f:close() "
 local mark = own .. "local m = io.open((...), 'a'); m:write(pid, '\\n'); m:close() "
-local start = [[env --default-signal "$0" launch --num_processes 2 $options -e "$1" "$2" & launcher=$!
-  for i in $(seq 100); do [ $(wc -l < "$2") = 2 ] && break; sleep 0.05; done
+local start = [[env --default-signal "$0" launch --num_processes 2 $options -e "$1" "$2" 2> "$2.told" & launcher=$!
+  for i in $(seq 200); do [ $(wc -l < "$2") = 2 ] && break; sleep 0.05; done
   state() { for pid in "$@"; do cut -d' ' -f3 /proc/$pid/stat 2>/dev/null || echo gone; done | sort | uniq -c | xargs; }
-  awaits() { for i in $(seq 60); do [ "$(state "${@:2}")" = "$1" ] && break; sleep 0.05; done; state "${@:2}"; }
+  awaits() { for i in $(seq 200); do s=$(state "${@:2}"); [ "$s" = "$1" ] && break; sleep 0.05; done; echo $s; }
+  told() { for i in $(seq 200); do grep -q "$1" "$2" && break; sleep 0.05; done; }
+  ended() { time -p wait $launcher; echo $?; cat "$1" >&2; }
 ]]
+-- What a default grace of 30 seconds does not end is not soon; what a busy machine does in a second is anybody's guess.
+local function is_soon(result)
+  assert.is_true(tonumber(result.stderr:match("real (%d+)")) < 15, result.stderr)
+end
+-- Programs of this run, which another run on this machine does not count as its own.
+local function naps(...)
+  local stat = io.open("/proc/self/stat")
+  local number = stat:read("*n")
+  stat:close()
+  local names = {}
+  for _, seconds in ipairs {...} do names[#names + 1] = ("sleep %d.%07d"):format(seconds, number) end
+  return unpack(names)
+end
 
 describe("a launched job", function()
   it("stops with Ctrl-Z, and goes on with the launcher", function()
     local result = shell(start .. [[
       kill -TSTP $launcher; awaits "3 T" $launcher $(cat "$2")
       kill -CONT $launcher; awaits "2 R 1 S" $launcher $(cat "$2")
-      kill -TERM $launcher; wait $launcher; echo $?]], mark .. "while true do end")
+      kill -TERM $launcher; wait $launcher; echo $?; cat "$2.told" >&2]], mark .. "while true do end")
     assert.equal("3 T\n2 R 1 S\n143\n", result.stdout)
     assert.equal("", result.stderr)
   end)
 
   it("tells which rank was stopped, and ends in time although it is", function()
     local result = shell(start .. [[
-      kill -STOP $(head -1 "$2"); sleep 2.2; kill -TERM $launcher; time -p wait $launcher; echo $?]],
+      kill -STOP $(head -1 "$2"); told "was stopped" "$2.told"; kill -TERM $launcher; ended "$2.told"]],
       mark .. "while true do end")
     assert.equal("143\n", result.stdout)
     assert.matches("rank %d was stopped by a signal %(kill %-CONT %d+ lets it go on%)", result.stderr)
-    assert.matches("real 0", result.stderr)
+    is_soon(result)
   end)
 
   it("says of a rank that others waited for in vain that it had been stopped", function()
     local script = mark .. "if os.getenv('RANK') == '1' then os.execute('kill -STOP ' .. pid) end " ..
       "require('accelhost._C').comm.barrier()"
-    local result = shell('options="--timeout 2.5"; ' .. start .. "wait $launcher; echo $?", script)
+    local result = shell('options="--timeout 2.5"; ' .. start .. 'ended "$2.told"', script)
     assert.equal("4\n", result.stdout)
     assert.matches("rank 1 had been stopped by a signal and was ended", result.stderr)
   end)
 
   it("ends soon by Ctrl-C while its ranks start one program after the other", function()
-    local result = shell(start .. "sleep 0.3; kill -INT $launcher; time -p wait $launcher; echo $?",
+    local result = shell(start .. 'sleep 0.3; kill -INT $launcher; ended "$2.told"',
       mark .. "while true do os.execute('sleep 0.2') end")
     assert.equal("130\n", result.stdout)
-    assert.matches("real [01]%.", result.stderr)
-    assert.matches("ranks 0, 1 may take 30 s to end", result.stderr)
+    is_soon(result)
+    -- A rank between two programs hears it itself.
+    assert.matches("ranks? [01, ]+ may take 30 s to end", result.stderr)
   end)
 
   it("tells its failure although it was interrupted while it ended", function()
-    local script = mark .. "if os.getenv('RANK') == '1' then os.execute('sleep 0.3') error('cause') end " ..
-      "while true do end"
-    local result = shell(start .. "sleep 0.8; kill -INT $launcher; wait $launcher; echo $?", script)
-    assert.equal("130\n", result.stdout)
-    assert.matches("rank 1 failed: %-e:1: cause", result.stderr)
+    -- Rank 0 takes 1.5 s to end. On a busy machine they are over before the signal comes: then once more.
+    local deaf = "require('ffi').cdef 'void *signal(int number, void *action);' " ..
+      "require('ffi').C.signal(15, require('ffi').cast('void *', 1)) "
+    local script = deaf .. mark .. "if os.getenv('RANK') == '0' then while true do end end " ..
+      "io.open((...) .. '.go'):read() error('cause')"
+    local shown
+    for _ = 1, 5 do
+      shown = shell("mkfifo \"$2.go\"; " .. start .. [[
+        failing=$(cat "$2"); echo > "$2.go"; rm "$2.go"
+        for i in $(seq 200); do [ "$(state $failing)" = "1 R 1 Z" ] && break; done
+        kill -INT $launcher; ended "$2.told"]], script)
+      if shown.stdout ~= "3\n" then break end
+    end
+    assert.equal("130\n", shown.stdout)
+    assert.matches("rank 1 failed: %-e:1: cause", shown.stderr)
   end)
 
   it("tells how much memory a rank had that was killed", function()
@@ -83,21 +110,22 @@ describe("a launched job", function()
   end)
 
   it("leaves nothing behind that its ranks have started", function()
-    local script = mark .. "os.execute('sleep 97 > /dev/null & setsid sleep 98 > /dev/null 2>&1 &')"
-    local result = shell('options="--grace 0.3"; ' .. start ..
-      "wait $launcher; echo $?; ps -eo args | grep -c '^sleep 9[78]'", script)
-    assert.equal("0\n0\n", result.stdout)
-    result = shell(start .. "wait $launcher; echo $?; ps -eo args | grep -c '^sleep 9[78]'",
-      script .. "if os.getenv('RANK') == '1' then error('x') end while true do end")
-    assert.equal("3\n0\n", result.stdout)
+    local near, far = naps(97, 98)
+    local left = ("wait $launcher; echo $?; ps -eo args | grep -cE '^(%s|%s)$'"):format(near, far)
+    local script = mark .. ("os.execute('%s > /dev/null & setsid %s > /dev/null 2>&1 &')"):format(near, far)
+    assert.equal("0\n0\n", shell('options="--grace 0.3"; ' .. start .. left, script).stdout)
+    script = script .. "if os.getenv('RANK') == '1' then error('x') end while true do end"
+    assert.equal("3\n0\n", shell(start .. left, script).stdout)
   end)
 
   it("leaves nothing behind when the launcher is killed", function()
-    local script = "os.execute('sleep 95 & setsid sleep 96 &') " .. mark .. "while true do end"
-    local result = shell(start .. [[kill -9 $launcher
-      for i in $(seq 60); do [ $(ps -eo args | grep -c '^sleep 9[56]') = 0 ] && break; sleep 0.05; done
-      ps -eo args | grep -c '^sleep 9[56]'; awaits "2 gone" $(cat "$2")]], script)
-    assert.equal("0\n2 gone\n", result.stdout)
+    local near, far = naps(95, 96)
+    local script = ("os.execute('%s & setsid %s &') "):format(near, far) .. mark .. "while true do end"
+    local result = shell(("left() { ps -eo args | grep -cE '^(%s|%s)$'; }\n"):format(near, far) .. start .. [[left
+      kill -9 $launcher
+      for i in $(seq 200); do [ $(left) = 0 ] && break; sleep 0.05; done
+      left; awaits "2 gone" $(cat "$2")]], script)
+    assert.equal("4\n0\n2 gone\n", result.stdout)
   end)
 
   it("waits a moment for what its ranks have started, and shows what it says", function()

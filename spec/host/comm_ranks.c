@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,11 +17,13 @@ enum { THREADS = 0 };
 #endif
 
 static const char *const backends[] = {"shm", "socket"};
-static const struct ah_backend *backend; /* of the run that is on */
+/* Of the run that is on. */
+static const struct ah_backend *backend;
+static atomic_int *marks;
 
 static void run_one(struct ah_board *board, int rank, int64_t timeout_ns, void (*body)(struct rank *), int *failures)
 {
-    struct rank me = {.rank = rank, .size = board->size, .where = "?", .board = board};
+    struct rank me = {.rank = rank, .size = board->size, .where = "?", .board = board, .marks = marks};
     struct ah_seat seat = {.board = board, .rank = rank, .size = board->size, .timeout_ns = timeout_ns};
     ah_set_num_threads(1); /* threads have no business in the pool, and forks lost its threads */
     if (ah_group_open(&me.group, backend, &seat)) {
@@ -104,8 +107,16 @@ static bool run_with_board(int size, int64_t timeout_ns, unsigned mortal, bool f
         fprintf(stderr, "no board: %s\n", ah_error_text());
         return false;
     }
+    void *shared = mmap(NULL, MARKS * sizeof *marks, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) {
+        fprintf(stderr, "no memory for marks\n");
+        ah_board_close(board);
+        return false;
+    }
+    marks = shared;
     bool good = THREADS && !fork_always ? run_threads(board, timeout_ns, body)
                                         : run_forked(board, timeout_ns, mortal, body);
+    munmap(shared, MARKS * sizeof *marks);
     ah_board_close(board);
     return good;
 }
@@ -127,6 +138,17 @@ static bool run_backends(int size, int64_t timeout_ns, unsigned mortal, bool for
 void until_ended(struct rank *me, int rank)
 {
     while (atomic_load(&ah_board_slot(me->board, rank)->state) == AH_RANK_RUNNING)
+        usleep(1000);
+}
+
+void set_mark(struct rank *me, int which)
+{
+    atomic_store(&me->marks[which], 1);
+}
+
+void until_marked(struct rank *me, int which)
+{
+    for (int ms = 0; ms < 30000 && !atomic_load(&me->marks[which]); ms++)
         usleep(1000);
 }
 

@@ -3,6 +3,7 @@
 #ifndef AH_SPEC_HOST_COMM_RANKS_H
 #define AH_SPEC_HOST_COMM_RANKS_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "comm/backend.h"
@@ -13,7 +14,10 @@ struct rank {
     const char *where; /* of the calls that the helpers below make */
     struct ah_board *board;
     struct ah_group *group;
+    atomic_int *marks; /* MARKS of them, shared by the ranks of one run */
 };
+
+enum { MARKS = 8 };
 
 extern const struct ah_backend socket_backend;
 
@@ -25,6 +29,9 @@ bool run_ranks_mortal(int size, int64_t timeout_ns, unsigned mortal_mask, void (
 
 /* Stay until another rank has ended. */
 void until_ended(struct rank *me, int rank);
+/* Stay until somebody has set a mark, half a minute at most: the order of what ranks do, on a machine of any load. */
+void set_mark(struct rank *me, int which);
+void until_marked(struct rank *me, int which);
 
 #define RANK_CHECK(me, condition)                                                                          \
     do {                                                                                                   \

@@ -70,7 +70,7 @@ static void thousands_of_works(struct rank *me)
 AH_TEST(thousands_of_works_are_right_on_ranks_of_unequal_speed)
 {
     for (int s = 0; s < SIZES; s++)
-        CHECK(run_ranks(sizes[s], 5 * 1000000000ll, thousands_of_works));
+        CHECK(run_ranks(sizes[s], 30 * 1000000000ll, thousands_of_works));
 }
 
 /* Every asynchronous form, in private memory and in the group's. */

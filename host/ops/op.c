@@ -18,6 +18,13 @@ static struct ah_op table[AH_OP_COUNT + 1] = {
 };
 static bool parsed;
 
+/* The signatures once more. Parsing puts zeros behind the words in here, which parameters point to. */
+static char words[] =
+#define OP(id, forward, kernel, signature, flags) signature "\0"
+#include "ops/table.def"
+#undef OP
+    ;
+
 struct ah_value ah_ints_value(const int64_t *at, int count)
 {
     struct ah_value value = {.kind = AH_INTS};
@@ -43,7 +50,7 @@ static enum ah_kind kind_of_letter(char letter)
     }
 }
 
-/* The text after '=' as a value of the parameter's kind; strings stay allocated with the table. */
+/* The text after '=' as a value of the parameter's kind. */
 static struct ah_value parse_default(enum ah_kind kind, const char *text)
 {
     struct ah_value value = {.kind = kind};
@@ -63,35 +70,39 @@ static struct ah_value parse_default(enum ah_kind kind, const char *text)
         break;
     case AH_FLAG: value.flag = !strcmp(text, "true"); break;
     case AH_DTYPE: ah_dtype_parse(text, &value.dtype); break;
-    case AH_STRING: value.string = strdup(text); break;
+    case AH_STRING: value.string = text; break;
     default: value.kind = AH_NONE; break;
     }
     return value;
 }
 
-static void parse_signature(struct ah_op *op)
+/* End the word at `at` where one of the marks stands; what follows. */
+static char *cut(char *at, const char *marks)
 {
-    const char *at = op->signature;
+    at += strcspn(at, marks);
+    if (*at)
+        *at++ = 0;
+    return at;
+}
+
+static void parse_signature(struct ah_op *op, char *at)
+{
     while (*at && op->param_count < AH_MAX_ARGS) {
         struct ah_param *param = &op->param[op->param_count++];
-        while (*at == ' ' || *at == ',')
-            at++;
-        size_t length = strcspn(at, ":");
-        param->name = strndup(at, length);
-        at += length + 1;
+        param->name = at;
+        at = cut(at, ":");
         param->kind = kind_of_letter(*at++);
         if (*at == '?') {
             param->optional = true;
             at++;
         }
         if (*at == '=') {
-            length = strcspn(++at, ",");
-            char text[64] = "";
-            memcpy(text, at, length < sizeof text ? length : sizeof text - 1);
+            const char *text = at + 1;
+            at = cut(at, ",");
             param->has_default = true;
             param->fallback = parse_default(param->kind, text);
-            at += length;
         }
+        at += strspn(at, ", ");
     }
     int count = 0;
     while (count < op->param_count && (op->param[count].kind == AH_TENSOR || op->param[count].kind == AH_OPERAND))
@@ -101,9 +112,11 @@ static void parse_signature(struct ah_op *op)
 
 static void parse_table(void)
 {
+    char *at = words;
     for (int i = 0; i < AH_OP_COUNT; i++) {
         table[i].id = (enum ah_opid)i;
-        parse_signature(&table[i]);
+        parse_signature(&table[i], at);
+        at += strlen(table[i].signature) + 1;
     }
     parsed = true;
 }

@@ -3,70 +3,139 @@
 #include "faults/fail_alloc.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdio.h>
+#include <unistd.h>
 
 #undef malloc
 #undef calloc
 #undef realloc
+#undef aligned_alloc
 #undef strdup
 #undef strndup
+#undef vasprintf
+#undef asprintf
 #undef posix_memalign
 #undef mmap
 #undef memfd_create
+#undef pthread_create
 
 static atomic_long requests;
-static long chosen; /* 0: none */
-static bool and_after;
+static long first = LONG_MAX, last = LONG_MAX; /* of the requests that fail */
+
+/* Whether this process is among those that are to fail. */
+static bool is_meant(void)
+{
+    const char *wanted = getenv("ACCELHOST_FAIL_ALLOC_RANK"), *rank = getenv("RANK");
+    return !wanted || !strcmp(wanted, rank ? rank : "launcher");
+}
 
 __attribute__((constructor)) static void read_choice(void)
 {
     const char *text = getenv("ACCELHOST_FAIL_ALLOC");
-    if (!text)
-        return;
     char *end;
-    chosen = strtol(text, &end, 10);
-    and_after = *end == '+';
+    if (!text || !is_meant())
+        return;
+    first = strtol(text, &end, 10);
+    last = *end == '+' ? LONG_MAX : first;
+}
+
+/* Append a line to the file that a variable names; by one write, since several processes do. */
+static void append(const char *variable, const char *line)
+{
+    const char *path = getenv(variable);
+    int fd = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
+    if (fd < 0)
+        return;
+    (void)!write(fd, line, strlen(line));
+    close(fd);
 }
 
 __attribute__((destructor)) static void write_count(void)
 {
-    const char *path = getenv("ACCELHOST_COUNT_ALLOC");
-    FILE *file = path ? fopen(path, "a") : NULL;
-    if (file) {
-        fprintf(file, "%ld\n", atomic_load(&requests));
-        fclose(file);
-    }
+    char line[32];
+    snprintf(line, sizeof line, "%ld\n", atomic_load(&requests));
+    append("ACCELHOST_COUNT_ALLOC", line);
 }
 
-static bool fails(void)
+static bool fails(const char *file, const char *function)
 {
+    char line[256];
     long now = atomic_fetch_add(&requests, 1) + 1;
-    bool failing = chosen > 0 && (now == chosen || (and_after && now > chosen));
-    if (failing)
-        errno = ENOMEM;
-    return failing;
+    if (now < first || now > last)
+        return false;
+    snprintf(line, sizeof line, "%s: %s\n", file, function);
+    append("ACCELHOST_FAILED_ALLOC", line);
+    errno = ENOMEM;
+    return true;
 }
 
-void *ah_failing_malloc(size_t bytes) { return fails() ? NULL : malloc(bytes); }
+#define FAILS fails(file, function)
 
-void *ah_failing_calloc(size_t count, size_t bytes) { return fails() ? NULL : calloc(count, bytes); }
-
-void *ah_failing_realloc(void *block, size_t bytes) { return fails() ? NULL : realloc(block, bytes); }
-
-char *ah_failing_strdup(const char *text) { return fails() ? NULL : strdup(text); }
-
-char *ah_failing_strndup(const char *text, size_t bytes) { return fails() ? NULL : strndup(text, bytes); }
-
-int ah_failing_posix_memalign(void **out, size_t alignment, size_t bytes)
+void *ah_failing_malloc(const char *file, const char *function, size_t bytes)
 {
-    return fails() ? ENOMEM : posix_memalign(out, alignment, bytes);
+    return FAILS ? NULL : malloc(bytes);
 }
 
-void *ah_failing_mmap(void *at, size_t bytes, int protection, int flags, int file, long offset)
+void *ah_failing_calloc(const char *file, const char *function, size_t count, size_t bytes)
 {
-    return fails() ? MAP_FAILED : mmap(at, bytes, protection, flags, file, offset);
+    return FAILS ? NULL : calloc(count, bytes);
 }
 
-int ah_failing_memfd_create(const char *name, unsigned flags) { return fails() ? -1 : memfd_create(name, flags); }
+void *ah_failing_realloc(const char *file, const char *function, void *block, size_t bytes)
+{
+    return FAILS ? NULL : realloc(block, bytes);
+}
+
+void *ah_failing_aligned_alloc(const char *file, const char *function, size_t alignment, size_t bytes)
+{
+    return FAILS ? NULL : aligned_alloc(alignment, bytes);
+}
+
+char *ah_failing_strdup(const char *file, const char *function, const char *text)
+{
+    return FAILS ? NULL : strdup(text);
+}
+
+char *ah_failing_strndup(const char *file, const char *function, const char *text, size_t bytes)
+{
+    return FAILS ? NULL : strndup(text, bytes);
+}
+
+int ah_failing_vasprintf(const char *file, const char *function, char **out, const char *format, va_list args)
+{
+    return FAILS ? -1 : vasprintf(out, format, args);
+}
+
+int ah_failing_asprintf(const char *file, const char *function, char **out, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int bytes = ah_failing_vasprintf(file, function, out, format, args);
+    va_end(args);
+    return bytes;
+}
+
+int ah_failing_posix_memalign(const char *file, const char *function, void **out, size_t alignment, size_t bytes)
+{
+    return FAILS ? ENOMEM : posix_memalign(out, alignment, bytes);
+}
+
+void *ah_failing_mmap(const char *file, const char *function, void *at, size_t bytes, int protection, int flags, int fd,
+                      long offset)
+{
+    return FAILS ? MAP_FAILED : mmap(at, bytes, protection, flags, fd, offset);
+}
+
+int ah_failing_memfd_create(const char *file, const char *function, const char *name, unsigned flags)
+{
+    return FAILS ? -1 : memfd_create(name, flags);
+}
+
+int ah_failing_pthread_create(const char *file, const char *function, pthread_t *out, const pthread_attr_t *attributes,
+                              void *(*run)(void *), void *context)
+{
+    return FAILS ? EAGAIN : pthread_create(out, attributes, run, context);
+}

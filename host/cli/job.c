@@ -79,6 +79,7 @@ static int describe_job(const struct ah_job *job, struct ah_environment *environ
     AH_TRY(ah_environment_set(environment, true, AH_JOB_MARK, "%s", job->mark));
     if (job->options.timeout > 0)
         AH_TRY(ah_environment_set(environment, true, "ACCELHOST_TIMEOUT", "%.9g", job->options.timeout));
+    AH_TRY(ah_environment_set(environment, true, "ACCELHOST_PATIENCE", "%.9g", (double)job->patience_ns / 1e9));
     if (job->options.threads > 0)
         return ah_environment_set(environment, true, "OMP_NUM_THREADS", "%d", job->options.threads);
     return ah_environment_set(environment, false, "OMP_NUM_THREADS", "%.0f", share < 1 ? 1 : share);
@@ -128,6 +129,20 @@ out:
     return status;
 }
 
+static int64_t next_watch(const struct ah_job *job, int64_t now)
+{
+    return now + (job->patience_ns < second_ns ? job->patience_ns : second_ns);
+}
+
+static int take_patience(struct ah_job *job)
+{
+    job->patience_ns = (int64_t)(job->options.patience * 1e9);
+    if (!job->patience_ns)
+        AH_TRY(ah_seconds_from_environment("ACCELHOST_PATIENCE", AH_PATIENCE_S, &job->patience_ns));
+    job->watch_ns = next_watch(job, job->started_ns);
+    return 0;
+}
+
 int ah_job_start(struct ah_job **out, const struct ah_job_options *options)
 {
     int status = 0;
@@ -142,13 +157,13 @@ int ah_job_start(struct ah_job **out, const struct ah_job_options *options)
     job->deadline = job->alone_ns = -1;
     job->warden.socket = -1;
     job->started_ns = ah_now_ns();
-    job->watch_ns = job->started_ns + second_ns;
     make_mark(job);
     job->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (job->epoll < 0) {
         status = ah_fail(AH_EIO, "cannot watch ranks: %s", strerror(errno));
         goto out;
     }
+    AH_TRYGO(take_patience(job), out);
     AH_TRYGO(make_room(job->size, &descriptors), out);
     AH_TRYGO(ah_board_create(&job->board, job->size), out);
     job->board->header->stdout_is_terminal = options->terminal[0];
@@ -402,7 +417,7 @@ void ah_job_step(struct ah_job *job)
     if (job->phase == AH_JOB_SIGNALLED && !job->nudged && now >= job->signal_ns + nudge_ns)
         nudge(job);
     if (job->running && now >= job->watch_ns) {
-        job->watch_ns = now + second_ns;
+        job->watch_ns = next_watch(job, now);
         ah_job_watch(job, now);
     }
     if (job->deadline >= 0 && now >= job->deadline)

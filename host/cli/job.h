@@ -21,6 +21,7 @@ struct ah_job_options {
     int ranks;
     int threads;         /* of each rank, 0: processors / ranks */
     double timeout;      /* seconds that a rank may wait in a collective, 0: as ACCELHOST_TIMEOUT says, else 600 */
+    double patience;     /* seconds before a rank that does not come on is told, 0: ACCELHOST_PATIENCE, else 10 */
     double grace;        /* seconds that ranks get to end after ah_job_end */
     char **argv;         /* the host's arguments in each rank, argv[0] included, NULL-ended */
     int script;          /* a descriptor that the ranks keep, or -1 */

@@ -38,6 +38,7 @@ struct ah_job {
     int64_t signal_ns;  /* when that was */
     int64_t leave_ns;   /* how long what the ranks have left may go on */
     int64_t started_ns, alone_ns; /* alone: when the last rank ended well, -1 before */
+    int64_t patience_ns; /* before a rank that does not come on is told */
     int64_t watch_ns;   /* when to look again for ranks that do not come on */
     bool told_missing, told_alone, told_left, nudged;
     struct ah_rank_process rank[];

@@ -1,9 +1,7 @@
-/* Once a second, what a user would otherwise learn by looking at the processes: nothing here ends a job. */
+/* Once a second or sooner, what a user would otherwise learn by looking at the processes: nothing here ends a job. */
 #include <stdio.h>
 
 #include "cli/job_state.h"
-
-static const int64_t patience_ns = 10000000000;
 
 static void watch_stops(struct ah_job *job)
 {
@@ -26,7 +24,7 @@ static void watch_starts(struct ah_job *job)
     if (!count)
         return;
     ah_job_list_ranks(missing, job->size, ranks, sizeof ranks);
-    ah_job_notice(job, "accelhost launch: not started after %d s: %s\n", (int)(patience_ns / 1000000000), ranks);
+    ah_job_notice(job, "accelhost launch: not started after %.3g s: %s\n", (double)job->patience_ns / 1e9, ranks);
 }
 
 static void watch_ends(struct ah_job *job)
@@ -42,8 +40,8 @@ static void watch_ends(struct ah_job *job)
     if (count == 1)
         ah_job_last_collective(job, some, last, sizeof last);
     ah_job_list_ranks(running, job->size, ranks, sizeof ranks);
-    ah_job_notice(job, "accelhost launch: still running %d s after the others ended: %s%s\n",
-                  (int)(patience_ns / 1000000000), ranks, last);
+    ah_job_notice(job, "accelhost launch: still running %.3g s after the others ended: %s%s\n",
+                  (double)job->patience_ns / 1e9, ranks, last);
     job->told_alone = true;
 }
 
@@ -52,8 +50,8 @@ void ah_job_watch(struct ah_job *job, int64_t now)
     watch_stops(job);
     if (job->phase != AH_JOB_RUNNING)
         return;
-    if (!job->told_missing && now > job->started_ns + patience_ns)
+    if (!job->told_missing && now > job->started_ns + job->patience_ns)
         watch_starts(job);
-    if (!job->told_alone && job->alone_ns >= 0 && now > job->alone_ns + patience_ns)
+    if (!job->told_alone && job->alone_ns >= 0 && now > job->alone_ns + job->patience_ns)
         watch_ends(job);
 }

@@ -21,7 +21,7 @@
 #include "cli/script.h"
 
 struct launch_options {
-    double processes, threads, timeout, grace, max_memory;
+    double processes, threads, timeout, patience, grace, max_memory;
     bool jit_off, gc_stress;
 };
 
@@ -32,6 +32,8 @@ static const struct ah_flag flags[] = {
      "threads of each rank (default: processors / ranks)"},
     {"--timeout", AH_FLAG_NUMBER, FIELD(timeout), 1e-3, 1e9, "S",
      "seconds a rank may wait in a collective (default 600)"},
+    {"--patience", AH_FLAG_NUMBER, FIELD(patience), 1e-3, 1e9, "S",
+     "seconds before a rank that does not come on is told (default 10)"},
     {"--grace", AH_FLAG_NUMBER, FIELD(grace), 0, 1e6, "S", "seconds the ranks get to end after a signal (default 30)"},
     {"--max_memory", AH_FLAG_BYTES, FIELD(max_memory), 1 << 20, 1e15, "SIZE",
      "memory that a rank may take for itself, such as 2G"},
@@ -230,6 +232,7 @@ static void describe(struct ah_job_options *job, const struct launch_options *op
     job->ranks = (int)options->processes;
     job->threads = (int)options->threads;
     job->timeout = options->timeout;
+    job->patience = options->patience;
     job->grace = options->grace;
     job->terminal[0] = isatty(STDOUT_FILENO);
     job->terminal[1] = isatty(STDERR_FILENO);

@@ -63,7 +63,7 @@ struct ah_group {
     struct ah_work *abandoned;      /* carried out here, not yet everywhere */
     int spins;                  /* looks at a counter before sleeping */
     int64_t timeout_ns;         /* for a call */
-    int64_t notice_ns;          /* after which a wait is told */
+    int64_t patience_ns;        /* after which a wait is told */
     int poison;                 /* the status of the first failure */
     char poison_text[1024];
     bool logs;
@@ -80,7 +80,7 @@ struct ah_seat {
     uint32_t base;
     struct ah_group *root;  /* NULL: the new one is a root */
     int64_t timeout_ns;     /* 0: ACCELHOST_TIMEOUT, else 600 s */
-    int64_t notice_ns;      /* 0: 10 s */
+    int64_t patience_ns;    /* 0: ACCELHOST_PATIENCE, else 10 s */
 };
 
 /* A group of one is always "self". Several threads may each be a rank on one mapping of a board. */

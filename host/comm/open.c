@@ -5,13 +5,13 @@
 
 #include "base/tell.h"
 #include "base/threads.h"
+#include "base/time.h"
 #include "comm/backend.h"
 #include "comm/rank.h"
 #include "comm/split.h"
 #include "comm/topology.h"
 
 enum { BACKENDS = 16, SPINS = 2000, FEW_SPINS = 20 };
-static const int64_t notice_default_ns = 10 * 1000000000ll;
 static const double timeout_default_s = 600;
 
 static const struct ah_backend *backends[BACKENDS] = {&ah_self_backend, &ah_shm_backend};
@@ -41,17 +41,6 @@ const struct ah_backend *ah_backend_find(const char *name)
 
 /* Groups. */
 
-static int timeout_from_environment(int64_t *out)
-{
-    const char *text = getenv("ACCELHOST_TIMEOUT");
-    char *end = NULL;
-    double seconds = text ? strtod(text, &end) : timeout_default_s;
-    if (text && (end == text || *end || !(seconds > 0) || seconds > 1e9))
-        return ah_fail(AH_EINVAL, "ACCELHOST_TIMEOUT: expected seconds above 0, got '%s'", text);
-    *out = (int64_t)(seconds * 1e9);
-    return 0;
-}
-
 static void dispose(struct ah_group *group)
 {
     free(group->peer);
@@ -71,7 +60,12 @@ static int take_seat(struct ah_group *group, const struct ah_seat *seat)
             group->peer[r] = &ah_board_slot(seat->board, group->member[r])->channel[seat->channel];
     }
     group->timeout_ns = seat->timeout_ns;
-    return seat->timeout_ns ? 0 : timeout_from_environment(&group->timeout_ns);
+    group->patience_ns = seat->patience_ns;
+    if (!group->timeout_ns)
+        AH_TRY(ah_seconds_from_environment("ACCELHOST_TIMEOUT", timeout_default_s, &group->timeout_ns));
+    if (!group->patience_ns)
+        AH_TRY(ah_seconds_from_environment("ACCELHOST_PATIENCE", AH_PATIENCE_S, &group->patience_ns));
+    return 0;
 }
 
 int ah_group_open(struct ah_group **out, const struct ah_backend *backend, const struct ah_seat *seat)
@@ -90,7 +84,6 @@ int ah_group_open(struct ah_group **out, const struct ah_backend *backend, const
     group->channel = seat->channel;
     group->base = group->posted = group->done = group->ring_safe = seat->base;
     group->last = &group->first;
-    group->notice_ns = seat->notice_ns ? seat->notice_ns : notice_default_ns;
     /* With more ranks than processors whom we wait for may need this one. */
     group->spins = !seat->board || seat->board->size <= ah_cpu_count() ? SPINS : FEW_SPINS;
     group->logs = ah_tells_of("comm");

@@ -11,6 +11,9 @@ struct ah_board;
 /* In the environment of a job's ranks and of all that they start; its value names the job (cli/strays.h). */
 #define AH_JOB_MARK "ACCELHOST_JOB"
 
+/* Seconds before the job tells of a rank that does not come on, unless ACCELHOST_PATIENCE says otherwise. */
+#define AH_PATIENCE_S 10
+
 /* Map the board that the launcher handed over (descriptor number in ACCELHOST_BOARD) and mark this rank as running;
  * *out is NULL when there is none. In a program that a rank has started, RANK and its kin leave the environment: it is
  * no rank. Idempotent; best called at the start of main, so that programs started by the script do not inherit the

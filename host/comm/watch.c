@@ -190,7 +190,7 @@ static void tell_of_wait(struct ah_group *group, enum ah_counter which, uint32_t
     int rank = laggard(group, which);
     if (ah_board_first_to_tell(group->board, group->member[rank], counter_of(group, rank, AH_POSTED)))
         ah_tell("%s: rank %d has waited %.3g s: %s", own_call(group, sequence, call, sizeof call),
-                group->member[group->rank], (double)group->notice_ns / 1e9,
+                group->member[group->rank], (double)group->patience_ns / 1e9,
                 whereabouts(group, rank, where, sizeof where));
 }
 
@@ -213,7 +213,7 @@ int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counte
     AH_TRY(check_peers(group, which, target));
     if (watch->waited >= group->timeout_ns)
         return timed_out(group, which, awaited(group, which, target));
-    if (watch->waited >= group->notice_ns && !watch->told) {
+    if (watch->waited >= group->patience_ns && !watch->told) {
         tell_of_wait(group, which, awaited(group, which, target));
         watch->told = true;
     }

@@ -100,6 +100,34 @@ describe("a job of which a rank fails", function()
     assert.is_nil(result.stderr:match("ranks? [%d, ]*2[%d, ]* ended because of it"))
   end)
 
+  it("tells of ranks that run on when the others have ended", function()
+    local script = "local comm = require 'accelhost._C'.comm comm.barrier() " ..
+      "local now = require 'accelhost._C'.system.now local till = now() + 0.6 " ..
+      "while comm.rank() > 0 and now() < till do end"
+    local result = run.host({"launch", "--num_processes", 2, "--patience", 0.1, "-e", script}, {timeout = 20})
+    assert.equal(0, result.code)
+    assert.equal("accelhost launch: still running 0.1 s after the others ended: rank 1; its last collective was " ..
+      "barrier #1 at -e:1\n", result.stderr)
+    result = run.host({"launch", "--num_processes", 3, "--patience", 0.1, "-e", script}, {timeout = 20})
+    assert.equal("accelhost launch: still running 0.1 s after the others ended: ranks 1, 2\n", result.stderr)
+    result = run.host({"launch", "--num_processes", 2, "-e", script}, {timeout = 20})
+    assert.equal("", result.stderr)
+  end)
+
+  it("tells of a wait after the seconds of --patience or ACCELHOST_PATIENCE", function()
+    local script = "local comm = require 'accelhost._C'.comm local now = require 'accelhost._C'.system.now " ..
+      "local till = now() + 0.5 while comm.rank() == 1 and now() < till do end comm.barrier()"
+    local told = "accelhost: barrier #1 at -e:1: rank 0 has waited 0.1 s: rank 1 has not come to its first collective\n"
+    local words = {"launch", "--num_processes", 2, "--patience", 0.1, "-e", script}
+    assert.equal(told, run.host(words, {timeout = 20}).stderr)
+    words = {"launch", "--num_processes", 2, "-e", script}
+    assert.equal(told, run.host(words, {timeout = 20, env = {ACCELHOST_PATIENCE = "0.1"}}).stderr)
+    assert.equal("", run.host(words, {timeout = 20}).stderr)
+    local result = run.host(words, {timeout = 20, env = {ACCELHOST_PATIENCE = "soon"}})
+    assert.equal(3, result.code)
+    assert.equal("accelhost launch: ACCELHOST_PATIENCE: expected seconds above 0, got 'soon'\n", result.stderr)
+  end)
+
   it("lists every rank that failed by itself", function()
     local result = run.host({"launch", "--num_processes", 3, "-e", together .. "error('all')"}, {timeout = 20})
     assert.matches("rank %d failed: %-e:1: all", result.stderr)

@@ -179,7 +179,7 @@ static void notice(struct rank *me)
         until_marked(me, 0);
     else
         ah_tell_to(listen_to);
-    me->group->notice_ns = 150 * 1000000;
+    me->group->patience_ns = 150 * 1000000;
     RANK_CHECK(me, barrier(me) == 0);
     ah_tell_to(NULL);
     if (me->rank == 0) {

@@ -74,6 +74,26 @@ static struct ah_job *start(struct heard *heard, int ranks, const char *code)
     return job;
 }
 
+AH_TEST(a_rank_that_does_not_start_is_told)
+{
+    char *argv[] = {(char *)"accelhost", (char *)"stay-out", NULL};
+    struct heard heard = {0};
+    struct ah_job_options options = {.ranks = 2, .threads = 1, .patience = 0.05, .grace = 2, .argv = argv,
+        .script = -1, .output = on_output, .notice = on_notice, .context = &heard};
+    struct ah_job *job = NULL;
+    int64_t began = ah_now_ns();
+    CHECK_OK(ah_job_start(&job, &options));
+    REQUIRE(job);
+    while (ah_now_ns() < began + INT64_C(20000000000) && !*heard.notice) {
+        CHECK(ah_job_due(job) >= 0 && ah_job_due(job) < ah_now_ns() + INT64_C(60000000));
+        ah_job_step(job);
+        usleep(1000);
+    }
+    CHECK(ah_now_ns() >= began + 50000000);
+    CHECK(!strcmp(heard.notice, "accelhost launch: not started after 0.05 s: ranks 0, 1\n"));
+    ah_job_close(job);
+}
+
 AH_TEST(two_jobs_run_at_once)
 {
     static const char good[] = "require('accelhost._C').comm.barrier() print('good ' .. os.getenv('RANK'))";

@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "cli/command.h"
 
@@ -32,6 +33,9 @@ int main(int argc, char **argv)
     /* A rank of a job that a test has started. */
     if (argc > 1 && !strcmp(argv[1], "run"))
         return ah_cli_run(argc - 2, argv + 2);
+    /* One that does not come to its start. */
+    if (argc > 1 && !strcmp(argv[1], "stay-out"))
+        return pause();
     for (struct test_case *test = tests; test; test = test->next) {
         if (argc > 1 && !strstr(test->name, argv[1]))
             continue;

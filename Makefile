@@ -64,7 +64,7 @@ $(BUILD)/selftest: $(filter-out $(BUILD)/host/main.o,$(OBJ)) $(TEST_OBJ) $(LUAJI
 PLUGINS := $(BUILD)/accelhost-far.so $(BUILD)/accelhost-old.so
 $(BUILD)/accelhost-far.so: spec/device/far_device.c
 $(BUILD)/accelhost-old.so: spec/device/old_plugin.c
-$(PLUGINS): | deps-check
+$(PLUGINS): | deps-check $(BUILD)/op_args.h
 	@mkdir -p $(@D)
 	$(call say,plugin $@)$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -MF $(@:.so=.d) -o $@ $<
 $(BUILD)/selftest: | $(PLUGINS)
@@ -77,7 +77,13 @@ $(BUILD)/embed: scripts/embed.c $(LUAJIT_A)
 $(BUILD)/embedded.c: $(LUA) $(BUILD)/embed Makefile
 	$(call say,embed lua)$(BUILD)/embed $@ $(BUILD)/embedded.bin $(LUA)
 
-$(BUILD)/%.o: %.c | deps-check
+# The op table's parameters as structs.
+TABLE := $(wildcard host/ops/*.def) host/autograd/rules.def
+$(BUILD)/op_args.h: $(TABLE) scripts/op-args.sh
+	@mkdir -p $(@D)
+	$(call say,op-args $@)scripts/op-args.sh "$(CC)" > $@.new && mv -f $@.new $@
+
+$(BUILD)/%.o: %.c | deps-check $(BUILD)/op_args.h
 	@mkdir -p $(@D)
 	$(call say,cc $<)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
@@ -115,7 +121,7 @@ check: ## warnings as errors, lint, dependency rule, style, the README's command
 
 # For a processor without half floats, which clang knows less of than gcc.
 .PHONY: clang
-clang: ## the C files as clang reads them, where it is installed
+clang: $(BUILD)/op_args.h ## the C files as clang reads them, where it is installed
 	@! command -v clang >/dev/null || printf '%s\n' $(SRC) $(TEST_SRC) | xargs -P $(shell nproc) -n 8 \
 		clang -std=c11 -march=x86-64-v3 -fopenmp -fsyntax-only $(WARN) -Werror $(filter-out -MMD -MP,$(CPPFLAGS))
 

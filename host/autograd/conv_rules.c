@@ -11,16 +11,16 @@ static struct ah_value size_of_input(const struct ah_rule *r, int i)
     return AH_INTS_OF(meta->size, meta->ndim);
 }
 
-/* `at`: where stride, padding, dilation, groups begin among the arguments. */
-#define OPTIONS(r, at) (r)->arg[at], (r)->arg[(at) + 1], (r)->arg[(at) + 2], (r)->arg[(at) + 3]
+#define OPTIONS arg->stride, arg->padding, arg->dilation, arg->groups
 
 int ah_backward_conv2d(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *x = ah_r_saved(r, 0), *w = ah_r_saved(r, 1);
+    const struct ah_args_conv2d *arg = ah_args(r, conv2d);
+    struct ah_tensor *g = r->grad_out[0], *x = ah_given(&arg->input), *w = ah_given(&arg->weight);
     if (r->needs[0])
-        r->grad_in[0] = ah_r(r, AH_OP_conv2d_grad_input, AH_T(g), AH_T(w), size_of_input(r, 0), OPTIONS(r, 3));
+        r->grad_in[0] = ah_r(r, AH_OP_conv2d_grad_input, AH_T(g), AH_T(w), size_of_input(r, 0), OPTIONS);
     if (r->needs[1])
-        r->grad_in[1] = ah_r(r, AH_OP_conv2d_grad_weight, AH_T(g), AH_T(x), size_of_input(r, 1), OPTIONS(r, 3));
+        r->grad_in[1] = ah_r(r, AH_OP_conv2d_grad_weight, AH_T(g), AH_T(x), size_of_input(r, 1), OPTIONS);
     if (r->input_count > 2 && r->needs[2])
         r->grad_in[2] = ah_r(r, AH_OP_channel_sum, AH_T(g));
     return r->status;
@@ -28,21 +28,23 @@ int ah_backward_conv2d(struct ah_rule *r)
 
 int ah_backward_conv2d_grad_input(struct ah_rule *r)
 {
-    struct ah_tensor *x = r->grad_out[0], *g = ah_r_saved(r, 0), *w = ah_r_saved(r, 1);
+    const struct ah_args_conv2d_grad_input *arg = ah_args(r, conv2d_grad_input);
+    struct ah_tensor *x = r->grad_out[0], *g = ah_given(&arg->grad), *w = ah_given(&arg->weight);
     if (r->needs[0])
-        r->grad_in[0] = ah_r(r, AH_OP_conv2d, AH_T(x), AH_T(w), AH_NIL, OPTIONS(r, 3));
+        r->grad_in[0] = ah_r(r, AH_OP_conv2d, AH_T(x), AH_T(w), AH_NIL, OPTIONS);
     if (r->needs[1])
-        r->grad_in[1] = ah_r(r, AH_OP_conv2d_grad_weight, AH_T(g), AH_T(x), size_of_input(r, 1), OPTIONS(r, 3));
+        r->grad_in[1] = ah_r(r, AH_OP_conv2d_grad_weight, AH_T(g), AH_T(x), size_of_input(r, 1), OPTIONS);
     return r->status;
 }
 
 int ah_backward_conv2d_grad_weight(struct ah_rule *r)
 {
-    struct ah_tensor *w = r->grad_out[0], *g = ah_r_saved(r, 0), *x = ah_r_saved(r, 1);
+    const struct ah_args_conv2d_grad_weight *arg = ah_args(r, conv2d_grad_weight);
+    struct ah_tensor *w = r->grad_out[0], *g = ah_given(&arg->grad), *x = ah_given(&arg->input);
     if (r->needs[0])
-        r->grad_in[0] = ah_r(r, AH_OP_conv2d, AH_T(x), AH_T(w), AH_NIL, OPTIONS(r, 3));
+        r->grad_in[0] = ah_r(r, AH_OP_conv2d, AH_T(x), AH_T(w), AH_NIL, OPTIONS);
     if (r->needs[1])
-        r->grad_in[1] = ah_r(r, AH_OP_conv2d_grad_input, AH_T(g), AH_T(w), size_of_input(r, 1), OPTIONS(r, 3));
+        r->grad_in[1] = ah_r(r, AH_OP_conv2d_grad_input, AH_T(g), AH_T(w), size_of_input(r, 1), OPTIONS);
     return r->status;
 }
 

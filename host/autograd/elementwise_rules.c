@@ -1,6 +1,6 @@
 /* Rules of arithmetic, activations, choices and copies, and second derivatives of the fused gradients. A rule is an
- * expression over ops; give() brings it back to its input's shape and dtype. What must stay true: a saved argument that
- * may be a Lua number (wrapped) is used as a number, never as a tensor that takes part in promotion. */
+ * expression over ops; ah_r_give brings it back to its input's shape and dtype. What must stay true: a saved argument
+ * that may be a Lua number (wrapped) is used as a number, never as a tensor that takes part in promotion. */
 #include <math.h>
 #include <string.h>
 
@@ -23,13 +23,6 @@ static struct ah_tensor *compare(struct ah_rule *r, enum ah_opid op, struct ah_t
     return ah_r(r, op, AH_T(x), AH_N(number));
 }
 
-/* Set the gradient of the k-th input, brought back to its shape and dtype; a rule need not look at needs[]. */
-static void give(struct ah_rule *r, int k, struct ah_tensor *grad)
-{
-    if (r->needs[k])
-        r->grad_in[k] = ah_r_to_input(r, grad, k);
-}
-
 /* Constants, steps, and what an in-place write replaces. */
 int ah_backward_zero(struct ah_rule *r)
 {
@@ -44,40 +37,42 @@ int ah_backward_zero(struct ah_rule *r)
 int ah_backward_add(struct ah_rule *r)
 {
     struct ah_tensor *g = r->grad_out[0];
-    give(r, 0, g);
+    ah_r_give(r, 0, g);
     if (r->needs[1])
-        give(r, 1, ah_r_scale(r, g, r->arg[2].number));
+        ah_r_give(r, 1, ah_r_scale(r, g, ah_args(r, add)->alpha.number));
     return r->status;
 }
 
 int ah_backward_sub(struct ah_rule *r)
 {
     struct ah_tensor *g = r->grad_out[0];
-    give(r, 0, g);
+    ah_r_give(r, 0, g);
     if (r->needs[1])
-        give(r, 1, ah_r_scale(r, g, -r->arg[2].number));
+        ah_r_give(r, 1, ah_r_scale(r, g, -ah_args(r, sub)->alpha.number));
     return r->status;
 }
 
 int ah_backward_mul(struct ah_rule *r)
 {
+    const struct ah_args_mul *arg = ah_args(r, mul);
     struct ah_tensor *g = r->grad_out[0];
     if (r->needs[0])
-        give(r, 0, ah_r_mul(r, g, ah_r_saved(r, 1)));
+        ah_r_give(r, 0, ah_r_mul(r, g, ah_given(&arg->other)));
     if (r->needs[1])
-        give(r, 1, ah_r_mul(r, g, ah_r_saved(r, 0)));
+        ah_r_give(r, 1, ah_r_mul(r, g, ah_given(&arg->input)));
     return r->status;
 }
 
 int ah_backward_div(struct ah_rule *r)
 {
-    if (r->arg[2].kind == AH_STRING)
+    const struct ah_args_div *arg = ah_args(r, div);
+    if (arg->rounding_mode.kind == AH_STRING)
         return ah_backward_zero(r);
-    struct ah_tensor *g = r->grad_out[0], *a = ah_r_saved(r, 0), *b = ah_r_saved(r, 1);
+    struct ah_tensor *g = r->grad_out[0], *a = ah_given(&arg->input), *b = ah_given(&arg->other);
     if (r->needs[0])
-        give(r, 0, ah_r_div(r, g, b));
+        ah_r_give(r, 0, ah_r_div(r, g, b));
     if (r->needs[1])
-        give(r, 1, ah_r_neg(r, ah_r_mul(r, g, ah_r_div(r, ah_r_div(r, a, b), b))));
+        ah_r_give(r, 1, ah_r_neg(r, ah_r_mul(r, g, ah_r_div(r, ah_r_div(r, a, b), b))));
     return r->status;
 }
 
@@ -89,19 +84,19 @@ static struct ah_tensor *in_dtype(struct ah_rule *r, struct ah_tensor *x, struct
 
 int ah_backward_pow(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *a = ah_r_saved(r, 0), *b = ah_r_saved(r, 1);
+    const struct ah_args_pow *arg = ah_args(r, pow);
+    struct ah_tensor *g = r->grad_out[0], *a = ah_given(&arg->input), *b = ah_given(&arg->exponent);
     a = in_dtype(r, a, g);
     b = in_dtype(r, b, g);
     if (r->needs[0]) {
         if (b->wrapped) {
             double e = ah_tensor_get(b, 0);
-            give(r, 0, e == 0   ? ah_r_zeros_input(r, 0)
-                       : e == 2 ? ah_r_mul(r, g, ah_r_scale(r, a, 2))
-                                : ah_r_mul(r, g, ah_r_scale(r, ah_r(r, AH_OP_pow, AH_T(a), AH_N(e - 1)), e)));
+            struct ah_tensor *lower = e == 0 || e == 2 ? a : ah_r(r, AH_OP_pow, AH_T(a), AH_N(e - 1));
+            ah_r_give(r, 0, e == 0 ? ah_r_zeros_input(r, 0) : ah_r_mul(r, g, ah_r_scale(r, lower, e)));
         } else {
             struct ah_tensor *slope = ah_r_mul(r, b, ah_r(r, AH_OP_pow, AH_T(a), AH_T(ah_r_shift(r, b, -1))));
             struct ah_tensor *moving = compare(r, AH_OP_ne, b, 0);
-            give(r, 0, ah_r_mul(r, g, only(r, moving, slope)));
+            ah_r_give(r, 0, ah_r_mul(r, g, only(r, moving, slope)));
         }
     }
     if (r->needs[1]) {
@@ -112,7 +107,7 @@ int ah_backward_pow(struct ah_rule *r)
         /* 0^b stays 0 for b >= 0, whatever log 0 says. */
         struct ah_tensor *flat =
             ah_r(r, AH_OP_logical_and, AH_T(compare(r, AH_OP_eq, a, 0)), AH_T(compare(r, AH_OP_ge, b, 0)));
-        give(r, 1, ah_r_mul(r, g, only(r, unary(r, AH_OP_logical_not, flat), slope)));
+        ah_r_give(r, 1, ah_r_mul(r, g, only(r, unary(r, AH_OP_logical_not, flat), slope)));
     }
     return r->status;
 }
@@ -120,12 +115,13 @@ int ah_backward_pow(struct ah_rule *r)
 /* remainder and fmod: a - b * whole(a / b). */
 int ah_backward_remainder(struct ah_rule *r)
 {
+    const struct ah_args_remainder *arg = ah_args(r, remainder);
     struct ah_tensor *g = r->grad_out[0];
-    give(r, 0, g);
+    ah_r_give(r, 0, g);
     if (r->needs[1]) {
         const char *mode = r->node->op->id == AH_OP_fmod ? "trunc" : "floor";
-        struct ah_tensor *whole = ah_r(r, AH_OP_div, r->arg[0], r->arg[1], AH_S(mode));
-        give(r, 1, ah_r_neg(r, ah_r_mul(r, g, whole)));
+        struct ah_tensor *whole = ah_r(r, AH_OP_div, arg->input, arg->other, AH_S(mode));
+        ah_r_give(r, 1, ah_r_neg(r, ah_r_mul(r, g, whole)));
     }
     return r->status;
 }
@@ -133,27 +129,30 @@ int ah_backward_remainder(struct ah_rule *r)
 /* maximum and minimum: the winner takes the gradient, a tie splits it. */
 int ah_backward_extreme(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *a = ah_r_saved(r, 0), *b = ah_r_saved(r, 1);
+    const struct ah_args_extreme *arg = ah_args(r, extreme);
+    struct ah_tensor *g = r->grad_out[0], *a = ah_given(&arg->input), *b = ah_given(&arg->other);
     enum ah_opid first_wins = r->node->op->id == AH_OP_maximum ? AH_OP_gt : AH_OP_lt;
     struct ah_tensor *tie = ah_r(r, AH_OP_eq, AH_T(a), AH_T(b));
     struct ah_tensor *shared = ah_r(r, AH_OP_where, AH_T(tie), AH_T(ah_r_scale(r, g, 0.5)), AH_T(g));
     struct ah_tensor *first = ah_r(r, first_wins, AH_T(a), AH_T(b));
     if (r->needs[0])
-        give(r, 0, only(r, ah_r(r, AH_OP_logical_or, AH_T(first), AH_T(tie)), shared));
+        ah_r_give(r, 0, only(r, ah_r(r, AH_OP_logical_or, AH_T(first), AH_T(tie)), shared));
     if (r->needs[1])
-        give(r, 1, only(r, unary(r, AH_OP_logical_not, first), shared));
+        ah_r_give(r, 1, only(r, unary(r, AH_OP_logical_not, first), shared));
     return r->status;
 }
 
 /* Functions of one input: grad * slope, the slope from what was saved. */
-#define UNARY_RULE(name, slope)                          \
-    int ah_backward_##name(struct ah_rule *r)            \
-    {                                                    \
-        struct ah_tensor *g = r->grad_out[0];            \
-        give(r, 0, slope);                               \
-        return r->status;                                \
+#define UNARY_RULE(name, slope)                              \
+    int ah_backward_##name(struct ah_rule *r)                \
+    {                                                        \
+        const struct ah_args_##name *arg = ah_args(r, name); \
+        struct ah_tensor *g = r->grad_out[0];                \
+        (void)arg;                                           \
+        ah_r_give(r, 0, slope);                                   \
+        return r->status;                                    \
     }
-#define X ah_r_saved(r, 0)
+#define X ah_given(&arg->input)
 #define OUT r->out[0]
 
 UNARY_RULE(neg, ah_r_neg(r, g))
@@ -176,26 +175,28 @@ UNARY_RULE(erf, ah_r_mul(r, g, ah_r_scale(r, unary(r, AH_OP_exp, ah_r_neg(r, ah_
 UNARY_RULE(tanh, ah_r(r, AH_OP_tanh_backward, AH_T(g), AH_T(OUT)))
 UNARY_RULE(sigmoid, ah_r(r, AH_OP_sigmoid_backward, AH_T(g), AH_T(OUT)))
 UNARY_RULE(relu, ah_r(r, AH_OP_relu_backward, AH_T(g), AH_T(OUT)))
-UNARY_RULE(gelu, ah_r(r, AH_OP_gelu_backward, AH_T(g), AH_T(X), AH_S(r->arg[1].string)))
+UNARY_RULE(gelu, ah_r(r, AH_OP_gelu_backward, AH_T(g), AH_T(X), AH_S(arg->approximate.string)))
 UNARY_RULE(silu, ah_r(r, AH_OP_silu_backward, AH_T(g), AH_T(X)))
-UNARY_RULE(leaky_relu, ah_r(r, AH_OP_leaky_relu_backward, AH_T(g), AH_T(X), AH_N(r->arg[1].number)))
+UNARY_RULE(leaky_relu, ah_r(r, AH_OP_leaky_relu_backward, AH_T(g), AH_T(X), AH_N(arg->negative_slope.number)))
 
 int ah_backward_softplus(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *scaled = ah_r_scale(r, ah_r_saved(r, 0), r->arg[1].number);
-    struct ah_tensor *linear = compare(r, AH_OP_gt, scaled, r->arg[2].number);
+    const struct ah_args_softplus *arg = ah_args(r, softplus);
+    struct ah_tensor *g = r->grad_out[0], *scaled = ah_r_scale(r, ah_given(&arg->input), arg->beta.number);
+    struct ah_tensor *linear = compare(r, AH_OP_gt, scaled, arg->threshold.number);
     struct ah_tensor *curved = ah_r_mul(r, g, unary(r, AH_OP_sigmoid, scaled));
-    give(r, 0, ah_r(r, AH_OP_where, AH_T(linear), AH_T(g), AH_T(curved)));
+    ah_r_give(r, 0, ah_r(r, AH_OP_where, AH_T(linear), AH_T(g), AH_T(curved)));
     return r->status;
 }
 
 int ah_backward_elu(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *x = ah_r_saved(r, 0);
+    const struct ah_args_elu *arg = ah_args(r, elu);
+    struct ah_tensor *g = r->grad_out[0], *x = ah_given(&arg->input);
     /* The clamp keeps exp finite where it is not used: infinity times 0 would spoil the second derivative. */
     struct ah_tensor *falling = unary(r, AH_OP_exp, ah_r(r, AH_OP_clamp_max, AH_T(x), AH_N(0)));
-    struct ah_tensor *curved = ah_r_mul(r, g, ah_r_scale(r, falling, r->arg[1].number));
-    give(r, 0, ah_r(r, AH_OP_where, AH_T(compare(r, AH_OP_gt, x, 0)), AH_T(g), AH_T(curved)));
+    struct ah_tensor *curved = ah_r_mul(r, g, ah_r_scale(r, falling, arg->alpha.number));
+    ah_r_give(r, 0, ah_r(r, AH_OP_where, AH_T(compare(r, AH_OP_gt, x, 0)), AH_T(g), AH_T(curved)));
     return r->status;
 }
 
@@ -207,25 +208,26 @@ static struct ah_tensor *between(struct ah_rule *r, struct ah_tensor *x, double 
 
 int ah_backward_hardtanh(struct ah_rule *r)
 {
-    struct ah_tensor *inside = between(r, ah_r_saved(r, 0), r->arg[1].number, r->arg[2].number);
-    give(r, 0, only(r, inside, r->grad_out[0]));
+    const struct ah_args_hardtanh *arg = ah_args(r, hardtanh);
+    struct ah_tensor *inside = between(r, ah_given(&arg->input), arg->min_val.number, arg->max_val.number);
+    ah_r_give(r, 0, only(r, inside, r->grad_out[0]));
     return r->status;
 }
 
 int ah_backward_hardsigmoid(struct ah_rule *r)
 {
-    struct ah_tensor *inside = between(r, ah_r_saved(r, 0), -3, 3);
-    give(r, 0, only(r, inside, ah_r_scale(r, r->grad_out[0], 1.0 / 6)));
+    struct ah_tensor *inside = between(r, ah_given(&ah_args(r, hardsigmoid)->input), -3, 3);
+    ah_r_give(r, 0, only(r, inside, ah_r_scale(r, r->grad_out[0], 1.0 / 6)));
     return r->status;
 }
 
 /* 0 below, x / 3 + 1/2 inside, 1 above (and where x is NaN). */
 int ah_backward_hardswish(struct ah_rule *r)
 {
-    struct ah_tensor *x = ah_r_saved(r, 0), *g = r->grad_out[0];
+    struct ah_tensor *x = ah_given(&ah_args(r, hardswish)->input), *g = r->grad_out[0];
     struct ah_tensor *curved = ah_r_mul(r, g, ah_r_shift(r, ah_r_scale(r, x, 1.0 / 3), 0.5));
     struct ah_tensor *outside = ah_r(r, AH_OP_where, AH_T(compare(r, AH_OP_le, x, -3)), AH_N(0), AH_T(g));
-    give(r, 0, ah_r(r, AH_OP_where, AH_T(between(r, x, -3, 3)), AH_T(curved), AH_T(outside)));
+    ah_r_give(r, 0, ah_r(r, AH_OP_where, AH_T(between(r, x, -3, 3)), AH_T(curved), AH_T(outside)));
     return r->status;
 }
 
@@ -245,130 +247,115 @@ static struct ah_tensor *passed(struct ah_rule *r, struct ah_tensor *g, struct a
 
 static int one_bound_rule(struct ah_rule *r, struct ah_tensor *bound, enum ah_opid passes)
 {
-    struct ah_tensor *g = r->grad_out[0], *inside = passed(r, g, ah_r_saved(r, 0), bound, passes);
-    give(r, 0, inside);
+    struct ah_tensor *g = r->grad_out[0], *inside = passed(r, g, ah_given(&ah_args(r, clamp)->input), bound, passes);
+    ah_r_give(r, 0, inside);
     if (r->input_count > 1 && r->needs[1])
-        give(r, 1, ah_r_sub(r, g, inside));
+        ah_r_give(r, 1, ah_r_sub(r, g, inside));
     return r->status;
 }
 
 int ah_backward_clamp_min(struct ah_rule *r)
 {
-    return one_bound_rule(r, ah_r_saved(r, 1), AH_OP_gt);
+    return one_bound_rule(r, ah_given(&ah_args(r, clamp_min)->min), AH_OP_gt);
 }
 
 int ah_backward_clamp_max(struct ah_rule *r)
 {
-    return one_bound_rule(r, ah_r_saved(r, 1), AH_OP_lt);
+    return one_bound_rule(r, ah_given(&ah_args(r, clamp_max)->max), AH_OP_lt);
 }
 
 int ah_backward_clamp(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *x = ah_r_saved(r, 0), *low = ah_r_saved(r, 1), *high = ah_r_saved(r, 2);
+    const struct ah_args_clamp *arg = ah_args(r, clamp);
+    struct ah_tensor *g = r->grad_out[0], *x = ah_given(&arg->input);
+    struct ah_tensor *low = ah_given(&arg->min), *high = ah_given(&arg->max);
     if (!low || !high)
         return one_bound_rule(r, low ? low : high, low ? AH_OP_gt : AH_OP_lt);
     /* min(max(x, low), high): what passes the upper bound goes on to the lower one. */
     struct ah_tensor *raised = ah_r(r, AH_OP_clamp_min, AH_T(x), AH_T(low));
     struct ah_tensor *below = passed(r, g, raised, high, AH_OP_lt);
     struct ah_tensor *inside = passed(r, below, x, low, AH_OP_gt);
-    give(r, 0, inside);
+    ah_r_give(r, 0, inside);
     if (r->needs[1])
-        give(r, 1, ah_r_sub(r, below, inside));
+        ah_r_give(r, 1, ah_r_sub(r, below, inside));
     if (r->needs[2])
-        give(r, 2, ah_r_sub(r, g, below));
+        ah_r_give(r, 2, ah_r_sub(r, g, below));
     return r->status;
-}
-
-/* Distances: the slope of the quadratic part, cut at that of the linear one. */
-static int distance_rule(struct ah_rule *r, struct ah_tensor *scaled, double bound)
-{
-    struct ah_tensor *slope = ah_r(r, AH_OP_hardtanh, AH_T(scaled), AH_N(-bound), AH_N(bound));
-    struct ah_tensor *grad = ah_r_mul(r, r->grad_out[0], slope);
-    give(r, 0, grad);
-    if (r->needs[1])
-        give(r, 1, ah_r_neg(r, grad));
-    return r->status;
-}
-
-int ah_backward_smooth_l1(struct ah_rule *r)
-{
-    struct ah_tensor *difference = ah_r_sub(r, ah_r_saved(r, 0), ah_r_saved(r, 1));
-    return distance_rule(r, ah_r(r, AH_OP_div, AH_T(difference), AH_N(r->arg[2].number)), 1);
-}
-
-int ah_backward_huber(struct ah_rule *r)
-{
-    return distance_rule(r, ah_r_sub(r, ah_r_saved(r, 0), ah_r_saved(r, 1)), r->arg[2].number);
 }
 
 /* Three inputs. */
 
 int ah_backward_lerp(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *weight = ah_r_saved(r, 2);
+    const struct ah_args_lerp *arg = ah_args(r, lerp);
+    struct ah_tensor *g = r->grad_out[0], *weight = ah_given(&arg->weight);
     if (r->needs[0])
-        give(r, 0, ah_r_sub(r, g, ah_r_mul(r, g, weight)));
+        ah_r_give(r, 0, ah_r_sub(r, g, ah_r_mul(r, g, weight)));
     if (r->needs[1])
-        give(r, 1, ah_r_mul(r, g, weight));
+        ah_r_give(r, 1, ah_r_mul(r, g, weight));
     if (r->needs[2])
-        give(r, 2, ah_r_mul(r, g, ah_r_sub(r, ah_r_saved(r, 1), ah_r_saved(r, 0))));
+        ah_r_give(r, 2, ah_r_mul(r, g, ah_r_sub(r, ah_given(&arg->end_), ah_given(&arg->input))));
     return r->status;
 }
 
 int ah_backward_addcmul(struct ah_rule *r)
 {
+    const struct ah_args_addcmul *arg = ah_args(r, addcmul);
     struct ah_tensor *g = r->grad_out[0];
-    double value = r->arg[3].number;
-    give(r, 0, g);
+    double value = arg->value.number;
+    ah_r_give(r, 0, g);
     if (r->needs[1])
-        give(r, 1, ah_r_mul(r, g, ah_r_scale(r, ah_r_saved(r, 2), value)));
+        ah_r_give(r, 1, ah_r_mul(r, g, ah_r_scale(r, ah_given(&arg->tensor2), value)));
     if (r->needs[2])
-        give(r, 2, ah_r_mul(r, g, ah_r_scale(r, ah_r_saved(r, 1), value)));
+        ah_r_give(r, 2, ah_r_mul(r, g, ah_r_scale(r, ah_given(&arg->tensor1), value)));
     return r->status;
 }
 
 int ah_backward_addcdiv(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *above = ah_r_saved(r, 1), *below = ah_r_saved(r, 2);
-    double value = r->arg[3].number;
-    give(r, 0, g);
+    const struct ah_args_addcdiv *arg = ah_args(r, addcdiv);
+    struct ah_tensor *g = r->grad_out[0], *above = ah_given(&arg->tensor1), *below = ah_given(&arg->tensor2);
+    double value = arg->value.number;
+    ah_r_give(r, 0, g);
     if (r->needs[1])
-        give(r, 1, ah_r_div(r, ah_r_scale(r, g, value), below));
+        ah_r_give(r, 1, ah_r_div(r, ah_r_scale(r, g, value), below));
     if (r->needs[2])
-        give(r, 2, ah_r_mul(r, ah_r_scale(r, g, -value), ah_r_div(r, ah_r_div(r, above, below), below)));
+        ah_r_give(r, 2, ah_r_mul(r, ah_r_scale(r, g, -value), ah_r_div(r, ah_r_div(r, above, below), below)));
     return r->status;
 }
 
 int ah_backward_where(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *condition = ah_r_saved(r, 0);
+    struct ah_tensor *g = r->grad_out[0], *condition = ah_given(&ah_args(r, where)->condition);
     if (r->needs[1])
-        give(r, 1, only(r, condition, g));
+        ah_r_give(r, 1, only(r, condition, g));
     if (r->needs[2])
-        give(r, 2, ah_r(r, AH_OP_where, AH_T(condition), AH_N(0), AH_T(g)));
+        ah_r_give(r, 2, ah_r(r, AH_OP_where, AH_T(condition), AH_N(0), AH_T(g)));
     return r->status;
 }
 
 int ah_backward_masked_fill(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *mask = ah_r_saved(r, 1);
+    struct ah_tensor *g = r->grad_out[0], *mask = ah_given(&ah_args(r, masked_fill)->mask);
     if (r->needs[0])
-        give(r, 0, ah_r(r, AH_OP_masked_fill, AH_T(g), AH_T(mask), AH_N(0)));
+        ah_r_give(r, 0, ah_r(r, AH_OP_masked_fill, AH_T(g), AH_T(mask), AH_N(0)));
     if (r->needs[2])
-        give(r, 2, only(r, mask, g));
+        ah_r_give(r, 2, only(r, mask, g));
     return r->status;
 }
 
 /* The mask is the forward's extra, the factor its state. */
 int ah_backward_dropout(struct ah_rule *r)
 {
-    give(r, 0, ah_r(r, AH_OP_dropout_backward, AH_T(r->grad_out[0]), AH_T(r->extra[0]), AH_N(r->state->dropout.scale)));
+    struct ah_value scale = AH_N(r->state->dropout.scale);
+    ah_r_give(r, 0, ah_r(r, AH_OP_dropout_backward, AH_T(r->grad_out[0]), AH_T(r->extra[0]), scale));
     return r->status;
 }
 
 int ah_backward_dropout_backward(struct ah_rule *r)
 {
-    give(r, 0, ah_r(r, AH_OP_dropout_backward, AH_T(r->grad_out[0]), r->arg[1], AH_N(r->arg[2].number)));
+    const struct ah_args_dropout_backward *arg = ah_args(r, dropout_backward);
+    ah_r_give(r, 0, ah_r(r, AH_OP_dropout_backward, AH_T(r->grad_out[0]), arg->mask, AH_N(arg->scale.number)));
     return r->status;
 }
 
@@ -377,7 +364,7 @@ int ah_backward_dropout_backward(struct ah_rule *r)
 /* The gradient as it is, brought back to the input's shape and dtype. */
 int ah_backward_same(struct ah_rule *r)
 {
-    give(r, 0, r->grad_out[0]);
+    ah_r_give(r, 0, r->grad_out[0]);
     return r->status;
 }
 
@@ -386,7 +373,7 @@ int ah_backward_copy_(struct ah_rule *r)
 {
     if (r->needs[0])
         r->grad_in[0] = ah_r_zeros_input(r, 0);
-    give(r, 1, r->grad_out[0]);
+    ah_r_give(r, 1, r->grad_out[0]);
     return r->status;
 }
 
@@ -395,7 +382,7 @@ int ah_backward_copy_(struct ah_rule *r)
 int ah_backward_relu_backward(struct ah_rule *r)
 {
     if (r->needs[0])
-        give(r, 0, ah_r(r, AH_OP_relu_backward, AH_T(r->grad_out[0]), r->arg[1]));
+        ah_r_give(r, 0, ah_r(r, AH_OP_relu_backward, AH_T(r->grad_out[0]), ah_args(r, relu_backward)->out));
     if (r->needs[1])
         r->grad_in[1] = ah_r_zeros_input(r, 1);
     return r->status;
@@ -403,9 +390,10 @@ int ah_backward_relu_backward(struct ah_rule *r)
 
 int ah_backward_leaky_relu_backward(struct ah_rule *r)
 {
+    const struct ah_args_leaky_relu_backward *arg = ah_args(r, leaky_relu_backward);
     if (r->needs[0])
-        give(r, 0, ah_r(r, AH_OP_leaky_relu_backward, AH_T(r->grad_out[0]), r->arg[1],
-                        AH_N(r->arg[2].number)));
+        ah_r_give(r, 0, ah_r(r, AH_OP_leaky_relu_backward, AH_T(r->grad_out[0]), arg->input,
+                        AH_N(arg->negative_slope.number)));
     if (r->needs[1])
         r->grad_in[1] = ah_r_zeros_input(r, 1);
     return r->status;
@@ -413,22 +401,24 @@ int ah_backward_leaky_relu_backward(struct ah_rule *r)
 
 int ah_backward_tanh_backward(struct ah_rule *r)
 {
-    struct ah_tensor *gg = r->grad_out[0], *out = ah_r_saved(r, 1);
+    const struct ah_args_tanh_backward *arg = ah_args(r, tanh_backward);
+    struct ah_tensor *gg = r->grad_out[0], *out = ah_given(&arg->out);
     if (r->needs[0])
-        give(r, 0, ah_r(r, AH_OP_tanh_backward, AH_T(gg), AH_T(out)));
+        ah_r_give(r, 0, ah_r(r, AH_OP_tanh_backward, AH_T(gg), AH_T(out)));
     if (r->needs[1])
-        give(r, 1, ah_r_scale(r, ah_r_mul(r, ah_r_mul(r, gg, ah_r_saved(r, 0)), out), -2));
+        ah_r_give(r, 1, ah_r_scale(r, ah_r_mul(r, ah_r_mul(r, gg, ah_given(&arg->grad)), out), -2));
     return r->status;
 }
 
 int ah_backward_sigmoid_backward(struct ah_rule *r)
 {
-    struct ah_tensor *gg = r->grad_out[0], *out = ah_r_saved(r, 1);
+    const struct ah_args_sigmoid_backward *arg = ah_args(r, sigmoid_backward);
+    struct ah_tensor *gg = r->grad_out[0], *out = ah_given(&arg->out);
     if (r->needs[0])
-        give(r, 0, ah_r(r, AH_OP_sigmoid_backward, AH_T(gg), AH_T(out)));
+        ah_r_give(r, 0, ah_r(r, AH_OP_sigmoid_backward, AH_T(gg), AH_T(out)));
     if (r->needs[1]) {
         struct ah_tensor *slope = ah_r_shift(r, ah_r_scale(r, out, -2), 1);
-        give(r, 1, ah_r_mul(r, ah_r_mul(r, gg, ah_r_saved(r, 0)), slope));
+        ah_r_give(r, 1, ah_r_mul(r, ah_r_mul(r, gg, ah_given(&arg->grad)), slope));
     }
     return r->status;
 }
@@ -436,14 +426,15 @@ int ah_backward_sigmoid_backward(struct ah_rule *r)
 /* x sigma(x): the second derivative is sigma' (2 + x (1 - 2 sigma)). */
 int ah_backward_silu_backward(struct ah_rule *r)
 {
-    struct ah_tensor *gg = r->grad_out[0], *x = ah_r_saved(r, 1);
+    const struct ah_args_silu_backward *arg = ah_args(r, silu_backward);
+    struct ah_tensor *gg = r->grad_out[0], *x = ah_given(&arg->input);
     if (r->needs[0])
-        give(r, 0, ah_r(r, AH_OP_silu_backward, AH_T(gg), AH_T(x)));
+        ah_r_give(r, 0, ah_r(r, AH_OP_silu_backward, AH_T(gg), AH_T(x)));
     if (r->needs[1]) {
         struct ah_tensor *s = unary(r, AH_OP_sigmoid, x);
         struct ah_tensor *ds = ah_r_mul(r, s, ah_r(r, AH_OP_sub, AH_N(1), AH_T(s)));
         struct ah_tensor *bend = ah_r_shift(r, ah_r_mul(r, x, ah_r_shift(r, ah_r_scale(r, s, -2), 1)), 2);
-        give(r, 1, ah_r_mul(r, ah_r_mul(r, gg, ah_r_saved(r, 0)), ah_r_mul(r, ds, bend)));
+        ah_r_give(r, 1, ah_r_mul(r, ah_r_mul(r, gg, ah_given(&arg->grad)), ah_r_mul(r, ds, bend)));
     }
     return r->status;
 }
@@ -470,11 +461,12 @@ static struct ah_tensor *gelu_bend(struct ah_rule *r, struct ah_tensor *x, bool 
 
 int ah_backward_gelu_backward(struct ah_rule *r)
 {
-    struct ah_tensor *gg = r->grad_out[0], *x = ah_r_saved(r, 1);
-    const char *form = r->arg[2].string;
+    const struct ah_args_gelu_backward *arg = ah_args(r, gelu_backward);
+    struct ah_tensor *gg = r->grad_out[0], *x = ah_given(&arg->input);
+    const char *form = arg->approximate.string;
     if (r->needs[0])
-        give(r, 0, ah_r(r, AH_OP_gelu_backward, AH_T(gg), AH_T(x), AH_S(form)));
+        ah_r_give(r, 0, ah_r(r, AH_OP_gelu_backward, AH_T(gg), AH_T(x), AH_S(form)));
     if (r->needs[1])
-        give(r, 1, ah_r_mul(r, ah_r_mul(r, gg, ah_r_saved(r, 0)), gelu_bend(r, x, !strcmp(form, "tanh"))));
+        ah_r_give(r, 1, ah_r_mul(r, ah_r_mul(r, gg, ah_given(&arg->grad)), gelu_bend(r, x, !strcmp(form, "tanh"))));
     return r->status;
 }

@@ -18,64 +18,72 @@ static struct ah_value dim_of(const struct ah_rule *r, const struct ah_value *di
 
 int ah_backward_index_select(struct ah_rule *r)
 {
+    const struct ah_args_index_select *arg = ah_args(r, index_select);
     r->grad_in[0] = ah_r(r, AH_OP_index_select_backward, AH_T(r->grad_out[0]),
-                         size_of(ah_rule_input(r, 0)), dim_of(r, &r->arg[1]), r->arg[2]);
+                         size_of(ah_rule_input(r, 0)), dim_of(r, &arg->dim), arg->index);
     return 0;
 }
 
 int ah_backward_index_select_backward(struct ah_rule *r)
 {
-    r->grad_in[0] = ah_r(r, AH_OP_index_select, AH_T(r->grad_out[0]), r->arg[2], r->arg[3]);
+    const struct ah_args_index_select_backward *arg = ah_args(r, index_select_backward);
+    r->grad_in[0] = ah_r(r, AH_OP_index_select, AH_T(r->grad_out[0]), arg->dim, arg->index);
     return 0;
 }
 
 int ah_backward_index_add(struct ah_rule *r)
 {
+    const struct ah_args_index_add *arg = ah_args(r, index_add);
     if (r->needs[INPUT])
         r->grad_in[INPUT] = r->grad_out[0];
     if (r->needs[SOURCE]) {
         struct ah_tensor *picked =
-            ah_r(r, AH_OP_index_select, AH_T(r->grad_out[0]), r->arg[1], r->arg[2]);
-        r->grad_in[SOURCE] = ah_r_scale(r, picked, r->arg[4].number);
+            ah_r(r, AH_OP_index_select, AH_T(r->grad_out[0]), arg->dim, arg->index);
+        r->grad_in[SOURCE] = ah_r_scale(r, picked, arg->alpha.number);
     }
     return 0;
 }
 
 int ah_backward_index_copy(struct ah_rule *r)
 {
+    const struct ah_args_index_copy *arg = ah_args(r, index_copy);
     if (r->needs[INPUT])
         r->grad_in[INPUT] =
-            ah_r(r, AH_OP_index_fill, AH_T(r->grad_out[0]), r->arg[1], r->arg[2], AH_N(0));
+            ah_r(r, AH_OP_index_fill, AH_T(r->grad_out[0]), arg->dim, arg->index, AH_N(0));
     if (r->needs[SOURCE])
         r->grad_in[SOURCE] =
-            ah_r(r, AH_OP_index_select, AH_T(r->grad_out[0]), r->arg[1], r->arg[2]);
+            ah_r(r, AH_OP_index_select, AH_T(r->grad_out[0]), arg->dim, arg->index);
     return 0;
 }
 
 int ah_backward_index_fill(struct ah_rule *r)
 {
-    r->grad_in[0] = ah_r(r, AH_OP_index_fill, AH_T(r->grad_out[0]), r->arg[1], r->arg[2], AH_N(0));
+    const struct ah_args_index_fill *arg = ah_args(r, index_fill);
+    r->grad_in[0] = ah_r(r, AH_OP_index_fill, AH_T(r->grad_out[0]), arg->dim, arg->index, AH_N(0));
     return 0;
 }
 
 int ah_backward_gather(struct ah_rule *r)
 {
+    const struct ah_args_gather *arg = ah_args(r, gather);
     r->grad_in[0] = ah_r(r, AH_OP_gather_backward, AH_T(r->grad_out[0]),
-                         size_of(ah_rule_input(r, 0)), dim_of(r, &r->arg[1]), r->arg[2]);
+                         size_of(ah_rule_input(r, 0)), dim_of(r, &arg->dim), arg->index);
     return 0;
 }
 
 int ah_backward_gather_backward(struct ah_rule *r)
 {
-    r->grad_in[0] = ah_r(r, AH_OP_gather, AH_T(r->grad_out[0]), r->arg[2], r->arg[3]);
+    const struct ah_args_gather_backward *arg = ah_args(r, gather_backward);
+    r->grad_in[0] = ah_r(r, AH_OP_gather, AH_T(r->grad_out[0]), arg->dim, arg->index);
     return 0;
 }
 
 /* The gradient of src: what was read from it, and zeros where src is larger than the index. */
 static struct ah_tensor *gradient_of_src(struct ah_rule *r)
 {
+    const struct ah_args_scatter *arg = ah_args(r, scatter);
     const struct ah_input_meta *src = ah_rule_input(r, SOURCE);
-    struct ah_tensor *grad = ah_r(r, AH_OP_gather, AH_T(r->grad_out[0]), r->arg[1], r->arg[2]);
+    struct ah_tensor *grad = ah_r(r, AH_OP_gather, AH_T(r->grad_out[0]), arg->dim, arg->index);
     for (int d = 0; grad && d < src->ndim; d++) {
         if (grad->size[d] == src->size[d])
             continue;
@@ -88,9 +96,10 @@ static struct ah_tensor *gradient_of_src(struct ah_rule *r)
 
 int ah_backward_scatter(struct ah_rule *r)
 {
+    const struct ah_args_scatter *arg = ah_args(r, scatter);
     if (r->needs[INPUT])
         r->grad_in[INPUT] =
-            ah_r(r, AH_OP_scatter, AH_T(r->grad_out[0]), r->arg[1], r->arg[2], AH_I(0));
+            ah_r(r, AH_OP_scatter, AH_T(r->grad_out[0]), arg->dim, arg->index, AH_I(0));
     if (r->needs[SOURCE])
         r->grad_in[SOURCE] = gradient_of_src(r);
     return 0;
@@ -119,7 +128,7 @@ int ah_backward_index_put(struct ah_rule *r)
             flat[ndim++] = input->size[d];
     }
     struct ah_tensor *grad = ah_r(r, AH_OP_reshape, AH_T(r->grad_out[0]), AH_INTS_OF(flat, ndim));
-    if (r->needs[INPUT] && r->arg[3].flag) {
+    if (r->needs[INPUT] && ah_args(r, index_put)->accumulate.flag) {
         r->grad_in[INPUT] = r->grad_out[0];
     } else if (r->needs[INPUT]) {
         struct ah_tensor *kept =
@@ -155,7 +164,7 @@ static struct ah_value broadcast_size(const struct ah_input_meta *input,
 
 int ah_backward_masked_select(struct ah_rule *r)
 {
-    struct ah_tensor *mask = r->arg[1].tensor;
+    struct ah_tensor *mask = ah_args(r, masked_select)->mask.tensor;
     struct ah_tensor *placed = ah_r(r, AH_OP_masked_select_backward, AH_T(r->grad_out[0]),
                                     AH_T(mask), broadcast_size(ah_rule_input(r, 0), mask));
     r->grad_in[0] = ah_r_to_input(r, placed, 0);
@@ -164,13 +173,13 @@ int ah_backward_masked_select(struct ah_rule *r)
 
 int ah_backward_masked_select_backward(struct ah_rule *r)
 {
-    r->grad_in[0] = ah_r(r, AH_OP_masked_select, AH_T(r->grad_out[0]), r->arg[1]);
+    r->grad_in[0] = ah_r(r, AH_OP_masked_select, AH_T(r->grad_out[0]), ah_args(r, masked_select_backward)->mask);
     return 0;
 }
 
 int ah_backward_masked_scatter(struct ah_rule *r)
 {
-    struct ah_tensor *mask = r->arg[1].tensor;
+    struct ah_tensor *mask = ah_args(r, masked_scatter)->mask.tensor;
     if (r->needs[INPUT]) {
         struct ah_tensor *kept =
             ah_r(r, AH_OP_masked_fill, AH_T(r->grad_out[0]), AH_T(mask), AH_I(0));
@@ -201,10 +210,10 @@ static int back_along(struct ah_rule *r, const struct ah_value *dim)
 
 int ah_backward_sort(struct ah_rule *r)
 {
-    return back_along(r, &r->arg[1]);
+    return back_along(r, &ah_args(r, sort)->dim);
 }
 
 int ah_backward_topk(struct ah_rule *r)
 {
-    return back_along(r, &r->arg[2]);
+    return back_along(r, &ah_args(r, topk)->dim);
 }

@@ -5,34 +5,39 @@
 /* The loss is linear in its input, so this is its own adjoint's adjoint; the state holds the sum of the weights. */
 int ah_backward_class_nll(struct ah_rule *r)
 {
+    const struct ah_args_class_nll *arg = ah_args(r, class_nll);
     const struct ah_input_meta *meta = ah_rule_input(r, 0);
-    r->grad_in[0] = ah_r(r, AH_OP_class_nll_backward, AH_T(r->grad_out[0]), r->arg[1], r->arg[2],
-                         AH_INTS_OF(meta->size, meta->ndim), r->arg[3], r->arg[4], r->arg[5],
+    r->grad_in[0] = ah_r(r, AH_OP_class_nll_backward, AH_T(r->grad_out[0]), arg->target, arg->weight,
+                         AH_INTS_OF(meta->size, meta->ndim), arg->ignore_index, arg->reduction, arg->label_smoothing,
                          AH_N(r->state->loss.total));
     return r->status;
 }
 
 int ah_backward_class_nll_backward(struct ah_rule *r)
 {
-    r->grad_in[0] = ah_r(r, AH_OP_class_nll, AH_T(r->grad_out[0]), r->arg[1], r->arg[2], r->arg[4],
-                         r->arg[5], r->arg[6]);
+    const struct ah_args_class_nll_backward *arg = ah_args(r, class_nll_backward);
+    r->grad_in[0] = ah_r(r, AH_OP_class_nll, AH_T(r->grad_out[0]), arg->target, arg->weight, arg->ignore_index,
+                         arg->reduction, arg->label_smoothing);
     return r->status;
 }
 
 int ah_backward_cross_entropy_rows(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *x = ah_r_saved(r, 0), *t = ah_r_saved(r, 1), *w = ah_r_saved(r, 2);
+    const struct ah_args_cross_entropy_rows *arg = ah_args(r, cross_entropy_rows);
+    struct ah_tensor *g = r->grad_out[0], *x = ah_given(&arg->input), *t = ah_given(&arg->target);
+    struct ah_tensor *w = ah_given(&arg->weight);
     if (!ah_grad_enabled) {
         r->grad_in[0] = ah_r(r, AH_OP_cross_entropy_rows_backward, AH_T(g), AH_T(x), AH_T(r->extra[0]), AH_T(t),
-                             AH_T(w), r->arg[3], r->arg[4], r->arg[5], AH_N(r->state->loss.total));
+                             AH_T(w), arg->ignore_index, arg->reduction, arg->label_smoothing,
+                             AH_N(r->state->loss.total));
         return r->status;
     }
     /* Higher derivatives are wanted: the same by ops that have them. */
     const struct ah_input_meta *meta = ah_rule_input(r, 0);
     struct ah_tensor *log_probability = ah_r(r, AH_OP_log_softmax, AH_T(x), AH_I(1));
     struct ah_tensor *inner = ah_r(r, AH_OP_class_nll_backward, AH_T(g), AH_T(t), AH_T(w),
-                                   AH_INTS_OF(meta->size, meta->ndim), r->arg[3], r->arg[4], r->arg[5],
-                                   AH_N(r->state->loss.total));
+                                   AH_INTS_OF(meta->size, meta->ndim), arg->ignore_index, arg->reduction,
+                                   arg->label_smoothing, AH_N(r->state->loss.total));
     r->grad_in[0] = ah_r(r, AH_OP_log_softmax_backward, AH_T(inner), AH_T(log_probability), AH_I(1));
     return r->status;
 }
@@ -40,7 +45,8 @@ int ah_backward_cross_entropy_rows(struct ah_rule *r)
 /* -(t log p + (1 - t) log(1 - p)): g (p - t) / (p (1 - p)), the divisor kept from 0 as in PyTorch. */
 int ah_backward_probability_nll(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *p = ah_r_saved(r, 0), *t = ah_r_saved(r, 1);
+    const struct ah_args_probability_nll *arg = ah_args(r, probability_nll);
+    struct ah_tensor *g = r->grad_out[0], *p = ah_given(&arg->input), *t = ah_given(&arg->target);
     struct ah_tensor *rest = ah_r_shift(r, ah_r_neg(r, p), 1);
     if (r->needs[0]) {
         struct ah_tensor *divisor = ah_r(r, AH_OP_clamp_min, AH_T(ah_r_mul(r, rest, p)), AH_N(1e-12));
@@ -56,7 +62,9 @@ int ah_backward_probability_nll(struct ah_rule *r)
 /* (1 - t) x + l softplus(-x) with l = 1 + (w - 1) t; softplus(-x) is this loss for the target 1. */
 int ah_backward_logit_nll(struct ah_rule *r)
 {
-    struct ah_tensor *g = r->grad_out[0], *x = ah_r_saved(r, 0), *t = ah_r_saved(r, 1), *w = ah_r_saved(r, 2);
+    const struct ah_args_logit_nll *arg = ah_args(r, logit_nll);
+    struct ah_tensor *g = r->grad_out[0], *x = ah_given(&arg->input), *t = ah_given(&arg->target);
+    struct ah_tensor *w = ah_given(&arg->pos_weight);
     struct ah_tensor *extra = w ? ah_r_shift(r, w, -1) : NULL, *softplus = NULL;
     if (r->needs[0]) {
         struct ah_tensor *slope = ah_r_sub(r, ah_r(r, AH_OP_sigmoid, AH_T(x)), t);
@@ -77,4 +85,28 @@ int ah_backward_logit_nll(struct ah_rule *r)
     if (w && r->needs[2])
         r->grad_in[2] = ah_r_to_input(r, ah_r_mul(r, g, ah_r_mul(r, t, softplus)), 2);
     return r->status;
+}
+
+/* Distances: the slope of the quadratic part, cut at that of the linear one. */
+static int distance_rule(struct ah_rule *r, struct ah_tensor *scaled, double bound)
+{
+    struct ah_tensor *slope = ah_r(r, AH_OP_hardtanh, AH_T(scaled), AH_N(-bound), AH_N(bound));
+    struct ah_tensor *grad = ah_r_mul(r, r->grad_out[0], slope);
+    ah_r_give(r, 0, grad);
+    if (r->needs[1])
+        ah_r_give(r, 1, ah_r_neg(r, grad));
+    return r->status;
+}
+
+int ah_backward_smooth_l1(struct ah_rule *r)
+{
+    const struct ah_args_smooth_l1 *arg = ah_args(r, smooth_l1);
+    struct ah_tensor *difference = ah_r_sub(r, ah_given(&arg->input), ah_given(&arg->target));
+    return distance_rule(r, ah_r(r, AH_OP_div, AH_T(difference), AH_N(arg->beta.number)), 1);
+}
+
+int ah_backward_huber(struct ah_rule *r)
+{
+    const struct ah_args_huber *arg = ah_args(r, huber);
+    return distance_rule(r, ah_r_sub(r, ah_given(&arg->input), ah_given(&arg->target)), arg->delta.number);
 }

@@ -14,8 +14,9 @@ static struct ah_tensor *as_matrix(struct ah_rule *r, struct ah_tensor *t, int64
 /* d(a b) = g b^T, a^T g. A 1-d operand is a row on the left and a column on the right. */
 int ah_backward_matmul(struct ah_rule *r)
 {
-    struct ah_tensor *a = ah_r_saved(r, 0);
-    struct ah_tensor *b = ah_r_saved(r, 1);
+    const struct ah_args_matmul *arg = ah_args(r, matmul);
+    struct ah_tensor *a = ah_given(&arg->input);
+    struct ah_tensor *b = ah_given(&arg->other);
     const struct ah_input_meta *ma = ah_rule_input(r, 0), *mb = ah_rule_input(r, 1);
     struct ah_tensor *g = r->grad_out[0];
     if (ma->ndim == 1 && mb->ndim == 1) {
@@ -63,8 +64,9 @@ int ah_backward_matmul(struct ah_rule *r)
 
 int ah_backward_linear(struct ah_rule *r)
 {
-    struct ah_tensor *x = ah_r_saved(r, 0);
-    struct ah_tensor *w = ah_r_saved(r, 1);
+    const struct ah_args_linear *arg = ah_args(r, linear);
+    struct ah_tensor *x = ah_given(&arg->input);
+    struct ah_tensor *w = ah_given(&arg->weight);
     const struct ah_input_meta *mw = ah_rule_input(r, 1), *mx = ah_rule_input(r, 0);
     struct ah_tensor *g = r->grad_out[0];
     if (r->needs[0])

@@ -61,6 +61,7 @@ static bool wants(const struct ah_rule *r, int input)
 /* Statistics are per channel, dim 1; the reduced types are computed in float32. */
 static int batch_norm_by_ops(struct ah_rule *r)
 {
+    const struct ah_args_batch_norm *arg = ah_args(r, batch_norm);
     struct affine affine = affine_of(r);
     int64_t row[AH_MAX_DIMS], over[AH_MAX_DIMS];
     const struct ah_input_meta *meta = ah_rule_input(r, 0);
@@ -72,12 +73,12 @@ static int batch_norm_by_ops(struct ah_rule *r)
             over[count++] = d;
     }
     struct ah_value shape = AH_INTS_OF(row, meta->ndim);
-    struct normal n = {.x = ah_r(r, AH_OP_to, r->arg[0], AH_D(dtype)),
+    struct normal n = {.x = ah_r(r, AH_OP_to, arg->input, AH_D(dtype)),
                        .g = ah_r(r, AH_OP_to, AH_T(r->grad_out[0]), AH_D(dtype)),
-                       .over = AH_INTS_OF(over, count), .eps = r->arg[7].number};
-    if (ah_r_saved(r, 3))
-        n.weight = ah_r(r, AH_OP_reshape, r->arg[3], shape);
-    if (!r->arg[5].flag) {
+                       .over = AH_INTS_OF(over, count), .eps = arg->eps.number};
+    if (ah_given(&arg->weight))
+        n.weight = ah_r(r, AH_OP_reshape, arg->weight, shape);
+    if (!arg->training.flag) {
         n.mean = ah_r(r, AH_OP_reshape, AH_T(r->extra[0]), shape);
         n.inverse = ah_r(r, AH_OP_reshape, AH_T(r->extra[1]), shape);
     }
@@ -107,22 +108,24 @@ static int give_three(struct ah_rule *r, enum ah_opid op, const struct ah_value 
 
 int ah_backward_batch_norm(struct ah_rule *r)
 {
+    const struct ah_args_batch_norm *arg = ah_args(r, batch_norm);
     if (ah_grad_enabled)
         return batch_norm_by_ops(r);
-    const struct ah_value args[] = {AH_T(r->grad_out[0]), r->arg[0], r->arg[3], AH_T(r->extra[0]),
-                                    AH_T(r->extra[1]), r->arg[5]};
+    const struct ah_value args[] = {AH_T(r->grad_out[0]), arg->input, arg->weight, AH_T(r->extra[0]),
+                                    AH_T(r->extra[1]), arg->training};
     return give_three(r, AH_OP_batch_norm_backward, args, 6);
 }
 
 static int layer_norm_by_ops(struct ah_rule *r)
 {
+    const struct ah_args_layer_norm *arg = ah_args(r, layer_norm);
     struct affine affine = affine_of(r);
     int64_t over[AH_MAX_DIMS];
-    int count = r->arg[1].ints.count;
+    int count = arg->normalized_shape.ints.count;
     for (int d = 0; d < count; d++)
         over[d] = d - count;
-    struct normal n = {.x = ah_r_saved(r, 0), .g = r->grad_out[0], .weight = ah_r_saved(r, 2),
-                       .over = AH_INTS_OF(over, count), .eps = r->arg[4].number};
+    struct normal n = {.x = ah_given(&arg->input), .g = r->grad_out[0], .weight = ah_given(&arg->weight),
+                       .over = AH_INTS_OF(over, count), .eps = arg->eps.number};
     r->grad_in[0] = normal_gradient(r, &n);
     if (wants(r, affine.weight))
         r->grad_in[affine.weight] = ah_r_to_input(r, ah_r_mul(r, n.g, n.value), affine.weight);
@@ -133,30 +136,33 @@ static int layer_norm_by_ops(struct ah_rule *r)
 
 int ah_backward_layer_norm(struct ah_rule *r)
 {
+    const struct ah_args_layer_norm *arg = ah_args(r, layer_norm);
     if (ah_grad_enabled)
         return layer_norm_by_ops(r);
     struct affine affine = affine_of(r);
-    const struct ah_value args[] = {AH_T(r->grad_out[0]), r->arg[0], r->arg[2], AH_T(r->extra[0]),
+    const struct ah_value args[] = {AH_T(r->grad_out[0]), arg->input, arg->weight, AH_T(r->extra[0]),
                                     AH_T(r->extra[1]), AH_B(wants(r, affine.weight) || wants(r, affine.bias))};
     return give_three(r, AH_OP_layer_norm_backward, args, 6);
 }
 
 int ah_backward_embedding(struct ah_rule *r)
 {
+    const struct ah_args_embedding *arg = ah_args(r, embedding);
     const struct ah_input_meta *meta = ah_rule_input(r, 1);
     if (r->needs[1])
-        r->grad_in[1] = ah_r(r, AH_OP_embedding_backward, AH_T(r->grad_out[0]), r->arg[0],
-                             AH_INTS_OF(meta->size, meta->ndim), r->arg[2]);
+        r->grad_in[1] = ah_r(r, AH_OP_embedding_backward, AH_T(r->grad_out[0]), arg->input,
+                             AH_INTS_OF(meta->size, meta->ndim), arg->padding_idx);
     return r->status;
 }
 
 int ah_backward_embedding_backward(struct ah_rule *r)
 {
-    struct ah_tensor *index = ah_r_saved(r, 1);
+    const struct ah_args_embedding_backward *arg = ah_args(r, embedding_backward);
+    struct ah_tensor *index = ah_given(&arg->input);
     struct ah_tensor *rows = ah_r(r, AH_OP_embedding, AH_T(index), AH_T(r->grad_out[0]));
-    if (r->arg[3].kind != AH_NONE) {
-        int64_t padding = r->arg[3].integer;
-        padding += padding < 0 ? r->arg[2].ints.at[0] : 0;
+    if (arg->padding_idx.kind != AH_NONE) {
+        int64_t padding = arg->padding_idx.integer;
+        padding += padding < 0 ? arg->size.ints.at[0] : 0;
         struct ah_tensor *kept = ah_r(r, AH_OP_ne, AH_T(index), AH_I(padding));
         kept = ah_r(r, AH_OP_unsqueeze, AH_T(kept), AH_I(-1));
         rows = ah_r_mul(r, rows, kept);

@@ -73,7 +73,8 @@ int ah_backward_sum_to(struct ah_rule *r)
 
 int ah_backward_prod(struct ah_rule *r)
 {
-    struct ah_tensor *others = ah_r(r, AH_OP_prod_others, AH_T(r->arg[0].tensor), r->arg[1]);
+    const struct ah_args_prod *arg = ah_args(r, prod);
+    struct ah_tensor *others = ah_r(r, AH_OP_prod_others, AH_T(arg->input.tensor), arg->dim);
     return finish(r, ah_r_mul(r, with_dims(r, r->grad_out[0]), others));
 }
 
@@ -81,15 +82,16 @@ int ah_backward_prod(struct ah_rule *r)
  * at x_j = 0, where the first derivative is exact but this one is not worth a kernel. */
 int ah_backward_prod_others(struct ah_rule *r)
 {
-    struct ah_tensor *x = r->arg[0].tensor;
-    struct ah_tensor *each = ah_r_mul(r, r->grad_out[0], ah_r(r, AH_OP_prod_others, AH_T(x), r->arg[1]));
+    const struct ah_args_prod_others *arg = ah_args(r, prod_others);
+    struct ah_tensor *x = arg->input.tensor;
+    struct ah_tensor *each = ah_r_mul(r, r->grad_out[0], ah_r(r, AH_OP_prod_others, AH_T(x), arg->dim));
     struct ah_tensor *all = ah_r(r, AH_OP_sum, AH_T(each), dims_of(r), AH_B(true));
     return finish(r, ah_r_div(r, ah_r_sub(r, all, each), x));
 }
 
 static struct ah_tensor *deviation(struct ah_rule *r)
 {
-    struct ah_tensor *x = r->arg[0].tensor;
+    struct ah_tensor *x = ah_args(r, std)->input.tensor;
     return ah_r_sub(r, x, ah_r(r, AH_OP_mean, AH_T(x), dims_of(r), AH_B(true)));
 }
 
@@ -120,13 +122,14 @@ static struct ah_tensor *shared(struct ah_rule *r, struct ah_tensor *x, struct a
 
 int ah_backward_amax(struct ah_rule *r)
 {
-    return finish(r, shared(r, r->arg[0].tensor, with_dims(r, r->out[0]), with_dims(r, r->grad_out[0])));
+    return finish(r, shared(r, ah_args(r, amax)->input.tensor, with_dims(r, r->out[0]), with_dims(r, r->grad_out[0])));
 }
 
 int ah_backward_norm(struct ah_rule *r)
 {
-    double p = r->arg[1].number;
-    struct ah_tensor *x = r->arg[0].tensor, *out = with_dims(r, r->out[0]), *g = with_dims(r, r->grad_out[0]);
+    const struct ah_args_norm *arg = ah_args(r, norm);
+    double p = arg->p.number;
+    struct ah_tensor *x = arg->input.tensor, *out = with_dims(r, r->out[0]), *g = with_dims(r, r->grad_out[0]);
     if (p == 0) {
         r->grad_in[0] = ah_r_zeros_input(r, 0);
         return r->status;
@@ -156,7 +159,7 @@ int ah_backward_logsumexp(struct ah_rule *r)
     struct ah_tensor *out = with_dims(r, r->out[0]);
     struct ah_tensor *nothing = ah_r(r, AH_OP_eq, AH_T(out), AH_N(-INFINITY));
     struct ah_tensor *base = ah_r(r, AH_OP_masked_fill, AH_T(out), AH_T(nothing), AH_N(0));
-    struct ah_tensor *weight = ah_r(r, AH_OP_exp, AH_T(ah_r_sub(r, r->arg[0].tensor, base)));
+    struct ah_tensor *weight = ah_r(r, AH_OP_exp, AH_T(ah_r_sub(r, ah_args(r, logsumexp)->input.tensor, base)));
     return finish(r, ah_r_mul(r, with_dims(r, r->grad_out[0]), weight));
 }
 
@@ -175,5 +178,5 @@ int ah_backward_along(struct ah_rule *r)
 int ah_backward_running_sum(struct ah_rule *r)
 {
     enum ah_opid back = r->node->op->id == AH_OP_cumsum ? AH_OP_cumsum_reverse : AH_OP_cumsum;
-    return finish(r, ah_r(r, back, AH_T(r->grad_out[0]), r->arg[1]));
+    return finish(r, ah_r(r, back, AH_T(r->grad_out[0]), ah_args(r, running_sum)->dim));
 }

@@ -154,6 +154,12 @@ struct ah_tensor *ah_r_to_input(struct ah_rule *r, struct ah_tensor *grad, int i
     return grad;
 }
 
+void ah_r_give(struct ah_rule *r, int i, struct ah_tensor *grad)
+{
+    if (r->needs[i])
+        r->grad_in[i] = ah_r_to_input(r, grad, i);
+}
+
 struct ah_tensor *ah_r_zeros_input(struct ah_rule *r, int i)
 {
     const struct ah_input_meta *meta = ah_rule_input(r, i);

@@ -19,7 +19,7 @@ struct ah_node;
 
 struct ah_rule {
     struct ah_node *node;
-    const struct ah_value *arg; /* the call's arguments; tensors only where saved, else kind AH_NONE */
+    const struct ah_value *arg; /* the call's arguments (ah_args); tensors only where saved, else kind AH_NONE */
     const union ah_state *state;
     struct ah_tensor **extra;   /* what the forward put into call->extra */
     struct ah_tensor **out;     /* saved outputs, else NULL */
@@ -47,12 +47,6 @@ void ah_rule_ops(struct ah_rule *rule, enum ah_opid id, const struct ah_value *a
 /* Hand a tensor to the rule to be released with it; returns it. */
 struct ah_tensor *ah_rule_keep(struct ah_rule *rule, struct ah_tensor *tensor);
 
-/* A saved argument; NULL when it was not kept or is absent. */
-static inline struct ah_tensor *ah_r_saved(const struct ah_rule *r, int i)
-{
-    return r->arg[i].kind == AH_TENSOR ? r->arg[i].tensor : NULL;
-}
-
 /* Everyday expressions. */
 struct ah_tensor *ah_r_add(struct ah_rule *r, struct ah_tensor *a, struct ah_tensor *b);
 struct ah_tensor *ah_r_sub(struct ah_rule *r, struct ah_tensor *a, struct ah_tensor *b);
@@ -75,6 +69,9 @@ struct ah_input_meta {
     int64_t size[AH_MAX_DIMS];
 };
 const struct ah_input_meta *ah_rule_input(const struct ah_rule *rule, int i);
+
+/* Let that be the gradient of input i, where one is wanted: a rule that ends in this need not look at needs[]. */
+void ah_r_give(struct ah_rule *r, int i, struct ah_tensor *grad);
 
 /* The tensor zeros(shape of input i), of the rule. */
 struct ah_tensor *ah_r_zeros_input(struct ah_rule *r, int i);

@@ -20,58 +20,65 @@ int ah_backward_regroup(struct ah_rule *r)
 
 int ah_backward_transpose(struct ah_rule *r)
 {
-    r->grad_in[0] = ah_r_transpose(r, r->grad_out[0], r->arg[1].integer, r->arg[2].integer);
+    const struct ah_args_transpose *arg = ah_args(r, transpose);
+    r->grad_in[0] = ah_r_transpose(r, r->grad_out[0], arg->dim0.integer, arg->dim1.integer);
     return 0;
 }
 
 int ah_backward_permute(struct ah_rule *r)
 {
-    int ndim = r->arg[1].ints.count;
+    const struct ah_args_permute *arg = ah_args(r, permute);
+    int ndim = arg->dims.ints.count;
     int64_t inverse[AH_MAX_DIMS];
     for (int d = 0; d < ndim; d++)
-        inverse[wrapped(r->arg[1].ints.at[d], ndim)] = d;
+        inverse[wrapped(arg->dims.ints.at[d], ndim)] = d;
     r->grad_in[0] = ah_r(r, AH_OP_permute, AH_T(r->grad_out[0]), AH_INTS_OF(inverse, ndim));
     return 0;
 }
 
 int ah_backward_select(struct ah_rule *r)
 {
+    const struct ah_args_select *arg = ah_args(r, select);
     const struct ah_input_meta *input = ah_rule_input(r, 0);
-    int64_t dim = wrapped(r->arg[1].integer, input->ndim);
+    int64_t dim = wrapped(arg->dim.integer, input->ndim);
     r->grad_in[0] = ah_r(r, AH_OP_select_backward, AH_T(r->grad_out[0]), size_of(input), AH_I(dim),
-                         AH_I(wrapped(r->arg[2].integer, input->size[dim])));
+                         AH_I(wrapped(arg->index.integer, input->size[dim])));
     return 0;
 }
 
 int ah_backward_select_backward(struct ah_rule *r)
 {
-    r->grad_in[0] = ah_r(r, AH_OP_select, AH_T(r->grad_out[0]), r->arg[2], r->arg[3]);
+    const struct ah_args_select_backward *arg = ah_args(r, select_backward);
+    r->grad_in[0] = ah_r(r, AH_OP_select, AH_T(r->grad_out[0]), arg->dim, arg->index);
     return 0;
 }
 
 int ah_backward_narrow(struct ah_rule *r)
 {
+    const struct ah_args_narrow *arg = ah_args(r, narrow);
     const struct ah_input_meta *input = ah_rule_input(r, 0);
-    int64_t dim = wrapped(r->arg[1].integer, input->ndim);
+    int64_t dim = wrapped(arg->dim.integer, input->ndim);
     r->grad_in[0] = ah_r(r, AH_OP_slice_backward, AH_T(r->grad_out[0]), size_of(input), AH_I(dim),
-                         AH_I(wrapped(r->arg[2].integer, input->size[dim])), AH_I(1));
+                         AH_I(wrapped(arg->start.integer, input->size[dim])), AH_I(1));
     return 0;
 }
 
 int ah_backward_slice(struct ah_rule *r)
 {
+    const struct ah_args_slice *arg = ah_args(r, slice);
     const struct ah_input_meta *input = ah_rule_input(r, 0);
-    int64_t dim = wrapped(r->arg[1].integer, input->ndim), n = input->size[dim];
-    int64_t start = r->arg[2].kind == AH_INT ? wrapped(r->arg[2].integer, n) : 0;
+    int64_t dim = wrapped(arg->dim.integer, input->ndim), n = input->size[dim];
+    int64_t start = arg->start.kind == AH_INT ? wrapped(arg->start.integer, n) : 0;
     start = start < 0 ? 0 : start > n ? n : start;
     r->grad_in[0] = ah_r(r, AH_OP_slice_backward, AH_T(r->grad_out[0]), size_of(input), AH_I(dim),
-                         AH_I(start), r->arg[4]);
+                         AH_I(start), arg->step);
     return 0;
 }
 
 int ah_backward_slice_backward(struct ah_rule *r)
 {
-    int64_t dim = r->arg[2].integer, start = r->arg[3].integer, step = r->arg[4].integer;
+    const struct ah_args_slice_backward *arg = ah_args(r, slice_backward);
+    int64_t dim = arg->dim.integer, start = arg->start.integer, step = arg->step.integer;
     int64_t count = ah_rule_input(r, 0)->size[dim];
     int64_t end = count > 0 ? start + (count - 1) * step + 1 : start;
     r->grad_in[0] =
@@ -81,16 +88,18 @@ int ah_backward_slice_backward(struct ah_rule *r)
 
 int ah_backward_diagonal(struct ah_rule *r)
 {
+    const struct ah_args_diagonal *arg = ah_args(r, diagonal);
     const struct ah_input_meta *input = ah_rule_input(r, 0);
     r->grad_in[0] = ah_r(r, AH_OP_diagonal_backward, AH_T(r->grad_out[0]), size_of(input),
-                         r->arg[1], AH_I(wrapped(r->arg[2].integer, input->ndim)),
-                         AH_I(wrapped(r->arg[3].integer, input->ndim)));
+                         arg->offset, AH_I(wrapped(arg->dim1.integer, input->ndim)),
+                         AH_I(wrapped(arg->dim2.integer, input->ndim)));
     return 0;
 }
 
 int ah_backward_diagonal_backward(struct ah_rule *r)
 {
-    r->grad_in[0] = ah_r(r, AH_OP_diagonal, AH_T(r->grad_out[0]), r->arg[2], r->arg[3], r->arg[4]);
+    const struct ah_args_diagonal_backward *arg = ah_args(r, diagonal_backward);
+    r->grad_in[0] = ah_r(r, AH_OP_diagonal, AH_T(r->grad_out[0]), arg->offset, arg->dim1, arg->dim2);
     return 0;
 }
 
@@ -99,14 +108,15 @@ int ah_backward_diagonal_backward(struct ah_rule *r)
  * cut off. */
 int ah_backward_as_strided(struct ah_rule *r)
 {
+    const struct ah_args_as_strided *arg = ah_args(r, as_strided);
     const struct ah_input_meta *input = ah_rule_input(r, 0);
     int64_t numel = 1, all = -1;
     for (int d = 0; d < input->ndim; d++)
         numel *= input->size[d];
     struct ah_tensor *position =
         ah_r(r, AH_OP_as_strided_positions, size_of(input),
-             AH_INTS_OF(r->state->strided.input_stride, input->ndim), AH_I(r->state->strided.input_offset), r->arg[1],
-             r->arg[2], AH_I(r->state->strided.offset));
+             AH_INTS_OF(r->state->strided.input_stride, input->ndim), AH_I(r->state->strided.input_offset), arg->size,
+             arg->stride, AH_I(r->state->strided.offset));
     struct ah_tensor *there = ah_r(r, AH_OP_to_device, AH_T(position), AH_DEV(input->device));
     struct ah_tensor *index = ah_r(r, AH_OP_reshape, AH_T(there), AH_INTS_OF(&all, 1));
     struct ah_tensor *grad = ah_r(r, AH_OP_reshape, AH_T(r->grad_out[0]), AH_INTS_OF(&all, 1));
@@ -151,7 +161,7 @@ int ah_backward_stack(struct ah_rule *r)
 
 int ah_backward_flip(struct ah_rule *r)
 {
-    r->grad_in[0] = ah_r(r, AH_OP_flip, AH_T(r->grad_out[0]), r->arg[1]);
+    r->grad_in[0] = ah_r(r, AH_OP_flip, AH_T(r->grad_out[0]), ah_args(r, flip)->dims);
     return 0;
 }
 
@@ -159,15 +169,16 @@ int ah_backward_flip(struct ah_rule *r)
  * are done. */
 int ah_backward_repeat(struct ah_rule *r)
 {
+    const struct ah_args_repeat *arg = ah_args(r, repeat);
     const struct ah_input_meta *input = ah_rule_input(r, 0);
-    int ndim = r->arg[1].ints.count, lead = ndim - input->ndim;
+    int ndim = arg->repeats.ints.count, lead = ndim - input->ndim;
     int64_t before = 1;
     struct ah_tensor *grad = r->grad_out[0];
     for (int d = 0; d < ndim; d++) {
-        int64_t times = r->arg[1].ints.at[d], n = d < lead ? 1 : input->size[d - lead];
+        int64_t times = arg->repeats.ints.at[d], n = d < lead ? 1 : input->size[d - lead];
         int64_t after = n;
         for (int k = d + 1; k < ndim; k++)
-            after *= r->arg[1].ints.at[k] * (k < lead ? 1 : input->size[k - lead]);
+            after *= arg->repeats.ints.at[k] * (k < lead ? 1 : input->size[k - lead]);
         if (times != 1) {
             int64_t split[] = {before, times, after}, summed[] = {before, 1, after};
             grad = ah_r(r, AH_OP_reshape, AH_T(grad), AH_INTS_OF(split, 3));

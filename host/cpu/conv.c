@@ -26,12 +26,13 @@ static void fill_zero(struct ah_tensor *t)
 
 static int conv_fast(const struct ah_conv *s, struct ah_call *c)
 {
+    const struct ah_args_conv2d *arg = ah_args(c, conv2d);
     struct ah_dense x = {0}, w = {0}, b = {0};
     struct ah_dense_out y = {0};
     int status;
-    AH_TRYGO(ah_nhwc_open(&x, c->arg[0].tensor), out);
-    AH_TRYGO(ah_dense_open(&w, c->arg[1].tensor), out);
-    AH_TRYGO(ah_dense_open(&b, c->arg[2].tensor), out);
+    AH_TRYGO(ah_nhwc_open(&x, arg->input.tensor), out);
+    AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
+    AH_TRYGO(ah_dense_open(&b, arg->bias.tensor), out);
     AH_TRYGO(ah_nhwc_out_open(&y, c->out[0]), out);
     status = ah_onednn_conv(s, x.data, w.data, b.data, y.data);
     int closed = ah_nhwc_out_close(&y, status > 0);
@@ -46,9 +47,10 @@ out:
 
 int ah_cpu_conv2d(struct ah_call *c)
 {
-    struct ah_tensor *xt = c->arg[0].tensor, *wt = c->arg[1].tensor;
+    const struct ah_args_conv2d *arg = ah_args(c, conv2d);
+    struct ah_tensor *xt = arg->input.tensor, *wt = arg->weight.tensor;
     struct ah_conv s;
-    AH_TRY(ah_conv_geometry(&s, "conv2d", xt->size, xt->ndim, wt->size, wt->ndim, &c->arg[3]));
+    AH_TRY(ah_conv_geometry(&s, "conv2d", xt->size, xt->ndim, wt->size, wt->ndim, &arg->stride));
     if (s.n == 0)
         return 0;
     bool single = ah_compute_dtype(xt->dtype) == AH_F32;
@@ -62,7 +64,7 @@ int ah_cpu_conv2d(struct ah_call *c)
     int status;
     AH_TRYGO(ah_dense_open(&x, xt), out);
     AH_TRYGO(ah_dense_open(&w, wt), out);
-    AH_TRYGO(ah_dense_open(&b, c->arg[2].tensor), out);
+    AH_TRYGO(ah_dense_open(&b, arg->bias.tensor), out);
     AH_TRYGO(ah_dense_out_open(&y, c->out[0]), out);
     status = single ? conv_f32(&s, x.data, w.data, b.data, y.data) : conv_f64(&s, x.data, w.data, b.data, y.data);
 out:
@@ -75,11 +77,12 @@ out:
 
 static int grad_input_fast(const struct ah_conv *s, struct ah_call *c)
 {
+    const struct ah_args_conv2d_grad_input *arg = ah_args(c, conv2d_grad_input);
     struct ah_dense g = {0}, w = {0};
     struct ah_dense_out x = {0};
     int status;
-    AH_TRYGO(ah_nhwc_open(&g, c->arg[0].tensor), out);
-    AH_TRYGO(ah_dense_open(&w, c->arg[1].tensor), out);
+    AH_TRYGO(ah_nhwc_open(&g, arg->grad.tensor), out);
+    AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
     AH_TRYGO(ah_nhwc_out_open(&x, c->out[0]), out);
     status = ah_onednn_conv_grad_input(s, g.data, w.data, x.data);
     int closed = ah_nhwc_out_close(&x, status > 0);
@@ -93,10 +96,11 @@ out:
 
 int ah_cpu_conv2d_grad_input(struct ah_call *c)
 {
-    struct ah_tensor *wt = c->arg[1].tensor;
+    const struct ah_args_conv2d_grad_input *arg = ah_args(c, conv2d_grad_input);
+    struct ah_tensor *wt = arg->weight.tensor;
     struct ah_conv s;
-    AH_TRY(ah_conv_geometry(&s, c->op->name, c->arg[2].ints.at, c->arg[2].ints.count, wt->size, wt->ndim,
-                            &c->arg[3]));
+    AH_TRY(ah_conv_geometry(&s, c->op->name, arg->input_size.ints.at, arg->input_size.ints.count, wt->size, wt->ndim,
+                            &arg->stride));
     if (s.n == 0)
         return 0;
     bool single = ah_compute_dtype(wt->dtype) == AH_F32;
@@ -108,7 +112,7 @@ int ah_cpu_conv2d_grad_input(struct ah_call *c)
     struct ah_dense g = {0}, w = {0};
     struct ah_dense_out x = {0};
     int status;
-    AH_TRYGO(ah_dense_open(&g, c->arg[0].tensor), out);
+    AH_TRYGO(ah_dense_open(&g, arg->grad.tensor), out);
     AH_TRYGO(ah_dense_open(&w, wt), out);
     AH_TRYGO(ah_dense_out_open(&x, c->out[0]), out);
     status = single ? conv_grad_input_f32(&s, g.data, w.data, x.data)
@@ -122,11 +126,12 @@ out:
 
 static int grad_weight_fast(const struct ah_conv *s, struct ah_call *c)
 {
+    const struct ah_args_conv2d_grad_weight *arg = ah_args(c, conv2d_grad_weight);
     struct ah_dense g = {0}, x = {0};
     struct ah_dense_out w = {0};
     int status;
-    AH_TRYGO(ah_nhwc_open(&g, c->arg[0].tensor), out);
-    AH_TRYGO(ah_nhwc_open(&x, c->arg[1].tensor), out);
+    AH_TRYGO(ah_nhwc_open(&g, arg->grad.tensor), out);
+    AH_TRYGO(ah_nhwc_open(&x, arg->input.tensor), out);
     AH_TRYGO(ah_dense_out_open(&w, c->out[0]), out);
     status = ah_conv_direct_grad_weight(s, x.data, g.data, w.data);
     if (status == 0)
@@ -140,10 +145,11 @@ out:
 
 int ah_cpu_conv2d_grad_weight(struct ah_call *c)
 {
-    struct ah_tensor *xt = c->arg[1].tensor;
+    const struct ah_args_conv2d_grad_weight *arg = ah_args(c, conv2d_grad_weight);
+    struct ah_tensor *xt = arg->input.tensor;
     struct ah_conv s;
-    AH_TRY(ah_conv_geometry(&s, c->op->name, xt->size, xt->ndim, c->arg[2].ints.at, c->arg[2].ints.count,
-                            &c->arg[3]));
+    AH_TRY(ah_conv_geometry(&s, c->op->name, xt->size, xt->ndim, arg->weight_size.ints.at, arg->weight_size.ints.count,
+                            &arg->stride));
     if (s.n == 0) {
         fill_zero(c->out[0]);
         return 0;
@@ -157,7 +163,7 @@ int ah_cpu_conv2d_grad_weight(struct ah_call *c)
     struct ah_dense g = {0}, x = {0};
     struct ah_dense_out w = {0};
     int status;
-    AH_TRYGO(ah_dense_open(&g, c->arg[0].tensor), out);
+    AH_TRYGO(ah_dense_open(&g, arg->grad.tensor), out);
     AH_TRYGO(ah_dense_open(&x, xt), out);
     AH_TRYGO(ah_dense_out_open(&w, c->out[0]), out);
     status = single ? conv_grad_weight_f32(&s, x.data, g.data, w.data)
@@ -171,7 +177,7 @@ out:
 
 int ah_cpu_channel_sum(struct ah_call *c)
 {
-    struct ah_tensor *t = c->arg[0].tensor;
+    struct ah_tensor *t = ah_args(c, channel_sum)->input.tensor;
     int64_t channels = c->out[0]->numel, pixels = t->size[t->ndim - 2] * t->size[t->ndim - 1];
     int64_t n = t->ndim == 4 ? t->size[0] : 1;
     if (t->storage->channels_last && t->dtype == AH_F32)

@@ -21,7 +21,7 @@ int ah_cpu_ones(struct ah_call *c)
 
 int ah_cpu_full(struct ah_call *c)
 {
-    return fill(c->out[0], c->arg[1].number);
+    return fill(c->out[0], ah_args(c, full)->fill_value.number);
 }
 
 int ah_cpu_arange(struct ah_call *c)
@@ -42,8 +42,9 @@ int ah_cpu_arange(struct ah_call *c)
 /* Counted from both ends, so that both ends are exact. */
 int ah_cpu_linspace(struct ah_call *c)
 {
+    const struct ah_args_linspace *arg = ah_args(c, linspace);
     struct ah_tensor *out = c->out[0];
-    double start = c->arg[0].number, end = c->arg[1].number;
+    double start = arg->start.number, end = arg->end_.number;
     int64_t n = out->numel;
     double step = n > 1 ? (end - start) / (double)(n - 1) : 0;
     for (int64_t i = 0; i < n; i++)
@@ -63,15 +64,16 @@ int ah_cpu_eye(struct ah_call *c)
 /* Copy, then clear the part of each row before `from` or from there on. */
 static int triangle(struct ah_call *c, bool upper)
 {
+    const struct ah_args_tril *arg = ah_args(c, tril);
     struct ah_tensor *out = c->out[0], *target = out;
-    int64_t rows = out->size[out->ndim - 2], columns = out->size[out->ndim - 1], diagonal = c->arg[1].integer;
+    int64_t rows = out->size[out->ndim - 2], columns = out->size[out->ndim - 1], diagonal = arg->diagonal.integer;
     size_t item = ah_dtype_size(out->dtype);
     if (out->numel == 0)
         return 0;
     bool dense = ah_tensor_is_contiguous(out);
     if (!dense)
         AH_TRY(ah_tensor_empty_like(&target, out));
-    int status = ah_copy(target, c->arg[0].tensor);
+    int status = ah_copy(target, arg->input.tensor);
     char *row = ah_tensor_data(target);
     for (int64_t r = 0; status == 0 && r < out->numel / columns; r++, row += (size_t)columns * item) {
         int64_t edge = r % rows + diagonal + !upper;
@@ -102,7 +104,7 @@ int ah_cpu_triu(struct ah_call *c)
 int ah_cpu_one_hot(struct ah_call *c)
 {
     struct ah_tensor *out = c->out[0];
-    const struct ah_tensor *input = c->arg[0].tensor;
+    const struct ah_tensor *input = ah_args(c, one_hot)->input.tensor;
     int64_t classes = out->size[out->ndim - 1], *y = ah_tensor_data(out);
     ah_cpu_zero_(c);
     for (int64_t i = 0; i < input->numel; i++) {

@@ -57,12 +57,12 @@ static int add_scaled(struct ah_call *c, double alpha)
 
 int ah_cpu_add(struct ah_call *c)
 {
-    return add_scaled(c, c->arg[2].number);
+    return add_scaled(c, ah_args(c, add)->alpha.number);
 }
 
 int ah_cpu_sub(struct ah_call *c)
 {
-    return add_scaled(c, -c->arg[2].number);
+    return add_scaled(c, -ah_args(c, sub)->alpha.number);
 }
 
 LOOP2(mul_b8, uint8_t, uint8_t, a & b)
@@ -86,7 +86,7 @@ int ah_cpu_mul(struct ah_call *c)
 static int refuse_zero_divisor(const struct ah_call *c, enum ah_dtype dtype)
 {
     struct ah_tensor *divisor = NULL;
-    AH_TRY(ah_contiguous_as(&divisor, c->arg[1].tensor, dtype));
+    AH_TRY(ah_contiguous_as(&divisor, ah_args(c, div)->other.tensor, dtype));
     size_t item = ah_dtype_size(dtype);
     const char *at = ah_tensor_data(divisor);
     static const char zero[sizeof(int64_t)];
@@ -187,8 +187,9 @@ FLOAT_TABLE(div);
 
 int ah_cpu_div(struct ah_call *c)
 {
-    if (c->arg[2].kind == AH_STRING)
-        return divide(c, c->arg[2].string[0] == 'f' ? div_floor_loops : div_trunc_loops);
+    const struct ah_args_div *arg = ah_args(c, div);
+    if (arg->rounding_mode.kind == AH_STRING)
+        return divide(c, arg->rounding_mode.string[0] == 'f' ? div_floor_loops : div_trunc_loops);
     enum ah_dtype dtype = ah_call_promote(c, 2);
     if (!ah_dtype_is_float(dtype))
         dtype = AH_F32;
@@ -243,7 +244,7 @@ int ah_cpu_pow(struct ah_call *c)
         const ah_loop *loops;
     } fixed[] = {{2, pow_2_loops},          {3, pow_3_loops},        {0.5, pow_half_loops},
                  {-0.5, pow_minus_half_loops}, {-1, pow_minus_1_loops}, {-2, pow_minus_2_loops}};
-    const struct ah_tensor *exponent = c->arg[1].tensor;
+    const struct ah_tensor *exponent = ah_args(c, pow)->exponent.tensor;
     enum ah_dtype dtype = ah_call_promote(c, 2);
     if (exponent->wrapped && ah_dtype_is_float(dtype)) {
         double value = ah_tensor_get(exponent, 0);
@@ -323,11 +324,11 @@ FLOAT_TABLE(addcdiv);
 int ah_cpu_addcmul(struct ah_call *c)
 {
     enum ah_dtype dtype = ah_call_promote(c, 3);
-    return ah_elementwise(c, 3, dtype, dtype, false, addcmul_loops, (double[]){c->arg[3].number, 0});
+    return ah_elementwise(c, 3, dtype, dtype, false, addcmul_loops, (double[]){ah_args(c, addcmul)->value.number, 0});
 }
 
 int ah_cpu_addcdiv(struct ah_call *c)
 {
     enum ah_dtype dtype = ah_call_promote(c, 3);
-    return ah_elementwise(c, 3, dtype, dtype, false, addcdiv_loops, (double[]){c->arg[3].number, 0});
+    return ah_elementwise(c, 3, dtype, dtype, false, addcdiv_loops, (double[]){ah_args(c, addcdiv)->value.number, 0});
 }

@@ -84,9 +84,10 @@ NUMBER_TABLE(clamp);
 
 int ah_cpu_clamp(struct ah_call *c)
 {
+    const struct ah_args_clamp *arg = ah_args(c, clamp);
     enum ah_dtype dtype = ah_call_promote(c, 3);
-    if (ah_dtype_is_float(dtype) && c->arg[1].tensor->wrapped && c->arg[2].tensor->wrapped) {
-        double bounds[2] = {ah_tensor_get(c->arg[1].tensor, 0), ah_tensor_get(c->arg[2].tensor, 0)};
+    if (ah_dtype_is_float(dtype) && arg->min.tensor->wrapped && arg->max.tensor->wrapped) {
+        double bounds[2] = {ah_tensor_get(arg->min.tensor, 0), ah_tensor_get(arg->max.tensor, 0)};
         return ah_elementwise(c, 1, dtype, dtype, false, clamp_numbers_loops, bounds);
     }
     return ah_elementwise(c, 3, dtype, dtype, false, clamp_loops, NULL);
@@ -94,9 +95,10 @@ int ah_cpu_clamp(struct ah_call *c)
 
 int ah_cpu_hardtanh(struct ah_call *c)
 {
+    const struct ah_args_hardtanh *arg = ah_args(c, hardtanh);
     enum ah_dtype dtype = c->out[0]->dtype;
     return ah_elementwise(c, 1, dtype, dtype, false, clamp_numbers_loops,
-                          (double[]){c->arg[1].number, c->arg[2].number});
+                          (double[]){arg->min_val.number, arg->max_val.number});
 }
 
 /* where: a selects; masked_fill: b selects, so its loops take (mask, value, input). */
@@ -119,12 +121,14 @@ static int select_into(struct ah_tensor *out, struct ah_tensor *mask, struct ah_
 
 int ah_cpu_where(struct ah_call *c)
 {
-    return select_into(c->out[0], c->arg[0].tensor, c->arg[1].tensor, c->arg[2].tensor);
+    const struct ah_args_where *arg = ah_args(c, where);
+    return select_into(c->out[0], arg->condition.tensor, arg->input.tensor, arg->other.tensor);
 }
 
 int ah_cpu_masked_fill(struct ah_call *c)
 {
-    return select_into(c->out[0], c->arg[1].tensor, c->arg[2].tensor, c->arg[0].tensor);
+    const struct ah_args_masked_fill *arg = ah_args(c, masked_fill);
+    return select_into(c->out[0], arg->mask.tensor, arg->value.tensor, arg->input.tensor);
 }
 
 /* Dropout by a mask of one byte per element, drawn as PyTorch draws it. What is dropped is multiplied by 0, so
@@ -160,25 +164,27 @@ static int apply_mask(struct ah_tensor *out, struct ah_tensor *input, struct ah_
 
 int ah_cpu_dropout(struct ah_call *c)
 {
+    const struct ah_args_dropout *arg = ah_args(c, dropout);
     struct ah_tensor *mask = c->extra[0];
-    double p = c->arg[1].number;
+    double p = arg->p.number;
     if (p == 1)
         memset(ah_tensor_data(mask), 0, (size_t)mask->numel);
     else
         ah_generator_fill_keep(ah_default_generator(), ah_tensor_data(mask), mask->numel, 1 - p);
-    return apply_mask(c->out[0], c->arg[0].tensor, mask, c->state.dropout.scale);
+    return apply_mask(c->out[0], arg->input.tensor, mask, c->state.dropout.scale);
 }
 
 int ah_cpu_dropout_backward(struct ah_call *c)
 {
-    return apply_mask(c->out[0], c->arg[0].tensor, c->arg[1].tensor, c->arg[2].number);
+    const struct ah_args_dropout_backward *arg = ah_args(c, dropout_backward);
+    return apply_mask(c->out[0], arg->grad.tensor, arg->mask.tensor, arg->scale.number);
 }
 
 /* Copies and fills. */
 
 int ah_cpu_copy_first(struct ah_call *c)
 {
-    return ah_copy(c->out[0], c->arg[0].tensor);
+    return ah_copy(c->out[0], ah_args(c, copy_first)->input.tensor);
 }
 
 int ah_cpu_copy_(struct ah_call *c)

@@ -130,22 +130,23 @@ static bool is_tanh(const struct ah_value *approximate)
 
 int ah_cpu_gelu(struct ah_call *c)
 {
-    return unary(c, is_tanh(&c->arg[1]) ? gelu_tanh_loops : gelu_erf_loops, NULL);
+    return unary(c, is_tanh(&ah_args(c, gelu)->approximate) ? gelu_tanh_loops : gelu_erf_loops, NULL);
 }
 
 int ah_cpu_softplus(struct ah_call *c)
 {
-    return unary(c, softplus_loops, (double[]){c->arg[1].number, c->arg[2].number});
+    const struct ah_args_softplus *arg = ah_args(c, softplus);
+    return unary(c, softplus_loops, (double[]){arg->beta.number, arg->threshold.number});
 }
 
 int ah_cpu_leaky_relu(struct ah_call *c)
 {
-    return unary(c, leaky_relu_loops, (double[]){c->arg[1].number, 0});
+    return unary(c, leaky_relu_loops, (double[]){ah_args(c, leaky_relu)->negative_slope.number, 0});
 }
 
 int ah_cpu_elu(struct ah_call *c)
 {
-    return unary(c, elu_loops, (double[]){c->arg[1].number, 0});
+    return unary(c, elu_loops, (double[]){ah_args(c, elu)->alpha.number, 0});
 }
 
 /* Floats are tested as they are, everything else is finite. */
@@ -161,7 +162,7 @@ FLOAT_TABLE(isfinite);
 
 static int classify(struct ah_call *c, const ah_loop *loops)
 {
-    enum ah_dtype dtype = c->arg[0].tensor->dtype;
+    enum ah_dtype dtype = ah_args(c, isinf)->input.tensor->dtype;
     return ah_elementwise(c, 1, ah_dtype_is_float(dtype) ? dtype : AH_F64, AH_BOOL, false, loops, NULL);
 }
 
@@ -275,10 +276,11 @@ int ah_cpu_silu_backward(struct ah_call *c)
 
 int ah_cpu_leaky_relu_backward(struct ah_call *c)
 {
-    return backward(c, leaky_relu_backward_loops, c->arg[2].number);
+    return backward(c, leaky_relu_backward_loops, ah_args(c, leaky_relu_backward)->negative_slope.number);
 }
 
 int ah_cpu_gelu_backward(struct ah_call *c)
 {
-    return backward(c, is_tanh(&c->arg[2]) ? gelu_tanh_backward_loops : gelu_erf_backward_loops, 0);
+    bool tanh_form = is_tanh(&ah_args(c, gelu_backward)->approximate);
+    return backward(c, tanh_form ? gelu_tanh_backward_loops : gelu_erf_backward_loops, 0);
 }

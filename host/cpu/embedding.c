@@ -35,7 +35,8 @@ static int indices_open(struct ah_dense *held, const int64_t **out, struct ah_te
 
 int ah_cpu_embedding(struct ah_call *c)
 {
-    struct ah_tensor *index = c->arg[0].tensor, *w = c->arg[1].tensor, *out = c->out[0];
+    const struct ah_args_embedding *arg = ah_args(c, embedding);
+    struct ah_tensor *index = arg->input.tensor, *w = arg->weight.tensor, *out = c->out[0];
     struct ah_dense held = {0};
     const int64_t *at = NULL;
     int64_t width = w->size[1];
@@ -83,10 +84,11 @@ SCATTER_ROWS(f64, double)
 
 int ah_cpu_embedding_backward(struct ah_call *c)
 {
-    struct ah_tensor *gt = c->arg[0].tensor, *index = c->arg[1].tensor, *out = c->out[0];
+    const struct ah_args_embedding_backward *arg = ah_args(c, embedding_backward);
+    struct ah_tensor *gt = arg->grad.tensor, *index = arg->input.tensor, *out = c->out[0];
     int64_t rows = out->size[0], width = out->size[1], padding = INT64_MIN;
-    if (c->arg[3].kind != AH_NONE)
-        padding = c->arg[3].integer + (c->arg[3].integer < 0 ? rows : 0);
+    if (arg->padding_idx.kind != AH_NONE)
+        padding = arg->padding_idx.integer + (arg->padding_idx.integer < 0 ? rows : 0);
     struct ah_dense held = {0}, g = {0};
     struct ah_dense_out gw = {0};
     const int64_t *at = NULL;

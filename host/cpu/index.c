@@ -126,10 +126,11 @@ static void pick_range(void *context, int64_t begin, int64_t end)
 
 int ah_cpu_index_select(struct ah_call *c)
 {
-    struct ah_tensor *x = c->arg[0].tensor, *source, *at;
-    int dim = (int)c->arg[1].integer;
+    const struct ah_args_index_select *arg = ah_args(c, index_select);
+    struct ah_tensor *x = arg->input.tensor, *source, *at;
+    int dim = (int)arg->dim.integer;
     int64_t n = x->ndim > 0 ? x->size[dim] : 1;
-    AH_TRY(ah_checked_index("index_select", c->arg[2].tensor, n, false, dim, x, &at));
+    AH_TRY(ah_checked_index("index_select", arg->index.tensor, n, false, dim, x, &at));
     int status = ah_contiguous_as(&source, x, x->dtype);
     if (status == 0) {
         struct ah_rows rows = rows_of(x->size, x->ndim, dim, at);
@@ -214,11 +215,12 @@ void ah_rows_copy(void *dst, const void *src, const struct ah_rows *rows, size_t
 
 int ah_cpu_index_select_backward(struct ah_call *c)
 {
+    const struct ah_args_index_select_backward *arg = ah_args(c, index_select_backward);
     struct ah_tensor *out = c->out[0], *grad = NULL, *at = NULL;
-    int dim = (int)c->arg[2].integer, status;
+    int dim = (int)arg->dim.integer, status;
     int64_t n = out->ndim > 0 ? out->size[dim] : 1;
-    AH_TRYGO(ah_checked_index("index_select", c->arg[3].tensor, n, false, dim, out, &at), out);
-    AH_TRYGO(ah_contiguous_as(&grad, c->arg[0].tensor, out->dtype), out);
+    AH_TRYGO(ah_checked_index("index_select", arg->index.tensor, n, false, dim, out, &at), out);
+    AH_TRYGO(ah_contiguous_as(&grad, arg->grad.tensor, out->dtype), out);
     struct ah_rows rows = rows_of(out->size, out->ndim, dim, at);
     ah_zero_fill(ah_tensor_data(out), (size_t)out->numel * ah_dtype_size(out->dtype));
     ah_rows_add(ah_tensor_data(out), ah_tensor_data(grad), &rows, 1, out->dtype);
@@ -231,15 +233,16 @@ out:
 /* index_add, index_copy: source rows into out's rows. */
 static int place_rows(struct ah_call *c, bool add)
 {
+    const struct ah_args_index_add *arg = ah_args(c, index_add);
     struct ah_tensor *out = c->out[0], *source = NULL, *at = NULL;
     struct ah_target target = {out, out};
-    int dim = (int)c->arg[1].integer, status;
+    int dim = (int)arg->dim.integer, status;
     int64_t n = out->ndim > 0 ? out->size[dim] : 1;
-    AH_TRY(ah_checked_index(c->op->name, c->arg[2].tensor, n, false, dim, out, &at));
-    AH_TRYGO(ah_contiguous_as(&source, c->arg[3].tensor, out->dtype), out);
+    AH_TRY(ah_checked_index(c->op->name, arg->index.tensor, n, false, dim, out, &at));
+    AH_TRYGO(ah_contiguous_as(&source, arg->source.tensor, out->dtype), out);
     AH_TRYGO(ah_target_open(c, true, &target), out);
     struct ah_rows rows = rows_of(out->size, out->ndim, dim, at);
-    double alpha = add && out->dtype == AH_BOOL ? c->arg[4].number != 0 : c->arg[4].number;
+    double alpha = !add ? 1 : out->dtype == AH_BOOL ? arg->alpha.number != 0 : arg->alpha.number;
     if (add)
         ah_rows_add(ah_tensor_data(target.work), ah_tensor_data(source), &rows, alpha, out->dtype);
     else
@@ -264,12 +267,13 @@ int ah_cpu_index_copy(struct ah_call *c)
 
 int ah_cpu_index_fill(struct ah_call *c)
 {
+    const struct ah_args_index_fill *arg = ah_args(c, index_fill);
     struct ah_tensor *out = c->out[0], *value = NULL, *at = NULL;
     struct ah_target target = {out, out};
-    int dim = (int)c->arg[1].integer, status;
+    int dim = (int)arg->dim.integer, status;
     int64_t n = out->ndim > 0 ? out->size[dim] : 1;
-    AH_TRY(ah_checked_index(c->op->name, c->arg[2].tensor, n, false, dim, out, &at));
-    AH_TRYGO(ah_tensor_scalar(&value, c->arg[3].number, out->dtype, &ah_cpu), out);
+    AH_TRY(ah_checked_index(c->op->name, arg->index.tensor, n, false, dim, out, &at));
+    AH_TRYGO(ah_tensor_scalar(&value, arg->value.number, out->dtype, &ah_cpu), out);
     AH_TRYGO(ah_target_open(c, true, &target), out);
     struct ah_rows rows = rows_of(out->size, out->ndim, dim, at);
 #define FILL(type)                                                                           \
@@ -291,7 +295,8 @@ out:
 
 int ah_cpu_index_put(struct ah_call *c)
 {
-    struct ah_tensor *out = c->out[0], *values = c->arg[2].tensor, *wide = NULL, *source = NULL;
+    const struct ah_args_index_put *arg = ah_args(c, index_put);
+    struct ah_tensor *out = c->out[0], *values = arg->values.tensor, *wide = NULL, *source = NULL;
     struct ah_tensor *at = c->extra[0], *shape = c->extra[1];
     struct ah_target target = {out, out};
     int64_t stride[AH_MAX_DIMS];
@@ -304,7 +309,7 @@ int ah_cpu_index_put(struct ah_call *c)
         .outer = 1, .n = 1, .inner = 1, .count = at->numel, .at = ah_tensor_data(at)};
     for (int d = 0; d < out->ndim; d++)
         *(d < c->state.place.covered ? &rows.n : &rows.inner) *= out->size[d];
-    if (c->arg[3].flag)
+    if (arg->accumulate.flag)
         ah_rows_add(ah_tensor_data(target.work), ah_tensor_data(source), &rows, 1, out->dtype);
     else
         ah_rows_copy(ah_tensor_data(target.work), ah_tensor_data(source), &rows,

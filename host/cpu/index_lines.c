@@ -151,9 +151,10 @@ static int64_t length(const struct ah_tensor *tensor, int dim)
 
 int ah_cpu_gather(struct ah_call *c)
 {
-    struct ah_tensor *x = c->arg[0].tensor, *at;
-    int dim = (int)c->arg[1].integer;
-    AH_TRY(ah_checked_index("gather", c->arg[2].tensor, length(x, dim), false, dim, x, &at));
+    const struct ah_args_gather *arg = ah_args(c, gather);
+    struct ah_tensor *x = arg->input.tensor, *at;
+    int dim = (int)arg->dim.integer;
+    AH_TRY(ah_checked_index("gather", arg->index.tensor, length(x, dim), false, dim, x, &at));
     run(GATHER, c->out[0], x, at, dim);
     ah_tensor_release(at);
     return 0;
@@ -161,25 +162,27 @@ int ah_cpu_gather(struct ah_call *c)
 
 int ah_cpu_gather_backward(struct ah_call *c)
 {
+    const struct ah_args_gather_backward *arg = ah_args(c, gather_backward);
     struct ah_tensor *out = c->out[0], *at;
-    int dim = (int)c->arg[2].integer;
-    AH_TRY(ah_checked_index("gather", c->arg[3].tensor, length(out, dim), false, dim, out, &at));
+    int dim = (int)arg->dim.integer;
+    AH_TRY(ah_checked_index("gather", arg->index.tensor, length(out, dim), false, dim, out, &at));
     ah_zero_fill(ah_tensor_data(out), (size_t)out->numel * ah_dtype_size(out->dtype));
-    run(SCATTER_ADD, out, c->arg[0].tensor, at, dim);
+    run(SCATTER_ADD, out, arg->grad.tensor, at, dim);
     ah_tensor_release(at);
     return 0;
 }
 
 static int scatter(struct ah_call *c, enum action action)
 {
+    const struct ah_args_scatter *arg = ah_args(c, scatter);
     struct ah_tensor *out = c->out[0], *at = NULL, *src = NULL;
     struct ah_target target = {out, out};
-    int dim = (int)c->arg[1].integer, status;
-    AH_TRY(ah_checked_index(c->op->name, c->arg[2].tensor, length(out, dim), false, dim, out, &at));
-    if (c->arg[3].tensor->wrapped)
-        AH_TRYGO(ah_contiguous_as(&src, c->arg[3].tensor, out->dtype), out);
+    int dim = (int)arg->dim.integer, status;
+    AH_TRY(ah_checked_index(c->op->name, arg->index.tensor, length(out, dim), false, dim, out, &at));
+    if (arg->src.tensor->wrapped)
+        AH_TRYGO(ah_contiguous_as(&src, arg->src.tensor, out->dtype), out);
     else
-        src = ah_tensor_retain(c->arg[3].tensor);
+        src = ah_tensor_retain(arg->src.tensor);
     AH_TRYGO(ah_target_open(c, true, &target), out);
     run(action, target.work, src, at, dim);
     status = ah_target_close(&target, 0);

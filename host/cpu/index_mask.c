@@ -29,8 +29,9 @@ static int64_t count_true(const struct ah_tensor *mask)
 
 int ah_cpu_index_positions(struct ah_call *c)
 {
-    struct ah_tensor *x = c->arg[0].tensor, *index = c->arg[2].tensor, *list;
-    int dim = (int)c->arg[1].integer;
+    const struct ah_args_index_positions *arg = ah_args(c, index_positions);
+    struct ah_tensor *x = arg->input.tensor, *index = arg->index.tensor, *list;
+    int dim = (int)arg->dim.integer;
     if (index->dtype != AH_BOOL) {
         AH_TRY(ah_checked_index("index", index, x->size[dim], true, dim, x, &list));
         int status = ah_call_output(c, 0, &list->numel, 1, AH_I64);
@@ -56,11 +57,12 @@ int ah_cpu_index_positions(struct ah_call *c)
 
 int ah_cpu_masked_select(struct ah_call *c)
 {
-    struct ah_tensor *x = c->arg[0].tensor, *mask = NULL, *source = NULL;
+    const struct ah_args_masked_select *arg = ah_args(c, masked_select);
+    struct ah_tensor *x = arg->input.tensor, *mask = NULL, *source = NULL;
     int64_t size[AH_MAX_DIMS];
     int ndim, status;
-    AH_TRY(ah_broadcast_shapes("masked_select", x, c->arg[1].tensor, size, &ndim));
-    AH_TRYGO(spread(c->arg[1].tensor, size, ndim, &mask), out);
+    AH_TRY(ah_broadcast_shapes("masked_select", x, arg->mask.tensor, size, &ndim));
+    AH_TRYGO(spread(arg->mask.tensor, size, ndim, &mask), out);
     AH_TRYGO(spread(x, size, ndim, &source), out);
     int64_t count = count_true(mask);
     AH_TRYGO(ah_call_output(c, 0, &count, 1, x->dtype), out);
@@ -100,10 +102,11 @@ static void place_masked(struct ah_tensor *dst, const struct ah_tensor *mask,
 
 int ah_cpu_masked_select_backward(struct ah_call *c)
 {
+    const struct ah_args_masked_select_backward *arg = ah_args(c, masked_select_backward);
     struct ah_tensor *out = c->out[0], *mask = NULL, *grad = NULL;
     int status;
-    AH_TRYGO(spread(c->arg[1].tensor, out->size, out->ndim, &mask), out);
-    AH_TRYGO(ah_contiguous_as(&grad, c->arg[0].tensor, out->dtype), out);
+    AH_TRYGO(spread(arg->mask.tensor, out->size, out->ndim, &mask), out);
+    AH_TRYGO(ah_contiguous_as(&grad, arg->grad.tensor, out->dtype), out);
     ah_zero_fill(ah_tensor_data(out), (size_t)out->numel * ah_dtype_size(out->dtype));
     place_masked(out, mask, grad);
 out:
@@ -114,11 +117,12 @@ out:
 
 int ah_cpu_masked_scatter(struct ah_call *c)
 {
+    const struct ah_args_masked_scatter *arg = ah_args(c, masked_scatter);
     struct ah_tensor *out = c->out[0], *mask = NULL, *source = NULL;
     struct ah_target target = {out, out};
     int status;
-    AH_TRYGO(spread(c->arg[1].tensor, out->size, out->ndim, &mask), out);
-    AH_TRYGO(ah_contiguous_as(&source, c->arg[2].tensor, out->dtype), out);
+    AH_TRYGO(spread(arg->mask.tensor, out->size, out->ndim, &mask), out);
+    AH_TRYGO(ah_contiguous_as(&source, arg->source.tensor, out->dtype), out);
     int64_t wanted = count_true(mask);
     if (wanted > source->numel) {
         status =
@@ -137,7 +141,7 @@ out:
 
 int ah_cpu_nonzero(struct ah_call *c)
 {
-    struct ah_tensor *x = c->arg[0].tensor, *mask;
+    struct ah_tensor *x = ah_args(c, nonzero)->input.tensor, *mask;
     AH_TRY(ah_contiguous_as(&mask, x, AH_BOOL));
     int64_t size[2] = {count_true(mask), x->ndim};
     int status = ah_call_output(c, 0, size, 2, AH_I64);
@@ -165,10 +169,11 @@ int ah_cpu_nonzero(struct ah_call *c)
 
 int ah_cpu_bincount(struct ah_call *c)
 {
-    struct ah_tensor *x = c->arg[0].tensor,
-                     *weights = c->arg[1].kind == AH_TENSOR ? c->arg[1].tensor : NULL;
+    const struct ah_args_bincount *arg = ah_args(c, bincount);
+    struct ah_tensor *x = arg->input.tensor,
+                     *weights = arg->weights.kind == AH_TENSOR ? arg->weights.tensor : NULL;
     struct ah_tensor *list = NULL, *weight = NULL;
-    int64_t bins = c->arg[2].integer;
+    int64_t bins = arg->minlength.integer;
     int status;
     AH_TRYGO(ah_contiguous_as(&list, x, AH_I64), out);
     const int64_t *at = ah_tensor_data(list);

@@ -54,15 +54,16 @@ static int labels_open(struct labels *l, const char *name, struct ah_tensor *tar
 
 int ah_cpu_class_nll(struct ah_call *c)
 {
-    struct ah_tensor *xt = c->arg[0].tensor;
+    const struct ah_args_class_nll *arg = ah_args(c, class_nll);
+    struct ah_tensor *xt = arg->input.tensor;
     struct labels l;
     struct ah_dense x = {0}, w = {0};
     struct ah_dense_out out = {0};
     int status;
-    AH_TRY(labels_open(&l, "nll_loss", c->arg[1].tensor, xt->size, xt->ndim, c->arg[3].integer, c->arg[4].string,
-                       c->arg[5].number));
+    AH_TRY(labels_open(&l, "nll_loss", arg->target.tensor, xt->size, xt->ndim, arg->ignore_index.integer,
+                       arg->reduction.string, arg->label_smoothing.number));
     AH_TRYGO(ah_dense_open(&x, xt), out);
-    AH_TRYGO(ah_dense_open(&w, c->arg[2].tensor), out);
+    AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
     AH_TRYGO(ah_dense_out_open(&out, c->out[0]), out);
     if (ah_compute_dtype(xt->dtype) == AH_F32)
         class_nll_f32(&l, x.data, w.data, out.data, &c->state.loss.total);
@@ -78,16 +79,17 @@ out:
 
 int ah_cpu_class_nll_backward(struct ah_call *c)
 {
-    struct ah_tensor *gt = c->arg[0].tensor;
+    const struct ah_args_class_nll_backward *arg = ah_args(c, class_nll_backward);
+    struct ah_tensor *gt = arg->grad.tensor;
     struct labels l;
     struct ah_dense g = {0}, w = {0};
     struct ah_dense_out gx = {0};
     int status;
-    AH_TRY(labels_open(&l, "nll_loss", c->arg[1].tensor, c->out[0]->size, c->out[0]->ndim, c->arg[4].integer,
-                       c->arg[5].string, c->arg[6].number));
-    l.total = c->arg[7].number;
+    AH_TRY(labels_open(&l, "nll_loss", arg->target.tensor, c->out[0]->size, c->out[0]->ndim, arg->ignore_index.integer,
+                       arg->reduction.string, arg->label_smoothing.number));
+    l.total = arg->total.number;
     AH_TRYGO(ah_dense_open(&g, gt), out);
-    AH_TRYGO(ah_dense_open(&w, c->arg[2].tensor), out);
+    AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
     AH_TRYGO(ah_dense_out_open(&gx, c->out[0]), out);
     if (ah_compute_dtype(gt->dtype) == AH_F32)
         class_nll_backward_f32(&l, g.data, w.data, gx.data);
@@ -103,15 +105,16 @@ out:
 
 int ah_cpu_cross_entropy_rows(struct ah_call *c)
 {
-    struct ah_tensor *xt = c->arg[0].tensor;
+    const struct ah_args_cross_entropy_rows *arg = ah_args(c, cross_entropy_rows);
+    struct ah_tensor *xt = arg->input.tensor;
     struct labels l;
     struct ah_dense x = {0}, w = {0}, loss = {0}, sums = {0};
     struct ah_dense_out out = {0};
     int status;
-    AH_TRY(labels_open(&l, "cross_entropy", c->arg[1].tensor, xt->size, xt->ndim, c->arg[3].integer,
-                       c->arg[4].string, c->arg[5].number));
+    AH_TRY(labels_open(&l, "cross_entropy", arg->target.tensor, xt->size, xt->ndim, arg->ignore_index.integer,
+                       arg->reduction.string, arg->label_smoothing.number));
     AH_TRYGO(ah_dense_open(&x, xt), out);
-    AH_TRYGO(ah_dense_open(&w, c->arg[2].tensor), out);
+    AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
     AH_TRYGO(ah_dense_out_open(&out, c->out[0]), out);
     AH_TRYGO(ah_dense_scratch(&loss, (size_t)l.count * sizeof(double)), out);
     AH_TRYGO(ah_dense_scratch(&sums, (size_t)l.count * sizeof(double)), out);
@@ -135,19 +138,20 @@ out:
 
 int ah_cpu_cross_entropy_rows_backward(struct ah_call *c)
 {
-    struct ah_tensor *xt = c->arg[1].tensor;
+    const struct ah_args_cross_entropy_rows_backward *arg = ah_args(c, cross_entropy_rows_backward);
+    struct ah_tensor *xt = arg->input.tensor;
     struct labels l;
     struct ah_dense g = {0}, x = {0}, w = {0};
     struct ah_dense_out gx = {0};
     int status;
-    AH_TRY(labels_open(&l, "cross_entropy", c->arg[3].tensor, xt->size, xt->ndim, c->arg[5].integer,
-                       c->arg[6].string, c->arg[7].number));
-    l.total = c->arg[8].number;
-    AH_TRYGO(ah_dense_open(&g, c->arg[0].tensor), out);
+    AH_TRY(labels_open(&l, "cross_entropy", arg->target.tensor, xt->size, xt->ndim, arg->ignore_index.integer,
+                       arg->reduction.string, arg->label_smoothing.number));
+    l.total = arg->total.number;
+    AH_TRYGO(ah_dense_open(&g, arg->grad.tensor), out);
     AH_TRYGO(ah_dense_open(&x, xt), out);
-    AH_TRYGO(ah_dense_open(&w, c->arg[4].tensor), out);
+    AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
     AH_TRYGO(ah_dense_out_open(&gx, c->out[0]), out);
-    const void *log_sum = ah_tensor_data(c->arg[2].tensor);
+    const void *log_sum = ah_tensor_data(arg->log_sum.tensor);
     if (ah_compute_dtype(xt->dtype) == AH_F32)
         cross_entropy_backward_f32(&l, g.data, x.data, log_sum, w.data, gx.data);
     else

@@ -36,12 +36,13 @@ LOGIT(f64, double, exp, log1p)
 
 int ah_cpu_probability_nll(struct ah_call *c)
 {
+    const struct ah_args_probability_nll *arg = ah_args(c, probability_nll);
     struct ah_tensor *out = c->out[0];
     struct ah_dense p = {0}, t = {0};
     struct ah_dense_out y = {0};
     int status;
-    AH_TRYGO(ah_dense_open(&p, c->arg[0].tensor), out);
-    AH_TRYGO(ah_dense_open(&t, c->arg[1].tensor), out);
+    AH_TRYGO(ah_dense_open(&p, arg->input.tensor), out);
+    AH_TRYGO(ah_dense_open(&t, arg->target.tensor), out);
     AH_TRYGO(ah_dense_out_open(&y, out), out);
     bool single = ah_compute_dtype(out->dtype) == AH_F32;
     for (int64_t i = 0; i < out->numel; i++) {
@@ -65,12 +66,13 @@ out:
 
 int ah_cpu_logit_nll(struct ah_call *c)
 {
-    struct ah_tensor *out = c->out[0], *wt = c->arg[2].tensor, *stretched = NULL;
+    const struct ah_args_logit_nll *arg = ah_args(c, logit_nll);
+    struct ah_tensor *out = c->out[0], *wt = arg->pos_weight.tensor, *stretched = NULL;
     struct ah_dense x = {0}, t = {0}, w = {0};
     struct ah_dense_out y = {0};
     int status;
-    AH_TRYGO(ah_dense_open(&x, c->arg[0].tensor), out);
-    AH_TRYGO(ah_dense_open(&t, c->arg[1].tensor), out);
+    AH_TRYGO(ah_dense_open(&x, arg->input.tensor), out);
+    AH_TRYGO(ah_dense_open(&t, arg->target.tensor), out);
     if (wt) {
         int64_t stride[AH_MAX_DIMS];
         ah_broadcast_strides(wt, out->size, out->ndim, stride);

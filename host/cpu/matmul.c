@@ -174,7 +174,8 @@ INT_PRODUCT(product_i64, int64_t)
 
 static int multiply_ints(struct ah_call *c)
 {
-    struct ah_tensor *ta = c->arg[0].tensor, *tb = c->arg[1].tensor, *out = c->out[0];
+    const struct ah_args_matmul *arg = ah_args(c, matmul);
+    struct ah_tensor *ta = arg->input.tensor, *tb = arg->other.tensor, *out = c->out[0];
     struct ah_dense a = {0}, b = {0};
     int status;
     AH_TRYGO(ah_dense_open(&a, ta), out);
@@ -225,9 +226,10 @@ static int no_depth(struct ah_tensor *out, struct ah_tensor *bias)
 
 int ah_cpu_matmul(struct ah_call *c)
 {
+    const struct ah_args_matmul *arg = ah_args(c, matmul);
     if (c->out[0]->numel == 0)
         return 0;
-    if (c->arg[0].tensor->numel == 0)
+    if (arg->input.tensor->numel == 0)
         return no_depth(c->out[0], NULL);
     if (!ah_dtype_is_float(c->out[0]->dtype))
         return multiply_ints(c);
@@ -235,9 +237,9 @@ int ah_cpu_matmul(struct ah_call *c)
     struct ah_dense_out out = {0};
     int status;
     if (c->out[0]->dtype == AH_BF16 && ah_onednn_version()) {
-        status = side_open(&a, c->arg[0].tensor, false, true);
+        status = side_open(&a, arg->input.tensor, false, true);
         if (status == 0)
-            status = side_open(&b, c->arg[1].tensor, true, true);
+            status = side_open(&b, arg->other.tensor, true, true);
         if (status == 0)
             status = multiply_all(&a, &b, AH_BF16, ah_tensor_data(c->out[0]));
         ah_dense_close(&a.dense);
@@ -245,8 +247,8 @@ int ah_cpu_matmul(struct ah_call *c)
         if (status != 0)
             return status < 0 ? status : 0;
     }
-    AH_TRYGO(side_open(&a, c->arg[0].tensor, false, false), out);
-    AH_TRYGO(side_open(&b, c->arg[1].tensor, true, false), out);
+    AH_TRYGO(side_open(&a, arg->input.tensor, false, false), out);
+    AH_TRYGO(side_open(&b, arg->other.tensor, true, false), out);
     AH_TRYGO(ah_dense_out_open(&out, c->out[0]), out);
     status = multiply_all(&a, &b, ah_compute_dtype(c->out[0]->dtype), out.data);
     status = status < 0 ? status : 0;
@@ -275,12 +277,13 @@ static int rows_open(struct side *a, struct ah_tensor *x, bool half)
 /* 1 done, 0 declined. */
 static int linear_half(struct ah_call *c)
 {
+    const struct ah_args_linear *arg = ah_args(c, linear);
     struct side a = {0}, b = {0};
     struct ah_dense bias = {0};
     int status;
-    AH_TRYGO(rows_open(&a, c->arg[0].tensor, true), out);
-    AH_TRYGO(side_open(&b, c->arg[1].tensor, false, true), out);
-    AH_TRYGO(ah_dense_open_as_is(&bias, c->arg[2].tensor), out);
+    AH_TRYGO(rows_open(&a, arg->input.tensor, true), out);
+    AH_TRYGO(side_open(&b, arg->weight.tensor, false, true), out);
+    AH_TRYGO(ah_dense_open_as_is(&bias, arg->bias.tensor), out);
     status = ah_onednn_matmul_bf16(a.transposed, !b.transposed, a.rows, b.rows, a.cols,
                                    (const uint16_t *)(const void *)a.data, a.ld,
                                    (const uint16_t *)(const void *)b.data, b.ld, bias.data,
@@ -294,7 +297,8 @@ out:
 
 int ah_cpu_linear(struct ah_call *c)
 {
-    struct ah_tensor *x = c->arg[0].tensor, *w = c->arg[1].tensor, *bias = c->arg[2].tensor;
+    const struct ah_args_linear *arg = ah_args(c, linear);
+    struct ah_tensor *x = arg->input.tensor, *w = arg->weight.tensor, *bias = arg->bias.tensor;
     struct side a = {0}, b = {0};
     struct ah_dense added = {0};
     struct ah_dense_out out = {0};
@@ -334,7 +338,7 @@ out:
 
 int ah_cpu_column_sum(struct ah_call *c)
 {
-    struct ah_tensor *x = c->arg[0].tensor;
+    struct ah_tensor *x = ah_args(c, column_sum)->input.tensor;
     struct ah_dense in = {0};
     struct ah_dense_out out = {0};
     int64_t cols = c->out[0]->numel, rows = cols ? x->numel / cols : 0;

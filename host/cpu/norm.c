@@ -117,7 +117,8 @@ static struct batch batch_of(const struct ah_tensor *t)
 /* The running statistics move towards the batch's; the variance that is kept is the unbiased one. */
 static void update_running(struct ah_call *c, const struct batch *b, double momentum)
 {
-    struct ah_tensor *running[2] = {c->arg[1].tensor, c->arg[2].tensor};
+    const struct ah_args_batch_norm *arg = ah_args(c, batch_norm);
+    struct ah_tensor *running[2] = {arg->running_mean.tensor, arg->running_var.tensor};
     double count = (double)(b->n * b->pixels);
     for (int s = 0; s < 2; s++) {
         if (!running[s])
@@ -133,11 +134,12 @@ static void update_running(struct ah_call *c, const struct batch *b, double mome
 /* The statistics to normalise with: extra[0] the mean, extra[1] the variance for now. */
 static int batch_stats(struct ah_call *c, const struct batch *b, const void *x, bool rows)
 {
+    const struct ah_args_batch_norm *arg = ah_args(c, batch_norm);
     struct ah_tensor *mean = c->extra[0], *variance = c->extra[1];
-    if (!c->arg[5].flag) {
+    if (!arg->training.flag) {
         for (int64_t k = 0; k < b->c; k++) {
-            ah_tensor_set(mean, k, ah_tensor_get(c->arg[1].tensor, k));
-            ah_tensor_set(variance, k, ah_tensor_get(c->arg[2].tensor, k));
+            ah_tensor_set(mean, k, ah_tensor_get(arg->running_mean.tensor, k));
+            ah_tensor_set(variance, k, ah_tensor_get(arg->running_var.tensor, k));
         }
         return 0;
     }
@@ -147,13 +149,14 @@ static int batch_stats(struct ah_call *c, const struct batch *b, const void *x, 
         plane_stats_f32(b, x, ah_tensor_data(mean), ah_tensor_data(variance));
     else
         plane_stats_f64(b, x, ah_tensor_data(mean), ah_tensor_data(variance));
-    update_running(c, b, c->arg[6].number);
+    update_running(c, b, arg->momentum.number);
     return 0;
 }
 
 int ah_cpu_batch_norm(struct ah_call *c)
 {
-    struct ah_tensor *xt = c->arg[0].tensor, *out = c->out[0];
+    const struct ah_args_batch_norm *arg = ah_args(c, batch_norm);
+    struct ah_tensor *xt = arg->input.tensor, *out = c->out[0];
     struct batch b = batch_of(xt);
     bool rows = xt->storage->channels_last && xt->dtype == AH_F32;
     struct ah_dense x = {0}, w = {0}, bias = {0}, factors = {0};
@@ -165,13 +168,13 @@ int ah_cpu_batch_norm(struct ah_call *c)
         x.data = ah_tensor_data(xt);
     else
         AH_TRYGO(ah_dense_open(&x, xt), out);
-    AH_TRYGO(ah_dense_open(&w, c->arg[3].tensor), out);
-    AH_TRYGO(ah_dense_open(&bias, c->arg[4].tensor), out);
+    AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
+    AH_TRYGO(ah_dense_open(&bias, arg->bias.tensor), out);
     AH_TRYGO(ah_dense_scratch(&factors, (size_t)(2 * b.c) * sizeof(double)), out);
     AH_TRYGO(batch_stats(c, &b, x.data, rows), out);
     for (int64_t k = 0; k < b.c; k++) {
         double variance = ah_tensor_get(c->extra[1], k);
-        ah_tensor_set(c->extra[1], k, 1 / sqrt(variance + c->arg[7].number));
+        ah_tensor_set(c->extra[1], k, 1 / sqrt(variance + arg->eps.number));
     }
     AH_TRYGO(ah_dense_out_open(&y, out), out);
     const void *mean = ah_tensor_data(c->extra[0]), *inverse = ah_tensor_data(c->extra[1]);
@@ -213,19 +216,20 @@ static int batch_pair_open(struct ah_dense *g, struct ah_dense *x, struct ah_ten
 
 int ah_cpu_batch_norm_backward(struct ah_call *c)
 {
-    struct ah_tensor *gt = c->arg[0].tensor, *xt = c->arg[1].tensor, *out = c->out[0];
+    const struct ah_args_batch_norm_backward *arg = ah_args(c, batch_norm_backward);
+    struct ah_tensor *gt = arg->grad.tensor, *xt = arg->input.tensor, *out = c->out[0];
     struct batch b = batch_of(xt);
     struct ah_dense g = {0}, x = {0}, w = {0}, factors = {0};
     struct ah_dense_out gx = {0}, gw = {0}, gb = {0};
-    bool rows = false, training = c->arg[5].flag;
+    bool rows = false, training = arg->training.flag;
     int status;
     AH_TRYGO(batch_pair_open(&g, &x, gt, xt, &rows), out);
-    AH_TRYGO(ah_dense_open(&w, c->arg[2].tensor), out);
+    AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
     AH_TRYGO(ah_dense_scratch(&factors, (size_t)(5 * b.c) * sizeof(double)), out);
     AH_TRYGO(ah_dense_out_open(&gx, out), out);
     AH_TRYGO(ah_dense_out_open(&gw, c->out[1]), out);
     AH_TRYGO(ah_dense_out_open(&gb, c->out[2]), out);
-    const void *mean = ah_tensor_data(c->arg[3].tensor), *inverse = ah_tensor_data(c->arg[4].tensor);
+    const void *mean = ah_tensor_data(arg->mean.tensor), *inverse = ah_tensor_data(arg->inverse.tensor);
     if (ah_compute_dtype(xt->dtype) == AH_F32) {
         float *sg = factors.block, *sx = sg + b.c, *ca = sx + b.c, *cb = ca + b.c, *cc = cb + b.c;
         if (rows)
@@ -257,20 +261,21 @@ out:
 
 int ah_cpu_layer_norm(struct ah_call *c)
 {
-    struct ah_tensor *xt = c->arg[0].tensor, *mean = c->extra[0], *inverse = c->extra[1];
+    const struct ah_args_layer_norm *arg = ah_args(c, layer_norm);
+    struct ah_tensor *xt = arg->input.tensor, *mean = c->extra[0], *inverse = c->extra[1];
     struct ah_dense x = {0}, w = {0}, bias = {0};
     struct ah_dense_out y = {0};
     int64_t rows = mean->numel, width = rows ? xt->numel / rows : 0;
     int status;
     AH_TRYGO(ah_dense_open(&x, xt), out);
-    AH_TRYGO(ah_dense_open(&w, c->arg[2].tensor), out);
-    AH_TRYGO(ah_dense_open(&bias, c->arg[3].tensor), out);
+    AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
+    AH_TRYGO(ah_dense_open(&bias, arg->bias.tensor), out);
     AH_TRYGO(ah_dense_out_open(&y, c->out[0]), out);
     if (ah_compute_dtype(xt->dtype) == AH_F32)
-        layer_rows_f32(rows, width, x.data, w.data, bias.data, c->arg[4].number, y.data, ah_tensor_data(mean),
+        layer_rows_f32(rows, width, x.data, w.data, bias.data, arg->eps.number, y.data, ah_tensor_data(mean),
                        ah_tensor_data(inverse));
     else
-        layer_rows_f64(rows, width, x.data, w.data, bias.data, c->arg[4].number, y.data, ah_tensor_data(mean),
+        layer_rows_f64(rows, width, x.data, w.data, bias.data, arg->eps.number, y.data, ah_tensor_data(mean),
                        ah_tensor_data(inverse));
 out:
     ah_dense_out_close(&y);
@@ -282,15 +287,16 @@ out:
 
 int ah_cpu_layer_norm_backward(struct ah_call *c)
 {
-    struct ah_tensor *xt = c->arg[1].tensor, *mt = c->arg[3].tensor;
+    const struct ah_args_layer_norm_backward *arg = ah_args(c, layer_norm_backward);
+    struct ah_tensor *xt = arg->input.tensor, *mt = arg->mean.tensor;
     struct ah_dense g = {0}, x = {0}, w = {0};
     struct ah_dense_out gx = {0}, gw = {0}, gb = {0};
     int64_t rows = mt->numel, width = rows ? xt->numel / rows : 0;
-    bool affine = c->arg[5].flag;
+    bool affine = arg->with_weight.flag;
     int status;
-    AH_TRYGO(ah_dense_open(&g, c->arg[0].tensor), out);
+    AH_TRYGO(ah_dense_open(&g, arg->grad.tensor), out);
     AH_TRYGO(ah_dense_open(&x, xt), out);
-    AH_TRYGO(ah_dense_open(&w, c->arg[2].tensor), out);
+    AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
     AH_TRYGO(ah_dense_out_open(&gx, c->out[0]), out);
     if (affine) {
         AH_TRYGO(ah_dense_out_open(&gw, c->out[1]), out);
@@ -301,7 +307,7 @@ int ah_cpu_layer_norm_backward(struct ah_call *c)
             goto out;
         }
     }
-    const void *mean = ah_tensor_data(mt), *inverse = ah_tensor_data(c->arg[4].tensor);
+    const void *mean = ah_tensor_data(mt), *inverse = ah_tensor_data(arg->inverse.tensor);
     if (ah_compute_dtype(xt->dtype) == AH_F32) {
         layer_rows_backward_f32(rows, width, g.data, x.data, w.data, mean, inverse, gx.data);
         if (affine)

@@ -251,10 +251,11 @@ static void flat_indices(const struct ah_window *s, const int32_t *place, int64_
 
 int ah_cpu_max_pool2d(struct ah_call *c)
 {
-    struct ah_tensor *xt = c->arg[0].tensor, *out = c->out[0], *place = c->extra[0];
+    const struct ah_args_max_pool2d *arg = ah_args(c, max_pool2d);
+    struct ah_tensor *xt = arg->input.tensor, *out = c->out[0], *place = c->extra[0];
     struct ah_window s;
     AH_TRY(max_geometry(&s, c, xt->size, xt->ndim, 1));
-    if (xt->storage->channels_last && xt->dtype == AH_F32 && !c->arg[6].flag && ah_window_fits_byte(&s)) {
+    if (xt->storage->channels_last && xt->dtype == AH_F32 && !arg->return_indices.flag && ah_window_fits_byte(&s)) {
         struct ah_dense rows = {0};
         AH_TRY(ah_dense_scratch(&rows, (size_t)(omp_get_max_threads() * s.oh * s.ow * s.c) * sizeof(float)));
         max_nhwc(&s, ah_tensor_data(xt), ah_tensor_data(out), place ? ah_tensor_data(place) : NULL, rows.block);
@@ -276,7 +277,7 @@ int ah_cpu_max_pool2d(struct ah_call *c)
         max_planes_f64(&s, x.data, y.data, wide.block);
     if (place)
         pack_places(place, wide.data);
-    if (c->arg[6].flag)
+    if (arg->return_indices.flag)
         flat_indices(&s, wide.data, ah_tensor_data(c->out[1]));
 out:
     ah_dense_out_close(&y);
@@ -288,10 +289,11 @@ out:
 /* A window that lies in the padding altogether has no place: it stands for the first of the plane. */
 int ah_cpu_max_pool2d_positions(struct ah_call *c)
 {
-    const struct ah_tensor *place = c->arg[0].tensor;
+    const struct ah_args_max_pool2d_positions *arg = ah_args(c, max_pool2d_positions);
+    const struct ah_tensor *place = arg->place.tensor;
     struct ah_window s;
     struct ah_dense wide = {0};
-    AH_TRY(max_geometry(&s, c, c->arg[1].ints.at, c->arg[1].ints.count, 2));
+    AH_TRY(max_geometry(&s, c, arg->input_size.ints.at, arg->input_size.ints.count, 2));
     AH_TRY(ah_dense_scratch(&wide, (size_t)place->numel * sizeof(int32_t)));
     int64_t *index = ah_tensor_data(c->out[0]);
     unpack_places(wide.block, place);
@@ -305,11 +307,12 @@ int ah_cpu_max_pool2d_positions(struct ah_call *c)
 
 int ah_cpu_max_pool2d_backward(struct ah_call *c)
 {
-    struct ah_tensor *gt = c->arg[0].tensor, *place = c->arg[1].tensor, *out = c->out[0];
+    const struct ah_args_max_pool2d_backward *arg = ah_args(c, max_pool2d_backward);
+    struct ah_tensor *gt = arg->grad.tensor, *place = arg->place.tensor, *out = c->out[0];
     struct ah_window s;
     struct ah_dense g = {0}, wide = {0};
     int status;
-    AH_TRY(max_geometry(&s, c, c->arg[2].ints.at, c->arg[2].ints.count, 3));
+    AH_TRY(max_geometry(&s, c, arg->input_size.ints.at, arg->input_size.ints.count, 3));
     if (place->storage->channels_last && gt->dtype == AH_F32) {
         AH_TRY(ah_nhwc_open(&g, gt));
         max_nhwc_backward(&s, g.data, ah_tensor_data(place), ah_tensor_data(out));
@@ -370,12 +373,14 @@ static int window_mean(struct ah_call *c, const int64_t *size, int ndim, int at,
 
 int ah_cpu_avg_pool2d(struct ah_call *c)
 {
-    return window_mean(c, c->arg[0].tensor->size, c->arg[0].tensor->ndim, 1, false);
+    const struct ah_args_avg_pool2d *arg = ah_args(c, avg_pool2d);
+    return window_mean(c, arg->input.tensor->size, arg->input.tensor->ndim, 1, false);
 }
 
 int ah_cpu_avg_pool2d_backward(struct ah_call *c)
 {
-    return window_mean(c, c->arg[1].ints.at, c->arg[1].ints.count, 2, true);
+    const struct ah_args_avg_pool2d_backward *arg = ah_args(c, avg_pool2d_backward);
+    return window_mean(c, arg->input_size.ints.at, arg->input_size.ints.count, 2, true);
 }
 
 static int adaptive_mean(struct ah_call *c, const int64_t *in, const int64_t *out, int ndim, bool backward)
@@ -387,10 +392,12 @@ static int adaptive_mean(struct ah_call *c, const int64_t *in, const int64_t *ou
 
 int ah_cpu_adaptive_avg_pool2d(struct ah_call *c)
 {
-    return adaptive_mean(c, c->arg[0].tensor->size, c->out[0]->size, c->out[0]->ndim, false);
+    const struct ah_tensor *in = ah_args(c, adaptive_avg_pool2d)->input.tensor, *out = c->out[0];
+    return adaptive_mean(c, in->size, out->size, out->ndim, false);
 }
 
 int ah_cpu_adaptive_avg_pool2d_backward(struct ah_call *c)
 {
-    return adaptive_mean(c, c->out[0]->size, c->arg[0].tensor->size, c->out[0]->ndim, true);
+    const struct ah_tensor *grad = ah_args(c, adaptive_avg_pool2d_backward)->grad.tensor, *out = c->out[0];
+    return adaptive_mean(c, out->size, grad->size, out->ndim, true);
 }

@@ -135,7 +135,8 @@ int ah_cpu_rand(struct ah_call *c)
 
 int ah_cpu_uniform_(struct ah_call *c)
 {
-    return uniform(c->out[0], c->arg[1].number, c->arg[2].number);
+    const struct ah_args_uniform_ *arg = ah_args(c, uniform_);
+    return uniform(c->out[0], arg->from.number, arg->to.number);
 }
 
 int ah_cpu_randn(struct ah_call *c)
@@ -145,7 +146,8 @@ int ah_cpu_randn(struct ah_call *c)
 
 int ah_cpu_normal_(struct ah_call *c)
 {
-    return normal(c->out[0], c->arg[1].number, c->arg[2].number);
+    const struct ah_args_normal_ *arg = ah_args(c, normal_);
+    return normal(c->out[0], arg->mean.number, arg->std.number);
 }
 
 /* Ranges are passed as integers: they may exceed what a double holds. */
@@ -162,7 +164,8 @@ static int fill_range(struct ah_tensor *out, int64_t low, int64_t high)
 
 int ah_cpu_randint(struct ah_call *c)
 {
-    return fill_range(c->out[0], c->arg[0].integer, c->arg[1].integer);
+    const struct ah_args_randint *arg = ah_args(c, randint);
+    return fill_range(c->out[0], arg->low.integer, arg->high.integer);
 }
 
 /* Without bounds: every whole number the dtype holds exactly. */
@@ -180,7 +183,8 @@ static void whole(struct ah_generator *g, void *data, int64_t n, const void *con
 
 int ah_cpu_random_(struct ah_call *c)
 {
-    const struct ah_value *from = &c->arg[1], *to = &c->arg[2];
+    const struct ah_args_random_ *arg = ah_args(c, random_);
+    const struct ah_value *from = &arg->from, *to = &arg->to;
     if (to->kind == AH_INT)
         return fill_range(c->out[0], from->kind == AH_INT ? from->integer : 0, to->integer);
     if (from->kind == AH_INT)
@@ -206,7 +210,7 @@ static void keep(struct ah_generator *g, void *data, int64_t n, const void *cont
 
 int ah_cpu_bernoulli_(struct ah_call *c)
 {
-    return fill(c->out[0], AH_BOOL, keep, &c->arg[1].number);
+    return fill(c->out[0], AH_BOOL, keep, &ah_args(c, bernoulli_)->p.number);
 }
 
 /* One probability per element: the draw has the precision of the probabilities. */
@@ -215,7 +219,7 @@ int ah_cpu_bernoulli(struct ah_call *c)
     struct ah_generator *g = ah_default_generator();
     struct ah_tensor *p, *out = c->out[0];
     bool wide = out->dtype == AH_F64;
-    AH_TRY(ah_contiguous_as(&p, c->arg[0].tensor, wide ? AH_F64 : AH_F32));
+    AH_TRY(ah_contiguous_as(&p, ah_args(c, bernoulli)->input.tensor, wide ? AH_F64 : AH_F32));
     int status = 0;
     for (int64_t i = 0; i < out->numel; i++) {
         double chance = wide ? ((const double *)ah_tensor_data(p))[i] : (double)((const float *)ah_tensor_data(p))[i];
@@ -245,7 +249,7 @@ static void exponentials(struct ah_generator *g, void *data, int64_t n, const vo
 
 int ah_cpu_exponential_(struct ah_call *c)
 {
-    return fill(c->out[0], AH_F64, exponentials, &c->arg[1].number);
+    return fill(c->out[0], AH_F64, exponentials, &ah_args(c, exponential_)->lambd.number);
 }
 
 /* Without replacement (and for one sample): the largest of p / exponential, which is how PyTorch draws. */
@@ -283,11 +287,12 @@ static void draw_repeated(struct ah_generator *g, const double *weight, int64_t 
 
 int ah_cpu_multinomial(struct ah_call *c)
 {
+    const struct ah_args_multinomial *arg = ah_args(c, multinomial);
     struct ah_generator *g = ah_default_generator();
-    struct ah_tensor *weights = NULL, *scores = NULL, *input = c->arg[0].tensor;
-    int64_t classes = input->size[input->ndim - 1], rows = input->numel / classes, samples = c->arg[1].integer;
+    struct ah_tensor *weights = NULL, *scores = NULL, *input = arg->input.tensor;
+    int64_t classes = input->size[input->ndim - 1], rows = input->numel / classes, samples = arg->num_samples.integer;
     int64_t *out = ah_tensor_data(c->out[0]);
-    bool repeated = c->arg[2].flag && samples > 1;
+    bool repeated = arg->replacement.flag && samples > 1;
     int status = 0;
     AH_TRYGO(ah_contiguous_as(&weights, input, AH_F64), done);
     AH_TRYGO(ah_tensor_empty_like(&scores, weights), done);

@@ -18,7 +18,7 @@ static uint32_t mask_of(const struct ah_call *c)
 /* Fold the input, converted to `dtype` first where the row was asked for one. */
 static int fold(struct ah_call *c, struct ah_reduction *r, enum ah_fold how, const struct ah_value *dtype, double p)
 {
-    struct ah_tensor *input = c->arg[0].tensor;
+    struct ah_tensor *input = ah_args(c, all)->input.tensor;
     if (!dtype || dtype->kind != AH_DTYPE || dtype->dtype == input->dtype)
         return ah_reduce(r, input, mask_of(c), how, p);
     struct ah_tensor *converted;
@@ -39,7 +39,7 @@ static int fold_and_store(struct ah_call *c, enum ah_fold how, const struct ah_v
 
 int ah_cpu_sum(struct ah_call *c)
 {
-    return fold_and_store(c, AH_FOLD_SUM, &c->arg[3]);
+    return fold_and_store(c, AH_FOLD_SUM, &ah_args(c, sum)->dtype);
 }
 
 int ah_cpu_sum_to(struct ah_call *c)
@@ -49,7 +49,7 @@ int ah_cpu_sum_to(struct ah_call *c)
 
 int ah_cpu_prod(struct ah_call *c)
 {
-    return fold_and_store(c, AH_FOLD_PROD, &c->arg[3]);
+    return fold_and_store(c, AH_FOLD_PROD, &ah_args(c, prod)->dtype);
 }
 
 int ah_cpu_amax(struct ah_call *c)
@@ -106,7 +106,7 @@ int ah_cpu_mean(struct ah_call *c)
 
 int ah_cpu_norm(struct ah_call *c)
 {
-    double p = c->arg[1].number;
+    double p = ah_args(c, norm)->p.number;
     enum ah_fold how = p == 2           ? AH_FOLD_SQUARES
                        : p == 1         ? AH_FOLD_ABS
                        : p == 0         ? AH_FOLD_COUNT
@@ -158,7 +158,8 @@ static int rows_to_output(struct ah_call *c, ah_range_fn body32, ah_range_fn bod
     enum ah_dtype dtype = ah_compute_dtype(out->dtype);
     if (dtype != out->dtype)
         AH_TRY(ah_tensor_empty(&wide, out->size, out->ndim, dtype, &ah_cpu));
-    int status = by_rows(c, c->arg[0].tensor, dtype, wide ? wide : out, dtype == AH_F64 ? body64 : body32, job);
+    int status = by_rows(c, ah_args(c, std)->input.tensor, dtype, wide ? wide : out,
+                         dtype == AH_F64 ? body64 : body32, job);
     if (status == 0 && wide)
         status = ah_copy(out, wide);
     ah_tensor_release(wide);
@@ -284,7 +285,7 @@ static int rows_in_place(struct ah_call *c, enum ah_dtype dtype, ah_range_fn bod
     AH_TRYGO(ah_tensor_view(&view, out, size, stride, n, out->offset), done);
     AH_TRYGO(ah_tensor_empty(&drawn, size, n, dtype, &ah_cpu), done);
     /* Convert to the result's dtype first: running sums of a narrower type would round or wrap as they go. */
-    AH_TRYGO(ah_contiguous_as(&converted, c->arg[0].tensor, out->dtype), done);
+    AH_TRYGO(ah_contiguous_as(&converted, ah_args(c, cumsum)->input.tensor, out->dtype), done);
     AH_TRYGO(by_rows(c, converted, dtype, drawn, body, job), done);
     AH_TRYGO(ah_copy(view, drawn), done);
 done:
@@ -359,7 +360,7 @@ EXTREME(smallest_i64, int64_t, INT_MIN_STEP)
 /* Values (NULL: not wanted) and indices. Integers are compared as int64, halves as float32. */
 static int extreme(struct ah_call *c, bool largest, struct ah_tensor *values, struct ah_tensor *indices)
 {
-    struct ah_tensor *input = c->arg[0].tensor, *wide = NULL, *matrix = NULL;
+    struct ah_tensor *input = ah_args(c, argmax)->input.tensor, *wide = NULL, *matrix = NULL;
     enum ah_dtype dtype = ah_compute_dtype(input->dtype);
     if (!ah_dtype_is_float(dtype))
         dtype = AH_I64;

@@ -46,7 +46,7 @@ static void place(struct ah_tensor *dst, int64_t offset, const int64_t *stride,
 
 int ah_cpu_reshape_copy(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
+    const struct ah_tensor *x = ah_args(c, reshape_copy)->input.tensor;
     int64_t stride[AH_MAX_DIMS];
     ah_contiguous_strides(x->size, x->ndim, stride);
     copy_into(c->out[0], 0, stride, x);
@@ -55,11 +55,12 @@ int ah_cpu_reshape_copy(struct ah_call *c)
 
 int ah_cpu_cat(struct ah_call *c)
 {
+    const struct ah_args_cat *arg = ah_args(c, cat);
     struct ah_tensor *out = c->out[0];
     int dim = c->state.join.dim;
     int64_t at = 0;
-    for (int i = 0; i < c->arg[0].list.count; i++) {
-        const struct ah_tensor *x = c->arg[0].list.item[i];
+    for (int i = 0; i < arg->tensors.list.count; i++) {
+        const struct ah_tensor *x = arg->tensors.list.item[i];
         if (x->numel == 0)
             continue;
         place(out, at * out->stride[dim], out->stride, x);
@@ -70,28 +71,30 @@ int ah_cpu_cat(struct ah_call *c)
 
 int ah_cpu_stack(struct ah_call *c)
 {
+    const struct ah_args_stack *arg = ah_args(c, stack);
     struct ah_tensor *out = c->out[0];
     int dim = c->state.join.dim;
     int64_t stride[AH_MAX_DIMS] = {0};
     for (int d = 0, k = 0; d < out->ndim; d++)
         if (d != dim)
             stride[k++] = out->stride[d];
-    for (int i = 0; i < c->arg[0].list.count; i++)
-        place(out, i * out->stride[dim], stride, c->arg[0].list.item[i]);
+    for (int i = 0; i < arg->tensors.list.count; i++)
+        place(out, i * out->stride[dim], stride, arg->tensors.list.item[i]);
     return 0;
 }
 
 int ah_cpu_flip(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
+    const struct ah_args_flip *arg = ah_args(c, flip);
+    const struct ah_tensor *x = arg->input.tensor;
     struct ah_tensor *out = c->out[0];
     int64_t stride[AH_MAX_DIMS], start = 0;
     if (x->numel == 0)
         return 0;
     memcpy(stride, x->stride, sizeof stride);
-    for (int k = 0; k < c->arg[1].ints.count; k++) {
+    for (int k = 0; k < arg->dims.ints.count; k++) {
         int dim = 0;
-        AH_TRY(ah_wrap_dim("flip", c->arg[1].ints.at[k], x->ndim, &dim));
+        AH_TRY(ah_wrap_dim("flip", arg->dims.ints.at[k], x->ndim, &dim));
         if (x->ndim == 0)
             continue;
         start += (x->size[dim] - 1) * x->stride[dim];
@@ -106,14 +109,15 @@ int ah_cpu_flip(struct ah_call *c)
 
 int ah_cpu_repeat(struct ah_call *c)
 {
+    const struct ah_args_repeat *arg = ah_args(c, repeat);
     /* Each dim twice: the copies, which do not move the source, and the dim itself. */
-    const struct ah_tensor *x = c->arg[0].tensor;
+    const struct ah_tensor *x = arg->input.tensor;
     struct ah_tensor *out = c->out[0];
     int64_t size[2 * AH_MAX_DIMS], ds[2 * AH_MAX_DIMS], ss[2 * AH_MAX_DIMS];
     int lead = out->ndim - x->ndim;
     for (int d = 0; d < out->ndim; d++) {
         int64_t n = d < lead ? 1 : x->size[d - lead];
-        size[2 * d] = c->arg[1].ints.at[d];
+        size[2 * d] = arg->repeats.ints.at[d];
         ds[2 * d] = n * out->stride[d];
         ss[2 * d] = 0;
         size[2 * d + 1] = n;
@@ -132,15 +136,16 @@ static void zero(struct ah_tensor *out)
 
 int ah_cpu_select_backward(struct ah_call *c)
 {
-    const struct ah_tensor *grad = c->arg[0].tensor;
+    const struct ah_args_select_backward *arg = ah_args(c, select_backward);
+    const struct ah_tensor *grad = arg->grad.tensor;
     struct ah_tensor *out = c->out[0];
-    int dim = (int)c->arg[2].integer;
+    int dim = (int)arg->dim.integer;
     int64_t stride[AH_MAX_DIMS] = {0};
     for (int d = 0, k = 0; d < out->ndim; d++)
         if (d != dim)
             stride[k++] = out->stride[d];
     zero(out);
-    copy_into(out, c->arg[3].integer * out->stride[dim], stride, grad);
+    copy_into(out, arg->index.integer * out->stride[dim], stride, grad);
     return 0;
 }
 
@@ -165,10 +170,11 @@ static void slice_rows(void *context, int64_t begin, int64_t end)
 
 int ah_cpu_slice_backward(struct ah_call *c)
 {
-    const struct ah_tensor *grad = c->arg[0].tensor;
+    const struct ah_args_slice_backward *arg = ah_args(c, slice_backward);
+    const struct ah_tensor *grad = arg->grad.tensor;
     struct ah_tensor *out = c->out[0];
-    int dim = (int)c->arg[2].integer;
-    int64_t start = c->arg[3].integer, step = c->arg[4].integer;
+    int dim = (int)arg->dim.integer;
+    int64_t start = arg->start.integer, step = arg->step.integer;
     if (out->numel == 0)
         return 0;
     if (step == 1 && ah_tensor_is_contiguous(grad)) {
@@ -193,10 +199,11 @@ int ah_cpu_slice_backward(struct ah_call *c)
 
 int ah_cpu_diagonal_backward(struct ah_call *c)
 {
-    const struct ah_tensor *grad = c->arg[0].tensor;
+    const struct ah_args_diagonal_backward *arg = ah_args(c, diagonal_backward);
+    const struct ah_tensor *grad = arg->grad.tensor;
     struct ah_tensor *out = c->out[0];
-    int64_t offset = c->arg[2].integer, stride[AH_MAX_DIMS] = {0};
-    int a = (int)c->arg[3].integer, b = (int)c->arg[4].integer, k = 0;
+    int64_t offset = arg->offset.integer, stride[AH_MAX_DIMS] = {0};
+    int a = (int)arg->dim1.integer, b = (int)arg->dim2.integer, k = 0;
     for (int d = 0; d < out->ndim; d++)
         if (d != a && d != b)
             stride[k++] = out->stride[d];
@@ -229,9 +236,10 @@ static int64_t place_of(int64_t at, const int64_t *size, const int64_t *stride, 
 
 int ah_cpu_as_strided_positions(struct ah_call *c)
 {
-    const int64_t *size = c->arg[0].ints.at, *geometry = c->arg[1].ints.at, *stride = c->arg[4].ints.at;
-    int ndim = c->arg[0].ints.count, order[AH_MAX_DIMS];
-    int64_t total = 1, shift = c->arg[5].integer - c->arg[2].integer;
+    const struct ah_args_as_strided_positions *arg = ah_args(c, as_strided_positions);
+    const int64_t *size = arg->input_size.ints.at, *geometry = arg->input_stride.ints.at, *stride = arg->stride.ints.at;
+    int ndim = arg->input_size.ints.count, order[AH_MAX_DIMS];
+    int64_t total = 1, shift = arg->storage_offset.integer - arg->input_offset.integer;
     for (int d = 0; d < ndim; d++) {
         int k = d;
         for (; k > 0 && geometry[order[k - 1]] < geometry[d]; k--)

@@ -89,11 +89,12 @@ MASK_ROW(f64, double)
 
 int ah_cpu_masked_softmax(struct ah_call *c)
 {
-    struct ah_tensor *xt = c->arg[0].tensor, *mt = c->arg[1].tensor, *out = c->out[0];
+    const struct ah_args_masked_softmax *arg = ah_args(c, masked_softmax);
+    struct ah_tensor *xt = arg->input.tensor, *mt = arg->mask.tensor, *out = c->out[0];
     struct ah_dense x = {0}, mask = {0};
     struct ah_dense_out y = {0};
     struct masked m = {.length = xt->size[xt->ndim - 1], .queries = xt->size[xt->ndim - 2],
-                       .causal = c->arg[2].flag, .boolean = mt && mt->dtype == AH_BOOL, .ndim = xt->ndim,
+                       .causal = arg->causal.flag, .boolean = mt && mt->dtype == AH_BOOL, .ndim = xt->ndim,
                        .size = xt->size};
     int status;
     if (out->numel == 0)
@@ -139,10 +140,11 @@ static struct extent extent_at(const struct ah_tensor *t, int64_t dim)
 
 static int forward(struct ah_call *c, bool log)
 {
-    struct ah_tensor *xt = c->arg[0].tensor, *out = c->out[0], *cast = NULL;
+    const struct ah_args_softmax *arg = ah_args(c, softmax);
+    struct ah_tensor *xt = arg->input.tensor, *out = c->out[0], *cast = NULL;
     struct ah_dense x = {0};
     struct ah_dense_out y = {0};
-    struct extent e = extent_at(out, c->arg[1].integer);
+    struct extent e = extent_at(out, arg->dim.integer);
     int status;
     if (out->numel == 0)
         return 0;
@@ -175,15 +177,16 @@ int ah_cpu_log_softmax(struct ah_call *c)
 
 static int backward(struct ah_call *c, bool log)
 {
+    const struct ah_args_softmax_backward *arg = ah_args(c, softmax_backward);
     struct ah_tensor *out = c->out[0];
     struct ah_dense g = {0}, y = {0};
     struct ah_dense_out gx = {0};
-    struct extent e = extent_at(out, c->arg[2].integer);
+    struct extent e = extent_at(out, arg->dim.integer);
     int status;
     if (out->numel == 0)
         return 0;
-    AH_TRYGO(ah_dense_open(&g, c->arg[0].tensor), out);
-    AH_TRYGO(ah_dense_open(&y, c->arg[1].tensor), out);
+    AH_TRYGO(ah_dense_open(&g, arg->grad.tensor), out);
+    AH_TRYGO(ah_dense_open(&y, arg->output.tensor), out);
     AH_TRYGO(ah_dense_out_open(&gx, out), out);
     if (ah_compute_dtype(out->dtype) == AH_F32)
         softmax_all_backward_f32(g.data, y.data, gx.data, e.outer, e.length, e.inner, log);

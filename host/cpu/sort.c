@@ -208,33 +208,36 @@ static int sort_lines(struct lines *l)
 
 int ah_cpu_sort(struct ah_call *c)
 {
-    struct lines l = {.x = c->arg[0].tensor,
+    const struct ah_args_sort *arg = ah_args(c, sort);
+    struct lines l = {.x = arg->input.tensor,
                       .values = c->out[0],
                       .indices = c->out[1],
-                      .dim = (int)c->arg[1].integer,
-                      .descending = c->arg[2].flag};
+                      .dim = (int)arg->dim.integer,
+                      .descending = arg->descending.flag};
     l.keep = l.x->ndim > 0 ? l.x->size[l.dim] : 1;
     return sort_lines(&l);
 }
 
 int ah_cpu_argsort(struct ah_call *c)
 {
-    struct lines l = {.x = c->arg[0].tensor,
+    const struct ah_args_argsort *arg = ah_args(c, argsort);
+    struct lines l = {.x = arg->input.tensor,
                       .indices = c->out[0],
-                      .dim = (int)c->arg[1].integer,
-                      .descending = c->arg[2].flag};
+                      .dim = (int)arg->dim.integer,
+                      .descending = arg->descending.flag};
     l.keep = l.x->ndim > 0 ? l.x->size[l.dim] : 1;
     return sort_lines(&l);
 }
 
 int ah_cpu_topk(struct ah_call *c)
 {
-    struct lines l = {.x = c->arg[0].tensor,
+    const struct ah_args_topk *arg = ah_args(c, topk);
+    struct lines l = {.x = arg->input.tensor,
                       .values = c->out[0],
                       .indices = c->out[1],
-                      .dim = (int)c->arg[2].integer,
-                      .keep = c->arg[1].integer,
-                      .descending = c->arg[3].flag};
+                      .dim = (int)arg->dim.integer,
+                      .keep = arg->k.integer,
+                      .descending = arg->largest.flag};
     if (l.x->ndim == 0)
         l.keep = 1; /* the result is 0-dim as well, whatever k */
     return sort_lines(&l);
@@ -249,10 +252,11 @@ static bool is_new(const struct entry *entry, int64_t i, enum ah_dtype dtype)
 
 int ah_cpu_unique(struct ah_call *c)
 {
+    const struct ah_args_unique *arg = ah_args(c, unique);
     struct ah_tensor *x = NULL;
     int64_t found = 0, *counts = NULL;
     int next = 1, status;
-    AH_TRY(ah_contiguous_as(&x, c->arg[0].tensor, c->arg[0].tensor->dtype));
+    AH_TRY(ah_contiguous_as(&x, arg->input.tensor, arg->input.tensor->dtype));
     int64_t n = x->numel;
     struct entry *entry = malloc((size_t)(2 * n + 1) * sizeof *entry);
     if (!entry) {
@@ -264,9 +268,9 @@ int ah_cpu_unique(struct ah_call *c)
     for (int64_t i = 0; i < n; i++)
         found += is_new(entry, i, x->dtype);
     AH_TRYGO(ah_call_output(c, 0, &found, 1, x->dtype), out);
-    if (c->arg[2].flag)
+    if (arg->return_inverse.flag)
         AH_TRYGO(ah_call_output(c, next++, x->size, x->ndim, AH_I64), out);
-    if (c->arg[3].flag) {
+    if (arg->return_counts.flag) {
         AH_TRYGO(ah_call_output(c, next, &found, 1, AH_I64), out);
         counts = ah_tensor_data(c->out[next]);
         memset(counts, 0, (size_t)found * sizeof *counts);
@@ -279,7 +283,7 @@ int ah_cpu_unique(struct ah_call *c)
             memcpy((char *)ah_tensor_data(c->out[0]) + (size_t)group * item,
                    (const char *)ah_tensor_data(x) + (size_t)entry[i].at * item, item);
         }
-        if (c->arg[2].flag)
+        if (arg->return_inverse.flag)
             ((int64_t *)ah_tensor_data(c->out[1]))[entry[i].at] = group;
         if (counts)
             counts[group]++;
@@ -309,22 +313,23 @@ SEARCH(double)
 
 int ah_cpu_searchsorted(struct ah_call *c)
 {
+    const struct ah_args_searchsorted *arg = ah_args(c, searchsorted);
     struct ah_tensor *edges = NULL, *x = NULL, *out = c->out[0];
-    bool whole = ah_dtype_category(c->arg[0].tensor->dtype) != AH_CATEGORY_FLOAT &&
-                 ah_dtype_category(c->arg[1].tensor->dtype) != AH_CATEGORY_FLOAT;
+    bool whole = ah_dtype_category(arg->sorted_sequence.tensor->dtype) != AH_CATEGORY_FLOAT &&
+                 ah_dtype_category(arg->input.tensor->dtype) != AH_CATEGORY_FLOAT;
     int status;
-    AH_TRYGO(ah_contiguous_as(&edges, c->arg[0].tensor, whole ? AH_I64 : AH_F64), out);
-    AH_TRYGO(ah_contiguous_as(&x, c->arg[1].tensor, whole ? AH_I64 : AH_F64), out);
+    AH_TRYGO(ah_contiguous_as(&edges, arg->sorted_sequence.tensor, whole ? AH_I64 : AH_F64), out);
+    AH_TRYGO(ah_contiguous_as(&x, arg->input.tensor, whole ? AH_I64 : AH_F64), out);
     int64_t n = edges->size[edges->ndim - 1],
             per_row = edges->ndim > 1 ? x->size[x->ndim - 1] : x->numel;
     for (int64_t i = 0; i < x->numel; i++) {
         int64_t row = i / per_row * n, found;
         if (whole)
             found = search_int64_t((int64_t *)ah_tensor_data(edges) + row, n,
-                                   ((int64_t *)ah_tensor_data(x))[i], c->arg[3].flag);
+                                   ((int64_t *)ah_tensor_data(x))[i], arg->right.flag);
         else
             found = search_double((double *)ah_tensor_data(edges) + row, n,
-                                  ((double *)ah_tensor_data(x))[i], c->arg[3].flag);
+                                  ((double *)ah_tensor_data(x))[i], arg->right.flag);
         if (out->dtype == AH_I64)
             ((int64_t *)ah_tensor_data(out))[i] = found;
         else

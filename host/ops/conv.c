@@ -98,11 +98,12 @@ static int same_dtype(const struct ah_call *c, int i, int j)
 
 int ah_forward_conv2d(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor, *w = c->arg[1].tensor, *b = c->arg[2].tensor;
+    const struct ah_args_conv2d *arg = ah_args(c, conv2d);
+    const struct ah_tensor *x = arg->input.tensor, *w = arg->weight.tensor, *b = arg->bias.tensor;
     AH_TRY(ah_call_expect_float(c, 0));
     AH_TRY(same_dtype(c, 0, 1));
     struct ah_conv s;
-    AH_TRY(ah_conv_geometry(&s, "conv2d", x->size, x->ndim, w->size, w->ndim, &c->arg[3]));
+    AH_TRY(ah_conv_geometry(&s, "conv2d", x->size, x->ndim, w->size, w->ndim, &arg->stride));
     if (b) {
         AH_TRY(same_dtype(c, 0, 2));
         if (b->ndim != 1 || b->size[0] != s.oc)
@@ -116,7 +117,7 @@ int ah_forward_conv2d(struct ah_call *c)
 
 static int check_grad(const struct ah_call *c, const struct ah_conv *s)
 {
-    const struct ah_tensor *g = c->arg[0].tensor;
+    const struct ah_tensor *g = ah_args(c, conv2d_grad_input)->grad.tensor;
     int64_t size[4];
     int ndim = ah_conv_output_size(s, size);
     if (g->ndim == ndim && !memcmp(g->size, size, (size_t)ndim * sizeof *size))
@@ -127,12 +128,13 @@ static int check_grad(const struct ah_call *c, const struct ah_conv *s)
 
 int ah_forward_conv2d_grad_input(struct ah_call *c)
 {
-    const struct ah_tensor *g = c->arg[0].tensor, *w = c->arg[1].tensor;
-    const struct ah_value *size = &c->arg[2];
+    const struct ah_args_conv2d_grad_input *arg = ah_args(c, conv2d_grad_input);
+    const struct ah_tensor *g = arg->grad.tensor, *w = arg->weight.tensor;
+    const struct ah_value *size = &arg->input_size;
     AH_TRY(ah_call_expect_float(c, 0));
     AH_TRY(same_dtype(c, 0, 1));
     struct ah_conv s;
-    AH_TRY(ah_conv_geometry(&s, c->op->name, size->ints.at, size->ints.count, w->size, w->ndim, &c->arg[3]));
+    AH_TRY(ah_conv_geometry(&s, c->op->name, size->ints.at, size->ints.count, w->size, w->ndim, &arg->stride));
     AH_TRY(check_grad(c, &s));
     AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, g->dtype));
     return ah_call_kernel(c);
@@ -140,12 +142,13 @@ int ah_forward_conv2d_grad_input(struct ah_call *c)
 
 int ah_forward_conv2d_grad_weight(struct ah_call *c)
 {
-    const struct ah_tensor *g = c->arg[0].tensor, *x = c->arg[1].tensor;
-    const struct ah_value *size = &c->arg[2];
+    const struct ah_args_conv2d_grad_weight *arg = ah_args(c, conv2d_grad_weight);
+    const struct ah_tensor *g = arg->grad.tensor, *x = arg->input.tensor;
+    const struct ah_value *size = &arg->weight_size;
     AH_TRY(ah_call_expect_float(c, 0));
     AH_TRY(same_dtype(c, 0, 1));
     struct ah_conv s;
-    AH_TRY(ah_conv_geometry(&s, c->op->name, x->size, x->ndim, size->ints.at, size->ints.count, &c->arg[3]));
+    AH_TRY(ah_conv_geometry(&s, c->op->name, x->size, x->ndim, size->ints.at, size->ints.count, &arg->stride));
     AH_TRY(check_grad(c, &s));
     AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, g->dtype));
     return ah_call_kernel(c);
@@ -154,7 +157,7 @@ int ah_forward_conv2d_grad_weight(struct ah_call *c)
 /* The sum over all dims but the channel: the gradient of a convolution's bias. */
 int ah_forward_channel_sum(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
+    const struct ah_tensor *x = ah_args(c, channel_sum)->input.tensor;
     AH_TRY(ah_call_expect_float(c, 0));
     AH_TRY(ah_call_output(c, 0, &x->size[x->ndim - 3], 1, x->dtype));
     return ah_call_kernel(c);
@@ -180,12 +183,13 @@ static int lift(const struct ah_call *c, int i, struct ah_tensor **out)
 
 int ah_forward_conv1d(struct ah_call *c)
 {
+    const struct ah_args_conv1d *arg = ah_args(c, conv1d);
     struct ah_tensor *x = NULL, *w = NULL, *y = NULL;
     int status;
     AH_TRYGO(lift(c, 0, &x), out);
     AH_TRYGO(lift(c, 1, &w), out);
-    AH_TRYGO(ah_op1(AH_OP_conv2d, &y, AH_T(x), AH_T(w), c->arg[2], pair_of(1, c->arg[3].integer),
-                    pair_of(0, c->arg[4].integer), pair_of(1, c->arg[5].integer), c->arg[6]), out);
+    AH_TRYGO(ah_op1(AH_OP_conv2d, &y, AH_T(x), AH_T(w), arg->bias, pair_of(1, arg->stride.integer),
+                    pair_of(0, arg->padding.integer), pair_of(1, arg->dilation.integer), arg->groups), out);
     AH_TRYGO(ah_op1(AH_OP_squeeze, &c->out[0], AH_T(y), AH_I(-2)), out);
     c->out_count = 1;
 out:
@@ -197,13 +201,14 @@ out:
 
 int ah_forward_conv_transpose1d(struct ah_call *c)
 {
+    const struct ah_args_conv_transpose1d *arg = ah_args(c, conv_transpose1d);
     struct ah_tensor *x = NULL, *w = NULL, *y = NULL;
     int status;
     AH_TRYGO(lift(c, 0, &x), out);
     AH_TRYGO(lift(c, 1, &w), out);
-    AH_TRYGO(ah_op1(AH_OP_conv_transpose2d, &y, AH_T(x), AH_T(w), c->arg[2], pair_of(1, c->arg[3].integer),
-                    pair_of(0, c->arg[4].integer), pair_of(0, c->arg[5].integer), c->arg[6],
-                    pair_of(1, c->arg[7].integer)), out);
+    AH_TRYGO(ah_op1(AH_OP_conv_transpose2d, &y, AH_T(x), AH_T(w), arg->bias, pair_of(1, arg->stride.integer),
+                    pair_of(0, arg->padding.integer), pair_of(0, arg->output_padding.integer), arg->groups,
+                    pair_of(1, arg->dilation.integer)), out);
     AH_TRYGO(ah_op1(AH_OP_squeeze, &c->out[0], AH_T(y), AH_I(-2)), out);
     c->out_count = 1;
 out:
@@ -233,16 +238,17 @@ static int lengthened(struct ah_tensor **out, struct ah_tensor *x, int dim, int6
 /* The adjoint of a convolution that maps (C, H, W) to the input's shape; its weight is (in, out / groups, kH, kW). */
 int ah_forward_conv_transpose2d(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor, *w = c->arg[1].tensor, *b = c->arg[2].tensor;
+    const struct ah_args_conv_transpose2d *arg = ah_args(c, conv_transpose2d);
+    const struct ah_tensor *x = arg->input.tensor, *w = arg->weight.tensor, *b = arg->bias.tensor;
     if ((x->ndim != 4 && x->ndim != 3) || w->ndim != 4) {
         return ah_fail(AH_EINVAL, "conv_transpose2d: expected input (N, C, H, W) or (C, H, W) and weight (in, out / "
                        "groups, kH, kW), got %s and %s", ah_shape(x), ah_shape(w));
     }
-    int64_t stride[2], padding[2], extra[2], dilation[2], groups = c->arg[6].integer;
-    AH_TRY(ah_pair("conv_transpose2d", "stride", &c->arg[3], NULL, 1, stride));
-    AH_TRY(ah_pair("conv_transpose2d", "padding", &c->arg[4], NULL, 0, padding));
-    AH_TRY(ah_pair("conv_transpose2d", "output_padding", &c->arg[5], NULL, 0, extra));
-    AH_TRY(ah_pair("conv_transpose2d", "dilation", &c->arg[7], NULL, 1, dilation));
+    int64_t stride[2], padding[2], extra[2], dilation[2], groups = arg->groups.integer;
+    AH_TRY(ah_pair("conv_transpose2d", "stride", &arg->stride, NULL, 1, stride));
+    AH_TRY(ah_pair("conv_transpose2d", "padding", &arg->padding, NULL, 0, padding));
+    AH_TRY(ah_pair("conv_transpose2d", "output_padding", &arg->output_padding, NULL, 0, extra));
+    AH_TRY(ah_pair("conv_transpose2d", "dilation", &arg->dilation, NULL, 1, dilation));
     if (x->size[x->ndim - 3] != w->size[0]) {
         return ah_fail(AH_EINVAL, "conv_transpose2d: input %s does not fit weight %s (in, out / groups, kH, kW)",
                        ah_shape(x), ah_shape(w));
@@ -265,13 +271,13 @@ int ah_forward_conv_transpose2d(struct ah_call *c)
         return ah_fail(AH_EINVAL, "conv_transpose2d: bias %s does not fit weight %s", ah_shape(b), ah_shape(w));
     struct ah_tensor *rows = NULL, *long_x = NULL, *y = NULL, *bias = NULL;
     int status;
-    AH_TRYGO(lengthened(&rows, c->arg[0].tensor, -2, extra[0] / stride[0]), out);
+    AH_TRYGO(lengthened(&rows, arg->input.tensor, -2, extra[0] / stride[0]), out);
     AH_TRYGO(lengthened(&long_x, rows, -1, extra[1] / stride[1]), out);
-    AH_TRYGO(ah_op1(AH_OP_conv2d_grad_input, &y, AH_T(long_x), c->arg[1], AH_INTS_OF(size, at),
+    AH_TRYGO(ah_op1(AH_OP_conv2d_grad_input, &y, AH_T(long_x), arg->weight, AH_INTS_OF(size, at),
                     pair_of(stride[0], stride[1]), pair_of(padding[0], padding[1]), pair_of(dilation[0], dilation[1]),
                     AH_I(groups)), out);
     if (b) {
-        AH_TRYGO(ah_op1(AH_OP_reshape, &bias, c->arg[2], AH_INTS_OF((int64_t[]){channels, 1, 1}, 3)), out);
+        AH_TRYGO(ah_op1(AH_OP_reshape, &bias, arg->bias, AH_INTS_OF((int64_t[]){channels, 1, 1}, 3)), out);
         AH_TRYGO(ah_op1(AH_OP_add, &c->out[0], AH_T(y), AH_T(bias)), out);
     } else {
         c->out[0] = ah_tensor_retain(y);

@@ -68,7 +68,7 @@ static int same(struct ah_call *c)
 {
     c->recording = false;
     if (!c->inplace) {
-        c->out[0] = ah_tensor_retain(c->arg[0].tensor);
+        c->out[0] = ah_tensor_retain(ah_args(c, to)->input.tensor);
         c->out_count = 1;
     }
     return 0;
@@ -118,7 +118,7 @@ static int refuse_bool(const struct ah_call *c, enum ah_dtype dtype, const char 
 
 static int integral_alpha(const struct ah_call *c, enum ah_dtype dtype)
 {
-    double alpha = c->arg[2].number;
+    double alpha = ah_args(c, add)->alpha.number;
     if (ah_dtype_is_float(dtype) || (alpha == floor(alpha) && fabs(alpha) < 0x1p63))
         return 0;
     return ah_fail(AH_EINVAL, "%s: alpha must be an integer for %s, got %g", c->op->name, ah_dtype_name(dtype), alpha);
@@ -149,9 +149,10 @@ int ah_forward_whole_division(struct ah_call *c)
 
 int ah_forward_div(struct ah_call *c)
 {
-    if (c->arg[2].kind != AH_STRING)
+    const struct ah_args_div *arg = ah_args(c, div);
+    if (arg->rounding_mode.kind != AH_STRING)
         return elementwise(c, 2, floating(ah_call_promote(c, 2)));
-    const char *mode = c->arg[2].string;
+    const char *mode = arg->rounding_mode.string;
     if (strcmp(mode, "floor") && strcmp(mode, "trunc"))
         return ah_fail(AH_EINVAL, "div: rounding_mode must be 'floor' or 'trunc', got '%s'", mode);
     return ah_forward_whole_division(c);
@@ -160,7 +161,7 @@ int ah_forward_div(struct ah_call *c)
 int ah_forward_pow(struct ah_call *c)
 {
     enum ah_dtype dtype = ah_call_promote(c, 2);
-    const struct ah_tensor *exponent = c->arg[1].tensor;
+    const struct ah_tensor *exponent = ah_args(c, pow)->exponent.tensor;
     if (!ah_dtype_is_float(dtype) && exponent->wrapped && ah_tensor_get_int(exponent, 0) < 0)
         return ah_fail(AH_EINVAL, "pow: integers cannot be raised to the negative power %lld; convert to float first",
                        (long long)ah_tensor_get_int(exponent, 0));
@@ -171,14 +172,15 @@ int ah_forward_pow(struct ah_call *c)
 
 int ah_forward_huber(struct ah_call *c)
 {
-    if (!(c->arg[2].number > 0))
-        return ah_fail(AH_EINVAL, "huber_loss: delta: expected a number above 0, got %g", c->arg[2].number);
+    const struct ah_args_huber *arg = ah_args(c, huber);
+    if (!(arg->delta.number > 0))
+        return ah_fail(AH_EINVAL, "huber_loss: delta: expected a number above 0, got %g", arg->delta.number);
     return ah_forward_promoted_float(c);
 }
 
 int ah_forward_signed_like_input(struct ah_call *c)
 {
-    enum ah_dtype dtype = c->arg[0].tensor->dtype;
+    enum ah_dtype dtype = ah_args(c, signed_like_input)->input.tensor->dtype;
     AH_TRY(refuse_bool(c, dtype, "logical_not or a conversion"));
     return elementwise(c, 1, dtype);
 }
@@ -186,16 +188,17 @@ int ah_forward_signed_like_input(struct ah_call *c)
 /* The square of a bool counts, as its power does. */
 int ah_forward_square(struct ah_call *c)
 {
-    enum ah_dtype dtype = c->arg[0].tensor->dtype;
+    enum ah_dtype dtype = ah_args(c, square)->input.tensor->dtype;
     return elementwise(c, 1, dtype == AH_BOOL ? AH_I64 : dtype);
 }
 
 int ah_forward_hardtanh(struct ah_call *c)
 {
-    enum ah_dtype dtype = c->arg[0].tensor->dtype;
-    if (c->arg[1].number > c->arg[2].number) {
-        return ah_fail(AH_EINVAL, "hardtanh: min_val %g is greater than max_val %g", c->arg[1].number,
-                       c->arg[2].number);
+    const struct ah_args_hardtanh *arg = ah_args(c, hardtanh);
+    enum ah_dtype dtype = arg->input.tensor->dtype;
+    if (arg->min_val.number > arg->max_val.number) {
+        return ah_fail(AH_EINVAL, "hardtanh: min_val %g is greater than max_val %g", arg->min_val.number,
+                       arg->max_val.number);
     }
     for (int i = 1; i < 3; i++) {
         if (!ah_number_fits(c->arg[i].number, dtype) || (dtype == AH_U8 && c->arg[i].number < 0)) {
@@ -208,11 +211,12 @@ int ah_forward_hardtanh(struct ah_call *c)
 
 int ah_forward_gelu(struct ah_call *c)
 {
-    const char *approximate = c->arg[1].string;
+    const struct ah_args_gelu *arg = ah_args(c, gelu);
+    const char *approximate = arg->approximate.string;
     if (strcmp(approximate, "none") && strcmp(approximate, "tanh"))
         return ah_fail(AH_EINVAL, "gelu: approximate must be 'none' or 'tanh', got '%s'", approximate);
     AH_TRY(ah_call_expect_float(c, 0));
-    return elementwise(c, 1, c->arg[0].tensor->dtype);
+    return elementwise(c, 1, arg->input.tensor->dtype);
 }
 
 /* A number as the bound of whole numbers: one outside the dtype's range either bounds nothing or leaves nothing. */
@@ -234,10 +238,11 @@ static int fit_bound(const struct ah_call *c, int arg, enum ah_dtype dtype, bool
 
 int ah_forward_clamp(struct ah_call *c)
 {
+    const struct ah_args_clamp *arg = ah_args(c, clamp);
     enum ah_dtype dtype = ah_call_promote(c, 3);
     AH_TRY(fit_bound(c, 1, dtype, true));
     AH_TRY(fit_bound(c, 2, dtype, false));
-    bool low = c->arg[1].kind == AH_TENSOR, high = c->arg[2].kind == AH_TENSOR;
+    bool low = arg->min.kind == AH_TENSOR, high = arg->max.kind == AH_TENSOR;
     if (low && high)
         return elementwise(c, 3, ah_call_promote(c, 3));
     if (!low && !high)
@@ -246,7 +251,7 @@ int ah_forward_clamp(struct ah_call *c)
     struct ah_call one = *c;
     one.op = ah_op_get(low ? AH_OP_clamp_min : AH_OP_clamp_max);
     if (!low)
-        one.arg[1] = c->arg[2];
+        one.arg[1] = arg->max;
     int status = elementwise(&one, 2, ah_call_promote(&one, 2));
     c->out[0] = one.out[0];
     c->out_count = one.out_count;
@@ -269,11 +274,12 @@ int ah_forward_clamp_max(struct ah_call *c)
 
 int ah_forward_lerp(struct ah_call *c)
 {
+    const struct ah_args_lerp *arg = ah_args(c, lerp);
     AH_TRY(ah_call_expect_float(c, 0));
-    if (c->arg[1].tensor->dtype != c->arg[0].tensor->dtype)
-        return ah_fail(AH_EINVAL, "lerp: expected end of %s like input, got %s", ah_dtype_name(c->arg[0].tensor->dtype),
-                       ah_dtype_name(c->arg[1].tensor->dtype));
-    return elementwise(c, 3, c->arg[0].tensor->dtype);
+    if (arg->end_.tensor->dtype != arg->input.tensor->dtype)
+        return ah_fail(AH_EINVAL, "lerp: expected end of %s like input, got %s",
+                       ah_dtype_name(arg->input.tensor->dtype), ah_dtype_name(arg->end_.tensor->dtype));
+    return elementwise(c, 3, arg->input.tensor->dtype);
 }
 
 static int expect_mask(const struct ah_call *c, int arg)
@@ -287,30 +293,33 @@ static int expect_mask(const struct ah_call *c, int arg)
 
 int ah_forward_where(struct ah_call *c)
 {
+    const struct ah_args_where *args = ah_args(c, where);
     AH_TRY(expect_mask(c, 0));
-    struct ah_call values = {.arg = {c->arg[1], c->arg[2]}};
+    struct ah_call values = {.arg = {args->input, args->other}};
     return elementwise(c, 3, ah_call_promote(&values, 2));
 }
 
 int ah_forward_masked_fill(struct ah_call *c)
 {
+    const struct ah_args_masked_fill *arg = ah_args(c, masked_fill);
     AH_TRY(expect_mask(c, 1));
-    const struct ah_tensor *value = c->arg[2].tensor;
+    const struct ah_tensor *value = arg->value.tensor;
     if (value->ndim != 0)
         return ah_fail(AH_EINVAL, "masked_fill: expected a number or a 0-dim value, got shape %s", ah_shape(value));
-    AH_TRY(ah_call_expect_fits(c, 2, c->arg[0].tensor->dtype));
-    return elementwise(c, 3, c->arg[0].tensor->dtype);
+    AH_TRY(ah_call_expect_fits(c, 2, arg->input.tensor->dtype));
+    return elementwise(c, 3, arg->input.tensor->dtype);
 }
 
 /* The kernel draws the mask, extra[0], in the order of the input's memory, as PyTorch, and applies it. A channels-last
  * mark is no such order: to the user that input is row-major. */
 int ah_forward_dropout(struct ah_call *c)
 {
-    struct ah_tensor *input = c->arg[0].tensor;
-    double p = c->arg[1].number;
+    const struct ah_args_dropout *arg = ah_args(c, dropout);
+    struct ah_tensor *input = arg->input.tensor;
+    double p = arg->p.number;
     if (!(p >= 0 && p <= 1))
         return ah_fail(AH_EINVAL, "dropout: expected p in 0..1, got %g", p);
-    if (!c->arg[2].flag || p == 0 || input->numel == 0)
+    if (!arg->training.flag || p == 0 || input->numel == 0)
         return same(c);
     AH_TRY(ah_call_expect_float(c, 0));
     AH_TRY(ah_tensor_empty_ordered(&c->extra[0], input, AH_BOOL, c->device));
@@ -339,21 +348,24 @@ int ah_forward_bitwise(struct ah_call *c)
 
 int ah_forward_to(struct ah_call *c)
 {
-    if (c->arg[0].tensor->dtype == c->arg[1].dtype)
+    const struct ah_args_to *arg = ah_args(c, to);
+    if (arg->input.tensor->dtype == arg->dtype.dtype)
         return same(c);
-    return elementwise(c, 1, c->arg[1].dtype);
+    return elementwise(c, 1, arg->dtype.dtype);
 }
 
 int ah_forward_contiguous(struct ah_call *c)
 {
-    return ah_tensor_is_contiguous(c->arg[0].tensor) ? same(c) : elementwise(c, 1, c->arg[0].tensor->dtype);
+    const struct ah_args_contiguous *arg = ah_args(c, contiguous);
+    return ah_tensor_is_contiguous(arg->input.tensor) ? same(c) : elementwise(c, 1, arg->input.tensor->dtype);
 }
 
 int ah_forward_fill_(struct ah_call *c)
 {
-    if (c->arg[1].tensor->ndim != 0)
+    const struct ah_args_fill_ *arg = ah_args(c, fill_);
+    if (arg->value.tensor->ndim != 0)
         return ah_fail(AH_EINVAL, "fill_: expected a number or a 0-dim tensor, got shape %s",
-                       ah_shape(c->arg[1].tensor));
-    AH_TRY(ah_call_expect_fits(c, 1, c->arg[0].tensor->dtype));
+                       ah_shape(arg->value.tensor));
+    AH_TRY(ah_call_expect_fits(c, 1, arg->input.tensor->dtype));
     return ah_call_kernel(c);
 }

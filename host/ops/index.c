@@ -26,7 +26,7 @@ static int expect_mask(const struct ah_call *c, int arg)
 
 static int expect_same_dtype(const struct ah_call *c, int arg)
 {
-    const struct ah_tensor *x = c->arg[0].tensor, *other = c->arg[arg].tensor;
+    const struct ah_tensor *x = ah_args(c, scatter)->input.tensor, *other = c->arg[arg].tensor;
     if (other->dtype == x->dtype)
         return 0;
     return ah_fail(AH_EINVAL, "%s: %s is %s but %s is %s", c->op->name, c->op->param[arg].name,
@@ -53,7 +53,7 @@ static int refuse_overlap(const struct ah_call *c)
     if (!c->inplace)
         return 0;
     for (int i = 1; i < c->op->param_count; i++) {
-        const struct ah_tensor *x = c->arg[0].tensor, *other = c->arg[i].tensor;
+        const struct ah_tensor *x = ah_args(c, scatter)->input.tensor, *other = c->arg[i].tensor;
         if (c->arg[i].kind == AH_TENSOR && ah_memory_meets(x, other)) {
             return ah_fail(AH_EINVAL, "%s_: %s %s shares memory with %s %s, which is written; clone() it first",
                            c->op->name, c->op->param[i].name, ah_shape(other), c->op->param[0].name, ah_shape(x));
@@ -71,16 +71,17 @@ static int run_like(struct ah_call *c, const struct ah_tensor *like)
 
 int ah_forward_index_select(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
+    const struct ah_args_index_select *arg = ah_args(c, index_select);
+    const struct ah_tensor *x = arg->input.tensor;
     int64_t size[AH_MAX_DIMS];
     int dim;
     AH_TRY(check_list(c, x->ndim, 1, 2, &dim));
     memcpy(size, x->size, sizeof size);
     if (x->ndim > 0)
-        size[dim] = c->arg[2].tensor->numel;
-    else if (c->arg[2].tensor->numel != 1)
+        size[dim] = arg->index.tensor->numel;
+    else if (arg->index.tensor->numel != 1)
         return ah_fail(AH_EINVAL, "index_select: a 0-dim input takes one index, got %lld",
-                       (long long)c->arg[2].tensor->numel);
+                       (long long)arg->index.tensor->numel);
     AH_TRY(ah_call_output(c, 0, size, x->ndim, x->dtype));
     return ah_call_kernel(c);
 }
@@ -88,8 +89,9 @@ int ah_forward_index_select(struct ah_call *c)
 /* source has input's shape, except along dim, where it has one entry per index. */
 static int check_source(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor, *index = c->arg[2].tensor,
-                           *source = c->arg[3].tensor;
+    const struct ah_args_index_add *arg = ah_args(c, index_add);
+    const struct ah_tensor *x = arg->input.tensor, *index = arg->index.tensor,
+                           *source = arg->source.tensor;
     int dim;
     AH_TRY(check_list(c, x->ndim, 1, 2, &dim));
     AH_TRY(expect_same_dtype(c, 3));
@@ -106,31 +108,33 @@ static int check_source(struct ah_call *c)
 int ah_forward_index_add(struct ah_call *c)
 {
     AH_TRY(check_source(c));
-    return run_like(c, c->arg[0].tensor);
+    return run_like(c, ah_args(c, index_add)->input.tensor);
 }
 
 int ah_forward_index_copy(struct ah_call *c)
 {
     AH_TRY(check_source(c));
-    return run_like(c, c->arg[0].tensor);
+    return run_like(c, ah_args(c, index_copy)->input.tensor);
 }
 
 int ah_forward_index_fill(struct ah_call *c)
 {
+    const struct ah_args_index_fill *arg = ah_args(c, index_fill);
     int dim;
-    AH_TRY(check_list(c, c->arg[0].tensor->ndim, 1, 2, &dim));
-    AH_TRY(ah_call_expect_fits(c, 3, c->arg[0].tensor->dtype));
-    return run_like(c, c->arg[0].tensor);
+    AH_TRY(check_list(c, arg->input.tensor->ndim, 1, 2, &dim));
+    AH_TRY(ah_call_expect_fits(c, 3, arg->input.tensor->dtype));
+    return run_like(c, arg->input.tensor);
 }
 
 /* gather and scatter: index has as many dims as the others and, outside dim, no more entries. */
 static int check_lines(struct ah_call *c, const struct ah_tensor *index)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
+    struct ah_args_gather *arg = ah_args(c, gather);
+    const struct ah_tensor *x = arg->input.tensor;
     int dim;
-    AH_TRY(ah_wrap_dim(c->op->name, c->arg[1].integer, x->ndim, &dim));
+    AH_TRY(ah_wrap_dim(c->op->name, arg->dim.integer, x->ndim, &dim));
     AH_TRY(expect_index(c, 2));
-    c->arg[1].integer = dim;
+    arg->dim.integer = dim;
     bool fits = index->ndim == x->ndim || index->numel == 0;
     for (int d = 0; fits && index->numel > 0 && d < x->ndim; d++)
         fits = d == dim || index->size[d] <= x->size[d];
@@ -143,18 +147,20 @@ static int check_lines(struct ah_call *c, const struct ah_tensor *index)
 
 int ah_forward_gather(struct ah_call *c)
 {
-    const struct ah_tensor *index = c->arg[2].tensor;
+    const struct ah_args_gather *arg = ah_args(c, gather);
+    const struct ah_tensor *index = arg->index.tensor;
     AH_TRY(check_lines(c, index));
-    AH_TRY(ah_call_output(c, 0, index->size, index->ndim, c->arg[0].tensor->dtype));
+    AH_TRY(ah_call_output(c, 0, index->size, index->ndim, arg->input.tensor->dtype));
     return ah_call_kernel(c);
 }
 
 static int check_scatter(struct ah_call *c)
 {
-    const struct ah_tensor *index = c->arg[2].tensor, *src = c->arg[3].tensor;
+    const struct ah_args_scatter *arg = ah_args(c, scatter);
+    const struct ah_tensor *index = arg->index.tensor, *src = arg->src.tensor;
     AH_TRY(check_lines(c, index));
     if (src->wrapped)
-        return ah_call_expect_fits(c, 3, c->arg[0].tensor->dtype);
+        return ah_call_expect_fits(c, 3, arg->input.tensor->dtype);
     AH_TRY(expect_same_dtype(c, 3));
     bool fits = src->ndim == index->ndim || index->numel == 0;
     for (int d = 0; fits && index->numel > 0 && d < index->ndim; d++)
@@ -169,13 +175,13 @@ static int check_scatter(struct ah_call *c)
 int ah_forward_scatter(struct ah_call *c)
 {
     AH_TRY(check_scatter(c));
-    return run_like(c, c->arg[0].tensor);
+    return run_like(c, ah_args(c, scatter)->input.tensor);
 }
 
 int ah_forward_scatter_add(struct ah_call *c)
 {
     AH_TRY(check_scatter(c));
-    return run_like(c, c->arg[0].tensor);
+    return run_like(c, ah_args(c, scatter_add)->input.tensor);
 }
 
 /* How many leading dims of x (from dim on) an index tensor replaces: one, or as many as a mask has.
@@ -222,11 +228,12 @@ static int replaced_shape(const struct ah_tensor *x, int dim, int covered, const
 
 int ah_forward_index(struct ah_call *c)
 {
-    struct ah_tensor *x = c->arg[0].tensor, *index = c->arg[1].tensor;
+    const struct ah_args_index *arg = ah_args(c, index);
+    struct ah_tensor *x = arg->input.tensor, *index = arg->index.tensor;
     struct ah_tensor *at = NULL, *flat = NULL, *picked = NULL;
     int64_t size[AH_MAX_DIMS], run = 1;
     int dim, covered = 1, ndim, status;
-    AH_TRY(ah_wrap_dim("index", c->arg[2].integer, x->ndim, &dim));
+    AH_TRY(ah_wrap_dim("index", arg->dim.integer, x->ndim, &dim));
     AH_TRY(covered_dims("index", x, dim, index, &covered));
     AH_TRY(ah_op1(AH_OP_index_positions, &at, AH_T(x), AH_I(dim), AH_T(index)));
     for (int d = dim; d < dim + covered; d++)
@@ -249,7 +256,8 @@ out:
 
 int ah_forward_index_put(struct ah_call *c)
 {
-    struct ah_tensor *x = c->arg[0].tensor, *index = c->arg[1].tensor, *values = c->arg[2].tensor;
+    const struct ah_args_index_put *arg = ah_args(c, index_put);
+    struct ah_tensor *x = arg->input.tensor, *index = arg->index.tensor, *values = arg->values.tensor;
     int64_t size[AH_MAX_DIMS];
     int covered = 1, ndim;
     AH_TRY(covered_dims("index_put", x, 0, index, &covered));
@@ -279,9 +287,10 @@ int ah_forward_index_put(struct ah_call *c)
 
 int ah_forward_take(struct ah_call *c)
 {
+    const struct ah_args_take *arg = ah_args(c, take);
     struct ah_tensor *flat = NULL;
-    AH_TRY(ah_reshaped("take", &flat, c->arg[0].tensor, (const int64_t[]){-1}, 1));
-    int status = ah_op1(AH_OP_index, &c->out[0], AH_T(flat), c->arg[1], AH_I(0));
+    AH_TRY(ah_reshaped("take", &flat, arg->input.tensor, (const int64_t[]){-1}, 1));
+    int status = ah_op1(AH_OP_index, &c->out[0], AH_T(flat), arg->index, AH_I(0));
     ah_tensor_release(flat);
     c->out_count = status == 0;
     return status;
@@ -289,10 +298,11 @@ int ah_forward_take(struct ah_call *c)
 
 int ah_forward_take_along_dim(struct ah_call *c)
 {
-    struct ah_tensor *x = c->arg[0].tensor, *index = c->arg[1].tensor, *a = NULL, *b = NULL;
+    const struct ah_args_take_along_dim *arg = ah_args(c, take_along_dim);
+    struct ah_tensor *x = arg->input.tensor, *index = arg->indices.tensor, *a = NULL, *b = NULL;
     int64_t size[AH_MAX_DIMS], all = -1;
     int dim = 0, ndim, status;
-    if (c->arg[2].kind != AH_INT) {
+    if (arg->dim.kind != AH_INT) {
         AH_TRYGO(ah_reshaped("take_along_dim", &a, x, &all, 1), out);
         AH_TRYGO(ah_reshaped("take_along_dim", &b, index, &all, 1), out);
     } else {
@@ -301,7 +311,7 @@ int ah_forward_take_along_dim(struct ah_call *c)
                            "take_along_dim: indices %s must have as many dims as input %s",
                            ah_shape(index), ah_shape(x));
         }
-        AH_TRY(ah_wrap_dim("take_along_dim", c->arg[2].integer, x->ndim, &dim));
+        AH_TRY(ah_wrap_dim("take_along_dim", arg->dim.integer, x->ndim, &dim));
         struct ah_tensor like = *x; /* broadcast all dims but dim */
         if (x->ndim > 0)
             like.size[dim] = 1;
@@ -321,16 +331,18 @@ out:
 
 int ah_forward_masked_select(struct ah_call *c)
 {
+    const struct ah_args_masked_select *arg = ah_args(c, masked_select);
     int64_t size[AH_MAX_DIMS];
     int ndim;
     AH_TRY(expect_mask(c, 1));
-    AH_TRY(ah_broadcast_shapes("masked_select", c->arg[0].tensor, c->arg[1].tensor, size, &ndim));
+    AH_TRY(ah_broadcast_shapes("masked_select", arg->input.tensor, arg->mask.tensor, size, &ndim));
     return ah_call_kernel(c);
 }
 
 int ah_forward_masked_scatter(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor, *mask = c->arg[1].tensor;
+    const struct ah_args_masked_scatter *arg = ah_args(c, masked_scatter);
+    const struct ah_tensor *x = arg->input.tensor, *mask = arg->mask.tensor;
     int64_t size[AH_MAX_DIMS];
     int ndim;
     AH_TRY(expect_mask(c, 1));
@@ -343,10 +355,11 @@ int ah_forward_masked_scatter(struct ah_call *c)
 
 int ah_forward_sort(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
+    struct ah_args_sort *arg = ah_args(c, sort);
+    const struct ah_tensor *x = arg->input.tensor;
     int dim;
-    AH_TRY(ah_wrap_dim("sort", c->arg[1].integer, x->ndim, &dim));
-    c->arg[1].integer = dim;
+    AH_TRY(ah_wrap_dim("sort", arg->dim.integer, x->ndim, &dim));
+    arg->dim.integer = dim;
     AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
     AH_TRY(ah_call_output(c, 1, x->size, x->ndim, AH_I64));
     return ah_call_kernel(c);
@@ -354,21 +367,23 @@ int ah_forward_sort(struct ah_call *c)
 
 int ah_forward_argsort(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
+    struct ah_args_argsort *arg = ah_args(c, argsort);
+    const struct ah_tensor *x = arg->input.tensor;
     int dim;
-    AH_TRY(ah_wrap_dim("argsort", c->arg[1].integer, x->ndim, &dim));
-    c->arg[1].integer = dim;
+    AH_TRY(ah_wrap_dim("argsort", arg->dim.integer, x->ndim, &dim));
+    arg->dim.integer = dim;
     AH_TRY(ah_call_output(c, 0, x->size, x->ndim, AH_I64));
     return ah_call_kernel(c);
 }
 
 int ah_forward_topk(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
-    int64_t k = c->arg[1].integer, size[AH_MAX_DIMS];
+    struct ah_args_topk *arg = ah_args(c, topk);
+    const struct ah_tensor *x = arg->input.tensor;
+    int64_t k = arg->k.integer, size[AH_MAX_DIMS];
     int dim;
-    AH_TRY(ah_wrap_dim("topk", c->arg[2].integer, x->ndim, &dim));
-    c->arg[2].integer = dim;
+    AH_TRY(ah_wrap_dim("topk", arg->dim.integer, x->ndim, &dim));
+    arg->dim.integer = dim;
     int64_t n = x->ndim > 0 ? x->size[dim] : 1;
     if (k < 0 || k > n) {
         return ah_fail(AH_EINVAL, "topk: k is %lld, but dim %d of %s has %lld entries",
@@ -384,8 +399,9 @@ int ah_forward_topk(struct ah_call *c)
 
 int ah_forward_bincount(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor,
-                           *weights = c->arg[1].kind == AH_TENSOR ? c->arg[1].tensor : NULL;
+    const struct ah_args_bincount *arg = ah_args(c, bincount);
+    const struct ah_tensor *x = arg->input.tensor,
+                           *weights = arg->weights.kind == AH_TENSOR ? arg->weights.tensor : NULL;
     if (x->ndim != 1 || ah_dtype_category(x->dtype) != AH_CATEGORY_INT) {
         return ah_fail(AH_EINVAL, "bincount: expected a 1-d integer tensor, got %s %s",
                        ah_dtype_name(x->dtype), ah_shape(x));
@@ -394,14 +410,15 @@ int ah_forward_bincount(struct ah_call *c)
         return ah_fail(AH_EINVAL, "bincount: weights %s do not match input %s", ah_shape(weights),
                        ah_shape(x));
     }
-    if (c->arg[2].integer < 0)
+    if (arg->minlength.integer < 0)
         return ah_fail(AH_EINVAL, "bincount: minlength must not be negative");
     return ah_call_kernel(c);
 }
 
 int ah_forward_searchsorted(struct ah_call *c)
 {
-    const struct ah_tensor *edges = c->arg[0].tensor, *x = c->arg[1].tensor;
+    const struct ah_args_searchsorted *arg = ah_args(c, searchsorted);
+    const struct ah_tensor *edges = arg->sorted_sequence.tensor, *x = arg->input.tensor;
     bool fits = edges->ndim == 1 || edges->ndim == x->ndim;
     for (int d = 0; fits && edges->ndim > 1 && d < edges->ndim - 1; d++)
         fits = edges->size[d] == x->size[d];
@@ -411,6 +428,6 @@ int ah_forward_searchsorted(struct ah_call *c)
             "searchsorted: sorted_sequence %s must be 1-d or match %s in all dims but the last",
             ah_shape(edges), ah_shape(x));
     }
-    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, c->arg[2].flag ? AH_I32 : AH_I64));
+    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, arg->out_int32.flag ? AH_I32 : AH_I64));
     return ah_call_kernel(c);
 }

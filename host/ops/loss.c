@@ -52,29 +52,33 @@ static int check_labels(const char *name, const struct ah_tensor *x, const struc
 
 static int label_output(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor, *t = c->arg[1].tensor;
+    const struct ah_args_class_nll *arg = ah_args(c, class_nll);
+    const struct ah_tensor *x = arg->input.tensor, *t = arg->target.tensor;
     enum ah_reduction reduction;
-    AH_TRY(ah_reduction_parse(c->op->name, c->arg[4].string, &reduction));
+    AH_TRY(ah_reduction_parse(c->op->name, arg->reduction.string, &reduction));
     return ah_call_output(c, 0, t->size, reduction == AH_REDUCTION_NONE ? t->ndim : 0, x->dtype);
 }
 
 int ah_forward_class_nll(struct ah_call *c)
 {
-    AH_TRY(check_labels("nll_loss", c->arg[0].tensor, c->arg[1].tensor, c->arg[2].tensor));
+    const struct ah_args_class_nll *arg = ah_args(c, class_nll);
+    AH_TRY(check_labels("nll_loss", arg->input.tensor, arg->target.tensor, arg->weight.tensor));
     AH_TRY(label_output(c));
     return ah_call_kernel(c);
 }
 
 int ah_forward_class_nll_backward(struct ah_call *c)
 {
-    AH_TRY(ah_call_output(c, 0, c->arg[3].ints.at, c->arg[3].ints.count, c->arg[0].tensor->dtype));
+    const struct ah_args_class_nll_backward *arg = ah_args(c, class_nll_backward);
+    AH_TRY(ah_call_output(c, 0, arg->size.ints.at, arg->size.ints.count, arg->grad.tensor->dtype));
     return ah_call_kernel(c);
 }
 
 int ah_forward_cross_entropy_rows(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor, *t = c->arg[1].tensor;
-    AH_TRY(check_labels("cross_entropy", x, t, c->arg[2].tensor));
+    const struct ah_args_cross_entropy_rows *arg = ah_args(c, cross_entropy_rows);
+    const struct ah_tensor *x = arg->input.tensor, *t = arg->target.tensor;
+    AH_TRY(check_labels("cross_entropy", x, t, arg->weight.tensor));
     AH_TRY(label_output(c));
     enum ah_dtype dtype = ah_compute_dtype(x->dtype);
     if (c->recording)
@@ -84,37 +88,40 @@ int ah_forward_cross_entropy_rows(struct ah_call *c)
 
 int ah_forward_cross_entropy_rows_backward(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[1].tensor;
+    const struct ah_tensor *x = ah_args(c, cross_entropy_rows_backward)->input.tensor;
     AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
     return ah_call_kernel(c);
 }
 
 int ah_forward_nll_loss(struct ah_call *c)
 {
+    const struct ah_args_nll_loss *arg = ah_args(c, nll_loss);
     enum ah_reduction reduction;
-    AH_TRY(ah_reduction_parse("nll_loss", c->arg[4].string, &reduction));
+    AH_TRY(ah_reduction_parse("nll_loss", arg->reduction.string, &reduction));
     c->out_count = 1;
-    return ah_op1(AH_OP_class_nll, &c->out[0], c->arg[0], c->arg[1], c->arg[2], c->arg[3], c->arg[4], AH_N(0));
+    return ah_op1(AH_OP_class_nll, &c->out[0], arg->input, arg->target, arg->weight, arg->ignore_index,
+                  arg->reduction, AH_N(0));
 }
 
 /* Targets that are probabilities: -sum over classes of target * weight * log_softmax, the mean over everything else. */
 static int soft_targets(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor, *t = c->arg[1].tensor, *w = c->arg[2].tensor;
+    const struct ah_args_cross_entropy *arg = ah_args(c, cross_entropy);
+    const struct ah_tensor *x = arg->input.tensor, *t = arg->target.tensor, *w = arg->weight.tensor;
     int dim = x->ndim == 1 ? 0 : 1;
     int64_t classes = x->ndim ? x->size[dim] : 0, rows = classes ? x->numel / classes : 0;
-    double smoothing = c->arg[5].number;
+    double smoothing = arg->label_smoothing.number;
     enum ah_reduction reduction = AH_REDUCTION_MEAN;
     if (x->ndim == 0 || !ah_same_shape(x, t) || !ah_dtype_is_float(x->dtype)) {
         return ah_fail(AH_EINVAL, "cross_entropy: a floating target holds class probabilities and has the input's "
                        "shape; got input %s and target %s", ah_shape(x), ah_shape(t));
     }
-    AH_TRY(ah_reduction_parse("cross_entropy", c->arg[4].string, &reduction));
+    AH_TRY(ah_reduction_parse("cross_entropy", arg->reduction.string, &reduction));
     AH_TRY(check_weight("cross_entropy", x, w, classes));
     struct ah_tensor *made[9] = {NULL}, *product;
     int n = 0, status;
-    AH_TRYGO(ah_op1(AH_OP_log_softmax, &made[n++], c->arg[0], AH_I(dim)), out);
-    struct ah_tensor *target = c->arg[1].tensor;
+    AH_TRYGO(ah_op1(AH_OP_log_softmax, &made[n++], arg->input, AH_I(dim)), out);
+    struct ah_tensor *target = arg->target.tensor;
     if (smoothing > 0) {
         AH_TRYGO(ah_op1(AH_OP_mul, &made[n++], AH_T(target), AH_N(1 - smoothing)), out);
         AH_TRYGO(ah_op1(AH_OP_add, &made[n], AH_T(made[n - 1]), AH_N(smoothing / (double)classes)), out);
@@ -126,7 +133,7 @@ static int soft_targets(struct ah_call *c)
         int64_t shape[AH_MAX_DIMS] = {classes};
         for (int d = 1; d < x->ndim - dim; d++)
             shape[d] = 1;
-        AH_TRYGO(ah_op1(AH_OP_reshape, &made[n++], c->arg[2], AH_INTS_OF(shape, x->ndim - dim)), out);
+        AH_TRYGO(ah_op1(AH_OP_reshape, &made[n++], arg->weight, AH_INTS_OF(shape, x->ndim - dim)), out);
         AH_TRYGO(ah_op1(AH_OP_mul, &made[n], AH_T(product), AH_T(made[n - 1])), out);
         product = made[n++];
     }
@@ -148,27 +155,28 @@ out:
 
 int ah_forward_cross_entropy(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor, *t = c->arg[1].tensor;
-    double smoothing = c->arg[5].number;
+    const struct ah_args_cross_entropy *arg = ah_args(c, cross_entropy);
+    const struct ah_tensor *x = arg->input.tensor, *t = arg->target.tensor;
+    double smoothing = arg->label_smoothing.number;
     if (!(smoothing >= 0 && smoothing <= 1))
         return ah_fail(AH_EINVAL, "cross_entropy: label_smoothing: expected 0..1, got %g", smoothing);
     if (ah_dtype_is_float(t->dtype)) {
-        if (c->arg[3].integer >= 0)
+        if (arg->ignore_index.integer >= 0)
             return ah_fail(AH_EINVAL, "cross_entropy: ignore_index goes with labels, not with probabilities");
         return soft_targets(c);
     }
     enum ah_reduction reduction;
-    AH_TRY(ah_reduction_parse("cross_entropy", c->arg[4].string, &reduction));
-    AH_TRY(check_labels("cross_entropy", x, t, c->arg[2].tensor));
+    AH_TRY(ah_reduction_parse("cross_entropy", arg->reduction.string, &reduction));
+    AH_TRY(check_labels("cross_entropy", x, t, arg->weight.tensor));
     c->out_count = 1;
     if (x->ndim == 2) {
-        return ah_op1(AH_OP_cross_entropy_rows, &c->out[0], c->arg[0], c->arg[1], c->arg[2], c->arg[3], c->arg[4],
-                      c->arg[5]);
+        return ah_op1(AH_OP_cross_entropy_rows, &c->out[0], arg->input, arg->target, arg->weight, arg->ignore_index,
+                      arg->reduction, arg->label_smoothing);
     }
     struct ah_tensor *log_probability;
-    AH_TRY(ah_op1(AH_OP_log_softmax, &log_probability, c->arg[0], AH_I(x->ndim == 1 ? 0 : 1)));
-    int status = ah_op1(AH_OP_class_nll, &c->out[0], AH_T(log_probability), c->arg[1], c->arg[2], c->arg[3],
-                        c->arg[4], c->arg[5]);
+    AH_TRY(ah_op1(AH_OP_log_softmax, &log_probability, arg->input, AH_I(x->ndim == 1 ? 0 : 1)));
+    int status = ah_op1(AH_OP_class_nll, &c->out[0], AH_T(log_probability), arg->target, arg->weight, arg->ignore_index,
+                        arg->reduction, arg->label_smoothing);
     ah_tensor_release(log_probability);
     return status;
 }

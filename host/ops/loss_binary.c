@@ -5,7 +5,8 @@
 
 static int check_pair(const struct ah_call *c, const char *name)
 {
-    const struct ah_tensor *x = c->arg[0].tensor, *t = c->arg[1].tensor;
+    const struct ah_args_logit_nll *arg = ah_args(c, logit_nll);
+    const struct ah_tensor *x = arg->input.tensor, *t = arg->target.tensor;
     if (!ah_dtype_is_float(x->dtype))
         return ah_fail(AH_EINVAL, "%s: expected a floating input, got %s", name, ah_dtype_name(x->dtype));
     if (!ah_same_shape(x, t) || x->dtype != t->dtype) {
@@ -17,7 +18,7 @@ static int check_pair(const struct ah_call *c, const char *name)
 
 int ah_forward_probability_nll(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
+    const struct ah_tensor *x = ah_args(c, probability_nll)->input.tensor;
     AH_TRY(check_pair(c, "binary_cross_entropy"));
     AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
     return ah_call_kernel(c);
@@ -25,7 +26,8 @@ int ah_forward_probability_nll(struct ah_call *c)
 
 int ah_forward_logit_nll(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor, *p = c->arg[2].tensor;
+    const struct ah_args_logit_nll *arg = ah_args(c, logit_nll);
+    const struct ah_tensor *x = arg->input.tensor, *p = arg->pos_weight.tensor;
     AH_TRY(check_pair(c, "binary_cross_entropy_with_logits"));
     if (p) {
         int64_t size[AH_MAX_DIMS];
@@ -46,12 +48,13 @@ int ah_forward_logit_nll(struct ah_call *c)
 /* Weigh and reduce what `status` says has been computed into `terms`; takes the reference. */
 static int finish(struct ah_call *c, int status, struct ah_tensor *terms)
 {
+    const struct ah_args_binary_cross_entropy *arg = ah_args(c, binary_cross_entropy);
     enum ah_reduction reduction = AH_REDUCTION_MEAN;
     struct ah_tensor *weighted = NULL;
     if (status == 0)
-        status = ah_reduction_parse(c->op->name, c->arg[3].string, &reduction);
-    if (status == 0 && c->arg[2].tensor) {
-        status = ah_op1(AH_OP_mul, &weighted, AH_T(terms), c->arg[2]);
+        status = ah_reduction_parse(c->op->name, arg->reduction.string, &reduction);
+    if (status == 0 && arg->weight.tensor) {
+        status = ah_op1(AH_OP_mul, &weighted, AH_T(terms), arg->weight);
         ah_tensor_release(terms);
         terms = weighted;
     }
@@ -66,14 +69,16 @@ static int finish(struct ah_call *c, int status, struct ah_tensor *terms)
 
 int ah_forward_binary_cross_entropy(struct ah_call *c)
 {
+    const struct ah_args_binary_cross_entropy *arg = ah_args(c, binary_cross_entropy);
     struct ah_tensor *terms = NULL;
-    int status = ah_op1(AH_OP_probability_nll, &terms, c->arg[0], c->arg[1]);
+    int status = ah_op1(AH_OP_probability_nll, &terms, arg->input, arg->target);
     return finish(c, status, terms);
 }
 
 int ah_forward_binary_cross_entropy_with_logits(struct ah_call *c)
 {
+    const struct ah_args_binary_cross_entropy_with_logits *arg = ah_args(c, binary_cross_entropy_with_logits);
     struct ah_tensor *terms = NULL;
-    int status = ah_op1(AH_OP_logit_nll, &terms, c->arg[0], c->arg[1], c->arg[4]);
+    int status = ah_op1(AH_OP_logit_nll, &terms, arg->input, arg->target, arg->pos_weight);
     return finish(c, status, terms);
 }

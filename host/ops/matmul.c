@@ -18,7 +18,8 @@ static int check_dtypes(const struct ah_call *c, const struct ah_tensor *a, cons
 
 int ah_forward_matmul(struct ah_call *c)
 {
-    const struct ah_tensor *a = c->arg[0].tensor, *b = c->arg[1].tensor;
+    const struct ah_args_matmul *arg = ah_args(c, matmul);
+    const struct ah_tensor *a = arg->input.tensor, *b = arg->other.tensor;
     AH_TRY(check_dtypes(c, a, b));
     if (a->ndim == 0 || b->ndim == 0) {
         return ah_fail(AH_EINVAL, "matmul: expected at least one dimension on both sides, got %s x %s", ah_shape(a),
@@ -60,13 +61,14 @@ static int expect_ndim(const struct ah_call *c, int arg, int ndim)
 
 static int product(struct ah_call *c, int ndim_a, int ndim_b)
 {
+    const struct ah_args_mm *arg = ah_args(c, mm);
     AH_TRY(expect_ndim(c, 0, ndim_a));
     AH_TRY(expect_ndim(c, 1, ndim_b));
-    const struct ah_tensor *a = c->arg[0].tensor, *b = c->arg[1].tensor;
+    const struct ah_tensor *a = arg->input.tensor, *b = c->arg[1].tensor;
     if (ndim_a == 3 && a->size[0] != b->size[0])
         return ah_fail(AH_EINVAL, "%s: batch sizes differ: %s x %s", c->op->name, ah_shape(a), ah_shape(b));
     c->out_count = 1;
-    return ah_op1(AH_OP_matmul, &c->out[0], c->arg[0], c->arg[1]);
+    return ah_op1(AH_OP_matmul, &c->out[0], arg->input, c->arg[1]);
 }
 
 int ah_forward_mm(struct ah_call *c)
@@ -91,12 +93,13 @@ int ah_forward_dot(struct ah_call *c)
 
 int ah_forward_outer(struct ah_call *c)
 {
+    const struct ah_args_outer *arg = ah_args(c, outer);
     AH_TRY(expect_ndim(c, 0, 1));
     AH_TRY(expect_ndim(c, 1, 1));
     struct ah_tensor *column = NULL, *row = NULL;
-    int status = ah_op1(AH_OP_unsqueeze, &column, c->arg[0], AH_I(1));
+    int status = ah_op1(AH_OP_unsqueeze, &column, arg->input, AH_I(1));
     if (status == 0)
-        status = ah_op1(AH_OP_unsqueeze, &row, c->arg[1], AH_I(0));
+        status = ah_op1(AH_OP_unsqueeze, &row, arg->vec2, AH_I(0));
     if (status == 0)
         status = ah_op1(AH_OP_mul, &c->out[0], AH_T(column), AH_T(row));
     c->out_count = status == 0;
@@ -118,12 +121,13 @@ static int scaled(struct ah_tensor **out, struct ah_tensor *t, double factor)
 /* beta * input + alpha * (a @ b); beta 0 drops the input, whatever it holds. */
 static int add_product(struct ah_call *c, int ndim)
 {
+    const struct ah_args_addmm *arg = ah_args(c, addmm);
     AH_TRY(expect_ndim(c, 1, ndim));
     AH_TRY(expect_ndim(c, 2, ndim));
     const struct ah_tensor *a = c->arg[1].tensor, *b = c->arg[2].tensor;
     if (ndim == 3 && a->size[0] != b->size[0])
         return ah_fail(AH_EINVAL, "%s: batch sizes differ: %s x %s", c->op->name, ah_shape(a), ah_shape(b));
-    double beta = c->arg[3].number, alpha = c->arg[4].number;
+    double beta = arg->beta.number, alpha = arg->alpha.number;
     struct ah_tensor *raw = NULL, *right = NULL, *left = NULL;
     int status;
     AH_TRYGO(ah_op1(AH_OP_matmul, &raw, c->arg[1], c->arg[2]), out);
@@ -131,12 +135,12 @@ static int add_product(struct ah_call *c, int ndim)
     if (beta == 0) {
         c->out[0] = ah_tensor_retain(right);
     } else {
-        AH_TRYGO(scaled(&left, c->arg[0].tensor, beta), out);
+        AH_TRYGO(scaled(&left, arg->input.tensor, beta), out);
         AH_TRYGO(ah_op1(AH_OP_add, &c->out[0], AH_T(left), AH_T(right)), out);
     }
     c->out_count = 1;
     if (!ah_same_shape(c->out[0], raw)) {
-        status = ah_fail(AH_EINVAL, "%s: input %s does not broadcast to %s", c->op->name, ah_shape(c->arg[0].tensor),
+        status = ah_fail(AH_EINVAL, "%s: input %s does not broadcast to %s", c->op->name, ah_shape(arg->input.tensor),
                          ah_shape(raw));
     }
 out:
@@ -159,13 +163,14 @@ int ah_forward_baddbmm(struct ah_call *c)
 /* Integers and a weight of one dim: other ops, which record themselves. */
 static int linear_by_product(struct ah_call *c)
 {
+    const struct ah_args_linear *arg = ah_args(c, linear);
     struct ah_tensor *weight = NULL, *product = NULL;
     int status;
     c->recording = false;
-    AH_TRYGO(ah_op1(AH_OP_t, &weight, c->arg[1]), out);
-    AH_TRYGO(ah_op1(AH_OP_matmul, &product, c->arg[0], AH_T(weight)), out);
-    if (c->arg[2].tensor)
-        AH_TRYGO(ah_op1(AH_OP_add, &c->out[0], AH_T(product), c->arg[2]), out);
+    AH_TRYGO(ah_op1(AH_OP_t, &weight, arg->weight), out);
+    AH_TRYGO(ah_op1(AH_OP_matmul, &product, arg->input, AH_T(weight)), out);
+    if (arg->bias.tensor)
+        AH_TRYGO(ah_op1(AH_OP_add, &c->out[0], AH_T(product), arg->bias), out);
     else
         c->out[0] = ah_tensor_retain(product);
     c->out_count = 1;
@@ -177,7 +182,8 @@ out:
 
 int ah_forward_linear(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor, *w = c->arg[1].tensor, *b = c->arg[2].tensor;
+    const struct ah_args_linear *arg = ah_args(c, linear);
+    const struct ah_tensor *x = arg->input.tensor, *w = arg->weight.tensor, *b = arg->bias.tensor;
     AH_TRY(check_dtypes(c, x, w));
     bool alone = w->ndim == 1 && x->ndim > 0 && x->size[x->ndim - 1] == w->size[0] && !b;
     if (alone || (w->ndim == 2 && !ah_dtype_is_float(x->dtype)))
@@ -202,7 +208,7 @@ int ah_forward_linear(struct ah_call *c)
 /* The sum over all dims but the last: the gradient of a bias. */
 int ah_forward_column_sum(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
+    const struct ah_tensor *x = ah_args(c, column_sum)->input.tensor;
     AH_TRY(ah_call_expect_float(c, 0));
     AH_TRY(ah_call_output(c, 0, &x->size[x->ndim - 1], 1, x->dtype));
     return ah_call_kernel(c);

@@ -27,15 +27,16 @@ static void note_affine(struct ah_call *c, int at)
 
 int ah_forward_batch_norm(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
-    bool training = c->arg[5].flag;
+    const struct ah_args_batch_norm *arg = ah_args(c, batch_norm);
+    const struct ah_tensor *x = arg->input.tensor;
+    bool training = arg->training.flag;
     static const char *const name[] = {"", "running_mean", "running_var", "weight", "bias"};
     AH_TRY(ah_call_expect_float(c, 0));
     if (x->ndim < 2)
         return ah_fail(AH_EINVAL, "batch_norm: expected input (N, C, ...), got %s", ah_shape(x));
     for (int i = 1; i < 5; i++)
         AH_TRY(check_vector("batch_norm", name[i], c->arg[i].tensor, x));
-    if (!training && (!c->arg[1].tensor || !c->arg[2].tensor))
+    if (!training && (!arg->running_mean.tensor || !arg->running_var.tensor))
         return ah_fail(AH_EINVAL, "batch_norm: running_mean and running_var are needed when training is false");
     if (training && x->size[1] > 0 && x->numel / x->size[1] <= 1) {
         return ah_fail(AH_EINVAL, "batch_norm: expected more than 1 value per channel in training, got input %s",
@@ -51,7 +52,7 @@ int ah_forward_batch_norm(struct ah_call *c)
 
 int ah_forward_batch_norm_backward(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[1].tensor;
+    const struct ah_tensor *x = ah_args(c, batch_norm_backward)->input.tensor;
     AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
     AH_TRY(ah_call_output(c, 1, &x->size[1], 1, x->dtype));
     AH_TRY(ah_call_output(c, 2, &x->size[1], 1, x->dtype));
@@ -66,8 +67,9 @@ static bool has_shape(const struct ah_tensor *t, const struct ah_value *shape)
 
 int ah_forward_layer_norm(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
-    const struct ah_value *shape = &c->arg[1];
+    const struct ah_args_layer_norm *arg = ah_args(c, layer_norm);
+    const struct ah_tensor *x = arg->input.tensor;
+    const struct ah_value *shape = &arg->normalized_shape;
     AH_TRY(ah_call_expect_float(c, 0));
     int count = shape->ints.count, lead = x->ndim - count;
     if (count < 1 || lead < 0 || memcmp(x->size + lead, shape->ints.at, (size_t)count * sizeof *x->size)) {
@@ -92,9 +94,10 @@ int ah_forward_layer_norm(struct ah_call *c)
 
 int ah_forward_layer_norm_backward(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[1].tensor, *mean = c->arg[3].tensor;
+    const struct ah_args_layer_norm_backward *arg = ah_args(c, layer_norm_backward);
+    const struct ah_tensor *x = arg->input.tensor, *mean = arg->mean.tensor;
     AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
-    if (c->arg[5].flag) {
+    if (arg->with_weight.flag) {
         AH_TRY(ah_call_output(c, 1, x->size + mean->ndim, x->ndim - mean->ndim, x->dtype));
         AH_TRY(ah_call_output(c, 2, x->size + mean->ndim, x->ndim - mean->ndim, x->dtype));
     }
@@ -104,22 +107,23 @@ int ah_forward_layer_norm_backward(struct ah_call *c)
 /* Every group of channels of one sample is a row of a layer norm. */
 int ah_forward_group_norm(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
-    int64_t groups = c->arg[1].integer;
+    const struct ah_args_group_norm *arg = ah_args(c, group_norm);
+    const struct ah_tensor *x = arg->input.tensor;
+    int64_t groups = arg->num_groups.integer;
     if (x->ndim < 2 || groups < 1 || x->size[1] % groups) {
         return ah_fail(AH_EINVAL, "group_norm: the channels of input %s do not make %lld groups", ah_shape(x),
                        (long long)groups);
     }
-    AH_TRY(check_vector("group_norm", "weight", c->arg[2].tensor, x));
-    AH_TRY(check_vector("group_norm", "bias", c->arg[3].tensor, x));
+    AH_TRY(check_vector("group_norm", "weight", arg->weight.tensor, x));
+    AH_TRY(check_vector("group_norm", "bias", arg->bias.tensor, x));
     int64_t row = x->size[0] * groups > 0 ? x->numel / (x->size[0] * groups) : 0;
     int64_t flat[2] = {x->size[0] * groups, row}, wide[AH_MAX_DIMS] = {x->size[1]};
     for (int d = 1; d < x->ndim - 1; d++)
         wide[d] = 1;
     struct ah_tensor *made[8] = {NULL}, *result;
     int n = 0, status;
-    AH_TRYGO(ah_op1(AH_OP_reshape, &made[n++], c->arg[0], AH_INTS_OF(flat, 2)), out);
-    AH_TRYGO(ah_op1(AH_OP_layer_norm, &made[n++], AH_T(made[0]), AH_INTS_OF(&row, 1), AH_NIL, AH_NIL, c->arg[4]), out);
+    AH_TRYGO(ah_op1(AH_OP_reshape, &made[n++], arg->input, AH_INTS_OF(flat, 2)), out);
+    AH_TRYGO(ah_op1(AH_OP_layer_norm, &made[n++], AH_T(made[0]), AH_INTS_OF(&row, 1), AH_NIL, AH_NIL, arg->eps), out);
     AH_TRYGO(ah_op1(AH_OP_reshape, &made[n++], AH_T(made[1]), AH_INTS_OF(x->size, x->ndim)), out);
     result = made[2];
     for (int i = 0; i < 2; i++) {
@@ -141,7 +145,8 @@ out:
 
 int ah_forward_embedding(struct ah_call *c)
 {
-    const struct ah_tensor *index = c->arg[0].tensor, *w = c->arg[1].tensor;
+    const struct ah_args_embedding *arg = ah_args(c, embedding);
+    const struct ah_tensor *index = arg->input.tensor, *w = arg->weight.tensor;
     if (index->dtype != AH_I64 && index->dtype != AH_I32 && index->dtype != AH_U8) {
         return ah_fail(AH_EINVAL, "embedding: expected integer indices as input, got %s (is the order input, weight?)",
                        ah_dtype_name(index->dtype));
@@ -159,7 +164,8 @@ int ah_forward_embedding(struct ah_call *c)
 
 int ah_forward_embedding_backward(struct ah_call *c)
 {
-    AH_TRY(ah_call_output(c, 0, c->arg[2].ints.at, c->arg[2].ints.count, c->arg[0].tensor->dtype));
+    const struct ah_args_embedding_backward *arg = ah_args(c, embedding_backward);
+    AH_TRY(ah_call_output(c, 0, arg->size.ints.at, arg->size.ints.count, arg->grad.tensor->dtype));
     return ah_call_kernel(c);
 }
 
@@ -167,7 +173,8 @@ int ah_forward_embedding_backward(struct ah_call *c)
 
 int ah_forward_masked_softmax(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor, *mask = c->arg[1].tensor;
+    const struct ah_args_masked_softmax *arg = ah_args(c, masked_softmax);
+    const struct ah_tensor *x = arg->input.tensor, *mask = arg->mask.tensor;
     AH_TRY(ah_call_expect_float(c, 0));
     if (x->ndim < 2)
         return ah_fail(AH_EINVAL, "masked_softmax: expected scores (..., L, S), got %s", ah_shape(x));
@@ -191,29 +198,30 @@ int ah_forward_masked_softmax(struct ah_call *c)
 /* softmax(scale q k^T, masked) v. The scale goes to the query, which is the smaller factor. */
 int ah_forward_scaled_dot_product_attention(struct ah_call *c)
 {
-    const struct ah_tensor *q = c->arg[0].tensor, *k = c->arg[1].tensor, *v = c->arg[2].tensor;
+    const struct ah_args_scaled_dot_product_attention *arg = ah_args(c, scaled_dot_product_attention);
+    const struct ah_tensor *q = arg->query.tensor, *k = arg->key.tensor, *v = arg->value.tensor;
     if (q->ndim < 2 || k->ndim < 2 || v->ndim < 2 || q->size[q->ndim - 1] != k->size[k->ndim - 1] ||
         k->size[k->ndim - 2] != v->size[v->ndim - 2]) {
         return ah_fail(AH_EINVAL, "scaled_dot_product_attention: expected query (..., L, E), key (..., S, E) and value "
                        "(..., S, V), got %s, %s and %s", ah_shape(q), ah_shape(k), ah_shape(v));
     }
-    if (c->arg[5].flag && c->arg[3].tensor) {
+    if (arg->is_causal.flag && arg->attn_mask.tensor) {
         return ah_fail(AH_EINVAL, "scaled_dot_product_attention: attn_mask and is_causal exclude each other");
     }
-    double width = (double)q->size[q->ndim - 1], p = c->arg[4].number;
-    double scale = c->arg[6].kind == AH_NONE ? 1 / __builtin_sqrt(width) : c->arg[6].number;
+    double width = (double)q->size[q->ndim - 1], p = arg->dropout_p.number;
+    double scale = arg->scale.kind == AH_NONE ? 1 / __builtin_sqrt(width) : arg->scale.number;
     struct ah_tensor *made[5] = {NULL}, *weights;
     int status;
-    AH_TRYGO(ah_op1(AH_OP_mul, &made[0], c->arg[0], AH_N(scale)), out);
-    AH_TRYGO(ah_op1(AH_OP_transpose, &made[1], c->arg[1], AH_I(-2), AH_I(-1)), out);
+    AH_TRYGO(ah_op1(AH_OP_mul, &made[0], arg->query, AH_N(scale)), out);
+    AH_TRYGO(ah_op1(AH_OP_transpose, &made[1], arg->key, AH_I(-2), AH_I(-1)), out);
     AH_TRYGO(ah_op1(AH_OP_matmul, &made[2], AH_T(made[0]), AH_T(made[1])), out);
-    AH_TRYGO(ah_op1(AH_OP_masked_softmax, &made[3], AH_T(made[2]), c->arg[3], c->arg[5]), out);
+    AH_TRYGO(ah_op1(AH_OP_masked_softmax, &made[3], AH_T(made[2]), arg->attn_mask, arg->is_causal), out);
     weights = made[3];
     if (p > 0) {
         AH_TRYGO(ah_op1(AH_OP_dropout, &made[4], AH_T(weights), AH_N(p), AH_B(true)), out);
         weights = made[4];
     }
-    AH_TRYGO(ah_op1(AH_OP_matmul, &c->out[0], AH_T(weights), c->arg[2]), out);
+    AH_TRYGO(ah_op1(AH_OP_matmul, &c->out[0], AH_T(weights), arg->value), out);
     c->out_count = 1;
 out:
     for (int i = 0; i < 5; i++)

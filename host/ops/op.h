@@ -65,6 +65,22 @@ struct ah_value {
 #define AH_INTS_OF(...) ah_ints_value(__VA_ARGS__) /* (at, count) */
 struct ah_value ah_ints_value(const int64_t *at, int count); /* copies; count <= AH_MAX_DIMS */
 
+/* The tensor, or NULL where it is absent (optional, or a rule's argument that was not saved). */
+static inline struct ah_tensor *ah_given(const struct ah_value *value)
+{
+    return value->kind == AH_TENSOR ? value->tensor : NULL;
+}
+
+/* Arguments by the names in the row's signature, of a call or of a rule:
+ *     const struct ah_args_conv2d *arg = ah_args(call, conv2d);    then arg->stride, ah_given(&arg->bias), ...
+ * The structs are made from the table (scripts/op-args.sh), one for each op, forward, kernel and rule; where rows share
+ * one, it has the parameters on whose name and place they agree. */
+#include "op_args.h"
+#define ah_args(from, row)                                                       \
+    _Generic(&(from)->arg[0],                                                    \
+             struct ah_value *: (struct ah_args_##row *)(from)->arg,             \
+             const struct ah_value *: (const struct ah_args_##row *)(from)->arg)
+
 enum ah_opid {
 #define OP(name, forward, kernel, signature, flags) AH_OP_##name,
 #include "ops/table.def"

@@ -70,7 +70,7 @@ static int output_size(const struct ah_window *s, int64_t *size)
 
 static int check_grad(const struct ah_call *c, const struct ah_window *s)
 {
-    const struct ah_tensor *g = c->arg[0].tensor;
+    const struct ah_tensor *g = ah_args(c, avg_pool2d_backward)->grad.tensor;
     int64_t size[4];
     int ndim = output_size(s, size);
     if (g->ndim == ndim && !memcmp(g->size, size, (size_t)ndim * sizeof *size))
@@ -81,11 +81,12 @@ static int check_grad(const struct ah_call *c, const struct ah_window *s)
 
 int ah_forward_max_pool2d(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
+    const struct ah_args_max_pool2d *arg = ah_args(c, max_pool2d);
+    const struct ah_tensor *x = arg->input.tensor;
     struct ah_window s;
     AH_TRY(ah_call_expect_float(c, 0));
-    AH_TRY(ah_window_geometry(&s, "max_pool2d", x->size, x->ndim, &c->arg[1], &c->arg[2], &c->arg[3], &c->arg[4],
-                              c->arg[5].flag));
+    AH_TRY(ah_window_geometry(&s, "max_pool2d", x->size, x->ndim, &arg->kernel_size, &arg->stride, &arg->padding,
+                              &arg->dilation, arg->ceil_mode.flag));
     if (s.kernel[0] * s.kernel[1] > INT32_MAX) {
         return ah_fail(AH_EINVAL, "max_pool2d: kernel_size (%lld, %lld) has more than %d places",
                        (long long)s.kernel[0], (long long)s.kernel[1], INT32_MAX);
@@ -93,7 +94,7 @@ int ah_forward_max_pool2d(struct ah_call *c)
     int64_t size[4];
     int ndim = output_size(&s, size);
     AH_TRY(ah_call_output(c, 0, size, ndim, x->dtype));
-    bool indices = c->arg[6].flag;
+    bool indices = arg->return_indices.flag;
     if (indices)
         AH_TRY(ah_call_output(c, 1, size, ndim, AH_I64));
     if (indices || c->recording) {
@@ -105,19 +106,20 @@ int ah_forward_max_pool2d(struct ah_call *c)
 /* Where in its plane of the input each maximum stands, from its place in the window. */
 int ah_forward_max_pool2d_positions(struct ah_call *c)
 {
-    const struct ah_tensor *place = c->arg[0].tensor;
+    const struct ah_tensor *place = ah_args(c, max_pool2d_positions)->place.tensor;
     AH_TRY(ah_call_output(c, 0, place->size, place->ndim, AH_I64));
     return ah_call_kernel(c);
 }
 
 int ah_forward_max_pool2d_backward(struct ah_call *c)
 {
-    const struct ah_value *size = &c->arg[2];
+    const struct ah_args_max_pool2d_backward *arg = ah_args(c, max_pool2d_backward);
+    const struct ah_value *size = &arg->input_size;
     struct ah_window s;
-    AH_TRY(ah_window_geometry(&s, c->op->name, size->ints.at, size->ints.count, &c->arg[3], &c->arg[4], &c->arg[5],
-                              &c->arg[6], c->arg[7].flag));
+    AH_TRY(ah_window_geometry(&s, c->op->name, size->ints.at, size->ints.count, &arg->kernel_size, &arg->stride,
+                              &arg->padding, &arg->dilation, arg->ceil_mode.flag));
     AH_TRY(check_grad(c, &s));
-    AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, c->arg[0].tensor->dtype));
+    AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, arg->grad.tensor->dtype));
     return ah_call_kernel(c);
 }
 
@@ -130,12 +132,13 @@ static int check_divisor(const struct ah_call *c, const struct ah_value *divisor
 
 int ah_forward_avg_pool2d(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
+    const struct ah_args_avg_pool2d *arg = ah_args(c, avg_pool2d);
+    const struct ah_tensor *x = arg->input.tensor;
     struct ah_window s;
     AH_TRY(ah_call_expect_float(c, 0));
-    AH_TRY(ah_window_geometry(&s, "avg_pool2d", x->size, x->ndim, &c->arg[1], &c->arg[2], &c->arg[3], NULL,
-                              c->arg[4].flag));
-    AH_TRY(check_divisor(c, &c->arg[6]));
+    AH_TRY(ah_window_geometry(&s, "avg_pool2d", x->size, x->ndim, &arg->kernel_size, &arg->stride, &arg->padding, NULL,
+                              arg->ceil_mode.flag));
+    AH_TRY(check_divisor(c, &arg->divisor_override));
     int64_t size[4];
     int ndim = output_size(&s, size);
     AH_TRY(ah_call_output(c, 0, size, ndim, x->dtype));
@@ -144,12 +147,13 @@ int ah_forward_avg_pool2d(struct ah_call *c)
 
 int ah_forward_avg_pool2d_backward(struct ah_call *c)
 {
-    const struct ah_value *size = &c->arg[1];
+    const struct ah_args_avg_pool2d_backward *arg = ah_args(c, avg_pool2d_backward);
+    const struct ah_value *size = &arg->input_size;
     struct ah_window s;
-    AH_TRY(ah_window_geometry(&s, c->op->name, size->ints.at, size->ints.count, &c->arg[2], &c->arg[3], &c->arg[4],
-                              NULL, c->arg[5].flag));
+    AH_TRY(ah_window_geometry(&s, c->op->name, size->ints.at, size->ints.count, &arg->kernel_size, &arg->stride,
+                              &arg->padding, NULL, arg->ceil_mode.flag));
     AH_TRY(check_grad(c, &s));
-    AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, c->arg[0].tensor->dtype));
+    AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, arg->grad.tensor->dtype));
     return ah_call_kernel(c);
 }
 
@@ -168,10 +172,11 @@ static int adaptive_geometry(struct ah_window *s, const struct ah_call *c, const
 
 int ah_forward_adaptive_avg_pool2d(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
+    const struct ah_args_adaptive_avg_pool2d *arg = ah_args(c, adaptive_avg_pool2d);
+    const struct ah_tensor *x = arg->input.tensor;
     struct ah_window s;
     AH_TRY(ah_call_expect_float(c, 0));
-    AH_TRY(adaptive_geometry(&s, c, x->size, x->ndim, &c->arg[1]));
+    AH_TRY(adaptive_geometry(&s, c, x->size, x->ndim, &arg->output_size));
     int64_t size[4];
     int ndim = output_size(&s, size);
     AH_TRY(ah_call_output(c, 0, size, ndim, x->dtype));
@@ -180,11 +185,12 @@ int ah_forward_adaptive_avg_pool2d(struct ah_call *c)
 
 int ah_forward_adaptive_avg_pool2d_backward(struct ah_call *c)
 {
-    const struct ah_value *size = &c->arg[1];
+    const struct ah_args_adaptive_avg_pool2d_backward *arg = ah_args(c, adaptive_avg_pool2d_backward);
+    const struct ah_value *size = &arg->input_size;
     struct ah_window s;
-    AH_TRY(adaptive_geometry(&s, c, size->ints.at, size->ints.count, &c->arg[2]));
+    AH_TRY(adaptive_geometry(&s, c, size->ints.at, size->ints.count, &arg->output_size));
     AH_TRY(check_grad(c, &s));
-    AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, c->arg[0].tensor->dtype));
+    AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, arg->grad.tensor->dtype));
     return ah_call_kernel(c);
 }
 
@@ -212,27 +218,30 @@ static int lowered(struct ah_call *c, int status, struct ah_tensor *x, struct ah
 
 static int lift(const struct ah_call *c, struct ah_tensor **out)
 {
-    const struct ah_tensor *t = c->arg[0].tensor;
+    const struct ah_args_avg_pool1d *arg = ah_args(c, avg_pool1d);
+    const struct ah_tensor *t = arg->input.tensor;
     if (t->ndim != 2 && t->ndim != 3)
         return ah_fail(AH_EINVAL, "%s: expected input (N, C, L) or (C, L), got %s", c->op->name, ah_shape(t));
-    return ah_op1(AH_OP_unsqueeze, out, c->arg[0], AH_I(-2));
+    return ah_op1(AH_OP_unsqueeze, out, arg->input, AH_I(-2));
 }
 
 int ah_forward_max_pool1d(struct ah_call *c)
 {
+    const struct ah_args_max_pool1d *arg = ah_args(c, max_pool1d);
     struct ah_tensor *x = NULL, *y = NULL;
     AH_TRY(lift(c, &x));
-    int status = ah_op1(AH_OP_max_pool2d, &y, AH_T(x), pair_of(1, c->arg[1].integer), stride_of(&c->arg[2]),
-                        pair_of(0, c->arg[3].integer), pair_of(1, c->arg[4].integer), c->arg[5]);
+    int status = ah_op1(AH_OP_max_pool2d, &y, AH_T(x), pair_of(1, arg->kernel_size.integer), stride_of(&arg->stride),
+                        pair_of(0, arg->padding.integer), pair_of(1, arg->dilation.integer), arg->ceil_mode);
     return lowered(c, status, x, y);
 }
 
 int ah_forward_avg_pool1d(struct ah_call *c)
 {
+    const struct ah_args_avg_pool1d *arg = ah_args(c, avg_pool1d);
     struct ah_tensor *x = NULL, *y = NULL;
     AH_TRY(lift(c, &x));
-    int status = ah_op1(AH_OP_avg_pool2d, &y, AH_T(x), pair_of(1, c->arg[1].integer), stride_of(&c->arg[2]),
-                        pair_of(0, c->arg[3].integer), c->arg[4], c->arg[5]);
+    int status = ah_op1(AH_OP_avg_pool2d, &y, AH_T(x), pair_of(1, arg->kernel_size.integer), stride_of(&arg->stride),
+                        pair_of(0, arg->padding.integer), arg->ceil_mode, arg->count_include_pad);
     return lowered(c, status, x, y);
 }
 
@@ -240,6 +249,7 @@ int ah_forward_adaptive_avg_pool1d(struct ah_call *c)
 {
     struct ah_tensor *x = NULL, *y = NULL;
     AH_TRY(lift(c, &x));
-    int status = ah_op1(AH_OP_adaptive_avg_pool2d, &y, AH_T(x), pair_of(1, c->arg[1].integer));
+    struct ah_value size = pair_of(1, ah_args(c, adaptive_avg_pool1d)->output_size.integer);
+    int status = ah_op1(AH_OP_adaptive_avg_pool2d, &y, AH_T(x), size);
     return lowered(c, status, x, y);
 }

@@ -86,10 +86,11 @@ static bool view_strides(const struct ah_tensor *x, const int64_t *size, int ndi
 
 int ah_forward_view(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
+    const struct ah_args_view *arg = ah_args(c, view);
+    const struct ah_tensor *x = arg->input.tensor;
     int64_t size[AH_MAX_DIMS], stride[AH_MAX_DIMS];
-    int ndim = c->arg[1].ints.count;
-    AH_TRY(resolve_shape("view", x, c->arg[1].ints.at, ndim, size));
+    int ndim = arg->size.ints.count;
+    AH_TRY(resolve_shape("view", x, arg->size.ints.at, ndim, size));
     if (!view_strides(x, size, ndim, stride)) {
         return ah_fail(AH_EINVAL,
                        "view: shape %s is not compatible with strides %s of %s; use reshape",
@@ -100,8 +101,9 @@ int ah_forward_view(struct ah_call *c)
 
 int ah_forward_view_as(struct ah_call *c)
 {
-    const struct ah_tensor *other = c->arg[1].tensor;
-    AH_TRY(ah_op1(AH_OP_view, &c->out[0], c->arg[0], AH_INTS_OF(other->size, other->ndim)));
+    const struct ah_args_view_as *arg = ah_args(c, view_as);
+    const struct ah_tensor *other = arg->other.tensor;
+    AH_TRY(ah_op1(AH_OP_view, &c->out[0], arg->input, AH_INTS_OF(other->size, other->ndim)));
     return give(c);
 }
 
@@ -117,33 +119,37 @@ int ah_reshaped(const char *op, struct ah_tensor **out, struct ah_tensor *x, con
 
 int ah_forward_reshape(struct ah_call *c)
 {
-    AH_TRY(ah_reshaped("reshape", &c->out[0], c->arg[0].tensor, c->arg[1].ints.at,
-                       c->arg[1].ints.count));
+    const struct ah_args_reshape *arg = ah_args(c, reshape);
+    AH_TRY(ah_reshaped("reshape", &c->out[0], arg->input.tensor, arg->shape.ints.at,
+                       arg->shape.ints.count));
     return give(c);
 }
 
 int ah_forward_reshape_as(struct ah_call *c)
 {
-    const struct ah_tensor *other = c->arg[1].tensor;
-    AH_TRY(ah_reshaped("reshape_as", &c->out[0], c->arg[0].tensor, other->size, other->ndim));
+    const struct ah_args_reshape_as *arg = ah_args(c, reshape_as);
+    const struct ah_tensor *other = arg->other.tensor;
+    AH_TRY(ah_reshaped("reshape_as", &c->out[0], arg->input.tensor, other->size, other->ndim));
     return give(c);
 }
 
 int ah_forward_reshape_copy(struct ah_call *c)
 {
+    const struct ah_args_reshape_copy *arg = ah_args(c, reshape_copy);
     int64_t size[AH_MAX_DIMS];
     AH_TRY(
-        resolve_shape("reshape", c->arg[0].tensor, c->arg[1].ints.at, c->arg[1].ints.count, size));
-    AH_TRY(ah_call_output(c, 0, size, c->arg[1].ints.count, c->arg[0].tensor->dtype));
+        resolve_shape("reshape", arg->input.tensor, arg->shape.ints.at, arg->shape.ints.count, size));
+    AH_TRY(ah_call_output(c, 0, size, arg->shape.ints.count, arg->input.tensor->dtype));
     return ah_call_kernel(c);
 }
 
 int ah_forward_flatten(struct ah_call *c)
 {
-    struct ah_tensor *x = c->arg[0].tensor;
+    const struct ah_args_flatten *arg = ah_args(c, flatten);
+    struct ah_tensor *x = arg->input.tensor;
     int first, last, ndim = 0;
-    AH_TRY(ah_wrap_dim("flatten", c->arg[1].integer, x->ndim, &first));
-    AH_TRY(ah_wrap_dim("flatten", c->arg[2].integer, x->ndim, &last));
+    AH_TRY(ah_wrap_dim("flatten", arg->start_dim.integer, x->ndim, &first));
+    AH_TRY(ah_wrap_dim("flatten", arg->end_dim.integer, x->ndim, &last));
     if (first > last)
         return ah_fail(AH_EINVAL, "flatten: start_dim %d comes after end_dim %d", first, last);
     if (first == last && x->ndim > 0) { /* the tensor itself, as in PyTorch */
@@ -166,10 +172,11 @@ int ah_forward_flatten(struct ah_call *c)
 
 int ah_forward_unflatten(struct ah_call *c)
 {
-    struct ah_tensor *x = c->arg[0].tensor;
-    const int64_t *parts = c->arg[2].ints.at;
-    int dim, count = c->arg[2].ints.count;
-    AH_TRY(ah_wrap_dim("unflatten", c->arg[1].integer, x->ndim, &dim));
+    const struct ah_args_unflatten *arg = ah_args(c, unflatten);
+    struct ah_tensor *x = arg->input.tensor;
+    const int64_t *parts = arg->sizes.ints.at;
+    int dim, count = arg->sizes.ints.count;
+    AH_TRY(ah_wrap_dim("unflatten", arg->dim.integer, x->ndim, &dim));
     if (x->ndim == 0 || count == 0 || x->ndim - 1 + count > AH_MAX_DIMS) {
         return ah_fail(AH_EINVAL, "unflatten: cannot split dim %d of %s into %s", dim, ah_shape(x),
                        ah_shape_text(parts, count));
@@ -201,10 +208,11 @@ int ah_forward_unflatten(struct ah_call *c)
 
 int ah_forward_transpose(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
+    const struct ah_args_transpose *arg = ah_args(c, transpose);
+    const struct ah_tensor *x = arg->input.tensor;
     int a, b;
-    AH_TRY(ah_wrap_dim("transpose", c->arg[1].integer, x->ndim, &a));
-    AH_TRY(ah_wrap_dim("transpose", c->arg[2].integer, x->ndim, &b));
+    AH_TRY(ah_wrap_dim("transpose", arg->dim0.integer, x->ndim, &a));
+    AH_TRY(ah_wrap_dim("transpose", arg->dim1.integer, x->ndim, &b));
     AH_TRY(ah_give_view(c, x->size, x->stride, x->ndim, x->offset));
     if (x->ndim > 0) {
         struct ah_tensor *out = c->out[0];
@@ -216,28 +224,30 @@ int ah_forward_transpose(struct ah_call *c)
 
 int ah_forward_swapaxes(struct ah_call *c)
 {
-    AH_TRY(ah_op1(AH_OP_transpose, &c->out[0], c->arg[0], c->arg[1], c->arg[2]));
+    AH_TRY(ah_op1(AH_OP_transpose, &c->out[0], ah_args(c, swapaxes)->input, c->arg[1], c->arg[2]));
     return give(c);
 }
 
 int ah_forward_t(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
+    const struct ah_args_t *arg = ah_args(c, t);
+    const struct ah_tensor *x = arg->input.tensor;
     if (x->ndim > 2)
         return ah_fail(AH_EINVAL, "t: expected at most 2 dims, got %s; use transpose", ah_shape(x));
-    AH_TRY(ah_op1(AH_OP_transpose, &c->out[0], c->arg[0], AH_I(0), AH_I(x->ndim == 2)));
+    AH_TRY(ah_op1(AH_OP_transpose, &c->out[0], arg->input, AH_I(0), AH_I(x->ndim == 2)));
     return give(c);
 }
 
 int ah_forward_permute(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
-    const int64_t *dims = c->arg[1].ints.at;
+    const struct ah_args_permute *arg = ah_args(c, permute);
+    const struct ah_tensor *x = arg->input.tensor;
+    const int64_t *dims = arg->dims.ints.at;
     int64_t size[AH_MAX_DIMS], stride[AH_MAX_DIMS];
     unsigned seen = 0;
-    if (c->arg[1].ints.count != x->ndim) {
+    if (arg->dims.ints.count != x->ndim) {
         return ah_fail(AH_EINVAL, "permute: expected %d dims for %s, got %s", x->ndim, ah_shape(x),
-                       ah_shape_text(dims, c->arg[1].ints.count));
+                       ah_shape_text(dims, arg->dims.ints.count));
     }
     for (int d = 0; d < x->ndim; d++) {
         int from;
@@ -254,19 +264,20 @@ int ah_forward_permute(struct ah_call *c)
 
 int ah_forward_movedim(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
-    int count = c->arg[1].ints.count, place[AH_MAX_DIMS];
+    const struct ah_args_movedim *arg = ah_args(c, movedim);
+    const struct ah_tensor *x = arg->input.tensor;
+    int count = arg->source.ints.count, place[AH_MAX_DIMS];
     bool moved[AH_MAX_DIMS] = {false};
-    if (count != c->arg[2].ints.count) {
+    if (count != arg->destination.ints.count) {
         return ah_fail(AH_EINVAL, "movedim: %d source dims but %d destination dims", count,
-                       c->arg[2].ints.count);
+                       arg->destination.ints.count);
     }
     for (int d = 0; d < AH_MAX_DIMS; d++)
         place[d] = -1;
     for (int k = 0; k < count; k++) {
         int from, to;
-        AH_TRY(ah_wrap_dim("movedim", c->arg[1].ints.at[k], x->ndim, &from));
-        AH_TRY(ah_wrap_dim("movedim", c->arg[2].ints.at[k], x->ndim, &to));
+        AH_TRY(ah_wrap_dim("movedim", arg->source.ints.at[k], x->ndim, &from));
+        AH_TRY(ah_wrap_dim("movedim", arg->destination.ints.at[k], x->ndim, &to));
         if (moved[from] || place[to] >= 0)
             return ah_fail(AH_EINVAL, "movedim: dim %d comes twice", moved[from] ? from : to);
         moved[from] = true;
@@ -278,19 +289,20 @@ int ah_forward_movedim(struct ah_call *c)
             next++;
         dims[d] = place[d] >= 0 ? place[d] : next++;
     }
-    AH_TRY(ah_op1(AH_OP_permute, &c->out[0], c->arg[0], AH_INTS_OF(dims, x->ndim)));
+    AH_TRY(ah_op1(AH_OP_permute, &c->out[0], arg->input, AH_INTS_OF(dims, x->ndim)));
     return give(c);
 }
 
 int ah_forward_squeeze(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
+    const struct ah_args_squeeze *arg = ah_args(c, squeeze);
+    const struct ah_tensor *x = arg->input.tensor;
     int64_t size[AH_MAX_DIMS], stride[AH_MAX_DIMS];
     int ndim = 0;
-    unsigned named = c->arg[1].kind == AH_INTS ? 0 : ~0u;
-    for (int k = 0; c->arg[1].kind == AH_INTS && k < c->arg[1].ints.count; k++) {
+    unsigned named = arg->dim.kind == AH_INTS ? 0 : ~0u;
+    for (int k = 0; arg->dim.kind == AH_INTS && k < arg->dim.ints.count; k++) {
         int dim;
-        AH_TRY(ah_wrap_dim("squeeze", c->arg[1].ints.at[k], x->ndim, &dim));
+        AH_TRY(ah_wrap_dim("squeeze", arg->dim.ints.at[k], x->ndim, &dim));
         if (named >> dim & 1)
             return ah_fail(AH_EINVAL, "squeeze: dim %d comes twice", dim);
         named |= 1u << dim;
@@ -306,10 +318,11 @@ int ah_forward_squeeze(struct ah_call *c)
 
 int ah_forward_unsqueeze(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
+    const struct ah_args_unsqueeze *arg = ah_args(c, unsqueeze);
+    const struct ah_tensor *x = arg->input.tensor;
     int64_t size[AH_MAX_DIMS + 1], stride[AH_MAX_DIMS + 1];
     int at;
-    AH_TRY(ah_wrap_dim("unsqueeze", c->arg[1].integer, x->ndim + 1, &at));
+    AH_TRY(ah_wrap_dim("unsqueeze", arg->dim.integer, x->ndim + 1, &at));
     for (int d = 0; d <= x->ndim; d++) {
         int from = d < at ? d : d - 1;
         size[d] = d == at ? 1 : x->size[from];
@@ -323,9 +336,10 @@ int ah_forward_unsqueeze(struct ah_call *c)
 
 int ah_forward_expand(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
-    const int64_t *wanted = c->arg[1].ints.at;
-    int ndim = c->arg[1].ints.count, lead = ndim - x->ndim;
+    const struct ah_args_expand *arg = ah_args(c, expand);
+    const struct ah_tensor *x = arg->input.tensor;
+    const int64_t *wanted = arg->size.ints.at;
+    int ndim = arg->size.ints.count, lead = ndim - x->ndim;
     int64_t size[AH_MAX_DIMS], stride[AH_MAX_DIMS];
     bool fits = lead >= 0;
     for (int d = 0; fits && d < ndim; d++) {
@@ -342,14 +356,16 @@ int ah_forward_expand(struct ah_call *c)
 
 int ah_forward_expand_as(struct ah_call *c)
 {
-    const struct ah_tensor *other = c->arg[1].tensor;
-    AH_TRY(ah_op1(AH_OP_expand, &c->out[0], c->arg[0], AH_INTS_OF(other->size, other->ndim)));
+    const struct ah_args_expand_as *arg = ah_args(c, expand_as);
+    const struct ah_tensor *other = arg->other.tensor;
+    AH_TRY(ah_op1(AH_OP_expand, &c->out[0], arg->input, AH_INTS_OF(other->size, other->ndim)));
     return give(c);
 }
 
 int ah_forward_broadcast_to(struct ah_call *c)
 {
-    AH_TRY(ah_op1(AH_OP_expand, &c->out[0], c->arg[0], c->arg[1]));
+    const struct ah_args_broadcast_to *arg = ah_args(c, broadcast_to);
+    AH_TRY(ah_op1(AH_OP_expand, &c->out[0], arg->input, arg->size));
     return give(c);
 }
 
@@ -367,13 +383,14 @@ static int wrap_index(const char *op, int64_t index, const struct ah_tensor *x, 
 
 int ah_forward_select(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
+    const struct ah_args_select *arg = ah_args(c, select);
+    const struct ah_tensor *x = arg->input.tensor;
     int64_t size[AH_MAX_DIMS], stride[AH_MAX_DIMS], index = 0;
     int dim, ndim = 0;
     if (x->ndim == 0)
         return ah_fail(AH_EINVAL, "select: a 0-dim tensor cannot be indexed; use item()");
-    AH_TRY(ah_wrap_dim("select", c->arg[1].integer, x->ndim, &dim));
-    AH_TRY(wrap_index("select", c->arg[2].integer, x, dim, &index));
+    AH_TRY(ah_wrap_dim("select", arg->dim.integer, x->ndim, &dim));
+    AH_TRY(wrap_index("select", arg->index.integer, x, dim, &index));
     for (int d = 0; d < x->ndim; d++) {
         if (d == dim)
             continue;
@@ -385,12 +402,13 @@ int ah_forward_select(struct ah_call *c)
 
 int ah_forward_narrow(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
-    int64_t start = c->arg[2].integer, length = c->arg[3].integer;
+    const struct ah_args_narrow *arg = ah_args(c, narrow);
+    const struct ah_tensor *x = arg->input.tensor;
+    int64_t start = arg->start.integer, length = arg->length.integer;
     int dim;
     if (x->ndim == 0)
         return ah_fail(AH_EINVAL, "narrow: a 0-dim tensor cannot be narrowed");
-    AH_TRY(ah_wrap_dim("narrow", c->arg[1].integer, x->ndim, &dim));
+    AH_TRY(ah_wrap_dim("narrow", arg->dim.integer, x->ndim, &dim));
     int64_t n = x->size[dim], first = start < 0 ? start + n : start;
     if (first < 0 || first > n || length < 0 || length > n - first) {
         return ah_fail(AH_EINVAL, "narrow: start %lld and length %lld exceed dim %d of %s",
@@ -416,16 +434,17 @@ static int64_t clamp_bound(const struct ah_value *bound, int64_t n, int64_t fall
 
 int ah_forward_slice(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
-    int64_t step = c->arg[4].integer, size[AH_MAX_DIMS], stride[AH_MAX_DIMS];
+    const struct ah_args_slice *arg = ah_args(c, slice);
+    const struct ah_tensor *x = arg->input.tensor;
+    int64_t step = arg->step.integer, size[AH_MAX_DIMS], stride[AH_MAX_DIMS];
     int dim;
     if (x->ndim == 0)
         return ah_fail(AH_EINVAL, "slice: a 0-dim tensor cannot be sliced");
-    AH_TRY(ah_wrap_dim("slice", c->arg[1].integer, x->ndim, &dim));
+    AH_TRY(ah_wrap_dim("slice", arg->dim.integer, x->ndim, &dim));
     if (step < 1)
         return ah_fail(AH_EINVAL, "slice: step must be at least 1, got %lld", (long long)step);
-    int64_t n = x->size[dim], start = clamp_bound(&c->arg[2], n, 0),
-            end = clamp_bound(&c->arg[3], n, n);
+    int64_t n = x->size[dim], start = clamp_bound(&arg->start, n, 0),
+            end = clamp_bound(&arg->end_, n, n);
     for (int d = 0; d < x->ndim; d++) {
         size[d] = x->size[d];
         stride[d] = x->stride[d];
@@ -438,6 +457,6 @@ int ah_forward_slice(struct ah_call *c)
 
 int ah_forward_detach(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
+    const struct ah_tensor *x = ah_args(c, detach)->input.tensor;
     return ah_give_view(c, x->size, x->stride, x->ndim, x->offset);
 }

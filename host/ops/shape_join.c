@@ -29,8 +29,9 @@ static bool skipped(const struct ah_tensor *tensor)
 
 int ah_forward_cat(struct ah_call *c)
 {
-    struct ah_tensor **item = c->arg[0].list.item;
-    int count = c->arg[0].list.count, dim = 0, first = -1;
+    const struct ah_args_cat *arg = ah_args(c, cat);
+    struct ah_tensor **item = arg->tensors.list.item;
+    int count = arg->tensors.list.count, dim = 0, first = -1;
     if (count == 0)
         return ah_fail(AH_EINVAL, "cat: expected at least one tensor");
     for (int i = 0; i < count; i++) {
@@ -40,7 +41,7 @@ int ah_forward_cat(struct ah_call *c)
             first = i;
     }
     const struct ah_tensor *like = item[first < 0 ? 0 : first];
-    AH_TRY(ah_wrap_dim("cat", c->arg[1].integer, like->ndim, &dim));
+    AH_TRY(ah_wrap_dim("cat", arg->dim.integer, like->ndim, &dim));
     int64_t size[AH_MAX_DIMS];
     memcpy(size, like->size, sizeof size);
     size[dim] = 0;
@@ -64,11 +65,12 @@ int ah_forward_cat(struct ah_call *c)
 
 int ah_forward_stack(struct ah_call *c)
 {
-    struct ah_tensor **item = c->arg[0].list.item;
-    int count = c->arg[0].list.count, dim;
+    const struct ah_args_stack *arg = ah_args(c, stack);
+    struct ah_tensor **item = arg->tensors.list.item;
+    int count = arg->tensors.list.count, dim;
     if (count == 0)
         return ah_fail(AH_EINVAL, "stack: expected at least one tensor");
-    AH_TRY(ah_wrap_dim("stack", c->arg[1].integer, item[0]->ndim + 1, &dim));
+    AH_TRY(ah_wrap_dim("stack", arg->dim.integer, item[0]->ndim + 1, &dim));
     if (item[0]->ndim >= AH_MAX_DIMS)
         return ah_fail(AH_EINVAL, "stack: %s has no room for another dim", ah_shape(item[0]));
     for (int i = 1; i < count; i++) {
@@ -87,11 +89,12 @@ int ah_forward_stack(struct ah_call *c)
 
 int ah_forward_flip(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
+    const struct ah_args_flip *arg = ah_args(c, flip);
+    const struct ah_tensor *x = arg->input.tensor;
     unsigned seen = 0;
-    for (int k = 0; k < c->arg[1].ints.count; k++) {
+    for (int k = 0; k < arg->dims.ints.count; k++) {
         int dim;
-        AH_TRY(ah_wrap_dim("flip", c->arg[1].ints.at[k], x->ndim, &dim));
+        AH_TRY(ah_wrap_dim("flip", arg->dims.ints.at[k], x->ndim, &dim));
         if (seen >> dim & 1)
             return ah_fail(AH_EINVAL, "flip: dim %d comes twice", dim);
         seen |= 1u << dim;
@@ -118,10 +121,11 @@ static int roll_dim(struct ah_tensor **out, struct ah_tensor *x, int dim, int64_
 
 int ah_forward_roll(struct ah_call *c)
 {
-    struct ah_tensor *x = c->arg[0].tensor, *flat = NULL, *rolled = NULL;
-    const int64_t *shifts = c->arg[1].ints.at;
-    int count = c->arg[1].ints.count, status;
-    if (c->arg[2].kind != AH_INTS) {
+    const struct ah_args_roll *arg = ah_args(c, roll);
+    struct ah_tensor *x = arg->input.tensor, *flat = NULL, *rolled = NULL;
+    const int64_t *shifts = arg->shifts.ints.at;
+    int count = arg->shifts.ints.count, status;
+    if (arg->dims.kind != AH_INTS) {
         if (count != 1)
             return ah_fail(AH_EINVAL, "roll: without dims there is one shift, got %d", count);
         AH_TRY(ah_reshaped("roll", &flat, x, (const int64_t[]){-1}, 1));
@@ -132,13 +136,13 @@ int ah_forward_roll(struct ah_call *c)
         ah_tensor_release(rolled);
         return status < 0 ? status : give(c);
     }
-    if (count != c->arg[2].ints.count || count == 0)
-        return ah_fail(AH_EINVAL, "roll: %d shifts but %d dims", count, c->arg[2].ints.count);
+    if (count != arg->dims.ints.count || count == 0)
+        return ah_fail(AH_EINVAL, "roll: %d shifts but %d dims", count, arg->dims.ints.count);
     rolled = ah_tensor_retain(x);
     for (int k = 0; k < count; k++) {
         struct ah_tensor *next = NULL;
         int dim;
-        status = ah_wrap_dim("roll", c->arg[2].ints.at[k], x->ndim, &dim);
+        status = ah_wrap_dim("roll", arg->dims.ints.at[k], x->ndim, &dim);
         if (status == 0 && x->ndim == 0)
             status = ah_fail(AH_EINVAL, "roll: a 0-dim tensor has no dim to roll");
         if (status == 0)
@@ -154,21 +158,22 @@ int ah_forward_roll(struct ah_call *c)
 
 int ah_forward_repeat(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
-    int count = c->arg[1].ints.count, lead = count - x->ndim;
+    const struct ah_args_repeat *arg = ah_args(c, repeat);
+    const struct ah_tensor *x = arg->input.tensor;
+    int count = arg->repeats.ints.count, lead = count - x->ndim;
     int64_t size[AH_MAX_DIMS];
     if (lead < 0) {
         return ah_fail(AH_EINVAL, "repeat: expected at least %d repeats for %s, got %d", x->ndim,
                        ah_shape(x), count);
     }
     for (int d = 0; d < count; d++) {
-        int64_t times = c->arg[1].ints.at[d];
+        int64_t times = arg->repeats.ints.at[d];
         if (times < 0)
             return ah_fail(AH_EINVAL, "repeat: repeats must not be negative, got %lld",
                            (long long)times);
         if (__builtin_mul_overflow(times, d < lead ? 1 : x->size[d - lead], &size[d])) {
             return ah_fail(AH_EINVAL, "repeat: %s repeated %s times is too large", ah_shape(x),
-                           ah_shape_text(c->arg[1].ints.at, count));
+                           ah_shape_text(arg->repeats.ints.at, count));
         }
     }
     AH_TRY(ah_call_output(c, 0, size, count, x->dtype));
@@ -177,12 +182,13 @@ int ah_forward_repeat(struct ah_call *c)
 
 int ah_forward_tile(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
-    int count = c->arg[1].ints.count, ndim = count > x->ndim ? count : x->ndim;
+    const struct ah_args_tile *arg = ah_args(c, tile);
+    const struct ah_tensor *x = arg->input.tensor;
+    int count = arg->dims.ints.count, ndim = count > x->ndim ? count : x->ndim;
     int64_t repeats[AH_MAX_DIMS];
     for (int d = 0; d < ndim; d++)
-        repeats[d] = d < ndim - count ? 1 : c->arg[1].ints.at[d - (ndim - count)];
-    AH_TRY(ah_op1(AH_OP_repeat, &c->out[0], c->arg[0], AH_INTS_OF(repeats, ndim)));
+        repeats[d] = d < ndim - count ? 1 : arg->dims.ints.at[d - (ndim - count)];
+    AH_TRY(ah_op1(AH_OP_repeat, &c->out[0], arg->input, AH_INTS_OF(repeats, ndim)));
     return give(c);
 }
 
@@ -244,10 +250,11 @@ static int interleave_by(struct ah_tensor **out, struct ah_tensor *x, int dim,
 
 int ah_forward_repeat_interleave(struct ah_call *c)
 {
-    struct ah_tensor *x = c->arg[0].tensor, *repeats = c->arg[1].tensor, *flat = NULL;
+    const struct ah_args_repeat_interleave *arg = ah_args(c, repeat_interleave);
+    struct ah_tensor *x = arg->input.tensor, *repeats = arg->repeats.tensor, *flat = NULL;
     int dim = 0, status;
-    if (c->arg[2].kind == AH_INT && x->ndim > 0) {
-        AH_TRY(ah_wrap_dim("repeat_interleave", c->arg[2].integer, x->ndim, &dim));
+    if (arg->dim.kind == AH_INT && x->ndim > 0) {
+        AH_TRY(ah_wrap_dim("repeat_interleave", arg->dim.integer, x->ndim, &dim));
         flat = ah_tensor_retain(x);
     } else {
         AH_TRY(ah_reshaped("repeat_interleave", &flat, x, (const int64_t[]){-1}, 1));

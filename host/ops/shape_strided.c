@@ -35,23 +35,25 @@ static int diagonal_geometry(const char *op, const struct ah_tensor *x, int64_t 
 
 int ah_forward_diagonal(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
+    const struct ah_args_diagonal *arg = ah_args(c, diagonal);
+    const struct ah_tensor *x = arg->input.tensor;
     int64_t size[AH_MAX_DIMS], stride[AH_MAX_DIMS], first = 0;
-    AH_TRY(diagonal_geometry("diagonal", x, c->arg[1].integer, c->arg[2].integer, c->arg[3].integer,
+    AH_TRY(diagonal_geometry("diagonal", x, arg->offset.integer, arg->dim1.integer, arg->dim2.integer,
                              size, stride, &first));
     return ah_give_view(c, size, stride, x->ndim - 1, x->offset + first);
 }
 
 int ah_forward_as_strided(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
-    const int64_t *size = c->arg[1].ints.at, *stride = c->arg[2].ints.at;
-    int ndim = c->arg[1].ints.count;
-    int64_t offset = c->arg[3].kind == AH_INT ? c->arg[3].integer : x->offset, last = offset;
+    const struct ah_args_as_strided *arg = ah_args(c, as_strided);
+    const struct ah_tensor *x = arg->input.tensor;
+    const int64_t *size = arg->size.ints.at, *stride = arg->stride.ints.at;
+    int ndim = arg->size.ints.count;
+    int64_t offset = arg->storage_offset.kind == AH_INT ? arg->storage_offset.integer : x->offset, last = offset;
     bool empty = false, negative = offset < 0;
-    if (ndim != c->arg[2].ints.count)
+    if (ndim != arg->stride.ints.count)
         return ah_fail(AH_EINVAL, "as_strided: %d sizes but %d strides", ndim,
-                       c->arg[2].ints.count);
+                       arg->stride.ints.count);
     for (int d = 0; d < ndim; d++) {
         empty = empty || size[d] == 0;
         negative = negative || size[d] < 0 || stride[d] < 0;
@@ -78,12 +80,13 @@ int ah_forward_adjoint(struct ah_call *c)
     int at = 1;
     while (c->op->param[at].kind != AH_INTS)
         at++;
-    AH_TRY(ah_call_output(c, 0, c->arg[at].ints.at, c->arg[at].ints.count, c->arg[0].tensor->dtype));
+    AH_TRY(ah_call_output(c, 0, c->arg[at].ints.at, c->arg[at].ints.count, ah_args(c, adjoint)->grad.tensor->dtype));
     return ah_call_kernel(c);
 }
 
 int ah_forward_as_strided_positions(struct ah_call *c)
 {
-    AH_TRY(ah_call_output(c, 0, c->arg[3].ints.at, c->arg[3].ints.count, AH_I64));
+    const struct ah_args_as_strided_positions *arg = ah_args(c, as_strided_positions);
+    AH_TRY(ah_call_output(c, 0, arg->size.ints.at, arg->size.ints.count, AH_I64));
     return ah_call_kernel(c);
 }

@@ -3,10 +3,11 @@
 
 int ah_forward_softmax(struct ah_call *c)
 {
-    const struct ah_tensor *x = c->arg[0].tensor;
-    enum ah_dtype dtype = c->arg[2].kind == AH_NONE ? x->dtype : c->arg[2].dtype;
+    const struct ah_args_softmax *arg = ah_args(c, softmax);
+    const struct ah_tensor *x = arg->input.tensor;
+    enum ah_dtype dtype = arg->dtype.kind == AH_NONE ? x->dtype : arg->dtype.dtype;
     int dim;
-    AH_TRY(ah_wrap_dim(c->op->name, c->arg[1].integer, x->ndim, &dim));
+    AH_TRY(ah_wrap_dim(c->op->name, arg->dim.integer, x->ndim, &dim));
     if (!ah_dtype_is_float(dtype)) {
         return ah_fail(AH_EINVAL, "%s: expected a floating input, got %s", c->op->name, ah_dtype_name(dtype));
     }
@@ -16,9 +17,10 @@ int ah_forward_softmax(struct ah_call *c)
 
 int ah_forward_softmax_backward(struct ah_call *c)
 {
-    const struct ah_tensor *g = c->arg[0].tensor, *y = c->arg[1].tensor;
+    const struct ah_args_softmax_backward *arg = ah_args(c, softmax_backward);
+    const struct ah_tensor *g = arg->grad.tensor, *y = arg->output.tensor;
     int dim;
-    AH_TRY(ah_wrap_dim(c->op->name, c->arg[2].integer, y->ndim, &dim));
+    AH_TRY(ah_wrap_dim(c->op->name, arg->dim.integer, y->ndim, &dim));
     if (!ah_same_shape(g, y) || g->dtype != y->dtype) {
         return ah_fail(AH_EINVAL, "%s: expected a gradient %s %s, got %s %s", c->op->name, ah_dtype_name(y->dtype),
                        ah_shape(y), ah_dtype_name(g->dtype), ah_shape(g));

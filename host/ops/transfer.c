@@ -40,7 +40,7 @@ int ah_host_copy(struct ah_tensor **out, struct ah_tensor *tensor)
 
 int ah_forward_to_device(struct ah_call *c)
 {
-    struct ah_tensor *input = c->arg[0].tensor;
+    struct ah_tensor *input = ah_args(c, to_device)->input.tensor;
     if (input->storage->device == c->device) {
         c->recording = false;
         c->out[0] = ah_tensor_retain(input);
@@ -53,7 +53,7 @@ int ah_forward_to_device(struct ah_call *c)
 
 int ah_forward_copy_(struct ah_call *c)
 {
-    const struct ah_tensor *out = c->arg[0].tensor, *src = c->arg[1].tensor;
+    const struct ah_tensor *out = ah_args(c, copy_)->input.tensor, *src = c->arg[1].tensor;
     int64_t size[AH_MAX_DIMS];
     int ndim;
     AH_TRY(ah_broadcast_shapes("copy_", out, src, size, &ndim));

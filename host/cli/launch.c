@@ -153,8 +153,9 @@ static void report(struct launch *launch)
 
 static void supervise(struct launch *launch)
 {
+    int64_t looked = ah_now_ns();
     while (!ah_job_is_over(launch->job)) {
-        int64_t due = ah_output_flush(launch->output, ah_now_ns());
+        int64_t due = ah_output_flush(launch->output, looked);
         for (int s = 0; s < 2; s++)
             ah_job_hold(launch->job, s, ah_output_is_full(launch->output, s));
         on_output_error(launch);
@@ -164,6 +165,7 @@ static void supervise(struct launch *launch)
             break;
         wait_for_news(launch, sooner(due, ah_job_due(launch->job)));
         on_signals(launch);
+        looked = ah_now_ns(); /* we may be kept waiting, or be stopped, before and after */
         ah_job_step(launch->job);
     }
 }

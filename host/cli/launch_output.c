@@ -340,6 +340,14 @@ static int64_t flush_lines(struct ah_output *output, struct stream *stream, int6
     return -1;
 }
 
+/* A rank whose stream is full is not read, so that its line has no end yet is no news. */
+static void renew_partials(struct ah_output *output, struct stream *stream, int64_t now)
+{
+    for (int r = 0; r < output->ranks; r++)
+        if (stream->partial[r].since >= 0)
+            stream->partial[r].since = now;
+}
+
 static int64_t flush_partials(struct ah_output *output, struct stream *stream, int64_t now)
 {
     int64_t due = -1;
@@ -360,6 +368,9 @@ static int64_t flush_partials(struct ah_output *output, struct stream *stream, i
 int64_t ah_output_flush(struct ah_output *output, int64_t now)
 {
     int64_t due = -1;
+    for (int s = 0; s < 2; s++)
+        if (ah_output_is_full(output, s))
+            renew_partials(output, &output->stream[s], now);
     for (int s = 0; s < 2; s++) {
         struct stream *stream = &output->stream[s];
         if (!stream->sink)

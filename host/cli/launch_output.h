@@ -29,7 +29,8 @@ void ah_output_end(struct ah_output *output, int stream, int rank, int64_t now);
 /* Whole lines of the launcher's own, behind all that the ranks have said so far. */
 void ah_output_say(struct ah_output *output, int stream, const char *text);
 
-/* Write what is due; returns the time when more will be, or -1. */
+/* Write what is due at `now`, up to which all that the ranks wrote was fed; returns the time when more will be, or -1.
+ * A line is unfinished because its rank has not written the rest, never because nobody has read it yet. */
 int64_t ah_output_flush(struct ah_output *output, int64_t now);
 /* Hold nothing back any longer. */
 void ah_output_finish(struct ah_output *output);

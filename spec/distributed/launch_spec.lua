@@ -162,7 +162,7 @@ describe("accelhost launch", function()
 
   it("loses nothing when the reader of its output is slow", function()
     local script = "for i = 1, 20000 do print(os.getenv('RANK'), ('x'):rep(60)) end"
-    local shell = '"$0" launch --num_processes 2 -e "$1" | (sleep 1; cat) | wc -l'
+    local shell = '"$0" launch --num_processes 2 -e "$1" | (sleep 2; cat) | wc -l'
     assert.equal("40000\n", run.program({"sh", "-c", shell, run.path, script}, {timeout = 20}).stdout)
   end)
 

@@ -174,6 +174,31 @@ AH_TEST(a_reader_that_stalls_is_not_waited_for_and_loses_nothing)
     rig_close(&rig);
 }
 
+AH_TEST(a_line_stays_whole_while_the_reader_stalls)
+{
+    struct rig rig;
+    REQUIRE(!pipe2(rig.pipe, O_NONBLOCK));
+    for (int streams = 1; streams <= 2; streams++) {
+        const int fd[2] = {rig.pipe[1], streams == 2 ? rig.pipe[1] : -1};
+        REQUIRE(!ah_output_open(&rig.output, fd, (bool[]){false, false}, 2));
+        for (int n = 0; !ah_output_is_full(rig.output, 0) && n < 1 << 20; n++) {
+            feed(&rig, 0, n % 2 ? "odd\n" : "even\n", 0);
+            ah_output_flush(rig.output, 60 * ms);
+        }
+        ah_output_feed(rig.output, streams - 1, 1, "one", 3, 60 * ms);
+        ah_output_flush(rig.output, 2000 * ms);
+        for (int n = 0; *look(&rig); n++)
+            ah_output_flush(rig.output, (2100 + n) * ms);
+        feed(&rig, 0, "other\n", 2500 * ms);
+        ah_output_feed(rig.output, streams - 1, 1, " line\n", 6, 2500 * ms);
+        ah_output_finish(rig.output);
+        CHECK(strstr(look(&rig), "other\n") && strstr(rig.seen, "[r1] one line\n"));
+        ah_output_close(rig.output);
+    }
+    close(rig.pipe[0]);
+    close(rig.pipe[1]);
+}
+
 AH_TEST(a_line_of_many_megabytes_stays_whole)
 {
     struct rig rig;

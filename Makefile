@@ -11,7 +11,7 @@ BUILD   ?= build$(if $(SAN),-$(SAN))$(if $(FAIL_ALLOC),-fail-alloc)
 ARCH    ?= native
 OPT     := $(if $(DEBUG),-O0 -g3,-O3 -g)
 
-PKGS    := luajit yaml-0.1 jansson zlib
+PKGS    := luajit jansson zlib
 MISSING := $(shell for p in $(PKGS); do pkg-config --exists $$p 2>/dev/null || echo $$p; done)
 # The openmp build of OpenBLAS, by path with an rpath: the other builds bring a second thread pool.
 BLAS_DIR   := $(firstword $(wildcard /usr/lib/*/openblas-openmp))
@@ -32,7 +32,7 @@ LDFLAGS += -rdynamic -fopenmp -Wl,--as-needed $(if $(SAN),-fsanitize=$(SAN)) \
            $(if $(BLAS_DIR),-L$(BLAS_DIR) -Wl$(comma)-rpath$(comma)$(BLAS_DIR))
 # LuaJIT with a source of randomness of ours (host/bind/lua_seed.c).
 LUAJIT   := $(BUILD)/libluajit.a
-LDLIBS  := -lopenblas $(if $(HAVE_ONEDNN),-ldnnl) -lyaml -ljansson -lz -lm -ldl -lpthread
+LDLIBS  := -lopenblas $(if $(HAVE_ONEDNN),-ldnnl) -ljansson -lz -lm -ldl -lpthread
 
 # oneDNN sits behind cpu/onednn.h; the stub takes its place where the library is missing.
 ONEDNN_STUB := host/cpu/onednn_stub.c
@@ -177,7 +177,7 @@ bench: ## one table next to PyTorch, and build/bench.json; ROWS="mlp_1t ..." for
 	@scripts/install-deps.sh build
 	@$(MAKE) --no-print-directory $(JOBS) all
 	@./accelhost scripts/bench/run.lua --repeat $(or $(REPEAT),5) --json $(BUILD)/bench.json \
-		$(if $(AGAINST),--against $(AGAINST)) $(ROWS)
+		--rows "$(ROWS)" $(if $(AGAINST),--against $(AGAINST))
 
 # PyTorch's own folder, outside BUILD: it is 4 GB and outlives a rebuild. Nothing else needs it.
 TORCH_DIR ?= build-torch

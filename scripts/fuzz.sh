@@ -1,7 +1,7 @@
 #!/bin/sh
 # Build the fuzz targets of spec/fuzz with clang and run each a bounded number of times.
 # usage: fuzz.sh RUNS [target ...]
-# A target that links other files than the readers' names them in a line "sources: ..."; seeds lie in NAME.seeds.
+# A target that links other files than the readers' names them in lines "sources: ..."; seeds lie in NAME.seeds.
 set -eu
 cd "$(dirname "$0")/.."
 runs=$1
@@ -22,9 +22,10 @@ for name in "$@"; do
     sources=$(sed -n 's/^.*sources: *\([^*]*\).*/\1/p' "spec/fuzz/$name.c")
     [ -n "$sources" ] || sources=$readers
     echo "fuzz: $name, $runs inputs"
-    # shellcheck disable=SC2086
-    clang -std=c11 -g -O1 -D_GNU_SOURCE -Ihost -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
-        -Wno-unknown-pragmas -o "build-fuzz/$name" "spec/fuzz/$name.c" $sources -lz -ljansson -lm -lpthread
+    # shellcheck disable=SC2046,SC2086
+    clang -std=c11 -g -O1 -D_GNU_SOURCE -Ihost $(pkg-config --cflags luajit) -Wno-unknown-pragmas \
+        -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -o "build-fuzz/$name" "spec/fuzz/$name.c" \
+        $sources $(pkg-config --libs luajit) -lz -ljansson -lm -lpthread
     mkdir -p "build-fuzz/$name.corpus"
     seeds=
     [ -d "spec/fuzz/$name.seeds" ] && seeds="spec/fuzz/$name.seeds"

@@ -6,7 +6,7 @@ set -eu
 packages() {
     case $1 in
     build) echo gcc libc6-dev make pkg-config libluajit-5.1-dev libopenblas-openmp-dev libdnnl-dev libjansson-dev \
-        libyaml-dev zlib1g-dev libedit-dev ;;
+        zlib1g-dev ;;
     test) echo lua-busted ;;
     check) echo lua-check ;;
     bench) echo python3-torch libtcmalloc-minimal4 ;;
@@ -28,7 +28,7 @@ if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-query >/dev/null 2>
     # Another system: trust what is there, name the libraries when something is not.
     missing=
     case " $* " in *" build "* | "  ")
-        for name in luajit yaml-0.1 jansson zlib; do
+        for name in luajit jansson zlib; do
             pkg-config --exists "$name" 2>/dev/null || missing="$missing $name"
         done ;;
     esac
@@ -37,7 +37,7 @@ if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-query >/dev/null 2>
     [ -z "$missing" ] && exit 0
     echo "install-deps: this is not a Debian system; not found:$missing" >&2
     echo "Install with this system's package manager what Debian calls:$wanted" >&2
-    echo "(LuaJIT 2.1 with its static library, OpenBLAS built for OpenMP, oneDNN, jansson, libyaml, zlib, libedit)" >&2
+    echo "(LuaJIT 2.1 with its static library, OpenBLAS built for OpenMP, oneDNN, jansson, zlib)" >&2
     exit 1
 fi
 

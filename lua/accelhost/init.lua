@@ -55,6 +55,7 @@ local lazy = {
   Accelerator = {"accelhost.accelerator"},
   progress = {"accelhost.util.progress"},
   parse_args = {"accelhost.util.options", "parse"},
+  json = {"accelhost.util.json"},
 }
 namespace.add(lazy, "accelhost.tensor", {"split", "chunk", "unbind", "norm", "equal", "allclose"})
 

@@ -1,35 +1,24 @@
 --- make bench: each row a workload, ours and a peer's, measured in turn in fresh processes.
 --
--- usage: accelhost scripts/bench/run.lua [--repeat N] [--json FILE] [--no-peer] [--host FILE] [--against FILE]
---   [row ...]
---
 -- Prints one table and writes the same as JSON. A ratio over 1 means that we are ahead. The peer for training is
 -- PyTorch in its best configuration on a CPU (OpenBLAS for OpenMP, tcmalloc, DDP with bucket views and a static graph),
 -- on ready batches; a row that ends in _loader compares our loader with the peer's ready batches. The peer for the
 -- all-reduce is Open MPI where mpicc is installed, else gloo. Pins of OpenBLAS in the environment are removed on both
 -- sides. With --against the peer of every row is another build of the host.
+local accelhost = require "accelhost"
 local now = require("accelhost._C").system.now
 
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
-local options = {repeats = 5, json = "build/bench.json", host = nil, peer = true}
-local chosen = {}
-do
-  local i = 1
-  local function value()
-    i = i + 1
-    return arg[i] or error(arg[i - 1] .. " expects a value", 0)
-  end
-  while arg[i] do
-    if arg[i] == "--repeat" then options.repeats = tonumber(value())
-    elseif arg[i] == "--json" then options.json = value()
-    elseif arg[i] == "--host" then options.host = value()
-    elseif arg[i] == "--against" then options.against = value()
-    elseif arg[i] == "--no-peer" then options.peer = false
-    elseif arg[i]:sub(1, 1) == "-" then error("unknown option " .. arg[i], 0)
-    else chosen[#chosen + 1] = arg[i] end
-    i = i + 1
-  end
-end
+local options = accelhost.parse_args {
+  description = "Measures each workload here and with a peer, in turn, in fresh processes.",
+  {"repeat", 5, "fresh processes of each side", integer = true, minimum = 1},
+  {"json", "build/bench.json", "where the table is written as JSON"},
+  {"rows", "", "names of rows, all when empty"},
+  {"host", "./accelhost", "the program that is measured"},
+  {"against", nil, "another build as the peer of every row", type = "string"},
+  {"no_peer", false, "our side only"},
+}
+local with_torch = not options.no_peer and not options.against
 
 local function first_line(command)
   local pipe = io.popen(command .. " 2>/dev/null")
@@ -38,7 +27,7 @@ local function first_line(command)
   return line
 end
 
-local host = options.host or "./accelhost"
+local host = options.host
 local pins = {}
 for _, name in ipairs {"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"} do
   local set = os.getenv(name)
@@ -54,7 +43,7 @@ local function find_torch()
   end
 end
 local python, torch_version
-if options.peer and not options.against then python, torch_version = find_torch() end
+if with_torch then python, torch_version = find_torch() end
 local blas_dir = first_line("ls -d /usr/lib/*/openblas-openmp")
 local tcmalloc = first_line("ls /usr/lib/*/libtcmalloc_minimal.so.4")
 local peer_env = clean .. (blas_dir and " LD_LIBRARY_PATH=" .. blas_dir or "")
@@ -64,13 +53,13 @@ local scratch = os.tmpname()
 os.remove(scratch)
 os.execute("mkdir -p " .. scratch)
 local mpi
-if options.peer and not options.against and first_line("command -v mpicc") and first_line("command -v mpirun") then
+if with_torch and first_line("command -v mpicc") and first_line("command -v mpirun") then
   if os.execute(("mpicc -O2 -o %s/allreduce %s/peers/allreduce.c 2>/dev/null"):format(scratch, here)) == 0 then
     mpi = first_line("mpirun --version")
   end
 end
 -- The least that an all-reduce can cost: the bare cycle, compiled here.
-local bare = options.peer and not options.against and
+local bare = with_torch and
   os.execute(("gcc -O3 -march=native -o %s/cycle %s/peers/cycle.c 2>/dev/null"):format(scratch, here)) == 0
 
 -- Run a command line; returns its "name value" lines as a table, nil when it failed.
@@ -173,9 +162,9 @@ row("allreduce_4m8", "allreduce_4m8", "call_us", "us", true)
 row("allreduce_4m8_bare", "allreduce_4m8_bare", "call_us", "us", true)
 row("allreduce_4m8_private", "allreduce_4m8_private", "call_us", "us", true)
 
-if #chosen > 0 then
+if options.rows:find "%S" then
   local wanted, kept = {}, {}
-  for _, name in ipairs(chosen) do wanted[name] = true end
+  for name in options.rows:gmatch "[^%s,]+" do wanted[name] = true end
   for _, item in ipairs(rows) do
     if wanted[item.name] then
       kept[#kept + 1] = item
@@ -210,14 +199,14 @@ local load = tonumber((first_line("cat /proc/loadavg") or "0"):match("^%S+"))
 if load > 0.5 then print(("load average %.1f: other work disturbs these numbers"):format(load)) end
 print("removed from the environment of both: " .. (#pins > 0 and table.concat(pins, " ") or "nothing was set"))
 
-for turn = 1, options.repeats do
+for turn = 1, options["repeat"] do
   for _, name in ipairs(order) do
     local workload = workloads[name]
     -- Who goes first changes from turn to turn.
     for side = 1, 2 do
       local who = (side + turn) % 2 == 0 and "ours" or "peer"
       if workload[who] and not workload[who .. "_failed"] then
-        io.stderr:write(("\rturn %d of %d: %s, %s\27[K"):format(turn, options.repeats, name, who))
+        io.stderr:write(("\rturn %d of %d: %s, %s\27[K"):format(turn, options["repeat"], name, who))
         local result = measure(workload[who])
         if result then
           table.insert(workload.results[who], result)
@@ -247,14 +236,8 @@ local function shown(value)
   return (value >= 1000 and "%.0f" or value >= 10 and "%.1f" or "%.3f"):format(value)
 end
 
-local function json(value)
-  if value == nil then return "null" end
-  if type(value) == "number" then return ("%.6g"):format(value) end
-  return '"' .. value:gsub('[\\"]', "\\%0"):gsub("%c", " ") .. '"'
-end
-
 print(("%-22s %12s %12s  %-12s %7s"):format("row", "ours", "peer", "unit", "ratio"))
-local lines = {}
+local report = {}
 for _, item in ipairs(rows) do
   local workload = workloads[item.workload]
   local peer_results = workloads[workload.peer_of or item.workload].results.peer
@@ -262,14 +245,20 @@ for _, item in ipairs(rows) do
   local ratio = mine and theirs and (item.less and theirs / mine or mine / theirs)
   print(("%-22s %12s %12s  %-12s %7s"):format(item.name, shown(mine), shown(theirs), item.unit,
     ratio and ("%.2f"):format(ratio) or "-"))
-  lines[#lines + 1] = ('    {"name": %s, "unit": %s, "ours": %s, "peer": %s, "peer_name": %s, "ratio": %s}'):format(
-    json(item.name), json(item.unit), json(mine), json(theirs), json(workload.peer_name or nil), json(ratio or nil))
+  local null = accelhost.json.null
+  report[#report + 1] = {
+    name = item.name, unit = item.unit, ours = mine or null, peer = theirs or null, ratio = ratio or null,
+    peer_name = workload.peer_name or null,
+  }
 end
 
 local file = assert(io.open(options.json, "w"))
-file:write('{\n  "machine": {"processor": ', json(processor), ', "processors": ', cores or "null",
-  ', "luajit": ', json(jit.version), ', "peer_interpreter": ', json(python), ', "pins_removed": ',
-  json(table.concat(pins, " ")), ', "load_before": ', json(load), ', "repeat": ', json(options.repeats),
-  '},\n  "rows": [\n', table.concat(lines, ",\n"), "\n  ]\n}\n")
+file:write(accelhost.json.encode({
+  machine = {
+    processor = processor, processors = tonumber(cores), luajit = jit.version, peer_interpreter = python,
+    pins_removed = table.concat(pins, " "), load_before = load, ["repeat"] = options["repeat"],
+  },
+  rows = report,
+}, {indent = 2}), "\n")
 file:close()
 print("written to " .. options.json)

@@ -1,6 +1,7 @@
 /* Fuzz target: what ranks write, in any pieces and at any times, to the launcher's output. Each piece is rank, pause
  * and length, one byte each, then the text; a length of 255 ends the rank.
- * sources: host/cli/launch_output.c host/cli/lines.c host/cli/sink.c host/base/status.c host/base/time.c */
+ * sources: host/cli/launch_output.c host/cli/lines.c host/cli/sink.c
+ * sources: host/base/array.c host/base/status.c host/base/time.c */
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -115,7 +115,8 @@ struct ah_tensor *ah_grad(const struct ah_tensor *tensor);
  * into the slot. */
 int ah_set_grad(struct ah_tensor *tensor, struct ah_tensor *grad);
 
-/* Give a leaf its slot, or take it away (slot NULL). An existing gradient moves into the slot. */
+/* Give a leaf its slot, or take it away (slot NULL). An existing gradient moves into the slot; one that
+ * was there stays the leaf's gradient and keeps the slot's memory. Taking it away does not fail. */
 int ah_set_grad_slot(struct ah_tensor *leaf, struct ah_tensor *slot, bool *has_grad,
                      void (*ready)(void *context, int index), void *context, int index);
 

@@ -123,16 +123,11 @@ int ah_set_grad_slot(struct ah_tensor *leaf, struct ah_tensor *slot, bool *has_g
     meta->ready = ready;
     meta->ready_context = context;
     meta->ready_index = index;
-    int status = 0;
-    if (slot)
-        status = ah_set_grad(leaf, old);
-    else if (old) {
-        /* Leaving the arena: keep the values, not the alias. */
-        struct ah_tensor *copy;
-        status = ah_op1(AH_OP_clone, &copy, AH_T(old));
-        if (status == 0)
-            meta->grad = copy;
+    if (!slot) {
+        meta->grad = old;
+        return 0;
     }
+    int status = ah_set_grad(leaf, old);
     ah_tensor_release(old);
     return status;
 }

@@ -133,7 +133,7 @@ void ah_reducer_free(struct ah_reducer *r)
             ah_work_abandon(r->bucket[b].work);
     for (int i = 0; i < r->layout.count && r->parameter; i++) {
         struct ah_sync_parameter *p = &r->parameter[i];
-        /* Another reducer may have taken the parameter over. A failed copy of a gradient leaves none. */
+        /* Another reducer may have taken the parameter over. */
         if (p->tensor && p->tensor->grad && p->tensor->grad->slot && p->tensor->grad->slot == p->grad)
             ah_set_grad_slot(p->tensor, NULL, NULL, NULL, NULL, 0);
         ah_tensor_release(p->tensor);

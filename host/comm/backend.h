@@ -86,6 +86,9 @@ struct ah_seat {
 /* A group of one is always "self". Several threads may each be a rank on one mapping of a board. */
 int ah_group_open(struct ah_group **out, const struct ah_backend *backend, const struct ah_seat *seat);
 
+/* Free a group that its backend has closed. */
+void ah_group_dispose(struct ah_group *group);
+
 /* The table of backends: the built-in ones and those that plugins and tests register (the struct is kept). AH_EINVAL
  * when the name is taken or the table full; NULL for an unknown name. */
 int ah_backend_register(const struct ah_backend *backend);

@@ -41,7 +41,7 @@ const struct ah_backend *ah_backend_find(const char *name)
 
 /* Groups. */
 
-static void dispose(struct ah_group *group)
+void ah_group_dispose(struct ah_group *group)
 {
     free(group->peer);
     free(group->member);
@@ -96,7 +96,7 @@ int ah_group_open(struct ah_group **out, const struct ah_backend *backend, const
     *out = group;
     return 0;
 failed:
-    dispose(group);
+    ah_group_dispose(group);
     return status;
 }
 
@@ -123,10 +123,15 @@ static void dismantle(struct ah_group *group)
     struct ah_group *root = group->root;
     free_list(group->first);
     free_list(group->abandoned);
-    ah_split_forget(group);
     if (group->backend->close)
         group->backend->close(group);
-    dispose(group);
+    while (root == group && group->retired) {
+        struct ah_group *closed = group->retired;
+        group->retired = closed->retired;
+        ah_group_dispose(closed);
+    }
+    if (!ah_split_retire(group))
+        ah_group_dispose(group);
     if (root != group)
         ah_group_close(root);
 }

@@ -15,7 +15,7 @@ struct entry {
     int64_t color, key, used, highest;
 };
 
-/* What a channel that is to be watched after its group leaves behind. */
+/* Whether nobody looks at the channel of a closed group any more. */
 static bool quiet(struct ah_group *group)
 {
     for (int r = 0; r < group->size; r++) {
@@ -27,62 +27,27 @@ static bool quiet(struct ah_group *group)
     return true;
 }
 
-static struct ah_group *remainder_of(const struct ah_group *group)
-{
-    struct ah_group *rest = calloc(1, sizeof *rest);
-    size_t n = (size_t)group->size;
-    if (!rest)
-        return NULL;
-    *rest = (struct ah_group){.board = group->board, .rank = group->rank, .size = group->size,
-                              .channel = group->channel, .posted = group->posted,
-                              .peer = malloc(n * sizeof *rest->peer), .member = malloc(n * sizeof *rest->member)};
-    if (!rest->peer || !rest->member) {
-        free(rest->peer);
-        free(rest->member);
-        free(rest);
-        return NULL;
-    }
-    memcpy(rest->peer, group->peer, n * sizeof *rest->peer);
-    memcpy(rest->member, group->member, n * sizeof *rest->member);
-    return rest;
-}
-
-static void free_remainder(struct ah_group *rest)
-{
-    free(rest->peer);
-    free(rest->member);
-    free(rest);
-}
-
-void ah_split_forget(struct ah_group *group)
+bool ah_split_retire(struct ah_group *group)
 {
     struct ah_group *root = group->root;
-    while (root == group && group->retired) {
-        struct ah_group *next = group->retired->retired;
-        free_remainder(group->retired);
-        group->retired = next;
-    }
     if (root == group || !group->board || !(root->channels >> group->channel & 1))
-        return;
-    /* Without memory to remember it by the channel stays taken. */
-    struct ah_group *rest = remainder_of(group);
-    if (rest) {
-        rest->retired = root->retired;
-        root->retired = rest;
-    }
+        return false;
+    group->retired = root->retired;
+    root->retired = group;
+    return true;
 }
 
 static void free_quiet_channels(struct ah_group *root)
 {
     for (struct ah_group **at = &root->retired; *at;) {
-        struct ah_group *rest = *at;
-        if (!quiet(rest)) {
-            at = &rest->retired;
+        struct ah_group *closed = *at;
+        if (!quiet(closed)) {
+            at = &closed->retired;
             continue;
         }
-        *at = rest->retired;
-        root->channels &= ~(1u << rest->channel);
-        free_remainder(rest);
+        *at = closed->retired;
+        root->channels &= ~(1u << closed->channel);
+        ah_group_dispose(closed);
     }
 }
 

@@ -6,7 +6,8 @@
 
 #include "comm/backend.h"
 
-/* A part is freed: its channel is free when its peers are through with it. */
-void ah_split_forget(struct ah_group *group);
+/* A part is closed: when its channel is free only once its peers are through with it, its root keeps it until then
+ * (root->retired), and the answer is true. */
+bool ah_split_retire(struct ah_group *group);
 
 #endif

@@ -13,16 +13,14 @@
 
 void ah_job_notice(struct ah_job *job, const char *format, ...)
 {
-    char *text;
+    char text[AH_BOARD_TEXT + 4096]; /* a rank's words and what goes with them */
     va_list args;
     if (!job->options.notice)
         return;
     va_start(args, format);
-    if (vasprintf(&text, format, args) >= 0) {
-        job->options.notice(job->options.context, text);
-        free(text);
-    }
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    job->options.notice(job->options.context, text);
 }
 
 static bool has_failed(const struct ah_job *job, int rank)

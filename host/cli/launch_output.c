@@ -179,9 +179,8 @@ static void write_rank_prefix(const struct ah_output *output, struct stream *str
     write_prefix(output, stream, ranks, 1);
 }
 
-static void write_first(struct ah_output *output, struct stream *stream)
+static void write_line(struct ah_output *output, struct stream *stream, const struct ah_line *line)
 {
-    const struct ah_line *line = ah_lines_first(stream->lines);
     bool bare = line->count == 1 && (line->ranks[0] & 1);
     if (stream->terminal)
         erase_shown(output);
@@ -195,6 +194,11 @@ static void write_first(struct ah_output *output, struct stream *stream)
         ah_sink_write(stream->sink, "\n", 1);
     if (stream->terminal)
         draw_shown(output);
+}
+
+static void write_first(struct ah_output *output, struct stream *stream)
+{
+    write_line(output, stream, ah_lines_first(stream->lines));
     ah_lines_drop(stream->lines);
 }
 
@@ -236,8 +240,15 @@ static void end_line(struct ah_output *output, struct stream *stream, int rank, 
     }
     if (stream->terminal)
         text = visible(text, &bytes);
-    while (!ah_lines_add(stream->lines, rank, text, bytes, unfinished, now + hold_ns))
+    while (!ah_lines_add(stream->lines, rank, text, bytes, unfinished, now + hold_ns)) {
+        if (!ah_lines_first(stream->lines)) {
+            struct ah_line line = {.text = (char *)(uintptr_t)text, .bytes = bytes, .unfinished = unfinished, .count = 1};
+            line.ranks[rank / 64] = (uint64_t)1 << rank % 64;
+            write_line(output, stream, &line);
+            return;
+        }
         write_first(output, stream);
+    }
 }
 
 static bool append(struct partial *partial, const char *text, size_t bytes)

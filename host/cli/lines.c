@@ -92,7 +92,7 @@ bool ah_lines_add(struct ah_lines *lines, int rank, const char *text, size_t byt
             return false;
         char *copy = malloc(bytes + 1);
         if (!copy)
-            return lines->first == lines->end; /* nothing left to drop for it: it is lost */
+            return false;
         memcpy(copy, text, bytes);
         uint64_t number = lines->end++;
         line = at(lines, number);

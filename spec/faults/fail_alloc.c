@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <unistd.h>
 
+#include <lua.h>
+
 #undef malloc
 #undef calloc
 #undef realloc
@@ -20,9 +22,13 @@
 #undef posix_memalign
 #undef mmap
 #undef memfd_create
+#undef luaL_newstate
 #undef pthread_create
 
+enum { MOST_TOLD = 1000 };
+
 static atomic_long requests;
+static bool of_lua;
 static long first = LONG_MAX, last = LONG_MAX; /* of the requests that fail */
 
 /* Whether this process is among those that are to fail. */
@@ -34,8 +40,9 @@ static bool is_meant(void)
 
 __attribute__((constructor)) static void read_choice(void)
 {
-    const char *text = getenv("ACCELHOST_FAIL_ALLOC");
+    const char *text = getenv("ACCELHOST_FAIL_ALLOC"), *of = getenv("ACCELHOST_FAIL_ALLOC_OF");
     char *end;
+    of_lua = of && !strcmp(of, "lua");
     if (!text || !is_meant())
         return;
     first = strtol(text, &end, 10);
@@ -63,11 +70,15 @@ __attribute__((destructor)) static void write_count(void)
 static bool fails(const char *file, const char *function)
 {
     char line[256];
+    if (of_lua != !strcmp(file, "lua"))
+        return false;
     long now = atomic_fetch_add(&requests, 1) + 1;
     if (now < first || now > last)
         return false;
-    snprintf(line, sizeof line, "%s: %s\n", file, function);
-    append("ACCELHOST_FAILED_ALLOC", line);
+    if (now < first + MOST_TOLD) {
+        snprintf(line, sizeof line, "%s: %s\n", file, function);
+        append("ACCELHOST_FAILED_ALLOC", line);
+    }
     errno = ENOMEM;
     return true;
 }
@@ -138,4 +149,33 @@ int ah_failing_pthread_create(const char *file, const char *function, pthread_t 
                               void *(*run)(void *), void *context)
 {
     return FAILS ? EAGAIN : pthread_create(out, attributes, run, context);
+}
+
+/* Lua takes for granted that a block can be made smaller. */
+static void *allocate(void *context, void *block, size_t old, size_t bytes)
+{
+    const char *file = "lua", *function = block ? "grow" : "new";
+    if (!bytes) {
+        free(block);
+        return NULL;
+    }
+    return bytes > old && FAILS ? NULL : realloc(block, bytes);
+}
+
+/* Out of all protected calls. */
+static int panic(lua_State *L)
+{
+    fprintf(stderr, "PANIC: %s\n", lua_tostring(L, -1));
+    abort();
+}
+
+struct lua_State *ah_failing_newstate(void)
+{
+    bool wanted = of_lua;
+    of_lua = false; /* LuaJIT does not survive that its first requests fail */
+    lua_State *L = lua_newstate(allocate, NULL);
+    of_lua = wanted;
+    if (L)
+        lua_atpanic(L, panic);
+    return L;
 }

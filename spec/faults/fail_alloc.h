@@ -1,8 +1,9 @@
 /* Memory that runs out on purpose: put in front of every source file of a build made with FAIL_ALLOC=1.
  *
  * ACCELHOST_FAIL_ALLOC=n lets the n-th request of the process for memory or for a thread fail, n+ that one and all
- * after it; requests of other libraries are not counted. ACCELHOST_FAIL_ALLOC_RANK=r does so in rank r only, "launcher"
- * in no rank. ACCELHOST_FAILED_ALLOC=FILE appends a line for each request that failed, "host/folder/file.c: function",
+ * after it; requests of other libraries are not counted. ACCELHOST_FAIL_ALLOC_OF=lua counts the requests of Lua states
+ * instead. ACCELHOST_FAIL_ALLOC_RANK=r does so in rank r only, "launcher" in no rank.
+ * ACCELHOST_FAILED_ALLOC=FILE appends a line for each request that failed, "host/folder/file.c: function",
  * and ACCELHOST_COUNT_ALLOC=FILE the number of requests at the end. Any thread.
  *
  * The system's headers are read first, so that the names below replace calls and no declarations. */
@@ -35,6 +36,7 @@ void *ah_failing_mmap(const char *file, const char *function, void *at, size_t b
 int ah_failing_memfd_create(const char *file, const char *function, const char *name, unsigned flags);
 int ah_failing_pthread_create(const char *file, const char *function, pthread_t *out, const pthread_attr_t *attributes,
                               void *(*run)(void *), void *context);
+struct lua_State *ah_failing_newstate(void);
 
 #undef strdup
 #undef strndup
@@ -49,6 +51,7 @@ int ah_failing_pthread_create(const char *file, const char *function, pthread_t 
 #define posix_memalign(...) ah_failing_posix_memalign(__FILE__, __func__, __VA_ARGS__)
 #define mmap(...) ah_failing_mmap(__FILE__, __func__, __VA_ARGS__)
 #define memfd_create(...) ah_failing_memfd_create(__FILE__, __func__, __VA_ARGS__)
+#define luaL_newstate() ah_failing_newstate()
 #define pthread_create(...) ah_failing_pthread_create(__FILE__, __func__, __VA_ARGS__)
 
 #endif

@@ -1,5 +1,5 @@
-/* Every entry into Lua is protected: an error while the library opens is a status as much as a script's. The error's
- * text stays in the registry under the address of its key. */
+/* Every entry into Lua that may need memory is protected: an error while the library opens is a status as much as a
+ * script's. The error's text stays in the registry under the address of its key, where its place is made beforehand. */
 #include "cli/host.h"
 
 #include <stdio.h>
@@ -25,9 +25,9 @@ static const char warm_up[] = "local s = 0 for i = 1, 200 do s = s + i end";
 /* Take the error value from the stack. */
 static int keep_error(lua_State *L)
 {
-    if (!lua_isstring(L, -1)) {
+    if (lua_type(L, -1) != LUA_TSTRING) {
         lua_pop(L, 1);
-        lua_pushliteral(L, "?");
+        lua_pushboolean(L, 0);
     }
     lua_pushlightuserdata(L, (void *)(uintptr_t)&error_key);
     lua_insert(L, -2);
@@ -60,6 +60,9 @@ static int open_library(lua_State *L)
 {
     const struct ah_host_options *options = lua_touserdata(L, 1);
     bool jit = !options->jit_off && may_make_code();
+    lua_pushlightuserdata(L, (void *)(uintptr_t)&error_key);
+    lua_pushboolean(L, 0);
+    lua_rawset(L, LUA_REGISTRYINDEX);
     if (!jit)
         luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
     if (!jit && !options->jit_off)
@@ -99,6 +102,8 @@ void ah_host_close(struct ah_host *host)
 /* What the protected functions below are called with. */
 struct call {
     const char *name;
+    const char *text; /* of a chunk, NULL: of the file `name` */
+    size_t bytes;
     int argc;
     char **argv;
 };
@@ -119,38 +124,47 @@ static int set_arguments(lua_State *L)
 
 int ah_host_set_arguments(struct ah_host *host, const char *name, int argc, char **argv)
 {
-    struct call call = {name, argc, argv};
+    struct call call = {.name = name, .argc = argc, .argv = argv};
     return lua_cpcall(host->lua, set_arguments, &call) ? keep_error(host->lua) : 0;
 }
 
-/* Call the chunk on top of the stack. */
-static int run(lua_State *L, int argc, char **argv)
+static int load(lua_State *L, const struct call *call)
 {
-    int chunk = lua_gettop(L);
+    if (call->text)
+        return luaL_loadbuffer(L, call->text, call->bytes, call->name);
+    return luaL_loadfile(L, strcmp(call->name, "-") ? call->name : NULL);
+}
+
+static int run(lua_State *L)
+{
+    const struct call *call = lua_touserdata(L, 1);
     lua_pushcfunction(L, ah_traceback);
-    lua_insert(L, chunk);
-    if (!lua_checkstack(L, argc + 8)) {
-        lua_settop(L, chunk - 1);
-        lua_pushfstring(L, "%d arguments are more than a script can take", argc);
-        return keep_error(L);
+    int handler = lua_gettop(L);
+    if (load(L, call))
+        return lua_error(L);
+    if (!lua_checkstack(L, call->argc + 8)) {
+        lua_pushfstring(L, "%d arguments are more than a script can take", call->argc);
+        return lua_error(L);
     }
-    for (int i = 0; i < argc; i++)
-        lua_pushstring(L, argv[i]);
-    int status = lua_pcall(L, argc, 0, chunk) ? keep_error(L) : 0;
-    lua_settop(L, chunk - 1);
-    return status;
+    for (int i = 0; i < call->argc; i++)
+        lua_pushstring(L, call->argv[i]);
+    int status = lua_pcall(L, call->argc, 0, handler);
+    if (status == LUA_ERRMEM) {
+        int held = lua_gc(L, LUA_GCCOUNT, 0);
+        lua_gc(L, LUA_GCCOLLECT, 0); /* what the script let go makes room for these words */
+        lua_pushfstring(L, "not enough memory: Lua held %d MiB", held / 1024);
+    }
+    return status ? lua_error(L) : 0;
 }
 
 int ah_host_run_text(struct ah_host *host, const char *text, size_t bytes, const char *name, int argc, char **argv)
 {
-    if (luaL_loadbuffer(host->lua, text, bytes, name))
-        return keep_error(host->lua);
-    return run(host->lua, argc, argv);
+    struct call call = {name, text, bytes, argc, argv};
+    return lua_cpcall(host->lua, run, &call) ? keep_error(host->lua) : 0;
 }
 
 int ah_host_run_file(struct ah_host *host, const char *path, int argc, char **argv)
 {
-    if (luaL_loadfile(host->lua, strcmp(path, "-") ? path : NULL))
-        return keep_error(host->lua);
-    return run(host->lua, argc, argv);
+    struct call call = {.name = path, .argc = argc, .argv = argv};
+    return lua_cpcall(host->lua, run, &call) ? keep_error(host->lua) : 0;
 }

@@ -114,10 +114,9 @@ int ah_block_alloc(size_t bytes, void **out)
     *out = take(class, bytes, rounded);
     if (!*out && ah_block_relieve())
         *out = take(class, bytes, rounded);
-    if (!*out) {
-        return ah_fail(AH_ENOMEM, "out of memory: %.1f MiB asked for, %.1f MiB live, %.1f MiB cached",
-                       (double)bytes / 1048576, (double)stats.live / 1048576, (double)stats.cached / 1048576);
-    }
+    if (!*out)
+        return ah_fail(AH_ENOMEM, "out of memory: %zu bytes asked for, %.1f MiB live, %.1f MiB cached", bytes,
+                       (double)stats.live / 1048576, (double)stats.cached / 1048576);
     return 0;
 }
 

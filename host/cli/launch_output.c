@@ -242,7 +242,8 @@ static void end_line(struct ah_output *output, struct stream *stream, int rank, 
         text = visible(text, &bytes);
     while (!ah_lines_add(stream->lines, rank, text, bytes, unfinished, now + hold_ns)) {
         if (!ah_lines_first(stream->lines)) {
-            struct ah_line line = {.text = (char *)(uintptr_t)text, .bytes = bytes, .unfinished = unfinished, .count = 1};
+            struct ah_line line = {.text = (char *)(uintptr_t)text, .bytes = bytes, .count = 1};
+            line.unfinished = unfinished;
             line.ranks[rank / 64] = (uint64_t)1 << rank % 64;
             write_line(output, stream, &line);
             return;

@@ -152,10 +152,47 @@ static void push_message(lua_State *L)
     }
 }
 
+/* The innermost frame of the script, or false. */
+static bool script_frame(lua_State *L, lua_Debug *frame)
+{
+    for (int level = 1; lua_getstack(L, level, frame); level++) {
+        lua_getinfo(L, "Slnf", frame);
+        if (frame->currentline > 0 && !ah_is_library_chunk(frame->source))
+            return true; /* the function stays on the stack */
+        lua_pop(L, 1);
+    }
+    return false;
+}
+
+/* A method of the script's own that was called with '.' has something else than an object for its `self`, and fails in
+ * a way that does not tell so: add that to the message on top of the stack. */
+static void add_hint(lua_State *L)
+{
+    lua_Debug frame;
+    if (!script_frame(L, &frame))
+        return;
+    const char *parameter = lua_getlocal(L, NULL, 1); /* of the function on top */
+    lua_pop(L, 1);
+    if (!parameter || strcmp(parameter, "self") || !strcmp(frame.namewhat, "method"))
+        return;
+    if (!lua_getlocal(L, &frame, 1))
+        return;
+    bool plain = lua_type(L, -1) != LUA_TTABLE && (lua_type(L, -1) != LUA_TUSERDATA || ah_to_tensor(L, -1));
+    const char *value = ah_value_text(L, -1);
+    lua_pop(L, 1);
+    if (!plain)
+        return;
+    lua_pushfstring(L, "%s (%s has %s for its self: write ':' instead of '.' in the call, object:%s(...))",
+                    lua_tostring(L, -1), frame.name ? frame.name : "the method", value,
+                    frame.name ? frame.name : "method");
+    lua_remove(L, -2);
+}
+
 int ah_traceback(lua_State *L)
 {
     lua_settop(L, 1);
     push_message(L);
+    add_hint(L);
     luaL_Buffer text;
     size_t length;
     const char *message = lua_tolstring(L, -1, &length);

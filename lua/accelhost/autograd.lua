@@ -3,6 +3,7 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local namespace = require "accelhost.util.namespace"
+local protect = require "accelhost.util.protect"
 
 local autograd = {
   backward = C.autograd.backward,
@@ -146,16 +147,14 @@ function autograd.checkpoint(fn, ...)
   C.autograd.record_checkpoint(function()
     for i, version in pairs(versions) do
       if given[i]._version ~= version then
-        error(("backward of checkpoint: argument %d was changed in place after it was given (version %d then, %d now)")
-          :format(i, version, given[i]._version), 0)
+        arguments.fail("backward of checkpoint: argument %d was changed in place after it was given (version %d then, "
+          .. "%d now)", i, version, given[i]._version)
       end
     end
     local now = C.random.get_rng_state()
     C.random.set_rng_state(state)
-    local again = pack(pcall(fn, unpack(given, 1, given.n)))
-    C.random.set_rng_state(now)
-    if not again[1] then error(again[2], 0) end
-    return result_tensors({unpack(again, 2, again.n)}, again.n - 1)
+    local again = pack(protect(function() C.random.set_rng_state(now) end, fn, unpack(given, 1, given.n)))
+    return result_tensors(again, again.n)
   end, result_tensors(results, results.n), mark)
   return unpack(results, 1, results.n)
 end

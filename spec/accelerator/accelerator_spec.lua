@@ -223,6 +223,15 @@ describe("an accelerator", function()
     assert.is_true(accelerator.sync_gradients)
   end)
 
+  it("gives what the functions return, nils at the end included", function()
+    local accelerator = accelhost.Accelerator()
+    local function count(...) return select("#", ...), ... end
+    local n, first = count(accelerator:no_sync(nn.Linear(1, 1), function() return 1, nil, nil end))
+    assert.same({3, 1}, {n, first})
+    n, first = count(accelerator:main_process_first(function() return 2, nil end))
+    assert.same({2, 2}, {n, first})
+  end)
+
   it("lets a script train on after prepare without an accelerator's backward", function()
     local model = accelhost.Accelerator():prepare(nn.Linear(1, 1))
     F.mse_loss(model(accelhost.ones(2, 1)), accelhost.zeros(2, 1)):backward()

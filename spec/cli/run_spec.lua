@@ -67,6 +67,27 @@ local x = work()
     os.remove(path)
   end)
 
+  it("tells when a method of the script's own was called with '.'", function()
+    local path = write [[
+local accelhost = require "accelhost"
+local Net = accelhost.nn.Module:extend "Net"
+function Net:init() self.fc = accelhost.nn.Linear(3, 2) end
+function Net:forward(x)
+  return self.fc(x)
+end
+local net, x = Net(), accelhost.ones(1, 3)
+if arg[1] == "none" then net.forward() end
+if arg[1] == "tensor" then net.forward(x) end
+net:forward(5)
+]]
+    local hint = "for its self: write ':' instead of '.' in the call, object:forward(...)"
+    local tensor = run.host({path, "tensor"}).stderr
+    assert.truthy(tensor:find(":5: a tensor has no field or method 'fc' (forward has a tensor " .. hint, 1, true))
+    assert.truthy(run.host({path, "none"}).stderr:find("(forward has nil " .. hint, 1, true))
+    assert.is_nil(run.host({path, "well"}).stderr:find("instead of", 1, true))
+    os.remove(path)
+  end)
+
   it("accepts any error value", function()
     assert.matches("error value of type table", run.host({"-e", "error({})"}).stderr)
     assert.matches("custom", run.host({"-e", "error(setmetatable({}, {__tostring = function() return 'custom' end}))"})

@@ -18,6 +18,7 @@ local arguments = require "accelhost.util.arguments"
 local averaging = require "accelhost.accelerator.averaging"
 local class = require "accelhost.util.class"
 local collectives = require "accelhost.accelerator.collectives"
+local protect = require "accelhost.util.protect"
 local split = require "accelhost.accelerator.split"
 local warn = require "accelhost.util.warn"
 local wrappers = require "accelhost.accelerator.wrappers"
@@ -296,10 +297,7 @@ function Accelerator:no_sync(model, fn) -- luacheck: ignore model
   end
   local before = self.sync_gradients
   self.sync_gradients = false
-  local results = {pcall(fn)}
-  self.sync_gradients = before
-  if not results[1] then error(results[2], 0) end
-  return unpack(results, 2, table.maxn(results))
+  return protect(function() self.sync_gradients = before end, fn)
 end
 
 --- Scale the gradients so that their norm is at most max_norm; in a step that does not synchronise, nothing.
@@ -396,10 +394,9 @@ end
 function Accelerator:main_process_first(fn)
   arguments.check("main_process_first", "fn", "callable", fn)
   if not self.is_main_process then comm.barrier() end
-  local results = {pcall(fn)}
-  if self.is_main_process and results[1] then comm.barrier() end
-  if not results[1] then error(results[2], 0) end
-  return unpack(results, 2, table.maxn(results))
+  return protect(function(fine)
+    if self.is_main_process and fine then comm.barrier() end
+  end, fn)
 end
 
 return class.guard(Accelerator)

@@ -6,6 +6,7 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
+local protect = require "accelhost.util.protect"
 
 local fail, describe, signature = arguments.fail, arguments.describe, arguments.signature
 local native = C.data
@@ -214,11 +215,10 @@ function WeightedRandomSampler:draw()
   local random = C.random
   local saved = random.get_rng_state()
   random.set_rng_state(self.generator:get_state())
-  local ok, order = pcall(C.multinomial, weights, self.num_samples, self.replacement)
-  self.generator:set_state(random.get_rng_state())
-  random.set_rng_state(saved)
-  if not ok then error(order, 0) end
-  return native.to_bytes(order)
+  return native.to_bytes(protect(function()
+    self.generator:set_state(random.get_rng_state())
+    random.set_rng_state(saved)
+  end, C.multinomial, weights, self.num_samples, self.replacement))
 end
 
 WeightedRandomSampler.iter = iter_order

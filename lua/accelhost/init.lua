@@ -57,6 +57,7 @@ local lazy = {
   parse_args = {"accelhost.util.options", "parse"},
   json = {"accelhost.util.json"},
 }
+namespace.add(lazy, "accelhost.io", {"save", "load"})
 namespace.add(lazy, "accelhost.tensor", {"split", "chunk", "unbind", "norm", "equal", "allclose"})
 
 local function is_function(name)

@@ -1,0 +1,298 @@
+/* accelhost._C.io: files of tensors. What a file says is checked by host/io; names in it are table keys here and nothing
+ * else. Open files live in userdata, so that an error on the way closes them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bind/bind.h"
+#include "io/npy.h"
+#include "io/safetensors.h"
+#include "io/zip.h"
+
+static char archive_key;
+
+/* A file being read or written. */
+struct archive {
+    struct ah_mapping *mapping;
+    struct ah_safetensors *safetensors;
+    struct ah_zip *zip;
+    struct ah_writer *writer;
+};
+
+static int close_archive(lua_State *L)
+{
+    struct archive *archive = lua_touserdata(L, 1);
+    ah_safetensors_close(archive->safetensors);
+    ah_zip_close(archive->zip);
+    ah_mapping_release(archive->mapping);
+    ah_writer_abandon(archive->writer);
+    *archive = (struct archive){NULL};
+    return 0;
+}
+
+static struct archive *push_archive(lua_State *L)
+{
+    struct archive *archive = lua_newuserdata(L, sizeof *archive);
+    *archive = (struct archive){NULL};
+    lua_pushlightuserdata(L, &archive_key);
+    lua_rawget(L, LUA_REGISTRYINDEX);
+    lua_setmetatable(L, -2);
+    return archive;
+}
+
+static struct archive *check_archive(lua_State *L)
+{
+    struct archive *archive = lua_touserdata(L, 1);
+    if (!archive || !archive->zip)
+        ah_raise_text(L, "expected an open zip archive");
+    return archive;
+}
+
+/* Raise a failure with what was to be done and the file's name in front. */
+static void check(lua_State *L, int status, const char *what, const char *path)
+{
+    if (status < 0)
+        ah_raise(L, ah_fail_prefix(status, "%s: '%s'", what, path));
+}
+
+static struct archive *open_mapped(lua_State *L, const char *path)
+{
+    struct archive *archive = push_archive(L);
+    check(L, ah_mapping_open(&archive->mapping, path), "load", path);
+    return archive;
+}
+
+static struct archive *open_writer(lua_State *L, const char *path)
+{
+    struct archive *archive = push_archive(L);
+    check(L, ah_writer_open(&archive->writer, path), "save", path);
+    return archive;
+}
+
+static void commit(lua_State *L, struct archive *archive, const char *path)
+{
+    struct ah_writer *writer = archive->writer;
+    archive->writer = NULL;
+    check(L, ah_writer_commit(writer), "save", path);
+}
+
+/* safetensors(path) -> {name = tensor}, {key = text} */
+static int read_safetensors(lua_State *L)
+{
+    const char *path = luaL_checkstring(L, 1);
+    struct archive *archive = open_mapped(L, path);
+    struct ah_mapping *mapping = archive->mapping;
+    check(L, ah_safetensors_parse(&archive->safetensors, mapping->bytes, mapping->count), "load", path);
+    const struct ah_safetensors *file = archive->safetensors;
+    lua_createtable(L, 0, (int)file->tensor_count);
+    for (size_t i = 0; i < file->tensor_count; i++) {
+        struct ah_tensor *tensor = NULL;
+        check(L, ah_safetensors_tensor(&tensor, file, i, mapping), "load", path);
+        ah_push_tensor(L, tensor);
+        lua_setfield(L, -2, file->tensor[i].name);
+    }
+    lua_createtable(L, 0, (int)file->note_count);
+    for (size_t i = 0; i < file->note_count; i++) {
+        lua_pushstring(L, file->note[i].text);
+        lua_setfield(L, -2, file->note[i].key);
+    }
+    return 2;
+}
+
+/* The tensor of field `name` of the table at `index`, as the writers want it. */
+static struct ah_tensor *check_plain(lua_State *L, int index, const char *name)
+{
+    struct ah_tensor *tensor = ah_check_tensor(L, index);
+    ah_check(L, ah_tensor_row_major(tensor));
+    if (!ah_on_cpu(tensor) || !ah_tensor_is_contiguous(tensor))
+        ah_raise_text(L, "'%s': expected a contiguous tensor on the CPU", name);
+    return tensor;
+}
+
+/* Arrays of names and tensors, at stack indices 2 and 3, as a C array in a userdata (pushed). */
+static struct ah_named *push_named(lua_State *L, size_t *count)
+{
+    luaL_checktype(L, 2, LUA_TTABLE);
+    luaL_checktype(L, 3, LUA_TTABLE);
+    *count = lua_objlen(L, 2);
+    struct ah_named *list = lua_newuserdata(L, (*count + 1) * sizeof *list);
+    for (size_t i = 0; i < *count; i++) {
+        lua_rawgeti(L, 2, (int)i + 1);
+        lua_rawgeti(L, 3, (int)i + 1);
+        size_t length;
+        list[i].name = luaL_checklstring(L, -2, &length);
+        if (strlen(list[i].name) != length)
+            ah_raise_text(L, "the name '%s' has a byte of 0 in it", list[i].name);
+        list[i].tensor = check_plain(L, lua_gettop(L), list[i].name);
+        lua_pop(L, 2);
+    }
+    return list;
+}
+
+/* write_safetensors(path, {name, ...}, {tensor, ...}, {key = text}) */
+static int write_safetensors(lua_State *L)
+{
+    const char *path = luaL_checkstring(L, 1);
+    size_t count, note_count = 0, room = 0;
+    struct ah_named *list = push_named(L, &count);
+    luaL_checktype(L, 4, LUA_TTABLE);
+    for (lua_pushnil(L); lua_next(L, 4); lua_pop(L, 1))
+        room++;
+    struct ah_note *note = lua_newuserdata(L, (room + 1) * sizeof *note);
+    for (lua_pushnil(L); lua_next(L, 4); lua_pop(L, 1)) {
+        if (lua_type(L, -2) != LUA_TSTRING || lua_type(L, -1) != LUA_TSTRING)
+            return ah_raise_text(L, "save: '%s': metadata holds texts by name", path);
+        note[note_count++] = (struct ah_note){lua_tostring(L, -2), lua_tostring(L, -1)};
+    }
+    struct archive *archive = open_writer(L, path);
+    check(L, ah_safetensors_write(archive->writer, list, count, note, note_count), "save", path);
+    commit(L, archive, path);
+    return 0;
+}
+
+/* npy(path) -> tensor */
+static int read_npy(lua_State *L)
+{
+    const char *path = luaL_checkstring(L, 1);
+    struct archive *archive = open_mapped(L, path);
+    struct ah_tensor *tensor = NULL;
+    check(L, ah_npy_parse(&tensor, archive->mapping->bytes, archive->mapping->count), "load", path);
+    ah_push_tensor(L, tensor);
+    return 1;
+}
+
+/* write_npy(path, tensor) */
+static int write_npy(lua_State *L)
+{
+    const char *path = luaL_checkstring(L, 1);
+    struct ah_tensor *tensor = check_plain(L, 2, path);
+    struct archive *archive = open_writer(L, path);
+    check(L, ah_npy_write(archive->writer, tensor), "save", path);
+    commit(L, archive, path);
+    return 0;
+}
+
+/* write_npz(path, {name, ...}, {tensor, ...}) */
+static int write_npz(lua_State *L)
+{
+    const char *path = luaL_checkstring(L, 1);
+    size_t count;
+    struct ah_named *list = push_named(L, &count);
+    struct ah_zip_piece *piece = lua_newuserdata(L, (count + 1) * sizeof *piece);
+    char (*header)[AH_NPY_HEADER] = lua_newuserdata(L, (count + 1) * sizeof *header);
+    for (size_t i = 0; i < count; i++) {
+        const struct ah_tensor *tensor = list[i].tensor;
+        size_t length = ah_npy_header(tensor, header[i]);
+        if (!length)
+            return ah_raise_text(L, "save: '%s': '%s': NumPy has no %s; convert it first", path, list[i].name,
+                                 ah_dtype_name(tensor->dtype));
+        piece[i] = (struct ah_zip_piece){list[i].name, header[i], ah_tensor_data(tensor), length,
+                                         (size_t)tensor->numel * ah_dtype_size(tensor->dtype)};
+    }
+    struct archive *archive = open_writer(L, path);
+    check(L, ah_zip_write(archive->writer, piece, count), "save", path);
+    commit(L, archive, path);
+    return 0;
+}
+
+/* zip(path) -> archive, {name, ...} in the order of the file */
+static int open_zip(lua_State *L)
+{
+    const char *path = luaL_checkstring(L, 1);
+    struct archive *archive = open_mapped(L, path);
+    check(L, ah_zip_parse(&archive->zip, archive->mapping->bytes, archive->mapping->count), "load", path);
+    lua_createtable(L, (int)archive->zip->count, 0);
+    for (size_t i = 0; i < archive->zip->count; i++) {
+        lua_pushstring(L, archive->zip->entry[i].name);
+        lua_rawseti(L, -2, (int)i + 1);
+    }
+    return 2;
+}
+
+/* The entry of the number at stack index 2. */
+static const struct ah_zip_entry *check_entry(lua_State *L, const struct archive *archive)
+{
+    size_t i = (size_t)luaL_checknumber(L, 2);
+    if (i < 1 || i > archive->zip->count)
+        ah_raise_text(L, "the archive has %zu entries", archive->zip->count);
+    return &archive->zip->entry[i - 1];
+}
+
+/* The entry's content, where it lies or unpacked into a userdata (pushed). */
+static const void *push_content(lua_State *L, const struct archive *archive, const struct ah_zip_entry *entry)
+{
+    const unsigned char *bytes = archive->mapping->bytes;
+    void *unpacked = entry->deflated ? lua_newuserdata(L, entry->size + 1) : NULL;
+    if (!unpacked)
+        lua_pushnil(L);
+    ah_check(L, unpacked ? ah_zip_read(entry, bytes, unpacked) : ah_zip_check(entry, bytes));
+    return unpacked ? unpacked : bytes + entry->begin;
+}
+
+/* text(archive, number, most) -> the content as a string; raises when it has more than `most` bytes */
+static int zip_text(lua_State *L)
+{
+    struct archive *archive = check_archive(L);
+    const struct ah_zip_entry *entry = check_entry(L, archive);
+    if ((double)entry->size > luaL_checknumber(L, 3))
+        return ah_raise_text(L, "'%s' has %llu bytes, at most %.0f are taken", entry->name,
+                             (unsigned long long)entry->size, lua_tonumber(L, 3));
+    const char *text = push_content(L, archive, entry);
+    lua_pushlstring(L, text, entry->size);
+    return 1;
+}
+
+/* zip_npy(archive, number) -> the tensor of a .npy entry */
+static int zip_npy(lua_State *L)
+{
+    struct archive *archive = check_archive(L);
+    const struct ah_zip_entry *entry = check_entry(L, archive);
+    struct ah_tensor *tensor = NULL;
+    int status = ah_npy_parse(&tensor, push_content(L, archive, entry), entry->size);
+    if (status < 0)
+        return ah_raise(L, ah_fail_prefix(status, "'%s'", entry->name));
+    ah_push_tensor(L, tensor);
+    return 1;
+}
+
+/* zip_tensor(archive, number, dtype) -> the content's elements, 1-dim, in place where that can be */
+static int zip_tensor(lua_State *L)
+{
+    struct archive *archive = check_archive(L);
+    const struct ah_zip_entry *entry = check_entry(L, archive);
+    enum ah_dtype dtype = ah_check_dtype(L, 3);
+    struct ah_tensor *tensor = NULL;
+    size_t item = ah_dtype_size(dtype);
+    int64_t count = (int64_t)(entry->size / item);
+    if (entry->size % item)
+        return ah_raise_text(L, "'%s': %llu bytes are no whole number of %s", entry->name,
+                             (unsigned long long)entry->size, ah_dtype_name(dtype));
+    if (entry->deflated) {
+        const void *content = push_content(L, archive, entry);
+        ah_check(L, ah_tensor_empty(&tensor, &count, 1, dtype, &ah_cpu));
+        memcpy(ah_tensor_data(tensor), content, entry->size);
+    } else {
+        ah_check(L, ah_zip_check(entry, archive->mapping->bytes));
+        ah_check(L, ah_mapping_tensor(&tensor, archive->mapping, entry->begin, &count, 1, dtype));
+    }
+    ah_push_tensor(L, tensor);
+    return 1;
+}
+
+int ah_open_io(lua_State *L)
+{
+    static const luaL_Reg list[] = {
+        {"safetensors", read_safetensors}, {"write_safetensors", write_safetensors},
+        {"npy", read_npy},                 {"write_npy", write_npy},
+        {"write_npz", write_npz},          {"zip", open_zip},
+        {"zip_text", zip_text},            {"zip_npy", zip_npy},
+        {"zip_tensor", zip_tensor},        {NULL, NULL},
+    };
+    lua_pushlightuserdata(L, &archive_key);
+    lua_newtable(L);
+    lua_pushcfunction(L, close_archive);
+    lua_setfield(L, -2, "__gc");
+    lua_rawset(L, LUA_REGISTRYINDEX);
+    lua_newtable(L);
+    luaL_register(L, NULL, list);
+    return 1;
+}

@@ -1,0 +1,21 @@
+/* NumPy's .npy format, versions 1 to 3: a header in the syntax of a Python dict, then the elements.
+ * https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html */
+#ifndef AH_IO_NPY_H
+#define AH_IO_NPY_H
+
+#include "io/writer.h"
+#include "tensor/tensor.h"
+
+/* The tensor in a file's bytes; elements are copied, to this machine's byte order and row-major. AH_EIO says what is
+ * wrong with the bytes; AH_ENOTIMPL names a descr that is valid but has no dtype here (objects, records, int16 ...). */
+int ah_npy_parse(struct ah_tensor **out, const void *bytes, size_t count);
+
+/* The header of a tensor's file, padded so that the elements begin at a multiple of 64: its length, which is 0 for a
+ * dtype that NumPy does not know (bfloat16). */
+enum { AH_NPY_HEADER = 256 };
+size_t ah_npy_header(const struct ah_tensor *tensor, char text[AH_NPY_HEADER]);
+
+/* Write a file; `tensor` is row-major, on the CPU. AH_EINVAL for bfloat16. */
+int ah_npy_write(struct ah_writer *writer, const struct ah_tensor *tensor);
+
+#endif

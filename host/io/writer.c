@@ -1,0 +1,153 @@
+/* Atomic writers. A failed fsync is final: the kernel may have dropped the pages, so the file is abandoned and never
+ * tried again. */
+#include "io/writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Linux writes at most 0x7ffff000 bytes a call. */
+enum { PIECE = 1 << 30 };
+
+struct ah_writer {
+    int file, folder;
+    mode_t mode;             /* of the file that stands at the goal; 0 when there is none */
+    char name[NAME_MAX + 1]; /* the goal's, in its folder */
+    char temporary[NAME_MAX + 1]; /* "" while the file has no name */
+};
+
+/* Where the goal lies: its folder, opened, and its name there. */
+static int find_place(struct ah_writer *writer, const char *path)
+{
+    struct stat info;
+    char real[PATH_MAX], folder[PATH_MAX];
+    if (strlen(path) >= sizeof real)
+        return ah_fail(AH_EIO, "cannot write: %s", strerror(ENAMETOOLONG));
+    if (stat(path, &info) == 0) {
+        if (!S_ISREG(info.st_mode))
+            return ah_fail(AH_EIO, "cannot write: %s", S_ISDIR(info.st_mode) ? "it is a folder" : "not a file");
+        writer->mode = info.st_mode & 07777;
+        if (!realpath(path, real))
+            return ah_fail(AH_EIO, "cannot write: %s", strerror(errno));
+    } else {
+        strcpy(real, path);
+    }
+    strcpy(folder, real);
+    const char *name = basename(real);
+    if (strlen(name) > NAME_MAX || !*path || path[strlen(path) - 1] == '/')
+        return ah_fail(AH_EIO, "cannot write: not the name of a file");
+    strcpy(writer->name, name);
+    writer->folder = open(dirname(folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (writer->folder < 0)
+        return ah_fail(AH_EIO, "cannot write: %s", errno == ENOENT ? "its folder does not exist" : strerror(errno));
+    return 0;
+}
+
+/* A name of its own beside the goal. */
+static void invent_name(struct ah_writer *writer, int attempt)
+{
+    snprintf(writer->temporary, sizeof writer->temporary, ".%.200s.%ld-%d", writer->name, (long)getpid(), attempt);
+}
+
+static int open_temporary(struct ah_writer *writer)
+{
+    mode_t mode = 0666;
+    writer->file = openat(writer->folder, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
+    for (int attempt = 0; writer->file < 0 && attempt < 100; attempt++) {
+        invent_name(writer, attempt);
+        writer->file = openat(writer->folder, writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+        if (writer->file < 0 && errno != EEXIST)
+            break;
+    }
+    if (writer->file < 0) {
+        writer->temporary[0] = '\0';
+        return ah_fail(AH_EIO, "cannot write: %s", strerror(errno));
+    }
+    return 0;
+}
+
+int ah_writer_open(struct ah_writer **out, const char *path)
+{
+    struct ah_writer *writer = calloc(1, sizeof *writer);
+    if (!writer)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    writer->file = writer->folder = -1;
+    int status = find_place(writer, path);
+    if (status == 0)
+        status = open_temporary(writer);
+    if (status < 0)
+        ah_writer_abandon(writer);
+    else
+        *out = writer;
+    return status;
+}
+
+int ah_writer_write(struct ah_writer *writer, const void *bytes, size_t count)
+{
+    const char *at = bytes;
+    while (count > 0) {
+        ssize_t wrote = write(writer->file, at, count < PIECE ? count : PIECE);
+        if (wrote < 0 && errno == EINTR)
+            continue;
+        if (wrote < 0)
+            return ah_fail(AH_EIO, "cannot write: %s", strerror(errno));
+        at += wrote;
+        count -= (size_t)wrote;
+    }
+    return 0;
+}
+
+/* Give a file without a name its temporary one. */
+static int link_temporary(struct ah_writer *writer)
+{
+    char self[64];
+    snprintf(self, sizeof self, "/proc/self/fd/%d", writer->file);
+    for (int attempt = 0; attempt < 100; attempt++) {
+        invent_name(writer, attempt);
+        if (linkat(AT_FDCWD, self, writer->folder, writer->temporary, AT_SYMLINK_FOLLOW) == 0)
+            return 0;
+        if (errno != EEXIST)
+            break;
+    }
+    writer->temporary[0] = '\0';
+    return -1;
+}
+
+int ah_writer_commit(struct ah_writer *writer)
+{
+    bool failed = (writer->mode && fchmod(writer->file, writer->mode)) || fsync(writer->file);
+    failed = failed || (!writer->temporary[0] && link_temporary(writer));
+    if (!failed) {
+        int file = writer->file;
+        writer->file = -1;
+        failed = close(file) != 0; /* some file systems tell of a full disk only here */
+    }
+    failed = failed || renameat(writer->folder, writer->temporary, writer->folder, writer->name);
+    if (!failed) {
+        writer->temporary[0] = '\0';
+        failed = fsync(writer->folder) && errno != EINVAL; /* not every file system can */
+    }
+    int reason = errno;
+    ah_writer_abandon(writer);
+    return failed ? ah_fail(AH_EIO, "cannot write: %s", strerror(reason)) : 0;
+}
+
+void ah_writer_abandon(struct ah_writer *writer)
+{
+    if (!writer)
+        return;
+    if (writer->temporary[0])
+        unlinkat(writer->folder, writer->temporary, 0);
+    if (writer->file >= 0)
+        close(writer->file);
+    if (writer->folder >= 0)
+        close(writer->folder);
+    free(writer);
+}

@@ -1,0 +1,26 @@
+/* A file that takes its name only when it is whole: a reader finds the old content or the new one.
+ *
+ * Until then it has no name, so that nothing is left when the process is killed; on a file system that cannot do that it
+ * is a hidden file beside the goal. */
+#ifndef AH_IO_WRITER_H
+#define AH_IO_WRITER_H
+
+#include <stddef.h>
+
+#include "base/status.h"
+
+struct ah_writer;
+
+/* Begin a file that shall be `path`; a link is followed, an existing file's permissions are kept. AH_EIO, AH_ENOMEM. */
+int ah_writer_open(struct ah_writer **out, const char *path);
+
+/* Append; AH_EIO names the reason (a full disk). */
+int ah_writer_write(struct ah_writer *writer, const void *bytes, size_t count);
+
+/* Bring the content to the disk and give it its name. The writer is gone afterwards, whatever the result. */
+int ah_writer_commit(struct ah_writer *writer);
+
+/* Forget the file; the name keeps what it had. NULL is ignored. */
+void ah_writer_abandon(struct ah_writer *writer);
+
+#endif

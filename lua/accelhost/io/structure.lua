@@ -1,0 +1,153 @@
+--- Nested tables of tensors, numbers, texts and booleans, taken apart for a file that holds named tensors, and put
+--- together again.
+--
+-- The tensors are named by their path ("model.fc.weight"); the rest is JSON in which a tensor stands as
+-- {"$tensor": name}. Tables whose keys are not all texts, nor 1..n, are {"$table": [[key, value], ...]}; numbers that
+-- JSON has not are {"$number": "nan"}. A text key that begins with "$" is written with one more.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+
+local fail, describe = arguments.fail, arguments.describe
+
+local structure = {}
+
+local NUMBERS = {["nan"] = 0 / 0, ["inf"] = math.huge, ["-inf"] = -math.huge}
+
+local function number_name(value)
+  return value ~= value and "nan" or value == math.huge and "inf" or value == -math.huge and "-inf" or nil
+end
+
+-- Is every key of this kind?
+local function all_keys(value, kind)
+  for key in next, value do
+    if type(key) ~= kind then return false end
+  end
+  return true
+end
+
+local function is_array(value)
+  local count = #value
+  for key in next, value do
+    if type(key) ~= "number" or key % 1 ~= 0 or key < 1 or key > count then return false end
+  end
+  return count > 0
+end
+
+local function sorted_keys(value)
+  local keys = {}
+  for key in next, value do keys[#keys + 1] = key end
+  table.sort(keys, function(a, b)
+    if type(a) ~= type(b) then return type(a) < type(b) end
+    if type(a) == "boolean" then return a and not b end
+    return a < b
+  end)
+  return keys
+end
+
+-- What is gathered on the way down.
+local Parts = {}
+Parts.__index = Parts
+
+function Parts:fail(path, value)
+  fail("%s: %s is %s; a file holds tensors, numbers, texts, booleans and tables of them%s", self.what,
+    path == "" and "the value" or "'" .. path .. "'", describe(value),
+    type(value) == "table" and type(value.state_dict) == "function" and " (save its state_dict())" or "")
+end
+
+function Parts:tensor(value, path)
+  local name = self.name_of[value]
+  if not name then
+    name = path == "" and "tensor" or path
+    while self.taken[name] do name = name .. "'" end
+    self.taken[name], self.name_of[value] = true, name
+    self.names[#self.names + 1], self.tensors[#self.tensors + 1] = name, value
+  end
+  return {["$tensor"] = name}
+end
+
+function Parts:table(value, path)
+  if getmetatable(value) ~= nil then self:fail(path, value) end
+  if self.open[value] then fail("%s: '%s' holds itself", self.what, path) end
+  self.open[value] = true
+  local function below(key) return self:value(value[key], path == "" and tostring(key) or path .. "." .. tostring(key)) end
+  local result = {}
+  if is_array(value) then
+    for i = 1, #value do result[i] = below(i) end
+  elseif all_keys(value, "string") then
+    for _, key in ipairs(sorted_keys(value)) do result[(key:gsub("^%$", "$$"))] = below(key) end
+  else
+    local pairs_of = {}
+    for i, key in ipairs(sorted_keys(value)) do
+      if type(key) ~= "string" and type(key) ~= "number" and type(key) ~= "boolean" then self:fail(path, key) end
+      pairs_of[i] = {self:value(key, path), below(key)}
+    end
+    result = {["$table"] = pairs_of}
+  end
+  self.open[value] = nil
+  return result
+end
+
+function Parts:value(value, path)
+  if C.is_tensor(value) then return self:tensor(value, path) end
+  local kind = type(value)
+  if kind == "table" then return self:table(value, path) end
+  if kind == "number" then
+    local name = number_name(value)
+    return name and {["$number"] = name} or value
+  end
+  if kind ~= "string" and kind ~= "boolean" then self:fail(path, value) end
+  return value
+end
+
+--- Take a value apart.
+---@param what string the function, for messages
+---@param value any
+---@return string[] names, table[] tensors, string|nil text the JSON; nil when the value is a plain table of tensors by name
+function structure.split(what, value)
+  local parts = setmetatable({what = what, names = {}, tensors = {}, name_of = {}, taken = {}, open = {}}, Parts)
+  if type(value) == "table" and not C.is_tensor(value) and getmetatable(value) == nil and next(value) ~= nil
+    and all_keys(value, "string") then
+    local plain = true
+    for _, item in next, value do plain = plain and C.is_tensor(item) end
+    if plain then
+      for i, name in ipairs(sorted_keys(value)) do parts.names[i], parts.tensors[i] = name, value[name] end
+      return parts.names, parts.tensors, nil
+    end
+  end
+  local tree = parts:value(value, "")
+  return parts.names, parts.tensors, C.json.encode({value = tree})
+end
+
+local function join(node, tensors)
+  if type(node) ~= "table" then return node end
+  local name = node["$tensor"]
+  if name ~= nil then return tensors[name] or fail("load: the file's structure names a tensor '%s' that it does not hold",
+    tostring(name)) end
+  if node["$number"] ~= nil then return NUMBERS[node["$number"]] end
+  local result = {}
+  if type(node["$table"]) == "table" then
+    for _, pair in ipairs(node["$table"]) do
+      local key = type(pair) == "table" and join(pair[1], tensors)
+      if key == nil or key ~= key or type(key) == "table" then fail("load: the file's structure has a damaged key") end
+      result[key] = join(pair[2], tensors)
+    end
+    return result
+  end
+  for key, value in next, node do
+    result[type(key) == "string" and key:gsub("^%$%$", "$") or key] = join(value, tensors)
+  end
+  return result
+end
+
+--- Put a value together.
+---@param text string|nil as `split` gave it
+---@param tensors table<string, table>
+---@return any
+function structure.join(text, tensors)
+  if not text then return tensors end
+  local tree = C.json.decode(text)
+  if type(tree) ~= "table" or tree.value == nil then fail("load: the file's structure is damaged") end
+  return join(tree.value, tensors)
+end
+
+return structure

@@ -1,5 +1,5 @@
-/* accelhost._C.io: files of tensors. What a file says is checked by host/io; names in it are table keys here and nothing
- * else. Open files live in userdata, so that an error on the way closes them. */
+/* accelhost._C.io: files of tensors. What a file says is checked by host/io; names in it are table keys here and
+ * nothing else. Open files live in userdata, so that an error on the way closes them. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -21,7 +21,7 @@ struct ah_mapping *ah_mapping_retain(struct ah_mapping *mapping);
 void ah_mapping_release(struct ah_mapping *mapping); /* NULL is ignored */
 
 /* A CPU tensor with the elements that begin at byte `at`, which must all lie in the mapping. It keeps the mapping and
- * lies in it, but is a copy where its dtype's alignment is not met. AH_EIO for a bool with a byte other than 0 and 1. */
+ * lies in it, but is a copy where its dtype's alignment is not met. AH_EIO for a bool that is neither 0 nor 1. */
 int ah_mapping_tensor(struct ah_tensor **out, struct ah_mapping *mapping, size_t at, const int64_t *size, int ndim,
                       enum ah_dtype dtype);
 

@@ -1,5 +1,5 @@
-/* Reader and writer of .npy. The header's dict is read by a cursor that knows just what NumPy writes there: three keys in
- * any order, a text, True or False, a tuple of whole numbers. */
+/* Reader and writer of .npy. The header's dict is read by a cursor that knows just what NumPy writes there: three keys
+ * in any order, a text, True or False, a tuple of whole numbers. */
 #include "io/npy.h"
 
 #include <stdio.h>
@@ -222,7 +222,8 @@ size_t ah_npy_header(const struct ah_tensor *tensor, char text[AH_NPY_HEADER])
     if (kind == KINDS)
         return 0;
     enum { START = MAGIC + 4 };
-    int at = START + snprintf(text + START, AH_NPY_HEADER - START, "{'descr': '%c%c%d', 'fortran_order': False, 'shape': (",
+    int at = START + snprintf(text + START, AH_NPY_HEADER - START,
+                              "{'descr': '%c%c%d', 'fortran_order': False, 'shape': (",
                               kinds[kind].bytes == 1 ? '|' : '<', kinds[kind].kind, kinds[kind].bytes);
     for (int d = 0; d < tensor->ndim; d++)
         at += snprintf(text + at, (size_t)(AH_NPY_HEADER - at), "%s%lld%s", d ? " " : "", (long long)tensor->size[d],

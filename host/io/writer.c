@@ -1,7 +1,9 @@
-/* Atomic writers. A failed fsync is final: the kernel may have dropped the pages, so the file is abandoned and never
- * tried again. */
+/* Atomic writers. A file without a name cannot replace one, so it gets a hidden name just before it is renamed; a kill
+ * between these two steps leaves that name, which the next writer of the same goal removes. A failed fsync is final:
+ * the kernel may have dropped the pages, so the file is abandoned and never tried again. */
 #include "io/writer.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -10,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -37,13 +40,13 @@ static int find_place(struct ah_writer *writer, const char *path)
         if (!realpath(path, real))
             return ah_fail(AH_EIO, "cannot write: %s", strerror(errno));
     } else {
-        strcpy(real, path);
+        memcpy(real, path, strlen(path) + 1);
     }
-    strcpy(folder, real);
+    memcpy(folder, real, strlen(real) + 1);
     const char *name = basename(real);
     if (strlen(name) > NAME_MAX || !*path || path[strlen(path) - 1] == '/')
         return ah_fail(AH_EIO, "cannot write: not the name of a file");
-    strcpy(writer->name, name);
+    memcpy(writer->name, name, strlen(name) + 1);
     writer->folder = open(dirname(folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (writer->folder < 0)
         return ah_fail(AH_EIO, "cannot write: %s", errno == ENOENT ? "its folder does not exist" : strerror(errno));
@@ -53,7 +56,26 @@ static int find_place(struct ah_writer *writer, const char *path)
 /* A name of its own beside the goal. */
 static void invent_name(struct ah_writer *writer, int attempt)
 {
-    snprintf(writer->temporary, sizeof writer->temporary, ".%.200s.%ld-%d", writer->name, (long)getpid(), attempt);
+    snprintf(writer->temporary, sizeof writer->temporary, ".%.200s.tmp-%ld-%d", writer->name, (long)getpid(), attempt);
+}
+
+/* Remove what killed writers of the same goal left between their last two steps. A living one holds its file's lock. */
+static void sweep(struct ah_writer *writer)
+{
+    char prefix[NAME_MAX + 1];
+    int length = snprintf(prefix, sizeof prefix, ".%.200s.tmp-", writer->name);
+    DIR *list = fdopendir(openat(writer->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    for (struct dirent *entry; list && (entry = readdir(list));) {
+        if (strncmp(entry->d_name, prefix, (size_t)length))
+            continue;
+        int file = openat(writer->folder, entry->d_name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+        if (file >= 0 && flock(file, LOCK_EX | LOCK_NB) == 0)
+            unlinkat(writer->folder, entry->d_name, 0);
+        if (file >= 0)
+            close(file);
+    }
+    if (list)
+        closedir(list);
 }
 
 static int open_temporary(struct ah_writer *writer)
@@ -70,6 +92,7 @@ static int open_temporary(struct ah_writer *writer)
         writer->temporary[0] = '\0';
         return ah_fail(AH_EIO, "cannot write: %s", strerror(errno));
     }
+    flock(writer->file, LOCK_EX | LOCK_NB);
     return 0;
 }
 
@@ -80,8 +103,10 @@ int ah_writer_open(struct ah_writer **out, const char *path)
         return ah_fail(AH_ENOMEM, "out of memory");
     writer->file = writer->folder = -1;
     int status = find_place(writer, path);
-    if (status == 0)
+    if (status == 0) {
+        sweep(writer);
         status = open_temporary(writer);
+    }
     if (status < 0)
         ah_writer_abandon(writer);
     else
@@ -124,11 +149,6 @@ int ah_writer_commit(struct ah_writer *writer)
 {
     bool failed = (writer->mode && fchmod(writer->file, writer->mode)) || fsync(writer->file);
     failed = failed || (!writer->temporary[0] && link_temporary(writer));
-    if (!failed) {
-        int file = writer->file;
-        writer->file = -1;
-        failed = close(file) != 0; /* some file systems tell of a full disk only here */
-    }
     failed = failed || renameat(writer->folder, writer->temporary, writer->folder, writer->name);
     if (!failed) {
         writer->temporary[0] = '\0';

@@ -209,7 +209,8 @@ static int inflate_to(const struct ah_zip_entry *entry, const unsigned char *fro
     zip.next_in = (unsigned char *)(uintptr_t)from;
     zip.next_out = to;
     do { /* zlib counts in 32 bits */
-        unsigned fed = left > 1u << 30 ? 1u << 30 : (unsigned)left, free_room = room > 1u << 30 ? 1u << 30 : (unsigned)room;
+        unsigned fed = left > 1u << 30 ? 1u << 30 : (unsigned)left;
+        unsigned free_room = room > 1u << 30 ? 1u << 30 : (unsigned)room;
         zip.avail_in = fed;
         zip.avail_out = free_room;
         result = inflate(&zip, Z_NO_FLUSH);

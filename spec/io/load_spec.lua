@@ -32,7 +32,8 @@ describe("accelhost.load", function()
   it("names the tensor and the dtype that does not exist here", function()
     check.raises("load: 'spec/fixtures/files/int16.safetensors': tensor 'small': there is no dtype for I16 here",
       function() accelhost.load(FILES .. "int16.safetensors") end)
-    check.raises("there is no dtype for PyTorch's ShortStorage here", function() accelhost.load(FILES .. "int16.pt") end)
+    check.raises("there is no dtype for PyTorch's ShortStorage here",
+      function() accelhost.load(FILES .. "int16.pt") end)
   end)
 
   it("reads NumPy's files: any byte order, Fortran's order, scalars, packed archives", function()
@@ -102,7 +103,8 @@ describe("accelhost.load", function()
 
   it("says what is in the way of a file", function()
     folder.with(function(path)
-      check.raises("load: '" .. path .. "/none': there is no such file", function() accelhost.load(path .. "/none") end)
+      check.raises("load: '" .. path .. "/none': there is no such file",
+        function() accelhost.load(path .. "/none") end)
       check.raises("load: '" .. path .. "': it is a folder", function() accelhost.load(path) end)
       for _, text in ipairs {"", "x", "some text that is longer than a header"} do
         local file = assert(io.open(path .. "/text", "wb"))
@@ -116,27 +118,28 @@ describe("accelhost.load", function()
     end)
   end)
 
-  it("refuses a file of every kind that lost its end or gained one, and one with a changed bit in its directory",
-    function()
-      folder.with(function(path)
-        for _, name in ipairs {"all.safetensors", "fortran_big_endian.npy", "stored.npz", "deflated.npz", "checkpoint.pt"} do
-          local file = assert(io.open(FILES .. name, "rb"))
-          local text = file:read "*a"
-          file:close()
-          local function written(bytes)
-            local copy = assert(io.open(path .. "/copy", "wb"))
-            copy:write(bytes)
-            copy:close()
-            return path .. "/copy"
-          end
-          accelhost.load(written(text))
-          for _, cut in ipairs {1, 2, 9, math.floor(#text / 2), #text - 12} do
-            assert.is_false(pcall(accelhost.load, written(text:sub(1, -1 - cut))), name .. " without " .. cut)
-          end
-          assert.is_false(pcall(accelhost.load, written(text .. "x")), name .. " and a byte")
+  it("refuses a file of every kind that lost its end or gained one", function()
+    folder.with(function(path)
+      for _, name in ipairs {
+        "all.safetensors", "fortran_big_endian.npy", "stored.npz", "deflated.npz", "checkpoint.pt",
+      } do
+        local file = assert(io.open(FILES .. name, "rb"))
+        local text = file:read "*a"
+        file:close()
+        local function written(bytes)
+          local copy = assert(io.open(path .. "/copy", "wb"))
+          copy:write(bytes)
+          copy:close()
+          return path .. "/copy"
         end
-      end)
+        accelhost.load(written(text))
+        for _, cut in ipairs {1, 2, 9, math.floor(#text / 2), #text - 12} do
+          assert.is_false(pcall(accelhost.load, written(text:sub(1, -1 - cut))), name .. " without " .. cut)
+        end
+        assert.is_false(pcall(accelhost.load, written(text .. "x")), name .. " and a byte")
+      end
     end)
+  end)
 
   it("finds a changed byte of an archive by its checksum", function()
     folder.with(function(path)

@@ -45,7 +45,8 @@ describe("accelhost.save", function()
   it("keeps the values that a view, a transposed or an expanded tensor shows", function()
     local base = accelhost.arange(12):view(3, 4)
     local back = there_and_back {
-      view = base[{1}], transposed = base:t(), expanded = accelhost.ones(1, 2):expand(3, 2), step = base[{{}, {0, 4, 2}}],
+      view = base[{1}], transposed = base:t(), expanded = accelhost.ones(1, 2):expand(3, 2),
+      step = base[{{}, {0, 4, 2}}],
     }
     assert.is_true(back.view:equal(base[{1}]))
     assert.is_true(back.transposed:equal(base:t()))
@@ -99,6 +100,8 @@ describe("accelhost.save", function()
     assert.is_true(back.by_number[7]:equal(tensor))
     assert.same({"x", y = 1}, back.mixed)
     assert.same({[true] = 1}, back.by_flag)
+    assert.equal(3, there_and_back(3))
+    assert.is_false(there_and_back(false))
     assert.same({}, back.empty)
     assert.equal("a text", back["$tensor"])
     assert.equal(2, back["$$"])
@@ -122,7 +125,7 @@ describe("accelhost.save", function()
     check.raises("save: the value is a Linear; a file holds tensors, numbers, texts, booleans and tables of them "
       .. "(save its state_dict())", function() there_and_back(nn.Linear(1, 1)) end)
     check.raises("save: 'a.2' is a function", function() there_and_back {a = {1, print}} end)
-    check.raises("JSON: a text is not UTF-8", function() there_and_back {a = "\255"} end)
+    check.raises("save: a: a string that is not UTF-8", function() there_and_back {a = "\255"} end)
     local circle = {}
     circle.inner = {circle}
     check.raises("save: 'inner.1' holds itself", function() there_and_back(circle) end)
@@ -167,7 +170,7 @@ describe("accelhost.save", function()
     end)
   end)
 
-  it("leaves one whole file and nothing else when it is killed at any moment", function()
+  it("leaves a whole file when it is killed at any moment, and the next save removes what else is left", function()
     folder.with(function(path)
       local script = ([[
         local a = require "accelhost"
@@ -176,12 +179,28 @@ describe("accelhost.save", function()
       for trial = 1, 8 do
         local wait = 0.05 + 0.013 * trial
         run.program({"sh", "-c", ("timeout -s KILL %.3f \"$0\" -e \"$1\"; true"):format(wait), run.path, script})
-        assert.same(#folder.names(path) > 0 and {"x"} or {}, folder.names(path))
-        if folder.names(path)[1] then
+        local lfs = require "lfs"
+        if lfs.attributes(path .. "/x", "mode") then
           local back = accelhost.load(path .. "/x")
           assert.equal(back[2] * 300000, back[1]:to("float64"):sum():item())
         end
       end
+      accelhost.save(1, path .. "/x")
+      assert.same({"x"}, folder.names(path))
+    end)
+  end)
+
+  it("leaves the file of another writer of the same goal alone", function()
+    folder.with(function(path)
+      local script = ([[
+        local a = require "accelhost"
+        for i = 1, 40 do a.save({a.full({50000}, i), i}, "%s/x") end
+      ]]):format(path)
+      local result = run.program({"sh", "-c", '"$0" -e "$1" & "$0" -e "$1" & "$0" -e "$1" && wait', run.path, script})
+      assert.equal(0, result.code, result.stderr)
+      assert.equal("", result.stderr)
+      local back = accelhost.load(path .. "/x")
+      assert.equal(back[2] * 50000, back[1]:to("float64"):sum():item())
       assert.same({"x"}, folder.names(path))
     end)
   end)

@@ -58,9 +58,9 @@ local read_save = arguments.signature("save", {"object: any", "path: string"})
 --- Keep tensors in a file: a tensor, a state_dict, or nested tables of tensors, numbers, texts and booleans.
 --
 -- The file is written beside its goal and takes its name when it is whole and on the disk, so that a reader, or a run
--- that is killed, finds the old content or the new one. Its format is safetensors, which PyTorch and Hugging Face read; a
--- plain table of tensors by name is just that. With a path that ends in .npy or .npz it is NumPy's. Tensors are kept by
--- value: detached, row-major, under the same name on any device.
+-- that is killed, finds the old content or the new one. Its format is safetensors, which PyTorch and Hugging Face read;
+-- a plain table of tensors by name is just that. With a path that ends in .npy or .npz it is NumPy's. Tensors are kept
+-- by value: detached, row-major, on no device.
 ---@param object any
 ---@param path string
 function files.save(...)
@@ -96,13 +96,12 @@ local function reader_of(path)
   file:close()
   if head:sub(1, 2) == "PK" then return load_zip end
   if head:sub(1, 6) == "\147NUMPY" then return C.io.npy end
+  if head:sub(9) == "{" then return load_safetensors end
   if head:sub(1, 1) == "\128" then
-    fail("load: '%s' is a bare pickle (PyTorch before 1.6 wrote such files): load and save it once with a newer one", path)
+    fail("load: '%s' is a bare pickle (PyTorch before 1.6 wrote such files): load and save it once with a newer one",
+      path)
   end
-  if head:sub(9) ~= "{" then
-    fail("load: '%s' is in no format that is read here (safetensors, .npy, .npz, .pt), or cut", path)
-  end
-  return load_safetensors
+  return fail("load: '%s' is in no format that is read here (safetensors, .npy, .npz, .pt), or cut", path)
 end
 
 -- The same value with its tensors on a device.

@@ -1,7 +1,7 @@
 --- The safe part of Python's pickle format: what torch.save makes of tensors, numbers, texts and containers of them.
 --
--- A pickle is a program for a stack machine that may call any function of Python. Here it can only build tables and call
--- the few makers of tensors that the caller lists; any other name in it is an error that tells the name.
+-- A pickle is a program for a stack machine that may call any function of Python. Here it can only build tables and
+-- call the few makers of tensors that the caller lists; any other name in it is an error that tells the name.
 -- https://github.com/python/cpython/blob/main/Lib/pickletools.py
 local arguments = require "accelhost.util.arguments"
 
@@ -18,6 +18,7 @@ local function damaged(reason) fail("load: the pickle is damaged: %s", reason) e
 local Machine = {}
 Machine.__index = Machine
 
+--- The next bytes.
 function Machine:take(count)
   local from = self.at
   if from + count - 1 > #self.text then damaged "it ends early" end
@@ -25,6 +26,7 @@ function Machine:take(count)
   return self.text:sub(from, from + count - 1)
 end
 
+--- A little-endian whole number of so many bytes.
 function Machine:number(count, signed)
   local value, bytes = 0, self:take(count)
   for i = count, 1, -1 do value = value * 256 + bytes:byte(i) end
@@ -32,6 +34,7 @@ function Machine:number(count, signed)
   return value
 end
 
+--- The text up to the end of the line.
 function Machine:line()
   local stop = self.text:find("\n", self.at, true)
   if not stop then damaged "it ends early" end
@@ -40,8 +43,10 @@ function Machine:line()
   return line
 end
 
+--- Put a value on the stack.
 function Machine:push(value) self.stack[#self.stack + 1] = value end
 
+--- Take the topmost value off.
 function Machine:pop()
   local value = self.stack[#self.stack]
   if value == nil or value == MARK then damaged "its stack is empty" end
@@ -49,13 +54,14 @@ function Machine:pop()
   return value
 end
 
+--- The topmost value, which must be of this kind.
 function Machine:top(kind)
   local value = self.stack[#self.stack]
   if type(value) ~= "table" or value.kind ~= kind then damaged("expected a " .. kind .. " on its stack") end
   return value
 end
 
--- Everything above the last mark, which goes too.
+--- Everything above the last mark, which goes too.
 function Machine:above_mark()
   local stack, from = self.stack, #self.stack
   while from > 0 and stack[from] ~= MARK do from = from - 1 end
@@ -109,8 +115,8 @@ end
 local function global(self, module, name)
   local maker = self.makers[module .. "." .. name]
   if not maker then
-    fail("load: the file holds a '%s.%s', whose code would have to run; only tensors, numbers, texts and containers are "
-      .. "read (in Python: torch.save(model.state_dict(), path))", module, name)
+    fail("load: the file holds a '%s.%s', whose code would have to run; only tensors, numbers, texts and containers "
+      .. "are read (in Python: torch.save(model.state_dict(), path))", module, name)
   end
   self:push({kind = "global", make = maker})
 end

@@ -3,7 +3,8 @@
 --
 -- The tensors are named by their path ("model.fc.weight"); the rest is JSON in which a tensor stands as
 -- {"$tensor": name}. Tables whose keys are not all texts, nor 1..n, are {"$table": [[key, value], ...]}; numbers that
--- JSON has not are {"$number": "nan"}. A text key that begins with "$" is written with one more.
+-- JSON has not are {"$number": "nan"}, a value that is no table is {"$value": 3}. A key that begins with "$" is written
+-- with one more.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 
@@ -48,12 +49,14 @@ end
 local Parts = {}
 Parts.__index = Parts
 
+--- Raise about a value that cannot be kept.
 function Parts:fail(path, value)
   fail("%s: %s is %s; a file holds tensors, numbers, texts, booleans and tables of them%s", self.what,
     path == "" and "the value" or "'" .. path .. "'", describe(value),
     type(value) == "table" and type(value.state_dict) == "function" and " (save its state_dict())" or "")
 end
 
+--- Note a tensor, once; returns what stands for it.
 function Parts:tensor(value, path)
   local name = self.name_of[value]
   if not name then
@@ -65,11 +68,14 @@ function Parts:tensor(value, path)
   return {["$tensor"] = name}
 end
 
+--- What stands for a table.
 function Parts:table(value, path)
   if getmetatable(value) ~= nil then self:fail(path, value) end
   if self.open[value] then fail("%s: '%s' holds itself", self.what, path) end
   self.open[value] = true
-  local function below(key) return self:value(value[key], path == "" and tostring(key) or path .. "." .. tostring(key)) end
+  local function below(key)
+    return self:value(value[key], path == "" and tostring(key) or path .. "." .. tostring(key))
+  end
   local result = {}
   if is_array(value) then
     for i = 1, #value do result[i] = below(i) end
@@ -87,6 +93,7 @@ function Parts:table(value, path)
   return result
 end
 
+--- What stands for any value at this path.
 function Parts:value(value, path)
   if C.is_tensor(value) then return self:tensor(value, path) end
   local kind = type(value)
@@ -102,7 +109,7 @@ end
 --- Take a value apart.
 ---@param what string the function, for messages
 ---@param value any
----@return string[] names, table[] tensors, string|nil text the JSON; nil when the value is a plain table of tensors by name
+---@return string[] names, table[] tensors, string|nil text the JSON; nil for a plain table of tensors by name
 function structure.split(what, value)
   local parts = setmetatable({what = what, names = {}, tensors = {}, name_of = {}, taken = {}, open = {}}, Parts)
   if type(value) == "table" and not C.is_tensor(value) and getmetatable(value) == nil and next(value) ~= nil
@@ -115,15 +122,19 @@ function structure.split(what, value)
     end
   end
   local tree = parts:value(value, "")
-  return parts.names, parts.tensors, C.json.encode({value = tree})
+  local fine, text = pcall(C.json.encode, type(tree) == "table" and tree or {["$value"] = tree})
+  if not fine then fail("%s: %s", what, tostring(text):match("encode: value%.?([^\n]*)") or tostring(text)) end
+  return parts.names, parts.tensors, text
 end
 
 local function join(node, tensors)
   if type(node) ~= "table" then return node end
   local name = node["$tensor"]
-  if name ~= nil then return tensors[name] or fail("load: the file's structure names a tensor '%s' that it does not hold",
-    tostring(name)) end
+  if name ~= nil then
+    return tensors[name] or fail("load: the file's structure names a tensor '%s', which is missing", tostring(name))
+  end
   if node["$number"] ~= nil then return NUMBERS[node["$number"]] end
+  if node["$value"] ~= nil then return node["$value"] end
   local result = {}
   if type(node["$table"]) == "table" then
     for _, pair in ipairs(node["$table"]) do
@@ -145,9 +156,11 @@ end
 ---@return any
 function structure.join(text, tensors)
   if not text then return tensors end
-  local tree = C.json.decode(text)
-  if type(tree) ~= "table" or tree.value == nil then fail("load: the file's structure is damaged") end
-  return join(tree.value, tensors)
+  local fine, tree = pcall(C.json.decode, text)
+  if not fine then
+    fail("load: the file's structure is damaged: %s", tostring(tree):match("decode: ([^\n]*)") or tostring(tree))
+  end
+  return join(tree, tensors)
 end
 
 return structure

@@ -128,6 +128,8 @@ static int unknown_field(lua_State *L, const char *name)
         known[at++] = fields[i].name;
     known[at] = NULL;
     const char *near = ah_nearest(name, known);
+    if (near && !strcmp(near, "repeat"))
+        near = "tile"; /* Lua's own word cannot be a method's name in a script */
     if (near)
         return ah_raise_text(L, "a tensor has no field or method '%s' (did you mean '%s'?)", name, near);
     return ah_raise_text(L, "a tensor has no field or method '%s'", name);

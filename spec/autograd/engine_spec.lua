@@ -181,6 +181,18 @@ describe("detach", function()
   end)
 end)
 
+describe("detach_", function()
+  it("makes a constant of a leaf", function()
+    local x = leaf {1}
+    assert.equal(x, x:detach_())
+    assert.is_false(x.requires_grad)
+  end)
+
+  it("is refused for a result, whose graph may still ask for its history", function()
+    assert.error_matches(function() (leaf({1}) * 2):detach_() end, "detach_: only leaves .* use detach%(%)")
+  end)
+end)
+
 describe("requires_grad", function()
   it("is for floating tensors only", function()
     assert.error_matches(function() accelhost.tensor({1}, {dtype = "int64", requires_grad = true}) end,

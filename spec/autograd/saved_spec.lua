@@ -43,6 +43,13 @@ describe("an input that its op's rule does not read may be changed in place:", f
     assert.error_matches(function() y:backward() end, "div: argument 1 .* was changed in place")
   end)
 
+  it("the divisor of a number, whose one exact division keeps it, may not", function()
+    local h = leaf {4} * 1
+    local y = (2 / h):sum()
+    h:add_(1)
+    assert.error_matches(function() y:backward() end, "div: argument 2 .* was changed in place")
+  end)
+
   it("the index of index_add, when only the input wants a gradient", function()
     local x, index = leaf {1, 2}, accelhost.tensor({0, 1}, {dtype = "int64"})
     local y = x:index_add(0, index, accelhost.ones({2}, {dtype = "float64"})):sum()

@@ -122,6 +122,11 @@ describe("max_pool2d", function()
     check.raises("max_pool2d: expected input (N, C, H, W) or (C, H, W), got (4, 4)", function()
       F.max_pool2d(accelhost.zeros(4, 4), 2)
     end)
+    for _, name in ipairs {"max_pool2d", "avg_pool2d", "adaptive_avg_pool2d"} do
+      check.raises(name .. ": expected a floating input, got int64", function()
+        F[name](accelhost.zeros({1, 4, 4}, {dtype = "int64"}), 2)
+      end)
+    end
   end)
 end)
 

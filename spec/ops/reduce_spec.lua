@@ -2,6 +2,7 @@ local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local gradcheck = require "spec.support.gradcheck"
 local C = require "accelhost._C"
+local F = accelhost.nn.functional
 local inf, nan = 1 / 0, 0 / 0
 
 local function T(values, dtype, requires_grad)
@@ -231,6 +232,12 @@ describe("norms", function()
     local x = T({0, 0}, "float64", true)
     x:norm():backward()
     assert.same({0, 0}, x.grad:tolist())
+  end)
+
+  it("of small halves do not underflow in cosine_similarity", function()
+    local x = T({{1e-4, 1e-4, 1e-4, 1e-4}}, "float16")
+    assert.same({1}, F.cosine_similarity(x, x):tolist())
+    assert.same({-1}, F.cosine_similarity(x, x * -2):tolist())
   end)
 end)
 

@@ -92,6 +92,21 @@ describe("the random stream", function()
   end)
 end)
 
+-- Numbers of PyTorch 2.15, seed 3.
+describe("what is made of draws", function()
+  before_each(function() accelhost.manual_seed(3) end)
+
+  it("is PyTorch's gumbel_softmax, of exponential numbers", function()
+    check.near({0.9890263612712136, 0.01043163218763648, 0.0005420065411499013},
+      F.gumbel_softmax(accelhost.zeros(3, f64), {tau = 0.5}), 1e-14)
+  end)
+
+  it("is PyTorch's truncated normal numbers, to the last digits in float64", function()
+    check.near({0.8032760780963507, 0.17483339327910358, 0.08897809502587893, -0.6137180077293578,
+      0.04618245168476012, -1.3682591776659836}, accelhost.nn.init.trunc_normal_(accelhost.zeros(6, f64)), 1e-14)
+  end)
+end)
+
 describe("a generator's state", function()
   it("is restored with the waiting normal number", function()
     accelhost.manual_seed(5)

@@ -130,6 +130,11 @@ describe("a tensor's fields", function()
     assert.error_matches(function() return accelhost.zeros(1).reshap end, "did you mean 'reshape'")
   end)
 
+  it("name tile, not repeat, which is a word of Lua", function()
+    assert.error_matches(function() return accelhost.zeros(1).repeat_ end, "did you mean 'tile'")
+    assert.same({1, 2, 1, 2}, accelhost.tensor({1, 2}):tile(2):tolist())
+  end)
+
   it("cannot be invented", function()
     assert.error_matches(function() accelhost.zeros(1).colour = 1 end, "cannot be set")
   end)

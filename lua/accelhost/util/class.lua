@@ -143,7 +143,7 @@ function class.guard(cls)
     cls[name] = function(self, ...)
       if getmetatable(self) ~= cls and not class.is(self, cls) and not is_class(self, cls) then
         arguments.fail("%s: expected %s as the object, got %s; write object:%s(...), with a colon", name,
-          "a " .. cls._name, arguments.describe(self), name)
+          (cls._name:find "^[AEIOU]" and "an " or "a ") .. cls._name, arguments.describe(self), name)
       end
       return method(self, ...)
     end

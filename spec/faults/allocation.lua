@@ -10,6 +10,7 @@ local optional = {
   ["host/cli/host.c: may_make_code"] = "a look whether the system lets programs make code; LuaJIT asks again",
   ["host/comm/segment.c: give_back"] = "shared memory that is given back stays unused until the group closes",
   ["host/comm/shm.c: shm_free"] = "the same",
+  ["host/data/gather.c: join_loader"] = "without a thread the loop gathers its batches itself",
   ["host/cli/lines.c: ah_lines_add"] = "the line is written at once instead of being held for its like",
 }
 local optional_once = {
@@ -37,6 +38,9 @@ local rank = comm.rank()
 comm.all_gather_ragged(accelhost.ones(rank + 1, 3))
 comm.broadcast(accelhost.ones(10), 0)
 comm.reduce_scatter_async(accelhost.ones(6, 5)):wait()
+local one, other = nn.Linear(2, 2), nn.Linear(2, 2)
+one, other = accelerator:prepare(one, other)
+accelerator:backward((rank == 0 and one or nn.Sequential(one, other))(accelhost.ones(1, 2)):sum())
 local part = comm.split(0)
 part:all_reduce(accelhost.ones(70000))
 accelerator:gather_for_metrics(accelhost.ones(2, 3))
@@ -63,6 +67,15 @@ for images, labels in loader do
   optimizer:step()
   optimizer:zero_grad()
 end]]}},
+  {name = "data", words = {"-e", [[
+local accelhost = require "accelhost"
+local data, C = accelhost.data, require "accelhost._C"
+print(C.data.idx(arg[1], "labels"):sum():item())
+for x, y in data.DataLoader(data.SyntheticDigits{size = 200}, {batch_size = 100}) do print(x:size(0), y[99]:item()) end
+local wide = data.TensorDataset(accelhost.ones(600, 1000))
+for x in data.DataLoader(wide, {batch_size = 300}) do print(x:sum():item()) end
+print(accelhost.arange(120):reshape(3, 40), accelhost.zeros(0, 3))
+print(C.comm.arena_empty({8}):zero_():sum():item())]], "@labels"}},
   {name = "graphs", words = {"-e", [[
 local accelhost = require "accelhost"
 local x = accelhost.randn(3, 4, {requires_grad = true})
@@ -82,6 +95,13 @@ accelhost.randn(64, 9):topk(3)
 accelhost.cat({x, x}, 0):unsqueeze(0):expand(5, 6, 4):reshape(-1)
 x.grad:index_select(0, accelhost.tensor({2, 0}, {dtype = "int64"}))
 accelhost.nn.utils.clip_grad_norm_({x}, 1)
+local z = x * 2
+z:retain_grad()
+for _ = 1, 20 do z:register_hook(function(grad) return grad + 0 end) end
+accelhost.autograd.checkpoint(function(u) return (u * x):exp() end, z):sum():backward()
+local weight = accelhost.randn(2, 3, 3, {requires_grad = true})
+local normed = accelhost.nn.functional.layer_norm(weight, {3})
+accelhost.autograd.grad(normed:pow(2):sum(), {weight}, {create_graph = true})[1]:sum():backward()
 print(#tostring(sorted), order:shape()[1], x.grad:sum():item() ~= nil)]]}},
   {name = "launch", words = {"launch", "--num_processes", "2", "--timeout", "20", "-e", collectives}},
   {name = "launch, rank 1", rank = 1,
@@ -98,6 +118,12 @@ for i = 2, 4 do
   jobs[#jobs + 1] = {name = "Lua in " .. jobs[i].name, lua = true, most = 400,
     words = {"run", "--jit=off", unpack(jobs[i].words)}}
 end
+
+-- Three labels in MNIST's format.
+local labels_path = os.tmpname()
+local labels_file = assert(io.open(labels_path, "wb"))
+labels_file:write("\0\0\8\1\0\0\0\3\7\2\1")
+labels_file:close()
 
 local function quoted(text) return "'" .. tostring(text):gsub("'", "'\\''") .. "'" end
 
@@ -119,7 +145,7 @@ local function run(job, failing)
     "ACCELHOST_COUNT_ALLOC=" .. count_path, failing and "ACCELHOST_FAIL_ALLOC=" .. failing or "",
     job.lua and "ACCELHOST_FAIL_ALLOC_OF=lua" or "", job.rank and "ACCELHOST_FAIL_ALLOC_RANK=" .. job.rank or "",
     "timeout -s KILL 60", quoted(binary)}
-  for _, word in ipairs(job.words) do words[#words + 1] = quoted(word) end
+  for _, word in ipairs(job.words) do words[#words + 1] = quoted(word == "@labels" and labels_path or word) end
   local pipe = assert(io.popen(table.concat(words, " ") .. " 2>&1; echo \"=$?\""))
   local text = pipe:read("*a")
   pipe:close()
@@ -182,4 +208,5 @@ for _, job in ipairs(jobs) do
 end
 os.remove(failed_path)
 os.remove(count_path)
+os.remove(labels_path)
 os.exit(failures == 0 and 0 or 1)

@@ -4,6 +4,7 @@
 #   pattern: part of a spec's path, else of a sentence; self-tests take it as part of a name
 #   HOST_FLAGS: options of the host (--jit off); SKIP_SELFTEST=1: specs only; SKIP_SPECS=1: self-tests only;
 #   ACCELHOST_TEST_DEVICE: the device on which the specs of tensors run again (far, whose memory the host cannot read)
+#   ACCELHOST_TEST_SLOWNESS: how many times as long as usual a program that a spec starts may take
 #   SPECS: folders instead of spec; EXCLUDE: pattern of spec files to leave out
 set -u
 cd "$(dirname "$0")/.." || exit 2

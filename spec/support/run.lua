@@ -15,6 +15,9 @@ local function own_binary()
 end
 run.path = os.getenv("ACCELHOST_BINARY") or own_binary()
 
+-- Limits of time only end what hangs: a sanitizer's programs may take that many times as long.
+local slowness = tonumber(os.getenv "ACCELHOST_TEST_SLOWNESS") or 1
+
 --- A word for the shell.
 ---@param word any
 ---@return string
@@ -47,7 +50,7 @@ function run.program(words, options)
     local value = options.env[name]
     parts[#parts + 1] = value == false and "-u " .. name or name .. "=" .. run.quote(value)
   end
-  parts[#parts + 1] = ("timeout -k 2 %d"):format(options.timeout or 60)
+  parts[#parts + 1] = ("timeout -k 2 %d"):format((options.timeout or 60) * slowness)
   for _, word in ipairs(words) do parts[#parts + 1] = run.quote(word) end
   local input = "/dev/null"
   if options.stdin then

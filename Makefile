@@ -25,7 +25,7 @@ WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpoi
 # -ffp-contract=off: results must not depend on where the compiler finds a multiply-add; kernels ask for it by fma().
 CFLAGS  += -std=c11 $(OPT) -march=$(ARCH) -ffp-contract=off -fno-math-errno -fno-trapping-math -fopenmp \
            -fasynchronous-unwind-tables -fno-omit-frame-pointer $(WARN) $(if $(WERROR),-Werror) \
-           $(if $(SAN),-fsanitize=$(SAN) -Wno-format-overflow)
+           $(if $(SAN),-fsanitize=$(SAN) -Wno-format-overflow -Wno-unknown-warning-option)
 CPPFLAGS += -D_GNU_SOURCE -Ihost -Ispec -Ispec/host -I$(BUILD) $(if $(FAIL_ALLOC),-include faults/fail_alloc.h) \
             $(shell pkg-config --cflags $(PKGS) 2>/dev/null) -MMD -MP
 comma   := ,

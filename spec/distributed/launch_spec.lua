@@ -117,12 +117,13 @@ describe("accelhost launch", function()
     for ranks = 1, 2 do
       local pipe = '("$0" launch --num_processes $1 -e "$2"; echo $? >&2) | head -1'
       local result = run.program({"sh", "-c", pipe, run.path, ranks, forever}, {timeout = 20})
-      assert.equal("141\n", result.stderr)
+      assert.equal("141\n", run.without_delays(result.stderr))
     end
     local full = '"$0" launch --num_processes 2 -e "$1" > /dev/full; echo $?'
     local result = run.program({"sh", "-c", full, run.path, forever}, {timeout = 20})
     assert.equal("3\n", result.stdout)
-    assert.equal("accelhost launch: cannot write what the ranks print: No space left on device\n", result.stderr)
+    assert.equal("accelhost launch: cannot write what the ranks print: No space left on device\n",
+      run.without_delays(result.stderr))
   end)
 
   it("ends with 3 when only the last lines could not be written", function()
@@ -141,7 +142,8 @@ describe("accelhost launch", function()
     local script = "for i = 1, 100000 do print(('x'):rep(100)) end"
     local result = run.program({"bash", "-c", limited, run.path, 2, script, path}, {timeout = 20})
     assert.equal("3\n", result.stdout)
-    assert.equal("accelhost launch: cannot write what the ranks print: File too large\n", result.stderr)
+    assert.equal("accelhost launch: cannot write what the ranks print: File too large\n",
+      run.without_delays(result.stderr))
     result = run.program({"bash", "-c", limited, run.path, 1, script, path}, {timeout = 20})
     assert.equal("3\n", result.stdout)
     assert.matches("could not write all that the script printed", result.stderr)

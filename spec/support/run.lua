@@ -107,6 +107,13 @@ function run.everyone(ranks, text)
   return said
 end
 
+--- What a launcher told, but for what it tells of a busy machine: ranks that take a second to end.
+---@param text string
+---@return string
+function run.without_delays(text)
+  return (text:gsub("accelhost launch: ranks? [%d, -]+ may take [%d.]+ s to end [^\n]*\n", ""))
+end
+
 --- Run a Lua text as a script of the host.
 ---@param text string
 ---@param options? table as for run.program, plus args: string[]

@@ -1,11 +1,10 @@
-/* Running backward: plant the roots' gradients, then run ready nodes, latest first; each node's hooks, its rule, and
- * its gradients handed to the nodes behind it. Leaves accumulate into .grad or into their arena slot, or, for
- * autograd.grad, gradients are captured on the way. What must stay true: a sum is formed in place only where nobody
- * else can see it, and a node's saved values are dropped only after its rule has run. */
+/* Running backward: plant the roots' gradients, then run ready nodes, latest first; each node's hooks, its rule
+ * (apply.c), and its gradients handed to the nodes behind it. Leaves accumulate into .grad or into their arena slot,
+ * or, for autograd.grad, gradients are captured on the way. What must stay true: a sum is formed in place only where
+ * nobody else can see it, and a node's saved values are dropped only after its rule has run. */
 #include "autograd/engine.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "autograd/node.h"
 #include "autograd/run.h"
@@ -143,93 +142,6 @@ static int accumulate(struct ah_run *run, struct ah_tensor *leaf, struct ah_tens
         return 0;
     }
     return ah_op1(AH_OP_clone, &meta->grad, AH_T(grad));
-}
-
-static int check_saved(const struct ah_node *node, const struct ah_saved *saved, const char *what, int index)
-{
-    if (!saved->tensor || ah_tensor_version(saved->tensor) == saved->version)
-        return 0;
-    return ah_fail(AH_ESTATE,
-                   "backward of %s: %s %d %s was changed in place after it was saved (version %u then, %u now)",
-                   node->op->name, what, index, ah_shape(saved->tensor), saved->version,
-                   ah_tensor_version(saved->tensor));
-}
-
-static int check_node(const struct ah_node *node)
-{
-    if (node->consumed) {
-        return ah_fail(AH_ESTATE, "backward of %s: the graph was already used by a backward, which freed what it "
-                       "saved; pass retain_graph = true to the first one", ah_node_name(node));
-    }
-    for (int i = 0; node->op && i < node->op->param_count; i++)
-        AH_TRY(check_saved(node, &node->saved_arg[i], "argument", i + 1));
-    for (int i = 0; i < AH_MAX_OUTS; i++)
-        if (node->saved_out[i].tensor)
-            AH_TRY(check_saved(node, &node->saved_out[i], "result", i + 1));
-    return 0;
-}
-
-int ah_run_rule(struct ah_node *node, struct ah_tensor **grad_out, struct ah_tensor **grad_in)
-{
-    int inputs = node->input_count;
-    for (int i = 0; i < inputs; i++)
-        grad_in[i] = NULL;
-    AH_TRY(check_node(node));
-    struct ah_rule rule;
-    bool needs_small[32];
-    bool *needs = inputs <= 32 ? needs_small : malloc((size_t)inputs);
-    struct ah_tensor *saved_out[AH_MAX_OUTS];
-    if (!needs)
-        return ah_fail(AH_ENOMEM, "out of memory");
-    for (int i = 0; i < inputs; i++)
-        needs[i] = node->edge[i].node != NULL;
-    rule.node = node;
-    rule.arg = node->arg;
-    rule.state = &node->state;
-    rule.extra = node->extra;
-    rule.out = saved_out;
-    rule.grad_out = grad_out;
-    rule.grad_in = grad_in;
-    rule.needs = needs;
-    rule.input_count = inputs;
-    rule.output_count = node->output_count;
-    rule.status = 0;
-    rule.temp = rule.own_temp;
-    rule.temp_count = 0;
-    rule.temp_room = AH_RULE_TEMPS;
-    for (int k = 0; k < AH_MAX_OUTS; k++) {
-        saved_out[k] = node->saved_out[k].tensor;
-        if (saved_out[k] && ah_grad_enabled) {
-            /* For a second derivative the saved result must be seen as this node's result again. */
-            struct ah_tensor *out;
-            rule.status = ah_tensor_view(&out, saved_out[k], saved_out[k]->size, saved_out[k]->stride,
-                                         saved_out[k]->ndim, saved_out[k]->offset);
-            if (rule.status < 0)
-                break;
-            saved_out[k] = ah_rule_keep(&rule, out);
-            struct ah_grad_meta *meta = ah_grad_meta(out);
-            if (meta) {
-                ah_node_retain(node);
-                meta->fn = node;
-                meta->output = k;
-            }
-        }
-    }
-    int status = rule.status < 0 ? rule.status : node->class->run(node, &rule);
-    if (status == 0)
-        status = rule.status;
-    for (int i = 0; i < inputs; i++) {
-        if (status < 0 || !needs[i])
-            grad_in[i] = NULL;
-        ah_tensor_retain(grad_in[i]);
-    }
-    for (size_t i = 0; i < rule.temp_count; i++)
-        ah_tensor_release(rule.temp[i]);
-    if (rule.temp != rule.own_temp)
-        free(rule.temp);
-    if (needs != needs_small)
-        free(needs);
-    return status;
 }
 
 static int check_gradient(const struct ah_node *node, int i, const struct ah_tensor *grad)

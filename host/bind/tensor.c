@@ -1,4 +1,4 @@
-/* The tensor class in Lua: fields, methods that are no ops, metamethods. */
+/* The tensor class in Lua: methods that are no ops, metamethods. */
 #include "bind/tensor.h"
 
 #include <math.h>
@@ -8,193 +8,10 @@
 #include "autograd/engine.h"
 #include "autograd/graph.h"
 #include "base/alloc.h"
-#include "base/nearest.h"
 #include "bind/function.h"
 #include "bind/handle.h"
 #include "bind/op.h"
 #include "tensor/format.h"
-
-/* Fields. */
-
-static int get_grad(lua_State *L, struct ah_tensor *tensor)
-{
-    ah_push_shared_tensor(L, ah_grad(tensor));
-    return 1;
-}
-
-static int get_dtype(lua_State *L, struct ah_tensor *tensor)
-{
-    ah_push_dtype(L, tensor->dtype);
-    return 1;
-}
-
-static int get_device(lua_State *L, struct ah_tensor *tensor)
-{
-    lua_pushstring(L, tensor->storage->device->name);
-    return 1;
-}
-
-static int get_requires_grad(lua_State *L, struct ah_tensor *tensor)
-{
-    lua_pushboolean(L, ah_requires_grad(tensor));
-    return 1;
-}
-
-static int get_is_leaf(lua_State *L, struct ah_tensor *tensor)
-{
-    lua_pushboolean(L, ah_is_leaf(tensor));
-    return 1;
-}
-
-static int get_ndim(lua_State *L, struct ah_tensor *tensor)
-{
-    lua_pushinteger(L, tensor->ndim);
-    return 1;
-}
-
-/* The memory, apart from all history: writes through it are not noticed by what was saved for backward. */
-static int get_data(lua_State *L, struct ah_tensor *tensor)
-{
-    ah_push_op(L, AH_OP_detach, (const struct ah_value[]){AH_T(tensor)}, 1);
-    ah_check(L, ah_tensor_own_version(ah_to_tensor(L, -1)));
-    return 1;
-}
-
-/* "MulBackward" for an op named mul, as PyTorch prints it. */
-static void node_label(const struct ah_node *node, char *text, size_t size)
-{
-    size_t used = 0;
-    bool upper = true;
-    for (const char *at = ah_node_name(node); *at && used + 10 < size; at++) {
-        if (*at == '_') {
-            upper = true;
-            continue;
-        }
-        text[used++] = upper && *at >= 'a' && *at <= 'z' ? (char)(*at - 32) : *at;
-        upper = false;
-    }
-    memcpy(text + used, "Backward", 9);
-}
-
-static int get_grad_fn(lua_State *L, struct ah_tensor *tensor)
-{
-    char text[96];
-    if (!tensor->grad || !tensor->grad->fn) {
-        lua_pushnil(L);
-        return 1;
-    }
-    node_label(tensor->grad->fn, text, sizeof text);
-    lua_pushstring(L, text);
-    return 1;
-}
-
-static int get_transposed(lua_State *L, struct ah_tensor *tensor)
-{
-    int64_t dims[AH_MAX_DIMS];
-    for (int d = 0; d < tensor->ndim; d++)
-        dims[d] = tensor->ndim - 1 - d;
-    return ah_push_op(L, AH_OP_permute, (const struct ah_value[]){AH_T(tensor), AH_INTS_OF(dims, tensor->ndim)}, 2);
-}
-
-static int get_version(lua_State *L, struct ah_tensor *tensor)
-{
-    lua_pushinteger(L, (lua_Integer)ah_tensor_version(tensor));
-    return 1;
-}
-
-static const struct {
-    const char *name;
-    int (*get)(lua_State *L, struct ah_tensor *tensor);
-} fields[] = {
-    {"grad", get_grad},       {"dtype", get_dtype},     {"requires_grad", get_requires_grad},
-    {"data", get_data},       {"device", get_device},   {"is_leaf", get_is_leaf},
-    {"grad_fn", get_grad_fn}, {"ndim", get_ndim},       {"T", get_transposed},
-    {"_version", get_version}, {NULL, NULL},
-};
-
-static int unknown_field(lua_State *L, const char *name)
-{
-    ah_push_methods(L);
-    int count = 0;
-    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
-        count++;
-    for (int i = 0; fields[i].name; i++)
-        count++;
-    const char **known = lua_newuserdata(L, ((size_t)count + 1) * sizeof *known);
-    int at = 0;
-    for (lua_pushnil(L); lua_next(L, -3); lua_pop(L, 1))
-        known[at++] = lua_tostring(L, -2);
-    for (int i = 0; fields[i].name; i++)
-        known[at++] = fields[i].name;
-    known[at] = NULL;
-    const char *near = ah_nearest(name, known);
-    if (near && !strcmp(near, "repeat"))
-        near = "tile"; /* Lua's own word cannot be a method's name in a script */
-    if (near)
-        return ah_raise_text(L, "a tensor has no field or method '%s' (did you mean '%s'?)", name, near);
-    return ah_raise_text(L, "a tensor has no field or method '%s'", name);
-}
-
-/* upvalue 1: the method table */
-static int meta_index(lua_State *L)
-{
-    if (lua_type(L, 2) != LUA_TSTRING)
-        return ah_index_get(L);
-    lua_pushvalue(L, 2);
-    lua_rawget(L, lua_upvalueindex(1));
-    if (!lua_isnil(L, -1))
-        return 1;
-    struct ah_tensor *tensor = ah_check_tensor(L, 1);
-    const char *name = lua_tostring(L, 2);
-    for (int i = 0; fields[i].name; i++)
-        if (!strcmp(fields[i].name, name))
-            return fields[i].get(L, tensor);
-    return unknown_field(L, name);
-}
-
-/* t.data = u, C.set_data(t, u): t takes the other's storage, shape and dtype; identity and history stay. */
-static int set_data(lua_State *L)
-{
-    struct ah_tensor *tensor = ah_check_tensor(L, 1), *other = ah_check_tensor(L, 2);
-    ah_check(L, ah_tensor_row_major(other));
-    struct ah_storage *old = tensor->storage;
-    tensor->storage = ah_storage_retain(other->storage);
-    tensor->dtype = other->dtype;
-    tensor->ndim = other->ndim;
-    tensor->numel = other->numel;
-    tensor->offset = other->offset;
-    memcpy(tensor->size, other->size, sizeof tensor->size);
-    memcpy(tensor->stride, other->stride, sizeof tensor->stride);
-    ah_storage_release(old);
-    return 0;
-}
-
-static int meta_newindex(lua_State *L)
-{
-    if (lua_type(L, 2) != LUA_TSTRING)
-        return ah_index_set(L);
-    struct ah_tensor *tensor = ah_check_tensor(L, 1);
-    const char *name = lua_tostring(L, 2);
-    if (!strcmp(name, "grad")) {
-        struct ah_tensor *grad = ah_opt_tensor(L, 3);
-        ah_check(L, ah_set_grad(tensor, grad));
-        if (grad)
-            ah_share_handle(L, 3);
-    } else if (!strcmp(name, "requires_grad")) {
-        if (!lua_isboolean(L, 3))
-            return ah_raise_text(L, "requires_grad: expected true or false, got %s", luaL_typename(L, 3));
-        ah_check(L, ah_set_requires_grad(tensor, lua_toboolean(L, 3)));
-    } else if (!strcmp(name, "data")) {
-        ah_check_tensor(L, 3);
-        lua_remove(L, 2);
-        return set_data(L);
-    } else {
-        return ah_raise_text(L, "a tensor's field '%s' cannot be set (known: grad, requires_grad, data)", name);
-    }
-    return 0;
-}
-
-/* Methods. */
 
 static void push_ints(lua_State *L, const int64_t *at, int count)
 {
@@ -449,7 +266,7 @@ static int meta_tostring(lua_State *L)
     if (!ah_on_cpu(tensor))
         snprintf(device, sizeof device, "device='%s'", tensor->storage->device->name);
     if (tensor->grad && tensor->grad->fn) {
-        node_label(tensor->grad->fn, label, sizeof label);
+        ah_node_label(tensor->grad->fn, label, sizeof label);
         snprintf(suffix, sizeof suffix, "grad_fn=<%s>", label);
     } else if (ah_requires_grad(tensor)) {
         snprintf(suffix, sizeof suffix, "requires_grad=true");
@@ -593,14 +410,14 @@ static const struct ah_function methods_list[] = {
 };
 
 static const luaL_Reg meta_list[] = {
-    {"__newindex", meta_newindex}, {"__tostring", meta_tostring}, {"__len", meta_len}, {"__add", meta_add},
-    {"__sub", meta_sub},           {"__mul", meta_mul},           {"__div", meta_div}, {"__pow", meta_pow},
-    {"__mod", meta_mod},           {"__unm", meta_unm},           {"__lt", meta_compare},
-    {"__le", meta_compare},        {"__concat", meta_concat},     {NULL, NULL},
+    {"__newindex", ah_field_set}, {"__tostring", meta_tostring}, {"__len", meta_len}, {"__add", meta_add},
+    {"__sub", meta_sub},          {"__mul", meta_mul},           {"__div", meta_div}, {"__pow", meta_pow},
+    {"__mod", meta_mod},          {"__unm", meta_unm},           {"__lt", meta_compare},
+    {"__le", meta_compare},       {"__concat", meta_concat},     {NULL, NULL},
 };
 
 static const luaL_Reg module_list[] = {
-    {"is_tensor", is_tensor},   {"is_dtype", is_dtype}, {"set_data", set_data}, {"same_storage", same_storage},
+    {"is_tensor", is_tensor},   {"is_dtype", is_dtype}, {"set_data", ah_set_data}, {"same_storage", same_storage},
     {"same_shape", same_shape}, {"pointer", pointer},   {NULL, NULL},
 };
 
@@ -626,6 +443,6 @@ void ah_tensor_open(lua_State *L, int metatable, int methods, int module)
     set_all(L, module, module_list);
     ah_set_functions(L, module, function_list);
     lua_pushvalue(L, methods);
-    lua_pushcclosure(L, meta_index, 1);
+    lua_pushcclosure(L, ah_field_get, 1);
     lua_setfield(L, metatable, "__index");
 }

@@ -5,8 +5,20 @@
 
 #include "bind/bind.h"
 
+struct ah_node; /* autograd/graph.h */
+
 /* Fill the metatable (stack index `metatable`), the method table and accelhost._C (`module`). */
 void ah_tensor_open(lua_State *L, int metatable, int methods, int module);
+
+/* t.name, the metamethod __index (upvalue 1: the table of methods), and t.name = value, the metamethod __newindex;
+ * other keys than names go to ah_index_get and ah_index_set. */
+int ah_field_get(lua_State *L);
+int ah_field_set(lua_State *L);
+/* set_data(t, u), as t.data = u: t takes the other's storage, shape and dtype; identity and history stay. */
+int ah_set_data(lua_State *L);
+
+/* "MulBackward" for an op named mul, as PyTorch prints it; 96 bytes are enough. */
+void ah_node_label(const struct ah_node *node, char *text, size_t size);
 
 /* t[key] and t[key] = value for numbers, tables and tensors; both return the count of results left on the stack. */
 int ah_index_get(lua_State *L);

@@ -4,21 +4,16 @@
 #include "cli/job.h"
 
 #include <errno.h>
-#include <math.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/status.h"
-#include "base/threads.h"
 #include "base/time.h"
-#include "cli/environment.h"
 #include "cli/job_state.h"
 #include "cli/strays.h"
 
@@ -32,151 +27,12 @@ static const int64_t silence_ns = 200000000; /* of a pipe that somebody we canno
 
 enum { READ = 64 * 1024, EVENTS = 64 };
 
-enum source { EXIT, OUTPUT, ERROR, SOURCES }; /* of an event, beside its rank */
-
-/* Starting. */
-
-/* Room for the descriptors that `ranks` ranks take here; the soft limit to give back to them, or 0. */
-static int make_room(int ranks, uint64_t *before)
+int ah_job_watch_source(struct ah_job *job, int rank, enum ah_job_source source, int fd, bool on)
 {
-    struct rlimit limit;
-    rlim_t needed = (rlim_t)ranks * 4 + 64;
-    *before = 0;
-    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= needed)
-        return 0;
-    if (limit.rlim_max < needed)
-        return ah_fail(AH_EIO, "%d ranks need %llu file descriptors, and the limit is %llu (ulimit -Hn)", ranks,
-                       (unsigned long long)needed, (unsigned long long)limit.rlim_max);
-    *before = limit.rlim_cur;
-    limit.rlim_cur = needed;
-    if (setrlimit(RLIMIT_NOFILE, &limit))
-        return ah_fail(AH_EIO, "cannot raise the limit of file descriptors to %llu: %s", (unsigned long long)needed,
-                       strerror(errno));
-    return 0;
-}
-
-static void make_mark(struct ah_job *job)
-{
-    const char *outer = getenv(AH_JOB_MARK);
-    snprintf(job->mark, sizeof job->mark, "%s%d.%lld/", outer && strlen(outer) < 200 ? outer : "", (int)getpid(),
-             (long long)ah_now_ns());
-}
-
-static int describe_rank(const struct ah_job *job, struct ah_environment *environment, int rank)
-{
-    AH_TRY(ah_environment_set(environment, true, "RANK", "%d", rank));
-    return ah_environment_set(environment, true, "LOCAL_RANK", "%d", rank);
-}
-
-static int describe_job(const struct ah_job *job, struct ah_environment *environment)
-{
-    double share = floor((double)ah_cpu_count() / job->size);
-    AH_TRY(ah_environment_set(environment, true, "WORLD_SIZE", "%d", job->size));
-    AH_TRY(ah_environment_set(environment, true, "LOCAL_WORLD_SIZE", "%d", job->size));
-    AH_TRY(ah_environment_set(environment, true, "GROUP_RANK", "%d", 0));
-    AH_TRY(ah_environment_set(environment, false, "MASTER_ADDR", "127.0.0.1"));
-    AH_TRY(ah_environment_set(environment, true, "ACCELHOST_BOARD", "%d", job->board->fd));
-    AH_TRY(ah_environment_set(environment, true, AH_JOB_MARK, "%s", job->mark));
-    if (job->options.timeout > 0)
-        AH_TRY(ah_environment_set(environment, true, "ACCELHOST_TIMEOUT", "%.9g", job->options.timeout));
-    AH_TRY(ah_environment_set(environment, true, "ACCELHOST_PATIENCE", "%.9g", (double)job->patience_ns / 1e9));
-    if (job->options.threads > 0)
-        return ah_environment_set(environment, true, "OMP_NUM_THREADS", "%d", job->options.threads);
-    return ah_environment_set(environment, false, "OMP_NUM_THREADS", "%.0f", share < 1 ? 1 : share);
-}
-
-static int watch_source(struct ah_job *job, int rank, enum source source, int fd, bool on)
-{
-    struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)(rank * SOURCES + (int)source)};
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)(rank * AH_JOB_SOURCES + (int)source)};
     if (fd >= 0 && epoll_ctl(job->epoll, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event))
         return ah_fail(AH_EIO, "cannot watch rank %d: %s", rank, strerror(errno));
     return 0;
-}
-
-static int start_rank(struct ah_job *job, int rank, const struct ah_rank_plan *plan)
-{
-    struct ah_rank_process *process = &job->rank[rank];
-    int status = ah_rank_process_start(process, plan);
-    if (status < 0)
-        return ah_fail_prefix(status, "rank %d", rank);
-    job->running++;
-    ah_warden_add(&job->warden, process->pid);
-    AH_TRY(watch_source(job, rank, EXIT, process->pidfd, true));
-    for (int s = 0; s < 2; s++) {
-        job->open_pipes += process->pipe[s] >= 0;
-        AH_TRY(watch_source(job, rank, OUTPUT + s, process->pipe[s], true));
-    }
-    return 0;
-}
-
-static int start_ranks(struct ah_job *job, uint64_t descriptors)
-{
-    int status = 0;
-    struct ah_environment environment;
-    struct ah_rank_plan plan = {
-        .board = job->board, .argv = job->options.argv, .pipes = job->options.output, .script = job->options.script,
-        .descriptors = descriptors,
-    };
-    AH_TRY(ah_environment_copy(&environment));
-    AH_TRYGO(describe_job(job, &environment), out);
-    for (int r = 0; r < job->size; r++) {
-        AH_TRYGO(describe_rank(job, &environment, r), out);
-        plan.environment = environment.at;
-        AH_TRYGO(start_rank(job, r, &plan), out);
-    }
-out:
-    ah_environment_close(&environment);
-    return status;
-}
-
-static int64_t next_watch(const struct ah_job *job, int64_t now)
-{
-    return now + (job->patience_ns < second_ns ? job->patience_ns : second_ns);
-}
-
-static int take_patience(struct ah_job *job)
-{
-    job->patience_ns = (int64_t)(job->options.patience * 1e9);
-    if (!job->patience_ns)
-        AH_TRY(ah_seconds_from_environment("ACCELHOST_PATIENCE", AH_PATIENCE_S, &job->patience_ns));
-    job->watch_ns = next_watch(job, job->started_ns);
-    return 0;
-}
-
-int ah_job_start(struct ah_job **out, const struct ah_job_options *options)
-{
-    int status = 0;
-    uint64_t descriptors = 0;
-    if (options->ranks < 1 || options->ranks > AH_BOARD_MAX_RANKS)
-        return ah_fail(AH_EINVAL, "expected 1..%d ranks, got %d", AH_BOARD_MAX_RANKS, options->ranks);
-    struct ah_job *job = calloc(1, sizeof *job + (size_t)options->ranks * sizeof job->rank[0]);
-    if (!job)
-        return ah_fail(AH_ENOMEM, "out of memory");
-    job->options = *options;
-    job->size = options->ranks;
-    job->deadline = job->alone_ns = -1;
-    job->warden.socket = -1;
-    job->started_ns = ah_now_ns();
-    make_mark(job);
-    job->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (job->epoll < 0) {
-        status = ah_fail(AH_EIO, "cannot watch ranks: %s", strerror(errno));
-        goto out;
-    }
-    AH_TRYGO(take_patience(job), out);
-    AH_TRYGO(make_room(job->size, &descriptors), out);
-    AH_TRYGO(ah_board_create(&job->board, job->size), out);
-    job->board->header->stdout_is_terminal = options->terminal[0];
-    job->board->header->stderr_is_terminal = options->terminal[1];
-    job->board->header->columns = options->columns;
-    job->board->header->reports = true;
-    AH_TRYGO(ah_warden_start(&job->warden, job->mark), out);
-    AH_TRYGO(start_ranks(job, descriptors), out);
-    *out = job;
-out:
-    if (status < 0)
-        ah_job_close(job);
-    return status;
 }
 
 static pid_t *groups_of(const struct ah_job *job, pid_t groups[AH_BOARD_MAX_RANKS])
@@ -315,7 +171,7 @@ static void close_pipe(struct ah_job *job, int rank, int s)
 {
     struct ah_rank_process *process = &job->rank[rank];
     if (!job->held[s])
-        watch_source(job, rank, OUTPUT + s, process->pipe[s], false);
+        ah_job_watch_source(job, rank, AH_JOB_OUTPUT + s, process->pipe[s], false);
     close(process->pipe[s]);
     process->pipe[s] = -1;
     job->open_pipes--;
@@ -354,7 +210,7 @@ static void on_exit_of(struct ah_job *job, int rank)
     if (process->code < 0)
         process->code = atomic_load(&slot->state) != AH_RANK_ENDED;
     job->running--;
-    watch_source(job, rank, EXIT, process->pidfd, false);
+    ah_job_watch_source(job, rank, AH_JOB_EXIT, process->pidfd, false);
     bool failed = process->code || process->signal;
     ah_board_leave(job->board, rank, failed ? AH_RANK_DIED : AH_RANK_ENDED, NULL, false);
     /* A rank may have reported a failure and still have left with 0. */
@@ -407,17 +263,17 @@ void ah_job_step(struct ah_job *job)
     struct epoll_event events[EVENTS];
     int count = epoll_wait(job->epoll, events, EVENTS, 0);
     for (int i = 0; i < count; i++) {
-        int rank = (int)events[i].data.u32 / SOURCES, source = (int)events[i].data.u32 % SOURCES;
-        if (source == EXIT)
+        int rank = (int)events[i].data.u32 / AH_JOB_SOURCES, source = (int)events[i].data.u32 % AH_JOB_SOURCES;
+        if (source == AH_JOB_EXIT)
             on_exit_of(job, rank);
         else
-            pump(job, rank, source - OUTPUT);
+            pump(job, rank, source - AH_JOB_OUTPUT);
     }
     int64_t now = ah_now_ns();
     if (job->phase == AH_JOB_SIGNALLED && !job->nudged && now >= job->signal_ns + nudge_ns)
         nudge(job);
     if (job->running && now >= job->watch_ns) {
-        job->watch_ns = next_watch(job, now);
+        job->watch_ns = ah_job_next_watch(job, now);
         ah_job_watch(job, now);
     }
     if (job->deadline >= 0 && now >= job->deadline)
@@ -488,7 +344,7 @@ void ah_job_hold(struct ah_job *job, int stream, bool hold)
         return;
     job->held[stream] = hold;
     for (int r = 0; r < job->size; r++)
-        watch_source(job, r, OUTPUT + stream, job->rank[r].pipe[stream], !hold);
+        ah_job_watch_source(job, r, AH_JOB_OUTPUT + stream, job->rank[r].pipe[stream], !hold);
 }
 
 void ah_job_end(struct ah_job *job, int number)

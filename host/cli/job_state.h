@@ -1,4 +1,4 @@
-/* What a job knows, for the files that make up a job (job.c, job_verdict.c, job_watch.c) and no others. */
+/* What a job knows, for the files that make up a job (job.c, job_start.c, job_verdict.c, job_watch.c) and no others. */
 #ifndef AH_CLI_JOB_STATE_H
 #define AH_CLI_JOB_STATE_H
 
@@ -44,11 +44,19 @@ struct ah_job {
     struct ah_rank_process rank[];
 };
 
+/* What an event of job->epoll tells of, beside its rank. */
+enum ah_job_source { AH_JOB_EXIT, AH_JOB_OUTPUT, AH_JOB_ERROR, AH_JOB_SOURCES };
+
+/* Watch a descriptor of a rank, or no more; none (-1) is nothing. */
+int ah_job_watch_source(struct ah_job *job, int rank, enum ah_job_source source, int fd, bool on);
+
 /* A line for the user. */
 void ah_job_notice(struct ah_job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Tell, once each, of ranks that were stopped, that do not start, that still run long after the others have ended. */
 void ah_job_watch(struct ah_job *job, int64_t now);
+/* When to look next. */
+int64_t ah_job_next_watch(const struct ah_job *job, int64_t now);
 
 /* "rank 2" or "ranks 0, 2, 4-7" */
 void ah_job_list_ranks(const bool *listed, int size, char *text, size_t room);

@@ -55,3 +55,9 @@ void ah_job_watch(struct ah_job *job, int64_t now)
     if (!job->told_alone && job->alone_ns >= 0 && now > job->alone_ns + job->patience_ns)
         watch_ends(job);
 }
+
+int64_t ah_job_next_watch(const struct ah_job *job, int64_t now)
+{
+    const int64_t second = 1000000000;
+    return now + (job->patience_ns < second ? job->patience_ns : second);
+}

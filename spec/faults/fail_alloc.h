@@ -3,7 +3,7 @@
  * ACCELHOST_FAIL_ALLOC=n lets the n-th request of the process for memory or for a thread fail, n+ that one and all
  * after it; requests of other libraries are not counted. ACCELHOST_FAIL_ALLOC_OF=lua counts the requests of Lua states
  * instead. ACCELHOST_FAIL_ALLOC_RANK=r does so in rank r only, "launcher" in no rank.
- * ACCELHOST_FAILED_ALLOC=FILE appends a line for each request that failed, "host/folder/file.c: function",
+ * ACCELHOST_FAILED_ALLOC=FILE appends a line for each request that failed, "PATH: FUNCTION",
  * and ACCELHOST_COUNT_ALLOC=FILE the number of requests at the end. Any thread.
  *
  * The system's headers are read first, so that the names below replace calls and no declarations. */

@@ -1,0 +1,182 @@
+/* The fields of a tensor: a table of getters, asked after the methods; three can be set. */
+#include <string.h>
+
+#include "autograd/engine.h"
+#include "base/nearest.h"
+#include "bind/handle.h"
+#include "bind/tensor.h"
+
+static int get_grad(lua_State *L, struct ah_tensor *tensor)
+{
+    ah_push_shared_tensor(L, ah_grad(tensor));
+    return 1;
+}
+
+static int get_dtype(lua_State *L, struct ah_tensor *tensor)
+{
+    ah_push_dtype(L, tensor->dtype);
+    return 1;
+}
+
+static int get_device(lua_State *L, struct ah_tensor *tensor)
+{
+    lua_pushstring(L, tensor->storage->device->name);
+    return 1;
+}
+
+static int get_requires_grad(lua_State *L, struct ah_tensor *tensor)
+{
+    lua_pushboolean(L, ah_requires_grad(tensor));
+    return 1;
+}
+
+static int get_is_leaf(lua_State *L, struct ah_tensor *tensor)
+{
+    lua_pushboolean(L, ah_is_leaf(tensor));
+    return 1;
+}
+
+static int get_ndim(lua_State *L, struct ah_tensor *tensor)
+{
+    lua_pushinteger(L, tensor->ndim);
+    return 1;
+}
+
+/* The memory, apart from all history: writes through it are not noticed by what was saved for backward. */
+static int get_data(lua_State *L, struct ah_tensor *tensor)
+{
+    ah_push_op(L, AH_OP_detach, (const struct ah_value[]){AH_T(tensor)}, 1);
+    ah_check(L, ah_tensor_own_version(ah_to_tensor(L, -1)));
+    return 1;
+}
+
+void ah_node_label(const struct ah_node *node, char *text, size_t size)
+{
+    size_t used = 0;
+    bool upper = true;
+    for (const char *at = ah_node_name(node); *at && used + 10 < size; at++) {
+        if (*at == '_') {
+            upper = true;
+            continue;
+        }
+        text[used++] = upper && *at >= 'a' && *at <= 'z' ? (char)(*at - 32) : *at;
+        upper = false;
+    }
+    memcpy(text + used, "Backward", 9);
+}
+
+static int get_grad_fn(lua_State *L, struct ah_tensor *tensor)
+{
+    char text[96];
+    if (!tensor->grad || !tensor->grad->fn) {
+        lua_pushnil(L);
+        return 1;
+    }
+    ah_node_label(tensor->grad->fn, text, sizeof text);
+    lua_pushstring(L, text);
+    return 1;
+}
+
+static int get_transposed(lua_State *L, struct ah_tensor *tensor)
+{
+    int64_t dims[AH_MAX_DIMS];
+    for (int d = 0; d < tensor->ndim; d++)
+        dims[d] = tensor->ndim - 1 - d;
+    return ah_push_op(L, AH_OP_permute, (const struct ah_value[]){AH_T(tensor), AH_INTS_OF(dims, tensor->ndim)}, 2);
+}
+
+static int get_version(lua_State *L, struct ah_tensor *tensor)
+{
+    lua_pushinteger(L, (lua_Integer)ah_tensor_version(tensor));
+    return 1;
+}
+
+static const struct {
+    const char *name;
+    int (*get)(lua_State *L, struct ah_tensor *tensor);
+} fields[] = {
+    {"grad", get_grad},       {"dtype", get_dtype},     {"requires_grad", get_requires_grad},
+    {"data", get_data},       {"device", get_device},   {"is_leaf", get_is_leaf},
+    {"grad_fn", get_grad_fn}, {"ndim", get_ndim},       {"T", get_transposed},
+    {"_version", get_version}, {NULL, NULL},
+};
+
+static int unknown_field(lua_State *L, const char *name)
+{
+    ah_push_methods(L);
+    int count = 0;
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
+        count++;
+    for (int i = 0; fields[i].name; i++)
+        count++;
+    const char **known = lua_newuserdata(L, ((size_t)count + 1) * sizeof *known);
+    int at = 0;
+    for (lua_pushnil(L); lua_next(L, -3); lua_pop(L, 1))
+        known[at++] = lua_tostring(L, -2);
+    for (int i = 0; fields[i].name; i++)
+        known[at++] = fields[i].name;
+    known[at] = NULL;
+    const char *near = ah_nearest(name, known);
+    if (near && !strcmp(near, "repeat"))
+        near = "tile"; /* Lua's own word cannot be a method's name in a script */
+    if (near)
+        return ah_raise_text(L, "a tensor has no field or method '%s' (did you mean '%s'?)", name, near);
+    return ah_raise_text(L, "a tensor has no field or method '%s'", name);
+}
+
+int ah_field_get(lua_State *L)
+{
+    if (lua_type(L, 2) != LUA_TSTRING)
+        return ah_index_get(L);
+    lua_pushvalue(L, 2);
+    lua_rawget(L, lua_upvalueindex(1));
+    if (!lua_isnil(L, -1))
+        return 1;
+    struct ah_tensor *tensor = ah_check_tensor(L, 1);
+    const char *name = lua_tostring(L, 2);
+    for (int i = 0; fields[i].name; i++)
+        if (!strcmp(fields[i].name, name))
+            return fields[i].get(L, tensor);
+    return unknown_field(L, name);
+}
+
+int ah_set_data(lua_State *L)
+{
+    struct ah_tensor *tensor = ah_check_tensor(L, 1), *other = ah_check_tensor(L, 2);
+    ah_check(L, ah_tensor_row_major(other));
+    struct ah_storage *old = tensor->storage;
+    tensor->storage = ah_storage_retain(other->storage);
+    tensor->dtype = other->dtype;
+    tensor->ndim = other->ndim;
+    tensor->numel = other->numel;
+    tensor->offset = other->offset;
+    memcpy(tensor->size, other->size, sizeof tensor->size);
+    memcpy(tensor->stride, other->stride, sizeof tensor->stride);
+    ah_storage_release(old);
+    return 0;
+}
+
+int ah_field_set(lua_State *L)
+{
+    if (lua_type(L, 2) != LUA_TSTRING)
+        return ah_index_set(L);
+    struct ah_tensor *tensor = ah_check_tensor(L, 1);
+    const char *name = lua_tostring(L, 2);
+    if (!strcmp(name, "grad")) {
+        struct ah_tensor *grad = ah_opt_tensor(L, 3);
+        ah_check(L, ah_set_grad(tensor, grad));
+        if (grad)
+            ah_share_handle(L, 3);
+    } else if (!strcmp(name, "requires_grad")) {
+        if (!lua_isboolean(L, 3))
+            return ah_raise_text(L, "requires_grad: expected true or false, got %s", luaL_typename(L, 3));
+        ah_check(L, ah_set_requires_grad(tensor, lua_toboolean(L, 3)));
+    } else if (!strcmp(name, "data")) {
+        ah_check_tensor(L, 3);
+        lua_remove(L, 2);
+        return ah_set_data(L);
+    } else {
+        return ah_raise_text(L, "a tensor's field '%s' cannot be set (known: grad, requires_grad, data)", name);
+    }
+    return 0;
+}

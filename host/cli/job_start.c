@@ -1,0 +1,147 @@
+/* Starting a job: room for its descriptors, its board, its mark, its warden, then each rank with an environment of its
+ * own. What must stay true: whatever fails, ah_job_close undoes what was done. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "base/threads.h"
+#include "base/time.h"
+#include "cli/environment.h"
+#include "cli/job_state.h"
+#include "cli/strays.h"
+
+/* Room for the descriptors that `ranks` ranks take here; the soft limit to give back to them, or 0. */
+static int make_room(int ranks, uint64_t *before)
+{
+    struct rlimit limit;
+    rlim_t needed = (rlim_t)ranks * 4 + 64;
+    *before = 0;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= needed)
+        return 0;
+    if (limit.rlim_max < needed)
+        return ah_fail(AH_EIO, "%d ranks need %llu file descriptors, and the limit is %llu (ulimit -Hn)", ranks,
+                       (unsigned long long)needed, (unsigned long long)limit.rlim_max);
+    *before = limit.rlim_cur;
+    limit.rlim_cur = needed;
+    if (setrlimit(RLIMIT_NOFILE, &limit))
+        return ah_fail(AH_EIO, "cannot raise the limit of file descriptors to %llu: %s", (unsigned long long)needed,
+                       strerror(errno));
+    return 0;
+}
+
+static void make_mark(struct ah_job *job)
+{
+    const char *outer = getenv(AH_JOB_MARK);
+    snprintf(job->mark, sizeof job->mark, "%s%d.%lld/", outer && strlen(outer) < 200 ? outer : "", (int)getpid(),
+             (long long)ah_now_ns());
+}
+
+static int describe_rank(const struct ah_job *job, struct ah_environment *environment, int rank)
+{
+    AH_TRY(ah_environment_set(environment, true, "RANK", "%d", rank));
+    return ah_environment_set(environment, true, "LOCAL_RANK", "%d", rank);
+}
+
+static int describe_job(const struct ah_job *job, struct ah_environment *environment)
+{
+    double share = floor((double)ah_cpu_count() / job->size);
+    AH_TRY(ah_environment_set(environment, true, "WORLD_SIZE", "%d", job->size));
+    AH_TRY(ah_environment_set(environment, true, "LOCAL_WORLD_SIZE", "%d", job->size));
+    AH_TRY(ah_environment_set(environment, true, "GROUP_RANK", "%d", 0));
+    AH_TRY(ah_environment_set(environment, false, "MASTER_ADDR", "127.0.0.1"));
+    AH_TRY(ah_environment_set(environment, true, "ACCELHOST_BOARD", "%d", job->board->fd));
+    AH_TRY(ah_environment_set(environment, true, AH_JOB_MARK, "%s", job->mark));
+    if (job->options.timeout > 0)
+        AH_TRY(ah_environment_set(environment, true, "ACCELHOST_TIMEOUT", "%.9g", job->options.timeout));
+    AH_TRY(ah_environment_set(environment, true, "ACCELHOST_PATIENCE", "%.9g", (double)job->patience_ns / 1e9));
+    if (job->options.threads > 0)
+        return ah_environment_set(environment, true, "OMP_NUM_THREADS", "%d", job->options.threads);
+    return ah_environment_set(environment, false, "OMP_NUM_THREADS", "%.0f", share < 1 ? 1 : share);
+}
+
+static int start_rank(struct ah_job *job, int rank, const struct ah_rank_plan *plan)
+{
+    struct ah_rank_process *process = &job->rank[rank];
+    int status = ah_rank_process_start(process, plan);
+    if (status < 0)
+        return ah_fail_prefix(status, "rank %d", rank);
+    job->running++;
+    ah_warden_add(&job->warden, process->pid);
+    AH_TRY(ah_job_watch_source(job, rank, AH_JOB_EXIT, process->pidfd, true));
+    for (int s = 0; s < 2; s++) {
+        job->open_pipes += process->pipe[s] >= 0;
+        AH_TRY(ah_job_watch_source(job, rank, AH_JOB_OUTPUT + s, process->pipe[s], true));
+    }
+    return 0;
+}
+
+static int start_ranks(struct ah_job *job, uint64_t descriptors)
+{
+    int status = 0;
+    struct ah_environment environment;
+    struct ah_rank_plan plan = {
+        .board = job->board, .argv = job->options.argv, .pipes = job->options.output, .script = job->options.script,
+        .descriptors = descriptors,
+    };
+    AH_TRY(ah_environment_copy(&environment));
+    AH_TRYGO(describe_job(job, &environment), out);
+    for (int r = 0; r < job->size; r++) {
+        AH_TRYGO(describe_rank(job, &environment, r), out);
+        plan.environment = environment.at;
+        AH_TRYGO(start_rank(job, r, &plan), out);
+    }
+out:
+    ah_environment_close(&environment);
+    return status;
+}
+
+static int take_patience(struct ah_job *job)
+{
+    job->patience_ns = (int64_t)(job->options.patience * 1e9);
+    if (!job->patience_ns)
+        AH_TRY(ah_seconds_from_environment("ACCELHOST_PATIENCE", AH_PATIENCE_S, &job->patience_ns));
+    job->watch_ns = ah_job_next_watch(job, job->started_ns);
+    return 0;
+}
+
+int ah_job_start(struct ah_job **out, const struct ah_job_options *options)
+{
+    int status = 0;
+    uint64_t descriptors = 0;
+    if (options->ranks < 1 || options->ranks > AH_BOARD_MAX_RANKS)
+        return ah_fail(AH_EINVAL, "expected 1..%d ranks, got %d", AH_BOARD_MAX_RANKS, options->ranks);
+    struct ah_job *job = calloc(1, sizeof *job + (size_t)options->ranks * sizeof job->rank[0]);
+    if (!job)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    job->options = *options;
+    job->size = options->ranks;
+    job->deadline = job->alone_ns = -1;
+    job->warden.socket = -1;
+    job->started_ns = ah_now_ns();
+    make_mark(job);
+    job->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (job->epoll < 0) {
+        status = ah_fail(AH_EIO, "cannot watch ranks: %s", strerror(errno));
+        goto out;
+    }
+    AH_TRYGO(take_patience(job), out);
+    AH_TRYGO(make_room(job->size, &descriptors), out);
+    AH_TRYGO(ah_board_create(&job->board, job->size), out);
+    job->board->header->stdout_is_terminal = options->terminal[0];
+    job->board->header->stderr_is_terminal = options->terminal[1];
+    job->board->header->columns = options->columns;
+    job->board->header->reports = true;
+    AH_TRYGO(ah_warden_start(&job->warden, job->mark), out);
+    AH_TRYGO(start_ranks(job, descriptors), out);
+    *out = job;
+out:
+    if (status < 0)
+        ah_job_close(job);
+    return status;
+}

@@ -3,15 +3,31 @@ local lfs = require "lfs"
 
 local folder = {}
 
---- Run fn(path) in it.
----@param fn fun(path: string)
-function folder.with(fn)
+local function make()
   local path = os.tmpname()
   os.remove(path)
   assert(lfs.mkdir(path))
+  return path
+end
+
+--- Run fn(path) with its path.
+---@param fn fun(path: string)
+function folder.with(fn)
+  local path = make()
   local fine, message = xpcall(fn, debug.traceback, path)
   os.execute("rm -rf '" .. path .. "'")
   if not fine then error(message, 0) end
+end
+
+--- Make one the current folder, for calls that may write files under any name.
+---@return fun() leave goes back and removes it
+function folder.enter()
+  local home, path = lfs.currentdir(), make()
+  assert(lfs.chdir(path))
+  return function()
+    assert(lfs.chdir(home))
+    os.execute("rm -rf '" .. path .. "'")
+  end
 end
 
 --- The names in a folder, hidden ones too, sorted.

@@ -1,5 +1,6 @@
 -- Every public function is called with wrong types, wrong counts and unknown options. What it raises names the function
 -- and the argument, and is never an error from inside the library.
+local folder = require "spec.support.folder"
 local surface = require "spec.support.surface"
 local unpack = unpack
 
@@ -80,6 +81,10 @@ local function check_counts(entry, rows, what)
 end
 
 describe("A wrong argument is named with its function by", function()
+  local leave
+  setup(function() leave = folder.enter() end)
+  teardown(function() leave() end)
+
   for _, entry in ipairs(entries) do
     local rows, what = surface.rows(entry)
     if rows then
@@ -92,6 +97,10 @@ describe("A wrong argument is named with its function by", function()
 end)
 
 describe("Whatever it is given, no error comes from inside the library for", function()
+  local leave
+  setup(function() leave = folder.enter() end)
+  teardown(function() leave() end)
+
   local sample = require("accelhost").ones(2)
   local calls = {{}, {"junk"}, {3}, {-1.5}, {{}}, {{1, "junk"}}, {{junk = 1}}, {print}, {true}, {sample, "junk"},
     {sample, sample, sample, sample}, {"junk", "junk", "junk"}, {3, 3, 3, 3}, {{sample}, {sample}}}

@@ -1,3 +1,5 @@
+/* A freed block waits in the list of its size class; large ones are mapped by themselves. What must stay true: a class
+ * and its rounded size follow from the bytes asked for alone, since a block knows neither; one lock guards all. */
 #include "base/alloc.h"
 
 #include <pthread.h>

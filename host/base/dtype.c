@@ -1,3 +1,4 @@
+/* One row per dtype. Their order in the enum is that of promotion, but for the two halves. */
 #include "base/dtype.h"
 
 #include <string.h>

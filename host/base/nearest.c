@@ -1,3 +1,4 @@
+/* Edit distance with one row, over lists of some hundred short words: an error has time for that. */
 #include "base/nearest.h"
 
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* FIPS 180-4, step by step. An own one: it checks downloads, and no library that is linked has it. */
 #include "base/sha256.h"
 
 #include <errno.h>

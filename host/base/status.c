@@ -1,3 +1,4 @@
+/* One text per thread, which the next failure overwrites. */
 #include "base/status.h"
 
 #include <stdio.h>

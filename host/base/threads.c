@@ -1,3 +1,4 @@
+/* Ranges are whole grains; their borders follow from n, grain and the number of threads alone. */
 #include "base/threads.h"
 
 #include <omp.h>

@@ -1,3 +1,4 @@
+/* The clock stands still while the machine sleeps (CLOCK_MONOTONIC), so no deadline passes meanwhile. */
 #include "base/time.h"
 
 #include <stdlib.h>

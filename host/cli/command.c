@@ -1,3 +1,4 @@
+/* What every command says of wrong usage. */
 #include "cli/command.h"
 
 #include <stdarg.h>

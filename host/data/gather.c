@@ -1,3 +1,6 @@
+/* A batch is a job, filled by whoever comes first: the loader's thread, which takes jobs from one queue, or the taker.
+ * What must stay true: outputs are allocated by the Lua thread, indices are checked by whoever fills, and a job in the
+ * queue changes its state under the loader's lock only. */
 #include "data/gather.h"
 
 #include <pthread.h>

@@ -1,3 +1,5 @@
+/* The header is read first and checked against what the bytes can hold, plain or unpacked by zlib in pieces; only then
+ * is memory asked for. */
 #include "data/idx.h"
 
 #include <errno.h>

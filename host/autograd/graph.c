@@ -65,8 +65,9 @@ static int check_target(const struct ah_call *call, const struct ah_tensor *targ
                        name, mark);
     }
     if (target->untracked == AH_UNTRACKED_GRAD || (target->untracked && call->recording)) {
-        return ah_fail(AH_EINVAL, "%s%s: a view made under no_grad cannot be changed in place with gradients on: its "
-                       "base would not hear of it (make and change it on the same side, or use detach)", name, mark);
+        return ah_fail(AH_EINVAL, "%s%s: a view made under no_grad, or detached, cannot be changed in place with "
+                       "gradients on: its base would not hear of it (make and change it on the same side, or use "
+                       "detach)", name, mark);
     }
     return 0;
 }

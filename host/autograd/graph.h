@@ -109,6 +109,10 @@ bool ah_is_leaf(const struct ah_tensor *tensor);
 /* AH_EINVAL for integer tensors and for results (use detach). */
 int ah_set_requires_grad(struct ah_tensor *tensor, bool on);
 
+/* Make it a leaf without history that requires no gradient; a view shares its memory as before, but cannot be written
+ * in place with gradients on. */
+void ah_detach(struct ah_tensor *tensor);
+
 /* The gradient of a leaf (or retained result): borrowed, NULL when there is none. */
 struct ah_tensor *ah_grad(const struct ah_tensor *tensor);
 /* Replace it (NULL clears). AH_EINVAL unless shape and dtype agree. For a prepared parameter the value is copied

@@ -70,6 +70,26 @@ int ah_set_requires_grad(struct ah_tensor *tensor, bool on)
     return 0;
 }
 
+void ah_detach(struct ah_tensor *tensor)
+{
+    struct ah_grad_meta *meta = tensor->grad;
+    if (!meta || !ah_requires_grad(tensor))
+        return;
+    ah_forget_keeper(meta);
+    struct ah_node *fn = meta->fn;
+    struct ah_tensor *base = ah_is_leaf(tensor) ? NULL : meta->base;
+    if (base) {
+        /* A write into it would not be heard of by the others that see its memory. */
+        tensor->untracked = base->refs > 1 ? AH_UNTRACKED_GRAD : AH_TRACKED;
+        meta->base = NULL;
+    }
+    meta->requires_grad = false;
+    meta->fn = NULL;
+    meta->output = 0;
+    ah_node_release(fn);
+    ah_tensor_release(base);
+}
+
 struct ah_tensor *ah_grad(const struct ah_tensor *tensor)
 {
     const struct ah_grad_meta *meta = tensor->grad;

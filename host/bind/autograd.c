@@ -231,6 +231,14 @@ static int enable_grad(lua_State *L)
     return call_with_mode(L, true);
 }
 
+/* t:detach_(): a leaf without history from now on */
+static int detach(lua_State *L)
+{
+    ah_detach(ah_check_tensor(L, 1));
+    lua_settop(L, 1);
+    return 1;
+}
+
 int ah_open_autograd(lua_State *L)
 {
     static const struct ah_function functions[] = {
@@ -242,6 +250,7 @@ int ah_open_autograd(lua_State *L)
     static const struct ah_function methods[] = {
         {"backward", backward, "input:T, gradient:*?, options:*?"},
         {"retain_grad", ah_lua_retain_grad, "input:T"},
+        {"detach_", detach, "input:T"},
         {NULL, NULL, NULL},
     };
     static const luaL_Reg list[] = {

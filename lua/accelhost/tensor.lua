@@ -198,18 +198,6 @@ function methods.register_hook(...)
   return Hook(C.autograd.register_hook(self, fn))
 end
 
-local read_detach = signature("detach_", {"input: tensor"})
-
---- Make this tensor a leaf without history.
----@param input userdata
----@return userdata input
-function methods.detach_(...)
-  local self = read_detach(...)
-  if not self.is_leaf then fail("detach_: only leaves can be detached in place; use detach()") end
-  self.requires_grad = false
-  return self
-end
-
 -- Sizes as a table or one by one, and options in a trailing table.
 local function read_sizes(what, input, ...)
   arguments.check(what, "input", "tensor", input)

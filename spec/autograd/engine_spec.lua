@@ -1,4 +1,5 @@
 local accelhost = require "accelhost"
+local check = require "spec.support.check"
 
 local function leaf(data, options)
   options = options or {}
@@ -188,8 +189,47 @@ describe("detach_", function()
     assert.is_false(x.requires_grad)
   end)
 
-  it("is refused for a result, whose graph may still ask for its history", function()
-    assert.error_matches(function() (leaf({1}) * 2):detach_() end, "detach_: only leaves .* use detach%(%)")
+  it("cuts a result off what made it", function()
+    local x = accelhost.ones({2}, {requires_grad = true})
+    local y = x * 2
+    local before = y * 3
+    y:retain_grad()
+    assert.equal(y, y:detach_())
+    assert.is_false(y.requires_grad)
+    assert.is_true(y.is_leaf)
+    assert.is_false((y * 5).requires_grad)
+    before:sum():backward()
+    assert.same({6, 6}, x.grad:tolist())
+    assert.is_nil(y.grad)
+  end)
+
+  it("carries a state from window to window", function()
+    local x, state = accelhost.ones({1}, {requires_grad = true}), accelhost.zeros({1})
+    for _ = 1, 3 do
+      state = state + x
+      state:sum():backward()
+      state:detach_()
+    end
+    assert.same({3}, x.grad:tolist())
+    assert.same({3}, state:tolist())
+  end)
+
+  it("leaves a view of what has a history its memory only, which is then not written", function()
+    local y = accelhost.ones({4}, {requires_grad = true}) * 2
+    local view = y:view(2, 2):detach_()
+    assert.is_false(view.requires_grad)
+    assert.is_true(y.requires_grad)
+    check.raises("mul_: a view made under no_grad, or detached, cannot be changed in place", function()
+      view:mul_(2)
+    end)
+    accelhost.no_grad(function() view:mul_(2) end)
+    assert.same({4, 4, 4, 4}, y:tolist())
+  end)
+
+  it("leaves a result that is nobody else's to be written", function()
+    local x = accelhost.ones({1, 1, 3}, {requires_grad = true})
+    local y = accelhost.nn.functional.conv1d(x, accelhost.ones(1, 1, 1)):detach_()
+    assert.same({{{3, 3, 3}}}, y:mul_(3):tolist())
   end)
 end)
 

@@ -34,7 +34,7 @@ static int lend_results(struct ah_rule *rule, struct ah_tensor **out)
     struct ah_node *node = rule->node;
     for (int k = 0; k < AH_MAX_OUTS; k++) {
         const struct ah_tensor *saved = out[k] = node->saved_out[k].tensor;
-        if (!saved || !ah_grad_enabled)
+        if (!saved || !ah_grad_enabled || !ah_dtype_is_float(saved->dtype))
             continue;
         AH_TRY(ah_tensor_view(&out[k], node->saved_out[k].tensor, saved->size, saved->stride, saved->ndim,
                               saved->offset));

@@ -112,3 +112,15 @@ describe("the second derivative", function()
     for _, p in ipairs(net:parameters()) do assert.equal(p:numel(), p.grad:isfinite():sum():item()) end
   end)
 end)
+
+describe("the derivative of picking by order", function()
+  it("is a constant, with create_graph too", function()
+    local x = accelhost.tensor({3, 1, 2}, {requires_grad = true})
+    for _, pick in ipairs {
+      function() return (x:sort()) end, function() return (x:topk(2)) end, function() return (x:max(0)) end,
+    } do
+      local slope = unpack(accelhost.autograd.grad(pick():sum(), {x}, {create_graph = true}))
+      assert.is_false(slope.requires_grad)
+    end
+  end)
+end)

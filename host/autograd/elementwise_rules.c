@@ -96,7 +96,7 @@ int ah_backward_pow(struct ah_rule *r)
         } else {
             struct ah_tensor *slope = ah_r_mul(r, b, ah_r(r, AH_OP_pow, AH_T(a), AH_T(ah_r_shift(r, b, -1))));
             struct ah_tensor *moving = compare(r, AH_OP_ne, b, 0);
-            ah_r_give(r, 0, ah_r_mul(r, g, only(r, moving, slope)));
+            ah_r_give(r, 0, only(r, moving, ah_r_mul(r, g, slope)));
         }
     }
     if (r->needs[1]) {
@@ -107,7 +107,7 @@ int ah_backward_pow(struct ah_rule *r)
         /* 0^b stays 0 for b >= 0, whatever log 0 says. */
         struct ah_tensor *flat =
             ah_r(r, AH_OP_logical_and, AH_T(compare(r, AH_OP_eq, a, 0)), AH_T(compare(r, AH_OP_ge, b, 0)));
-        ah_r_give(r, 1, ah_r_mul(r, g, only(r, unary(r, AH_OP_logical_not, flat), slope)));
+        ah_r_give(r, 1, only(r, unary(r, AH_OP_logical_not, flat), ah_r_mul(r, g, slope)));
     }
     return r->status;
 }
@@ -123,22 +123,6 @@ int ah_backward_remainder(struct ah_rule *r)
         struct ah_tensor *whole = ah_r(r, AH_OP_div, arg->input, arg->other, AH_S(mode));
         ah_r_give(r, 1, ah_r_neg(r, ah_r_mul(r, g, whole)));
     }
-    return r->status;
-}
-
-/* maximum and minimum: the winner takes the gradient, a tie splits it. */
-int ah_backward_extreme(struct ah_rule *r)
-{
-    const struct ah_args_extreme *arg = ah_args(r, extreme);
-    struct ah_tensor *g = r->grad_out[0], *a = ah_given(&arg->input), *b = ah_given(&arg->other);
-    enum ah_opid first_wins = r->node->op->id == AH_OP_maximum ? AH_OP_gt : AH_OP_lt;
-    struct ah_tensor *tie = ah_r(r, AH_OP_eq, AH_T(a), AH_T(b));
-    struct ah_tensor *shared = ah_r(r, AH_OP_where, AH_T(tie), AH_T(ah_r_scale(r, g, 0.5)), AH_T(g));
-    struct ah_tensor *first = ah_r(r, first_wins, AH_T(a), AH_T(b));
-    if (r->needs[0])
-        ah_r_give(r, 0, only(r, ah_r(r, AH_OP_logical_or, AH_T(first), AH_T(tie)), shared));
-    if (r->needs[1])
-        ah_r_give(r, 1, only(r, unary(r, AH_OP_logical_not, first), shared));
     return r->status;
 }
 
@@ -228,58 +212,6 @@ int ah_backward_hardswish(struct ah_rule *r)
     struct ah_tensor *curved = ah_r_mul(r, g, ah_r_shift(r, ah_r_scale(r, x, 1.0 / 3), 0.5));
     struct ah_tensor *outside = ah_r(r, AH_OP_where, AH_T(compare(r, AH_OP_le, x, -3)), AH_N(0), AH_T(g));
     ah_r_give(r, 0, ah_r(r, AH_OP_where, AH_T(between(r, x, -3, 3)), AH_T(curved), AH_T(outside)));
-    return r->status;
-}
-
-/* Clamping. At a bound that is a number the gradient is 0; a bound that is a tensor gets what it stopped, and at the
- * bound the two share. */
-
-/* The gradient of x against one bound, `stops` (lt below a minimum, gt above a maximum) telling where it stops. */
-static struct ah_tensor *passed(struct ah_rule *r, struct ah_tensor *g, struct ah_tensor *x, struct ah_tensor *bound,
-                                enum ah_opid passes)
-{
-    struct ah_tensor *through = only(r, ah_r(r, passes, AH_T(x), AH_T(bound)), g);
-    if (!bound || bound->wrapped)
-        return through;
-    struct ah_tensor *at = ah_r(r, AH_OP_eq, AH_T(x), AH_T(bound));
-    return ah_r(r, AH_OP_where, AH_T(at), AH_T(ah_r_scale(r, g, 0.5)), AH_T(through));
-}
-
-static int one_bound_rule(struct ah_rule *r, struct ah_tensor *bound, enum ah_opid passes)
-{
-    struct ah_tensor *g = r->grad_out[0], *inside = passed(r, g, ah_given(&ah_args(r, clamp)->input), bound, passes);
-    ah_r_give(r, 0, inside);
-    if (r->input_count > 1 && r->needs[1])
-        ah_r_give(r, 1, ah_r_sub(r, g, inside));
-    return r->status;
-}
-
-int ah_backward_clamp_min(struct ah_rule *r)
-{
-    return one_bound_rule(r, ah_given(&ah_args(r, clamp_min)->min), AH_OP_gt);
-}
-
-int ah_backward_clamp_max(struct ah_rule *r)
-{
-    return one_bound_rule(r, ah_given(&ah_args(r, clamp_max)->max), AH_OP_lt);
-}
-
-int ah_backward_clamp(struct ah_rule *r)
-{
-    const struct ah_args_clamp *arg = ah_args(r, clamp);
-    struct ah_tensor *g = r->grad_out[0], *x = ah_given(&arg->input);
-    struct ah_tensor *low = ah_given(&arg->min), *high = ah_given(&arg->max);
-    if (!low || !high)
-        return one_bound_rule(r, low ? low : high, low ? AH_OP_gt : AH_OP_lt);
-    /* min(max(x, low), high): what passes the upper bound goes on to the lower one. */
-    struct ah_tensor *raised = ah_r(r, AH_OP_clamp_min, AH_T(x), AH_T(low));
-    struct ah_tensor *below = passed(r, g, raised, high, AH_OP_lt);
-    struct ah_tensor *inside = passed(r, below, x, low, AH_OP_gt);
-    ah_r_give(r, 0, inside);
-    if (r->needs[1])
-        ah_r_give(r, 1, ah_r_sub(r, below, inside));
-    if (r->needs[2])
-        ah_r_give(r, 2, ah_r_sub(r, g, below));
     return r->status;
 }
 

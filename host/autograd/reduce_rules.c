@@ -78,15 +78,43 @@ int ah_backward_prod(struct ah_rule *r)
     return finish(r, ah_r_mul(r, with_dims(r, r->grad_out[0]), others));
 }
 
-/* others_i = prod / x_i: d/dx_j of sum_i g_i others_i = (sum_i g_i others_i - g_j others_j) / x_j. Undefined (NaN)
- * at x_j = 0, where the first derivative is exact but this one is not worth a kernel. */
+static struct ah_tensor *total(struct ah_rule *r, struct ah_tensor *x)
+{
+    return ah_r(r, AH_OP_sum, AH_T(x), dims_of(r), AH_B(true));
+}
+
+static struct ah_tensor *zeroed(struct ah_rule *r, struct ah_tensor *x, struct ah_tensor *mask)
+{
+    return ah_r(r, AH_OP_masked_fill, AH_T(x), AH_T(mask), AH_N(0));
+}
+
+static struct ah_tensor *choose(struct ah_rule *r, struct ah_tensor *mask, struct ah_tensor *x, struct ah_value other)
+{
+    return ah_r(r, AH_OP_where, AH_T(mask), AH_T(x), other);
+}
+
+/* The slope of sum_i g_i others_i at x_j = 0, from the product of what is not 0: where x_j is the only zero all g_i
+ * have a part in it, where there is one other only the g of that one, where there are more none. */
+static struct ah_tensor *slope_at_zeros(struct ah_rule *r, struct ah_tensor *x, struct ah_tensor *zero)
+{
+    struct ah_tensor *g = r->grad_out[0], *solid = ah_r(r, AH_OP_masked_fill, AH_T(x), AH_T(zero), AH_N(1));
+    struct ah_tensor *product = ah_r(r, AH_OP_prod, AH_T(solid), ah_args(r, prod_others)->dim, AH_B(true));
+    struct ah_tensor *rest = total(r, zeroed(r, ah_r_div(r, g, solid), zero));
+    struct ah_tensor *of_zeros = ah_r_sub(r, total(r, choose(r, zero, g, AH_N(0))), g);
+    struct ah_tensor *count = total(r, zero);
+    struct ah_tensor *several = choose(r, ah_r(r, AH_OP_eq, AH_T(count), AH_N(2)), of_zeros, AH_N(0));
+    return ah_r_mul(r, product, choose(r, ah_r(r, AH_OP_eq, AH_T(count), AH_N(1)), rest, AH_T(several)));
+}
+
+/* others_i = prod / x_i: d/dx_j of sum_i g_i others_i = (sum_i g_i others_i - g_j others_j) / x_j. */
 int ah_backward_prod_others(struct ah_rule *r)
 {
     const struct ah_args_prod_others *arg = ah_args(r, prod_others);
-    struct ah_tensor *x = arg->input.tensor;
+    struct ah_tensor *x = arg->input.tensor, *zero = ah_r(r, AH_OP_eq, AH_T(x), AH_N(0));
     struct ah_tensor *each = ah_r_mul(r, r->grad_out[0], ah_r(r, AH_OP_prod_others, AH_T(x), arg->dim));
-    struct ah_tensor *all = ah_r(r, AH_OP_sum, AH_T(each), dims_of(r), AH_B(true));
-    return finish(r, ah_r_div(r, ah_r_sub(r, all, each), x));
+    struct ah_tensor *solid = ah_r(r, AH_OP_masked_fill, AH_T(x), AH_T(zero), AH_N(1));
+    struct ah_tensor *slope = ah_r_div(r, ah_r_sub(r, total(r, each), each), solid);
+    return finish(r, choose(r, zero, slope_at_zeros(r, x, zero), AH_T(slope)));
 }
 
 static struct ah_tensor *deviation(struct ah_rule *r)
@@ -98,7 +126,7 @@ static struct ah_tensor *deviation(struct ah_rule *r)
 int ah_backward_var(struct ah_rule *r)
 {
     double rest = folded(r) - r->state->reduce.correction;
-    struct ah_tensor *g = ah_r_scale(r, with_dims(r, r->grad_out[0]), 2 / (rest > 0 ? rest : 0));
+    struct ah_tensor *g = ah_r_scale(r, with_dims(r, r->grad_out[0]), 2 / rest);
     return finish(r, ah_r_mul(r, g, deviation(r)));
 }
 
@@ -107,7 +135,7 @@ int ah_backward_std(struct ah_rule *r)
 {
     double rest = folded(r) - r->state->reduce.correction;
     struct ah_tensor *out = r->out[0];
-    struct ah_tensor *g = ah_r_div(r, r->grad_out[0], ah_r_scale(r, out, rest > 0 ? rest : 0));
+    struct ah_tensor *g = ah_r_div(r, r->grad_out[0], ah_r_scale(r, out, rest));
     g = ah_r(r, AH_OP_masked_fill, AH_T(g), AH_T(ah_r(r, AH_OP_eq, AH_T(out), AH_N(0))), AH_N(0));
     return finish(r, ah_r_mul(r, with_dims(r, g), deviation(r)));
 }
@@ -139,18 +167,17 @@ int ah_backward_norm(struct ah_rule *r)
         return finish(r, ah_r_mul(r, g, sign));
     if (isinf(p))
         return finish(r, ah_r_mul(r, sign, shared(r, ah_r(r, AH_OP_abs, AH_T(x)), out, g)));
-    /* x |x|^(p-2) / out^(p-1), and 0 where the norm is 0. */
-    struct ah_tensor *above = x, *below = out;
-    if (p != 2) {
-        above = ah_r(r, AH_OP_pow, AH_T(ah_r(r, AH_OP_abs, AH_T(x))), AH_N(p - 1));
-        if (p < 1) /* infinite at 0 */
-            above = ah_r(r, AH_OP_masked_fill, AH_T(above), AH_T(ah_r(r, AH_OP_eq, AH_T(x), AH_N(0))), AH_N(0));
-        above = ah_r_mul(r, sign, above);
-        below = ah_r(r, AH_OP_pow, AH_T(out), AH_N(p - 1));
-    }
+    /* sign(x) (|x| / out)^(p-1), and 0 where the norm is 0. The quotient first: it is at most 1, where powers of its
+     * parts may be beyond the numbers of a half. */
     struct ah_tensor *zero = ah_r(r, AH_OP_eq, AH_T(out), AH_N(0));
-    struct ah_tensor *factor = ah_r(r, AH_OP_masked_fill, AH_T(ah_r_div(r, g, below)), AH_T(zero), AH_N(0));
-    return finish(r, ah_r_mul(r, above, factor));
+    struct ah_tensor *unit = ah_r_div(r, p == 2 ? x : ah_r(r, AH_OP_abs, AH_T(x)),
+                                      ah_r(r, AH_OP_masked_fill, AH_T(out), AH_T(zero), AH_N(1)));
+    if (p != 2) {
+        if (p < 2) /* the power or its slope is infinite at 0, where the sign is 0 */
+            unit = ah_r(r, AH_OP_masked_fill, AH_T(unit), AH_T(ah_r(r, AH_OP_eq, AH_T(x), AH_N(0))), AH_N(1));
+        unit = ah_r_mul(r, sign, ah_r(r, AH_OP_pow, AH_T(unit), AH_N(p - 1)));
+    }
+    return finish(r, ah_r_mul(r, zeroed(r, unit, zero), g));
 }
 
 /* Where everything is -infinity so is the result, and its gradient is 0, not NaN. */

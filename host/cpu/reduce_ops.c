@@ -178,7 +178,7 @@ static int rows_to_output(struct ah_call *c, ah_range_fn body32, ah_range_fn bod
             double mean = sum / (double)job->columns;                                         \
             _Pragma("omp simd reduction(+ : squares)") for (int64_t i = 0; i < job->columns; i++) \
                 squares += ((double)x[i] - mean) * ((double)x[i] - mean);                     \
-            double rest = (double)job->columns - job->number;                                 \
+            double rest = job->columns > 0 ? (double)job->columns - job->number : 0;          \
             double var = squares / (rest > 0 ? rest : 0);                                     \
             ((type *)job->out)[r] = (type)(job->flag ? sqrt(var) : var);                      \
         }                                                                                     \

@@ -144,6 +144,8 @@ static int extreme(struct ah_call *c, enum ah_opid whole, enum ah_opid along, en
         return ah_op1(whole, &c->out[0], arg->input);
     }
     c->out_count = 1;
+    if (!dim->wrapped && c->arg[2].flag)
+        return ah_fail(AH_EINVAL, "%s: of two tensors there is no dim to keep (keepdim = true)", c->op->name);
     if (!dim->wrapped)
         return ah_op1(pairs, &c->out[0], arg->input, arg->dim);
     if (dim->dtype != AH_I64)

@@ -277,16 +277,27 @@ describe("products", function()
 end)
 
 describe("gradients of reductions", function()
-  local x
+  local x, first
   before_each(function()
     accelhost.manual_seed(8)
     x = accelhost.randn({2, 3, 4}, {dtype = "float64", requires_grad = true})
+    first = x:detach():clone()
   end)
+
+  -- t less what the first `count` elements of one of its columns were at first: zeros that move with t.
+  local function moved_to_zero(t, count)
+    local held = accelhost.zeros({2, 3, 4}, {dtype = "float64"})
+    held[{0, {0, count}, 1}] = first[{0, {0, count}, 1}]
+    return t - held
+  end
 
   local functions = {
     {"sum", function(t) return (t * t):sum({0, 2}) end},
     {"mean", function(t) return (t * t):mean(1, true) end},
     {"prod", function(t) return t:prod(1) end},
+    {"prod beside one zero", function(t) return moved_to_zero(t, 1):prod(1) end},
+    {"prod beside two zeros", function(t) return moved_to_zero(t, 2):prod(1) end},
+    {"prod beside three zeros", function(t) return moved_to_zero(t, 3):prod() end},
     {"var", function(t) return t:var({1, 2}) end},
     {"std", function(t) return t:std(0, 0, true) end},
     {"norm", function(t) return t:norm(2, {0, 1}) end},
@@ -304,4 +315,45 @@ describe("gradients of reductions", function()
       assert.is_true(gradcheck.gradgradcheck(case[2], {x}))
     end)
   end
+end)
+
+describe("max and min of two tensors", function()
+  it("have no dim to keep", function()
+    local x = accelhost.ones(2)
+    for _, name in ipairs {"max", "min"} do
+      check.raises(name .. ": of two tensors there is no dim to keep (keepdim = true)", function()
+        accelhost[name](x, x, true)
+      end)
+      assert.same({1, 1}, accelhost[name](x, x, false):tolist())
+    end
+  end)
+end)
+
+describe("the variance of nothing", function()
+  it("is NaN, whatever the correction", function()
+    for _, correction in ipairs {-1, 0, 1} do
+      assert.equal("nan", tostring(accelhost.zeros(2, 0):var(1, correction)[0]:item()):gsub("-", ""))
+    end
+  end)
+end)
+
+describe("the gradient of a norm", function()
+  it("does not leave the numbers of a half on its way", function()
+    for _, p in ipairs {2, 3} do
+      local x = T({1e-6}, "float16", true)
+      x:norm(p, 0):backward()
+      check.near({1}, x.grad:tolist(), 0.2)
+    end
+  end)
+end)
+
+describe("the gradient of a variance", function()
+  it("is that of the formula where the correction exceeds the count, too", function()
+    local x = T({3}, "float64", true)
+    x:var(0, 10):backward()
+    assert.equal(0, x.grad[0]:item())
+    local pair = T({1, 3}, "float64", true)
+    pair:var(0, 4):backward()
+    assert.same({1, -1}, pair.grad:tolist())
+  end)
 end)

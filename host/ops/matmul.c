@@ -118,6 +118,15 @@ static int scaled(struct ah_tensor **out, struct ah_tensor *t, double factor)
     return 0;
 }
 
+static bool broadcasts_to(const struct ah_tensor *tensor, const struct ah_tensor *other)
+{
+    int missing = other->ndim - tensor->ndim;
+    for (int d = 0; missing >= 0 && d < tensor->ndim; d++)
+        if (tensor->size[d] != 1 && tensor->size[d] != other->size[missing + d])
+            return false;
+    return missing >= 0;
+}
+
 /* beta * input + alpha * (a @ b); beta 0 drops the input, whatever it holds. */
 static int add_product(struct ah_call *c, int ndim)
 {
@@ -131,6 +140,11 @@ static int add_product(struct ah_call *c, int ndim)
     struct ah_tensor *raw = NULL, *right = NULL, *left = NULL;
     int status;
     AH_TRYGO(ah_op1(AH_OP_matmul, &raw, c->arg[1], c->arg[2]), out);
+    if (!broadcasts_to(arg->input.tensor, raw)) {
+        status = ah_fail(AH_EINVAL, "%s: input %s does not broadcast to %s", c->op->name, ah_shape(arg->input.tensor),
+                         ah_shape(raw));
+        goto out;
+    }
     AH_TRYGO(scaled(&right, raw, alpha), out);
     if (beta == 0) {
         c->out[0] = ah_tensor_retain(right);
@@ -139,10 +153,6 @@ static int add_product(struct ah_call *c, int ndim)
         AH_TRYGO(ah_op1(AH_OP_add, &c->out[0], AH_T(left), AH_T(right)), out);
     }
     c->out_count = 1;
-    if (!ah_same_shape(c->out[0], raw)) {
-        status = ah_fail(AH_EINVAL, "%s: input %s does not broadcast to %s", c->op->name, ah_shape(arg->input.tensor),
-                         ah_shape(raw));
-    }
 out:
     ah_tensor_release(raw);
     ah_tensor_release(right);

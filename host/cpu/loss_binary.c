@@ -34,6 +34,18 @@ PROBABILITY(f64, double, log)
 LOGIT(f32, float, ah_expf, ah_log1pf)
 LOGIT(f64, double, exp, log1p)
 
+static int expect_shares(const char *name, const void *data, bool single, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        double v = single ? (double)((const float *)data)[i] : ((const double *)data)[i];
+        if (v < 0 || v > 1) {
+            return ah_fail(AH_EINVAL, "binary_cross_entropy: %s %g at position %lld is outside 0..1", name, v,
+                           (long long)i);
+        }
+    }
+    return 0;
+}
+
 int ah_cpu_probability_nll(struct ah_call *c)
 {
     const struct ah_args_probability_nll *arg = ah_args(c, probability_nll);
@@ -45,14 +57,8 @@ int ah_cpu_probability_nll(struct ah_call *c)
     AH_TRYGO(ah_dense_open(&t, arg->target.tensor), out);
     AH_TRYGO(ah_dense_out_open(&y, out), out);
     bool single = ah_compute_dtype(out->dtype) == AH_F32;
-    for (int64_t i = 0; i < out->numel; i++) {
-        double v = single ? (double)((const float *)p.data)[i] : ((const double *)p.data)[i];
-        if (v < 0 || v > 1) {
-            status = ah_fail(AH_EINVAL, "binary_cross_entropy: input %g at position %lld is outside 0..1", v,
-                             (long long)i);
-            goto out;
-        }
-    }
+    AH_TRYGO(expect_shares("input", p.data, single, out->numel), out);
+    AH_TRYGO(expect_shares("target", t.data, single, out->numel), out);
     if (single)
         probability_f32(p.data, t.data, y.data, out->numel);
     else

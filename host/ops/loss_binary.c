@@ -3,13 +3,13 @@
 #include "ops/loss.h"
 #include "ops/rows.h"
 
-static int check_pair(const struct ah_call *c, const char *name)
+static int check_pair(const struct ah_call *c, const char *name, bool mixed)
 {
     const struct ah_args_logit_nll *arg = ah_args(c, logit_nll);
     const struct ah_tensor *x = arg->input.tensor, *t = arg->target.tensor;
     if (!ah_dtype_is_float(x->dtype))
         return ah_fail(AH_EINVAL, "%s: expected a floating input, got %s", name, ah_dtype_name(x->dtype));
-    if (!ah_same_shape(x, t) || x->dtype != t->dtype) {
+    if (!ah_same_shape(x, t) || (x->dtype != t->dtype && !(mixed && ah_dtype_is_float(t->dtype)))) {
         return ah_fail(AH_EINVAL, "%s: expected a target like the input, %s %s, got %s %s", name,
                        ah_dtype_name(x->dtype), ah_shape(x), ah_dtype_name(t->dtype), ah_shape(t));
     }
@@ -19,7 +19,7 @@ static int check_pair(const struct ah_call *c, const char *name)
 int ah_forward_probability_nll(struct ah_call *c)
 {
     const struct ah_tensor *x = ah_args(c, probability_nll)->input.tensor;
-    AH_TRY(check_pair(c, "binary_cross_entropy"));
+    AH_TRY(check_pair(c, "binary_cross_entropy", false));
     AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
     return ah_call_kernel(c);
 }
@@ -28,7 +28,7 @@ int ah_forward_logit_nll(struct ah_call *c)
 {
     const struct ah_args_logit_nll *arg = ah_args(c, logit_nll);
     const struct ah_tensor *x = arg->input.tensor, *p = arg->pos_weight.tensor;
-    AH_TRY(check_pair(c, "binary_cross_entropy_with_logits"));
+    AH_TRY(check_pair(c, "binary_cross_entropy_with_logits", false));
     if (p) {
         int64_t size[AH_MAX_DIMS];
         int ndim;
@@ -75,10 +75,25 @@ int ah_forward_binary_cross_entropy(struct ah_call *c)
     return finish(c, status, terms);
 }
 
+/* Logits, target and pos_weight are brought to the wider dtype of the first two. */
 int ah_forward_binary_cross_entropy_with_logits(struct ah_call *c)
 {
+    enum { COUNT = 3 };
     const struct ah_args_binary_cross_entropy_with_logits *arg = ah_args(c, binary_cross_entropy_with_logits);
-    struct ah_tensor *terms = NULL;
-    int status = ah_op1(AH_OP_logit_nll, &terms, arg->input, arg->target, arg->pos_weight);
+    struct ah_value used[COUNT] = {arg->input, arg->target, arg->pos_weight};
+    struct ah_tensor *cast[COUNT] = {NULL}, *terms = NULL;
+    AH_TRY(check_pair(c, c->op->name, true));
+    enum ah_dtype dtype = ah_dtype_promote(arg->input.tensor->dtype, arg->target.tensor->dtype);
+    int status = 0;
+    for (int i = 0; i < COUNT && status == 0; i++) {
+        if (used[i].kind != AH_TENSOR || used[i].tensor->dtype == dtype)
+            continue;
+        status = ah_op1(AH_OP_to, &cast[i], used[i], AH_D(dtype));
+        used[i] = AH_T(cast[i]);
+    }
+    if (status == 0)
+        status = ah_op1(AH_OP_logit_nll, &terms, used[0], used[1], used[2]);
+    for (int i = 0; i < COUNT; i++)
+        ah_tensor_release(cast[i]);
     return finish(c, status, terms);
 }

@@ -205,6 +205,11 @@ int ah_forward_scaled_dot_product_attention(struct ah_call *c)
         return ah_fail(AH_EINVAL, "scaled_dot_product_attention: expected query (..., L, E), key (..., S, E) and value "
                        "(..., S, V), got %s, %s and %s", ah_shape(q), ah_shape(k), ah_shape(v));
     }
+    if (!ah_dtype_is_float(q->dtype) || k->dtype != q->dtype || v->dtype != q->dtype) {
+        return ah_fail(AH_EINVAL, "scaled_dot_product_attention: expected a floating query, and key and value of its "
+                       "dtype, got %s, %s and %s", ah_dtype_name(q->dtype), ah_dtype_name(k->dtype),
+                       ah_dtype_name(v->dtype));
+    }
     if (arg->is_causal.flag && arg->attn_mask.tensor) {
         return ah_fail(AH_EINVAL, "scaled_dot_product_attention: attn_mask and is_causal exclude each other");
     }

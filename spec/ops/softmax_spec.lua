@@ -68,6 +68,14 @@ end)
 describe("scaled_dot_product_attention", function()
   local function attention(...) return F.scaled_dot_product_attention(...) end
 
+  it("names the dtypes that it cannot multiply", function()
+    local x, whole = accelhost.ones(2, 3), accelhost.ones({2, 3}, {dtype = "int64"})
+    for _, case in ipairs {{whole, whole, whole}, {x, whole, x}, {x, x, whole}} do
+      check.raises("scaled_dot_product_attention: expected a floating query, and key and value of its dtype, got ",
+        function() attention(unpack(case)) end)
+    end
+  end)
+
   it("is causal without a mask tensor", function()
     local q, k, v = leaf(2, 3, 4), leaf(2, 3, 4), leaf(2, 3, 4)
     local mask = accelhost.ones({3, 3}, {dtype = "float64"}):tril():to("bool")

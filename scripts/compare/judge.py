@@ -13,6 +13,8 @@ from sides import DTYPES, Torch
 TOLERANCE = {"float64": (1e-9, 1e-11), "float32": (1e-5, 1e-6), "float16": (4e-3, 1e-4), "bfloat16": (3e-2, 1e-3)}
 NOISE_RUNS = 4
 ROOM = 20  # times the spread of the noisy runs
+GRADIENTS = ("backward", "autograd.grad")
+TURN = {"error": 0, "raw": 0, "value": 2, "alias": 3}
 SCALES = (4.0, 64.0)  # of the noise, in units of the last place: tried in turn
 
 
@@ -23,7 +25,7 @@ class Difference:
     def __init__(self, kind, place, name, ours, theirs, statements):
         self.kind, self.place, self.name = kind, place, name
         self.ours, self.theirs = ours, theirs
-        self.statements, self.records = statements, {}  # records: all of PyTorch's
+        self.statements, self.records, self.our_records = statements, {}, {}  # of all variables, PyTorch's and ours
         self.call = call_of(statements[place]) if place is not None else ""
 
     def __str__(self):
@@ -34,30 +36,52 @@ def compare(ours, theirs, statements):
     """The first difference between two outcomes, by statement, or None."""
     if ours.crash:
         return Difference("crash", None, "", ours.crash, "", statements)
-    maker = {}
-    for i, (mine, other) in enumerate(zip(ours.statuses, theirs.statuses)):
-        for name in names_of(statements[i]):
-            maker.setdefault(name, i)
-        if (mine == ".") != (other == "."):
-            return Difference("error", i, "", mine, other, statements)
-        if mine != "." and is_raw(mine):
-            return Difference("raw", i, "", mine, other, statements)
-    found = []
-    for name, record in theirs.records.items():
-        mine = ours.records.get(name)
-        what = "missing" if mine is None else differs(mine, record)
-        if what:
-            place = maker.get(name.split(".")[0])
-            found.append((place if place is not None else 10**6, what, name, mine, record))
-    for name in ours.records:
-        if name not in theirs.records and ours.records[name].kind != "0":
-            found.append((maker.get(name.split(".")[0], 0), "missing", name, ours.records[name], None))
+    found = [(i, *what) for i, what in enumerate(map(differing_status, ours.statuses, theirs.statuses)) if what]
+    found += differing_records(ours, theirs, statements)
     if not found:
         return None
-    place, what, name, mine, record = min(found, key=lambda item: item[0])
+    place, what, name, mine, record = min(found, key=lambda item: (turn(item, statements), item[0]))
     difference = Difference(what, place, name, mine, record, statements)
-    difference.records = theirs.records
+    difference.records, difference.our_records = theirs.records, ours.records
     return difference
+
+
+def turn(item, statements):
+    """Which differences are judged first: a variable may hold what a later failure left there, a gradient may fail
+    for want of a history, a statement for want of a variable."""
+    place, what, _, ours, _ = item
+    if what == "error" and "(a nil value)" in ours:
+        return TURN["alias"]
+    return 1 if what == "error" and call_of(statements[place]) in GRADIENTS else TURN.get(what, 1)
+
+
+def differing_status(mine, other):
+    """How the statuses of one statement differ, as (kind, name, ours, theirs), or None."""
+    if (mine == ".") != (other == "."):
+        return "error", "", mine, other
+    return ("raw", "", mine, other) if mine != "." and is_raw(mine) else None
+
+
+def differing_records(ours, theirs, statements):
+    """(place, kind, name, ours, theirs) of each variable: at the statement that made it, a gradient at the last
+    backward, so that what it was computed from comes first."""
+    maker, backward = {}, 0
+    for i, statement in enumerate(statements):
+        for name in names_of(statement):
+            maker.setdefault(name, i)
+        if call_of(statement) in GRADIENTS:
+            backward = i
+    found = []
+    for name in {**theirs.records, **ours.records}:
+        mine, record = ours.records.get(name), theirs.records.get(name)
+        if mine is None or record is None:
+            what = "missing" if (mine or record).kind != "0" or mine is None else None
+        else:
+            what = differs(mine, record)
+        if what:
+            place = backward if name.endswith(".grad") else maker.get(name.split(".")[0], 0)
+            found.append((place, what, name, mine, record))
+    return found
 
 
 def is_raw(text):
@@ -77,10 +101,10 @@ def differs(mine, other):
             return "dtype"
         if mine.shape != other.shape:
             return "shape"
-        if mine.data != other.data and not close(mine.tensor(), other.tensor(), mine.dtype).all():
-            return "value"
         if mine.flags != other.flags:
             return "flags"
+        if mine.data != other.data and not close(mine.tensor(), other.tensor(), mine.dtype).all():
+            return "value"
         return "alias" if mine.storage != other.storage else None
     if mine.kind == "N":
         pair = torch.tensor([[mine.data, other.data]], dtype=torch.float64)

@@ -17,6 +17,7 @@ POSITIONAL = {"dim", "keepdim", "dims", "start_dim", "end_dim", "diagonal", "off
 ALWAYS_POSITIONAL = {"from", "to"}  # Python keeps the word `from` for itself
 # PyTorch has these names with other parameters.
 NOT_A_FUNCTION = {"dropout", "bernoulli_", "conv1d", "conv2d", "max_pool2d"}
+MANY_PARTS = 20  # a line of Lua has 200 names at most
 STRINGS = {"rounding_mode": ["floor", "trunc"], "reduction": ["mean", "sum", "none"], "approximate": ["none", "tanh"]}
 WEIGHTS = {"add": 3, "mul": 3, "sub": 2, "div": 3, "pow": 3, "sum": 3, "mean": 2, "matmul": 3, "clamp": 2, "where": 2,
            "cat": 2, "norm": 2, "var": 2, "std": 2, "to": 2, "cross_entropy": 2, "conv2d": 2, "copy_": 2}
@@ -196,6 +197,8 @@ def emit_split(g):
     value = g.value(source)
     dim = g.dim(value)
     size = value.shape[dim] if -value.dim() <= dim < value.dim() else 2
+    if size > MANY_PARTS:
+        raise Give
     kind = g.choice(["split", "split", "chunk", "unbind"])
     if kind == "split":
         parts = g.integer(1, size + 1)

@@ -101,6 +101,9 @@ class Run:
         if entry:
             entry.count += 1
             self.counts["known"] += 1
+            if entry.count <= self.options.known:
+                print(f"\n--- {entry.reason}", end="")
+                show(reduce(self.side, difference), seed)
             return
         self.counts["differences"] += 1
         key = group(difference)
@@ -187,6 +190,7 @@ def main():
     parser.add_argument("--count", type=int, default=100000, help="number of programs")
     parser.add_argument("--seed", type=int, help="show one program only")
     parser.add_argument("--show", type=int, default=2, help="programs shown of each group of differences")
+    parser.add_argument("--known", type=int, default=0, help="programs shown of each known deviation")
     parser.add_argument("--no-reduce", action="store_true", help="show programs as they were made")
     options = parser.parse_args()
     if options.seed is not None:

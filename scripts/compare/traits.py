@@ -1,0 +1,166 @@
+"""Questions about a difference, of which the table of known ones is made."""
+
+import re
+
+import torch
+
+from judge import TOLERANCE, close
+from program import NoGrad
+from sides import Torch
+
+REDUCED = "sum|mean|prod|std|var|std_mean|var_mean|max|min|argsort|sort"
+VIEWS = ("broadcast_to|chunk|diagonal|expand|expand_as|flatten|index|movedim|narrow|permute|reshape|reshape_as|select|"
+         "split|squeeze|swapaxes|swapdims|t|transpose|unbind|unflatten|unsqueeze|view|view_as")
+
+
+def text_of(difference):
+    return "\n".join(statement.lua() for statement in difference.statements)
+
+
+def text_before(difference):
+    """The program up to the statement that it shows in."""
+    return "\n".join(statement.lua() for statement in difference.statements[:difference.place + 1])
+
+
+def programs_with(pattern):
+    """A test: does the program's text hold this?"""
+    pattern = re.compile(pattern)
+    return lambda difference: pattern.search(text_of(difference)) is not None
+
+
+def statement_with(pattern):
+    """A test: does the statement that it shows in hold this?"""
+    pattern = re.compile(pattern)
+    return lambda difference: pattern.search(difference.statements[difference.place].lua()) is not None
+
+
+def all_of(*tests):
+    return lambda difference: all(test(difference) for test in tests)
+
+
+def any_of(*tests):
+    return lambda difference: any(test(difference) for test in tests)
+
+
+def all_zero(record):
+    return record is not None and record.kind == "T" and not any(record.data)
+
+
+def is_none(record):
+    return record is None or record.kind == "0" or record.kind == "B" and record.data == "false"
+
+
+def zeros_or_nothing(difference):
+    return (is_none(difference.ours) and all_zero(difference.theirs) or
+            is_none(difference.theirs) and all_zero(difference.ours))
+
+
+def apart(difference):
+    """Where the two tensors differ by more than the tolerance of their dtype: a mask, ours and PyTorch's elements."""
+    ours, theirs = difference.ours.tensor(), difference.theirs.tensor()
+    mask = ~close(ours, theirs, difference.ours.dtype)
+    return mask, ours[mask], theirs[mask]
+
+
+def is_floating(difference):
+    return difference.ours.kind == "T" and difference.ours.dtype in TOLERANCE
+
+
+def their_nan(difference):
+    """Is PyTorch's result nan or infinite wherever they differ?"""
+    return is_floating(difference) and bool((~apart(difference)[2].isfinite()).all())
+
+
+def beyond_numbers(difference):
+    """Is one side or the other no finite number wherever they differ?"""
+    if not is_floating(difference):
+        return False
+    _, ours, theirs = apart(difference)
+    return bool((~ours.isfinite() | ~theirs.isfinite()).all())
+
+
+def nearly(difference, relative=1e-6):
+    """Do the two sides agree to about float32's precision?"""
+    _, ours, theirs = apart(difference)
+    return bool(((ours.double() - theirs.double()).abs() <= relative * theirs.double().abs()).all())
+
+
+def copies_itself(difference):
+    """Is there a copy_ between tensors of one storage?"""
+    for target, source in re.findall(r"(\w+):copy_\((\w+)\)", text_of(difference)):
+        records = [difference.records.get(name) for name in (target, source)]
+        if all(records) and records[0].storage == records[1].storage:
+            return True
+    return False
+
+
+def tensors(difference):
+    return [record for record in difference.records.values() if record.kind == "T"]
+
+
+def at_nan(difference):
+    """Is the leaf itself nan wherever its gradients differ?"""
+    leaf = difference.name[:-len(".grad")]
+    if difference.call == "autograd.grad":
+        leaf = re.search(r"\{(\w+)\}", difference.statements[difference.place].lua()).group(1)
+    leaf = difference.records.get(leaf)
+    return (is_floating(difference) and leaf is not None and leaf.shape == difference.ours.shape and
+            bool(leaf.tensor().isnan()[apart(difference)[0]].all()))
+
+
+def has_nan(difference):
+    return any(record.tensor().isnan().any() for record in tensors(difference))
+
+
+def has_infinite(difference):
+    return any(not record.tensor().isfinite().all() for record in tensors(difference))
+
+
+def overflows(difference):
+    """Are there numbers whose products leave float32, or integers beyond a half?"""
+    return any((record.tensor().abs() > (1e18 if record.dtype in TOLERANCE else 65504)).any()
+               for record in tensors(difference) if record.dtype != "bool")
+
+
+def has_empty(difference):
+    return any(0 in record.shape for record in tensors(difference))
+
+
+def is_empty(difference):
+    return difference.theirs.kind == "T" and 0 in difference.theirs.shape
+
+
+def is_gradient(difference):
+    return difference.name.endswith(".grad") or difference.call == "autograd.grad"
+
+
+def flags(ours, theirs):
+    """A test: do the flags (r: requires a gradient, l: a leaf) differ so?"""
+    return lambda difference: difference.ours.flags == ours and difference.theirs.flags == theirs
+
+
+def without_gradients(difference):
+    """Was the variable made without gradients, or did a tensor require them later?"""
+    return (isinstance(difference.statements[difference.place], NoGrad) or
+            "requires_grad_(" in text_of(difference))
+
+
+def flags_differ(difference):
+    return difference.kind == "flags"
+
+
+def is_constant(difference):
+    """Is the derivative that PyTorch gives a history the same whatever its leaves hold?"""
+    side = Torch()
+    for statement in difference.statements[:difference.place + 1]:
+        side.run(statement)
+    made = side.environment.get(difference.name)
+    leaves = [value for value in side.environment.values() if isinstance(value, torch.Tensor)]
+    for module in side.environment.values():
+        leaves += module.parameters() if isinstance(module, torch.nn.Module) else []
+    leaves = [leaf for leaf in leaves if leaf.is_leaf and leaf.requires_grad]
+    try:
+        slopes = torch.autograd.grad(made.sum(), leaves, allow_unused=True)
+    except RuntimeError as error:  # PyTorch may have no second derivative there
+        return "is not implemented" in str(error)
+    return not any(slope is not None and slope.any() for slope in slopes)

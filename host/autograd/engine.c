@@ -298,7 +298,7 @@ static int execute(struct ah_run *run, struct ah_tensor **roots, struct ah_tenso
 {
     struct seed *seed = calloc((size_t)(count ? count : 1), sizeof *seed);
     if (!seed)
-        return ah_fail(AH_ENOMEM, "out of memory");
+        return ah_fail(AH_ENOMEM, "backward: out of memory");
     AH_GRAD_SCOPE(run->options->create_graph);
     depth++;
     int status = ah_run_want(run);
@@ -316,7 +316,7 @@ static int execute(struct ah_run *run, struct ah_tensor **roots, struct ah_tenso
     for (int i = 0; i < count; i++)
         ah_node_release(seed[i].owned);
     free(seed);
-    return status;
+    return ah_fail_named(status, "backward");
 }
 
 int ah_backward(struct ah_tensor **roots, struct ah_tensor **grads, int count,

@@ -17,12 +17,12 @@ int ah_grow(void *array, size_t needed, size_t *room, size_t item)
     wider = wider > needed ? wider : needed;
     wider = wider > FIRST_ROOM ? wider : FIRST_ROOM;
     if (wider > PTRDIFF_MAX / item)
-        return ah_fail(AH_ENOMEM, "out of memory");
+        return ah_fail(AH_ENOMEM, "out of memory: %zu items of %zu bytes asked for", wider, item);
     void *old, *grown;
     memcpy(&old, array, sizeof old);
     grown = realloc(old, wider * item);
     if (!grown)
-        return ah_fail(AH_ENOMEM, "out of memory");
+        return ah_fail(AH_ENOMEM, "out of memory: %zu bytes asked for", wider * item);
     memcpy(array, &grown, sizeof grown);
     *room = wider;
     return 0;

@@ -38,3 +38,9 @@ const char *ah_error_text(void)
 {
     return error_text;
 }
+
+int ah_fail_named(int code, const char *name)
+{
+    static const char bare[] = "out of memory";
+    return code == AH_ENOMEM && !strncmp(error_text, bare, sizeof bare - 1) ? ah_fail_prefix(code, "%s", name) : code;
+}

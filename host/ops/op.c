@@ -291,7 +291,7 @@ out:
     if (status < 0) {
         for (int i = 0; i < AH_MAX_OUTS; i++)
             ah_tensor_release(call.out[i]);
-        return status;
+        return ah_fail_named(status, op->name);
     }
     for (int i = 0; i < call.out_count; i++)
         out[i] = call.out[i];

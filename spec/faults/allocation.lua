@@ -76,6 +76,16 @@ local wide = data.TensorDataset(accelhost.ones(600, 1000))
 for x in data.DataLoader(wide, {batch_size = 300}) do print(x:sum():item()) end
 print(accelhost.arange(120):reshape(3, 40), accelhost.zeros(0, 3))
 print(C.comm.arena_empty({8}):zero_():sum():item())]], "@labels"}},
+  {name = "files", words = {"-e", [[
+local accelhost = require "accelhost"
+local model = accelhost.nn.Linear(3, 2)
+for _, kind in ipairs {"safetensors", "npz"} do
+  local path = arg[1] .. "." .. kind
+  accelhost.save(model:state_dict(), path)
+  for name, value in pairs(accelhost.load(path)) do print(name, value:shape()) end
+end
+accelhost.save({step = 3, list = {model.weight, "text"}}, arg[1] .. ".npy.safetensors")
+print(accelhost.load(arg[1] .. ".npy.safetensors").step)]], "@files"}},
   {name = "graphs", words = {"-e", [[
 local accelhost = require "accelhost"
 local x = accelhost.randn(3, 4, {requires_grad = true})
@@ -124,6 +134,7 @@ local labels_path = os.tmpname()
 local labels_file = assert(io.open(labels_path, "wb"))
 labels_file:write("\0\0\8\1\0\0\0\3\7\2\1")
 labels_file:close()
+local given = {["@labels"] = labels_path, ["@files"] = labels_path .. ".kept"}
 
 local function quoted(text) return "'" .. tostring(text):gsub("'", "'\\''") .. "'" end
 
@@ -145,7 +156,7 @@ local function run(job, failing)
     "ACCELHOST_COUNT_ALLOC=" .. count_path, failing and "ACCELHOST_FAIL_ALLOC=" .. failing or "",
     job.lua and "ACCELHOST_FAIL_ALLOC_OF=lua" or "", job.rank and "ACCELHOST_FAIL_ALLOC_RANK=" .. job.rank or "",
     "timeout -s KILL 60", quoted(binary)}
-  for _, word in ipairs(job.words) do words[#words + 1] = quoted(word == "@labels" and labels_path or word) end
+  for _, word in ipairs(job.words) do words[#words + 1] = quoted(given[word] or word) end
   local pipe = assert(io.popen(table.concat(words, " ") .. " 2>&1; echo \"=$?\""))
   local text = pipe:read("*a")
   pipe:close()
@@ -208,5 +219,5 @@ for _, job in ipairs(jobs) do
 end
 os.remove(failed_path)
 os.remove(count_path)
-os.remove(labels_path)
+os.execute("rm -f " .. labels_path .. "*")
 os.exit(failures == 0 and 0 or 1)

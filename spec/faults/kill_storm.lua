@@ -31,7 +31,10 @@ local function trial(phase)
   elseif faults.await(job, "phase " .. phase) then
     faults.sleep(math.random() * 0.03)
   end
-  local all = faults.ranks_of(job.pid)
+  local all = {}
+  for _, rank in ipairs(faults.ranks_of(job.pid)) do
+    if faults.is_alive(rank.pid) then all[#all + 1] = rank end
+  end
   local victim = all[math.random(math.max(1, #all))]
   local killed = victim and faults.signal(victim.pid, signal)
   local then_ns = faults.now()

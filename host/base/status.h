@@ -19,7 +19,7 @@ enum ah_status {
     AH_ESTATE = -7,    /* the call is right but not now (freed tensor, second backward, ...) */
     AH_EINTR = -8,     /* interrupted by a signal */
     AH_ENOTIMPL = -9,  /* known, but no kernel or rule for this case; the text says which */
-    AH_ELUA = -10,     /* a Lua callback raised; the binding holds the error value */
+    AH_ELUA = -10,     /* a Lua callback raised; its error value is on top of the Lua stack */
 };
 
 /* Record the text for a failure and return `code`, so that `return ah_fail(AH_EINVAL, ...)` reads as one step. */

@@ -1,4 +1,4 @@
-/* The one OpenMP pool. Only the Lua thread enters it; helper threads (loader, writers) never do. */
+/* The one OpenMP pool. Only the Lua thread enters it; helper threads (the loader's) never do. */
 #ifndef AH_BASE_THREADS_H
 #define AH_BASE_THREADS_H
 

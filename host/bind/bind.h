@@ -30,7 +30,7 @@ const char *ah_call_site(lua_State *L);
 /* Tensors as userdata. */
 struct ah_tensor *ah_to_tensor(lua_State *L, int index);    /* NULL when it is something else (or nil) */
 bool ah_was_freed(lua_State *L, int index);                 /* is it a tensor that was freed? */
-/* Raises "argument N: expected a tensor, got X" or "... this tensor was freed". */
+/* Raises "argument N: expected a tensor, got X", where X may be "a tensor that was freed". */
 struct ah_tensor *ah_check_tensor(lua_State *L, int index);
 struct ah_tensor *ah_opt_tensor(lua_State *L, int index);   /* nil or none: NULL */
 /* Push a tensor whose one reference passes to Lua. NULL pushes nil. */

@@ -12,7 +12,7 @@ struct ah_handle {
     size_t counted;           /* bytes this handle stands for in the account */
 };
 
-/* Make the metatable (left in the registry); pushes the method table that ops and the library fill. */
+/* Make the metatable and the method table, which ops and the library fill; both are left in the registry. */
 void ah_handle_open(lua_State *L);
 
 /* Push the metatable shared by all tensors. */

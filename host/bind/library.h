@@ -15,8 +15,8 @@ bool ah_is_library_chunk(const char *source);
  * from that checkout's lua/ folder instead of the binary. */
 void ah_library_open(lua_State *L);
 
-/* Message handler for lua_pcall: the error as text, with a traceback of script frames (the library's folded). nil
- * stays nil. */
+/* Message handler for lua_pcall: the error as text, whatever value it was, with a hint where a method was called with
+ * '.' and a traceback of script frames (the library's folded). */
 int ah_traceback(lua_State *L);
 
 #endif

@@ -1,7 +1,5 @@
 /* A thin command over a job (cli/job.h): options in, the ranks' output merged, signals passed on, the verdict out. One
  * poll over signals, the job and the readers of our output; nothing else here waits. */
-#include "cli/launch.h"
-
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>

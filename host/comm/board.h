@@ -64,7 +64,7 @@ struct ah_board {
     struct ah_board_header *header;
     size_t bytes;
     int size;
-    int fd;                                   /* of the creator until ah_board_hand_over, else -1 */
+    int fd;                                   /* the creator's; -1 in a rank */
     size_t segment_span;                      /* bytes reserved for each segment */
     unsigned char *segment[AH_BOARD_MAX_RANKS];
     int segment_fd[AH_BOARD_MAX_RANKS];       /* -1 once closed */

@@ -2,8 +2,8 @@
  *
  * This is the one door. Every call through it is checked, numbered, fingerprinted on the job's board and compared with
  * what the peers bring; mismatches, dead peers and timeouts become errors, and any failure of a collective poisons the
- * group: later calls fail with the first error's text. Backends only move data (backend.h). All calls are made by the
- * Lua thread. Every function returns 0 or a negative status (AH_EPEER, AH_EMISMATCH, AH_ETIMEOUT, AH_EINVAL ...); a
+ * group: later calls fail with the first error's text. Backends only move data (backend.h). One thread uses a group, a
+ * rank's Lua thread. Functions return 0 or a negative status (AH_EPEER, AH_EMISMATCH, AH_ETIMEOUT, AH_EINVAL ...); a
  * wrong argument (AH_EINVAL) is this rank's error only and does not poison.
  *
  * ACCELHOST_DEBUG=comm tells a line for each call. */

@@ -1,6 +1,6 @@
 /* This process as a rank of a launched job: its board, and what it reports there.
  *
- * Without a launcher every function here does nothing and says so. One board per process. */
+ * Without a launcher the functions that report do nothing. One board per process. */
 #ifndef AH_COMM_RANK_H
 #define AH_COMM_RANK_H
 

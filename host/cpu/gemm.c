@@ -1,5 +1,6 @@
 /* Products of matrices by OpenBLAS, dnnl_sgemm or a oneDNN primitive, whichever is fastest for the shape (measured),
- * on one thread below ALONE_BELOW. The choice depends on the shape alone, so the same product gives the same bits. */
+ * on one thread below ALONE_BELOW. The choice depends on the shape and on whether an OpenMP region runs, on nothing
+ * else, so the same product at the same place gives the same bits. */
 #include "cpu/gemm.h"
 
 #include <limits.h>

@@ -1,8 +1,8 @@
 /* Dense matrix products on row-major arrays: C = alpha * op(A) op(B) + beta * C.
  *
  * op(A) is M x K and op(B) is K x N; with `ta` the array A holds K x M (lda >= M), else M x K (lda >= K); B alike.
- * beta = 0 never reads C. The library behind a call depends on shape and type only (OpenBLAS, or oneDNN where it is
- * built in and faster). Callable inside an OpenMP region, where it then runs on the calling thread alone. */
+ * beta = 0 never reads C. The library behind a call depends on shape, type and whether an OpenMP region runs (OpenBLAS,
+ * or oneDNN where it is built in and faster). In such a region a product runs on the calling thread alone. */
 #ifndef AH_CPU_GEMM_H
 #define AH_CPU_GEMM_H
 

@@ -15,20 +15,20 @@
 
 enum { AH_MAX_ARGS = 12, AH_MAX_OUTS = 4, AH_MAX_EXTRA = 4 };
 
-/* Kinds of parameters, with the letter used in a signature. */
+/* Kinds of parameters, with the letter used in a signature; a ? behind it lets the argument be nil. */
 enum ah_kind {
-    AH_NONE,    /* absent: an optional tensor that is nil */
-    AH_TENSOR,  /* T   a tensor;  T? may be nil */
-    AH_OPERAND, /* O   a tensor or a number (which becomes a wrapped 0-dim tensor: int64 if integral, else float64);
-                       after binding its kind reads AH_TENSOR */
+    AH_NONE,    /* absent: an optional argument that is nil */
+    AH_TENSOR,  /* T   a tensor */
+    AH_OPERAND, /* O   a tensor, a number (which becomes a wrapped 0-dim tensor: int64 if integral, else float64) or a
+                       boolean; in a call its kind reads AH_TENSOR */
     AH_LIST,    /* L   a Lua array of tensors */
     AH_INT,     /* i */
-    AH_INTS,    /* I   a table of integers, one integer, or (as the last parameter) trailing integers; I? may be nil */
-    AH_NUMBER,  /* n   n? may be nil */
+    AH_INTS,    /* I   a table of integers, one integer, or (as the last parameter) trailing integers */
+    AH_NUMBER,  /* n */
     AH_FLAG,    /* b */
-    AH_DTYPE,   /* d   d? may be nil */
-    AH_STRING,  /* s   s? may be nil */
-    AH_DEVICE,  /* D   D? may be nil: the device of the tensor arguments, else the default device */
+    AH_DTYPE,   /* d */
+    AH_STRING,  /* s */
+    AH_DEVICE,  /* D   nil: the device of the tensor arguments, else the default device */
 };
 
 struct ah_value {
@@ -110,7 +110,7 @@ struct ah_param {
     enum ah_kind kind;
     bool optional;            /* nil is accepted and kept as AH_NONE */
     bool has_default;
-    struct ah_value fallback; /* when has_default or optional */
+    struct ah_value fallback; /* when has_default */
 };
 
 struct ah_op;
@@ -158,7 +158,7 @@ const struct ah_op *ah_op_find(const char *name); /* NULL if unknown */
 
 /* The door. `args` holds `count` values in parameter order; missing ones take their defaults. Outputs (new
  * references) go to out[0..*out_count). With `inplace` the result replaces args[0]'s contents and out[0] is args[0]
- * retained. On error nothing is returned and the text names op, shapes and dtypes. */
+ * retained. On error nothing is returned; the text names the op that refused, unless memory ran out. */
 int ah_op_call(enum ah_opid id, const struct ah_value *args, int count, bool inplace, struct ah_tensor **out,
                int *out_count);
 

@@ -77,7 +77,7 @@ int ah_tensor_scalar(struct ah_tensor **out, double value, enum ah_dtype dtype, 
 int ah_tensor_from_memory(struct ah_tensor **out, void *data, const int64_t *size, int ndim, enum ah_dtype dtype,
                           struct ah_device *device, void (*release)(struct ah_storage *), void *owner);
 
-/* A view: same storage, given geometry, no autograd. Bounds are the caller's duty (checked in debug builds). */
+/* A view: same storage, given geometry, no autograd. Bounds are the caller's duty. */
 int ah_tensor_view(struct ah_tensor **out, const struct ah_tensor *base, const int64_t *size, const int64_t *stride,
                    int ndim, int64_t offset);
 

@@ -50,7 +50,7 @@ int ah_cpu_conv2d(struct ah_call *c)
     const struct ah_args_conv2d *arg = ah_args(c, conv2d);
     struct ah_tensor *xt = arg->input.tensor, *wt = arg->weight.tensor;
     struct ah_conv s;
-    AH_TRY(ah_conv_geometry(&s, "conv2d", xt->size, xt->ndim, wt->size, wt->ndim, &arg->stride));
+    AH_TRY(ah_conv_geometry(&s, "conv2d", xt->size, xt->ndim, wt->size, wt->ndim, AH_CONV_OPTIONS(arg)));
     if (s.n == 0)
         return 0;
     bool single = ah_compute_dtype(xt->dtype) == AH_F32;
@@ -100,7 +100,7 @@ int ah_cpu_conv2d_grad_input(struct ah_call *c)
     struct ah_tensor *wt = arg->weight.tensor;
     struct ah_conv s;
     AH_TRY(ah_conv_geometry(&s, c->op->name, arg->input_size.ints.at, arg->input_size.ints.count, wt->size, wt->ndim,
-                            &arg->stride));
+                            AH_CONV_OPTIONS(arg)));
     if (s.n == 0)
         return 0;
     bool single = ah_compute_dtype(wt->dtype) == AH_F32;
@@ -149,7 +149,7 @@ int ah_cpu_conv2d_grad_weight(struct ah_call *c)
     struct ah_tensor *xt = arg->input.tensor;
     struct ah_conv s;
     AH_TRY(ah_conv_geometry(&s, c->op->name, xt->size, xt->ndim, arg->weight_size.ints.at, arg->weight_size.ints.count,
-                            &arg->stride));
+                            AH_CONV_OPTIONS(arg)));
     if (s.n == 0) {
         fill_zero(c->out[0]);
         return 0;

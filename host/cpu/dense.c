@@ -53,6 +53,14 @@ int ah_dense_open(struct ah_dense *dense, struct ah_tensor *tensor)
     return status;
 }
 
+int ah_dense_out_scratch(struct ah_dense_out *dense)
+{
+    dense->bytes = (size_t)dense->out->numel * sizeof(float);
+    AH_TRY(ah_block_alloc(dense->bytes, &dense->block));
+    dense->data = dense->block;
+    return 0;
+}
+
 int ah_dense_out_open(struct ah_dense_out *dense, struct ah_tensor *out)
 {
     *dense = (struct ah_dense_out){.out = out};
@@ -60,10 +68,7 @@ int ah_dense_out_open(struct ah_dense_out *dense, struct ah_tensor *out)
         dense->data = ah_tensor_data(out);
         return 0;
     }
-    dense->bytes = (size_t)out->numel * sizeof(float);
-    AH_TRY(ah_block_alloc(dense->bytes, &dense->block));
-    dense->data = dense->block;
-    return 0;
+    return ah_dense_out_scratch(dense);
 }
 
 void ah_dense_out_close(struct ah_dense_out *dense)

@@ -32,6 +32,8 @@ int ah_dense_open_as_is(struct ah_dense *dense, struct ah_tensor *tensor);
 /* An array to fill for the row-major contiguous `out`; closing it stores halves. */
 int ah_dense_out_open(struct ah_dense_out *dense, struct ah_tensor *out);
 void ah_dense_out_close(struct ah_dense_out *dense);
+/* Let it be filled in a scratch block, in float. */
+int ah_dense_out_scratch(struct ah_dense_out *dense);
 
 /* `bytes` of scratch from the block allocator, given back by ah_dense_close. */
 int ah_dense_scratch(struct ah_dense *dense, size_t bytes);

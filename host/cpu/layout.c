@@ -2,7 +2,6 @@
  * ever marked; halves are widened on the way in and rounded on the way out. */
 #include "cpu/layout.h"
 
-#include "base/alloc.h"
 #include "tensor/transpose.h"
 
 struct extent {
@@ -49,10 +48,7 @@ int ah_nhwc_out_open(struct ah_dense_out *dense, struct ah_tensor *out)
         dense->data = ah_tensor_data(out);
         return 0;
     }
-    dense->bytes = (size_t)out->numel * sizeof(float);
-    AH_TRY(ah_block_alloc(dense->bytes, &dense->block));
-    dense->data = dense->block;
-    return 0;
+    return ah_dense_out_scratch(dense);
 }
 
 int ah_nhwc_out_close(struct ah_dense_out *dense, bool ok)

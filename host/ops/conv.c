@@ -39,7 +39,7 @@ static int64_t output_length(int64_t in, int64_t kernel, int64_t stride, int64_t
 }
 
 int ah_conv_geometry(struct ah_conv *s, const char *op, const int64_t *input, int input_ndim, const int64_t *weight,
-                     int weight_ndim, const struct ah_value *options)
+                     int weight_ndim, struct ah_conv_options options)
 {
     if (input_ndim != 4 && input_ndim != 3) {
         return ah_fail(AH_EINVAL, "%s: expected input (N, C, H, W) or (C, H, W), got %s", op,
@@ -58,10 +58,10 @@ int ah_conv_geometry(struct ah_conv *s, const char *op, const int64_t *input, in
     s->oc = weight[0];
     s->kh = weight[2];
     s->kw = weight[3];
-    AH_TRY(ah_pair(op, "stride", &options[0], NULL, 1, s->stride));
-    AH_TRY(ah_pair(op, "padding", &options[1], NULL, 0, s->padding));
-    AH_TRY(ah_pair(op, "dilation", &options[2], NULL, 1, s->dilation));
-    s->groups = options[3].integer;
+    AH_TRY(ah_pair(op, "stride", options.stride, NULL, 1, s->stride));
+    AH_TRY(ah_pair(op, "padding", options.padding, NULL, 0, s->padding));
+    AH_TRY(ah_pair(op, "dilation", options.dilation, NULL, 1, s->dilation));
+    s->groups = options.groups->integer;
     bool countable = s->groups <= INT32_MAX && s->kh <= INT32_MAX && s->kw <= INT32_MAX;
     if (!countable || s->groups < 1 || s->oc % s->groups || weight[1] * s->groups != s->c || s->c == 0 || s->oc == 0) {
         return ah_fail(AH_EINVAL, "%s: input %s does not fit weight %s with groups = %lld", op,
@@ -103,7 +103,7 @@ int ah_forward_conv2d(struct ah_call *c)
     AH_TRY(ah_call_expect_float(c, 0));
     AH_TRY(same_dtype(c, 0, 1));
     struct ah_conv s;
-    AH_TRY(ah_conv_geometry(&s, "conv2d", x->size, x->ndim, w->size, w->ndim, &arg->stride));
+    AH_TRY(ah_conv_geometry(&s, "conv2d", x->size, x->ndim, w->size, w->ndim, AH_CONV_OPTIONS(arg)));
     if (b) {
         AH_TRY(same_dtype(c, 0, 2));
         if (b->ndim != 1 || b->size[0] != s.oc)
@@ -134,7 +134,7 @@ int ah_forward_conv2d_grad_input(struct ah_call *c)
     AH_TRY(ah_call_expect_float(c, 0));
     AH_TRY(same_dtype(c, 0, 1));
     struct ah_conv s;
-    AH_TRY(ah_conv_geometry(&s, c->op->name, size->ints.at, size->ints.count, w->size, w->ndim, &arg->stride));
+    AH_TRY(ah_conv_geometry(&s, c->op->name, size->ints.at, size->ints.count, w->size, w->ndim, AH_CONV_OPTIONS(arg)));
     AH_TRY(check_grad(c, &s));
     AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, g->dtype));
     return ah_call_kernel(c);
@@ -148,7 +148,7 @@ int ah_forward_conv2d_grad_weight(struct ah_call *c)
     AH_TRY(ah_call_expect_float(c, 0));
     AH_TRY(same_dtype(c, 0, 1));
     struct ah_conv s;
-    AH_TRY(ah_conv_geometry(&s, c->op->name, x->size, x->ndim, size->ints.at, size->ints.count, &arg->stride));
+    AH_TRY(ah_conv_geometry(&s, c->op->name, x->size, x->ndim, size->ints.at, size->ints.count, AH_CONV_OPTIONS(arg)));
     AH_TRY(check_grad(c, &s));
     AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, g->dtype));
     return ah_call_kernel(c);

@@ -13,10 +13,16 @@ struct ah_conv {
     bool batched;
 };
 
-/* Fill *s from an input's and a weight's sizes and four options (stride, padding, dilation, groups); AH_EINVAL names
- * `op` and the shapes. */
+/* The options of a convolution or of one of its adjoints, from a call's or a rule's arguments (ah_args). */
+struct ah_conv_options {
+    const struct ah_value *stride, *padding, *dilation, *groups;
+};
+#define AH_CONV_OPTIONS(arg) \
+    ((struct ah_conv_options){&(arg)->stride, &(arg)->padding, &(arg)->dilation, &(arg)->groups})
+
+/* Fill *s from an input's and a weight's sizes and the options; AH_EINVAL names `op` and the shapes. */
 int ah_conv_geometry(struct ah_conv *s, const char *op, const int64_t *input, int input_ndim, const int64_t *weight,
-                     int weight_ndim, const struct ah_value *options);
+                     int weight_ndim, struct ah_conv_options options);
 
 /* The output's sizes; returns their number (3 or 4). */
 int ah_conv_output_size(const struct ah_conv *s, int64_t *size);

@@ -28,6 +28,7 @@ local files = {
   },
   container = {"Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict"},
   attention = {"MultiheadAttention"},
+  recurrent = {"RNNBase", "RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell"},
   transformer = {"TransformerEncoderLayer", "TransformerEncoder"},
   loss = {
     "CrossEntropyLoss", "NLLLoss", "MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCELoss", "BCEWithLogitsLoss",

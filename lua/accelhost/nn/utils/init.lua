@@ -72,4 +72,4 @@ function utils.checkpoint(fn, ...)
   return require("accelhost.autograd").checkpoint(fn, ...)
 end
 
-return namespace.new("nn.utils", utils)
+return namespace.new("nn.utils", utils, {rnn = {"accelhost.nn.utils.rnn"}})

@@ -1,0 +1,314 @@
+--- Recurrent layers: RNN, LSTM, GRU over sequences, and their cells for one step.
+--
+-- A direction of a layer is one product for the input's share of all steps, then one op that walks the steps in C
+-- (host/cpu/recurrent.c). It gives gradients, but no second derivatives.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local init = require "accelhost.nn.initializers"
+local Module = require("accelhost.nn.module").Module
+local new = require("accelhost.nn.parameter").new
+local packed = require "accelhost.nn.utils.rnn"
+local repr = require "accelhost.nn.repr"
+local warn = require "accelhost.util.warn"
+
+local fail, describe, shape_text = arguments.fail, arguments.describe, arguments.shape_text
+
+local recurrent = {}
+
+local GATES = {LSTM = 4, GRU = 3, RNN_TANH = 1, RNN_RELU = 1}
+
+-- U(-1/sqrt(hidden_size), 1/sqrt(hidden_size)) for every parameter, in the order in which they were made.
+local function reset(self)
+  local bound = self.hidden_size > 0 and 1 / math.sqrt(self.hidden_size) or 0
+  for _, parameter in ipairs(self:parameters()) do init.uniform_(parameter, -bound, bound) end
+end
+
+local function suffix_of(layer, direction)
+  return ("_l%d%s"):format(layer, direction == 2 and "_reverse" or "")
+end
+
+--- What RNN, LSTM and GRU share.
+---@class RNNBase: Module
+local RNNBase = Module:extend "RNNBase"
+recurrent.RNNBase = RNNBase
+
+function RNNBase:init(...) -- luacheck: no unused args
+  fail("nn.RNNBase is the base; make nn.RNN, nn.LSTM or nn.GRU")
+end
+
+-- Take over what the constructor read and make the parameters, layer by layer, direction by direction.
+local function build(self, mode, given, options)
+  self.mode = mode
+  for name, value in pairs(given) do self[name] = value end
+  if given.dropout > 0 and given.num_layers == 1 then
+    warn(("%s: dropout = %g has no effect with one layer: it acts between layers"):format(self._name, given.dropout))
+  end
+  local directions = given.bidirectional and 2 or 1
+  local wide = GATES[mode] * given.hidden_size
+  for layer = 0, given.num_layers - 1 do
+    local width = layer == 0 and given.input_size or given.hidden_size * directions
+    for direction = 1, directions do
+      local suffix = suffix_of(layer, direction)
+      self["weight_ih" .. suffix] = new(C.empty({wide, width}, options))
+      self["weight_hh" .. suffix] = new(C.empty({wide, given.hidden_size}, options))
+      if given.bias then
+        self["bias_ih" .. suffix] = new(C.empty({wide}, options))
+        self["bias_hh" .. suffix] = new(C.empty({wide}, options))
+      end
+    end
+  end
+  reset(self)
+end
+
+--- Draw all parameters from U(-1/sqrt(hidden_size), 1/sqrt(hidden_size)).
+function RNNBase:reset_parameters()
+  reset(self)
+end
+
+-- A state given by the caller, or zeros: [num_layers * directions, batch, hidden_size].
+local function state_of(self, name, state, batch, like)
+  local sizes = {self.num_layers * (self.bidirectional and 2 or 1), batch, self.hidden_size}
+  if state == nil then return C.zeros(sizes, {dtype = like.dtype, device = like.device}) end
+  if not C.is_tensor(state) then fail("%s: %s: expected a tensor, got %s", self._name, name, describe(state)) end
+  local shape = state:shape()
+  if #shape ~= 3 or shape[1] ~= sizes[1] or shape[2] ~= sizes[2] or shape[3] ~= sizes[3] then
+    fail("%s: %s: expected shape (%d, %d, %d) (layers * directions, batch, hidden_size), got %s", self._name, name,
+      sizes[1], sizes[2], sizes[3], shape_text(state))
+  end
+  return state
+end
+
+-- All layers over rows [N, input_size] of the steps, one after the other; returns rows, last hidden, last cell.
+local function run(self, rows, hidden, cell, batch_sizes)
+  local directions = self.bidirectional and 2 or 1
+  local last_hidden, last_cell = {}, {}
+  for layer = 0, self.num_layers - 1 do
+    local outputs = {}
+    for direction = 1, directions do
+      local suffix, at = suffix_of(layer, direction), layer * directions + direction - 1
+      local gates = C.linear(rows, self["weight_ih" .. suffix], self["bias_ih" .. suffix])
+      local output, h, c = C.recurrent(gates, hidden:select(0, at), cell and cell:select(0, at) or nil,
+        self["weight_hh" .. suffix], self["bias_hh" .. suffix], batch_sizes, self.mode, direction == 2)
+      outputs[direction], last_hidden[at + 1], last_cell[at + 1] = output, h, c
+    end
+    rows = directions == 2 and C.cat(outputs, 1) or outputs[1]
+    if self.dropout > 0 and layer < self.num_layers - 1 then rows = C.dropout(rows, self.dropout, self.training) end
+  end
+  return rows, C.stack(last_hidden, 0), cell and C.stack(last_cell, 0)
+end
+
+local function check_width(self, input, width)
+  if width ~= self.input_size then
+    fail("%s: expected an input whose last size is input_size = %d, got %s", self._name, self.input_size,
+      shape_text(input))
+  end
+end
+
+-- The states of an LSTM come and go as {hidden, cell}, as PyTorch's tuple; the others' is one tensor.
+local function split_state(self, state, mode)
+  if mode ~= "LSTM" or state == nil then return state, nil end
+  if type(state) ~= "table" or not C.is_tensor(state[1]) or not C.is_tensor(state[2]) then
+    fail("%s: expected a state {hidden, cell}, got %s", self._name, describe(state))
+  end
+  return state[1], state[2]
+end
+
+local function forward_packed(self, input, state)
+  local hidden, cell = split_state(self, state, self.mode)
+  check_width(self, input.data, input.data:size(-1))
+  local batch = input.batch_sizes[0]:item()
+  hidden = state_of(self, "hidden", hidden, batch, input.data)
+  cell = self.mode == "LSTM" and state_of(self, "cell", cell, batch, input.data) or nil
+  if state ~= nil and input.sorted_indices then
+    hidden = hidden:index_select(1, input.sorted_indices)
+    cell = cell and cell:index_select(1, input.sorted_indices)
+  end
+  local rows, h, c = run(self, input.data, hidden, cell, input.batch_sizes:to(input.data.device))
+  if input.unsorted_indices then
+    h = h:index_select(1, input.unsorted_indices)
+    c = c and c:index_select(1, input.unsorted_indices)
+  end
+  local output = packed.PackedSequence(rows, input.batch_sizes, input.sorted_indices, input.unsorted_indices)
+  return output, c and {h, c} or h
+end
+
+--- Run the layers over a batch of sequences.
+--
+-- input: [steps, batch, input_size], with batch_first [batch, steps, input_size], without a batch [steps, input_size],
+-- or a PackedSequence. state: the hidden state to begin with, [num_layers * directions, batch, hidden_size] (zeros if
+-- absent); of an LSTM {hidden, cell}. Returns the last layer's output of every step, in the form of the input, and the
+-- state after the last step, in the form of `state`.
+---@param input table|PackedSequence
+---@param state table?
+---@return table|PackedSequence output, table state
+function RNNBase:forward(input, state)
+  if packed.is_packed(input) then return forward_packed(self, input, state) end
+  arguments.check(self._name, "input", "tensor", input)
+  local dims = input:dim()
+  if dims ~= 2 and dims ~= 3 then
+    fail("%s: expected an input of 2 or 3 dims, got %s", self._name, shape_text(input))
+  end
+  check_width(self, input, input:size(-1))
+  local hidden, cell = split_state(self, state, self.mode)
+  if dims == 2 then
+    input = input:unsqueeze(1)
+    hidden, cell = hidden and hidden:unsqueeze(1), cell and cell:unsqueeze(1)
+  elseif self.batch_first then
+    input = input:transpose(0, 1)
+  end
+  local steps, batch = input:size(0), input:size(1)
+  hidden = state_of(self, "hidden", hidden, batch, input)
+  cell = self.mode == "LSTM" and state_of(self, "cell", cell, batch, input) or nil
+  local rows, h, c = run(self, input:reshape(-1, self.input_size), hidden, cell)
+  local output = rows:view(steps, batch, -1)
+  if dims == 2 then
+    output, h, c = output:squeeze(1), h:squeeze(1), c and c:squeeze(1)
+  elseif self.batch_first then
+    output = output:transpose(0, 1)
+  end
+  return output, c and {h, c} or h
+end
+
+function RNNBase:extra_repr()
+  local parts = {repr.value(self.input_size), repr.value(self.hidden_size)}
+  local function add(name, default)
+    if self[name] ~= default then parts[#parts + 1] = name .. "=" .. repr.value(self[name]) end
+  end
+  add("num_layers", 1)
+  add("bias", true)
+  add("batch_first", false)
+  if self.dropout ~= 0 then parts[#parts + 1] = "dropout=" .. repr.float(self.dropout) end
+  add("bidirectional", false)
+  return table.concat(parts, ", ")
+end
+
+local TAIL = {
+  {"bias: flag", true}, {"batch_first: flag", false}, {"dropout: probability", 0}, {"bidirectional: flag", false},
+  {"device: device"}, {"dtype: dtype"},
+}
+
+local function signature(name, ...)
+  local parameters = {"input_size: size", "hidden_size: count", {"num_layers: count", 1}, ...}
+  for _, parameter in ipairs(TAIL) do parameters[#parameters + 1] = parameter end
+  return arguments.signature(name, parameters)
+end
+
+local read_rnn = signature("RNN", {"nonlinearity: 'tanh'|'relu'", "tanh"})
+
+--- Elman layers: h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu.
+--
+--   local rnn = nn.RNN(10, 20, 2, {batch_first = true})
+--   local output, hidden = rnn(accelhost.randn(5, 3, 10))
+---@class RNN: RNNBase
+local RNN = RNNBase:extend "RNN"
+recurrent.RNN = RNN
+
+---@param input_size integer
+---@param hidden_size integer
+---@param num_layers integer|table? default 1
+function RNN:init(...)
+  local input, hidden, layers, nonlinearity, bias, batch_first, dropout, bidirectional, device, dtype = read_rnn(...)
+  self.nonlinearity = nonlinearity
+  build(self, nonlinearity == "relu" and "RNN_RELU" or "RNN_TANH", {
+    input_size = input, hidden_size = hidden, num_layers = layers, bias = bias, batch_first = batch_first,
+    dropout = dropout, bidirectional = bidirectional,
+  }, {device = device, dtype = dtype})
+end
+
+-- LSTM and GRU take the same arguments.
+local function gated(name)
+  local Class = RNNBase:extend(name)
+  local read = signature(name)
+  function Class:init(...)
+    local input, hidden, layers, bias, batch_first, dropout, bidirectional, device, dtype = read(...)
+    build(self, name, {
+      input_size = input, hidden_size = hidden, num_layers = layers, bias = bias, batch_first = batch_first,
+      dropout = dropout, bidirectional = bidirectional,
+    }, {device = device, dtype = dtype})
+  end
+  recurrent[name] = Class
+  return Class
+end
+
+--- Long short-term memory: gates i, f, g, o; c' = f c + i g, h' = o tanh(c').
+--
+--   local lstm = nn.LSTM(10, 20)
+--   local output, state = lstm(input)            -- state is {hidden, cell}
+--   output, state = lstm(more, state)
+---@class LSTM: RNNBase
+gated "LSTM"
+
+--- Gated recurrent units: gates r, z, n; h' = (1 - z) n + z h.
+---@class GRU: RNNBase
+gated "GRU"
+
+-- One step of a cell, with a batch or without.
+local function step(self, mode, input, state)
+  local name = self._name
+  arguments.check(name, "input", "tensor", input)
+  local single = input:dim() == 1
+  if single then input = input:unsqueeze(0) end
+  if input:dim() ~= 2 then fail("%s: expected an input of 1 or 2 dims, got %s", name, shape_text(input)) end
+  check_width(self, input, input:size(-1))
+  local function given(part, what)
+    if part == nil then
+      return C.zeros({input:size(0), self.hidden_size}, {dtype = input.dtype, device = input.device})
+    end
+    arguments.check(name, what, "tensor", part)
+    return single and part:unsqueeze(0) or part
+  end
+  local hidden, memory = split_state(self, state, mode)
+  hidden, memory = given(hidden, "hidden"), mode == "LSTM" and given(memory, "cell") or nil
+  local _, h, c = C.recurrent(C.linear(input, self.weight_ih, self.bias_ih), hidden, memory, self.weight_hh,
+    self.bias_hh, nil, mode, false)
+  if single then h, c = h:squeeze(0), c and c:squeeze(0) end
+  if c then return h, c end
+  return h
+end
+
+-- A cell of one step: name, mode, and whether it chooses its nonlinearity.
+local function cell(name, mode)
+  local Class = Module:extend(name)
+  local parameters = {"input_size: size", "hidden_size: count", {"bias: flag", true}}
+  if not mode then parameters[#parameters + 1] = {"nonlinearity: 'tanh'|'relu'", "tanh"} end
+  parameters[#parameters + 1] = {"device: device"}
+  parameters[#parameters + 1] = {"dtype: dtype"}
+  local read = arguments.signature(name, parameters)
+
+  function Class:init(...)
+    local input, hidden, bias, nonlinearity, device, dtype = read(...)
+    if mode then nonlinearity, device, dtype = nil, nonlinearity, device end
+    local wide, options = GATES[mode or "RNN_TANH"] * hidden, {device = device, dtype = dtype}
+    self.input_size, self.hidden_size, self.nonlinearity = input, hidden, nonlinearity
+    self.weight_ih = new(C.empty({wide, input}, options))
+    self.weight_hh = new(C.empty({wide, hidden}, options))
+    if bias then
+      self.bias_ih = new(C.empty({wide}, options))
+      self.bias_hh = new(C.empty({wide}, options))
+    end
+    reset(self)
+  end
+
+  function Class:reset_parameters()
+    reset(self)
+  end
+
+  function Class:forward(input, state)
+    return step(self, mode or (self.nonlinearity == "relu" and "RNN_RELU" or "RNN_TANH"), input, state)
+  end
+
+  function Class:extra_repr()
+    local parts = {repr.value(self.input_size), repr.value(self.hidden_size)}
+    if not self.bias_ih then parts[#parts + 1] = "bias=" .. repr.value(false) end
+    if self.nonlinearity == "relu" then parts[#parts + 1] = "nonlinearity=relu" end
+    return table.concat(parts, ", ")
+  end
+
+  recurrent[name] = Class
+end
+
+cell "RNNCell"
+cell("LSTMCell", "LSTM") -- returns hidden, cell; takes {hidden, cell}
+cell("GRUCell", "GRU")
+
+return recurrent

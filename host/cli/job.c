@@ -251,8 +251,10 @@ static void nudge(struct ah_job *job)
     job->nudged = true;
     for (int r = 0; r < job->size; r++) {
         left[r] = job->rank[r].running;
-        if (left[r] && ignores(job->rank[r].pid, job->signal))
-            ah_rank_process_signal(&job->rank[r], SIGTERM);
+        /* Between fork and exec a rank ignores what this process ignores, and such a signal is lost. */
+        if (left[r])
+            ah_rank_process_signal(&job->rank[r],
+                                   ignores(job->rank[r].pid, job->signal) ? SIGTERM : job->signal);
     }
     ah_job_list_ranks(left, job->size, ranks, sizeof ranks);
     ah_job_notice(job, "accelhost launch: %s may take %g s to end (once more kills)\n", ranks, job->options.grace);

@@ -78,7 +78,7 @@ static void on_notice(void *context, const char *text)
 static int watch_signals(void)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
-    sigset_t set;
+    sigset_t set, blocked;
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         struct sigaction now;
@@ -86,8 +86,10 @@ static int watch_signals(void)
         if (sigaction(numbers[i], NULL, &now) || now.sa_handler != SIG_IGN)
             sigaddset(&set, numbers[i]);
     }
-    signal(SIGPIPE, SIG_IGN);
-    sigprocmask(SIG_SETMASK, &set, NULL);
+    /* Blocked, not ignored: a rank that is just being started keeps it for later. */
+    blocked = set;
+    sigaddset(&blocked, SIGPIPE);
+    sigprocmask(SIG_SETMASK, &blocked, NULL);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 

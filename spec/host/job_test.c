@@ -134,6 +134,25 @@ AH_TEST(a_job_is_ended_by_a_signal_and_by_closing_it)
     CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
 }
 
+AH_TEST(a_signal_that_a_rank_could_not_take_while_it_started_is_sent_again)
+{
+    char *argv[] = {(char *)"accelhost", (char *)"stay-out", NULL};
+    struct heard heard = {0};
+    struct ah_job_options options = {.ranks = 4, .threads = 1, .grace = 60, .argv = argv, .script = -1,
+                                     .output = on_output, .notice = on_notice, .context = &heard};
+    struct ah_job *job = NULL;
+    void (*before)(int) = signal(SIGPIPE, SIG_IGN);
+    int64_t began = ah_now_ns();
+    CHECK_OK(ah_job_start(&job, &options));
+    REQUIRE(job);
+    ah_job_end(job, SIGPIPE);
+    CHECK_OK(ah_jobs_wait(&job, 1));
+    CHECK(ah_now_ns() < began + INT64_C(30000000000));
+    CHECK(ah_job_exit_code(job) == 128 + SIGPIPE);
+    ah_job_close(job);
+    signal(SIGPIPE, before);
+}
+
 AH_TEST(a_held_stream_waits_and_loses_nothing)
 {
     static const char much[] = "for i = 1, 200000 do print('0123456789') end";

@@ -38,7 +38,7 @@ static int expect_shares(const char *name, const void *data, bool single, int64_
 {
     for (int64_t i = 0; i < count; i++) {
         double v = single ? (double)((const float *)data)[i] : ((const double *)data)[i];
-        if (v < 0 || v > 1) {
+        if (!(v >= 0 && v <= 1)) {
             return ah_fail(AH_EINVAL, "binary_cross_entropy: %s %g at position %lld is outside 0..1", name, v,
                            (long long)i);
         }

@@ -165,6 +165,16 @@ static void apply_picks(lua_State *L, int slot, const struct picks *picks)
          (const struct ah_value[]){AH_T(ah_check_tensor(L, slot)), AH_T(ah_check_tensor(L, index)), AH_I(dim)}, 3);
 }
 
+/* Is `by` a mask of all dims? Here it does not broadcast, as it does in the ops of masks. */
+static bool is_full_mask(lua_State *L, const struct ah_tensor *tensor, const struct ah_tensor *by)
+{
+    if (!by || by->dtype != AH_BOOL || by->ndim != tensor->ndim)
+        return false;
+    if (!ah_same_shape(by, tensor))
+        ah_raise_text(L, "index: mask %s does not match the tensor %s", ah_shape(by), ah_shape(tensor));
+    return true;
+}
+
 /* Apply the key at `key` to the tensor at `slot`; true when the result is a view of the original. */
 static bool apply_key(lua_State *L, int slot, int key)
 {
@@ -173,7 +183,7 @@ static bool apply_key(lua_State *L, int slot, int key)
     int dim = 0;
     bring_key(L, key, tensor->storage->device);
     struct ah_tensor *by = ah_to_tensor(L, key);
-    if (by && by->dtype == AH_BOOL && by->ndim == tensor->ndim) {
+    if (is_full_mask(L, tensor, by)) {
         step(L, slot, AH_OP_masked_select, (const struct ah_value[]){AH_T(tensor), AH_T(by)}, 2);
         return false;
     }
@@ -277,7 +287,7 @@ int ah_index_set(lua_State *L)
         step(L, 3, AH_OP_to, (const struct ah_value[]){value, AH_D(tensor->dtype)}, 2); /* as a number would */
         value = AH_T(ah_check_tensor(L, 3));
     }
-    if (by && by->dtype == AH_BOOL && by->ndim == tensor->ndim && value.kind != AH_TENSOR) {
+    if (is_full_mask(L, tensor, by) && value.kind != AH_TENSOR) {
         run_inplace(L, AH_OP_masked_fill, (const struct ah_value[]){AH_T(tensor), AH_T(by), value}, 3);
         return 0;
     }

@@ -44,6 +44,15 @@ describe("t[tensor]", function()
     assert.same({10, 11}, grid()[grid():gt(9)]:tolist())
   end)
 
+  it("wants a mask of the tensor's shape, to read and to write: none is broadcast", function()
+    local one, wide = accelhost.zeros(1), accelhost.zeros(2, 3)
+    local two, narrow = accelhost.tensor {true, false}, accelhost.tensor {{true}, {false}}
+    assert.error_matches(function() return one[two] end, "index: mask %(2,%) does not match the tensor %(1,%)")
+    assert.error_matches(function() return wide[narrow] end, "index: mask %(2, 1%) does not match the tensor %(2, 3%)")
+    assert.error_matches(function() wide[narrow] = 1 end, "index: mask %(2, 1%) does not match the tensor %(2, 3%)")
+    assert.equal(0, wide:sum():item())
+  end)
+
   it("selects rows by a mask over leading dims, and writes through one", function()
     local t = grid()
     local mask = accelhost.tensor {true, false, true}

@@ -253,8 +253,9 @@ int ah_forward_repeat_interleave(struct ah_call *c)
     const struct ah_args_repeat_interleave *arg = ah_args(c, repeat_interleave);
     struct ah_tensor *x = arg->input.tensor, *repeats = arg->repeats.tensor, *flat = NULL;
     int dim = 0, status;
+    if (arg->dim.kind == AH_INT)
+        AH_TRY(ah_wrap_dim("repeat_interleave", arg->dim.integer, x->ndim > 0 ? x->ndim : 1, &dim));
     if (arg->dim.kind == AH_INT && x->ndim > 0) {
-        AH_TRY(ah_wrap_dim("repeat_interleave", arg->dim.integer, x->ndim, &dim));
         flat = ah_tensor_retain(x);
     } else {
         AH_TRY(ah_reshaped("repeat_interleave", &flat, x, (const int64_t[]){-1}, 1));

@@ -187,6 +187,12 @@ describe("a wrong shape", function()
       C.as_strided, x, {2, 4}, {3, 1}, 0)
   end)
 
+  it("is named where a 0-dim tensor has no such dim", function()
+    local x = accelhost.ones({})
+    fails("repeat_interleave: dim 2 is out of range", x.repeat_interleave, x, 1, 2)
+    assert.same({1, 1}, x:repeat_interleave(2, -1):tolist())
+  end)
+
   it("is named where its element count passes 64 bits", function()
     local long = accelhost.zeros(2 ^ 11)
     fails("repeat: (2048,) repeated (9007199254740992,) times is too large", long["repeat"], long, 2 ^ 53)

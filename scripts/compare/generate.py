@@ -157,6 +157,25 @@ class Generator:
         self.emit(Let((name,), Literal(shape, tuple(values), dtype, wants), ""), 1)
         return Ref(name)
 
+    def operand(self, shape=None, dtype=None, low=None, high=None, grad=None):
+        """A new tensor to be read: a literal, or now and then a view that lies otherwise in memory."""
+        shape = list(self.shape() if shape is None else shape)
+        if not shape or not self.chance(0.25):
+            return self.literal(shape, dtype, low, high, grad)
+        dim, whole = self.integer(0, len(shape) - 1), list(shape)
+        kind = self.choice(["transposed", "stepping", "within", "repeated"])
+        if kind == "transposed":
+            other = self.integer(0, len(shape) - 1)
+            whole[dim], whole[other] = whole[other], whole[dim]
+        else:
+            whole[dim] = {"stepping": 2 * shape[dim], "within": shape[dim] + 2, "repeated": 1}[kind]
+        source = self.literal(whole, dtype, low, high, grad)
+        views = {"transposed": lambda: Call(source, "transpose", (dim, other), ()),
+                 "stepping": lambda: Index(source, ((),) * dim + ((1, max(whole[dim], 1), 2),)),
+                 "within": lambda: Call(source, "narrow", (dim, 1, shape[dim]), ()),
+                 "repeated": lambda: Call(source, "expand", (shape,), ())}
+        return (self.let(views[kind](), "v") or [source])[0]
+
     def floating(self):
         return self.choice([d for d in self.dtypes if d in FLOATS + HALVES] or ["float32"])
 

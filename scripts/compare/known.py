@@ -3,8 +3,8 @@
 import re
 
 from traits import (REDUCED, VIEWS, all_of, all_zero, any_of, at_nan, beyond_numbers, copies_itself, flags,
-                    flags_differ, has_empty, has_infinite, has_nan, is_constant, is_empty, nearly, overflows,
-                    programs_with, statement_with, their_nan, without_gradients, zeros_or_nothing)
+                    flags_differ, has_empty, has_infinite, has_nan, is_constant, is_empty, is_nothing, nearly,
+                    overflows, programs_with, statement_with, their_nan, without_gradients, zeros_or_nothing)
 
 
 class Known:
@@ -25,8 +25,8 @@ class Known:
 
 ANY = ""
 # What is one formula in PyTorch and several ops here, or the other way round.
-MANY_STEPS = (r"mish|cosine_similarity|Norm|_norm\(|logsigmoid|cross_entropy|BCE|CrossEntropy|pow|\^|[cC]onv|"
-              r"scaled_dot|Multihead|Transformer|std|var")
+MANY_STEPS = (r"mish|cosine_similarity|Norm|_norm\(|logsigmoid|cross_entropy|BCE|CrossEntropy|lerp|Bilinear|pow|\^|"
+              r"[cC]onv|scaled_dot|Multihead|Transformer|std|var")
 FINE = r"^\.$"
 MODULE = r"m\d"  # the call of a module
 BACKWARD = r"backward|autograd\.grad"
@@ -60,7 +60,7 @@ CALLS = [
             "repeat_interleave|take_along_dim", "tensor has no dimensions|range of \\[-1, 0\\], but got 1"),
     allowed("the value of an index write is converted, as that of a slice is", "ref|literal",
             "Index put requires the source"),
-    allowed("a fraction becomes an integer by rounding towards zero", "float|int|index_fill_?|masked_fill_?",
+    allowed("a fraction becomes an integer by rounding towards zero", "float|int|full|index_fill_?|masked_fill_?",
             "value cannot be converted to type"),
     allowed("what overlaps is copied first", r"\w+_", "of the input tensor and the written-to tensor refer"),
     allowed("a norm over any dims is that of the vector of all", "norm", "matrix_norm: dim must be a 2-tuple"),
@@ -69,8 +69,8 @@ CALLS = [
     allowed("a divisor of integers has a derivative", "backward", "result type Float can't be cast",
             programs_with("addcdiv")),
     allowed("sums and products into integers are constants", "prod|sum|cumsum", "Autograd not support dtype"),
-    allowed("comparisons written into a bool leave it a plain tensor", ANY, "Autograd not support dtype: Bool",
-            programs_with(COMPARED)),
+    allowed("what is written into integers leaves them plain tensors", ANY, "Autograd not support dtype",
+            programs_with(COMPARED + r"|\] = x")),
     allowed("what PyTorch cannot derive is a constant here", BACKWARD,
             r"derivative for aten::(floor_divide|remainder|fmod|unique\w*|bincount|bernoulli|hardsigmoid_backward) is"),
     allowed("a power of a bool has a derivative", BACKWARD, "Subtraction, the `-` operator, with a bool",
@@ -79,13 +79,19 @@ CALLS = [
     allowed("batch_norm with statistics of its own needs none", r"F\.batch_norm",
             "missing 2 required positional arguments: 'running_mean'"),
     allowed("max and min take another tensor under the name dim, too", "max|min",
-            "Dimension out of range|'dim' must be", statement_with(r"dim = [a-z]\d")),
+            "Dimension out of range|'dim' .*must be", statement_with(r"dim = [a-z]\d|m(ax|in)\(([a-z]\d, )?[a-z]\d,")),
     allowed("attention has derivatives of every order", BACKWARD,
             "flash_attention_for_cpu_backward is not implemented"),
     allowed("binary_cross_entropy_with_logits has the gradient of its weights, too",
             r"F\.binary_cross_entropy_with_logits|m\d", "not differentiable with respect to argument"),
     allowed("a group of one value has the norm 0", r"F\.group_norm|m\d", "more than 1 value per channel",
             programs_with("group_norm|GroupNorm")),
+    allowed("take_along_dim of all elements takes any layout", "take_along_dim", "view size is not compatible"),
+    allowed("a weight may widen a loss", r"F\.binary_cross_entropy_with_logits|m\d",
+            "doesn't match the broadcast shape"),
+    allowed("a plane without channels is empty, too", r"F\.max_pool1d|m\d", "Expected 2D or 3D", has_empty),
+    allowed("a leaf taken out of the graph by detach_ no longer guards its views", ANY, "a view of a leaf Variable",
+            programs_with("detach_")),
     allowed("detach_ takes views, which then cannot be written", "detach_", "Can't detach views in-place"),
     allowed("views of split and unbind stay usable after a write into their base; PyTorch gives them up", ANY,
             "is a view and (its base or|is being)|multiple views"),
@@ -112,8 +118,9 @@ CALLS = [
             "normal_|exponential_|uniform_|bernoulli|randn?(_like)?",
             "expected a floating (input|dtype)", has_empty),
     refused("PyTorch asks nothing of an empty input's statistics, dim and shape",
-            r"roll|F\.(batch_norm|\w*pool[12]d|cross_entropy)",
-            r"expected running_mean|dim -?\d is out of range|expected input \(N, C|class probabilities", has_empty),
+            r"roll|cat|F\.(batch_norm|\w*pool[12]d|cross_entropy|scaled_dot_product_attention)|m\d",
+            r"expected running_mean|dim -?\d is out of range|expected input \(N, C|class probabilities|"
+            r"more than 1 value per channel|output_padding must be|dropout: expected p", has_empty),
     refused("bounds that the dtype cannot hold", r"F\.(hardtanh|relu6)", "outside the range of uint8"),
     refused("adaptive pooling checks the number of dims; PyTorch takes one too few", r"F\.adaptive_avg_pool2d",
             r"expected input \(N, C, H, W\) or \(C, H, W\)"),
@@ -127,7 +134,7 @@ CALLS = [
             "weights above 0, fewer than"),
     refused("take_along_dim refuses an index out of range, which PyTorch wraps", "take_along_dim",
             "gather: index .* is outside"),
-    refused("take_along_dim keeps the index itself, PyTorch an expanded copy", "backward",
+    refused("take_along_dim keeps the index itself, PyTorch an expanded copy", BACKWARD,
             "gather: argument 3 .* was changed in place"),
     refused("a label_smoothing is a share", r"F\.cross_entropy", "label_smoothing: expected 0..1"),
     refused("keys and values of one length", r"F\.scaled_dot_product_attention", "expected query|attn_mask: shapes"),
@@ -140,9 +147,11 @@ CALLS = [
             "of matmul: argument . .* was changed in place", programs_with("scaled_dot_product")),
     refused("cross_entropy has one dtype", r"F\.cross_entropy|m\d", r"expected weight \w+ of"),
     refused("the kernel of a convolution has as many sizes as dims", MODULE, "expected a number or a table of"),
+    refused("a weight of lerp is kept as a tensor, also where it is a number", BACKWARD,
+            "backward of lerp: the graph was already used"),
     refused("a view that was made anew after a write into its base may be gone through once", BACKWARD,
             "backward of as_strided: the graph was already used"),
-    refused("a view made without gradients is no input of a derivative", "autograd.grad", "does not require grad",
+    refused("a view made without gradients has no derivative", r"autograd\.grad|retain_grad", "does not require grad",
             programs_with("no_grad|requires_grad_")),
 ]
 
@@ -170,7 +179,7 @@ HISTORIES = [
     Known("a norm with p = 0 has a gradient, of zeros", "missing kind", BACKWARD + "|norm",
           test=all_of(zeros_or_nothing, programs_with("norm.*p = 0"))),
     Known("nothing where PyTorch's addmm with beta = 0 hands zeros to its input", "missing kind flags", ANY,
-          test=all_of(any_of(zeros_or_nothing, flags_differ), programs_with(r"add\w*mm.*beta = 0\b"))),
+          test=all_of(any_of(is_nothing, flags_differ), programs_with(r"add\w*mm.*beta = 0\b"))),
     Known("two inputs' gradients may be views of one tensor in PyTorch, as nothing there is written in place", "alias",
           BACKWARD, test=lambda d: d.name.endswith(".grad")),
     Known("results are row-major here; PyTorch keeps the order of the input's memory, and then has to copy", "alias",
@@ -236,7 +245,10 @@ NUMBERS = [
     Known("the target of kl_div is a probability: no number comes of its logarithm at 0 and below", "value", BACKWARD,
           test=all_of(beyond_numbers, programs_with("kl_div|KLDiv"))),
     Known("the gradient of an element that is nan: PyTorch's own kernels give 0, 1 and nan", "value", BACKWARD,
-          test=at_nan),
+          test=any_of(at_nan, all_of(has_nan, programs_with("[hH]ardtanh|relu6|ReLU6|elu|ELU|hardswish")))),
+    Known("draws into a result whose memory PyTorch orders as its input's", "value", ANY,
+          test=all_of(programs_with(r"(random|uniform|normal|exponential|bernoulli)_?\(|_like|ropout"),
+                      programs_with(r"nonzero|transpose|permute|diagonal|swap|movedim|:t\("))),
     Known("a sample that is ignored spreads no nan", "value", BACKWARD,
           test=all_of(their_nan, programs_with("ignore_index"))),
     Known("the gradient of a largest or smallest that is nan is 0; PyTorch's is nan, or 1 where that nan is", "value",
@@ -246,7 +258,8 @@ NUMBERS = [
     Known("gradients that meet infinity on their way, through different formulas", "value", BACKWARD,
           test=all_of(beyond_numbers, any_of(has_infinite, has_nan), programs_with(MANY_STEPS))),
     Known("distances and norms of numbers whose squares overflow", "value", BACKWARD,
-          test=all_of(programs_with(r"(pairwise_distance|cosine_similarity|normalize|norm)\("), overflows)),
+          test=all_of(programs_with(r"(pairwise_distance|cosine_similarity|normalize|norm_?)\("),
+                      any_of(overflows, their_nan))),
     Known("a window of padding alone has no largest; PyTorch gives the gradient to some element", "value", BACKWARD,
           test=programs_with(r"max_pool.*dilation.*padding|max_pool.*padding.*dilation|MaxPool.*dilation")),
     Known("a pos_weight of uint8 wraps around in PyTorch, one of int64 goes through float32", "value",

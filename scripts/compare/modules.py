@@ -206,7 +206,7 @@ def emit_module(g):
             elif refs and name == "MultiheadAttention" and g.chance(0.5):
                 refs.append(refs[0])
             else:
-                refs.append(g.literal(shape, dtype))
+                refs.append(g.operand([0] + shape[1:] if g.chance(0.03) else shape, dtype))
         more = ()
         if name == "MultiheadAttention":
             more = options(g, 0.3, need_weights=[False], average_attn_weights=[False])
@@ -224,7 +224,7 @@ def emit_functional(g):
 
 def unary(**choices):
     def make(g, name):
-        return g.let(Call("F", name, (g.literal(dtype=g.floating()),), options(g, **choices)))
+        return g.let(Call("F", name, (g.operand(dtype=g.floating()),), options(g, **choices)))
     return make
 
 
@@ -243,7 +243,7 @@ FUNCTIONS.update({
 
 @entry(FUNCTIONS, "pad")
 def pad(g, name):
-    ref = g.literal(dtype=g.choice(g.dtypes))
+    ref = g.operand(dtype=g.choice(g.dtypes))
     rank = g.value(ref).dim()
     sides = [g.integer(-1, 2) for _ in range(2 * g.integer(0, max(rank, 1)))]
     extra = options(g, 0.4, value=[1, 0.5, -2]) if g.chance(0.7) else options(
@@ -265,8 +265,8 @@ def scaled(g, name):
     lead = [g.integer(1, 2) for _ in range(g.integer(0, 2))]
     length, source, width = small(g), small(g), small(g)
     dtype = g.choice(FLOATS)
-    query = g.literal(lead + [length, width], dtype)
-    key, value = g.literal(lead + [source, width], dtype), g.literal(lead + [source, small(g)], dtype)
+    query = g.operand(lead + [length, width], dtype)
+    key, value = g.operand(lead + [source, width], dtype), g.operand(lead + [source, small(g)], dtype)
     extra = options(g, 0.3, is_causal=[True], scale=[0.5, 2])
     if not is_on(extra, "is_causal") and g.chance(0.4):
         mask = g.literal([length, source], g.choice(["bool", dtype]), grad=False)
@@ -281,7 +281,7 @@ def norms(g, name):
     shape = [g.integer(1, 3), channels] + [g.integer(1, 3) for _ in range(g.integer(0, 2))]
     if name == "layer_norm":
         shape = shape[:1] + [g.integer(1, 3), channels]
-    ref = g.literal(shape, dtype)
+    ref = g.operand(shape, dtype)
     chosen = dict(weight=lambda: g.literal((channels,), dtype), bias=lambda: g.literal((channels,), dtype))
     if name == "batch_norm":
         args = (ref, g.literal((channels,), dtype, grad=False), g.literal((channels,), dtype, 1, 3, grad=False))
@@ -304,10 +304,10 @@ def conv_function(g, name):
     inputs = shape[-1 - dims]
     out = small(g)
     lead = [inputs, out] if transposed else [out * groups, max(inputs // groups, 1)]
-    weight = g.literal(lead + [g.integer(1, 3) for _ in range(dims)], dtype)
+    weight = g.operand(lead + [g.integer(1, 3) for _ in range(dims)], dtype)
     if g.chance(0.3):
         extra += (("bias", g.literal((out * groups,), dtype)),)
-    return g.let(Call("F", name, (g.literal(shape, dtype), weight), extra))
+    return g.let(Call("F", name, (g.operand(shape, dtype), weight), extra))
 
 
 @entry(FUNCTIONS, "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "adaptive_avg_pool2d")
@@ -317,7 +317,7 @@ def pool_function(g, name):
     args, extra, (shape,) = CLASSES[f"{kind}{dims}d"](g, None)
     if name == "avg_pool2d" and g.chance(0.2):
         extra += (("divisor_override", g.integer(1, 5)),)
-    return g.let(Call("F", name, (g.literal(shape, g.floating()),) + args, extra))
+    return g.let(Call("F", name, (g.operand(shape, g.floating()),) + args, extra))
 
 
 # Losses: function(generator, dtype) -> (arguments, options of the function, options of a class)
@@ -328,8 +328,8 @@ REDUCTION = ["mean", "sum", "none"]
 def regression(**choices):
     def make(g, dtype):
         shape = g.shape()
-        target = g.literal(shape if g.chance(0.9) else g.broadcastable(shape), dtype)
-        return (g.literal(shape, dtype), target), options(g, reduction=REDUCTION, **choices)
+        target = g.operand(shape if g.chance(0.9) else g.broadcastable(shape), dtype)
+        return (g.operand(shape, dtype), target), options(g, reduction=REDUCTION, **choices)
     return make
 
 
@@ -349,8 +349,8 @@ def classes(g, dtype, smoothing=True):
     count = g.integer(1, 5)
     trail = [g.integer(1, 3) for _ in range(g.integer(0, 2))] if g.chance(0.3) else []
     lead = [g.integer(1, 4)] if g.chance(0.9) or trail else []
-    ref = g.literal(lead + [count] + trail, dtype)
-    target = g.literal(lead + trail, "int64", 0, count - 1)
+    ref = g.operand(lead + [count] + trail, dtype)
+    target = g.operand(lead + trail, "int64", 0, count - 1)
     chosen = dict(reduction=REDUCTION, ignore_index=lambda: g.integer(-1, count - 1),
                   weight=lambda: g.literal((count,), dtype, 0, 3, grad=False))
     return (ref, target), options(g, 0.35, **chosen)

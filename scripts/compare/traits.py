@@ -50,6 +50,11 @@ def is_none(record):
     return record is None or record.kind == "0" or record.kind == "B" and record.data == "false"
 
 
+def is_nothing(difference):
+    """Has ours no gradient at all?"""
+    return is_none(difference.ours)
+
+
 def zeros_or_nothing(difference):
     return (is_none(difference.ours) and all_zero(difference.theirs) or
             is_none(difference.theirs) and all_zero(difference.ours))

@@ -188,9 +188,9 @@ describe("a wrong shape", function()
   end)
 
   it("is named where a 0-dim tensor has no such dim", function()
-    local x = accelhost.ones({})
-    fails("repeat_interleave: dim 2 is out of range", x.repeat_interleave, x, 1, 2)
-    assert.same({1, 1}, x:repeat_interleave(2, -1):tolist())
+    local one = accelhost.ones({})
+    fails("repeat_interleave: dim 2 is out of range", one.repeat_interleave, one, 1, 2)
+    assert.same({1, 1}, one:repeat_interleave(2, -1):tolist())
   end)
 
   it("is named where its element count passes 64 bits", function()

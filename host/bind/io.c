@@ -25,14 +25,14 @@ static int close_archive(lua_State *L)
     ah_zip_close(archive->zip);
     ah_mapping_release(archive->mapping);
     ah_writer_abandon(archive->writer);
-    *archive = (struct archive){NULL};
+    *archive = (struct archive){0};
     return 0;
 }
 
 static struct archive *push_archive(lua_State *L)
 {
     struct archive *archive = lua_newuserdata(L, sizeof *archive);
-    *archive = (struct archive){NULL};
+    *archive = (struct archive){0};
     lua_pushlightuserdata(L, &archive_key);
     lua_rawget(L, LUA_REGISTRYINDEX);
     lua_setmetatable(L, -2);

@@ -131,12 +131,19 @@ static int signature(lua_State *L)
     return 2;
 }
 
+static int is_a_terminal(lua_State *L)
+{
+    lua_pushboolean(L, isatty((int)lua_tointeger(L, 1)));
+    return 1;
+}
+
 int ah_open_system(lua_State *L)
 {
     static const struct ah_function list[] = {
         {"set_num_threads", set_num_threads, "count:i"},
         {"get_num_threads", get_num_threads, ""},
         {"cpu_count", cpu_count, ""},
+        {"isatty", is_a_terminal, "fd:i"},
         {"memory_stats", memory_stats, "device:D?"},
         {"empty_cache", empty_cache, ""},
         {"now", now, ""},

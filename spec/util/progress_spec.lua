@@ -1,6 +1,7 @@
 -- luacheck: ignore 512 (loops left by break)
 local accelhost = require "accelhost"
 local data = accelhost.data
+local run = require "spec.support.run"
 
 -- A file that keeps what is written, and a clock that is moved by hand.
 local function sink()
@@ -17,6 +18,28 @@ end
 local function options_for(out, options)
   options.file, options.clock = out, out.clock
   return options
+end
+
+-- The lines of a terminal after a text with returns, newlines and steps upward, all characters one column wide.
+local function screen_of(text)
+  local lines, row, column = {""}, 1, 0
+  text = text:gsub("[\194-\244][\128-\191]+", "#")
+  text = text:gsub("\27%[(%d+)A", function(n) return ("\1"):rep(tonumber(n)) end)
+  for character in text:gmatch "." do
+    if character == "\r" then
+      column = 0
+    elseif character == "\n" then
+      row, column = row + 1, 0
+      lines[row] = lines[row] or ""
+    elseif character == "\1" then
+      row = row - 1
+    else
+      local line = lines[row] .. (" "):rep(column - #lines[row])
+      lines[row] = line:sub(1, column) .. character .. line:sub(column + 2)
+      column = column + 1
+    end
+  end
+  return lines
 end
 
 local function loader_of(count)
@@ -129,6 +152,69 @@ describe("progress", function()
     bar:write("saved")
     assert.matches("^\r +\rsaved\n\r  0%%|", out.text)
     bar:close()
+  end)
+
+  it("counts the columns of wide characters, of marks and of bytes", function()
+    local columns = require "accelhost.util.columns"
+    assert.equal(3, columns.of "abc")
+    assert.equal(4, columns.of "訓練")
+    assert.equal(5, columns.of "épo e\204\129")
+    assert.equal(2, columns.of "🚀")
+    assert.equal("訓", columns.cut("訓練", 3))
+    local out = sink()
+    local bar = accelhost.progress(nil, options_for(out, {terminal = true, total = 4, columns = 60, desc = "訓練"}))
+    assert.equal(59, columns.of((out.text:gsub("\r", ""))))
+    bar:close()
+  end)
+
+  it("rounds the percentage", function()
+    local out = sink()
+    local bar = accelhost.progress(nil, options_for(out, {total = 31}))
+    bar:update(13)
+    assert.matches("^ 42%%|", out.text)
+    bar:close()
+  end)
+
+  it("draws an inner loop's line below the outer one's, and leaves it above", function()
+    local out = sink()
+    for _ in accelhost.progress(2, options_for(out, {terminal = true, desc = "out", mininterval = 0})) do
+      for _ in accelhost.progress(2, options_for(out, {terminal = true, desc = "in", mininterval = 0})) do end
+      for _ in accelhost.progress(2, options_for(out, {terminal = true, desc = "gone", leave = false})) do end
+    end
+    assert.matches("\n\rin:  50%%|[^\r\n]+\27%[1A", out.text)
+    local lines = screen_of(out.text)
+    for i, line in ipairs(lines) do lines[i] = line:match "^(%a+: 100%%).*" or line:match "^ *$" and "" or line end
+    assert.same({"in: 100%", "in: 100%", "out: 100%", ""}, lines)
+  end)
+
+  it("does not take a loop that was left by break for an outer one", function()
+    local out = sink()
+    for _ = 1, 3 do
+      for i in accelhost.progress(9, options_for(out, {terminal = true, mininterval = 5})) do
+        if i == 3 then break end
+      end
+    end
+    for _ in accelhost.progress(1, options_for(out, {terminal = true})) do end
+    assert.is_nil(out.text:find("\27", 1, true))
+    assert.equal(3, select(2, out.text:gsub("2/9", "")))
+  end)
+
+  it("lets print write above the bar of a terminal", function()
+    local script = [[
+      local a = require "accelhost"
+      for i in a.progress(3, {mininterval = 0}) do
+        if i == 2 then print("two", 2) end
+      end
+      print "end"
+    ]]
+    local path = os.tmpname()
+    local file = assert(io.open(path, "w"))
+    file:write(script)
+    file:close()
+    local result = run.program({"script", "-qec", run.quote(run.path) .. " " .. path, "/dev/null"})
+    os.remove(path)
+    assert.matches("\r +\rtwo\t2\r\n\r 33%%|", result.stdout)
+    assert.matches("3/3 [^\n]+\nend\r\n$", result.stdout)
   end)
 
   it("removes its line with leave = false", function()

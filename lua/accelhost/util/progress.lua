@@ -3,11 +3,15 @@
 --   for images, labels in accelhost.progress(loader, {desc = "epoch 1"}) do ... end
 --   epoch 1:  45%|████▌     | 422/938 [00:04<00:05, 98.4 it/s]
 --
--- On a terminal the line redraws itself on stderr; piped, a line is written about every tenth of the way. Only rank 0
--- draws. The bar changes nothing about the iteration: break is safe.
+-- On a terminal the line redraws itself on stderr, below what is printed, an inner loop's below the outer one's; piped,
+-- a line is written about every tenth of the way. Only rank 0 draws. The bar changes nothing about the iteration: break
+-- is safe.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
+local columns_of = require("accelhost.util.columns").of
+local cut = require("accelhost.util.columns").cut
+local screen = require "accelhost.util.screen"
 
 local fail = arguments.fail
 
@@ -18,9 +22,6 @@ local Progress = class.new "progress"
 
 local eighths = {"▏", "▎", "▍", "▌", "▋", "▊", "▉"}
 local BAR = 10
-
--- The bar whose line is unfinished on the terminal, if any.
-local open_bar
 
 local function duration(seconds)
   seconds = math.floor(seconds + 0.5)
@@ -47,24 +48,6 @@ local function bar_text(share, width)
   return ("█"):rep(full) .. (eighths[eighth] or " ") .. (" "):rep(width - full - 1)
 end
 
--- Columns a text takes: one per character, not per byte.
-local function columns_of(text)
-  return #text:gsub("[\128-\191]", "")
-end
-
--- The first `columns` characters: a line that wraps cannot be redrawn.
-local function cut(text, columns)
-  local count = 0
-  for at = 1, #text do
-    local byte = text:byte(at)
-    if byte < 128 or byte >= 192 then
-      count = count + 1
-      if count > columns then return text:sub(1, at - 1) end
-    end
-  end
-  return text
-end
-
 local function line_of(self, now)
   local elapsed = now - self._began
   local rate = self._rate
@@ -76,7 +59,7 @@ local function line_of(self, now)
     rate_text(rate, self._unit), self._postfix and ", " .. self._postfix or "")
   if not self.total then return ("%s%d %s [%s"):format(head, self.n, self._unit, tail) end
   local share = self.total > 0 and math.min(1, self.n / self.total) or 1
-  head = ("%s%3d%%|"):format(head, math.floor(share * 100))
+  head = ("%s%3.0f%%|"):format(head, share * 100)
   tail = ("| %d/%d [%s"):format(self.n, self.total, tail)
   if not self._columns then return head .. bar_text(share, BAR) .. tail end
   local room = self._columns - 1 - columns_of(head) - columns_of(tail)
@@ -84,13 +67,20 @@ local function line_of(self, now)
 end
 
 local function draw(self, now)
-  local line = line_of(self, now)
-  local width = columns_of(line)
-  self._file:write("\r", line, (" "):rep(self._width - width))
-  self._file:flush()
-  self._width = width
+  screen.draw(self._line, line_of(self, now))
   self._drawn = now
-  open_bar = self
+end
+
+-- Does a `for` over the bar still run? A loop that was left by break or an error has no frame any more.
+local function is_iterated(self)
+  for level = 2, math.huge do
+    if not debug.getinfo(level, "l") then return false end
+    for i = 1, math.huge do
+      local name, value = debug.getlocal(level, i)
+      if not name then break end
+      if value == self then return true end
+    end
+  end
 end
 
 -- Piped: a line when another tenth is reached; without a total every ten seconds.
@@ -111,12 +101,10 @@ local function start(self)
   self.n, self._rate, self._postfix = 0, nil, nil
   self._began = self._clock()
   self._drawn, self._seen, self._seen_n = self._began, self._began, 0
-  self._width, self._tenth, self._closed = 0, 0, false
+  self._tenth, self._closed = 0, false
   if self._disabled or not self._terminal then return end
-  if open_bar then
-    open_bar._file:write("\n")
-    open_bar = nil
-  end
+  screen.close(self._line, true)
+  screen.open(self._line, self._own_terminal, self._launched)
   draw(self, self._began)
 end
 
@@ -185,13 +173,11 @@ end
 function Progress:write(text)
   text = tostring(text)
   if self._disabled then return end
-  if open_bar ~= self then
+  if screen.has(self._line) then
+    screen.above(self._line, text)
+  else
     self._file:write(text, "\n")
-    return
   end
-  self._file:write("\r", (" "):rep(self._width), "\r", text, "\n")
-  self._width = 0
-  draw(self, self._clock())
 end
 
 --- Draw the last state and leave the line; a loop that runs to its end does this by itself.
@@ -202,14 +188,11 @@ function Progress:close()
   local now = self._clock()
   if not self._terminal then
     if not self.total or self._tenth < 10 then self._file:write(line_of(self, now), "\n") end
-  elseif self._leave then
-    draw(self, now)
-    self._file:write("\n")
-  else
-    self._file:write("\r", (" "):rep(self._width), "\r")
+  elseif screen.has(self._line) then
+    if self._leave then draw(self, now) end
+    screen.close(self._line, self._leave)
   end
   self._file:flush()
-  if open_bar == self then open_bar = nil end
 end
 
 local function count(self, first, ...)
@@ -272,6 +255,13 @@ function Progress:init(...)
   self._source, self._leave, self._unit, self._mininterval = source, leave, unit, mininterval
   self._disabled = disable or C.comm.rank() ~= 0
   self._file, self._terminal, self._columns, self._clock = file or io.stderr, terminal or false, columns, clock
+  self._own_terminal = not file and C.system.isatty(1) and C.system.isatty(2)
+  self._launched = not file and not C.system.isatty(2)
+  self._line = {
+    file = self._file,
+    is_alive = function() return source == nil or is_iterated(self) end,
+    latest = function() return line_of(self, clock()) end,
+  }
   if source == nil then
     start(self)
   else
@@ -282,7 +272,7 @@ end
 -- At the end of the process: a bar left by break does not swallow the shell's prompt.
 local guard = newproxy(true)
 getmetatable(guard).__gc = function()
-  if open_bar then pcall(open_bar._file.write, open_bar._file, "\n") end
+  screen.leave()
 end
 Progress._guard = guard
 

@@ -1,6 +1,5 @@
 /* Convolution by im2col and matrix products on row-major arrays, for one element type: REAL, with SUFFIX(name) and
- * GEMM set by the file that includes this (once per type). Used for float64, and for float32 where oneDNN is absent
- * or has no kernel. */
+ * GEMM set by cpu/for_reals.h. Used for float64, and for float32 where oneDNN is absent or has no kernel. */
 
 /* One group of one image as a matrix: row (c, kh, kw), column (oh, ow); padding reads as 0. */
 static void SUFFIX(im2col)(const struct ah_conv *s, const REAL *restrict image, REAL *restrict matrix)

@@ -1,12 +1,13 @@
 /* Loops written once for both real types: includes the file that LOOPS names with REAL float, then with REAL double.
  *
- * SUFFIX(name) is name_f32 or name_f64; EXP LOG SQRT GEMM are the functions of the type (include their headers first).
- * A .c file defines LOOPS and includes this, once for each file of loops. */
+ * SUFFIX(name) is name_f32 or name_f64; EXP LOG SQRT FMA GEMM are the functions of the type (include their headers
+ * first). A .c file defines LOOPS and includes this, once for each file of loops. */
 #define REAL float
 #define SUFFIX(name) name##_f32
 #define EXP ah_expf
 #define LOG logf
 #define SQRT sqrtf
+#define FMA fmaf
 #define GEMM ah_gemm_f32
 #include LOOPS
 #undef REAL
@@ -14,12 +15,14 @@
 #undef EXP
 #undef LOG
 #undef SQRT
+#undef FMA
 #undef GEMM
 #define REAL double
 #define SUFFIX(name) name##_f64
 #define EXP exp
 #define LOG log
 #define SQRT sqrt
+#define FMA fma
 #define GEMM ah_gemm_f64
 #include LOOPS
 #undef REAL
@@ -27,5 +30,6 @@
 #undef EXP
 #undef LOG
 #undef SQRT
+#undef FMA
 #undef GEMM
 #undef LOOPS

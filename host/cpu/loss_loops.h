@@ -1,5 +1,5 @@
-/* Losses of class labels for one element type: REAL, SUFFIX(name), EXP and LOG are set by the file that includes this
- * (once per type). Labels are int64 and have been checked; totals are summed in order in double. */
+/* Losses of class labels for one element type: REAL, SUFFIX(name), EXP and LOG are set by cpu/for_reals.h. Labels are
+ * int64 and have been checked; totals are summed in order in double. */
 
 /* -log p of one position: its label's, smoothed over all classes. `stride` items between classes. */
 static REAL SUFFIX(one_nll)(const struct labels *l, const REAL *x, int64_t stride, const REAL *w, int64_t label)

@@ -1,5 +1,5 @@
-/* Batch and layer normalisation for one element type: REAL, SUFFIX(name) and SQRT are set by the file that includes
- * this (once per type). Sums run in fixed chunks, whatever the number of threads. */
+/* Batch and layer normalisation for one element type: REAL, SUFFIX(name) and SQRT are set by cpu/for_reals.h. Sums run
+ * in fixed chunks, whatever the number of threads. */
 
 /* Batch norm over row-major planes: n x c x pixels; threads own channels. */
 

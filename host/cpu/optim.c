@@ -10,25 +10,8 @@
 #include "cpu/iterate.h"
 #include "tensor/tensor.h"
 
-#define REAL float
-#define NAME(x) x##_f32
-#define FMA fmaf
-#define SQRT sqrtf
-#include "cpu/optim_loops.h"
-#undef REAL
-#undef NAME
-#undef FMA
-#undef SQRT
-
-#define REAL double
-#define NAME(x) x##_f64
-#define FMA fma
-#define SQRT sqrt
-#include "cpu/optim_loops.h"
-#undef REAL
-#undef NAME
-#undef FMA
-#undef SQRT
+#define LOOPS "cpu/optim_loops.h"
+#include "cpu/for_reals.h"
 
 enum {
     CHUNK = 8192,         /* elements a thread takes at a time: seven float arrays of it stay in the second cache */

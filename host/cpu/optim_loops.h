@@ -1,11 +1,10 @@
-/* The loops of host/cpu/optim.c for one type: included once with REAL float and once with REAL double, with NAME(x)
- * giving the function names, FMA and SQRT the matching functions.
+/* The loops of host/cpu/optim.c for one type, by cpu/for_reals.h.
  *
  * Every loop is the chain of PyTorch's tensor operations for one element. PyTorch's add with alpha and its addcmul
  * are one fused multiply-add each (its vector code is compiled with contraction), hence FMA here. Scalars are rounded
  * to REAL where PyTorch rounds them. `always_inline` with constant flags makes one loop per combination. */
 
-struct NAME(scalars) {
+struct SUFFIX(scalars) {
     REAL sign; /* -1 to maximize */
     REAL lr, negative_lr, weight_decay, eps;
     REAL beta1, one_minus_beta1, beta2, one_minus_beta2;
@@ -16,7 +15,7 @@ struct NAME(scalars) {
     REAL alpha, one_minus_alpha;
 };
 
-static void NAME(set_scalars)(struct NAME(scalars) *s, enum ah_optim_kind kind, const struct ah_optim_options *o,
+static void SUFFIX(set_scalars)(struct SUFFIX(scalars) *s, enum ah_optim_kind kind, const struct ah_optim_options *o,
                               double step)
 {
     double step_size = o->lr;
@@ -25,7 +24,7 @@ static void NAME(set_scalars)(struct NAME(scalars) *s, enum ah_optim_kind kind, 
     else if (kind == AH_OPTIM_ADAGRAD)
         step_size = o->lr / (1 + (step - 1) * o->lr_decay);
     double alpha = kind == AH_OPTIM_ADADELTA ? o->rho : o->alpha;
-    *s = (struct NAME(scalars)){
+    *s = (struct SUFFIX(scalars)){
         .sign = o->maximize ? -1 : 1,
         .lr = (REAL)o->lr,
         .negative_lr = (REAL)-o->lr,
@@ -45,12 +44,12 @@ static void NAME(set_scalars)(struct NAME(scalars) *s, enum ah_optim_kind kind, 
     };
 }
 
-static inline __attribute__((always_inline)) void NAME(adam_loop)(const struct NAME(scalars) *s, REAL *restrict p,
-                                                                  const REAL *restrict g, REAL *restrict m,
-                                                                  REAL *restrict v, REAL *restrict vmax, int64_t n,
-                                                                  const bool decoupled, const bool decay)
+static inline __attribute__((always_inline)) void SUFFIX(adam_loop)(const struct SUFFIX(scalars) *s, REAL *restrict p,
+                                                                    const REAL *restrict g, REAL *restrict m,
+                                                                    REAL *restrict v, REAL *restrict vmax, int64_t n,
+                                                                    const bool decoupled, const bool decay)
 {
-    const struct NAME(scalars) k = *s;
+    const struct SUFFIX(scalars) k = *s;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         REAL grad = k.sign * g[i], value = p[i];
@@ -71,12 +70,12 @@ static inline __attribute__((always_inline)) void NAME(adam_loop)(const struct N
     }
 }
 
-static inline __attribute__((always_inline)) void NAME(sgd_loop)(const struct NAME(scalars) *s, REAL *restrict p,
-                                                                 const REAL *restrict g, REAL *restrict buffer,
-                                                                 int64_t n, const bool decay, const bool first,
-                                                                 const bool nesterov)
+static inline __attribute__((always_inline)) void SUFFIX(sgd_loop)(const struct SUFFIX(scalars) *s, REAL *restrict p,
+                                                                   const REAL *restrict g, REAL *restrict buffer,
+                                                                   int64_t n, const bool decay, const bool first,
+                                                                   const bool nesterov)
 {
-    const struct NAME(scalars) k = *s;
+    const struct SUFFIX(scalars) k = *s;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         REAL grad = k.sign * g[i];
@@ -91,12 +90,12 @@ static inline __attribute__((always_inline)) void NAME(sgd_loop)(const struct NA
     }
 }
 
-static inline __attribute__((always_inline)) void NAME(rmsprop_loop)(const struct NAME(scalars) *s, REAL *restrict p,
-                                                                     const REAL *restrict g, REAL *restrict square,
-                                                                     REAL *restrict buffer, REAL *restrict mean,
-                                                                     int64_t n, const bool decay)
+static inline __attribute__((always_inline)) void SUFFIX(rmsprop_loop)(const struct SUFFIX(scalars) *s,
+                                                                       REAL *restrict p, const REAL *restrict g,
+                                                                       REAL *restrict square, REAL *restrict buffer,
+                                                                       REAL *restrict mean, int64_t n, const bool decay)
 {
-    const struct NAME(scalars) k = *s;
+    const struct SUFFIX(scalars) k = *s;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         REAL grad = k.sign * g[i];
@@ -120,11 +119,11 @@ static inline __attribute__((always_inline)) void NAME(rmsprop_loop)(const struc
     }
 }
 
-static inline __attribute__((always_inline)) void NAME(adagrad_loop)(const struct NAME(scalars) *s, REAL *restrict p,
-                                                                     const REAL *restrict g, REAL *restrict sum,
-                                                                     int64_t n, const bool decay)
+static inline __attribute__((always_inline)) void SUFFIX(adagrad_loop)(const struct SUFFIX(scalars) *s,
+                                                                       REAL *restrict p, const REAL *restrict g,
+                                                                       REAL *restrict sum, int64_t n, const bool decay)
 {
-    const struct NAME(scalars) k = *s;
+    const struct SUFFIX(scalars) k = *s;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         REAL grad = k.sign * g[i];
@@ -136,12 +135,12 @@ static inline __attribute__((always_inline)) void NAME(adagrad_loop)(const struc
     }
 }
 
-static inline __attribute__((always_inline)) void NAME(adadelta_loop)(const struct NAME(scalars) *s, REAL *restrict p,
-                                                                      const REAL *restrict g, REAL *restrict square,
-                                                                      REAL *restrict moved, int64_t n,
-                                                                      const bool decay)
+static inline __attribute__((always_inline)) void SUFFIX(adadelta_loop)(const struct SUFFIX(scalars) *s,
+                                                                        REAL *restrict p, const REAL *restrict g,
+                                                                        REAL *restrict square, REAL *restrict moved,
+                                                                        int64_t n, const bool decay)
 {
-    const struct NAME(scalars) k = *s;
+    const struct SUFFIX(scalars) k = *s;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         REAL grad = k.sign * g[i];
@@ -156,48 +155,48 @@ static inline __attribute__((always_inline)) void NAME(adadelta_loop)(const stru
 }
 
 /* Update n elements; t[0] is the parameter, t[1] the gradient, t[2..] the state. */
-static void NAME(update)(enum ah_optim_kind kind, const struct ah_optim_options *o, double step, REAL *const *t,
+static void SUFFIX(update)(enum ah_optim_kind kind, const struct ah_optim_options *o, double step, REAL *const *t,
                          int64_t n)
 {
-    struct NAME(scalars) s;
-    NAME(set_scalars)(&s, kind, o, step);
+    struct SUFFIX(scalars) s;
+    SUFFIX(set_scalars)(&s, kind, o, step);
     bool decay = o->weight_decay != 0;
     switch (kind) {
     case AH_OPTIM_SGD:
         if (!t[2])
-            decay ? NAME(sgd_loop)(&s, t[0], t[1], NULL, n, true, false, false)
-                  : NAME(sgd_loop)(&s, t[0], t[1], NULL, n, false, false, false);
+            decay ? SUFFIX(sgd_loop)(&s, t[0], t[1], NULL, n, true, false, false)
+                  : SUFFIX(sgd_loop)(&s, t[0], t[1], NULL, n, false, false, false);
         else if (step == 1)
-            NAME(sgd_loop)(&s, t[0], t[1], t[2], n, decay, true, o->nesterov);
+            SUFFIX(sgd_loop)(&s, t[0], t[1], t[2], n, decay, true, o->nesterov);
         else
-            o->nesterov ? NAME(sgd_loop)(&s, t[0], t[1], t[2], n, decay, false, true)
-                        : NAME(sgd_loop)(&s, t[0], t[1], t[2], n, decay, false, false);
+            o->nesterov ? SUFFIX(sgd_loop)(&s, t[0], t[1], t[2], n, decay, false, true)
+                        : SUFFIX(sgd_loop)(&s, t[0], t[1], t[2], n, decay, false, false);
         break;
     case AH_OPTIM_ADAM:
         if (t[4])
-            NAME(adam_loop)(&s, t[0], t[1], t[2], t[3], t[4], n, false, decay);
+            SUFFIX(adam_loop)(&s, t[0], t[1], t[2], t[3], t[4], n, false, decay);
         else
-            decay ? NAME(adam_loop)(&s, t[0], t[1], t[2], t[3], NULL, n, false, true)
-                  : NAME(adam_loop)(&s, t[0], t[1], t[2], t[3], NULL, n, false, false);
+            decay ? SUFFIX(adam_loop)(&s, t[0], t[1], t[2], t[3], NULL, n, false, true)
+                  : SUFFIX(adam_loop)(&s, t[0], t[1], t[2], t[3], NULL, n, false, false);
         break;
     case AH_OPTIM_ADAMW:
         if (t[4])
-            NAME(adam_loop)(&s, t[0], t[1], t[2], t[3], t[4], n, true, false);
+            SUFFIX(adam_loop)(&s, t[0], t[1], t[2], t[3], t[4], n, true, false);
         else
-            NAME(adam_loop)(&s, t[0], t[1], t[2], t[3], NULL, n, true, false);
+            SUFFIX(adam_loop)(&s, t[0], t[1], t[2], t[3], NULL, n, true, false);
         break;
     case AH_OPTIM_RMSPROP:
         if (t[3] || t[4])
-            NAME(rmsprop_loop)(&s, t[0], t[1], t[2], t[3], t[4], n, decay);
+            SUFFIX(rmsprop_loop)(&s, t[0], t[1], t[2], t[3], t[4], n, decay);
         else
-            decay ? NAME(rmsprop_loop)(&s, t[0], t[1], t[2], NULL, NULL, n, true)
-                  : NAME(rmsprop_loop)(&s, t[0], t[1], t[2], NULL, NULL, n, false);
+            decay ? SUFFIX(rmsprop_loop)(&s, t[0], t[1], t[2], NULL, NULL, n, true)
+                  : SUFFIX(rmsprop_loop)(&s, t[0], t[1], t[2], NULL, NULL, n, false);
         break;
     case AH_OPTIM_ADAGRAD:
-        NAME(adagrad_loop)(&s, t[0], t[1], t[2], n, decay);
+        SUFFIX(adagrad_loop)(&s, t[0], t[1], t[2], n, decay);
         break;
     case AH_OPTIM_ADADELTA:
-        NAME(adadelta_loop)(&s, t[0], t[1], t[2], t[3], n, decay);
+        SUFFIX(adadelta_loop)(&s, t[0], t[1], t[2], t[3], n, decay);
         break;
     case AH_OPTIM_KINDS:
         break;

@@ -1,5 +1,5 @@
-/* Pooling over row-major planes for one element type: REAL and SUFFIX(name) are set by the file that includes this
- * (once per type). Threads own planes. */
+/* Pooling over row-major planes for one element type: REAL and SUFFIX(name) are set by cpu/for_reals.h. Threads own
+ * planes. */
 
 /* One tap of the windows of an output row, those from lo to hi that it reaches: x[o * step] against the best so far.
  * `place` may be NULL; `code` is the tap's. NaN wins. */

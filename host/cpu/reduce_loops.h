@@ -1,5 +1,5 @@
-/* Private to reduce.c: the inner loops of a fold, for one input type and one accumulator type. `row` folds n inputs
- * into one accumulator, `column` folds n inputs into n accumulators. */
+/* For reduce.c and reduce_ops.c: the inner loops of a fold, for one input type and one accumulator type. `row` folds n
+ * inputs into one accumulator, `column` folds n inputs into n accumulators. */
 #ifndef AH_CPU_REDUCE_LOOPS_H
 #define AH_CPU_REDUCE_LOOPS_H
 

@@ -1,5 +1,5 @@
 /* Softmax over the middle of outer x length x inner for one element type: REAL, SUFFIX(name), EXP and LOG are set by
- * the file that includes this (once per type). With inner > 1 lanes of neighbouring columns go together. */
+ * cpu/for_reals.h. With inner > 1 lanes of neighbouring columns go together. */
 
 /* m = maximum, returned; NaN is left to the sum, which it reaches anyway. */
 static inline REAL SUFFIX(row_max)(const REAL *restrict x, int64_t n)

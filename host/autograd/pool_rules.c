@@ -17,7 +17,8 @@ static int max_pool2d_by_ops(struct ah_rule *r)
     int64_t windows[AH_MAX_DIMS], plane[AH_MAX_DIMS];
     for (int d = 0; d < planes; d++)
         windows[d] = plane[d] = input->size[d];
-    windows[planes] = -1;
+    const struct ah_tensor *out = r->grad_out[0];
+    windows[planes] = out->size[out->ndim - 2] * out->size[out->ndim - 1];
     plane[planes] = input->size[planes] * input->size[planes + 1];
     struct ah_value flat = AH_INTS_OF(windows, planes + 1);
     struct ah_tensor *place = ah_r(r, AH_OP_max_pool2d_positions, AH_T(r->extra[0]), size_of(r), arg->kernel_size,

@@ -24,8 +24,13 @@ unary("logsigmoid", function(input) return -C.softplus(-input) end)
 --- x / (1 + |x|).
 unary("softsign", function(input) return input / (C.abs(input) + 1) end)
 
---- x * tanh(softplus(x)).
-unary("mish", function(input) return input * C.tanh(C.softplus(input)) end)
+--- x * tanh(softplus(x)); of halves in float32, where x times a gradient may be beyond a half.
+unary("mish", function(input)
+  local half = input.dtype == "float16" or input.dtype == "bfloat16"
+  local x = half and input:float() or input
+  local result = x * C.tanh(C.softplus(x))
+  return half and result:to(input.dtype) or result
+end)
 
 --- Scaled ELU.
 unary("selu", function(input)

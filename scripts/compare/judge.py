@@ -194,8 +194,8 @@ def layer_floor(difference):
 
 
 def explained(mine, other, noisy, floor=0.0):
-    """Is the distance between two records within the noise? Below `floor` units of the last place of 1 it always is:
-    inside a layer numbers of the size of 1 cancel, where no noise is added."""
+    """Is the distance between two records within the noise? Below `floor` units of the last place of 1, or of the
+    largest, it always is: inside a layer numbers of that size cancel, where no noise is added."""
     if mine.kind == "N":
         spread = max(abs(n.data - other.data) for n in noisy if n is not None and n.kind == "N")
         return abs(mine.data - other.data) <= ROOM * spread
@@ -210,6 +210,7 @@ def explained(mine, other, noisy, floor=0.0):
         spread = torch.maximum(spread, torch.where(same, 0.0, torch.where(moved.isnan(), float("inf"), moved)))
     distance = (value - base).abs()
     floor *= torch.finfo(DTYPES[mine.dtype]).eps if base.numel() and mine.dtype in TOLERANCE else 0.0
+    floor *= max(1.0, base[base.isfinite()].abs().max().item() if base.isfinite().any() else 1.0)
     return bool((~apart | (spread == float("inf")) | (distance <= ROOM * spread + floor)).all())
 
 

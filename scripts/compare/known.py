@@ -2,9 +2,9 @@
 
 import re
 
-from traits import (REDUCED, VIEWS, all_of, all_zero, any_of, at_nan, beyond_numbers, copies_itself, flags,
-                    flags_differ, has_empty, has_infinite, has_nan, is_constant, is_empty, is_nothing, nearly,
-                    overflows, programs_with, statement_with, their_nan, without_gradients, zeros_or_nothing)
+from traits import (REDUCED, VIEWS, all_of, all_zero, any_of, at_nan, beyond_numbers, flags, flags_differ, has_empty,
+                    has_infinite, has_nan, is_constant, is_empty, is_nothing, nearly, overflows, programs_with,
+                    reads_itself, same_numbers, statement_with, their_nan, without_gradients, zeros_or_nothing)
 
 
 class Known:
@@ -68,6 +68,10 @@ CALLS = [
     allowed("addcdiv of integers divides", "addcdiv_?", "Integer division with addcdiv"),
     allowed("a divisor of integers has a derivative", "backward", "result type Float can't be cast",
             programs_with("addcdiv")),
+    allowed("fractions in alpha and beta of integer products promote", r"\w+_|addmm|baddbmm",
+            "result type Float can't be cast|value cannot be converted to type",
+            programs_with(r"(alpha|beta) = -?\d*\.\d")),
+    allowed("F.pad may leave nothing", r"F\.pad", "is too small. Calculated output|must be >= 1"),
     allowed("sums and products into integers are constants", "prod|sum|cumsum", "Autograd not support dtype"),
     allowed("what is written into integers leaves them plain tensors", ANY, "Autograd not support dtype",
             programs_with(COMPARED + r"|\] = x")),
@@ -87,7 +91,7 @@ CALLS = [
     allowed("a group of one value has the norm 0", r"F\.group_norm|m\d", "more than 1 value per channel",
             programs_with("group_norm|GroupNorm")),
     allowed("take_along_dim of all elements takes any layout", "take_along_dim", "view size is not compatible"),
-    allowed("a weight may widen a loss", r"F\.binary_cross_entropy_with_logits|m\d",
+    allowed("a weight may widen a loss", r"F\.binary_cross_entropy\w*|m\d",
             "doesn't match the broadcast shape"),
     allowed("a plane without channels is empty, too", r"F\.max_pool1d|m\d", "Expected 2D or 3D", has_empty),
     allowed("a leaf taken out of the graph by detach_ no longer guards its views", ANY, "a view of a leaf Variable",
@@ -150,7 +154,7 @@ CALLS = [
     refused("a weight of lerp is kept as a tensor, also where it is a number", BACKWARD,
             "backward of lerp: the graph was already used"),
     refused("a view that was made anew after a write into its base may be gone through once", BACKWARD,
-            "backward of as_strided: the graph was already used"),
+            "backward of (as_strided|copy_slices): the graph was already used"),
     refused("a view made without gradients has no derivative", r"autograd\.grad|retain_grad", "does not require grad",
             programs_with("no_grad|requires_grad_")),
 ]
@@ -164,6 +168,8 @@ HISTORIES = [
           test=all_of(flags("-l", "r-"), is_constant)),
     Known("nothing where PyTorch hands on the zeros of a second derivative", "missing kind", BACKWARD,
           test=all_of(zeros_or_nothing, programs_with("create_graph"))),
+    Known("attention over nothing hands on zeros; PyTorch nothing", "missing", BACKWARD,
+          test=all_of(zeros_or_nothing, has_empty, programs_with("scaled_dot_product"))),
     Known("results whose gradient PyTorch refuses at backward have none here", "flags",
           "unique|floor_divide|bincount|bernoulli", test=flags("-l", "r-")),
     Known("views made without gradients, or before their base required them, have no gradient", "flags", VIEWS,
@@ -195,6 +201,7 @@ NUMBERS = [
           test=statement_with(r"(alpha|beta) = -?\d*\.\d")),
     Known("bincount of nothing keeps the dtype of its weights", "dtype", "bincount", ours=r"\[\] *$|\[0+\.0"),
     Known("a weight of a wider dtype widens a loss", "dtype", r"F\.binary_cross_entropy.*|m\d"),
+    Known("a 0-dim weight of lerp widens nothing", "dtype", "lerp_?"),
     Known("a number and a 0-dim tensor as bounds promote as an operand does", "dtype", "clamp_?"),
     Known("an integer is compared with a half as float32; PyTorch makes it a half, which may be infinite", "value",
           "(eq|ne|lt|le|gt|ge)_?", test=programs_with("float16")),
@@ -220,7 +227,9 @@ NUMBERS = [
           test=all_of(their_nan, programs_with("scaled_dot|Multihead|Transformer"))),
     Known("a convolution multiplies no zeros that it adds with nan or inf", "value", r"F\.conv.*|m\d",
           test=all_of(their_nan, programs_with("conv|Conv"))),
-    Known("copy_ from a part of the same tensor copies it first", "value", ANY, test=copies_itself),
+    Known("a write that reads a part of the same tensor copies it first", "value", ANY, test=reads_itself),
+    Known("PyTorch's batch_norm puts the gradient of some layouts elsewhere", "value", BACKWARD,
+          test=all_of(same_numbers, programs_with("batch_norm|BatchNorm"), programs_with("transpose"))),
     Known("a logical written in place is a constant; PyTorch goes on with the old history", "value", BACKWARD,
           test=programs_with(r":logical_\w+_\(")),
     Known("second derivatives of numbers that overflow", "value", BACKWARD,

@@ -90,13 +90,19 @@ def nearly(difference, relative=1e-6):
     return bool(((ours.double() - theirs.double()).abs() <= relative * theirs.double().abs()).all())
 
 
-def copies_itself(difference):
-    """Is there a copy_ between tensors of one storage?"""
-    for target, source in re.findall(r"(\w+):copy_\((\w+)\)", text_of(difference)):
+def reads_itself(difference):
+    """Is there a write between tensors of one storage?"""
+    for target, source in re.findall(r"(\w+):\w+_\((\w+)", text_of(difference)):
         records = [difference.records.get(name) for name in (target, source)]
         if all(records) and records[0].storage == records[1].storage:
             return True
     return False
+
+
+def same_numbers(difference):
+    """Do the two sides hold the same numbers, in different places?"""
+    ours, theirs = (record.tensor().flatten().sort().values for record in (difference.ours, difference.theirs))
+    return bool(close(ours, theirs, difference.ours.dtype).all())
 
 
 def tensors(difference):

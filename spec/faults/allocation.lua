@@ -124,7 +124,7 @@ print(#tostring(sorted), order:shape()[1], x.grad:sum():item() ~= nil)]]}},
 
 -- The requests of Lua itself, which are many: some of them unless $N says otherwise. Without its compiler, whose code
 -- does not survive every one.
-for i = 2, 4 do
+for i = 2, 6 do
   jobs[#jobs + 1] = {name = "Lua in " .. jobs[i].name, lua = true, most = 400,
     words = {"run", "--jit=off", unpack(jobs[i].words)}}
 end

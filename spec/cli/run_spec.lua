@@ -178,6 +178,7 @@ net:forward(5)
     local unset = {OMP_DISPLAY_ENV = "VERBOSE", GOMP_SPINCOUNT = false}
     assert.equal("nil\n", run.host({"-e", "print(os.getenv('GOMP_SPINCOUNT'))"}, {env = unset}).stdout)
     local shown = run.host({"--version"}, {env = unset}).stderr
+    if shown:find("KMP_", 1, true) then return pending "needs GCC's OpenMP" end
     assert.matches("GOMP_SPINCOUNT = '20000'", shown)
   end)
 

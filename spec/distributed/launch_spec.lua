@@ -256,14 +256,14 @@ describe("accelhost launch", function()
     end
   end)
 
-  -- Ranks inside os.execute ignore SIGINT, and so does what the shell there runs.
-  local stubborn = "print('up') os.execute('trap \"\" INT; sleep 60')"
+  -- Ranks inside os.execute ignore SIGINT, and so does what the shell there runs; each says a line of its own.
+  local stubborn = "os.execute('trap \"\" INT; echo $RANK; sleep 60')"
   local function interrupt(options, rest)
     local marks = os.tmpname()
     local shell = ([[env --default-signal "$0" launch --num_processes 2 %s -e "$1" > "$2" 2> "$2.told" & launcher=$!
-      for i in $(seq 100); do [ -s "$2" ] && break; sleep 0.1; done
+      for i in $(seq 200); do [ $(wc -l < "$2") = 2 ] && break; sleep 0.1; done
       kill -INT $launcher; %s wait $launcher]]):format(options, rest)
-    local result = run.program({"sh", "-c", shell, run.path, stubborn, marks}, {timeout = 20})
+    local result = run.program({"sh", "-c", shell, run.path, stubborn, marks}, {timeout = 25})
     os.remove(marks)
     os.remove(marks .. ".told")
     return result

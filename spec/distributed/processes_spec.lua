@@ -171,7 +171,8 @@ describe("a launched job", function()
     end
     local bare = "unshare -r -m sh -c 'mount -t tmpfs none /proc && exec \"$0\" launch --num_processes 2 -e \"$1\"'" ..
       " \"$0\" \"$1\""
-    local bare_said = shell(bare, "require('accelhost._C').comm.barrier() print(7)").stdout
-    assert.same(run.everyone(2, "7\n"), run.by_rank(bare_said))
+    local result = shell(bare, "require('accelhost._C').comm.barrier() print(7)")
+    if result.stdout:find("OMP: Error", 1, true) then return pending "needs GCC's OpenMP, which does without /proc" end
+    assert.same(run.everyone(2, "7\n"), run.by_rank(result.stdout))
   end)
 end)

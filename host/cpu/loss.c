@@ -9,6 +9,7 @@
 #include "cpu/dense.h"
 #include "cpu/elementwise_math.h"
 #include "cpu/kernels.h"
+#include "cpu/row_max.h"
 
 /* The positions of a loss and how they are reduced. */
 struct labels {

@@ -60,10 +60,7 @@ static void SUFFIX(class_nll_backward)(const struct labels *l, const REAL *g, co
 /* log(sum(exp(x))) of a row. */
 static REAL SUFFIX(log_sum)(const REAL *restrict x, int64_t n)
 {
-    REAL m = -INFINITY, sum = 0;
-#pragma omp simd reduction(max : m)
-    for (int64_t c = 0; c < n; c++)
-        m = x[c] > m ? x[c] : m;
+    REAL m = SUFFIX(ah_row_max)(x, n), sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t c = 0; c < n; c++)
         sum += EXP(x[c] - m);

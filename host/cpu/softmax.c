@@ -8,6 +8,7 @@
 #include "cpu/dense.h"
 #include "cpu/elementwise_math.h"
 #include "cpu/kernels.h"
+#include "cpu/row_max.h"
 
 enum { LANES = 64 };
 
@@ -40,10 +41,10 @@ enum { LANES = 64 };
                 from = to;                                                                                       \
             }                                                                                                    \
             /* Nothing to attend to: zeros. Without a mask the row is looked at again only if it became NaN. */  \
-            if (mask && row_max_##suffix(from, n) == (real)-INFINITY)                                            \
+            if (mask && ah_row_max_##suffix(from, n) == (real)-INFINITY)                                         \
                 n = 0;                                                                                           \
             softmax_in_place_##suffix(from, to, n);                                                              \
-            if (!mask && n > 0 && to[0] != to[0] && row_max_##suffix(from, n) == (real)-INFINITY)                \
+            if (!mask && n > 0 && to[0] != to[0] && ah_row_max_##suffix(from, n) == (real)-INFINITY)             \
                 n = 0;                                                                                           \
             memset(to + n, 0, (size_t)(m->length - n) * sizeof *to);                                             \
         }                                                                                                        \

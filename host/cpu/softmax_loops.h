@@ -1,19 +1,10 @@
 /* Softmax over the middle of outer x length x inner for one element type: REAL, SUFFIX(name), EXP and LOG are set by
  * cpu/for_reals.h. With inner > 1 lanes of neighbouring columns go together. */
 
-/* m = maximum, returned; NaN is left to the sum, which it reaches anyway. */
-static inline REAL SUFFIX(row_max)(const REAL *restrict x, int64_t n)
-{
-    REAL m = -INFINITY;
-#pragma omp simd reduction(max : m)
-    for (int64_t i = 0; i < n; i++)
-        m = x[i] > m ? x[i] : m;
-    return m;
-}
-
+/* A NaN that the maximum passes over reaches the sum. */
 static void SUFFIX(softmax_row)(const REAL *restrict x, REAL *restrict y, int64_t n)
 {
-    REAL m = SUFFIX(row_max)(x, n), sum = 0;
+    REAL m = SUFFIX(ah_row_max)(x, n), sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) {
         REAL e = EXP(x[i] - m);
@@ -27,7 +18,7 @@ static void SUFFIX(softmax_row)(const REAL *restrict x, REAL *restrict y, int64_
 
 static void SUFFIX(softmax_same)(REAL *y, int64_t n)
 {
-    REAL m = SUFFIX(row_max)(y, n), sum = 0;
+    REAL m = SUFFIX(ah_row_max)(y, n), sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) {
         REAL e = EXP(y[i] - m);
@@ -41,7 +32,7 @@ static void SUFFIX(softmax_same)(REAL *y, int64_t n)
 
 static void SUFFIX(log_softmax_row)(const REAL *restrict x, REAL *restrict y, int64_t n)
 {
-    REAL m = SUFFIX(row_max)(x, n), sum = 0;
+    REAL m = SUFFIX(ah_row_max)(x, n), sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++)
         sum += EXP(x[i] - m);

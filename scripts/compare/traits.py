@@ -92,10 +92,12 @@ def nearly(difference, relative=1e-6):
 
 def reads_itself(difference):
     """Is there a write between tensors of one storage?"""
-    for target, source in re.findall(r"(\w+):\w+_\((\w+)", text_of(difference)):
-        records = [difference.records.get(name) for name in (target, source)]
-        if all(records) and records[0].storage == records[1].storage:
-            return True
+    for target, arguments in re.findall(r"(\w+):\w+_\(([^()]*)\)", text_of(difference)):
+        written = difference.records.get(target)
+        for name in re.findall(r"\w+", arguments):
+            read = difference.records.get(name)
+            if written and read and written.kind == read.kind == "T" and written.storage == read.storage:
+                return True
     return False
 
 

@@ -167,7 +167,7 @@ net:forward(5)
   it("says when a limit keeps a library from its memory, instead of trying for ever", function()
     for _, limit in ipairs {"-v 150000", "-d 100000"} do
       local result = run.program({"bash", "-c", "ulimit " .. limit .. '; "$0" --version; echo $?', run.path},
-        {timeout = 20, env = {OMP_NUM_THREADS = false}})
+        {timeout = 60, env = {OMP_NUM_THREADS = false}})
       if result.stderr:find("Sanitizer", 1, true) then return pending "needs a build without a sanitizer" end
       assert.equal("1\n", result.stdout)
       assert.matches("a library cannot get its memory", result.stderr)

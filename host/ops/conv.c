@@ -186,6 +186,8 @@ int ah_forward_conv1d(struct ah_call *c)
     const struct ah_args_conv1d *arg = ah_args(c, conv1d);
     struct ah_tensor *x = NULL, *w = NULL, *y = NULL;
     int status;
+    AH_TRY(ah_call_expect_float(c, 0));
+    AH_TRY(same_dtype(c, 0, 1));
     AH_TRYGO(lift(c, 0, &x), out);
     AH_TRYGO(lift(c, 1, &w), out);
     AH_TRYGO(ah_op1(AH_OP_conv2d, &y, AH_T(x), AH_T(w), arg->bias, pair_of(1, arg->stride.integer),
@@ -204,6 +206,8 @@ int ah_forward_conv_transpose1d(struct ah_call *c)
     const struct ah_args_conv_transpose1d *arg = ah_args(c, conv_transpose1d);
     struct ah_tensor *x = NULL, *w = NULL, *y = NULL;
     int status;
+    AH_TRY(ah_call_expect_float(c, 0));
+    AH_TRY(same_dtype(c, 0, 1));
     AH_TRYGO(lift(c, 0, &x), out);
     AH_TRYGO(lift(c, 1, &w), out);
     AH_TRYGO(ah_op1(AH_OP_conv_transpose2d, &y, AH_T(x), AH_T(w), arg->bias, pair_of(1, arg->stride.integer),
@@ -244,6 +248,8 @@ int ah_forward_conv_transpose2d(struct ah_call *c)
         return ah_fail(AH_EINVAL, "conv_transpose2d: expected input (N, C, H, W) or (C, H, W) and weight (in, out / "
                        "groups, kH, kW), got %s and %s", ah_shape(x), ah_shape(w));
     }
+    AH_TRY(ah_call_expect_float(c, 0));
+    AH_TRY(same_dtype(c, 0, 1));
     int64_t stride[2], padding[2], extra[2], dilation[2], groups = arg->groups.integer;
     AH_TRY(ah_pair("conv_transpose2d", "stride", &arg->stride, NULL, 1, stride));
     AH_TRY(ah_pair("conv_transpose2d", "padding", &arg->padding, NULL, 0, padding));

@@ -118,6 +118,20 @@ describe("conv2d", function()
   end)
 end)
 
+describe("each convolution", function()
+  it("names itself when dtypes do not fit", function()
+    for name, shapes in pairs {
+      conv1d = {{1, 1, 4}, {1, 1, 2}}, conv2d = {{1, 1, 4, 4}, {1, 1, 2, 2}},
+      conv_transpose1d = {{1, 1, 4}, {1, 1, 2}}, conv_transpose2d = {{1, 1, 4, 4}, {1, 1, 2, 2}},
+    } do
+      local x, w = accelhost.ones(shapes[1]), accelhost.ones(shapes[2])
+      check.raises(name .. ": expected a floating input, got int64", function() F[name](x:long(), w:long()) end)
+      check.raises(name .. ": dtypes differ: input is float32, weight is float64",
+        function() F[name](x, w:double()) end)
+    end
+  end)
+end)
+
 describe("conv_transpose2d", function()
   it("is conv2d's adjoint", function()
     local x, w = leaf(2, 3, 6, 5), leaf(4, 3, 3, 2)

@@ -126,6 +126,11 @@ static inline float ah_sigmoidf(float x)
     return 1.0f / (1.0f + ah_expf(-x));
 }
 
+static inline double ah_sigmoid(double x)
+{
+    return 1.0 / (1.0 + exp(-x));
+}
+
 static inline float ah_erff(float x)
 {
     float t = fabsf(x), s = x * x;

@@ -74,7 +74,7 @@ FLOAT_UNARY(tan, tanf(a), tan(a))
 FLOAT_UNARY(atan, atanf(a), atan(a))
 FLOAT_UNARY(erf, ah_erff(a), erf(a))
 FLOAT_UNARY(tanh, ah_tanhf(a), tanh(a))
-FLOAT_UNARY(sigmoid, ah_sigmoidf(a), 1.0 / (1.0 + exp(-a)))
+FLOAT_UNARY(sigmoid, ah_sigmoidf(a), ah_sigmoid(a))
 /* A nan fails both comparisons and stays. */
 FLOAT_UNARY(hardsigmoid, (a < -3.0f ? 0.0f : a > 3.0f ? 6.0f : a + 3.0f) / 6.0f,
             (a < -3.0 ? 0.0 : a > 3.0 ? 6.0 : a + 3.0) / 6.0)
@@ -237,7 +237,7 @@ static inline float silu_slope(float x)
 
 static inline double silu_slope_f64(double x)
 {
-    double s = 1.0 / (1.0 + exp(-x));
+    double s = ah_sigmoid(x);
     return s * (1.0 + x * (1.0 - s));
 }
 

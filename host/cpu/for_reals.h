@@ -1,13 +1,15 @@
 /* Loops written once for both real types: includes the file that LOOPS names with REAL float, then with REAL double.
  *
- * SUFFIX(name) is name_f32 or name_f64; EXP LOG SQRT FMA GEMM are the functions of the type (include their headers
- * first). A .c file defines LOOPS and includes this, once for each file of loops. */
+ * SUFFIX(name) is name_f32 or name_f64; EXP LOG SQRT FMA TANH SIGMOID GEMM are the functions of the type (include their
+ * headers first). A .c file defines LOOPS and includes this, once for each file of loops. */
 #define REAL float
 #define SUFFIX(name) name##_f32
 #define EXP ah_expf
 #define LOG logf
 #define SQRT sqrtf
 #define FMA fmaf
+#define TANH ah_tanhf
+#define SIGMOID ah_sigmoidf
 #define GEMM ah_gemm_f32
 #include LOOPS
 #undef REAL
@@ -16,6 +18,8 @@
 #undef LOG
 #undef SQRT
 #undef FMA
+#undef TANH
+#undef SIGMOID
 #undef GEMM
 #define REAL double
 #define SUFFIX(name) name##_f64
@@ -23,6 +27,8 @@
 #define LOG log
 #define SQRT sqrt
 #define FMA fma
+#define TANH tanh
+#define SIGMOID ah_sigmoid
 #define GEMM ah_gemm_f64
 #include LOOPS
 #undef REAL
@@ -31,5 +37,7 @@
 #undef LOG
 #undef SQRT
 #undef FMA
+#undef TANH
+#undef SIGMOID
 #undef GEMM
 #undef LOOPS

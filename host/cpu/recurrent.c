@@ -21,28 +21,8 @@ struct plan {
     int64_t *row, *count; /* [steps]: the first row of the step, and how many */
 };
 
-static inline double sigmoid(double x)
-{
-    return 1 / (1 + exp(-x));
-}
-
-#define REAL float
-#define SUFFIX(name) name##_f32
-#define GEMM ah_gemm_f32
-#define SIGMOID ah_sigmoidf
-#define TANH ah_tanhf
-#include "cpu/recurrent_loops.h"
-#undef REAL
-#undef SUFFIX
-#undef GEMM
-#undef SIGMOID
-#undef TANH
-#define REAL double
-#define SUFFIX(name) name##_f64
-#define GEMM ah_gemm_f64
-#define SIGMOID sigmoid
-#define TANH tanh
-#include "cpu/recurrent_loops.h"
+#define LOOPS "cpu/recurrent_loops.h"
+#include "cpu/for_reals.h"
 
 static int make_plan(struct plan *plan, const struct ah_tensor *gates, const struct ah_tensor *hidden,
                      const struct ah_tensor *sizes, const char *kind, bool reverse)

@@ -1,4 +1,4 @@
-/* Recurrent layers for one element type: REAL, SUFFIX(name), GEMM, SIGMOID and TANH are set by recurrent.c. A step
+/* Recurrent layers for one element type: REAL, SUFFIX(name), GEMM, SIGMOID and TANH are set by for_reals.h. A step
  * works on the first `count` rows of the running states; its own rows begin at `row` in the arrays of all steps. */
 
 /* What one direction of a layer reads and writes; row-major. */

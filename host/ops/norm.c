@@ -110,7 +110,7 @@ int ah_forward_group_norm(struct ah_call *c)
     const struct ah_args_group_norm *arg = ah_args(c, group_norm);
     const struct ah_tensor *x = arg->input.tensor;
     int64_t groups = arg->num_groups.integer;
-    if (x->ndim < 2 || groups < 1 || x->size[1] % groups) {
+    if (x->ndim < 2 || groups < 1 || x->size[1] < 1 || x->size[1] % groups) {
         return ah_fail(AH_EINVAL, "group_norm: the channels of input %s do not make %lld groups", ah_shape(x),
                        (long long)groups);
     }

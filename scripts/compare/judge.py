@@ -26,23 +26,24 @@ class Difference:
         self.kind, self.place, self.name = kind, place, name
         self.ours, self.theirs = ours, theirs
         self.statements, self.records, self.our_records = statements, {}, {}  # of all variables, PyTorch's and ours
+        self.statuses = []  # PyTorch's, of each statement
         self.call = call_of(statements[place]) if place is not None else ""
 
     def __str__(self):
         return f"{self.kind} {self.call} {self.name}: ours {self.ours}, PyTorch {self.theirs}"
 
 
-def compare(ours, theirs, statements):
-    """The first difference between two outcomes, by statement, or None."""
+def compare(ours, theirs, statements, apart_from=()):
+    """The first difference between two outcomes, by statement and apart from these variables, or None."""
     if ours.crash:
         return Difference("crash", None, "", ours.crash, "", statements)
     found = [(i, *what) for i, what in enumerate(map(differing_status, ours.statuses, theirs.statuses)) if what]
-    found += differing_records(ours, theirs, statements)
+    found += [item for item in differing_records(ours, theirs, statements) if item[2] not in apart_from]
     if not found:
         return None
     place, what, name, mine, record = min(found, key=lambda item: (turn(item, statements), item[0]))
     difference = Difference(what, place, name, mine, record, statements)
-    difference.records, difference.our_records = theirs.records, ours.records
+    difference.records, difference.our_records, difference.statuses = theirs.records, ours.records, theirs.statuses
     return difference
 
 
@@ -123,7 +124,7 @@ def close(mine, other, dtype):
     floor = absolute * (largest if dtype in ("float16", "bfloat16") else min(1.0, largest))
     room = relative * torch.maximum(mine.abs(), other.abs()) + floor
     room += torch.finfo(DTYPES[dtype]).tiny  # what some kernels flush to zero
-    return same | ((mine - other).abs() <= room)
+    return same | mine.isfinite() & other.isfinite() & ((mine - other).abs() <= room)
 
 
 def shaken(tensor, scale, generator):
@@ -164,25 +165,26 @@ def is_alone(tensor, environment):
         for other in environment.values())
 
 
-def is_rounding(difference, ours, theirs):
-    """Does the noise of rounding explain all differences of values between the outcomes?"""
+def without_rounding(difference, ours, theirs):
+    """The first difference between the outcomes that the noise of rounding does not explain, or None."""
+    if difference.kind not in ("value", "scalar"):
+        return difference
     floor = layer_floor(difference)
     generator = torch.Generator()
     generator.manual_seed(1)
     open_names = {name: record for name, record in theirs.records.items()
                   if name in ours.records and differs(ours.records[name], record) in ("value", "scalar")}
+    rounded, runs = set(), []
     for scale in SCALES:
-        runs = []
         for _ in range(NOISE_RUNS):
             state = torch.get_rng_state()
             runs.append(Torch.outcome(difference.statements, perturb(scale, generator)))
             torch.set_rng_state(state)
-        open_names = {name: record for name, record in open_names.items()
-                      if not explained(ours.records[name], record, [run.records.get(name) for run in runs],
-                                        floor)}
-        if not open_names:
-            return True
-    return False
+        rounded |= {name for name, record in open_names.items() if name not in rounded and
+                    explained(ours.records[name], record, [run.records.get(name) for run in runs], floor)}
+        if len(rounded) == len(open_names):
+            break
+    return compare(ours, theirs, difference.statements, rounded)
 
 
 def layer_floor(difference):
@@ -214,4 +216,4 @@ def explained(mine, other, noisy, floor=0.0):
     return bool((~apart | (spread == float("inf")) | (distance <= ROOM * spread + floor)).all())
 
 
-__all__ = ["DTYPES", "Difference", "compare", "is_rounding"]
+__all__ = ["DTYPES", "Difference", "compare", "without_rounding"]

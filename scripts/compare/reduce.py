@@ -1,6 +1,6 @@
 """Makes a differing program smaller for as long as it differs in the same way."""
 
-from judge import compare, is_rounding
+from judge import compare, without_rounding
 from program import Binary, Call, Do, Index, Let, Literal, Node, NoGrad, Set
 from sides import Torch
 
@@ -14,9 +14,7 @@ def difference_of(side, statements):
     if any("NameError" in status for status in theirs.statuses):
         return None  # a reduction took a variable away
     difference = compare(ours, theirs, statements)
-    if difference and difference.kind in ("value", "scalar") and is_rounding(difference, ours, theirs):
-        return None
-    return difference
+    return without_rounding(difference, ours, theirs) if difference else None
 
 
 def reduce(side, difference):

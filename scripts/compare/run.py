@@ -13,7 +13,7 @@ import time
 import traceback
 from collections import Counter
 
-from judge import compare, is_rounding
+from judge import compare, without_rounding
 from known import KNOWN, known
 from program import LUA_PRELUDE, PY_PRELUDE
 from programs import Programs
@@ -87,9 +87,12 @@ class Run:
 
     def explain(self, seed, difference, ours, theirs):
         entry = known(difference)
-        if not entry and difference.kind in ("value", "scalar") and is_rounding(difference, ours, theirs):
-            self.counts["rounding"] += 1
-            return
+        if not entry:
+            difference = without_rounding(difference, ours, theirs)
+            if not difference:
+                self.counts["rounding"] += 1
+                return
+            entry = known(difference)
         if not entry:
             difference = difference_of(self.side, difference.statements)
             if not difference:

@@ -76,6 +76,11 @@ def their_nan(difference):
     return is_floating(difference) and bool((~apart(difference)[2].isfinite()).all())
 
 
+def their_zeros(difference):
+    """Is PyTorch's result 0 wherever they differ?"""
+    return is_floating(difference) and not apart(difference)[2].any()
+
+
 def beyond_numbers(difference):
     """Is one side or the other no finite number wherever they differ?"""
     if not is_floating(difference):
@@ -98,6 +103,16 @@ def reads_itself(difference):
             read = difference.records.get(name)
             if written and read and written.kind == read.kind == "T" and written.storage == read.storage:
                 return True
+    return False
+
+
+def left_by_failure(difference):
+    """Was the variable's memory to be written by a statement that failed?"""
+    for statement, status in zip(difference.statements, difference.statuses):
+        target = re.search(r"(\w+):\w+_\(", statement.lua()) if status != "." else None
+        target = target and difference.records.get(target.group(1))
+        if target and target.kind == "T" and target.storage == difference.theirs.storage:
+            return True
     return False
 
 
@@ -133,6 +148,16 @@ def overflows(difference):
     """Are there numbers whose products leave float32, or integers beyond a half?"""
     return any((record.tensor().abs() > (1e18 if record.dtype in TOLERANCE else 65504)).any()
                for record in tensors(difference) if record.dtype != "bool")
+
+
+def cancels(difference, units=2):
+    """Are the two sides apart by no more than some units in the last place of the program's largest number?"""
+    if not is_floating(difference):
+        return False
+    _, ours, theirs = apart(difference)
+    floating = [record.tensor().double() for record in tensors(difference) if record.dtype in TOLERANCE]
+    largest = max((t[t.isfinite()].abs().max().item() for t in floating if t.isfinite().any()), default=0.0)
+    return bool(((ours - theirs).abs() <= units * torch.finfo(ours.dtype).eps * largest).all())
 
 
 def has_empty(difference):

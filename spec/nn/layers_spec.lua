@@ -364,6 +364,23 @@ describe("A layer", function()
     end
   end)
 
+  it("refuses inputs of Bilinear whose rows or features do not fit", function()
+    local layer, ones = nn.Bilinear(2, 3, 4), accelhost.ones
+    assert.same({5, 4}, layer(ones {5, 2}, ones {5, 3}):shape())
+    assert.same({4}, layer(ones {2}, ones {3}):shape())
+    local function refused(a, b) check.raises("bilinear: inputs", function() layer(ones(a), ones(b)) end) end
+    refused({5, 4}, {5, 3})
+    refused({5, 2}, {5, 6})
+    refused({5, 2}, {1, 3})
+    refused({5, 2}, {3})
+    refused({1, 2}, {})
+    refused({5, 3}, {5, 2})
+  end)
+
+  it("refuses groups of no channels", function()
+    check.raises("do not make 2 groups", function() nn.functional.group_norm(accelhost.ones {1, 0}, 2) end)
+  end)
+
   it("has gradients that agree with finite differences", function()
     local inputs = {
       {nn.Linear(3, 2), {2, 3}}, {nn.Conv2d(1, 2, 2), {1, 1, 3, 3}}, {nn.LayerNorm(3), {2, 3}},

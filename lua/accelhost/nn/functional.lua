@@ -5,7 +5,7 @@ local arguments = require "accelhost.util.arguments"
 local namespace = require "accelhost.util.namespace"
 local warn = require "accelhost.util.warn"
 
-local fail, signature = arguments.fail, arguments.signature
+local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
 local F = {}
 
 -- Activations.
@@ -74,7 +74,7 @@ F.dropout1d = channel_dropout("dropout1d", 2, 3, 2)
 --- Zero whole channels of [N, C, H, W]. As in PyTorch, three dims are [N, C, L].
 F.dropout2d = channel_dropout("dropout2d", 3, 4)
 
--- Distances, padding.
+-- Distances, products, padding.
 
 local read_normalize = signature("normalize",
   {"input: tensor", {"p: number", 2}, {"dim: integer", 1}, {"eps: number", 1e-12}})
@@ -106,6 +106,26 @@ local read_pairwise = signature("pairwise_distance",
 function F.pairwise_distance(...)
   local x1, x2, p, eps, keepdim = read_pairwise(...)
   return C.norm(x1 - x2 + eps, p, -1, keepdim)
+end
+
+local read_bilinear = signature("bilinear", {"input1: tensor", "input2: tensor", "weight: tensor", {"bias: tensor"}})
+--- x1^T W[o] x2 + b[o] for every row of input1 [..., in1] and input2 [..., in2], with weight [out, in1, in2].
+function F.bilinear(...)
+  local x1, x2, weight, bias = read_bilinear(...)
+  local fits = weight:dim() == 3 and x1:dim() > 0 and x1:dim() == x2:dim() and x1:size(-1) == weight:size(1) and
+    x2:size(-1) == weight:size(2)
+  local sizes = x1:shape()
+  for d = 1, fits and #sizes - 1 or 0 do fits = fits and sizes[d] == x2:size(d - 1) end
+  if not fits then
+    fail("bilinear: inputs %s and %s do not fit weight %s: expected (..., in1) and (..., in2) for (out, in1, in2)",
+      shape_text(x1), shape_text(x2), shape_text(weight))
+  end
+  local out, in1, in2 = unpack(weight:shape())
+  sizes[#sizes] = out
+  x1, x2 = x1:reshape(-1, in1), x2:reshape(-1, in2)
+  -- [N, 1, in1] x [out, in1, in2] -> [out, N, in2], times x2, summed over in2.
+  local y = (C.matmul(x1:unsqueeze(0), weight) * x2:unsqueeze(0)):sum(-1):transpose(0, 1)
+  return (bias and y + bias or y):reshape(sizes)
 end
 
 F.pad = require "accelhost.nn.padding"

@@ -2,6 +2,7 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local init = require "accelhost.nn.initializers"
+local F = require "accelhost.nn.functional"
 local Module = require("accelhost.nn.module").Module
 local new = require("accelhost.nn.parameter").new
 local repr = require "accelhost.nn.repr"
@@ -88,15 +89,7 @@ end
 ---@param x2 table [..., in2_features]
 ---@return table [..., out_features]
 function Bilinear:forward(x1, x2)
-  local shape = x1:shape()
-  local sizes = {}
-  for d = 1, #shape - 1 do sizes[d] = shape[d] end
-  sizes[#shape] = self.out_features
-  x1, x2 = x1:reshape(-1, self.in1_features), x2:reshape(-1, self.in2_features)
-  -- [N, 1, in1] x [out, in1, in2] -> [out, N, in2], times x2, summed over in2.
-  local y = (C.matmul(x1:unsqueeze(0), self.weight) * x2:unsqueeze(0)):sum(-1):transpose(0, 1)
-  if self.bias then y = y + self.bias end
-  return y:reshape(sizes)
+  return F.bilinear(x1, x2, self.weight, self.bias)
 end
 
 function Bilinear:extra_repr()

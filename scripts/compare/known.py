@@ -2,9 +2,9 @@
 
 import re
 
-from traits import (REDUCED, VIEWS, all_of, all_zero, any_of, at_nan, beyond_numbers, cancels, flags, flags_differ,
-                    has_empty, has_infinite, has_nan, is_constant, is_empty, is_nothing, left_by_failure, nearly,
-                    overflows, programs_with, reads_itself, same_numbers, statement_with, their_nan, their_zeros,
+from traits import (REDUCED, VIEWS, all_of, all_zero, any_of, as_of_rows, at_nan, beyond_numbers, cancels, flags,
+                    flags_differ, has_empty, has_infinite, has_nan, is_constant, is_empty, is_nothing, left_by_failure,
+                    nearly, overflows, programs_with, reads_itself, statement_with, their_nan, their_zeros,
                     without_gradients, zeros_or_nothing)
 
 
@@ -261,7 +261,7 @@ NUMBERS = [
           test=all_of(their_nan, programs_with("conv|Conv"))),
     Known("a write that reads a part of the same tensor copies it first", "value", ANY, test=reads_itself),
     Known("PyTorch's batch_norm puts the gradient of some layouts elsewhere", "value", BACKWARD,
-          test=all_of(same_numbers, programs_with("batch_norm|BatchNorm"), programs_with("transpose"))),
+          test=all_of(programs_with("batch_norm|BatchNorm"), as_of_rows)),
     Known("a gradient that cancels but for units in the last place of its terms", "value", BACKWARD, test=cancels),
     Known("a logical written in place is a constant; PyTorch goes on with the old history", "value", BACKWARD,
           test=programs_with(r":logical_\w+_\(")),
@@ -289,7 +289,7 @@ NUMBERS = [
     Known("the target of kl_div is a probability: no number comes of its logarithm at 0 and below", "value", BACKWARD,
           test=all_of(beyond_numbers, programs_with("kl_div|KLDiv"))),
     Known("the gradient of an element that is nan: PyTorch's own kernels give 0, 1 and nan", "value", BACKWARD,
-          test=any_of(at_nan, all_of(has_nan, programs_with("[hH]ardtanh|relu6|ReLU6|elu|ELU|hardswish")))),
+          test=any_of(at_nan, all_of(has_nan, programs_with("[hH]ardtanh|relu6|ReLU6|elu|ELU|hardswish|clamp")))),
     Known("draws into a result whose memory PyTorch orders as its input's", "value", ANY,
           test=all_of(programs_with(r"(random|uniform|normal|exponential|bernoulli)_?\(|_like|ropout"),
                       programs_with(r"nonzero|transpose|permute|diagonal|swap|movedim|:t\("))),
@@ -320,6 +320,9 @@ NUMBERS = [
     Known("distances and norms of numbers whose squares overflow", "value", BACKWARD,
           test=all_of(programs_with(r"(pairwise_distance|cosine_similarity|normalize|norm_?)\("),
                       any_of(overflows, their_nan))),
+    Known("a gradient that is a sum of products of halves that leave float32", "value", BACKWARD, ours="float16",
+          test=all_of(beyond_numbers, overflows, programs_with(r"(mm|mv|dot|matmul|linear)\("))),
+    Known("a deviation of equal numbers is 0 but for rounding", "value", "(std|var)(_mean)?", test=cancels),
     Known("a window of padding alone has no largest; PyTorch gives the gradient to some element", "value", BACKWARD,
           test=programs_with(r"max_pool.*dilation.*padding|max_pool.*padding.*dilation|MaxPool.*dilation")),
     Known("a pos_weight of uint8 wraps around in PyTorch, one of int64 goes through float32", "value",

@@ -116,10 +116,17 @@ def left_by_failure(difference):
     return False
 
 
-def same_numbers(difference):
-    """Do the two sides hold the same numbers, in different places?"""
-    ours, theirs = (record.tensor().flatten().sort().values for record in (difference.ours, difference.theirs))
-    return bool(close(ours, theirs, difference.ours.dtype).all())
+def as_of_rows(difference):
+    """Does PyTorch say what we say once its batch_norm gets its input row-major?"""
+    functional = torch.nn.functional
+    own = functional.batch_norm
+    functional.batch_norm = lambda x, *args, **options: own(x.contiguous(), *args, **options)
+    try:
+        again = Torch.outcome(difference.statements).records.get(difference.name)
+    finally:
+        functional.batch_norm = own
+    return bool(again and again.kind == "T" and again.shape == difference.ours.shape and
+                close(difference.ours.tensor(), again.tensor(), again.dtype).all())
 
 
 def tensors(difference):

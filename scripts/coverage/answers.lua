@@ -33,24 +33,33 @@ return {
   {"torch.nn.functional", ".*_with_indices", "as the option return_indices of the pooling"},
 
   -- Not here.
-  {".*", "complex is_complex conj.* is_conj resolve_.* real imag angle polar .*view_as_complex.* .*view_as_real.* cfloat cdouble chalf adjoint H mH stft istft isreal",
+  {".*",
+    "complex is_complex conj.* is_conj resolve_.* real imag angle polar .*view_as_complex.* " ..
+      ".*view_as_real.* cfloat cdouble chalf adjoint H mH stft istft isreal",
     "complex numbers: a training loop on real numbers needs none"},
   {"torch.fft", ".*", "complex numbers: a training loop on real numbers needs none"},
   {"torch.linalg", "eig eigvals", "complex results; eigh and eigvalsh are here"},
-  {".*", ".*sparse.* .*_indices crow_indices.* col_indices.* ccol_indices.* row_indices.* .*values_copy values indices.* indices is_coalesced coalesce hspmm smm sspaddmm SparseAdam dense_dim hsmm dsmm spmm saddmm",
+  {".*",
+    ".*sparse.* .*_indices crow_indices.* col_indices.* ccol_indices.* row_indices.* .*values_copy values " ..
+      "indices.* indices is_coalesced coalesce hspmm smm sspaddmm SparseAdam dense_dim hsmm dsmm spmm " ..
+      "saddmm",
     "sparse layouts: tensors here are dense"},
   {".*", ".*quantiz.* .*fake_quantize.* q_.* qscheme int_repr dequantize is_quantized qint.*",
     "quantised tensors: accelhost trains"},
   {".*", ".*_copy narrow_copy slice_inverse unsafe_.* _.* alias_copy", "forms for PyTorch's own compiler"},
   {".*", "align_as align_to names refine_names rename rename_ has_names", "named tensors, a prototype in PyTorch"},
-  {".*", "ipu xpu mtia hpu is_ipu is_xpu is_mtia is_hpu is_maia is_mps is_vulkan is_meta is_xla is_mkldnn to_mkldnn is_cuda get_device is_nested is_distributed is_inference",
+  {".*",
+    "ipu xpu mtia hpu is_ipu is_xpu is_mtia is_hpu is_maia is_mps is_vulkan is_meta is_xla is_mkldnn " ..
+      "to_mkldnn is_cuda get_device is_nested is_distributed is_inference",
     "devices and layouts that accelhost does not drive"},
   {"torch", "Event Stream", "streams of a GPU, which accelhost keeps to itself"},
   {".*", "cuda pin_memory is_pinned record_stream", "GPU memory, which accelhost manages itself"},
   {".*", "share_memory.* is_shared share_memory", "ranks share memory through the collectives"},
   {".*", "storage storage_type typed_storage untyped_storage set_ resize resize_ resize_as resize_as_ data_ptr",
     "a tensor's memory is its own: a size that changes under a view is a source of errors"},
-  {".*", "reinforce volatile solve symeig eig lstsq cholesky.* lu .*triangular_solve.* geqrf orgqr ormqr chain_matmul map_ map2_ apply_ name output_nr new svd_lowrank pca_lowrank lobpcg",
+  {".*",
+    "reinforce volatile solve symeig eig lstsq cholesky.* lu .*triangular_solve.* geqrf orgqr ormqr " ..
+      "chain_matmul map_ map2_ apply_ name output_nr new svd_lowrank pca_lowrank lobpcg",
     "deprecated, or of accelhost.linalg under PyTorch's newer name"},
   {"torch.nn", "Lazy.*", "sizes are checked when a layer is made; a layer without sizes could not be prepared"},
   {"torch.nn", "Uninitialized.*", "of the lazy layers"},
@@ -60,9 +69,13 @@ return {
   {"torch.nn.Module", "T_destination call_super_init dump_patches compile register_backward_hook",
     "Python's machinery, or deprecated in PyTorch"},
   {"torch.nn.utils", "convert_.*_memory_format", "memory order is chosen by the ops"},
-  {"torch.special", "bessel_.* modified_bessel.* scaled_modified.* spherical.* airy_ai chebyshev.* shifted_cheb.* hermite.* laguerre.* legendre.* zeta erfcx i0e i1 i1e gammainc.* ndtri log_ndtr",
+  {"torch.special",
+    "bessel_.* modified_bessel.* scaled_modified.* spherical.* airy_ai chebyshev.* shifted_cheb.* " ..
+      "hermite.* laguerre.* legendre.* zeta erfcx i0e i1 i1e gammainc.* ndtri log_ndtr",
     "special functions that no training script was seen to use"},
-  {".*", "igamma.* igammac.* polygamma.* mvlgamma.* multigammaln", "special functions that no training script was seen to use"},
+  {".*",
+    "igamma.* igammac.* polygamma.* mvlgamma.* multigammaln",
+    "special functions that no training script was seen to use"},
   {".*", "set_flush_denormal .*num_interop_threads set_printoptions use_deterministic_algorithms",
     "one thread pool; results are deterministic always"},
   {"torch", ".*_window", "windows of signal processing"},

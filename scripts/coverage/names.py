@@ -13,11 +13,12 @@ import torch.optim.swa_utils
 import torch.utils.data
 
 # Of torch itself: functions that have no text of their own in the sources above but a page in the documentation.
-TORCH = """autocast clamp_max clamp_min compile detach enable_grad fill finfo fork get_default_device get_rng_state
-iinfo index_fill index_put inference_mode initial_seed is_storage is_tensor load lobpcg manual_seed masked_fill masked_scatter
-no_grad relu rms_norm rsub save scalar_tensor seed set_default_device set_default_dtype set_grad_enabled
-set_printoptions set_rng_state softmax log_softmax split use_deterministic_algorithms vmap Generator Size device
-dtype""".split()
+TORCH = """
+autocast clamp_max clamp_min compile detach enable_grad fill finfo fork get_default_device get_rng_state iinfo
+index_fill index_put inference_mode initial_seed is_storage is_tensor load lobpcg manual_seed masked_fill
+masked_scatter no_grad relu rms_norm rsub save scalar_tensor seed set_default_device set_default_dtype
+set_grad_enabled set_printoptions set_rng_state softmax log_softmax split use_deterministic_algorithms vmap
+Generator Size device dtype""".split()
 
 
 def documented(module, call):

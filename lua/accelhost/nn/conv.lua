@@ -4,7 +4,7 @@ local arguments = require "accelhost.util.arguments"
 local init = require "accelhost.nn.initializers"
 local Module = require("accelhost.nn.module").Module
 local new = require("accelhost.nn.parameter").new
-local pad = require "accelhost.nn.padding"
+local pad = require("accelhost.nn.functional").pad
 local repr = require "accelhost.nn.repr"
 
 local fail = arguments.fail

@@ -3,6 +3,7 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 
 local fail = arguments.fail
+local F = {}
 
 --- A constant edge on one side of a dim, or the side cut when n < 0.
 local function constant_side(input, dim, side, n, value)
@@ -57,7 +58,7 @@ local read = arguments.signature("pad", {"input: tensor", "pad: integers",
 --   F.pad(x, {1, 1})        F.pad(x, {1, 1, 2, 2}, {mode = "reflect"})
 ---@param ... any input, pad, mode ("constant", "reflect", "replicate", "circular"), value
 ---@return userdata # always a new tensor
-return function(...)
+function F.pad(...)
   local input, pad, mode, value = read(...)
   local dims = input:dim()
   if #pad % 2 ~= 0 or #pad / 2 > dims then
@@ -77,3 +78,5 @@ return function(...)
   end
   return C.same_storage(padded, input) and padded:clone() or padded
 end
+
+return F

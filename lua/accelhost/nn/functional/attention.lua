@@ -4,6 +4,7 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 
 local fail = arguments.fail
+local F = {}
 
 --- A mask as floats to be added to the scores: true (drop) becomes -inf.
 local function additive(mask, dtype)
@@ -141,7 +142,7 @@ end
 -- to be left out. Shapes [L, N, E], [S, N, E] (or without N; or N first with batch_first = true).
 ---@return table output like query
 ---@return table? weights [N, L, S], or [N, heads, L, S] with average_attn_weights = false
-local function multi_head_attention_forward(...)
+function F.multi_head_attention_forward(...)
   local o = {}
   set_attention(o, ...)
   local query, key, value = o.query, o.key, o.value
@@ -164,4 +165,4 @@ local function multi_head_attention_forward(...)
   return output, weights
 end
 
-return multi_head_attention_forward
+return F

@@ -4,6 +4,8 @@ Integers, booleans, shapes, dtypes, flags and errors must be equal; floating num
 A number outside it is asked again: PyTorch runs the program with noise of a few units in the last place on every
 floating result, and what the noise moves as far (or turns into another integer, infinity or nan) is rounding."""
 
+import re
+
 import torch
 
 from program import NoGrad, call_of, names_of
@@ -181,7 +183,8 @@ def without_rounding(difference, ours, theirs):
             runs.append(Torch.outcome(difference.statements, perturb(scale, generator)))
             torch.set_rng_state(state)
         rounded |= {name for name, record in open_names.items() if name not in rounded and
-                    explained(ours.records[name], record, [run.records.get(name) for run in runs], floor)}
+                    explained(ours.records[name], record, [run.records.get(name) for run in runs], floor,
+                              2 * narrowest(difference))}
         if len(rounded) == len(open_names):
             break
     return compare(ours, theirs, difference.statements, rounded)
@@ -195,9 +198,17 @@ def layer_floor(difference):
     return 128.0 if "nn." in text or "F." in text else 0.0
 
 
-def explained(mine, other, noisy, floor=0.0):
+def narrowest(difference):
+    """The unit in the last place of the narrowest half that the program names, or 0."""
+    text = " ".join(statement.lua() for statement in difference.statements)
+    found = re.findall(r"\b(b?float16|half)\b", text)
+    return max([torch.finfo(DTYPES.get(name, torch.float16)).eps for name in found], default=0.0)
+
+
+def explained(mine, other, noisy, floor=0.0, narrow=0.0):
     """Is the distance between two records within the noise? Below `floor` units of the last place of 1, or of the
-    largest, it always is: inside a layer numbers of that size cancel, where no noise is added."""
+    largest, it always is: inside a layer numbers of that size cancel, where no noise is added; so it is below `narrow`
+    of the number itself: an op may go through a narrower dtype."""
     if mine.kind == "N":
         spread = max(abs(n.data - other.data) for n in noisy if n is not None and n.kind == "N")
         return abs(mine.data - other.data) <= ROOM * spread
@@ -211,6 +222,8 @@ def explained(mine, other, noisy, floor=0.0):
         same = (record.tensor() == other.tensor()) | (record.tensor().isnan() & other.tensor().isnan())
         spread = torch.maximum(spread, torch.where(same, 0.0, torch.where(moved.isnan(), float("inf"), moved)))
     distance = (value - base).abs()
+    if mine.dtype in TOLERANCE:
+        distance -= narrow * torch.maximum(value.abs(), base.abs())
     floor *= torch.finfo(DTYPES[mine.dtype]).eps if base.numel() and mine.dtype in TOLERANCE else 0.0
     floor *= max(1.0, base[base.isfinite()].abs().max().item() if base.isfinite().any() else 1.0)
     return bool((~apart | (spread == float("inf")) | (distance <= ROOM * spread + floor)).all())

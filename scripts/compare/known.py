@@ -62,7 +62,7 @@ CALLS = [
     allowed("the value of an index write is converted, as that of a slice is", "ref|literal",
             "Index put requires the source"),
     allowed("a fraction becomes an integer by rounding towards zero",
-            "float|int|full|(index_fill|masked_fill|scatter)_?",
+            "float|int|full|(fill|index_fill|masked_fill|scatter)_?",
             "value cannot be converted to type"),
     allowed("a small negative number wraps around in uint8, as it does in full", r"F\.pad|ref",
             "value cannot be converted to type uint8_t"),
@@ -177,7 +177,7 @@ CALLS = [
     refused("a view that was made anew after a write into its base is the result of an op", "requires_grad_",
             "the result of an op cannot be changed"),
     refused("a view made without gradients has no derivative", r"autograd\.grad|retain_grad", "does not require grad",
-            programs_with("no_grad|requires_grad_|unique|bincount|floor_divide|bernoulli")),
+            programs_with("no_grad|requires_grad_|unique|bincount|floor_divide|bernoulli|" + COMPARED)),
 ]
 
 HISTORIES = [
@@ -191,14 +191,14 @@ HISTORIES = [
           test=all_of(zeros_or_nothing, programs_with("create_graph"))),
     Known("attention over nothing hands on zeros; PyTorch nothing", "missing", BACKWARD,
           test=all_of(zeros_or_nothing, has_empty, programs_with("scaled_dot_product"))),
-    Known("results whose gradient PyTorch refuses at backward have none here", "flags",
-          "unique|floor_divide|bincount|bernoulli", test=flags("-l", "r-")),
+    Known("results whose gradient PyTorch refuses at backward have none here", "flags", ANY,
+          test=all_of(flags("-l", "r-"), programs_with(r"(unique|floor_divide|bincount|bernoulli)\("))),
     Known("views made without gradients, or before their base required them, have no gradient", "flags", VIEWS,
           test=all_of(flags("-l", "rl"), without_gradients)),
     Known("detach_ takes views", "flags", VIEWS, test=all_of(flags("-l", "r-"), programs_with("detach_"))),
     Known("PyTorch's derivatives of a reduction of one element are constants", "flags", "autograd.grad",
           test=all_of(flags("r-", "-l"), programs_with(r"(var|std|prod)\w*\("))),
-    Known("a gradient without elements may be a constant", "flags", BACKWARD, test=is_empty),
+    Known("gradients of what has no elements may be constants", "flags", BACKWARD, test=has_empty),
     Known("dropout1d that does nothing returns its input; PyTorch's a view of two dims", "flags",
           r"F\.dropout1d|m\d", test=programs_with("ropout1d")),
     Known("what is empty may be the input itself", "alias flags", r"F\.dropout\w*|unique|m\d", test=is_empty),
@@ -248,6 +248,7 @@ NUMBERS = [
           test=all_of(nearly, programs_with("float64"), programs_with("float32|float16"))),
     Known("a row of equal numbers is normalised to 0 but for the rounding of its mean", "value", BACKWARD,
           test=all_of(their_zeros, programs_with("_norm|Norm|Transformer"), programs_with("expand|broadcast_to|full"))),
+    Known("sums of exponentials of halves are kept in float32", "value", "logsumexp", ours="^b?float16", test=cancels),
     Known("nans have no order among each other", "value", "unique", ours="^int64", test=has_nan),
     Known("a mean over weights of zero with label smoothing", "value", r"F\.cross_entropy|m\d",
           test=all_of(programs_with("label_smoothing"), beyond_numbers)),
@@ -334,7 +335,7 @@ NUMBERS = [
           test=all_of(programs_with(r"binary_cross_entropy\(|BCELoss"), nearly)),
     Known("a power of an integer is not computed in half precision", "value", r"pow_?|\^", ours="float16"),
     Known("a sum of products that leaves float32 on its way", "value", "mm|bmm|mv|dot|matmul|addmm|baddbmm|F.linear",
-          ours="^float(32|16)", test=all_of(beyond_numbers, overflows)),
+          ours="^b?float(32|16)", test=all_of(beyond_numbers, overflows)),
 ]
 
 KNOWN = CALLS + HISTORIES + NUMBERS

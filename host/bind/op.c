@@ -319,7 +319,8 @@ static void set_function(lua_State *L, int table, const char *name, lua_CFunctio
     lua_setfield(L, table, name);
 }
 
-/* C.op_info(name) -> {function = bool, functional = bool, method = bool} or nil: which public tables list the op. */
+/* C.op_info(name) -> {name = of the row, function = bool, functional = bool, method = bool, ...} or nil: which public
+ * tables list the op. */
 static int op_info(lua_State *L)
 {
     const struct ah_op *op = ah_op_find(luaL_checkstring(L, 1));
@@ -328,6 +329,8 @@ static int op_info(lua_State *L)
         return 1;
     }
     lua_newtable(L);
+    lua_pushstring(L, op->name);
+    lua_setfield(L, -2, "name");
     lua_pushboolean(L, (op->flags & AH_FUNCTION) != 0);
     lua_setfield(L, -2, "function");
     lua_pushboolean(L, (op->flags & AH_FUNCTIONAL) != 0);
@@ -339,22 +342,28 @@ static int op_info(lua_State *L)
     return 1;
 }
 
+/* A row's function, method and in-place form, as its flags say, under a name. */
+static void list_op(lua_State *L, int module, int methods, const struct ah_op *op, const char *name)
+{
+    char inplace[64];
+    snprintf(inplace, sizeof inplace, "%s_", name);
+    set_function(L, module, name, op_plain, op);
+    if (op->flags & AH_METHOD)
+        set_function(L, methods, name, op_method, op);
+    if (op->flags & AH_INPLACE) {
+        set_function(L, module, inplace, op_inplace, op);
+        set_function(L, methods, inplace, op_inplace_method, op);
+    }
+}
+
 void ah_ops_open(lua_State *L, int module, int methods)
 {
     for (int i = 0; i < AH_OP_COUNT; i++) {
         const struct ah_op *op = ah_op_get((enum ah_opid)i);
-        set_function(L, module, op->name, op_plain, op);
-        if (op->flags & AH_METHOD)
-            set_function(L, methods, op->name, op_method, op);
-        if (op->flags & AH_INPLACE) {
-            char name[64];
-            size_t length = strlen(op->name);
-            memcpy(name, op->name, length);
-            memcpy(name + length, "_", 2);
-            set_function(L, module, name, op_inplace, op);
-            set_function(L, methods, name, op_inplace_method, op);
-        }
+        list_op(L, module, methods, op, op->name);
     }
+    for (const struct ah_alias *alias = ah_aliases; alias->name; alias++)
+        list_op(L, module, methods, ah_op_get(alias->id), alias->name);
     lua_pushcfunction(L, op_info);
     lua_setfield(L, module, "op_info");
 }

@@ -25,6 +25,13 @@ static char words[] =
 #undef OP
     ;
 
+const struct ah_alias ah_aliases[] = {
+#define ALIAS(name, row) {#name, AH_OP_##row},
+#include "ops/alias.def"
+#undef ALIAS
+    {NULL, AH_OP_COUNT},
+};
+
 struct ah_value ah_ints_value(const int64_t *at, int count)
 {
     struct ah_value value = {.kind = AH_INTS};
@@ -133,6 +140,9 @@ const struct ah_op *ah_op_find(const char *name)
     for (int i = 0; i < AH_OP_COUNT; i++)
         if (!strcmp(table[i].name, name))
             return ah_op_get((enum ah_opid)i);
+    for (const struct ah_alias *alias = ah_aliases; alias->name; alias++)
+        if (!strcmp(alias->name, name))
+            return ah_op_get(alias->id);
     return NULL;
 }
 

@@ -154,7 +154,14 @@ struct ah_op {
 
 /* The parsed table; first use parses the signatures (idempotent). */
 const struct ah_op *ah_op_get(enum ah_opid id);
-const struct ah_op *ah_op_find(const char *name); /* NULL if unknown */
+const struct ah_op *ah_op_find(const char *name); /* by its name or an alias; NULL if unknown */
+
+/* Other names of rows (host/ops/alias.def), up to one without a name. */
+struct ah_alias {
+    const char *name;
+    enum ah_opid id;
+};
+extern const struct ah_alias ah_aliases[];
 
 /* The door. `args` holds `count` values in parameter order; missing ones take their defaults. Outputs (new
  * references) go to out[0..*out_count). With `inplace` the result replaces args[0]'s contents and out[0] is args[0]

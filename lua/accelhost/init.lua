@@ -58,7 +58,8 @@ local lazy = {
   json = {"accelhost.util.json"},
 }
 namespace.add(lazy, "accelhost.io", {"save", "load"})
-namespace.add(lazy, "accelhost.tensor", {"split", "chunk", "unbind", "norm", "equal", "allclose"})
+namespace.add(lazy, "accelhost.tensor", {"split", "chunk", "unbind", "norm"})
+require("accelhost.functions").install(lazy)
 
 local function is_function(name)
   local info = C.op_info(name)

@@ -95,40 +95,6 @@ function tensor.unbind(...)
   return views
 end
 
-local read_equal = signature("equal", {"input: tensor", "other: tensor"})
-
---- Have both the same shape and the same elements?
----@param input userdata
----@param other userdata
----@return boolean
-function tensor.equal(...)
-  local input, other = read_equal(...)
-  return C.same_shape(input, other) and C.eq(input, other):all():item()
-end
-
-local read_allclose = signature("allclose", {
-  "input: tensor", "other: tensor", {"rtol: number", 1e-5}, {"atol: number", 1e-8}, {"equal_nan: flag", false},
-})
-
---- Is |input - other| <= atol + rtol * |other| everywhere? The shapes broadcast.
---- Usage: accelhost.allclose(a, b, {rtol = 1e-3})
----@param input userdata
----@param other userdata
----@param rtol? number|table default 1e-5
----@param atol? number default 1e-8
----@param equal_nan? boolean default false
----@return boolean
-function tensor.allclose(...)
-  local input, other, rtol, atol, equal_nan = read_allclose(...)
-  return C.autograd.no_grad(function()
-    if input.dtype == "bool" and other.dtype == "bool" then input, other = input:to("uint8"), other:to("uint8") end
-    local room = other:abs() * rtol + atol
-    local close = C.eq(input, other):logical_or((input - other):abs():le(room):logical_and(other:isfinite()))
-    if equal_nan then close = close:logical_or(input:isnan():logical_and(other:isnan())) end
-    return close:all():item()
-  end)
-end
-
 local norm = C.norm
 
 --- The p-norm over some dims, of all elements without dims; p = "fro" is 2.
@@ -150,9 +116,7 @@ function tensor.norm(input, p, ...)
   return norm(input, p, ...)
 end
 
-methods.equal = tensor.equal
 methods.norm = tensor.norm
-methods.allclose = tensor.allclose
 methods.split = tensor.split
 methods.chunk = tensor.chunk
 methods.unbind = tensor.unbind

@@ -1,4 +1,5 @@
---- The op case table: PyTorch's numbers for every op (spec/fixtures/ops.lua), and what turns a case into calls.
+--- The op case table: PyTorch's numbers for every op (spec/fixtures/ops.lua) and for the functions that are made of ops
+--- (spec/fixtures/functions.lua), and what turns a case into calls.
 --
 --   local ops = require "spec.support.ops"
 --   for _, case in ipairs(ops.cases) do
@@ -11,6 +12,7 @@
 local accelhost = require "accelhost"
 
 local ops = {cases = dofile("spec/fixtures/ops.lua")}
+for _, case in ipairs(dofile("spec/fixtures/functions.lua")) do table.insert(ops.cases, case) end
 
 --- The numbers of a tensor in row-major order, as a flat table.
 ---@param tensor userdata

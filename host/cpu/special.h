@@ -1,0 +1,12 @@
+/* Special functions in double, which libm lacks. Errors are a few units in the last place away from zeros of the
+ * function; poles give infinities or nan as in PyTorch. */
+#ifndef AH_CPU_SPECIAL_H
+#define AH_CPU_SPECIAL_H
+
+double ah_lgamma(double x);              /* log |gamma(x)|; leaves libm's signgam alone */
+double ah_digamma(double x);             /* the derivative of log gamma */
+double ah_polygamma(int order, double x); /* its order-th derivative; order >= 0 */
+double ah_erfinv(double y);              /* erf's inverse: nan outside [-1, 1] */
+double ah_bessel_i(int order, double x); /* modified Bessel function of the first kind, order 0 or 1 */
+
+#endif

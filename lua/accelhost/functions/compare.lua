@@ -1,0 +1,94 @@
+--- Comparing tensors as a whole and within a tolerance; elementwise functions whose two forms differ.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local fail, signature = arguments.fail, arguments.signature
+
+local compare = {}
+
+local read_equal = signature("equal", {"input: tensor", "other: tensor"})
+
+--- Have both the same shape and the same elements? nan equals nothing.
+--
+--     accelhost.equal(accelhost.tensor {1, 2}, accelhost.tensor {1, 2})  --> true
+---@param input userdata
+---@param other userdata
+---@return boolean
+function compare.equal(...)
+  local input, other = read_equal(...)
+  return C.same_shape(input, other) and C.eq(input, other):all():item()
+end
+
+local tolerances = {
+  "input: tensor", "other: tensor", {"rtol: nonnegative", 1e-5}, {"atol: nonnegative", 1e-8},
+  {"equal_nan: flag", false},
+}
+
+local function close(input, other, rtol, atol, equal_nan)
+  return C.autograd.no_grad(function()
+    if input.dtype == "bool" and other.dtype == "bool" then input, other = input:to("uint8"), other:to("uint8") end
+    local room = other:abs() * rtol + atol
+    local result = C.eq(input, other):logical_or((input - other):abs():le(room):logical_and(other:isfinite()))
+    if equal_nan then result = result:logical_or(input:isnan():logical_and(other:isnan())) end
+    return result
+  end)
+end
+
+local read_isclose = signature("isclose", tolerances)
+
+--- Where |input - other| <= atol + rtol * |other|, a bool tensor. The shapes broadcast; an infinity is close to itself,
+--- nan to nan only with `equal_nan`.
+--
+--     accelhost.isclose(accelhost.tensor {1, 2}, accelhost.tensor {1, 2.1})  --> tensor([ True, False])
+---@param input userdata
+---@param other userdata of the same dtype
+---@param rtol? number|table default 1e-5
+---@param atol? number default 1e-8
+---@param equal_nan? boolean default false
+---@return userdata
+function compare.isclose(...)
+  local input, other, rtol, atol, equal_nan = read_isclose(...)
+  if input.dtype ~= other.dtype then fail("isclose: dtypes differ: %s and %s", input.dtype, other.dtype) end
+  return close(input, other, rtol, atol, equal_nan)
+end
+
+local read_allclose = signature("allclose", tolerances)
+
+--- Is |input - other| <= atol + rtol * |other| everywhere? The shapes broadcast.
+--
+--     accelhost.allclose(accelhost.tensor {1}, accelhost.tensor {1.001}, {rtol = 1e-2})  --> true
+---@param input userdata
+---@param other userdata
+---@param rtol? number|table default 1e-5
+---@param atol? number default 1e-8
+---@param equal_nan? boolean default false
+---@return boolean
+function compare.allclose(...)
+  return close(read_allclose(...)):all():item()
+end
+
+local read_polygamma = signature("polygamma", {"n: size", "input: tensor"})
+
+--- The n-th derivative of digamma. Whole numbers give float32.
+--
+--     accelhost.polygamma(1, accelhost.ones(1))  --> tensor([1.6449])
+---@param n integer 0 or more
+---@param input userdata
+---@return userdata
+function compare.polygamma(...)
+  local n, input = read_polygamma(...)
+  return C.polygamma(input, n)
+end
+
+local read_float_power = signature("float_power_", {"input: tensor", "exponent: number|tensor"})
+
+--- Raise a float64 tensor to a power in place; other dtypes could not hold the result.
+---@param input userdata float64
+---@param exponent number|userdata
+---@return userdata input
+function compare.float_power_(...)
+  local input, exponent = read_float_power(...)
+  if input.dtype ~= "float64" then fail("float_power_: input: expected float64, got %s", input.dtype) end
+  return input:pow_(exponent)
+end
+
+return compare

@@ -1,0 +1,41 @@
+--- Functions and tensor methods that are made of ops, in files by family. A file is loaded when one of its names is
+--- first used.
+local C = require "accelhost._C"
+local namespace = require "accelhost.util.namespace"
+
+local functions = {}
+
+-- file -> its names: those that are functions and methods, functions only, methods only
+local files = {
+  compare = {both = "allclose equal isclose", functions = "polygamma", methods = "float_power_"},
+}
+
+local function words(text)
+  local list = {}
+  for word in (text or ""):gmatch "%S+" do list[#list + 1] = word end
+  return list
+end
+
+-- Loads its file at the first call and is replaced by what the file has.
+local function stub(path, name)
+  return function(...)
+    local method = require(path)[name]
+    C.methods[name] = method
+    return method(...)
+  end
+end
+
+--- List the functions among the lazy names of accelhost, the methods among a tensor's.
+---@param lazy table<string, table> of accelhost.util.namespace
+function functions.install(lazy)
+  for file, names in pairs(files) do
+    local path = "accelhost.functions." .. file
+    namespace.add(lazy, path, words(names.both))
+    namespace.add(lazy, path, words(names.functions))
+    for _, list in ipairs {names.both, names.methods} do
+      for _, name in ipairs(words(list)) do C.methods[name] = stub(path, name) end
+    end
+  end
+end
+
+return functions

@@ -21,17 +21,32 @@ int ah_remake_view(struct ah_tensor *view)
 
 struct copy_slices {
     struct ah_node *inner; /* the op on the slice */
-    struct ah_tensor *geometry; /* a window with the slice's shape on the base's storage; values unused */
-    int64_t base_offset;
+    struct ah_tensor *geometry, *base; /* windows with the slice's and the base's shape on their storage; values unused */
 };
+
+/* A copy of the base's gradient that lies in a storage of its own as the base lies in its. */
+static struct ah_tensor *like_base(struct ah_rule *rule, const struct ah_tensor *base)
+{
+    if (ah_tensor_is_contiguous(base))
+        return ah_r(rule, AH_OP_clone, AH_T(rule->grad_out[0]));
+    int64_t extent = 1;
+    for (int d = 0; d < base->ndim; d++)
+        extent = base->size[d] ? extent + (base->size[d] - 1) * base->stride[d] : extent;
+    struct ah_tensor *flat = ah_r(rule, AH_OP_zeros, AH_INTS_OF(&extent, 1), AH_D(base->dtype),
+                                  AH_DEV(base->storage->device));
+    struct ah_tensor *grad = ah_r(rule, AH_OP_as_strided, AH_T(flat), AH_INTS_OF(base->size, base->ndim),
+                                  AH_INTS_OF(base->stride, base->ndim), AH_I(0));
+    ah_r(rule, AH_OP_copy_, AH_T(grad), AH_T(rule->grad_out[0]));
+    return grad;
+}
 
 static int run_copy_slices(struct ah_node *node, struct ah_rule *rule)
 {
     struct copy_slices *slices = node->context;
     const struct ah_tensor *g = slices->geometry;
-    struct ah_tensor *grad = ah_r(rule, AH_OP_clone, AH_T(rule->grad_out[0]));
+    struct ah_tensor *grad = like_base(rule, slices->base);
     struct ah_tensor *window = ah_r(rule, AH_OP_as_strided, AH_T(grad), AH_INTS_OF(g->size, g->ndim),
-                                    AH_INTS_OF(g->stride, g->ndim), AH_I(g->offset - slices->base_offset));
+                                    AH_INTS_OF(g->stride, g->ndim), AH_I(g->offset - slices->base->offset));
     struct ah_tensor *inner_grad = ah_r(rule, AH_OP_clone, AH_T(window));
     if (!inner_grad)
         return rule->status;
@@ -62,6 +77,7 @@ static void copy_slices_free(struct ah_node *node)
         return;
     ah_node_release(slices->inner);
     ah_tensor_release(slices->geometry);
+    ah_tensor_release(slices->base);
     free(slices);
 }
 
@@ -71,10 +87,6 @@ static const struct ah_node_class copy_slices_class = {
 int ah_rebase_view(struct ah_tensor *view, struct ah_node *inner)
 {
     struct ah_tensor *base = view->grad->base;
-    if (!ah_tensor_is_contiguous(base)) {
-        return ah_fail(AH_ENOTIMPL, "%s: writing in place into a view of a non-contiguous tensor that takes part in "
-                       "autograd; call contiguous() first", ah_node_name(inner));
-    }
     struct ah_node *node = ah_node_new(&copy_slices_class, NULL, inner->input_count, 1);
     struct copy_slices *slices = calloc(1, sizeof *slices);
     int status = 0;
@@ -84,10 +96,10 @@ int ah_rebase_view(struct ah_tensor *view, struct ah_node *inner)
         return ah_fail(AH_ENOMEM, "out of memory");
     }
     node->context = slices;
-    slices->base_offset = base->offset;
     ah_node_retain(inner);
     slices->inner = inner;
     AH_TRYGO(ah_alias(&slices->geometry, view), out);
+    AH_TRYGO(ah_alias(&slices->base, base), out);
     int index = 0;
     AH_TRYGO(ah_node_add_input(node, &index, base), out);
     for (; index < inner->input_count; index++) {

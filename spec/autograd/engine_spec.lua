@@ -147,6 +147,28 @@ describe("in-place ops", function()
     assert.same({200, 0}, w.grad:tolist())
   end)
 
+  it("into a view of a transposed or stepped tensor carry gradients, too", function()
+    local w, x = leaf {5, 6}, leaf {{1, 2, 3}, {4, 5, 6}}
+    local base = (x * 1):t():detach()
+    base[1] = w * 2
+    local weights = accelhost.tensor {{1, 2}, {3, 4}, {5, 6}}; -- of the base (3, 2)
+    (base * weights):sum():backward()
+    assert.same({6, 8}, w.grad:tolist())
+    local kept = (x * 1):t() -- whose own history goes on outside the slice
+    kept[1] = w * 2;
+    (kept * weights):sum():backward()
+    assert.same({{1, 0, 5}, {2, 0, 6}}, x.grad:tolist())
+    local stepped = accelhost.zeros(6)[{{0, 6, 2}}]:detach()
+    stepped[{{1, 3}}] = w * w
+    w.grad = nil;
+    (stepped * accelhost.tensor {7, 1, 10}):sum():backward()
+    assert.same({10, 120}, w.grad:tolist())
+    local fresh = accelhost.zeros(2, 3):t():detach()
+    fresh[1] = w * 2
+    local again = accelhost.autograd.grad((fresh * fresh):sum(), {w}, {create_graph = true})[1]
+    assert.same({8, 8}, accelhost.autograd.grad(again:sum(), {w})[1]:tolist())
+  end)
+
   it("into the base are seen by views made before", function()
     local x = leaf {1, 2}
     local y = x * 1

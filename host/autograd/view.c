@@ -21,7 +21,7 @@ int ah_remake_view(struct ah_tensor *view)
 
 struct copy_slices {
     struct ah_node *inner; /* the op on the slice */
-    struct ah_tensor *geometry, *base; /* windows with the slice's and the base's shape on their storage; values unused */
+    struct ah_tensor *geometry, *base; /* how the slice and the base lie in their storage; values unused */
 };
 
 /* A copy of the base's gradient that lies in a storage of its own as the base lies in its. */

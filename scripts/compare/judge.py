@@ -162,7 +162,7 @@ def perturb(scale, generator):
 def is_alone(tensor, environment):
     """Does no other variable share the tensor's memory?"""
     storage = tensor.untyped_storage()._cdata
-    return not tensor._is_view() and not any(
+    return not tensor._is_view() and not tensor._is_zerotensor() and not any(
         isinstance(other, torch.Tensor) and other is not tensor and other.untyped_storage()._cdata == storage
         for other in environment.values())
 

@@ -6,7 +6,7 @@
  *     over. Returns nil, or, having changed nothing, an array of the parameters (from 1) whose state is missing or of
  *     another dtype or device, and has to be made first. `fresh` is a table: true at the places of parameters whose
  *     state holds nothing yet (kinds that do not count steps)
- * states(kind)                    the names of the kind's state tensors, an array
+ * states(kind)                    the names of the kind's state tensors, and of its scalars: two arrays
  * clip_grad_norm(params, max_norm, norm_type, error_if_nonfinite)   returns the norm before, a 0-dim tensor
  * clip_grad_value(params, clip_value)
  *
@@ -37,6 +37,12 @@ enum {
     RMSPROP = 1 << AH_OPTIM_RMSPROP,
     ADAGRAD = 1 << AH_OPTIM_ADAGRAD,
     ADADELTA = 1 << AH_OPTIM_ADADELTA,
+    NADAM = 1 << AH_OPTIM_NADAM,
+    RADAM = 1 << AH_OPTIM_RADAM,
+    ADAMAX = 1 << AH_OPTIM_ADAMAX,
+    LION = 1 << AH_OPTIM_LION,
+    ASGD = 1 << AH_OPTIM_ASGD,
+    RPROP = 1 << AH_OPTIM_RPROP,
     ALL = (1 << AH_OPTIM_KINDS) - 1
 };
 
@@ -46,18 +52,35 @@ static const struct {
     unsigned kinds;
 } numbers[] = {
     {"lr", offsetof(struct ah_optim_options, lr), ALL},
-    {"weight_decay", offsetof(struct ah_optim_options, weight_decay), ALL},
-    {"eps", offsetof(struct ah_optim_options, eps), ALL & ~SGD},
+    {"weight_decay", offsetof(struct ah_optim_options, weight_decay), ALL & ~RPROP},
+    {"eps", offsetof(struct ah_optim_options, eps), ALL & ~(SGD | LION | ASGD | RPROP)},
     {"momentum", offsetof(struct ah_optim_options, momentum), SGD | RMSPROP},
     {"dampening", offsetof(struct ah_optim_options, dampening), SGD},
-    {"alpha", offsetof(struct ah_optim_options, alpha), RMSPROP},
+    {"alpha", offsetof(struct ah_optim_options, alpha), RMSPROP | ASGD},
     {"lr_decay", offsetof(struct ah_optim_options, lr_decay), ADAGRAD},
     {"rho", offsetof(struct ah_optim_options, rho), ADADELTA},
+    {"momentum_decay", offsetof(struct ah_optim_options, momentum_decay), NADAM},
+    {"lambd", offsetof(struct ah_optim_options, lambd), ASGD},
+    {"t0", offsetof(struct ah_optim_options, t0), ASGD},
 }, flags[] = {
     {"maximize", offsetof(struct ah_optim_options, maximize), ALL},
     {"nesterov", offsetof(struct ah_optim_options, nesterov), SGD},
     {"amsgrad", offsetof(struct ah_optim_options, amsgrad), ADAM},
     {"centered", offsetof(struct ah_optim_options, centered), RMSPROP},
+    {"decoupled_weight_decay", offsetof(struct ah_optim_options, decoupled_weight_decay),
+     1 << AH_OPTIM_ADAM | NADAM | RADAM},
+};
+
+/* Tables of two numbers. */
+static const struct {
+    const char *name;
+    size_t first, second;
+    unsigned kinds;
+} couples[] = {
+    {"betas", offsetof(struct ah_optim_options, beta1), offsetof(struct ah_optim_options, beta2),
+     ADAM | NADAM | RADAM | ADAMAX | LION},
+    {"etas", offsetof(struct ah_optim_options, eta_minus), offsetof(struct ah_optim_options, eta_plus), RPROP},
+    {"step_sizes", offsetof(struct ah_optim_options, step_min), offsetof(struct ah_optim_options, step_max), RPROP},
 };
 
 /* The number on top of the stack, or a tensor with one element. */
@@ -103,30 +126,37 @@ static void read_options(lua_State *L, int index, enum ah_optim_kind kind, struc
         lua_getfield(L, index, flags[i].name);
         *(bool *)((char *)o + flags[i].offset) = top_flag(L, kind, flags[i].name);
     }
-    if (!(ADAM & 1u << kind))
-        return;
-    lua_getfield(L, index, "betas");
-    if (!lua_istable(L, -1))
-        ah_raise_text(L, "%s: betas: expected {beta1, beta2}, got %s", ah_optim_kinds[kind].name, luaL_typename(L, -1));
-    lua_rawgeti(L, -1, 1);
-    o->beta1 = top_number(L, kind, "betas[1]");
-    lua_rawgeti(L, -1, 2);
-    o->beta2 = top_number(L, kind, "betas[2]");
-    lua_pop(L, 1);
+    for (size_t i = 0; i < sizeof couples / sizeof *couples; i++) {
+        if (!(couples[i].kinds & 1u << kind))
+            continue;
+        lua_getfield(L, index, couples[i].name);
+        if (!lua_istable(L, -1))
+            ah_raise_text(L, "%s: %s: expected a table of two numbers, got %s", ah_optim_kinds[kind].name,
+                          couples[i].name, luaL_typename(L, -1));
+        lua_rawgeti(L, -1, 1);
+        *(double *)((char *)o + couples[i].first) = top_number(L, kind, couples[i].name);
+        lua_rawgeti(L, -1, 2);
+        *(double *)((char *)o + couples[i].second) = top_number(L, kind, couples[i].name);
+        lua_pop(L, 1);
+    }
 }
 
 /* A step. */
 
-/* The names of the fields are upvalues of `step`, interned once: "step", then those of all kinds. */
-enum { STEP_NAME = 1, STATE_NAMES };
+/* The names of the fields are upvalues of `step`, interned once: "step", then for each kind those of its state tensors
+ * and of its scalars. */
+enum { STEP_NAME = 1, FIELD_NAMES, KIND_FIELDS = AH_OPTIM_STATES + AH_OPTIM_SCALARS };
 
 static int push_names(lua_State *L)
 {
     lua_pushliteral(L, "step");
-    for (int k = 0; k < AH_OPTIM_KINDS; k++)
+    for (int k = 0; k < AH_OPTIM_KINDS; k++) {
         for (int i = 0; i < AH_OPTIM_STATES; i++)
             lua_pushstring(L, ah_optim_kinds[k].state[i]);
-    return 1 + AH_OPTIM_KINDS * AH_OPTIM_STATES;
+        for (int i = 0; i < AH_OPTIM_SCALARS; i++)
+            lua_pushstring(L, ah_optim_kinds[k].scalar[i]);
+    }
+    return 1 + AH_OPTIM_KINDS * KIND_FIELDS;
 }
 
 /* A field of the table on top of the stack as a tensor, NULL when it is something else. */
@@ -149,9 +179,14 @@ static bool read_state(lua_State *L, enum ah_optim_kind kind, unsigned needs, st
     for (int i = 0; i < AH_OPTIM_STATES; i++) {
         if (!(needs & 1u << i))
             continue;
-        item->state[i] = field_tensor(L, STATE_NAMES + (int)kind * AH_OPTIM_STATES + i);
+        item->state[i] = field_tensor(L, FIELD_NAMES + (int)kind * KIND_FIELDS + i);
         const struct ah_tensor *state = item->state[i], *param = item->param;
         if (!state || state->dtype != param->dtype || state->storage->device != param->storage->device)
+            return false;
+    }
+    for (int i = 0; i < AH_OPTIM_SCALARS && ah_optim_kinds[kind].scalar[i]; i++) {
+        item->scalar[i] = field_tensor(L, FIELD_NAMES + (int)kind * KIND_FIELDS + AH_OPTIM_STATES + i);
+        if (!item->scalar[i])
             return false;
     }
     if (needs & AH_OPTIM_STEP)
@@ -210,15 +245,21 @@ static int step(lua_State *L)
     return 1;
 }
 
+static void push_list(lua_State *L, const char *const *name, int most)
+{
+    lua_newtable(L);
+    for (int i = 0; i < most && name[i]; i++) {
+        lua_pushstring(L, name[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+}
+
 static int states(lua_State *L)
 {
     const struct ah_optim_kind_info *info = &ah_optim_kinds[check_kind(L, 1)];
-    lua_newtable(L);
-    for (int i = 0; i < AH_OPTIM_STATES && info->state[i]; i++) {
-        lua_pushstring(L, info->state[i]);
-        lua_rawseti(L, -2, i + 1);
-    }
-    return 1;
+    push_list(L, info->state, AH_OPTIM_STATES);
+    push_list(L, info->scalar, AH_OPTIM_SCALARS);
+    return 2;
 }
 
 /* Clipping. */

@@ -20,7 +20,7 @@ enum {
 };
 
 static void update_half(enum ah_optim_kind kind, const struct ah_optim_options *options, double step,
-                        uint16_t *const *array, int64_t n, enum ah_dtype dtype)
+                        const double *scalar, uint16_t *const *array, int64_t n, enum ah_dtype dtype)
 {
     float buffer[ARRAYS][HALF_CHUNK], *wide[ARRAYS];
     for (int64_t begin = 0; begin < n; begin += HALF_CHUNK) {
@@ -30,7 +30,7 @@ static void update_half(enum ah_optim_kind kind, const struct ah_optim_options *
             if (array[a])
                 ah_cast(length, buffer[a], AH_F32, 1, array[a] + begin, dtype, 1);
         }
-        update_f32(kind, options, step, wide, length);
+        update_f32(kind, options, step, scalar, wide, length);
         for (int a = 0; a < ARRAYS; a++)
             if (a != 1 && array[a])
                 ah_cast(length, array[a] + begin, dtype, 1, buffer[a], AH_F32, 1);
@@ -45,11 +45,11 @@ static void update_part(enum ah_optim_kind kind, const struct ah_optim_options *
     for (int i = 0; i < AH_OPTIM_STATES; i++)
         array[2 + i] = segment->state[i] ? (char *)segment->state[i] + skip : NULL;
     if (dtype == AH_F32)
-        update_f32(kind, options, segment->step, (float *const *)array, n);
+        update_f32(kind, options, segment->step, segment->scalar, (float *const *)array, n);
     else if (dtype == AH_F64)
-        update_f64(kind, options, segment->step, (double *const *)array, n);
+        update_f64(kind, options, segment->step, segment->scalar, (double *const *)array, n);
     else
-        update_half(kind, options, segment->step, (uint16_t *const *)array, n, dtype);
+        update_half(kind, options, segment->step, segment->scalar, (uint16_t *const *)array, n, dtype);
 }
 
 /* The segments laid end to end, cut into chunks that never cross a segment's border. */

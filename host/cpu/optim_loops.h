@@ -8,18 +8,28 @@ struct SUFFIX(scalars) {
     REAL sign; /* -1 to maximize */
     REAL lr, negative_lr, weight_decay, eps;
     REAL beta1, one_minus_beta1, beta2, one_minus_beta2;
-    REAL keep;               /* AdamW: 1 - lr * weight_decay */
-    REAL negative_step_size; /* Adam: -lr / (1 - beta1^t); Adagrad: -lr / (1 + (t - 1) lr_decay) */
+    REAL keep;               /* decoupled decay: 1 - lr * weight_decay; ASGD: 1 - lambd * eta */
+    REAL negative_step_size; /* Adam, Adamax: -lr / (1 - beta1^t); Adagrad: -lr / (1 + (t - 1) lr_decay) */
     REAL correction2_sqrt;   /* Adam: sqrt(1 - beta2^t) */
     REAL momentum, one_minus_dampening;
     REAL alpha, one_minus_alpha;
+    REAL lerp;          /* of the running mean: 1 - beta1, or -beta1 when that is nearer to the new gradient */
+    bool near_old;
+    REAL first_weight;  /* NAdam: -lr (1 - mu) / (1 - product); RAdam: 1 - beta1^t */
+    REAL second_weight; /* NAdam: -lr mu_next / (1 - product mu_next); RAdam: the rectification */
+    bool rectified;
+    REAL correction2;   /* NAdam: 1 - beta2^t */
+    REAL eta, mu;            /* ASGD */
+    REAL eta_minus, eta_plus, step_min, step_max;
 };
 
+#include "cpu/optim_adam_loops.h"
+
 static void SUFFIX(set_scalars)(struct SUFFIX(scalars) *s, enum ah_optim_kind kind, const struct ah_optim_options *o,
-                              double step)
+                              double step, const double *scalar)
 {
     double step_size = o->lr;
-    if (kind == AH_OPTIM_ADAM || kind == AH_OPTIM_ADAMW)
+    if (kind == AH_OPTIM_ADAM || kind == AH_OPTIM_ADAMW || kind == AH_OPTIM_ADAMAX)
         step_size = o->lr / (1 - pow(o->beta1, step));
     else if (kind == AH_OPTIM_ADAGRAD)
         step_size = o->lr / (1 + (step - 1) * o->lr_decay);
@@ -34,40 +44,21 @@ static void SUFFIX(set_scalars)(struct SUFFIX(scalars) *s, enum ah_optim_kind ki
         .one_minus_beta1 = (REAL)(1 - o->beta1),
         .beta2 = (REAL)o->beta2,
         .one_minus_beta2 = (REAL)(1 - o->beta2),
-        .keep = (REAL)(1 - o->lr * o->weight_decay),
+        .keep = (REAL)(kind == AH_OPTIM_ASGD ? 1 - o->lambd * scalar[0] : 1 - o->lr * o->weight_decay),
         .negative_step_size = (REAL)-step_size,
         .correction2_sqrt = (REAL)sqrt(1 - pow(o->beta2, step)),
         .momentum = (REAL)o->momentum,
         .one_minus_dampening = (REAL)(1 - o->dampening),
         .alpha = (REAL)alpha,
         .one_minus_alpha = (REAL)(1 - alpha),
+        .eta = (REAL)-scalar[0],
+        .mu = (REAL)scalar[1],
+        .eta_minus = (REAL)o->eta_minus,
+        .eta_plus = (REAL)o->eta_plus,
+        .step_min = (REAL)o->step_min,
+        .step_max = (REAL)o->step_max,
     };
-}
-
-static inline __attribute__((always_inline)) void SUFFIX(adam_loop)(const struct SUFFIX(scalars) *s, REAL *restrict p,
-                                                                    const REAL *restrict g, REAL *restrict m,
-                                                                    REAL *restrict v, REAL *restrict vmax, int64_t n,
-                                                                    const bool decoupled, const bool decay)
-{
-    const struct SUFFIX(scalars) k = *s;
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        REAL grad = k.sign * g[i], value = p[i];
-        if (decoupled)
-            value = value * k.keep;
-        else if (decay)
-            grad = FMA(k.weight_decay, value, grad);
-        REAL first = FMA(k.one_minus_beta1, grad, m[i] * k.beta1);
-        REAL second = FMA(k.one_minus_beta2 * grad, grad, v[i] * k.beta2);
-        m[i] = first;
-        v[i] = second;
-        if (vmax) {
-            second = second > vmax[i] || second != second ? second : vmax[i];
-            vmax[i] = second;
-        }
-        REAL denominator = SQRT(second) / k.correction2_sqrt + k.eps;
-        p[i] = value + k.negative_step_size * first / denominator;
-    }
+    SUFFIX(set_adam_scalars)(s, kind, o, step, scalar);
 }
 
 static inline __attribute__((always_inline)) void SUFFIX(sgd_loop)(const struct SUFFIX(scalars) *s, REAL *restrict p,
@@ -104,7 +95,7 @@ static inline __attribute__((always_inline)) void SUFFIX(rmsprop_loop)(const str
         REAL average = FMA(k.one_minus_alpha * grad, grad, square[i] * k.alpha);
         square[i] = average;
         if (mean) {
-            REAL centre = FMA(k.one_minus_alpha, grad, mean[i] * k.alpha);
+            REAL centre = SUFFIX(mean)(&k, mean[i], grad);
             mean[i] = centre;
             average = FMA(-centre, centre, average);
         }
@@ -154,12 +145,47 @@ static inline __attribute__((always_inline)) void SUFFIX(adadelta_loop)(const st
     }
 }
 
+/* The parameter wanders, `mean` is what it averages to. */
+static inline __attribute__((always_inline)) void SUFFIX(asgd_loop)(const struct SUFFIX(scalars) *s, REAL *restrict p,
+                                                                    const REAL *restrict g, REAL *restrict mean,
+                                                                    int64_t n, const bool decay)
+{
+    const struct SUFFIX(scalars) k = *s;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        REAL grad = k.sign * g[i];
+        if (decay)
+            grad = FMA(k.weight_decay, p[i], grad);
+        REAL value = FMA(k.eta, grad, p[i] * k.keep);
+        p[i] = value;
+        mean[i] = k.mu == 1 ? value : mean[i] + (value - mean[i]) * k.mu;
+    }
+}
+
+static inline __attribute__((always_inline)) void SUFFIX(rprop_loop)(const struct SUFFIX(scalars) *s, REAL *restrict p,
+                                                                     const REAL *restrict g, REAL *restrict before,
+                                                                     REAL *restrict size, int64_t n)
+{
+    const struct SUFFIX(scalars) k = *s;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        REAL grad = k.sign * g[i], agreement = grad * before[i];
+        REAL factor = agreement > 0 ? k.eta_plus : agreement < 0 ? k.eta_minus : 1;
+        REAL length = size[i] * factor;
+        length = length < k.step_min ? k.step_min : length > k.step_max ? k.step_max : length;
+        grad = factor == k.eta_minus ? 0 : grad;
+        size[i] = length;
+        before[i] = grad;
+        p[i] = p[i] - (REAL)((grad > 0) - (grad < 0)) * length;
+    }
+}
+
 /* Update n elements; t[0] is the parameter, t[1] the gradient, t[2..] the state. */
-static void SUFFIX(update)(enum ah_optim_kind kind, const struct ah_optim_options *o, double step, REAL *const *t,
-                         int64_t n)
+static void SUFFIX(update)(enum ah_optim_kind kind, const struct ah_optim_options *o, double step,
+                         const double *scalar, REAL *const *t, int64_t n)
 {
     struct SUFFIX(scalars) s;
-    SUFFIX(set_scalars)(&s, kind, o, step);
+    SUFFIX(set_scalars)(&s, kind, o, step, scalar);
     bool decay = o->weight_decay != 0;
     switch (kind) {
     case AH_OPTIM_SGD:
@@ -171,19 +197,6 @@ static void SUFFIX(update)(enum ah_optim_kind kind, const struct ah_optim_option
         else
             o->nesterov ? SUFFIX(sgd_loop)(&s, t[0], t[1], t[2], n, decay, false, true)
                         : SUFFIX(sgd_loop)(&s, t[0], t[1], t[2], n, decay, false, false);
-        break;
-    case AH_OPTIM_ADAM:
-        if (t[4])
-            SUFFIX(adam_loop)(&s, t[0], t[1], t[2], t[3], t[4], n, false, decay);
-        else
-            decay ? SUFFIX(adam_loop)(&s, t[0], t[1], t[2], t[3], NULL, n, false, true)
-                  : SUFFIX(adam_loop)(&s, t[0], t[1], t[2], t[3], NULL, n, false, false);
-        break;
-    case AH_OPTIM_ADAMW:
-        if (t[4])
-            SUFFIX(adam_loop)(&s, t[0], t[1], t[2], t[3], t[4], n, true, false);
-        else
-            SUFFIX(adam_loop)(&s, t[0], t[1], t[2], t[3], NULL, n, true, false);
         break;
     case AH_OPTIM_RMSPROP:
         if (t[3] || t[4])
@@ -198,7 +211,13 @@ static void SUFFIX(update)(enum ah_optim_kind kind, const struct ah_optim_option
     case AH_OPTIM_ADADELTA:
         SUFFIX(adadelta_loop)(&s, t[0], t[1], t[2], t[3], n, decay);
         break;
-    case AH_OPTIM_KINDS:
+    case AH_OPTIM_ASGD:
+        SUFFIX(asgd_loop)(&s, t[0], t[1], t[2], n, decay);
         break;
+    case AH_OPTIM_RPROP:
+        SUFFIX(rprop_loop)(&s, t[0], t[1], t[2], t[3], n);
+        break;
+    default:
+        SUFFIX(update_adam)(&s, kind, o, t, n);
     }
 }

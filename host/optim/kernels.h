@@ -9,6 +9,7 @@
 #ifndef AH_OPTIM_KERNELS_H
 #define AH_OPTIM_KERNELS_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -21,21 +22,38 @@ enum ah_optim_kind {
     AH_OPTIM_RMSPROP,  /* state: square_avg, momentum_buffer when momentum > 0, grad_avg when centered */
     AH_OPTIM_ADAGRAD,  /* state: sum */
     AH_OPTIM_ADADELTA, /* state: square_avg, acc_delta */
+    AH_OPTIM_NADAM,    /* state: exp_avg, exp_avg_sq; scalar: mu_product */
+    AH_OPTIM_RADAM,    /* state: exp_avg, exp_avg_sq */
+    AH_OPTIM_ADAMAX,   /* state: exp_avg, exp_inf */
+    AH_OPTIM_LION,     /* state: exp_avg */
+    AH_OPTIM_ASGD,     /* state: ax; scalars: eta, mu */
+    AH_OPTIM_RPROP,    /* state: prev, step_size */
     AH_OPTIM_KINDS
 };
 
-enum { AH_OPTIM_STATES = 3 };
+enum { AH_OPTIM_STATES = 3, AH_OPTIM_SCALARS = 2 };
 
 /* Options of a parameter group; each kind reads its own. */
 struct ah_optim_options {
     double lr, weight_decay, eps;
-    double beta1, beta2;         /* Adam, AdamW */
+    double beta1, beta2;         /* Adam and its kin, Lion */
     double momentum, dampening;  /* SGD; momentum also RMSprop */
-    double alpha;                /* RMSprop */
+    double alpha;                /* RMSprop, ASGD */
     double rho;                  /* Adadelta */
     double lr_decay;             /* Adagrad */
+    double momentum_decay;       /* NAdam */
+    double lambd, t0;            /* ASGD */
+    double eta_minus, eta_plus;  /* Rprop */
+    double step_min, step_max;   /* Rprop */
     bool nesterov, amsgrad, centered, maximize;
+    bool decoupled_weight_decay; /* Adam, NAdam, RAdam */
 };
+
+/* NAdam's momentum of a step. */
+static inline double ah_nadam_momentum(const struct ah_optim_options *o, double step)
+{
+    return o->beta1 * (1 - 0.5 * pow(0.96, step * o->momentum_decay));
+}
 
 struct ah_optim_segment {
     void *param;
@@ -43,6 +61,7 @@ struct ah_optim_segment {
     void *state[AH_OPTIM_STATES]; /* in the order listed above; unused ones NULL */
     int64_t n;
     double step; /* this step's number, from 1 */
+    double scalar[AH_OPTIM_SCALARS]; /* those of the kind, as this step uses them */
 };
 
 struct ah_device;

@@ -3,6 +3,7 @@
  * since Lua may change any of them between two steps. */
 #include "optim/step.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "optim/piece.h"
@@ -17,6 +18,12 @@ const struct ah_optim_kind_info ah_optim_kinds[AH_OPTIM_KINDS] = {
     [AH_OPTIM_RMSPROP] = {"RMSprop", {"square_avg", "momentum_buffer", "grad_avg"}},
     [AH_OPTIM_ADAGRAD] = {"Adagrad", {"sum"}},
     [AH_OPTIM_ADADELTA] = {"Adadelta", {"square_avg", "acc_delta"}},
+    [AH_OPTIM_NADAM] = {"NAdam", {"exp_avg", "exp_avg_sq"}, {"mu_product"}},
+    [AH_OPTIM_RADAM] = {"RAdam", {"exp_avg", "exp_avg_sq"}},
+    [AH_OPTIM_ADAMAX] = {"Adamax", {"exp_avg", "exp_inf"}},
+    [AH_OPTIM_LION] = {"Lion", {"exp_avg"}},
+    [AH_OPTIM_ASGD] = {"ASGD", {"ax"}, {"eta", "mu"}},
+    [AH_OPTIM_RPROP] = {"Rprop", {"prev", "step_size"}},
 };
 
 unsigned ah_optim_needs(enum ah_optim_kind kind, const struct ah_optim_options *o)
@@ -29,9 +36,16 @@ unsigned ah_optim_needs(enum ah_optim_kind kind, const struct ah_optim_options *
         return 3 | AH_OPTIM_STEP | (o->amsgrad ? 4 : 0);
     case AH_OPTIM_RMSPROP:
         return 1 | AH_OPTIM_STEP | (o->momentum > 0 ? 2 : 0) | (o->centered ? 4 : 0);
+    case AH_OPTIM_LION:
+        return 1;
     case AH_OPTIM_ADAGRAD:
+    case AH_OPTIM_ASGD:
         return 1 | AH_OPTIM_STEP;
     case AH_OPTIM_ADADELTA:
+    case AH_OPTIM_NADAM:
+    case AH_OPTIM_RADAM:
+    case AH_OPTIM_ADAMAX:
+    case AH_OPTIM_RPROP:
         return 3 | AH_OPTIM_STEP;
     case AH_OPTIM_KINDS:
         break;
@@ -56,6 +70,20 @@ static int check_fit(enum ah_optim_kind kind, const struct ah_optim_item *item, 
     return 0;
 }
 
+/* A counter or a scalar of the state lives on the CPU, whatever the parameter's device. */
+static int check_single(enum ah_optim_kind kind, const struct ah_optim_item *item, const char *what,
+                        const struct ah_tensor *tensor)
+{
+    const char *name = ah_optim_kinds[kind].name;
+    if (tensor && !ah_on_cpu(tensor))
+        return ah_fail(AH_EINVAL, "%s: %s of parameter %d is on %s, expected cpu", name, what, item->index,
+                       tensor->storage->device->name);
+    if (tensor && tensor->numel != 1)
+        return ah_fail(AH_EINVAL, "%s: %s of parameter %d has shape %s, expected one element", name, what, item->index,
+                       ah_shape(tensor));
+    return 0;
+}
+
 static int check_item(enum ah_optim_kind kind, const struct ah_optim_item *item)
 {
     if (!ah_dtype_is_float(item->param->dtype))
@@ -65,13 +93,41 @@ static int check_item(enum ah_optim_kind kind, const struct ah_optim_item *item)
     for (int i = 0; i < AH_OPTIM_STATES; i++)
         if (item->state[i])
             AH_TRY(check_fit(kind, item, ah_optim_kinds[kind].state[i], item->state[i]));
-    if (item->step && !ah_on_cpu(item->step))
-        return ah_fail(AH_EINVAL, "%s: the step counter of parameter %d is on %s, expected cpu",
-                       ah_optim_kinds[kind].name, item->index, item->step->storage->device->name);
-    if (item->step && item->step->numel != 1)
-        return ah_fail(AH_EINVAL, "%s: the step counter of parameter %d has shape %s, expected one element",
-                       ah_optim_kinds[kind].name, item->index, ah_shape(item->step));
+    AH_TRY(check_single(kind, item, "the step counter", item->step));
+    for (int i = 0; i < AH_OPTIM_SCALARS; i++)
+        AH_TRY(check_single(kind, item, ah_optim_kinds[kind].scalar[i], item->scalar[i]));
     return 0;
+}
+
+/* A value as the tensor would hold it. */
+static double rounded(const struct ah_tensor *tensor, double value)
+{
+    return tensor->dtype == AH_F64 ? value : (float)value;
+}
+
+/* The scalars that a step uses: NAdam's product of momenta holds this step's, ASGD's are those of the step before. */
+static void get_scalars(enum ah_optim_kind kind, const struct ah_optim_options *o, const struct ah_optim_item *item,
+                        struct ah_optim_segment *segment)
+{
+    for (int i = 0; i < AH_OPTIM_SCALARS; i++)
+        segment->scalar[i] = item->scalar[i] ? ah_tensor_get(item->scalar[i], 0) : 0;
+    if (kind == AH_OPTIM_NADAM)
+        segment->scalar[0] = rounded(item->scalar[0], segment->scalar[0] *
+                                     rounded(item->scalar[0], ah_nadam_momentum(o, segment->step)));
+}
+
+/* Write back what get_scalars gave, or, for ASGD, what its next step will use. */
+static void set_scalars(enum ah_optim_kind kind, const struct ah_optim_options *o, struct ah_optim_item *item)
+{
+    struct ah_optim_segment segment = {.step = item->step ? ah_tensor_get(item->step, 0) + 1 : 1};
+    get_scalars(kind, o, item, &segment);
+    if (kind == AH_OPTIM_ASGD) {
+        segment.scalar[0] = o->lr / pow(1 + o->lambd * o->lr * segment.step, o->alpha);
+        segment.scalar[1] = 1 / fmax(1, segment.step - o->t0);
+    }
+    for (int i = 0; i < AH_OPTIM_SCALARS; i++)
+        if (item->scalar[i])
+            ah_tensor_set(item->scalar[i], 0, segment.scalar[i]);
 }
 
 /* Memory for one step over `count` items. */
@@ -98,7 +154,8 @@ static int open_run(struct scratch *scratch, struct ah_tensor *tensor, bool writ
     return 0;
 }
 
-static int open_item(struct scratch *scratch, const struct ah_optim_item *item)
+static int open_item(enum ah_optim_kind kind, const struct ah_optim_options *options, struct scratch *scratch,
+                     const struct ah_optim_item *item)
 {
     struct ah_optim_segment *segment = &scratch->segment[scratch->segments++];
     void *grad;
@@ -109,6 +166,7 @@ static int open_item(struct scratch *scratch, const struct ah_optim_item *item)
     segment->grad = grad;
     segment->n = item->param->numel;
     segment->step = item->step ? ah_tensor_get(item->step, 0) + 1 : item->fresh ? 1 : 2;
+    get_scalars(kind, options, item, segment);
     return 0;
 }
 
@@ -123,12 +181,13 @@ static int close_all(struct scratch *scratch, bool failed)
     return status;
 }
 
-static void count_write(struct ah_optim_item *item)
+static void count_write(enum ah_optim_kind kind, const struct ah_optim_options *options, struct ah_optim_item *item)
 {
     ah_tensor_touch(item->param);
     for (int a = 0; a < AH_OPTIM_STATES; a++)
         if (item->state[a])
             ah_tensor_touch(item->state[a]);
+    set_scalars(kind, options, item);
     if (item->step)
         ah_tensor_set(item->step, 0, ah_tensor_get(item->step, 0) + 1);
 }
@@ -146,12 +205,12 @@ static int step_alike(enum ah_optim_kind kind, const struct ah_optim_options *op
     int status = 0;
     for (int i = first; i < count; i++)
         if (together(&item[i], &item[first]))
-            AH_TRYGO(open_item(scratch, &item[i]), failed);
+            AH_TRYGO(open_item(kind, options, scratch, &item[i]), failed);
     AH_TRYGO(device->optim->step(device, kind, options, scratch->segment, scratch->segments, item[first].param->dtype),
              failed);
     for (int i = first; i < count; i++)
         if (together(&item[i], &item[first]))
-            count_write(&item[i]);
+            count_write(kind, options, &item[i]);
     return close_all(scratch, false);
 failed:
     close_all(scratch, true);

@@ -12,7 +12,8 @@
 /* What a kind is called, and its state tensors as PyTorch calls them, in the order of the segments. */
 struct ah_optim_kind_info {
     const char *name;
-    const char *state[AH_OPTIM_STATES]; /* unused ones NULL */
+    const char *state[AH_OPTIM_STATES];   /* unused ones NULL */
+    const char *scalar[AH_OPTIM_SCALARS]; /* tensors of one element on the CPU; unused ones NULL */
 };
 extern const struct ah_optim_kind_info ah_optim_kinds[AH_OPTIM_KINDS];
 
@@ -25,6 +26,7 @@ struct ah_optim_item {
     struct ah_tensor *param, *grad;
     struct ah_tensor *state[AH_OPTIM_STATES]; /* those that are needed, else NULL */
     struct ah_tensor *step; /* one element, counts on with the step; NULL: this kind counts nothing */
+    struct ah_tensor *scalar[AH_OPTIM_SCALARS]; /* one element each, changed by the step; unused ones NULL */
     bool fresh;             /* the state holds nothing yet (kinds that count nothing) */
     int index;              /* of the parameter, from 1 as in Lua's list, for messages */
 };

@@ -2,6 +2,18 @@ local accelhost = require "accelhost"
 local run = require "spec.support.run"
 local nn, F, optim = accelhost.nn, accelhost.nn.functional, accelhost.optim
 
+describe("A prepared optimizer", function()
+  for _, ranks in ipairs {1, 2, 3} do
+    it(("steps in %d processes as one does on the global batch"):format(ranks), function()
+      local result = run.host({"launch", "--num_processes", ranks, "spec/distributed/cases/optimizers.lua"},
+        {timeout = 120})
+      assert.equal("", result.stderr)
+      assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout))
+      assert.equal(0, result.code)
+    end)
+  end
+end)
+
 describe("an accelerator", function()
   for _, ranks in ipairs {1, 2, 3} do
     it(("keeps its promises in %d process%s"):format(ranks, ranks == 1 and "" or "es"), function()

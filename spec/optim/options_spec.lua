@@ -4,35 +4,49 @@ local check = require "spec.support.check"
 local options = require "spec.support.options"
 local optim = accelhost.optim
 
-local hints = {foreach = "chooses between PyTorch's implementations", fused = "chooses between them too"}
+local hints = {foreach = "chooses between PyTorch's implementations", fused = "chooses between them too",
+  capturable = "refused when true", differentiable = "refused when true"}
 
--- Three steps of a parameter whose gradients change sign and size.
-local function steps_of(name)
+-- Seven steps of a parameter whose gradients change sign and size.
+local function steps_of(name, matrix)
+  local shape = matrix and {1, 3} or {3}
   return function(given)
-    local param = accelhost.nn.Parameter(accelhost.tensor({1, -2, 3}, {dtype = "float64"}))
+    local param = accelhost.nn.Parameter(accelhost.tensor({1, -2, 3}, {dtype = "float64"}):reshape(shape))
     local optimizer = optim[name]({param}, given)
-    for step = 1, 3 do
-      param.grad = accelhost.tensor({step, -3 / step, 0.1}, {dtype = "float64"})
+    for step = 1, 7 do
+      local values = {step, step == 2 and 3 or -3 / step, step == 4 and -5 or 0.1}
+      param.grad = accelhost.tensor(values, {dtype = "float64"}):reshape(shape)
       optimizer:step()
     end
-    return table.concat(check.flat(param), " ")
+    local mean = optimizer.state[param] and optimizer.state[param].ax
+    return table.concat(check.flat(param), " ") .. (mean and table.concat(check.flat(mean), " ") or "")
   end
 end
 
-local shared = {lr = 0.07, weight_decay = 0.3, eps = 0.1, maximize = true}
+local shared = {lr = 0.07, weight_decay = 0.3, eps = 0.1, maximize = true, decoupled_weight_decay = true}
 local optimizers = {
   SGD = {values = {momentum = 0.5, dampening = 0.5, nesterov = true},
     with = {dampening = {momentum = 0.9}, nesterov = {momentum = 0.9}}},
-  Adam = {values = {betas = {0.5, 0.6}, amsgrad = true}, with = {amsgrad = {betas = {0.9, 0.1}}}},
+  Adam = {values = {betas = {0.5, 0.6}, amsgrad = true},
+    with = {amsgrad = {betas = {0.9, 0.1}}, decoupled_weight_decay = {weight_decay = 0.3}}},
   AdamW = {values = {betas = {0.5, 0.6}, amsgrad = true}, with = {amsgrad = {betas = {0.9, 0.1}}}},
   RMSprop = {values = {alpha = 0.5, momentum = 0.5, centered = true}},
   Adagrad = {values = {lr_decay = 0.5, initial_accumulator_value = 0.5}},
   Adadelta = {values = {rho = 0.5}},
+  NAdam = {values = {betas = {0.5, 0.6}, momentum_decay = 0.3}, with = {decoupled_weight_decay = {weight_decay = 0.3}}},
+  RAdam = {values = {betas = {0.5, 0.6}}, with = {decoupled_weight_decay = {weight_decay = 0.3}}},
+  Adamax = {values = {betas = {0.5, 0.6}}},
+  Lion = {values = {betas = {0.01, 0.02}}},
+  ASGD = {values = {lambd = 0.5, alpha = 0.1, t0 = 1}, with = {alpha = {lambd = 0.5}}},
+  Rprop = {values = {etas = {0.1, 2}, step_sizes = {0.05, 0.06}}},
+  Muon = {matrix = true, values = {momentum = 0.1, nesterov = false, ns_coefficients = {2, -1.5, 0.5}, ns_steps = 1,
+    eps = 20, adjust_lr_fn = "match_rms_adamw"}},
+  Adafactor = {matrix = true, values = {beta2_decay = -0.2, eps = {0.5, 0.5}, d = 3}},
 }
 
 describe("The options", function()
   for name, plan in pairs(optimizers) do
-    local observe = steps_of(name)
+    local observe = steps_of(name, plan.matrix)
     observe {}
     for option, value in pairs(shared) do plan.values[option] = plan.values[option] or value end
     plan.observe, plan.inert, plan.ignore = observe, hints, {"params"}

@@ -53,8 +53,8 @@ local left_out = {
 -- What a class written in a script defines or calls, in terms of a method of its parent.
 local for_classes = {}
 for _, name in ipairs {
-  "check_group", "define", "init_state", "setup", "apply", "each_group", "per_group", "functions_per_group", "check",
-  "check_optimizer", "get_lr", "new_step", "zeros_like", "init", "from_pretrained",
+  "check_group", "define", "define_fused", "each_parameter", "init_state", "setup", "apply", "each_group", "per_group",
+  "functions_per_group", "check", "check_optimizer", "get_lr", "new_step", "zeros_like", "init", "from_pretrained",
 } do
   for_classes[name] = true
 end

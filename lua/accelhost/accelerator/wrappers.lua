@@ -1,5 +1,6 @@
 --- What prepare gives back for optimizers and schedulers: the same object's face, with steps that wait for the end
 --- of an accumulation window.
+local C = require "accelhost._C"
 local Parallel = require "accelhost.accelerator.parallel"
 local warn = require "accelhost.util.warn"
 
@@ -39,6 +40,15 @@ local function check_averaged(optimizer)
   end
 end
 
+-- A closure whose loss is the mean over the processes: a search that decided by its own process's loss would go another
+-- way than the others.
+local function with_mean_loss(accelerator, closure)
+  return function()
+    local loss = closure()
+    return accelerator:reduce(C.is_tensor(loss) and loss:detach() or C.tensor(loss), "mean")
+  end
+end
+
 --- An optimizer whose step and zero_grad do nothing inside an accumulation window.
 ---@param accelerator Accelerator
 ---@param optimizer table
@@ -46,13 +56,16 @@ end
 function wrappers.optimizer(accelerator, optimizer)
   local checked = accelerator.num_processes == 1
   return wrap(optimizer, "_is_optimizer", {
-    step = function(_, ...)
+    step = function(_, closure, ...)
       if not accelerator.sync_gradients then return nil end
+      if closure and optimizer._reads_loss and accelerator.num_processes > 1 then
+        closure = with_mean_loss(accelerator, closure)
+      end
       if not checked then
         checked = true
         check_averaged(optimizer)
       end
-      return optimizer:step(...)
+      return optimizer:step(closure, ...)
     end,
     zero_grad = function(_, ...)
       if accelerator.sync_gradients then return optimizer:zero_grad(...) end

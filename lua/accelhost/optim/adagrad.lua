@@ -3,7 +3,7 @@ local Optimizer = require "accelhost.optim.optimizer"
 
 --- sum += g^2; p -= lr / (1 + (t - 1) lr_decay) g / (sqrt(sum) + eps).
 ---@class Adagrad: Optimizer
-local Adagrad = Optimizer:define("Adagrad", {
+local Adagrad = Optimizer:define_fused("Adagrad", {
   {"lr: nonnegative|tensor", 1e-2}, {"lr_decay: nonnegative", 0}, {"weight_decay: nonnegative", 0},
   {"initial_accumulator_value: nonnegative", 0}, {"eps: nonnegative", 1e-10}, {"maximize: flag", false},
 })
@@ -20,19 +20,19 @@ function Adagrad:setup(...)
 end
 
 function Adagrad:init_state(state, param, group)
-  state.step = state.step or self._new_step()
+  state.step = state.step or self._new_scalar(0)
   state.sum = state.sum or self._zeros_like(param):fill_(group.initial_accumulator_value)
 end
 
 --- v = rho v + (1 - rho) g^2; d = sqrt(u + eps) / sqrt(v + eps) g; u = rho u + (1 - rho) d^2; p -= lr d.
 ---@class Adadelta: Optimizer
-local Adadelta = Optimizer:define("Adadelta", {
+local Adadelta = Optimizer:define_fused("Adadelta", {
   {"lr: nonnegative|tensor", 1}, {"rho: probability", 0.9}, {"eps: nonnegative", 1e-6},
   {"weight_decay: nonnegative", 0}, {"maximize: flag", false},
 })
 
 function Adadelta:init_state(state, param)
-  state.step = state.step or self._new_step()
+  state.step = state.step or self._new_scalar(0)
   state.square_avg = state.square_avg or self._zeros_like(param)
   state.acc_delta = state.acc_delta or self._zeros_like(param)
 end

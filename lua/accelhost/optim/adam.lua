@@ -1,20 +1,20 @@
 --- Adam and AdamW.
 local Optimizer = require "accelhost.optim.optimizer"
 
-local function options(weight_decay)
+local function options(weight_decay, more)
   return {
     {"lr: nonnegative|tensor", 1e-3}, {"betas: any", {0.9, 0.999}}, {"eps: nonnegative", 1e-8},
-    {"weight_decay: nonnegative", weight_decay}, {"amsgrad: flag", false}, {"maximize: flag", false},
+    {"weight_decay: nonnegative", weight_decay}, {"amsgrad: flag", false}, {"maximize: flag", false}, more,
   }
 end
 
 --- m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps), with
--- g += weight_decay p first. With amsgrad the largest v so far takes v's place.
+-- g += weight_decay p first (decoupled_weight_decay: as AdamW). With amsgrad the largest v so far takes v's place.
 ---@class Adam: Optimizer
-local Adam = Optimizer:define("Adam", options(0))
+local Adam = Optimizer:define_fused("Adam", options(0, {"decoupled_weight_decay: flag", false}))
 
 function Adam:init_state(state, param, group)
-  state.step = state.step or self._new_step()
+  state.step = state.step or self._new_scalar(0)
   state.exp_avg = state.exp_avg or self._zeros_like(param)
   state.exp_avg_sq = state.exp_avg_sq or self._zeros_like(param)
   if group.amsgrad then state.max_exp_avg_sq = state.max_exp_avg_sq or self._zeros_like(param) end
@@ -24,6 +24,6 @@ end
 --
 --   optim.AdamW(net:parameters(), {lr = 1e-3})        -- weight_decay 0.01
 ---@class AdamW: Adam
-local AdamW = Adam:define("AdamW", options(0.01))
+local AdamW = Adam:define_fused("AdamW", options(0.01))
 
 return {Adam = Adam, AdamW = AdamW}

@@ -10,9 +10,15 @@ local optim = {Optimizer = Optimizer, is_optimizer = Optimizer.is_optimizer}
 local lazy = {
   SGD = {"accelhost.optim.sgd"},
   RMSprop = {"accelhost.optim.rmsprop"},
+  Adafactor = {"accelhost.optim.adafactor"},
+  LBFGS = {"accelhost.optim.lbfgs"},
+  Lion = {"accelhost.optim.lion"},
+  Muon = {"accelhost.optim.muon"},
   lr_scheduler = {"accelhost.optim.lr_scheduler"},
 }
 namespace.add(lazy, "accelhost.optim.adam", {"Adam", "AdamW"})
+namespace.add(lazy, "accelhost.optim.nadam", {"NAdam", "RAdam", "Adamax"})
+namespace.add(lazy, "accelhost.optim.asgd", {"ASGD", "Rprop"})
 namespace.add(lazy, "accelhost.optim.adagrad", {"Adagrad", "Adadelta"})
 namespace.add(lazy, "accelhost.optim.schedules", {
   "get_constant_schedule", "get_constant_schedule_with_warmup", "get_linear_schedule_with_warmup",
@@ -22,4 +28,6 @@ namespace.add(lazy, "accelhost.optim.schedules", {
   "get_wsd_schedule", "get_scheduler",
 })
 
-return namespace.new("optim", optim, lazy)
+return namespace.new("optim", optim, lazy, {refused = {
+  SparseAdam = "gradients are dense here; Adam steps those of an Embedding too",
+}})

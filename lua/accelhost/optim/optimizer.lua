@@ -1,14 +1,13 @@
 --- The base of all optimizers: parameter groups, state, state_dict.
 --
--- An optimizer of the library is its options with their defaults (`define`) and init_state; the step itself is one pass
--- in C over all parameters of a group (host/optim/step.c). An optimizer written in a script extends optim.Optimizer,
--- calls self:setup(params, defaults) in init, and defines step(closure).
+-- An optimizer of the library is its options with their defaults (`define`) and its step; or, when the step is one pass
+-- in C over all parameters of a group (`define_fused`; host/optim/step.c), init_state. One written in a script extends
+-- optim.Optimizer, calls self:setup(params, defaults) in init, and defines step(closure).
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 
 local fail, describe = arguments.fail, arguments.describe
-local native = C.optim
 
 ---@class Optimizer
 ---@field param_groups table[] each {params = {tensor, ...}, lr = ..., ...}
@@ -36,18 +35,27 @@ function Optimizer:unwrap()
   return self
 end
 
--- Options that choose between PyTorch's implementations of the same step, taken so that ported scripts run.
-local hints, hint_names = {foreach = true, fused = true}, {"foreach", "fused"}
+-- Options that choose between PyTorch's implementations of the same step: taken, so that ported scripts run, where the
+-- step is the same.
+local hints = {
+  foreach = true, fused = true,
+  capturable = "steps are not captured into graphs here; leave it out",
+  differentiable = "a step is not recorded here, so nothing is differentiated through it; leave it out",
+}
+local hint_names = {"foreach", "fused", "capturable", "differentiable"}
 -- Fields that schedulers keep in a group.
 local bookkeeping = {initial_lr = true, max_lr = true, min_lr = true, max_momentum = true, base_momentum = true,
   name = true}
 
---- Make the class of an optimizer of the library, which has a fused step under the same name in host/optim/step.c.
+local function check_hints(name, given)
+  for _, hint in ipairs(hint_names) do
+    if given[hint] == true and hints[hint] ~= true then fail("%s: %s: %s", name, hint, hints[hint]) end
+  end
+end
+
+--- Make the class of an optimizer of the library: its constructor takes params and these options, by place or by name.
 --
---   local SGD = Optimizer:define("SGD", {{"lr: nonnegative|tensor", 1e-3}, {"momentum: nonnegative", 0}})
---
--- The class needs init_state(state, param, group), which makes what the options need and the state lacks, and returns
--- true when that holds nothing yet and no step is counted.
+--   local Muon = Optimizer:define("Muon", {{"lr: nonnegative|tensor", 1e-3}, {"momentum: nonnegative", 0.95}})
 ---@param name string
 ---@param options table[] {"name: kind", default}, in PyTorch's order
 ---@return Optimizer class
@@ -60,23 +68,37 @@ function Optimizer.define(parent, name, options)
   end
   for _, hint in ipairs(hint_names) do parameters[#parameters + 1] = {hint .. ": flag"} end
   local read, made = arguments.signature(name, parameters), parent:extend(name)
-  made._kind, made._option_kinds = name, kinds
+  made._option_kinds = kinds
   function made:init(...)
-    local values, defaults = {read(...)}, {}
+    local values, defaults, given = {read(...)}, {}, {}
     for i, option in ipairs(names) do defaults[option] = values[i + 1] end
+    for i, hint in ipairs(hint_names) do given[hint] = values[#names + 1 + i] end
+    check_hints(self._name, given)
     self:setup(values[1], defaults)
   end
   return made
 end
 
-local function check_betas(self, betas)
-  if type(betas) ~= "table" or #betas ~= 2 then
-    fail("%s: betas: expected {beta1, beta2}, got %s", self._name, describe(betas))
+-- Options that are tables of two numbers: what each of the two is called, and has to be.
+local unit = {function(x) return x >= 0 and x < 1 end, "a number in [0, 1)"}
+local size = {function(x) return x >= 0 end, "a number of at least 0"}
+local couples = {
+  betas = {{"beta1", unit}, {"beta2", unit}},
+  etas = {
+    {"etaminus", {function(x) return x > 0 and x < 1 end, "a number between 0 and 1"}},
+    {"etaplus", {function(x) return x > 1 end, "a number above 1"}},
+  },
+  step_sizes = {{"the smallest step", size}, {"the largest step", size}},
+}
+
+local function check_couple(self, name, value)
+  local first, second = couples[name][1], couples[name][2]
+  if type(value) ~= "table" or #value ~= 2 then
+    fail("%s: %s: expected {%s, %s}, got %s", self._name, name, first[1], second[1], describe(value))
   end
-  for i = 1, 2 do
-    local beta = betas[i]
-    if type(beta) ~= "number" or not (beta >= 0 and beta < 1) then
-      fail("%s: beta%d: expected a number in [0, 1), got %s", self._name, i, describe(beta))
+  for i, part in ipairs(couples[name]) do
+    if type(value[i]) ~= "number" or not part[2][1](value[i]) then
+      fail("%s: %s: expected %s, got %s", self._name, part[1], part[2][2], describe(value[i]))
     end
   end
 end
@@ -89,7 +111,9 @@ function Optimizer:check_group(group)
   if C.is_tensor(group.lr) and group.lr:numel() ~= 1 then
     fail("%s: lr: expected a number, got %s", self._name, describe(group.lr))
   end
-  if group.betas ~= nil then check_betas(self, group.betas) end
+  for name in pairs(couples) do
+    if group[name] ~= nil then check_couple(self, name, group[name]) end
+  end
 end
 
 --- Store groups and defaults; subclasses call it in init.
@@ -125,14 +149,15 @@ function Optimizer:add_param_group(group)
   end
   local added = {}
   for name, value in pairs(group) do
-    if name ~= "params" and self.defaults[name] == nil and not bookkeeping[name] and not hints[name] then
+    local known_option = self.defaults[name] ~= nil or (self._option_kinds or {})[name]
+    if name ~= "params" and not known_option and not bookkeeping[name] and not hints[name] then
       local known = {}
       for option in pairs(self.defaults) do known[#known + 1] = option end
       table.sort(known)
-      fail("%s: unknown option '%s' in a parameter group (known: %s)", self._name, tostring(name),
-        table.concat(known, ", "))
+      fail("%s: unknown option '%s' in a parameter group (known: %s)%s", self._name, tostring(name),
+        table.concat(known, ", "), arguments.did_you_mean(tostring(name), known))
     end
-    if not hints[name] then added[name] = value end
+    if not hints[name] then added[name] = arguments.copy(value) end
   end
   local params = C.is_tensor(group.params) and {group.params} or group.params
   if type(params) ~= "table" then
@@ -157,11 +182,11 @@ function Optimizer:add_param_group(group)
     seen[param] = true
     added.params[i] = param
   end
-  for name, value in pairs(self.defaults) do
-    if added[name] == nil then added[name] = value end
-  end
   -- Groups do not share the table of betas: a scheduler changes it.
-  if type(added.betas) == "table" then added.betas = {added.betas[1], added.betas[2]} end
+  for name, value in pairs(self.defaults) do
+    if added[name] == nil then added[name] = arguments.copy(value) end
+  end
+  check_hints(self._name, group)
   self:check_group(added)
   self.param_groups[#self.param_groups + 1] = added
 end
@@ -188,181 +213,30 @@ function Optimizer:zero_grad(options)
   end
 end
 
--- The fused step.
-
---- A fresh state tensor for a parameter.
-function Optimizer._zeros_like(param)
-  return C.zeros_like(param)
-end
-
---- A fresh step counter.
-function Optimizer._new_step()
-  return C.tensor(0, {dtype = "float32", device = "cpu"})
-end
-
--- State of another dtype or device follows its parameter, which was moved since (net:to "float64").
-local function cast_state(self, state, param, place)
-  for _, name in ipairs(native.states(self._kind)) do
-    local value = state[name]
-    if value ~= nil and not C.is_tensor(value) then
-      fail("%s: state '%s' of parameter %d: expected a tensor, got %s", self._name, name, place, describe(value))
-    end
-    if value ~= nil and (value.dtype ~= param.dtype or value.device ~= param.device) then
-      state[name] = value:to {dtype = param.dtype, device = param.device}
-    end
-  end
-  local step = state.step
-  if type(step) == "number" then
-    state.step = C.tensor(step, {dtype = "float32", device = "cpu"})
-  elseif step ~= nil and not C.is_tensor(step) then
-    fail("%s: state 'step' of parameter %d: expected a number or a tensor, got %s", self._name, place, describe(step))
-  end
-end
-
-local function make_state(self, group, missing)
-  local fresh = {}
-  for _, i in ipairs(missing) do
-    local param = group.params[i]
-    local state = self.state[param] or {}
-    if type(state) ~= "table" then
-      fail("%s: the state of parameter %d: expected a table, got %s", self._name, i, describe(state))
-    end
-    self.state[param] = state
-    cast_state(self, state, param, i)
-    fresh[i] = self:init_state(state, param, group)
-  end
-  return fresh
-end
-
---- Update all parameters that have a gradient.
----@param closure function? computes the loss anew (and its gradients) first
----@return any loss what closure returned
-function Optimizer:step(closure)
+--- For the step of an optimizer that is written in Lua: run the closure, then fn for every parameter that has a
+-- gradient, without recording.
+---@param closure function?
+---@param fn fun(group: table, param: table)
+---@return any loss what the closure returned
+function Optimizer:each_parameter(closure, fn)
   local loss
   if closure then loss = C.autograd.enable_grad(closure) end
   self._step_count = self._step_count + 1
-  local kind, groups = self._kind, self.param_groups
-  for g = 1, #groups do
-    local group = groups[g]
-    local missing = native.step(kind, group, group.params, self.state)
-    if missing then native.step(kind, group, group.params, self.state, make_state(self, group, missing)) end
-  end
+  C.autograd.no_grad(function()
+    for _, group in ipairs(self.param_groups) do
+      for _, param in ipairs(group.params) do
+        if param.grad ~= nil then fn(group, param) end
+      end
+    end
+  end)
   return loss
 end
 
--- State.
-
-local function copy_value(value)
-  if type(value) ~= "table" then return value end
-  local copy = {}
-  for k, v in pairs(value) do copy[k] = v end
-  return copy
-end
-
---- The state in PyTorch's layout: {state = {[0] = {step = ..., ...}}, param_groups = {{lr = ..., params = {0, 1}}}}.
--- Parameters are numbered from 0 through the groups. Tensors are those of the optimizer, not copies.
----@return table
-function Optimizer:state_dict()
-  local next_id = 0
-  local result = {state = {}, param_groups = {}}
-  for g, group in ipairs(self.param_groups) do
-    local packed = {params = {}}
-    for name, value in pairs(group) do
-      if name ~= "params" then packed[name] = copy_value(value) end
-    end
-    for i, param in ipairs(group.params) do
-      packed.params[i] = next_id
-      if self.state[param] then result.state[next_id] = copy_value(self.state[param]) end
-      next_id = next_id + 1
-    end
-    result.param_groups[g] = packed
-  end
-  return result
-end
-
--- The saved ids of each group, checked against the groups here: id -> parameter, and its place in messages.
-local function params_by_id(self, saved)
-  if type(saved) ~= "table" or type(saved.param_groups) ~= "table" or type(saved.state) ~= "table" then
-    fail("%s: load_state_dict: expected {state = ..., param_groups = ...}, got %s", self._name, describe(saved))
-  end
-  if #saved.param_groups ~= #self.param_groups then
-    fail("%s: load_state_dict: expected %d parameter groups, got %d", self._name, #self.param_groups,
-      #saved.param_groups)
-  end
-  local param_of, place_of = {}, {}
-  for g, group in ipairs(self.param_groups) do
-    local ids = type(saved.param_groups[g]) == "table" and saved.param_groups[g].params
-    if type(ids) ~= "table" then
-      fail("%s: load_state_dict: group %d: expected a table with a list `params`, got %s", self._name, g,
-        describe(saved.param_groups[g]))
-    end
-    if #ids ~= #group.params then
-      fail("%s: load_state_dict: group %d has %d parameters, the saved one %d", self._name, g, #group.params, #ids)
-    end
-    for i, id in ipairs(ids) do param_of[id], place_of[id] = group.params[i], i end
-  end
-  return param_of, place_of
-end
-
-local function shape_of(value)
-  return C.is_tensor(value) and arguments.shape_text(value) or describe(value)
-end
-
--- A copy of a parameter's saved state, in its dtype.
-local function load_values(self, values, param, place)
-  if type(values) ~= "table" then
-    fail("%s: load_state_dict: state of parameter %d: expected a table, got %s", self._name, place, describe(values))
-  end
-  local copy = {}
-  for name, value in pairs(values) do
-    if C.is_tensor(value) then
-      local wanted = {device = name == "step" and "cpu" or param.device}
-      if name ~= "step" and value:is_floating_point() then wanted.dtype = param.dtype end
-      local cast = value:to(wanted)
-      copy[name] = cast == value and value:clone() or cast
-    elseif name == "step" and type(value) == "number" then
-      copy[name] = C.tensor(value, {dtype = "float32", device = "cpu"})
-    else
-      copy[name] = copy_value(value)
-    end
-  end
-  for _, name in ipairs(self._kind and native.states(self._kind) or {}) do
-    local value = copy[name]
-    if value ~= nil and not (C.is_tensor(value) and C.same_shape(value, param)) then
-      fail("%s: load_state_dict: state '%s' of parameter %d: expected shape %s, got %s", self._name, name, place,
-        shape_of(param), shape_of(value))
-    end
-  end
-  local step = copy.step
-  if self._kind and step ~= nil and not (C.is_tensor(step) and step:numel() == 1) then
-    fail("%s: load_state_dict: state 'step' of parameter %d: expected a number or a tensor with one element, got %s",
-      self._name, place, (C.is_tensor(step) and "shape " or "") .. shape_of(step))
-  end
-  return copy
-end
-
---- Take over a state_dict: options of the groups, and copies of the state tensors in the parameters' dtypes. When
--- something does not fit nothing changes.
----@param saved table
-function Optimizer:load_state_dict(saved)
-  local param_of, place_of = params_by_id(self, saved)
-  local state, groups = {}, {}
-  for id, values in pairs(saved.state) do
-    if param_of[id] == nil then id = tonumber(id) end
-    local param = param_of[id]
-    if param then state[param] = load_values(self, values, param, place_of[id]) end
-  end
-  for g, group in ipairs(self.param_groups) do
-    groups[g] = copy_value(group)
-    for name, value in pairs(saved.param_groups[g]) do
-      if name ~= "params" then groups[g][name] = copy_value(value) end
-    end
-    self:check_group(groups[g])
-  end
-  for g, group in ipairs(self.param_groups) do
-    for name, value in pairs(groups[g]) do group[name] = value end
-  end
-  self.state = state
+local function text_of(value)
+  if type(value) ~= "table" then return tostring(value) end
+  local parts = {}
+  for i = 1, #value do parts[i] = tostring(value[i]) end
+  return "(" .. table.concat(parts, ", ") .. ")"
 end
 
 function Optimizer:__tostring()
@@ -376,12 +250,15 @@ function Optimizer:__tostring()
     table.sort(names)
     for _, name in ipairs(names) do
       local value = group[name]
-      if type(value) == "table" then value = "(" .. table.concat(value, ", ") .. ")" end
-      lines[#lines + 1] = ("    %s: %s"):format(name, tostring(value))
+      lines[#lines + 1] = ("    %s: %s"):format(name, text_of(value))
     end
   end
   lines[#lines + 1] = ")"
   return table.concat(lines, "\n")
 end
+
+require "accelhost.optim.state"(Optimizer)
+require "accelhost.optim.fused"(Optimizer)
+require "accelhost.optim.hooks"(Optimizer)
 
 return class.guard(Optimizer)

@@ -90,6 +90,16 @@ function arguments.check_names(what, options, known)
   end
 end
 
+--- A plain table's own copy, one level deep; anything else is given back.
+---@param value any
+---@return any
+function arguments.copy(value)
+  if type(value) ~= "table" then return value end
+  local copy = {}
+  for key, item in pairs(value) do copy[key] = item end
+  return copy
+end
+
 --- A table's keys in one order everywhere: numbers first, then strings, each sorted.
 ---@param value table
 ---@return (number|string)[]

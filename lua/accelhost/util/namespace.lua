@@ -10,12 +10,14 @@ local namespace = {}
 ---@param title string for messages
 ---@param values table<string, any> names that exist already
 ---@param lazy? table<string, table> name -> {module to require, field of it; without one the module itself}
----@param more? {find: (fun(name: string): any), names: (fun(): string[])} further names
+---@param more? {find: (fun(name: string): any), names: (fun(): string[]), refused: table<string, string>} further
+--- names, and what there is instead of some that people look for
 ---@return table
 function namespace.new(title, values, lazy, more)
-  lazy = lazy or {}
+  lazy, more = lazy or {}, more or {}
+  local refused = more.refused or {}
   local function names()
-    local list = more and more.names() or {}
+    local list = more.names and more.names() or {}
     for name in pairs(values) do list[#list + 1] = name end
     for name in pairs(lazy) do
       if rawget(values, name) == nil then list[#list + 1] = name end
@@ -29,11 +31,12 @@ function namespace.new(title, values, lazy, more)
       if entry then
         value = require(entry[1])
         if entry[2] then value = value[entry[2]] end
-      elseif more and type(name) == "string" then
+      elseif more.find and type(name) == "string" then
         value = more.find(name)
       end
       if value == nil then
         name = tostring(name)
+        if refused[name] then arguments.fail("%s has no %s: %s", title, name, refused[name]) end
         arguments.fail("%s has no '%s'%s", title, name, arguments.did_you_mean(name, names()))
       end
       rawset(values, name, value)

@@ -1,0 +1,90 @@
+--- Steps that are one pass in C over all parameters of a group (host/optim/step.c), and the state that they need.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+
+local fail, describe = arguments.fail, arguments.describe
+local native = C.optim
+
+--- Give the Optimizer class its fused step.
+---@param Optimizer table
+return function(Optimizer)
+  --- Make the class of an optimizer whose step is the kind of the same name in host/optim/step.c.
+  --
+  --   local SGD = Optimizer:define_fused("SGD", {{"lr: nonnegative|tensor", 1e-3}, {"momentum: nonnegative", 0}})
+  --
+  -- The class needs init_state(state, param, group), which makes what the options need and the state lacks, and returns
+  -- true when that holds nothing yet and no step is counted.
+  ---@param name string
+  ---@param options table[] as of define
+  ---@return Optimizer class
+  function Optimizer.define_fused(parent, name, options)
+    local made = parent:define(name, options)
+    made._kind = name
+    return made
+  end
+
+  --- A fresh state tensor for a parameter.
+  function Optimizer._zeros_like(param)
+    return C.zeros_like(param)
+  end
+
+  --- A number of the state, such as a step counter: a tensor of one element on the CPU.
+  function Optimizer._new_scalar(value)
+    return C.tensor(value, {dtype = "float32", device = "cpu"})
+  end
+
+  -- State of another dtype or device follows its parameter, which was moved since (net:to "float64").
+  local function cast_state(self, state, param, place)
+    local names, scalars = native.states(self._kind)
+    for _, name in ipairs(names) do
+      local value = state[name]
+      if value ~= nil and not C.is_tensor(value) then
+        fail("%s: state '%s' of parameter %d: expected a tensor, got %s", self._name, name, place, describe(value))
+      end
+      if value ~= nil and (value.dtype ~= param.dtype or value.device ~= param.device) then
+        state[name] = value:to {dtype = param.dtype, device = param.device}
+      end
+    end
+    scalars[#scalars + 1] = "step"
+    for _, name in ipairs(scalars) do
+      local value = state[name]
+      if type(value) == "number" then
+        state[name] = self._new_scalar(value)
+      elseif value ~= nil and not C.is_tensor(value) then
+        fail("%s: state '%s' of parameter %d: expected a number or a tensor, got %s", self._name, name, place,
+          describe(value))
+      end
+    end
+  end
+
+  local function make_state(self, group, missing)
+    local fresh = {}
+    for _, i in ipairs(missing) do
+      local param = group.params[i]
+      local state = self.state[param] or {}
+      if type(state) ~= "table" then
+        fail("%s: the state of parameter %d: expected a table, got %s", self._name, i, describe(state))
+      end
+      self.state[param] = state
+      cast_state(self, state, param, i)
+      fresh[i] = self:init_state(state, param, group)
+    end
+    return fresh
+  end
+
+  --- Update all parameters that have a gradient.
+  ---@param closure function? computes the loss anew (and its gradients) first
+  ---@return any loss what closure returned
+  function Optimizer:step(closure)
+    local loss
+    if closure then loss = C.autograd.enable_grad(closure) end
+    self._step_count = self._step_count + 1
+    local kind, groups = self._kind, self.param_groups
+    for g = 1, #groups do
+      local group = groups[g]
+      local missing = native.step(kind, group, group.params, self.state)
+      if missing then native.step(kind, group, group.params, self.state, make_state(self, group, missing)) end
+    end
+    return loss
+  end
+end

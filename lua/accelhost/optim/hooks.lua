@@ -1,0 +1,96 @@
+--- Functions that run before and after an optimizer's step, state_dict and load_state_dict.
+local arguments = require "accelhost.util.arguments"
+
+local rows = {
+  {"register_step_pre_hook", "step", "before"},
+  {"register_step_post_hook", "step", "after"},
+  {"register_state_dict_pre_hook", "state_dict", "before"},
+  {"register_state_dict_post_hook", "state_dict", "after"},
+  {"register_load_state_dict_pre_hook", "load_state_dict", "before"},
+  {"register_load_state_dict_post_hook", "load_state_dict", "after"},
+}
+
+-- What the hooks of a method get besides the optimizer, and what their result replaces.
+local before = {
+  step = function(hook, self, given)
+    local changed = hook(self, given)
+    return type(changed) == "table" and changed or given
+  end,
+  state_dict = function(hook, self, given)
+    hook(self)
+    return given
+  end,
+  load_state_dict = function(hook, self, given)
+    local changed = hook(self, given[1])
+    return changed ~= nil and {changed} or given
+  end,
+}
+
+local after = {
+  step = function(hook, self, given, result)
+    hook(self, given)
+    return result
+  end,
+  state_dict = function(hook, self, _, result)
+    local changed = hook(self, result)
+    if changed ~= nil then return changed end
+    return result
+  end,
+  load_state_dict = function(hook, self, _, result)
+    hook(self)
+    return result
+  end,
+}
+
+-- The method of one optimizer with its hooks around the method of its class. Without hooks nothing is in the way.
+local function hooked(self, method)
+  local hooks = {before = {}, after = {}}
+  local plain = self[method]
+  self[method] = function(object, ...)
+    if object ~= self then return plain(object, ...) end
+    local given = {...}
+    for _, entry in ipairs(hooks.before) do given = before[method](entry.call, self, given) end
+    local result = plain(self, unpack(given))
+    for _, entry in ipairs(hooks.after) do result = after[method](entry.call, self, given, result) end
+    return result
+  end
+  return hooks
+end
+
+local function without(list, entry)
+  local kept = {}
+  for _, other in ipairs(list) do
+    if other ~= entry then kept[#kept + 1] = other end
+  end
+  return kept
+end
+
+--- Give the Optimizer class its hooks.
+--
+--   register_step_pre_hook(hook)             hook(optimizer, arguments): may return other arguments, a table
+--   register_step_post_hook(hook)            hook(optimizer, arguments)
+--   register_state_dict_pre_hook(hook)       hook(optimizer)
+--   register_state_dict_post_hook(hook)      hook(optimizer, state): may return another state
+--   register_load_state_dict_pre_hook(hook)  hook(optimizer, state): may return another state
+--   register_load_state_dict_post_hook(hook) hook(optimizer)
+--
+-- Each returns a handle whose remove() takes the hook away. Those of the state take {prepend = true}, to run first.
+---@param Optimizer table
+return function(Optimizer)
+  for _, row in ipairs(rows) do
+    local name, method, moment = unpack(row)
+    local read = arguments.signature(name, {"hook: callable", method ~= "step" and {"prepend: flag", false} or nil})
+    Optimizer[name] = function(self, ...)
+      local hook, prepend = read(...)
+      local all = self._hooks or {}
+      self._hooks = all
+      all[method] = all[method] or hooked(self, method)
+      local hooks, entry = all[method], {call = hook}
+      -- A list is never changed, only replaced: a hook may add and remove hooks while it is walked.
+      local list = without(hooks[moment])
+      table.insert(list, prepend and 1 or #list + 1, entry)
+      hooks[moment] = list
+      return {remove = function() hooks[moment] = without(hooks[moment], entry) end}
+    end
+  end
+end

@@ -1,0 +1,57 @@
+--- NAdam, RAdam and Adamax: Adam's kin.
+local Optimizer = require "accelhost.optim.optimizer"
+
+local function options(lr, more)
+  local rows = {
+    {"lr: nonnegative|tensor", lr}, {"betas: any", {0.9, 0.999}}, {"eps: nonnegative", 1e-8},
+    {"weight_decay: nonnegative", 0},
+  }
+  for _, row in ipairs(more) do rows[#rows + 1] = row end
+  rows[#rows + 1] = {"maximize: flag", false}
+  return rows
+end
+
+local function make_means(self, state, param)
+  state.step = state.step or self._new_scalar(0)
+  state.exp_avg = state.exp_avg or self._zeros_like(param)
+  state.exp_avg_sq = state.exp_avg_sq or self._zeros_like(param)
+end
+
+--- Adam with Nesterov momentum (Dozat, 2016): mu_t = b1 (1 - 0.96^(t momentum_decay) / 2), and with M the product of
+-- all mu so far, p -= lr ((1 - mu_t) / (1 - M_t) g + mu_{t+1} / (1 - M_{t+1}) m) / (sqrt(v / (1 - b2^t)) + eps).
+--
+--   optim.NAdam(net:parameters(), {lr = 2e-3, weight_decay = 0.01, decoupled_weight_decay = true})
+---@class NAdam: Optimizer
+local NAdam = Optimizer:define_fused("NAdam", options(2e-3, {
+  {"momentum_decay: nonnegative", 4e-3}, {"decoupled_weight_decay: flag", false},
+}))
+
+function NAdam:init_state(state, param)
+  make_means(self, state, param)
+  state.mu_product = state.mu_product or self._new_scalar(1)
+end
+
+--- Adam that waits with the division by sqrt(v) until its variance is known (Liu et al., 2020): with
+-- n = 2 / (1 - b2) - 1 and l = n - 2 t b2^t / (1 - b2^t), while l <= 5: p -= lr m / (1 - b1^t), and afterwards that
+-- times sqrt(1 - b2^t) / (sqrt(v) + eps) sqrt((l - 4) (l - 2) n / ((n - 4) (n - 2) l)).
+--
+--   optim.RAdam(net:parameters(), {lr = 1e-3})
+---@class RAdam: Optimizer
+local RAdam = Optimizer:define_fused("RAdam", options(1e-3, {{"decoupled_weight_decay: flag", false}}))
+
+RAdam.init_state = make_means
+
+--- Adam with the largest gradient in place of the mean square (Kingma and Ba, 2014): u = max(b2 u, |g| + eps);
+-- p -= lr / (1 - b1^t) m / u.
+--
+--   optim.Adamax(net:parameters())                    -- lr 2e-3
+---@class Adamax: Optimizer
+local Adamax = Optimizer:define_fused("Adamax", options(2e-3, {}))
+
+function Adamax:init_state(state, param)
+  state.step = state.step or self._new_scalar(0)
+  state.exp_avg = state.exp_avg or self._zeros_like(param)
+  state.exp_inf = state.exp_inf or self._zeros_like(param)
+end
+
+return {NAdam = NAdam, RAdam = RAdam, Adamax = Adamax}

@@ -145,6 +145,43 @@ int ah_backward_layer_norm(struct ah_rule *r)
     return give_three(r, AH_OP_layer_norm_backward, args, 6);
 }
 
+static int rms_norm_by_ops(struct ah_rule *r)
+{
+    const struct ah_args_rms_norm *arg = ah_args(r, rms_norm);
+    int64_t over[AH_MAX_DIMS];
+    int count = arg->normalized_shape.ints.count;
+    enum ah_dtype dtype = ah_rule_input(r, 0)->dtype == AH_F64 ? AH_F64 : AH_F32;
+    for (int d = 0; d < count; d++)
+        over[d] = d - count;
+    struct ah_value dims = AH_INTS_OF(over, count);
+    struct ah_tensor *x = ah_r(r, AH_OP_to, arg->input, AH_D(dtype)), *w = ah_given(&arg->weight);
+    struct ah_tensor *g = ah_r(r, AH_OP_to, AH_T(r->grad_out[0]), AH_D(dtype)), *gn = w ? ah_r_mul(r, g, w) : g;
+    struct ah_tensor *square = mean_keep(r, ah_r_mul(r, x, x), dims);
+    struct ah_tensor *inverse = ah_r(r, AH_OP_rsqrt, AH_T(ah_r_shift(r, square, r->state->root.eps)));
+    struct ah_tensor *value = ah_r_mul(r, x, inverse);
+    struct ah_tensor *along = ah_r_mul(r, value, mean_keep(r, ah_r_mul(r, gn, value), dims));
+    r->grad_in[0] = ah_r_to_input(r, ah_r_mul(r, inverse, ah_r_sub(r, gn, along)), 0);
+    if (w && r->needs[1])
+        r->grad_in[1] = ah_r_to_input(r, ah_r_mul(r, g, value), 1);
+    return r->status;
+}
+
+int ah_backward_rms_norm(struct ah_rule *r)
+{
+    const struct ah_args_rms_norm *arg = ah_args(r, rms_norm);
+    if (ah_grad_enabled)
+        return rms_norm_by_ops(r);
+    bool with_weight = r->input_count > 1 && r->needs[1];
+    const struct ah_value args[] = {AH_T(r->grad_out[0]), arg->input, arg->weight, AH_T(r->extra[0]),
+                                    AH_B(with_weight)};
+    struct ah_tensor *out[2] = {NULL};
+    ah_rule_ops(r, AH_OP_rms_norm_backward, args, 5, out, 1 + with_weight);
+    r->grad_in[0] = out[0];
+    if (with_weight)
+        r->grad_in[1] = out[1];
+    return r->status;
+}
+
 int ah_backward_embedding(struct ah_rule *r)
 {
     const struct ah_args_embedding *arg = ah_args(r, embedding);

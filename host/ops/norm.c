@@ -1,5 +1,6 @@
 /* Normalisation, embedding and attention: shapes and dtypes of weights and statistics. Statistics are kept for the
  * rule in what kernels compute in (float32 for halves). group_norm and attention are compositions. */
+#include <float.h>
 #include <string.h>
 
 #include "ops/rows.h"
@@ -65,25 +66,34 @@ static bool has_shape(const struct ah_tensor *t, const struct ah_value *shape)
            !memcmp(t->size, shape->ints.at, (size_t)t->ndim * sizeof *t->size);
 }
 
+/* normalized_shape, argument 1, is how the input ends; weight and what may follow it has that shape. */
+static int check_last_dims(const struct ah_call *c, int affine)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    const struct ah_value *shape = &c->arg[1];
+    AH_TRY(ah_call_expect_float(c, 0));
+    int count = shape->ints.count, lead = x->ndim - count;
+    if (count < 1 || lead < 0 || memcmp(x->size + lead, shape->ints.at, (size_t)count * sizeof *x->size)) {
+        return ah_fail(AH_EINVAL, "%s: normalized_shape %s is not how input %s ends", c->op->name,
+                       ah_shape_text(shape->ints.at, count), ah_shape(x));
+    }
+    for (int i = 2; i < 2 + affine; i++) {
+        const struct ah_tensor *t = c->arg[i].tensor;
+        if (t && (!has_shape(t, shape) || t->dtype != x->dtype)) {
+            return ah_fail(AH_EINVAL, "%s: expected %s %s %s, got %s %s", c->op->name, c->op->param[i].name,
+                           ah_dtype_name(x->dtype), ah_shape_text(shape->ints.at, count), ah_dtype_name(t->dtype),
+                           ah_shape(t));
+        }
+    }
+    return 0;
+}
+
 int ah_forward_layer_norm(struct ah_call *c)
 {
     const struct ah_args_layer_norm *arg = ah_args(c, layer_norm);
     const struct ah_tensor *x = arg->input.tensor;
-    const struct ah_value *shape = &arg->normalized_shape;
-    AH_TRY(ah_call_expect_float(c, 0));
-    int count = shape->ints.count, lead = x->ndim - count;
-    if (count < 1 || lead < 0 || memcmp(x->size + lead, shape->ints.at, (size_t)count * sizeof *x->size)) {
-        return ah_fail(AH_EINVAL, "layer_norm: normalized_shape %s is not how input %s ends",
-                       ah_shape_text(shape->ints.at, count), ah_shape(x));
-    }
-    static const char *const name[] = {"weight", "bias"};
-    for (int i = 0; i < 2; i++) {
-        const struct ah_tensor *t = c->arg[2 + i].tensor;
-        if (t && (!has_shape(t, shape) || t->dtype != x->dtype)) {
-            return ah_fail(AH_EINVAL, "layer_norm: expected %s %s %s, got %s %s", name[i], ah_dtype_name(x->dtype),
-                           ah_shape_text(shape->ints.at, count), ah_dtype_name(t->dtype), ah_shape(t));
-        }
-    }
+    AH_TRY(check_last_dims(c, 2));
+    int lead = x->ndim - arg->normalized_shape.ints.count;
     enum ah_dtype dtype = ah_compute_dtype(x->dtype);
     AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
     AH_TRY(ah_tensor_empty(&c->extra[0], x->size, lead, dtype, c->device));
@@ -101,6 +111,28 @@ int ah_forward_layer_norm_backward(struct ah_call *c)
         AH_TRY(ah_call_output(c, 1, x->size + mean->ndim, x->ndim - mean->ndim, x->dtype));
         AH_TRY(ah_call_output(c, 2, x->size + mean->ndim, x->ndim - mean->ndim, x->dtype));
     }
+    return ah_call_kernel(c);
+}
+
+int ah_forward_rms_norm(struct ah_call *c)
+{
+    const struct ah_args_rms_norm *arg = ah_args(c, rms_norm);
+    const struct ah_tensor *x = arg->input.tensor;
+    AH_TRY(check_last_dims(c, 1));
+    enum ah_dtype dtype = ah_compute_dtype(x->dtype);
+    c->state.root.eps = arg->eps.kind != AH_NONE ? arg->eps.number : dtype == AH_F32 ? FLT_EPSILON : DBL_EPSILON;
+    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
+    AH_TRY(ah_tensor_empty(&c->extra[0], x->size, x->ndim - arg->normalized_shape.ints.count, dtype, c->device));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_rms_norm_backward(struct ah_call *c)
+{
+    const struct ah_args_rms_norm_backward *arg = ah_args(c, rms_norm_backward);
+    const struct ah_tensor *x = arg->input.tensor, *inverse = arg->inverse.tensor;
+    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
+    if (arg->with_weight.flag)
+        AH_TRY(ah_call_output(c, 1, x->size + inverse->ndim, x->ndim - inverse->ndim, x->dtype));
     return ah_call_kernel(c);
 }
 

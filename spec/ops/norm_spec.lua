@@ -109,6 +109,55 @@ describe("layer_norm", function()
   end)
 end)
 
+describe("rms_norm", function()
+  it("has first and second derivatives", function()
+    local function weighed(x, w) return F.rms_norm(x, {3, 2}, w) end
+    gradcheck.gradcheck(weighed, {leaf(2, 3, 2), leaf(3, 2)}, {atol = 1e-4})
+    gradcheck.gradgradcheck(weighed, {leaf(2, 3, 2), leaf(3, 2)}, {atol = 1e-3, rtol = 1e-3})
+    gradcheck.gradcheck(function(x) return F.rms_norm(x, 4, nil, 0.5) end, {leaf(3, 4)}, {atol = 1e-4})
+  end)
+
+  it("agrees between float32 and float64", function()
+    precision.agree(function(x, w) return F.rms_norm(x, {100}, w) end, {{13, 17, 100}, {100}}, 1e-4)
+  end)
+
+  it("computes halves in float32 and rounds once", function()
+    local x, w = accelhost.randn(5, 64), accelhost.rand(64)
+    for _, dtype in ipairs {"bfloat16", "float16"} do
+      local half, weight = x:to(dtype), w:to(dtype)
+      local wanted = F.rms_norm(half:float(), 64, weight:float()):to(dtype)
+      assert.same(wanted:float():tolist(), F.rms_norm(half, 64, weight):float():tolist())
+    end
+  end)
+
+  it("gives the same bits for any number of threads, and zeros for no rows", function()
+    accelhost.manual_seed(3)
+    local x, threads = accelhost.randn {300, 96}, accelhost.get_num_threads()
+    local function gradient(count, input)
+      accelhost.set_num_threads(count)
+      local w = accelhost.ones(96):requires_grad_()
+      F.rms_norm(input, 96, w):backward(input)
+      return w.grad:tolist()
+    end
+    local one, three, none = gradient(1, x), gradient(3, x), gradient(1, x:narrow(0, 0, 0))
+    accelhost.set_num_threads(threads)
+    assert.same(one, three)
+    assert.same(accelhost.zeros(96):tolist(), none)
+  end)
+
+  it("says what does not fit", function()
+    check.raises("rms_norm: normalized_shape (4,) is not how input (2, 3) ends", function()
+      F.rms_norm(accelhost.zeros(2, 3), 4)
+    end)
+    check.raises("rms_norm: expected weight float32 (3,), got float64 (3,)", function()
+      F.rms_norm(accelhost.zeros(2, 3), 3, accelhost.zeros({3}, {dtype = "float64"}))
+    end)
+    check.raises("rms_norm: expected a floating input, got int64", function()
+      F.rms_norm(accelhost.zeros({2, 3}, {dtype = "int64"}), 3)
+    end)
+  end)
+end)
+
 describe("group_norm", function()
   it("normalises groups of channels", function()
     local x = accelhost.tensor {{{1, 3}, {5, 7}, {0, 0}, {2, 2}}}

@@ -8,6 +8,10 @@ local images = accelhost.linspace(-2, 2, 2 * 4 * 6 * 6):view(2, 4, 6, 6)
 local rows = images:view(-1):narrow(0, 0, 64):view(2, 4, 8)
 local logits, classes = rows:select(0, 0), accelhost.tensor({0, 3, 1, 2}, {dtype = "int64"})
 local chances = logits:sigmoid()
+local mixed, other, volumes = (logits * 7):sin(), (logits * 11):cos(), images:unsqueeze(2)
+local signs = (mixed - 0.1):sign()
+local instance = {momentum = {track_running_stats = true, momentum = 0.5}, bias = {affine = true, bias = false},
+  dtype = {affine = true, dtype = "float64"}}
 local weights = accelhost.tensor {1, 2, 3, 4, 5, 6, 7, 8}
 
 -- class -> {required arguments, inputs, values of options whose kind does not tell one that matters}
@@ -16,7 +20,26 @@ local layers = {
   Conv1d = {{4, 4, 3}, {rows}, {groups = 2, padding = 1}}, Conv2d = {{4, 4, 3}, {images}, {groups = 2, padding = 1}},
   ConvTranspose1d = {{4, 4, 3}, {rows}, {groups = 2, padding = 1, output_padding = {stride = 2, output_padding = 1}}},
   ConvTranspose2d = {{4, 4, 3}, {images}, {groups = 2, padding = 1, output_padding = {stride = 2, output_padding = 1}}},
-  BatchNorm1d = {{4}, {rows}}, BatchNorm2d = {{4}, {images}}, LayerNorm = {{8}, {rows}}, GroupNorm = {{2, 4}, {rows}},
+  BatchNorm1d = {{4}, {rows}}, BatchNorm2d = {{4}, {images}}, BatchNorm3d = {{4}, {volumes}}, LayerNorm = {{8}, {rows}},
+  RMSNorm = {{8}, {rows}}, GroupNorm = {{2, 4}, {rows}}, LocalResponseNorm = {{2}, {rows}},
+  InstanceNorm1d = {{4}, {rows}, instance}, InstanceNorm2d = {{4}, {images}, instance},
+  InstanceNorm3d = {{4}, {volumes}, instance}, CELU = {{}, {rows}}, SELU = {{}, {rows}}, Mish = {{}, {rows}},
+  Hardswish = {{}, {rows}}, Hardsigmoid = {{}, {rows}}, Threshold = {{0.5, 3}, {rows}},
+  RReLU = {{}, {rows}, {lower = 0.2, upper = 0.5}}, Hardshrink = {{}, {rows}}, Softshrink = {{}, {rows}},
+  GLU = {{}, {rows}, {dim = 1}}, Softmin = {{}, {rows}, {dim = 0}}, PReLU = {{}, {rows}, {num_parameters = 4}},
+  Dropout3d = {{}, {volumes}}, AlphaDropout = {{}, {rows}}, FeatureAlphaDropout = {{}, {rows}},
+  CosineSimilarity = {{}, {mixed, other}, {dim = 0, eps = 9}}, PairwiseDistance = {{}, {logits, chances}, {p = 1}},
+  MarginRankingLoss = {{}, {mixed, other, signs}}, HingeEmbeddingLoss = {{}, {logits, signs}},
+  SoftMarginLoss = {{}, {logits, signs}},
+  CosineEmbeddingLoss = {{}, {mixed, mixed + signs * 0.5, signs:select(1, 0)}, {margin = 0.2}},
+  MultiMarginLoss = {{}, {logits, classes}, {p = 2, weight = weights}},
+  MultiLabelMarginLoss = {{}, {logits, classes:unsqueeze(1):tile(1, 8)}},
+  MultiLabelSoftMarginLoss = {{}, {logits, chances}, {weight = weights}},
+  TripletMarginLoss = {{}, {mixed, other, other + 0.5}, {margin = 3}},
+  TripletMarginWithDistanceLoss = {{}, {mixed, other, other + 0.5},
+    {distance_function = function(a, b) return (a - b):abs():amax(-1) end, margin = 3}},
+  PoissonNLLLoss = {{}, {logits, mixed:abs() * 5}, {eps = {log_input = false, eps = 0.3}}},
+  GaussianNLLLoss = {{}, {logits, chances, chances}, {eps = 0.6}},
   Embedding = {{9, 3}, {classes}, {padding_idx = 1}},
   Dropout = {{}, {rows}}, Dropout1d = {{}, {rows}}, Dropout2d = {{}, {images}},
   MaxPool1d = {{2}, {rows}, {stride = 1, padding = 1, ceil_mode = {3, 2, ceil_mode = true}}},
@@ -56,7 +79,7 @@ local function look(class, values, options, inputs)
     layer:train(mode)
     local copies = {}
     for i, input in ipairs(inputs) do copies[i] = input:clone() end
-    if #inputs == 3 then copies = {copies[1], copies[1], copies[1]} end
+    if #inputs == 3 and inputs[1] == inputs[2] then copies = {copies[1], copies[1], copies[1]} end
     local fine, first, second = pcall(layer, unpack(copies))
     seen[#seen + 1] = fine and tostring(first) .. tostring(second) .. tostring(rawequal(first, copies[1])) or first
   end

@@ -1,7 +1,9 @@
 --- Activation functions as modules.
 local C = require "accelhost._C"
+local F = require "accelhost.nn.functional"
 local arguments = require "accelhost.util.arguments"
 local Module = require("accelhost.nn.module").Module
+local new = require("accelhost.nn.parameter").new
 local repr = require "accelhost.nn.repr"
 
 local activation = {}
@@ -77,5 +79,90 @@ class("Softmax", {{"dim: integer"}}, function(self, input) return C.softmax(inpu
 class("LogSoftmax", {{"dim: integer"}}, function(self, input)
   return C.log_softmax(input, check_dim(self))
 end, dim_repr)
+
+class("CELU", {{"alpha: number", 1}, inplace}, function(self, input)
+  return F.celu(input, self.alpha, self.inplace)
+end, with_inplace(function(self) return "alpha=" .. repr.float(self.alpha) end))
+
+class("SELU", {inplace}, function(self, input) return F.selu(input, self.inplace) end, with_inplace())
+
+class("Mish", {inplace}, function(self, input) return F.mish(input, self.inplace) end, with_inplace())
+
+class("Hardswish", {inplace}, function(self, input)
+  return (self.inplace and C.hardswish_ or C.hardswish)(input)
+end)
+
+class("Hardsigmoid", {inplace}, function(self, input)
+  return (self.inplace and C.hardsigmoid_ or C.hardsigmoid)(input)
+end)
+
+class("Threshold", {"threshold: number", "value: number", inplace}, function(self, input)
+  return F.threshold(input, self.threshold, self.value, self.inplace)
+end, with_inplace(function(self)
+  return repr.join("threshold", repr.value(self.threshold), "value", repr.value(self.value))
+end))
+
+class("RReLU", {{"lower: number", 1 / 8}, {"upper: number", 1 / 3}, inplace}, function(self, input)
+  return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
+end, with_inplace(function(self)
+  return repr.join("lower", repr.float(self.lower), "upper", repr.float(self.upper))
+end))
+
+class("LogSigmoid", {}, function(_, input) return F.logsigmoid(input) end)
+
+class("Softsign", {}, function(_, input) return F.softsign(input) end)
+
+class("Tanhshrink", {}, function(_, input) return F.tanhshrink(input) end)
+
+class("Hardshrink", {{"lambd: number", 0.5}}, function(self, input)
+  return F.hardshrink(input, self.lambd)
+end, function(self) return repr.value(self.lambd) end)
+
+class("Softshrink", {{"lambd: nonnegative", 0.5}}, function(self, input)
+  return F.softshrink(input, self.lambd)
+end, function(self) return repr.value(self.lambd) end)
+
+class("GLU", {{"dim: integer", -1}}, function(self, input) return F.glu(input, self.dim) end, dim_repr)
+
+class("Softmin", {{"dim: integer"}}, function(self, input) return F.softmin(input, check_dim(self)) end, dim_repr)
+
+--- Softmax over the channels of [N, C, H, W] or [C, H, W].
+class("Softmax2d", {}, function(_, input)
+  if input:dim() ~= 3 and input:dim() ~= 4 then
+    arguments.fail("Softmax2d: expected an input of 3 or 4 dims, got %d", input:dim())
+  end
+  return C.softmax(input, -3)
+end)
+
+--- Leaky ReLU with learnt slopes: one, or one for each channel (dim 1) (He et al., 2015).
+---@class PReLU: Module
+---@field weight table [num_parameters]
+local PReLU = Module:extend "PReLU"
+activation.PReLU = PReLU
+
+local read_prelu = arguments.signature("PReLU",
+  {{"num_parameters: count", 1}, {"init: number", 0.25}, {"device: device"}, {"dtype: dtype"}})
+
+---@param num_parameters integer? 1, or the number of channels
+---@param init number? what the slopes start from
+function PReLU:init(...)
+  local count, init, device, dtype = read_prelu(...)
+  self.num_parameters, self._initial = count, init
+  self.weight = new(C.empty({count}, {device = device, dtype = dtype}))
+  self:reset_parameters()
+end
+
+--- Set all slopes to `init`.
+function PReLU:reset_parameters()
+  C.autograd.no_grad(function() self.weight:fill_(self._initial) end)
+end
+
+function PReLU:forward(input)
+  return F.prelu(input, self.weight)
+end
+
+function PReLU:extra_repr()
+  return "num_parameters=" .. self.num_parameters
+end
 
 return activation

@@ -43,4 +43,25 @@ function Dropout2d:forward(input)
   return F.dropout2d(input, self.p, self.training, self.inplace)
 end
 
+--- Zero whole channels of [N, C, D, H, W].
+---@class Dropout3d: Module
+local Dropout3d = class "Dropout3d"
+function Dropout3d:forward(input)
+  return F.dropout3d(input, self.p, self.training, self.inplace)
+end
+
+--- Dropout that keeps the mean and the variance of SELU's outputs.
+---@class AlphaDropout: Module
+local AlphaDropout = class "AlphaDropout"
+function AlphaDropout:forward(input)
+  return F.alpha_dropout(input, self.p, self.training, self.inplace)
+end
+
+--- Alpha dropout of whole channels.
+---@class FeatureAlphaDropout: Module
+local FeatureAlphaDropout = class "FeatureAlphaDropout"
+function FeatureAlphaDropout:forward(input)
+  return F.feature_alpha_dropout(input, self.p, self.training, self.inplace)
+end
+
 return dropout

@@ -17,14 +17,24 @@ local nn = {
 local files = {
   linear = {"Identity", "Linear", "NonDynamicallyQuantizableLinear", "Bilinear"},
   conv = {"Conv1d", "Conv2d", "ConvTranspose1d", "ConvTranspose2d"},
-  norm = {"BatchNorm1d", "BatchNorm2d", "LayerNorm", "GroupNorm"},
+  batch_norm = {
+    "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d",
+  },
+  norm = {"LayerNorm", "RMSNorm", "GroupNorm", "LocalResponseNorm"},
   embedding = {"Embedding"},
-  dropout = {"Dropout", "Dropout1d", "Dropout2d"},
+  distance = {"CosineSimilarity", "PairwiseDistance"},
+  dropout = {"Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout"},
+  padding = {
+    "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "ZeroPad1d", "ZeroPad2d", "ZeroPad3d", "ReflectionPad1d",
+    "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d", "CircularPad1d",
+    "CircularPad2d", "CircularPad3d",
+  },
   pooling = {"MaxPool1d", "MaxPool2d", "AvgPool1d", "AvgPool2d", "AdaptiveAvgPool1d", "AdaptiveAvgPool2d"},
   shape = {"Flatten", "Unflatten"},
   activation = {
     "ReLU", "GELU", "SiLU", "Tanh", "Sigmoid", "LeakyReLU", "ELU", "Softplus", "Softmax", "LogSoftmax", "Hardtanh",
-    "ReLU6",
+    "ReLU6", "CELU", "SELU", "Mish", "Hardswish", "Hardsigmoid", "Threshold", "RReLU", "LogSigmoid", "Softsign",
+    "Tanhshrink", "Hardshrink", "Softshrink", "GLU", "Softmin", "Softmax2d", "PReLU",
   },
   container = {"Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict"},
   attention = {"MultiheadAttention"},
@@ -32,7 +42,9 @@ local files = {
   transformer = {"TransformerEncoderLayer", "TransformerEncoder"},
   loss = {
     "CrossEntropyLoss", "NLLLoss", "MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCELoss", "BCEWithLogitsLoss",
-    "KLDivLoss",
+    "KLDivLoss", "MarginRankingLoss", "HingeEmbeddingLoss", "SoftMarginLoss", "CosineEmbeddingLoss",
+    "MultiMarginLoss", "MultiLabelMarginLoss", "MultiLabelSoftMarginLoss", "TripletMarginLoss",
+    "TripletMarginWithDistanceLoss", "PoissonNLLLoss", "GaussianNLLLoss",
   },
 }
 

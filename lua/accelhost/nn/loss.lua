@@ -1,6 +1,7 @@
 --- Losses as modules; each calls the function of the same meaning in nn.functional.
 local F = require "accelhost.nn.functional"
 local arguments = require "accelhost.util.arguments"
+local distance = require "accelhost.nn.distance"
 local Module = require("accelhost.nn.module").Module
 
 local loss = {}
@@ -15,6 +16,8 @@ local function class(name, parameters, forward)
       local key = parameter.name
       if key == "weight" or key == "pos_weight" then
         self:register_buffer(key, values[i])
+      elseif key == "distance_function" then
+        self[key] = values[i] or distance.PairwiseDistance()
       else
         self[key] = values[i]
       end
@@ -68,5 +71,32 @@ class("KLDivLoss", {
 }, function(self, input, target)
   return F.kl_div(input, target, {reduction = self.reduction, log_target = self.log_target})
 end)
+
+--- A loss whose call is F[fn] of its inputs, of which there are so many, and its options.
+local function simple(name, fn, parameters, inputs)
+  class(name, parameters, function(self, ...)
+    local call, given, options = F[fn], select("#", ...), {}
+    if given > inputs then arguments.fail("%s: expected %d arguments, got %d", name, inputs, given) end
+    for i = 1, inputs do options[arguments.signatures[fn][i].name] = (select(i, ...)) end
+    for _, parameter in ipairs(arguments.signatures[name]) do options[parameter.name] = self[parameter.name] end
+    return call(options)
+  end)
+end
+
+simple("MarginRankingLoss", "margin_ranking_loss", {{"margin: number", 0}, reduction}, 3)
+simple("HingeEmbeddingLoss", "hinge_embedding_loss", {{"margin: number", 1}, reduction}, 2)
+simple("SoftMarginLoss", "soft_margin_loss", {reduction}, 2)
+simple("CosineEmbeddingLoss", "cosine_embedding_loss", {{"margin: number", 0}, reduction}, 3)
+simple("MultiMarginLoss", "multi_margin_loss",
+  {{"p: number", 1}, {"margin: number", 1}, {"weight: tensor"}, reduction}, 2)
+simple("MultiLabelMarginLoss", "multilabel_margin_loss", {reduction}, 2)
+simple("MultiLabelSoftMarginLoss", "multilabel_soft_margin_loss", {{"weight: tensor"}, reduction}, 2)
+simple("TripletMarginLoss", "triplet_margin_loss",
+  {{"margin: positive", 1}, {"p: number", 2}, {"eps: number", 1e-6}, {"swap: flag", false}, reduction}, 3)
+simple("TripletMarginWithDistanceLoss", "triplet_margin_with_distance_loss",
+  {{"distance_function: callable"}, {"margin: positive", 1}, {"swap: flag", false}, reduction}, 3)
+simple("PoissonNLLLoss", "poisson_nll_loss",
+  {{"log_input: flag", true}, {"full: flag", false}, {"eps: number", 1e-8}, reduction}, 2)
+simple("GaussianNLLLoss", "gaussian_nll_loss", {{"full: flag", false}, {"eps: positive", 1e-6}, reduction}, 3)
 
 return loss

@@ -1,5 +1,6 @@
---- Normalisation layers.
+--- Normalisation within each sample: layer, root mean square, group, neighbouring channels.
 local C = require "accelhost._C"
+local F = require "accelhost.nn.functional"
 local arguments = require "accelhost.util.arguments"
 local init = require "accelhost.nn.initializers"
 local Module = require("accelhost.nn.module").Module
@@ -8,95 +9,6 @@ local repr = require "accelhost.nn.repr"
 
 local fail = arguments.fail
 local norm = {}
-
---- Batch normalisation over all dims but 1. In training it uses the batch's statistics (the biased variance) and moves
--- the running ones (the unbiased variance) by `momentum`; in evaluation it uses the running ones.
----@class BatchNorm: Module
----@field weight table? [num_features]
----@field bias table? [num_features]
----@field running_mean table? [num_features]
----@field running_var table? [num_features]
----@field num_batches_tracked table? 0-dim int64
-local BatchNorm = Module:extend "BatchNorm"
-
-local batch_parameters = {
-  "num_features: size", {"eps: number", 1e-5}, {"momentum: number|false", 0.1}, {"affine: flag", true},
-  {"track_running_stats: flag", true}, {"device: device"}, {"dtype: dtype"},
-}
-
--- momentum = false stands for PyTorch's None: a cumulative average.
-function BatchNorm:setup(num_features, eps, momentum, affine, track_running_stats, device, dtype)
-  local options = {dtype = dtype, device = device}
-  self.num_features, self.eps, self.momentum = num_features, eps, momentum
-  self.affine, self.track_running_stats = affine, track_running_stats
-  if affine then
-    self.weight = new(C.empty({num_features}, options))
-    self.bias = new(C.empty({num_features}, options))
-  end
-  if track_running_stats then
-    self:register_buffer("running_mean", C.zeros({num_features}, options))
-    self:register_buffer("running_var", C.ones({num_features}, options))
-    self:register_buffer("num_batches_tracked", C.tensor(0, {dtype = "int64", device = device}))
-  end
-  self:reset_parameters()
-end
-
---- Set the running mean to 0, the variance to 1 and the count of batches to 0, if they are tracked.
-function BatchNorm:reset_running_stats()
-  if self.track_running_stats then
-    self.running_mean:zero_()
-    self.running_var:fill_(1)
-    self.num_batches_tracked:zero_()
-  end
-end
-
-function BatchNorm:reset_parameters()
-  self:reset_running_stats()
-  if self.affine then
-    init.ones_(self.weight)
-    init.zeros_(self.bias)
-  end
-end
-
-function BatchNorm:forward(input)
-  local dims = input:dim()
-  if dims ~= self._dims[1] and dims ~= self._dims[2] then
-    fail("%s: expected an input of %s dims, got %d", self._name,
-      self._dims[2] and self._dims[1] .. " or " .. self._dims[2] or self._dims[1], dims)
-  end
-  local momentum = self.momentum
-  local count = self.training and self.num_batches_tracked
-  if count then
-    count:add_(1)
-    if not momentum then momentum = 1 / count:item() end
-  end
-  local mean, var = self.running_mean, self.running_var
-  return C.batch_norm(input, mean, var, self.weight, self.bias, self.training or mean == nil, momentum or 0, self.eps)
-end
-
-function BatchNorm:extra_repr()
-  return ("%d, eps=%s, momentum=%s, affine=%s, bias=%s, track_running_stats=%s"):format(self.num_features,
-    repr.float(self.eps), self.momentum and repr.float(self.momentum) or "None", repr.value(self.affine),
-    repr.value(self.bias ~= nil), repr.value(self.track_running_stats))
-end
-
---- Over [N, C] or [N, C, L].
----@class BatchNorm1d: BatchNorm
-norm.BatchNorm1d = BatchNorm:extend "BatchNorm1d"
-norm.BatchNorm1d._dims = {2, 3}
-local read1 = arguments.signature("BatchNorm1d", batch_parameters)
-function norm.BatchNorm1d:init(...)
-  self:setup(read1(...))
-end
-
---- Over [N, C, H, W].
----@class BatchNorm2d: BatchNorm
-norm.BatchNorm2d = BatchNorm:extend "BatchNorm2d"
-norm.BatchNorm2d._dims = {4}
-local read2 = arguments.signature("BatchNorm2d", batch_parameters)
-function norm.BatchNorm2d:init(...)
-  self:setup(read2(...))
-end
 
 --- Normalise over the last dims, `normalized_shape`.
 --
@@ -148,11 +60,11 @@ norm.GroupNorm = GroupNorm
 
 local read_group = arguments.signature("GroupNorm", {
   "num_groups: count", "num_channels: size", {"eps: number", 1e-5}, {"affine: flag", true}, {"device: device"},
-  {"dtype: dtype"},
+  {"dtype: dtype"}, {"bias: flag", true},
 })
 
 function GroupNorm:init(...)
-  local groups, channels, eps, affine, device, dtype = read_group(...)
+  local groups, channels, eps, affine, device, dtype, bias = read_group(...)
   if channels % groups ~= 0 then
     fail("GroupNorm: num_channels %d must be divisible by num_groups %d", channels, groups)
   end
@@ -160,9 +72,8 @@ function GroupNorm:init(...)
   self.num_groups, self.num_channels, self.eps, self.affine = groups, channels, eps, affine
   if affine then
     self.weight = new(C.empty({channels}, options))
-    self.bias = new(C.empty({channels}, options))
     init.ones_(self.weight)
-    init.zeros_(self.bias)
+    if bias then self.bias = new(init.zeros_(C.empty({channels}, options))) end
   end
 end
 
@@ -174,6 +85,59 @@ end
 function GroupNorm:extra_repr()
   return ("%d, %d, eps=%s, affine=%s, bias=%s"):format(self.num_groups, self.num_channels,
     repr.float(self.eps), repr.value(self.affine), repr.value(self.bias ~= nil))
+end
+
+--- Divide by the root mean square over the last dims, `normalized_shape` (Zhang and Sennrich, 2019).
+--
+--   nn.RMSNorm(768)        nn.RMSNorm({16, 16}, {eps = 1e-6})
+---@class RMSNorm: Module
+---@field weight table? [normalized_shape]
+local RMSNorm = Module:extend "RMSNorm"
+norm.RMSNorm = RMSNorm
+
+local read_rms = arguments.signature("RMSNorm", {
+  "normalized_shape: sizes", {"eps: number"}, {"elementwise_affine: flag", true}, {"device: device"}, {"dtype: dtype"},
+})
+
+---@param normalized_shape integer|integer[]
+---@param eps number? default: the smallest step of 1 in the dtype that is computed in
+function RMSNorm:init(...)
+  local shape, eps, affine, device, dtype = read_rms(...)
+  self.normalized_shape = type(shape) == "number" and {shape} or shape
+  self.eps, self.elementwise_affine = eps, affine
+  if affine then self.weight = new(C.empty(self.normalized_shape, {dtype = dtype, device = device})) end
+  self:reset_parameters()
+end
+
+--- Set the weight to 1.
+function RMSNorm:reset_parameters()
+  if self.weight then init.ones_(self.weight) end
+end
+
+---@param input table [..., normalized_shape]
+function RMSNorm:forward(input)
+  return C.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+end
+
+function RMSNorm:extra_repr()
+  return ("%s, eps=%s, elementwise_affine=%s"):format(repr.value(self.normalized_shape),
+    self.eps and repr.float(self.eps) or "None", repr.value(self.elementwise_affine))
+end
+
+--- Normalise by the squares of neighbouring channels of [N, C, ...]; F.local_response_norm has the formula.
+---@class LocalResponseNorm: Module
+local LocalResponseNorm = Module:extend "LocalResponseNorm"
+norm.LocalResponseNorm = LocalResponseNorm
+LocalResponseNorm.init = arguments.setter("LocalResponseNorm",
+  {"size: count", {"alpha: number", 1e-4}, {"beta: number", 0.75}, {"k: number", 1}})
+
+function LocalResponseNorm:forward(input)
+  return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+end
+
+function LocalResponseNorm:extra_repr()
+  return ("%d, alpha=%s, beta=%s, k=%s"):format(self.size, repr.float(self.alpha), repr.float(self.beta),
+    repr.float(self.k))
 end
 
 return norm

@@ -2,35 +2,135 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 
-local signature = arguments.signature
+local fail, signature = arguments.fail, arguments.signature
 local F = {}
 
-local function unary(name, fn)
-  local read = signature(name, {"input: tensor"})
-  F[name] = function(...) return fn((read(...))) end
+--- fn(input, ...) under its name, with PyTorch's `inplace` as last option, and the same written into the input. The
+-- gradients are of a copy, since the input is what is overwritten.
+local function with_inplace(name, parameters, fn)
+  local rows = {"input: tensor"}
+  for _, parameter in ipairs(parameters) do rows[#rows + 1] = parameter end
+  rows[#rows + 1] = {"inplace: flag", false}
+  local count = #rows
+  local read, read_ = signature(name, rows), signature(name .. "_", {unpack(rows, 1, count - 1)})
+  local function write(input, ...)
+    return input:copy_(fn(input:clone(), ...))
+  end
+  return function(...)
+    local values = {read(...)}
+    return (values[count] and write or fn)(unpack(values, 1, count - 1))
+  end, function(...)
+    return write(read_(...))
+  end
 end
 
---- min(max(x, 0), 6).
-unary("relu6", function(input) return C.hardtanh(input, 0, 6) end)
+--- min(max(x, 0), 6). relu6_ writes into its input.
+F.relu6, F.relu6_ = with_inplace("relu6", {}, function(input) return C.hardtanh(input, 0, 6) end)
 
---- log(sigmoid(x)).
-unary("logsigmoid", function(input) return -C.softplus(-input) end)
+--- Scaled ELU, 1.0507 (max(x, 0) + 1.6733 (exp(min(x, 0)) - 1)) (Klambauer et al., 2017). selu_ writes into its input.
+F.selu, F.selu_ = with_inplace("selu", {}, function(input)
+  return C.elu(input, 1.6732632423543772848170429916717) * 1.0507009873554804934193349852946
+end)
 
---- x / (1 + |x|).
-unary("softsign", function(input) return input / (C.abs(input) + 1) end)
+--- max(x, 0) + min(alpha (exp(x / alpha) - 1), 0) (Barron, 2017); alpha is not 0. celu_ writes into its input.
+F.celu, F.celu_ = with_inplace("celu", {{"alpha: number", 1}}, function(input, alpha)
+  if alpha == 0 then fail("celu: alpha: expected a number other than 0") end
+  return C.relu(input) + C.expm1(input:clamp_max(0) / alpha) * alpha
+end)
 
---- x * tanh(softplus(x)); of halves in float32, where x times a gradient may be beyond a half.
-unary("mish", function(input)
+--- x tanh(softplus(x)); of halves in float32, where x times a gradient may be beyond a half.
+F.mish, F.mish_ = with_inplace("mish", {}, function(input)
   local half = input.dtype == "float16" or input.dtype == "bfloat16"
   local x = half and input:float() or input
   local result = x * C.tanh(C.softplus(x))
   return half and result:to(input.dtype) or result
 end)
 
---- Scaled ELU.
-unary("selu", function(input)
-  return C.elu(input, 1.6732632423543772848170429916717) * 1.0507009873554804934193349852946
-end)
+--- x where x > threshold, else value. threshold_ writes into its input.
+F.threshold, F.threshold_ = with_inplace("threshold", {"threshold: number", "value: number"},
+  function(input, threshold, value) return input:masked_fill(input:le(threshold), value) end)
+
+-- In training the slopes of what is not above 0 are drawn in memory's order, in float64 whatever the dtype.
+local function rrelu(input, lower, upper, training)
+  if lower > upper then fail("rrelu: expected lower <= upper, got %s and %s", lower, upper) end
+  if not training then return C.leaky_relu(input, (lower + upper) / 2) end
+  local slope = C.autograd.no_grad(function()
+    local below = input:le(0)
+    local drawn = C.empty(below:sum():item(), {dtype = "float64", device = input.device}):uniform_(lower, upper)
+    return C.ones_like(input):masked_scatter_(below, drawn:to(input.dtype))
+  end)
+  return input * slope
+end
+
+--- Leaky ReLU whose slope is drawn from U(lower, upper) for each element in training, and is the middle otherwise
+-- (Xu et al., 2015). rrelu_ writes into its input.
+F.rrelu, F.rrelu_ = with_inplace("rrelu",
+  {{"lower: number", 1 / 8}, {"upper: number", 1 / 3}, {"training: flag", false}}, rrelu)
+
+local function unary(name, fn)
+  local read = signature(name, {"input: tensor"})
+  return function(...) return fn((read(...))) end
+end
+
+--- log(sigmoid(x)).
+F.logsigmoid = unary("logsigmoid", function(input) return -C.softplus(-input) end)
+
+--- x / (1 + |x|).
+F.softsign = unary("softsign", function(input) return input / (C.abs(input) + 1) end)
+
+--- x - tanh(x).
+F.tanhshrink = unary("tanhshrink", function(input) return input - C.tanh(input) end)
+
+local read_hardshrink = signature("hardshrink", {"input: tensor", {"lambd: number", 0.5}})
+--- x outside of [-lambd, lambd], 0 inside.
+function F.hardshrink(...)
+  local input, lambd = read_hardshrink(...)
+  return input:masked_fill(input:ge(-lambd):logical_and(input:le(lambd)), 0)
+end
+
+local read_softshrink = signature("softshrink", {"input: tensor", {"lambd: nonnegative", 0.5}})
+--- x moved towards 0 by lambd, and 0 within lambd of it.
+function F.softshrink(...)
+  local input, lambd = read_softshrink(...)
+  return input - input:clamp(-lambd, lambd)
+end
+
+local read_prelu = signature("prelu", {"input: tensor", "weight: tensor"})
+--- x where x > 0, else weight x, with one weight or one for each channel (dim 1).
+function F.prelu(...)
+  local input, weight = read_prelu(...)
+  local dims, count = input:dim(), weight:numel()
+  local channels = dims > 1 and input:size(1) or 1
+  if weight:dim() > 1 or count ~= 1 and count ~= channels then
+    fail("prelu: weight: expected 1 number or one for each of %d channels, got shape %s", channels,
+      arguments.shape_text(weight))
+  end
+  if weight:dim() == 1 then
+    local sizes = {}
+    for d = 1, dims do sizes[d] = d == 2 and count or 1 end
+    weight = weight:view(sizes)
+  end
+  return C.where(input:gt(0), input, input * weight)
+end
+
+local read_glu = signature("glu", {"input: tensor", {"dim: integer", -1}})
+--- a sigmoid(b) of the halves a and b of a dim (Dauphin et al., 2017).
+--
+--     F.glu(accelhost.zeros(2, 6)):size(1)  --> 3
+---@return userdata # of half the size along dim
+function F.glu(...)
+  local input, dim = read_glu(...)
+  local size = input:dim() > 0 and input:size(dim) or 1
+  if size % 2 ~= 0 then fail("glu: expected an even size of dim %d, got input %s", dim, arguments.shape_text(input)) end
+  return input:narrow(dim, 0, size / 2) * C.sigmoid(input:narrow(dim, size / 2, size / 2))
+end
+
+local read_softmin = signature("softmin", {"input: tensor", "dim: integer", {"dtype: dtype"}})
+--- softmax(-x) along a dim.
+function F.softmin(...)
+  local input, dim, dtype = read_softmin(...)
+  return C.softmax(-input, dim, dtype)
+end
 
 local read_gumbel = signature("gumbel_softmax",
   {"logits: tensor", {"tau: positive", 1}, {"hard: flag", false}, {"dim: integer", -1}})

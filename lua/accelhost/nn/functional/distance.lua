@@ -1,7 +1,8 @@
 --- Lengths, distances and angles of vectors.
 local C = require "accelhost._C"
-local signature = require("accelhost.util.arguments").signature
+local arguments = require "accelhost.util.arguments"
 
+local signature = arguments.signature
 local F = {}
 
 local read_normalize = signature("normalize",
@@ -34,6 +35,23 @@ local read_pairwise = signature("pairwise_distance",
 function F.pairwise_distance(...)
   local x1, x2, p, eps, keepdim = read_pairwise(...)
   return C.norm(x1 - x2 + eps, p, -1, keepdim)
+end
+
+local read_pdist = signature("pdist", {"input: tensor", {"p: nonnegative", 2}})
+--- The distances |x_i - x_j|_p of all pairs of rows i < j of [N, D], in the order (0, 1), (0, 2), ...
+---@return userdata # [N (N - 1) / 2]
+function F.pdist(...)
+  local input, p = read_pdist(...)
+  if input:dim() ~= 2 then
+    arguments.fail("pdist: expected an input (N, D), got %s", arguments.shape_text(input))
+  end
+  local first, second, count = {}, {}, input:size(0)
+  for i = 0, count - 2 do
+    for j = i + 1, count - 1 do first[#first + 1], second[#second + 1] = i, j end
+  end
+  local options = {dtype = "int64", device = input.device}
+  local function rows(list) return input:index_select(0, C.tensor(list, options)) end
+  return C.norm(rows(first) - rows(second), p, 1)
 end
 
 return F

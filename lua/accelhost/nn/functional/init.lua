@@ -6,12 +6,20 @@ local namespace = require "accelhost.util.namespace"
 
 -- Which file holds which names.
 local files = {
-  activation = {"relu6", "logsigmoid", "softsign", "mish", "selu", "gumbel_softmax"},
+  activation = {
+    "relu6", "relu6_", "selu", "selu_", "celu", "celu_", "mish", "mish_", "threshold", "threshold_", "rrelu", "rrelu_",
+    "logsigmoid", "softsign", "tanhshrink", "hardshrink", "softshrink", "prelu", "glu", "softmin", "gumbel_softmax",
+  },
   attention = {"multi_head_attention_forward"},
-  distance = {"normalize", "cosine_similarity", "pairwise_distance"},
-  dropout = {"dropout1d", "dropout2d"},
+  distance = {"normalize", "cosine_similarity", "pairwise_distance", "pdist"},
+  dropout = {"dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"},
   linear = {"bilinear"},
-  loss = {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div"},
+  loss = {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "poisson_nll_loss", "gaussian_nll_loss"},
+  margin = {
+    "margin_ranking_loss", "hinge_embedding_loss", "soft_margin_loss", "cosine_embedding_loss", "triplet_margin_loss",
+    "triplet_margin_with_distance_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss",
+  },
+  norm = {"instance_norm", "local_response_norm"},
   pad = {"pad"},
 }
 

@@ -1,18 +1,12 @@
 --- Losses made of ops.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local reduction_of = require "accelhost.nn.functional.reduction"
 local warn = require "accelhost.util.warn"
 
-local signature = arguments.signature
+local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
+local reduce, reduction_row = reduction_of.reduce, reduction_of.row
 local F = {}
-
-local reduction_row = {"reduction: 'none'|'mean'|'sum'", "mean"}
-
-local function reduce(loss, reduction)
-  if reduction == "mean" then return loss:mean() end
-  if reduction == "sum" then return loss:sum() end
-  return loss
-end
 
 -- Targets of another shape broadcast, as in PyTorch, which is seldom what was meant.
 local function check_shapes(what, input, target)
@@ -21,21 +15,35 @@ local function check_shapes(what, input, target)
     table.concat(input:shape(), ", "), table.concat(target:shape(), ", ")))
 end
 
-local read_mse = signature("mse_loss", {"input: tensor", "target: tensor", reduction_row})
---- (input - target)^2.
-function F.mse_loss(...)
-  local input, target, reduction = read_mse(...)
-  check_shapes("mse_loss", input, target)
-  local difference = input - target
-  return reduce(difference * difference, reduction)
+local function weigh(what, loss, input, weight)
+  if not weight then return loss end
+  if not C.same_shape(weight, input) then
+    fail("%s: weight: expected the input's shape %s, got %s", what, shape_text(input), shape_text(weight))
+  end
+  return loss * weight
 end
 
-local read_l1 = signature("l1_loss", {"input: tensor", "target: tensor", reduction_row})
---- |input - target|.
+-- The mean of weighted elements is over the sum of the weights.
+local function reduce_weighted(what, loss, input, weight, reduction)
+  loss = weigh(what, loss, input, weight)
+  return weight and reduction == "mean" and loss:sum() / weight:sum() or reduce(loss, reduction)
+end
+
+local read_mse = signature("mse_loss", {"input: tensor", "target: tensor", reduction_row, {"weight: tensor"}})
+--- (input - target)^2, times a weight for each element; their mean is over the sum of the weights.
+function F.mse_loss(...)
+  local input, target, reduction, weight = read_mse(...)
+  check_shapes("mse_loss", input, target)
+  local difference = input - target
+  return reduce_weighted("mse_loss", difference * difference, input, weight, reduction)
+end
+
+local read_l1 = signature("l1_loss", {"input: tensor", "target: tensor", reduction_row, {"weight: tensor"}})
+--- |input - target|, times a weight for each element; their mean is over the sum of the weights.
 function F.l1_loss(...)
-  local input, target, reduction = read_l1(...)
+  local input, target, reduction, weight = read_l1(...)
   check_shapes("l1_loss", input, target)
-  return reduce((input - target):abs(), reduction)
+  return reduce_weighted("l1_loss", (input - target):abs(), input, weight, reduction)
 end
 
 local read_smooth = signature("smooth_l1_loss",
@@ -49,12 +57,12 @@ function F.smooth_l1_loss(...)
 end
 
 local read_huber = signature("huber_loss",
-  {"input: tensor", "target: tensor", reduction_row, {"delta: positive", 1}})
---- d^2 / 2 below delta, delta (|d| - delta / 2) above.
+  {"input: tensor", "target: tensor", reduction_row, {"delta: positive", 1}, {"weight: tensor"}})
+--- d^2 / 2 below delta, delta (|d| - delta / 2) above, times a weight for each element.
 function F.huber_loss(...)
-  local input, target, reduction, delta = read_huber(...)
+  local input, target, reduction, delta, weight = read_huber(...)
   check_shapes("huber_loss", input, target)
-  return reduce(C.huber(input, target, delta), reduction)
+  return reduce(weigh("huber_loss", C.huber(input, target, delta), input, weight), reduction)
 end
 
 local read_kl = signature("kl_div", {
@@ -72,6 +80,59 @@ function F.kl_div(...)
     loss = C.where(zero, 0, target * C.where(zero, 1, target):log()) - target * input
   end
   if reduction == "batchmean" then return loss:sum() / (input:dim() > 0 and input:size(0) or 1) end
+  return reduce(loss, reduction)
+end
+
+local read_poisson = signature("poisson_nll_loss", {
+  "input: tensor", "target: tensor", {"log_input: flag", true}, {"full: flag", false}, {"eps: number", 1e-8},
+  reduction_row,
+})
+--- exp(x) - target x, the negative log likelihood of a Poisson distribution of rate exp(x), or of rate x without
+-- log_input: x - target log(x + eps). `full` adds Stirling's approximation of log(target!) for targets above 1.
+---@return userdata # like input, or reduced
+function F.poisson_nll_loss(...)
+  local input, target, log_input, full, eps, reduction = read_poisson(...)
+  local loss = log_input and input:exp() - target * input or input - target * (input + eps):log()
+  if full then
+    local large = target:gt(1)
+    local t = C.where(large, target, 1)
+    loss = loss + C.where(large, t * t:log() - t + (t * (2 * math.pi)):log() * 0.5, 0)
+  end
+  return reduce(loss, reduction)
+end
+
+-- A variance that broadcasts to the input: of its shape, or without its last dim, or with one dim of size 1.
+local function checked_variance(input, var)
+  if type(var) == "number" then var = C.full_like(input, var) end
+  if var:lt(0):any():item() then fail("gaussian_nll_loss: var: expected no number below 0") end
+  if C.same_shape(var, input) then return var end
+  local sizes, given = input:shape(), var:shape()
+  local differing, ones = 0, 0
+  for d = 1, #sizes do
+    if given[d] ~= sizes[d] then
+      differing = differing + 1
+      ones = ones + (given[d] == 1 and 1 or 0)
+    end
+  end
+  if #given == #sizes - 1 and differing == 1 then return var:unsqueeze(-1) end
+  if #given == #sizes and differing == 1 and ones == 1 then return var end
+  fail("gaussian_nll_loss: var: shape %s does not fit input %s", shape_text(var), shape_text(input))
+end
+
+local read_gaussian = signature("gaussian_nll_loss", {
+  "input: tensor", "target: tensor", "var: tensor|number", {"full: flag", false}, {"eps: positive", 1e-6},
+  reduction_row,
+})
+--- (log(var) + (input - target)^2 / var) / 2 with var at least eps; `full` adds log(2 pi) / 2. The variance is a
+-- number, or a tensor of the input's shape, of that shape without its last dim, or with one dim of size 1.
+---@return userdata # like input, or reduced
+function F.gaussian_nll_loss(...)
+  local input, target, var, full, eps, reduction = read_gaussian(...)
+  var = checked_variance(input, var):clone()
+  C.autograd.no_grad(function() var:clamp_min_(eps) end)
+  local difference = input - target
+  local loss = (var:log() + difference * difference / var) * 0.5
+  if full then loss = loss + 0.5 * math.log(2 * math.pi) end
   return reduce(loss, reduction)
 end
 

@@ -1,0 +1,17 @@
+--- How a loss sums its elements up.
+local reduction = {}
+
+--- The option as a row of a signature.
+reduction.row = {"reduction: 'none'|'mean'|'sum'", "mean"}
+
+--- The mean or the sum of the elements, or the elements.
+---@param loss userdata
+---@param how string "mean", "sum" or "none"
+---@return userdata
+function reduction.reduce(loss, how)
+  if how == "mean" then return loss:mean() end
+  if how == "sum" then return loss:sum() end
+  return loss
+end
+
+return reduction

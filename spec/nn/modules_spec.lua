@@ -1,0 +1,168 @@
+--- Layers, losses and functions against PyTorch's numbers, of scripts/fixtures/modules.py, which says what a case is;
+--- and their second derivatives against differences.
+local accelhost = require "accelhost"
+local check = require "spec.support.check"
+local fixture = require "spec.fixtures.modules"
+local gradcheck = require "spec.support.gradcheck"
+
+local nn, F = accelhost.nn, accelhost.nn.functional
+local EXACT = 1e-11
+
+local function weighed(tensor)
+  local flat = tensor:reshape(-1):to "float64"
+  return (flat * accelhost.arange(1, flat:numel() + 1, {dtype = "float64"}):sin()):sum()
+end
+
+local function draw(text)
+  local kind, rest = text:match "^(.- ?)([%d,]*)$"
+  local sizes = {}
+  for size in rest:gmatch "%d+" do sizes[#sizes + 1] = tonumber(size) end
+  if kind == "" then return accelhost.randn(sizes, {dtype = "float64", requires_grad = true}) end
+  if kind == "rand " then return accelhost.rand(sizes, {dtype = "float64", requires_grad = true}) end
+  if kind == "sign " then return accelhost.randn(sizes, {dtype = "float64"}):sign() end
+  return accelhost.randint(tonumber(kind:match "%d+"), sizes)
+end
+
+local function make(case)
+  local text = case.call:gsub("%)%.eval%(%)", "):eval()")
+  local chunk = assert(loadstring("return " .. text))
+  accelhost.manual_seed(3)
+  local made = setfenv(chunk, {nn = nn, F = F, accelhost = accelhost, ipairs = ipairs, unpack = unpack})()
+  return nn.is_module(made) and made:double() or made
+end
+
+local function inputs_of(case)
+  accelhost.manual_seed(5)
+  local inputs = {}
+  for i, text in ipairs(case.inputs) do inputs[i] = draw(text) end
+  return inputs
+end
+
+local function check_state(case, made)
+  assert.equal(case.text, tostring(made))
+  local keys = {}
+  for key in require("accelhost.nn.module").state_pairs(made:state_dict()) do keys[#keys + 1] = key end
+  assert.same(case.keys, keys)
+end
+
+local function check_gradients(case, made, inputs, results)
+  local total = 0
+  for _, result in ipairs(results) do
+    if result.requires_grad then total = total + weighed(result) end
+  end
+  total:backward()
+  for i, expected in ipairs(case.grads) do
+    if expected then
+      check.near(expected, weighed(inputs[i].grad), case.tolerance or EXACT, "gradient of input " .. i)
+    else
+      assert.is_nil(inputs[i].grad)
+    end
+  end
+  for name, expected in pairs(case.parameters or {}) do
+    check.near(expected, weighed(made:get_parameter(name).grad), EXACT, "gradient of " .. name)
+  end
+end
+
+describe("PyTorch's numbers come from", function()
+  for number, case in ipairs(fixture) do
+    it(case.call .. " (" .. number .. ")", function()
+      local made = make(case)
+      if nn.is_module(made) then check_state(case, made) end
+      local inputs = inputs_of(case)
+      local results = {made(unpack(inputs))}
+      assert.equal(#case.outputs, #results)
+      for i, expected in ipairs(case.outputs) do
+        assert.same(expected.sizes, results[i]:shape())
+        check.near(expected.sum, weighed(results[i]), EXACT, "output " .. i)
+      end
+      if case.grads then check_gradients(case, made, inputs, results) end
+    end)
+  end
+end)
+
+-- What draws random numbers would draw others for each difference.
+local function is_random(case)
+  return case.call:find "RReLU" or case.call:find "rrelu" or case.call:find "Dropout"
+end
+
+describe("Second derivatives are those of differences for", function()
+  for number, case in ipairs(fixture) do
+    local elements = 0
+    accelhost.manual_seed(5)
+    for _, input in ipairs(inputs_of(case)) do elements = elements + input:numel() end
+    if case.grads and elements <= 40 and not is_random(case) and not case.first_only then
+      it(case.call .. " (" .. number .. ")", function()
+        local made = make(case)
+        local function call(...)
+          return made(...)
+        end
+        gradcheck.gradgradcheck(call, inputs_of(case), {atol = 1e-4, rtol = 1e-3})
+      end)
+    end
+  end
+end)
+
+describe("What does not fit is named by", function()
+  local zeros = accelhost.zeros
+  local function long(values) return accelhost.tensor(values, {dtype = "int64"}) end
+  for message, call in pairs {
+    ["glu: expected an even size of dim 1, got input (2, 3)"] = function() F.glu(zeros(2, 3), 1) end,
+    ["celu: alpha: expected a number other than 0"] = function() F.celu(zeros(2), 0) end,
+    ["rrelu: expected lower <= upper, got 0.5 and 0.25"] = function() F.rrelu(zeros(2), 0.5, 0.25) end,
+    ["prelu: weight: expected 1 number or one for each of 3 channels, got shape (2,)"] = function()
+      F.prelu(zeros(2, 3), zeros(2))
+    end,
+    ["Softmax2d: expected an input of 3 or 4 dims, got 2"] = function() nn.Softmax2d()(zeros(2, 3)) end,
+    ["Softmin: 'dim' is missing"] = function() nn.Softmin()(zeros(2)) end,
+    ["instance_norm: expected more than 1 value per channel, got input (2, 3, 1)"] = function()
+      F.instance_norm(zeros(2, 3, 1))
+    end,
+    ["InstanceNorm2d: expected an input of 4 channels, got 3"] = function()
+      nn.InstanceNorm2d(4, {affine = true})(zeros(1, 3, 2, 2))
+    end,
+    ["BatchNorm3d: expected an input of 5 dims, got 4"] = function() nn.BatchNorm3d(2)(zeros(1, 2, 2, 2)) end,
+    ["ConstantPad2d: padding: expected an integer or a table of 4, got 3"] = function()
+      nn.ConstantPad2d({1, 2, 3}, 0)
+    end,
+    ["CircularPad2d: expected an input of 3 or 4 dims, got (2, 3)"] = function() nn.CircularPad2d(1)(zeros(2, 3)) end,
+    ["multi_margin_loss: target 4 is outside 0..3"] = function() F.multi_margin_loss(zeros(2, 4), long {0, 4}) end,
+    ["multi_margin_loss: p: expected 1 or 2, got 3"] = function()
+      F.multi_margin_loss(zeros(2, 4), long {0, 1}, 3)
+    end,
+    ["multilabel_margin_loss: expected a target of the input's shape (2, 4), got (2, 3)"] = function()
+      F.multilabel_margin_loss(zeros(2, 4), long {{0, 1, 2}, {0, 1, 2}})
+    end,
+    ["gaussian_nll_loss: var: shape (2,) does not fit input (3, 4)"] = function()
+      F.gaussian_nll_loss(zeros(3, 4), zeros(3, 4), zeros(2))
+    end,
+    ["gaussian_nll_loss: var: expected no number below 0"] = function()
+      F.gaussian_nll_loss(zeros(2), zeros(2), accelhost.tensor {1, -1})
+    end,
+    ["mse_loss: weight: expected the input's shape (2,), got (1,)"] = function()
+      F.mse_loss(zeros(2), zeros(2), {weight = zeros(1)})
+    end,
+    ["MarginRankingLoss: expected 3 arguments, got 4"] = function()
+      nn.MarginRankingLoss()(zeros(2), zeros(2), zeros(2), zeros(2))
+    end,
+    ["hinge_embedding_loss: 'target' is missing"] = function() nn.HingeEmbeddingLoss()(zeros(2)) end,
+    ["feature_alpha_dropout: expected an input of at least 2 dims, got 1"] = function()
+      F.feature_alpha_dropout(zeros(2), {training = true})
+    end,
+    ["pdist: expected an input (N, D), got (2,)"] = function() F.pdist(zeros(2)) end,
+  } do
+    it(message, function() check.raises(message, call) end)
+  end
+end)
+
+describe("A function in place", function()
+  it("writes into its input and keeps the gradient", function()
+    for _, name in ipairs {"celu", "selu", "mish", "relu6"} do
+      local x = accelhost.randn({3, 4}, {dtype = "float64", requires_grad = true})
+      local copy = x:clone()
+      local y = F[name](copy, {inplace = true})
+      assert.equal(copy, y)
+      assert.is_true(y:allclose(F[name](x)))
+      gradcheck.gradcheck(function(input) return F[name .. "_"](input:clone()) end, {x})
+    end
+  end)
+end)

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "cli/job_state.h"
+#include "cli/syscalls.h"
 #include "comm/board.h"
 #include "comm/collective.h"
 
@@ -175,8 +176,8 @@ void ah_job_report(struct ah_job *job)
         ah_job_notice(job, "accelhost launch: rank %d was killed by SIGKILL (out of memory, or kill -9; it had %.0f MB)"
                       "%s\n", first, (double)process->most_kib / 1024, last);
     } else if (process->signal) {
-        const char *name = sigabbrev_np(process->signal);
-        ah_job_notice(job, "accelhost launch: rank %d was killed by SIG%s%s\n", first, name ? name : "?", last);
+        const char *name = ah_signal_name(process->signal);
+        ah_job_notice(job, "accelhost launch: rank %d was killed by %s%s\n", first, name ? name : "a signal", last);
     } else {
         ah_job_notice(job, "accelhost launch: rank %d exited with code %d%s\n", first, process->code, last);
     }

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/auxv.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -16,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/status.h"
+#include "cli/syscalls.h"
 #include "comm/board.h"
 
 /* Signals as a program expects them, whatever this process or its parent did to them. */
@@ -35,6 +35,28 @@ static void reset_signals(bool writes_to_terminal)
 static void say(const char *text)
 {
     (void)!write(STDERR_FILENO, text, strlen(text));
+}
+
+/* strerror may not be called here. */
+static const char *reason(int error)
+{
+    switch (error) {
+    case ENOENT:
+        return "No such file or directory (is /proc mounted?)\n";
+    case E2BIG:
+        return "Argument list too long (arguments and environment)\n";
+    case ENOMEM:
+        return "Cannot allocate memory\n";
+    case EACCES:
+        return "Permission denied\n";
+    case EAGAIN:
+        return "Resource temporarily unavailable\n";
+    case ENFILE:
+    case EMFILE:
+        return "Too many open files\n";
+    default:
+        return "execve failed\n";
+    }
 }
 
 /* In the child, up to execve. */
@@ -68,8 +90,7 @@ static void become_rank(const struct ah_rank_plan *plan, const int output[2], pi
     if (path)
         execve(path, plan->argv, plan->environment);
     say("accelhost launch: cannot start a rank: /proc/self/exe: ");
-    say(strerrordesc_np(error));
-    say(error == ENOENT ? " (is /proc mounted?)\n" : error == E2BIG ? " (arguments and environment)\n" : "\n");
+    say(reason(error));
     _exit(127);
 }
 
@@ -103,7 +124,7 @@ int ah_rank_process_start(struct ah_rank_process *process, const struct ah_rank_
     setpgid(pid, pid); /* both do it, so that it is done for both */
     process->pid = pid;
     process->running = true;
-    process->pidfd = pidfd_open(pid, 0);
+    process->pidfd = ah_pidfd_open(pid);
     if (process->pidfd < 0)
         status = ah_fail(AH_EIO, "cannot watch a rank: %s", strerror(errno));
 out:

@@ -9,9 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "cli/syscalls.h"
 
 enum { NAME = 32 };
 
@@ -93,12 +94,12 @@ int ah_strays_signal(const char *mark, const pid_t *groups, int count, int numbe
         pid_t pid = isdigit((unsigned char)entry->d_name[0]) ? (pid_t)strtol(entry->d_name, NULL, 10) : 0;
         if (pid <= 0 || pid == getpid() || fstatat(dirfd(proc), entry->d_name, &info, 0) || info.st_uid != geteuid())
             continue;
-        int fd = pidfd_open(pid, 0);
+        int fd = ah_pidfd_open(pid);
         if (fd < 0)
             continue;
         if (is_stray(dirfd(proc), pid, mark, groups, count, name)) {
             if (number)
-                pidfd_send_signal(fd, number, NULL, 0);
+                ah_pidfd_kill(fd, number);
             if (names && found < 4 && at < room)
                 at += (size_t)snprintf(names + at, room - at, "%s%s (pid %d)", found ? ", " : "", name, pid);
             found++;

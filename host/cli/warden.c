@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "cli/strays.h"
+#include "cli/syscalls.h"
 
 enum { GROUPS = 256, ROUNDS = 100 };
 
@@ -35,7 +36,7 @@ static void watch(int socket, const char *mark)
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
     dup2(socket, STDIN_FILENO);
-    close_range(1, ~0u, 0);
+    ah_close_from(1);
     for (;;) {
         ssize_t n = read(STDIN_FILENO, &group, sizeof group);
         if (n < 0 && errno == EINTR)

@@ -1,14 +1,14 @@
 /* LuaJIT draws the numbers that its strings are hashed by from the system, so `pairs` walks a table in another order in
  * every process. Here each process gets the same ones: a script that walks by `pairs` does the same in every rank, and
- * in the next run. The build gives LuaJIT this function for `syscall` (see LUAJIT in the Makefile); nothing else in it
- * calls that. */
+ * in the next run. The build gives LuaJIT this function for `syscall` (see LUAJIT in the Makefile), which nothing else
+ * in it calls; for a shared LuaJIT lua_seed_shared.c does. */
+#include "bind/lua_seed.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
-
-long ah_lua_syscall(long number, ...);
 
 long ah_lua_syscall(long number, ...)
 {

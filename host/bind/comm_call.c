@@ -9,6 +9,7 @@
  *
  * The shape goes into the fingerprint: ranks that bring the same number of elements in another shape disagree. Tensors
  * of other devices pass through the CPU. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 

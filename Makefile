@@ -3,6 +3,8 @@
 .DEFAULT_GOAL := all
 MAKEFLAGS += --no-builtin-rules
 
+$(if $(filter Linux,$(shell uname -s)),,$(error accelhost runs on Linux only))
+
 CC      ?= gcc
 SAN     ?=
 # FAIL_ALLOC=1: a build whose requests for memory fail on demand (spec/faults/fail_alloc.h).
@@ -12,33 +14,42 @@ ARCH    ?= native
 OPT     := $(if $(DEBUG),-O0 -g3,-O3 -g)
 
 PKGS    := luajit jansson zlib
-MISSING := $(shell for p in $(PKGS); do pkg-config --exists $$p 2>/dev/null || echo $$p; done)
-# The openmp build of OpenBLAS, by path with an rpath: the other builds bring a second thread pool.
+# The openmp build of OpenBLAS, since the others bring a second thread pool: Debian's by path with an rpath, Fedora's by
+# its name; elsewhere there is one build.
 BLAS_DIR   := $(firstword $(wildcard /usr/lib/*/openblas-openmp))
+BLAS_INCLUDE := $(firstword $(wildcard /usr/include/*/openblas-openmp /usr/include/openblas))
+BLAS_LIB   := $(if $(wildcard /usr/lib*/libopenblaso.so),openblaso,openblas)
 HAVE_ONEDNN := $(if $(wildcard /usr/include/dnnl.h /usr/include/*/dnnl.h),yes)
+MISSING := $(shell for p in $(PKGS); do pkg-config --exists $$p 2>/dev/null || echo $$p; done) \
+           $(if $(wildcard $(BLAS_INCLUDE)/cblas.h /usr/include/cblas.h /usr/include/*/cblas.h),,openblas)
 
-LUAJIT_A := $(shell pkg-config --variable=libdir luajit 2>/dev/null)/libluajit-5.1.a
+# LuaJIT's archive; empty where there is the shared library only.
+LUAJIT_A := $(wildcard $(shell pkg-config --variable=libdir luajit 2>/dev/null)/libluajit-5.1.a)
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings \
            -Wno-unused-parameter -Wno-unknown-pragmas -Wno-pass-failed
 # -Wno-pass-failed: clang knows no vector forms of libm's functions, and says so of each loop that could use them.
+# -Wno-alloc-size-larger-than: GCC 11 and before take a count of type int for negative.
 # -Wno-format-overflow: a sanitizer's own null checks make GCC see null strings.
 # -ffp-contract=off: results must not depend on where the compiler finds a multiply-add; kernels ask for it by fma().
 CFLAGS  += -std=c11 $(OPT) -march=$(ARCH) -ffp-contract=off -fno-math-errno -fno-trapping-math -fopenmp \
-           -fasynchronous-unwind-tables -fno-omit-frame-pointer $(WARN) $(if $(WERROR),-Werror) \
-           $(if $(SAN),-fsanitize=$(SAN) -Wno-format-overflow -Wno-unknown-warning-option)
+           -fasynchronous-unwind-tables -fno-omit-frame-pointer $(WARN) -Wno-alloc-size-larger-than \
+           -Wno-unknown-warning-option $(if $(WERROR),-Werror) $(if $(SAN),-fsanitize=$(SAN) -Wno-format-overflow)
 CPPFLAGS += -D_GNU_SOURCE -Ihost -Ispec -Ispec/host -I$(BUILD) $(if $(FAIL_ALLOC),-include faults/fail_alloc.h) \
-            $(shell pkg-config --cflags $(PKGS) 2>/dev/null) -MMD -MP
+            $(shell pkg-config --cflags $(PKGS) 2>/dev/null) $(BLAS_INCLUDE:%=-I%) -MMD -MP
 comma   := ,
 LDFLAGS += -rdynamic -fopenmp -Wl,--as-needed $(if $(SAN),-fsanitize=$(SAN)) \
            $(if $(BLAS_DIR),-L$(BLAS_DIR) -Wl$(comma)-rpath$(comma)$(BLAS_DIR))
 # LuaJIT with a source of randomness of ours (host/bind/lua_seed.c).
-LUAJIT   := $(BUILD)/libluajit.a
-LDLIBS  := -lopenblas $(if $(HAVE_ONEDNN),-ldnnl) -ljansson -lz -lm -ldl -lpthread
+LUAJIT   := $(if $(LUAJIT_A),$(BUILD)/libluajit.a)
+LUAJIT_LIBS := $(if $(LUAJIT_A),,$(shell pkg-config --libs luajit 2>/dev/null))
+LDLIBS  := $(LUAJIT_LIBS) -l$(BLAS_LIB) $(if $(HAVE_ONEDNN),-ldnnl) -ljansson -lz -lm -ldl -lpthread
 
 # oneDNN sits behind cpu/onednn.h; the stub takes its place where the library is missing.
 ONEDNN_STUB := host/cpu/onednn_stub.c
 ONEDNN_OFF := $(if $(HAVE_ONEDNN),$(ONEDNN_STUB),$(filter-out $(ONEDNN_STUB),$(wildcard host/cpu/onednn*.c)))
-SRC  := $(filter-out $(ONEDNN_OFF),$(sort $(wildcard host/*.c host/*/*.c))) $(if $(FAIL_ALLOC),spec/faults/fail_alloc.c)
+SEED_OFF := $(if $(LUAJIT_A),host/bind/lua_seed_shared.c)
+SRC  := $(filter-out $(ONEDNN_OFF) $(SEED_OFF),$(sort $(wildcard host/*.c host/*/*.c))) \
+        $(if $(FAIL_ALLOC),spec/faults/fail_alloc.c)
 OBJ  := $(SRC:%.c=$(BUILD)/%.o) $(BUILD)/embedded.o
 LUA  := $(sort $(shell find lua -name '*.lua'))
 TEST_SRC := $(sort $(wildcard spec/host/*.c))
@@ -51,7 +62,7 @@ say = $(if $(V),,@echo "$(1)" && )
 all: $(BUILD)/accelhost ## build ./accelhost
 	@ln -sf $(BUILD)/accelhost accelhost.tmp && mv -f accelhost.tmp accelhost
 
-$(LUAJIT): $(LUAJIT_A)
+$(BUILD)/libluajit.a: $(LUAJIT_A)
 	@mkdir -p $(@D)
 	$(call say,objcopy $@)objcopy --redefine-sym syscall=ah_lua_syscall $< $@
 
@@ -73,7 +84,8 @@ $(BUILD)/selftest: | $(PLUGINS)
 # The Lua library travels inside the binary, as bytecode of the LuaJIT that is linked into it.
 $(BUILD)/embed: scripts/embed.c $(LUAJIT_A)
 	@mkdir -p $(@D)
-	$(call say,ld $@)$(CC) -std=c11 -O1 -Ihost $(shell pkg-config --cflags luajit) $(WARN) -Werror -o $@ $^ -lm -ldl
+	$(call say,ld $@)$(CC) -std=c11 -O1 -Ihost $(shell pkg-config --cflags luajit) $(WARN) -Werror -o $@ $^ \
+		$(LUAJIT_LIBS) -lm -ldl
 
 $(BUILD)/embedded.c: $(LUA) $(BUILD)/embed Makefile
 	$(call say,embed lua)$(BUILD)/embed $@ $(BUILD)/embedded.bin $(LUA)
@@ -93,7 +105,8 @@ $(BUILD)/embedded.o: $(BUILD)/embedded.c
 
 .PHONY: deps-check
 deps-check:
-	@test -z "$(MISSING)" || { echo "missing libraries: $(MISSING); run scripts/install-deps.sh"; exit 1; }
+	@test -z "$(strip $(MISSING))" || \
+		{ echo "missing libraries: $(strip $(MISSING)); run scripts/install-deps.sh"; exit 1; }
 
 # What is missing is installed first, in a make of its own, so that the probes above see it.
 JOBS = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))

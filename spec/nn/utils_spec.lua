@@ -44,6 +44,27 @@ describe("Clipping gradients", function()
     assert.equal(0, nn.utils.clip_grad_norm_(params, 1):item())
   end)
 
+  it("is two halves as well: the norm, and scaling by it", function()
+    for _, case in ipairs(fixtures.clipped) do
+      local params, grads = parameters(), {}
+      for i, param in ipairs(params) do grads[i] = param.grad end
+      local total = nn.utils.get_total_norm(grads, case.norm_type)
+      check.near(case.total, total, 1e-12)
+      nn.utils.clip_grads_with_norm_(params, 0.7, total)
+      for i, expected in ipairs(case.gradients) do check.near(expected, params[i].grad, 1e-12) end
+    end
+    local params = parameters()
+    nn.utils.clip_grads_with_norm_(params, 100, 1)
+    check.near(fixtures.gradients[1][1], params[1].grad, 1e-12)
+    assert.equal(0, nn.utils.get_total_norm({}):item())
+    check.raises("get_total_norm: the norm of order 2 is not finite", function()
+      nn.utils.get_total_norm({accelhost.tensor {1 / 0}}, {error_if_nonfinite = true})
+    end)
+    check.raises("clip_grads_with_norm_: total_norm: expected one number, got a tensor of shape (2,)", function()
+      nn.utils.clip_grads_with_norm_(params, 1, accelhost.ones(2))
+    end)
+  end)
+
   it("adds up large gradients the same in every run", function()
     local n = 300001
     local p = accelhost.zeros({n}, {requires_grad = true})

@@ -7,9 +7,15 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local warn = require "accelhost.util.warn"
 local namespace = require "accelhost.util.namespace"
+local skip = require "accelhost.nn.skip"
 
-local fail, no_grad = arguments.fail, C.autograd.no_grad
+local fail = arguments.fail
 local init = {}
+
+local function no_grad(fn, tensor, ...)
+  if skip.is_on() then return tensor end
+  return C.autograd.no_grad(fn, tensor, ...)
+end
 
 local function uniform(tensor, low, high) return tensor:uniform_(low, high) end
 local function normal(tensor, mean, std) return tensor:normal_(mean, std) end
@@ -82,7 +88,54 @@ function init.eye_(...)
     tensor:zero_()
     for i = 0, math.min(tensor:size(0), tensor:size(1)) - 1 do tensor[{i, i}] = 1 end
     return tensor
-  end)
+  end, tensor)
+end
+
+local read_dirac = arguments.signature("dirac_", {"tensor: tensor", {"groups: count", 1}})
+--- The convolution that gives its input back, as far as there are channels: [out, in, ...] with 3 to 5 dims.
+--
+--   nn.init.dirac_(conv.weight, {groups = 2})
+---@param tensor table
+---@param groups integer? default 1: each group of outputs on its own
+---@return table tensor
+function init.dirac_(...)
+  local tensor, groups = read_dirac(...)
+  local dims = tensor:dim()
+  if dims < 3 or dims > 5 then fail("dirac_: expected 3 to 5 dims, got %d", dims) end
+  local sizes = tensor:shape()
+  if sizes[1] % groups ~= 0 then
+    fail("dirac_: expected groups to divide the %d outputs, got %d", sizes[1], groups)
+  end
+  return no_grad(function()
+    tensor:zero_()
+    local each = sizes[1] / groups
+    for group = 0, groups - 1 do
+      for channel = 0, math.min(each, sizes[2]) - 1 do
+        local at = {group * each + channel, channel}
+        for d = 3, dims do at[d] = math.floor(sizes[d] / 2) end
+        tensor[at] = 1
+      end
+    end
+    return tensor
+  end, tensor)
+end
+
+local read_sparse = arguments.signature("sparse_",
+  {"tensor: tensor", "sparsity: probability", {"std: nonnegative", 0.01}})
+--- N(0, std^2) with a share of zeros in each column of a matrix (Martens, 2010).
+function init.sparse_(...)
+  local tensor, sparsity, std = read_sparse(...)
+  if tensor:dim() ~= 2 then fail("sparse_: expected 2 dims, got %d", tensor:dim()) end
+  return no_grad(function()
+    local rows = tensor:size(0)
+    local zeros = math.ceil(sparsity * rows)
+    tensor:normal_(0, std)
+    for column = 0, tensor:size(1) - 1 do
+      local chosen = C.randperm(rows):narrow(0, 0, zeros)
+      tensor:select(1, column):index_fill_(0, chosen, 0)
+    end
+    return tensor
+  end, tensor)
 end
 
 local read_xavier_uniform = arguments.signature("xavier_uniform_", {"tensor: tensor", {"gain: number", 1}})
@@ -173,7 +226,7 @@ function init.trunc_normal_(...)
     local draw = inside > 0.3 and redraw_normal or accept_uniform
     draw(tensor, mean, std, a, b)
     return tensor
-  end)
+  end, tensor)
 end
 
 local read_orthogonal = arguments.signature("orthogonal_", {"tensor: tensor", {"gain: number", 1}})
@@ -198,7 +251,7 @@ function init.orthogonal_(...)
     local q = rows < cols and vectors or vectors:transpose(0, 1)
     tensor:copy_(q:reshape(tensor:shape()):to(tensor.dtype))
     return tensor:mul_(gain)
-  end)
+  end, tensor)
 end
 
 return namespace.new("nn.init", init)

@@ -86,6 +86,12 @@ local function forget(self, name)
   changes = changes + 1
 end
 
+--- Take a parameter, buffer or field away with its name.
+function Module:_drop(name)
+  forget(self, name)
+  self._fields[name], self._transient[name], self._tables[name] = nil, nil, nil
+end
+
 local function register(self, name, kind)
   local before = self._kind[name]
   if before == kind then return end

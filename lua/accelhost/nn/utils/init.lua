@@ -1,34 +1,12 @@
---- accelhost.nn.utils: clipping gradients, parameters as one vector.
+--- accelhost.nn.utils: clipping gradients, parameters as one vector, normed weights.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local module = require "accelhost.nn.module"
+local skip = require "accelhost.nn.skip"
 local namespace = require "accelhost.util.namespace"
 
 local fail = arguments.fail
 local utils = {state_pairs = module.state_pairs}
-
-local read_norm = arguments.signature("clip_grad_norm_", {
-  "parameters: tensors", "max_norm: nonnegative", {"norm_type: positive|'inf'", 2},
-  {"error_if_nonfinite: flag", false},
-})
-
---- Scale all gradients so that their common norm is at most max_norm. "inf" is the largest absolute value.
---
---   nn.utils.clip_grad_norm_(net:parameters(), 1.0)
----@return table norm the norm before, a 0-dim tensor
-function utils.clip_grad_norm_(...)
-  local parameters, max_norm, norm_type, strict = read_norm(...)
-  if norm_type == "inf" then norm_type = math.huge end
-  return C.optim.clip_grad_norm(parameters, max_norm, norm_type, strict)
-end
-
-local read_value = arguments.signature("clip_grad_value_", {"parameters: tensors", "clip_value: nonnegative"})
-
---- Clamp every gradient to [-clip_value, clip_value].
-function utils.clip_grad_value_(...)
-  local parameters, clip_value = read_value(...)
-  C.optim.clip_grad_value(parameters, clip_value)
-end
 
 local read_vector = arguments.signature("parameters_to_vector", {"parameters: tensors"})
 
@@ -72,4 +50,32 @@ function utils.checkpoint(fn, ...)
   return require("accelhost.autograd").checkpoint(fn, ...)
 end
 
-return namespace.new("nn.utils", utils, {rnn = {"accelhost.nn.utils.rnn"}})
+--- A module whose parameters are not initialised (and draw no random numbers), for one that is filled at once.
+--
+--   local layer = nn.utils.skip_init(nn.Linear, 784, 10)
+---@param module_cls table a class of modules
+---@param ... any what its constructor takes
+---@return Module
+function utils.skip_init(module_cls, ...)
+  if not (type(module_cls) == "table" and rawget(module_cls, "_class") == module_cls and module_cls._is_module) then
+    fail("skip_init: module_cls: expected a class of modules such as nn.Linear, got %s", arguments.describe(module_cls))
+  end
+  return skip.make(module_cls, ...)
+end
+
+local lazy = {
+  rnn = {"accelhost.nn.utils.rnn"},
+  parametrize = {"accelhost.nn.utils.parametrize"},
+  parametrizations = {"accelhost.nn.utils.parametrizations"},
+}
+namespace.add(lazy, "accelhost.nn.utils.clip", {
+  "clip_grad_norm_", "clip_grad_value_", "get_total_norm", "clip_grads_with_norm_",
+})
+namespace.add(lazy, "accelhost.nn.utils.hooked", {
+  "weight_norm", "remove_weight_norm", "spectral_norm", "remove_spectral_norm",
+})
+namespace.add(lazy, "accelhost.nn.utils.fusion", {
+  "fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights",
+})
+
+return namespace.new("nn.utils", utils, lazy)

@@ -1,0 +1,20 @@
+--- Making modules without filling their parameters.
+local protect = require "accelhost.util.protect"
+
+local skip, depth = {}, 0
+
+--- Is a module being made whose parameters stay as they are?
+---@return boolean
+function skip.is_on()
+  return depth > 0
+end
+
+--- Make a module without filling its parameters.
+---@param module_cls table
+---@return Module
+function skip.make(module_cls, ...)
+  depth = depth + 1
+  return protect(function() depth = depth - 1 end, module_cls, ...)
+end
+
+return skip

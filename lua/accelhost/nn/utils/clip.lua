@@ -1,0 +1,90 @@
+--- Gradients kept small.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+
+local clip = {}
+
+local function order_of(norm_type)
+  return norm_type == "inf" and math.huge or norm_type
+end
+
+local read_norm = arguments.signature("clip_grad_norm_", {
+  "parameters: tensors", "max_norm: nonnegative", {"norm_type: positive|'inf'", 2},
+  {"error_if_nonfinite: flag", false}, {"foreach: flag"},
+})
+
+--- Scale all gradients so that their common norm is at most max_norm. "inf" is the largest absolute value.
+--
+--   nn.utils.clip_grad_norm_(net:parameters(), 1.0)
+---@param parameters table|table[] a tensor or a table of them; those without gradient are passed over
+---@param max_norm number
+---@param norm_type number|"inf"? default 2
+---@param error_if_nonfinite boolean? default false: raise when the norm is not finite
+---@return table norm the norm before, a 0-dim tensor
+function clip.clip_grad_norm_(...)
+  local parameters, max_norm, norm_type, strict = read_norm(...)
+  return C.optim.clip_grad_norm(parameters, max_norm, order_of(norm_type), strict)
+end
+
+local read_value = arguments.signature("clip_grad_value_",
+  {"parameters: tensors", "clip_value: nonnegative", {"foreach: flag"}})
+
+--- Clamp every gradient to [-clip_value, clip_value].
+---@param parameters table|table[]
+---@param clip_value number
+function clip.clip_grad_value_(...)
+  local parameters, clip_value = read_value(...)
+  C.optim.clip_grad_value(parameters, clip_value)
+end
+
+local read_total = arguments.signature("get_total_norm", {
+  "tensors: tensors", {"norm_type: positive|'inf'", 2}, {"error_if_nonfinite: flag", false}, {"foreach: flag"},
+})
+
+--- The norm of all elements of some tensors together, as of gradients.
+--
+--   local norm = nn.utils.get_total_norm{net.fc.weight.grad, net.fc.bias.grad}
+---@param tensors table|table[]
+---@param norm_type number|"inf"? default 2
+---@param error_if_nonfinite boolean? default false
+---@return table norm 0-dim
+function clip.get_total_norm(...)
+  local tensors, norm_type, strict = read_total(...)
+  if C.is_tensor(tensors) then tensors = {tensors} end
+  local order, norms = order_of(norm_type), {}
+  for i, tensor in ipairs(tensors) do norms[i] = tensor:norm(order):reshape(1) end
+  if #norms == 0 then return C.tensor(0) end
+  local total = C.cat(norms, 0):norm(order)
+  local value = total:item()
+  if strict and (value ~= value or math.abs(value) == math.huge) then
+    arguments.fail("get_total_norm: the norm of order %s is not finite", norm_type)
+  end
+  return total
+end
+
+local read_scale = arguments.signature("clip_grads_with_norm_",
+  {"parameters: tensors", "max_norm: nonnegative", "total_norm: tensor|nonnegative", {"foreach: flag"}})
+
+--- Scale all gradients by max_norm / total_norm when that is below 1: the second half of clip_grad_norm_.
+--
+--   nn.utils.clip_grads_with_norm_(net:parameters(), 1.0, norm)
+---@param parameters table|table[]
+---@param max_norm number
+---@param total_norm table|number their norm, one element
+function clip.clip_grads_with_norm_(...)
+  local parameters, max_norm, total = read_scale(...)
+  if C.is_tensor(total) then
+    if total:numel() ~= 1 then
+      arguments.fail("clip_grads_with_norm_: total_norm: expected one number, got %s", arguments.describe(total))
+    end
+    total = total:item()
+  end
+  local factor = math.min(1, max_norm / (total + 1e-6))
+  C.autograd.no_grad(function()
+    for _, parameter in ipairs(C.is_tensor(parameters) and {parameters} or parameters) do
+      if parameter.grad ~= nil then parameter.grad:mul_(factor) end
+    end
+  end)
+end
+
+return clip

@@ -1,0 +1,104 @@
+--- A batch normalisation in evaluation mode as part of the layer before it.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local parameter = require "accelhost.nn.parameter"
+
+local fail = arguments.fail
+local fusion = {}
+
+local statistics = {"bn_rm: tensor", "bn_rv: tensor", "bn_eps: nonnegative", {"bn_w: tensor"}, {"bn_b: tensor"}}
+
+local function fused(w, b, mean, variance, eps, scale, shift, shape)
+  return C.autograd.no_grad(function()
+    local root = (variance + eps):rsqrt()
+    local factor = scale and scale * root or root
+    local new_w = (w * factor:reshape(shape)):to(w.dtype)
+    local new_b = ((b and b - mean or -mean) * factor):to(w.dtype)
+    if shift then new_b = (new_b + shift):to(w.dtype) end
+    return parameter.new(new_w, w.requires_grad), parameter.new(new_b, b and b.requires_grad or w.requires_grad)
+  end)
+end
+
+local function shape_of(w, transpose)
+  local shape = {transpose and 1 or -1, transpose and -1 or 1}
+  for d = 3, w:dim() do shape[d] = 1 end
+  return shape
+end
+
+local conv_parameters = {"conv_w: tensor", {"conv_b: tensor"}, unpack(statistics)}
+conv_parameters[#conv_parameters + 1] = {"transpose: flag", false}
+local read_conv_weights = arguments.signature("fuse_conv_bn_weights", conv_parameters)
+
+--- Weight and bias of a convolution followed by a batch normalisation with these statistics.
+---@param conv_w table [out, in, ...]
+---@param conv_b table? [out]
+---@param bn_rm table running mean
+---@param bn_rv table running variance
+---@param bn_eps number
+---@param bn_w table? its weight
+---@param bn_b table? its bias
+---@param transpose boolean? the weight is [in, out, ...]
+---@return table weight, table bias parameters
+function fusion.fuse_conv_bn_weights(...)
+  local w, b, mean, variance, eps, scale, shift, transpose = read_conv_weights(...)
+  return fused(w, b, mean, variance, eps, scale, shift, shape_of(w, transpose))
+end
+
+local linear_parameters = {"linear_w: tensor", {"linear_b: tensor"}, unpack(statistics)}
+local read_linear_weights = arguments.signature("fuse_linear_bn_weights", linear_parameters)
+
+--- Weight and bias of a linear layer followed by a batch normalisation with these statistics.
+---@param linear_w table [out, in]
+---@param linear_b table? [out]
+---@param bn_rm table
+---@param bn_rv table
+---@param bn_eps number
+---@param bn_w table?
+---@param bn_b table?
+---@return table weight, table bias parameters
+function fusion.fuse_linear_bn_weights(...)
+  local w, b, mean, variance, eps, scale, shift = read_linear_weights(...)
+  return fused(w, b, mean, variance, eps, scale, shift, shape_of(w, false))
+end
+
+local function fuse(what, layer, bn, transpose)
+  if layer.training or bn.training then
+    fail("%s: expected both modules in evaluation mode; call :eval() on them", what)
+  end
+  if not C.is_tensor(bn.running_mean) or not C.is_tensor(bn.running_var) then
+    fail("%s: bn: expected a batch normalisation with running statistics, got %s", what, arguments.describe(bn))
+  end
+  if not C.is_tensor(layer.weight) then
+    fail("%s: expected a module with a weight, got %s", what, arguments.describe(layer))
+  end
+  local made = layer:deepcopy()
+  made.weight, made.bias = fused(made.weight, made.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias,
+    shape_of(made.weight, transpose))
+  return made
+end
+
+local read_conv = arguments.signature("fuse_conv_bn_eval",
+  {"conv: module", "bn: module", {"transpose: flag", false}})
+
+--- One convolution that does what `conv` and then `bn` do in evaluation mode.
+---@param conv Module
+---@param bn Module BatchNorm1d or BatchNorm2d
+---@param transpose boolean? default false; true for a transposed convolution
+---@return Module conv a new one
+function fusion.fuse_conv_bn_eval(...)
+  local conv, bn, transpose = read_conv(...)
+  return fuse("fuse_conv_bn_eval", conv, bn, transpose)
+end
+
+local read_linear = arguments.signature("fuse_linear_bn_eval", {"linear: module", "bn: module"})
+
+--- One linear layer that does what `linear` and then `bn` do in evaluation mode.
+---@param linear Module
+---@param bn Module BatchNorm1d
+---@return Module linear a new one
+function fusion.fuse_linear_bn_eval(...)
+  local linear, bn = read_linear(...)
+  return fuse("fuse_linear_bn_eval", linear, bn, false)
+end
+
+return fusion

@@ -5,6 +5,7 @@
 --
 -- Submodules and ops are looked up on first use, so a script pays only for what it touches.
 local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
 local namespace = require "accelhost.util.namespace"
 local tensor = require "accelhost.tensor"
 rawset(_G, "pairs", require "accelhost.util.pairs")
@@ -49,6 +50,7 @@ end
 
 local lazy = {
   nn = {"accelhost.nn"},
+  linalg = {"accelhost.linalg"},
   optim = {"accelhost.optim"},
   data = {"accelhost.data"},
   autograd = {"accelhost.autograd"},
@@ -61,6 +63,17 @@ namespace.add(lazy, "accelhost.io", {"save", "load"})
 namespace.add(lazy, "accelhost.tensor", {"split", "chunk", "unbind", "norm"})
 require("accelhost.functions").install(lazy)
 
+-- Names of accelhost.linalg that accelhost has too, tensors as methods but for the last ones.
+local matrix_methods = {
+  "inverse", "det", "logdet", "slogdet", "cholesky_solve", "cholesky_inverse", "svd", "pinverse",
+  "matrix_power", "matrix_exp", "lu_solve", "orgqr",
+}
+namespace.add(lazy, "accelhost.linalg.aliases", matrix_methods)
+namespace.add(lazy, "accelhost.linalg.aliases", {"chain_matmul", "lu_unpack"})
+for _, name in ipairs(matrix_methods) do
+  C.methods[name] = function(...) return accelhost[name](...) end
+end
+
 local function is_function(name)
   local info = C.op_info(name)
   return info and info["function"]
@@ -70,6 +83,7 @@ return namespace.new("accelhost", accelhost, lazy, {
   find = function(name)
     -- The default accelerator, configured by how the script was launched, is made when it is first used.
     if name == "accelerator" then return accelhost.Accelerator() end
+    if name == "fft" then arguments.fail "accelhost.fft is not here: Fourier transforms need complex numbers" end
     return is_function(name) and C[name] or nil
   end,
   names = function()

@@ -47,7 +47,7 @@ end
 
 local function environment(fixture, make)
   local env = {
-    A = accelhost, index = C.index, slice = C.slice, as_strided = C.as_strided,
+    A = accelhost, math = math, index = C.index, slice = C.slice, as_strided = C.as_strided,
     first = function(value) return value end,
     repeat_of = function(tensor, ...) return tensor["repeat"](tensor, ...) end,
   }
@@ -61,7 +61,7 @@ end
 local function weights_like(tensor)
   local values = {}
   for k = 1, tensor:numel() do values[k] = 0.5 + (k * 0.6180339887498949) % 1 end
-  return accelhost.tensor(values, {dtype = "float64"}):reshape(tensor:shape())
+  return accelhost.tensor(values, {dtype = "float64"}):reshape(tensor:shape()):to(tensor.device)
 end
 
 local function check_case(fixture, case, make)
@@ -70,7 +70,7 @@ local function check_case(fixture, case, make)
   assert(#results == #case.results, ("expected %d results, got %d"):format(#case.results, #results))
   local outputs, given = {}, {}
   for i, result in ipairs(results) do
-    M.check(result, case.results[i], 0, "result " .. i)
+    M.check(result, case.results[i], fixture.tolerance, "result " .. i)
     if result.requires_grad then
       outputs[#outputs + 1] = result
       given[#given + 1] = weights_like(result)
@@ -80,7 +80,7 @@ local function check_case(fixture, case, make)
   for name in pairs(fixture.inputs) do
     local grad, wanted = env[name].grad, case.grads[name]
     assert((grad == nil) == (wanted == nil), ("gradient of %s: expected %s"):format(name, wanted and "one" or "none"))
-    if grad then M.check(grad, wanted, 1e-12, "gradient of " .. name) end
+    if grad then M.check(grad, wanted, fixture.tolerance * 10 + 1e-12, "gradient of " .. name) end
   end
 end
 
@@ -98,7 +98,7 @@ local function check_second_derivative(fixture, case)
 end
 
 --- Call it() for every case.
----@param fixture {inputs: table, cases: table[]}
+---@param fixture {inputs: table, cases: table[], tolerance: number}
 ---@param it function busted's
 function M.define(fixture, it)
   for _, case in ipairs(fixture.cases) do
@@ -110,6 +110,19 @@ function M.define(fixture, it)
     if next(case.grads) then
       it(case.code .. " has a second derivative", function() check_second_derivative(fixture, case) end)
     end
+  end
+end
+
+--- Call it() for every case, with the inputs on another device.
+---@param fixture table
+---@param it function busted's
+---@param device string
+function M.define_on(fixture, it, device)
+  local function make(description) return contiguous(description):to(device) end
+  for _, case in ipairs(fixture.cases) do
+    it(case.code .. " gives PyTorch's results and gradients on " .. device, function()
+      check_case(fixture, case, make)
+    end)
   end
 end
 

@@ -15,6 +15,7 @@ surface.tables = {
   {"accelhost", accelhost}, {"nn", nn}, {"nn.functional", nn.functional}, {"nn.init", nn.init}, {"nn.utils", nn.utils},
   {"data", data}, {"data.transforms", data.transforms}, {"optim", optim},
   {"optim.lr_scheduler", optim.lr_scheduler}, {"autograd", accelhost.autograd},
+  {"linalg", accelhost.linalg},
 }
 
 -- An object whose methods are public, made anew for each call; what a wrong call left in it stays with it.
@@ -148,8 +149,9 @@ function surface.rows(entry)
   if not name then
     -- A method's signature goes by its bare name; a loader's or an optimizer's is its own affair.
     if entry.method and not entry.title:find "^tensor:" and not entry.title:find "^Module:" then return nil end
-    local rows = arguments.signatures[entry.name]
-    if rows and entry.method and rows[1] and rows[1].name == "input" then rows = {unpack(rows, 2)} end
+    local rows = arguments.signatures[entry.title] or arguments.signatures[entry.name]
+    local itself = rows and entry.method and rows[1]
+    if itself and (itself.name == "input" or entry.title:find "^tensor:") then rows = {unpack(rows, 2)} end
     return rows, entry.name
   end
   local letters = {

@@ -1,0 +1,12 @@
+/* Forgets the real type of cpu/for_reals.h. */
+#undef REAL
+#undef SUFFIX
+#undef EXP
+#undef LOG
+#undef SQRT
+#undef FMA
+#undef TANH
+#undef SIGMOID
+#undef GEMM
+#undef LAPACK
+#undef CBLAS

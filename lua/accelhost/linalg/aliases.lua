@@ -1,0 +1,61 @@
+--- What accelhost itself and its tensors have of accelhost.linalg, under PyTorch's older names.
+local arguments = require "accelhost.util.arguments"
+local check = require "accelhost.linalg.check"
+local factor = require "accelhost.linalg.factor"
+local norm = require "accelhost.linalg.norm"
+local product = require "accelhost.linalg.product"
+local solve = require "accelhost.linalg.solve"
+
+local signature = arguments.signature
+
+local aliases = {
+  inverse = solve.inv, cholesky_solve = solve.cholesky_solve, cholesky_inverse = solve.cholesky_inverse,
+  lu_unpack = factor.lu_unpack, orgqr = factor.householder_product,
+  det = norm.det, slogdet = norm.slogdet, logdet = norm.logdet,
+  matrix_power = product.matrix_power, matrix_exp = product.matrix_exp, chain_matmul = product.chain_matmul,
+}
+
+local read_svd = signature("svd", {"input: tensor", {"some: flag", true}, {"compute_uv: flag", true}})
+--- U, S, V with input = U diag(S) V': the last is V, where linalg.svd gives V'. some = false gives all columns,
+--- compute_uv = false zeros for U and V.
+--     U, S, V = accelhost.svd(A)
+---@param ... any input (..., m, n), some, compute_uv
+---@return userdata U
+---@return userdata S
+---@return userdata V
+function aliases.svd(...)
+  local input, some, compute_uv = read_svd(...)
+  if compute_uv then
+    local U, S, Vh = factor.svd(input, not some)
+    return U, S, Vh:transpose(-1, -2)
+  end
+  check.matrices("svd", input, "input")
+  local sizes, m, n = input:shape(), input:size(-2), input:size(-1)
+  local function zeros(size)
+    sizes[#sizes - 1], sizes[#sizes] = size, size
+    return input:new_zeros(sizes)
+  end
+  return zeros(m), factor.svdvals(input), zeros(n)
+end
+
+local read_pinverse = signature("pinverse", {"input: tensor", {"rcond: number", 1e-15}})
+--- linalg.pinv with rtol = rcond.
+--     P = accelhost.pinverse(A)
+---@param ... any input (..., m, n), rcond
+---@return userdata
+function aliases.pinverse(...)
+  local input, rcond = read_pinverse(...)
+  return norm.pinv(input, {rtol = rcond})
+end
+
+local read_lu_solve = signature("lu_solve", {"b: tensor", "LU_data: tensor", "LU_pivots: tensor"})
+--- linalg.lu_solve with the arguments in another order.
+--     x = accelhost.lu_solve(b, LU, pivots)
+---@param ... any b (..., n, k), LU_data, LU_pivots
+---@return userdata
+function aliases.lu_solve(...)
+  local b, LU, pivots = read_lu_solve(...)
+  return factor.lu_solve(LU, pivots, b)
+end
+
+return aliases

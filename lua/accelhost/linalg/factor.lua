@@ -1,0 +1,275 @@
+--- accelhost.linalg: factorisations.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local check = require "accelhost.linalg.check"
+
+local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
+local factor = {}
+
+local function turned(x) return x:transpose(-1, -2) end
+
+local not_definite = "is not positive-definite: its leading part of order %d is not"
+
+local read_cholesky = signature("linalg.cholesky", {"A: tensor", {"upper: flag", false}})
+--- The lower triangular L with A = L L' of symmetric positive-definite matrices (..., n, n), or with upper = true the
+--- U with A = U' U. Only that triangle of A is read. A matrix that is not positive-definite is an error that names it.
+--     L = linalg.cholesky(A)
+---@param ... any A, upper
+---@return userdata
+function factor.cholesky(...)
+  local A, upper = read_cholesky(...)
+  check.square("linalg.cholesky", A)
+  local L, info = C.matrix_cholesky(A, upper)
+  check.info("linalg.cholesky", info, not_definite)
+  return L
+end
+
+local read_cholesky_ex = signature("linalg.cholesky_ex",
+  {"A: tensor", {"upper: flag", false}, {"check_errors: flag", false}})
+--- As cholesky, with LAPACK's info per matrix (int32; above 0: not positive-definite, the factor is nan) instead of an
+--- error, unless check_errors is true.
+--     L, info = linalg.cholesky_ex(A)
+---@param ... any A, upper, check_errors
+---@return userdata L
+---@return userdata info
+function factor.cholesky_ex(...)
+  local A, upper, check_errors = read_cholesky_ex(...)
+  check.square("linalg.cholesky_ex", A)
+  local L, info = C.matrix_cholesky(A, upper)
+  if check_errors then check.info("linalg.cholesky_ex", info, not_definite) end
+  return L, info
+end
+
+local read_qr = signature("linalg.qr", {"A: tensor", {"mode: 'reduced'|'complete'|'r'", "reduced"}})
+--- Q with orthonormal columns and upper triangular R with A = Q R, k = min(m, n) columns of Q in mode "reduced", all m
+--- in mode "complete", none in mode "r". Modes "r" and, for more rows than columns, "complete" have no derivative.
+--     Q, R = linalg.qr(A)
+---@param ... any A (..., m, n), mode
+---@return userdata Q
+---@return userdata R
+function factor.qr(...)
+  local A, mode = read_qr(...)
+  check.matrices("linalg.qr", A)
+  local m, n = A:size(-2), A:size(-1)
+  if m >= n or mode == "r" or not check.wants_grad(A) then
+    local Q, R = C.matrix_qr(A, mode)
+    return mode == "r" and Q:new_empty(0) or Q, R
+  end
+  -- The square part has the derivative; what is right of it is Q' times its columns.
+  local Q, R = C.matrix_qr(A:narrow(-1, 0, m), "reduced")
+  return Q, C.cat({R, C.matmul(turned(Q), A:narrow(-1, m, n - m))}, -1)
+end
+
+local read_svd = signature("linalg.svd", {"A: tensor", {"full_matrices: flag", true}, {"driver: string"}})
+--- U, S, Vh with A = U diag(S) Vh, S in descending order. With full_matrices = false U has min(m, n) columns and Vh as
+--- many rows. Gradients through U and Vh are finite where no two singular values are equal (and, for matrices that are
+--- not square, none is 0); derivatives of the columns beyond min(m, n) are not told.
+--     U, S, Vh = linalg.svd(A, {full_matrices = false})
+---@param ... any A (..., m, n), full_matrices, driver (of other devices)
+---@return userdata U
+---@return userdata S
+---@return userdata Vh
+function factor.svd(...)
+  local A, full_matrices, driver = read_svd(...)
+  check.matrices("linalg.svd", A)
+  if driver then fail("linalg.svd: driver: only nil is known on %s, got '%s'", A.device, driver) end
+  return check.svd("linalg.svd", A, full_matrices, true)
+end
+
+local read_svdvals = signature("linalg.svdvals", {"A: tensor", {"driver: string"}})
+--- The singular values of each matrix, in descending order: (..., min(m, n)).
+--     S = linalg.svdvals(A)
+---@param ... any A (..., m, n), driver (of other devices)
+---@return userdata
+function factor.svdvals(...)
+  local A, driver = read_svdvals(...)
+  check.matrices("linalg.svdvals", A)
+  if driver then fail("linalg.svdvals: driver: only nil is known on %s, got '%s'", A.device, driver) end
+  return check.svdvals("linalg.svdvals", A)
+end
+
+local uplo = {"UPLO: 'L'|'U'", "L"}
+
+local read_eigh = signature("linalg.eigh", {"A: tensor", uplo})
+--- Eigenvalues in ascending order and eigenvectors as columns of symmetric matrices (..., n, n), of which the lower
+--- (UPLO = "L") or upper triangle is read. Gradients through vectors are finite where no two values are equal.
+--     values, vectors = linalg.eigh(A)
+---@param ... any A, UPLO
+---@return userdata values
+---@return userdata vectors
+function factor.eigh(...)
+  local A, triangle = read_eigh(...)
+  check.square("linalg.eigh", A)
+  return check.eigh("linalg.eigh", A, triangle == "U", true)
+end
+
+local read_eigvalsh = signature("linalg.eigvalsh", {"A: tensor", uplo})
+--- The eigenvalues of symmetric matrices, in ascending order.
+--     values = linalg.eigvalsh(A)
+---@param ... any A (..., n, n), UPLO
+---@return userdata
+function factor.eigvalsh(...)
+  local A, triangle = read_eigvalsh(...)
+  check.square("linalg.eigvalsh", A)
+  return (check.eigh("linalg.eigvalsh", A, triangle == "U", false))
+end
+
+for _, name in ipairs {"eig", "eigvals", "ldl_factor", "ldl_factor_ex", "ldl_solve"} do
+  local reason = name:find "^eig" and "eigenvalues of a general matrix are complex numbers, for which there is no "
+    .. "dtype; eigh and eigvalsh take symmetric matrices"
+    or "LDL factors; cholesky takes positive-definite matrices, lu_factor all"
+  local function refuse() fail("linalg.%s: not here: %s", name, reason) end
+  factor[name] = refuse
+end
+
+local function check_pivot(name, pivot)
+  if not pivot then fail("%s: pivot: false is not known on the CPU: an LU needs its rows exchanged", name) end
+end
+
+local function lu_factor(name, A, pivot)
+  check.matrices(name, A)
+  check_pivot(name, pivot)
+  return C.matrix_lu(A)
+end
+
+local read_lu_factor = signature("linalg.lu_factor", {"A: tensor", {"pivot: flag", true}})
+--- LU with both factors in one matrix and the int32 pivots (..., min(m, n)): row i was exchanged with row pivots[i],
+--- which counts from 1, as LAPACK's. lu_solve takes both. A singular matrix is no error.
+--     LU, pivots = linalg.lu_factor(A)
+---@param ... any A (..., m, n), pivot (true)
+---@return userdata LU
+---@return userdata pivots
+function factor.lu_factor(...)
+  local A, pivot = read_lu_factor(...)
+  local LU, pivots = lu_factor("linalg.lu_factor", A, pivot)
+  return LU, pivots
+end
+
+local read_lu_factor_ex = signature("linalg.lu_factor_ex",
+  {"A: tensor", {"pivot: flag", true}, {"check_errors: flag", false}})
+--- As lu_factor, with LAPACK's info per matrix (int32; above 0: the place of the first zero pivot).
+--     LU, pivots, info = linalg.lu_factor_ex(A)
+---@param ... any A, pivot, check_errors
+---@return userdata LU
+---@return userdata pivots
+---@return userdata info
+function factor.lu_factor_ex(...)
+  local A, pivot, check_errors = read_lu_factor_ex(...)
+  local LU, pivots, info = lu_factor("linalg.lu_factor_ex", A, pivot)
+  if check_errors then check.info("linalg.lu_factor_ex", info, check.singular) end
+  return LU, pivots, info
+end
+
+local function permutation(pivots, m, like)
+  if m == 0 then
+    local sizes = pivots:shape()
+    sizes[#sizes], sizes[#sizes + 1] = 0, 0
+    return like:new_zeros(sizes)
+  end
+  return turned(C.one_hot(C.matrix_permutation(pivots, m), m):to(like.dtype))
+end
+
+local function triangles(LU)
+  local m, n = LU:size(-2), LU:size(-1)
+  local k = math.min(m, n)
+  local eye = C.eye(m, k, {dtype = LU.dtype, device = LU.device})
+  return LU:narrow(-1, 0, k):tril(-1) + eye, LU:narrow(-2, 0, k):triu()
+end
+
+local read_unpack = signature("lu_unpack",
+  {"LU_data: tensor", "LU_pivots: tensor", {"unpack_data: flag", true}, {"unpack_pivots: flag", true}})
+--- P, L and U of what lu_factor gave; what is not asked for is an empty tensor.
+--     P, L, U = accelhost.lu_unpack(linalg.lu_factor(A))
+---@param ... any LU_data (..., m, n), LU_pivots (..., min(m, n)), unpack_data, unpack_pivots
+---@return userdata P
+---@return userdata L
+---@return userdata U
+function factor.lu_unpack(...)
+  local LU, pivots, data, with_pivots = read_unpack(...)
+  check.matrices("lu_unpack", LU, "LU_data")
+  if pivots.dtype ~= "int32" then fail("lu_unpack: LU_pivots: expected int32, got %s", pivots.dtype) end
+  local P, L, U = LU:new_empty(0), LU:new_empty(0), LU:new_empty(0)
+  if with_pivots then P = permutation(pivots, LU:size(-2), LU) end
+  if data then L, U = triangles(LU) end
+  return P, L, U
+end
+
+local read_lu = signature("linalg.lu", {"A: tensor", {"pivot: flag", true}})
+--- P, L, U with A = P L U: a permutation, a unit lower and an upper triangle.
+--     P, L, U = linalg.lu(A)
+---@param ... any A (..., m, n), pivot (true)
+---@return userdata P
+---@return userdata L
+---@return userdata U
+function factor.lu(...)
+  local A, pivot = read_lu(...)
+  local LU, pivots = lu_factor("linalg.lu", A, pivot)
+  return permutation(pivots, A:size(-2), A), triangles(LU)
+end
+
+-- By the triangles, which gives the factors a gradient: A = P L U, or A' = U' L' P'.
+local function solve_by_triangles(LU, pivots, B, adjoint)
+  local P = permutation(pivots, LU:size(-2), LU)
+  if not adjoint then
+    local Y = C.matrix_triangular_solve(LU, C.matmul(turned(P), B), false, true, true)
+    return C.matrix_triangular_solve(LU, Y, true)
+  end
+  local Y = C.matrix_triangular_solve(turned(LU), B, false)
+  return C.matmul(P, C.matrix_triangular_solve(turned(LU), Y, true, true, true))
+end
+
+local read_lu_solve = signature("linalg.lu_solve",
+  {"LU: tensor", "pivots: tensor", "B: tensor", {"left: flag", true}, {"adjoint: flag", false}})
+--- The X of A X = B for what lu_factor gave of A; of X A = B with left = false, of A' X = B with adjoint = true.
+--     x = linalg.lu_solve(LU, pivots, B)
+---@param ... any LU (..., n, n), pivots (..., n), B (..., n, k), left, adjoint
+---@return userdata
+function factor.lu_solve(...)
+  local LU, pivots, B, left, adjoint = read_lu_solve(...)
+  local name = "linalg.lu_solve"
+  check.square(name, LU, "LU")
+  check.matrices(name, B, "B")
+  check.same_dtype(name, LU, B)
+  if pivots.dtype ~= "int32" or pivots:dim() ~= LU:dim() - 1 or pivots:size(-1) ~= LU:size(-1) then
+    fail("%s: pivots: expected int32 as lu_factor gives them, got %s %s", name, pivots.dtype, shape_text(pivots))
+  end
+  if B:size(left and -2 or -1) ~= LU:size(-1) then
+    fail("%s: LU %s and B %s do not fit", name, shape_text(LU), shape_text(B))
+  end
+  if not left then B, adjoint = turned(B), not adjoint end
+  LU, B = check.one_batch(name, LU, B)
+  local sizes = LU:shape()
+  sizes[#sizes] = nil
+  pivots = pivots:expand(sizes)
+  local X = check.wants_grad(LU) and solve_by_triangles(LU, pivots, B, adjoint)
+    or C.matrix_lu_solve(LU, pivots, B, adjoint)
+  return left and X or turned(X)
+end
+
+local read_householder = signature("linalg.householder_product", {"A: tensor", "tau: tensor"})
+--- The first n columns of the product of the reflections 1 - tau_i v_i v_i', v_i being column i of A (..., m, n) below
+--- the diagonal with a 1 on it; tau (..., k), k <= n <= m.
+--     Q = linalg.householder_product(A, tau)
+---@param ... any A, tau
+---@return userdata
+function factor.householder_product(...)
+  local A, tau = read_householder(...)
+  local name = "linalg.householder_product"
+  check.matrices(name, A)
+  check.same_dtype(name, A, tau)
+  local m, n, k = A:size(-2), A:size(-1), tau:dim() > 0 and tau:size(-1) or 0
+  if m < n or k > n or tau:dim() ~= A:dim() - 1 then
+    fail("%s: A %s and tau %s do not fit: expected (..., m, n) and (..., k), k <= n <= m", name, shape_text(A),
+      shape_text(tau))
+  end
+  local like = {dtype = A.dtype, device = A.device}
+  local vectors = A:tril(-1) + C.eye(m, n, like)
+  local Q = C.eye(m, n, like):expand(A:shape())
+  for i = k - 1, 0, -1 do
+    local v = vectors:narrow(-1, i, 1)
+    Q = Q - tau:narrow(-1, i, 1):unsqueeze(-1) * C.matmul(v, C.matmul(turned(v), Q))
+  end
+  return Q
+end
+
+return factor

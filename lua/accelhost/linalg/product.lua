@@ -1,0 +1,204 @@
+--- accelhost.linalg: products, powers and exponentials.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local check = require "accelhost.linalg.check"
+
+local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
+local product = {}
+
+product.matmul = C.matmul
+
+-- Where to part each chain: of the products i..j the split that needs fewest multiplications (Cormen et al.,
+-- Introduction to Algorithms, 15.2). `size` has the rows of each matrix and the columns of the last.
+local function best_splits(size)
+  local count, cost, split = #size - 1, {}, {}
+  for i = 1, count do cost[i], split[i] = {[i] = 0}, {} end
+  for length = 1, count - 1 do
+    for i = 1, count - length do
+      local j = i + length
+      for k = i, j - 1 do
+        local total = cost[i][k] + cost[k + 1][j] + size[i] * size[k + 1] * size[j + 1]
+        if not cost[i][j] or total < cost[i][j] then cost[i][j], split[i][j] = total, k end
+      end
+    end
+  end
+  return split
+end
+
+local function multiply(matrices, split, i, j)
+  if i == j then return matrices[i] end
+  local k = split[i][j]
+  return C.matmul(multiply(matrices, split, i, k), multiply(matrices, split, k + 1, j))
+end
+
+local function chain(name, matrices)
+  local count, size = #matrices, {}
+  for i, matrix in ipairs(matrices) do
+    if matrix:dim() ~= 2 then
+      fail("%s: tensors: expected matrices, got %s in place %d", name, shape_text(matrix), i)
+    end
+    check.same_dtype(name, matrices[1], matrix)
+    if i > 1 and size[i] ~= matrix:size(0) then
+      fail("%s: tensors %s and %s do not fit", name, shape_text(matrices[i - 1]), shape_text(matrix))
+    end
+    size[i], size[i + 1] = matrix:size(0), matrix:size(1)
+  end
+  return multiply(matrices, best_splits(size), 1, count)
+end
+
+local read_multi_dot = signature("linalg.multi_dot", {"tensors: tensors"})
+--- The product of two or more matrices, in the order of multiplications that costs least. The first and the last may
+--- be vectors.
+--     y = linalg.multi_dot {A, B, v}
+---@param ... any tensors: a table
+---@return userdata
+function product.multi_dot(...)
+  local tensors = read_multi_dot(...)
+  if C.is_tensor(tensors) or #tensors < 2 then fail("linalg.multi_dot: tensors: expected at least 2 tensors") end
+  local matrices, count = {unpack(tensors)}, #tensors
+  local row, column = matrices[1]:dim() == 1, matrices[count]:dim() == 1
+  if row then matrices[1] = matrices[1]:unsqueeze(0) end
+  if column then matrices[count] = matrices[count]:unsqueeze(1) end
+  local result = chain("linalg.multi_dot", matrices)
+  if column then result = result:squeeze(1) end
+  return row and result:squeeze(0) or result
+end
+
+--- The product of matrices, in the order that costs least: multi_dot with the matrices one by one.
+--     y = accelhost.chain_matmul(A, B, C)
+---@param ... userdata
+---@return userdata
+function product.chain_matmul(...)
+  local matrices = {...}
+  if #matrices == 0 then fail "chain_matmul: 'matrices' is missing" end
+  for i = 1, select("#", ...) do arguments.check("chain_matmul", "matrices", "tensor", matrices[i]) end
+  return chain("chain_matmul", matrices)
+end
+
+local function square(name, A)
+  if A:dim() < 2 or A:size(-1) ~= A:size(-2) then
+    fail("%s: A: expected square matrices (..., n, n), got %s", name, shape_text(A))
+  end
+end
+
+local function identity_like(A)
+  return C.eye(A:size(-1), {dtype = A.dtype, device = A.device}):expand(A:shape())
+end
+
+local read_power = signature("linalg.matrix_power", {"A: tensor", "n: integer"})
+--- A times itself n times, by squaring; the identity for n = 0, powers of the inverse for n < 0.
+--     B = linalg.matrix_power(A, 3)
+---@param ... any A (..., k, k), n
+---@return userdata
+function product.matrix_power(...)
+  local A, n = read_power(...)
+  square("linalg.matrix_power", A)
+  if n == 0 then return identity_like(A):clone() end
+  if n < 0 then
+    check.float("linalg.matrix_power", A)
+    local inverse, info = C.matrix_inverse(A)
+    check.info("linalg.matrix_power", info, check.singular)
+    A, n = inverse, -n
+  end
+  local result
+  while n > 0 do
+    if n % 2 == 1 then result = result and C.matmul(result, A) or A end
+    n = math.floor(n / 2)
+    if n > 0 then A = C.matmul(A, A) end
+  end
+  return result == A and A:clone() or result
+end
+
+-- The diagonal Pade approximant of degree 13 (N. Higham, "The scaling and squaring method for the matrix exponential
+-- revisited", 2005): good to float64's precision for a 1-norm up to 5.37.
+local pade = {
+  64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000, 10559470521600,
+  670442572800, 33522128640, 1323241920, 40840800, 960960, 16380, 182, 1,
+}
+local pade_norm = 5.371920351148152
+
+local function pade_exp(A)
+  local b, eye = pade, identity_like(A)
+  local A2 = C.matmul(A, A)
+  local A4 = C.matmul(A2, A2)
+  local A6 = C.matmul(A4, A2)
+  local odd = C.matmul(A6, A6 * b[14] + A4 * b[12] + A2 * b[10]) + A6 * b[8] + A4 * b[6] + A2 * b[4] + eye * b[2]
+  local even = C.matmul(A6, A6 * b[13] + A4 * b[11] + A2 * b[9]) + A6 * b[7] + A4 * b[5] + A2 * b[3] + eye * b[1]
+  odd = C.matmul(A, odd)
+  return (C.matrix_solve(even - odd, even + odd))
+end
+
+local read_exp = signature("linalg.matrix_exp", {"A: tensor"})
+--- The matrix exponential of each matrix of A (..., n, n): 1 + A + A A / 2 + ..., by scaling, a Pade approximant and
+--- squaring.
+--     B = linalg.matrix_exp(A)
+---@param ... any A
+---@return userdata
+function product.matrix_exp(...)
+  local A = read_exp(...)
+  check.square("linalg.matrix_exp", A)
+  if A:numel() == 0 then return A:clone() end
+  -- How often each matrix is halved, and the result squared. A norm that is not finite needs none.
+  local halvings, most
+  C.autograd.no_grad(function()
+    local norm = A:detach():abs():sum(-2, true):amax({-1, -2}, true)
+    halvings = (norm / pade_norm):log2():ceil():clamp(0, 2000)
+    halvings = C.where(norm:isfinite(), halvings, 0)
+    most = halvings:max():item()
+  end)
+  local B = pade_exp(A / C.pow(2, halvings))
+  for i = 1, most do B = C.where(halvings:ge(i), C.matmul(B, B), B) end
+  return B
+end
+
+local read_cross = signature("linalg.cross", {"input: tensor", "other: tensor", {"dim: integer", -1}})
+--- The cross product along a dim of size 3; the other dims broadcast.
+--     y = linalg.cross(a, b)
+---@param ... any input, other, dim
+---@return userdata
+function product.cross(...)
+  local a, b, dim = read_cross(...)
+  local name = "linalg.cross"
+  if a:dim() ~= b:dim() then
+    fail("%s: expected as many dims on both sides, got %s and %s", name, shape_text(a), shape_text(b))
+  end
+  if dim >= a:dim() or dim < -a:dim() or a:size(dim) ~= 3 or b:size(dim) ~= 3 then
+    fail("%s: expected size 3 in dim %d, got %s and %s", name, dim, shape_text(a), shape_text(b))
+  end
+  return a:roll(-1, dim) * b:roll(-2, dim) - a:roll(-2, dim) * b:roll(-1, dim)
+end
+
+local read_vecdot = signature("linalg.vecdot", {"x: tensor", "y: tensor", {"dim: integer", -1}})
+--- The sum of x * y along a dim; the others broadcast.
+--     y = linalg.vecdot(a, b)
+---@param ... any x, y, dim
+---@return userdata
+function product.vecdot(...)
+  local x, y, dim = read_vecdot(...)
+  check.same_dtype("linalg.vecdot", x, y)
+  return (x * y):sum(dim)
+end
+
+local read_diagonal = signature("linalg.diagonal",
+  {"A: tensor", {"offset: integer", 0}, {"dim1: integer", -2}, {"dim2: integer", -1}})
+--- A view on the diagonals of matrices: accelhost.diagonal over the last two dims.
+--     d = linalg.diagonal(A)
+---@param ... any A, offset, dim1, dim2
+---@return userdata
+function product.diagonal(...)
+  return C.diagonal(read_diagonal(...))
+end
+
+local read_vander = signature("linalg.vander", {"x: tensor", {"N: count"}})
+--- The powers 0 .. N - 1 of each number of x (..., n) as rows (..., n, N); N is n by default.
+--     V = linalg.vander(x)
+---@param ... any x, N
+---@return userdata
+function product.vander(...)
+  local x, count = read_vander(...)
+  if x:dim() == 0 then fail("linalg.vander: x: expected at least 1 dim, got a number") end
+  local powers = C.arange(count or x:size(-1), {device = x.device})
+  return C.pow(x:unsqueeze(-1), powers:to(x.dtype == "bool" and "int64" or x.dtype))
+end
+
+return product

@@ -1,0 +1,196 @@
+--- accelhost.linalg: systems of equations and inverses.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local check = require "accelhost.linalg.check"
+
+local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
+local solve = {}
+
+local function turned(x) return x:transpose(-1, -2) end
+
+-- As in NumPy before 2: a B with one dim, or with the shape of A without its last dim, is a stack of vectors.
+local function is_vectors(A, B)
+  if B:dim() == 1 then return true end
+  if B:dim() ~= A:dim() - 1 then return false end
+  for d = 0, B:dim() - 1 do
+    if B:size(d) ~= A:size(d) then return false end
+  end
+  return true
+end
+
+local function solve_ex(name, A, B, left)
+  check.square(name, A)
+  check.float(name, B, "B")
+  check.same_dtype(name, A, B)
+  if B:dim() == 0 then fail("%s: B: expected at least 1 dim, got a number", name) end
+  local vectors = is_vectors(A, B)
+  if vectors and not left then fail("%s: left = false takes matrices, B is a vector %s", name, shape_text(B)) end
+  if vectors then B = B:unsqueeze(-1) end
+  if B:size(left and -2 or -1) ~= A:size(-1) then
+    fail("%s: A %s and B %s do not fit", name, shape_text(A), shape_text(B))
+  end
+  if not left then A, B = turned(A), turned(B) end
+  A, B = check.one_batch(name, A, B)
+  local X, info = C.matrix_solve(A, B)
+  if not left then X = turned(X) end
+  if vectors then X = X:squeeze(-1) end
+  return X, info
+end
+
+local read_solve_ex = signature("linalg.solve_ex",
+  {"A: tensor", "B: tensor", {"left: flag", true}, {"check_errors: flag", false}})
+--- As solve, but a singular matrix raises with check_errors = true only; else its solution is nan and its info, an
+--- int32 number per matrix, is above 0.
+--     X, info = linalg.solve_ex(A, B)
+---@param ... any A (..., n, n), B (..., n, k) or (..., n), left, check_errors
+---@return userdata X
+---@return userdata info
+function solve.solve_ex(...)
+  local A, B, left, check_errors = read_solve_ex(...)
+  local X, info = solve_ex("linalg.solve_ex", A, B, left)
+  if check_errors then check.info("linalg.solve_ex", info, check.singular) end
+  return X, info
+end
+
+local read_solve = signature("linalg.solve", {"A: tensor", "B: tensor", {"left: flag", true}})
+--- The X of A X = B, or of X A = B with left = false; A (..., n, n), B (..., n, k), or vectors (..., n). Batches
+--- broadcast. float32 or float64. A singular matrix is an error that names it.
+--     x = linalg.solve(A, b)
+---@param ... any A, B, left
+---@return userdata
+function solve.solve(...)
+  local A, B, left = read_solve(...)
+  local X, info = solve_ex("linalg.solve", A, B, left)
+  check.info("linalg.solve", info, check.singular)
+  return X
+end
+
+local read_triangular = signature("linalg.solve_triangular",
+  {"A: tensor", "B: tensor", "upper: flag", {"left: flag", true}, {"unitriangular: flag", false}})
+--- The X of A X = B (or X A = B) for triangular A (..., n, n), of which only the triangle is read, with
+--- unitriangular = true without its diagonal, which then counts as ones. A zero on the diagonal gives inf or nan.
+--     x = linalg.solve_triangular(A, B, {upper = true})
+---@param ... any A, B (..., n, k), upper, left, unitriangular
+---@return userdata
+function solve.solve_triangular(...)
+  local A, B, upper, left, unitriangular = read_triangular(...)
+  local name = "linalg.solve_triangular"
+  check.square(name, A)
+  check.matrices(name, B, "B")
+  check.same_dtype(name, A, B)
+  if B:size(left and -2 or -1) ~= A:size(-1) then
+    fail("%s: A %s and B %s do not fit", name, shape_text(A), shape_text(B))
+  end
+  A, B = check.one_batch(name, A, B)
+  return C.matrix_triangular_solve(A, B, upper, left, unitriangular)
+end
+
+local read_inv_ex = signature("linalg.inv_ex", {"A: tensor", {"check_errors: flag", false}})
+--- The inverse and LAPACK's info per matrix (int32; above 0: singular, the inverse is nan).
+--     inverse, info = linalg.inv_ex(A)
+---@param ... any A (..., n, n), check_errors
+---@return userdata inverse
+---@return userdata info
+function solve.inv_ex(...)
+  local A, check_errors = read_inv_ex(...)
+  check.square("linalg.inv_ex", A)
+  local inverse, info = C.matrix_inverse(A)
+  if check_errors then check.info("linalg.inv_ex", info, check.singular) end
+  return inverse, info
+end
+
+local read_inv = signature("linalg.inv", {"A: tensor"})
+--- The inverse of each matrix of A (..., n, n), float32 or float64. A singular matrix is an error that names it. To
+--- solve equations, solve is faster and more precise.
+--     B = linalg.inv(A)
+---@param ... any A
+---@return userdata
+function solve.inv(...)
+  local A = read_inv(...)
+  check.square("linalg.inv", A)
+  local inverse, info = C.matrix_inverse(A)
+  check.info("linalg.inv", info, check.singular)
+  return inverse
+end
+
+local read_cholesky_solve = signature("cholesky_solve", {"B: tensor", "L: tensor", {"upper: flag", false}})
+--- The X of A X = B for A = L L' (upper = true: A = L' L), L the factor that cholesky gives. Batches broadcast.
+--     x = accelhost.cholesky_solve(B, linalg.cholesky(A))
+---@param ... any B (..., n, k), L (..., n, n), upper
+---@return userdata
+function solve.cholesky_solve(...)
+  local B, L, upper = read_cholesky_solve(...)
+  local name = "cholesky_solve"
+  check.square(name, L, "L")
+  check.matrices(name, B, "B")
+  check.same_dtype(name, L, B)
+  if B:size(-2) ~= L:size(-1) then fail("%s: L %s and B %s do not fit", name, shape_text(L), shape_text(B)) end
+  L, B = check.one_batch(name, L, B)
+  local first, second = L, turned(L)
+  if upper then first, second = second, first end
+  return C.matrix_triangular_solve(second, C.matrix_triangular_solve(first, B, false), true)
+end
+
+local read_cholesky_inverse = signature("cholesky_inverse", {"L: tensor", {"upper: flag", false}})
+--- The inverse of L L' (upper = true: L' L).
+--     B = accelhost.cholesky_inverse(linalg.cholesky(A))
+---@param ... any L (..., n, n), upper
+---@return userdata
+function solve.cholesky_inverse(...)
+  local L, upper = read_cholesky_inverse(...)
+  check.square("cholesky_inverse", L, "L")
+  local eye = C.eye(L:size(-1), {dtype = L.dtype, device = L.device})
+  return solve.cholesky_solve(eye, L, upper)
+end
+
+local read_tensorinv = signature("linalg.tensorinv", {"A: tensor", {"ind: count", 2}})
+--- The inverse of A as a map from its last dims to its first `ind` ones, whose sizes must have the same product.
+--     B = linalg.tensorinv(accelhost.eye(6):reshape(2, 3, 6), {ind = 2})
+---@param ... any A, ind
+---@return userdata
+function solve.tensorinv(...)
+  local A, ind = read_tensorinv(...)
+  local shape, first, rest, rows = A:shape(), {}, {}, 1
+  for d = 1, #shape do
+    if d <= ind then first[#first + 1], rows = shape[d], rows * shape[d] else rest[#rest + 1] = shape[d] end
+  end
+  if rows * rows ~= A:numel() then
+    fail("linalg.tensorinv: the first %d sizes of %s do not have the product of the rest", ind, shape_text(A))
+  end
+  for _, size in ipairs(first) do rest[#rest + 1] = size end
+  check.float("linalg.tensorinv", A)
+  local inverse, info = C.matrix_inverse(A:reshape(rows, rows))
+  check.info("linalg.tensorinv", info, check.singular)
+  return inverse:reshape(rest)
+end
+
+local read_tensorsolve = signature("linalg.tensorsolve", {"A: tensor", "B: tensor", {"dims: integers"}})
+--- The X with tensordot(A, X, X:dim()) = B: the first dims of A (after those named by `dims` are moved to its end) are
+--- B's.
+--     x = linalg.tensorsolve(accelhost.eye(6):reshape(2, 3, 6), accelhost.ones(2, 3))
+---@param ... any A, B, dims
+---@return userdata
+function solve.tensorsolve(...)
+  local A, B, dims = read_tensorsolve(...)
+  local name = "linalg.tensorsolve"
+  check.float(name, A)
+  check.same_dtype(name, A, B)
+  if dims then
+    dims = type(dims) == "number" and {dims} or dims
+    local last = {}
+    for i = 1, #dims do last[i] = i - 1 - #dims end
+    A = A:movedim(dims, last)
+  end
+  local shape, rest = A:shape(), {}
+  for d = B:dim() + 1, #shape do rest[#rest + 1] = shape[d] end
+  local count = 1
+  for _, size in ipairs(rest) do count = count * size end
+  if count ~= B:numel() or A:numel() ~= count * count then
+    fail("%s: A %s and B %s do not make a square system", name, shape_text(A), shape_text(B))
+  end
+  local X, info = C.matrix_solve(A:reshape(count, count), B:reshape(count, 1))
+  check.info(name, info, check.singular)
+  return X:reshape(rest)
+end
+
+return solve

@@ -170,6 +170,21 @@ static struct ah_value pair_of(int64_t first, int64_t second)
     return AH_INTS_OF((int64_t[]){first, second}, 2);
 }
 
+int ah_row_options(const struct ah_call *c, int from, int count, const int64_t *neutral, struct ah_value *pairs)
+{
+    for (int i = 0; i < count; i++) {
+        const struct ah_value *value = &c->arg[from + i];
+        bool one = value->kind == AH_INT || (value->kind == AH_INTS && value->ints.count == 1);
+        if (!one && value->kind != AH_NONE) {
+            return ah_fail(AH_EINVAL, "%s: %s: expected one integer, got %d", c->op->name, c->op->param[from + i].name,
+                           value->ints.count);
+        }
+        int64_t number = value->kind == AH_INT ? value->integer : one ? value->ints.at[0] : 0;
+        pairs[i] = one ? pair_of(neutral[i], number) : AH_NIL;
+    }
+    return 0;
+}
+
 /* (N, C, L) as (N, C, 1, L): a row is an image of height 1. */
 static int lift(const struct ah_call *c, int i, struct ah_tensor **out)
 {
@@ -185,13 +200,15 @@ int ah_forward_conv1d(struct ah_call *c)
 {
     const struct ah_args_conv1d *arg = ah_args(c, conv1d);
     struct ah_tensor *x = NULL, *w = NULL, *y = NULL;
+    struct ah_value pairs[3];
     int status;
+    AH_TRY(ah_row_options(c, 3, 3, (int64_t[]){1, 0, 1}, pairs));
     AH_TRY(ah_call_expect_float(c, 0));
     AH_TRY(same_dtype(c, 0, 1));
     AH_TRYGO(lift(c, 0, &x), out);
     AH_TRYGO(lift(c, 1, &w), out);
-    AH_TRYGO(ah_op1(AH_OP_conv2d, &y, AH_T(x), AH_T(w), arg->bias, pair_of(1, arg->stride.integer),
-                    pair_of(0, arg->padding.integer), pair_of(1, arg->dilation.integer), arg->groups), out);
+    AH_TRYGO(ah_op1(AH_OP_conv2d, &y, AH_T(x), AH_T(w), arg->bias, pairs[0], pairs[1], pairs[2],
+                    arg->groups), out);
     AH_TRYGO(ah_op1(AH_OP_squeeze, &c->out[0], AH_T(y), AH_I(-2)), out);
     c->out_count = 1;
 out:
@@ -205,14 +222,16 @@ int ah_forward_conv_transpose1d(struct ah_call *c)
 {
     const struct ah_args_conv_transpose1d *arg = ah_args(c, conv_transpose1d);
     struct ah_tensor *x = NULL, *w = NULL, *y = NULL;
+    struct ah_value pairs[3], dilation;
     int status;
+    AH_TRY(ah_row_options(c, 3, 3, (int64_t[]){1, 0, 0}, pairs));
+    AH_TRY(ah_row_options(c, 7, 1, (int64_t[]){1}, &dilation));
     AH_TRY(ah_call_expect_float(c, 0));
     AH_TRY(same_dtype(c, 0, 1));
     AH_TRYGO(lift(c, 0, &x), out);
     AH_TRYGO(lift(c, 1, &w), out);
-    AH_TRYGO(ah_op1(AH_OP_conv_transpose2d, &y, AH_T(x), AH_T(w), arg->bias, pair_of(1, arg->stride.integer),
-                    pair_of(0, arg->padding.integer), pair_of(0, arg->output_padding.integer), arg->groups,
-                    pair_of(1, arg->dilation.integer)), out);
+    AH_TRYGO(ah_op1(AH_OP_conv_transpose2d, &y, AH_T(x), AH_T(w), arg->bias, pairs[0], pairs[1],
+                    pairs[2], arg->groups, dilation), out);
     AH_TRYGO(ah_op1(AH_OP_squeeze, &c->out[0], AH_T(y), AH_I(-2)), out);
     c->out_count = 1;
 out:

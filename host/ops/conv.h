@@ -32,4 +32,8 @@ int ah_conv_output_size(const struct ah_conv *s, int64_t *size);
 int ah_pair(const char *op, const char *name, const struct ah_value *value, const int64_t *fallback, int64_t least,
             int64_t *pair);
 
+/* The options of a 1-d row, arguments from .. from + count, as those of images of height 1: (neutral[i], option).
+ * AH_EINVAL unless each is absent or one integer. */
+int ah_row_options(const struct ah_call *c, int from, int count, const int64_t *neutral, struct ah_value *pairs);
+
 #endif

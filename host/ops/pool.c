@@ -196,23 +196,18 @@ int ah_forward_adaptive_avg_pool2d_backward(struct ah_call *c)
 
 /* Rows as images of height 1. */
 
-static struct ah_value pair_of(int64_t first, int64_t second)
+/* The 2-d op of x and these arguments; its results without their height are the call's. */
+static int pool_lifted(struct ah_call *c, enum ah_opid op, const struct ah_value *args, int count)
 {
-    return AH_INTS_OF((int64_t[]){first, second}, 2);
-}
-
-static struct ah_value stride_of(const struct ah_value *stride)
-{
-    return stride->kind == AH_NONE ? AH_NIL : pair_of(1, stride->integer);
-}
-
-static int lowered(struct ah_call *c, int status, struct ah_tensor *x, struct ah_tensor *y)
-{
-    if (status == 0)
-        status = ah_op1(AH_OP_squeeze, &c->out[0], AH_T(y), AH_I(-2));
-    c->out_count = status == 0;
-    ah_tensor_release(x);
-    ah_tensor_release(y);
+    struct ah_tensor *y[AH_MAX_OUTS] = {NULL};
+    int given = 0, status = ah_op_call(op, args, count, false, y, &given);
+    for (int i = 0; i < given; i++) {
+        if (status == 0)
+            status = ah_op1(AH_OP_squeeze, &c->out[i], AH_T(y[i]), AH_I(-2));
+        c->out_count += status == 0;
+        ah_tensor_release(y[i]);
+    }
+    ah_tensor_release(args[0].tensor);
     return status;
 }
 
@@ -228,28 +223,32 @@ static int lift(const struct ah_call *c, struct ah_tensor **out)
 int ah_forward_max_pool1d(struct ah_call *c)
 {
     const struct ah_args_max_pool1d *arg = ah_args(c, max_pool1d);
-    struct ah_tensor *x = NULL, *y = NULL;
+    struct ah_tensor *x = NULL;
+    struct ah_value pairs[4];
+    AH_TRY(ah_row_options(c, 1, 4, (int64_t[]){1, 1, 0, 1}, pairs));
     AH_TRY(lift(c, &x));
-    int status = ah_op1(AH_OP_max_pool2d, &y, AH_T(x), pair_of(1, arg->kernel_size.integer), stride_of(&arg->stride),
-                        pair_of(0, arg->padding.integer), pair_of(1, arg->dilation.integer), arg->ceil_mode);
-    return lowered(c, status, x, y);
+    const struct ah_value args[] = {AH_T(x), pairs[0], pairs[1], pairs[2], pairs[3], arg->ceil_mode,
+                                    arg->return_indices};
+    return pool_lifted(c, AH_OP_max_pool2d, args, 7);
 }
 
 int ah_forward_avg_pool1d(struct ah_call *c)
 {
     const struct ah_args_avg_pool1d *arg = ah_args(c, avg_pool1d);
-    struct ah_tensor *x = NULL, *y = NULL;
+    struct ah_tensor *x = NULL;
+    struct ah_value pairs[3];
+    AH_TRY(ah_row_options(c, 1, 3, (int64_t[]){1, 1, 0}, pairs));
     AH_TRY(lift(c, &x));
-    int status = ah_op1(AH_OP_avg_pool2d, &y, AH_T(x), pair_of(1, arg->kernel_size.integer), stride_of(&arg->stride),
-                        pair_of(0, arg->padding.integer), arg->ceil_mode, arg->count_include_pad);
-    return lowered(c, status, x, y);
+    const struct ah_value args[] = {AH_T(x), pairs[0], pairs[1], pairs[2], arg->ceil_mode, arg->count_include_pad};
+    return pool_lifted(c, AH_OP_avg_pool2d, args, 6);
 }
 
 int ah_forward_adaptive_avg_pool1d(struct ah_call *c)
 {
-    struct ah_tensor *x = NULL, *y = NULL;
+    struct ah_tensor *x = NULL;
+    struct ah_value size;
+    AH_TRY(ah_row_options(c, 1, 1, (int64_t[]){1}, &size));
     AH_TRY(lift(c, &x));
-    struct ah_value size = pair_of(1, ah_args(c, adaptive_avg_pool1d)->output_size.integer);
-    int status = ah_op1(AH_OP_adaptive_avg_pool2d, &y, AH_T(x), size);
-    return lowered(c, status, x, y);
+    const struct ah_value args[] = {AH_T(x), size};
+    return pool_lifted(c, AH_OP_adaptive_avg_pool2d, args, 2);
 }

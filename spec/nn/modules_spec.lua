@@ -82,7 +82,8 @@ end)
 
 -- What draws random numbers would draw others for each difference.
 local function is_random(case)
-  return case.call:find "RReLU" or case.call:find "rrelu" or case.call:find "Dropout"
+  return case.call:find "RReLU" or case.call:find "rrelu" or case.call:find "Dropout" or case.call:find "Fractional"
+    or case.call:find "dtype ="
 end
 
 describe("Second derivatives are those of differences for", function()

@@ -1,25 +1,16 @@
 --- Convolutions.
 local C = require "accelhost._C"
+local F = require "accelhost.nn.functional"
 local arguments = require "accelhost.util.arguments"
+local edges = require "accelhost.nn.functional.edges"
 local init = require "accelhost.nn.initializers"
 local Module = require("accelhost.nn.module").Module
 local new = require("accelhost.nn.parameter").new
-local pad = require("accelhost.nn.functional").pad
 local repr = require "accelhost.nn.repr"
+local tuple = require("accelhost.nn.functional.sizes").tuple
 
 local fail = arguments.fail
 local conv = {}
-
---- A number, or a table of `count` numbers, as a table.
-local function tuple(what, name, value, count)
-  if type(value) == "number" then
-    local t = {}
-    for i = 1, count do t[i] = value end
-    return t
-  end
-  if type(value) == "table" and #value == count then return value end
-  return fail("%s: %s: expected a number or a table of %d, got %s", what, name, count, arguments.describe(value))
-end
 
 local function any(values, than)
   for i = 1, #values do
@@ -45,7 +36,7 @@ function Conv:setup(dims, transposed, o)
   self.padding_mode, self.padding = o.padding_mode, o.padding
   if o.padding == "same" and any(self.stride, 1) then fail("%s: padding 'same' needs stride 1", what) end
   if type(o.padding) ~= "string" then self.padding = tuple(what, "padding", o.padding, dims) end
-  self:_place_padding(dims)
+  self._pads, self._edges = edges.place(self.padding, self.kernel_size, self.dilation, self.padding_mode == "zeros")
   local sizes = transposed and {o.in_channels, o.out_channels / o.groups} or {o.out_channels, o.in_channels / o.groups}
   for d = 1, dims do sizes[2 + d] = self.kernel_size[d] end
   local options = {dtype = o.dtype, device = o.device}
@@ -66,34 +57,10 @@ function Conv:reset_parameters()
   end
 end
 
---- What the convolution itself pads (_pads: zeros, the same on both sides), and what is padded before it (_edges, as
--- for F.pad).
-function Conv:_place_padding(dims)
-  local symmetric = true
-  self._pads, self._edges = {}, {}
-  for d = 1, dims do
-    local total = 0
-    if self.padding == "same" then
-      total = self.dilation[d] * (self.kernel_size[d] - 1)
-    elseif type(self.padding) == "table" then
-      total = 2 * self.padding[d]
-    end
-    symmetric = symmetric and total % 2 == 0
-    local before = math.floor(total / 2)
-    self._pads[d] = before
-    self._edges[2 * (dims - d) + 1], self._edges[2 * (dims - d) + 2] = before, total - before
-  end
-  if symmetric and self.padding_mode == "zeros" then
-    self._edges = nil
-  else
-    for d = 1, dims do self._pads[d] = 0 end
-  end
-end
-
 --- The input with the edges that the convolution cannot make.
 function Conv:_padded(input)
   if not self._edges then return input end
-  return pad(input, self._edges, self.padding_mode == "zeros" and "constant" or self.padding_mode)
+  return F.pad(input, self._edges, self.padding_mode == "zeros" and "constant" or self.padding_mode)
 end
 
 function Conv:extra_repr()
@@ -125,16 +92,20 @@ local function options(in_channels, out_channels, kernel_size, stride, padding, 
     dtype = dtype}
 end
 
+local function class(name, dims)
+  local Class = Conv:extend(name)
+  local read = arguments.signature(name, parameters)
+  function Class:init(...)
+    self:setup(dims, false, options(read(...)))
+  end
+  conv[name] = Class
+  return Class
+end
+
 --- Cross-correlation over [N, C, L].
 ---@class Conv1d: Module
 ---@field weight table [out_channels, in_channels / groups, k]
-local Conv1d = Conv:extend "Conv1d"
-conv.Conv1d = Conv1d
-local read1 = arguments.signature("Conv1d", parameters)
-
-function Conv1d:init(...)
-  self:setup(1, false, options(read1(...)))
-end
+local Conv1d = class("Conv1d", 1)
 
 ---@param input table [N, C, L]
 ---@return table [N, out_channels, L']
@@ -148,18 +119,23 @@ end
 --   nn.Conv2d(1, 32, 3, {stride = 1, padding = 1})
 ---@class Conv2d: Module
 ---@field weight table [out_channels, in_channels / groups, kh, kw]
-local Conv2d = Conv:extend "Conv2d"
-conv.Conv2d = Conv2d
-local read2 = arguments.signature("Conv2d", parameters)
-
-function Conv2d:init(...)
-  self:setup(2, false, options(read2(...)))
-end
+local Conv2d = class("Conv2d", 2)
 
 ---@param input table [N, C, H, W]
 ---@return table [N, out_channels, H', W']
 function Conv2d:forward(input)
   return C.conv2d(self:_padded(input), self.weight, self.bias, self.stride, self._pads, self.dilation, self.groups)
+end
+
+--- Cross-correlation over [N, C, D, H, W].
+---@class Conv3d: Module
+---@field weight table [out_channels, in_channels / groups, kd, kh, kw]
+local Conv3d = class("Conv3d", 3)
+
+---@param input table [N, C, D, H, W]
+---@return table [N, out_channels, D', H', W']
+function Conv3d:forward(input)
+  return F.conv3d(self:_padded(input), self.weight, self.bias, self.stride, self._pads, self.dilation, self.groups)
 end
 
 local transposed_parameters = {
@@ -168,42 +144,47 @@ local transposed_parameters = {
   {"padding_mode: 'zeros'", "zeros"}, {"device: device"}, {"dtype: dtype"},
 }
 
+-- What output_padding gives the size that is wanted: the spatial sizes, or those of the whole result.
+local function output_padding(self, input, output_size)
+  local dims, more = #self.kernel_size, {}
+  arguments.check(self._name, "output_size", "counts", output_size)
+  output_size = #output_size == dims + 2 and {unpack(output_size, 3)} or output_size
+  output_size = tuple(self._name, "output_size", output_size, dims)
+  for d = 1, dims do
+    local least = (input:size(d - dims - 1) - 1) * self.stride[d] - 2 * self.padding[d] +
+      self.dilation[d] * (self.kernel_size[d] - 1) + 1
+    more[d] = output_size[d] - least
+    if more[d] < 0 or more[d] >= self.stride[d] then
+      fail("%s: output_size: dim %d: expected a size between %d and %d, got %d", self._name, d - 1, least,
+        least + self.stride[d] - 1, output_size[d])
+    end
+  end
+  return more
+end
+
 local function transposed_class(name, dims)
   local Class = Conv:extend(name)
   local read = arguments.signature(name, transposed_parameters)
+  local run = "conv_transpose" .. dims .. "d"
   function Class:init(...)
-    local in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation,
-      padding_mode, device, dtype = read(...)
-    self.output_padding = tuple(name, "output_padding", output_padding, dims)
+    local in_channels, out_channels, kernel_size, stride, padding, more, groups, bias, dilation, padding_mode, device,
+      dtype = read(...)
+    self.output_padding = tuple(name, "output_padding", more, dims)
     self:setup(dims, true, options(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias,
       padding_mode, device, dtype))
   end
+  --- With output_size the output padding is what makes that size.
+  ---@param input table [N, in_channels, sizes...]
+  ---@param output_size integer[]? spatial sizes, or those of the whole result
+  ---@return table [N, out_channels, sizes...]
+  function Class:forward(input, output_size)
+    local more = output_size and output_padding(self, input, output_size) or self.output_padding
+    return F[run](input, self.weight, self.bias, self.stride, self.padding, more, self.groups, self.dilation)
+  end
   conv[name] = Class
-  return Class
 end
 
---- The transpose (gradient) of Conv1d with respect to its input.
----@class ConvTranspose1d: Module
----@field weight table [in_channels, out_channels / groups, k]
-local ConvTranspose1d = transposed_class("ConvTranspose1d", 1)
-
----@param input table [N, in_channels, L]
----@return table [N, out_channels, L']
-function ConvTranspose1d:forward(input)
-  return C.conv_transpose1d(input, self.weight, self.bias, self.stride[1], self.padding[1], self.output_padding[1],
-    self.groups, self.dilation[1])
-end
-
---- The transpose (gradient) of Conv2d with respect to its input.
----@class ConvTranspose2d: Module
----@field weight table [in_channels, out_channels / groups, kh, kw]
-local ConvTranspose2d = transposed_class("ConvTranspose2d", 2)
-
----@param input table [N, in_channels, H, W]
----@return table [N, out_channels, H', W']
-function ConvTranspose2d:forward(input)
-  return C.conv_transpose2d(input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups,
-    self.dilation)
-end
+-- ConvTranspose1d, 2d, 3d: the transpose (gradient) of a convolution with respect to its input.
+for dims = 1, 3 do transposed_class("ConvTranspose" .. dims .. "d", dims) end
 
 return conv

@@ -1,84 +1,113 @@
---- Pooling over [N, C, L] and [N, C, H, W].
-local C = require "accelhost._C"
+--- Pooling over rows [N, C, L], images [N, C, H, W] and volumes [N, C, D, H, W], or without the batch.
+local F = require "accelhost.nn.functional"
 local arguments = require "accelhost.util.arguments"
 local Module = require("accelhost.nn.module").Module
 local repr = require "accelhost.nn.repr"
+local tuple = require("accelhost.nn.functional.sizes").tuple
 
 local pooling = {}
 
---- A class whose parameters become fields; stride defaults to kernel_size.
-local function class(name, parameters, forward, shown)
+--- A class whose parameters become fields; stride defaults to kernel_size. `shown` are the fields that are printed;
+-- they become tables of `dims` where that is given.
+local function class(name, parameters, forward, shown, dims)
   local Class = Module:extend(name)
   local set = arguments.setter(name, parameters)
   function Class:init(...)
     set(self, ...)
-    if self.kernel_size and self.stride == nil then self.stride = self.kernel_size end
+    if self.kernel_size and self.stride == nil and not self.norm_type then self.stride = self.kernel_size end
+    for _, field in ipairs(dims and shown or {}) do self[field] = tuple(name, field, self[field], dims) end
   end
   Class.forward = forward
   function Class:extra_repr()
     local parts = {}
     for i, field in ipairs(shown) do
-      local value = self[field]
-      -- The one-dimensional averages print tuples.
-      if name == "AvgPool1d" and type(value) == "number" then value = {value} end
-      parts[i] = field .. "=" .. repr.value(value)
+      parts[i] = field .. "=" .. repr.value(self[field])
     end
     return table.concat(parts, ", ")
   end
   pooling[name] = Class
 end
 
-local max_parameters = {
-  "kernel_size: counts", {"stride: counts"}, {"padding: sizes", 0}, {"dilation: counts", 1},
-  {"return_indices: flag", false}, {"ceil_mode: flag", false},
-}
-local max_shown = {"kernel_size", "stride", "padding", "dilation", "ceil_mode"}
+-- The largest value of each window; padding counts as -inf. With return_indices its place is a second result.
+for dims = 1, 3 do
+  local pool = "max_pool" .. dims .. "d"
+  class("MaxPool" .. dims .. "d", {
+    "kernel_size: counts", {"stride: counts"}, {"padding: sizes", 0}, {"dilation: counts", 1},
+    {"return_indices: flag", false}, {"ceil_mode: flag", false},
+  }, function(self, input)
+    return F[pool](input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode,
+      self.return_indices)
+  end, {"kernel_size", "stride", "padding", "dilation", "ceil_mode"})
+end
 
---- The largest value of each window; padding counts as -inf. With return_indices its place is a second result.
----@class MaxPool2d: Module
-class("MaxPool2d", max_parameters, function(self, input)
-  return C.max_pool2d(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode,
-    self.return_indices)
-end, max_shown)
+-- The mean of each window; padding counts as 0 unless count_include_pad is false, and divisor_override divides the sums
+-- instead of the number of elements.
+for dims = 1, 3 do
+  local pool = "avg_pool" .. dims .. "d"
+  local parameters = {
+    "kernel_size: counts", {"stride: counts"}, {"padding: sizes", 0}, {"ceil_mode: flag", false},
+    {"count_include_pad: flag", true},
+  }
+  if dims > 1 then parameters[#parameters + 1] = {"divisor_override: integer"} end
+  class("AvgPool" .. dims .. "d", parameters, function(self, input)
+    if dims == 1 then
+      return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
+    end
+    return F[pool](input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad,
+      self.divisor_override)
+  end, {"kernel_size", "stride", "padding"}, dims == 1 and 1 or nil)
+end
 
-local function one(value) return type(value) == "table" and value[1] or value end
+-- The mean, or the largest value, of as many windows as the output has places.
+for dims = 1, 3 do
+  local average, max = "adaptive_avg_pool" .. dims .. "d", "adaptive_max_pool" .. dims .. "d"
+  class("AdaptiveAvgPool" .. dims .. "d", {"output_size: counts"}, function(self, input)
+    return F[average](input, self.output_size)
+  end, {"output_size"})
+  class("AdaptiveMaxPool" .. dims .. "d", {"output_size: counts", {"return_indices: flag", false}},
+    function(self, input) return F[max](input, self.output_size, self.return_indices) end, {"output_size"})
+end
 
----@class MaxPool1d: Module
-class("MaxPool1d", max_parameters, function(self, input)
-  if self.return_indices then
-    local values, places = C.max_pool2d(input:unsqueeze(-2), {1, one(self.kernel_size)}, {1, one(self.stride)},
-      {0, one(self.padding)}, {1, one(self.dilation)}, self.ceil_mode, true)
-    return values:squeeze(-2), places:squeeze(-2)
+-- (sum of x^norm_type over each window)^(1 / norm_type).
+for dims = 1, 3 do
+  local pool = "lp_pool" .. dims .. "d"
+  class("LPPool" .. dims .. "d", {
+    "norm_type: number", "kernel_size: counts", {"stride: counts"}, {"ceil_mode: flag", false},
+  }, function(self, input)
+    return F[pool](input, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
+  end, {"norm_type", "kernel_size", "stride", "ceil_mode"})
+end
+
+-- The way back from the places that a max pool gave.
+for dims = 1, 3 do
+  local pool = "max_unpool" .. dims .. "d"
+  class("MaxUnpool" .. dims .. "d", {"kernel_size: counts", {"stride: counts"}, {"padding: sizes", 0}},
+    function(self, input, indices, output_size)
+      return F[pool](input, indices, self.kernel_size, self.stride, self.padding, output_size)
+    end, {"kernel_size", "stride", "padding"}, dims)
+end
+
+-- The largest values of windows at random places.
+for dims = 2, 3 do
+  local name, pool = "FractionalMaxPool" .. dims .. "d", "fractional_max_pool" .. dims .. "d"
+  class(name, {
+    "kernel_size: counts", {"output_size: counts"}, {"output_ratio: numbers"}, {"return_indices: flag", false},
+    {"_random_samples: tensor"},
+  }, function(self, input)
+    return F[pool](input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices,
+      self._random_samples)
+  end, {})
+  local Class = pooling[name]
+  local set = Class.init
+  function Class:init(...)
+    set(self, ...)
+    if (self.output_size == nil) == (self.output_ratio == nil) then
+      arguments.fail("%s: expected either output_size or output_ratio", name)
+    end
+    local samples = self._random_samples
+    self._random_samples = nil
+    self:register_buffer("_random_samples", samples)
   end
-  return C.max_pool1d(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
-end, max_shown)
-
-local average_parameters = {
-  "kernel_size: counts", {"stride: counts"}, {"padding: sizes", 0}, {"ceil_mode: flag", false},
-  {"count_include_pad: flag", true},
-}
-local average_shown = {"kernel_size", "stride", "padding"}
-
---- The mean of each window; padding counts as 0 unless count_include_pad is false.
----@class AvgPool2d: Module
-class("AvgPool2d", average_parameters, function(self, input)
-  return C.avg_pool2d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
-end, average_shown)
-
----@class AvgPool1d: Module
-class("AvgPool1d", average_parameters, function(self, input)
-  return C.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
-end, average_shown)
-
---- The mean of as many windows as the output has places.
----@class AdaptiveAvgPool2d: Module
-class("AdaptiveAvgPool2d", {"output_size: sizes"}, function(self, input)
-  return C.adaptive_avg_pool2d(input, self.output_size)
-end, {"output_size"})
-
----@class AdaptiveAvgPool1d: Module
-class("AdaptiveAvgPool1d", {"output_size: sizes"}, function(self, input)
-  return C.adaptive_avg_pool1d(input, self.output_size)
-end, {"output_size"})
+end
 
 return pooling

@@ -11,6 +11,7 @@ local files = {
     "logsigmoid", "softsign", "tanhshrink", "hardshrink", "softshrink", "prelu", "glu", "softmin", "gumbel_softmax",
   },
   attention = {"multi_head_attention_forward"},
+  conv = {"conv1d", "conv2d", "conv3d", "conv_transpose3d"},
   distance = {"normalize", "cosine_similarity", "pairwise_distance", "pdist"},
   dropout = {"dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"},
   linear = {"bilinear"},
@@ -21,6 +22,11 @@ local files = {
   },
   norm = {"instance_norm", "local_response_norm"},
   pad = {"pad"},
+  pool = {
+    "max_pool3d", "avg_pool3d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
+    "adaptive_max_pool3d", "lp_pool1d", "lp_pool2d", "lp_pool3d",
+  },
+  unpool = {"max_unpool1d", "max_unpool2d", "max_unpool3d", "fractional_max_pool2d", "fractional_max_pool3d"},
 }
 
 local lazy = {}

@@ -1,0 +1,179 @@
+--- Convolutions with padding by name, and those over volumes, made of those over images: the frames that a kernel
+-- covers in depth become channels, so that one image convolution does the work.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local edges = require "accelhost.nn.functional.edges"
+local pad = require("accelhost.nn.functional.pad").pad
+local tuple = require("accelhost.nn.functional.sizes").tuple
+
+local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
+local F = {}
+
+local function kernel_of(weight, dims)
+  local kernel = {}
+  for d = 1, dims do kernel[d] = weight:size(1 + d) end
+  return kernel
+end
+
+local function check_same(what, padding, stride)
+  for _, step in ipairs(stride) do
+    if padding == "same" and step ~= 1 then fail("%s: padding 'same' needs stride 1", what) end
+  end
+end
+
+-- Convolutions of the op table take padding by name, too. Other calls go straight through.
+
+local function by_name(name, dims)
+  local op = C[name]
+  local read = signature(name, {
+    "input: tensor", "weight: tensor", {"bias: tensor"}, {"stride: counts", 1}, {"padding: 'same'|'valid'"},
+    {"dilation: counts", 1}, {"groups: count", 1},
+  })
+  return function(...)
+    local given = select("#", ...)
+    local last = given > 0 and select(given, ...)
+    local named = type(last) == "table" and type(last.padding) == "string"
+    if not named and type((select(5, ...))) ~= "string" then return op(...) end
+    local input, weight, bias, stride, padding, dilation, groups = read(...)
+    if weight:dim() ~= dims + 2 then return op(input, weight) end -- which says what it expects
+    stride, dilation = tuple(name, "stride", stride, dims), tuple(name, "dilation", dilation, dims)
+    check_same(name, padding, stride)
+    local pads, around = edges.place(padding, kernel_of(weight, dims), dilation, true)
+    if around then input = pad(input, around) end
+    if dims == 1 then stride, pads, dilation = stride[1], pads[1], dilation[1] end
+    return op(input, weight, bias, stride, pads, dilation, groups)
+  end
+end
+
+--- Cross-correlation over [N, C, L] or [C, L] with weight [out, C / groups, k]. padding = "same" keeps the length (for
+--- stride 1; of an odd sum the larger half is put behind), "valid" pads nothing.
+F.conv1d = by_name("conv1d", 1)
+
+--- Cross-correlation over [N, C, H, W] or [C, H, W] with weight [out, C / groups, kH, kW]; padding = "same" and "valid"
+--- as in conv1d.
+F.conv2d = by_name("conv2d", 2)
+
+-- Volumes.
+
+local volume_text = "input (N, C, D, H, W) or (C, D, H, W)"
+
+local function check_volume(what, input, weight, bias, o)
+  if input:dim() ~= 5 and input:dim() ~= 4 or weight:dim() ~= 5 then
+    fail("%s: expected %s and weight %s, got %s and %s", what, volume_text, o.weight_text, shape_text(input),
+      shape_text(weight))
+  end
+  if input:size(-4) ~= o.channels_in() or weight:size(0) % o.groups ~= 0 then
+    fail("%s: input %s does not fit weight %s with groups = %d", what, shape_text(input), shape_text(weight), o.groups)
+  end
+  if input.dtype ~= weight.dtype or bias and bias.dtype ~= weight.dtype then
+    fail("%s: dtypes differ: input is %s, weight is %s%s", what, input.dtype, weight.dtype,
+      bias and ", bias is " .. bias.dtype or "")
+  end
+  if bias and (bias:dim() ~= 1 or bias:size(0) ~= o.channels_out()) then
+    fail("%s: bias %s does not fit weight %s", what, shape_text(bias), shape_text(weight))
+  end
+end
+
+local function plane(values) return {values[2], values[3]} end
+
+-- [N, C, D, H, W] as frames [N, D, C, H, W], with zeros for what is padded in depth.
+local function frames_of(input, padding)
+  local frames = input:transpose(1, 2)
+  if padding == 0 then return frames end
+  local sizes = frames:shape()
+  sizes[2] = padding
+  local zeros = input:new_zeros(sizes)
+  return C.cat({zeros, frames, zeros}, 1)
+end
+
+local read_conv3d = signature("conv3d", {
+  "input: tensor", "weight: tensor", {"bias: tensor"}, {"stride: counts", 1}, {"padding: sizes|'same'|'valid'", 0},
+  {"dilation: counts", 1}, {"groups: count", 1},
+})
+
+--- Cross-correlation of volumes: input [N, C, D, H, W] or [C, D, H, W], weight [out, C / groups, kD, kH, kW]. Options
+-- are numbers or tables of three; padding = "same" and "valid" as in conv1d.
+---@return userdata # [N, out, D', H', W'], sizes (size + 2 padding - dilation (k - 1) - 1) / stride + 1
+function F.conv3d(...)
+  local input, weight, bias, stride, padding, dilation, groups = read_conv3d(...)
+  check_volume("conv3d", input, weight, bias, {
+    weight_text = "(out, in / groups, kD, kH, kW)", groups = groups,
+    channels_in = function() return weight:size(1) * groups end, channels_out = function() return weight:size(0) end,
+  })
+  if input:dim() == 4 then
+    return F.conv3d(input:unsqueeze(0), weight, bias, stride, padding, dilation, groups):squeeze(0)
+  end
+  stride, dilation = tuple("conv3d", "stride", stride, 3), tuple("conv3d", "dilation", dilation, 3)
+  if type(padding) ~= "string" then padding = tuple("conv3d", "padding", padding, 3) end
+  check_same("conv3d", padding, stride)
+  local kernel = kernel_of(weight, 3)
+  local pads, around = edges.place(padding, kernel, dilation, true)
+  if around then input = pad(input, around) end
+  local frames, parts = frames_of(input, pads[1]), {}
+  local reach = dilation[1] * (kernel[1] - 1) + 1
+  local depth = math.floor((frames:size(1) - reach) / stride[1]) + 1
+  if depth < 1 or kernel[1] < 1 then
+    fail("conv3d: the kernel of weight %s is larger than the padded input %s", shape_text(weight), shape_text(input))
+  end
+  for k = 0, kernel[1] - 1 do
+    local first = k * dilation[1]
+    parts[k + 1] = C.slice(frames, 1, first, first + (depth - 1) * stride[1] + 1, stride[1])
+  end
+  local batch, channels = input:size(0), weight:size(0)
+  local stacked = C.stack(parts, 3):reshape(batch * depth, -1, input:size(3), input:size(4))
+  local result = C.conv2d(stacked, weight:reshape(channels, -1, kernel[2], kernel[3]), bias, plane(stride), plane(pads),
+    plane(dilation), groups)
+  return result:reshape(batch, depth, channels, result:size(2), result:size(3)):transpose(1, 2):contiguous()
+end
+
+local read_transpose3d = signature("conv_transpose3d", {
+  "input: tensor", "weight: tensor", {"bias: tensor"}, {"stride: counts", 1}, {"padding: sizes", 0},
+  {"output_padding: sizes", 0}, {"groups: count", 1}, {"dilation: counts", 1},
+})
+
+-- The frames of [N, D, out, kD, H, W] added up where they fall: [N, out, D', H, W], without what is padded.
+local function spread(frames, stride, dilation, padding, more)
+  local sizes, places = frames:shape(), {}
+  local batch, depth, channels, kernel = sizes[1], sizes[2], sizes[3], sizes[4]
+  for d = 0, depth - 1 do
+    for k = 0, kernel - 1 do places[#places + 1] = d * stride + k * dilation end
+  end
+  local length = (depth - 1) * stride + dilation * (kernel - 1) + 1 + more
+  if length - 2 * padding < 1 then fail("conv_transpose3d: the result has no depth") end
+  local index = C.tensor(places, {dtype = "int64", device = frames.device})
+  local flat = frames:permute(0, 2, 1, 3, 4, 5):reshape(batch, channels, depth * kernel, sizes[5], sizes[6])
+  local room = frames:new_zeros {batch, channels, length, sizes[5], sizes[6]}
+  return room:index_add(2, index, flat):narrow(2, padding, length - 2 * padding)
+end
+
+--- The transpose (gradient) of conv3d with respect to its input: input [N, C, D, H, W] or [C, D, H, W], weight
+-- [C, out / groups, kD, kH, kW]. output_padding adds to one side of the result.
+---@return userdata # [N, out, D', H', W'], sizes (size - 1) stride - 2 padding + dilation (k - 1) + output_padding + 1
+function F.conv_transpose3d(...)
+  local what = "conv_transpose3d"
+  local input, weight, bias, stride, padding, more, groups, dilation = read_transpose3d(...)
+  check_volume(what, input, weight, bias, {
+    weight_text = "(in, out / groups, kD, kH, kW)", groups = groups, channels_in = function() return weight:size(0) end,
+    channels_out = function() return weight:size(1) * groups end,
+  })
+  if input:dim() == 4 then
+    return F.conv_transpose3d(input:unsqueeze(0), weight, bias, stride, padding, more, groups, dilation):squeeze(0)
+  end
+  stride, padding = tuple(what, "stride", stride, 3), tuple(what, "padding", padding, 3)
+  more, dilation = tuple(what, "output_padding", more, 3), tuple(what, "dilation", dilation, 3)
+  for d = 1, 3 do
+    if more[d] >= stride[d] and more[d] >= dilation[d] then
+      fail("%s: output_padding must be below stride or dilation", what)
+    end
+  end
+  local batch, depth, channels = input:size(0), input:size(2), weight:size(1) * groups
+  local kernel = kernel_of(weight, 3)
+  local frames = input:transpose(1, 2):reshape(batch * depth, -1, input:size(3), input:size(4))
+  local images = C.conv_transpose2d(frames, weight:reshape(weight:size(0), -1, kernel[2], kernel[3]), nil,
+    plane(stride), plane(padding), plane(more), groups, plane(dilation))
+  images = images:reshape(batch, depth, channels, kernel[1], images:size(2), images:size(3))
+  local result = spread(images, stride[1], dilation[1], padding[1], more[1])
+  return bias and result + bias:view(-1, 1, 1, 1) or result:contiguous()
+end
+
+return F

@@ -1,0 +1,176 @@
+--- Pooling over volumes and by other measures, made of pooling over images: a volume is pooled plane by plane, then
+-- along its depth.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local tuple = require("accelhost.nn.functional.sizes").tuple
+
+local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
+local F = {}
+
+local function plane(values) return {values[2], values[3]} end
+
+-- (N, C, D, H, W) of an input with or without a batch.
+local function volume_sizes(what, input)
+  local dims = input:dim()
+  if dims ~= 4 and dims ~= 5 then
+    fail("%s: expected input (N, C, D, H, W) or (C, D, H, W), got %s", what, shape_text(input))
+  end
+  return dims == 5 and input:size(0) or 1, input:size(-4), input:size(-3), input:size(-2), input:size(-1)
+end
+
+-- The sizes of a result: without a batch where the input had none.
+local function result_sizes(input, ...)
+  local sizes = {...}
+  if input:dim() == 4 then table.remove(sizes, 1) end
+  return sizes
+end
+
+local read_max = signature("max_pool3d", {
+  "input: tensor", "kernel_size: counts", {"stride: counts"}, {"padding: sizes", 0}, {"dilation: counts", 1},
+  {"ceil_mode: flag", false}, {"return_indices: flag", false},
+})
+
+--- The largest value of each window of [N, C, D, H, W] or [C, D, H, W]; padding counts as -inf. Options are numbers or
+-- tables of three; stride defaults to kernel_size.
+---@return userdata
+---@return userdata? indices with return_indices: where in its volume each maximum stands, counted from 0
+function F.max_pool3d(...)
+  local input, kernel, stride, padding, dilation, ceil_mode, return_indices = read_max(...)
+  local what = "max_pool3d"
+  kernel = tuple(what, "kernel_size", kernel, 3)
+  stride = tuple(what, "stride", stride or kernel, 3)
+  padding, dilation = tuple(what, "padding", padding, 3), tuple(what, "dilation", dilation, 3)
+  local n, c, d, h, w = volume_sizes(what, input)
+  local values, places = C.max_pool2d(input:reshape(n, c * d, h, w), plane(kernel), plane(stride), plane(padding),
+    plane(dilation), ceil_mode, return_indices)
+  local oh, ow = values:size(2), values:size(3)
+  local deepest, deep = C.max_pool2d(values:reshape(n, c, d, oh * ow), {kernel[1], 1}, {stride[1], 1}, {padding[1], 0},
+    {dilation[1], 1}, ceil_mode, return_indices)
+  local sizes = result_sizes(input, n, c, deepest:size(2), oh, ow)
+  if not return_indices then return deepest:reshape(sizes) end
+  local flat = deep:reshape(n, c, -1)
+  local indices = places:reshape(n, c, -1):gather(2, flat) + C.floor_divide(flat, oh * ow) * (h * w)
+  return deepest:reshape(sizes), indices:reshape(sizes)
+end
+
+local read_average = signature("avg_pool3d", {
+  "input: tensor", "kernel_size: counts", {"stride: counts"}, {"padding: sizes", 0}, {"ceil_mode: flag", false},
+  {"count_include_pad: flag", true}, {"divisor_override: integer"},
+})
+
+--- The mean of each window of [N, C, D, H, W] or [C, D, H, W]; padding counts as 0 unless count_include_pad is false. A
+-- divisor_override divides the sums instead of the number of elements.
+---@return userdata
+function F.avg_pool3d(...)
+  local input, kernel, stride, padding, ceil_mode, count_padding, divisor = read_average(...)
+  local what = "avg_pool3d"
+  if divisor == 0 then fail("avg_pool3d: divisor_override must not be 0") end
+  kernel = tuple(what, "kernel_size", kernel, 3)
+  stride, padding = tuple(what, "stride", stride or kernel, 3), tuple(what, "padding", padding, 3)
+  local n, c, d, h, w = volume_sizes(what, input)
+  local one = divisor and 1
+  local means = C.avg_pool2d(input:reshape(n, c * d, h, w), plane(kernel), plane(stride), plane(padding), ceil_mode,
+    count_padding, one)
+  local oh, ow = means:size(2), means:size(3)
+  means = C.avg_pool2d(means:reshape(n, c, d, oh * ow), {kernel[1], 1}, {stride[1], 1}, {padding[1], 0}, ceil_mode,
+    count_padding, one)
+  if divisor then means = means / divisor end
+  return means:reshape(result_sizes(input, n, c, means:size(2), oh, ow))
+end
+
+local read_adaptive = signature("adaptive_avg_pool3d", {"input: tensor", "output_size: counts"})
+
+--- The means of as many windows of [N, C, D, H, W] or [C, D, H, W] as output_size says.
+---@return userdata
+function F.adaptive_avg_pool3d(...)
+  local input, size = read_adaptive(...)
+  size = tuple("adaptive_avg_pool3d", "output_size", size, 3)
+  local n, c, d, h, w = volume_sizes("adaptive_avg_pool3d", input)
+  local means = C.adaptive_avg_pool2d(input:reshape(n, c * d, h, w), plane(size))
+  means = C.adaptive_avg_pool2d(means:reshape(n, c, d, size[2] * size[3]), {size[1], size[2] * size[3]})
+  return means:reshape(result_sizes(input, n, c, unpack(size)))
+end
+
+-- The maxima of `count` windows along one dim, and where along it they stand. Windows share out the dim as those of
+-- adaptive averages do; where they differ in length, the last element of the shorter ones is looked at again.
+local function adaptive_max(input, dim, count)
+  local size, starts, table_of, longest = input:size(dim), {}, {}, 0
+  local options = {dtype = "int64", device = input.device}
+  for o = 0, count - 1 do
+    local first, last = math.floor(o * size / count), math.ceil((o + 1) * size / count) - 1
+    starts[o + 1] = {first, last}
+    longest = math.max(longest, last - first + 1)
+  end
+  local firsts = {}
+  for o, window in ipairs(starts) do
+    firsts[o] = window[1]
+    for k = 0, longest - 1 do table_of[#table_of + 1] = math.min(window[1] + k, window[2]) end
+  end
+  local seen = size % count == 0 and input or input:index_select(dim, C.tensor(table_of, options))
+  local values, place = C.max_dim(seen:unflatten(dim, {count, longest}), dim + 1)
+  local sizes = {}
+  for d = 1, input:dim() do sizes[d] = d == dim + 1 and count or 1 end
+  return values, place + C.tensor(firsts, options):view(sizes)
+end
+
+-- adaptive_max_poolNd: dim by dim, the last one first; the places of all dims make the index.
+local function adaptive_max_class(dims)
+  local what = "adaptive_max_pool" .. dims .. "d"
+  local read = signature(what, {"input: tensor", "output_size: counts", {"return_indices: flag", false}})
+  return function(...)
+    local input, size, return_indices = read(...)
+    size = tuple(what, "output_size", size, dims)
+    local count = input:dim()
+    if count ~= dims + 1 and count ~= dims + 2 then
+      fail("%s: expected an input of %d or %d dims, got %s", what, dims + 1, dims + 2, shape_text(input))
+    end
+    local values, index, stride = input, nil, 1
+    for d = dims, 1, -1 do
+      local dim = count - dims + d - 1
+      if input:size(dim) == 0 then fail("%s: input %s has an empty dim", what, shape_text(input)) end
+      local place
+      values, place = adaptive_max(values, dim, size[d])
+      index = index and index:gather(dim, place) + place * stride or place
+      stride = stride * input:size(dim)
+    end
+    if return_indices then return values, index end
+    return values
+  end
+end
+
+--- The largest value of each of output_size windows of [N, C, L] or [C, L]; with return_indices also its place.
+F.adaptive_max_pool1d = adaptive_max_class(1)
+--- The largest value of each of output_size windows of [N, C, H, W] or [C, H, W]; with return_indices also its place in
+--- the plane.
+F.adaptive_max_pool2d = adaptive_max_class(2)
+--- The largest value of each of output_size windows of [N, C, D, H, W] or [C, D, H, W]; with return_indices also its
+--- place in the volume.
+F.adaptive_max_pool3d = adaptive_max_class(3)
+
+local averages = {C.avg_pool1d, C.avg_pool2d, F.avg_pool3d}
+
+local function power_class(dims)
+  local what = "lp_pool" .. dims .. "d"
+  local read = signature(what, {
+    "input: tensor", "norm_type: number", "kernel_size: counts", {"stride: counts"}, {"ceil_mode: flag", false},
+  })
+  return function(...)
+    local input, p, kernel, stride, ceil_mode = read(...)
+    kernel = tuple(what, "kernel_size", kernel, dims)
+    stride = tuple(what, "stride", stride or kernel, dims)
+    local volume = 1
+    for d = 1, dims do volume = volume * kernel[d] end
+    if dims == 1 then kernel, stride = kernel[1], stride[1] end
+    local means = averages[dims](input:pow(p), kernel, stride, 0, ceil_mode)
+    return (C.sign(means) * C.relu(C.abs(means)) * volume):pow(1 / p)
+  end
+end
+
+--- (sum of x^norm_type over each window)^(1 / norm_type), of [N, C, L].
+F.lp_pool1d = power_class(1)
+--- (sum of x^norm_type over each window)^(1 / norm_type), of [N, C, H, W].
+F.lp_pool2d = power_class(2)
+--- (sum of x^norm_type over each window)^(1 / norm_type), of [N, C, D, H, W].
+F.lp_pool3d = power_class(3)
+
+return F

@@ -12,23 +12,11 @@
 #include <unistd.h>
 
 #include "bind/bind.h"
+#include "bind/data.h"
 #include "bind/handle.h"
 #include "data/digits.h"
-#include "data/gather.h"
 #include "data/idx.h"
 #include "tensor/rng.h"
-
-enum { SEED_BYTES = 8 };
-
-static struct ah_generator *opt_generator(lua_State *L, int index)
-{
-    if (lua_isnoneornil(L, index))
-        return ah_default_generator();
-    struct ah_generator *generator = ah_to_generator(L, index);
-    if (!generator)
-        ah_raise_text(L, "expected a Generator, got %s", luaL_typename(L, index));
-    return generator;
-}
 
 static const char *const kinds[] = {"any", "labels", "images", NULL};
 
@@ -80,128 +68,6 @@ static int draw_digits(lua_State *L)
     return 2;
 }
 
-/* Gathering. */
-
-static char gather_key;
-
-static struct ah_gather **to_gather(lua_State *L)
-{
-    struct ah_gather **box = lua_touserdata(L, 1);
-    bool fits = false;
-    if (box && lua_getmetatable(L, 1)) {
-        lua_pushlightuserdata(L, &gather_key);
-        lua_rawget(L, LUA_REGISTRYINDEX);
-        fits = lua_rawequal(L, -1, -2);
-        lua_pop(L, 2);
-    }
-    if (!fits)
-        ah_raise_text(L, "expected a gather, got %s", luaL_typename(L, 1));
-    return box;
-}
-
-static struct ah_gather *check_gather(lua_State *L)
-{
-    struct ah_gather *gather = *to_gather(L);
-    if (!gather)
-        ah_raise_text(L, "this pass over the loader has ended");
-    return gather;
-}
-
-/* Field `at` of the column table on top of the stack. */
-static struct ah_tensor *column_tensor(lua_State *L, int at)
-{
-    lua_rawgeti(L, -1, at);
-    struct ah_tensor *tensor = lua_toboolean(L, -1) ? ah_check_tensor(L, lua_gettop(L)) : NULL;
-    lua_pop(L, 1);
-    return tensor;
-}
-
-/* gather({{source, table or false, {row shape}}, ...}, inline_bytes?) */
-static int new_gather(lua_State *L)
-{
-    struct ah_gather_column columns[AH_GATHER_COLUMNS] = {{0}};
-    luaL_checktype(L, 1, LUA_TTABLE);
-    int count = (int)lua_objlen(L, 1);
-    if (count > AH_GATHER_COLUMNS)
-        return ah_raise_text(L, "a data set has 1 to %d columns, got %d", AH_GATHER_COLUMNS, count);
-    for (int c = 0; c < count; c++) {
-        lua_rawgeti(L, 1, c + 1);
-        luaL_checktype(L, -1, LUA_TTABLE);
-        columns[c].source = column_tensor(L, 1);
-        columns[c].table = column_tensor(L, 2);
-        if (!columns[c].source)
-            return ah_raise_text(L, "column %d of the data set: expected a tensor", c + 1);
-        ah_check(L, ah_tensor_row_major(columns[c].source));
-        lua_rawgeti(L, -1, 3);
-        columns[c].ndim = ah_check_ints(L, lua_gettop(L), columns[c].size, AH_MAX_DIMS - 1, "row shape");
-        lua_pop(L, 2);
-    }
-    size_t inline_bytes = (size_t)luaL_optnumber(L, 2, AH_GATHER_INLINE);
-    struct ah_gather **box = lua_newuserdata(L, sizeof *box);
-    *box = NULL;
-    lua_pushlightuserdata(L, &gather_key);
-    lua_rawget(L, LUA_REGISTRYINDEX);
-    lua_setmetatable(L, -2);
-    ah_check(L, ah_gather_new(box, columns, count, inline_bytes));
-    return 1;
-}
-
-static int close_gather(lua_State *L)
-{
-    struct ah_gather **box = to_gather(L);
-    ah_gather_free(*box);
-    *box = NULL;
-    return 0;
-}
-
-/* gather:post({indices}) */
-static int post(lua_State *L)
-{
-    struct ah_gather *gather = check_gather(L);
-    int64_t few[1024], *index = few;
-    luaL_checktype(L, 2, LUA_TTABLE);
-    size_t count = lua_objlen(L, 2);
-    if (count > sizeof few / sizeof *few)
-        index = lua_newuserdata(L, count * sizeof *index);
-    for (size_t i = 0; i < count; i++) {
-        lua_rawgeti(L, 2, (int)i + 1);
-        double value = lua_tonumber(L, -1);
-        if (lua_type(L, -1) != LUA_TNUMBER || value != floor(value) || fabs(value) > 0x1p53)
-            return ah_raise_text(L, "a sampler gave %s as an index (expected an integer)",
-                                 lua_type(L, -1) == LUA_TNUMBER ? lua_tostring(L, -1) : luaL_typename(L, -1));
-        index[i] = (int64_t)value;
-        lua_pop(L, 1);
-    }
-    ah_check(L, ah_gather_post(gather, index, (int64_t)count));
-    return 0;
-}
-
-/* gather:take() -> one tensor per column. A loader's step: the collector may run. */
-static int take(lua_State *L)
-{
-    struct ah_gather *gather = check_gather(L);
-    struct ah_tensor *out[AH_GATHER_COLUMNS];
-    int count = ah_gather_columns(gather);
-    ah_collect_if_due(L, AH_COLLECT_STEP);
-    luaL_checkstack(L, count + 4, "too many columns");
-    ah_check(L, ah_gather_take(gather, out));
-    for (int c = 0; c < count; c++)
-        ah_push_tensor(L, out[c]);
-    return count;
-}
-
-static int is_threaded(lua_State *L)
-{
-    lua_pushboolean(L, ah_gather_is_threaded(check_gather(L), (int64_t)luaL_checknumber(L, 2)));
-    return 1;
-}
-
-static int pending(lua_State *L)
-{
-    lua_pushinteger(L, ah_gather_pending(check_gather(L)));
-    return 1;
-}
-
 /* step(): what `take` does for the collector, for loaders that do not gather */
 static int step(lua_State *L)
 {
@@ -219,21 +85,11 @@ static unsigned char *push_bytes(lua_State *L, int64_t count)
     return ah_tensor_data(tensor);
 }
 
-static const unsigned char *check_bytes(lua_State *L, int index, int64_t *count)
-{
-    struct ah_tensor *tensor = ah_check_tensor(L, index);
-    if (tensor->dtype != AH_U8 || tensor->ndim != 1 || !ah_tensor_is_contiguous(tensor) || !ah_on_cpu(tensor))
-        ah_raise_text(L, "expected a draw (a contiguous uint8 tensor on cpu), got %s %s on %s",
-                      ah_dtype_name(tensor->dtype), ah_shape(tensor), tensor->storage->device->name);
-    *count = tensor->numel;
-    return ah_tensor_data(tensor);
-}
-
 /* draw_seed(generator?) -> 8 bytes; advances the generator (default: the global one) by one draw */
 static int draw_seed(lua_State *L)
 {
-    uint64_t seed = ah_generator_draw_seed(opt_generator(L, 1));
-    memcpy(push_bytes(L, SEED_BYTES), &seed, SEED_BYTES);
+    uint64_t seed = ah_generator_draw_seed(ah_opt_generator(L, 1));
+    memcpy(push_bytes(L, AH_SEED_BYTES), &seed, AH_SEED_BYTES);
     return 1;
 }
 
@@ -241,7 +97,7 @@ static int draw_seed(lua_State *L)
 static int seed_bytes(lua_State *L)
 {
     uint64_t seed = (uint64_t)(int64_t)luaL_checknumber(L, 1);
-    memcpy(push_bytes(L, SEED_BYTES), &seed, SEED_BYTES);
+    memcpy(push_bytes(L, AH_SEED_BYTES), &seed, AH_SEED_BYTES);
     return 1;
 }
 
@@ -250,14 +106,8 @@ static int seed_bytes(lua_State *L)
 static struct ah_generator *generator_of(lua_State *L, struct ah_generator *fresh)
 {
     if (!ah_to_tensor(L, 1))
-        return opt_generator(L, 1);
-    int64_t count;
-    uint64_t seed;
-    const unsigned char *bytes = check_bytes(L, 1, &count);
-    if (count != SEED_BYTES)
-        ah_raise_text(L, "expected a seed of %d bytes, got %lld", SEED_BYTES, (long long)count);
-    memcpy(&seed, bytes, SEED_BYTES);
-    ah_generator_seed(fresh, seed);
+        return ah_opt_generator(L, 1);
+    ah_generator_seed(fresh, ah_check_seed_bytes(L, 1));
     return fresh;
 }
 
@@ -328,7 +178,7 @@ static int to_bytes(lua_State *L)
 static int to_indices(lua_State *L)
 {
     int64_t count;
-    const unsigned char *bytes = check_bytes(L, 1, &count);
+    const unsigned char *bytes = ah_check_draw(L, 1, &count);
     if (count % 8)
         return ah_raise_text(L, "expected the bytes of int64 numbers, got %lld bytes", (long long)count);
     memcpy(push_indices(L, count / 8), bytes, (size_t)count);
@@ -340,7 +190,7 @@ static int to_hex(lua_State *L)
 {
     static const char digit[] = "0123456789abcdef";
     int64_t count;
-    const unsigned char *bytes = check_bytes(L, 1, &count);
+    const unsigned char *bytes = ah_check_draw(L, 1, &count);
     char *text = lua_newuserdata(L, 2 * (size_t)count + 1);
     for (int64_t i = 0; i < count; i++) {
         text[2 * i] = digit[bytes[i] >> 4];
@@ -371,15 +221,10 @@ static int from_hex(lua_State *L)
 
 int ah_open_data(lua_State *L)
 {
-    static const luaL_Reg methods[] = {
-        {"post", post},       {"take", take},          {"is_threaded", is_threaded},
-        {"pending", pending}, {"close", close_gather}, {NULL, NULL},
-    };
     static const luaL_Reg list[] = {
         {"idx", read_idx},
         {"look", look},
         {"digits", draw_digits},
-        {"gather", new_gather},
         {"step", step},
         {"draw_seed", draw_seed},
         {"seed_bytes", seed_bytes},
@@ -392,15 +237,9 @@ int ah_open_data(lua_State *L)
         {"to_indices", to_indices},
         {NULL, NULL},
     };
-    lua_pushlightuserdata(L, &gather_key);
-    lua_newtable(L);
-    lua_newtable(L);
-    luaL_register(L, NULL, methods);
-    lua_setfield(L, -2, "__index");
-    lua_pushcfunction(L, close_gather);
-    lua_setfield(L, -2, "__gc");
-    lua_rawset(L, LUA_REGISTRYINDEX);
     lua_newtable(L);
     luaL_register(L, NULL, list);
+    ah_add_gather(L);
+    ah_add_streams(L);
     return 1;
 }

@@ -9,19 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/column.h"
+
 enum job_state {
     AT_TAKE, /* small: filled by the taker */
     QUEUED,  /* waits for the loader thread, or for a taker that comes first */
     FILLING,
     FILLED,
-};
-
-/* What filling a column needs, without tensor headers. */
-struct column {
-    const char *source;
-    const float *table;
-    int64_t channels, plane; /* a row is channels x plane bytes, when there is a table */
-    size_t row_bytes, out_bytes;
 };
 
 struct job {
@@ -33,7 +27,11 @@ struct job {
     char text[192]; /* of the failure */
     struct ah_tensor *out[AH_GATHER_COLUMNS];
     char *data[AH_GATHER_COLUMNS]; /* of out[] */
+    void *scratch;                 /* gather->scratch bytes, where a column moves */
     int64_t count;
+    uint64_t seed;
+    uint32_t *turn; /* both lie behind index[] */
+    int64_t *sample;
     int64_t index[];
 };
 
@@ -42,9 +40,11 @@ struct ah_gather {
     int64_t rows;
     size_t row_bytes; /* of a row in all columns of the result */
     size_t inline_bytes;
+    size_t scratch; /* bytes that filling needs */
+    bool random;
     bool uses_thread;
     struct ah_gather_column spec[AH_GATHER_COLUMNS];
-    struct column column[AH_GATHER_COLUMNS];
+    struct ah_column column[AH_GATHER_COLUMNS];
     struct job *first, *last;
     int pending;
 };
@@ -59,55 +59,6 @@ static struct {
     struct job *first, *last;
 } loader = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER, .filled = PTHREAD_COND_INITIALIZER};
 
-static void copy_rows(char *restrict to, const char *restrict from, size_t bytes, const int64_t *index, int64_t count)
-{
-    if (bytes == sizeof(int64_t)) { /* labels */
-        for (int64_t i = 0; i < count; i++)
-            memcpy(to + i * 8, from + index[i] * 8, 8);
-        return;
-    }
-    for (int64_t i = 0; i < count; i++)
-        memcpy(to + (size_t)i * bytes, from + (size_t)index[i] * bytes, bytes);
-}
-
-/* Eight bytes a load. The vectoriser would make gather instructions of it, which are slower than scalar loads on
- * today's processors (measured: 18.6 against 14.8 us for 64 x 784; the plain loop 47). */
-#if defined(__GNUC__) && !defined(__clang__)
-__attribute__((optimize("no-tree-slp-vectorize", "no-tree-vectorize")))
-#endif
-static void
-map_bytes(float *restrict to, const unsigned char *restrict from, int64_t count, const float *restrict table)
-{
-    int64_t k = 0;
-    for (; k + 8 <= count; k += 8) {
-        uint64_t eight;
-        memcpy(&eight, from + k, 8);
-        for (int byte = 0; byte < 8; byte++)
-            to[k + byte] = table[(eight >> (8 * byte)) & 255];
-    }
-    for (; k < count; k++)
-        to[k] = table[from[k]];
-}
-
-static void map_rows(float *restrict to, const struct column *column, const int64_t *index, int64_t count)
-{
-    const unsigned char *source = (const unsigned char *)column->source;
-    for (int64_t i = 0; i < count; i++) {
-        const unsigned char *from = source + (size_t)index[i] * column->row_bytes;
-        if (i + 1 < count) { /* shuffled rows defeat the hardware's prefetcher */
-            const unsigned char *ahead = source + (size_t)index[i + 1] * column->row_bytes;
-            size_t reach = column->row_bytes < 4096 ? column->row_bytes : 4096;
-            for (size_t at = 0; at < reach; at += 64)
-                __builtin_prefetch(ahead + at);
-        }
-        for (int64_t c = 0; c < column->channels; c++) {
-            map_bytes(to, from, column->plane, column->table + 256 * c);
-            to += column->plane;
-            from += column->plane;
-        }
-    }
-}
-
 /* Runs on either thread. */
 static void fill(struct job *job)
 {
@@ -120,13 +71,9 @@ static void fill(struct job *job)
             return;
         }
     }
-    for (int c = 0; c < gather->count; c++) {
-        const struct column *column = &gather->column[c];
-        if (column->table)
-            map_rows((float *)job->data[c], column, job->index, job->count);
-        else
-            copy_rows(job->data[c], column->source, column->row_bytes, job->index, job->count);
-    }
+    const struct ah_gather_order order = {job->count, job->index, job->seed, job->sample, job->turn};
+    for (int c = 0; c < gather->count; c++)
+        ah_column_fill(&gather->column[c], job->data[c], &order, job->scratch);
 }
 
 static void *loader_main(void *unused)
@@ -219,52 +166,25 @@ static bool claim(struct job *job)
     return unfilled;
 }
 
-static int describe_column(struct ah_gather *gather, int at, const struct ah_gather_column *spec)
+static int add_column(struct ah_gather *gather, int at, const struct ah_gather_column *spec)
 {
-    struct ah_tensor *source = spec->source, *table = spec->table;
-    struct column *column = &gather->column[at];
-    int64_t elements = 1;
-    if (source->ndim < 1)
-        return ah_fail(AH_EINVAL, "column %d of the data set: expected at least one dimension", at + 1);
-    if (!ah_on_cpu(source))
-        return ah_fail(AH_EINVAL, "column %d of the data set: expected a tensor on the CPU", at + 1);
-    if (!ah_tensor_is_contiguous(source) || source->storage->channels_last)
-        return ah_fail(AH_EINVAL, "column %d of the data set: expected a contiguous tensor", at + 1);
-    if (at && source->size[0] != gather->rows) {
-        return ah_fail(AH_EINVAL, "column %d of the data set: expected %lld rows like the first, got %lld", at + 1,
-                       (long long)gather->rows, (long long)source->size[0]);
+    struct ah_column *column = &gather->column[at];
+    int status = ah_column_describe(column, spec);
+    if (status == 0 && at && spec->source->size[0] != gather->rows) {
+        status = ah_fail(AH_EINVAL, "expected %lld rows like the first, got %lld", (long long)gather->rows,
+                         (long long)spec->source->size[0]);
     }
-    if (spec->ndim < 0 || spec->ndim > AH_MAX_DIMS - 1)
-        return ah_fail(AH_EINVAL, "column %d of the data set: rows have %d dimensions", at + 1, spec->ndim);
-    gather->rows = source->size[0];
-    for (int d = 1; d < source->ndim; d++)
-        elements *= source->size[d];
-    int64_t shaped = 1;
-    for (int d = 0; d < spec->ndim; d++)
-        shaped *= spec->size[d];
-    if (shaped != elements) {
-        return ah_fail(AH_EINVAL, "column %d of the data set: rows %s do not have the %lld elements of %s", at + 1,
-                       ah_shape_text(spec->size, spec->ndim), (long long)elements, ah_shape(source));
-    }
-    column->source = ah_tensor_data(source);
-    column->row_bytes = (size_t)elements * ah_dtype_size(source->dtype);
-    column->out_bytes = column->row_bytes;
-    if (table) {
-        if (source->dtype != AH_U8 || table->dtype != AH_F32 || table->ndim != 2 || table->size[1] != 256 ||
-            table->size[0] < 1 || elements % table->size[0] || !ah_tensor_is_contiguous(table) || !ah_on_cpu(table)) {
-            return ah_fail(AH_EINVAL, "column %d of the data set: a float32 table %s does not fit %s rows of %lld",
-                           at + 1, ah_shape(table), ah_dtype_name(source->dtype), (long long)elements);
-        }
-        column->table = ah_tensor_data(table);
-        column->channels = table->size[0];
-        column->plane = elements / table->size[0];
-        column->out_bytes = (size_t)elements * sizeof(float);
-    }
+    if (status < 0)
+        return ah_fail_prefix(status, "column %d of the data set", at + 1);
+    gather->rows = spec->source->size[0];
     gather->row_bytes += column->out_bytes;
+    gather->scratch = column->scratch > gather->scratch ? column->scratch : gather->scratch;
+    gather->random |= column->random;
     gather->spec[at] = *spec;
-    ah_tensor_retain(source);
-    if (table)
-        ah_tensor_retain(table);
+    gather->spec[at].grid = NULL;
+    ah_tensor_retain(spec->source);
+    if (spec->table)
+        ah_tensor_retain(spec->table);
     gather->count = at + 1;
     return 0;
 }
@@ -278,7 +198,7 @@ int ah_gather_new(struct ah_gather **out, const struct ah_gather_column *columns
         return ah_fail(AH_ENOMEM, "out of memory");
     gather->inline_bytes = inline_bytes;
     for (int c = 0; c < count; c++) {
-        int status = describe_column(gather, c, &columns[c]);
+        int status = add_column(gather, c, &columns[c]);
         if (status < 0) {
             ah_gather_free(gather);
             return status;
@@ -292,6 +212,7 @@ static void free_job(struct job *job)
 {
     for (int c = 0; c < AH_GATHER_COLUMNS; c++)
         ah_tensor_release(job->out[c]);
+    free(job->scratch);
     free(job);
 }
 
@@ -323,6 +244,8 @@ void ah_gather_free(struct ah_gather *gather)
 static int allocate(struct job *job)
 {
     const struct ah_gather *gather = job->gather;
+    if (gather->scratch && !(job->scratch = malloc(gather->scratch)))
+        return ah_fail(AH_ENOMEM, "out of memory: %zu bytes to move pixels", gather->scratch);
     for (int c = 0; c < gather->count; c++) {
         const struct ah_gather_column *spec = &gather->spec[c];
         int64_t size[AH_MAX_DIMS] = {job->count};
@@ -339,16 +262,33 @@ bool ah_gather_is_threaded(const struct ah_gather *gather, int64_t count)
     return count > 0 && (size_t)count * gather->row_bytes >= gather->inline_bytes;
 }
 
-int ah_gather_post(struct ah_gather *gather, const int64_t *index, int64_t count)
+static struct job *new_job(struct ah_gather *gather, const struct ah_gather_order *order)
 {
-    struct job *job = malloc(sizeof *job + (size_t)count * sizeof *index);
+    size_t count = (size_t)order->count;
+    struct job *job = malloc(sizeof *job + count * (2 * sizeof *job->index + sizeof *job->turn));
     if (!job)
-        return ah_fail(AH_ENOMEM, "out of memory: a batch of %lld", (long long)count);
+        return NULL;
     memset(job, 0, sizeof *job);
     job->gather = gather;
-    job->count = count;
-    memcpy(job->index, index, (size_t)count * sizeof *index);
-    if (ah_gather_is_threaded(gather, count) && join_loader(gather)) {
+    job->count = order->count;
+    job->seed = order->seed;
+    job->sample = job->index + count;
+    job->turn = (uint32_t *)(job->sample + count);
+    memcpy(job->index, order->row, count * sizeof *job->index);
+    memcpy(job->sample, order->sample ? order->sample : order->row, count * sizeof *job->sample);
+    if (order->turn)
+        memcpy(job->turn, order->turn, count * sizeof *job->turn);
+    else
+        memset(job->turn, 0, count * sizeof *job->turn);
+    return job;
+}
+
+int ah_gather_post(struct ah_gather *gather, const struct ah_gather_order *order)
+{
+    struct job *job = new_job(gather, order);
+    if (!job)
+        return ah_fail(AH_ENOMEM, "out of memory: a batch of %lld", (long long)order->count);
+    if (ah_gather_is_threaded(gather, order->count) && join_loader(gather)) {
         int status = allocate(job);
         if (status < 0) {
             free_job(job);
@@ -400,4 +340,9 @@ int64_t ah_gather_rows(const struct ah_gather *gather)
 int ah_gather_pending(const struct ah_gather *gather)
 {
     return gather->pending;
+}
+
+bool ah_gather_is_random(const struct ah_gather *gather)
+{
+    return gather->random;
 }

@@ -1,7 +1,8 @@
 /* Gathering batches: rows of in-memory columns, picked by index, become batch tensors.
  *
  * A column is a contiguous tensor [rows, ...]; a uint8 column may carry a table that turns each byte into a float32
- * in the same pass (ToTensor and Normalize are such a table). Batches are posted ahead and taken in order. A large
+ * in the same pass (ToTensor and Normalize are such a table), and a grid of steps that move its pixels (data/grid.h),
+ * whose random numbers each sample has of its own (data/stream.h). Batches are posted ahead and taken in order. A large
  * one is filled meanwhile by the process's one loader thread; a small one is filled when it is taken, because
  * handing it over would cost more than filling it.
  *
@@ -13,6 +14,7 @@
 
 #include <stddef.h>
 
+#include "data/grid.h"
 #include "tensor/tensor.h"
 
 enum {
@@ -23,8 +25,19 @@ enum {
 struct ah_gather_column {
     struct ah_tensor *source; /* [rows, ...], contiguous, on the CPU */
     struct ah_tensor *table;  /* NULL, or float32 [channels, 256]: byte b of channel c becomes table[c][b] */
-    int ndim;                 /* the shape of one row of the result; as many elements as a row of `source` */
+    struct ah_grid *grid;     /* NULL, or the steps of a uint8 column; copied, checked by ah_gather_new */
+    int ndim;                 /* the shape of one row of the result; as many elements as a row of `source`, or as the
+                               * grid's result */
     int64_t size[AH_MAX_DIMS - 1];
+};
+
+/* Which rows a batch holds, and where the random numbers of each come from. */
+struct ah_gather_order {
+    int64_t count;
+    const int64_t *row;
+    uint64_t seed;         /* of the pass */
+    const int64_t *sample; /* the stream of each; NULL: the row's number */
+    const uint32_t *turn;  /* and its turn; NULL: 0 */
 };
 
 struct ah_gather;
@@ -35,8 +48,8 @@ int ah_gather_new(struct ah_gather **out, const struct ah_gather_column *columns
 /* Waits for a batch that is being filled, drops the others. NULL is ignored. */
 void ah_gather_free(struct ah_gather *gather);
 
-/* Ask for a batch of rows index[0..count), which are copied. Indices are checked when the batch is filled. */
-int ah_gather_post(struct ah_gather *gather, const int64_t *index, int64_t count);
+/* Ask for a batch; the order is copied. Rows are checked when the batch is filled. */
+int ah_gather_post(struct ah_gather *gather, const struct ah_gather_order *order);
 
 /* Wait for the oldest posted batch: one tensor [count, ...] per column into out[]. AH_ESTATE when nothing is posted;
  * AH_EINVAL when an index was out of range (that batch is dropped). */
@@ -49,5 +62,8 @@ int ah_gather_pending(const struct ah_gather *gather);
 
 /* Would a batch of `count` rows go to the loader thread? Only then is it worth posting ahead. */
 bool ah_gather_is_threaded(const struct ah_gather *gather, int64_t count);
+
+/* Has a column steps that draw random numbers? */
+bool ah_gather_is_random(const struct ah_gather *gather);
 
 #endif

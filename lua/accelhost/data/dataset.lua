@@ -26,7 +26,8 @@ function Dataset:len()
 end
 
 --- For sets that lie in tensors: the columns that the loader gathers, as {tensor [n, ...], table or false, shape of a
---- row}, and, where sample i is not row i, a function from one to the other. A set without them gives nil.
+--- row, grid or nil} (see accelhost.data.transforms.plan), and, where sample i is not row i, a function from one to the
+--- other. A set without them gives nil.
 ---@return table[]? columns
 ---@return (fun(i: integer): integer)? row_of
 function Dataset:native() -- luacheck: ignore self

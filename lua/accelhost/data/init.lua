@@ -11,6 +11,9 @@ local namespace = require "accelhost.util.namespace"
 local sampler = require "accelhost.data.sampler"
 local vision = require "accelhost.data.vision"
 
+local lazy = {transforms = {"accelhost.data.transforms"}}
+namespace.add(lazy, "accelhost.data.cifar", {"CIFAR10", "CIFAR100"})
+
 return namespace.new("data", {
   Dataset = dataset.Dataset,
   TensorDataset = dataset.TensorDataset,
@@ -25,7 +28,6 @@ return namespace.new("data", {
   mnist = vision.mnist,
   find_mnist = vision.find_mnist,
   find_fashion_mnist = vision.find_fashion_mnist,
-  transforms = require "accelhost.data.transforms",
 
   Sampler = sampler.Sampler,
   SequentialSampler = sampler.SequentialSampler,
@@ -38,4 +40,4 @@ return namespace.new("data", {
 
   DataLoader = require "accelhost.data.loader",
   default_collate = collate.default_collate,
-})
+}, lazy)

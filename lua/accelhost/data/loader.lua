@@ -12,6 +12,7 @@ local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local kinds = require "accelhost.util.kinds"
 local collate = require "accelhost.data.collate"
+local draws = require "accelhost.data.draws"
 local placement = require "accelhost.data.placement"
 local sampler = require "accelhost.data.sampler"
 local BatchSamplerShard = require "accelhost.data.shard"
@@ -180,29 +181,50 @@ local function remainder_of(self)
   return samples % self.total_batch_size
 end
 
--- What is random about a pass, agreed between the ranks.
+local SEED_BYTES = 8
+
+-- What is random about a pass: the seed of its samples' streams and the sampler's draw, which is agreed between the
+-- ranks, and the seed with it.
 local function draw(self, pass)
   local inner, resume = self.batch_sampler, self._resume
-  local bytes
+  local bytes, seed
   if resume then
-    bytes = resume.draw
+    bytes, seed = resume.draw, resume.seed or native.seed_bytes(0)
   else
-    if not self.seed then native.draw_seed(self.generator) end
+    seed = self.seed and native.fork_seed(native.seed_bytes(self.seed), pass.epoch) or native.draw_seed(self.generator)
     bytes = inner.draw and inner:draw()
   end
-  if bytes and self.synchronize then bytes = self.synchronize(bytes) or bytes end
-  pass.draw = bytes
+  if bytes and self.synchronize then
+    local both = C.cat({seed, bytes}, 0)
+    both = self.synchronize(both) or both
+    seed, bytes = both:narrow(0, 0, SEED_BYTES), both:narrow(0, SEED_BYTES, both:numel() - SEED_BYTES)
+  end
+  pass.draw, pass.seed = bytes, seed
   return bytes
 end
 
--- The indices of the next batch, its length and evenness noted for when it is delivered.
+-- Note how often the pass has met each sample of a batch before: a table of it where one has been, for its stream.
+local function turns_of(pass, batch)
+  local met = pass.met
+  if not met then return nil end
+  local turns, again = {}, false
+  for i = 1, #batch do
+    local index = batch[i]
+    turns[i] = met[index] or 0
+    met[index] = turns[i] + 1
+    again = again or turns[i] > 0
+  end
+  return again and turns or nil
+end
+
+-- The indices of the next batch, its length and evenness noted for when it is delivered, and their turns.
 local function next_batch(pass)
   local batch = pass.take()
   if not batch then return nil end
   local place = pass.known + 1
   pass.known = place
   pass.lengths[place], pass.unevens[place] = #batch, pass.loader.batch_sampler.uneven == true
-  return batch
+  return batch, turns_of(pass, batch)
 end
 
 local function begin(self)
@@ -219,8 +241,11 @@ local function begin(self)
   self._resume = nil
   pass.remainder = remainder_of(self)
   pass.position = resume and resume.position or 0
+  pass.met = not (self.sampler and self.sampler.visits_once) and {} or nil
   for _ = 1, math.max(pass.position, self._skip) do
-    if not pass.take() then break end
+    local batch = pass.take()
+    if not batch then break end
+    turns_of(pass, batch)
   end
   self._current = pass
   local set = self.dataset
@@ -231,7 +256,7 @@ local function begin(self)
       return pass
     end
   end
-  pass.waiting = next_batch(pass) or false
+  pass.waiting, pass.turns = next_batch(pass)
   return pass
 end
 
@@ -268,14 +293,14 @@ local function gather(self, pass)
   local gatherer, map = pass.gather, pass.map
   local ahead = math.max(1, self.prefetch)
   while not pass.exhausted and gatherer:pending() <= ahead do
-    local batch = next_batch(pass)
+    local batch, turns = next_batch(pass)
     if batch then
+      local rows = batch
       if map then
-        local mapped = {}
-        for i = 1, #batch do mapped[i] = map(batch[i]) end
-        batch = mapped
+        rows = {}
+        for i = 1, #batch do rows[i] = map(batch[i]) end
       end
-      gatherer:post(batch)
+      gatherer:post(rows, pass.seed, rows ~= batch and batch or nil, turns)
     else
       pass.exhausted = true
     end
@@ -286,7 +311,8 @@ local function gather(self, pass)
   return deliver(self, pass, gatherer:take())
 end
 
-local function fetch(set, batch)
+-- The samples of a batch, each with random numbers of its own.
+local function fetch(set, batch, seed, turns)
   local samples, width = {}, nil
   local function keep(i, ...)
     local count = select("#", ...)
@@ -297,19 +323,24 @@ local function fetch(set, batch)
     width = count
     samples[i] = count == 1 and (...) or {...}
   end
-  for i = 1, #batch do keep(i, set:get(batch[i])) end
+  for i = 1, #batch do
+    draws.swap {seed, batch[i], turns and turns[i] or 0}
+    keep(i, set:get(batch[i]))
+  end
   return samples, width or 1
 end
 
 local function load(self, pass)
-  local batch = pass.waiting
+  local batch, turns = pass.waiting, pass.turns
   if not batch then return finish(pass) end
   native.step()
-  pass.waiting = next_batch(pass) or false
+  pass.waiting, pass.turns = next_batch(pass)
   pass.last = not pass.waiting
   local set = self.dataset
   if set.rows and not self.collate_fn then return deliver(self, pass, set:rows(batch)) end
-  local samples, width = fetch(set, batch)
+  local before = draws.swap()
+  local samples, width = fetch(set, batch, pass.seed, turns)
+  draws.swap(before)
   if self.collate_fn then return deliver(self, pass, self.collate_fn(samples)) end
   return deliver(self, pass, collate.samples(samples, width))
 end
@@ -410,9 +441,11 @@ function DataLoader:state_dict()
   if pass and not pass.ended and not pass.last then
     state.epoch, state.position = pass.epoch, pass.position
     state.draw = pass.draw and native.to_hex(pass.draw) or nil
+    state.seed = native.to_hex(pass.seed)
   elseif self._resume then
     state.position = self._resume.position
     state.draw = self._resume.draw and native.to_hex(self._resume.draw) or nil
+    state.seed = self._resume.seed and native.to_hex(self._resume.seed) or nil
   elseif self.generator then
     state.generator = native.to_hex(self.generator:get_state())
   end
@@ -432,7 +465,10 @@ function DataLoader:load_state_dict(state)
   self.epoch, self._next_epoch = state.epoch, state.epoch
   if state.generator then self.generator:set_state(native.from_hex(state.generator)) end
   if state.position > 0 then
-    self._resume = {position = state.position, draw = state.draw and native.from_hex(state.draw)}
+    self._resume = {
+      position = state.position, draw = state.draw and native.from_hex(state.draw),
+      seed = state.seed and native.from_hex(state.seed),
+    }
   end
 end
 

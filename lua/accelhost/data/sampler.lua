@@ -51,6 +51,7 @@ end
 
 ---@class SequentialSampler: Sampler
 local SequentialSampler = Sampler:extend "SequentialSampler"
+SequentialSampler.visits_once = true -- no index twice in a pass
 sampler.SequentialSampler = SequentialSampler
 
 local read_sequential = signature("SequentialSampler", {"data_source: sized"})
@@ -92,6 +93,7 @@ function RandomSampler:init(...)
   self.data_source, self.replacement, self._num_samples, self.generator, self.seed = read_random(...)
   if self.seed and self.generator then fail("RandomSampler: give a seed or a generator, not both") end
   self.epoch = 0
+  self.visits_once = not self.replacement and not self._num_samples
 end
 
 function RandomSampler:len() return self._num_samples or length_of(self.data_source) end

@@ -2,7 +2,8 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local dataset = require "accelhost.data.dataset"
-local transforms = require "accelhost.data.transforms"
+local plan = require "accelhost.data.transforms.plan"
+local pointwise = require "accelhost.data.transforms.pointwise"
 
 local fail, describe, signature = arguments.fail, arguments.describe, arguments.signature
 local vision = {}
@@ -14,7 +15,7 @@ local vision = {}
 local ImageSet = dataset.Dataset:extend "ImageSet"
 vision.ImageSet = ImageSet
 
-local default_transform = transforms.ToTensor()
+local default_transform = pointwise.ToTensor()
 
 local read_images = signature("ImageSet", {
   "images: tensor", "labels: tensor", {"transform: callable"}, {"target_transform: callable"},
@@ -48,19 +49,21 @@ function ImageSet:get(i)
   local label = self.targets:select(0, i):item()
   if self.target_transform then label = self.target_transform(label) end
   local column = self:_image_column()
-  if not column then return self.transform(self.data:select(0, i)), label end
+  if not column or column[4] then return (self.transform or default_transform)(self.data:select(0, i)), label end
   if self._single_of ~= column then self._single, self._single_of = C.data.gather {column}, column end
   self._single:post {i}
   return self._single:take():select(0, 0), label
 end
 
--- The images as a column to gather, nil when the transform is not pointwise.
+-- The images as a column to gather, nil when a loader cannot do the transform while it gathers.
 function ImageSet:_image_column()
   local transform = self.transform or default_transform
   if self._column_of ~= transform then
     local channels = self.data:dim() == 4 and self.data:size(1) or 1
-    local values = transforms.table_of(transform, channels)
-    self._column = values and {self.data, values, {channels, self.data:size(-2), self.data:size(-1)}}
+    local found = plan.of(transform, channels, self.data:size(-2), self.data:size(-1))
+    local shape = found and {found.rows, found.columns}
+    if found and (found.table or self.data:dim() == 4) then table.insert(shape, 1, channels) end
+    self._column = found and {self.data, found.table, shape, found.grid}
     self._column_of = transform
   end
   return self._column
@@ -249,7 +252,7 @@ local read_both = signature("mnist", {{"dir: string"}, {"announce: flag", true},
 ---@return ImageSet test
 function vision.mnist(...)
   local dir, announce, transform = read_both(...)
-  transform = transform or transforms.Compose {transforms.ToTensor(), transforms.Normalize(0.1307, 0.3081)}
+  transform = transform or pointwise.Compose {pointwise.ToTensor(), pointwise.Normalize(0.1307, 0.3081)}
   local found, reason = find("mnist", dir)
   if found then
     return MNIST {root = found, train = true, transform = transform},

@@ -145,6 +145,7 @@ local opcodes = {
     self:push(pickle.double(bytes))
   end,
   ["X"] = text_of(4), ["\140"] = text_of(1), ["\141"] = text_of(8), ["T"] = text_of(4), ["U"] = text_of(1),
+  ["B"] = text_of(4), ["C"] = text_of(1), ["\142"] = text_of(8),
   ["}"] = function(self) self:push(new_dict()) end,
   ["]"] = function(self) self:push(new_list({})) end,
   [")"] = function(self) self:push(new_list({})) end,
@@ -194,9 +195,10 @@ local opcodes = {
     end
     self:push(callee.make(list.items))
   end,
-  ["b"] = function(self) -- BUILD: attributes of an OrderedDict (a state_dict's _metadata), which say nothing to us
-    self:pop()
-    self:top("dict")
+  ["b"] = function(self) -- BUILD: what a maker wants to know of an object; else attributes that say nothing to us
+    local state = self:pop()
+    local dict = self:top("dict")
+    if dict.build then dict.build(state) end
   end,
   ["Q"] = function(self) self:push(self.persistent(self:pop())) end,
 }

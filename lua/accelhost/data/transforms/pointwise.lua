@@ -1,12 +1,11 @@
---- Transforms of images, with torchvision's names and numbers.
+--- Transforms of each value by itself (ToTensor, ConvertImageDtype, Normalize), and Compose.
 --
--- An image is a uint8 tensor [rows, columns] or [channels, rows, columns]. Pointwise transforms (ToTensor, Normalize
--- and Compose of them) are turned into a table of 256 float32 values per channel by the data sets, so that a loader
--- transforms a whole batch in the pass that gathers it; the values are the same to the bit.
+-- The data sets turn them into a table of 256 float32 values per channel, so that a loader transforms a whole batch in
+-- the pass that gathers it; the values are the same to the bit.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
-local namespace = require "accelhost.util.namespace"
+local functional = require "accelhost.data.transforms.values"
 
 local fail, describe = arguments.fail, arguments.describe
 local transforms = {}
@@ -61,20 +60,9 @@ function Normalize:init(...)
   end
 end
 
----@param image userdata float [channels, rows, columns]
+---@param image userdata float [..., channels, rows, columns]
 ---@return userdata
-function Normalize:__call(image)
-  if not C.is_tensor(image) or image:dim() ~= 3 or image.dtype == "uint8" then
-    fail("Normalize: expected a float tensor [channels, rows, columns]; put ToTensor before it")
-  end
-  local channels = #self.mean
-  if channels ~= 1 and image:size(0) ~= channels then
-    fail("Normalize: %d means for an image of %d channels", channels, image:size(0))
-  end
-  local mean = C.tensor(self.mean, {dtype = image.dtype, device = image.device}):view(channels, 1, 1)
-  local std = C.tensor(self.std, {dtype = image.dtype, device = image.device}):view(channels, 1, 1)
-  return image:sub(mean):div(std)
-end
+function Normalize:__call(image) return functional.normalize(image, self.mean, self.std) end
 
 function Normalize:__tostring()
   return ("Normalize(mean={%s}, std={%s})"):format(table.concat(self.mean, ", "), table.concat(self.std, ", "))
@@ -83,6 +71,7 @@ transforms.Normalize = Normalize
 
 ---@class Compose
 local Compose = class.new "Compose"
+Compose.is_compose = true
 
 local read_compose = arguments.signature("Compose", {"transforms: callables"})
 
@@ -93,11 +82,6 @@ local read_compose = arguments.signature("Compose", {"transforms: callables"})
 function Compose:init(...)
   local list = read_compose(...)
   self.transforms = list
-  self.pointwise = #list > 0
-  for i = 1, #list do
-    self.pointwise = self.pointwise and type(list[i]) == "table" and list[i].pointwise == true
-  end
-  self.starts_from_bytes = self.pointwise and list[1].starts_from_bytes
 end
 
 function Compose:__call(image)
@@ -127,14 +111,61 @@ function Lambda:__call(image) return self.lambda(image) end
 function Lambda:__tostring() return "Lambda()" end -- luacheck: ignore self
 transforms.Lambda = Lambda
 
---- The table of a pointwise transform: what each byte of each channel becomes. nil when it is not pointwise.
----@param transform any
----@param channels integer
----@return userdata? # float32 [channels, 256]
-function transforms.table_of(transform, channels)
-  if type(transform) ~= "table" or not transform.pointwise or not transform.starts_from_bytes then return nil end
-  local bytes = C.arange(256, {dtype = "uint8", device = "cpu"}):view(1, 1, 256):expand(channels, 1, 256):contiguous()
-  return transform(bytes):contiguous():view(channels, 256)
+---@class ConvertImageDtype
+local ConvertImageDtype = class.new "ConvertImageDtype"
+ConvertImageDtype.pointwise = true
+transforms.ConvertImageDtype = ConvertImageDtype
+
+local read_convert = arguments.signature("ConvertImageDtype", {{"dtype: dtype", "float32"}})
+
+--- The image in another dtype, its values scaled from one's range to the other's: 0 to 1 of floats, 0 to the largest
+--- number of integers.
+--
+--   transforms.ConvertImageDtype "float32"
+---@param dtype? string default "float32"
+function ConvertImageDtype:init(...)
+  self.dtype = read_convert(...)
+  self.starts_from_bytes = self.dtype == "float32"
 end
 
-return namespace.new("data.transforms", transforms)
+function ConvertImageDtype:__call(image) return functional.to_dtype(image, self.dtype, true) end
+function ConvertImageDtype:__tostring() return ("ConvertImageDtype(dtype=%s)"):format(self.dtype) end
+
+---@class ToDtype
+local ToDtype = class.new "ToDtype"
+ToDtype.pointwise = true
+transforms.ToDtype = ToDtype
+
+local read_dtype = arguments.signature("ToDtype", {"dtype: dtype", {"scale: flag", false}})
+
+--- The image in another dtype; with `scale` its values are scaled too, as by ConvertImageDtype.
+--
+--   transforms.ToDtype("float32", {scale = true})
+---@param dtype string
+---@param scale? boolean|table default false
+function ToDtype:init(...)
+  self.dtype, self.scale = read_dtype(...)
+  self.starts_from_bytes = self.dtype == "float32"
+end
+
+function ToDtype:__call(image) return functional.to_dtype(image, self.dtype, self.scale) end
+function ToDtype:__tostring() return ("ToDtype(dtype=%s, scale=%s)"):format(self.dtype, self.scale) end
+
+---@class ToImage
+local ToImage = class.new "ToImage"
+transforms.ToImage = ToImage
+
+--- The image as [channels, rows, columns]; its values stay.
+---@param image userdata [rows, columns] or [..., channels, rows, columns]
+---@return userdata
+function ToImage:__call(image) -- luacheck: ignore self
+  if not C.is_tensor(image) or image:dim() < 2 then
+    fail("ToImage: expected an image tensor, got %s", describe(image))
+  end
+  return image:dim() == 2 and image:unsqueeze(0) or image
+end
+
+function ToImage:steps(rows, columns) return {}, rows, columns end -- luacheck: ignore self
+function ToImage:__tostring() return "ToImage()" end -- luacheck: ignore self
+
+return transforms

@@ -1,0 +1,22 @@
+/* What the files of accelhost._C.data share. */
+#ifndef AH_BIND_DATA_H
+#define AH_BIND_DATA_H
+
+#include "bind/bind.h"
+
+enum { AH_SEED_BYTES = 8 };
+
+/* The Generator at `index`; nil or none: the default generator. */
+struct ah_generator *ah_opt_generator(lua_State *L, int index);
+
+/* A draw: a contiguous uint8 tensor on the CPU. */
+const unsigned char *ah_check_draw(lua_State *L, int index, int64_t *count);
+
+/* A draw of 8 bytes as the number it is. */
+uint64_t ah_check_seed_bytes(lua_State *L, int index);
+
+/* Add functions to the table on top of the stack. */
+void ah_add_gather(lua_State *L);
+void ah_add_streams(lua_State *L);
+
+#endif

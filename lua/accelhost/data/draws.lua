@@ -1,0 +1,63 @@
+--- Random numbers for samples.
+--
+-- While a loader has a sample made, what transforms draw comes from that sample's own stream: a function of the pass's
+-- seed, the sample's index in the loader's data set, and how often the pass has met it before. So a run repeats them
+-- whatever the number of ranks, threads and workers. The pass's seed is the number that every pass of a loader draws
+-- (made of `seed` and epoch, where the loader has a seed). Anywhere else, as in `transform(image)`, they come from the
+-- global generator, in the order and by the rules of torchvision's transforms.
+local C = require "accelhost._C"
+local protect = require "accelhost.util.protect"
+
+local native = C.data
+local draws = {}
+
+local sample -- the sample being made: {seed, index, turn, and its stream once something is drawn}
+
+--- Whose numbers are drawn from now on; nil: the global generator's.
+---@param next_sample table? {seed bytes, index, turn}
+---@return table? # what it was before
+function draws.swap(next_sample)
+  local before = sample
+  sample = next_sample
+  return before
+end
+
+local function source()
+  if not sample then return nil end
+  sample.stream = sample.stream or native.stream(sample[1], sample[2], sample[3])
+  return sample.stream
+end
+
+--- A number from low to high, with float32's steps.
+---@param low number
+---@param high number
+---@return number
+function draws.uniform(low, high) return native.uniform(source(), low, high) end
+
+--- Does what has probability p happen?
+---@param p number
+---@return boolean
+function draws.chance(p) return native.chance(source(), p) end
+
+--- A whole number from 0 to n - 1.
+---@param n integer
+---@return integer
+function draws.below(n) return native.below(source(), n) end
+
+--- The numbers 0 to n - 1 in a random order.
+---@param n integer
+---@return integer[]
+function draws.shuffled(n) return native.shuffled(source(), n) end
+
+--- What `make` returns, which may draw whole tensors: within a sample the global generator is the sample's meanwhile.
+---@param make fun(): any
+---@return any
+function draws.tensors(make)
+  local stream = source()
+  if not stream then return make() end
+  local saved = C.random.get_rng_state()
+  C.random.manual_seed(native.stream_seed(stream))
+  return protect(function() C.random.set_rng_state(saved) end, make)
+end
+
+return draws

@@ -1,0 +1,13 @@
+--- accelhost.data.transforms.functional: what the transforms do, as functions of an image.
+local namespace = require "accelhost.util.namespace"
+
+-- Which file holds which names.
+local files = {
+  moves = {"hflip", "vflip", "pad", "crop", "center_crop"},
+  values = {"normalize", "to_dtype", "erase"},
+}
+
+local lazy = {}
+for file, names in pairs(files) do namespace.add(lazy, "accelhost.data.transforms." .. file, names) end
+
+return namespace.new("data.transforms.functional", {}, lazy)

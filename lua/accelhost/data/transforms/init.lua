@@ -1,0 +1,16 @@
+--- Transforms of images, with torchvision's names, defaults, random draws and numbers (transforms.v2, on tensors).
+--
+-- An image is a tensor [channels, rows, columns] or [rows, columns], uint8 as it is read, or float from 0 to 1. Random
+-- transforms draw as accelhost.data.draws says: within a loader from the sample's own stream.
+local namespace = require "accelhost.util.namespace"
+
+-- Which file holds which names.
+local files = {
+  pointwise = {"Compose", "Lambda", "ToTensor", "ToImage", "ToDtype", "ConvertImageDtype", "Normalize"},
+  grid = {"Pad", "CenterCrop", "RandomCrop", "RandomHorizontalFlip", "RandomVerticalFlip"},
+}
+
+local lazy = {functional = {"accelhost.data.transforms.functional"}}
+for file, names in pairs(files) do namespace.add(lazy, "accelhost.data.transforms." .. file, names) end
+
+return namespace.new("data.transforms", {}, lazy)

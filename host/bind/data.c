@@ -241,5 +241,6 @@ int ah_open_data(lua_State *L)
     luaL_register(L, NULL, list);
     ah_add_gather(L);
     ah_add_streams(L);
+    ah_add_images(L);
     return 1;
 }

@@ -18,5 +18,6 @@ uint64_t ah_check_seed_bytes(lua_State *L, int index);
 /* Add functions to the table on top of the stack. */
 void ah_add_gather(lua_State *L);
 void ah_add_streams(lua_State *L);
+void ah_add_images(lua_State *L);
 
 #endif

@@ -67,6 +67,18 @@ describe("Transforms that move pixels", function()
     end
   end)
 
+  it("do so also after a loader's sample has failed", function()
+    local Failing = data.Dataset:extend "Failing"
+    function Failing:len() return 2 end -- luacheck: ignore self
+    function Failing:get() error("no sample") end -- luacheck: ignore self
+    assert.error_matches(function() data.DataLoader(Failing()):batches()() end, "no sample")
+    accelhost.manual_seed(3)
+    local expected = accelhost.randint(0, 4, {1}):item()
+    accelhost.manual_seed(3)
+    local ramp = accelhost.arange(4):view(1, 4)
+    assert.equal(expected, T.RandomCrop(1)(ramp):item())
+  end)
+
   it("refuse what does not fit", function()
     assert.error_matches(function() T.RandomCrop(8)(one) end,
       "RandomCrop: a crop of %(8, 8%) is larger than the image of %(7, 6%)")

@@ -13,16 +13,37 @@ local draws = {}
 
 local sample -- the sample being made: {seed, index, turn, and its stream once something is drawn}
 
---- Whose numbers are drawn from now on; nil: the global generator's.
----@param next_sample table? {seed bytes, index, turn}
----@return table? # what it was before
-function draws.swap(next_sample)
-  local before = sample
-  sample = next_sample
-  return before
+local function finish(before, ...)
+  sample = before
+  return ...
+end
+
+--- Run fn, which makes samples and says which by draws.of.
+---@param fn fun(...): ...
+---@return any ... what fn returns
+function draws.during(fn, ...)
+  return finish(sample, fn(...))
+end
+
+--- Whose numbers are drawn from now on.
+---@param seed userdata the pass's seed
+---@param index integer
+---@param turn integer
+function draws.of(seed, index, turn) sample = {seed, index, turn} end
+
+-- Is a loader making samples? An error in one leaves without a word, so that its traceback is whole.
+local function is_during()
+  local level = 3
+  local frame = debug.getinfo(level, "f")
+  while frame and frame.func ~= draws.during do
+    level = level + 1
+    frame = debug.getinfo(level, "f")
+  end
+  return frame ~= nil
 end
 
 local function source()
+  if sample and not is_during() then sample = nil end
   if not sample then return nil end
   sample.stream = sample.stream or native.stream(sample[1], sample[2], sample[3])
   return sample.stream

@@ -324,7 +324,7 @@ local function fetch(set, batch, seed, turns)
     samples[i] = count == 1 and (...) or {...}
   end
   for i = 1, #batch do
-    draws.swap {seed, batch[i], turns and turns[i] or 0}
+    draws.of(seed, batch[i], turns and turns[i] or 0)
     keep(i, set:get(batch[i]))
   end
   return samples, width or 1
@@ -338,9 +338,7 @@ local function load(self, pass)
   pass.last = not pass.waiting
   local set = self.dataset
   if set.rows and not self.collate_fn then return deliver(self, pass, set:rows(batch)) end
-  local before = draws.swap()
-  local samples, width = fetch(set, batch, pass.seed, turns)
-  draws.swap(before)
+  local samples, width = draws.during(fetch, set, batch, pass.seed, turns)
   if self.collate_fn then return deliver(self, pass, self.collate_fn(samples)) end
   return deliver(self, pass, collate.samples(samples, width))
 end

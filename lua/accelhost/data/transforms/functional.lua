@@ -5,6 +5,11 @@ local namespace = require "accelhost.util.namespace"
 local files = {
   moves = {"hflip", "vflip", "pad", "crop", "center_crop"},
   values = {"normalize", "to_dtype", "erase"},
+  scales = {"resize", "resized_crop", "rotate", "affine"},
+  colors = {
+    "rgb_to_grayscale", "adjust_brightness", "adjust_contrast", "adjust_saturation", "adjust_hue", "adjust_sharpness",
+    "invert", "solarize", "posterize", "autocontrast", "gaussian_blur",
+  },
 }
 
 local lazy = {}

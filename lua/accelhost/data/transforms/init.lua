@@ -8,6 +8,12 @@ local namespace = require "accelhost.util.namespace"
 local files = {
   pointwise = {"Compose", "Lambda", "ToTensor", "ToImage", "ToDtype", "ConvertImageDtype", "Normalize"},
   grid = {"Pad", "CenterCrop", "RandomCrop", "RandomHorizontalFlip", "RandomVerticalFlip"},
+  geometry = {"Resize", "RandomResizedCrop", "RandomRotation", "RandomAffine"},
+  color = {
+    "Grayscale", "RandomGrayscale", "ColorJitter", "GaussianBlur", "RandomErasing", "RandomInvert", "RandomPosterize",
+    "RandomSolarize", "RandomAdjustSharpness", "RandomAutocontrast",
+  },
+  choice = {"RandomApply", "RandomChoice", "RandomOrder"},
 }
 
 local lazy = {functional = {"accelhost.data.transforms.functional"}}

@@ -79,7 +79,7 @@ $(BUILD)/accelhost-old.so: spec/device/old_plugin.c
 $(PLUGINS): | deps-check $(BUILD)/op_args.h
 	@mkdir -p $(@D)
 	$(call say,plugin $@)$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -MF $(@:.so=.d) -o $@ $<
-$(BUILD)/selftest: | $(PLUGINS)
+$(BUILD)/selftest: | $(PLUGINS) $(BUILD)/plugin-headers
 
 # The Lua library travels inside the binary, as bytecode of the LuaJIT that is linked into it.
 $(BUILD)/embed: scripts/embed.c $(LUAJIT_A)
@@ -107,6 +107,21 @@ $(BUILD)/embedded.o: $(BUILD)/embedded.c
 deps-check:
 	@test -z "$(strip $(MISSING))" || \
 		{ echo "missing libraries: $(strip $(MISSING)); run scripts/install-deps.sh"; exit 1; }
+
+# What a plugin's source includes, for those who write one for an installed program.
+$(BUILD)/plugin-headers: spec/device/far_device.c $(BUILD)/op_args.h Makefile
+	@$(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) -std=c11 -MM $< | tr -s ' \\' '\n\n' | \
+		sed -nE 's,^(host|$(BUILD))/(.*\.(h|def))$$,\2,p' > $@.new
+	@mv -f $@.new $@
+
+PREFIX  ?= /usr/local
+.PHONY: install
+install: all $(BUILD)/plugin-headers ## into PREFIX=/usr/local, below DESTDIR=
+	@scripts/package/install.sh install $(BUILD) "$(DESTDIR)" "$(PREFIX)"
+
+.PHONY: uninstall
+uninstall: ## take away what install brought to PREFIX, below DESTDIR
+	@scripts/package/install.sh uninstall "$(DESTDIR)" "$(PREFIX)"
 
 # What is missing is installed first, in a make of its own, so that the probes above see it.
 JOBS = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))

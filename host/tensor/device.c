@@ -1,5 +1,5 @@
 /* The registry of devices: names to open devices, plugins to types. A name is split at its colon, its type is looked
- * up among the open ones, else accelhost-NAME.so is loaded from the folder of the program. Types and devices stay open
+ * up among the open ones, else accelhost-NAME.so is loaded from beside the program. Types and devices stay open
  * once they are; a device is the same pointer for its whole life, so storages compare devices by address. */
 #include "tensor/device.h"
 
@@ -38,16 +38,23 @@ static bool split(const char *text, char *name, int *index)
     return true;
 }
 
-/* Where a plugin of this name would lie: beside the program. */
-static void plugin_path(const char *name, char *path, size_t room)
+/* Where the plugin of this name lies: beside the program, or where a program in bin has what belongs to it. False when
+ * it lies nowhere; then the path is the one beside the program. */
+static bool find_plugin(const char *name, char *path, size_t room)
 {
+    static const char *const places[] = {"../lib/accelhost/", ""};
     char program[3072];
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     program[length > 0 ? length : 0] = '\0';
     char *slash = strrchr(program, '/');
     if (slash)
         *slash = '\0';
-    snprintf(path, room, "%s/accelhost-%s.so", slash ? program : ".", name);
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        snprintf(path, room, "%s/%saccelhost-%s.so", slash ? program : ".", places[i], name);
+        if (!access(path, F_OK))
+            return true;
+    }
+    return false;
 }
 
 static const struct ah_device_type *known_type(const char *name)
@@ -63,8 +70,7 @@ static const struct ah_device_type *known_type(const char *name)
 static int load_plugin(const char *name, const struct ah_device_type **out)
 {
     char path[4096];
-    plugin_path(name, path, sizeof path);
-    if (access(path, F_OK))
+    if (!find_plugin(name, path, sizeof path))
         return ah_fail(AH_EINVAL, "device \"%s\": accelhost-%s.so is not here (looked for %s)", name, name, path);
     if (type_count == MAX_TYPES)
         return ah_fail(AH_EINVAL, "device \"%s\": at most %d kinds of devices can be open", name, MAX_TYPES);
@@ -150,8 +156,7 @@ bool ah_device_is_name(const char *text)
         return false;
     if (index >= 0 || known_type(name) || !strcmp(name, "cuda"))
         return true;
-    plugin_path(name, path, sizeof path);
-    return access(path, F_OK) == 0;
+    return find_plugin(name, path, sizeof path);
 }
 
 int ah_device_count(const char *name)

@@ -3,30 +3,36 @@ local lfs = require "lfs"
 
 local folder = {}
 
-local function make()
+--- A new, empty one.
+---@return string path
+function folder.make()
   local path = os.tmpname()
   os.remove(path)
   assert(lfs.mkdir(path))
   return path
 end
 
+--- Remove one with all it holds.
+---@param path string
+function folder.remove(path) os.execute("rm -rf '" .. path .. "'") end
+
 --- Run fn(path) with its path.
 ---@param fn fun(path: string)
 function folder.with(fn)
-  local path = make()
+  local path = folder.make()
   local fine, message = xpcall(fn, debug.traceback, path)
-  os.execute("rm -rf '" .. path .. "'")
+  folder.remove(path)
   if not fine then error(message, 0) end
 end
 
 --- Make one the current folder, for calls that may write files under any name.
 ---@return fun() leave goes back and removes it
 function folder.enter()
-  local home, path = lfs.currentdir(), make()
+  local home, path = lfs.currentdir(), folder.make()
   assert(lfs.chdir(path))
   return function()
     assert(lfs.chdir(home))
-    os.execute("rm -rf '" .. path .. "'")
+    folder.remove(path)
   end
 end
 

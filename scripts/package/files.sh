@@ -1,0 +1,29 @@
+#!/bin/sh
+# What an installation consists of: a line "MODE SOURCE TARGET" per file, the target below PREFIX.
+# usage: files.sh BUILD
+set -eu
+build=$1
+
+each() { # MODE FOLDER FILE...: those of the files that are there
+    mode=$1 folder=$2
+    shift 2
+    for file in "$@"; do
+        [ ! -f "$file" ] || echo "$mode $file $folder/${file##*/}"
+    done
+}
+
+each 755 bin "$build/accelhost"
+# What a device's plugin includes; one is made by the build.
+while read -r header; do
+    source=host/$header
+    [ -f "$source" ] || source=$build/$header
+    echo "644 $source include/accelhost/$header"
+done <"$build/plugin-headers"
+each 644 share/man/man1 "$build"/man/*.1
+for file in $(cd "$build" && find types -name '*.lua' 2>/dev/null | LC_ALL=C sort); do
+    echo "644 $build/$file share/accelhost/$file"
+done
+for file in $(find examples -type f | LC_ALL=C sort); do
+    echo "644 $file share/accelhost/$file"
+done
+each 644 share/doc/accelhost README.md LICENSE CHANGELOG.md

@@ -227,6 +227,21 @@ int ah_forward_masked_softmax(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
+/* Heads of key or value as many times as the query has of them. */
+static int repeat_heads(struct ah_tensor **out, const struct ah_tensor *q, struct ah_tensor *t)
+{
+    if (q->ndim < 3 || t->ndim < 3 || t->size[t->ndim - 3] < 1 || q->size[q->ndim - 3] % t->size[t->ndim - 3]) {
+        return ah_fail(AH_EINVAL, "scaled_dot_product_attention: with enable_gqa the heads of key and value divide the "
+                       "query's, got %s and %s", ah_shape(t), ah_shape(q));
+    }
+    int64_t times = q->size[q->ndim - 3] / t->size[t->ndim - 3];
+    if (times == 1) {
+        *out = ah_tensor_retain(t);
+        return 0;
+    }
+    return ah_op1(AH_OP_repeat_interleave, out, AH_T(t), AH_I(times), AH_I(-3));
+}
+
 /* softmax(scale q k^T, masked) v. The scale goes to the query, which is the smaller factor. */
 int ah_forward_scaled_dot_product_attention(struct ah_call *c)
 {
@@ -247,10 +262,16 @@ int ah_forward_scaled_dot_product_attention(struct ah_call *c)
     }
     double width = (double)q->size[q->ndim - 1], p = arg->dropout_p.number;
     double scale = arg->scale.kind == AH_NONE ? 1 / __builtin_sqrt(width) : arg->scale.number;
-    struct ah_tensor *made[5] = {NULL}, *weights;
+    struct ah_tensor *made[7] = {NULL}, *weights, *key = arg->key.tensor, *value = arg->value.tensor;
     int status;
+    if (arg->enable_gqa.flag) {
+        AH_TRYGO(repeat_heads(&made[5], q, key), out);
+        AH_TRYGO(repeat_heads(&made[6], q, value), out);
+        key = made[5];
+        value = made[6];
+    }
     AH_TRYGO(ah_op1(AH_OP_mul, &made[0], arg->query, AH_N(scale)), out);
-    AH_TRYGO(ah_op1(AH_OP_transpose, &made[1], arg->key, AH_I(-2), AH_I(-1)), out);
+    AH_TRYGO(ah_op1(AH_OP_transpose, &made[1], AH_T(key), AH_I(-2), AH_I(-1)), out);
     AH_TRYGO(ah_op1(AH_OP_matmul, &made[2], AH_T(made[0]), AH_T(made[1])), out);
     AH_TRYGO(ah_op1(AH_OP_masked_softmax, &made[3], AH_T(made[2]), arg->attn_mask, arg->is_causal), out);
     weights = made[3];
@@ -258,10 +279,10 @@ int ah_forward_scaled_dot_product_attention(struct ah_call *c)
         AH_TRYGO(ah_op1(AH_OP_dropout, &made[4], AH_T(weights), AH_N(p), AH_B(true)), out);
         weights = made[4];
     }
-    AH_TRYGO(ah_op1(AH_OP_matmul, &c->out[0], AH_T(weights), arg->value), out);
+    AH_TRYGO(ah_op1(AH_OP_matmul, &c->out[0], AH_T(weights), AH_T(value)), out);
     c->out_count = 1;
 out:
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 7; i++)
         ah_tensor_release(made[i]);
     return status;
 }

@@ -130,6 +130,14 @@ local layers = {
       return nn.TransformerEncoderLayer(8, 2, {dim_feedforward = 16, device = o.device})
     end, 2)
   end, function() return randn(5, 2, 8) end},
+  TransformerDecoderLayer = {function(o)
+    return nn.TransformerDecoderLayer(8, 2, {dim_feedforward = 16, device = o.device})
+  end, function() return randn(5, 2, 8), randn(4, 2, 8) end},
+  TransformerDecoder = {function(o)
+    return nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, {dim_feedforward = 16, device = o.device}), 2)
+  end, function() return randn(5, 2, 8), randn(4, 2, 8) end},
+  Transformer = {function(o) return nn.Transformer(8, 2, 1, 1, 16, {device = o.device}) end,
+    function() return randn(5, 2, 8), randn(4, 2, 8) end},
   RNN = {function(o) return nn.RNN(3, 4, 2, o) end, function() return randn(5, 2, 3) end},
   LSTM = {function(o) return nn.LSTM(3, 4, {bidirectional = true, device = o.device}) end,
     function() return randn(5, 2, 3) end},

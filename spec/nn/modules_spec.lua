@@ -167,3 +167,37 @@ describe("A function in place", function()
     end
   end)
 end)
+
+describe("A transformer", function()
+  it("masks the future", function()
+    local mask = nn.Transformer.generate_square_subsequent_mask(2)
+    assert.same({{0, -math.huge}, {0, 0}}, mask:tolist())
+    local layer = nn.TransformerEncoderLayer(4, 2, 8, 0)
+    local x = accelhost.randn(3, 1, 4)
+    mask = nn.Transformer.generate_square_subsequent_mask(3)
+    local wanted, hinted = layer(x, mask), layer(x, mask, {is_causal = true})
+    check.near(check.flat(wanted), hinted, 1e-6)
+    x[2] = 9
+    check.near(check.flat(wanted:narrow(0, 0, 2)), layer(x, mask):narrow(0, 0, 2), 1e-6)
+  end)
+
+  it("copies the layer that it is given", function()
+    local layer = nn.TransformerEncoderLayer(4, 2, 8)
+    local encoder = nn.TransformerEncoder(layer, 2)
+    assert.is_true(encoder.layers[1].linear1.weight:equal(encoder.layers[2].linear1.weight))
+    assert.are_not.equal(encoder.layers[1].linear1.weight, encoder.layers[2].linear1.weight)
+  end)
+
+  it("says what does not fit", function()
+    check.raises("Transformer: expected src and tgt of one batch with 4 features, got (3, 2, 4) and (3, 1, 4)",
+      function() nn.Transformer(4, 2, 1, 1, 8)(accelhost.zeros(3, 2, 4), accelhost.zeros(3, 1, 4)) end)
+    check.raises("is_causal needs an attn_mask", function()
+      nn.TransformerEncoderLayer(4, 2, 8)(accelhost.zeros(3, 2, 4), {is_causal = true})
+    end)
+    check.raises("scaled_dot_product_attention: with enable_gqa the heads of key and value divide the query's, got "
+      .. "(1, 2, 4, 2) and (1, 3, 4, 2)", function()
+      local q, k = accelhost.zeros(1, 3, 4, 2), accelhost.zeros(1, 2, 4, 2)
+      F.scaled_dot_product_attention(q, k, k, {enable_gqa = true})
+    end)
+  end)
+end)

@@ -72,7 +72,11 @@ local layers = {
     count_include_pad = {3, padding = 1, count_include_pad = false}}},
   Flatten = {{}, {rows}, {start_dim = 0, end_dim = 1}},
   MultiheadAttention = {{8, 2}, {rows, rows, rows}, {kdim = {8, 2, {kdim = 4}}, vdim = {8, 2, {vdim = 4}}}},
-  TransformerEncoderLayer = {{8, 2}, {rows}},
+  TransformerEncoderLayer = {{8, 2}, {rows}}, TransformerDecoderLayer = {{8, 2}, {rows, rows * 0.5}},
+  TransformerDecoder = {{nn.TransformerDecoderLayer(8, 2), 2}, {rows, rows * 0.5}, {norm = nn.LayerNorm(8)}},
+  Transformer = {{8, 2, 1, 1, 16}, {rows, rows * 0.5}, {
+    custom_encoder = nn.TransformerEncoder(nn.Identity(), 0), custom_decoder = nn.TransformerDecoder(nn.Identity(), 0),
+  }},
   RNN = {{8, 3}, {rows}, {dropout = {num_layers = 2, dropout = 0.5}}}, RNNCell = {{8, 3}, {logits}},
   LSTM = {{8, 3}, {rows}, {dropout = {num_layers = 2, dropout = 0.5}}}, LSTMCell = {{8, 3}, {logits}},
   GRU = {{8, 3}, {rows}, {dropout = {num_layers = 2, dropout = 0.5}}}, GRUCell = {{8, 3}, {logits}},
@@ -136,7 +140,7 @@ describe("The options of", function()
           local given = special and special[row.name]
           if row.name == "device" then
             assert.truthy(look(nn[name], values, {device = "nowhere"}, inputs):find("nowhere", 1, true))
-          elseif type(given) == "table" then
+          elseif type(given) == "table" and getmetatable(given) == nil then
             local base, changed, own = {}, {}, {}
             for key, value in pairs(given) do
               if type(key) == "number" and type(value) ~= "table" then

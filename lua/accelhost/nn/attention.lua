@@ -70,13 +70,15 @@ end
 
 local read_call = arguments.signature("MultiheadAttention.forward", {
   "query: tensor", "key: tensor", "value: tensor", {"key_padding_mask: tensor"}, {"need_weights: flag", true},
-  {"attn_mask: tensor"}, {"average_attn_weights: flag", true},
+  {"attn_mask: tensor"}, {"average_attn_weights: flag", true}, {"is_causal: flag", false},
 })
 
+--- Masks are true where a position is to be left out; is_causal says that attn_mask is the causal one, which is then
+-- not read where no weights are wanted.
 ---@return table output
 ---@return table? weights nil with need_weights = false
 function MultiheadAttention:forward(...)
-  local query, key, value, key_padding_mask, need_weights, attn_mask, average = read_call(...)
+  local query, key, value, key_padding_mask, need_weights, attn_mask, average, is_causal = read_call(...)
   return F.multi_head_attention_forward{
     query = query, key = key, value = value, embed_dim_to_check = self.embed_dim, num_heads = self.num_heads,
     in_proj_weight = self.in_proj_weight, in_proj_bias = self.in_proj_bias, bias_k = self.bias_k,
@@ -85,7 +87,7 @@ function MultiheadAttention:forward(...)
     key_padding_mask = key_padding_mask, need_weights = need_weights, attn_mask = attn_mask,
     use_separate_proj_weight = not self._same_embed_dim, q_proj_weight = self.q_proj_weight,
     k_proj_weight = self.k_proj_weight, v_proj_weight = self.v_proj_weight, average_attn_weights = average,
-    batch_first = self.batch_first,
+    is_causal = is_causal, batch_first = self.batch_first,
   }
 end
 

@@ -44,7 +44,9 @@ local files = {
   container = {"Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict"},
   attention = {"MultiheadAttention"},
   recurrent = {"RNNBase", "RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell"},
-  transformer = {"TransformerEncoderLayer", "TransformerEncoder"},
+  transformer = {
+    "Transformer", "TransformerEncoderLayer", "TransformerEncoder", "TransformerDecoderLayer", "TransformerDecoder",
+  },
   loss = {
     "CrossEntropyLoss", "NLLLoss", "MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCELoss", "BCEWithLogitsLoss",
     "KLDivLoss", "MarginRankingLoss", "HingeEmbeddingLoss", "SoftMarginLoss", "CosineEmbeddingLoss",

@@ -41,7 +41,8 @@ local attention_parameters = {
   {"add_zero_attn: flag", false}, {"dropout_p: probability", 0}, "out_proj_weight: tensor", {"out_proj_bias: tensor"},
   {"training: flag", true}, {"key_padding_mask: tensor"}, {"need_weights: flag", true}, {"attn_mask: tensor"},
   {"use_separate_proj_weight: flag", false}, {"q_proj_weight: tensor"}, {"k_proj_weight: tensor"},
-  {"v_proj_weight: tensor"}, {"average_attn_weights: flag", true}, {"batch_first: flag", false},
+  {"v_proj_weight: tensor"}, {"static_k: tensor"}, {"static_v: tensor"}, {"average_attn_weights: flag", true},
+  {"is_causal: flag", false}, {"batch_first: flag", false},
 }
 local set_attention = arguments.setter("multi_head_attention_forward", attention_parameters)
 
@@ -117,15 +118,29 @@ local function joined_mask(masks, s)
   return attn and attn + padding or padding
 end
 
--- The heads' outputs, and their weights where they are wanted.
-local function attend(q, k, v, mask, s, o)
+-- The heads' outputs, and their weights where they are wanted. A mask that is said to be causal need not be read.
+local function attend(q, k, v, masks, s, o)
   local dropout_p = o.training and o.dropout_p or 0
-  if not o.need_weights then return C.scaled_dot_product_attention(q, k, v, mask, dropout_p) end
+  if not o.need_weights then
+    local causal = o.is_causal and not masks.padding and s.source == o.key_length
+    local mask = not causal and joined_mask(masks, s) or nil
+    return C.scaled_dot_product_attention(q, k, v, mask, dropout_p, causal)
+  end
+  local mask = joined_mask(masks, s)
   local scores = C.matmul(q / math.sqrt(s.head), k:transpose(-2, -1))
   if mask then scores = scores + mask end
   local weights = C.softmax(scores, -1)
   if dropout_p > 0 then weights = C.dropout(weights, dropout_p, true) end
   return C.matmul(weights, v), weights
+end
+
+-- Keys or values [N heads, S, head] that are given instead of projected ones.
+local function given_heads(name, x, s)
+  if x:dim() ~= 3 or x:size(0) ~= s.batch * s.heads or x:size(2) ~= s.head then
+    fail("attention: %s: expected shape (%d, S, %d), got %s", name, s.batch * s.heads, s.head, arguments.shape_text(x))
+  end
+  s.source = x:size(1)
+  return x:reshape(s.batch, s.heads, s.source, s.head)
 end
 
 -- A call without a batch gets one of size 1. Query, key and value that are one tensor stay one.
@@ -139,7 +154,8 @@ local function add_batch(query, key, value, o)
 end
 
 --- Attention of num_heads heads with input and output projections, as in PyTorch; masks are true where a position is
--- to be left out. Shapes [L, N, E], [S, N, E] (or without N; or N first with batch_first = true).
+-- to be left out, and is_causal says that attn_mask is the causal one. Shapes [L, N, E], [S, N, E] (or without N; or N
+-- first with batch_first = true).
 ---@return table output like query
 ---@return table? weights [N, L, S], or [N, heads, L, S] with average_attn_weights = false
 function F.multi_head_attention_forward(...)
@@ -148,14 +164,18 @@ function F.multi_head_attention_forward(...)
   local query, key, value = o.query, o.key, o.value
   local batched = query:dim() == 3
   if not batched then query, key, value = add_batch(query, key, value, o) end
+  if o.is_causal and not o.attn_mask then fail("attention: is_causal needs an attn_mask, of which it tells") end
   local s = sizes_of(query, key, o, batched)
+  o.key_length = s.source
   local q, k, v = project(query, key, value, o)
   local masks = {attn = additive(o.attn_mask, q.dtype), padding = additive(o.key_padding_mask, q.dtype)}
   k, v = append_bias(k, v, masks, s, o)
   q = split_heads(q, s.target, s)
   k, v = split_heads(k, s.source, s), split_heads(v, s.source, s)
+  k = o.static_k and given_heads("static_k", o.static_k, s) or k
+  v = o.static_v and given_heads("static_v", o.static_v, s) or v
   k, v = append_zeros(k, v, masks, s, o)
-  local output, weights = attend(q, k, v, joined_mask(masks, s), s, o)
+  local output, weights = attend(q, k, v, masks, s, o)
   output = C.linear(join_heads(output, s), o.out_proj_weight, o.out_proj_bias)
   if s.batch_first then output = output:transpose(0, 1) end
   if not batched then output = output:squeeze(0) end

@@ -40,6 +40,9 @@ local layers = {
   Embedding = {function(o)
     return nn.Embedding(5, 3, {padding_idx = 1, device = o.device})
   end, function() return long {{0, 1}, {4, 2}} end},
+  EmbeddingBag = {function(o)
+    return nn.EmbeddingBag(5, 3, {padding_idx = 1, mode = "max", max_norm = 1, device = o.device})
+  end, function() return long {0, 1, 4, 2}, long {0, 1, 1} end},
   Dropout = {function() return nn.Dropout(0.5) end, function() return randn(4, 8) end},
   Dropout1d = {function() return nn.Dropout1d(0.5) end, function() return randn(4, 8, 3) end},
   Dropout2d = {function() return nn.Dropout2d(0.5) end, function() return randn(4, 8, 3, 3) end},

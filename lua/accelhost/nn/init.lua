@@ -21,7 +21,7 @@ local files = {
     "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d",
   },
   norm = {"LayerNorm", "RMSNorm", "GroupNorm", "LocalResponseNorm"},
-  embedding = {"Embedding"},
+  embedding = {"Embedding", "EmbeddingBag"},
   distance = {"CosineSimilarity", "PairwiseDistance"},
   dropout = {"Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout"},
   padding = {

@@ -14,6 +14,7 @@ local files = {
   conv = {"conv1d", "conv2d", "conv3d", "conv_transpose3d"},
   distance = {"normalize", "cosine_similarity", "pairwise_distance", "pdist"},
   dropout = {"dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"},
+  embedding = {"embedding", "embedding_bag"},
   linear = {"bilinear"},
   loss = {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "poisson_nll_loss", "gaussian_nll_loss"},
   margin = {

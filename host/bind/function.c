@@ -45,6 +45,10 @@ static const char *unmet(lua_State *L, int index, char letter)
     case 'T': return ah_to_tensor(L, index) ? NULL : "a tensor";
     case 'i': return is_integral(L, index) ? NULL : "an integer";
     case 'n': return lua_type(L, index) == LUA_TNUMBER ? NULL : "a number";
+    case 'O':
+        return ah_to_tensor(L, index) || lua_type(L, index) == LUA_TNUMBER || lua_isboolean(L, index)
+                   ? NULL
+                   : "a tensor or a number";
     case 'b': return lua_isboolean(L, index) ? NULL : "true or false";
     case 's': return lua_type(L, index) == LUA_TSTRING ? NULL : "a string";
     case 'I': return lua_istable(L, index) || is_integral(L, index) ? NULL : "an integer or a table of integers";

@@ -18,6 +18,12 @@ local accelhost = {
   to_string = C.to_string,
   is_tensor = C.is_tensor,
 
+  promote_types = C.dtype.promote_types,
+  result_type = C.dtype.result_type,
+  can_cast = C.dtype.can_cast,
+  finfo = C.dtype.finfo,
+  iinfo = C.dtype.iinfo,
+
   no_grad = C.autograd.no_grad,
   enable_grad = C.autograd.enable_grad,
   set_grad_enabled = C.autograd.set_grad_enabled,

@@ -2,18 +2,11 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
+local dims = require "accelhost.util.dims"
 local fail, signature = arguments.fail, arguments.signature
 local methods = C.methods
 
 local tensor = {}
-
-local function dim_of(input, dim, name)
-  local count = input:dim()
-  if dim < -count or dim >= count then
-    fail("%s: dim %d is out of range (expected %d..%d)", name, dim, -count, count - 1)
-  end
-  return dim < 0 and dim + count or dim
-end
 
 local function views_of_size(input, size, dim)
   local total, views, start = input:size(dim), {}, 0
@@ -45,7 +38,7 @@ local read_split = signature("split", {"input: tensor", "split_size_or_sections:
 ---@return userdata[] # a table, counted from 1
 function tensor.split(...)
   local input, sizes, dim = read_split(...)
-  dim = dim_of(input, dim, "split")
+  dim = dims.wrap("split", dim, input:dim())
   if type(sizes) == "number" then
     if sizes == 0 then fail("split: split_size_or_sections: expected an integer of at least 1, got number 0") end
     return views_of_size(input, sizes, dim)
@@ -71,7 +64,7 @@ local read_chunk = signature("chunk", {"input: tensor", "chunks: count", {"dim: 
 ---@return userdata[]
 function tensor.chunk(...)
   local input, chunks, dim = read_chunk(...)
-  dim = dim_of(input, dim, "chunk")
+  dim = dims.wrap("chunk", dim, input:dim())
   local total = input:size(dim)
   if total > 0 then return views_of_size(input, math.ceil(total / chunks), dim) end
   local views = {}
@@ -87,7 +80,7 @@ local read_unbind = signature("unbind", {"input: tensor", {"dim: integer", 0}})
 ---@return userdata[]
 function tensor.unbind(...)
   local input, dim = read_unbind(...)
-  dim = dim_of(input, dim, "unbind")
+  dim = dims.wrap("unbind", dim, input:dim())
   local views = {}
   for i = 0, input:size(dim) - 1 do
     views[i + 1] = input:select(dim, i)

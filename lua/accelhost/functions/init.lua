@@ -7,6 +7,18 @@ local functions = {}
 
 -- file -> its names: those that are functions and methods, functions only, methods only
 local files = {
+  einsum = {functions = "einsum"},
+  join = {
+    both = "tensor_split hsplit vsplit dsplit",
+    functions = "atleast_1d atleast_2d atleast_3d hstack vstack row_stack dstack column_stack block_diag"
+      .. " broadcast_shapes broadcast_tensors meshgrid cartesian_prod combinations",
+  },
+  layout = {
+    both = "rot90 fliplr flipud ravel diag_embed diag diagflat trace",
+    functions = "tril_indices triu_indices vander",
+    methods = "unfold squeeze_ unsqueeze_ t_ transpose_ swapdims_ swapaxes_",
+  },
+  products = {both = "inner vdot kron cross dist addmv addr addbmm", functions = "tensordot cdist"},
   compare = {both = "allclose equal isclose", functions = "polygamma", methods = "float_power_"},
 }
 

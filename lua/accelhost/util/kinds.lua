@@ -91,6 +91,7 @@ local known = {
   tensors = {"a tensor or a table of tensors", function(value)
     return C.is_tensor(value) or is_list(value, C.is_tensor)
   end},
+  tensor_list = {"a table of tensors", function(value) return is_list(value, C.is_tensor) end},
   dtype = {'a dtype name such as "float32"', C.is_dtype},
   device = {'a device name such as "cpu"', C.device.is_name},
   generator = {"a Generator", C.random.is_generator},

@@ -1,0 +1,375 @@
+--- Putting tensors beside each other and taking them apart along one dim; grids and combinations of several.
+--
+-- Functions of any number of tensors take them one by one and give their results one by one, or take one table and
+-- give one.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local dims = require "accelhost.util.dims"
+local fail, signature = arguments.fail, arguments.signature
+
+local join = {}
+
+-- The tensors of such a function, and were they in a table?
+local function tensors_of(what, ...)
+  local first, count = ..., select("#", ...)
+  if count == 1 and type(first) == "table" then
+    return arguments.check(what, "tensors", "tensor_list", first), true
+  end
+  local list = {...}
+  for i = 1, count do arguments.check(what, "tensor " .. i - 1, "tensor", list[i]) end
+  if count == 0 then fail("%s: expected tensors", what) end
+  return list, false
+end
+
+local function given_back(list, was_table)
+  if was_table then return list end
+  return unpack(list)
+end
+
+local function mapped(what, one, ...)
+  local list, was_table = tensors_of(what, ...)
+  local results = {}
+  for i, tensor in ipairs(list) do results[i] = one(tensor) end
+  return given_back(results, was_table)
+end
+
+local function at_least_1(tensor) return tensor:dim() == 0 and tensor:reshape(1) or tensor end
+
+local function at_least_2(tensor)
+  tensor = at_least_1(tensor)
+  return tensor:dim() == 1 and tensor:unsqueeze(0) or tensor
+end
+
+local function at_least_3(tensor)
+  tensor = at_least_2(tensor)
+  return tensor:dim() == 2 and tensor:unsqueeze(-1) or tensor
+end
+
+--- Each tensor with at least one dim: a 0-dim one becomes (1).
+--
+--     accelhost.atleast_1d(accelhost.tensor(3)):shape()  --> {1}
+---@param ... userdata|userdata[]
+---@return userdata|userdata[] ...
+function join.atleast_1d(...) return mapped("atleast_1d", at_least_1, ...) end
+
+--- Each tensor with at least two dims: (n) becomes (1, n).
+---@param ... userdata|userdata[]
+---@return userdata|userdata[] ...
+function join.atleast_2d(...) return mapped("atleast_2d", at_least_2, ...) end
+
+--- Each tensor with at least three dims: (n) becomes (1, n, 1), (m, n) becomes (m, n, 1).
+---@param ... userdata|userdata[]
+---@return userdata|userdata[] ...
+function join.atleast_3d(...) return mapped("atleast_3d", at_least_3, ...) end
+
+local function stacked(what, tensors, at_least, dim)
+  if #tensors == 0 then fail("%s: tensors: expected at least one", what) end
+  local list = {}
+  for i, tensor in ipairs(tensors) do list[i] = at_least(tensor) end
+  return C.cat(list, type(dim) == "function" and dim(list[1]) or dim)
+end
+
+local read_hstack = signature("hstack", {"tensors: tensor_list"})
+
+--- Side by side: along dim 1, of 1-d tensors along dim 0.
+--
+--     accelhost.hstack {accelhost.ones(2), accelhost.zeros(1)}  --> tensor([1., 1., 0.])
+---@param tensors userdata[]
+---@return userdata
+function join.hstack(...)
+  return stacked("hstack", read_hstack(...), at_least_1, function(first) return first:dim() == 1 and 0 or 1 end)
+end
+
+local read_vstack = signature("vstack", {"tensors: tensor_list"})
+
+--- One below the other: along dim 0, of 1-d tensors as rows.
+--
+--     accelhost.vstack {accelhost.ones(2), accelhost.zeros(2)}  --> tensor([[1., 1.], [0., 0.]])
+---@param tensors userdata[]
+---@return userdata
+function join.vstack(...) return stacked("vstack", read_vstack(...), at_least_2, 0) end
+
+local read_row_stack = signature("row_stack", {"tensors: tensor_list"})
+
+--- The same as vstack.
+---@param tensors userdata[]
+---@return userdata
+function join.row_stack(...) return stacked("row_stack", read_row_stack(...), at_least_2, 0) end
+
+local read_dstack = signature("dstack", {"tensors: tensor_list"})
+
+--- One behind the other: along dim 2.
+---@param tensors userdata[]
+---@return userdata
+function join.dstack(...) return stacked("dstack", read_dstack(...), at_least_3, 2) end
+
+local function column(tensor) return tensor:dim() < 2 and tensor:reshape(tensor:numel(), 1) or tensor end
+
+local read_column_stack = signature("column_stack", {"tensors: tensor_list"})
+
+--- Side by side, 1-d tensors as columns.
+---@param tensors userdata[]
+---@return userdata
+function join.column_stack(...) return stacked("column_stack", read_column_stack(...), column, 1) end
+
+local function promoted(tensors)
+  local dtype = tensors[1].dtype
+  for i = 2, #tensors do dtype = C.dtype.promote_types(dtype, tensors[i].dtype) end
+  return dtype
+end
+
+--- A matrix with these matrices along its diagonal, zeros elsewhere. 1-d tensors count as rows.
+--
+--     accelhost.block_diag(accelhost.ones(1, 2), accelhost.ones(1, 1))  --> tensor([[1., 1., 0.], [0., 0., 1.]])
+---@param ... userdata|userdata[] of at most 2 dims
+---@return userdata
+function join.block_diag(...)
+  local list = tensors_of("block_diag", ...)
+  if #list == 0 then return C.empty {1, 0} end
+  local columns, rows, before, dtype = 0, {}, 0, promoted(list)
+  for i, tensor in ipairs(list) do
+    if tensor:dim() > 2 then
+      fail("block_diag: tensor %d: expected at most 2 dims, got shape %s", i - 1, arguments.shape_text(tensor))
+    end
+    list[i] = at_least_2(tensor)
+    columns = columns + list[i]:size(1)
+  end
+  for i, tensor in ipairs(list) do
+    local height, width = tensor:size(0), tensor:size(1)
+    local options = {dtype = dtype, device = tensor.device}
+    rows[i] = C.cat({C.zeros({height, before}, options), tensor,
+      C.zeros({height, columns - before - width}, options)}, 1)
+    before = before + width
+  end
+  return C.cat(rows, 0)
+end
+
+local function broadcast_sizes(what, shapes)
+  local sizes, count = {}, 0
+  for _, shape in ipairs(shapes) do count = math.max(count, #shape) end
+  for d = 1, count do sizes[d] = 1 end
+  for _, shape in ipairs(shapes) do
+    for d, size in ipairs(shape) do
+      local at = d + count - #shape
+      if size ~= 1 and sizes[at] ~= 1 and sizes[at] ~= size then
+        fail("%s: sizes %d and %d of dim %d do not broadcast", what, sizes[at], size, at - 1)
+      end
+      if size ~= 1 then sizes[at] = size end
+    end
+  end
+  return sizes
+end
+
+--- The shape to which tensors of these shapes broadcast.
+--
+--     accelhost.broadcast_shapes({2, 1}, {3})  --> {2, 3}
+---@param ... integer[]
+---@return integer[]
+function join.broadcast_shapes(...)
+  local shapes = {...}
+  for i = 1, select("#", ...) do
+    arguments.check("broadcast_shapes", "shape " .. i - 1, "sizes", shapes[i])
+    if type(shapes[i]) == "number" then shapes[i] = {shapes[i]} end
+  end
+  return broadcast_sizes("broadcast_shapes", shapes)
+end
+
+--- The tensors, as views, in the shape to which they broadcast.
+---@param ... userdata|userdata[]
+---@return userdata|userdata[] ...
+function join.broadcast_tensors(...)
+  local list, was_table = tensors_of("broadcast_tensors", ...)
+  local shapes, results = {}, {}
+  for i, tensor in ipairs(list) do shapes[i] = tensor:shape() end
+  local size = broadcast_sizes("broadcast_tensors", shapes)
+  for i, tensor in ipairs(list) do results[i] = tensor:expand(size) end
+  return given_back(results, was_table)
+end
+
+--- Grids of coordinates: of k tensors of sizes n1 .. nk, k tensors of shape (n1, .., nk), where the i-th runs along dim
+--- i - 1. With `indexing = "xy"` the first two dims are swapped. 0-dim tensors count as one element.
+--
+--     local rows, columns = accelhost.meshgrid(accelhost.arange(2), accelhost.arange(3))  --> both of shape (2, 3)
+---@param ... userdata|userdata[]|{indexing: "ij"|"xy"}
+---@return userdata|userdata[] ...
+function join.meshgrid(...)
+  local given, count, indexing = {...}, select("#", ...), "ij"
+  if count > 1 and arguments.is_options(given[count]) then
+    arguments.check_names("meshgrid", given[count], {"indexing"})
+    indexing = arguments.check("meshgrid", "indexing", "'ij'|'xy'", given[count].indexing or "ij")
+    count = count - 1
+  end
+  local list, was_table = tensors_of("meshgrid", unpack(given, 1, count))
+  local sizes, results, swapped = {}, {}, indexing == "xy" and #list > 1
+  for i, tensor in ipairs(list) do
+    if tensor:dim() > 1 then
+      fail("meshgrid: tensor %d: expected at most 1 dim, got shape %s", i - 1, arguments.shape_text(tensor))
+    end
+    if tensor.dtype ~= list[1].dtype then
+      fail("meshgrid: dtypes differ: %s and %s", list[1].dtype, tensor.dtype)
+    end
+    sizes[i] = tensor:numel()
+  end
+  for i, tensor in ipairs(list) do
+    local shape = {}
+    for d = 1, #list do shape[d] = d == i and sizes[i] or 1 end
+    results[i] = tensor:reshape(shape):expand(sizes)
+    if swapped then results[i] = results[i]:transpose(0, 1) end
+  end
+  return given_back(results, was_table)
+end
+
+--- All combinations of one element of each tensor, as rows in order; of one tensor the tensor itself.
+--
+--     accelhost.cartesian_prod(accelhost.arange(2), accelhost.arange(2))  --> [[0, 0], [0, 1], [1, 0], [1, 1]]
+---@param ... userdata|userdata[] 1-d
+---@return userdata
+function join.cartesian_prod(...)
+  local list = tensors_of("cartesian_prod", ...)
+  for i, tensor in ipairs(list) do
+    if tensor:dim() ~= 1 then
+      fail("cartesian_prod: tensor %d: expected 1 dim, got shape %s", i - 1, arguments.shape_text(tensor))
+    end
+  end
+  if #list == 1 then return list[1] end
+  local grids = join.meshgrid(list)
+  for i, grid in ipairs(grids) do grids[i] = grid:reshape(-1) end
+  return C.stack(grids, 1)
+end
+
+-- How many choices of r of n things there are.
+local function count_choices(n, r, again)
+  if again then n = n + r - 1 end
+  if r > n then return 0 end
+  local count = 1
+  for i = 1, math.min(r, n - r) do
+    count = count * (n - i + 1) / i
+    if count > 2 ^ 31 then break end
+  end
+  return math.floor(count + 0.5)
+end
+
+-- The positions of all choices, one after another, each in rising order.
+local function choices(n, r, again)
+  local at, list = {}, {}
+  for i = 1, r do at[i] = again and 0 or i - 1 end
+  repeat
+    for i = 1, r do list[#list + 1] = at[i] end
+    local k = r
+    while k > 0 and at[k] == (again and n - 1 or n - r + k - 1) do k = k - 1 end
+    if k > 0 then
+      at[k] = at[k] + 1
+      for i = k + 1, r do at[i] = again and at[k] or at[i - 1] + 1 end
+    end
+  until k == 0
+  return list
+end
+
+local read_combinations = signature("combinations",
+  {"input: tensor", {"r: size", 2}, {"with_replacement: flag", false}})
+
+--- All choices of `r` elements of a 1-d tensor, as rows in order.
+--
+--     accelhost.combinations(accelhost.arange(3))  --> tensor([[0, 1], [0, 2], [1, 2]])
+---@param input userdata 1-d
+---@param r? integer|table default 2
+---@param with_replacement? boolean default false; may an element be chosen again?
+---@return userdata
+function join.combinations(...)
+  local input, r, again = read_combinations(...)
+  if input:dim() ~= 1 then
+    fail("combinations: input: expected 1 dim, got shape %s", arguments.shape_text(input))
+  end
+  if r == 0 then return C.empty({0}, {dtype = input.dtype, device = input.device}) end
+  local n = input:numel()
+  local count = count_choices(n, r, again)
+  if count * r > 2 ^ 26 then fail("combinations: too many choices of %d out of %d elements", r, n) end
+  if count == 0 then return C.empty({0, r}, {dtype = input.dtype, device = input.device}) end
+  local positions = C.tensor(choices(n, r, again), {dtype = "int64"}):to(input.device)
+  return input:index_select(0, positions):reshape(count, r)
+end
+
+local read_tensor_split = signature("tensor_split",
+  {"input: tensor", "indices_or_sections: integer|integers|tensor", {"dim: integer", 0}})
+
+local function split_at(input, places, dim)
+  local views, from, size = {}, 0, input:size(dim)
+  for i = 1, #places + 1 do
+    local to = places[i] or size
+    if to < 0 then to = to + size end
+    to = math.max(0, math.min(to, size))
+    views[i] = input:narrow(dim, math.min(from, size), math.max(0, to - from))
+    from = to
+  end
+  return views
+end
+
+local function tensor_split(what, input, sections, dim)
+  if input:dim() == 0 then fail("%s: expected at least one dim, got a 0-dim tensor", what) end
+  dim = dims.wrap(what, dim, input:dim())
+  if C.is_tensor(sections) then
+    if sections:dim() > 1 or sections.dtype ~= "int64" then
+      fail("%s: indices_or_sections: expected int64 of at most 1 dim, got %s %s", what, sections.dtype,
+        arguments.shape_text(sections))
+    end
+    sections = sections:tolist()
+  end
+  if type(sections) == "table" then return split_at(input, sections, dim) end
+  if sections < 1 or sections > 2 ^ 20 then fail("%s: expected 1..2^20 sections, got %g", what, sections) end
+  local size, places, at = input:size(dim), {}, 0
+  for i = 1, sections - 1 do
+    at = at + math.floor(size / sections) + (i <= size % sections and 1 or 0)
+    places[i] = at
+  end
+  return split_at(input, places, dim)
+end
+
+--- Views of a number of sections whose sizes differ by at most one, or split before each of the given indices.
+--
+--     accelhost.arange(5):tensor_split(2)  --> {[0, 1, 2], [3, 4]}
+---@param input userdata
+---@param indices_or_sections integer|integer[]|userdata
+---@param dim? integer|table default 0
+---@return userdata[] # a table, counted from 1
+function join.tensor_split(...) return tensor_split("tensor_split", read_tensor_split(...)) end
+
+-- Equal parts only, along PyTorch's dim of these names.
+local function split_equal(what, least, along, input, sections)
+  if input:dim() < least then
+    fail("%s: expected at least %d dims, got shape %s", what, least, arguments.shape_text(input))
+  end
+  local size = input:size(along)
+  if type(sections) == "number" and (sections < 1 or size % sections ~= 0) then
+    fail("%s: dim %d of size %d cannot be split into %d equal sections", what, along, size, sections)
+  end
+  return tensor_split(what, input, sections, along)
+end
+
+local read_hsplit = signature("hsplit", {"input: tensor", "indices_or_sections: integer|integers"})
+
+--- Views side by side: along dim 1, of a 1-d tensor along dim 0, in equal sections or before the given indices.
+---@param input userdata
+---@param indices_or_sections integer|integer[]
+---@return userdata[]
+function join.hsplit(...)
+  local input, sections = read_hsplit(...)
+  return split_equal("hsplit", 1, input:dim() == 1 and 0 or 1, input, sections)
+end
+
+local read_vsplit = signature("vsplit", {"input: tensor", "indices_or_sections: integer|integers"})
+
+--- Views one below the other: along dim 0, in equal sections or before the given indices.
+---@param input userdata of at least 2 dims
+---@param indices_or_sections integer|integer[]
+---@return userdata[]
+function join.vsplit(...) return split_equal("vsplit", 2, 0, read_vsplit(...)) end
+
+local read_dsplit = signature("dsplit", {"input: tensor", "indices_or_sections: integer|integers"})
+
+--- Views one behind the other: along dim 2, in equal sections or before the given indices.
+---@param input userdata of at least 3 dims
+---@param indices_or_sections integer|integer[]
+---@return userdata[]
+function join.dsplit(...) return split_equal("dsplit", 3, 2, read_dsplit(...)) end
+
+return join

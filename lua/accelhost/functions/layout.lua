@@ -1,0 +1,284 @@
+--- Turning and mirroring, diagonals, windows; the in-place forms of views.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local dims = require "accelhost.util.dims"
+local fail, signature, shape_text = arguments.fail, arguments.signature, arguments.shape_text
+
+local layout = {}
+
+local function expect_dims(what, input, least, most)
+  local count = input:dim()
+  if count < least or count > (most or count) then
+    local wanted = most == least and ("%d"):format(least) or most and ("%d or %d"):format(least, most)
+      or ("at least %d"):format(least)
+    fail("%s: input: expected %s dim%s, got shape %s", what, wanted, wanted:find "1$" and "" or "s", shape_text(input))
+  end
+end
+
+local read_rot90 = signature("rot90", {"input: tensor", {"k: integer", 1}, {"dims: integers", {0, 1}}})
+
+--- Turned by 90 degrees k times, from the first of the two dims towards the second.
+--
+--     accelhost.arange(4):view(2, 2):rot90()  --> tensor([[1, 3], [0, 2]])
+---@param input userdata of at least 2 dims
+---@param k? integer|table default 1
+---@param dims? integer[] default {0, 1}
+---@return userdata
+function layout.rot90(...)
+  local input, k, plane = read_rot90(...)
+  expect_dims("rot90", input, 2)
+  plane = dims.wrap_all("rot90", plane, input:dim())
+  if #plane ~= 2 then fail("rot90: dims: expected 2 of them, got %d", #plane) end
+  local a, b = plane[1], plane[2]
+  k = k % 4
+  if k == 0 then return input:clone() end
+  if k == 1 then return input:flip(b):transpose(a, b) end
+  if k == 2 then return input:flip {a, b} end
+  return input:flip(a):transpose(a, b)
+end
+
+local read_fliplr = signature("fliplr", {"input: tensor"})
+
+--- Mirrored from left to right: along dim 1. A copy.
+---@param input userdata of at least 2 dims
+---@return userdata
+function layout.fliplr(...)
+  local input = read_fliplr(...)
+  expect_dims("fliplr", input, 2)
+  return input:flip(1)
+end
+
+local read_flipud = signature("flipud", {"input: tensor"})
+
+--- Mirrored upside down: along dim 0. A copy.
+---@param input userdata of at least 1 dim
+---@return userdata
+function layout.flipud(...)
+  local input = read_flipud(...)
+  expect_dims("flipud", input, 1)
+  return input:flip(0)
+end
+
+local read_ravel = signature("ravel", {"input: tensor"})
+
+--- All elements in one dim: a view where that is possible.
+---@param input userdata
+---@return userdata
+function layout.ravel(...) return read_ravel(...):reshape(-1) end
+
+local read_diag_embed = signature("diag_embed",
+  {"input: tensor", {"offset: integer", 0}, {"dim1: integer", -2}, {"dim2: integer", -1}})
+
+--- Matrices of zeros with the last dim of the input along their diagonals. The two new dims are dim1 and dim2 of the
+--- result; an offset above 0 means above the diagonal.
+--
+--     accelhost.tensor {1, 2}:diag_embed()  --> tensor([[1., 0.], [0., 2.]])
+---@param input userdata (..., n)
+---@param offset? integer|table default 0
+---@param dim1? integer default -2
+---@param dim2? integer default -1
+---@return userdata
+function layout.diag_embed(...)
+  local input, offset, dim1, dim2 = read_diag_embed(...)
+  expect_dims("diag_embed", input, 1)
+  local count = input:dim() + 1
+  dim1, dim2 = dims.wrap("diag_embed", dim1, count), dims.wrap("diag_embed", dim2, count)
+  if dim1 == dim2 then fail("diag_embed: dim1 and dim2 are both %d", dim1) end
+  local shape, size, at = input:shape(), {}, 0
+  local n = shape[#shape] + math.abs(offset)
+  for d = 0, count - 1 do
+    if d == dim1 or d == dim2 then
+      size[d + 1] = n
+    else
+      at = at + 1
+      size[d + 1] = shape[at]
+    end
+  end
+  return C.diagonal_backward(input, size, offset, dim1, dim2)
+end
+
+local read_diag = signature("diag", {"input: tensor", {"diagonal: integer", 0}})
+
+--- Of a vector the matrix with it along a diagonal, of a matrix that diagonal (a copy).
+--
+--     accelhost.eye(2):diag()  --> tensor([1., 1.])
+---@param input userdata of 1 or 2 dims
+---@param diagonal? integer|table default 0; above 0 means above the main diagonal
+---@return userdata
+function layout.diag(...)
+  local input, diagonal = read_diag(...)
+  expect_dims("diag", input, 1, 2)
+  if input:dim() == 1 then return layout.diag_embed(input, diagonal) end
+  return input:diagonal(diagonal):clone()
+end
+
+local read_diagflat = signature("diagflat", {"input: tensor", {"offset: integer", 0}})
+
+--- The matrix with all elements, in order, along a diagonal.
+---@param input userdata
+---@param offset? integer|table default 0
+---@return userdata
+function layout.diagflat(...)
+  local input, offset = read_diagflat(...)
+  return layout.diag_embed(input:reshape(-1), offset)
+end
+
+local read_trace = signature("trace", {"input: tensor"})
+
+--- The sum of a matrix's diagonal.
+--
+--     accelhost.eye(3):trace()  --> tensor(3.)
+---@param input userdata 2 dims
+---@return userdata 0-dim
+function layout.trace(...)
+  local input = read_trace(...)
+  expect_dims("trace", input, 2, 2)
+  return input:diagonal():sum()
+end
+
+local read_unfold = signature("unfold", {"input: tensor", "dimension: integer", "size: size", "step: count"})
+
+--- All windows of `size` entries, `step` apart, along a dim: a view, the entries of a window being its last dim.
+--
+--     accelhost.arange(5):unfold(0, 3, 2)  --> tensor([[0, 1, 2], [2, 3, 4]])
+---@param input userdata
+---@param dimension integer
+---@param size integer
+---@param step integer at least 1
+---@return userdata
+function layout.unfold(...)
+  local input, dim, size, step = read_unfold(...)
+  dim = dims.wrap("unfold", dim, input:dim())
+  local shape, stride = input:shape(), input:stride()
+  local n = shape[dim + 1] or 1
+  if size > n then fail("unfold: size %d is larger than dim %d of %s", size, dim, shape_text(input)) end
+  local along = stride[dim + 1] or 1
+  if input:dim() > 0 then
+    shape[dim + 1] = math.floor((n - size) / step) + 1
+    stride[dim + 1] = along * step
+  end
+  shape[#shape + 1], stride[#stride + 1] = size, along
+  return C.as_strided(input, shape, stride, input:storage_offset())
+end
+
+local indices = {
+  "row: size", "col: size", {"offset: integer", 0}, {"dtype: dtype", "int64"}, {"device: device"},
+}
+
+-- Rows and columns where a triangle of ones is.
+local function triangle(row, col, offset, dtype, device, take)
+  local where = take(C.ones({row, col}, {dtype = "uint8", device = device}), offset):nonzero()
+  return where:t():contiguous():to(dtype)
+end
+
+local read_tril_indices = signature("tril_indices", indices)
+
+--- The positions of the lower triangle of a row x col matrix, row by row: (2, n), rows above columns.
+--
+--     accelhost.tril_indices(2, 2)  --> tensor([[0, 1, 1], [0, 0, 1]])
+---@param row integer
+---@param col integer
+---@param offset? integer|table default 0
+---@param dtype? string default "int64"
+---@param device? string
+---@return userdata
+function layout.tril_indices(...)
+  local row, col, offset, dtype, device = read_tril_indices(...)
+  return triangle(row, col, offset, dtype, device, C.tril)
+end
+
+local read_triu_indices = signature("triu_indices", indices)
+
+--- The positions of the upper triangle of a row x col matrix, row by row: (2, n), rows above columns.
+---@param row integer
+---@param col integer
+---@param offset? integer|table default 0
+---@param dtype? string default "int64"
+---@param device? string
+---@return userdata
+function layout.triu_indices(...)
+  local row, col, offset, dtype, device = read_triu_indices(...)
+  return triangle(row, col, offset, dtype, device, C.triu)
+end
+
+local read_vander = signature("vander", {"x: tensor", {"N: size"}, {"increasing: flag", false}})
+
+--- The powers N - 1 .. 0 of each element as a row; 0 .. N - 1 with `increasing`.
+--
+--     accelhost.vander(accelhost.tensor {2, 3}, {increasing = true})  --> tensor([[1., 2.], [1., 3.]])
+---@param x userdata 1-d
+---@param N? integer|table default the number of elements
+---@param increasing? boolean default false
+---@return userdata
+function layout.vander(...)
+  local x, count, increasing = read_vander(...)
+  if x:dim() ~= 1 then fail("vander: x: expected 1 dim, got shape %s", shape_text(x)) end
+  local exponents = C.arange(count or x:numel(), {device = x.device})
+  if not increasing then exponents = exponents:flip(0) end
+  return x:unsqueeze(-1):pow(exponents)
+end
+
+-- In place, a tensor becomes a view of itself. A gradient's history could not follow.
+local function become(what, input, view)
+  if input.requires_grad then
+    fail("%s: input requires grad, and a tensor with a gradient keeps its shape; use x = x:%s(...)", what,
+      (what:gsub("_$", "")))
+  end
+  C.set_data(input, view)
+  return input
+end
+
+local read_squeeze = signature("squeeze_", {"input: tensor", {"dim: integer|integers"}})
+
+--- Drop dims of size 1 in place. A tensor that requires grad refuses.
+---@param input userdata
+---@param dim? integer|integer[] all dims by default
+---@return userdata input
+function layout.squeeze_(...)
+  local input, dim = read_squeeze(...)
+  return become("squeeze_", input, C.squeeze(input, dim))
+end
+
+local read_unsqueeze = signature("unsqueeze_", {"input: tensor", "dim: integer"})
+
+--- Insert a dim of size 1 in place. A tensor that requires grad refuses.
+---@param input userdata
+---@param dim integer
+---@return userdata input
+function layout.unsqueeze_(...)
+  local input, dim = read_unsqueeze(...)
+  return become("unsqueeze_", input, C.unsqueeze(input, dim))
+end
+
+local read_t = signature("t_", {"input: tensor"})
+
+--- Transpose a matrix in place. A tensor that requires grad refuses.
+---@param input userdata of at most 2 dims
+---@return userdata input
+function layout.t_(...)
+  local input = read_t(...)
+  return become("t_", input, C.t(input))
+end
+
+-- Three names of one method.
+local function swapping(what, first, second)
+  local read = signature(what, {"input: tensor", first .. ": integer", second .. ": integer"})
+  return function(...)
+    local input, a, b = read(...)
+    return become(what, input, C.transpose(input, a, b))
+  end
+end
+
+--- Swap two dims in place. A tensor that requires grad refuses.
+---@type fun(input: userdata, dim0: integer, dim1: integer): userdata
+layout.transpose_ = swapping("transpose_", "dim0", "dim1")
+
+--- Swap two dims in place, as transpose_.
+---@type fun(input: userdata, dim0: integer, dim1: integer): userdata
+layout.swapdims_ = swapping("swapdims_", "dim0", "dim1")
+
+--- Swap two dims in place, as transpose_.
+---@type fun(input: userdata, axis0: integer, axis1: integer): userdata
+layout.swapaxes_ = swapping("swapaxes_", "axis0", "axis1")
+
+return layout

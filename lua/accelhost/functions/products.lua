@@ -1,0 +1,243 @@
+--- Products of tensors beside matmul: contractions, Kronecker and cross products, distances between rows.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local dims = require "accelhost.util.dims"
+local fail, signature, shape_text = arguments.fail, arguments.signature, arguments.shape_text
+
+local products = {}
+
+-- Dims 0 .. count - 1 that are not in the list.
+local function others(list, count)
+  local named, rest = {}, {}
+  for _, dim in ipairs(list) do named[dim] = true end
+  for dim = 0, count - 1 do
+    if not named[dim] then rest[#rest + 1] = dim end
+  end
+  return rest
+end
+
+local function sizes_at(x, list)
+  local sizes = {}
+  for i, dim in ipairs(list) do sizes[i] = x:size(dim) end
+  return sizes
+end
+
+local function contraction_dims(a, b, given)
+  if type(given) == "number" then
+    if given > a:dim() or given > b:dim() then
+      fail("tensordot: %d dims of shapes %s and %s cannot be summed", given, shape_text(a), shape_text(b))
+    end
+    local of_a, of_b = {}, {}
+    for i = 1, given do of_a[i], of_b[i] = a:dim() - given + i - 1, i - 1 end
+    return of_a, of_b
+  end
+  local first, second = given[1], given[2]
+  arguments.check("tensordot", "dims of a", "integers", first)
+  arguments.check("tensordot", "dims of b", "integers", second)
+  local of_a, of_b = dims.wrap_all("tensordot", first, a:dim()), dims.wrap_all("tensordot", second, b:dim())
+  if #of_a ~= #of_b then fail("tensordot: dims: %d of a but %d of b", #of_a, #of_b) end
+  return of_a, of_b
+end
+
+local read_tensordot = signature("tensordot", {"a: tensor", "b: tensor", {"dims: size|table", 2}})
+
+--- Products of elements summed over some dims of both: over the last dims of a and the first of b (a number), or over
+--- pairs of dims {{dims of a}, {dims of b}}. The result has the other dims of a, then those of b.
+--
+--     accelhost.tensordot(accelhost.ones(2, 3), accelhost.ones(3, 4), 1):shape()  --> {2, 4}
+---@param a userdata
+---@param b userdata
+---@param dims? integer|integer[][]|table default 2
+---@return userdata
+function products.tensordot(...)
+  local a, b, given = read_tensordot(...)
+  local of_a, of_b = contraction_dims(a, b, given)
+  for i = 1, #of_a do
+    if a:size(of_a[i]) ~= b:size(of_b[i]) then
+      fail("tensordot: dim %d of a %s and dim %d of b %s differ in size", of_a[i], shape_text(a), of_b[i],
+        shape_text(b))
+    end
+  end
+  local own_a, own_b = others(of_a, a:dim()), others(of_b, b:dim())
+  local size_a, size_b, n = sizes_at(a, own_a), sizes_at(b, own_b), dims.product(sizes_at(a, of_a))
+  local left = a:permute(dims.concat(own_a, of_a)):reshape(dims.product(size_a), n)
+  local right = b:permute(dims.concat(of_b, own_b)):reshape(n, dims.product(size_b))
+  return C.matmul(left, right):reshape(dims.concat(size_a, size_b))
+end
+
+local read_inner = signature("inner", {"input: tensor", "other: tensor"})
+
+--- Products summed over the last dim of both; the product itself where one of them is 0-dim.
+--
+--     accelhost.inner(accelhost.tensor {1, 2}, accelhost.tensor {3, 4})  --> tensor(11.)
+---@param input userdata (..., n)
+---@param other userdata (..., n)
+---@return userdata
+function products.inner(...)
+  local input, other = read_inner(...)
+  if input:dim() == 0 or other:dim() == 0 then return input * other end
+  if input:size(-1) ~= other:size(-1) then
+    fail("inner: the last dims of %s and %s differ", shape_text(input), shape_text(other))
+  end
+  return products.tensordot(input, other, {{-1}, {-1}})
+end
+
+local read_vdot = signature("vdot", {"input: tensor", "other: tensor"})
+
+--- The dot product of two vectors.
+---@param input userdata 1-d
+---@param other userdata 1-d
+---@return userdata 0-dim
+function products.vdot(...) return C.dot(read_vdot(...)) end
+
+local read_kron = signature("kron", {"input: tensor", "other: tensor"})
+
+--- The Kronecker product: the input with every element replaced by that element times `other`.
+--
+--     accelhost.kron(accelhost.eye(2), accelhost.ones(1, 2))  --> tensor([[1., 1., 0., 0.], [0., 0., 1., 1.]])
+---@param input userdata
+---@param other userdata
+---@return userdata
+function products.kron(...)
+  local input, other = read_kron(...)
+  local count = math.max(input:dim(), other:dim())
+  if count > 4 then fail("kron: expected at most 4 dims, got %s and %s", shape_text(input), shape_text(other)) end
+  local wide, inner, size = {}, {}, {}
+  for d = 1, count do
+    local a, b = d - count + input:dim(), d - count + other:dim()
+    a, b = a > 0 and input:size(a - 1) or 1, b > 0 and other:size(b - 1) or 1
+    wide[2 * d - 1], wide[2 * d] = a, 1
+    inner[2 * d - 1], inner[2 * d] = 1, b
+    size[d] = a * b
+  end
+  return (input:reshape(wide) * other:reshape(inner)):reshape(size)
+end
+
+local read_cross = signature("cross", {"input: tensor", "other: tensor", {"dim: integer"}})
+
+--- The cross product of vectors of 3 along a dim. The other dims broadcast.
+--
+--     accelhost.cross(accelhost.tensor {1, 0, 0}, accelhost.tensor {0, 1, 0})  --> tensor([0., 0., 1.])
+---@param input userdata
+---@param other userdata
+---@param dim? integer|table default the first dim of size 3
+---@return userdata
+function products.cross(...)
+  local input, other, dim = read_cross(...)
+  if input:dim() ~= other:dim() then
+    fail("cross: expected as many dims of both, got %s and %s", shape_text(input), shape_text(other))
+  end
+  for d = 0, input:dim() - 1 do
+    if not dim and input:size(d) == 3 then dim = d end
+  end
+  if not dim or input:dim() == 0 then fail("cross: no dim of %s has size 3", shape_text(input)) end
+  dim = dims.wrap("cross", dim, input:dim())
+  if input:size(dim) ~= 3 or other:size(dim) ~= 3 then
+    fail("cross: expected size 3 along dim %d, got %s and %s", dim, shape_text(input), shape_text(other))
+  end
+  return input:roll(-1, dim) * other:roll(-2, dim) - input:roll(-2, dim) * other:roll(-1, dim)
+end
+
+-- sqrt of sums of squares, from |a|^2 + |b|^2 - 2ab; where that is 0 the slope is 0.
+local function euclidean_by_matmul(a, b)
+  local square = a:square():sum(-1, true) + b:square():sum(-1, true):transpose(-1, -2)
+  square = square - C.matmul(a, b:transpose(-1, -2)) * 2
+  local zero = square:le(0)
+  return C.where(zero, 0, C.where(zero, 1, square):sqrt())
+end
+
+local read_cdist = signature("cdist", {
+  "x1: tensor", "x2: tensor", {"p: nonnegative", 2},
+  {"compute_mode: 'use_mm_for_euclid_dist_if_necessary'|'use_mm_for_euclid_dist'|'donot_use_mm_for_euclid_dist'",
+    "use_mm_for_euclid_dist_if_necessary"},
+})
+
+--- The p-norm of the difference of each row of x1 and each row of x2: (..., m, r). For p = 2 and more than 25 rows by a
+--- matrix product, unless `compute_mode` says otherwise: faster, and less exact for rows that lie close.
+--
+--     accelhost.cdist(accelhost.zeros(1, 2), accelhost.tensor {{3, 4}})  --> tensor([[5.]])
+---@param x1 userdata (..., m, n), floating
+---@param x2 userdata (..., r, n)
+---@param p? number|table default 2; 0 counts the differences, math.huge takes the largest
+---@param compute_mode? string
+---@return userdata
+function products.cdist(...)
+  local x1, x2, p, mode = read_cdist(...)
+  for i, x in ipairs {x1, x2} do
+    if not x:is_floating_point() then fail("cdist: x%d: expected a floating input, got %s", i, x.dtype) end
+    if x:dim() < 2 then fail("cdist: x%d: expected at least 2 dims, got shape %s", i, shape_text(x)) end
+  end
+  if x1:size(-1) ~= x2:size(-1) then
+    fail("cdist: rows of x1 %s and x2 %s differ in length", shape_text(x1), shape_text(x2))
+  end
+  local many = x1:size(-2) > 25 or x2:size(-2) > 25
+  if p == 2 and (mode == "use_mm_for_euclid_dist" or (many and mode ~= "donot_use_mm_for_euclid_dist")) then
+    return euclidean_by_matmul(x1, x2)
+  end
+  return (x1:unsqueeze(-2) - x2:unsqueeze(-3)):norm(p, -1)
+end
+
+local read_dist = signature("dist", {"input: tensor", "other: tensor", {"p: number", 2}})
+
+--- The p-norm of the difference of two tensors that broadcast.
+---@param input userdata
+---@param other userdata
+---@param p? number|table default 2
+---@return userdata 0-dim
+function products.dist(...)
+  local input, other, p = read_dist(...)
+  return (input - other):norm(p)
+end
+
+local scaled = {{"beta: number", 1}, {"alpha: number", 1}}
+
+-- beta * input + alpha * product; what `input` holds does not count for beta = 0.
+local function added(input, product, beta, alpha)
+  if alpha ~= 1 then product = product * alpha end
+  if beta == 0 then return product end
+  return (beta == 1 and input or input * beta) + product
+end
+
+local read_addmv = signature("addmv", {"input: tensor", "mat: tensor", "vec: tensor", unpack(scaled)})
+
+--- beta * input + alpha * (mat @ vec).
+---@param input userdata
+---@param mat userdata (n, m)
+---@param vec userdata (m)
+---@param beta? number|table default 1
+---@param alpha? number default 1
+---@return userdata (n)
+function products.addmv(...)
+  local input, mat, vec, beta, alpha = read_addmv(...)
+  return added(input, C.mv(mat, vec), beta, alpha)
+end
+
+local read_addr = signature("addr", {"input: tensor", "vec1: tensor", "vec2: tensor", unpack(scaled)})
+
+--- beta * input + alpha * outer(vec1, vec2).
+---@param input userdata
+---@param vec1 userdata (n)
+---@param vec2 userdata (m)
+---@param beta? number|table default 1
+---@param alpha? number default 1
+---@return userdata (n, m)
+function products.addr(...)
+  local input, vec1, vec2, beta, alpha = read_addr(...)
+  return added(input, C.outer(vec1, vec2), beta, alpha)
+end
+
+local read_addbmm = signature("addbmm", {"input: tensor", "batch1: tensor", "batch2: tensor", unpack(scaled)})
+
+--- beta * input + alpha * the sum over a batch of matrix products.
+---@param input userdata
+---@param batch1 userdata (b, n, m)
+---@param batch2 userdata (b, m, k)
+---@param beta? number|table default 1
+---@param alpha? number default 1
+---@return userdata (n, k)
+function products.addbmm(...)
+  local input, batch1, batch2, beta, alpha = read_addbmm(...)
+  return added(input, C.bmm(batch1, batch2):sum(0), beta, alpha)
+end
+
+return products

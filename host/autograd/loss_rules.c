@@ -110,3 +110,11 @@ int ah_backward_huber(struct ah_rule *r)
     const struct ah_args_huber *arg = ah_args(r, huber);
     return distance_rule(r, ah_r_sub(r, ah_given(&arg->input), ah_given(&arg->target)), arg->delta.number);
 }
+
+int ah_backward_ctc(struct ah_rule *r)
+{
+    const struct ah_args_ctc *arg = ah_args(r, ctc);
+    r->grad_in[0] = ah_r(r, AH_OP_ctc_backward, AH_T(r->grad_out[0]), arg->log_probs, arg->targets, arg->input_lengths,
+                         arg->target_lengths, AH_T(r->extra[0]), AH_T(r->extra[1]), arg->blank, arg->zero_infinity);
+    return r->status;
+}

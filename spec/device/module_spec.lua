@@ -178,6 +178,8 @@ local layers = {
   PoissonNLLLoss = {function() return nn.PoissonNLLLoss {full = true} end, function() return randn(3), unit(3) * 4 end},
   GaussianNLLLoss = {function() return nn.GaussianNLLLoss {full = true} end,
     function() return randn(3), randn(3), unit(3) end},
+  CTCLoss = {function() return nn.CTCLoss() end,
+    function() return randn(5, 2, 4), long {{1, 2, 2}, {3, 1, 0}}, long {5, 4}, long {3, 2} end},
   KLDivLoss = {function() return nn.KLDivLoss() end, function() return randn(3, 4), unit(3, 4) end},
 }
 -- Containers, and a base that is not made.

@@ -61,6 +61,8 @@ local layers = {
   TripletMarginWithDistanceLoss = {{}, {mixed, other, other + 0.5},
     {distance_function = function(a, b) return (a - b):abs():amax(-1) end, margin = 3}},
   PoissonNLLLoss = {{}, {logits, mixed:abs() * 5}, {eps = {log_input = false, eps = 0.3}}},
+  CTCLoss = {{}, {rows:log_softmax(-1), accelhost.tensor({{1, 3}, {1, 3}, {1, 2}, {3, 3}}, {dtype = "int64"}),
+    {2, 2, 2, 2}, {1, 2, 2, 2}}, {blank = {zero_infinity = true, blank = 2}}},
   GaussianNLLLoss = {{}, {logits, chances, chances}, {eps = 0.6}},
   Embedding = {{9, 3}, {classes}, {padding_idx = 1, max_norm = 0.5, norm_type = 1,
     _weight = accelhost.ones(9, 3), _freeze = true}},
@@ -109,7 +111,7 @@ local function look(class, values, options, inputs)
   for _, mode in ipairs {true, false} do
     layer:train(mode)
     local copies = {}
-    for i, input in ipairs(inputs) do copies[i] = input:clone() end
+    for i, input in ipairs(inputs) do copies[i] = accelhost.is_tensor(input) and input:clone() or input end
     if #inputs == 3 and inputs[1] == inputs[2] then copies = {copies[1], copies[1], copies[1]} end
     local fine, first, second = pcall(layer, unpack(copies))
     seen[#seen + 1] = fine and tostring(first) .. tostring(second) .. tostring(rawequal(first, copies[1])) or first

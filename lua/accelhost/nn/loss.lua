@@ -98,5 +98,6 @@ simple("TripletMarginWithDistanceLoss", "triplet_margin_with_distance_loss",
 simple("PoissonNLLLoss", "poisson_nll_loss",
   {{"log_input: flag", true}, {"full: flag", false}, {"eps: number", 1e-8}, reduction}, 2)
 simple("GaussianNLLLoss", "gaussian_nll_loss", {{"full: flag", false}, {"eps: positive", 1e-6}, reduction}, 3)
+simple("CTCLoss", "ctc_loss", {{"blank: integer", 0}, reduction, {"zero_infinity: flag", false}}, 4)
 
 return loss

@@ -12,6 +12,7 @@ local files = {
   },
   attention = {"multi_head_attention_forward"},
   conv = {"conv1d", "conv2d", "conv3d", "conv_transpose3d"},
+  ctc = {"ctc_loss"},
   distance = {"normalize", "cosine_similarity", "pairwise_distance", "pdist"},
   dropout = {"dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"},
   embedding = {"embedding", "embedding_bag"},

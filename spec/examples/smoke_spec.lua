@@ -7,17 +7,28 @@ for name in lfs.dir("examples") do
 end
 table.sort(examples)
 
+-- Run an example with --smoke in a folder of its own; its result line.
+local function smoke(name, launch)
+  local dir = os.tmpname()
+  os.remove(dir)
+  lfs.mkdir(dir)
+  local command = {lfs.currentdir() .. "/examples/" .. name, "--smoke"}
+  for i, word in ipairs(launch or {}) do table.insert(command, i, word) end
+  local result = run.host(command, {timeout = 60, dir = dir, env = {ACCELHOST_DATA = false}})
+  os.remove(dir)
+  assert.equal(0, result.code, result.output)
+  return result.stdout
+end
+
 describe("every example", function()
   for _, name in ipairs(examples) do
     it("runs with --smoke on generated data: " .. name, function()
-      local dir = os.tmpname()
-      os.remove(dir)
-      lfs.mkdir(dir)
-      local result = run.host({lfs.currentdir() .. "/examples/" .. name, "--smoke"},
-        {timeout = 60, dir = dir, env = {ACCELHOST_DATA = false}})
-      os.remove(dir)
-      assert.equal(0, result.code, result.output)
-      assert.matches("Accuracy: %d+%.%d%d\n$", result.stdout)
+      assert.matches("%f[%a]%u%a+: %d+%.%d%d[^\n]*\n$", smoke(name))
+    end)
+
+    it("tells its result once in two processes: " .. name, function()
+      local _, results = smoke(name, {"launch", "--num_processes", "2"}):gsub("%f[^\n%z]%u%a+: %d+%.%d%d", "")
+      assert.equal(1, results)
     end)
 
     it("explains itself with --help: " .. name, function()

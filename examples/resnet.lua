@@ -19,7 +19,7 @@ local args = accelhost.parse_args {
   {"seed", 1, "seed of weights, order and augmentation", integer = true, minimum = 0},
   {"smoke", false, "the same in a few seconds: a narrow network, few images"},
 }
-if args.smoke then args.epochs, args.train_size, args.width = 2, 512, 8 end
+if args.smoke then args.epochs, args.train_size, args.width, args.batch_size = 2, 640, 8, 32 end
 
 local Block = nn.Module:extend "Block"
 
@@ -63,7 +63,7 @@ local accelerator = accelhost.Accelerator()
 accelhost.manual_seed(args.seed)
 
 local crop, flip = transforms.RandomCrop(32, {padding = 4}), transforms.RandomHorizontalFlip()
-local channels, train_set, test_set = 3, nil, nil
+local channels, train_set, test_set = 3
 if args.data then
   local normalise = transforms.Normalize({0.4914, 0.4822, 0.4465}, {0.2470, 0.2435, 0.2616})
   train_set = data.CIFAR10(args.data, {transform = transforms.Compose {crop, flip, transforms.ToTensor(), normalise}})

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "autograd/anomaly.h"
 #include "autograd/node.h"
 #include "autograd/run.h"
 #include "base/array.h"
@@ -218,6 +219,8 @@ static int run_node(struct ah_run *run, int index)
         return ah_fail(AH_ENOMEM, "out of memory");
     if (!beyond && has_work(run, visit)) {
         status = ah_run_rule(node, visit->grad, grad_in);
+        if (status == 0)
+            status = ah_anomaly_check(node, grad_in);
     } else {
         for (int i = 0; i < inputs; i++)
             grad_in[i] = NULL;

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "autograd/anomaly.h"
+
 static uint64_t next_sequence;
 
 uint64_t ah_next_sequence(void)
@@ -37,6 +39,10 @@ struct ah_node *ah_node_new(const struct ah_node_class *class, const struct ah_o
     node->input_count = inputs;
     node->output_count = outputs;
     node->sequence = next_sequence++;
+    if (ah_anomaly_mark(node) < 0) {
+        free(node);
+        return NULL;
+    }
     return node;
 }
 
@@ -91,6 +97,7 @@ static void node_free(struct ah_node *node)
         ah_node_release(node->edge[i].node);
     if (node->class->free)
         node->class->free(node);
+    free(node->site);
     free(node);
 }
 

@@ -1,6 +1,7 @@
 /* accelhost._C.autograd: gradient mode, backward, grad; callback.c adds hooks and nodes with a rule in Lua. */
 #include <stdlib.h>
 
+#include "autograd/anomaly.h"
 #include "autograd/engine.h"
 #include "base/array.h"
 #include "bind/callback.h"
@@ -204,6 +205,22 @@ static int is_grad_enabled(lua_State *L)
     return 1;
 }
 
+static const char *site_of_op(void)
+{
+    lua_State *L = ah_entered();
+    return L ? ah_call_site(L) : "?";
+}
+
+/* set_detect_anomaly(mode, check_nan) -> what both were */
+static int set_detect_anomaly(lua_State *L)
+{
+    lua_pushboolean(L, ah_anomaly.on);
+    lua_pushboolean(L, ah_anomaly.check_nan);
+    ah_anomaly = (struct ah_anomaly){
+        .on = lua_toboolean(L, 1), .check_nan = lua_toboolean(L, 2), .site = site_of_op};
+    return 2;
+}
+
 static int call_with_mode(lua_State *L, bool mode)
 {
     bool callable = lua_isfunction(L, 1);
@@ -244,6 +261,7 @@ int ah_open_autograd(lua_State *L)
     static const struct ah_function functions[] = {
         {"backward", backward, "tensors:*, gradients:*?, options:*?"},
         {"set_grad_enabled", set_grad_enabled, "mode:b"},
+        {"set_detect_anomaly", set_detect_anomaly, "mode:b, check_nan:b"},
         {"is_grad_enabled", is_grad_enabled, ""},
         {NULL, NULL, NULL},
     };

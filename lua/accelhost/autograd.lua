@@ -159,4 +159,31 @@ function autograd.checkpoint(fn, ...)
   return unpack(results, 1, results.n)
 end
 
-return namespace.new("autograd", autograd)
+local read_anomaly = arguments.signature("set_detect_anomaly", {"mode: flag", {"check_nan: flag", true}})
+
+--- Anomaly mode on or off: ops that run while it is on are remembered with their script line, and a backward stops at
+--- the first gradient that is nan and names op and line. Slow; for looking for mistakes.
+---@param mode boolean
+---@param check_nan? boolean default true
+function autograd.set_detect_anomaly(...)
+  C.autograd.set_detect_anomaly(read_anomaly(...))
+end
+
+--- Run a function in anomaly mode.
+--
+--     autograd.detect_anomaly(function() loss():backward() end)
+---@param fn fun(...): ...
+---@param ... any its arguments
+---@return any # what fn returns
+function autograd.detect_anomaly(fn, ...)
+  arguments.check("detect_anomaly", "fn", "callable", fn)
+  local on, check_nan = C.autograd.set_detect_anomaly(true, true)
+  return protect(function() C.autograd.set_detect_anomaly(on, check_nan) end, fn, ...)
+end
+
+autograd.set_grad_enabled = C.autograd.set_grad_enabled
+
+local lazy = {}
+namespace.add(lazy, "accelhost.gradcheck", {"gradcheck", "gradgradcheck"})
+
+return namespace.new("autograd", autograd, lazy)

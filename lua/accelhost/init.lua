@@ -60,6 +60,7 @@ local lazy = {
   optim = {"accelhost.optim"},
   data = {"accelhost.data"},
   autograd = {"accelhost.autograd"},
+  special = {"accelhost.special"},
   Accelerator = {"accelhost.accelerator"},
   progress = {"accelhost.util.progress"},
   parse_args = {"accelhost.util.options", "parse"},

@@ -188,11 +188,29 @@ static void add_hint(lua_State *L)
     lua_remove(L, -2);
 }
 
+void ah_explain(lua_State *L)
+{
+    int top = lua_gettop(L);
+    const char *message = lua_tostring(L, top);
+    if (!message || strstr(message, "stack overflow") || strstr(message, "not enough memory"))
+        return; /* no room to look for a hint */
+    lua_getglobal(L, "require");
+    lua_pushliteral(L, "accelhost.util.hints");
+    if (lua_pcall(L, 1, 1, 0) == 0 && lua_istable(L, -1)) {
+        lua_getfield(L, -1, "add");
+        lua_pushvalue(L, top);
+        if (lua_pcall(L, 1, 1, 0) == 0 && lua_isstring(L, -1))
+            lua_replace(L, top);
+    }
+    lua_settop(L, top);
+}
+
 int ah_traceback(lua_State *L)
 {
     lua_settop(L, 1);
     push_message(L);
     add_hint(L);
+    ah_explain(L);
     luaL_Buffer text;
     size_t length;
     const char *message = lua_tolstring(L, -1, &length);

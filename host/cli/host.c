@@ -140,8 +140,10 @@ static int run(lua_State *L)
     const struct call *call = lua_touserdata(L, 1);
     lua_pushcfunction(L, ah_traceback);
     int handler = lua_gettop(L);
-    if (load(L, call))
+    if (load(L, call)) {
+        ah_explain(L);
         return lua_error(L);
+    }
     if (!lua_checkstack(L, call->argc + 8)) {
         lua_pushfstring(L, "%d arguments are more than a script can take", call->argc);
         return lua_error(L);

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@ static const struct ah_command commands[] = {
     {"run", "run a Lua script in this process (the default)", ah_cli_run},
     {"launch", "run a Lua script in several processes", ah_cli_launch},
     {"data", "download a data set", ah_cli_data},
+    {"env", "print versions, machine and settings", ah_cli_env},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
@@ -52,13 +54,24 @@ static void reset_signals(void)
     signal(SIGXFSZ, do_nothing);
 }
 
-/* The command that a word which names no file may have meant. */
-static const char *nearest_command(const char *word)
+/* A word that names neither a command nor a file, and looks like no file's name: usage, with the nearest command. */
+static bool is_no_command(const char *word)
 {
-    const char *known[COMMAND_COUNT + 1] = {NULL};
+    const char *known[COMMAND_COUNT + 2] = {NULL};
+    if (!access(word, F_OK) || word[0] == '-' || strpbrk(word, "./"))
+        return false;
     for (int i = 0; i < COMMAND_COUNT; i++)
         known[i] = commands[i].name;
-    return access(word, F_OK) ? ah_nearest(word, known) : NULL;
+    known[COMMAND_COUNT] = "--version";
+    const char *near = ah_nearest(word, known);
+    if (!near && !strcmp(word, "version"))
+        near = "--version";
+    fprintf(stderr, "accelhost: there is neither a command nor a file '%s' (", word);
+    if (near)
+        fprintf(stderr, "did you mean '%s'?)\n", near);
+    else
+        fputs("accelhost --help lists the commands)\n", stderr);
+    return true;
 }
 
 static int dispatch(int argc, char **argv)
@@ -68,7 +81,7 @@ static int dispatch(int argc, char **argv)
         return 2;
     }
     const char *word = argv[1];
-    if (!strcmp(word, "--version")) {
+    if (!strcmp(word, "--version") || !strcmp(word, "-v")) {
         puts("accelhost " AH_VERSION);
         return 0;
     }
@@ -79,11 +92,8 @@ static int dispatch(int argc, char **argv)
     for (int i = 0; i < COMMAND_COUNT; i++)
         if (!strcmp(commands[i].name, word))
             return commands[i].run(argc - 2, argv + 2);
-    const char *near = nearest_command(word);
-    if (near) {
-        fprintf(stderr, "accelhost: there is neither a command nor a file '%s' (did you mean '%s'?)\n", word, near);
+    if (is_no_command(word))
         return 2;
-    }
     return ah_cli_run(argc - 1, argv + 1);
 }
 

@@ -13,6 +13,7 @@ struct ah_command {
 int ah_cli_run(int argc, char **argv);
 int ah_cli_launch(int argc, char **argv);
 int ah_cli_data(int argc, char **argv);
+int ah_cli_env(int argc, char **argv);
 
 /* The text and a hint at --help on stderr; returns 2. */
 int ah_usage(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));

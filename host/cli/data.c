@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/nearest.h"
+#include "base/version.h"
 #include "base/sha256.h"
 #include "base/status.h"
 #include "cli/command.h"
@@ -182,6 +183,10 @@ int ah_cli_data(int argc, char **argv)
     char made[MAX_PATH];
     for (int i = 0; i < argc; i++) {
         const char **value = !strcmp(argv[i], "--dir") ? &dir : !strcmp(argv[i], "--mirror") ? &mirror : NULL;
+        if (!strcmp(argv[i], "--version")) {
+            puts("accelhost " AH_VERSION);
+            return 0;
+        }
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
             print_help();
             return 0;

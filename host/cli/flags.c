@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/nearest.h"
+#include "base/version.h"
 #include "cli/command.h"
 
 enum { NAME = 64, MOST_FLAGS = 32 };
@@ -31,11 +32,31 @@ static const struct ah_flag *find(const struct ah_flag *flags, int count, const 
     return NULL;
 }
 
+/* Options of the launchers that people come from, and what there is instead. */
+static const char *const elsewhere[][2] = {
+    {"--nproc_per_node", "here: --num_processes"},
+    {"-n", "here: --num_processes"},
+    {"-np", "here: --num_processes"},
+    {"--cpu", "leave it out: tensors lie on the CPU unless the script says otherwise"},
+    {"--multi_gpu", "leave it out: the script says where its tensors lie"},
+    {"--mixed_precision", "the script says it: Accelerator{mixed_precision = ...}"},
+    {"--gradient_accumulation_steps", "the script says it: Accelerator{gradient_accumulation_steps = ...}"},
+    {"--num_machines", "leave it out: the processes run on one machine"},
+    {"--nnodes", "leave it out: the processes run on one machine"},
+    {"--machine_rank", "leave it out: the processes run on one machine"},
+    {"--main_process_ip", "leave it out: the processes run on one machine"},
+    {"--main_process_port", "leave it out: the processes need no port"},
+    {"--config_file", "there are no configuration files: give the options to launch"},
+};
+
 static int unknown(const char *command, const struct ah_flag *flags, int count, const char *word, const char *name)
 {
-    const char *known[MOST_FLAGS + 3] = {"--help", "-e"};
+    const char *known[MOST_FLAGS + 4] = {"--help", "--version", "-e"};
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+        if (!strcmp(elsewhere[i][0], name))
+            return ah_usage(command, "unknown option '%s' (%s)", word, elsewhere[i][1]);
     for (int i = 0; i < count && i < MOST_FLAGS; i++)
-        known[i + 2] = flags[i].name;
+        known[i + 3] = flags[i].name;
     const char *near = ah_nearest(name, known);
     return ah_usage(command, near ? "unknown option '%s' (did you mean '%s'?)" : "unknown option '%s'", word, near);
 }
@@ -110,6 +131,10 @@ int ah_flags_read(const char *command, const struct ah_flag *flags, int count, v
             return i + 1;
         if (!strcmp(word, "--help") || !strcmp(word, "-h")) {
             help();
+            return -1;
+        }
+        if (!strcmp(word, "--version")) {
+            puts("accelhost " AH_VERSION);
             return -1;
         }
         spell(word, value ? (size_t)(value - word) : strlen(word), name);

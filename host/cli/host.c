@@ -108,9 +108,29 @@ struct call {
     char **argv;
 };
 
+/* `require` looks beside the script as well, after all other places: a script called like a module that it needs
+ * (scripts/busted.lua) must not find itself. */
+static void set_path(lua_State *L, const char *script)
+{
+    const char *slash = strrchr(script, '/');
+    int length = slash ? (int)(slash - script) : 1;
+    const char *folder = slash == script ? "/" : slash ? script : ".";
+    lua_getglobal(L, "package");
+    lua_getfield(L, -1, "path");
+    if (strchr(script, ';') || strchr(script, '?') || !lua_isstring(L, -1)) {
+        lua_pop(L, 2);
+        return;
+    }
+    lua_pushlstring(L, folder, (size_t)length);
+    lua_pushfstring(L, "%s;%s/?.lua;%s/?/init.lua", lua_tostring(L, -2), lua_tostring(L, -1), lua_tostring(L, -1));
+    lua_setfield(L, -4, "path");
+    lua_pop(L, 3);
+}
+
 static int set_arguments(lua_State *L)
 {
     const struct call *call = lua_touserdata(L, 1);
+    set_path(L, call->name);
     lua_createtable(L, call->argc, 1);
     lua_pushstring(L, call->name);
     lua_rawseti(L, -2, 0);

@@ -17,6 +17,7 @@
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/host.h"
+#include "cli/interrupt.h"
 #include "cli/script.h"
 #include "comm/rank.h"
 #include "tensor/device.h"
@@ -197,6 +198,8 @@ int ah_cli_run(int argc, char **argv)
         AH_TRYGO(limit_memory(options.max_memory), failed);
     if (lua_cpcall(host.lua, replace_os_exit, &host))
         return fail(&host, lua_tostring(host.lua, -1));
+    if (!board)
+        ah_interrupt_watch(host.lua);
     status = run(&host, &options, argc, argv);
     if (status == AH_ELUA)
         return fail(&host, ah_host_error(&host));

@@ -9,6 +9,7 @@ local arguments = require "accelhost.util.arguments"
 local namespace = require "accelhost.util.namespace"
 local tensor = require "accelhost.tensor"
 rawset(_G, "pairs", require "accelhost.util.pairs")
+rawset(_G, "print", require "accelhost.util.print")
 
 local accelhost = {
   _VERSION = C.system.version,
@@ -63,6 +64,7 @@ local lazy = {
   special = {"accelhost.special"},
   Accelerator = {"accelhost.accelerator"},
   progress = {"accelhost.util.progress"},
+  enumerate = {"accelhost.util.enumerate"},
   parse_args = {"accelhost.util.options", "parse"},
   json = {"accelhost.util.json"},
 }

@@ -1,3 +1,4 @@
+local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 
 local function write(text)
@@ -25,6 +26,47 @@ describe("accelhost", function()
       assert.matches("accelhost: cannot write: No space left on device", full.stderr)
     end
     assert.equal(2, run.host({}).code)
+  end)
+
+  it("tells its version after a command too", function()
+    local version = run.host({"--version"}).stdout
+    for _, words in ipairs {{"-v"}, {"run", "--version"}, {"launch", "--version"}, {"data", "--version"}} do
+      local result = run.host(words)
+      assert.same({0, version}, {result.code, result.stdout})
+    end
+  end)
+
+  it("says that a word is neither a command nor a file", function()
+    for word, hint in pairs {
+      config = "accelhost --help lists the commands", lanch = "did you mean 'launch'?",
+      version = "did you mean '--version'?",
+    } do
+      local result = run.host {word}
+      assert.same({2, ("accelhost: there is neither a command nor a file '%s' (%s)\n"):format(word, hint)},
+        {result.code, result.stderr})
+    end
+  end)
+
+  it("tells versions, machine and settings by env", function()
+    local result = run.host({"env"}, {env = {ACCELHOST_DATA = "/sets"}})
+    assert.equal(0, result.code)
+    assert.matches("^accelhost +%d+%.%d+%.%d+\nLuaJIT +LuaJIT 2", result.stdout)
+    assert.matches("\nprocessors +%d+, threads of an op: %d+\n", result.stdout)
+    assert.matches("\ndata sets +/sets\n", result.stdout)
+    assert.matches("\nACCELHOST_DATA /sets\n", result.stdout)
+    assert.equal(2, run.host({"env", "more"}).code)
+  end)
+
+  it("says what other launchers' options are called here", function()
+    for option, text in pairs {
+      ["--nproc_per_node=2"] = "here: --num_processes", ["-n"] = "here: --num_processes", ["--cpu"] = "leave it out",
+      ["--mixed_precision"] = "the script says it: Accelerator{mixed_precision = ...}",
+      ["--config_file"] = "there are no configuration files",
+    } do
+      local result = run.host {"launch", option, "x.lua"}
+      assert.equal(2, result.code)
+      assert.is_truthy(result.stderr:find(text, 1, true), result.stderr)
+    end
   end)
 
   it("has help for every command", function()
@@ -210,6 +252,42 @@ net:forward(5)
     if result.code == 9 then return pending "needs a kernel that can deny it" end
     assert.same(run.everyone(2, "5000050000\tfalse\n"), run.by_rank(result.stdout))
     assert.matches("LuaJIT's compiler is off", result.stderr)
+  end)
+
+  it("looks for modules beside the script as well", function()
+    folder.with(function(path)
+      local function put(name, text)
+        local file = assert(io.open(path .. "/" .. name, "w"))
+        file:write(text)
+        file:close()
+      end
+      put("parts.lua", "return {name = 'parts'}")
+      put("train.lua", "print(require('parts').name)")
+      put("parts_too.lua", "return {name = ")
+      put("broken.lua", "print(require('parts_too').name)")
+      assert.equal("parts\n", run.host({path .. "/train.lua"}).stdout)
+      assert.equal("parts\n", run.host({"launch", "--num_processes", "1", path .. "/train.lua"}).stdout)
+      assert.equal("parts\n", run.host({"train.lua"}, {dir = path}).stdout)
+      assert.matches("parts_too.lua:1: unexpected symbol near '<eof>'", run.host({path .. "/broken.lua"}).stderr)
+    end)
+  end)
+
+  it("says where Ctrl-C found the script, and dies of it", function()
+    local step = "local a = require 'accelhost' local x = a.ones(2)\nwhile true do\n  x = x:tanh()\nend"
+    for text, where in pairs {[step] = "at %-e:[23]", ["while true do end"] = "in a compiled loop"} do
+      local result = run.program({"bash", "-c", [[
+        env --default-signal=INT "$0" -e "$1" & child=$!
+        sleep 0.5; kill -INT $child; wait $child; echo $?]], run.path, text}, {timeout = 20})
+      assert.equal("130\n", result.stdout)
+      assert.matches("^\naccelhost: interrupted " .. where, result.stderr)
+    end
+  end)
+
+  it("tells where a warning comes from", function()
+    local code = "local a = require 'accelhost'\n" ..
+      "local s = a.optim.lr_scheduler.StepLR(a.optim.SGD{a.ones(1)}, 1)\ns:step()"
+    assert.matches("^warning: scheduler:step%(%) before optimizer:step%(%): .* %(%-e:3%)\n$",
+      run.host({"-e", code}).stderr)
   end)
 
   it("reads the library from a checkout when asked", function()

@@ -173,6 +173,7 @@ end
 ---@return any ...
 function Accelerator:prepare(...)
   local count = select("#", ...)
+  if count == 0 then arguments.fail("prepare: expected models, optimizers, loaders or schedulers, got nothing") end
   local results = {...}
   -- Schedulers last: they follow the optimizers.
   for _, round in ipairs {{model = true, loader = true, optimizer = true}, {scheduler = true}} do

@@ -140,13 +140,35 @@ return function(Module, is_module)
     return ...
   end
 
+  -- forward -> the most arguments it takes
+  local most = setmetatable({}, {__mode = "k"})
+
+  local function limit_of(forward)
+    local info = type(forward) == "function" and debug.getinfo(forward, "u")
+    -- One without parameters is there to say that the module cannot be called.
+    local limit = info and not info.isvararg and info.nparams > 1 and info.nparams - 1 or math.huge
+    if info then most[forward] = limit end
+    return limit
+  end
+
+  local function check_count(self, limit, ...)
+    local given = select("#", ...)
+    while given > limit and (select(given, ...)) == nil do given = given - 1 end
+    if given > limit then
+      fail("forward: expected at most %d argument%s, got %d", limit, limit == 1 and "" or "s", given)
+    end
+  end
+
   --- __call of instances: hooks and forward. Its frames are how an error finds out which modules are running, so it
   -- must stay on the stack while forward runs: no tail call.
   function Module._call(self, ...)
+    local forward = self.forward
+    local limit = most[forward] or limit_of(forward)
+    if select("#", ...) > limit then check_count(self, limit, ...) end
     if self._forward_pre_hooks or self._forward_hooks or self._backward_hooks then
       return through(call_with_hooks(self, ...))
     end
-    return through(self.forward(self, ...))
+    return through(forward(self, ...))
   end
 
   --- The modules that are running now, as a message names them: "layers.0.fc2 (Linear)"; nil outside of any. It reads

@@ -65,6 +65,11 @@ local function text_of(self)
   return ("%s(%s)"):format(self._name, self.extra_repr and self:extra_repr() or "")
 end
 
+local function length_text(self)
+  local fine, length = pcall(self.len, self)
+  return fine and ("len=%d"):format(length) or ""
+end
+
 local function extend(parent, name)
   if type(name) ~= "string" then
     arguments.fail("extend: expected the name of the class, got %s", arguments.describe(name))
@@ -95,7 +100,7 @@ end
 ---@return table
 function class.sized(name)
   local made = class.new(name)
-  made._blank = blank_sized
+  made._blank, made.extra_repr = blank_sized, length_text
   return made
 end
 

@@ -1,7 +1,6 @@
 --- What to do about an error that Lua, and not the library, has worded: found from the words, the script's line and the
 --- values that its variables hold. Loaded when the first uncaught error is reported (host/bind/error.c).
 local C = require "accelhost._C"
-local arguments = require "accelhost.util.arguments"
 
 local hints = {}
 
@@ -105,9 +104,10 @@ local globals = {
   str = "tostring(x)", int = "math.floor(x)", float = "tonumber(x)", list = "{...} is a list",
   isinstance = "type(x) == \"number\", nn.is_module(x), accelhost.is_tensor(x)", super = "Parent.method(self, ...)",
   max = "math.max", min = "math.min", abs = "math.abs", sum = "tensor:sum()", zip = "for i = 1, #list do",
-  torch = 'local accelhost = require "accelhost"', nn = "local nn = accelhost.nn", F = "local F = accelhost.nn.functional",
+  torch = "local accelhost = require \"accelhost\"",
+  nn = "local nn = accelhost.nn", F = "local F = accelhost.nn.functional",
   optim = "local optim = accelhost.optim", data = "local data = accelhost.data",
-  accelhost = 'local accelhost = require "accelhost"', True = "true", False = "false", None = "nil",
+  accelhost = "local accelhost = require \"accelhost\"", True = "write true", False = "write false", None = "write nil",
   self = "define the method with a colon, function Net:forward(x)", math = "Lua's own library",
 }
 
@@ -157,8 +157,8 @@ local function zero_index(place)
   for path, name in place.line:gmatch "([%a_][%w_%.]*)%[([%a_][%w_]*)%]" do
     local value, index = resolve(place, path), place.value_of(name)
     if type(value) == "table" and index == 0 then
-      return ("%s is 0, and Lua's tables count from 1 (data sets are asked from 0): write %s[%s + 1]"):format(name, path,
-        name)
+      return ("%s is 0, and Lua's tables count from 1 (data sets are asked from 0): write %s[%s + 1]"):format(name,
+        path, name)
     end
   end
 end
@@ -170,8 +170,8 @@ local function walked(place, walker)
     return ("a tensor is walked by its positions: for i = 0, #%s - 1 do local row = %s[i] ... end"):format(path, path)
   end
   if is_object(value) and field(value, "dataset") then
-    return ("a loader is walked by itself: for batch in %s do, or for i, batch in accelhost.enumerate(%s) do"):format(path,
-      path)
+    return ("a loader is walked by itself: for batch in %s do, or for i, batch in accelhost.enumerate(%s) do"):format(
+      path, path)
   end
   if is_object(value) and field(value, "get") then
     return ("a data set is walked by a loader, or for i = 0, #%s - 1 do local sample = %s:get(i) ... end"):format(path,
@@ -205,6 +205,7 @@ local rules = {
   {"attempt to perform arithmetic on field '([%w_]+)' %(a nil value%)", missing_field},
   {"field '([%w_]+)' %(a function value%)", function_value},
   {"attempt to index a nil value", zero_index},
+  {"attempt to perform arithmetic on a nil value", zero_index},
   {"field '%?' %(a nil value%)", zero_index},
   {"attempt to index a boolean value", boolean_index},
   {"attempt to call method '[%w_]+' %(a nil value%)", boolean_index},
@@ -217,7 +218,13 @@ local rules = {
   {"attempt to call %a+ '([%w_]+)' %(a table value%)", called_table},
   {"attempt to call %a+ '([%w_]+)' %(a userdata value%)", called_table},
   {"attempt to call a %a+ value", called_table},
-  {"a tensor has no field or method '([%w_]+)'$", function(_, name)
+  {"collective #%d+ differs: rank", function()
+    return "every process has to make the same calls in the same order, none inside `if accelerator.is_main_process`"
+  end},
+  {"ended without it", function()
+    return "every process has to take the same number of steps; a prepared loader gives each the same number of batches"
+  end},
+  {"a tensor has no field or method '([%w_]+)'", function(_, name)
     return elsewhere[name] and "write tensor" .. elsewhere[name]
   end},
 }
@@ -247,22 +254,23 @@ local syntax = {
   {"near ':'", "^%s*[ew]l?[si][el]", "`else` and `elseif condition then` end with no colon"},
   {"near '[^']+'", "^%s*def%s", "Lua writes function name(arguments) ... end"},
   {"near '[^']+'", "^%s*class%s", 'a class is local Net = nn.Module:extend "Net"'},
-  {"near '[^']+'", "^%s*import%s", 'Lua writes local accelhost = require "accelhost"'},
-  {"near '[^']+'", "^%s*from%s", 'Lua writes local nn = require("accelhost").nn'},
+  {"near '[^']+'", "^%s*import%s", "Lua writes local accelhost = require \"accelhost\""},
+  {"near '[^']+'", "^%s*from%s", "Lua writes local nn = accelhost.nn"},
   {"near '[^']+'", "^%s*with%s", "a `with` block is a function: accelhost.no_grad(function() ... end)"},
   {"near '[^']+'", "^%s*elif%s", "Lua writes elseif condition then"},
   {"near '[^']+'", "^%s*try%s*:", "Lua writes local fine, message = pcall(function() ... end)"},
   {"near '[^']+'", "^%s*raise%s", "Lua writes error(\"what went wrong\")"},
   {"near '[^']+'", "^%s*assert%s", "assert is a function: assert(condition, message)"},
   {"near '[^']+'", "%f[%w_]lambda%f[^%w_]", "Lua writes function(x) return x * 2 end"},
-  {"near '[^']+'", "%f[%w_]continue%f[^%w_]", "Lua has no continue: goto next_one, with ::next_one:: at the loop's end"},
+  {"near '[^']+'", "%f[%w_]continue%f[^%w_]",
+    "Lua has no continue: goto next_one, with ::next_one:: at the loop's end"},
   {"near '#'", "", "comments begin with --, and # is the length"},
   {"near '%['", "", "a list is {1, 2, 3}, a position of a tensor t[{0, 1}]"},
   {"'}' expected near ':'", "", "a table's names are written {lr = 0.1}"},
   {"near '&'", "", "Lua writes `and`"},
   {"near '|'", "", "Lua writes `or`"},
   {"'<name>' expected near", "[{,]%s*[%w_'\"]+%s*:", "a table's names are written {lr = 0.1}"},
-  {"expected near '<eof>'", "", "a block (function, if, for, while, do) is not closed by its `end`"},
+  {"'end' expected .*near '<eof>'", "", "a block (function, if, for, while, do) is not closed by its `end`"},
 }
 
 local function explain_syntax(message)

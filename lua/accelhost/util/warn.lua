@@ -1,4 +1,5 @@
---- Warnings: one line on stderr, once per text and process.
+--- Warnings: one line on stderr with the script's line, once per text and process.
+local C = require "accelhost._C"
 local seen = {}
 
 --- Say `text` on stderr unless it was said before.
@@ -7,5 +8,6 @@ return function(text)
   if seen[text] then return end
   seen[text] = true
   io.stdout:flush()
-  io.stderr:write("warning: ", text, "\n")
+  local where = C.system.call_site()
+  io.stderr:write("warning: ", text, where ~= "?" and " (" .. where .. ")" or "", "\n")
 end

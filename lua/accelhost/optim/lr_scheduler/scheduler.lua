@@ -63,6 +63,22 @@ end
 --- Check the parameters and make what follows from them, before the rates of epoch 0; subclasses define it.
 function LRScheduler:check() end -- luacheck: ignore
 
+--- What stands between the brackets: the parameters.
+---@return string
+function LRScheduler:extra_repr()
+  local parts = {}
+  for _, name in ipairs(self._state_fields) do
+    local value = self[name]
+    if type(value) == "table" then
+      local items = {}
+      for i = 1, #value do items[i] = tostring(value[i]) end
+      value = "{" .. table.concat(items, ", ") .. "}"
+    end
+    if value ~= nil and not name:find "^_" then parts[#parts + 1] = name .. "=" .. tostring(value) end
+  end
+  return table.concat(parts, ", ")
+end
+
 --- Is this value a scheduler?
 ---@param value any
 ---@return boolean

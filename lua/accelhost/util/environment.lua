@@ -1,0 +1,65 @@
+--- What `accelhost env` prints: the program, the machine and the settings.
+local C = require "accelhost._C"
+
+local environment = {}
+
+local function read(path)
+  local file = io.open(path, "rb")
+  local text = file and file:read "*a" or ""
+  if file then file:close() end
+  return text
+end
+
+-- The shared libraries in use whose name matches, by their files.
+local function libraries(pattern)
+  local names, seen = {}, {}
+  for path in read("/proc/self/maps"):gmatch "%s(/[^\n]+)\n" do
+    local name = path:match "([^/]+)$"
+    if not seen[path] and name:find(pattern) then
+      seen[path] = true
+      names[#names + 1] = path
+    end
+  end
+  return #names > 0 and table.concat(names, ", ") or "in the program, or not there"
+end
+
+-- Settings: the variables of the environment that the program reads.
+local function settings()
+  local list = {}
+  for entry in read("/proc/self/environ"):gmatch "[^%z]+" do
+    if entry:find "^ACCELHOST_" or entry:find "^OMP_" or entry:find "^OPENBLAS_" or entry:find "^GOMP_" then
+      list[#list + 1] = entry
+    end
+  end
+  table.sort(list)
+  return list
+end
+
+--- The lines, each {name, value}.
+---@return string[][]
+function environment.rows()
+  local memory = tonumber(read("/proc/meminfo"):match "MemTotal:%s*(%d+)") or 0
+  local rows = {
+    {"accelhost", C.system.version},
+    {"LuaJIT", jit.version .. ", " .. (jit.status() and "compiler on" or "compiler off")},
+    {"system", ("%s %s, %s"):format(jit.os, read("/proc/sys/kernel/osrelease"):match "%S*", jit.arch)},
+    {"processor", read("/proc/cpuinfo"):match "model name%s*:%s*([^\n]+)" or "?"},
+    {"processors", ("%d, threads of an op: %d"):format(C.system.cpu_count(), C.system.get_num_threads())},
+    {"memory", ("%.1f GiB"):format(memory / 2 ^ 20)},
+    {"BLAS", libraries "^libopenblas"},
+    {"oneDNN", libraries "^libdnnl"},
+    {"data sets", os.getenv "ACCELHOST_DATA" or "data"},
+  }
+  for _, entry in ipairs(settings()) do
+    local name, value = entry:match "^([^=]+)=(.*)$"
+    rows[#rows + 1] = {name, value}
+  end
+  return rows
+end
+
+--- Print them.
+function environment.print()
+  for _, row in ipairs(environment.rows()) do io.write(("%-12s %s\n"):format(row[1], row[2])) end
+end
+
+return environment

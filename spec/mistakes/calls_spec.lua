@@ -1,0 +1,54 @@
+-- Dots for colons, calls forgotten and calls too many.
+local mistake = require "spec.support.mistake"
+
+describe("The message asks for a colon at", function()
+  mistake.each {
+    {"a module's method", "model.parameters()", "parameters: expected a Module as the object, got nil", "with a colon"},
+    {"a module's forward", "print((model.forward(x)))", "forward has a tensor for its self", "write ':' instead of '.'",
+      line = 5},
+    {"a layer's forward", "print((model.fc1.forward(x)))", "write model.fc1:forward(...), with a colon"},
+    {"an optimizer's step", "optimizer.step()", "step: expected an Optimizer as the object, got nil", "with a colon"},
+    {"an optimizer's zero_grad", "optimizer.zero_grad()", "zero_grad: expected an Optimizer as the object"},
+    {"a loss's backward", "loss.backward()", "backward: expected a tensor before it, got nothing",
+      "':' instead of '.'"},
+    {"a tensor's method", "print((x.view(4, 8)))", "view: expected a tensor before it, got number 4"},
+    {"the accelerator's backward", "accelerator.backward(loss)", "expected an Accelerator as the object, got a tensor",
+      "with a colon"},
+    {"the accelerator's prepare", "accelerator.prepare(model)", "expected an Accelerator as the object, got a Net"},
+    {"a loader's len", "print((loader.len()))", "len: expected a DataLoader as the object", "with a colon"},
+    {"a scheduler's step", "local s = optim.lr_scheduler.StepLR(optimizer, 1) s.step()", "step: expected a",
+      "with a colon"},
+  }
+end)
+
+describe("The message says that it is a method of", function()
+  mistake.each {
+    {"shape", "print(x.shape[1])", "'shape' is a method: write x:shape()"},
+    {"item", "print(loss.item + 1)", "'item' is a method: write loss:item()"},
+  }
+end)
+
+describe("The message counts the arguments of", function()
+  mistake.each {
+    {"a layer with one too few", "nn.Linear(4)", "Linear: 'out_features' is missing"},
+    {"a layer with a wrong one", 'nn.Linear("784", 128)', "Linear: in_features: expected an integer of at least 0",
+      "got '784'"},
+    {"a layer with one too many", "nn.Linear(10, 10, true, 5)", 'Linear: device: expected a device name such as "cpu"',
+      "got number 5"},
+    {"a model that is called with one too many", "model(x, y)", "forward: expected at most 1 argument, got 2"},
+    {"a layer that is called with one too many", "model.fc1(x, y)", "forward: expected at most 1 argument, got 2"},
+    {"a model that is called with none", "model.fc1()", "linear: argument 1 (input): expected a tensor, got nil"},
+    {"a class that was meant to be the model", "Net(x)", "Net: expected at most 0 arguments, got 1",
+      "to call one that exists, call the object"},
+    {"an activation that was meant to be called", "nn.ReLU(x)", "ReLU: inplace: expected true or false",
+      "got a tensor of shape (8, 4)"},
+    {"prepare with none", "local m = accelerator:prepare()",
+      "prepare: expected models, optimizers, loaders or schedulers, got nothing"},
+    {"backward with none", "accelerator:backward()", "backward: 'loss' is missing"},
+    {"no_grad without a function", "accelhost.no_grad()", "no_grad: expected a function to run, got nothing"},
+    {"a function that takes a table of tensors", "accelhost.cat(x, x)",
+      "cat: argument 1 (tensors): expected a table of"},
+    {"an argument by place and by name", "optim.SGD(model:parameters(), 0.1, {lr = 0.1})",
+      "SGD: 'lr' is given twice, by place and by name"},
+  }
+end)

@@ -1,0 +1,51 @@
+-- Loops that train in a wrong way.
+local mistake = require "spec.support.mistake"
+
+describe("The message says what to do about", function()
+  mistake.each {
+    {"a second backward", "loss:backward() loss:backward()", "the graph was already used by a backward",
+      "pass retain_graph = true to the first one"},
+    {"a leaf that is changed in place", "model.fc1.weight:add_(1)",
+      "add_: a leaf that requires grad cannot be changed in place (use no_grad, or a copy)"},
+    {"a saved tensor that was changed", "local h = model.fc1(x):sigmoid() local l = h:sum() h:add_(1) l:backward()",
+      "was changed in place after it was saved"},
+    {"a plain table of layers", "local M = nn.Module:extend 'M' function M:init() self.layers = {nn.ReLU()} end M()",
+      "M.layers is a plain table that holds modules", "use nn.ModuleList or nn.ModuleDict"},
+    {"layers of a Sequential by name", "nn.Sequential{conv = nn.ReLU()}",
+      'Sequential: items of a table have no order by name: write {{"conv", ...}, ...}'},
+    {"a model without forward", "local M = nn.Module:extend 'M' M()(x)", "M has no forward: define function M:forward"},
+    {"a class without a name", "nn.Module:extend()", "extend: expected the name of the class, got nil"},
+    {"an optimizer without parameters", "optim.SGD({})", "SGD: got an empty list of parameters"},
+    {"an optimizer of a model", "optim.SGD(model)", "SGD: expected a table of parameters (net:parameters())",
+      "got a Net"},
+    {"a search without a closure", "optim.LBFGS(model:parameters()):step()",
+      "LBFGS:step: closure: expected a function or something callable, got nil"},
+    {"the first group by 0", "optimizer.param_groups[0].lr = 1", "Lua's tables count from 1",
+      "optimizer.param_groups[1] is the first"},
+    {"the first size by 0", "print(x:shape()[0] * 2)", "Lua's tables count from 1", "x:shape()[1] is the first"},
+  }
+end)
+
+describe("The message says how to walk", function()
+  mistake.each {
+    {"a loader, at ipairs", "for i, b in ipairs(loader) do print(i, b) end", "for batch in loader do",
+      "accelhost.enumerate(loader)"},
+    {"a loader, at pairs", "for i, b in pairs(loader) do print(i, b) end", "for batch in loader do"},
+    {"a tensor", "for i, row in ipairs(x) do print(i, row) end", "for i = 0, #x - 1 do local row = x[i]"},
+    {"a data set", "for image in dataset do print(image) end", "dataset is a data set: data.DataLoader(dataset)"},
+  }
+end)
+
+describe("The message of a data set's or a loader's", function()
+  mistake.each {
+    {"samples of unequal shapes names both",
+      "for b in data.DataLoader({get = function(_, i) return accelhost.ones(i + 1) end, " ..
+      "len = function() return 2 end}, {batch_size = 2}) do print(b) end",
+      "stack: tensor 1 has shape (2,), tensor 0 (1,)"},
+    {"list that is counted from 0 says so",
+      "local list = {x} for b in data.DataLoader{get = function(_, i) return list[i].z end, " ..
+      "len = function() return 1 end} do print(b) end", "i is 0, and Lua's tables count from 1", "write list[i + 1]"},
+    {"tensor in place of a data set says what makes one", "data.DataLoader(x)",
+      "DataLoader: dataset: expected a data set", "data.TensorDataset makes one of tensors"},
+  }
+end)

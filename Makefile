@@ -48,7 +48,7 @@ LDLIBS  := $(LUAJIT_LIBS) -l$(BLAS_LIB) $(if $(HAVE_ONEDNN),-ldnnl) -ljansson -l
 ONEDNN_STUB := host/cpu/onednn_stub.c
 ONEDNN_OFF := $(if $(HAVE_ONEDNN),$(ONEDNN_STUB),$(filter-out $(ONEDNN_STUB),$(wildcard host/cpu/onednn*.c)))
 SEED_OFF := $(if $(LUAJIT_A),host/bind/lua_seed_shared.c)
-SRC  := $(filter-out $(ONEDNN_OFF) $(SEED_OFF),$(sort $(wildcard host/*.c host/*/*.c))) \
+SRC  := $(filter-out $(ONEDNN_OFF) $(SEED_OFF) host/image/%,$(sort $(wildcard host/*.c host/*/*.c))) \
         $(if $(FAIL_ALLOC),spec/faults/fail_alloc.c)
 OBJ  := $(SRC:%.c=$(BUILD)/%.o) $(BUILD)/embedded.o
 LUA  := $(sort $(shell find lua -name '*.lua'))
@@ -58,8 +58,12 @@ TEST_OBJ := $(TEST_SRC:%.c=$(BUILD)/%.o)
 # In front of a step's command: one short line instead of it.
 say = $(if $(V),,@echo "$(1)" && )
 
+# Image files are read by a plugin, which is built where its libraries are.
+IMAGE_LIBS := $(shell pkg-config --exists libpng libjpeg 2>/dev/null && pkg-config --libs libpng libjpeg)
+IMAGE := $(if $(IMAGE_LIBS),$(BUILD)/accelhost-image.so)
+
 .PHONY: all
-all: $(BUILD)/accelhost ## build ./accelhost
+all: $(BUILD)/accelhost $(IMAGE) ## build ./accelhost
 	@ln -sf $(BUILD)/accelhost accelhost.tmp && mv -f accelhost.tmp accelhost
 
 $(BUILD)/libluajit.a: $(LUAJIT_A)
@@ -71,6 +75,11 @@ $(BUILD)/accelhost: $(OBJ) $(LUAJIT)
 
 $(BUILD)/selftest: $(filter-out $(BUILD)/host/main.o,$(OBJ)) $(TEST_OBJ) $(LUAJIT)
 	$(call say,ld $@)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+$(BUILD)/accelhost-image.so: $(wildcard host/image/*.[ch]) host/data/image.h | deps-check
+	@mkdir -p $(@D)
+	$(call say,plugin $@)$(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) $(shell pkg-config --cflags libpng libjpeg) \
+		-fPIC -shared -o $@ $(filter %.c,$^) $(IMAGE_LIBS)
 
 # The devices of the specs are plugins, found beside the program that opens them.
 PLUGINS := $(BUILD)/accelhost-far.so $(BUILD)/accelhost-old.so

@@ -10,14 +10,17 @@ fail() {
     exit "$1"
 }
 
-# One line per group and package manager. A ? marks what a build does without (oneDNN: convolutions are slower).
+# One line per group and package manager. A ? marks what a build does without (oneDNN: convolutions are slower; libpng
+# and libjpeg: no image files are read).
 packages() {
     case $1:$2 in
     apt:build) echo gcc libc6-dev make pkg-config libluajit-5.1-dev libopenblas-openmp-dev '?libdnnl-dev' \
-        libjansson-dev zlib1g-dev ;;
-    dnf:build) echo gcc make pkgconf-pkg-config luajit-devel openblas-devel '?onednn-devel' jansson-devel zlib-devel ;;
-    pacman:build) echo gcc make pkgconf luajit openblas '?onednn' jansson zlib ;;
-    apk:build) echo build-base linux-headers pkgconf luajit-dev openblas-dev jansson-dev zlib-dev ;;
+        libjansson-dev zlib1g-dev '?libpng-dev' '?libjpeg-dev' ;;
+    dnf:build) echo gcc make pkgconf-pkg-config luajit-devel openblas-devel '?onednn-devel' jansson-devel zlib-devel \
+        '?libpng-devel' '?libjpeg-turbo-devel' ;;
+    pacman:build) echo gcc make pkgconf luajit openblas '?onednn' jansson zlib '?libpng' '?libjpeg-turbo' ;;
+    apk:build) echo build-base linux-headers pkgconf luajit-dev openblas-dev jansson-dev zlib-dev '?libpng-dev' \
+        '?libjpeg-turbo-dev' ;;
     apt:test) echo lua-busted ;;
     apt:check) echo lua-check ;;
     apt:package) echo dpkg-dev debootstrap lintian ;;

@@ -1,11 +1,68 @@
-/* accelhost._C.data: images of another size, turned images. */
+/* accelhost._C.data: images from files and folders of them, images of another size, turned images. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "bind/bind.h"
 #include "bind/data.h"
 #include "bind/handle.h"
+#include "data/image.h"
 #include "data/resample.h"
 #include "data/warp.h"
+#include "io/mapping.h"
+
+static const char *const image_modes[] = {"unchanged", "gray", "gray_alpha", "rgb", "rgb_alpha", NULL};
+
+/* read_image(path, mode) -> uint8 [channels, rows, columns] */
+static int read_image(lua_State *L)
+{
+    const char *path = luaL_checkstring(L, 1);
+    enum ah_image_mode mode = (enum ah_image_mode)luaL_checkoption(L, 2, "unchanged", image_modes);
+    struct ah_mapping *file = NULL;
+    struct ah_tensor *image = NULL;
+    int status = ah_mapping_open(&file, path);
+    if (status == 0)
+        status = ah_image_decode(&image, file->bytes, file->count, mode);
+    ah_mapping_release(file);
+    if (status < 0)
+        return ah_raise(L, ah_fail_prefix(status, "'%s'", path));
+    ah_push_tensor(L, image);
+    return 1;
+}
+
+/* decode_image(text, mode): the same of a file's bytes */
+static int decode_image(lua_State *L)
+{
+    size_t count;
+    const char *bytes = luaL_checklstring(L, 1, &count);
+    struct ah_tensor *image = NULL;
+    ah_check(L, ah_image_decode(&image, bytes, count,
+                                (enum ah_image_mode)luaL_checkoption(L, 2, "unchanged", image_modes)));
+    ah_push_tensor(L, image);
+    return 1;
+}
+
+/* list_folder(path) -> table of the names in it */
+static int list_folder(lua_State *L)
+{
+    const char *path = luaL_checkstring(L, 1);
+    struct dirent **names = NULL;
+    int count = scandir(path, &names, NULL, NULL);
+    if (count < 0)
+        return ah_raise_text(L, "cannot read '%s': %s", path, strerror(errno));
+    lua_createtable(L, count, 0);
+    for (int i = 0; i < count; i++) {
+        bool here = !strcmp(names[i]->d_name, ".") || !strcmp(names[i]->d_name, "..");
+        if (!here) {
+            lua_pushstring(L, names[i]->d_name);
+            lua_rawseti(L, -2, (int)lua_objlen(L, -2) + 1);
+        }
+        free(names[i]);
+    }
+    free(names);
+    return 1;
+}
 
 /* resize(image, rows, columns, mode, antialias): uint8, float32 or float64 [..., rows, columns], contiguous, on cpu */
 static int resize(lua_State *L)
@@ -60,6 +117,9 @@ static int warp(lua_State *L)
 
 void ah_add_images(lua_State *L)
 {
-    static const luaL_Reg list[] = {{"resize", resize}, {"warp", warp}, {NULL, NULL}};
+    static const luaL_Reg list[] = {
+        {"read_image", read_image}, {"decode_image", decode_image}, {"list_folder", list_folder}, {"resize", resize},
+        {"warp", warp},             {NULL, NULL},
+    };
     luaL_register(L, NULL, list);
 }

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/plugin.h"
+
 enum { MAX_TYPES = 8, MAX_DEVICES = 64, NAME_ROOM = 16 };
 
 static const struct ah_device_type *types[MAX_TYPES];
@@ -38,25 +40,6 @@ static bool split(const char *text, char *name, int *index)
     return true;
 }
 
-/* Where the plugin of this name lies: beside the program, or where a program in bin has what belongs to it. False when
- * it lies nowhere; then the path is the one beside the program. */
-static bool find_plugin(const char *name, char *path, size_t room)
-{
-    static const char *const places[] = {"../lib/accelhost/", ""};
-    char program[3072];
-    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    program[length > 0 ? length : 0] = '\0';
-    char *slash = strrchr(program, '/');
-    if (slash)
-        *slash = '\0';
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        snprintf(path, room, "%s/%saccelhost-%s.so", slash ? program : ".", places[i], name);
-        if (!access(path, F_OK))
-            return true;
-    }
-    return false;
-}
-
 static const struct ah_device_type *known_type(const char *name)
 {
     if (!strcmp(name, ah_cpu.type->name))
@@ -70,7 +53,7 @@ static const struct ah_device_type *known_type(const char *name)
 static int load_plugin(const char *name, const struct ah_device_type **out)
 {
     char path[4096];
-    if (!find_plugin(name, path, sizeof path))
+    if (!ah_plugin_find(name, path, sizeof path))
         return ah_fail(AH_EINVAL, "device \"%s\": accelhost-%s.so is not here (looked for %s)", name, name, path);
     if (type_count == MAX_TYPES)
         return ah_fail(AH_EINVAL, "device \"%s\": at most %d kinds of devices can be open", name, MAX_TYPES);
@@ -156,7 +139,7 @@ bool ah_device_is_name(const char *text)
         return false;
     if (index >= 0 || known_type(name) || !strcmp(name, "cuda"))
         return true;
-    return find_plugin(name, path, sizeof path);
+    return ah_plugin_find(name, path, sizeof path);
 }
 
 int ah_device_count(const char *name)

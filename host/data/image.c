@@ -1,0 +1,57 @@
+/* The door to the decoders: tells formats apart by their first bytes, opens the plugin once. */
+#include "data/image.h"
+
+#include <string.h>
+
+#include "base/plugin.h"
+
+static int open_codecs(const struct ah_image_codecs **out)
+{
+    static const struct ah_image_codecs *codecs;
+    void *symbol = NULL;
+    if (!codecs) {
+        AH_TRY(ah_plugin_open("image", "ah_image_plugin", &symbol));
+        const struct ah_image_codecs *found = symbol;
+        if (found->abi != AH_IMAGE_ABI)
+            return ah_fail(AH_EINVAL, "accelhost-image.so has interface %u, this program %d: build both anew",
+                           found->abi, AH_IMAGE_ABI);
+        codecs = found;
+    }
+    *out = codecs;
+    return 0;
+}
+
+int ah_image_decode(struct ah_tensor **out, const void *bytes, size_t count, enum ah_image_mode mode)
+{
+    const struct ah_image_codecs *codecs = NULL;
+    bool png = count >= 8 && !memcmp(bytes, "\x89PNG\r\n\x1a\n", 8);
+    bool jpeg = count >= 3 && !memcmp(bytes, "\xff\xd8\xff", 3);
+    if (!png && !jpeg)
+        return ah_fail(AH_EIO, "neither PNG nor JPEG (%zu bytes)", count);
+    AH_TRY(open_codecs(&codecs));
+    return png ? codecs->decode_png(out, bytes, count, mode) : codecs->decode_jpeg(out, bytes, count, mode);
+}
+
+int ah_image_check(int64_t channels, int64_t rows, int64_t columns, size_t count)
+{
+    int64_t bytes = rows < 1 || columns < 1 || rows > INT32_MAX || columns > INT32_MAX ? -1 : rows * columns;
+    /* Both formats write a block of equal pixels in a bit or so: a thousandfold and more. */
+    if (bytes < 0 || bytes > AH_IMAGE_MOST / channels || (uint64_t)bytes / 16384 > (uint64_t)count)
+        return ah_fail(AH_EIO, "%lld x %lld pixels in a file of %zu bytes", (long long)columns, (long long)rows, count);
+    return 0;
+}
+
+int ah_image_new(struct ah_tensor **out, int64_t channels, int64_t rows, int64_t columns, size_t count)
+{
+    AH_TRY(ah_image_check(channels, rows, columns, count));
+    return ah_tensor_empty(out, (int64_t[]){channels, rows, columns}, 3, AH_U8, &ah_cpu);
+}
+
+void ah_image_set_line(struct ah_tensor *image, int64_t row, const uint8_t *line)
+{
+    int64_t channels = image->size[0], columns = image->size[2], plane = image->size[1] * columns;
+    uint8_t *to = (uint8_t *)ah_tensor_data(image) + row * columns;
+    for (int64_t c = 0; c < channels; c++)
+        for (int64_t x = 0; x < columns; x++)
+            to[c * plane + x] = line[x * channels + c];
+}

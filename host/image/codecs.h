@@ -1,0 +1,11 @@
+/* The decoders of the plugin, each a wrapper around its library. Neither jumps out, prints or keeps anything. */
+#ifndef AH_IMAGE_CODECS_H
+#define AH_IMAGE_CODECS_H
+
+#include "data/image.h"
+
+/* As ah_image_decode, of bytes that begin as their format does. */
+int ah_png_decode(struct ah_tensor **out, const void *bytes, size_t count, enum ah_image_mode mode);
+int ah_jpeg_decode(struct ah_tensor **out, const void *bytes, size_t count, enum ah_image_mode mode);
+
+#endif

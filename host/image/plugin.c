@@ -1,0 +1,6 @@
+/* The plugin of image decoders: what it exports. */
+#include "image/codecs.h"
+
+extern const struct ah_image_codecs ah_image_plugin;
+
+const struct ah_image_codecs ah_image_plugin = {AH_IMAGE_ABI, ah_png_decode, ah_jpeg_decode};

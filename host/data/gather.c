@@ -56,6 +56,8 @@ static struct {
     pthread_t thread;
     int users; /* gathers that have queued something; the thread lives while there are any */
     bool stop;
+    bool filling; /* it is at a job */
+    bool absent;  /* this process is a fork of the one that has the thread; takers do its jobs */
     struct job *first, *last;
 } loader = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER, .filled = PTHREAD_COND_INITIALIZER};
 
@@ -87,14 +89,37 @@ static void *loader_main(void *unused)
             break;
         loader.first = job->queue_next;
         job->state = FILLING;
+        loader.filling = true;
         pthread_mutex_unlock(&loader.lock);
         fill(job);
         pthread_mutex_lock(&loader.lock);
         job->state = FILLED;
+        loader.filling = false;
         pthread_cond_signal(&loader.filled);
     }
     pthread_mutex_unlock(&loader.lock);
     return NULL;
+}
+
+/* A fork happens while the thread is at no job, so that none stays half done in the new process. */
+static void before_fork(void)
+{
+    pthread_mutex_lock(&loader.lock);
+    while (loader.filling)
+        pthread_cond_wait(&loader.filled, &loader.lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&loader.lock);
+}
+
+static void after_fork_in_child(void)
+{
+    pthread_mutex_init(&loader.lock, NULL);
+    pthread_cond_init(&loader.work, NULL);
+    pthread_cond_init(&loader.filled, NULL);
+    loader.absent = loader.users > 0;
 }
 
 /* Start the thread for its first user. Signals stay with the Lua thread. */
@@ -103,8 +128,12 @@ static bool join_loader(struct ah_gather *gather)
     if (gather->uses_thread)
         return true;
     if (loader.users == 0) {
+        static bool told_of_forks;
         sigset_t all, old;
-        loader.stop = false;
+        if (!told_of_forks && pthread_atfork(before_fork, after_fork, after_fork_in_child))
+            return false;
+        told_of_forks = true;
+        loader.stop = loader.absent = false;
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &old);
         int failed = pthread_create(&loader.thread, NULL, loader_main, NULL);
@@ -119,7 +148,7 @@ static bool join_loader(struct ah_gather *gather)
 
 static void leave_loader(struct ah_gather *gather)
 {
-    if (!gather->uses_thread || --loader.users > 0)
+    if (!gather->uses_thread || --loader.users > 0 || loader.absent)
         return;
     pthread_mutex_lock(&loader.lock);
     loader.stop = true;

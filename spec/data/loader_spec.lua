@@ -309,7 +309,7 @@ describe("DataLoader", function()
     local function make(options)
       return function() data.DataLoader(range(3), options) end
     end
-    assert.error_matches(make {num_workers = 2}, "num_workers: expected 0, got number 2")
+    assert.error_matches(make {num_workers = 0.5}, "num_workers: expected an integer of at least 0, got number 0.5")
     assert.error_matches(make {batch_sizes = 2}, "unknown option 'batch_sizes'")
     assert.error_matches(make {batch_size = 0}, "batch_size: expected an integer of at least 1, got number 0")
     assert.error_matches(make {shuffle = true, sampler = {1}}, "a sampler excludes shuffle")

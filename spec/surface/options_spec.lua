@@ -239,7 +239,11 @@ describe("The options of", function()
     } do
       assert.are_not.equal(case[2] and batches(case[2]) or plain, batches(case[1]))
     end
-    assert.is_false(pcall(batches, {num_workers = 1}))
+    for _, option in ipairs {"timeout", "prefetch_factor", "persistent_workers"} do
+      local value = option == "persistent_workers" or 3
+      assert.is_false(pcall(batches, {[option] = value})) -- without workers; with them in spec/data/worker_spec.lua
+      assert.equal(plain, batches {num_workers = 1, [option] = value})
+    end
     assert.equal(plain, batches {prefetch = 5}) -- only how far ahead batches are gathered
   end)
 

@@ -199,6 +199,51 @@ function ConcatDataset:get(i)
   return self.datasets[low]:get(i - (self._ends[low - 1] or 0))
 end
 
+---@class StackDataset: Dataset
+---@field datasets table[]|table<string, table>
+local StackDataset = Dataset:extend "StackDataset"
+dataset.StackDataset = StackDataset
+
+--- Data sets of the same length side by side: sample i is the i-th of each, as several values, or as a table with their
+--- names. A sample of several values counts as a table of them.
+--
+--   data.StackDataset(images, captions)
+--   data.StackDataset {image = images, caption = captions}
+---@param ... table data sets, or one table of them by name
+function StackDataset:init(...)
+  local sets = {...}
+  if #sets == 1 and type(sets[1]) == "table" and getmetatable(sets[1]) == nil then sets = sets[1] end
+  local count, first
+  for name, set in pairs(sets) do
+    local kind = type(set)
+    if kind ~= "table" and kind ~= "userdata" or C.is_tensor(set) or type(set.get) ~= "function" then
+      fail("StackDataset: data set %s is %s, expected an object with get(i) and len()", tostring(name), describe(set))
+    end
+    first, count = first or name, count or set:len()
+    if set:len() ~= count then
+      fail("StackDataset: sizes differ: data set %s has %d samples, data set %s has %d", tostring(first), count,
+        tostring(name), set:len())
+    end
+  end
+  if not count then fail("StackDataset: expected at least one data set") end
+  self.datasets, self._count = sets, count
+end
+
+function StackDataset:len() return self._count end
+
+local function as_one(...)
+  if select("#", ...) == 1 then return (...) end
+  return {...}
+end
+
+function StackDataset:get(i)
+  check_index(self, i, self._count)
+  local sample = {}
+  for name, set in pairs(self.datasets) do sample[name] = as_one(set:get(i)) end
+  if sample[1] == nil then return sample end
+  return unpack(sample, 1, #self.datasets)
+end
+
 local read_split = signature("random_split", {"dataset: dataset", "lengths: list", {"generator: generator"}})
 
 --- Split a data set at random into parts of the given lengths, or of fractions that sum to 1. Draws one permutation, as

@@ -7,6 +7,7 @@
 -- Samples are counted from 0 (`set:get(0)`), tables from 1.
 local collate = require "accelhost.data.collate"
 local dataset = require "accelhost.data.dataset"
+local iterable = require "accelhost.data.iterable"
 local namespace = require "accelhost.util.namespace"
 local sampler = require "accelhost.data.sampler"
 local vision = require "accelhost.data.vision"
@@ -39,6 +40,11 @@ return namespace.new("data", {
   BatchSampler = sampler.BatchSampler,
   BatchSamplerShard = require "accelhost.data.shard",
 
+  IterableDataset = iterable.IterableDataset,
+  ChainDataset = iterable.ChainDataset,
+  StackDataset = dataset.StackDataset,
+
   DataLoader = require "accelhost.data.loader",
+  get_worker_info = require("accelhost.data.worker").get_worker_info,
   default_collate = collate.default_collate,
 }, lazy)

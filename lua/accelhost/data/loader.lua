@@ -11,11 +11,13 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local kinds = require "accelhost.util.kinds"
-local collate = require "accelhost.data.collate"
-local draws = require "accelhost.data.draws"
+local fetch = require "accelhost.data.fetch"
+local iterable = require "accelhost.data.iterable"
+local passes = require "accelhost.data.passes"
 local placement = require "accelhost.data.placement"
 local sampler = require "accelhost.data.sampler"
 local BatchSamplerShard = require "accelhost.data.shard"
+local worker = require "accelhost.data.worker"
 
 local fail, describe, is_count = arguments.fail, arguments.describe, kinds.is_count
 local native = C.data
@@ -39,34 +41,61 @@ local DataLoader = class.sized "DataLoader"
 DataLoader._is_loader = true
 
 local read = arguments.signature("DataLoader", {
-  "dataset: dataset", {"batch_size: count"}, {"shuffle: flag"}, {"sampler: sampler"}, {"batch_sampler: sampler"},
+  "dataset: dataset|stream", {"batch_size: count"}, {"shuffle: flag"}, {"sampler: sampler"}, {"batch_sampler: sampler"},
   {"num_workers: size", 0}, {"collate_fn: callable"}, {"drop_last: flag"}, {"generator: generator"}, {"seed: size"},
-  {"prefetch: size", 2},
+  {"prefetch: size", 2}, {"timeout: nonnegative", 0}, {"worker_init_fn: callable"}, {"prefetch_factor: count"},
+  {"persistent_workers: flag", false},
 })
 
+local MOST_WORKERS, MOST_AHEAD = 256, 64
+
+local function set_workers(self, count, timeout, init_fn, factor, persistent)
+  if count == 0 and (timeout > 0 or factor or persistent) then
+    fail("DataLoader: timeout, prefetch_factor and persistent_workers are for num_workers above 0")
+  end
+  if count > MOST_WORKERS then fail("DataLoader: num_workers: expected at most %d, got %d", MOST_WORKERS, count) end
+  if factor and factor > MOST_AHEAD then
+    fail("DataLoader: prefetch_factor: expected at most %d, got %d", MOST_AHEAD, factor)
+  end
+  self.num_workers, self.timeout, self.worker_init_fn = count, timeout, init_fn
+  self.prefetch_factor, self.persistent_workers = factor or 2, persistent
+end
+
+local function set_stream(self, batch_size, shuffle, own_sampler, batch_sampler, drop_last)
+  if shuffle or own_sampler or batch_sampler then
+    fail("DataLoader: a stream of samples (an object with iter()) excludes shuffle, sampler and batch_sampler")
+  end
+  self.stream = iterable.StreamBatches(self.dataset, batch_size or 1, drop_last or false)
+  self.batch_sampler, self.batch_size, self.drop_last = self.stream, batch_size or 1, drop_last or false
+end
+
 --- A loader.
----@param dataset table with get(i) and len()
+---@param dataset table with get(i) and len(), or a stream of samples with iter()
 ---@param batch_size? integer default 1
 ---@param shuffle? boolean default false
 ---@param sampler? table order of the samples, instead of shuffle
 ---@param batch_sampler? table order and grouping, instead of batch_size, shuffle, sampler and drop_last
----@param num_workers? integer only 0: data sets in Lua run inline, sets in tensors are gathered by a thread in C
+---@param num_workers? integer processes that make the batches (see accelhost.data.worker), default 0; sets in tensors
+--- have no use for them, since a thread in C gathers their batches
 ---@param collate_fn? fun(samples: table): any what makes a batch of samples; default: default_collate
 ---@param drop_last? boolean leave out a last batch that is not full
 ---@param generator? userdata source of this loader's draws, instead of the global generator
 ---@param seed? integer make the order a function of this seed and the epoch
----@param prefetch? integer batches gathered ahead, default 2
+---@param prefetch? integer batches gathered ahead of sets in tensors, default 2
+---@param timeout? number seconds to wait for a worker, default 0: without end
+---@param worker_init_fn? fun(id: integer) called in each worker, after its generator was seeded
+---@param prefetch_factor? integer batches under way in each worker, default 2
+---@param persistent_workers? boolean keep the workers, and the data set as they know it, between passes
 function DataLoader:init(...)
   local set, batch_size, shuffle, own_sampler, batch_sampler, workers, collate_fn, drop_last, generator, seed,
-    prefetch = read(...)
+    prefetch, timeout, init_fn, factor, persistent = read(...)
   self.dataset = set
-  if workers ~= 0 then
-    fail("DataLoader: num_workers: expected 0, got %s; data sets written in Lua run in this process, and sets in "
-      .. "tensors are gathered by a thread already (see prefetch)", describe(workers))
-  end
+  set_workers(self, workers, timeout, init_fn, factor, persistent)
   if seed and generator then fail("DataLoader: give a seed or a generator, not both") end
   self.collate_fn, self.generator, self.seed, self.prefetch = collate_fn, generator, seed, prefetch
-  if batch_sampler then
+  if iterable.is_stream(set) then
+    set_stream(self, batch_size, shuffle, own_sampler, batch_sampler, drop_last)
+  elseif batch_sampler then
     if batch_size or shuffle or own_sampler or drop_last then
       fail("DataLoader: batch_sampler excludes batch_size, shuffle, sampler and drop_last")
     end
@@ -107,69 +136,6 @@ end
 function DataLoader:len()
   if not self.batch_sampler.len then fail("DataLoader: the batch sampler has no len()") end
   return math.max(0, self.batch_sampler:len() - self._skip)
-end
-
--- Which pass is running.
-
--- Passes in the order of their last step, innermost on top. Held weakly: a pass left by break is only found here until
--- its last batch is collected, or until a pass below it goes on. `depth` counts them: compiled code of this LuaJIT may
--- see an old length of a table that shrinks.
-local running, depth = {}, 0
-
-local function top()
-  while depth > 0 do
-    local pass = running[depth].pass
-    if pass then return pass end
-    running[depth] = nil
-    depth = depth - 1
-  end
-end
-
-local function show(pass)
-  if not pass then return end
-  local loader = pass.loader
-  loader.active = true
-  loader.end_of_dataloader = pass.last
-  loader.remainder = pass.remainder
-  loader.batch_length, loader.uneven = pass.length, pass.uneven
-  loader.epoch = pass.epoch
-end
-
--- Make `pass` the innermost one: those above it have been left by break, and so have older passes of a loader that
--- begins anew.
-local function enter(pass)
-  local before = top()
-  if before == pass then return end
-  if before then before.loader.active = false end
-  local place
-  for i = 1, depth do
-    if running[i].pass == pass then place = i end
-  end
-  if place then
-    for i = depth, place + 1, -1 do running[i] = nil end
-    depth = place
-    return
-  end
-  local kept = 0
-  for i = 1, depth do
-    local entry = running[i]
-    running[i] = nil
-    if entry.pass and entry.pass.loader ~= pass.loader then
-      kept = kept + 1
-      running[kept] = entry
-    end
-  end
-  depth = kept + 1
-  running[depth] = setmetatable({pass = pass}, {__mode = "v"})
-end
-
-local function leave(pass)
-  enter(pass)
-  running[depth] = nil
-  depth = depth - 1
-  pass.loader.active = false
-  pass.loader.end_of_dataloader = false
-  show(top())
 end
 
 -- Passes.
@@ -227,6 +193,26 @@ local function next_batch(pass)
   return batch, turns_of(pass, batch)
 end
 
+-- The number of a seed's lower 32 bits, which are all that a generator takes of it.
+local function low_bits(seed)
+  local a, b, c, d = unpack(seed:narrow(0, 0, 4):tolist())
+  return a + 256 * (b + 256 * (c + 256 * d))
+end
+
+-- Have the batches of a pass made by workers.
+local function hire(self, pass)
+  local workers = self._workers
+  if not workers or workers.closed then workers = worker.start(self, low_bits(pass.seed)) end
+  self._workers = self.persistent_workers and workers or nil
+  pass.workers = workers
+  workers:begin(pass.seed, function() return next_batch(pass) end)
+  for _ = 1, self.stream and math.max(pass.position, self._skip) or 0 do
+    if not workers:take() then break end
+  end
+  if self.stream then pass.held = workers:take() or false end
+  return pass
+end
+
 local function begin(self)
   local resume = self._resume
   local pass = {
@@ -237,17 +223,21 @@ local function begin(self)
   self.epoch = pass.epoch
   local inner = self.batch_sampler
   if (self.seed or self._sharded) and inner.set_epoch then inner:set_epoch(pass.epoch) end
-  pass.take = inner:iter(draw(self, pass))
+  local bytes = draw(self, pass)
   self._resume = nil
   pass.remainder = remainder_of(self)
   pass.position = resume and resume.position or 0
-  pass.met = not (self.sampler and self.sampler.visits_once) and {} or nil
+  if self._current and self._current.workers and not self.persistent_workers then self._current.workers:close() end
+  self._current = pass
+  if self.stream then self.stream.seed = pass.seed end
+  if self.stream and self.num_workers > 0 then return hire(self, pass) end
+  pass.take = inner:iter(bytes)
+  pass.met = not self.stream and not (self.sampler and self.sampler.visits_once) and {} or nil
   for _ = 1, math.max(pass.position, self._skip) do
     local batch = pass.take()
     if not batch then break end
     turns_of(pass, batch)
   end
-  self._current = pass
   local set = self.dataset
   if set.native and not self.collate_fn then
     local columns, map = set:native()
@@ -256,6 +246,7 @@ local function begin(self)
       return pass
     end
   end
+  if self.num_workers > 0 and not (set.rows and not self.collate_fn) then return hire(self, pass) end
   pass.waiting, pass.turns = next_batch(pass)
   return pass
 end
@@ -263,7 +254,8 @@ end
 local function finish(pass)
   pass.ended = true
   if pass.gather then pass.gather:close() end
-  leave(pass)
+  if pass.workers and not pass.loader.persistent_workers then pass.workers:close() end
+  passes.leave(pass)
 end
 
 local function hand_out(self, pass, first, ...)
@@ -277,8 +269,8 @@ local function hand_out(self, pass, first, ...)
   pass.delivered = place
   pass.length, pass.uneven = pass.lengths[place], pass.unevens[place]
   pass.lengths[place], pass.unevens[place] = nil, nil
-  enter(pass)
-  show(pass)
+  passes.enter(pass)
+  passes.show(pass)
   self._passes[first] = pass
   return first, ...
 end
@@ -311,25 +303,6 @@ local function gather(self, pass)
   return deliver(self, pass, gatherer:take())
 end
 
--- The samples of a batch, each with random numbers of its own.
-local function fetch(set, batch, seed, turns)
-  local samples, width = {}, nil
-  local function keep(i, ...)
-    local count = select("#", ...)
-    if (...) == nil then fail("DataLoader: get(%d) of the data set returned nil", batch[i]) end
-    if width and count ~= width then
-      fail("DataLoader: get(%d) returned %d values, get(%d) returned %d", batch[i], count, batch[1], width)
-    end
-    width = count
-    samples[i] = count == 1 and (...) or {...}
-  end
-  for i = 1, #batch do
-    draws.of(seed, batch[i], turns and turns[i] or 0)
-    keep(i, set:get(batch[i]))
-  end
-  return samples, width or 1
-end
-
 local function load(self, pass)
   local batch, turns = pass.waiting, pass.turns
   if not batch then return finish(pass) end
@@ -338,13 +311,29 @@ local function load(self, pass)
   pass.last = not pass.waiting
   local set = self.dataset
   if set.rows and not self.collate_fn then return deliver(self, pass, set:rows(batch)) end
-  local samples, width = draws.during(fetch, set, batch, pass.seed, turns)
-  if self.collate_fn then return deliver(self, pass, self.collate_fn(samples)) end
-  return deliver(self, pass, collate.samples(samples, width))
+  if self.stream then return deliver(self, pass, fetch.finish(self.collate_fn, iterable.samples(batch))) end
+  return deliver(self, pass, fetch.batch(set, self.collate_fn, batch, pass.seed, turns))
+end
+
+-- The next batch that workers have made. Whether more follow is known of a stream when the next one is here.
+local function hear(self, pass)
+  local answer = pass.held
+  if not self.stream then answer = pass.workers:take() end
+  if not answer then return finish(pass) end
+  native.step()
+  if self.stream then
+    pass.held = pass.workers:take() or false
+    pass.lengths[pass.delivered + 1], pass.unevens[pass.delivered + 1] = answer.length, answer.uneven
+    pass.last = not pass.held
+  else
+    pass.last = pass.workers:is_through()
+  end
+  return deliver(self, pass, unpack(answer.values, 1, answer.values.n))
 end
 
 local function step(self, pass)
   if pass.ended then return nil end
+  if pass.workers then return hear(self, pass) end
   if pass.gather then return gather(self, pass) end
   return load(self, pass)
 end
@@ -386,7 +375,8 @@ local function copy(self)
   local other = self._class:_blank()
   for _, name in ipairs {
     "dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "collate_fn", "generator", "seed", "prefetch",
-    "total_batch_size", "synchronize", "device", "_sharded",
+    "total_batch_size", "synchronize", "device", "_sharded", "stream", "num_workers", "timeout", "worker_init_fn",
+    "prefetch_factor", "persistent_workers",
   } do
     other[name] = self[name]
   end

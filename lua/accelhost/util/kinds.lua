@@ -100,6 +100,7 @@ local known = {
   dataset = {"a data set (an object with get(i) and len())", function(value)
     return is_object(value, "get", "len")
   end, function(value) return C.is_tensor(value) and "; data.TensorDataset makes one of tensors" end},
+  stream = {"a stream of samples (an object with iter())", function(value) return is_object(value, "iter") end},
   sized = {"a data set or a length", function(value) return is_size(value) or is_object(value, "len") end},
   sampler = {"a sampler (an object with iter()) or a table", function(value)
     return is_object(value, "iter") or is_list(value, function() return true end)

@@ -1,0 +1,49 @@
+--- The samples of a batch, and what becomes of them: the same in the loader's own process and in its workers.
+local arguments = require "accelhost.util.arguments"
+local collate = require "accelhost.data.collate"
+local draws = require "accelhost.data.draws"
+
+local fail = arguments.fail
+local fetch = {}
+
+-- The samples of these indices, each with random numbers of its own, and how many values each has.
+local function samples_of(set, batch, seed, turns)
+  local samples, width = {}, nil
+  local function keep(i, ...)
+    local count = select("#", ...)
+    if (...) == nil then fail("DataLoader: get(%d) of the data set returned nil", batch[i]) end
+    if width and count ~= width then
+      fail("DataLoader: get(%d) returned %d values, get(%d) returned %d", batch[i], count, batch[1], width)
+    end
+    width = count
+    samples[i] = count == 1 and (...) or {...}
+  end
+  for i = 1, #batch do
+    draws.of(seed, batch[i], turns and turns[i] or 0)
+    keep(i, set:get(batch[i]))
+  end
+  return samples, width or 1
+end
+
+--- A batch of samples that are there: by the loader's own function, else collated.
+---@param collate_fn? fun(samples: any[]): any
+---@param samples any[]
+---@param width integer values of each
+---@return any ...
+function fetch.finish(collate_fn, samples, width)
+  if collate_fn then return collate_fn(samples) end
+  return collate.samples(samples, width)
+end
+
+--- The batch of these indices.
+---@param set table
+---@param collate_fn? function
+---@param batch integer[]
+---@param seed userdata the pass's
+---@param turns? integer[]
+---@return any ...
+function fetch.batch(set, collate_fn, batch, seed, turns)
+  return fetch.finish(collate_fn, draws.during(samples_of, set, batch, seed, turns))
+end
+
+return fetch

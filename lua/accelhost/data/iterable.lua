@@ -1,0 +1,168 @@
+--- Data sets that give their samples one after the other: IterableDataset and ChainDataset, and their batches.
+--
+--   local Lines = data.IterableDataset:extend "Lines"
+--   function Lines:iter() return io.lines(self.path) end
+--
+-- `iter()` gives a function that gives the next sample, then nil. Each pass begins a new walk. With workers each of
+-- them walks the whole set: `data.get_worker_info()` tells it which part to give. Several ranks walk the whole set,
+-- too, and keep their share of the batches.
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
+local draws = require "accelhost.data.draws"
+
+local fail, signature = arguments.fail, arguments.signature
+local iterable = {}
+
+---@class IterableDataset
+local IterableDataset = class.sized "IterableDataset"
+iterable.IterableDataset = IterableDataset
+
+--- A new walk over the samples: a function that gives the next one (one value or several), then nil.
+---@return fun(): any ...
+function IterableDataset:iter()
+  fail("%s has no method iter()", self._name)
+end
+
+--- How many samples a walk gives, where the set knows.
+---@return integer
+function IterableDataset:len()
+  fail("%s has no method len(): how many samples it gives is not known before they are read", self._name)
+end
+
+--- Is it a stream of samples (an object with iter() and without get)?
+---@param set any
+---@return boolean
+function iterable.is_stream(set)
+  return type(set.iter) == "function" and type(set.get) ~= "function"
+end
+
+---@class ChainDataset: IterableDataset
+local ChainDataset = IterableDataset:extend "ChainDataset"
+iterable.ChainDataset = ChainDataset
+
+--- Does the set say how many samples it has?
+---@param set table
+---@return boolean
+function iterable.knows_length(set)
+  if type(set.len) ~= "function" or set.len == IterableDataset.len then return false end
+  for _, link in ipairs(set.len == ChainDataset.len and set.datasets or {}) do
+    if not iterable.knows_length(link) then return false end
+  end
+  return true
+end
+
+local read_chain = signature("ChainDataset", {"datasets: list"})
+
+--- Streams one after the other.
+---@param datasets table[]
+function ChainDataset:init(...)
+  self.datasets = read_chain(...)
+  if #self.datasets == 0 then fail("ChainDataset: datasets: expected at least one") end
+  for i, set in ipairs(self.datasets) do
+    if type(set) ~= "table" and type(set) ~= "userdata" or not iterable.is_stream(set) then
+      fail("ChainDataset: datasets: expected objects with iter(), item %d is %s", i, arguments.describe(set))
+    end
+  end
+end
+
+function ChainDataset:iter()
+  local at, following = 0, nil
+  local function step(...)
+    if (...) ~= nil then return ... end
+    at = at + 1
+    local set = self.datasets[at]
+    if not set then return nil end
+    following = set:iter()
+    return step(following())
+  end
+  return function()
+    if not following then return step(nil) end
+    return step(following())
+  end
+end
+
+function ChainDataset:len()
+  local total = 0
+  for _, set in ipairs(self.datasets) do total = total + set:len() end
+  return total
+end
+
+--- Batches of a stream, in the place of a batch sampler: a batch is a table of samples.
+---@class StreamBatches
+---@field seed userdata? of the pass that begins next
+---@field turn integer of the samples' streams: the worker's number
+local StreamBatches = class.new "StreamBatches"
+iterable.StreamBatches = StreamBatches
+
+---@param dataset table
+---@param batch_size integer
+---@param drop_last boolean
+function StreamBatches:init(dataset, batch_size, drop_last)
+  self.dataset, self.batch_size, self.drop_last, self.turn = dataset, batch_size, drop_last, 0
+  if not iterable.knows_length(dataset) then self.len = false end
+end
+
+--- How many samples there are, where the stream knows.
+---@return integer?
+function StreamBatches:sample_count()
+  return iterable.knows_length(self.dataset) and self.dataset:len() or nil
+end
+
+function StreamBatches:len()
+  local count = self.dataset:len()
+  return self.drop_last and math.floor(count / self.batch_size) or math.ceil(count / self.batch_size)
+end
+
+--- The number of the next pass, for streams that depend on it.
+---@param epoch integer
+function StreamBatches:set_epoch(epoch)
+  if self.dataset.set_epoch then self.dataset:set_epoch(epoch) end
+end
+
+-- One more batch: its samples as {values..., n = count}.
+local function gather(following, size, seed, position, turn)
+  local batch = {}
+  local function keep(...)
+    if (...) == nil then return false end
+    batch[#batch + 1] = {n = select("#", ...), ...}
+    return true
+  end
+  for i = 1, size do
+    draws.of(seed, position + i - 1, turn)
+    if not keep(following()) then return batch, true end
+  end
+  return batch, false
+end
+
+--- A walk: a function that gives the next batch, then nil.
+---@return fun(): table?
+function StreamBatches:iter()
+  local following, position, ended, seed = self.dataset:iter(), 0, false, self.seed
+  if type(following) ~= "function" then
+    fail("%s: iter() gave %s, expected a function that gives the next sample", self.dataset._name or "the data set",
+      arguments.describe(following))
+  end
+  return function()
+    if ended then return nil end
+    local batch
+    batch, ended = draws.during(gather, following, self.batch_size, seed, position, self.turn)
+    position = position + #batch
+    if #batch == 0 or self.drop_last and #batch < self.batch_size then return nil end
+    return batch
+  end
+end
+
+--- The samples of a batch as collating takes them, and how many values each has.
+---@param batch table
+---@return any[] samples
+---@return integer width
+function iterable.samples(batch)
+  local samples, width = {}, batch[1] and batch[1].n or 1
+  for i, sample in ipairs(batch) do
+    if sample.n ~= width then fail("DataLoader: sample %d has %d values, sample 1 has %d", i, sample.n, width) end
+    samples[i] = width == 1 and sample[1] or {unpack(sample, 1, width)}
+  end
+  return samples, width
+end
+
+return iterable

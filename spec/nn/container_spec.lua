@@ -168,3 +168,37 @@ describe("A list of parameters", function()
     assert.equal(1, dict.scale:item())
   end)
 end)
+
+describe("A list of modules", function()
+  it("takes a module in at a place and gives one out", function()
+    local list = nn.Sequential {{"a", nn.ReLU()}, {"b", nn.Tanh()}}
+    list:insert(2, nn.GELU())
+    assert.equal("Sequential(\n  (a): ReLU()\n  (1): GELU(approximate='none')\n  (b): Tanh()\n)", tostring(list))
+    assert.equal("ReLU", list:pop(1)._name)
+    assert.equal("Tanh", list:pop()._name)
+    assert.equal(1, #list)
+    check.raises("pop: Sequential has 1 items, there is none at number 4", function() list:pop(4) end)
+    check.raises("insert: Sequential has 1 items, there is no place 3", function() list:insert(3, nn.ReLU()) end)
+  end)
+end)
+
+describe("A dict of modules", function()
+  it("gives its values, gives one out, and is emptied", function()
+    local dict = nn.ModuleDict {{"b", nn.ReLU()}, {"a", nn.Tanh()}}
+    assert.equal("ReLU", dict:values()[1]._name)
+    assert.equal("Tanh", dict:get("a")._name)
+    assert.is_nil(dict:get "c")
+    assert.equal("ReLU", dict:pop("b")._name)
+    check.raises("pop: ModuleDict has no 'b'", function() dict:pop "b" end)
+    dict:clear()
+    assert.equal(0, dict:len())
+  end)
+end)
+
+describe("A list of parameters", function()
+  it("is extended", function()
+    local list = nn.ParameterList {nn.Parameter(accelhost.ones(1))}
+    list:extend {nn.Parameter(accelhost.ones(2)), nn.Parameter(accelhost.ones(3))}
+    assert.equal(3, #list:parameters())
+  end)
+end)

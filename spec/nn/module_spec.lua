@@ -419,7 +419,7 @@ describe("A hook", function()
   end)
 
   it("must be a function", function()
-    check.raises("register_forward_hook: hook: expected a function or something callable, got nil",
+    check.raises("register_forward_hook: 'hook' is missing",
       function() Net():register_forward_hook() end)
   end)
 end)
@@ -514,5 +514,138 @@ describe("Printing a module", function()
     assert.is_false(accelhost.no_grad(net, x).requires_grad)
     accelhost.autograd.checkpoint(net, x):sum():backward()
     assert.equal(3, net.fc1.weight.grad:size(0))
+  end)
+end)
+
+describe("A module's tree", function()
+  local function net()
+    local made = Net()
+    made.body = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    return made
+  end
+
+  it("gives what stands at a path, and takes another module there", function()
+    local made = net()
+    assert.equal(made.body[2].running_mean, made:get_buffer "body.1.running_mean")
+    check.raises("get_buffer: Linear has no buffer 'weight'", function() made:get_buffer "body.0.weight" end)
+    made:set_submodule("body.0", nn.Identity())
+    assert.equal("Identity", made.body[1]._name)
+    made:set_submodule("head", nn.ReLU())
+    assert.equal("ReLU", made.head._name)
+    check.raises("get_submodule: Net has no module 'tail'", function()
+      made:set_submodule("tail", nn.ReLU(), {strict = true})
+    end)
+  end)
+
+  it("tells shared tensors once, or under each name", function()
+    local made = net()
+    made.again = made.body
+    local function count(walk)
+      local found = 0
+      for _ in walk do found = found + 1 end
+      return found
+    end
+    local once = count(made:named_parameters())
+    assert.equal(once + 4, count(made:named_parameters {remove_duplicate = false}))
+    assert.equal(count(made:named_modules()) + 3, count(made:named_modules {remove_duplicate = false}))
+  end)
+
+  it("is cast as a whole, and made empty on a device", function()
+    local made = net():type "float64"
+    assert.equal("float64", made.body[2].num_batches_tracked.dtype)
+    assert.equal("cpu", made:to_empty("cpu").body[1].weight.device)
+    check.raises("compile: not here: there is no compiler here", function() made:compile() end)
+    check.raises("register_backward_hook: not here: use register_full_backward_hook", function()
+      made:register_backward_hook(print)
+    end)
+  end)
+end)
+
+describe("Hooks of the state", function()
+  it("see the state before and after it is collected, children first", function()
+    local net, seen = nn.Sequential(nn.Linear(1, 1, {bias = false})), {}
+    net[1]:register_state_dict_pre_hook(function(_, prefix, keep_vars)
+      seen[#seen + 1] = "before " .. prefix .. tostring(keep_vars)
+    end)
+    net[1]:register_state_dict_post_hook(function(_, state, prefix)
+      seen[#seen + 1] = "after " .. prefix
+      state[prefix .. "more"] = accelhost.zeros(1)
+    end)
+    local handle = net:register_state_dict_post_hook(function(_, _, prefix)
+      seen[#seen + 1] = "root '" .. prefix .. "'"
+    end)
+    local state = net:state_dict {keep_vars = true}
+    assert.equal(net[1].weight, state["0.weight"])
+    assert.is_not_nil(state["0.more"])
+    assert.same({"before 0.true", "after 0.", "root ''"}, seen)
+    handle.remove()
+    net:state_dict()
+    assert.equal(5, #seen)
+  end)
+
+  it("may rename what is loaded and forgive what is missing", function()
+    local net = nn.Linear(1, 1)
+    net:register_load_state_dict_pre_hook(function(_, state, prefix)
+      state[prefix .. "weight"], state[prefix .. "w"] = state[prefix .. "w"], nil
+    end)
+    local given = {w = accelhost.full({1, 1}, 7)}
+    check.raises('Missing key(s) in state_dict: "bias"', function() net:load_state_dict(given) end)
+    assert.is_not_nil(given.w)
+    net:register_load_state_dict_post_hook(function(_, incompatible)
+      assert.same({"bias"}, incompatible.missing_keys)
+      incompatible.missing_keys[1] = nil
+    end)
+    net:load_state_dict(given)
+    assert.equal(7, net.weight:item())
+  end)
+
+  it("put tensors in the place of the module's own with assign", function()
+    local net = nn.BatchNorm1d(2)
+    local state = net:double():state_dict()
+    local fresh = nn.BatchNorm1d(2)
+    fresh:load_state_dict(state, {assign = true})
+    assert.equal("float64", fresh.weight.dtype)
+    assert.equal("float64", fresh.running_var.dtype)
+    assert.is_true(nn.is_parameter(fresh.weight) and fresh.weight.requires_grad)
+  end)
+
+  it("carry what a class adds to the state", function()
+    local Counter = nn.Module:extend "Counter"
+    function Counter:init() self.steps = 0 end
+    function Counter:get_extra_state() return {steps = self.steps} end
+    function Counter:set_extra_state(state) self.steps = state.steps end
+    local net, other = nn.ModuleList {Counter()}, nn.ModuleList {Counter()}
+    net[1].steps = 5
+    local state = net:state_dict()
+    assert.same({steps = 5}, state["0._extra_state"])
+    other:load_state_dict(state)
+    assert.equal(5, other[1].steps)
+    check.raises('Missing key(s) in state_dict: "0._extra_state"', function() other:load_state_dict {} end)
+    check.raises("Linear has no extra state", function() nn.Linear(1, 1):get_extra_state() end)
+  end)
+end)
+
+describe("A backward pre-hook", function()
+  it("sees the result's gradient first and may replace it", function()
+    local net, order = nn.Linear(2, 1, {bias = false}), {}
+    accelhost.no_grad(function() net.weight:fill_(3) end)
+    net:register_full_backward_hook(function(_, _, grad_output) order[#order + 1] = grad_output[1]:item() end)
+    net:register_full_backward_pre_hook(function(_, grad_output)
+      order[#order + 1] = "first"
+      return grad_output[1] * 2
+    end)
+    local x = accelhost.ones({1, 2}, {requires_grad = true})
+    net(x):sum():backward()
+    assert.same({"first", 2}, order)
+    assert.same({{6, 6}}, x.grad:tolist())
+    assert.same({{2, 2}}, net.weight.grad:tolist())
+  end)
+
+  it("goes before others on demand", function()
+    local net, order = nn.Identity(), {}
+    net:register_forward_hook(function() order[#order + 1] = "second" end)
+    net:register_forward_hook(function() order[#order + 1] = "first" end, {prepend = true})
+    net(accelhost.ones(1))
+    assert.same({"first", "second"}, order)
   end)
 end)

@@ -1,6 +1,7 @@
 --- Calling a module: hooks, forward, and the names of the modules that are running.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local hooks = require "accelhost.nn.hooks"
 
 local fail = arguments.fail
 
@@ -9,53 +10,29 @@ local fail = arguments.fail
 ---@param is_module fun(value: any): boolean
 ---@return fun(): string? path the modules that are running now
 return function(Module, is_module)
-  local next_hook = 0
-
-  -- A list of hooks is never changed, only replaced: a hook may add and remove hooks while the list is walked.
-  local function without(hooks, entry)
-    local kept = {}
-    for _, other in ipairs(hooks) do
-      if other ~= entry then kept[#kept + 1] = other end
-    end
-    return kept
-  end
-
-  local function add_hook(what, self, list, hook)
-    arguments.check(what, "hook", "callable", hook)
-    next_hook = next_hook + 1
-    local entry = {id = next_hook, call = hook}
-    local hooks = without(self[list] or {})
-    hooks[#hooks + 1] = entry
-    rawset(self, list, hooks)
-    return {
-      remove = function()
-        local kept = without(self[list] or {}, entry)
-        rawset(self, list, #kept > 0 and kept or false)
-      end,
-    }
-  end
-
   --- Call `hook(module, arguments)` before each forward; it may return new arguments (one value or a table of them).
+  -- With {prepend = true} it goes before the hooks that are there.
   ---@param hook fun(module: Module, arguments: table): any
   ---@return table handle handle.remove() takes the hook away
-  function Module:register_forward_pre_hook(hook)
-    return add_hook("register_forward_pre_hook", self, "_forward_pre_hooks", hook)
-  end
+  Module.register_forward_pre_hook = hooks.method("register_forward_pre_hook", "_forward_pre_hooks")
 
-  --- Call `hook(module, arguments, output)` after each forward; it may return another output.
+  --- Call `hook(module, arguments, output)` after each forward; it may return another output. With {prepend = true} it
+  -- goes before the hooks that are there.
   ---@param hook fun(module: Module, arguments: table, output: any): any
   ---@return table handle
-  function Module:register_forward_hook(hook)
-    return add_hook("register_forward_hook", self, "_forward_hooks", hook)
-  end
+  Module.register_forward_hook = hooks.method("register_forward_hook", "_forward_hooks")
 
   --- Call `hook(module, grad_input, grad_output)` (two arrays) when the gradients with respect to the module's tensor
   -- arguments are known. With one such argument the hook may return its new gradient.
   ---@param hook fun(module: Module, grad_input: table, grad_output: table): any
   ---@return table handle
-  function Module:register_full_backward_hook(hook)
-    return add_hook("register_full_backward_hook", self, "_backward_hooks", hook)
-  end
+  Module.register_full_backward_hook = hooks.method("register_full_backward_hook", "_backward_hooks")
+
+  --- Call `hook(module, grad_output)` (an array) when the gradients with respect to the module's results are known.
+  -- With one result the hook may return its new gradient, which is what the module's backward then gets.
+  ---@param hook fun(module: Module, grad_output: table): any
+  ---@return table handle
+  Module.register_full_backward_pre_hook = hooks.method("register_full_backward_pre_hook", "_backward_pre_hooks")
 
   local function pack(...)
     return {n = select("#", ...), ...}
@@ -94,16 +71,37 @@ return function(Module, is_module)
     return state
   end
 
+  -- The gradient of the one result as the hooks leave it.
+  local function run_pre_hooks(self, state, i, outputs)
+    local result
+    for _, entry in ipairs(self._backward_pre_hooks or {}) do
+      local changed = entry.call(self, state.grad_output)
+      if changed ~= nil then
+        if outputs > 1 then
+          fail("a full backward pre-hook can replace the gradient of one result, %s has %d", self._name, outputs)
+        end
+        result = C.is_tensor(changed) and changed or changed[i]
+        state.grad_output[i] = result
+      end
+    end
+    return result
+  end
+
   local function watch_outputs(self, state, results)
+    local outputs, waiting = 0, 0
     for i = 1, results.n do
       local value = results[i]
       if C.is_tensor(value) and value.requires_grad then
         local watched = value:view_as(value)
+        outputs, waiting = outputs + 1, waiting + 1
         C.autograd.register_hook(watched, function(grad)
           state.grad_output[i] = grad
+          waiting = waiting - 1
+          local result = waiting == 0 and run_pre_hooks(self, state, i, outputs) or nil
           if state.inputs == 0 and i == 1 then
             for _, entry in ipairs(self._backward_hooks or {}) do entry.call(self, {}, state.grad_output) end
           end
+          return result
         end)
         results[i] = watched
       end
@@ -121,7 +119,8 @@ return function(Module, is_module)
         given = {n = 1, changed}
       end
     end
-    local state = self._backward_hooks and C.autograd.is_grad_enabled() and watch_inputs(self, given)
+    local watch = (self._backward_hooks or self._backward_pre_hooks) and C.autograd.is_grad_enabled()
+    local state = watch and watch_inputs(self, given)
     local results = pack(self.forward(self, unpack(given, 1, given.n)))
     for _, entry in ipairs(self._forward_hooks or {}) do
       local changed = entry.call(self, given, results.n == 1 and results[1] or results)
@@ -165,7 +164,7 @@ return function(Module, is_module)
     local forward = self.forward
     local limit = most[forward] or limit_of(forward)
     if select("#", ...) > limit then check_count(self, limit, ...) end
-    if self._forward_pre_hooks or self._forward_hooks or self._backward_hooks then
+    if self._forward_pre_hooks or self._forward_hooks or self._backward_hooks or self._backward_pre_hooks then
       return through(call_with_hooks(self, ...))
     end
     return through(forward(self, ...))

@@ -74,6 +74,41 @@ function List:append(item)
   return self
 end
 
+-- Names go with their items when one of `count` comes in (by = 1) or goes (by = -1) at a place.
+local function shift_names(self, place, count, by)
+  local names, moved = self._names, {}
+  for i = 1, count do
+    if i < place or (by == 1 or i > place) then moved[i < place and i or i + by] = names[i] end
+  end
+  rawset(self, "_names", moved)
+end
+
+local read_insert = arguments.signature("insert", {"index: count", "module: module"})
+
+--- Put a module before the one at a place, counted from 1; `len() + 1` is the end.
+---@param index integer
+---@param module Module
+---@return Module self
+function List:insert(...)
+  local index, item = read_insert(...)
+  if index > #self + 1 then fail("insert: %s has %d items, there is no place %d", self._name, #self, index) end
+  shift_names(self, index, #self, 1)
+  table.insert(self, index, item)
+  return self
+end
+
+--- Take a module out and return it.
+---@param index integer? its place, counted from 1; default: the last
+---@return Module
+function List:pop(index)
+  index = index or #self
+  if type(index) ~= "number" or not is_module(rawget(self, index)) then
+    fail("pop: %s has %d items, there is none at %s", self._name, #self, describe(index))
+  end
+  shift_names(self, index, #self, -1)
+  return table.remove(self, index)
+end
+
 --- Raise when a table holds more than an array: named items have no order.
 local function check_array(what, items)
   local count = 0
@@ -198,55 +233,87 @@ local function named_items(what, items)
   return names, values
 end
 
+--- What ModuleDict and ParameterDict share. A class says which of a module's lists holds its items (_list), what an
+-- item is (_accepts) and how messages call it (_wanted).
+local Dict = Module:extend "Dict"
+
+function Dict:init(items)
+  if items ~= nil then self:update(items) end
+end
+
+--- Add items: {{name, value}, ...} keeps the order, {name = value} is sorted by name.
+function Dict:update(items)
+  if type(items) ~= "table" then fail("%s: expected a table, got %s", self._name, describe(items)) end
+  local names, values = named_items(self._name, items)
+  for i, key in ipairs(names) do
+    if not self._accepts(values[i]) then
+      fail("%s: '%s': expected %s, got %s", self._name, key, self._wanted, describe(values[i]))
+    end
+    self[key] = values[i]
+  end
+end
+
+--- Names in order.
+function Dict:keys()
+  local names = {}
+  for i, key in ipairs(self[self._list]) do names[i] = key end
+  return names
+end
+
+--- for name, value in dict:items() do ... end
+function Dict:items()
+  local names, i = self:keys(), 0
+  return function()
+    i = i + 1
+    if names[i] then return names[i], self._fields[names[i]] end
+  end
+end
+
+Dict._pairs = Dict.items
+
+--- Values in order of their names' registration.
+function Dict:values()
+  local values = {}
+  for i, key in ipairs(self[self._list]) do values[i] = self._fields[key] end
+  return values
+end
+
+--- The item of a name, or `default` (nil).
+function Dict:get(key, default)
+  if self._kind[key] == nil then return default end
+  return self._fields[key]
+end
+
+--- Take an item out and return it.
+function Dict:pop(key)
+  local value = self._fields[key]
+  if self._kind[key] == nil then fail("pop: %s has no '%s'", self._name, tostring(key)) end
+  self[key] = nil
+  return value
+end
+
+--- Take all items out.
+function Dict:clear()
+  for _, key in ipairs(self:keys()) do self[key] = nil end
+end
+
+--- Is there an item of this name?
+function Dict:contains(key)
+  return self._kind[key] ~= nil
+end
+
+function Dict:len()
+  return #self[self._list]
+end
+
+function Dict:forward() -- luacheck: ignore
+  fail("a %s cannot be called: call one of its items", self._name)
+end
+
 local function named_class(name, list, accepts, wanted)
-  local Class = Module:extend(name)
-
-  function Class:init(items)
-    if items ~= nil then self:update(items) end
-  end
-
-  --- Add items: {{name, value}, ...} keeps the order, {name = value} is sorted by name.
-  function Class:update(items)
-    if type(items) ~= "table" then fail("%s: expected a table, got %s", name, describe(items)) end
-    local names, values = named_items(name, items)
-    for i, key in ipairs(names) do
-      if not accepts(values[i]) then fail("%s: '%s': expected %s, got %s", name, key, wanted, describe(values[i])) end
-      self[key] = values[i]
-    end
-  end
-
-  --- Names in order.
-  function Class:keys()
-    local names = {}
-    for i, key in ipairs(self[list]) do names[i] = key end
-    return names
-  end
-
-  --- for name, value in dict:items() do ... end
-  function Class:items()
-    local names, i = self:keys(), 0
-    return function()
-      i = i + 1
-      if names[i] then return names[i], self._fields[names[i]] end
-    end
-  end
-
-  Class._pairs = Class.items
-
-  --- Is there an item of this name?
-  function Class:contains(key)
-    return self._kind[key] ~= nil
-  end
-
-  function Class:len()
-    return #self[list]
-  end
-
-  function Class:forward() -- luacheck: ignore
-    fail("a %s cannot be called: call one of its items", name)
-  end
+  local Class = Dict:extend(name)
+  Class._list, Class._accepts, Class._wanted = list, accepts, wanted
   container[name] = Class
-  return Class
 end
 
 --- Modules by name: nn.ModuleDict{{"relu", nn.ReLU()}, {"gelu", nn.GELU()}}; dict.relu, dict["gelu"].
@@ -279,6 +346,15 @@ end
 
 function ParameterList:append(item)
   rawset(self, #self + 1, item)
+  return self
+end
+
+--- Append all parameters of an array; with a name, make a subclass as every module class does.
+---@param items table[]|string
+function ParameterList:extend(items)
+  if type(items) == "string" then return Module.extend(self, items) end
+  arguments.check("ParameterList.extend", "items", "list", items)
+  for _, item in ipairs(items) do self:append(item) end
   return self
 end
 

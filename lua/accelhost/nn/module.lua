@@ -57,6 +57,11 @@ function Module._blank(made)
     _forward_pre_hooks = false,
     _forward_hooks = false,
     _backward_hooks = false,
+    _backward_pre_hooks = false,
+    _state_dict_pre_hooks = false,
+    _state_dict_hooks = false,
+    _load_state_dict_pre_hooks = false,
+    _load_state_dict_post_hooks = false,
   }, made)
 end
 
@@ -311,6 +316,42 @@ end
 ---@return Module self
 function Module:cpu()
   return self:to "cpu"
+end
+
+--- Move to a CUDA device: net:cuda() is net:to "cuda".
+---@param device integer? its number
+---@return Module self
+function Module:cuda(device)
+  return self:to(device and "cuda:" .. tostring(device) or "cuda")
+end
+
+local read_type = signature("type", {"dst_type: dtype"})
+
+--- Convert all parameters and buffers to a dtype, also those of integers.
+---@param dst_type string
+---@return Module self
+function Module:type(...)
+  local dtype = read_type(...)
+  return convert(self, function(tensor) return tensor:to(dtype) end)
+end
+
+local read_to_empty = signature("to_empty", {"device: device"})
+
+--- Move to a device without the values: parameters and buffers are there, unset.
+---@param device string
+---@return Module self
+function Module:to_empty(...)
+  local device = read_to_empty(...)
+  return convert(self, function(tensor) return C.empty_like(tensor, {device = device}) end)
+end
+
+-- What PyTorch's modules can and these do not, with the reason.
+for name, reason in pairs {
+  compile = "there is no compiler here: ops are native code already",
+  share_memory = "ranks share gradients through the accelerator; a module's memory is its process's own",
+  register_backward_hook = "use register_full_backward_hook, as PyTorch advises",
+} do
+  Module[name] = function(self) fail("%s: not here: %s (%s)", name, reason, self._name) end
 end
 
 -- Printing.

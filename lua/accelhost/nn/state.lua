@@ -1,6 +1,8 @@
 --- A module's state: parameters and persistent buffers by name, and copying them back.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local hooks = require "accelhost.nn.hooks"
+local parameter = require "accelhost.nn.parameter"
 
 local fail, describe = arguments.fail, arguments.describe
 
@@ -11,8 +13,9 @@ local fail, describe = arguments.fail, arguments.describe
 return function(Module, walk)
   local join, iterate, check_tables = walk.join, walk.iterate, walk.check_tables
 
-  local read_state = arguments.signature("state_dict", {{"prefix: string", ""}})
-  local read_load = arguments.signature("load_state_dict", {"state_dict: table", {"strict: flag", true}})
+  local read_state = arguments.signature("state_dict", {{"prefix: string", ""}, {"keep_vars: flag", false}})
+  local read_load = arguments.signature("load_state_dict",
+    {"state_dict: table", {"strict: flag", true}, {"assign: flag", false}})
   local order_of = setmetatable({}, {__mode = "k"})
 
   --- Name, tensor of a state_dict in its order (names added by hand follow, sorted).
@@ -37,31 +40,99 @@ return function(Module, walk)
     return iterate(names, values)
   end
 
-  --- fn(key, tensor) for every entry of the state, in PyTorch's order, shared ones under each of their names.
-  local function each_state(self, prefix, fn)
-    if self._sync then self:_sync() end
-    for _, name in ipairs(self._parameters) do fn(join(prefix, name), self._fields[name]) end
-    for _, name in ipairs(self._buffers) do
-      if not self._transient[name] and self._fields[name] ~= nil then fn(join(prefix, name), self._fields[name]) end
-    end
-    local names, modules = self:_children()
-    for i = 1, #modules do each_state(modules[i], join(prefix, names[i]), fn) end
+  -- A module's name as hooks get it: with a dot behind, unless it is the root's.
+  local function dotted(prefix)
+    return prefix == "" and "" or prefix .. "."
   end
 
-  --- Parameters and persistent buffers by name: {["fc.weight"] = tensor, ...}. The tensors share the module's memory.
+  local function run(list, ...)
+    for _, entry in ipairs(list or {}) do entry.call(...) end
+  end
+
+  --- fn(key, value, module, name, kind) for every entry of one module's own state: parameters, buffers, extra state.
+  local function own_state(self, prefix, fn)
+    for _, name in ipairs(self._parameters) do fn(join(prefix, name), self._fields[name], self, name, "parameter") end
+    for _, name in ipairs(self._buffers) do
+      if not self._transient[name] and self._fields[name] ~= nil then
+        fn(join(prefix, name), self._fields[name], self, name, "buffer")
+      end
+    end
+    if self.get_extra_state ~= Module.get_extra_state then
+      fn(join(prefix, "_extra_state"), nil, self, "_extra_state", "extra")
+    end
+  end
+
+  --- Walk the tree in PyTorch's order: before(module, prefix), its own state, its children, after(module, prefix).
+  -- Shared modules come under each of their names.
+  local function each_state(self, prefix, before, fn, after)
+    if self._sync then self:_sync() end
+    before(self, prefix)
+    own_state(self, prefix, fn)
+    local names, modules = self:_children()
+    for i = 1, #modules do each_state(modules[i], join(prefix, names[i]), before, fn, after) end
+    after(self, prefix)
+  end
+
+  --- Parameters and persistent buffers by name: {["fc.weight"] = tensor, ...}. The tensors share the module's memory;
+  -- they have no history unless keep_vars = true gives the module's own.
   ---@param prefix string|table? put before the names
   ---@return table<string, table>
   function Module:state_dict(...)
-    local prefix = read_state(...)
+    local prefix, keep_vars = read_state(...)
     for _, module in ipairs(self:modules()) do check_tables(module) end
     local state, order = {}, {}
-    each_state(self, prefix, function(key, tensor)
+    each_state(self, prefix, function(module, name)
+      run(module._state_dict_pre_hooks, module, dotted(name), keep_vars)
+    end, function(key, value, module, _, kind)
       if state[key] == nil then order[#order + 1] = key end
-      state[key] = tensor.data
+      if kind == "extra" then
+        state[key] = module:get_extra_state()
+      else
+        state[key] = keep_vars and value or value.data
+      end
+    end, function(module, name)
+      run(module._state_dict_hooks, module, state, dotted(name))
     end)
     order_of[state] = order
     return state
   end
+
+  --- What a class keeps in the state beside its tensors (a number, a text, a table): a class that defines it defines
+  -- set_extra_state as well.
+  function Module:get_extra_state()
+    fail("%s has no extra state: define function %s:get_extra_state()", self._name, self._name)
+  end
+
+  --- Take back what get_extra_state gave.
+  ---@param state any
+  function Module:set_extra_state(state) -- luacheck: ignore 212
+    fail("%s has no extra state: define function %s:set_extra_state(state)", self._name, self._name)
+  end
+
+  --- Call `hook(module, prefix, keep_vars)` before state_dict collects the module's tensors.
+  ---@param hook fun(module: Module, prefix: string, keep_vars: boolean)
+  ---@return table handle handle.remove() takes the hook away
+  Module.register_state_dict_pre_hook = hooks.method("register_state_dict_pre_hook", "_state_dict_pre_hooks")
+
+  --- Call `hook(module, state, prefix)` when state_dict has collected the module's tensors and those of its children;
+  -- it may change the table.
+  ---@param hook fun(module: Module, state: table, prefix: string)
+  ---@return table handle
+  Module.register_state_dict_post_hook = hooks.method("register_state_dict_post_hook", "_state_dict_hooks")
+
+  --- Call `hook(module, state, prefix, strict, missing, unexpected, errors)` before load_state_dict reads the module's
+  -- tensors from `state`, a copy of the table that was given, which it may change.
+  ---@param hook fun(module: Module, state: table, prefix: string, strict: boolean, ...: string[])
+  ---@return table handle
+  Module.register_load_state_dict_pre_hook =
+    hooks.method("register_load_state_dict_pre_hook", "_load_state_dict_pre_hooks")
+
+  --- Call `hook(module, {missing_keys = , unexpected_keys = })` when the module and its children are loaded; names that
+  -- it takes out of these are no error. With such hooks tensors are copied before missing names are reported.
+  ---@param hook fun(module: Module, incompatible: table)
+  ---@return table handle
+  Module.register_load_state_dict_post_hook =
+    hooks.method("register_load_state_dict_post_hook", "_load_state_dict_post_hooks")
 
   local function quoted(names)
     local parts = {}
@@ -69,36 +140,38 @@ return function(Module, walk)
     return table.concat(parts, ", ")
   end
 
+  -- Put a tensor in the place of a parameter or buffer.
+  local function assign(module, name, kind, source)
+    if kind == "parameter" then source = parameter.new(source, module._fields[name].requires_grad) end
+    if module._is_array and tonumber(name) then
+      rawset(module, tonumber(name) + 1, source)
+    else
+      module[name] = source
+    end
+  end
+
   local function copy_into(tensor, source)
     tensor:copy_(source)
   end
 
-  --- Copy a state_dict into the module's own tensors. With strict (the default) missing and unexpected names are
-  -- errors; shapes must agree always. All problems are reported at once, and then nothing was copied.
-  ---@param state table<string, table>
-  ---@param strict boolean|table? default true
-  ---@return table result {missing_keys = {...}, unexpected_keys = {...}}
-  function Module:load_state_dict(...)
-    local state, strict = read_load(...)
-    local missing, unexpected, errors, copies, expected = {}, {}, {}, {}, {}
-    each_state(self, "", function(key, tensor)
-      if expected[key] then return end
-      expected[key] = true
-      local source = state[key]
-      if source == nil then
-        missing[#missing + 1] = key
-      elseif not C.is_tensor(source) then
-        errors[#errors + 1] = ("%s: expected a tensor, got %s"):format(key, describe(source))
-      elseif not C.same_shape(source, tensor) and not (tensor:dim() == 0 and source:numel() == 1) then
-        errors[#errors + 1] = ("size mismatch for %s: copying a param with shape %s from checkpoint, the shape in " ..
-          "current model is %s."):format(key, arguments.shape_text(source), arguments.shape_text(tensor))
-      else
-        copies[#copies + 1] = {tensor, tensor:dim() == 0 and source:reshape({}) or source}
-      end
-    end)
-    for key in state_pairs(state) do
-      if not expected[key] then unexpected[#unexpected + 1] = tostring(key) end
+  -- What one entry of the state does to the module, to be done when all entries fit; or why it does not fit.
+  local function fitted(key, source, tensor, module, name, kind, assigning)
+    if kind == "extra" then
+      return function() module:set_extra_state(source) end
+    elseif not C.is_tensor(source) then
+      return nil, ("%s: expected a tensor, got %s"):format(key, describe(source))
+    elseif not C.same_shape(source, tensor) and not (tensor:dim() == 0 and source:numel() == 1) then
+      return nil, ("size mismatch for %s: copying a param with shape %s from checkpoint, the shape in current model is "
+        .. "%s."):format(key, arguments.shape_text(source), arguments.shape_text(tensor))
     end
+    source = tensor:dim() == 0 and source:reshape({}) or source
+    return function()
+      if assigning then return assign(module, name, kind, source) end
+      C.autograd.no_grad(copy_into, tensor, source)
+    end
+  end
+
+  local function report(self, errors, missing, unexpected, strict)
     if strict and #missing > 0 then
       table.insert(errors, 1, ("Missing key(s) in state_dict: %s. "):format(quoted(missing)))
     end
@@ -108,8 +181,47 @@ return function(Module, walk)
     if #errors > 0 then
       fail("%s", ("Error(s) in loading state_dict for %s:\n\t%s"):format(self._name, table.concat(errors, "\n\t")))
     end
-    for _, copy in ipairs(copies) do C.autograd.no_grad(copy_into, copy[1], copy[2]) end
-    return {missing_keys = missing, unexpected_keys = unexpected}
+  end
+
+  local function copy_of(state)
+    local copy = {}
+    for key, value in pairs(state) do copy[key] = value end
+    order_of[copy] = order_of[state]
+    return copy
+  end
+
+  --- Copy a state_dict into the module's own tensors, or with assign = true put its tensors in their place. With strict
+  -- (the default) missing and unexpected names are errors; shapes must agree always. All problems are reported at once,
+  -- and then nothing was copied.
+  ---@param state table<string, table>
+  ---@param strict boolean|table? default true
+  ---@return table result {missing_keys = {...}, unexpected_keys = {...}}
+  function Module:load_state_dict(...)
+    local given, strict, assigning = read_load(...)
+    local state, missing, unexpected, errors = copy_of(given), {}, {}, {}
+    local steps, expected, hooked = {}, {}, {}
+    each_state(self, "", function(module, name)
+      run(module._load_state_dict_pre_hooks, module, state, dotted(name), strict, missing, unexpected, errors)
+    end, function(key, tensor, module, name, kind)
+      if expected[key] then return end
+      expected[key] = true
+      if state[key] == nil then
+        missing[#missing + 1] = key
+        return
+      end
+      steps[#steps + 1], errors[#errors + 1] = fitted(key, state[key], tensor, module, name, kind, assigning)
+    end, function(module)
+      if module._load_state_dict_post_hooks then hooked[#hooked + 1] = module end
+    end)
+    for key in state_pairs(state) do
+      if not expected[key] then unexpected[#unexpected + 1] = tostring(key) end
+    end
+    report(self, errors, missing, unexpected, strict and #hooked == 0)
+    for _, step in ipairs(steps) do step() end
+    local result = {missing_keys = missing, unexpected_keys = unexpected}
+    for _, module in ipairs(hooked) do run(module._load_state_dict_post_hooks, module, result) end
+    report(self, errors, missing, unexpected, strict)
+    return result
   end
 
   return state_pairs

@@ -47,16 +47,16 @@ return function(Module, check_table)
     for name in pairs(module._tables) do check_table(module, name, module._fields[name]) end
   end
 
-  --- Members of the tree (kind "_parameters" or "_buffers"), each object once.
-  local function members(self, kind, prefix, recurse)
+  --- Members of the tree (kind "_parameters" or "_buffers"), each object once, or under each of its names.
+  local function members(self, kind, prefix, recurse, unique)
     local names, values, seen = {}, {}, {}
-    local module_names, modules = tree(self, prefix or "", recurse)
+    local module_names, modules = tree(self, prefix or "", recurse, unique == false)
     for m, module in ipairs(modules) do
       check_tables(module)
       for _, name in ipairs(module[kind]) do
         local value = module._fields[name]
         if value ~= nil and not seen[value] then
-          seen[value] = true
+          seen[value] = unique ~= false
           names[#names + 1] = join(module_names[m], name)
           values[#values + 1] = value
         end
@@ -75,9 +75,10 @@ return function(Module, check_table)
   end
 
   local prefix, recurse = {"prefix: string", ""}, {"recurse: flag", true}
+  local remove_duplicate = {"remove_duplicate: flag", true}
   local read_parameters, read_buffers = signature("parameters", {recurse}), signature("buffers", {recurse})
-  local read_named_parameters = signature("named_parameters", {prefix, recurse})
-  local read_named_buffers = signature("named_buffers", {prefix, recurse})
+  local read_named_parameters = signature("named_parameters", {prefix, recurse, remove_duplicate})
+  local read_named_buffers = signature("named_buffers", {prefix, recurse, remove_duplicate})
 
   --- All parameters, each once, in order of registration.
   --
@@ -92,6 +93,7 @@ return function(Module, check_table)
   --- for name, parameter in net:named_parameters() do ... end
   ---@param prefix string|table? put before the names
   ---@param recurse boolean? default true
+  ---@param remove_duplicate boolean? default true; false gives what is shared under each of its names
   ---@return fun(): string, table
   function Module:named_parameters(...)
     return iterate(members(self, "_parameters", read_named_parameters(...)))
@@ -145,13 +147,14 @@ return function(Module, check_table)
     return modules
   end
 
-  local read_named_modules = signature("named_modules", {prefix})
+  local read_named_modules = signature("named_modules", {prefix, remove_duplicate})
 
   --- for name, module in net:named_modules() do ... end; the name of the root is "".
   ---@param prefix string?
   ---@return fun(): string, Module
   function Module:named_modules(...)
-    return iterate(tree(self, (read_named_modules(...))))
+    local before, unique = read_named_modules(...)
+    return iterate(tree(self, before, true, not unique))
   end
 
   --- The submodule at a dotted path: net:get_submodule "layers.0".
@@ -171,16 +174,48 @@ return function(Module, check_table)
     return module
   end
 
+  -- The module that owns what stands at a dotted path, and its last name.
+  local function owner_of(what, self, target)
+    arguments.check(what, "target", "string", target)
+    local owner, name = target:match "^(.*)%.([^.]+)$"
+    return owner and self:get_submodule(owner) or self, name or target
+  end
+
+  local function member(what, kind)
+    return function(self, target)
+      local module, name = owner_of(what, self, target)
+      if module._sync then module:_sync() end
+      if module._kind[name] ~= kind then fail("%s: %s has no %s '%s'", what, module._name, kind, name) end
+      return module._fields[name]
+    end
+  end
+
   --- The parameter at a dotted path.
   ---@param target string
   ---@return table tensor
-  function Module:get_parameter(target)
-    arguments.check("get_parameter", "target", "string", target)
-    local owner, name = target:match "^(.*)%.([^.]+)$"
-    local module = owner and self:get_submodule(owner) or self
-    name = name or target
-    if module._kind[name] ~= "parameter" then fail("get_parameter: %s has no parameter '%s'", module._name, name) end
-    return module._fields[name]
+  Module.get_parameter = member("get_parameter", "parameter")
+
+  --- The buffer at a dotted path.
+  ---@param target string
+  ---@return table tensor
+  Module.get_buffer = member("get_buffer", "buffer")
+
+  local read_set = signature("set_submodule", {"target: string", "module: module", {"strict: flag", false}})
+
+  --- Put a module at a dotted path: net:set_submodule("layers.0", nn.Identity()).
+  ---@param target string
+  ---@param module Module
+  ---@param strict boolean? default false; true refuses a path at which there is no module yet
+  function Module:set_submodule(...)
+    local target, module, strict = read_set(...)
+    local owner, name = owner_of("set_submodule", self, target)
+    local index = owner._is_array and tonumber(name)
+    if strict then self:get_submodule(target) end
+    if index and owner[index + 1] ~= nil then
+      rawset(owner, index + 1, module)
+    else
+      owner[index and index + 1 or name] = module
+    end
   end
 
   --- Call fn(module) on every module, children first; the usual way to initialise weights.

@@ -148,6 +148,8 @@ local layers = {
   RNNCell = {function(o) return nn.RNNCell(3, 4, o) end, function() return randn(2, 3) end},
   LSTMCell = {function(o) return nn.LSTMCell(3, 4, o) end, function() return randn(2, 3) end},
   GRUCell = {function(o) return nn.GRUCell(3, 4, o) end, function() return randn(2, 3), randn(2, 4) end},
+  AdaptiveLogSoftmaxWithLoss = {function(o) return nn.AdaptiveLogSoftmaxWithLoss(5, 9, {2, 5}, 2, o) end,
+    function() return randn(4, 5), long {0, 8, 3, 1} end},
   CrossEntropyLoss = {function() return nn.CrossEntropyLoss {label_smoothing = 0.1} end,
     function() return randn(3, 4), long {0, 3, 1} end},
   NLLLoss = {function() return nn.NLLLoss() end, function() return randn(3, 4), long {0, 3, 1} end},

@@ -167,6 +167,12 @@ describe("What does not fit is named by", function()
     ["embedding_bag: scale_grad_by_freq does not go with mode 'max'"] = function()
       F.embedding_bag(long {{0, 1}}, zeros(2, 2), {mode = "max", scale_grad_by_freq = true})
     end,
+    ["AdaptiveLogSoftmaxWithLoss: cutoffs: expected rising numbers in 1..8, got 5, 3"] = function()
+      nn.AdaptiveLogSoftmaxWithLoss(4, 9, {5, 3})
+    end,
+    ["AdaptiveLogSoftmaxWithLoss: target 9 is outside 0..8"] = function()
+      nn.AdaptiveLogSoftmaxWithLoss(4, 9, {3})(zeros(1, 4), long {9})
+    end,
     ["pdist: expected an input (N, D), got (2,)"] = function() F.pdist(zeros(2)) end,
   } do
     it(message, function() check.raises(message, call) end)

@@ -26,6 +26,11 @@ describe("An unknown name", function()
     assert.is_nil(message:find("did you mean", 1, true))
   end)
 
+  it("that PyTorch has tells what there is instead", function()
+    check.raises("nn has no LazyLinear: give Linear its sizes", function() return nn.LazyLinear end)
+    check.raises("nn has no DataParallel: accelerator:prepare", function() return nn.DataParallel end)
+  end)
+
   it("does not keep known ones from being completed", function()
     local names = getmetatable(nn).names()
     local found = {}

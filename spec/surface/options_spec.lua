@@ -88,6 +88,7 @@ local layers = {
   ReLU = {{}, {rows}}, ReLU6 = {{}, {rows}}, GELU = {{}, {rows}}, SiLU = {{}, {rows}}, LeakyReLU = {{}, {rows}},
   ELU = {{}, {rows}}, Hardtanh = {{}, {rows}, {min_val = -0.5, max_val = 0.5}},
   Softplus = {{}, {rows}, {threshold = 0}}, Softmax = {{}, {rows}, {dim = 0}}, LogSoftmax = {{}, {rows}, {dim = 0}},
+  AdaptiveLogSoftmaxWithLoss = {{8, 5, {2}}, {logits, classes}},
   CrossEntropyLoss = {{}, {logits, classes}, {weight = weights, ignore_index = 3}},
   NLLLoss = {{}, {logits, classes}, {weight = weights, ignore_index = 3}},
   MSELoss = {{}, {logits, chances}}, L1Loss = {{}, {logits, chances}}, SmoothL1Loss = {{}, {logits, chances}},

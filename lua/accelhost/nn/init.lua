@@ -35,6 +35,7 @@ local files = {
     "LPPool1d", "LPPool2d", "LPPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "FractionalMaxPool2d",
     "FractionalMaxPool3d",
   },
+  adaptive = {"AdaptiveLogSoftmaxWithLoss"},
   shape = {"Flatten", "Unflatten"},
   activation = {
     "ReLU", "GELU", "SiLU", "Tanh", "Sigmoid", "LeakyReLU", "ELU", "Softplus", "Softmax", "LogSoftmax", "Hardtanh",
@@ -62,4 +63,18 @@ local lazy = {
 }
 for file, names in pairs(files) do namespace.add(lazy, "accelhost.nn." .. file, names) end
 
-return namespace.new("nn", nn, lazy)
+-- What there is instead of some of PyTorch's names.
+local refused = {
+  DataParallel = "accelerator:prepare spreads a model over processes", NLLLoss2d = "NLLLoss takes any number of dims",
+  CrossMapLRN2d = "LocalResponseNorm is the same", Buffer = "module:register_buffer(name, tensor) makes one",
+  LinearCrossEntropyLoss = "use Linear and CrossEntropyLoss", Container = "use Sequential, ModuleList or ModuleDict",
+}
+for _, name in ipairs {
+  "Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "BatchNorm1d",
+  "BatchNorm2d", "BatchNorm3d", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d",
+} do
+  refused["Lazy" .. name] = ("give %s its sizes: weights that are made at the first call could neither be prepared nor "
+    .. "given to an optimizer before"):format(name)
+end
+
+return namespace.new("nn", nn, lazy, {refused = refused})

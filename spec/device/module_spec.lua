@@ -29,6 +29,7 @@ local layers = {
   BatchNorm1d = {function(o) return nn.BatchNorm1d(3, o) end, function() return randn(4, 3) end},
   BatchNorm2d = {function(o) return nn.BatchNorm2d(3, o) end, function() return randn(4, 3, 2, 2) end},
   BatchNorm3d = {function(o) return nn.BatchNorm3d(3, o) end, function() return randn(2, 3, 2, 2, 2) end},
+  SyncBatchNorm = {function(o) return nn.SyncBatchNorm(3, o) end, function() return randn(2, 3, 2, 2) end},
   InstanceNorm1d = {function(o) return nn.InstanceNorm1d(3, tracked(o)) end, function() return randn(2, 3, 4) end},
   InstanceNorm2d = {function(o) return nn.InstanceNorm2d(3, tracked(o)) end, function() return randn(2, 3, 2, 2) end},
   InstanceNorm3d = {function(o) return nn.InstanceNorm3d(3, tracked(o)) end,

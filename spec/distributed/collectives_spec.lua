@@ -21,6 +21,14 @@ describe("collectives between launched ranks", function()
     end)
   end
 
+  it("normalise a batch that is shared out as one process does the whole", function()
+    for _, ranks in ipairs {1, 2, 3} do
+      local result = launch(ranks, "sync_batch_norm")
+      assert.equal("", result.stderr)
+      assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout))
+    end
+  end)
+
   it("serve tensors of other devices", function()
     for _, ranks in ipairs {1, 2} do
       local result = launch(ranks, "far")

@@ -297,3 +297,27 @@ describe("ctc_loss", function()
     end)
   end
 end)
+
+describe("SyncBatchNorm", function()
+  it("takes the place of every batch norm of a module, with its tensors", function()
+    local net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Sequential(nn.BatchNorm2d(3, {affine = false})))
+    local weight, keys = net[2].weight, {}
+    for key in pairs(net:state_dict()) do keys[#keys + 1] = key end
+    assert.equal(net, nn.SyncBatchNorm.convert_sync_batchnorm(net))
+    assert.equal("SyncBatchNorm", net[2]._name)
+    assert.equal("SyncBatchNorm", net[3][1]._name)
+    assert.equal(weight, net[2].weight)
+    local state = net:state_dict()
+    for _, key in ipairs(keys) do assert.is_not_nil(state[key]) end
+    assert.equal("SyncBatchNorm", nn.SyncBatchNorm.convert_sync_batchnorm(nn.BatchNorm3d(2))._name)
+  end)
+
+  it("says what does not fit", function()
+    check.raises("SyncBatchNorm: process_group: expected a group of processes, got 'world'", function()
+      nn.SyncBatchNorm(2, {process_group = "world"})
+    end)
+    check.raises("SyncBatchNorm: expected an input (N, 2, ...), got (3, 3)", function()
+      nn.SyncBatchNorm(2)(accelhost.zeros(3, 3))
+    end)
+  end)
+end)

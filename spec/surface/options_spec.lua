@@ -42,6 +42,7 @@ local layers = {
     output_size = {2, output_size = 3}, output_ratio = {2, output_ratio = 0.5},
     _random_samples = accelhost.full({1, 2, 3}, 0.3),
   }},
+  SyncBatchNorm = {{4}, {images}},
   BatchNorm1d = {{4}, {rows}}, BatchNorm2d = {{4}, {images}}, BatchNorm3d = {{4}, {volumes}}, LayerNorm = {{8}, {rows}},
   RMSNorm = {{8}, {rows}}, GroupNorm = {{2, 4}, {rows}}, LocalResponseNorm = {{2}, {rows}},
   InstanceNorm1d = {{4}, {rows}, instance}, InstanceNorm2d = {{4}, {images}, instance},

@@ -19,6 +19,7 @@ local norm = {}
 ---@field running_var table? [num_features]
 ---@field num_batches_tracked table? 0-dim int64
 local BatchNorm = Module:extend "BatchNorm"
+norm.BatchNorm = BatchNorm
 
 local batch_parameters = {
   "num_features: size", {"eps: number", 1e-5}, {"momentum: number|false", 0.1}, {"affine: flag", true},
@@ -66,16 +67,29 @@ local function check_dims(self, input)
   end
 end
 
-function BatchNorm:forward(input)
-  check_dims(self, input)
-  local momentum = self.momentum
-  local count = self.training and self.num_batches_tracked
+--- Count a batch of training; by how much the running statistics move towards it.
+---@return number
+function BatchNorm:next_momentum()
+  local momentum, count = self.momentum, self.training and self.num_batches_tracked
   if count then
     count:add_(1)
     if not momentum then momentum = 1 / count:item() end
   end
+  return momentum or 0
+end
+
+--- The input with the batch's statistics in training, with the running ones in evaluation.
+---@param input table [N, num_features, ...]
+---@return table like input
+function BatchNorm:normalise(input)
   local mean, var = self.running_mean, self.running_var
-  return C.batch_norm(input, mean, var, self.weight, self.bias, self.training or mean == nil, momentum or 0, self.eps)
+  return C.batch_norm(input, mean, var, self.weight, self.bias, self.training or mean == nil, self:next_momentum(),
+    self.eps)
+end
+
+function BatchNorm:forward(input)
+  check_dims(self, input)
+  return self:normalise(input)
 end
 
 function BatchNorm:extra_repr()

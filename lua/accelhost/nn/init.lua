@@ -20,6 +20,7 @@ local files = {
   batch_norm = {
     "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d",
   },
+  sync_batch_norm = {"SyncBatchNorm"},
   norm = {"LayerNorm", "RMSNorm", "GroupNorm", "LocalResponseNorm"},
   embedding = {"Embedding", "EmbeddingBag"},
   distance = {"CosineSimilarity", "PairwiseDistance"},

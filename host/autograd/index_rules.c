@@ -1,4 +1,6 @@
 /* Rules of picking and placing by index, of masks and of sorting: where values were read from, gradients are added. */
+#include <string.h>
+
 #include "autograd/rules.h"
 
 /* Inputs are counted over the tensor arguments: input, index, source. */
@@ -216,4 +218,62 @@ int ah_backward_sort(struct ah_rule *r)
 int ah_backward_topk(struct ah_rule *r)
 {
     return back_along(r, &ah_args(r, topk)->dim);
+}
+
+/* The extreme so far came from where its place says. */
+int ah_backward_cumextreme(struct ah_rule *r)
+{
+    return back_along(r, &ah_args(r, cumextreme)->dim);
+}
+
+/* Of an extreme, all that equal the result share its gradient; of a product each factor gets the product of the others,
+ * which at a zero is the product of the rest if that is the only one. */
+static void give_shares(struct ah_rule *r, const struct ah_args_scatter_fold *arg)
+{
+    struct ah_tensor *out = r->out[0], *src = ah_given(&arg->src);
+    struct ah_tensor *own = ah_r(r, AH_OP_eq, arg->input, AH_T(out));
+    struct ah_tensor *hit = ah_r(r, AH_OP_eq, AH_T(src), AH_T(ah_r(r, AH_OP_gather, AH_T(out), arg->dim, arg->index)));
+    enum ah_dtype dtype = r->grad_out[0]->dtype;
+    struct ah_tensor *count = ah_r(r, AH_OP_scatter_add, AH_T(ah_r(r, AH_OP_to, AH_T(own), AH_D(dtype))), arg->dim,
+                                   arg->index, AH_T(ah_r(r, AH_OP_to, AH_T(hit), AH_D(dtype))));
+    struct ah_tensor *share = ah_r_div(r, r->grad_out[0], ah_r(r, AH_OP_clamp_min, AH_T(count), AH_I(1)));
+    if (r->needs[INPUT])
+        ah_r_give(r, INPUT, ah_r(r, AH_OP_where, AH_T(own), AH_T(share), AH_N(0)));
+    if (r->needs[SOURCE])
+        ah_r_give(r, SOURCE, ah_r(r, AH_OP_where, AH_T(hit),
+                                  AH_T(ah_r(r, AH_OP_gather, AH_T(share), arg->dim, arg->index)), AH_N(0)));
+}
+
+static void give_factors(struct ah_rule *r, const struct ah_args_scatter_fold *arg)
+{
+    struct ah_tensor *g = r->grad_out[0], *src = ah_given(&arg->src), *x = ah_given(&arg->input);
+    struct ah_value prod = AH_S("prod");
+    if (r->needs[INPUT]) {
+        struct ah_tensor *one = ah_r(r, AH_OP_ones_like, AH_T(x));
+        struct ah_tensor *others = ah_r(r, AH_OP_scatter_fold, AH_T(one), arg->dim, arg->index, AH_T(src), prod);
+        ah_r_give(r, INPUT, ah_r_mul(r, g, others));
+    }
+    if (!r->needs[SOURCE])
+        return;
+    struct ah_tensor *zero = ah_r(r, AH_OP_eq, AH_T(src), AH_N(0));
+    struct ah_tensor *solid = ah_r(r, AH_OP_masked_fill, AH_T(src), AH_T(zero), AH_N(1));
+    struct ah_tensor *rest = ah_r(r, AH_OP_scatter_fold, AH_T(x), arg->dim, arg->index, AH_T(solid), prod);
+    struct ah_tensor *none = ah_r(r, AH_OP_zeros_like, AH_T(x));
+    struct ah_tensor *count = ah_r(r, AH_OP_scatter_add, AH_T(none), arg->dim, arg->index,
+                                   AH_T(ah_r(r, AH_OP_to, AH_T(zero), AH_D(g->dtype))));
+    count = ah_r(r, AH_OP_gather, AH_T(count), arg->dim, arg->index);
+    struct ah_tensor *others = ah_r_sub(r, count, ah_r(r, AH_OP_to, AH_T(zero), AH_D(g->dtype)));
+    struct ah_tensor *moves = ah_r(r, AH_OP_eq, AH_T(others), AH_N(0));
+    struct ah_tensor *slope = ah_r(r, AH_OP_gather, AH_T(ah_r_mul(r, g, rest)), arg->dim, arg->index);
+    ah_r_give(r, SOURCE, ah_r(r, AH_OP_where, AH_T(moves), AH_T(ah_r_div(r, slope, solid)), AH_N(0)));
+}
+
+int ah_backward_scatter_fold(struct ah_rule *r)
+{
+    const struct ah_args_scatter_fold *arg = ah_args(r, scatter_fold);
+    if (!strcmp(arg->reduce.string, "prod"))
+        give_factors(r, arg);
+    else
+        give_shares(r, arg);
+    return r->status;
 }

@@ -1,4 +1,4 @@
-/* gather, scatter, scatter_add: each line along dim moves on its own, so lines run in parallel and,
+/* gather, scatter, scatter_add, scatter_fold: each line along dim moves on its own, so lines run in parallel and,
  * within a line, in the order of the index: the same bits for any number of threads. */
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 enum { BLOCK = 64 };
 
-enum action { GATHER, SCATTER, SCATTER_ADD };
+enum action { GATHER, SCATTER, SCATTER_ADD, SCATTER_PROD, SCATTER_MAX, SCATTER_MIN };
 
 struct lines {
     enum action action;
@@ -24,6 +24,45 @@ struct lines {
     int64_t blocks; /* of `across` */
     enum ah_dtype dtype;
 };
+
+/* Fold src into the places of dst, for actions that read what is there: s becomes `step` of itself and x. */
+static void fold_lines(const struct lines *l, int64_t d0, int64_t s0, const int64_t *at, int64_t n, int64_t width,
+                       int64_t da, int64_t sa)
+{
+    int64_t dd = l->ds[l->dim], sd = l->ss[l->dim];
+    bool plain = l->across < 0 && dd == 1 && sd == 1;
+#define FOLD(type, load, store, step)                                        \
+    do {                                                                     \
+        type *dst = (type *)l->dst + d0;                                     \
+        const type *src = (const type *)l->src + s0;                         \
+        for (int64_t k = 0; k < n; k++) {                                    \
+            const int64_t *to = at + k * l->is[l->dim];                      \
+            for (int64_t j = 0; j < width; j++) {                            \
+                type *place = plain ? dst + to[j] : dst + to[j] * dd + j * da; \
+                __auto_type s = load(*place);                                \
+                __auto_type x = load(src[plain ? j : k * sd + j * sa]);      \
+                *place = store(step);                                        \
+            }                                                                \
+        }                                                                    \
+    } while (0)
+#define ADD(type, load, store) FOLD(type, load, store, s + x)
+#define MULTIPLY(type, load, store) FOLD(type, load, store, s *x)
+#define LARGER(type, load, store) FOLD(type, load, store, x > s || x != x ? x : s)
+#define SMALLER(type, load, store) FOLD(type, load, store, x < s || x != x ? x : s)
+    if (l->action == SCATTER_ADD)
+        AH_SUM_DTYPES(l->dtype, ADD)
+    else if (l->action == SCATTER_PROD)
+        AH_SUM_DTYPES(l->dtype, MULTIPLY)
+    else if (l->action == SCATTER_MAX)
+        AH_SUM_DTYPES(l->dtype, LARGER)
+    else
+        AH_SUM_DTYPES(l->dtype, SMALLER)
+#undef ADD
+#undef MULTIPLY
+#undef LARGER
+#undef SMALLER
+#undef FOLD
+}
 
 /* `width` neighbouring lines from the given starts: k walks along dim, j across the lines. A single
  * line (dim is the last one) is walked by j instead, so that the inner loop is the long one. */
@@ -59,24 +98,11 @@ static void run_lines(const struct lines *l, int64_t d0, int64_t s0, int64_t i0,
                     dst[to[j] * dd + j * da] = src[k * sd + j * sa]; \
         }                                                            \
     } while (0)
-#define ADD(type, load, store)                                                     \
-    do {                                                                           \
-        type *dst = (type *)l->dst + d0;                                           \
-        const type *src = (const type *)l->src + s0;                               \
-        for (int64_t k = 0; k < n; k++) {                                          \
-            const int64_t *to = at + k * l->is[dim];                               \
-            for (int64_t j = 0; j < width; j++) {                                  \
-                type *sum = plain ? dst + to[j] : dst + to[j] * dd + j * da;       \
-                *sum = store(load(*sum) + load(src[plain ? j : k * sd + j * sa])); \
-            }                                                                      \
-        }                                                                          \
-    } while (0)
-    if (l->action == SCATTER_ADD)
-        AH_SUM_DTYPES(l->dtype, ADD)
+    if (l->action >= SCATTER_ADD)
+        fold_lines(l, d0, s0, at, n, width, da, sa);
     else
         AH_ITEM_TYPES(ah_dtype_size(l->dtype), MOVE)
 #undef MOVE
-#undef ADD
 }
 
 static void lines_range(void *context, int64_t begin, int64_t end)
@@ -200,4 +226,10 @@ int ah_cpu_scatter(struct ah_call *c)
 int ah_cpu_scatter_add(struct ah_call *c)
 {
     return scatter(c, SCATTER_ADD);
+}
+
+int ah_cpu_scatter_fold(struct ah_call *c)
+{
+    const char *reduce = ah_args(c, scatter_fold)->reduce.string;
+    return scatter(c, !strcmp(reduce, "prod") ? SCATTER_PROD : !strcmp(reduce, "amax") ? SCATTER_MAX : SCATTER_MIN);
 }

@@ -184,6 +184,13 @@ int ah_forward_scatter_add(struct ah_call *c)
     return run_like(c, ah_args(c, scatter_add)->input.tensor);
 }
 
+/* reduce is "prod", "amax" or "amin"; index and src are of one shape. */
+int ah_forward_scatter_fold(struct ah_call *c)
+{
+    AH_TRY(check_scatter(c));
+    return run_like(c, ah_args(c, scatter_fold)->input.tensor);
+}
+
 /* How many leading dims of x (from dim on) an index tensor replaces: one, or as many as a mask has.
  */
 static int covered_dims(const char *op, const struct ah_tensor *x, int dim,

@@ -217,6 +217,19 @@ int ah_forward_cumsum(struct ah_call *c)
     return running(c, dtype);
 }
 
+int ah_forward_logcumsumexp(struct ah_call *c)
+{
+    AH_TRY(ah_call_expect_float(c, 0));
+    return running(c, ah_args(c, logcumsumexp)->input.tensor->dtype);
+}
+
+int ah_forward_cumextreme(struct ah_call *c)
+{
+    const struct ah_tensor *input = ah_args(c, cumextreme)->input.tensor;
+    AH_TRY(ah_call_output(c, 1, input->size, input->ndim, AH_I64));
+    return running(c, input->dtype);
+}
+
 int ah_forward_cumsum_reverse(struct ah_call *c)
 {
     return running(c, ah_args(c, cumsum_reverse)->input.tensor->dtype);

@@ -19,6 +19,22 @@ local files = {
     methods = "unfold squeeze_ unsqueeze_ t_ transpose_ swapdims_ swapaxes_",
   },
   products = {both = "inner vdot kron cross dist addmv addr addbmm", functions = "tensordot cdist"},
+  create = {
+    both = "is_complex is_signed is_nonzero is_same_size isreal positive",
+    functions = "logspace as_tensor scalar_tensor randint_like normal numel is_floating_point",
+    methods = "new_tensor apply_ map_",
+  },
+  order = {
+    both = "msort unique unique_consecutive diff histc",
+    functions = "searchsorted bucketize isin trapezoid trapz cumulative_trapezoid",
+  },
+  placing = {
+    both = "scatter_reduce index_reduce select_scatter slice_scatter diagonal_scatter index_put put nonzero argwhere",
+    methods = "scatter_reduce_ index_reduce_ fill_diagonal_ index_put_ put_",
+  },
+  statistics = {
+    both = "median nanmedian kthvalue mode quantile nanquantile nansum nanmean aminmax cov corrcoef",
+  },
   compare = {both = "allclose equal isclose", functions = "polygamma", methods = "float_power_"},
 }
 

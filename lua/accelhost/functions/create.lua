@@ -1,0 +1,231 @@
+--- Making tensors from numbers, from others, and at random; what is asked of a tensor by a function.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local fail, signature = arguments.fail, arguments.signature
+
+local create = {}
+
+local making = {{"dtype: dtype"}, {"device: device"}, {"requires_grad: flag", false}}
+
+local read_logspace = signature("logspace", {
+  "start: number", "end_: number", "steps: size", {"base: number", 10}, {"dtype: dtype", "float32"}, {"device: device"},
+  {"requires_grad: flag", false},
+})
+
+--- `steps` powers of a base whose exponents are evenly spaced from start to end_, both included.
+--
+--     accelhost.logspace(0, 2, 3)  --> tensor([  1.,  10., 100.])
+---@param start number
+---@param end_ number
+---@param steps integer
+---@param base? number|table default 10
+---@param dtype? string default "float32"
+---@param device? string
+---@param requires_grad? boolean default false
+---@return userdata
+function create.logspace(...)
+  local start, to, steps, base, dtype, device, requires_grad = read_logspace(...)
+  local powers = C.pow(base, C.linspace(start, to, steps, {dtype = "float64"})):to(dtype)
+  powers = device and powers:to(device) or powers
+  return requires_grad and powers:requires_grad_() or powers
+end
+
+local read_as_tensor = signature("as_tensor", {"data: any", {"dtype: dtype"}, {"device: device"}})
+
+--- The data as a tensor: a tensor itself where dtype and device are right, else as accelhost.tensor makes it.
+---@param data any
+---@param dtype? string|table
+---@param device? string
+---@return userdata
+function create.as_tensor(...)
+  local data, dtype, device = read_as_tensor(...)
+  if not C.is_tensor(data) then return C.tensor(data, {dtype = dtype, device = device}) end
+  return data:to {dtype = dtype or data.dtype, device = device or data.device}
+end
+
+local read_scalar_tensor = signature("scalar_tensor", {"s: number|flag", unpack(making)})
+
+--- A 0-dim tensor of a number, float32 unless a dtype is given.
+---@param s number|boolean
+---@param dtype? string|table
+---@param device? string
+---@param requires_grad? boolean default false
+---@return userdata
+function create.scalar_tensor(...)
+  local value, dtype, device, requires_grad = read_scalar_tensor(...)
+  return C.tensor(value, {dtype = dtype or "float32", device = device, requires_grad = requires_grad})
+end
+
+local read_new_tensor = signature("new_tensor", {"input: tensor", "data: any", unpack(making)})
+
+--- A tensor of the data with this one's dtype, on its device. A copy.
+---@param input userdata
+---@param data any
+---@param dtype? string|table
+---@param device? string
+---@param requires_grad? boolean default false
+---@return userdata
+function create.new_tensor(...)
+  local input, data, dtype, device, requires_grad = read_new_tensor(...)
+  return C.tensor(data, {dtype = dtype or input.dtype, device = device or input.device,
+    requires_grad = requires_grad})
+end
+
+local read_randint_like = signature("randint_like", {
+  "input: tensor", "low: integer", {"high: integer"}, {"dtype: dtype"}, {"device: device"},
+  {"requires_grad: flag", false}, {"generator: generator"},
+})
+
+--- Random whole numbers of low .. high - 1 in the shape of a tensor; of 0 .. low - 1 without high.
+---@param input userdata
+---@param low integer
+---@param high? integer|table
+---@param dtype? string default the input's
+---@param device? string default the input's
+---@param requires_grad? boolean default false
+---@param generator? userdata
+---@return userdata
+function create.randint_like(...)
+  local input, low, high, dtype, device, requires_grad, generator = read_randint_like(...)
+  if not high then low, high = 0, low end
+  return C.randint(low, high, input:shape(), {dtype = dtype or input.dtype, device = device or input.device,
+    requires_grad = requires_grad, generator = generator})
+end
+
+local read_normal = signature("normal", {
+  "mean: number|tensor", {"std: number|tensor", 1}, {"size: sizes"}, {"dtype: dtype", "float32"}, {"device: device"},
+  {"requires_grad: flag", false}, {"generator: generator"},
+})
+
+--- Random numbers of the normal distribution: of a mean and a deviation that are tensors of as many elements, or one
+--- of them a number; of two numbers, in a size.
+--
+--     accelhost.normal(0, 1, {2, 3}):shape()  --> {2, 3}
+---@param mean number|userdata
+---@param std? number|userdata default 1
+---@param size? integer|integer[]|table for two numbers
+---@param dtype? string for two numbers, default "float32"
+---@param device? string for two numbers
+---@param requires_grad? boolean default false
+---@param generator? userdata
+---@return userdata
+function create.normal(...)
+  local mean, std, size, dtype, device, requires_grad, generator = read_normal(...)
+  local like = C.is_tensor(mean) and mean or C.is_tensor(std) and std
+  if like and size then fail("normal: size: the tensors have one already") end
+  if not like and not size then fail("normal: size: expected one for two numbers") end
+  local negative = C.is_tensor(std) and std:lt(0):any():item() or not C.is_tensor(std) and std < 0
+  if negative then fail("normal: std: expected deviations of at least 0") end
+  local options = {dtype = dtype, device = device}
+  local result = like and C.empty_like(like:detach()) or C.empty(size, options)
+  if C.is_tensor(std) then
+    if C.is_tensor(mean) and mean:numel() ~= std:numel() then
+      fail("normal: mean has %d elements, std %d", mean:numel(), std:numel())
+    end
+    result:normal_(0, 1, {generator = generator}):mul_(std:detach():reshape(result:shape()))
+    result:add_(C.is_tensor(mean) and mean:detach() or mean)
+  else
+    result:normal_(C.is_tensor(mean) and 0 or mean, std, {generator = generator})
+    if C.is_tensor(mean) then result:add_(mean:detach()) end
+  end
+  return requires_grad and result:requires_grad_() or result
+end
+
+-- Functions that only ask: {name, what it says of a tensor}.
+local read_numel = signature("numel", {"input: tensor"})
+
+--- The number of elements.
+---@param input userdata
+---@return integer
+function create.numel(...) return read_numel(...):numel() end
+
+local read_is_floating_point = signature("is_floating_point", {"input: tensor"})
+
+--- Is the dtype a floating one?
+---@param input userdata
+---@return boolean
+function create.is_floating_point(...) return read_is_floating_point(...):is_floating_point() end
+
+local read_is_complex = signature("is_complex", {"input: tensor"})
+
+--- Is the dtype a complex one? There are none here, so it is false.
+---@param input userdata
+---@return boolean
+function create.is_complex(...)
+  read_is_complex(...)
+  return false
+end
+
+local read_is_signed = signature("is_signed", {"input: tensor"})
+
+--- Does the dtype hold negative numbers?
+---@param input userdata
+---@return boolean
+function create.is_signed(...)
+  local dtype = read_is_signed(...).dtype
+  return dtype ~= "uint8" and dtype ~= "bool"
+end
+
+local read_is_nonzero = signature("is_nonzero", {"input: tensor"})
+
+--- Is the one element of the tensor other than 0?
+---@param input userdata of one element
+---@return boolean
+function create.is_nonzero(...)
+  local input = read_is_nonzero(...)
+  if input:numel() ~= 1 then
+    fail("is_nonzero: expected a tensor with one element, got shape %s", arguments.shape_text(input))
+  end
+  return input:ne(0):reshape({}):item()
+end
+
+local read_is_same_size = signature("is_same_size", {"input: tensor", "other: tensor"})
+
+--- Have both the same shape?
+---@param input userdata
+---@param other userdata
+---@return boolean
+function create.is_same_size(...) return C.same_shape(read_is_same_size(...)) end
+
+local read_isreal = signature("isreal", {"input: tensor"})
+
+--- Which elements are real numbers? All of them: bool of the input's shape.
+---@param input userdata
+---@return userdata
+function create.isreal(...) return C.ones_like(read_isreal(...), {dtype = "bool"}) end
+
+local read_positive = signature("positive", {"input: tensor"})
+
+--- The input itself. Not for bool.
+---@param input userdata
+---@return userdata
+function create.positive(...)
+  local input = read_positive(...)
+  if input.dtype == "bool" then fail("positive: not defined for bool") end
+  return input
+end
+
+local read_apply = signature("apply_", {"input: tensor", "callable: callable"})
+
+--- Refused: it would call a function once for each element. Use ops on the whole tensor, or t:with_data for a loop.
+---@param input userdata
+---@param callable function
+function create.apply_(...)
+  read_apply(...)
+  fail("apply_: a function is not called for each element here: use ops on the whole tensor, or t:with_data(fn) for a "
+    .. "compiled loop over its memory")
+end
+
+local read_map = signature("map_", {"input: tensor", "tensor: tensor", "callable: callable"})
+
+--- Refused, as apply_.
+---@param input userdata
+---@param tensor userdata
+---@param callable function
+function create.map_(...)
+  read_map(...)
+  fail("map_: a function is not called for each element here: use ops on the whole tensors, or t:with_data(fn) for a "
+    .. "compiled loop over its memory")
+end
+
+return create

@@ -1,0 +1,361 @@
+--- Placing values by position: scatters that fold, scatters into a part of a copy, puts by several indices. A result is
+--- a copy of the input; the names that end in _ write it back.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local dims = require "accelhost.util.dims"
+local fail, signature, shape_text = arguments.fail, arguments.signature, arguments.shape_text
+
+local placing = {}
+
+-- The result of fn in the place of the input. Backward needs the input as it was.
+local function written(what, fn, input, ...)
+  return input:copy_(fn(what, input.requires_grad and input:clone() or input, ...))
+end
+
+-- What begins a fold from which the input is left out.
+local function neutral(input, how)
+  if how == "sum" or how == "mean" then return 0 end
+  if how == "prod" then return 1 end
+  if input:is_floating_point() then return how == "amax" and -math.huge or math.huge end
+  if input.dtype == "bool" then return how == "amax" and 0 or 1 end
+  if input.dtype == "int64" then return how == "amax" and -2 ^ 63 or 2 ^ 53 end
+  local limits = C.dtype.iinfo(input.dtype)
+  return how == "amax" and limits.min or limits.max
+end
+
+local function mean_of(sum, count)
+  count = count:clamp_min(1)
+  if sum:is_floating_point() then return sum / count end
+  return sum:div(count:to(sum.dtype), "floor")
+end
+
+-- index and src of one shape, dim counted from 0.
+local function fold(input, dim, index, src, how, include)
+  local start = input
+  if not include then start = input:scatter(dim, index, neutral(input, how)) end
+  if how == "sum" then return start:scatter_add(dim, index, src) end
+  if how == "mean" then
+    local counts = C.full_like(input, include and 1 or 0, {dtype = "int64"})
+    counts = counts:scatter_add(dim, index, C.ones_like(index, {dtype = "int64"}))
+    return mean_of(start:scatter_add(dim, index, src), counts:to(input:is_floating_point() and input.dtype or "int64"))
+  end
+  return C.scatter_fold(start, dim, index, src, how)
+end
+
+local function scatter_reduce(what, input, dim, index, src, reduce, include)
+  dim = dims.wrap(what, dim, input:dim())
+  if input.dtype ~= src.dtype then fail("%s: src is %s but input is %s", what, src.dtype, input.dtype) end
+  if index:dim() ~= input:dim() or src:dim() ~= input:dim() then
+    fail("%s: expected as many dims of index %s and src %s as of input %s", what, shape_text(index), shape_text(src),
+      shape_text(input))
+  end
+  for d = 0, index:dim() - 1 do
+    if index:size(d) > src:size(d) then
+      fail("%s: index %s is larger than src %s", what, shape_text(index), shape_text(src))
+    end
+    src = src:narrow(d, 0, index:size(d))
+  end
+  return fold(input, dim, index, src, reduce, include)
+end
+
+local folding = {
+  "input: tensor", "dim: integer", "index: tensor", "src: tensor", "reduce: 'sum'|'prod'|'mean'|'amax'|'amin'",
+  {"include_self: flag", true},
+}
+
+local read_scatter_reduce = signature("scatter_reduce", folding)
+
+--- The input with the values of src folded into the places that `index` names along a dim: out[index[i]] is the sum,
+--- product, mean, maximum or minimum of what comes there, and of the input's value unless `include_self` is false.
+--- Integer means round down.
+--
+--     accelhost.zeros(2):scatter_reduce(0, accelhost.tensor({0, 0, 1}, {dtype = "int64"}),
+--       accelhost.tensor {1, 2, 3}, "amax")  --> tensor([2., 3.])
+---@param input userdata
+---@param dim integer
+---@param index userdata int64 or int32, not larger than src
+---@param src userdata of the input's dtype
+---@param reduce "sum"|"prod"|"mean"|"amax"|"amin"
+---@param include_self? boolean|table default true
+---@return userdata
+function placing.scatter_reduce(...) return scatter_reduce("scatter_reduce", read_scatter_reduce(...)) end
+
+local read_scatter_reduce_ = signature("scatter_reduce_", folding)
+
+--- scatter_reduce, written into the input.
+---@param input userdata
+---@param dim integer
+---@param index userdata
+---@param src userdata
+---@param reduce "sum"|"prod"|"mean"|"amax"|"amin"
+---@param include_self? boolean|table default true
+---@return userdata input
+function placing.scatter_reduce_(...)
+  return written("scatter_reduce_", scatter_reduce, read_scatter_reduce_(...))
+end
+
+local function index_reduce(what, input, dim, index, source, reduce, include)
+  dim = dims.wrap(what, dim, input:dim())
+  if index:dim() > 1 then fail("%s: index: expected at most 1 dim, got %s", what, shape_text(index)) end
+  local size, shape = {}, source:shape()
+  for d = 1, source:dim() do size[d] = d == dim + 1 and index:numel() or 1 end
+  local fits = source:dim() == input:dim() and (input:dim() == 0 or shape[dim + 1] == index:numel())
+  for d = 0, input:dim() - 1 do fits = fits and (d == dim or shape[d + 1] == input:size(d)) end
+  if not fits then
+    fail("%s: source %s does not fit %d indices on dim %d of %s", what, shape_text(source), index:numel(), dim,
+      shape_text(input))
+  end
+  return scatter_reduce(what, input, dim, index:reshape(size):expand(shape), source, reduce, include)
+end
+
+local by_index = {
+  "input: tensor", "dim: integer", "index: tensor", "source: tensor", "reduce: 'prod'|'mean'|'amax'|'amin'",
+  {"include_self: flag", true},
+}
+
+local read_index_reduce = signature("index_reduce", by_index)
+
+--- The input with slice i of source folded into the slice index[i] along a dim, as scatter_reduce folds values.
+---@param input userdata
+---@param dim integer
+---@param index userdata 1-d
+---@param source userdata
+---@param reduce "prod"|"mean"|"amax"|"amin"
+---@param include_self? boolean|table default true
+---@return userdata
+function placing.index_reduce(...) return index_reduce("index_reduce", read_index_reduce(...)) end
+
+local read_index_reduce_ = signature("index_reduce_", by_index)
+
+--- index_reduce, written into the input.
+---@param input userdata
+---@param dim integer
+---@param index userdata 1-d
+---@param source userdata
+---@param reduce "prod"|"mean"|"amax"|"amin"
+---@param include_self? boolean|table default true
+---@return userdata input
+function placing.index_reduce_(...)
+  return written("index_reduce_", index_reduce, read_index_reduce_(...))
+end
+
+-- A copy of the input whose part has the values of src.
+local function with_part(what, input, src, part)
+  local copy = input:clone():contiguous()
+  local view = part(copy)
+  if not C.same_shape(view, src) then
+    fail("%s: src %s does not have the shape %s of the part", what, shape_text(src), shape_text(view))
+  end
+  view:copy_(src)
+  return copy
+end
+
+local read_select_scatter = signature("select_scatter",
+  {"input: tensor", "src: tensor", "dim: integer", "index: integer"})
+
+--- A copy of the input whose slice `index` along a dim is src.
+--
+--     accelhost.zeros(2, 2):select_scatter(accelhost.ones(2), 0, 1)  --> tensor([[0., 0.], [1., 1.]])
+---@param input userdata
+---@param src userdata of the slice's shape
+---@param dim integer
+---@param index integer
+---@return userdata
+function placing.select_scatter(...)
+  local input, src, dim, index = read_select_scatter(...)
+  return with_part("select_scatter", input, src, function(copy) return copy:select(dim, index) end)
+end
+
+local read_slice_scatter = signature("slice_scatter", {
+  "input: tensor", "src: tensor", {"dim: integer", 0}, {"start: integer"}, {"end_: integer"},
+  {"step: count", 1},
+})
+
+--- A copy of the input whose entries start, start + step, .. before `end_` along a dim are src.
+---@param input userdata
+---@param src userdata of the slice's shape
+---@param dim? integer|table default 0
+---@param start? integer default 0
+---@param end_? integer default the size of the dim
+---@param step? integer default 1
+---@return userdata
+function placing.slice_scatter(...)
+  local input, src, dim, start, to, step = read_slice_scatter(...)
+  return with_part("slice_scatter", input, src, function(copy) return C.slice(copy, dim, start, to, step) end)
+end
+
+local read_diagonal_scatter = signature("diagonal_scatter", {
+  "input: tensor", "src: tensor", {"offset: integer", 0}, {"dim1: integer", 0}, {"dim2: integer", 1},
+})
+
+--- A copy of the input whose diagonal is src.
+---@param input userdata
+---@param src userdata of the diagonal's shape
+---@param offset? integer|table default 0
+---@param dim1? integer default 0
+---@param dim2? integer default 1
+---@return userdata
+function placing.diagonal_scatter(...)
+  local input, src, offset, dim1, dim2 = read_diagonal_scatter(...)
+  return with_part("diagonal_scatter", input, src, function(copy) return copy:diagonal(offset, dim1, dim2) end)
+end
+
+local read_fill_diagonal = signature("fill_diagonal_", {"input: tensor", "fill_value: number", {"wrap: flag", false}})
+
+--- Write a value into the main diagonal, in place; with `wrap` a tall matrix has it again after each square and a row.
+---@param input userdata of at least 2 dims; of more than 2, all of one size
+---@param fill_value number
+---@param wrap? boolean|table default false
+---@return userdata input
+function placing.fill_diagonal_(...)
+  local input, value, wrap = read_fill_diagonal(...)
+  local count, shape, stride = input:dim(), input:shape(), 0
+  if count < 2 then fail("fill_diagonal_: input: expected at least 2 dims, got %s", shape_text(input)) end
+  local least = math.min(unpack(shape))
+  for d = 1, count do
+    if count > 2 and shape[d] ~= shape[1] then
+      fail("fill_diagonal_: the sizes of %s differ", shape_text(input))
+    end
+    stride = stride + input:stride()[d]
+  end
+  C.as_strided(input, {least}, {stride}, input:storage_offset()):fill_(value)
+  if wrap and count == 2 then
+    local step = shape[2] + 1
+    local from = step
+    while shape[2] > 0 and from * shape[2] < input:numel() do
+      local rows = math.min(shape[2], shape[1] - from)
+      if rows > 0 then
+        C.as_strided(input, {rows}, {stride}, input:storage_offset() + from * input:stride()[1]):fill_(value)
+      end
+      from = from + step
+    end
+  end
+  return input
+end
+
+-- Several index tensors as one that counts through the dims that they cover together.
+local function joined_index(what, input, indices)
+  if #indices == 0 then fail("%s: indices: expected at least one tensor", what) end
+  local list = {}
+  for _, index in ipairs(indices) do
+    if index.dtype == "bool" then
+      local places = index:nonzero()
+      for d = 0, index:dim() - 1 do list[#list + 1] = places:select(1, d) end
+    else
+      list[#list + 1] = index:to "int64"
+    end
+  end
+  if #list > input:dim() then
+    fail("%s: indices for %d dims of a tensor %s", what, #list, shape_text(input))
+  end
+  local linear
+  for k, index in ipairs(list) do
+    local size = input:size(k - 1)
+    local outside = index:lt(-size):logical_or(index:ge(size))
+    if outside:any():item() then
+      fail("%s: index %d is outside %d..%d (dim %d of %s)", what, index:masked_select(outside)[0]:item(), -size,
+        size - 1, k - 1, shape_text(input))
+    end
+    index = C.where(index:lt(0), index + size, index)
+    linear = linear and linear * size + index or index
+  end
+  return linear, #list
+end
+
+local function index_put(what, input, indices, values, accumulate)
+  if C.is_tensor(indices) then return C.index_put(input, indices, values, accumulate) end
+  if #indices == 1 then return C.index_put(input, indices[1], values, accumulate) end
+  local linear, covered = joined_index(what, input, indices)
+  local shape = input:shape()
+  local flat = input:reshape(dims.concat({dims.product(shape, 1, covered)}, {unpack(shape, covered + 1)}))
+  return C.index_put(flat, linear, values, accumulate):reshape(shape)
+end
+
+local putting = {
+  "input: tensor", "indices: tensors", "values: number|flag|tensor", {"accumulate: flag", false},
+}
+
+local read_index_put = signature("index_put", putting)
+
+--- The input with `values` where the index tensors point: one tensor for dim 0, or a table of tensors for the first
+--- dims, which broadcast and index together. With `accumulate` the values are added. bool tensors are masks.
+--
+--     local at = accelhost.arange(2)
+--     accelhost.zeros(2, 2):index_put({at, at}, 1)  --> tensor([[1., 0.], [0., 1.]])
+---@param input userdata
+---@param indices userdata|userdata[]
+---@param values number|boolean|userdata
+---@param accumulate? boolean|table default false
+---@return userdata
+function placing.index_put(...) return index_put("index_put", read_index_put(...)) end
+
+local read_index_put_ = signature("index_put_", putting)
+
+--- index_put, written into the input.
+---@param input userdata
+---@param indices userdata|userdata[]
+---@param values number|boolean|userdata
+---@param accumulate? boolean|table default false
+---@return userdata input
+function placing.index_put_(...)
+  local input, indices, values, accumulate = read_index_put_(...)
+  if type(indices) == "table" and #indices == 1 then indices = indices[1] end
+  if C.is_tensor(indices) then return C.index_put_(input, indices, values, accumulate) end
+  return input:copy_(index_put("index_put_", input, indices, values, accumulate))
+end
+
+local function put(what, input, index, source, accumulate)
+  if input.dtype ~= source.dtype then fail("%s: source is %s but input is %s", what, source.dtype, input.dtype) end
+  if index:numel() ~= source:numel() then
+    fail("%s: %d values for %d positions", what, source:numel(), index:numel())
+  end
+  return C.index_put(input:reshape(-1), index:reshape(-1), source:reshape(-1), accumulate):reshape(input:shape())
+end
+
+local flat_putting = {"input: tensor", "index: tensor", "source: tensor", {"accumulate: flag", false}}
+
+local read_put = signature("put", flat_putting)
+
+--- The input with the values of source at positions that count through all its elements.
+---@param input userdata
+---@param index userdata int64
+---@param source userdata of as many elements
+---@param accumulate? boolean|table default false; add instead
+---@return userdata
+function placing.put(...) return put("put", read_put(...)) end
+
+local read_put_ = signature("put_", flat_putting)
+
+--- put, written into the input.
+---@param input userdata
+---@param index userdata int64
+---@param source userdata of as many elements
+---@param accumulate? boolean|table default false; add instead
+---@return userdata input
+function placing.put_(...) return written("put_", put, read_put_(...)) end
+
+local read_nonzero = signature("nonzero", {"input: tensor", {"as_tuple: flag", false}})
+
+--- The positions of all elements other than 0, in order: rows of a matrix (n, dims), or with `as_tuple` a table of one
+--- tensor for each dim, with which the tensor can be indexed.
+--
+--     accelhost.tensor {0, 5, 0, 7}:nonzero()  --> tensor([[1], [3]])
+---@param input userdata
+---@param as_tuple? boolean|table default false
+---@return userdata|userdata[] int64
+function placing.nonzero(...)
+  local input, as_tuple = read_nonzero(...)
+  if not as_tuple then return C.nonzero(input) end
+  local places, list = C.nonzero(input:dim() == 0 and input:reshape(1) or input), {}
+  for d = 0, places:size(1) - 1 do list[d + 1] = places:select(1, d) end
+  return list
+end
+
+local read_argwhere = signature("argwhere", {"input: tensor"})
+
+--- The positions of all elements other than 0, as rows.
+---@param input userdata
+---@return userdata int64 (n, dims)
+function placing.argwhere(...) return C.nonzero(read_argwhere(...)) end
+
+return placing

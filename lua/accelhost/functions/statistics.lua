@@ -1,0 +1,351 @@
+--- Medians, quantiles and other order statistics; sums that pass over nan; covariances.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local dims = require "accelhost.util.dims"
+local fail, signature, shape_text = arguments.fail, arguments.signature, arguments.shape_text
+
+local statistics = {}
+
+local function expect_numbers(what, input)
+  if input.dtype == "bool" then fail("%s: not defined for bool", what) end
+end
+
+local function expect_floats(what, input)
+  if not input:is_floating_point() then fail("%s: input: expected a floating dtype, got %s", what, input.dtype) end
+end
+
+-- The size of a dim that must have entries. A 0-dim tensor has one.
+local function size_along(what, input, dim)
+  local n = input:dim() == 0 and 1 or input:size(dim)
+  if n == 0 then fail("%s: dim %d of %s has no entries", what, dim, shape_text(input)) end
+  return n
+end
+
+local function nan_mask(input)
+  return input:is_floating_point() and input:isnan() or C.zeros_like(input, {dtype = "bool"})
+end
+
+-- Entry `place` of each line of a sorted tensor (a number, or int64 of the reduced shape): value and index, the dim
+-- dropped unless kept.
+local function pick(input, order, place, dim, keepdim)
+  local index = type(place) == "number" and order:narrow(dim, place, 1) or order:gather(dim, place)
+  local value = input:gather(dim, index)
+  if not keepdim then value, index = value:squeeze(dim), index:squeeze(dim) end
+  return value, index
+end
+
+-- Lines of a 0-dim tensor: itself, and place 0.
+local function alone(input)
+  return input:clone(), C.zeros({}, {dtype = "int64", device = input.device})
+end
+
+local reducing = {"input: tensor", {"dim: integer"}, {"keepdim: flag", false}}
+
+-- The middle entry of each line, the lower of two; a nan in the line is the result, or does not count with `skip`.
+local function median_along(what, input, dim, keepdim, skip)
+  dim = dims.wrap(what, dim, input:dim())
+  local n = size_along(what, input, dim)
+  if input:dim() == 0 then return alone(input) end
+  local order = C.argsort(input:detach(), dim)
+  local nans = nan_mask(input:detach()):sum(dim, true)
+  local place
+  if skip then
+    place = (nans * -1 + (n - 1)):clamp_min(0):div(2, "floor")
+  else
+    place = C.where(nans:gt(0), nans * -1 + n, math.floor((n - 1) / 2))
+  end
+  return pick(input, order, place, dim, keepdim)
+end
+
+-- Without dim one value, whose equals share the gradient.
+local function median_of_all(input, skip)
+  if input:numel() == 0 then
+    if not input:is_floating_point() then fail("median: there is no median of no elements of %s", input.dtype) end
+    return C.full({}, 0 / 0, {dtype = input.dtype, device = input.device})
+  end
+  local flat = input:reshape(-1)
+  local value = (median_along("median", flat:detach(), 0, false, skip))
+  local nans = nan_mask(flat:detach())
+  if nan_mask(value):item() then return flat:masked_select(nans):mean() end
+  return flat:masked_select(flat:detach():eq(value)):amax()
+end
+
+local function median(what, input, dim, keepdim, skip)
+  expect_numbers(what, input)
+  if dim then return median_along(what, input, dim, keepdim, skip) end
+  return median_of_all(input, skip)
+end
+
+local read_median = signature("median", reducing)
+
+--- The middle of the values, the lower one of two: of all elements one value; with a dim the values along it and where
+--- they are. A nan among the values is the result.
+--
+--     accelhost.tensor {3, 1, 2}:median()  --> tensor(2.)
+---@param input userdata
+---@param dim? integer|table
+---@param keepdim? boolean default false
+---@return userdata values
+---@return userdata? indices int64
+function statistics.median(...)
+  local input, dim, keepdim = read_median(...)
+  return median("median", input, dim, keepdim, false)
+end
+
+local read_nanmedian = signature("nanmedian", reducing)
+
+--- The median of the values that are not nan.
+---@param input userdata
+---@param dim? integer|table
+---@param keepdim? boolean default false
+---@return userdata values
+---@return userdata? indices int64
+function statistics.nanmedian(...)
+  local input, dim, keepdim = read_nanmedian(...)
+  return median("nanmedian", input, dim, keepdim, true)
+end
+
+local read_kthvalue = signature("kthvalue",
+  {"input: tensor", "k: count", {"dim: integer", -1}, {"keepdim: flag", false}})
+
+--- The k-th smallest value along a dim, k counting from 1 as in PyTorch, and where it is. nan counts as the largest.
+--
+--     accelhost.tensor {3, 1, 2}:kthvalue(1)  --> tensor(1.), tensor(1)
+---@param input userdata
+---@param k integer 1 is the smallest
+---@param dim? integer|table default -1
+---@param keepdim? boolean default false
+---@return userdata values
+---@return userdata indices int64
+function statistics.kthvalue(...)
+  local input, k, dim, keepdim = read_kthvalue(...)
+  expect_numbers("kthvalue", input)
+  dim = dims.wrap("kthvalue", dim, input:dim())
+  local n = size_along("kthvalue", input, dim)
+  if k > n then fail("kthvalue: k is %d, but dim %d of %s has %d entries", k, dim, shape_text(input), n) end
+  if input:dim() == 0 then return alone(input) end
+  return pick(input, C.argsort(input:detach(), dim), k - 1, dim, keepdim)
+end
+
+local read_mode = signature("mode", {"input: tensor", {"dim: integer", -1}, {"keepdim: flag", false}})
+
+--- The most frequent value along a dim, the smallest of several, and the last place where it is.
+--
+--     accelhost.tensor {5, 3, 5}:mode()  --> tensor(5.), tensor(2)
+---@param input userdata
+---@param dim? integer|table default -1
+---@param keepdim? boolean default false
+---@return userdata values
+---@return userdata indices int64
+function statistics.mode(...)
+  local input, dim, keepdim = read_mode(...)
+  dim = dims.wrap("mode", dim, input:dim())
+  local n = size_along("mode", input, dim)
+  if input:dim() == 0 then return alone(input) end
+  local sorted, order = C.sort(input:detach(), dim, false, true)
+  local size = input:shape()
+  for d = 1, #size do size[d] = d == dim + 1 and n or 1 end
+  local at = C.arange(n, {device = input.device}):reshape(size):expand(input:shape())
+  local first = C.zeros_like(at, {dtype = "int64"})
+  if n > 1 then
+    local new = sorted:narrow(dim, 1, n - 1):ne(sorted:narrow(dim, 0, n - 1))
+    first:narrow(dim, 1, n - 1):copy_(C.where(new, at:narrow(dim, 1, n - 1), 0))
+  end
+  local run = at - (C.cummax(first, dim))
+  return pick(input, order, run:argmax(dim, true), dim, keepdim)
+end
+
+local interpolations = "'linear'|'lower'|'higher'|'midpoint'|'nearest'"
+local quantiles = {
+  "input: tensor", "q: number|tensor", {"dim: integer"}, {"keepdim: flag", false},
+  {"interpolation: " .. interpolations, "linear"},
+}
+
+-- Between entries floor(rank) and ceil(rank) of each line of a sorted tensor.
+local function between(sorted, rank, dim, how)
+  local below, above = rank:floor(), rank:ceil()
+  if how == "lower" then above = below elseif how == "higher" then below = above end
+  if how == "nearest" then
+    below = rank:round()
+    above = below
+  end
+  local low = sorted:gather(dim, below:to "int64")
+  if how == "lower" or how == "higher" or how == "nearest" then return low end
+  local high = sorted:gather(dim, above:to "int64")
+  local share = how == "midpoint" and C.full_like(rank, 0.5) or rank - below
+  return C.lerp(low, high, share:to(sorted.dtype))
+end
+
+local function check_chances(what, input, q)
+  if not C.is_tensor(q) then q = C.full({}, q, {dtype = input.dtype, device = input.device}) end
+  if q.dtype ~= input.dtype then fail("%s: q is %s but input is %s", what, q.dtype, input.dtype) end
+  if q:dim() > 1 then fail("%s: q: expected at most 1 dim, got shape %s", what, shape_text(q)) end
+  if not q:ge(0):logical_and(q:le(1)):all():item() then fail("%s: q: expected values in 0..1", what) end
+  return q:detach()
+end
+
+local function quantile(what, skip, input, q, dim, keepdim, how)
+  if input.dtype ~= "float32" and input.dtype ~= "float64" then
+    fail("%s: input: expected float32 or float64, got %s", what, input.dtype)
+  end
+  if input:numel() == 0 then fail("%s: input: expected some elements, got shape %s", what, shape_text(input)) end
+  q = check_chances(what, input, q)
+  local kept = input:shape()
+  local x
+  if dim then
+    dim = dims.wrap(what, dim, input:dim())
+    if #kept > 0 then kept[dim + 1] = 1 end
+    x = input:dim() == 0 and input:reshape(1) or input:movedim(dim, -1)
+  else
+    for d = 1, #kept do kept[d] = 1 end
+    x = input:reshape(-1)
+  end
+  local sorted = C.sort(x, -1)
+  local n = x:size(-1)
+  local nans = nan_mask(sorted:detach()):sum(-1, true)
+  -- Ranks q * (n - 1), one for each q in the last dim; of a line with nan the last, which is nan.
+  local last = (skip and (nans * -1 + (n - 1)):clamp_min(0) or C.full_like(nans, n - 1)):to(input.dtype)
+  local rank = last * q:reshape(-1)
+  if not skip then rank = C.where(nans:gt(0), n - 1, rank) end
+  local result = between(sorted, rank, -1, how):movedim(-1, 0) -- (q, lines)
+  if keepdim then
+    result = result:reshape {result:size(0), unpack(kept)}
+  elseif not dim or input:dim() == 0 then
+    result = result:reshape(result:size(0))
+  end
+  return q:dim() == 0 and result:squeeze(0) or result
+end
+
+local read_quantile = signature("quantile", quantiles)
+
+--- The value below which a share q of the values lies: of all elements, or along a dim. Between two values the result
+--- is interpolated. For a 1-d q the quantiles are dim 0 of the result. A nan among the values is the result.
+--
+--     accelhost.tensor {1, 2, 3, 4}:quantile(0.5)  --> tensor(2.5000)
+---@param input userdata float32 or float64
+---@param q number|userdata in 0..1
+---@param dim? integer|table
+---@param keepdim? boolean default false
+---@param interpolation? "linear"|"lower"|"higher"|"midpoint"|"nearest" default "linear"
+---@return userdata
+function statistics.quantile(...) return quantile("quantile", false, read_quantile(...)) end
+
+local read_nanquantile = signature("nanquantile", quantiles)
+
+--- The quantile of the values that are not nan.
+---@param input userdata float32 or float64
+---@param q number|userdata in 0..1
+---@param dim? integer|table
+---@param keepdim? boolean default false
+---@param interpolation? "linear"|"lower"|"higher"|"midpoint"|"nearest" default "linear"
+---@return userdata
+function statistics.nanquantile(...) return quantile("nanquantile", true, read_nanquantile(...)) end
+
+local summing = {"input: tensor", {"dim: integer|integers"}, {"keepdim: flag", false}, {"dtype: dtype"}}
+
+local function without_nan(input)
+  return input:is_floating_point() and C.where(input:isnan(), 0, input) or input
+end
+
+local read_nansum = signature("nansum", summing)
+
+--- The sum with nan as 0.
+---@param input userdata
+---@param dim? integer|integer[]|table
+---@param keepdim? boolean default false
+---@param dtype? string
+---@return userdata
+function statistics.nansum(...)
+  local input, dim, keepdim, dtype = read_nansum(...)
+  return C.sum(without_nan(input), dim, keepdim, dtype)
+end
+
+local read_nanmean = signature("nanmean", summing)
+
+--- The mean of the values that are not nan; nan where there are none.
+---@param input userdata floating
+---@param dim? integer|integer[]|table
+---@param keepdim? boolean default false
+---@param dtype? string
+---@return userdata
+function statistics.nanmean(...)
+  local input, dim, keepdim, dtype = read_nanmean(...)
+  expect_floats("nanmean", input)
+  local count = C.sum(input:detach():isnan():logical_not(), dim, keepdim)
+  return C.sum(without_nan(input), dim, keepdim, dtype) / count
+end
+
+local read_aminmax = signature("aminmax", {"input: tensor", {"dim: integer"}, {"keepdim: flag", false}})
+
+--- The smallest and the largest value, of all elements or along a dim. A nan among the values is both.
+---@param input userdata
+---@param dim? integer|table
+---@param keepdim? boolean default false
+---@return userdata min
+---@return userdata max
+function statistics.aminmax(...)
+  local input, dim, keepdim = read_aminmax(...)
+  return C.amin(input, dim, keepdim), C.amax(input, dim, keepdim)
+end
+
+local function check_weights(name, weights, n, dtypes)
+  if weights:dim() ~= 1 or weights:numel() ~= n then
+    fail("cov: %s: expected shape (%d,), got %s", name, n, shape_text(weights))
+  end
+  if dtypes ~= (weights:is_floating_point() and "float" or "integer") then
+    fail("cov: %s: expected %s weights, got %s", name, dtypes, weights.dtype)
+  end
+  if weights:lt(0):any():item() then fail("cov: %s: expected weights of at least 0", name) end
+end
+
+local read_cov = signature("cov",
+  {"input: tensor", {"correction: integer", 1}, {"fweights: tensor"}, {"aweights: tensor"}})
+
+--- The covariance matrix of variables in rows and observations in columns; of a vector its variance.
+--
+--     accelhost.tensor({{1, 2}, {2, 4}}):cov()  --> tensor([[0.5000, 1.0000], [1.0000, 2.0000]])
+---@param input userdata (variables, n) or (n)
+---@param correction? integer|table default 1: divide by n - 1
+---@param fweights? userdata (n) integers, how often each observation counts
+---@param aweights? userdata (n) floats, how much each observation counts
+---@return userdata (variables, variables), 0-dim of a vector
+function statistics.cov(...)
+  local input, correction, fweights, aweights = read_cov(...)
+  expect_numbers("cov", input)
+  if input:dim() > 2 then fail("cov: input: expected at most 2 dims, got shape %s", shape_text(input)) end
+  local x = input:dim() < 2 and input:reshape(1, -1) or input
+  if not x:is_floating_point() then x = x:to "float32" end
+  local n, weights = x:size(1), nil
+  if fweights then
+    check_weights("fweights", fweights, n, "integer")
+    weights = fweights
+  end
+  if aweights then
+    check_weights("aweights", aweights, n, "float")
+    weights = weights and weights * aweights or aweights
+  end
+  local total = weights and weights:sum():to(x.dtype) or C.full({}, n, {dtype = x.dtype, device = x.device})
+  local mean = weights and (x * weights):sum(1, true) / total or x:mean(1, true)
+  local norm = total - correction
+  if weights and aweights and correction ~= 0 then
+    norm = total - (weights * aweights):sum():to(x.dtype) * correction / total
+  end
+  local away = x - mean
+  local result = C.matmul(away, (weights and away * weights or away):t()) / norm:clamp_min(0)
+  return input:dim() < 2 and result:reshape {} or result
+end
+
+local read_corrcoef = signature("corrcoef", {"input: tensor"})
+
+--- The matrix of Pearson's correlation coefficients of variables in rows, within -1..1.
+---@param input userdata (variables, n) or (n)
+---@return userdata
+function statistics.corrcoef(...)
+  local input = read_corrcoef(...)
+  local cov = statistics.cov(input)
+  if cov:dim() == 0 then return cov / cov end
+  local deviation = cov:diagonal():sqrt()
+  return (cov / deviation:unsqueeze(1) / deviation:unsqueeze(0)):clamp(-1, 1)
+end
+
+return statistics

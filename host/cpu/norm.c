@@ -18,7 +18,7 @@ enum { CHUNK_ROWS = 64 };
 #define LOOPS "cpu/norm_loops.h"
 #include "cpu/for_reals.h"
 
-/* Batch norm, channels-last float32: rows of channels, summed by chunks. */
+/* Batch norm, float32 in channels-last order or with one pixel a plane: rows of channels, summed by chunks. */
 
 /* partial[k] = the sums over chunk k of x - mean squared, or of g and g (x - mean). */
 static void deviation_chunk(const float *restrict x, int64_t rows, int64_t c, const float *restrict mean,
@@ -114,6 +114,12 @@ static struct batch batch_of(const struct ah_tensor *t)
     return b;
 }
 
+/* Planes of one pixel in row-major order are rows of channels. */
+static bool are_rows(const struct batch *b, const struct ah_tensor *t)
+{
+    return b->pixels == 1 && ah_compute_dtype(t->dtype) == AH_F32;
+}
+
 /* The running statistics move towards the batch's; the variance that is kept is the unbiased one. */
 static void update_running(struct ah_call *c, const struct batch *b, double momentum)
 {
@@ -158,13 +164,13 @@ int ah_cpu_batch_norm(struct ah_call *c)
     const struct ah_args_batch_norm *arg = ah_args(c, batch_norm);
     struct ah_tensor *xt = arg->input.tensor, *out = c->out[0];
     struct batch b = batch_of(xt);
-    bool rows = xt->storage->channels_last && xt->dtype == AH_F32;
+    bool last = xt->storage->channels_last && xt->dtype == AH_F32, rows = last || are_rows(&b, xt);
     struct ah_dense x = {0}, w = {0}, bias = {0}, factors = {0};
     struct ah_dense_out y = {0};
     int status;
     if (out->numel == 0)
         return 0;
-    if (rows)
+    if (last)
         x.data = ah_tensor_data(xt);
     else
         AH_TRYGO(ah_dense_open(&x, xt), out);
@@ -190,7 +196,7 @@ int ah_cpu_batch_norm(struct ah_call *c)
         affine_factors_f64(b.c, mean, inverse, w.data, bias.data, scale, shift);
         plane_apply_f64(&b, x.data, scale, shift, y.data);
     }
-    out->storage->channels_last = rows;
+    out->storage->channels_last = last;
 out:
     ah_dense_out_close(&y);
     ah_dense_close(&factors);
@@ -202,10 +208,10 @@ out:
 
 /* Gradient and input in one order: channels-last if the input is. */
 static int batch_pair_open(struct ah_dense *g, struct ah_dense *x, struct ah_tensor *gt, struct ah_tensor *xt,
-                           bool *rows)
+                           bool *last)
 {
-    *rows = xt->storage->channels_last && gt->storage->channels_last && xt->dtype == AH_F32 && gt->dtype == AH_F32;
-    if (*rows) {
+    *last = xt->storage->channels_last && gt->storage->channels_last && xt->dtype == AH_F32 && gt->dtype == AH_F32;
+    if (*last) {
         g->data = ah_tensor_data(gt);
         x->data = ah_tensor_data(xt);
         return 0;
@@ -221,9 +227,10 @@ int ah_cpu_batch_norm_backward(struct ah_call *c)
     struct batch b = batch_of(xt);
     struct ah_dense g = {0}, x = {0}, w = {0}, factors = {0};
     struct ah_dense_out gx = {0}, gw = {0}, gb = {0};
-    bool rows = false, training = arg->training.flag;
+    bool last = false, training = arg->training.flag;
     int status;
-    AH_TRYGO(batch_pair_open(&g, &x, gt, xt, &rows), out);
+    AH_TRYGO(batch_pair_open(&g, &x, gt, xt, &last), out);
+    bool rows = last || are_rows(&b, xt);
     AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
     AH_TRYGO(ah_dense_scratch(&factors, (size_t)(5 * b.c) * sizeof(double)), out);
     AH_TRYGO(ah_dense_out_open(&gx, out), out);
@@ -247,7 +254,7 @@ int ah_cpu_batch_norm_backward(struct ah_call *c)
         backward_factors_f64(&b, mean, inverse, w.data, sg, sx, training, gw.data, gb.data, ca, cb, cc);
         plane_combine_f64(&b, g.data, x.data, ca, cb, cc, gx.data);
     }
-    out->storage->channels_last = rows;
+    out->storage->channels_last = last;
 out:
     ah_dense_out_close(&gb);
     ah_dense_out_close(&gw);

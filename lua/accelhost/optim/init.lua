@@ -15,6 +15,7 @@ local lazy = {
   Lion = {"accelhost.optim.lion"},
   Muon = {"accelhost.optim.muon"},
   lr_scheduler = {"accelhost.optim.lr_scheduler"},
+  swa_utils = {"accelhost.optim.swa_utils"},
 }
 namespace.add(lazy, "accelhost.optim.adam", {"Adam", "AdamW"})
 namespace.add(lazy, "accelhost.optim.nadam", {"NAdam", "RAdam", "Adamax"})

@@ -45,7 +45,7 @@ local hints = {
 local hint_names = {"foreach", "fused", "capturable", "differentiable"}
 -- Fields that schedulers keep in a group.
 local bookkeeping = {initial_lr = true, max_lr = true, min_lr = true, max_momentum = true, base_momentum = true,
-  name = true}
+  swa_lr = true, name = true}
 
 local function check_hints(name, given)
   for _, hint in ipairs(hint_names) do

@@ -97,4 +97,6 @@ function parametrizations.spectral_norm(...)
   return parametrize.register_parametrization(module, name, SpectralNorm(module[name], n_power_iterations, dim, eps))
 end
 
-return namespace.new("nn.utils.parametrizations", parametrizations)
+return namespace.new("nn.utils.parametrizations", parametrizations, {
+  orthogonal = {"accelhost.nn.utils.orthogonal"},
+})

@@ -45,12 +45,14 @@ local function overwrite(tensor, value)
   end)
 end
 
--- Through the inverses of the parametrizations, the last one first; one without is an identity, or an error.
+-- Through the inverses of the parametrizations, the last one first; one without, or which gives nothing, is an identity
+-- or an error.
 local function invert(list, strict, ...)
   local values = {...}
   for i = #list, 1, -1 do
-    if list[i].right_inverse then
-      values = {list[i]:right_inverse(unpack(values))}
+    local new = list[i].right_inverse and {list[i]:right_inverse(unpack(values))} or {}
+    if new[1] ~= nil then
+      values = new
     elseif strict then
       fail("%s: it has no right_inverse, which assigning to a parametrized tensor needs", list[i]._name)
     end
@@ -274,6 +276,33 @@ function parametrize.remove_parametrizations(...)
   end
   put(module, name, original)
   return module
+end
+
+local read_transfer = arguments.signature("transfer_parametrizations_and_params", {
+  "from_module: module", "to_module: module", {"tensor_name: string"},
+})
+
+--- Give a module the parametrizations of another one, of one tensor or of all, and the originals' values.
+---@param from_module Module
+---@param to_module Module
+---@param tensor_name string?
+---@return Module to_module
+function parametrize.transfer_parametrizations_and_params(...)
+  local from, to, only = read_transfer(...)
+  local lists = lists_of(from)
+  for _, name in ipairs(only and {only} or lists and lists:keys() or {}) do
+    local list = list_of(from, name)
+    if list then
+      if to[name] == nil then to[name] = parameter.new(from[name]:detach():clone()) end
+      for i = 1, #list do parametrize.register_parametrization(to, name, list[i], {unsafe = true}) end
+      local mine = list_of(to, name)
+      for i = 1, list.count do
+        local part = list.count == 1 and "original" or "original" .. i - 1
+        overwrite(mine[part], list[part])
+      end
+    end
+  end
+  return to
 end
 
 local read_type = arguments.signature("type_before_parametrizations", {"module: module"})

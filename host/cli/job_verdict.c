@@ -136,10 +136,17 @@ static void tell(struct ah_job *job, const bool *listed, const char *what, const
     }
 }
 
-/* The other ranks: waited for in vain, with a failure of their own, taken along. */
+/* Do two ranks' words begin with the same line? */
+static bool failed_alike(const struct ah_board_slot *a, const struct ah_board_slot *b)
+{
+    size_t bytes = strcspn(a->text, "\n");
+    return bytes > 0 && bytes == strcspn(b->text, "\n") && !memcmp(a->text, b->text, bytes);
+}
+
+/* The other ranks: waited for in vain, with a failure of their own or the same one, taken along. */
 static void report_others(struct ah_job *job, int first)
 {
-    bool own[AH_BOARD_MAX_RANKS] = {false}, taken[AH_BOARD_MAX_RANKS] = {false};
+    bool own[AH_BOARD_MAX_RANKS] = {false}, alike[AH_BOARD_MAX_RANKS] = {false}, taken[AH_BOARD_MAX_RANKS] = {false};
     int blamed = atomic_load(&ah_board_slot(job->board, first)->blamed);
     char line[1024] = "";
     for (int r = job->size; r-- > 0;) {
@@ -148,12 +155,15 @@ static void report_others(struct ah_job *job, int first)
             continue;
         own[r] = atomic_load(&slot->state) == AH_RANK_FAILED && !atomic_load(&slot->victim);
         taken[r] = !own[r];
+        alike[r] = own[r] && failed_alike(slot, ah_board_slot(job->board, first));
+        own[r] = own[r] && !alike[r];
         if (own[r])
             snprintf(line, sizeof line, "%.*s", (int)strcspn(slot->text, "\n"), slot->text);
     }
     if (blamed >= 0)
         ah_job_notice(job, "accelhost launch: rank %d %s\n", blamed, job->rank[blamed].stopped ?
                       "had been stopped by a signal and was ended" : "did not come and was ended");
+    tell(job, alike, "failed in the same way", "");
     tell(job, own, "failed too: ", line);
     tell(job, taken, "ended because of it", "");
 }

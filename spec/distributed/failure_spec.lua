@@ -142,7 +142,10 @@ describe("a job of which a rank fails", function()
   it("lists every rank that failed by itself", function()
     local result = run.host({"launch", "--num_processes", 3, "-e", together .. "error('all')"}, {timeout = 20})
     assert.matches("rank %d failed: %-e:1: all", result.stderr)
-    assert.matches("ranks %d, %d failed too: %-e:1: all", result.stderr)
+    assert.matches("\naccelhost launch: ranks %d, %d failed in the same way\n", result.stderr)
+    result = run.host({"launch", "--num_processes", 2, "-e", together .. "error('by ' .. os.getenv('RANK'))"},
+      {timeout = 20})
+    assert.matches("rank %d failed: %-e:1: by %d.*rank %d failed too: %-e:1: by %d", result.stderr)
     local one = "local r = tonumber(os.getenv('RANK')) if r == 5 then error('x') end while true do end"
     result = run.host({"launch", "--num_processes", 7, "-e", one}, {timeout = 20})
     assert.matches("\naccelhost launch: ranks 0%-4, 6 ended because of it\n$", result.stderr)

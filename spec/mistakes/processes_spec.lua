@@ -43,7 +43,8 @@ describe("In several processes the message names", function()
     {"a model that was changed after prepare",
       "accelerator:prepare(model) model.fc9 = nn.Linear(2, 2) accelerator:backward(model.fc9(model(x)):sum())",
       "backward: the model's parameters changed since prepare (parameter 5 of 6); prepare it again"},
-    {"the nearest name, once for each", "model.fc3(x)", "model (Net) has no 'fc3'; did you mean 'fc1'?"},
+    {"the nearest name, once for both", "model.fc3(x)", "model (Net) has no 'fc3'; did you mean 'fc1'?",
+      "failed in the same way"},
   }
 end)
 

@@ -41,7 +41,7 @@ describe("The message of a data set's or a loader's", function()
     {"samples of unequal shapes names both",
       "for b in data.DataLoader({get = function(_, i) return accelhost.ones(i + 1) end, " ..
       "len = function() return 2 end}, {batch_size = 2}) do print(b) end",
-      "stack: tensor 1 has shape (2,), tensor 0 (1,)"},
+      "stack: tensor 1 has shape (2,), tensor 0 (1,)", "need a collate_fn"},
     {"list that is counted from 0 says so",
       "local list = {x} for b in data.DataLoader{get = function(_, i) return list[i].z end, " ..
       "len = function() return 1 end} do print(b) end", "i is 0, and Lua's tables count from 1", "write list[i + 1]"},

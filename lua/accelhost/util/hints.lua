@@ -218,6 +218,23 @@ local rules = {
   {"attempt to call %a+ '([%w_]+)' %(a table value%)", called_table},
   {"attempt to call %a+ '([%w_]+)' %(a userdata value%)", called_table},
   {"attempt to call a %a+ value", called_table},
+  {"a floating target holds class probabilities", function()
+    return 'class numbers are integers: target:to "int64"'
+  end},
+  {"target %-?%d+ at position %d+ is outside", function() return "classes count from 0" end},
+  {"dtypes differ: (%w+) and", function(_, dtype)
+    return ('bring them to one dtype, as by x:to "%s"'):format(dtype)
+  end},
+  {"inner sizes differ", function()
+    return "the last dim of the first meets the last but one of the second; b:t() swaps b's"
+  end},
+  {"does not fit weight %([%d, ]*%) %(out_features, in_features%)", function()
+    return "the input's last dim has to be in_features; x:flatten(1) makes a row of each image"
+  end},
+  {"stack: tensor %d+ has shape", function()
+    return "samples of unequal shapes need a collate_fn of the DataLoader, as one that pads"
+  end},
+  {"^[^\n]*%f[%w]dim %d+ is out of range", function() return "dims count from 0, or from -1 backwards" end},
   {"collective #%d+ differs: rank", function()
     return "every process has to make the same calls in the same order, none inside `if accelerator.is_main_process`"
   end},

@@ -1,4 +1,5 @@
 local C = require "accelhost._C"
+local io_functions = require "accelhost.io"
 local optim = require "accelhost.optim"
 local check = require "spec.support.check"
 local fixtures = require "spec.fixtures.optim"
@@ -321,6 +322,22 @@ describe("The state of an optimizer", function()
       for i in ipairs(params) do assert.same(flat(params[i]), flat(resumed[i])) end
     end)
   end
+
+  it("survives a file, whatever it holds", function()
+    local path = os.tmpname()
+    for _, name in ipairs {"NAdam", "ASGD", "Rprop", "Lion", "Adafactor"} do
+      local params, resumed = parameters(), parameters()
+      local optimizer, second = optim[name](params), optim[name](resumed)
+      train(optimizer, params, 1, 3)
+      io_functions.save(optimizer:state_dict(), path)
+      for i, p in ipairs(resumed) do C.autograd.no_grad(p.copy_, p, params[i]) end
+      second:load_state_dict(io_functions.load(path))
+      train(optimizer, params, 4, 5)
+      train(second, resumed, 4, 5)
+      for i in ipairs(params) do assert.same(flat(params[i]), flat(resumed[i]), name) end
+    end
+    os.remove(path)
+  end)
 
   it("is copied when loaded", function()
     local params = parameters()

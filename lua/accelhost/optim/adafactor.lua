@@ -8,12 +8,13 @@ local epsilon = {float64 = 2 ^ -52, float32 = 2 ^ -23, float16 = 2 ^ -10, bfloat
 --- Adam without momentum whose mean square of a matrix is kept as a column and a row (Shazeer and Stern, 2018), as
 -- PyTorch has it. With b = t^beta2_decay the means move by b to those of g^2; v = row col / mean(row), or the mean
 -- itself for a parameter of fewer than 2 dims; u = g / sqrt(max(v, eps1^2)); p *= 1 - lr weight_decay;
--- p -= max(eps2, rms(p)) min(lr, 1 / sqrt(t)) u / max(1, rms(u) / d). eps is {eps1, eps2}; eps1 nil is the dtype's own.
+-- p -= max(eps2, rms(p)) min(lr, 1 / sqrt(t)) u / max(1, rms(u) / d). eps is {eps1, eps2}; an eps1 of false
+-- (PyTorch's None) is the dtype's own.
 --
---   optim.Adafactor(net:parameters(), {lr = 1e-2, eps = {nil, 1e-3}})
+--   optim.Adafactor(net:parameters(), {lr = 1e-2, eps = {false, 1e-3}})
 ---@class Adafactor: Optimizer
 local Adafactor = Optimizer:define("Adafactor", {
-  {"lr: nonnegative|tensor", 1e-2}, {"beta2_decay: number", -0.8}, {"eps: any", {nil, 1e-3}}, {"d: number", 1},
+  {"lr: nonnegative|tensor", 1e-2}, {"beta2_decay: number", -0.8}, {"eps: any", {false, 1e-3}}, {"d: number", 1},
   {"weight_decay: nonnegative", 0}, {"maximize: flag", false},
 })
 
@@ -22,10 +23,11 @@ local function is_size(value) return type(value) == "number" and value >= 0 end
 function Adafactor:check_group(group)
   Optimizer.check_group(self, group)
   local eps = group.eps
-  if type(eps) ~= "table" or not is_size(eps[2]) or not (eps[1] == nil or is_size(eps[1])) then
-    arguments.fail("Adafactor: eps: expected {eps1, eps2}, numbers of at least 0 (eps1 may be nil), got %s",
+  if type(eps) ~= "table" or not is_size(eps[2]) or not (not eps[1] or is_size(eps[1])) then
+    arguments.fail("Adafactor: eps: expected {eps1, eps2}, numbers of at least 0 (eps1 may be false), got %s",
       arguments.describe(eps))
   end
+  group.eps = {eps[1] or false, eps[2]} -- without a hole, so that it can be saved
   if group.beta2_decay > 0 then
     arguments.fail("Adafactor: beta2_decay: expected a number of at most 0, got number %s", group.beta2_decay)
   end

@@ -89,6 +89,13 @@ local function is_function(name)
 end
 
 return namespace.new("accelhost", accelhost, lazy, {
+  refused = {
+    cuda = 'tensors lie where device = "NAME" or t:to "NAME" says; accelhost.device_count() counts',
+    device = 'a device is named by a string, "cpu"',
+    distributed = "accelerator:gather, :reduce and :wait_for_everyone are the collectives",
+    utils = "accelhost.data has the loaders, nn.utils the helpers of models",
+    Module = "nn.Module", Linear = "nn.Linear",
+  },
   find = function(name)
     -- The default accelerator, configured by how the script was launched, is made when it is first used.
     if name == "accelerator" then return accelhost.Accelerator() end

@@ -8,7 +8,7 @@ local collectives = {}
 local function apply(fn, value)
   if C.is_tensor(value) then return fn(value) end
   if type(value) ~= "table" then
-    arguments.fail("expected a tensor or a table of tensors, got %s", type(value))
+    arguments.fail("a collective takes a tensor or a table of tensors, got %s", arguments.describe(value))
   end
   local result = {}
   for _, key in ipairs(arguments.sorted_keys(value)) do result[key] = apply(fn, value[key]) end

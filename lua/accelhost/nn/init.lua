@@ -68,7 +68,8 @@ for file, names in pairs(files) do namespace.add(lazy, "accelhost.nn." .. file, 
 local refused = {
   DataParallel = "accelerator:prepare spreads a model over processes", NLLLoss2d = "NLLLoss takes any number of dims",
   CrossMapLRN2d = "LocalResponseNorm is the same", Buffer = "module:register_buffer(name, tensor) makes one",
-  LinearCrossEntropyLoss = "use Linear and CrossEntropyLoss", Container = "use Sequential, ModuleList or ModuleDict",
+  parallel = "accelerator:prepare(model) is what DistributedDataParallel is", CrossEntropy = "nn.CrossEntropyLoss",
+  MSE = "nn.MSELoss", Conv = "nn.Conv1d, nn.Conv2d, nn.Conv3d", LinearCrossEntropyLoss = "use Linear and CrossEntropyLoss", Container = "use Sequential, ModuleList or ModuleDict",
 }
 for _, name in ipairs {
   "Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "BatchNorm1d",

@@ -76,8 +76,7 @@ return function(Optimizer)
   ---@param closure function? computes the loss anew (and its gradients) first
   ---@return any loss what closure returned
   function Optimizer:step(closure)
-    local loss
-    if closure then loss = C.autograd.enable_grad(closure) end
+    local loss = closure ~= nil and self:_run_closure(closure) or nil
     self._step_count = self._step_count + 1
     local kind, groups = self._kind, self.param_groups
     for g = 1, #groups do

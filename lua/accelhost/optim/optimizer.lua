@@ -213,14 +213,20 @@ function Optimizer:zero_grad(options)
   end
 end
 
+--- What a step's closure gives, run with gradients on; nil without one.
+function Optimizer:_run_closure(closure)
+  if closure == nil then return nil end
+  arguments.check(self._name .. ":step", "closure", "callable", closure)
+  return C.autograd.enable_grad(closure)
+end
+
 --- For the step of an optimizer that is written in Lua: run the closure, then fn for every parameter that has a
 -- gradient, without recording.
 ---@param closure function?
 ---@param fn fun(group: table, param: table)
 ---@return any loss what the closure returned
 function Optimizer:each_parameter(closure, fn)
-  local loss
-  if closure then loss = C.autograd.enable_grad(closure) end
+  local loss = self:_run_closure(closure)
   self._step_count = self._step_count + 1
   C.autograd.no_grad(function()
     for _, group in ipairs(self.param_groups) do

@@ -97,7 +97,8 @@ end
 -- What PyTorch and Python call it, and what it is here.
 local elsewhere = {
   cuda = ':to "cuda"', numpy = ":tolist()", cpu = ':to "cpu"', type = ":to(dtype)", copy = ":clone()", len = "#",
-  append = ":append(...)", __len__ = ":len()", backwards = ":backward()", data_ptr = "accelhost.save, .npy",
+  append = ":append(...)", environ = ".getenv(name)", load = ":load_state_dict(accelhost.load(path))",
+  __len__ = ":len()", backwards = ":backward()",
 }
 local globals = {
   len = "#x is the length of x", range = "for i = 0, n - 1 do ... end counts", enumerate = "accelhost.enumerate",
@@ -109,6 +110,8 @@ local globals = {
   optim = "local optim = accelhost.optim", data = "local data = accelhost.data",
   accelhost = "local accelhost = require \"accelhost\"", True = "write true", False = "write false", None = "write nil",
   self = "define the method with a colon, function Net:forward(x)", math = "Lua's own library",
+  dist = "accelerator:gather, :reduce and :wait_for_everyone", sys = "arg has the script's arguments",
+  time = "os.clock() and os.time()", random = "math.random, accelhost.rand",
 }
 
 local function class_name(value)
@@ -235,6 +238,7 @@ local rules = {
     return "samples of unequal shapes need a collate_fn of the DataLoader, as one that pads"
   end},
   {"^[^\n]*%f[%w]dim %d+ is out of range", function() return "dims count from 0, or from -1 backwards" end},
+  {"a gradient is needed for a tensor of shape", function() return "loss:mean() and loss:sum() are scalars" end},
   {"collective #%d+ differs: rank", function()
     return "every process has to make the same calls in the same order, none inside `if accelerator.is_main_process`"
   end},

@@ -168,9 +168,25 @@ static void report_others(struct ah_job *job, int first)
     tell(job, taken, "ended because of it", "");
 }
 
+/* Ctrl-C: where the job was, as far as its collectives tell. */
+static void report_interrupt(struct ah_job *job)
+{
+    char last[192];
+    for (int r = 0; r < job->size; r++) {
+        ah_job_last_collective(job, r, last, sizeof last);
+        if (!last[0])
+            continue;
+        ah_job_notice(job, "accelhost launch: interrupted; rank %d's%s\n", r, last + strlen("; its"));
+        return;
+    }
+    ah_job_notice(job, "accelhost launch: interrupted\n");
+}
+
 void ah_job_report(struct ah_job *job)
 {
     int first = cause(job);
+    if (first < 0 && job->signal == SIGINT)
+        report_interrupt(job);
     if (first < 0 || lost_its_reader(job) || is_usage(job))
         return;
     const struct ah_rank_process *process = &job->rank[first];

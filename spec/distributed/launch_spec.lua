@@ -269,6 +269,19 @@ describe("accelhost launch", function()
     return result
   end
 
+  it("says at Ctrl-C which collective was the last one", function()
+    local script = "local comm = require('accelhost._C').comm local marks = io.open(arg[1], 'a') for i = 1, 3 do " ..
+      "comm.barrier() end marks:write('x\\n') marks:close() while true do end"
+    local marks = os.tmpname()
+    local result = run.program({"sh", "-c", [[
+      env --default-signal "$0" launch --num_processes 2 -e "$1" "$2" & launcher=$!
+      for i in $(seq 200); do [ $(wc -l < "$2") = 2 ] && break; sleep 0.1; done
+      kill -INT $launcher; wait $launcher]], run.path, script, marks}, {timeout = 30})
+    os.remove(marks)
+    assert.equal(130, result.code)
+    assert.matches("accelhost launch: interrupted; rank 0's last collective was barrier #3 at %-e:1\n", result.stderr)
+  end)
+
   it("kills ranks that do not end within the grace", function()
     assert.equal(130, interrupt("--grace 0.2", "").code)
   end)

@@ -324,7 +324,7 @@ end
 ---@param message string
 ---@return string
 function hints.add(message)
-  local fine, hint = pcall(explain, message)
+  local fine, hint = pcall(explain, message:sub(1, 1000)) -- a script's own words may be endless
   return fine and hint and ("%s (%s)"):format(message, hint) or message
 end
 

@@ -69,7 +69,8 @@ local refused = {
   DataParallel = "accelerator:prepare spreads a model over processes", NLLLoss2d = "NLLLoss takes any number of dims",
   CrossMapLRN2d = "LocalResponseNorm is the same", Buffer = "module:register_buffer(name, tensor) makes one",
   parallel = "accelerator:prepare(model) is what DistributedDataParallel is", CrossEntropy = "nn.CrossEntropyLoss",
-  MSE = "nn.MSELoss", Conv = "nn.Conv1d, nn.Conv2d, nn.Conv3d", LinearCrossEntropyLoss = "use Linear and CrossEntropyLoss", Container = "use Sequential, ModuleList or ModuleDict",
+  MSE = "nn.MSELoss", Conv = "nn.Conv1d, nn.Conv2d, nn.Conv3d",
+  LinearCrossEntropyLoss = "use Linear and CrossEntropyLoss", Container = "use Sequential, ModuleList or ModuleDict",
 }
 for _, name in ipairs {
   "Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "BatchNorm1d",

@@ -22,7 +22,7 @@ describe("An unknown name", function()
   end
 
   it("that is near to none is an error too", function()
-    local message = check.raises("accelhost has no 'cuda'", function() return accelhost.cuda end)
+    local message = check.raises("accelhost has no 'quaternion'", function() return accelhost.quaternion end)
     assert.is_nil(message:find("did you mean", 1, true))
   end)
 

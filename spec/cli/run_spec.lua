@@ -274,10 +274,14 @@ net:forward(5)
 
   it("says where Ctrl-C found the script, and dies of it", function()
     local step = "local a = require 'accelhost' local x = a.ones(2)\nwhile true do\n  x = x:tanh()\nend"
+    local ready = "local file = io.open(arg[1], 'w') file:write 'ready' file:close() "
     for text, where in pairs {[step] = "at %-e:[23]", ["while true do end"] = "in a compiled loop"} do
+      local mark = os.tmpname()
       local result = run.program({"bash", "-c", [[
-        env --default-signal=INT "$0" -e "$1" & child=$!
-        sleep 0.5; kill -INT $child; wait $child; echo $?]], run.path, text}, {timeout = 20})
+        env --default-signal=INT "$0" -e "$1" "$2" & child=$!
+        for i in $(seq 100); do [ -s "$2" ] && break; sleep 0.1; done
+        sleep 0.2; kill -INT $child; wait $child; echo $?]], run.path, ready .. text, mark}, {timeout = 30})
+      os.remove(mark)
       assert.equal("130\n", result.stdout)
       assert.matches("^\naccelhost: interrupted " .. where, result.stderr)
     end

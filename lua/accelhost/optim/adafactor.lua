@@ -47,9 +47,9 @@ local function make_state(param, grad)
   return state
 end
 
--- The mean squares of a gradient along a dim.
+-- The mean squares along a dim, without a matrix of the squares.
 local function mean_square(grad, dim)
-  return grad:square():mean(dim, true)
+  return grad:norm(2, dim, true):pow_(2):div_(grad:size(dim))
 end
 
 local function rms(tensor)
@@ -68,9 +68,9 @@ local function update(group, param, state)
   if state.row_var then
     state.row_var:lerp_(mean_square(grad, -1), weight)
     state.col_var:lerp_(mean_square(grad, -2), weight)
-    estimate = state.row_var:matmul(state.col_var):div_(state.row_var:mean(-2, true):clamp_(eps1))
+    estimate = state.row_var / state.row_var:mean(-2, true):clamp_(eps1) * state.col_var
   else
-    state.variance:lerp_(grad:square(), weight)
+    state.variance:lerp_(grad * grad, weight)
     estimate = state.variance:clone()
   end
   local change = estimate:clamp_(eps1 * eps1):rsqrt_():mul_(grad)

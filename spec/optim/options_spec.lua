@@ -63,7 +63,7 @@ local function rates_of(name)
     local group = optimizer.param_groups[1]
     group.initial_lr = 0.1
     if name == "OneCycleLR" then group.max_lr, group.min_lr, group.base_momentum, group.max_momentum = 1, 0, 0, 1 end
-    local scheduler = optim.lr_scheduler[name](optimizer, given)
+    local scheduler = (name == "SWALR" and optim.swa_utils or optim.lr_scheduler)[name](optimizer, given)
     local rates = {group.lr, group.momentum}
     for epoch = 1, 7 do
       optimizer:step()
@@ -101,6 +101,8 @@ local schedulers = {
     values = {base_lr = 0.2, max_lr = 2, step_size_up = 3, step_size_down = 1, mode = "triangular2", gamma = 0.5,
       scale_fn = half, scale_mode = "iterations", cycle_momentum = false, base_momentum = 0.1, max_momentum = 0.99},
     with = {gamma = {mode = "exp_range"}, scale_mode = {scale_fn = falling}}},
+  SWALR = {base = {swa_lr = 0.05}, values = {swa_lr = 0.02, anneal_epochs = 3, anneal_strategy = "linear"},
+    last_epoch = false},
   ReduceLROnPlateau = {base = {patience = 1},
     values = {mode = "max", factor = 0.5, patience = 0, threshold = 0.6, threshold_mode = "abs", cooldown = 3,
       min_lr = 0.05, eps = 1},

@@ -163,16 +163,19 @@ int ah_field_set(lua_State *L)
     struct ah_tensor *tensor = ah_check_tensor(L, 1);
     const char *name = lua_tostring(L, 2);
     if (!strcmp(name, "grad")) {
+        if (!lua_isnil(L, 3) && !ah_to_tensor(L, 3))
+            return ah_raise_text(L, "grad: expected a tensor or nil, got %s", ah_value_text(L, 3));
         struct ah_tensor *grad = ah_opt_tensor(L, 3);
         ah_check(L, ah_set_grad(tensor, grad));
         if (grad)
             ah_share_handle(L, 3);
     } else if (!strcmp(name, "requires_grad")) {
         if (!lua_isboolean(L, 3))
-            return ah_raise_text(L, "requires_grad: expected true or false, got %s", luaL_typename(L, 3));
+            return ah_raise_text(L, "requires_grad: expected true or false, got %s", ah_value_text(L, 3));
         ah_check(L, ah_set_requires_grad(tensor, lua_toboolean(L, 3)));
     } else if (!strcmp(name, "data")) {
-        ah_check_tensor(L, 3);
+        if (!ah_to_tensor(L, 3))
+            return ah_raise_text(L, "data: expected a tensor, got %s", ah_value_text(L, 3));
         lua_remove(L, 2);
         return ah_set_data(L);
     } else {

@@ -32,6 +32,10 @@ describe("The message says how to walk", function()
       "accelhost.enumerate(loader)"},
     {"a loader, at pairs", "for i, b in pairs(loader) do print(i, b) end", "for batch in loader do"},
     {"a tensor", "for i, row in ipairs(x) do print(i, row) end", "for i = 0, #x - 1 do local row = x[i]"},
+    {"parameters", "for p in model:parameters() do print(p) end",
+      "it gives a table, which ipairs walks: for i, value in ipairs(model:parameters()) do"},
+    {"named parameters", "for n, p in ipairs(model:named_parameters()) do print(n, p) end",
+      "it is an iterator already: for name, value in model:named_parameters() do"},
     {"a data set", "for image in dataset do print(image) end", "dataset is a data set: data.DataLoader(dataset)"},
   }
 end)

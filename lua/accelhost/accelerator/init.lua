@@ -276,6 +276,13 @@ end
 ---@return any # what the function returns
 function Accelerator:accumulate(...)
   local count = select("#", ...)
+  for i = 1, count do
+    local given = select(i, ...)
+    if kind_of(given) ~= "model" and not (i == count and type(given) == "function") then
+      arguments.fail("accumulate: argument %d: expected a model (the last one may be a function), got %s", i,
+        arguments.describe(given))
+    end
+  end
   local fn = count > 0 and select(count, ...) or nil
   local loader = active_loader(self)
   check_window(self, loader)

@@ -167,6 +167,8 @@ local function zero_index(place)
 end
 
 local function walked(place, walker)
+  local call = place.line:match(walker .. "%s*%(%s*([%a_][%w_%.]*:named_[%w_]+)")
+  if call then return ("it is an iterator already: for name, value in %s() do"):format(call) end
   local path = place.line:match(walker .. "%s*%(%s*([%a_][%w_%.]*)")
   local value = path and resolve(place, path)
   if C.is_tensor(value) then
@@ -183,6 +185,8 @@ local function walked(place, walker)
 end
 
 local function called_table(place, name)
+  local call = place.line:match "%f[%w_]in%s+([%a_][%w_%.]*:[%w_]+%b())%s+do%f[^%w_]"
+  if call then return ("it gives a table, which ipairs walks: for i, value in ipairs(%s) do"):format(call) end
   name = place.line:match "%f[%w_]in%s+([%a_][%w_%.]*)%s+do%f[^%w_]" or name
   local value = name and resolve(place, name)
   if is_object(value) and field(value, "get") and field(value, "len") then

@@ -9,6 +9,7 @@
 ---   }
 ---   print(args.lr)
 local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
 
 local options = {}
 
@@ -79,11 +80,28 @@ local function convert(row, text)
   return text
 end
 
+local row_names = {"type", "choices", "integer", "minimum", "metavar"}
+
+local function check_rows(spec)
+  arguments.check("parse_args", "spec", "table", spec)
+  for i, row in ipairs(spec) do
+    if type(row) ~= "table" or type(row[1]) ~= "string" then
+      arguments.fail("parse_args: row %d: expected {name, default, help}, got %s", i, arguments.describe(row))
+    end
+    local named = {}
+    for key, value in pairs(row) do
+      if type(key) == "string" then named[key] = value end
+    end
+    arguments.check_names("parse_args: --" .. row[1], named, row_names)
+  end
+end
+
 --- Read the script's options. Prints help and ends with 0 on --help; ends with 2 on a wrong option.
 ---@param spec table rows {name, default, help, type=, choices=, integer=, minimum=}, and `description`
 ---@param words? string[] default: the script's own arguments
 ---@return table<string, any> # by name
 function options.parse(spec, words)
+  check_rows(spec)
   words = words or arg or {}
   local values = {}
   for _, row in ipairs(spec) do values[row[1]] = row[2] end

@@ -180,6 +180,17 @@ describe("What does not fit is named by", function()
 end)
 
 describe("A function in place", function()
+  it("is an op's, too, where the option says so", function()
+    local x = accelhost.tensor {-1, 2}
+    assert.are_not.equal(x, F.relu(x, false))
+    assert.are_not.equal(x, F.relu(x, {inplace = false}))
+    assert.same({-1, 2}, x:tolist())
+    assert.equal(x, F.relu(x, {inplace = true}))
+    assert.same({0, 2}, x:tolist())
+    check.raises("relu: inplace: expected true or false, got number 1", function() F.relu(x, {inplace = 1}) end)
+    check.raises("unknown option 'inplaec'", function() F.relu(x, {inplaec = true}) end)
+  end)
+
   it("writes into its input and keeps the gradient", function()
     for _, name in ipairs {"celu", "selu", "mish", "relu6"} do
       local x = accelhost.randn({3, 4}, {dtype = "float64", requires_grad = true})

@@ -145,4 +145,30 @@ function F.gumbel_softmax(...)
   return one - soft:detach() + soft
 end
 
+-- Ops of the table with PyTorch's option `inplace` behind the others: it chooses the row that writes into its input.
+-- `place` is where it stands. Calls without it go straight through.
+local function chosen_inplace(name, place)
+  local plain, into = C[name], C[name .. "_"]
+  return function(...)
+    local given = select("#", ...)
+    local last = given > 1 and select(given, ...)
+    if given == place and type(last) == "boolean" then
+      return (last and into or plain)(unpack({...}, 1, given - 1))
+    end
+    if type(last) ~= "table" or getmetatable(last) ~= nil or last.inplace == nil then return plain(...) end
+    local fn, values, options = arguments.check(name, "inplace", "flag", last.inplace) and into or plain, {...}, {}
+    for key, value in pairs(last) do
+      if key ~= "inplace" then options[key] = value end
+    end
+    values[given] = options
+    return fn(unpack(values, 1, given))
+  end
+end
+
+for name, place in pairs {
+  relu = 2, silu = 2, hardswish = 2, hardsigmoid = 2, leaky_relu = 3, elu = 3, hardtanh = 4, dropout = 4,
+} do
+  F[name] = chosen_inplace(name, place)
+end
+
 return F

@@ -332,3 +332,82 @@ describe("SyncBatchNorm", function()
     end)
   end)
 end)
+
+-- The same tensor in other memory: its last dim is not its fastest.
+local function restrided(tensor)
+  if tensor:dim() < 2 or tensor:numel() == 0 then return tensor end
+  return tensor:detach():transpose(0, -1):contiguous():transpose(0, -1)
+end
+
+local function as_list(...) return {...} end
+
+describe("The same numbers come from inputs in other memory, and nearly the same from float32, with", function()
+  for number, case in ipairs(fixture) do
+    local floats = false
+    for _, input in ipairs(inputs_of(case)) do floats = floats or input:is_floating_point() end
+    if floats and not is_random(case) and not case.call:find "float64" and not case.call:find ":double" then
+      it(case.call .. " (" .. number .. ")", function()
+        local inputs, moved, single = inputs_of(case), {}, {}
+        for i, input in ipairs(inputs) do
+          moved[i] = restrided(input)
+          single[i] = input:is_floating_point() and input:detach():float() or input
+        end
+        accelhost.manual_seed(8)
+        local wanted = as_list(make(case)(unpack(inputs)))
+        accelhost.manual_seed(8)
+        local made = make(case)
+        local got = as_list(made(unpack(moved)))
+        made = make(case)
+        if nn.is_module(made) then made:float() end
+        local rough = as_list(made(unpack(single)))
+        for i, result in ipairs(wanted) do
+          check.near(check.flat(result), got[i], 1e-12)
+          if result:is_floating_point() then
+            assert.equal("float32", rough[i].dtype)
+            check.near(check.flat(result), rough[i], 2e-4)
+          end
+        end
+      end)
+    end
+  end
+end)
+
+describe("A batch of nothing", function()
+  it("passes layers of volumes", function()
+    local x = accelhost.zeros({0, 2, 4, 4, 4}, {requires_grad = true})
+    for _, layer in ipairs {
+      nn.Conv3d(2, 3, 2), nn.ConvTranspose3d(2, 3, 2), nn.MaxPool3d(2, {return_indices = true}), nn.AvgPool3d(2),
+      nn.AdaptiveMaxPool3d(2, {return_indices = true}), nn.AdaptiveAvgPool3d(2), nn.InstanceNorm3d(2),
+      nn.FractionalMaxPool3d(2, {output_size = 2, return_indices = true}), nn.LPPool3d(2, 2), nn.CircularPad3d(1),
+    } do
+      local y = layer(x)
+      assert.equal(0, y:size(0))
+      y:sum():backward()
+    end
+  end)
+end)
+
+describe("Halves keep their dtype in", function()
+  local labels = accelhost.tensor({0, 3}, {dtype = "int64"})
+  for name, call in pairs {
+    poisson_nll_loss = function(x) return F.poisson_nll_loss(x, labels:unsqueeze(1):tile(1, 4), {full = true}) end,
+    gaussian_nll_loss = function(x) return F.gaussian_nll_loss(x, x * 0.5, 0.3) end,
+    multi_margin_loss = function(x) return F.multi_margin_loss(x, labels) end,
+    rms_norm = function(x) return F.rms_norm(x, 4) end,
+    local_response_norm = function(x) return F.local_response_norm(x:unsqueeze(2), 2) end,
+    rrelu = function(x) return F.rrelu(x, {training = true}) end,
+    ctc_loss = function(x)
+      return F.ctc_loss(x:unsqueeze(1):log_softmax(-1), labels:narrow(0, 1, 1):unsqueeze(0), {2}, {1})
+    end,
+  } do
+    it(name, function()
+      for _, dtype in ipairs {"bfloat16", "float16"} do
+        local x = accelhost.randn(2, 4):to(dtype):requires_grad_()
+        local y = call(x)
+        assert.equal(dtype, y.dtype)
+        y:sum():backward()
+        assert.equal(dtype, x.grad.dtype)
+      end
+    end)
+  end
+end)

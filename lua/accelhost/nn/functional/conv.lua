@@ -120,8 +120,9 @@ function F.conv3d(...)
     parts[k + 1] = C.slice(frames, 1, first, first + (depth - 1) * stride[1] + 1, stride[1])
   end
   local batch, channels = input:size(0), weight:size(0)
-  local stacked = C.stack(parts, 3):reshape(batch * depth, -1, input:size(3), input:size(4))
-  local result = C.conv2d(stacked, weight:reshape(channels, -1, kernel[2], kernel[3]), bias, plane(stride), plane(pads),
+  local stacked = C.stack(parts, 3):reshape(batch * depth, input:size(1) * kernel[1], input:size(3), input:size(4))
+  local flat = weight:reshape(channels, weight:size(1) * kernel[1], kernel[2], kernel[3])
+  local result = C.conv2d(stacked, flat, bias, plane(stride), plane(pads),
     plane(dilation), groups)
   return result:reshape(batch, depth, channels, result:size(2), result:size(3)):transpose(1, 2):contiguous()
 end
@@ -168,8 +169,9 @@ function F.conv_transpose3d(...)
   end
   local batch, depth, channels = input:size(0), input:size(2), weight:size(1) * groups
   local kernel = kernel_of(weight, 3)
-  local frames = input:transpose(1, 2):reshape(batch * depth, -1, input:size(3), input:size(4))
-  local images = C.conv_transpose2d(frames, weight:reshape(weight:size(0), -1, kernel[2], kernel[3]), nil,
+  local frames = input:transpose(1, 2):reshape(batch * depth, input:size(1), input:size(3), input:size(4))
+  local flat = weight:reshape(weight:size(0), weight:size(1) * kernel[1], kernel[2], kernel[3])
+  local images = C.conv_transpose2d(frames, flat, nil,
     plane(stride), plane(padding), plane(more), groups, plane(dilation))
   images = images:reshape(batch, depth, channels, kernel[1], images:size(2), images:size(3))
   local result = spread(images, stride[1], dilation[1], padding[1], more[1])

@@ -96,7 +96,7 @@ function F.poisson_nll_loss(...)
   if full then
     local large = target:gt(1)
     local t = C.where(large, target, 1)
-    loss = loss + C.where(large, t * t:log() - t + (t * (2 * math.pi)):log() * 0.5, 0)
+    loss = loss + C.where(large, t * t:log() - t + (t * (2 * math.pi)):log() * 0.5, 0):to(loss.dtype)
   end
   return reduce(loss, reduction)
 end

@@ -19,6 +19,7 @@ function F.instance_norm(...)
   if input:dim() < 3 then fail("instance_norm: expected an input (N, C, ...), got %s", shape_text(input)) end
   local sizes = input:shape()
   local samples, channels, planes = sizes[1], sizes[2], input:shape()
+  if input:numel() == 0 then return input:clone() end
   if use_input and input:numel() == samples * channels then
     fail("instance_norm: expected more than 1 value per channel, got input %s", shape_text(input))
   end
@@ -30,7 +31,7 @@ function F.instance_norm(...)
   local means, vars = each_sample(mean), each_sample(var)
   local result = C.batch_norm(input:reshape(planes), means, vars, each_sample(weight), each_sample(bias), use_input,
     momentum, eps)
-  if use_input and samples > 0 then
+  if use_input then
     C.autograd.no_grad(function()
       if mean then mean:copy_(means:view(samples, channels):mean(0)) end
       if var then var:copy_(vars:view(samples, channels):mean(0)) end

@@ -48,8 +48,8 @@ function F.max_pool3d(...)
     {dilation[1], 1}, ceil_mode, return_indices)
   local sizes = result_sizes(input, n, c, deepest:size(2), oh, ow)
   if not return_indices then return deepest:reshape(sizes) end
-  local flat = deep:reshape(n, c, -1)
-  local indices = places:reshape(n, c, -1):gather(2, flat) + C.floor_divide(flat, oh * ow) * (h * w)
+  local flat = deep:reshape(n, c, deep:size(2) * deep:size(3))
+  local indices = places:reshape(n, c, d * oh * ow):gather(2, flat) + C.floor_divide(flat, oh * ow) * (h * w)
   return deepest:reshape(sizes), indices:reshape(sizes)
 end
 

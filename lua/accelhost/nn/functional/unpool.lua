@@ -102,7 +102,7 @@ local function windows(input, samples, kernel, size, dims)
     local sample = samples:select(2, dims == 2 and 2 - d or d - 1)
     local first = random_places(sample, input:size(d + 1), size[d], kernel[d])
     local steps = C.arange(kernel[d], {dtype = first.dtype, device = first.device})
-    local at = (first:unsqueeze(-1) + steps):long():reshape(n, c, -1)
+    local at = (first:unsqueeze(-1) + steps):long():reshape(n, c, size[d] * kernel[d])
     local sizes, wide = {n, c}, values:shape()
     for e = 1, dims do sizes[e + 2] = e == d and at:size(2) or 1 end
     at = at:view(sizes)

@@ -196,6 +196,32 @@ static int lift(const struct ah_call *c, int i, struct ah_tensor **out)
     return ah_op1(AH_OP_unsqueeze, out, c->arg[i], AH_I(-2));
 }
 
+/* What conv2d would refuse, in the words of the row: sizes that do not fit each other. `pairs` are stride, padding,
+ * dilation. */
+static int check_row(const struct ah_call *c, const struct ah_value *pairs)
+{
+    const struct ah_args_conv1d *arg = ah_args(c, conv1d);
+    const struct ah_tensor *x = arg->input.tensor, *w = arg->weight.tensor, *b = arg->bias.tensor;
+    int64_t groups = arg->groups.integer;
+    if ((x->ndim != 2 && x->ndim != 3) || w->ndim != 3)
+        return 0; /* for lift to refuse */
+    if (groups < 1 || groups > INT32_MAX || w->size[1] * groups != x->size[x->ndim - 2] || w->size[0] % groups) {
+        return ah_fail(AH_EINVAL, "conv1d: input %s does not fit weight %s with groups = %lld", ah_shape(x),
+                       ah_shape(w), (long long)groups);
+    }
+    if (b && (b->ndim != 1 || b->size[0] != w->size[0]))
+        return ah_fail(AH_EINVAL, "conv1d: bias %s does not fit weight %s", ah_shape(b), ah_shape(w));
+    for (int i = 0; i < 3; i++)
+        if (pairs[i].ints.at[1] < (i != 1) || pairs[i].ints.at[1] > INT32_MAX)
+            return 0; /* for conv2d to refuse */
+    if (w->size[2] < 1 || output_length(x->size[x->ndim - 1], w->size[2], pairs[0].ints.at[1], pairs[1].ints.at[1],
+                                        pairs[2].ints.at[1]) < 1) {
+        return ah_fail(AH_EINVAL, "conv1d: the kernel of weight %s is larger than the padded input %s", ah_shape(w),
+                       ah_shape(x));
+    }
+    return 0;
+}
+
 int ah_forward_conv1d(struct ah_call *c)
 {
     const struct ah_args_conv1d *arg = ah_args(c, conv1d);
@@ -203,6 +229,7 @@ int ah_forward_conv1d(struct ah_call *c)
     struct ah_value pairs[3];
     int status;
     AH_TRY(ah_row_options(c, 3, 3, (int64_t[]){1, 0, 1}, pairs));
+    AH_TRY(check_row(c, pairs));
     AH_TRY(ah_call_expect_float(c, 0));
     AH_TRY(same_dtype(c, 0, 1));
     AH_TRYGO(lift(c, 0, &x), out);

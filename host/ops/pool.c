@@ -211,13 +211,39 @@ static int pool_lifted(struct ah_call *c, enum ah_opid op, const struct ah_value
     return status;
 }
 
+static int expect_rows(const struct ah_call *c)
+{
+    const struct ah_tensor *t = c->arg[0].tensor;
+    if (t->ndim == 2 || t->ndim == 3)
+        return 0;
+    return ah_fail(AH_EINVAL, "%s: expected input (N, C, L) or (C, L), got %s", c->op->name, ah_shape(t));
+}
+
 static int lift(const struct ah_call *c, struct ah_tensor **out)
 {
-    const struct ah_args_avg_pool1d *arg = ah_args(c, avg_pool1d);
-    const struct ah_tensor *t = arg->input.tensor;
-    if (t->ndim != 2 && t->ndim != 3)
-        return ah_fail(AH_EINVAL, "%s: expected input (N, C, L) or (C, L), got %s", c->op->name, ah_shape(t));
-    return ah_op1(AH_OP_unsqueeze, out, arg->input, AH_I(-2));
+    return ah_op1(AH_OP_unsqueeze, out, c->arg[0], AH_I(-2));
+}
+
+/* What the 2-d op would refuse, in the words of the row: its padding, and windows larger than the input. `pairs` are
+ * kernel_size, stride, padding. */
+static int check_row(const struct ah_call *c, const struct ah_value *pairs, int64_t dilation, bool ceil_mode)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    int64_t kernel = pairs[0].ints.at[1], padding = pairs[2].ints.at[1], length = x->size[x->ndim - 1];
+    int64_t stride = pairs[1].kind == AH_NONE ? kernel : pairs[1].ints.at[1];
+    const int64_t option[4] = {kernel, stride, padding, dilation};
+    for (int i = 0; i < 4; i++)
+        if (option[i] < (i != 2) || option[i] > INT32_MAX)
+            return 0; /* for the 2-d op to refuse */
+    if (padding > kernel / 2) {
+        return ah_fail(AH_EINVAL, "%s: padding %lld is more than half of kernel_size %lld", c->op->name,
+                       (long long)padding, (long long)kernel);
+    }
+    if (pooled_length(length, kernel, stride, padding, dilation, ceil_mode) < 1) {
+        return ah_fail(AH_EINVAL, "%s: kernel_size %lld is larger than the padded input %s", c->op->name,
+                       (long long)kernel, ah_shape(x));
+    }
+    return 0;
 }
 
 int ah_forward_max_pool1d(struct ah_call *c)
@@ -225,7 +251,9 @@ int ah_forward_max_pool1d(struct ah_call *c)
     const struct ah_args_max_pool1d *arg = ah_args(c, max_pool1d);
     struct ah_tensor *x = NULL;
     struct ah_value pairs[4];
+    AH_TRY(expect_rows(c));
     AH_TRY(ah_row_options(c, 1, 4, (int64_t[]){1, 1, 0, 1}, pairs));
+    AH_TRY(check_row(c, pairs, pairs[3].ints.at[1], arg->ceil_mode.flag));
     AH_TRY(lift(c, &x));
     const struct ah_value args[] = {AH_T(x), pairs[0], pairs[1], pairs[2], pairs[3], arg->ceil_mode,
                                     arg->return_indices};
@@ -237,7 +265,9 @@ int ah_forward_avg_pool1d(struct ah_call *c)
     const struct ah_args_avg_pool1d *arg = ah_args(c, avg_pool1d);
     struct ah_tensor *x = NULL;
     struct ah_value pairs[3];
+    AH_TRY(expect_rows(c));
     AH_TRY(ah_row_options(c, 1, 3, (int64_t[]){1, 1, 0}, pairs));
+    AH_TRY(check_row(c, pairs, 1, arg->ceil_mode.flag));
     AH_TRY(lift(c, &x));
     const struct ah_value args[] = {AH_T(x), pairs[0], pairs[1], pairs[2], arg->ceil_mode, arg->count_include_pad};
     return pool_lifted(c, AH_OP_avg_pool2d, args, 6);
@@ -247,6 +277,7 @@ int ah_forward_adaptive_avg_pool1d(struct ah_call *c)
 {
     struct ah_tensor *x = NULL;
     struct ah_value size;
+    AH_TRY(expect_rows(c));
     AH_TRY(ah_row_options(c, 1, 1, (int64_t[]){1}, &size));
     AH_TRY(lift(c, &x));
     const struct ah_value args[] = {AH_T(x), size};

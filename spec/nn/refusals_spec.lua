@@ -70,6 +70,19 @@ describe("What does not fit is named by", function()
     ["conv_transpose3d: output_padding must be below stride or dilation"] = function()
       F.conv_transpose3d(zeros(1, 1, 2, 2, 2), zeros(1, 1, 1, 1, 1), {output_padding = 1})
     end,
+    ["conv1d: input (1, 2, 4) does not fit weight (1, 3, 3) with groups = 1"] = function()
+      F.conv1d(zeros(1, 2, 4), zeros(1, 3, 3))
+    end,
+    ["conv1d: the kernel of weight (1, 1, 5) is larger than the padded input (1, 4)"] = function()
+      F.conv1d(zeros(1, 4), zeros(1, 1, 5))
+    end,
+    ["conv1d: bias (2,) does not fit weight (1, 1, 1)"] = function()
+      F.conv1d(zeros(1, 4), zeros(1, 1, 1), zeros(2))
+    end,
+    ["max_pool1d: kernel_size 5 is larger than the padded input (1, 4)"] = function() F.max_pool1d(zeros(1, 4), 5) end,
+    ["avg_pool1d: padding 2 is more than half of kernel_size 3"] = function()
+      F.avg_pool1d(zeros(1, 4), 3, {padding = 2})
+    end,
     ["conv1d: padding 'same' needs stride 1"] = function()
       F.conv1d(zeros(1, 1, 4), zeros(1, 1, 3), {padding = "same", stride = 2})
     end,

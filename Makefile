@@ -96,8 +96,10 @@ $(BUILD)/embed: scripts/embed.c $(LUAJIT_A)
 	$(call say,ld $@)$(CC) -std=c11 -O1 -Ihost $(shell pkg-config --cflags luajit) $(WARN) -Werror -o $@ $^ \
 		$(LUAJIT_LIBS) -lm -ldl
 
-$(BUILD)/embedded.c: $(LUA) $(BUILD)/embed Makefile
-	$(call say,embed lua)$(BUILD)/embed $@ $(BUILD)/embedded.bin $(LUA)
+# Behind it the texts of everything public, where they stand: accelhost help reads them.
+DOCUMENTED := $(LUA) $(sort $(wildcard host/ops/*.def host/bind/*.c examples/guides/*.md)) host/cli/variables.def
+$(BUILD)/embedded.c: $(DOCUMENTED) scripts/docs/extract.lua $(BUILD)/embed Makefile
+	$(call say,embed lua)$(BUILD)/embed $@ $(BUILD)/embedded.bin $(LUA) --docs scripts/docs/extract.lua $(DOCUMENTED)
 
 # The op table's parameters as structs.
 TABLE := $(wildcard host/ops/*.def) host/autograd/rules.def
@@ -125,7 +127,7 @@ $(BUILD)/plugin-headers: spec/device/far_device.c $(BUILD)/op_args.h Makefile
 
 PREFIX  ?= /usr/local
 .PHONY: install
-install: all $(BUILD)/plugin-headers ## into PREFIX=/usr/local, below DESTDIR=
+install: all $(BUILD)/docs/index.html $(BUILD)/plugin-headers ## into PREFIX=/usr/local, below DESTDIR=
 	@scripts/package/install.sh install $(BUILD) "$(DESTDIR)" "$(PREFIX)"
 
 .PHONY: uninstall
@@ -147,7 +149,7 @@ test: ## self-tests and specs; T=pattern for a part; the last line has the count
 	@scripts/test.sh $(BUILD) "$(T)"
 
 .PHONY: check
-check: ## warnings as errors, lint, dependency rule, style, the README's commands
+check: ## warnings as errors, lint, dependency rule, style, the README's commands, texts and examples
 	@scripts/install-deps.sh build check
 	@$(MAKE) --no-print-directory $(JOBS) BUILD=build-werror WERROR=1 build-werror/accelhost build-werror/selftest
 	@$(MAKE) --no-print-directory BUILD=build-werror clang
@@ -156,6 +158,7 @@ check: ## warnings as errors, lint, dependency rule, style, the README's command
 	scripts/check-style
 	build-werror/accelhost scripts/structure/check.lua
 	scripts/check-readme
+	build-werror/accelhost scripts/docs/check.lua
 
 # For a processor without half floats, which clang knows less of than gcc.
 .PHONY: clang
@@ -227,6 +230,13 @@ compare: ## random programs here and in the newest PyTorch (installed into TORCH
 	@PYTHONPATH=$(TORCH_DIR) PYTHONDONTWRITEBYTECODE=1 CUDA_VISIBLE_DEVICES= $(or $(PYTHON),python3) \
 		scripts/compare/run.py --binary $(BUILD)/accelhost --count $(or $(COUNT),100000) --first $(or $(FIRST),0) \
 		$(if $(SEED),--seed $(SEED))
+
+.PHONY: docs
+docs: ## the reference in build/docs: a site of one file, Markdown, manual pages, types for editors
+	@$(MAKE) --no-print-directory $(JOBS) $(BUILD)/docs/index.html
+
+$(BUILD)/docs/index.html: $(BUILD)/accelhost README.md $(wildcard scripts/docs/* scripts/coverage/*)
+	$(call say,docs $(@D))$(BUILD)/accelhost scripts/docs/build.lua $(@D)
 
 .PHONY: format
 format: ## clang-format on host/ and spec/host/

@@ -12,13 +12,23 @@
 #include "cli/command.h"
 #include "cli/init.h"
 
+static int help(int argc, char **argv);
+
 static const struct ah_command commands[] = {
     {"run", "run a Lua script in this process (the default)", ah_cli_run},
     {"launch", "run a Lua script in several processes", ah_cli_launch},
     {"data", "download a data set", ah_cli_data},
     {"env", "print versions, machine and settings", ah_cli_env},
+    {"help", "tell what a name is: accelhost help nn.Linear", help},
+    {"types", "write definition files for the Lua language server", ah_cli_types},
+    {NULL, NULL, NULL},
 };
-enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] - 1 };
+
+static int help(int argc, char **argv)
+{
+    return ah_cli_help(commands, argc, argv);
+}
 
 static void print_help(void)
 {
@@ -29,7 +39,7 @@ static void print_help(void)
          "commands:");
     for (int i = 0; i < COMMAND_COUNT; i++)
         printf("  %-10s %s\n", commands[i].name, commands[i].summary);
-    puts("\n'accelhost COMMAND --help' tells a command's options.\n"
+    puts("\n'accelhost COMMAND --help' tells a command's options, 'accelhost help NAME' what a name is.\n"
          "  --version  print the version\n"
          "  --help     this text");
 }
@@ -85,7 +95,7 @@ static int dispatch(int argc, char **argv)
         puts("accelhost " AH_VERSION);
         return 0;
     }
-    if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help")) {
+    if (!strcmp(word, "--help") || !strcmp(word, "-h")) {
         print_help();
         return 0;
     }

@@ -1,8 +1,10 @@
 /* Compile the Lua library for the binary: bytecode, with what tracebacks need, as one file of bytes, and a C table that
- * names its pieces. Sources would cost each start ten times as much; one that does not compile stops the build.
+ * names its pieces. Sources would cost each start ten times as much; one that does not compile stops the build. The
+ * documentation that stands in the sources comes behind them, as one text, which nothing reads before it is asked for.
  *
- * usage: embed OUT.c OUT.bin lua/accelhost/init.lua ... */
+ * usage: embed OUT.c OUT.bin lua/accelhost/init.lua ... --docs scripts/docs/extract.lua SOURCE... */
 #include <lauxlib.h>
+#include <lualib.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,6 +31,22 @@ static void write_row(FILE *table, const char *path, size_t begin, size_t end)
     fprintf(table, "    {\"%s\", \"%s\", ah_lua + %zu, %zu},\n", module, path, begin, end - begin);
 }
 
+/* Run the script with the sources' paths; its result is the text. */
+static int write_docs(lua_State *L, int count, char **words, FILE *bytes)
+{
+    size_t length;
+    luaL_openlibs(L);
+    if (luaL_loadfile(L, words[0]))
+        return fprintf(stderr, "embed: %s\n", lua_tostring(L, -1)), 1;
+    luaL_checkstack(L, count, "sources");
+    for (int i = 1; i < count; i++)
+        lua_pushstring(L, words[i]);
+    if (lua_pcall(L, count - 1, 1, 0))
+        return fprintf(stderr, "embed: %s\n", lua_tostring(L, -1)), 1;
+    const char *text = lua_tolstring(L, -1, &length);
+    return append(L, text, length, bytes);
+}
+
 int main(int argc, char **argv)
 {
     FILE *table = argc > 3 ? fopen(argv[1], "w") : NULL, *bytes = table ? fopen(argv[2], "wb") : NULL;
@@ -42,7 +60,8 @@ int main(int argc, char **argv)
             "extern const char ah_lua[];\n"
             "const struct ah_embedded ah_embedded[] = {\n",
             argv[2]);
-    for (int i = 3; i < argc; i++) {
+    int i = 3;
+    for (; i < argc && strcmp(argv[i], "--docs"); i++) {
         const char *path = argv[i] + strlen("lua/");
         size_t length, begin = written;
         FILE *file = fopen(argv[i], "rb");
@@ -56,7 +75,11 @@ int main(int argc, char **argv)
         lua_settop(L, 0);
         write_row(table, path, begin, written);
     }
-    fprintf(table, "    {0},\n};\n");
+    size_t begin = written;
+    if (i + 1 < argc && write_docs(L, argc - i - 1, argv + i + 1, bytes))
+        return 1;
+    fprintf(table, "    {0},\n};\nconst struct ah_embedded ah_docs = {0, 0, ah_lua + %zu, %zu};\n", begin,
+            written - begin);
     lua_close(L);
     return fclose(table) || fclose(bytes);
 }

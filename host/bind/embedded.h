@@ -12,5 +12,7 @@ struct ah_embedded {
 };
 
 extern const struct ah_embedded ah_embedded[];
+/* The documentation of the sources as text in place of the bytecode, for lua/accelhost/docs. */
+extern const struct ah_embedded ah_docs;
 
 #endif

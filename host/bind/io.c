@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/folder.h"
+#include "base/status.h"
 #include "bind/bind.h"
 #include "io/npy.h"
 #include "io/safetensors.h"
@@ -278,6 +280,18 @@ static int zip_tensor(lua_State *L)
     return 1;
 }
 
+/* make_folder(path): with all that leads to it; nil and the reason when it cannot be made */
+static int make_folder(lua_State *L)
+{
+    if (ah_folder_make(luaL_checkstring(L, 1)) == 0) {
+        lua_pushboolean(L, true);
+        return 1;
+    }
+    lua_pushnil(L);
+    lua_pushstring(L, ah_error_text());
+    return 2;
+}
+
 int ah_open_io(lua_State *L)
 {
     static const luaL_Reg list[] = {
@@ -285,7 +299,8 @@ int ah_open_io(lua_State *L)
         {"npy", read_npy},                 {"write_npy", write_npy},
         {"write_npz", write_npz},          {"zip", open_zip},
         {"zip_text", zip_text},            {"zip_npy", zip_npy},
-        {"zip_tensor", zip_tensor},        {NULL, NULL},
+        {"zip_tensor", zip_tensor},        {"make_folder", make_folder},
+        {NULL, NULL},
     };
     lua_pushlightuserdata(L, &archive_key);
     lua_newtable(L);

@@ -64,6 +64,13 @@ static int load_module(lua_State *L)
     return 1;
 }
 
+/* package.preload entry: the text of the documentation is the module. */
+static int load_docs(lua_State *L)
+{
+    lua_pushlstring(L, ah_docs.bytecode, ah_docs.bytes);
+    return 1;
+}
+
 static void open_c_module(lua_State *L)
 {
     lua_newtable(L);
@@ -95,5 +102,7 @@ void ah_library_open(lua_State *L)
         lua_pushcclosure(L, load_module, 1);
         lua_setfield(L, -2, entry->module);
     }
+    lua_pushcfunction(L, load_docs);
+    lua_setfield(L, -2, "accelhost._docs");
     lua_pop(L, 2);
 }

@@ -3,6 +3,8 @@
 #ifndef AH_CLI_COMMAND_H
 #define AH_CLI_COMMAND_H
 
+enum { AH_MOST_COMMANDS = 32 };
+
 struct ah_command {
     const char *name;
     const char *summary;
@@ -14,6 +16,9 @@ int ah_cli_run(int argc, char **argv);
 int ah_cli_launch(int argc, char **argv);
 int ah_cli_data(int argc, char **argv);
 int ah_cli_env(int argc, char **argv);
+int ah_cli_types(int argc, char **argv);
+/* `commands`: all of them, at most AH_MOST_COMMANDS, ended by a NULL name. */
+int ah_cli_help(const struct ah_command *commands, int argc, char **argv);
 
 /* The text and a hint at --help on stderr; returns 2. */
 int ah_usage(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/folder.h"
 #include "base/nearest.h"
 #include "base/version.h"
 #include "base/sha256.h"
@@ -71,23 +72,6 @@ static const struct set *find_set(const char *name)
             return &sets[i];
     }
     return NULL;
-}
-
-static int make_folders(const char *path)
-{
-    char part[MAX_PATH];
-    size_t length = strlen(path);
-    if (length >= sizeof part)
-        return ah_fail(AH_EINVAL, "the folder's name is longer than %d bytes", MAX_PATH - 1);
-    for (size_t i = 1; i <= length; i++) {
-        if (path[i] != '/' && path[i] != 0)
-            continue;
-        memcpy(part, path, i);
-        part[i] = 0;
-        if (mkdir(part, 0777) && errno != EEXIST)
-            return ah_fail(AH_EIO, "cannot make the folder %s: %s", part, strerror(errno));
-    }
-    return 0;
 }
 
 static int no_curl(void)
@@ -212,7 +196,7 @@ int ah_cli_data(int argc, char **argv)
             return ah_usage("data", "$ACCELHOST_DATA is longer than %d bytes", MAX_PATH - 1);
         dir = made;
     }
-    int status = make_folders(dir);
+    int status = ah_folder_make(dir);
     for (int file = 0; file < FILES && status == 0; file++) {
         fflush(stdout);
         status = fetch(set, file, dir, mirror);

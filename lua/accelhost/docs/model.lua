@@ -1,0 +1,471 @@
+--- Everything public as one model: the live tables say what there is, the sources' comments say what it does.
+--
+--   local model = require("accelhost.docs.model").build(require "accelhost")
+--   model.pages       -- {name, title, parts, sections = {{title, parts, items = {{name, entry}, ...}}, ...}}, in order
+--   model.entries     -- {name, page, kind, parameters, parts, params, returns, fields, methods, aliases, path, line}
+--   model.by_name     -- "nn.Linear", "Tensor:add_", "F.relu" -> entry
+local C = require "accelhost._C"
+local comments = require "accelhost.docs.comments"
+local pages = require "accelhost.docs.pages"
+local reader = require "accelhost.docs.reader"
+local signature = require "accelhost.docs.signature"
+
+local model = {}
+
+-- What a class written in a script defines or calls, and what runs when an object is made or called.
+local not_methods = {}
+for _, name in ipairs {
+  "check_group", "define", "init_state", "setup", "apply", "each_group", "per_group", "functions_per_group", "check",
+  "check_optimizer", "get_lr", "closed_form", "new_step", "zeros_like", "init", "forward", "extra_repr", "extend",
+  "native", "shard", "current_lrs", "keep_fields", "rows", "define_fused", "steps",
+} do
+  not_methods[name] = true
+end
+
+-- Classes with a page of their own.
+local own_page = {Accelerator = "Accelerator", Module = "Module"}
+-- Functions that make an object whose class has no public name.
+local makers = {
+  {"Generator", function(accelhost) return getmetatable(accelhost.Generator()).__index end},
+  {"Progress", function(accelhost) return getmetatable(accelhost.progress(1, {disable = true})) end},
+}
+local function is_namespace(value)
+  if type(value) ~= "table" or comments.is_class(value) then return false end
+  local meta = getmetatable(value)
+  return meta == nil and next(value) ~= nil or type(meta) == "table" and rawget(meta, "names") ~= nil
+end
+
+local function names_of(namespace)
+  local meta = getmetatable(namespace)
+  if meta and meta.names then
+    local list, seen = {}, {}
+    for _, name in ipairs(meta.names()) do
+      if not seen[name] and not name:find "^_" then list[#list + 1] = name end
+      seen[name] = true
+    end
+    table.sort(list)
+    return list
+  end
+  local list = {}
+  for name in pairs(namespace) do
+    if type(name) == "string" then list[#list + 1] = name end
+  end
+  table.sort(list)
+  return list
+end
+
+-- Parameters with what the comment says of each.
+local function describe_parameters(parameters, ...)
+  for _, parameter in ipairs(parameters) do
+    for i = 1, select("#", ...) do
+      local block = (select(i, ...))
+      for _, told in ipairs(block and block.params or {}) do
+        if told.name == parameter.name then
+          parameter.text = told.text ~= "" and told.text or parameter.text
+          parameter.type = parameter.type or told.type
+        end
+      end
+    end
+  end
+  return parameters
+end
+
+local function new_entry(self, name, kind, value, block)
+  local entry = {
+    name = name, kind = kind, value = value, parameters = {}, parts = block and block.parts or {},
+    returns = block and block.returns or {}, fields = {}, methods = {}, aliases = {},
+    section = block and block.section or self.index.file[comments.path_of(value) or ""],
+    path = block and block.path or comments.path_of(value), line = block and block.line,
+  }
+  self.entries[#self.entries + 1] = entry
+  self.by_name[name] = entry
+  return entry
+end
+
+local function add_parts(entry, block)
+  if not block then return end
+  local parts = {}
+  for _, part in ipairs(entry.parts) do parts[#parts + 1] = part end
+  for _, part in ipairs(block.parts) do parts[#parts + 1] = part end
+  entry.parts = parts
+end
+
+-- A method of an interface is told once, by the class that brings it.
+local function is_told_by_parent(self, class, name)
+  local parent = rawget(class, "_parent")
+  while parent do
+    local own = rawget(parent, name)
+    if own and reader.has_text(comments.of_method(self.index, parent._name, name, own, comments.path_of(own))) then
+      return true
+    end
+    parent = rawget(parent, "_parent")
+  end
+  return false
+end
+
+local function add_methods(self, entry, object, class_name, path)
+  local names = {}
+  for name, value in pairs(object) do
+    if type(name) == "string" and type(value) == "function" and not name:find "^_" and not not_methods[name]
+      and not name:find "^is_" then
+      names[#names + 1] = name
+    end
+  end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    local value = object[name]
+    local known, text = C.system.signature(value)
+    local block
+    if known then
+      block = comments.row(self.index, name, text)
+    else
+      block = comments.of_method(self.index, class_name, name, value, path)
+    end
+    if not reader.has_text(block) and is_told_by_parent(self, object, name) then goto next end
+    local method = new_entry(self, entry.name .. ":" .. name, "method", value, block)
+    local parameters = signature.of(value, name, block)
+    if known then table.remove(parameters, 1) end
+    if parameters[1] and parameters[1].name == "self" then table.remove(parameters, 1) end
+    method.parameters = describe_parameters(parameters, block)
+    method.path = method.path or entry.path
+    entry.methods[#entry.methods + 1] = method
+    ::next::
+  end
+end
+
+local function add_class(self, name, value, folder)
+  local class_name = value._name
+  local block = comments.of_class(self.index, value, class_name, folder)
+  local path = block and block.path or comments.path_of(value)
+  local function part(what)
+    return comments.best(self.index, what, function(other)
+      return other.path == path and (other.owner == class_name or block and block.names[other.owner or ""]) and 4 or nil
+    end)
+  end
+  local init, forward, call = part "init", part "forward", part "__call"
+  local entry = new_entry(self, name, "class", value, block)
+  add_parts(entry, init)
+  entry.path, entry.line = path, block and block.line or init and init.line
+  entry.section = self.index.file[path or ""] or entry.section
+  if not reader.has_text(block) and not reader.has_text(init) then
+    add_parts(entry, forward)
+    add_parts(entry, call)
+  end
+  entry.parameters = describe_parameters(signature.of(value, class_name, init or block), block, init)
+  entry.fields = block and block.fields or {}
+  entry.forward = forward and (#forward.params > 0 or #forward.returns > 0) and forward
+    or call and (#call.params > 0 or #call.returns > 0) and call or nil
+  local parent = rawget(value, "_parent")
+  entry.parent = parent and parent._name
+  entry.class_name = class_name
+  add_methods(self, entry, value, class_name, path)
+  return entry
+end
+
+local function add_op(self, name, value, home)
+  local known = self.ops[name]
+  if known then return known end
+  local block = comments.op(self.index, name)
+  local entry = new_entry(self, home, "op", value, block)
+  entry.op = name
+  entry.parameters = describe_parameters(signature.parse(C.op_info(name).signature), block)
+  if #entry.returns == 0 then entry.returns = {{type = "Tensor", text = ""}} end
+  self.ops[name] = entry
+  return entry
+end
+
+-- The row of the op table that a function calls, and how: by the row's name, by another one, or in place.
+local function op_name(name, value)
+  local known = C.system.signature(value)
+  local info = known and C.op_info(known)
+  if not info then return nil end
+  if value == C[known .. "_"] then return known, "in place" end
+  return known, known ~= name and "alias" or nil
+end
+
+-- Another name of an entry that has its place already, or gets it by its own name.
+local function add_alias(entry, full, how)
+  if how == "in place" then
+    entry.inplace = true
+  else
+    entry.aliases[#entry.aliases + 1] = full
+  end
+end
+
+local function add_function(self, name, full, value, folder)
+  local op, how = op_name(name, value)
+  if op then
+    local entry = add_op(self, op, value, full:gsub("[%w_]+$", op))
+    if how then add_alias(entry, full, how) end
+    return entry, how
+  end
+  local shared = self.by_value[value]
+  if shared then
+    add_alias(shared, full, "alias")
+    return shared, "alias"
+  end
+  local known, text = C.system.signature(value)
+  local block = comments.of_function(self.index, name, value, folder)
+  if not reader.has_text(block) and not comments.path_of(value) then
+    block = comments.row(self.index, known or name, text) or block
+  end
+  if not reader.has_text(block) and not self.is_late then return nil end
+  local entry = new_entry(self, full, "function", value, block)
+  entry.parameters = describe_parameters(signature.of(value, name, block), block)
+  self.by_value[value] = entry
+  return entry
+end
+
+-- Names whose functions are told elsewhere: in a module that comes later, or by the name that is not in place.
+local function add_late(self)
+  self.is_late = true
+  for _, row in ipairs(self.late) do
+    local page, key, full, value, folder = unpack(row)
+    local plain = full:match "^(.*)_$"
+    local told = plain and self.by_name[plain]
+    if told and not self.by_value[value] then
+      told.inplace = true
+      self.by_name[full] = told
+    else
+      local entry, how = add_function(self, key, full, value, folder)
+      if how then self.by_name[full] = entry else pages.put(self, page, full, entry) end
+      pages.sort_sections(page)
+    end
+  end
+end
+
+local function add_value(self, name, full, value, folder)
+  local block = comments.of_function(self.index, name, value, folder)
+  return new_entry(self, full, "value", value, block)
+end
+
+-- The file whose first comment tells of a namespace: "accelhost.nn.init: ...".
+local function file_of_namespace(self, title)
+  for path, block in pairs(self.index.file) do
+    local first = block.target == "" and block.parts[1] and block.parts[1].text
+    if first and first:match "^(accelhost[%w_%.]*):" == title then return path end
+  end
+end
+
+local function add_namespace(self, namespace, name)
+  local title = name == "accelhost" and name or "accelhost." .. name
+  local folder = "lua/accelhost/" .. (name == "accelhost" and "init.lua" or name:gsub("%.", "/"))
+  local page = pages.new(self, name, title,
+    file_of_namespace(self, title) or name == "accelhost" and folder or nil)
+  local inner = {}
+  for _, key in ipairs(names_of(namespace)) do
+    local value = namespace[key]
+    local full = name == "accelhost" and "accelhost." .. key or name .. "." .. key
+    if is_namespace(value) then
+      inner[#inner + 1] = {value, name == "accelhost" and key or full}
+    elseif comments.is_class(value) then
+      if not self.by_name[full] then pages.put(self, page, full, add_class(self, full, value, folder)) end
+    elseif type(value) == "function" then
+      local entry, how = add_function(self, key, full, value, folder)
+      if not entry then
+        self.late[#self.late + 1] = {page, key, full, value, folder}
+      elseif how then
+        self.by_name[full] = entry
+      else
+        pages.put(self, page, full, entry)
+      end
+    elseif type(value) ~= "userdata" or key ~= "null" then
+      pages.put(self, page, full, add_value(self, key, full, value, folder))
+    end
+  end
+  pages.sort_sections(page)
+  for _, row in ipairs(inner) do add_namespace(self, row[1], row[2]) end
+end
+
+-- A method that loads its file at the first call (accelhost.functions) is what that file has.
+local function loaded(value)
+  local path, name = signature.upvalue(value, "path"), signature.upvalue(value, "name")
+  return type(path) == "string" and type(name) == "string" and require(path)[name] or value
+end
+
+-- The entry of a method that is the same function as one of a module, or calls it.
+local function shared_entry(self, name, value)
+  local other = self.by_value[value] or self.by_name["accelhost." .. name]
+  if other and (other.value == value or comments.path_of(value) == "lua/accelhost/init.lua") then return other end
+end
+
+local function add_tensor_method(self, page, name)
+  local value, full = loaded(C.methods[name]), "Tensor:" .. name
+  local known, text = C.system.signature(value)
+  local plain = name:match "^(.*)_$"
+  local info = known and C.op_info(known)
+  if info and (known == name or known == plain or C.op_info(plain or name)) then
+    local entry = add_op(self, known, value, "Tensor:" .. known)
+    if known == name then return pages.put(self, page, full, entry) end
+    add_alias(entry, full, known ~= name and C.op_info(name) and "alias" or "in place")
+    self.by_name[full] = entry
+    return nil
+  end
+  local entry = shared_entry(self, name, value)
+  if not entry then
+    local block = not comments.path_of(value) and comments.row(self.index, name, text)
+      or comments.of_function(self.index, name, value, "lua/accelhost/tensor.lua")
+    entry = new_entry(self, full, "method", value, block)
+    entry.parameters = describe_parameters(signature.of(value, name, block), block)
+    local first = entry.parameters[1] and entry.parameters[1].name
+    if first == "input" or first == "self" then table.remove(entry.parameters, 1) end
+  end
+  pages.put(self, page, full, entry)
+end
+
+-- The methods and fields of tensors.
+local function add_tensor(self)
+  local page = pages.new(self, "Tensor", "Tensor", "lua/accelhost/tensor.lua")
+  for _, block in ipairs(self.blocks) do
+    if block.path == "host/bind/tensor_fields.c" and block.target:find '^{"' then
+      local name = block.target:match '"([%w_]+)"'
+      local entry = new_entry(self, "Tensor." .. name, "field", nil, block)
+      pages.put(self, page, entry.name, entry)
+    end
+  end
+  local names = {}
+  for name in pairs(C.methods) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do add_tensor_method(self, page, name) end
+  pages.sort_sections(page)
+end
+
+-- Objects whose class has no name in a public table.
+local function add_objects(self, accelhost)
+  local home = self.pages[1]
+  for _, maker in ipairs(makers) do
+    local name, object = maker[1], maker[2](accelhost)
+    local owner = self.by_name["accelhost." .. name] or self.by_name["accelhost." .. name:lower()]
+    if owner then add_methods(self, owner, object, object._name or name, owner.path) end
+    if owner then owner.page = owner.page or home.name end
+  end
+end
+
+-- A class with many methods gets a page, where each is an item of its own.
+local function split_pages(self)
+  for _, entry in ipairs(self.entries) do
+    local title = entry.kind == "class" and own_page[entry.class_name]
+    if title and not entry.inner then
+      local page = pages.new(self, title, title, nil)
+      page.class = entry
+      page.parts = {}
+      for _, method in ipairs(entry.methods) do
+        method.page = page.name
+        method.section = method.section or entry.section
+        pages.put(self, page, method.name, method)
+      end
+      pages.sort_sections(page)
+    end
+  end
+end
+
+-- Short ways to say a name.
+local function add_short_names(self)
+  local more = {}
+  for name, entry in pairs(self.by_name) do
+    local short = name:match "^nn%.functional%.(.*)$"
+    if short then more["F." .. short] = entry end
+    short = name:match "^Tensor:(.*)$"
+    if short then more["Tensor." .. short] = entry end
+    short = name:match "^accelhost%.(.*)$"
+    if short then more[short] = entry end
+    if name:find ":" and not name:find "^Tensor" then more[name:gsub(":", ".")] = entry end
+  end
+  for name, entry in pairs(more) do self.by_name[name] = self.by_name[name] or entry end
+end
+
+-- Guides in the order in which one reads them; further ones follow.
+local first_guides = {from_pytorch = 1, indexing = 2, datasets = 3, autograd = 4, accumulation = 5, debugging = 6}
+
+-- Environment variables and guides.
+local function add_others(self)
+  self.variables, self.guides = {}, {}
+  for _, block in ipairs(self.blocks) do
+    local variable = block.target:match "^VARIABLE%(([%w_]+)%)"
+    if variable then self.variables[#self.variables + 1] = {name = variable, parts = block.parts} end
+    if block.lines then
+      self.guides[#self.guides + 1] = {
+        name = block.path:match "([%w_]+)%.md$", path = block.path, lines = block.lines,
+        title = (block.lines[1] or ""):match "^#%s*(.*)$",
+      }
+    end
+  end
+  table.sort(self.guides, function(a, b)
+    local left, right = first_guides[a.name] or 100, first_guides[b.name] or 100
+    if left ~= right then return left < right end
+    return a.name < b.name
+  end)
+end
+
+--- Make the model.
+---@param accelhost table the public surface
+---@return table
+function model.build(accelhost)
+  local blocks = reader.read(require "accelhost._docs")
+  local self = {
+    pages = {}, entries = {}, by_name = {}, by_value = {}, ops = {}, late = {}, blocks = blocks,
+    index = comments.index(blocks),
+  }
+  add_others(self)
+  add_namespace(self, accelhost, "accelhost")
+  add_late(self)
+  add_tensor(self)
+  add_objects(self, accelhost)
+  split_pages(self)
+  add_short_names(self)
+  pages.sort(self)
+  return self
+end
+
+-- Words that PyTorch users put before a name, or leave out.
+local function spellings(word)
+  local plain = word:gsub("%(.*", ""):gsub("^torch%.", ""):gsub("^accelhost%.", "")
+  return {
+    word, plain, "accelhost." .. plain, (plain:gsub("^F%.", "nn.functional.")), (plain:gsub("^tensor[%.:]", "Tensor:")),
+    "Tensor:" .. plain, "Tensor." .. plain, "nn." .. plain, "nn.functional." .. plain, "optim." .. plain,
+    "optim.lr_scheduler." .. plain, "data." .. plain, (plain:gsub("^utils%.data%.", "data.")),
+  }
+end
+
+--- What a word means: an entry, or nil and a page.
+---@param told table the model
+---@param word string
+---@return table? entry
+---@return table? page
+function model.find(told, word)
+  local tried = spellings(word)
+  for i = 1, #tried do
+    for _, page in ipairs(told.pages) do
+      if page.name == tried[i] and not page.class then return nil, page end
+    end
+    if told.by_name[tried[i]] then return told.by_name[tried[i]] end
+  end
+  for _, entry in ipairs(told.entries) do
+    if entry.name:match "[%w_]+$" == word then return entry end
+  end
+end
+
+--- Has an entry words that say what it does?
+---@param entry table
+---@return boolean
+function model.is_told(entry)
+  for _, part in ipairs(entry.parts) do
+    if part.text then return true end
+  end
+  return false
+end
+
+--- What an entry does, in its first sentence.
+---@param entry table
+---@return string
+function model.summary(entry)
+  for _, part in ipairs(entry.parts) do
+    if part.text then
+      -- A dot behind two letters ("et al.") ends no sentence.
+      return part.text:match "^(.-%w%w[%w%)`'][%.%?!])%s+%S" or part.text
+    end
+  end
+  return ""
+end
+
+return model

@@ -1,0 +1,119 @@
+--- The pages of the reference: which entries stand on which, in what order and under which headings.
+local pages = {}
+
+-- The order of sections where the alphabet does not serve.
+local first_files = {
+  "lua/accelhost/init.lua", "lua/accelhost/tensor.lua", "host/bind/tensor_fields.c", "host/bind/tensor.c",
+  "host/bind/create.c", "host/ops/create.def", "host/bind/random.c", "host/ops/shape.def", "host/ops/index.def",
+  "host/ops/elementwise.def", "host/ops/reduce.def", "host/ops/matmul.def", "lua/accelhost/nn/module.lua",
+  "lua/accelhost/nn/parameter.lua", "lua/accelhost/nn/container.lua", "lua/accelhost/nn/linear.lua",
+  "lua/accelhost/data/dataset.lua", "lua/accelhost/data/loader.lua",
+}
+local place_of_file = {}
+for i, path in ipairs(first_files) do place_of_file[path] = i end
+
+-- Titles of what comes from C files other than tables of ops.
+local titles = {
+  ["host/bind/autograd.c"] = "Gradients", ["host/bind/callback.c"] = "Gradients",
+  ["host/bind/create.c"] = "Making tensors",
+  ["host/bind/device.c"] = "Devices", ["host/bind/handle.c"] = "Memory", ["host/bind/random.c"] = "Random numbers",
+  ["host/bind/system.c"] = "Threads and memory", ["host/bind/tensor.c"] = "Shape, type and values",
+  ["host/bind/tensor_fields.c"] = "Fields", ["host/bind/json.c"] = "JSON", ["host/bind/io.c"] = "Files",
+  ["host/bind/dtype.c"] = "Dtypes",
+}
+
+-- The title of a section is the beginning of its comment; what is left of that stays text.
+local function title_of(section, page)
+  if not section then return page.title, {} end
+  local first = section.parts[1] and section.parts[1].text
+  if not first then return titles[section.path] or page.title, section.parts end
+  local topic, said = first:match "^([%w_%.]+): *(.*)$"
+  if topic and (topic:find "%." or topic == "accelhost" or topic == page.title) then
+    if topic == page.title then return page.title, {} end
+    return topic:match "[%w_]+$", section.parts
+  end
+  local title, rest = first:match "^(.-)[%.:] +(.*)$"
+  title = title or first:match "^(.-)%.?$"
+  if #title > 60 then return title:match "^(.-)[,;]" or title, section.parts end
+  local parts = {}
+  if rest and rest ~= "" then parts[1] = {text = rest:sub(1, 1):upper() .. rest:sub(2)} end
+  -- The rest of a table's comment is for who reads the source.
+  for i = 2, section.path:find "%.def$" and 1 or #section.parts do parts[#parts + 1] = section.parts[i] end
+  return title:sub(1, 1):upper() .. title:sub(2), parts, said
+end
+
+local function section_of(page, entry)
+  local title, parts = title_of(entry.section, page)
+  for _, section in ipairs(page.sections) do
+    if section.title == title then return section end
+  end
+  local section = {title = title, path = entry.path, line = entry.section and entry.section.line or 0, parts = parts,
+    items = {}}
+  page.sections[#page.sections + 1] = section
+  return section
+end
+
+--- Put an entry on a page, into the section of its file.
+---@param self table the model
+---@param page table
+---@param name string the name under which it stands there
+---@param entry table
+function pages.put(self, page, name, entry)
+  local section = section_of(page, entry)
+  section.items[#section.items + 1] = {name = name, entry = entry}
+  entry.page = entry.page or page.name
+  self.by_name[name] = self.by_name[name] or entry
+  if entry.name ~= name then entry.aliases[#entry.aliases + 1] = name end
+end
+
+--- Put the sections of a page in order.
+---@param page table
+function pages.sort_sections(page)
+  table.sort(page.sections, function(a, b)
+    local left, right = place_of_file[a.path] or 100, place_of_file[b.path] or 100
+    if left ~= right then return left < right end
+    if a.path ~= b.path then return (a.path or "") < (b.path or "") end
+    return a.line < b.line
+  end)
+end
+
+-- "accelhost.nn: modules" on the page of that name says "Modules".
+local function about(parts)
+  local first = parts[1] and parts[1].text
+  local said = first and (first:match "^accelhost[%w_%.]*: *(.*)$" or first:match "^Tensor: *(.*)$")
+  if not said then return parts end
+  return {{text = said:sub(1, 1):upper() .. said:sub(2)}, unpack(parts, 2)}
+end
+
+--- Make a page; it is about what the first comment of the file says.
+---@param self table the model
+---@param name string
+---@param title string
+---@param path? string
+---@return table
+function pages.new(self, name, title, path)
+  local block = path and self.index.file[path]
+  local page = {
+    name = name, title = title, parts = block and block.target == "" and about(block.parts) or {}, sections = {},
+    path = path,
+  }
+  self.pages[#self.pages + 1] = page
+  return page
+end
+
+--- Put the pages in order.
+---@param self table the model
+function pages.sort(self)
+  local order = {accelhost = 1, Tensor = 2, linalg = 3, nn = 10, Module = 11, ["nn.functional"] = 12, ["nn.init"] = 13,
+    ["nn.utils"] = 14, optim = 20, data = 30, Accelerator = 40, autograd = 50}
+  for _, page in ipairs(self.pages) do
+    local root = page.name:match "^([%w_]+)%."
+    page.place = order[page.name] or root == "nn" and 15 or order[root] or 60
+  end
+  table.sort(self.pages, function(a, b)
+    if a.place ~= b.place then return a.place < b.place end
+    return a.name < b.name
+  end)
+end
+
+return pages

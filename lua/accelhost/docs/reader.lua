@@ -1,0 +1,189 @@
+--- The comments of the sources, as the binary carries them (scripts/docs/extract.lua makes the text), one by one.
+--
+-- A comment has paragraphs, code (lines that are indented) and LuaCATS tags:
+--
+--   {path = "accelhost/nn/linear.lua", line = 23, target = 'local Linear = Module:extend "Linear"', owner = nil,
+--    names = {Linear = true}, parts = {{text = "y = x W^T + b."}, {code = {"local fc = ..."}}},
+--    params = {{name = "bias", type = "boolean", optional = true, text = "default true"}}, returns = {}, fields = {}}
+local reader = {}
+
+-- A type ends at the first blank that is not between brackets and follows none of : , |
+local function split_type(text)
+  local depth, i = 0, 1
+  while i <= #text do
+    local char = text:sub(i, i)
+    if char:find "[%(%[{<]" then depth = depth + 1 end
+    if char:find "[%)%]}>]" then depth = depth - 1 end
+    if char == " " and depth <= 0 and not text:sub(i - 1, i - 1):find "[:,|]" then break end
+    i = i + 1
+  end
+  return text:sub(1, i - 1), (text:sub(i + 1):gsub("^#%s*", ""):gsub("^%s+", ""))
+end
+
+-- Tensors are userdata to Lua; a table with a shape behind it is a tensor's comment too.
+local function plain_type(kind, text)
+  if (kind == "table" or kind == "table?") and text:find "^%[" then return kind:find "%?" and "Tensor?" or "Tensor" end
+  return (kind:gsub("userdata", "Tensor"))
+end
+
+-- What a tag adds to its comment.
+local tags = {
+  param = function(block, rest)
+    local name, optional, tail = rest:match "^([%w_%.]+)(%??)%s*(.*)$"
+    if not name then return end
+    local kind, text = split_type(tail)
+    -- The signature tells the default.
+    text = text:gsub("^default [^%s:;,]+$", ""):gsub("^default [^:;,]-[:;,] +", "")
+    block.params[#block.params + 1] = {
+      name = name, optional = optional == "?", type = plain_type(kind, text), text = text,
+    }
+  end,
+  field = function(block, rest)
+    local name, tail = rest:match "^([%w_]+)%??%s+(.*)$"
+    if not name then return end
+    local kind, text = split_type(tail)
+    block.fields[#block.fields + 1] = {name = name, type = plain_type(kind, text), text = text}
+  end,
+  ["return"] = function(block, rest)
+    local kind, text = split_type(rest)
+    block.returns[#block.returns + 1] = {type = plain_type(kind, text), text = text}
+  end,
+  class = function(block, rest)
+    block.class, block.parent = rest:match "^([%w_%.]+)%s*:?%s*([%w_%.]*)"
+  end,
+  -- For a comment that speaks of several names.
+  names = function(block, rest)
+    block.listed = true
+    for name in rest:gmatch "[%w_]+" do block.names[name] = true end
+  end,
+}
+
+-- What a first line of a definition defines.
+local function read_target(block)
+  local target, names = block.target, block.names
+  local owner, name = target:match "^function ([%w_%.]+)[%.:]([%w_]+)%s*%("
+  if not name then name = target:match "^function ([%w_]+)%s*%(" or target:match "^local function ([%w_]+)" end
+  if name then
+    block.owner = owner and owner:match "[%w_]+$"
+    names[name] = true
+    block.arguments = target:match "%((.-)%)"
+    return
+  end
+  local op = target:match "^OP%(([%w_]+),"
+  if op then
+    names[op], block.op = true, true
+    return
+  end
+  local row = target:match '^{"([%w_]+)",' or target:match '^[A-Z]+%("?([%w_]+)'
+  if row then
+    names[row] = true
+    block.signature = target:match '"([^"]*)"}?,?$'
+    block.owner = block.signature and (block.signature:find "^generator:G" and "Generator"
+      or block.signature:find "^input:T" and "Tensor") or nil
+    return
+  end
+  if target:find "^return function" then names[block.path:match "([%w_]+)%.lua$"] = true end
+  local path = target:match "^local ([%w_]+)%s*=" or target:match "^([%w_%.]+)%s*=$"
+    or target:match "^([%w_%.]+)%s*=[^=]"
+  if path then
+    names[path:match "[%w_]+$"] = true
+    block.owner = path:match "^([%w_]+)%.[%w_]+$"
+  end
+  local quoted = target:match '"([%w_]+)"'
+  if quoted then names[quoted] = true end
+end
+
+local function read_lines(block, lines)
+  local tag, paragraph, code
+  for _, line in ipairs(lines) do
+    local name, rest = line:match "^@([%w_]+)%s*(.*)$"
+    if name then
+      paragraph, code = nil, nil
+      tag = {name, rest}
+      block.tags[#block.tags + 1] = tag
+    elseif tag and line ~= "" then
+      tag[2] = tag[2] .. " " .. line
+    elseif line == "" then
+      tag, paragraph = nil, nil
+      if code then code[#code + 1] = "" end
+    elseif line:find "^    " or line:find "^  " and not paragraph then
+      if not code then
+        code = {}
+        block.parts[#block.parts + 1] = {code = code}
+      end
+      paragraph = nil
+      code[#code + 1] = line
+    else
+      code = nil
+      if paragraph and not line:find "^[%-%*] " then
+        paragraph.text = paragraph.text .. " " .. line
+      else
+        paragraph = {text = line}
+        block.parts[#block.parts + 1] = paragraph
+      end
+    end
+  end
+end
+
+-- The common indentation of a piece of code goes, and empty lines at its end.
+local function trim_code(code)
+  while code[#code] == "" do code[#code] = nil end
+  local least = math.huge
+  for _, line in ipairs(code) do
+    if line ~= "" then least = math.min(least, #line:match "^ *") end
+  end
+  for i, line in ipairs(code) do code[i] = line:sub(least + 1) end
+end
+
+local function finish(block, lines)
+  if block.path:find "%.md$" then
+    block.lines = lines
+    return block
+  end
+  read_lines(block, lines)
+  for _, part in ipairs(block.parts) do
+    if part.code then trim_code(part.code) end
+  end
+  read_target(block)
+  for _, tag in ipairs(block.tags) do
+    if tags[tag[1]] then tags[tag[1]](block, tag[2]) end
+  end
+  if block.class then block.names[block.class:match "[%w_]+$"] = true end
+  return block
+end
+
+--- All comments of a text, in the order of the files. `section` is the comment that speaks of the file, or of the rows
+--- of a table up to the next such comment.
+---@param text string
+---@return table[]
+function reader.read(text)
+  local blocks, block, lines, section = {}, nil, nil, nil
+  for line in text:gmatch "([^\n]*)\n" do
+    local path, number, target = line:match "^@@ (%S+) (%d+) ?(.*)$"
+    if path then
+      if block then blocks[#blocks + 1] = finish(block, lines) end
+      block = {
+        path = path, line = tonumber(number), target = target, names = {}, parts = {}, params = {}, returns = {},
+        fields = {}, tags = {},
+      }
+      if not section or section.path ~= path or target == "" and path:find "%.def$" then
+        section = target == "" and block or {path = path, parts = {}}
+      end
+      block.section = section
+      lines = {}
+    else
+      lines[#lines + 1] = line
+    end
+  end
+  if block then blocks[#blocks + 1] = finish(block, lines) end
+  return blocks
+end
+
+--- Has a comment words, besides tags?
+---@param block table?
+---@return boolean
+function reader.has_text(block)
+  return block ~= nil and #block.parts > 0
+end
+
+return reader

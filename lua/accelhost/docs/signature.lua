@@ -1,0 +1,195 @@
+--- What a public function takes, from the function itself: the signature that it reads its arguments with.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local kinds = require "accelhost.util.kinds"
+
+local signature = {}
+
+-- The letters of the op table and of C functions.
+local letters = {
+  T = {"tensor", "Tensor"}, O = {"a tensor or a number", "Tensor|number|boolean"},
+  L = {"a table of tensors", "Tensor[]"},
+  i = {"integer", "integer"}, I = {"integers", "integer|integer[]"}, n = {"number", "number"}, b = {"flag", "boolean"},
+  d = {"dtype", "string"}, s = {"string", "string"}, D = {"device", "string"}, F = {"function", "function"},
+  G = {"generator", "Generator"}, ["*"] = {"any", "any"},
+}
+
+-- The kinds of arguments (accelhost.util.kinds) as LuaCATS types.
+local types = {
+  any = "any", integer = "integer", size = "integer", count = "integer", number = "number", positive = "number",
+  nonnegative = "number", probability = "number", ["false"] = "false", flag = "boolean", string = "string",
+  ["function"] = "function", callable = "function", iterable = "any", table = "table", list = "table",
+  sizes = "integer|integer[]", counts = "integer|integer[]", integers = "integer|integer[]",
+  numbers = "number|number[]", datasets = "Dataset[]", callables = "function[]", tensor = "Tensor",
+  tensors = "Tensor|Tensor[]", dtype = "string", device = "string", generator = "Generator", module = "Module",
+  modules = "Module[]", dataset = "Dataset", sized = "Dataset|integer", sampler = "Sampler|table",
+}
+
+local function type_of(kind)
+  if not kind then return nil end
+  local parts = {}
+  for part in kind.name:gmatch "[^|]+" do
+    parts[#parts + 1] = part:find "^'" and '"' .. part:sub(2, -2) .. '"' or types[part] or "any"
+  end
+  return table.concat(parts, "|")
+end
+
+--- An upvalue of a function, by its name.
+---@param fn function
+---@param wanted string
+---@return any
+function signature.upvalue(fn, wanted)
+  for i = 1, math.huge do
+    local name, value = debug.getupvalue(fn, i)
+    if not name then return nil end
+    if name == wanted then return value end
+  end
+end
+
+local upvalue = signature.upvalue
+
+-- A reader made by arguments.signature holds its rows.
+local function rows_of_reader(fn)
+  local info = debug.getinfo(fn, "S")
+  if not info.source:find "util/arguments%.lua$" then return nil end
+  return upvalue(fn, "rows"), upvalue(fn, "what")
+end
+
+-- The reader that a function calls: among several the one that goes by its name.
+local function reader_of(fn, name)
+  local found
+  for i = 1, math.huge do
+    local upname, value = debug.getupvalue(fn, i)
+    if not upname then break end
+    if type(value) == "function" then
+      local rows, what = rows_of_reader(value)
+      if rows and (not found or what == name) then found = rows end
+    end
+  end
+  return found
+end
+
+--- The method behind the guard that util/class.lua puts around methods.
+---@param fn function
+---@return function
+function signature.unguarded(fn)
+  local info = debug.getinfo(fn, "S")
+  if info.source:find "util/class%.lua$" then return upvalue(fn, "method") or fn end
+  return fn
+end
+
+-- A function that makes an object holds the object's class.
+local function class_of(fn)
+  for i = 1, math.huge do
+    local name, value = debug.getupvalue(fn, i)
+    if not name then return nil end
+    if type(value) == "table" and rawget(value, "_class") == value and rawget(value, "init") then return value end
+  end
+end
+
+local function from_rows(rows)
+  local list = {}
+  for i, row in ipairs(rows) do
+    local default = row.default
+    if type(default) == "function" then default = nil end
+    list[i] = {
+      name = row.name, required = row.required, default = default, kind = row.kind and row.kind.text,
+      type = type_of(row.kind),
+    }
+  end
+  return list
+end
+
+local function read_default(letter, text)
+  if letter == "s" then return text end
+  if letter == "b" then return text == "true" end
+  return tonumber(text) or text
+end
+
+--- The parameters of a text as in the op table: "input:T, dim:i=-1, dtype:d?".
+---@param text string
+---@return table[] # {name, required, default, kind, type}
+function signature.parse(text)
+  local list = {}
+  for name, letter, rest in text:gmatch "([%w_]+):(.)([^,]*)" do
+    local kind = letters[letter]
+    local default = rest:match "^=(.*)$"
+    list[#list + 1] = {
+      name = name, required = rest == "", default = default and read_default(letter, default),
+      is_string = letter == "s",
+      kind = kind[1]:find " " and kind[1] or kinds.get(kind[1]).text, type = kind[2],
+    }
+  end
+  return list
+end
+
+-- A function that checks by itself: the names in its head, or those that its comment tells.
+local function from_comment(block)
+  local list, known = {}, {}
+  for _, param in ipairs(block and block.params or {}) do known[param.name] = param end
+  local given = block and block.arguments
+  if not given or given == "..." and #block.params > 0 then
+    for i, param in ipairs(block and block.params or {}) do
+      list[i] = {name = param.name, required = not param.optional, type = param.type}
+    end
+    return list
+  end
+  for name in given:gmatch "[%w_%.]+" do
+    local param = known[name]
+    list[#list + 1] = {name = name, required = not (param and param.optional), type = param and param.type}
+  end
+  return list
+end
+
+--- The parameters of a public function, class or op.
+---@param value any
+---@param name string
+---@param block table? its comment
+---@return table[] # {name, required, default, kind, type}
+function signature.of(value, name, block)
+  local fn = value
+  if type(value) == "table" then fn = value.init end
+  if type(fn) == "function" then
+    local known, text = C.system.signature(fn)
+    if known then return signature.parse(text) end
+    fn = signature.unguarded(fn)
+    local rows = reader_of(fn, name)
+    if rows then return from_rows(rows) end
+    rows = type(value) == "table" and arguments.signatures[value._name]
+    if rows then return from_rows(rows) end
+    local made = class_of(fn)
+    if made then return signature.of(made, made._name, block) end
+    if debug.getinfo(fn, "u").nparams == 0 and not debug.getinfo(fn, "u").isvararg then return {} end
+  end
+  return from_comment(block)
+end
+
+local function shown(value)
+  if type(value) == "string" then return ("%q"):format(value) end
+  if type(value) == "table" then
+    local parts = {}
+    for i, item in ipairs(value) do parts[i] = shown(item) end
+    return "{" .. table.concat(parts, ", ") .. "}"
+  end
+  if type(value) == "number" then return value % 1 == 0 and ("%d"):format(value) or ("%.14g"):format(value) end
+  return tostring(value)
+end
+
+--- A parameter as the signature shows it: "dim = -1".
+---@param parameter table
+---@return string
+function signature.parameter_text(parameter)
+  if parameter.required then return parameter.name end
+  return parameter.name .. " = " .. shown(parameter.default)
+end
+
+--- "(input, dim = -1)".
+---@param parameters table[]
+---@return string
+function signature.text(parameters)
+  local parts = {}
+  for i, parameter in ipairs(parameters) do parts[i] = signature.parameter_text(parameter) end
+  return "(" .. table.concat(parts, ", ") .. ")"
+end
+
+return signature

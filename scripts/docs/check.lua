@@ -1,0 +1,110 @@
+-- The documentation against the program: every public name has a text, every example runs and gives what it says, every
+-- environment variable that is read is told. Prints what does not hold; exit code 1 then.
+--
+-- usage: accelhost scripts/docs/check.lua [NAME]       NAME: only entries with this in their name
+--
+-- scripts/docs/untold.txt lists names that have no text yet; it may only become shorter.
+package.path = arg[0]:match "^(.*)/" .. "/?.lua;" .. package.path
+local accelhost = require "accelhost"
+local examples = require "examples"
+local model = require "accelhost.docs.model"
+
+local root = arg[0]:match "^(.*)/scripts/docs/" or "."
+local wanted = arg[1]
+local breaches = 0
+
+local function report(format, ...)
+  breaches = breaches + 1
+  print(format:format(...))
+end
+
+local function known_untold()
+  local list = {}
+  for line in io.lines(root .. "/scripts/docs/untold.txt") do
+    if line ~= "" and not line:find "^#" then list[line] = true end
+  end
+  return list
+end
+
+local function check_texts(told)
+  local untold = known_untold()
+  for _, entry in ipairs(told.entries) do
+    local has = model.is_told(entry)
+    if not has and not untold[entry.name] then
+      report("%s: %s has no text", entry.path or "?", entry.name)
+    elseif has and untold[entry.name] then
+      report("scripts/docs/untold.txt: %s has a text; take it off the list", entry.name)
+    end
+    untold[entry.name] = nil
+  end
+  for name in pairs(untold) do report("scripts/docs/untold.txt: %s is no public name", name) end
+end
+
+local function run_parts(parts, name)
+  local count = 0
+  for _, part in ipairs(parts) do
+    if part.code and not part.code[1]:find "^[%$%|]" then
+      count = count + 1
+      local failure = examples.run(part.code, name)
+      if failure then report("%s", failure) end
+    end
+  end
+  return count
+end
+
+local function run_guide(guide)
+  local lines, inside = {}, false
+  for i, line in ipairs(guide.lines) do
+    if line:find "^```" then
+      inside = not inside and line == "```lua"
+      lines[i] = ""
+    else
+      lines[i] = inside and line or ""
+    end
+  end
+  local failure = examples.run(lines, guide.path)
+  if failure then report("%s", failure) end
+end
+
+local function is_wanted(name)
+  return not wanted or name:find(wanted, 1, true) ~= nil
+end
+
+local function check_examples(told)
+  local count = 0
+  for _, entry in ipairs(told.entries) do
+    if is_wanted(entry.name) then count = count + run_parts(entry.parts, entry.name) end
+  end
+  for _, page in ipairs(told.pages) do
+    if is_wanted(page.name) then count = count + run_parts(page.parts, "page " .. page.name) end
+    for _, section in ipairs(page.sections) do
+      if is_wanted(section.title) then count = count + run_parts(section.parts, "section " .. section.title) end
+    end
+  end
+  for _, guide in ipairs(told.guides) do
+    if is_wanted(guide.path) then run_guide(guide) end
+  end
+  return count
+end
+
+-- Our own variables, wherever the sources name them.
+local function check_variables(told)
+  local known = {}
+  for _, variable in ipairs(told.variables) do known[variable.name] = true end
+  local pipe = io.popen(("grep -rhoE '\"ACCELHOST_[A-Z]+\"' %s/host %s/lua | sort -u"):format(root, root))
+  for line in pipe:lines() do
+    local name = line:match '"(.*)"'
+    if not known[name] then report("host/cli/variables.def: %s is read and not told", name) end
+  end
+  pipe:close()
+end
+
+local told = model.build(accelhost)
+if not wanted then
+  check_texts(told)
+  check_variables(told)
+end
+local count = check_examples(told)
+io.stderr:write(("%d names, %d examples, %d guides, %d breaches\n"):format(#told.entries, count, #told.guides,
+  breaches))
+os.exit(breaches > 0 and 1 or 0)

@@ -1,0 +1,190 @@
+-- Running the examples of the documentation: each in an environment of its own, where what examples need is at hand
+-- under the names that they use. What stands behind "-->" is compared with what the line prints or gives; "..." in it
+-- stands for anything, and further lines that begin with "-->" go on with it. A table may be told as {1, 2}, a tensor
+-- by its values [[1, 2]] or its sizes [1, 2].
+local accelhost = require "accelhost"
+local nn, data, optim = accelhost.nn, accelhost.data, accelhost.optim
+
+local examples = {}
+
+local Net = nn.Module:extend "Net"
+
+function Net:init()
+  self.fc1, self.fc2 = nn.Linear(4, 3), nn.Linear(3, 2)
+end
+
+function Net:forward(input)
+  return self.fc2(nn.functional.relu(self.fc1(input)))
+end
+
+-- Values by name, made when an example first asks for one.
+local values = {
+  linalg = function() return accelhost.linalg end,
+  nn = function() return nn end,
+  F = function() return nn.functional end,
+  optim = function() return optim end,
+  data = function() return data end,
+  transforms = function() return data.transforms end,
+  lr_scheduler = function() return optim.lr_scheduler end,
+  x = function() return accelhost.tensor {{1, -2, 3, -4}, {-5, 6, -7, 8}} end,
+  y = function() return accelhost.tensor {{0, 1}, {1, 0}} end,
+  input = function(env) return env.x end,
+  t = function() return accelhost.tensor {{1, 2, 3}, {4, 5, 6}} end,
+  a = function() return accelhost.tensor {1, 2, 3} end,
+  b = function() return accelhost.tensor {4, 5, 6} end,
+  w = function() return accelhost.tensor({1, 2, 3}, {requires_grad = true}) end,
+  loss = function(env) return (env.w * env.w):sum() end,
+  -- A positive-definite matrix and what fits it.
+  A = function() return accelhost.tensor {{4, 1, 0}, {1, 3, 1}, {0, 1, 2}} end,
+  B = function() return accelhost.tensor {{1, 2}, {3, 4}, {5, 6}} end,
+  C = function() return accelhost.eye(2) end,
+  v = function() return accelhost.tensor {1, 2} end,
+  tau = function() return accelhost.ones(3) end,
+  LU = function(env) return (accelhost.linalg.lu_factor(env.A)) end,
+  pivots = function(env) return select(2, accelhost.linalg.lu_factor(env.A)) end,
+  Net = function() return Net end,
+  net = function() return Net() end,
+  conv = function() return nn.Conv2d(2, 4, 3) end,
+  model = function(env) return env.net end,
+  labels = function() return accelhost.tensor({0, 1}, {dtype = "int64"}) end,
+  images = function() return accelhost.arange(2 * 28 * 28):view(2, 1, 28, 28):float() / 1568 end,
+  image = function(env) return (env.images[0] * 255):to "uint8" end,
+  batch = function(env) return env.images end,
+  set = function() return data.TensorDataset(accelhost.arange(20):view(5, 4):float(), accelhost.arange(5)) end,
+  loader = function(env) return data.DataLoader(env.set, {batch_size = 2}) end,
+  optimizer = function(env) return optim.SGD(env.net:parameters(), {lr = 0.1}) end,
+  scheduler = function(env) return optim.lr_scheduler.StepLR(env.optimizer, 1) end,
+  accelerator = function() return accelhost.Accelerator() end,
+}
+
+local function environment()
+  local env = {accelhost = accelhost, printed = {}}
+  env.print = function(...)
+    local words = {}
+    for i = 1, select("#", ...) do words[i] = tostring((select(i, ...))) end
+    table.insert(rawget(env, "printed"), table.concat(words, "\t"))
+  end
+  return setmetatable(env, {__index = function(self, name)
+    if not values[name] then return _G[name] end
+    local value = values[name](self)
+    rawset(self, name, value)
+    return value
+  end})
+end
+
+-- "local y = f(x)" gives y, an expression itself.
+local function shown_by(code)
+  if loadstring("return " .. code) then return code, true end
+  local names = code:match "^%s*local ([%w_, ]+)=[^=]" or code:match "^%s*([%w_][%w_%.%[%], ]*)=[^=]"
+  return names, false
+end
+
+-- An expression may have begun some lines above: take them back.
+local function begin_above(out, code)
+  for count = 1, math.min(4, #out) do
+    code = out[#out - count + 1] .. "\n" .. code
+    if loadstring("return " .. code) then
+      for i = #out - count + 1, #out do out[i] = nil end
+      return code, count
+    end
+  end
+end
+
+-- The code with a call of __is(n, values) at each line that tells what comes out; and what is expected there.
+local function translate(lines)
+  local out, expected = {}, {}
+  for _, line in ipairs(lines) do
+    local more = line:match "^%s*%-%->%s?(.*)$"
+    local code, text = line:match "^(.-)%s*%-%->%s*(.*)$"
+    if more and #expected > 0 then
+      expected[#expected] = expected[#expected] .. "\n" .. more
+      out[#out + 1] = ""
+    elseif text then
+      expected[#expected + 1] = text
+      local shown, is_expression = shown_by(code)
+      if is_expression then
+        out[#out + 1] = ("__is(%d, %s)"):format(#expected, code)
+      else
+        local whole, count = nil, nil
+        if not shown then whole, count = begin_above(out, code) end
+        for _ = 1, whole and count or 0 do out[#out + 1] = "" end
+        out[#out + 1] = whole and ("__is(%d, %s)"):format(#expected, (whole:gsub("\n", " ")))
+          or ("%s; __is(%d, %s)"):format(code, #expected, shown or "nil")
+      end
+    else
+      out[#out + 1] = line
+    end
+  end
+  return table.concat(out, "\n"), expected
+end
+
+local function normal(text)
+  return (text:gsub("%s+", " "):gsub("^ ", ""):gsub(" $", ""))
+end
+
+local function matches(text, wanted)
+  local pattern = normal(wanted):gsub("[%^%$%(%)%%%.%[%]%*%+%-%?]", "%%%0"):gsub("%%%.%%%.%%%.", ".*")
+  return normal(text):find("^" .. pattern .. "$") ~= nil
+end
+
+local function sizes_of(tensor)
+  return "[" .. table.concat(tensor:shape(), ", ") .. "]"
+end
+
+-- A value as a list: tables in braces, tensors in brackets.
+local function list_of(value)
+  if accelhost.is_tensor(value) then return (list_of(value:tolist()):gsub("{", "["):gsub("}", "]")) end
+  if type(value) ~= "table" or getmetatable(value) then return tostring(value) end
+  local parts = {}
+  for i, item in ipairs(value) do parts[i] = list_of(item) end
+  return "{" .. table.concat(parts, ", ") .. "}"
+end
+
+-- Several values, each in the same way.
+local function text_of(how, ...)
+  local words = {}
+  for i = 1, select("#", ...) do
+    local value = (select(i, ...))
+    words[i] = how == sizes_of and not accelhost.is_tensor(value) and "?" or how(value)
+  end
+  return table.concat(words, ", ")
+end
+
+-- What a line gives may be told as it prints, as a list, or, of tensors, by its sizes.
+local function gives(wanted, ...)
+  for _, how in ipairs {tostring, list_of, sizes_of} do
+    if matches(text_of(how, ...), wanted) then return true end
+  end
+  return false
+end
+
+local function shortened(text)
+  return #text > 600 and text:sub(1, 600) .. " ..." or text
+end
+
+--- Run an example.
+---@param lines string[]
+---@param name string for messages
+---@return string? failure nil when everything was as it says
+function examples.run(lines, name)
+  local source, expected = translate(lines)
+  local chunk, reason = loadstring(source, "=" .. name)
+  if not chunk then return reason end
+  local env, failure = environment(), nil
+  env.__is = function(n, ...)
+    local printed = rawget(env, "printed")
+    local text = #printed > 0 and table.concat(printed, "\n")
+    rawset(env, "printed", {})
+    if not (text and matches(text, expected[n]) or not text and gives(expected[n], ...)) then
+      text = shortened(text or text_of(tostring, ...))
+      failure = failure or ("%s: says --> %s\n  but it is\n%s"):format(name, expected[n], text)
+    end
+  end
+  accelhost.manual_seed(0)
+  local fine, message = pcall(setfenv(chunk, env))
+  accelhost.set_default_device "cpu"
+  if not fine then return ("%s: %s"):format(name, tostring(message)) end
+  return failure
+end
+
+return examples

@@ -1,0 +1,84 @@
+-- The documentation of the sources, as one text for the binary: every comment that stands directly above a definition,
+-- with the definition's first line. Run by scripts/embed.c with the paths as arguments; lua/accelhost/docs/reader.lua
+-- reads the result.
+--
+-- A comment is a line "@@ PATH LINE DEFINITION" and the comment's lines without their marks. The definition is empty
+-- for a comment that stands by itself, which speaks of the rows below it; the first comment of a file speaks of the
+-- file. A guide (Markdown) comes whole.
+local out = {}
+
+local function emit(path, line, target, lines)
+  out[#out + 1] = ("@@ %s %d %s"):format(path, line, target)
+  for _, text in ipairs(lines) do out[#out + 1] = text end
+end
+
+local function lines_of(path)
+  local list = {}
+  for line in io.lines(path) do list[#list + 1] = line end
+  return list
+end
+
+-- Lua: blocks that begin with ---, up to the first line that is no comment.
+local function read_lua(path)
+  local lines = lines_of(path)
+  local i = 1
+  while i <= #lines do
+    if lines[i]:find "^%s*%-%-%-" then
+      local block = {}
+      while lines[i] and lines[i]:find "^%s*%-%-" do
+        block[#block + 1] = lines[i]:gsub("^%s*%-%-%-?", ""):gsub("^ ", "")
+        i = i + 1
+      end
+      local target = (lines[i] or ""):match "^%s*(.-)%s*$"
+      emit(path, i, #block == i - 1 and "" or target, block)
+    end
+    i = i + 1
+  end
+end
+
+-- A row that may run over several lines, as one.
+local function joined(lines, i)
+  local whole, at = lines[i], i
+  while not whole:find "[})],?;?$" and at - i < 4 do
+    at = at + 1
+    whole = whole .. " " .. (lines[at] or ""):match "^%s*(.-)$"
+  end
+  return whole:match "^%s*(.-)%s*$"
+end
+
+-- C: comments above a row of a table, OP(name, ...) or {"name", ...}, and in tables those that stand by themselves. The
+-- rows of ops come without one too.
+local function read_c(path)
+  local lines = lines_of(path)
+  local is_table = path:find "%.def$"
+  local i, first = 1, true
+  while i <= #lines do
+    if lines[i]:find "^%s*/%*" then
+      local block = {}
+      repeat
+        local text = lines[i]:gsub("^%s*/?%*+/?", "", 1):gsub("^ ", ""):gsub("%s*%*/%s*$", "")
+        block[#block + 1] = text
+        i = i + 1
+      until lines[i - 1]:find "%*/" or not lines[i]
+      local row = lines[i] or ""
+      local is_row = row:find "^%s*[A-Z]+%(" or row:find '^%s*{"'
+      if is_table and (first or not is_row) then
+        emit(path, i, "", block)
+        i = i - 1
+      elseif is_row then
+        emit(path, i, joined(lines, i), block)
+      else
+        i = i - 1
+      end
+      i = i + 1
+      first = false
+    else
+      if is_table and lines[i]:find "^OP%(" then emit(path, i, joined(lines, i), {}) end
+      i = i + 1
+    end
+  end
+end
+
+local readers = {lua = read_lua, md = function(path) emit(path, 1, "", lines_of(path)) end, c = read_c, def = read_c}
+for _, path in ipairs {...} do readers[path:match "%.(%w+)$"](path) end
+return table.concat(out, "\n") .. "\n"

@@ -1,0 +1,87 @@
+local run = require "spec.support.run"
+
+describe("accelhost help", function()
+  it("lists modules, commands and topics", function()
+    local result = run.host {"help"}
+    assert.equal(0, result.code)
+    for _, word in ipairs {"nn.functional", "optim.lr_scheduler", "Tensor", "launch", "environment"} do
+      assert.matches("\n    " .. word:gsub("%.", "%%.") .. " ", result.stdout)
+    end
+  end)
+
+  it("tells signature, text, arguments and example of a class", function()
+    local result = run.host {"help", "nn.Linear"}
+    assert.equal(0, result.code)
+    assert.matches("^nn%.Linear%(in_features, out_features, bias = true, device = nil, dtype = nil%)\n", result.stdout)
+    for _, text in ipairs {"y = x W^T", "local fc = nn.Linear(784, 10", "in_features   an integer of at least 0"} do
+      assert.truthy(result.stdout:find(text, 1, true), text)
+    end
+  end)
+
+  it("knows a name by every way in which a script says it", function()
+    for _, word in ipairs {"accelhost.relu", "relu", "F.relu", "nn.functional.relu", "Tensor:relu", "torch.relu",
+      "Tensor:relu_"} do
+      assert.matches("^accelhost%.relu%(input%)\n", run.host({"help", word}).stdout)
+    end
+  end)
+
+  it("shows what a module holds", function()
+    local result = run.host {"help", "optim"}
+    assert.matches("\n    AdamW ", result.stdout)
+  end)
+
+  it("shows a command's own help and the environment variables", function()
+    assert.equal(run.host({"launch", "--help"}).stdout, run.host({"help", "launch"}).stdout)
+    assert.matches("\n  ACCELHOST_DATA\n", run.host({"help", "environment"}).stdout)
+  end)
+
+  it("names what is near to a name that it does not know, and ends with 1", function()
+    local result = run.host {"help", "nn.Linaer"}
+    assert.equal(1, result.code)
+    assert.equal("", result.stdout)
+    assert.matches("nothing is called 'nn.Linaer'; near to it: nn%.Linear", result.stderr)
+    assert.matches("nothing is called 'zzzqqq'\nTry", run.host({"help", "zzzqqq"}).stderr)
+  end)
+
+  it("takes one name", function()
+    local result = run.host {"help", "a", "b"}
+    assert.equal(2, result.code)
+    assert.matches("expected one name, got 2", result.stderr)
+  end)
+
+  it("keeps to the width that COLUMNS says", function()
+    local longest = 0
+    for line in run.host({"help", "environment"}, {env = {COLUMNS = "60"}}).stdout:gmatch "[^\n]+" do
+      longest = math.max(longest, #line)
+    end
+    assert.truthy(longest <= 60 and longest > 50, longest)
+  end)
+end)
+
+describe("accelhost types", function()
+  local folder = require "spec.support.folder"
+  local leave
+  setup(function() leave = folder.enter() end)
+  teardown(function() leave() end)
+
+  it("writes definition files that are Lua", function()
+    local result = run.host {"types", "here/types"}
+    assert.equal("", result.output)
+    assert.equal(0, result.code)
+    for _, name in ipairs {"accelhost", "accelhost/nn", "accelhost/nn/functional", "accelhost/tensor"} do
+      local text = assert(io.open("here/types/" .. name .. ".lua")):read "*a"
+      assert.matches("^%-%-%-@meta ", text)
+      assert.truthy(loadstring(text))
+    end
+    local nn = io.open("here/types/accelhost/nn.lua"):read "*a"
+    assert.truthy(nn:find("function nn.Linear(in_features, out_features, bias, device, dtype) end", 1, true))
+    assert.truthy(nn:find("---@param in_features integer", 1, true))
+  end)
+
+  it("says which folder cannot be made, and that one is wanted", function()
+    local result = run.host {"types", "/proc/none"}
+    assert.equal(1, result.code)
+    assert.matches("accelhost types: cannot make the folder /proc/none", result.stderr)
+    assert.equal(2, run.host({"types"}).code)
+  end)
+end)

@@ -20,11 +20,11 @@ while read -r header; do
     [ -f "$source" ] || source=$build/$header
     echo "644 $source include/accelhost/$header"
 done <"$build/plugin-headers"
-each 644 share/man/man1 "$build"/man/*.1
-for file in $(cd "$build" && find types -name '*.lua' 2>/dev/null | LC_ALL=C sort); do
-    echo "644 $build/$file share/accelhost/$file"
+each 644 share/man/man1 "$build"/docs/man/*.1
+for file in $(cd "$build/docs" 2>/dev/null && find types -name '*.lua' | LC_ALL=C sort); do
+    echo "644 $build/docs/$file share/accelhost/$file"
 done
 for file in $(find examples -type f | LC_ALL=C sort); do
     echo "644 $file share/accelhost/$file"
 done
-each 644 share/doc/accelhost README.md LICENSE CHANGELOG.md
+each 644 share/doc/accelhost "$build/docs/index.html" README.md LICENSE CHANGELOG.md

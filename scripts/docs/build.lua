@@ -1,0 +1,209 @@
+-- The documentation in all its forms. usage: accelhost scripts/docs/build.lua OUT
+--
+-- OUT/index.html: the site, one file; OUT/markdown/*.md; OUT/types: for editors; OUT/man/*.1. The texts come from the
+-- program that runs this script (lua/accelhost/docs), the README from the checkout, the table of PyTorch's names from
+-- scripts/coverage.
+local here = arg[0]:match "^(.*)/" or "."
+local root = here .. "/../.."
+package.path = here .. "/?.lua;" .. package.path
+local C = require "accelhost._C"
+local accelhost = require "accelhost"
+local commands = require "commands"
+local html = require "html"
+local man = require "man"
+local markdown = require "markdown"
+local model = require "accelhost.docs.model"
+
+local out = arg[1] or error "usage: accelhost scripts/docs/build.lua OUT"
+local binary = "/proc/self/exe"
+
+local function read(path)
+  local file = assert(io.open(path, "rb"))
+  local text = file:read "*a"
+  file:close()
+  return text
+end
+
+local function write(path, text)
+  assert(C.io.make_folder(path:match "^(.*)/"))
+  local file = assert(io.open(path, "wb"))
+  file:write(text)
+  assert(file:close())
+end
+
+-- The program that runs us, for a shell of its own.
+local function own_path()
+  local pipe = io.popen("readlink /proc/" .. C.system.process_id() .. "/exe")
+  binary = pipe:read "*l"
+  pipe:close()
+end
+
+local function coverage()
+  local pipe = io.popen(("'%s' '%s/scripts/coverage/table.lua' 2>/dev/null"):format(binary, root))
+  local text = pipe:read "*a"
+  pipe:close()
+  return text:find "^# " and text or "# Names of PyTorch\n\nThe table was not made.\n"
+end
+
+-- Pages in the order of the site: {group, id, title, text, guide = true?}.
+local function all_pages(told)
+  local start = read(root .. "/README.md")
+  local pages = {{group = "Start", id = "start", title = "accelhost", text = start, guide = true}}
+  for _, guide in ipairs(told.guides) do
+    pages[#pages + 1] = {
+      group = "Guides", id = "guide-" .. guide.name, title = guide.title,
+      text = table.concat(guide.lines, "\n") .. "\n", guide = true, name = guide.name,
+    }
+  end
+  for _, page in ipairs(told.pages) do
+    pages[#pages + 1] = {
+      group = "Reference", id = "page-" .. page.name, title = page.name, text = markdown.page(page), page = page,
+    }
+  end
+  local list = commands.of(binary)
+  pages[#pages + 1] = {group = "Program", id = "commands", title = "Commands", text = markdown.commands(list)}
+  pages[#pages + 1] = {
+    group = "Program", id = "environment", title = "Environment variables", text = markdown.variables(told.variables),
+  }
+  pages[#pages + 1] = {group = "Program", id = "pytorch", title = "PyTorch's names", text = coverage(), guide = true}
+  return pages, list
+end
+
+-- Search.
+
+local function name_rows(told, pages)
+  local rows, seen = {}, {}
+  local function add(name, id, summary)
+    if not seen[name] then rows[#rows + 1] = {name, id, summary} end
+    seen[name] = true
+  end
+  for name, entry in pairs(told.by_name) do
+    if name:find "^Tensor:" then add(name, entry.name, model.summary(entry)) end
+  end
+  for _, entry in ipairs(told.entries) do
+    for _, alias in ipairs(entry.aliases) do add(alias, entry.name, model.summary(entry)) end
+  end
+  for _, entry in ipairs(told.entries) do add(entry.name, entry.name, model.summary(entry)) end
+  for _, page in ipairs(pages) do
+    if page.group ~= "Reference" then add(page.title, page.id, page.group) end
+  end
+  for _, variable in ipairs(told.variables) do
+    add(variable.name, variable.name, model.summary(variable))
+  end
+  table.sort(rows, function(a, b) return a[1] < b[1] end)
+  return rows
+end
+
+-- The index by last names, and the file where each name is in full.
+local function index_rows(told)
+  local rows = {}
+  for _, page in ipairs(told.pages) do
+    for _, section in ipairs(page.sections) do
+      for _, item in ipairs(section.items) do
+        if item.entry.page == page.name then
+          rows[#rows + 1] = {item.name, page.name .. ".md", model.summary(item.entry)}
+        end
+      end
+    end
+  end
+  local function key(row) return row[1]:match("[%w_]+$"):lower() .. " " .. row[1] end
+  table.sort(rows, function(a, b) return key(a) < key(b) end)
+  return rows
+end
+
+-- The site.
+
+local function site_page(page, told, titles)
+  local seen = {}
+  local function id(heading, level)
+    if level == 1 then return page.id end
+    local entry = page.page and told.by_name[heading]
+    local name = entry and heading or titles[heading] and heading or page.id .. "-" .. markdown.anchor(heading)
+    if seen[name] then name = name .. "-" .. level end
+    seen[name] = true
+    return name
+  end
+  local function link(code)
+    local name = code:gsub("%(.*", "")
+    local entry = told.by_name[name]
+    if entry and (name:find "[%.:]" or page.page) and #name > 1 then return entry.name end
+    return titles[name]
+  end
+  local body = html.page(page.text, id, link)
+  -- The first heading is the page's own: its place is the page.
+  body = body:gsub('<h1 id="[^"]*">', "<h1>", 1)
+  if page.page then
+    local list = {}
+    for _, section in ipairs(page.page.sections) do
+      for _, item in ipairs(section.items) do
+        list[#list + 1] = ('<a href="#%s">%s</a>'):format(html.escape(item.entry.name),
+          html.escape(item.name:match "[%w_]+$"))
+      end
+    end
+    table.sort(list, function(a, b) return a:match ">(.*)<":lower() < b:match ">(.*)<":lower() end)
+    local contents = '<div class="contents">' .. table.concat(list, "\n") .. "</div>\n"
+    local from, to = body:find("<!-- names -->", 1, true)
+    body = body:sub(1, from - 1) .. contents .. body:sub(to + 1)
+  end
+  return ('<article class="page%s" id="%s" data-title="%s">\n%s\n</article>'):format(page.guide and " guide" or "",
+    page.id, html.escape(page.title), body)
+end
+
+local function navigation(pages)
+  local parts, group = {}, nil
+  for _, page in ipairs(pages) do
+    if page.group ~= group then
+      group = page.group
+      parts[#parts + 1] = "<h2>" .. group .. "</h2>"
+    end
+    parts[#parts + 1] = ('<a href="#%s">%s</a>'):format(page.id, html.escape(page.title))
+  end
+  return table.concat(parts, "\n")
+end
+
+local function site(pages, told)
+  local titles = {environment = "environment"}
+  for _, page in ipairs(pages) do
+    if page.name then titles["examples/guides/" .. page.name .. ".md"] = page.id end
+    if page.page then titles[page.page.title] = page.id end
+  end
+  for _, variable in ipairs(told.variables) do titles[variable.name] = variable.name end
+  local articles = {}
+  for i, page in ipairs(pages) do articles[i] = site_page(page, told, titles) end
+  local names = C.json.encode(accelhost.json.array(name_rows(told, pages))):gsub("</", "<\\/")
+  return table.concat({
+    "<!doctype html>", '<html lang="en">', '<meta charset="utf-8">',
+    '<meta name="viewport" content="width=device-width, initial-scale=1">', "<title>accelhost</title>",
+    "<style>", read(here .. "/site.css"), "</style>",
+    '<body><header><button id="menu" type="button">Pages</button><a class="name" href="#start">accelhost</a>',
+    '<span class="version">' .. accelhost._VERSION .. "</span>",
+    '<input id="search" type="search" placeholder="Search names ( / )" aria-label="Search names" autocomplete="off">',
+    "</header>", '<ul id="found" hidden></ul>', '<div class="frame"><nav>', navigation(pages), "</nav>", "<main>",
+    table.concat(articles, "\n"), "</main></div>",
+    '<script type="application/json" id="names">' .. names .. "</script>",
+    "<script>", read(here .. "/site.js"), "</script></body></html>", "",
+  }, "\n")
+end
+
+local function main()
+  own_path()
+  local told = model.build(accelhost)
+  local pages, list = all_pages(told)
+  write(out .. "/index.html", site(pages, told))
+  for _, page in ipairs(pages) do
+    write(("%s/markdown/%s.md"):format(out, page.page and page.page.name or page.id), page.text)
+  end
+  write(out .. "/markdown/index.md", markdown.index(index_rows(told)))
+  local pipe = io.popen "date -u +%Y-%m-%d"
+  local date = pipe:read "*l"
+  pipe:close()
+  write(out .. "/man/accelhost.1", man.program(list, told.variables, accelhost._VERSION, date))
+  for _, command in ipairs(list) do
+    if command.name == "launch" then
+      write(out .. "/man/accelhost-launch.1", man.command(command, accelhost._VERSION, date))
+    end
+  end
+  os.exit(require "accelhost.docs.types"(accelhost, out .. "/types"))
+end
+
+main()

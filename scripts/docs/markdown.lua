@@ -1,0 +1,200 @@
+-- Pages of the reference as Markdown.
+local model = require "accelhost.docs.model"
+local signature = require "accelhost.docs.signature"
+
+local markdown = {}
+
+local function cell(text)
+  return (text:gsub("|", "\\|"):gsub("\n", " "))
+end
+
+local function add_parts(out, parts)
+  for i, part in ipairs(parts) do
+    local item = part.text and part.text:find "^[%-%*] "
+    if part.text then
+      if not (item and i > 1 and parts[i - 1].text) then out[#out + 1] = "" end
+      out[#out + 1] = part.text
+    else
+      out[#out + 1] = ""
+      out[#out + 1] = part.code[1]:find "^[|$]" and "```" or "```lua"
+      for _, line in ipairs(part.code) do out[#out + 1] = line:gsub("^| ", "") end
+      out[#out + 1] = "```"
+    end
+  end
+end
+
+-- Rows {name, kind, text} as a table with a heading.
+local function add_table(out, heading, rows)
+  if #rows == 0 then return end
+  out[#out + 1] = ""
+  out[#out + 1] = ("| %s | | |"):format(heading)
+  out[#out + 1] = "| --- | --- | --- |"
+  for _, row in ipairs(rows) do
+    out[#out + 1] = ("| %s | %s | %s |"):format(cell(row[1]), cell(row[2]), cell(row[3]))
+  end
+end
+
+local function parameter_rows(parameters)
+  local rows = {}
+  for _, p in ipairs(parameters) do
+    rows[#rows + 1] = {"`" .. signature.parameter_text(p) .. "`", p.kind or p.type or "", p.text or ""}
+  end
+  return rows
+end
+
+local function tagged_rows(list)
+  local rows = {}
+  for _, item in ipairs(list) do
+    local kind = item.type ~= "" and "`" .. item.type .. "`" or ""
+    rows[#rows + 1] = {item.name and "`" .. item.name .. "`" or "", kind, item.text or ""}
+  end
+  return rows
+end
+
+local function returned_text(entry)
+  local parts = {}
+  for _, item in ipairs(entry.returns) do
+    parts[#parts + 1] = "`" .. item.type .. "`" .. (item.text ~= "" and " " .. item.text or "")
+  end
+  return table.concat(parts, ", ")
+end
+
+local function add_footer(out, entry)
+  local notes = {}
+  local names = {}
+  for _, alias in ipairs(entry.aliases) do names[#names + 1] = "`" .. alias .. "`" end
+  if entry.inplace then
+    names[#names + 1] = "`Tensor:" .. (entry.op or entry.name:match "[%w_]+$") .. "_` in place"
+  end
+  if #names > 0 then notes[#notes + 1] = "Also " .. table.concat(names, ", ") .. "." end
+  if entry.parent and entry.parent ~= entry.class_name then
+    notes[#notes + 1] = "Has the methods of `" .. entry.parent .. "`."
+  end
+  if #notes > 0 then
+    out[#out + 1] = ""
+    out[#out + 1] = table.concat(notes, " ")
+  end
+end
+
+local function add_entry(out, entry, name, level)
+  local hashes = ("#"):rep(level)
+  out[#out + 1] = ""
+  out[#out + 1] = hashes .. " " .. name
+  if entry.kind ~= "value" and entry.kind ~= "field" then
+    out[#out + 1] = ""
+    out[#out + 1] = "```signature"
+    out[#out + 1] = entry.name .. signature.text(entry.parameters)
+    out[#out + 1] = "```"
+  end
+  add_parts(out, entry.parts)
+  add_table(out, "argument", parameter_rows(entry.parameters))
+  local returned = returned_text(entry)
+  if returned ~= "" and entry.kind ~= "class" then
+    out[#out + 1] = ""
+    out[#out + 1] = (entry.kind == "field" and "A " or "Returns ") .. returned
+  end
+  if entry.forward then
+    add_table(out, "calling it", tagged_rows(entry.forward.params))
+    local rows = tagged_rows(entry.forward.returns)
+    for _, row in ipairs(rows) do
+      out[#out + 1] = ""
+      out[#out + 1] = "Gives " .. row[2] .. " " .. row[3]
+    end
+  end
+  add_table(out, "field", tagged_rows(entry.fields))
+  add_footer(out, entry)
+end
+
+-- On a page where an entry is at home it stands whole; elsewhere a line leads there.
+local function add_item(out, page, item)
+  local entry = item.entry
+  if entry.page ~= page.name then
+    out[#out + 1] = ""
+    out[#out + 1] = ("- `%s` %s"):format(item.name .. signature.text(item.name:find "^Tensor:" and
+      {unpack(entry.parameters, 2)} or entry.parameters), model.summary(entry))
+    return
+  end
+  add_entry(out, entry, item.name, 3)
+  for _, method in ipairs(entry.methods) do
+    if method.page == nil or method.page == page.name then add_entry(out, method, method.name, 4) end
+  end
+end
+
+--- A page.
+---@param page table of the model
+---@return string
+function markdown.page(page)
+  local out = {"# " .. page.title}
+  add_parts(out, page.parts)
+  if page.class then
+    add_parts(out, page.class.parts)
+    out[#out + 1] = ""
+    out[#out + 1] = ("Made by `%s`, where its arguments and fields are."):format(page.class.name)
+  end
+  out[#out + 1] = "\n<!-- names -->"
+  for _, section in ipairs(page.sections) do
+    if section.title ~= page.title then
+      out[#out + 1] = ""
+      out[#out + 1] = "## " .. section.title
+      add_parts(out, section.parts)
+    end
+    for _, item in ipairs(section.items) do add_item(out, page, item) end
+  end
+  return table.concat(out, "\n") .. "\n"
+end
+
+--- The commands.
+---@param commands table[]
+---@return string
+function markdown.commands(commands)
+  local out = {"# Commands"}
+  for _, command in ipairs(commands) do
+    out[#out + 1] = ("\n## accelhost %s\n"):format(command.name)
+    out[#out + 1] = "```\n" .. table.concat(command.usage, "\n") .. "\n```\n"
+    out[#out + 1] = table.concat(command.text, "\n")
+    local rows = {}
+    for _, option in ipairs(command.options) do
+      rows[#rows + 1] = {"`" .. (option.flag .. " " .. option.value):gsub(" $", "") .. "`", option.text, ""}
+    end
+    add_table(out, "option", rows)
+    if #command.tail > 0 then out[#out + 1] = "\n" .. table.concat(command.tail, "\n") end
+  end
+  return table.concat(out, "\n") .. "\n"
+end
+
+--- The environment variables.
+---@param variables table[]
+---@return string
+function markdown.variables(variables)
+  local out = {"# Environment variables", "", "What a flag or the script says goes before a variable."}
+  for _, variable in ipairs(variables) do
+    out[#out + 1] = "\n## " .. variable.name
+    add_parts(out, variable.parts)
+  end
+  return table.concat(out, "\n") .. "\n"
+end
+
+--- Where a heading is found in a Markdown file, as its readers make anchors.
+---@param heading string
+---@return string
+function markdown.anchor(heading)
+  return (heading:lower():gsub("[^%w_ %-]", ""):gsub(" ", "-"))
+end
+
+--- All names in alphabetical order, with where they are.
+---@param rows table[] {name, file, summary}
+---@return string
+function markdown.index(rows)
+  local out, letter = {"# All names"}, nil
+  for _, row in ipairs(rows) do
+    local first = row[1]:match("[%w_]+$"):sub(1, 1):upper()
+    if first ~= letter then
+      letter = first
+      out[#out + 1] = "\n## " .. letter .. "\n"
+    end
+    out[#out + 1] = ("- [`%s`](%s#%s) %s"):format(row[1], row[2], markdown.anchor(row[1]), row[3])
+  end
+  return table.concat(out, "\n") .. "\n"
+end
+
+return markdown

@@ -1,0 +1,90 @@
+// One page is shown at a time, chosen by the address's hash; names are searched in a list made with the site.
+(function () {
+  "use strict";
+  var names = JSON.parse(document.getElementById("names").textContent);
+  var field = document.getElementById("search"), found = document.getElementById("found"), chosen = -1;
+  document.documentElement.classList.add("js");
+
+  function show() {
+    var id = decodeURIComponent(location.hash.slice(1));
+    var target = id && document.getElementById(id);
+    var page = target ? target.closest(".page") : document.querySelector(".page");
+    document.querySelectorAll(".page.shown").forEach(function (other) { other.classList.remove("shown"); });
+    page.classList.add("shown");
+    document.querySelectorAll("nav a").forEach(function (link) {
+      var current = link.getAttribute("href") === "#" + page.id;
+      link.classList.toggle("current", current);
+      if (current) link.scrollIntoView({block: "nearest"});
+    });
+    document.title = page.dataset.title + " - accelhost";
+    document.body.classList.remove("open");
+    if (target && target !== page) target.scrollIntoView(); else scrollTo(0, 0);
+  }
+
+  // The lower the better: the name itself, its last part, the beginning of that, somewhere in the name, in the words.
+  function rank(row, word) {
+    var name = row[0].toLowerCase(), last = name.slice(Math.max(name.lastIndexOf("."), name.lastIndexOf(":")) + 1);
+    if (name === word) return 0;
+    if (last === word) return 1;
+    if (last.indexOf(word) === 0) return 2;
+    if (name.indexOf(word) >= 0) return 3;
+    if (row[2].toLowerCase().indexOf(word) >= 0) return 4;
+    return -1;
+  }
+
+  function search() {
+    var word = field.value.trim().toLowerCase().replace(/^torch\./, "");
+    var rows = [];
+    if (word) {
+      names.forEach(function (row) {
+        var place = rank(row, word);
+        if (place >= 0) rows.push([place, row[0].length, row]);
+      });
+      rows.sort(function (a, b) { return a[0] - b[0] || a[1] - b[1]; });
+    }
+    found.textContent = "";
+    chosen = rows.length ? 0 : -1;
+    rows.slice(0, 30).forEach(function (entry, i) {
+      var item = document.createElement("li"), link = document.createElement("a");
+      var name = document.createElement("b"), text = document.createElement("small");
+      name.textContent = entry[2][0];
+      text.textContent = entry[2][2];
+      link.href = "#" + entry[2][1];
+      if (i === 0) link.className = "chosen";
+      link.append(name, text);
+      item.append(link);
+      found.append(item);
+    });
+    if (word && !rows.length) found.textContent = "Nothing is called " + word + ".";
+    found.hidden = !word;
+  }
+
+  function close() {
+    field.value = "";
+    found.hidden = true;
+    field.blur();
+  }
+
+  field.addEventListener("input", search);
+  field.addEventListener("keydown", function (event) {
+    var links = found.querySelectorAll("a");
+    if (event.key === "Escape") close();
+    if (event.key === "Enter" && links[chosen]) { location.hash = links[chosen].getAttribute("href"); close(); }
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      event.preventDefault();
+      if (links[chosen]) links[chosen].className = "";
+      chosen = Math.max(0, Math.min(links.length - 1, chosen + (event.key === "ArrowDown" ? 1 : -1)));
+      if (links[chosen]) { links[chosen].className = "chosen"; links[chosen].scrollIntoView({block: "nearest"}); }
+    }
+  });
+  found.addEventListener("click", function () { setTimeout(close); });
+  document.addEventListener("click", function (event) {
+    if (!found.contains(event.target) && event.target !== field) found.hidden = true;
+  });
+  document.addEventListener("keydown", function (event) {
+    if (event.key === "/" && document.activeElement !== field) { event.preventDefault(); field.focus(); }
+  });
+  document.getElementById("menu").addEventListener("click", function () { document.body.classList.toggle("open"); });
+  addEventListener("hashchange", show);
+  show();
+})();

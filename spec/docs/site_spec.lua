@@ -1,0 +1,76 @@
+-- The documentation as `make docs` writes it.
+local accelhost = require "accelhost"
+local folder = require "spec.support.folder"
+local run = require "spec.support.run"
+
+local function read(path)
+  local file = assert(io.open(path, "rb"))
+  local text = file:read "*a"
+  file:close()
+  return text
+end
+
+describe("The documentation", function()
+  local leave, page, names
+  setup(function()
+    local root = io.popen("pwd"):read "*l"
+    leave = folder.enter()
+    local result = run.host({root .. "/scripts/docs/build.lua", "out"}, {timeout = 120})
+    assert.equal("", result.output)
+    assert.equal(0, result.code)
+    page = read "out/index.html"
+    names = accelhost.json.decode(page:match '<script type="application/json" id="names">(.-)</script>')
+  end)
+  teardown(function() leave() end)
+
+  it("is one file that asks for no other", function()
+    for _, tag in ipairs {"<link", "<script src", "<img", "@import", "url("} do
+      assert.is_nil(page:find(tag, 1, true), tag)
+    end
+  end)
+
+  it("has a list of names to search, each with its place and its first sentence", function()
+    local found = {}
+    for _, row in ipairs(names) do
+      found[row[1]] = row
+      assert.truthy(page:find(('id="%s"'):format(row[2]:gsub("&", "&amp;")), 1, true), row[2])
+    end
+    for _, name in ipairs {"nn.Linear", "Tensor:relu_", "nn.functional.relu", "accelhost.clip", "Accelerator",
+      "ACCELHOST_DATA", "Indexing and counting"} do
+      local row = found[name] or found["accelhost." .. name]
+      assert.truthy(row, name)
+      assert.is_string(row[3])
+    end
+    assert.truthy(#names > 600)
+  end)
+
+  it("leads nowhere that is not there, and no place is there twice", function()
+    local places = {}
+    for place in page:gmatch ' id="([^"]+)"' do
+      assert.is_nil(places[place], place .. " is there twice")
+      places[place] = true
+    end
+    for target in page:gmatch 'href="#([^"]+)"' do assert.truthy(places[target], "#" .. target) end
+  end)
+
+  it("has a Markdown page for each module and an index of all names", function()
+    for _, name in ipairs {"nn", "nn.functional", "Tensor", "optim", "Accelerator", "guide-autograd", "commands"} do
+      assert.matches("^# ", read("out/markdown/" .. name .. ".md"))
+    end
+    local index = read "out/markdown/index.md"
+    assert.truthy(index:find("- [`nn.Linear`](nn.md#nnlinear) ", 1, true))
+  end)
+
+  it("has manual pages that groff reads without a warning", function()
+    for _, name in ipairs {"accelhost", "accelhost-launch"} do
+      local text = read("out/man/" .. name .. ".1")
+      assert.matches("^%.TH ", text)
+      if os.execute "command -v groff >/dev/null" == 0 then
+        local result = run.program {"groff", "-ww", "-man", "-Tascii", "out/man/" .. name .. ".1"}
+        assert.equal("", result.stderr)
+        assert.equal(0, result.code)
+      end
+    end
+    assert.matches("\\fB%-%-", (read("out/man/accelhost-launch.1"):gsub("\\%-", "-")))
+  end)
+end)

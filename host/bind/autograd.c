@@ -256,29 +256,64 @@ static int detach(lua_State *L)
     return 1;
 }
 
+static const struct ah_function functions[] = {
+    /* Add the gradients of several tensors at once to the `grad` of their leaves: a tensor or a table of them, with
+     * a table of gradients for those of more than one element. options = {retain_graph =, create_graph =}.
+     *     accelhost.autograd.backward({loss, w:sum()})
+     *     w.grad  --> tensor([3., 5., 7.]) */
+    {"backward", backward, "tensors:*, gradients:*?, options:*?"},
+    /* Record gradients from now on, or not; `no_grad` is the way to do so for a while.
+     *     accelhost.set_grad_enabled(true) */
+    {"set_grad_enabled", set_grad_enabled, "mode:b"},
+    {"set_detect_anomaly", set_detect_anomaly, "mode:b, check_nan:b"},
+    /* Are gradients recorded now?
+     *     accelhost.is_grad_enabled()  --> true
+     * @return boolean */
+    {"is_grad_enabled", is_grad_enabled, ""},
+    {NULL, NULL, NULL},
+};
+
+static const struct ah_function methods[] = {
+    /* Add the gradients of this tensor (one element, or with `gradient` of its shape) to the `grad` of the leaves
+     * that it was made from. options = {gradient =, retain_graph =, create_graph =}: keep the history for another
+     * backward, record the gradients themselves.
+     *     loss:backward()
+     *     w.grad  --> tensor([2., 4., 6.]) */
+    {"backward", backward, "input:T, gradient:*?, options:*?"},
+    /* Keep the gradient of a tensor that is no leaf: its `grad` is set by backward.
+     *     local twice = w * 2
+     *     twice:retain_grad()
+     *     twice:sum():backward()
+     *     twice.grad  --> tensor([1., 1., 1.]) */
+    {"retain_grad", ah_lua_retain_grad, "input:T"},
+    /* Take the tensor out of its history, in place: it is a leaf from now on. Returns the tensor.
+     *     loss:detach_().requires_grad  --> false
+     * @return Tensor */
+    {"detach_", detach, "input:T"},
+    {NULL, NULL, NULL},
+};
+
+static const luaL_Reg list[] = {
+    {"watch_backward", watch_backward},
+    {"prepared_leaves", prepared_leaves},
+    {"grad", grad},
+    /* Run fn without recording gradients, and return what it returns; the mode comes back also after an error.
+     *     accelhost.no_grad(function() return w * 2 end).requires_grad  --> false
+     * @param fn function
+     * @param ... any its arguments
+     * @return any ... what fn returns */
+    {"no_grad", no_grad},
+    /* Run fn recording gradients, also within no_grad, and return what it returns.
+     *     accelhost.enable_grad(function() return w * 2 end).requires_grad  --> true
+     * @param fn function
+     * @param ... any its arguments
+     * @return any ... what fn returns */
+    {"enable_grad", enable_grad},
+    {NULL, NULL},
+};
+
 int ah_open_autograd(lua_State *L)
 {
-    static const struct ah_function functions[] = {
-        {"backward", backward, "tensors:*, gradients:*?, options:*?"},
-        {"set_grad_enabled", set_grad_enabled, "mode:b"},
-        {"set_detect_anomaly", set_detect_anomaly, "mode:b, check_nan:b"},
-        {"is_grad_enabled", is_grad_enabled, ""},
-        {NULL, NULL, NULL},
-    };
-    static const struct ah_function methods[] = {
-        {"backward", backward, "input:T, gradient:*?, options:*?"},
-        {"retain_grad", ah_lua_retain_grad, "input:T"},
-        {"detach_", detach, "input:T"},
-        {NULL, NULL, NULL},
-    };
-    static const luaL_Reg list[] = {
-        {"watch_backward", watch_backward},
-        {"prepared_leaves", prepared_leaves},
-        {"grad", grad},
-        {"no_grad", no_grad},
-        {"enable_grad", enable_grad},
-        {NULL, NULL},
-    };
     lua_newtable(L);
     luaL_register(L, NULL, list);
     ah_open_callbacks(L);

@@ -44,10 +44,20 @@ static int synchronize(lua_State *L)
 int ah_open_device(lua_State *L)
 {
     static const struct ah_function functions[] = {
+        /* The device on which tensors are made unless one is named.
+         *     accelhost.get_default_device()  --> cpu
+         * @return string */
         {"get_default_device", get_default, ""},
+        /* Make tensors on this device from now on, unless one is named.
+         *     accelhost.set_default_device "cpu" */
         {"set_default_device", set_default, "device:D"},
+        /* How many devices of a type there are; 0 when its plugin is not here.
+         *     accelhost.device_count "cpu"  --> 1
+         * @return integer */
         {"device_count", count, "type:s"},
         {"is_name", is_name, "text:*?"},
+        /* Wait until a device, or all that are open, have done what they were asked to.
+         *     accelhost.synchronize() */
         {"synchronize", synchronize, "device:D?"},
         {NULL, NULL, NULL},
     };

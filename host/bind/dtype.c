@@ -101,10 +101,26 @@ static int iinfo(lua_State *L)
 int ah_open_dtype(lua_State *L)
 {
     static const struct ah_function functions[] = {
+        /* The dtype that two dtypes promote to, as `+` of their tensors gives it.
+         *     accelhost.promote_types("int64", "float32")  --> float32
+         * @return string */
         {"promote_types", promote_types, "type1:d, type2:d"},
+        /* May a result of one dtype be written in place into a tensor of the other? Floats do not go into integers, nor
+         * anything but bool into bool.
+         *     accelhost.can_cast("float32", "int64")  --> false
+         * @return boolean */
         {"can_cast", can_cast, "from_:d, to:d"},
+        /* The dtype of tensor1 + tensor2, which may be numbers.
+         *     accelhost.result_type(labels, 0.5)  --> float32
+         * @return string */
         {"result_type", result_type, "tensor1:O, tensor2:O"},
+        /* The limits of a floating dtype, float32 unless named: a table with bits, eps, max, min, tiny, resolution.
+         *     accelhost.finfo("float16").max  --> 65504
+         * @return table<string, number> */
         {"finfo", finfo, "type:d?"},
+        /* The limits of an integer dtype: a table with bits, max and min.
+         *     accelhost.iinfo("uint8").max  --> 255
+         * @return table<string, number> */
         {"iinfo", iinfo, "type:d"},
         {NULL, NULL, NULL}};
     lua_newtable(L);

@@ -286,6 +286,12 @@ void ah_push_methods(lua_State *L)
 
 void ah_handle_open(lua_State *L)
 {
+    static const luaL_Reg methods[] = {
+        /* Let go of the memory now, not when the collector comes by; the handle may not be used any more.
+         *     accelhost.zeros(1000, 1000):free() */
+        {"free", handle_free},
+        {NULL, NULL},
+    };
     lua_pushlightuserdata(L, &shared_key);
     lua_newtable(L);
     lua_newtable(L);
@@ -305,8 +311,7 @@ void ah_handle_open(lua_State *L)
 
     lua_pushlightuserdata(L, &methods_key);
     lua_newtable(L);
-    lua_pushcfunction(L, handle_free);
-    lua_setfield(L, -2, "free");
+    luaL_register(L, NULL, methods);
     lua_rawset(L, LUA_REGISTRYINDEX);
     ah_block_on_pressure(collect_under_pressure, NULL);
 }

@@ -224,27 +224,64 @@ static int generator_tostring(lua_State *L)
     return 1;
 }
 
+static const struct ah_function methods[] = {
+    /* Start the stream anew from a seed; returns the generator.
+     * @return Generator */
+    {"manual_seed", generator_manual_seed, "generator:G, seed:i"},
+    /* Start the stream anew from a seed that the system gives; returns the seed.
+     * @return integer */
+    {"seed", generator_seed, "generator:G"},
+    /* The seed that the stream began with.
+     * @return integer */
+    {"initial_seed", generator_initial_seed, "generator:G"},
+    /* The stream's state as a uint8 tensor, for set_state.
+     * @return Tensor */
+    {"get_state", generator_get_state, "generator:G"},
+    /* Go on from a state of get_state; returns the generator.
+     * @return Generator */
+    {"set_state", generator_set_state, "generator:G, state:T"},
+    /* A generator of its own whose stream begins with a number drawn from this one.
+     * @return Generator */
+    {"spawn", generator_spawn, "generator:G"},
+    {NULL, NULL, NULL}};
+
+static const struct ah_function functions[] = {
+    /* Seed the default generator, from which weights, shuffles, dropout masks and random tensors are drawn;
+     * the same seed gives PyTorch's numbers. Returns the generator.
+     *     accelhost.manual_seed(0)
+     *     accelhost.rand(1)  --> tensor([0.4963])
+     * @return Generator */
+    {"manual_seed", manual_seed, "seed:i"},
+    /* Seed the default generator from the system; returns the seed.
+     * @return integer */
+    {"seed", seed_default, ""},
+    /* The seed with which the default generator began.
+     *     accelhost.initial_seed()  --> 0
+     * @return integer */
+    {"initial_seed", initial_seed, ""},
+    /* The state of the default generator as a uint8 tensor, for set_rng_state; of a device's generator with
+     * its name.
+     *     local state = accelhost.get_rng_state()
+     *     local before = accelhost.rand(1)
+     *     accelhost.set_rng_state(state)
+     *     accelhost.rand(1):equal(before)  --> true
+     * @return Tensor */
+    {"get_rng_state", get_rng_state, "device:D?"},
+    /* Let the default generator (or that of a device) go on from a state of get_rng_state. */
+    {"set_rng_state", set_rng_state, "state:T, device:D?"},
+    /* A stream of random numbers of its own, for loaders, samplers and splits; seeded from the argument, else
+     * as a new PyTorch generator is.
+     *     local generator = accelhost.Generator(7)
+     *     data.random_split(set, {0.5, 0.5}, {generator = generator})
+     * @return Generator */
+    {"Generator", new_generator, "seed:i?"},
+    {"default", new_default, ""},
+    {"randperm", randperm, "n:i, generator:G?"},
+    {"is_generator", is_generator, "value:*?"},
+    {NULL, NULL, NULL}};
+
 int ah_open_random(lua_State *L)
 {
-    static const struct ah_function methods[] = {
-        {"manual_seed", generator_manual_seed, "generator:G, seed:i"},
-        {"seed", generator_seed, "generator:G"},
-        {"initial_seed", generator_initial_seed, "generator:G"},
-        {"get_state", generator_get_state, "generator:G"},
-        {"set_state", generator_set_state, "generator:G, state:T"},
-        {"spawn", generator_spawn, "generator:G"},
-        {NULL, NULL, NULL}};
-    static const struct ah_function functions[] = {
-        {"manual_seed", manual_seed, "seed:i"},
-        {"seed", seed_default, ""},
-        {"initial_seed", initial_seed, ""},
-        {"get_rng_state", get_rng_state, "device:D?"},
-        {"set_rng_state", set_rng_state, "state:T, device:D?"},
-        {"Generator", new_generator, "seed:i?"},
-        {"default", new_default, ""},
-        {"randperm", randperm, "n:i, generator:G?"},
-        {"is_generator", is_generator, "value:*?"},
-        {NULL, NULL, NULL}};
     luaL_newmetatable(L, GENERATOR);
     lua_newtable(L);
     ah_set_methods(L, lua_gettop(L), methods);

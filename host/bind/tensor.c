@@ -1,4 +1,4 @@
-/* The tensor class in Lua: methods that are no ops, metamethods. */
+/* The tensor class in Lua: methods that are no ops. */
 #include "bind/tensor.h"
 
 #include <math.h>
@@ -100,8 +100,7 @@ static void push_element(lua_State *L, const struct ah_tensor *tensor, int64_t f
     }
 }
 
-/* The tensor where its values can be read; a copy that had to be made is left on the stack. */
-static struct ah_tensor *host_copy(lua_State *L, struct ah_tensor *tensor)
+struct ah_tensor *ah_host_values(lua_State *L, struct ah_tensor *tensor)
 {
     struct ah_tensor *here;
     ah_check(L, ah_host_copy(&here, tensor));
@@ -117,7 +116,7 @@ static int method_item(lua_State *L)
     struct ah_tensor *tensor = ah_check_tensor(L, 1);
     if (tensor->numel != 1)
         return ah_raise_text(L, "item: expected a tensor with one element, got shape %s", ah_shape(tensor));
-    push_element(L, host_copy(L, tensor), 0);
+    push_element(L, ah_host_values(L, tensor), 0);
     return 1;
 }
 
@@ -137,7 +136,7 @@ static int64_t push_nested(lua_State *L, const struct ah_tensor *tensor, int dim
 
 static int method_tolist(lua_State *L)
 {
-    struct ah_tensor *tensor = host_copy(L, ah_check_tensor(L, 1));
+    struct ah_tensor *tensor = ah_host_values(L, ah_check_tensor(L, 1));
     luaL_checkstack(L, tensor->ndim + 4, "tolist");
     push_nested(L, tensor, 0, 0);
     return 1;
@@ -236,74 +235,6 @@ static int method_data_ptr(lua_State *L)
     return 1;
 }
 
-/* Lua would turn the result into one boolean, so there is none. */
-static int meta_compare(lua_State *L)
-{
-    return ah_raise_text(L, "tensors are compared by methods: a:lt(b), a:le(b), a:gt(b), a:ge(b), or as numbers by "
-                            "a:item() < b:item()");
-}
-
-/* "loss " .. loss */
-static int meta_concat(lua_State *L)
-{
-    for (int i = 1; i <= 2; i++) {
-        lua_getglobal(L, "tostring");
-        lua_pushvalue(L, i);
-        lua_call(L, 1, 1);
-    }
-    lua_concat(L, 2);
-    return 1;
-}
-
-static int meta_tostring(lua_State *L)
-{
-    struct ah_tensor *tensor = ah_to_tensor(L, 1);
-    if (!tensor) {
-        lua_pushliteral(L, "tensor(freed)");
-        return 1;
-    }
-    char device[64] = "", suffix[160] = "", label[96], *text;
-    if (!ah_on_cpu(tensor))
-        snprintf(device, sizeof device, "device='%s'", tensor->storage->device->name);
-    if (tensor->grad && tensor->grad->fn) {
-        ah_node_label(tensor->grad->fn, label, sizeof label);
-        snprintf(suffix, sizeof suffix, "grad_fn=<%s>", label);
-    } else if (ah_requires_grad(tensor)) {
-        snprintf(suffix, sizeof suffix, "requires_grad=true");
-    }
-    ah_check(L, ah_tensor_format(host_copy(L, tensor), device, suffix, &text));
-    lua_pushstring(L, text);
-    free(text);
-    return 1;
-}
-
-static int meta_len(lua_State *L)
-{
-    struct ah_tensor *tensor = ah_check_tensor(L, 1);
-    if (tensor->ndim == 0)
-        return ah_raise_text(L, "#t: a 0-dim tensor has no length");
-    lua_pushnumber(L, (lua_Number)tensor->size[0]);
-    return 1;
-}
-
-static int binary(lua_State *L, enum ah_opid id, const char *name)
-{
-    struct ah_value args[2] = {ah_check_operand(L, 1, name), ah_check_operand(L, 2, name)};
-    return ah_push_op(L, id, args, 2);
-}
-
-static int meta_add(lua_State *L) { return binary(L, AH_OP_add, "add"); }
-static int meta_sub(lua_State *L) { return binary(L, AH_OP_sub, "sub"); }
-static int meta_mul(lua_State *L) { return binary(L, AH_OP_mul, "mul"); }
-static int meta_div(lua_State *L) { return binary(L, AH_OP_div, "div"); }
-static int meta_pow(lua_State *L) { return binary(L, AH_OP_pow, "pow"); }
-static int meta_mod(lua_State *L) { return binary(L, AH_OP_remainder, "remainder"); }
-
-static int meta_unm(lua_State *L)
-{
-    return ah_push_op(L, AH_OP_neg, (const struct ah_value[]){AH_T(ah_check_tensor(L, 1))}, 1);
-}
-
 /* C.is_dtype("float32") */
 static int is_dtype(lua_State *L)
 {
@@ -370,7 +301,7 @@ static int from_string(lua_State *L)
 /* C.to_string(t): its row-major bytes. */
 static int to_string(lua_State *L)
 {
-    struct ah_tensor *tensor = host_copy(L, ah_check_tensor(L, 1)), *dense;
+    struct ah_tensor *tensor = ah_host_values(L, ah_check_tensor(L, 1)), *dense;
     bool before = ah_grad_switch(false);
     int status = ah_op1(AH_OP_contiguous, &dense, AH_T(tensor));
     ah_grad_switch(before);
@@ -381,49 +312,136 @@ static int to_string(lua_State *L)
 }
 
 static const struct ah_function methods_list[] = {
+    /* The sizes of all dims as a table, counted from 1: t:shape()[1] is the size of dim 0.
+     *     t:shape()[2]  --> 3
+     * @return integer[] */
     {"shape", method_shape, "input:T"},
+    /* The size of a dim (from 0, negative from the end); without one the table of all sizes.
+     *     t:size(-1)  --> 3
+     * @return integer|integer[] */
     {"size", method_size, "input:T, dim:i?"},
+    /* How many elements of memory lie between neighbours along each dim, as a table.
+     *     t:stride()[1]  --> 3
+     * @return integer[] */
     {"stride", method_stride, "input:T"},
+    /* How many dims there are; `ndim` is the field of that name.
+     *     t:dim()  --> 2
+     * @return integer */
     {"dim", method_dim, "input:T"},
+    /* How many elements there are.
+     *     t:numel()  --> 6
+     * @return integer */
     {"numel", method_numel, "input:T"},
+    /* The same as numel.
+     * @return integer */
     {"nelement", method_numel, "input:T"},
+    /* Do the elements lie in row-major order without gaps?
+     *     t:t():is_contiguous()  --> false
+     * @return boolean */
     {"is_contiguous", method_is_contiguous, "input:T"},
+    /* The bytes of one element.
+     *     t:element_size()  --> 4
+     * @return integer */
     {"element_size", method_element_size, "input:T"},
+    /* Where the first element lies in the memory, in elements from its beginning.
+     *     t[1]:storage_offset()  --> 3
+     * @return integer */
     {"storage_offset", method_storage_offset, "input:T"},
+    /* Is the dtype float32, float64, float16 or bfloat16?
+     *     t:is_floating_point()  --> true
+     * @return boolean */
     {"is_floating_point", method_is_floating_point, "input:T"},
+    /* The number (or boolean) of a tensor with one element. An int64 beyond 2^53, which no Lua number holds, is an
+     * error.
+     *     accelhost.tensor{3.5}:item()  --> 3.5
+     * @return number|boolean */
     {"item", method_item, "input:T"},
+    /* The elements as nested Lua tables, a 0-dim tensor as a number.
+     *     t:tolist()[2][3]  --> 6
+     * @return table|number|boolean */
     {"tolist", method_tolist, "input:T"},
+    /* A copy in another dtype or on another device, or the tensor itself where nothing changes: t:to "float64",
+     * t:to "cpu", t:to("cpu", "float64"), t:to(other), t:to{dtype = ..., device = ...}. Gradients flow through it.
+     *     a:to "int64"  --> tensor([1, 2, 3])
+     * @return Tensor */
     {"to", method_to, "input:T, target:*, dtype:d?"},
+    /* The tensor in the dtype and on the device of another one.
+     *     a:type_as(labels).dtype  --> int64
+     * @return Tensor */
     {"type_as", method_type_as, "input:T, other:T"},
+    /* The tensor as float32.
+     *     labels:float().dtype  --> float32
+     * @return Tensor */
     {"float", method_float, "input:T"},
+    /* The tensor as float64.
+     *     a:double().dtype  --> float64
+     * @return Tensor */
     {"double", method_double, "input:T"},
+    /* The tensor as float16.
+     *     a:half().dtype  --> float16
+     * @return Tensor */
     {"half", method_half, "input:T"},
+    /* The tensor as bfloat16.
+     *     a:bfloat16().dtype  --> bfloat16
+     * @return Tensor */
     {"bfloat16", method_bfloat16, "input:T"},
+    /* The tensor as int64; floats are cut towards zero.
+     *     a:long().dtype  --> int64
+     * @return Tensor */
     {"long", method_long, "input:T"},
+    /* The tensor as int32; floats are cut towards zero.
+     *     a:int().dtype  --> int32
+     * @return Tensor */
     {"int", method_int, "input:T"},
+    /* The tensor as uint8.
+     *     a:byte().dtype  --> uint8
+     * @return Tensor */
     {"byte", method_byte, "input:T"},
+    /* The tensor as bool: true where an element is not 0.
+     *     a:bool()  --> tensor([true, true, true])
+     * @return Tensor */
     {"bool", method_bool, "input:T"},
+    /* The tensor on the CPU: itself if it lies there.
+     *     a:cpu().device  --> cpu
+     * @return Tensor */
     {"cpu", method_cpu, "input:T"},
+    /* Let gradients be computed for this tensor (or, with false, not); returns the tensor. For float leaves only.
+     *     a:requires_grad_().requires_grad  --> true
+     * @return Tensor */
     {"requires_grad_", method_requires_grad_, "input:T, requires_grad:b?"},
+    /* The address of the first element as a number: two tensors that begin at the same place give the same.
+     *     t:data_ptr() == t[0]:data_ptr()  --> true
+     * @return integer */
     {"data_ptr", method_data_ptr, "input:T"},
     {NULL, NULL, NULL},
 };
 
-static const luaL_Reg meta_list[] = {
-    {"__newindex", ah_field_set}, {"__tostring", meta_tostring}, {"__len", meta_len}, {"__add", meta_add},
-    {"__sub", meta_sub},          {"__mul", meta_mul},           {"__div", meta_div}, {"__pow", meta_pow},
-    {"__mod", meta_mod},          {"__unm", meta_unm},           {"__lt", meta_compare},
-    {"__le", meta_compare},       {"__concat", meta_concat},     {NULL, NULL},
-};
-
 static const luaL_Reg module_list[] = {
-    {"is_tensor", is_tensor},   {"is_dtype", is_dtype}, {"set_data", ah_set_data}, {"same_storage", same_storage},
-    {"same_shape", same_shape}, {"pointer", pointer},   {NULL, NULL},
+    /* Is a value a tensor?
+     *     accelhost.is_tensor(3)  --> false
+     * @param value any
+     * @return boolean */
+    {"is_tensor", is_tensor},
+    {"is_dtype", is_dtype},
+    {"set_data", ah_set_data},
+    {"same_storage", same_storage},
+    {"same_shape", same_shape},
+    {"pointer", pointer},
+    {NULL, NULL},
 };
 
 static const struct ah_function function_list[] = {
     {"from_string", from_string, "bytes:s, size:I, dtype:d"},
+    /* The elements' bytes as a string, row-major and little-endian; `from_string` reads them.
+     *     #accelhost.to_string(a)  --> 12
+     * @return string */
     {"to_string", to_string, "input:T"},
+    /* A tensor with the values of nested Lua tables, a number, a boolean, or a copy of a tensor. Numbers become
+     * float32 and booleans bool, unless options = {dtype =, device =, requires_grad =} say otherwise. Rows must be
+     * equally long.
+     *     accelhost.tensor({{1, 2}, {3, 4}}, {dtype = "int64"})  --> tensor([[1, 2],
+     *     -->         [3, 4]])
+     * @return Tensor */
     {"tensor", ah_tensor_from_lua, "data:*, options:*?"},
     {NULL, NULL, NULL},
 };
@@ -439,7 +457,7 @@ static void set_all(lua_State *L, int table, const luaL_Reg *list)
 void ah_tensor_open(lua_State *L, int metatable, int methods, int module)
 {
     ah_set_methods(L, methods, methods_list);
-    set_all(L, metatable, meta_list);
+    set_all(L, metatable, ah_tensor_metamethods);
     set_all(L, module, module_list);
     ah_set_functions(L, module, function_list);
     lua_pushvalue(L, methods);

@@ -24,6 +24,12 @@ void ah_node_label(const struct ah_node *node, char *text, size_t size);
 int ah_index_get(lua_State *L);
 int ah_index_set(lua_State *L);
 
+/* The tensor itself where the host can read it, else a copy there, which stays on the stack. */
+struct ah_tensor *ah_host_values(lua_State *L, struct ah_tensor *tensor);
+
+/* What stands in the metatable of tensors, beside __index. */
+extern const luaL_Reg ah_tensor_metamethods[];
+
 /* accelhost.tensor(data, options) */
 int ah_tensor_from_lua(lua_State *L);
 

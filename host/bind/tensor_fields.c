@@ -95,10 +95,38 @@ static const struct {
     const char *name;
     int (*get)(lua_State *L, struct ah_tensor *tensor);
 } fields[] = {
-    {"grad", get_grad},       {"dtype", get_dtype},     {"requires_grad", get_requires_grad},
-    {"data", get_data},       {"device", get_device},   {"is_leaf", get_is_leaf},
-    {"grad_fn", get_grad_fn}, {"ndim", get_ndim},       {"T", get_transposed},
-    {"_version", get_version}, {NULL, NULL},
+    /* The gradient that backward has added up, nil before; may be set.
+     * @return Tensor? */
+    {"grad", get_grad},
+    /* The name of the dtype: "float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool".
+     * @return string */
+    {"dtype", get_dtype},
+    /* Are gradients computed for this tensor, or through it? May be set on leaves.
+     * @return boolean */
+    {"requires_grad", get_requires_grad},
+    /* The same memory outside of all history: what is written through it backward does not notice. May be set to
+     * another tensor.
+     * @return Tensor */
+    {"data", get_data},
+    /* The name of the device where the elements lie, such as "cpu".
+     * @return string */
+    {"device", get_device},
+    /* Was the tensor made by the script, not by an op that records gradients?
+     * @return boolean */
+    {"is_leaf", get_is_leaf},
+    /* The name of the node that computes the gradient, such as "MulBackward"; nil for a leaf.
+     * @return string? */
+    {"grad_fn", get_grad_fn},
+    /* How many dims there are.
+     * @return integer */
+    {"ndim", get_ndim},
+    /* A view with all dims in reverse order.
+     * @return Tensor */
+    {"T", get_transposed},
+    /* How often the memory was written in place.
+     * @return integer */
+    {"_version", get_version},
+    {NULL, NULL},
 };
 
 static int unknown_field(lua_State *L, const char *name)

@@ -1,4 +1,4 @@
---- Gradients by hand: backward, grad, functions with their own rule, activation checkpointing.
+--- accelhost.autograd: gradients by hand: backward, grad, functions with their own rule, activation checkpointing.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -12,7 +12,9 @@ local autograd = {
 }
 
 --- The gradients of `outputs` with respect to `inputs`, touching no `.grad`.
---- Usage: local g = autograd.grad(loss, {w, b}, {create_graph = true})
+--
+--   local grads = accelhost.autograd.grad(loss, {w})
+--   grads[1]  --> tensor([2., 4., 6.])
 ---@param outputs userdata|userdata[]
 ---@param inputs userdata|userdata[]
 ---@param options? {grad_outputs?: userdata[], retain_graph?: boolean, create_graph?: boolean, allow_unused?: boolean}
@@ -23,7 +25,7 @@ end
 
 --- A function with its own gradient rule.
 ---
----   local Square = autograd.Function:extend "Square"
+---   local Square = accelhost.autograd.Function:extend "Square"
 ---   function Square.forward(ctx, x) ctx:save_for_backward(x); return x * x end
 ---   function Square.backward(ctx, grad) local x = ctx.saved_tensors[1]; return grad * x * 2 end
 ---   local y = Square.apply(x)
@@ -129,6 +131,8 @@ end
 
 --- Activation checkpointing: run fn(...) without keeping its intermediate results, and again during backward.
 --- Random numbers drawn inside are the same both times.
+--
+--   accelhost.autograd.checkpoint(function(input) return net(input) end, x):size(1)  --> 2
 ---@param fn fun(...): ...
 ---@param ... any tensors and other arguments
 ---@return any # what fn returns
@@ -171,7 +175,7 @@ end
 
 --- Run a function in anomaly mode.
 --
---     autograd.detect_anomaly(function() loss():backward() end)
+--     accelhost.autograd.detect_anomaly(function() loss:backward() end)
 ---@param fn fun(...): ...
 ---@param ... any its arguments
 ---@return any # what fn returns

@@ -106,7 +106,8 @@ end
 
 --- Compare the gradients of fn's float64 results with central differences, element by element.
 --
---     autograd.gradcheck(function(x) return x:exp() end, {x})  --> true
+--     local x = accelhost.tensor({1, 2}, {dtype = "float64", requires_grad = true})
+--     accelhost.autograd.gradcheck(function(value) return value:exp() end, {x})  --> true
 ---@param fn fun(...): userdata
 ---@param inputs any[] what fn gets; the float64 tensors among them that require grad are checked
 ---@param options? {eps?: number, atol?: number, rtol?: number, raise_exception?: boolean} 1e-6, 1e-5, 1e-3, true

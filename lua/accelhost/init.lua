@@ -47,6 +47,10 @@ local accelhost = {
   empty_cache = C.system.empty_cache,
 }
 
+--- The name of a dtype, for options called `dtype` and for t:to(): accelhost.int64 is "int64".
+--
+--   accelhost.zeros(2, {dtype = accelhost.int64})  --> tensor([0, 0])
+---@names float32 float64 float16 bfloat16 int64 int32 uint8 bool float double half long int
 for name, dtype in pairs {
   float32 = "float32", float64 = "float64", float16 = "float16", bfloat16 = "bfloat16", int64 = "int64",
   int32 = "int32", uint8 = "uint8", bool = "bool", float = "float32", double = "float64", half = "float16",
@@ -88,6 +92,10 @@ local function is_function(name)
   return info and info["function"]
 end
 
+--- The default accelerator, configured by how the script was launched; made when it is first used.
+--
+--   accelhost.accelerator.num_processes  --> 1
+---@names accelerator
 return namespace.new("accelhost", accelhost, lazy, {
   refused = {
     cuda = 'tensors lie where device = "NAME" or t:to "NAME" says; accelhost.device_count() counts',
@@ -97,7 +105,6 @@ return namespace.new("accelhost", accelhost, lazy, {
     Module = "nn.Module", Linear = "nn.Linear",
   },
   find = function(name)
-    -- The default accelerator, configured by how the script was launched, is made when it is first used.
     if name == "accelerator" then return accelhost.Accelerator() end
     if name == "fft" then arguments.fail "accelhost.fft is not here: Fourier transforms need complex numbers" end
     return is_function(name) and C[name] or nil

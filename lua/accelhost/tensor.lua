@@ -1,4 +1,13 @@
---- Tensor methods that are easier said in Lua: several results, callbacks, compiled loops.
+--- Tensor: numbers in rows and columns on a device, with methods, fields and operators.
+--
+-- `+ - * / ^ %` and unary minus work element by element between tensors and numbers; comparisons are methods. t[i] is a
+-- slice of dim 0 (from 0), t[{ {0, 3}, 2 }] one of several dims, t[mask] and t[index] pick; the same forms can be
+-- assigned to. Dims, indices and slices count from 0, negative ones from the end; Lua tables of sizes count from 1.
+--
+--   t[1]                --> tensor([4., 5., 6.])
+--   t[{ {}, {0, 2} }]   --> tensor([[1., 2.],
+--   -->         [4., 5.]])
+--   (t * 2 - 1):sum()   --> tensor(36.)
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -21,6 +30,8 @@ end
 local read_bytes = signature("from_string", {"bytes: string", "size: sizes", {"dtype: dtype", "float32"}})
 
 --- A tensor with these bytes, row-major and little-endian: accelhost.from_string(text, {2, 2}, {dtype = "uint8"}).
+--
+--   accelhost.from_string('\1\2', {2}, {dtype = "uint8"})  --> tensor([1, 2], dtype=uint8)
 ---@param bytes string
 ---@param size integer|integer[]
 ---@param dtype? string|table default "float32"
@@ -32,6 +43,8 @@ end
 local read_split = signature("split", {"input: tensor", "split_size_or_sections: sizes", {"dim: integer", 0}})
 
 --- Views of `input` of the given size along `dim` (the last may be smaller), or of the given sizes.
+--
+--   #t:split(2, 1)  --> 2
 ---@param input userdata [..., n, ...]
 ---@param split_size_or_sections integer|integer[]
 ---@param dim? integer|table default 0
@@ -58,6 +71,8 @@ end
 local read_chunk = signature("chunk", {"input: tensor", "chunks: count", {"dim: integer", 0}})
 
 --- At most `chunks` views of equal size along `dim` (the last may be smaller); `chunks` empty ones of an empty dim.
+--
+--   #t:chunk(2, 1)  --> 2
 ---@param input userdata
 ---@param chunks integer
 ---@param dim? integer|table default 0
@@ -75,6 +90,8 @@ end
 local read_unbind = signature("unbind", {"input: tensor", {"dim: integer", 0}})
 
 --- The slices along `dim`, without that dim.
+--
+--   t:unbind()[2]  --> tensor([4., 5., 6.])
 ---@param input userdata
 ---@param dim? integer|table default 0
 ---@return userdata[]
@@ -91,6 +108,8 @@ end
 local norm = C.norm
 
 --- The p-norm over some dims, of all elements without dims; p = "fro" is 2.
+--
+--   accelhost.tensor{3, 4}:norm()  --> tensor(5.)
 ---@param input userdata
 ---@param p? number|string default 2
 ---@param ... any dim, keepdim
@@ -172,11 +191,32 @@ local function read_sizes(what, input, ...)
     requires_grad = options.requires_grad}
 end
 
---- New tensors with this one's dtype, on its device: t:new_zeros(2, 3), t:new_zeros({2, 3}, {dtype = "int64"}).
-for _, name in ipairs {"zeros", "ones", "empty"} do
+local function maker(name)
   local what, make = "new_" .. name, C[name]
-  methods[what] = function(self, ...) return make(read_sizes(what, self, ...)) end
+  return function(self, ...) return make(read_sizes(what, self, ...)) end
 end
+
+--- Zeros of the given sizes, with this tensor's dtype and on its device unless others are given.
+--
+--   labels:new_zeros(2, {dtype = "float32"})  --> tensor([0., 0.])
+---@param ... integer|integer[]|table sizes, then {dtype =, device =, requires_grad =}
+---@return userdata
+methods.new_zeros = maker "zeros"
+
+--- Ones of the given sizes, with this tensor's dtype and on its device unless others are given.
+--
+--   labels:new_ones(2)  --> tensor([1, 1])
+---@param ... integer|integer[]|table sizes, then {dtype =, device =, requires_grad =}
+---@return userdata
+methods.new_ones = maker "ones"
+
+--- A tensor of the given sizes with arbitrary elements, with this one's dtype and on its device unless others are
+--- given.
+--
+--   labels:new_empty({2, 3}):size(1)  --> 3
+---@param ... integer|integer[]|table sizes, then {dtype =, device =, requires_grad =}
+---@return userdata
+methods.new_empty = maker "empty"
 
 local read_full = signature("new_full", {
   "input: tensor", "size: sizes", "fill_value: number|flag", {"dtype: dtype"}, {"device: device"},

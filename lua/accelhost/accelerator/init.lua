@@ -1,10 +1,10 @@
 --- accelhost.Accelerator: the same script in one process and in many.
 --
 --   local accelerator = accelhost.Accelerator{gradient_accumulation_steps = 4}
---   local model, optimizer, loader = accelerator:prepare(Net(), optimizer, loader)
---   for images, labels in loader do
+--   model, optimizer, loader = accelerator:prepare(model, optimizer, loader)
+--   for inputs, labels in loader do
 --     accelerator:accumulate(model, function()
---       accelerator:backward(F.cross_entropy(model(images), labels))
+--       accelerator:backward(F.cross_entropy(model(inputs), labels % 2))
 --       optimizer:step()
 --       optimizer:zero_grad()
 --     end)
@@ -62,6 +62,8 @@ local read_options = arguments.signature("Accelerator", {
 })
 
 --- An accelerator, configured by how the script was launched.
+--
+--   accelhost.Accelerator{gradient_accumulation_steps = 4}.num_processes  --> 1
 ---@param device_placement? boolean default true: models and batches go to the accelerator's device
 ---@param split_batches? boolean default false: a loader's batch size is that of all processes together
 ---@param mixed_precision? string "no"
@@ -271,7 +273,7 @@ end
 --- micro-step.
 --
 --   accelerator:accumulate(model)
---   accelerator:accumulate(generator, critic, function() ... end)
+--   accelerator:accumulate(model, function() accelerator:backward(loss) end)
 ---@param ... table|function the models, then the function
 ---@return any # what the function returns
 function Accelerator:accumulate(...)

@@ -151,7 +151,7 @@ local read_ten = signature("CIFAR10", parameters)
 --- CIFAR-10: 50,000 images [3, 32, 32] to train on and 10,000 to test on, from data_batch_1 to 5 and test_batch,
 --- binary (.bin) or pickled.
 --
---   local train = data.CIFAR10("folder", {transform = augment})
+--   | local train = data.CIFAR10("folder", {transform = augment})
 ---@param root? string|table the folder of the files, or one above; default $ACCELHOST_DATA, or data
 ---@param train? boolean default true
 ---@param transform? function|table default ToTensor
@@ -166,6 +166,8 @@ cifar.CIFAR100 = CIFAR100
 local read_hundred = signature("CIFAR100", parameters)
 
 --- CIFAR-100: as CIFAR10, with the 100 fine labels, from train and test.
+--
+--   | local train = data.CIFAR100("folder", {train = true})
 ---@param root? string|table the folder of the files, or one above; default $ACCELHOST_DATA, or data
 ---@param train? boolean default true
 ---@param transform? function|table default ToTensor

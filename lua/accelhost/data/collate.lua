@@ -1,4 +1,4 @@
---- Samples to a batch, as PyTorch's default_collate does it.
+--- Collating: samples to a batch, as PyTorch's default_collate does it.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 
@@ -67,6 +67,8 @@ end
 local read = arguments.signature("default_collate", {"batch: list"})
 
 --- PyTorch's default_collate: a table of samples to a batch.
+--
+--   data.default_collate{1, 2, 3}  --> tensor([1, 2, 3])
 ---@param batch any[]
 ---@return any
 function collate.default_collate(...)

@@ -10,6 +10,12 @@ local kinds = require "accelhost.util.kinds"
 local fail, describe, signature, is_count = arguments.fail, arguments.describe, arguments.signature, kinds.is_count
 local dataset = {}
 
+--- The base of data sets: get(i) gives sample i (from 0) and len() how many there are; #set is len().
+--
+--   local Squares = data.Dataset:extend "Squares"
+--   function Squares:len() return 10 end
+--   function Squares:get(i) return accelhost.tensor(i), i * i end
+--   select(2, Squares():get(3))  --> 9
 ---@class Dataset
 local Dataset = class.sized "Dataset"
 dataset.Dataset = Dataset
@@ -119,8 +125,8 @@ local read_subset = signature("Subset", {"dataset: dataset", "indices: tensor|li
 
 --- Part of a data set: the samples of a list of indices, or a range.
 --
---   data.Subset(set, {4, 2, 2})     -- three samples
---   data.Subset(set, 0, 1280)       -- the first 1280
+--   print(#data.Subset(set, {4, 2, 2}))     --> 3
+--   print(#data.Subset(set, 0, 4))          --> 4
 ---@param dataset table
 ---@param indices integer[]|userdata|integer counted from 0; a table, an int64 tensor, or the first index of a range
 ---@param count? integer with a first index: how many
@@ -175,6 +181,8 @@ dataset.ConcatDataset = ConcatDataset
 local read_concat = signature("ConcatDataset", {"datasets: datasets"})
 
 --- Data sets one after the other.
+--
+--   #data.ConcatDataset{set, set}  --> 10
 ---@param datasets table[]
 function ConcatDataset:init(...)
   local sets = read_concat(...)
@@ -207,8 +215,8 @@ dataset.StackDataset = StackDataset
 --- Data sets of the same length side by side: sample i is the i-th of each, as several values, or as a table with their
 --- names. A sample of several values counts as a table of them.
 --
---   data.StackDataset(images, captions)
---   data.StackDataset {image = images, caption = captions}
+--   #data.StackDataset(set, set)  --> 5
+--   #data.StackDataset {image = set, caption = set}  --> 5
 ---@param ... table data sets, or one table of them by name
 function StackDataset:init(...)
   local sets = {...}

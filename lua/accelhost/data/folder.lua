@@ -13,7 +13,7 @@ local read_read = signature("read_image", {"path: string", {"mode: " .. MODES, "
 
 --- An image file, PNG or JPEG, as uint8 [channels, rows, columns]. Palettes become colours, 16 bits 8, and inks rgb.
 --
---   local image = data.read_image("cat.jpg", {mode = "rgb"})
+--   | local image = data.read_image("cat.jpg", {mode = "rgb"})
 ---@param path string
 ---@param mode? string|table "gray", "gray_alpha", "rgb" or "rgb_alpha" (1 to 4 channels); default: the file's
 ---@return userdata
@@ -170,7 +170,7 @@ local read_images = signature("ImageFolder", {
 --- Images below root/CLASS (.jpg, .jpeg, .png): sample i is a uint8 image [3, rows, columns], transformed, and the
 --- class as a number from 0.
 --
---   local train = data.ImageFolder("photos/train", {transform = transforms.Compose {
+--   | local train = data.ImageFolder("photos/train", {transform = transforms.Compose {
 --     transforms.RandomResizedCrop(224), transforms.ToTensor()}})
 ---@param root string
 ---@param transform? function|table

@@ -2,7 +2,7 @@
 --
 --   local data = accelhost.data
 --   local set = data.TensorDataset(images, labels)
---   for x, y in data.DataLoader(set, {batch_size = 64, shuffle = true}) do ... end
+--   for x, y in data.DataLoader(set, {batch_size = 64, shuffle = true}) do print(x, y) end
 --
 -- Samples are counted from 0 (`set:get(0)`), tables from 1.
 local collate = require "accelhost.data.collate"

@@ -13,6 +13,15 @@ local draws = require "accelhost.data.draws"
 local fail, signature = arguments.fail, arguments.signature
 local iterable = {}
 
+--- The base of data sets that give their samples one after the other, without a number: iter() gives a function that
+--- returns the next sample and then nil.
+--
+--   local Count = data.IterableDataset:extend "Count"
+--   function Count:iter()
+--     local i = 0
+--     return function() i = i + 1 return i <= 3 and i or nil end
+--   end
+--   for batch in data.DataLoader(Count(), {batch_size = 2}) do assert(batch:size(0) <= 2) end
 ---@class IterableDataset
 local IterableDataset = class.sized "IterableDataset"
 iterable.IterableDataset = IterableDataset

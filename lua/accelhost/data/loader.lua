@@ -1,7 +1,7 @@
 --- DataLoader: batches of a data set, one pass per `for`.
 --
 --   local loader = data.DataLoader(set, {batch_size = 64, shuffle = true})
---   for images, labels in loader do ... end
+--   for inputs, labels in loader do print(inputs:size(0)) end
 --
 -- Each `for` is a pass of its own, found by the first value it yielded last; passes may be nested and left by break.
 -- The order of a shuffled pass is PyTorch's: a pass draws one number, then the sampler's seed, then the permutation
@@ -69,7 +69,10 @@ local function set_stream(self, batch_size, shuffle, own_sampler, batch_sampler,
   self.batch_sampler, self.batch_size, self.drop_last = self.stream, batch_size or 1, drop_last or false
 end
 
---- A loader.
+--- Batches of a data set, in its order or shuffled: a `for` over the loader is one epoch, `#loader` its batches.
+--
+--   local loader = data.DataLoader(set, {batch_size = 2, shuffle = true})
+--   #loader  --> 3
 ---@param dataset table with get(i) and len(), or a stream of samples with iter()
 ---@param batch_size? integer default 1
 ---@param shuffle? boolean default false

@@ -32,6 +32,16 @@ local function length_of(source)
   return type(source) == "number" and source or source:len()
 end
 
+--- The base of samplers: iter() gives a function that returns the next index (from 0) and nil at the end, len() how
+--- many there are.
+--
+--   local Even = data.Sampler:extend "Even"
+--   function Even:len() return 2 end
+--   function Even:iter()
+--     local i = -2
+--     return function() i = i + 2 return i < 4 and i or nil end
+--   end
+--   #data.DataLoader(set, {batch_size = 1, sampler = Even()})  --> 2
 ---@class Sampler
 local Sampler = class.sized "Sampler"
 sampler.Sampler = Sampler
@@ -41,6 +51,12 @@ sampler.Sampler = Sampler
 ---@return fun(): integer?
 function Sampler:iter(draw) -- luacheck: ignore draw
   fail("%s has no method iter()", self._name)
+end
+
+--- How many indices a pass gives.
+---@return integer
+function Sampler:len()
+  fail("%s has no method len()", self._name)
 end
 
 --- What is random about the next pass, as bytes; nil when nothing is.
@@ -57,6 +73,8 @@ sampler.SequentialSampler = SequentialSampler
 local read_sequential = signature("SequentialSampler", {"data_source: sized"})
 
 --- 0, 1, 2, ...
+--
+--   #data.SequentialSampler(5)  --> 5
 ---@param data_source table|integer a data set or a length
 function SequentialSampler:init(...)
   self.data_source = read_sequential(...)
@@ -169,6 +187,8 @@ sampler.SubsetRandomSampler = SubsetRandomSampler
 local read_subset = signature("SubsetRandomSampler", {"indices: list", {"generator: generator"}})
 
 --- The given indices in a random order.
+--
+--   #data.SubsetRandomSampler{3, 1, 4}  --> 3
 ---@param indices integer[]
 ---@param generator? userdata|table
 function SubsetRandomSampler:init(...)
@@ -197,6 +217,8 @@ local read_weighted = signature("WeightedRandomSampler",
   {"weights: tensor|list", "num_samples: count", {"replacement: flag", true}, {"generator: generator"}})
 
 --- Indices 0 .. #weights - 1, each drawn with a probability proportional to its weight.
+--
+--   #data.WeightedRandomSampler({0.1, 0.9}, 10)  --> 10
 ---@param weights number[]|userdata counted from 1 as tables are: weights[1] belongs to index 0
 ---@param num_samples integer
 ---@param replacement? boolean|table default true
@@ -263,6 +285,8 @@ function DistributedSampler:len()
   return math.ceil(count / self.num_replicas)
 end
 
+--- Which epoch the next pass is: the order is a function of seed and epoch.
+---@param epoch integer
 ---@param epoch integer
 function DistributedSampler:set_epoch(epoch)
   self.epoch = arguments.check("set_epoch", "epoch", "size", epoch)
@@ -290,6 +314,8 @@ sampler.BatchSampler = BatchSampler
 local read_batches = signature("BatchSampler", {"sampler: sampler", "batch_size: count", {"drop_last: flag", false}})
 
 --- Groups the indices of a sampler: its walk gives tables of indices.
+--
+--   #data.BatchSampler(data.SequentialSampler(5), {batch_size = 2, drop_last = false})  --> 3
 ---@param inner table a sampler, or a table of indices
 ---@param batch_size integer
 ---@param drop_last? boolean|table leave out a last batch that is not full; default false

@@ -1,4 +1,4 @@
---- One rank's share of a batch sampler, with Accelerate's index lists.
+--- Shares of ranks: a part of a batch sampler, with Accelerate's index lists.
 --
 -- Without split_batches the ranks take whole batches in turn; a round counts when every rank has its batch. With
 -- split_batches each batch is cut into equal parts. With even_batches (the default) the last round is filled up with
@@ -16,6 +16,9 @@ local read = arguments.signature("shard", {
 })
 
 --- batch_sampler:iter() gives the batches of all ranks; this one gives rank's.
+--
+--   local batches = data.BatchSampler(data.SequentialSampler(8), {batch_size = 2, drop_last = false})
+--   #data.BatchSamplerShard(batches, {rank = 0, size = 2})  --> 2
 ---@param batch_sampler table
 ---@param rank integer|table
 ---@param size integer how many ranks
@@ -39,18 +42,26 @@ function BatchSamplerShard:init(...)
   self.uneven = false -- are the ranks' batches of the round given last of unequal lengths?
 end
 
+--- What is random about the next pass, as bytes; nil when nothing is.
+---@return userdata?
 function BatchSamplerShard:draw()
   return self.batch_sampler.draw and self.batch_sampler:draw()
 end
 
+--- Which epoch the next pass is, told to the batch sampler.
+---@param epoch integer
 function BatchSamplerShard:set_epoch(epoch)
   if self.batch_sampler.set_epoch then self.batch_sampler:set_epoch(epoch) end
 end
 
+--- How many samples the batches of all ranks hold; nil when the batch sampler does not say.
+---@return integer?
 function BatchSamplerShard:sample_count()
   return self.batch_sampler.sample_count and self.batch_sampler:sample_count()
 end
 
+--- How many batches this rank gets.
+---@return integer
 function BatchSamplerShard:len()
   local total = self.batch_sampler:len()
   if self.split_batches then

@@ -22,6 +22,8 @@ local read_images = signature("ImageSet", {
 })
 
 --- uint8 images and their labels. Samples are the transformed image and the label; the default transform is ToTensor.
+--
+--   #data.ImageSet(accelhost.zeros({3, 28, 28}, {dtype = "uint8"}), accelhost.arange(3))  --> 3
 ---@param images userdata uint8 [n, rows, columns] or [n, channels, rows, columns]
 ---@param labels userdata int64 [n]
 ---@param transform? function|table
@@ -197,7 +199,7 @@ local read_mnist = signature("MNIST", file_parameters)
 
 --- MNIST from its IDX files (gzip-compressed or not).
 --
---   local train = data.MNIST{train = true, transform = transforms.ToTensor()}
+--   | local train = data.MNIST{train = true, transform = transforms.ToTensor()}
 ---@param root? string|table default: see find_mnist
 ---@param train? boolean default true
 ---@param transform? function|table
@@ -214,6 +216,8 @@ FashionMNIST.classes = {
 local read_fashion = signature("FashionMNIST", file_parameters)
 
 --- Fashion-MNIST: as MNIST.
+--
+--   | local train = data.FashionMNIST{train = true}
 function FashionMNIST:init(...) read_idx_set(self, "fashion_mnist", read_fashion(...)) end
 
 ---@class SyntheticDigits: ImageSet
@@ -244,7 +248,7 @@ local read_both = signature("mnist", {{"dir: string"}, {"announce: flag", true},
 --- MNIST's training and test set, normalised by MNIST's mean and deviation. Where it is not found, generated digits;
 --- but an error when `dir` or $ACCELHOST_DATA says where it should be.
 --
---   local train_set, test_set = data.mnist(args.data)
+--   local train_set, test_set = data.mnist()
 ---@param dir? string|table where to look, see find_mnist
 ---@param announce? boolean say on stderr when digits are generated, default true
 ---@param transform? any

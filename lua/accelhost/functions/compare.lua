@@ -1,4 +1,4 @@
---- Comparing tensors as a whole and within a tolerance; elementwise functions whose two forms differ.
+--- Comparing tensors: as a whole and within a tolerance; elementwise functions whose two forms differ.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local fail, signature = arguments.fail, arguments.signature
@@ -38,7 +38,7 @@ local read_isclose = signature("isclose", tolerances)
 --- Where |input - other| <= atol + rtol * |other|, a bool tensor. The shapes broadcast; an infinity is close to itself,
 --- nan to nan only with `equal_nan`.
 --
---     accelhost.isclose(accelhost.tensor {1, 2}, accelhost.tensor {1, 2.1})  --> tensor([ True, False])
+--     accelhost.isclose(accelhost.tensor {1, 2}, accelhost.tensor {1, 2.1})  --> tensor([ true, false])
 ---@param input userdata
 ---@param other userdata of the same dtype
 ---@param rtol? number|table default 1e-5

@@ -189,7 +189,7 @@ end
 --- Grids of coordinates: of k tensors of sizes n1 .. nk, k tensors of shape (n1, .., nk), where the i-th runs along dim
 --- i - 1. With `indexing = "xy"` the first two dims are swapped. 0-dim tensors count as one element.
 --
---     local rows, columns = accelhost.meshgrid(accelhost.arange(2), accelhost.arange(3))  --> both of shape (2, 3)
+--     local rows, columns = accelhost.meshgrid(accelhost.arange(2), accelhost.arange(3))  --> [2, 3], [2, 3]
 ---@param ... userdata|userdata[]|{indexing: "ij"|"xy"}
 ---@return userdata|userdata[] ...
 function join.meshgrid(...)

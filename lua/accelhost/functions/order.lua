@@ -173,7 +173,7 @@ local read_isin = signature("isin", {
 
 --- Is each element among the test elements? bool, of the elements' shape.
 --
---     accelhost.isin(accelhost.tensor {1, 2, 3}, accelhost.tensor {2, 3})  --> tensor([False,  True,  True])
+--     accelhost.isin(accelhost.tensor {1, 2, 3}, accelhost.tensor {2, 3})  --> tensor([false,  true,  true])
 ---@param elements number|userdata
 ---@param test_elements number|userdata
 ---@param assume_unique? boolean|table makes no difference here

@@ -1,4 +1,4 @@
---- accelhost.save and accelhost.load: tensors and tables of them in files.
+--- Saving and loading: tensors and tables of them in files.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local structure = require "accelhost.io.structure"
@@ -61,6 +61,8 @@ local read_save = arguments.signature("save", {"object: any", "path: string"})
 -- that is killed, finds the old content or the new one. Its format is safetensors, which PyTorch and Hugging Face read;
 -- a plain table of tensors by name is just that. With a path that ends in .npy or .npz it is NumPy's. Tensors are kept
 -- by value: detached, row-major, on no device.
+--
+--   | accelhost.save(net:state_dict(), "model.safetensors")
 ---@param object any
 ---@param path string
 function files.save(...)
@@ -124,6 +126,8 @@ local read_load = arguments.signature("load", {"path: string", {"map_location: d
 --- tensors, numbers, texts and containers of them. The content decides, not the name. Nothing in a file is run.
 --
 -- Tensors lie in the mapped file until they are written to, so a large file is opened in no time.
+--
+--   | local state = accelhost.load "model.safetensors"
 ---@param path string
 ---@param map_location string? the device of the tensors, "cpu" without
 ---@return any

@@ -50,7 +50,7 @@ end
 
 local read_lu_solve = signature("lu_solve", {"b: tensor", "LU_data: tensor", "LU_pivots: tensor"})
 --- linalg.lu_solve with the arguments in another order.
---     x = accelhost.lu_solve(b, LU, pivots)
+--     x = accelhost.lu_solve(B, LU, pivots)
 ---@param ... any b (..., n, k), LU_data, LU_pivots
 ---@return userdata
 function aliases.lu_solve(...)

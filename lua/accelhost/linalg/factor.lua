@@ -118,6 +118,8 @@ for _, name in ipairs {"eig", "eigvals", "ldl_factor", "ldl_factor_ex", "ldl_sol
   local reason = name:find "^eig" and "eigenvalues of a general matrix are complex numbers, for which there is no "
     .. "dtype; eigh and eigvalsh take symmetric matrices"
     or "LDL factors; cholesky takes positive-definite matrices, lu_factor all"
+  --- Not here; calling it raises an error that says why and what there is instead.
+  ---@names eig eigvals ldl_factor ldl_factor_ex ldl_solve
   local function refuse() fail("linalg.%s: not here: %s", name, reason) end
   factor[name] = refuse
 end

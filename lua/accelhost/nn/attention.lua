@@ -1,4 +1,4 @@
---- nn.MultiheadAttention.
+--- Attention.
 local C = require "accelhost._C"
 local F = require "accelhost.nn.functional"
 local arguments = require "accelhost.util.arguments"
@@ -10,7 +10,9 @@ local new = require("accelhost.nn.parameter").new
 --- Attention over several heads. Inputs are [L, N, E] (or [N, L, E] with batch_first = true, or [L, E]).
 --
 --   local attention = nn.MultiheadAttention(64, 4, {batch_first = true})
---   local output, weights = attention(x, x, x, {attn_mask = mask})
+--   local words = accelhost.randn(2, 5, 64)
+--   local output, weights = attention(words, words, words)
+--   print(output, weights:shape()[3])
 ---@class MultiheadAttention: Module
 ---@field in_proj_weight table? [3 * embed_dim, embed_dim]
 ---@field in_proj_bias table? [3 * embed_dim]

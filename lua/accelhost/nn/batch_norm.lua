@@ -110,14 +110,20 @@ local function class(name, parent, dims, parameters)
 end
 
 --- Batch normalisation over [N, C] or [N, C, L].
+--
+--   nn.BatchNorm1d(4)(x):size(1)  --> 4
 ---@class BatchNorm1d: BatchNorm
 norm.BatchNorm1d = class("BatchNorm1d", BatchNorm, {2, 3}, batch_parameters)
 
 --- Batch normalisation over [N, C, H, W].
+--
+--   nn.BatchNorm2d(1)(images):size(1)  --> 1
 ---@class BatchNorm2d: BatchNorm
 norm.BatchNorm2d = class("BatchNorm2d", BatchNorm, {4}, batch_parameters)
 
 --- Batch normalisation over [N, C, D, H, W].
+--
+--   nn.BatchNorm3d(1)(images:unsqueeze(2)):dim()  --> 5
 ---@class BatchNorm3d: BatchNorm
 norm.BatchNorm3d = class("BatchNorm3d", BatchNorm, {5}, batch_parameters)
 
@@ -144,14 +150,20 @@ function InstanceNorm:forward(input)
 end
 
 --- Instance normalisation over [N, C, L] or [C, L].
+--
+--   nn.InstanceNorm1d(1)(images[{ {}, {}, 0 }]):dim()  --> 3
 ---@class InstanceNorm1d: InstanceNorm
 norm.InstanceNorm1d = class("InstanceNorm1d", InstanceNorm, {2, 3}, instance_parameters)
 
 --- Instance normalisation over [N, C, H, W] or [C, H, W].
+--
+--   nn.InstanceNorm2d(1)(images):size(1)  --> 1
 ---@class InstanceNorm2d: InstanceNorm
 norm.InstanceNorm2d = class("InstanceNorm2d", InstanceNorm, {3, 4}, instance_parameters)
 
 --- Instance normalisation over [N, C, D, H, W] or [C, D, H, W].
+--
+--   nn.InstanceNorm3d(1)(images:unsqueeze(2)):dim()  --> 5
 ---@class InstanceNorm3d: InstanceNorm
 norm.InstanceNorm3d = class("InstanceNorm3d", InstanceNorm, {4, 5}, instance_parameters)
 

@@ -170,8 +170,8 @@ end
 
 --- A list of modules, registered in order; the loop over it is yours.
 --
---   self.layers = nn.ModuleList{nn.Linear(8, 8), nn.Linear(8, 8)}
---   for _, layer in ipairs(self.layers) do x = layer(x) end
+--   local layers = nn.ModuleList{nn.Linear(4, 8), nn.Linear(8, 8)}
+--   for _, layer in ipairs(layers) do x = layer(x) end
 ---@class ModuleList: Module
 local ModuleList = List:extend "ModuleList"
 container.ModuleList = ModuleList
@@ -317,14 +317,21 @@ local function named_class(name, list, accepts, wanted)
 end
 
 --- Modules by name: nn.ModuleDict{{"relu", nn.ReLU()}, {"gelu", nn.GELU()}}; dict.relu, dict["gelu"].
+--
+--   local acts = nn.ModuleDict{{"relu", nn.ReLU()}, {"gelu", nn.GELU()}}
+--   acts.relu(a)  --> tensor([1., 2., 3.])
 named_class("ModuleDict", "_modules", is_module, "a module")
 
 --- Parameters by name.
+--
+--   nn.ParameterDict{{"scale", nn.Parameter(accelhost.ones(2))}}.scale:size(0)  --> 2
 named_class("ParameterDict", "_parameters", parameter.is_parameter, "an nn.Parameter")
 
 -- Lists of parameters.
 
 --- Parameters in order: nn.ParameterList{nn.Parameter(a), nn.Parameter(b)}; list[1], ipairs(list).
+--
+--   #nn.ParameterList{nn.Parameter(accelhost.ones(2)), nn.Parameter(accelhost.zeros(2))}  --> 2
 ---@class ParameterList: Module
 local ParameterList = Module:extend "ParameterList"
 ParameterList._is_array = true

@@ -103,6 +103,8 @@ local function class(name, dims)
 end
 
 --- Cross-correlation over [N, C, L].
+--
+--   nn.Conv1d(4, 8, 3, {padding = 1})(accelhost.randn(2, 4, 10)):size(-1)  --> 10
 ---@class Conv1d: Module
 ---@field weight table [out_channels, in_channels / groups, k]
 local Conv1d = class("Conv1d", 1)
@@ -128,6 +130,8 @@ function Conv2d:forward(input)
 end
 
 --- Cross-correlation over [N, C, D, H, W].
+--
+--   nn.Conv3d(1, 2, 3)(accelhost.randn(1, 1, 5, 5, 5)):size(-1)  --> 3
 ---@class Conv3d: Module
 ---@field weight table [out_channels, in_channels / groups, kd, kh, kw]
 local Conv3d = class("Conv3d", 3)
@@ -184,7 +188,10 @@ local function transposed_class(name, dims)
   conv[name] = Class
 end
 
--- ConvTranspose1d, 2d, 3d: the transpose (gradient) of a convolution with respect to its input.
+--- The transpose (gradient) of a convolution with respect to its input: [N, in, sizes...] to [N, out, larger sizes...].
+--
+--   nn.ConvTranspose2d(1, 4, 2, {stride = 2})(images):size(-1)  --> 56
+---@names ConvTranspose1d ConvTranspose2d ConvTranspose3d
 for dims = 1, 3 do transposed_class("ConvTranspose" .. dims .. "d", dims) end
 
 return conv

@@ -6,6 +6,8 @@ local Module = require("accelhost.nn.module").Module
 local distance = {}
 
 --- The cosine of the angle between the vectors along a dim; F.cosine_similarity has the formula.
+--
+--   nn.CosineSimilarity(0)(a, a)  --> tensor(1.0000)
 ---@class CosineSimilarity: Module
 local CosineSimilarity = Module:extend "CosineSimilarity"
 distance.CosineSimilarity = CosineSimilarity
@@ -16,6 +18,8 @@ function CosineSimilarity:forward(x1, x2)
 end
 
 --- |x1 - x2 + eps|_p over the last dim.
+--
+--   nn.PairwiseDistance()(accelhost.zeros(1, 2), accelhost.tensor{{3, 4}}):round()  --> tensor([5.])
 ---@class PairwiseDistance: Module
 local PairwiseDistance = Module:extend "PairwiseDistance"
 distance.PairwiseDistance = PairwiseDistance

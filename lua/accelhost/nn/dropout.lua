@@ -22,6 +22,8 @@ local function class(name)
 end
 
 --- Zero each element with probability p and scale the others by 1 / (1 - p).
+--
+--   nn.Dropout(0.5):eval()(a)  --> tensor([1., 2., 3.])
 ---@class Dropout: Module
 local Dropout = class "Dropout"
 function Dropout:forward(input)
@@ -30,6 +32,8 @@ function Dropout:forward(input)
 end
 
 --- Zero whole channels of [N, C, L].
+--
+--   nn.Dropout1d():eval()(images[0]):size(-1)  --> 28
 ---@class Dropout1d: Module
 local Dropout1d = class "Dropout1d"
 function Dropout1d:forward(input)
@@ -37,6 +41,8 @@ function Dropout1d:forward(input)
 end
 
 --- Zero whole channels of [N, C, H, W].
+--
+--   nn.Dropout2d()(images):size(-1)  --> 28
 ---@class Dropout2d: Module
 local Dropout2d = class "Dropout2d"
 function Dropout2d:forward(input)
@@ -44,6 +50,8 @@ function Dropout2d:forward(input)
 end
 
 --- Zero whole channels of [N, C, D, H, W].
+--
+--   nn.Dropout3d()(images:unsqueeze(2)):size(-1)  --> 28
 ---@class Dropout3d: Module
 local Dropout3d = class "Dropout3d"
 function Dropout3d:forward(input)
@@ -51,6 +59,8 @@ function Dropout3d:forward(input)
 end
 
 --- Dropout that keeps the mean and the variance of SELU's outputs.
+--
+--   nn.AlphaDropout():eval()(a)  --> tensor([1., 2., 3.])
 ---@class AlphaDropout: Module
 local AlphaDropout = class "AlphaDropout"
 function AlphaDropout:forward(input)
@@ -58,6 +68,8 @@ function AlphaDropout:forward(input)
 end
 
 --- Alpha dropout of whole channels.
+--
+--   nn.FeatureAlphaDropout():eval()(images):size(-1)  --> 28
 ---@class FeatureAlphaDropout: Module
 local FeatureAlphaDropout = class "FeatureAlphaDropout"
 function FeatureAlphaDropout:forward(input)

@@ -1,5 +1,6 @@
 --- accelhost.nn.init: fill tensors in place, with PyTorch's formulas and the same draws from the generator.
 --
+--   local conv = nn.Conv2d(3, 8, 3)
 --   nn.init.kaiming_normal_(conv.weight, {mode = "fan_out", nonlinearity = "relu"})
 --
 -- Each function works without recording gradients and returns the tensor.
@@ -24,6 +25,8 @@ local function fill(tensor, value) return tensor:fill_(value) end
 local read_fans = arguments.signature("calculate_fan_in_and_fan_out", {"tensor: tensor"})
 
 --- Fan in and fan out of a weight [out, in, ...].
+--
+--   nn.init.calculate_fan_in_and_fan_out(accelhost.empty(3, 4))  --> 4, 3
 ---@param tensor table [out, in, ...]
 ---@return number fan_in, number fan_out
 function init.calculate_fan_in_and_fan_out(...)
@@ -45,6 +48,8 @@ local nonlinearities = "'linear'|'conv1d'|'conv2d'|'conv3d'|'conv_transpose1d'|'
 local read_gain = arguments.signature("calculate_gain", {"nonlinearity: " .. nonlinearities, {"param: number", 0.01}})
 
 --- The recommended gain for a nonlinearity: linear, conv*, sigmoid, tanh, relu, leaky_relu, selu.
+--
+--   nn.init.calculate_gain "relu"  --> 1.4142135623731
 ---@param nonlinearity string
 ---@param param number? the negative slope of leaky_relu (default 0.01)
 ---@return number
@@ -55,32 +60,45 @@ end
 
 local read_uniform = arguments.signature("uniform_", {"tensor: tensor", {"a: number", 0}, {"b: number", 1}})
 --- U(a, b).
+--
+--   nn.init.uniform_(accelhost.empty(2), 3, 4):ge(3):all()  --> tensor(true)
 function init.uniform_(...)
   return no_grad(uniform, read_uniform(...))
 end
 
 local read_normal = arguments.signature("normal_", {"tensor: tensor", {"mean: number", 0}, {"std: nonnegative", 1}})
 --- N(mean, std^2).
+--
+--   nn.init.normal_(accelhost.empty(2), 5, 0)  --> tensor([5., 5.])
 function init.normal_(...)
   return no_grad(normal, read_normal(...))
 end
 
 local read_constant = arguments.signature("constant_", {"tensor: tensor", "val: number"})
 --- Fill with a value.
+--
+--   nn.init.constant_(accelhost.empty(2), 3)  --> tensor([3., 3.])
 function init.constant_(...)
   return no_grad(fill, read_constant(...))
 end
 
 local read_zeros = arguments.signature("zeros_", {"tensor: tensor"})
 --- Fill with 0.
+--
+--   nn.init.zeros_(accelhost.empty(2))  --> tensor([0., 0.])
 function init.zeros_(...) return no_grad(fill, read_zeros(...), 0) end
 
 local read_ones = arguments.signature("ones_", {"tensor: tensor"})
 --- Fill with 1.
+--
+--   nn.init.ones_(accelhost.empty(2))  --> tensor([1., 1.])
 function init.ones_(...) return no_grad(fill, read_ones(...), 1) end
 
 local read_eye = arguments.signature("eye_", {"tensor: tensor"})
 --- The identity matrix.
+--
+--   nn.init.eye_(accelhost.empty(2, 2))  --> tensor([[1., 0.],
+--   -->         [0., 1.]])
 function init.eye_(...)
   local tensor = read_eye(...)
   if tensor:dim() ~= 2 then fail("eye_: expected 2 dims, got %d", tensor:dim()) end
@@ -123,6 +141,8 @@ end
 local read_sparse = arguments.signature("sparse_",
   {"tensor: tensor", "sparsity: probability", {"std: nonnegative", 0.01}})
 --- N(0, std^2) with a share of zeros in each column of a matrix (Martens, 2010).
+--
+--   nn.init.sparse_(accelhost.empty(4, 2), 0.5):count_nonzero()  --> tensor(4)
 function init.sparse_(...)
   local tensor, sparsity, std = read_sparse(...)
   if tensor:dim() ~= 2 then fail("sparse_: expected 2 dims, got %d", tensor:dim()) end
@@ -140,6 +160,8 @@ end
 
 local read_xavier_uniform = arguments.signature("xavier_uniform_", {"tensor: tensor", {"gain: number", 1}})
 --- U(-a, a) with a = gain * sqrt(6 / (fan_in + fan_out)).
+--
+--   nn.init.xavier_uniform_(accelhost.empty(3, 4)):size(1)  --> 4
 function init.xavier_uniform_(...)
   local tensor, gain = read_xavier_uniform(...)
   local fan_in, fan_out = init.calculate_fan_in_and_fan_out(tensor)
@@ -150,6 +172,8 @@ end
 
 local read_xavier_normal = arguments.signature("xavier_normal_", {"tensor: tensor", {"gain: number", 1}})
 --- N(0, gain^2 * 2 / (fan_in + fan_out)).
+--
+--   nn.init.xavier_normal_(accelhost.empty(3, 4)):size(1)  --> 4
 function init.xavier_normal_(...)
   local tensor, gain = read_xavier_normal(...)
   local fan_in, fan_out = init.calculate_fan_in_and_fan_out(tensor)
@@ -166,6 +190,8 @@ local kaiming = {"tensor: tensor", {"a: number", 0}, {"mode: 'fan_in'|'fan_out'"
   {"nonlinearity: " .. nonlinearities, "leaky_relu"}}
 local read_kaiming_uniform = arguments.signature("kaiming_uniform_", kaiming)
 --- U(-bound, bound) with bound = gain * sqrt(3 / fan).
+--
+--   nn.init.kaiming_uniform_(accelhost.empty(3, 4)):size(1)  --> 4
 function init.kaiming_uniform_(...)
   local tensor, a, mode, nonlinearity = read_kaiming_uniform(...)
   if tensor:numel() == 0 then return tensor end
@@ -175,6 +201,8 @@ end
 
 local read_kaiming_normal = arguments.signature("kaiming_normal_", kaiming)
 --- N(0, gain^2 / fan).
+--
+--   nn.init.kaiming_normal_(accelhost.empty(3, 4), {nonlinearity = "relu"}):size(1)  --> 4
 function init.kaiming_normal_(...)
   local tensor, a, mode, nonlinearity = read_kaiming_normal(...)
   if tensor:numel() == 0 then return tensor end
@@ -216,6 +244,8 @@ end
 local read_trunc = arguments.signature("trunc_normal_",
   {"tensor: tensor", {"mean: number", 0}, {"std: positive", 1}, {"a: number", -2}, {"b: number", 2}})
 --- N(mean, std^2) restricted to [a, b]: by rejection of normal draws, or of uniform ones where most would miss.
+--
+--   nn.init.trunc_normal_(accelhost.empty(100)):abs():le(2):all()  --> tensor(true)
 function init.trunc_normal_(...)
   local tensor, mean, std, a, b = read_trunc(...)
   if mean < a - 2 * std or mean > b + 2 * std then
@@ -231,6 +261,8 @@ end
 
 local read_orthogonal = arguments.signature("orthogonal_", {"tensor: tensor", {"gain: number", 1}})
 --- A (semi-)orthogonal matrix, rows by the rest: Gram-Schmidt, run twice, of a normal sample.
+--
+--   nn.init.orthogonal_(accelhost.empty(1, 2)):norm():round()  --> tensor(1.)
 function init.orthogonal_(...)
   local tensor, gain = read_orthogonal(...)
   if tensor:dim() < 2 then fail("orthogonal_: expected at least 2 dims, got %d", tensor:dim()) end

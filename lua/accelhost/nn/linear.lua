@@ -10,6 +10,8 @@ local repr = require "accelhost.nn.repr"
 local linear = {}
 
 --- Returns its argument; takes and ignores any arguments at construction.
+--
+--   nn.Identity()(a)  --> tensor([1., 2., 3.])
 ---@class Identity: Module
 local Identity = Module:extend "Identity"
 function Identity:init(...) end -- luacheck: ignore
@@ -60,10 +62,15 @@ function Linear:extra_repr()
     repr.value(self.bias ~= nil))
 end
 
--- The name under which MultiheadAttention prints its output projection.
+--- A Linear under the name that PyTorch prints for the output projection of MultiheadAttention.
+--
+--   nn.NonDynamicallyQuantizableLinear(4, 2)(x):size(1)  --> 2
+---@class NonDynamicallyQuantizableLinear: Linear
 linear.NonDynamicallyQuantizableLinear = Linear:extend "NonDynamicallyQuantizableLinear"
 
 --- y = x1 A x2 + b.
+--
+--   nn.Bilinear(4, 2, 5)(x, y):size(1)  --> 5
 ---@class Bilinear: Module
 ---@field weight table [out_features, in1_features, in2_features]
 local Bilinear = Module:extend "Bilinear"

@@ -1,4 +1,4 @@
---- Losses as modules; each calls the function of the same meaning in nn.functional.
+--- Losses: each calls the function of the same meaning in nn.functional.
 local F = require "accelhost.nn.functional"
 local arguments = require "accelhost.util.arguments"
 local distance = require "accelhost.nn.distance"
@@ -29,6 +29,10 @@ end
 
 local reduction = {"reduction: 'none'|'mean'|'sum'", "mean"}
 
+--- The cross entropy between logits and classes: F.cross_entropy with its options. Input [N, C, ...]; target class
+--- numbers [N, ...] (from 0) or probabilities [N, C, ...]. `weight` [C] is a buffer.
+--
+--   nn.CrossEntropyLoss()(accelhost.zeros(2, 3), labels)  --> tensor(1.0986)
 class("CrossEntropyLoss", {
   {"weight: tensor"}, {"ignore_index: integer", -100}, reduction, {"label_smoothing: probability", 0},
 }, function(self, input, target)
@@ -36,36 +40,61 @@ class("CrossEntropyLoss", {
     reduction = self.reduction, label_smoothing = self.label_smoothing})
 end)
 
+--- The negative log likelihood of classes, from log probabilities [N, C, ...]: F.nll_loss with its options.
+--
+--   nn.NLLLoss()(accelhost.zeros(2, 3), labels)  --> tensor(0.)
 class("NLLLoss", {{"weight: tensor"}, {"ignore_index: integer", -100}, reduction}, function(self, input, target)
   return F.nll_loss(input, target, {weight = self.weight, ignore_index = self.ignore_index,
     reduction = self.reduction})
 end)
 
+--- The squared distance, element by element; `reduction` says whether to give its mean, its sum or all of it ("none").
+--
+--   nn.MSELoss()(a, b)  --> tensor(9.)
 class("MSELoss", {reduction}, function(self, input, target)
   return F.mse_loss(input, target, {reduction = self.reduction})
 end)
 
+--- The absolute distance, element by element.
+--
+--   nn.L1Loss()(a, b)  --> tensor(3.)
 class("L1Loss", {reduction}, function(self, input, target)
   return F.l1_loss(input, target, {reduction = self.reduction})
 end)
 
+--- The absolute distance less beta / 2, but quadratic where it is below `beta`: F.smooth_l1_loss.
+--
+--   nn.SmoothL1Loss()(a, b)  --> tensor(2.5000)
 class("SmoothL1Loss", {reduction, {"beta: nonnegative", 1}}, function(self, input, target)
   return F.smooth_l1_loss(input, target, {reduction = self.reduction, beta = self.beta})
 end)
 
+--- delta times the absolute distance less delta^2 / 2, but quadratic where it is below `delta`: F.huber_loss.
+--
+--   nn.HuberLoss()(a, b)  --> tensor(2.5000)
 class("HuberLoss", {reduction, {"delta: positive", 1}}, function(self, input, target)
   return F.huber_loss(input, target, {reduction = self.reduction, delta = self.delta})
 end)
 
+--- The binary cross entropy of probabilities; the input lies in [0, 1]. BCEWithLogitsLoss is safer.
+--
+--   nn.BCELoss()(accelhost.full({2}, 0.5), accelhost.ones(2))  --> tensor(0.6931)
 class("BCELoss", {{"weight: tensor"}, reduction}, function(self, input, target)
   return F.binary_cross_entropy(input, target, {weight = self.weight, reduction = self.reduction})
 end)
 
+--- The binary cross entropy of sigmoid(input), without overflow; `pos_weight` weighs the part of target 1.
+--
+--   nn.BCEWithLogitsLoss()(accelhost.zeros(2), accelhost.ones(2))  --> tensor(0.6931)
 class("BCEWithLogitsLoss", {{"weight: tensor"}, reduction, {"pos_weight: tensor"}}, function(self, input, target)
   return F.binary_cross_entropy_with_logits(input, target, {weight = self.weight, reduction = self.reduction,
     pos_weight = self.pos_weight})
 end)
 
+--- target (log target - input): the divergence of distributions, the input as logarithms. "batchmean" divides the sum
+--- by the batch size, which is the mathematical one.
+--
+--   nn.KLDivLoss("sum")(accelhost.zeros(2), accelhost.ones(2))  --> tensor(0.)
 class("KLDivLoss", {
   {"reduction: 'none'|'mean'|'sum'|'batchmean'", "mean"}, {"log_target: flag", false},
 }, function(self, input, target)
@@ -83,21 +112,61 @@ local function simple(name, fn, parameters, inputs)
   end)
 end
 
+--- max(0, -target (input1 - input2) + margin), with target 1 or -1: which of two inputs should be the larger.
+--
+--   nn.MarginRankingLoss()(a, b, accelhost.ones(3))  --> tensor(3.)
 simple("MarginRankingLoss", "margin_ranking_loss", {{"margin: number", 0}, reduction}, 3)
+--- The input where the target is 1, max(0, margin - input) where it is -1.
+--
+--   nn.HingeEmbeddingLoss()(a, accelhost.ones(3))  --> tensor(2.)
 simple("HingeEmbeddingLoss", "hinge_embedding_loss", {{"margin: number", 1}, reduction}, 2)
+--- log(1 + exp(-target input)), with target 1 or -1.
+--
+--   nn.SoftMarginLoss()(accelhost.zeros(2), accelhost.ones(2))  --> tensor(0.6931)
 simple("SoftMarginLoss", "soft_margin_loss", {reduction}, 2)
+--- 1 - cos of two vectors where the target is 1, max(0, cos - margin) where it is -1.
+--
+--   nn.CosineEmbeddingLoss()(t, t, accelhost.ones(2))  --> tensor(0.)
 simple("CosineEmbeddingLoss", "cosine_embedding_loss", {{"margin: number", 0}, reduction}, 3)
+--- The mean over wrong classes of max(0, margin - right + wrong)^p: input [N, C], target [N] (classes from 0).
+--
+--   nn.MultiMarginLoss()(accelhost.zeros(2, 4), labels)  --> tensor(0.7500)
 simple("MultiMarginLoss", "multi_margin_loss",
   {{"p: number", 1}, {"margin: number", 1}, {"weight: tensor"}, reduction}, 2)
+--- The margin loss with several classes for a sample: the target [N, C] has class numbers, -1 behind the last one.
+--
+--   local targets = accelhost.tensor({{1, -1, -1}}, {dtype = "int64"})
+--   nn.MultiLabelMarginLoss()(accelhost.zeros(1, 3), targets)  --> tensor(0.6667)
 simple("MultiLabelMarginLoss", "multilabel_margin_loss", {reduction}, 2)
+--- The binary cross entropy of sigmoid(input) with a target for each class, averaged over the classes: [N, C] both.
+--
+--   nn.MultiLabelSoftMarginLoss()(accelhost.zeros(2, 3), accelhost.ones(2, 3))  --> tensor(0.6931)
 simple("MultiLabelSoftMarginLoss", "multilabel_soft_margin_loss", {{"weight: tensor"}, reduction}, 2)
+--- max(0, |anchor - positive| - |anchor - negative| + margin): the anchor should be nearer to the positive.
+--
+--   nn.TripletMarginLoss()(t, t, t + 10)  --> tensor(0.)
 simple("TripletMarginLoss", "triplet_margin_loss",
   {{"margin: positive", 1}, {"p: number", 2}, {"eps: number", 1e-6}, {"swap: flag", false}, reduction}, 3)
+--- TripletMarginLoss with a distance of your own, fn(x, y); without one the Euclidean.
+--
+--   nn.TripletMarginWithDistanceLoss()(t, t, t + 10)  --> tensor(0.)
 simple("TripletMarginWithDistanceLoss", "triplet_margin_with_distance_loss",
   {{"distance_function: callable"}, {"margin: positive", 1}, {"swap: flag", false}, reduction}, 3)
+--- exp(input) - target input (log_input = false: input - target log(input + eps)): counts of a Poisson distribution.
+--
+--   nn.PoissonNLLLoss()(accelhost.zeros(2), accelhost.ones(2))  --> tensor(1.)
 simple("PoissonNLLLoss", "poisson_nll_loss",
   {{"log_input: flag", true}, {"full: flag", false}, {"eps: number", 1e-8}, reduction}, 2)
+--- (log(var) + (input - target)^2 / var) / 2, with the variance as the third argument, at least eps.
+--
+--   nn.GaussianNLLLoss()(a, b, accelhost.ones(3))  --> tensor(4.5000)
 simple("GaussianNLLLoss", "gaussian_nll_loss", {{"full: flag", false}, {"eps: positive", 1e-6}, reduction}, 3)
+--- Connectionist temporal classification (Graves et al., 2006): F.ctc_loss with its options, called with log
+--- probabilities, targets and the lengths of both.
+--
+--   local scores = accelhost.zeros(4, 1, 3):log_softmax(-1)
+--   local targets = accelhost.tensor({{1, 2}}, {dtype = "int64"})
+--   nn.CTCLoss()(scores, targets, {4}, {2})  --> tensor(...)
 simple("CTCLoss", "ctc_loss", {{"blank: integer", 0}, reduction, {"zero_infinity: flag", false}}, 4)
 
 return loss

@@ -15,12 +15,21 @@ local parameter = require "accelhost.nn.parameter"
 
 local fail, describe, signature = arguments.fail, arguments.describe, arguments.signature
 
+--- The base of all modules: parameters, buffers and submodules that are assigned to fields are registered. A class is
+--- made by extend and needs init and forward; calling an object runs its hooks and forward.
+--
+--   local Net = nn.Module:extend "Net"
+--   function Net:init() self.fc = nn.Linear(4, 2) end
+--   function Net:forward(input) return F.relu(self.fc(input)) end
+--   Net()(x):shape()[2]  --> 2
 ---@class Module
 ---@field training boolean
 local Module = class.new "Module"
 Module._is_module = true
 
 --- Is this value an instance of a module class?
+--
+--   nn.is_module(net)  --> true
 ---@param value any
 ---@return boolean
 local function is_module(value)
@@ -213,6 +222,7 @@ function Module:add_module(...)
   Module._assign(self, read_module(...))
 end
 
+--- The same as add_module.
 Module.register_module = Module.add_module
 
 -- Calling, walking the tree, state, copies.
@@ -306,11 +316,25 @@ function Module:to(target)
   end)
 end
 
-for _, dtype in ipairs {"float", "double", "half", "bfloat16"} do
-  Module[dtype] = function(self)
-    return self:to{dtype = ({float = "float32", double = "float64", half = "float16"})[dtype] or dtype}
-  end
+local function converter(dtype)
+  return function(self) return self:to {dtype = dtype} end
 end
+
+--- Convert floating parameters and buffers to float32, in place.
+---@return Module self
+Module.float = converter "float32"
+
+--- Convert floating parameters and buffers to float64, in place.
+---@return Module self
+Module.double = converter "float64"
+
+--- Convert floating parameters and buffers to float16, in place.
+---@return Module self
+Module.half = converter "float16"
+
+--- Convert floating parameters and buffers to bfloat16, in place.
+---@return Module self
+Module.bfloat16 = converter "bfloat16"
 
 --- Move to the CPU.
 ---@return Module self
@@ -345,7 +369,8 @@ function Module:to_empty(...)
   return convert(self, function(tensor) return C.empty_like(tensor, {device = device}) end)
 end
 
--- What PyTorch's modules can and these do not, with the reason.
+--- Not here; calling it raises an error that says what there is instead.
+---@names compile share_memory register_backward_hook
 for name, reason in pairs {
   compile = "there is no compiler here: ops are native code already",
   share_memory = "ranks share gradients through the accelerator; a module's memory is its process's own",

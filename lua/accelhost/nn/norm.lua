@@ -36,6 +36,7 @@ function LayerNorm:init(...)
   self:reset_parameters()
 end
 
+--- Weight to ones, bias to zeros.
 function LayerNorm:reset_parameters()
   if self.weight then init.ones_(self.weight) end
   if self.bias then init.zeros_(self.bias) end
@@ -52,6 +53,8 @@ function LayerNorm:extra_repr()
 end
 
 --- Normalise the channels of each of `num_groups` groups together.
+--
+--   nn.GroupNorm(2, 4)(x):size(1)  --> 4
 ---@class GroupNorm: Module
 ---@field weight table? [num_channels]
 ---@field bias table? [num_channels]
@@ -125,6 +128,8 @@ function RMSNorm:extra_repr()
 end
 
 --- Normalise by the squares of neighbouring channels of [N, C, ...]; F.local_response_norm has the formula.
+--
+--   nn.LocalResponseNorm(2)(images):size(1)  --> 1
 ---@class LocalResponseNorm: Module
 local LocalResponseNorm = Module:extend "LocalResponseNorm"
 norm.LocalResponseNorm = LocalResponseNorm

@@ -39,15 +39,31 @@ end
 
 for dims = 1, 3 do
   local amount = "padding: integers"
-  -- ConstantPad: edges of `value`. padding = {left, right, top, bottom, front, back}, or one number for all.
+  --- Edges of `value`. padding = {left, right, top, bottom, front, back}, as many as the class has dims, or one number
+  --- for all.
+  --
+  --   nn.ConstantPad1d(1, 9)(accelhost.ones(1, 1, 2))  --> tensor([[[9., 1., 1., 9.]]])
+  ---@names ConstantPad1d ConstantPad2d ConstantPad3d
   class("ConstantPad" .. dims .. "d", dims, "constant", {amount, "value: number"})
-  -- ZeroPad: edges of zeros.
+  --- Edges of zeros; padding as for ConstantPad.
+  --
+  --   nn.ZeroPad2d(1)(images):size(2)  --> 30
+  ---@names ZeroPad1d ZeroPad2d ZeroPad3d
   class("ZeroPad" .. dims .. "d", dims, "constant", {amount}, 0)
-  -- ReflectionPad: the input mirrored at its edges, which are not repeated.
+  --- The input mirrored at its edges, which are not repeated; padding as for ConstantPad.
+  --
+  --   nn.ReflectionPad1d(1)(a:view(1, 1, 3))  --> tensor([[[2., 1., 2., 3., 2.]]])
+  ---@names ReflectionPad1d ReflectionPad2d ReflectionPad3d
   class("ReflectionPad" .. dims .. "d", dims, "reflect", {amount})
-  -- ReplicationPad: the edges repeated.
+  --- The edges repeated; padding as for ConstantPad.
+  --
+  --   nn.ReplicationPad1d(1)(a:view(1, 1, 3))  --> tensor([[[1., 1., 2., 3., 3.]]])
+  ---@names ReplicationPad1d ReplicationPad2d ReplicationPad3d
   class("ReplicationPad" .. dims .. "d", dims, "replicate", {amount})
-  -- CircularPad: the input repeated periodically.
+  --- The input repeated periodically; padding as for ConstantPad.
+  --
+  --   nn.CircularPad1d(1)(a:view(1, 1, 3))  --> tensor([[[3., 1., 2., 3., 1.]]])
+  ---@names CircularPad1d CircularPad2d CircularPad3d
   class("CircularPad" .. dims .. "d", dims, "circular", {amount})
 end
 

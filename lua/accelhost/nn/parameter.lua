@@ -8,7 +8,8 @@ local read = arguments.signature("nn.Parameter", {"data: tensor", {"requires_gra
 
 --- Make a parameter from a tensor; it shares the tensor's memory and has no history.
 --
---   self.scale = nn.Parameter(accelhost.ones(3))
+--   nn.Parameter(a).requires_grad  --> true
+---@names Parameter
 ---@param data table tensor
 ---@param requires_grad boolean|table? default true
 ---@return table tensor
@@ -21,6 +22,8 @@ function parameter.new(...)
 end
 
 --- Is this a tensor made by nn.Parameter?
+--
+--   nn.is_parameter(net.fc1.weight)  --> true
 ---@param value any
 ---@return boolean
 function parameter.is_parameter(value)

@@ -28,7 +28,11 @@ local function class(name, parameters, forward, shown, dims)
   pooling[name] = Class
 end
 
--- The largest value of each window; padding counts as -inf. With return_indices its place is a second result.
+--- The largest value of each window of [N, C, sizes...] or [C, sizes...]; padding counts as -inf. With return_indices
+--- its place in the plane, counted from 0, is a second result.
+--
+--   nn.MaxPool2d(2)(images):size(-1)  --> 14
+---@names MaxPool1d MaxPool2d MaxPool3d
 for dims = 1, 3 do
   local pool = "max_pool" .. dims .. "d"
   class("MaxPool" .. dims .. "d", {
@@ -40,8 +44,11 @@ for dims = 1, 3 do
   end, {"kernel_size", "stride", "padding", "dilation", "ceil_mode"})
 end
 
--- The mean of each window; padding counts as 0 unless count_include_pad is false, and divisor_override divides the sums
--- instead of the number of elements.
+--- The mean of each window of [N, C, sizes...] or [C, sizes...]; padding counts as 0 unless count_include_pad is false,
+--- and divisor_override divides the sums instead of the number of elements.
+--
+--   nn.AvgPool1d(2)(x:unsqueeze(1))[0]  --> tensor([[-0.5000, -0.5000]])
+---@names AvgPool1d AvgPool2d AvgPool3d
 for dims = 1, 3 do
   local pool = "avg_pool" .. dims .. "d"
   local parameters = {
@@ -58,7 +65,10 @@ for dims = 1, 3 do
   end, {"kernel_size", "stride", "padding"}, dims == 1 and 1 or nil)
 end
 
--- The mean, or the largest value, of as many windows as the output has places.
+--- The mean (Avg), or the largest value (Max), of as many windows as the output has places.
+--
+--   nn.AdaptiveAvgPool2d(1)(images):size(-1)  --> 1
+---@names AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d
 for dims = 1, 3 do
   local average, max = "adaptive_avg_pool" .. dims .. "d", "adaptive_max_pool" .. dims .. "d"
   class("AdaptiveAvgPool" .. dims .. "d", {"output_size: counts"}, function(self, input)
@@ -68,7 +78,10 @@ for dims = 1, 3 do
     function(self, input) return F[max](input, self.output_size, self.return_indices) end, {"output_size"})
 end
 
--- (sum of x^norm_type over each window)^(1 / norm_type).
+--- (sum of x^norm_type over each window)^(1 / norm_type).
+--
+--   nn.LPPool1d(2, 2)(accelhost.tensor{{3, 4}}:unsqueeze(1))  --> tensor([[[5.]]])
+---@names LPPool1d LPPool2d LPPool3d
 for dims = 1, 3 do
   local pool = "lp_pool" .. dims .. "d"
   class("LPPool" .. dims .. "d", {
@@ -78,7 +91,11 @@ for dims = 1, 3 do
   end, {"norm_type", "kernel_size", "stride", "ceil_mode"})
 end
 
--- The way back from the places that a max pool gave.
+--- The way back from the places that a max pool gave: called with its values and places, zeros elsewhere.
+--
+--   local values, places = nn.MaxPool2d(2, {return_indices = true})(images)
+--   nn.MaxUnpool2d(2)(values, places):size(-1)  --> 28
+---@names MaxUnpool1d MaxUnpool2d MaxUnpool3d
 for dims = 1, 3 do
   local pool = "max_unpool" .. dims .. "d"
   class("MaxUnpool" .. dims .. "d", {"kernel_size: counts", {"stride: counts"}, {"padding: sizes", 0}},
@@ -87,7 +104,11 @@ for dims = 1, 3 do
     end, {"kernel_size", "stride", "padding"}, dims)
 end
 
--- The largest values of windows at random places.
+--- The largest values of windows at random places (Graham, 2014): give output_size, or output_ratio as a share of the
+--- input's sizes.
+--
+--   nn.FractionalMaxPool2d(2, {output_size = 13})(images):size(-1)  --> 13
+---@names FractionalMaxPool2d FractionalMaxPool3d
 for dims = 2, 3 do
   local name, pool = "FractionalMaxPool" .. dims .. "d", "fractional_max_pool" .. dims .. "d"
   class(name, {

@@ -28,6 +28,8 @@ local function suffix_of(layer, direction)
 end
 
 --- What RNN, LSTM and GRU share.
+--
+--   nn.LSTM(10, 20, {num_layers = 2}).num_layers  --> 2
 ---@class RNNBase: Module
 local RNNBase = Module:extend "RNNBase"
 recurrent.RNNBase = RNNBase
@@ -233,12 +235,16 @@ end
 --- Long short-term memory: gates i, f, g, o; c' = f c + i g, h' = o tanh(c').
 --
 --   local lstm = nn.LSTM(10, 20)
---   local output, state = lstm(input)            -- state is {hidden, cell}
---   output, state = lstm(more, state)
+--   local output, state = lstm(accelhost.randn(5, 3, 10))            -- state is {hidden, cell}
+--   output, state = lstm(accelhost.randn(1, 3, 10), state)
+--   print(output:size(2), #state)  --> 20  2
 ---@class LSTM: RNNBase
 gated "LSTM"
 
 --- Gated recurrent units: gates r, z, n; h' = (1 - z) n + z h.
+--
+--   local output, hidden = nn.GRU(10, 20)(accelhost.randn(5, 3, 10))
+--   print(output:size(0), hidden:size(-1))  --> 5  20
 ---@class GRU: RNNBase
 gated "GRU"
 
@@ -307,8 +313,21 @@ local function cell(name, mode)
   recurrent[name] = Class
 end
 
+--- One step of a plain recurrent layer: cell(input [N, input_size], hidden) gives the next hidden [N, hidden_size].
+--- Without hidden it is zeros.
+--
+--   nn.RNNCell(4, 3)(x):shape()[2]  --> 3
 cell "RNNCell"
+--- One step of an LSTM: cell(input [N, input_size], {hidden, cell}) gives the next hidden and cell, [N, hidden_size]
+--- each. Without a state both are zeros.
+--
+--   local hidden, memory = nn.LSTMCell(4, 3)(x)
+--   print(hidden:size(1), memory:size(1))  --> 3  3
 cell("LSTMCell", "LSTM") -- returns hidden, cell; takes {hidden, cell}
+--- One step of a GRU: cell(input [N, input_size], hidden) gives the next hidden [N, hidden_size]. Without hidden it is
+--- zeros.
+--
+--   nn.GRUCell(4, 3)(x):shape()[2]  --> 3
 cell("GRUCell", "GRU")
 
 return recurrent

@@ -6,6 +6,8 @@ local repr = require "accelhost.nn.repr"
 local shape = {}
 
 --- Make the dims start_dim..end_dim one.
+--
+--   nn.Flatten()(images):size(1)  --> 784
 ---@class Flatten: Module
 local Flatten = Module:extend "Flatten"
 shape.Flatten = Flatten
@@ -24,6 +26,8 @@ function Flatten:extra_repr()
 end
 
 --- Split one dim into several.
+--
+--   nn.Unflatten(1, {2, 2})(x):dim()  --> 3
 ---@class Unflatten: Module
 local Unflatten = Module:extend "Unflatten"
 shape.Unflatten = Unflatten

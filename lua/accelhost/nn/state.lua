@@ -19,6 +19,8 @@ return function(Module, walk)
   local order_of = setmetatable({}, {__mode = "k"})
 
   --- Name, tensor of a state_dict in its order (names added by hand follow, sorted).
+  --
+  --   for name, tensor in nn.utils.state_pairs(net:state_dict()) do assert(tensor:numel() > 0, name) end
   ---@param state table<string, table>
   ---@return fun(): string, table
   local function state_pairs(state)

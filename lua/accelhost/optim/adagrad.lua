@@ -1,7 +1,10 @@
 --- Adagrad and Adadelta.
 local Optimizer = require "accelhost.optim.optimizer"
 
+--- Adagrad (Duchi et al., 2011): rates that fall with the sum of squared gradients.
 --- sum += g^2; p -= lr / (1 + (t - 1) lr_decay) g / (sqrt(sum) + eps).
+--
+--   optim.Adagrad(net:parameters(), {lr = 0.01}):step()
 ---@class Adagrad: Optimizer
 local Adagrad = Optimizer:define_fused("Adagrad", {
   {"lr: nonnegative|tensor", 1e-2}, {"lr_decay: nonnegative", 0}, {"weight_decay: nonnegative", 0},
@@ -24,7 +27,10 @@ function Adagrad:init_state(state, param, group)
   state.sum = state.sum or self._zeros_like(param):fill_(group.initial_accumulator_value)
 end
 
+--- Adadelta (Zeiler, 2012): steps as large as the mean of the last ones.
 --- v = rho v + (1 - rho) g^2; d = sqrt(u + eps) / sqrt(v + eps) g; u = rho u + (1 - rho) d^2; p -= lr d.
+--
+--   optim.Adadelta(net:parameters(), {lr = 1.0, rho = 0.9}):step()
 ---@class Adadelta: Optimizer
 local Adadelta = Optimizer:define_fused("Adadelta", {
   {"lr: nonnegative|tensor", 1}, {"rho: probability", 0.9}, {"eps: nonnegative", 1e-6},

@@ -8,8 +8,11 @@ local function options(weight_decay, more)
   }
 end
 
+--- Adam (Kingma and Ba, 2015): steps by the mean of the gradient over the root of its mean square.
 --- m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps), with
 -- g += weight_decay p first (decoupled_weight_decay: as AdamW). With amsgrad the largest v so far takes v's place.
+--
+--   optim.Adam(net:parameters(), {lr = 1e-3}):step()
 ---@class Adam: Optimizer
 local Adam = Optimizer:define_fused("Adam", options(0, {"decoupled_weight_decay: flag", false}))
 

@@ -80,6 +80,18 @@ return function(Optimizer)
   for _, row in ipairs(rows) do
     local name, method, moment = unpack(row)
     local read = arguments.signature(name, {"hook: callable", method ~= "step" and {"prepend: flag", false} or nil})
+    --- Call `hook` before or after a step, a state_dict or a load_state_dict; remove() of what it returns takes it
+    --- away. A step's hook gets the optimizer and the arguments, and one before it may return others; a hook of the
+    --- state gets the optimizer (after state_dict and before load_state_dict also the state, and may return another).
+    --
+    --   local handle = optimizer:register_step_post_hook(function() print "stepped" end)
+    --   optimizer:step()  --> stepped
+    --   handle:remove()
+    ---@names register_step_pre_hook register_step_post_hook register_state_dict_pre_hook register_state_dict_post_hook
+    --- register_load_state_dict_pre_hook register_load_state_dict_post_hook
+    ---@param hook fun(optimizer: Optimizer, ...: any): any
+    ---@param prepend? boolean run it before the others; not for a step's
+    ---@return table # has remove()
     Optimizer[name] = function(self, ...)
       local hook, prepend = read(...)
       local all = self._hooks or {}

@@ -9,6 +9,20 @@ local class = require "accelhost.util.class"
 
 local fail, describe = arguments.fail, arguments.describe
 
+--- The base of optimizers, for one of your own: extend it, call self:setup(params, defaults) in init and define step().
+--
+--   local Plain = optim.Optimizer:extend "Plain"
+--   function Plain:init(params) self:setup(params, {lr = 0.5}) end
+--   function Plain:step()
+--     for _, group in ipairs(self.param_groups) do
+--       for _, p in ipairs(group.params) do
+--         if p.grad then p.data:sub_(p.grad * group.lr) end
+--       end
+--     end
+--   end
+--   loss:backward()
+--   Plain{w}:step()
+--   w  --> tensor([0., 0., 0.], requires_grad=true)
 ---@class Optimizer
 ---@field param_groups table[] each {params = {tensor, ...}, lr = ..., ...}
 ---@field state table<table, table> by parameter
@@ -21,6 +35,8 @@ function Optimizer:init(...) -- luacheck: no unused args
 end
 
 --- Is this value an optimizer (of the library or a subclass)?
+--
+--   optim.is_optimizer(optimizer)  --> true
 ---@param value any
 ---@return boolean
 function Optimizer.is_optimizer(value)
@@ -141,7 +157,7 @@ end
 
 --- Add parameters with options of their own; missing options are the optimizer's defaults.
 --
---   optimizer:add_param_group{params = net.head:parameters(), lr = 1e-2}
+--   optimizer:add_param_group{params = nn.Linear(2, 2):parameters(), lr = 1e-2}
 ---@param group table
 function Optimizer:add_param_group(group)
   if type(group) ~= "table" or group.params == nil then

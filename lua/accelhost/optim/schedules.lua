@@ -29,6 +29,9 @@ end
 
 local read_constant = signature("get_constant_schedule", {"optimizer", {"last_epoch: integer", -1}})
 --- The rate as it is.
+--
+--   local schedule = optim.get_constant_schedule(optimizer)
+--   schedule:get_last_lr()[1]  --> 0.1
 function schedules.get_constant_schedule(...)
   local optimizer, last_epoch = read_constant(...)
   return lambda(optimizer, function() return 1 end, last_epoch)
@@ -37,6 +40,9 @@ end
 local read_constant_warmup = signature("get_constant_schedule_with_warmup",
   {"optimizer", "num_warmup_steps: nonnegative", {"last_epoch: integer", -1}})
 --- Linear warm-up, then constant.
+--
+--   local schedule = optim.get_constant_schedule_with_warmup(optimizer, {num_warmup_steps = 10})
+--   schedule:get_last_lr()[1]  --> 0
 function schedules.get_constant_schedule_with_warmup(...)
   local optimizer, warmup, last_epoch = read_constant_warmup(...)
   return lambda(optimizer, function(step) return step < warmup and step / max(1, warmup) or 1 end, last_epoch)
@@ -45,6 +51,9 @@ end
 local read_linear = signature("get_linear_schedule_with_warmup",
   {"optimizer", "num_warmup_steps: nonnegative", "num_training_steps: nonnegative", {"last_epoch: integer", -1}})
 --- Linear warm-up, then linear to 0.
+--
+--   local schedule = optim.get_linear_schedule_with_warmup(optimizer,
+--     {num_warmup_steps = 10, num_training_steps = 100})
 function schedules.get_linear_schedule_with_warmup(...)
   local optimizer, warmup, total, last_epoch = read_linear(...)
   return lambda(optimizer, with_warmup(warmup, total, function(step)
@@ -56,6 +65,9 @@ local read_cosine = signature("get_cosine_schedule_with_warmup",
   {"optimizer", "num_warmup_steps: nonnegative", "num_training_steps: nonnegative", {"num_cycles: number", 0.5},
   {"last_epoch: integer", -1}})
 --- Linear warm-up, then num_cycles cosine waves (half a wave: down to 0).
+--
+--   local schedule = optim.get_cosine_schedule_with_warmup(optimizer,
+--     {num_warmup_steps = 10, num_training_steps = 100})
 function schedules.get_cosine_schedule_with_warmup(...)
   local optimizer, warmup, total, cycles, last_epoch = read_cosine(...)
   return lambda(optimizer, with_warmup(warmup, total, function(_, part)
@@ -67,6 +79,9 @@ local read_restarts = signature("get_cosine_with_hard_restarts_schedule_with_war
   {"optimizer", "num_warmup_steps: nonnegative", "num_training_steps: nonnegative", {"num_cycles: number", 1},
   {"last_epoch: integer", -1}})
 --- Linear warm-up, then num_cycles times from the full rate to 0.
+--
+--   local schedule = optim.get_cosine_with_hard_restarts_schedule_with_warmup(optimizer,
+--     {num_warmup_steps = 10, num_training_steps = 100, num_cycles = 2})
 function schedules.get_cosine_with_hard_restarts_schedule_with_warmup(...)
   local optimizer, warmup, total, cycles, last_epoch = read_restarts(...)
   return lambda(optimizer, with_warmup(warmup, total, function(_, part)
@@ -79,6 +94,9 @@ local read_polynomial = signature("get_polynomial_decay_schedule_with_warmup",
   {"optimizer", "num_warmup_steps: nonnegative", "num_training_steps: nonnegative", {"lr_end: number", 1e-7},
   {"power: number", 1}, {"last_epoch: integer", -1}})
 --- Linear warm-up, then a polynomial down to lr_end.
+--
+--   local schedule = optim.get_polynomial_decay_schedule_with_warmup(optimizer,
+--     {num_warmup_steps = 10, num_training_steps = 100})
 function schedules.get_polynomial_decay_schedule_with_warmup(...)
   local optimizer, warmup, total, lr_end, power, last_epoch = read_polynomial(...)
   local base = initial_lr(optimizer)
@@ -93,6 +111,8 @@ end
 local read_inverse = signature("get_inverse_sqrt_schedule",
   {"optimizer", "num_warmup_steps: nonnegative", {"timescale: positive"}, {"last_epoch: integer", -1}})
 --- Linear warm-up, then 1 / sqrt(step).
+--
+--   local schedule = optim.get_inverse_sqrt_schedule(optimizer, {num_warmup_steps = 10})
 function schedules.get_inverse_sqrt_schedule(...)
   local optimizer, warmup, timescale, last_epoch = read_inverse(...)
   if timescale == nil then timescale = warmup ~= 0 and warmup or 10000 end
@@ -117,6 +137,9 @@ local function lowest_rate(name, optimizer, min_lr, rate)
 end
 
 --- As cosine, but down to min_lr (or min_lr_rate times the initial rate).
+--
+--   local schedule = optim.get_cosine_with_min_lr_schedule_with_warmup(optimizer,
+--     {num_warmup_steps = 10, num_training_steps = 100, min_lr = 0.01})
 function schedules.get_cosine_with_min_lr_schedule_with_warmup(...)
   local optimizer, warmup, total, cycles, last_epoch, min_lr, rate = read_min_lr(...)
   rate = lowest_rate("cosine_with_min_lr", optimizer, min_lr, rate)
@@ -133,6 +156,9 @@ local read_warmup_rate = signature("get_cosine_with_min_lr_schedule_with_warmup_
 })
 --- As cosine_with_min_lr, but every step counts as done already, so that none has rate 0, and the warm-up starts at
 --- warmup_lr_rate times the initial rate (default: 1 / num_warmup_steps).
+--
+--   local schedule = optim.get_cosine_with_min_lr_schedule_with_warmup_lr_rate(optimizer,
+--     {num_warmup_steps = 10, num_training_steps = 100, min_lr = 0.01})
 function schedules.get_cosine_with_min_lr_schedule_with_warmup_lr_rate(...)
   local optimizer, warmup, total, cycles, last_epoch, min_lr, rate, start = read_warmup_rate(...)
   rate = lowest_rate("cosine_warmup_with_min_lr", optimizer, min_lr, rate)
@@ -165,6 +191,9 @@ local read_wsd = signature("get_wsd_schedule", {
   {"last_epoch: integer", -1},
 })
 --- Warm-up, stable, decay. Shapes are linear, cosine or 1-sqrt.
+--
+--   local schedule = optim.get_wsd_schedule(optimizer,
+--     {num_warmup_steps = 10, num_decay_steps = 20, num_training_steps = 100})
 function schedules.get_wsd_schedule(...)
   local optimizer, warmup, decay, total, stable, warmup_type, decay_type, ratio, cycles, last_epoch = read_wsd(...)
   if (total == nil) == (stable == nil) then
@@ -211,6 +240,9 @@ local read_scheduler = signature("get_scheduler",
 --- A schedule by the name the Trainer knows it by: constant, constant_with_warmup, linear, cosine,
 -- cosine_with_restarts, polynomial, inverse_sqrt, cosine_with_min_lr, cosine_warmup_with_min_lr, warmup_stable_decay,
 -- reduce_lr_on_plateau.
+--
+--   local schedule = optim.get_scheduler("linear", optimizer, {num_warmup_steps = 0, num_training_steps = 100})
+--   schedule:get_last_lr()[1]  --> 0.1
 ---@param name string
 ---@param optimizer Optimizer
 ---@param options table? {num_warmup_steps, num_training_steps, scheduler_specific_kwargs = {...}}

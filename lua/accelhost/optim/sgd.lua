@@ -3,6 +3,7 @@ local C = require "accelhost._C"
 local Optimizer = require "accelhost.optim.optimizer"
 local arguments = require "accelhost.util.arguments"
 
+--- Stochastic gradient descent, with momentum if wanted.
 --- g += weight_decay p; buf = momentum buf + (1 - dampening) g (the first time: g); p -= lr buf (nesterov:
 -- lr (g + momentum buf)).
 --

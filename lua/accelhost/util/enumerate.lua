@@ -10,7 +10,7 @@ end
 
 --- For loops over batches (or samples of a data set) with their number, which counts from 0 as in Python.
 --
---   for i, images, labels in accelhost.enumerate(loader) do ... end
+--   for i, inputs, labels in accelhost.enumerate(loader) do print(i, inputs, labels) end
 ---@param iterable table|function a loader, accelhost.progress(loader), a data set, or an iterator function
 ---@param start integer? default 0
 ---@return function iterator

@@ -1,4 +1,4 @@
---- Command-line options of a script: typed by their defaults, listed in --help, checked.
+--- Options of a script: typed by their defaults, listed in --help, checked.
 ---
 ---   local args = accelhost.parse_args{
 ---     description = "Trains a network.",
@@ -97,6 +97,11 @@ local function check_rows(spec)
 end
 
 --- Read the script's options. Prints help and ends with 0 on --help; ends with 2 on a wrong option.
+--
+--   local known = {{"lr", 1e-3, "learning rate"}, {"smoke", false, "a short run"}}
+--   local args = accelhost.parse_args(known, {"--lr", "0.1"})
+--   print(args.lr, args.smoke)  --> 0.1  false
+---@names parse_args
 ---@param spec table rows {name, default, help, type=, choices=, integer=, minimum=}, and `description`
 ---@param words? string[] default: the script's own arguments
 ---@return table<string, any> # by name

@@ -1,7 +1,10 @@
 --- accelhost.progress: a progress bar around a loader, an iterator or a count.
 --
---   for images, labels in accelhost.progress(loader, {desc = "epoch 1"}) do ... end
---   epoch 1:  45%|████▌     | 422/938 [00:04<00:05, 98.4 it/s]
+--   for inputs, labels in accelhost.progress(loader, {desc = "epoch 1", disable = true}) do print(inputs, labels) end
+--
+-- draws
+--
+--   | epoch 1:  45%|████▌     | 422/938 [00:04<00:05, 98.4 it/s]
 --
 -- On a terminal the line redraws itself on stderr, below what is printed, an inner loop's below the outer one's; piped,
 -- a line is written about every tenth of the way. Only rank 0 draws. The bar changes nothing about the iteration: break
@@ -145,7 +148,8 @@ end
 
 --- Show values behind the speed.
 --
---   bar:set_postfix{loss = loss}
+--   local bar = accelhost.progress(loader, {disable = true})
+--   bar:set_postfix{loss = 0.25}
 ---@param values table<string, any>|string numbers, strings, or tensors of one element; sorted by name
 function Progress:set_postfix(values)
   arguments.check("set_postfix", "values", "table|string", values)
@@ -237,13 +241,6 @@ local read = arguments.signature("progress", {
   {"clock: callable", C.system.now},
 })
 
---- A progress bar.
----@param source? table|function|integer a loader, an iterator function, a count (gives 1, 2, ...), or nothing: then
---- call update()
----@param options? {desc?: string, total?: integer, leave?: boolean, disable?: boolean, unit?: string,
---- mininterval?: number, file?: file*, terminal?: boolean, columns?: integer, clock?: fun(): number} total: default
---- source:len(); leave: keep the finished bar, default true; unit: default "it"; mininterval: seconds between redraws,
---- default 0.1; file: default stderr; terminal, columns, clock: for outputs that are not what they look like
 function Progress:init(...)
   local source, desc, total, leave, disable, unit, mininterval, file, terminal, columns, clock = read(...)
   if terminal == nil and not file then
@@ -276,4 +273,20 @@ getmetatable(guard).__gc = function()
 end
 Progress._guard = guard
 
+--- A progress bar around a loader, an iterator function or a count (which gives 1, 2, ...); around nothing, for a
+--- loop that calls update().
+--
+--   local bar = accelhost.progress(loader, {desc = "epoch 1", disable = true})
+--   for inputs, labels in bar do bar:set_postfix{size = inputs:size(0)} end
+--   bar.n  --> 3
+---@param source? table|function|integer
+---@param desc? string stands before the bar
+---@param total? integer how many steps; default source:len()
+---@param leave? boolean keep the finished bar
+---@param disable? boolean draw nothing
+---@param unit? string
+---@param mininterval? number seconds between redraws
+---@param file? file* default stderr
+---@param terminal? boolean with columns and clock: for outputs that are not what they look like
+---@return Progress
 return function(...) return Progress(...) end

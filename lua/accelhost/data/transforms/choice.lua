@@ -25,6 +25,8 @@ choice.RandomApply = RandomApply
 local read_apply = signature("RandomApply", {"transforms: callables", {"p: probability", 0.5}})
 
 --- All of these transforms, one after the other, with probability p.
+--
+--   transforms.RandomApply({transforms.RandomInvert(1)}, 1)(image):size(-1)  --> 28
 ---@param transforms function[]
 ---@param p? number|table default 0.5
 function RandomApply:init(...)
@@ -47,6 +49,8 @@ choice.RandomChoice = RandomChoice
 local read_choice = signature("RandomChoice", {"transforms: callables", {"p: list"}})
 
 --- One of these transforms.
+--
+--   transforms.RandomChoice({transforms.RandomInvert(1), transforms.RandomInvert(1)})(image):size(-1)  --> 28
 ---@param transforms function[]
 ---@param p? number[]|table how likely each is; default: all alike
 function RandomChoice:init(...)
@@ -80,6 +84,8 @@ choice.RandomOrder = RandomOrder
 local read_order = signature("RandomOrder", {"transforms: callables"})
 
 --- All of these transforms, in a random order.
+--
+--   transforms.RandomOrder({transforms.RandomInvert(1)})(image):size(-1)  --> 28
 ---@param transforms function[]
 function RandomOrder:init(...)
   self.transforms = check_list("RandomOrder", read_order(...))

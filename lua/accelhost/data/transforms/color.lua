@@ -17,6 +17,8 @@ color.Grayscale = Grayscale
 local read_gray = signature("Grayscale", {{"num_output_channels: count", 1}})
 
 --- The image in gray.
+--
+--   transforms.Grayscale()(accelhost.zeros(3, 4, 4)):size(-1)  --> 4
 ---@param num_output_channels? integer 1 (default) or 3
 function Grayscale:init(...)
   self.num_output_channels = read_gray(...)
@@ -43,28 +45,40 @@ local function maybe(name, parameters, p, apply)
 end
 
 --- The image in gray, in as many channels, with probability p (default 0.1).
+--
+--   transforms.RandomGrayscale()(accelhost.zeros(3, 4, 4)):size(-1)  --> 4
 color.RandomGrayscale = maybe("RandomGrayscale", {}, 0.1, function(image)
   return colors.rgb_to_grayscale(image, image:size(-3))
 end)
 
 --- The image inverted with probability p (default 0.5).
+--
+--   transforms.RandomInvert(1)(image):size(-1)  --> 28
 color.RandomInvert = maybe("RandomInvert", {}, 0.5, colors.invert)
 
 --- The image with `bits` bits for each value with probability p (default 0.5).
+--
+--   transforms.RandomPosterize(4)(image):size(-1)  --> 28
 color.RandomPosterize = maybe("RandomPosterize", {"bits: size"}, 0.5, function(image, self)
   return colors.posterize(image, self.bits)
 end)
 
 --- The image with the values from `threshold` on inverted with probability p (default 0.5).
+--
+--   transforms.RandomSolarize(128)(image):size(-1)  --> 28
 color.RandomSolarize = maybe("RandomSolarize", {"threshold: number"}, 0.5, function(image, self)
   return colors.solarize(image, self.threshold)
 end)
 
 --- The image sharpened by `sharpness_factor` with probability p (default 0.5).
+--
+--   transforms.RandomAdjustSharpness(2)(image):size(-1)  --> 28
 color.RandomAdjustSharpness = maybe("RandomAdjustSharpness", {"sharpness_factor: nonnegative"}, 0.5,
   function(image, self) return colors.adjust_sharpness(image, self.sharpness_factor) end)
 
 --- The image's values spread to the whole range with probability p (default 0.5).
+--
+--   transforms.RandomAutocontrast()(image):size(-1)  --> 28
 color.RandomAutocontrast = maybe("RandomAutocontrast", {}, 0.5, colors.autocontrast)
 
 ---@class ColorJitter
@@ -134,6 +148,8 @@ color.GaussianBlur = GaussianBlur
 local read_blur = signature("GaussianBlur", {"kernel_size: counts", {"sigma: positive|numbers", {0.1, 2}}})
 
 --- The image blurred by a Gaussian bell of random width.
+--
+--   transforms.GaussianBlur(3)(image):size(-1)  --> 28
 ---@param kernel_size integer|integer[] odd; {width, height}
 ---@param sigma? number|number[]|table deviation in pixels, or from the first to the second; default {0.1, 2}
 function GaussianBlur:init(...)
@@ -165,6 +181,8 @@ local read_erasing = signature("RandomErasing", {
 })
 
 --- The image without a part of random area and shape, with probability p.
+--
+--   transforms.RandomErasing(1)(image:float()):size(-1)  --> 28
 ---@param p? number|table default 0.5
 ---@param scale? number[] least and largest part of the area; default {0.02, 0.33}
 ---@param ratio? number[] least and largest height / width; default {0.3, 3.3}

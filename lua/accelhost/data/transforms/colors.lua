@@ -66,6 +66,8 @@ function colors.rgb_to_grayscale(...)
 end
 
 --- The image's values times a factor.
+--
+--   transforms.functional.adjust_brightness(image, 0.5):size(-1)  --> 28
 ---@param image userdata [..., channels, rows, columns]
 ---@param brightness_factor number 0: black, 1: as it is
 ---@return userdata
@@ -75,6 +77,8 @@ function colors.adjust_brightness(image, brightness_factor)
 end
 
 --- The image blended with its mean gray.
+--
+--   transforms.functional.adjust_contrast(image, 0.5):size(-1)  --> 28
 ---@param image userdata [..., channels, rows, columns]
 ---@param contrast_factor number 0: gray, 1: as it is
 ---@return userdata
@@ -85,6 +89,8 @@ function colors.adjust_contrast(image, contrast_factor)
 end
 
 --- The image blended with itself in gray.
+--
+--   transforms.functional.adjust_saturation(accelhost.zeros(3, 4, 4), 2):size(-1)  --> 4
 ---@param image userdata [..., channels, rows, columns]
 ---@param saturation_factor number 0: gray, 1: as it is
 ---@return userdata
@@ -133,6 +139,8 @@ local function from_hsv(hue, saturation, value)
 end
 
 --- The image's colours turned around the circle of hues.
+--
+--   transforms.functional.adjust_hue(accelhost.zeros(3, 4, 4), 0.1):size(-1)  --> 4
 ---@param image userdata [..., channels, rows, columns]
 ---@param hue_factor number -0.5 to 0.5, in circles
 ---@return userdata
@@ -161,6 +169,8 @@ end
 local function floats_of(image) return values.is_float(image.dtype) and image or image:to("float32") end
 
 --- The image blended with a smoothed one.
+--
+--   transforms.functional.adjust_sharpness(image, 2):size(-1)  --> 28
 ---@param image userdata [..., channels, rows, columns]
 ---@param sharpness_factor number 0: smoothed, 1: as it is, 2: sharper
 ---@return userdata
@@ -178,6 +188,8 @@ function colors.adjust_sharpness(image, sharpness_factor)
 end
 
 --- 255 (of floats: 1) minus the image.
+--
+--   transforms.functional.invert(image):size(-1)  --> 28
 ---@param image userdata
 ---@return userdata
 function colors.invert(image)
@@ -186,6 +198,8 @@ function colors.invert(image)
 end
 
 --- The image with the values from a threshold on inverted.
+--
+--   transforms.functional.solarize(image, 128):size(-1)  --> 28
 ---@param image userdata
 ---@param threshold number
 ---@return userdata
@@ -199,6 +213,8 @@ function colors.solarize(image, threshold)
 end
 
 --- The image with fewer bits for each value.
+--
+--   transforms.functional.posterize(image, 4):size(-1)  --> 28
 ---@param image userdata uint8, or float from 0 to 1
 ---@param bits integer 0 to 8
 ---@return userdata
@@ -214,6 +230,8 @@ function colors.posterize(image, bits)
 end
 
 --- The image's values spread to the whole range, in each channel.
+--
+--   transforms.functional.autocontrast(image):size(-1)  --> 28
 ---@param image userdata [..., channels, rows, columns]
 ---@return userdata
 function colors.autocontrast(image)

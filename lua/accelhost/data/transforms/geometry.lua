@@ -20,6 +20,8 @@ local read_resize = signature("Resize", {
 })
 
 --- The image in another size, as transforms.functional.resize makes it.
+--
+--   transforms.Resize(14)(image):size(-1)  --> 14
 ---@param size? integer|integer[] {height, width}, or the shorter side
 ---@param interpolation? string|table default "bilinear"
 ---@param max_size? integer of the longer side
@@ -56,6 +58,8 @@ local read_resized = signature("RandomResizedCrop", {
 })
 
 --- A part of the image of random area and shape, in one size.
+--
+--   transforms.RandomResizedCrop(14)(image):size(-1)  --> 14
 ---@param size integer|integer[] {height, width}
 ---@param scale? number[]|table least and largest part of the area; default {0.08, 1}
 ---@param ratio? number[] least and largest width / height; default {3/4, 4/3}
@@ -111,6 +115,8 @@ local read_rotation = signature("RandomRotation", {
 })
 
 --- The image turned by a random angle.
+--
+--   transforms.RandomRotation(10)(image):size(-1)  --> 28
 ---@param degrees number|number[] from -degrees to degrees, or from the first to the second
 ---@param interpolation? string|table "nearest" (default) or "bilinear"
 ---@param expand? boolean default false
@@ -143,6 +149,8 @@ local read_affine = signature("RandomAffine", {
 })
 
 --- The image turned, shifted, scaled and sheared at random.
+--
+--   transforms.RandomAffine(10)(image):size(-1)  --> 28
 ---@param degrees number|number[] from -degrees to degrees, or from the first to the second
 ---@param translate? number[]|table largest shift along x and y, as parts of width and height
 ---@param scale? number[] from the first to the second

@@ -24,6 +24,8 @@ local read_pad = signature("Pad", {
 })
 
 --- An edge around the image, as transforms.functional.pad makes it.
+--
+--   transforms.Pad(2)(image):size(-1)  --> 32
 ---@param padding integer|integer[] all, {left and right, top and bottom} or {left, top, right, bottom}
 ---@param fill? number|number[]|table one value, or one for each channel; default 0
 ---@param padding_mode? string default "constant"
@@ -63,6 +65,8 @@ grid.CenterCrop = CenterCrop
 local read_center = signature("CenterCrop", {"size: counts"})
 
 --- The middle of the image, with an edge of 0 where the image is smaller.
+--
+--   transforms.CenterCrop(20)(image):size(-1)  --> 20
 ---@param size integer|integer[] {height, width}
 function CenterCrop:init(...)
   self.size = sizes.pair("CenterCrop", "size", read_center(...))
@@ -174,9 +178,13 @@ local function flip(name, axis, turn)
 end
 
 --- The image mirrored left to right with probability p (default 0.5).
+--
+--   transforms.RandomHorizontalFlip()(image):size(-1)  --> 28
 grid.RandomHorizontalFlip = flip("RandomHorizontalFlip", 1, moves.hflip)
 
 --- The image mirrored top to bottom with probability p (default 0.5).
+--
+--   transforms.RandomVerticalFlip()(image):size(-1)  --> 28
 grid.RandomVerticalFlip = flip("RandomVerticalFlip", 0, moves.vflip)
 
 return grid

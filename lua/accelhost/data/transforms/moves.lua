@@ -17,6 +17,8 @@ function moves.hflip(image)
 end
 
 --- The image mirrored top to bottom.
+--
+--   transforms.functional.vflip(image):size(-1)  --> 28
 ---@param image userdata [..., rows, columns]
 ---@return userdata
 function moves.vflip(image)
@@ -139,6 +141,8 @@ moves.center = center
 local read_center = signature("transforms.center_crop", {"image: tensor", "output_size: counts"})
 
 --- The middle of the image, with an edge of 0 where the image is smaller.
+--
+--   transforms.functional.center_crop(image, 20):size(-1)  --> 20
 ---@param image userdata [..., rows, columns]
 ---@param output_size integer|integer[] {height, width}
 ---@return userdata

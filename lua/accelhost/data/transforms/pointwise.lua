@@ -17,6 +17,8 @@ ToTensor.starts_from_bytes = true
 
 --- uint8 [rows, columns] or [channels, rows, columns] to float32 [channels, rows, columns], divided by 255. Tensors of
 --- other dtypes only become float32.
+--
+--   transforms.ToTensor()(image):size(-1)  --> 28
 ---@param image userdata
 ---@return userdata
 function ToTensor:__call(image)
@@ -102,6 +104,8 @@ local Lambda = class.new "Lambda"
 local read_lambda = arguments.signature("Lambda", {"lambd: callable"})
 
 --- A function of your own; it runs once per image.
+--
+--   transforms.Lambda(function(picture) return picture:float() end)(image).dtype  --> float32
 ---@param lambd function
 function Lambda:init(...)
   self.lambda = read_lambda(...)
@@ -156,6 +160,8 @@ local ToImage = class.new "ToImage"
 transforms.ToImage = ToImage
 
 --- The image as [channels, rows, columns]; its values stay.
+--
+--   transforms.ToImage()(image):size(-1)  --> 28
 ---@param image userdata [rows, columns] or [..., channels, rows, columns]
 ---@return userdata
 function ToImage:__call(image) -- luacheck: ignore self

@@ -77,6 +77,8 @@ function scales.resize(...)
 end
 
 --- The part of the image that begins at (top, left), in another size.
+--
+--   transforms.functional.resized_crop(image, 0, 0, 10, 10, 14):size(-1)  --> 14
 ---@param image userdata [..., rows, columns]
 ---@param top integer
 ---@param left integer

@@ -23,6 +23,8 @@ local read_normalize = signature("transforms.normalize",
   {"image: tensor", "mean: numbers", "std: numbers", {"inplace: flag", false}})
 
 --- (image - mean) / std per channel.
+--
+--   transforms.functional.normalize(image:float(), 0.5, 0.5):size(-1)  --> 28
 ---@param image userdata float [..., channels, rows, columns]
 ---@param mean number|number[] one for all channels, or one for each
 ---@param std number|number[]
@@ -81,6 +83,8 @@ function values.to_dtype(...)
 end
 
 --- The image without the part that begins at (i, j), where the values are v.
+--
+--   transforms.functional.erase(image, 2, 2, 5, 5, 0):size(-1)  --> 28
 ---@param image userdata [..., channels, rows, columns]
 ---@param i integer first row
 ---@param j integer first column

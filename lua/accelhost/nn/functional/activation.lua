@@ -25,20 +25,28 @@ local function with_inplace(name, parameters, fn)
 end
 
 --- min(max(x, 0), 6). relu6_ writes into its input.
+--
+--   F.relu6(accelhost.tensor{-1, 3, 9})  --> tensor([0., 3., 6.])
 F.relu6, F.relu6_ = with_inplace("relu6", {}, function(input) return C.hardtanh(input, 0, 6) end)
 
 --- Scaled ELU, 1.0507 (max(x, 0) + 1.6733 (exp(min(x, 0)) - 1)) (Klambauer et al., 2017). selu_ writes into its input.
+--
+--   F.selu(accelhost.tensor{0, 1})  --> tensor([0.0000, 1.0507])
 F.selu, F.selu_ = with_inplace("selu", {}, function(input)
   return C.elu(input, 1.6732632423543772848170429916717) * 1.0507009873554804934193349852946
 end)
 
 --- max(x, 0) + min(alpha (exp(x / alpha) - 1), 0) (Barron, 2017); alpha is not 0. celu_ writes into its input.
+--
+--   F.celu(accelhost.tensor{-1, 1})  --> tensor([-0.6321,  1.0000])
 F.celu, F.celu_ = with_inplace("celu", {{"alpha: number", 1}}, function(input, alpha)
   if alpha == 0 then fail("celu: alpha: expected a number other than 0") end
   return C.relu(input) + C.expm1(input:clamp_max(0) / alpha) * alpha
 end)
 
 --- x tanh(softplus(x)); of halves in float32, where x times a gradient may be beyond a half.
+--
+--   F.mish(accelhost.tensor{0, 1})  --> tensor([0.0000, 0.8651])
 F.mish, F.mish_ = with_inplace("mish", {}, function(input)
   local half = input.dtype == "float16" or input.dtype == "bfloat16"
   local x = half and input:float() or input
@@ -47,6 +55,8 @@ F.mish, F.mish_ = with_inplace("mish", {}, function(input)
 end)
 
 --- x where x > threshold, else value. threshold_ writes into its input.
+--
+--   F.threshold(accelhost.tensor{-2, 2}, 0, -1)  --> tensor([-1.,  2.])
 F.threshold, F.threshold_ = with_inplace("threshold", {"threshold: number", "value: number"},
   function(input, threshold, value) return input:masked_fill(input:le(threshold), value) end)
 
@@ -64,6 +74,8 @@ end
 
 --- Leaky ReLU whose slope is drawn from U(lower, upper) for each element in training, and is the middle otherwise
 -- (Xu et al., 2015). rrelu_ writes into its input.
+--
+--   F.rrelu(accelhost.tensor{-1, 1})  --> tensor([-0.2292,  1.0000])
 F.rrelu, F.rrelu_ = with_inplace("rrelu",
   {{"lower: number", 1 / 8}, {"upper: number", 1 / 3}, {"training: flag", false}}, rrelu)
 
@@ -73,16 +85,24 @@ local function unary(name, fn)
 end
 
 --- log(sigmoid(x)).
+--
+--   F.logsigmoid(accelhost.tensor{0})  --> tensor([-0.6931])
 F.logsigmoid = unary("logsigmoid", function(input) return -C.softplus(-input) end)
 
 --- x / (1 + |x|).
+--
+--   F.softsign(accelhost.tensor{-1, 1})  --> tensor([-0.5000,  0.5000])
 F.softsign = unary("softsign", function(input) return input / (C.abs(input) + 1) end)
 
 --- x - tanh(x).
+--
+--   F.tanhshrink(accelhost.tensor{0})  --> tensor([0.])
 F.tanhshrink = unary("tanhshrink", function(input) return input - C.tanh(input) end)
 
 local read_hardshrink = signature("hardshrink", {"input: tensor", {"lambd: number", 0.5}})
 --- x outside of [-lambd, lambd], 0 inside.
+--
+--   F.hardshrink(accelhost.tensor{0.3, 1})  --> tensor([0., 1.])
 function F.hardshrink(...)
   local input, lambd = read_hardshrink(...)
   return input:masked_fill(input:ge(-lambd):logical_and(input:le(lambd)), 0)
@@ -90,6 +110,8 @@ end
 
 local read_softshrink = signature("softshrink", {"input: tensor", {"lambd: nonnegative", 0.5}})
 --- x moved towards 0 by lambd, and 0 within lambd of it.
+--
+--   F.softshrink(accelhost.tensor{0.3, 1})  --> tensor([0.0000, 0.5000])
 function F.softshrink(...)
   local input, lambd = read_softshrink(...)
   return input - input:clamp(-lambd, lambd)
@@ -97,6 +119,8 @@ end
 
 local read_prelu = signature("prelu", {"input: tensor", "weight: tensor"})
 --- x where x > 0, else weight x, with one weight or one for each channel (dim 1).
+--
+--   F.prelu(accelhost.tensor{-4, 4}, accelhost.tensor{0.25})  --> tensor([-1.,  4.])
 function F.prelu(...)
   local input, weight = read_prelu(...)
   local dims, count = input:dim(), weight:numel()
@@ -127,6 +151,8 @@ end
 
 local read_softmin = signature("softmin", {"input: tensor", "dim: integer", {"dtype: dtype"}})
 --- softmax(-x) along a dim.
+--
+--   F.softmin(accelhost.zeros(2), 0)  --> tensor([0.5000, 0.5000])
 function F.softmin(...)
   local input, dim, dtype = read_softmin(...)
   return C.softmax(-input, dim, dtype)
@@ -135,6 +161,8 @@ end
 local read_gumbel = signature("gumbel_softmax",
   {"logits: tensor", {"tau: positive", 1}, {"hard: flag", false}, {"dim: integer", -1}})
 --- A sample of the Gumbel-softmax distribution; with hard = true one-hot, with the soft sample's gradient.
+--
+--   F.gumbel_softmax(x, {hard = true}):sum()  --> tensor(2.)
 function F.gumbel_softmax(...)
   local logits, tau, hard, dim = read_gumbel(...)
   local noise = C.autograd.no_grad(function() return -C.empty_like(logits):exponential_():log_() end)

@@ -1,4 +1,4 @@
---- Multi-head attention, the function behind nn.MultiheadAttention; the steps are those of PyTorch's
+--- Multi-head attention: the function behind nn.MultiheadAttention; the steps are those of PyTorch's
 -- multi_head_attention_forward: project, extend keys and values, split into heads, attend, join the heads, project.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"

@@ -47,10 +47,14 @@ end
 
 --- Cross-correlation over [N, C, L] or [C, L] with weight [out, C / groups, k]. padding = "same" keeps the length (for
 --- stride 1; of an odd sum the larger half is put behind), "valid" pads nothing.
+--
+--   F.conv1d(a:view(1, 1, 3), accelhost.ones(1, 1, 2))  --> tensor([[[3., 5.]]])
 F.conv1d = by_name("conv1d", 1)
 
 --- Cross-correlation over [N, C, H, W] or [C, H, W] with weight [out, C / groups, kH, kW]; padding = "same" and "valid"
 --- as in conv1d.
+--
+--   F.conv2d(images, accelhost.ones(4, 1, 3, 3), {padding = "same"}):size(-1)  --> 28
 F.conv2d = by_name("conv2d", 2)
 
 -- Volumes.
@@ -93,6 +97,8 @@ local read_conv3d = signature("conv3d", {
 
 --- Cross-correlation of volumes: input [N, C, D, H, W] or [C, D, H, W], weight [out, C / groups, kD, kH, kW]. Options
 -- are numbers or tables of three; padding = "same" and "valid" as in conv1d.
+--
+--   F.conv3d(accelhost.ones(1, 1, 3, 3, 3), accelhost.ones(1, 1, 3, 3, 3)):sum()  --> tensor(27.)
 ---@return userdata # [N, out, D', H', W'], sizes (size + 2 padding - dilation (k - 1) - 1) / stride + 1
 function F.conv3d(...)
   local input, weight, bias, stride, padding, dilation, groups = read_conv3d(...)
@@ -149,6 +155,8 @@ end
 
 --- The transpose (gradient) of conv3d with respect to its input: input [N, C, D, H, W] or [C, D, H, W], weight
 -- [C, out / groups, kD, kH, kW]. output_padding adds to one side of the result.
+--
+--   F.conv_transpose3d(accelhost.ones(1, 1, 2, 2, 2), accelhost.ones(1, 1, 2, 2, 2)):sum()  --> tensor(64.)
 ---@return userdata # [N, out, D', H', W'], sizes (size - 1) stride - 2 padding + dilation (k - 1) + output_padding + 1
 function F.conv_transpose3d(...)
   local what = "conv_transpose3d"

@@ -8,6 +8,8 @@ local F = {}
 local read_normalize = signature("normalize",
   {"input: tensor", {"p: number", 2}, {"dim: integer", 1}, {"eps: number", 1e-12}})
 --- input / max(|input|_p, eps) along a dim.
+--
+--   F.normalize(accelhost.tensor{3, 4}, {dim = 0})  --> tensor([0.6000, 0.8000])
 function F.normalize(...)
   local input, p, dim, eps = read_normalize(...)
   return input / C.norm(input, p, dim, true):clamp_min(eps)
@@ -23,6 +25,8 @@ end
 local read_cosine = signature("cosine_similarity",
   {"x1: tensor", "x2: tensor", {"dim: integer", 1}, {"eps: number", 1e-8}})
 --- x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along a dim of the shape that both broadcast to.
+--
+--   F.cosine_similarity(t, t)  --> tensor([1.0000, 1.0000])
 function F.cosine_similarity(...)
   local x1, x2, dim, eps = read_cosine(...)
   local shape = (x1:detach() + x2:detach()):shape()
@@ -32,6 +36,8 @@ end
 local read_pairwise = signature("pairwise_distance",
   {"x1: tensor", "x2: tensor", {"p: number", 2}, {"eps: number", 1e-6}, {"keepdim: flag", false}})
 --- |x1 - x2 + eps|_p over the last dim.
+--
+--   F.pairwise_distance(accelhost.zeros(1, 2), accelhost.tensor{{3, 4}}):round()  --> tensor([5.])
 function F.pairwise_distance(...)
   local x1, x2, p, eps, keepdim = read_pairwise(...)
   return C.norm(x1 - x2 + eps, p, -1, keepdim)
@@ -39,6 +45,8 @@ end
 
 local read_pdist = signature("pdist", {"input: tensor", {"p: nonnegative", 2}})
 --- The distances |x_i - x_j|_p of all pairs of rows i < j of [N, D], in the order (0, 1), (0, 2), ...
+--
+--   F.pdist(accelhost.tensor{{0, 0}, {3, 4}})  --> tensor([5.])
 ---@return userdata # [N (N - 1) / 2]
 function F.pdist(...)
   local input, p = read_pdist(...)

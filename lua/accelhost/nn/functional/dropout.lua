@@ -23,11 +23,17 @@ local function channel_dropout(what, low, high, unbatched)
 end
 
 --- Zero whole channels of [N, C, L] or [C, L].
+--
+--   F.dropout1d(images[0], {training = false}):size(-1)  --> 28
 F.dropout1d = channel_dropout("dropout1d", 2, 3, 2)
 --- Zero whole channels of [N, C, H, W]. As in PyTorch, three dims are [N, C, L].
+--
+--   F.dropout2d(images, 0.5):size(-1)  --> 28
 F.dropout2d = channel_dropout("dropout2d", 3, 4)
 
 --- Zero whole channels of [N, C, D, H, W] or [C, D, H, W].
+--
+--   F.dropout3d(images:unsqueeze(2), 0.5):size(-1)  --> 28
 F.dropout3d = channel_dropout("dropout3d", 4, 5, 4)
 
 -- The value that takes the place of what is dropped: SELU's for minus infinity.
@@ -35,6 +41,8 @@ local DROPPED = -1.7580993408473766
 
 --- Dropout that keeps the mean and the variance of SELU's outputs: what is dropped becomes -1.758, and all is scaled
 -- and moved (Klambauer et al., 2017). `noise_of` gives what is drawn, one number for each element or channel.
+--
+--   F.alpha_dropout(a)  --> tensor([1., 2., 3.])
 local function alpha_dropout(what, noise_of)
   local read = signature(what,
     {"input: tensor", {"p: probability", 0.5}, {"training: flag", false}, {"inplace: flag", false}})
@@ -58,6 +66,8 @@ end
 F.alpha_dropout = alpha_dropout("alpha_dropout", function(input) return C.empty_like(input) end)
 
 --- Alpha dropout of whole channels of [N, C, ...], off unless training = true.
+--
+--   F.feature_alpha_dropout(images):size(-1)  --> 28
 F.feature_alpha_dropout = alpha_dropout("feature_alpha_dropout", function(input)
   if input:dim() < 2 then fail("feature_alpha_dropout: expected an input of at least 2 dims, got %d", input:dim()) end
   local sizes = input:shape()

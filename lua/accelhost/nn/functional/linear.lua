@@ -7,6 +7,8 @@ local F = {}
 
 local read_bilinear = signature("bilinear", {"input1: tensor", "input2: tensor", "weight: tensor", {"bias: tensor"}})
 --- x1^T W[o] x2 + b[o] for every row of input1 [..., in1] and input2 [..., in2], with weight [out, in1, in2].
+--
+--   F.bilinear(x, y, accelhost.ones(5, 4, 2)):size(1)  --> 5
 function F.bilinear(...)
   local x1, x2, weight, bias = read_bilinear(...)
   local fits = weight:dim() == 3 and x1:dim() > 0 and x1:dim() == x2:dim() and x1:size(-1) == weight:size(1) and

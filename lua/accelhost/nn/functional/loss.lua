@@ -31,6 +31,8 @@ end
 
 local read_mse = signature("mse_loss", {"input: tensor", "target: tensor", reduction_row, {"weight: tensor"}})
 --- (input - target)^2, times a weight for each element; their mean is over the sum of the weights.
+--
+--   F.mse_loss(a, b)  --> tensor(9.)
 function F.mse_loss(...)
   local input, target, reduction, weight = read_mse(...)
   check_shapes("mse_loss", input, target)
@@ -40,6 +42,8 @@ end
 
 local read_l1 = signature("l1_loss", {"input: tensor", "target: tensor", reduction_row, {"weight: tensor"}})
 --- |input - target|, times a weight for each element; their mean is over the sum of the weights.
+--
+--   F.l1_loss(a, b)  --> tensor(3.)
 function F.l1_loss(...)
   local input, target, reduction, weight = read_l1(...)
   check_shapes("l1_loss", input, target)
@@ -49,6 +53,8 @@ end
 local read_smooth = signature("smooth_l1_loss",
   {"input: tensor", "target: tensor", reduction_row, {"beta: nonnegative", 1}})
 --- Quadratic below beta, linear above: d^2 / (2 beta), |d| - beta / 2.
+--
+--   F.smooth_l1_loss(a, b)  --> tensor(2.5000)
 function F.smooth_l1_loss(...)
   local input, target, reduction, beta = read_smooth(...)
   check_shapes("smooth_l1_loss", input, target)
@@ -59,6 +65,8 @@ end
 local read_huber = signature("huber_loss",
   {"input: tensor", "target: tensor", reduction_row, {"delta: positive", 1}, {"weight: tensor"}})
 --- d^2 / 2 below delta, delta (|d| - delta / 2) above, times a weight for each element.
+--
+--   F.huber_loss(a, b)  --> tensor(2.5000)
 function F.huber_loss(...)
   local input, target, reduction, delta, weight = read_huber(...)
   check_shapes("huber_loss", input, target)
@@ -70,6 +78,8 @@ local read_kl = signature("kl_div", {
   {"log_target: flag", false},
 })
 --- target (log target - input); "batchmean" divides the sum by the batch size.
+--
+--   F.kl_div(accelhost.zeros(2), accelhost.ones(2), {reduction = "sum"})  --> tensor(0.)
 function F.kl_div(...)
   local input, target, reduction, log_target = read_kl(...)
   local loss
@@ -89,6 +99,8 @@ local read_poisson = signature("poisson_nll_loss", {
 })
 --- exp(x) - target x, the negative log likelihood of a Poisson distribution of rate exp(x), or of rate x without
 -- log_input: x - target log(x + eps). `full` adds Stirling's approximation of log(target!) for targets above 1.
+--
+--   F.poisson_nll_loss(accelhost.zeros(2), accelhost.ones(2))  --> tensor(1.)
 ---@return userdata # like input, or reduced
 function F.poisson_nll_loss(...)
   local input, target, log_input, full, eps, reduction = read_poisson(...)
@@ -125,6 +137,8 @@ local read_gaussian = signature("gaussian_nll_loss", {
 })
 --- (log(var) + (input - target)^2 / var) / 2 with var at least eps; `full` adds log(2 pi) / 2. The variance is a
 -- number, or a tensor of the input's shape, of that shape without its last dim, or with one dim of size 1.
+--
+--   F.gaussian_nll_loss(a, b, accelhost.ones(3))  --> tensor(4.5000)
 ---@return userdata # like input, or reduced
 function F.gaussian_nll_loss(...)
   local input, target, var, full, eps, reduction = read_gaussian(...)

@@ -13,6 +13,8 @@ local function above(x) return C.relu(x) end
 local read_ranking = signature("margin_ranking_loss",
   {"input1: tensor", "input2: tensor", "target: tensor", {"margin: number", 0}, reduction_row})
 --- max(0, margin - target (input1 - input2)); a target of 1 wants the first to be larger, -1 the second.
+--
+--   F.margin_ranking_loss(a, b, accelhost.ones(3))  --> tensor(3.)
 function F.margin_ranking_loss(...)
   local x1, x2, target, margin, how = read_ranking(...)
   if x1:dim() ~= x2:dim() or x1:dim() ~= target:dim() then
@@ -25,6 +27,8 @@ end
 local read_hinge = signature("hinge_embedding_loss",
   {"input: tensor", "target: tensor", {"margin: number", 1}, reduction_row})
 --- x where the target is 1, max(0, margin - x) where it is -1: x is a distance.
+--
+--   F.hinge_embedding_loss(a, accelhost.ones(3))  --> tensor(2.)
 function F.hinge_embedding_loss(...)
   local input, target, margin, how = read_hinge(...)
   local apart = C.where(target:ne(1), above(margin - input), 0)
@@ -33,6 +37,8 @@ end
 
 local read_soft = signature("soft_margin_loss", {"input: tensor", "target: tensor", reduction_row})
 --- log(1 + exp(-target x)), targets 1 and -1.
+--
+--   F.soft_margin_loss(accelhost.zeros(2), accelhost.ones(2))  --> tensor(0.6931)
 function F.soft_margin_loss(...)
   local input, target, how = read_soft(...)
   return reduce(C.softplus(-target * input, 1, 40), how)
@@ -42,6 +48,8 @@ local read_cosine = signature("cosine_embedding_loss",
   {"input1: tensor", "input2: tensor", "target: tensor", {"margin: number", 0}, reduction_row})
 --- 1 - cos where the target is 1, max(0, cos - margin) where it is -1; vectors lie along the last dim of [N, D] or
 -- [D], targets are [N] or 0-dim.
+--
+--   F.cosine_embedding_loss(t, t, accelhost.ones(2))  --> tensor(0.)
 ---@return userdata # [N] or 0-dim, or reduced
 function F.cosine_embedding_loss(...)
   local x1, x2, target, margin, how = read_cosine(...)
@@ -70,6 +78,8 @@ local read_triplet = signature("triplet_margin_loss", {
 })
 --- max(0, margin + |anchor - positive|_p - |anchor - negative|_p) over the last dim; with swap, where the positive is
 -- closer to the negative than the anchor is, that distance counts (Balntas et al., 2016).
+--
+--   F.triplet_margin_loss(t, t, t + 10)  --> tensor(0.)
 ---@return userdata # [N] or 0-dim, or reduced
 function F.triplet_margin_loss(...)
   local anchor, positive, negative, margin, p, eps, swap, how = read_triplet(...)
@@ -86,6 +96,8 @@ local read_measured = signature("triplet_margin_with_distance_loss", {
   {"swap: flag", false}, reduction_row,
 })
 --- triplet_margin_loss with any function of two tensors as distance; F.pairwise_distance where none is given.
+--
+--   F.triplet_margin_with_distance_loss(t, t, t + 10)  --> tensor(0.)
 function F.triplet_margin_with_distance_loss(...)
   local anchor, positive, negative, measure, margin, swap, how = read_measured(...)
   return triplet(measure or distance.pairwise_distance, anchor, positive, negative, margin, swap, how)
@@ -114,6 +126,8 @@ local read_multi = signature("multi_margin_loss", {
 })
 --- The sum over the other classes j of weight[y] max(0, margin - x[y] + x[j])^p over the number of classes, for inputs
 -- [N, C] or [C] and classes y [N] or 0-dim, counted from 0; p is 1 or 2.
+--
+--   F.multi_margin_loss(accelhost.zeros(2, 4), labels)  --> tensor(0.7500)
 ---@return userdata # [N] or 0-dim, or reduced
 function F.multi_margin_loss(...)
   local input, target, p, margin, weight, how = read_multi(...)
@@ -136,6 +150,9 @@ end
 local read_labels = signature("multilabel_margin_loss", {"input: tensor", "target: tensor", reduction_row})
 --- The sum over the labels y and the other classes j of max(0, 1 - x[y] + x[j]) over the number of classes; a target
 -- lists the labels of its row, counted from 0, up to the first -1.
+--
+--   local result = F.multilabel_margin_loss(accelhost.zeros(1, 3), accelhost.tensor({{1, -1, -1}}, {dtype = "int64"}))
+--   print(result)  --> tensor(0.6667)
 ---@return userdata # [N] or 0-dim, or reduced
 function F.multilabel_margin_loss(...)
   local input, target, how = read_labels(...)
@@ -157,6 +174,8 @@ end
 local read_soft_labels = signature("multilabel_soft_margin_loss",
   {"input: tensor", "target: tensor", {"weight: tensor"}, reduction_row})
 --- The mean over the classes (the last dim) of the binary cross entropy of logits.
+--
+--   F.multilabel_soft_margin_loss(accelhost.zeros(2, 3), accelhost.ones(2, 3))  --> tensor(0.6931)
 function F.multilabel_soft_margin_loss(...)
   local input, target, weight, how = read_soft_labels(...)
   local loss = target * C.softplus(-input) + (1 - target) * C.softplus(input)

@@ -13,6 +13,8 @@ local read_instance = signature("instance_norm", {
 --- Normalise every channel of every sample of [N, C, ...] on its own (Ulyanov et al., 2016): a batch norm whose
 -- channels are the N C planes. The running statistics, one per channel, move by the mean over the samples; without
 -- use_input_stats they are what is used.
+--
+--   F.instance_norm(images):size(-1)  --> 28
 ---@return userdata # like input
 function F.instance_norm(...)
   local input, mean, var, weight, bias, use_input, momentum, eps = read_instance(...)
@@ -46,6 +48,8 @@ local read_response = signature("local_response_norm", {
 
 --- x / (k + alpha mean(x'^2))^beta, the mean over `size` neighbouring channels x' of [N, C, ...], with zeros beyond the
 -- first and last (Krizhevsky et al., 2012).
+--
+--   F.local_response_norm(images, 2):size(-1)  --> 28
 ---@return userdata # like input
 function F.local_response_norm(...)
   local input, size, alpha, beta, k = read_response(...)

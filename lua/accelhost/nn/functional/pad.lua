@@ -1,4 +1,4 @@
---- nn.functional.pad: constant edges, and edges taken from the input itself.
+--- Padding: constant edges, and edges taken from the input itself.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 
@@ -55,7 +55,8 @@ local read = arguments.signature("pad", {"input: tensor", "pad: integers",
 --- Pad the last dims: pad = {left, right, top, bottom, ...}, last dim first; negative numbers cut. Modes other than
 -- "constant" pad the last one (of 2 or 3 dims), two (of 3 or 4) or three dims (of 4 or 5).
 --
---   F.pad(x, {1, 1})        F.pad(x, {1, 1, 2, 2}, {mode = "reflect"})
+--   F.pad(a, {1, 2})  --> tensor([0., 1., 2., 3., 0., 0.])
+--   F.pad(images, {1, 1, 2, 2}, {mode = "reflect"}):size(2)  --> 32
 ---@param ... any input, pad, mode ("constant", "reflect", "replicate", "circular"), value
 ---@return userdata # always a new tensor
 function F.pad(...)

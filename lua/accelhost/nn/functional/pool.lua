@@ -32,6 +32,8 @@ local read_max = signature("max_pool3d", {
 
 --- The largest value of each window of [N, C, D, H, W] or [C, D, H, W]; padding counts as -inf. Options are numbers or
 -- tables of three; stride defaults to kernel_size.
+--
+--   F.max_pool3d(accelhost.ones(1, 1, 2, 2, 2), 2):sum()  --> tensor(1.)
 ---@return userdata
 ---@return userdata? indices with return_indices: where in its volume each maximum stands, counted from 0
 function F.max_pool3d(...)
@@ -60,6 +62,8 @@ local read_average = signature("avg_pool3d", {
 
 --- The mean of each window of [N, C, D, H, W] or [C, D, H, W]; padding counts as 0 unless count_include_pad is false. A
 -- divisor_override divides the sums instead of the number of elements.
+--
+--   F.avg_pool3d(accelhost.ones(1, 1, 2, 2, 2), 2):sum()  --> tensor(1.)
 ---@return userdata
 function F.avg_pool3d(...)
   local input, kernel, stride, padding, ceil_mode, count_padding, divisor = read_average(...)
@@ -81,6 +85,8 @@ end
 local read_adaptive = signature("adaptive_avg_pool3d", {"input: tensor", "output_size: counts"})
 
 --- The means of as many windows of [N, C, D, H, W] or [C, D, H, W] as output_size says.
+--
+--   F.adaptive_avg_pool3d(images:unsqueeze(2), 1):size(-1)  --> 1
 ---@return userdata
 function F.adaptive_avg_pool3d(...)
   local input, size = read_adaptive(...)
@@ -139,12 +145,18 @@ local function adaptive_max_class(dims)
 end
 
 --- The largest value of each of output_size windows of [N, C, L] or [C, L]; with return_indices also its place.
+--
+--   F.adaptive_max_pool1d(a:view(1, 1, 3), 1)  --> tensor([[[3.]]])
 F.adaptive_max_pool1d = adaptive_max_class(1)
 --- The largest value of each of output_size windows of [N, C, H, W] or [C, H, W]; with return_indices also its place in
 --- the plane.
+--
+--   F.adaptive_max_pool2d(images, 1):size(-1)  --> 1
 F.adaptive_max_pool2d = adaptive_max_class(2)
 --- The largest value of each of output_size windows of [N, C, D, H, W] or [C, D, H, W]; with return_indices also its
 --- place in the volume.
+--
+--   F.adaptive_max_pool3d(images:unsqueeze(2), 1):size(-1)  --> 1
 F.adaptive_max_pool3d = adaptive_max_class(3)
 
 local averages = {C.avg_pool1d, C.avg_pool2d, F.avg_pool3d}
@@ -167,10 +179,16 @@ local function power_class(dims)
 end
 
 --- (sum of x^norm_type over each window)^(1 / norm_type), of [N, C, L].
+--
+--   F.lp_pool1d(accelhost.tensor{{3, 4}}:unsqueeze(1), 2, 2)  --> tensor([[[5.]]])
 F.lp_pool1d = power_class(1)
 --- (sum of x^norm_type over each window)^(1 / norm_type), of [N, C, H, W].
+--
+--   F.lp_pool2d(images, 2, 2):size(-1)  --> 14
 F.lp_pool2d = power_class(2)
 --- (sum of x^norm_type over each window)^(1 / norm_type), of [N, C, D, H, W].
+--
+--   F.lp_pool3d(accelhost.ones(1, 1, 2, 2, 2), 2, 2):size(-1)  --> 1
 F.lp_pool3d = power_class(3)
 
 return F

@@ -62,10 +62,19 @@ end
 
 --- Put the maxima of max_pool1d back to their places (`indices`) among zeros. output_size tells which of the sizes that
 --- pool to the input's it was.
+--
+--   local values, places = F.max_pool1d(a:view(1, 1, 3), 2, {return_indices = true})
+--   F.max_unpool1d(values, places, 2)  --> tensor([[[0., 2.]]])
 F.max_unpool1d = unpool_class(1)
 --- Put the maxima of max_pool2d back to their places (`indices`) among zeros; output_size as in max_unpool1d.
+--
+--   local values, places = F.max_pool2d(images, 2, {return_indices = true})
+--   F.max_unpool2d(values, places, 2):size(-1)  --> 28
 F.max_unpool2d = unpool_class(2)
 --- Put the maxima of max_pool3d back to their places (`indices`) among zeros; output_size as in max_unpool1d.
+--
+--   local values, places = F.max_pool3d(accelhost.ones(1, 1, 4, 4, 4), 2, {return_indices = true})
+--   F.max_unpool3d(values, places, 2):sum()  --> tensor(8.)
 F.max_unpool3d = unpool_class(3)
 
 -- The first places [N, C, count] of windows of `kernel` elements that share out a dim at random: sample is [N, C].
@@ -156,9 +165,13 @@ end
 
 --- The largest values of output_size windows of kernel_size at random places that share out [N, C, H, W] or [C, H, W]
 --- (Graham, 2014); output_ratio gives the output as a part of the input. The random samples [N, C, 2] may be given.
+--
+--   F.fractional_max_pool2d(images, 2, 13):size(-1)  --> 13
 F.fractional_max_pool2d = fractional_class(2)
 --- The largest values of windows at random places of [N, C, D, H, W] or [C, D, H, W]; as fractional_max_pool2d, with
 --- random samples [N, C, 3].
+--
+--   F.fractional_max_pool3d(accelhost.ones(1, 1, 4, 4, 4), 2, 2):size(-1)  --> 2
 F.fractional_max_pool3d = fractional_class(3)
 
 return F

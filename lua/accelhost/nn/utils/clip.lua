@@ -30,6 +30,10 @@ local read_value = arguments.signature("clip_grad_value_",
   {"parameters: tensors", "clip_value: nonnegative", {"foreach: flag"}})
 
 --- Clamp every gradient to [-clip_value, clip_value].
+--
+--   loss:backward()
+--   nn.utils.clip_grad_value_({w}, 3)
+--   w.grad  --> tensor([2., 3., 3.])
 ---@param parameters table|table[]
 ---@param clip_value number
 function clip.clip_grad_value_(...)
@@ -43,7 +47,7 @@ local read_total = arguments.signature("get_total_norm", {
 
 --- The norm of all elements of some tensors together, as of gradients.
 --
---   local norm = nn.utils.get_total_norm{net.fc.weight.grad, net.fc.bias.grad}
+--   nn.utils.get_total_norm{accelhost.tensor{3}, accelhost.tensor{4}}  --> tensor(5.)
 ---@param tensors table|table[]
 ---@param norm_type number|"inf"? default 2
 ---@param error_if_nonfinite boolean? default false
@@ -67,7 +71,9 @@ local read_scale = arguments.signature("clip_grads_with_norm_",
 
 --- Scale all gradients by max_norm / total_norm when that is below 1: the second half of clip_grad_norm_.
 --
---   nn.utils.clip_grads_with_norm_(net:parameters(), 1.0, norm)
+--   loss:backward()
+--   nn.utils.clip_grads_with_norm_({w}, 1.0, w.grad:norm())
+--   w.grad:norm()  --> tensor(1.0000)
 ---@param parameters table|table[]
 ---@param max_norm number
 ---@param total_norm table|number their norm, one element

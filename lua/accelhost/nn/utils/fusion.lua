@@ -30,6 +30,11 @@ conv_parameters[#conv_parameters + 1] = {"transpose: flag", false}
 local read_conv_weights = arguments.signature("fuse_conv_bn_weights", conv_parameters)
 
 --- Weight and bias of a convolution followed by a batch normalisation with these statistics.
+--
+--   local conv, bn = nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)
+--   local weight, bias = nn.utils.fuse_conv_bn_weights(conv.weight, conv.bias, bn.running_mean, bn.running_var,
+--     bn.eps, bn.weight, bn.bias)
+--   print(weight:dim(), bias:size(0))  --> 4  2
 ---@param conv_w table [out, in, ...]
 ---@param conv_b table? [out]
 ---@param bn_rm table running mean
@@ -48,6 +53,11 @@ local linear_parameters = {"linear_w: tensor", {"linear_b: tensor"}, unpack(stat
 local read_linear_weights = arguments.signature("fuse_linear_bn_weights", linear_parameters)
 
 --- Weight and bias of a linear layer followed by a batch normalisation with these statistics.
+--
+--   local fc, bn = nn.Linear(4, 2), nn.BatchNorm1d(2)
+--   local weight, bias = nn.utils.fuse_linear_bn_weights(fc.weight, fc.bias, bn.running_mean, bn.running_var, bn.eps,
+--     bn.weight, bn.bias)
+--   print(weight:dim(), bias:size(0))  --> 2  2
 ---@param linear_w table [out, in]
 ---@param linear_b table? [out]
 ---@param bn_rm table
@@ -81,6 +91,8 @@ local read_conv = arguments.signature("fuse_conv_bn_eval",
   {"conv: module", "bn: module", {"transpose: flag", false}})
 
 --- One convolution that does what `conv` and then `bn` do in evaluation mode.
+--
+--   nn.utils.fuse_conv_bn_eval(nn.Conv2d(1, 2, 3):eval(), nn.BatchNorm2d(2):eval())(images):size(1)  --> 2
 ---@param conv Module
 ---@param bn Module BatchNorm1d or BatchNorm2d
 ---@param transpose boolean? default false; true for a transposed convolution
@@ -93,6 +105,8 @@ end
 local read_linear = arguments.signature("fuse_linear_bn_eval", {"linear: module", "bn: module"})
 
 --- One linear layer that does what `linear` and then `bn` do in evaluation mode.
+--
+--   nn.utils.fuse_linear_bn_eval(nn.Linear(4, 2):eval(), nn.BatchNorm1d(2):eval())(x):size(1)  --> 2
 ---@param linear Module
 ---@param bn Module BatchNorm1d
 ---@return Module linear a new one

@@ -57,6 +57,8 @@ local read_weight_norm = arguments.signature("weight_norm", {
 
 --- A weight as its length (weight_g) times its direction (weight_v), computed before each forward. New code uses
 -- nn.utils.parametrizations.weight_norm.
+--
+--   nn.utils.weight_norm(nn.Linear(4, 2)).weight_g:size(0)  --> 2
 ---@param module Module
 ---@param name string? default "weight"
 ---@param dim integer|false? default 0; false: one length for the whole tensor
@@ -79,6 +81,8 @@ local read_remove_weight_norm = arguments.signature("remove_weight_norm",
   {"module: module", {"name: string", "weight"}})
 
 --- Make the weight a plain parameter again.
+--
+--   nn.utils.remove_weight_norm(nn.utils.weight_norm(nn.Linear(4, 2)))(x):size(1)  --> 2
 ---@param module Module
 ---@param name string? default "weight"
 ---@return Module module
@@ -113,6 +117,8 @@ local read_spectral_norm = arguments.signature("spectral_norm", {
 
 --- A weight (weight_orig) divided by its largest singular value, which power iteration finds, computed before each
 -- forward. New code uses nn.utils.parametrizations.spectral_norm.
+--
+--   nn.utils.spectral_norm(nn.Linear(4, 2))(x):size(1)  --> 2
 ---@param module Module
 ---@param name string? default "weight"
 ---@param n_power_iterations integer? default 1, in training mode
@@ -143,6 +149,8 @@ local read_remove_spectral_norm = arguments.signature("remove_spectral_norm",
   {"module: module", {"name: string", "weight"}})
 
 --- Make the weight a plain parameter again.
+--
+--   nn.utils.remove_spectral_norm(nn.utils.spectral_norm(nn.Linear(4, 2)))(x):size(1)  --> 2
 ---@param module Module
 ---@param name string? default "weight"
 ---@return Module module

@@ -15,6 +15,8 @@ local function list_of(parameters)
 end
 
 --- All parameters as one vector, in order (a copy, differentiable).
+--
+--   nn.utils.parameters_to_vector(net:parameters()):numel()  --> 23
 ---@param parameters table[]
 ---@return table [total]
 function utils.parameters_to_vector(...)
@@ -26,6 +28,9 @@ end
 local read_back = arguments.signature("vector_to_parameters", {"vector: tensor", "parameters: tensors"})
 
 --- Write a vector back into the parameters.
+--
+--   nn.utils.vector_to_parameters(accelhost.zeros(23), net:parameters())
+--   net(x):detach():abs():sum()  --> tensor(0.)
 ---@param vector table [total]
 ---@param parameters table[]
 function utils.vector_to_parameters(...)
@@ -46,6 +51,8 @@ function utils.vector_to_parameters(...)
 end
 
 --- Run fn(...) without keeping its intermediate results, and again during backward; see accelhost.autograd.
+--
+--   nn.utils.checkpoint(function(input) return net(input) end, x):size(1)  --> 2
 function utils.checkpoint(fn, ...)
   return require("accelhost.autograd").checkpoint(fn, ...)
 end

@@ -31,6 +31,8 @@ local read_weight_norm = arguments.signature("weight_norm", {
 
 --- A weight as its length times its direction, w = g v / |v| (Salimans and Kingma, 2016). The lengths are
 -- parametrizations[name].original0, the directions original1.
+--
+--   nn.utils.parametrizations.weight_norm(nn.Linear(4, 2))(x):size(1)  --> 2
 ---@param module Module
 ---@param name string? default "weight"
 ---@param dim integer|false? default 0: a length for each index of this dim; false (or -1): one for the whole tensor
@@ -85,6 +87,8 @@ local read_spectral_norm = arguments.signature("spectral_norm", {
 
 --- A weight divided by its largest singular value (Miyato et al., 2018), which power iteration finds: 15 rounds at
 -- first, then n_power_iterations at each use in training mode.
+--
+--   nn.utils.parametrizations.spectral_norm(nn.Linear(4, 2))(x):size(1)  --> 2
 ---@param module Module
 ---@param name string? default "weight"
 ---@param n_power_iterations integer? default 1

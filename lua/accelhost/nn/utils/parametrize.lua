@@ -4,7 +4,7 @@
 --   function Symmetric:forward(x) return x:triu() + x:triu(1):transpose(0, 1) end
 --   local layer = nn.Linear(3, 3)
 --   nn.utils.parametrize.register_parametrization(layer, "weight", Symmetric())
---   layer.weight                                      -- computed from layer.parametrizations.weight.original
+--   print(layer.weight)                               -- computed from layer.parametrizations.weight.original
 --
 -- The module becomes an instance of a class of its own, whose instances compute the tensor when they are asked for it;
 -- the original lies in module.parametrizations[name], a ParametrizationList.
@@ -186,6 +186,8 @@ end
 local read_is = arguments.signature("is_parametrized", {"module: module", {"tensor_name: string"}})
 
 --- Has the module a parametrization, or one of the tensor of this name?
+--
+--   nn.utils.parametrize.is_parametrized(net.fc1)  --> false
 ---@param module Module
 ---@param tensor_name string?
 ---@return boolean
@@ -218,6 +220,9 @@ end
 -- right_inverse(value), which gives the original (or several) of a value: it is asked for the first one, and when a
 -- value is assigned to module[tensor_name]. Several parametrizations of a tensor are applied in order. Make the
 -- optimizer afterwards, for the parameters are others.
+--
+--   nn.utils.parametrize.register_parametrization(net.fc1, "weight", nn.Tanh())
+--   nn.utils.parametrize.is_parametrized(net.fc1, "weight")  --> true
 ---@param module Module
 ---@param tensor_name string a parameter or buffer
 ---@param parametrization Module
@@ -247,6 +252,10 @@ local read_remove = arguments.signature("remove_parametrizations", {
 })
 
 --- Make module[tensor_name] a plain parameter or buffer again.
+--
+--   nn.utils.parametrize.register_parametrization(net.fc1, "weight", nn.Tanh())
+--   nn.utils.parametrize.remove_parametrizations(net.fc1, "weight")
+--   nn.utils.parametrize.is_parametrized(net.fc1)  --> false
 ---@param module Module
 ---@param tensor_name string
 ---@param leave_parametrized boolean? default true: it keeps its value; false: it takes the original's
@@ -308,6 +317,8 @@ end
 local read_type = arguments.signature("type_before_parametrizations", {"module: module"})
 
 --- The class of a module without its parametrizations.
+--
+--   nn.utils.parametrize.type_before_parametrizations(net.fc1)  --> class Linear
 ---@param module Module
 ---@return table class
 function parametrize.type_before_parametrizations(...)

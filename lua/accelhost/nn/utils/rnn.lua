@@ -8,6 +8,8 @@ local fail, describe, shape_text = arguments.fail, arguments.describe, arguments
 local rnn = {}
 
 --- Sequences of a batch, step by step, the longest first: step t has the first batch_sizes[t] of them.
+--
+--   nn.utils.rnn.pack_sequence{a, accelhost.tensor{9}}.batch_sizes  --> tensor([2, 1, 1])
 ---@class PackedSequence
 ---@field data table [sum of batch_sizes, ...]
 ---@field batch_sizes table int64 [steps], on the CPU
@@ -34,6 +36,8 @@ function PackedSequence:to(...)
 end
 
 --- Is this a PackedSequence?
+--
+--   nn.utils.rnn.is_packed(a)  --> false
 ---@param value any
 ---@return boolean
 function rnn.is_packed(value)
@@ -62,6 +66,8 @@ local read_pack = arguments.signature("pack_padded_sequence", {
 })
 
 --- Pack padded sequences.
+--
+--   nn.utils.rnn.pack_padded_sequence(x:t(), {4, 2}).batch_sizes  --> tensor([2, 2, 1, 1])
 ---@param input table [steps, batch, ...], with batch_first [batch, steps, ...]
 ---@param lengths table a tensor or a table of integers; falling unless enforce_sorted is false
 ---@return PackedSequence
@@ -109,6 +115,9 @@ local read_pad = arguments.signature("pad_packed_sequence", {
 })
 
 --- The inverse of pack_padded_sequence.
+--
+--   local padded, lengths = nn.utils.rnn.pad_packed_sequence(nn.utils.rnn.pack_sequence{a, accelhost.tensor{9}})
+--   lengths  --> tensor([3, 1])
 ---@param sequence PackedSequence
 ---@return table padded [steps, batch, ...], with batch_first [batch, steps, ...]
 ---@return table lengths int64 [batch]
@@ -148,6 +157,8 @@ local read_pad_sequence = arguments.signature("pad_sequence", {
 })
 
 --- Tensors [length, ...] of unequal lengths as one, the shorter ones filled up.
+--
+--   nn.utils.rnn.pad_sequence({a, accelhost.tensor{9}}, {batch_first = true})[1]  --> tensor([9., 0., 0.])
 ---@param sequences table[]
 ---@return table [longest, count, ...], with batch_first [count, longest, ...]
 function rnn.pad_sequence(...)
@@ -173,6 +184,8 @@ end
 local read_pack_sequence = arguments.signature("pack_sequence", {"sequences: list", {"enforce_sorted: flag", true}})
 
 --- Pack tensors [length, ...] of unequal lengths.
+--
+--   nn.utils.rnn.pack_sequence{a, accelhost.tensor{9}}.data  --> tensor([1., 9., 2., 3.])
 ---@param sequences table[]
 ---@return PackedSequence
 function rnn.pack_sequence(...)
@@ -187,6 +200,8 @@ local read_unpad = arguments.signature("unpad_sequence", {
 })
 
 --- The tensors that pad_sequence was given.
+--
+--   nn.utils.rnn.unpad_sequence(x, {4, 2}, {batch_first = true})[2]  --> tensor([-5.,  6.])
 ---@return table[]
 function rnn.unpad_sequence(...)
   local padded, lengths, batch_first = read_unpad(...)

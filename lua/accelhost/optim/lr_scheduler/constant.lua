@@ -2,6 +2,11 @@
 local LRScheduler = require "accelhost.optim.lr_scheduler.scheduler"
 
 --- lr * factor until total_iters, then the full lr.
+--
+--   local schedule = optim.lr_scheduler.ConstantLR(optimizer, {factor = 0.5, total_iters = 4})
+--   optimizer:step()
+--   schedule:step()
+--   schedule:get_last_lr()[1]  --> 0.05
 ---@class ConstantLR: LRScheduler
 local ConstantLR = LRScheduler:define("ConstantLR", {{"factor: probability", 1.0 / 3}, {"total_iters: size", 5}})
 

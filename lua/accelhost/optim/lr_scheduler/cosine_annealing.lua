@@ -4,6 +4,11 @@ local LRScheduler = require "accelhost.optim.lr_scheduler.scheduler"
 local cos, pi = math.cos, math.pi
 
 --- Half a cosine from lr down to eta_min in T_max epochs, then up again.
+--
+--   local schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, {T_max = 10})
+--   optimizer:step()
+--   schedule:step()
+--   schedule:get_last_lr()[1]  --> 0.097552825814758
 ---@class CosineAnnealingLR: LRScheduler
 local CosineAnnealingLR = LRScheduler:define("CosineAnnealingLR", {"T_max: count", {"eta_min: number", 0}})
 

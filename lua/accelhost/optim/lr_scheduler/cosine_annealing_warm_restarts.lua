@@ -5,6 +5,11 @@ local arguments = require "accelhost.util.arguments"
 local cos, pi, floor, log = math.cos, math.pi, math.floor, math.log
 
 --- Cosine annealing that starts again after T_0 epochs, then after T_0 * T_mult, ...
+--
+--   local schedule = optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, {T_0 = 10})
+--   optimizer:step()
+--   schedule:step()
+--   schedule:get_last_lr()[1]  --> 0.097552825814758
 ---@class CosineAnnealingWarmRestarts: LRScheduler
 local Restarts = LRScheduler:define("CosineAnnealingWarmRestarts",
   {"T_0: count", {"T_mult: count", 1}, {"eta_min: number", 0}}, {"T_i", "T_cur"})

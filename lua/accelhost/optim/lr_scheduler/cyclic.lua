@@ -5,6 +5,11 @@ local momentum = require "accelhost.optim.lr_scheduler.momentum"
 local floor = math.floor
 
 --- Between base_lr and max_lr and back, again and again. One step per batch.
+--
+--   local schedule = optim.lr_scheduler.CyclicLR(optimizer, {base_lr = 0.01, max_lr = 0.1})
+--   optimizer:step()
+--   schedule:step()
+--   schedule:get_last_lr()[1]  --> 0.010045
 ---@class CyclicLR: LRScheduler
 local CyclicLR = LRScheduler:define("CyclicLR", {
   "base_lr: numbers", "max_lr: numbers", {"step_size_up: positive", 2000}, {"step_size_down: positive"},

@@ -2,6 +2,11 @@
 local LRScheduler = require "accelhost.optim.lr_scheduler.scheduler"
 
 --- lr *= gamma every epoch.
+--
+--   local schedule = optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+--   optimizer:step()
+--   schedule:step()
+--   schedule:get_last_lr()[1]  --> 0.09
 ---@class ExponentialLR: LRScheduler
 local ExponentialLR = LRScheduler:define("ExponentialLR", {"gamma: number"})
 

@@ -1,7 +1,10 @@
 --- accelhost.optim.lr_scheduler: PyTorch's schedulers, in their chainable forms.
 --
---   local scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, {T_max = epochs})
---   for epoch = 1, epochs do train() scheduler:step() end
+--   local scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, {T_max = 10})
+--   for epoch = 1, 10 do
+--     optimizer:step()
+--     scheduler:step()
+--   end
 --
 -- Milestones and epochs count from 0, as in PyTorch.
 local LRScheduler = require "accelhost.optim.lr_scheduler.scheduler"

@@ -2,6 +2,11 @@
 local LRScheduler = require "accelhost.optim.lr_scheduler.scheduler"
 
 --- lr = initial lr * lr_lambda(epoch); a function, or one per group.
+--
+--   local schedule = optim.lr_scheduler.LambdaLR(optimizer, function(epoch) return 0.9 ^ epoch end)
+--   optimizer:step()
+--   schedule:step()
+--   schedule:get_last_lr()[1]  --> 0.09
 ---@class LambdaLR: LRScheduler
 local LambdaLR = LRScheduler:define("LambdaLR", {"lr_lambda: callable|list"})
 

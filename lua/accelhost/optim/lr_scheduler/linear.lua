@@ -3,6 +3,11 @@ local LRScheduler = require "accelhost.optim.lr_scheduler.scheduler"
 local arguments = require "accelhost.util.arguments"
 
 --- From lr * start_factor to lr * end_factor in total_iters equal steps.
+--
+--   local schedule = optim.lr_scheduler.LinearLR(optimizer, {total_iters = 4})
+--   optimizer:step()
+--   schedule:step()
+--   schedule:get_last_lr()[1]  --> 0.05
 ---@class LinearLR: LRScheduler
 local LinearLR = LRScheduler:define("LinearLR",
   {{"start_factor: probability", 1.0 / 3}, {"end_factor: probability", 1}, {"total_iters: size", 5}})

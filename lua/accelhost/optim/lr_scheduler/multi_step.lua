@@ -2,6 +2,11 @@
 local LRScheduler = require "accelhost.optim.lr_scheduler.scheduler"
 
 --- lr *= gamma at each milestone.
+--
+--   local schedule = optim.lr_scheduler.MultiStepLR(optimizer, {milestones = {1, 5}})
+--   optimizer:step()
+--   schedule:step()
+--   schedule:get_last_lr()[1]  --> 0.01
 ---@class MultiStepLR: LRScheduler
 local MultiStepLR = LRScheduler:define("MultiStepLR", {"milestones: numbers", {"gamma: number", 0.1}})
 

@@ -2,6 +2,11 @@
 local LRScheduler = require "accelhost.optim.lr_scheduler.scheduler"
 
 --- lr *= lr_lambda(epoch); a function, or one per group.
+--
+--   local schedule = optim.lr_scheduler.MultiplicativeLR(optimizer, function() return 0.5 end)
+--   optimizer:step()
+--   schedule:step()
+--   schedule:get_last_lr()[1]  --> 0.05
 ---@class MultiplicativeLR: LRScheduler
 local MultiplicativeLR = LRScheduler:define("MultiplicativeLR", {"lr_lambda: callable|list"})
 

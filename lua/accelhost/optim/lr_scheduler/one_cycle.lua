@@ -7,6 +7,11 @@ local cos, pi = math.cos, math.pi
 
 --- The 1cycle policy: up to max_lr, then down to far below the initial rate; momentum the other way. One step per
 -- batch.
+--
+--   local schedule = optim.lr_scheduler.OneCycleLR(optimizer, {max_lr = 0.1, total_steps = 10})
+--   optimizer:step()
+--   schedule:step()
+--   schedule:get_last_lr()[1]  --> 0.052
 ---@class OneCycleLR: LRScheduler
 local OneCycleLR = LRScheduler:define("OneCycleLR", {
   "max_lr: numbers", {"total_steps: count"}, {"epochs: count"}, {"steps_per_epoch: count"},

@@ -2,6 +2,11 @@
 local LRScheduler = require "accelhost.optim.lr_scheduler.scheduler"
 
 --- lr * (1 - epoch / total_iters)^power.
+--
+--   local schedule = optim.lr_scheduler.PolynomialLR(optimizer, {total_iters = 4})
+--   optimizer:step()
+--   schedule:step()
+--   schedule:get_last_lr()[1]  --> 0.075
 ---@class PolynomialLR: LRScheduler
 local PolynomialLR = LRScheduler:define("PolynomialLR", {{"total_iters: count", 5}, {"power: number", 1}})
 

@@ -11,6 +11,16 @@ local warn = require "accelhost.util.warn"
 
 local fail, describe = arguments.fail, arguments.describe
 
+--- The base of schedulers, for one of your own: extend it, call self:setup(optimizer) last in init and define get_lr(),
+--- which returns a table of rates, one for each group, for self.last_epoch.
+--
+--   local Half = optim.lr_scheduler.LRScheduler:extend "Half"
+--   function Half:init(optimizer) self:setup(optimizer) end
+--   function Half:get_lr() return {0.1 / 2 ^ self.last_epoch} end
+--   local schedule = Half(optimizer)
+--   optimizer:step()
+--   schedule:step()
+--   schedule:get_last_lr()[1]  --> 0.05
 ---@class LRScheduler
 ---@field last_epoch integer
 local LRScheduler = class.new "LRScheduler"
@@ -80,6 +90,8 @@ function LRScheduler:extra_repr()
 end
 
 --- Is this value a scheduler?
+--
+--   optim.lr_scheduler.is_scheduler(scheduler)  --> true
 ---@param value any
 ---@return boolean
 function LRScheduler.is_scheduler(value)

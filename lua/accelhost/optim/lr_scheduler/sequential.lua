@@ -3,6 +3,9 @@ local Parts = require "accelhost.optim.lr_scheduler.parts"
 local arguments = require "accelhost.util.arguments"
 
 --- One scheduler after the other; milestones say at which epoch the next one starts (from its own epoch 0).
+--
+--   local parts = {optim.lr_scheduler.ConstantLR(optimizer), optim.lr_scheduler.ExponentialLR(optimizer, 0.9)}
+--   optim.lr_scheduler.SequentialLR(optimizer, parts, {2}):get_last_lr()[1]  --> 0.033333333333333
 ---@class SequentialLR: PartsScheduler
 local SequentialLR = Parts:extend("SequentialLR", {"_milestones"})
 local read = arguments.signature("SequentialLR",

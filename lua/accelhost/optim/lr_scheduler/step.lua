@@ -2,6 +2,11 @@
 local LRScheduler = require "accelhost.optim.lr_scheduler.scheduler"
 
 --- lr *= gamma every step_size epochs.
+--
+--   local schedule = optim.lr_scheduler.StepLR(optimizer, 1)
+--   optimizer:step()
+--   schedule:step()
+--   schedule:get_last_lr()[1]  --> 0.01
 ---@class StepLR: LRScheduler
 local StepLR = LRScheduler:define("StepLR", {"step_size: count", {"gamma: number", 0.1}})
 

@@ -82,10 +82,10 @@ local model = ResNet(channels, args.width, 10)
 local optimizer = optim.SGD(model:parameters(), {lr = args.lr, momentum = 0.9, weight_decay = 5e-4, nesterov = true})
 local train_loader = data.DataLoader(train_set, {batch_size = args.batch_size, shuffle = true, drop_last = true})
 local test_loader = data.DataLoader(test_set, {batch_size = 100})
-local scheduler = optim.lr_scheduler.OneCycleLR(optimizer,
-  {max_lr = args.lr, epochs = args.epochs, steps_per_epoch = train_loader:len()})
-model, optimizer, train_loader, test_loader, scheduler =
-  accelerator:prepare(model, optimizer, train_loader, test_loader, scheduler)
+model, optimizer, train_loader, test_loader = accelerator:prepare(model, optimizer, train_loader, test_loader)
+-- The prepared loader has a process's share of the batches, which is how many steps an epoch has.
+local scheduler = accelerator:prepare(optim.lr_scheduler.OneCycleLR(optimizer,
+  {max_lr = args.lr, epochs = args.epochs, steps_per_epoch = train_loader:len()}))
 
 for epoch = 1, args.epochs do
   for images, labels in accelhost.progress(train_loader, {desc = ("epoch %d/%d"):format(epoch, args.epochs)}) do

@@ -216,16 +216,30 @@ local function add_function(self, name, full, value, folder)
   return entry
 end
 
--- Names whose functions are told elsewhere: in a module that comes later, or by the name that is not in place.
+-- Names whose functions are told elsewhere: in a module that comes later, by the name that is not in place, or as a row
+-- of the op table.
 local function add_late(self)
   self.is_late = true
   for _, row in ipairs(self.late) do
     local page, key, full, value, folder = unpack(row)
     local plain = full:match "^(.*)_$"
     local told = plain and self.by_name[plain]
+    local op = C.op_info(key)
     if told and not self.by_value[value] then
       told.inplace = true
       self.by_name[full] = told
+    elseif op then
+      -- A function around a row of the op table.
+      local entry = add_op(self, op.name, C[op.name], full)
+      if entry.name ~= full then
+        entry.aliases[#entry.aliases + 1] = full
+      else
+        entry.parameters[#entry.parameters + 1] = {
+          name = "inplace", default = false, kind = "true or false", type = "boolean", text = "write into the input",
+        }
+      end
+      self.by_name[full] = entry
+      if not entry.page then pages.put(self, page, full, entry) end
     else
       local entry, how = add_function(self, key, full, value, folder)
       if how then self.by_name[full] = entry else pages.put(self, page, full, entry) end

@@ -150,6 +150,7 @@ end
 --- Give a model's batch normalisations the statistics of one pass over a loader, whose batches' first values are the
 --- inputs: for averaged weights, which have none of their own.
 --
+--   local swa = optim.swa_utils.AveragedModel(net)
 --   optim.swa_utils.update_bn(loader, swa)
 ---@param loader table|function
 ---@param model Module

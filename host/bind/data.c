@@ -242,5 +242,6 @@ int ah_open_data(lua_State *L)
     ah_add_gather(L);
     ah_add_streams(L);
     ah_add_images(L);
+    ah_add_csv(L);
     return 1;
 }

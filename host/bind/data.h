@@ -19,5 +19,6 @@ uint64_t ah_check_seed_bytes(lua_State *L, int index);
 void ah_add_gather(lua_State *L);
 void ah_add_streams(lua_State *L);
 void ah_add_images(lua_State *L);
+void ah_add_csv(lua_State *L);
 
 #endif

@@ -14,6 +14,7 @@ local vision = require "accelhost.data.vision"
 
 local lazy = {transforms = {"accelhost.data.transforms"}}
 namespace.add(lazy, "accelhost.data.cifar", {"CIFAR10", "CIFAR100"})
+namespace.add(lazy, "accelhost.data.rows", {"CSV", "CSVStream", "JSONLines", "JSONLinesStream"})
 namespace.add(lazy, "accelhost.data.folder", {"read_image", "decode_image", "DatasetFolder", "ImageFolder"})
 
 return namespace.new("data", {

@@ -61,8 +61,12 @@ local function constant(image, left, top, right, bottom, fill)
     end
     local values = C.tensor(fill, {dtype = "float64", device = image.device}):to(image.dtype):view(#fill, 1, 1)
     result = values:expand(unpack(shape)):clone()
+  elseif fill == 0 then
+    result = image:new_zeros(shape)
   else
-    result = image:new_full(shape, 0):add(C.tensor({fill}, {dtype = "float64", device = image.device}):to(image.dtype))
+    -- A filling that the dtype does not hold is cut as a tensor of it would be.
+    local value = C.tensor(fill, {dtype = "float64", device = image.device}):to(image.dtype)
+    result = image:new_zeros(shape):add(value)
   end
   local inner = result:narrow(-2, top, rows):narrow(-1, left, columns)
   inner:copy_(image)

@@ -1,0 +1,125 @@
+/* Fields are pieces of the file where they stand in it as they are, else copies in `plain`, which has room for the
+ * whole file's rest once it is needed. */
+#include "data/csv.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+int ah_csv_open(struct ah_csv *csv, const void *bytes, size_t count, char delimiter, int quote)
+{
+    *csv = (struct ah_csv){.bytes = bytes, .count = count, .delimiter = delimiter, .quote = quote, .next_line = 1};
+    if (delimiter == '\n' || delimiter == '\r' || quote == '\n' || quote == '\r' || quote == (unsigned char)delimiter)
+        return ah_fail(AH_EINVAL, "delimiter and quote must differ from each other and from the ends of lines");
+    if (count >= 3 && !memcmp(bytes, "\xef\xbb\xbf", 3))
+        csv->at = 3;
+    return 0;
+}
+
+void ah_csv_close(struct ah_csv *csv)
+{
+    free(csv->field);
+    free(csv->plain);
+    csv->field = NULL;
+    csv->plain = NULL;
+}
+
+static int damaged(struct ah_csv *csv, const char *what)
+{
+    csv->at = csv->count;
+    return ah_fail(AH_EIO, "row %lld (line %lld): %s", (long long)csv->row, (long long)csv->line, what);
+}
+
+static int add(struct ah_csv *csv, const char *text, size_t length)
+{
+    if (csv->fields == csv->room) {
+        int room = csv->room ? 2 * csv->room : 16;
+        struct ah_csv_field *larger = realloc(csv->field, (size_t)room * sizeof *larger);
+        if (!larger)
+            return ah_fail(AH_ENOMEM, "out of memory");
+        csv->field = larger;
+        csv->room = room;
+    }
+    csv->field[csv->fields++] = (struct ah_csv_field){text, length};
+    return 0;
+}
+
+/* Is here the end of a line, or of the file? How many bytes it takes in *bytes. */
+static bool at_end(const struct ah_csv *csv, size_t *bytes)
+{
+    *bytes = 0;
+    if (csv->at == csv->count)
+        return true;
+    if (csv->bytes[csv->at] == '\n')
+        *bytes = 1;
+    else if (csv->bytes[csv->at] == '\r' && csv->at + 1 < csv->count && csv->bytes[csv->at + 1] == '\n')
+        *bytes = 2;
+    return *bytes > 0;
+}
+
+static int read_plain(struct ah_csv *csv)
+{
+    size_t from = csv->at, bytes;
+    while (!at_end(csv, &bytes) && csv->bytes[csv->at] != csv->delimiter)
+        csv->at++;
+    return add(csv, csv->bytes + from, csv->at - from);
+}
+
+/* Copy a text with doubled quotes to `plain`, where the copies of a row stand at the places of their sources. */
+static int copy_plain(struct ah_csv *csv, size_t from, size_t to)
+{
+    if (!csv->plain && !(csv->plain = malloc(csv->count)))
+        return ah_fail(AH_ENOMEM, "out of memory");
+    size_t length = 0;
+    for (size_t i = from; i < to; i++) {
+        csv->plain[from + length++] = csv->bytes[i];
+        i += csv->bytes[i] == (char)csv->quote;
+    }
+    return add(csv, csv->plain + from, length);
+}
+
+static int read_quoted(struct ah_csv *csv)
+{
+    size_t from = ++csv->at, bytes;
+    bool doubled = false;
+    for (;; csv->at++) {
+        if (csv->at == csv->count)
+            return damaged(csv, "a quote is not closed");
+        char c = csv->bytes[csv->at];
+        csv->next_line += c == '\n';
+        if (c != (char)csv->quote)
+            continue;
+        if (csv->at + 1 == csv->count || csv->bytes[csv->at + 1] != (char)csv->quote)
+            break;
+        doubled = true;
+        csv->at++;
+    }
+    size_t to = csv->at++;
+    if (!at_end(csv, &bytes) && csv->bytes[csv->at] != csv->delimiter)
+        return damaged(csv, "text after a closing quote");
+    return doubled ? copy_plain(csv, from, to) : add(csv, csv->bytes + from, to - from);
+}
+
+int ah_csv_next(struct ah_csv *csv)
+{
+    size_t bytes;
+    csv->fields = 0;
+    while (csv->at < csv->count && at_end(csv, &bytes)) {
+        csv->at += bytes;
+        csv->next_line++;
+    }
+    if (csv->at == csv->count)
+        return 0;
+    csv->row++;
+    csv->line = csv->next_line;
+    for (;;) {
+        bool quoted = csv->quote >= 0 && csv->at < csv->count && csv->bytes[csv->at] == (char)csv->quote;
+        AH_TRY(quoted ? read_quoted(csv) : read_plain(csv));
+        if (at_end(csv, &bytes))
+            break;
+        csv->at++; /* the delimiter */
+    }
+    csv->at += bytes;
+    csv->next_line += bytes > 0;
+    return 1;
+}

@@ -34,9 +34,7 @@ function folder.decode_image(...)
       fail("decode_image: input: expected a uint8 tensor of one dimension, got %s %s", input.dtype,
         arguments.shape_text(input))
     end
-    local bytes = input:tolist()
-    for i = 1, #bytes do bytes[i] = string.char(bytes[i]) end
-    input = table.concat(bytes)
+    input = C.to_string(input:cpu():contiguous())
   end
   return native.decode_image(input, mode)
 end

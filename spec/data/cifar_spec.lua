@@ -36,6 +36,19 @@ local function pickled(field, labels)
   return "\128\2}(" .. short "data" .. array .. state .. "tb" .. short(field) .. "](" .. table.concat(numbers) .. "eu."
 end
 
+-- The same as Python 3 writes it in protocol 2, where bytes are a text that is encoded.
+local function pickled_anew(field, labels)
+  local text = pickled(field, labels)
+  local from, to = text:find("T[%z\1-\255][%z\1-\255][%z\1-\255][%z\1-\255]", (text:find("\137T", 1, true)))
+  local count = #labels * PIXELS
+  local bytes = text:sub(to + 1, to + count):gsub("[\128-\255]", function(byte)
+    return string.char(192 + math.floor(byte:byte() / 64), 128 + byte:byte() % 64)
+  end)
+  local length = #bytes
+  return text:sub(1, from - 1) .. "c_codecs\nencode\n(X" .. string.char(length % 256, math.floor(length / 256) % 256,
+    math.floor(length / 65536), 0) .. bytes .. "X\6\0\0\0latin1tR" .. text:sub(to + 1 + count)
+end
+
 describe("CIFAR10", function()
   it("reads the binary files and the pickled ones alike", function()
     folder.with(function(dir)
@@ -55,6 +68,16 @@ describe("CIFAR10", function()
       assert.equal("truck", test.classes[label + 1])
       assert.same({3, 32, 32}, image:shape())
       assert.equal("float32", image.dtype)
+    end)
+  end)
+
+  it("reads what newer Pythons pickle", function()
+    folder.with(function(dir)
+      write(dir .. "/old", pickled("labels", {4, 9, 0}))
+      write(dir .. "/new", pickled_anew("labels", {4, 9, 0}))
+      local old, new = data.CIFAR10(dir, {files = {"old"}}), data.CIFAR10(dir, {files = {"new"}})
+      assert.is_true(accelhost.equal(old.data, new.data))
+      assert.same({4, 9, 0}, new.targets:tolist())
     end)
   end)
 

@@ -1,5 +1,6 @@
 local accelhost = require "accelhost"
 local images = require "spec.support.images"
+local run = require "spec.support.run"
 local data = accelhost.data
 local T = data.transforms
 local F = T.functional
@@ -145,6 +146,48 @@ describe("A loader over images in memory", function()
     same_samples(alone, passes(slow, 4, 2))
     accelhost.manual_seed(7)
     same_samples(alone, seen(data.DataLoader(fast, {batch_size = 7})))
+  end)
+
+  it("does so in a job of several ranks, with workers too", function()
+    local path = os.tmpname()
+    local file = assert(io.open(path, "w"))
+    file:write [[
+local accelhost = require "accelhost"
+local data = accelhost.data
+local T = data.transforms
+local accelerator = accelhost.Accelerator()
+accelhost.manual_seed(5)
+local augment = T.Compose {T.RandomCrop(8, {padding = 2}), T.RandomHorizontalFlip(), T.ToTensor()}
+local images = accelhost.arange(24 * 64):view(24, 1, 8, 8):remainder(251):to("uint8")
+local workers = tonumber(arg[1])
+local set = data.ImageSet(images, accelhost.arange(24), {
+  transform = workers > 0 and function(image) return augment(image) end or augment,
+})
+local loader = accelerator:prepare(data.DataLoader(set, {
+  batch_size = 8 / accelerator.num_processes, shuffle = true, num_workers = workers,
+}))
+local lines = {}
+for epoch = 1, 2 do
+  for batch, labels in loader do
+    local sums = accelerator:gather(batch:flatten(1):sum(1)):tolist()
+    for i, label in ipairs(accelerator:gather(labels):tolist()) do
+      lines[#lines + 1] = ("%d %d %.3f"):format(epoch, label, sums[i])
+    end
+  end
+end
+table.sort(lines)
+accelerator:print(table.concat(lines, "\n"))
+]]
+    file:close()
+    local alone = run.host({path, "0"}, {timeout = 40})
+    assert.equal(0, alone.code)
+    assert.equal(48, select(2, alone.stdout:gsub("\n", "")))
+    for _, workers in ipairs {"0", "2"} do
+      local job = run.host({"launch", "--num_processes", "2", path, workers}, {timeout = 40})
+      assert.equal("", run.without_delays(job.stderr))
+      assert.equal(alone.stdout, job.stdout)
+    end
+    os.remove(path)
   end)
 
   it("gives it others in the next pass, and when the sampler comes back to it", function()

@@ -176,3 +176,51 @@ AH_TEST(gather_refuses_columns_that_do_not_fit)
     ah_tensor_release(labels);
     ah_tensor_release(table);
 }
+
+/* 40 images of 2 x 4 x 4 bytes through random steps and a table. */
+static struct ah_gather *new_moving_gather(struct ah_tensor *images, struct ah_tensor *table, size_t inline_bytes)
+{
+    struct ah_gather *gather = NULL;
+    struct ah_grid grid = {.channels = 2, .size = {4, 4}, .count = 3};
+    grid.step[0] = (struct ah_grid_step){.kind = AH_GRID_PAD, .before = {1, 2}, .after = {1, 2}, .fill = {7, 9}};
+    grid.step[1] = (struct ah_grid_step){.kind = AH_GRID_RANDOM_CROP, .size = {3, 5}};
+    grid.step[2] = (struct ah_grid_step){.kind = AH_GRID_FLIP, .axis = 1, .p = 0.5f};
+    struct ah_gather_column column = {
+        .source = images, .table = table, .grid = &grid, .ndim = 3, .size = {2, 3, 5}};
+    CHECK_OK(ah_gather_new(&gather, &column, 1, inline_bytes));
+    return gather;
+}
+
+AH_TEST(gather_moves_pixels_alike_on_either_thread)
+{
+    struct ah_tensor *images = NULL, *table = table_of(2), *here[1], *there[1];
+    int64_t row[40], sample[40];
+    uint32_t turn[40];
+    ah_tensor_empty(&images, (int64_t[]){40, 32}, 2, AH_U8, &ah_cpu);
+    for (int64_t i = 0; i < images->numel; i++)
+        ah_tensor_set_int(images, i, i % 251);
+    struct ah_gather *inlined = new_moving_gather(images, table, SIZE_MAX);
+    struct ah_gather *threaded = new_moving_gather(images, table, 0);
+    CHECK(ah_gather_is_random(inlined));
+    for (int i = 0; i < 40; i++) {
+        row[i] = i * 7 % 40;
+        sample[i] = i;
+        turn[i] = (uint32_t)i % 3;
+    }
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        struct ah_gather_order order = {40, row, seed, sample, turn};
+        CHECK_OK(ah_gather_post(inlined, &order));
+        CHECK_OK(ah_gather_post(threaded, &order));
+    }
+    for (int batch = 0; batch < 20; batch++) {
+        CHECK_OK(ah_gather_take(inlined, here));
+        CHECK_OK(ah_gather_take(threaded, there));
+        CHECK(memcmp(ah_tensor_data(here[0]), ah_tensor_data(there[0]), 40 * 30 * sizeof(float)) == 0);
+        ah_tensor_release(here[0]);
+        ah_tensor_release(there[0]);
+    }
+    ah_gather_free(inlined);
+    ah_gather_free(threaded);
+    ah_tensor_release(images);
+    ah_tensor_release(table);
+}

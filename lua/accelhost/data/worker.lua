@@ -47,7 +47,7 @@ local function packed(...) return {n = select("#", ...), ...} end
 local function serve(channel, loader, id, seed)
   info = {id = id, num_workers = loader.num_workers, seed = seed + id, dataset = loader.dataset}
   local fine, problem = xpcall(function()
-    C.random.manual_seed(seed + id)
+    C.random.default():manual_seed(seed + id) -- a device is not to be touched in a fork
     if loader.worker_init_fn then loader.worker_init_fn(id) end
   end, native.traceback)
   local make = maker(loader)

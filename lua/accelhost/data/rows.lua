@@ -140,6 +140,8 @@ rows.CSV = CSV
 local read_csv = signature("CSV", parameters)
 
 --- A file of rows in memory: CSV, or with tabs (.tsv). Sample i is a table of row i's fields by column.
+--
+--   | local set = data.CSV("train.csv", {types = {label = "int64"}})
 ---@param path string
 ---@param delimiter? string|table one byte; default a comma, a tab where the name ends in .tsv or .tab
 ---@param header? boolean|string[] does the first row hold the names (default true)? Or the names; with false the
@@ -249,7 +251,7 @@ rows.JSONLines = JSONLines
 
 local read_lines = signature("JSONLines", {"path: string"})
 
---- A file with a JSON value on every line: sample i is that of line i, read when it is asked for.
+--- A file of JSON lines, a value on each: sample i is that of line i, read when it is asked for.
 ---@param path string
 function JSONLines:init(...)
   self.path = read_lines(...)
@@ -273,7 +275,7 @@ rows.JSONLinesStream = JSONLinesStream
 
 local read_json_stream = signature("JSONLinesStream", {"path: string"})
 
---- The values of a file with a JSON value on every line, one after the other. The workers of a loader share them.
+--- The values of a file of JSON lines, one after the other. The workers of a loader share them.
 ---@param path string
 function JSONLinesStream:init(...)
   self.path = read_json_stream(...)

@@ -323,6 +323,18 @@ describe("A script with workers", function()
     assert.equal(before, shm_names())
   end)
 
+  it("shows what they print, however the script ends", function()
+    local result = run.script([[
+local data = require("accelhost").data
+local Own = data.Dataset:extend "Own"
+function Own:len() return 4 end
+function Own:get(i) print("sample " .. i) return i end
+for _ in data.DataLoader(Own(), {num_workers = 2, persistent_workers = true}) do io.stderr:write "" end
+]], {timeout = 30})
+    assert.equal(0, result.code)
+    for i = 0, 3 do assert.matches("sample " .. i .. "\n", result.stdout) end
+  end)
+
   it("has them in every rank of a job", function()
     folder.with(function(dir)
       local path = dir .. "/ranks.lua"

@@ -65,6 +65,7 @@ local function serve(channel, loader, id, seed)
         reply.values, reply.length, reply.uneven = result, info.length, info.uneven
       end
     end
+    io.stdout:flush() -- what it has printed is not lost when it ends with its parent
     local sent, reason = channel:answer(request.slot, reply)
     if not sent then channel:answer(request.slot, {error = "DataLoader: " .. reason}) end
   end

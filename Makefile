@@ -1,5 +1,6 @@
 # accelhost. `make help` lists the targets. BUILD=dir builds elsewhere; DEBUG=1 without optimisation; ARCH= to target
-# another processor; SAN=address|undefined|thread for a sanitizer build (in its own directory); V=1 shows the commands.
+# another processor, ARCH=portable for all (x86-64; in a directory of its own); SAN=address|undefined|thread for a
+# sanitizer build (in its own directory); V=1 shows the commands.
 .DEFAULT_GOAL := all
 MAKEFLAGS += --no-builtin-rules
 
@@ -9,8 +10,10 @@ CC      ?= gcc
 SAN     ?=
 # FAIL_ALLOC=1: a build whose requests for memory fail on demand (spec/faults/fail_alloc.h).
 FAIL_ALLOC ?=
-BUILD   ?= build$(if $(SAN),-$(SAN))$(if $(FAIL_ALLOC),-fail-alloc)
 ARCH    ?= native
+# The levels of x86-64 that the hot files are built for (host/base/level.h); none: once, for ARCH.
+LEVELS  := $(if $(filter portable,$(ARCH)),v2 v3 v4)
+BUILD   ?= build$(if $(LEVELS),-portable)$(if $(SAN),-$(SAN))$(if $(FAIL_ALLOC),-fail-alloc)
 OPT     := $(if $(DEBUG),-O0 -g3,-O3 -g)
 
 PKGS    := luajit jansson zlib
@@ -26,14 +29,16 @@ MISSING := $(shell for p in $(PKGS); do pkg-config --exists $$p 2>/dev/null || e
 # LuaJIT's archive; empty where there is the shared library only.
 LUAJIT_A := $(wildcard $(shell pkg-config --variable=libdir luajit 2>/dev/null)/libluajit-5.1.a)
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings \
-           -Wno-unused-parameter -Wno-unknown-pragmas -Wno-pass-failed
+           -Wno-unused-parameter -Wno-unknown-pragmas -Wno-pass-failed -Wno-psabi
 # -Wno-pass-failed: clang knows no vector forms of libm's functions, and says so of each loop that could use them.
+# -Wno-psabi: vectors wider than the processor's stay within a file.
 # -Wno-alloc-size-larger-than: GCC 11 and before take a count of type int for negative.
 # -Wno-format-overflow: a sanitizer's own null checks make GCC see null strings.
 # -ffp-contract=off: results must not depend on where the compiler finds a multiply-add; kernels ask for it by fma().
-CFLAGS  += -std=c11 $(OPT) -march=$(ARCH) -ffp-contract=off -fno-math-errno -fno-trapping-math -fopenmp \
-           -fasynchronous-unwind-tables -fno-omit-frame-pointer $(WARN) -Wno-alloc-size-larger-than \
-           -Wno-unknown-warning-option $(if $(WERROR),-Werror) $(if $(SAN),-fsanitize=$(SAN) -Wno-format-overflow)
+CFLAGS  += -std=c11 $(OPT) -march=$(if $(LEVELS),x86-64-v2,$(ARCH)) -ffp-contract=off -fno-math-errno \
+           -fno-trapping-math -fopenmp -fasynchronous-unwind-tables -fno-omit-frame-pointer $(WARN) \
+           -Wno-alloc-size-larger-than -Wno-unknown-warning-option $(if $(WERROR),-Werror) \
+           $(if $(SAN),-fsanitize=$(SAN) -Wno-format-overflow)
 CPPFLAGS += -D_GNU_SOURCE -Ihost -Ispec -Ispec/host -I$(BUILD) $(if $(FAIL_ALLOC),-include faults/fail_alloc.h) \
             $(shell pkg-config --cflags $(PKGS) 2>/dev/null) $(BLAS_INCLUDE:%=-I%) -MMD -MP
 comma   := ,
@@ -48,9 +53,13 @@ LDLIBS  := $(LUAJIT_LIBS) -l$(BLAS_LIB) $(if $(HAVE_ONEDNN),-ldnnl) -ljansson -l
 ONEDNN_STUB := host/cpu/onednn_stub.c
 ONEDNN_OFF := $(if $(HAVE_ONEDNN),$(ONEDNN_STUB),$(filter-out $(ONEDNN_STUB),$(wildcard host/cpu/onednn*.c)))
 SEED_OFF := $(if $(LUAJIT_A),host/bind/lua_seed_shared.c)
-SRC  := $(filter-out $(ONEDNN_OFF) $(SEED_OFF) host/image/%,$(sort $(wildcard host/*.c host/*/*.c))) \
+LEVEL_OFF := host/base/level_$(if $(LEVELS),native,portable).c
+SRC  := $(filter-out $(ONEDNN_OFF) $(SEED_OFF) $(LEVEL_OFF) host/image/%,$(sort $(wildcard host/*.c host/*/*.c))) \
         $(if $(FAIL_ALLOC),spec/faults/fail_alloc.c)
-OBJ  := $(SRC:%.c=$(BUILD)/%.o) $(BUILD)/embedded.o
+HOT  := $(if $(LEVELS),$(filter host/cpu/% host/data/% host/base/half.c host/comm/combine.c \
+        host/tensor/rng.c host/tensor/transpose.c,$(SRC)))
+OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(HOT),$(SRC))) $(BUILD)/embedded.o \
+        $(LEVELS:%=$(BUILD)/hot.%.o) $(if $(LEVELS),$(BUILD)/levels.o)
 LUA  := $(sort $(shell find lua -name '*.lua'))
 TEST_SRC := $(sort $(wildcard spec/host/*.c))
 TEST_OBJ := $(TEST_SRC:%.c=$(BUILD)/%.o)
@@ -80,6 +89,27 @@ $(BUILD)/accelhost-image.so: $(wildcard host/image/*.[ch]) host/data/image.h | d
 	@mkdir -p $(@D)
 	$(call say,plugin $@)$(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) $(shell pkg-config --cflags libpng libjpeg) \
 		-fPIC -shared -o $@ $(filter %.c,$^) $(IMAGE_LIBS)
+
+# The hot files of one level as one object, of which nothing is seen but its functions, f as f.v3.
+define hot_rules
+$(BUILD)/$(1)/%.o: %.c | deps-check $(BUILD)/op_args.h
+	@mkdir -p $$(@D)
+	$$(call say,cc $(1) $$<)$$(CC) $$(CPPFLAGS) $$(CFLAGS) -march=x86-64-$(1) -c -o $$@ $$<
+$(BUILD)/hot.$(1).o: $(HOT:%.c=$(BUILD)/$(1)/%.o) $(BUILD)/levels.names
+	$$(call say,ld $$@)$$(LD) -r -o $$@.all $$(filter %.o,$$^)
+	@sed 's/.*/& &.$(1)/' $(BUILD)/levels.names > $$@.names
+	@objcopy --keep-global-symbols=$(BUILD)/levels.names $$@.all
+	@objcopy --redefine-syms=$$@.names $$@.all $$@ && rm $$@.all $$@.names
+-include $(HOT:%.c=$(BUILD)/$(1)/%.d)
+endef
+$(foreach level,$(LEVELS),$(eval $(call hot_rules,$(level))))
+
+$(BUILD)/levels.names: $(HOT:%.c=$(BUILD)/$(firstword $(LEVELS))/%.o)
+	@nm -g --defined-only $^ | awk '$$2 == "T" { print $$3 }' | LC_ALL=C sort > $@.new && mv -f $@.new $@
+
+$(BUILD)/levels.o: $(BUILD)/levels.names scripts/levels.sh
+	@scripts/levels.sh "$(LEVELS)" < $< > $(@:.o=.S)
+	$(call say,as $@)$(CC) -c -o $@ $(@:.o=.S)
 
 # The devices of the specs are plugins, found beside the program that opens them.
 PLUGINS := $(BUILD)/accelhost-far.so $(BUILD)/accelhost-old.so

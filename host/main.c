@@ -7,7 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/level.h"
 #include "base/nearest.h"
+#include "base/status.h"
 #include "base/version.h"
 #include "cli/command.h"
 #include "cli/init.h"
@@ -112,6 +114,10 @@ int main(int argc, char **argv)
     open_standard_streams();
     reset_signals();
     ah_init_if_first();
+    if (ah_level_choose() < 0) {
+        fprintf(stderr, "accelhost: %s\n", ah_error_text());
+        return 2;
+    }
     int code = dispatch(argc, argv);
     if (fflush(stdout) && code == 0) {
         fprintf(stderr, "accelhost: cannot write: %s\n", strerror(errno));

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/level.h"
 #include "cli/command.h"
 
 static struct test_case *tests;
@@ -30,6 +31,10 @@ void test_failed(const char *file, int line, const char *format, ...)
 int main(int argc, char **argv)
 {
     int passed = 0, failed = 0;
+    if (ah_level_choose() < 0) {
+        fprintf(stderr, "%s\n", ah_error_text());
+        return EXIT_FAILURE;
+    }
     /* A rank of a job that a test has started. */
     if (argc > 1 && !strcmp(argv[1], "run"))
         return ah_cli_run(argc - 2, argv + 2);

@@ -164,6 +164,13 @@ install: all $(BUILD)/docs/index.html $(BUILD)/plugin-headers ## into PREFIX=/us
 uninstall: ## take away what install brought to PREFIX, below DESTDIR
 	@scripts/package/install.sh uninstall "$(DESTDIR)" "$(PREFIX)"
 
+.PHONY: deb
+deb: ## a Debian package for every x86-64, in build-portable
+	@scripts/install-deps.sh build
+	@$(MAKE) --no-print-directory $(JOBS) ARCH=portable build-portable/accelhost build-portable/plugin-headers \
+		build-portable/docs/index.html
+	@scripts/package/build-deb.sh build-portable
+
 # What is missing is installed first, in a make of its own, so that the probes above see it.
 JOBS = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 .PHONY: demo

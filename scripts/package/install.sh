@@ -34,7 +34,7 @@ add_all() {
     printf '%s\n' "prefix=$prefix" "plugindir=\${prefix}/lib/accelhost" '' 'Name: accelhost' \
         'Description: headers of accelhost for device plugins' "Version: $version" \
         "Cflags: -I\${prefix}/include/accelhost" >"$new.list"
-    add 644 "$new.list" lib/pkgconfig/accelhost.pc
+    add 644 "$new.list" share/pkgconfig/accelhost.pc
     make_folder "$root/lib/accelhost"
     make_folder "$root/share/accelhost"
     install -m 644 "$new" "$manifest"

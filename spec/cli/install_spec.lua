@@ -44,7 +44,7 @@ describe("an installation", function()
 
   it("says in a .pc file where headers and plugins lie", function()
     assert.equal(0, install("install", build, dir, "/opt/it").code)
-    local file = io.open(root .. "/lib/pkgconfig/accelhost.pc")
+    local file = io.open(root .. "/share/pkgconfig/accelhost.pc")
     local text = file:read "*a"
     file:close()
     assert.matches("\nCflags: %-I${prefix}/include/accelhost\n", text)

@@ -2,6 +2,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/level.h"
 #include "base/nearest.h"
 #include "base/threads.h"
 #include "base/time.h"
@@ -11,6 +12,8 @@
 #include "bind/handle.h"
 #include "bind/op.h"
 #include "comm/group.h"
+#include "cpu/gemm.h"
+#include "cpu/onednn.h"
 
 static int set_num_threads(lua_State *L)
 {
@@ -171,5 +174,11 @@ int ah_open_system(lua_State *L)
     ah_set_functions(L, lua_gettop(L), list);
     lua_pushliteral(L, AH_VERSION);
     lua_setfield(L, -2, "version");
+    lua_pushstring(L, ah_level_name());
+    lua_setfield(L, -2, "kernels");
+    lua_pushstring(L, ah_blas_version());
+    lua_setfield(L, -2, "blas");
+    lua_pushstring(L, ah_onednn_version()); /* nil without the library */
+    lua_setfield(L, -2, "onednn");
     return 1;
 }

@@ -12,6 +12,11 @@
 #include "base/status.h"
 #include "cpu/onednn.h"
 
+const char *ah_blas_version(void)
+{
+    return openblas_get_config();
+}
+
 static int check_sizes(int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb, int64_t ldc)
 {
     if (m > INT_MAX || n > INT_MAX || k > INT_MAX || lda > INT_MAX || ldb > INT_MAX || ldc > INT_MAX)

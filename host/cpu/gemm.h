@@ -9,6 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* OpenBLAS's version, how it was built, and the processor that it has chosen its kernels for. */
+const char *ah_blas_version(void);
+
 /* The product above. */
 int ah_gemm_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
                 const float *b, int64_t ldb, float beta, float *c, int64_t ldc);

@@ -46,8 +46,11 @@ function environment.rows()
     {"processor", read("/proc/cpuinfo"):match "model name%s*:%s*([^\n]+)" or "?"},
     {"processors", ("%d, threads of an op: %d"):format(C.system.cpu_count(), C.system.get_num_threads())},
     {"memory", ("%.1f GiB"):format(memory / 2 ^ 20)},
-    {"BLAS", libraries "^libopenblas"},
-    {"oneDNN", libraries "^libdnnl"},
+    {"kernels", "for " .. C.system.kernels},
+    {"BLAS", C.system.blas},
+    {"", libraries "^libopenblas"},
+    {"oneDNN", C.system.onednn or "not there: convolutions are slower"},
+    {"", libraries "^libdnnl"},
     {"data sets", os.getenv "ACCELHOST_DATA" or "data"},
   }
   for _, entry in ipairs(settings()) do

@@ -17,7 +17,10 @@ root=$work/debian/accelhost
 scripts/package/install.sh install "$build" "$root" /usr >/dev/null
 doc=$root/usr/share/doc/accelhost
 rm "$root/usr/share/accelhost/manifest" "$doc/LICENSE"
-strip --strip-unneeded --remove-section=.comment --remove-section=.note "$root/usr/bin/accelhost"
+plugins=$(cd "$work" && find debian/accelhost/usr/lib/accelhost -name '*.so')
+for file in debian/accelhost/usr/bin/accelhost $plugins; do
+    strip --strip-unneeded --remove-section=.comment --remove-section=.note "$work/$file"
+done
 
 {
     printf 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\nFiles: *\n'
@@ -34,10 +37,11 @@ mkdir -p "$root/usr/share/lintian/overrides"
 cp scripts/package/lintian-overrides "$root/usr/share/lintian/overrides/accelhost"
 
 # The libraries; of OpenBLAS the build that the program's own path names (see BLAS_DIR in the Makefile).
-printf 'Source: accelhost\n\nPackage: accelhost\nArchitecture: any\n' >"$work/debian/control"
-depends=$(cd "$work" && dpkg-shlibdeps -O -edebian/accelhost/usr/bin/accelhost | sed 's/^shlibs:Depends=//
-    s/\blibopenblas0\b/libopenblas0-openmp/')
 mkdir "$root/DEBIAN"
+printf 'Source: accelhost\n\nPackage: accelhost\nArchitecture: any\n' >"$work/debian/control"
+# shellcheck disable=SC2086
+depends=$(cd "$work" && dpkg-shlibdeps -O debian/accelhost/usr/bin/accelhost $plugins | sed 's/^shlibs:Depends=//
+    s/\blibopenblas0\b/libopenblas0-openmp/')
 cat >"$root/DEBIAN/control" <<END
 Package: accelhost
 Version: $version

@@ -32,6 +32,19 @@ return {
   {"torch.nn.functional", "native_channel_shuffle", "as F.channel_shuffle"},
   {"torch.nn.functional", ".*_with_indices", "as the option return_indices of the pooling"},
 
+  {"torch", "dtype", "as a name: accelhost.float32, \"float32\""},
+  {"torch", "fill", "as accelhost.full_like, t:fill_(value)"},
+  {"torch", "range", "as accelhost.arange, without its end"},
+  {"torch", "[gs]et_default_dtype", "as the option dtype; float32 is the default"},
+  {"torch", "from_file", "as accelhost.load, which maps the file"},
+  {"torch", "rms_norm", "as F.rms_norm"},
+  {"torch.Tensor", "numpy", "as t:tolist(), accelhost.save(t, \"t.npy\")"},
+  {"torch.Tensor", "is_cpu", "as t.device == \"cpu\""},
+  {"torch.Tensor", "hardshrink prelu", "as F.hardshrink, F.prelu"},
+  {"torch.Tensor", "qr", "as accelhost.linalg.qr"},
+  {"torch.Tensor", "split_with_sizes", "as t:split(sizes)"},
+  {"torch.linalg", "LinAlgError", "as the error's text, which says which matrix is singular"},
+
   -- Not here.
   {".*",
     "complex is_complex conj.* is_conj resolve_.* real imag angle polar .*view_as_complex.* " ..
@@ -81,4 +94,13 @@ return {
   {"torch", ".*_window", "windows of signal processing"},
   {".*", "register_post_accumulate_grad_hook module_load dim_order to_padded_tensor sum_to_size hash_tensor",
     "Python's machinery"},
+  {".*", "char short", "8-bit and 16-bit signed integers: int32 and int64, and uint8 are here"},
+  {".*", "histogram histogramdd segment_reduce nonzero_static frexp cauchy_ geometric_ log_normal_ matrix_sqrth "
+    .. "gradient renorm renorm_ unravel_index empty_permuted", "functions that no training script was seen to use"},
+  {".*", "is_storage const_data_ptr grad_dtype is_neg is_set_to layout to_dense as_subclass retains_grad type",
+    "one kind of storage and layout, and no subclasses"},
+  {".*", "as_strided as_strided_ as_strided_scatter empty_strided new_empty_strided",
+    "views of a tensor's memory without its shape: the ops that give views are here"},
+  {"torch.autograd", "variable enforce_grad_layout_policy set_multithreading_enabled",
+    "PyTorch's own machinery; backward runs in one thread"},
 }

@@ -209,6 +209,9 @@ describe("nn.utils.rnn", function()
     assert.same({3, 5, 1}, lengths:tolist())
     local again = rnn.unpad_sequence(padded, lengths, {batch_first = true})
     for i, sequence in ipairs(list) do assert.is_true(sequence:equal(again[i])) end
+    for i, sequence in ipairs(rnn.unpack_sequence(packed)) do assert.is_true(list[i]:equal(sequence)) end
+    check.raises("packed_sequences: expected a PackedSequence, got a table", function() rnn.unpack_sequence {} end)
+    assert.same({2, 0, 1}, rnn.invert_permutation(accelhost.tensor({1, 2, 0}, {dtype = "int64"})):tolist())
   end)
 
   it("refuses lengths that do not fit", function()

@@ -99,7 +99,10 @@ end)
 describe("Whatever it is given, no error comes from inside the library for", function()
   local leave
   setup(function() leave = folder.enter() end)
-  teardown(function() leave() end)
+  teardown(function()
+    leave()
+    require("accelhost").autograd.set_detect_anomaly(false) -- which a call has switched on
+  end)
 
   local sample = require("accelhost").ones(2)
   local calls = {{}, {"junk"}, {3}, {-1.5}, {{}}, {{1, "junk"}}, {{junk = 1}}, {print}, {true}, {sample, "junk"},

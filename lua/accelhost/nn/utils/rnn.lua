@@ -212,4 +212,32 @@ function rnn.unpad_sequence(...)
   return list
 end
 
+local read_unpack = arguments.signature("unpack_sequence", {"packed_sequences: any"})
+
+--- The tensors that pack_sequence was given.
+--
+--   nn.utils.rnn.unpack_sequence(nn.utils.rnn.pack_sequence{accelhost.ones(2), accelhost.ones(1)})[2]
+---@param packed_sequences PackedSequence
+---@return table[]
+function rnn.unpack_sequence(...)
+  local packed = read_unpack(...)
+  if not rnn.is_packed(packed) then
+    fail("unpack_sequence: packed_sequences: expected a PackedSequence, got %s", describe(packed))
+  end
+  local padded, lengths = rnn.pad_packed_sequence(packed, {batch_first = true})
+  return rnn.unpad_sequence(padded, lengths, {batch_first = true})
+end
+
+local read_invert = arguments.signature("invert_permutation", {"permutation: tensor"})
+
+--- The permutation that undoes another.
+--
+--   nn.utils.rnn.invert_permutation(accelhost.tensor({2, 0, 1}, {dtype = "int64"}))  --> tensor([1, 2, 0])
+---@param permutation userdata int64 [n], each of 0..n-1 once
+---@return userdata
+function rnn.invert_permutation(...)
+  local permutation = read_invert(...)
+  return C.empty_like(permutation):scatter_(0, permutation, C.arange(permutation:size(0), {dtype = "int64"}))
+end
+
 return rnn

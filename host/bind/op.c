@@ -12,6 +12,7 @@
 #include "bind/function.h"
 #include "bind/handle.h"
 #include "bind/tensor.h"
+#include "tensor/rng.h"
 
 static bool is_integral(double value)
 {
@@ -186,8 +187,47 @@ static const char *nearest_parameter(const struct ah_op *op, const char *word)
     return ah_nearest(word, known);
 }
 
+/* Options that are no parameters of the row. */
+struct extras {
+    bool requires_grad;
+    struct ah_generator *generator;
+};
+
+static bool read_extra(lua_State *L, const struct ah_op *op, const char *key, struct extras *extras)
+{
+    if ((op->flags & AH_MAKES) && !strcmp(key, "requires_grad")) {
+        if (!lua_isboolean(L, -1))
+            ah_raise_text(L, "%s: requires_grad: expected true or false, got %s", op->name, ah_value_text(L, -1));
+        extras->requires_grad = lua_toboolean(L, -1);
+        return true;
+    }
+    if ((op->flags & AH_RANDOM) && !strcmp(key, "generator")) {
+        extras->generator = ah_to_generator(L, lua_gettop(L));
+        if (!extras->generator)
+            ah_raise_text(L, "%s: generator: expected a Generator, got %s", op->name, ah_value_text(L, -1));
+        return true;
+    }
+    return false;
+}
+
+/* A Generator is the CPU's: an op on another device draws from the device's own. */
+static void expect_cpu(lua_State *L, const struct ah_op *op, const struct ah_value *args)
+{
+    const struct ah_device *device = NULL;
+    bool tensors = false;
+    for (int i = 0; i < op->param_count; i++) {
+        if (args[i].kind == AH_DEVICE)
+            device = args[i].device;
+        else if (args[i].kind == AH_TENSOR && !device)
+            tensors = true, device = args[i].tensor->storage->device;
+    }
+    device = device || tensors ? device : ah_default_device;
+    if (device != &ah_cpu)
+        ah_raise_text(L, "%s: generator: a Generator draws on cpu, the result is to be on %s", op->name, device->name);
+}
+
 /* The trailing table of named arguments. */
-static void read_options(lua_State *L, const struct ah_op *op, int index, struct ah_value *args, bool *requires_grad)
+static void read_options(lua_State *L, const struct ah_op *op, int index, struct ah_value *args, struct extras *extras)
 {
     lua_pushnil(L);
     while (lua_next(L, index)) {
@@ -202,11 +242,7 @@ static void read_options(lua_State *L, const struct ah_op *op, int index, struct
             args[i] = read_value(L, op, i, value, false, &used);
             if (lua_gettop(L) > value) /* a list's storage: keep it below the iteration */
                 lua_insert(L, index + 1);
-        } else if ((op->flags & AH_MAKES) && !strcmp(key, "requires_grad")) {
-            if (!lua_isboolean(L, -1))
-                ah_raise_text(L, "%s: requires_grad: expected true or false, got %s", op->name, ah_value_text(L, -1));
-            *requires_grad = lua_toboolean(L, -1);
-        } else {
+        } else if (!read_extra(L, op, key, extras)) {
             char list[256] = "";
             for (int k = 0; k < op->param_count; k++) {
                 strncat(list, k ? ", " : "", sizeof list - strlen(list) - 1);
@@ -220,10 +256,18 @@ static void read_options(lua_State *L, const struct ah_op *op, int index, struct
     }
 }
 
+/* The row that a call means: t:view("int32") reads other elements in the same bytes. */
+static const struct ah_op *meant(lua_State *L, const struct ah_op *op)
+{
+    enum ah_dtype dtype;
+    bool is_dtype = lua_type(L, 2) == LUA_TSTRING && ah_dtype_parse(lua_tostring(L, 2), &dtype) == 0;
+    return op->id == AH_OP_view && is_dtype ? ah_op_get(AH_OP_view_dtype) : op;
+}
+
 static int call_op(lua_State *L, const struct ah_op *op, bool inplace)
 {
     struct ah_value args[AH_MAX_ARGS];
-    bool requires_grad = false;
+    struct extras extras = {false, NULL};
     if ((op->flags & AH_FROM_ZERO) && lua_istable(L, 2)) {
         lua_pushinteger(L, 0);
         lua_insert(L, 1);
@@ -239,7 +283,7 @@ static int call_op(lua_State *L, const struct ah_op *op, bool inplace)
     for (int k = i; k < op->param_count; k++)
         args[k].kind = AH_NONE;
     if (index == top && lua_istable(L, index))
-        read_options(L, op, index, args, &requires_grad);
+        read_options(L, op, index, args, &extras);
     else if (index <= top)
         return ah_raise_text(L, "%s: expected at most %d arguments, got %d", op->name, op->param_count, top);
     for (int k = i; k < op->param_count; k++) {
@@ -249,8 +293,12 @@ static int call_op(lua_State *L, const struct ah_op *op, bool inplace)
     }
     struct ah_tensor *out[AH_MAX_OUTS];
     int out_count = 0;
+    if (extras.generator)
+        expect_cpu(L, op, args);
     lua_State *outer = ah_enter(L);
+    struct ah_generator *before = ah_generator_stand_in(extras.generator);
     int status = ah_op_call(op->id, args, op->param_count, inplace, out, &out_count);
+    ah_generator_stand_in(before);
     ah_leave(outer);
     ah_check(L, status);
     for (int k = 0; k < out_count; k++) {
@@ -265,7 +313,7 @@ static int call_op(lua_State *L, const struct ah_op *op, bool inplace)
             ah_push_result(L, out[k], args, op->param_count);
         }
     }
-    if (requires_grad)
+    if (extras.requires_grad)
         ah_check(L, ah_set_requires_grad(out[0], true));
     ah_collect_if_due(L, 0);
     return out_count;
@@ -287,7 +335,7 @@ static int op_method(lua_State *L)
     const struct ah_op *op = lua_touserdata(L, lua_upvalueindex(1));
     if (!ah_to_tensor(L, 1))
         return ah_raise_not_method(L, op->name, "a tensor");
-    return call_op(L, op, false);
+    return call_op(L, meant(L, op), false);
 }
 
 static int op_inplace_method(lua_State *L)

@@ -91,6 +91,39 @@ static int get_version(lua_State *L, struct ah_tensor *tensor)
     return 1;
 }
 
+static int get_itemsize(lua_State *L, struct ah_tensor *tensor)
+{
+    lua_pushinteger(L, (lua_Integer)ah_dtype_size(tensor->dtype));
+    return 1;
+}
+
+static int get_nbytes(lua_State *L, struct ah_tensor *tensor)
+{
+    lua_pushnumber(L, (lua_Number)tensor->numel * (lua_Number)ah_dtype_size(tensor->dtype));
+    return 1;
+}
+
+static int get_is_cpu(lua_State *L, struct ah_tensor *tensor)
+{
+    lua_pushboolean(L, ah_on_cpu(tensor));
+    return 1;
+}
+
+/* The last two dims swapped, of a batch of matrices. */
+static int get_matrix_transposed(lua_State *L, struct ah_tensor *tensor)
+{
+    if (tensor->ndim < 2)
+        return ah_raise_text(L, "mT: expected at least 2 dims, got shape %s", ah_shape(tensor));
+    return ah_push_op(L, AH_OP_transpose, (const struct ah_value[]){AH_T(tensor), AH_I(-2), AH_I(-1)}, 3);
+}
+
+static int get_adjoint(lua_State *L, struct ah_tensor *tensor)
+{
+    if (tensor->ndim != 2 && tensor->ndim != 0)
+        return ah_raise_text(L, "H: expected 0 or 2 dims, got shape %s", ah_shape(tensor));
+    return ah_push_op(L, AH_OP_t, (const struct ah_value[]){AH_T(tensor)}, 1);
+}
+
 static const struct {
     const char *name;
     int (*get)(lua_State *L, struct ah_tensor *tensor);
@@ -126,6 +159,24 @@ static const struct {
     /* How often the memory was written in place.
      * @return integer */
     {"_version", get_version},
+    /* How many bytes an element has.
+     * @return integer */
+    {"itemsize", get_itemsize},
+    /* How many bytes the elements have together.
+     * @return integer */
+    {"nbytes", get_nbytes},
+    /* Do the elements lie on the CPU?
+     * @return boolean */
+    {"is_cpu", get_is_cpu},
+    /* A view of a batch of matrices with the last two dims exchanged.
+     * @return Tensor */
+    {"mT", get_matrix_transposed},
+    /* The same as mT: there are no complex numbers to conjugate.
+     * @return Tensor */
+    {"mH", get_matrix_transposed},
+    /* A matrix transposed, a view.
+     * @return Tensor */
+    {"H", get_adjoint},
     {NULL, NULL},
 };
 

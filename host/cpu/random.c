@@ -252,6 +252,95 @@ int ah_cpu_exponential_(struct ah_call *c)
     return fill(c->out[0], AH_F64, exponentials, &ah_args(c, exponential_)->lambd.number);
 }
 
+static void cauchys(struct ah_generator *g, void *data, int64_t n, const void *context)
+{
+    const double *numbers = context;
+    double *x = data;
+    for (int64_t i = 0; i < n; i++) { /* kept off the ends, where the tangent has none */
+        double at = ah_generator_double(g);
+        at = at > 1 - 0x1p-52 ? 1 - 0x1p-52 : at < 0x1p-52 ? 0x1p-52 : at;
+        x[i] = numbers[0] + numbers[1] * tan(M_PI * (at - 0.5));
+    }
+}
+
+int ah_cpu_cauchy_(struct ah_call *c)
+{
+    const struct ah_args_cauchy_ *arg = ah_args(c, cauchy_);
+    return fill(c->out[0], AH_F64, cauchys, (double[]){arg->median.number, arg->sigma.number});
+}
+
+static void log_normals(struct ah_generator *g, void *data, int64_t n, const void *context)
+{
+    const double *numbers = context;
+    double *x = data;
+    for (int64_t i = 0; i < n; i++)
+        x[i] = exp(ah_generator_normal(g, numbers[0], numbers[1]));
+}
+
+int ah_cpu_log_normal_(struct ah_call *c)
+{
+    const struct ah_args_log_normal_ *arg = ah_args(c, log_normal_);
+    return fill(c->out[0], AH_F64, log_normals, (double[]){arg->mean.number, arg->std.number});
+}
+
+static void geometrics(struct ah_generator *g, void *data, int64_t n, const void *context)
+{
+    const double *numbers = context;
+    double *x = data;
+    for (int64_t i = 0; i < n; i++)
+        x[i] = ceil(log(ah_generator_double(g)) / log1p(-numbers[0]));
+}
+
+int ah_cpu_geometric_(struct ah_call *c)
+{
+    return fill(c->out[0], AH_F64, geometrics, &ah_args(c, geometric_)->p.number);
+}
+
+/* For small rates by products of uniform numbers (Knuth), for others by transformed rejection (Hoermann 1993, PTRS). */
+static double poisson(struct ah_generator *g, double rate)
+{
+    if (rate < 10) {
+        double count = 0, product = 1, least = exp(-rate);
+        if (rate == 0)
+            return 0;
+        for (;; count++) {
+            product *= ah_generator_double(g);
+            if (product <= least)
+                return count;
+        }
+    }
+    double b = 0.931 + 2.53 * sqrt(rate), a = -0.059 + 0.02483 * b, scale = 1.1239 + 1.1328 / (b - 3.4);
+    double sure = 0.9277 - 3.6224 / (b - 2);
+    for (;;) {
+        double u = ah_generator_double(g) - 0.5, v = ah_generator_double(g), us = 0.5 - fabs(u);
+        double k = floor((2 * a / us + b) * u + rate + 0.43);
+        int sign;
+        if (us >= 0.07 && v <= sure)
+            return k;
+        if (k < 0 || (us < 0.013 && v > us))
+            continue;
+        if (log(v) + log(scale) - log(a / (us * us) + b) <= -rate + k * log(rate) - lgamma_r(k + 1, &sign))
+            return k;
+    }
+}
+
+int ah_cpu_poisson(struct ah_call *c)
+{
+    struct ah_generator *g = ah_default_generator();
+    struct ah_tensor *rates, *out = c->out[0];
+    AH_TRY(ah_contiguous_as(&rates, ah_args(c, poisson)->input.tensor, AH_F64));
+    const double *rate = ah_tensor_data(rates);
+    int status = 0;
+    for (int64_t i = 0; i < out->numel && status == 0; i++) {
+        if (!(rate[i] >= 0 && rate[i] < 0x1p53))
+            status = ah_fail(AH_EINVAL, "poisson: expected rates of 0 or more, got %g", rate[i]);
+        else
+            ah_tensor_set(out, i, poisson(g, rate[i]));
+    }
+    ah_tensor_release(rates);
+    return status;
+}
+
 /* Without replacement (and for one sample): the largest of p / exponential, which is how PyTorch draws. */
 static void draw_distinct(int64_t classes, double *score, int64_t samples, int64_t *out)
 {

@@ -277,3 +277,37 @@ int ah_forward_exponential_(struct ah_call *c)
         return ah_fail(AH_EINVAL, "exponential_: expected lambd above 0, got %g", arg->lambd.number);
     return ah_call_kernel(c);
 }
+
+int ah_forward_poisson(struct ah_call *c)
+{
+    const struct ah_tensor *input = ah_args(c, poisson)->input.tensor;
+    AH_TRY(ah_call_expect_float(c, 0));
+    AH_TRY(ah_call_output(c, 0, input->size, input->ndim, input->dtype));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_cauchy_(struct ah_call *c)
+{
+    const struct ah_args_cauchy_ *arg = ah_args(c, cauchy_);
+    AH_TRY(ah_call_expect_float(c, 0));
+    if (!(arg->sigma.number > 0))
+        return ah_fail(AH_EINVAL, "cauchy_: expected sigma above 0, got %g", arg->sigma.number);
+    return ah_call_kernel(c);
+}
+
+int ah_forward_log_normal_(struct ah_call *c)
+{
+    const struct ah_args_log_normal_ *arg = ah_args(c, log_normal_);
+    AH_TRY(ah_call_expect_float(c, 0));
+    if (!(arg->std.number > 0))
+        return ah_fail(AH_EINVAL, "log_normal_: expected std above 0, got %g", arg->std.number);
+    return ah_call_kernel(c);
+}
+
+int ah_forward_geometric_(struct ah_call *c)
+{
+    const struct ah_args_geometric_ *arg = ah_args(c, geometric_);
+    if (!(arg->p.number > 0 && arg->p.number < 1))
+        return ah_fail(AH_EINVAL, "geometric_: expected p between 0 and 1, got %g", arg->p.number);
+    return ah_call_kernel(c);
+}

@@ -102,6 +102,7 @@ enum {
     AH_ANY_DEVICE = 1 << 9,    /* its tensors may lie on several devices */
     AH_MAKES = 1 << 10,        /* makes tensors from nothing or in the likeness of one: takes requires_grad */
     AH_FROM_ZERO = 1 << 11,    /* f(high, size) is f(0, high, size) */
+    AH_RANDOM = 1 << 12,       /* draws from the default generator, or from the one that `generator` names */
     AH_API = AH_METHOD | AH_FUNCTION,
 };
 

@@ -90,3 +90,37 @@ int ah_forward_as_strided_positions(struct ah_call *c)
     AH_TRY(ah_call_output(c, 0, arg->size.ints.at, arg->size.ints.count, AH_I64));
     return ah_call_kernel(c);
 }
+
+/* The bytes of x as another dtype. Where the sizes of elements differ the last dim takes up the difference: it must lie
+ * without gaps, and everything else in whole elements. */
+int ah_forward_view_dtype(struct ah_call *c)
+{
+    const struct ah_args_view_dtype *arg = ah_args(c, view_dtype);
+    const struct ah_tensor *x = arg->input.tensor;
+    enum ah_dtype dtype = arg->dtype.dtype;
+    int64_t from = (int64_t)ah_dtype_size(x->dtype), to = (int64_t)ah_dtype_size(dtype), offset = x->offset;
+    int64_t size[AH_MAX_DIMS], stride[AH_MAX_DIMS];
+    int last = x->ndim - 1;
+    memcpy(size, x->size, sizeof size);
+    memcpy(stride, x->stride, sizeof stride);
+    if (dtype == AH_BOOL && x->dtype != AH_BOOL)
+        return ah_fail(AH_EINVAL, "view: %s holds bytes that are no truth values; use ne(0)", ah_dtype_name(x->dtype));
+    if (from != to) {
+        bool fits = last >= 0 && (stride[last] == 1 || size[last] <= 1) && offset * from % to == 0;
+        for (int d = 0; fits && d < last; d++)
+            fits = stride[d] * from % to == 0;
+        if (!fits || size[last] * from % to != 0) {
+            return ah_fail(AH_EINVAL, "view: %s with strides %s cannot be read as %s: the last dim must be dense and a "
+                           "whole number of elements", ah_shape(x), ah_shape_text(x->stride, x->ndim),
+                           ah_dtype_name(dtype));
+        }
+        for (int d = 0; d < last; d++)
+            stride[d] = stride[d] * from / to;
+        size[last] = size[last] * from / to;
+        stride[last] = 1;
+        offset = offset * from / to;
+    }
+    AH_TRY(ah_give_view(c, size, stride, x->ndim, offset));
+    c->out[0]->dtype = dtype;
+    return 0;
+}

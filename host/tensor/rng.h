@@ -23,6 +23,9 @@ struct ah_generator {
 /* The generator of accelhost.manual_seed; seeded with PyTorch's default 67280421310721 until then. */
 struct ah_generator *ah_default_generator(void);
 
+/* Let a generator stand in for the default one while an op runs (NULL: none); returns the one that did so before. */
+struct ah_generator *ah_generator_stand_in(struct ah_generator *g);
+
 /* Start the stream of a seed; only its lower 32 bits count, as in PyTorch. */
 void ah_generator_seed(struct ah_generator *g, uint64_t seed);
 

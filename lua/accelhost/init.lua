@@ -31,6 +31,7 @@ local accelhost = {
   is_grad_enabled = C.autograd.is_grad_enabled,
 
   manual_seed = C.random.manual_seed,
+  seed = C.random.seed,
   initial_seed = C.random.initial_seed,
   get_rng_state = C.random.get_rng_state,
   set_rng_state = C.random.set_rng_state,

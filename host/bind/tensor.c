@@ -328,6 +328,9 @@ static const struct ah_function methods_list[] = {
      *     t:dim()  --> 2
      * @return integer */
     {"dim", method_dim, "input:T"},
+    /* The same as dim.
+     * @return integer */
+    {"ndimension", method_dim, "input:T"},
     /* How many elements there are.
      *     t:numel()  --> 6
      * @return integer */

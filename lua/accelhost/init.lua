@@ -93,6 +93,12 @@ local function is_function(name)
   return info and info["function"]
 end
 
+-- The in-place form of a function is one too: accelhost.relu_(x).
+local function is_inplace(name)
+  local base = name:match "^(.*)_$"
+  return base and is_function(base) and C[name] ~= nil
+end
+
 --- The default accelerator, configured by how the script was launched; made when it is first used.
 --
 --   accelhost.accelerator.num_processes  --> 1
@@ -108,7 +114,7 @@ return namespace.new("accelhost", accelhost, lazy, {
   find = function(name)
     if name == "accelerator" then return accelhost.Accelerator() end
     if name == "fft" then arguments.fail "accelhost.fft is not here: Fourier transforms need complex numbers" end
-    return is_function(name) and C[name] or nil
+    return (is_function(name) or is_inplace(name)) and C[name] or nil
   end,
   names = function()
     local list = {"accelerator"}

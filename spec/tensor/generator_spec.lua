@@ -27,6 +27,19 @@ local draws = {
 }
 
 describe("the option generator", function()
+  -- A Generator is the CPU's.
+  local device = accelhost.get_default_device()
+  setup(function() accelhost.set_default_device "cpu" end)
+  teardown(function() accelhost.set_default_device(device) end)
+
+  if device ~= "cpu" then
+    it("is refused on another device", function()
+      check.raises("rand: generator: a Generator draws on cpu, the result is to be on " .. device, function()
+        accelhost.rand(2, {generator = accelhost.Generator(), device = device})
+      end)
+    end)
+  end
+
   for name, draw in pairs(draws) do
     it("lets " .. name .. " draw from a generator of its own", function()
       accelhost.manual_seed(7)

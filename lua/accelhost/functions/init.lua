@@ -5,7 +5,8 @@ local namespace = require "accelhost.util.namespace"
 
 local functions = {}
 
--- file -> its names: those that are functions and methods, functions only, methods only
+-- file -> its names: those that are functions and methods, functions only, methods only; where a method is another
+-- function of the file than its name says, name=field
 local files = {
   einsum = {functions = "einsum"},
   join = {
@@ -14,7 +15,7 @@ local files = {
       .. " broadcast_shapes broadcast_tensors meshgrid cartesian_prod combinations",
   },
   layout = {
-    both = "rot90 fliplr flipud ravel diag_embed diag diagflat trace",
+    both = "rot90 fliplr flipud ravel diag_embed diag diagflat trace as_strided",
     functions = "tril_indices triu_indices vander",
     methods = "unfold squeeze_ unsqueeze_ t_ transpose_ swapdims_ swapaxes_",
   },
@@ -35,6 +36,12 @@ local files = {
   statistics = {
     both = "median nanmedian kthvalue mode quantile nanquantile nansum nanmean aminmax cov corrcoef",
   },
+  variants = {
+    both = "renorm mvlgamma split_with_sizes real conj resolve_conj resolve_neg",
+    functions = "unravel_index where",
+    methods = "addmm_ baddbmm_ addmv_ addr_ addbmm_ renorm_ sum_to_size where=where_method",
+  },
+  windows = {functions = "bartlett_window blackman_window hann_window hamming_window kaiser_window"},
   compare = {both = "allclose equal isclose", functions = "polygamma", methods = "float_power_"},
 }
 
@@ -45,9 +52,9 @@ local function words(text)
 end
 
 -- Loads its file at the first call and is replaced by what the file has.
-local function stub(path, name)
+local function stub(path, name, field)
   return function(...)
-    local method = require(path)[name]
+    local method = require(path)[field]
     C.methods[name] = method
     return method(...)
   end
@@ -61,7 +68,10 @@ function functions.install(lazy)
     namespace.add(lazy, path, words(names.both))
     namespace.add(lazy, path, words(names.functions))
     for _, list in ipairs {names.both, names.methods} do
-      for _, name in ipairs(words(list)) do C.methods[name] = stub(path, name) end
+      for _, word in ipairs(words(list)) do
+        local name, field = word:match "^([%w_]+)=?([%w_]*)$"
+        C.methods[name] = stub(path, name, field ~= "" and field or name)
+      end
     end
   end
 end

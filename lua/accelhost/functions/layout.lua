@@ -161,6 +161,23 @@ function layout.unfold(...)
   return C.as_strided(input, shape, stride, input:storage_offset())
 end
 
+local read_as_strided = signature("as_strided",
+  {"input: tensor", "size: sizes", "stride: sizes", {"storage_offset: size"}})
+
+--- The elements that lie `stride` apart in the input's memory, from `storage_offset` on (by default where the input
+--- begins), all of them inside it. A view; gradients of elements that are seen several times add up.
+--
+--     accelhost.arange(4):as_strided({2, 2}, {1, 1})  --> tensor([[0, 1], [1, 2]])
+---@param input userdata
+---@param size integer|integer[]
+---@param stride integer|integer[] in elements
+---@param storage_offset? integer|table
+---@return userdata
+function layout.as_strided(...)
+  local input, size, stride, offset = read_as_strided(...)
+  return C.as_strided(input, size, stride, offset)
+end
+
 local indices = {
   "row: size", "col: size", {"offset: integer", 0}, {"dtype: dtype", "int64"}, {"device: device"},
 }

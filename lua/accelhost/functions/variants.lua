@@ -1,0 +1,184 @@
+--- Further forms of functions: in place, as methods, for several meanings of one name; and those that do nothing to
+--- real numbers.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local dims = require "accelhost.util.dims"
+local fail, signature, shape_text = arguments.fail, arguments.signature, arguments.shape_text
+
+local variants = {}
+
+local scaled = {{"beta: number", 1}, {"alpha: number", 1}}
+
+local function in_place(name, first, second)
+  local read = signature(name .. "_", {"input: tensor", first .. ": tensor", second .. ": tensor", unpack(scaled)})
+  return function(...)
+    local input, a, b, beta, alpha = read(...)
+    return input:copy_(input[name](input, a, b, {beta = beta, alpha = alpha}))
+  end
+end
+
+--- beta * input + alpha * (mat1 @ mat2), written into the input.
+---@type fun(input: userdata, mat1: userdata, mat2: userdata, beta?: number|table, alpha?: number): userdata
+variants.addmm_ = in_place("addmm", "mat1", "mat2")
+
+--- beta * input + alpha * (batch1 @ batch2), written into the input.
+---@type fun(input: userdata, batch1: userdata, batch2: userdata, beta?: number|table, alpha?: number): userdata
+variants.baddbmm_ = in_place("baddbmm", "batch1", "batch2")
+
+--- beta * input + alpha * (mat @ vec), written into the input.
+---@type fun(input: userdata, mat: userdata, vec: userdata, beta?: number|table, alpha?: number): userdata
+variants.addmv_ = in_place("addmv", "mat", "vec")
+
+--- beta * input + alpha * outer(vec1, vec2), written into the input.
+---@type fun(input: userdata, vec1: userdata, vec2: userdata, beta?: number|table, alpha?: number): userdata
+variants.addr_ = in_place("addr", "vec1", "vec2")
+
+--- beta * input + alpha * the sum of the batch's products, written into the input.
+---@type fun(input: userdata, batch1: userdata, batch2: userdata, beta?: number|table, alpha?: number): userdata
+variants.addbmm_ = in_place("addbmm", "batch1", "batch2")
+
+--- The input where a condition holds, `other` elsewhere: x:where(condition, other). Shapes broadcast.
+---@param input userdata
+---@param condition userdata bool
+---@param other number|userdata
+---@return userdata
+function variants.where_method(input, condition, other)
+  arguments.check("where", "input", "tensor", input)
+  arguments.check("where", "condition", "tensor", condition)
+  arguments.check("where", "other", "number|flag|tensor", other)
+  return C.where(condition, input, other)
+end
+
+--- One value where a condition holds, another elsewhere; of a condition alone the places where it does, as
+--- nonzero(condition, true).
+--
+--     accelhost.where(accelhost.tensor {true, false}, 1, 2)  --> tensor([1, 2])
+---@param condition userdata bool
+---@param input? number|userdata
+---@param other? number|userdata
+---@return userdata|userdata[]
+function variants.where(condition, ...)
+  if select("#", ...) > 0 or not C.is_tensor(condition) then return C.where(condition, ...) end
+  return condition:nonzero(true)
+end
+
+local read_renorm = signature("renorm", {"input: tensor", "p: positive", "dim: integer", "maxnorm: nonnegative"})
+
+--- The input with each slice along a dim whose p-norm exceeds maxnorm scaled down to it.
+---@param input userdata floating, at least 2 dims
+---@param p number
+---@param dim integer
+---@param maxnorm number
+---@return userdata
+function variants.renorm(...)
+  local input, p, dim, most = read_renorm(...)
+  if input:dim() < 2 then fail("renorm: input: expected at least 2 dims, got shape %s", shape_text(input)) end
+  dim = dims.wrap("renorm", dim, input:dim())
+  local others = {}
+  for d = 0, input:dim() - 1 do
+    if d ~= dim then others[#others + 1] = d end
+  end
+  local norm = input:norm(p, others, true)
+  return input * C.where(norm:gt(most), most / (norm + 1e-7), 1)
+end
+
+local read_renorm_ = signature("renorm_", {"input: tensor", "p: positive", "dim: integer", "maxnorm: nonnegative"})
+
+--- renorm, written into the input.
+---@param input userdata
+---@param p number
+---@param dim integer
+---@param maxnorm number
+---@return userdata input
+function variants.renorm_(...)
+  local input, p, dim, most = read_renorm_(...)
+  return input:copy_(variants.renorm(input.requires_grad and input:clone() or input, p, dim, most))
+end
+
+local read_mvlgamma = signature("mvlgamma", {"input: tensor", "p: count"})
+
+--- The logarithm of the gamma function of p dimensions: a constant and the sum of lgamma(input - k/2), k in 0..p - 1.
+---@param input userdata above (p - 1) / 2
+---@param p integer
+---@return userdata
+function variants.mvlgamma(...)
+  local input, p = read_mvlgamma(...)
+  if p > 2 ^ 16 then fail("mvlgamma: p: expected at most 65536, got %g", p) end
+  local x = input:is_floating_point() and input or input:to "float32"
+  if x:detach():le((p - 1) / 2):any():item() then fail("mvlgamma: input: expected values above %g", (p - 1) / 2) end
+  local half = C.arange(p, {dtype = x.dtype, device = x.device}) / 2
+  return (x:unsqueeze(-1) - half):lgamma():sum(-1) + p * (p - 1) / 4 * math.log(math.pi)
+end
+
+local read_unravel = signature("unravel_index", {"indices: tensor", "shape: sizes"})
+
+--- Positions that count through a shape in row-major order, as one tensor of indices for each of its dims.
+--
+--     accelhost.unravel_index(accelhost.tensor({5}, {dtype = "int64"}), {2, 3})  --> {tensor([1]), tensor([2])}
+---@param indices userdata integers
+---@param shape integer|integer[]
+---@return userdata[]
+function variants.unravel_index(...)
+  local indices, shape = read_unravel(...)
+  if type(shape) == "number" then shape = {shape} end
+  if indices:is_floating_point() or indices.dtype == "bool" then
+    fail("unravel_index: indices: expected integers, got %s", indices.dtype)
+  end
+  local total = dims.product(shape)
+  if indices:numel() > 0 and (total == 0 or indices:lt(-total):logical_or(indices:ge(total)):any():item()) then
+    fail("unravel_index: indices: expected positions within the %d elements of the shape", total)
+  end
+  local rest, list = C.where(indices:lt(0), indices + total, indices), {}
+  for d = #shape, 1, -1 do
+    list[d] = rest:remainder(math.max(shape[d], 1))
+    rest = rest:div(math.max(shape[d], 1), "floor")
+  end
+  return list
+end
+
+local read_split_with_sizes = signature("split_with_sizes",
+  {"input: tensor", "split_sizes: sizes", {"dim: integer", 0}})
+
+--- Views of these sizes along a dim, as split with a table of sizes.
+---@param input userdata
+---@param split_sizes integer[]
+---@param dim? integer|table default 0
+---@return userdata[]
+function variants.split_with_sizes(...)
+  local input, sizes, dim = read_split_with_sizes(...)
+  return input:split(type(sizes) == "number" and {sizes} or sizes, dim)
+end
+
+local read_sum_to_size = signature("sum_to_size", {"input: tensor", "size: sizes"})
+
+--- The sum over the dims that broadcasting added or stretched, down to a size that broadcasts to the input's.
+---@param input userdata
+---@param size integer|integer[]
+---@return userdata
+function variants.sum_to_size(...)
+  local input, size = read_sum_to_size(...)
+  return C.sum_to(input, type(size) == "number" and {size} or size)
+end
+
+local function itself(name)
+  local read = signature(name, {"input: tensor"})
+  return function(...) return (read(...)) end
+end
+
+--- The real part: the input itself.
+---@type fun(input: userdata): userdata
+variants.real = itself "real"
+
+--- The complex conjugate: of real numbers the input itself.
+---@type fun(input: userdata): userdata
+variants.conj = itself "conj"
+
+--- The input itself: no conjugation is ever put off here.
+---@type fun(input: userdata): userdata
+variants.resolve_conj = itself "resolve_conj"
+
+--- The input itself: no negation is ever put off here.
+---@type fun(input: userdata): userdata
+variants.resolve_neg = itself "resolve_neg"
+
+return variants

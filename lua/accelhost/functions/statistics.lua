@@ -342,6 +342,7 @@ local read_corrcoef = signature("corrcoef", {"input: tensor"})
 ---@return userdata
 function statistics.corrcoef(...)
   local input = read_corrcoef(...)
+  expect_numbers("corrcoef", input)
   local cov = statistics.cov(input)
   if cov:dim() == 0 then return cov / cov end
   local deviation = cov:diagonal():sqrt()

@@ -112,6 +112,13 @@ describe("folds by index", function()
     gradcheck.gradcheck(prod, {x, leaf {0, 1, 0}})
   end)
 
+  it("keep integers that no Lua number holds", function()
+    local far = whole {2 ^ 62, 2 ^ 61, -2 ^ 63} + 1
+    local x = whole {0, 0}
+    assert.is_true(x:scatter_reduce(0, index, far, "amin", false):equal(whole {-2 ^ 63, 2 ^ 61} + 1))
+    assert.is_true(x:scatter_reduce(0, index, far, "amax", false):equal(whole {2 ^ 62, 2 ^ 61} + 1))
+  end)
+
   it("are the same bits for any number of threads", function()
     accelhost.manual_seed(3)
     local x, many = accelhost.randn(50, 400), accelhost.randint(0, 50, {300, 400})

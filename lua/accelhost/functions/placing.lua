@@ -12,15 +12,15 @@ local function written(what, fn, input, ...)
   return input:copy_(fn(what, input.requires_grad and input:clone() or input, ...))
 end
 
--- What begins a fold from which the input is left out.
-local function neutral(input, how)
+-- What begins a fold from which the input is left out, a number or a tensor of the index's shape: the largest int64 is
+-- no Lua number.
+local function neutral(input, index, how)
   if how == "sum" or how == "mean" then return 0 end
   if how == "prod" then return 1 end
   if input:is_floating_point() then return how == "amax" and -math.huge or math.huge end
   if input.dtype == "bool" then return how == "amax" and 0 or 1 end
-  if input.dtype == "int64" then return how == "amax" and -2 ^ 63 or 2 ^ 53 end
-  local limits = C.dtype.iinfo(input.dtype)
-  return how == "amax" and limits.min or limits.max
+  local least = C.full_like(index, C.dtype.iinfo(input.dtype).min, {dtype = input.dtype})
+  return how == "amax" and least or least:bitwise_not()
 end
 
 local function mean_of(sum, count)
@@ -32,7 +32,7 @@ end
 -- index and src of one shape, dim counted from 0.
 local function fold(input, dim, index, src, how, include)
   local start = input
-  if not include then start = input:scatter(dim, index, neutral(input, how)) end
+  if not include then start = input:scatter(dim, index, neutral(input, index, how)) end
   if how == "sum" then return start:scatter_add(dim, index, src) end
   if how == "mean" then
     local counts = C.full_like(input, include and 1 or 0, {dtype = "int64"})

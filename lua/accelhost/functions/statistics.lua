@@ -181,7 +181,7 @@ local function check_chances(what, input, q)
   if q.dtype ~= input.dtype then fail("%s: q is %s but input is %s", what, q.dtype, input.dtype) end
   if q:dim() > 1 then fail("%s: q: expected at most 1 dim, got shape %s", what, shape_text(q)) end
   if not q:ge(0):logical_and(q:le(1)):all():item() then fail("%s: q: expected values in 0..1", what) end
-  return q:detach()
+  return q
 end
 
 local function quantile(what, skip, input, q, dim, keepdim, how)

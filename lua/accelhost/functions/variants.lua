@@ -114,7 +114,7 @@ local read_unravel = signature("unravel_index", {"indices: tensor", "shape: size
 
 --- Positions that count through a shape in row-major order, as one tensor of indices for each of its dims.
 --
---     accelhost.unravel_index(accelhost.tensor({5}, {dtype = "int64"}), {2, 3})  --> {tensor([1]), tensor([2])}
+--     accelhost.unravel_index(accelhost.tensor({5}, {dtype = "int64"}), {2, 3})[2]  --> tensor([2])
 ---@param indices userdata integers
 ---@param shape integer|integer[]
 ---@return userdata[]

@@ -113,12 +113,35 @@ end
 
 -- The site.
 
+-- Where a heading of a page is found: entries by their name, all else behind the page's.
+local function place_of(page, told, titles, heading)
+  local named = page.page and told.by_name[heading] or titles[heading]
+  return named and heading or page.id .. "-" .. markdown.anchor(heading)
+end
+
+-- The names of a page by section, each a link.
+local function contents(page, told, titles)
+  local rows = {}
+  for _, section in ipairs(page.page.sections) do
+    local names = {}
+    for i, item in ipairs(section.items) do
+      names[i] = ('<a href="#%s">%s</a>'):format(html.escape(item.entry.name), html.escape(item.name:match "[%w_]+$"))
+    end
+    local head = ""
+    if section.title ~= page.page.title then
+      head = ('<a class="section" href="#%s">%s</a> '):format(
+        html.escape(place_of(page, told, titles, section.title)), html.escape(section.title))
+    end
+    rows[#rows + 1] = "<p>" .. head .. table.concat(names, " ") .. "</p>"
+  end
+  return '<div class="contents">' .. table.concat(rows, "\n") .. "</div>\n"
+end
+
 local function site_page(page, told, titles)
   local seen = {}
   local function id(heading, level)
     if level == 1 then return page.id end
-    local entry = page.page and told.by_name[heading]
-    local name = entry and heading or titles[heading] and heading or page.id .. "-" .. markdown.anchor(heading)
+    local name = place_of(page, told, titles, heading)
     if seen[name] then name = name .. "-" .. level end
     seen[name] = true
     return name
@@ -133,17 +156,8 @@ local function site_page(page, told, titles)
   -- The first heading is the page's own: its place is the page.
   body = body:gsub('<h1 id="[^"]*">', "<h1>", 1)
   if page.page then
-    local list = {}
-    for _, section in ipairs(page.page.sections) do
-      for _, item in ipairs(section.items) do
-        list[#list + 1] = ('<a href="#%s">%s</a>'):format(html.escape(item.entry.name),
-          html.escape(item.name:match "[%w_]+$"))
-      end
-    end
-    table.sort(list, function(a, b) return a:match ">(.*)<":lower() < b:match ">(.*)<":lower() end)
-    local contents = '<div class="contents">' .. table.concat(list, "\n") .. "</div>\n"
     local from, to = body:find("<!-- names -->", 1, true)
-    body = body:sub(1, from - 1) .. contents .. body:sub(to + 1)
+    body = body:sub(1, from - 1) .. contents(page, told, titles) .. body:sub(to + 1)
   end
   return ('<article class="page%s" id="%s" data-title="%s">\n%s\n</article>'):format(page.guide and " guide" or "",
     page.id, html.escape(page.title), body)

@@ -1,6 +1,6 @@
 --- Data sets from files of rows: CSV and TSV, JSON lines, in memory or as streams.
 --
---   local set = data.CSV("train.csv", {types = {label = "int64"}})
+--   | local set = data.CSV("train.csv", {types = {label = "int64"}})
 --   for batch in data.DataLoader(set, {batch_size = 32}) do print(batch.label, batch.sentence[1]) end
 --
 -- A sample is a table of a row's fields by name. Errors name the file, the row (from 1, without the header) and the

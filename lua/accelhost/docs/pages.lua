@@ -24,7 +24,7 @@ local titles = {
 
 -- The title of a section is the beginning of its comment; what is left of that stays text.
 local function title_of(section, page)
-  if not section then return page.title, {} end
+  if not section or section.path == page.path and section.path:find "%.lua$" then return page.title, {} end
   local first = section.parts[1] and section.parts[1].text
   if not first then return titles[section.path] or page.title, section.parts end
   local topic, said = first:match "^([%w_%.]+): *(.*)$"

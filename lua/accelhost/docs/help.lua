@@ -56,7 +56,9 @@ local function show_entry(page, entry)
   local callable = entry.kind ~= "value" and entry.kind ~= "field"
   local head = entry.name
   if callable then head = entry.name .. signature.text(entry.parameters) end
-  page:line(page:bold(head))
+  local first = #page.lines + 1
+  page:wrap(head:match "^%S+ (.*)$" or "", 4, head:match "^%S+ ?")
+  for i = first, #page.lines do page.lines[i] = page:bold(page.lines[i]) end
   page:line()
   page:parts(entry.parts, 2)
   show_lists(page, entry)

@@ -25,6 +25,12 @@ local types = {
   modules = "Module[]", dataset = "Dataset", sized = "Dataset|integer", sampler = "Sampler|table",
 }
 
+-- What parameters of these names are where the function checks them by itself.
+local by_name = {
+  params = {"a table of parameters, or of groups {params = ..., lr = ...}", "Tensor[]|table[]"},
+  optimizer = {"an optimizer", "Optimizer"}, schedulers = {"a table of schedulers", "LRScheduler[]"},
+}
+
 local function type_of(kind)
   if not kind then return nil end
   local parts = {}
@@ -92,9 +98,10 @@ local function from_rows(rows)
   for i, row in ipairs(rows) do
     local default = row.default
     if type(default) == "function" then default = nil end
+    local known = not row.kind and by_name[row.name] or {}
     list[i] = {
-      name = row.name, required = row.required, default = default, kind = row.kind and row.kind.text,
-      type = type_of(row.kind),
+      name = row.name, required = row.required, default = default, kind = row.kind and row.kind.text or known[1],
+      type = type_of(row.kind) or known[2],
     }
   end
   return list

@@ -159,23 +159,11 @@ static const struct {
     /* How often the memory was written in place.
      * @return integer */
     {"_version", get_version},
-    /* How many bytes an element has.
-     * @return integer */
     {"itemsize", get_itemsize},
-    /* How many bytes the elements have together.
-     * @return integer */
     {"nbytes", get_nbytes},
-    /* Do the elements lie on the CPU?
-     * @return boolean */
     {"is_cpu", get_is_cpu},
-    /* A view of a batch of matrices with the last two dims exchanged.
-     * @return Tensor */
     {"mT", get_matrix_transposed},
-    /* The same as mT: there are no complex numbers to conjugate.
-     * @return Tensor */
     {"mH", get_matrix_transposed},
-    /* A matrix transposed, a view.
-     * @return Tensor */
     {"H", get_adjoint},
     {NULL, NULL},
 };

@@ -4,6 +4,7 @@
 #undef EXP
 #undef LOG
 #undef SQRT
+#undef RINT
 #undef FMA
 #undef TANH
 #undef SIGMOID

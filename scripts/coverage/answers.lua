@@ -28,7 +28,6 @@ return {
   {"torch.nn.utils", "clip_grad_norm", "as nn.utils.clip_grad_norm_"},
   {"torch.utils.data", "default_convert argument_validation runtime_validation.* non_deterministic DataChunk",
     "of PyTorch's data pipes"},
-  {"torch.nn.functional", "upsample upsample_bilinear upsample_nearest", "as F.interpolate"},
   {"torch.nn.functional", "native_channel_shuffle", "as F.channel_shuffle"},
   {"torch.nn.functional", ".*_with_indices", "as the option return_indices of the pooling"},
 

@@ -72,6 +72,16 @@ local layers = {
   AvgPool2d = {function() return nn.AvgPool2d(2) end, function() return randn(2, 3, 8, 8) end},
   AdaptiveAvgPool1d = {function() return nn.AdaptiveAvgPool1d(3) end, function() return randn(2, 3, 8) end},
   AdaptiveAvgPool2d = {function() return nn.AdaptiveAvgPool2d(3) end, function() return randn(2, 3, 8, 8) end},
+  Upsample = {function() return nn.Upsample {scale_factor = 1.5, mode = "bicubic"} end, function()
+    return randn(2, 3, 4, 4)
+  end},
+  UpsamplingNearest2d = {function() return nn.UpsamplingNearest2d(3) end, function() return randn(2, 3, 4, 4) end},
+  UpsamplingBilinear2d = {function() return nn.UpsamplingBilinear2d(3) end, function() return randn(2, 3, 4, 4) end},
+  Unfold = {function() return nn.Unfold(2) end, function() return randn(2, 3, 4, 4) end},
+  Fold = {function() return nn.Fold(3, 2) end, function() return randn(2, 8, 4) end},
+  PixelShuffle = {function() return nn.PixelShuffle(2) end, function() return randn(2, 4, 3, 3) end},
+  PixelUnshuffle = {function() return nn.PixelUnshuffle(2) end, function() return randn(2, 3, 4, 4) end},
+  ChannelShuffle = {function() return nn.ChannelShuffle(2) end, function() return randn(2, 4, 3, 3) end},
   Flatten = {function() return nn.Flatten() end, function() return randn(2, 3, 4) end},
   Unflatten = {function() return nn.Unflatten(1, {3, 4}) end, function() return randn(2, 12) end},
   ReLU = {function() return nn.ReLU() end, function() return randn(2, 3) end},

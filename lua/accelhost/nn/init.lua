@@ -37,6 +37,10 @@ local files = {
     "FractionalMaxPool3d",
   },
   adaptive = {"AdaptiveLogSoftmaxWithLoss"},
+  resize = {
+    "Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d", "Unfold", "Fold", "PixelShuffle", "PixelUnshuffle",
+    "ChannelShuffle",
+  },
   shape = {"Flatten", "Unflatten"},
   activation = {
     "ReLU", "GELU", "SiLU", "Tanh", "Sigmoid", "LeakyReLU", "ELU", "Softplus", "Softmax", "LogSoftmax", "Hardtanh",

@@ -24,12 +24,15 @@ local files = {
     "triplet_margin_with_distance_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss",
   },
   norm = {"instance_norm", "local_response_norm"},
+  grid = {"grid_sample", "affine_grid"},
   pad = {"pad"},
   pool = {
     "max_pool3d", "avg_pool3d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
     "adaptive_max_pool3d", "lp_pool1d", "lp_pool2d", "lp_pool3d",
   },
   unpool = {"max_unpool1d", "max_unpool2d", "max_unpool3d", "fractional_max_pool2d", "fractional_max_pool3d"},
+  patches = {"unfold", "fold", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "native_channel_shuffle"},
+  resize = {"interpolate", "upsample", "upsample_nearest", "upsample_bilinear"},
 }
 
 local lazy = {}

@@ -1,0 +1,119 @@
+--- Windows of images as columns, and pixels moved between space and channels.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+
+local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
+local F = {}
+
+local function pair(name, what, value)
+  if type(value) == "number" then return {value, value} end
+  if #value ~= 2 then fail("%s: %s: expected one or two integers, got %d", name, what, #value) end
+  return value
+end
+
+local read_unfold = signature("unfold", {
+  "input: tensor", "kernel_size: counts", {"dilation: counts", 1}, {"padding: sizes", 0}, {"stride: counts", 1},
+})
+--- The windows of (N, C, H, W) as columns: (N, C * kernel area, windows), in the order of a convolution's weights and
+--- positions; without N also. Padding is zeros.
+--     columns = F.unfold(x, 3, {padding = 1})
+---@param ... any input, kernel_size, dilation, padding, stride
+---@return userdata
+function F.unfold(...)
+  local input, kernel, dilation, padding, stride = read_unfold(...)
+  if input:dim() ~= 3 and input:dim() ~= 4 then
+    fail("unfold: input: expected (N, C, H, W) or (C, H, W), got %s", shape_text(input))
+  end
+  return C.im2col(input, pair("unfold", "kernel_size", kernel), pair("unfold", "dilation", dilation),
+    pair("unfold", "padding", padding), pair("unfold", "stride", stride))
+end
+
+local read_fold = signature("fold", {
+  "input: tensor", "output_size: counts", "kernel_size: counts", {"dilation: counts", 1}, {"padding: sizes", 0},
+  {"stride: counts", 1},
+})
+--- The sum of windows, columns as unfold gives them (N, C * kernel area, windows), into images (N, C, H, W) of
+--- output_size (H, W); without N also. Where windows overlap, they add up.
+--     images = F.fold(columns, {8, 8}, 3, {padding = 1})
+---@param ... any input, output_size, kernel_size, dilation, padding, stride
+---@return userdata
+function F.fold(...)
+  local input, size, kernel, dilation, padding, stride = read_fold(...)
+  return C.col2im(input, pair("fold", "output_size", size), pair("fold", "kernel_size", kernel),
+    pair("fold", "dilation", dilation), pair("fold", "padding", padding), pair("fold", "stride", stride))
+end
+
+-- The leading sizes, then channels, height and width.
+local function image_sizes(name, input)
+  if input:dim() < 3 then fail("%s: expected an input of at least 3 dims, got %s", name, shape_text(input)) end
+  local sizes = input:shape()
+  local count = #sizes
+  return {unpack(sizes, 1, count - 3)}, sizes[count - 2], sizes[count - 1], sizes[count]
+end
+
+local function with(lead, ...)
+  local sizes = {unpack(lead)}
+  for i = 1, select("#", ...) do sizes[#sizes + 1] = (select(i, ...)) end
+  return sizes
+end
+
+-- Permute the dims that follow `lead` leading ones, counted from 1 there.
+local function permuted(x, lead, order)
+  local dims = {}
+  for d = 1, lead do dims[d] = d - 1 end
+  for _, d in ipairs(order) do dims[#dims + 1] = lead + d - 1 end
+  return x:permute(dims)
+end
+
+local read_shuffle = signature("pixel_shuffle", {"input: tensor", "upscale_factor: count"})
+--- Channels into space: (..., C r r, H, W) to (..., C, H r, W r), r = upscale_factor.
+--     y = F.pixel_shuffle(x, 2)
+---@param ... any input, upscale_factor
+---@return userdata
+function F.pixel_shuffle(...)
+  local input, r = read_shuffle(...)
+  local lead, c, h, w = image_sizes("pixel_shuffle", input)
+  if c % (r * r) ~= 0 then
+    fail("pixel_shuffle: the %d channels of %s are not a multiple of %d", c, shape_text(input), r * r)
+  end
+  c = c / (r * r)
+  local parts = input:reshape(with(lead, c, r, r, h, w))
+  return permuted(parts, #lead, {1, 4, 2, 5, 3}):reshape(with(lead, c, h * r, w * r))
+end
+
+local read_unshuffle = signature("pixel_unshuffle", {"input: tensor", "downscale_factor: count"})
+--- Space into channels: (..., C, H r, W r) to (..., C r r, H, W), r = downscale_factor.
+--     y = F.pixel_unshuffle(x, 2)
+---@param ... any input, downscale_factor
+---@return userdata
+function F.pixel_unshuffle(...)
+  local input, r = read_unshuffle(...)
+  local lead, c, h, w = image_sizes("pixel_unshuffle", input)
+  if h % r ~= 0 or w % r ~= 0 then
+    fail("pixel_unshuffle: height and width of %s are not multiples of %d", shape_text(input), r)
+  end
+  h, w = h / r, w / r
+  local parts = input:reshape(with(lead, c, h, r, w, r))
+  return permuted(parts, #lead, {1, 3, 5, 2, 4}):reshape(with(lead, c * r * r, h, w))
+end
+
+local read_channels = signature("channel_shuffle", {"input: tensor", "groups: count"})
+--- The channels of (N, C, ...) in `groups` groups, taken in turn from each.
+--     y = F.channel_shuffle(x, 2)
+---@param ... any input, groups
+---@return userdata
+function F.channel_shuffle(...)
+  local input, groups = read_channels(...)
+  if input:dim() < 3 then
+    fail("channel_shuffle: expected an input of at least 3 dims, got %s", shape_text(input))
+  end
+  local sizes = input:shape()
+  local n, c = sizes[1], sizes[2]
+  if c % groups ~= 0 then
+    fail("channel_shuffle: the %d channels of %s do not make %d groups", c, shape_text(input), groups)
+  end
+  return input:reshape(n, groups, c / groups, unpack(sizes, 3)):transpose(1, 2):reshape(sizes)
+end
+F.native_channel_shuffle = F.channel_shuffle
+
+return F

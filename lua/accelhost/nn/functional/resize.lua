@@ -1,0 +1,140 @@
+--- Images and volumes of another size.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local pool = require "accelhost.nn.functional.pool"
+
+local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
+local F = {}
+
+-- mode -> the dims of space that it takes, nil for any
+local modes = {
+  linear = 1, bilinear = 2, bicubic = 2, trilinear = 3, lanczos = 2, nearest = false, ["nearest-exact"] = false,
+  area = false,
+}
+local names = "'nearest'|'linear'|'bilinear'|'bicubic'|'trilinear'|'lanczos'|'area'|'nearest-exact'"
+
+-- One number per dim of space.
+local function per_dim(name, value, count)
+  if type(value) ~= "table" then
+    local list = {}
+    for d = 1, count do list[d] = value end
+    return list
+  end
+  if #value ~= count then
+    fail("interpolate: %s: expected %d numbers for an input of %d dims, got %d", name, count, count + 2, #value)
+  end
+  return value
+end
+
+-- The output size, and the scales that positions are computed with (0: the quotient of the sizes).
+local function sizes_of(input, size, scale_factor, recompute)
+  local count = input:dim() - 2
+  if (size == nil) == (scale_factor == nil) then
+    fail("interpolate: expected either size or scale_factor, got %s", size and "both" or "neither")
+  end
+  if size then
+    if recompute then fail "interpolate: recompute_scale_factor goes with scale_factor, not with size" end
+    return per_dim("size", size, count), {0, 0, 0}
+  end
+  local scales, out = per_dim("scale_factor", scale_factor, count), {}
+  for d = 1, count do
+    out[d] = math.floor(input:size(d + 1) * scales[d])
+    if not (scales[d] > 0) or out[d] < 1 then
+      fail("interpolate: scale_factor %s leaves nothing of dim %d of %s", tostring(scales[d]), d + 1, shape_text(input))
+    end
+  end
+  return out, recompute and {0, 0, 0} or {scales[1] or 0, scales[2] or 0, scales[3] or 0}
+end
+
+-- The mean of the input positions that an output position covers.
+local function area(input, size)
+  if #size == 1 then return C.adaptive_avg_pool1d(input, size[1]) end
+  if #size == 2 then return C.adaptive_avg_pool2d(input, size) end
+  return pool.adaptive_avg_pool3d(input, size)
+end
+
+local function check_mode(input, mode, align_corners, antialias)
+  local count = input:dim() - 2
+  if count < 1 or count > 3 then
+    fail("interpolate: expected an input of 3, 4 or 5 dims, (N, C) and the dims of space, got %s", shape_text(input))
+  end
+  if modes[mode] and modes[mode] ~= count then
+    fail("interpolate: mode '%s' takes an input of %d dims, got %s", mode, modes[mode] + 2, shape_text(input))
+  end
+  if not modes[mode] and align_corners ~= nil then
+    fail("interpolate: align_corners goes with the modes linear, bilinear, bicubic and trilinear, not with '%s'", mode)
+  end
+  if antialias and mode ~= "bilinear" and mode ~= "bicubic" and mode ~= "lanczos" then
+    fail("interpolate: antialias goes with the modes bilinear, bicubic and lanczos, not with '%s'", mode)
+  end
+  if mode == "lanczos" and (align_corners or not antialias) then
+    fail "interpolate: mode 'lanczos' needs antialias = true and takes no align_corners"
+  end
+end
+
+-- Bytes are resampled as floats, rounded and kept in their range.
+local function resample_bytes(input, ...)
+  return C.resample(input:float(), ...):round():clamp(0, 255):to("uint8")
+end
+
+local read_interpolate = signature("interpolate", {
+  "input: tensor", {"size: counts"}, {"scale_factor: number|numbers"}, {"mode: " .. names, "nearest"},
+  {"align_corners: flag"}, {"recompute_scale_factor: flag"}, {"antialias: flag", false},
+})
+--- Resize the space of (N, C, L), (N, C, H, W) or (N, C, D, H, W) to `size`, or by `scale_factor` (a number, or one per
+--- dim; sizes are rounded down). Modes: nearest (as always, rounding down) and nearest-exact for any dtype; linear,
+--- bilinear, trilinear for 3, 4, 5 dims; bicubic and, with antialias, lanczos for 4; area: means. align_corners = true
+--- puts the corners' centres on each other instead of the corners. Positions are computed with the given scale_factor
+--- unless recompute_scale_factor is true. antialias = true widens the filter when shrinking. float16 and bfloat16 are
+--- computed in float32; bytes are rounded. Second derivatives exist.
+--     y = F.interpolate(x, {scale_factor = 2, mode = "bilinear"})
+---@param ... any input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias
+---@return userdata
+function F.interpolate(...)
+  local input, size, scale_factor, mode, align_corners, recompute, antialias = read_interpolate(...)
+  check_mode(input, mode, align_corners, antialias)
+  local out, scales = sizes_of(input, size, scale_factor, recompute)
+  if mode == "area" then return area(input, out) end
+  local nearest = mode == "nearest" or mode == "nearest-exact"
+  if not nearest and input.dtype ~= "uint8" and not input:is_floating_point() then
+    fail("interpolate: mode '%s' takes floating dtypes and uint8, got %s", mode, input.dtype)
+  end
+  local resample = input.dtype == "uint8" and not nearest and resample_bytes or C.resample
+  return resample(input, out, scales[1], scales[2], scales[3], mode, align_corners or false, antialias)
+end
+
+local read_upsample = signature("upsample", {
+  "input: tensor", {"size: counts"}, {"scale_factor: number|numbers"}, {"mode: " .. names, "nearest"},
+  {"align_corners: flag"},
+})
+--- interpolate by its older name.
+--     y = F.upsample(x, {scale_factor = 2})
+---@param ... any input, size, scale_factor, mode, align_corners
+---@return userdata
+function F.upsample(...)
+  return F.interpolate(read_upsample(...))
+end
+
+local read_nearest = signature("upsample_nearest",
+  {"input: tensor", {"size: counts"}, {"scale_factor: number|numbers"}})
+--- interpolate in mode "nearest", by an older name.
+--     y = F.upsample_nearest(x, {scale_factor = 2})
+---@param ... any input, size, scale_factor
+---@return userdata
+function F.upsample_nearest(...)
+  local input, size, scale_factor = read_nearest(...)
+  return F.interpolate(input, size, scale_factor)
+end
+
+local read_bilinear = signature("upsample_bilinear",
+  {"input: tensor", {"size: counts"}, {"scale_factor: number|numbers"}})
+--- interpolate in mode "bilinear" with align_corners = true, by an older name.
+--     y = F.upsample_bilinear(x, {scale_factor = 2})
+---@param ... any input, size, scale_factor
+---@return userdata
+function F.upsample_bilinear(...)
+  local input, size, scale_factor = read_bilinear(...)
+  return F.interpolate(input, size, scale_factor, "bilinear", true)
+end
+
+return F

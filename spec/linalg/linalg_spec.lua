@@ -166,6 +166,14 @@ describe("Gradients", function()
     assert.same({{-1, -1, -1}, {-1, -1, -1}, {-1, -1, -1}}, A.grad:tolist())
   end)
 
+  it("of the square root are finite for equal eigenvalues", function()
+    local A = (accelhost.eye(3, {dtype = "float64"}) * 4):requires_grad_()
+    local X = linalg.matrix_sqrth(A)
+    assert.same({{2, 0, 0}, {0, 2, 0}, {0, 0, 2}}, X:tolist())
+    X:sum():backward()
+    expect_near(accelhost.full({3, 3}, 0.25, {dtype = "float64"}), A.grad, 1e-12)
+  end)
+
   it("of least squares are those of the solution", function()
     accelhost.manual_seed(3)
     gradcheck.gradcheck(function(A, B) return (linalg.lstsq(A, B, {driver = "gelsd"})) end, {randn(2, 5, 3),

@@ -13,7 +13,7 @@ namespace.add(lazy, "accelhost.linalg.factor", {
   "lu_factor_ex", "lu_solve", "ldl_factor", "ldl_factor_ex", "ldl_solve", "householder_product",
 })
 namespace.add(lazy, "accelhost.linalg.norm", {
-  "norm", "vector_norm", "matrix_norm", "det", "slogdet", "matrix_rank", "pinv", "cond", "lstsq",
+  "norm", "vector_norm", "matrix_norm", "det", "slogdet", "matrix_rank", "pinv", "matrix_sqrth", "cond", "lstsq",
 })
 namespace.add(lazy, "accelhost.linalg.product", {
   "matmul", "multi_dot", "matrix_power", "matrix_exp", "cross", "vecdot", "diagonal", "vander",

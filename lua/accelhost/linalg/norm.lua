@@ -234,6 +234,42 @@ function norm.pinv(...)
   return (Pinv.apply(A, atol, rtol, hermitian))
 end
 
+-- X X = A gives dX X + X dX = dA, which the eigenvectors of A make diagonal: unlike the eigenvectors' own derivative
+-- this is finite for equal eigenvalues.
+local Sqrth = autograd.Function:extend "linalg.matrix_sqrth"
+
+local function sqrth_parts(A)
+  local values, vectors = check.eigh("linalg.matrix_sqrth", A, false, true)
+  return values:clamp_min(0):sqrt(), vectors
+end
+
+function Sqrth.forward(ctx, A)
+  ctx:save_for_backward(A)
+  local roots, vectors = sqrth_parts(A)
+  ctx.roots, ctx.vectors = roots, vectors
+  return C.matmul(vectors * roots:unsqueeze(-2), turned(vectors))
+end
+
+function Sqrth.backward(ctx, grad)
+  local roots, vectors = ctx.roots, ctx.vectors
+  if C.autograd.is_grad_enabled() then roots, vectors = sqrth_parts(ctx.saved_tensors[1]) end
+  local inner = C.matmul(turned(vectors), C.matmul((grad + turned(grad)) / 2, vectors))
+  inner = inner / (roots:unsqueeze(-1) + roots:unsqueeze(-2))
+  return C.matmul(vectors, C.matmul(inner, turned(vectors)))
+end
+
+local read_sqrth = signature("linalg.matrix_sqrth", {"A: tensor"})
+--- The symmetric X with X X = A of symmetric positive-definite matrices (..., n, n), of which the lower triangle is
+--- read. Negative eigenvalues count as 0.
+--     X = linalg.matrix_sqrth(A)
+---@param ... any A
+---@return userdata
+function norm.matrix_sqrth(...)
+  local A = read_sqrth(...)
+  check.square("linalg.matrix_sqrth", A)
+  return (Sqrth.apply(A))
+end
+
 local read_cond = signature("linalg.cond", {"A: tensor", {"p: number|'fro'|'nuc'"}})
 --- The condition number |A|_p |inverse of A|_p; p as ord of matrix_norm, without it 2: the largest over the smallest
 --- singular value, which matrices that are not square have too. Singular matrices have inf.

@@ -216,7 +216,8 @@ local read_unpack = arguments.signature("unpack_sequence", {"packed_sequences: a
 
 --- The tensors that pack_sequence was given.
 --
---   nn.utils.rnn.unpack_sequence(nn.utils.rnn.pack_sequence{accelhost.ones(2), accelhost.ones(1)})[2]  --> tensor([1.])
+--   local list = nn.utils.rnn.unpack_sequence(nn.utils.rnn.pack_sequence{accelhost.ones(2), accelhost.ones(1)})
+--   list[2]  --> tensor([1.])
 ---@param packed_sequences PackedSequence
 ---@return table[]
 function rnn.unpack_sequence(...)

@@ -126,6 +126,9 @@ $(BUILD)/embed: scripts/embed.c $(LUAJIT_A)
 	$(call say,ld $@)$(CC) -std=c11 -O1 -Ihost $(shell pkg-config --cflags luajit) $(WARN) -Werror -o $@ $^ \
 		$(LUAJIT_LIBS) -lm -ldl
 
+# A recipe that fails leaves nothing half-written for the next run to believe in.
+.DELETE_ON_ERROR:
+
 # Behind it the texts of everything public, where they stand: accelhost help reads them.
 DOCUMENTED := $(LUA) $(sort $(wildcard host/ops/*.def host/bind/*.c examples/guides/*.md)) host/cli/variables.def
 $(BUILD)/embedded.c: $(DOCUMENTED) scripts/docs/extract.lua $(BUILD)/embed Makefile

@@ -13,7 +13,8 @@ local read_sample = signature("grid_sample", {
 --- the grid's last dim is x, y (, z) from -1 to 1, the centres of the outermost pixels with align_corners = true, else
 --- their outer edges. Outside are zeros, the border, or the input mirrored. Mode "bicubic" is for 4 dims. Both have
 --- gradients, of first order; in mode "nearest" the grid's is 0.
---     y = F.grid_sample(x, grid, {padding_mode = "border"})
+--     local grid = F.affine_grid(accelhost.eye(2, 3):unsqueeze(0):expand(2, 2, 3), {2, 1, 28, 28})
+--     y = F.grid_sample(images, grid, {padding_mode = "border"})  --> [2, 1, 28, 28]
 ---@param ... any input, grid, mode, padding_mode, align_corners
 ---@return userdata (N, C, H_out, W_out)
 function F.grid_sample(...)
@@ -29,7 +30,7 @@ end
 local read_affine = signature("affine_grid", {"theta: tensor", "size: counts", {"align_corners: flag", false}})
 --- The grid for grid_sample that maps each output position of `size` (N, C, H, W) by the matrices theta (N, 2, 3), or
 --- of (N, C, D, H, W) by (N, 3, 4).
---     grid = F.affine_grid(theta, {1, 3, 8, 8})
+--     grid = F.affine_grid(accelhost.eye(2, 3):unsqueeze(0), {1, 3, 8, 8})  --> [1, 8, 8, 2]
 ---@param ... any theta, size, align_corners
 ---@return userdata (N, H, W, 2) or (N, D, H, W, 3)
 function F.affine_grid(...)

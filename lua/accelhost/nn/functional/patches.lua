@@ -16,7 +16,7 @@ local read_unfold = signature("unfold", {
 })
 --- The windows of (N, C, H, W) as columns: (N, C * kernel area, windows), in the order of a convolution's weights and
 --- positions; without N also. Padding is zeros.
---     columns = F.unfold(x, 3, {padding = 1})
+--     columns = F.unfold(images, 3, {padding = 1})  --> [2, 9, 784]
 ---@param ... any input, kernel_size, dilation, padding, stride
 ---@return userdata
 function F.unfold(...)
@@ -34,7 +34,7 @@ local read_fold = signature("fold", {
 })
 --- The sum of windows, columns as unfold gives them (N, C * kernel area, windows), into images (N, C, H, W) of
 --- output_size (H, W); without N also. Where windows overlap, they add up.
---     images = F.fold(columns, {8, 8}, 3, {padding = 1})
+--     y = F.fold(accelhost.ones(2, 9, 784), {28, 28}, 3, {padding = 1})  --> [2, 1, 28, 28]
 ---@param ... any input, output_size, kernel_size, dilation, padding, stride
 ---@return userdata
 function F.fold(...)
@@ -67,7 +67,7 @@ end
 
 local read_shuffle = signature("pixel_shuffle", {"input: tensor", "upscale_factor: count"})
 --- Channels into space: (..., C r r, H, W) to (..., C, H r, W r), r = upscale_factor.
---     y = F.pixel_shuffle(x, 2)
+--     y = F.pixel_shuffle(accelhost.ones(2, 4, 3, 3), 2)  --> [2, 1, 6, 6]
 ---@param ... any input, upscale_factor
 ---@return userdata
 function F.pixel_shuffle(...)
@@ -83,7 +83,7 @@ end
 
 local read_unshuffle = signature("pixel_unshuffle", {"input: tensor", "downscale_factor: count"})
 --- Space into channels: (..., C, H r, W r) to (..., C r r, H, W), r = downscale_factor.
---     y = F.pixel_unshuffle(x, 2)
+--     y = F.pixel_unshuffle(images, 2)  --> [2, 4, 14, 14]
 ---@param ... any input, downscale_factor
 ---@return userdata
 function F.pixel_unshuffle(...)
@@ -99,7 +99,7 @@ end
 
 local read_channels = signature("channel_shuffle", {"input: tensor", "groups: count"})
 --- The channels of (N, C, ...) in `groups` groups, taken in turn from each.
---     y = F.channel_shuffle(x, 2)
+--     y = F.channel_shuffle(accelhost.ones(2, 4, 3, 3), 2)  --> [2, 4, 3, 3]
 ---@param ... any input, groups
 ---@return userdata
 function F.channel_shuffle(...)

@@ -87,7 +87,7 @@ local read_interpolate = signature("interpolate", {
 --- puts the corners' centres on each other instead of the corners. Positions are computed with the given scale_factor
 --- unless recompute_scale_factor is true. antialias = true widens the filter when shrinking. float16 and bfloat16 are
 --- computed in float32; bytes are rounded. Second derivatives exist.
---     y = F.interpolate(x, {scale_factor = 2, mode = "bilinear"})
+--     y = F.interpolate(images, {scale_factor = 2, mode = "bilinear"})  --> [2, 1, 56, 56]
 ---@param ... any input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias
 ---@return userdata
 function F.interpolate(...)
@@ -108,7 +108,7 @@ local read_upsample = signature("upsample", {
   {"align_corners: flag"},
 })
 --- interpolate by its older name.
---     y = F.upsample(x, {scale_factor = 2})
+--     y = F.upsample(images, {scale_factor = 2})  --> [2, 1, 56, 56]
 ---@param ... any input, size, scale_factor, mode, align_corners
 ---@return userdata
 function F.upsample(...)
@@ -118,7 +118,7 @@ end
 local read_nearest = signature("upsample_nearest",
   {"input: tensor", {"size: counts"}, {"scale_factor: number|numbers"}})
 --- interpolate in mode "nearest", by an older name.
---     y = F.upsample_nearest(x, {scale_factor = 2})
+--     y = F.upsample_nearest(images, {scale_factor = 2})  --> [2, 1, 56, 56]
 ---@param ... any input, size, scale_factor
 ---@return userdata
 function F.upsample_nearest(...)
@@ -129,7 +129,7 @@ end
 local read_bilinear = signature("upsample_bilinear",
   {"input: tensor", {"size: counts"}, {"scale_factor: number|numbers"}})
 --- interpolate in mode "bilinear" with align_corners = true, by an older name.
---     y = F.upsample_bilinear(x, {scale_factor = 2})
+--     y = F.upsample_bilinear(images, {scale_factor = 2})  --> [2, 1, 56, 56]
 ---@param ... any input, size, scale_factor
 ---@return userdata
 function F.upsample_bilinear(...)

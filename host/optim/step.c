@@ -12,18 +12,18 @@
 enum { ARRAYS = 2 + AH_OPTIM_STATES };
 
 const struct ah_optim_kind_info ah_optim_kinds[AH_OPTIM_KINDS] = {
-    [AH_OPTIM_SGD] = {"SGD", {"momentum_buffer"}},
-    [AH_OPTIM_ADAM] = {"Adam", {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}},
-    [AH_OPTIM_ADAMW] = {"AdamW", {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}},
-    [AH_OPTIM_RMSPROP] = {"RMSprop", {"square_avg", "momentum_buffer", "grad_avg"}},
-    [AH_OPTIM_ADAGRAD] = {"Adagrad", {"sum"}},
-    [AH_OPTIM_ADADELTA] = {"Adadelta", {"square_avg", "acc_delta"}},
-    [AH_OPTIM_NADAM] = {"NAdam", {"exp_avg", "exp_avg_sq"}, {"mu_product"}},
-    [AH_OPTIM_RADAM] = {"RAdam", {"exp_avg", "exp_avg_sq"}},
-    [AH_OPTIM_ADAMAX] = {"Adamax", {"exp_avg", "exp_inf"}},
-    [AH_OPTIM_LION] = {"Lion", {"exp_avg"}},
-    [AH_OPTIM_ASGD] = {"ASGD", {"ax"}, {"eta", "mu"}},
-    [AH_OPTIM_RPROP] = {"Rprop", {"prev", "step_size"}},
+    [AH_OPTIM_SGD] = {.name = "SGD", .state = {"momentum_buffer"}},
+    [AH_OPTIM_ADAM] = {.name = "Adam", .state = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}},
+    [AH_OPTIM_ADAMW] = {.name = "AdamW", .state = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}},
+    [AH_OPTIM_RMSPROP] = {.name = "RMSprop", .state = {"square_avg", "momentum_buffer", "grad_avg"}},
+    [AH_OPTIM_ADAGRAD] = {.name = "Adagrad", .state = {"sum"}},
+    [AH_OPTIM_ADADELTA] = {.name = "Adadelta", .state = {"square_avg", "acc_delta"}},
+    [AH_OPTIM_NADAM] = {.name = "NAdam", .state = {"exp_avg", "exp_avg_sq"}, .scalar = {"mu_product"}},
+    [AH_OPTIM_RADAM] = {.name = "RAdam", .state = {"exp_avg", "exp_avg_sq"}},
+    [AH_OPTIM_ADAMAX] = {.name = "Adamax", .state = {"exp_avg", "exp_inf"}},
+    [AH_OPTIM_LION] = {.name = "Lion", .state = {"exp_avg"}},
+    [AH_OPTIM_ASGD] = {.name = "ASGD", .state = {"ax"}, .scalar = {"eta", "mu"}},
+    [AH_OPTIM_RPROP] = {.name = "Rprop", .state = {"prev", "step_size"}},
 };
 
 unsigned ah_optim_needs(enum ah_optim_kind kind, const struct ah_optim_options *o)

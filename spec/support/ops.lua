@@ -82,12 +82,13 @@ end
 
 local targets = {}
 
--- A function of accelhost or of nn.functional, or a method: whichever there is, in this order.
+-- A function of accelhost, a method or a function of nn.functional: whichever there is, in this order.
 local function target(case, first)
   if targets[case.op] then return targets[case.op] end
   if case.op == "getitem" then return function(tensor, key) return tensor[key] end end
   local function field(object) return object[case.op] end
-  for _, object in ipairs {accelhost, accelhost.nn.functional, accelhost.is_tensor(first) and first or nil} do
+  local tensor = accelhost.is_tensor(first) and first or accelhost
+  for _, object in ipairs {accelhost, tensor, accelhost.nn.functional} do
     local fine, found = pcall(field, object)
     if fine and found then
       targets[case.op] = found

@@ -136,7 +136,7 @@ function layout.trace(...)
   return input:diagonal():sum()
 end
 
-local read_unfold = signature("unfold", {"input: tensor", "dimension: integer", "size: size", "step: count"})
+local read_unfold = signature("tensor:unfold", {"input: tensor", "dimension: integer", "size: size", "step: count"})
 
 --- All windows of `size` entries, `step` apart, along a dim: a view, the entries of a window being its last dim.
 --

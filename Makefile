@@ -199,6 +199,7 @@ check: ## warnings as errors, lint, dependency rule, style, the README's command
 	build-werror/accelhost scripts/structure/check.lua
 	scripts/check-readme
 	build-werror/accelhost scripts/docs/check.lua
+	build-werror/accelhost scripts/coverage/table.lua --open
 
 # For a processor without half floats, which clang knows less of than gcc.
 .PHONY: clang

@@ -7,7 +7,7 @@ local answers = dofile(here_path .. "answers.lua")
 local accelhost = require "accelhost"
 local nn, optim, data = accelhost.nn, accelhost.optim, accelhost.data
 
-local tensor = accelhost.zeros {1}
+local tensor = accelhost.zeros {1, 1}
 local module = nn.Linear(1, 1)
 -- Our place of each namespace of PyTorch.
 local places = {

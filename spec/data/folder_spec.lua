@@ -14,7 +14,7 @@ local here = fine or not problem:find("accelhost-image.so is not here", 1, true)
 
 local function with_plugin(sentence, body)
   it(sentence, function()
-    if not here then pending("needs accelhost-image.so") end
+    if not here then pending("needs accelhost-image.so, which is built where libpng and libjpeg are") end
     body()
   end)
 end

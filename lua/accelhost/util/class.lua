@@ -167,9 +167,11 @@ function class.strict(cls, may_be_nil)
   cls._make_index = function(made)
     return function(self, key)
       local value = made[key]
+      if value == nil and made._getters and made._getters[key] then return made._getters[key](self) end
       if value == nil and not absent[key] and type(key) == "string" then
         local known = {}
         for at in pairs(self) do known[#known + 1] = at end
+        for at in pairs(made._getters or {}) do known[#known + 1] = at end
         local from = made
         while from do
           for at in pairs(from) do known[#known + 1] = at end
@@ -183,6 +185,36 @@ function class.strict(cls, may_be_nil)
   end
   cls.__index = cls._make_index(cls)
   return cls
+end
+
+--- Give a strict class a field that is computed when it is read; its instances can be assigned to it where `set` is
+--- given, by a class whose __newindex asks class.assign.
+---@param cls table
+---@param name string
+---@param get fun(self: table): any
+---@param set? fun(self: table, value: any)
+function class.property(cls, name, get, set)
+  cls._getters, cls._setters = cls._getters or {}, cls._setters or {}
+  cls._getters[name], cls._setters[name] = get, set
+end
+
+--- __newindex of a strict class whose instances have the fields that init made and properties, and no others: names
+--- that begin with _ are the class's own.
+---@param self table
+---@param name string
+---@param value any
+function class.assign(self, name, value)
+  name = tostring(name)
+  local setters, getters = self._setters, self._getters
+  if setters[name] then return setters[name](self, value) end
+  if name:find "^_" then return rawset(self, name, value) end
+  if getters[name] then arguments.fail("%s.%s tells how it is; it cannot be set", self._name, name) end
+  local known = {}
+  for field in pairs(self) do
+    if not field:find "^_" then known[#known + 1] = field end
+  end
+  for field in pairs(setters) do known[#known + 1] = field end
+  arguments.fail("%s has no field '%s' to be set%s", self._name, name, arguments.did_you_mean(name, known))
 end
 
 return class

@@ -1,0 +1,16 @@
+--- What accelerator:prepare makes ready, by kind.
+local C = require "accelhost._C"
+
+local marks = {_is_module = "model", _is_loader = "loader", _is_optimizer = "optimizer", _is_scheduler = "scheduler"}
+
+--- What a value is to an accelerator: "model", "loader", "optimizer" or "scheduler", nil for anything else.
+---@param object any
+---@return string?
+return function(object)
+  if type(object) ~= "table" and type(object) ~= "userdata" or C.is_tensor(object) then return nil end
+  local meta = getmetatable(object)
+  if type(meta) ~= "table" then return nil end
+  for mark, kind in pairs(marks) do
+    if meta[mark] == true then return kind end
+  end
+end

@@ -91,7 +91,7 @@ int ah_rebase_view(struct ah_tensor *view, struct ah_node *inner)
     struct copy_slices *slices = calloc(1, sizeof *slices);
     int status = 0;
     if (!node || !slices) {
-        free(node);
+        ah_node_release(node);
         free(slices);
         return ah_fail(AH_ENOMEM, "out of memory");
     }

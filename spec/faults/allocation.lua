@@ -91,6 +91,7 @@ local accelhost = require "accelhost"
 local x = accelhost.randn(3, 4, {requires_grad = true})
 local y = x:clone()
 y[0]:mul_(2)
+accelhost.autograd.detect_anomaly(function() y[1]:mul_(3) end)
 y[{{0, 2}}]:add_(1)
 local handle = y:register_hook(function(grad) return grad * 2 end)
 local first = accelhost.autograd.grad(y:pow(3):sum(), {x}, {create_graph = true})[1]

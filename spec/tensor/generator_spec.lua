@@ -26,6 +26,40 @@ local draws = {
   geometric_ = function(o) return accelhost.zeros(9):geometric_(0.1, o) end,
 }
 
+-- `o` with more options.
+local function with(o, more)
+  more.generator = o and o.generator
+  return more
+end
+
+local F = accelhost.nn.functional
+for name, size in pairs {dropout = {9}, dropout1d = {4, 5, 2}, dropout2d = {4, 5, 2, 2}, dropout3d = {4, 5, 2, 2, 2},
+  alpha_dropout = {9}, feature_alpha_dropout = {4, 5, 2}} do
+  draws[name] = function(o) return F[name](accelhost.ones(size), with(o, {training = true})) end
+end
+draws["dropout, inplace"] = function(o) return F.dropout(accelhost.ones(9), with(o, {inplace = true})) end
+draws.dropout_ = function(o) return accelhost.ones(9):dropout_(0.5, true, o) end
+draws.rrelu = function(o) return F.rrelu(-accelhost.ones(9), with(o, {training = true})) end
+draws.rrelu_ = function(o) return F.rrelu_(-accelhost.ones(9), with(o, {training = true})) end
+draws.gumbel_softmax = function(o) return F.gumbel_softmax(accelhost.zeros(3, 3), o) end
+draws.scaled_dot_product_attention = function(o)
+  local x = accelhost.eye(6)
+  return F.scaled_dot_product_attention(x, x, x, with(o, {dropout_p = 0.5}))
+end
+for name, given in pairs {uniform_ = {}, normal_ = {}, xavier_uniform_ = {}, xavier_normal_ = {}, kaiming_uniform_ = {},
+  kaiming_normal_ = {}, trunc_normal_ = {}, orthogonal_ = {}, sparse_ = {0.5}} do
+  draws["nn.init." .. name] = function(o)
+    given[#given + 1] = o
+    local result = accelhost.nn.init[name](accelhost.empty(4, 5), unpack(given))
+    given[#given] = nil
+    return result
+  end
+end
+-- Where most normal draws would miss.
+draws["nn.init.trunc_normal_ far out"] = function(o)
+  return accelhost.nn.init.trunc_normal_(accelhost.empty(9), 0, 1, 2, 3, o)
+end
+
 describe("the option generator", function()
   -- A Generator is the CPU's.
   local device = accelhost.get_default_device()

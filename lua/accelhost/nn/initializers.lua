@@ -3,7 +3,8 @@
 --   local conv = nn.Conv2d(3, 8, 3)
 --   nn.init.kaiming_normal_(conv.weight, {mode = "fan_out", nonlinearity = "relu"})
 --
--- Each function works without recording gradients and returns the tensor.
+-- Each function works without recording gradients and returns the tensor. What draws takes {generator = ...}, a
+-- Generator of your own, and then leaves the global one alone.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local warn = require "accelhost.util.warn"
@@ -18,8 +19,8 @@ local function no_grad(fn, tensor, ...)
   return C.autograd.no_grad(fn, tensor, ...)
 end
 
-local function uniform(tensor, low, high) return tensor:uniform_(low, high) end
-local function normal(tensor, mean, std) return tensor:normal_(mean, std) end
+local function uniform(tensor, low, high, generator) return tensor:uniform_(low, high, {generator = generator}) end
+local function normal(tensor, mean, std, generator) return tensor:normal_(mean, std, {generator = generator}) end
 local function fill(tensor, value) return tensor:fill_(value) end
 
 local read_fans = arguments.signature("calculate_fan_in_and_fan_out", {"tensor: tensor"})
@@ -58,7 +59,8 @@ function init.calculate_gain(...)
   return gains[nonlinearity] or math.sqrt(2.0 / (1 + slope ^ 2))
 end
 
-local read_uniform = arguments.signature("uniform_", {"tensor: tensor", {"a: number", 0}, {"b: number", 1}})
+local read_uniform = arguments.signature("uniform_",
+  {"tensor: tensor", {"a: number", 0}, {"b: number", 1}, {"generator: generator"}})
 --- U(a, b).
 --
 --   nn.init.uniform_(accelhost.empty(2), 3, 4):ge(3):all()  --> tensor(true)
@@ -66,7 +68,8 @@ function init.uniform_(...)
   return no_grad(uniform, read_uniform(...))
 end
 
-local read_normal = arguments.signature("normal_", {"tensor: tensor", {"mean: number", 0}, {"std: nonnegative", 1}})
+local read_normal = arguments.signature("normal_",
+  {"tensor: tensor", {"mean: number", 0}, {"std: nonnegative", 1}, {"generator: generator"}})
 --- N(mean, std^2).
 --
 --   nn.init.normal_(accelhost.empty(2), 5, 0)  --> tensor([5., 5.])
@@ -139,45 +142,47 @@ function init.dirac_(...)
 end
 
 local read_sparse = arguments.signature("sparse_",
-  {"tensor: tensor", "sparsity: probability", {"std: nonnegative", 0.01}})
---- N(0, std^2) with a share of zeros in each column of a matrix (Martens, 2010).
+  {"tensor: tensor", "sparsity: probability", {"std: nonnegative", 0.01}, {"generator: generator"}})
+--- N(0, std^2) with a share of zeros in each column of a matrix (Martens, 2010). A generator draws the zeros' places
+--- too, which PyTorch always draws from the global one.
 --
 --   nn.init.sparse_(accelhost.empty(4, 2), 0.5):count_nonzero()  --> tensor(4)
 function init.sparse_(...)
-  local tensor, sparsity, std = read_sparse(...)
+  local tensor, sparsity, std, generator = read_sparse(...)
   if tensor:dim() ~= 2 then fail("sparse_: expected 2 dims, got %d", tensor:dim()) end
   return no_grad(function()
     local rows = tensor:size(0)
     local zeros = math.ceil(sparsity * rows)
-    tensor:normal_(0, std)
+    normal(tensor, 0, std, generator)
     for column = 0, tensor:size(1) - 1 do
-      local chosen = C.randperm(rows):narrow(0, 0, zeros)
+      local chosen = C.randperm(rows, {generator = generator}):narrow(0, 0, zeros)
       tensor:select(1, column):index_fill_(0, chosen, 0)
     end
     return tensor
   end, tensor)
 end
 
-local read_xavier_uniform = arguments.signature("xavier_uniform_", {"tensor: tensor", {"gain: number", 1}})
+local xavier = {"tensor: tensor", {"gain: number", 1}, {"generator: generator"}}
+local read_xavier_uniform = arguments.signature("xavier_uniform_", xavier)
 --- U(-a, a) with a = gain * sqrt(6 / (fan_in + fan_out)).
 --
 --   nn.init.xavier_uniform_(accelhost.empty(3, 4)):size(1)  --> 4
 function init.xavier_uniform_(...)
-  local tensor, gain = read_xavier_uniform(...)
+  local tensor, gain, generator = read_xavier_uniform(...)
   local fan_in, fan_out = init.calculate_fan_in_and_fan_out(tensor)
   local std = gain * math.sqrt(2.0 / (fan_in + fan_out))
   local bound = math.sqrt(3.0) * std
-  return no_grad(uniform, tensor, -bound, bound)
+  return no_grad(uniform, tensor, -bound, bound, generator)
 end
 
-local read_xavier_normal = arguments.signature("xavier_normal_", {"tensor: tensor", {"gain: number", 1}})
+local read_xavier_normal = arguments.signature("xavier_normal_", xavier)
 --- N(0, gain^2 * 2 / (fan_in + fan_out)).
 --
 --   nn.init.xavier_normal_(accelhost.empty(3, 4)):size(1)  --> 4
 function init.xavier_normal_(...)
-  local tensor, gain = read_xavier_normal(...)
+  local tensor, gain, generator = read_xavier_normal(...)
   local fan_in, fan_out = init.calculate_fan_in_and_fan_out(tensor)
-  return no_grad(normal, tensor, 0, gain * math.sqrt(2.0 / (fan_in + fan_out)))
+  return no_grad(normal, tensor, 0, gain * math.sqrt(2.0 / (fan_in + fan_out)), generator)
 end
 
 local function kaiming_std(tensor, a, mode, nonlinearity)
@@ -187,16 +192,16 @@ local function kaiming_std(tensor, a, mode, nonlinearity)
 end
 
 local kaiming = {"tensor: tensor", {"a: number", 0}, {"mode: 'fan_in'|'fan_out'", "fan_in"},
-  {"nonlinearity: " .. nonlinearities, "leaky_relu"}}
+  {"nonlinearity: " .. nonlinearities, "leaky_relu"}, {"generator: generator"}}
 local read_kaiming_uniform = arguments.signature("kaiming_uniform_", kaiming)
 --- U(-bound, bound) with bound = gain * sqrt(3 / fan).
 --
 --   nn.init.kaiming_uniform_(accelhost.empty(3, 4)):size(1)  --> 4
 function init.kaiming_uniform_(...)
-  local tensor, a, mode, nonlinearity = read_kaiming_uniform(...)
+  local tensor, a, mode, nonlinearity, generator = read_kaiming_uniform(...)
   if tensor:numel() == 0 then return tensor end
   local bound = math.sqrt(3.0) * kaiming_std(tensor, a, mode, nonlinearity)
-  return no_grad(uniform, tensor, -bound, bound)
+  return no_grad(uniform, tensor, -bound, bound, generator)
 end
 
 local read_kaiming_normal = arguments.signature("kaiming_normal_", kaiming)
@@ -204,9 +209,9 @@ local read_kaiming_normal = arguments.signature("kaiming_normal_", kaiming)
 --
 --   nn.init.kaiming_normal_(accelhost.empty(3, 4), {nonlinearity = "relu"}):size(1)  --> 4
 function init.kaiming_normal_(...)
-  local tensor, a, mode, nonlinearity = read_kaiming_normal(...)
+  local tensor, a, mode, nonlinearity, generator = read_kaiming_normal(...)
   if tensor:numel() == 0 then return tensor end
-  return no_grad(normal, tensor, 0, kaiming_std(tensor, a, mode, nonlinearity))
+  return no_grad(normal, tensor, 0, kaiming_std(tensor, a, mode, nonlinearity), generator)
 end
 
 local function normal_cdf(x)
@@ -214,63 +219,65 @@ local function normal_cdf(x)
 end
 
 -- Normal draws; those outside [a, b] are drawn anew, all together, until none is left.
-local function redraw_normal(tensor, mean, std, a, b)
+local function redraw_normal(tensor, mean, std, a, b, generator)
   local low, high = C.full_like(tensor:detach(), a), C.full_like(tensor:detach(), b)
-  tensor:normal_(mean, std)
+  normal(tensor, mean, std, generator)
   while true do
     local outside = tensor:lt(low):logical_or_(tensor:gt(high))
     if not outside:any():item() then return end
-    tensor:copy_(C.where(outside, C.empty_like(tensor):normal_(mean, std), tensor))
+    tensor:copy_(C.where(outside, normal(C.empty_like(tensor), mean, std, generator), tensor))
   end
 end
 
 -- Uniform draws over [a, b], each accepted with its density over the largest one there.
-local function accept_uniform(tensor, mean, std, a, b)
+local function accept_uniform(tensor, mean, std, a, b, generator)
   local peak = -0.5 * ((math.max(a, math.min(mean, b)) - mean) / std) ^ 2
   local candidates, pending = C.empty_like(tensor), nil
   repeat
     if pending then
-      candidates:uniform_(a, b)
+      uniform(candidates, a, b, generator)
       tensor:copy_(C.where(pending, candidates, tensor))
     else
-      candidates:copy_(tensor:uniform_(a, b))
+      candidates:copy_(uniform(tensor, a, b, generator))
     end
     local density = candidates:sub_(mean):div_(std):pow_(2):mul_(-0.5):sub_(peak)
-    local rejected = C.empty_like(tensor):uniform_():log_():gt(density)
+    local rejected = uniform(C.empty_like(tensor), 0, 1, generator):log_():gt(density)
     pending = pending and pending:logical_and(rejected) or rejected
   until not pending:any():item()
 end
 
 local read_trunc = arguments.signature("trunc_normal_",
-  {"tensor: tensor", {"mean: number", 0}, {"std: positive", 1}, {"a: number", -2}, {"b: number", 2}})
+  {"tensor: tensor", {"mean: number", 0}, {"std: positive", 1}, {"a: number", -2}, {"b: number", 2},
+    {"generator: generator"}})
 --- N(mean, std^2) restricted to [a, b]: by rejection of normal draws, or of uniform ones where most would miss.
 --
 --   nn.init.trunc_normal_(accelhost.empty(100)):abs():le(2):all()  --> tensor(true)
 function init.trunc_normal_(...)
-  local tensor, mean, std, a, b = read_trunc(...)
+  local tensor, mean, std, a, b, generator = read_trunc(...)
   if mean < a - 2 * std or mean > b + 2 * std then
     warn("trunc_normal_: mean is more than 2 std from [a, b]; the distribution of values may be incorrect")
   end
   return no_grad(function()
     local inside = normal_cdf((b - mean) / std) - normal_cdf((a - mean) / std)
     local draw = inside > 0.3 and redraw_normal or accept_uniform
-    draw(tensor, mean, std, a, b)
+    draw(tensor, mean, std, a, b, generator)
     return tensor
   end, tensor)
 end
 
-local read_orthogonal = arguments.signature("orthogonal_", {"tensor: tensor", {"gain: number", 1}})
+local read_orthogonal = arguments.signature("orthogonal_",
+  {"tensor: tensor", {"gain: number", 1}, {"generator: generator"}})
 --- A (semi-)orthogonal matrix, rows by the rest: Gram-Schmidt, run twice, of a normal sample.
 --
 --   nn.init.orthogonal_(accelhost.empty(1, 2)):norm():round()  --> tensor(1.)
 function init.orthogonal_(...)
-  local tensor, gain = read_orthogonal(...)
+  local tensor, gain, generator = read_orthogonal(...)
   if tensor:dim() < 2 then fail("orthogonal_: expected at least 2 dims, got %d", tensor:dim()) end
   if tensor:numel() == 0 then return tensor end
   return no_grad(function()
     local rows = tensor:size(0)
     local cols = tensor:numel() / rows
-    local flat = tensor:new_empty({rows, cols}):normal_(0, 1)
+    local flat = normal(tensor:new_empty {rows, cols}, 0, 1, generator)
     local vectors = (rows < cols and flat or flat:transpose(0, 1)):to("float64"):contiguous()
     for i = 0, vectors:size(0) - 1 do
       local v = vectors[i]

@@ -5,20 +5,24 @@ local arguments = require "accelhost.util.arguments"
 local fail, signature = arguments.fail, arguments.signature
 local F = {}
 
---- fn(input, ...) under its name, with PyTorch's `inplace` as last option, and the same written into the input. The
--- gradients are of a copy, since the input is what is overwritten.
-local function with_inplace(name, parameters, fn)
+--- fn(input, ...) under its name, with PyTorch's `inplace` behind its options (and before a `further` one), and the
+-- same written into the input. The gradients are of a copy, since the input is what is overwritten.
+local function with_inplace(name, parameters, fn, further)
   local rows = {"input: tensor"}
   for _, parameter in ipairs(parameters) do rows[#rows + 1] = parameter end
-  rows[#rows + 1] = {"inplace: flag", false}
-  local count = #rows
-  local read, read_ = signature(name, rows), signature(name .. "_", {unpack(rows, 1, count - 1)})
+  local place = #rows + 1
+  rows[place] = further
+  local count, read_ = #rows, signature(name .. "_", rows)
+  table.insert(rows, place, {"inplace: flag", false})
+  local read = signature(name, rows)
   local function write(input, ...)
     return input:copy_(fn(input:clone(), ...))
   end
   return function(...)
     local values = {read(...)}
-    return (values[count] and write or fn)(unpack(values, 1, count - 1))
+    local chosen = values[place] and write or fn
+    for i = place, count do values[i] = values[i + 1] end
+    return chosen(unpack(values, 1, count))
   end, function(...)
     return write(read_(...))
   end
@@ -61,23 +65,24 @@ F.threshold, F.threshold_ = with_inplace("threshold", {"threshold: number", "val
   function(input, threshold, value) return input:masked_fill(input:le(threshold), value) end)
 
 -- In training the slopes of what is not above 0 are drawn in memory's order, in float64 whatever the dtype.
-local function rrelu(input, lower, upper, training)
+local function rrelu(input, lower, upper, training, generator)
   if lower > upper then fail("rrelu: expected lower <= upper, got %s and %s", lower, upper) end
   if not training then return C.leaky_relu(input, (lower + upper) / 2) end
   local slope = C.autograd.no_grad(function()
     local below = input:le(0)
-    local drawn = C.empty(below:sum():item(), {dtype = "float64", device = input.device}):uniform_(lower, upper)
+    local drawn = C.empty(below:sum():item(), {dtype = "float64", device = input.device})
+    drawn:uniform_(lower, upper, {generator = generator})
     return C.ones_like(input):masked_scatter_(below, drawn:to(input.dtype))
   end)
   return input * slope
 end
 
 --- Leaky ReLU whose slope is drawn from U(lower, upper) for each element in training, and is the middle otherwise
--- (Xu et al., 2015). rrelu_ writes into its input.
+-- (Xu et al., 2015), from `generator` if it is given. rrelu_ writes into its input.
 --
 --   F.rrelu(accelhost.tensor{-1, 1})  --> tensor([-0.2292,  1.0000])
 F.rrelu, F.rrelu_ = with_inplace("rrelu",
-  {{"lower: number", 1 / 8}, {"upper: number", 1 / 3}, {"training: flag", false}}, rrelu)
+  {{"lower: number", 1 / 8}, {"upper: number", 1 / 3}, {"training: flag", false}}, rrelu, {"generator: generator"})
 
 local function unary(name, fn)
   local read = signature(name, {"input: tensor"})
@@ -159,13 +164,17 @@ function F.softmin(...)
 end
 
 local read_gumbel = signature("gumbel_softmax",
-  {"logits: tensor", {"tau: positive", 1}, {"hard: flag", false}, {"dim: integer", -1}})
---- A sample of the Gumbel-softmax distribution; with hard = true one-hot, with the soft sample's gradient.
+  {"logits: tensor", {"tau: positive", 1}, {"hard: flag", false}, {"eps: number", 1e-10}, {"dim: integer", -1},
+    {"generator: generator"}})
+--- A sample of the Gumbel-softmax distribution, from `generator` if it is given; with hard = true one-hot, with the
+--- soft sample's gradient. `eps` means nothing, as in PyTorch.
 --
 --   F.gumbel_softmax(x, {hard = true}):sum()  --> tensor(2.)
 function F.gumbel_softmax(...)
-  local logits, tau, hard, dim = read_gumbel(...)
-  local noise = C.autograd.no_grad(function() return -C.empty_like(logits):exponential_():log_() end)
+  local logits, tau, hard, _, dim, generator = read_gumbel(...)
+  local noise = C.autograd.no_grad(function()
+    return -C.empty_like(logits):exponential_(1, {generator = generator}):log_()
+  end)
   local soft = C.softmax((logits + noise) / tau, dim)
   if not hard then return soft end
   local index = soft:argmax(dim, true)

@@ -1,4 +1,4 @@
---- Dropout of whole channels.
+--- Dropout of whole channels, and SELU's. Each takes the option `generator`, which the mask is then drawn from.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 
@@ -8,16 +8,17 @@ local F = {}
 --- `unbatched`: the number of dims of an input whose first dim is the channel; otherwise the second is.
 local function channel_dropout(what, low, high, unbatched)
   local read = signature(what,
-      {"input: tensor", {"p: probability", 0.5}, {"training: flag", true}, {"inplace: flag", false}})
+    {"input: tensor", {"p: probability", 0.5}, {"training: flag", true}, {"inplace: flag", false},
+      {"generator: generator"}})
   return function(...)
-    local input, p, training, inplace = read(...)
+    local input, p, training, inplace, generator = read(...)
     if input:dim() < low or input:dim() > high then
       fail("%s: expected an input of %d or %d dims, got %d", what, low, high, input:dim())
     end
     if not training or p == 0 then return input end
     local sizes = input:shape()
     for d = input:dim() == unbatched and 2 or 3, input:dim() do sizes[d] = 1 end
-    local keep = C.dropout(input:new_ones(sizes), p, true)
+    local keep = C.dropout(input:new_ones(sizes), p, true, {generator = generator})
     return inplace and input:mul_(keep) or input * keep
   end
 end
@@ -45,16 +46,17 @@ local DROPPED = -1.7580993408473766
 --   F.alpha_dropout(a)  --> tensor([1., 2., 3.])
 local function alpha_dropout(what, noise_of)
   local read = signature(what,
-    {"input: tensor", {"p: probability", 0.5}, {"training: flag", false}, {"inplace: flag", false}})
+    {"input: tensor", {"p: probability", 0.5}, {"training: flag", false}, {"inplace: flag", false},
+      {"generator: generator"}})
   return function(...)
-    local input, p, training, inplace = read(...)
+    local input, p, training, inplace, generator = read(...)
     if not training or p == 0 or input:numel() == 0 then return input end
     local scale, shift
     if p == 1 then
       scale, shift = input:new_zeros {}, input:new_zeros {}
     else
       local a = 1 / math.sqrt((DROPPED * DROPPED * p + 1) * (1 - p))
-      local kept = noise_of(input):bernoulli_(1 - p)
+      local kept = noise_of(input):bernoulli_(1 - p, {generator = generator})
       scale, shift = kept * a, (kept - 1) * (-DROPPED * a) - DROPPED * a * p
     end
     if inplace then return input:mul_(scale):add_(shift) end

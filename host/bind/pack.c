@@ -38,7 +38,7 @@ static int write_tensor(lua_State *L, int index, struct ah_packer *packer)
     struct ah_tensor *tensor = ah_to_tensor(L, index);
     struct header header = {.dtype = tensor->dtype, .ndim = tensor->ndim};
     if (!ah_on_cpu(tensor))
-        return ah_fail(AH_EINVAL, "a tensor on %s; a worker sends tensors on cpu", tensor->storage->device->name);
+        return ah_fail(AH_EINVAL, "a tensor on %s; only tensors on cpu travel", tensor->storage->device->name);
     AH_TRY(ah_tensor_row_major(tensor));
     if (!ah_tensor_is_contiguous(tensor)) { /* made so by Lua, as packing is */
         lua_getfield(L, index, "contiguous");
@@ -74,6 +74,8 @@ static int write_table(lua_State *L, int index, struct ah_packer *packer, int de
         if (status == 0)
             status = write_value(L, top, packer, depth + 1);
         if (status < 0) {
+            if (packer->tells_path)
+                status = ah_fail_prefix(status, "item %s", ah_value_text(L, top - 1));
             lua_pop(L, 2);
             return status;
         }
@@ -111,9 +113,7 @@ static int write_value(lua_State *L, int index, struct ah_packer *packer, int de
 
 int ah_pack(lua_State *L, int index, struct ah_packer *packer)
 {
-    int status = write_value(L, index < 0 ? lua_gettop(L) + index + 1 : index, packer, 0);
-    return status < 0 ? ah_fail_prefix(status, "a worker sends tensors, numbers, texts, booleans and tables of them")
-                      : 0;
+    return write_value(L, index < 0 ? lua_gettop(L) + index + 1 : index, packer, 0);
 }
 
 /* The next bytes; NULL when there are not so many. */
@@ -127,7 +127,7 @@ static const unsigned char *take(const unsigned char *bytes, size_t count, size_
 
 static int damaged(void)
 {
-    return ah_fail(AH_EIO, "a worker's message is damaged");
+    return ah_fail(AH_EIO, "a packed value is damaged");
 }
 
 static int read_tensor(lua_State *L, const unsigned char *bytes, size_t count, size_t *at)

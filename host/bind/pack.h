@@ -11,10 +11,11 @@ struct ah_packer {
     size_t count, room;
     int (*grow)(void *context, size_t room, unsigned char **bytes);
     void *context;
+    bool tells_path; /* an error names the keys that lead to what cannot travel */
     int status; /* of the first failure; later calls do nothing */
 };
 
-/* The value at `index`, behind what is there. AH_EINVAL names what cannot be sent. */
+/* The value at `index`, behind what is there. AH_EINVAL names what cannot travel. */
 int ah_pack(lua_State *L, int index, struct ah_packer *packer);
 
 /* Push the value that lies at *at and move on. AH_EIO when the bytes are none. */

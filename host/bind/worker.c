@@ -91,6 +91,13 @@ static int grow_userdata(void *context, size_t room, unsigned char **bytes)
     return 0;
 }
 
+static int pack(lua_State *L, int index, struct ah_packer *packer)
+{
+    int status = ah_pack(L, index, packer);
+    return status < 0 ? ah_fail_prefix(status, "a worker sends tensors, numbers, texts, booleans and tables of them")
+                      : 0;
+}
+
 static int send_value(lua_State *L)
 {
     struct {
@@ -100,7 +107,7 @@ static int send_value(lua_State *L)
     struct ah_packer packer = {.grow = grow_userdata, .context = &state};
     struct ah_worker *worker = check_worker(L, 1);
     lua_settop(L, 3);
-    ah_check(L, ah_pack(L, 2, &packer));
+    ah_check(L, pack(L, 2, &packer));
     ah_check(L, ah_worker_send(worker, packer.bytes, packer.count));
     return 0;
 }
@@ -136,7 +143,7 @@ static int answer(lua_State *L)
 {
     struct answer_slot slot = {check_worker(L, 1), (int)luaL_checkinteger(L, 2)};
     struct ah_packer packer = {.grow = grow_slot, .context = &slot};
-    int status = ah_pack(L, 3, &packer);
+    int status = pack(L, 3, &packer);
     if (status < 0) {
         lua_pushnil(L);
         lua_pushstring(L, ah_error_text());

@@ -1,0 +1,47 @@
+-- Lua values as bytes between the processes of a job.
+local accelhost = require "accelhost"
+local codec = require("accelhost._C").codec
+
+local function there_and_back(value) return codec.unpack(codec.pack(value)) end
+
+describe("the codec of values", function()
+  it("gives back numbers, texts, booleans, nil and tables of them", function()
+    local value = {1, -0.5, "text", true, false, {a = {b = "c"}}, [2 ^ 53] = "large", [""] = math.huge}
+    assert.same(value, there_and_back(value))
+    assert.is_nil(there_and_back(nil))
+    assert.equal(7, there_and_back(7))
+    assert.same({}, there_and_back {})
+    local long = ("x"):rep(100000)
+    assert.equal(long, there_and_back(long))
+  end)
+
+  it("gives back tensors: views, scalars, empty ones, any dtype", function()
+    for _, tensor in ipairs {
+      accelhost.arange(12):reshape(3, 4):t(), accelhost.tensor(2.5), accelhost.zeros(0, 3),
+      accelhost.tensor {true, false}, accelhost.ones(2):to "bfloat16",
+    } do
+      local got = there_and_back({x = tensor}).x
+      assert.equal(tensor.dtype, got.dtype)
+      assert.same(tensor:shape(), got:shape())
+      assert.same(tensor:tolist(), got:tolist())
+    end
+  end)
+
+  it("names what cannot travel by the keys that lead to it", function()
+    local bytes, reason = codec.pack {a = {[3] = print}}
+    assert.is_nil(bytes)
+    assert.matches("^item 'a': item .*3: a function", reason)
+    assert.matches("an object", select(2, codec.pack(accelhost.nn.Linear(1, 1))))
+    local deep = {}
+    for _ = 1, 200 do deep = {deep} end
+    assert.matches("tables nested deeper than 100", select(2, codec.pack(deep)))
+  end)
+
+  it("refuses bytes that are none", function()
+    assert.error_matches(function() codec.unpack(accelhost.ones(3)) end, "expected the bytes that pack gave")
+    local bytes = codec.pack {1, 2, x = accelhost.ones(3)}
+    for length = 0, #bytes - 1 do
+      assert.error_matches(function() codec.unpack(bytes:narrow(0, 0, length):clone()) end, "damaged")
+    end
+  end)
+end)

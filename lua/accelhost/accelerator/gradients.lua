@@ -39,9 +39,13 @@ end
 ---@return fun(self: Accelerator) begin
 return function(Accelerator)
   --- Differentiate `loss` and, in a step that synchronises, average the gradients over all processes. A collective in
-  --- such a step.
+  --- such a step. What Accelerate divides by gradient_accumulation_steps is divided here too, by the weights.
+  --
+  --   accelerator:backward(loss)
+  --   accelerator:backward((w * 2):sum(), {weight = 16})       -- counts as 16 samples in the mean of a window
   ---@param loss userdata a scalar
-  ---@param options? {weight?: number, retain_graph?: boolean} weight: of this micro-step in the mean, e.g. its tokens
+  ---@param weight? number of this micro-step in the mean, such as its samples or tokens; default 1
+  ---@param retain_graph? boolean keep the graph for another backward
   function Accelerator:backward(...)
     local loss, weight, retain_graph = read_backward(...)
     if not weight then check_sizes(self) end
@@ -80,7 +84,9 @@ return function(Accelerator)
   end
 
   --- Run fn without averaging gradients: they add up in this process until the next synchronising backward.
-  ---@param model table
+  --
+  --   accelerator:no_sync(model, function() accelerator:backward(loss) end)
+  ---@param model Module
   ---@param fn function
   ---@return any # what fn returns
   function Accelerator:no_sync(model, fn) -- luacheck: ignore model
@@ -93,15 +99,22 @@ return function(Accelerator)
   end
 
   --- Scale the gradients so that their norm is at most max_norm; in a step that does not synchronise, nothing.
+  --
+  --   accelerator:backward(loss)
+  --   accelerator:clip_grad_norm_({w}, 1.0)  --> tensor(7.4833)
   ---@param parameters userdata[]
   ---@param max_norm number
   ---@param norm_type? number|table default 2; or {norm_type = ...}
-  ---@return userdata? # the norm before
+  ---@return userdata? the norm before
   function Accelerator:clip_grad_norm_(...)
     if self.sync_gradients then return require "accelhost.nn.utils".clip_grad_norm_(...) end
   end
 
-  --- Clamp every gradient element to [-value, value]; in a step that does not synchronise, nothing.
+  --- Clamp every gradient element to [-clip_value, clip_value]; in a step that does not synchronise, nothing.
+  --
+  --   accelerator:backward(loss)
+  --   accelerator:clip_grad_value_({w}, 3)
+  --   w.grad  --> tensor([2., 3., 3.])
   ---@param parameters userdata[]
   ---@param clip_value number
   function Accelerator:clip_grad_value_(...)

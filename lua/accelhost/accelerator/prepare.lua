@@ -53,8 +53,10 @@ end
 return function(Accelerator)
   --- Make models, optimizers, loaders and schedulers ready for this job; they come back in the same order. Parameters
   --- and buffers take rank 0's values, loaders give this rank's share. Other values pass through. A collective.
-  ---@param ... any
-  ---@return any ...
+  --
+  --   net, optimizer, loader, scheduler = accelerator:prepare(net, optimizer, loader, scheduler)
+  ---@param ... any models, optimizers, loaders and schedulers
+  ---@return any ... the same objects, made ready, in the same order
   function Accelerator:prepare(...)
     local count = select("#", ...)
     if count == 0 then arguments.fail("prepare: expected models, optimizers, loaders or schedulers, got nothing") end
@@ -79,6 +81,10 @@ return function(Accelerator)
   end
 
   --- The model as it was before prepare: the same object, since prepare wraps nothing around it.
+  --
+  --   accelerator:unwrap_model(net) == net  --> true
+  ---@param model Module
+  ---@return Module
   function Accelerator:unwrap_model(model) -- luacheck: ignore self
     return model
   end
@@ -87,7 +93,7 @@ return function(Accelerator)
   --
   --   model, optimizer = accelerator:free_memory(model, optimizer)
   ---@param ... any the script's own references
-  ---@return nil ... # one nil for each of them
+  ---@return nil one for each of them
   function Accelerator:free_memory(...)
     averaging.remove(function(handle) return handle.accelerator == self end)
     self:_begin()
@@ -97,6 +103,8 @@ return function(Accelerator)
   end
 
   --- The same as free_memory.
+  --
+  --   accelerator:clear()
   Accelerator.clear = Accelerator.free_memory
 
   -- The prepared loader whose pass is the innermost one; at most one loader is active.

@@ -1,4 +1,4 @@
---- Gradients against finite differences, in float64 (torch.autograd.gradcheck).
+--- Gradients against finite differences: in float64 (torch.autograd.gradcheck).
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 

@@ -1,8 +1,11 @@
---- The public surface: `local accelhost = require "accelhost"`.
+--- accelhost: tensors, functions of tensors, and the doors to everything else.
+--
+--   local accelhost = require "accelhost"
+--   local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data
 --
 -- Everything about a tensor counts from 0 and means what it means in PyTorch (dims, indices, labels); everything
 -- that is a Lua table counts from 1 (`t:shape()[1]` is the size of dim 0).
---
+
 -- Submodules and ops are looked up on first use, so a script pays only for what it touches.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
@@ -48,9 +51,11 @@ local accelhost = {
   empty_cache = C.system.empty_cache,
 }
 
---- The name of a dtype, for options called `dtype` and for t:to(): accelhost.int64 is "int64".
+--- The name of a dtype, for options called `dtype` and for t:to(): accelhost.float32 is the text "float32". float,
+--- double, half, long and int are the names float32, float64, float16, int64 and int32.
 --
 --   accelhost.zeros(2, {dtype = accelhost.int64})  --> tensor([0, 0])
+--   accelhost.long                                 --> int64
 ---@names float32 float64 float16 bfloat16 int64 int32 uint8 bool float double half long int
 for name, dtype in pairs {
   float32 = "float32", float64 = "float64", float16 = "float16", bfloat16 = "bfloat16", int64 = "int64",

@@ -1,4 +1,5 @@
---- accelhost.special: functions of mathematics under torch.special's names; most are accelhost's own.
+--- accelhost.special: special functions under torch.special's names. Those that stand here in one line are functions
+-- of accelhost too, told on its page.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local namespace = require "accelhost.util.namespace"

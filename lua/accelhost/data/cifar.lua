@@ -1,4 +1,4 @@
---- CIFAR-10 and CIFAR-100, from the binary files or the pickled ones that Python users have.
+--- CIFAR-10 and CIFAR-100: from the binary files or the pickled ones that Python users have.
 --
 -- A binary file is a row of records: the label (CIFAR-100: coarse label and label), then 32 x 32 bytes each of red,
 -- green and blue. A pickled one holds the same as a dict of an array and a list; it is read without running anything.

@@ -1,4 +1,4 @@
---- Making tensors from numbers, from others, and at random; what is asked of a tensor by a function.
+--- Making tensors from others: from numbers and tables, and at random; and what a function tells of a tensor.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local fail, signature = arguments.fail, arguments.signature

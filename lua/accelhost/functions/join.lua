@@ -1,4 +1,4 @@
---- Putting tensors beside each other and taking them apart along one dim; grids and combinations of several.
+--- Stacking and splitting: tensors put beside each other and taken apart along a dim; grids, and combinations.
 --
 -- Functions of any number of tensors take them one by one and give their results one by one, or take one table and
 -- give one.

@@ -1,4 +1,4 @@
---- Turning and mirroring, diagonals, windows; the in-place forms of views.
+--- Turning, mirroring, diagonals: windows over a dim, and the in-place forms of views.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local dims = require "accelhost.util.dims"

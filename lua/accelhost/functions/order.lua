@@ -1,4 +1,4 @@
---- Sorted and distinct values, where values fall among borders, differences and areas along a dim.
+--- Sorted and distinct values: also where values fall among borders, and differences and areas along a dim.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local dims = require "accelhost.util.dims"

@@ -1,4 +1,4 @@
---- Medians, quantiles and other order statistics; sums that pass over nan; covariances.
+--- Medians and quantiles: with other order statistics, sums that pass over nan, and covariances.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local dims = require "accelhost.util.dims"

@@ -1,4 +1,4 @@
---- What accelhost itself and its tensors have of accelhost.linalg, under PyTorch's older names.
+--- Older names of linear algebra: what accelhost itself and its tensors have of accelhost.linalg, as in PyTorch.
 local arguments = require "accelhost.util.arguments"
 local check = require "accelhost.linalg.check"
 local factor = require "accelhost.linalg.factor"

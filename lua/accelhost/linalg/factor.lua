@@ -1,4 +1,4 @@
---- accelhost.linalg: factorisations.
+--- Factorisations of matrices.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local check = require "accelhost.linalg.check"

@@ -1,4 +1,4 @@
---- accelhost.linalg: norms, determinants, ranks and what is made of singular values.
+--- Norms, determinants, ranks, and what singular values give.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local autograd = require "accelhost.autograd"

@@ -1,4 +1,4 @@
---- accelhost.linalg: products, powers and exponentials.
+--- Products, powers and exponentials of matrices.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local check = require "accelhost.linalg.check"

@@ -1,4 +1,4 @@
---- accelhost.linalg: systems of equations and inverses.
+--- Systems of equations and inverses.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local check = require "accelhost.linalg.check"

@@ -1,4 +1,4 @@
---- Tables of vectors that are looked up by number (from 0), one by one or in bags.
+--- Embeddings: tables of vectors that are looked up by number (from 0), one by one or in bags.
 local C = require "accelhost._C"
 local F = require "accelhost.nn.functional"
 local arguments = require "accelhost.util.arguments"

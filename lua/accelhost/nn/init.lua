@@ -1,4 +1,4 @@
---- accelhost.nn: modules, losses, initialisers. Files are loaded when a name of theirs is first used.
+--- accelhost.nn: layers, containers and losses, which are modules; parameters.
 --
 --   local nn = accelhost.nn
 --   local net = nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))

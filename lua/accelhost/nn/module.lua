@@ -4,7 +4,7 @@
 --   function Net:init(width) self.fc = nn.Linear(784, width) end
 --   function Net:forward(x) return self.fc(x) end
 --   local net = Net(10)
---
+
 -- What is assigned to an instance never lies in the instance's own table but in `_fields`, so that every assignment
 -- passes __newindex: parameters, modules and buffers are registered there in the order of assignment, reassigning
 -- keeps the place, nil removes. Only what Module._blank lists is raw. (In `self.a, self.b = x, y` Lua assigns b first.)

@@ -1,4 +1,4 @@
---- Pooling over rows [N, C, L], images [N, C, H, W] and volumes [N, C, D, H, W], or without the batch.
+--- Pooling: over rows [N, C, L], images [N, C, H, W] and volumes [N, C, D, H, W], or without the batch.
 local F = require "accelhost.nn.functional"
 local arguments = require "accelhost.util.arguments"
 local Module = require("accelhost.nn.module").Module

@@ -1,4 +1,4 @@
---- Transformer layers, their stacks, and the whole encoder-decoder (Vaswani et al., 2017).
+--- Transformer layers: their stacks, and the whole encoder-decoder (Vaswani et al., 2017).
 local C = require "accelhost._C"
 local F = require "accelhost.nn.functional"
 local arguments = require "accelhost.util.arguments"

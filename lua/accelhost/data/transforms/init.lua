@@ -1,7 +1,11 @@
---- Transforms of images, with torchvision's names, defaults, random draws and numbers (transforms.v2, on tensors).
+--- accelhost.data.transforms: transforms of images, with torchvision's names, defaults, random draws and numbers
+-- (transforms.v2, on tensors).
+--
+--   local augment = transforms.Compose{transforms.RandomHorizontalFlip(), transforms.ToTensor()}
+--   augment(image).dtype  --> float32
 --
 -- An image is a tensor [channels, rows, columns] or [rows, columns], uint8 as it is read, or float from 0 to 1. Random
--- transforms draw as accelhost.data.draws says: within a loader from the sample's own stream.
+-- transforms draw from the global generator; within a loader from a stream of the sample's own.
 local namespace = require "accelhost.util.namespace"
 
 -- Which file holds which names.

@@ -1,4 +1,4 @@
---- Transforms of each value by itself (ToTensor, ConvertImageDtype, Normalize), and Compose.
+--- Transforms of each value by itself: ToTensor, ConvertImageDtype, Normalize, and Compose.
 --
 -- The data sets turn them into a table of 256 float32 values per channel, so that a loader transforms a whole batch in
 -- the pass that gathers it; the values are the same to the bit.

@@ -1,5 +1,7 @@
---- Convolutions with padding by name, and those over volumes, made of those over images: the frames that a kernel
--- covers in depth become channels, so that one image convolution does the work.
+--- Convolutions: over rows, images and volumes, with padding by number or by name.
+
+-- Those over volumes are made of those over images: the frames that a kernel covers in depth become channels, so that
+-- one image convolution does the work.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local edges = require "accelhost.nn.functional.edges"

@@ -1,4 +1,4 @@
---- Rows of a table by number, and sums, means and maxima of bags of them.
+--- Embeddings: rows of a table by number, and sums, means and maxima of bags of them.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 

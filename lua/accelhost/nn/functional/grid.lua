@@ -1,4 +1,4 @@
---- Sampling where a grid of coordinates says, and the grids of affine maps. Coordinates go from -1 to 1 over an image.
+--- Sampling by a grid of coordinates: and the grids of affine maps. Coordinates go from -1 to 1 over an image.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 

@@ -1,4 +1,4 @@
---- Windows of images as columns, and pixels moved between space and channels.
+--- Windows of images as columns: and pixels moved between space and channels.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 

@@ -1,4 +1,4 @@
---- The way back from a maximum's place, and maxima of windows at random places.
+--- Undoing max pooling: values go back to where they came from. And maxima of windows at random places.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local tuple = require("accelhost.nn.functional.sizes").tuple

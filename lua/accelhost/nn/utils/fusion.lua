@@ -1,4 +1,4 @@
---- A batch normalisation in evaluation mode as part of the layer before it.
+--- Batch normalisation fused into a layer: in evaluation mode it can be part of the one before it.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local parameter = require "accelhost.nn.parameter"

@@ -1,4 +1,4 @@
---- The older weight_norm and spectral_norm, which keep the weight as a plain field that every forward computes anew.
+--- The older weight_norm and spectral_norm: they keep the weight as a plain field that every forward computes anew.
 -- Files of PyTorch made with them have weight_g and weight_v, or weight_orig, weight_u and weight_v.
 local C = require "accelhost._C"
 local F = require "accelhost.nn.functional"

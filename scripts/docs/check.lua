@@ -90,7 +90,10 @@ end
 -- Our own variables, wherever the sources name them.
 local function check_variables(told)
   local known = {}
-  for _, variable in ipairs(told.variables) do known[variable.name] = true end
+  for _, variable in ipairs(told.variables) do
+    if known[variable.name] then report("host/cli/variables.def: %s is told twice", variable.name) end
+    known[variable.name] = true
+  end
   local pipe = io.popen(("grep -rhoE '\"ACCELHOST_[A-Z]+\"' %s/host %s/lua | sort -u"):format(root, root))
   for line in pipe:lines() do
     local name = line:match '"(.*)"'

@@ -273,7 +273,7 @@ compare: ## random programs here and in the newest PyTorch (installed into TORCH
 		$(if $(SEED),--seed $(SEED))
 
 .PHONY: docs
-docs: ## the reference in build/docs: a site of one file, Markdown, manual pages, types for editors
+docs: all ## the reference in build/docs: a site of one file, Markdown, manual pages, types for editors
 	@$(MAKE) --no-print-directory $(JOBS) $(BUILD)/docs/index.html
 
 $(BUILD)/docs/index.html: $(BUILD)/accelhost README.md $(wildcard scripts/docs/* scripts/coverage/*)

@@ -3,7 +3,7 @@
 -- if there are any.
 local here_path = arg[0]:match("^(.*/)") or "./"
 local names = dofile(here_path .. "names.lua")
-local answers = dofile(here_path .. "answers.lua")
+local answers = require "accelhost.docs.answers"
 local accelhost = require "accelhost"
 local nn, optim, data = accelhost.nn, accelhost.optim, accelhost.data
 
@@ -36,22 +36,12 @@ local function is_here(space, name)
   return ok and value ~= nil
 end
 
-local function answer_of(space, name)
-  for _, row in ipairs(answers) do
-    if space:match("^" .. row[1]:gsub("%.(%a)", "%%.%1") .. "$") then
-      for pattern in row[2]:gmatch "%S+" do
-        if name:match("^" .. pattern .. "$") then return row[3] end
-      end
-    end
-  end
-end
-
 --- A namespace's names: here, by other name (rows), by reason (lists in order of appearance), open.
 local function sorted(space, text)
   local found = {here = {}, renamed = {}, reasons = {}, of_reason = {}, open = {}, count = 0}
   for name in text:gmatch "%S+" do
     found.count = found.count + 1
-    local answer = not is_here(space, name) and answer_of(space, name)
+    local answer = not is_here(space, name) and answers.of(space, name)
     if is_here(space, name) then
       found.here[#found.here + 1] = name
     elseif not answer then

@@ -48,7 +48,7 @@ end
 -- Pages in the order of the site: {group, id, title, text, guide = true?}.
 local function all_pages(told)
   local start = read(root .. "/README.md")
-  local pages = {{group = "Start", id = "start", title = "accelhost", text = start, guide = true}}
+  local pages = {{group = "Start", id = "start", title = "Read me first", text = start, guide = true}}
   for _, guide in ipairs(told.guides) do
     pages[#pages + 1] = {
       group = "Guides", id = "guide-" .. guide.name, title = guide.title,

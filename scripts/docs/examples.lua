@@ -17,45 +17,37 @@ function Net:forward(input)
   return self.fc2(nn.functional.relu(self.fc1(input)))
 end
 
--- Values by name, made when an example first asks for one.
+-- What the guide "Reading the reference" gives in a line each is taken from there; values are made when an example
+-- first asks for one.
 local values = {
-  linalg = function() return accelhost.linalg end,
   nn = function() return nn end,
   F = function() return nn.functional end,
   optim = function() return optim end,
   data = function() return data end,
   transforms = function() return data.transforms end,
   lr_scheduler = function() return optim.lr_scheduler end,
-  x = function() return accelhost.tensor {{1, -2, 3, -4}, {-5, 6, -7, 8}} end,
-  y = function() return accelhost.tensor {{0, 1}, {1, 0}} end,
+  linalg = function() return accelhost.linalg end,
+  Net = function() return Net end,
   input = function(env) return env.x end,
-  t = function() return accelhost.tensor {{1, 2, 3}, {4, 5, 6}} end,
-  a = function() return accelhost.tensor {1, 2, 3} end,
-  b = function() return accelhost.tensor {4, 5, 6} end,
-  w = function() return accelhost.tensor({1, 2, 3}, {requires_grad = true}) end,
-  loss = function(env) return (env.w * env.w):sum() end,
-  -- A positive-definite matrix and what fits it.
-  A = function() return accelhost.tensor {{4, 1, 0}, {1, 3, 1}, {0, 1, 2}} end,
-  B = function() return accelhost.tensor {{1, 2}, {3, 4}, {5, 6}} end,
+  model = function(env) return env.net end,
+  batch = function(env) return env.images end,
+  -- For linear algebra.
   C = function() return accelhost.eye(2) end,
   v = function() return accelhost.tensor {1, 2} end,
   tau = function() return accelhost.ones(3) end,
   LU = function(env) return (accelhost.linalg.lu_factor(env.A)) end,
   pivots = function(env) return select(2, accelhost.linalg.lu_factor(env.A)) end,
-  Net = function() return Net end,
-  net = function() return Net() end,
   conv = function() return nn.Conv2d(2, 4, 3) end,
-  model = function(env) return env.net end,
-  labels = function() return accelhost.tensor({0, 1}, {dtype = "int64"}) end,
-  images = function() return accelhost.arange(2 * 28 * 28):view(2, 1, 28, 28):float() / 1568 end,
-  image = function(env) return (env.images[0] * 255):to "uint8" end,
-  batch = function(env) return env.images end,
-  set = function() return data.TensorDataset(accelhost.arange(20):view(5, 4):float(), accelhost.arange(5)) end,
-  loader = function(env) return data.DataLoader(env.set, {batch_size = 2}) end,
-  optimizer = function(env) return optim.SGD(env.net:parameters(), {lr = 0.1}) end,
-  scheduler = function(env) return optim.lr_scheduler.StepLR(env.optimizer, 1) end,
-  accelerator = function() return accelhost.Accelerator() end,
 }
+
+local root = arg[0]:match "^(.*)/scripts/docs/" or "."
+for line in io.lines(root .. "/examples/guides/reading.md") do
+  local name, value = line:match "^local ([%a_][%w_]*) = (.*)$"
+  if name and not values[name] then
+    local chunk = assert(loadstring("return " .. value, "=reading.md"))
+    values[name] = function(env) return setfenv(chunk, env)() end
+  end
+end
 
 local function environment()
   local env = {accelhost = accelhost, printed = {}}

@@ -23,15 +23,24 @@ local function add_parts(out, parts)
   end
 end
 
--- Rows {name, kind, text} as a table with a heading.
+-- Rows {name, kind, text} as a table with a heading; a column that is empty in all rows is left out.
 local function add_table(out, heading, rows)
   if #rows == 0 then return end
-  out[#out + 1] = ""
-  out[#out + 1] = ("| %s | | |"):format(heading)
-  out[#out + 1] = "| --- | --- | --- |"
-  for _, row in ipairs(rows) do
-    out[#out + 1] = ("| %s | %s | %s |"):format(cell(row[1]), cell(row[2]), cell(row[3]))
+  local used = {}
+  for column = 1, 3 do
+    for _, row in ipairs(rows) do used[column] = used[column] or (row[column] or "") ~= "" end
   end
+  local function line(cells)
+    local shown = {}
+    for column = 1, 3 do
+      if used[column] then shown[#shown + 1] = cell(cells[column] or "") end
+    end
+    out[#out + 1] = "| " .. table.concat(shown, " | ") .. " |"
+  end
+  out[#out + 1] = ""
+  line {heading, "", ""}
+  line {"---", "---", "---"}
+  for _, row in ipairs(rows) do line(row) end
 end
 
 local function parameter_rows(parameters)
@@ -83,11 +92,11 @@ local function add_entry(out, entry, name, level)
   if entry.kind ~= "value" and entry.kind ~= "field" then
     out[#out + 1] = ""
     out[#out + 1] = "```signature"
-    out[#out + 1] = entry.name .. signature.text(entry.parameters)
+    out[#out + 1] = entry.name .. signature.text(signature.under(entry, entry.name))
     out[#out + 1] = "```"
   end
   add_parts(out, entry.parts)
-  add_table(out, "argument", parameter_rows(entry.parameters))
+  add_table(out, "argument", parameter_rows(signature.under(entry, entry.name)))
   local returned = returned_text(entry)
   if returned ~= "" and entry.kind ~= "class" then
     out[#out + 1] = ""
@@ -105,17 +114,20 @@ local function add_entry(out, entry, name, level)
   add_footer(out, entry)
 end
 
--- On a page where an entry is at home it stands whole; elsewhere a line leads there.
+-- On a page where an entry is at home it stands whole, under its first name; elsewhere a line leads there.
 local function add_item(out, page, item)
   local entry = item.entry
-  if entry.page ~= page.name then
+  if item.name ~= entry.name and entry.kind == "value" then return end
+  if entry.page ~= page.name or item.name ~= entry.name then
+    local same = item.name:match "[%w_]+$" == entry.name:match "[%w_]+$"
+    local text = same and model.summary(entry)
+      or ("%s of `%s`."):format(item.name:find "_$" and "The in-place form" or "Another name", entry.name)
     out[#out + 1] = ""
-    out[#out + 1] = ("- `%s` %s"):format(item.name .. signature.text(item.name:find "^Tensor:" and
-      {unpack(entry.parameters, 2)} or entry.parameters), model.summary(entry))
+    out[#out + 1] = ("- `%s` %s"):format(item.name .. signature.text(signature.under(entry, item.name)), text)
     return
   end
   add_entry(out, entry, item.name, 3)
-  for _, method in ipairs(entry.methods) do
+  for _, method in ipairs(page.class == entry and {} or entry.methods) do
     if method.page == nil or method.page == page.name then add_entry(out, method, method.name, 4) end
   end
 end
@@ -126,11 +138,6 @@ end
 function markdown.page(page)
   local out = {"# " .. page.title}
   add_parts(out, page.parts)
-  if page.class then
-    add_parts(out, page.class.parts)
-    out[#out + 1] = ""
-    out[#out + 1] = ("Made by `%s`, where its arguments and fields are."):format(page.class.name)
-  end
   out[#out + 1] = "\n<!-- names -->"
   for _, section in ipairs(page.sections) do
     if section.title ~= page.title then
@@ -147,14 +154,14 @@ end
 ---@param commands table[]
 ---@return string
 function markdown.commands(commands)
-  local out = {"# Commands"}
+  local out = {"# Commands\n", "`accelhost --version` prints the version, `accelhost COMMAND --help` what stands here."}
   for _, command in ipairs(commands) do
     out[#out + 1] = ("\n## accelhost %s\n"):format(command.name)
     out[#out + 1] = "```\n" .. table.concat(command.usage, "\n") .. "\n```\n"
     out[#out + 1] = table.concat(command.text, "\n")
     local rows = {}
     for _, option in ipairs(command.options) do
-      rows[#rows + 1] = {"`" .. (option.flag .. " " .. option.value):gsub(" $", "") .. "`", option.text, ""}
+      rows[#rows + 1] = {"`" .. (option.flag .. " " .. option.value):gsub(" $", "") .. "`", option.text}
     end
     add_table(out, "option", rows)
     if #command.tail > 0 then out[#out + 1] = "\n" .. table.concat(command.tail, "\n") end

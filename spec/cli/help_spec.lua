@@ -43,6 +43,45 @@ describe("accelhost help", function()
     assert.matches("nothing is called 'zzzqqq'\nTry", run.host({"help", "zzzqqq"}).stderr)
   end)
 
+  it("takes a method by the variable that a script calls it on, and shows it without its tensor", function()
+    for word, head in pairs {
+      ["x.view"] = "Tensor:view(size)", ["loss:backward"] = "Tensor:backward(", ["model.train"] = "nn.Module:train(",
+      ["optimizer.zero_grad"] = "optim.Optimizer:zero_grad(",
+      ["accelerator.prepare"] = "accelhost.Accelerator:prepare(",
+    } do
+      local text = run.host({"help", word}).stdout
+      assert.equal(head, text:sub(1, #head))
+    end
+  end)
+
+  it("tells small letters from large ones only where that matters", function()
+    assert.matches("^data%.DataLoader%(", run.host({"help", "dataloader"}).stdout)
+    assert.matches("^nn%.functional%.linear%(", run.host({"help", "linear"}).stdout)
+  end)
+
+  it("names whose argument a word is, and other methods of the same name", function()
+    local result = run.host {"help", "batch_size"}
+    assert.equal(1, result.code)
+    assert.matches("\nIt is an argument of .*data%.DataLoader", result.stderr)
+    assert.matches("Of the same name: .*optim%.Optimizer:state_dict", (run.host({"help", "state_dict"}).stdout
+      :gsub("%s+", " ")))
+  end)
+
+  it("answers for names of PyTorch and Accelerate that are not here", function()
+    local result = run.host {"help", "torch.from_numpy"}
+    assert.equal(0, result.code)
+    assert.matches("^torch%.from_numpy has another name here: accelhost%.tensor", result.stdout)
+    assert.matches("^fft is not here %(complex numbers", run.host({"help", "fft"}).stdout)
+    assert.matches("^tqdm has another name here: accelhost%.progress", run.host({"help", "tqdm"}).stdout)
+  end)
+
+  it("shows one environment variable, and a guide without the marks of its markup", function()
+    assert.matches("^  ACCELHOST_DATA\n      The folder", run.host({"help", "ACCELHOST_DATA"}).stdout)
+    local text = run.host({"help", "indexing"}).stdout
+    assert.matches("^Indexing and counting\n", text)
+    assert.is_nil(text:find("```", 1, true))
+  end)
+
   it("takes one name", function()
     local result = run.host {"help", "a", "b"}
     assert.equal(2, result.code)
@@ -76,6 +115,27 @@ describe("accelhost types", function()
     local nn = io.open("here/types/accelhost/nn.lua"):read "*a"
     assert.truthy(nn:find("function nn.Linear(in_features, out_features, bias, device, dtype) end", 1, true))
     assert.truthy(nn:find("---@param in_features integer", 1, true))
+  end)
+
+  it("leaves out no public name, not even another name of a function", function()
+    local accelhost = require "accelhost"
+    for path, namespace in pairs {
+      ["accelhost"] = accelhost, ["accelhost/nn"] = accelhost.nn, ["accelhost/nn/functional"] = accelhost.nn.functional,
+      ["accelhost/linalg"] = accelhost.linalg, ["accelhost/data"] = accelhost.data,
+      ["accelhost/optim"] = accelhost.optim,
+    } do
+      local text = io.open("here/types/" .. path .. ".lua"):read "*a"
+      for _, name in ipairs(getmetatable(namespace).names()) do
+        if not name:find "^_" then
+          assert.truthy(text:find("[%s%.]" .. path:match "%w+$" .. "%." .. name .. "[%s%(]"), path .. ": " .. name)
+        end
+      end
+    end
+    local text = io.open("here/types/accelhost/tensor.lua"):read "*a"
+    for name in pairs(require "accelhost._C".methods) do
+      local quoted = ('Tensor["%s"]'):format(name)
+      assert.truthy(text:find("Tensor:" .. name .. "(", 1, true) or text:find(quoted, 1, true), name)
+    end
   end)
 
   it("says which folder cannot be made, and that one is wanted", function()

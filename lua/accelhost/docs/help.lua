@@ -1,5 +1,6 @@
 --- accelhost help: the reference in the terminal.
 local C = require "accelhost._C"
+local answers = require "accelhost.docs.answers"
 local model = require "accelhost.docs.model"
 local Page = require "accelhost.docs.page"
 local signature = require "accelhost.docs.signature"
@@ -18,16 +19,17 @@ local function tagged_rows(list)
   local rows = {}
   for _, item in ipairs(list) do
     local text = item.type or ""
-    if item.text and item.text ~= "" then text = text ~= "" and text .. "  " .. item.text or item.text end
+    if item.text and item.text ~= "" then text = text ~= "" and text .. ": " .. item.text or item.text end
     rows[#rows + 1] = {item.name or "->", text}
   end
   return rows
 end
 
 local function show_lists(page, entry)
-  if #entry.parameters > 0 then
+  local parameters = signature.under(entry, entry.name)
+  if #parameters > 0 then
     page:heading("Arguments (in this order, or by name in a last table)")
-    page:rows(parameter_rows(entry.parameters), 4)
+    page:rows(parameter_rows(parameters), 4)
   end
   if #entry.returns > 0 then
     page:heading("Returns")
@@ -52,13 +54,24 @@ local function show_lists(page, entry)
   end
 end
 
-local function show_entry(page, entry)
-  local callable = entry.kind ~= "value" and entry.kind ~= "field"
+-- The name and what it takes; a line ends between two arguments.
+local function show_head(page, entry)
   local head = entry.name
-  if callable then head = entry.name .. signature.text(entry.parameters) end
+  if entry.kind ~= "value" and entry.kind ~= "field" then
+    local parts = {}
+    for i, p in ipairs(signature.under(entry, entry.name)) do
+      parts[i] = signature.parameter_text(p):gsub(" ", "\1")
+    end
+    head = head .. "(" .. table.concat(parts, ", ") .. ")"
+  end
   local first = #page.lines + 1
   page:wrap(head:match "^%S+ (.*)$" or "", 4, head:match "^%S+ ?")
+  for i = first, #page.lines do page.lines[i] = page.lines[i]:gsub("\1", " ") end
   for i = first, #page.lines do page.lines[i] = page:bold(page.lines[i]) end
+end
+
+local function show_entry(page, entry)
+  show_head(page, entry)
   page:line()
   page:parts(entry.parts, 2)
   show_lists(page, entry)
@@ -68,7 +81,7 @@ local function show_entry(page, entry)
   if entry.parent and entry.parent ~= entry.class_name then also[#also + 1] = "the methods of " .. entry.parent end
   page:line()
   if #also > 0 then page:wrap("Also: " .. table.concat(also, ", "), 8, "  ") end
-  if entry.path then page:line("  " .. entry.path) end
+  if entry.path then page:line("  source: " .. entry.path) end
 end
 
 local function show_namespace(page, told)
@@ -76,10 +89,6 @@ local function show_namespace(page, told)
   if #told.parts > 0 then
     page:line()
     page:parts(told.parts, 2)
-  end
-  if told.class then
-    page:line()
-    page:wrap(model.summary(told.class) .. " 'accelhost help " .. told.class.name .. "' tells how to make one.", 2)
   end
   for _, section in ipairs(told.sections) do
     page:heading(section.title)
@@ -91,13 +100,15 @@ end
 
 local function show_topics(page, told, commands)
   page:line("usage: accelhost help NAME, such as nn.Linear, F.relu, Tensor:sum, optim, launch, environment")
+  page:line()
+  page:wrap("Names are PyTorch's; F is nn.functional. 'accelhost help reading' tells how to read what this prints.", 2)
   page:heading("Modules")
   local rows = {}
   for _, one in ipairs(told.pages) do
     local count = 0
     for _, section in ipairs(one.sections) do count = count + #section.items end
-    local first = one.parts[1] and one.parts[1].text or one.class and model.summary(one.class) or ""
-    first = first:match "^(.-)[%.:]%s" or first:gsub("%.$", "")
+    local first = one.parts[1] and one.parts[1].text or ""
+    first = first:match "^(.-)[%.:]%s" or first:gsub("[%.:]$", "")
     rows[#rows + 1] = {one.name, ("%s (%d names)"):format(first, count)}
   end
   page:rows(rows, 4)
@@ -109,44 +120,88 @@ local function show_topics(page, told, commands)
   page:rows(rows, 4)
 end
 
+local function show_variable(page, variable)
+  page:line("  " .. page:bold(variable.name))
+  page:parts(variable.parts, 6)
+end
+
 local function show_environment(page, told)
   page:line(page:bold("Environment variables"))
   for _, variable in ipairs(told.variables) do
     page:line()
-    page:line("  " .. page:bold(variable.name))
-    page:parts(variable.parts, 6)
+    show_variable(page, variable)
   end
+end
+
+-- A guide as text: paragraphs and lists wrapped, code and tables as they are.
+local function show_guide(page, guide)
+  local words, fenced = {}, false
+  local function finish()
+    local text = table.concat(words, " "):gsub("%*%*", "")
+    local item = text:find "^%- "
+    if #words > 0 then page:wrap(item and text:sub(3) or text, item and 2 or 0, item and "-" or "") end
+    words = {}
+  end
+  for _, line in ipairs(guide.lines) do
+    local heading = line:match "^#+ (.*)$"
+    if line:find "^```" or line == "" or line:find "^%- " or heading or fenced then finish() end
+    if line:find "^```" then
+      fenced = not fenced
+    elseif fenced or line:find "^|" then
+      page:line((fenced and "    " or "") .. line)
+    elseif heading then
+      page:line(page:bold(heading))
+    elseif line == "" then
+      page:line()
+    else
+      words[#words + 1] = line:match "^%s*(.*)$"
+    end
+  end
+  finish()
 end
 
 -- Names that have the word in them, the nearest one first.
-local function near(told, word)
-  local found, known, lower = {}, {}, word:lower()
-  for name in pairs(told.by_name) do
-    known[#known + 1] = name
-    if #word > 2 and name:lower():find(lower, 1, true) and told.by_name[name].name == name then
-      found[#found + 1] = name
-    end
+local function near(told, commands, word)
+  local found, known, full, lower = {}, {}, {}, word:lower()
+  local function know(name, whole)
+    if not full[name] then known[#known + 1] = name end
+    full[name] = full[name] or whole
   end
-  for _, page in ipairs(told.pages) do known[#known + 1] = page.name end
-  for _, guide in ipairs(told.guides) do known[#known + 1] = guide.name end
-  table.sort(found)
+  for name, entry in pairs(told.by_name) do
+    know(name, entry.name)
+    know(name:match "[%w_]+$" or name, entry.name)
+    if #word > 2 and name:lower():find(lower, 1, true) and entry.name == name then found[#found + 1] = name end
+  end
+  for _, list in ipairs {told.pages, told.guides, told.variables} do
+    for _, one in ipairs(list) do know(one.name, one.name) end
+  end
+  for _, command in ipairs(commands) do know(command[1], command[1]) end
+  -- What is called so comes before what has it as a part of its name.
+  table.sort(found, function(a, b)
+    local left, right = a:lower():match "[%w_]+$" == lower, b:lower():match "[%w_]+$" == lower
+    if left ~= right then return left end
+    return a < b
+  end)
   table.sort(known)
-  local nearest = C.system.nearest(word, known)
-  if not nearest then
-    -- The last part of the name alone: nn.Linaer is near to Linear.
-    local short = {}
-    for i, name in ipairs(known) do short[i] = name:match "[%w_]+$" or name end
-    local last = C.system.nearest(word:match "[%w_]+$" or word, short)
-    for i, name in ipairs(known) do
-      if last and short[i] == last and told.by_name[name] then nearest = nearest or told.by_name[name].name end
-    end
-  end
-  if nearest then table.insert(found, 1, nearest) end
+  local nearest = C.system.nearest(word, known) or C.system.nearest(word:match "[%w_]+$" or word, known)
+  if nearest then table.insert(found, 1, full[nearest]) end
   return found
 end
 
-local function unknown(told, word)
-  local found = near(told, word)
+-- Whose argument a word is: "batch_size" of data.DataLoader.
+local function takers(told, word)
+  local found = {}
+  for _, entry in ipairs(told.entries) do
+    for _, parameter in ipairs(entry.parameters) do
+      if parameter.name == word then found[#found + 1] = entry.name end
+    end
+  end
+  if #found > 6 then found[7] = "..." end
+  return table.concat(found, ", ", 1, math.min(#found, 7))
+end
+
+local function unknown(told, commands, word)
+  local found = near(told, commands, word)
   io.stderr:write(("accelhost help: nothing is called '%s'"):format(word))
   if #found > 0 then
     io.stderr:write "; near to it: "
@@ -157,12 +212,25 @@ local function unknown(told, word)
     end
     io.stderr:write(table.concat(shown, ", "))
   end
+  local owners = takers(told, word)
+  if owners ~= "" then io.stderr:write("\nIt is an argument of ", owners) end
   io.stderr:write "\nTry 'accelhost help' for the list of topics.\n"
   return 1
 end
 
-local function show(page, told, commands, word)
-  if not word then
+-- Other entries that end in the word: a state_dict is one of modules, of optimizers, of loaders.
+local function show_namesakes(page, told, entry, word)
+  local names = {}
+  for _, other in ipairs(told.entries) do
+    local name = other.name
+    if other ~= entry and name:find ":" and name:match "[%w_]+$" == word then names[#names + 1] = name end
+  end
+  if #names > 0 then page:wrap("Of the same name: " .. table.concat(names, ", "), 8, "  ") end
+end
+
+-- Topics other than names; true when the word is one.
+local function show_topic(page, told, commands, word)
+  if not word or word == "topics" or word == "guides" or word == "commands" or word == "modules" then
     show_topics(page, told, commands)
     return true
   end
@@ -170,19 +238,36 @@ local function show(page, told, commands, word)
     show_environment(page, told)
     return true
   end
-  for _, guide in ipairs(told.guides) do
-    if guide.name == word then
-      for _, line in ipairs(guide.lines) do page:line(line) end
+  for _, variable in ipairs(told.variables) do
+    if variable.name == word then
+      show_variable(page, variable)
       return true
     end
   end
+  for _, guide in ipairs(told.guides) do
+    if guide.name == word then
+      show_guide(page, guide)
+      return true
+    end
+  end
+  return false
+end
+
+local function show(page, told, commands, word)
+  if show_topic(page, told, commands, word) then return true end
   local entry, namespace = model.find(told, word)
+  local answer = not entry and not namespace and answers.find(word)
   if namespace then
     show_namespace(page, namespace)
   elseif entry then
     show_entry(page, entry)
+    show_namesakes(page, told, entry, word)
+  elseif answer then
+    local other = answer:match "^as (.*)$"
+    page:wrap(other and ("%s has another name here: %s."):format(word, other)
+      or ("%s is not here (%s)."):format(word, answer), 0)
   end
-  return entry or namespace
+  return entry or namespace or answer
 end
 
 --- Print what is known of a name, without one the list of topics.
@@ -192,7 +277,7 @@ end
 ---@return integer # the exit code
 return function(accelhost, commands, word)
   local told, page = model.build(accelhost), Page()
-  if not show(page, told, commands, word) then return unknown(told, word) end
+  if not show(page, told, commands, word) then return unknown(told, commands, word) end
   io.stdout:write(table.concat(page.lines, "\n"), "\n")
   return 0
 end

@@ -183,27 +183,14 @@ local function op_name(name, value)
   return known, known ~= name and "alias" or nil
 end
 
--- Another name of an entry that has its place already, or gets it by its own name.
-local function add_alias(entry, full, how)
-  if how == "in place" then
-    entry.inplace = true
-  else
-    entry.aliases[#entry.aliases + 1] = full
-  end
-end
-
 local function add_function(self, name, full, value, folder)
   local op, how = op_name(name, value)
   if op then
     local entry = add_op(self, op, value, full:gsub("[%w_]+$", op))
-    if how then add_alias(entry, full, how) end
-    return entry, how
+    entry.inplace = entry.inplace or how == "in place"
+    return entry
   end
-  local shared = self.by_value[value]
-  if shared then
-    add_alias(shared, full, "alias")
-    return shared, "alias"
-  end
+  if self.by_value[value] then return self.by_value[value] end
   local known, text = C.system.signature(value)
   local block = comments.of_function(self.index, name, value, folder)
   if not reader.has_text(block) and not comments.path_of(value) then
@@ -227,37 +214,35 @@ local function add_late(self)
     local op = C.op_info(key)
     if told and not self.by_value[value] then
       told.inplace = true
-      self.by_name[full] = told
+      pages.put(self, page, full, told)
     elseif op then
       -- A function around a row of the op table.
       local entry = add_op(self, op.name, C[op.name], full)
-      if entry.name ~= full then
-        entry.aliases[#entry.aliases + 1] = full
-      else
+      if entry.name == full then
         entry.parameters[#entry.parameters + 1] = {
           name = "inplace", default = false, kind = "true or false", type = "boolean", text = "write into the input",
         }
       end
-      self.by_name[full] = entry
-      if not entry.page then pages.put(self, page, full, entry) end
+      pages.put(self, page, full, entry)
     else
-      local entry, how = add_function(self, key, full, value, folder)
-      if how then self.by_name[full] = entry else pages.put(self, page, full, entry) end
+      pages.put(self, page, full, add_function(self, key, full, value, folder))
       pages.sort_sections(page)
     end
   end
 end
 
+-- Values that one comment lists are one entry, by the first one's name.
 local function add_value(self, name, full, value, folder)
   local block = comments.of_function(self.index, name, value, folder)
-  return new_entry(self, full, "value", value, block)
+  local first = block and block.listed and full:gsub("[%w_]+$", block.listed) or full
+  return self.by_name[first] or new_entry(self, first, "value", value, block)
 end
 
 -- The file whose first comment tells of a namespace: "accelhost.nn.init: ...".
 local function file_of_namespace(self, title)
   for path, block in pairs(self.index.file) do
     local first = block.target == "" and block.parts[1] and block.parts[1].text
-    if first and first:match "^(accelhost[%w_%.]*):" == title then return path end
+    if first and path:find "^lua/" and first:match "^(accelhost[%w_%.]*):" == title then return path end
   end
 end
 
@@ -275,13 +260,11 @@ local function add_namespace(self, namespace, name)
     elseif comments.is_class(value) then
       if not self.by_name[full] then pages.put(self, page, full, add_class(self, full, value, folder)) end
     elseif type(value) == "function" then
-      local entry, how = add_function(self, key, full, value, folder)
-      if not entry then
-        self.late[#self.late + 1] = {page, key, full, value, folder}
-      elseif how then
-        self.by_name[full] = entry
-      else
+      local entry = add_function(self, key, full, value, folder)
+      if entry then
         pages.put(self, page, full, entry)
+      else
+        self.late[#self.late + 1] = {page, key, full, value, folder}
       end
     elseif type(value) ~= "userdata" or key ~= "null" then
       pages.put(self, page, full, add_value(self, key, full, value, folder))
@@ -310,10 +293,13 @@ local function add_tensor_method(self, page, name)
   local info = known and C.op_info(known)
   if info and (known == name or known == plain or C.op_info(plain or name)) then
     local entry = add_op(self, known, value, "Tensor:" .. known)
-    if known == name then return pages.put(self, page, full, entry) end
-    add_alias(entry, full, known ~= name and C.op_info(name) and "alias" or "in place")
-    self.by_name[full] = entry
-    return nil
+    if known ~= name and not C.op_info(name) then
+      entry.inplace = true
+      self.by_name[full] = entry
+      -- The form that is not in place tells of it, where there is one.
+      if C.methods[plain or name] then return nil end
+    end
+    return pages.put(self, page, full, entry)
   end
   local entry = shared_entry(self, name, value)
   if not entry then
@@ -360,9 +346,10 @@ local function split_pages(self)
   for _, entry in ipairs(self.entries) do
     local title = entry.kind == "class" and own_page[entry.class_name]
     if title and not entry.inner then
-      local page = pages.new(self, title, title, nil)
+      local page = pages.new(self, title, title, entry.path)
       page.class = entry
-      page.parts = {}
+      entry.page = page.name
+      pages.put(self, page, entry.name, entry)
       for _, method in ipairs(entry.methods) do
         method.page = page.name
         method.section = method.section or entry.section
@@ -389,7 +376,9 @@ local function add_short_names(self)
 end
 
 -- Guides in the order in which one reads them; further ones follow.
-local first_guides = {from_pytorch = 1, indexing = 2, datasets = 3, autograd = 4, accumulation = 5, debugging = 6}
+local first_guides = {
+  from_pytorch = 1, indexing = 2, reading = 3, datasets = 4, autograd = 5, accumulation = 6, debugging = 7,
+}
 
 -- Environment variables and guides.
 local function add_others(self)
@@ -431,22 +420,34 @@ function model.build(accelhost)
   return self
 end
 
+-- What variables of these names mostly hold.
+local held = {
+  model = "nn.Module:", net = "nn.Module:", module = "nn.Module:", layer = "nn.Module:",
+  optimizer = "optim.Optimizer:", scheduler = "optim.lr_scheduler.LRScheduler:", loader = "data.DataLoader:",
+  dataloader = "data.DataLoader:", accelerator = "accelhost.Accelerator:",
+}
+
 -- Words that PyTorch users put before a name, or leave out.
 local function spellings(word)
   local plain = word:gsub("%(.*", ""):gsub("^torch%.", ""):gsub("^accelhost%.", "")
+  local holder, rest = plain:match "^([%l_]+)[%.:]([%w_]+)$"
   return {
     word, plain, "accelhost." .. plain, (plain:gsub("^F%.", "nn.functional.")), (plain:gsub("^tensor[%.:]", "Tensor:")),
+    (plain:gsub("^utils%.data%.?", "data."):gsub("%.$", "")), holder and (held[holder] or "Tensor:") .. rest or plain,
     "Tensor:" .. plain, "Tensor." .. plain, "nn." .. plain, "nn.functional." .. plain, "optim." .. plain,
-    "optim.lr_scheduler." .. plain, "data." .. plain, (plain:gsub("^utils%.data%.", "data.")),
+    "optim.lr_scheduler." .. plain, "data." .. plain, "data.transforms." .. plain, "nn.Module:" .. plain,
+    "optim.Optimizer:" .. plain, "accelhost.Accelerator:" .. plain, "data.DataLoader:" .. plain,
   }
 end
 
---- What a word means: an entry, or nil and a page.
+--- What a word means: an entry, or nil and a page. Small and large letters may be mixed up where that leaves one
+--- meaning.
 ---@param told table the model
 ---@param word string
 ---@return table? entry
 ---@return table? page
 function model.find(told, word)
+  if word == "F" then word = "nn.functional" end
   local tried = spellings(word)
   for i = 1, #tried do
     for _, page in ipairs(told.pages) do
@@ -457,6 +458,14 @@ function model.find(told, word)
   for _, entry in ipairs(told.entries) do
     if entry.name:match "[%w_]+$" == word then return entry end
   end
+  local found
+  for _, entry in ipairs(told.entries) do
+    if entry.name:lower() == tried[2]:lower() or entry.name:match("[%w_]+$"):lower() == word:lower() then
+      if found then return nil end
+      found = entry
+    end
+  end
+  return found
 end
 
 --- Has an entry words that say what it does?

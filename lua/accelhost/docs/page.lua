@@ -75,7 +75,7 @@ function Page:parts(parts, indent)
     if part.text then
       self:wrap(part.text, indent + (item and 2 or 0), (" "):rep(indent))
     else
-      for _, line in ipairs(part.code) do self:line((" "):rep(indent + 2) .. line) end
+      for _, line in ipairs(part.code) do self:line((" "):rep(indent + 2) .. line:gsub("^| ?", "")) end
     end
   end
 end

@@ -21,22 +21,32 @@ local titles = {
   ["host/bind/tensor_fields.c"] = "Fields", ["host/bind/json.c"] = "JSON", ["host/bind/io.c"] = "Files",
   ["host/bind/dtype.c"] = "Dtypes",
 }
+-- Titles on pages other than the file's own.
+local elsewhere = {
+  ["lua/accelhost/tensor.lua"] = "Parts, norms, bytes", ["lua/accelhost/accelerator/init.lua"] = "Accelerator",
+  ["lua/accelhost/nn/module.lua"] = "Module",
+}
 
 -- The title of a section is the beginning of its comment; what is left of that stays text.
 local function title_of(section, page)
   if not section or section.path == page.path and section.path:find "%.lua$" then return page.title, {} end
+  if elsewhere[section.path] then return elsewhere[section.path], {} end
   local first = section.parts[1] and section.parts[1].text
   if not first then return titles[section.path] or page.title, section.parts end
   local topic, said = first:match "^([%w_%.]+): *(.*)$"
   if topic and (topic:find "%." or topic == "accelhost" or topic == page.title) then
     if topic == page.title then return page.title, {} end
-    return topic:match "[%w_]+$", section.parts
+    local text = said:sub(1, 1):upper() .. said:sub(2)
+    return topic:match "[%w_]+$", {{text = text}, unpack(section.parts, 2)}
   end
   local title, rest = first:match "^(.-)[%.:] +(.*)$"
   title = title or first:match "^(.-)%.?$"
-  if #title > 60 then return title:match "^(.-)[,;]" or title, section.parts end
   local parts = {}
-  if rest and rest ~= "" then parts[1] = {text = rest:sub(1, 1):upper() .. rest:sub(2)} end
+  if rest and rest ~= "" then
+    -- A name of the library stays as it is written.
+    local is_name = (rest:match "^[%w_]+" or ""):find "_"
+    parts[1] = {text = is_name and rest or rest:sub(1, 1):upper() .. rest:sub(2)}
+  end
   -- The rest of a table's comment is for who reads the source.
   for i = 2, section.path:find "%.def$" and 1 or #section.parts do parts[#parts + 1] = section.parts[i] end
   return title:sub(1, 1):upper() .. title:sub(2), parts, said
@@ -80,7 +90,8 @@ end
 -- "accelhost.nn: modules" on the page of that name says "Modules".
 local function about(parts)
   local first = parts[1] and parts[1].text
-  local said = first and (first:match "^accelhost[%w_%.]*: *(.*)$" or first:match "^Tensor: *(.*)$")
+  local said = first and (first:match "^accelhost[%w_%.]*: *(.*)$" or first:match "^Tensor: *(.*)$"
+    or first:match "^nn%.Module: *(.*)$")
   if not said then return parts end
   return {{text = said:sub(1, 1):upper() .. said:sub(2)}, unpack(parts, 2)}
 end

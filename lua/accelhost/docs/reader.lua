@@ -53,7 +53,7 @@ local tags = {
   end,
   -- For a comment that speaks of several names.
   names = function(block, rest)
-    block.listed = true
+    block.listed = rest:match "[%w_]+"
     for name in rest:gmatch "[%w_]+" do block.names[name] = true end
   end,
 }

@@ -199,4 +199,14 @@ function signature.text(parameters)
   return "(" .. table.concat(parts, ", ") .. ")"
 end
 
+--- The parameters of an entry as one of its names takes them: a method has its tensor before the colon.
+---@param entry table of the model
+---@param name string
+---@return table[]
+function signature.under(entry, name)
+  local first = entry.parameters[1]
+  local bound = name:find "^Tensor:" and first and first.name == "input" and entry.kind ~= "method"
+  return bound and {unpack(entry.parameters, 2)} or entry.parameters
+end
+
 return signature

@@ -4,6 +4,7 @@
 -- arguments appear twice: by position, and in an overload with the trailing table.
 local C = require "accelhost._C"
 local model = require "accelhost.docs.model"
+local signature = require "accelhost.docs.signature"
 
 local keywords = {}
 for word in ([[and break do else elseif end false for function goto if in local nil not or repeat return then true until
@@ -28,7 +29,7 @@ local function write_text(out, entry)
       out[#out + 1] = "--- " .. part.text
     else
       out[#out + 1] = "--- ```lua"
-      for _, line in ipairs(part.code) do out[#out + 1] = "--- " .. line end
+      for _, line in ipairs(part.code) do out[#out + 1] = "--- " .. line:gsub("^| ?", "") end
       out[#out + 1] = "--- ```"
     end
   end
@@ -219,10 +220,9 @@ local function write_tensor(page)
   out[#out + 1] = ""
   for _, item in ipairs(methods) do
     local entry, name = item.entry, item.name:match "[%w_]+$"
-    local parameters = entry.parameters
-    if entry.kind ~= "method" then parameters = {unpack(parameters, 2)} end
+    local parameters = signature.under(entry, item.name)
     write_method(out, "Tensor", name, entry, parameters)
-    if entry.inplace and not name:find "_$" then write_method(out, "Tensor", name .. "_", entry, parameters) end
+    if entry.inplace and C.methods[name .. "_"] then write_method(out, "Tensor", name .. "_", entry, parameters) end
   end
   return table.concat(out, "\n") .. "\n"
 end

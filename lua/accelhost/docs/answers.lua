@@ -1,7 +1,8 @@
--- Why a name of PyTorch is not here, or what it is called: {namespaces, names, answer}. Namespaces and names are Lua
--- patterns anchored at both ends (several names separated by blanks); the first row that fits answers. An answer that
--- begins with "as " tells another name.
-return {
+--- Why a name of PyTorch or Accelerate is not here, or what it is called.
+--
+-- Rows {namespaces, names, answer}. Namespaces and names are Lua patterns anchored at both ends (several names stand
+-- between blanks); the first row that fits answers. An answer that begins with "as " tells another name.
+local rows = {
   -- Under another name.
   {"torch", "concat concatenate", "as accelhost.cat"},
   {"torch", "trapz", "as accelhost.trapezoid"},
@@ -11,7 +12,7 @@ return {
   {"torch.Tensor", "size", "as t:size(dim)"},
   {"torch", "device", "as a string: \"cpu\""},
   {"torch", "get_default_device set_default_device", "as the option device of every constructor"},
-  {"torch", "autocast", "as Accelerator{mixed_precision = \"bf16\"}"},
+  {"torch", "autocast", "mixed precision: on the CPU halves are computed in float32"},
   {"torch", "compile vmap fork", "Python's tracing and futures; ops here are native and start at once"},
   {"torch", "inference_mode is_inference is_inference_mode_enabled", "as accelhost.no_grad"},
   {"torch.autograd", "inference_mode", "as accelhost.no_grad"},
@@ -43,6 +44,26 @@ return {
   {"torch.Tensor", "qr", "as accelhost.linalg.qr"},
   {"torch.Tensor", "split_with_sizes", "as t:split(sizes)"},
   {"torch.linalg", "LinAlgError", "as the error's text, which says which matrix is singular"},
+
+  -- Of Accelerate and of what goes with it.
+  {"accelerate", "tqdm trange", "as accelhost.progress"},
+  {"accelerate", "notebook_launcher debug_launcher torchrun accelerate", "as accelhost launch"},
+  {"accelerate", "set_seed", "as accelhost.manual_seed"},
+  {"accelerate", "gradient_state GradientState AcceleratorState PartialState", "as the fields of an Accelerator"},
+  {"accelerate", "DistributedDataParallel DistributedType init_process_group init_distributed",
+    "as accelerator:prepare in several processes"},
+  {"accelerate", "save_model save_state load_state register_for_checkpointing",
+    "as accelhost.save and accelhost.load of state_dicts: of model, optimizer, scheduler and loader"},
+  {"accelerate", "prepare_model prepare_optimizer prepare_data_loader prepare_scheduler", "as accelerator:prepare"},
+  {"accelerate", "init_trackers get_tracker log end_training", "trackers of experiments"},
+  {"accelerate", "on_main_process on_local_main_process on_last_process on_process",
+    "as if accelerator.is_main_process then ... end"},
+  {"accelerate", "skip_first_batches", "as loader:skip_first_batches(count)"},
+  {"accelerate", "autocast GradScaler scaler", "mixed precision: on the CPU halves are computed in float32"},
+  {"accelerate", "from_pretrained AutoModel.* AutoTokenizer.*", "models and tokenizers of a hub; accelhost.load reads "
+    .. "their safetensors"},
+  {"accelerate", "load_dataset", "as data.CSV, data.JSONLines, data.ImageFolder"},
+  {"accelerate", "Trainer TrainingArguments", "a loop is written out: examples/mnist.lua"},
 
   -- Not here.
   {".*",
@@ -103,3 +124,37 @@ return {
   {"torch.autograd", "variable enforce_grad_layout_policy set_multithreading_enabled",
     "PyTorch's own machinery; backward runs in one thread"},
 }
+
+local answers = {}
+
+local function names_it(row, name)
+  for pattern in row[2]:gmatch "%S+" do
+    if pattern ~= ".*" and name:match("^" .. pattern .. "$") then return true end
+  end
+  return false
+end
+
+--- The answer for a name of a namespace, nil where none fits.
+---@param space string such as "torch.nn"
+---@param name string
+---@return string?
+function answers.of(space, name)
+  for _, row in ipairs(rows) do
+    local fits = space:match("^" .. row[1]:gsub("%.(%a)", "%%.%1") .. "$")
+    if fits and (row[2] == ".*" or names_it(row, name)) then return row[3] end
+  end
+end
+
+--- The answer for a name as a user types it, with its namespace or without: "torch.from_numpy", "fft".
+---@param word string
+---@return string?
+function answers.find(word)
+  local space, name = word:match "^(.*)%.([%w_]+)$"
+  if space and space:find "^torch" then return answers.of(space, name) end
+  name = name or word
+  for _, row in ipairs(rows) do
+    if row[2] == ".*" and row[1]:match "[%w_]+$" == (space or word) or names_it(row, name) then return row[3] end
+  end
+end
+
+return answers

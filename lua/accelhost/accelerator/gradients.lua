@@ -1,4 +1,4 @@
---- Backward, accumulation over micro-steps, clipping.
+--- Backward and accumulation: over micro-steps, with clipping of what comes out.
 local arguments = require "accelhost.util.arguments"
 local averaging = require "accelhost.accelerator.averaging"
 local kind_of = require "accelhost.accelerator.kinds"

@@ -1,4 +1,4 @@
---- Making models, loaders, optimizers and schedulers ready for a job, and letting go of them.
+--- Preparing: models, loaders, optimizers and schedulers are made ready for a job, and let go of.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local averaging = require "accelhost.accelerator.averaging"

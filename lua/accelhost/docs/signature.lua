@@ -54,11 +54,12 @@ end
 
 local upvalue = signature.upvalue
 
--- A reader made by arguments.signature holds its rows.
+-- A reader made by arguments.signature holds its parameters.
 local function rows_of_reader(fn)
   local info = debug.getinfo(fn, "S")
-  if not info.source:find "util/arguments%.lua$" then return nil end
-  return upvalue(fn, "rows"), upvalue(fn, "what")
+  local rows_of = info.source:find "util/arguments%.lua$" and upvalue(fn, "rows_of")
+  local rows = rows_of and rows_of(upvalue(fn, "parameters"))
+  if rows then return rows, upvalue(fn, "what") end
 end
 
 -- The reader that a function calls: among several the one that goes by its name.

@@ -136,25 +136,40 @@ function arguments.check(what, name, kind, value)
   return value
 end
 
---- The parameters of each signature made so far, by function: {name, kind, required, default}. The specs call every
---- function with wrong arguments from it.
----@type table<string, table[]>
-arguments.signatures = {}
+local function read_parameter(parameter)
+  local optional = type(parameter) == "table"
+  local text = optional and parameter[1] or parameter
+  local name, kind = text:match "^([%w_]+):%s*(.+)$"
+  local row = {name = name or text, kind = kind and kinds.get(kind), required = not optional}
+  if optional then row.default = parameter[2] end
+  return row
+end
 
-local function parse(parameters)
-  local rows = {}
-  for i, parameter in ipairs(parameters) do
-    local optional = type(parameter) == "table"
-    local text = optional and parameter[1] or parameter
-    local name, kind = text:match "^([%w_]+):%s*(.+)$"
-    rows[i] = {
-      name = name or text, kind = kind and kinds.get(kind), required = not optional,
-      default = optional and parameter[2] or nil,
-    }
-    if optional and parameter[2] == false then rows[i].default = false end
+local parsed = {}
+
+-- The rows of a signature, {name, kind, required, default}, made when it is first used: most functions of a file that
+-- is loaded are never called.
+local function rows_of(parameters)
+  local rows = parsed[parameters]
+  if not rows then
+    rows = {names = {}}
+    for i = 1, #parameters do
+      rows[i] = read_parameter(parameters[i])
+      rows.names[i] = rows[i].name
+    end
+    parsed[parameters] = rows
   end
   return rows
 end
+
+local made = {}
+
+--- The parameters of each signature made so far, by function: {name, kind, required, default}. The specs call every
+--- function with wrong arguments from it.
+---@type table<string, table[]>
+arguments.signatures = setmetatable({}, {__index = function(_, what)
+  return made[what] and rows_of(made[what])
+end})
 
 -- Is the last value named options? Not when the parameter in its place takes such a table, and an empty table in the
 -- place of a required argument without a kind is that argument.
@@ -167,18 +182,17 @@ end
 
 --- Make a reader for one signature. It returns the values in the order of the signature.
 ---@param what string the function, for messages
----@param parameters (string|table)[] "name: kind" (required) or {"name: kind", default}
+---@param parameters (string|table)[] "name: kind" (required) or {"name: kind", default}; not to be
+--- changed afterwards
 ---@return fun(...): any
 function arguments.signature(what, parameters)
-  local rows, names, count = parse(parameters), {}, #parameters
-  arguments.signatures[what] = rows
-  for i = 1, count do names[i] = rows[i].name end
+  made[what] = parameters
   return function(...)
-    local given = select("#", ...)
-    local values = {...}
+    local rows, given = rows_of(parameters), select("#", ...)
+    local count, values = #rows, {...}
     local options = values[given]
     if given > 0 and is_named(options, rows[given]) then
-      arguments.check_names(what, options, names)
+      arguments.check_names(what, options, rows.names)
       values[given] = nil
       given = given - 1
     else
@@ -186,7 +200,7 @@ function arguments.signature(what, parameters)
     end
     if given > count then
       fail("%s: expected at most %d argument%s (%s), got %d", what, count, count == 1 and "" or "s",
-        table.concat(names, ", "), given)
+        table.concat(rows.names, ", "), given)
     end
     for i = 1, count do
       local row, value = rows[i], values[i]
@@ -213,10 +227,9 @@ end
 ---@return fun(object: table, ...)
 function arguments.setter(what, parameters)
   local read = arguments.signature(what, parameters)
-  local rows = arguments.signatures[what]
   return function(object, ...)
     local values = {read(...)}
-    for i = 1, #rows do object[rows[i].name] = values[i] end
+    for i, row in ipairs(rows_of(parameters)) do object[row.name] = values[i] end
   end
 end
 

@@ -8,13 +8,11 @@ local F = {}
 --- fn(input, ...) under its name, with PyTorch's `inplace` behind its options (and before a `further` one), and the
 -- same written into the input. The gradients are of a copy, since the input is what is overwritten.
 local function with_inplace(name, parameters, fn, further)
-  local rows = {"input: tensor"}
-  for _, parameter in ipairs(parameters) do rows[#rows + 1] = parameter end
+  local rows, rows_ = {"input: tensor"}, {"input: tensor"}
+  for i, parameter in ipairs(parameters) do rows[i + 1], rows_[i + 1] = parameter, parameter end
   local place = #rows + 1
-  rows[place] = further
-  local count, read_ = #rows, signature(name .. "_", rows)
-  table.insert(rows, place, {"inplace: flag", false})
-  local read = signature(name, rows)
+  rows[place], rows[place + 1], rows_[place] = {"inplace: flag", false}, further, further
+  local count, read, read_ = #rows_, signature(name, rows), signature(name .. "_", rows_)
   local function write(input, ...)
     return input:copy_(fn(input:clone(), ...))
   end

@@ -77,6 +77,20 @@ local function extend(parent, name)
   return class.new(name, parent)
 end
 
+local function class_text(cls)
+  return "class " .. cls._name
+end
+
+-- The metatable of the classes with one parent.
+local function metatable_below(parent)
+  local meta = parent and rawget(parent, "_below")
+  if not meta then
+    meta = {__index = parent, __call = construct, __tostring = class_text}
+    if parent then rawset(parent, "_below", meta) end
+  end
+  return meta
+end
+
 --- Make a class: calling it makes an instance and runs `init`; more arguments than init takes are an error.
 ---@param name string
 ---@param parent? table
@@ -88,11 +102,7 @@ function class.new(name, parent)
   made.__index = parent and parent._make_index and parent._make_index(made) or made
   for _, event in ipairs(events) do made[event] = parent and parent[event] end
   if not parent then made.extend, made._blank, made.__tostring = extend, blank_table, text_of end
-  return setmetatable(made, {
-    __index = parent,
-    __call = construct,
-    __tostring = function() return "class " .. name end,
-  })
+  return setmetatable(made, metatable_below(parent))
 end
 
 --- Make a class whose instances, and those of its subclasses, have a length: `#object` is object:len().
@@ -131,6 +141,15 @@ local function is_class(value, cls)
   return value == cls
 end
 
+local function fail_dotted(cls, self)
+  local name, method = "?", debug.getinfo(2, "f").func
+  for at, value in pairs(cls) do
+    if value == method then name = at end
+  end
+  arguments.fail("%s: expected %s as the object, got %s; write object:%s(...), with a colon", name,
+    (cls._name:find "^[AEIOU]" and "an " or "a ") .. cls._name, arguments.describe(self), name)
+end
+
 --- Make calling a method with a dot instead of a colon an error that says so. To be called when all methods are there;
 --- `is_...` is a question about any value, no method.
 ---@param cls table
@@ -147,8 +166,7 @@ function class.guard(cls)
     local method = cls[name]
     cls[name] = function(self, ...)
       if getmetatable(self) ~= cls and not class.is(self, cls) and not is_class(self, cls) then
-        arguments.fail("%s: expected %s as the object, got %s; write object:%s(...), with a colon", name,
-          (cls._name:find "^[AEIOU]" and "an " or "a ") .. cls._name, arguments.describe(self), name)
+        fail_dotted(cls, self)
       end
       return method(self, ...)
     end

@@ -50,7 +50,7 @@ static bool load_from_checkout(lua_State *L, const struct ah_embedded *entry, co
     return true;
 }
 
-/* package.preload entry; upvalue 1: the embedded module */
+/* A loader as require calls it; upvalue 1: the embedded module */
 static int load_module(lua_State *L)
 {
     const struct ah_embedded *entry = lua_touserdata(L, lua_upvalueindex(1));
@@ -64,10 +64,28 @@ static int load_module(lua_State *L)
     return 1;
 }
 
-/* package.preload entry: the text of the documentation is the module. */
+/* The text of the documentation is the module. */
 static int load_docs(lua_State *L)
 {
     lua_pushlstring(L, ah_docs.bytecode, ah_docs.bytes);
+    return 1;
+}
+
+/* package.loaders entry: the module of this name. */
+static int find_module(lua_State *L)
+{
+    const char *name = luaL_checkstring(L, 1);
+    if (!strcmp(name, "accelhost._docs")) {
+        lua_pushcfunction(L, load_docs);
+        return 1;
+    }
+    for (const struct ah_embedded *entry = ah_embedded; entry->module; entry++)
+        if (!strcmp(entry->module, name)) {
+            lua_pushlightuserdata(L, (void *)(uintptr_t)entry);
+            lua_pushcclosure(L, load_module, 1);
+            return 1;
+        }
+    lua_pushfstring(L, "\n\tno module '%s' in the program", name);
     return 1;
 }
 
@@ -96,13 +114,12 @@ void ah_library_open(lua_State *L)
     open_c_module(L);
     lua_setfield(L, -2, "accelhost._C");
     lua_pop(L, 1);
-    lua_getfield(L, -1, "preload");
-    for (const struct ah_embedded *entry = ah_embedded; entry->module; entry++) {
-        lua_pushlightuserdata(L, (void *)(uintptr_t)entry);
-        lua_pushcclosure(L, load_module, 1);
-        lua_setfield(L, -2, entry->module);
+    lua_getfield(L, -1, "loaders");
+    for (int i = (int)lua_objlen(L, -1); i > 1; i--) { /* behind package.preload, before files */
+        lua_rawgeti(L, -1, i);
+        lua_rawseti(L, -2, i + 1);
     }
-    lua_pushcfunction(L, load_docs);
-    lua_setfield(L, -2, "accelhost._docs");
+    lua_pushcfunction(L, find_module);
+    lua_rawseti(L, -2, 2);
     lua_pop(L, 2);
 }

@@ -360,60 +360,13 @@ const struct ah_op *ah_to_op(lua_State *L, int index)
     return op;
 }
 
-static void set_function(lua_State *L, int table, const char *name, lua_CFunction function, const struct ah_op *op)
+void ah_push_op_function(lua_State *L, const struct ah_op *op, bool method, bool inplace)
 {
     lua_pushlightuserdata(L, (void *)(uintptr_t)op);
-    lua_pushcclosure(L, function, 1);
-    lua_setfield(L, table, name);
-}
-
-/* C.op_info(name) -> {name = of the row, function = bool, functional = bool, method = bool, ...} or nil: which public
- * tables list the op. */
-static int op_info(lua_State *L)
-{
-    const struct ah_op *op = ah_op_find(luaL_checkstring(L, 1));
-    if (!op) {
-        lua_pushnil(L);
-        return 1;
-    }
-    lua_newtable(L);
-    lua_pushstring(L, op->name);
-    lua_setfield(L, -2, "name");
-    lua_pushboolean(L, (op->flags & AH_FUNCTION) != 0);
-    lua_setfield(L, -2, "function");
-    lua_pushboolean(L, (op->flags & AH_FUNCTIONAL) != 0);
-    lua_setfield(L, -2, "functional");
-    lua_pushboolean(L, (op->flags & AH_METHOD) != 0);
-    lua_setfield(L, -2, "method");
-    lua_pushstring(L, op->signature);
-    lua_setfield(L, -2, "signature");
-    return 1;
-}
-
-/* A row's function, method and in-place form, as its flags say, under a name. */
-static void list_op(lua_State *L, int module, int methods, const struct ah_op *op, const char *name)
-{
-    char inplace[64];
-    snprintf(inplace, sizeof inplace, "%s_", name);
-    set_function(L, module, name, op_plain, op);
-    if (op->flags & AH_METHOD)
-        set_function(L, methods, name, op_method, op);
-    if (op->flags & AH_INPLACE) {
-        set_function(L, module, inplace, op_inplace, op);
-        set_function(L, methods, inplace, op_inplace_method, op);
-    }
-}
-
-void ah_ops_open(lua_State *L, int module, int methods)
-{
-    for (int i = 0; i < AH_OP_COUNT; i++) {
-        const struct ah_op *op = ah_op_get((enum ah_opid)i);
-        list_op(L, module, methods, op, op->name);
-    }
-    for (const struct ah_alias *alias = ah_aliases; alias->name; alias++)
-        list_op(L, module, methods, ah_op_get(alias->id), alias->name);
-    lua_pushcfunction(L, op_info);
-    lua_setfield(L, module, "op_info");
+    if (inplace)
+        lua_pushcclosure(L, method ? op_inplace_method : op_inplace, 1);
+    else
+        lua_pushcclosure(L, method ? op_method : op_plain, 1);
 }
 
 int ah_push_op(lua_State *L, enum ah_opid id, const struct ah_value *args, int count)

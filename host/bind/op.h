@@ -4,8 +4,11 @@
 
 #include "bind/bind.h"
 
-/* Fill accelhost._C (at stack index `module`) and the method table (at `methods`) from the op table. */
+/* Let accelhost._C (at stack index `module`) and the method table (at `methods`) find the ops (bind/op_names.c). */
 void ah_ops_open(lua_State *L, int module, int methods);
+
+/* Push the function of a row: its method checks that a tensor stands before the colon. */
+void ah_push_op_function(lua_State *L, const struct ah_op *op, bool method, bool inplace);
 
 /* The op behind the function at `index`, NULL when it is none. */
 const struct ah_op *ah_to_op(lua_State *L, int index);

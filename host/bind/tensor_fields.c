@@ -1,4 +1,5 @@
-/* The fields of a tensor: a table of getters, asked after the methods; three can be set. */
+/* The fields of a tensor: a table of getters, asked between the methods that exist and those that are made or loaded
+ * on first use; three can be set. */
 #include <string.h>
 
 #include "autograd/engine.h"
@@ -171,15 +172,15 @@ static const struct {
 static int unknown_field(lua_State *L, const char *name)
 {
     ah_push_methods(L);
-    int count = 0;
-    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
-        count++;
-    for (int i = 0; fields[i].name; i++)
-        count++;
-    const char **known = lua_newuserdata(L, ((size_t)count + 1) * sizeof *known);
-    int at = 0;
-    for (lua_pushnil(L); lua_next(L, -3); lua_pop(L, 1))
-        known[at++] = lua_tostring(L, -2);
+    luaL_getmetafield(L, -1, "names");
+    lua_insert(L, -2);
+    lua_call(L, 1, 1);
+    int names = lua_gettop(L), count = (int)lua_objlen(L, names), at = 0;
+    const char **known = lua_newuserdata(L, (size_t)count * sizeof *known + sizeof fields);
+    for (; at < count; at++, lua_pop(L, 1)) {
+        lua_rawgeti(L, names, at + 1);
+        known[at] = lua_tostring(L, -1); /* the list keeps it */
+    }
     for (int i = 0; fields[i].name; i++)
         known[at++] = fields[i].name;
     known[at] = NULL;
@@ -204,7 +205,8 @@ int ah_field_get(lua_State *L)
     for (int i = 0; fields[i].name; i++)
         if (!strcmp(fields[i].name, name))
             return fields[i].get(L, tensor);
-    return unknown_field(L, name);
+    lua_getfield(L, lua_upvalueindex(1), name);
+    return lua_isnil(L, -1) ? unknown_field(L, name) : 1;
 }
 
 int ah_set_data(lua_State *L)

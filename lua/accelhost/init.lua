@@ -9,6 +9,7 @@
 -- Submodules and ops are looked up on first use, so a script pays only for what it touches.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local functions = require "accelhost.functions"
 local namespace = require "accelhost.util.namespace"
 local tensor = require "accelhost.tensor"
 rawset(_G, "pairs", require "accelhost.util.pairs")
@@ -80,7 +81,7 @@ local lazy = {
 }
 namespace.add(lazy, "accelhost.io", {"save", "load"})
 namespace.add(lazy, "accelhost.tensor", {"split", "chunk", "unbind", "norm"})
-require("accelhost.functions").install(lazy)
+functions.install(lazy)
 
 -- Names of accelhost.linalg that accelhost has too, tensors as methods but for the last ones.
 local matrix_methods = {
@@ -89,9 +90,7 @@ local matrix_methods = {
 }
 namespace.add(lazy, "accelhost.linalg.aliases", matrix_methods)
 namespace.add(lazy, "accelhost.linalg.aliases", {"chain_matmul", "lu_unpack"})
-for _, name in ipairs(matrix_methods) do
-  C.methods[name] = function(...) return accelhost[name](...) end
-end
+namespace.add(functions.methods, "accelhost.linalg.aliases", matrix_methods)
 
 local function is_function(name)
   local info = C.op_info(name)

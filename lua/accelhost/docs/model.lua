@@ -274,12 +274,6 @@ local function add_namespace(self, namespace, name)
   for _, row in ipairs(inner) do add_namespace(self, row[1], row[2]) end
 end
 
--- A method that loads its file at the first call (accelhost.functions) is what that file has.
-local function loaded(value)
-  local path, name = signature.upvalue(value, "path"), signature.upvalue(value, "name")
-  return type(path) == "string" and type(name) == "string" and require(path)[name] or value
-end
-
 -- The entry of a method that is the same function as one of a module, or calls it.
 local function shared_entry(self, name, value)
   local other = self.by_value[value] or self.by_name["accelhost." .. name]
@@ -287,7 +281,7 @@ local function shared_entry(self, name, value)
 end
 
 local function add_tensor_method(self, page, name)
-  local value, full = loaded(C.methods[name]), "Tensor:" .. name
+  local value, full = C.methods[name], "Tensor:" .. name
   local known, text = C.system.signature(value)
   local plain = name:match "^(.*)_$"
   local info = known and C.op_info(known)

@@ -5,8 +5,8 @@ local namespace = require "accelhost.util.namespace"
 
 local functions = {}
 
--- file -> its names: those that are functions and methods, functions only, methods only; where a method is another
--- function of the file than its name says, name=field
+-- file -> its names: those that are functions and methods, functions only, methods only; methods that are another
+-- function of the file than their name says
 local files = {
   einsum = {functions = "einsum"},
   join = {
@@ -39,40 +39,47 @@ local files = {
   variants = {
     both = "renorm mvlgamma split_with_sizes real conj resolve_conj resolve_neg",
     functions = "unravel_index where",
-    methods = "addmm_ baddbmm_ addmv_ addr_ addbmm_ renorm_ sum_to_size where=where_method",
+    methods = "addmm_ baddbmm_ addmv_ addr_ addbmm_ renorm_ sum_to_size",
+    renamed = {where = "where_method"},
   },
   windows = {functions = "bartlett_window blackman_window hann_window hamming_window kaiser_window"},
   compare = {both = "allclose equal isclose", functions = "polygamma", methods = "float_power_"},
 }
 
-local function words(text)
-  local list = {}
-  for word in (text or ""):gmatch "%S+" do list[#list + 1] = word end
-  return list
+-- A method whose file is not loaded stands here; an op's is asked for after it.
+local lazy_methods = {}
+--- The lazy entries of methods, as of accelhost.util.namespace.
+functions.methods = lazy_methods
+
+local meta = getmetatable(C.methods)
+local find_op, walk, names_of = meta.__index, meta.__pairs, meta.names
+
+function meta.__index(methods, name)
+  local method = namespace.load(lazy_methods, name)
+  if method == nil then return find_op(methods, name) end
+  methods[name] = method
+  return method
 end
 
--- Loads its file at the first call and is replaced by what the file has.
-local function stub(path, name, field)
-  return function(...)
-    local method = require(path)[field]
-    C.methods[name] = method
-    return method(...)
-  end
+function meta.__pairs(methods)
+  for _, name in ipairs(namespace.names(lazy_methods)) do rawset(methods, name, methods[name]) end
+  return walk(methods)
+end
+
+function meta.names(methods)
+  local names = names_of(methods)
+  for _, name in ipairs(namespace.names(lazy_methods)) do names[#names + 1] = name end
+  return names
 end
 
 --- List the functions among the lazy names of accelhost, the methods among a tensor's.
----@param lazy table<string, table> of accelhost.util.namespace
+---@param lazy table of accelhost.util.namespace
 function functions.install(lazy)
   for file, names in pairs(files) do
     local path = "accelhost.functions." .. file
-    namespace.add(lazy, path, words(names.both))
-    namespace.add(lazy, path, words(names.functions))
-    for _, list in ipairs {names.both, names.methods} do
-      for _, word in ipairs(words(list)) do
-        local name, field = word:match "^([%w_]+)=?([%w_]*)$"
-        C.methods[name] = stub(path, name, field ~= "" and field or name)
-      end
-    end
+    namespace.add(lazy, path, {names.both or "", names.functions})
+    namespace.add(lazy_methods, path, {names.both or "", names.methods})
+    for name, field in pairs(names.renamed or {}) do lazy_methods[name] = {path, field} end
   end
 end
 

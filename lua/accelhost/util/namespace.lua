@@ -4,12 +4,53 @@ local arguments = require "accelhost.util.arguments"
 
 local namespace = {}
 
+--- Let names be found in a file that has them, loaded at the first use of one. They are kept as one text: a string, a
+--- place in a table for each of a thousand names would be walked by every collect.
+---@param lazy table
+---@param file string
+---@param names string[]
+function namespace.add(lazy, file, names)
+  lazy[#lazy + 1] = {file, (" %s "):format(table.concat(names, " "))}
+end
+
+--- The value of a lazy name, nil when there is no such name.
+---@param lazy table
+---@param name any
+---@return any
+function namespace.load(lazy, name)
+  if type(name) ~= "string" then return nil end
+  local entry = lazy[name]
+  if entry then
+    local file = require(entry[1])
+    return entry[2] == nil and file or file[entry[2]]
+  end
+  for i = #lazy, 1, -1 do
+    if lazy[i][2]:find((" %s "):format(name), 1, true) then return require(lazy[i][1])[name] end
+  end
+  return nil
+end
+
+--- All lazy names.
+---@param lazy table
+---@return string[]
+function namespace.names(lazy)
+  local list = {}
+  for key, entry in pairs(lazy) do
+    if type(key) == "string" then
+      list[#list + 1] = key
+    else
+      for name in entry[2]:gmatch "%S+" do list[#list + 1] = name end
+    end
+  end
+  return list
+end
+
 --- Make one.
 --
---   return namespace.new("nn", {Module = Module}, {Linear = {"accelhost.nn.linear", "Linear"}})
+--   return namespace.new("nn", {Module = Module}, {functional = {"accelhost.nn.functional"}})
 ---@param title string for messages
 ---@param values table<string, any> names that exist already
----@param lazy? table<string, table> name -> {module to require, field of it; without one the module itself}
+---@param lazy? table name -> {module to require, field of it; without one the module itself}, and what `add` put there
 ---@param more? {find: (fun(name: string): any), names: (fun(): string[]), refused: table<string, string>} further
 --- names, and what there is instead of some that people look for
 ---@return table
@@ -19,7 +60,7 @@ function namespace.new(title, values, lazy, more)
   local function names()
     local list = more.names and more.names() or {}
     for name in pairs(values) do list[#list + 1] = name end
-    for name in pairs(lazy) do
+    for _, name in ipairs(namespace.names(lazy)) do
       if rawget(values, name) == nil then list[#list + 1] = name end
     end
     table.sort(list)
@@ -27,11 +68,8 @@ function namespace.new(title, values, lazy, more)
   end
   return setmetatable(values, {
     __index = function(_, name)
-      local entry, value = lazy[name], nil
-      if entry then
-        value = require(entry[1])
-        if entry[2] then value = value[entry[2]] end
-      elseif more.find and type(name) == "string" then
+      local value = namespace.load(lazy, name)
+      if value == nil and more.find and type(name) == "string" then
         value = more.find(name)
       end
       if value == nil then
@@ -46,14 +84,6 @@ function namespace.new(title, values, lazy, more)
     --- All names, for completion.
     names = names,
   })
-end
-
---- The lazy entries of several names of one file.
----@param lazy table<string, table> gets them
----@param file string
----@param names string[]
-function namespace.add(lazy, file, names)
-  for _, name in ipairs(names) do lazy[name] = {file, name} end
 end
 
 return namespace

@@ -625,6 +625,84 @@ describe("Hooks of the state", function()
   end)
 end)
 
+describe("A forward hook", function()
+  -- Gives x times the option by.
+  local Scale = nn.Module:extend "Scale"
+  function Scale:forward(x, options) return x * (options and options.by or 1) end -- luacheck: ignore self
+  local x = accelhost.tensor {1, 2}
+
+  it("with_kwargs gets the options apart from the arguments", function()
+    local net, seen = Scale(), {}
+    net:register_forward_pre_hook(function(module, given, named)
+      seen[1] = {module == net, #given, given[1] == x, named.by}
+    end, {with_kwargs = true})
+    net:register_forward_hook(function(module, given, named, output)
+      seen[2] = {module == net, #given, named.by, output:tolist()}
+    end, {with_kwargs = true})
+    net(x, {by = 3})
+    assert.same({{true, 1, true, 3}, {true, 1, 3, {3, 6}}}, seen)
+    net(x)
+    assert.same({{true, 1, true}, {true, 1, nil, {1, 2}}}, seen)
+  end)
+
+  it("with_kwargs may replace arguments and options", function()
+    local net = Scale()
+    local handle = net:register_forward_pre_hook(function(_, given, named)
+      return {given[1] + 1}, {by = (named.by or 1) * 2}
+    end, {with_kwargs = true})
+    assert.same({12, 18}, net(x, {by = 3}):tolist())
+    assert.same({4, 6}, net(x):tolist())
+    handle.remove()
+    net:register_forward_pre_hook(function(_, given) return given, {} end, {with_kwargs = true})
+    assert.same({1, 2}, net(x, {by = 3}):tolist())
+  end)
+
+  it("with_kwargs has to return both or nothing", function()
+    local net = Scale()
+    net:register_forward_pre_hook(function(_, given) return given end, {with_kwargs = true})
+    check.raises("Scale: a forward pre-hook with_kwargs returns nothing or two tables, arguments and options; got "
+      .. "a table and nil", function() net(x) end)
+  end)
+
+  local function failing()
+    local Broken = nn.Module:extend "Broken"
+    function Broken:forward(y) return y:view(3) end -- luacheck: ignore self
+    return Broken()
+  end
+
+  it("with always_call runs also when forward fails, and the error goes on", function()
+    local net, seen = failing(), {}
+    net:register_forward_hook(function() seen[#seen + 1] = "not this one" end)
+    net:register_forward_hook(function(_, given, named, output)
+      seen[#seen + 1] = {given[1] == x, named.mode, output == nil}
+    end, {always_call = true, with_kwargs = true})
+    check.raises("view: ", function() net(x) end)
+    assert.same({{true, nil, true}}, seen)
+  end)
+
+  it("with always_call runs once, also when a hook behind it fails", function()
+    local net, count = nn.Identity(), 0
+    net:register_forward_hook(function() count = count + 1 end, {always_call = true})
+    net:register_forward_hook(function() error "the second fails" end)
+    check.raises("the second fails", function() net(x) end)
+    assert.equal(1, count)
+  end)
+
+  it("with always_call gets the output when only a hook before it failed", function()
+    local net, got = nn.Identity(), nil
+    net:register_forward_hook(function() error "the first fails" end)
+    net:register_forward_hook(function(_, _, output) got = output end, {always_call = true})
+    check.raises("the first fails", function() net(x) end)
+    assert.same({1, 2}, got:tolist())
+  end)
+
+  it("with always_call does not hide the error by its own", function()
+    local net = failing()
+    net:register_forward_hook(function() error "hidden" end, {always_call = true})
+    check.raises("view: ", function() net(x) end)
+  end)
+end)
+
 describe("A backward pre-hook", function()
   it("sees the result's gradient first and may replace it", function()
     local net, order = nn.Linear(2, 1, {bias = false}), {}

@@ -1,6 +1,7 @@
 --- Calling a module: hooks, forward, and the names of the modules that are running.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local forward_hooks = require "accelhost.nn.forward_hooks"
 local hooks = require "accelhost.nn.hooks"
 
 local fail = arguments.fail
@@ -11,16 +12,25 @@ local fail = arguments.fail
 ---@return fun(): string? path the modules that are running now
 return function(Module, is_module)
   --- Call `hook(module, arguments)` before each forward; it may return new arguments (one value or a table of them).
-  -- With {prepend = true} it goes before the hooks that are there.
-  ---@param hook fun(module: Module, arguments: table): any
+  -- With {prepend = true} it goes before the hooks that are there. With {with_kwargs = true} it is
+  -- `hook(module, arguments, options)`, the options being the trailing table of named arguments (empty without one),
+  -- and may return both, as two tables.
+  ---@param hook fun(module: Module, arguments: table, options: table?): any
+  ---@param prepend? boolean|table
+  ---@param with_kwargs? boolean
   ---@return table handle handle.remove() takes the hook away
-  Module.register_forward_pre_hook = hooks.method("register_forward_pre_hook", "_forward_pre_hooks")
+  Module.register_forward_pre_hook = hooks.method("register_forward_pre_hook", "_forward_pre_hooks", "with_kwargs")
 
   --- Call `hook(module, arguments, output)` after each forward; it may return another output. With {prepend = true} it
-  -- goes before the hooks that are there.
+  -- goes before the hooks that are there; with {with_kwargs = true} it is `hook(module, arguments, options, output)`,
+  -- the options being the trailing table of named arguments. With {always_call = true} it runs also when forward or a
+  -- hook fails, with the output nil where there is none yet; the error then goes on, and one of the hook is a warning.
   ---@param hook fun(module: Module, arguments: table, output: any): any
+  ---@param prepend? boolean|table
+  ---@param with_kwargs? boolean
+  ---@param always_call? boolean
   ---@return table handle
-  Module.register_forward_hook = hooks.method("register_forward_hook", "_forward_hooks")
+  Module.register_forward_hook = hooks.method("register_forward_hook", "_forward_hooks", "with_kwargs", "always_call")
 
   --- Call `hook(module, grad_input, grad_output)` (two arrays) when the gradients with respect to the module's tensor
   -- arguments are known. With one such argument the hook may return its new gradient.
@@ -33,10 +43,6 @@ return function(Module, is_module)
   ---@param hook fun(module: Module, grad_output: table): any
   ---@return table handle
   Module.register_full_backward_pre_hook = hooks.method("register_full_backward_pre_hook", "_backward_pre_hooks")
-
-  local function pack(...)
-    return {n = select("#", ...), ...}
-  end
 
   --- Put the arguments behind identities whose gradients are seen, and likewise the output.
   local function watch_inputs(self, given)
@@ -108,31 +114,14 @@ return function(Module, is_module)
     end
   end
 
-  local function call_with_hooks(self, ...)
-    local given = pack(...)
-    for _, entry in ipairs(self._forward_pre_hooks or {}) do
-      local changed = entry.call(self, given)
-      if type(changed) == "table" and getmetatable(changed) == nil then
-        given = changed
-        given.n = given.n or #given
-      elseif changed ~= nil then
-        given = {n = 1, changed}
-      end
-    end
+  local function run_with_hooks(self, call)
+    forward_hooks.before(self, call)
     local watch = (self._backward_hooks or self._backward_pre_hooks) and C.autograd.is_grad_enabled()
-    local state = watch and watch_inputs(self, given)
-    local results = pack(self.forward(self, unpack(given, 1, given.n)))
-    for _, entry in ipairs(self._forward_hooks or {}) do
-      local changed = entry.call(self, given, results.n == 1 and results[1] or results)
-      if type(changed) == "table" and getmetatable(changed) == nil then
-        results = changed
-        results.n = results.n or #results
-      elseif changed ~= nil then
-        results = {n = 1, changed}
-      end
-    end
-    if state then watch_outputs(self, state, results) end
-    return unpack(results, 1, results.n)
+    local state = watch and watch_inputs(self, call.given)
+    call.results = forward_hooks.pack(self.forward(self, unpack(call.given, 1, call.given.n)))
+    forward_hooks.after(self, call)
+    if state then watch_outputs(self, state, call.results) end
+    return unpack(call.results, 1, call.results.n)
   end
 
   local function through(...)
@@ -165,7 +154,7 @@ return function(Module, is_module)
     local limit = most[forward] or limit_of(forward)
     if select("#", ...) > limit then check_count(self, limit, ...) end
     if self._forward_pre_hooks or self._forward_hooks or self._backward_hooks or self._backward_pre_hooks then
-      return through(call_with_hooks(self, ...))
+      return through(forward_hooks.protected(self, run_with_hooks, ...))
     end
     return through(forward(self, ...))
   end

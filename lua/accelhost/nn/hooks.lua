@@ -17,13 +17,18 @@ end
 -- {prepend = true}, before them. It returns a handle: handle.remove() takes the hook away.
 ---@param what string the method's name
 ---@param field string
+---@param ... string flags that the method takes besides, and that the hook's entry holds
 ---@return fun(self: table, hook: function, prepend: boolean|table?): {id: integer, remove: fun()}
-function hooks.method(what, field)
-  local read = arguments.signature(what, {"hook: callable", {"prepend: flag", false}})
+function hooks.method(what, field, ...)
+  local flags, parameters = {...}, {"hook: callable", {"prepend: flag", false}}
+  for _, flag in ipairs(flags) do parameters[#parameters + 1] = {flag .. ": flag", false} end
+  local read = arguments.signature(what, parameters)
   return function(self, ...)
-    local hook, prepend = read(...)
+    local values = {read(...)}
+    local hook, prepend = values[1], values[2]
     made = made + 1
     local entry = {id = made, call = hook}
+    for i, flag in ipairs(flags) do entry[flag] = values[i + 2] end
     local list = without(self[field] or {})
     table.insert(list, prepend and 1 or #list + 1, entry)
     rawset(self, field, list)

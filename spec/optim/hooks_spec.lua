@@ -78,6 +78,58 @@ describe("A hook of an optimizer", function()
   end)
 end)
 
+describe("A hook of every optimizer", function()
+  local handles = {}
+  after_each(function()
+    for _, handle in ipairs(handles) do handle:remove() end
+  end)
+  local function register(moment, hook)
+    handles[#handles + 1] = optim["register_optimizer_step_" .. moment .. "_hook"](hook)
+    return handles[#handles]
+  end
+
+  it("runs around the steps of those there are and those to come, outside of their own", function()
+    local order, early = {}, optimizer_of "SGD"
+    local function say(word) return function(object) order[#order + 1] = object._name .. " " .. word end end
+    early:register_step_pre_hook(say "own before")
+    early:register_step_post_hook(say "own after")
+    register("pre", say "before")
+    register("post", say "after")
+    early:step()
+    assert.same({"SGD before", "SGD own before", "SGD own after", "SGD after"}, order)
+    order = {}
+    optimizer_of("AdamW"):step()
+    assert.same({"AdamW before", "AdamW after"}, order)
+  end)
+
+  it("may give the step other arguments, and is gone when it is removed", function()
+    local optimizer = optimizer_of "SGD"
+    local handle = register("pre", function(_, given)
+      assert.same({}, given)
+      return {function() return 7 end}
+    end)
+    assert.equal(7, optimizer:step())
+    handle:remove()
+    assert.is_nil(optimizer:step())
+  end)
+
+  it("is called once for a prepared optimizer's step", function()
+    local count, accelerator = 0, accelhost.Accelerator()
+    local model = accelhost.nn.Linear(2, 1)
+    local optimizer = accelerator:prepare(optim.SGD(model:parameters(), {lr = 0.1}))
+    register("post", function() count = count + 1 end)
+    accelerator:backward(model(accelhost.ones(1, 2)):sum())
+    optimizer:step()
+    assert.equal(1, count)
+  end)
+
+  it("has to be a function", function()
+    check.raises("register_optimizer_step_pre_hook: hook: expected a function or something callable, got", function()
+      optim.register_optimizer_step_pre_hook(3)
+    end)
+  end)
+end)
+
 describe("An option of PyTorch's implementations", function()
   it("is taken when the step stays the same", function()
     local param = accelhost.ones(1)

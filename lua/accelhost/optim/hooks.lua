@@ -42,16 +42,26 @@ local after = {
   end,
 }
 
--- The method of one optimizer with its hooks around the method of its class. Without hooks nothing is in the way.
-local function hooked(self, method)
+-- The hooks of every optimizer's step, and the optimizers there are: without hooks nothing is in a step's way.
+local every = {before = {}, after = {}}
+local optimizers = setmetatable({}, {__mode = "k"})
+local none = {before = {}, after = {}}
+
+-- The hooks around a method of one optimizer, which from the first time on stand around the method of its class.
+local function hooks_of(self, method)
+  self._hooks = self._hooks or {}
+  if self._hooks[method] then return self._hooks[method] end
   local hooks = {before = {}, after = {}}
-  local plain = self[method]
+  self._hooks[method] = hooks
+  local plain, common = self[method], method == "step" and every or none
   self[method] = function(object, ...)
     if object ~= self then return plain(object, ...) end
     local given = {...}
+    for _, entry in ipairs(common.before) do given = before[method](entry.call, self, given) end
     for _, entry in ipairs(hooks.before) do given = before[method](entry.call, self, given) end
     local result = plain(self, unpack(given))
     for _, entry in ipairs(hooks.after) do result = after[method](entry.call, self, given, result) end
+    for _, entry in ipairs(common.after) do result = after[method](entry.call, self, given, result) end
     return result
   end
   return hooks
@@ -65,6 +75,42 @@ local function without(list, entry)
   return kept
 end
 
+-- Put a hook into a list, which is never changed, only replaced: a hook may add and remove hooks while it is walked.
+local function add(hooks, moment, hook, prepend)
+  local entry, list = {call = hook}, without(hooks[moment])
+  table.insert(list, prepend and 1 or #list + 1, entry)
+  hooks[moment] = list
+  return {remove = function() hooks[moment] = without(hooks[moment], entry) end}
+end
+
+local optimizer_hooks = {}
+
+--- To be told of each new optimizer.
+---@param optimizer Optimizer
+function optimizer_hooks.made(optimizer)
+  optimizers[optimizer] = true
+  if #every.before + #every.after > 0 then hooks_of(optimizer, "step") end
+end
+
+for name, moment in pairs {register_optimizer_step_pre_hook = "before", register_optimizer_step_post_hook = "after"} do
+  local read = arguments.signature(name, {"hook: callable"})
+  --- Call `hook(optimizer, arguments)` before or after the step of every optimizer, those there are and those to come;
+  --- remove() of what it returns takes it away. One before the step may return other arguments, a table. Before a step
+  --- it runs ahead of the optimizer's own hooks, after it behind them.
+  --
+  --   local handle = optim.register_optimizer_step_post_hook(function() print "stepped" end)
+  --   optimizer:step()  --> stepped
+  --   handle:remove()
+  ---@names register_optimizer_step_pre_hook register_optimizer_step_post_hook
+  ---@param hook fun(optimizer: Optimizer, arguments: table): table?
+  ---@return table # has remove()
+  optimizer_hooks[name] = function(...)
+    local hook = read(...)
+    for optimizer in pairs(optimizers) do hooks_of(optimizer, "step") end
+    return add(every, moment, hook)
+  end
+end
+
 --- Give the Optimizer class its hooks.
 --
 --   register_step_pre_hook(hook)             hook(optimizer, arguments): may return other arguments, a table
@@ -76,7 +122,7 @@ end
 --
 -- Each returns a handle whose remove() takes the hook away. Those of the state take {prepend = true}, to run first.
 ---@param Optimizer table
-return function(Optimizer)
+function optimizer_hooks.extend(Optimizer)
   for _, row in ipairs(rows) do
     local name, method, moment = unpack(row)
     local read = arguments.signature(name, {"hook: callable", method ~= "step" and {"prepend: flag", false} or nil})
@@ -94,15 +140,9 @@ return function(Optimizer)
     ---@return table # has remove()
     Optimizer[name] = function(self, ...)
       local hook, prepend = read(...)
-      local all = self._hooks or {}
-      self._hooks = all
-      all[method] = all[method] or hooked(self, method)
-      local hooks, entry = all[method], {call = hook}
-      -- A list is never changed, only replaced: a hook may add and remove hooks while it is walked.
-      local list = without(hooks[moment])
-      table.insert(list, prepend and 1 or #list + 1, entry)
-      hooks[moment] = list
-      return {remove = function() hooks[moment] = without(hooks[moment], entry) end}
+      return add(hooks_of(self, method), moment, hook, prepend)
     end
   end
 end
+
+return optimizer_hooks

@@ -3,9 +3,15 @@
 --   local optimizer = optim.AdamW(net:parameters(), {lr = 1e-3})
 --   local scheduler = optim.lr_scheduler.StepLR(optimizer, {step_size = 10})
 local Optimizer = require "accelhost.optim.optimizer"
+local hooks = require "accelhost.optim.hooks"
 local namespace = require "accelhost.util.namespace"
 
-local optim = {Optimizer = Optimizer, is_optimizer = Optimizer.is_optimizer}
+local optim = {
+  Optimizer = Optimizer,
+  is_optimizer = Optimizer.is_optimizer,
+  register_optimizer_step_pre_hook = hooks.register_optimizer_step_pre_hook,
+  register_optimizer_step_post_hook = hooks.register_optimizer_step_post_hook,
+}
 
 local lazy = {
   SGD = {"accelhost.optim.sgd"},

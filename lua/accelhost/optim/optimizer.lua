@@ -6,6 +6,7 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
+local hooks = require "accelhost.optim.hooks"
 
 local fail, describe = arguments.fail, arguments.describe
 
@@ -138,6 +139,7 @@ end
 function Optimizer:setup(params, defaults)
   self.defaults, self.param_groups, self.state = defaults, {}, {}
   self._step_count = 0
+  hooks.made(self)
   if C.is_tensor(params) then
     fail("%s: expected a table of parameters or of groups, got a tensor; write {tensor}", self._name)
   end
@@ -281,6 +283,6 @@ end
 
 require "accelhost.optim.state"(Optimizer)
 require "accelhost.optim.fused"(Optimizer)
-require "accelhost.optim.hooks"(Optimizer)
+hooks.extend(Optimizer)
 
 return class.guard(Optimizer)

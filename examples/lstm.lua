@@ -17,7 +17,7 @@ local args = accelhost.parse_args {
   {"seed", 1, "seed of weights, order and waves", integer = true, minimum = 0},
   {"smoke", false, "the same in a few seconds"},
 }
-if args.smoke then args.epochs, args.train_size, args.hidden = 2, 640, 24 end
+if args.smoke then args.epochs, args.train_size, args.hidden, args.lr = 4, 640, 24, 0.01 end
 
 --- (count, length, 1): sums of two waves of random speed and phase, and a little noise.
 local function waves(count, length)

@@ -38,6 +38,14 @@ describe("every example", function()
     end)
   end
 
+  for _, processes in ipairs {1, 2} do
+    it("forecasts better than nothing does, in processes: " .. processes, function()
+      local launch = processes > 1 and {"launch", "--num_processes", tostring(processes)} or nil
+      local found, nothing = smoke("lstm.lua", launch):match "Error: ([%d.]+) %(no forecast: ([%d.]+)%)"
+      assert.is_true(tonumber(found) < 0.8 * tonumber(nothing), found .. " beside " .. nothing)
+    end)
+  end
+
   it("gives the same losses with and without an accelerator", function()
     local function losses(name)
       local log = os.tmpname()

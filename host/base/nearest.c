@@ -1,7 +1,7 @@
 /* Edit distance with one row, over lists of some hundred short words: an error has time for that. */
 #include "base/nearest.h"
 
-#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 /* Edit distance; far away for long words. */
@@ -35,7 +35,10 @@ static const char *completed(const char *word, const char *const *list)
     const char *shortest = NULL;
     size_t length = strlen(word);
     for (; length > 2 && *list; list++) {
-        if (!strncmp(word, *list, length) && (!shortest || strlen(*list) < strlen(shortest)))
+        if (strncmp(word, *list, length))
+            continue;
+        size_t least = shortest ? strlen(shortest) : SIZE_MAX, now = strlen(*list);
+        if (now < least || (now == least && strcmp(*list, shortest) < 0))
             shortest = *list;
     }
     return shortest;
@@ -47,7 +50,8 @@ const char *ah_nearest(const char *word, const char *const *list)
     int best = strlen(word) > 3 ? 3 : 2;
     for (const char *const *known = list; *known; known++) {
         int d = distance(word, *known);
-        if (d < best) {
+        /* The list may come from a table, in any order. */
+        if (d < best || (nearest && d == best && strcmp(*known, nearest) < 0)) {
             best = d;
             nearest = *known;
         }

@@ -3,7 +3,7 @@
 #define AH_BASE_NEAREST_H
 
 /* The entry of the NULL-ended list nearest to `word` by edit distance (up to 2, up to 1 for words of three letters),
- * else the shortest entry that begins with `word`; NULL when there is none. */
+ * else the shortest entry that begins with `word`; the first by its bytes among equals; NULL when there is none. */
 const char *ah_nearest(const char *word, const char *const *list);
 
 #endif

@@ -130,6 +130,11 @@ static struct ah_named *push_named(lua_State *L, size_t *count)
     return list;
 }
 
+static int by_key(const void *a, const void *b)
+{
+    return strcmp(((const struct ah_note *)a)->key, ((const struct ah_note *)b)->key);
+}
+
 /* write_safetensors(path, {name, ...}, {tensor, ...}, {key = text}) */
 static int write_safetensors(lua_State *L)
 {
@@ -145,6 +150,7 @@ static int write_safetensors(lua_State *L)
             return ah_raise_text(L, "save: '%s': metadata holds texts by name", path);
         note[note_count++] = (struct ah_note){lua_tostring(L, -2), lua_tostring(L, -1)};
     }
+    qsort(note, note_count, sizeof *note, by_key);
     struct archive *archive = open_writer(L, path);
     check(L, ah_safetensors_write(archive->writer, list, count, note, note_count), "save", path);
     commit(L, archive, path);

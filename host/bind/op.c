@@ -226,33 +226,48 @@ static void expect_cpu(lua_State *L, const struct ah_op *op, const struct ah_val
         ah_raise_text(L, "%s: generator: a Generator draws on cpu, the result is to be on %s", op->name, device->name);
 }
 
-/* The trailing table of named arguments. */
+static void raise_unknown(lua_State *L, const struct ah_op *op, const char *key)
+{
+    char list[256] = "";
+    for (int k = 0; k < op->param_count; k++) {
+        strncat(list, k ? ", " : "", sizeof list - strlen(list) - 1);
+        strncat(list, op->param[k].name, sizeof list - strlen(list) - 1);
+    }
+    const char *near = nearest_parameter(op, key);
+    ah_raise_text(L, "%s: unknown option '%s' (known: %s)%s%s%s", op->name, key, list,
+                  near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+}
+
+/* The trailing table of named arguments. A table has no order: of several wrong ones the message is about the unknown
+ * name that is first by its bytes, else about the first of the signature. */
 static void read_options(lua_State *L, const struct ah_op *op, int index, struct ah_value *args, struct extras *extras)
 {
+    int place[AH_MAX_ARGS] = {0}, used; /* on the stack, of the value of each parameter */
+    const char *unknown = NULL;
+    luaL_checkstack(L, 2 * AH_MAX_ARGS + 4, op->name);
     lua_pushnil(L);
     while (lua_next(L, index)) {
         const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
-        int i = 0, used;
+        int i = 0;
         while (i < op->param_count && strcmp(op->param[i].name, key))
             i++;
         if (i < op->param_count) {
-            if (args[i].kind != AH_NONE)
-                ah_raise_text(L, "%s: '%s' is given twice, by position and by name", op->name, key);
-            int value = lua_gettop(L);
-            args[i] = read_value(L, op, i, value, false, &used);
-            if (lua_gettop(L) > value) /* a list's storage: keep it below the iteration */
-                lua_insert(L, index + 1);
-        } else if (!read_extra(L, op, key, extras)) {
-            char list[256] = "";
-            for (int k = 0; k < op->param_count; k++) {
-                strncat(list, k ? ", " : "", sizeof list - strlen(list) - 1);
-                strncat(list, op->param[k].name, sizeof list - strlen(list) - 1);
-            }
-            const char *near = nearest_parameter(op, key);
-            ah_raise_text(L, "%s: unknown option '%s' (known: %s)%s%s%s", op->name, key, list,
-                          near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+            place[i] = lua_gettop(L) - 1;
+            lua_insert(L, -2); /* the value stays, below the key that the iteration goes on from */
+            continue;
         }
+        if (!read_extra(L, op, key, extras) && (!unknown || strcmp(key, unknown) < 0))
+            unknown = key;
         lua_pop(L, 1);
+    }
+    if (unknown)
+        raise_unknown(L, op, unknown);
+    for (int i = 0; i < op->param_count; i++) {
+        if (!place[i])
+            continue;
+        if (args[i].kind != AH_NONE)
+            ah_raise_text(L, "%s: '%s' is given twice, by position and by name", op->name, op->param[i].name);
+        args[i] = read_value(L, op, i, place[i], false, &used);
     }
 }
 

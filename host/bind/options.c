@@ -66,24 +66,32 @@ void ah_check_options(lua_State *L, int index, const char *op, const char *const
 {
     if (!lua_istable(L, index))
         return;
+    bool strange = false;
+    const char *first = NULL; /* by its bytes: a table has no order */
     lua_pushnil(L);
     while (lua_next(L, index)) {
         lua_pop(L, 1);
-        const char *key = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : NULL;
-        const char *const *name = known;
-        while (key && *name && strcmp(*name, key))
-            name++;
-        if (key && *name)
-            continue;
-        const char *near = key ? ah_nearest(key, known) : NULL;
-        char list[512] = "";
-        for (name = known; *name; name++) {
-            strncat(list, name == known ? "" : ", ", sizeof list - strlen(list) - 1);
-            strncat(list, *name, sizeof list - strlen(list) - 1);
+        if (lua_type(L, -1) != LUA_TSTRING) {
+            strange = true;
+            break;
         }
-        ah_raise_text(L, "%s: unknown option '%s' (known: %s)%s%s%s", op, key ? key : ah_value_text(L, -1), list,
-                      near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+        const char *key = lua_tostring(L, -1);
+        const char *const *name = known;
+        while (*name && strcmp(*name, key))
+            name++;
+        if (!*name && (!first || strcmp(key, first) < 0))
+            first = key;
     }
+    if (!strange && !first)
+        return;
+    const char *near = strange ? NULL : ah_nearest(first, known);
+    char list[512] = "";
+    for (const char *const *name = known; *name; name++) {
+        strncat(list, name == known ? "" : ", ", sizeof list - strlen(list) - 1);
+        strncat(list, *name, sizeof list - strlen(list) - 1);
+    }
+    ah_raise_text(L, "%s: unknown option '%s' (known: %s)%s%s%s", op, strange ? ah_value_text(L, -1) : first, list,
+                  near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }
 
 /* Beyond the length only keys of the hash part can follow, so a long array is not walked again. */

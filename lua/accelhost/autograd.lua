@@ -149,8 +149,9 @@ function autograd.checkpoint(fn, ...)
   local mark = C.autograd.next_sequence()
   local results = pack(fn(...))
   C.autograd.record_checkpoint(function()
-    for i, version in pairs(versions) do
-      if given[i]._version ~= version then
+    for i = 1, given.n do
+      local version = versions[i]
+      if version and given[i]._version ~= version then
         arguments.fail("backward of checkpoint: argument %d was changed in place after it was given (version %d then, "
           .. "%d now)", i, version, given[i]._version)
       end

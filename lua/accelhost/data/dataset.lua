@@ -222,7 +222,9 @@ function StackDataset:init(...)
   local sets = {...}
   if #sets == 1 and type(sets[1]) == "table" and getmetatable(sets[1]) == nil then sets = sets[1] end
   local count, first
-  for name, set in pairs(sets) do
+  self._names = arguments.sorted_keys(sets)
+  for _, name in ipairs(self._names) do
+    local set = sets[name]
     local kind = type(set)
     if kind ~= "table" and kind ~= "userdata" or C.is_tensor(set) or type(set.get) ~= "function" then
       fail("StackDataset: data set %s is %s, expected an object with get(i) and len()", tostring(name), describe(set))
@@ -247,7 +249,8 @@ end
 function StackDataset:get(i)
   check_index(self, i, self._count)
   local sample = {}
-  for name, set in pairs(self.datasets) do sample[name] = as_one(set:get(i)) end
+  -- In one order: the sets may draw random numbers.
+  for _, name in ipairs(self._names) do sample[name] = as_one(self.datasets[name]:get(i)) end
   if sample[1] == nil then return sample end
   return unpack(sample, 1, #self.datasets)
 end

@@ -59,7 +59,8 @@ local function source(what, path, delimiter, header, types, quote)
   if #delimiter ~= 1 then fail("%s: delimiter: expected one byte, got '%s'", what, delimiter) end
   if quote == nil then quote = delimiter ~= "\t" and '"' end
   if quote and #quote > 1 then fail("%s: quote: expected one byte or false, got '%s'", what, quote) end
-  for name, kind in pairs(types) do
+  for _, name in ipairs(arguments.sorted_keys(types)) do
+    local kind = types[name]
     if not parsers[kind] then
       fail("%s: types: column '%s': unknown type %s (known: bool, float32, float64, int64, string)", what,
         tostring(name), describe(kind))
@@ -80,7 +81,7 @@ local function names_of(from, first)
     if seen[name] then fail("%s: '%s': two columns are named '%s'", from.what, from.path, tostring(name)) end
     seen[name] = i
   end
-  for name in pairs(from.types) do
+  for _, name in ipairs(arguments.sorted_keys(from.types)) do
     if not seen[name] then
       local known = {}
       for i = 1, #names do known[i] = tostring(names[i]) end

@@ -5,6 +5,7 @@
 --   model.entries     -- {name, page, kind, parameters, parts, params, returns, fields, methods, aliases, path, line}
 --   model.by_name     -- "nn.Linear", "Tensor:add_", "F.relu" -> entry
 local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
 local comments = require "accelhost.docs.comments"
 local pages = require "accelhost.docs.pages"
 local reader = require "accelhost.docs.reader"
@@ -240,10 +241,16 @@ end
 
 -- The file whose first comment tells of a namespace: "accelhost.nn.init: ...".
 local function file_of_namespace(self, title)
-  for path, block in pairs(self.index.file) do
+  local found
+  for _, path in ipairs(arguments.sorted_keys(self.index.file)) do
+    local block = self.index.file[path]
     local first = block.target == "" and block.parts[1] and block.parts[1].text
-    if first and path:find "^lua/" and first:match "^(accelhost[%w_%.]*):" == title then return path end
+    if first and path:find "^lua/" and first:match "^(accelhost[%w_%.]*):" == title then
+      if path:find "/init%.lua$" then return path end
+      found = found or path
+    end
   end
+  return found
 end
 
 local function add_namespace(self, namespace, name)
@@ -357,7 +364,8 @@ end
 -- Short ways to say a name.
 local function add_short_names(self)
   local more = {}
-  for name, entry in pairs(self.by_name) do
+  for _, name in ipairs(arguments.sorted_keys(self.by_name)) do
+    local entry = self.by_name[name]
     local short = name:match "^nn%.functional%.(.*)$"
     if short then more["F." .. short] = entry end
     short = name:match "^Tensor:(.*)$"

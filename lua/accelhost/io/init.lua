@@ -30,7 +30,8 @@ local function write_npz(path, value)
   if type(value) ~= "table" or C.is_tensor(value) then
     fail("save: a .npz file holds a table of tensors by name, got %s", describe(value))
   end
-  for name, tensor in pairs(value) do
+  for _, name in ipairs(arguments.sorted_keys(value)) do
+    local tensor = value[name]
     if type(name) ~= "string" or not C.is_tensor(tensor) then
       fail("save: a .npz file holds a table of tensors by name, got %s under %s", describe(tensor), describe(name))
     end

@@ -52,7 +52,7 @@ end
 
 -- The archive's folder: the part before "data.pkl".
 local function find_folder(path, number_of)
-  for name in pairs(number_of) do
+  for _, name in ipairs(arguments.sorted_keys(number_of)) do
     local folder = name:match("^(.*)data%.pkl$")
     if folder then return folder end
   end

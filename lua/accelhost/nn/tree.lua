@@ -44,7 +44,8 @@ return function(Module, check_table)
 
   --- A table may have been filled after it was assigned.
   local function check_tables(module)
-    for name in pairs(module._tables) do check_table(module, name, module._fields[name]) end
+    if next(module._tables) == nil then return end
+    for _, name in ipairs(arguments.sorted_keys(module._tables)) do check_table(module, name, module._fields[name]) end
   end
 
   --- Members of the tree (kind "_parameters" or "_buffers"), each object once, or under each of its names.

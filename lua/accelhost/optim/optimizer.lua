@@ -107,6 +107,7 @@ local couples = {
   },
   step_sizes = {{"the smallest step", size}, {"the largest step", size}},
 }
+local couple_names = {"betas", "etas", "step_sizes"}
 
 local function check_couple(self, name, value)
   local first, second = couples[name][1], couples[name][2]
@@ -122,13 +123,14 @@ end
 
 --- Raise unless the options of a group make sense.
 function Optimizer:check_group(group)
-  for name, kind in pairs(self._option_kinds or {}) do
-    if group[name] ~= nil then arguments.check(self._name, name, kind, group[name]) end
+  local kinds = self._option_kinds or {}
+  for _, name in ipairs(arguments.sorted_keys(kinds)) do
+    if group[name] ~= nil then arguments.check(self._name, name, kinds[name], group[name]) end
   end
   if C.is_tensor(group.lr) and group.lr:numel() ~= 1 then
     fail("%s: lr: expected a number, got %s", self._name, describe(group.lr))
   end
-  for name in pairs(couples) do
+  for _, name in ipairs(couple_names) do
     if group[name] ~= nil then check_couple(self, name, group[name]) end
   end
 end
@@ -166,7 +168,8 @@ function Optimizer:add_param_group(group)
     fail("%s: a parameter group is a table {params = {...}, ...}, got %s", self._name, describe(group))
   end
   local added = {}
-  for name, value in pairs(group) do
+  for _, name in ipairs(arguments.sorted_keys(group)) do
+    local value = group[name]
     local known_option = self.defaults[name] ~= nil or (self._option_kinds or {})[name]
     if name ~= "params" and not known_option and not bookkeeping[name] and not hints[name] then
       local known = {}

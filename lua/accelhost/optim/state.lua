@@ -93,7 +93,7 @@ return function(Optimizer)
           shape_of(param), shape_of(value))
       end
     end
-    for name in pairs(self._kind and single or {}) do
+    for _, name in ipairs(self._kind and arguments.sorted_keys(single) or {}) do
       local value = copy[name]
       if value ~= nil and not (C.is_tensor(value) and value:numel() == 1) then
         local got = (C.is_tensor(value) and "shape " or "") .. shape_of(value)
@@ -110,7 +110,8 @@ return function(Optimizer)
   function Optimizer:load_state_dict(saved)
     local param_of, place_of = params_by_id(self, saved)
     local state, groups = {}, {}
-    for id, values in pairs(saved.state) do
+    for _, id in ipairs(arguments.sorted_keys(saved.state)) do
+      local values = saved.state[id]
       if param_of[id] == nil then id = tonumber(id) end
       local param = param_of[id]
       if param then state[param] = load_values(self, values, param, place_of[id]) end

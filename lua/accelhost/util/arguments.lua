@@ -69,21 +69,25 @@ function arguments.is_options(value)
   return key == nil or type(key) == "string"
 end
 
+local function is_among(name, known)
+  for i = 1, #known do
+    if known[i] == name then return true end
+  end
+  return false
+end
+
 --- Raise unless every key of `options` is in `known` (an array of names).
 ---@param what string the function, for the message
 ---@param options table
 ---@param known string[]
 function arguments.check_names(what, options, known)
   if type(options) ~= "table" then fail("%s: expected a table of options, got %s", what, describe(options)) end
+  local unknown
   for name in pairs(options) do
-    local found = false
-    for i = 1, #known do
-      if known[i] == name then
-        found = true
-        break
-      end
-    end
-    if not found then
+    if not is_among(name, known) then unknown = true end
+  end
+  for _, name in ipairs(unknown and arguments.sorted_keys(options) or {}) do
+    if not is_among(name, known) then
       fail("%s: unknown option '%s' (known: %s)%s", what, tostring(name), table.concat(known, ", "),
         arguments.did_you_mean(tostring(name), known))
     end
@@ -100,16 +104,24 @@ function arguments.copy(value)
   return copy
 end
 
---- A table's keys in one order everywhere: numbers first, then strings, each sorted.
+-- Numbers first, then strings, then what has no order.
+local ranks = {number = 1, string = 2}
+
+local function before(a, b)
+  local x, y = ranks[type(a)] or 3, ranks[type(b)] or 3
+  if x == y and x < 3 then return a < b end
+  return x < y
+end
+
+--- A table's keys in one order everywhere: numbers first, then strings, each sorted. LuaJIT walks a table by the
+--- numbers that its strings were given when they were made, and those depend on what was compiled and collected until
+--- then: what a user, a file or another rank sees may not come from `pairs`.
 ---@param value table
 ---@return (number|string)[]
 function arguments.sorted_keys(value)
   local keys = {}
   for key in pairs(value) do keys[#keys + 1] = key end
-  table.sort(keys, function(a, b)
-    if type(a) == type(b) then return a < b end
-    return type(a) == "number"
-  end)
+  table.sort(keys, before)
   return keys
 end
 

@@ -200,6 +200,7 @@ check: ## warnings as errors, lint, dependency rule, style, the README's command
 	scripts/check-readme
 	build-werror/accelhost scripts/docs/check.lua
 	build-werror/accelhost scripts/coverage/table.lua --open
+	@! command -v clang >/dev/null || scripts/fuzz.sh 1000
 
 # For a processor without half floats, which clang knows less of than gcc.
 .PHONY: clang

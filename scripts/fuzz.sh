@@ -1,7 +1,8 @@
 #!/bin/sh
 # Build the fuzz targets of spec/fuzz with clang and run each a bounded number of times.
 # usage: fuzz.sh RUNS [target ...]
-# A target that links other files than the readers' names them in lines "sources: ..."; seeds lie in NAME.seeds.
+# A target names what it links in lines "sources: ...", where TENSORS stands for the files of tensors; seeds lie in
+# NAME.seeds.
 set -eu
 cd "$(dirname "$0")/.."
 runs=$1
@@ -11,16 +12,16 @@ if ! command -v clang >/dev/null 2>&1; then
     exit 1
 fi
 mkdir -p build-fuzz
-readers="host/data/idx.c host/tensor/tensor.c host/tensor/transpose.c host/tensor/device.c host/tensor/cpu_memory.c"
-readers="$readers host/tensor/rng.c host/base/alloc.c host/base/dtype.c host/base/half.c"
-readers="$readers host/base/nearest.c host/base/status.c"
+tensors="host/tensor/tensor.c host/tensor/transpose.c host/tensor/device.c host/tensor/cpu_memory.c host/tensor/rng.c"
+tensors="$tensors host/base/alloc.c host/base/dtype.c host/base/half.c host/base/nearest.c host/base/plugin.c"
+tensors="$tensors host/base/status.c"
 if [ $# = 0 ]; then
     # shellcheck disable=SC2046
     set -- $(basename -a -s .c spec/fuzz/*.c)
 fi
 for name in "$@"; do
     sources=$(sed -n 's/^.*sources: *\([^*]*\).*/\1/p' "spec/fuzz/$name.c")
-    [ -n "$sources" ] || sources=$readers
+    sources=$(echo "$sources" | sed "s|TENSORS|$tensors|")
     echo "fuzz: $name, $runs inputs"
     # shellcheck disable=SC2046,SC2086
     clang -std=c11 -g -O1 -D_GNU_SOURCE -Ihost $(pkg-config --cflags luajit) -Wno-unknown-pragmas \
@@ -31,6 +32,9 @@ for name in "$@"; do
     [ -d "spec/fuzz/$name.seeds" ] && seeds="spec/fuzz/$name.seeds"
     # shellcheck disable=SC2086
     "build-fuzz/$name" -runs="$runs" -max_len=4096 -rss_limit_mb=2048 -timeout=10 -verbosity=0 \
-        -artifact_prefix="build-fuzz/$name-" "build-fuzz/$name.corpus" $seeds
+        -artifact_prefix="build-fuzz/$name-" "build-fuzz/$name.corpus" $seeds >"build-fuzz/$name.log" 2>&1 || {
+        cat "build-fuzz/$name.log"
+        exit 1
+    }
 done
 echo "fuzz: nothing found"

@@ -1,5 +1,6 @@
 /* Fuzz target: an IDX file, compressed or not, from memory. Whatever the bytes are, the reader answers with a tensor or
- * with an error text. */
+ * with an error text.
+ * sources: TENSORS host/data/idx.c */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,9 +1,6 @@
 /* Fuzz target: a safetensors file in memory. Whatever the bytes are, the reader answers with tensors that lie inside
  * them, or with an error text.
- *
- * sources: host/io/safetensors.c host/io/mapping.c host/io/writer.c host/tensor/tensor.c host/tensor/transpose.c
- * sources: host/tensor/device.c host/tensor/cpu_memory.c host/tensor/rng.c host/base/alloc.c host/base/dtype.c
- * sources: host/base/half.c host/base/nearest.c host/base/status.c */
+ * sources: TENSORS host/io/safetensors.c host/io/mapping.c host/io/writer.c */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -219,7 +219,7 @@ end)
 --
 --   nn.PReLU()(accelhost.tensor{-4, 4}):detach()  --> tensor([-1.,  4.])
 ---@class PReLU: Module
----@field weight table [num_parameters]
+---@field weight Tensor [num_parameters]
 local PReLU = Module:extend "PReLU"
 activation.PReLU = PReLU
 

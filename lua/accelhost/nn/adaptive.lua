@@ -74,10 +74,10 @@ local function check_sizes(self, input, target)
   end
 end
 
----@param input table [N, in_features] or [in_features]
----@param target table [N] or 0-dim classes, counted from 0
----@return table output [N] or 0-dim: the log probability of each target
----@return table loss 0-dim: the mean of -output
+---@param input Tensor [N, in_features] or [in_features]
+---@param target Tensor [N] or 0-dim classes, counted from 0
+---@return Tensor output [N] or 0-dim: the log probability of each target
+---@return Tensor loss 0-dim: the mean of -output
 function Adaptive:forward(input, target)
   arguments.check("AdaptiveLogSoftmaxWithLoss", "input", "tensor", input)
   arguments.check("AdaptiveLogSoftmaxWithLoss", "target", "tensor", target)
@@ -103,8 +103,8 @@ function Adaptive:forward(input, target)
 end
 
 --- The log probabilities of all classes.
----@param input table [N, in_features]
----@return table [N, n_classes]
+---@param input Tensor [N, in_features]
+---@return Tensor [N, n_classes]
 function Adaptive:log_prob(input)
   local head = C.log_softmax(self.head(input), 1)
   local parts = {head:narrow(1, 0, self.shortlist_size)}
@@ -115,8 +115,8 @@ function Adaptive:log_prob(input)
 end
 
 --- The most probable class of each row; clusters are looked at only where the head prefers one.
----@param input table [N, in_features]
----@return table [N] int64
+---@param input Tensor [N, in_features]
+---@return Tensor [N] int64
 function Adaptive:predict(input)
   local best = self.head(input):argmax(1)
   local rows = best:ge(self.shortlist_size):nonzero():view(-1)

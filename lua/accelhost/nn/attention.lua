@@ -14,8 +14,8 @@ local new = require("accelhost.nn.parameter").new
 --   local output, weights = attention(words, words, words)
 --   print(output, weights:shape()[3])
 ---@class MultiheadAttention: Module
----@field in_proj_weight table? [3 * embed_dim, embed_dim]
----@field in_proj_bias table? [3 * embed_dim]
+---@field in_proj_weight Tensor? [3 * embed_dim, embed_dim]
+---@field in_proj_bias Tensor? [3 * embed_dim]
 ---@field out_proj Linear
 local MultiheadAttention = Module:extend "MultiheadAttention"
 
@@ -77,8 +77,8 @@ local read_call = arguments.signature("MultiheadAttention.forward", {
 
 --- Masks are true where a position is to be left out; is_causal says that attn_mask is the causal one, which is then
 -- not read where no weights are wanted.
----@return table output
----@return table? weights nil with need_weights = false
+---@return Tensor output
+---@return Tensor? weights nil with need_weights = false
 function MultiheadAttention:forward(...)
   local query, key, value, key_padding_mask, need_weights, attn_mask, average, is_causal = read_call(...)
   return F.multi_head_attention_forward{

@@ -67,7 +67,7 @@ local read_model = arguments.signature("AveragedModel", {
 --   swa:update_parameters(model)
 ---@class AveragedModel: Module
 ---@field module Module
----@field n_averaged table a buffer
+---@field n_averaged Tensor a buffer
 local AveragedModel = nn_module.Module:extend "AveragedModel"
 
 function AveragedModel:init(...)

@@ -13,11 +13,11 @@ local norm = {}
 --- Batch normalisation over all dims but 1. In training it uses the batch's statistics (the biased variance) and moves
 -- the running ones (the unbiased variance) by `momentum`; in evaluation it uses the running ones.
 ---@class BatchNorm: Module
----@field weight table? [num_features]
----@field bias table? [num_features]
----@field running_mean table? [num_features]
----@field running_var table? [num_features]
----@field num_batches_tracked table? 0-dim int64
+---@field weight Tensor? [num_features]
+---@field bias Tensor? [num_features]
+---@field running_mean Tensor? [num_features]
+---@field running_var Tensor? [num_features]
+---@field num_batches_tracked Tensor? 0-dim int64
 local BatchNorm = Module:extend "BatchNorm"
 norm.BatchNorm = BatchNorm
 
@@ -79,8 +79,8 @@ function BatchNorm:next_momentum()
 end
 
 --- The input with the batch's statistics in training, with the running ones in evaluation.
----@param input table [N, num_features, ...]
----@return table like input
+---@param input Tensor [N, num_features, ...]
+---@return Tensor like input
 function BatchNorm:normalise(input)
   local mean, var = self.running_mean, self.running_var
   return C.batch_norm(input, mean, var, self.weight, self.bias, self.training or mean == nil, self:next_momentum(),

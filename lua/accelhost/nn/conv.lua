@@ -106,11 +106,11 @@ end
 --
 --   nn.Conv1d(4, 8, 3, {padding = 1})(accelhost.randn(2, 4, 10)):size(-1)  --> 10
 ---@class Conv1d: Module
----@field weight table [out_channels, in_channels / groups, k]
+---@field weight Tensor [out_channels, in_channels / groups, k]
 local Conv1d = class("Conv1d", 1)
 
----@param input table [N, C, L]
----@return table [N, out_channels, L']
+---@param input Tensor [N, C, L]
+---@return Tensor [N, out_channels, L']
 function Conv1d:forward(input)
   return C.conv1d(self:_padded(input), self.weight, self.bias, self.stride[1], self._pads[1], self.dilation[1],
     self.groups)
@@ -120,11 +120,11 @@ end
 --
 --   nn.Conv2d(1, 32, 3, {stride = 1, padding = 1})
 ---@class Conv2d: Module
----@field weight table [out_channels, in_channels / groups, kh, kw]
+---@field weight Tensor [out_channels, in_channels / groups, kh, kw]
 local Conv2d = class("Conv2d", 2)
 
----@param input table [N, C, H, W]
----@return table [N, out_channels, H', W']
+---@param input Tensor [N, C, H, W]
+---@return Tensor [N, out_channels, H', W']
 function Conv2d:forward(input)
   return C.conv2d(self:_padded(input), self.weight, self.bias, self.stride, self._pads, self.dilation, self.groups)
 end
@@ -133,11 +133,11 @@ end
 --
 --   nn.Conv3d(1, 2, 3)(accelhost.randn(1, 1, 5, 5, 5)):size(-1)  --> 3
 ---@class Conv3d: Module
----@field weight table [out_channels, in_channels / groups, kd, kh, kw]
+---@field weight Tensor [out_channels, in_channels / groups, kd, kh, kw]
 local Conv3d = class("Conv3d", 3)
 
----@param input table [N, C, D, H, W]
----@return table [N, out_channels, D', H', W']
+---@param input Tensor [N, C, D, H, W]
+---@return Tensor [N, out_channels, D', H', W']
 function Conv3d:forward(input)
   return F.conv3d(self:_padded(input), self.weight, self.bias, self.stride, self._pads, self.dilation, self.groups)
 end
@@ -178,9 +178,9 @@ local function transposed_class(name, dims)
       padding_mode, device, dtype))
   end
   --- With output_size the output padding is what makes that size.
-  ---@param input table [N, in_channels, sizes...]
+  ---@param input Tensor [N, in_channels, sizes...]
   ---@param output_size integer[]? spatial sizes, or those of the whole result
-  ---@return table [N, out_channels, sizes...]
+  ---@return Tensor [N, out_channels, sizes...]
   function Class:forward(input, output_size)
     local more = output_size and output_padding(self, input, output_size) or self.output_padding
     return F[run](input, self.weight, self.bias, self.stride, self.padding, more, self.groups, self.dilation)

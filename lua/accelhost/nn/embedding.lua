@@ -75,7 +75,7 @@ end
 --
 --   nn.Embedding(10, 3, {padding_idx = 0})  -- row 0 is zero and gets no gradient
 ---@class Embedding: Module
----@field weight table [num_embeddings, embedding_dim]
+---@field weight Tensor [num_embeddings, embedding_dim]
 local Embedding = Table:extend "Embedding"
 embedding.Embedding = Embedding
 
@@ -95,8 +95,8 @@ function Embedding:init(...)
   self:setup(options)
 end
 
----@param input table integers, any shape
----@return table [..., embedding_dim]
+---@param input Tensor integers, any shape
+---@return Tensor [..., embedding_dim]
 function Embedding:forward(input)
   if not self.max_norm and not self.scale_grad_by_freq then return C.embedding(input, self.weight, self.padding_idx) end
   return F.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq)
@@ -128,7 +128,7 @@ local read_pretrained = reader("from_pretrained", given, {{"padding_idx: integer
   {{"sparse: flag", false}})
 
 --- Make an embedding from a matrix.
----@param embeddings table [num_embeddings, embedding_dim]
+---@param embeddings Tensor [num_embeddings, embedding_dim]
 ---@param freeze boolean|table? default true; or options by name, as of the constructor
 ---@return Embedding
 function Embedding.from_pretrained(...)
@@ -140,7 +140,7 @@ end
 --   local bag = nn.EmbeddingBag(10, 3, {mode = "sum"})
 --   bag(accelhost.tensor({1, 2, 4, 5}, {dtype = "int64"}), accelhost.tensor({0, 3}, {dtype = "int64"}))  --> [2, 3]
 ---@class EmbeddingBag: Module
----@field weight table [num_embeddings, embedding_dim]
+---@field weight Tensor [num_embeddings, embedding_dim]
 local EmbeddingBag = Table:extend "EmbeddingBag"
 embedding.EmbeddingBag = EmbeddingBag
 
@@ -160,10 +160,10 @@ function EmbeddingBag:init(...)
   self.mode, self.include_last_offset = options.mode, options.include_last_offset
 end
 
----@param input table integers [B, L], every row a bag, or [L] with offsets
----@param offsets table? where in [L] each bag begins
----@param per_sample_weights table? of the input's shape, for mode "sum"
----@return table [B, embedding_dim]
+---@param input Tensor integers [B, L], every row a bag, or [L] with offsets
+---@param offsets Tensor? where in [L] each bag begins
+---@param per_sample_weights Tensor? of the input's shape, for mode "sum"
+---@return Tensor [B, embedding_dim]
 function EmbeddingBag:forward(input, offsets, per_sample_weights)
   return F.embedding_bag(input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode,
     false, per_sample_weights, self.include_last_offset, self.padding_idx)
@@ -178,7 +178,7 @@ local read_pretrained_bag = reader("EmbeddingBag.from_pretrained", given, treatm
 })
 
 --- Make a bag from a matrix.
----@param embeddings table [num_embeddings, embedding_dim]
+---@param embeddings Tensor [num_embeddings, embedding_dim]
 ---@param freeze boolean|table? default true; or options by name, as of the constructor
 ---@return EmbeddingBag
 function EmbeddingBag.from_pretrained(...)

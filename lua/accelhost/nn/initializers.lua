@@ -28,7 +28,7 @@ local read_fans = arguments.signature("calculate_fan_in_and_fan_out", {"tensor: 
 --- Fan in and fan out of a weight [out, in, ...].
 --
 --   nn.init.calculate_fan_in_and_fan_out(accelhost.empty(3, 4))  --> 4, 3
----@param tensor table [out, in, ...]
+---@param tensor Tensor [out, in, ...]
 ---@return number fan_in, number fan_out
 function init.calculate_fan_in_and_fan_out(...)
   local tensor = read_fans(...)
@@ -116,9 +116,9 @@ local read_dirac = arguments.signature("dirac_", {"tensor: tensor", {"groups: co
 --- The convolution that gives its input back, as far as there are channels: [out, in, ...] with 3 to 5 dims.
 --
 --   nn.init.dirac_(conv.weight, {groups = 2})
----@param tensor table
+---@param tensor Tensor
 ---@param groups integer? default 1: each group of outputs on its own
----@return table tensor
+---@return Tensor
 function init.dirac_(...)
   local tensor, groups = read_dirac(...)
   local dims = tensor:dim()

@@ -22,8 +22,8 @@ linear.Identity = Identity
 --
 --   local fc = nn.Linear(784, 10, {bias = false})
 ---@class Linear: Module
----@field weight table [out_features, in_features]
----@field bias table? [out_features]
+---@field weight Tensor [out_features, in_features]
+---@field bias Tensor? [out_features]
 local Linear = Module:extend "Linear"
 linear.Linear = Linear
 
@@ -51,8 +51,8 @@ function Linear:reset_parameters()
   end
 end
 
----@param input table [..., in_features]
----@return table [..., out_features]
+---@param input Tensor [..., in_features]
+---@return Tensor [..., out_features]
 function Linear:forward(input)
   return C.linear(input, self.weight, self.bias)
 end
@@ -72,7 +72,7 @@ linear.NonDynamicallyQuantizableLinear = Linear:extend "NonDynamicallyQuantizabl
 --
 --   nn.Bilinear(4, 2, 5)(x, y):size(1)  --> 5
 ---@class Bilinear: Module
----@field weight table [out_features, in1_features, in2_features]
+---@field weight Tensor [out_features, in1_features, in2_features]
 local Bilinear = Module:extend "Bilinear"
 linear.Bilinear = Bilinear
 
@@ -92,9 +92,9 @@ function Bilinear:init(...)
   if self.bias then init.uniform_(self.bias, -bound, bound) end
 end
 
----@param x1 table [..., in1_features]
----@param x2 table [..., in2_features]
----@return table [..., out_features]
+---@param x1 Tensor [..., in1_features]
+---@param x2 Tensor [..., in2_features]
+---@return Tensor [..., out_features]
 function Bilinear:forward(x1, x2)
   return F.bilinear(x1, x2, self.weight, self.bias)
 end

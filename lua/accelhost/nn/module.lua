@@ -188,7 +188,7 @@ local read_buffer = signature("register_buffer", {"name: string", {"tensor: tens
 
 --- Register a tensor that is part of the state but no parameter (running statistics, masks).
 ---@param name string
----@param tensor table? nil reserves the name
+---@param tensor Tensor? nil reserves the name
 ---@param persistent boolean|table? default true: part of the state_dict
 function Module:register_buffer(...)
   local name, tensor, persistent = read_buffer(...)
@@ -204,7 +204,7 @@ local read_parameter = signature("register_parameter", {"name: string", {"param:
 
 --- Register a parameter under a name; the same as assigning it.
 ---@param name string
----@param param table? an nn.Parameter, or nil for "none here"
+---@param param Tensor? an nn.Parameter, or nil for "none here"
 function Module:register_parameter(...)
   local name, value = read_parameter(...)
   if value ~= nil and not parameter.is_parameter(value) then

@@ -14,8 +14,8 @@ local norm = {}
 --
 --   nn.LayerNorm(768)        nn.LayerNorm({16, 16}, {eps = 1e-6})
 ---@class LayerNorm: Module
----@field weight table? [normalized_shape]
----@field bias table? [normalized_shape]
+---@field weight Tensor? [normalized_shape]
+---@field bias Tensor? [normalized_shape]
 local LayerNorm = Module:extend "LayerNorm"
 norm.LayerNorm = LayerNorm
 
@@ -42,7 +42,7 @@ function LayerNorm:reset_parameters()
   if self.bias then init.zeros_(self.bias) end
 end
 
----@param input table [..., normalized_shape]
+---@param input Tensor [..., normalized_shape]
 function LayerNorm:forward(input)
   return C.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 end
@@ -56,8 +56,8 @@ end
 --
 --   nn.GroupNorm(2, 4)(x):size(1)  --> 4
 ---@class GroupNorm: Module
----@field weight table? [num_channels]
----@field bias table? [num_channels]
+---@field weight Tensor? [num_channels]
+---@field bias Tensor? [num_channels]
 local GroupNorm = Module:extend "GroupNorm"
 norm.GroupNorm = GroupNorm
 
@@ -80,7 +80,7 @@ function GroupNorm:init(...)
   end
 end
 
----@param input table [N, num_channels, ...]
+---@param input Tensor [N, num_channels, ...]
 function GroupNorm:forward(input)
   return C.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 end
@@ -94,7 +94,7 @@ end
 --
 --   nn.RMSNorm(768)        nn.RMSNorm({16, 16}, {eps = 1e-6})
 ---@class RMSNorm: Module
----@field weight table? [normalized_shape]
+---@field weight Tensor? [normalized_shape]
 local RMSNorm = Module:extend "RMSNorm"
 norm.RMSNorm = RMSNorm
 
@@ -117,7 +117,7 @@ function RMSNorm:reset_parameters()
   if self.weight then init.ones_(self.weight) end
 end
 
----@param input table [..., normalized_shape]
+---@param input Tensor [..., normalized_shape]
 function RMSNorm:forward(input)
   return C.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 end

@@ -10,9 +10,9 @@ local read = arguments.signature("nn.Parameter", {"data: tensor", {"requires_gra
 --
 --   nn.Parameter(a).requires_grad  --> true
 ---@names Parameter
----@param data table tensor
+---@param data Tensor
 ---@param requires_grad boolean|table? default true
----@return table tensor
+---@return Tensor
 function parameter.new(...)
   local data, requires_grad = read(...)
   local tensor = data.data

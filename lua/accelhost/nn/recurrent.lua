@@ -140,9 +140,10 @@ end
 -- or a PackedSequence. state: the hidden state to begin with, [num_layers * directions, batch, hidden_size] (zeros if
 -- absent); of an LSTM {hidden, cell}. Returns the last layer's output of every step, in the form of the input, and the
 -- state after the last step, in the form of `state`.
----@param input table|PackedSequence
----@param state table?
----@return table|PackedSequence output, table state
+---@param input Tensor|PackedSequence
+---@param state? Tensor|Tensor[] of an LSTM {hidden, cell}
+---@return Tensor|PackedSequence output
+---@return Tensor|Tensor[] state
 function RNNBase:forward(input, state)
   if packed.is_packed(input) then return forward_packed(self, input, state) end
   arguments.check(self._name, "input", "tensor", input)

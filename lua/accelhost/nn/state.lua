@@ -113,26 +113,26 @@ return function(Module, walk)
 
   --- Call `hook(module, prefix, keep_vars)` before state_dict collects the module's tensors.
   ---@param hook fun(module: Module, prefix: string, keep_vars: boolean)
-  ---@return table handle handle.remove() takes the hook away
+  ---@return {remove: fun()} # its remove() takes the hook away
   Module.register_state_dict_pre_hook = hooks.method("register_state_dict_pre_hook", "_state_dict_pre_hooks")
 
   --- Call `hook(module, state, prefix)` when state_dict has collected the module's tensors and those of its children;
   -- it may change the table.
   ---@param hook fun(module: Module, state: table, prefix: string)
-  ---@return table handle
+  ---@return {remove: fun()} # its remove() takes the hook away
   Module.register_state_dict_post_hook = hooks.method("register_state_dict_post_hook", "_state_dict_hooks")
 
   --- Call `hook(module, state, prefix, strict, missing, unexpected, errors)` before load_state_dict reads the module's
   -- tensors from `state`, a copy of the table that was given, which it may change.
   ---@param hook fun(module: Module, state: table, prefix: string, strict: boolean, ...: string[])
-  ---@return table handle
+  ---@return {remove: fun()} # its remove() takes the hook away
   Module.register_load_state_dict_pre_hook =
     hooks.method("register_load_state_dict_pre_hook", "_load_state_dict_pre_hooks")
 
   --- Call `hook(module, {missing_keys = , unexpected_keys = })` when the module and its children are loaded; names that
   -- it takes out of these are no error. With such hooks tensors are copied before missing names are reported.
   ---@param hook fun(module: Module, incompatible: table)
-  ---@return table handle
+  ---@return {remove: fun()} # its remove() takes the hook away
   Module.register_load_state_dict_post_hook =
     hooks.method("register_load_state_dict_post_hook", "_load_state_dict_post_hooks")
 

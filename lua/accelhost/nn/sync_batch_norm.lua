@@ -79,8 +79,8 @@ local function track(self, mean, variance, count, momentum)
   end)
 end
 
----@param input table [N, C, ...]
----@return table like input
+---@param input Tensor [N, C, ...]
+---@return Tensor like input
 function SyncBatchNorm:forward(input)
   if input:dim() < 2 or input:size(1) ~= self.num_features then
     fail("SyncBatchNorm: expected an input (N, %d, ...), got %s", self.num_features, arguments.shape_text(input))

@@ -77,8 +77,8 @@ local read_encode = signature("TransformerEncoderLayer.forward", {
 })
 
 --- is_causal says that src_mask is the causal one, which is then not read.
----@param src table [L, N, d_model] ([N, L, d_model] with batch_first)
----@return table like src
+---@param src Tensor [L, N, d_model] ([N, L, d_model] with batch_first)
+---@return Tensor like src
 function TransformerEncoderLayer:forward(...)
   local x, mask, padding, is_causal = read_encode(...)
   x = add_part(self, 1, x, function(y) return attend(self.self_attn, y, y, mask, padding, is_causal) end)
@@ -103,9 +103,9 @@ local decode_parameters = {
 local read_decode = signature("TransformerDecoderLayer.forward", decode_parameters)
 
 --- tgt_is_causal and memory_is_causal say that a mask is the causal one, which is then not read.
----@param tgt table [T, N, d_model] ([N, T, d_model] with batch_first)
----@param memory table [S, N, d_model] ([N, S, d_model] with batch_first)
----@return table like tgt
+---@param tgt Tensor [T, N, d_model] ([N, T, d_model] with batch_first)
+---@param memory Tensor [S, N, d_model] ([N, S, d_model] with batch_first)
+---@return Tensor like tgt
 function TransformerDecoderLayer:forward(...)
   local x, memory, mask, memory_mask, padding, memory_padding, is_causal, memory_is_causal = read_decode(...)
   x = add_part(self, 1, x, function(y) return attend(self.self_attn, y, y, mask, padding, is_causal) end)
@@ -158,8 +158,8 @@ end
 local read_encoder_call = signature("TransformerEncoder.forward",
   {"src: tensor", {"mask: tensor"}, {"src_key_padding_mask: tensor"}, {"is_causal: flag", false}})
 
----@param src table as of the layers
----@return table like src
+---@param src Tensor as of the layers
+---@return Tensor like src
 function TransformerEncoder:forward(...)
   local src, mask, padding, is_causal = read_encoder_call(...)
   return run(self, src, function(layer, x) return layer(x, mask, padding, is_causal) end)
@@ -182,9 +182,9 @@ end
 
 local read_decoder_call = signature("TransformerDecoder.forward", decode_parameters)
 
----@param tgt table as of the layers
----@param memory table
----@return table like tgt
+---@param tgt Tensor as of the layers
+---@param memory Tensor
+---@return Tensor like tgt
 function TransformerDecoder:forward(...)
   local given = {read_decoder_call(...)}
   return run(self, given[1], function(layer, x) return layer(x, unpack(given, 2, #decode_parameters)) end)
@@ -235,9 +235,9 @@ local read_call = signature("Transformer.forward", {
   {"src_is_causal: flag", false}, {"tgt_is_causal: flag", false}, {"memory_is_causal: flag", false},
 })
 
----@param src table [S, N, d_model] ([N, S, d_model] with batch_first; or without N)
----@param tgt table [T, N, d_model]
----@return table like tgt
+---@param src Tensor [S, N, d_model] ([N, S, d_model] with batch_first; or without N)
+---@param tgt Tensor [T, N, d_model]
+---@return Tensor like tgt
 function Transformer:forward(...)
   local src, tgt, src_mask, tgt_mask, memory_mask, src_padding, tgt_padding, memory_padding, src_is_causal,
     tgt_is_causal, memory_is_causal = read_call(...)
@@ -259,7 +259,7 @@ local read_mask = signature("generate_square_subsequent_mask", {"sz: size", {"de
 ---@param sz integer
 ---@param device string?
 ---@param dtype string? float32
----@return table
+---@return Tensor [sz, sz]
 function Transformer.generate_square_subsequent_mask(...)
   local size, device, dtype = read_mask(...)
   return C.triu(C.full({size, size}, -math.huge, {device = device, dtype = dtype}), 1)

@@ -85,7 +85,7 @@ return function(Module, check_table)
   --
   --   local optimizer = optim.AdamW(net:parameters(), {lr = 1e-3})
   ---@param recurse boolean? default true
-  ---@return table[] tensors a Lua array
+  ---@return Tensor[] a Lua array, counted from 1
   function Module:parameters(...)
     local _, values = members(self, "_parameters", "", (read_parameters(...)))
     return values
@@ -102,7 +102,7 @@ return function(Module, check_table)
 
   --- All buffers, each once.
   ---@param recurse boolean? default true
-  ---@return table[] tensors
+  ---@return Tensor[]
   function Module:buffers(...)
     local _, values = members(self, "_buffers", "", (read_buffers(...)))
     return values
@@ -193,12 +193,12 @@ return function(Module, check_table)
 
   --- The parameter at a dotted path.
   ---@param target string
-  ---@return table tensor
+  ---@return Tensor
   Module.get_parameter = member("get_parameter", "parameter")
 
   --- The buffer at a dotted path.
   ---@param target string
-  ---@return table tensor
+  ---@return Tensor
   Module.get_buffer = member("get_buffer", "buffer")
 
   local read_set = signature("set_submodule", {"target: string", "module: module", {"strict: flag", false}})

@@ -156,8 +156,8 @@ end
 --- Attention of num_heads heads with input and output projections, as in PyTorch; masks are true where a position is
 -- to be left out, and is_causal says that attn_mask is the causal one. Shapes [L, N, E], [S, N, E] (or without N; or N
 -- first with batch_first = true).
----@return table output like query
----@return table? weights [N, L, S], or [N, heads, L, S] with average_attn_weights = false
+---@return Tensor output like query
+---@return Tensor? weights [N, L, S], or [N, heads, L, S] with average_attn_weights = false
 function F.multi_head_attention_forward(...)
   local o = {}
   set_attention(o, ...)

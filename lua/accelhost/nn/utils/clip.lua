@@ -20,7 +20,7 @@ local read_norm = arguments.signature("clip_grad_norm_", {
 ---@param max_norm number
 ---@param norm_type number|"inf"? default 2
 ---@param error_if_nonfinite boolean? default false: raise when the norm is not finite
----@return table norm the norm before, a 0-dim tensor
+---@return Tensor norm the norm before, a 0-dim tensor
 function clip.clip_grad_norm_(...)
   local parameters, max_norm, norm_type, strict = read_norm(...)
   return C.optim.clip_grad_norm(parameters, max_norm, order_of(norm_type), strict)
@@ -51,7 +51,7 @@ local read_total = arguments.signature("get_total_norm", {
 ---@param tensors table|table[]
 ---@param norm_type number|"inf"? default 2
 ---@param error_if_nonfinite boolean? default false
----@return table norm 0-dim
+---@return Tensor norm 0-dim
 function clip.get_total_norm(...)
   local tensors, norm_type, strict = read_total(...)
   if C.is_tensor(tensors) then tensors = {tensors} end
@@ -76,7 +76,7 @@ local read_scale = arguments.signature("clip_grads_with_norm_",
 --   w.grad:norm()  --> tensor(1.0000)
 ---@param parameters table|table[]
 ---@param max_norm number
----@param total_norm table|number their norm, one element
+---@param total_norm Tensor|number their norm, one element
 function clip.clip_grads_with_norm_(...)
   local parameters, max_norm, total = read_scale(...)
   if C.is_tensor(total) then

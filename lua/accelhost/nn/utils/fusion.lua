@@ -35,15 +35,16 @@ local read_conv_weights = arguments.signature("fuse_conv_bn_weights", conv_param
 --   local weight, bias = nn.utils.fuse_conv_bn_weights(conv.weight, conv.bias, bn.running_mean, bn.running_var,
 --     bn.eps, bn.weight, bn.bias)
 --   print(weight:dim(), bias:size(0))  --> 4  2
----@param conv_w table [out, in, ...]
----@param conv_b table? [out]
----@param bn_rm table running mean
----@param bn_rv table running variance
+---@param conv_w Tensor [out, in, ...]
+---@param conv_b Tensor? [out]
+---@param bn_rm Tensor running mean
+---@param bn_rv Tensor running variance
 ---@param bn_eps number
----@param bn_w table? its weight
----@param bn_b table? its bias
+---@param bn_w Tensor? its weight
+---@param bn_b Tensor? its bias
 ---@param transpose boolean? the weight is [in, out, ...]
----@return table weight, table bias parameters
+---@return Tensor weight a parameter
+---@return Tensor bias a parameter
 function fusion.fuse_conv_bn_weights(...)
   local w, b, mean, variance, eps, scale, shift, transpose = read_conv_weights(...)
   return fused(w, b, mean, variance, eps, scale, shift, shape_of(w, transpose))
@@ -58,14 +59,15 @@ local read_linear_weights = arguments.signature("fuse_linear_bn_weights", linear
 --   local weight, bias = nn.utils.fuse_linear_bn_weights(fc.weight, fc.bias, bn.running_mean, bn.running_var, bn.eps,
 --     bn.weight, bn.bias)
 --   print(weight:dim(), bias:size(0))  --> 2  2
----@param linear_w table [out, in]
----@param linear_b table? [out]
----@param bn_rm table
----@param bn_rv table
+---@param linear_w Tensor [out, in]
+---@param linear_b Tensor? [out]
+---@param bn_rm Tensor
+---@param bn_rv Tensor
 ---@param bn_eps number
----@param bn_w table?
----@param bn_b table?
----@return table weight, table bias parameters
+---@param bn_w Tensor?
+---@param bn_b Tensor?
+---@return Tensor weight a parameter
+---@return Tensor bias a parameter
 function fusion.fuse_linear_bn_weights(...)
   local w, b, mean, variance, eps, scale, shift = read_linear_weights(...)
   return fused(w, b, mean, variance, eps, scale, shift, shape_of(w, false))

@@ -17,8 +17,8 @@ end
 --- All parameters as one vector, in order (a copy, differentiable).
 --
 --   nn.utils.parameters_to_vector(net:parameters()):numel()  --> 23
----@param parameters table[]
----@return table [total]
+---@param parameters Tensor[]
+---@return Tensor [total]
 function utils.parameters_to_vector(...)
   local parts = {}
   for i, parameter in ipairs(list_of((read_vector(...)))) do parts[i] = parameter:reshape(-1) end
@@ -31,8 +31,8 @@ local read_back = arguments.signature("vector_to_parameters", {"vector: tensor",
 --
 --   nn.utils.vector_to_parameters(accelhost.zeros(23), net:parameters())
 --   net(x):detach():abs():sum()  --> tensor(0.)
----@param vector table [total]
----@param parameters table[]
+---@param vector Tensor [total]
+---@param parameters Tensor[]
 function utils.vector_to_parameters(...)
   local vector, parameters = read_back(...)
   parameters = list_of(parameters)

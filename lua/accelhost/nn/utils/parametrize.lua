@@ -100,7 +100,7 @@ function List:init(modules, original, unsafe)
 end
 
 --- Take a value of the parametrized tensor: the originals become what the inverses make of it.
----@param value table tensor
+---@param value Tensor
 function List:right_inverse(value)
   arguments.check("right_inverse", "value", "tensor", value)
   local values = no_grad(invert, self, true, value)

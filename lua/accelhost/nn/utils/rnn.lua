@@ -11,10 +11,10 @@ local rnn = {}
 --
 --   nn.utils.rnn.pack_sequence{a, accelhost.tensor{9}}.batch_sizes  --> tensor([2, 1, 1])
 ---@class PackedSequence
----@field data table [sum of batch_sizes, ...]
----@field batch_sizes table int64 [steps], on the CPU
----@field sorted_indices table? which sequence stands at each place
----@field unsorted_indices table? the place of each sequence
+---@field data Tensor [sum of batch_sizes, ...]
+---@field batch_sizes Tensor int64 [steps], on the CPU
+---@field sorted_indices Tensor? which sequence stands at each place
+---@field unsorted_indices Tensor? the place of each sequence
 local PackedSequence = class.new "PackedSequence"
 rnn.PackedSequence = PackedSequence
 
@@ -68,8 +68,8 @@ local read_pack = arguments.signature("pack_padded_sequence", {
 --- Pack padded sequences.
 --
 --   nn.utils.rnn.pack_padded_sequence(x:t(), {4, 2}).batch_sizes  --> tensor([2, 2, 1, 1])
----@param input table [steps, batch, ...], with batch_first [batch, steps, ...]
----@param lengths table a tensor or a table of integers; falling unless enforce_sorted is false
+---@param input Tensor [steps, batch, ...], with batch_first [batch, steps, ...]
+---@param lengths Tensor a tensor or a table of integers; falling unless enforce_sorted is false
 ---@return PackedSequence
 function rnn.pack_padded_sequence(...)
   local input, lengths, batch_first, enforce_sorted = read_pack(...)
@@ -119,8 +119,8 @@ local read_pad = arguments.signature("pad_packed_sequence", {
 --   local padded, lengths = nn.utils.rnn.pad_packed_sequence(nn.utils.rnn.pack_sequence{a, accelhost.tensor{9}})
 --   lengths  --> tensor([3, 1])
 ---@param sequence PackedSequence
----@return table padded [steps, batch, ...], with batch_first [batch, steps, ...]
----@return table lengths int64 [batch]
+---@return Tensor padded [steps, batch, ...], with batch_first [batch, steps, ...]
+---@return Tensor lengths int64 [batch]
 function rnn.pad_packed_sequence(...)
   local sequence, batch_first, padding_value, total_length = read_pad(...)
   if not rnn.is_packed(sequence) then
@@ -159,8 +159,8 @@ local read_pad_sequence = arguments.signature("pad_sequence", {
 --- Tensors [length, ...] of unequal lengths as one, the shorter ones filled up.
 --
 --   nn.utils.rnn.pad_sequence({a, accelhost.tensor{9}}, {batch_first = true})[1]  --> tensor([9., 0., 0.])
----@param sequences table[]
----@return table [longest, count, ...], with batch_first [count, longest, ...]
+---@param sequences Tensor[]
+---@return Tensor [longest, count, ...], with batch_first [count, longest, ...]
 function rnn.pad_sequence(...)
   local sequences, batch_first, padding_value, side = read_pad_sequence(...)
   local longest = 0
@@ -186,7 +186,7 @@ local read_pack_sequence = arguments.signature("pack_sequence", {"sequences: lis
 --- Pack tensors [length, ...] of unequal lengths.
 --
 --   nn.utils.rnn.pack_sequence{a, accelhost.tensor{9}}.data  --> tensor([1., 9., 2., 3.])
----@param sequences table[]
+---@param sequences Tensor[]
 ---@return PackedSequence
 function rnn.pack_sequence(...)
   local sequences, enforce_sorted = read_pack_sequence(...)
@@ -202,7 +202,7 @@ local read_unpad = arguments.signature("unpad_sequence", {
 --- The tensors that pad_sequence was given.
 --
 --   nn.utils.rnn.unpad_sequence(x, {4, 2}, {batch_first = true})[2]  --> tensor([-5.,  6.])
----@return table[]
+---@return Tensor[]
 function rnn.unpad_sequence(...)
   local padded, lengths, batch_first = read_unpad(...)
   if not batch_first then padded = padded:transpose(0, 1) end
@@ -219,7 +219,7 @@ local read_unpack = arguments.signature("unpack_sequence", {"packed_sequences: a
 --   local list = nn.utils.rnn.unpack_sequence(nn.utils.rnn.pack_sequence{accelhost.ones(2), accelhost.ones(1)})
 --   list[2]  --> tensor([1.])
 ---@param packed_sequences PackedSequence
----@return table[]
+---@return Tensor[]
 function rnn.unpack_sequence(...)
   local packed = read_unpack(...)
   if not rnn.is_packed(packed) then

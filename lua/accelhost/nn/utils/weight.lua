@@ -16,7 +16,7 @@ local function other_dims(tensor, dim)
 end
 
 --- The length of a tensor along all dims but `dim`, which stay with size 1; along all of them for -1 (0-dim then).
----@param tensor table
+---@param tensor Tensor
 ---@param dim integer
 ---@return table
 function weight.norm_except_dim(tensor, dim)
@@ -26,8 +26,8 @@ function weight.norm_except_dim(tensor, dim)
 end
 
 --- The tensor of direction v and lengths g.
----@param v table
----@param g table as of norm_except_dim
+---@param v Tensor
+---@param g Tensor as of norm_except_dim
 ---@param dim integer
 ---@return table
 function weight.scaled(v, g, dim)
@@ -35,9 +35,9 @@ function weight.scaled(v, g, dim)
 end
 
 --- A weight as a matrix whose rows are the indices of `dim`.
----@param tensor table
+---@param tensor Tensor
 ---@param dim integer
----@return table [size(dim), rest]
+---@return Tensor [size(dim), rest]
 function weight.as_matrix(tensor, dim)
   if dim ~= 0 then tensor = tensor:permute(unpack({dim, unpack(other_dims(tensor, dim))})) end
   return tensor:flatten(1)

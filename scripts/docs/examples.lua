@@ -49,8 +49,19 @@ for line in io.lines(root .. "/examples/guides/reading.md") do
   end
 end
 
+-- Files that examples make go with them.
+local made = {}
+local own_os = setmetatable({tmpname = function()
+  made[#made + 1] = os.tmpname()
+  return made[#made]
+end}, {__index = os})
+
+local function remove_files()
+  for i, path in ipairs(made) do os.execute(("rm -rf '%s'"):format(path)) made[i] = nil end
+end
+
 local function environment()
-  local env = {accelhost = accelhost, printed = {}}
+  local env = {accelhost = accelhost, printed = {}, os = own_os}
   env.print = function(...)
     local words = {}
     for i = 1, select("#", ...) do words[i] = tostring((select(i, ...))) end
@@ -175,6 +186,7 @@ function examples.run(lines, name)
   accelhost.manual_seed(0)
   local fine, message = pcall(setfenv(chunk, env))
   accelhost.set_default_device "cpu"
+  remove_files()
   if not fine then return ("%s: %s"):format(name, tostring(message)) end
   return failure
 end

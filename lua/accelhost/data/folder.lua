@@ -11,7 +11,8 @@ local MODES = "'unchanged'|'gray'|'gray_alpha'|'rgb'|'rgb_alpha'"
 
 local read_read = signature("read_image", {"path: string", {"mode: " .. MODES, "unchanged"}})
 
---- An image file, PNG or JPEG, as uint8 [channels, rows, columns]. Palettes become colours, 16 bits 8, and inks rgb.
+--- An image file, PNG or JPEG, as uint8 [channels, rows, columns]. Palettes become colours,
+--- 16 bits a value become 8, and CMYK becomes rgb.
 --
 --   | local image = data.read_image("cat.jpg", {mode = "rgb"})
 ---@param path string
@@ -23,7 +24,9 @@ end
 
 local read_decode = signature("decode_image", {"input: string|tensor", {"mode: " .. MODES, "unchanged"}})
 
---- The same of a file's bytes: a string, or a uint8 tensor of one dimension.
+--- An image from the bytes of a file, as read_image gives it: a string, or a uint8 tensor of one dimension.
+--
+--   | local image = data.decode_image(io.open("cat.jpg", "rb"):read "*a")
 ---@param input string|userdata
 ---@param mode? string|table as for read_image
 ---@return userdata
@@ -126,6 +129,11 @@ local read_folder = signature("DatasetFolder", {
 
 --- Files below root/CLASS, sorted, each loaded when it is asked for. Sample i is what the loader makes of its path, and
 --- the class as a number from 0.
+--
+--   local root = os.tmpname()
+--   os.execute(("rm %s; mkdir -p %s/bad %s/fine; echo good > %s/fine/1.txt"):format(root, root, root, root))
+--   local set = data.DatasetFolder(root, io.lines, {".txt"}, {allow_empty = true})
+--   print(#set, set.classes[2], select(2, set:get(0)))  --> 1  fine  1
 ---@param root string
 ---@param loader fun(path: string): any
 ---@param extensions? string[]|table endings of the files that count, such as ".txt"

@@ -63,7 +63,16 @@ end
 local read_chain = signature("ChainDataset", {"datasets: list"})
 
 --- Streams one after the other.
----@param datasets table[]
+--
+--   local Count = data.IterableDataset:extend "Count"
+--   function Count:iter()
+--     local i = 0
+--     return function() i = i + 1 return i <= 2 and i or nil end
+--   end
+--   for batch in data.DataLoader(data.ChainDataset{Count(), Count()}, {batch_size = 4}) do
+--     print(batch)  --> tensor([1, 2, 1, 2])
+--   end
+---@param datasets IterableDataset[]
 function ChainDataset:init(...)
   self.datasets = read_chain(...)
   if #self.datasets == 0 then fail("ChainDataset: datasets: expected at least one") end

@@ -3,7 +3,7 @@
 --   local loader = data.DataLoader(set, {batch_size = 64, shuffle = true})
 --   for inputs, labels in loader do print(inputs:size(0)) end
 --
--- Each `for` is a pass of its own, found by the first value it yielded last; passes may be nested and left by break.
+-- Each `for` is a pass of its own; passes may be nested and left by break.
 -- The order of a shuffled pass is PyTorch's: a pass draws one number, then the sampler's seed, then the permutation
 -- from a fresh generator; a loader that does not shuffle draws the one number too. With `seed` nothing is drawn: the
 -- permutation is a function of seed and epoch.
@@ -23,7 +23,7 @@ local fail, describe, is_count = arguments.fail, arguments.describe, kinds.is_co
 local native = C.data
 
 ---@class DataLoader
----@field dataset table
+---@field dataset Dataset
 ---@field batch_size integer? nil with a batch sampler that has none
 ---@field sampler table?
 ---@field batch_sampler table
@@ -73,15 +73,15 @@ end
 --
 --   local loader = data.DataLoader(set, {batch_size = 2, shuffle = true})
 --   #loader  --> 3
----@param dataset table with get(i) and len(), or a stream of samples with iter()
----@param batch_size? integer default 1
----@param shuffle? boolean default false
+---@param dataset Dataset|IterableDataset with get(i) and len(), or a stream of samples with iter()
+---@param batch_size? integer samples in a batch, 1 without
+---@param shuffle? boolean a new random order in each pass; without, the data set's
 ---@param sampler? table order of the samples, instead of shuffle
 ---@param batch_sampler? table order and grouping, instead of batch_size, shuffle, sampler and drop_last
----@param num_workers? integer processes that make the batches (see accelhost.data.worker), default 0; sets in tensors
---- have no use for them, since a thread in C gathers their batches
+---@param num_workers? integer processes that make the batches, default 0: this one makes them; sets in tensors have no
+--- use for them, since a thread in C gathers their batches
 ---@param collate_fn? fun(samples: table): any what makes a batch of samples; default: default_collate
----@param drop_last? boolean leave out a last batch that is not full
+---@param drop_last? boolean leave out a last batch that is not full; without, it is given
 ---@param generator? userdata source of this loader's draws, instead of the global generator
 ---@param seed? integer make the order a function of this seed and the epoch
 ---@param prefetch? integer batches gathered ahead of sets in tensors, default 2
@@ -364,6 +364,8 @@ function DataLoader:batches()
 end
 
 --- The number of the next pass, for samplers that depend on it.
+--
+--   loader:set_epoch(3)
 ---@param epoch integer
 function DataLoader:set_epoch(epoch)
   arguments.check("set_epoch", "epoch", "size", epoch)
@@ -411,6 +413,8 @@ function DataLoader:shard(options)
 end
 
 --- The same loader without the first `count` batches of each pass.
+--
+--   #loader:skip_first_batches(1)  --> 2
 ---@param count integer
 ---@return DataLoader
 function DataLoader:skip_first_batches(count)
@@ -425,6 +429,9 @@ end
 --- random about the pass. While the last batch is being processed this is the start of the next epoch. Within an
 --- epoch the state of the loader's own generator follows from the pass's draw; between epochs it is part of the
 --- state.
+--
+--   for x in loader do break end
+--   loader:state_dict().position  --> 1
 ---@return table
 function DataLoader:state_dict()
   local pass = self._current
@@ -444,6 +451,11 @@ function DataLoader:state_dict()
 end
 
 --- Go on where `state_dict` stood: the next pass starts at that position of that epoch, in the same order.
+--
+--   for x in loader do break end
+--   local again = data.DataLoader(set, {batch_size = 2})
+--   again:load_state_dict(loader:state_dict())
+--   for x, number in again do print(number) break end  --> tensor([2, 3])
 ---@param state table
 function DataLoader:load_state_dict(state)
   if type(state) ~= "table" or not is_count(state.epoch, 0) or not is_count(state.position, 0) then

@@ -142,7 +142,12 @@ local read_csv = signature("CSV", parameters)
 
 --- A file of rows in memory: CSV, or with tabs (.tsv). Sample i is a table of row i's fields by column.
 --
---   | local set = data.CSV("train.csv", {types = {label = "int64"}})
+--   local path = os.tmpname()
+--   local file = io.open(path, "w")
+--   file:write("text,label\nfine,1\nbad,0\n")
+--   file:close()
+--   local set = data.CSV(path, {types = {label = "int64"}})
+--   print(#set, set:get(0).text, set:get(0).label)  --> 2  fine  1
 ---@param path string
 ---@param delimiter? string|table one byte; default a comma, a tab where the name ends in .tsv or .tab
 ---@param header? boolean|string[] does the first row hold the names (default true)? Or the names; with false the
@@ -165,6 +170,8 @@ function CSV:get(i)
 end
 
 --- A column: a tensor of its type, or a table of texts.
+--
+--   | local labels = data.CSV("train.csv", {types = {label = "int64"}}):column("label")
 ---@param name string
 ---@return userdata|string[]
 function CSV:column(name)
@@ -201,11 +208,19 @@ rows.CSVStream = CSVStream
 local read_stream = signature("CSVStream", parameters)
 
 --- The rows of a file one after the other, as CSV gives them, without holding them. The workers of a loader share them.
+--
+--   local path = os.tmpname()
+--   local file = io.open(path, "w")
+--   file:write("text,label\nfine,1\nbad,0\n")
+--   file:close()
+--   for batch in data.DataLoader(data.CSVStream(path, {types = {label = "int64"}}), {batch_size = 2}) do
+--     print(batch.text[2], batch.label)  --> bad  tensor([1, 0])
+--   end
 ---@param path string
----@param delimiter? string|table
----@param header? boolean|string[]
----@param types? table<string, string>
----@param quote? string|false
+---@param delimiter? string|table as for CSV
+---@param header? boolean|string[] as for CSV
+---@param types? table<string, string> as for CSV
+---@param quote? string|false as for CSV
 function CSVStream:init(...)
   self._from = source("CSVStream", read_stream(...))
   self.names = open(self._from)
@@ -252,7 +267,14 @@ rows.JSONLines = JSONLines
 
 local read_lines = signature("JSONLines", {"path: string"})
 
---- A file of JSON lines, a value on each: sample i is that of line i, read when it is asked for.
+--- A file of JSON lines, a value on each: sample i is that of line i, counted from 0, read when it is asked for.
+--
+--   local path = os.tmpname()
+--   local file = io.open(path, "w")
+--   file:write('{"text": "fine", "label": 1}\n{"text": "bad", "label": 0}\n')
+--   file:close()
+--   local set = data.JSONLines(path)
+--   print(#set, set:get(1).text)  --> 2  bad
 ---@param path string
 function JSONLines:init(...)
   self.path = read_lines(...)
@@ -277,6 +299,13 @@ rows.JSONLinesStream = JSONLinesStream
 local read_json_stream = signature("JSONLinesStream", {"path: string"})
 
 --- The values of a file of JSON lines, one after the other. The workers of a loader share them.
+--
+--   local path = os.tmpname()
+--   local file = io.open(path, "w")
+--   file:write("[1, 2]\n[3, 4]\n")
+--   file:close()
+--   for row in data.JSONLinesStream(path):iter() do print(row[1]) end  --> 1
+--   --> 3
 ---@param path string
 function JSONLinesStream:init(...)
   self.path = read_json_stream(...)

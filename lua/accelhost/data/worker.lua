@@ -1,6 +1,6 @@
 --- Processes that make a loader's batches.
 --
--- Each is a fork of this process, made when a pass begins (or the first, with persistent_workers), so it has the data
+-- Each is a fork of this process, made when a pass begins (with persistent_workers the first one), so it has the data
 -- set as it is then. Batch k is worker k % n's; each has at most `prefetch_factor` under way, and batches are given in
 -- order. What a worker makes comes back through shared memory: tensors, numbers, texts, booleans and tables of them.
 local C = require "accelhost._C"
@@ -15,6 +15,8 @@ local worker = {}
 local info -- in a worker: what it is
 
 --- In a worker of a loader: {id = number from 0, num_workers =, seed =, dataset =}; nil in the script's own process.
+--
+--   data.get_worker_info()  --> nil
 ---@return {id: integer, num_workers: integer, seed: integer, dataset: table}?
 function worker.get_worker_info() return info end
 

@@ -8,6 +8,7 @@ local root = here .. "/../.."
 package.path = here .. "/?.lua;" .. package.path
 local C = require "accelhost._C"
 local accelhost = require "accelhost"
+local answers = require "accelhost.docs.answers"
 local commands = require "commands"
 local html = require "html"
 local man = require "man"
@@ -45,6 +46,20 @@ local function coverage()
   return text:find "^# " and text or "# Names of PyTorch\n\nThe table was not made.\n"
 end
 
+-- The same for names of Accelerate and of what its examples use.
+local function others()
+  local found, missing = {"\n## accelerate\n", "| Accelerate | accelhost |", "|---|---|"}, {}
+  for _, row in ipairs(answers.rows "accelerate") do
+    local other, names = row[2]:match "^as (.*)$", row[1]:gsub("%S+", "`%0`")
+    if other then
+      for name in names:gmatch "%S+" do found[#found + 1] = ("| %s | %s |"):format(name, other) end
+    else
+      missing[#missing + 1] = ("\nNot here (%s): %s"):format(row[2], names)
+    end
+  end
+  return table.concat(found, "\n") .. "\n" .. table.concat(missing, "\n") .. "\n"
+end
+
 -- Pages in the order of the site: {group, id, title, text, guide = true?}.
 local function all_pages(told)
   local start = read(root .. "/README.md")
@@ -65,13 +80,38 @@ local function all_pages(told)
   pages[#pages + 1] = {
     group = "Program", id = "environment", title = "Environment variables", text = markdown.variables(told.variables),
   }
-  pages[#pages + 1] = {group = "Program", id = "pytorch", title = "PyTorch's names", text = coverage(), guide = true}
+  pages[#pages + 1] = {
+    group = "Program", id = "pytorch", title = "PyTorch's names", text = coverage() .. others(), guide = true,
+  }
   return pages, list
 end
 
 -- Search.
 
-local function name_rows(told, pages)
+-- The sections of a guide.
+local function add_headings(page, add)
+  local fenced = false
+  for line in page.text:gmatch "[^\n]+" do
+    if line:find "^```" then fenced = not fenced end
+    local heading = not fenced and line:match "^## (.*)$"
+    if heading then add(heading, page.id .. "-" .. markdown.anchor(heading), page.title) end
+  end
+end
+
+-- PyTorch's names that are called otherwise here, or are not here: rows and lists of the table of names.
+local function add_absent(page, add)
+  local space, place
+  for line in page.text:gmatch "[^\n]+" do
+    local heading = line:match "^## (.*)$"
+    if heading then space, place = heading, page.id .. "-" .. markdown.anchor(heading) end
+    local name, answer = line:match "^| `([%w_]+)` | (.*) |$"
+    if name then add(space .. "." .. name, place, "here: " .. answer) end
+    local reason, list = line:match "^Not here %((.-)%): (.*)$"
+    for word in (list or ""):gmatch "`([%w_]+)`" do add(space .. "." .. word, place, "not here: " .. reason) end
+  end
+end
+
+local function name_rows(told, pages, list)
   local rows, seen = {}, {}
   local function add(name, id, summary)
     if not seen[name] then rows[#rows + 1] = {name, id, summary} end
@@ -85,10 +125,17 @@ local function name_rows(told, pages)
   end
   for _, entry in ipairs(told.entries) do add(entry.name, entry.name, model.summary(entry)) end
   for _, page in ipairs(pages) do
-    if page.group ~= "Reference" then add(page.title, page.id, page.group) end
+    local about = page.page and page.page.parts[1]
+    add(page.title, page.id, about and about.text or page.group)
   end
   for _, variable in ipairs(told.variables) do
     add(variable.name, variable.name, model.summary(variable))
+  end
+  for _, command in ipairs(list) do
+    add("accelhost " .. command.name, "commands-" .. markdown.anchor("accelhost " .. command.name), command.summary)
+  end
+  for _, page in ipairs(pages) do
+    if page.id == "pytorch" then add_absent(page, add) elseif page.guide then add_headings(page, add) end
   end
   table.sort(rows, function(a, b) return a[1] < b[1] end)
   return rows
@@ -128,7 +175,7 @@ local function contents(page, told, titles)
       names[i] = ('<a href="#%s">%s</a>'):format(html.escape(item.entry.name), html.escape(item.name:match "[%w_]+$"))
     end
     local head = ""
-    if section.title ~= page.page.title then
+    if markdown.is_headed(page.page, section) then
       head = ('<a class="section" href="#%s">%s</a> '):format(
         html.escape(place_of(page, told, titles, section.title)), html.escape(section.title))
     end
@@ -175,7 +222,7 @@ local function navigation(pages)
   return table.concat(parts, "\n")
 end
 
-local function site(pages, told)
+local function site(pages, told, list)
   local titles = {environment = "environment"}
   for _, page in ipairs(pages) do
     if page.name then titles["examples/guides/" .. page.name .. ".md"] = page.id end
@@ -184,7 +231,7 @@ local function site(pages, told)
   for _, variable in ipairs(told.variables) do titles[variable.name] = variable.name end
   local articles = {}
   for i, page in ipairs(pages) do articles[i] = site_page(page, told, titles) end
-  local names = C.json.encode(accelhost.json.array(name_rows(told, pages))):gsub("</", "<\\/")
+  local names = C.json.encode(accelhost.json.array(name_rows(told, pages, list))):gsub("</", "<\\/")
   return table.concat({
     "<!doctype html>", '<html lang="en">', '<meta charset="utf-8">',
     '<meta name="viewport" content="width=device-width, initial-scale=1">', "<title>accelhost</title>",
@@ -203,7 +250,7 @@ local function main()
   own_path()
   local told = model.build(accelhost)
   local pages, list = all_pages(told)
-  write(out .. "/index.html", site(pages, told))
+  write(out .. "/index.html", site(pages, told, list))
   for _, page in ipairs(pages) do
     write(("%s/markdown/%s.md"):format(out, page.page and page.page.name or page.id), page.text)
   end

@@ -76,9 +76,7 @@ local function add_footer(out, entry)
     names[#names + 1] = "`Tensor:" .. (entry.op or entry.name:match "[%w_]+$") .. "_` in place"
   end
   if #names > 0 then notes[#notes + 1] = "Also " .. table.concat(names, ", ") .. "." end
-  if entry.parent and entry.parent ~= entry.class_name then
-    notes[#notes + 1] = "Has the methods of `" .. entry.parent .. "`."
-  end
+  if entry.parent_name then notes[#notes + 1] = "Has the methods of `" .. entry.parent_name .. "`." end
   if #notes > 0 then
     out[#out + 1] = ""
     out[#out + 1] = table.concat(notes, " ")
@@ -132,6 +130,15 @@ local function add_item(out, page, item)
   end
 end
 
+--- Has a section a heading of its own: not one that is called as its only entry is.
+---@param page table
+---@param section table
+---@return boolean
+function markdown.is_headed(page, section)
+  local only = #section.items == 1 and #section.parts == 0 and section.items[1].name:match "[%w_]+$"
+  return section.title ~= page.title and section.title ~= only
+end
+
 --- A page.
 ---@param page table of the model
 ---@return string
@@ -140,11 +147,11 @@ function markdown.page(page)
   add_parts(out, page.parts)
   out[#out + 1] = "\n<!-- names -->"
   for _, section in ipairs(page.sections) do
-    if section.title ~= page.title then
+    if markdown.is_headed(page, section) then
       out[#out + 1] = ""
       out[#out + 1] = "## " .. section.title
-      add_parts(out, section.parts)
     end
+    if section.title ~= page.title then add_parts(out, section.parts) end
     for _, item in ipairs(section.items) do add_item(out, page, item) end
   end
   return table.concat(out, "\n") .. "\n"

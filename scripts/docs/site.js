@@ -21,26 +21,51 @@
     if (target && target !== page) target.scrollIntoView(); else scrollTo(0, 0);
   }
 
-  // The lower the better: the name itself, its last part, the beginning of that, somewhere in the name, in the words.
+  function lastOf(name) {
+    return name.slice(Math.max(name.lastIndexOf("."), name.lastIndexOf(":")) + 1);
+  }
+
+  // The lower the better: the name itself, its last part, the beginning of that, somewhere in the name, all words
+  // somewhere in name and text.
   function rank(row, word) {
-    var name = row[0].toLowerCase(), last = name.slice(Math.max(name.lastIndexOf("."), name.lastIndexOf(":")) + 1);
+    var name = row[0].toLowerCase(), last = lastOf(name), whole = (name + " " + row[2].toLowerCase()).replace(/-/g, " ");
     if (name === word) return 0;
     if (last === word) return 1;
     if (last.indexOf(word) === 0) return 2;
     if (name.indexOf(word) >= 0) return 3;
-    if (row[2].toLowerCase().indexOf(word) >= 0) return 4;
-    return -1;
+    return word.split(/\s+/).every(function (part) { return whole.indexOf(part) >= 0; }) ? 4 : -1;
+  }
+
+  function ranked(word) {
+    var rows = [];
+    names.forEach(function (row) {
+      var place = rank(row, word);
+      // What is not here comes behind what is.
+      if (place >= 0) rows.push([place + (/^(torch|accelerate)\./.test(row[0]) ? 0.5 : 0), row[0].length, row]);
+    });
+    return rows.sort(function (a, b) { return a[0] - b[0] || a[1] - b[1]; });
+  }
+
+  // Whose argument a word is.
+  function takers(word) {
+    var rows = [];
+    document.querySelectorAll("pre.signature").forEach(function (signature) {
+      if (!(" " + signature.textContent.replace(/[(),]/g, " ") + " ").includes(" " + word + " ")) return;
+      var name = signature.textContent.split("(")[0];
+      rows.push([5, name.length, [name, name, "takes " + word]]);
+    });
+    return rows;
   }
 
   function search() {
-    var word = field.value.trim().toLowerCase().replace(/^torch\./, "");
+    var word = field.value.trim().toLowerCase().replace(/^(torch|accelhost)\./, "").replace(/^f\./, "functional.")
+      .replace(/^utils\.data\./, "data.");
     var rows = [];
     if (word) {
-      names.forEach(function (row) {
-        var place = rank(row, word);
-        if (place >= 0) rows.push([place, row[0].length, row]);
-      });
-      rows.sort(function (a, b) { return a[0] - b[0] || a[1] - b[1]; });
+      rows = ranked(word);
+      // x.view is somebody's view.
+      if (!rows.length && lastOf(word)) rows = ranked(lastOf(word));
+      if (!rows.length || rows[0][0] >= 3) rows = rows.concat(takers(word));
     }
     found.textContent = "";
     chosen = rows.length ? 0 : -1;

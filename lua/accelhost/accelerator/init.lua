@@ -21,13 +21,13 @@ local comm = C.comm
 ---@class Accelerator
 ---@field device string where models and batches go: the default device
 ---@field process_index integer this process's rank, from 0
----@field num_processes integer
----@field local_process_index integer
+---@field num_processes integer how many processes the job has
+---@field local_process_index integer its number among those of this host, from 0
 ---@field is_main_process boolean rank 0
----@field is_local_main_process boolean
----@field is_last_process boolean
+---@field is_local_main_process boolean the first process of this host
+---@field is_last_process boolean the one with the largest rank
 ---@field sync_gradients boolean whether the current micro-step ends an accumulation window
----@field gradient_accumulation_steps integer
+---@field gradient_accumulation_steps integer as given, and so the next ones
 ---@field step_scheduler_with_optimizer boolean
 ---@field split_batches boolean
 ---@field even_batches boolean
@@ -60,8 +60,8 @@ end
 --   accelhost.Accelerator{gradient_accumulation_steps = 4}.num_processes  --> 1
 ---@param device_placement? boolean default true: models and batches go to the accelerator's device
 ---@param split_batches? boolean default false: a loader's batch size is that of all processes together
----@param mixed_precision? string "no"
----@param gradient_accumulation_steps? integer default 1
+---@param mixed_precision? string only "no": weights and ops keep their dtypes
+---@param gradient_accumulation_steps? integer micro-steps of a window, see accumulate
 ---@param cpu? boolean use the CPU whatever the default device
 ---@param even_batches? boolean default true: fill up the last round, so that all processes have equally many
 ---@param step_scheduler_with_optimizer? boolean default true: a prepared scheduler steps when the optimizer does

@@ -145,6 +145,17 @@ function answers.of(space, name)
   end
 end
 
+--- The rows of a namespace, {names, answer} each; "..." stands for the rest of a name.
+---@param space string
+---@return table[]
+function answers.rows(space)
+  local list = {}
+  for _, row in ipairs(rows) do
+    if row[1] == space then list[#list + 1] = {(row[2]:gsub("%.%*", "...")), row[3]} end
+  end
+  return list
+end
+
 --- The answer for a name as a user types it, with its namespace or without: "torch.from_numpy", "fft".
 ---@param word string
 ---@return string?

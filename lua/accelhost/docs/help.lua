@@ -1,6 +1,7 @@
 --- accelhost help: the reference in the terminal.
 local C = require "accelhost._C"
 local answers = require "accelhost.docs.answers"
+local find = require "accelhost.docs.find"
 local model = require "accelhost.docs.model"
 local Page = require "accelhost.docs.page"
 local signature = require "accelhost.docs.signature"
@@ -78,7 +79,7 @@ local function show_entry(page, entry)
   local also = {}
   for _, alias in ipairs(entry.aliases) do also[#also + 1] = alias end
   if entry.inplace then also[#also + 1] = "Tensor:" .. (entry.op or entry.name:match "[%w_]+$") .. "_ (in place)" end
-  if entry.parent and entry.parent ~= entry.class_name then also[#also + 1] = "the methods of " .. entry.parent end
+  if entry.parent_name then also[#also + 1] = "the methods of " .. entry.parent_name end
   page:line()
   if #also > 0 then page:wrap("Also: " .. table.concat(also, ", "), 8, "  ") end
   if entry.path then page:line("  source: " .. entry.path) end
@@ -255,7 +256,7 @@ end
 
 local function show(page, told, commands, word)
   if show_topic(page, told, commands, word) then return true end
-  local entry, namespace = model.find(told, word)
+  local entry, namespace = find(told, word)
   local answer = not entry and not namespace and answers.find(word)
   if namespace then
     show_namespace(page, namespace)

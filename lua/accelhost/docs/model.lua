@@ -55,6 +55,12 @@ local function names_of(namespace)
   return list
 end
 
+-- What is said of a parameter, without the default that the signature shows.
+local function text_beside(parameter, text)
+  if parameter.default == nil then return text end
+  return (text:gsub("^default [^%s:;,]+$", ""):gsub("^default [^:;,]-[:;,] +", ""):gsub(", default [^%s:;,]+$", ""))
+end
+
 -- Parameters with what the comment says of each.
 local function describe_parameters(parameters, ...)
   for _, parameter in ipairs(parameters) do
@@ -62,7 +68,8 @@ local function describe_parameters(parameters, ...)
       local block = (select(i, ...))
       for _, told in ipairs(block and block.params or {}) do
         if told.name == parameter.name then
-          parameter.text = told.text ~= "" and told.text or parameter.text
+          local text = text_beside(parameter, told.text)
+          parameter.text = text ~= "" and text or parameter.text
           parameter.type = parameter.type or told.type
         end
       end
@@ -159,6 +166,7 @@ local function add_class(self, name, value, folder)
   local parent = rawget(value, "_parent")
   entry.parent = parent and parent._name
   entry.class_name = class_name
+  self.class_names[class_name] = name
   add_methods(self, entry, value, class_name, path)
   return entry
 end
@@ -361,6 +369,16 @@ local function split_pages(self)
   end
 end
 
+-- A class without a public name is passed over on the way to the one whose methods are told.
+local function name_parents(self)
+  for _, entry in ipairs(self.entries) do
+    local parent = entry.kind == "class" and rawget(entry.value, "_parent")
+    while parent and not self.class_names[parent._name] do parent = rawget(parent, "_parent") end
+    if entry.kind == "class" then entry.parent = parent and parent._name end
+    entry.parent_name = parent and self.class_names[parent._name]
+  end
+end
+
 -- Short ways to say a name.
 local function add_short_names(self)
   local more = {}
@@ -409,7 +427,7 @@ function model.build(accelhost)
   local blocks = reader.read(require "accelhost._docs")
   local self = {
     pages = {}, entries = {}, by_name = {}, by_value = {}, ops = {}, late = {}, blocks = blocks,
-    index = comments.index(blocks),
+    index = comments.index(blocks), class_names = {},
   }
   add_others(self)
   add_namespace(self, accelhost, "accelhost")
@@ -417,57 +435,10 @@ function model.build(accelhost)
   add_tensor(self)
   add_objects(self, accelhost)
   split_pages(self)
+  name_parents(self)
   add_short_names(self)
   pages.sort(self)
   return self
-end
-
--- What variables of these names mostly hold.
-local held = {
-  model = "nn.Module:", net = "nn.Module:", module = "nn.Module:", layer = "nn.Module:",
-  optimizer = "optim.Optimizer:", scheduler = "optim.lr_scheduler.LRScheduler:", loader = "data.DataLoader:",
-  dataloader = "data.DataLoader:", accelerator = "accelhost.Accelerator:",
-}
-
--- Words that PyTorch users put before a name, or leave out.
-local function spellings(word)
-  local plain = word:gsub("%(.*", ""):gsub("^torch%.", ""):gsub("^accelhost%.", "")
-  local holder, rest = plain:match "^([%l_]+)[%.:]([%w_]+)$"
-  return {
-    word, plain, "accelhost." .. plain, (plain:gsub("^F%.", "nn.functional.")), (plain:gsub("^tensor[%.:]", "Tensor:")),
-    (plain:gsub("^utils%.data%.?", "data."):gsub("%.$", "")), holder and (held[holder] or "Tensor:") .. rest or plain,
-    "Tensor:" .. plain, "Tensor." .. plain, "nn." .. plain, "nn.functional." .. plain, "optim." .. plain,
-    "optim.lr_scheduler." .. plain, "data." .. plain, "data.transforms." .. plain, "nn.Module:" .. plain,
-    "optim.Optimizer:" .. plain, "accelhost.Accelerator:" .. plain, "data.DataLoader:" .. plain,
-  }
-end
-
---- What a word means: an entry, or nil and a page. Small and large letters may be mixed up where that leaves one
---- meaning.
----@param told table the model
----@param word string
----@return table? entry
----@return table? page
-function model.find(told, word)
-  if word == "F" then word = "nn.functional" end
-  local tried = spellings(word)
-  for i = 1, #tried do
-    for _, page in ipairs(told.pages) do
-      if page.name == tried[i] and not page.class then return nil, page end
-    end
-    if told.by_name[tried[i]] then return told.by_name[tried[i]] end
-  end
-  for _, entry in ipairs(told.entries) do
-    if entry.name:match "[%w_]+$" == word then return entry end
-  end
-  local found
-  for _, entry in ipairs(told.entries) do
-    if entry.name:lower() == tried[2]:lower() or entry.name:match("[%w_]+$"):lower() == word:lower() then
-      if found then return nil end
-      found = entry
-    end
-  end
-  return found
 end
 
 --- Has an entry words that say what it does?

@@ -32,8 +32,6 @@ local tags = {
     local name, optional, tail = rest:match "^([%w_%.]+)(%??)%s*(.*)$"
     if not name then return end
     local kind, text = split_type(tail)
-    -- The signature tells the default.
-    text = text:gsub("^default [^%s:;,]+$", ""):gsub("^default [^:;,]-[:;,] +", "")
     block.params[#block.params + 1] = {
       name = name, optional = optional == "?", type = plain_type(kind, text), text = text,
     }

@@ -25,6 +25,18 @@ local types = {
   modules = "Module[]", dataset = "Dataset", sized = "Dataset|integer", sampler = "Sampler|table",
 }
 
+-- What is told of parameters of these names where the comment says nothing.
+local hint = "a choice between PyTorch's implementations of the same step; taken, without effect"
+local unknown_here = "of PyTorch; true is an error that says why"
+local told = {
+  foreach = hint, fused = hint, capturable = unknown_here, differentiable = unknown_here,
+  maximize = "go up the gradient, to make a score larger",
+  generator = "where the draws come from, instead of the default generator",
+  transform = "of a sample before it is given", target_transform = "of a sample's label",
+  reduction = "of the losses of the samples: mean, sum, or none to have each",
+  last_epoch = "the epoch to go on from; -1 begins",
+}
+
 -- What parameters of these names are where the function checks them by itself.
 local by_name = {
   params = {"a table of parameters, or of groups {params = ..., lr = ...}", "Tensor[]|table[]"},
@@ -102,7 +114,7 @@ local function from_rows(rows)
     local known = not row.kind and by_name[row.name] or {}
     list[i] = {
       name = row.name, required = row.required, default = default, kind = row.kind and row.kind.text or known[1],
-      type = type_of(row.kind) or known[2],
+      type = type_of(row.kind) or known[2], text = told[row.name],
     }
   end
   return list
@@ -179,6 +191,7 @@ local function shown(value)
     for i, item in ipairs(value) do parts[i] = shown(item) end
     return "{" .. table.concat(parts, ", ") .. "}"
   end
+  if value == 1 / 3 then return "1/3" end
   if type(value) == "number" then return value % 1 == 0 and ("%d"):format(value) or ("%.14g"):format(value) end
   return tostring(value)
 end

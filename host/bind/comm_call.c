@@ -28,10 +28,10 @@ int ah_check_whole(lua_State *L, int index, const char *what)
 enum ah_reduce_op ah_check_reduce_op(lua_State *L, int index)
 {
     const char *name = lua_isnoneornil(L, index) ? "sum" : luaL_checkstring(L, index);
-    for (int i = 0; i <= AH_REDUCE_PRODUCT; i++)
+    for (int i = 0; i < AH_REDUCE_OPS; i++)
         if (!strcmp(ah_reduce_name((enum ah_reduce_op)i), name))
             return (enum ah_reduce_op)i;
-    ah_raise_text(L, "expected the reduction sum, mean, max, min or product, got '%s'", name);
+    ah_raise_text(L, "expected the reduction sum, mean, max, min, product, and, or or xor, got '%s'", name);
     return AH_REDUCE_SUM;
 }
 

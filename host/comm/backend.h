@@ -17,6 +17,7 @@ struct ah_work {
     uint32_t sequence;
     uint64_t offset; /* told to the peers with the post: `start` sets it */
     uint32_t note;   /* all ranks' notes or-ed, once every rank has posted */
+    int64_t *counts; /* own copy of the call's; NULL: it has none */
     bool carried, abandoned;
 };
 
@@ -95,6 +96,8 @@ int ah_backend_register(const struct ah_backend *backend);
 const struct ah_backend *ah_backend_find(const char *name);
 
 extern const struct ah_backend ah_self_backend, ah_shm_backend;
+
+void ah_work_free(struct ah_work *work, bool complete);
 
 /* This rank has done all that its peers need for the calls up to `sequence`. A backend may say so before its function
  * returns, when it then waits for the same of its peers. */

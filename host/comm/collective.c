@@ -8,20 +8,24 @@
 #include "comm/board.h"
 
 static const struct kind {
-    const char *name, *async_name; /* async_name NULL: there is no asynchronous form */
-    bool reduces;
+    const char *name, *async_name;
+    bool reduces, splits;
 } kinds[AH_COLLECTIVE_KINDS] = {
-    [AH_ALL_REDUCE] = {"all_reduce", "all_reduce_async", true},
-    [AH_BROADCAST] = {"broadcast", NULL, false},
-    [AH_ALL_GATHER] = {"all_gather", "all_gather_async", false},
-    [AH_ALL_GATHER_V] = {"all_gather_ragged", NULL, false},
-    [AH_REDUCE_SCATTER] = {"reduce_scatter", "reduce_scatter_async", true},
-    [AH_GATHER] = {"gather", NULL, false},
-    [AH_SCATTER] = {"scatter", NULL, false},
-    [AH_ALL_TO_ALL] = {"all_to_all", NULL, false},
-    [AH_BARRIER] = {"barrier", NULL, false},
+    [AH_ALL_REDUCE] = {"all_reduce", "all_reduce_async", true, false},
+    [AH_REDUCE] = {"reduce", "reduce_async", true, false},
+    [AH_BROADCAST] = {"broadcast", "broadcast_async", false, false},
+    [AH_ALL_GATHER] = {"all_gather", "all_gather_async", false, false},
+    [AH_ALL_GATHER_V] = {"all_gather_ragged", "all_gather_ragged_async", false, false},
+    [AH_REDUCE_SCATTER] = {"reduce_scatter", "reduce_scatter_async", true, true},
+    [AH_GATHER] = {"gather", "gather_async", false, false},
+    [AH_SCATTER] = {"scatter", "scatter_async", false, true},
+    [AH_ALL_TO_ALL] = {"all_to_all", "all_to_all_async", false, true},
+    [AH_ALL_TO_ALL_V] = {"all_to_all_ragged", "all_to_all_ragged_async", false, true},
+    [AH_BARRIER] = {"barrier", "barrier_async", false, false},
+    [AH_MONITORED_BARRIER] = {"monitored_barrier", "monitored_barrier_async", false, false},
 };
-static const char *const reduce_name[] = {"sum", "mean", "max", "min", "product"};
+static const char *const reduce_name[AH_REDUCE_OPS] = {"sum", "mean", "max", "min", "product",
+                                                      "and", "or", "xor"};
 
 /* Making one. */
 
@@ -86,9 +90,98 @@ struct ah_collective ah_collective_all_to_all(void *out, const void *in, int64_t
     return make(AH_ALL_TO_ALL, out, in, count, dtype);
 }
 
+struct ah_collective ah_collective_all_to_all_v(void *out, const void *in, const int64_t *counts, enum ah_dtype dtype)
+{
+    struct ah_collective call = make(AH_ALL_TO_ALL_V, out, in, 0, dtype);
+    call.counts = counts;
+    return call;
+}
+
+struct ah_collective ah_collective_reduce(void *out, const void *in, int64_t count, enum ah_dtype dtype,
+                                          enum ah_reduce_op op, int root)
+{
+    struct ah_collective call = make(AH_REDUCE, out, in, count, dtype);
+    call.reduce = op;
+    call.root = root;
+    return call;
+}
+
 struct ah_collective ah_collective_barrier(void)
 {
     return make(AH_BARRIER, NULL, NULL, 0, AH_U8);
+}
+
+struct ah_collective ah_collective_monitored_barrier(int64_t timeout_ns, bool all)
+{
+    struct ah_collective call = make(AH_MONITORED_BARRIER, NULL, NULL, 0, AH_U8);
+    call.timeout_ns = timeout_ns;
+    call.note = all;
+    return call;
+}
+
+/* Parts. */
+
+static int64_t sum_of(const int64_t *counts, int n, int stride)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += counts[i * stride];
+    return sum;
+}
+
+struct ah_part ah_collective_part(const struct ah_collective *call, int size, int from, int to)
+{
+    struct ah_part part = {.count = call->count};
+    switch (call->kind) {
+    case AH_BROADCAST: part.count = from == call->root ? call->count : 0; break;
+    case AH_REDUCE: part.count = to == call->root ? call->count : 0; break;
+    case AH_GATHER:
+        part.count = to == call->root ? call->count : 0;
+        part.place = from * call->count;
+        break;
+    case AH_ALL_GATHER: part.place = from * call->count; break;
+    case AH_ALL_GATHER_V:
+        part.count = call->counts[from];
+        part.place = sum_of(call->counts, from, 1);
+        break;
+    case AH_REDUCE_SCATTER: part.first = to * call->count; break;
+    case AH_SCATTER:
+        part.count = from == call->root ? call->count : 0;
+        part.first = to * call->count;
+        break;
+    case AH_ALL_TO_ALL:
+        part.first = to * call->count;
+        part.place = from * call->count;
+        break;
+    case AH_ALL_TO_ALL_V:
+        part.first = sum_of(call->counts + from * size, to, 1);
+        part.count = call->counts[from * size + to];
+        part.place = sum_of(call->counts + to, from, size);
+        break;
+    default: break;
+    }
+    return part;
+}
+
+int64_t ah_collective_input(const struct ah_collective *call, int size, int rank)
+{
+    switch (call->kind) {
+    case AH_BROADCAST: return rank == call->root ? call->count : 0;
+    case AH_SCATTER: return rank == call->root ? size * call->count : 0;
+    case AH_ALL_GATHER_V: return call->counts[rank];
+    case AH_ALL_TO_ALL_V: return sum_of(call->counts + rank * size, size, 1);
+    default: return kinds[call->kind].splits ? size * call->count : call->count;
+    }
+}
+
+bool ah_collective_splits(const struct ah_collective *call)
+{
+    return kinds[call->kind].splits;
+}
+
+bool ah_collective_is_barrier(enum ah_collective_kind kind)
+{
+    return kind == AH_BARRIER || kind == AH_MONITORED_BARRIER;
 }
 
 /* Names. */
@@ -97,7 +190,7 @@ const char *ah_collective_name(enum ah_collective_kind kind, bool async)
 {
     if (kind >= AH_COLLECTIVE_KINDS)
         return "collective";
-    return async && kinds[kind].async_name ? kinds[kind].async_name : kinds[kind].name;
+    return async ? kinds[kind].async_name : kinds[kind].name;
 }
 
 bool ah_collective_reduces(const struct ah_collective *call)
@@ -107,19 +200,34 @@ bool ah_collective_reduces(const struct ah_collective *call)
 
 const char *ah_reduce_name(enum ah_reduce_op op)
 {
-    return op <= AH_REDUCE_PRODUCT ? reduce_name[op] : "?";
+    return op < AH_REDUCE_OPS ? reduce_name[op] : "?";
 }
 
 /* Checks. */
 
 static int check_reduction(const struct ah_collective *call, const char *name)
 {
-    if (call->reduce > AH_REDUCE_PRODUCT)
+    if (call->reduce >= AH_REDUCE_OPS)
         return ah_fail(AH_EINVAL, "%s: unknown reduction %d", name, (int)call->reduce);
     if (call->reduce == AH_REDUCE_MEAN && !ah_dtype_is_float(call->dtype))
         return ah_fail(AH_EINVAL, "%s: mean needs a floating dtype, got %s", name, ah_dtype_name(call->dtype));
-    if (call->dtype == AH_BOOL && call->reduce != AH_REDUCE_MAX && call->reduce != AH_REDUCE_MIN)
-        return ah_fail(AH_EINVAL, "%s: bool has max and min only, got %s", name, reduce_name[call->reduce]);
+    bool bitwise = call->reduce >= AH_REDUCE_AND;
+    if (bitwise && ah_dtype_is_float(call->dtype))
+        return ah_fail(AH_EINVAL, "%s: %s needs an integer dtype or bool, got %s", name, reduce_name[call->reduce],
+                       ah_dtype_name(call->dtype));
+    if (call->dtype == AH_BOOL && !bitwise && call->reduce != AH_REDUCE_MAX && call->reduce != AH_REDUCE_MIN)
+        return ah_fail(AH_EINVAL, "%s: bool has max, min, and, or and xor only, got %s", name,
+                       reduce_name[call->reduce]);
+    return 0;
+}
+
+static int check_counts(const struct ah_collective *call, int size, const char *name)
+{
+    int n = call->kind == AH_ALL_TO_ALL_V ? size * size : size;
+    for (int r = 0; call->counts && r < n; r++)
+        if (call->counts[r] < 0)
+            return ah_fail(AH_EINVAL, "%s: expected counts from 0, got %lld of rank %d", name,
+                           (long long)call->counts[r], r % size);
     return 0;
 }
 
@@ -128,12 +236,7 @@ int ah_collective_check(const struct ah_collective *call, int size)
     if (call->kind >= AH_COLLECTIVE_KINDS)
         return ah_fail(AH_EINVAL, "unknown collective %d", (int)call->kind);
     const char *name = ah_collective_name(call->kind, call->async);
-    if (call->async && !kinds[call->kind].async_name)
-        return ah_fail(AH_EINVAL, "%s: has no asynchronous form", name);
-    for (int r = 0; call->counts && r < size; r++)
-        if (call->counts[r] < 0)
-            return ah_fail(AH_EINVAL, "%s: expected counts from 0, got %lld of rank %d", name,
-                           (long long)call->counts[r], r);
+    AH_TRY(check_counts(call, size, name));
     if (call->count < 0)
         return ah_fail(AH_EINVAL, "%s: expected a count from 0, got %lld", name, (long long)call->count);
     if (call->root >= size || (call->root < 0 && call->root != -1))
@@ -180,7 +283,7 @@ void ah_post_fill(struct ah_post *post, const struct ah_collective *call, uint32
     /* Ragged calls agree on all counts and on the trailing dims, others on the whole shape. */
     int skip = 0;
     if (call->counts) {
-        for (int r = 0; r < size; r++)
+        for (int r = 0; r < (call->kind == AH_ALL_TO_ALL_V ? size * size : size); r++)
             hash = mix(hash, (uint64_t)call->counts[r]);
         skip = 1;
     } else {
@@ -203,8 +306,8 @@ const char *ah_post_name(const struct ah_post *post)
 const char *ah_post_describe(const struct ah_post *post, char *text, size_t bytes)
 {
     char shape[160] = "", *at = shape, *end = shape + sizeof shape;
-    if (post->kind == AH_BARRIER) {
-        snprintf(text, bytes, "barrier");
+    if (ah_collective_is_barrier((enum ah_collective_kind)post->kind)) {
+        snprintf(text, bytes, "%s", ah_post_name(post));
         return text;
     }
     if (post->ndim < 0) {

@@ -12,10 +12,21 @@
 
 struct ah_post;
 
-enum ah_reduce_op { AH_REDUCE_SUM, AH_REDUCE_MEAN, AH_REDUCE_MAX, AH_REDUCE_MIN, AH_REDUCE_PRODUCT };
+enum ah_reduce_op {
+    AH_REDUCE_SUM,
+    AH_REDUCE_MEAN,
+    AH_REDUCE_MAX,
+    AH_REDUCE_MIN,
+    AH_REDUCE_PRODUCT,
+    AH_REDUCE_AND, /* of the bits, of integers and bool */
+    AH_REDUCE_OR,
+    AH_REDUCE_XOR,
+    AH_REDUCE_OPS
+};
 
 enum ah_collective_kind {
     AH_ALL_REDUCE,
+    AH_REDUCE,
     AH_BROADCAST,
     AH_ALL_GATHER,
     AH_ALL_GATHER_V,
@@ -23,7 +34,9 @@ enum ah_collective_kind {
     AH_GATHER,
     AH_SCATTER,
     AH_ALL_TO_ALL,
+    AH_ALL_TO_ALL_V,
     AH_BARRIER,
+    AH_MONITORED_BARRIER,
     AH_COLLECTIVE_KINDS
 };
 
@@ -35,7 +48,7 @@ struct ah_collective {
     int64_t count;
     const void *in;
     void *out;
-    const int64_t *counts; /* of AH_ALL_GATHER_V; must live as long as the call */
+    const int64_t *counts; /* of the kinds that end in V: the same on every rank; copied by ah_group_start */
     bool async;            /* set by ah_group_start */
     /* What may be changed: */
     int ndim;            /* of the tensor, for the fingerprint and for messages; -1: not told */
@@ -43,11 +56,12 @@ struct ah_collective {
     double weight;       /* of this rank in a mean, which divides the sum by the sum of all weights (0 counts as 1); the
                             buffer holds values already multiplied by it */
     uint32_t note;       /* bits for the peers: ah_work_wait_note gives the union over all ranks */
+    int64_t timeout_ns;  /* of a blocking call; 0: the group's */
     const char *where;   /* the script's line ("train.lua:12"); copied when the call is posted */
 };
 
 /* In place on every rank. Sums run in rank order on every element: same bits on every rank and in every run. MEAN is
- * sum / size unless weights are told. f32 f64 i64 i32 u8 (bool: max/min); f16 and bf16 sum in f32. */
+ * sum / size unless weights are told. f32 f64 i64 i32 u8 (bool: max, min, bits); f16 and bf16 sum in f32. */
 struct ah_collective ah_collective_all_reduce(void *buffer, int64_t count, enum ah_dtype dtype, enum ah_reduce_op op);
 struct ah_collective ah_collective_broadcast(void *buffer, int64_t count, enum ah_dtype dtype, int root);
 /* Each rank gives `count` elements; out holds size * count, in rank order. */
@@ -62,7 +76,26 @@ struct ah_collective ah_collective_gather(void *out, const void *in, int64_t cou
 struct ah_collective ah_collective_scatter(void *out, const void *in, int64_t count, enum ah_dtype dtype, int root);
 /* in and out hold size * count elements; chunk j of rank i goes to chunk i of rank j. */
 struct ah_collective ah_collective_all_to_all(void *out, const void *in, int64_t count, enum ah_dtype dtype);
+/* Ragged: counts[i * size + j] elements go from rank i to rank j, in rank order on both sides. */
+struct ah_collective ah_collective_all_to_all_v(void *out, const void *in, const int64_t *counts, enum ah_dtype dtype);
+/* As all_reduce, but only the root's `out` is written; the others' may be NULL. */
+struct ah_collective ah_collective_reduce(void *out, const void *in, int64_t count, enum ah_dtype dtype,
+                                          enum ah_reduce_op op, int root);
 struct ah_collective ah_collective_barrier(void);
+/* A barrier whose timeout names the first rank that is missing, or `all` of them. */
+struct ah_collective ah_collective_monitored_barrier(int64_t timeout_ns, bool all);
+
+/* What moves between two ranks, in elements: a part of the giver's input, and its place in the taker's result (of the
+ * kinds that reduce: 0). The same answer on every rank. */
+struct ah_part {
+    int64_t first, count, place;
+};
+struct ah_part ah_collective_part(const struct ah_collective *call, int size, int from, int to);
+/* Elements that a rank's input holds. */
+int64_t ah_collective_input(const struct ah_collective *call, int size, int rank);
+/* Is the input made of a part for each rank? */
+bool ah_collective_splits(const struct ah_collective *call);
+bool ah_collective_is_barrier(enum ah_collective_kind kind);
 
 /* "all_reduce", "all_reduce_async" */
 const char *ah_collective_name(enum ah_collective_kind kind, bool async);

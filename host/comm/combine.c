@@ -29,6 +29,12 @@ struct job {
 #define MAX_OF(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
 #define MIN_OF(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
 
+#define AND(a, b) ((a) & (b))
+#define OR(a, b) ((a) | (b))
+#define XOR(a, b) ((a) ^ (b))
+/* The door refuses these for floating dtypes. */
+#define NONE(a, b) (a)
+
 #define SAME(x) (x)
 #define FOLD(OP, LOAD)                                                                    \
     for (int64_t i = 0; i < m; i++)                                                       \
@@ -49,7 +55,7 @@ static inline uint16_t store_bf16(float value)
 }
 
 /* T: stored, A: accumulated. */
-#define COMBINE(NAME, T, A, LOAD, STORE, ADD, TIMES)                                      \
+#define COMBINE(NAME, T, A, LOAD, STORE, ADD, TIMES, BITS_AND, BITS_OR, BITS_XOR)         \
     static void combine_##NAME(const struct job *job, int64_t begin, int64_t end)         \
     {                                                                                     \
         A sum[BLOCK];                                                                     \
@@ -67,6 +73,10 @@ static inline uint16_t store_bf16(float value)
                 case AH_REDUCE_MAX: FOLD(MAX_OF, LOAD);                                   \
                 case AH_REDUCE_MIN: FOLD(MIN_OF, LOAD);                                   \
                 case AH_REDUCE_PRODUCT: FOLD(TIMES, LOAD);                                \
+                case AH_REDUCE_AND: FOLD(BITS_AND, LOAD);                                 \
+                case AH_REDUCE_OR: FOLD(BITS_OR, LOAD);                                   \
+                case AH_REDUCE_XOR: FOLD(BITS_XOR, LOAD);                                 \
+                case AH_REDUCE_OPS: break;                                                \
                 }                                                                         \
             }                                                                             \
             if (job->op == AH_REDUCE_MEAN) {                                              \
@@ -81,17 +91,17 @@ static inline uint16_t store_bf16(float value)
         }                                                                                 \
     }
 
-COMBINE(f32, float, float, SAME, SAME, FLOAT_SUM, FLOAT_PRODUCT)
-COMBINE(f64, double, double, SAME, SAME, FLOAT_SUM, FLOAT_PRODUCT)
-COMBINE(i64, int64_t, int64_t, SAME, SAME, INT_SUM, INT_PRODUCT)
-COMBINE(i32, int32_t, int32_t, SAME, (int32_t), (int32_t)INT_SUM, (int32_t)INT_PRODUCT)
-COMBINE(u8, uint8_t, uint8_t, SAME, SAME, (uint8_t)INT_SUM, (uint8_t)INT_PRODUCT)
+COMBINE(f32, float, float, SAME, SAME, FLOAT_SUM, FLOAT_PRODUCT, NONE, NONE, NONE)
+COMBINE(f64, double, double, SAME, SAME, FLOAT_SUM, FLOAT_PRODUCT, NONE, NONE, NONE)
+COMBINE(i64, int64_t, int64_t, SAME, SAME, INT_SUM, INT_PRODUCT, AND, OR, XOR)
+COMBINE(i32, int32_t, int32_t, SAME, (int32_t), (int32_t)INT_SUM, (int32_t)INT_PRODUCT, AND, OR, XOR)
+COMBINE(u8, uint8_t, uint8_t, SAME, SAME, (uint8_t)INT_SUM, (uint8_t)INT_PRODUCT, AND, OR, XOR)
 #ifdef __FLT16_MAX__
-COMBINE(f16, _Float16, float, SAME, (_Float16), FLOAT_SUM, FLOAT_PRODUCT)
+COMBINE(f16, _Float16, float, SAME, (_Float16), FLOAT_SUM, FLOAT_PRODUCT, NONE, NONE, NONE)
 #else /* clang 14 has that type only for processors that compute in it */
-COMBINE(f16, uint16_t, float, ah_f16_to_f32, ah_f32_to_f16, FLOAT_SUM, FLOAT_PRODUCT)
+COMBINE(f16, uint16_t, float, ah_f16_to_f32, ah_f32_to_f16, FLOAT_SUM, FLOAT_PRODUCT, NONE, NONE, NONE)
 #endif
-COMBINE(bf16, uint16_t, float, load_bf16, store_bf16, FLOAT_SUM, FLOAT_PRODUCT)
+COMBINE(bf16, uint16_t, float, load_bf16, store_bf16, FLOAT_SUM, FLOAT_PRODUCT, NONE, NONE, NONE)
 
 /* The case that training lives on: two ranks, summed in place on both. Same arithmetic as above. */
 static void pair_f32(const struct job *job, int64_t begin, int64_t end)

@@ -60,10 +60,11 @@ static int check_health(struct ah_group *group, const struct ah_collective *call
 
 /* Posting. */
 
-static void free_work(struct ah_work *work, bool complete)
+void ah_work_free(struct ah_work *work, bool complete)
 {
     if (work->group->backend->drop)
         work->group->backend->drop(work, complete);
+    free(work->counts);
     free(work);
 }
 
@@ -77,7 +78,7 @@ static void sweep(struct ah_group *group)
             continue;
         }
         *at = work->next;
-        free_work(work, true);
+        ah_work_free(work, true);
     }
 }
 
@@ -165,7 +166,7 @@ static int run_with_peers(struct ah_group *group, const struct ah_collective *ca
     AH_TRY(ah_group_advance(group, group->posted - 1, true));
     AH_TRY(ah_watch_wait(group, AH_POSTED, group->posted));
     AH_TRY(ah_watch_compare(group, group->posted));
-    if (call->kind != AH_BARRIER)
+    if (!ah_collective_is_barrier(call->kind))
         AH_TRY(backend->run(group, call));
     ah_group_publish_done(group, group->posted);
     return 0;
@@ -176,15 +177,34 @@ int ah_group_run(struct ah_group *group, struct ah_collective call)
     call.async = false;
     AH_TRY(ah_collective_check(&call, group->size));
     AH_TRY(check_health(group, &call));
-    int64_t begin = group->logs ? ah_now_ns() : 0;
+    int64_t begin = group->logs ? ah_now_ns() : 0, timeout_ns = group->timeout_ns;
+    group->timeout_ns = call.timeout_ns > 0 ? call.timeout_ns : timeout_ns;
     int status = group->size > 1 ? run_with_peers(group, &call) : group->backend->run(group, &call);
     poison(group, status);
+    group->timeout_ns = timeout_ns;
     if (group->logs)
         log_call(group, &call, begin, status < 0 ? " failed" : "");
     return status;
 }
 
 /* Works. */
+
+static struct ah_work *new_work(struct ah_group *group, const struct ah_collective *call)
+{
+    size_t size = (size_t)group->size, n = call->kind == AH_ALL_TO_ALL_V ? size * size : call->counts ? size : 0;
+    struct ah_work *work = calloc(1, group->backend->work_bytes);
+    int64_t *counts = n ? malloc(n * sizeof *counts) : NULL;
+    if (!work || (n && !counts)) {
+        free(work);
+        free(counts);
+        return NULL;
+    }
+    work->group = group;
+    work->call = *call;
+    if (n)
+        work->call.counts = work->counts = memcpy(counts, call->counts, n * sizeof *counts);
+    return work;
+}
 
 static int start_with_peers(struct ah_group *group, struct ah_work *work)
 {
@@ -225,11 +245,9 @@ int ah_group_start(struct ah_group *group, struct ah_collective call, struct ah_
     AH_TRY(ah_collective_check(&call, group->size));
     AH_TRY(check_health(group, &call));
     int64_t begin = group->logs ? ah_now_ns() : 0;
-    struct ah_work *work = calloc(1, group->backend->work_bytes);
+    struct ah_work *work = new_work(group, &call);
     if (!work)
         return poison(group, ah_fail(AH_ENOMEM, "%s: out of memory", ah_collective_name(call.kind, true)));
-    work->group = group;
-    work->call = call;
     int status = group->size > 1 ? start_with_peers(group, work) : start_alone(group, work);
     /* Of the caller, good for the post only. */
     work->call.size = NULL;
@@ -237,7 +255,7 @@ int ah_group_start(struct ah_group *group, struct ah_collective call, struct ah_
     work->call.where = "?";
     if (poison(group, status) < 0) {
         unlist(work);
-        free_work(work, false);
+        ah_work_free(work, false);
         return status;
     }
     if (group->logs)
@@ -283,7 +301,7 @@ int ah_work_wait_note(struct ah_work *work, uint32_t *note)
         group->backend->finish(work);
     if (status < 0)
         unlist(work);
-    free_work(work, status == 0);
+    ah_work_free(work, status == 0);
     return status;
 }
 
@@ -294,7 +312,7 @@ void ah_work_abandon(struct ah_work *work)
     if (failed || complete(work)) {
         if (failed)
             unlist(work);
-        free_work(work, !failed);
+        ah_work_free(work, !failed);
         return;
     }
     /* Peers count on it, and on the memory it names: it goes when all are through with it. */

@@ -36,7 +36,7 @@ const char *ah_group_backend(const struct ah_group *group); /* "self", "shm" */
 /* Make a call (ah_collective_...) and wait until its result is here. */
 int ah_group_run(struct ah_group *group, struct ah_collective call);
 
-/* Begin an all_reduce, all_gather or reduce_scatter; progress is made in later calls, in ah_work_test and in
+/* Begin a collective of any kind; progress is made in later calls, in ah_work_test and in
  * ah_work_wait, which frees the work. The buffers must stay untouched in between. */
 int ah_group_start(struct ah_group *group, struct ah_collective call, struct ah_work **out);
 int ah_work_test(struct ah_work *work, bool *done);

@@ -110,9 +110,7 @@ static void free_list(struct ah_work *work)
 {
     while (work) {
         struct ah_work *next = work->next;
-        if (work->group->backend->drop)
-            work->group->backend->drop(work, false);
-        free(work);
+        ah_work_free(work, false);
         work = next;
     }
 }

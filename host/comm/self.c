@@ -7,7 +7,7 @@
 
 static int self_run(struct ah_group *group, const struct ah_collective *call)
 {
-    size_t bytes = (size_t)call->count * ah_dtype_size(call->dtype);
+    size_t bytes = (size_t)ah_collective_part(call, 1, 0, 0).count * ah_dtype_size(call->dtype);
     if (ah_collective_reduces(call) && call->reduce == AH_REDUCE_MEAN && call->weight != 1)
         ah_combine(call->dtype, call->reduce, (void *const *)&call->out, 1, (const void *const *)&call->in, 1,
                    call->count, call->weight);

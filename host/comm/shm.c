@@ -177,13 +177,14 @@ static int shm_start(struct ah_work *work)
     struct shm_group *shm = shm_of(work->group);
     struct shm_work *own = (struct shm_work *)work;
     const struct ah_collective *call = &work->call;
-    own->bytes = bytes_of(call) * (call->kind == AH_REDUCE_SCATTER ? (size_t)shm->base.size : 1);
+    own->bytes = (size_t)ah_collective_input(call, shm->base.size, shm->base.rank) * ah_dtype_size(call->dtype);
+    if (!own->bytes)
+        return 0;
     work->offset = ah_segment_offset(shm->segment, call->in, own->bytes);
     if (work->offset != AH_NO_OFFSET)
         return 0;
     AH_TRY(ah_segment_alloc(shm->segment, own->bytes, false, &own->copy));
-    if (own->bytes)
-        memcpy(own->copy, call->in, own->bytes);
+    memcpy(own->copy, call->in, own->bytes);
     work->offset = ah_segment_offset(shm->segment, own->copy, own->bytes);
     return 0;
 }
@@ -192,20 +193,28 @@ static int shm_carry(struct ah_work *work)
 {
     struct shm_group *shm = shm_of(work->group);
     const struct ah_collective *call = &work->call;
-    size_t bytes = bytes_of(call);
-    if (call->kind == AH_ALL_REDUCE)
+    int size = shm->base.size, rank = shm->base.rank;
+    size_t width = ah_dtype_size(call->dtype);
+    const void *from[AH_BOARD_MAX_RANKS] = {NULL};
+    struct ah_part part = {0};
+    if (call->kind == AH_ALL_REDUCE && call->count)
         reduce_own_slice(shm, call, work->sequence);
     if (call->kind == AH_ALL_REDUCE || work->abandoned)
         return 0;
-    size_t skip = call->kind == AH_REDUCE_SCATTER ? (size_t)shm->base.rank * bytes : 0;
-    const void *from[AH_BOARD_MAX_RANKS];
-    for (int r = 0; r < shm->base.size; r++)
-        from[r] = shm_segment(shm, r) + ah_group_post(&shm->base, r, work->sequence)->offset + skip;
-    if (call->kind == AH_REDUCE_SCATTER)
-        ah_combine(call->dtype, call->reduce, (void *const *)&call->out, 1, from, shm->base.size, call->count,
+    for (int r = 0; r < size; r++) {
+        part = ah_collective_part(call, size, r, rank);
+        if (!part.count)
+            continue;
+        from[r] = shm_segment(shm, r) + ah_group_post(&shm->base, r, work->sequence)->offset +
+                  (size_t)part.first * width;
+        void *to = (char *)call->out + (size_t)part.place * width;
+        /* In place, the own part lies where it belongs. */
+        if (!ah_collective_reduces(call) && to != from[r])
+            memcpy(to, from[r], (size_t)part.count * width);
+    }
+    if (ah_collective_reduces(call) && part.count)
+        ah_combine(call->dtype, call->reduce, (void *const *)&call->out, 1, from, size, part.count,
                    shm_divisor(shm, work->sequence));
-    for (int r = 0; r < shm->base.size && bytes && call->kind == AH_ALL_GATHER; r++)
-        memcpy((char *)call->out + (size_t)r * bytes, from[r], bytes);
     return 0;
 }
 

@@ -194,10 +194,30 @@ static void tell_of_wait(struct ah_group *group, enum ah_counter which, uint32_t
                 whereabouts(group, rank, where, sizeof where));
 }
 
+/* "ranks 1, 3 did not come", or the first of them alone. */
+static int name_missing(struct ah_group *group, uint32_t sequence)
+{
+    char list[256], where[160], call[160], *at = list, *end = list + sizeof list;
+    bool all = ah_group_post(group, group->rank, sequence)->note;
+    int missing = 0, first = 0;
+    for (int r = group->size - 1; r >= 0; r--)
+        if (!ah_reached(counter_of(group, r, AH_POSTED), sequence))
+            first = r;
+    for (int r = first; r < group->size && (all || r == first) && end - at > 8; r++)
+        if (!ah_reached(counter_of(group, r, AH_POSTED), sequence))
+            at += snprintf(at, (size_t)(end - at), missing++ ? ", %d" : "%d", group->member[r]);
+    atomic_store(&slot_of(group, group->rank)->blamed, group->member[first]);
+    return ah_fail(AH_ETIMEOUT, "%s: rank%s %s did not come within %.3g s: %s",
+                   own_call(group, sequence, call, sizeof call), missing == 1 ? "" : "s", list,
+                   (double)group->timeout_ns / 1e9, whereabouts(group, first, where, sizeof where));
+}
+
 static int timed_out(struct ah_group *group, enum ah_counter which, uint32_t sequence)
 {
     char where[160], call[160];
     int rank = laggard(group, which);
+    if (which == AH_POSTED && ah_group_post(group, group->rank, sequence)->kind == AH_MONITORED_BARRIER)
+        return name_missing(group, sequence);
     atomic_store(&slot_of(group, group->rank)->blamed, group->member[rank]);
     return ah_fail(AH_ETIMEOUT, "%s: timed out after %.3g s: %s", own_call(group, sequence, call, sizeof call),
                    (double)group->timeout_ns / 1e9, whereabouts(group, rank, where, sizeof where));

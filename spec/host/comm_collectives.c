@@ -56,6 +56,9 @@ static double reference(enum ah_dtype dtype, enum ah_reduce_op op, int size, int
         case AH_REDUCE_MAX: sum = v > sum ? v : sum; break;
         case AH_REDUCE_MIN: sum = v < sum ? v : sum; break;
         case AH_REDUCE_PRODUCT: sum = dtype == AH_U8 ? (uint8_t)(sum * v) : sum * v; break;
+        case AH_REDUCE_AND: sum = (double)((int64_t)sum & (int64_t)v); break;
+        case AH_REDUCE_OR: sum = (double)((int64_t)sum | (int64_t)v); break;
+        default: sum = (double)((int64_t)sum ^ (int64_t)v);
         }
     }
     if (dtype == AH_BOOL)
@@ -69,7 +72,9 @@ static double reference(enum ah_dtype dtype, enum ah_reduce_op op, int size, int
 static bool allowed(enum ah_dtype dtype, enum ah_reduce_op op)
 {
     if (dtype == AH_BOOL)
-        return op == AH_REDUCE_MAX || op == AH_REDUCE_MIN;
+        return op == AH_REDUCE_MAX || op == AH_REDUCE_MIN || op >= AH_REDUCE_AND;
+    if (op >= AH_REDUCE_AND)
+        return !ah_dtype_is_float(dtype);
     return op != AH_REDUCE_MEAN || ah_dtype_is_float(dtype);
 }
 
@@ -90,7 +95,7 @@ static void reduce_all(struct rank *me)
     void *arena, *private = malloc(150001 * 8);
     RANK_CHECK(me, ah_group_alloc(me->group, 150001 * 8, &arena) == 0);
     for (int d = 0; d < AH_DTYPE_COUNT; d++) {
-        for (int op = 0; op <= AH_REDUCE_PRODUCT; op++) {
+        for (int op = 0; op < AH_REDUCE_OPS; op++) {
             enum ah_dtype dtype = (enum ah_dtype)d;
             if (!allowed(dtype, (enum ah_reduce_op)op))
                 continue;
@@ -205,6 +210,15 @@ static void exchange_all(struct rank *me)
                 bad += out[r * n + i] != r * 1000 + rank * 1000000 + i;
         RANK_CHECK(me, bad == 0);
 
+        for (int root = 0; root < size; root++) {
+            out[0] = -1;
+            RANK_CHECK(me, ah_group_run(me->group, ah_collective_reduce(rank == root ? out : NULL, in, n, AH_I32,
+                                                                        AH_REDUCE_SUM, root)) == 0);
+            for (int64_t i = 0; i < n && rank == root; i++)
+                bad += out[i] != 1000 * size * (size - 1) / 2 + size * i;
+            RANK_CHECK(me, bad == 0 && (rank == root || out[0] == -1));
+        }
+
         RANK_CHECK(me, ah_group_run(me->group, ah_collective_reduce_scatter(out, in, n, AH_I32, AH_REDUCE_SUM)) == 0);
         for (int64_t i = 0; i < n; i++)
             bad += out[i] != 1000 * size * (size - 1) / 2 + size * (rank * 1000000 + i);
@@ -234,6 +248,54 @@ AH_TEST(exchanges_move_every_element_to_its_place)
 {
     for (int s = 0; s < SIZES; s++)
         CHECK(run_ranks(sizes[s], 0, exchange_all));
+}
+
+/* Rank i gives rank j a part of its own length; blocking and as a work, whose counts the caller may drop. */
+static void ragged_exchange(struct rank *me)
+{
+    static const int64_t step[] = {0, 1, 3, 9000};
+    int size = me->size, rank = me->rank;
+    for (int turn = 0; turn < 8; turn++) {
+        int64_t *table = malloc((size_t)(size * size) * sizeof *table), given = 0, taken = 0, bad = 0;
+        for (int i = 0; i < size * size; i++)
+            table[i] = step[turn % 4] * ((i / size * 2 + i % size * 3) % 5);
+        for (int r = 0; r < size; r++) {
+            given += table[rank * size + r];
+            taken += table[r * size + rank];
+        }
+        int32_t *in = malloc((size_t)given * 4 + 4), *out = malloc((size_t)taken * 4 + 4), *at = in;
+        for (int r = 0; r < size; r++)
+            for (int64_t i = 0; i < table[rank * size + r]; i++)
+                *at++ = (int32_t)(rank * 10000000 + r * 1000000 + i);
+        struct ah_collective call = ah_collective_all_to_all_v(out, in, table, AH_I32);
+        if (turn < 4) {
+            RANK_CHECK(me, ah_group_run(me->group, call) == 0);
+        } else {
+            struct ah_work *work;
+            int64_t *passing = memcpy(malloc((size_t)(size * size) * sizeof *table), table,
+                                      (size_t)(size * size) * sizeof *table);
+            call.counts = passing;
+            RANK_CHECK(me, ah_group_start(me->group, call, &work) == 0);
+            memset(passing, 0xff, (size_t)(size * size) * sizeof *table);
+            free(passing);
+            RANK_CHECK(me, ah_work_wait(work) == 0);
+        }
+        at = out;
+        for (int r = 0; r < size; r++)
+            for (int64_t i = 0; i < table[r * size + rank]; i++)
+                bad += *at++ != r * 10000000 + rank * 1000000 + i;
+        RANK_CHECK(me, bad == 0);
+        RANK_CHECK(me, barrier(me) == 0);
+        free(table);
+        free(in);
+        free(out);
+    }
+}
+
+AH_TEST(a_ragged_all_to_all_moves_parts_of_any_length)
+{
+    for (int s = 0; s < SIZES; s++)
+        CHECK(run_ranks(sizes[s], 0, ragged_exchange));
 }
 
 static void many_rounds(struct rank *me)

@@ -156,6 +156,32 @@ AH_TEST(a_timeout_names_the_rank_that_is_missing)
     CHECK(run_ranks(2, 0, stall));
 }
 
+static void monitored(struct rank *me)
+{
+    bool all = getenv("COMM_TEST_CASE")[0] == '1';
+    if (me->rank > 0 && me->rank < 3) {
+        until_ended(me, 0);
+        return;
+    }
+    struct ah_collective call = ah_collective_monitored_barrier(150 * 1000000, all);
+    call.where = "train.lua:12";
+    int status = ah_group_run(me->group, call); /* one may give up because the other did */
+    RANK_CHECK(me, status == AH_ETIMEOUT || status == AH_EPEER);
+    RANK_CHECK(me, strstr(ah_error_text(), all ? "monitored_barrier #1 at train.lua:12: ranks 1, 2 did not come within "
+                                                 "0.15 s: rank 1 has not come to its first collective"
+                                               : "rank 1 did not come within 0.15 s"));
+    RANK_CHECK(me, me->group->timeout_ns > 1000000000);
+}
+
+AH_TEST(a_monitored_barrier_names_the_first_or_all_that_are_missing)
+{
+    setenv("COMM_TEST_CASE", "0", 1);
+    CHECK(run_ranks(4, 0, monitored));
+    setenv("COMM_TEST_CASE", "1", 1);
+    CHECK(run_ranks(4, 0, monitored));
+    unsetenv("COMM_TEST_CASE");
+}
+
 static char told[4][256];
 static int tellings;
 static struct rank *listener;
@@ -255,7 +281,7 @@ static void bad_arguments(struct rank *me)
     RANK_FAILS(me, reduce(me, buffer, 4, AH_I64, AH_REDUCE_MEAN), AH_EINVAL,
                "mean needs a floating");
     RANK_FAILS(me, reduce(me, buffer, 4, AH_BOOL, AH_REDUCE_SUM), AH_EINVAL,
-               "bool has max and min");
+               "bool has max, min, and, or and xor");
     RANK_FAILS(me, ah_group_run(me->group, ah_collective_broadcast(buffer, 4, AH_I64, 2)), AH_EINVAL,
                "expected a root in 0..1, got 2");
     RANK_FAILS(me, reduce(me, buffer, -1, AH_I64, AH_REDUCE_SUM), AH_EINVAL, "count from 0");

@@ -176,69 +176,45 @@ static int exchange(struct socket_group *s, struct message *message, uint32_t se
     }
 }
 
-/* Which part of its input a rank sends to another, in elements; what it has from itself it sends to itself. */
-static void part_for(const struct ah_collective *call, int from, int to, int64_t *first, int64_t *count)
-{
-    *first = 0;
-    *count = call->counts ? call->counts[from] : call->count;
-    switch (call->kind) {
-    case AH_BROADCAST: *count = from == call->root ? call->count : 0; break;
-    case AH_GATHER: *count = to == call->root ? call->count : 0; break;
-    case AH_SCATTER:
-        *count = from == call->root ? call->count : 0;
-        *first = to * call->count;
-        break;
-    case AH_REDUCE_SCATTER:
-    case AH_ALL_TO_ALL: *first = to * call->count; break;
-    default: break;
-    }
-}
-
 /* Put what came from each rank into the result. */
-static void compose(struct ah_group *group, const struct ah_collective *call, char *const *part, const int64_t *count,
-                    uint32_t sequence)
+static void compose(struct ah_group *group, const struct ah_collective *call, char *const *got,
+                    const struct ah_part *part, uint32_t sequence)
 {
     size_t width = ah_dtype_size(call->dtype);
-    char *out = call->out;
     double divisor = 0;
-    if (ah_collective_reduces(call)) {
-        for (int r = 0; r < group->size; r++)
-            divisor += ah_group_post(group, r, sequence)->weight;
-        ah_combine(call->dtype, call->reduce, (void *const *)&call->out, 1, (const void *const *)part, group->size,
-                   call->count, divisor);
-        return;
-    }
-    for (int r = 0; r < group->size; r++) {
-        if (count[r])
-            memcpy(out, part[r], (size_t)count[r] * width);
-        out += (size_t)count[r] * width;
-    }
+    for (int r = 0; r < group->size; r++)
+        divisor += ah_group_post(group, r, sequence)->weight;
+    if (ah_collective_reduces(call) && part[0].count)
+        ah_combine(call->dtype, call->reduce, (void *const *)&call->out, 1, (const void *const *)got, group->size,
+                   part[0].count, divisor);
+    for (int r = 0; r < group->size && !ah_collective_reduces(call); r++)
+        if (part[r].count)
+            memcpy((char *)call->out + (size_t)part[r].place * width, got[r], (size_t)part[r].count * width);
 }
 
 static int carry_out(struct ah_group *group, const struct ah_collective *call, const void *in, uint32_t sequence)
 {
     struct socket_group *s = (struct socket_group *)group;
     struct message message[AH_BOARD_MAX_RANKS] = {{0}};
-    char *part[AH_BOARD_MAX_RANKS] = {NULL};
-    int64_t count[AH_BOARD_MAX_RANKS], first, ignored;
+    char *got[AH_BOARD_MAX_RANKS] = {NULL};
+    struct ah_part part[AH_BOARD_MAX_RANKS];
     size_t width = ah_dtype_size(call->dtype);
     int status = 0;
     for (int r = 0; r < group->size; r++) {
-        int64_t n;
-        part_for(call, r, group->rank, &ignored, &count[r]);
-        part_for(call, group->rank, r, &first, &n);
-        part[r] = malloc((size_t)count[r] * width + 1);
-        const char *from = (const char *)in + (size_t)first * width;
-        if (r == group->rank && n)
-            memcpy(part[r], from, (size_t)n * width);
+        struct ah_part given = ah_collective_part(call, group->size, group->rank, r);
+        part[r] = ah_collective_part(call, group->size, r, group->rank);
+        got[r] = malloc((size_t)part[r].count * width + 1);
+        const char *from = given.count ? (const char *)in + (size_t)given.first * width : NULL;
+        if (r == group->rank && given.count)
+            memcpy(got[r], from, (size_t)given.count * width);
         else if (r != group->rank)
-            message[r] = (struct message){from, part[r], (size_t)n * width, (size_t)count[r] * width};
+            message[r] = (struct message){from, got[r], (size_t)given.count * width, (size_t)part[r].count * width};
     }
     status = exchange(s, message, sequence);
     if (status == 0 && call->out)
-        compose(group, call, part, count, sequence);
+        compose(group, call, got, part, sequence);
     for (int r = 0; r < group->size; r++)
-        free(part[r]);
+        free(got[r]);
     return status;
 }
 
@@ -252,8 +228,8 @@ static int socket_run(struct ah_group *group, const struct ah_collective *call)
 static int socket_start(struct ah_work *work)
 {
     struct socket_work *own = (struct socket_work *)work;
-    size_t parts = work->call.kind == AH_REDUCE_SCATTER ? (size_t)work->group->size : 1;
-    size_t bytes = (size_t)work->call.count * ah_dtype_size(work->call.dtype) * parts;
+    int64_t count = ah_collective_input(&work->call, work->group->size, work->group->rank);
+    size_t bytes = (size_t)count * ah_dtype_size(work->call.dtype);
     own->copy = malloc(bytes + 1);
     if (bytes)
         memcpy(own->copy, work->call.in, bytes);

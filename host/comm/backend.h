@@ -9,6 +9,7 @@
 
 #include "comm/board.h"
 #include "comm/group.h"
+#include "comm/mail.h"
 
 struct ah_work {
     struct ah_group *group;
@@ -21,9 +22,23 @@ struct ah_work {
     bool carried, abandoned;
 };
 
+/* A message under way, of its sender or its receiver. */
+struct ah_mail {
+    struct ah_group *group;
+    struct ah_mail *next; /* of the group's outgoing or incoming ones, in order */
+    struct ah_message message;
+    int64_t size[AH_BOARD_DIMS];
+    char where[AH_BOARD_WHERE];
+    uint32_t number;
+    uint64_t offset;          /* told to the receiver with the letter: `give` sets it */
+    struct ah_letter *letter; /* on the sender's channel; NULL: not posted, not found yet */
+    bool sends, stays, done, abandoned; /* stays: the sender's memory is left alone until it is received */
+};
+
 struct ah_backend {
     const char *name;
-    size_t group_bytes, work_bytes; /* of the structs that begin with struct ah_group, struct ah_work; zero-filled */
+    /* Of the structs that begin with struct ah_group, struct ah_work, struct ah_mail; zero-filled. */
+    size_t group_bytes, work_bytes, mail_bytes;
     /* Complete a group whose common part is filled in; may wait for the peers. NULL: nothing to do. */
     int (*open)(struct ah_group *group);
     void (*close)(struct ah_group *group); /* undo open; the door frees the struct. NULL: nothing to do */
@@ -42,6 +57,15 @@ struct ah_backend {
     bool carry_waits; /* carry waits for the peers: not called where a call must not wait, but in ah_work_test */
     void (*finish)(struct ah_work *work);
     void (*drop)(struct ah_work *work, bool complete);
+
+    /* A message. `give`, by the sender before it is posted: see to it that its elements can be got at. `fetch`, by the
+     * receiver: bring what there is of letter->count elements, without waiting, until *done; of each sender one message
+     * at a time. `serve`, by the sender while the receiver fetches: what `fetch` waits for (NULL: nothing). `forget`:
+     * give back what the mail holds; complete as in drop. give NULL: no messages. */
+    int (*give)(struct ah_mail *mail);
+    int (*fetch)(struct ah_mail *mail, bool *done);
+    int (*serve)(struct ah_mail *mail);
+    void (*forget)(struct ah_mail *mail, bool complete);
 
     int (*alloc)(struct ah_group *group, size_t bytes, void **out);
     void (*free)(struct ah_group *group, void *memory, size_t bytes);
@@ -62,6 +86,9 @@ struct ah_group {
     uint32_t ring_safe;         /* every rank has done the calls up to here, as far as we looked */
     struct ah_work *first, **last;  /* works that this rank has not carried out yet, in order */
     struct ah_work *abandoned;      /* carried out here, not yet everywhere */
+    struct ah_mail *outgoing, *incoming; /* messages that were not received yet, in order */
+    uint32_t sent;              /* messages posted so far */
+    uint64_t identity;          /* of its members and base: tells it from others that use the channel in turn */
     int spins;                  /* looks at a counter before sleeping */
     int64_t timeout_ns;         /* for a call */
     int64_t patience_ns;        /* after which a wait is told */
@@ -102,6 +129,10 @@ void ah_work_free(struct ah_work *work, bool complete);
 /* This rank has done all that its peers need for the calls up to `sequence`. A backend may say so before its function
  * returns, when it then waits for the same of its peers. */
 void ah_group_publish_done(struct ah_group *group, uint32_t sequence);
+
+/* Remember the first failure of a group and tell the peers; passes `status` on. */
+int ah_group_poison(struct ah_group *group, int status);
+int ah_group_check_health(struct ah_group *group, const char *name);
 
 /* Carry out the works up to `upto`; without `block` only as far as all ranks have posted. */
 int ah_group_advance(struct ah_group *group, uint32_t upto, bool block);

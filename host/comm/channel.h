@@ -12,6 +12,7 @@
 
 enum {
     AH_CHANNEL_POSTS = 64, /* calls a rank may have posted that a peer has not done */
+    AH_CHANNEL_LETTERS = 32, /* messages a rank may have posted that have not been received */
     AH_BOARD_WHERE = 64,   /* bytes of a call site */
     AH_BOARD_DIMS = 8,
 };
@@ -33,16 +34,36 @@ struct ah_post {
 };
 #define AH_NO_OFFSET UINT64_MAX
 
+/* A message that a rank has for another (mail.h). Its sender writes it while it is free, frees it when it was received,
+ * and may take it back while it is posted; from taken to received it is the receiver's. */
+enum ah_letter_state { AH_LETTER_FREE, AH_LETTER_POSTED, AH_LETTER_TAKEN, AH_LETTER_RECEIVED };
+struct ah_letter {
+    atomic_uint state;
+    atomic_uint number; /* of the sender's messages in this group, in order */
+    atomic_int to;
+    _Atomic int64_t tag;
+    _Atomic uint64_t group; /* which of the groups that use this channel in turn */
+    uint8_t dtype;
+    int8_t ndim;
+    int64_t count;
+    uint64_t offset; /* as of a post */
+    int64_t size[AH_BOARD_DIMS];
+    _Alignas(64) char where[AH_BOARD_WHERE];
+};
+
 /* Each is a futex word for who waits on it. POSTED: calls announced. DONE: calls of which this rank has done all that
- * its peers need. The other two count as the backend sees fit. */
-enum ah_counter { AH_POSTED, AH_DONE, AH_ROUND, AH_SLICED, AH_COUNTERS };
+ * its peers need. ROUND and SLICED count as the backend sees fit. SENT and RECEIVED: messages. */
+enum ah_counter { AH_POSTED, AH_DONE, AH_ROUND, AH_SLICED, AH_SENT, AH_RECEIVED, AH_COUNTERS };
 
 struct ah_channel {
     _Alignas(64) atomic_uint counter[AH_COUNTERS];
     atomic_uint sleepers;     /* peers asleep on one of the counters */
     atomic_uint base;         /* where the counters of the present group began */
     _Atomic uint64_t address; /* where the backend finds this rank: a staging offset, a port */
+    atomic_int wanted_from;   /* the rank (from 2) that a message is awaited from, 1: any, 0: none is */
+    _Atomic int64_t wanted_tag;
     _Alignas(64) struct ah_post post[AH_CHANNEL_POSTS];
+    struct ah_letter letter[AH_CHANNEL_LETTERS];
 };
 
 /* Advance a counter of the own channel and wake who sleeps on it. */

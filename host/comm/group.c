@@ -34,7 +34,7 @@ const char *ah_group_backend(const struct ah_group *group)
 
 /* Failure. */
 
-static int poison(struct ah_group *group, int status)
+int ah_group_poison(struct ah_group *group, int status)
 {
     if (status >= 0 || group->poison)
         return status;
@@ -50,12 +50,16 @@ static int poison(struct ah_group *group, int status)
     return status;
 }
 
-static int check_health(struct ah_group *group, const struct ah_collective *call)
+int ah_group_check_health(struct ah_group *group, const char *name)
 {
     if (!group->poison)
         return 0;
-    return ah_fail(group->poison, "%s: the group failed before: %s", ah_collective_name(call->kind, call->async),
-                   group->poison_text);
+    return ah_fail(group->poison, "%s: the group failed before: %s", name, group->poison_text);
+}
+
+static int check_health(struct ah_group *group, const struct ah_collective *call)
+{
+    return ah_group_check_health(group, ah_collective_name(call->kind, call->async));
 }
 
 /* Posting. */
@@ -180,7 +184,7 @@ int ah_group_run(struct ah_group *group, struct ah_collective call)
     int64_t begin = group->logs ? ah_now_ns() : 0, timeout_ns = group->timeout_ns;
     group->timeout_ns = call.timeout_ns > 0 ? call.timeout_ns : timeout_ns;
     int status = group->size > 1 ? run_with_peers(group, &call) : group->backend->run(group, &call);
-    poison(group, status);
+    ah_group_poison(group, status);
     group->timeout_ns = timeout_ns;
     if (group->logs)
         log_call(group, &call, begin, status < 0 ? " failed" : "");
@@ -247,13 +251,13 @@ int ah_group_start(struct ah_group *group, struct ah_collective call, struct ah_
     int64_t begin = group->logs ? ah_now_ns() : 0;
     struct ah_work *work = new_work(group, &call);
     if (!work)
-        return poison(group, ah_fail(AH_ENOMEM, "%s: out of memory", ah_collective_name(call.kind, true)));
+        return ah_group_poison(group, ah_fail(AH_ENOMEM, "%s: out of memory", ah_collective_name(call.kind, true)));
     int status = group->size > 1 ? start_with_peers(group, work) : start_alone(group, work);
     /* Of the caller, good for the post only. */
     work->call.size = NULL;
     work->call.ndim = -1;
     work->call.where = "?";
-    if (poison(group, status) < 0) {
+    if (ah_group_poison(group, status) < 0) {
         unlist(work);
         ah_work_free(work, false);
         return status;
@@ -273,7 +277,7 @@ int ah_work_test(struct ah_work *work, bool *done)
 {
     struct ah_group *group = work->group;
     AH_TRY(check_health(group, &work->call));
-    AH_TRY(poison(group, ah_group_advance(group, work->sequence, group->backend->carry_waits)));
+    AH_TRY(ah_group_poison(group, ah_group_advance(group, work->sequence, group->backend->carry_waits)));
     *done = complete(work);
     return 0;
 }
@@ -295,7 +299,7 @@ int ah_work_wait_note(struct ah_work *work, uint32_t *note)
     struct ah_group *group = work->group;
     int status = check_health(group, &work->call);
     if (status == 0 && group->size > 1)
-        status = poison(group, await(work));
+        status = ah_group_poison(group, await(work));
     *note = work->note;
     if (status == 0 && group->size > 1 && group->backend->finish)
         group->backend->finish(work);
@@ -308,7 +312,7 @@ int ah_work_wait_note(struct ah_work *work, uint32_t *note)
 void ah_work_abandon(struct ah_work *work)
 {
     struct ah_group *group = work->group;
-    bool failed = group->poison || poison(group, ah_group_advance(group, group->posted, false)) < 0;
+    bool failed = group->poison || ah_group_poison(group, ah_group_advance(group, group->posted, false)) < 0;
     if (failed || complete(work)) {
         if (failed)
             unlist(work);

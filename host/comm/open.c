@@ -48,6 +48,14 @@ void ah_group_dispose(struct ah_group *group)
     free(group);
 }
 
+static uint64_t identity_of(const struct ah_group *group)
+{
+    uint64_t hash = group->base;
+    for (int r = 0; r < group->size; r++)
+        hash = (hash ^ (uint64_t)group->member[r]) * 0x100000001b3u;
+    return hash;
+}
+
 static int take_seat(struct ah_group *group, const struct ah_seat *seat)
 {
     group->peer = calloc((size_t)seat->size, sizeof *group->peer);
@@ -59,6 +67,11 @@ static int take_seat(struct ah_group *group, const struct ah_seat *seat)
         if (seat->board)
             group->peer[r] = &ah_board_slot(seat->board, group->member[r])->channel[seat->channel];
     }
+    for (int i = 0; seat->board && i < AH_CHANNEL_LETTERS; i++)
+        atomic_store(&group->peer[seat->rank]->letter[i].state, AH_LETTER_FREE);
+    if (seat->board)
+        atomic_store(&group->peer[seat->rank]->wanted_from, 0);
+    group->identity = identity_of(group);
     group->timeout_ns = seat->timeout_ns;
     group->patience_ns = seat->patience_ns;
     if (!group->timeout_ns)
@@ -82,7 +95,7 @@ int ah_group_open(struct ah_group **out, const struct ah_backend *backend, const
     group->size = seat->size;
     group->board = seat->board;
     group->channel = seat->channel;
-    group->base = group->posted = group->done = group->ring_safe = seat->base;
+    group->base = group->posted = group->done = group->ring_safe = group->sent = seat->base;
     group->last = &group->first;
     /* With more ranks than processors whom we wait for may need this one. */
     group->spins = !seat->board || seat->board->size <= ah_cpu_count() ? SPINS : FEW_SPINS;
@@ -121,6 +134,7 @@ static void dismantle(struct ah_group *group)
     struct ah_group *root = group->root;
     free_list(group->first);
     free_list(group->abandoned);
+    ah_mail_drop_all(group);
     if (group->backend->close)
         group->backend->close(group);
     while (root == group && group->retired) {

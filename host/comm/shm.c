@@ -232,6 +232,47 @@ static void shm_drop(struct ah_work *work, bool complete)
         ah_segment_free(shm_of(work->group)->segment, own->copy, own->bytes);
 }
 
+/* Messages: the receiver copies them from the sender's segment. */
+
+struct shm_mail {
+    struct ah_mail base;
+    void *copy; /* in the segment; NULL when the message lies there for good */
+    size_t bytes;
+};
+
+static int shm_give(struct ah_mail *mail)
+{
+    struct shm_mail *own = (struct shm_mail *)mail;
+    struct ah_segment *segment = shm_of(mail->group)->segment;
+    own->bytes = (size_t)mail->message.count * ah_dtype_size(mail->message.dtype);
+    if (!own->bytes)
+        return 0;
+    if (mail->stays)
+        mail->offset = ah_segment_offset(segment, mail->message.memory, own->bytes);
+    if (mail->offset != AH_NO_OFFSET)
+        return 0;
+    AH_TRY(ah_segment_alloc(segment, own->bytes, false, &own->copy));
+    memcpy(own->copy, mail->message.memory, own->bytes);
+    mail->offset = ah_segment_offset(segment, own->copy, own->bytes);
+    return 0;
+}
+
+static int shm_fetch(struct ah_mail *mail, bool *done)
+{
+    size_t bytes = (size_t)mail->message.count * ah_dtype_size(mail->message.dtype);
+    if (bytes)
+        memcpy(mail->message.memory, shm_segment(shm_of(mail->group), mail->message.peer) + mail->letter->offset, bytes);
+    *done = true;
+    return 0;
+}
+
+static void shm_forget(struct ah_mail *mail, bool complete)
+{
+    struct shm_mail *own = (struct shm_mail *)mail;
+    if (own->copy && complete)
+        ah_segment_free(shm_of(mail->group)->segment, own->copy, own->bytes);
+}
+
 /* Memory. */
 
 static bool is_quiet(struct shm_group *shm, uint32_t sequence)
@@ -317,6 +358,7 @@ const struct ah_backend ah_shm_backend = {
     .name = "shm",
     .group_bytes = sizeof(struct shm_group),
     .work_bytes = sizeof(struct shm_work),
+    .mail_bytes = sizeof(struct shm_mail),
     .open = open_ranks,
     .close = shm_close,
     .bring = shm_bring,
@@ -325,6 +367,9 @@ const struct ah_backend ah_shm_backend = {
     .carry = shm_carry,
     .finish = shm_finish,
     .drop = shm_drop,
+    .give = shm_give,
+    .fetch = shm_fetch,
+    .forget = shm_forget,
     .alloc = shm_alloc,
     .free = shm_free,
     .trim = shm_trim,

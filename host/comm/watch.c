@@ -20,7 +20,7 @@ static const int64_t slice_ns = 50 * 1000000;          /* longest sleep between 
 static const int64_t longest_slice_ns = 200 * 1000000; /* what is longer, this process was not running */
 static const int64_t witness_ns = 100 * 1000000;       /* for ranks to join a mismatch */
 
-static inline void relax(void)
+void ah_watch_relax(void)
 {
 #if defined(__x86_64__)
     _mm_pause();
@@ -131,12 +131,11 @@ static const char *own_call(struct ah_group *group, uint32_t sequence, char *tex
     return text;
 }
 
-static int lost(struct ah_group *group, int rank, uint32_t sequence, bool gave_up)
+static int lost(struct ah_group *group, int rank, const char *call, bool gave_up)
 {
-    char where[160], call[160];
+    char where[160];
     struct ah_board_slot *slot = slot_of(group, rank);
     int member = group->member[rank];
-    own_call(group, sequence, call, sizeof call);
     whereabouts(group, rank, where, sizeof where);
     if (gave_up)
         return ah_fail(AH_EPEER, "%s: rank %d gave up: %s", call, member, slot->group_text);
@@ -149,23 +148,31 @@ static int lost(struct ah_group *group, int rank, uint32_t sequence, bool gave_u
     }
 }
 
+/* Has the rank left, or given up this group? */
+static bool is_gone(struct ah_group *group, int rank, bool *gave_up)
+{
+    struct ah_board_slot *slot = slot_of(group, rank);
+    int group_status = atomic_load(&slot->group_status), state = atomic_load(&slot->state);
+    *gave_up = group_status && state != AH_RANK_DIED;
+    return state != AH_RANK_RUNNING || group_status;
+}
+
 /* A peer that has not done its part of the call and never will; rather one that is gone than one that only gave up,
  * which it may have done because of the former. */
 static int check_peers(struct ah_group *group, enum ah_counter which, uint32_t target)
 {
     uint32_t sequence = awaited(group, which, target);
-    int gave_up = -1;
+    char call[160];
+    int quitter = -1;
     for (int r = 0; r < group->size; r++) {
-        struct ah_board_slot *slot = slot_of(group, r);
-        int group_status = atomic_load(&slot->group_status), state = atomic_load(&slot->state);
-        if ((state == AH_RANK_RUNNING && !group_status) || r == group->rank ||
-            ah_reached(counter_of(group, r, AH_DONE), sequence))
+        bool gave_up;
+        if (r == group->rank || !is_gone(group, r, &gave_up) || ah_reached(counter_of(group, r, AH_DONE), sequence))
             continue;
-        if (!group_status || state == AH_RANK_DIED)
-            return lost(group, r, sequence, false);
-        gave_up = gave_up < 0 ? r : gave_up;
+        if (!gave_up)
+            return lost(group, r, own_call(group, sequence, call, sizeof call), false);
+        quitter = quitter < 0 ? r : quitter;
     }
-    return gave_up < 0 ? 0 : lost(group, gave_up, sequence, true);
+    return quitter < 0 ? 0 : lost(group, quitter, own_call(group, sequence, call, sizeof call), true);
 }
 
 /* Whom all others wait for: of the other ranks the one that is furthest behind. */
@@ -184,14 +191,20 @@ static int laggard(struct ah_group *group, enum ah_counter which)
 }
 
 /* One line for each place at which the job gets stuck, from whichever rank has waited longest. */
-static void tell_of_wait(struct ah_group *group, enum ah_counter which, uint32_t sequence)
+static void tell_of_wait(struct ah_group *group, int rank, const char *call)
 {
-    char where[160], call[160];
-    int rank = laggard(group, which);
+    char where[160];
     if (ah_board_first_to_tell(group->board, group->member[rank], counter_of(group, rank, AH_POSTED)))
-        ah_tell("%s: rank %d has waited %.3g s: %s", own_call(group, sequence, call, sizeof call),
-                group->member[group->rank], (double)group->patience_ns / 1e9,
-                whereabouts(group, rank, where, sizeof where));
+        ah_tell("%s: rank %d has waited %.3g s: %s", call, group->member[group->rank],
+                (double)group->patience_ns / 1e9, whereabouts(group, rank, where, sizeof where));
+}
+
+static int timed_out(struct ah_group *group, int rank, const char *call)
+{
+    char where[160];
+    atomic_store(&slot_of(group, group->rank)->blamed, group->member[rank]);
+    return ah_fail(AH_ETIMEOUT, "%s: timed out after %.3g s: %s", call, (double)group->timeout_ns / 1e9,
+                   whereabouts(group, rank, where, sizeof where));
 }
 
 /* "ranks 1, 3 did not come", or the first of them alone. */
@@ -212,29 +225,57 @@ static int name_missing(struct ah_group *group, uint32_t sequence)
                    (double)group->timeout_ns / 1e9, whereabouts(group, first, where, sizeof where));
 }
 
-static int timed_out(struct ah_group *group, enum ah_counter which, uint32_t sequence)
-{
-    char where[160], call[160];
-    int rank = laggard(group, which);
-    if (which == AH_POSTED && ah_group_post(group, group->rank, sequence)->kind == AH_MONITORED_BARRIER)
-        return name_missing(group, sequence);
-    atomic_store(&slot_of(group, group->rank)->blamed, group->member[rank]);
-    return ah_fail(AH_ETIMEOUT, "%s: timed out after %.3g s: %s", own_call(group, sequence, call, sizeof call),
-                   (double)group->timeout_ns / 1e9, whereabouts(group, rank, where, sizeof where));
-}
-
-int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counter which, uint32_t target)
+static void count_time(struct ah_watch *watch)
 {
     int64_t now = ah_now_ns(), passed = watch->before ? now - watch->before : 0;
     watch->before = now;
     watch->waited += passed < longest_slice_ns ? passed : longest_slice_ns;
+}
+
+/* Whoever waits, for whatever, does its part of the messages that are under way. */
+static int move_messages(struct ah_group *group)
+{
+    return group->outgoing || group->incoming ? ah_mail_progress(group) : 0;
+}
+
+int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counter which, uint32_t target)
+{
+    char call[160];
+    uint32_t sequence = awaited(group, which, target);
+    count_time(watch);
+    AH_TRY(move_messages(group));
     if (which == AH_POSTED)
         AH_TRY(ah_watch_compare(group, target));
     AH_TRY(check_peers(group, which, target));
+    bool monitored = which == AH_POSTED && ah_group_post(group, group->rank, sequence)->kind == AH_MONITORED_BARRIER;
+    own_call(group, sequence, call, sizeof call);
     if (watch->waited >= group->timeout_ns)
-        return timed_out(group, which, awaited(group, which, target));
+        return monitored ? name_missing(group, sequence) : timed_out(group, laggard(group, which), call);
     if (watch->waited >= group->patience_ns && !watch->told) {
-        tell_of_wait(group, which, awaited(group, which, target));
+        tell_of_wait(group, laggard(group, which), call);
+        watch->told = true;
+    }
+    return 0;
+}
+
+int ah_watch_peer(struct ah_watch *watch, struct ah_group *group, int peer, const char *call)
+{
+    int gone = 0, last = peer;
+    bool gave_up = false;
+    count_time(watch);
+    for (int r = 0; r < group->size; r++) {
+        if (r == group->rank || (peer >= 0 && r != peer) || !is_gone(group, r, &gave_up))
+            continue;
+        last = r;
+        gone++;
+    }
+    if (gone == (peer < 0 ? group->size - 1 : 1))
+        return lost(group, last, call, gave_up);
+    int late = peer < 0 ? laggard(group, AH_POSTED) : peer;
+    if (watch->waited >= group->timeout_ns)
+        return timed_out(group, late, call);
+    if (watch->waited >= group->patience_ns && !watch->told) {
+        tell_of_wait(group, late, call);
         watch->told = true;
     }
     return 0;
@@ -262,7 +303,7 @@ int ah_watch_wait(struct ah_group *group, enum ah_counter which, uint32_t target
             continue;
         int spins = group->spins;
         while (!ah_reached(counter_of(group, r, which), target)) {
-            relax();
+            ah_watch_relax();
             if (--spins < 0) {
                 AH_TRY(wait_slowly(group, r, which, target));
                 break;

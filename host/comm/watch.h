@@ -19,6 +19,9 @@ struct ah_watch {
     bool told;
 };
 int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counter which, uint32_t target);
+/* The same for what one peer is to do, or any of them (-1); `call` says what this rank does, for the texts. */
+int ah_watch_peer(struct ah_watch *watch, struct ah_group *group, int peer, const char *call);
+void ah_watch_relax(void); /* between two looks at a counter */
 
 /* "barrier #2", "barrier #2 of group 1"; returns text. */
 const char *ah_watch_title(struct ah_group *group, uint32_t sequence, char *text, size_t bytes);

@@ -2,7 +2,8 @@
  *
  * Every rank listens on a port of its own, tells it by its channel's address, and connects to all ranks below it. A
  * call is an exchange of messages between each pair of ranks: everybody sends what the other needs and receives what it
- * needs itself; sums are formed by every rank, in rank order. A work keeps a copy of its input until it is carried. */
+ * needs itself; sums are formed by every rank, in rank order. A work keeps a copy of its input until it is carried.
+ * Messages have a connection of their own, on which the sender writes when its receiver has taken the letter. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -20,7 +21,13 @@ enum { TICK_MS = 50 };
 
 struct socket_group {
     struct ah_group base;
-    int fd[AH_BOARD_MAX_RANKS]; /* to every other rank, -1 for the own */
+    int fd[2][AH_BOARD_MAX_RANKS]; /* to every other rank, -1 for the own: of collectives, of messages */
+};
+
+struct socket_mail {
+    struct ah_mail base;
+    char *copy; /* of what is sent */
+    size_t moved;
 };
 
 struct socket_work {
@@ -64,33 +71,32 @@ static int port_of(struct ah_group *group, int rank, int *port)
     }
 }
 
-static int call_rank(struct socket_group *s, int rank)
+static int call_rank(struct socket_group *s, int rank, int which)
 {
-    int port, own = s->base.rank;
+    int port, own = 2 * s->base.rank + which;
     AH_TRY(port_of(&s->base, rank, &port));
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
                              .sin_port = htons((uint16_t)port)};
-    s->fd[rank] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (s->fd[rank] < 0 || connect(s->fd[rank], (struct sockaddr *)&at, sizeof at) ||
-        write(s->fd[rank], &own, sizeof own) != sizeof own)
+    int fd = s->fd[which][rank] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&at, sizeof at) || write(fd, &own, sizeof own) != sizeof own)
         return failed("connect");
     return 0;
 }
 
 static int be_called(struct socket_group *s, int listener)
 {
-    int rank;
+    int caller;
     struct pollfd at = {.fd = listener, .events = POLLIN};
     struct ah_watch watch = {0};
     while (poll(&at, 1, TICK_MS) <= 0)
         AH_TRY(ah_watch_look(&watch, &s->base, AH_DONE, s->base.base + 1));
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-    if (fd < 0 || read(fd, &rank, sizeof rank) != sizeof rank) {
+    if (fd < 0 || read(fd, &caller, sizeof caller) != sizeof caller) {
         if (fd >= 0)
             close(fd);
         return failed("accept");
     }
-    s->fd[rank] = fd;
+    s->fd[caller % 2][caller / 2] = fd;
     return 0;
 }
 
@@ -101,16 +107,16 @@ static int socket_open(struct ah_group *group)
     if (listener < 0)
         return failed("listen");
     for (int r = 0; r < group->size; r++)
-        s->fd[r] = -1;
+        s->fd[0][r] = s->fd[1][r] = -1;
     if (group->size > 1)
         atomic_store(&group->peer[group->rank]->address, (uint64_t)group->base << 32 | (uint64_t)port);
-    for (int r = 0; r < group->rank && status == 0; r++)
-        status = call_rank(s, r);
-    for (int r = group->rank + 1; r < group->size && status == 0; r++)
+    for (int i = 0; i < 2 * group->rank && status == 0; i++)
+        status = call_rank(s, i / 2, i % 2);
+    for (int i = 2 * group->rank + 2; i < 2 * group->size && status == 0; i++)
         status = be_called(s, listener);
-    for (int r = 0; r < group->size; r++)
-        if (s->fd[r] >= 0)
-            fcntl(s->fd[r], F_SETFL, O_NONBLOCK);
+    for (int i = 0; i < 2 * group->size; i++)
+        if (s->fd[i % 2][i / 2] >= 0)
+            fcntl(s->fd[i % 2][i / 2], F_SETFL, O_NONBLOCK);
     close(listener);
     return status;
 }
@@ -118,9 +124,9 @@ static int socket_open(struct ah_group *group)
 static void socket_close(struct ah_group *group)
 {
     struct socket_group *s = (struct socket_group *)group;
-    for (int r = 0; r < group->size; r++)
-        if (s->fd[r] >= 0)
-            close(s->fd[r]);
+    for (int i = 0; i < 2 * group->size; i++)
+        if (s->fd[i % 2][i / 2] >= 0)
+            close(s->fd[i % 2][i / 2]);
 }
 
 /* One message each way. */
@@ -135,14 +141,14 @@ static int step(struct socket_group *s, int rank, struct message *m, short event
 {
     ssize_t n;
     if (events & POLLOUT && m->to_send) {
-        n = send(s->fd[rank], m->out, m->to_send, MSG_NOSIGNAL);
+        n = send(s->fd[0][rank], m->out, m->to_send, MSG_NOSIGNAL);
         if (n < 0 && errno != EAGAIN && errno != EINTR && errno != EPIPE && errno != ECONNRESET)
             return failed("send");
         m->out += n > 0 ? n : 0;
         m->to_send -= n > 0 ? (size_t)n : 0;
     }
     if (events & POLLIN && m->to_receive) {
-        n = recv(s->fd[rank], m->in, m->to_receive, 0);
+        n = recv(s->fd[0][rank], m->in, m->to_receive, 0);
         if (n < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNRESET)
             return failed("receive");
         m->in += n > 0 ? n : 0;
@@ -161,7 +167,7 @@ static int exchange(struct socket_group *s, struct message *message, uint32_t se
         for (int r = 0; r < s->base.size; r++) {
             struct message *m = &message[r];
             short events = (short)((m->to_send ? POLLOUT : 0) | (m->to_receive ? POLLIN : 0));
-            at[r] = (struct pollfd){.fd = events ? s->fd[r] : -1, .events = events};
+            at[r] = (struct pollfd){.fd = events ? s->fd[0][r] : -1, .events = events};
             left |= events != 0;
         }
         if (!left)
@@ -249,6 +255,54 @@ static void socket_drop(struct ah_work *work, bool complete)
     free(((struct socket_work *)work)->copy);
 }
 
+/* Messages. */
+
+static size_t mail_bytes(const struct ah_mail *mail)
+{
+    return (size_t)mail->message.count * ah_dtype_size(mail->message.dtype);
+}
+
+static int socket_give(struct ah_mail *mail)
+{
+    struct socket_mail *own = (struct socket_mail *)mail;
+    own->copy = malloc(mail_bytes(mail) + 1);
+    if (mail_bytes(mail))
+        memcpy(own->copy, mail->message.memory, mail_bytes(mail));
+    return 0;
+}
+
+static int moved(struct socket_mail *own, ssize_t n)
+{
+    if (n < 0 && errno != EAGAIN && errno != EINTR && errno != EPIPE && errno != ECONNRESET)
+        return failed("message");
+    own->moved += n > 0 ? (size_t)n : 0;
+    return 0;
+}
+
+static int socket_serve(struct ah_mail *mail)
+{
+    struct socket_mail *own = (struct socket_mail *)mail;
+    int fd = ((struct socket_group *)mail->group)->fd[1][mail->message.peer];
+    if (own->moved == mail_bytes(mail))
+        return 0;
+    return moved(own, send(fd, own->copy + own->moved, mail_bytes(mail) - own->moved, MSG_NOSIGNAL));
+}
+
+static int socket_fetch(struct ah_mail *mail, bool *done)
+{
+    struct socket_mail *own = (struct socket_mail *)mail;
+    int fd = ((struct socket_group *)mail->group)->fd[1][mail->message.peer];
+    if (own->moved < mail_bytes(mail))
+        AH_TRY(moved(own, recv(fd, (char *)mail->message.memory + own->moved, mail_bytes(mail) - own->moved, 0)));
+    *done = own->moved == mail_bytes(mail);
+    return 0;
+}
+
+static void socket_forget(struct ah_mail *mail, bool complete)
+{
+    free(((struct socket_mail *)mail)->copy);
+}
+
 static int socket_alloc(struct ah_group *group, size_t bytes, void **out)
 {
     size_t rounded = (bytes + 63) / 64 * 64 + 64;
@@ -265,6 +319,7 @@ const struct ah_backend socket_backend = {
     .name = "socket",
     .group_bytes = sizeof(struct socket_group),
     .work_bytes = sizeof(struct socket_work),
+    .mail_bytes = sizeof(struct socket_mail),
     .open = socket_open,
     .close = socket_close,
     .run = socket_run,
@@ -272,6 +327,10 @@ const struct ah_backend socket_backend = {
     .carry = socket_carry,
     .carry_waits = true,
     .drop = socket_drop,
+    .give = socket_give,
+    .fetch = socket_fetch,
+    .serve = socket_serve,
+    .forget = socket_forget,
     .alloc = socket_alloc,
     .free = socket_free,
 };

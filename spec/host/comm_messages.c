@@ -1,0 +1,241 @@
+/* Messages from rank to rank: order, tags, whoever comes first, and what goes wrong. */
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "comm_ranks.h"
+
+static struct ah_message message(void *memory, int64_t count, enum ah_dtype dtype, int peer, int64_t tag)
+{
+    return (struct ah_message){.peer = peer, .tag = tag, .memory = memory, .count = count, .dtype = dtype, .ndim = -1,
+                               .where = "train.lua:3"};
+}
+
+static int send(struct rank *me, void *memory, int64_t count, int peer, int64_t tag)
+{
+    struct ah_mail *mail;
+    AH_TRY(ah_group_send(me->group, message(memory, count, AH_I32, peer, tag), true, &mail));
+    return ah_mail_wait(mail, NULL);
+}
+
+static int receive(struct rank *me, void *memory, int64_t count, int peer, int64_t tag, int *from)
+{
+    struct ah_mail *mail;
+    AH_TRY(ah_group_receive(me->group, message(memory, count, AH_I32, peer, tag), &mail));
+    return ah_mail_wait(mail, from);
+}
+
+/* Round the ring, of many lengths, from private memory and from the group's. */
+static void ring(struct rank *me)
+{
+    static const int64_t lengths[] = {0, 1, 1000, 300000};
+    int next = (me->rank + 1) % me->size, before = (me->rank + me->size - 1) % me->size;
+    int32_t *private = malloc(300000 * 4), *got = malloc(300000 * 4);
+    void *arena;
+    RANK_CHECK(me, ah_group_alloc(me->group, 300000 * 4, &arena) == 0);
+    for (int turn = 0; turn < 8; turn++) {
+        int64_t n = lengths[turn % 4], bad = 0;
+        int32_t *buffer = turn < 4 ? private : arena;
+        for (int64_t i = 0; i < n; i++)
+            buffer[i] = (int32_t)(me->rank * 1000000 + turn + i);
+        if (me->rank == 0) {
+            RANK_CHECK(me, send(me, buffer, n, next, 0) == 0);
+            RANK_CHECK(me, receive(me, got, n, before, 0, NULL) == 0);
+        } else {
+            RANK_CHECK(me, receive(me, got, n, before, 0, NULL) == 0);
+            RANK_CHECK(me, send(me, buffer, n, next, 0) == 0);
+        }
+        for (int64_t i = 0; i < n; i++)
+            bad += got[i] != (int32_t)(before * 1000000 + turn + i);
+        RANK_CHECK(me, bad == 0);
+    }
+    free(private);
+    free(got);
+}
+
+AH_TEST(messages_go_round_a_ring)
+{
+    CHECK(run_ranks(2, 0, ring));
+    CHECK(run_ranks(3, 0, ring));
+    CHECK(run_ranks(5, 0, ring));
+}
+
+/* Both send far more than there is room for before they receive; two tags, each in its own order. */
+static void both_first(struct rank *me)
+{
+    enum { N = 100 };
+    struct ah_mail *mail[N];
+    int peer = !me->rank, value;
+    bool done = true;
+    for (int i = 0; i < N; i++) {
+        value = 1000 * me->rank + i;
+        RANK_CHECK(me, ah_group_send(me->group, message(&value, 1, AH_I32, peer, i % 2), false, &mail[i]) == 0);
+    }
+    RANK_CHECK(me, barrier(me) == 0);
+    RANK_CHECK(me, ah_mail_test(mail[N - 1], &done) == 0 && !done);
+    RANK_CHECK(me, barrier(me) == 0);
+    for (int tag = 1; tag >= 0; tag--)
+        for (int i = tag; i < N; i += 2)
+            RANK_CHECK(me, receive(me, &value, 1, peer, tag, NULL) == 0 && value == 1000 * peer + i);
+    for (int i = N - 1; i >= 0; i--)
+        RANK_CHECK(me, ah_mail_wait(mail[i], NULL) == 0);
+    RANK_CHECK(me, me->group->outgoing == NULL && me->group->incoming == NULL);
+}
+
+AH_TEST(two_ranks_may_both_send_first_and_tags_keep_apart)
+{
+    CHECK(run_ranks(2, 20 * 1000000000ll, both_first));
+}
+
+/* Rank 0 takes what comes; receives are begun before anything is sent, and collectives go on meanwhile. */
+static void from_anybody(struct rank *me)
+{
+    int value = me->rank, got[8], from, seen = 0;
+    struct ah_mail *mail[8];
+    for (int i = 1; i < me->size && me->rank == 0; i++)
+        RANK_CHECK(me, ah_group_receive(me->group, message(&got[i], 1, AH_I32, AH_ANY_PEER, 7), &mail[i]) == 0);
+    RANK_CHECK(me, barrier(me) == 0);
+    if (me->rank > 0)
+        RANK_CHECK(me, send(me, &value, 1, 0, 7) == 0);
+    for (int i = 1; i < me->size && me->rank == 0; i++) {
+        RANK_CHECK(me, ah_mail_wait(mail[i], &from) == 0 && got[i] == from);
+        seen |= 1 << from;
+    }
+    RANK_CHECK(me, me->rank > 0 || seen == (1 << me->size) - 2);
+    RANK_CHECK(me, barrier(me) == 0);
+}
+
+AH_TEST(a_rank_receives_from_anybody)
+{
+    CHECK(run_ranks(2, 0, from_anybody));
+    CHECK(run_ranks(5, 0, from_anybody));
+}
+
+/* A message begun and not waited for arrives while its sender waits in a collective, or has given its handle up. */
+static void while_waiting(struct rank *me)
+{
+    enum { N = 200000 };
+    int32_t *memory = malloc(N * 4);
+    struct ah_mail *mail;
+    for (int turn = 0; turn < 2; turn++) {
+        for (int i = 0; i < N; i++)
+            memory[i] = turn + i;
+        if (me->rank == 0) {
+            RANK_CHECK(me, ah_group_send(me->group, message(memory, N, AH_I32, 1, 0), false, &mail) == 0);
+            memset(memory, 0xff, N * 4);
+            if (turn)
+                ah_mail_abandon(mail);
+            RANK_CHECK(me, barrier(me) == 0);
+            if (!turn)
+                RANK_CHECK(me, ah_mail_wait(mail, NULL) == 0);
+        } else {
+            memset(memory, 0, N * 4);
+            RANK_CHECK(me, receive(me, memory, N, 0, 0, NULL) == 0);
+            RANK_CHECK(me, memory[0] == turn && memory[N - 1] == turn + N - 1);
+            RANK_CHECK(me, barrier(me) == 0);
+        }
+    }
+    free(memory);
+}
+
+AH_TEST(a_message_arrives_while_its_sender_waits_for_something_else)
+{
+    CHECK(run_ranks(2, 0, while_waiting));
+}
+
+/* In a part of the group, ranks and messages are the part's. */
+static void in_a_part(struct rank *me)
+{
+    struct ah_group *part;
+    int value = me->rank, other = -1;
+    struct ah_mail *out, *in;
+    RANK_CHECK(me, ah_group_split(&part, me->group, me->rank > 0 ? 1 : -1, 0, "?") == 0);
+    if (part) {
+        int peer = !ah_group_rank(part);
+        RANK_CHECK(me, ah_group_send(part, message(&value, 1, AH_I32, peer, 0), false, &out) == 0);
+        RANK_CHECK(me, ah_group_receive(part, message(&other, 1, AH_I32, peer, 0), &in) == 0);
+        RANK_CHECK(me, ah_mail_wait(in, NULL) == 0 && other == 3 - me->rank);
+        RANK_CHECK(me, ah_mail_wait(out, NULL) == 0);
+        ah_group_close(part);
+    }
+    RANK_CHECK(me, barrier(me) == 0);
+}
+
+AH_TEST(a_part_of_a_group_has_messages_of_its_own)
+{
+    CHECK(run_ranks(3, 0, in_a_part));
+}
+
+/* What goes wrong. */
+
+static void unfitting(struct rank *me)
+{
+    double memory[10] = {0};
+    struct ah_mail *mail;
+    if (me->rank == 0) {
+        RANK_CHECK(me, ah_group_send(me->group, message(memory, 10, AH_F64, 1, 2), true, &mail) == 0);
+        RANK_FAILS(me, ah_mail_wait(mail, NULL), AH_EPEER,
+                   "send to rank 1, tag 2, at train.lua:3: rank 1 gave up: recv from rank 0, tag 2, at train.lua:3: "
+                   "expected int32 (9,), but rank 0 sent float64 (10,) at train.lua:3");
+    } else {
+        RANK_FAILS(me, receive(me, memory, 9, 0, 2, NULL), AH_EMISMATCH,
+                   "expected int32 (9,), but rank 0 sent float64 (10,) at train.lua:3");
+    }
+    RANK_CHECK(me, barrier(me) != 0);
+}
+
+AH_TEST(a_message_that_does_not_fit_fails_on_both_sides)
+{
+    CHECK(run_ranks(2, 0, unfitting));
+}
+
+static void nobody_sends(struct rank *me)
+{
+    int32_t value;
+    me->group->timeout_ns = 150 * 1000000;
+    if (me->rank == 0)
+        until_ended(me, 1);
+    else
+        RANK_FAILS(me, receive(me, &value, 1, 0, 0, NULL), AH_ETIMEOUT,
+                   "recv from rank 0 at train.lua:3: timed out after 0.15 s: rank 0 has not come to its first");
+}
+
+static void nobody_receives(struct rank *me)
+{
+    int32_t value = 1;
+    if (me->rank == 0)
+        return;
+    RANK_FAILS(me, send(me, &value, 1, 0, 0), AH_EPEER, "send to rank 0 at train.lua:3: rank 0 ended without it");
+}
+
+static void sender_dies(struct rank *me)
+{
+    int32_t value = 7;
+    struct ah_mail *mail;
+    if (me->rank == 0) {
+        RANK_CHECK(me, ah_group_send(me->group, message(&value, 1, AH_I32, 1, 0), false, &mail) == 0);
+        kill(getpid(), SIGKILL);
+    }
+    until_ended(me, 0);
+    int status = receive(me, &value, 1, 0, 0, NULL); /* shared memory still has what was sent */
+    RANK_CHECK(me, (status == 0 && value == 7) || strstr(ah_error_text(), "lost rank 0, which died"));
+    if (status == 0)
+        RANK_FAILS(me, receive(me, &value, 1, AH_ANY_PEER, 0, NULL), AH_EPEER, "lost rank 0, which died");
+}
+
+static void wrong_peer(struct rank *me)
+{
+    int32_t value = 0;
+    RANK_FAILS(me, send(me, &value, 1, me->rank, 0), AH_EINVAL, "another rank than this one");
+    RANK_FAILS(me, send(me, &value, 1, 2, 0), AH_EINVAL, "send: expected a rank in 0..1, got 2");
+    RANK_FAILS(me, send(me, &value, 1, AH_ANY_PEER, 0), AH_EINVAL, "got -1");
+    RANK_CHECK(me, barrier(me) == 0);
+}
+
+AH_TEST(messages_that_nobody_sends_or_receives_end_with_an_error)
+{
+    CHECK(run_ranks(2, 0, nobody_sends));
+    CHECK(run_ranks(2, 0, nobody_receives));
+    CHECK(run_ranks_mortal(2, 0, 1u << 0, sender_dies));
+    CHECK(run_ranks(2, 0, wrong_peer));
+}

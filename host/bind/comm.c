@@ -2,15 +2,17 @@
  *
  * rank() size() local_rank() local_size()      of this process in the job
  * is_terminal(fd)                              of the job's output, and its columns
+ * pack_value(value) unpack_value(bytes)        comm_object.c
  * new_reducer(params, buffers, {bucket_cap_mb}) -> reducer (comm_reducer.c)
  *
  * and, with the job's group or as methods of one that split gave:
- * backend() split(color, key)                  comm_group.c
+ * backend() split(color, key) timeout(seconds) comm_group.c
  * all_reduce(t, op) ... barrier()              comm_call.c
- * all_reduce_async(t, op) ...                  comm_work.c
+ * collective(...) all_reduce_async(t, op) ...  comm_work.c
+ * send(t, peer) recv(t, peer)                  comm_mail.c
  *
- * op is "sum" (default), "mean", "max", "min" or "product"; ranks count from 0. Every call is fingerprinted with the
- * script line it comes from. A 0-dim tensor counts as one of shape (1) where dim 0 is needed. */
+ * op is "sum" (default), "mean", "max", "min", "product", "and", "or" or "xor"; ranks count from 0. Every call is
+ * fingerprinted with the script line it comes from. A 0-dim tensor counts as one of shape (1) where dim 0 is needed. */
 #include "bind/comm.h"
 
 #include "comm/rank.h"
@@ -62,15 +64,19 @@ int ah_open_comm(lua_State *L)
         {"local_size", local_size},
         {"is_terminal", is_terminal},
         {"new_reducer", ah_comm_new_reducer},
+        {"world", ah_comm_world},
         {NULL, NULL},
     };
     ah_open_group_class(L);
     ah_open_work_class(L);
+    ah_open_mail_class(L);
     ah_open_reducer_class(L);
     lua_newtable(L);
     luaL_register(L, NULL, ah_comm_calls);
     luaL_register(L, NULL, ah_comm_works);
+    luaL_register(L, NULL, ah_comm_mails);
     luaL_register(L, NULL, ah_comm_groups);
+    luaL_register(L, NULL, ah_comm_objects);
     luaL_register(L, NULL, functions);
     return 1;
 }

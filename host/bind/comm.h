@@ -34,12 +34,15 @@ int ah_comm_bring_home(struct ah_tensor **result, const struct ah_tensor *like);
 void ah_new_class(lua_State *L, const char *name, const luaL_Reg *methods, lua_CFunction gc);
 
 /* Functions of the module and methods of groups; each list ends with a NULL name. */
-extern const luaL_Reg ah_comm_calls[], ah_comm_works[], ah_comm_groups[];
+extern const luaL_Reg ah_comm_calls[], ah_comm_works[], ah_comm_mails[], ah_comm_groups[];
+extern const luaL_Reg ah_comm_objects[]; /* of the module alone */
 
-/* The classes, and the module's function that makes a reducer. */
+/* The classes, and functions of the module alone. */
 void ah_open_group_class(lua_State *L);
 void ah_open_work_class(lua_State *L);
+void ah_open_mail_class(lua_State *L);
 void ah_open_reducer_class(lua_State *L);
 int ah_comm_new_reducer(lua_State *L);
+int ah_comm_world(lua_State *L);
 
 #endif

@@ -2,6 +2,8 @@
  *
  * split(color, key = 0) -> group or nil     the ranks of one color as a group, ordered by key; nil for a color below 0
  * backend()                                 "self", "shm"
+ * world()                                   the job's as userdata
+ * timeout(seconds)                          how long a call waits at most: gives it, and sets it when it is given
  * group:rank() group:size()                 in the group */
 #include <limits.h>
 
@@ -64,6 +66,24 @@ static int backend(lua_State *L)
     return 1;
 }
 
+int ah_comm_world(lua_State *L)
+{
+    struct ah_group *group;
+    ah_check(L, ah_group_default(&group));
+    ah_push_group(L, ah_group_retain(group));
+    return 1;
+}
+
+static int timeout(lua_State *L)
+{
+    struct ah_entry entry = ah_comm_enter(L);
+    double seconds = luaL_optnumber(L, entry.first, 0);
+    if (!lua_isnoneornil(L, entry.first) && !(seconds > 0 && seconds < 1e9))
+        return ah_raise_text(L, "timeout: expected seconds above 0, got %g", seconds);
+    lua_pushnumber(L, (double)ah_group_timeout(entry.group, (int64_t)(seconds * 1e9)) / 1e9);
+    return 1;
+}
+
 static int group_rank(lua_State *L)
 {
     lua_pushinteger(L, ah_group_rank(ah_comm_enter(L).group));
@@ -84,7 +104,7 @@ static int group_close(lua_State *L)
     return 0;
 }
 
-const luaL_Reg ah_comm_groups[] = {{"split", split}, {"backend", backend}, {NULL, NULL}};
+const luaL_Reg ah_comm_groups[] = {{"split", split}, {"backend", backend}, {"timeout", timeout}, {NULL, NULL}};
 
 void ah_open_group_class(lua_State *L)
 {
@@ -95,6 +115,7 @@ void ah_open_group_class(lua_State *L)
     lua_getfield(L, -1, "__index");
     luaL_register(L, NULL, ah_comm_calls);
     luaL_register(L, NULL, ah_comm_works);
+    luaL_register(L, NULL, ah_comm_mails);
     luaL_register(L, NULL, ah_comm_groups);
     luaL_register(L, NULL, own);
     lua_pop(L, 2);

@@ -32,6 +32,13 @@ const char *ah_group_backend(const struct ah_group *group)
     return group->backend->name;
 }
 
+int64_t ah_group_timeout(struct ah_group *group, int64_t set_ns)
+{
+    if (set_ns > 0)
+        group->timeout_ns = set_ns;
+    return group->timeout_ns;
+}
+
 /* Failure. */
 
 int ah_group_poison(struct ah_group *group, int status)

@@ -32,6 +32,8 @@ void ah_group_close(struct ah_group *group);
 int ah_group_rank(const struct ah_group *group);
 int ah_group_size(const struct ah_group *group);
 const char *ah_group_backend(const struct ah_group *group); /* "self", "shm" */
+/* How long a call waits at most; set before it is given back when `set_ns` is above 0. */
+int64_t ah_group_timeout(struct ah_group *group, int64_t set_ns);
 
 /* Make a call (ah_collective_...) and wait until its result is here. */
 int ah_group_run(struct ah_group *group, struct ah_collective call);

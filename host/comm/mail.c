@@ -1,7 +1,7 @@
 /* A message is a letter on its sender's channel, which its receiver finds, compares with what it expects, and has the
  * backend fetch. Letters are posted in order, as far as there is room; a list on either side keeps what waits. When the
- * room is full of letters that nobody wants yet and a receiver waits for another, the newest of them makes place. Of the
- * letters of one tag to one rank those that are posted are always the oldest.
+ * room is full of letters that nobody wants yet and a receiver waits for another, the newest of them makes place. Of
+ * the letters of one tag to one rank those that are posted are always the oldest.
  *
  * Each side moves its lists whenever it waits for anything (watch.c), so what one rank owes another is done even while
  * it waits in a collective. */

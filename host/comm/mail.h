@@ -4,7 +4,10 @@
  * message waits with its sender until it is received, as many of them as there are, so two ranks may both send first.
  * Waits end as those of collectives do: with a peer that is gone, or at the deadline; a message whose dtype or number
  * of elements is not what its receiver expects fails on both. Any failure but AH_EINVAL poisons the group. Messages and
- * collectives do not wait for each other. */
+ * collectives do not wait for each other.
+ *
+ * Circle: group, mail, watch: the door poisons a group for a message that fails, waits of the door move messages, and
+ * waits for messages look at the peers as all waits do. */
 #ifndef AH_COMM_MAIL_H
 #define AH_COMM_MAIL_H
 

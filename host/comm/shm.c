@@ -260,8 +260,9 @@ static int shm_give(struct ah_mail *mail)
 static int shm_fetch(struct ah_mail *mail, bool *done)
 {
     size_t bytes = (size_t)mail->message.count * ah_dtype_size(mail->message.dtype);
+    const unsigned char *segment = shm_segment(shm_of(mail->group), mail->message.peer);
     if (bytes)
-        memcpy(mail->message.memory, shm_segment(shm_of(mail->group), mail->message.peer) + mail->letter->offset, bytes);
+        memcpy(mail->message.memory, segment + mail->letter->offset, bytes);
     *done = true;
     return 0;
 }

@@ -19,6 +19,7 @@ for _, name in ipairs {
   "check_group", "define", "init_state", "setup", "apply", "each_group", "per_group", "functions_per_group", "check",
   "check_optimizer", "get_lr", "closed_form", "new_step", "zeros_like", "init", "forward", "extra_repr", "extend",
   "native", "shard", "current_lrs", "keep_fields", "rows", "define_fused", "steps",
+  "take", "next_momentum", "normalise",
 } do
   not_methods[name] = true
 end
@@ -127,8 +128,9 @@ local function add_methods(self, entry, object, class_name, path)
     if known then
       block = comments.row(self.index, name, text)
     else
-      block = comments.of_method(self.index, class_name, name, value, path)
+      block = comments.of_method(self.index, class_name, name, value, path or comments.path_of(value))
     end
+    if self.by_name[entry.name .. ":" .. name] then goto next end
     if not reader.has_text(block) and is_told_by_parent(self, object, name) then goto next end
     local method = new_entry(self, entry.name .. ":" .. name, "method", value, block)
     local parameters = signature.of(value, name, block)
@@ -369,11 +371,15 @@ local function split_pages(self)
   end
 end
 
--- A class without a public name is passed over on the way to the one whose methods are told.
+-- The methods of a class without a public name are told with those of the classes made from it.
 local function name_parents(self)
-  for _, entry in ipairs(self.entries) do
+  for i = 1, #self.entries do
+    local entry = self.entries[i]
     local parent = entry.kind == "class" and rawget(entry.value, "_parent")
-    while parent and not self.class_names[parent._name] do parent = rawget(parent, "_parent") end
+    while parent and not self.class_names[parent._name] do
+      add_methods(self, entry, parent, parent._name)
+      parent = rawget(parent, "_parent")
+    end
     if entry.kind == "class" then entry.parent = parent and parent._name end
     entry.parent_name = parent and self.class_names[parent._name]
   end

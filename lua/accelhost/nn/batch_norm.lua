@@ -52,6 +52,7 @@ function BatchNorm:reset_running_stats()
   end
 end
 
+--- Set the weight to 1, the bias to 0, and the running statistics to their beginning.
 function BatchNorm:reset_parameters()
   self:reset_running_stats()
   if self.affine then

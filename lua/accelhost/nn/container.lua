@@ -1,8 +1,10 @@
 --- Modules that hold modules (or parameters).
 --
--- Sequential, ModuleList and ParameterList keep their items in the raw array part of the instance, from 1, so that
--- `#list`, `ipairs(list)`, `table.insert(list, m)` and `list[2] = m` do what they do in Lua. The array itself is the
--- registry: it is read whenever the tree is walked. The keys in a state_dict count from 0, as in PyTorch.
+-- Lists count their items from 1: `#list`, `ipairs(list)`, `table.insert(list, m)` and `list[2] = m` do what they do in
+-- Lua. The keys in a state_dict count from 0, as in PyTorch.
+
+-- Sequential, ModuleList and ParameterList keep their items in the raw array part of the instance. The array itself is
+-- the registry: it is read whenever the tree is walked.
 local arguments = require "accelhost.util.arguments"
 local module = require "accelhost.nn.module"
 local parameter = require "accelhost.nn.parameter"
@@ -147,6 +149,7 @@ end
 --   nn.Sequential{{"fc", nn.Linear(784, 10)}, {"act", nn.ReLU()}}      -- named
 --
 -- seq[1] is the first item; its weight has the state_dict key "0.weight" (or "fc.weight").
+---@param ... Module the items, or one table of them, or of {name, item}
 ---@class Sequential: Module
 local Sequential = List:extend "Sequential"
 container.Sequential = Sequential
@@ -172,6 +175,9 @@ end
 --
 --   local layers = nn.ModuleList{nn.Linear(4, 8), nn.Linear(8, 8)}
 --   for _, layer in ipairs(layers) do x = layer(x) end
+--
+-- layers:extend{...} puts the items of a table at the end.
+---@param items? Module[] none without
 ---@class ModuleList: Module
 local ModuleList = List:extend "ModuleList"
 container.ModuleList = ModuleList
@@ -242,6 +248,7 @@ function Dict:init(items)
 end
 
 --- Add items: {{name, value}, ...} keeps the order, {name = value} is sorted by name.
+---@param items table
 function Dict:update(items)
   if type(items) ~= "table" then fail("%s: expected a table, got %s", self._name, describe(items)) end
   local names, values = named_items(self._name, items)
@@ -254,6 +261,7 @@ function Dict:update(items)
 end
 
 --- Names in order.
+---@return string[]
 function Dict:keys()
   local names = {}
   for i, key in ipairs(self[self._list]) do names[i] = key end
@@ -279,12 +287,17 @@ function Dict:values()
 end
 
 --- The item of a name, or `default` (nil).
+---@param key string
+---@param default? any
+---@return any
 function Dict:get(key, default)
   if self._kind[key] == nil then return default end
   return self._fields[key]
 end
 
 --- Take an item out and return it.
+---@param key string
+---@return any
 function Dict:pop(key)
   local value = self._fields[key]
   if self._kind[key] == nil then fail("pop: %s has no '%s'", self._name, tostring(key)) end
@@ -298,6 +311,8 @@ function Dict:clear()
 end
 
 --- Is there an item of this name?
+---@param key string
+---@return boolean
 function Dict:contains(key)
   return self._kind[key] ~= nil
 end
@@ -320,11 +335,13 @@ end
 --
 --   local acts = nn.ModuleDict{{"relu", nn.ReLU()}, {"gelu", nn.GELU()}}
 --   acts.relu(a)  --> tensor([1., 2., 3.])
+---@param items? table {{name, item}, ...} keeps the order, {name = item} is sorted by name
 named_class("ModuleDict", "_modules", is_module, "a module")
 
 --- Parameters by name.
 --
 --   nn.ParameterDict{{"scale", nn.Parameter(accelhost.ones(2))}}.scale:size(0)  --> 2
+---@param items? table {{name, item}, ...} keeps the order, {name = item} is sorted by name
 named_class("ParameterDict", "_parameters", parameter.is_parameter, "an nn.Parameter")
 
 -- Lists of parameters.
@@ -332,6 +349,7 @@ named_class("ParameterDict", "_parameters", parameter.is_parameter, "an nn.Param
 --- Parameters in order: nn.ParameterList{nn.Parameter(a), nn.Parameter(b)}; list[1], ipairs(list).
 --
 --   #nn.ParameterList{nn.Parameter(accelhost.ones(2)), nn.Parameter(accelhost.zeros(2))}  --> 2
+---@param items? Tensor[] parameters; none without
 ---@class ParameterList: Module
 local ParameterList = Module:extend "ParameterList"
 ParameterList._is_array = true
@@ -351,6 +369,9 @@ function ParameterList:init(items)
   self:_sync()
 end
 
+--- Put a parameter at the end.
+---@param item Tensor
+---@return ParameterList self
 function ParameterList:append(item)
   rawset(self, #self + 1, item)
   return self

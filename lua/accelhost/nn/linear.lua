@@ -12,6 +12,7 @@ local linear = {}
 --- Returns its argument; takes and ignores any arguments at construction.
 --
 --   nn.Identity()(a)  --> tensor([1., 2., 3.])
+---@param ... any
 ---@class Identity: Module
 local Identity = Module:extend "Identity"
 function Identity:init(...) end -- luacheck: ignore

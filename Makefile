@@ -16,7 +16,7 @@ LEVELS  := $(if $(filter portable,$(ARCH)),v2 v3 v4)
 BUILD   ?= build$(if $(LEVELS),-portable)$(if $(SAN),-$(SAN))$(if $(FAIL_ALLOC),-fail-alloc)
 OPT     := $(if $(DEBUG),-O0 -g3,-O3 -g)
 
-PKGS    := luajit jansson zlib
+PKGS    := luajit yaml-0.1 jansson zlib
 # The openmp build of OpenBLAS, since the others bring a second thread pool: Debian's by path with an rpath, Fedora's by
 # its name; elsewhere there is one build.
 BLAS_DIR   := $(firstword $(wildcard /usr/lib/*/openblas-openmp))
@@ -47,7 +47,7 @@ LDFLAGS += -rdynamic -fopenmp -Wl,--as-needed $(if $(SAN),-fsanitize=$(SAN)) \
 # LuaJIT with a source of randomness of ours (host/bind/lua_seed.c).
 LUAJIT   := $(if $(LUAJIT_A),$(BUILD)/libluajit.a)
 LUAJIT_LIBS := $(if $(LUAJIT_A),,$(shell pkg-config --libs luajit 2>/dev/null))
-LDLIBS  := $(LUAJIT_LIBS) -l$(BLAS_LIB) $(if $(HAVE_ONEDNN),-ldnnl) -ljansson -lz -lm -ldl -lpthread
+LDLIBS  := $(LUAJIT_LIBS) -l$(BLAS_LIB) $(if $(HAVE_ONEDNN),-ldnnl) -ljansson -lyaml -lz -lm -ldl -lpthread
 
 # oneDNN sits behind cpu/onednn.h; the stub takes its place where the library is missing.
 ONEDNN_STUB := host/cpu/onednn_stub.c

@@ -26,7 +26,7 @@ for name in "$@"; do
     # shellcheck disable=SC2046,SC2086
     clang -std=c11 -g -O1 -D_GNU_SOURCE -Ihost $(pkg-config --cflags luajit) -Wno-unknown-pragmas \
         -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -o "build-fuzz/$name" "spec/fuzz/$name.c" \
-        $sources $(pkg-config --libs luajit) -lz -ljansson -lm -lpthread
+        $sources $(pkg-config --libs luajit) -lz -ljansson -lyaml -lm -lpthread
     mkdir -p "build-fuzz/$name.corpus"
     seeds=
     [ -d "spec/fuzz/$name.seeds" ] && seeds="spec/fuzz/$name.seeds"

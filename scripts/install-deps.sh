@@ -15,12 +15,12 @@ fail() {
 packages() {
     case $1:$2 in
     apt:build) echo gcc libc6-dev make pkg-config libluajit-5.1-dev libopenblas-openmp-dev '?libdnnl-dev' \
-        libjansson-dev zlib1g-dev '?libpng-dev' '?libjpeg-dev' ;;
-    dnf:build) echo gcc make pkgconf-pkg-config luajit-devel openblas-devel '?onednn-devel' jansson-devel zlib-devel \
-        '?libpng-devel' '?libjpeg-turbo-devel' ;;
-    pacman:build) echo gcc make pkgconf luajit openblas '?onednn' jansson zlib '?libpng' '?libjpeg-turbo' ;;
-    apk:build) echo build-base linux-headers pkgconf luajit-dev openblas-dev jansson-dev zlib-dev '?libpng-dev' \
-        '?libjpeg-turbo-dev' ;;
+        libjansson-dev libyaml-dev zlib1g-dev '?libpng-dev' '?libjpeg-dev' ;;
+    dnf:build) echo gcc make pkgconf-pkg-config luajit-devel openblas-devel '?onednn-devel' jansson-devel \
+        libyaml-devel zlib-devel '?libpng-devel' '?libjpeg-turbo-devel' ;;
+    pacman:build) echo gcc make pkgconf luajit openblas '?onednn' jansson libyaml zlib '?libpng' '?libjpeg-turbo' ;;
+    apk:build) echo build-base linux-headers pkgconf luajit-dev openblas-dev jansson-dev yaml-dev zlib-dev \
+        '?libpng-dev' '?libjpeg-turbo-dev' ;;
     apt:test) echo lua-busted ;;
     apt:check) echo lua-check ;;
     apt:package) echo dpkg-dev debootstrap lintian ;;
@@ -74,7 +74,7 @@ has_file() { [ -e "$1" ]; }
 if [ "$manager" != apt ]; then
     missing=
     case " ${*:-build} " in *" build "*)
-        for name in luajit jansson zlib; do
+        for name in luajit yaml-0.1 jansson zlib; do
             pkg-config --exists $name 2>/dev/null || missing="$missing $name"
         done
         for name in gcc make pkg-config; do has_command $name || missing="$missing $name"; done

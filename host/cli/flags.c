@@ -1,7 +1,6 @@
 /* One pass over the words; each is looked up by its name in the one spelling that counts, with '_'. */
 #include "cli/flags.h"
 
-#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +10,7 @@
 #include "base/version.h"
 #include "cli/command.h"
 
-enum { NAME = 64, MOST_FLAGS = 32 };
+enum { NAME = 64, COLUMN = 36, WIDTH = 100 };
 
 static void spell(const char *word, size_t length, char name[NAME])
 {
@@ -25,106 +24,71 @@ static const struct ah_flag *find(const struct ah_flag *flags, int count, const 
 {
     for (int i = 0; i < count; i++) {
         char known[NAME];
-        spell(flags[i].name, strlen(flags[i].name), known);
-        if (!strcmp(known, name))
+        size_t length = strlen(flags[i].name);
+        spell(flags[i].name, length, known);
+        if (!strcmp(known, name) || (known[length - 1] == '*' && !strncmp(known, name, length - 1)))
             return &flags[i];
     }
     return NULL;
 }
 
-/* Options of the launchers that people come from, and what there is instead. */
-static const char *const elsewhere[][2] = {
-    {"--nproc_per_node", "here: --num_processes"},
-    {"-n", "here: --num_processes"},
-    {"-np", "here: --num_processes"},
-    {"--cpu", "leave it out: tensors lie on the CPU unless the script says otherwise"},
-    {"--multi_gpu", "leave it out: the script says where its tensors lie"},
-    {"--mixed_precision", "the script says it: Accelerator{mixed_precision = ...}"},
-    {"--gradient_accumulation_steps", "the script says it: Accelerator{gradient_accumulation_steps = ...}"},
-    {"--num_machines", "leave it out: the processes run on one machine"},
-    {"--nnodes", "leave it out: the processes run on one machine"},
-    {"--machine_rank", "leave it out: the processes run on one machine"},
-    {"--main_process_ip", "leave it out: the processes run on one machine"},
-    {"--main_process_port", "leave it out: the processes need no port"},
-    {"--config_file", "there are no configuration files: give the options to launch"},
-};
-
 static int unknown(const char *command, const struct ah_flag *flags, int count, const char *word, const char *name)
 {
-    const char *known[MOST_FLAGS + 4] = {"--help", "--version", "-e"};
-    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
-        if (!strcmp(elsewhere[i][0], name))
-            return ah_usage(command, "unknown option '%s' (%s)", word, elsewhere[i][1]);
-    for (int i = 0; i < count && i < MOST_FLAGS; i++)
-        known[i + 3] = flags[i].name;
-    const char *near = ah_nearest(name, known);
+    static const char *const always[] = {"--help", "--version", "-e"};
+    enum { ALWAYS = sizeof always / sizeof *always };
+    const char **known = calloc((size_t)count + ALWAYS + 1, sizeof *known);
+    int known_count = 0;
+    for (; known && known_count < ALWAYS; known_count++)
+        known[known_count] = always[known_count];
+    for (int i = 0; known && i < count; i++)
+        if (!strchr(flags[i].name, '*'))
+            known[known_count++] = flags[i].name;
+    const char *near = known ? ah_nearest(name, known) : NULL;
+    free(known);
     return ah_usage(command, near ? "unknown option '%s' (did you mean '%s'?)" : "unknown option '%s'", word, near);
-}
-
-static bool read_bytes(const char *text, double *number)
-{
-    static const char units[] = "KMGT";
-    char *end;
-    *number = strtod(text, &end);
-    if (end == text)
-        return false;
-    const char *unit = *end ? strchr(units, *end & ~0x20) : NULL;
-    if (unit && *unit) {
-        *number *= ldexp(1, 10 * (int)(unit - units + 1));
-        end++;
-    }
-    if (*end && (*end & ~0x20) == 'B')
-        end++;
-    return !*end;
-}
-
-static int set_number(const char *command, const struct ah_flag *flag, const char *value, void *options)
-{
-    double number;
-    char *end;
-    bool read;
-    if (flag->kind == AH_FLAG_BYTES) {
-        read = read_bytes(value, &number);
-    } else {
-        number = strtod(value, &end);
-        read = end != value && !*end;
-    }
-    if (!read || !(number >= flag->least && number <= flag->most) ||
-        (flag->kind == AH_FLAG_WHOLE && number != floor(number))) {
-        if (flag->kind == AH_FLAG_BYTES)
-            return ah_usage(command, "%s expects a size such as 500M or 2G, of at least %gM, got '%s'", flag->name,
-                            ldexp(flag->least, -20), value);
-        return ah_usage(command, "%s expects %s in %g..%g, got '%s'", flag->name,
-                        flag->kind == AH_FLAG_WHOLE ? "a whole number" : "a number", flag->least, flag->most, value);
-    }
-    *(double *)((char *)options + flag->field) = number;
-    return 0;
 }
 
 static int set(const char *command, const struct ah_flag *flag, const char *value, void *options)
 {
-    bool *on = (bool *)((char *)options + flag->field);
+    void *field = (char *)options + flag->field;
     switch (flag->kind) {
     case AH_FLAG_SWITCH:
         if (value)
             return ah_usage(command, "%s takes no value, got '%s'", flag->name, value);
-        *on = true;
+        *(bool *)field = true;
         return 0;
     case AH_FLAG_ON_OFF:
         if (strcmp(value, "on") && strcmp(value, "off"))
             return ah_usage(command, "%s expects on or off, got '%s'", flag->name, value);
-        *on = !strcmp(value, "off");
+        *(bool *)field = !strcmp(value, "off");
+        return 0;
+    case AH_FLAG_TEXT:
+    case AH_FLAG_YES:
+        *(const char **)field = value ? value : "true";
         return 0;
     default:
-        return set_number(command, flag, value, options);
+        if (ah_value_read(&flag->rule, flag->name, value, field) < 0)
+            return ah_usage(command, "%s", ah_error_text());
+        return 0;
     }
+}
+
+static bool takes_value(const struct ah_flag *flag)
+{
+    return flag->kind != AH_FLAG_SWITCH && flag->kind != AH_FLAG_YES;
+}
+
+/* Words behind which a script's own follow. */
+static bool is_script(const char *word)
+{
+    return !strcmp(word, "-e") || !strcmp(word, "-m") || !strcmp(word, "--module");
 }
 
 int ah_flags_read(const char *command, const struct ah_flag *flags, int count, void (*help)(void), int argc,
                   char **argv, void *options)
 {
     int i = 0;
-    for (; i < argc && argv[i][0] == '-' && argv[i][1] && strcmp(argv[i], "-e"); i++) {
+    for (; i < argc && argv[i][0] == '-' && argv[i][1] && !is_script(argv[i]); i++) {
         char name[NAME];
         const char *word = argv[i], *value = strchr(word, '=');
         if (!strcmp(word, "--"))
@@ -141,11 +105,13 @@ int ah_flags_read(const char *command, const struct ah_flag *flags, int count, v
         const struct ah_flag *flag = find(flags, count, name);
         if (!flag)
             return -1 - unknown(command, flags, count, word, name);
+        if (flag->kind == AH_FLAG_REFUSED)
+            return -1 - ah_usage(command, "%s: %s", name, flag->help);
         if (value)
             value++;
-        else if (flag->kind != AH_FLAG_SWITCH && i + 1 < argc)
+        else if (takes_value(flag) && i + 1 < argc)
             value = argv[++i];
-        else if (flag->kind != AH_FLAG_SWITCH)
+        else if (takes_value(flag))
             return -1 - ah_usage(command, "%s expects a value", flag->name);
         if (set(command, flag, value, options))
             return -1 - 2;
@@ -153,11 +119,31 @@ int ah_flags_read(const char *command, const struct ah_flag *flags, int count, v
     return i;
 }
 
+void ah_flags_print_line(const char *name, const char *value, const char *help)
+{
+    int at = printf("  %s%s%s", name, value ? " " : "", value ? value : "");
+    if (at > COLUMN - 2) {
+        putchar('\n');
+        at = 0;
+    }
+    at += printf("%*s", COLUMN - at, "");
+    for (const char *word = help; *word;) {
+        int blanks = (int)strspn(word, " "), bytes = (int)strcspn(word + blanks, " ");
+        if (at + blanks + bytes > WIDTH) {
+            at = printf("\n%*s", COLUMN, "") - 1;
+            blanks = 0;
+            word += strspn(word, " ");
+        }
+        at += printf("%.*s", blanks + bytes, word);
+        word += blanks + bytes;
+    }
+    putchar('\n');
+}
+
 void ah_flags_print(const struct ah_flag *flags, int count)
 {
-    for (int i = 0; i < count; i++) {
-        int width = 31 - (int)strlen(flags[i].name);
-        printf("  %s %-*s  %s\n", flags[i].name, width, flags[i].value ? flags[i].value : "", flags[i].help);
-    }
-    puts("  --help                            this text");
+    for (int i = 0; i < count; i++)
+        if (flags[i].help && flags[i].kind != AH_FLAG_REFUSED)
+            ah_flags_print_line(flags[i].name, flags[i].value, flags[i].help);
+    ah_flags_print_line("--help", NULL, "this text");
 }

@@ -148,6 +148,33 @@ int ah_host_set_arguments(struct ah_host *host, const char *name, int argc, char
     return lua_cpcall(host->lua, set_arguments, &call) ? keep_error(host->lua) : 0;
 }
 
+static int find_module(lua_State *L)
+{
+    const char *name = lua_touserdata(L, 1);
+    lua_getglobal(L, "package");
+    lua_getfield(L, -1, "searchpath");
+    lua_pushstring(L, name);
+    lua_getfield(L, -3, "path");
+    lua_call(L, 2, 2);
+    if (lua_isnil(L, -2))
+        return lua_error(L);
+    lua_pushlightuserdata(L, (void *)(uintptr_t)&error_key);
+    lua_pushvalue(L, -3);
+    lua_rawset(L, LUA_REGISTRYINDEX);
+    return 0;
+}
+
+int ah_host_find_module(struct ah_host *host, const char *name, char *path, size_t room)
+{
+    int status = lua_cpcall(host->lua, find_module, (void *)(uintptr_t)name) ? keep_error(host->lua) : 0;
+    const char *told = ah_host_error(host); /* the path on success */
+    if (status < 0)
+        return ah_fail(AH_EINVAL, "there is no module '%s':%s", name, told);
+    if (snprintf(path, room, "%s", told) >= (int)room)
+        return ah_fail(AH_EINVAL, "the path of module '%s' is longer than %zu bytes", name, room - 1);
+    return 0;
+}
+
 static int load(lua_State *L, const struct call *call)
 {
     if (call->text)

@@ -24,6 +24,8 @@ void ah_host_close(struct ah_host *host);
 
 /* The global `arg`: the script's name at 0, its arguments from 1. */
 int ah_host_set_arguments(struct ah_host *host, const char *name, int argc, char **argv);
+/* The file that `require` would load for a name; AH_EINVAL tells where it was looked for. */
+int ah_host_find_module(struct ah_host *host, const char *name, char *path, size_t room);
 /* Compile a text (name: "@train.lua" for a file, "=-e" for what is none) or a file, and run it with the arguments.
  * AH_ELUA with message and traceback in ah_host_error. */
 int ah_host_run_text(struct ah_host *host, const char *text, size_t bytes, const char *name, int argc, char **argv);

@@ -22,8 +22,10 @@ struct ah_job_options {
     int threads;         /* of each rank, 0: processors / ranks */
     double timeout;      /* seconds that a rank may wait in a collective, 0: as ACCELHOST_TIMEOUT says, else 600 */
     double patience;     /* seconds before a rank that does not come on is told, 0: ACCELHOST_PATIENCE, else 10 */
+    double monitor_interval; /* seconds between two looks for ranks that are stopped or do not start, 0: 1 */
     double grace;        /* seconds that ranks get to end after ah_job_end */
     char **argv;         /* the host's arguments in each rank, argv[0] included, NULL-ended */
+    const char *const *variables; /* NAME=VALUE, NULL-ended: in the ranks' environment. NULL: none */
     int script;          /* a descriptor that the ranks keep, or -1 */
     bool terminal[2];    /* whether output and error end up on a terminal, and how wide that is (0: unknown) */
     int columns;

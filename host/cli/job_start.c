@@ -20,7 +20,7 @@
 static int make_room(int ranks, uint64_t *before)
 {
     struct rlimit limit;
-    rlim_t needed = (rlim_t)ranks * 4 + 64;
+    rlim_t needed = (rlim_t)ranks * 6 + 64;
     *before = 0;
     if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= needed)
         return 0;
@@ -46,6 +46,18 @@ static int describe_rank(const struct ah_job *job, struct ah_environment *enviro
 {
     AH_TRY(ah_environment_set(environment, true, "RANK", "%d", rank));
     return ah_environment_set(environment, true, "LOCAL_RANK", "%d", rank);
+}
+
+/* What the caller gives on top. */
+static int add_variables(const struct ah_job *job, struct ah_environment *environment)
+{
+    for (const char *const *at = job->options.variables; at && *at; at++) {
+        char name[64];
+        size_t bytes = strcspn(*at, "=");
+        snprintf(name, sizeof name, "%.*s", (int)bytes, *at);
+        AH_TRY(ah_environment_set(environment, true, name, "%s", *at + bytes + 1));
+    }
+    return 0;
 }
 
 static int describe_job(const struct ah_job *job, struct ah_environment *environment)
@@ -91,6 +103,7 @@ static int start_ranks(struct ah_job *job, uint64_t descriptors)
     };
     AH_TRY(ah_environment_copy(&environment));
     AH_TRYGO(describe_job(job, &environment), out);
+    AH_TRYGO(add_variables(job, &environment), out);
     for (int r = 0; r < job->size; r++) {
         AH_TRYGO(describe_rank(job, &environment, r), out);
         plan.environment = environment.at;

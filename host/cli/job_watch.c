@@ -58,6 +58,7 @@ void ah_job_watch(struct ah_job *job, int64_t now)
 
 int64_t ah_job_next_watch(const struct ah_job *job, int64_t now)
 {
-    const int64_t second = 1000000000;
-    return now + (job->patience_ns < second ? job->patience_ns : second);
+    double interval = job->options.monitor_interval;
+    int64_t most = interval > 0 ? (int64_t)(interval * 1e9) : 1000000000;
+    return now + (job->patience_ns < most ? job->patience_ns : most);
 }

@@ -1,207 +1,50 @@
-/* A thin command over a job (cli/job.h): options in, the ranks' output merged, signals passed on, the verdict out. One
- * poll over signals, the job and the readers of our output; nothing else here waits. */
+/* accelhost launch: settings in, attempts out. Each attempt is a job of its own with a new board (cli/attempt.h); after
+ * one that failed the next begins, as often as --max_restarts says. */
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "base/status.h"
-#include "base/time.h"
+#include "cli/attempt.h"
 #include "cli/command.h"
-#include "cli/flags.h"
-#include "cli/job.h"
-#include "cli/launch_output.h"
+#include "cli/launch_settings.h"
+#include "cli/rank_logs.h"
 #include "cli/script.h"
-
-struct launch_options {
-    double processes, threads, timeout, patience, grace, max_memory;
-    bool jit_off, gc_stress;
-};
-
-#define FIELD(name) offsetof(struct launch_options, name)
-static const struct ah_flag flags[] = {
-    {"--num_processes", AH_FLAG_WHOLE, FIELD(processes), 1, 256, "N", "ranks to start (default 1)"},
-    {"--num_cpu_threads_per_process", AH_FLAG_WHOLE, FIELD(threads), 1, 1024, "T",
-     "threads of each rank (default: processors / ranks)"},
-    {"--timeout", AH_FLAG_NUMBER, FIELD(timeout), 1e-3, 1e9, "S",
-     "seconds a rank may wait in a collective (default 600)"},
-    {"--patience", AH_FLAG_NUMBER, FIELD(patience), 1e-3, 1e9, "S",
-     "seconds before a rank that does not come on is told (default 10)"},
-    {"--grace", AH_FLAG_NUMBER, FIELD(grace), 0, 1e6, "S", "seconds the ranks get to end after a signal (default 30)"},
-    {"--max_memory", AH_FLAG_BYTES, FIELD(max_memory), 1 << 20, 1e15, "SIZE",
-     "memory that a rank may take for itself, such as 2G"},
-    {"--jit", AH_FLAG_ON_OFF, FIELD(jit_off), 0, 0, "on|off", "LuaJIT's compiler (default on)"},
-    {"--gc-stress", AH_FLAG_SWITCH, FIELD(gc_stress), 0, 0, NULL, "collect garbage at every tensor op"},
-};
-enum { FLAGS = sizeof flags / sizeof *flags };
 
 static void print_help(void)
 {
     puts("usage: accelhost launch [options] script.lua [arguments]\n"
-         "       accelhost launch [options] -e CODE [arguments]\n\n"
+         "       accelhost launch [options] -e CODE [arguments]\n"
+         "       accelhost launch [options] -m MODULE [arguments]\n\n"
          "Runs a script in several processes (ranks) of this host and supervises them. A script named - is read from\n"
-         "stdin.\n\noptions:");
-    ah_flags_print(flags, FLAGS);
+         "stdin; -m runs the file that require would load for the name. Every option is a key of the configuration\n"
+         "file too; 'accelhost config keys' lists keys, variables, and what is refused of other launchers' options.\n\n"
+         "options:");
+    ah_launch_settings_help();
     puts("\nexit codes: 0 ok, 2 usage, 3 a rank failed, 4 a collective timed out, 128+n ended by signal n");
 }
 
+enum { VARIABLES = 12, VARIABLE = 512 };
+
 struct launch {
-    struct ah_output *output;
-    struct ah_job *job;
-    int signals;      /* signalfd */
-    bool reported;    /* which rank failed */
-    int output_error; /* errno of what kept us from writing what ranks said */
+    struct ah_settings settings;
+    struct ah_attempt_options attempt;
+    char variable[VARIABLES][VARIABLE];
+    const char *variables[VARIABLES + 1];
+    int count;
 };
 
-static void on_output(void *context, int rank, int stream, const char *text, size_t bytes)
+static double number(const struct launch *launch, enum ah_setting setting)
 {
-    struct launch *launch = context;
-    if (bytes)
-        ah_output_feed(launch->output, stream, rank, text, bytes, ah_now_ns());
-    else
-        ah_output_end(launch->output, stream, rank, ah_now_ns());
-}
-
-static void on_notice(void *context, const char *text)
-{
-    struct launch *launch = context;
-    ah_output_say(launch->output, 1, text);
-}
-
-/* Signals. */
-
-static int watch_signals(void)
-{
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
-    sigset_t set, blocked;
-    sigemptyset(&set);
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        struct sigaction now;
-        /* What nohup or a shell's background made us ignore stays ignored. */
-        if (sigaction(numbers[i], NULL, &now) || now.sa_handler != SIG_IGN)
-            sigaddset(&set, numbers[i]);
-    }
-    /* Blocked, not ignored: a rank that is just being started keeps it for later. */
-    blocked = set;
-    sigaddset(&blocked, SIGPIPE);
-    sigprocmask(SIG_SETMASK, &blocked, NULL);
-    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
-/* Ctrl-Z: the ranks are no group of the terminal, so they stop and go on with us. */
-static void suspend(struct launch *launch)
-{
-    ah_job_suspend(launch->job);
-    kill(getpid(), SIGSTOP);
-    ah_job_resume(launch->job);
-}
-
-static void on_signals(struct launch *launch)
-{
-    struct signalfd_siginfo info;
-    while (read(launch->signals, &info, sizeof info) == sizeof info) {
-        if (info.ssi_signo == SIGTSTP)
-            suspend(launch);
-        else
-            ah_job_end(launch->job, (int)info.ssi_signo);
-    }
-}
-
-/* Nobody reads any more, or the disk is full. */
-static void on_output_error(struct launch *launch)
-{
-    int error = ah_output_error(launch->output);
-    if (!error || launch->output_error)
-        return;
-    launch->output_error = error;
-    ah_job_end(launch->job, error == EPIPE ? SIGPIPE : SIGTERM);
-}
-
-/* Running. */
-
-static int64_t sooner(int64_t a, int64_t b)
-{
-    return a < 0 || (b >= 0 && b < a) ? b : a;
-}
-
-/* Wait for a signal, the job (unless it is over) and the readers. */
-static void wait_for_news(struct launch *launch, int64_t due)
-{
-    struct pollfd at[] = {
-        {.fd = launch->signals, .events = POLLIN},
-        {.fd = ah_job_is_over(launch->job) ? -1 : ah_job_fd(launch->job), .events = POLLIN},
-        {.fd = ah_output_fd(launch->output, 0), .events = POLLOUT},
-        {.fd = ah_output_fd(launch->output, 1), .events = POLLOUT},
-    };
-    int64_t left = due - ah_now_ns();
-    int timeout = due < 0 ? -1 : left <= 0 ? 0 : (int)((left + 999999) / 1000000);
-    poll(at, sizeof at / sizeof at[0], timeout);
-}
-
-/* What the ranks have said so far comes first; what a stalled reader keeps back may come after. */
-static void report(struct launch *launch)
-{
-    if (!launch->reported)
-        ah_job_report(launch->job);
-    launch->reported = true;
-}
-
-static void supervise(struct launch *launch)
-{
-    int64_t looked = ah_now_ns();
-    while (!ah_job_is_over(launch->job)) {
-        int64_t due = ah_output_flush(launch->output, looked);
-        for (int s = 0; s < 2; s++)
-            ah_job_hold(launch->job, s, ah_output_is_full(launch->output, s));
-        on_output_error(launch);
-        if (ah_job_has_ended(launch->job))
-            report(launch);
-        if (ah_job_is_over(launch->job))
-            break;
-        wait_for_news(launch, sooner(due, ah_job_due(launch->job)));
-        on_signals(launch);
-        looked = ah_now_ns(); /* we may be kept waiting, or be stopped, before and after */
-        ah_job_step(launch->job);
-    }
-}
-
-/* Wait for the readers of what is left; a signal ends that. */
-static void finish_output(struct launch *launch)
-{
-    struct signalfd_siginfo info;
-    ah_output_finish(launch->output);
-    while (ah_output_fd(launch->output, 0) >= 0 || ah_output_fd(launch->output, 1) >= 0) {
-        wait_for_news(launch, ah_job_exit_code(launch->job) > 128 ? ah_now_ns() + 100000000 : -1);
-        if (read(launch->signals, &info, sizeof info) == sizeof info && info.ssi_signo != SIGTSTP)
-            ah_job_end(launch->job, (int)info.ssi_signo);
-        size_t before = ah_output_pending(launch->output);
-        ah_output_flush(launch->output, ah_now_ns());
-        if (ah_job_exit_code(launch->job) > 128 && ah_output_pending(launch->output) == before)
-            return; /* asked to end, and nobody reads */
-    }
-    on_output_error(launch);
-}
-
-static int conclude(struct launch *launch)
-{
-    ah_output_finish(launch->output);
-    report(launch);
-    finish_output(launch);
-    int code = ah_job_exit_code(launch->job);
-    if (launch->output_error && launch->output_error != EPIPE) {
-        fprintf(stderr, "accelhost launch: cannot write what the ranks print: %s\n", strerror(launch->output_error));
-        return 3;
-    }
-    return code;
+    return launch->settings.value[setting].number;
 }
 
 /* The ranks' command line; NULL when memory is out. */
-static char **make_command(const struct launch_options *options, int script, int argc, char **argv)
+static char **make_command(const struct launch *launch, int script, int argc, char **argv)
 {
     enum { OWN = 6 };
     enum { TEXT = 48 };
@@ -212,12 +55,12 @@ static char **make_command(const struct launch_options *options, int script, int
     char *memory = (char *)(command + argc + OWN + 1), *text = memory + TEXT;
     command[at++] = (char *)"accelhost";
     command[at++] = (char *)"run";
-    if (options->jit_off)
+    if (number(launch, AH_SETTING_jit))
         command[at++] = (char *)"--jit=off";
-    if (options->gc_stress)
+    if (number(launch, AH_SETTING_gc_stress))
         command[at++] = (char *)"--gc-stress";
-    if (options->max_memory > 0) {
-        snprintf(memory, TEXT, "--max_memory=%.0f", options->max_memory);
+    if (number(launch, AH_SETTING_max_memory) > 0) {
+        snprintf(memory, TEXT, "--max_memory=%.0f", number(launch, AH_SETTING_max_memory));
         command[at++] = memory;
     }
     if (script >= 0) {
@@ -228,57 +71,145 @@ static char **make_command(const struct launch_options *options, int script, int
     return command;
 }
 
-static void describe(struct ah_job_options *job, const struct launch_options *options)
+/* A variable of the ranks. */
+static void pass(struct launch *launch, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void pass(struct launch *launch, const char *format, ...)
 {
-    struct winsize window = {0};
-    job->ranks = (int)options->processes;
-    job->threads = (int)options->threads;
-    job->timeout = options->timeout;
-    job->patience = options->patience;
-    job->grace = options->grace;
-    job->terminal[0] = isatty(STDOUT_FILENO);
-    job->terminal[1] = isatty(STDERR_FILENO);
-    if (!ioctl(job->terminal[0] ? STDOUT_FILENO : STDERR_FILENO, TIOCGWINSZ, &window))
-        job->columns = window.ws_col;
-    job->output = job->ranks > 1 ? on_output : NULL; /* a single rank writes to our output itself */
-    job->notice = on_notice;
+    va_list args;
+    if (launch->count == VARIABLES)
+        return;
+    va_start(args, format);
+    vsnprintf(launch->variable[launch->count], VARIABLE, format, args);
+    va_end(args);
+    launch->variables[launch->count] = launch->variable[launch->count];
+    launch->variables[++launch->count] = NULL;
+}
+
+/* A setting that a rank reads itself, if anybody has said something. */
+static void pass_setting(struct launch *launch, const char *name, enum ah_setting setting)
+{
+    char text[VARIABLE - 64];
+    ah_settings_write(&launch->settings, setting, text, sizeof text);
+    if (launch->settings.value[setting].origin != AH_FROM_DEFAULT)
+        pass(launch, "%s=%s", name, text);
+}
+
+static void pass_variables(struct launch *launch, int attempt)
+{
+    const char *topics = getenv("ACCELHOST_DEBUG");
+    launch->count = 0;
+    pass_setting(launch, "ACCELHOST_MIXED_PRECISION", AH_SETTING_mixed_precision);
+    pass_setting(launch, "ACCELHOST_GRADIENT_ACCUMULATION_STEPS", AH_SETTING_gradient_accumulation_steps);
+    pass_setting(launch, "ACCELHOST_USE_CPU", AH_SETTING_cpu);
+    pass_setting(launch, "MASTER_ADDR", AH_SETTING_main_process_ip);
+    if (number(launch, AH_SETTING_main_process_port) > 0)
+        pass_setting(launch, "MASTER_PORT", AH_SETTING_main_process_port);
+    if (number(launch, AH_SETTING_debug))
+        pass(launch, "ACCELHOST_DEBUG=%s%scomm", topics ? topics : "", topics && *topics ? "," : "");
+    pass(launch, "ACCELHOST_RESTART_COUNT=%d", attempt);
+    pass(launch, "TORCHELASTIC_RESTART_COUNT=%d", attempt);
+    pass(launch, "TORCHELASTIC_MAX_RESTARTS=%.0f", number(launch, AH_SETTING_max_restarts));
+}
+
+static void describe(struct launch *launch)
+{
+    struct ah_job_options *job = &launch->attempt.job;
+    bool threads = launch->settings.value[AH_SETTING_num_cpu_threads_per_process].origin != AH_FROM_OTHER_VARIABLE;
+    job->ranks = (int)number(launch, AH_SETTING_num_processes);
+    /* OMP_NUM_THREADS reaches the ranks as it is. */
+    job->threads = threads ? (int)number(launch, AH_SETTING_num_cpu_threads_per_process) : 0;
+    job->timeout = number(launch, AH_SETTING_timeout);
+    job->patience = number(launch, AH_SETTING_patience);
+    job->grace = number(launch, AH_SETTING_grace);
+    job->monitor_interval = number(launch, AH_SETTING_monitor_interval);
+    job->variables = launch->variables;
+    launch->attempt.quiet = number(launch, AH_SETTING_quiet) != 0;
+}
+
+static int open_logs(struct launch *launch)
+{
+    const struct ah_setting_value *value = launch->settings.value;
+    const char *folder = value[AH_SETTING_log_dir].text, *tee = value[AH_SETTING_tee].text;
+    const char *redirects = value[AH_SETTING_redirects].text;
+    bool told = value[AH_SETTING_redirects].origin != AH_FROM_DEFAULT;
+    if (!tee)
+        tee = folder && !told ? "3" : "0";
+    if (!strcmp(tee, "0") && !strcmp(redirects, "0"))
+        return 0;
+    AH_TRY(ah_rank_logs_open(&launch->attempt.logs, folder, tee, redirects, launch->attempt.job.ranks));
+    if (!launch->attempt.quiet)
+        fprintf(stderr, "accelhost launch: logs go to %s\n", ah_rank_logs_folder(launch->attempt.logs));
+    return 0;
+}
+
+/* Attempts until one ends well, is ended by a signal or was wrong usage, or none is left. */
+static int run_attempts(struct launch *launch, int *code)
+{
+    int most = (int)number(launch, AH_SETTING_max_restarts);
+    for (int attempt = 0;; attempt++) {
+        pass_variables(launch, attempt);
+        if (launch->attempt.logs)
+            AH_TRY(ah_rank_logs_begin(launch->attempt.logs, attempt));
+        AH_TRY(ah_attempt_run(&launch->attempt, code));
+        if ((*code != 3 && *code != 4) || most == 0)
+            return 0;
+        if (attempt == most) {
+            fprintf(stderr, "accelhost launch: attempt %d failed, the last of %d\n", attempt, most + 1);
+            return 0;
+        }
+        int signal = ah_attempt_signalled(launch->attempt.signals);
+        if (signal) {
+            *code = 128 + signal;
+            return 0;
+        }
+        fprintf(stderr, "accelhost launch: attempt %d failed; all ranks start anew (restart %d of at most %d)\n",
+                attempt, attempt + 1, most);
+    }
+}
+
+static int run(struct launch *launch, int argc, char **argv, int *code)
+{
+    int status = 0;
+    struct ah_job_options *job = &launch->attempt.job;
+    describe(launch);
+    job->script = -1;
+    launch->attempt.signals = -1;
+    if (strcmp(argv[0], "-e") && !ah_script_is_module(argv[0]) && ah_script_is_stream(argv[0]))
+        AH_TRYGO(ah_script_keep(argv[0], &job->script), out);
+    AH_TRYGO(open_logs(launch), out);
+    AH_TRYGO(launch->attempt.signals = ah_attempt_signals(), out);
+    job->argv = make_command(launch, job->script, argc, argv);
+    if (!job->argv) {
+        status = ah_fail(AH_ENOMEM, "out of memory");
+        goto out;
+    }
+    AH_TRYGO(run_attempts(launch, code), out);
+out:
+    ah_rank_logs_close(launch->attempt.logs);
+    if (launch->attempt.signals >= 0)
+        close(launch->attempt.signals);
+    if (job->script >= 0)
+        close(job->script);
+    free(job->argv);
+    return status < 0 ? status : 0;
 }
 
 int ah_cli_launch(int argc, char **argv)
 {
-    struct launch_options options = {.processes = 1, .grace = 30};
-    struct launch launch = {.signals = -1};
-    struct ah_job_options job = {.script = -1, .context = &launch};
-    int status = 0, code = 3, first = ah_flags_read("launch", flags, FLAGS, print_help, argc, argv, &options);
-    if (first < 0)
-        return -1 - first;
-    argc -= first;
-    argv += first;
-    if (ah_script_check("launch", argc, argv))
-        return 2;
-    describe(&job, &options);
-    if (strcmp(argv[0], "-e") && ah_script_is_stream(argv[0]))
-        AH_TRYGO(ah_script_keep(argv[0], &job.script), out);
-    launch.signals = watch_signals();
-    job.argv = make_command(&options, job.script, argc, argv);
-    if (!job.argv || launch.signals < 0) {
-        status = ah_fail(AH_EIO, "%s", strerror(errno));
-        goto out;
-    }
-    fflush(NULL);
-    AH_TRYGO(ah_output_open(&launch.output, (int[]){STDOUT_FILENO, STDERR_FILENO}, job.terminal, job.ranks), out);
-    AH_TRYGO(ah_job_start(&launch.job, &job), out);
-    supervise(&launch);
-    code = conclude(&launch);
-out:
-    if (status < 0)
+    struct launch launch = {.count = 0};
+    int code = 3, first = ah_launch_settings_read(&launch.settings, print_help, argc, argv);
+    if (first < 0) {
+        code = -1 - first;
+    } else if (number(&launch, AH_SETTING_show_config)) {
+        ah_launch_settings_show(&launch.settings);
+        code = 0;
+    } else if (ah_script_check("launch", argc - first, argv + first)) {
+        code = 2;
+    } else if (run(&launch, argc - first, argv + first, &code) < 0) {
         fprintf(stderr, "accelhost launch: %s\n", ah_error_text());
-    ah_job_close(launch.job);
-    ah_output_close(launch.output);
-    if (launch.signals >= 0)
-        close(launch.signals);
-    if (job.script >= 0)
-        close(job.script);
-    free(job.argv);
+        code = 3;
+    }
+    ah_settings_close(&launch.settings);
     return code;
 }

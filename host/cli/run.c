@@ -29,21 +29,23 @@ struct run_options {
 
 #define FIELD(name) offsetof(struct run_options, name)
 static const struct ah_flag flags[] = {
-    {"--jit", AH_FLAG_ON_OFF, FIELD(jit_off), 0, 0, "on|off", "LuaJIT's compiler (default on)"},
-    {"--gc-stress", AH_FLAG_SWITCH, FIELD(gc_stress), 0, 0, NULL,
-     "collect garbage at every tensor op (finds lifetime errors)"},
-    {"--max_memory", AH_FLAG_BYTES, FIELD(max_memory), 1 << 20, 1e15, "SIZE",
+    {"--jit", AH_FLAG_ON_OFF, FIELD(jit_off), .value = "on|off", .help = "LuaJIT's compiler (default on)"},
+    {"--gc-stress", AH_FLAG_SWITCH, FIELD(gc_stress),
+     .help = "collect garbage at every tensor op (finds lifetime errors)"},
+    {"--max_memory", AH_FLAG_VALUE, FIELD(max_memory), {.kind = AH_VALUE_BYTES, 1 << 20, 1e15}, "SIZE",
      "memory that the script may take, such as 2G"},
-    {"--script_fd", AH_FLAG_WHOLE, FIELD(script_fd), 0, 1e6, "FD", "read the script's text from an open file"},
+    {"--script_fd", AH_FLAG_VALUE, FIELD(script_fd), {.kind = AH_VALUE_WHOLE, 0, 1e6}, "FD",
+     "read the script's text from an open file"},
 };
 enum { FLAGS = sizeof flags / sizeof *flags };
 
 static void print_help(void)
 {
     puts("usage: accelhost [run] [options] script.lua [arguments]\n"
-         "       accelhost [run] [options] -e CODE [arguments]\n\n"
+         "       accelhost [run] [options] -e CODE [arguments]\n"
+         "       accelhost [run] [options] -m MODULE [arguments]\n\n"
          "Runs a Lua script in this process. Arguments after the script are its own (the global `arg`).\n"
-         "A script named - is read from stdin.\n\noptions:");
+         "A script named - is read from stdin; -m runs the file that require would load for the name.\n\noptions:");
     ah_flags_print(flags, FLAGS);
     puts("\nexit codes: 0 ok, 1 script error, 2 usage");
 }
@@ -184,6 +186,7 @@ int ah_cli_run(int argc, char **argv)
     struct run_options options = {.script_fd = -1};
     struct ah_board *board;
     struct ah_host host = {0};
+    char module[4096];
     int status = 0, first = ah_flags_read("run", flags, FLAGS, print_help, argc, argv, &options);
     if (first < 0)
         return -1 - first;
@@ -200,6 +203,12 @@ int ah_cli_run(int argc, char **argv)
         return fail(&host, lua_tostring(host.lua, -1));
     if (!board)
         ah_interrupt_watch(host.lua);
+    if (options.script_fd < 0 && ah_script_is_module(argv[0])) {
+        if (ah_host_find_module(&host, argv[1], module, sizeof module) < 0)
+            return finish(&host, ah_usage("run", "%s", ah_error_text()));
+        *++argv = module;
+        argc--;
+    }
     status = run(&host, &options, argc, argv);
     if (status == AH_ELUA)
         return fail(&host, ah_host_error(&host));

@@ -19,9 +19,9 @@ int ah_script_check(const char *command, int argc, char **argv)
     struct stat info;
     if (argc < 1)
         return ah_usage(command, "expected a script");
-    bool code = !strcmp(argv[0], "-e");
+    bool module = ah_script_is_module(argv[0]), code = !strcmp(argv[0], "-e") || module;
     if (code && argc < 2)
-        return ah_usage(command, "-e expects code");
+        return ah_usage(command, module ? "%s expects the name of a module" : "%s expects code", argv[0]);
     int own = argc - 1 - code;
     if (own > MOST_ARGUMENTS)
         return ah_usage(command, "%d arguments are more than the %d that a script can take", own, MOST_ARGUMENTS);
@@ -34,6 +34,11 @@ int ah_script_check(const char *command, int argc, char **argv)
     if (S_ISDIR(info.st_mode))
         return ah_usage(command, "expected a script, but '%s' is a directory", argv[0]);
     return 0;
+}
+
+bool ah_script_is_module(const char *word)
+{
+    return !strcmp(word, "-m") || !strcmp(word, "--module");
 }
 
 bool ah_script_is_stream(const char *path)

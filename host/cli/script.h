@@ -1,11 +1,15 @@
-/* The script that a command is asked to run: a file, a piece of code after -e, or what stdin or a pipe brings. */
+/* The script that a command is asked to run: a file, a piece of code after -e, a module after -m, or what stdin or a
+ * pipe brings. */
 #ifndef AH_CLI_SCRIPT_H
 #define AH_CLI_SCRIPT_H
 
 #include <stdbool.h>
 
-/* Check the words behind a command's options: [-e] SCRIPT ARGUMENTS... 0, or 2 after telling what is wrong. */
+/* Check the words behind a command's options: [-e|-m] SCRIPT ARGUMENTS... 0, or 2 after telling what is wrong. */
 int ah_script_check(const char *command, int argc, char **argv);
+
+/* Whether the word that follows names a module. */
+bool ah_script_is_module(const char *word);
 
 /* Whether a script's text can be read only once, or by this process only: "-" (stdin), a pipe, a device. */
 bool ah_script_is_stream(const char *path);

@@ -94,7 +94,7 @@ local function check_variables(told)
     if known[variable.name] then report("host/cli/variables.def: %s is told twice", variable.name) end
     known[variable.name] = true
   end
-  local pipe = io.popen(("grep -rhoE '\"ACCELHOST_[A-Z]+\"' %s/host %s/lua | sort -u"):format(root, root))
+  local pipe = io.popen(("grep -rhoE '\"ACCELHOST_[A-Z_]+\"' %s/host %s/lua | sort -u"):format(root, root))
   for line in pipe:lines() do
     local name = line:match '"(.*)"'
     if not known[name] then report("host/cli/variables.def: %s is read and not told", name) end

@@ -12,12 +12,13 @@ local function add_option(command, line)
   local flag, rest = line:match "^  (%-%-[%w_%-]+)%s*(.*)$"
   if flag then
     local value, text = rest:match "^(%S+)  +(.*)$"
+    if not value and rest:find "^%u[%u_]*$" then value, text = rest, "" end
     command.options[#command.options + 1] = {flag = flag, value = value or "", text = text or rest}
     return true
   end
   local last = command.options[#command.options]
   local more = last and line:match "^%s%s%s+(%S.*)$"
-  if more then last.text = last.text .. " " .. more end
+  if more then last.text = (last.text .. " " .. more):gsub("^ ", "") end
   return more ~= nil
 end
 
@@ -31,7 +32,7 @@ local function parse(name, text)
       state = state == "usage" and "text" or state
       if state == "options" then state = "tail" end
       if state == "text" then command.text[#command.text + 1] = "" end
-    elseif line == "options:" then
+    elseif line:find "^%l+:$" then -- "options:", or a group of them
       state = "options"
     elseif state == "options" then
       add_option(command, line)

@@ -57,18 +57,6 @@ describe("accelhost", function()
     assert.equal(2, run.host({"env", "more"}).code)
   end)
 
-  it("says what other launchers' options are called here", function()
-    for option, text in pairs {
-      ["--nproc_per_node=2"] = "here: --num_processes", ["-n"] = "here: --num_processes", ["--cpu"] = "leave it out",
-      ["--mixed_precision"] = "the script says it: Accelerator{mixed_precision = ...}",
-      ["--config_file"] = "there are no configuration files",
-    } do
-      local result = run.host {"launch", option, "x.lua"}
-      assert.equal(2, result.code)
-      assert.is_truthy(result.stderr:find(text, 1, true), result.stderr)
-    end
-  end)
-
   it("has help for every command", function()
     for _, command in ipairs {"run", "launch", "data"} do
       local result = run.host {command, "--help"}

@@ -251,7 +251,7 @@ describe("accelhost launch", function()
     local result = launch {"--help"}
     assert.equal(0, result.code)
     for _, name in ipairs {"--num_processes", "--num_cpu_threads_per_process", "--timeout", "--grace",
-      "--max_memory", "--jit", "--gc-stress"} do
+      "--max_memory", "--jit", "--gc_stress"} do
       assert.truthy(result.stdout:find(name, 1, true), name)
     end
   end)

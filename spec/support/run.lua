@@ -40,15 +40,19 @@ end
 function run.program(words, options)
   options = options or {}
   local base = os.tmpname()
-  local names = {}
-  for name in pairs(options.env or {}) do names[#names + 1] = name end
+  -- The user's own configuration file is none of the specs' business.
+  local names, env = {}, {ACCELHOST_CONFIG_FILE = ""}
+  for name, value in pairs(options.env or {}) do env[name] = value end
+  for name in pairs(env) do names[#names + 1] = name end
   table.sort(names)
   local parts = {}
   if options.dir then parts[#parts + 1] = "cd " .. run.quote(options.dir) .. " &&" end
   parts[#parts + 1] = "exec env"
   for _, name in ipairs(names) do
-    local value = options.env[name]
-    parts[#parts + 1] = value == false and "-u " .. name or name .. "=" .. run.quote(value)
+    if env[name] == false then parts[#parts + 1] = "-u " .. name end
+  end
+  for _, name in ipairs(names) do
+    if env[name] ~= false then parts[#parts + 1] = name .. "=" .. run.quote(env[name]) end
   end
   parts[#parts + 1] = ("timeout -k 2 %d"):format((options.timeout or 60) * slowness)
   for _, word in ipairs(words) do parts[#parts + 1] = run.quote(word) end

@@ -1,0 +1,224 @@
+/* One poll over signals, the job and the readers of our output; nothing else here waits. */
+#include "cli/attempt.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "base/time.h"
+#include "cli/launch_output.h"
+#include "cli/rank_logs.h"
+
+struct launch {
+    struct ah_output *output;
+    struct ah_job *job;
+    struct ah_rank_logs *logs;
+    int signals;      /* signalfd */
+    bool quiet;
+    bool reported;    /* which rank failed */
+    int output_error; /* errno of what kept us from writing what ranks said */
+};
+
+static void on_output(void *context, int rank, int stream, const char *text, size_t bytes)
+{
+    struct launch *launch = context;
+    if (launch->logs)
+        ah_rank_logs_write(launch->logs, rank, stream, text, bytes);
+    if (bytes && (!launch->logs || ah_rank_logs_shows(launch->logs, rank, stream)))
+        ah_output_feed(launch->output, stream, rank, text, bytes, ah_now_ns());
+    else if (!bytes)
+        ah_output_end(launch->output, stream, rank, ah_now_ns());
+}
+
+static void on_notice(void *context, const char *text)
+{
+    struct launch *launch = context;
+    if (!launch->quiet || launch->reported)
+        ah_output_say(launch->output, 1, text);
+}
+
+/* Signals. */
+
+int ah_attempt_signals(void)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
+    sigset_t set, blocked;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        struct sigaction now;
+        /* What nohup or a shell's background made us ignore stays ignored. */
+        if (sigaction(numbers[i], NULL, &now) || now.sa_handler != SIG_IGN)
+            sigaddset(&set, numbers[i]);
+    }
+    /* Blocked, not ignored: a rank that is just being started keeps it for later. */
+    blocked = set;
+    sigaddset(&blocked, SIGPIPE);
+    sigprocmask(SIG_SETMASK, &blocked, NULL);
+    int signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return signals >= 0 ? signals : ah_fail(AH_EIO, "cannot watch signals: %s", strerror(errno));
+}
+
+int ah_attempt_signalled(int signals)
+{
+    struct signalfd_siginfo info;
+    while (read(signals, &info, sizeof info) == sizeof info)
+        if (info.ssi_signo != SIGTSTP)
+            return (int)info.ssi_signo;
+    return 0;
+}
+
+/* Ctrl-Z: the ranks are no group of the terminal, so they stop and go on with us. */
+static void suspend(struct launch *launch)
+{
+    ah_job_suspend(launch->job);
+    kill(getpid(), SIGSTOP);
+    ah_job_resume(launch->job);
+}
+
+static void on_signals(struct launch *launch)
+{
+    struct signalfd_siginfo info;
+    while (read(launch->signals, &info, sizeof info) == sizeof info) {
+        if (info.ssi_signo == SIGTSTP)
+            suspend(launch);
+        else
+            ah_job_end(launch->job, (int)info.ssi_signo);
+    }
+}
+
+/* Nobody reads any more, or the disk is full. */
+static void on_output_error(struct launch *launch)
+{
+    int error = ah_output_error(launch->output);
+    if (!error || launch->output_error)
+        return;
+    launch->output_error = error;
+    ah_job_end(launch->job, error == EPIPE ? SIGPIPE : SIGTERM);
+}
+
+/* A log that cannot be written does not end the job. */
+static void on_log_error(struct launch *launch)
+{
+    char line[160];
+    int error = launch->logs ? ah_rank_logs_take_error(launch->logs) : 0;
+    if (!error)
+        return;
+    snprintf(line, sizeof line, "accelhost launch: cannot write a log file, which ends here: %s\n", strerror(error));
+    ah_output_say(launch->output, 1, line);
+}
+
+/* Running. */
+
+static int64_t sooner(int64_t a, int64_t b)
+{
+    return a < 0 || (b >= 0 && b < a) ? b : a;
+}
+
+/* Wait for a signal, the job (unless it is over) and the readers. */
+static void wait_for_news(struct launch *launch, int64_t due)
+{
+    struct pollfd at[] = {
+        {.fd = launch->signals, .events = POLLIN},
+        {.fd = ah_job_is_over(launch->job) ? -1 : ah_job_fd(launch->job), .events = POLLIN},
+        {.fd = ah_output_fd(launch->output, 0), .events = POLLOUT},
+        {.fd = ah_output_fd(launch->output, 1), .events = POLLOUT},
+    };
+    int64_t left = due - ah_now_ns();
+    int timeout = due < 0 ? -1 : left <= 0 ? 0 : (int)((left + 999999) / 1000000);
+    poll(at, sizeof at / sizeof at[0], timeout);
+}
+
+/* What the ranks have said so far comes first; what a stalled reader keeps back may come after. */
+static void report(struct launch *launch)
+{
+    bool reported = launch->reported;
+    launch->reported = true;
+    if (!reported)
+        ah_job_report(launch->job);
+}
+
+static void supervise(struct launch *launch)
+{
+    int64_t looked = ah_now_ns();
+    while (!ah_job_is_over(launch->job)) {
+        int64_t due = ah_output_flush(launch->output, looked);
+        for (int s = 0; s < 2; s++)
+            ah_job_hold(launch->job, s, ah_output_is_full(launch->output, s));
+        on_output_error(launch);
+        on_log_error(launch);
+        if (ah_job_has_ended(launch->job))
+            report(launch);
+        if (ah_job_is_over(launch->job))
+            break;
+        wait_for_news(launch, sooner(due, ah_job_due(launch->job)));
+        on_signals(launch);
+        looked = ah_now_ns(); /* we may be kept waiting, or be stopped, before and after */
+        ah_job_step(launch->job);
+    }
+}
+
+/* Wait for the readers of what is left; a signal ends that. */
+static void finish_output(struct launch *launch)
+{
+    struct signalfd_siginfo info;
+    ah_output_finish(launch->output);
+    while (ah_output_fd(launch->output, 0) >= 0 || ah_output_fd(launch->output, 1) >= 0) {
+        wait_for_news(launch, ah_job_exit_code(launch->job) > 128 ? ah_now_ns() + 100000000 : -1);
+        if (read(launch->signals, &info, sizeof info) == sizeof info && info.ssi_signo != SIGTSTP)
+            ah_job_end(launch->job, (int)info.ssi_signo);
+        size_t before = ah_output_pending(launch->output);
+        ah_output_flush(launch->output, ah_now_ns());
+        if (ah_job_exit_code(launch->job) > 128 && ah_output_pending(launch->output) == before)
+            return; /* asked to end, and nobody reads */
+    }
+    on_output_error(launch);
+}
+
+static int conclude(struct launch *launch)
+{
+    ah_output_finish(launch->output);
+    on_log_error(launch);
+    report(launch);
+    finish_output(launch);
+    int code = ah_job_exit_code(launch->job);
+    if (launch->output_error && launch->output_error != EPIPE) {
+        fprintf(stderr, "accelhost launch: cannot write what the ranks print: %s\n", strerror(launch->output_error));
+        return 3;
+    }
+    return code;
+}
+
+static void look_at_terminal(struct ah_job_options *job)
+{
+    struct winsize window = {0};
+    job->terminal[0] = isatty(STDOUT_FILENO);
+    job->terminal[1] = isatty(STDERR_FILENO);
+    if (!ioctl(job->terminal[0] ? STDOUT_FILENO : STDERR_FILENO, TIOCGWINSZ, &window))
+        job->columns = window.ws_col;
+}
+
+int ah_attempt_run(struct ah_attempt_options *options, int *code)
+{
+    struct ah_job_options *job = &options->job;
+    struct launch launch = {.signals = options->signals, .logs = options->logs, .quiet = options->quiet};
+    int status = 0;
+    look_at_terminal(job);
+    job->output = job->ranks > 1 || launch.logs ? on_output : NULL; /* else the rank writes to our output itself */
+    job->notice = on_notice;
+    job->context = &launch;
+    fflush(NULL);
+    AH_TRYGO(ah_output_open(&launch.output, (int[]){STDOUT_FILENO, STDERR_FILENO}, job->terminal, job->ranks), out);
+    AH_TRYGO(ah_job_start(&launch.job, job), out);
+    supervise(&launch);
+    *code = conclude(&launch);
+out:
+    ah_job_close(launch.job);
+    ah_output_close(launch.output);
+    return status;
+}

@@ -1,0 +1,27 @@
+/* One run of all ranks in the foreground: their output merged, signals passed on, the verdict told. */
+#ifndef AH_CLI_ATTEMPT_H
+#define AH_CLI_ATTEMPT_H
+
+#include <stdbool.h>
+
+#include "cli/job.h"
+
+struct ah_rank_logs;
+
+struct ah_attempt_options {
+    struct ah_job_options job; /* terminal, columns and where output and notices go are filled in */
+    struct ah_rank_logs *logs; /* or NULL; begun for this attempt */
+    int signals;               /* of ah_attempt_signals */
+    bool quiet;                /* tell of failures only */
+};
+
+/* Block the signals that end or stop a job, but for those that the parent had us ignore, and return a descriptor that
+ * tells of them; AH_EIO. */
+int ah_attempt_signals(void);
+/* The number of a signal that ends a job, if one has come; else 0. */
+int ah_attempt_signalled(int signals);
+
+/* Run it to its end. 0 with its exit code (cli/job.h; also 3 when what ranks print cannot be written), or a status. */
+int ah_attempt_run(struct ah_attempt_options *options, int *code);
+
+#endif

@@ -1,0 +1,23 @@
+/* The settings of a launch: its flags, the variables and the configuration file, told and shown. */
+#ifndef AH_CLI_LAUNCH_SETTINGS_H
+#define AH_CLI_LAUNCH_SETTINGS_H
+
+#include "config/settings.h"
+
+struct ah_environment;
+
+/* Read all of them; settings is open then, whatever the result. Tells on stderr which value goes before another, unless
+ * --quiet, and what is wrong. Returns the index of the first word that is no option, or -1 - exit code. `help` prints
+ * what --help says. */
+int ah_launch_settings_read(struct ah_settings *settings, void (*help)(void), int argc, char **argv);
+
+/* Where the configuration file is looked for: `flag` or, when that is NULL, what the variable or else the default says;
+ * "" for nowhere. *named: somebody said so, and it must be there. AH_EINVAL. */
+int ah_launch_config_path(const char *flag, char *path, size_t room, bool *named);
+
+/* The options by groups, for --help. */
+void ah_launch_settings_help(void);
+/* Every setting, its value and where that comes from. */
+void ah_launch_settings_show(const struct ah_settings *settings);
+
+#endif

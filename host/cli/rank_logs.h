@@ -1,0 +1,27 @@
+/* What ranks write, kept in files: FOLDER/RUN/attempt_K/RANK/stdout.log and stderr.log, as torchrun lays them out. */
+#ifndef AH_CLI_RANK_LOGS_H
+#define AH_CLI_RANK_LOGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct ah_rank_logs;
+
+/* `folder` NULL: a new one among the system's temporary files. `tee` and `redirects` are checked texts of
+ * AH_VALUE_STREAMS; what neither names gets no file. AH_EIO. */
+int ah_rank_logs_open(struct ah_rank_logs **out, const char *folder, const char *tee, const char *redirects,
+                      int ranks);
+void ah_rank_logs_close(struct ah_rank_logs *logs);
+
+/* The folder of this run. */
+const char *ah_rank_logs_folder(const struct ah_rank_logs *logs);
+/* The files of the next attempt, from 0 on. AH_EIO. */
+int ah_rank_logs_begin(struct ah_rank_logs *logs, int attempt);
+/* Append what a rank wrote to a stream (0 output, 1 errors). */
+void ah_rank_logs_write(struct ah_rank_logs *logs, int rank, int stream, const char *text, size_t bytes);
+/* Whether that goes to the screen as well. */
+bool ah_rank_logs_shows(const struct ah_rank_logs *logs, int rank, int stream);
+/* The errno with which a file could not be written, once; that file gets no more. 0: all is well. */
+int ah_rank_logs_take_error(struct ah_rank_logs *logs);
+
+#endif

@@ -1,0 +1,51 @@
+--- What the launcher was told for this job's script (flags, variables, a configuration file): it reaches the ranks as
+--- variables of the environment, and stands where the script itself says nothing.
+local arguments = require "accelhost.util.arguments"
+local warn = require "accelhost.util.warn"
+
+local launched = {}
+
+-- setting -> {variables, the first one that is set counts; how a text becomes the value}
+local settings = {
+  mixed_precision = {{"ACCELHOST_MIXED_PRECISION", "ACCELERATE_MIXED_PRECISION"}, string.lower},
+  gradient_accumulation_steps = {
+    {"ACCELHOST_GRADIENT_ACCUMULATION_STEPS", "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"}, tonumber,
+  },
+  cpu = {
+    {"ACCELHOST_USE_CPU", "ACCELERATE_USE_CPU"},
+    function(text)
+      local words = {["true"] = true, yes = true, on = true, ["1"] = true, ["false"] = false, no = false, off = false,
+        ["0"] = false}
+      return words[text:lower()]
+    end,
+  },
+}
+
+--- The value of a setting: the script's own, else the launcher's, else the default. Both, and different: the script's,
+--- and a line that says so.
+---@param what string the function that takes it, for messages
+---@param name string
+---@param kind string of accelhost.util.kinds
+---@param own any what the script says, nil for nothing
+---@param default any
+---@return any
+function launched.settle(what, name, kind, own, default)
+  for _, variable in ipairs(settings[name][1]) do
+    local text = os.getenv(variable)
+    if text and text ~= "" then
+      local value = settings[name][2](text)
+      if own ~= nil then
+        if own ~= value then
+          warn(("%s: %s is %s as the script says, not %s as %s says"):format(what, name, tostring(own), text, variable))
+        end
+        return own
+      end
+      if value == nil then value = text end
+      return arguments.check(what, ("%s (from %s)"):format(name, variable), kind, value)
+    end
+  end
+  if own ~= nil then return own end
+  return default
+end
+
+return launched

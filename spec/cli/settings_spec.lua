@@ -1,0 +1,321 @@
+-- Where a job's settings come from: flags, variables, a configuration file.
+local folder = require "spec.support.folder"
+local run = require "spec.support.run"
+
+local leave
+local function launch(words, env)
+  local all = {"launch"}
+  for _, word in ipairs(words) do all[#all + 1] = word end
+  return run.host(all, {timeout = 20, env = env})
+end
+
+local function write(name, text)
+  local file = assert(io.open(name, "wb"))
+  file:write(text)
+  assert(file:close())
+  return name
+end
+
+-- {value, origin} by setting, as --show_config prints them.
+local function shown(words, env)
+  words[#words + 1] = "--show_config"
+  local result = launch(words, env)
+  assert.same({0, ""}, {result.code, result.stderr:match "^.-Try" or ""})
+  local list = {}
+  for line in result.stdout:gmatch "[^\n]+" do
+    local name, value, origin = line:match "^(%S+) +(%S+) +(.*)$"
+    if name then list[name] = {value, origin} end
+  end
+  return list, result
+end
+
+-- What is said of wrong usage, which ends with 2.
+local function refused(words, env)
+  local result = launch(words, env)
+  assert.equal(2, result.code, result.output)
+  assert.equal("", result.stdout)
+  local line, hint = result.stderr:match "^accelhost launch: (.-)\n(.*)$"
+  assert.equal("Try 'accelhost launch --help'.\n", hint)
+  return line
+end
+
+describe("settings of a job", function()
+  setup(function() leave = folder.enter() end)
+  teardown(function() leave() end)
+
+  it("come from a flag before a variable, a variable before the file, the file before the default", function()
+    write("order.yaml", "timeout: 40\npatience: 4\ngrace: 5\n")
+    local list, result = shown({"--config_file", "order.yaml", "--timeout=60"},
+      {ACCELHOST_TIMEOUT = "50", ACCELHOST_PATIENCE = "3"})
+    assert.same({"60", "--timeout"}, list.timeout)
+    assert.same({"3", "ACCELHOST_PATIENCE"}, list.patience)
+    assert.same({"5", "order.yaml:3"}, list.grace)
+    assert.same({"0", "default"}, list.max_restarts)
+    assert.equal("accelhost launch: timeout is 60 (--timeout), not 50 (ACCELHOST_TIMEOUT)\n" ..
+      "accelhost launch: patience is 3 (ACCELHOST_PATIENCE), not 4 (order.yaml:2)\n", result.stderr)
+  end)
+
+  it("contradict each other in silence with --quiet, and not at all when they mean the same", function()
+    write("same.yaml", "timeout: 60.0\n")
+    assert.equal("", select(2, shown {"--config_file", "same.yaml", "--timeout", "60"}).stderr)
+    assert.equal("", select(2, shown {"--config_file", "same.yaml", "--timeout", "61", "-q"}).stderr)
+  end)
+
+  it("are read from a file in the user's folder when nothing else is said", function()
+    assert.truthy(os.execute "mkdir -p own/accelhost house/.config/accelhost" == 0)
+    write("own/accelhost/default_config.yaml", "num_processes: 5\n")
+    write("house/.config/accelhost/default_config.yaml", "num_processes: 6\n")
+    local here = require("lfs").currentdir()
+    local own = {XDG_CONFIG_HOME = here .. "/own", HOME = here .. "/house", ACCELHOST_CONFIG_FILE = false}
+    assert.same({"5", here .. "/own/accelhost/default_config.yaml:1"}, shown({}, own).num_processes)
+    own.XDG_CONFIG_HOME = false
+    assert.same({"6", here .. "/house/.config/accelhost/default_config.yaml:1"}, shown({}, own).num_processes)
+    own.HOME = here
+    assert.same({"1", "default"}, shown({}, own).num_processes)
+    own.ACCELHOST_CONFIG_FILE = here .. "/own/accelhost/default_config.yaml"
+    assert.equal("5", shown({}, own).num_processes[1])
+    assert.equal("1", shown({}, {ACCELHOST_CONFIG_FILE = "", HOME = here .. "/house"}).num_processes[1])
+  end)
+
+  it("may be told in JSON", function()
+    write("some.json", [[{"num_processes": 3, "timeout": 1.5, "cpu": true, "log_dir": null, "tee": "0:3,1:2"}]])
+    local list = shown {"--config_file", "some.json"}
+    assert.same({"3", "some.json"}, list.num_processes)
+    assert.same({"1.5", "true", "-", "0:3,1:2"},
+      {list.timeout[1], list.cpu[1], list.log_dir[1], list.tee[1]})
+  end)
+
+  it("take '-' for '_' in flags and keys, and other launchers' names with a hint", function()
+    write("dash.yaml", "num-processes: 3\nuse_cpu: yes\nmaster-port: 29501\n")
+    local list = shown {"--config-file", "dash.yaml", "--max-restarts=2"}
+    assert.same({"3", "true", "29501", "2"},
+      {list.num_processes[1], list.cpu[1], list.main_process_port[1], list.max_restarts[1]})
+    local other, result = shown {"--nproc_per_node", "2", "--nnodes=1", "--standalone", "--rdzv_backend", "c10d"}
+    assert.same({"2", "--nproc_per_node"}, other.num_processes)
+    assert.truthy(result.stderr:find("--nproc_per_node is called --num_processes here", 1, true))
+    assert.equal("--num_processes and --nproc_per_node are the same setting: give one",
+      refused {"--nproc_per_node", "2", "--num_processes", "3"})
+  end)
+
+  it("reach the ranks", function()
+    write("ranks.yaml", "num_processes: 2\nmixed_precision: bf16\ngradient_accumulation_steps: 4\nuse_cpu: true\n" ..
+      "main_process_ip: 10.0.0.7\nmain_process_port: 4711\nnum_cpu_threads_per_process: 3\ndebug: true\n")
+    local code = [[local names = {"ACCELHOST_MIXED_PRECISION", "ACCELHOST_GRADIENT_ACCUMULATION_STEPS",
+      "ACCELHOST_USE_CPU", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS", "ACCELHOST_DEBUG"}
+      for i, name in ipairs(names) do names[i] = os.getenv(name) end print(table.concat(names, " "))]]
+    local result = launch({"--config_file", "ranks.yaml", "-e", code}, {ACCELHOST_DEBUG = "alloc"})
+    assert.equal("[r0-r1] bf16 4 true 10.0.0.7 4711 3 alloc,comm\n", result.stdout)
+    assert.equal("4,2\n", launch({"-e", "print(os.getenv 'OMP_NUM_THREADS')"}, {OMP_NUM_THREADS = "4,2"}).stdout)
+  end)
+
+  it("understand what Accelerate's variables say, behind our own", function()
+    local list = shown({}, {ACCELERATE_MIXED_PRECISION = "fp16", ACCELERATE_USE_CPU = "true",
+      ACCELERATE_GRADIENT_ACCUMULATION_STEPS = "2", ACCELHOST_GRADIENT_ACCUMULATION_STEPS = "3"})
+    assert.same({"fp16", "ACCELERATE_MIXED_PRECISION"}, list.mixed_precision)
+    assert.same({"true", "ACCELERATE_USE_CPU"}, list.cpu)
+    assert.same({"3", "ACCELHOST_GRADIENT_ACCUMULATION_STEPS"}, list.gradient_accumulation_steps)
+    assert.equal("ACCELERATE_USE_FSDP: parameters are not sharded: every rank holds the whole model",
+      refused({"-e", ""}, {ACCELERATE_USE_FSDP = "true"}))
+    assert.equal(0, launch({"-e", ""}, {ACCELERATE_USE_FSDP = "false"}).code)
+  end)
+
+  it("count an empty variable as none and tell of one that is misspelt", function()
+    assert.equal("default", shown({}, {ACCELHOST_TIMEOUT = ""}).timeout[2])
+    local result = launch({"-e", "print(1)"}, {ACCELHOST_NUM_PROCESES = "3"})
+    assert.same({0, "1\n"}, {result.code, result.stdout})
+    assert.equal("accelhost launch: ACCELHOST_NUM_PROCESES is no variable of this program (did you mean " ..
+      "ACCELHOST_NUM_PROCESSES?)\n", result.stderr)
+  end)
+
+  it("start one rank on each processor with auto", function()
+    local count = require("accelhost._C").system.cpu_count()
+    assert.equal(tostring(count), shown({"--num_processes", "auto"}).num_processes[1])
+  end)
+
+  it("of wrong values are refused, with the place and what was expected", function()
+    for _, case in ipairs {
+      {{"--num_processes", "0"}, "--num_processes expects a whole number in 1..256 or auto, got '0'"},
+      {{"--num_processes=gpu"},
+        "--num_processes: a number is wanted, or auto for one rank on each processor (got 'gpu')"},
+      {{"--timeout", "soon"}, "--timeout expects a number in 0.001..1e+09, got 'soon'"},
+      {{"--max_memory", "2X"}, "--max_memory expects a size such as 500M or 2G, of at least 1M, got '2X'"},
+      {{"--mixed_precision", "bf61"}, "--mixed_precision expects no, bf16 or fp16, got 'bf61'"},
+      {{"--mixed_precision=fp8"},
+        "--mixed_precision: nothing here computes with 8-bit floats; bf16 and fp16 are known (got 'fp8')"},
+      {{"--tee", "4"}, "--tee expects 0 (nothing), 1 (output), 2 (errors) or 3 (both), or that by rank as in " ..
+        "0:3,1:2, got '4'"},
+      {{"--tee", "2:3", "--num_processes", "2"}, "--tee: there is no rank 2 among 2"},
+      {{"--cpu=maybe"}, "--cpu expects true or false, got 'maybe'"},
+      {{"--log_dir="}, "--log_dir expects a text, got nothing"},
+      {{"--num_machines", "2"}, "--num_machines: a job runs on one machine; several are not supported yet (got '2')"},
+      {{"--gpu_ids", "0,1"}, "--gpu_ids: ranks share no GPUs yet: the script names its device (got '0,1')"},
+    } do
+      case[1][#case[1] + 1] = "-e"
+      case[1][#case[1] + 1] = ""
+      assert.equal(case[2], refused(case[1]))
+    end
+    assert.equal("ACCELHOST_NUM_PROCESSES expects a whole number in 1..256 or auto, got '2.5'",
+      refused({"-e", ""}, {ACCELHOST_NUM_PROCESSES = "2.5"}))
+  end)
+
+  it("that mean nothing here are refused, each with its reason", function()
+    for flag, reason in pairs {
+      ["--use_fsdp"] = "parameters are not sharded", ["--fsdp_offload_params=true"] = "parameters are not sharded",
+      ["--use_deepspeed"] = "there is no DeepSpeed", ["--zero_stage"] = "there is no DeepSpeed",
+      ["--megatron_lm_tp_degree"] = "there is no Megatron-LM",
+      ["--dynamo_backend=inductor"] = "models are not compiled",
+      ["--multi_gpu"] = "ranks share no GPUs yet", ["--tpu"] = "there are no TPUs here",
+      ["--rdzv_backend=etcd"] = "need no meeting place", ["--rdzv-endpoint=x:1"] = "need no meeting place",
+      ["--no_python"] = "ranks run Lua scripts", ["--mpirun_hostfile=x"] = "launch starts the ranks itself",
+      ["--enable_cpu_affinity"] = "the system places processes", ["--shutdown_timeout=3"] = "here: --grace",
+      ["--fp8_backend"] = "nothing here computes with 8-bit floats",
+      ["--parallelism_config_tp_size=2"] = "ranks train data-parallel only",
+    } do
+      assert.truthy(refused({flag, "x.lua"}):find(reason, 1, true), flag)
+    end
+    assert.equal("unknown option '--num_proceses' (did you mean '--num_processes'?)",
+      refused {"--num_proceses", "2", "x.lua"})
+  end)
+
+  it("are all in --help, in groups", function()
+    local help = launch({"--help"}).stdout
+    for name in launch({"--show_config"}).stdout:gmatch "([%w_]+) [^\n]*\n" do
+      assert.truthy(help:find("\n  --" .. name .. " ", 1, true), name)
+    end
+    for _, group in ipairs {"processes", "training", "restarts", "limits", "output", "program"} do
+      assert.truthy(help:find("\n" .. group .. ":\n", 1, true), group)
+    end
+    assert.is_nil(help:find " \n")
+  end)
+end)
+
+describe("a configuration file", function()
+  setup(function() leave = folder.enter() end)
+  teardown(function() leave() end)
+
+  -- What is said of a file with this text.
+  local function said(text, name)
+    return refused {"--config_file", write(name or "c.yaml", text), "-e", ""}
+  end
+
+  it("of Accelerate's for CPUs loads", function()
+    write("accelerate.yaml", [[
+compute_environment: LOCAL_MACHINE
+debug: false
+distributed_type: MULTI_CPU
+downcast_bf16: 'no'
+dynamo_config:
+  dynamo_backend: 'NO'
+enable_cpu_affinity: false
+fsdp_config: {}
+ipex_config:
+  ipex: false
+machine_rank: 0
+main_training_function: main
+mixed_precision: 'no'
+mpirun_config: {}
+num_machines: 1
+num_processes: 2
+rdzv_backend: static
+same_network: true
+tpu_env: []
+tpu_use_cluster: false
+tpu_use_sudo: false
+use_cpu: true
+]])
+    local list = shown {"--config_file", "accelerate.yaml"}
+    assert.same({"2", "accelerate.yaml:16"}, list.num_processes)
+    assert.same({"true", "no"}, {list.cpu[1], list.mixed_precision[1]})
+  end)
+
+  it("that asks for what is not here is refused with key, line and reason", function()
+    assert.equal("c.yaml:2: distributed_type: ranks train data-parallel on CPUs (NO and MULTI_CPU are known); what " ..
+      "shards is not supported (got 'FSDP')", said "debug: false\ndistributed_type: FSDP\n")
+    assert.equal("c.yaml:2: fsdp_version: parameters are not sharded: every rank holds the whole model (got '2')",
+      said "fsdp_config:\n  fsdp_version: 2\n")
+    assert.equal("c.yaml:2: gradient_accumulation_steps: there is no DeepSpeed: every rank holds the whole model",
+      said "deepspeed_config:\n  gradient_accumulation_steps: 1\n")
+    assert.equal("c.yaml:2: dynamo_backend: models are not compiled (got 'INDUCTOR')",
+      said "dynamo_config:\n  dynamo_backend: INDUCTOR\n")
+    assert.equal("c.json: compute_environment: jobs run on this machine (got 'AMAZON_SAGEMAKER')",
+      said([[{"compute_environment": "AMAZON_SAGEMAKER"}]], "c.json"))
+  end)
+
+  it("with an unknown key is refused with the nearest one", function()
+    assert.equal("c.yaml:2: unknown key 'num_procesess' (did you mean 'num_processes'?)",
+      said "debug: false\nnum_procesess: 2\n")
+    assert.equal("c.yaml:1: unknown key 'zzzz'", said "zzzz: 2\n")
+    assert.equal("c.yaml:1: show_config: is told by a flag or a variable, not in a file", said "show_config: true\n")
+  end)
+
+  it("with wrong types or nesting is refused", function()
+    for text, line in pairs {
+      ["num_processes: [1, 2]\n"] = "c.yaml:1: num_processes: expected a value, got a list",
+      ["num_processes:\n  a: 1\n"] = "c.yaml:2: num_processes: expected a value, got a map",
+      ["num_processes: two\n"] = "c.yaml:1: num_processes expects a whole number in 1..256 or auto, got 'two'",
+      ["dynamo_config: 3\n"] = "c.yaml:1: dynamo_config: expected a map",
+      ["- 1\n- 2\n"] = "c.yaml: expected keys and values, got a list",
+      ["word\n"] = "c.yaml: expected keys and values, got a value",
+      ["? [a]\n: b\n"] = "c.yaml: line 1: expected a key, got a list or a map",
+      ["timeout: 1\ntimeout: 2\n"] = "c.yaml: line 2: 'timeout' stands twice",
+      ["num_processes: 1\nnproc_per_node: 2\n"] = "c.yaml:2: nproc_per_node: the same setting stands in c.yaml:1",
+    } do
+      assert.equal(line, said(text))
+    end
+  end)
+
+  it("is data only, and bounded", function()
+    for text, line in pairs {
+      ["a: &a [x]\nb: *a\n"] = "c.yaml: line 1: anchors (&name) are not taken",
+      ["timeout: *a\n"] = "c.yaml: line 1: aliases (*name) are not taken",
+      ["timeout: !!int 3\n"] = "c.yaml: line 1: tags (!name) are not taken",
+      ["!!python/object:os.system {}\n"] = "c.yaml: line 1: tags (!name) are not taken",
+      ["debug: false\n---\ndebug: true\n"] = "c.yaml: line 2: a second document begins",
+      ["x: \"open"] = "c.yaml: line 1: no YAML: found unexpected end of stream",
+      ["a: " .. ("["):rep(100)] = "c.yaml: line 1: nested too deep",
+      ["a: [" .. ("1,"):rep(5000) .. "]"] = "c.yaml: more than 4096 values",
+      [("#"):rep(300000)] = "c.yaml: expected at most 262144 bytes, got 262145",
+      ["\0\1"] = "c.yaml: line 1: no YAML: control characters are not allowed",
+    } do
+      assert.equal(line, said(text))
+    end
+    assert.matches("^c.json: line 1: no JSON: duplicate object key", said([[{"timeout": 1, "timeout": 2}]], "c.json"))
+    assert.equal("c.json: nested too deep", said(("["):rep(40) .. ("]"):rep(40), "c.json"))
+    assert.matches("^c.json: line 1: no JSON: ", said("{", "c.json"))
+  end)
+
+  it("that holds nothing says nothing", function()
+    for _, text in ipairs {"", "# a comment\n", "---\n", "{}", "num_processes: ~\nlog_dir: null\n"} do
+      assert.equal("1", shown({"--config_file", write("empty.yaml", text)}).num_processes[1])
+    end
+  end)
+
+  it("that cannot be read is an error, wherever it was named", function()
+    assert.equal("cannot read 'none.yaml': No such file or directory", refused {"--config_file=none.yaml", "-e", ""})
+    assert.equal("cannot read '.': it is a folder", refused({"-e", ""}, {ACCELHOST_CONFIG_FILE = "."}))
+    assert.equal("/dev/zero: expected at most 262144 bytes, got 262145",
+      refused {"--config_file", "/dev/zero", "-e", ""})
+  end)
+end)
+
+describe("launch -m", function()
+  setup(function() leave = folder.enter() end)
+  teardown(function() leave() end)
+
+  it("runs the file that require would load, with its arguments", function()
+    os.execute "mkdir pack"
+    write("pack/train.lua", "print(arg[0], ...)")
+    local result = launch {"--num_processes", 2, "-m", "pack.train", "a", "--b"}
+    assert.same({0, run.everyone(2, "./pack/train.lua\ta\t--b\n")}, {result.code, run.by_rank(result.stdout)})
+    assert.equal("./pack/train.lua\tc\n", run.host({"run", "--module", "pack.train", "c"}).stdout)
+  end)
+
+  it("says where it looked for a module that is not there, and ends with 2", function()
+    local result = launch {"-m", "pack.none"}
+    assert.equal(2, result.code)
+    assert.matches("accelhost run: there is no module 'pack.none':", result.stderr)
+    assert.matches("no file '%./pack/none.lua'", result.stderr)
+    assert.equal("accelhost launch: -m expects the name of a module\nTry 'accelhost launch --help'.\n",
+      launch({"-m"}).stderr)
+  end)
+end)

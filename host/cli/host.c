@@ -77,6 +77,22 @@ static int open_library(lua_State *L)
     return 0;
 }
 
+/* LuaJIT ends the process by itself when an error has nobody to catch it. */
+static void (*give_up)(const char *text);
+
+static int panic(lua_State *L)
+{
+    char line[256];
+    const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "an error that nothing caught";
+    int held = lua_gc(L, LUA_GCCOUNT, 0);
+    if (strstr(text, "not enough memory"))
+        snprintf(line, sizeof line, "not enough memory: Lua held %d MiB", held / 1024);
+    else
+        snprintf(line, sizeof line, "%s", text);
+    give_up(line);
+    return 0;
+}
+
 int ah_host_open(struct ah_host *host, const struct ah_host_options *options)
 {
     ah_cpu_open();
@@ -84,6 +100,10 @@ int ah_host_open(struct ah_host *host, const struct ah_host_options *options)
     host->lua = luaL_newstate();
     if (!host->lua)
         return ah_fail(AH_ENOMEM, "out of memory");
+    if (options->give_up) {
+        give_up = options->give_up;
+        lua_atpanic(host->lua, panic);
+    }
     if (!lua_cpcall(host->lua, open_library, (void *)(uintptr_t)options))
         return 0;
     const char *text = lua_tostring(host->lua, -1);

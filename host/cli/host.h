@@ -16,6 +16,9 @@ struct ah_host {
 struct ah_host_options {
     bool jit_off;   /* run without LuaJIT's compiler */
     bool gc_stress; /* collect garbage at every tensor op */
+    /* Ends the process after an error that nothing catches: some LuaJITs tell so that memory is out. The process has
+     * one such function, the last one given; without it LuaJIT prints its own words and exits. */
+    void (*give_up)(const char *text);
 };
 
 /* AH_ELUA or AH_ENOMEM. Also switches the compiler off where the system lets no program make code. */

@@ -89,6 +89,12 @@ static int fail(struct ah_host *host, const char *text)
     return finish(host, 1);
 }
 
+/* The state cannot be closed any more. */
+static void give_up(const char *text)
+{
+    fail(&(struct ah_host){NULL}, text);
+}
+
 static void tell(const char *line)
 {
     fflush(stdout);
@@ -196,7 +202,8 @@ int ah_cli_run(int argc, char **argv)
         return 2;
     ah_tell_to(tell);
     AH_TRYGO(ah_board_attach(&board), failed);
-    AH_TRYGO(ah_host_open(&host, &(struct ah_host_options){options.jit_off, options.gc_stress}), failed);
+    struct ah_host_options settings = {options.jit_off, options.gc_stress, give_up};
+    AH_TRYGO(ah_host_open(&host, &settings), failed);
     if (options.max_memory > 0)
         AH_TRYGO(limit_memory(options.max_memory), failed);
     if (lua_cpcall(host.lua, replace_os_exit, &host))

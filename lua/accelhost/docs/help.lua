@@ -5,6 +5,7 @@ local find = require "accelhost.docs.find"
 local model = require "accelhost.docs.model"
 local Page = require "accelhost.docs.page"
 local signature = require "accelhost.docs.signature"
+local arguments = require "accelhost.util.arguments"
 
 local function parameter_rows(parameters)
   local rows = {}
@@ -168,7 +169,8 @@ local function near(told, commands, word)
     if not full[name] then known[#known + 1] = name end
     full[name] = full[name] or whole
   end
-  for name, entry in pairs(told.by_name) do
+  for _, name in ipairs(arguments.sorted_keys(told.by_name)) do
+    local entry = told.by_name[name]
     know(name, entry.name)
     know(name:match "[%w_]+$" or name, entry.name)
     if #word > 2 and name:lower():find(lower, 1, true) and entry.name == name then found[#found + 1] = name end

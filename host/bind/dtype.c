@@ -88,7 +88,6 @@ static int finfo(lua_State *L)
     return 1;
 }
 
-/* The bounds of int64 pass what a Lua number holds exactly: its max reads 2^63. */
 static int iinfo(lua_State *L)
 {
     enum ah_dtype dtype = ah_check_dtype(L, 1);
@@ -118,7 +117,8 @@ int ah_open_dtype(lua_State *L)
          *     accelhost.finfo("float16").max  --> 65504
          * @return table<string, number> */
         {"finfo", finfo, "type:d?"},
-        /* The limits of an integer dtype: a table with bits, max and min.
+        /* The limits of an integer dtype: a table with bits, max and min. No Lua number is 2^63 - 1, so the max of
+         * int64 reads 2^63, which is one more; the largest number that a tensor of int64 takes is 2^63 - 1024.
          *     accelhost.iinfo("uint8").max  --> 255
          * @return table<string, number> */
         {"iinfo", iinfo, "type:d"},

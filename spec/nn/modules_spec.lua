@@ -1,8 +1,8 @@
---- Layers, losses and functions against PyTorch's numbers, of scripts/fixtures/modules.py, which says what a case is;
+--- Layers, losses and functions against PyTorch's numbers, of scripts/fixtures/modules, which says what a case is;
 --- and their second derivatives against differences.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
-local fixture = require "spec.fixtures.modules"
+local fixture = require("spec.support.fixtures").read "modules"
 local gradcheck = require "spec.support.gradcheck"
 
 local nn, F = accelhost.nn, accelhost.nn.functional

@@ -1,4 +1,4 @@
--- Functions made of ops: what the table of cases (spec/fixtures/functions.lua) does not say.
+-- Functions made of ops: what the table of cases (spec/fixtures/ops) does not say.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local gradcheck = require "spec.support.gradcheck"

@@ -1,5 +1,5 @@
---- The op case table: PyTorch's numbers for every op (spec/fixtures/ops.lua) and for the functions that are made of ops
---- (spec/fixtures/functions.lua), and what turns a case into calls.
+--- The op case table: PyTorch's numbers for every op and for the functions that are made of ops (spec/fixtures/ops),
+--- and what turns a case into calls.
 --
 --   local ops = require "spec.support.ops"
 --   for _, case in ipairs(ops.cases) do
@@ -10,9 +10,9 @@
 -- A layout says how inputs lie in memory: "contiguous", or "strided" (the same values through a transposed or
 -- stepping view).
 local accelhost = require "accelhost"
+local fixtures = require "spec.support.fixtures"
 
-local ops = {cases = dofile("spec/fixtures/ops.lua")}
-for _, case in ipairs(dofile("spec/fixtures/functions.lua")) do table.insert(ops.cases, case) end
+local ops = {cases = fixtures.read "ops"}
 
 --- The numbers of a tensor in row-major order, as a flat table.
 ---@param tensor userdata

@@ -53,6 +53,8 @@ class Generator:
         return self.random.choice(items)
 
     def integer(self, low, high):
+        if low > high:
+            raise Give
         return self.random.randint(low, high)
 
     def number(self):

@@ -184,18 +184,25 @@ def encoder_layer(g, dtype):
     return (width, heads), extra, [[g.integer(1, 3), g.integer(1, 3), width]]
 
 
+WEIGHTY = ("Linear", "Bilinear", "Conv1d", "Conv2d", "Conv3d", "ConvT", "BatchNorm", "LayerNorm", "GroupNorm",
+           "Embedding", "Multi", "Transformer", "InstanceNorm", "RMSNorm", "PReLU", "RNN", "LSTM", "GRU", "AdaptiveLog")
+HOLDERS = ("TransformerEncoder", "TransformerDecoder")  # take no dtype
+
+
 def emit_module(g):
     """A module is made, run once or twice (sometimes in evaluation) and its gradients are taken."""
     name = g.choice(CLASSES)
     dtype = g.choice(FLOATS)
     args, extra, inputs = CLASSES[name](g, dtype)
-    weighty = name.startswith(("Linear", "Bilinear", "Conv", "BatchNorm", "LayerNorm", "GroupNorm", "Embedding",
-                               "Multi", "Transformer"))
-    if weighty and (dtype == "float64" or g.chance(0.3)):
+    if name.startswith(WEIGHTY) and name not in HOLDERS and (dtype == "float64" or g.chance(0.3)):
         extra += (("dtype", Dtype(dtype)),)
     made = g.let(Call("nn", name, args, extra), "m")
     if not made:
         return
+    if name in HOLDERS and dtype == "float64":
+        g.emit(Do(Call(made[0], "double", (), ())))
+    if name.startswith(WEIGHTY):
+        around(g, made)
     if g.chance(0.25):
         g.emit(Do(Call(made[0], "eval", (), ())))
     for _ in range(2 if g.chance(0.25) else 1):
@@ -212,6 +219,24 @@ def emit_module(g):
             more = options(g, 0.3, need_weights=[False], average_attn_weights=[False])
         g.let(Call(None, made[0].fields[0], tuple(refs), more), "y")
     g.backward()
+    if name.startswith(WEIGHTY) and g.chance(0.3):
+        round_trip(g, made[0], Call("nn", name, args, extra))
+
+
+def around(g, made):
+    """Now and then a norm around the weight, in both of PyTorch's ways."""
+    if g.chance(0.12):
+        name = g.choice(["weight_norm", "spectral_norm", "parametrizations.weight_norm",
+                         "parametrizations.spectral_norm", "parametrizations.orthogonal"])
+        g.emit(Do(Call("nn.utils", name, (made[0],), options(g, 0.3, dim=[0, 1]) if "weight" in name else ())))
+
+
+def round_trip(g, made, again):
+    """What a module saves, read by a new one of its kind, which draws other numbers."""
+    state = g.let(Call(made, "state_dict", (), ()), "d")
+    other = g.let(again, "m")
+    if state and other:
+        g.emit(Do(Call(other[0], "load_state_dict", (state[0],), ())))
 
 
 # Functions without state and losses.

@@ -254,8 +254,9 @@ def call_of(statement):
 
 
 LUA_PRELUDE = """local accelhost = require "accelhost"
-local F, nn, optim, autograd = accelhost.nn.functional, accelhost.nn, accelhost.optim, accelhost.autograd"""
+local F, nn, optim, autograd = accelhost.nn.functional, accelhost.nn, accelhost.optim, accelhost.autograd
+local linalg, special = accelhost.linalg, accelhost.special"""
 
 PY_PRELUDE = """import torch
 import torch.nn.functional as F
-from torch import nn, optim, autograd, inf, nan"""
+from torch import nn, optim, autograd, linalg, special, inf, nan"""

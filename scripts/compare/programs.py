@@ -2,7 +2,10 @@
 
 import torch
 
+from algebra import emit_algebra
+from composed import emit_composed
 from generate import Generator, Give
+import layers  # noqa: F401  (fills the table of modules)
 from modules import emit_functional, emit_init, emit_loss, emit_module
 from ops import OpTable, emit_index, emit_op, emit_operator, emit_small, emit_split
 from program import Call
@@ -18,7 +21,7 @@ class Programs:
         self.rows = rows
         self.table = OpTable(rows)
         self.kinds = [(self.ops, 12), (emit_module, 3), (emit_functional, 2), (emit_loss, 2), (emit_training, 2),
-                      (emit_init, 0.5)]
+                      (emit_init, 0.5), (emit_algebra, 2)]
         torch.manual_seed(0)
         self.fresh_state = torch.get_rng_state()
 
@@ -44,8 +47,8 @@ class Programs:
             attempt(g, g.backward)
 
     def step(self, g):
-        kind = g.random.choices(["op", "operator", "index", "split", "small", "view", "backward"],
-                                [20, 3, 3, 1, 3, 2, 0.5])[0]
+        kind = g.random.choices(["op", "composed", "operator", "index", "split", "small", "view",
+                                 "backward"], [20, 14, 3, 3, 1, 3, 2, 0.5])[0]
         if kind == "op":
             emit_op(g, self.table.choose(g))
         elif kind == "backward":
@@ -53,7 +56,8 @@ class Programs:
         elif kind == "view":
             g.view()
         else:
-            {"operator": emit_operator, "index": emit_index, "split": emit_split, "small": emit_small}[kind](g)
+            {"composed": emit_composed, "operator": emit_operator, "index": emit_index, "split": emit_split,
+             "small": emit_small}[kind](g)
 
 
 def attempt(g, action):

@@ -90,6 +90,9 @@ class Snapshot:
         elif isinstance(value, torch.optim.Optimizer):
             for i, group in enumerate(value.param_groups):
                 self.value(f"{name}.lr{i + 1}", float(group["lr"]))
+        elif isinstance(value, dict):
+            for key in sorted(value, key=str):
+                self.value(f"{name}.{key}", value[key])
         elif isinstance(value, (list, tuple)):
             for i, item in enumerate(value):
                 self.value(f"{name}.{i + 1}", item)
@@ -140,10 +143,12 @@ class Torch:
 
 
 def all_names(statements):
+    """The variables that are compared: all but those that begin with _."""
     names = {}
     for statement in statements:
         for name in names_of(statement):
-            names[name] = True
+            if name[0] != "_":
+                names[name] = True
     return list(names)
 
 

@@ -1,4 +1,4 @@
-"""Optimizers and schedulers: a few steps on a few parameters, the rates and the parameters compared."""
+"""Optimizers and schedulers: some steps on a few parameters; the rates, the parameters and the saved states compared."""
 
 from generate import FLOATS
 from modules import options
@@ -8,13 +8,26 @@ OPTIMIZERS = {
     "SGD": dict(lr=[0.1, 0.5], momentum=[0, 0.9], dampening=[0, 0.3], weight_decay=[0.1], nesterov=[True],
                 maximize=[True]),
     "Adam": dict(lr=[0.1], betas=[[0.5, 0.9], [0.0, 0.99]], eps=[1e-3, 0.1], weight_decay=[0.1], amsgrad=[True],
-                 maximize=[True]),
+                 maximize=[True], decoupled_weight_decay=[True]),
     "AdamW": dict(lr=[0.1], betas=[[0.5, 0.9]], eps=[1e-3], weight_decay=[0, 0.3], amsgrad=[True], maximize=[True]),
     "RMSprop": dict(lr=[0.1], alpha=[0.5], eps=[1e-3], weight_decay=[0.1], momentum=[0.5, 0.9], centered=[True],
                     maximize=[True]),
     "Adagrad": dict(lr=[0.1, 1], lr_decay=[0.1], weight_decay=[0.1], initial_accumulator_value=[0.5], eps=[1e-3],
                     maximize=[True]),
     "Adadelta": dict(lr=[0.5, 1], rho=[0.5], eps=[1e-3], weight_decay=[0.1], maximize=[True]),
+    "NAdam": dict(lr=[0.1], betas=[[0.5, 0.9]], eps=[1e-3], weight_decay=[0.1], momentum_decay=[0.1],
+                  decoupled_weight_decay=[True], maximize=[True]),
+    "RAdam": dict(lr=[0.1], betas=[[0.5, 0.9], [0.9, 0.99]], eps=[1e-3], weight_decay=[0.1],
+                  decoupled_weight_decay=[True], maximize=[True]),
+    "Adamax": dict(lr=[0.1], betas=[[0.5, 0.9]], eps=[1e-3], weight_decay=[0.1], maximize=[True]),
+    "ASGD": dict(lr=[0.1], lambd=[0.1], alpha=[0.5], t0=[2, 5], weight_decay=[0.1], maximize=[True]),
+    "Rprop": dict(lr=[0.1], etas=[[0.4, 1.3]], step_sizes=[[1e-3, 2]], maximize=[True]),
+    "Adafactor": dict(lr=[0.1], beta2_decay=[-0.5], eps=[[None, 0.1], [1e-5, 1e-2]], d=[2, 0.5], weight_decay=[0.1],
+                      maximize=[True]),
+    "Muon": dict(lr=[0.1], weight_decay=[0, 0.3], momentum=[0.5], nesterov=[False], ns_steps=[3],
+                 adjust_lr_fn=["original", "match_rms_adamw"]),
+    "LBFGS": dict(lr=[0.1, 0.5], max_iter=[2, 5], history_size=[2], line_search_fn=["strong_wolfe"],
+                  tolerance_grad=[1e-3], tolerance_change=[1e-4]),
 }
 
 # name: (function(generator) -> required arguments, options)
@@ -32,75 +45,148 @@ SCHEDULERS = {
                    final_div_factor=[100], three_phase=[True])),
     "CyclicLR": (lambda g: (g.choice([0.01, 0.1]), g.choice([0.5, 1])),
                  dict(step_size_up=[2, 3], step_size_down=[1, 2], mode=["triangular", "triangular2", "exp_range"],
-                      gamma=[0.9], cycle_momentum=[False])),
+                      gamma=[0.9], cycle_momentum=[False],
+                      scale_fn=[Raw("function(n) return 1 / (n + 1) end", "lambda n: 1 / (n + 1)")],
+                      scale_mode=["cycle", "iterations"])),
     "LambdaLR": (lambda g: (Raw("function(n) return 1 / (n + 1) end", "lambda n: 1 / (n + 1)"),), {}),
-    "MultiplicativeLR": (lambda g: (Raw("function(n) return 0.5 + n / 10 end", "lambda n: 0.5 + n / 10"),), {}),
+    "MultiplicativeLR": (lambda g: (Raw("function(n) return 0.5 + n / 100 end", "lambda n: 0.5 + n / 100"),), {}),
     "ReduceLROnPlateau": (lambda g: (), dict(mode=["min", "max"], factor=[0.5], patience=[0, 1], threshold=[0.1, 0.5],
-                          threshold_mode=["abs", "rel"], cooldown=[1], min_lr=[0.02])),
+                          threshold_mode=["abs", "rel"], cooldown=[1], min_lr=[0.02], eps=[0.01])),
 }
+PARTS = ("StepLR", "ConstantLR", "LinearLR", "ExponentialLR", "CosineAnnealingLR", "MultiStepLR", "PolynomialLR")
 
 
-def parameters(g, count):
+def parameters(g, count, rank=None):
     dtype = g.choice(FLOATS)
     refs = []
     for _ in range(count):
-        ref = g.literal(g.shape(0, 2), dtype, grad=True)
+        ref = g.literal(g.shape(0, 2) if rank is None else [g.integer(1, 3) for _ in range(rank)], dtype, grad=True)
         refs.append(ref)
     return refs
 
 
-def make_optimizer(g, refs):
-    name = g.choice(OPTIMIZERS)
-    extra = options(g, 0.4, **OPTIMIZERS[name])
-    params = list(refs)
-    if len(refs) > 1 and g.chance(0.35):  # groups with options of their own
-        first = Raw(f"{{params = {{{refs[0].lua()}}}, lr = 0.25, weight_decay = 0.05}}",
-                    f"dict(params=[{refs[0].py()}], lr=0.25, weight_decay=0.05)")
-        rest = ", ".join(r.lua() for r in refs[1:])
-        params = [first, Raw(f"{{params = {{{rest}}}}}", f"dict(params=[{rest}])")]
-    return g.let(Call("optim", name, (params,), extra), "o")
+def grouped(g, refs):
+    """The parameters as a list, or in groups with options of their own."""
+    if len(refs) < 2 or not g.chance(0.35):
+        return list(refs)
+    first = Raw(f"{{params = {{{refs[0].lua()}}}, lr = 0.25, weight_decay = 0.05}}",
+                f"dict(params=[{refs[0].py()}], lr=0.25, weight_decay=0.05)")
+    rest = ", ".join(r.lua() for r in refs[1:])
+    return [first, Raw(f"{{params = {{{rest}}}}}", f"dict(params=[{rest}])")]
 
 
-def make_scheduler(g, optimizer):
-    name = g.choice(SCHEDULERS)
+def scheduler_of(g, optimizer, names=None):
+    """The call that makes a scheduler, and its name."""
+    name = g.choice(names or list(SCHEDULERS) + ["SequentialLR", "ChainedScheduler", "SWALR"])
+    if name == "SWALR":
+        return name, Call("optim.swa_utils", name, (optimizer, g.choice([0.05, 0.5])), options(
+            g, 0.5, anneal_epochs=[2, 5], anneal_strategy=["cos", "linear"]))
+    if name in ("SequentialLR", "ChainedScheduler"):
+        parts = [scheduler_of(g, optimizer, PARTS)[1] for _ in range(g.integer(1, 3))]
+        if name == "ChainedScheduler":
+            return name, Call("optim.lr_scheduler", name, (parts,), ())
+        marks = sorted(g.random.sample(range(1, 8), len(parts) - 1))
+        return name, Call("optim.lr_scheduler", name, (optimizer, parts, marks), ())
     required, choices = SCHEDULERS[name]
     extra = options(g, 0.5, **choices)
     if name == "OneCycleLR":
-        extra += (("total_steps", g.integer(5, 8)),)
-    return name, g.let(Call("optim.lr_scheduler", name, (optimizer,) + required(g), extra), "z")
+        extra += (("total_steps", g.integer(35, 40)),)
+    return name, Call("optim.lr_scheduler", name, (optimizer,) + required(g), extra)
+
+
+def losses(g, refs, quick=False):
+    """A loss of the parameters as an expression."""
+    total = None
+    for ref in refs if not g.chance(0.15) else refs[:1]:
+        part = Binary("*", ref, ref)
+        if g.chance(0.3):
+            part = Call(part, "sin", (), ())
+        part = Call(part, "sum", (), ())
+        total = part if total is None else Binary("+", total, part)
+    return total
 
 
 def emit_training(g):
-    refs = parameters(g, g.integer(1, 3))
-    made = make_optimizer(g, refs)
+    name = g.choice(OPTIMIZERS)
+    refs = parameters(g, 1 if name == "LBFGS" else g.integer(1, 3), 2 if name == "Muon" else None)
+    params, extra = grouped(g, refs), options(g, 0.4, **OPTIMIZERS[name])
+    made = g.let(Call("optim", name, (params,), extra), "o")
     if not made:
         return
-    optimizer = made[0]
-    name, scheduler = make_scheduler(g, optimizer) if g.chance(0.5) else ("", None)
-    for _ in range(g.integer(1, 4)):
-        total = None
-        for ref in refs if not g.chance(0.15) else refs[:1]:
-            square = g.let(Binary("*", ref, ref), "q")
-            if g.chance(0.3):
-                square = g.let(Call(square[0] if square else ref, "sin", (), ()), "q")
-            part = Call(square[0], "sum", (), ())
-            total = part if total is None else Binary("+", total, part)
-        loss = g.let(total, "l")
-        g.emit(Do(Call(loss[0], "backward", (), ())))
+    loss = losses(g, refs)
+    kind, call = scheduler_of(g, made[0]) if g.chance(0.5) else ("", None)
+    scheduler = g.let(call, "z") if call else None
+    if name == "LBFGS":
+        return by_closure(g, made[0], loss)
+    many = g.chance(0.4)
+    for _ in range(1 if many else g.integer(1, 4)):
+        step(g, made[0], refs, loss, kind if scheduler else "", scheduler, 30 if many else 1)
+    if g.chance(0.5):
+        saved(g, Call("optim", name, (params,), extra), made[0], refs, loss)
+    if scheduler and g.chance(0.4):
+        saved_scheduler(g, call, scheduler[0], kind)
+
+
+def step(g, optimizer, refs, loss, kind, scheduler, times):
+    """One step, statement by statement, or many in a loop."""
+    if times > 1:
+        lua = f"local l = {loss.lua()} l:backward() {optimizer.lua()}:step() {optimizer.lua()}:zero_grad()"
+        py = f"l = {loss.py()}; l.backward(); {optimizer.py()}.step(); {optimizer.py()}.zero_grad()"
+        if scheduler:
+            at = "l" if kind == "ReduceLROnPlateau" else ""
+            lua += f" {scheduler[0].lua()}:step({at})"
+            py += f"; {scheduler[0].py()}.step({at})"
+        g.emit(Do(Raw(f"for _ = 1, {times} do {lua} end", f"for _ in range({times}): {py}")))
+    else:
+        value = g.let(loss, "l")
+        g.emit(Do(Call(value[0], "backward", (), ())))
         if g.chance(0.2):
             clip(g, refs)
         g.emit(Do(Call(optimizer, "step", (), ())))
         if scheduler:
-            g.emit(Do(Call(scheduler[0], "step", (loss[0],) if name == "ReduceLROnPlateau" else (), ())))
-            g.let(Call(scheduler[0], "get_last_lr", (), ()), "n", "table")
+            g.emit(Do(Call(scheduler[0], "step", (value[0],) if kind == "ReduceLROnPlateau" else (), ())))
         if g.chance(0.85):
             g.emit(Do(Call(optimizer, "zero_grad", (), () if g.chance(0.7) else (("set_to_none", False),))))
+    if scheduler:
+        g.let(Call(scheduler[0], "get_last_lr", (), ()), "n", "table")
+
+
+def by_closure(g, optimizer, loss):
+    """Steps of an optimizer that asks for the loss itself."""
+    lua, py = optimizer.lua(), optimizer.py()
+    closure = Raw(f"function() {lua}:zero_grad() local l = {loss.lua()} l:backward() return l end",
+                  f"lambda: ({py}.zero_grad(), l := {loss.py()}, l.backward())[1]")
+    for _ in range(g.integer(1, 3)):
+        g.let(Call(optimizer, "step", (closure,), ()), "l")
+
+
+def saved(g, again, optimizer, refs, loss):
+    """The state, and a step of a new optimizer that has read it."""
+    g.let(Raw(f"{optimizer.lua()}:state_dict().state", f"{optimizer.py()}.state_dict()['state']"), "d")
+    state = g.let(Call(optimizer, "state_dict", (), ()), "_d")
+    other = g.let(again, "o")
+    if state and other:
+        g.emit(Do(Call(other[0], "load_state_dict", (state[0],), ())))
+        step(g, other[0], refs, loss, "", None, 3)
+
+
+def saved_scheduler(g, again, scheduler, kind):
+    """A new scheduler goes on where the saved one was."""
+    state = g.let(Call(scheduler, "state_dict", (), ()), "_d")
+    other = g.let(again, "z")
+    if state and other:
+        g.emit(Do(Call(other[0], "load_state_dict", (state[0],), ())))
+        g.emit(Do(Call(other[0], "step", (1,) if kind == "ReduceLROnPlateau" else (), ())))
+        g.let(Call(other[0], "get_last_lr", (), ()), "n", "table")
 
 
 def clip(g, refs):
-    if g.chance(0.6):
+    kind = g.integer(0, 2)
+    if kind == 0:
         g.let(Call("nn.utils", "clip_grad_norm_", (list(refs), g.choice([0.5, 1, 10])),
+                   options(g, 0.4, norm_type=[1, 2, 3, float("inf")])), "c")
+    elif kind == 1:
+        g.let(Call("nn.utils", "get_total_norm", ([Raw(r.lua() + ".grad", r.py() + ".grad") for r in refs],),
                    options(g, 0.4, norm_type=[1, 2, 3, float("inf")])), "c")
     else:
         g.emit(Do(Call("nn.utils", "clip_grad_value_", (list(refs), 0.5), ())))
-

@@ -58,6 +58,20 @@ local function put_optimizer(optimizer, name)
   end
 end
 
+local function put_table(value, name)
+  local keys, count = {}, #value
+  for i = 1, count do put_value(value[i], name .. "." .. i) end
+  for key in pairs(value) do
+    if type(key) == "string" or key < 1 or key > count then keys[#keys + 1] = tostring(key) end
+  end
+  table.sort(keys)
+  for _, key in ipairs(keys) do
+    local item = value[key]
+    if item == nil then item = value[tonumber(key)] end
+    put_value(item, name .. "." .. key)
+  end
+end
+
 function put_value(value, name)
   if C.is_tensor(value) then
     put_tensor(value, name)
@@ -75,12 +89,13 @@ function put_value(value, name)
   elseif optim.Optimizer.is_optimizer(value) then
     put_optimizer(value, name)
   elseif type(value) == "table" and getmetatable(value) == nil then
-    for i, item in ipairs(value) do put_value(item, name .. "." .. i) end
+    put_table(value, name)
   end
 end
 
 local function run(lines, names)
-  local env = setmetatable({accelhost = accelhost, F = F, nn = nn, optim = optim, autograd = autograd}, {__index = _G})
+  local env = setmetatable({accelhost = accelhost, F = F, nn = nn, optim = optim, autograd = autograd,
+    linalg = accelhost.linalg, special = accelhost.special}, {__index = _G})
   accelhost.manual_seed(0)
   for _, line in ipairs(lines) do
     local chunk, text = loadstring(line, "=line")

@@ -17,6 +17,7 @@ struct axis {
     int64_t in, out;
     int taps;     /* at most, of one output position */
     bool ragged;  /* not all have as many */
+    bool whole;   /* NEAREST of images to their own or twice their size: whatever the scale, as in PyTorch */
     int32_t *count, *at; /* of each output position; its k-th tap is at[k * out + position] */
     const void *weight;  /* in the order of `at` */
 };
@@ -92,6 +93,7 @@ static int open_resampling(struct resampling *r, const struct ah_call *c, const 
         describe_axis(r, i, i < missing ? 1 : in->size[2 + i - missing], i < missing ? 1 : out->size[2 + i - missing]);
         if (i < missing)
             r->axis[i].taps = 1;
+        r->axis[i].whole = r->filter == NEAREST && space == 2;
         positions += (r->axis[i].taps + 1) * r->axis[i].out;
     }
     AH_TRY(ah_dense_scratch(tables, (size_t)positions * sizeof(int32_t)));

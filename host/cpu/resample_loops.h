@@ -63,12 +63,13 @@ static void SUFFIX(smooth_taps)(const struct axis *a, enum filter filter, REAL s
 static void SUFFIX(axis_taps)(struct axis *a, const struct resampling *r, double scale, REAL *weight)
 {
     REAL step = SUFFIX(step_of)(a->in, a->out, scale, r->align_corners);
-    if (a->in == 1 && a->out == 1) { /* also an axis that is not there */
-        for (int k = 0; k < a->taps; k++) {
-            a->at[k] = 0;
-            weight[k] = k == 0;
+    if (a->in == a->out && (a->in == 1 || r->antialias)) { /* also an axis that is not there */
+        for (int64_t i = 0; i < a->taps * a->out; i++) {
+            a->at[i] = (int32_t)(i % a->out);
+            weight[i] = i < a->out;
         }
-        a->count[0] = 1;
+        for (int64_t o = 0; o < a->out; o++)
+            a->count[o] = 1;
         return;
     }
     if (r->antialias) {
@@ -79,6 +80,8 @@ static void SUFFIX(axis_taps)(struct axis *a, const struct resampling *r, double
         a->count[o] = a->taps;
         if (r->filter == NEAREST || r->filter == NEAREST_EXACT) {
             REAL at = r->filter == NEAREST ? step * (REAL)o : step * ((REAL)o + (REAL)0.5);
+            if (a->whole && (a->out == a->in || a->out == 2 * a->in))
+                at = (REAL)(a->out == a->in ? o : o / 2);
             a->at[o] = (int32_t)(at < (REAL)(a->in - 1) ? at : (REAL)(a->in - 1));
             weight[o] = 1;
             continue;

@@ -127,6 +127,23 @@ static bool broadcasts_to(const struct ah_tensor *tensor, const struct ah_tensor
     return missing >= 0;
 }
 
+/* beta * input + alpha * (a @ b) in float32, rounded once. */
+static int add_product_of_halves(struct ah_call *c)
+{
+    struct ah_tensor *wide[3] = {0}, *sum = NULL;
+    int status;
+    for (int i = 0; i < 3; i++)
+        AH_TRYGO(ah_op1(AH_OP_to, &wide[i], c->arg[i], AH_D(AH_F32)), out);
+    AH_TRYGO(ah_op1(c->op->id, &sum, AH_T(wide[0]), AH_T(wide[1]), AH_T(wide[2]), c->arg[3], c->arg[4]), out);
+    AH_TRYGO(ah_op1(AH_OP_to, &c->out[0], AH_T(sum), AH_D(c->arg[1].tensor->dtype)), out);
+    c->out_count = 1;
+out:
+    for (int i = 0; i < 3; i++)
+        ah_tensor_release(wide[i]);
+    ah_tensor_release(sum);
+    return status;
+}
+
 /* beta * input + alpha * (a @ b); beta 0 drops the input, whatever it holds. */
 static int add_product(struct ah_call *c, int ndim)
 {
@@ -136,6 +153,8 @@ static int add_product(struct ah_call *c, int ndim)
     const struct ah_tensor *a = c->arg[1].tensor, *b = c->arg[2].tensor;
     if (ndim == 3 && a->size[0] != b->size[0])
         return ah_fail(AH_EINVAL, "%s: batch sizes differ: %s x %s", c->op->name, ah_shape(a), ah_shape(b));
+    if ((a->dtype == AH_F16 || a->dtype == AH_BF16) && a->dtype == b->dtype && a->dtype == arg->input.tensor->dtype)
+        return add_product_of_halves(c);
     double beta = arg->beta.number, alpha = arg->alpha.number;
     struct ah_tensor *raw = NULL, *right = NULL, *left = NULL;
     int status;

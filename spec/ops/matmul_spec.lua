@@ -200,3 +200,16 @@ describe("addmm and baddbmm with beta = 0", function()
     assert.same({{2, 2}, {2, 2}}, unread:addmm(one, one, {beta = 0}):tolist())
   end)
 end)
+
+describe("addmm and baddbmm of halves", function()
+  it("are computed in float32 and rounded once", function()
+    accelhost.manual_seed(3)
+    for _, dtype in ipairs {"bfloat16", "float16"} do
+      local x, a, b = accelhost.randn(3, 4):to(dtype), accelhost.randn(3, 5):to(dtype), accelhost.randn(5, 4):to(dtype)
+      local wide = x:float():addmm(a:float(), b:float(), {beta = -4.775, alpha = 2.0315})
+      assert.same(wide:to(dtype):tolist(), x:addmm(a, b, {beta = -4.775, alpha = 2.0315}):tolist())
+      local batch = x:unsqueeze(0):baddbmm(a:unsqueeze(0), b:unsqueeze(0), {beta = -4.775, alpha = 2.0315})
+      assert.same(wide:to(dtype):tolist(), batch[0]:tolist())
+    end
+  end)
+end)

@@ -94,7 +94,7 @@ int ah_backward_sinc(struct ah_rule *r)
 int ah_backward_logit(struct ah_rule *r)
 {
     const struct ah_args_logit *arg = ah_args(r, logit);
-    bool bounded = arg->eps.kind == AH_NUMBER;
+    bool bounded = arg->eps.kind == AH_NUMBER && arg->eps.number >= 0;
     double low = bounded ? arg->eps.number : 0;
     struct ah_tensor *x = X, *slope = ah_r_div(r, r->grad_out[0], ah_r_mul(r, x, ah_r(r, AH_OP_sub, AH_N(1), AH_T(x))));
     struct ah_tensor *inside = ah_r(r, AH_OP_logical_and, AH_T(number_test(r, AH_OP_ge, x, low)),
@@ -177,9 +177,7 @@ int ah_backward_xlogy(struct ah_rule *r)
     if (r->needs[0]) { /* 0 where the result is 0 by definition */
         struct ah_tensor *flat = ah_r(r, AH_OP_logical_and, AH_T(number_test(r, AH_OP_eq, x, 0)),
                                       AH_T(number_test(r, AH_OP_le, y, 0)));
-        struct ah_tensor *slope = y && y->wrapped ? ah_r_scale(r, g, log(ah_tensor_get(y, 0)))
-                                                  : ah_r_mul(r, g, unary(r, AH_OP_log, y));
-        ah_r_give(r, 0, except(r, flat, slope));
+        ah_r_give(r, 0, except(r, flat, ah_r(r, AH_OP_xlogy, AH_T(g), AH_T(y))));
     }
     if (r->needs[1])
         ah_r_give(r, 1, ah_r_div(r, ah_r_mul(r, g, x), y));

@@ -31,7 +31,7 @@ static int make_plan(struct plan *plan, const struct ah_tensor *gates, const str
     plan->gates = ah_recurrent_kinds[plan->kind].gates;
     plan->width = hidden->size[1];
     plan->rows = gates->size[0];
-    plan->steps = sizes ? sizes->numel : plan->rows / hidden->size[0];
+    plan->steps = sizes ? sizes->numel : plan->rows ? plan->rows / hidden->size[0] : 0;
     plan->reverse = reverse;
     plan->row = malloc((size_t)(2 * plan->steps + 1) * sizeof *plan->row);
     if (!plan->row)

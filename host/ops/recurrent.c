@@ -38,7 +38,7 @@ static int check(const char *name, const struct ah_tensor *t, int64_t rows, int6
 static int check_sizes(struct ah_tensor *sizes, int64_t rows, int64_t sequences)
 {
     if (!sizes)
-        return sequences > 0 && rows % sequences == 0
+        return rows == 0 || (sequences > 0 && rows % sequences == 0)
                    ? 0 : ah_fail(AH_EINVAL, "recurrent: %lld rows are no whole number of steps of %lld sequences",
                                  (long long)rows, (long long)sequences);
     if (sizes->ndim != 1 || sizes->dtype != AH_I64)

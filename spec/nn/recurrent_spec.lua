@@ -174,6 +174,20 @@ describe("a recurrent layer", function()
   end)
 end)
 
+describe("an empty batch", function()
+  it("has an empty output in every layer and cell", function()
+    for _, name in ipairs {"RNN", "LSTM", "GRU"} do
+      local output = nn[name](INPUT, HIDDEN, {batch_first = true})(accelhost.zeros(0, 2, INPUT))
+      assert.same({0, 2, HIDDEN}, output:shape())
+      local x = accelhost.zeros({0, INPUT}, {requires_grad = true})
+      local hidden = nn[name .. "Cell"](INPUT, HIDDEN)(x)
+      assert.same({0, HIDDEN}, hidden:shape())
+      hidden:sum():backward()
+      assert.same({0, INPUT}, x.grad:shape())
+    end
+  end)
+end)
+
 describe("a recurrent cell", function()
   it("is one step of the layer with the same weights", function()
     for _, name in ipairs {"RNN", "LSTM", "GRU"} do

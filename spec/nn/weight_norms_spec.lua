@@ -119,6 +119,12 @@ describe("The older norms", function()
     end
   end)
 
+  it("divide a weight of one dim by its length", function()
+    local norm = utils.spectral_norm(nn.InstanceNorm1d(4, {affine = true}))
+    norm(accelhost.randn(2, 4, 3))
+    check.near({0.5, 0.5, 0.5, 0.5}, norm.weight, 1e-6)
+  end)
+
   it("are carried along by a copy", function()
     local copy = utils.weight_norm(nn.Linear(3, 2)):deepcopy()
     accelhost.no_grad(function() copy.weight_g:zero_() end)

@@ -163,7 +163,7 @@ function RNNBase:forward(input, state)
   hidden = state_of(self, "hidden", hidden, batch, input)
   cell = self.mode == "LSTM" and state_of(self, "cell", cell, batch, input) or nil
   local rows, h, c = run(self, input:reshape(-1, self.input_size), hidden, cell)
-  local output = rows:view(steps, batch, -1)
+  local output = rows:view(steps, batch, rows:size(1))
   if dims == 2 then
     output, h, c = output:squeeze(1), h:squeeze(1), c and c:squeeze(1)
   elseif self.batch_first then

@@ -43,7 +43,7 @@ end)
 --   F.celu(accelhost.tensor{-1, 1})  --> tensor([-0.6321,  1.0000])
 F.celu, F.celu_ = with_inplace("celu", {{"alpha: number", 1}}, function(input, alpha)
   if alpha == 0 then fail("celu: alpha: expected a number other than 0") end
-  return C.relu(input) + C.expm1(input:clamp_max(0) / alpha) * alpha
+  return C.relu(input) + C.expm1(input:masked_fill(input:gt(0), 0) / alpha) * alpha -- of which 0 has the derivative 1
 end)
 
 --- x tanh(softplus(x)); of halves in float32, where x times a gradient may be beyond a half.

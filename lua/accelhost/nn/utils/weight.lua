@@ -40,7 +40,7 @@ end
 ---@return Tensor [size(dim), rest]
 function weight.as_matrix(tensor, dim)
   if dim ~= 0 then tensor = tensor:permute(unpack({dim, unpack(other_dims(tensor, dim))})) end
-  return tensor:flatten(1)
+  return tensor:dim() > 1 and tensor:flatten(1) or tensor:unsqueeze(1)
 end
 
 local transposed = {"ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"}

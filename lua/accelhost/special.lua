@@ -10,7 +10,7 @@ local special = {}
 for name, op in pairs {
   digamma = "digamma", psi = "digamma", erf = "erf", erfc = "erfc", erfinv = "erfinv", exp2 = "exp2",
   expit = "sigmoid", expm1 = "expm1", gammaln = "lgamma", i0 = "i0", log1p = "log1p", log_softmax = "log_softmax",
-  logit = "logit", logsumexp = "logsumexp", polygamma = "polygamma", round = "round", sinc = "sinc",
+  logit = "logit", logsumexp = "logsumexp", sinc = "sinc",
   softmax = "softmax", xlogy = "xlogy",
 } do
   special[name] = C[op]
@@ -60,8 +60,11 @@ local read_xlog1py = arguments.signature("xlog1py", {"input: tensor", "other: te
 ---@return userdata
 function special.xlog1py(...)
   local input, other = read_xlog1py(...)
+  if not other:is_floating_point() then other = other:to(input:is_floating_point() and input.dtype or "float32") end
   local zero = C.logical_and(C.eq(input, 0), C.isnan(other):logical_not())
   return C.where(zero, 0, input * C.log1p(C.where(zero, 0, other)))
 end
 
-return namespace.new("special", special)
+return namespace.new("special", special, {
+  polygamma = {"accelhost.functions.compare", "polygamma"}, round = {"accelhost.functions.variants", "round"},
+})

@@ -54,6 +54,11 @@ describe("A singular matrix", function()
     assert.equal(math.huge, linalg.cond(batch, 1)[1]:item())
   end)
 
+  it("has no LU for lu_solve, unless it is asked for with its info", function()
+    check.raises("linalg.lu_factor: matrix 1", function() linalg.lu_factor(batch) end)
+    assert.same({0, 2}, select(3, linalg.lu_factor_ex(batch)):tolist())
+  end)
+
   it("has the gradient of its determinant, the matrix of cofactors", function()
     local A = double {{1, 2}, {2, 4}}:requires_grad_()
     linalg.det(A):backward()

@@ -180,3 +180,55 @@ describe("dtypes", function()
     check.raises("finfo: type: expected a floating dtype, got int64", function() accelhost.finfo("int64") end)
   end)
 end)
+
+describe("a fold into a tensor without a gradient", function()
+  it("has the gradient of what is folded in, also in place", function()
+    local index = accelhost.tensor({0, 0, 1}, {dtype = "int64"})
+    for _, how in ipairs {"amax", "amin", "prod", "mean"} do
+      for _, name in ipairs {"scatter_reduce", "index_reduce"} do
+        local function gradient(method)
+          local source = accelhost.tensor({1, -2, 3}, {dtype = "float64", requires_grad = true})
+          local target = accelhost.tensor({0.5, 4}, {dtype = "float64"})
+          target[method](target, 0, index, source, how):sum():backward()
+          return source.grad:tolist()
+        end
+        assert.same(gradient(name), gradient(name .. "_"))
+      end
+    end
+  end)
+end)
+
+describe("tensors that broadcast", function()
+  it("are themselves where they have the shape already", function()
+    local a, b = accelhost.ones(2, 3), accelhost.ones(3)
+    local x, y = accelhost.broadcast_tensors(a, b)
+    assert.equal(a, x)
+    assert.same({2, 3}, y:shape())
+  end)
+end)
+
+describe("celu at 0", function()
+  it("has the derivative 1, as elu has", function()
+    local x = accelhost.zeros({1}, {requires_grad = true})
+    accelhost.nn.functional.celu(x, 0.5):backward()
+    assert.equal(1, x.grad:item())
+  end)
+end)
+
+describe("xlogy", function()
+  it("has no gradient where none comes back, whatever the logarithm", function()
+    local x = accelhost.tensor({1, 2}, {requires_grad = true})
+    local gradient = accelhost.tensor {0, 1}
+    accelhost.xlogy(x, -3):backward(gradient)
+    assert.equal(0, x.grad[0]:item())
+    assert.is_true(x.grad[1]:isnan():item())
+  end)
+end)
+
+describe("round", function()
+  it("takes no decimals for whole numbers", function()
+    check.raises("round: decimals: expected 0 for int64, got 1", function()
+      accelhost.arange(2):round {decimals = 1}
+    end)
+  end)
+end)

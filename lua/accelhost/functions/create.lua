@@ -53,7 +53,8 @@ local read_scalar_tensor = signature("scalar_tensor", {"s: number|flag", unpack(
 ---@return userdata
 function create.scalar_tensor(...)
   local value, dtype, device, requires_grad = read_scalar_tensor(...)
-  return C.tensor(value, {dtype = dtype or "float32", device = device, requires_grad = requires_grad})
+  if type(value) == "boolean" then value = value and 1 or 0 end
+  return C.full({}, value, {dtype = dtype or "float32", device = device, requires_grad = requires_grad})
 end
 
 local read_new_tensor = signature("new_tensor", {"input: tensor", "data: any", unpack(making)})

@@ -89,7 +89,7 @@ local function reduce(operand, keep)
     if keep[name] then names[#names + 1] = name else gone[#gone + 1] = d - 1 end
   end
   if #gone == 0 then return operand end
-  return {tensor = operand.tensor:sum(gone, {dtype = operand.tensor.dtype}), names = names}
+  return {tensor = operand.tensor:sum(gone), names = names}
 end
 
 -- Dims in the order of `names`, expanded to their sizes, in groups that become one dim each.
@@ -130,6 +130,8 @@ local function contract(a, b, keep, sizes)
   if #summed == 0 then
     product = grouped(a, {batch, own_a, {}}, sizes) * grouped(b, {batch, {}, own_b}, sizes)
   else
+    local dtype = C.dtype.promote_types(a.tensor.dtype, b.tensor.dtype)
+    a.tensor, b.tensor = a.tensor:to(dtype), b.tensor:to(dtype)
     product = C.matmul(grouped(a, {batch, own_a, summed}, sizes), grouped(b, {batch, summed, own_b}, sizes))
   end
   return {tensor = product:reshape(size), names = names}

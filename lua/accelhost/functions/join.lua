@@ -174,7 +174,7 @@ function join.broadcast_shapes(...)
   return broadcast_sizes("broadcast_shapes", shapes)
 end
 
---- The tensors, as views, in the shape to which they broadcast.
+--- The tensors in the shape to which they broadcast: views, or a tensor itself where it has that shape.
 ---@param ... userdata|userdata[]
 ---@return userdata|userdata[] ...
 function join.broadcast_tensors(...)
@@ -182,7 +182,10 @@ function join.broadcast_tensors(...)
   local shapes, results = {}, {}
   for i, tensor in ipairs(list) do shapes[i] = tensor:shape() end
   local size = broadcast_sizes("broadcast_tensors", shapes)
-  for i, tensor in ipairs(list) do results[i] = tensor:expand(size) end
+  for i, tensor in ipairs(list) do
+    local view = tensor:expand(size)
+    results[i] = C.same_shape(view, tensor) and tensor or view
+  end
   return given_back(results, was_table)
 end
 

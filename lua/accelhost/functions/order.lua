@@ -171,6 +171,13 @@ local read_isin = signature("isin", {
   "elements: number|tensor", "test_elements: number|tensor", {"assume_unique: flag", false}, {"invert: flag", false},
 })
 
+-- A number as a tensor that can be compared with this one's elements.
+local function beside(number, tensor)
+  local dtype = tensor.dtype
+  if not tensor:is_floating_point() then dtype = number == math.floor(number) and "int64" or "float64" end
+  return C.full({}, number, {dtype = dtype, device = tensor.device})
+end
+
 --- Is each element among the test elements? bool, of the elements' shape.
 --
 --     accelhost.isin(accelhost.tensor {1, 2, 3}, accelhost.tensor {2, 3})  --> tensor([false,  true,  true])
@@ -182,8 +189,8 @@ local read_isin = signature("isin", {
 function order.isin(...)
   local elements, tests, _, invert = read_isin(...)
   if not C.is_tensor(elements) and not C.is_tensor(tests) then fail("isin: expected at least one tensor") end
-  if not C.is_tensor(elements) then elements = C.full({}, elements, {dtype = tests.dtype, device = tests.device}) end
-  if not C.is_tensor(tests) then tests = C.full({}, tests, {dtype = elements.dtype, device = elements.device}) end
+  if not C.is_tensor(elements) then elements = beside(elements, tests) end
+  if not C.is_tensor(tests) then tests = beside(tests, elements) end
   local found
   if tests:numel() == 0 then
     found = C.zeros(elements:shape(), {dtype = "bool", device = elements.device})
@@ -239,7 +246,7 @@ function order.diff(...)
   local input, n, dim, before, after = read_diff(...)
   if input:dim() == 0 then fail("diff: input: expected at least 1 dim, got a 0-dim tensor") end
   dim = dims.wrap("diff", dim, input:dim())
-  if n == 0 then return input end
+  if n == 0 then return input:clone() end
   local x = input
   if before or after then
     local parts = {}
@@ -256,14 +263,15 @@ function order.diff(...)
   return x
 end
 
--- Halves of the sums of neighbours times their distances: the areas between them.
-local function areas(what, y, x, dx, dim)
+-- Sums of neighbours along a dim, their distances (a number or a tensor), and the dim.
+local function pairs_and_steps(what, y, x, dx, dim)
   if x and dx then fail("%s: expected x or dx, not both", what) end
   if y:dim() == 0 then fail("%s: y: expected at least 1 dim, got a 0-dim tensor", what) end
+  if y.dtype == "bool" or x and x.dtype == "bool" then fail("%s: expected numbers, got bool", what) end
   dim = dims.wrap(what, dim, y:dim())
   local n = y:size(dim)
-  local middle = (y:narrow(dim, math.min(1, n), math.max(n - 1, 0)) + y:narrow(dim, 0, math.max(n - 1, 0))) / 2
-  if not x then return middle * (dx or 1), dim end
+  local sums = y:narrow(dim, math.min(1, n), math.max(n - 1, 0)) + y:narrow(dim, 0, math.max(n - 1, 0))
+  if not x then return sums, dx or 1, dim end
   if x:dim() == 1 then
     local shape = {}
     for d = 1, y:dim() do shape[d] = d == dim + 1 and x:numel() or 1 end
@@ -272,14 +280,23 @@ local function areas(what, y, x, dx, dim)
   if x:dim() ~= y:dim() or x:size(dim) ~= n then
     fail("%s: x %s does not fit dim %d of y %s", what, shape_text(x), dim, shape_text(y))
   end
-  return middle * order.diff(x, 1, dim), dim
+  return sums, order.diff(x, 1, dim), dim
+end
+
+local function trapezoid(what, y, x, dx, dim)
+  local sums, steps
+  sums, steps, dim = pairs_and_steps(what, y, x, dx, dim)
+  if y:size(dim) == 0 then return y:sum {dim = dim, dtype = y.dtype} end
+  if x then return (sums * steps):sum(dim) / 2 end
+  return (y:sum(dim) - (y:select(dim, 0) + y:select(dim, -1)) * 0.5) * steps
 end
 
 local under = {"y: tensor", {"x: tensor"}, {"dx: number"}, {"dim: integer", -1}}
 
 local read_trapezoid = signature("trapezoid", under)
 
---- The area under y along a dim by the trapezoidal rule, at the places x, or at places dx apart.
+--- The area under y along a dim by the trapezoidal rule, at the places x, or at places dx apart. Whole numbers give
+--- float32, and are multiplied and summed as whole numbers where x is given.
 --
 --     accelhost.trapezoid(accelhost.tensor {1, 2, 3})  --> tensor(4.)
 ---@param y userdata
@@ -288,8 +305,7 @@ local read_trapezoid = signature("trapezoid", under)
 ---@param dim? integer default -1
 ---@return userdata
 function order.trapezoid(...)
-  local area, dim = areas("trapezoid", read_trapezoid(...))
-  return area:sum(dim)
+  return trapezoid("trapezoid", read_trapezoid(...))
 end
 
 local read_trapz = signature("trapz", under)
@@ -301,8 +317,7 @@ local read_trapz = signature("trapz", under)
 ---@param dim? integer default -1
 ---@return userdata
 function order.trapz(...)
-  local area, dim = areas("trapz", read_trapz(...))
-  return area:sum(dim)
+  return trapezoid("trapz", read_trapz(...))
 end
 
 local read_cumulative = signature("cumulative_trapezoid", under)
@@ -314,8 +329,9 @@ local read_cumulative = signature("cumulative_trapezoid", under)
 ---@param dim? integer default -1
 ---@return userdata
 function order.cumulative_trapezoid(...)
-  local area, dim = areas("cumulative_trapezoid", read_cumulative(...))
-  return area:cumsum(dim)
+  local sums, steps, dim = pairs_and_steps("cumulative_trapezoid", read_cumulative(...))
+  if C.is_tensor(steps) then return (sums * steps):cumsum(dim) / 2 end
+  return ((sums:is_floating_point() and sums or sums:to "float32") * (steps / 2)):cumsum(dim)
 end
 
 return order

@@ -7,9 +7,9 @@ local fail, signature, shape_text = arguments.fail, arguments.signature, argumen
 
 local placing = {}
 
--- The result of fn in the place of the input. Backward needs the input as it was.
+-- The result of fn in the place of the input, of which backward may need what it held.
 local function written(what, fn, input, ...)
-  return input:copy_(fn(what, input.requires_grad and input:clone() or input, ...))
+  return input:copy_(fn(what, C.autograd.is_grad_enabled() and input:clone() or input, ...))
 end
 
 -- What begins a fold from which the input is left out, a number or a tensor of the index's shape: the largest int64 is

@@ -39,7 +39,7 @@ local function contraction_dims(a, b, given)
   return of_a, of_b
 end
 
-local read_tensordot = signature("tensordot", {"a: tensor", "b: tensor", {"dims: size|table", 2}})
+local read_tensordot = signature("tensordot", {"a: tensor", "b: tensor", {"dims: size|list", 2}})
 
 --- Products of elements summed over some dims of both: over the last dims of a and the first of b (a number), or over
 --- pairs of dims {{dims of a}, {dims of b}}. The result has the other dims of a, then those of b.
@@ -237,7 +237,7 @@ local read_addbmm = signature("addbmm", {"input: tensor", "batch1: tensor", "bat
 ---@return userdata (n, k)
 function products.addbmm(...)
   local input, batch1, batch2, beta, alpha = read_addbmm(...)
-  return added(input, C.bmm(batch1, batch2):sum(0), beta, alpha)
+  return added(input, C.bmm(batch1, batch2):sum(0, {dtype = batch1.dtype}), beta, alpha)
 end
 
 return products

@@ -308,7 +308,7 @@ local read_cov = signature("cov",
 ---@param correction? integer|table default 1: divide by n - 1
 ---@param fweights? userdata (n) integers, how often each observation counts
 ---@param aweights? userdata (n) floats, how much each observation counts
----@return userdata (variables, variables), 0-dim of a vector
+---@return userdata (variables, variables), 0-dim of one variable
 function statistics.cov(...)
   local input, correction, fweights, aweights = read_cov(...)
   expect_numbers("cov", input)
@@ -332,7 +332,7 @@ function statistics.cov(...)
   end
   local away = x - mean
   local result = C.matmul(away, (weights and away * weights or away):t()) / norm:clamp_min(0)
-  return input:dim() < 2 and result:reshape {} or result
+  return result:numel() == 1 and result:reshape {} or result
 end
 
 local read_corrcoef = signature("corrcoef", {"input: tensor"})

@@ -151,13 +151,52 @@ end
 
 local read_sum_to_size = signature("sum_to_size", {"input: tensor", "size: sizes"})
 
---- The sum over the dims that broadcasting added or stretched, down to a size that broadcasts to the input's.
+--- The sum over the dims that broadcasting added or stretched, down to a size that broadcasts to the input's. Sums of
+--- whole numbers are int64.
 ---@param input userdata
 ---@param size integer|integer[]
 ---@return userdata
 function variants.sum_to_size(...)
   local input, size = read_sum_to_size(...)
-  return C.sum_to(input, type(size) == "number" and {size} or size)
+  if type(size) == "number" then size = {size} end
+  if #size == 0 then return input:sum() end
+  local missing, sums = input:dim() - #size, false
+  for d, n in ipairs(size) do sums = sums or missing >= 0 and n ~= input:size(missing + d - 1) end
+  if (missing > 0 or sums) and not input:is_floating_point() then input = input:to "int64" end
+  return C.sum_to(input, size)
+end
+
+local rounding = {"input: tensor", {"decimals: integer", 0}}
+local read_round = signature("round", rounding)
+
+local function rounded(what, input, decimals)
+  if not input:is_floating_point() then fail("%s: decimals: expected 0 for %s, got %d", what, input.dtype, decimals) end
+  local scale = 10 ^ math.abs(decimals)
+  if decimals > 0 then return C.round(input * scale) / scale end
+  return C.round(input / scale) * scale
+end
+
+--- The nearest whole number, halves to the even one; or the nearest number of so many decimals, negative ones counting
+--- from the point to the left.
+--
+--     accelhost.round(accelhost.tensor {1.234, 25}, {decimals = 1})  --> tensor([ 1.2000, 25.0000])
+---@param input userdata floating, where decimals are given
+---@param decimals? integer|table default 0
+---@return userdata
+function variants.round(...)
+  local input, decimals = read_round(...)
+  return decimals == 0 and C.round(input) or rounded("round", input, decimals)
+end
+
+local read_round_ = signature("round_", rounding)
+
+--- round, written into the input.
+---@param input userdata
+---@param decimals? integer|table default 0
+---@return userdata input
+function variants.round_(...)
+  local input, decimals = read_round_(...)
+  return decimals == 0 and C.round_(input) or input:copy_(rounded("round_", input, decimals))
 end
 
 local function itself(name)

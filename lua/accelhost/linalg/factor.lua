@@ -136,14 +136,15 @@ end
 
 local read_lu_factor = signature("linalg.lu_factor", {"A: tensor", {"pivot: flag", true}})
 --- LU with both factors in one matrix and the int32 pivots (..., min(m, n)): row i was exchanged with row pivots[i],
---- which counts from 1, as LAPACK's. lu_solve takes both. A singular matrix is no error.
+--- which counts from 1, as LAPACK's. lu_solve takes both. A singular matrix is an error; lu and lu_factor_ex take it.
 --     LU, pivots = linalg.lu_factor(A)
 ---@param ... any A (..., m, n), pivot (true)
 ---@return userdata LU
 ---@return userdata pivots
 function factor.lu_factor(...)
   local A, pivot = read_lu_factor(...)
-  local LU, pivots = lu_factor("linalg.lu_factor", A, pivot)
+  local LU, pivots, info = lu_factor("linalg.lu_factor", A, pivot)
+  check.info("linalg.lu_factor", info, check.singular)
   return LU, pivots
 end
 

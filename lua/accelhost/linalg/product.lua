@@ -198,7 +198,7 @@ function product.vander(...)
   local x, count = read_vander(...)
   if x:dim() == 0 then fail("linalg.vander: x: expected at least 1 dim, got a number") end
   local powers = C.arange(count or x:size(-1), {device = x.device})
-  return C.pow(x:unsqueeze(-1), powers:to(x.dtype == "bool" and "int64" or x.dtype))
+  return C.pow(x:unsqueeze(-1), x:is_floating_point() and powers:to(x.dtype) or powers)
 end
 
 return product

@@ -78,7 +78,7 @@ entry("cholesky", "cholesky_ex")(lambda g, name: let(g, name, [positive(g)], opt
 entry("eigvalsh")(lambda g, name: let(g, name, [symmetric(g)], options(g, 0.3, UPLO=["L", "U"])))
 entry("svdvals")(lambda g, name: let(g, name, [matrix(g, None, g.size())]))
 entry("matrix_rank")(lambda g, name: let(g, name, [matrix(g, None, g.size())], options(
-    g, 0.3, hermitian=[False], tol=[0.1], rtol=[0.01])))
+    g, 0.3, hermitian=[False], atol=[0.1], rtol=[0.01])))
 entry("pinv")(lambda g, name: let(g, name, [matrix(g, None, g.size())], options(g, 0.3, rtol=[1e-4])))
 entry("matrix_exp")(lambda g, name: let(g, name, [matrix(g)]))
 entry("matrix_power")(lambda g, name: let(g, name, [square(g), g.integer(-2, 4)]))
@@ -226,7 +226,8 @@ SPECIAL.update({name: special() for name in ("digamma", "psi", "erf", "erfc", "e
 SPECIAL.update({
     "round": special(decimals=[1, 2, -1]), "logit": special(eps=[0.1, 1e-3]),
     "logsumexp": lambda g: ((g.pick(), g.integer(-2, 1)), options(g, 0.3, keepdim=[True])),
-    "softmax": lambda g: ((g.pick(), g.integer(-2, 1)), ()), "log_softmax": lambda g: ((g.pick(), g.integer(-2, 1)), ()),
+    "softmax": lambda g: ((g.pick(), g.integer(-2, 1)), ()),
+    "log_softmax": lambda g: ((g.pick(), g.integer(-2, 1)), ()),
     "polygamma": lambda g: ((g.integer(0, 3), g.pick()), ()),
 })
 

@@ -54,8 +54,9 @@ def some_dim(low=-2, high=1):
     return lambda g: lambda: g.integer(low, high)
 
 
-composed("fliplr flipud ravel isreal is_complex is_signed positive real conj resolve_conj resolve_neg argwhere", "fm")(
+composed("fliplr flipud ravel isreal is_complex is_signed positive conj resolve_conj resolve_neg argwhere", "fm")(
     of_one())
+composed("real")(of_one())
 composed("is_floating_point numel", "fm")(of_one())
 composed("is_nonzero", "fm")(lambda g: ((g.pick(lambda v: v.numel() <= 2),), ()))
 composed("msort trace corrcoef", "fm")(of_one())
@@ -107,13 +108,9 @@ def triangle(g):
 
 # Several tensors.
 
-def several(g, low=1, high=3, **fits):
-    return [g.pick(**fits) for _ in range(g.integer(low, high))]
-
-
 @composed("atleast_1d atleast_2d atleast_3d")
 def atleast(g):
-    return several(g), ()
+    return [g.pick() for _ in range(g.integer(1, 3))], ()
 
 
 @composed("hstack vstack row_stack dstack column_stack")
@@ -125,20 +122,18 @@ def stacks(g):
 
 @composed("block_diag")
 def block_diag(g):
-    return several(g, high=2 if g.chance(0.5) else 3, low=1) if g.chance(0.1) else [
-        g.pick(high=2) for _ in range(g.integer(1, 3))], ()
+    return [g.pick(high=2 if not g.chance(0.05) else 3) for _ in range(g.integer(1, 3))], ()
 
 
 @composed("broadcast_tensors")
 def broadcast_tensors(g):
     first = g.pick()
-    return [first] + [g.other(first) for _ in range(g.integer(0, 2))], ()
+    return [first] + [g.other(first) for _ in range(g.integer(1, 2))], ()
 
 
 @composed("meshgrid")
 def meshgrid(g):
-    return several(g, high=2, low=1) if g.chance(0.05) else [
-        g.pick(high=1) for _ in range(g.integer(1, 3))], (("indexing", g.choice(["ij", "xy"])),)
+    return [g.pick(high=1) for _ in range(g.integer(2, 3))], (("indexing", g.choice(["ij", "xy"])),)
 
 
 @composed("cartesian_prod")
@@ -193,8 +188,8 @@ def compared(g):
 # Products.
 
 EINSUMS = ["i,i->", "i,j->ij", "ij,jk->ik", "ij,jk", "bij,bjk->bik", "ij->ji", "ii->i", "ii", "ij->", "ij->j",
-           "...ij,...jk->...ik", "...i->...", "ij,ij->i", "i,ij,j->", "bi,oij,bj->bo", "ij,kj->ikj", "ij,j", "bhqd,bhkd->bhqk",
-           "i j, j k -> k i", "ijk->kij", "iij->ij", "ij,jk,kl->il"]
+           "...ij,...jk->...ik", "...i->...", "ij,ij->i", "i,ij,j->", "bi,oij,bj->bo", "ij,kj->ikj", "ij,j",
+           "bhqd,bhkd->bhqk", "i j, j k -> k i", "ijk->kij", "iij->ij", "ij,jk,kl->il"]
 
 
 @composed("einsum")
@@ -515,7 +510,7 @@ def put(g):
 
 
 COMPOSED["put_"] = ("m", put, "")
-composed("unravel_index")(lambda g: ((g.literal(g.shape(0, 2), "int64", 0, 5), [2, g.integer(3, 4)]), ()))
+composed("unravel_index", "f", "table")(lambda g: ((g.literal(g.shape(0, 2), "int64", 0, 5), [2, g.integer(3, 4)]), ()))
 composed("nonzero", "fm", "table")(lambda g: ((g.pick(low=1),), (("as_tuple", True),)))
 composed("float_power_", "m")(lambda g: ((g.literal(g.shape(), "float64"), g.number()), ()))
 composed("chain_matmul")(lambda g: (shaped("nk", "km", "mp")(g), ()))

@@ -256,7 +256,7 @@ class Generator:
             expression = Call(source, "flatten", (), ())
         return self.let(expression, "v")
 
-    def backward(self):
+    def backward(self, first_only=False):
         """Gradients of what depends on a leaf."""
         roots = [n for n, v in self.tensors().items() if v.requires_grad and not v.is_leaf]
         if not roots:
@@ -269,7 +269,7 @@ class Generator:
             weight = self.literal(value.shape, str(value.dtype)[6:], grad=False)
             weighted = self.let(Binary("*", root, weight), "w")
             total = Call(weighted[0], "sum", (), ()) if weighted else total
-        if self.chance(0.25):
+        if self.chance(0.25) and not first_only:
             self.second_order(total)
         else:
             self.emit(Do(Call(total, "backward", (), ())))

@@ -31,7 +31,8 @@ CLASSES.update({
 @entry(CLASSES, "PReLU")
 def prelu(g, dtype):
     channels = small(g)
-    return (), options(g, num_parameters=[channels], init=[0.1, 0.5]), [[g.integer(1, 3), channels] + list(g.shape(0, 2))]
+    return (), options(g, num_parameters=[channels], init=[0.1, 0.5]), [
+        [g.integer(1, 3), channels] + list(g.shape(0, 2))]
 
 
 for _dims in (3,):
@@ -191,7 +192,7 @@ def transformer(g, dtype):
     batch = g.integer(1, 2)
     first = g.chance(0.3)
     lengths = [g.integer(1, 3), g.integer(1, 3)]
-    extra = (("num_encoder_layers", g.integer(0, 2)), ("num_decoder_layers", g.integer(1, 2)),
+    extra = (("num_encoder_layers", g.integer(1, 2)), ("num_decoder_layers", g.integer(1, 2)),
              ("dim_feedforward", 3), ("dropout", 0.0)) + options(g, 0.3, activation=["gelu"], norm_first=[True],
                                                                bias=[False])
     if first:

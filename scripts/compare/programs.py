@@ -5,7 +5,9 @@ import torch
 from algebra import emit_algebra
 from composed import emit_composed
 from generate import Generator, Give
-import layers  # noqa: F401  (fills the table of modules)
+import functionals  # noqa: F401  (these three fill the tables of modules.py)
+import layers  # noqa: F401
+import losses  # noqa: F401
 from modules import emit_functional, emit_init, emit_loss, emit_module
 from ops import OpTable, emit_index, emit_op, emit_operator, emit_small, emit_split
 from program import Call
@@ -20,7 +22,7 @@ class Programs:
     def __init__(self, rows):
         self.rows = rows
         self.table = OpTable(rows)
-        self.kinds = [(self.ops, 12), (emit_module, 3), (emit_functional, 2), (emit_loss, 2), (emit_training, 2),
+        self.kinds = [(self.ops, 12), (emit_module, 5), (emit_functional, 4), (emit_loss, 3), (emit_training, 2),
                       (emit_init, 0.5), (emit_algebra, 2)]
         torch.manual_seed(0)
         self.fresh_state = torch.get_rng_state()

@@ -65,12 +65,13 @@ def parameters(g, count, rank=None):
     return refs
 
 
-def grouped(g, refs):
+def grouped(g, name, refs):
     """The parameters as a list, or in groups with options of their own."""
-    if len(refs) < 2 or not g.chance(0.35):
+    if len(refs) < 2 or name == "LBFGS" or not g.chance(0.35):
         return list(refs)
-    first = Raw(f"{{params = {{{refs[0].lua()}}}, lr = 0.25, weight_decay = 0.05}}",
-                f"dict(params=[{refs[0].py()}], lr=0.25, weight_decay=0.05)")
+    decay = ("", "") if name == "Rprop" else (", weight_decay = 0.05", ", weight_decay=0.05")
+    first = Raw(f"{{params = {{{refs[0].lua()}}}, lr = 0.25{decay[0]}}}",
+                f"dict(params=[{refs[0].py()}], lr=0.25{decay[1]})")
     rest = ", ".join(r.lua() for r in refs[1:])
     return [first, Raw(f"{{params = {{{rest}}}}}", f"dict(params=[{rest}])")]
 
@@ -109,7 +110,7 @@ def losses(g, refs, quick=False):
 def emit_training(g):
     name = g.choice(OPTIMIZERS)
     refs = parameters(g, 1 if name == "LBFGS" else g.integer(1, 3), 2 if name == "Muon" else None)
-    params, extra = grouped(g, refs), options(g, 0.4, **OPTIMIZERS[name])
+    params, extra = grouped(g, name, refs), options(g, 0.4, **OPTIMIZERS[name])
     made = g.let(Call("optim", name, (params,), extra), "o")
     if not made:
         return
@@ -162,12 +163,19 @@ def by_closure(g, optimizer, loss):
 
 def saved(g, again, optimizer, refs, loss):
     """The state, and a step of a new optimizer that has read it."""
-    g.let(Raw(f"{optimizer.lua()}:state_dict().state", f"{optimizer.py()}.state_dict()['state']"), "d")
+    if g.chance(0.5):
+        return show_state(g, optimizer)
     state = g.let(Call(optimizer, "state_dict", (), ()), "_d")
     other = g.let(again, "o")
     if state and other:
         g.emit(Do(Call(other[0], "load_state_dict", (state[0],), ())))
         step(g, other[0], refs, loss, "", None, 3)
+        show_state(g, other[0])
+
+
+def show_state(g, optimizer):
+    """Once all steps are done: PyTorch's optimizers share what they read from one state_dict."""
+    g.let(Raw(f"{optimizer.lua()}:state_dict().state", f"{optimizer.py()}.state_dict()['state']"), "d")
 
 
 def saved_scheduler(g, again, scheduler, kind):

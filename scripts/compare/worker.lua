@@ -59,7 +59,7 @@ local function put_optimizer(optimizer, name)
 end
 
 local function put_table(value, name)
-  local keys, count = {}, #value
+  local keys, count = {}, value[0] == nil and #value or 0
   for i = 1, count do put_value(value[i], name .. "." .. i) end
   for key in pairs(value) do
     if type(key) == "string" or key < 1 or key > count then keys[#keys + 1] = tostring(key) end

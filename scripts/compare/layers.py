@@ -35,9 +35,8 @@ def prelu(g, dtype):
         [g.integer(1, 3), channels] + list(g.shape(0, 2))]
 
 
-for _dims in (3,):
-    CLASSES["Conv3d"], CLASSES["ConvTranspose3d"] = conv(3, False), conv(3, True)
-    CLASSES["MaxPool3d"], CLASSES["AvgPool3d"], CLASSES["AdaptiveAvgPool3d"] = pool(3, False), pool(3, True), adaptive(3)
+CLASSES.update({"Conv3d": conv(3, False), "ConvTranspose3d": conv(3, True), "MaxPool3d": pool(3, False),
+                "AvgPool3d": pool(3, True), "AdaptiveAvgPool3d": adaptive(3)})
 
 
 def adaptive_max(dims):
@@ -109,7 +108,8 @@ def rms_norm(g, dtype):
 
 @entry(CLASSES, "LocalResponseNorm")
 def local_response(g, dtype):
-    return (g.integer(1, 4),), options(g, 0.4, alpha=[0.5], beta=[0.6, 2], k=[1.5]), [image(g, g.integer(1, 3), None, False)]
+    return (g.integer(1, 4),), options(g, 0.4, alpha=[0.5], beta=[0.6, 2], k=[1.5]), [
+        image(g, g.integer(1, 3), None, False)]
 
 
 @entry(CLASSES, "Dropout3d", "AlphaDropout", "FeatureAlphaDropout")

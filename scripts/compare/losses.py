@@ -35,7 +35,8 @@ def cosine(g, dtype):
 def multi_margin(g, dtype):
     count, lead = g.integer(1, 4), [g.integer(1, 3)] if g.chance(0.8) else []
     return (g.operand(lead + [count], dtype), g.operand(lead, "int64", 0, count - 1)), options(
-        g, 0.4, reduction=REDUCTION, p=[1, 2], margin=[0.5], weight=lambda: g.literal((count,), dtype, 0, 3, grad=False))
+        g, 0.4, reduction=REDUCTION, p=[1, 2], margin=[0.5],
+        weight=lambda: g.literal((count,), dtype, 0, 3, grad=False))
 
 
 @entry(LOSSES, "multilabel_margin_loss")

@@ -1,4 +1,4 @@
-"""Optimizers and schedulers: some steps on a few parameters; the rates, the parameters and the saved states compared."""
+"""Optimizers and schedulers: some steps on a few parameters, whose rates, values and saved states are compared."""
 
 from generate import FLOATS
 from modules import options

@@ -9,6 +9,7 @@
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local draws = require "accelhost.data.draws"
+local walk = require "accelhost.data.walk"
 
 local fail, signature = arguments.fail, arguments.signature
 local iterable = {}
@@ -152,13 +153,21 @@ local function gather(following, size, seed, position, turn)
   return batch, false
 end
 
---- A walk: a function that gives the next batch, then nil.
+--- A walk: a function that gives the next batch, then nil. With `from` so many samples are read and left out.
+---@param draw nil
+---@param from? integer
 ---@return fun(): table?
-function StreamBatches:iter()
+function StreamBatches:iter(draw, from) -- luacheck: ignore draw
   local following, position, ended, seed = self.dataset:iter(), 0, false, self.seed
   if type(following) ~= "function" then
     fail("%s: iter() gave %s, expected a function that gives the next sample", self.dataset._name or "the data set",
       arguments.describe(following))
+  end
+  while from and position < from and not ended do
+    local left_out
+    left_out, ended = draws.during(gather, following, math.min(self.batch_size, from - position), seed, position,
+      self.turn)
+    position = position + #left_out
   end
   return function()
     if ended then return nil end
@@ -169,6 +178,8 @@ function StreamBatches:iter()
     return batch
   end
 end
+
+walk.register(StreamBatches.iter, false)
 
 --- The samples of a batch as collating takes them, and how many values each has.
 ---@param batch table

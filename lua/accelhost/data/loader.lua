@@ -7,20 +7,16 @@
 -- The order of a shuffled pass is PyTorch's: a pass draws one number, then the sampler's seed, then the permutation
 -- from a fresh generator; a loader that does not shuffle draws the one number too. With `seed` nothing is drawn: the
 -- permutation is a function of seed and epoch.
-local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
-local kinds = require "accelhost.util.kinds"
-local fetch = require "accelhost.data.fetch"
 local iterable = require "accelhost.data.iterable"
-local passes = require "accelhost.data.passes"
-local placement = require "accelhost.data.placement"
+local Pass = require "accelhost.data.pass"
 local sampler = require "accelhost.data.sampler"
 local BatchSamplerShard = require "accelhost.data.shard"
-local worker = require "accelhost.data.worker"
+local Rounds = require "accelhost.data.dispatch"
+local walk = require "accelhost.data.walk"
 
-local fail, describe, is_count = arguments.fail, arguments.describe, kinds.is_count
-local native = C.data
+local fail = arguments.fail
 
 ---@class DataLoader
 ---@field dataset Dataset
@@ -34,6 +30,7 @@ local native = C.data
 ---@field total_batch_size integer? samples per step of all ranks together
 ---@field active boolean is the innermost running pass one of this loader?
 ---@field batch_length integer? samples in the current batch of this rank
+---@field valid_length integer? how many of them count: those after them repeat others to fill the batch up
 ---@field uneven boolean are the ranks' batches of the current round of unequal lengths?
 ---@field synchronize (fun(bytes: userdata): any)? gets each pass's draw; gives every rank rank 0's bytes in place
 ---@field device string? where batches are brought; nil leaves them where they are
@@ -44,7 +41,7 @@ local read = arguments.signature("DataLoader", {
   "dataset: dataset|stream", {"batch_size: count"}, {"shuffle: flag"}, {"sampler: sampler"}, {"batch_sampler: sampler"},
   {"num_workers: size", 0}, {"collate_fn: callable"}, {"drop_last: flag"}, {"generator: generator"}, {"seed: size"},
   {"prefetch: size", 2}, {"timeout: nonnegative", 0}, {"worker_init_fn: callable"}, {"prefetch_factor: count"},
-  {"persistent_workers: flag", false},
+  {"persistent_workers: flag", false}, {"already_sharded: flag", false},
 })
 
 local MOST_WORKERS, MOST_AHEAD = 256, 64
@@ -89,10 +86,11 @@ end
 ---@param worker_init_fn? fun(id: integer) called in each worker, after its generator was seeded
 ---@param prefetch_factor? integer batches under way in each worker, default 2
 ---@param persistent_workers? boolean keep the workers, and the data set as they know it, between passes
+---@param already_sharded? boolean the order is this process's share already: accelerator:prepare leaves it as it is
 function DataLoader:init(...)
   local set, batch_size, shuffle, own_sampler, batch_sampler, workers, collate_fn, drop_last, generator, seed,
-    prefetch, timeout, init_fn, factor, persistent = read(...)
-  self.dataset = set
+    prefetch, timeout, init_fn, factor, persistent, already_sharded = read(...)
+  self.dataset, self.already_sharded = set, already_sharded
   set_workers(self, workers, timeout, init_fn, factor, persistent)
   if seed and generator then fail("DataLoader: give a seed or a generator, not both") end
   self.collate_fn, self.generator, self.seed, self.prefetch = collate_fn, generator, seed, prefetch
@@ -127,7 +125,7 @@ function DataLoader:_reset()
   self.end_of_dataloader = false
   self.remainder = -1
   self.active = false
-  self.batch_length = nil
+  self.batch_length, self.valid_length = nil, nil
   self.uneven = false
   self._next_epoch = 0
   self._skip = 0
@@ -137,217 +135,32 @@ end
 --- Number of batches of a pass.
 ---@return integer
 function DataLoader:len()
-  if not self.batch_sampler.len then fail("DataLoader: the batch sampler has no len()") end
-  return math.max(0, self.batch_sampler:len() - self._skip)
+  local batches = self._rounds or self.batch_sampler
+  if not batches.len then fail("DataLoader: the batch sampler has no len()") end
+  return math.max(0, batches:len() - self._skip)
 end
 
 -- Passes.
 
-local function remainder_of(self)
-  local inner = self.batch_sampler
-  local samples = inner.sample_count and inner:sample_count()
-  if self.drop_last or not samples or not self.total_batch_size then return -1 end
-  return samples % self.total_batch_size
+-- What a round of all ranks moves the place of the batch sampler by (see data/walk.lua).
+function DataLoader:_round_size()
+  local shared = self._rounds or self._sharded and self.batch_sampler
+  local stride = shared and shared.stride and shared:stride() or 1
+  return stride * walk.unit(self:_base())
 end
 
-local SEED_BYTES = 8
-
--- What is random about a pass: the seed of its samples' streams and the sampler's draw, which is agreed between the
--- ranks, and the seed with it.
-local function draw(self, pass)
-  local inner, resume = self.batch_sampler, self._resume
-  local bytes, seed
-  if resume then
-    bytes, seed = resume.draw, resume.seed or native.seed_bytes(0)
-  else
-    seed = self.seed and native.fork_seed(native.seed_bytes(self.seed), pass.epoch) or native.draw_seed(self.generator)
-    bytes = inner.draw and inner:draw()
-  end
-  if bytes and self.synchronize then
-    local both = C.cat({seed, bytes}, 0)
-    both = self.synchronize(both) or both
-    seed, bytes = both:narrow(0, 0, SEED_BYTES), both:narrow(0, SEED_BYTES, both:numel() - SEED_BYTES)
-  end
-  pass.draw, pass.seed = bytes, seed
-  return bytes
-end
-
--- Note how often the pass has met each sample of a batch before: a table of it where one has been, for its stream.
-local function turns_of(pass, batch)
-  local met = pass.met
-  if not met then return nil end
-  local turns, again = {}, false
-  for i = 1, #batch do
-    local index = batch[i]
-    turns[i] = met[index] or 0
-    met[index] = turns[i] + 1
-    again = again or turns[i] > 0
-  end
-  return again and turns or nil
-end
-
--- The indices of the next batch, its length and evenness noted for when it is delivered, and their turns.
-local function next_batch(pass)
-  local batch = pass.take()
-  if not batch then return nil end
-  local place = pass.known + 1
-  pass.known = place
-  pass.lengths[place], pass.unevens[place] = #batch, pass.loader.batch_sampler.uneven == true
-  return batch, turns_of(pass, batch)
-end
-
--- The number of a seed's lower 32 bits, which are all that a generator takes of it.
-local function low_bits(seed)
-  local a, b, c, d = unpack(seed:narrow(0, 0, 4):tolist())
-  return a + 256 * (b + 256 * (c + 256 * d))
-end
-
--- Have the batches of a pass made by workers.
-local function hire(self, pass)
-  local workers = self._workers
-  if not workers or workers.closed then workers = worker.start(self, low_bits(pass.seed)) end
-  self._workers = self.persistent_workers and workers or nil
-  pass.workers = workers
-  workers:begin(pass.seed, function() return next_batch(pass) end)
-  for _ = 1, self.stream and math.max(pass.position, self._skip) or 0 do
-    if not workers:take() then break end
-  end
-  if self.stream then pass.held = workers:take() or false end
-  return pass
-end
-
-local function begin(self)
-  local resume = self._resume
-  local pass = {
-    loader = self, epoch = self._next_epoch, position = 0, last = false,
-    lengths = {}, unevens = {}, known = 0, delivered = 0, -- of the batches asked for, by number
-  }
-  self._next_epoch = pass.epoch + 1
-  self.epoch = pass.epoch
-  local inner = self.batch_sampler
-  if (self.seed or self._sharded) and inner.set_epoch then inner:set_epoch(pass.epoch) end
-  local bytes = draw(self, pass)
-  self._resume = nil
-  pass.remainder = remainder_of(self)
-  pass.position = resume and resume.position or 0
-  if self._current and self._current.workers and not self.persistent_workers then self._current.workers:close() end
-  self._current = pass
-  if self.stream then self.stream.seed = pass.seed end
-  if self.stream and self.num_workers > 0 then return hire(self, pass) end
-  pass.take = inner:iter(bytes)
-  pass.met = not self.stream and not (self.sampler and self.sampler.visits_once) and {} or nil
-  for _ = 1, math.max(pass.position, self._skip) do
-    local batch = pass.take()
-    if not batch then break end
-    turns_of(pass, batch)
-  end
-  local set = self.dataset
-  if set.native and not self.collate_fn then
-    local columns, map = set:native()
-    if columns then
-      pass.gather, pass.map = native.gather(columns), map
-      return pass
-    end
-  end
-  if self.num_workers > 0 and not (set.rows and not self.collate_fn) then return hire(self, pass) end
-  pass.waiting, pass.turns = next_batch(pass)
-  return pass
-end
-
-local function finish(pass)
-  pass.ended = true
-  if pass.gather then pass.gather:close() end
-  if pass.workers and not pass.loader.persistent_workers then pass.workers:close() end
-  passes.leave(pass)
-end
-
-local function hand_out(self, pass, first, ...)
-  local kind = type(first)
-  if kind ~= "userdata" and kind ~= "table" then
-    finish(pass)
-    fail("DataLoader: the first value of a batch must be a tensor or a table, got %s", describe(first))
-  end
-  pass.position = pass.position + 1
-  local place = pass.delivered + 1
-  pass.delivered = place
-  pass.length, pass.uneven = pass.lengths[place], pass.unevens[place]
-  pass.lengths[place], pass.unevens[place] = nil, nil
-  passes.enter(pass)
-  passes.show(pass)
-  self._passes[first] = pass
-  return first, ...
-end
-
-local function deliver(self, pass, ...)
-  if self.device then return hand_out(self, pass, placement.all(self.device, ...)) end
-  return hand_out(self, pass, ...)
-end
-
--- Keep `ahead` batches posted; one more is always known, so that the last one is recognised as such.
-local function gather(self, pass)
-  local gatherer, map = pass.gather, pass.map
-  local ahead = math.max(1, self.prefetch)
-  while not pass.exhausted and gatherer:pending() <= ahead do
-    local batch, turns = next_batch(pass)
-    if batch then
-      local rows = batch
-      if map then
-        rows = {}
-        for i = 1, #batch do rows[i] = map(batch[i]) end
-      end
-      gatherer:post(rows, pass.seed, rows ~= batch and batch or nil, turns)
-    else
-      pass.exhausted = true
-    end
-  end
-  local count = gatherer:pending()
-  if count == 0 then return finish(pass) end
-  pass.last = count == 1
-  return deliver(self, pass, gatherer:take())
-end
-
-local function load(self, pass)
-  local batch, turns = pass.waiting, pass.turns
-  if not batch then return finish(pass) end
-  native.step()
-  pass.waiting, pass.turns = next_batch(pass)
-  pass.last = not pass.waiting
-  local set = self.dataset
-  if set.rows and not self.collate_fn then return deliver(self, pass, set:rows(batch)) end
-  if self.stream then return deliver(self, pass, fetch.finish(self.collate_fn, iterable.samples(batch))) end
-  return deliver(self, pass, fetch.batch(set, self.collate_fn, batch, pass.seed, turns))
-end
-
--- The next batch that workers have made. Whether more follow is known of a stream when the next one is here.
-local function hear(self, pass)
-  local answer = pass.held
-  if not self.stream then answer = pass.workers:take() end
-  if not answer then return finish(pass) end
-  native.step()
-  if self.stream then
-    pass.held = pass.workers:take() or false
-    pass.lengths[pass.delivered + 1], pass.unevens[pass.delivered + 1] = answer.length, answer.uneven
-    pass.last = not pass.held
-  else
-    pass.last = pass.workers:is_through()
-  end
-  return deliver(self, pass, unpack(answer.values, 1, answer.values.n))
-end
-
-local function step(self, pass)
-  if pass.ended then return nil end
-  if pass.workers then return hear(self, pass) end
-  if pass.gather then return gather(self, pass) end
-  return load(self, pass)
+-- The batch sampler before it was shared among the ranks.
+function DataLoader:_base()
+  return self._whole or self.batch_sampler
 end
 
 -- The generic for: the loader is called with (nil, the first value yielded last).
 function DataLoader:__call(_, control)
-  if control == nil then return step(self, begin(self)) end
+  if control == nil then return Pass.begin(self):step() end
   local pass = self._passes[control]
   if not pass then fail("DataLoader: this pass is not known here; write `for batch in loader do`") end
   self._passes[control] = nil
-  return step(self, pass)
+  return pass:step()
 end
 
 --- A pass as an iterator of its own: call it for the next batch, nil at the end.
@@ -358,8 +171,8 @@ end
 function DataLoader:batches()
   local pass
   return function()
-    pass = pass or begin(self)
-    return step(self, pass)
+    pass = pass or Pass.begin(self)
+    return pass:step()
   end
 end
 
@@ -374,14 +187,14 @@ function DataLoader:set_epoch(epoch)
   if self.dataset.set_epoch then self.dataset:set_epoch(epoch) end
 end
 
--- Shares and resuming.
+-- Shares.
 
 local function copy(self)
   local other = self._class:_blank()
   for _, name in ipairs {
     "dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "collate_fn", "generator", "seed", "prefetch",
-    "total_batch_size", "synchronize", "device", "_sharded", "stream", "num_workers", "timeout", "worker_init_fn",
-    "prefetch_factor", "persistent_workers",
+    "total_batch_size", "synchronize", "before_pass", "device", "_sharded", "_whole", "_rounds", "dispatch", "stream",
+    "num_workers", "timeout", "worker_init_fn", "prefetch_factor", "persistent_workers", "already_sharded",
   } do
     other[name] = self[name]
   end
@@ -389,30 +202,51 @@ local function copy(self)
   return other
 end
 
+local function share_out(self, other, options)
+  local deal = options.dispatch
+  options.dispatch = nil
+  if not deal then
+    other.batch_sampler = BatchSamplerShard(self.batch_sampler, options)
+    return other.batch_sampler
+  end
+  local rounds = Rounds(self.batch_sampler, options)
+  other._rounds = rounds
+  other.dispatch = {rank = options.rank, size = options.size, deal = deal}
+  if options.rank == 0 then
+    other.dispatch.inner = copy(self)
+    other.dispatch.inner.batch_sampler = rounds
+  end
+  return rounds
+end
+
 --- A loader that gives one rank's share of every pass (see data.BatchSamplerShard).
 --
 --   local mine = loader:shard{rank = 0, size = 2}
---- `synchronize` is called with each pass's draw, to bring rank 0's bytes into it. Batches go to `device`.
----@param options table {rank =, size =, split_batches?, even_batches?, synchronize?, device?}
+--- `synchronize` is called with each pass's draw, to bring rank 0's bytes into it, `before_pass` when one begins.
+--- Batches go to `device`. With `dispatch` rank 0 makes the batches of all: the function is called in every step, on
+--- rank 0 with a table of what each rank gets (false for nothing), and gives what this one got.
+---@param options table {rank =, size =, split_batches?, even_batches?, synchronize?, before_pass?, device?, dispatch?}
 ---@return DataLoader
 function DataLoader:shard(options)
   if self._sharded then fail("shard: this loader is one rank's share already") end
   arguments.check("shard", "options", "table", options)
-  local other, mine = copy(self), {}
-  for name, value in pairs(options) do mine[name] = value end
-  other.synchronize, mine.synchronize = mine.synchronize, nil
-  other.device, mine.device = mine.device, nil
-  local share = BatchSamplerShard(self.batch_sampler, mine)
+  local other, mine = copy(self), arguments.copy(options)
+  for _, name in ipairs {"synchronize", "before_pass", "device"} do
+    other[name], mine[name] = mine[name], nil
+  end
   other._sharded = true
-  if share.size > 1 then
-    other.batch_sampler = share
+  local whole = self.already_sharded or mine.size == 1
+  if whole then mine.dispatch = nil end
+  local shared = whole and BatchSamplerShard(self.batch_sampler, mine) or share_out(self, other, mine)
+  if not whole then
+    other._whole = self.batch_sampler
     local size = self.batch_size
-    other.total_batch_size = size and (share.split_batches and size or size * share.size)
+    other.total_batch_size = size and (shared.split_batches and size or size * shared.size)
   end
   return other
 end
 
---- The same loader without the first `count` batches of each pass.
+--- The same loader without the first `count` batches of each pass. What is left out of a set with get(i) is not read.
 --
 --   #loader:skip_first_batches(1)  --> 2
 ---@param count integer
@@ -425,54 +259,6 @@ function DataLoader:skip_first_batches(count)
   return other
 end
 
---- Where the loader stands, as numbers and strings: epoch, position (batches yielded in that epoch), and what was
---- random about the pass. While the last batch is being processed this is the start of the next epoch. Within an
---- epoch the state of the loader's own generator follows from the pass's draw; between epochs it is part of the
---- state.
---
---   for x in loader do break end
---   loader:state_dict().position  --> 1
----@return table
-function DataLoader:state_dict()
-  local pass = self._current
-  local state = {epoch = self._next_epoch, position = 0}
-  if pass and not pass.ended and not pass.last then
-    state.epoch, state.position = pass.epoch, pass.position
-    state.draw = pass.draw and native.to_hex(pass.draw) or nil
-    state.seed = native.to_hex(pass.seed)
-  elseif self._resume then
-    state.position = self._resume.position
-    state.draw = self._resume.draw and native.to_hex(self._resume.draw) or nil
-    state.seed = self._resume.seed and native.to_hex(self._resume.seed) or nil
-  elseif self.generator then
-    state.generator = native.to_hex(self.generator:get_state())
-  end
-  return state
-end
-
---- Go on where `state_dict` stood: the next pass starts at that position of that epoch, in the same order.
---
---   for x in loader do break end
---   local again = data.DataLoader(set, {batch_size = 2})
---   again:load_state_dict(loader:state_dict())
---   for x, number in again do print(number) break end  --> tensor([2, 3])
----@param state table
-function DataLoader:load_state_dict(state)
-  if type(state) ~= "table" or not is_count(state.epoch, 0) or not is_count(state.position, 0) then
-    fail("load_state_dict: expected a loader's state (epoch and position), got %s", describe(state))
-  end
-  if state.generator and not self.generator then
-    fail("load_state_dict: the state holds a generator, but this loader has none")
-  end
-  self._current, self._resume = nil, nil
-  self.epoch, self._next_epoch = state.epoch, state.epoch
-  if state.generator then self.generator:set_state(native.from_hex(state.generator)) end
-  if state.position > 0 then
-    self._resume = {
-      position = state.position, draw = state.draw and native.from_hex(state.draw),
-      seed = state.seed and native.from_hex(state.seed),
-    }
-  end
-end
+require "accelhost.data.position"(DataLoader)
 
 return class.guard(DataLoader)

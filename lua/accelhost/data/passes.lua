@@ -1,10 +1,13 @@
 --- Which pass of which loader is running, where passes are nested and left by break.
 local passes = {}
 
--- Passes in the order of their last step, innermost on top. Held weakly: a pass left by break is only found here until
--- its last batch is collected, or until a pass below it goes on. `depth` counts them: compiled code of this LuaJIT may
--- see an old length of a table that shrinks.
+-- Passes in the order of their last step, innermost on top. Held weakly: a pass whose `for` is not known and that was
+-- left by break is only found here until its last batch is collected, or until a pass below it goes on. `depth` counts
+-- them: compiled code of this LuaJIT may see an old length of a table that shrinks.
 local running, depth = {}, 0
+
+-- batch value -> {length =, valid =}
+local noted = setmetatable({}, {__mode = "k"})
 
 local function top()
   while depth > 0 do
@@ -23,7 +26,7 @@ function passes.show(pass)
   loader.active = true
   loader.end_of_dataloader = pass.last
   loader.remainder = pass.remainder
-  loader.batch_length, loader.uneven = pass.length, pass.uneven
+  loader.batch_length, loader.uneven, loader.valid_length = pass.length, pass.uneven, pass.valid
   loader.epoch = pass.epoch
 end
 
@@ -56,15 +59,132 @@ function passes.enter(pass)
   running[depth] = setmetatable({pass = pass}, {__mode = "v"})
 end
 
---- `pass` is over.
----@param pass table
-function passes.leave(pass)
-  passes.enter(pass)
+-- The pass on top has been left.
+local function drop()
+  local pass = running[depth].pass
   running[depth] = nil
   depth = depth - 1
   pass.loader.active = false
   pass.loader.end_of_dataloader = false
   passes.show(top())
 end
+
+--- `pass` is over.
+---@param pass table
+function passes.leave(pass)
+  passes.enter(pass)
+  drop()
+end
+
+--- Note the values of the batch that a pass hands out.
+---@param pass table
+---@param ... any
+function passes.note(pass, ...)
+  local entry = {length = pass.length, valid = pass.valid}
+  for i = 1, select("#", ...) do
+    local value = select(i, ...)
+    local kind = type(value)
+    if kind == "userdata" or kind == "table" then noted[value] = entry end
+  end
+end
+
+--- What is known of a batch that a loader has given: how many rows it has, and how many of them count.
+---@param value any one of the batch's values
+---@return {length: integer, valid: integer}?
+function passes.batch_of(value) return noted[value] end
+
+-- Left by break or not: a `for` keeps what it walks in hidden locals of its function for as long as it runs.
+
+local DEEPEST = 200 -- levels of the stack that are looked through
+
+--- The coroutine that begins a pass, held weakly; nil for the main program.
+---@return {coroutine: thread}?
+function passes.thread()
+  local thread = coroutine.running()
+  return thread and setmetatable({coroutine = thread}, {__mode = "v"}) or nil
+end
+
+-- What a `for` at a level of a stack walks: calls fn(generator) for each, the innermost last; ends when it gives true.
+local function each_generator(thread, level, fn)
+  local i = 1
+  while true do
+    local name, value
+    if thread then
+      name, value = debug.getlocal(thread, level, i)
+    else
+      name, value = debug.getlocal(level + 1, i)
+    end
+    if not name then return false end
+    if name == "(for generator)" and fn(value) then return true end
+    i = i + 1
+  end
+end
+
+--- What the `for` that has just called this loader walks: the loader, or a function or object around it (a progress
+--- bar, enumerate); nil when a pass is walked by other means.
+---@param loader table
+---@return any
+function passes.holder(loader)
+  local called = {}
+  for level = 2, 8 do
+    local info = debug.getinfo(level, "f")
+    if not info then return nil end
+    local holder
+    each_generator(nil, level, function(generator)
+      if generator == loader then
+        holder = generator
+      else
+        local meta = getmetatable(generator)
+        local call = type(meta) == "table" and rawget(meta, "__call") or generator
+        if type(call) == "function" and called[call] then holder = generator end
+      end
+    end)
+    if holder then return holder end
+    called[info.func] = true
+  end
+end
+
+local function is_walked(pass)
+  local holder, thread = pass.holder, pass.thread
+  if holder == nil then return true end
+  if thread then
+    thread = thread.coroutine
+    if not thread then return false end -- it was collected
+  end
+  local function is_it(generator) return generator == holder end
+  local elsewhere = thread and thread ~= coroutine.running()
+  if elsewhere and coroutine.status(thread) == "dead" then return false end
+  for level = elsewhere and 0 or 2, DEEPEST do
+    local info
+    if elsewhere then info = debug.getinfo(thread, level, "f") else info = debug.getinfo(level, "f") end
+    if not info then break end
+    if each_generator(elsewhere and thread or nil, level, is_it) then return true end
+  end
+  -- The main program's stack cannot be seen from within a coroutine.
+  return thread == nil and coroutine.running() ~= nil
+end
+
+--- The innermost pass that runs: those above it that were left by break are dropped.
+---@return table?
+function passes.innermost()
+  local pass = top()
+  while pass and not is_walked(pass) do
+    drop()
+    pass = top()
+  end
+  return pass
+end
+
+--- Would dropping passes that were left by break change anything? Not where only one is known and every row of its
+--- batch counts.
+---@return boolean
+function passes.matters()
+  local pass = top()
+  return pass ~= nil and (depth > 1 or pass.last or pass.valid ~= pass.length)
+end
+
+--- The pass on top, left by break or not.
+---@return table?
+function passes.top() return top() end
 
 return passes

@@ -7,6 +7,7 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local protect = require "accelhost.util.protect"
+local walk = require "accelhost.data.walk"
 
 local fail, describe, signature = arguments.fail, arguments.describe, arguments.signature
 local native = C.data
@@ -14,9 +15,10 @@ local sampler = {}
 
 local CHUNK = 1024
 
--- The numbers of an int64 tensor, one per call.
-local function numbers_of(tensor, count)
-  local chunk, at, from = nil, CHUNK, 0
+-- The numbers of an int64 tensor from a place on, one per call.
+local function numbers_of(tensor, count, from)
+  local chunk, at = nil, CHUNK
+  from = from or 0
   return function()
     if at == CHUNK then
       if from >= count then return nil end
@@ -26,6 +28,14 @@ local function numbers_of(tensor, count)
     at = at + 1
     return chunk[at]
   end
+end
+
+-- A walk without its first `count` steps.
+local function dropped(take, count)
+  for _ = 1, count or 0 do
+    if take() == nil then break end
+  end
+  return take
 end
 
 local function length_of(source)
@@ -82,8 +92,8 @@ end
 
 function SequentialSampler:len() return length_of(self.data_source) end
 
-function SequentialSampler:iter()
-  local at, count = -1, self:len()
+function SequentialSampler:iter(_, from)
+  local at, count = (from or 0) - 1, self:len()
   return function()
     at = at + 1
     if at < count then return at end
@@ -162,22 +172,22 @@ function RandomSampler:order(draw)
   return native.permutation(draw, n, math.ceil(count / n))
 end
 
-function RandomSampler:iter(draw)
+function RandomSampler:iter(draw, from)
   local n, count = length_of(self.data_source), self:len()
   if n == 0 then
     if count > 0 then fail("RandomSampler: expected a data set with at least one sample") end
     return function() end
   end
-  if not self.generator then return numbers_of(self:order(draw), count) end
+  if not self.generator then return numbers_of(self:order(draw), count, from) end
   self.generator:set_state(draw or self:draw())
-  if self.replacement then return numbers_of(native.whole_numbers(self.generator, n, count), count) end
-  return permutations(self.generator, n, count)
+  if self.replacement then return numbers_of(native.whole_numbers(self.generator, n, count), count, from) end
+  return dropped(permutations(self.generator, n, count), from)
 end
 
 -- Samplers whose draw is the order itself.
-local function iter_order(self, draw)
+local function iter_order(self, draw, from)
   local order = native.to_indices(draw or self:draw())
-  return numbers_of(order, order:numel())
+  return numbers_of(order, order:numel(), from)
 end
 
 ---@class SubsetRandomSampler: Sampler
@@ -201,8 +211,8 @@ function SubsetRandomSampler:draw()
   return native.to_bytes(native.permutation(self.generator, #self.indices))
 end
 
-function SubsetRandomSampler:iter(draw)
-  local next_place = iter_order(self, draw)
+function SubsetRandomSampler:iter(draw, from)
+  local next_place = iter_order(self, draw, from)
   return function()
     local place = next_place()
     return place and self.indices[place + 1]
@@ -292,13 +302,13 @@ function DistributedSampler:set_epoch(epoch)
   self.epoch = arguments.check("set_epoch", "epoch", "size", epoch)
 end
 
-function DistributedSampler:iter()
+function DistributedSampler:iter(_, from)
   local count, share = length_of(self.dataset), self:len()
   local order
   if self.shuffle then
     order = native.slice(native.permutation(native.seed_bytes(self.seed + self.epoch), count), 0, count)
   end
-  local place = -1
+  local place = (from or 0) - 1
   return function()
     place = place + 1
     if place >= share then return nil end
@@ -345,8 +355,7 @@ function BatchSampler:set_epoch(epoch)
 end
 
 -- The whole order at once, where the sampler has it as a tensor, is cut without a step per index.
-local function slices(order, count, size, drop_last)
-  local from = 0
+local function slices(order, count, size, drop_last, from)
   return function()
     local length = math.min(size, count - from)
     if length <= 0 or drop_last and length < size then return nil end
@@ -355,10 +364,13 @@ local function slices(order, count, size, drop_last)
   end
 end
 
-function BatchSampler:iter(draw)
+function BatchSampler:iter(draw, from)
+  from = from or 0
   local order = self.sampler.order and self.sampler:order(draw)
-  if order then return slices(order, self.sampler:len(), self.batch_size, self.drop_last) end
-  local next_index, size, drop_last = self.sampler:iter(draw), self.batch_size, self.drop_last
+  if order then return slices(order, self.sampler:len(), self.batch_size, self.drop_last, from) end
+  local seeks = walk.takes_place(self.sampler)
+  local next_index = seeks and self.sampler:iter(draw, from) or dropped(self.sampler:iter(draw), from)
+  local size, drop_last = self.batch_size, self.drop_last
   local ended = false
   return function()
     if ended then return nil end
@@ -381,12 +393,19 @@ local ListSampler = Sampler:extend "ListSampler"
 function ListSampler:init(list) self.list = list end
 function ListSampler:len() return #self.list end
 
-function ListSampler:iter()
-  local at = 0
+function ListSampler:iter(_, from)
+  local at = from or 0
   return function()
     at = at + 1
     return self.list[at]
   end
+end
+
+for _, known in ipairs {
+  SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler, DistributedSampler, BatchSampler,
+  ListSampler,
+} do
+  walk.register(known.iter, true)
 end
 
 --- A sampler as it is, a plain table as a sampler over its items.

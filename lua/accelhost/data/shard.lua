@@ -5,6 +5,7 @@
 -- samples from the start of the sampler's order, so that every rank has the same number of full batches.
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
+local walk = require "accelhost.data.walk"
 
 local fail, describe = arguments.fail, arguments.describe
 
@@ -60,6 +61,10 @@ function BatchSamplerShard:sample_count()
   return self.batch_sampler.sample_count and self.batch_sampler:sample_count()
 end
 
+--- How many batches of the batch sampler a round of all ranks takes.
+---@return integer
+function BatchSamplerShard:stride() return self.split_batches and 1 or self.size end
+
 --- How many batches this rank gets.
 ---@return integer
 function BatchSamplerShard:len()
@@ -91,22 +96,27 @@ local function part(batch, first, count)
   return result
 end
 
-function BatchSamplerShard:_iter_split(draw)
-  local next_batch, size = self.batch_sampler:iter(draw), self.batch_size
+local function at_least(value, least) return value > least and value or least end
+
+function BatchSamplerShard:_iter_split(draw, from)
+  local size = self.batch_size
+  local next_batch, head = walk.with_head(self.batch_sampler, draw, from, 1)
   local length = size / self.size
-  local start, ended
+  local start
   return function()
-    local batch = not ended and next_batch()
+    local batch = next_batch()
+    if batch and #batch < size and self.drop_last then batch = nil end
     if not batch then return nil end
-    start = start or batch
-    if #batch < size then
-      ended = true
-      if self.drop_last then return nil end
-      if self.even_batches then batch = filled_up(batch, size, start, 0) end
+    start = start or head or batch
+    local have = #batch
+    if have < size and self.even_batches then
+      start = type(start) == "function" and start()[1] or start
+      batch = filled_up(batch, size, start, 0)
     end
     self.uneven = #batch < size
     local mine = part(batch, self.rank * length, length)
-    return mine[1] and mine or nil
+    if not mine[1] then return nil end
+    return mine, math.min(#mine, at_least(have - self.rank * length, 0))
   end
 end
 
@@ -117,7 +127,7 @@ local function is_uneven(round)
   return false
 end
 
--- The batches of an incomplete last round, filled up: short and missing ones take samples from the first round, read on
+-- The batches of an incomplete round, filled up: short and missing ones take samples from the first round, read on
 -- cyclically from rank to rank; without a known batch size missing ones take whole batches of it.
 function BatchSamplerShard:_fill(round, first_round)
   local size, filled = self.batch_size, {}
@@ -129,9 +139,9 @@ function BatchSamplerShard:_fill(round, first_round)
   end
   local start, count = {}, 0
   for _, batch in ipairs(first_round) do
-    for _, index in ipairs(batch) do
+    for i = 1, #batch do
       count = count + 1
-      start[count] = index
+      start[count] = batch[i]
     end
   end
   local at = 0
@@ -143,8 +153,9 @@ function BatchSamplerShard:_fill(round, first_round)
   return filled
 end
 
-function BatchSamplerShard:_iter_whole(draw)
-  local next_batch, ranks, size = self.batch_sampler:iter(draw), self.size, self.batch_size
+function BatchSamplerShard:_iter_whole(draw, from)
+  local ranks, size, mine = self.size, self.batch_size, self.rank + 1
+  local next_batch, head = walk.with_head(self.batch_sampler, draw, from, ranks)
   local first_round, ended
   return function()
     if ended then return nil end
@@ -154,26 +165,35 @@ function BatchSamplerShard:_iter_whole(draw)
       if not batch then break end
       round[rank], count = batch, rank
     end
-    first_round = first_round or round
-    if count == ranks and (not size or #round[ranks] == size) then
-      self.uneven = not size and is_uneven(round)
-      return round[self.rank + 1]
+    first_round = first_round or head or round
+    local complete = count == ranks and (not size or #round[ranks] == size)
+    ended = count < ranks
+    if count == 0 or not complete and self.drop_last then
+      ended = true
+      return nil
     end
-    ended = true
-    if count == 0 or self.drop_last then return nil end
-    if self.even_batches then round = self:_fill(round, first_round) end
-    self.uneven = is_uneven(round)
-    return round[self.rank + 1]
+    local have = round[mine] and #round[mine] or 0
+    if not complete and self.even_batches then
+      first_round = type(first_round) == "function" and first_round() or first_round
+      round = self:_fill(round, first_round)
+    end
+    self.uneven = (not complete or not size) and (is_uneven(round) or #round < ranks)
+    return round[mine], have
   end
 end
 
---- A new walk over this rank's batches.
+--- A new walk over this rank's batches: gives each with the number of its samples that count, which come first; the
+--- others fill it up.
 ---@param draw? userdata
----@return fun(): integer[]?
-function BatchSamplerShard:iter(draw)
-  if self.size == 1 then return self.batch_sampler:iter(draw) end
-  if self.split_batches then return self:_iter_split(draw) end
-  return self:_iter_whole(draw)
+---@param from? integer begin at this place of the batch sampler (see data/walk.lua), where a round begins
+---@return fun(): integer[]?, integer?
+function BatchSamplerShard:iter(draw, from)
+  from = from or 0
+  if self.size == 1 then return walk.from(self.batch_sampler, draw, from) end
+  if self.split_batches then return self:_iter_split(draw, from) end
+  return self:_iter_whole(draw, from)
 end
+
+walk.register(BatchSamplerShard.iter, false)
 
 return BatchSamplerShard

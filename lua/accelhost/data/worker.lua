@@ -36,9 +36,9 @@ local function maker(loader)
       loader.stream.seed, loader.stream.turn = request.seed, info.id
       walk = loader.batch_sampler:iter()
     end
-    local batch = walk()
+    local batch, valid = walk()
     if not batch then return nil end
-    info.length, info.uneven = #batch, loader.batch_sampler.uneven == true
+    info.length, info.uneven, info.valid = #batch, loader.batch_sampler.uneven == true, valid or #batch
     return fetch.finish(loader.collate_fn, iterable.samples(batch))
   end
 end
@@ -64,7 +64,8 @@ local function serve(channel, loader, id, seed)
       elseif result.n == 0 or result[1] == nil then
         reply.ended = true
       else
-        reply.values, reply.length, reply.uneven = result, info.length, info.uneven
+        reply.values = result
+        reply.length, reply.uneven, reply.valid = info.length, info.uneven, info.valid
       end
     end
     io.stdout:flush() -- what it has printed is not lost when it ends with its parent
@@ -175,7 +176,8 @@ function Workers:hear(wanted)
   self.answers[table.remove(self.queue[w], 1)] = answer
 end
 
---- The next batch as {values =, length =, uneven =}; nil at the end of the pass. An error in a worker is raised here.
+--- The next batch as {values =, length =, uneven =, valid =}; nil at the end of the pass. An error in a worker is
+--- raised here.
 ---@return table?
 function Workers:take()
   while true do

@@ -1,0 +1,74 @@
+--- Where a loader stands, to be saved and gone back to.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local kinds = require "accelhost.util.kinds"
+local walk = require "accelhost.data.walk"
+
+local fail, describe, is_count = arguments.fail, arguments.describe, kinds.is_count
+local native = C.data
+
+-- What a position counts.
+local function unit_of(self)
+  return walk.counts_samples(self:_base()) and "samples" or "batches"
+end
+
+--- Give the DataLoader class state_dict and load_state_dict.
+---@param DataLoader table
+return function(DataLoader)
+  --- Where the loader stands, as numbers and strings: epoch, position (samples that all processes together have got in
+  --- that epoch; batches, with a batch sampler of the script's own), and what was random about the pass. While the last
+  --- batch is being processed this is the start of the next epoch. The state is the same on all processes (but for
+  --- `seed`, of which transforms draw, where the order is not random), and a job of another number of processes, or of
+  --- other batch sizes, can go on from it. Within an epoch the state of the loader's own generator follows from the
+  --- pass's draw; between epochs it is part of the state.
+  --
+  --   for x in loader do break end
+  --   loader:state_dict().position  --> 2
+  ---@return table
+  function DataLoader:state_dict()
+    local pass, resume = self._current, self._resume
+    local state = {epoch = self._next_epoch, position = 0, unit = unit_of(self)}
+    if pass and not pass.ended and not pass.last then
+      state.epoch, state.position = pass.epoch, pass.start + pass.rounds * self:_round_size()
+      state.draw = pass.draw and native.to_hex(pass.draw) or nil
+      state.seed = native.to_hex(pass.seed)
+    elseif resume then
+      state.position = resume.place
+      state.draw = resume.draw and native.to_hex(resume.draw) or nil
+      state.seed = resume.seed and native.to_hex(resume.seed) or nil
+    elseif self.generator then
+      state.generator = native.to_hex(self.generator:get_state())
+    end
+    return state
+  end
+
+  --- Go on where `state_dict` stood: the next pass starts at that position of that epoch, in the same order, and gives
+  --- what the earlier one had not given.
+  --
+  --   for x in loader do break end
+  --   local again = data.DataLoader(set, {batch_size = 2})
+  --   again:load_state_dict(loader:state_dict())
+  --   for x, number in again do print(number) break end  --> tensor([2, 3])
+  ---@param state table
+  function DataLoader:load_state_dict(state)
+    if type(state) ~= "table" or not is_count(state.epoch, 0) or not is_count(state.position, 0) then
+      fail("load_state_dict: expected a loader's state (epoch and position), got %s", describe(state))
+    end
+    if state.generator and not self.generator then
+      fail("load_state_dict: the state holds a generator, but this loader has none")
+    end
+    if state.position > 0 and state.unit and state.unit ~= unit_of(self) then
+      fail("load_state_dict: the state counts %s, this loader counts %s: one of the two has a batch sampler of its own",
+        state.unit, unit_of(self))
+    end
+    self._current, self._resume = nil, nil
+    self.epoch, self._next_epoch = state.epoch, state.epoch
+    if state.generator then self.generator:set_state(native.from_hex(state.generator)) end
+    if state.position > 0 then
+      self._resume = {
+        place = state.position, draw = state.draw and native.from_hex(state.draw),
+        seed = state.seed and native.from_hex(state.seed),
+      }
+    end
+  end
+end

@@ -1,9 +1,83 @@
 --- Bringing together what the processes have.
+local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local collectives = require "accelhost.accelerator.collectives"
+local objects = require "accelhost.accelerator.objects"
+local passes = require "accelhost.data.passes"
 
 local read_padding = arguments.signature("pad_across_processes",
   {"value: any", {"dim: integer", 0}, {"pad_index: number", 0}, {"pad_first: flag", false}})
+
+-- The options at the end of the arguments, and how many values come before.
+local function options_of(...)
+  local count = select("#", ...)
+  local last = count > 1 and select(count, ...)
+  if last and arguments.is_options(last) and next(last) ~= nil then
+    for name in pairs(last) do
+      if name ~= "batch" and name ~= "use_gather_object" then return {}, count end
+    end
+    if last.use_gather_object ~= nil then
+      arguments.check("gather_for_metrics", "use_gather_object", "flag", last.use_gather_object)
+    end
+    return last, count - 1
+  end
+  return {}, count
+end
+
+-- How many rows the batch has and how many of them count; nil when all do.
+local function rows_of(self, batch)
+  local rows
+  if batch ~= nil then
+    rows = passes.batch_of(batch)
+    if not rows then
+      arguments.fail("gather_for_metrics: batch: expected a value that a loader has given, got %s",
+        arguments.describe(batch))
+    end
+  else
+    local loader = self:_active_loader()
+    rows = loader and {length = loader.batch_length, valid = loader.valid_length}
+  end
+  return rows and rows.valid < rows.length and rows or nil
+end
+
+-- Has a value nothing but tensors in it?
+local function is_tensors(value)
+  if C.is_tensor(value) then return true end
+  if type(value) ~= "table" then return false end
+  for _, item in pairs(value) do
+    if not is_tensors(item) then return false end
+  end
+  return next(value) ~= nil
+end
+
+-- How many of `count` rows count.
+local function valid_of(count, rows)
+  if not rows then return count end
+  if count == 1 and rows.length ~= 1 then return math.min(1, rows.valid) end
+  if count == rows.length or rows.valid == 0 then return math.min(count, rows.valid) end
+  arguments.fail("gather_for_metrics: of this batch %d of %d rows count: expected a value for each row, got %d; gather "
+    .. "takes any number", rows.valid, rows.length, count)
+end
+
+-- The rows of a tensor that count.
+local function kept(tensor, rows)
+  if tensor:dim() == 0 then tensor = tensor:reshape(1) end
+  local valid = valid_of(tensor:size(0), rows)
+  return valid < tensor:size(0) and tensor:narrow(0, 0, valid) or tensor
+end
+
+-- Lists, or the rows of tensors, put together.
+local function gather_objects(value, rows)
+  local list = {}
+  if C.is_tensor(value) then
+    for i, row in ipairs(kept(value, rows):detach():unbind(0)) do list[i] = row end
+  elseif type(value) == "table" and (value[1] ~= nil or next(value) == nil) then
+    for i = 1, valid_of(#value, rows) do list[i] = value[i] end
+  elseif valid_of(1, rows) == 1 then
+    list[1] = value
+  end
+  return objects.concatenated("gather_for_metrics", list)
+end
 
 --- Give the Accelerator class gather, gather_for_metrics, reduce and pad_across_processes.
 ---@param Accelerator table
@@ -19,22 +93,30 @@ return function(Accelerator)
     return collectives.map(collectives.gather, ...)
   end
 
-  --- The same as gather, without the samples that were repeated to fill the last round of the loader whose `for` is
-  --- running: of n samples n come back in a pass, so that an accuracy is the data set's. A collective.
+  --- The same as gather, without the rows that repeat others to fill a batch up: of n samples n come back in a pass,
+  --- so that an accuracy is the data set's. Which rows count says the batch of the innermost `for` over a prepared
+  --- loader, or the one that `batch` names by a value of it. A scalar counts once for each process with a row that
+  --- counts. Where something else than tensors is in a value, and with use_gather_object, lists (and the rows of
+  --- tensors) are put together to one list. A collective.
   --
   --   local test, seen = accelerator:prepare(loader), 0
   --   for x, y in test do seen = seen + accelerator:gather_for_metrics(y):size(0) end
   --   print(seen)  --> 5
-  ---@param ... userdata|table
-  ---@return any ... one for each argument
+  ---@param ... userdata|table values, then perhaps options: {batch = any, use_gather_object = boolean}
+  ---@return any ... one for each value
   function Accelerator:gather_for_metrics(...)
-    local loader = self:_active_loader()
-    local keep = loader and loader.end_of_dataloader and loader.remainder
-    if not keep or keep <= 0 then return self:gather(...) end
-    return collectives.map(function(tensor)
-      local all = collectives.gather(tensor)
-      return all:size(0) > keep and all:narrow(0, 0, keep) or all
-    end, ...)
+    local options, count = options_of(...)
+    local rows = rows_of(self, options.batch)
+    local results = {...}
+    for i = 1, count do
+      local value = results[i]
+      if options.use_gather_object or not is_tensors(value) then
+        results[i] = gather_objects(value, rows)
+      else
+        results[i] = collectives.map(function(tensor) return collectives.gather(kept(tensor, rows)) end, value)
+      end
+    end
+    return unpack(results, 1, count)
   end
 
   --- Combine every process's tensor, on every process; tables are walked. A collective.

@@ -4,6 +4,7 @@ local arguments = require "accelhost.util.arguments"
 local averaging = require "accelhost.accelerator.averaging"
 local collectives = require "accelhost.accelerator.collectives"
 local kind_of = require "accelhost.accelerator.kinds"
+local passes = require "accelhost.data.passes"
 local wrappers = require "accelhost.accelerator.wrappers"
 
 -- kind -> what makes the object ready and gives what the script is to use
@@ -107,11 +108,11 @@ return function(Accelerator)
   --   accelerator:clear()
   Accelerator.clear = Accelerator.free_memory
 
-  -- The prepared loader whose pass is the innermost one; at most one loader is active.
+  -- The prepared loader whose pass is the innermost one, nil when that is another's or there is none.
   function Accelerator:_active_loader()
-    for loader in pairs(self._loaders) do
-      if loader.active then return loader end
-    end
+    local pass = passes.top()
+    if pass and passes.matters() then pass = passes.innermost() end
+    return pass and self._loaders[pass.loader] and pass.loader or nil
   end
 
   -- References are weak: a script that drops its objects needs to tell nobody.

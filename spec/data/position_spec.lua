@@ -201,6 +201,7 @@ describe("a loader's state", function()
   end)
 end)
 
+-- luacheck: ignore 512
 describe("a pass", function()
   local function loader(count) return data.DataLoader(data.TensorDataset(accelhost.arange(count or 4))) end
   local passes = require "accelhost.data.passes"

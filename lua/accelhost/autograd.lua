@@ -168,6 +168,10 @@ local read_anomaly = arguments.signature("set_detect_anomaly", {"mode: flag", {"
 
 --- Anomaly mode on or off: ops that run while it is on are remembered with their script line, and a backward stops at
 --- the first gradient that is nan and names op and line. Slow; for looking for mistakes.
+--
+--     accelhost.autograd.set_detect_anomaly(true)
+--     pcall(function() (w * 0):div(0):sum():backward() end)
+--     accelhost.autograd.set_detect_anomaly(false)
 ---@param mode boolean
 ---@param check_nan? boolean default true
 function autograd.set_detect_anomaly(...)

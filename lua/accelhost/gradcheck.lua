@@ -120,6 +120,9 @@ function M.gradcheck(...)
 end
 
 --- Compare second derivatives: gradcheck of fn's gradient, as a function of the inputs and of the gradient coming in.
+--
+--     local x = accelhost.tensor({1, 2}, {dtype = "float64", requires_grad = true})
+--     accelhost.autograd.gradgradcheck(function(value) return value ^ 3 end, {x})  --> true
 ---@param fn fun(...): userdata
 ---@param inputs any[]
 ---@param options? table as for gradcheck

@@ -10,6 +10,7 @@ describe("special functions", function()
     check.near(-0.57721566490153287, D {1}:digamma(), 1e-15)
     check.near(math.pi ^ 2 / 6, accelhost.polygamma(1, D {1}), 1e-15)
     check.near(math.pi ^ 2 / 2, accelhost.polygamma(1, D {0.5}), 1e-15)
+    check.near(math.pi ^ 2 / 2, accelhost.special.polygamma(1, D {0.5}), 1e-15)
     check.near(-2 * 1.2020569031595942, accelhost.polygamma(2, D {1}), 1e-15)
     check.near(math.pi ^ 2 / math.sin(math.pi * 0.3) ^ 2,
       accelhost.polygamma(1, D {-1000.3}) + accelhost.polygamma(1, D {1001.3}), 1e-9)

@@ -166,7 +166,9 @@ end
 ---@return string?
 function vision.find_mnist(dir) return (find("mnist", dir)) end
 
---- As find_mnist, for Fashion-MNIST (in dir, dir/fashion_mnist or dir/FashionMNIST/raw).
+--- The folder that holds Fashion-MNIST's files, as find_mnist: dir, dir/fashion_mnist or dir/FashionMNIST/raw.
+--
+--   data.find_fashion_mnist() or "not here"  --> ...
 ---@param dir? string
 ---@return string?
 function vision.find_fashion_mnist(dir) return (find("fashion_mnist", dir)) end

@@ -59,7 +59,8 @@ end
 -- What is said of a parameter, without the default that the signature shows.
 local function text_beside(parameter, text)
   if parameter.default == nil then return text end
-  return (text:gsub("^default [^%s:;,]+$", ""):gsub("^default [^:;,]-[:;,] +", ""):gsub(", default [^%s:;,]+$", ""))
+  return (text:gsub("^default [^%s:;,]+$", ""):gsub("^default [^:;,]-[:;,] +", ""):gsub("[,;] default [^%s:;,]+$", "")
+    :gsub("; default {.-}$", ""))
 end
 
 -- Parameters with what the comment says of each.

@@ -191,7 +191,8 @@ local function shown(value)
     for i, item in ipairs(value) do parts[i] = shown(item) end
     return "{" .. table.concat(parts, ", ") .. "}"
   end
-  if value == 1 / 3 then return "1/3" end
+  local thirds = type(value) == "number" and value * 3
+  if thirds and thirds % 1 == 0 and value % 1 ~= 0 then return ("%d/3"):format(thirds) end
   if type(value) == "number" then return value % 1 == 0 and ("%d"):format(value) or ("%.14g"):format(value) end
   return tostring(value)
 end

@@ -18,7 +18,7 @@ local aliases = {
 local read_svd = signature("svd", {"input: tensor", {"some: flag", true}, {"compute_uv: flag", true}})
 --- U, S, V with input = U diag(S) V': the last is V, where linalg.svd gives V'. some = false gives all columns,
 --- compute_uv = false zeros for U and V.
---     U, S, V = accelhost.svd(A)
+--     local U, S, V = accelhost.svd(A)
 ---@param ... any input (..., m, n), some, compute_uv
 ---@return userdata U
 ---@return userdata S
@@ -40,7 +40,7 @@ end
 
 local read_pinverse = signature("pinverse", {"input: tensor", {"rcond: number", 1e-15}})
 --- linalg.pinv with rtol = rcond.
---     P = accelhost.pinverse(A)
+--     local P = accelhost.pinverse(A)
 ---@param ... any input (..., m, n), rcond
 ---@return userdata
 function aliases.pinverse(...)
@@ -50,7 +50,7 @@ end
 
 local read_lu_solve = signature("lu_solve", {"b: tensor", "LU_data: tensor", "LU_pivots: tensor"})
 --- linalg.lu_solve with the arguments in another order.
---     x = accelhost.lu_solve(B, LU, pivots)
+--     local x = accelhost.lu_solve(B, LU, pivots)
 ---@param ... any b (..., n, k), LU_data, LU_pivots
 ---@return userdata
 function aliases.lu_solve(...)

@@ -13,7 +13,7 @@ local not_definite = "is not positive-definite: its leading part of order %d is 
 local read_cholesky = signature("linalg.cholesky", {"A: tensor", {"upper: flag", false}})
 --- The lower triangular L with A = L L' of symmetric positive-definite matrices (..., n, n), or with upper = true the
 --- U with A = U' U. Only that triangle of A is read. A matrix that is not positive-definite is an error that names it.
---     L = linalg.cholesky(A)
+--     local L = linalg.cholesky(A)
 ---@param ... any A, upper
 ---@return userdata
 function factor.cholesky(...)
@@ -28,7 +28,7 @@ local read_cholesky_ex = signature("linalg.cholesky_ex",
   {"A: tensor", {"upper: flag", false}, {"check_errors: flag", false}})
 --- As cholesky, with LAPACK's info per matrix (int32; above 0: not positive-definite, the factor is nan) instead of an
 --- error, unless check_errors is true.
---     L, info = linalg.cholesky_ex(A)
+--     local L, info = linalg.cholesky_ex(A)
 ---@param ... any A, upper, check_errors
 ---@return userdata L
 ---@return userdata info
@@ -43,7 +43,7 @@ end
 local read_qr = signature("linalg.qr", {"A: tensor", {"mode: 'reduced'|'complete'|'r'", "reduced"}})
 --- Q with orthonormal columns and upper triangular R with A = Q R, k = min(m, n) columns of Q in mode "reduced", all m
 --- in mode "complete", none in mode "r". Modes "r" and, for more rows than columns, "complete" have no derivative.
---     Q, R = linalg.qr(A)
+--     local Q, R = linalg.qr(A)
 ---@param ... any A (..., m, n), mode
 ---@return userdata Q
 ---@return userdata R
@@ -64,7 +64,7 @@ local read_svd = signature("linalg.svd", {"A: tensor", {"full_matrices: flag", t
 --- U, S, Vh with A = U diag(S) Vh, S in descending order. With full_matrices = false U has min(m, n) columns and Vh as
 --- many rows. Gradients through U and Vh are finite where no two singular values are equal (and, for matrices that are
 --- not square, none is 0); derivatives of the columns beyond min(m, n) are not told.
---     U, S, Vh = linalg.svd(A, {full_matrices = false})
+--     local U, S, Vh = linalg.svd(A, {full_matrices = false})
 ---@param ... any A (..., m, n), full_matrices, driver (of other devices)
 ---@return userdata U
 ---@return userdata S
@@ -78,7 +78,7 @@ end
 
 local read_svdvals = signature("linalg.svdvals", {"A: tensor", {"driver: string"}})
 --- The singular values of each matrix, in descending order: (..., min(m, n)).
---     S = linalg.svdvals(A)
+--     local S = linalg.svdvals(A)
 ---@param ... any A (..., m, n), driver (of other devices)
 ---@return userdata
 function factor.svdvals(...)
@@ -93,7 +93,7 @@ local uplo = {"UPLO: 'L'|'U'", "L"}
 local read_eigh = signature("linalg.eigh", {"A: tensor", uplo})
 --- Eigenvalues in ascending order and eigenvectors as columns of symmetric matrices (..., n, n), of which the lower
 --- (UPLO = "L") or upper triangle is read. Gradients through vectors are finite where no two values are equal.
---     values, vectors = linalg.eigh(A)
+--     local values, vectors = linalg.eigh(A)
 ---@param ... any A, UPLO
 ---@return userdata values
 ---@return userdata vectors
@@ -105,7 +105,7 @@ end
 
 local read_eigvalsh = signature("linalg.eigvalsh", {"A: tensor", uplo})
 --- The eigenvalues of symmetric matrices, in ascending order.
---     values = linalg.eigvalsh(A)
+--     local values = linalg.eigvalsh(A)
 ---@param ... any A (..., n, n), UPLO
 ---@return userdata
 function factor.eigvalsh(...)
@@ -137,7 +137,7 @@ end
 local read_lu_factor = signature("linalg.lu_factor", {"A: tensor", {"pivot: flag", true}})
 --- LU with both factors in one matrix and the int32 pivots (..., min(m, n)): row i was exchanged with row pivots[i],
 --- which counts from 1, as LAPACK's. lu_solve takes both. A singular matrix is an error; lu and lu_factor_ex take it.
---     LU, pivots = linalg.lu_factor(A)
+--     local LU, pivots = linalg.lu_factor(A)
 ---@param ... any A (..., m, n), pivot (true)
 ---@return userdata LU
 ---@return userdata pivots
@@ -151,7 +151,7 @@ end
 local read_lu_factor_ex = signature("linalg.lu_factor_ex",
   {"A: tensor", {"pivot: flag", true}, {"check_errors: flag", false}})
 --- As lu_factor, with LAPACK's info per matrix (int32; above 0: the place of the first zero pivot).
---     LU, pivots, info = linalg.lu_factor_ex(A)
+--     local LU, pivots, info = linalg.lu_factor_ex(A)
 ---@param ... any A, pivot, check_errors
 ---@return userdata LU
 ---@return userdata pivots
@@ -182,7 +182,7 @@ end
 local read_unpack = signature("lu_unpack",
   {"LU_data: tensor", "LU_pivots: tensor", {"unpack_data: flag", true}, {"unpack_pivots: flag", true}})
 --- P, L and U of what lu_factor gave; what is not asked for is an empty tensor.
---     P, L, U = accelhost.lu_unpack(linalg.lu_factor(A))
+--     local P, L, U = accelhost.lu_unpack(linalg.lu_factor(A))
 ---@param ... any LU_data (..., m, n), LU_pivots (..., min(m, n)), unpack_data, unpack_pivots
 ---@return userdata P
 ---@return userdata L
@@ -199,7 +199,7 @@ end
 
 local read_lu = signature("linalg.lu", {"A: tensor", {"pivot: flag", true}})
 --- P, L, U with A = P L U: a permutation, a unit lower and an upper triangle.
---     P, L, U = linalg.lu(A)
+--     local P, L, U = linalg.lu(A)
 ---@param ... any A (..., m, n), pivot (true)
 ---@return userdata P
 ---@return userdata L
@@ -224,7 +224,7 @@ end
 local read_lu_solve = signature("linalg.lu_solve",
   {"LU: tensor", "pivots: tensor", "B: tensor", {"left: flag", true}, {"adjoint: flag", false}})
 --- The X of A X = B for what lu_factor gave of A; of X A = B with left = false, of A' X = B with adjoint = true.
---     x = linalg.lu_solve(LU, pivots, B)
+--     local x = linalg.lu_solve(LU, pivots, B)
 ---@param ... any LU (..., n, n), pivots (..., n), B (..., n, k), left, adjoint
 ---@return userdata
 function factor.lu_solve(...)
@@ -252,7 +252,7 @@ end
 local read_householder = signature("linalg.householder_product", {"A: tensor", "tau: tensor"})
 --- The first n columns of the product of the reflections 1 - tau_i v_i v_i', v_i being column i of A (..., m, n) below
 --- the diagonal with a 1 on it; tau (..., k), k <= n <= m.
---     Q = linalg.householder_product(A, tau)
+--     local Q = linalg.householder_product(A, tau)
 ---@param ... any A, tau
 ---@return userdata
 function factor.householder_product(...)

@@ -26,7 +26,7 @@ local read_vector = signature("linalg.vector_norm",
   {"x: tensor", {"ord: number", 2}, {"dim: integers"}, {"keepdim: flag", false}, {"dtype: dtype"}})
 --- The p-norm of vectors, p = ord: (sum |x|^p)^(1/p), max |x| for inf, min |x| for -inf, the count of what is not 0 for
 --- 0; over `dim`, or all elements. `dtype` is what is computed in.
---     y = linalg.vector_norm(x, 1, {dim = 0})
+--     local y = linalg.vector_norm(x, 1, {dim = 0})
 ---@param ... any x, ord, dim, keepdim, dtype
 ---@return userdata
 function norm.vector_norm(...)
@@ -78,7 +78,7 @@ local read_matrix = signature("linalg.matrix_norm",
 --- A norm of matrices, the last two dims unless `dim` names others: ord "fro" (of all elements), "nuc" (the sum of the
 --- singular values), 2 and -2 (the largest, the smallest of them), 1 and -1 (of the sums of columns), inf and -inf (of
 --- rows).
---     y = linalg.matrix_norm(A, "nuc")
+--     local y = linalg.matrix_norm(A, "nuc")
 ---@param ... any A (..., m, n), ord, dim, keepdim, dtype
 ---@return userdata
 function norm.matrix_norm(...)
@@ -90,7 +90,7 @@ local read_norm = signature("linalg.norm",
   {"A: tensor", {"ord: number|'fro'|'nuc'"}, {"dim: integers"}, {"keepdim: flag", false}, {"dtype: dtype"}})
 --- vector_norm or matrix_norm, as in NumPy: without ord the 2-norm of the elements, over `dim` or all; with ord the
 --- norm of vectors for one dim (or a tensor with one), of matrices for two.
---     y = linalg.norm(x)
+--     local y = linalg.norm(x)
 ---@param ... any A, ord, dim, keepdim, dtype
 ---@return userdata
 function norm.norm(...)
@@ -109,7 +109,7 @@ end
 local read_det = signature("linalg.det", {"A: tensor"})
 --- The determinant of each matrix of A (..., n, n). Its gradient is right for singular matrices too; its second
 --- derivative needs others.
---     d = linalg.det(A)
+--     local d = linalg.det(A)
 ---@param ... any A
 ---@return userdata
 function norm.det(...)
@@ -120,7 +120,7 @@ end
 
 local read_slogdet = signature("linalg.slogdet", {"A: tensor"})
 --- The sign of the determinant and the logarithm of its size, which do not overflow: 0 and -inf for singular matrices.
---     sign, logabsdet = linalg.slogdet(A)
+--     local sign, logabsdet = linalg.slogdet(A)
 ---@param ... any A (..., n, n)
 ---@return userdata sign
 ---@return userdata logabsdet
@@ -133,7 +133,7 @@ end
 
 local read_logdet = signature("logdet", {"input: tensor"})
 --- The logarithm of the determinant: -inf where it is 0, nan where it is negative.
---     y = accelhost.logdet(A)
+--     local y = accelhost.logdet(A)
 ---@param ... any input (..., n, n)
 ---@return userdata
 function norm.logdet(...)
@@ -168,7 +168,7 @@ local tolerances = {
 local read_rank = signature("linalg.matrix_rank", tolerances)
 --- How many singular values are above max(atol, rtol times the largest), int64. rtol is the dtype's epsilon times
 --- max(m, n), or 0 where atol is given. hermitian = true takes symmetric matrices and is faster.
---     r = linalg.matrix_rank(A)
+--     local r = linalg.matrix_rank(A)
 ---@param ... any A (..., m, n), atol, rtol, hermitian
 ---@return userdata
 function norm.matrix_rank(...)
@@ -225,7 +225,7 @@ end
 local read_pinv = signature("linalg.pinv", tolerances)
 --- The Moore-Penrose pseudoinverse (..., n, m): singular values up to max(atol, rtol times the largest) count as 0,
 --- rtol as for matrix_rank. hermitian = true takes symmetric matrices by their eigenvalues.
---     P = linalg.pinv(A)
+--     local P = linalg.pinv(A)
 ---@param ... any A (..., m, n), atol, rtol, hermitian
 ---@return userdata
 function norm.pinv(...)
@@ -261,7 +261,7 @@ end
 local read_sqrth = signature("linalg.matrix_sqrth", {"A: tensor"})
 --- The symmetric X with X X = A of symmetric positive-definite matrices (..., n, n), of which the lower triangle is
 --- read. Negative eigenvalues count as 0.
---     X = linalg.matrix_sqrth(A)
+--     local X = linalg.matrix_sqrth(A)
 ---@param ... any A
 ---@return userdata
 function norm.matrix_sqrth(...)
@@ -273,7 +273,7 @@ end
 local read_cond = signature("linalg.cond", {"A: tensor", {"p: number|'fro'|'nuc'"}})
 --- The condition number |A|_p |inverse of A|_p; p as ord of matrix_norm, without it 2: the largest over the smallest
 --- singular value, which matrices that are not square have too. Singular matrices have inf.
---     y = linalg.cond(A)
+--     local y = linalg.cond(A)
 ---@param ... any A, p
 ---@return userdata
 function norm.cond(...)
@@ -300,7 +300,7 @@ local read_lstsq = signature("linalg.lstsq",
 --- Results: X (..., n, k); for gels, gelsd and gelss with m > n and full rank the sums of squares left over, else an
 --- empty tensor; the rank but for gels (int64); the singular values for gelsd and gelss. Singular values up to rcond
 --- times the largest count as 0, by default the dtype's epsilon times max(m, n).
---     X = linalg.lstsq(A, B)
+--     local X = linalg.lstsq(A, B)
 ---@param ... any A (..., m, n), B (..., m, k) or (..., m), rcond, driver
 ---@return userdata solution
 ---@return userdata residuals

@@ -49,7 +49,7 @@ end
 local read_multi_dot = signature("linalg.multi_dot", {"tensors: tensors"})
 --- The product of two or more matrices, in the order of multiplications that costs least. The first and the last may
 --- be vectors.
---     y = linalg.multi_dot {A, B, v}
+--     local y = linalg.multi_dot {A, B, v}
 ---@param ... any tensors: a table
 ---@return userdata
 function product.multi_dot(...)
@@ -65,7 +65,7 @@ function product.multi_dot(...)
 end
 
 --- The product of matrices, in the order that costs least: multi_dot with the matrices one by one.
---     y = accelhost.chain_matmul(A, B, C)
+--     local y = accelhost.chain_matmul(A, B, C)
 ---@param ... userdata
 ---@return userdata
 function product.chain_matmul(...)
@@ -87,7 +87,7 @@ end
 
 local read_power = signature("linalg.matrix_power", {"A: tensor", "n: integer"})
 --- A times itself n times, by squaring; the identity for n = 0, powers of the inverse for n < 0.
---     B = linalg.matrix_power(A, 3)
+--     local B = linalg.matrix_power(A, 3)
 ---@param ... any A (..., k, k), n
 ---@return userdata
 function product.matrix_power(...)
@@ -131,7 +131,7 @@ end
 local read_exp = signature("linalg.matrix_exp", {"A: tensor"})
 --- The matrix exponential of each matrix of A (..., n, n): 1 + A + A A / 2 + ..., by scaling, a Pade approximant and
 --- squaring.
---     B = linalg.matrix_exp(A)
+--     local B = linalg.matrix_exp(A)
 ---@param ... any A
 ---@return userdata
 function product.matrix_exp(...)
@@ -153,7 +153,7 @@ end
 
 local read_cross = signature("linalg.cross", {"input: tensor", "other: tensor", {"dim: integer", -1}})
 --- The cross product along a dim of size 3; the other dims broadcast.
---     y = linalg.cross(a, b)
+--     local y = linalg.cross(a, b)
 ---@param ... any input, other, dim
 ---@return userdata
 function product.cross(...)
@@ -170,7 +170,7 @@ end
 
 local read_vecdot = signature("linalg.vecdot", {"x: tensor", "y: tensor", {"dim: integer", -1}})
 --- The sum of x * y along a dim; the others broadcast.
---     y = linalg.vecdot(a, b)
+--     local y = linalg.vecdot(a, b)
 ---@param ... any x, y, dim
 ---@return userdata
 function product.vecdot(...)
@@ -182,7 +182,7 @@ end
 local read_diagonal = signature("linalg.diagonal",
   {"A: tensor", {"offset: integer", 0}, {"dim1: integer", -2}, {"dim2: integer", -1}})
 --- A view on the diagonals of matrices: accelhost.diagonal over the last two dims.
---     d = linalg.diagonal(A)
+--     local d = linalg.diagonal(A)
 ---@param ... any A, offset, dim1, dim2
 ---@return userdata
 function product.diagonal(...)
@@ -191,7 +191,7 @@ end
 
 local read_vander = signature("linalg.vander", {"x: tensor", {"N: count"}})
 --- The powers 0 .. N - 1 of each number of x (..., n) as rows (..., n, N); N is n by default.
---     V = linalg.vander(x)
+--     local V = linalg.vander(x)
 ---@param ... any x, N
 ---@return userdata
 function product.vander(...)

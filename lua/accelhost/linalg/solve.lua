@@ -41,7 +41,7 @@ local read_solve_ex = signature("linalg.solve_ex",
   {"A: tensor", "B: tensor", {"left: flag", true}, {"check_errors: flag", false}})
 --- As solve, but a singular matrix raises with check_errors = true only; else its solution is nan and its info, an
 --- int32 number per matrix, is above 0.
---     X, info = linalg.solve_ex(A, B)
+--     local X, info = linalg.solve_ex(A, B)
 ---@param ... any A (..., n, n), B (..., n, k) or (..., n), left, check_errors
 ---@return userdata X
 ---@return userdata info
@@ -55,7 +55,7 @@ end
 local read_solve = signature("linalg.solve", {"A: tensor", "B: tensor", {"left: flag", true}})
 --- The X of A X = B, or of X A = B with left = false; A (..., n, n), B (..., n, k), or vectors (..., n). Batches
 --- broadcast. float32 or float64. A singular matrix is an error that names it.
---     x = linalg.solve(A, b)
+--     local x = linalg.solve(A, b)
 ---@param ... any A, B, left
 ---@return userdata
 function solve.solve(...)
@@ -69,7 +69,7 @@ local read_triangular = signature("linalg.solve_triangular",
   {"A: tensor", "B: tensor", "upper: flag", {"left: flag", true}, {"unitriangular: flag", false}})
 --- The X of A X = B (or X A = B) for triangular A (..., n, n), of which only the triangle is read, with
 --- unitriangular = true without its diagonal, which then counts as ones. A zero on the diagonal gives inf or nan.
---     x = linalg.solve_triangular(A, B, {upper = true})
+--     local x = linalg.solve_triangular(A, B, {upper = true})
 ---@param ... any A, B (..., n, k), upper, left, unitriangular
 ---@return userdata
 function solve.solve_triangular(...)
@@ -87,7 +87,7 @@ end
 
 local read_inv_ex = signature("linalg.inv_ex", {"A: tensor", {"check_errors: flag", false}})
 --- The inverse and LAPACK's info per matrix (int32; above 0: singular, the inverse is nan).
---     inverse, info = linalg.inv_ex(A)
+--     local inverse, info = linalg.inv_ex(A)
 ---@param ... any A (..., n, n), check_errors
 ---@return userdata inverse
 ---@return userdata info
@@ -102,7 +102,7 @@ end
 local read_inv = signature("linalg.inv", {"A: tensor"})
 --- The inverse of each matrix of A (..., n, n), float32 or float64. A singular matrix is an error that names it. To
 --- solve equations, solve is faster and more precise.
---     B = linalg.inv(A)
+--     local B = linalg.inv(A)
 ---@param ... any A
 ---@return userdata
 function solve.inv(...)
@@ -115,7 +115,7 @@ end
 
 local read_cholesky_solve = signature("cholesky_solve", {"B: tensor", "L: tensor", {"upper: flag", false}})
 --- The X of A X = B for A = L L' (upper = true: A = L' L), L the factor that cholesky gives. Batches broadcast.
---     x = accelhost.cholesky_solve(B, linalg.cholesky(A))
+--     local x = accelhost.cholesky_solve(B, linalg.cholesky(A))
 ---@param ... any B (..., n, k), L (..., n, n), upper
 ---@return userdata
 function solve.cholesky_solve(...)
@@ -133,7 +133,7 @@ end
 
 local read_cholesky_inverse = signature("cholesky_inverse", {"L: tensor", {"upper: flag", false}})
 --- The inverse of L L' (upper = true: L' L).
---     B = accelhost.cholesky_inverse(linalg.cholesky(A))
+--     local B = accelhost.cholesky_inverse(linalg.cholesky(A))
 ---@param ... any L (..., n, n), upper
 ---@return userdata
 function solve.cholesky_inverse(...)
@@ -145,7 +145,7 @@ end
 
 local read_tensorinv = signature("linalg.tensorinv", {"A: tensor", {"ind: count", 2}})
 --- The inverse of A as a map from its last dims to its first `ind` ones, whose sizes must have the same product.
---     B = linalg.tensorinv(accelhost.eye(6):reshape(2, 3, 6), {ind = 2})
+--     local B = linalg.tensorinv(accelhost.eye(6):reshape(2, 3, 6), {ind = 2})
 ---@param ... any A, ind
 ---@return userdata
 function solve.tensorinv(...)
@@ -167,7 +167,7 @@ end
 local read_tensorsolve = signature("linalg.tensorsolve", {"A: tensor", "B: tensor", {"dims: integers"}})
 --- The X with tensordot(A, X, X:dim()) = B: the first dims of A (after those named by `dims` are moved to its end) are
 --- B's.
---     x = linalg.tensorsolve(accelhost.eye(6):reshape(2, 3, 6), accelhost.ones(2, 3))
+--     local x = linalg.tensorsolve(accelhost.eye(6):reshape(2, 3, 6), accelhost.ones(2, 3))
 ---@param ... any A, B, dims
 ---@return userdata
 function solve.tensorsolve(...)

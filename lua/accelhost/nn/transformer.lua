@@ -86,6 +86,9 @@ function TransformerEncoderLayer:forward(...)
 end
 
 --- Self-attention, attention to the memory that an encoder made, and a feed-forward net.
+--
+--   local layer = nn.TransformerDecoderLayer(8, 2, {dim_feedforward = 16})
+--   layer(accelhost.randn(5, 3, 8), accelhost.randn(7, 3, 8)):shape()  --> {5, 3, 8}
 ---@class TransformerDecoderLayer: Module
 local TransformerDecoderLayer = Layer:extend "TransformerDecoderLayer"
 transformer.TransformerDecoderLayer = TransformerDecoderLayer
@@ -166,6 +169,9 @@ function TransformerEncoder:forward(...)
 end
 
 --- A stack of decoder layers: copies of one, or what a function makes.
+--
+--   local decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, {dim_feedforward = 16}), 3)
+--   decoder(accelhost.randn(5, 3, 8), accelhost.randn(7, 3, 8)):shape()  --> {5, 3, 8}
 ---@class TransformerDecoder: Module
 local TransformerDecoder = Module:extend "TransformerDecoder"
 transformer.TransformerDecoder = TransformerDecoder

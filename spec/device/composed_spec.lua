@@ -1,7 +1,8 @@
 --- accelhost.linalg and functions on images on "far": what they make on the way lies where their inputs do.
+local fixtures = require "spec.support.fixtures"
 local op_fixture = require "spec.support.op_fixture"
 
 describe("Composed functions:", function()
-  op_fixture.define_on(require "spec.fixtures.linalg", it, "far")
+  for _, fixture in ipairs(fixtures.files "linalg") do op_fixture.define_on(fixture, it, "far") end
   op_fixture.define_on(require "spec.fixtures.spatial", it, "far")
 end)

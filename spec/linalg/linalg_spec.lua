@@ -1,6 +1,7 @@
 -- accelhost.linalg against PyTorch, and what it refuses.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
+local fixtures = require "spec.support.fixtures"
 local gradcheck = require "spec.support.gradcheck"
 local op_fixture = require "spec.support.op_fixture"
 
@@ -17,7 +18,7 @@ local function expect_near(expected, got, tolerance)
 end
 
 describe("accelhost.linalg:", function()
-  op_fixture.define(require "spec.fixtures.linalg", it)
+  for _, fixture in ipairs(fixtures.files "linalg") do op_fixture.define(fixture, it) end
 end)
 
 describe("A singular matrix", function()

@@ -16,17 +16,27 @@ function fixtures.subjects(folder)
   return names
 end
 
+--- What each file of a folder gives, by subject in their order.
+---@param folder string below spec/fixtures
+---@return table[]
+function fixtures.files(folder)
+  local list = {}
+  for i, subject in ipairs(fixtures.subjects(folder)) do
+    list[i] = dofile(("spec/fixtures/%s/%s.lua"):format(folder, subject))
+  end
+  return list
+end
+
 --- The cases of a folder as one table, subject by subject.
 ---@param folder string below spec/fixtures
 ---@return table
 function fixtures.read(folder)
   local all = {}
-  for _, subject in ipairs(fixtures.subjects(folder)) do
-    local cases = dofile(("spec/fixtures/%s/%s.lua"):format(folder, subject))
+  for _, cases in ipairs(fixtures.files(folder)) do
     for _, case in ipairs(cases) do all[#all + 1] = case end
     for name, case in pairs(cases) do
       if type(name) == "string" then
-        assert(all[name] == nil, ("%s: '%s' is in two files of %s"):format(subject, name, folder))
+        assert(all[name] == nil, ("spec/fixtures/%s: '%s' is in two files"):format(folder, name))
         all[name] = case
       end
     end

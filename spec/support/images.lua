@@ -1,6 +1,6 @@
 --- Images for specs of transforms: the one of scripts/fixtures/transforms.py, and comparing with what it wrote.
 local accelhost = require "accelhost"
-local fixtures = require "spec.fixtures.transforms"
+local fixtures = require("spec.support.fixtures").read "transforms"
 
 local images = {}
 

@@ -1,5 +1,5 @@
 local accelhost = require "accelhost"
-local cases = require "spec.fixtures.format"
+local cases = require("spec.support.fixtures").read "format"
 
 local function build(case)
   local values = case.values

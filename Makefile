@@ -130,7 +130,8 @@ $(BUILD)/embed: scripts/embed.c $(LUAJIT_A)
 .DELETE_ON_ERROR:
 
 # Behind it the texts of everything public, where they stand: accelhost help reads them.
-DOCUMENTED := $(LUA) $(sort $(wildcard host/ops/*.def host/bind/*.c examples/guides/*.md)) host/cli/variables.def
+DOCUMENTED := $(LUA) $(sort $(wildcard host/ops/*.def host/bind/*.c examples/guides/*.md)) host/cli/variables.def \
+	host/config/settings.def
 $(BUILD)/embedded.c: $(DOCUMENTED) scripts/docs/extract.lua $(BUILD)/embed Makefile
 	$(call say,embed lua)$(BUILD)/embed $@ $(BUILD)/embedded.bin $(LUA) --docs scripts/docs/extract.lua $(DOCUMENTED)
 

@@ -79,6 +79,22 @@ local function read_c(path)
   end
 end
 
+-- The variables that settings of a job are read from: what the help of the setting says.
+local function read_settings(path)
+  local text = table.concat(lines_of(path), "\n"):gsub('"\n%s*"', "")
+  for row in text:gmatch "\nSETTING(%b())" do
+    local name, variable = row:match "^%(([%w_]+)", row:match '%.variable = "([%w_]+)"'
+    local help = row:match '%.help = "(.-)"'
+    local default = row:match '%.fallback_text = "(.-)"' or row:match '%.fallback = "(.-)"'
+    if variable then
+      local flag = ("`accelhost launch --%s` in the environment: %s"):format(name, help)
+      emit(path, 1, ("VARIABLE(%s)"):format(variable), {flag .. (default and "; default " .. default or "") .. "."})
+    end
+  end
+end
+
 local readers = {lua = read_lua, md = function(path) emit(path, 1, "", lines_of(path)) end, c = read_c, def = read_c}
-for _, path in ipairs {...} do readers[path:match "%.(%w+)$"](path) end
+for _, path in ipairs {...} do
+  if path:find "settings%.def$" then read_settings(path) else readers[path:match "%.(%w+)$"](path) end
+end
 return table.concat(out, "\n") .. "\n"

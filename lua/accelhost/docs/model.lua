@@ -409,10 +409,15 @@ local first_guides = {
 
 -- Environment variables and guides.
 local function add_others(self)
-  self.variables, self.guides = {}, {}
+  self.variables, self.told_variables, self.guides = {}, {}, {}
   for _, block in ipairs(self.blocks) do
     local variable = block.target:match "^VARIABLE%(([%w_]+)%)"
-    if variable then self.variables[#self.variables + 1] = {name = variable, parts = block.parts} end
+    -- What variables.def tells of a setting's variable goes before the setting's own help.
+    local told = variable and self.told_variables[variable]
+    if variable and not (told and block.path:find "settings%.def$") then
+      self.variables[#self.variables + 1] = {name = variable, parts = block.parts}
+      self.told_variables[variable] = true
+    end
     if block.lines then
       self.guides[#self.guides + 1] = {
         name = block.path:match "([%w_]+)%.md$", path = block.path, lines = block.lines,

@@ -74,6 +74,7 @@ local lazy = {
   autograd = {"accelhost.autograd"},
   special = {"accelhost.special"},
   Accelerator = {"accelhost.accelerator"},
+  distributed = {"accelhost.distributed"},
   progress = {"accelhost.util.progress"},
   enumerate = {"accelhost.util.enumerate"},
   parse_args = {"accelhost.util.options", "parse"},
@@ -111,7 +112,6 @@ return namespace.new("accelhost", accelhost, lazy, {
   refused = {
     cuda = 'tensors lie where device = "NAME" or t:to "NAME" says; accelhost.device_count() counts',
     device = 'a device is named by a string, "cpu"',
-    distributed = "accelerator:gather, :reduce and :wait_for_everyone are the collectives",
     utils = "accelhost.data has the loaders, nn.utils the helpers of models",
     Module = "nn.Module", Linear = "nn.Linear",
   },

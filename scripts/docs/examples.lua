@@ -27,6 +27,15 @@ local values = {
   transforms = function() return data.transforms end,
   lr_scheduler = function() return optim.lr_scheduler end,
   linalg = function() return accelhost.linalg end,
+  -- In a world that is there already, but for the call that makes one.
+  dist = function()
+    local dist = accelhost.distributed
+    if not dist.is_initialized() then dist.init_process_group() end
+    return setmetatable({init_process_group = function(...)
+      if dist.is_initialized() then dist.destroy_process_group() end
+      dist.init_process_group(...)
+    end}, {__index = dist})
+  end,
   Net = function() return Net end,
   input = function(env) return env.x end,
   model = function(env) return env.net end,
@@ -57,6 +66,8 @@ local own_os = setmetatable({tmpname = function()
 end}, {__index = os})
 
 local function remove_files()
+  local dist = package.loaded["accelhost.distributed"]
+  if dist and dist.is_initialized() then dist.destroy_process_group() end
   for i, path in ipairs(made) do os.execute(("rm -rf '%s'"):format(path)) made[i] = nil end
 end
 

@@ -15,7 +15,7 @@ surface.tables = {
   {"accelhost", accelhost}, {"nn", nn}, {"nn.functional", nn.functional}, {"nn.init", nn.init}, {"nn.utils", nn.utils},
   {"data", data}, {"data.transforms", data.transforms}, {"optim", optim},
   {"optim.lr_scheduler", optim.lr_scheduler}, {"autograd", accelhost.autograd},
-  {"linalg", accelhost.linalg},
+  {"linalg", accelhost.linalg}, {"distributed", accelhost.distributed},
 }
 
 -- An object whose methods are public, made anew for each call; what a wrong call left in it stays with it.

@@ -1,0 +1,357 @@
+--- Collectives on tensors, by PyTorch's names, into tensors that the script gives.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local groups = require "accelhost.distributed.groups"
+local work = require "accelhost.distributed.work"
+local fail, shape_text = arguments.fail, arguments.shape_text
+local no_grad = C.autograd.no_grad
+
+local collectives = {}
+
+--- What all_reduce and its kin make of the processes' values: SUM, AVG (the mean), PRODUCT, MIN, MAX, and of the bits
+--- of integers and bool BAND, BOR, BXOR. The names that they stand for serve as well: "sum", "mean", "product", "min",
+--- "max", "and", "or", "xor". Sums are formed in rank order: the same bits on every process and in every run.
+--
+--   dist.all_reduce(x, dist.ReduceOp.MAX)
+collectives.ReduceOp = setmetatable({
+  SUM = "sum", AVG = "mean", PRODUCT = "product", MIN = "min", MAX = "max", BAND = "and", BOR = "or", BXOR = "xor",
+}, {__index = function(self, name)
+  local known = arguments.sorted_keys(self)
+  fail("distributed.ReduceOp has no %s%s (known: %s)", tostring(name),
+    name == "PREMUL_SUM" and ": multiply the tensor before the call" or "", table.concat(known, ", "))
+end})
+
+local op_kind = "op: 'sum'|'mean'|'product'|'min'|'max'|'and'|'or'|'xor'"
+
+-- Begin a call, or make it: `finish` brings its result to the script's tensors.
+local function run(group, kind, out, given, options, async, value, finish)
+  if async then
+    options.async = true
+    return work.Work(group.native:collective(kind, out, given, options), finish, value)
+  end
+  group.native:collective(kind, out, given, options)
+  if finish then finish() end
+end
+
+local function reader(name, parameters)
+  parameters[#parameters + 1] = {"group: group"}
+  parameters[#parameters + 1] = {"async_op: flag", false}
+  return arguments.signature("distributed." .. name, parameters)
+end
+
+-- The rank in the group of the process that a call starts from or goes to, named by its rank in the job or the group.
+local function root_of(what, group, rank, group_rank, name)
+  if rank and group_rank then fail("%s: give %s or group_%s, not both", what, name, name) end
+  if not rank and not group_rank then fail("%s: '%s' is missing", what, name) end
+  if rank then return groups.local_rank(what, group, rank, name) end
+  if group_rank >= group:size() then
+    fail("%s: group_%s: expected 0 to %d, got %d", what, name, group:size() - 1, group_rank)
+  end
+  return group_rank
+end
+collectives.root_of = root_of
+
+-- In place.
+
+local read_all_reduce = reader("all_reduce", {"tensor: tensor", {op_kind, "sum"}})
+
+--- Combine the processes' tensors, in place, on every one of them.
+--
+--   dist.all_reduce(x)                                       -- x is the sum now
+--   dist.all_reduce(x, {op = dist.ReduceOp.MAX, async_op = true}):wait()
+---@param tensor userdata of one shape and dtype on all processes
+---@param op? string of ReduceOp, default SUM
+---@param group? ProcessGroup default: the world
+---@param async_op? boolean default false; true: go on and give a work back
+---@return Work? # with async_op
+function collectives.all_reduce(...)
+  local tensor, op, group, async = read_all_reduce(...)
+  group = groups.resolve("distributed.all_reduce", group)
+  if not group then return end
+  return run(group, "all_reduce", tensor, tensor, {op = op}, async, tensor)
+end
+
+local read_broadcast = arguments.signature("distributed.broadcast", {
+  "tensor: tensor", {"src: size"}, {"group: group"}, {"async_op: flag", false}, {"group_src: size"},
+})
+
+--- Give every process the tensor of one of them, in place.
+--
+--   dist.broadcast(x, 0)
+---@param tensor userdata of one shape and dtype on all processes
+---@param src? integer the giver's rank in the job
+---@param group? ProcessGroup default: the world
+---@param async_op? boolean default false
+---@param group_src? integer its rank in the group, instead of `src`
+---@return Work? # with async_op
+function collectives.broadcast(...)
+  local what = "distributed.broadcast"
+  local tensor, src, group, async, group_src = read_broadcast(...)
+  group = groups.resolve(what, group)
+  if not group then return end
+  local root = root_of(what, group, src, group_src, "src")
+  return run(group, "broadcast", tensor, tensor, {root = root}, async, tensor)
+end
+
+local read_reduce = arguments.signature("distributed.reduce", {
+  "tensor: tensor", {"dst: size"}, {op_kind, "sum"}, {"group: group"}, {"async_op: flag", false}, {"group_dst: size"},
+})
+
+--- Combine the processes' tensors, in place, on one of them; those of the others stay as they are.
+--
+--   dist.reduce(x, 0)
+---@param tensor userdata of one shape and dtype on all processes
+---@param dst? integer the taker's rank in the job
+---@param op? string of ReduceOp, default SUM
+---@param group? ProcessGroup default: the world
+---@param async_op? boolean default false
+---@param group_dst? integer its rank in the group, instead of `dst`
+---@return Work? # with async_op
+function collectives.reduce(...)
+  local what = "distributed.reduce"
+  local tensor, dst, op, group, async, group_dst = read_reduce(...)
+  group = groups.resolve(what, group)
+  if not group then return end
+  local root = root_of(what, group, dst, group_dst, "dst")
+  local out = group:rank() == root and tensor or nil
+  return run(group, "reduce", out, tensor, {root = root, op = op}, async, tensor)
+end
+
+-- Lists of tensors, one for each process.
+
+local function check_list(what, name, list, count, like)
+  if #list ~= count then fail("%s: %s: expected %d tensors, one for each process, got %d", what, name, count, #list) end
+  for i, tensor in ipairs(list) do
+    local same = tensor.dtype == like.dtype and tensor:numel() == like:numel()
+    if not same then
+      fail("%s: %s: tensor %d is %s %s, expected %s %s", what, name, i, tensor.dtype, shape_text(tensor), like.dtype,
+        shape_text(like))
+    end
+  end
+end
+
+-- A tensor with a row for each of `count` tensors like this one.
+local function rows_like(tensor, count)
+  return tensor:new_empty({count, tensor:numel()})
+end
+
+local function spread(rows, list)
+  return function()
+    no_grad(function()
+      for i, tensor in ipairs(list) do tensor:copy_(rows[i - 1]:reshape(tensor:shape())) end
+    end)
+  end
+end
+
+local function joined(list)
+  return no_grad(function()
+    local flat = {}
+    for i, tensor in ipairs(list) do flat[i] = tensor:detach():reshape(-1) end
+    return C.cat(flat, 0)
+  end)
+end
+
+local read_all_gather = reader("all_gather", {"tensor_list: tensor_list", "tensor: tensor"})
+
+--- Bring every process's tensor to all of them.
+--
+--   dist.all_gather({accelhost.empty(3)}, accelhost.ones(3))
+---@param tensor_list userdata[] one for each process, as large as `tensor`; written
+---@param tensor userdata of one shape and dtype on all processes
+---@param group? ProcessGroup default: the world
+---@param async_op? boolean default false
+---@return Work? # with async_op
+function collectives.all_gather(...)
+  local what = "distributed.all_gather"
+  local list, tensor, group, async = read_all_gather(...)
+  group = groups.resolve(what, group)
+  if not group then return end
+  check_list(what, "tensor_list", list, group:size(), tensor)
+  local rows = rows_like(tensor, group:size())
+  return run(group, "all_gather", rows, tensor, {}, async, list, spread(rows, list))
+end
+
+local read_into = reader("all_gather_into_tensor", {"output_tensor: tensor", "input_tensor: tensor"})
+
+local function check_dtypes(what, output, input)
+  if output.dtype ~= input.dtype then
+    fail("%s: expected tensors of one dtype, got %s and %s", what, output.dtype, input.dtype)
+  end
+end
+
+--- Bring every process's tensor to all of them, into one tensor: [n, ...] from each to [processes * n, ...], or
+--- [processes, n, ...].
+--
+--   dist.all_gather_into_tensor(accelhost.empty(3), accelhost.ones(3))
+---@param output_tensor userdata written
+---@param input_tensor userdata of one shape and dtype on all processes
+---@param group? ProcessGroup default: the world
+---@param async_op? boolean default false
+---@return Work? # with async_op
+function collectives.all_gather_into_tensor(...)
+  local what = "distributed.all_gather_into_tensor"
+  local output, input, group, async = read_into(...)
+  group = groups.resolve(what, group)
+  if not group then return end
+  check_dtypes(what, output, input)
+  if output:numel() ~= input:numel() * group:size() then
+    fail("%s: output_tensor %s does not hold %d tensors %s", what, shape_text(output), group:size(), shape_text(input))
+  end
+  return run(group, "all_gather", output, input, {}, async, output)
+end
+
+local read_gather = arguments.signature("distributed.gather", {
+  "tensor: tensor", {"gather_list: tensor_list"}, {"dst: size"}, {"group: group"}, {"async_op: flag", false},
+  {"group_dst: size"},
+})
+
+--- Bring every process's tensor to one of them.
+--
+--   dist.gather(accelhost.ones(3), {accelhost.empty(3)}, {dst = 0})
+---@param tensor userdata of one shape and dtype on all processes
+---@param gather_list? userdata[] on the taker: one for each process, as large as `tensor`; written
+---@param dst? integer the taker's rank in the job; default: the group's first
+---@param group? ProcessGroup default: the world
+---@param async_op? boolean default false
+---@param group_dst? integer its rank in the group, instead of `dst`
+---@return Work? # with async_op
+function collectives.gather(...)
+  local what = "distributed.gather"
+  local tensor, list, dst, group, async, group_dst = read_gather(...)
+  group = groups.resolve(what, group)
+  if not group then return end
+  local root = root_of(what, group, dst, group_dst or not dst and 0 or nil, "dst")
+  if group:rank() ~= root then
+    if list and #list > 0 then fail("%s: gather_list: expected on rank %d only", what, group.ranks[root + 1]) end
+    return run(group, "gather", nil, tensor, {root = root}, async)
+  end
+  if not list then fail("%s: 'gather_list' is missing on rank %d, which takes", what, group.ranks[root + 1]) end
+  check_list(what, "gather_list", list, group:size(), tensor)
+  local rows = rows_like(tensor, group:size())
+  return run(group, "gather", rows, tensor, {root = root}, async, list, spread(rows, list))
+end
+
+local read_scatter = arguments.signature("distributed.scatter", {
+  "tensor: tensor", {"scatter_list: tensor_list"}, {"src: size"}, {"group: group"}, {"async_op: flag", false},
+  {"group_src: size"},
+})
+
+--- Give every process one of the tensors of one of them.
+--
+--   dist.scatter(accelhost.empty(3), {accelhost.ones(3)}, {src = 0})
+---@param tensor userdata written; of one shape and dtype on all processes
+---@param scatter_list? userdata[] on the giver: one for each process, as large as `tensor`
+---@param src? integer the giver's rank in the job; default: the group's first
+---@param group? ProcessGroup default: the world
+---@param async_op? boolean default false
+---@param group_src? integer its rank in the group, instead of `src`
+---@return Work? # with async_op
+function collectives.scatter(...)
+  local what = "distributed.scatter"
+  local tensor, list, src, group, async, group_src = read_scatter(...)
+  group = groups.resolve(what, group)
+  if not group then return end
+  local root = root_of(what, group, src, group_src or not src and 0 or nil, "src")
+  local given
+  if group:rank() == root then
+    if not list then fail("%s: 'scatter_list' is missing on rank %d, which gives", what, group.ranks[root + 1]) end
+    check_list(what, "scatter_list", list, group:size(), tensor)
+    given = joined(list)
+  elseif list and #list > 0 then
+    fail("%s: scatter_list: expected on rank %d only", what, group.ranks[root + 1])
+  end
+  return run(group, "scatter", tensor, given, {root = root}, async, tensor)
+end
+
+local read_reduce_scatter = reader("reduce_scatter", {"output: tensor", "input_list: tensor_list", {op_kind, "sum"}})
+
+--- Combine the processes' lists tensor by tensor; process r takes the r-th.
+--
+--   dist.reduce_scatter(accelhost.empty(3), {accelhost.ones(3)})
+---@param output userdata written
+---@param input_list userdata[] one for each process, as large as `output`
+---@param op? string of ReduceOp, default SUM
+---@param group? ProcessGroup default: the world
+---@param async_op? boolean default false
+---@return Work? # with async_op
+function collectives.reduce_scatter(...)
+  local what = "distributed.reduce_scatter"
+  local output, list, op, group, async = read_reduce_scatter(...)
+  group = groups.resolve(what, group)
+  if not group then return end
+  check_list(what, "input_list", list, group:size(), output)
+  return run(group, "reduce_scatter", output, joined(list), {op = op}, async, output)
+end
+
+local read_reduce_scatter_tensor = reader("reduce_scatter_tensor", {
+  "output: tensor", "input: tensor", {op_kind, "sum"},
+})
+
+--- Combine the processes' tensors; process r takes the r-th part of dim 0: [processes * n, ...] (or [processes, n,
+--- ...]) from each to [n, ...].
+--
+--   dist.reduce_scatter_tensor(accelhost.empty(3), accelhost.ones(3))
+---@param output userdata written
+---@param input userdata of one shape and dtype on all processes
+---@param op? string of ReduceOp, default SUM
+---@param group? ProcessGroup default: the world
+---@param async_op? boolean default false
+---@return Work? # with async_op
+function collectives.reduce_scatter_tensor(...)
+  local what = "distributed.reduce_scatter_tensor"
+  local output, input, op, group, async = read_reduce_scatter_tensor(...)
+  group = groups.resolve(what, group)
+  if not group then return end
+  check_dtypes(what, output, input)
+  if input:numel() ~= output:numel() * group:size() then
+    fail("%s: input %s is not %d times as large as output %s", what, shape_text(input), group:size(),
+      shape_text(output))
+  end
+  return run(group, "reduce_scatter", output, input, {op = op}, async, output)
+end
+
+-- Barriers.
+
+local read_barrier = arguments.signature("distributed.barrier", {
+  {"group: group"}, {"async_op: flag", false}, {"device_ids: any"}, {"timeout: positive"},
+})
+
+--- Wait until all processes of a group are here.
+--
+--   dist.barrier()
+---@param group? ProcessGroup default: the world
+---@param async_op? boolean default false
+---@param device_ids? nil of GPUs
+---@param timeout? number seconds to wait at most; default: the group's
+---@return Work? # with async_op
+function collectives.barrier(...)
+  local what = "distributed.barrier"
+  local group, async, device_ids, timeout = read_barrier(...)
+  group = groups.resolve(what, group)
+  if device_ids ~= nil then fail("%s: device_ids: they are of GPUs; leave it out", what) end
+  if timeout and async then fail("%s: a timeout is of a blocking call; leave async_op or timeout out", what) end
+  if not group then return end
+  return run(group, "barrier", nil, nil, {timeout = timeout}, async)
+end
+
+local read_monitored = arguments.signature("distributed.monitored_barrier", {
+  {"group: group"}, {"timeout: positive"}, {"wait_all_ranks: flag", false},
+})
+
+--- A barrier that names who is missing when the time is up: the first of them, or all with wait_all_ranks. As with any
+--- collective that failed the group is of no use after that.
+--
+--   dist.monitored_barrier{timeout = 2, wait_all_ranks = true}
+---@param group? ProcessGroup default: the world
+---@param timeout? number seconds to wait at most; default: the group's
+---@param wait_all_ranks? boolean default false
+function collectives.monitored_barrier(...)
+  local group, timeout, all = read_monitored(...)
+  group = groups.resolve("distributed.monitored_barrier", group)
+  if not group then return end
+  run(group, "monitored_barrier", nil, nil, {timeout = timeout, all = all})
+end
+
+collectives.run = run
+
+return collectives

@@ -1,0 +1,473 @@
+--- Process groups: who takes part in a collective. The world is made by init_process_group; parts of it are made by
+--- all processes together.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
+local comm = C.comm
+local fail = arguments.fail
+
+local groups = {}
+
+---@class ProcessGroup
+---@field native userdata
+---@field ranks integer[] the members' ranks in the job, by their rank in the group
+---@field group_name string
+---@field group_desc string
+local ProcessGroup = class.new "ProcessGroup"
+ProcessGroup._is_process_group = true
+
+--- Processes that make collectives together: init_process_group makes the world, new_group its parts.
+--
+--   dist.group.WORLD:size()  --> 1
+function ProcessGroup:init(native, ranks, name, desc)
+  self.native, self.ranks, self.group_name, self.group_desc = native, ranks, name, desc or "undefined"
+end
+
+--- This process's rank in the group, from 0.
+--
+--   dist.group.WORLD:rank()  --> 0
+---@return integer
+function ProcessGroup:rank() return self.native:rank() end
+
+--- How many processes are in the group.
+--
+--   dist.group.WORLD:size()  --> 1
+---@return integer
+function ProcessGroup:size() return self.native:size() end
+
+--- The name of the group, another for each.
+--
+--   dist.group.WORLD:name()  --> world
+---@return string
+function ProcessGroup:name() return self.group_name end
+
+--- What moves the data: "shm" (shared memory), "self" (one process).
+--
+--   dist.group.WORLD:backend()  --> self
+---@return string
+function ProcessGroup:backend() return self.native:backend() end
+
+function ProcessGroup:extra_repr()
+  return ("%s, ranks %s"):format(self.group_name, table.concat(self.ranks, " "))
+end
+
+-- What stands for a group that this process is not in.
+local outside = setmetatable({}, {
+  _is_process_group = true, _name = "ProcessGroup", __tostring = function() return "NON_GROUP_MEMBER" end,
+})
+groups.outside = outside
+
+-- The world, once there is one; how many groups there have been.
+local world, made = nil, 0
+
+local function all_ranks()
+  local ranks = {}
+  for r = 0, comm.size() - 1 do ranks[r + 1] = r end
+  return ranks
+end
+
+--- The group that `group` names: the world for nil; nil when this process is not in it.
+---@param what string for messages
+---@param group? table
+---@return ProcessGroup?
+function groups.resolve(what, group)
+  if not world then
+    fail("%s: there is no process group yet; call init_process_group first", what)
+  end
+  if group == nil then return world end
+  if group == outside then return nil end
+  if not group.native then fail("%s: the group was destroyed", what) end
+  return group
+end
+
+--- The rank in a group of the process that is `rank` in the job.
+---@param what string
+---@param group ProcessGroup
+---@param rank integer
+---@param name string of the argument
+---@return integer
+function groups.local_rank(what, group, rank, name)
+  for i, member in ipairs(group.ranks) do
+    if member == rank then return i - 1 end
+  end
+  fail("%s: %s: expected a rank of the group (%s), got %d", what, name, table.concat(group.ranks, ", "), rank)
+end
+
+-- Beginning and end.
+
+local function check_backend(what, backend)
+  local known = {gloo = true, shm = true, ["cpu:gloo"] = true, ["cpu:shm"] = true}
+  if backend == nil or known[backend] then return end
+  local reasons = {
+    nccl = "it moves tensors of NVIDIA GPUs, which no device of this job is",
+    mpi = "processes of several hosts are not connected yet",
+  }
+  local name = backend:match "nccl" or backend:match "mpi"
+  fail("%s: backend '%s' is not here: %s", what, backend,
+    name and reasons[name] or "expected 'gloo' or 'shm', which are both the shared memory of this host")
+end
+
+local read_init = arguments.signature("distributed.init_process_group", {
+  {"backend: string"}, {"init_method: string"}, {"timeout: positive"}, {"world_size: integer"}, {"rank: integer"},
+  {"store: any"}, {"group_name: string", ""}, {"pg_options: any"}, {"device_id: any"},
+})
+
+local function check_method(init_method, store, pg_options, device_id)
+  local what = "distributed.init_process_group"
+  if init_method and init_method ~= "env://" then
+    fail("%s: init_method '%s' is not here: the launcher connects the processes (accelhost launch); 'env://' says so",
+      what, init_method)
+  end
+  if store ~= nil then fail("%s: store: the launcher connects the processes; leave it out", what) end
+  if pg_options ~= nil then fail("%s: pg_options: shared memory has none; leave it out", what) end
+  if device_id ~= nil and device_id ~= "cpu" then
+    fail("%s: device_id: expected nothing or 'cpu', got %s", what, arguments.describe(device_id))
+  end
+end
+
+local function check_place(name, variable, given, found)
+  if given and given ~= -1 and given ~= found then
+    fail("distributed.init_process_group: %s is %d, but this job was started with %s = %d (accelhost launch "
+      .. "--num_processes sets it)", name, given, variable, found)
+  end
+end
+
+--- Begin: all processes of the job become the world. Rank and size come from how the script was launched (`accelhost
+--- launch`); given ones must agree with it. Returns when all processes are here.
+--
+--   dist.init_process_group{backend = "gloo", timeout = 60}
+---@param backend? string "gloo" or "shm": both are this host's shared memory
+---@param init_method? string "env://"
+---@param timeout? number seconds that a collective waits at most; default: what the launcher was given, 600
+---@param world_size? integer
+---@param rank? integer
+---@param store? nil for what PyTorch has there
+---@param group_name? string
+---@param pg_options? nil none
+---@param device_id? string "cpu"
+function groups.init_process_group(...)
+  local backend, init_method, timeout, size, rank, store, name, pg_options, device_id = read_init(...)
+  if world then fail("distributed.init_process_group: there is a world already; destroy_process_group ends it") end
+  check_backend("distributed.init_process_group", backend)
+  check_method(init_method, store, pg_options, device_id)
+  check_place("world_size", "WORLD_SIZE", size, comm.size())
+  check_place("rank", "RANK", rank, comm.rank())
+  local native = comm.world()
+  if timeout then native:timeout(timeout) end
+  native:barrier()
+  world = ProcessGroup(native, all_ranks(), name ~= "" and name or "world", "default_pg")
+end
+
+local read_destroy = arguments.signature("distributed.destroy_process_group", {{"group: group"}})
+
+--- End a group; without one the world, and all its parts with it.
+--
+--   dist.destroy_process_group()
+---@param group? ProcessGroup
+function groups.destroy_process_group(...)
+  local group = groups.resolve("distributed.destroy_process_group", (read_destroy(...)))
+  if not group then return end
+  if group == world then
+    world = nil
+  else
+    group.native:close()
+    group.native = false
+  end
+end
+
+--- Has init_process_group been called?
+--
+--   dist.is_initialized()  --> true
+---@return boolean
+function groups.is_initialized() return world ~= nil end
+
+--- Are there collectives? Always.
+--
+--   dist.is_available()  --> true
+---@return boolean
+function groups.is_available() return true end
+
+--- Which backends there are: "gloo" and "shm", the shared memory of this host.
+--
+--   dist.is_backend_available("nccl")  --> false
+---@param backend string
+---@return boolean
+function groups.is_backend_available(backend)
+  arguments.check("distributed.is_backend_available", "backend", "string", backend)
+  return backend == "gloo" or backend == "shm" or backend == "self"
+end
+
+--- Is there a backend that takes gloo's place? Always.
+--
+--   dist.is_gloo_available()  --> true
+---@return boolean
+function groups.is_gloo_available() return true end
+
+--- Never, as yet.
+--
+--   dist.is_nccl_available()  --> false
+---@return boolean
+function groups.is_nccl_available() return false end
+
+--- Never, as yet.
+--
+--   dist.is_mpi_available()  --> false
+---@return boolean
+function groups.is_mpi_available() return false end
+
+-- Looking at one.
+
+local function reader_of_group(name)
+  return arguments.signature("distributed." .. name, {{"group: group"}})
+end
+
+local read_rank = reader_of_group "get_rank"
+
+--- This process's rank in a group, from 0; -1 when it is not in it.
+--
+--   dist.get_rank()  --> 0
+---@param group? ProcessGroup default: the world
+---@return integer
+function groups.get_rank(...)
+  local group = groups.resolve("distributed.get_rank", (read_rank(...)))
+  return group and group:rank() or -1
+end
+
+local read_size = reader_of_group "get_world_size"
+
+--- How many processes are in a group; -1 when this one is not in it.
+--
+--   dist.get_world_size()  --> 1
+---@param group? ProcessGroup default: the world
+---@return integer
+function groups.get_world_size(...)
+  local group = groups.resolve("distributed.get_world_size", (read_size(...)))
+  return group and group:size() or -1
+end
+
+local read_backend = reader_of_group "get_backend"
+
+--- What moves the data of a group: "shm" (shared memory), "self" (one process).
+--
+--   dist.get_backend()  --> self
+---@param group? ProcessGroup default: the world
+---@return string
+function groups.get_backend(...)
+  local group = groups.resolve("distributed.get_backend", (read_backend(...)))
+  if not group then fail("distributed.get_backend: this process is not in the group") end
+  return group:backend()
+end
+
+local read_ranks = reader_of_group "get_process_group_ranks"
+
+--- The ranks in the job of a group's members, in their order in the group.
+--
+--   dist.get_process_group_ranks()  --> {0}
+---@param group? ProcessGroup default: the world
+---@return integer[]
+function groups.get_process_group_ranks(...)
+  local group = groups.resolve("distributed.get_process_group_ranks", (read_ranks(...)))
+  if not group then fail("distributed.get_process_group_ranks: this process is not in the group") end
+  return arguments.copy(group.ranks)
+end
+
+local function read_place(name, ...)
+  local what = "distributed." .. name
+  local group, rank = ...
+  group = groups.resolve(what, arguments.check(what, "group", "group", group))
+  if not group then fail("%s: this process is not in the group", what) end
+  return what, group, rank
+end
+
+--- The rank in the job of a group's member.
+--
+--   dist.get_global_rank(dist.group.WORLD, 0)  --> 0
+---@param group ProcessGroup
+---@param group_rank integer
+---@return integer
+function groups.get_global_rank(group, group_rank)
+  local what = read_place("get_global_rank", group)
+  arguments.check(what, "group_rank", "size", group_rank)
+  return group.ranks[group_rank + 1] or fail("%s: group_rank: expected 0 to %d, got %d", what, #group.ranks - 1,
+    group_rank)
+end
+
+--- The rank in a group of the process that has `global_rank` in the job.
+--
+--   dist.get_group_rank(dist.group.WORLD, 0)  --> 0
+---@param group ProcessGroup
+---@param global_rank integer
+---@return integer
+function groups.get_group_rank(group, global_rank)
+  local what = read_place("get_group_rank", group)
+  arguments.check(what, "global_rank", "size", global_rank)
+  return groups.local_rank(what, group, global_rank, "global_rank")
+end
+
+--- This process's rank among those of its host.
+--
+--   dist.get_node_local_rank()  --> 0
+---@param fallback_rank? integer where nothing told it
+---@return integer
+function groups.get_node_local_rank(fallback_rank) -- luacheck: ignore fallback_rank
+  return comm.local_rank()
+end
+
+-- Parts.
+
+local function check_ranks(what, ranks, whole)
+  local seen = {}
+  for _, rank in ipairs(ranks) do
+    if type(rank) ~= "number" or rank % 1 ~= 0 or rank < 0 or rank >= whole then
+      fail("%s: ranks: expected ranks in 0..%d, got %s", what, whole - 1, arguments.describe(rank))
+    end
+    if seen[rank] then fail("%s: ranks: rank %d is there twice", what, rank) end
+    seen[rank] = true
+  end
+  if #ranks == 0 then fail("%s: ranks: expected at least one rank, got none", what) end
+  return seen
+end
+
+local function check_options(what, backend, pg_options, device_id)
+  check_backend(what, backend)
+  if pg_options ~= nil then fail("%s: pg_options: shared memory has none; leave it out", what) end
+  if device_id ~= nil and device_id ~= "cpu" then
+    fail("%s: device_id: expected nothing or 'cpu', got %s", what, arguments.describe(device_id))
+  end
+end
+
+-- One of the parts that a split of `parent` gives; nil native: this process is in none.
+local function part_of(what, native, ranks, timeout, desc)
+  made = made + 1
+  if not native then return outside end
+  if native:size() ~= #ranks then
+    fail("%s: the processes named different ranks: this one %d of them, but %d came together", what, #ranks,
+      native:size())
+  end
+  if timeout then native:timeout(timeout) end
+  return ProcessGroup(native, ranks, "group " .. made, desc)
+end
+
+local read_new = arguments.signature("distributed.new_group", {
+  {"ranks: list"}, {"timeout: positive"}, {"backend: string"}, {"pg_options: any"},
+  {"use_local_synchronization: flag", false}, {"group_desc: string"}, {"device_id: any"}, {"sort_ranks: flag", true},
+})
+
+--- Some processes as a group of their own. All processes of the world call it, in the same order, whether they are in
+--- the group or not. A process can be in 7 groups besides the world at once.
+--
+--   dist.new_group({0}):size()  --> 1
+---@param ranks? integer[] ranks in the job; default: all
+---@param timeout? number seconds that its collectives wait at most; default: the world's
+---@param backend? string as of init_process_group
+---@param pg_options? nil none
+---@param use_local_synchronization? boolean default false; true is refused
+---@param group_desc? string what it is for
+---@param device_id? string "cpu"
+---@param sort_ranks? boolean default true: ranks in the group follow those in the job; false: the order of `ranks`
+---@return ProcessGroup group a stand-in, whose collectives do nothing, on processes that are not in it
+function groups.new_group(...)
+  local what = "distributed.new_group"
+  local ranks, timeout, backend, pg_options, locally, desc, device_id, sorted = read_new(...)
+  local parent = groups.resolve(what)
+  check_options(what, backend, pg_options, device_id)
+  if locally then
+    fail("%s: use_local_synchronization: all processes make a group together here; leave it out", what)
+  end
+  ranks = arguments.copy(ranks or parent.ranks)
+  local member = check_ranks(what, ranks, comm.size())
+  if sorted then table.sort(ranks) end
+  local key = 0
+  for i, rank in ipairs(ranks) do
+    if rank == comm.rank() then key = i end
+  end
+  return part_of(what, parent.native:split(member[comm.rank()] and 0 or -1, key), ranks, timeout, desc)
+end
+
+local read_subgroups = arguments.signature("distributed.new_subgroups", {
+  {"group_size: count"}, {"group: group"}, {"timeout: positive"}, {"backend: string"}, {"pg_options: any"},
+  {"group_desc: string"},
+})
+
+--- Cut a group into groups of equal size, of ranks that follow each other. All processes of the group call it.
+--
+--   dist.new_subgroups(1):size()  --> 1
+---@param group_size? integer default: the processes of this host
+---@param group? ProcessGroup default: the world
+---@param timeout? number as of new_group
+---@param backend? string
+---@param pg_options? nil
+---@param group_desc? string
+---@return ProcessGroup own the one that this process is in
+---@return ProcessGroup[] all those of other processes as stand-ins
+function groups.new_subgroups(...)
+  local what = "distributed.new_subgroups"
+  local size, group, timeout, backend, pg_options, desc = read_subgroups(...)
+  local parent = groups.resolve(what, group)
+  check_options(what, backend, pg_options)
+  if not parent then fail("%s: this process is not in the group", what) end
+  local whole = parent:size()
+  size = size or comm.local_size()
+  if size > whole then
+    fail("%s: group_size: expected at most the %d processes of the group, got %d", what, whole, size)
+  end
+  if whole % size ~= 0 then fail("%s: the %d processes of the group do not divide by %d", what, whole, size) end
+  local all, mine = {}, math.floor(parent:rank() / size)
+  local native = parent.native:split(mine, parent:rank())
+  for i = 0, whole / size - 1 do
+    local ranks = {unpack(parent.ranks, i * size + 1, (i + 1) * size)}
+    all[i + 1] = part_of(what, i == mine and native or nil, ranks, timeout, desc)
+  end
+  return all[mine + 1], all
+end
+
+local read_enumeration = arguments.signature("distributed.new_subgroups_by_enumeration", {
+  "ranks_per_subgroup_list: list", {"timeout: positive"}, {"backend: string"}, {"pg_options: any"},
+  {"group_desc: string"},
+})
+
+--- Cut the world into groups of the ranks that are listed; each rank is in one of them at most. All processes call it.
+--
+--   dist.new_subgroups_by_enumeration({{0}}):size()  --> 1
+---@param ranks_per_subgroup_list integer[][]
+---@param timeout? number as of new_group
+---@param backend? string
+---@param pg_options? nil
+---@param group_desc? string
+---@return ProcessGroup? own the one that this process is in
+---@return ProcessGroup[] all those of other processes as stand-ins
+function groups.new_subgroups_by_enumeration(...)
+  local what = "distributed.new_subgroups_by_enumeration"
+  local lists, timeout, backend, pg_options, desc = read_enumeration(...)
+  local parent, everyone, mine = groups.resolve(what), {}, nil
+  check_options(what, backend, pg_options)
+  for i, ranks in ipairs(lists) do
+    if type(ranks) ~= "table" then fail("%s: list %d: expected a table of ranks", what, i) end
+    for _, rank in ipairs(ranks) do
+      everyone[#everyone + 1] = rank
+      if rank == comm.rank() then mine = i end
+    end
+  end
+  check_ranks(what, everyone, comm.size())
+  local native = parent.native:split(mine or -1)
+  local all = {}
+  for i, ranks in ipairs(lists) do
+    local sorted = arguments.copy(ranks)
+    table.sort(sorted)
+    all[i] = part_of(what, i == mine and native or nil, sorted, timeout, desc)
+  end
+  return all[mine], all
+end
+
+--- The world and the stand-in for groups that this process is not in.
+groups.group = setmetatable({}, {
+  __index = function(_, name)
+    if name == "WORLD" then return world end
+    if name == "NON_GROUP_MEMBER" then return outside end
+    fail("distributed.group has no '%s' (known: WORLD, NON_GROUP_MEMBER)", tostring(name))
+  end,
+})
+
+groups.ProcessGroup = ProcessGroup
+
+return groups

@@ -1,0 +1,266 @@
+--- Collectives on Lua values: tensors, numbers, texts, booleans, nil and tables of them. No code travels; a value that
+--- cannot is refused before anything is sent, by its place in the table.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local collectives = require "accelhost.distributed.collectives"
+local groups = require "accelhost.distributed.groups"
+local travel = require "accelhost.util.travel"
+local fail = arguments.fail
+
+local objects = {}
+
+local function signature(name, parameters)
+  return arguments.signature("distributed." .. name, parameters)
+end
+
+local function whole_numbers(list)
+  return C.tensor(list, {dtype = "int64", device = "cpu"})
+end
+
+-- How many bytes each process has.
+local function lengths(group, own)
+  local all = C.zeros({group:size()}, {dtype = "int64", device = "cpu"})
+  group.native:collective("all_gather", all, whole_numbers {own})
+  return all:tolist()
+end
+
+local function no_bytes() return C.zeros({0}, {dtype = "uint8", device = "cpu"}) end
+
+-- Each process gives bytes to others: counts[from][to] as one list.
+local function exchange(group, counts, given)
+  local size, own, room = group:size(), group:rank() + 1, 0
+  for from = 1, size do room = room + counts[(from - 1) * size + own] end
+  local out = C.zeros({room}, {dtype = "uint8", device = "cpu"})
+  group.native:collective("all_to_all_ragged", out, given or no_bytes(), {counts = counts})
+  return out
+end
+
+local function blank(size)
+  local counts = {}
+  for i = 1, size * size do counts[i] = 0 end
+  return counts
+end
+
+local read_all_gather = signature("all_gather_object", {"object_list: table", "obj: any", {"group: group"}})
+
+--- Bring every process's value to all of them.
+--
+--   local all = {}
+--   dist.all_gather_object(all, {loss = 0.5})
+--   all[1].loss  --> 0.5
+---@param object_list table all[r + 1] becomes what rank r of the group has
+---@param obj any
+---@param group? ProcessGroup default: the world
+function objects.all_gather_object(...)
+  local what = "distributed.all_gather_object"
+  -- A table with names in the last place is the value when nothing else is it.
+  local list, obj, group = ...
+  if select("#", ...) > 2 then list, obj, group = read_all_gather(...) end
+  arguments.check(what, "object_list", "table", list)
+  group = groups.resolve(what, group)
+  if not group then return end
+  travel.check(what, "obj", obj)
+  local bytes = travel.pack(obj)
+  local counts, total, at = lengths(group, bytes:numel()), 0, 0
+  for _, count in ipairs(counts) do total = total + count end
+  local all = C.zeros({total}, {dtype = "uint8", device = "cpu"})
+  group.native:collective("all_gather_ragged", all, bytes, {counts = counts})
+  for r = 1, group:size() do
+    list[r] = travel.unpack(all:narrow(0, at, counts[r]))
+    at = at + counts[r]
+  end
+end
+
+local read_gather = signature("gather_object", {
+  "obj: any", {"object_gather_list: list"}, {"dst: size"}, {"group: group"}, {"group_dst: size"},
+})
+
+--- Bring every process's value to one of them.
+--
+--   local all = {}
+--   dist.gather_object({loss = 0.5}, all, {dst = 0})
+--   all[1].loss  --> 0.5
+---@param obj any
+---@param object_gather_list? table on the taker: all[r + 1] becomes what rank r of the group has
+---@param dst? integer the taker's rank in the job; default: the group's first
+---@param group? ProcessGroup default: the world
+---@param group_dst? integer its rank in the group, instead of `dst`
+function objects.gather_object(obj, ...)
+  local what = "distributed.gather_object"
+  local _, list, dst, group, group_dst = read_gather(0, ...)
+  group = groups.resolve(what, group)
+  if not group then return end
+  local root = collectives.root_of(what, group, dst, group_dst or not dst and 0 or nil, "dst")
+  if group:rank() == root and not list then
+    fail("%s: 'object_gather_list' is missing on rank %d, which takes", what, group.ranks[root + 1])
+  end
+  travel.check(what, "obj", obj)
+  local bytes, size = travel.pack(obj), group:size()
+  local own, counts = lengths(group, bytes:numel()), blank(size)
+  for r = 1, size do counts[(r - 1) * size + root + 1] = own[r] end
+  local out, at = exchange(group, counts, bytes), 0
+  for r = 1, group:rank() == root and size or 0 do
+    list[r] = travel.unpack(out:narrow(0, at, own[r]))
+    at = at + own[r]
+  end
+end
+
+-- A list whose items may be nil: {n = 3, nil, 1, nil} as table.pack gives it, or up to its last item.
+local function count_of(list)
+  local count = list.n or #list
+  for key in pairs(list) do
+    if type(key) == "number" and key > count then count = key end
+  end
+  return count
+end
+
+local function packed_list(what, list)
+  local copy = {n = count_of(list)}
+  for i = 1, copy.n do
+    travel.check(what, ("object_list[%d]"):format(i), list[i])
+    copy[i] = list[i]
+  end
+  return travel.pack(copy)
+end
+
+local function fill(list, bytes)
+  local given = travel.unpack(bytes)
+  for i = 1, given.n do list[i] = given[i] end
+end
+
+local function check_device(what, device)
+  if device ~= nil and device ~= "cpu" then
+    fail("%s: device: expected nothing or 'cpu', got %s", what, arguments.describe(device))
+  end
+end
+
+local read_broadcast = signature("broadcast_object_list", {
+  "object_list: table", {"src: size"}, {"group: group"}, {"device: any"}, {"group_src: size"},
+})
+
+--- Give every process the values of one of them.
+--
+--   dist.broadcast_object_list({"a name", 3}, 0)
+---@param object_list table filled on all processes but the giver
+---@param src? integer the giver's rank in the job; default: the group's first
+---@param group? ProcessGroup default: the world
+---@param device? string "cpu"
+---@param group_src? integer its rank in the group, instead of `src`
+function objects.broadcast_object_list(...)
+  local what = "distributed.broadcast_object_list"
+  local list, src, group, device, group_src = read_broadcast(...)
+  group = groups.resolve(what, group)
+  check_device(what, device)
+  if not group then return end
+  local root = collectives.root_of(what, group, src, group_src or not src and 0 or nil, "src")
+  local bytes = group:rank() == root and packed_list(what, list) or nil
+  local length = whole_numbers {bytes and bytes:numel() or 0}
+  group.native:broadcast(length, root)
+  bytes = bytes or C.zeros({length:item()}, {dtype = "uint8", device = "cpu"})
+  group.native:broadcast(bytes, root)
+  if group:rank() ~= root then fill(list, bytes) end
+end
+
+local read_scatter = signature("scatter_object_list", {
+  "scatter_object_output_list: table", {"scatter_object_input_list: list"}, {"src: size"}, {"group: group"},
+  {"group_src: size"},
+})
+
+local function pack_each(what, list, size)
+  if #list ~= size then
+    fail("%s: scatter_object_input_list: expected %d values, one for each process, got %d", what, size, #list)
+  end
+  local packed = {}
+  for r = 1, size do
+    travel.check(what, ("scatter_object_input_list[%d]"):format(r), list[r])
+    packed[r] = travel.pack(list[r])
+  end
+  return packed
+end
+
+--- Give every process one of the values of one of them.
+--
+--   local out = {}
+--   dist.scatter_object_list(out, {"for rank 0"}, {src = 0})
+--   out[1]  --> for rank 0
+---@param scatter_object_output_list table out[1] becomes this process's value
+---@param scatter_object_input_list? any[] on the giver: one for each process
+---@param src? integer the giver's rank in the job; default: the group's first
+---@param group? ProcessGroup default: the world
+---@param group_src? integer its rank in the group, instead of `src`
+function objects.scatter_object_list(...)
+  local what = "distributed.scatter_object_list"
+  local out, input, src, group, group_src = read_scatter(...)
+  group = groups.resolve(what, group)
+  if not group then return end
+  local root = collectives.root_of(what, group, src, group_src or not src and 0 or nil, "src")
+  local size, packed, own = group:size(), nil, {}
+  if group:rank() == root then
+    if not input then
+      fail("%s: 'scatter_object_input_list' is missing on rank %d, which gives", what, group.ranks[root + 1])
+    end
+    packed = pack_each(what, input, size)
+  end
+  for r = 1, size do own[r] = packed and packed[r]:numel() or 0 end
+  own = whole_numbers(own)
+  group.native:broadcast(own, root)
+  local counts = blank(size)
+  for r, count in ipairs(own:tolist()) do counts[root * size + r] = count end
+  out[1] = travel.unpack(exchange(group, counts, packed and C.cat(packed, 0)))
+end
+
+local read_send = signature("send_object_list", {
+  "object_list: table", {"dst: size"}, {"group: group"}, {"device: any"}, {"group_dst: size"},
+})
+
+--- Send values to a process, which takes them by recv_object_list.
+--
+--   if dist.get_world_size() > 1 and dist.get_rank() == 0 then dist.send_object_list({"a name", 3}, 1) end
+---@param object_list table
+---@param dst? integer the receiver's rank in the job
+---@param group? ProcessGroup default: the world
+---@param device? string "cpu"
+---@param group_dst? integer its rank in the group, instead of `dst`
+function objects.send_object_list(...)
+  local what = "distributed.send_object_list"
+  local list, dst, group, device, group_dst = read_send(...)
+  group = groups.resolve(what, group)
+  check_device(what, device)
+  if not group then return end
+  local peer = collectives.root_of(what, group, dst, group_dst, "dst")
+  local bytes = packed_list(what, list)
+  group.native:send(whole_numbers {bytes:numel()}, peer)
+  group.native:send(bytes, peer)
+end
+
+local read_recv = signature("recv_object_list", {
+  "object_list: table", {"src: size"}, {"group: group"}, {"device: any"}, {"group_src: size"},
+})
+
+--- Receive values from a process, or from whichever has sent some first.
+--
+--   local list = {}
+--   if dist.get_rank() == 1 then dist.recv_object_list(list, 0) end
+---@param object_list table filled
+---@param src? integer the sender's rank in the job; default: any
+---@param group? ProcessGroup default: the world
+---@param device? string "cpu"
+---@param group_src? integer its rank in the group, instead of `src`
+---@return integer # the sender's rank in the job; -1 when this process is not in the group
+function objects.recv_object_list(...)
+  local what = "distributed.recv_object_list"
+  local list, src, group, device, group_src = read_recv(...)
+  group = groups.resolve(what, group)
+  check_device(what, device)
+  if not group then return -1 end
+  local peer
+  if src or group_src then peer = collectives.root_of(what, group, src, group_src, "src") end
+  local length = whole_numbers {0}
+  peer = group.native:recv(length, peer)
+  local bytes = C.zeros({length:item()}, {dtype = "uint8", device = "cpu"})
+  group.native:recv(bytes, peer)
+  fill(list, bytes)
+  return group.ranks[peer + 1]
+end
+
+return objects

@@ -19,6 +19,7 @@ static int help(int argc, char **argv);
 static const struct ah_command commands[] = {
     {"run", "run a Lua script in this process (the default)", ah_cli_run},
     {"launch", "run a Lua script in several processes", ah_cli_launch},
+    {"config", "make or show the file of settings that launch reads", ah_cli_config},
     {"data", "download a data set", ah_cli_data},
     {"env", "print versions, machine and settings", ah_cli_env},
     {"help", "tell what a name is: accelhost help nn.Linear", help},

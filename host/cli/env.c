@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/host.h"
+#include "cli/launch_settings.h"
 
 static void print_help(void)
 {
@@ -17,16 +18,20 @@ static void print_help(void)
 
 int ah_cli_env(int argc, char **argv)
 {
-    static const char text[] = "require('accelhost.util.environment').print()";
+    static const char text[] = "require('accelhost.util.environment').print(...)";
     struct ah_host host = {0};
     int first = ah_flags_read("env", NULL, 0, print_help, argc, argv, NULL);
     if (first < 0)
         return -1 - first;
     if (first < argc)
         return ah_usage("env", "expected no argument, got '%s'", argv[first]);
+    char path[4096];
+    bool named;
+    if (ah_launch_config_path(NULL, path, sizeof path, &named) < 0)
+        path[0] = 0;
     int status = ah_host_open(&host, &(struct ah_host_options){0});
     if (status == 0)
-        status = ah_host_run_text(&host, text, sizeof text - 1, "=env", 0, NULL);
+        status = ah_host_run_text(&host, text, sizeof text - 1, "=env", 1, (char *[]){path});
     if (status < 0)
         fprintf(stderr, "accelhost: %s\n", status == AH_ELUA ? ah_host_error(&host) : ah_error_text());
     ah_host_close(&host);

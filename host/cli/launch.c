@@ -198,7 +198,7 @@ out:
 int ah_cli_launch(int argc, char **argv)
 {
     struct launch launch = {.count = 0};
-    int code = 3, first = ah_launch_settings_read(&launch.settings, print_help, argc, argv);
+    int code = 3, first = ah_launch_settings_read(&launch.settings, "launch", print_help, argc, argv);
     if (first < 0) {
         code = -1 - first;
     } else if (number(&launch, AH_SETTING_show_config)) {

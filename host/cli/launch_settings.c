@@ -175,18 +175,19 @@ static int load(struct ah_settings *settings, const struct flags *flags)
     return check(settings);
 }
 
-int ah_launch_settings_read(struct ah_settings *settings, void (*help)(void), int argc, char **argv)
+int ah_launch_settings_read(struct ah_settings *settings, const char *command, void (*help)(void), int argc,
+                            char **argv)
 {
     struct flags *flags = malloc(sizeof *flags);
     if (!flags || ah_settings_open(settings) < 0) {
         free(flags);
         *settings = (struct ah_settings){0};
-        return -1 - ah_usage("launch", "out of memory");
+        return -1 - ah_usage(command, "out of memory");
     }
     make_flags(flags);
-    int first = ah_flags_read("launch", flags->flag, flags->count, help, argc, argv, flags->text);
+    int first = ah_flags_read(command, flags->flag, flags->count, help, argc, argv, flags->text);
     if (first >= 0 && load(settings, flags) < 0)
-        first = -1 - ah_usage("launch", "%s", ah_error_text());
+        first = -1 - ah_usage(command, "%s", ah_error_text());
     if (first >= 0 && !settings->value[AH_SETTING_quiet].number) {
         tell(settings, flags);
         tell_misspelt();
@@ -259,4 +260,6 @@ void ah_launch_settings_show(const struct ah_settings *settings)
             snprintf(where, sizeof where, "%s", value->where ? value->where : "default");
         print_row(row->name, *text ? text : "-", where);
     }
+    if (settings->idle)
+        printf("so in any case, whatever the file says: %s\n", settings->idle);
 }

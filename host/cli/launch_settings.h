@@ -6,10 +6,11 @@
 
 struct ah_environment;
 
-/* Read all of them; settings is open then, whatever the result. Tells on stderr which value goes before another, unless
- * --quiet, and what is wrong. Returns the index of the first word that is no option, or -1 - exit code. `help` prints
- * what --help says. */
-int ah_launch_settings_read(struct ah_settings *settings, void (*help)(void), int argc, char **argv);
+/* Read all of them for a command; settings is open then, whatever the result. Tells on stderr which value goes before
+ * another, unless --quiet, and what is wrong. Returns the index of the first word that is no option, or -1 - exit code.
+ * `help` prints what --help says. */
+int ah_launch_settings_read(struct ah_settings *settings, const char *command, void (*help)(void), int argc,
+                            char **argv);
 
 /* Where the configuration file is looked for: `flag` or, when that is NULL, what the variable or else the default says;
  * "" for nowhere. *named: somebody said so, and it must be there. AH_EINVAL. */

@@ -10,6 +10,7 @@
 
 #include "config/settings.h"
 #include "config/tree.h"
+#include "config/write.h"
 
 struct source {
     struct ah_settings *settings;
@@ -151,10 +152,10 @@ int ah_settings_read_file(struct ah_settings *settings, const char *path)
     struct ah_tree tree;
     struct source source = {settings, &tree, path};
     char *text = NULL;
-    size_t bytes = 0, length = strlen(path);
-    bool json = length > 5 && !strcmp(path + length - 5, ".json");
+    size_t bytes = 0;
     AH_TRY(read_bytes(path, &text, &bytes));
-    int status = json ? ah_tree_read_json(&tree, text, bytes) : ah_tree_read_yaml(&tree, text, bytes);
+    int status = ah_settings_is_json(path) ? ah_tree_read_json(&tree, text, bytes)
+                                           : ah_tree_read_yaml(&tree, text, bytes);
     free(text);
     if (status < 0)
         return ah_fail_prefix(AH_EINVAL, "%s", path);

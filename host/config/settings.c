@@ -28,14 +28,31 @@ static int replace(char **place, const char *text)
     return 0;
 }
 
+static void clear(struct ah_setting_value *value)
+{
+    free(value->text);
+    free(value->where);
+    free(value->under);
+    free(value->under_where);
+    *value = (struct ah_setting_value){0};
+}
+
+int ah_settings_unset(struct ah_settings *settings, enum ah_setting setting)
+{
+    const struct ah_setting_row *row = &ah_setting_rows[setting];
+    struct ah_setting_value *value = &settings->value[setting];
+    clear(value);
+    if (!row->fallback)
+        return 0;
+    AH_TRY(replace(&value->text, row->fallback));
+    return ah_value_read(&row->rule, row->name, row->fallback, &value->number);
+}
+
 int ah_settings_open(struct ah_settings *settings)
 {
     *settings = (struct ah_settings){0};
     for (int i = 0; i < AH_SETTINGS; i++) {
-        const struct ah_setting_row *row = &ah_setting_rows[i];
-        int status = replace(&settings->value[i].text, row->fallback);
-        if (status == 0 && row->fallback)
-            status = ah_value_read(&row->rule, row->name, row->fallback, &settings->value[i].number);
+        int status = ah_settings_unset(settings, i);
         if (status < 0) {
             ah_settings_close(settings);
             return status;
@@ -46,13 +63,10 @@ int ah_settings_open(struct ah_settings *settings)
 
 void ah_settings_close(struct ah_settings *settings)
 {
-    for (int i = 0; i < AH_SETTINGS; i++) {
-        free(settings->value[i].text);
-        free(settings->value[i].where);
-        free(settings->value[i].under);
-        free(settings->value[i].under_where);
-    }
+    for (int i = 0; i < AH_SETTINGS; i++)
+        clear(&settings->value[i]);
     free(settings->file);
+    free(settings->idle);
     *settings = (struct ah_settings){0};
 }
 
@@ -112,11 +126,25 @@ static int keep_under(struct ah_setting_value *value, const struct ah_setting_ro
     return replace(&value->under_where, same ? NULL : value->where);
 }
 
+/* "train.yaml:3: rdzv_backend" ends with the key. */
+static int add_idle(struct ah_settings *settings, const char *what)
+{
+    char *list, *before = settings->idle;
+    const char *blank = strrchr(what, ' ');
+    if (asprintf(&list, "%s%s%s", before ? before : "", before ? ", " : "", blank ? blank + 1 : what) < 0)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    free(before);
+    settings->idle = list;
+    return 0;
+}
+
 int ah_settings_set(struct ah_settings *settings, const struct ah_setting_row *row, const char *text,
                     enum ah_origin origin, const char *what, const char *where)
 {
     double number;
     AH_TRY(check_words(row, what, text));
+    if (row->only && origin == AH_FROM_FILE)
+        AH_TRY(add_idle(settings, what));
     if (row >= ah_setting_rows + AH_SETTINGS)
         return 0;
     AH_TRY(ah_value_read(&row->rule, what, text, &number));

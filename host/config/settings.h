@@ -63,6 +63,7 @@ struct ah_setting_value {
 struct ah_settings {
     struct ah_setting_value value[AH_SETTINGS];
     char *file; /* the configuration file that was read, or NULL */
+    char *idle; /* its keys that are no settings here and say what is the case anyway: "rdzv_backend, ..." or NULL */
 };
 
 /* Everything has its default. */
@@ -79,6 +80,8 @@ const char *ah_setting_nearest(const char *name);
  * the setting in errors, `where` the place for --show_config. */
 int ah_settings_set(struct ah_settings *settings, const struct ah_setting_row *row, const char *text,
                     enum ah_origin origin, const char *what, const char *where);
+/* Forget what was said; it has no value then, or its default. AH_ENOMEM. */
+int ah_settings_unset(struct ah_settings *settings, enum ah_setting setting);
 /* What the environment says. */
 int ah_settings_read_variables(struct ah_settings *settings);
 /* What a file says: JSON when its name ends with .json, else YAML. */

@@ -38,7 +38,8 @@ describe("accelhost", function()
 
   it("says that a word is neither a command nor a file", function()
     for word, hint in pairs {
-      config = "accelhost --help lists the commands", lanch = "did you mean 'launch'?",
+      frobnicate = "accelhost --help lists the commands", confg = "did you mean 'config'?",
+      lanch = "did you mean 'launch'?",
       version = "did you mean '--version'?",
     } do
       local result = run.host {word}

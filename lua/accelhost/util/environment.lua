@@ -35,9 +35,18 @@ local function settings()
   return list
 end
 
+-- The file of settings that `accelhost launch` would read.
+local function config_file(path)
+  if path == "" then return "none" end
+  local file = io.open(path, "rb")
+  if file then file:close() end
+  return file and path or "none (" .. path .. " is not there)"
+end
+
 --- The lines, each {name, value}.
+---@param config string? path of the file of settings, "" for none
 ---@return string[][]
-function environment.rows()
+function environment.rows(config)
   local memory = tonumber(read("/proc/meminfo"):match "MemTotal:%s*(%d+)") or 0
   local rows = {
     {"accelhost", C.system.version},
@@ -52,6 +61,7 @@ function environment.rows()
     {"oneDNN", C.system.onednn or "not there: convolutions are slower"},
     {"", libraries "^libdnnl"},
     {"data sets", os.getenv "ACCELHOST_DATA" or "data"},
+    {"settings", config_file(config or "")},
   }
   for _, entry in ipairs(settings()) do
     local name, value = entry:match "^([^=]+)=(.*)$"
@@ -61,8 +71,9 @@ function environment.rows()
 end
 
 --- Print them.
-function environment.print()
-  for _, row in ipairs(environment.rows()) do io.write(("%-12s %s\n"):format(row[1], row[2])) end
+---@param config string?
+function environment.print(config)
+  for _, row in ipairs(environment.rows(config)) do io.write(("%-12s %s\n"):format(row[1], row[2])) end
 end
 
 return environment

@@ -1,0 +1,112 @@
+/* A table of questions. An answer is checked by the setting's own rule, so that what is asked and what a file may say
+ * cannot differ. */
+#include "cli/config_questions.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/threads.h"
+#include "tensor/device.h"
+
+static const struct question {
+    enum ah_setting setting;
+    const char *text;
+} questions[] = {
+    {AH_SETTING_num_processes, "How many processes (ranks) shall train together?"},
+    {AH_SETTING_num_cpu_threads_per_process, "How many threads shall each of them use?"},
+    {AH_SETTING_mixed_precision, "Mixed precision (no, bf16, fp16)?"},
+    {AH_SETTING_gradient_accumulation_steps, "How many micro-batches make an optimizer step?"},
+    {AH_SETTING_max_restarts, "How often shall a job that failed start anew?"},
+    {AH_SETTING_timeout, "How many seconds may a rank wait for the others?"},
+    {AH_SETTING_max_memory, "How much memory may a rank take (2G, 500M; none: no limit)?"},
+    {AH_SETTING_log_dir, "In which folder shall what ranks print be kept (none: nowhere)?"},
+};
+enum { QUESTIONS = sizeof questions / sizeof *questions, TEXT = 4096 };
+
+static double memory_bytes(void)
+{
+    return (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+}
+
+void ah_config_print_machine(void)
+{
+    int gpus = ah_device_count("cuda"), processors = ah_cpu_count();
+    printf("%d processor%s, %.1f GiB of memory, ", processors, processors == 1 ? "" : "s",
+           memory_bytes() / (1 << 30));
+    printf(gpus ? "%d GPU%s\n" : "no GPU\n", gpus, gpus == 1 ? "" : "s");
+}
+
+static int suggest(struct ah_settings *settings, enum ah_setting setting, int number)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%d", number);
+    if (settings->value[setting].origin != AH_FROM_DEFAULT)
+        return 0;
+    return ah_settings_set(settings, &ah_setting_rows[setting], text, AH_FROM_FILE, ah_setting_rows[setting].name,
+                           NULL);
+}
+
+int ah_config_suggest_threads(struct ah_settings *settings)
+{
+    int share = ah_cpu_count() / (int)settings->value[AH_SETTING_num_processes].number;
+    return suggest(settings, AH_SETTING_num_cpu_threads_per_process, share < 1 ? 1 : share);
+}
+
+int ah_config_suggest_ranks(struct ah_settings *settings)
+{
+    int processors = ah_cpu_count(), room = (int)(memory_bytes() / (1 << 30));
+    int ranks = processors < room ? processors : room;
+    return suggest(settings, AH_SETTING_num_processes, ranks < 1 ? 1 : ranks > 256 ? 256 : ranks);
+}
+
+/* An answer without the blanks around it; AH_EIO at the end of the input. */
+static int read_answer(char *answer, size_t room)
+{
+    if (!fgets(answer, (int)room, stdin))
+        return ah_fail(AH_EIO, "the input ended before the questions: nothing is written");
+    size_t bytes = strlen(answer), skip = strspn(answer, " \t");
+    while (bytes > skip && strchr(" \t\r\n", answer[bytes - 1]))
+        bytes--;
+    answer[bytes] = 0;
+    memmove(answer, answer + skip, bytes - skip + 1);
+    return 0;
+}
+
+static int ask(struct ah_settings *settings, const struct question *question)
+{
+    const struct ah_setting_row *row = &ah_setting_rows[question->setting];
+    char answer[TEXT], now[TEXT];
+    for (;;) {
+        ah_settings_write(settings, question->setting, now, sizeof now);
+        printf("%s [%s]: ", question->text, *now ? now : "none");
+        fflush(stdout);
+        AH_TRY(read_answer(answer, sizeof answer));
+        if (!row->fallback && !strcmp(answer, "none")) {
+            ah_settings_unset(settings, question->setting);
+            return 0;
+        }
+        const char *text = *answer ? answer : now;
+        if (!*text)
+            return 0;
+        ah_settings_unset(settings, question->setting); /* what it says is no contradiction to what it said */
+        int status = ah_settings_set(settings, row, text, AH_FROM_FILE, row->name, NULL);
+        if (status != AH_EINVAL)
+            return status;
+        printf("  %s\n", ah_error_text());
+        if (*now)
+            AH_TRY(ah_settings_set(settings, row, now, AH_FROM_FILE, row->name, NULL));
+    }
+}
+
+int ah_config_ask(struct ah_settings *settings)
+{
+    bool threads = settings->value[AH_SETTING_num_cpu_threads_per_process].origin != AH_FROM_DEFAULT;
+    for (int i = 0; i < QUESTIONS; i++) {
+        if (questions[i].setting == AH_SETTING_num_cpu_threads_per_process && !threads)
+            AH_TRY(ah_config_suggest_threads(settings));
+        AH_TRY(ask(settings, &questions[i]));
+    }
+    return 0;
+}

@@ -1,0 +1,20 @@
+/* The questions of `accelhost config`, on a terminal. */
+#ifndef AH_CLI_CONFIG_QUESTIONS_H
+#define AH_CLI_CONFIG_QUESTIONS_H
+
+#include "config/settings.h"
+
+/* What suits this machine, where nothing is told yet: the ranks, and then the threads of each. */
+int ah_config_suggest_ranks(struct ah_settings *settings);
+int ah_config_suggest_threads(struct ah_settings *settings);
+/* "2 processors, 7.6 GiB of memory, no GPU" */
+void ah_config_print_machine(void);
+
+/* Ask for each setting that people change, from stdin and on stdout; what the settings say already is the default, and
+ * an answer that does not fit is asked for again. AH_EIO when the answers end before the questions. */
+int ah_config_ask(struct ah_settings *settings);
+
+/* Every setting, and what is refused, as Markdown. */
+void ah_config_print_keys(void);
+
+#endif

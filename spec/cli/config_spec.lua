@@ -1,0 +1,177 @@
+-- accelhost config: the file of settings, made by questions or without, shown and rewritten.
+local folder = require "spec.support.folder"
+local run = require "spec.support.run"
+
+local leave
+local function config(words, options)
+  local all = {"config"}
+  for _, word in ipairs(words) do all[#all + 1] = word end
+  return run.host(all, options or {timeout = 20})
+end
+
+local function read(path)
+  local file = io.open(path, "rb")
+  local text = file and file:read "*a"
+  if file then file:close() end
+  return text
+end
+
+local function write(path, text)
+  local file = assert(io.open(path, "wb"))
+  file:write(text)
+  assert(file:close())
+end
+
+-- The questions on a pseudo-terminal; `typing` is a piece of shell that types.
+local function at_terminal(typing, words)
+  local line = run.quote(run.path) .. " config " .. words
+  local shell = ("( %s ) | script -qec %s /dev/null; echo \"[$?]\""):format(typing, run.quote(line))
+  local result = run.program({"bash", "-c", "set -o pipefail; " .. shell}, {timeout = 30})
+  return result.stdout:gsub("\r\n", "\n")
+end
+
+local first = "# Settings of 'accelhost launch'; 'accelhost config keys' lists what there is.\n"
+
+describe("accelhost config", function()
+  before_each(function() leave = folder.enter() end)
+  after_each(function() leave() end)
+
+  it("asks with defaults from the machine, asks again after a bad answer, and writes what was answered", function()
+    local said = at_terminal([[printf '3\nmany\n2\nbf17\nbf16\n\n 4 \n\n1.5G\nlogs of: "us"\n']],
+      "--config_file deep/in/c.yaml")
+    assert.matches("This machine has %d+ processors?, %d+%.%d GiB of memory, ", said)
+    assert.matches("How many processes %(ranks%) shall train together%? %[%d+%]: ", said)
+    assert.truthy(said:find("  num_cpu_threads_per_process expects a whole number in 1..1024, got 'many'\n", 1, true))
+    assert.truthy(said:find("  mixed_precision expects no, bf16 or fp16, got 'bf17'\n", 1, true))
+    assert.truthy(said:find("Written: deep/in/c.yaml\n", 1, true))
+    assert.equal(first .. [[
+num_processes: 3
+num_cpu_threads_per_process: 2
+mixed_precision: 'bf16'
+gradient_accumulation_steps: 1
+max_restarts: 4
+timeout: 600
+max_memory: 1.5G
+log_dir: 'logs of: "us"'
+]], read "deep/in/c.yaml")
+    assert.equal("rw-------", require("lfs").attributes("deep/in/c.yaml").permissions)
+    local shown = run.host {"launch", "--config_file", "deep/in/c.yaml", "--show_config"}
+    assert.matches('\nlog_dir +logs of: "us" +deep/in/c.yaml:9\n', shown.stdout)
+  end)
+
+  it("takes what a file says for the defaults, and none for what is not to be set", function()
+    write("c.yaml", "num_processes: 7\nmax_memory: 2G\npatience: 3\n")
+    local said = at_terminal([[printf '\n\n\n\n\n\nnone\n\n']], "--config_file c.yaml")
+    assert.truthy(said:find("train together? [7]: ", 1, true), said)
+    assert.truthy(said:find("no limit)? [2G]: ", 1, true))
+    local text = read "c.yaml"
+    assert.truthy(text:find("num_processes: 7\n", 1, true) and text:find("patience: 3\n", 1, true))
+    assert.is_nil(text:find "max_memory")
+  end)
+
+  it("leaves no file at Ctrl-C or when the answers end, and a file that was there as it was", function()
+    local said = at_terminal([[printf '3\n2\n'; sleep 1; printf '\003'; sleep 1]], "--config_file c.yaml")
+    assert.matches("%[130%]\n$", said)
+    assert.is_nil(read "c.yaml")
+    write("c.yaml", "num_processes: 7\n")
+    said = at_terminal([[printf '3\n2\n']], "--config_file c.yaml")
+    local line = "accelhost config: the input ended before the questions: nothing is written\n"
+    assert.truthy(said:find(line, 1, true), said)
+    assert.matches("%[1%]\n$", said)
+    assert.equal("num_processes: 7\n", read "c.yaml")
+    assert.same({"c.yaml"}, folder.names ".")
+  end)
+
+  it("says so when stdin is no terminal", function()
+    local result = config({"--config_file", "c.yaml"}, {timeout = 20, stdin = "3\n"})
+    assert.equal(2, result.code)
+    assert.equal("accelhost config: this asks questions, and stdin is no terminal ('accelhost config default' " ..
+      "writes a file without asking)\nTry 'accelhost config --help'.\n", result.stderr)
+    assert.is_nil(read "c.yaml")
+  end)
+
+  it("does not ask over a file that is wrong", function()
+    write("c.yaml", "num_procesess: 7\n")
+    local said = at_terminal("printf ''", "--config_file c.yaml")
+    assert.truthy(said:find("c.yaml:1: unknown key 'num_procesess'", 1, true), said)
+    assert.equal("num_procesess: 7\n", read "c.yaml")
+  end)
+
+  it("default writes what suits the machine where no file is yet", function()
+    local env = {XDG_CONFIG_HOME = require("lfs").currentdir(), ACCELHOST_CONFIG_FILE = false}
+    local path = env.XDG_CONFIG_HOME .. "/accelhost/default_config.yaml"
+    local result = config({"default", "--mixed_precision", "bf16"}, {timeout = 20, env = env})
+    assert.same({0, "Written: " .. path .. "\n", ""}, {result.code, result.stdout, result.stderr})
+    assert.matches("^# [^\n]+\nnum_processes: %d+\nnum_cpu_threads_per_process: %d+\nmixed_precision: 'bf16'\n$",
+      read(path))
+    result = config({"default"}, {timeout = 20, env = env})
+    assert.equal(1, result.code)
+    assert.equal("accelhost config: " .. path .. " is there already ('accelhost config' asks what to change in it)\n",
+      result.stderr)
+    assert.matches("\nsettings +" .. path:gsub("%p", "%%%0") .. "\n", run.host({"env"}, {env = env}).stdout)
+  end)
+
+  it("show tells what is set and where it comes from", function()
+    write("c.json", [[{"num_processes": 3, "rdzv_backend": "static"}]])
+    local result = config({"show", "--config_file", "c.json"}, {timeout = 20, env = {ACCELHOST_TIMEOUT = "7"}})
+    assert.equal(0, result.code)
+    assert.matches("^config_file +c.json\nnum_processes +3 +c.json\n", result.stdout)
+    assert.matches("\ntimeout +7 +ACCELHOST_TIMEOUT\n", result.stdout)
+    assert.truthy(result.stdout:find("so in any case, whatever the file says: rdzv_backend\n", 1, true))
+    result = config {"show", "--config_file", "none.yaml"}
+    assert.same({2, "accelhost config: cannot read 'none.yaml': No such file or directory\n" ..
+      "Try 'accelhost config --help'.\n"}, {result.code, result.stderr})
+  end)
+
+  it("update writes a file of Accelerate's in our names, and tells what it left out", function()
+    write("c.yaml", "compute_environment: LOCAL_MACHINE\nnum_machines: 1\nuse_cpu: yes\nmixed_precision: 'no'\n" ..
+      "nproc_per_node: 2\n")
+    local result = config {"update", "--config_file", "c.yaml"}
+    assert.equal("Written: c.yaml\nLeft out, since it is so in any case: compute_environment, num_machines\n",
+      result.stdout)
+    assert.equal(first .. "num_processes: 2\ncpu: true\nmixed_precision: 'no'\n", read "c.yaml")
+    write("c.json", [[{"num_processes": 2, "timeout": 1.5, "cpu": true, "max_memory": "2G"}]])
+    assert.equal(0, config({"update", "--config_file", "c.json"}).code)
+    assert.same({num_processes = 2, timeout = 1.5, cpu = true, max_memory = "2G"},
+      require("accelhost").json.decode(read "c.json"))
+    write("c.yaml", "fsdp_config:\n  fsdp_version: 2\n")
+    assert.equal(2, config({"update", "--config_file", "c.yaml"}).code)
+    assert.equal("fsdp_config:\n  fsdp_version: 2\n", read "c.yaml")
+  end)
+
+  it("leaves nothing where a file cannot be written", function()
+    local result = config {"default", "--config_file", "/proc/none/c.yaml"}
+    assert.equal(1, result.code)
+    assert.matches("accelhost config: /proc/none/c.yaml: cannot make the folder /proc/none", result.stderr)
+    result = run.program({"bash", "-c", [[( ulimit -f 0; exec "$0" config default --config_file c.yaml ) 2>&1 | cat
+      exit ${PIPESTATUS[0]}]], run.path}, {timeout = 20})
+    assert.same({1, "accelhost config: c.yaml: cannot write: File too large\n"}, {result.code, result.stdout})
+    assert.same({}, folder.names ".")
+    assert.matches("ACCELHOST_CONFIG_FILE is empty", config({"default"}).stderr)
+  end)
+
+  it("refuses words and options that it does not know", function()
+    for words, line in pairs {
+      [{"defalt"}] = "there is no 'defalt' (did you mean 'default'?)",
+      [{"zzz"}] = "there is no 'zzz' (known: default, show, update, keys)",
+      [{"show", "more"}] = "unexpected argument 'more'",
+      [{"show", "--mixed_precision", "no"}] = "--mixed_precision is for 'accelhost config default'",
+      [{"--config-fil", "x"}] = "unknown option '--config-fil' (did you mean '--config_file'?)",
+      [{"default", "--config_file", "x", "--mixed_precision", "fp8"}] =
+        "--mixed_precision: nothing here computes with 8-bit floats; bf16 and fp16 are known (got 'fp8')",
+    } do
+      local result = config(words)
+      assert.same({2, "accelhost config: " .. line .. "\nTry 'accelhost config --help'.\n"},
+        {result.code, result.stderr})
+    end
+  end)
+end)
+
+describe("the table of settings", function()
+  it("in the guide is the one that the program prints", function()
+    local keys = config({"keys"}).stdout
+    assert.matches("^| flag and key | variables | default | what it says |\n", keys)
+    local guide = read "examples/guides/settings.md"
+    assert.truthy(guide:find(keys, 1, true), "run: accelhost config keys, and put it into examples/guides/settings.md")
+  end)
+end)

@@ -63,7 +63,8 @@ end
 local function returned_text(entry)
   local parts = {}
   for _, item in ipairs(entry.returns) do
-    parts[#parts + 1] = "`" .. item.type .. "`" .. (item.text ~= "" and " " .. item.text or "")
+    local text = item.text:gsub("^%.%.%. ?", "")
+    parts[#parts + 1] = "`" .. item.type .. "`" .. (text ~= "" and " " .. text or "")
   end
   return table.concat(parts, ", ")
 end

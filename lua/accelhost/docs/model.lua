@@ -73,6 +73,10 @@ local function describe_parameters(parameters, ...)
           local text = text_beside(parameter, told.text)
           parameter.text = text ~= "" and text or parameter.text
           parameter.type = parameter.type or told.type
+          -- Where the function checks nothing its comment knows more.
+          if parameter.kind == "a value" and told.type ~= "any" then
+            parameter.kind, parameter.type = told.type, told.type
+          end
         end
       end
     end

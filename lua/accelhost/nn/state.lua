@@ -21,8 +21,8 @@ return function(Module, walk)
   --- Name, tensor of a state_dict in its order (names added by hand follow, sorted).
   --
   --   for name, tensor in nn.utils.state_pairs(net:state_dict()) do assert(tensor:numel() > 0, name) end
-  ---@param state table<string, table>
-  ---@return fun(): string, table
+  ---@param state table<string, Tensor>
+  ---@return fun(): string, Tensor
   local function state_pairs(state)
     arguments.check("state_pairs", "state", "table", state)
     local names, values, seen, extra = {}, {}, {}, {}
@@ -78,7 +78,7 @@ return function(Module, walk)
   --- Parameters and persistent buffers by name: {["fc.weight"] = tensor, ...}. The tensors share the module's memory;
   -- they have no history unless keep_vars = true gives the module's own.
   ---@param prefix string|table? put before the names
-  ---@return table<string, table>
+  ---@return table<string, Tensor>
   function Module:state_dict(...)
     local prefix, keep_vars = read_state(...)
     for _, module in ipairs(self:modules()) do check_tables(module) end
@@ -195,7 +195,7 @@ return function(Module, walk)
   --- Copy a state_dict into the module's own tensors, or with assign = true put its tensors in their place. With strict
   -- (the default) missing and unexpected names are errors; shapes must agree always. All problems are reported at once,
   -- and then nothing was copied.
-  ---@param state table<string, table>
+  ---@param state table<string, Tensor>
   ---@param strict boolean|table? default true
   ---@return table result {missing_keys = {...}, unexpected_keys = {...}}
   function Module:load_state_dict(...)

@@ -95,7 +95,7 @@ return function(Module, check_table)
   ---@param prefix string|table? put before the names
   ---@param recurse boolean? default true
   ---@param remove_duplicate boolean? default true; false gives what is shared under each of its names
-  ---@return fun(): string, table
+  ---@return fun(): string, Tensor
   function Module:named_parameters(...)
     return iterate(members(self, "_parameters", read_named_parameters(...)))
   end
@@ -111,7 +111,7 @@ return function(Module, check_table)
   --- for name, buffer in net:named_buffers() do ... end
   ---@param prefix string|table?
   ---@param recurse boolean?
-  ---@return fun(): string, table
+  ---@return fun(): string, Tensor
   function Module:named_buffers(...)
     return iterate(members(self, "_buffers", read_named_buffers(...)))
   end

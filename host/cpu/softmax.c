@@ -1,6 +1,6 @@
 /* Softmax, its logarithm, their adjoints, and softmax under a mask: rows when the dim is dense, else 64 neighbouring
- * columns together. A masked row with nothing to attend to gives zeros, as PyTorch 2's attention does; plain softmax
- * gives NaN. */
+ * columns together; short rows as such columns. A masked row with nothing to attend to gives zeros, as PyTorch 2's
+ * attention does; plain softmax gives NaN. */
 #include <math.h>
 #include <string.h>
 
@@ -10,7 +10,8 @@
 #include "cpu/kernels.h"
 #include "cpu/row_max.h"
 
-enum { LANES = 64 };
+/* VECTOR: the floats of the widest vector. SHORT, PACK: rows of so few items go as columns, so many together. */
+enum { LANES = 64, VECTOR = 16, SHORT = 48, PACK = 32 };
 
 #define LOOPS "cpu/softmax_loops.h"
 #include "cpu/for_reals.h"

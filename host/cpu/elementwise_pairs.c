@@ -4,6 +4,7 @@
 
 #include "cpu/elementwise.h"
 #include "cpu/elementwise_math.h"
+#include "cpu/special_vector.h"
 
 #define FLOATS(name, expr32, expr64)             \
     LOOP2(name##_f32, float, float, expr32)      \
@@ -34,14 +35,20 @@ static inline float log_sum_f32(float x, float y)
     return x == y && isinf(x) ? x : x != x ? x : high + ah_log1pf(ah_expf(low - high));
 }
 
-FLOATS(atan2, atan2f(a, b), atan2(a, b))
+static inline float log2_sum_f32(float x, float y)
+{
+    float high = x > y ? x : y, low = x > y ? y : x;
+    return x == y && isinf(x) ? x : x != x ? x : high + ah_log1pf(ah_exp2f(low - high)) * (float)M_LOG2E;
+}
+
+FLOATS(atan2, ah_atan2f(a, b), atan2(a, b))
 FLOATS(hypot, hypotf(a, b), hypot(a, b))
 FLOATS(copysign, copysignf(a, b), copysign(a, b))
 FLOATS(nextafter, nextafterf(a, b), nextafter(a, b))
 FLOATS(logaddexp, log_sum_f32(a, b), log_sum(a, b))
-FLOATS(logaddexp2, (float)log2_sum(a, b), log2_sum(a, b))
-FLOATS(xlogy, b != b ? b : a == 0 ? 0 : a *logf(b), b != b ? b : a == 0 ? 0 : a *log(b))
-FLOATS(ldexp, a *exp2f(b), a *exp2(b))
+FLOATS(logaddexp2, log2_sum_f32(a, b), log2_sum(a, b))
+FLOATS(xlogy, b != b ? b : a == 0 ? 0 : a *ah_logf(b), b != b ? b : a == 0 ? 0 : a *log(b))
+FLOATS(ldexp, a *ah_exp2f(b), a *exp2(b))
 
 #define ALL(name, expr)                                                                       \
     LOOP2(name##_b8, uint8_t, uint8_t, expr)                                                  \

@@ -1,10 +1,11 @@
 /* Elementwise kernels of one input beyond the everyday ones (cpu/elementwise_unary.c): the rest of libm, special
- * functions (cpu/special.h, in double for float32 too), and tests of single values. */
+ * functions (cpu/special.h, those of float32 in cpu/special_vector.h), and tests of single values. */
 #include <math.h>
 
 #include "cpu/elementwise.h"
 #include "cpu/elementwise_math.h"
 #include "cpu/special.h"
+#include "cpu/special_vector.h"
 
 static int unary(struct ah_call *c, const ah_loop *loops, const double *numbers)
 {
@@ -20,38 +21,40 @@ static int unary(struct ah_call *c, const ah_loop *loops, const double *numbers)
     {                                            \
         return unary(c, name##_loops, NULL);     \
     }
-#define IN_DOUBLE(name, expr) FLOATS(name, (float)(expr), expr)
 
-FLOATS(asin, asinf(a), asin(a))
-FLOATS(acos, acosf(a), acos(a))
+FLOATS(asin, ah_asinf(a), asin(a))
+FLOATS(acos, ah_acosf(a), acos(a))
 FLOATS(sinh, sinhf(a), sinh(a))
 FLOATS(cosh, coshf(a), cosh(a))
 FLOATS(asinh, asinhf(a), asinh(a))
 FLOATS(acosh, acoshf(a), acosh(a))
-FLOATS(atanh, atanhf(a), atanh(a))
-FLOATS(exp2, exp2f(a), exp2(a))
-FLOATS(erfc, erfcf(a), erfc(a))
+FLOATS(atanh, ah_atanhf(a), atanh(a))
+FLOATS(exp2, ah_exp2f(a), exp2(a))
+FLOATS(erfc, ah_erfcf(a), erfc(a))
 FLOATS(frac, a - truncf(a), a - trunc(a))
 FLOATS(deg2rad, a * (float)(M_PI / 180), a * (M_PI / 180))
 FLOATS(rad2deg, a * (float)(180 / M_PI), a * (180 / M_PI))
 FLOATS(sinc, a == 0 ? 1 : sinf((float)M_PI * a) / ((float)M_PI * a), a == 0 ? 1 : sin(M_PI * a) / (M_PI * a))
-IN_DOUBLE(lgamma, ah_lgamma(a))
-IN_DOUBLE(digamma, ah_digamma(a))
-IN_DOUBLE(erfinv, ah_erfinv(a))
-IN_DOUBLE(i0, ah_bessel_i(0, a))
-IN_DOUBLE(i1, ah_bessel_i(1, a))
+FLOATS(lgamma, ah_lgammaf(a), ah_lgamma(a))
+FLOATS(digamma, ah_digammaf(a), ah_digamma(a))
+FLOATS(erfinv, ah_erfinvf(a), ah_erfinv(a))
+FLOATS(i0, ah_i0f(a), ah_bessel_i(0, a))
+FLOATS(i1, ah_i1f(a), ah_bessel_i(1, a))
 
+LOOP1(trigamma_f32, float, float, ah_trigammaf(a))
 LOOP1(polygamma_f32, float, float, (float)ah_polygamma((int)c0, a))
 LOOP1(polygamma_f64, double, double, ah_polygamma((int)c0, a))
 FLOAT_TABLE(polygamma);
 
 int ah_cpu_polygamma(struct ah_call *c)
 {
-    return unary(c, polygamma_loops, (double[]){(double)ah_args(c, polygamma)->n.integer, 0});
+    static const ah_loop trigamma_loops[AH_DTYPE_COUNT] = {[AH_F32] = trigamma_f32, [AH_F64] = polygamma_f64};
+    int64_t order = ah_args(c, polygamma)->n.integer;
+    return unary(c, order == 1 ? trigamma_loops : polygamma_loops, (double[]){(double)order, 0});
 }
 
 /* log(x / (1 - x)), x brought into c0..c1 first. */
-LOOP1(logit_f32, float, float, logf((a < c0 ? c0 : a > c1 ? c1 : a) / (1 - (a < c0 ? c0 : a > c1 ? c1 : a))))
+LOOP1(logit_f32, float, float, ah_logf((a < c0 ? c0 : a > c1 ? c1 : a) / (1 - (a < c0 ? c0 : a > c1 ? c1 : a))))
 LOOP1(logit_f64, double, double, log((a < c0 ? c0 : a > c1 ? c1 : a) / (1 - (a < c0 ? c0 : a > c1 ? c1 : a))))
 FLOAT_TABLE(logit);
 

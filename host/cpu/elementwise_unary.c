@@ -5,6 +5,7 @@
 
 #include "cpu/elementwise.h"
 #include "cpu/elementwise_math.h"
+#include "cpu/special_vector.h"
 
 static int unary(struct ah_call *c, const ah_loop *loops, const double *numbers)
 {
@@ -69,9 +70,8 @@ FLOAT_UNARY(expm1, ah_expm1f(a), expm1(a))
 FLOAT_UNARY(log, ah_logf(a), log(a))
 FLOAT_UNARY(log1p, ah_log1pf(a), log1p(a))
 FLOAT_UNARY(log2, ah_log2f(a), log2(a))
-FLOAT_UNARY(log10, log10f(a), log10(a))
-FLOAT_UNARY(tan, tanf(a), tan(a))
-FLOAT_UNARY(atan, atanf(a), atan(a))
+FLOAT_UNARY(log10, ah_log10f(a), log10(a))
+FLOAT_UNARY(atan, ah_atanf(a), atan(a))
 FLOAT_UNARY(erf, ah_erff(a), erf(a))
 FLOAT_UNARY(tanh, ah_tanhf(a), tanh(a))
 FLOAT_UNARY(sigmoid, ah_sigmoidf(a), ah_sigmoid(a))
@@ -83,7 +83,7 @@ FLOAT_UNARY(hardswish, a *(a < -3.0f ? 0.0f : a > 3.0f ? 6.0f : a + 3.0f) / 6.0f
 FLOAT_UNARY(silu, a *ah_sigmoidf(a), a / (1.0 + exp(-a)))
 
 /* Large angles are done again by libm, element by element. */
-#define TRIGONOMETRIC(name, shift)                                                 \
+#define TRIGONOMETRIC(name, expr32)                                                \
     static void name##_f32(int64_t n, void *const *data, const int64_t *step, const void *context) \
     {                                                                              \
         float *y = data[0], kept[512];                                             \
@@ -93,7 +93,8 @@ FLOAT_UNARY(silu, a *ah_sigmoidf(a), a / (1.0 + exp(-a)))
             int large = 0;                                                         \
             memcpy(kept, x + begin, (size_t)count * sizeof *kept);                 \
             for (int64_t i = 0; i < count; i++) {                                  \
-                y[begin + i] = ah_trigf(kept[i], shift);                           \
+                float a = kept[i];                                                 \
+                y[begin + i] = expr32;                                             \
                 large |= !(fabsf(kept[i]) <= AH_TRIG_LIMIT);                       \
             }                                                                      \
             for (int64_t i = 0; large && i < count; i++)                           \
@@ -107,8 +108,9 @@ FLOAT_UNARY(silu, a *ah_sigmoidf(a), a / (1.0 + exp(-a)))
     {                                                                              \
         return unary(c, name##_loops, NULL);                                       \
     }
-TRIGONOMETRIC(sin, 0)
-TRIGONOMETRIC(cos, 1)
+TRIGONOMETRIC(sin, ah_trigf(a, 0))
+TRIGONOMETRIC(cos, ah_trigf(a, 1))
+TRIGONOMETRIC(tan, ah_tanf(a))
 
 /* Activations with numbers: c0 and c1. */
 #define FLOAT_LOOPS(name, expr32, expr64)        \

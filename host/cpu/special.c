@@ -22,6 +22,8 @@ enum { BERNOULLI_COUNT = sizeof bernoulli / sizeof *bernoulli, FAR = 12 };
 static double zeta(double s, double q)
 {
     double sum = 0;
+    if (q == INFINITY)
+        return 0;
     for (; q < FAR; q++)
         sum += pow(q, -s);
     double power = pow(q, -s);

@@ -1,32 +1,40 @@
-/* Edit distance with one row, over lists of some hundred short words: an error has time for that. */
+/* Edit distance with three rows, over lists of some hundred short words: an error has time for that. */
 #include "base/nearest.h"
 
 #include <stdint.h>
 #include <string.h>
 
-/* Edit distance; far away for long words. */
+enum { MOST = 64 }; /* letters of a word; longer ones are far from all */
+
+/* What it costs to have the first i letters of `a` read as the first j of `b`, from the rows of i - 1 and i - 2. */
+static int cost(const char *a, const char *b, size_t i, size_t j, int rows[3][MOST])
+{
+    const int *one = rows[(i + 2) % 3], *two = rows[(i + 1) % 3];
+    int best = one[j - 1] + (a[i - 1] != b[j - 1]);
+    if (one[j] + 1 < best)
+        best = one[j] + 1;
+    if (rows[i % 3][j - 1] + 1 < best)
+        best = rows[i % 3][j - 1] + 1;
+    if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && two[j - 2] + 1 < best)
+        best = two[j - 2] + 1;
+    return best;
+}
+
+/* Edit distance, in which two letters that have changed places are one mistake. */
 static int distance(const char *a, const char *b)
 {
     size_t n = strlen(a), m = strlen(b);
-    int row[64];
-    if (n >= 64 || m >= 64)
+    int rows[3][MOST];
+    if (n >= MOST || m >= MOST)
         return 99;
     for (size_t j = 0; j <= m; j++)
-        row[j] = (int)j;
+        rows[0][j] = (int)j;
     for (size_t i = 1; i <= n; i++) {
-        int diagonal = row[0];
-        row[0] = (int)i;
-        for (size_t j = 1; j <= m; j++) {
-            int best = diagonal + (a[i - 1] != b[j - 1]);
-            if (row[j] + 1 < best)
-                best = row[j] + 1;
-            if (row[j - 1] + 1 < best)
-                best = row[j - 1] + 1;
-            diagonal = row[j];
-            row[j] = best;
-        }
+        rows[i % 3][0] = (int)i;
+        for (size_t j = 1; j <= m; j++)
+            rows[i % 3][j] = cost(a, b, i, j, rows);
     }
-    return row[m];
+    return rows[n % 3][m];
 }
 
 /* The shortest of the list that `word` abbreviates; a word of one or two letters says too little. */

@@ -99,6 +99,11 @@ static struct ah_tensor *gradient_of_src(struct ah_rule *r)
 int ah_backward_scatter(struct ah_rule *r)
 {
     const struct ah_args_scatter *arg = ah_args(r, scatter);
+    if (arg->reduce.kind == AH_STRING && strcmp(arg->reduce.string, "add"))
+        return ah_fail(AH_ENOTIMPL, "backward of scatter: reduce = '%s' has no derivative, scatter_reduce has",
+                       arg->reduce.string);
+    if (arg->reduce.kind == AH_STRING)
+        return ah_backward_scatter_add(r);
     if (r->needs[INPUT])
         r->grad_in[INPUT] =
             ah_r(r, AH_OP_scatter, AH_T(r->grad_out[0]), arg->dim, arg->index, AH_I(0));

@@ -220,7 +220,10 @@ out:
 
 int ah_cpu_scatter(struct ah_call *c)
 {
-    return scatter(c, SCATTER);
+    const struct ah_value *reduce = &ah_args(c, scatter)->reduce;
+    if (reduce->kind != AH_STRING)
+        return scatter(c, SCATTER);
+    return scatter(c, !strcmp(reduce->string, "add") ? SCATTER_ADD : SCATTER_PROD);
 }
 
 int ah_cpu_scatter_add(struct ah_call *c)

@@ -174,7 +174,13 @@ static int check_scatter(struct ah_call *c)
 
 int ah_forward_scatter(struct ah_call *c)
 {
+    const struct ah_value *given = &ah_args(c, scatter)->reduce;
+    const char *reduce = given->kind == AH_STRING ? given->string : NULL;
     AH_TRY(check_scatter(c));
+    if (reduce && strcmp(reduce, "add") && strcmp(reduce, "multiply")) {
+        return ah_fail(AH_EINVAL, "scatter: reduce: expected 'add' or 'multiply', got '%s' (scatter_reduce knows "
+                       "'sum', 'prod', 'mean', 'amax' and 'amin')", reduce);
+    }
     return run_like(c, ah_args(c, scatter)->input.tensor);
 }
 

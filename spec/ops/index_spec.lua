@@ -14,6 +14,29 @@ describe("an index op", function()
   op_fixture.define(require "spec.fixtures.index", it)
 end)
 
+describe("scatter", function()
+  local x = accelhost.tensor {{1, 2, 3}, {4, 5, 6}}
+  local index, src = ints {{0, 0}, {2, 0}}, accelhost.tensor {{10, 20}, {30, 40}}
+
+  it("adds and multiplies by `reduce`", function()
+    assert.same({{31, 2, 3}, {44, 5, 36}}, x:scatter(1, index, src, {reduce = "add"}):tolist())
+    assert.same({{200, 2, 3}, {160, 5, 180}}, x:scatter(1, index, src, "multiply"):tolist())
+    assert.same({{15, 2, 3}, {11, 5, 13}}, x:scatter(1, index, 7, "add"):tolist())
+    assert.same({{9, 2, 3}, {12, 5, 18}}, x:clone():scatter_(1, index, 3, "multiply"):tolist())
+    assert.error_matches(function() x:scatter(1, index, src, "sum") end,
+      "scatter: reduce: expected 'add' or 'multiply', got 'sum'")
+  end)
+
+  it("passes gradients through a sum, and refuses those of a product", function()
+    local input, other = x:double():requires_grad_(), src:double():requires_grad_()
+    gradcheck.gradcheck(function(a, b) return a:scatter(1, index, b, "add") end, {input, other})
+    gradcheck.gradgradcheck(function(a, b) return a:scatter(1, index, b, "add") end, {input, other})
+    local product = input:scatter(1, index, other, "multiply"):sum()
+    assert.error_matches(function() product:backward() end,
+      "backward of scatter: reduce = 'multiply' has no derivative, scatter_reduce has")
+  end)
+end)
+
 describe("every dtype", function()
   it("is picked, placed and added", function()
     for _, dtype in ipairs(dtypes) do

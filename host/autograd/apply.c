@@ -9,16 +9,17 @@ static int check_saved(const struct ah_node *node, const struct ah_saved *saved,
     if (!saved->tensor || ah_tensor_version(saved->tensor) == saved->version)
         return 0;
     return ah_fail(AH_ESTATE,
-                   "backward of %s: %s %d %s was changed in place after it was saved (version %u then, %u now)",
+                   "backward of %s: %s %d %s was changed in place after it was saved (version %u then, %u now)%s%s",
                    node->op->name, what, index, ah_shape(saved->tensor), saved->version,
-                   ah_tensor_version(saved->tensor));
+                   ah_tensor_version(saved->tensor), node->site ? "; the op was called at " : "",
+                   node->site ? node->site : "");
 }
 
 static int check_node(const struct ah_node *node)
 {
     if (node->consumed) {
-        return ah_fail(AH_ESTATE, "backward of %s: the graph was already used by a backward, which freed what it "
-                       "saved; pass retain_graph = true to the first one", ah_node_name(node));
+        return ah_fail(AH_ESTATE, "backward: the graph was already used by a backward, which freed what it saved; pass "
+                       "retain_graph = true to the first one");
     }
     for (int i = 0; node->op && i < node->op->param_count; i++)
         AH_TRY(check_saved(node, &node->saved_arg[i], "argument", i + 1));

@@ -54,6 +54,22 @@ local function check_versions(ctx, name)
   end
 end
 
+local function pack(...)
+  return {n = select("#", ...), ...}
+end
+
+-- As many gradients as arguments; those at the end may be left out where none is wanted.
+local function check_gradients(ctx, name, grads, count)
+  local wanted = 0
+  for i = 1, count do
+    if ctx.needs_input_grad[i] then wanted = i end
+  end
+  if grads.n < wanted or grads.n > count then
+    arguments.fail("backward of %s: expected %d gradient%s, one for each argument (nil where none is wanted), got %d",
+      name, count, count == 1 and "" or "s", grads.n)
+  end
+end
+
 -- The tensors among `count` arguments, and their places.
 local function tensors_of(values, count)
   local inputs, places = {}, {}
@@ -105,7 +121,8 @@ function Function:extend(name)
     local outputs = outputs_of(results, inputs)
     C.autograd.record(function(...)
       check_versions(ctx, name)
-      local grads = {made.backward(ctx, ...)}
+      local grads = pack(made.backward(ctx, ...))
+      check_gradients(ctx, name, grads, count)
       local ordered = {}
       for k, place in ipairs(places) do ordered[k] = grads[place] end
       return unpack(ordered, 1, #places)
@@ -123,10 +140,6 @@ local function result_tensors(results, count)
     if C.is_tensor(results[i]) then tensors[#tensors + 1] = results[i] end
   end
   return tensors
-end
-
-local function pack(...)
-  return {n = select("#", ...), ...}
 end
 
 --- Activation checkpointing: run fn(...) without keeping its intermediate results, and again during backward.

@@ -61,7 +61,7 @@ describe("backward", function()
     assert.same({3, 3}, x.grad:tolist())
     local product = (rows * rows):sum()
     product:backward()
-    assert.error_matches(function() product:backward() end, "backward of mul: the graph was already used")
+    assert.error_matches(function() product:backward() end, "backward: the graph was already used")
   end)
 
   it("allows a second pass with retain_graph", function()
@@ -367,6 +367,16 @@ describe("Function", function()
     local z = Cube.apply(y, 1):sum()
     accelhost.no_grad(function() y:add_(1) end)
     assert.error_matches(function() z:backward() end, "Cube.*changed in place")
+  end)
+
+  it("wants a gradient for each argument", function()
+    local Product = accelhost.autograd.Function:extend "Product"
+    function Product.forward(_, a, b) return a * b end
+    function Product.backward(_, grad) return grad end
+    local z = Product.apply(leaf {1}, leaf {2}):sum()
+    assert.error_matches(function() z:backward() end, "backward of Product: expected 2 gradients, one for each "
+      .. "argument %(nil where none is wanted%), got 1")
+    Product.apply(leaf {1}, accelhost.ones(1)):sum():backward()
   end)
 
   it("passes errors of its rule on", function()

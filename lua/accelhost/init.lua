@@ -14,6 +14,7 @@ local namespace = require "accelhost.util.namespace"
 local tensor = require "accelhost.tensor"
 rawset(_G, "pairs", require "accelhost.util.pairs")
 rawset(_G, "print", require "accelhost.util.print")
+require "accelhost.util.words"
 
 local accelhost = {
   _VERSION = C.system.version,

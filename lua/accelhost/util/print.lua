@@ -1,6 +1,8 @@
 --- `print` that shows what a plain table holds, such as a tensor's shape, instead of its address.
 local plain_print, tostring, type, getmetatable = print, tostring, type, getmetatable
 
+local methods = require("accelhost._C").methods
+
 local limits = {depth = 3, items = 100}
 
 local text_of
@@ -41,9 +43,18 @@ function text_of(value, depth, seen)
   return tostring(value)
 end
 
+-- A tensor's method that was printed, not called.
+local function method_text(value)
+  for name, method in next, methods do
+    if method == value then return ("method %s of tensors (x:%s() calls it)"):format(name, name) end
+  end
+  return tostring(value)
+end
+
 return function(...)
   local count, values = select("#", ...), {...}
   for i = 1, count do
+    if type(values[i]) == "function" then values[i] = method_text(values[i]) end
     if is_plain(values[i]) then values[i] = text_of(values[i], limits.depth, {}) end
   end
   return plain_print(unpack(values, 1, count))

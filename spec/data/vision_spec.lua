@@ -94,7 +94,7 @@ describe("transforms", function()
     assert.error_matches(function() transforms.Normalize({0, 0}, {1}) end, "2 means but 1 stds")
     assert.error_matches(function() transforms.Normalize(0, 0) end, "std%[1%] is 0")
     assert.error_matches(function() transforms.Normalize({0, 0}, {1, 1})(accelhost.zeros(3, 2, 2)) end,
-      "2 means for an image of 3 channels")
+      "expected 1 number, or 3 for the channels of an image %(3, 2, 2%), got 2")
     assert.error_matches(function() transforms.Compose {3} end, "got a table whose item 1 is number 3")
     assert.error_matches(function() transforms.Lambda(3) end, "expected a function")
   end)

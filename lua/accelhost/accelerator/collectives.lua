@@ -5,23 +5,24 @@ local comm = C.comm
 
 local collectives = {}
 
-local function apply(fn, value)
+local function apply(what, fn, value)
   if C.is_tensor(value) then return fn(value) end
   if type(value) ~= "table" then
-    arguments.fail("a collective takes a tensor or a table of tensors, got %s", arguments.describe(value))
+    arguments.fail("%s: expected a tensor or a table of tensors, got %s", what, arguments.describe(value))
   end
   local result = {}
-  for _, key in ipairs(arguments.sorted_keys(value)) do result[key] = apply(fn, value[key]) end
+  for _, key in ipairs(arguments.sorted_keys(value)) do result[key] = apply(what, fn, value[key]) end
   return result
 end
 
 --- Apply fn to every tensor in the arguments, tables included.
+---@param what string the function, for messages
 ---@param fn fun(tensor: userdata): userdata
 ---@param ... userdata|table
 ---@return any ...
-function collectives.map(fn, ...)
+function collectives.map(what, fn, ...)
   local results, count = {}, select("#", ...)
-  for i = 1, count do results[i] = apply(fn, (select(i, ...))) end
+  for i = 1, count do results[i] = apply(what, fn, (select(i, ...))) end
   return unpack(results, 1, count)
 end
 

@@ -90,7 +90,7 @@ return function(Accelerator)
   ---@param ... userdata|table
   ---@return any ... one for each argument
   function Accelerator:gather(...) -- luacheck: ignore self
-    return collectives.map(collectives.gather, ...)
+    return collectives.map("gather", collectives.gather, ...)
   end
 
   --- The same as gather, without the rows that repeat others to fill a batch up: of n samples n come back in a pass,
@@ -113,7 +113,9 @@ return function(Accelerator)
       if options.use_gather_object or not is_tensors(value) then
         results[i] = gather_objects(value, rows)
       else
-        results[i] = collectives.map(function(tensor) return collectives.gather(kept(tensor, rows)) end, value)
+        results[i] = collectives.map("gather_for_metrics", function(tensor)
+          return collectives.gather(kept(tensor, rows))
+        end, value)
       end
     end
     return unpack(results, 1, count)
@@ -126,7 +128,9 @@ return function(Accelerator)
   ---@param reduction? string default "sum"; or "mean", "max", "min", "product"
   ---@return any # of the value's form
   function Accelerator:reduce(value, reduction) -- luacheck: ignore self
-    return (collectives.map(function(tensor) return collectives.reduce(tensor, reduction or "sum") end, value))
+    return (collectives.map("reduce", function(tensor)
+      return collectives.reduce(tensor, reduction or "sum")
+    end, value))
   end
 
   --- Pad every process's tensor to the longest of all along a dim, for what needs equal sizes; tables are walked. A
@@ -141,6 +145,6 @@ return function(Accelerator)
   function Accelerator:pad_across_processes(...) -- luacheck: ignore self
     local value, dim, pad_index, pad_first = read_padding(...)
     local options = {dim = dim, pad_index = pad_index, pad_first = pad_first}
-    return (collectives.map(function(tensor) return collectives.pad(tensor, options) end, value))
+    return (collectives.map("pad_across_processes", function(tensor) return collectives.pad(tensor, options) end, value))
   end
 end

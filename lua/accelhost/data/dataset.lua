@@ -17,18 +17,19 @@ local dataset = {}
 --   function Squares:get(i) return accelhost.tensor(i), i * i end
 --   select(2, Squares():get(3))  --> 9
 ---@class Dataset
-local Dataset = class.sized "Dataset"
+local Dataset = class.without_positions(class.sized "Dataset", "set:get(i) gives sample i, counted from 0")
 dataset.Dataset = Dataset
 
 --- Sample i, counted from 0: one value or several.
 function Dataset:get(i) -- luacheck: ignore i
-  fail("%s has no method get(i)", self._name)
+  fail("%s has no method get(i): define function %s:get(i), which gives sample i, counted from 0", self._name,
+    self._name)
 end
 
 --- How many samples there are.
 ---@return integer
 function Dataset:len()
-  fail("%s has no method len()", self._name)
+  fail("%s has no method len(): define function %s:len(), which gives the number of samples", self._name, self._name)
 end
 
 --- For sets that lie in tensors: the columns that the loader gathers, as {tensor [n, ...], table or false, shape of a

@@ -34,7 +34,8 @@ local fail = arguments.fail
 ---@field uneven boolean are the ranks' batches of the current round of unequal lengths?
 ---@field synchronize (fun(bytes: userdata): any)? gets each pass's draw; gives every rank rank 0's bytes in place
 ---@field device string? where batches are brought; nil leaves them where they are
-local DataLoader = class.sized "DataLoader"
+local DataLoader = class.without_positions(class.sized "DataLoader",
+  "for inputs, labels in loader do walks the batches")
 DataLoader._is_loader = true
 
 local read = arguments.signature("DataLoader", {

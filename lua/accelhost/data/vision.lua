@@ -142,7 +142,7 @@ local function find_below(name, root, given)
   return nil, ("not in '%s': missing %s"):format(likely, table.concat(lacks, ", "))
 end
 
-local hint = "(`accelhost data %s%s` downloads them)"
+local hint = "(`accelhost data %s%s` downloads its files)"
 
 -- Where the set is: below `dir`, else below $ACCELHOST_DATA, else below data. A folder that was named by either must
 -- serve; without one, nil and the reason.

@@ -67,6 +67,9 @@ local read_save = arguments.signature("save", {"object: any", "path: string"})
 ---@param object any
 ---@param path string
 function files.save(...)
+  if type((...)) == "string" and type((select(2, ...))) == "table" then
+    fail("save: the object comes first and then the path: save(object, '%s')", (...))
+  end
   local object, path = read_save(...)
   local write = writers[(path:match("%.([^./]+)$") or ""):lower()] or write_safetensors
   write(path, object)

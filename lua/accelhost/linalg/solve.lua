@@ -25,9 +25,11 @@ local function solve_ex(name, A, B, left)
   if B:dim() == 0 then fail("%s: B: expected at least 1 dim, got a number", name) end
   local vectors = is_vectors(A, B)
   if vectors and not left then fail("%s: left = false takes matrices, B is a vector %s", name, shape_text(B)) end
+  local given = shape_text(B)
   if vectors then B = B:unsqueeze(-1) end
   if B:size(left and -2 or -1) ~= A:size(-1) then
-    fail("%s: A %s and B %s do not fit", name, shape_text(A), shape_text(B))
+    fail("%s: A %s and B %s do not fit: expected %d %s", name, shape_text(A), given, A:size(-1),
+      left and "rows" or "columns")
   end
   if not left then A, B = turned(A), turned(B) end
   A, B = check.one_batch(name, A, B)

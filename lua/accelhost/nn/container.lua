@@ -182,7 +182,10 @@ end
 local ModuleList = List:extend "ModuleList"
 container.ModuleList = ModuleList
 
-function ModuleList:init(items)
+function ModuleList:init(items, ...)
+  if select("#", ...) > 0 then
+    fail("ModuleList: expected one table of modules, got %d arguments: write ModuleList{a, b}", select("#", ...) + 1)
+  end
   if items ~= nil and (type(items) ~= "table" or getmetatable(items) ~= nil and not is_module(items)) then
     fail("ModuleList: expected a table of modules, got %s", describe(items))
   end

@@ -23,6 +23,16 @@ local function uniform(tensor, low, high, generator) return tensor:uniform_(low,
 local function normal(tensor, mean, std, generator) return tensor:normal_(mean, std, {generator = generator}) end
 local function fill(tensor, value) return tensor:fill_(value) end
 
+local function fans(what, tensor)
+  local dims = tensor:dim()
+  if dims < 2 then
+    fail("%s: expected a tensor of at least 2 dims, got shape %s", what, arguments.shape_text(tensor))
+  end
+  local field = 1
+  for d = 2, dims - 1 do field = field * tensor:size(d) end
+  return tensor:size(1) * field, tensor:size(0) * field
+end
+
 local read_fans = arguments.signature("calculate_fan_in_and_fan_out", {"tensor: tensor"})
 
 --- Fan in and fan out of a weight [out, in, ...].
@@ -31,12 +41,7 @@ local read_fans = arguments.signature("calculate_fan_in_and_fan_out", {"tensor: 
 ---@param tensor Tensor [out, in, ...]
 ---@return number fan_in, number fan_out
 function init.calculate_fan_in_and_fan_out(...)
-  local tensor = read_fans(...)
-  local dims = tensor:dim()
-  if dims < 2 then fail("init: fan in and fan out need a tensor of at least 2 dims, got %d", dims) end
-  local field = 1
-  for d = 2, dims - 1 do field = field * tensor:size(d) end
-  return tensor:size(1) * field, tensor:size(0) * field
+  return fans("calculate_fan_in_and_fan_out", read_fans(...))
 end
 
 -- Without a slope of leaky_relu it is 0.01.
@@ -169,7 +174,7 @@ local read_xavier_uniform = arguments.signature("xavier_uniform_", xavier)
 --   nn.init.xavier_uniform_(accelhost.empty(3, 4)):size(1)  --> 4
 function init.xavier_uniform_(...)
   local tensor, gain, generator = read_xavier_uniform(...)
-  local fan_in, fan_out = init.calculate_fan_in_and_fan_out(tensor)
+  local fan_in, fan_out = fans("xavier_uniform_", tensor)
   local std = gain * math.sqrt(2.0 / (fan_in + fan_out))
   local bound = math.sqrt(3.0) * std
   return no_grad(uniform, tensor, -bound, bound, generator)
@@ -181,12 +186,12 @@ local read_xavier_normal = arguments.signature("xavier_normal_", xavier)
 --   nn.init.xavier_normal_(accelhost.empty(3, 4)):size(1)  --> 4
 function init.xavier_normal_(...)
   local tensor, gain, generator = read_xavier_normal(...)
-  local fan_in, fan_out = init.calculate_fan_in_and_fan_out(tensor)
+  local fan_in, fan_out = fans("xavier_normal_", tensor)
   return no_grad(normal, tensor, 0, gain * math.sqrt(2.0 / (fan_in + fan_out)), generator)
 end
 
-local function kaiming_std(tensor, a, mode, nonlinearity)
-  local fan_in, fan_out = init.calculate_fan_in_and_fan_out(tensor)
+local function kaiming_std(what, tensor, a, mode, nonlinearity)
+  local fan_in, fan_out = fans(what, tensor)
   local fan = mode == "fan_in" and fan_in or fan_out
   return init.calculate_gain(nonlinearity, a) / math.sqrt(fan)
 end
@@ -200,7 +205,7 @@ local read_kaiming_uniform = arguments.signature("kaiming_uniform_", kaiming)
 function init.kaiming_uniform_(...)
   local tensor, a, mode, nonlinearity, generator = read_kaiming_uniform(...)
   if tensor:numel() == 0 then return tensor end
-  local bound = math.sqrt(3.0) * kaiming_std(tensor, a, mode, nonlinearity)
+  local bound = math.sqrt(3.0) * kaiming_std("kaiming_uniform_", tensor, a, mode, nonlinearity)
   return no_grad(uniform, tensor, -bound, bound, generator)
 end
 
@@ -211,7 +216,7 @@ local read_kaiming_normal = arguments.signature("kaiming_normal_", kaiming)
 function init.kaiming_normal_(...)
   local tensor, a, mode, nonlinearity, generator = read_kaiming_normal(...)
   if tensor:numel() == 0 then return tensor end
-  return no_grad(normal, tensor, 0, kaiming_std(tensor, a, mode, nonlinearity), generator)
+  return no_grad(normal, tensor, 0, kaiming_std("kaiming_normal_", tensor, a, mode, nonlinearity), generator)
 end
 
 local function normal_cdf(x)

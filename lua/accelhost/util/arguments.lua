@@ -43,6 +43,9 @@ function arguments.describe(value)
   if C.is_tensor(value) then return "a tensor of shape " .. arguments.shape_text(value) end
   if kind == "table" or kind == "userdata" then
     local class = getmetatable(value)
+    if kind == "table" and type(rawget(value, "_name")) == "string" and rawget(value, "_class") == value then
+      return "the class " .. value._name
+    end
     local name = type(class) == "table" and class._name
     if type(name) == "string" then return "a " .. name end
   end

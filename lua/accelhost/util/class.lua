@@ -114,6 +114,24 @@ function class.sized(name)
   return made
 end
 
+--- Make reading a position that an instance does not have, object[0], an error that says what to write.
+---@param cls table
+---@param advice string
+---@return table cls
+function class.without_positions(cls, advice)
+  cls._make_index = function(made)
+    return function(_, key)
+      local value = made[key]
+      if value == nil and type(key) == "number" then
+        arguments.fail("%s: there is no [%s]; %s", made._name, tostring(key), advice)
+      end
+      return value
+    end
+  end
+  cls.__index = cls._make_index(cls)
+  return cls
+end
+
 --- The class of an instance, nil for anything else.
 ---@param value any
 ---@return table?

@@ -39,7 +39,8 @@ function values.normalize(...)
   if type(std) == "number" then std = {std} end
   for _, list in ipairs {mean, std} do
     if #list ~= 1 and image:size(-3) ~= #list then
-      fail("Normalize: %d means for an image of %d channels", #list, image:size(-3))
+      fail("Normalize: expected 1 number, or %d for the channels of an image %s, got %d", image:size(-3),
+        arguments.shape_text(image), #list)
     end
   end
   local shift = C.tensor(mean, {dtype = image.dtype, device = image.device}):view(#mean, 1, 1)

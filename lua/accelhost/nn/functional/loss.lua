@@ -8,11 +8,23 @@ local fail, shape_text, signature = arguments.fail, arguments.shape_text, argume
 local reduce, reduction_row = reduction_of.reduce, reduction_of.row
 local F = {}
 
+-- Sizes fit that are equal or 1, compared from the last dim on.
+local function check_broadcast(what, input, target)
+  local a, b = input:shape(), target:shape()
+  for k = 0, math.min(#a, #b) - 1 do
+    local one, other = a[#a - k], b[#b - k]
+    if one ~= other and one ~= 1 and other ~= 1 then
+      fail("%s: expected a target of the input's shape %s, got %s", what, shape_text(input), shape_text(target))
+    end
+  end
+end
+
 -- Targets of another shape broadcast, as in PyTorch, which is seldom what was meant.
 local function check_shapes(what, input, target)
   if C.same_shape(input, target) then return end
-  warn(("%s: input (%s) and target (%s) have different shapes and are broadcast"):format(what,
-    table.concat(input:shape(), ", "), table.concat(target:shape(), ", ")))
+  check_broadcast(what, input, target)
+  warn(("%s: input %s and target %s have different shapes and are broadcast; input:view_as(target) gives one the "
+    .. "other's"):format(what, shape_text(input), shape_text(target)))
 end
 
 local function weigh(what, loss, input, weight)
@@ -82,6 +94,7 @@ local read_kl = signature("kl_div", {
 --   F.kl_div(accelhost.zeros(2), accelhost.ones(2), {reduction = "sum"})  --> tensor(0.)
 function F.kl_div(...)
   local input, target, reduction, log_target = read_kl(...)
+  check_broadcast("kl_div", input, target)
   local loss
   if log_target then
     loss = target:exp() * (target - input)

@@ -58,6 +58,13 @@ function F.cosine_embedding_loss(...)
     fail("cosine_embedding_loss: expected a target (N,) with inputs (N, D), or () with (D,), got %s with %s and %s",
       shape_text(target), shape_text(x1), shape_text(x2))
   end
+  if not C.same_shape(x1, x2) then
+    fail("cosine_embedding_loss: input1 %s and input2 %s differ in shape", shape_text(x1), shape_text(x2))
+  end
+  if dims == 1 and target:size(0) ~= x1:size(0) then
+    fail("cosine_embedding_loss: expected a target of %d numbers, one for each row, got %s", x1:size(0),
+      shape_text(target))
+  end
   local along = dims
   local lengths = (((x1 * x1):sum(along) + 1e-12) * ((x2 * x2):sum(along) + 1e-12)):sqrt()
   local cosine = (x1 * x2):sum(along) / lengths

@@ -51,7 +51,8 @@ local function int64(list, device) return C.tensor(list, {dtype = "int64", devic
 local function lengths_of(what, lengths, count, steps)
   local list = C.is_tensor(lengths) and lengths:tolist() or lengths
   if type(list) ~= "table" or #list ~= count then
-    fail("%s: expected %d lengths, one for each sequence, got %s", what, count, describe(lengths))
+    fail("%s: expected %d lengths, one for each sequence, got %s", what, count,
+      type(list) == "table" and #list or describe(lengths))
   end
   for i, length in ipairs(list) do
     if type(length) ~= "number" or length % 1 ~= 0 or length < 1 or length > steps then

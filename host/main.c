@@ -67,6 +67,23 @@ static void reset_signals(void)
     signal(SIGXFSZ, do_nothing);
 }
 
+/* Commands of the programs that people come from, and what there is instead. */
+static const char *const elsewhere[][2] = {
+    {"test", "accelhost env tells what is here, make test runs the project's tests"},
+    {"python", "name the script alone: accelhost script.lua"},
+    {"torchrun", "here: accelhost launch --num_processes N script.lua"},
+    {"estimate-memory", "accelhost.memory_stats() tells it in a script"},
+    {NULL, NULL},
+};
+
+static const char *said_elsewhere(const char *word)
+{
+    for (int i = 0; elsewhere[i][0]; i++)
+        if (!strcmp(elsewhere[i][0], word))
+            return elsewhere[i][1];
+    return NULL;
+}
+
 /* A word that names neither a command nor a file, and looks like no file's name: usage, with the nearest command. */
 static bool is_no_command(const char *word)
 {
@@ -79,11 +96,12 @@ static bool is_no_command(const char *word)
     const char *near = ah_nearest(word, known);
     if (!near && !strcmp(word, "version"))
         near = "--version";
+    const char *said = said_elsewhere(word);
     fprintf(stderr, "accelhost: there is neither a command nor a file '%s' (", word);
-    if (near)
+    if (!said && near)
         fprintf(stderr, "did you mean '%s'?)\n", near);
     else
-        fputs("accelhost --help lists the commands)\n", stderr);
+        fprintf(stderr, "%s)\n", said ? said : "accelhost --help lists the commands");
     return true;
 }
 

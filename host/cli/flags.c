@@ -32,10 +32,20 @@ static const struct ah_flag *find(const struct ah_flag *flags, int count, const 
     return NULL;
 }
 
+/* Options that people look for at another place, and what there is. */
+static const char *const elsewhere[][3] = {
+    {"run", "--num_processes", "it is launch's: accelhost launch --num_processes N script.lua"},
+    {"run", "-c", "here: -e CODE"},
+    {"run", "-i", "there is no prompt: -e CODE runs a piece of code, a script named - comes from stdin"},
+};
+
 static int unknown(const char *command, const struct ah_flag *flags, int count, const char *word, const char *name)
 {
     static const char *const always[] = {"--help", "--version", "-e"};
     enum { ALWAYS = sizeof always / sizeof *always };
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+        if (!strcmp(elsewhere[i][0], command) && !strcmp(elsewhere[i][1], name))
+            return ah_usage(command, "unknown option '%s' (%s)", word, elsewhere[i][2]);
     const char **known = calloc((size_t)count + ALWAYS + 1, sizeof *known);
     int known_count = 0;
     for (; known && known_count < ALWAYS; known_count++)

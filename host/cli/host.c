@@ -195,8 +195,19 @@ int ah_host_find_module(struct ah_host *host, const char *name, char *path, size
     return 0;
 }
 
+/* Messages quote the line that failed, which for this chunk is in no file. */
+static void keep_text(lua_State *L, const struct call *call)
+{
+    lua_createtable(L, 0, 1);
+    lua_pushlstring(L, call->text, call->bytes);
+    lua_setfield(L, -2, call->name);
+    lua_setfield(L, LUA_REGISTRYINDEX, "accelhost.texts");
+}
+
 static int load(lua_State *L, const struct call *call)
 {
+    if (call->text)
+        keep_text(L, call);
     if (call->text)
         return luaL_loadbuffer(L, call->text, call->bytes, call->name);
     return luaL_loadfile(L, strcmp(call->name, "-") ? call->name : NULL);

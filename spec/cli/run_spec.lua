@@ -40,6 +40,7 @@ describe("accelhost", function()
     for word, hint in pairs {
       frobnicate = "accelhost --help lists the commands", confg = "did you mean 'config'?",
       lanch = "did you mean 'launch'?",
+      torchrun = "here: accelhost launch --num_processes N script.lua",
       version = "did you mean '--version'?",
     } do
       local result = run.host {word}
@@ -111,10 +112,12 @@ if arg[1] == "none" then net.forward() end
 if arg[1] == "tensor" then net.forward(x) end
 net:forward(5)
 ]]
-    local hint = "for its self: write ':' instead of '.' in the call, object:forward(...)"
+    local hint = ": write ':' instead of '.' (net:forward(...)); inside of it, " .. path .. ":5: "
     local tensor = run.host({path, "tensor"}).stderr
-    assert.truthy(tensor:find(":5: a tensor has no field or method 'fc' (forward has a tensor " .. hint, 1, true))
-    assert.truthy(run.host({path, "none"}).stderr:find("(forward has nil " .. hint, 1, true))
+    assert.truthy(tensor:find(path .. ":9: forward: expected an object before it, got a tensor" .. hint
+      .. "a tensor has no field or method 'fc'", 1, true), tensor)
+    local none = run.host({path, "none"}).stderr
+    assert.truthy(none:find(path .. ":8: forward: expected an object before it, got nil" .. hint, 1, true), none)
     assert.is_nil(run.host({path, "well"}).stderr:find("instead of", 1, true))
     os.remove(path)
   end)
@@ -222,6 +225,9 @@ net:forward(5)
     local result = run.host {"run", "--git=off", "x.lua"}
     assert.equal(2, result.code)
     assert.matches("unknown option", result.stderr)
+    local processes = run.host({"--num_processes", "2", "x.lua"}).stderr
+    assert.matches("it is launch's: accelhost launch %-%-num_processes N", processes)
+    assert.matches("unknown option '%-c' %(here: %-e CODE%)", run.host({"-c", "print(1)"}).stderr)
     assert.equal(2, run.host({"run", "--jit=maybe", "x.lua"}).code)
   end)
 

@@ -55,6 +55,10 @@ local function find(spec, name)
     if row[1] == name then return row end
     known[#known + 1] = row[1]
   end
+  if name == "num_processes" then
+    usage_error("unknown option '--num_processes' (launch's options stand before the script: accelhost launch "
+      .. "--num_processes N " .. (arg and arg[0] or "script") .. ")")
+  end
   local near = C.system.nearest(name, known)
   usage_error(("unknown option '--%s'"):format(name) .. (near and (" (did you mean '--%s'?)"):format(near) or ""))
 end

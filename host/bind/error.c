@@ -152,39 +152,47 @@ static void push_message(lua_State *L)
     }
 }
 
-/* The innermost frame of the script, or false. */
-static bool script_frame(lua_State *L, lua_Debug *frame)
+/* The innermost frame of the script from `level` on: its level, or -1. */
+static int script_level(lua_State *L, int level, lua_Debug *frame)
 {
-    for (int level = 1; lua_getstack(L, level, frame); level++) {
-        lua_getinfo(L, "Slnf", frame);
+    for (; lua_getstack(L, level, frame); level++) {
+        lua_getinfo(L, "Sln", frame);
         if (frame->currentline > 0 && !ah_is_library_chunk(frame->source))
-            return true; /* the function stays on the stack */
-        lua_pop(L, 1);
+            return level;
     }
-    return false;
+    return -1;
 }
 
-/* A method of the script's own that was called with '.' has something else than an object for its `self`, and fails in
- * a way that does not tell so: add that to the message on top of the stack. */
-static void add_hint(lua_State *L)
+/* Is the first argument of the script's method in this frame, its `self`, something else than an object? */
+static bool lacks_self(lua_State *L, lua_Debug *frame)
 {
-    lua_Debug frame;
-    if (!script_frame(L, &frame))
-        return;
+    if (!strcmp(frame->namewhat, "method"))
+        return false;
+    lua_getinfo(L, "f", frame);
     const char *parameter = lua_getlocal(L, NULL, 1); /* of the function on top */
     lua_pop(L, 1);
-    if (!parameter || strcmp(parameter, "self") || !strcmp(frame.namewhat, "method"))
+    if (!parameter || strcmp(parameter, "self") || !lua_getlocal(L, frame, 1))
+        return false;
+    bool lacks = lua_type(L, -1) != LUA_TTABLE && (lua_type(L, -1) != LUA_TUSERDATA || ah_to_tensor(L, -1));
+    if (!lacks)
+        lua_pop(L, 1);
+    return lacks; /* the value stays on the stack */
+}
+
+/* A method of the script's own that was called with '.' fails somewhere inside and in a way that does not tell so: the
+ * message on top of the stack becomes one about the call. */
+static void blame_call(lua_State *L)
+{
+    lua_Debug frame, caller;
+    int level = script_level(L, 1, &frame);
+    if (level < 0 || !lacks_self(L, &frame))
         return;
-    if (!lua_getlocal(L, &frame, 1))
-        return;
-    bool plain = lua_type(L, -1) != LUA_TTABLE && (lua_type(L, -1) != LUA_TUSERDATA || ah_to_tensor(L, -1));
-    const char *value = ah_value_text(L, -1);
+    const char *value = ah_value_text(L, -1), *name = frame.name ? frame.name : "method";
     lua_pop(L, 1);
-    if (!plain)
-        return;
-    lua_pushfstring(L, "%s (%s has %s for its self: write ':' instead of '.' in the call, object:%s(...))",
-                    lua_tostring(L, -1), frame.name ? frame.name : "the method", value,
-                    frame.name ? frame.name : "method");
+    bool known = script_level(L, level + 1, &caller) >= 0;
+    const lua_Debug *at = known ? &caller : &frame;
+    lua_pushfstring(L, "%s:%d: %s: expected an object before it, got %s: write ':' instead of '.' (object:%s(...)); "
+                    "inside of it, %s", at->short_src, at->currentline, name, value, name, lua_tostring(L, -1));
     lua_remove(L, -2);
 }
 
@@ -209,7 +217,7 @@ int ah_traceback(lua_State *L)
 {
     lua_settop(L, 1);
     push_message(L);
-    add_hint(L);
+    blame_call(L);
     ah_explain(L);
     luaL_Buffer text;
     size_t length;

@@ -19,7 +19,7 @@ void ah_library_open(lua_State *L);
  * '.' and a traceback of script frames (the library's folded). */
 int ah_traceback(lua_State *L);
 
-/* Put what to do about it behind the message on top of the stack, where that is known: lua/accelhost/util/hints.lua. */
+/* Put what to do about it behind the message on top of the stack, where that is known: lua/accelhost/util/hints. */
 void ah_explain(lua_State *L);
 
 #endif

@@ -4,6 +4,7 @@ local mistake = require "spec.support.mistake"
 describe("The message names the nearest name for", function()
   mistake.each {
     {"a layer of nn", "nn.Linaer(4, 3)", "nn has no 'Linaer'", "did you mean 'Linear'?"},
+    {"a name of three letters, two of them exchanged", "optim.SDG(model:parameters())", "did you mean 'SGD'?"},
     {"a function of F", "F.rellu(x)", "nn.functional has no 'rellu'", "did you mean 'relu'?"},
     {"an optimizer", "optim.Adma(model:parameters())", "optim has no 'Adma'", "did you mean 'Adam'?"},
     {"a scheduler", "optim.lr_scheduler.StpLR(optimizer, 1)", "optim.lr_scheduler has no 'StpLR'",
@@ -33,7 +34,9 @@ describe("The message names the nearest name for", function()
     {"an option of the accelerator", 'accelhost.Accelerator{mixed_precison = "no"}', "did you mean 'mixed_precision'?"},
     {"a word for an option", 'F.mse_loss(x, x, {reduction = "maen"})', "reduction 'maen'", "did you mean 'mean'?"},
     {"a local", "print(modle(x))", "attempt to call global 'modle'", "did you mean 'model'?"},
-    {"a dtype", 'x:to "flaot32"', "flaot32", "float32"},
+    {"a dtype", 'x:to "flaot32"', "to: unknown dtype 'flaot32'", "did you mean 'float32'?"},
+    {"a field in a text", 'print("loss " .. model.fc3)', "attempt to concatenate field 'fc3'",
+      "did you mean 'fc1'?"},
   }
 end)
 
@@ -42,7 +45,17 @@ describe("The message says what it is called here for", function()
     {"len", "print(len(dataset))", "#x is the length of x"},
     {"range", "for i in range(3) do print(i) end", "for i = 0, n - 1 do ... end counts"},
     {"cuda of a tensor", "x:cuda()", 'write tensor:to "cuda"'},
-    {"numpy", "x:numpy()", "write tensor:tolist()"},
+    {"numpy", "x:numpy()", "a tensor has no field or method 'numpy' (write tensor:tolist())"},
+    {"values", "x:max(1).values:sum()", "a reduction over a dim gives two results"},
+    {"save_state", 'accelerator:save_state "run"', "accelhost.save({model = model:state_dict()"},
+    {"iter", "local batch = next(iter(loader))", "for inputs, labels in loader do"},
+    {"sum of a list", "print(sum({loss}))", "accelhost.stack(list):sum()"},
+    {"a text with f", 'print(f"loss {loss}")', '("loss %.3f"):format(loss)'},
+    {"True, which would be nil", "data.DataLoader(dataset, {shuffle = True})", "True is nothing here: write true"},
+    {"None", "model.fc1.bias = None", "None is nothing here: write nil"},
+    {"download", 'data.MNIST{root = "x", download = true}', "MNIST: unknown option 'download'",
+      "`accelhost data mnist --dir DIR`"},
+    {"pin_memory", "data.DataLoader(dataset, {pin_memory = true})", "unknown option 'pin_memory'", "leave it out"},
     {"torch", "torch.zeros(3)", 'local accelhost = require "accelhost"'},
     {"cuda of accelhost", "accelhost.cuda.is_available()", "accelhost has no cuda: tensors lie where device ="},
     {"a device", 'model:to(accelhost.device("cpu"))', 'a device is named by a string, "cpu"'},

@@ -20,6 +20,32 @@ describe("The message translates", function()
     {"a comment", "# the loop", "comments begin with --"},
     {"continue", "for i = 1, 3 do if i == 2 then continue end end", "Lua has no continue"},
     {"&&", "local a = 1 && 2", "Lua writes `and`"},
+    {"a power", "local z = x ** 2", "Lua writes x ^ 2 for a power"},
+    {"a product of matrices", "local z = x @ x", "a product of matrices is a:matmul(b)"},
+    {"a slice", "local z = x[:, 0]", "a column t[{{}, 0}]"},
+    {"a slice in braces", "local z = x[{0:3}]", "a slice of a tensor is t[{{0, 3}}]"},
+    {"a position of two dims", "local z = x[0, 1]", "a position of a tensor is t[{0, 1}]"},
+    {"a choice", "local d = 1 if x else 2", "Lua writes condition and one or other"},
+    {"`in`", "if not y in x then end", "Lua has no `in` for values"},
+    {"an if without then", "if x print(x) end", "an `if` ends its condition with `then`"},
+    {"a named argument", "local l = nn.Linear(4, 4, bias = false)",
+      "named arguments stand in a table: f(x, {name = value})"},
     {"braces", "while true { print(1) }", "a block is do ... end"},
   }
+end)
+
+describe("A piece of code on the command line gets", function()
+  local run = require "spec.support.run"
+
+  local function told(code)
+    return run.host({"-e", code}).stderr:match "^[^\n]*"
+  end
+
+  it("the hints of scripts", function()
+    assert.equal("-e:1: '=' expected near '+' (Lua has no +=: write x = x + 1)", told "x += 1")
+    assert.equal("-e:1: attempt to call global 'len' (a nil value) ('len' is nothing here: #x is the length of x)",
+      told "len({})")
+    assert.matches("write m:parameters%(%.%.%.%), with a colon$",
+      told 'local m = require("accelhost").nn.Linear(2, 3) m.parameters()')
+  end)
 end)

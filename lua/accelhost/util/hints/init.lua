@@ -1,0 +1,276 @@
+--- What to do about an uncaught error: found from its words, the script's line and the values that its variables hold.
+--- Loaded when the first uncaught error is reported (host/bind/error.c).
+local C = require "accelhost._C"
+local advice = require "accelhost.util.hints.advice"
+local elsewhere = require "accelhost.util.hints.elsewhere"
+local place = require "accelhost.util.hints.place"
+local syntax = require "accelhost.util.hints.syntax"
+local field, resolve, is_object = place.field, place.resolve, place.is_object
+
+local hints = {}
+
+-- Names that a value has: fields and methods, the methods of its classes, of a namespace all.
+local function names_of(value)
+  local names, meta = {}, getmetatable(value)
+  local function add(list)
+    for name in next, list do
+      if type(name) == "string" and not name:find "^_" then names[#names + 1] = name end
+    end
+  end
+  if type(meta) == "table" and type(meta.names) == "function" then return meta.names() end
+  if type(value) == "table" then add(value) end
+  if type(value) == "table" and type(rawget(value, "_fields")) == "table" then add(rawget(value, "_fields")) end
+  local class = type(meta) == "table" and meta._class
+  while type(class) == "table" do
+    add(class)
+    class = rawget(class, "_parent")
+  end
+  table.sort(names)
+  return names
+end
+
+local function class_name(value)
+  if C.is_tensor(value) then return "a tensor" end
+  local meta = getmetatable(value)
+  return type(meta) == "table" and type(meta._name) == "string" and meta._name or "an object"
+end
+
+-- The rules. Each gets the place and what its pattern captured, and gives the hint or nil.
+
+local function missing_global(at, name)
+  local known_elsewhere = elsewhere.globals[name]
+  if known_elsewhere then return ("'%s' is nothing here: %s"):format(name, known_elsewhere) end
+  for _, from in ipairs {at.seen, _G} do
+    local known = {}
+    for other in next, from do known[#known + 1] = other end
+    table.sort(known)
+    local near = C.system.nearest(name, known)
+    if near then return ("did you mean '%s'?"):format(near) end
+  end
+  return ("nothing is called '%s' here; a local is seen after its line, within its block"):format(name)
+end
+
+local function missing_field(at, name)
+  local path = at.line:match("([%a_][%w_%.]*)%s*[%.:]%s*" .. name .. "%f[^%w_]")
+  local value = path and resolve(at, path)
+  if value == nil or type(value) == "string" then return nil end
+  if name == "grad" and C.is_tensor(value) then
+    return ("%s has no gradient: no backward has reached it since it was made, or since zero_grad"):format(path)
+  end
+  if elsewhere.sentences[name] then return elsewhere.sentences[name] end
+  if elsewhere.fields[name] then return ("write %s%s"):format(path, elsewhere.fields[name]) end
+  local near = C.system.nearest(name, names_of(value))
+  local what = is_object(value) and ("%s (%s)"):format(path, class_name(value)) or path
+  if near then return ("%s has no '%s'; did you mean '%s'?"):format(what, name, near) end
+  return ("%s has no '%s'"):format(what, name)
+end
+
+local function known_elsewhere(_, name)
+  if elsewhere.sentences[name] then return elsewhere.sentences[name] end
+  return elsewhere.fields[name] and "write tensor" .. elsewhere.fields[name]
+end
+
+local function function_value(at, name)
+  local path = at.line:match("([%a_][%w_%.]*)%s*%.%s*" .. name .. "%f[^%w_]")
+  if not path then return ("'%s' is a function: call it"):format(name) end
+  return ("'%s' is a method: write %s:%s()"):format(name, path, name)
+end
+
+local function field_value(at, name)
+  local path = at.line:match("([%a_][%w_%.]*)%s*:%s*" .. name .. "%f[^%w_]")
+  return path and ("'%s' is a field: write %s.%s"):format(name, path, name)
+end
+
+local function zero_index(at)
+  local before = at.line:match "([%a_][%w_%.:]*[%w_%(%)]*)%[0%]"
+  if before then
+    local value = resolve(at, (before:gsub("%(%)", "")))
+    if not C.is_tensor(value) then return ("Lua's tables count from 1: %s[1] is the first"):format(before) end
+  end
+  for path, name in at.line:gmatch "([%a_][%w_%.]*)%[([%a_][%w_]*)%]" do
+    local value, index = resolve(at, path), at.value_of(name)
+    if type(value) == "table" and index == 0 then
+      return ("%s is 0, and Lua's tables count from 1 (data sets are asked from 0): write %s[%s + 1]"):format(name,
+        path, name)
+    end
+  end
+end
+
+local function is_loader(value)
+  return is_object(value) and field(value, "dataset") ~= nil
+end
+
+local function walked(at, walker)
+  local call = at.line:match(walker .. "%s*%(%s*([%a_][%w_%.]*:named_[%w_]+)")
+  if call then return ("it is an iterator already: for name, value in %s() do"):format(call) end
+  local path = at.line:match(walker .. "%s*%(%s*([%a_][%w_%.]*)")
+  local value = path and resolve(at, path)
+  if C.is_tensor(value) then
+    return ("a tensor is walked by its positions: for i = 0, #%s - 1 do local row = %s[i] ... end"):format(path, path)
+  end
+  if is_loader(value) then
+    return ("a loader is walked by itself: for batch in %s do, or for i, batch in accelhost.enumerate(%s) do"):format(
+      path, path)
+  end
+  if is_object(value) and field(value, "get") then
+    return ("a data set is walked by a loader, or for i = 0, #%s - 1 do local sample = %s:get(i) ... end"):format(path,
+      path)
+  end
+end
+
+local function called_table(at, name)
+  local call = at.line:match "%f[%w_]in%s+([%a_][%w_%.]*:[%w_]+%b())%s+do%f[^%w_]"
+  if call then return ("it gives a table, which ipairs walks: for i, value in ipairs(%s) do"):format(call) end
+  if at.line:find "%f[%w_]in%s+%b{}%s+do%f[^%w_]" then return "ipairs walks a list, pairs a table of names" end
+  name = at.line:match "%f[%w_]in%s+([%a_][%w_%.]*)%s+do%f[^%w_]" or name
+  local value = name and resolve(at, name)
+  if is_object(value) and field(value, "get") and field(value, "len") then
+    return ("%s is a data set: data.DataLoader(%s) gives its batches"):format(name, name)
+  end
+  if type(value) == "table" and not is_object(value) then
+    return ("ipairs walks a list: for i, value in ipairs(%s) do"):format(name)
+  end
+end
+
+local function called_number(at)
+  local name, what = at.line:match "%f[%w_]for%s+([%w_]+).-%f[%w_]in%s+(.-)%s+do%f[^%w_]"
+  return what and ("counting is for %s = 1, %s do"):format(name, what)
+end
+
+local function compared()
+  return "a tensor and a number are compared by tensor:lt(x), :le, :gt, :ge, :eq; as numbers by tensor:item()"
+end
+
+local function boolean_index(at)
+  if at.line:find "[^~<>=]==" or at.line:find "~=" then
+    return "== asks for the same tensor; a:eq(b) and a:ne(b) compare the elements"
+  end
+end
+
+-- f(model(x)) where the model's forward returns nothing.
+local function gave_nothing(at)
+  for path in at.line:gmatch "[%(,]%s*([%a_][%w_%.]*)%s*%(" do
+    local meta = type(resolve(at, path)) == "table" and getmetatable(resolve(at, path))
+    if type(meta) == "table" and meta._is_module then
+      return ("%s(...) gave nothing: end its forward with `return`"):format(path)
+    end
+  end
+end
+
+local function text_arithmetic()
+  return ".. joins texts, (\"loss %.3f\"):format(loss) fills one in"
+end
+
+local rules = {
+  {"attempt to %a+ global '([%w_]+)' %(a nil value%)", missing_global},
+  {"attempt to perform arithmetic on global '([%w_]+)' %(a nil value%)", missing_global},
+  {"attempt to call %a+ '([%w_]+)' %(a nil value%)", missing_field},
+  {"attempt to %a+ field '([%w_]+)' %(a nil value%)", missing_field},
+  {"attempt to perform arithmetic on field '([%w_]+)' %(a nil value%)", missing_field},
+  {"field '([%w_]+)' %(a function value%)", function_value},
+  {"attempt to call method '([%w_]+)' %(a boolean value%)", field_value},
+  {"attempt to call method '([%w_]+)' %(a number value%)", field_value},
+  {"attempt to call method '([%w_]+)' %(a string value%)", field_value},
+  {"attempt to index a nil value", zero_index},
+  {"attempt to perform arithmetic on a nil value", zero_index},
+  {"field '%?' %(a nil value%)", zero_index},
+  {"attempt to index a boolean value", boolean_index},
+  {"attempt to call method '[%w_]+' %(a nil value%)", boolean_index},
+  {"attempt to perform arithmetic on a string value", text_arithmetic},
+  {"attempt to compare number with userdata", compared},
+  {"attempt to compare userdata with number", compared},
+  {"bad argument #%d+ to 'unpack' %(table expected, got userdata%)", function()
+    return "it is one tensor: a loop gets a batch's parts one by one, for inputs, labels in loader do"
+  end},
+  {"bad argument #%d+ to '[%w_?]+' %(number expected, got userdata%)", function()
+    return "a tensor is no number: tensor:item() is"
+  end},
+  {"bad argument #1 to '(i?pairs)' %(table expected", walked},
+  {"attempt to call %a+ '([%w_]+)' %(a table value%)", called_table},
+  {"attempt to call %a+ '([%w_]+)' %(a userdata value%)", called_table},
+  {"attempt to call a table value", called_table},
+  {"attempt to call a userdata value", called_table},
+  {"attempt to call a number value", called_number},
+  {"expected a tensor, got nil", gave_nothing},
+  {"a tensor has no field or method '([%w_]+)'", known_elsewhere},
+  {"Accelerator has no field or method '([%w_]+)'", known_elsewhere},
+}
+
+-- for batch in loader do local inputs, labels = batch[1], batch[2]: the loop gets the batch's parts one by one, so that
+-- `batch` is the first.
+local function single_variable_at(at)
+  for i = #at.lines, 1, -1 do
+    local name, path = at.lines[i]:match "%f[%w_]for%s+([%a_][%w_]*)%s+in%s+([%a_][%w_%.]*)%s+do%f[^%w_]"
+    if name and is_loader(resolve(at, path)) and C.is_tensor(at.value_of(name)) then
+      for k = i, #at.lines do
+        if at.lines[k]:find("%f[%w_]" .. name .. "%[%d%]") then
+          return ("%s is the first part of each batch: write for inputs, labels in %s do"):format(name, path)
+        end
+      end
+    end
+  end
+end
+
+local function single_variable()
+  for k = 1, 4 do
+    local at = place.find(k)
+    local hint = at and single_variable_at(at)
+    if hint then return hint end
+  end
+end
+
+-- The object whose method is called with a dot, anywhere in the line: its path and the method's name.
+local function dot_call(at, wanted)
+  for path, name, inside in at.line:gmatch "([%a_][%w_%.]*)%.([%a_][%w_]*)%s*%(()" do
+    local value = resolve(at, path)
+    local own = type(value) == "table" and (rawget(value, "_fields") or value)
+    if (not wanted or name == wanted) and is_object(value) and at.line:match("^%s*([%w_%.]*)", inside) ~= path
+      and type(field(value, name)) == "function" and not (own and rawget(own, name)) then
+      return path, name
+    end
+  end
+end
+
+local function by_rules(at, message)
+  for _, rule in ipairs(rules) do
+    local from, _, first = message:find(rule[1])
+    local hint = from and rule[2](at, first)
+    if hint then return hint end
+  end
+end
+
+local function dot_hint(at)
+  local path, name = dot_call(at)
+  return path and ("write %s:%s(...), with a colon"):format(path, name)
+end
+
+-- The call with a dot may be in a frame further out: a script's own method fails inside.
+local function name_object(message, method)
+  for k = 1, 3 do
+    local at = place.find(k)
+    local path = at and dot_call(at, method)
+    if path then return (message:gsub("object:" .. method, path .. ":" .. method)) end
+  end
+end
+
+local function explain(message)
+  local method = message:match "object:([%w_]+)%(%.%.%.%)"
+  if method then return name_object(message, method) end
+  local at = place.find(1)
+  local hint = syntax.explain(message) or at and (single_variable() or by_rules(at, message) or dot_hint(at))
+    or advice.explain(message)
+  if not hint then return nil end
+  if message:find "has no field or method" then message = message:gsub(" %(did you mean '[%w_]+'%?%)", "", 1) end
+  return ("%s (%s)"):format(message, hint)
+end
+
+--- The message with what to do about it, where that is known.
+---@param message string
+---@return string
+function hints.add(message)
+  local fine, explained = pcall(explain, message:sub(1, 1000)) -- a script's own words may be endless
+  if not (fine and explained) then return message end
+  return explained .. message:sub(1001)
+end
+
+return hints

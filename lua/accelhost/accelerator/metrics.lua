@@ -145,6 +145,8 @@ return function(Accelerator)
   function Accelerator:pad_across_processes(...) -- luacheck: ignore self
     local value, dim, pad_index, pad_first = read_padding(...)
     local options = {dim = dim, pad_index = pad_index, pad_first = pad_first}
-    return (collectives.map("pad_across_processes", function(tensor) return collectives.pad(tensor, options) end, value))
+    return (collectives.map("pad_across_processes", function(tensor)
+      return collectives.pad(tensor, options)
+    end, value))
   end
 end

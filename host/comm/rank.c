@@ -85,7 +85,8 @@ bool ah_board_report_end(void)
         return true;
     }
     char text[sizeof slot->group_text + 80];
-    snprintf(text, sizeof text, "a collective failed and the script went on without it: %s", slot->group_text);
+    snprintf(text, sizeof text, "a collective failed and the script went on without it (let its error end the "
+             "script): %s", slot->group_text);
     ah_board_leave(attached, attached_rank, AH_RANK_FAILED, text, status == AH_EPEER);
     return false;
 }

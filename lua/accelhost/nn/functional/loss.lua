@@ -23,8 +23,8 @@ end
 local function check_shapes(what, input, target)
   if C.same_shape(input, target) then return end
   check_broadcast(what, input, target)
-  warn(("%s: input %s and target %s have different shapes and are broadcast; input:view_as(target) gives one the "
-    .. "other's"):format(what, shape_text(input), shape_text(target)))
+  warn(("%s: input %s and target %s have different shapes and are broadcast%s"):format(what, shape_text(input),
+    shape_text(target), input:numel() == target:numel() and "; input:view_as(target) has the target's" or ""))
 end
 
 local function weigh(what, loss, input, weight)

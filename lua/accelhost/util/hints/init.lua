@@ -215,7 +215,7 @@ local function single_variable()
   for k = 1, 4 do
     local at = place.find(k)
     local hint = at and single_variable_at(at)
-    if hint then return hint end
+    if hint then return k == 1 and hint or ("line %d: %s"):format(#at.lines, hint) end
   end
 end
 

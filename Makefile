@@ -226,7 +226,8 @@ tsan: ## the parts with threads of their own under ThreadSanitizer; T=pattern
 
 ASAN_FLAGS = allocator_may_return_null=1:handle_segv=0
 # The long history keeps the stacks by which libgomp's own accesses are known.
-TSAN_FLAGS = suppressions=$(CURDIR)/scripts/suppressions/threads.txt:second_deadlock_stack=1:handle_segv=0:history_size=7
+TSAN_FLAGS = suppressions=$(CURDIR)/scripts/suppressions/threads.txt:second_deadlock_stack=1:handle_segv=0 \
+	history_size=7
 # What measures memory would measure the sanitizer.
 sanitized  = scripts/install-deps.sh build test && \
 	$(MAKE) --no-print-directory $(JOBS) SAN=$(1) build-$(1)/accelhost build-$(1)/selftest && \

@@ -1,8 +1,9 @@
 /* accelhost._C.data.gather: batches of in-memory columns, as objects with post, take, pending, is_threaded, is_random
  * and close.
  *
- * A column is {source, table or false, {row shape}, grid or nil}; a grid is {channels =, rows =, columns =, and steps
- * {kind = "pad"|"crop"|"random_crop"|"flip", ...}}, as the transforms plan them. */
+ * A column is {source, table or false, {row shape}, grid or nil, erase or nil}; a grid is {channels =, rows =,
+ * columns =, and steps {kind = "pad"|"crop"|"random_crop"|"flip", ...}}, erase is {p =, channels =, rows =, columns =,
+ * scale = {2}, log_ratio = {2}, value = {a number per channel}}, as the transforms plan them. */
 #include <math.h>
 #include <string.h>
 
@@ -110,6 +111,44 @@ static struct ah_grid *read_grid(lua_State *L, struct ah_grid *grid)
     return present ? grid : NULL;
 }
 
+/* Numbers of the array in a field of the table at `index`; how many there are. */
+static int numbers_of(lua_State *L, int index, const char *field, double *out, int most)
+{
+    lua_getfield(L, index, field);
+    int count = lua_istable(L, -1) ? (int)lua_objlen(L, -1) : 0;
+    for (int i = 0; i < count && i < most; i++) {
+        lua_rawgeti(L, -1, i + 1);
+        out[i] = lua_tonumber(L, -1);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return count;
+}
+
+/* Field 5 of the column table on top of the stack into *erase; NULL when it has none. */
+static struct ah_erase *read_erase(lua_State *L, struct ah_erase *erase)
+{
+    double value[AH_ERASE_CHANNELS] = {0};
+    lua_rawgeti(L, -1, 5);
+    int index = lua_gettop(L);
+    bool present = lua_istable(L, index);
+    if (present) {
+        *erase = (struct ah_erase){
+            .p = ah_opt_number(L, index, "p", 1),
+            .channels = ah_opt_int(L, index, "channels", 1),
+            .size = {ah_opt_int(L, index, "rows", 0), ah_opt_int(L, index, "columns", 0)},
+        };
+        if (numbers_of(L, index, "scale", erase->scale, 2) != 2 ||
+            numbers_of(L, index, "log_ratio", erase->log_ratio, 2) != 2 ||
+            numbers_of(L, index, "value", value, AH_ERASE_CHANNELS) != erase->channels)
+            ah_raise_text(L, "erasing needs two numbers for scale and for log_ratio, and one value per channel");
+        for (int c = 0; c < AH_ERASE_CHANNELS; c++)
+            erase->value[c] = (float)value[c];
+    }
+    lua_pop(L, 1);
+    return present ? erase : NULL;
+}
+
 /* gather({column, ...}, inline_bytes?) */
 static int new_gather(lua_State *L)
 {
@@ -120,6 +159,7 @@ static int new_gather(lua_State *L)
     if (count > AH_GATHER_COLUMNS)
         return ah_raise_text(L, "a data set has 1 to %d columns, got %d", AH_GATHER_COLUMNS, count);
     struct ah_grid *grids = lua_newuserdata(L, AH_GATHER_COLUMNS * sizeof *grids);
+    struct ah_erase *erases = lua_newuserdata(L, AH_GATHER_COLUMNS * sizeof *erases);
     for (int c = 0; c < count; c++) {
         lua_rawgeti(L, 1, c + 1);
         luaL_checktype(L, -1, LUA_TTABLE);
@@ -132,6 +172,7 @@ static int new_gather(lua_State *L)
         columns[c].ndim = ah_check_ints(L, lua_gettop(L), columns[c].size, AH_MAX_DIMS - 1, "row shape");
         lua_pop(L, 1);
         columns[c].grid = read_grid(L, &grids[c]);
+        columns[c].erase = read_erase(L, &erases[c]);
         lua_pop(L, 1);
     }
     struct ah_gather **box = lua_newuserdata(L, sizeof *box);

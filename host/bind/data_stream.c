@@ -71,6 +71,13 @@ static int uniform(lua_State *L)
     return 1;
 }
 
+/* exp(x) in float32, as the erasing of a gathered batch computes it */
+static int single_exp(lua_State *L)
+{
+    lua_pushnumber(L, expf((float)luaL_checknumber(L, 1)));
+    return 1;
+}
+
 /* chance(source, p): does what has probability p happen? One float32 is drawn and compared. */
 static int chance(lua_State *L)
 {
@@ -132,8 +139,9 @@ static int stream_seed(lua_State *L)
 void ah_add_streams(lua_State *L)
 {
     static const luaL_Reg list[] = {
-        {"stream", new_stream}, {"uniform", uniform},     {"chance", chance},           {"below", below},
-        {"shuffled", shuffled}, {"fork_seed", fork_seed}, {"stream_seed", stream_seed}, {NULL, NULL},
+        {"stream", new_stream}, {"uniform", uniform},     {"exp", single_exp},          {"chance", chance},
+        {"below", below},       {"shuffled", shuffled},   {"fork_seed", fork_seed},     {"stream_seed", stream_seed},
+        {NULL, NULL},
     };
     luaL_register(L, NULL, list);
 }

@@ -23,6 +23,22 @@ static int describe_grid(struct ah_column *column, const struct ah_gather_column
     return 0;
 }
 
+static int describe_erasing(struct ah_column *column, const struct ah_gather_column *spec)
+{
+    const struct ah_erase *erase = spec->erase;
+    const struct ah_grid *grid = &column->grid;
+    if (!erase)
+        return 0;
+    if (!column->moves || !column->table || erase->channels != grid->channels || erase->size[0] != grid->out[0] ||
+        erase->size[1] != grid->out[1] || erase->channels > AH_ERASE_CHANNELS)
+        return ah_fail(AH_EINVAL, "erasing a part of %lld x %lld x %lld floats does not fit %s",
+                       (long long)erase->channels, (long long)erase->size[0], (long long)erase->size[1],
+                       ah_shape(spec->source));
+    column->erases = column->random = true;
+    column->erase = *erase;
+    return 0;
+}
+
 static int describe_table(struct ah_column *column, const struct ah_gather_column *spec, int64_t elements)
 {
     struct ah_tensor *source = spec->source, *table = spec->table;
@@ -73,7 +89,8 @@ int ah_column_describe(struct ah_column *column, const struct ah_gather_column *
         return ah_fail(AH_EINVAL, "rows %s do not have the %lld elements of %s", ah_shape_text(spec->size, spec->ndim),
                        (long long)elements, ah_shape(source));
     }
-    return describe_table(column, spec, elements);
+    AH_TRY(describe_table(column, spec, elements));
+    return describe_erasing(column, spec);
 }
 
 static void copy_rows(char *restrict to, const char *restrict from, size_t bytes, const int64_t *index, int64_t count)
@@ -141,6 +158,8 @@ static void move_rows(char *to, const struct ah_column *column, const struct ah_
         ah_grid_apply(&column->grid, from, moved, &stream, scratch);
         if (column->table)
             map_planes((float *)to, moved, column);
+        if (column->erases)
+            ah_erase_apply(&column->erase, (float *)to, &stream);
     }
 }
 

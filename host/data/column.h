@@ -13,8 +13,10 @@ struct ah_column {
     size_t row_bytes, out_bytes;
     size_t scratch; /* bytes that filling needs beside its arguments, aligned to 4 */
     bool moves;     /* by the steps of `grid` */
+    bool erases;    /* a part of what the table gave */
     bool random;    /* some of them draw */
     struct ah_grid grid;
+    struct ah_erase erase;
 };
 
 /* AH_EINVAL says what does not fit. */

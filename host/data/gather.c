@@ -211,6 +211,7 @@ static int add_column(struct ah_gather *gather, int at, const struct ah_gather_c
     gather->random |= column->random;
     gather->spec[at] = *spec;
     gather->spec[at].grid = NULL;
+    gather->spec[at].erase = NULL;
     ah_tensor_retain(spec->source);
     if (spec->table)
         ah_tensor_retain(spec->table);

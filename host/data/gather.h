@@ -1,8 +1,9 @@
 /* Gathering batches: rows of in-memory columns, picked by index, become batch tensors.
  *
  * A column is a contiguous tensor [rows, ...]; a uint8 column may carry a table that turns each byte into a float32
- * in the same pass (ToTensor and Normalize are such a table), and a grid of steps that move its pixels (data/grid.h),
- * whose random numbers each sample has of its own (data/stream.h). Batches are posted ahead and taken in order. A large
+ * in the same pass (ToTensor and Normalize are such a table), a grid of steps that move its pixels (data/grid.h), and
+ * a rectangle to erase of the floats (data/erase.h); their random numbers each sample has of its own (data/stream.h).
+ * Batches are posted ahead and taken in order. A large
  * one is filled meanwhile by the process's one loader thread; a small one is filled when it is taken, because
  * handing it over would cost more than filling it.
  *
@@ -14,6 +15,7 @@
 
 #include <stddef.h>
 
+#include "data/erase.h"
 #include "data/grid.h"
 #include "tensor/tensor.h"
 
@@ -26,6 +28,7 @@ struct ah_gather_column {
     struct ah_tensor *source; /* [rows, ...], contiguous, on the CPU */
     struct ah_tensor *table;  /* NULL, or float32 [channels, 256]: byte b of channel c becomes table[c][b] */
     struct ah_grid *grid;     /* NULL, or the steps of a uint8 column; copied, checked by ah_gather_new */
+    struct ah_erase *erase;   /* NULL, or what is erased of a row that has a grid and a table; copied, checked */
     int ndim;                 /* the shape of one row of the result; as many elements as a row of `source`, or as the
                                * grid's result */
     int64_t size[AH_MAX_DIMS - 1];

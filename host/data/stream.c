@@ -1,6 +1,8 @@
 /* Philox4x32-10, a block of four words at a time. */
 #include "data/stream.h"
 
+#include <math.h>
+
 enum { WORDS = 4, ROUNDS = 10 };
 
 static void next_block(struct ah_stream *stream)
@@ -42,4 +44,9 @@ uint32_t ah_stream_u32(struct ah_stream *stream)
 float ah_stream_float(struct ah_stream *stream)
 {
     return (float)(ah_stream_u32(stream) & 0xffffff) * 0x1p-24f;
+}
+
+float ah_stream_uniform(struct ah_stream *stream, double low, double high)
+{
+    return fmaf(ah_stream_float(stream), (float)(high - low), (float)low);
 }

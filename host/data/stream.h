@@ -22,4 +22,7 @@ uint32_t ah_stream_u32(struct ah_stream *stream);
 /* The next number in [0, 1): 24 bits of a word, as a generator makes its floats. */
 float ah_stream_float(struct ah_stream *stream);
 
+/* The next number from low to high, with float32's steps: as tensor:uniform_(low, high) makes one of its floats. */
+float ah_stream_uniform(struct ah_stream *stream, double low, double high);
+
 #endif

@@ -105,6 +105,14 @@ describe("A loader over images in memory", function()
     T.Compose {
       T.Pad(3, {padding_mode = "reflect"}), T.Compose {T.RandomVerticalFlip(), T.Pad(2, {padding_mode = "edge"})},
     },
+    T.Compose {T.ToTensor(), T.RandomErasing(1)},
+    T.Compose {
+      T.RandomCrop(8, {padding = 2}), T.RandomHorizontalFlip(), T.ToTensor(), T.Normalize({1, 2, 3}, {4, 5, 6}),
+      T.RandomErasing(0.6, {0.1, 0.9}, {0.2, 5}, {0.25, -1, 3}),
+    },
+    -- What stands behind it changes the filling too.
+    T.Compose {T.ToTensor(), T.RandomErasing {value = 0.5}, T.Normalize({1, 2, 3}, {4, 5, 6})},
+    T.Compose {T.ConvertImageDtype(), T.RandomErasing(1, {scale = {0.9, 1}})}, -- seldom finds a place
   }
 
   it("does their transforms while it gathers, to the bit as one by one", function()
@@ -126,6 +134,11 @@ describe("A loader over images in memory", function()
       T.Compose {T.Pad(1, {fill = 300})},
       T.Compose {T.Lambda(function(image) return image end), T.ToTensor()},
       T.Pad(-1),
+      T.Compose {T.ToTensor(), T.RandomErasing {value = "random"}},
+      T.Compose {T.ToTensor(), T.RandomErasing {value = {1, 2}}}, -- raises when it is called
+      T.Compose {T.ToTensor(), T.RandomErasing(), T.RandomHorizontalFlip()}, -- draws in this order
+      T.Compose {T.ToTensor(), T.RandomErasing(), T.RandomErasing()},
+      T.RandomErasing(), -- of bytes
     } do
       assert.is_nil(data.ImageSet(pictures, numbers, {transform = transform}):native())
     end

@@ -65,7 +65,7 @@ function ImageSet:_image_column()
     local found = plan.of(transform, channels, self.data:size(-2), self.data:size(-1))
     local shape = found and {found.rows, found.columns}
     if found and (found.table or self.data:dim() == 4) then table.insert(shape, 1, channels) end
-    self._column = found and {self.data, found.table, shape, found.grid}
+    self._column = found and {self.data, found.table, shape, found.grid, found.erase}
     self._column_of = transform
   end
   return self._column

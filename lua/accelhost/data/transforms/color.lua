@@ -199,6 +199,22 @@ function RandomErasing:init(...)
   end
 end
 
+function RandomErasing:_log_ratio() return C.tensor(self.ratio, {dtype = "float32"}):log():tolist() end
+
+--- What a loader erases of float images of this size (data/transforms/plan.lua); nil when it cannot.
+---@param channels integer
+---@param rows integer
+---@param columns integer
+---@return {p: number, channels: integer, rows: integer, columns: integer, scale: number[], log_ratio: number[]}?
+---@return userdata? filling [channels, 1, 1]
+function RandomErasing:erasing(channels, rows, columns)
+  if self.value == "random" or type(self.value) == "table" and #self.value ~= 1 and #self.value ~= channels then
+    return nil
+  end
+  return {p = self.p, channels = channels, rows = rows, columns = columns, scale = self.scale,
+    log_ratio = self:_log_ratio()}, self:_filling(channels):expand(channels, 1, 1)
+end
+
 -- What stands in a part of this size.
 function RandomErasing:_filling(channels, height, width)
   if self.value == "random" then
@@ -215,10 +231,10 @@ function RandomErasing:__call(image)
   sizes.check("RandomErasing", image, 3)
   if not draws.chance(self.p) then return image end
   local channels, rows, columns = image:size(-3), image:size(-2), image:size(-1)
-  local bounds = C.tensor(self.ratio, {dtype = "float32"}):log():tolist()
+  local bounds = self:_log_ratio()
   for _ = 1, 10 do
     local area = rows * columns * draws.uniform(self.scale[1], self.scale[2])
-    local ratio = C.tensor({draws.uniform(bounds[1], bounds[2])}, {dtype = "float32"}):exp():item()
+    local ratio = C.data.exp(draws.uniform(bounds[1], bounds[2]))
     local height, width = sizes.round(math.sqrt(area * ratio)), sizes.round(math.sqrt(area / ratio))
     if height < rows and width < columns then
       local filling = self:_filling(channels, height, width):to {device = image.device}

@@ -1,10 +1,10 @@
---- What a loader can do to images in memory while it gathers them: steps that move pixels, and a table of what each
---- byte of each channel becomes.
+--- What a loader can do to images in memory while it gathers them: steps that move pixels, a table of what each byte
+--- of each channel becomes, and a part of the result to erase.
 local C = require "accelhost._C"
 
 local plan = {}
 
-local STEPS, CHANNELS = 12, 4 -- what data/grid.h takes
+local STEPS, CHANNELS = 12, 4 -- what data/grid.h and data/erase.h take
 
 -- The transforms of nested Composes, one after the other; nil when something else than an object is among them.
 local function flat(transform, list)
@@ -44,7 +44,14 @@ local function add_steps(grid, steps, state)
     end
     if not empty then grid[#grid + 1] = step end
   end
-  return #grid <= STEPS
+  return #grid <= STEPS and not (state.erase and #steps > 0)
+end
+
+-- Floats to erase, once; the filling is that of the last of the transforms behind.
+local function add_erasing(state, transform)
+  if state.count == 0 or state.erase or state.channels > CHANNELS then return false end
+  state.erase, state.filling = transform:erasing(state.channels, state.rows, state.columns)
+  return state.erase ~= nil
 end
 
 -- One transform more; false when the loader cannot do it.
@@ -54,8 +61,10 @@ local function add(state, grid, pointwise, transform)
     state.normalized = state.count > 0
     state.count = state.count + 1
     pointwise[state.count] = transform
+    if state.filling then state.filling = transform(state.filling) end
     return true
   end
+  if transform.erasing then return add_erasing(state, transform) end
   if not transform.steps then return false end
   local steps, rows, columns = transform:steps(state.rows, state.columns)
   if not steps then return false end
@@ -74,8 +83,8 @@ end
 ---@param channels integer
 ---@param rows integer
 ---@param columns integer
----@return {table: userdata|false, grid: table?, rows: integer, columns: integer}? plan table: float32 [channels, 256],
---- false where the bytes stay as they are; grid: the steps, where there are any
+---@return {table: userdata|false, grid: table?, erase: table?, rows: integer, columns: integer}? plan table: float32
+--- [channels, 256], false where the bytes stay as they are; grid: the steps, where there are any
 function plan.of(transform, channels, rows, columns)
   local list = flat(transform)
   if not list then return nil end
@@ -86,7 +95,9 @@ function plan.of(transform, channels, rows, columns)
   end
   local values = #pointwise > 0 and table_of(pointwise, channels)
   if values and values.dtype ~= "float32" then return nil end
-  return {table = values, grid = #grid > 0 and grid or nil, rows = state.rows, columns = state.columns}
+  if state.erase then state.erase.value = state.filling:contiguous():view(-1):tolist() end
+  return {table = values, grid = (#grid > 0 or state.erase) and grid or nil, erase = state.erase, rows = state.rows,
+    columns = state.columns}
 end
 
 return plan

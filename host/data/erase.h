@@ -1,0 +1,25 @@
+/* A random rectangle of an image filled with one value for each channel: RandomErasing while a batch is gathered.
+ *
+ * What it draws from the sample's stream, and by which rules, is what the transform draws when it is called on an
+ * image: the results are the same to the bit. Any thread may apply it; it allocates nothing.
+ * https://arxiv.org/abs/1708.04896 */
+#ifndef AH_DATA_ERASE_H
+#define AH_DATA_ERASE_H
+
+#include <stdint.h>
+
+#include "data/stream.h"
+
+enum { AH_ERASE_CHANNELS = 4 };
+
+struct ah_erase {
+    double p;                       /* how likely it happens */
+    double scale[2], log_ratio[2];  /* least and largest: part of the area; logarithm of height / width */
+    float value[AH_ERASE_CHANNELS]; /* what stands there */
+    int64_t channels, size[2];      /* of the image: rows and columns */
+};
+
+/* The image is channels after channels of float32, contiguous. */
+void ah_erase_apply(const struct ah_erase *erase, float *image, struct ah_stream *stream);
+
+#endif

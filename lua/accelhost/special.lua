@@ -35,7 +35,9 @@ local read_ndtri = arguments.signature("ndtri", {"input: tensor"})
 ---@param input userdata probabilities
 ---@return userdata
 function special.ndtri(...)
-  return C.erfinv(read_ndtri(...) * 2 - 1) * math.sqrt(2)
+  local input = read_ndtri(...)
+  if not input:is_floating_point() then input = input:to "float32" end
+  return C.erfinv(input * 2 - 1) * math.sqrt(2)
 end
 
 local read_entr = arguments.signature("entr", {"input: tensor"})

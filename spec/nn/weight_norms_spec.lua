@@ -75,6 +75,17 @@ describe("A batch normalisation fused into", function()
     end)
   end
 
+  it("a layer without a bias makes one that is not trained", function()
+    local fused = utils.fuse_linear_bn_eval(nn.Linear(2, 3, {bias = false}):eval(), nn.BatchNorm1d(3):eval())
+    assert.is_false(fused.bias.requires_grad)
+    assert.is_true(fused.weight.requires_grad)
+  end)
+
+  it("a layer with another number of outputs is refused", function()
+    check.raises("fuse_linear_bn_eval: expected as many features of bn as outputs of linear, or 1, got 2 and 3",
+      function() utils.fuse_linear_bn_eval(nn.Linear(2, 3):eval(), nn.BatchNorm1d(2):eval()) end)
+  end)
+
   it("a layer in training mode is refused, and so is one without statistics", function()
     check.raises("fuse_conv_bn_eval: expected both modules in evaluation mode; call :eval() on them", function()
       utils.fuse_conv_bn_eval(nn.Conv2d(1, 1, 1), nn.BatchNorm2d(1))

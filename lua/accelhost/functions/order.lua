@@ -286,7 +286,7 @@ end
 local function trapezoid(what, y, x, dx, dim)
   local sums, steps
   sums, steps, dim = pairs_and_steps(what, y, x, dx, dim)
-  if y:size(dim) == 0 then return y:sum {dim = dim, dtype = y.dtype} end
+  if y:size(dim) == 0 then return y:detach():sum {dim = dim, dtype = y.dtype} end
   if x then return (sums * steps):sum(dim) / 2 end
   return (y:sum(dim) - (y:select(dim, 0) + y:select(dim, -1)) * 0.5) * steps
 end

@@ -45,6 +45,8 @@ end
 local function scatter_reduce(what, input, dim, index, src, reduce, include)
   dim = dims.wrap(what, dim, input:dim())
   if input.dtype ~= src.dtype then fail("%s: src is %s but input is %s", what, src.dtype, input.dtype) end
+  if index:dim() == 0 and input:dim() == 1 then index = index:unsqueeze(0) end
+  if src:dim() == 0 and input:dim() == 1 then src = src:unsqueeze(0) end
   if index:dim() ~= input:dim() or src:dim() ~= input:dim() then
     fail("%s: expected as many dims of index %s and src %s as of input %s", what, shape_text(index), shape_text(src),
       shape_text(input))

@@ -15,7 +15,7 @@ local function fused(w, b, mean, variance, eps, scale, shift, shape)
     local new_w = (w * factor:reshape(shape)):to(w.dtype)
     local new_b = ((b and b - mean or -mean) * factor):to(w.dtype)
     if shift then new_b = (new_b + shift):to(w.dtype) end
-    return parameter.new(new_w, w.requires_grad), parameter.new(new_b, b and b.requires_grad or w.requires_grad)
+    return parameter.new(new_w, w.requires_grad), parameter.new(new_b, b ~= nil and b.requires_grad)
   end)
 end
 
@@ -114,6 +114,10 @@ local read_linear = arguments.signature("fuse_linear_bn_eval", {"linear: module"
 ---@return Module linear a new one
 function fusion.fuse_linear_bn_eval(...)
   local linear, bn = read_linear(...)
+  if bn.num_features ~= 1 and linear.out_features ~= bn.num_features then
+    fail("fuse_linear_bn_eval: expected as many features of bn as outputs of linear, or 1, got %s and %s",
+      tostring(bn.num_features), tostring(linear.out_features))
+  end
   return fuse("fuse_linear_bn_eval", linear, bn, false)
 end
 

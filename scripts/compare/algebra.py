@@ -131,7 +131,11 @@ def lu_solve(g, name):
     lead, n, dtype = batch(g), g.size(), g.choice(FLOATS)
     made = let(g, "lu_factor", [square(g, lead, dtype, n)])
     if made and len(made) == 2:
-        let(g, name, made + [g.operand(lead + [n, g.size()], dtype)], options(g, 0.4, adjoint=[True]))
+        right = g.operand(lead + [n, g.size()], dtype)
+        if g.chance(0.4):
+            return g.let(Call("", name, (right, *made), ()))
+        return let(g, name, made + [right], options(g, 0.4, adjoint=[True]))
+    return None
 
 
 @entry("lstsq")
@@ -192,11 +196,34 @@ def householder(g, name):
     return let(g, name, [g.operand([n + g.integer(0, 1), n], dtype), g.operand([g.integer(1, n)], dtype)])
 
 
+@entry("matmul")
+def matmul(g, name):
+    lead, n, k, m, dtype = batch(g), g.size(), g.size(), g.size(), g.choice(g.dtypes)
+    return let(g, name, [g.operand(lead + [n, k], dtype), g.operand(list(g.broadcastable(lead)) + [k, m], dtype)])
+
+
 # Names of linalg that torch itself has, too.
 
 @entry("inverse", "logdet", "pinverse")
 def plain(g, name):
-    return g.let(Call("", name, (square(g),), ()))
+    ref = square(g)
+    return g.let(Call(ref, name, (), ()) if g.chance(0.3) else Call("", name, (ref,), ()))
+
+
+@entry("det of torch", "slogdet of torch", "matrix_exp of torch", "matrix_power of torch")
+def torch_own(g, name):
+    ref = square(g)
+    args = (g.integer(-1, 3),) if "power" in name else ()
+    name = name.split()[0]
+    return g.let(Call(ref, name, args, ()) if g.chance(0.4) else Call("", name, (ref,) + args, ()))
+
+
+@entry("svd of torch")
+def svd(g, name):
+    ref = matrix(g, None, g.size())
+    return g.let(Raw(f"(function(u, s, v) return (u * s:unsqueeze(-2)):matmul(v:transpose(-1, -2)) end)"
+                     f"(accelhost.svd({ref.lua()}))",
+                     f"(lambda u, s, v: (u * s.unsqueeze(-2)) @ v.transpose(-1, -2))(*torch.svd({ref.py()}))"))
 
 
 @entry("cholesky_solve", "cholesky_inverse")

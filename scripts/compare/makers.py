@@ -129,7 +129,7 @@ def diagonal(g):
     return arguments
 
 
-@maker("cat", "stack")
+@maker("cat", "stack", "concat", "concatenate")
 def cat(g):
     first = g.pick()
     value = g.value(first)

@@ -431,12 +431,12 @@ INITS = {"uniform_": dict(a=[-1, 0.5], b=[2, 1]), "normal_": dict(mean=[1], std=
          "kaiming_uniform_": dict(a=[0.3], mode=["fan_in", "fan_out"], nonlinearity=["relu", "leaky_relu", "linear"]),
          "kaiming_normal_": dict(a=[0.3], mode=["fan_out"], nonlinearity=["relu", "tanh", "selu"]),
          "trunc_normal_": dict(mean=[0.5], std=[0.1, 2], a=[-1], b=[1, 3]), "orthogonal_": dict(gain=[2]),
-         "constant_": {}}
+         "constant_": {}, "dirac_": dict(groups=[1]), "sparse_": dict(std=[0.1])}
 
 
 def emit_init(g):
     name = g.choice(INITS)
-    ref = g.literal(g.shape(0, 3), g.choice(FLOATS))
-    args = (ref, g.number()) if name == "constant_" else (ref,)
+    ref = g.literal(g.shape(0, 4 if name == "dirac_" else 3), g.choice(FLOATS))
+    args = (ref, g.number()) if name == "constant_" else (ref, g.choice([0.2, 0.5, 1])) if name == "sparse_" else (ref,)
     g.emit(Do(Call("nn.init", name, args, options(g, **INITS[name]))))
 

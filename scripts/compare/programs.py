@@ -12,6 +12,7 @@ from modules import emit_functional, emit_init, emit_loss, emit_module
 from ops import OpTable, emit_index, emit_op, emit_operator, emit_small, emit_split
 from program import Call
 from training import emit_training
+from utilities import emit_utility
 
 MAX_TRIES = 60
 
@@ -23,7 +24,8 @@ class Programs:
         self.rows = rows
         self.table = OpTable(rows)
         self.kinds = [(self.ops, 12), (emit_module, 5), (emit_functional, 4), (emit_loss, 3), (emit_training, 2),
-                      (emit_init, 0.5), (emit_algebra, 2)]
+                      (emit_init, 0.5), (emit_algebra, 2),
+                      (emit_utility, 2)]
         torch.manual_seed(0)
         self.fresh_state = torch.get_rng_state()
 

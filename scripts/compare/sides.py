@@ -80,6 +80,8 @@ class Snapshot:
             self.records[name] = Record("N", float(value))
         elif isinstance(value, str):
             self.records[name] = Record("S", value)
+        elif isinstance(value, torch.dtype):
+            self.records[name] = Record("S", str(value)[6:])
         elif value is None:
             self.records[name] = Record("0", "")
         elif isinstance(value, nn.Module):

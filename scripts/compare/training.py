@@ -95,12 +95,12 @@ def scheduler_of(g, optimizer, names=None):
     return name, Call("optim.lr_scheduler", name, (optimizer,) + required(g), extra)
 
 
-def losses(g, refs, quick=False):
-    """A loss of the parameters as an expression."""
+def losses(g, refs, bent=True):
+    """A loss of the parameters as an expression; `bent`: with several lowest places."""
     total = None
     for ref in refs if not g.chance(0.15) else refs[:1]:
         part = Binary("*", ref, ref)
-        if g.chance(0.3):
+        if bent and g.chance(0.3):
             part = Call(part, "sin", (), ())
         part = Call(part, "sum", (), ())
         total = part if total is None else Binary("+", total, part)
@@ -114,7 +114,7 @@ def emit_training(g):
     made = g.let(Call("optim", name, (params,), extra), "o")
     if not made:
         return
-    loss = losses(g, refs)
+    loss = losses(g, refs, name != "LBFGS")
     kind, call = scheduler_of(g, made[0]) if g.chance(0.5) else ("", None)
     scheduler = g.let(call, "z") if call else None
     if name == "LBFGS":

@@ -1,6 +1,6 @@
--- Which names of PyTorch are here: a page of Markdown. usage: accelhost scripts/coverage/table.lua [--open]
+-- Which names of PyTorch are here: a page of Markdown. usage: accelhost scripts/coverage/table.lua [--open|--here]
 -- Each name is here, under another name, or not here because; --open lists only the names without an answer, and fails
--- if there are any.
+-- if there are any; --here lists those that are here.
 local here_path = arg[0]:match("^(.*/)") or "./"
 local names = dofile(here_path .. "names.lua")
 local answers = require "accelhost.docs.answers"
@@ -91,6 +91,12 @@ for _, row in ipairs(names) do
   local found = sorted(row[1], row[2])
   open = open + #found.open
   all[#all + 1] = {space = row[1], found = found}
+end
+if arg[1] == "--here" then
+  for _, item in ipairs(all) do
+    for _, name in ipairs(item.found.here) do print(item.space, name) end
+  end
+  os.exit(0)
 end
 if arg[1] == "--open" then
   for _, item in ipairs(all) do

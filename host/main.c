@@ -21,6 +21,7 @@ static const struct ah_command commands[] = {
     {"launch", "run a Lua script in several processes", ah_cli_launch},
     {"config", "make or show the file of settings that launch reads", ah_cli_config},
     {"data", "download a data set", ah_cli_data},
+    {"test", "check this machine with a small job", ah_cli_test},
     {"env", "print versions, machine and settings", ah_cli_env},
     {"help", "tell what a name is: accelhost help nn.Linear", help},
     {"types", "write definition files for the Lua language server", ah_cli_types},

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "cli/attempt.h"
 #include "cli/command.h"
+#include "cli/launch.h"
 #include "cli/launch_settings.h"
 #include "cli/rank_logs.h"
 #include "cli/script.h"
@@ -31,7 +32,7 @@ static void print_help(void)
 enum { VARIABLES = 12, VARIABLE = 512 };
 
 struct launch {
-    struct ah_settings settings;
+    const struct ah_settings *settings;
     struct ah_attempt_options attempt;
     char variable[VARIABLES][VARIABLE];
     const char *variables[VARIABLES + 1];
@@ -40,7 +41,7 @@ struct launch {
 
 static double number(const struct launch *launch, enum ah_setting setting)
 {
-    return launch->settings.value[setting].number;
+    return launch->settings->value[setting].number;
 }
 
 /* The ranks' command line; NULL when memory is out. */
@@ -90,8 +91,8 @@ static void pass(struct launch *launch, const char *format, ...)
 static void pass_setting(struct launch *launch, const char *name, enum ah_setting setting)
 {
     char text[VARIABLE - 64];
-    ah_settings_write(&launch->settings, setting, text, sizeof text);
-    if (launch->settings.value[setting].origin != AH_FROM_DEFAULT)
+    ah_settings_write(launch->settings, setting, text, sizeof text);
+    if (launch->settings->value[setting].origin != AH_FROM_DEFAULT)
         pass(launch, "%s=%s", name, text);
 }
 
@@ -115,7 +116,7 @@ static void pass_variables(struct launch *launch, int attempt)
 static void describe(struct launch *launch)
 {
     struct ah_job_options *job = &launch->attempt.job;
-    bool threads = launch->settings.value[AH_SETTING_num_cpu_threads_per_process].origin != AH_FROM_OTHER_VARIABLE;
+    bool threads = launch->settings->value[AH_SETTING_num_cpu_threads_per_process].origin != AH_FROM_OTHER_VARIABLE;
     job->ranks = (int)number(launch, AH_SETTING_num_processes);
     /* OMP_NUM_THREADS reaches the ranks as it is. */
     job->threads = threads ? (int)number(launch, AH_SETTING_num_cpu_threads_per_process) : 0;
@@ -129,7 +130,7 @@ static void describe(struct launch *launch)
 
 static int open_logs(struct launch *launch)
 {
-    const struct ah_setting_value *value = launch->settings.value;
+    const struct ah_setting_value *value = launch->settings->value;
     const char *folder = value[AH_SETTING_log_dir].text, *tee = value[AH_SETTING_tee].text;
     const char *redirects = value[AH_SETTING_redirects].text;
     bool told = value[AH_SETTING_redirects].origin != AH_FROM_DEFAULT;
@@ -195,21 +196,31 @@ out:
     return status < 0 ? status : 0;
 }
 
-int ah_cli_launch(int argc, char **argv)
+int ah_launch_run(const struct ah_settings *settings, int argc, char **argv)
 {
-    struct launch launch = {.count = 0};
-    int code = 3, first = ah_launch_settings_read(&launch.settings, "launch", print_help, argc, argv);
-    if (first < 0) {
-        code = -1 - first;
-    } else if (number(&launch, AH_SETTING_show_config)) {
-        ah_launch_settings_show(&launch.settings);
-        code = 0;
-    } else if (ah_script_check("launch", argc - first, argv + first)) {
-        code = 2;
-    } else if (run(&launch, argc - first, argv + first, &code) < 0) {
+    struct launch launch = {.settings = settings};
+    int code = 3;
+    if (run(&launch, argc, argv, &code) < 0) {
         fprintf(stderr, "accelhost launch: %s\n", ah_error_text());
         code = 3;
     }
-    ah_settings_close(&launch.settings);
+    return code;
+}
+
+int ah_cli_launch(int argc, char **argv)
+{
+    struct ah_settings settings;
+    int code, first = ah_launch_settings_read(&settings, "launch", print_help, argc, argv);
+    if (first < 0) {
+        code = -1 - first;
+    } else if (settings.value[AH_SETTING_show_config].number) {
+        ah_launch_settings_show(&settings);
+        code = 0;
+    } else if (ah_script_check("launch", argc - first, argv + first)) {
+        code = 2;
+    } else {
+        code = ah_launch_run(&settings, argc - first, argv + first);
+    }
+    ah_settings_close(&settings);
     return code;
 }

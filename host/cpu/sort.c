@@ -1,6 +1,5 @@
-/* Sorting: every value becomes an unsigned key of the same order, so one stable radix sort serves
- * all dtypes and both directions. nan sorts as the largest value, -0 equals 0, ties keep their
- * order. */
+/* Sorting ops: each line's values become entries (cpu/sort.h), a stable sort of which serves all dtypes and both
+ * directions; distinct values, and places in sorted edges. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,157 +7,34 @@
 #include "cpu/index.h"
 #include "cpu/iterate.h"
 #include "cpu/kernels.h"
-
-struct entry {
-    uint64_t key;
-    int64_t at;
-};
-
-static uint64_t float_key(double value)
-{
-    union { double f; uint64_t u; } v = {value == 0 ? 0 : value};
-    if (value != value)
-        return UINT64_MAX;
-    return v.u >> 63 ? ~v.u : v.u | UINT64_C(1) << 63;
-}
-
-/* In 32 bits, so that the radix sort makes half the passes. */
-static uint64_t float32_key(float value)
-{
-    union { float f; uint32_t u; } v = {value == 0 ? 0 : value};
-    if (value != value)
-        return UINT32_MAX;
-    return v.u >> 31 ? ~v.u : v.u | UINT32_C(1) << 31;
-}
-
-static void make_keys(struct entry *entry, int64_t n, const void *data, int64_t stride,
-                      enum ah_dtype dtype, bool descending)
-{
-#define KEYS(type, to_key)                                  \
-    for (int64_t i = 0; i < n; i++) {                       \
-        entry[i].key = to_key(((const type *)data)[i * stride]); \
-        entry[i].at = i;                                    \
-    }
-#define INT_KEY(x) ((uint64_t)(int64_t)(x) ^ UINT64_C(1) << 63)
-#define INT32_KEY(x) ((uint32_t)(x) ^ UINT32_C(1) << 31)
-#define F16_KEY(x) float32_key(ah_f16_to_f32(x))
-#define BF16_KEY(x) float32_key(ah_bf16_to_f32(x))
-    switch (dtype) {
-    case AH_BOOL:
-    case AH_U8: KEYS(uint8_t, ); break;
-    case AH_I32: KEYS(int32_t, INT32_KEY); break;
-    case AH_I64: KEYS(int64_t, INT_KEY); break;
-    case AH_F16: KEYS(uint16_t, F16_KEY); break;
-    case AH_BF16: KEYS(uint16_t, BF16_KEY); break;
-    case AH_F32: KEYS(float, float32_key); break;
-    case AH_F64: KEYS(double, float_key); break;
-    case AH_DTYPE_COUNT: break;
-    }
-#undef KEYS
-    uint64_t flip = !descending ? 0 : dtype == AH_I64 || dtype == AH_F64 ? UINT64_MAX : UINT32_MAX;
-    for (int64_t i = 0; i < n; i++)
-        entry[i].key ^= flip;
-}
-
-static void insertion_sort(struct entry *entry, int64_t n)
-{
-    for (int64_t i = 1; i < n; i++) {
-        struct entry moved = entry[i];
-        int64_t k = i;
-        for (; k > 0 && entry[k - 1].key > moved.key; k--)
-            entry[k] = entry[k - 1];
-        entry[k] = moved;
-    }
-}
-
-/* Stable; `scratch` has room for n. Bytes in which all keys agree cost no pass. */
-static void sort_entries(struct entry *entry, struct entry *scratch, int64_t n)
-{
-    if (n <= 48) {
-        insertion_sort(entry, n);
-        return;
-    }
-    struct entry *from = entry, *to = scratch;
-    uint64_t all_or = 0, all_and = UINT64_MAX;
-    for (int64_t i = 0; i < n; i++) {
-        all_or |= entry[i].key;
-        all_and &= entry[i].key;
-    }
-    for (int shift = 0; shift < 64; shift += 8) {
-        int64_t place[256] = {0}, sum = 0;
-        if (((all_or ^ all_and) >> shift & 0xff) == 0)
-            continue;
-        for (int64_t i = 0; i < n; i++)
-            place[from[i].key >> shift & 0xff]++;
-        for (int b = 0; b < 256; b++) {
-            int64_t count = place[b];
-            place[b] = sum;
-            sum += count;
-        }
-        for (int64_t i = 0; i < n; i++)
-            to[place[from[i].key >> shift & 0xff]++] = from[i];
-        struct entry *swapped = from;
-        from = to;
-        to = swapped;
-    }
-    if (from != entry)
-        memcpy(entry, from, (size_t)n * sizeof *entry);
-}
-
-/* The k smallest of n, sorted, into entry[0..k): a sorted window of the best so far; most values
- * fail against its last. Only for small k. */
-static void smallest(struct entry *entry, int64_t n, int64_t k)
-{
-    insertion_sort(entry, k);
-    for (int64_t i = k; i < n; i++) {
-        if (entry[i].key >= entry[k - 1].key)
-            continue;
-        struct entry moved = entry[i];
-        int64_t j = k - 1;
-        for (; j > 0 && entry[j - 1].key > moved.key; j--)
-            entry[j] = entry[j - 1];
-        entry[j] = moved;
-    }
-}
+#include "cpu/sort.h"
 
 /* Lines along one dim; the first `keep` entries of each, in order. */
 struct lines {
     const struct ah_tensor *x;
     struct ah_tensor *values; /* may be NULL */
     struct ah_tensor *indices;
-    struct entry *memory; /* 2 n per thread part, taken in turn by `line` ranges */
+    struct ah_sort_entry *memory; /* 2 n per thread part, taken in turn by `line` ranges */
     int dim;
     int64_t n, keep;
     bool descending;
 };
 
-static int64_t line_start(const struct ah_tensor *tensor, int dim, int64_t line)
-{
-    int64_t at = 0;
-    for (int d = tensor->ndim - 1; d >= 0; d--) {
-        if (d == dim)
-            continue;
-        at += line % tensor->size[d] * tensor->stride[d];
-        line /= tensor->size[d];
-    }
-    return at;
-}
-
-static void sort_line(const struct lines *l, int64_t line, struct entry *entry)
+static void sort_line(const struct lines *l, int64_t line, struct ah_sort_entry *entry)
 {
     const struct ah_tensor *x = l->x;
     size_t item = ah_dtype_size(x->dtype);
     int64_t xs = x->ndim > 0 ? x->stride[l->dim] : 1,
             os = l->indices->ndim > 0 ? l->indices->stride[l->dim] : 1;
-    int64_t first = line_start(l->indices, l->dim, line);
+    int64_t first = ah_sort_line_start(l->indices, l->dim, line);
     const char *from =
-        (const char *)ah_tensor_data(x) + line_start(x, l->dim, line) * (int64_t)item;
+        (const char *)ah_tensor_data(x) + ah_sort_line_start(x, l->dim, line) * (int64_t)item;
     int64_t *index = (int64_t *)ah_tensor_data(l->indices) + first;
-    make_keys(entry, l->n, from, xs, x->dtype, l->descending);
-    if (l->keep <= 32 && l->keep < l->n / 4)
-        smallest(entry, l->n, l->keep);
+    ah_sort_keys(entry, l->n, from, xs, x->dtype, l->descending);
+    if (l->keep < l->n / 4)
+        ah_sort_smallest(entry, entry + l->n, l->n, l->keep);
     else
-        sort_entries(entry, entry + l->n, l->n);
+        ah_sort_entries(entry, entry + l->n, l->n);
     for (int64_t k = 0; k < l->keep; k++)
         index[k * os] = entry[k].at;
     if (!l->values)
@@ -244,7 +120,7 @@ int ah_cpu_topk(struct ah_call *c)
 }
 
 /* Does a sorted entry begin a value of its own? No nan equals another. */
-static bool is_new(const struct entry *entry, int64_t i, enum ah_dtype dtype)
+static bool is_new(const struct ah_sort_entry *entry, int64_t i, enum ah_dtype dtype)
 {
     uint64_t nan = dtype == AH_F64 ? UINT64_MAX : UINT32_MAX;
     return i == 0 || entry[i].key != entry[i - 1].key || (ah_dtype_is_float(dtype) && entry[i].key == nan);
@@ -258,13 +134,13 @@ int ah_cpu_unique(struct ah_call *c)
     int next = 1, status;
     AH_TRY(ah_contiguous_as(&x, arg->input.tensor, arg->input.tensor->dtype));
     int64_t n = x->numel;
-    struct entry *entry = malloc((size_t)(2 * n + 1) * sizeof *entry);
+    struct ah_sort_entry *entry = malloc((size_t)(2 * n + 1) * sizeof *entry);
     if (!entry) {
         status = ah_fail(AH_ENOMEM, "unique: out of memory");
         goto out;
     }
-    make_keys(entry, n, ah_tensor_data(x), 1, x->dtype, false);
-    sort_entries(entry, entry + n, n);
+    ah_sort_keys(entry, n, ah_tensor_data(x), 1, x->dtype, false);
+    ah_sort_entries(entry, entry + n, n);
     for (int64_t i = 0; i < n; i++)
         found += is_new(entry, i, x->dtype);
     AH_TRYGO(ah_call_output(c, 0, &found, 1, x->dtype), out);

@@ -389,6 +389,24 @@ int ah_forward_argsort(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
+int ah_forward_argrank(struct ah_call *c)
+{
+    struct ah_args_argrank *arg = ah_args(c, argrank);
+    const struct ah_tensor *x = arg->input.tensor, *rank = arg->rank.tensor;
+    int dim;
+    AH_TRY(ah_wrap_dim("argrank", arg->dim.integer, x->ndim, &dim));
+    arg->dim.integer = dim;
+    bool fits = x->ndim > 0 && rank->ndim == x->ndim && rank->dtype == AH_I64;
+    for (int d = 0; d < x->ndim && fits; d++)
+        fits = d == dim ? x->size[d] > 0 || rank->numel == 0 : rank->size[d] == x->size[d];
+    if (!fits) {
+        return ah_fail(AH_EINVAL, "argrank: rank: expected int64 of the input's shape %s but for dim %d, got %s %s",
+                       ah_shape(x), dim, ah_dtype_name(rank->dtype), ah_shape(rank));
+    }
+    AH_TRY(ah_call_output(c, 0, rank->size, rank->ndim, AH_I64));
+    return ah_call_kernel(c);
+}
+
 int ah_forward_topk(struct ah_call *c)
 {
     struct ah_args_topk *arg = ah_args(c, topk);

@@ -285,3 +285,52 @@ describe("a wrong index", function()
     fails("take_along_dim: indices (2,) must have as many dims as input (10, 4)", x.take_along_dim, x, ints {0, 1}, 1)
   end)
 end)
+
+describe("selection in long lines", function()
+  local function lines(dtype)
+    accelhost.manual_seed(3)
+    local x = (accelhost.randn(3, 3000) * 40):round():to(dtype)
+    if x:is_floating_point() then x[{1, 7}], x[{2, 5}] = 0 / 0, -1 / 0 end
+    return x
+  end
+
+  for _, dtype in ipairs {"float32", "float64", "float16", "int64", "int32"} do
+    it("finds the entry of a rank where a stable sort puts it, in " .. dtype, function()
+      local x = lines(dtype)
+      local order = x:argsort(1, false, true)
+      for _, k in ipairs {1, 2, 90, 1500, 2999, 3000} do
+        local value, index = x:kthvalue(k, 1)
+        assert.same(order:select(1, k - 1):tolist(), index:tolist())
+        assert.is_true(value:allclose(x:gather(1, index:unsqueeze(1)):squeeze(1), {equal_nan = true}))
+      end
+    end)
+
+    it("takes the k smallest and largest as a sort does, in " .. dtype, function()
+      local x = lines(dtype)
+      for _, largest in ipairs {true, false} do
+        local _, index = x:topk(100, 1, largest)
+        assert.same(x:argsort(1, largest, true):narrow(1, 0, 100):tolist(), index:tolist())
+      end
+    end)
+  end
+
+  it("finds quantiles, few or many of them", function()
+    local x = lines "float32":narrow(0, 0, 1):squeeze(0)
+    local sorted = x:sort()
+    local q = accelhost.linspace(0, 1, 7)
+    local all = x:quantile(q)
+    for i = 0, 6 do
+      local rank = q[i]:item() * 2999
+      local low, high = sorted[math.floor(rank)]:item(), sorted[math.ceil(rank)]:item()
+      assert.near(low + (rank - math.floor(rank)) * (high - low), all[i]:item(), 1e-3)
+      assert.near(all[i]:item(), x:quantile(q[i]):item(), 0)
+    end
+  end)
+
+  it("has gradients at the entries that it takes", function()
+    local x = accelhost.randn(200):requires_grad_()
+    x:median():backward()
+    assert.equal(1, x.grad:sum():item())
+    assert.equal(x:median():item(), x:detach()[x.grad:argmax():item()]:item())
+  end)
+end)

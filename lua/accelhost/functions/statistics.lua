@@ -25,11 +25,20 @@ local function nan_mask(input)
   return input:is_floating_point() and input:isnan() or C.zeros_like(input, {dtype = "bool"})
 end
 
--- Entry `place` of each line of a sorted tensor (a number, or int64 of the reduced shape): value and index, the dim
--- dropped unless kept.
-local function pick(input, order, place, dim, keepdim)
-  local index = type(place) == "number" and order:narrow(dim, place, 1) or order:gather(dim, place)
-  local value = input:gather(dim, index)
+-- The entry of rank `place` in each line (a number, or int64 with as many along the dim as wanted): value and index.
+local function entry_at(input, place, dim)
+  if type(place) == "number" then
+    local size = input:shape()
+    size[dim + 1] = 1
+    place = C.full(size, place, {dtype = "int64", device = input.device})
+  end
+  local index = C.argrank(input:detach(), place, dim)
+  return input:gather(dim, index), index
+end
+
+-- The same for one rank, the dim dropped unless kept.
+local function pick(input, place, dim, keepdim)
+  local value, index = entry_at(input, place, dim)
   if not keepdim then value, index = value:squeeze(dim), index:squeeze(dim) end
   return value, index
 end
@@ -46,7 +55,6 @@ local function median_along(what, input, dim, keepdim, skip)
   dim = dims.wrap(what, dim, input:dim())
   local n = size_along(what, input, dim)
   if input:dim() == 0 then return alone(input) end
-  local order = C.argsort(input:detach(), dim)
   local nans = nan_mask(input:detach()):sum(dim, true)
   local place
   if skip then
@@ -54,7 +62,7 @@ local function median_along(what, input, dim, keepdim, skip)
   else
     place = C.where(nans:gt(0), nans * -1 + n, math.floor((n - 1) / 2))
   end
-  return pick(input, order, place, dim, keepdim)
+  return pick(input, place, dim, keepdim)
 end
 
 -- Without dim one value, whose equals share the gradient.
@@ -124,7 +132,7 @@ function statistics.kthvalue(...)
   local n = size_along("kthvalue", input, dim)
   if k > n then fail("kthvalue: k is %d, but dim %d of %s has %d entries", k, dim, shape_text(input), n) end
   if input:dim() == 0 then return alone(input) end
-  return pick(input, C.argsort(input:detach(), dim), k - 1, dim, keepdim)
+  return pick(input, k - 1, dim, keepdim)
 end
 
 local read_mode = signature("mode", {"input: tensor", {"dim: integer", -1}, {"keepdim: flag", false}})
@@ -152,7 +160,10 @@ function statistics.mode(...)
     first:narrow(dim, 1, n - 1):copy_(C.where(new, at:narrow(dim, 1, n - 1), 0))
   end
   local run = at - (C.cummax(first, dim))
-  return pick(input, order, run:argmax(dim, true), dim, keepdim)
+  local index = order:gather(dim, run:argmax(dim, true))
+  local value = input:gather(dim, index)
+  if keepdim then return value, index end
+  return value:squeeze(dim), index:squeeze(dim)
 end
 
 local interpolations = "'linear'|'lower'|'higher'|'midpoint'|'nearest'"
@@ -161,19 +172,21 @@ local quantiles = {
   {"interpolation: " .. interpolations, "linear"},
 }
 
--- Between entries floor(rank) and ceil(rank) of each line of a sorted tensor.
-local function between(sorted, rank, dim, how)
+-- Between the entries of ranks floor(rank) and ceil(rank) in each line.
+local function between(input, rank, dim, how)
   local below, above = rank:floor(), rank:ceil()
   if how == "lower" then above = below elseif how == "higher" then below = above end
   if how == "nearest" then
     below = rank:round()
     above = below
   end
-  local low = sorted:gather(dim, below:to "int64")
-  if how == "lower" or how == "higher" or how == "nearest" then return low end
-  local high = sorted:gather(dim, above:to "int64")
+  if how == "lower" or how == "higher" or how == "nearest" then
+    return (entry_at(input, below:to "int64", dim))
+  end
+  local count = rank:size(dim)
+  local both = entry_at(input, C.cat({below, above}, dim):to "int64", dim)
   local share = how == "midpoint" and C.full_like(rank, 0.5) or rank - below
-  return C.lerp(low, high, share:to(sorted.dtype))
+  return C.lerp(both:narrow(dim, 0, count), both:narrow(dim, count, count), share:to(input.dtype))
 end
 
 local function check_chances(what, input, q)
@@ -200,14 +213,13 @@ local function quantile(what, skip, input, q, dim, keepdim, how)
     for d = 1, #kept do kept[d] = 1 end
     x = input:reshape(-1)
   end
-  local sorted = C.sort(x, -1)
   local n = x:size(-1)
-  local nans = nan_mask(sorted:detach()):sum(-1, true)
+  local nans = nan_mask(x:detach()):sum(-1, true)
   -- Ranks q * (n - 1), one for each q in the last dim; of a line with nan the last, which is nan.
   local last = (skip and (nans * -1 + (n - 1)):clamp_min(0) or C.full_like(nans, n - 1)):to(input.dtype)
   local rank = last * q:reshape(-1)
   if not skip then rank = C.where(nans:gt(0), n - 1, rank) end
-  local result = between(sorted, rank, -1, how):movedim(-1, 0) -- (q, lines)
+  local result = between(x, rank, -1, how):movedim(-1, 0) -- (q, lines)
   if keepdim then
     result = result:reshape {result:size(0), unpack(kept)}
   elseif not dim or input:dim() == 0 then

@@ -1,0 +1,31 @@
+/* Private to the kernels that sort and select: values as unsigned keys of the same order, nan the largest, -0 equal to
+ * 0. */
+#ifndef AH_CPU_SORT_H
+#define AH_CPU_SORT_H
+
+#include "tensor/tensor.h"
+
+/* A value's key and its place in the line. */
+struct ah_sort_entry {
+    uint64_t key;
+    int64_t at;
+};
+
+/* The entries of n values, `stride` items apart, in their order; `descending` turns the order of the keys round. */
+void ah_sort_keys(struct ah_sort_entry *entry, int64_t n, const void *data, int64_t stride, enum ah_dtype dtype,
+                  bool descending);
+
+/* Sort, stable; `scratch` has room for n. */
+void ah_sort_entries(struct ah_sort_entry *entry, struct ah_sort_entry *scratch, int64_t n);
+
+/* The entry that a stable sort would put at `rank`, without sorting: `entry` stays, `scratch` has room for n. */
+struct ah_sort_entry ah_sort_select(const struct ah_sort_entry *entry, struct ah_sort_entry *scratch, int64_t n,
+                                    int64_t rank);
+
+/* The first `keep` (at least 1) of a stable sort into entry[0..keep); `scratch` has room for n. */
+void ah_sort_smallest(struct ah_sort_entry *entry, struct ah_sort_entry *scratch, int64_t n, int64_t keep);
+
+/* Items before the first of a line along `dim`. */
+int64_t ah_sort_line_start(const struct ah_tensor *tensor, int dim, int64_t line);
+
+#endif

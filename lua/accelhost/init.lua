@@ -81,6 +81,11 @@ local lazy = {
   parse_args = {"accelhost.util.options", "parse"},
   json = {"accelhost.util.json"},
 }
+namespace.add(lazy, "accelhost.accelerator.configuration", {
+  "GradientAccumulationPlugin", "DataLoaderConfiguration", "ProjectConfiguration", "DistributedDataParallelKwargs",
+  "InitProcessGroupKwargs", "AutocastKwargs", "GradScalerKwargs",
+})
+namespace.add(lazy, "accelhost.accelerator.state", {"PartialState", "AcceleratorState"})
 namespace.add(lazy, "accelhost.io", {"save", "load"})
 namespace.add(lazy, "accelhost.tensor", {"split", "chunk", "unbind", "norm"})
 functions.install(lazy)

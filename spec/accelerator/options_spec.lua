@@ -4,11 +4,13 @@ local options = require "spec.support.options"
 local run = require "spec.support.run"
 
 local function text_of(given)
-  local parts = {}
+  if type(given) == "string" then return ("%q"):format(given) end
+  if type(given) ~= "table" then return tostring(given) end
+  local class, parts = getmetatable(given), {}
   for name, value in pairs(given) do
-    parts[#parts + 1] = ("%s = %s"):format(name, type(value) == "string" and ("%q"):format(value) or tostring(value))
+    parts[#parts + 1] = (type(name) == "number" and "" or name .. " = ") .. text_of(value)
   end
-  return "{" .. table.concat(parts, ", ") .. "}"
+  return (class and "accelhost." .. class._name or "") .. "{" .. table.concat(parts, ", ") .. "}"
 end
 
 -- Wrong values are found in this process, effects in a job of their own.
@@ -25,10 +27,110 @@ describe("The options", function()
     observe = observe,
     values = {
       device_placement = false, split_batches = true, gradient_accumulation_steps = 2, even_batches = false,
-      step_scheduler_with_optimizer = false, bucket_cap_mb = 0.01,
+      step_scheduler_with_optimizer = false, bucket_cap_mb = 0.01, dataloader_config = {split_batches = true},
+      rng_types = {"torch"}, log_with = "csv", project_dir = "run", project_config = {logging_dir = "logs"},
+      gradient_accumulation_plugin = {num_steps = 2}, scheduler_steps = "per_process",
+      kwargs_handlers = {accelhost.DistributedDataParallelKwargs {bucket_cap_mb = 0.01}},
     },
     with = {step_scheduler_with_optimizer = {gradient_accumulation_steps = 2}, even_batches = {split_batches = true}},
     refused = {mixed_precision = "fp16"},
     inert = {cpu = "ranks have nothing but the CPU to run on"},
   })
+end)
+
+-- What an accelerator of this process says of options that do not go together.
+local function refused(text, given)
+  assert.error_matches(function() accelhost.Accelerator(given) end, text)
+end
+
+describe("An accelerator", function()
+  it("refuses options that contradict each other", function()
+    refused("give gradient_accumulation_steps or gradient_accumulation_plugin, not both",
+      {gradient_accumulation_steps = 2, gradient_accumulation_plugin = {num_steps = 2}})
+    refused("even_batches = true, but dataloader_config says even_batches = false",
+      {even_batches = true, dataloader_config = {even_batches = false}})
+    refused("split_batches = false, but dataloader_config says split_batches = true",
+      {split_batches = false, dataloader_config = {split_batches = true}})
+    refused("project_dir = 'a', but project_config says 'b'", {project_dir = "a", project_config = {project_dir = "b"}})
+    local ddp = accelhost.DistributedDataParallelKwargs {bucket_cap_mb = 5}
+    refused("bucket_cap_mb = 4, but kwargs_handlers says 5", {bucket_cap_mb = 4, kwargs_handlers = {ddp}})
+    refused("there are two DistributedDataParallelKwargs", {kwargs_handlers = {ddp, ddp}})
+  end)
+
+  it("refuses what would have no effect, with the reason", function()
+    refused("data_seed needs use_seedable_sampler = true", {dataloader_config = {data_seed = 1}})
+    refused("non_blocking: expected false, got true", {dataloader_config = {non_blocking = true}})
+    refused("GradScalerKwargs: only mixed_precision = 'fp16' scales losses",
+      {kwargs_handlers = {accelhost.GradScalerKwargs()}})
+    refused("AutocastKwargs: mixed_precision is 'no', so nothing is cast",
+      {kwargs_handlers = {accelhost.AutocastKwargs()}})
+    accelhost.Accelerator {kwargs_handlers = {accelhost.AutocastKwargs {enabled = false}}}
+    refused("fsdp_plugin: not taken: models are whole on every process here", {fsdp_plugin = {}})
+    refused("dynamo_backend: not taken: nothing is compiled here", {dynamo_backend = "inductor"})
+    refused("rng_types: expected 'generator' .* got 'cuda'", {rng_types = {"cuda"}})
+    assert.error_matches(function() accelhost.DistributedDataParallelKwargs {comm_hook = "bf17"} end, "comm_hook")
+    assert.error_matches(function() accelhost.InitProcessGroupKwargs {backend = "nccl"} end,
+      "unknown backend 'nccl' %(known: gloo, shm%)")
+  end)
+
+  it("says what a configuration was expected to be", function()
+    refused("dataloader_config: expected a DataLoaderConfiguration or a table of its options, got 'x'",
+      {dataloader_config = "x"})
+    refused("DataLoaderConfiguration: unknown option 'split'", {dataloader_config = {split = true}})
+    refused("gradient_accumulation_plugin: expected a GradientAccumulationPlugin",
+      {gradient_accumulation_plugin = accelhost.ProjectConfiguration()})
+    refused("GradientAccumulationPlugin: 'num_steps' is missing", {gradient_accumulation_plugin = {}})
+    refused("log_with: expected a name, a tracker or a table of them", {log_with = 5})
+    refused("kwargs_handlers: item 1: expected DistributedDataParallelKwargs, .* got a table", {kwargs_handlers = {{}}})
+  end)
+
+  it("shows what it was made with", function()
+    local accelerator = accelhost.Accelerator {
+      dataloader_config = {dispatch_batches = true, use_seedable_sampler = true, data_seed = 4}, log_with = {"csv", {}},
+      project_config = accelhost.ProjectConfiguration {project_dir = "run", iteration = 3},
+      gradient_accumulation_plugin = {num_steps = 3, sync_with_dataloader = false},
+    }
+    assert.same({true, true, true, false, false}, {accelerator.dispatch_batches, accelerator.use_seedable_sampler,
+      accelerator.even_batches, accelerator.non_blocking, accelerator.use_stateful_dataloader})
+    assert.same({"run", "run", 3, 2}, {accelerator.project_dir, accelerator.logging_dir, accelerator.save_iteration,
+      #accelerator.log_with})
+    local state = accelerator.gradient_state
+    assert.same({3, true, false, false}, {state.num_steps, state.adjust_scheduler, state.sync_with_dataloader,
+      state.sync_each_batch})
+    assert.same({false, -1, false}, {state.in_dataloader, state.remainder, state.end_of_dataloader})
+    assert.is_nil(state.active_dataloader)
+    assert.is_nil(accelerator.scaler)
+    assert.same({"NO", false, false, true, false, 0}, {accelerator.distributed_type, accelerator.use_distributed,
+      accelerator.multi_device, accelerator.should_save_model, accelerator.optimizer_step_was_skipped,
+      accelerator.step})
+    assert.equal("no", accelerator.state.mixed_precision)
+    assert.equal(accelerator.device, accelerator.state.device)
+  end)
+
+  it("keeps its own copy of a configuration", function()
+    local config = accelhost.DataLoaderConfiguration()
+    local accelerator = accelhost.Accelerator {dataloader_config = config}
+    accelerator.even_batches = false
+    accelerator.gradient_accumulation_steps = 5
+    assert.is_true(config.even_batches)
+    assert.is_true(accelhost.Accelerator {dataloader_config = config}.even_batches)
+    assert.equal(5, accelerator.gradient_state.num_steps)
+    assert.error_matches(function() accelerator.gradient_accumulation_steps = 0 end,
+      "expected an integer of at least 1")
+    assert.error_matches(function() accelerator.even_batches = 1 end, "even_batches: expected true or false")
+  end)
+
+  it("tells its place and cannot be told another", function()
+    local accelerator = accelhost.Accelerator()
+    assert.error_matches(function() accelerator.process_index = 1 end,
+      "Accelerator.process_index tells how it is; it cannot be set")
+    assert.error_matches(function() accelerator.split_batches = true end, "it cannot be set")
+  end)
+
+  it("says why it has not what Accelerate's has", function()
+    local accelerator = accelhost.Accelerator()
+    assert.error_matches(function() return accelerator.deepspeed_plugin end, "models are whole on every process here")
+    assert.error_matches(function() accelerator:lomo_backward() end, "there is no LOMO optimizer here")
+    assert.error_matches(function() accelerator:verify_device_map() end, "a model lies on one device here")
+  end)
 end)

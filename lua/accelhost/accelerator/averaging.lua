@@ -66,10 +66,20 @@ function averaging.of(accelerator)
   return own
 end
 
+--- The handle of an accelerator's model, nil when it has not prepared it.
+---@param accelerator Accelerator
+---@param model table
+---@return Parallel?
+function averaging.find(accelerator, model)
+  for _, handle in ipairs(handles) do
+    if handle.accelerator == accelerator and handle:belongs_to(model) then return handle end
+  end
+end
+
 --- Differentiate a loss for an accelerator. A collective in a step that synchronises.
 ---@param accelerator Accelerator
 ---@param loss userdata
----@param weight number
+---@param weight? number nil: it counts as itself
 ---@param options {retain_graph?: boolean}
 function averaging.backward(accelerator, loss, weight, options)
   asking, asked_weight = accelerator, weight
@@ -91,22 +101,50 @@ local function only_one(accelerator)
   return found
 end
 
+local function any_sync(of)
+  for _, handle in ipairs(of) do
+    if handle.sync then return true end
+  end
+  return false
+end
+
+-- What the processes agree on before a backward: how many of them do one, and which models it reaches on any.
+local function agree(asked, takes_part, reached)
+  local flags = {takes_part and 1 or 0}
+  for i, handle in ipairs(asked) do flags[i + 1] = reached[handle] and 1 or 0 end
+  local all = C.tensor(flags, {device = "cpu"})
+  comm.all_reduce(all, "sum")
+  all = all:tolist()
+  for i, handle in ipairs(asked) do reached[handle] = all[i + 1] > 0 end
+  return all[1]
+end
+
 -- Which models a backward from the roots will reach: those of the accelerator that asks on any process, when it
 -- synchronises, the others on this one. Known beforehand, so that the buckets of one among several overlap too.
 local function look_ahead(roots, accelerator)
-  local reached = {}
+  local reached, asked = {}, accelerator and averaging.of(accelerator) or {}
   for _, leaf in ipairs(C.autograd.prepared_leaves(roots)) do
     local handle = Parallel.of(leaf)
     if handle then reached[handle] = true end
   end
-  if accelerator and accelerator.sync_gradients then
-    local asked, flags = averaging.of(accelerator), {}
-    for i, handle in ipairs(asked) do flags[i] = reached[handle] and 1 or 0 end
-    local all = C.tensor(flags, {device = "cpu"})
-    comm.all_reduce(all, "max")
-    for i, flag in ipairs(all:tolist()) do reached[asked[i]] = flag == 1 end
+  if any_sync(asked) then
+    agree(asked, true, reached)
+    accelerator._rounds = (accelerator._rounds or 0) + 1
   end
   return reached
+end
+
+--- Take part in the backwards of an accelerator that other processes still do, until none does. A collective.
+---@param accelerator Accelerator
+function averaging.shadow(accelerator)
+  local asked = averaging.of(accelerator)
+  while true do
+    local reached = {}
+    if agree(asked, false, reached) == 0 then return end
+    for _, handle in ipairs(asked) do
+      if reached[handle] then handle:shadow() end
+    end
+  end
 end
 
 -- The only model that is to be averaged after this backward.
@@ -114,7 +152,7 @@ local function only_expected()
   local found
   for i = 1, #handles do
     local handle = handles[i]
-    if expected[handle] and handle.accelerator.sync_gradients then
+    if expected[handle] and handle.sync then
       if found then return nil end
       found = handle
     end
@@ -125,18 +163,19 @@ end
 local function before(roots)
   local accelerator, weight = asking, asked_weight
   asking, asked_weight = nil, nil
-  lone, expected, early = accelerator and only_one(accelerator), nil, nil
+  local joining = accelerator and accelerator._joining
+  lone, expected, early = accelerator and not joining and only_one(accelerator) or nil, nil, nil
   for i = 1, #handles do
     local handle = handles[i]
     local owner = handle.accelerator
-    handle:begin_backward(owner == accelerator and weight or nil, owner._micro_step, owner.sync_gradients)
+    handle:begin_backward(owner == accelerator and weight or nil, owner._micro_step)
   end
   local first = lone or (#handles == 1 and not accelerator and handles[1])
   if not first and #handles > 0 and comm.size() > 1 then
     expected = look_ahead(roots, accelerator)
     first = only_expected()
   end
-  if first and first.accelerator.sync_gradients then
+  if first and first.sync then
     first:check()
     early = first
     first:begin_average()
@@ -147,7 +186,7 @@ end
 local function finish(handle, reached)
   if not reached then return handle:skip() end
   handle:check()
-  if handle.accelerator.sync_gradients then
+  if handle.sync then
     if handle ~= early then handle:begin_average() end
     handle:finish_average()
   end

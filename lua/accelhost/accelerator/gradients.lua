@@ -1,6 +1,8 @@
 --- Backward and accumulation: over micro-steps, with clipping of what comes out.
+local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local averaging = require "accelhost.accelerator.averaging"
+local class = require "accelhost.util.class"
 local kind_of = require "accelhost.accelerator.kinds"
 local protect = require "accelhost.util.protect"
 local warn = require "accelhost.util.warn"
@@ -34,12 +36,40 @@ local function check_window(self, loader)
   self._window_loader, self._window_epoch = loader or false, loader and loader.epoch or false
 end
 
+local read_join = arguments.signature("join_uneven_inputs",
+  {"joinables: modules", "fn: function", {"even_batches: flag"}})
+
+-- Set even_batches of the prepared loaders that share batches; gives what sets it back.
+local function set_even(self, even)
+  local before = {}
+  for loader in pairs(self._loaders) do
+    local share = loader._sharded and not loader.stream and loader.batch_sampler
+    if even ~= nil and share and share.even_batches ~= nil then
+      before[share], share.even_batches = share.even_batches, even
+    end
+  end
+  return function()
+    for share, was in pairs(before) do share.even_batches = was end
+  end
+end
+
+-- Take part in what the others still do, then have all take the weights of one that did the most.
+local function join(self, models)
+  averaging.shadow(self)
+  local rank, size = self.process_index, self.num_processes
+  local most = C.tensor({self._rounds * size + rank}, {dtype = "int64", device = "cpu"})
+  C.comm.all_reduce(most, "max")
+  for _, model in ipairs(models) do averaging.find(self, model):take_over(most:item() % size) end
+end
+
 --- Give the Accelerator class backward, accumulate, no_sync and clipping.
 ---@param Accelerator table
 ---@return fun(self: Accelerator) begin
 return function(Accelerator)
   --- Differentiate `loss` and, in a step that synchronises, average the gradients over all processes. A collective in
-  --- such a step. What Accelerate divides by gradient_accumulation_steps is divided here too, by the weights.
+  --- such a step. In a window of accumulate the gradient is sum(weight g) / sum(weight) over its micro-steps and the
+  --- processes, however many there are in it; what Accelerate divides by gradient_accumulation_steps is divided here
+  --- too. Outside of one, losses add up as with PyTorch, unless they have weights.
   --
   --   accelerator:backward(loss)
   --   accelerator:backward((w * 2):sum(), {weight = 16})       -- counts as 16 samples in the mean of a window
@@ -48,9 +78,11 @@ return function(Accelerator)
   ---@param retain_graph? boolean keep the graph for another backward
   function Accelerator:backward(...)
     local loss, weight, retain_graph = read_backward(...)
-    if not weight then check_sizes(self) end
-    weight = weight or 1
-    if weight ~= 1 then loss = loss * weight end
+    if not weight then
+      check_sizes(self)
+      weight = self._micro_step and 1 or nil
+    end
+    if weight and weight ~= 1 then loss = loss * weight end
     averaging.backward(self, loss, weight, {retain_graph = retain_graph})
   end
 
@@ -77,25 +109,75 @@ return function(Accelerator)
     if self._step == 0 then self._window_size = false end
     self._step = self._step + 1
     self._micro_step = (self._micro_step or 0) + 1
-    local last = loader ~= nil and loader.end_of_dataloader
+    local last = loader ~= nil and loader.end_of_dataloader and self._accumulation.sync_with_dataloader
     self.sync_gradients = last or self._step % self.gradient_accumulation_steps == 0
     if self.sync_gradients then self._step = 0 end
     if type(fn) == "function" then return fn(unpack({...}, 1, count - 1)) end
   end
 
-  --- Run fn without averaging gradients: they add up in this process until the next synchronising backward.
+  --- Run fn without averaging a model's gradients: they add up in this process until the next synchronising
+  --- backward. Prepared optimizers step as ever.
   --
   --   accelerator:no_sync(model, function() accelerator:backward(loss) end)
   ---@param model Module
   ---@param fn function
   ---@return any # what fn returns
-  function Accelerator:no_sync(model, fn) -- luacheck: ignore model
-    if type(fn) ~= "function" then
-      arguments.fail("no_sync: expected a model and a function, got %s", arguments.describe(fn))
+  function Accelerator:no_sync(model, fn)
+    if kind_of(model) ~= "model" or type(fn) ~= "function" then
+      arguments.fail("no_sync: expected a model and a function, got %s and %s", arguments.describe(model),
+        arguments.describe(fn))
     end
-    local before = self.sync_gradients
-    self.sync_gradients = false
-    return protect(function() self.sync_gradients = before end, fn)
+    local handle = averaging.find(self, model)
+    if not handle then return fn() end
+    handle.suppressed = handle.suppressed + 1
+    return protect(function() handle.suppressed = handle.suppressed - 1 end, fn)
+  end
+
+  --- Have the next backward average a model's gradients, also those that have added up, although it is within no_sync
+  --- or an accumulation window.
+  --
+  --   accelerator:no_sync(model, function()
+  --     accelerator:backward(loss, {retain_graph = true})
+  --     accelerator:trigger_sync_in_backward(model)
+  --     accelerator:backward(loss)
+  --   end)
+  ---@param model Module
+  function Accelerator:trigger_sync_in_backward(model)
+    if kind_of(model) ~= "model" then
+      arguments.fail("trigger_sync_in_backward: expected a model, got %s", arguments.describe(model))
+    end
+    local handle = averaging.find(self, model)
+    if handle then handle.triggered = true end
+  end
+
+  --- Run fn, a loop with a backward in each step, on processes that have different numbers of steps: one that is
+  --- through with fn takes part in the averages of the others with nothing, so a gradient is the mean over the
+  --- processes that still train. At the end all have the weights of one that trained last. Other collectives in fn
+  --- (gather, reduce) are not matched. A collective.
+  --
+  --   local uneven = accelerator:prepare(loader)
+  --   accelerator:join_uneven_inputs({model}, function()
+  --     for x, y in uneven do accelerator:backward(F.cross_entropy(model(x), y % 2)) end
+  --   end, {even_batches = false})
+  ---@param joinables Module[] the models that are trained
+  ---@param fn function
+  ---@param even_batches? boolean of the prepared loaders of sets with get(i), while fn runs
+  ---@return any # what fn returns
+  function Accelerator:join_uneven_inputs(...)
+    local models, fn, even = read_join(...)
+    for _, model in ipairs(models) do
+      if not averaging.find(self, model) and self.num_processes > 1 then
+        arguments.fail("join_uneven_inputs: %s is not prepared", arguments.describe(model))
+      end
+    end
+    local restore = set_even(self, even)
+    local before = self._joining
+    self._joining, self._rounds = true, 0
+    return protect(function(fine)
+      if fine and self.num_processes > 1 then join(self, models) end
+      self._joining = before
+      restore()
+    end, fn)
   end
 
   --- Scale the gradients so that their norm is at most max_norm; in a step that does not synchronise, nothing.
@@ -121,8 +203,15 @@ return function(Accelerator)
     if self.sync_gradients then require "accelhost.nn.utils".clip_grad_value_(...) end
   end
 
+  class.property(Accelerator, "gradient_accumulation_steps", function(self) return self._accumulation.num_steps end,
+    function(self, steps)
+      self._accumulation.num_steps = arguments.check("Accelerator", "gradient_accumulation_steps", "count", steps)
+    end)
+  class.property(Accelerator, "step", function(self) return self._step end)
+
   return function(self)
     self.sync_gradients = true
+    self._joining, self._rounds = false, 0
     self._step = 0             -- micro-steps since the last window ended
     self._micro_step = false   -- number of the one that accumulate began, false while it is not used
     self._window_loader = false

@@ -16,23 +16,42 @@
 local C = require "accelhost._C"
 local class = require "accelhost.util.class"
 local options = require "accelhost.accelerator.options"
-local comm = C.comm
 
 ---@class Accelerator
 ---@field device string where models and batches go: the default device
 ---@field process_index integer this process's rank, from 0
----@field num_processes integer how many processes the job has
----@field local_process_index integer its number among those of this host, from 0
+---@field num_processes integer
+---@field local_process_index integer
 ---@field is_main_process boolean rank 0
----@field is_local_main_process boolean the first process of this host
----@field is_last_process boolean the one with the largest rank
----@field sync_gradients boolean whether the current micro-step ends an accumulation window
----@field gradient_accumulation_steps integer as given, and so the next ones
+---@field is_local_main_process boolean
+---@field is_last_process boolean
+---@field use_distributed boolean are there several processes?
+---@field distributed_type string "NO" or "MULTI_CPU"
+---@field multi_device boolean does each process have a GPU of its own?
+---@field state AcceleratorState
+---@field gradient_state GradientState where it stands in its window and its loops
+---@field sync_gradients boolean does the current micro-step end an accumulation window? (settable)
+---@field gradient_accumulation_steps integer micro-steps of a window (settable)
+---@field step integer micro-steps since the last window ended
 ---@field step_scheduler_with_optimizer boolean
----@field split_batches boolean
----@field even_batches boolean
+---@field scheduler_steps string "optimizer" or "per_process"
+---@field optimizer_step_was_skipped boolean did a prepared optimizer leave out its last step?
 ---@field device_placement boolean
 ---@field mixed_precision string "no"
+---@field split_batches boolean
+---@field dispatch_batches boolean?
+---@field even_batches boolean (settable: for loaders that are prepared from now on)
+---@field use_seedable_sampler boolean
+---@field non_blocking boolean
+---@field use_stateful_dataloader boolean
+---@field dataloader_config DataLoaderConfiguration
+---@field project_configuration ProjectConfiguration
+---@field project_dir string?
+---@field logging_dir string?
+---@field save_iteration integer the number of the next state that is saved by number
+---@field should_save_model boolean is this the process that writes models?
+---@field log_with any[] the trackers' names, or the trackers
+---@field ddp_handler DistributedDataParallelKwargs
 local Accelerator = class.strict(class.new "Accelerator")
 
 Accelerator.__newindex = class.assign
@@ -41,43 +60,50 @@ function Accelerator:__tostring()
   return ("Accelerator(process %d of %d, %s)"):format(self.process_index, self.num_processes, self.device)
 end
 
-class.property(Accelerator, "process_index", comm.rank)
-class.property(Accelerator, "num_processes", comm.size)
-class.property(Accelerator, "local_process_index", comm.local_rank)
-class.property(Accelerator, "is_main_process", function() return comm.rank() == 0 end)
-class.property(Accelerator, "is_local_main_process", function() return comm.local_rank() == 0 end)
-class.property(Accelerator, "is_last_process", function() return comm.rank() == comm.size() - 1 end)
-
 -- Each subject has a file, which gives the class its methods and may return a function: what it remembers of an
 -- accelerator that is new, or whose memory is freed, is set up by that.
 local subjects = {}
-for _, name in ipairs {"prepare", "gradients", "metrics", "processes"} do
+for _, name in ipairs {"fields", "prepare", "gradients", "precision", "metrics", "processes"} do
   subjects[#subjects + 1] = require("accelhost.accelerator." .. name)(Accelerator)
 end
 
 --- An accelerator, configured by how the script was launched.
 --
 --   accelhost.Accelerator{gradient_accumulation_steps = 4}.num_processes  --> 1
----@param device_placement? boolean default true: models and batches go to the accelerator's device
----@param split_batches? boolean default false: a loader's batch size is that of all processes together
+---@param device_placement? boolean models and batches go to the accelerator's device
+---@param split_batches? boolean a loader's batch size is that of all processes together
 ---@param mixed_precision? string only "no": weights and ops keep their dtypes
----@param gradient_accumulation_steps? integer micro-steps of a window, see accumulate
+---@param gradient_accumulation_steps? integer micro-steps of a window, see accumulate; default 1
 ---@param cpu? boolean use the CPU whatever the default device
----@param even_batches? boolean default true: fill up the last round, so that all processes have equally many
----@param step_scheduler_with_optimizer? boolean default true: a prepared scheduler steps when the optimizer does
+---@param dataloader_config? DataLoaderConfiguration|table how prepared loaders share their batches
+---@param rng_types? string[] what rank 0 tells the others when a pass begins: "generator", a loader's draw (default),
+--- and "torch", the state of the global generator
+---@param log_with? any names of trackers, or trackers
+---@param project_dir? string folder of the run's files
+---@param project_config? ProjectConfiguration|table
+---@param gradient_accumulation_plugin? GradientAccumulationPlugin|table in place of gradient_accumulation_steps
+---@param step_scheduler_with_optimizer? boolean a prepared scheduler steps when the optimizer does
+---@param kwargs_handlers? table[] DistributedDataParallelKwargs, InitProcessGroupKwargs, AutocastKwargs
+---@param even_batches? boolean fill up the last round, so that all processes have equally many
 ---@param bucket_cap_mb? number size of the pieces in which gradients are averaged
+---@param scheduler_steps? string "optimizer": a prepared scheduler steps once with it; "per_process": as many times as
+--- there are processes, as with Accelerate (once with split_batches)
 function Accelerator:init(...)
   local given = options.read(...)
   for name, value in pairs {
     device = given.cpu and "cpu" or C.device.get_default_device(),
     sync_gradients = true,
-    gradient_accumulation_steps = given.gradient_accumulation_steps,
     mixed_precision = given.mixed_precision,
     step_scheduler_with_optimizer = given.step_scheduler_with_optimizer,
-    split_batches = given.split_batches,
-    even_batches = given.even_batches,
+    scheduler_steps = given.scheduler_steps,
     device_placement = given.device_placement,
-    _bucket_cap_mb = given.bucket_cap_mb or false,
+    dataloader_config = given.dataloader_config,
+    project_configuration = given.project_configuration,
+    log_with = given.log_with,
+    ddp_handler = given.ddp_handler,
+    _accumulation = given.accumulation,
+    _sync_each_batch = given.accumulation.sync_each_batch,
+    _rng_types = given.rng_types,
   } do
     rawset(self, name, value)
   end

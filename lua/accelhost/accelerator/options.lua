@@ -1,32 +1,166 @@
---- What an accelerator is made with: the constructor's arguments as one table.
+--- What an accelerator is made with: the constructor's arguments as one table, checked against each other.
+local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
+local configuration = require "accelhost.accelerator.configuration"
 local launched = require "accelhost.util.launched"
 
+local fail = arguments.fail
 local options = {}
 
--- The names and kinds of the arguments, in their order; what is not given takes the default. What has none here may be
--- told by the launcher.
+-- The names and kinds of the arguments, in their order; what is not given takes the default.
 local rows = {
-  {"device_placement: flag", true}, {"split_batches: flag", false}, {"mixed_precision: 'no'"},
-  {"gradient_accumulation_steps: count"}, {"cpu: flag"}, {"even_batches: flag", true},
-  {"step_scheduler_with_optimizer: flag", true}, {"bucket_cap_mb: positive"},
+  {"device_placement: flag", true}, {"split_batches: flag"}, {"mixed_precision: 'no'"},
+  {"gradient_accumulation_steps: count"}, {"cpu: flag"}, {"dataloader_config"}, {"rng_types: list"},
+  {"log_with"}, {"project_dir: string"}, {"project_config"}, {"gradient_accumulation_plugin"},
+  {"step_scheduler_with_optimizer: flag", true}, {"kwargs_handlers: list"}, {"even_batches: flag"},
+  {"bucket_cap_mb: positive"}, {"scheduler_steps: 'optimizer'|'per_process'", "optimizer"},
 }
-
-local launch_defaults = {mixed_precision = "no", gradient_accumulation_steps = 1, cpu = false}
 
 local read = arguments.signature("Accelerator", rows)
 
---- The arguments by name.
+-- What Accelerate takes and why it is not taken here.
+local sharding = "models are whole on every process here"
+local refused = {
+  deepspeed_plugin = sharding, deepspeed_plugins = sharding, fsdp_plugin = sharding, megatron_lm_plugin = sharding,
+  torch_tp_plugin = sharding, parallelism_config = sharding,
+  dynamo_backend = "nothing is compiled here", dynamo_plugin = "nothing is compiled here",
+  logging_dir = "project_config = {logging_dir = ...} names it",
+}
+
+local function check_refused(...)
+  local given = select(select("#", ...), ...)
+  if not arguments.is_options(given) then return end
+  for name, reason in pairs(refused) do
+    if given[name] ~= nil then fail("Accelerator: %s: not taken: %s", name, reason) end
+  end
+end
+
+-- What the launcher was told stands where the script says nothing.
+local launch_defaults = {mixed_precision = "no", gradient_accumulation_steps = 1, cpu = false}
+
+local function settle(given, kinds_of)
+  local steps = given.gradient_accumulation_steps
+  if given.gradient_accumulation_plugin then
+    if steps then fail("Accelerator: give gradient_accumulation_steps or gradient_accumulation_plugin, not both") end
+    given.gradient_accumulation_plugin = configuration.of("Accelerator: gradient_accumulation_plugin",
+      "GradientAccumulationPlugin", given.gradient_accumulation_plugin)
+    given.gradient_accumulation_steps = given.gradient_accumulation_plugin.num_steps
+  end
+  for name, default in pairs(launch_defaults) do
+    given[name] = launched.settle("Accelerator", name, kinds_of[name], given[name], default)
+  end
+end
+
+-- A short form and the object that holds the same: one of them, or both of one mind.
+local function merge(given, short, long, object, field)
+  if given[short] == nil then return end
+  if given[long] and object[field] ~= given[short] then
+    fail("Accelerator: %s = %s, but %s says %s = %s", short, tostring(given[short]), long, field,
+      tostring(object[field]))
+  end
+  object[field] = given[short]
+end
+
+local function read_loaders(given)
+  local config = configuration.of("Accelerator: dataloader_config", "DataLoaderConfiguration",
+    given.dataloader_config or {})
+  config = configuration.DataLoaderConfiguration(arguments.copy(config)) -- the accelerator's own
+  merge(given, "split_batches", "dataloader_config", config, "split_batches")
+  merge(given, "even_batches", "dataloader_config", config, "even_batches")
+  return config
+end
+
+local function read_project(given)
+  local config = configuration.of("Accelerator: project_config", "ProjectConfiguration", given.project_config or {})
+  if given.project_dir then
+    if config.project_dir and config.project_dir ~= given.project_dir then
+      fail("Accelerator: project_dir = '%s', but project_config says '%s'", given.project_dir, config.project_dir)
+    end
+    config:set_directories(given.project_dir)
+  end
+  return config
+end
+
+local function read_accumulation(given)
+  local plugin = given.gradient_accumulation_plugin or {num_steps = given.gradient_accumulation_steps}
+  return configuration.GradientAccumulationPlugin(arguments.copy(plugin))
+end
+
+-- class -> the field of the accelerator that holds the handler, and why it cannot be heeded now, if it cannot
+local handlers = {
+  DistributedDataParallelKwargs = {"ddp_handler"},
+  InitProcessGroupKwargs = {"init_handler"},
+  AutocastKwargs = {"autocast_handler", function(handler)
+    return handler.enabled and "mixed_precision is 'no', so nothing is cast" or nil
+  end},
+  GradScalerKwargs = {"scaler_handler", function() return "only mixed_precision = 'fp16' scales losses" end},
+}
+
+local function read_handlers(given)
+  local found = {}
+  for i, handler in ipairs(given.kwargs_handlers or {}) do
+    local kind = class.of(handler)
+    local entry = kind and handlers[kind._name]
+    if not entry then
+      fail("Accelerator: kwargs_handlers: item %d: expected DistributedDataParallelKwargs, InitProcessGroupKwargs, "
+        .. "AutocastKwargs or GradScalerKwargs, got %s", i, arguments.describe(handler))
+    end
+    local reason = entry[2] and entry[2](handler)
+    if reason then fail("Accelerator: kwargs_handlers: %s: %s", kind._name, reason) end
+    if found[entry[1]] then fail("Accelerator: kwargs_handlers: there are two %s", kind._name) end
+    found[entry[1]] = handler
+  end
+  local ddp = found.ddp_handler
+  if ddp and ddp.bucket_cap_mb and given.bucket_cap_mb and ddp.bucket_cap_mb ~= given.bucket_cap_mb then
+    fail("Accelerator: bucket_cap_mb = %g, but kwargs_handlers says %g", given.bucket_cap_mb, ddp.bucket_cap_mb)
+  end
+  found.ddp_handler = ddp or configuration.DistributedDataParallelKwargs {bucket_cap_mb = given.bucket_cap_mb}
+  if ddp and given.bucket_cap_mb then ddp.bucket_cap_mb = given.bucket_cap_mb end
+  return found
+end
+
+local function read_rng_types(given)
+  local types = {}
+  for _, name in ipairs(given.rng_types or {"generator"}) do
+    if name ~= "generator" and name ~= "torch" then
+      fail("Accelerator: rng_types: expected 'generator' (a loader's draw) or 'torch' (the global generator), got %s",
+        arguments.describe(name))
+    end
+    types[name] = true
+  end
+  return types
+end
+
+-- Trackers: a name, an object or a list of them.
+local function read_trackers(given)
+  local value = given.log_with
+  if value == nil then return {} end
+  if type(value) == "table" and getmetatable(value) == nil and value[1] ~= nil then return value end
+  if type(value) ~= "string" and type(value) ~= "table" then
+    fail("Accelerator: log_with: expected a name, a tracker or a table of them, got %s", arguments.describe(value))
+  end
+  return {value}
+end
+
+--- The arguments by name, with the objects that were made of them: dataloader_config, project_configuration,
+--- accumulation, rng_types (a set), log_with (a list), and the handlers.
 ---@return table<string, any>
 function options.read(...)
-  local values, named = {read(...)}, {}
+  if select("#", ...) > 0 then check_refused(...) end
+  local values, given, kinds_of = {read(...)}, {}, {}
   for i, row in ipairs(rows) do
-    local name, kind = row[1]:match "^([%w_]+): (.*)$"
-    local default = launch_defaults[name]
-    named[name] = values[i]
-    if default ~= nil then named[name] = launched.settle("Accelerator", name, kind, values[i], default) end
+    local name, kind = row[1]:match "^([%w_]+):? ?(.*)$"
+    given[name], kinds_of[name] = values[i], kind
   end
-  return named
+  settle(given, kinds_of)
+  given.dataloader_config, given.project_configuration = read_loaders(given), read_project(given)
+  given.accumulation, given.rng_types, given.log_with = read_accumulation(given), read_rng_types(given),
+    read_trackers(given)
+  for name, handler in pairs(read_handlers(given)) do given[name] = handler end
+  local seconds = given.init_handler and given.init_handler.timeout
+  if seconds then C.comm.timeout(seconds) end
+  return given
 end
 
 return options

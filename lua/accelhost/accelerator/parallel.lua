@@ -13,6 +13,10 @@ local warn = require "accelhost.util.warn"
 ---@field accelerator Accelerator that prepared it
 ---@field reducer userdata
 ---@field window number sum of this process's weights since gradients were averaged
+---@field suppressed integer how many no_sync it is in
+---@field triggered boolean the next backward averages, no_sync or not
+---@field sync boolean does the backward under way average?
+---@field mean boolean do gradients hold the mean of the window so far, not its sum?
 local Parallel = class.new "Parallel"
 
 -- parameter -> the handle of the prepared model that averages its gradient
@@ -28,10 +32,14 @@ end
 --- A collective: every process takes rank 0's parameters and buffers.
 ---@param model table
 ---@param accelerator Accelerator
----@param options {bucket_cap_mb?: number}
+---@param options {bucket_cap_mb?: number, broadcast_buffers?: boolean}
 function Parallel:init(model, accelerator, options)
   self.accelerator = accelerator
-  self.reducer = C.comm.new_reducer(model:parameters(), model:buffers(), options)
+  local buffers = model:buffers()
+  self.reducer = C.comm.new_reducer(model:parameters(), options.broadcast_buffers == false and {} or buffers,
+    {bucket_cap_mb = options.bucket_cap_mb})
+  if options.broadcast_buffers == false then self:spread(buffers, 0) end
+  self.suppressed, self.triggered, self.sync, self.mean = 0, false, true, false
   self.window = 0
   self.total = 1       -- what the gradients of this backward are to be divided by
   self.averaged_by = 1 -- what `window` was when they were averaged last
@@ -39,6 +47,31 @@ function Parallel:init(model, accelerator, options)
   self.held = setmetatable({model = model}, {__mode = "v"})
   for _, parameter in ipairs(self.reducer:parameters()) do averaged_in[parameter] = self end
   self:remember_tree(model)
+end
+
+--- Give all processes one's values. A collective.
+---@param tensors userdata[]
+---@param root integer
+function Parallel:spread(tensors, root) -- luacheck: ignore self
+  if C.comm.size() == 1 then return end
+  C.autograd.no_grad(function()
+    for _, tensor in ipairs(tensors) do C.comm.broadcast(tensor, root) end
+  end)
+end
+
+--- Give all processes one's parameters and buffers. A collective.
+---@param root integer
+function Parallel:take_over(root)
+  self:spread(self.reducer:parameters(), root)
+  local model = self.held.model
+  if model then self:spread(model:buffers(), root) end
+end
+
+--- Will the next backward average?
+---@return boolean
+function Parallel:synchronises()
+  local owner = self.accelerator
+  return self.triggered or self.suppressed == 0 and (owner.sync_gradients or owner._sync_each_batch == true)
 end
 
 --- Is it this model's?
@@ -159,30 +192,41 @@ local function add_again(self)
   end)
 end
 
---- Before the engine runs.
----@param weight? number of this micro-step; nil: a plain backward, which counts as itself, as with PyTorch's DDP
----@param micro_step integer|false which one it is; false: every backward is one of its own
----@param sync boolean will the gradients be averaged after it?
-function Parallel:begin_backward(weight, micro_step, sync)
-  self.change = describe_change(self)
-  self.reducer:touched()
-  if self.window > 0 and not self.reducer:has_gradient() then self.window, self.kept = 0, nil end
-  self.window_before, self.micro_step_before, self.kept_before = self.window, self.micro_step, self.kept
-  if not weight then
-    self.total = self.window > 0 and self.window or 1
-    return
-  end
+local function scale(self, factor)
+  each_gradient(self, function(_, _, grad)
+    if grad ~= nil then grad:mul_(factor) end
+  end)
+end
+
+-- A new micro-step of this weight, or another part of the last one's sum.
+local function count(self, weight, micro_step)
   local again = micro_step and self.micro_step == micro_step
   self.micro_step = micro_step
   if not again then
-    if self.window == 0 and not (sync and weight == 1) then set_aside(self) end
+    local alone = self.sync and weight == 1 and self.accelerator.sync_gradients
+    if self.window == 0 and not alone then set_aside(self) end
     self.window = self.window + weight
   elseif self.window == 0 then
-    -- This micro-step was averaged already: what follows is another part of its sum.
+    -- This micro-step was averaged already.
     set_aside(self)
     self.window = self.kept and self.averaged_by or weight
   end
-  self.total = self.window
+end
+
+--- Before the engine runs.
+---@param weight? number of this micro-step; nil: a backward that counts as itself, as with PyTorch's DDP
+---@param micro_step integer|false which one it is; false: every backward is one of its own
+function Parallel:begin_backward(weight, micro_step)
+  self.change = describe_change(self)
+  self.sync = self:synchronises()
+  self.reducer:touched()
+  if self.window > 0 and not self.reducer:has_gradient() then self.window, self.kept, self.mean = 0, nil, false end
+  self.window_before, self.micro_step_before, self.kept_before = self.window, self.micro_step, self.kept
+  -- The sum over the processes of the mean times each one's weight is the sum of the window so far.
+  self.scaled = self.mean and self.window > 0
+  if self.scaled then scale(self, self.window) end
+  if weight then count(self, weight, micro_step) end
+  self.total = self.window > 0 and self.window or 1
 end
 
 --- After the engine ran: did the loss depend on the model, on this process?
@@ -196,6 +240,7 @@ function Parallel:skip()
   self.reducer:cancel()
   if self.kept ~= self.kept_before then add_again(self) end
   self.window, self.micro_step = self.window_before, self.micro_step_before
+  if self.scaled then scale(self, 1 / self.window) end
 end
 
 --- Start averaging; in the middle of a backward buckets are sent as they get ready.
@@ -220,15 +265,28 @@ end
 --- Wait until all gradients are averaged.
 function Parallel:finish_average()
   self.reducer:finish()
-  self.window, self.averaged_by = 0, self.window
-  if self.kept then add_again(self) end
+  self.triggered = false
+  self.mean = not self.accelerator.sync_gradients and self.accelerator._sync_each_batch == true
+  if not self.mean then
+    self.window, self.averaged_by = 0, self.window
+    if self.kept then add_again(self) end
+  end
   if not self.checked then warn_unused(self) end
+end
+
+--- Take part in the average of a backward that other processes do, with nothing.
+function Parallel:shadow()
+  each_gradient(self, function(_, parameter) parameter.grad = nil end)
+  self.reducer:begin(0)
+  self.reducer:finish()
+  each_gradient(self, function(_, parameter) parameter.grad = nil end)
+  self.window, self.kept, self.mean = 0, nil, false
 end
 
 --- Drop the gradients of an unfinished window.
 function Parallel:drop_window()
   each_gradient(self, function(_, parameter) parameter.grad = nil end)
-  self.window, self.kept = 0, nil
+  self.window, self.kept, self.mean = 0, nil, false
 end
 
 return Parallel

@@ -6,6 +6,28 @@ local protect = require "accelhost.util.protect"
 local split = require "accelhost.accelerator.split"
 local comm = C.comm
 
+local read_split = arguments.signature("split_between_processes",
+  {"inputs: any", {"apply_padding: flag", false}, {"fn: function"}})
+
+local read_on = arguments.signature("on_process", {"fn: callable", "process_index: size"})
+local read_on_local = arguments.signature("on_local_process", {"fn: callable", "local_process_index: size"})
+
+-- A function that runs fn where `here` is true, or in a job of one process, and does nothing elsewhere.
+local function only(what, fn, here)
+  arguments.check(what, "fn", "callable", fn)
+  if here or comm.size() == 1 then return fn end
+  return function() end
+end
+
+-- Let the processes of which `first` is true run fn before the others.
+local function in_turn(what, fn, first)
+  arguments.check(what, "fn", "callable", fn)
+  if not first then comm.barrier() end
+  return protect(function(fine)
+    if first and fine then comm.barrier() end
+  end, fn)
+end
+
 --- Give the Accelerator class waiting, printing, triggers and the work of single processes.
 ---@param Accelerator table
 ---@return fun(self: Accelerator) begin
@@ -45,15 +67,18 @@ return function(Accelerator)
   end
 
   --- This process's part of a list, a tensor, or a table of fields that are such, all of one length: contiguous, the
-  --- first (n mod processes) get one more.
+  --- first (n mod processes) get one more. With fn: what fn returns for it. What was given stays as it is.
   --
   --   accelerator:split_between_processes{"a", "b", "c"}  --> {a, b, c}
-  ---@param items table|userdata
+  ---@param inputs table|userdata
   ---@param apply_padding? boolean give all processes equally many: repeat the last item of all
+  ---@param fn? fun(part: table|userdata): any
   ---@return table|userdata
-  function Accelerator:split_between_processes(items, apply_padding)
-    if type(apply_padding) == "boolean" then apply_padding = {apply_padding = apply_padding} end
-    return split(items, self.process_index, self.num_processes, apply_padding or {})
+  function Accelerator:split_between_processes(...)
+    local inputs, apply_padding, fn = read_split(...)
+    local part = split(inputs, self.process_index, self.num_processes, {apply_padding = apply_padding})
+    if fn then return fn(part) end
+    return part
   end
 
   --- Run fn on the main process first, then on the others: what the first one downloads the others find. A
@@ -63,11 +88,63 @@ return function(Accelerator)
   ---@param fn function
   ---@return any # what fn returns
   function Accelerator:main_process_first(fn)
-    arguments.check("main_process_first", "fn", "callable", fn)
-    if not self.is_main_process then comm.barrier() end
-    return protect(function(fine)
-      if self.is_main_process and fine then comm.barrier() end
-    end, fn)
+    return in_turn("main_process_first", fn, self.is_main_process)
+  end
+
+  --- The same as main_process_first, with a first one on every host.
+  --
+  --   accelerator:local_main_process_first(function() return 7 end)  --> 7
+  ---@param fn function
+  ---@return any # what fn returns
+  function Accelerator:local_main_process_first(fn)
+    return in_turn("local_main_process_first", fn, self.is_local_main_process)
+  end
+
+  --- A function that runs fn on the main process and does nothing on the others.
+  --
+  --   local report = accelerator:on_main_process(function(loss) print("loss", loss) end)
+  --   report(0.25)
+  ---@param fn function
+  ---@return function
+  function Accelerator:on_main_process(fn) return only("on_main_process", fn, self.is_main_process) end
+
+  --- A function that runs fn on the main process of every host and does nothing on the others.
+  --
+  --   accelerator:on_local_main_process(print)("once on each host")
+  ---@param fn function
+  ---@return function
+  function Accelerator:on_local_main_process(fn)
+    return only("on_local_main_process", fn, self.is_local_main_process)
+  end
+
+  --- A function that runs fn on the last process and does nothing on the others.
+  --
+  --   accelerator:on_last_process(print)("on the last one")
+  ---@param fn function
+  ---@return function
+  function Accelerator:on_last_process(fn) return only("on_last_process", fn, self.is_last_process) end
+
+  --- A function that runs fn on one process and does nothing on the others; in a job of one process it runs.
+  --
+  --   accelerator:on_process(print, {process_index = 1})("on process 1")
+  ---@param fn function
+  ---@param process_index integer from 0
+  ---@return function
+  function Accelerator:on_process(...)
+    local fn, index = read_on(...)
+    return only("on_process", fn, self.process_index == index)
+  end
+
+  --- A function that runs fn on one process of every host and does nothing on the others; in a job of one process it
+  --- runs.
+  --
+  --   accelerator:on_local_process(print, {local_process_index = 1})("on process 1 of each host")
+  ---@param fn function
+  ---@param local_process_index integer from 0
+  ---@return function
+  function Accelerator:on_local_process(...)
+    local fn, index = read_on_local(...)
+    return only("on_local_process", fn, self.local_process_index == index)
   end
 
   return function(self) self._trigger = false end

@@ -70,20 +70,43 @@ function wrappers.optimizer(accelerator, optimizer)
     zero_grad = function(_, ...)
       if accelerator.sync_gradients then return optimizer:zero_grad(...) end
     end,
+    -- For optimizers that train and evaluate with other weights; the others have nothing to switch.
+    train = function()
+      if optimizer.train then optimizer:train() end
+    end,
+    eval = function()
+      if optimizer.eval then optimizer:eval() end
+    end,
     step_was_skipped = false,
   })
 end
 
---- A scheduler that steps once per optimizer step, whatever the number of processes.
+-- Step as often as the accelerator counts, but not past the end of a schedule that has one.
+local function step_times(accelerator, scheduler, ...)
+  local per_process = accelerator.scheduler_steps == "per_process" and not accelerator.split_batches
+  for _ = 1, per_process and accelerator.num_processes or 1 do
+    if not scheduler.total_steps or scheduler._step_count <= scheduler.total_steps then scheduler:step(...) end
+  end
+end
+
+--- A scheduler that steps with its optimizers: not within a window, and not when one of them skipped its step.
 ---@param accelerator Accelerator
 ---@param scheduler table
+---@param optimizers table[] prepared ones
 ---@return table
-function wrappers.scheduler(accelerator, scheduler)
+function wrappers.scheduler(accelerator, scheduler, optimizers)
   return wrap(scheduler, "_is_scheduler", {
     step = function(_, ...)
-      if accelerator.sync_gradients or not accelerator.step_scheduler_with_optimizer then
-        return scheduler:step(...)
+      if not accelerator.step_scheduler_with_optimizer then return scheduler:step(...) end
+      if not accelerator.sync_gradients then
+        local counts = accelerator.scheduler_steps == "per_process" and accelerator.gradient_state.adjust_scheduler
+        if counts then scheduler._step_count = scheduler._step_count + 1 end
+        return
       end
+      for _, optimizer in ipairs(optimizers) do
+        if optimizer.step_was_skipped then return end
+      end
+      step_times(accelerator, scheduler, ...)
     end,
   })
 end

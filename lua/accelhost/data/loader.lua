@@ -203,30 +203,44 @@ local function copy(self)
   return other
 end
 
-local function share_out(self, other, options)
+local function share_out(other, options)
   local deal = options.dispatch
-  options.dispatch = nil
+  options.dispatch, other._whole = nil, other.batch_sampler
   if not deal then
-    other.batch_sampler = BatchSamplerShard(self.batch_sampler, options)
+    other.batch_sampler = BatchSamplerShard(other._whole, options)
     return other.batch_sampler
   end
-  local rounds = Rounds(self.batch_sampler, options)
+  local rounds = Rounds(other._whole, options)
   other._rounds = rounds
   other.dispatch = {rank = options.rank, size = options.size, deal = deal}
   if options.rank == 0 then
-    other.dispatch.inner = copy(self)
+    other.dispatch.inner = copy(other)
     other.dispatch.inner.batch_sampler = rounds
   end
   return rounds
+end
+
+-- The same shuffled order as a function of a seed and the epoch.
+local function give_seed(self, seed)
+  local order = self.sampler
+  if not seed or not order or not class.is(order, sampler.RandomSampler) or order.seed then return end
+  if class.of(self.batch_sampler) ~= sampler.BatchSampler then return end
+  self.seed = seed
+  self.sampler = sampler.RandomSampler(order.data_source, {
+    replacement = order.replacement, num_samples = order._num_samples, seed = seed,
+  })
+  self.batch_sampler = sampler.BatchSampler(self.sampler, self.batch_size, self.drop_last)
 end
 
 --- A loader that gives one rank's share of every pass (see data.BatchSamplerShard).
 --
 --   local mine = loader:shard{rank = 0, size = 2}
 --- `synchronize` is called with each pass's draw, to bring rank 0's bytes into it, `before_pass` when one begins.
---- Batches go to `device`. With `dispatch` rank 0 makes the batches of all: the function is called in every step, on
---- rank 0 with a table of what each rank gets (false for nothing), and gives what this one got.
----@param options table {rank =, size =, split_batches?, even_batches?, synchronize?, before_pass?, device?, dispatch?}
+--- Batches go to `device`. With `seed` a random order is a function of it and the epoch. With `dispatch` rank 0 makes
+--- the batches of all: the function is called in every step, on rank 0 with a table of what each rank gets (false for
+--- nothing), and gives what this one got.
+---@param options table {rank =, size =, split_batches?, even_batches?, synchronize?, before_pass?, device?, seed?,
+--- dispatch?, already_sharded?}
 ---@return DataLoader
 function DataLoader:shard(options)
   if self._sharded then fail("shard: this loader is one rank's share already") end
@@ -235,12 +249,13 @@ function DataLoader:shard(options)
   for _, name in ipairs {"synchronize", "before_pass", "device"} do
     other[name], mine[name] = mine[name], nil
   end
-  other._sharded = true
-  local whole = self.already_sharded or mine.size == 1
+  give_seed(other, mine.seed)
+  local whole = self.already_sharded or mine.already_sharded or mine.size == 1
+  mine.seed, mine.already_sharded = nil, nil
   if whole then mine.dispatch = nil end
-  local shared = whole and BatchSamplerShard(self.batch_sampler, mine) or share_out(self, other, mine)
+  local shared = whole and BatchSamplerShard(other.batch_sampler, mine) or share_out(other, mine)
+  other._sharded = true
   if not whole then
-    other._whole = self.batch_sampler
     local size = self.batch_size
     other.total_batch_size = size and (shared.split_batches and size or size * shared.size)
   end

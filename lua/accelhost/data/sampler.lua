@@ -15,10 +15,15 @@ local sampler = {}
 
 local CHUNK = 1024
 
+-- Where a walk begins.
+local function place_of(from)
+  return from == nil and 0 or arguments.check("iter", "from", "size", from)
+end
+
 -- The numbers of an int64 tensor from a place on, one per call.
 local function numbers_of(tensor, count, from)
   local chunk, at = nil, CHUNK
-  from = from or 0
+  from = place_of(from)
   return function()
     if at == CHUNK then
       if from >= count then return nil end
@@ -32,7 +37,7 @@ end
 
 -- A walk without its first `count` steps.
 local function dropped(take, count)
-  for _ = 1, count or 0 do
+  for _ = 1, place_of(count) do
     if take() == nil then break end
   end
   return take
@@ -93,7 +98,7 @@ end
 function SequentialSampler:len() return length_of(self.data_source) end
 
 function SequentialSampler:iter(_, from)
-  local at, count = (from or 0) - 1, self:len()
+  local at, count = place_of(from) - 1, self:len()
   return function()
     at = at + 1
     if at < count then return at end
@@ -308,7 +313,7 @@ function DistributedSampler:iter(_, from)
   if self.shuffle then
     order = native.slice(native.permutation(native.seed_bytes(self.seed + self.epoch), count), 0, count)
   end
-  local place = (from or 0) - 1
+  local place = place_of(from) - 1
   return function()
     place = place + 1
     if place >= share then return nil end
@@ -365,7 +370,7 @@ local function slices(order, count, size, drop_last, from)
 end
 
 function BatchSampler:iter(draw, from)
-  from = from or 0
+  from = place_of(from)
   local order = self.sampler.order and self.sampler:order(draw)
   if order then return slices(order, self.sampler:len(), self.batch_size, self.drop_last, from) end
   local seeks = walk.takes_place(self.sampler)
@@ -394,7 +399,7 @@ function ListSampler:init(list) self.list = list end
 function ListSampler:len() return #self.list end
 
 function ListSampler:iter(_, from)
-  local at = from or 0
+  local at = place_of(from)
   return function()
     at = at + 1
     return self.list[at]

@@ -188,7 +188,7 @@ end
 ---@param from? integer begin at this place of the batch sampler (see data/walk.lua), where a round begins
 ---@return fun(): integer[]?, integer?
 function BatchSamplerShard:iter(draw, from)
-  from = from or 0
+  from = from == nil and 0 or arguments.check("iter", "from", "size", from)
   if self.size == 1 then return walk.from(self.batch_sampler, draw, from) end
   if self.split_batches then return self:_iter_split(draw, from) end
   return self:_iter_whole(draw, from)

@@ -3,7 +3,7 @@ local accelhost = require "accelhost"
 local averaging = require "accelhost.accelerator.averaging"
 local nn, optim, data = accelhost.nn, accelhost.optim, accelhost.data
 
-local given = loadstring("return " .. arg[1])()
+local given = loadstring("local accelhost = require 'accelhost' return " .. arg[1])()
 local accelerator = accelhost.Accelerator(given)
 local seen = {}
 local function see(...) seen[#seen + 1] = table.concat({...}, " ") end
@@ -34,4 +34,9 @@ for batch in loader do
   optimizer:zero_grad()
   see("rate", optimizer.param_groups[1].lr)
 end
+see("files", accelerator.project_dir or "none", accelerator.logging_dir or "none", unpack(accelerator.log_with))
+accelhost.manual_seed(accelerator.process_index)
+for _ in accelerator:prepare(data.DataLoader(set, {batch_size = 2, shuffle = true})) do end
+local drawn = accelerator:gather(accelhost.randn(1)):tolist()
+see("ranks draw", drawn[1] == drawn[2] and "alike" or "apart")
 accelerator:print(table.concat(seen, "; "))

@@ -1,0 +1,176 @@
+--- Configuration objects of an accelerator, with Accelerate's names and defaults. Where one is expected a plain table
+--- of its options serves too.
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
+
+local fail, setter = arguments.fail, arguments.setter
+local configuration = {}
+
+local function text_of(self)
+  local parts = {}
+  for _, name in ipairs(arguments.sorted_keys(self)) do parts[#parts + 1] = name .. "=" .. tostring(self[name]) end
+  return ("%s(%s)"):format(self._name, table.concat(parts, ", "))
+end
+
+local function new(name, may_be_nil)
+  local made = class.strict(class.new(name), may_be_nil)
+  made.__tostring = text_of
+  made._is_configuration = true
+  configuration[name] = made
+  return made
+end
+
+---@class GradientAccumulationPlugin
+local GradientAccumulationPlugin = new "GradientAccumulationPlugin"
+
+local set_accumulation = setter("GradientAccumulationPlugin", {
+  "num_steps: count", {"adjust_scheduler: flag", true}, {"sync_with_dataloader: flag", true},
+  {"sync_each_batch: flag", false},
+})
+
+--- How gradients are accumulated: in place of gradient_accumulation_steps.
+--
+--   local plugin = accelhost.GradientAccumulationPlugin{num_steps = 2, sync_with_dataloader = false}
+--   accelhost.Accelerator{gradient_accumulation_plugin = plugin}.gradient_accumulation_steps  --> 2
+---@param num_steps integer micro-steps of a window
+---@param adjust_scheduler? boolean count the micro-steps of a window as steps of the scheduler that do not change the
+--- rate: with scheduler_steps = "per_process" those with a total stop after that many
+---@param sync_with_dataloader? boolean end a window at a loader's last batch
+---@param sync_each_batch? boolean average after every micro-step
+function GradientAccumulationPlugin:init(...) set_accumulation(self, ...) end
+
+---@class DataLoaderConfiguration
+local DataLoaderConfiguration = new("DataLoaderConfiguration", {"dispatch_batches", "data_seed"})
+
+local set_loader = setter("DataLoaderConfiguration", {
+  {"split_batches: flag", false}, {"dispatch_batches: flag"}, {"even_batches: flag", true},
+  {"use_seedable_sampler: flag", false}, {"data_seed: size"}, {"non_blocking: false", false},
+  {"use_stateful_dataloader: flag", false},
+})
+
+--- How prepared loaders share their batches.
+--
+--   local config = accelhost.DataLoaderConfiguration{split_batches = true}
+--   accelhost.Accelerator{dataloader_config = config}.split_batches  --> true
+---@param split_batches? boolean a loader's batch size is that of all processes together
+---@param dispatch_batches? boolean the main process makes the batches of all; default: each makes its own
+---@param even_batches? boolean fill up the last round, so that all processes have equally many
+---@param use_seedable_sampler? boolean the order of a pass is a function of a seed and the epoch
+---@param data_seed? integer that seed, default: the seed of the global generator
+---@param non_blocking? boolean false: copies to a device are waited for
+---@param use_stateful_dataloader? boolean no difference here: every loader has state_dict and load_state_dict
+function DataLoaderConfiguration:init(...)
+  set_loader(self, ...)
+  if self.data_seed and not self.use_seedable_sampler then
+    fail("DataLoaderConfiguration: data_seed needs use_seedable_sampler = true")
+  end
+end
+
+---@class ProjectConfiguration
+local ProjectConfiguration = new("ProjectConfiguration", {"project_dir", "logging_dir", "total_limit"})
+
+local set_project = setter("ProjectConfiguration", {
+  {"project_dir: string"}, {"logging_dir: string"}, {"automatic_checkpoint_naming: flag", false},
+  {"total_limit: count"}, {"iteration: size", 0}, {"save_on_each_node: flag", false},
+})
+
+--- Where a run keeps its files.
+--
+--   accelhost.ProjectConfiguration{project_dir = "run"}.logging_dir  --> run
+---@param project_dir? string
+---@param logging_dir? string default: project_dir
+---@param automatic_checkpoint_naming? boolean number the states that are saved
+---@param total_limit? integer how many of them are kept
+---@param iteration? integer the number of the next one
+---@param save_on_each_node? boolean save on every host, not on the first one only
+function ProjectConfiguration:init(...)
+  set_project(self, ...)
+  self.logging_dir = self.logging_dir or self.project_dir
+end
+
+--- Keep the files in another folder.
+--
+--   local config = accelhost.ProjectConfiguration()
+--   config:set_directories "run"
+--   config.logging_dir  --> run
+---@param project_dir string
+function ProjectConfiguration:set_directories(project_dir)
+  self.project_dir = arguments.check("set_directories", "project_dir", "string", project_dir)
+  self.logging_dir = self.logging_dir or project_dir
+end
+
+---@class DistributedDataParallelKwargs
+local DistributedDataParallelKwargs = new("DistributedDataParallelKwargs", {"bucket_cap_mb"})
+
+local set_parallel = setter("DistributedDataParallelKwargs", {
+  {"broadcast_buffers: flag", true}, {"bucket_cap_mb: positive"}, {"find_unused_parameters: flag", false},
+  {"gradient_as_bucket_view: flag", true}, {"static_graph: flag", false}, {"comm_hook: 'no'", "no"},
+})
+
+--- How the gradients of prepared models are averaged, for kwargs_handlers.
+--
+--   local kwargs = accelhost.DistributedDataParallelKwargs{bucket_cap_mb = 5}
+--   accelhost.Accelerator{kwargs_handlers = {kwargs}}.ddp_handler.bucket_cap_mb  --> 5
+---@param broadcast_buffers? boolean rank 0's buffers go to all with each average
+---@param bucket_cap_mb? number size of the pieces in which gradients are averaged
+---@param find_unused_parameters? boolean no difference here: unused parameters are always found
+---@param gradient_as_bucket_view? boolean no difference here: gradients always lie in the buckets
+---@param static_graph? boolean no difference here: which parameters are used may change at any time
+---@param comm_hook? string "no"
+function DistributedDataParallelKwargs:init(...) set_parallel(self, ...) end
+
+---@class InitProcessGroupKwargs
+local InitProcessGroupKwargs = new("InitProcessGroupKwargs", {"backend", "timeout"})
+
+local set_group = setter("InitProcessGroupKwargs", {{"backend: 'gloo'|'shm'"}, {"timeout: positive"}})
+
+--- How the processes speak, for kwargs_handlers.
+--
+--   local kwargs = accelhost.InitProcessGroupKwargs{timeout = 800}
+--   local accelerator = accelhost.Accelerator{kwargs_handlers = {kwargs}}
+---@param backend? string "gloo" and "shm" both name the one of the processes of one host
+---@param timeout? number seconds after which a collective fails, default: the launcher's --timeout
+function InitProcessGroupKwargs:init(...) set_group(self, ...) end
+
+---@class AutocastKwargs
+local AutocastKwargs = new "AutocastKwargs"
+
+local set_autocast = setter("AutocastKwargs", {{"enabled: flag", true}, {"cache_enabled: flag", true}})
+
+--- How accelerator:autocast computes, for it or kwargs_handlers.
+--
+--   local kwargs = accelhost.AutocastKwargs{enabled = false}
+---@param enabled? boolean false: in full precision
+---@param cache_enabled? boolean keep the converted weights of a block
+function AutocastKwargs:init(...) set_autocast(self, ...) end
+
+---@class GradScalerKwargs
+local GradScalerKwargs = new "GradScalerKwargs"
+
+local set_scaler = setter("GradScalerKwargs", {
+  {"init_scale: positive", 65536}, {"growth_factor: positive", 2}, {"backoff_factor: positive", 0.5},
+  {"growth_interval: count", 2000}, {"enabled: flag", true},
+})
+
+--- How losses are scaled in float16, for kwargs_handlers.
+--
+--   local kwargs = accelhost.GradScalerKwargs{init_scale = 1024}
+---@param init_scale? number
+---@param growth_factor? number
+---@param backoff_factor? number
+---@param growth_interval? integer steps without overflow until the scale grows
+---@param enabled? boolean
+function GradScalerKwargs:init(...) set_scaler(self, ...) end
+
+--- A configuration object from what was given for it: itself, or a plain table of its options.
+---@param what string the function and argument, for messages
+---@param name string the class
+---@param value any
+---@return table
+function configuration.of(what, name, value)
+  if class.is(value, configuration[name]) then return value end
+  if arguments.is_options(value) then return configuration[name](value) end
+  fail("%s: expected a %s or a table of its options, got %s", what, name, arguments.describe(value))
+end
+
+return configuration

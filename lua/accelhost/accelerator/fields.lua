@@ -1,0 +1,53 @@
+--- Fields of an accelerator that tell how its job is and how it was made.
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
+local state = require "accelhost.accelerator.state"
+
+-- What Accelerate has and is not here, and why.
+local whole = "models are whole on every process here"
+local no_layout = "there are no other layouts than processes side by side"
+local refused = {
+  deepspeed_plugin = whole, parallelism_config = no_layout, torch_device_mesh = no_layout,
+  tensor_parallel_rank = no_layout, data_parallel_rank = no_layout, data_parallel_shard_rank = no_layout,
+  pipeline_parallel_rank = no_layout, context_parallel_rank = no_layout,
+  maybe_context_parallel = no_layout, is_fsdp2 = whole, is_composable_parallelism_enabled = no_layout,
+  fp8_backend = "there are no 8 bit floats here", lomo_backward = "there is no LOMO optimizer here",
+  deepspeed_ulysses_dl_adapter = whole, verify_device_map = "a model lies on one device here",
+}
+
+local function project(self) return self.project_configuration end
+
+local function loaders(self) return self.dataloader_config end
+
+--- Give the Accelerator class its fields.
+---@param Accelerator table
+---@return fun(self: Accelerator) begin
+return function(Accelerator)
+  state.add_facts(Accelerator)
+  class.property(Accelerator, "multi_device", function(self) return self.use_distributed and self.device ~= "cpu" end)
+  class.property(Accelerator, "should_save_model", function(self) return self.is_local_main_process end)
+  class.property(Accelerator, "project_dir", function(self) return project(self).project_dir end)
+  class.property(Accelerator, "logging_dir", function(self) return project(self).logging_dir end)
+  class.property(Accelerator, "save_iteration", function(self) return project(self).iteration end)
+  for _, name in ipairs {
+    "split_batches", "dispatch_batches", "use_seedable_sampler", "non_blocking", "use_stateful_dataloader",
+  } do
+    class.property(Accelerator, name, function(self) return loaders(self)[name] end)
+  end
+  class.property(Accelerator, "even_batches", function(self) return loaders(self).even_batches end,
+    function(self, even)
+      loaders(self).even_batches = arguments.check("Accelerator", "even_batches", "flag", even)
+    end)
+  class.property(Accelerator, "state", function(self) return self._state end)
+  class.property(Accelerator, "gradient_state", function(self) return self._gradient_state end)
+  for name, reason in pairs(refused) do
+    class.property(Accelerator, name, function()
+      arguments.fail("Accelerator has no %s: %s", name, reason)
+    end)
+  end
+
+  return function(self)
+    self._state = state.AcceleratorState {mixed_precision = self.mixed_precision, cpu = self.device == "cpu"}
+    self._gradient_state = state.GradientState(self)
+  end
+end

@@ -1,0 +1,123 @@
+--- Views: what this process is in its job, and where an accelerator stands.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
+local comm = C.comm
+
+local state = {}
+
+-- Facts of the job that never change.
+local facts = {
+  process_index = comm.rank,
+  num_processes = comm.size,
+  local_process_index = comm.local_rank,
+  is_main_process = function() return comm.rank() == 0 end,
+  is_local_main_process = function() return comm.local_rank() == 0 end,
+  is_last_process = function() return comm.rank() == comm.size() - 1 end,
+  use_distributed = function() return comm.size() > 1 end,
+  distributed_type = function() return comm.size() > 1 and "MULTI_CPU" or "NO" end,
+}
+
+--- Give a class the fields that tell what this process is in its job.
+---@param cls table
+function state.add_facts(cls)
+  for name, fact in pairs(facts) do class.property(cls, name, function() return fact() end) end
+end
+
+---@class PartialState
+---@field device string the default device
+---@field process_index integer this process's rank, from 0
+---@field num_processes integer
+---@field local_process_index integer
+---@field is_main_process boolean rank 0
+---@field is_local_main_process boolean
+---@field is_last_process boolean
+---@field use_distributed boolean are there several processes?
+---@field distributed_type string "NO" or "MULTI_CPU"
+---@field backend string? what the processes speak by
+---@field initialized boolean
+local PartialState = class.strict(class.new "PartialState", {"backend"})
+state.PartialState = PartialState
+
+local read_partial = arguments.signature("PartialState", {{"cpu: flag", false}})
+
+--- What this process is in its job, without an accelerator, and the methods of an accelerator that need no more. All
+--- such objects tell the same.
+--
+--   accelhost.PartialState().num_processes  --> 1
+---@param cpu? boolean use the CPU whatever the default device
+function PartialState:init(...)
+  local cpu = read_partial(...)
+  self.device = cpu and "cpu" or C.device.get_default_device()
+  self.backend = comm.size() > 1 and comm.backend() or nil
+  self.initialized = true
+  self._trigger = false
+end
+
+function PartialState:__tostring()
+  return ("%s(process %d of %d, %s)"):format(self._name, self.process_index, self.num_processes, self.device)
+end
+
+state.add_facts(PartialState)
+
+-- The accelerator's own methods: they are told there.
+local methods = {}
+require "accelhost.accelerator.processes"(methods)
+for name, method in pairs(methods) do class.property(PartialState, name, function() return method end) end
+
+---@class AcceleratorState: PartialState
+---@field mixed_precision string
+local AcceleratorState = PartialState:extend "AcceleratorState"
+state.AcceleratorState = AcceleratorState
+
+local read_state = arguments.signature("AcceleratorState", {{"mixed_precision: 'no'", "no"}, {"cpu: flag", false}})
+
+--- A PartialState with a precision: what `accelerator.state` is.
+--
+--   accelhost.AcceleratorState().mixed_precision  --> no
+---@param mixed_precision? string
+---@param cpu? boolean
+function AcceleratorState:init(...)
+  local precision, cpu = read_state(...)
+  PartialState.init(self, cpu)
+  self.mixed_precision = precision
+end
+
+---@class GradientState
+---@field sync_gradients boolean
+---@field num_steps integer micro-steps of a window
+---@field adjust_scheduler boolean
+---@field sync_with_dataloader boolean
+---@field sync_each_batch boolean
+---@field active_dataloader table? the prepared loader whose `for` is the innermost one that runs
+---@field in_dataloader boolean is there one?
+---@field end_of_dataloader boolean is its batch the last one?
+---@field remainder integer samples of its last round that are no full round, -1 when that is not known
+local GradientState = class.strict(class.new "GradientState")
+
+--- Where an accelerator stands in its window and its loops: what `accelerator.gradient_state` is.
+---@param accelerator Accelerator
+function GradientState:init(accelerator)
+  self._accelerator = accelerator
+end
+
+for _, name in ipairs {"num_steps", "adjust_scheduler", "sync_with_dataloader", "sync_each_batch"} do
+  class.property(GradientState, name, function(self) return self._accelerator._accumulation[name] end)
+end
+class.property(GradientState, "sync_gradients", function(self) return self._accelerator.sync_gradients end)
+
+local function active(self) return self._accelerator:_active_loader(true) end
+
+class.property(GradientState, "active_dataloader", active)
+class.property(GradientState, "in_dataloader", function(self) return active(self) ~= nil end)
+class.property(GradientState, "end_of_dataloader", function(self)
+  local loader = active(self)
+  return loader ~= nil and loader.end_of_dataloader
+end)
+class.property(GradientState, "remainder", function(self)
+  local loader = active(self)
+  return loader and loader.remainder or -1
+end)
+state.GradientState = GradientState
+
+return state

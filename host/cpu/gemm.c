@@ -61,6 +61,26 @@ static void restore_threads(int threads)
         omp_set_num_threads(threads);
 }
 
+/* A product of two vectors: BLAS would pack them first. Sums of a block are in float, the sum of blocks in double. */
+static double dot_f32(int64_t k, const float *a, int64_t a_step, const float *b, int64_t b_step)
+{
+    enum { BLOCK = 4096, LANES = 64 };
+    double total = 0;
+    for (int64_t begin = 0; begin < k; begin += BLOCK) {
+        int64_t end = k - begin < BLOCK ? k : begin + BLOCK, i = begin;
+        float lane[LANES] = {0}, sum = 0;
+        for (; a_step == 1 && b_step == 1 && i + LANES <= end; i += LANES)
+            for (int j = 0; j < LANES; j++)
+                lane[j] += a[i + j] * b[i + j];
+        for (; i < end; i++)
+            sum += a[i * a_step] * b[i * b_step];
+        for (int j = 0; j < LANES; j++)
+            sum += lane[j];
+        total += (double)sum;
+    }
+    return total;
+}
+
 static int product_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
                        const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
 {
@@ -71,6 +91,11 @@ static int product_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float 
         return 0;
     }
     AH_TRY(check_sizes(m, n, k, lda, ldb, ldc));
+    if (m == 1 && n == 1) {
+        float product = alpha * (float)dot_f32(k, a, ta ? lda : 1, b, tb ? 1 : ldb);
+        *c = beta == 0 ? product : product + beta * *c;
+        return 0;
+    }
     double work = (double)m * (double)n * (double)k;
     bool deep = (ta || tb) && is_deep(m, n, k, work);
     int done = 0;

@@ -138,10 +138,14 @@ function products.cross(...)
   return input:roll(-1, dim) * other:roll(-2, dim) - input:roll(-2, dim) * other:roll(-1, dim)
 end
 
--- sqrt of sums of squares, from |a|^2 + |b|^2 - 2ab; where that is 0 the slope is 0.
+-- sqrt of sums of squares, |a|^2 + |b|^2 - 2ab as one product of rows [-2a, |a|^2, 1] and [b, 1, |b|^2]; where that is
+-- 0 the slope is 0.
 local function euclidean_by_matmul(a, b)
-  local square = a:square():sum(-1, true) + b:square():sum(-1, true):transpose(-1, -2)
-  square = square - C.matmul(a, b:transpose(-1, -2)) * 2
+  local of_a, of_b = a:square():sum(-1, true), b:square():sum(-1, true)
+  local left = C.cat({a * -2, of_a, C.ones_like(of_a)}, -1)
+  local right = C.cat({b, C.ones_like(of_b), of_b}, -1)
+  local square = C.matmul(left, right:transpose(-1, -2))
+  if not square.requires_grad then return square:clamp_min_(0):sqrt_() end
   local zero = square:le(0)
   return C.where(zero, 0, C.where(zero, 1, square):sqrt())
 end

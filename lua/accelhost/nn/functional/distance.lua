@@ -53,13 +53,11 @@ function F.pdist(...)
   if input:dim() ~= 2 then
     arguments.fail("pdist: expected an input (N, D), got %s", arguments.shape_text(input))
   end
-  local first, second, count = {}, {}, input:size(0)
-  for i = 0, count - 2 do
-    for j = i + 1, count - 1 do first[#first + 1], second[#second + 1] = i, j end
-  end
-  local options = {dtype = "int64", device = input.device}
-  local function rows(list) return input:index_select(0, C.tensor(list, options)) end
-  return C.norm(rows(first) - rows(second), p, 1)
+  local count = input:size(0)
+  local above = C.triu(C.ones({count, count}, {dtype = "bool", device = input.device}), 1)
+  local places = C.arange(count, {device = input.device})
+  local function rows(list) return input:index_select(0, C.masked_select(list:expand(count, count), above)) end
+  return C.norm(rows(places:unsqueeze(1)) - rows(places), p, 1)
 end
 
 return F

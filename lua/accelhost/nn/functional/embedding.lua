@@ -144,7 +144,7 @@ function F.embedding_bag(...)
   if starts then
     sums, counts = summed(rows, absent, starts)
   else
-    sums = rows:masked_fill(absent:unsqueeze(-1), 0):sum(1)
+    sums = (padding_idx and rows:masked_fill(absent:unsqueeze(-1), 0) or rows):sum(1)
     counts = absent:logical_not():sum(1):to(rows.dtype)
   end
   return mode == "sum" and sums or sums / counts:clamp_min(1):unsqueeze(-1)

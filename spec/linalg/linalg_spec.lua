@@ -117,6 +117,8 @@ describe("Orthogonal factors", function()
   end
 
   it("of empty matrices are empty or identities", function()
+    assert.same({0, 0}, linalg.cond(accelhost.zeros(2, 0, 0), 1):tolist())
+    assert.equal(0, linalg.cond(accelhost.zeros(0, 2)):item())
     local U, S, Vh = linalg.svd(accelhost.zeros(2, 3, 0))
     assert.same({2, 3, 3}, U:shape())
     assert.same({{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}, U[1]:tolist())

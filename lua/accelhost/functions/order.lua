@@ -267,9 +267,9 @@ end
 local function pairs_and_steps(what, y, x, dx, dim)
   if x and dx then fail("%s: expected x or dx, not both", what) end
   if y:dim() == 0 then fail("%s: y: expected at least 1 dim, got a 0-dim tensor", what) end
-  if y.dtype == "bool" or x and x.dtype == "bool" then fail("%s: expected numbers, got bool", what) end
   dim = dims.wrap(what, dim, y:dim())
   local n = y:size(dim)
+  if n > 0 and (y.dtype == "bool" or x and x.dtype == "bool") then fail("%s: expected numbers, got bool", what) end
   local sums = y:narrow(dim, math.min(1, n), math.max(n - 1, 0)) + y:narrow(dim, 0, math.max(n - 1, 0))
   if not x then return sums, dx or 1, dim end
   if x:dim() == 1 then

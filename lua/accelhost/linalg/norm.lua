@@ -272,7 +272,7 @@ end
 
 local read_cond = signature("linalg.cond", {"A: tensor", {"p: number|'fro'|'nuc'"}})
 --- The condition number |A|_p |inverse of A|_p; p as ord of matrix_norm, without it 2: the largest over the smallest
---- singular value, which matrices that are not square have too. Singular matrices have inf.
+--- singular value, which matrices that are not square have too. Singular matrices have inf, empty ones 0.
 --     local y = linalg.cond(A)
 ---@param ... any A, p
 ---@return userdata
@@ -280,6 +280,11 @@ function norm.cond(...)
   local A, p = read_cond(...)
   local name = "linalg.cond"
   check.matrices(name, A)
+  if A:size(-1) * A:size(-2) == 0 then
+    local batch = A:shape()
+    batch[#batch], batch[#batch - 1] = nil, nil
+    return C.zeros(batch, {dtype = A.dtype, device = A.device})
+  end
   if p == nil or p == 2 or p == -2 then
     local S = check.svdvals(name, A)
     local largest, smallest = S:amax(-1), S:amin(-1)

@@ -117,7 +117,7 @@ local read_softshrink = signature("softshrink", {"input: tensor", {"lambd: nonne
 --   F.softshrink(accelhost.tensor{0.3, 1})  --> tensor([0.0000, 0.5000])
 function F.softshrink(...)
   local input, lambd = read_softshrink(...)
-  return input - input:clamp(-lambd, lambd)
+  return (input - input:clamp(-lambd, lambd)):masked_fill(input:abs():le(lambd), 0) -- flat at lambd itself, too
 end
 
 local read_prelu = signature("prelu", {"input: tensor", "weight: tensor"})

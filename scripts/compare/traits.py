@@ -45,7 +45,7 @@ def any_of(*tests):
 
 
 def all_zero(record):
-    return record is not None and record.kind == "T" and not any(record.data)
+    return record is not None and record.kind == "T" and not record.tensor().any()
 
 
 def is_none(record):
@@ -112,6 +112,9 @@ def left_by_failure(difference):
     """Was the variable's memory to be written by a statement that failed?"""
     for statement, status in zip(difference.statements, difference.statuses):
         target = re.search(r"(\w+):\w+_\(", statement.lua()) if status != "." else None
+        loading = re.search(r"(\w+):load_state_dict\(", statement.lua()) if status != "." else None
+        if loading and difference.name.startswith(loading.group(1) + "."):
+            return True
         target = target and difference.records.get(target.group(1))
         if target and target.kind == "T" and target.storage == difference.theirs.storage:
             return True
@@ -168,6 +171,25 @@ def cancels(difference, units=2):
     floating = [record.tensor().double() for record in tensors(difference) if record.dtype in TOLERANCE]
     largest = max((t[t.isfinite()].abs().max().item() for t in floating if t.isfinite().any()), default=0.0)
     return bool(((ours - theirs).abs() <= units * torch.finfo(ours.dtype).eps * largest).all())
+
+
+def has_singular(difference):
+    """Is there a matrix without full rank, or nearly so?"""
+    for record in tensors(difference):
+        matrix = record.tensor()
+        if record.dtype in TOLERANCE and matrix.dim() > 1 and matrix.numel() and matrix.isfinite().all():
+            ranks = torch.linalg.matrix_rank(matrix.double(), rtol=1e-6)
+            if bool((ranks < min(matrix.shape[-2:])).any()):
+                return True
+    return False
+
+
+def same_sums(difference):
+    """Do the elements of the two tensors add up to the same?"""
+    if not is_floating(difference):
+        return False
+    ours, theirs = difference.ours.tensor().double().sum(), difference.theirs.tensor().double().sum()
+    return bool((ours - theirs).abs() <= 1e-4 * max(1.0, theirs.abs().item()))
 
 
 def has_empty(difference):

@@ -174,6 +174,14 @@ describe("a recurrent layer", function()
   end)
 end)
 
+describe("a sequence without steps", function()
+  it("is refused", function()
+    check.raises("GRU: expected at least one step, got an empty sequence", function()
+      nn.GRU(2, 3)(accelhost.zeros(0, 4, 2))
+    end)
+  end)
+end)
+
 describe("an empty batch", function()
   it("has an empty output in every layer and cell", function()
     for _, name in ipairs {"RNN", "LSTM", "GRU"} do

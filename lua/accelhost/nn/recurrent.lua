@@ -160,6 +160,7 @@ function RNNBase:forward(input, state)
     input = input:transpose(0, 1)
   end
   local steps, batch = input:size(0), input:size(1)
+  if steps == 0 then fail("%s: expected at least one step, got an empty sequence", self._name) end
   hidden = state_of(self, "hidden", hidden, batch, input)
   cell = self.mode == "LSTM" and state_of(self, "cell", cell, batch, input) or nil
   local rows, h, c = run(self, input:reshape(-1, self.input_size), hidden, cell)

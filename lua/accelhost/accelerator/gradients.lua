@@ -28,6 +28,7 @@ local read_backward = arguments.signature("backward",
 
 -- A window that a break left open ends with the pass it was in.
 local function check_window(self, loader)
+  if not self._accumulation.sync_with_dataloader then return end
   if self._step > 0 and loader and loader == self._window_loader and loader.epoch ~= self._window_epoch then
     warn("accumulate: a new pass began inside an accumulation window; the gradients of the open window are dropped")
     self._step = 0

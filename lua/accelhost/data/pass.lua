@@ -293,9 +293,10 @@ function take_parts(pass)
   return parts[1] and parts or nil
 end
 
--- This rank's part of the next round. A collective.
+-- This rank's part of the next round. A collective, but not after the last one.
 local function receive(pass)
   local dispatch, parts = pass.loader.dispatch, nil
+  if pass.last then return false end
   if dispatch.rank == 0 then
     parts = pass.parts or {}
     pass.parts = pass.parts and take_parts(pass)

@@ -177,7 +177,7 @@ function BatchSamplerShard:_iter_whole(draw, from)
       first_round = type(first_round) == "function" and first_round() or first_round
       round = self:_fill(round, first_round)
     end
-    self.uneven = (not complete or not size) and (is_uneven(round) or #round < ranks)
+    self.uneven = (not complete or not size) and is_uneven(round)
     return round[mine], have
   end
 end

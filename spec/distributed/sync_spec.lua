@@ -1,0 +1,5 @@
+-- When gradients are averaged and what they are then.
+local checks = require "spec.support.checks"
+
+checks.describe("An accelerator", "spec/distributed/cases/sync.lua", {1, 2, 3, 4},
+  {allow = "depends on no prepared model"}) -- the reference's backward

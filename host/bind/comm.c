@@ -2,7 +2,6 @@
  *
  * rank() size() local_rank() local_size()      of this process in the job
  * is_terminal(fd)                              of the job's output, and its columns
- * pack_value(value) unpack_value(bytes)        comm_object.c
  * new_reducer(params, buffers, {bucket_cap_mb}) -> reducer (comm_reducer.c)
  *
  * and, with the job's group or as methods of one that split gave:
@@ -76,7 +75,6 @@ int ah_open_comm(lua_State *L)
     luaL_register(L, NULL, ah_comm_works);
     luaL_register(L, NULL, ah_comm_mails);
     luaL_register(L, NULL, ah_comm_groups);
-    luaL_register(L, NULL, ah_comm_objects);
     luaL_register(L, NULL, functions);
     return 1;
 }

@@ -11,6 +11,7 @@ struct ah_entry {
     int first;              /* index of the first other argument */
 };
 struct ah_entry ah_comm_enter(lua_State *L);
+struct ah_group *ah_comm_option_group(lua_State *L, int options); /* its field `group`, else the job's; borrowed */
 
 /* A group's userdata; takes the reference. NULL pushes nil. */
 void ah_push_group(lua_State *L, struct ah_group *group);
@@ -35,7 +36,6 @@ void ah_new_class(lua_State *L, const char *name, const luaL_Reg *methods, lua_C
 
 /* Functions of the module and methods of groups; each list ends with a NULL name. */
 extern const luaL_Reg ah_comm_calls[], ah_comm_works[], ah_comm_mails[], ah_comm_groups[];
-extern const luaL_Reg ah_comm_objects[]; /* of the module alone */
 
 /* The classes, and functions of the module alone. */
 void ah_open_group_class(lua_State *L);

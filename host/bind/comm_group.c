@@ -37,6 +37,23 @@ struct ah_entry ah_comm_enter(lua_State *L)
     return entry;
 }
 
+struct ah_group *ah_comm_option_group(lua_State *L, int options)
+{
+    struct ah_group *group;
+    if (lua_istable(L, options)) {
+        lua_getfield(L, options, "group");
+        struct ah_group **given = to_group(L, lua_gettop(L));
+        bool closed = given && !*given;
+        lua_pop(L, 1);
+        if (closed)
+            ah_raise_text(L, "the group was closed");
+        if (given)
+            return *given;
+    }
+    ah_check(L, ah_group_default(&group));
+    return group;
+}
+
 void ah_push_group(lua_State *L, struct ah_group *group)
 {
     if (!group) {

@@ -1,6 +1,11 @@
 /* The reducer in Lua; what it does lies in host/sync.
  *
  * begin(weight) finish() cancel() touched() stats() close()
+ * set_hook(launch, finish)   functions of a launch position (from 0), instead of averaging
+ * bucket_count()
+ * bucket(launched)           its gradients as one tensor, gaps included
+ * bucket_of(parameter)       the launch position of the bucket, and the gradient's slot; parameters count from 1
+ * buffers_from(rank)         whose buffers go along
  * parameters()    an array, in registration order
  * has_gradient()  does any parameter have one?
  * changed()       the first parameter (from 1) whose dtype or shape is no longer that of its slot, what it was and what
@@ -17,6 +22,7 @@
 
 struct reducer {
     struct ah_reducer *reducer;
+    int hooks; /* in the registry: {launch, finish}; 0: none */
 };
 
 static struct ah_reducer *check_reducer(lua_State *L)
@@ -48,11 +54,13 @@ static struct ah_tensor **check_list(lua_State *L, int index, int *count)
 
 int ah_comm_new_reducer(lua_State *L)
 {
-    static const char *const known[] = {"bucket_cap_mb", NULL};
+    static const char *const known[] = {"bucket_cap_mb", "group", "apart", NULL};
     int count, buffer_count;
-    struct ah_group *group;
+    struct ah_reducer_options options = {.where = ah_call_site(L)};
     ah_check_options(L, 3, "new_reducer", known);
     double cap = ah_opt_number(L, 3, "bucket_cap_mb", 0);
+    options.apart = ah_opt_flag(L, 3, "apart", false);
+    options.bucket_bytes = (int64_t)(cap * (1 << 20));
     if (!(cap >= 0) || cap > 1e6)
         return ah_raise_text(L, "bucket_cap_mb: expected a size above 0, got %g", cap);
     struct ah_tensor **params = check_list(L, 1, &count);
@@ -61,9 +69,8 @@ int ah_comm_new_reducer(lua_State *L)
     memset(reducer, 0, sizeof *reducer);
     luaL_getmetatable(L, REDUCER);
     lua_setmetatable(L, -2);
-    ah_check(L, ah_group_default(&group));
-    ah_check(L, ah_reducer_new(&reducer->reducer, group, params, count, buffers, buffer_count,
-                               (int64_t)(cap * (1 << 20)), ah_call_site(L)));
+    struct ah_group *group = ah_comm_option_group(L, 3);
+    ah_check(L, ah_reducer_new(&reducer->reducer, group, params, count, buffers, buffer_count, options));
     for (int i = 0; i < (int)lua_objlen(L, 1); i++) {
         lua_rawgeti(L, 1, i + 1);
         ah_share_handle(L, -1); /* parameters() gives it back */
@@ -82,7 +89,11 @@ static int reducer_begin(lua_State *L)
 static int reducer_finish(lua_State *L)
 {
     struct ah_reducer *r = check_reducer(L);
-    ah_check(L, ah_reducer_finish(r, ah_call_site(L)));
+    const char *where = ah_call_site(L);
+    lua_State *outer = ah_enter(L);
+    int status = ah_reducer_finish(r, where);
+    ah_leave(outer);
+    ah_check(L, status);
     return 0;
 }
 
@@ -149,7 +160,9 @@ static int reducer_abandoned(lua_State *L)
 static int reducer_stats(lua_State *L)
 {
     struct ah_reducer *r = check_reducer(L);
-    lua_createtable(L, 0, 2);
+    lua_createtable(L, 0, 4);
+    ah_set_number(L, "rounds", ah_reducer_rounds(r));
+    ah_set_number(L, "backward_begin_ns", (double)ah_reducer_backward_begin(r));
     ah_set_number(L, "backward_end_ns", (double)ah_reducer_backward_end(r));
     lua_createtable(L, ah_reducer_buckets(r), 0);
     for (int b = 0; b < ah_reducer_buckets(r); b++) {
@@ -166,11 +179,104 @@ static int reducer_stats(lua_State *L)
     return 1;
 }
 
+/* Hooks. */
+
+static int call_hook(struct reducer *reducer, int launched, int which)
+{
+    lua_State *L = ah_entered();
+    if (!L || !lua_checkstack(L, 4))
+        return ah_fail(AH_ESTATE, "a communication hook cannot run here");
+    lua_rawgeti(L, LUA_REGISTRYINDEX, reducer->hooks);
+    lua_rawgeti(L, -1, which);
+    lua_remove(L, -2);
+    lua_pushinteger(L, launched);
+    lua_State *outer = ah_enter(NULL); /* Lua runs now */
+    int failed = lua_pcall(L, 1, 0, 0);
+    ah_leave(outer);
+    if (!failed)
+        return 0;
+    const char *text = lua_tostring(L, -1);
+    ah_fail(AH_ESTATE, "communication hook: %s", text ? text : luaL_typename(L, -1));
+    lua_pop(L, 1);
+    return AH_ESTATE;
+}
+
+static int launch_hook(void *context, int launched)
+{
+    return call_hook(context, launched, 1);
+}
+
+static int finish_hook(void *context, int launched)
+{
+    return call_hook(context, launched, 2);
+}
+
+static int reducer_set_hook(lua_State *L)
+{
+    struct ah_reducer *r = check_reducer(L);
+    struct reducer *reducer = lua_touserdata(L, 1);
+    luaL_checktype(L, 2, LUA_TFUNCTION);
+    luaL_checktype(L, 3, LUA_TFUNCTION);
+    lua_createtable(L, 2, 0);
+    for (int i = 1; i <= 2; i++) {
+        lua_pushvalue(L, i + 1);
+        lua_rawseti(L, -2, i);
+    }
+    if (reducer->hooks)
+        luaL_unref(L, LUA_REGISTRYINDEX, reducer->hooks);
+    reducer->hooks = luaL_ref(L, LUA_REGISTRYINDEX);
+    ah_reducer_set_hook(r, (struct ah_reducer_hook){launch_hook, finish_hook, reducer});
+    return 0;
+}
+
+static int check_launched(lua_State *L, const struct ah_reducer *r)
+{
+    int launched = ah_check_whole(L, 2, "bucket");
+    if (launched < 0 || launched >= ah_reducer_buckets(r))
+        ah_raise_text(L, "expected a bucket in 0..%d, got %d", ah_reducer_buckets(r) - 1, launched);
+    return launched;
+}
+
+static int reducer_bucket(lua_State *L)
+{
+    struct ah_reducer *r = check_reducer(L);
+    struct ah_tensor *bucket;
+    ah_check(L, ah_reducer_bucket(&bucket, r, check_launched(L, r)));
+    ah_push_tensor(L, bucket);
+    return 1;
+}
+
+static int reducer_bucket_count(lua_State *L)
+{
+    lua_pushinteger(L, ah_reducer_buckets(check_reducer(L)));
+    return 1;
+}
+
+static int reducer_bucket_of(lua_State *L)
+{
+    struct ah_reducer *r = check_reducer(L);
+    int index = ah_check_whole(L, 2, "parameter") - 1;
+    if (index < 0 || index >= ah_reducer_count(r))
+        return ah_raise_text(L, "expected a parameter in 1..%d", ah_reducer_count(r));
+    lua_pushinteger(L, ah_reducer_bucket_of(r, index));
+    ah_push_shared_tensor(L, ah_reducer_grad(r, index));
+    return 2;
+}
+
+static int reducer_buffers_from(lua_State *L)
+{
+    ah_reducer_buffers_from(check_reducer(L), ah_check_whole(L, 2, "rank"));
+    return 0;
+}
+
 static int reducer_close(lua_State *L)
 {
     struct reducer *reducer = luaL_checkudata(L, 1, REDUCER);
     ah_reducer_free(reducer->reducer);
     reducer->reducer = NULL;
+    if (reducer->hooks)
+        luaL_unref(L, LUA_REGISTRYINDEX, reducer->hooks);
+    reducer->hooks = 0;
     return 0;
 }
 
@@ -185,6 +291,11 @@ void ah_open_reducer_class(lua_State *L)
                                        {"changed", reducer_changed},
                                        {"abandoned", reducer_abandoned},
                                        {"stats", reducer_stats},
+                                       {"set_hook", reducer_set_hook},
+                                       {"bucket", reducer_bucket},
+                                       {"bucket_count", reducer_bucket_count},
+                                       {"bucket_of", reducer_bucket_of},
+                                       {"buffers_from", reducer_buffers_from},
                                        {"close", reducer_close},
                                        {NULL, NULL}};
     ah_new_class(L, REDUCER, methods, reducer_close);

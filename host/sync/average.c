@@ -54,6 +54,7 @@ int ah_reducer_begin(struct ah_reducer *r, double weight, const char *where)
         r->parameter[i].ready = false;
     r->arrived = r->launched = r->reduced = 0;
     r->status = 0;
+    r->begin_ns = ah_now_ns();
     r->weight = weight;
     r->active = true;
     ah_reducer_at(r, where);
@@ -92,7 +93,12 @@ static void launch(struct ah_reducer *r, bool unused)
         int b = r->order[r->launched];
         if (r->bucket[b].waiting)
             return;
-        remember(r, post(r, b, unused));
+        if (r->hook.launch) {
+            r->bucket[b].posted_ns = ah_now_ns();
+            remember(r, r->hook.launch(r->hook.context, r->launched));
+        } else {
+            remember(r, post(r, b, unused));
+        }
         r->launched++;
     }
 }
@@ -115,12 +121,12 @@ void ah_reducer_param_ready(void *reducer, int index)
     if (!r->active || r->status)
         return;
     if (p->ready) {
-        if (r->bucket[r->layout.place[index].bucket].work)
+        if (r->bucket[r->layout.place[index].bucket].posted_ns)
             remember(r, ah_fail(AH_ESTATE, "backward: parameter %d got a gradient after it was sent", index));
         return;
     }
     mark_ready(r, index);
-    if (ah_group_size(r->group) > 1)
+    if (ah_group_size(r->group) > 1 || r->hook.launch)
         launch(r, false);
 }
 
@@ -134,7 +140,7 @@ bool ah_reducer_touched(struct ah_reducer *r)
 void ah_reducer_progress(void *reducer)
 {
     struct ah_reducer *r = reducer;
-    while (r->active && !r->status && r->reduced < r->launched) {
+    while (r->active && !r->status && !r->hook.launch && r->reduced < r->launched) {
         struct ah_sync_bucket *bucket = &r->bucket[r->order[r->reduced]];
         bool done = false;
         remember(r, ah_work_test(bucket->work, &done));
@@ -173,6 +179,15 @@ static int collect_works(struct ah_reducer *r, uint32_t *notes)
         if (!bucket->reduced_ns)
             bucket->reduced_ns = ah_now_ns();
         *notes |= note;
+    }
+    return 0;
+}
+
+static int collect_hooks(struct ah_reducer *r)
+{
+    for (int k = 0; k < r->layout.bucket_count; k++) {
+        AH_TRY(r->hook.finish(r->hook.context, k));
+        r->bucket[r->order[k]].reduced_ns = ah_now_ns();
     }
     return 0;
 }
@@ -217,10 +232,10 @@ static int finish_group(struct ah_reducer *r)
     launch(r, unused);
     if (r->status)
         return ah_fail(r->status, "%s", r->text);
-    AH_TRY(ah_buffers_send(r->buffers, r->where));
-    AH_TRY(collect_works(r, &notes));
+    AH_TRY(ah_buffers_send(r->buffers, r->buffers_from, r->where));
+    AH_TRY(r->hook.launch ? collect_hooks(r) : collect_works(r, &notes));
     AH_TRY(ah_buffers_receive(r->buffers));
-    if (notes & NOTE_UNUSED)
+    if (notes & NOTE_UNUSED || r->hook.launch)
         AH_TRY(share_use(r));
     return r->ordered ? 0 : agree_on_order(r);
 }
@@ -259,9 +274,21 @@ int ah_reducer_finish(struct ah_reducer *r, const char *where)
         return 0;
     ah_reducer_at(r, where);
     r->end_ns = ah_now_ns();
-    int status = ah_group_size(r->group) > 1 ? finish_group(r) : finish_alone(r);
+    bool together = ah_group_size(r->group) > 1 || r->hook.launch;
+    int status = together ? finish_group(r) : finish_alone(r);
+    r->rounds += status == 0;
     r->active = status < 0; /* a failed one is not begun again */
     return status;
+}
+
+void ah_reducer_set_hook(struct ah_reducer *r, struct ah_reducer_hook hook)
+{
+    r->hook = hook;
+}
+
+void ah_reducer_buffers_from(struct ah_reducer *r, int rank)
+{
+    r->buffers_from = rank;
 }
 
 void ah_reducer_cancel(struct ah_reducer *r)

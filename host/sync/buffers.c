@@ -1,4 +1,4 @@
-/* The bytes travel as integers to which all ranks but 0 contribute zeros: the sum is rank 0's bytes. Each buffer begins
+/* The bytes travel as integers to which all ranks but one contribute zeros: the sum is its bytes. Each buffer begins
  * at a multiple of 8 in the group's memory, so that nothing is copied twice. */
 #include "sync/buffers.h"
 
@@ -14,6 +14,7 @@ struct ah_buffers {
     int64_t *packed;
     size_t words;
     struct ah_work *work;
+    int from; /* the rank whose values they are */
 };
 
 static size_t bytes_of(const struct ah_tensor *tensor)
@@ -91,14 +92,15 @@ static int unpack(struct ah_tensor *tensor, const void *from)
     return status;
 }
 
-int ah_buffers_send(struct ah_buffers *b, const char *where)
+int ah_buffers_send(struct ah_buffers *b, int from, const char *where)
 {
+    b->from = from;
     if (!b->words)
         return 0;
     AH_GRAD_SCOPE(false);
     int64_t *at = b->packed;
     memset(b->packed, 0, b->words * sizeof *b->packed);
-    for (int i = 0; i < b->count && ah_group_rank(b->group) == 0; i++) {
+    for (int i = 0; i < b->count && ah_group_rank(b->group) == from; i++) {
         AH_TRY(pack(b->tensor[i], at));
         at += words_of(b->tensor[i]);
     }
@@ -116,7 +118,7 @@ int ah_buffers_receive(struct ah_buffers *b)
     AH_TRY(ah_work_wait(work));
     AH_GRAD_SCOPE(false);
     int64_t *at = b->packed;
-    for (int i = 0; i < b->count && ah_group_rank(b->group) != 0; i++) {
+    for (int i = 0; i < b->count && ah_group_rank(b->group) != b->from; i++) {
         AH_TRY(unpack(b->tensor[i], at));
         at += words_of(b->tensor[i]);
     }

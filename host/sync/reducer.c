@@ -73,15 +73,15 @@ static int make_arenas(struct ah_reducer *r, struct ah_tensor **params)
     return 0;
 }
 
-static int move_in(struct ah_reducer *r)
+static int move_in(struct ah_reducer *r, bool apart)
 {
     for (int i = 0; i < r->layout.count; i++)
         AH_TRY(ah_arena_adopt(r->params, r->layout.place[i].offset, r->parameter[i].tensor));
-    if (ah_group_size(r->group) > 1) {
+    if (ah_group_size(r->group) > 1 && !apart) {
         struct ah_collective call = ah_collective_broadcast(r->params->memory, (int64_t)r->params->bytes, AH_U8, 0);
         call.where = r->where;
         AH_TRY(ah_group_run(r->group, call));
-        AH_TRY(ah_buffers_send(r->buffers, r->where));
+        AH_TRY(ah_buffers_send(r->buffers, 0, r->where));
         AH_TRY(ah_buffers_receive(r->buffers));
     }
     for (int i = 0; i < r->layout.count; i++) {
@@ -92,21 +92,21 @@ static int move_in(struct ah_reducer *r)
 }
 
 static int make(struct ah_reducer *r, struct ah_tensor **params, int count, struct ah_tensor **buffers,
-                int buffer_count, int64_t bucket_bytes)
+                int buffer_count, const struct ah_reducer_options *options)
 {
-    AH_TRY(ah_layout_init(&r->layout, params, count, bucket_bytes));
+    AH_TRY(ah_layout_init(&r->layout, params, count, options->bucket_bytes));
     AH_TRY(make_lists(r));
-    if (ah_group_size(r->group) > 1) {
+    if (ah_group_size(r->group) > 1 && !options->apart) {
         AH_TRY(ah_agree(r->group, "parameters", r->where, params, count));
         AH_TRY(ah_agree(r->group, "buffers", r->where, buffers, buffer_count));
     }
     AH_TRY(make_arenas(r, params));
     AH_TRY(ah_buffers_new(&r->buffers, r->group, buffers, buffer_count));
-    return move_in(r);
+    return move_in(r, options->apart);
 }
 
 int ah_reducer_new(struct ah_reducer **out, struct ah_group *group, struct ah_tensor **params, int count,
-                   struct ah_tensor **buffers, int buffer_count, int64_t bucket_bytes, const char *where)
+                   struct ah_tensor **buffers, int buffer_count, struct ah_reducer_options options)
 {
     AH_TRY(check_parameters(group, params, count));
     struct ah_reducer *r = calloc(1, sizeof *r);
@@ -114,8 +114,8 @@ int ah_reducer_new(struct ah_reducer **out, struct ah_group *group, struct ah_te
         return ah_fail(AH_ENOMEM, "prepare: out of memory");
     r->group = ah_group_retain(group);
     r->watcher = (struct ah_engine_watcher){.between = ah_reducer_progress, .context = r};
-    ah_reducer_at(r, where);
-    int status = make(r, params, count, buffers, buffer_count, bucket_bytes);
+    ah_reducer_at(r, options.where);
+    int status = make(r, params, count, buffers, buffer_count, &options);
     if (status < 0)
         ah_reducer_free(r);
     else
@@ -186,6 +186,31 @@ struct ah_bucket_times ah_reducer_times(const struct ah_reducer *r, int launched
     return (struct ah_bucket_times){.bytes = place->payload, .ready_ns = bucket->ready_ns,
                                     .posted_ns = bucket->posted_ns, .reduced_ns = bucket->reduced_ns,
                                     .first = place->first, .count = place->count};
+}
+
+int ah_reducer_bucket_of(const struct ah_reducer *r, int index)
+{
+    int launched = 0;
+    while (r->order[launched] != r->layout.place[index].bucket)
+        launched++;
+    return launched;
+}
+
+int ah_reducer_bucket(struct ah_tensor **out, struct ah_reducer *r, int launched)
+{
+    const struct ah_bucket *place = &r->layout.bucket[r->order[launched]];
+    int64_t count = (int64_t)(place->bytes / ah_dtype_size(place->dtype));
+    return ah_arena_tensor(out, r->grads, place->offset, &count, 1, place->dtype);
+}
+
+int64_t ah_reducer_backward_begin(const struct ah_reducer *r)
+{
+    return r->begin_ns;
+}
+
+int ah_reducer_rounds(const struct ah_reducer *r)
+{
+    return r->rounds;
 }
 
 int64_t ah_reducer_backward_end(const struct ah_reducer *r)

@@ -17,12 +17,33 @@
 
 struct ah_reducer;
 
+struct ah_reducer_options {
+    int64_t bucket_bytes; /* > 0: the limit of every bucket */
+    bool apart;           /* every rank keeps its own values, which nobody compares: no collective */
+    const char *where;    /* the script's line, copied */
+};
+
 /* A collective. Retains group, params (distinct, floating, on one device, contiguous or alone in their storage) and
  * buffers, moves the parameters' storages into the parameter arena, gives each parameter its gradient slot, and gives
- * all ranks rank 0's values. AH_EMISMATCH on every rank when the parameters differ in number, shape or dtype.
- * bucket_bytes > 0 is the limit of every bucket; `where` is the script's line, copied. */
+ * all ranks rank 0's values. AH_EMISMATCH on every rank when the parameters differ in number, shape or dtype. */
 int ah_reducer_new(struct ah_reducer **out, struct ah_group *group, struct ah_tensor **params, int count,
-                   struct ah_tensor **buffers, int buffer_count, int64_t bucket_bytes, const char *where);
+                   struct ah_tensor **buffers, int buffer_count, struct ah_reducer_options options);
+
+/* What is done with each bucket instead of averaging it, in launch order on every rank: `launch` when its gradients are
+ * final, `finish` when all are launched; then the bucket's memory holds what every rank is to have. Weights are its
+ * own affair. */
+struct ah_reducer_hook {
+    int (*launch)(void *context, int launched);
+    int (*finish)(void *context, int launched);
+    void *context;
+};
+void ah_reducer_set_hook(struct ah_reducer *reducer, struct ah_reducer_hook hook);
+
+/* Whose buffers go along from now on; the same on every rank. */
+void ah_reducer_buffers_from(struct ah_reducer *reducer, int rank);
+
+/* All gradients of a bucket as one tensor, gaps between them included. */
+int ah_reducer_bucket(struct ah_tensor **out, struct ah_reducer *reducer, int launched);
 
 /* Takes the slots back, except from parameters that another reducer has taken over. The storages stay in the arena,
  * which lives as long as one of them or a gradient tensor does. */
@@ -60,6 +81,9 @@ struct ah_bucket_times {
 };
 int ah_reducer_buckets(const struct ah_reducer *reducer);
 struct ah_bucket_times ah_reducer_times(const struct ah_reducer *reducer, int launched);
+int ah_reducer_bucket_of(const struct ah_reducer *reducer, int index); /* the launch position of a parameter's */
+int64_t ah_reducer_backward_begin(const struct ah_reducer *reducer); /* when begin was called */
 int64_t ah_reducer_backward_end(const struct ah_reducer *reducer); /* when finish was entered */
+int ah_reducer_rounds(const struct ah_reducer *reducer); /* synchronised backwards so far */
 
 #endif

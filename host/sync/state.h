@@ -37,9 +37,12 @@ struct ah_reducer {
     char text[1024];
     char where[AH_BOARD_WHERE]; /* the script's line of the collectives that come */
     struct ah_buffers *buffers;
+    int buffers_from;
+    struct ah_reducer_hook hook; /* launch NULL: none */
     struct ah_engine_watcher watcher; /* while a synchronised backward runs */
     bool watching;
-    int64_t end_ns;
+    int64_t begin_ns, end_ns;
+    int rounds;
 };
 
 /* Where the collectives that follow are called from; the end of a long path says more than its beginning. */

@@ -36,6 +36,7 @@ local values = {
       dist.init_process_group(...)
     end}, {__index = dist})
   end,
+  ddp = function(env) return env.dist.DistributedDataParallel(nn.Linear(4, 2)) end,
   Net = function() return Net end,
   input = function(env) return env.x end,
   model = function(env) return env.net end,

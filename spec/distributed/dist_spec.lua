@@ -79,6 +79,9 @@ end)
 
 describe("A world of one", function()
   local function begin() dist.init_process_group() end
+  before_each(function()
+    if dist.is_initialized() then dist.destroy_process_group() end
+  end)
   after_each(function()
     if dist.is_initialized() then dist.destroy_process_group() end
   end)

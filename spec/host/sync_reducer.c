@@ -5,6 +5,8 @@
 #include "sync/reducer.h"
 #include "comm_ranks.h"
 
+#define PLAIN ((struct ah_reducer_options){.where = "?"})
+
 enum { PARAMS = 5 };
 /* 4, 1.6, 3, 0.4 and 0.2 kB of floats: with a limit of 4 kB three buckets, counted from the last parameter. */
 static const int64_t shapes[PARAMS][2] = {{10, 100}, {4, 100}, {750, 1}, {10, 10}, {7, 7}};
@@ -38,7 +40,8 @@ static int make(struct rank *me, struct model *m, int64_t limit)
     AH_TRY(ah_tensor_empty(&m->buffer[1], NULL, 0, AH_I64, &ah_cpu));
     fill(m->buffer[0], me->rank);
     fill(m->buffer[1], 100 + me->rank);
-    return ah_reducer_new(&m->reducer, me->group, m->param, PARAMS, m->buffer, 2, limit, "?");
+    return ah_reducer_new(&m->reducer, me->group, m->param, PARAMS, m->buffer, 2,
+                          (struct ah_reducer_options){.bucket_bytes = limit, .where = "?"});
 }
 
 static void unmake(struct model *m)
@@ -173,9 +176,9 @@ static void different_models(struct rank *me)
     struct ah_reducer *reducer;
     RANK_CHECK(me, ah_tensor_empty(&param[0], (int64_t[]){3}, 1, AH_F32, &ah_cpu) == 0);
     RANK_CHECK(me, ah_tensor_empty(&param[1], shape, 2, AH_F32, &ah_cpu) == 0);
-    RANK_FAILS(me, ah_reducer_new(&reducer, me->group, param, 2, NULL, 0, 0, "?"), AH_EMISMATCH,
+    RANK_FAILS(me, ah_reducer_new(&reducer, me->group, param, 2, NULL, 0, PLAIN), AH_EMISMATCH,
                "prepare: number 1 of the parameters is float32 (4, 6) on rank 1, float32 (4, 5) on rank 0");
-    RANK_FAILS(me, ah_reducer_new(&reducer, me->group, param, me->rank == 1 ? 1 : 2, NULL, 0, 0, "?"), AH_EMISMATCH,
+    RANK_FAILS(me, ah_reducer_new(&reducer, me->group, param, me->rank == 1 ? 1 : 2, NULL, 0, PLAIN), AH_EMISMATCH,
                "prepare: rank 0 has 2 parameters, rank 1 has 1");
     ah_tensor_release(param[0]);
     ah_tensor_release(param[1]);
@@ -194,7 +197,7 @@ static void large(struct rank *me)
     static const int64_t lengths[4] = {800 * 1000, 7 * 1000 * 1000, 2000, 300 * 1000};
     for (int i = 0; i < 4; i++)
         RANK_CHECK(me, ah_tensor_zeros(&param[i], &lengths[i], 1, AH_F32, &ah_cpu) == 0);
-    RANK_CHECK(me, ah_reducer_new(&reducer, me->group, param, 4, NULL, 0, 0, "?") == 0);
+    RANK_CHECK(me, ah_reducer_new(&reducer, me->group, param, 4, NULL, 0, PLAIN) == 0);
     /* From the end: 1.2 MB passes 1 MiB; 0.008 + 28 MB pass 25 MiB; the rest. */
     RANK_CHECK(me, ah_reducer_buckets(reducer) == 3);
     RANK_CHECK(me, ah_reducer_times(reducer, 0).bytes == 1200000 && ah_reducer_times(reducer, 0).count == 1);
@@ -229,12 +232,12 @@ static void views(struct rank *me)
     struct ah_reducer *reducer;
     RANK_CHECK(me, ah_tensor_zeros(&base, (int64_t[]){4, 6}, 2, AH_F32, &ah_cpu) == 0);
     RANK_CHECK(me, ah_tensor_view(&view, base, (int64_t[]){2, 6}, (int64_t[]){6, 1}, 2, 12) == 0);
-    RANK_FAILS(me, ah_reducer_new(&reducer, me->group, &view, 1, NULL, 0, 0, "?"), AH_EINVAL,
+    RANK_FAILS(me, ah_reducer_new(&reducer, me->group, &view, 1, NULL, 0, PLAIN), AH_EINVAL,
                "is a view of a larger tensor");
     ah_tensor_release(view);
     /* A view of the whole follows the storage into the arena. */
     RANK_CHECK(me, ah_tensor_view(&whole, base, (int64_t[]){24}, (int64_t[]){1}, 1, 0) == 0);
-    RANK_CHECK(me, ah_reducer_new(&reducer, me->group, &base, 1, NULL, 0, 0, "?") == 0);
+    RANK_CHECK(me, ah_reducer_new(&reducer, me->group, &base, 1, NULL, 0, PLAIN) == 0);
     ah_tensor_set(base, 5, 42);
     RANK_CHECK(me, ah_tensor_get(whole, 5) == 42);
     ah_reducer_free(reducer);
@@ -258,7 +261,7 @@ static void sweep(struct rank *me)
         int64_t count = 20000 + 1000 * (trial * 7 % 60);
         RANK_CHECK(me, ah_tensor_zeros(&param, &count, 1, AH_F32, &ah_cpu) == 0);
         RANK_CHECK(me, ah_tensor_zeros(&buffer, &count, 1, AH_F32, &ah_cpu) == 0);
-        RANK_CHECK(me, ah_reducer_new(&reducer, me->group, &param, 1, &buffer, 1, 0, "?") == 0);
+        RANK_CHECK(me, ah_reducer_new(&reducer, me->group, &param, 1, &buffer, 1, PLAIN) == 0);
         ah_reducer_begin(reducer, 1, "?");
         fill(ah_reducer_grad(reducer, 0), me->rank);
         ah_reducer_param_ready(reducer, 0);
@@ -287,7 +290,7 @@ static void again(struct rank *me)
         struct ah_tensor *param;
         struct ah_reducer *reducer;
         RANK_CHECK(me, ah_tensor_zeros(&param, (int64_t[]){5000}, 1, AH_F32, &ah_cpu) == 0);
-        RANK_CHECK(me, ah_reducer_new(&reducer, me->group, &param, 1, NULL, 0, 0, "?") == 0);
+        RANK_CHECK(me, ah_reducer_new(&reducer, me->group, &param, 1, NULL, 0, PLAIN) == 0);
         struct ah_tensor *grad = ah_reducer_grad(reducer, 0);
         RANK_CHECK(me, ah_tensor_get(grad, 4999) == 0); /* fresh, whatever was there */
         if (!strcmp(ah_group_backend(me->group), "shm"))

@@ -109,7 +109,8 @@ end
 local set = data.TensorDataset(accelhost.zeros(2, 2))
 local pool = {
   1, true, "float32", "cpu", accelhost.ones(2, 2), {1}, {}, false, function() end, nn.Linear(2, 2), set,
-  accelhost.Generator(), {accelhost.ones(2)}, {set}, optim.SGD {nn.Parameter(accelhost.ones(2))}, {nn.ReLU()},
+  accelhost.Generator(), accelhost.distributed.group.NON_GROUP_MEMBER,
+  {accelhost.ones(2)}, {set}, optim.SGD {nn.Parameter(accelhost.ones(2))}, {nn.ReLU()},
 }
 local junk = {
   "junk", -1.5, true, {junk = 1}, {"junk", "junk"}, accelhost.ones(3):lt(2), coroutine.create(function() end), print,

@@ -18,27 +18,30 @@ local handles = {}
 -- What accelerator:backward says about the backward that it is about to start.
 local asking, asked_weight
 
--- Models whose parameters are gone on all processes are forgotten. A collective, when there are any handles.
+-- Models whose parameters are gone on all processes are forgotten; those of a part of the processes stay. A collective.
 local function sweep()
-  if #handles == 0 then return end
   collectgarbage()
-  local gone = {}
-  for i, handle in ipairs(handles) do gone[i] = handle:abandoned() and 1 or 0 end
-  if comm.size() > 1 then
-    local all = C.tensor(gone, {device = "cpu"})
-    comm.all_reduce(all, "min")
-    gone = all:tolist()
+  local shared, flags, gone = {}, {}, {}
+  for _, handle in ipairs(handles) do
+    if not handle.group then shared[#shared + 1] = handle end
   end
-  averaging.remove(function(_, i) return gone[i] == 1 end)
+  for i, handle in ipairs(shared) do flags[i] = handle:abandoned() and 1 or 0 end
+  if comm.size() > 1 then
+    local all = C.tensor(flags, {device = "cpu"})
+    comm.all_reduce(all, "min")
+    flags = all:tolist()
+  end
+  for i, handle in ipairs(shared) do gone[handle] = flags[i] == 1 end
+  averaging.remove(function(handle) return gone[handle] end)
 end
 
 --- Take a model in. A collective.
 ---@param model table
----@param accelerator Accelerator
----@param options {bucket_cap_mb?: number}
+---@param accelerator Accelerator|table who prepares it: its sync_gradients and _micro_step are looked at
+---@param options table as of Parallel
 function averaging.add(model, accelerator, options)
   handles[#handles + 1] = Parallel(model, accelerator, options)
-  sweep()
+  if not options.group then sweep() end
 end
 
 --- Let go of the handles for which `leaves` is true.

@@ -32,13 +32,16 @@ end
 --- A collective: every process takes rank 0's parameters and buffers.
 ---@param model table
 ---@param accelerator Accelerator
----@param options {bucket_cap_mb?: number, broadcast_buffers?: boolean}
+---@param options {bucket_cap_mb?: number, broadcast_buffers?: boolean, group?: userdata, apart?: boolean} group: a part
+--- of the processes; apart: they keep their own values
 function Parallel:init(model, accelerator, options)
   self.accelerator = accelerator
+  self.group = options.group or false
   local buffers = model:buffers()
-  self.reducer = C.comm.new_reducer(model:parameters(), options.broadcast_buffers == false and {} or buffers,
-    {bucket_cap_mb = options.bucket_cap_mb})
-  if options.broadcast_buffers == false then self:spread(buffers, 0) end
+  self.reducer = C.comm.new_reducer(model:parameters(), options.broadcast_buffers == false and {} or buffers, {
+    bucket_cap_mb = options.bucket_cap_mb, group = options.group, apart = options.apart,
+  })
+  if options.broadcast_buffers == false and not options.apart then self:spread(buffers, 0) end
   self.suppressed, self.triggered, self.sync, self.mean = 0, false, true, false
   self.window = 0
   self.total = 1       -- what the gradients of this backward are to be divided by
@@ -52,10 +55,11 @@ end
 --- Give all processes one's values. A collective.
 ---@param tensors userdata[]
 ---@param root integer
-function Parallel:spread(tensors, root) -- luacheck: ignore self
+function Parallel:spread(tensors, root)
   if C.comm.size() == 1 then return end
+  local group = self.group or C.comm.world()
   C.autograd.no_grad(function()
-    for _, tensor in ipairs(tensors) do C.comm.broadcast(tensor, root) end
+    for _, tensor in ipairs(tensors) do group:broadcast(tensor, root) end
   end)
 end
 

@@ -313,7 +313,7 @@ end
 -- Barriers.
 
 local read_barrier = arguments.signature("distributed.barrier", {
-  {"group: group"}, {"async_op: flag", false}, {"device_ids: any"}, {"timeout: positive"},
+  {"group: group"}, {"async_op: flag", false}, {"device_ids"}, {"timeout: positive"},
 })
 
 --- Wait until all processes of a group are here.

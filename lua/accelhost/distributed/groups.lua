@@ -20,6 +20,9 @@ ProcessGroup._is_process_group = true
 --
 --   dist.group.WORLD:size()  --> 1
 function ProcessGroup:init(native, ranks, name, desc)
+  if type(native) ~= "userdata" or C.is_tensor(native) then
+    fail("ProcessGroup: init_process_group and new_group make one")
+  end
   self.native, self.ranks, self.group_name, self.group_desc = native, ranks, name, desc or "undefined"
 end
 
@@ -109,7 +112,7 @@ end
 
 local read_init = arguments.signature("distributed.init_process_group", {
   {"backend: string"}, {"init_method: string"}, {"timeout: positive"}, {"world_size: integer"}, {"rank: integer"},
-  {"store: any"}, {"group_name: string", ""}, {"pg_options: any"}, {"device_id: any"},
+  {"store"}, {"group_name: string", ""}, {"pg_options"}, {"device_id"},
 })
 
 local function check_method(init_method, store, pg_options, device_id)
@@ -349,8 +352,8 @@ local function part_of(what, native, ranks, timeout, desc)
 end
 
 local read_new = arguments.signature("distributed.new_group", {
-  {"ranks: list"}, {"timeout: positive"}, {"backend: string"}, {"pg_options: any"},
-  {"use_local_synchronization: flag", false}, {"group_desc: string"}, {"device_id: any"}, {"sort_ranks: flag", true},
+  {"ranks: list"}, {"timeout: positive"}, {"backend: string"}, {"pg_options"},
+  {"use_local_synchronization: flag", false}, {"group_desc: string"}, {"device_id"}, {"sort_ranks: flag", true},
 })
 
 --- Some processes as a group of their own. All processes of the world call it, in the same order, whether they are in
@@ -385,7 +388,7 @@ function groups.new_group(...)
 end
 
 local read_subgroups = arguments.signature("distributed.new_subgroups", {
-  {"group_size: count"}, {"group: group"}, {"timeout: positive"}, {"backend: string"}, {"pg_options: any"},
+  {"group_size: count"}, {"group: group"}, {"timeout: positive"}, {"backend: string"}, {"pg_options"},
   {"group_desc: string"},
 })
 
@@ -422,7 +425,7 @@ function groups.new_subgroups(...)
 end
 
 local read_enumeration = arguments.signature("distributed.new_subgroups_by_enumeration", {
-  "ranks_per_subgroup_list: list", {"timeout: positive"}, {"backend: string"}, {"pg_options: any"},
+  "ranks_per_subgroup_list: list", {"timeout: positive"}, {"backend: string"}, {"pg_options"},
   {"group_desc: string"},
 })
 

@@ -34,6 +34,9 @@ namespace.add(lazy, "accelhost.distributed.objects", {
 })
 namespace.add(lazy, "accelhost.distributed.work", {"Work", "Future"})
 namespace.add(lazy, "accelhost.data", {"DistributedSampler"})
+lazy.DistributedDataParallel = {"accelhost.distributed.parallel"}
+lazy.GradBucket = {"accelhost.distributed.bucket"}
+lazy.algorithms = {"accelhost.distributed.algorithms"}
 
 return namespace.new("distributed", {group = groups.group}, lazy, {refused = {
   TCPStore = "the launcher connects the processes", FileStore = "the launcher connects the processes",

@@ -135,7 +135,7 @@ local function check_device(what, device)
 end
 
 local read_broadcast = signature("broadcast_object_list", {
-  "object_list: table", {"src: size"}, {"group: group"}, {"device: any"}, {"group_src: size"},
+  "object_list: table", {"src: size"}, {"group: group"}, {"device"}, {"group_src: size"},
 })
 
 --- Give every process the values of one of them.
@@ -210,7 +210,7 @@ function objects.scatter_object_list(...)
 end
 
 local read_send = signature("send_object_list", {
-  "object_list: table", {"dst: size"}, {"group: group"}, {"device: any"}, {"group_dst: size"},
+  "object_list: table", {"dst: size"}, {"group: group"}, {"device"}, {"group_dst: size"},
 })
 
 --- Send values to a process, which takes them by recv_object_list.
@@ -234,7 +234,7 @@ function objects.send_object_list(...)
 end
 
 local read_recv = signature("recv_object_list", {
-  "object_list: table", {"src: size"}, {"group: group"}, {"device: any"}, {"group_src: size"},
+  "object_list: table", {"src: size"}, {"group: group"}, {"device"}, {"group_src: size"},
 })
 
 --- Receive values from a process, or from whichever has sent some first.

@@ -65,6 +65,7 @@ local lazy = {
   functional = {"accelhost.nn.functional"},
   init = {"accelhost.nn.initializers"},
   utils = {"accelhost.nn.utils"},
+  parallel = {"accelhost.distributed.nn"}, -- PyTorch has DistributedDataParallel there
 }
 for file, names in pairs(files) do namespace.add(lazy, "accelhost.nn." .. file, names) end
 
@@ -72,7 +73,7 @@ for file, names in pairs(files) do namespace.add(lazy, "accelhost.nn." .. file, 
 local refused = {
   DataParallel = "accelerator:prepare spreads a model over processes", NLLLoss2d = "NLLLoss takes any number of dims",
   CrossMapLRN2d = "LocalResponseNorm is the same", Buffer = "module:register_buffer(name, tensor) makes one",
-  parallel = "accelerator:prepare(model) is what DistributedDataParallel is", CrossEntropy = "nn.CrossEntropyLoss",
+  CrossEntropy = "nn.CrossEntropyLoss",
   MSE = "nn.MSELoss", Conv = "nn.Conv1d, nn.Conv2d, nn.Conv3d",
   LinearCrossEntropyLoss = "use Linear and CrossEntropyLoss", Container = "use Sequential, ModuleList or ModuleDict",
 }

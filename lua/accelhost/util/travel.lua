@@ -51,11 +51,11 @@ end
 --- A value as bytes; a tensor comes without its history, a table that is there twice comes out as two.
 ---@param value any that travel.check lets pass
 ---@return userdata # uint8 [n]
-function travel.pack(value) return C.comm.pack_value(value) end
+function travel.pack(value) return (assert(C.codec.pack(value))) end
 
 --- What was packed.
 ---@param bytes userdata uint8 [n], contiguous
 ---@return any
-function travel.unpack(bytes) return C.comm.unpack_value(bytes) end
+function travel.unpack(bytes) return C.codec.unpack(bytes) end
 
 return travel

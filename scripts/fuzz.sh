@@ -31,7 +31,7 @@ for name in "$@"; do
     seeds=
     [ -d "spec/fuzz/$name.seeds" ] && seeds="spec/fuzz/$name.seeds"
     # shellcheck disable=SC2086
-    "build-fuzz/$name" -runs="$runs" -max_len=4096 -rss_limit_mb=2048 -timeout=10 -verbosity=0 \
+    "build-fuzz/$name" -runs="$runs" -max_len=4096 -rss_limit_mb=2048 -timeout=60 -verbosity=0 \
         -artifact_prefix="build-fuzz/$name-" "build-fuzz/$name.corpus" $seeds >"build-fuzz/$name.log" 2>&1 || {
         cat "build-fuzz/$name.log"
         exit 1

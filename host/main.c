@@ -21,6 +21,7 @@ static const struct ah_command commands[] = {
     {"launch", "run a Lua script in several processes", ah_cli_launch},
     {"config", "make or show the file of settings that launch reads", ah_cli_config},
     {"data", "download a data set", ah_cli_data},
+    {"estimate-memory", "tell what training a model takes", ah_cli_estimate_memory},
     {"test", "check this machine with a small job", ah_cli_test},
     {"env", "print versions, machine and settings", ah_cli_env},
     {"help", "tell what a name is: accelhost help nn.Linear", help},
@@ -42,7 +43,7 @@ static void print_help(void)
          "       accelhost COMMAND [options]\n\n"
          "commands:");
     for (int i = 0; i < COMMAND_COUNT; i++)
-        printf("  %-10s %s\n", commands[i].name, commands[i].summary);
+        printf("  %-16s %s\n", commands[i].name, commands[i].summary);
     puts("\n'accelhost COMMAND --help' tells a command's options, 'accelhost help NAME' what a name is.\n"
          "  --version  print the version\n"
          "  --help     this text");

@@ -27,6 +27,29 @@ static int meta_concat(lua_State *L)
     return 1;
 }
 
+/* tensor(..., device='meta', size=(2, 3)) */
+static int push_valueless(lua_State *L, const struct ah_tensor *tensor, const char *suffix)
+{
+    luaL_Buffer text;
+    char number[32];
+    luaL_buffinit(L, &text);
+    luaL_addstring(&text, "tensor(..., device='meta', size=(");
+    for (int i = 0; i < tensor->ndim; i++) {
+        snprintf(number, sizeof number, i ? ", %lld" : "%lld", (long long)tensor->size[i]);
+        luaL_addstring(&text, number);
+    }
+    luaL_addstring(&text, tensor->ndim == 1 ? ",)" : ")");
+    if (tensor->dtype != AH_F32) {
+        luaL_addstring(&text, ", dtype=");
+        luaL_addstring(&text, ah_dtype_name(tensor->dtype));
+    }
+    luaL_addstring(&text, *suffix ? ", " : "");
+    luaL_addstring(&text, suffix);
+    luaL_addstring(&text, ")");
+    luaL_pushresult(&text);
+    return 1;
+}
+
 static int meta_tostring(lua_State *L)
 {
     struct ah_tensor *tensor = ah_to_tensor(L, 1);
@@ -43,6 +66,8 @@ static int meta_tostring(lua_State *L)
     } else if (ah_requires_grad(tensor)) {
         snprintf(suffix, sizeof suffix, "requires_grad=true");
     }
+    if (!ah_device_has_values(tensor->storage->device))
+        return push_valueless(L, tensor, suffix);
     ah_check(L, ah_tensor_format(ah_host_values(L, tensor), device, suffix, &text));
     lua_pushstring(L, text);
     free(text);

@@ -16,6 +16,7 @@
 #include "base/tell.h"
 #include "bind/library.h"
 #include "cpu/device.h"
+#include "meta/device.h"
 
 static const char error_key;
 
@@ -96,6 +97,7 @@ static int panic(lua_State *L)
 int ah_host_open(struct ah_host *host, const struct ah_host_options *options)
 {
     ah_cpu_open();
+    ah_meta_open();
     ah_autograd_open();
     host->lua = luaL_newstate();
     if (!host->lua)

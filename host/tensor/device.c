@@ -50,6 +50,17 @@ static const struct ah_device_type *known_type(const char *name)
     return NULL;
 }
 
+void ah_device_add_type(const struct ah_device_type *type)
+{
+    if (!known_type(type->name) && type_count < MAX_TYPES)
+        types[type_count++] = type;
+}
+
+bool ah_device_has_values(const struct ah_device *device)
+{
+    return strcmp(device->type->name, "meta") != 0;
+}
+
 static int load_plugin(const char *name, const struct ah_device_type **out)
 {
     char path[4096];

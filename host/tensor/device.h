@@ -1,10 +1,11 @@
 /* Devices: where storages live and kernels run.
  *
- * A device type is a table of functions: the CPU's is built in (tensor/cpu_memory.c, with the kernels of host/cpu), any
- * other comes from a plugin, the shared library accelhost-NAME.so, which exports it as `ah_device_plugin`. A device is
- * one of its type, "cuda:1", opened on first use and open to the end of the process. Memory of a device other than the
- * CPU may be out of the host's reach: only the functions here and the device's kernels touch it, everything else
- * copies it to the CPU first (ah_host_copy in ops/op.h).
+ * A device type is a table of functions: the CPU's is built in (tensor/cpu_memory.c, with the kernels of host/cpu), and
+ * so is that of "meta", which has no values (host/meta); any other comes from a plugin, the shared library
+ * accelhost-NAME.so, which exports it as `ah_device_plugin`. A device is one of its type, "cuda:1", opened on first use
+ * and open to the end of the process. Memory of a device other than the CPU may be out of the host's reach: only the
+ * functions here and the device's kernels touch it, everything else copies it to the CPU first (ah_host_copy in
+ * ops/op.h).
  *
  * Order: what a device is asked to do (kernels, copies, fills) happens in the order of the calls, possibly after they
  * return; a copy to or from the CPU has happened when it returns.
@@ -86,6 +87,12 @@ extern struct ah_device *ah_default_device;
 /* The device of a name: "cpu", "cuda" (the first), "cuda:1". Opens plugin and device on first use. AH_EINVAL names the
  * device and the reason: no such plugin, another interface or op table, no such index. */
 int ah_device_find(const char *name, struct ah_device **out);
+
+/* Make a type known that is built in, once. */
+void ah_device_add_type(const struct ah_device_type *type);
+
+/* Do its tensors have values? Those of "meta" have none. */
+bool ah_device_has_values(const struct ah_device *device);
 
 /* Could this text be meant as a device's name? True for the names of open types and of plugins that are here, for
  * "cuda", and for NAME:INDEX. */

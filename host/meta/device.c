@@ -1,0 +1,204 @@
+/* Blocks are addresses in a mapping without access, so that whatever reads one on its own ends there and then. They are
+ * given out one behind the other, from the beginning again when the mapping is through: only the count of their bytes
+ * matters. */
+#include "meta/device.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "ops/op.h"
+#include "optim/kernels.h"
+
+enum { ALIGNMENT = 64 };
+
+struct meta {
+    char *begin;
+    size_t bytes, next;
+    struct ah_memory_stats stats;
+    pthread_mutex_t lock; /* helper threads release */
+};
+
+static struct meta meta = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static ah_kernel kernels[AH_OP_COUNT + 1];
+
+static int count(void)
+{
+    return 1;
+}
+
+static int no_values(const char *what)
+{
+    return ah_fail(AH_EINVAL, "%s: a tensor on meta has a shape and no values", what);
+}
+
+/* Memory. */
+
+static void *reserve(size_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+static int allocate(struct ah_device *device, size_t bytes, void **out)
+{
+    int status = 0;
+    size_t room = (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+    pthread_mutex_lock(&meta.lock);
+    if (room < bytes || room > meta.bytes) {
+        status = ah_fail(AH_ENOMEM, "meta: %zu bytes asked for, of addresses for %zu", bytes, meta.bytes);
+    } else {
+        if (room > meta.bytes - meta.next)
+            meta.next = 0;
+        *out = meta.begin + meta.next;
+        meta.next += room;
+        meta.stats.allocations++;
+        meta.stats.live += bytes;
+        meta.stats.peak = meta.stats.live > meta.stats.peak ? meta.stats.live : meta.stats.peak;
+    }
+    pthread_mutex_unlock(&meta.lock);
+    return status;
+}
+
+static void release(struct ah_device *device, void *block, size_t bytes)
+{
+    pthread_mutex_lock(&meta.lock);
+    meta.stats.live -= bytes;
+    pthread_mutex_unlock(&meta.lock);
+}
+
+static int copy(struct ah_device *device, void *to, struct ah_device *to_device, const void *from,
+                struct ah_device *from_device, size_t bytes, void *stream)
+{
+    return to_device == &ah_cpu ? no_values("copy") : 0;
+}
+
+static int fill(struct ah_device *device, void *to, int byte, size_t bytes)
+{
+    return 0;
+}
+
+static int transpose(struct ah_device *device, void *to, const void *from, int64_t batch, int64_t rows,
+                     int64_t columns, size_t item)
+{
+    return 0;
+}
+
+static int synchronise(struct ah_device *device, void *stream)
+{
+    return 0;
+}
+
+/* The peak begins anew with each `trim`, which has nothing else to do here. */
+static void trim(struct ah_device *device)
+{
+    meta.stats.peak = meta.stats.live;
+}
+
+static void memory_stats(struct ah_device *device, struct ah_memory_stats *stats)
+{
+    *stats = meta.stats;
+}
+
+/* Nothing is drawn, so the generator has one state. */
+
+static void seed(struct ah_device *device, uint64_t number)
+{
+}
+
+static int get_state(struct ah_device *device, uint8_t *state)
+{
+    state[0] = 0;
+    return 0;
+}
+
+static int set_state(struct ah_device *device, const uint8_t *state)
+{
+    return 0;
+}
+
+/* Kernels and optimizers. */
+
+static int nothing(struct ah_call *call)
+{
+    if (!call->out[0])
+        return ah_fail(AH_EINVAL, "%s: the shape of the result depends on values, and a tensor on meta has none",
+                       call->op->name);
+    return 0;
+}
+
+/* Numbers as an index say by their count how many they choose; a mask would have to be read. */
+static int index_positions(struct ah_call *call)
+{
+    const struct ah_tensor *index = ah_args(call, index_positions)->index.tensor;
+    return index->dtype == AH_BOOL ? nothing(call) : ah_call_output(call, 0, &index->numel, 1, AH_I64);
+}
+
+static int step(struct ah_device *device, enum ah_optim_kind kind, const struct ah_optim_options *options,
+                const struct ah_optim_segment *segment, int segments, enum ah_dtype dtype)
+{
+    return 0;
+}
+
+static int norm_sum(struct ah_device *device, const void *x, int64_t n, double p, enum ah_dtype dtype, double *sum)
+{
+    return no_values("norm");
+}
+
+static int change(struct ah_device *device, void *x, int64_t n, double number, enum ah_dtype dtype)
+{
+    return 0;
+}
+
+static const struct ah_optim_kernels optim = {.step = step, .norm_sum = norm_sum, .scale = change, .clamp = change};
+
+static int open(struct ah_device *device)
+{
+    for (int bits = 45; !meta.begin && bits >= 32; bits--) {
+        meta.bytes = (size_t)1 << bits;
+        meta.begin = reserve(meta.bytes);
+    }
+    if (!meta.begin)
+        return ah_fail(AH_ENOMEM, "meta: no room for addresses");
+    for (int i = 0; i < AH_OP_COUNT; i++)
+        kernels[i] = ah_cpu.kernels[i] ? nothing : NULL;
+    kernels[AH_OP_index_positions] = index_positions;
+    snprintf(device->name, sizeof device->name, "meta");
+    device->kernels = kernels;
+    device->optim = &optim;
+    device->table = ah_cpu.table;
+    return 0;
+}
+
+static void close(struct ah_device *device)
+{
+    munmap(meta.begin, meta.bytes);
+    meta.begin = NULL;
+    meta.next = 0;
+}
+
+static const struct ah_device_type type = {
+    .abi = AH_DEVICE_ABI,
+    .name = "meta",
+    .count = count,
+    .open = open,
+    .close = close,
+    .allocate = allocate,
+    .release = release,
+    .copy = copy,
+    .fill = fill,
+    .transpose = transpose,
+    .synchronise = synchronise,
+    .state_bytes = 1,
+    .seed = seed,
+    .get_state = get_state,
+    .set_state = set_state,
+    .memory_stats = memory_stats,
+    .trim = trim,
+};
+
+void ah_meta_open(void)
+{
+    ah_device_add_type(&type);
+}

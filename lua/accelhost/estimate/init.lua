@@ -1,0 +1,149 @@
+--- accelhost estimate-memory: what training a model takes, without taking it.
+local source = require "accelhost.estimate.source"
+local step = require "accelhost.estimate.step"
+
+local function fail(format, ...) error(format:format(...), 0) end
+
+-- Bytes of an element; what has no optimizer here holds weights only.
+local dtypes = {float64 = 8, float32 = 4, bfloat16 = 2, float16 = 2, int8 = 1, int4 = 0.5}
+local trains = {float64 = true, float32 = true, bfloat16 = true, float16 = true}
+
+local function human(bytes)
+  if not bytes then return "-" end
+  local units, unit = {"B", "KiB", "MiB", "GiB", "TiB"}, 1
+  while bytes >= 1024 and unit < #units do
+    bytes, unit = bytes / 1024, unit + 1
+  end
+  return (unit == 1 and "%d %s" or "%.2f %s"):format(bytes, units[unit])
+end
+
+-- 1,199,882
+local function grouped(number)
+  local text = ("%d"):format(number)
+  return (text:reverse():gsub("(%d%d%d)", "%1,"):reverse():gsub("^,", ""))
+end
+
+local function read_dtypes(text)
+  local list = {}
+  for word in (text .. ","):gmatch "([^,]*)," do
+    if not dtypes[word] then
+      fail("--dtypes: expected names among float64, float32, bfloat16, float16, int8, int4, got '%s'", word)
+    end
+    list[#list + 1] = word
+  end
+  return list
+end
+
+local function bytes_of(row, dtype)
+  return row.numel * (row.float and dtypes[dtype] or row.size)
+end
+
+-- The layer with the most weights of its own.
+local function largest(rows, dtype)
+  local layers, best = {}, nil
+  for _, row in ipairs(rows) do
+    layers[row.layer] = (layers[row.layer] or 0) + bytes_of(row, dtype)
+    if not best or layers[row.layer] > layers[best] then best = row.layer end
+  end
+  return best, layers[best]
+end
+
+local function column(accelhost, what, dtype)
+  local weights, gradients, counts = 0, 0, {}
+  for _, row in ipairs(what.rows) do
+    weights = weights + bytes_of(row, dtype)
+    if row.trained then
+      gradients = gradients + bytes_of(row, dtype)
+      counts[#counts + 1] = row.numel
+    end
+  end
+  local layer, layer_bytes = largest(what.rows, dtype)
+  local result = {weights = weights, layer = layer, largest = layer_bytes}
+  if not trains[dtype] then return result end
+  result.gradients = gradients
+  result.state, result.optimizer = step.optimizer_state(accelhost, what.optimizer, counts, dtype)
+  result.training = weights + gradients + result.state
+  if what.inputs then
+    local measured = step.measure(accelhost, what.model:to {dtype = dtype}, what.inputs, dtype)
+    result.kept = measured.kept
+    result.peak = weights + result.state + measured.peak
+  end
+  return result
+end
+
+local function print_table(columns, names, rows)
+  io.write(("%-36s"):format "")
+  for _, name in ipairs(names) do io.write(("%14s"):format(name)) end
+  io.write "\n"
+  for _, row in ipairs(rows) do
+    io.write(("%-36s"):format(row[2]))
+    for _, one in ipairs(columns) do io.write(("%14s"):format(human(one[row[1]]))) end
+    io.write "\n"
+  end
+end
+
+local function print_head(what)
+  local parameters, trained, buffers = 0, 0, 0
+  for _, row in ipairs(what.rows) do
+    if what.model and not row.parameter then buffers = buffers + row.numel end
+    if row.parameter or not what.model then parameters = parameters + row.numel end
+    trained = trained + (row.trained and row.numel or 0)
+  end
+  if what.model then
+    io.write(("%s: %s, %s parameters (%s trained), %s elements of buffers\n\n"):format(what.path, what.model._name,
+      grouped(parameters), grouped(trained), grouped(buffers)))
+  else
+    io.write(("%s: %d tensors of %s elements\n\n"):format(what.path, #what.rows, grouped(parameters)))
+  end
+end
+
+local function report(what, names, columns)
+  print_head(what)
+  local optimizer = "AdamW"
+  for _, one in ipairs(columns) do optimizer = one.optimizer or optimizer end
+  local rows = {
+    {"weights", "weights"}, {"largest", ("largest layer (%s)"):format(columns[1].layer)}, {"gradients", "gradients"},
+    {"state", "state of " .. optimizer}, {"training", "training, without activations"},
+  }
+  if what.inputs then
+    rows[#rows + 1] = {"kept", "kept for backward by a forward"}
+    rows[#rows + 1] = {"peak", "peak of a training step"}
+  end
+  print_table(columns, names, rows)
+  io.write(what.inputs and ("\nA forward and backward of %s, by their shapes. "):format(what.batch) or "\n",
+    "Each rank holds all of it. Workspaces of kernels, what Lua has\nnot collected yet and the program itself (about ",
+    "40 MiB) come on top.\n")
+end
+
+local function prepare(accelhost, path, options)
+  local what = {path = path, optimizer = options.optimizer or "AdamW", batch = options.batch}
+  local optim = accelhost.optim
+  local name = what.optimizer:match "^%w+"
+  if not name or not pcall(function() return optim[name] end) then
+    fail("--optimizer: accelhost.optim has no '%s'", what.optimizer)
+  end
+  if path:find "%.lua$" then
+    what.model = source.model(accelhost, path, options.model)
+    what.rows = source.of_model(what.model)
+    what.inputs = options.batch and step.inputs(options.batch)
+  else
+    if options.batch or options.model then
+      fail("--%s is for a model script (FILE.lua): a file of weights does not say what is computed with them",
+        options.batch and "batch" or "model")
+    end
+    what.rows = source.of_file(accelhost, path)
+  end
+  return what
+end
+
+--- Print the table for a file; raises a text for the user.
+---@param accelhost table the public surface
+---@param path string
+---@param options {batch?: string, dtypes?: string, optimizer?: string, model?: string}
+return function(accelhost, path, options)
+  local names = read_dtypes(options.dtypes or "float32,bfloat16,float16")
+  local what = prepare(accelhost, path, options)
+  local columns = {}
+  for i, dtype in ipairs(names) do columns[i] = column(accelhost, what, dtype) end
+  report(what, names, columns)
+end

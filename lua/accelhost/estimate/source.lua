@@ -1,0 +1,123 @@
+--- What is to be estimated: a model that a script makes, or tensors in files, as rows {name, layer, numel, bits, float,
+--- trained} of weights, in bytes per element where the dtype stays.
+local C = require "accelhost._C"
+
+local source = {}
+
+local function fail(format, ...) error(format:format(...), 0) end
+
+local function is_class(value) return type(value) == "table" and rawget(value, "_class") == value end
+
+local function is_module(value)
+  local meta = not is_class(value) and getmetatable(value)
+  return type(meta) == "table" and meta._is_module == true
+end
+
+local function describe(value)
+  return type(value) == "nil" and "nothing" or "a " .. type(value)
+end
+
+-- A module, a function or class that makes one, or the entry `name` of a table of such.
+local function to_model(value, path, name)
+  if name then
+    local fine, entry = pcall(function() return value[name] end)
+    if type(value) ~= "table" or not fine or entry == nil then
+      fail("--model: what %s returns has no '%s'", path, name)
+    end
+    value = entry
+  end
+  if is_module(value) then return value end
+  if type(value) == "function" or is_class(value) then
+    local made = value()
+    if is_module(made) then return made end
+    fail("%s: expected a function that returns a model (nn.Module), got one that returns %s", path, describe(made))
+  end
+  if type(value) == "table" then
+    local names = {}
+    for key in pairs(value) do names[#names + 1] = tostring(key) end
+    table.sort(names)
+    fail("%s returns a table: name the model in it by --model (there are: %s)", path, table.concat(names, ", "))
+  end
+  fail("%s: expected the file to return a model (nn.Module), or a function or class that makes one, got %s", path,
+    describe(value))
+end
+
+--- The model of a script, made on the device "meta": without memory and without values.
+---@param accelhost table the public surface
+---@param path string
+---@param name? string the model's name in the table that the script returns
+---@return table module
+function source.model(accelhost, path, name)
+  local chunk, message = loadfile(path)
+  if not chunk then fail("%s", message) end
+  local before = accelhost.get_default_device()
+  accelhost.set_default_device "meta"
+  local fine, result = xpcall(function() return to_model(chunk(), path, name) end, function(text)
+    return tostring(text)
+  end)
+  accelhost.set_default_device(before)
+  if not fine then
+    local hint = result:find("on meta", 1, true) and
+      "\n  the script runs on shapes alone (device \"meta\"): let it return the model instead of using it" or ""
+    fail("%s%s", result, hint)
+  end
+  return result:to "meta"
+end
+
+local function row(name, tensor, trained, parameter)
+  return {
+    parameter = parameter,
+    name = name, layer = name:match "^(.*)%.[^.]*$" or name, numel = tensor:numel(), size = tensor:element_size(),
+    float = tensor:is_floating_point(), trained = trained,
+  }
+end
+
+--- The weights of a model; what several names share counts once.
+---@param model table
+---@return table[]
+function source.of_model(model)
+  local rows = {}
+  for name, tensor in model:named_parameters() do rows[#rows + 1] = row(name, tensor, tensor.requires_grad, true) end
+  for name, tensor in model:named_buffers() do rows[#rows + 1] = row(name, tensor, false) end
+  return rows
+end
+
+local function add_tensors(rows, prefix, value)
+  if C.is_tensor(value) then
+    rows[#rows + 1] = row(prefix, value, value:is_floating_point())
+  elseif type(value) == "table" then
+    local keys = {}
+    for key in pairs(value) do keys[#keys + 1] = key end
+    table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
+    for _, key in ipairs(keys) do
+      add_tensors(rows, prefix == "" and tostring(key) or prefix .. "." .. tostring(key), value[key])
+    end
+  end
+end
+
+--- The tensors of a file of weights, or of all the files that an index of shards names.
+---@param accelhost table the public surface
+---@param path string
+---@return table[]
+function source.of_file(accelhost, path)
+  local rows, files = {}, {path}
+  if path:find "%.index%.json$" then
+    local file, message = io.open(path, "rb")
+    if not file then fail("%s", message) end
+    local index = accelhost.json.decode(file:read "*a")
+    file:close()
+    if type(index.weight_map) ~= "table" then fail("%s: expected a weight_map, as an index of shards has", path) end
+    local seen = {}
+    files = {}
+    for _, name in pairs(index.weight_map) do
+      if not seen[name] then files[#files + 1] = (path:match "^(.*/)" or "") .. name end
+      seen[name] = true
+    end
+    table.sort(files)
+  end
+  for _, name in ipairs(files) do add_tensors(rows, "", accelhost.load(name)) end
+  if #rows == 0 then fail("%s holds no tensors", path) end
+  return rows
+end
+
+return source

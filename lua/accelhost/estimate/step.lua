@@ -1,0 +1,123 @@
+--- A training step on the device "meta": what it would hold, told by the device's count of bytes.
+local C = require "accelhost._C"
+
+local step = {}
+
+local function fail(format, ...) error(format:format(...), 0) end
+
+local function live() return C.system.memory_stats("meta").live end
+
+local function settle()
+  collectgarbage()
+  collectgarbage()
+  C.system.empty_cache() -- the peak begins anew
+end
+
+-- "64x1x28x28" or "8x128:int64"
+local function parse(word)
+  local sizes, dtype = word:match "^([%dx]*):(%w+)$"
+  sizes = sizes or word:match "^[%dx]*$"
+  local shape = {}
+  for size in (sizes or ""):gmatch "%d+" do shape[#shape + 1] = tonumber(size) end
+  if #shape == 0 or table.concat(shape, "x") ~= sizes then
+    fail("--batch: expected shapes such as 64x1x28x28 or 8x128:int64, separated by commas, got '%s'", word)
+  end
+  return {shape = shape, dtype = dtype}
+end
+
+--- The inputs that --batch describes.
+---@param text string
+---@return table[]
+function step.inputs(text)
+  local list = {}
+  for word in (text .. ","):gmatch "([^,]*)," do list[#list + 1] = parse(word) end
+  return list
+end
+
+local function make(accelhost, inputs, dtype)
+  local tensors = {}
+  for i, input in ipairs(inputs) do
+    tensors[i] = accelhost.zeros(input.shape, {dtype = input.dtype or dtype, device = "meta"})
+  end
+  return tensors
+end
+
+-- The sum of all that a model gave and that depends on its weights.
+local function total(value, sum)
+  if C.is_tensor(value) then
+    if not value.requires_grad then return sum end
+    return sum and sum + value:sum():float() or value:sum():float()
+  end
+  if type(value) == "table" then
+    for _, item in pairs(value) do sum = total(item, sum) end
+  end
+  return sum
+end
+
+--- What a forward keeps for its backward, and the most that forward and backward hold beside weights and inputs,
+--- gradients included; both in bytes.
+---@param accelhost table the public surface
+---@param model table on meta
+---@param inputs table[] of step.inputs
+---@param dtype string of the inputs that name none
+---@return {kept: number, peak: number}
+function step.measure(accelhost, model, inputs, dtype)
+  local default = accelhost.get_default_device()
+  accelhost.set_default_device "meta"
+  model:train()
+  model:zero_grad()
+  local tensors = make(accelhost, inputs, dtype)
+  settle()
+  local before, result = live(), nil
+  C.system.collect_stress(true)
+  local fine, message = xpcall(function()
+    local outputs = {model(unpack(tensors))}
+    collectgarbage()
+    result = {kept = live() - before}
+    local loss = total(outputs)
+    if loss then loss:backward() end
+    result.peak = C.system.memory_stats("meta").peak - before
+  end, function(text) return tostring(text) end)
+  C.system.collect_stress(false)
+  accelhost.set_default_device(default)
+  model:zero_grad()
+  if not fine then fail("the model does not take --batch: %s", message) end
+  return result
+end
+
+-- "SGD,momentum=0.9" to "SGD" and {momentum = 0.9}
+local function parse_optimizer(text)
+  local name, rest = text:match "^(%w+)(.*)$"
+  local options = {}
+  for key, value in (rest or ""):gmatch ",([%w_]+)=([^,]+)" do
+    if value == "true" or value == "false" then options[key] = value == "true" else options[key] = tonumber(value) end
+    if options[key] == nil then fail("--optimizer: %s: expected a number, true or false, got '%s'", key, value) end
+  end
+  return name or text, options
+end
+
+--- The bytes of an optimizer's state for parameters of these counts of elements.
+---@param accelhost table the public surface
+---@param text string its name, and options as in "SGD,momentum=0.9"
+---@param counts integer[]
+---@param dtype string of the parameters
+---@return number bytes
+---@return string name
+function step.optimizer_state(accelhost, text, counts, dtype)
+  local name, options = parse_optimizer(text)
+  local class = accelhost.optim[name]
+  local parameters = {}
+  for i, count in ipairs(counts) do
+    parameters[i] = accelhost.empty({count}, {dtype = dtype, device = "meta"}):requires_grad_()
+    parameters[i].grad = accelhost.empty({count}, {dtype = dtype, device = "meta"})
+  end
+  if #parameters == 0 then return 0, name end
+  local optimizer = class(parameters, options)
+  settle()
+  local before = live()
+  optimizer:step()
+  settle()
+  return live() - before, name
+end
+
+return step

@@ -1,0 +1,189 @@
+local accelhost = require "accelhost"
+local folder = require "spec.support.folder"
+local run = require "spec.support.run"
+
+local leave
+local function write(name, text)
+  local file = assert(io.open(name, "wb"))
+  file:write(text)
+  assert(file:close())
+  return name
+end
+
+local function estimate(...)
+  return run.host({"estimate-memory", ...}, {timeout = 30})
+end
+
+-- {row = {values}} of the table that is printed.
+local function rows(...)
+  local result = estimate(...)
+  assert.same({0, ""}, {result.code, result.stderr})
+  local list = {}
+  for line in result.stdout:gmatch "[^\n]+" do
+    local name, rest = line:match "^(%l[^%d]-)  +([%d%-].*)$"
+    if name then
+      local values = {}
+      for value in (rest .. "  "):gmatch "(%S.-)  +" do values[#values + 1] = value end
+      list[name:gsub(" +$", "")] = values
+    end
+  end
+  return list, result.stdout
+end
+
+local net = [[
+local accelhost = require "accelhost"
+local nn, F = accelhost.nn, accelhost.nn.functional
+local Net = nn.Module:extend "Net"
+function Net:init()
+  self.conv = nn.Conv2d(1, 8, 3)
+  self.bn = nn.BatchNorm2d(8)
+  self.fc = nn.Linear(8 * 13 * 13, 10)
+end
+function Net:forward(x)
+  x = F.max_pool2d(F.relu(self.bn(self.conv(x))), 2)
+  return F.log_softmax(self.fc(F.dropout(x, 0.5):flatten(1)), 1)
+end
+return Net
+]]
+
+describe("accelhost estimate-memory", function()
+  setup(function() leave = folder.enter() end)
+  teardown(function() leave() end)
+
+  it("tells weights, gradients, the optimizer's state and the largest layer of a model, for each dtype", function()
+    -- conv 80, bn 16 (and 17 in buffers, one of them int64), fc 13,530 parameters
+    local list, text = rows(write("net.lua", net))
+    assert.equal("net.lua: Net, 13,626 parameters (13,626 trained), 17 elements of buffers\n", text:match "^[^\n]*\n")
+    assert.matches("\n +float32 +bfloat16 +float16\n", text)
+    assert.same({"53.30 KiB", "26.65 KiB", "26.65 KiB"}, list.weights)
+    assert.same({"52.85 KiB", "26.43 KiB", "26.43 KiB"}, list["largest layer (fc)"])
+    assert.same({"53.23 KiB", "26.61 KiB", "26.61 KiB"}, list.gradients)
+    assert.same({"106.45 KiB", "53.23 KiB", "53.23 KiB"}, list["state of AdamW"])
+    assert.equal("212.98 KiB", list["training, without activations"][1])
+  end)
+
+  it("takes other dtypes, optimizers and their options", function()
+    local list = rows("net.lua", "--dtypes", "float64,int8,int4", "--optimizer", "SGD,momentum=0.9,nesterov=true")
+    assert.same({"106.59 KiB", "13.33 KiB", "6.67 KiB"}, list.weights)
+    assert.same({"106.45 KiB", "-", "-"}, list["state of SGD"])
+    assert.equal("0 B", rows("net.lua", "--optimizer", "SGD")["state of SGD"][1])
+    assert.equal("53.23 KiB", rows("net.lua", "--optimizer=Lion")["state of Lion"][1])
+  end)
+
+  it("tells for a batch what a forward keeps and a step holds, as the CPU then does", function()
+    local list = rows("net.lua", "--batch", "16x1x28x28", "--dtypes", "float32", "--optimizer", "SGD")
+    local script = net:gsub("return Net\n$", "") .. [[
+local C = require "accelhost._C"
+local net, x = Net(), accelhost.zeros(16, 1, 28, 28)
+C.system.collect_stress(true)
+collectgarbage()
+local before = accelhost.memory_stats().live
+local y = net(x)
+collectgarbage()
+local kept = accelhost.memory_stats().live - before
+y:sum():backward()
+print(kept / 1024, (accelhost.memory_stats().peak - before) / 1024)
+]]
+    local kept, peak = run.script(script, {timeout = 30}).stdout:match "([%d.]+)\t([%d.]+)"
+    local told = tonumber(list["kept for backward by a forward"][1]:match "^([%d.]+) KiB")
+    -- Blocks of the CPU are rounded up, and its kernels have workspaces.
+    assert.truthy(told <= kept + 0.01 and told > 0.85 * kept, told .. " " .. kept)
+    local most = tonumber(list["peak of a training step"][1]:match "^([%d.]+) MiB") * 1024
+    assert.truthy(most - 53.3 <= peak + 5 and most - 53.3 > 0.7 * peak, most .. " " .. peak)
+  end)
+
+  it("takes no memory, however large the model", function()
+    write("large.lua", [[
+local nn = require("accelhost").nn
+return function()
+  local layers = {}
+  for i = 1, 80 do layers[i] = nn.TransformerEncoderLayer(8192, 64, {dim_feedforward = 28672}) end
+  return nn.Sequential(unpack(layers))
+end]])
+    local result = run.program({"bash", "-c", 'ulimit -d 500000; exec "$0" estimate-memory large.lua', run.path},
+      {timeout = 30})
+    assert.equal(0, result.code, result.stderr)
+    assert.matches("\nweights +%d+%.%d+ GiB", result.stdout)
+  end)
+
+  it("takes several inputs, integers among them, and models that give tables", function()
+    write("text.lua", [[
+local accelhost = require "accelhost"
+local nn = accelhost.nn
+local Model = nn.Module:extend "Model"
+function Model:init()
+  self.table = nn.Embedding(100, 16)
+  self.head = nn.Linear(16, 100)
+  self.head.weight = self.table.weight
+  self.scale = nn.Parameter(accelhost.ones(1), {requires_grad = false})
+end
+function Model:forward(tokens, mask)
+  local hidden = self.table(tokens) * mask:unsqueeze(-1)
+  return {logits = self.head(hidden), hidden = {hidden}}
+end
+return {small = Model, other = 3}]])
+    local list, text = rows("text.lua", "--model", "small", "--batch", "4x7:int64,4x7", "--dtypes=float32")
+    -- the tied weight counts once: 1600 + 100 + 1, of which the last is frozen
+    assert.matches("Model, 1,701 parameters %(1,700 trained%)", text)
+    assert.same({"6.64 KiB"}, list.gradients)
+    assert.truthy(list["kept for backward by a forward"])
+  end)
+
+  it("reads files of weights by their headers", function()
+    accelhost.save({["fc.weight"] = accelhost.zeros(100, 10), ["fc.bias"] = accelhost.zeros(100),
+      steps = accelhost.zeros(3, {dtype = "int64"})}, "model.safetensors")
+    local list, text = rows "model.safetensors"
+    assert.equal("model.safetensors: 3 tensors of 1,103 elements\n", text:match "^[^\n]*\n")
+    assert.same({"4.32 KiB", "2.17 KiB", "2.17 KiB"}, list.weights)
+    assert.same({"4.30 KiB", "2.15 KiB", "2.15 KiB"}, list["largest layer (fc)"])
+    accelhost.save({b = accelhost.zeros(2)}, "part-2.safetensors")
+    write("all.safetensors.index.json",
+      [[{"weight_map": {"fc.weight": "model.safetensors", "b": "part-2.safetensors"}}]])
+    assert.matches("^all.safetensors.index.json: 4 tensors of 1,105 elements\n",
+      select(2, rows "all.safetensors.index.json"))
+  end)
+
+  it("says what is wrong with a script, a batch or an option", function()
+    write("nothing.lua", "local x = 1")
+    write("broken.lua", "local x =")
+    write("number.lua", "return function() return 3 end")
+    write("trains.lua", [[local a = require "accelhost" print(a.ones(2):sum():item())]])
+    write("no.safetensors", "no")
+    for words, text in pairs {
+      [{"nothing.lua"}] = "nothing.lua: expected the file to return a model (nn.Module), or a function or class " ..
+        "that makes one, got nothing",
+      [{"number.lua"}] = "number.lua: expected a function that returns a model (nn.Module), got one that returns " ..
+        "a number",
+      [{"broken.lua"}] = "broken.lua:1: unexpected symbol near '<eof>'",
+      [{"text.lua"}] = "text.lua returns a table: name the model in it by --model (there are: other, small)",
+      [{"text.lua", "--model", "big"}] = "--model: what text.lua returns has no 'big'",
+      [{"trains.lua"}] = "let it return the model instead of using it",
+      [{"net.lua", "--batch", "16xx2"}] = "--batch: expected shapes such as 64x1x28x28 or 8x128:int64, separated by " ..
+        "commas, got '16xx2'",
+      [{"net.lua", "--batch", "16x28x28"}] = "the model does not take --batch: ",
+      [{"net.lua", "--dtypes", "float7"}] = "--dtypes: expected names among float64, float32, bfloat16, float16, " ..
+        "int8, int4, got 'float7'",
+      [{"net.lua", "--optimizer", "Adm"}] = "--optimizer: accelhost.optim has no 'Adm'",
+      [{"net.lua", "--optimizer", "SGD,momentum=much"}] = "--optimizer: momentum: expected a number, true or false, " ..
+        "got 'much'",
+      [{"model.safetensors", "--batch", "3"}] = "--batch is for a model script (FILE.lua)",
+      [{"no.safetensors"}] = "no.safetensors",
+    } do
+      local result = estimate(unpack(words))
+      assert.equal(1, result.code, text)
+      assert.equal("accelhost estimate-memory: ", result.stderr:sub(1, 27))
+      assert.truthy(result.stderr:find(text, 1, true), result.stderr)
+      assert.is_nil(result.stderr:find "library frames")
+    end
+    for words, text in pairs {
+      [{}] = "expected a model script or a file of weights", [{"none.lua"}] = "cannot read 'none.lua'",
+      [{"net.lua", "more"}] = "unexpected argument 'more'",
+      [{"net.lua", "--bacth", "3"}] = "unknown option '--bacth' (did you mean '--batch'?)",
+    } do
+      local result = estimate(unpack(words))
+      assert.equal(2, result.code)
+      assert.equal("accelhost estimate-memory: " .. text .. "\nTry 'accelhost estimate-memory --help'.\n",
+        result.stderr)
+    end
+  end)
+end)

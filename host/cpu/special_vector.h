@@ -143,7 +143,7 @@ static inline float ah_digammaf(float a)
     double value = fma(p, z, ah_vector_log(y) - 0.5 * r) - over / under - turned;
     value = x < 0 && d == 0 ? __builtin_nan("") : value;
     value = x == 0 ? copysign(__builtin_inf(), -x) : value;
-    value = a > 3.4e38f ? (double)a : value;
+    value = a > 3.4028234e38f ? (double)a : value;
     return a != a ? a : (float)value;
 }
 
@@ -312,9 +312,13 @@ static inline float ah_exp2f(float x)
     return p * ah_bits_float((uint32_t)(half + 127) << 23) * ah_bits_float((uint32_t)(k - half + 127) << 23);
 }
 
+/* In double, so that powers of ten come out whole. */
 static inline float ah_log10f(float x)
 {
-    return ah_log_to(x, 0x1.344135p-2f, 0x1.bcb7b1p-2f);
+    float value = (float)(ah_vector_log(x > 0 ? (double)x : 1) * 0.43429448190325182765);
+    value = x > 3.4028234e38f ? x : value;
+    value = x == 0 ? -__builtin_inff() : value;
+    return x >= 0 ? value : __builtin_nanf("");
 }
 
 /* For |x| up to AH_TRIG_LIMIT. */

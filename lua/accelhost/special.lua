@@ -62,7 +62,11 @@ local read_xlog1py = arguments.signature("xlog1py", {"input: tensor", "other: te
 ---@return userdata
 function special.xlog1py(...)
   local input, other = read_xlog1py(...)
-  if not other:is_floating_point() then other = other:to(input:is_floating_point() and input.dtype or "float32") end
+  if not other:is_floating_point() then
+    other = other:to(input:is_floating_point() and input.dtype or "float32")
+  elseif input:dim() > 0 or other:dim() == 0 then
+    other = other:to(C.dtype.promote_types(input.dtype, other.dtype)) -- the logarithm in the result's precision
+  end
   local zero = C.logical_and(C.eq(input, 0), C.isnan(other):logical_not())
   return C.where(zero, 0, input * C.log1p(C.where(zero, 0, other)))
 end

@@ -20,6 +20,7 @@ describe("accelhost.special", function()
   it("knows the normal distribution and its inverse", function() -- numbers of PyTorch 2.15
     local p = special.ndtr(double {-2, 0, 1})
     for i, wanted in ipairs {0.022750131948179212, 0.5, 0.8413447460685429} do check.near(wanted, p[i - 1], 1e-15) end
+    check.near({math.log(4)}, special.xlog1py(double {1}, accelhost.tensor {3}), 1e-15)
     assert.equal(-math.huge, special.ndtri(accelhost.zeros({}, {dtype = "uint8"})):item())
     local x = special.ndtri(double {0.022750131948179212, 0.5, 0.8413447460685429})
     for i, wanted in ipairs {-2, 0, 1} do check.near(wanted, x[i - 1], 1e-12) end

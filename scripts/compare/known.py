@@ -26,7 +26,7 @@ class Known:
 
 ANY = ""
 # What is one formula in PyTorch and several ops here, or the other way round.
-MANY_STEPS = (r"mish|cosine_similarity|Norm|_norm\(|logsigmoid|cross_entropy|BCE|CrossEntropy|lerp|Bilinear|pow|\^|"
+MANY_STEPS = (r"[mM]ish|cosine_similarity|Norm|_norm\(|logsigmoid|cross_entropy|BCE|CrossEntropy|lerp|Bilinear|pow|\^|"
               r"[cC]onv|scaled_dot|multi_?head|Multihead|Transformer|std|var|sinc|RNN|LSTM|GRU")
 FINE = r"^\.$"
 MODULE = r"m\d"  # the call of a module
@@ -124,7 +124,7 @@ CALLS = [
     allowed("fractions in alpha and beta of integer products promote", "add(mv|r|bmm|mm)_?|baddbmm_?",
             "must not be a floating point number|For integral input"),
     allowed("losses by margins have second derivatives", BACKWARD, r"derivative for aten::\w+_backward is not"),
-    allowed("padding counts for the size of a volume", r"F\.avg_pool3d|m\d", "smaller than kernel size"),
+    allowed("padding counts for the size of a volume", r"F\.(avg|lp)_pool3d|m\d", "smaller than kernel size"),
     allowed("halves are taken as other floats are", r"(F\.|linalg\.|special\.)?\w+|m\d",
             "not implemented for '(BFloat16|Half)'"),
     allowed("an optimizer has nothing to do for a parameter without elements", "step|raw", "float division by zero"),
@@ -143,7 +143,9 @@ CALLS = [
     allowed("one power makes a matrix, too", r"linalg\.vander", "N must be greater than 1"),
     allowed("a batch normalisation without a weight of its own is fused, too", r"nn\.utils\.fuse\w+",
             "'NoneType' and 'Tensor'"),
+    allowed("cov writes into nothing", "cov|corrcoef", "used in an in-place operation|requires grad"),
     # Stricter.
+    refused("a rate below 0 is not read either", "load_state_dict", "lr: expected a number of at least 0"),
     refused("a number does not become a matrix in place", r"add(mv|bmm|mm|r)_", "does not broadcast to", has_empty),
     refused("grid_sample has no second derivative in volumes and at edges", BACKWARD,
             "grid_sample: its second derivative"),
@@ -160,7 +162,8 @@ CALLS = [
     refused("a number has no transpose; in PyTorch mT of one is deprecated", "ref", "mT: expected at least 2 dims"),
     refused("recurrent layers have no second derivative", BACKWARD, "recurrent: its second derivative"),
     refused("the next number of a half", "nextafter_?", "expected float32 or float64"),
-    refused("sinc keeps its result, PyTorch its input", BACKWARD, "backward of sinc: result 1 .* was changed in place"),
+    refused("sinc and erfinv keep their result, PyTorch its input", BACKWARD,
+            "backward of (sinc|erfinv): result 1 .* was changed in place"),
     refused("in-place logicals check the leaf as every op does; PyTorch's do not", "logical_(and|or|xor|not)_",
             UNARY_LEAF),
     refused("in-place logicals check views made under no_grad as every op does; PyTorch's do not",
@@ -293,6 +296,26 @@ NUMBERS = [
           test=all_of(their_nan, programs_with("nan_to_num"))),
     Known("equal numbers share a gradient in one order or another", "value", BACKWARD,
           test=all_of(same_sums, programs_with("quantile|median|kthvalue|mode|topk"))),
+    Known("the places where nan is the largest or a factor", "value", BACKWARD,
+          test=all_of(programs_with(r"(index|scatter)_reduce"), has_nan)),
+    Known("a next number has a gradient, of zeros, in PyTorch", "missing kind", BACKWARD,
+          test=all_of(zeros_or_nothing, programs_with("nextafter"))),
+    Known("reflections of one number have no second derivative here; PyTorch's is nan", "missing", BACKWARD,
+          test=all_of(is_nothing, programs_with("householder_product"), programs_with("create_graph"))),
+    Known("norms of numbers whose squares overflow, as one vector", "value", r"nn\.utils\.\w+|cdist|dist",
+          test=all_of(beyond_numbers, overflows)),
+    Known("derivatives of factors of a matrix without full rank", "value", BACKWARD,
+          test=all_of(programs_with(r"linalg\.|svd|pinverse"), has_singular)),
+    Known("second derivatives of a decomposition multiplied out again cancel", "value", BACKWARD,
+          test=all_of(programs_with("function.*matmul"), lambda d: cancels(d, 256))),
+    Known("the gradient of sinc near 0 cancels", "value", BACKWARD, ours="^b?float(32|16)",
+          test=all_of(programs_with("sinc"), lambda d: nearly(d, 1e-2))),
+    Known("at -0 the slope of logit is infinite with either sign", "value", BACKWARD,
+          test=all_of(programs_with("logit"), beyond_numbers)),
+    Known("a constant's gradient, of 0, meets infinity on its way", "value", BACKWARD,
+          test=all_of(programs_with("sgn|sign"), beyond_numbers)),
+    Known("a multiple that leaves int64", "value", "lcm_?|literal", ours="^int",
+          test=all_of(programs_with("lcm"), overflows)),
     Known("thirty steps in float32", "value", ANY, ours="^float32",
           test=all_of(programs_with("for _ = 1, 30"), lambda d: nearly(d, 2e-2))),
     Known("what a rank or a pivot of 0 is, but for rounding", "value", r"linalg\.(lu\w*|matrix_rank|cholesky_ex)",
@@ -339,7 +362,7 @@ NUMBERS = [
     Known("soft_margin_loss does not overflow", "value", r"F\.\w+|m\d|" + BACKWARD,
           test=all_of(programs_with("soft_margin_loss|SoftMarginLoss"), beyond_numbers)),
     Known("windows end in 0, in PyTorch's float32 beside it", "value", ANY,
-          test=all_of(programs_with("_window"), any_of(cancels, beyond_numbers, nearly_zero))),
+          test=all_of(programs_with("_window"), any_of(cancels, beyond_numbers, nearly_zero, lambda d: d.ours.dtype == "bool"))),
     Known("nan is in no order", "value", "(nan)?median|mode|kthvalue|(nan)?quantile|aminmax|histc", test=has_nan),
     Known("what factors of an infinite or a nan matrix hold", "value", r"linalg\.\w+|inverse|det|slogdet|logdet|raw|"
           "lu_unpack|cholesky_(solve|inverse)|pinverse|backward|autograd.grad",

@@ -11,7 +11,7 @@ from sides import Torch
 REDUCED = "median|nanmedian|nansum|nanmean|sum|mean|prod|std|var|std_mean|var_mean|max|min|argsort|sort"
 VIEWS = ("broadcast_to|chunk|diagonal|expand|expand_as|flatten|index|movedim|narrow|permute|reshape|reshape_as|select|"
          "split|squeeze|swapaxes|swapdims|t|transpose|unbind|unflatten|unsqueeze|view|view_as|atleast_[123]d|"
-         "[hvd]split|broadcast_tensors|meshgrid|diag|ravel|tensor_split|split_with_sizes|unfold|"
+         "[hvd]split|broadcast_tensors|meshgrid|diag|ravel|tensor_split|split_with_sizes|unfold|einsum|"
          r"linalg\.diagonal|as_strided")
 
 

@@ -312,6 +312,8 @@ NUMBERS = [
           test=all_of(programs_with("sinc"), lambda d: nearly(d, 1e-2))),
     Known("at -0 the slope of logit is infinite with either sign", "value", BACKWARD,
           test=all_of(programs_with("logit"), beyond_numbers)),
+    Known("a gradient of 0 meets the logarithm of a negative number", "value", BACKWARD,
+          test=all_of(programs_with("xlog1py"), beyond_numbers)),
     Known("a constant's gradient, of 0, meets infinity on its way", "value", BACKWARD,
           test=all_of(programs_with("sgn|sign"), beyond_numbers)),
     Known("a multiple that leaves int64", "value", "lcm_?|literal", ours="^int",
@@ -362,7 +364,8 @@ NUMBERS = [
     Known("soft_margin_loss does not overflow", "value", r"F\.\w+|m\d|" + BACKWARD,
           test=all_of(programs_with("soft_margin_loss|SoftMarginLoss"), beyond_numbers)),
     Known("windows end in 0, in PyTorch's float32 beside it", "value", ANY,
-          test=all_of(programs_with("_window"), any_of(cancels, beyond_numbers, nearly_zero, lambda d: d.ours.dtype == "bool"))),
+          test=all_of(programs_with("_window"), any_of(
+              cancels, beyond_numbers, nearly_zero, lambda d: d.ours.dtype == "bool"))),
     Known("nan is in no order", "value", "(nan)?median|mode|kthvalue|(nan)?quantile|aminmax|histc", test=has_nan),
     Known("what factors of an infinite or a nan matrix hold", "value", r"linalg\.\w+|inverse|det|slogdet|logdet|raw|"
           "lu_unpack|cholesky_(solve|inverse)|pinverse|backward|autograd.grad",

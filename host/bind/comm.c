@@ -1,6 +1,7 @@
 /* accelhost._C.comm: collectives on tensors, groups, and the reducer.
  *
  * rank() size() local_rank() local_size()      of this process in the job
+ * take_place(rank, size, place)                in a job that nobody launched
  * is_terminal(fd)                              of the job's output, and its columns
  * new_reducer(params, buffers, {bucket_cap_mb}) -> reducer (comm_reducer.c)
  *
@@ -13,6 +14,9 @@
  * op is "sum" (default), "mean", "max", "min", "product", "and", "or" or "xor"; ranks count from 0. Every call is
  * fingerprinted with the script line it comes from. A 0-dim tensor counts as one of shape (1) where dim 0 is needed. */
 #include "bind/comm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "comm/rank.h"
 #include "comm/topology.h"
@@ -33,6 +37,23 @@ static int rank(lua_State *L)
 static int size(lua_State *L)
 {
     return topology(L, offsetof(struct ah_topology, size));
+}
+
+/* take_place(rank, size, place): in a job that nobody launched; `place`, which may be nil, tells it from others. */
+static int take_place(lua_State *L)
+{
+    char text[16];
+    int rank = ah_check_whole(L, 1, "rank"), ranks = ah_check_whole(L, 2, "world_size");
+    if (ah_group_default_is_open())
+        return ah_raise_text(L, "this process has begun as one of %s: take a place in a job before anything else",
+                             getenv("WORLD_SIZE") ? getenv("WORLD_SIZE") : "1");
+    snprintf(text, sizeof text, "%d", rank);
+    setenv("RANK", text, 1);
+    snprintf(text, sizeof text, "%d", ranks);
+    setenv("WORLD_SIZE", text, 1);
+    if (!lua_isnoneornil(L, 3))
+        setenv("MASTER_PORT", luaL_checkstring(L, 3), 1);
+    return 0;
 }
 
 static int local_rank(lua_State *L)
@@ -59,6 +80,7 @@ int ah_open_comm(lua_State *L)
     static const luaL_Reg functions[] = {
         {"rank", rank},
         {"size", size},
+        {"take_place", take_place},
         {"local_rank", local_rank},
         {"local_size", local_size},
         {"is_terminal", is_terminal},

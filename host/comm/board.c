@@ -13,7 +13,7 @@
 #include "base/time.h"
 
 static const uint64_t board_magic = 0x6472616f626861; /* "ahboard" */
-enum { BOARD_VERSION = 3 };
+enum { BOARD_VERSION = 4 };
 
 static const size_t span_wanted = (size_t)64 << 30, span_least = (size_t)1 << 30;
 
@@ -120,7 +120,7 @@ int ah_board_hand_over(struct ah_board *board)
     return board->fd;
 }
 
-int ah_board_open(struct ah_board **out, int fd, int rank)
+int ah_board_open(struct ah_board **out, int fd, int rank, const int *segments)
 {
     struct stat info;
     struct ah_board *board = board_blank();
@@ -145,7 +145,7 @@ int ah_board_open(struct ah_board **out, int fd, int rank)
     }
     board->size = board->header->size;
     for (int r = 0; r < board->size; r++)
-        board->segment_fd[r] = ah_board_slot(board, r)->segment_fd;
+        board->segment_fd[r] = segments ? segments[r] : ah_board_slot(board, r)->segment_fd;
     AH_TRYGO(ah_board_map_segments(board), failed);
     for (int r = 0; r < board->size; r++) {
         if (r == rank) {
@@ -155,7 +155,10 @@ int ah_board_open(struct ah_board **out, int fd, int rank)
             board->segment_fd[r] = -1;
         }
     }
-    close(fd);
+    if (board->header->alone)
+        board->fd = fd;
+    else
+        close(fd);
     *out = board;
     return 0;
 foreign:
@@ -178,6 +181,32 @@ int ah_board_grow(struct ah_board *board, int rank, size_t bytes)
     if (ftruncate(board->segment_fd[rank], (off_t)bytes))
         return ah_fail(AH_ENOMEM, "shared memory of rank %d: %zu bytes: %s", rank, bytes, strerror(errno));
     return 0;
+}
+
+/* A lock on the rank's byte of the board, which goes with the process. */
+static struct flock life_of(int rank)
+{
+    return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
+}
+
+int ah_board_show_life(struct ah_board *board, int rank)
+{
+    struct flock life = life_of(rank);
+    if (fcntl(board->fd, F_SETLK, &life))
+        return ah_fail(AH_EIO, "cannot lock the job's shared memory: %s", strerror(errno));
+    atomic_store(&ah_board_slot(board, rank)->pid, (int)getpid());
+    return 0;
+}
+
+bool ah_board_lost(struct ah_board *board, int rank)
+{
+    struct ah_board_slot *slot = ah_board_slot(board, rank);
+    struct flock life = life_of(rank);
+    if (!board->header->alone || board->fd < 0 || !atomic_load(&slot->pid) ||
+        atomic_load(&slot->state) != AH_RANK_RUNNING || fcntl(board->fd, F_GETLK, &life) || life.l_type != F_UNLCK)
+        return false;
+    ah_board_leave(board, rank, AH_RANK_DIED, NULL, false);
+    return true;
 }
 
 void ah_board_wake(struct ah_board *board)

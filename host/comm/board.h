@@ -53,6 +53,7 @@ struct ah_board_header {
     int32_t columns;     /* of the launcher's terminal, 0 if unknown */
     bool stdout_is_terminal, stderr_is_terminal;
     bool reports; /* the launcher prints the failure of the first rank that fails */
+    bool alone;   /* there is no launcher: the ranks have met by themselves (meet.h) */
     _Alignas(64) atomic_int first_failed; /* rank, -1 before */
     atomic_int channels;                  /* ever used on any slot: what a wake looks at */
     _Atomic uint64_t told;                /* the stuck rank (from 1) and its progress that a wait last told of */
@@ -64,7 +65,7 @@ struct ah_board {
     struct ah_board_header *header;
     size_t bytes;
     int size;
-    int fd;                                   /* the creator's; -1 in a rank */
+    int fd;                                   /* the creator's, and of ranks that are alone; else -1 */
     size_t segment_span;                      /* bytes reserved for each segment */
     unsigned char *segment[AH_BOARD_MAX_RANKS];
     int segment_fd[AH_BOARD_MAX_RANKS];       /* -1 once closed */
@@ -79,9 +80,10 @@ int ah_board_map_segments(struct ah_board *board);
 /* Let the descriptors pass the next exec (call in the child); the number for ACCELHOST_BOARD. */
 int ah_board_hand_over(struct ah_board *board);
 
-/* Map the board behind an inherited descriptor, as `rank`: all segments are mapped, and all descriptors but that of
- * the rank's own segment are closed. AH_EIO when it is no board of this program. */
-int ah_board_open(struct ah_board **out, int fd, int rank);
+/* Map the board behind a descriptor, as `rank`: all segments are mapped, and all descriptors but that of the rank's own
+ * segment are closed (where ranks are alone the board's stays, too). `segments` are the ranks' descriptors; NULL: those
+ * that were inherited. AH_EIO when it is no board of this program. */
+int ah_board_open(struct ah_board **out, int fd, int rank, const int *segments);
 
 void ah_board_close(struct ah_board *board);
 
@@ -95,6 +97,12 @@ int ah_board_grow(struct ah_board *board, int rank, size_t bytes);
 
 /* Take a rank out of AH_RANK_RUNNING; the first caller wins and true is returned. Wakes all waits. */
 bool ah_board_leave(struct ah_board *board, int rank, enum ah_rank_state state, const char *text, bool victim);
+
+/* Where ranks are alone: hold what the system takes back when this process ends, whatever ends it. */
+int ah_board_show_life(struct ah_board *board, int rank);
+/* Has a rank ended without a word? Then it is marked as dead. Where there is a launcher that one looks, and the answer
+ * is false. */
+bool ah_board_lost(struct ah_board *board, int rank);
 
 /* Wake every wait on the board: something is wrong, all look at the states. */
 void ah_board_wake(struct ah_board *board);

@@ -15,9 +15,10 @@
 struct ah_group;
 struct ah_work; /* an asynchronous collective under way */
 
-/* The job's group: "self" for one process, "shm" when the launcher handed us a board. One per process, opened on first
- * use, closed by the end of the process. Borrowed. */
+/* The job's group: "self" for one process, "shm" when the launcher handed us a board or the ranks have met (meet.h).
+ * One per process, opened on first use, closed by the end of the process. Borrowed. */
 int ah_group_default(struct ah_group **out);
+bool ah_group_default_is_open(void);
 
 /* Some of a group's ranks as a group of their own: those that give the same color, ordered by key, then by rank. A
  * collective of the whole parent; *out is NULL for ranks whose color is negative. Calls of different groups do not wait

@@ -165,20 +165,22 @@ int ah_group_default(struct ah_group **out)
     *out = first_group;
     if (first_group)
         return 0;
+    AH_TRY(ah_board_attach(&board)); /* what a rank has started is none: its variables go */
     AH_TRY(ah_topology_from_environment(&who));
-    AH_TRY(ah_board_attach(&board));
-    if (who.size > 1 && !board)
-        return ah_fail(AH_EINVAL,
-                       "this process is rank %d of %d, but has no board: start the job with 'accelhost launch "
-                       "--num_processes %d SCRIPT'", who.rank, who.size, who.size);
     if (who.size != who.local_size)
         return ah_fail(AH_ENOTIMPL, "%d ranks with %d on this host: several hosts need the mpi backend", who.size,
                        who.local_size);
+    AH_TRY(ah_board_meet(&board));
     bool alone = who.size == 1;
     struct ah_seat seat = {.board = alone ? NULL : board, .rank = who.rank, .size = who.size};
     AH_TRY(ah_group_open(&first_group, ah_backend_find("shm"), &seat));
     *out = first_group;
     return 0;
+}
+
+bool ah_group_default_is_open(void)
+{
+    return first_group != NULL;
 }
 
 void ah_group_trim(struct ah_group *group)

@@ -8,7 +8,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/tell.h"
 #include "comm/board.h"
+#include "comm/meet.h"
 #include "comm/topology.h"
 
 static struct ah_board *attached;
@@ -30,6 +32,33 @@ static void forget_parent_rank(void)
             unsetenv(names[i]);
 }
 
+static void take_place(struct ah_board *board, int rank)
+{
+    attached = board;
+    attached_rank = rank;
+    attached_pid = getpid();
+    atomic_store(&ah_board_slot(attached, attached_rank)->pid, (int)attached_pid);
+    atexit(at_exit);
+}
+
+int ah_board_meet(struct ah_board **out)
+{
+    struct ah_topology who;
+    struct ah_board *board;
+    char mark[32];
+    AH_TRY(ah_board_attach(out));
+    AH_TRY(ah_topology_from_environment(&who));
+    if (*out || who.size == 1)
+        return 0;
+    AH_TRY(ah_meet(&board, &who));
+    take_place(board, who.rank);
+    /* What this rank starts inherits its RANK, and is none. */
+    snprintf(mark, sizeof mark, "met-%d", (int)attached_pid);
+    setenv(AH_JOB_MARK, mark, 1);
+    *out = attached;
+    return 0;
+}
+
 int ah_board_attach(struct ah_board **out)
 {
     struct ah_topology who;
@@ -45,7 +74,7 @@ int ah_board_attach(struct ah_board **out)
     if (errno || end == text || *end || fd < 0 || fd > INT_MAX)
         return ah_fail(AH_EINVAL, "ACCELHOST_BOARD: expected a descriptor number, got '%s'", text);
     AH_TRY(ah_topology_from_environment(&who));
-    AH_TRY(ah_board_open(&attached, (int)fd, who.local_rank));
+    AH_TRY(ah_board_open(&attached, (int)fd, who.local_rank, NULL));
     if (attached->size != who.local_size) {
         int size = attached->size;
         ah_board_close(attached);
@@ -54,10 +83,7 @@ int ah_board_attach(struct ah_board **out)
     }
     /* The number means nothing to programs that the script starts. */
     unsetenv("ACCELHOST_BOARD");
-    attached_rank = who.local_rank;
-    attached_pid = getpid();
-    atomic_store(&ah_board_slot(attached, attached_rank)->pid, (int)attached_pid);
-    atexit(at_exit);
+    take_place(attached, who.local_rank);
     /* Output goes through a pipe; its lines are to be seen when they are printed. */
     setvbuf(stdout, NULL, _IOLBF, 0);
     *out = attached;
@@ -87,13 +113,15 @@ bool ah_board_report_end(void)
     char text[sizeof slot->group_text + 80];
     snprintf(text, sizeof text, "a collective failed and the script went on without it (let its error end the "
              "script): %s", slot->group_text);
+    if (attached->header->alone)
+        ah_tell("%s", text);
     ah_board_leave(attached, attached_rank, AH_RANK_FAILED, text, status == AH_EPEER);
     return false;
 }
 
 bool ah_board_terminal(int fd, int *columns)
 {
-    if (attached) {
+    if (attached && !attached->header->alone) {
         *columns = attached->header->columns;
         return fd == STDERR_FILENO ? attached->header->stderr_is_terminal : attached->header->stdout_is_terminal;
     }

@@ -20,6 +20,10 @@ struct ah_board;
  * descriptors. AH_EIO when the descriptor is no board. */
 int ah_board_attach(struct ah_board **out);
 
+/* Meet the other ranks of a job that has no launcher, and be one of them from then on; *out is NULL for a job of
+ * one. */
+int ah_board_meet(struct ah_board **out);
+
 /* The script failed: leave `traceback` (message first) for the launcher's report, note the time, claim to be the
  * first failed rank, wake every peer that waits for this one. `victim`: the failure follows from another rank's; a
  * group poisoned by a failed peer implies it. The caller then flushes and calls _exit(1). Returns true when the

@@ -152,6 +152,7 @@ static int lost(struct ah_group *group, int rank, const char *call, bool gave_up
 static bool is_gone(struct ah_group *group, int rank, bool *gave_up)
 {
     struct ah_board_slot *slot = slot_of(group, rank);
+    ah_board_lost(group->board, group->member[rank]);
     int group_status = atomic_load(&slot->group_status), state = atomic_load(&slot->state);
     *gave_up = group_status && state != AH_RANK_DIED;
     return state != AH_RANK_RUNNING || group_status;

@@ -92,8 +92,10 @@ describe("A world of one", function()
     check.raises("backend 'nccl' is not here: it moves tensors of NVIDIA GPUs",
       function() dist.init_process_group "nccl" end)
     check.raises("backend 'ucc' is not here: expected 'gloo' or 'shm'", function() dist.init_process_group "ucc" end)
-    check.raises("init_method 'tcp://localhost:1' is not here: the launcher connects the processes",
-      function() dist.init_process_group {init_method = "tcp://localhost:1"} end)
+    check.raises("init_method 'tcp://elsewhere:1' is not here: expected 'env://', 'tcp://localhost:PORT'",
+      function() dist.init_process_group {init_method = "tcp://elsewhere:1"} end)
+    check.raises("'rank' is missing beside world_size", function() dist.init_process_group {world_size = 2} end)
+    check.raises("rank: expected 0 to 1, got 2", function() dist.init_process_group {world_size = 2, rank = 2} end)
     begin()
     check.raises("there is a world already", begin)
     assert.equal(0, dist.get_rank())

@@ -31,7 +31,7 @@ static int open_with(int fd, size_t room, const char *text)
     getrlimit(RLIMIT_AS, &limit);
     limit.rlim_cur = mapped_bytes() + room;
     setrlimit(RLIMIT_AS, &limit);
-    int status = ah_board_open(&board, fd, 0);
+    int status = ah_board_open(&board, fd, 0, NULL);
     if (status == AH_ENOMEM && strstr(ah_error_text(), text))
         return 0;
     fprintf(stderr, "status %d: %s\n", status, ah_error_text());
@@ -69,6 +69,6 @@ AH_TEST(what_is_no_board_is_refused)
     for (int i = 0; i < 100000; i++)
         fputs("something else\n", file);
     fflush(file);
-    CHECK_FAILS(ah_board_open(&board, fileno(file), 0), AH_EIO, "is not the board of a running job");
+    CHECK_FAILS(ah_board_open(&board, fileno(file), 0, NULL), AH_EIO, "is not the board of a running job");
     fclose(file);
 }

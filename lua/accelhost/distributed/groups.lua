@@ -115,17 +115,33 @@ local read_init = arguments.signature("distributed.init_process_group", {
   {"store"}, {"group_name: string", ""}, {"pg_options"}, {"device_id"},
 })
 
-local function check_method(init_method, store, pg_options, device_id)
+local function check_method(store, pg_options, device_id)
   local what = "distributed.init_process_group"
-  if init_method and init_method ~= "env://" then
-    fail("%s: init_method '%s' is not here: the launcher connects the processes (accelhost launch); 'env://' says so",
-      what, init_method)
-  end
   if store ~= nil then fail("%s: store: the launcher connects the processes; leave it out", what) end
   if pg_options ~= nil then fail("%s: pg_options: shared memory has none; leave it out", what) end
   if device_id ~= nil and device_id ~= "cpu" then
     fail("%s: device_id: expected nothing or 'cpu', got %s", what, arguments.describe(device_id))
   end
+end
+
+-- What tells the place where processes meet that nobody launched.
+local function place_of(init_method)
+  if not init_method or init_method == "env://" then return nil end
+  return init_method:match "^tcp://localhost:(%d+)$" or init_method:match "^tcp://127%.[%d%.]+:(%d+)$"
+    or init_method:match "^unix://(.+)$"
+    or fail("distributed.init_process_group: init_method '%s' is not here: expected 'env://', 'tcp://localhost:PORT' "
+      .. "or 'unix://NAME', which are places of this host", init_method)
+end
+
+-- A process that nothing was told about itself by the environment is told by the script.
+local function take_place(init_method, size, rank)
+  local place = place_of(init_method)
+  if os.getenv "WORLD_SIZE" or comm.size() > 1 or (size or 1) <= 1 then return end
+  if not rank then fail("distributed.init_process_group: 'rank' is missing beside world_size") end
+  if rank < 0 or rank >= size then
+    fail("distributed.init_process_group: rank: expected 0 to %d, got %d", size - 1, rank)
+  end
+  comm.take_place(rank, size, place)
 end
 
 local function check_place(name, variable, given, found)
@@ -135,12 +151,14 @@ local function check_place(name, variable, given, found)
   end
 end
 
---- Begin: all processes of the job become the world. Rank and size come from how the script was launched (`accelhost
---- launch`); given ones must agree with it. Returns when all processes are here.
+--- Begin: all processes of the job become the world. Rank and size come from how the script was launched, by
+--- `accelhost launch`, torchrun or by hand with RANK and WORLD_SIZE; given ones must agree with that. Processes that
+--- torchrun or a shell has started find each other on their host by MASTER_PORT, or by what init_method says. Returns
+--- when all processes are here.
 --
 --   dist.init_process_group{backend = "gloo", timeout = 60}
 ---@param backend? string "gloo" or "shm": both are this host's shared memory
----@param init_method? string "env://"
+---@param init_method? string "env://", or where to meet: "tcp://localhost:PORT", "unix://NAME"
 ---@param timeout? number seconds that a collective waits at most; default: what the launcher was given, 600
 ---@param world_size? integer
 ---@param rank? integer
@@ -152,7 +170,8 @@ function groups.init_process_group(...)
   local backend, init_method, timeout, size, rank, store, name, pg_options, device_id = read_init(...)
   if world then fail("distributed.init_process_group: there is a world already; destroy_process_group ends it") end
   check_backend("distributed.init_process_group", backend)
-  check_method(init_method, store, pg_options, device_id)
+  check_method(store, pg_options, device_id)
+  take_place(init_method, size, rank)
   check_place("world_size", "WORLD_SIZE", size, comm.size())
   check_place("rank", "RANK", rank, comm.rank())
   local native = comm.world()

@@ -1,0 +1,103 @@
+-- Processes of one job that no launcher of ours has started: by torchrun, or by hand.
+local run = require "spec.support.run"
+
+-- A name that no other run on this machine has.
+local function own_port()
+  local stat = io.open "/proc/self/stat"
+  local number = stat:read "*n"
+  stat:close()
+  return ("%d-%d"):format(number, math.random(1e9))
+end
+
+-- Starts processes by a shell text in which `rank N WORDS...` starts one; what all of them said, each line in front of
+-- which stands its rank, and their exit codes in a line each, sorted.
+local function shell(text, options)
+  options = options or {}
+  local env = {RANK = false, LOCAL_RANK = false, WORLD_SIZE = false, LOCAL_WORLD_SIZE = false, MASTER_ADDR = false,
+    MASTER_PORT = own_port(), ACCELHOST_TIMEOUT = options.timeout or 20, ACCELHOST_JOB = false}
+  local result = run.program({"bash", "-c", [[
+    host=$0
+    rank() { r=$1; shift; { RANK=$r "$host" "$@" 2>&1; echo "exit $?"; } | sed -u "s/^/$r: /" & }
+    ]] .. text .. "\nwait", run.path}, {timeout = 40, env = env})
+  local lines = {}
+  for line in result.stdout:gmatch "[^\n]+" do lines[#lines + 1] = line end
+  table.sort(lines)
+  return table.concat(lines, "\n"), result
+end
+
+local case = "spec/distributed/cases/dist_collectives.lua"
+local begin = "dist = require('accelhost').distributed dist.init_process_group() "
+
+describe("Processes that nobody launched together", function()
+  it("meet in any order and are a job", function()
+    for _, order in ipairs {"2 1 0", "0 1 2"} do
+      local said = shell("export WORLD_SIZE=3; for r in " .. order .. "; do rank $r " .. case .. "; sleep 0.1; done")
+      assert.equal("0: exit 0\n0: ok\n1: exit 0\n1: ok\n2: exit 0\n2: ok", said)
+    end
+  end)
+
+  it("are told rank and size by the script, too", function()
+    local script = "local d = require('accelhost').distributed local r = tonumber(arg[1]) " ..
+      "d.init_process_group{init_method = 'tcp://localhost:29999', rank = r, world_size = 2} " ..
+      "local t = require('accelhost').ones(1) d.all_reduce(t) print(t:item(), d.get_rank(), d.get_backend())"
+    local said = shell(([[for r in 0 1; do { "$host" -e "%s" $r 2>&1; } & done]]):format(script))
+    assert.equal("2\t0\tshm\n2\t1\tshm", said)
+  end)
+
+  it("average gradients with an accelerator as launched ones do", function()
+    local said = shell("export WORLD_SIZE=2; for r in 0 1; do rank $r spec/distributed/cases/accelerator.lua; done")
+    assert.matches("0: exit 0\n0: .*\n1: exit 0", said)
+  end)
+
+  it("keep jobs with other ports apart", function()
+    local script = begin .. "local l = {} dist.all_gather_object(l, os.getenv('MASTER_PORT')) print(l[1] == l[2])"
+    local said = shell(([[
+      export WORLD_SIZE=2; own=$MASTER_PORT
+      for job in a b; do for r in 0 1; do MASTER_PORT=$own-$job rank $r -e "%s"; done; done]]):format(script))
+    assert.equal(("0: exit 0\n"):rep(2) .. ("0: true\n"):rep(2) .. ("1: exit 0\n"):rep(2) .. "1: true\n1: true", said)
+  end)
+
+  it("see who was killed", function()
+    local script = begin .. "if dist.get_rank() == 1 then os.execute('kill -9 $PPID') end dist.barrier()"
+    local said = shell(([[export WORLD_SIZE=3; for r in 0 1 2; do rank $r -e "%s"; done]]):format(
+      (script:gsub("%$", "\\$"))))
+    assert.matches("0: %-e:1: barrier #2 at %-e:1: lost rank 1, which died", said)
+    assert.matches("2: %-e:1: barrier #2 at %-e:1: lost rank 1, which died", said)
+    assert.matches("0: exit 1\n", said)
+    assert.matches("1: exit 137\n", said)
+  end)
+
+  it("see who has failed, and who did not come", function()
+    local script = begin .. "if dist.get_rank() == 1 then error('cause') end dist.barrier()"
+    local said = shell(([[export WORLD_SIZE=2; for r in 0 1; do rank $r -e "%s"; done]]):format(script))
+    assert.matches("0: %-e:1: barrier #2 at %-e:1: lost rank 1, which failed: %-e:1: cause", said)
+    for missing, other in pairs {[0] = 1, [1] = 0} do
+      said = shell(("export WORLD_SIZE=2; rank %d -e \"%s\""):format(other, begin), {timeout = 1})
+      assert.matches(("%%-e:1: rank %d of 2 %%(MASTER_PORT [%%d-]+%%): rank %d did not come within 1 s"):format(other,
+        missing), said)
+    end
+  end)
+
+  it("are told what contradicts", function()
+    local said = shell(([[WORLD_SIZE=2 rank 0 -e "%s"; WORLD_SIZE=3 rank 1 -e "%s"]]):format(begin, begin))
+    assert.matches("0: %-e:1: WORLD_SIZE is 2 here, but 3 of rank 1", said)
+    assert.matches("1: %-e:1: WORLD_SIZE is 3 here, but 2 of rank 0", said)
+    said = shell(([[export WORLD_SIZE=3; for r in 0 1 1; do rank $r -e "%s"; done; sleep 0.7; rank 2 -e "%s"]]):format(
+      begin, begin))
+    assert.matches("1: %-e:1: RANK 1 is there twice %(MASTER_PORT [%d-]+%); give each job a MASTER_PORT of its own",
+      said)
+    assert.matches("0: exit 0\n1: .*2: exit 0", said)
+    said = shell(([[export WORLD_SIZE=2; for r in 0 0; do rank $r -e "%s"; done; sleep 0.7; rank 1 -e "%s"]]):format(
+      begin, begin))
+    assert.matches("0: %-e:1: RANK 0 is there twice", said)
+    said = shell(([[export WORLD_SIZE=2 MASTER_ADDR=10.255.1.2; rank 1 -e "%s"]]):format(begin))
+    assert.matches("MASTER_ADDR is 10.255.1.2, another host: only processes of one host are connected", said)
+  end)
+
+  it("start programs that are no ranks", function()
+    local script = begin .. "local p = io.popen(arg[1] .. ' -e \\\"print(os.getenv([[RANK]]), " ..
+      "require([[accelhost]]).Accelerator().num_processes)\\\"') io.write(p:read('*a'))"
+    local said = shell(([[export WORLD_SIZE=2; for r in 0 1; do rank $r -e "%s" "$host"; done]]):format(script))
+    assert.equal("0: exit 0\n0: nil\t1\n1: exit 0\n1: nil\t1", said)
+  end)
+end)

@@ -85,6 +85,9 @@ namespace.add(lazy, "accelhost.accelerator.configuration", {
   "GradientAccumulationPlugin", "DataLoaderConfiguration", "ProjectConfiguration", "DistributedDataParallelKwargs",
   "InitProcessGroupKwargs", "AutocastKwargs", "GradScalerKwargs",
 })
+namespace.add(lazy, "accelhost.accelerator.utils", {"set_seed", "find_executable_batch_size"})
+lazy.LocalSGD = {"accelhost.accelerator.utils.local_sgd"}
+lazy.utils = {"accelhost.accelerator.utils"}
 namespace.add(lazy, "accelhost.accelerator.state", {"PartialState", "AcceleratorState"})
 namespace.add(lazy, "accelhost.io", {"save", "load"})
 namespace.add(lazy, "accelhost.tensor", {"split", "chunk", "unbind", "norm"})
@@ -118,7 +121,9 @@ return namespace.new("accelhost", accelhost, lazy, {
   refused = {
     cuda = 'tensors lie where device = "NAME" or t:to "NAME" says; accelhost.device_count() counts',
     device = 'a device is named by a string, "cpu"',
-    utils = "accelhost.data has the loaders, nn.utils the helpers of models",
+    notebook_launcher = "a job starts with `accelhost launch`, not from a session that runs",
+    debug_launcher = "`accelhost launch --num_processes 2` starts one in a moment",
+    skip_first_batches = "accelerator:skip_first_batches, or the method of a loader",
     Module = "nn.Module", Linear = "nn.Linear",
   },
   find = function(name)

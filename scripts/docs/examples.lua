@@ -40,6 +40,7 @@ local values = {
   Net = function() return Net end,
   input = function(env) return env.x end,
   model = function(env) return env.net end,
+  local_sgd = function(env) return accelhost.LocalSGD(env.accelerator, env.net, 8) end,
   batch = function(env) return env.images end,
   -- For linear algebra.
   C = function() return accelhost.eye(2) end,

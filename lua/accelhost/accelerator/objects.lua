@@ -1,17 +1,13 @@
 --- Values that are no tensors, between the processes: numbers, texts, booleans, tensors and tables of them.
 local C = require "accelhost._C"
-local arguments = require "accelhost.util.arguments"
-local codec, comm = C.codec, C.comm
+local travel = require "accelhost.util.travel"
+local comm = C.comm
 
 local objects = {}
 
 local function pack(what, value)
-  local bytes, reason = codec.pack(value)
-  if not bytes then
-    arguments.fail("%s: tensors on cpu, numbers, texts, booleans and tables of them travel between processes: %s", what,
-      reason)
-  end
-  return bytes
+  travel.check(what, "value", value)
+  return travel.pack(value)
 end
 
 --- Every process's value, in the order of the ranks. A collective.
@@ -21,12 +17,15 @@ end
 ---@return integer count
 function objects.all_gather(what, value)
   local size = comm.size()
-  if size == 1 then return {value}, 1 end
+  if size == 1 then
+    travel.check(what, "value", value) -- what several processes refuse, one refuses too
+    return {value}, 1
+  end
   local bytes = pack(what, value)
   local lengths = comm.all_gather(C.tensor({bytes:numel()}, {dtype = "int64", device = "cpu"})):tolist()
   local all, values, first = comm.all_gather_ragged(bytes), {}, 0
   for rank = 1, size do
-    values[rank] = codec.unpack(all:narrow(0, first, lengths[rank]))
+    values[rank] = travel.unpack(all:narrow(0, first, lengths[rank]))
     first = first + lengths[rank]
   end
   return values, size
@@ -58,7 +57,7 @@ function objects.broadcast(what, value, from)
   if not own then bytes = C.zeros({length:item()}, {dtype = "uint8", device = "cpu"}) end
   comm.broadcast(bytes, from)
   if own then return value end
-  return codec.unpack(bytes)
+  return travel.unpack(bytes)
 end
 
 --- Each rank's item of rank 0's list. A collective.
@@ -75,7 +74,7 @@ function objects.scatter(what, list)
     local missing = longest - part:numel()
     if missing > 0 then parts[rank] = C.cat({part, C.zeros({missing}, {dtype = "uint8", device = "cpu"})}, 0) end
   end
-  return codec.unpack(comm.scatter(list and C.cat(parts, 0) or nil, 0))
+  return travel.unpack(comm.scatter(list and C.cat(parts, 0) or nil, 0))
 end
 
 return objects

@@ -1,0 +1,125 @@
+--- Collectives on values of any form, without an accelerator.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local collectives = require "accelhost.accelerator.collectives"
+local objects = require "accelhost.accelerator.objects"
+local comm = C.comm
+
+local operations = {}
+
+--- Concatenate every process's tensors on dim 0, on every process; tables are walked. A collective.
+--
+--   accelhost.utils.gather(a)  --> tensor([1., 2., 3.])
+---@param tensor userdata|table
+---@return any
+function operations.gather(tensor)
+  return (collectives.map("gather", collectives.gather, tensor))
+end
+
+local read_reduce = arguments.signature("reduce",
+  {"tensor: any", {"reduction: string", "mean"}, {"scale: number", 1}})
+
+--- Combine every process's tensors, on every process; tables are walked. A collective.
+--
+--   accelhost.utils.reduce(a, "sum")  --> tensor([1., 2., 3.])
+---@param tensor userdata|table
+---@param reduction? string "sum", "mean", "max", "min" or "product"
+---@param scale? number what the result is multiplied by
+---@return any
+function operations.reduce(...)
+  local value, reduction, scale = read_reduce(...)
+  return (collectives.map("reduce", function(tensor)
+    local result = collectives.reduce(tensor, reduction)
+    return scale == 1 and result or result * scale
+  end, value))
+end
+
+local function check_rank(what, from)
+  if from >= comm.size() then
+    arguments.fail("%s: from_process: expected 0 to %d, got %d", what, comm.size() - 1, from)
+  end
+end
+
+local read_broadcast = arguments.signature("broadcast", {"tensor: any", {"from_process: size", 0}})
+
+--- One process's tensors on every process; tables are walked. All bring tensors of one shape. A collective.
+--
+--   accelhost.utils.broadcast(a)  --> tensor([1., 2., 3.])
+---@param tensor userdata|table
+---@param from_process? integer
+---@return any
+function operations.broadcast(...)
+  local value, from = read_broadcast(...)
+  check_rank("broadcast", from)
+  return (collectives.map("broadcast", function(tensor)
+    local copy = tensor:detach():clone()
+    if comm.size() > 1 then comm.broadcast(copy, from) end
+    return copy
+  end, value))
+end
+
+local read_pad = arguments.signature("pad_across_processes",
+  {"tensor: any", {"dim: integer", 0}, {"pad_index: number", 0}, {"pad_first: flag", false}})
+
+--- Pad every process's tensors to the longest along a dim; tables are walked. A collective.
+--
+--   accelhost.utils.pad_across_processes(a)  --> tensor([1., 2., 3.])
+---@param tensor userdata|table
+---@param dim? integer
+---@param pad_index? number
+---@param pad_first? boolean
+---@return any
+function operations.pad_across_processes(...)
+  local value, dim, pad_index, pad_first = read_pad(...)
+  local options = {dim = dim, pad_index = pad_index, pad_first = pad_first}
+  return (collectives.map("pad_across_processes", function(tensor) return collectives.pad(tensor, options) end, value))
+end
+
+--- The items of every process's list in one list, on every process; numbers, texts, booleans, tensors and tables of
+--- them travel. In one process too a list comes out. A collective.
+--
+--   accelhost.utils.gather_object{"a", "b"}  --> {a, b}
+---@param object any[]
+---@return any[]
+function operations.gather_object(object)
+  arguments.check("gather_object", "object", "list", object)
+  return objects.concatenated("gather_object", object)
+end
+
+local read_list = arguments.signature("broadcast_object_list", {"object_list: list", {"from_process: size", 0}})
+
+--- One process's list in the place of every process's. A collective.
+--
+--   accelhost.utils.broadcast_object_list{"a", "b"}  --> {a, b}
+---@param object_list any[] changed in place
+---@param from_process? integer
+---@return any[] object_list
+function operations.broadcast_object_list(...)
+  local list, from = read_list(...)
+  check_rank("broadcast_object_list", from)
+  local all = objects.broadcast("broadcast_object_list", list, from)
+  if all ~= list then
+    for i = math.max(#list, #all), 1, -1 do list[i] = all[i] end
+  end
+  return list
+end
+
+--- A tensor that one process has, on every process; the others give nil. A collective.
+--
+--   accelhost.utils.copy_tensor_to_devices(a)  --> tensor([1., 2., 3.])
+---@param tensor? userdata
+---@return userdata
+function operations.copy_tensor_to_devices(tensor)
+  if tensor ~= nil then arguments.check("copy_tensor_to_devices", "tensor", "tensor", tensor) end
+  local all, count = objects.all_gather("copy_tensor_to_devices", tensor ~= nil and tensor:detach() or false)
+  local found
+  for rank = 1, count do
+    if all[rank] then
+      if found then arguments.fail "copy_tensor_to_devices: several processes gave a tensor, expected one" end
+      found = all[rank]
+    end
+  end
+  return found or arguments.fail "copy_tensor_to_devices: no process has a tensor"
+end
+
+return operations

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "autograd/engine.h"
+#include "base/pulse.h"
 
 static int check_saved(const struct ah_node *node, const struct ah_saved *saved, const char *what, int index)
 {
@@ -79,6 +80,7 @@ int ah_run_rule(struct ah_node *node, struct ah_tensor **grad_out, struct ah_ten
     rule.temp = rule.own_temp; /* its elements are not set before they are used: 768 bytes a node */
     rule.temp_count = 0;
     rule.temp_room = AH_RULE_TEMPS;
+    atomic_store_explicit(&ah_pulse->node, node->op ? (int)node->op->id + 1 : 0, memory_order_relaxed);
     int status = lend_results(&rule, saved_out);
     if (status == 0)
         status = node->class->run(node, &rule);

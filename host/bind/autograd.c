@@ -1,9 +1,11 @@
 /* accelhost._C.autograd: gradient mode, backward, grad; callback.c adds hooks and nodes with a rule in Lua. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "autograd/anomaly.h"
 #include "autograd/engine.h"
 #include "base/array.h"
+#include "base/pulse.h"
 #include "bind/callback.h"
 #include "bind/function.h"
 #include "bind/handle.h"
@@ -121,6 +123,13 @@ static int prepared_leaves(lua_State *L)
     return 1;
 }
 
+/* What a look from outside shows of a backward: its line, and its loss where reading that waits for no device. */
+static void show_backward(lua_State *L, struct ah_tensor *const *roots, int count)
+{
+    const struct ah_tensor *loss = count == 1 && roots[0]->numel == 1 ? roots[0] : NULL;
+    ah_pulse_begin_backward(ah_call_site(L), loss && loss->storage->device == &ah_cpu ? ah_tensor_get(loss, 0) : NAN);
+}
+
 /* backward(tensors, gradients, options) */
 static int backward(lua_State *L)
 {
@@ -143,10 +152,14 @@ static int backward(lua_State *L)
     /* Now, not afterwards: the handles of intermediate results are dead already, and without them each result goes
      * as soon as its node is through. */
     ah_collect_if_due(L, AH_COLLECT_STEP);
-    bool watched = !ah_entered() && tell_watcher(L, BEFORE);
+    bool outermost = !ah_entered(), watched = outermost && tell_watcher(L, BEFORE);
+    if (outermost)
+        show_backward(L, roots, count);
     lua_State *outer = ah_enter(L);
     int status = ah_backward(roots, grads, count, &options);
     ah_leave(outer);
+    if (outermost)
+        ah_pulse_end_backward();
     if (status < 0 && watched) {
         /* What is to be raised stays on the stack: the watcher may fail in C meanwhile. */
         if (status != AH_ELUA)

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "autograd/graph.h"
+#include "base/pulse.h"
 #include "bind/bind.h"
 #include "optim/clip.h"
 #include "optim/step.h"
@@ -241,6 +242,7 @@ static int step(lua_State *L)
     }
     if (!missing)
         ah_check(L, ah_optim_step(kind, &options, item, count));
+    ah_pulse_step();
     lua_settop(L, MISSING);
     return 1;
 }
@@ -304,10 +306,18 @@ static int clip_grad_value(lua_State *L)
     return 0;
 }
 
+/* stepped(): a step that ran in Lua is over */
+static int stepped(lua_State *L)
+{
+    ah_pulse_step();
+    return 0;
+}
+
 int ah_open_optim(lua_State *L)
 {
     static const luaL_Reg functions[] = {
         {"states", states},
+        {"stepped", stepped},
         {"clip_grad_norm", clip_grad_norm},
         {"clip_grad_value", clip_grad_value},
         {NULL, NULL},

@@ -47,7 +47,7 @@ static void on_notice(void *context, const char *text)
 
 int ah_attempt_signals(void)
 {
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGUSR2};
     sigset_t set, blocked;
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
@@ -68,7 +68,7 @@ int ah_attempt_signalled(int signals)
 {
     struct signalfd_siginfo info;
     while (read(signals, &info, sizeof info) == sizeof info)
-        if (info.ssi_signo != SIGTSTP)
+        if (info.ssi_signo != SIGTSTP && info.ssi_signo != SIGUSR2)
             return (int)info.ssi_signo;
     return 0;
 }
@@ -87,6 +87,8 @@ static void on_signals(struct launch *launch)
     while (read(launch->signals, &info, sizeof info) == sizeof info) {
         if (info.ssi_signo == SIGTSTP)
             suspend(launch);
+        else if (info.ssi_signo == SIGUSR2)
+            ah_job_ask(launch->job, SIGUSR2);
         else
             ah_job_end(launch->job, (int)info.ssi_signo);
     }
@@ -170,7 +172,8 @@ static void finish_output(struct launch *launch)
     ah_output_finish(launch->output);
     while (ah_output_fd(launch->output, 0) >= 0 || ah_output_fd(launch->output, 1) >= 0) {
         wait_for_news(launch, ah_job_exit_code(launch->job) > 128 ? ah_now_ns() + 100000000 : -1);
-        if (read(launch->signals, &info, sizeof info) == sizeof info && info.ssi_signo != SIGTSTP)
+        if (read(launch->signals, &info, sizeof info) == sizeof info && info.ssi_signo != SIGTSTP &&
+            info.ssi_signo != SIGUSR2)
             ah_job_end(launch->job, (int)info.ssi_signo);
         size_t before = ah_output_pending(launch->output);
         ah_output_flush(launch->output, ah_now_ns());

@@ -10,7 +10,9 @@
 
 #include <lauxlib.h>
 
+#include "base/pulse.h"
 #include "bind/bind.h"
+#include "bind/place.h"
 
 static lua_State *watched;
 
@@ -27,11 +29,17 @@ static void say_where(lua_State *L, lua_Debug *frame)
     end();
 }
 
-static void give_up(int number)
+static void say(const char *text)
 {
-    static const char text[] = "\naccelhost: interrupted in a compiled loop (--jit=off tells its line)\n";
-    if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
-        end();
+    (void)!write(STDERR_FILENO, text, strlen(text));
+}
+
+static void give_up(int number, siginfo_t *info, void *context)
+{
+    char place[AH_PULSE_TEXT];
+    say("\naccelhost: interrupted; the script ");
+    say(ah_place_find(context, place, sizeof place));
+    say("\n");
     end();
     /* This handler may run on top of the one of SIGINT, which blocks it. */
     sigset_t set;
@@ -44,7 +52,8 @@ static void on_interrupt(int number)
 {
     static const struct itimerval soon = {.it_value = {.tv_usec = 700000}};
     signal(SIGINT, SIG_DFL);
-    signal(SIGALRM, give_up);
+    struct sigaction late = {.sa_sigaction = give_up, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    sigaction(SIGALRM, &late, NULL);
     lua_sethook(watched, say_where, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
     setitimer(ITIMER_REAL, &soon, NULL);
 }
@@ -55,6 +64,6 @@ void ah_interrupt_watch(lua_State *L)
     if (sigaction(SIGINT, NULL, &before) || before.sa_handler == SIG_IGN)
         return;
     watched = L;
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART | SA_ONSTACK};
     sigaction(SIGINT, &action, NULL);
 }

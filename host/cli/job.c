@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/status.h"
@@ -368,6 +369,13 @@ void ah_job_end(struct ah_job *job, int number)
     } else {
         enter(job, AH_JOB_OVER, -1);
     }
+}
+
+void ah_job_ask(struct ah_job *job, int number)
+{
+    for (int r = 0; r < job->size; r++)
+        if (job->rank[r].running && atomic_load(&ah_board_slot(job->board, r)->pulse.answers))
+            syscall(SYS_tgkill, job->rank[r].pid, job->rank[r].pid, number);
 }
 
 void ah_job_suspend(struct ah_job *job)

@@ -59,6 +59,8 @@ int ah_jobs_wait(struct ah_job *const *jobs, int count);
 void ah_job_hold(struct ah_job *job, int stream, bool hold);
 /* Ask all ranks to end, by a signal; whoever has not ended after the grace is killed, at the second call at once. */
 void ah_job_end(struct ah_job *job, int number);
+/* Send a signal that is a question (cli/inquiry.h) to every rank that answers. */
+void ah_job_ask(struct ah_job *job, int number);
 /* Stop the ranks, and let them go on. */
 void ah_job_suspend(struct ah_job *job);
 void ah_job_resume(struct ah_job *job);

@@ -17,6 +17,7 @@
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/host.h"
+#include "cli/inquiry.h"
 #include "cli/interrupt.h"
 #include "cli/script.h"
 #include "comm/rank.h"
@@ -74,6 +75,7 @@ static int finish(struct ah_host *host, int code)
     if (!ah_board_report_end() && code == 0)
         code = 1;
     if (closes()) {
+        ah_inquiry_end();
         ah_host_close(host);
         ah_device_close_all();
         exit(code);
@@ -208,8 +210,11 @@ int ah_cli_run(int argc, char **argv)
         AH_TRYGO(limit_memory(options.max_memory), failed);
     if (lua_cpcall(host.lua, replace_os_exit, &host))
         return fail(&host, lua_tostring(host.lua, -1));
-    if (!board)
+    if (!board) {
+        ah_board_show_alone();
         ah_interrupt_watch(host.lua);
+    }
+    ah_inquiry_watch(host.lua);
     if (options.script_fd < 0 && ah_script_is_module(argv[0])) {
         if (ah_host_find_module(&host, argv[1], module, sizeof module) < 0)
             return finish(&host, ah_usage("run", "%s", ah_error_text()));

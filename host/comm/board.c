@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -72,6 +73,7 @@ int ah_board_create(struct ah_board **out, int size)
             goto failed;
         board->segment_fd[r] = ah_board_slot(board, r)->segment_fd = fd;
         atomic_store(&ah_board_slot(board, r)->blamed, -1);
+        atomic_store(&ah_board_slot(board, r)->pulse.loss, NAN);
         if (ftruncate(fd, 2 * AH_STAGE_BYTES))
             goto failed;
     }
@@ -120,6 +122,14 @@ int ah_board_hand_over(struct ah_board *board)
     return board->fd;
 }
 
+/* Is what is mapped a board of this version? */
+static bool is_board(const struct ah_board *board)
+{
+    const struct ah_board_header *header = board->header;
+    return header->magic == board_magic && header->version == BOARD_VERSION && header->size >= 1 &&
+           header->size <= AH_BOARD_MAX_RANKS && board->bytes == board_bytes(header->size);
+}
+
 int ah_board_open(struct ah_board **out, int fd, int rank, const int *segments)
 {
     struct stat info;
@@ -135,9 +145,7 @@ int ah_board_open(struct ah_board **out, int fd, int rank, const int *segments)
         status = ah_fail(AH_ENOMEM, "cannot map the job's board: %s", strerror(errno));
         goto failed;
     }
-    if (board->header == MAP_FAILED || board->header->magic != board_magic ||
-        board->header->version != BOARD_VERSION || board->header->size < 1 ||
-        board->header->size > AH_BOARD_MAX_RANKS || board->bytes != board_bytes(board->header->size))
+    if (board->header == MAP_FAILED || !is_board(board))
         goto foreign;
     if (rank < 0 || rank >= board->header->size) {
         status = ah_fail(AH_EINVAL, "RANK is %d but the job has %d ranks", rank, board->header->size);
@@ -166,6 +174,26 @@ foreign:
 failed:
     ah_board_close(board);
     return status;
+}
+
+void ah_board_look(struct ah_board **out, int fd)
+{
+    struct stat info;
+    struct ah_board *board = board_blank();
+    *out = NULL;
+    if (!board)
+        return;
+    if (fstat(fd, &info) || (size_t)info.st_size < board_bytes(1))
+        goto foreign;
+    board->bytes = (size_t)info.st_size;
+    board->header = mmap(NULL, board->bytes, PROT_READ, MAP_SHARED, fd, 0);
+    if (board->header == MAP_FAILED || !is_board(board))
+        goto foreign;
+    *out = board;
+    board->size = board->header->size;
+    return;
+foreign:
+    ah_board_close(board);
 }
 
 int ah_board_grow(struct ah_board *board, int rank, size_t bytes)

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/pulse.h"
 #include "base/status.h"
 #include "comm/channel.h"
 
@@ -43,6 +44,7 @@ struct ah_board_slot {
     char group_text[512];     /* with group_status; complete before that is set */
     char text[AH_BOARD_TEXT]; /* with AH_RANK_FAILED: message and traceback */
     atomic_int latest;        /* the channel of its latest collective */
+    struct ah_pulse pulse;    /* what it does now */
     struct ah_channel channel[AH_BOARD_CHANNELS];
 };
 
@@ -91,6 +93,10 @@ static inline struct ah_board_slot *ah_board_slot(struct ah_board *board, int ra
 {
     return &board->header->slot[rank];
 }
+
+/* Map a board of which only the descriptor is at hand, to look at it: read only, no segments. NULL in *out when it is
+ * none, or one of another version of the program. */
+void ah_board_look(struct ah_board **out, int fd);
 
 /* Make a rank's data segment at least `bytes` long (zero-filled). */
 int ah_board_grow(struct ah_board *board, int rank, size_t bytes);

@@ -116,6 +116,8 @@ static void post(struct ah_group *group, const struct ah_collective *call, uint6
     entry->offset = offset;
     atomic_store_explicit(&ah_board_slot(group->board, group->member[group->rank])->latest, group->channel,
                           memory_order_relaxed);
+    atomic_store_explicit(&ah_board_slot(group->board, group->member[group->rank])->pulse.collective_ns, ah_now_ns(),
+                          memory_order_relaxed);
     group->posted++;
     ah_channel_advance(mine, AH_POSTED, group->posted);
 }

@@ -14,6 +14,7 @@
 #include "comm/topology.h"
 
 static struct ah_board *attached;
+static struct ah_board *alone; /* of a process that is in no job */
 static int attached_rank;
 static pid_t attached_pid; /* a fork of this process is no rank */
 
@@ -37,6 +38,9 @@ static void take_place(struct ah_board *board, int rank)
     attached = board;
     attached_rank = rank;
     attached_pid = getpid();
+    ah_pulse_move(&ah_board_slot(board, rank)->pulse);
+    ah_board_close(alone);
+    alone = NULL;
     atomic_store(&ah_board_slot(attached, attached_rank)->pid, (int)attached_pid);
     atexit(at_exit);
 }
@@ -88,6 +92,14 @@ int ah_board_attach(struct ah_board **out)
     setvbuf(stdout, NULL, _IOLBF, 0);
     *out = attached;
     return 0;
+}
+
+void ah_board_show_alone(void)
+{
+    if (attached || ah_board_create(&alone, 1) < 0)
+        return;
+    ah_pulse_move(&ah_board_slot(alone, 0)->pulse);
+    atomic_store(&ah_board_slot(alone, 0)->pid, (int)getpid());
 }
 
 bool ah_board_report_failure(const char *traceback, bool victim)

@@ -24,6 +24,10 @@ int ah_board_attach(struct ah_board **out);
  * one. */
 int ah_board_meet(struct ah_board **out);
 
+/* A process without a launcher shows what it does on a board of its own, for `accelhost top`; it is no job and nothing
+ * else changes. What cannot be shown is not. */
+void ah_board_show_alone(void);
+
 /* The script failed: leave `traceback` (message first) for the launcher's report, note the time, claim to be the
  * first failed rank, wake every peer that waits for this one. `victim`: the failure follows from another rank's; a
  * group poisoned by a failed peer implies it. The caller then flushes and calls _exit(1). Returns true when the

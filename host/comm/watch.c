@@ -15,6 +15,7 @@
 
 #include "base/tell.h"
 #include "base/time.h"
+#include "comm/doing.h"
 
 static const int64_t slice_ns = 50 * 1000000;          /* longest sleep between two looks at the peers */
 static const int64_t longest_slice_ns = 200 * 1000000; /* what is longer, this process was not running */
@@ -116,6 +117,20 @@ static const char *whereabouts(struct ah_group *group, int rank, char *text, siz
     return text;
 }
 
+enum { ANSWER_MS = 400 }; /* for a rank to say where it is */
+
+/* The same, and what the rank does now: "...; now it runs at train.lua:20" */
+static const char *whereabouts_now(struct ah_group *group, int rank, char *text, size_t bytes)
+{
+    char doing[AH_PULSE_TEXT];
+    whereabouts(group, rank, text, bytes);
+    ah_doing(slot_of(group, rank), ANSWER_MS, doing, sizeof doing);
+    size_t length = strlen(text);
+    if (doing[0])
+        snprintf(text + length, bytes - length, "; now it %s", doing);
+    return text;
+}
+
 /* The call that a wait is for. */
 static uint32_t awaited(struct ah_group *group, enum ah_counter which, uint32_t target)
 {
@@ -194,24 +209,24 @@ static int laggard(struct ah_group *group, enum ah_counter which)
 /* One line for each place at which the job gets stuck, from whichever rank has waited longest. */
 static void tell_of_wait(struct ah_group *group, int rank, const char *call)
 {
-    char where[160];
+    char where[400];
     if (ah_board_first_to_tell(group->board, group->member[rank], counter_of(group, rank, AH_POSTED)))
         ah_tell("%s: rank %d has waited %.3g s: %s", call, group->member[group->rank],
-                (double)group->patience_ns / 1e9, whereabouts(group, rank, where, sizeof where));
+                (double)group->patience_ns / 1e9, whereabouts_now(group, rank, where, sizeof where));
 }
 
 static int timed_out(struct ah_group *group, int rank, const char *call)
 {
-    char where[160];
+    char where[400];
     atomic_store(&slot_of(group, group->rank)->blamed, group->member[rank]);
     return ah_fail(AH_ETIMEOUT, "%s: timed out after %.3g s: %s", call, (double)group->timeout_ns / 1e9,
-                   whereabouts(group, rank, where, sizeof where));
+                   whereabouts_now(group, rank, where, sizeof where));
 }
 
 /* "ranks 1, 3 did not come", or the first of them alone. */
 static int name_missing(struct ah_group *group, uint32_t sequence)
 {
-    char list[256], where[160], call[160], *at = list, *end = list + sizeof list;
+    char list[256], where[400], call[160], *at = list, *end = list + sizeof list;
     bool all = ah_group_post(group, group->rank, sequence)->note;
     int missing = 0, first = 0;
     for (int r = group->size - 1; r >= 0; r--)
@@ -223,7 +238,7 @@ static int name_missing(struct ah_group *group, uint32_t sequence)
     atomic_store(&slot_of(group, group->rank)->blamed, group->member[first]);
     return ah_fail(AH_ETIMEOUT, "%s: rank%s %s did not come within %.3g s: %s",
                    own_call(group, sequence, call, sizeof call), missing == 1 ? "" : "s", list,
-                   (double)group->timeout_ns / 1e9, whereabouts(group, first, where, sizeof where));
+                   (double)group->timeout_ns / 1e9, whereabouts_now(group, first, where, sizeof where));
 }
 
 static void count_time(struct ah_watch *watch)
@@ -284,7 +299,7 @@ int ah_watch_peer(struct ah_watch *watch, struct ah_group *group, int peer, cons
 
 /* Waiting. */
 
-static int wait_slowly(struct ah_group *group, int rank, enum ah_counter which, uint32_t target)
+static int sleep_for(struct ah_group *group, int rank, enum ah_counter which, uint32_t target)
 {
     struct ah_watch watch = {0};
     for (;;) {
@@ -295,6 +310,14 @@ static int wait_slowly(struct ah_group *group, int rank, enum ah_counter which, 
         int64_t left = group->timeout_ns - watch.waited;
         ah_channel_sleep(group->peer[rank], which, seen, left < slice_ns ? left : slice_ns);
     }
+}
+
+static int wait_slowly(struct ah_group *group, int rank, enum ah_counter which, uint32_t target)
+{
+    atomic_store_explicit(&ah_pulse->waits, 1, memory_order_relaxed);
+    int status = sleep_for(group, rank, which, target);
+    atomic_store_explicit(&ah_pulse->waits, 0, memory_order_relaxed);
+    return status;
 }
 
 int ah_watch_wait(struct ah_group *group, enum ah_counter which, uint32_t target)

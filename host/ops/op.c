@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/pulse.h"
 #include "ops/rows.h"
 
 const struct ah_recorder *ah_recorder;
@@ -282,7 +283,7 @@ int ah_op_call(enum ah_opid id, const struct ah_value *args, int count, bool inp
     memset(call.out, 0, sizeof call.out);
     memset(call.extra, 0, sizeof call.extra);
     uint32_t made = 0;
-    int status = 0;
+    int status = 0, before;
     if (count > op->param_count)
         return ah_fail(AH_EINVAL, "%s: expected at most %d arguments, got %d", op->name, op->param_count, count);
     for (int i = 0; i < op->param_count; i++) {
@@ -290,7 +291,9 @@ int ah_op_call(enum ah_opid id, const struct ah_value *args, int count, bool inp
         call.arg[i].kind = AH_NONE;
         AH_TRYGO(bind_value(op, &op->param[i], i < count ? &args[i] : &none, &call.arg[i], &made, i), out);
     }
+    before = ah_pulse_enter((int)id + 1);
     status = run(&call);
+    ah_pulse_leave(before);
 out:
     for (int i = 0; made >> i; i++)
         if (made >> i & 1)

@@ -256,6 +256,7 @@ function Optimizer:each_parameter(closure, fn)
       end
     end
   end)
+  C.optim.stepped()
   return loss
 end
 

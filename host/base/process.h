@@ -1,0 +1,25 @@
+/* What the system knows of a process of this host. */
+#ifndef AH_BASE_PROCESS_H
+#define AH_BASE_PROCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ah_process {
+    char state;        /* as ps shows it: R runs, S sleeps, D waits for a device, T stopped, Z ended */
+    int parent;
+    int threads;
+    int64_t memory;    /* resident bytes */
+    int64_t cpu_ns;    /* processor time so far, of all its threads */
+    int64_t started_ns; /* since the system's start (CLOCK_BOOTTIME) */
+    char waits[48];    /* the kernel's function that it sleeps in, "" if that is not told */
+};
+
+/* False when there is no such process, or /proc does not tell. */
+bool ah_process_look(int pid, struct ah_process *out);
+
+/* Its command line, arguments with blanks between them, cut to `room`; "" when it cannot be read. */
+void ah_process_command(int pid, char *text, size_t room);
+
+#endif

@@ -1,0 +1,26 @@
+/* Where the script is when a signal interrupts it: in a system call that does not return, in an op, in a loop that
+ * LuaJIT has compiled and in which no hook runs.
+ *
+ * One Lua state per process is watched. All but ah_place_watch may be called in a signal handler. */
+#ifndef AH_BIND_PLACE_H
+#define AH_BIND_PLACE_H
+
+#include <stddef.h>
+
+#include <lua.h>
+
+/* Learn from now on which machine code belongs to which line. Call it near the beginning of main's stack. */
+void ah_place_watch(lua_State *L);
+
+/* "runs at train.lua:12", of the state that is given. */
+const char *ah_place_line(lua_State *L, char *text, size_t room);
+
+/* "waits in read of '/x/fifo' at train.lua:9", "runs matmul at train.lua:7", "runs in compiled code at train.lua:12".
+ * `context` is the handler's third argument. */
+const char *ah_place_find(const void *context, char *text, size_t room);
+
+/* Each line of the traceback that belongs to what the last ah_place_find has found, if it may be read at all; of
+ * `L` when that is given. */
+void ah_place_frames(lua_State *L, void (*line)(const char *text));
+
+#endif

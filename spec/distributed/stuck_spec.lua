@@ -1,0 +1,117 @@
+local run = require "spec.support.run"
+
+local case = "spec/distributed/cases/stuck.lua"
+
+local function line_of(text)
+  local number = 0
+  for line in io.lines(case) do
+    number = number + 1
+    if line:find(text, 1, true) then return ("%s:%d"):format(case, number) end
+  end
+end
+
+local function has(text, part)
+  assert(text:find(part, 1, true), ("expected '%s' in:\n%s"):format(part, text))
+end
+
+-- A pipe with a name that is held open and never written to.
+local function with_fifo(fn)
+  local path = os.tmpname()
+  os.remove(path)
+  os.execute("mkfifo " .. path)
+  local held = io.open(path, "r+")
+  fn(path)
+  held:close()
+  os.remove(path)
+end
+
+local function time_out(way, path)
+  local result = run.host({"launch", "--num_processes", 2, "--timeout", 1.5, case, way, path}, {timeout = 30})
+  assert.equal(4, result.code)
+  return result.stderr
+end
+
+local seen = "timed out after 1.5 s: rank 1 was last seen at " .. line_of "comm.barrier()" .. ", barrier #1; now it "
+
+describe("the report of a collective whose time is up", function()
+  it("says of the rank that did not come that it was stopped", function()
+    local told = time_out("stop")
+    has(told, seen .. "is stopped by a signal (kill -CONT ")
+    has(told, "rank 1 had been stopped by a signal and was ended")
+  end)
+
+  it("names the line of an endless loop", function()
+    has(time_out("loop"), seen .. "runs in compiled code at " .. line_of "while true do count")
+  end)
+
+  it("names the read that never returns, its file and its line", function()
+    with_fifo(function(path)
+      has(time_out("read", path), seen .. "waits in read of '" .. path .. "' at " .. line_of "io.open")
+    end)
+  end)
+
+  it("names the line of an endless sequence of ops", function()
+    local told = time_out("matmul")
+    has(told, "; now it runs ")
+    has(told, "at " .. line_of "a:matmul(a)")
+  end)
+end)
+
+-- Start a launcher, wait for a line that begins so on its stderr, do something with $launcher, end it.
+local function ask(way, path, ranks)
+  local shell = [[
+    log=$1; shift
+    "$0" launch --num_processes ]] .. ranks .. [[ --patience 0.2 "$@" 2> "$log" & launcher=$!
+    for i in $(seq 200); do grep -q "has waited" "$log" && break; sleep 0.05; done
+    kill -USR2 $launcher
+    for i in $(seq 100); do [ $(grep -c "accelhost: [rw][ua]" "$log") -ge ]] .. ranks .. [[ ] && break; sleep 0.05; done
+    kill -0 $launcher && echo "still there"
+    kill -TERM $launcher; wait $launcher; cat "$log"]]
+  local log = os.tmpname()
+  local result = run.program({"bash", "-c", shell, run.path, log, case, way, path}, {timeout = 60})
+  os.remove(log)
+  has(result.stdout, "still there")
+  return result.stdout
+end
+
+describe("kill -USR2 of a launcher", function()
+  it("makes every rank write its traceback, and ends none", function()
+    with_fifo(function(path)
+      local said = run.by_rank(ask("read", path, 2))
+      has(said[1], "accelhost: waits in read of '" .. path .. "' at " .. line_of "io.open")
+      has(said[1], "  " .. line_of "ways[way]()" .. ": in main chunk\n")
+      has(said[0], "accelhost: waits for other ranks at " .. case .. ":20")
+      has(said[0], "  " .. case .. ":20: in main chunk\n")
+    end)
+  end)
+
+  it("tells the place in a compiled loop", function()
+    local said = run.by_rank(ask("loop", "", 2))
+    has(said[1], "accelhost: runs in compiled code at " .. line_of "while true do count")
+  end)
+end)
+
+describe("kill -USR2 of a script without a launcher", function()
+  it("writes the traceback and lets the script go on, with its own hook", function()
+    local result = run.script([[
+      local hooked = 0
+      debug.sethook(function() hooked = hooked + 1 end, "", 1)
+      jit.off()
+      local function ask() os.execute("kill -USR2 $PPID") end
+      ask()
+      local before = hooked
+      for i = 1, 1000 do end
+      print(hooked > before + 500)]])
+    assert.equal("true\n", result.stdout)
+    assert.matches("^accelhost: runs at [^\n]+:4\n  [^\n]+:4: in ask\n  [^\n]+:5: in main chunk\n$",
+      (result.stderr:gsub("/[^\n:]*/", "")))
+  end)
+
+  it("does not reach a loader's workers or programs that the script starts", function()
+    local result = run.script([[
+      os.execute("kill -USR2 $PPID; sleep 0.3; echo done")
+      print "went on"]])
+    assert.equal("done\nwent on\n", result.stdout)
+    assert.equal(0, result.code)
+  end)
+end)

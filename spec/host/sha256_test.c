@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/sha256.h"
+#include "base/sha256_blocks.h"
 
 static const char *hash_of(const void *bytes, size_t count, size_t part)
 {
@@ -43,4 +44,18 @@ AH_TEST(sha256_reads_files)
     CHECK(!strcmp(text, hash_of("abc", 3, 1)));
     unlink(path);
     CHECK_FAILS(ah_sha256_file(path, text), AH_EIO, "cannot open");
+}
+
+/* The processor's instructions against plain C. */
+AH_TEST(sha256_is_the_same_by_instructions_and_by_steps)
+{
+    unsigned char bytes[64 * 9];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)(i * 2654435761u >> 13);
+    for (size_t count = 0; count < 10; count++) {
+        uint32_t fast[8] = {1, 2, 3, 4, 5, 6, 7, 8}, plain[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+        ah_sha256_add_blocks(fast, bytes, count);
+        ah_sha256_add_blocks_plainly(plain, bytes, count);
+        CHECK(!memcmp(fast, plain, sizeof fast));
+    }
 }

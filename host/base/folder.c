@@ -1,9 +1,13 @@
-/* A folder with all that leads to it: each part of the path in turn. */
+/* A folder with all that leads to it: each part of the path in turn; and with all that is in it. */
 #include "base/folder.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/status.h"
 
@@ -22,4 +26,26 @@ int ah_folder_make(const char *path)
             return ah_fail(AH_EIO, "cannot make the folder %s: %s", part, strerror(errno));
     }
     return 0;
+}
+
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *place)
+{
+    return remove(path);
+}
+
+int ah_folder_remove(const char *path)
+{
+    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) && errno != ENOENT)
+        return ah_fail(AH_EIO, "cannot remove %s: %s", path, strerror(errno));
+    return 0;
+}
+
+int ah_folder_sync(const char *path)
+{
+    int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0)
+        return ah_fail(AH_EIO, "%s: cannot open: %s", path, strerror(errno));
+    int failed = fsync(folder) && errno != EINVAL, reason = errno;
+    close(folder);
+    return failed ? ah_fail(AH_EIO, "%s: cannot write: %s", path, strerror(reason)) : 0;
 }

@@ -2,10 +2,13 @@
  * nothing else. Open files live in userdata, so that an error on the way closes them. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/folder.h"
+#include "base/sha256.h"
 #include "base/status.h"
 #include "bind/bind.h"
+#include "bind/io.h"
 #include "io/npy.h"
 #include "io/safetensors.h"
 #include "io/zip.h"
@@ -110,16 +113,15 @@ static struct ah_tensor *check_plain(lua_State *L, int index, const char *name)
     return tensor;
 }
 
-/* Arrays of names and tensors, at stack indices 2 and 3, as a C array in a userdata (pushed). */
-static struct ah_named *push_named(lua_State *L, size_t *count)
+struct ah_named *ah_push_named(lua_State *L, int names, int tensors, size_t *count)
 {
-    luaL_checktype(L, 2, LUA_TTABLE);
-    luaL_checktype(L, 3, LUA_TTABLE);
-    *count = lua_objlen(L, 2);
+    luaL_checktype(L, names, LUA_TTABLE);
+    luaL_checktype(L, tensors, LUA_TTABLE);
+    *count = lua_objlen(L, names);
     struct ah_named *list = lua_newuserdata(L, (*count + 1) * sizeof *list);
     for (size_t i = 0; i < *count; i++) {
-        lua_rawgeti(L, 2, (int)i + 1);
-        lua_rawgeti(L, 3, (int)i + 1);
+        lua_rawgeti(L, names, (int)i + 1);
+        lua_rawgeti(L, tensors, (int)i + 1);
         size_t length;
         list[i].name = luaL_checklstring(L, -2, &length);
         if (strlen(list[i].name) != length)
@@ -135,22 +137,30 @@ static int by_key(const void *a, const void *b)
     return strcmp(((const struct ah_note *)a)->key, ((const struct ah_note *)b)->key);
 }
 
+struct ah_note *ah_push_notes(lua_State *L, int index, const char *path, size_t *count)
+{
+    size_t room = 0;
+    luaL_checktype(L, index, LUA_TTABLE);
+    for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1))
+        room++;
+    struct ah_note *note = lua_newuserdata(L, (room + 1) * sizeof *note);
+    *count = 0;
+    for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
+        if (lua_type(L, -2) != LUA_TSTRING || lua_type(L, -1) != LUA_TSTRING)
+            ah_raise_text(L, "save: '%s': metadata holds texts by name", path);
+        note[(*count)++] = (struct ah_note){lua_tostring(L, -2), lua_tostring(L, -1)};
+    }
+    qsort(note, *count, sizeof *note, by_key);
+    return note;
+}
+
 /* write_safetensors(path, {name, ...}, {tensor, ...}, {key = text}) */
 static int write_safetensors(lua_State *L)
 {
     const char *path = luaL_checkstring(L, 1);
-    size_t count, note_count = 0, room = 0;
-    struct ah_named *list = push_named(L, &count);
-    luaL_checktype(L, 4, LUA_TTABLE);
-    for (lua_pushnil(L); lua_next(L, 4); lua_pop(L, 1))
-        room++;
-    struct ah_note *note = lua_newuserdata(L, (room + 1) * sizeof *note);
-    for (lua_pushnil(L); lua_next(L, 4); lua_pop(L, 1)) {
-        if (lua_type(L, -2) != LUA_TSTRING || lua_type(L, -1) != LUA_TSTRING)
-            return ah_raise_text(L, "save: '%s': metadata holds texts by name", path);
-        note[note_count++] = (struct ah_note){lua_tostring(L, -2), lua_tostring(L, -1)};
-    }
-    qsort(note, note_count, sizeof *note, by_key);
+    size_t count, note_count;
+    struct ah_named *list = ah_push_named(L, 2, 3, &count);
+    struct ah_note *note = ah_push_notes(L, 4, path, &note_count);
     struct archive *archive = open_writer(L, path);
     check(L, ah_safetensors_write(archive->writer, list, count, note, note_count), "save", path);
     commit(L, archive, path);
@@ -184,7 +194,7 @@ static int write_npz(lua_State *L)
 {
     const char *path = luaL_checkstring(L, 1);
     size_t count;
-    struct ah_named *list = push_named(L, &count);
+    struct ah_named *list = ah_push_named(L, 2, 3, &count);
     struct ah_zip_piece *piece = lua_newuserdata(L, (count + 1) * sizeof *piece);
     char (*header)[AH_NPY_HEADER] = lua_newuserdata(L, (count + 1) * sizeof *header);
     for (size_t i = 0; i < count; i++) {
@@ -298,6 +308,55 @@ static int make_folder(lua_State *L)
     return 2;
 }
 
+/* sha256({text or tensor, ...}) -> the hash of their bytes, one after the other, as 64 digits */
+static int sha256(lua_State *L)
+{
+    struct ah_sha256 hash;
+    char text[AH_SHA256_TEXT];
+    luaL_checktype(L, 1, LUA_TTABLE);
+    ah_sha256_begin(&hash);
+    int count = (int)lua_objlen(L, 1);
+    for (int i = 1; i <= count; i++) {
+        size_t bytes;
+        lua_rawgeti(L, 1, i);
+        const struct ah_tensor *tensor = lua_isstring(L, -1) ? NULL : check_plain(L, lua_gettop(L), "sha256");
+        const void *from = tensor ? ah_tensor_data(tensor) : lua_tolstring(L, -1, &bytes);
+        ah_sha256_add(&hash, from, tensor ? (size_t)tensor->numel * ah_dtype_size(tensor->dtype) : bytes);
+        lua_pop(L, 1);
+    }
+    ah_sha256_end_text(&hash, text);
+    lua_pushstring(L, text);
+    return 1;
+}
+
+/* sha256_file(path) -> hash, size; nil and the reason when it cannot be read */
+static int sha256_file(lua_State *L)
+{
+    const char *path = luaL_checkstring(L, 1);
+    char text[AH_SHA256_TEXT];
+    struct stat info;
+    if (ah_sha256_file(path, text) < 0 || stat(path, &info)) {
+        lua_pushnil(L);
+        lua_pushstring(L, ah_error_text());
+        return 2;
+    }
+    lua_pushstring(L, text);
+    lua_pushnumber(L, (double)info.st_size);
+    return 2;
+}
+
+/* remove(path): a folder or file with all below it; nil and the reason when it cannot be removed */
+static int remove_all(lua_State *L)
+{
+    if (ah_folder_remove(luaL_checkstring(L, 1)) == 0) {
+        lua_pushboolean(L, true);
+        return 1;
+    }
+    lua_pushnil(L);
+    lua_pushstring(L, ah_error_text());
+    return 2;
+}
+
 int ah_open_io(lua_State *L)
 {
     static const luaL_Reg list[] = {
@@ -306,6 +365,8 @@ int ah_open_io(lua_State *L)
         {"write_npz", write_npz},          {"zip", open_zip},
         {"zip_text", zip_text},            {"zip_npy", zip_npy},
         {"zip_tensor", zip_tensor},        {"make_folder", make_folder},
+        {"sha256", sha256},                {"sha256_file", sha256_file},
+        {"remove", remove_all},
         {NULL, NULL},
     };
     lua_pushlightuserdata(L, &archive_key);

@@ -21,6 +21,7 @@
 #include "cli/interrupt.h"
 #include "cli/script.h"
 #include "comm/rank.h"
+#include "io/saver.h"
 #include "tensor/device.h"
 
 struct run_options {
@@ -66,8 +67,13 @@ static bool is_written(void)
     return (fd < 0 || close(fd) == 0) && written;
 }
 
+static int fail(struct ah_host *host, const char *text);
+
 static int finish(struct ah_host *host, int code)
 {
+    /* What is still being saved is part of the run. */
+    if (ah_saver_finish_all(code == 0) < 0 && code == 0)
+        return fail(host, ah_error_text());
     if (!is_written() && code == 0) {
         fputs("accelhost: could not write all that the script printed\n", stderr);
         code = 1;

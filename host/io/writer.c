@@ -21,6 +21,7 @@ enum { PIECE = 1 << 30 };
 
 struct ah_writer {
     int file, folder;
+    struct ah_sha256 *hash; /* NULL: none */
     mode_t mode;             /* of the file that stands at the goal; 0 when there is none */
     char name[NAME_MAX + 1]; /* the goal's, in its folder */
     char temporary[NAME_MAX + 1]; /* "" while the file has no name */
@@ -114,9 +115,16 @@ int ah_writer_open(struct ah_writer **out, const char *path)
     return status;
 }
 
+void ah_writer_hash(struct ah_writer *writer, struct ah_sha256 *hash)
+{
+    writer->hash = hash;
+}
+
 int ah_writer_write(struct ah_writer *writer, const void *bytes, size_t count)
 {
     const char *at = bytes;
+    if (writer->hash)
+        ah_sha256_add(writer->hash, bytes, count);
     while (count > 0) {
         ssize_t wrote = write(writer->file, at, count < PIECE ? count : PIECE);
         if (wrote < 0 && errno == EINTR)

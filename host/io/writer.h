@@ -7,12 +7,16 @@
 
 #include <stddef.h>
 
+#include "base/sha256.h"
 #include "base/status.h"
 
 struct ah_writer;
 
 /* Begin a file that shall be `path`; a link is followed, an existing file's permissions are kept. AH_EIO, AH_ENOMEM. */
 int ah_writer_open(struct ah_writer **out, const char *path);
+
+/* Have all that is appended from now on go into a hash too, which the caller begins and ends. */
+void ah_writer_hash(struct ah_writer *writer, struct ah_sha256 *hash);
 
 /* Append; AH_EIO names the reason (a full disk). */
 int ah_writer_write(struct ah_writer *writer, const void *bytes, size_t count);

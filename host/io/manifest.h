@@ -1,0 +1,29 @@
+/* manifest.json: what a folder of files holds. A JSON object of facts, "files" (name -> {"size", "sha256"}) and, last,
+ * "sha256": the hash of all that stands before it, so that every byte of the folder is covered. */
+#ifndef AH_IO_MANIFEST_H
+#define AH_IO_MANIFEST_H
+
+#include "base/sha256.h"
+#include "base/status.h"
+
+#define AH_MANIFEST "manifest.json"
+
+struct ah_manifest;
+
+/* An empty one; `facts` is a JSON object. AH_EINVAL, AH_ENOMEM. */
+int ah_manifest_new(struct ah_manifest **out, const char *facts);
+void ah_manifest_free(struct ah_manifest *manifest); /* NULL is ignored */
+
+/* Note a file; one that is noted already is left as it is. */
+int ah_manifest_add(struct ah_manifest *manifest, const char *name, uint64_t size, const char *hash);
+/* Note the files of a list, a line "HASH SIZE NAME" each. AH_EIO when the list is damaged. */
+int ah_manifest_add_list(struct ah_manifest *manifest, const char *lines);
+/* The same with a list in a file. */
+int ah_manifest_add_list_file(struct ah_manifest *manifest, const char *path);
+/* Note every file below a folder that is not noted yet, but for those that begin with a dot; they are read. */
+int ah_manifest_add_folder(struct ah_manifest *manifest, const char *folder);
+
+/* The text of the file, which the caller frees. */
+int ah_manifest_text(const struct ah_manifest *manifest, char **out);
+
+#endif

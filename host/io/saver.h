@@ -1,0 +1,67 @@
+/* A folder of files that appears whole or not at all, filled by threads: those of one process or of several.
+ *
+ * It is filled under a hidden name beside its goal. The process that began it (part 0) makes it, locks it, and when the
+ * files of all parts are on the disk, writes manifest.json into it (io/manifest.h), brings the folder to the disk and
+ * gives it its name; what stood there before is removed afterwards. A kill at any point leaves the old folder or the
+ * new one; what is left under hidden names is swept when the next one is begun. The other parts tell that they are
+ * through by a small file in the folder, so that nothing but the file system is shared.
+ *
+ * Thread rule: all functions are called by one thread; the files' contents belong to the saver's own thread, which only
+ * reads them, from ah_saver_start until ah_saver_wait. */
+#ifndef AH_IO_SAVER_H
+#define AH_IO_SAVER_H
+
+#include <stdbool.h>
+
+#include "io/safetensors.h"
+
+struct ah_saver;
+
+/* One file: a text, or tensors by name. */
+struct ah_saver_file {
+    const char *name; /* in the folder, without '/' */
+    const char *text; /* NULL: tensors */
+    size_t bytes;
+    struct ah_named *tensor;
+    size_t tensor_count;
+    const struct ah_note *note;
+    size_t note_count;
+};
+
+struct ah_saver_plan {
+    struct ah_saver_file *file;
+    size_t count;
+    /* Of part 0: */
+    int parts;                  /* processes that write, itself included */
+    const char *facts;          /* a JSON object, to which the manifest adds the files */
+    const char *const *victim;  /* folders to be removed when the new one has its name; NULL-ended */
+    double timeout;             /* seconds to wait for the other parts */
+};
+
+/* Begin the folder that shall be `goal`: part 0. Its folder above is made. AH_EIO, AH_ENOMEM. */
+int ah_saver_begin(struct ah_saver **out, const char *goal);
+/* Take part in one that another process began, whose hidden folder is `folder`. */
+int ah_saver_join(struct ah_saver **out, const char *folder, int part);
+/* The hidden folder, for what is to be written into it before the start. */
+const char *ah_saver_folder(const struct ah_saver *saver);
+
+/* Start writing. The plan and all that it points to are borrowed until ah_saver_wait. */
+int ah_saver_start(struct ah_saver *saver, const struct ah_saver_plan *plan);
+
+/* Wait until this part's files are on the disk. AH_EIO says which file could not be written and why. */
+int ah_saver_written(struct ah_saver *saver);
+/* Wait for the end; for part 0: until the folder has its name. The failure of any part is its failure. */
+int ah_saver_wait(struct ah_saver *saver);
+/* Is it over? Never waits. */
+bool ah_saver_is_over(struct ah_saver *saver);
+/* Give up, unless the folder has its name already: another part has failed. */
+void ah_saver_cancel(struct ah_saver *saver);
+
+/* Cancel what runs, and free; part 0 removes the hidden folder. NULL is ignored. */
+void ah_saver_close(struct ah_saver *saver);
+
+/* The program ends: wait for all savers; those with several parts are cancelled unless it ends well. The first failure
+ * that nobody has asked for. */
+int ah_saver_finish_all(bool well);
+
+#endif

@@ -28,6 +28,7 @@ struct ah_saver {
     pthread_mutex_t mutex;       /* of what follows */
     pthread_cond_t changed;
     enum phase phase;
+    bool wrote;                  /* this part's files are on the disk */
     bool cancelled;
     int status;
     char error[1024];
@@ -122,24 +123,19 @@ static int write_file(const struct ah_saver *saver, struct ah_saver_file *file, 
 /* Write this part's files; their lines for the manifest are put into `lines`, which the caller frees. */
 static int write_files(struct ah_saver *saver, char **lines)
 {
-    size_t bytes = 0;
-    int status = 0;
-    FILE *list = open_memstream(lines, &bytes);
-    if (!list)
-        return ah_fail(AH_ENOMEM, "out of memory");
-    for (size_t i = 0; i < saver->plan.count && status == 0; i++) {
+    *lines = strdup("");
+    for (size_t i = 0; i < saver->plan.count && *lines; i++) {
         struct ah_sha256 hash;
-        char text[AH_SHA256_TEXT];
-        status = is_cancelled(saver) ? ah_fail(AH_EIO, "given up") : write_file(saver, &saver->plan.file[i], &hash);
+        char text[AH_SHA256_TEXT], *more;
+        AH_TRY(is_cancelled(saver) ? ah_fail(AH_EIO, "given up") : write_file(saver, &saver->plan.file[i], &hash));
         unsigned long long size = hash.count;
-        if (status == 0) {
-            ah_sha256_end_text(&hash, text);
-            fprintf(list, "%s %llu %s\n", text, size, saver->plan.file[i].name);
-        }
+        ah_sha256_end_text(&hash, text);
+        if (asprintf(&more, "%s%s %llu %s\n", *lines, text, size, saver->plan.file[i].name) < 0)
+            more = NULL;
+        free(*lines);
+        *lines = more;
     }
-    if (fclose(list) && status == 0)
-        status = ah_fail(AH_ENOMEM, "out of memory");
-    return status;
+    return *lines ? 0 : ah_fail(AH_ENOMEM, "out of memory");
 }
 
 static void name_part(char name[32], int part, bool failed)
@@ -222,6 +218,7 @@ static void enter(struct ah_saver *saver, enum phase phase, int status)
 {
     pthread_mutex_lock(&saver->mutex);
     saver->phase = phase;
+    saver->wrote |= phase == WRITTEN;
     saver->status = status;
     if (status < 0)
         snprintf(saver->error, sizeof saver->error, "%s", ah_error_text());
@@ -274,7 +271,7 @@ static int told(struct ah_saver *saver, enum phase phase)
     pthread_mutex_lock(&saver->mutex);
     while (saver->started && saver->phase < phase)
         pthread_cond_wait(&saver->changed, &saver->mutex);
-    int status = saver->status;
+    int status = phase == WRITTEN && saver->wrote ? 0 : saver->status;
     if (status < 0)
         ah_fail(status, "%s", saver->error);
     pthread_mutex_unlock(&saver->mutex);

@@ -293,4 +293,42 @@ function Parallel:drop_window()
   self.window, self.kept, self.mean = 0, nil, false
 end
 
+--- The open window as plain data, for a checkpoint; nil when none is open.
+---@return table?
+function Parallel:window_state()
+  local open = self.window > 0 and self.reducer:has_gradient()
+  if not open and not self.kept then return nil end
+  local gradients = {}
+  each_gradient(self, function(i, _, grad) gradients[i] = grad end)
+  return {
+    window = self.window, averaged_by = self.averaged_by, micro_step = self.micro_step, mean = self.mean == true,
+    gradients = gradients, kept = self.kept,
+  }
+end
+
+-- The sum of two tables of tensors by number.
+local function add_all(sum, more)
+  for i, tensor in pairs(more or {}) do sum[i] = sum[i] and sum[i] + tensor or tensor end
+  return sum
+end
+
+--- Go on with windows of a checkpoint: this process's, or those of several processes, which come together in it.
+---@param states table[] as window_state gave them; none: no window is open
+function Parallel:load_window(states)
+  local first, gradients, kept, window = states[1], {}, nil, 0
+  for _, state in ipairs(states) do
+    -- A mean is the same on all processes, a sum is each one's own.
+    if state == first or not state.mean then add_all(gradients, state.gradients) end
+    if state.kept then kept = add_all(kept or {}, state.kept) end
+    window = window + state.window
+  end
+  self:drop_window()
+  if not first then return end
+  each_gradient(self, function(i, parameter)
+    if gradients[i] then parameter.grad = gradients[i]:to {device = parameter.device} end
+  end)
+  self.window, self.averaged_by, self.micro_step, self.mean = window, first.averaged_by, first.micro_step, first.mean
+  self.kept = kept
+end
+
 return Parallel

@@ -111,6 +111,8 @@ local function one(self, kind, object, placed, ...)
     local result = prepare_kind[kind](self, object, placed, ...)
     self._prepared[object] = result
     self._prepared[result] = result
+    self._prepared_count = self._prepared_count + 1
+    self._places[result] = {kind = kind, place = self._prepared_count}
   end
   return self._prepared[object]
 end
@@ -263,8 +265,28 @@ return function(Accelerator)
     return pass and self._loaders[pass.loader] and pass.loader or nil
   end
 
+  -- What was prepared of a kind and is still in use, in the order in which it came.
+  function Accelerator:_prepared_list(kind)
+    local list = {}
+    for object, entry in pairs(self._places) do
+      if entry.kind == kind then list[#list + 1] = object end
+    end
+    if #list > 1 then
+      -- The collector may not have been at those that were dropped.
+      list = {}
+      collectgarbage()
+      for object, entry in pairs(self._places) do
+        if entry.kind == kind then list[#list + 1] = object end
+      end
+    end
+    table.sort(list, function(a, b) return self._places[a].place < self._places[b].place end)
+    return list
+  end
+
   -- References are weak: a script that drops its objects needs to tell nobody.
   return function(self)
+    self._places = setmetatable({}, {__mode = "k"})     -- what prepare returned -> {kind =, place =}
+    self._prepared_count = 0
     self._loaders = setmetatable({}, {__mode = "k"})    -- prepared loader -> true
     self._optimizers = setmetatable({}, {__mode = "k"}) -- prepared optimizer -> the one that was given
     self._prepared = setmetatable({}, {__mode = "kv"})  -- object -> what prepare returned for it

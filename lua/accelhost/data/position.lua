@@ -12,6 +12,13 @@ local function unit_of(self)
   return walk.counts_samples(self:_base()) and "samples" or "batches"
 end
 
+-- The generator of the sampler, where that has one of its own.
+local function sampler_generator(self)
+  local sampler = self.sampler
+  local generator = sampler and sampler.generator
+  return generator ~= self.generator and C.random.is_generator(generator) and generator or nil
+end
+
 --- Give the DataLoader class state_dict and load_state_dict.
 ---@param DataLoader table
 return function(DataLoader)
@@ -19,8 +26,7 @@ return function(DataLoader)
   --- that epoch; batches, with a batch sampler of the script's own), and what was random about the pass. While the last
   --- batch is being processed this is the start of the next epoch. The state is the same on all processes (but for
   --- `seed`, of which transforms draw, where the order is not random), and a job of another number of processes, or of
-  --- other batch sizes, can go on from it. Within an epoch the state of the loader's own generator follows from the
-  --- pass's draw; between epochs it is part of the state.
+  --- other batch sizes, can go on from it. Generators of the loader's and its sampler's own are part of the state.
   --
   --   for x in loader do break end
   --   loader:state_dict().position  --> 2
@@ -36,9 +42,10 @@ return function(DataLoader)
       state.position = resume.place
       state.draw = resume.draw and native.to_hex(resume.draw) or nil
       state.seed = resume.seed and native.to_hex(resume.seed) or nil
-    elseif self.generator then
-      state.generator = native.to_hex(self.generator:get_state())
     end
+    local own = sampler_generator(self)
+    state.generator = self.generator and native.to_hex(self.generator:get_state())
+    state.sampler_generator = own and native.to_hex(own:get_state())
     return state
   end
 
@@ -57,6 +64,10 @@ return function(DataLoader)
     if state.generator and not self.generator then
       fail("load_state_dict: the state holds a generator, but this loader has none")
     end
+    local own = sampler_generator(self)
+    if state.sampler_generator and not own then
+      fail("load_state_dict: the state holds a generator of the sampler, but this loader's sampler has none")
+    end
     if state.position > 0 and state.unit and state.unit ~= unit_of(self) then
       fail("load_state_dict: the state counts %s, this loader counts %s: one of the two has a batch sampler of its own",
         state.unit, unit_of(self))
@@ -64,6 +75,7 @@ return function(DataLoader)
     self._current, self._resume = nil, nil
     self.epoch, self._next_epoch = state.epoch, state.epoch
     if state.generator then self.generator:set_state(native.from_hex(state.generator)) end
+    if state.sampler_generator then own:set_state(native.from_hex(state.sampler_generator)) end
     if state.position > 0 then
       self._resume = {
         place = state.position, draw = state.draw and native.from_hex(state.draw),

@@ -52,8 +52,6 @@ local rows = {
   {"accelerate", "gradient_state GradientState AcceleratorState PartialState", "as the fields of an Accelerator"},
   {"accelerate", "DistributedDataParallel DistributedType init_process_group init_distributed",
     "as accelerator:prepare in several processes"},
-  {"accelerate", "save_model save_state load_state register_for_checkpointing",
-    "as accelhost.save and accelhost.load of state_dicts: of model, optimizer, scheduler and loader"},
   {"accelerate", "prepare_model prepare_optimizer prepare_data_loader prepare_scheduler", "as accelerator:prepare"},
   {"accelerate", "init_trackers get_tracker log end_training", "trackers of experiments"},
   {"accelerate", "on_main_process on_local_main_process on_last_process on_process",

@@ -86,9 +86,40 @@ local function load_zip(path)
   return result
 end
 
+-- Further names of a tensor (tied weights) stand in the metadata as {further = first}: safetensors' own convention.
 local function load_safetensors(path)
   local tensors, notes = C.io.safetensors(path)
+  for name, first in pairs(notes) do
+    if tensors[name] == nil then tensors[name] = tensors[first] end
+  end
   return structure.join(notes[NOTE], tensors)
+end
+
+-- The bytes of a value, tensors in the order of their names.
+local function add_bytes(value, path, list)
+  if type(value) == "string" then
+    list[#list + 1] = value
+  elseif C.is_tensor(value) then
+    list[#list + 1] = plain(value)
+  elseif type(value) == "table" and getmetatable(value) == nil then
+    for _, key in ipairs(arguments.sorted_keys(value)) do
+      add_bytes(value[key], path == "" and tostring(key) or path .. "." .. tostring(key), list)
+    end
+  else
+    fail("sha256: %s: expected a text, a tensor or a table of them, got %s", path == "" and "value" or path,
+      describe(value))
+  end
+  return list
+end
+
+--- The SHA-256 of bytes, as 64 digits: of a text, of a tensor (row-major, little-endian), or of a table of them, one
+--- after the other in the order of their keys (numbers first, then names by their bytes).
+--
+--   accelhost.sha256 "abc"  --> ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad
+---@param value string|Tensor|table
+---@return string
+function files.sha256(value)
+  return C.io.sha256(add_bytes(value, "", {}))
 end
 
 -- By the first bytes, whatever the file is called.

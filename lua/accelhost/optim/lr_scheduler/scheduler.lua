@@ -237,12 +237,17 @@ local function all_fields(self)
   return names
 end
 
+-- Is it a function, or a list of functions for the groups?
+local function is_code(value)
+  return kinds.is_callable(value) or type(value) == "table" and kinds.is_callable(value[1])
+end
+
 --- Everything but the optimizer and functions, as plain data.
 ---@return table
 function LRScheduler:state_dict()
   local state = {}
   for _, name in ipairs(all_fields(self)) do
-    if type(self[name]) ~= "function" then state[name] = copy(self[name]) end
+    if not is_code(self[name]) then state[name] = copy(self[name]) end
   end
   return state
 end

@@ -1,0 +1,345 @@
+--- Checkpoints: the whole state of a run in a folder that is there whole or not at all.
+local C = require "accelhost._C"
+local agree = require "accelhost.accelerator.agree"
+local arguments = require "accelhost.util.arguments"
+local averaging = require "accelhost.accelerator.averaging"
+local contents = require "accelhost.checkpoint.contents"
+local manifest = require "accelhost.checkpoint.manifest"
+local names = require "accelhost.checkpoint.names"
+local objects = require "accelhost.accelerator.objects"
+local comm = C.comm
+
+local fail, describe = arguments.fail, arguments.describe
+
+-- How long rank 0's writer waits for those of the other ranks: as long as a rank waits in a collective.
+local function patience() return tonumber(os.getenv "ACCELHOST_TIMEOUT" or "") or 600 end
+
+-- What was prepared and registered, in its order.
+local function gather_objects(self)
+  local list = {registered = self._registered, scalers = {self.scaler}}
+  for field, kind in pairs {models = "model", optimizers = "optimizer", schedulers = "scheduler", loaders = "loader"} do
+    list[field] = self:_prepared_list(kind)
+  end
+  return list
+end
+
+-- The open accumulation window of this process: what each model has gathered.
+local function open_windows(self)
+  local windows, any = {}, false
+  for i, handle in ipairs(averaging.of(self)) do
+    windows[i] = handle:window_state() or false
+    any = any or windows[i] ~= false
+  end
+  return any and windows or nil
+end
+
+local function own_state(self)
+  return {step = self._step, micro_step = self._micro_step, sync_gradients = self.sync_gradients}
+end
+
+-- May a folder of this name be replaced? Only an empty one, or a checkpoint and nothing else.
+local function check_goal(path)
+  local kind, reason = C.data.look(path)
+  if reason then fail("save_state: '%s': %s", path, reason) end
+  if kind == "file" then fail("save_state: '%s' is a file", path) end
+  if not kind then return end
+  local facts = manifest.read(path)
+  for _, name in ipairs(C.data.list_folder(path)) do
+    if not facts or not manifest.has(facts, name) then
+      fail("save_state: '%s' is a folder with '%s' in it, which is no part of a checkpoint: give a folder of its own",
+        path, name)
+    end
+  end
+end
+
+-- Where a state goes, and what is to go when it is there; decided by rank 0.
+local function choose_place(self, dir)
+  local project = self.project_configuration
+  if dir ~= nil then
+    check_goal(dir)
+    return {path = dir, victims = {}}
+  end
+  if not project.automatic_checkpoint_naming then
+    fail("save_state: give a folder, or the accelerator a project_config = {project_dir = ..., "
+      .. "automatic_checkpoint_naming = true}")
+  end
+  if not project.project_dir then fail "save_state: automatic_checkpoint_naming needs a project_dir" end
+  local number = names.next(project.project_dir, project.iteration)
+  local path = names.path(project.project_dir, number)
+  check_goal(path)
+  return {path = path, number = number, victims = names.surplus(project.project_dir, number, project.total_limit)}
+end
+
+-- Rank 0 makes the hidden folder, the others join.
+local function open_saver(place)
+  local saver
+  local folder = agree.main("save_state", function()
+    local reason
+    saver, reason = C.saver.begin(place.path)
+    if not saver then fail("save_state: %s", reason) end
+    return saver:folder()
+  end)
+  return saver or C.saver.join(folder, comm.rank()), folder
+end
+
+local function run_hooks(list, ...)
+  for _, entry in ipairs(list) do entry.call(...) end
+end
+
+-- What this process writes.
+local function collect(self, folder, copied)
+  local list = gather_objects(self)
+  list.weights, list.windows, list.accelerator = {}, open_windows(self), own_state(self)
+  for i, model in ipairs(list.models) do list.weights[i] = model:state_dict {keep_vars = true} end
+  run_hooks(self._save_hooks, list.models, list.weights, folder)
+  local files = comm.rank() == 0 and contents.shared_files("save_state", list, copied) or {}
+  for _, file in ipairs(contents.own_files("save_state", list, comm.rank(), copied)) do files[#files + 1] = file end
+  local facts = manifest.facts()
+  facts.objects = contents.counts(list)
+  facts.objects.models = #list.weights
+  return files, C.json.encode(facts)
+end
+
+-- Wait for the save that is under way, if there is one. A collective; errors are those of all.
+local function finish(self, what)
+  local saver = self._saver
+  if not saver then return end
+  self._saver = false
+  local failed = saver:written()
+  local fine, text = pcall(agree.reasons, what, failed)
+  if not fine then
+    saver:cancel()
+    saver:close()
+    error(text, 0)
+  end
+  local reason = saver:wait()
+  saver:close()
+  agree.reasons(what, reason)
+end
+
+-- Checkpoints that can be loaded, the newest first; decided by rank 0.
+local function candidates(self, dir)
+  if dir then return {dir} end
+  local project_dir = self.project_dir
+  if not project_dir then fail "load_state: give a folder, or the accelerator a project_dir" end
+  local list = {}
+  for _, number in ipairs(names.numbers(project_dir)) do
+    table.insert(list, 1, names.path(project_dir, number))
+  end
+  return list
+end
+
+-- Why a checkpoint cannot be used, nil when it can; each process looks at some of the files. A collective.
+local function find_damage(folder)
+  local facts, reason = manifest.read(folder)
+  reason = reason or facts and manifest.check(folder, facts, comm.rank() + 1, comm.size())
+  for _, other in ipairs((objects.all_gather("load_state", reason or false))) do
+    if other then return nil, other end
+  end
+  return facts
+end
+
+-- A line on stderr, from rank 0.
+local function tell(format, ...)
+  if comm.rank() ~= 0 then return end
+  io.stdout:flush()
+  io.stderr:write("load_state: ", format:format(...), "\n")
+end
+
+-- The first checkpoint that is whole.
+local function choose(list, automatic)
+  local damaged = {}
+  for _, folder in ipairs(list) do
+    local facts, reason = find_damage(folder)
+    if facts then
+      if #damaged > 0 then tell("%s; using '%s'", table.concat(damaged, "; "), folder) end
+      return folder, facts
+    end
+    damaged[#damaged + 1] = ("'%s' cannot be used: %s"):format(folder, reason)
+    if not automatic then break end
+  end
+  if #damaged > 0 then fail("load_state: %s", table.concat(damaged, "; ")) end
+end
+
+local function apply(self, folder, facts)
+  local list = gather_objects(self)
+  run_hooks(self._load_hooks, list.models, folder)
+  contents.check_counts(folder, facts, list)
+  local own, windows = contents.restore(folder, facts, list, comm.rank(), comm.size())
+  rawset(self, "_step", own.step)
+  rawset(self, "_micro_step", own.micro_step)
+  self.sync_gradients = own.sync_gradients
+  for i, handle in ipairs(averaging.of(self)) do
+    local states = {}
+    for _, of_rank in ipairs(windows) do states[#states + 1] = of_rank[i] or nil end
+    handle:load_window(states)
+  end
+end
+
+-- Say what is other than it was.
+local function tell_differences(folder, facts, without)
+  local size = comm.size()
+  if facts.world_size ~= size then
+    local kept = "all random generators go on"
+    if #without > 0 then
+      kept = ("%s %s: no random generators in it, so the present ones go on"):format(
+        #without == 1 and "rank" or "ranks", table.concat(without, ", "))
+    end
+    tell("'%s' was saved by %d process%s, this job has %d; %s", folder, facts.world_size,
+      facts.world_size == 1 and "" or "es", size, kept)
+  end
+  local differences = manifest.differences(facts)
+  if #differences > 0 then
+    tell("'%s' was saved under other conditions, so sums may be rounded otherwise (%s)", folder,
+      table.concat(differences, "; "))
+  end
+end
+
+local read_save = arguments.signature("save_state",
+  {{"output_dir: string"}, {"safe_serialization: flag", true}, {"async: flag", false}})
+local read_load = arguments.signature("load_state", {{"input_dir: string"}})
+
+-- A list of hooks with a handle that takes the hook away again.
+local function add_hook(self, what, field, hook)
+  arguments.check(what, "hook", "callable", hook)
+  local entry = {call = hook}
+  local list = self[field]
+  list[#list + 1] = entry
+  return {
+    remove = function()
+      for i, other in ipairs(list) do
+        if other == entry then return table.remove(list, i) end
+      end
+    end,
+  }
+end
+
+--- Give the Accelerator class save_state and load_state.
+---@param Accelerator table
+---@return fun(self: Accelerator) begin
+return function(Accelerator)
+  --- Save the whole state of the run in a folder: models, optimizers, schedulers and loaders that were prepared (a
+  --- loader's epoch, position and order), objects that were registered, an open accumulation window with its gradients,
+  --- and every process's random generators. A collective.
+  --
+  -- The folder is filled under a hidden name and renamed when everything is on the disk: a run that is killed leaves
+  -- the old one, a failure (a full disk) is raised on all processes, names the one that met it and leaves nothing. A
+  -- manifest keeps every file's size and SHA-256. Files are safetensors and JSON: data, nothing that is run.
+  --
+  -- Without a folder it is PROJECT_DIR/checkpoints/checkpoint_N, with the next free N, if the accelerator was made with
+  -- automatic_checkpoint_naming; of those total_limit are kept, the oldest being removed when the new one is there.
+  -- A folder that exists is replaced if it is a checkpoint.
+  --
+  -- With `async` the values are copied and written by a thread while the script goes on; what fails is raised by the
+  -- next save_state, load_state or wait_for_checkpoint, or ends the script with an error.
+  --
+  --   accelerator:save_state(os.tmpname() .. ".checkpoint", {async = true})
+  --   accelerator:wait_for_checkpoint()
+  ---@param output_dir? string
+  ---@param safe_serialization? boolean only true: files are data
+  ---@param async? boolean go on while the files are written
+  ---@return string # the folder
+  function Accelerator:save_state(...)
+    local dir, safe, async = read_save(...)
+    if not safe then fail "save_state: safe_serialization: files here are data always; leave it out" end
+    finish(self, "save_state")
+    local place = agree.main("save_state", choose_place, self, dir)
+    local saver, folder = open_saver(place)
+    local fine, files, facts = pcall(agree.run, "save_state", collect, self, folder, async)
+    if not fine then
+      saver:close()
+      error(files, 0)
+    end
+    saver:start {files = files, parts = comm.size(), facts = facts, victims = place.victims, timeout = patience()}
+    self._saver = saver
+    if not async then finish(self, "save_state") end
+    if place.number then self.project_configuration.iteration = place.number + 1 end
+    return place.path
+  end
+
+  --- Wait until a state that is being saved with `async` is there; raises what went wrong. A collective.
+  --
+  --   accelerator:wait_for_checkpoint()
+  function Accelerator:wait_for_checkpoint()
+    finish(self, "save_state")
+  end
+
+  --- Go on from a state that was saved: everything that save_state kept, to the bit. The same objects have to be
+  --- prepared and registered, in the same order. Every file's size and hash is checked first. A collective.
+  --
+  -- Without a folder it is the newest of PROJECT_DIR/checkpoints that is whole; one that is damaged is named and the
+  -- one before is used. False when there is none yet, so that a script may call it first, restarted or not.
+  --
+  -- A job of another number of processes can go on too: everything carries over but the random generators of
+  -- processes that were not there; a line says so. `for` over a loader gives the rest of its pass, of loader.epoch.
+  --
+  --   accelhost.Accelerator{project_dir = "run"}:load_state()  --> false
+  ---@param input_dir? string
+  ---@return string|false # the folder
+  function Accelerator:load_state(...)
+    local dir = read_load(...)
+    finish(self, "load_state")
+    local list = agree.main("load_state", candidates, self, dir)
+    local folder, facts = choose(list, dir == nil)
+    if not folder then return false end
+    agree.run("load_state", apply, self, folder, facts)
+    local found = agree.run("load_state", contents.restore_random, folder, facts, comm.rank())
+    local without = {}
+    for rank, has in ipairs((objects.all_gather("load_state", found))) do
+      if not has then without[#without + 1] = tostring(rank - 1) end
+    end
+    tell_differences(folder, facts, without)
+    local number = self.project_dir and names.number(self.project_dir, folder)
+    if number then self.project_configuration.iteration = number + 1 end
+    return folder
+  end
+
+  --- Have the state of further objects saved with save_state: whatever has state_dict and load_state_dict (averaged
+  --- models, samplers of one's own), and generators.
+  --
+  --   accelerator:register_for_checkpointing(accelhost.Generator(7))
+  ---@param ... any
+  function Accelerator:register_for_checkpointing(...)
+    local wrong = {}
+    for i = 1, select("#", ...) do
+      local object = select(i, ...)
+      if not contents.has_state(object) then wrong[#wrong + 1] = ("%d (%s)"):format(i, describe(object)) end
+    end
+    if #wrong > 0 then
+      fail("register_for_checkpointing: expected objects with state_dict and load_state_dict; argument%s %s ha%s none",
+        #wrong == 1 and "" or "s", table.concat(wrong, ", "), #wrong == 1 and "s" or "ve")
+    end
+    for i = 1, select("#", ...) do self._registered[#self._registered + 1] = select(i, ...) end
+  end
+
+  --- Call `hook(models, weights, folder)` on every process before a state is saved: `weights` are the models' state
+  --- dicts. A hook may change both lists, or empty `weights` to save them itself, into the folder, whose files become
+  --- part of the checkpoint.
+  --
+  --   local handle = accelerator:register_save_state_pre_hook(function(models, weights, folder) end)
+  --   handle.remove()
+  ---@param hook fun(models: Module[], weights: table[], folder: string)
+  ---@return {remove: fun()} # its remove() takes the hook away
+  function Accelerator:register_save_state_pre_hook(hook)
+    return add_hook(self, "register_save_state_pre_hook", "_save_hooks", hook)
+  end
+
+  --- Call `hook(models, folder)` on every process before a state is loaded; it may take models out of the list and
+  --- load them itself.
+  --
+  --   local handle = accelerator:register_load_state_pre_hook(function(models, folder) end)
+  --   handle.remove()
+  ---@param hook fun(models: Module[], folder: string)
+  ---@return {remove: fun()} # its remove() takes the hook away
+  function Accelerator:register_load_state_pre_hook(hook)
+    return add_hook(self, "register_load_state_pre_hook", "_load_hooks", hook)
+  end
+
+  return function(self)
+    -- They outlive free_memory.
+    for _, field in ipairs {"_registered", "_save_hooks", "_load_hooks"} do
+      rawset(self, field, rawget(self, field) or {})
+    end
+    rawset(self, "_saver", rawget(self, "_saver") or false)
+  end
+end

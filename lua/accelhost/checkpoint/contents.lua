@@ -1,0 +1,249 @@
+--- What a checkpoint holds: the states of what was prepared and registered, as files, and back.
+--
+-- Written by rank 0: model[_I].safetensors, buffers[_I].safetensors (those that are not persistent), optimizer[_I],
+-- scheduler[_I], scaler, custom_checkpoint_I, loaders, accelerator. By every rank: random_states_RANK, and
+-- gradients_RANK while an accumulation window is open. What holds no tensors is JSON.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local nn_utils = require "accelhost.nn.utils"
+local random = require "accelhost.checkpoint.random"
+local stored = require "accelhost.checkpoint.stored"
+
+local fail, describe = arguments.fail, arguments.describe
+
+local contents = {}
+
+-- "model", "model_1", ...: Accelerate's names.
+local function numbered(name, i)
+  return i == 1 and name or ("%s_%d"):format(name, i - 1)
+end
+
+-- Buffers that a model does not count among its state.
+local function transient_buffers(model)
+  local state, buffers = model:state_dict(), {}
+  for name, buffer in model:named_buffers() do
+    if state[name] == nil then buffers[name] = buffer end
+  end
+  return buffers
+end
+
+--- The state of an object that a script registered.
+---@param object any
+---@return any
+function contents.state_of(object)
+  if C.random.is_generator(object) then return {generator = object:get_state()} end
+  return object:state_dict()
+end
+
+--- Can it be registered?
+---@param object any
+---@return boolean
+function contents.has_state(object)
+  if C.random.is_generator(object) then return true end
+  local kind = type(object)
+  if kind ~= "table" and kind ~= "userdata" or C.is_tensor(object) then return false end
+  local function method(name)
+    local fine, value = pcall(function() return object[name] end)
+    return fine and type(value) == "function"
+  end
+  return method "state_dict" and method "load_state_dict"
+end
+
+local function set_state(object, state)
+  if C.random.is_generator(object) then return object:set_state(state.generator:clone()) end
+  object:load_state_dict(state)
+end
+
+-- Files of rank 0.
+
+local kinds = {} -- the order in which they are written and read
+
+local function kind(name, write, read) kinds[#kinds + 1] = {name = name, write = write, read = read} end
+
+-- A kind of which each object has a file with its state.
+local function simple(name, file, field, write, read)
+  kind(name, function(objects, add)
+    for i, object in ipairs(objects[field]) do add(numbered(file, i), write(object)) end
+  end, function(objects, get)
+    for i, object in ipairs(objects[field]) do read(object, get(numbered(file, i))) end
+  end)
+end
+
+kind("model", function(objects, _, files, what, copied)
+  for i, state in ipairs(objects.weights) do
+    files[#files + 1] = stored.state(what, numbered("model", i), state, nn_utils.state_pairs(state), copied)
+  end
+end, function(objects, get)
+  for i, model in ipairs(objects.models) do model:load_state_dict(get(numbered("model", i))) end
+end)
+
+kind("buffer", function(objects, add)
+  for i, model in ipairs(objects.models) do
+    local buffers = transient_buffers(model)
+    if next(buffers) ~= nil then add(numbered("buffers", i), buffers) end
+  end
+end, function(objects, get)
+  for i, model in ipairs(objects.models) do
+    local saved = get(numbered("buffers", i), true) or {}
+    for name, buffer in pairs(transient_buffers(model)) do
+      local value = saved[name]
+      if value ~= nil then
+        if not C.same_shape(value, buffer) then
+          fail("load_state: buffer %s has shape %s, the saved one %s", name, arguments.shape_text(buffer),
+            arguments.shape_text(value))
+        end
+        C.autograd.no_grad(buffer.copy_, buffer, value)
+      end
+    end
+  end
+end)
+
+-- The optimizer casts floating state to its parameter's dtype, as PyTorch does; what was of another dtype is put back.
+local function keep_dtypes(optimizer, saved)
+  local id = 0
+  for _, group in ipairs(optimizer.param_groups) do
+    for _, param in ipairs(group.params) do
+      local values, state = saved.state[id] or saved.state[tostring(id)], optimizer.state[param]
+      for name, value in pairs(values and state or {}) do
+        local was = values[name]
+        if C.is_tensor(value) and C.is_tensor(was) and was.dtype ~= value.dtype then
+          state[name] = was:to {device = value.device}:clone()
+        end
+      end
+      id = id + 1
+    end
+  end
+end
+
+simple("optimizer", "optimizer", "optimizers", function(optimizer) return optimizer:state_dict() end,
+  function(optimizer, state)
+    optimizer:load_state_dict(state)
+    keep_dtypes(optimizer, state)
+  end)
+simple("scheduler", "scheduler", "schedulers", function(scheduler) return scheduler:state_dict() end,
+  function(scheduler, state) scheduler:load_state_dict(state) end)
+simple("scaler", "scaler", "scalers", function(scaler) return scaler:state_dict() end,
+  function(scaler, state) scaler:load_state_dict(state) end)
+
+kind("registered object", function(objects, add)
+  for i, object in ipairs(objects.registered) do
+    add(("custom_checkpoint_%d"):format(i - 1), contents.state_of(object))
+  end
+end, function(objects, get)
+  for i, object in ipairs(objects.registered) do set_state(object, get(("custom_checkpoint_%d"):format(i - 1))) end
+end)
+
+kind("loader", function(objects, add)
+  local states = {}
+  for i, loader in ipairs(objects.loaders) do states[i] = loader:state_dict() end
+  add("loaders", states)
+end, function(objects, get, own)
+  local states = get "loaders"
+  for i, loader in ipairs(objects.loaders) do
+    -- The seed of a pass without a random order is each process's own.
+    if own and own.seeds then states[i].seed = own.seeds[i] or nil end
+    loader:load_state_dict(states[i])
+  end
+end)
+
+local counted = {"models", "optimizers", "schedulers", "scalers", "registered", "loaders"}
+
+--- How many objects of each kind there are, for the manifest.
+---@param objects table
+---@return table<string, integer>
+function contents.counts(objects)
+  local counts = {}
+  for _, field in ipairs(counted) do counts[field] = #objects[field] end
+  return counts
+end
+
+--- Raise unless a checkpoint holds as many objects of each kind as there are here.
+---@param folder string
+---@param facts table
+---@param objects table
+function contents.check_counts(folder, facts, objects)
+  for _, field in ipairs(counted) do
+    local there = facts.objects[field] or 0
+    if there ~= #objects[field] then
+      fail("load_state: '%s' holds %d %s, here are %d %s: prepare and register the same objects as when it was saved",
+        folder, there, field == "registered" and "registered objects" or field, #objects[field],
+        field == "registered" and "registered" or "prepared")
+    end
+  end
+end
+
+--- The files that rank 0 writes.
+---@param what string the function, for messages
+---@param objects table {models, weights, optimizers, schedulers, scalers, registered, loaders, accelerator}
+---@param copied boolean
+---@return table[]
+function contents.shared_files(what, objects, copied)
+  local files = {}
+  local function add(name, value) files[#files + 1] = stored.file(what, name, value, copied) end
+  for _, each in ipairs(kinds) do each.write(objects, add, files, what, copied) end
+  add("accelerator", objects.accelerator)
+  return files
+end
+
+--- The files that a rank writes for itself.
+---@param what string
+---@param objects table
+---@param rank integer
+---@param copied boolean
+---@return table[]
+function contents.own_files(what, objects, rank, copied)
+  local seeds = {}
+  for i, loader in ipairs(objects.loaders) do seeds[i] = loader:state_dict().seed or false end
+  local files = {stored.file(what, "random_states_" .. rank, {generators = random.capture(), seeds = seeds}, copied)}
+  if objects.windows then
+    files[2] = stored.file(what, "gradients_" .. rank, objects.windows, copied)
+  end
+  return files
+end
+
+-- A function that reads files of a checkpoint and raises about missing ones.
+local function getter(folder, facts)
+  return function(name, may_be_missing)
+    local value = stored.read(folder, facts.files, name)
+    if value == nil and not may_be_missing then
+      fail("load_state: '%s' has no file for %s", folder, describe(name))
+    end
+    return value
+  end
+end
+
+--- Give the objects the states of a checkpoint; generators come last, so that nothing draws after them.
+---@param folder string
+---@param facts table its manifest
+---@param objects table
+---@param rank integer
+---@return table accelerator what was told of the accelerator, table windows of each rank that goes on here
+function contents.restore(folder, facts, objects, rank, size)
+  local get = getter(folder, facts)
+  local own = get("random_states_" .. rank, true)
+  for _, each in ipairs(kinds) do each.read(objects, get, facts.world_size == size and own or nil) end
+  local windows = {}
+  for there = rank, facts.world_size - 1, size do windows[#windows + 1] = get("gradients_" .. there, true) end
+  return get "accelerator", windows
+end
+
+--- Set the random generators of this rank: its own of the checkpoint, else rank 0's where all ranks had the same.
+---@param folder string
+---@param facts table
+---@param rank integer
+---@return boolean # was there a state for it?
+function contents.restore_random(folder, facts, rank)
+  local get = getter(folder, facts)
+  local own = get("random_states_" .. rank, rank >= facts.world_size)
+  if not own then
+    local first = get "random_states_0"
+    for there = 1, facts.world_size - 1 do
+      if not random.same(first.generators, get("random_states_" .. there).generators) then return false end
+    end
+    own = first
+  end
+  random.restore(own.generators)
+  return true
+end
+
+return contents

@@ -1,0 +1,107 @@
+--- The manifest of a checkpoint: which files it has, their sizes and hashes, and what made it. It is written by
+--- host/io/saver.c; its last member is the hash of all that stands before it.
+local C = require "accelhost._C"
+
+local manifest = {}
+
+local NAME, FORMAT, VERSION = "manifest.json", "accelhost checkpoint", 1
+
+-- What decides about the bits of a run beside its script.
+local determining = {"world_size", "threads", "cpu", "kernels", "blas", "onednn"}
+
+local function processor()
+  local file = io.open "/proc/cpuinfo"
+  if not file then return "unknown" end
+  local model = file:read("*a"):match "model name%s*:%s*([^\n]+)"
+  file:close()
+  return model or "unknown"
+end
+
+--- What a checkpoint that is made now says of itself.
+---@return table<string, any>
+function manifest.facts()
+  local system = C.system
+  return {
+    format = FORMAT, version = VERSION, accelhost = system.version, world_size = C.comm.size(),
+    threads = system.get_num_threads(), cpu = processor(), kernels = system.kernels, blas = system.blas,
+    onednn = system.onednn,
+  }
+end
+
+--- What differs between a checkpoint's facts and this process, beside the number of processes: "threads: 2, now 1".
+---@param facts table
+---@return string[]
+function manifest.differences(facts)
+  local now, list = manifest.facts(), {}
+  for _, name in ipairs(determining) do
+    if name ~= "world_size" and facts[name] ~= now[name] then
+      list[#list + 1] = ("%s: %s, now %s"):format(name, tostring(facts[name]), tostring(now[name]))
+    end
+  end
+  return list
+end
+
+-- The text, checked against its own hash.
+local function text_of(folder)
+  local file, reason = io.open(folder .. "/" .. NAME, "rb")
+  if not file then return nil, ("it has no %s (%s)"):format(NAME, tostring(reason):match "[^:]*$":gsub("^ ", "")) end
+  local text = file:read "*a" or ""
+  file:close()
+  local head, hash = text:match '^(.*),\n  "sha256": "([0-9a-f]+)"\n}\n$'
+  if not head or #hash ~= 64 or C.io.sha256{head} ~= hash then return nil, NAME .. " is damaged" end
+  return text
+end
+
+--- Read a manifest; nil and the reason when there is none or it is damaged.
+---@param folder string
+---@return table?, string? reason
+function manifest.read(folder)
+  local text, reason = text_of(folder)
+  if not text then return nil, reason end
+  local fine, facts = pcall(C.json.decode, text)
+  if not fine or type(facts.files) ~= "table" then return nil, NAME .. " is damaged" end
+  if facts.format ~= FORMAT then return nil, NAME .. " is not of a checkpoint of accelhost" end
+  if facts.version ~= VERSION then
+    return nil, ("its format has version %s, this program reads %d"):format(tostring(facts.version), VERSION)
+  end
+  return facts
+end
+
+--- Is a file of this name part of the checkpoint, or its manifest?
+---@param facts table
+---@param name string
+---@return boolean
+function manifest.has(facts, name)
+  if name == NAME or facts.files[name] then return true end
+  for other in pairs(facts.files) do
+    if other:sub(1, #name + 1) == name .. "/" then return true end
+  end
+  return false
+end
+
+--- Compare files with the manifest: every `step`-th of the sorted names from the `first`-th on. The reason why one does
+--- not fit, nil when all do.
+---@param folder string
+---@param facts table
+---@param first integer
+---@param step integer
+---@return string?
+function manifest.check(folder, facts, first, step)
+  local names = {}
+  for name in pairs(facts.files) do names[#names + 1] = name end
+  table.sort(names)
+  for i = first, #names, step do
+    local name = names[i]
+    local path, entry = folder .. "/" .. name, facts.files[name]
+    local kind, reason = C.data.look(path)
+    if kind ~= "file" then return ("%s is missing%s"):format(name, reason and " (" .. reason .. ")" or "") end
+    local hash, size = C.io.sha256_file(path)
+    if not hash then return ("%s cannot be read: %s"):format(name, size) end
+    if size ~= entry.size then
+      return ("%s has %.0f bytes, the manifest says %.0f"):format(name, size, entry.size)
+    end
+    if hash ~= entry.sha256 then return name .. " is damaged (its SHA-256 is not the manifest's)" end
+  end
+end
+
+return manifest

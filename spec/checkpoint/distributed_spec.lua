@@ -1,0 +1,134 @@
+-- save_state and load_state in several processes.
+local folder = require "spec.support.folder"
+local run = require "spec.support.run"
+
+local leave
+local case = require("lfs").currentdir() .. "/spec/distributed/cases/checkpoint.lua"
+
+local function launch(ranks, ...)
+  return run.host({"launch", "--num_processes", ranks, ...}, {timeout = 60})
+end
+
+local function script(ranks, text)
+  return launch(ranks, "-e", "local accelhost = require 'accelhost' local nn = accelhost.nn " ..
+    "local accelerator = accelhost.Accelerator() local net = accelerator:prepare(nn.Linear(2, 2)) " .. text)
+end
+
+describe("A state of several processes", function()
+  before_each(function() leave = folder.enter() end)
+  after_each(function() leave() end)
+
+  for _, ranks in ipairs {2, 3} do
+    it(("goes on in %d processes to the bit, in and between windows"):format(ranks), function()
+      local whole = run.by_rank(launch(ranks, case, "run").stdout)
+      assert.is_truthy(whole[1])
+      for _, steps in ipairs {1, 3, 4, 9} do
+        assert.equal("", launch(ranks, case, "save", steps, steps == 4 and "async" or nil).output)
+        local result = launch(ranks, case, "load")
+        assert.same(whole, run.by_rank(result.stdout), "after step " .. steps)
+        assert.equal("", result.stderr)
+        folder.remove "run"
+      end
+    end)
+  end
+
+  it("carries over into another number of processes, saying so", function()
+    launch(2, case, "save", 4)
+    local result = launch(3, case, "load")
+    assert.equal(0, result.code, result.output)
+    assert.is_truthy(result.stderr:find("'run/checkpoints/checkpoint_0' was saved by 2 processes, this job has 3; "
+      .. "rank 2: no random generators in it, so the present ones go on", 1, true), result.stderr)
+    result = launch(1, case, "load")
+    assert.equal(0, result.code, result.output)
+    assert.is_truthy(result.stderr:find("was saved by 2 processes, this job has 1; all random generators go on", 1,
+      true), result.stderr)
+  end)
+
+  it("names the process whose error it was, on all, and leaves nothing", function()
+    local result = script(3, [[
+      if accelerator.process_index == 1 then
+        accelerator:register_save_state_pre_hook(function() error "no room" end)
+      end
+      print(select(2, pcall(accelerator.save_state, accelerator, "state")))]])
+    assert.same(run.everyone(3, "-e:4: save_state: rank 1: -e:2: no room\n"), run.by_rank(result.stdout), result.output)
+    assert.same({}, folder.names ".")
+  end)
+
+  it("is given up by all when one cannot write its files", function()
+    -- Rank 2 finds a folder where its file is to be.
+    local result = script(3, [[
+      accelerator:register_save_state_pre_hook(function(_, _, folder)
+        if accelerator.process_index == 2 then os.execute("mkdir '" .. folder .. "/random_states_2.json' '" ..
+          folder .. "/random_states_2.safetensors'") end
+      end)
+      for _, async in ipairs {false, true} do
+        local fine, text = pcall(accelerator.save_state, accelerator, "state", {async = async})
+        if fine then fine, text = pcall(accelerator.wait_for_checkpoint, accelerator) end
+        print(fine, text)
+      end]])
+    local said = run.by_rank(result.stdout)
+    for rank = 0, 2 do
+      local _, count = said[rank]:gsub("false\t%-e:%d+: save_state: rank 2: 'random_states_2.safetensors': "
+        .. "cannot write: it is a folder\n", "")
+      assert.equal(2, count, result.output)
+    end
+    assert.same({}, folder.names ".")
+  end)
+
+  it("ends the job with an error when its last save fails unasked", function()
+    local result = script(2, [[
+      accelerator:register_save_state_pre_hook(function(_, _, folder)
+        if accelerator.process_index == 1 then os.execute("mkdir '" .. folder .. "/random_states_1.safetensors'") end
+      end)
+      accelerator:save_state("state", {async = true})]])
+    assert.equal(3, result.code, result.output)
+    assert.matches("save_state: 'random_states_1.safetensors': cannot write: it is a folder", result.stderr)
+    assert.same({}, folder.names ".")
+  end)
+
+  it("waits at the end of the script for what is being written", function()
+    for _, last in ipairs {"", "os.exit(0)"} do
+      local result = script(2, "accelerator:save_state('state', {async = true}) " .. last)
+      assert.equal("", result.output)
+      assert.equal(0, result.code)
+      result = script(2, "print(accelerator:load_state 'state')")
+      assert.same(run.everyone(2, "state\n"), run.by_rank(result.stdout), result.output)
+      folder.remove "state"
+    end
+  end)
+
+  it("keeps what hooks write, and loads what they leave", function()
+    local result = script(2, [[
+      local saving = accelerator:register_save_state_pre_hook(function(models, weights, folder)
+        assert(#models == 1 and weights[1].weight)
+        weights[1] = nil
+        if accelerator.is_main_process then
+          os.execute("mkdir " .. folder .. "/own")
+          accelhost.save(models[1]:state_dict(), folder .. "/own/net.safetensors")
+        end
+        accelerator:wait_for_everyone()
+      end)
+      local loading = accelerator:register_load_state_pre_hook(function(models, folder)
+        models[1]:load_state_dict(accelhost.load(folder .. "/own/net.safetensors"))
+        models[1] = nil
+      end)
+      accelerator:save_state "state"
+      local was = net.weight:clone()
+      accelhost.no_grad(function() net.weight:fill_(0) end)
+      accelerator:load_state "state"
+      assert(net.weight:equal(was))
+      saving.remove()
+      loading.remove()
+      accelerator:save_state "plain"
+      accelhost.no_grad(function() net.weight:fill_(0) end)
+      accelerator:load_state "plain"
+      assert(net.weight:equal(was))
+      print "ok"]])
+    assert.same(run.everyone(2, "ok\n"), run.by_rank(result.stdout), result.output)
+    assert.same({"net.safetensors"}, folder.names "state/own")
+    assert.same({"model.safetensors"}, {folder.names("plain")[4]})
+    local file = assert(io.open "state/manifest.json")
+    assert.is_truthy(file:read("*a"):find('"own/net.safetensors"', 1, true))
+    file:close()
+  end)
+end)

@@ -260,8 +260,8 @@ local function main()
   pipe:close()
   write(out .. "/man/accelhost.1", man.program(list, told.variables, accelhost._VERSION, date))
   for _, command in ipairs(list) do
-    if command.name == "launch" then
-      write(out .. "/man/accelhost-launch.1", man.command(command, accelhost._VERSION, date))
+    if man.has_page(command) then
+      write(("%s/man/accelhost-%s.1"):format(out, command.name), man.command(command, accelhost._VERSION, date))
     end
   end
   os.exit(require "accelhost.docs.types"(accelhost, out .. "/types"))

@@ -1,4 +1,4 @@
--- Manual pages: accelhost(1), accelhost-launch(1).
+-- Manual pages: accelhost(1), and one for each command that has options of its own, as accelhost-launch(1).
 local man = {}
 
 local function escape(text)
@@ -66,6 +66,13 @@ local function add_variables(out, variables)
   end
 end
 
+--- Has a command options of its own, beside --help? Those of `run` are the program's.
+---@param command table of commands.lua
+---@return boolean
+function man.has_page(command)
+  return command.name ~= "run" and #command.options > 1
+end
+
 --- The page of the program.
 ---@param commands table[] of commands.lua
 ---@param variables table[] of the model
@@ -96,7 +103,11 @@ function man.program(commands, variables, version, date)
   add_exit_codes(out, run.tail)
   add_variables(out, variables)
   out[#out + 1] = ".SH SEE ALSO"
-  out[#out + 1] = "\\fBaccelhost\\-launch\\fR(1); \\fBaccelhost help\\fR has the reference of all functions."
+  local also = {}
+  for _, command in ipairs(commands) do
+    if man.has_page(command) then also[#also + 1] = ("\\fBaccelhost\\-%s\\fR(1)"):format(escape(command.name)) end
+  end
+  out[#out + 1] = table.concat(also, ", ") .. "; \\fBaccelhost help\\fR has the reference of all functions."
   return table.concat(out, "\n") .. "\n"
 end
 

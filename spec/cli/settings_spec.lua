@@ -189,6 +189,28 @@ describe("settings of a job", function()
   end)
 end)
 
+describe("launch", function()
+  it("tells with --quiet of failures only", function()
+    local code = "if os.getenv 'RANK' == '1' then os.execute 'kill -STOP $PPID & sleep 0.3; kill -CONT $PPID' end"
+    local words = {"--nproc_per_node", 2, "--monitor_interval", 0.05, "-e", code}
+    local result = launch(words)
+    assert.matches("%-%-nproc_per_node is called", result.stderr)
+    assert.matches("rank 1 was stopped by a signal", result.stderr)
+    table.insert(words, 1, "--quiet")
+    assert.same({0, ""}, {launch(words).code, launch(words).stderr})
+    words[#words] = code .. " error 'lost'"
+    result = launch(words)
+    assert.equal(3, result.code)
+    assert.matches("^accelhost launch: rank %d failed: %-e:1: lost\n", result.stderr)
+  end)
+
+  it("looks for stopped ranks as often as --monitor_interval says", function()
+    local code = "os.execute 'kill -STOP $PPID & sleep 0.3; kill -CONT $PPID'"
+    assert.matches("rank 0 was stopped", launch({"--monitor_interval", 0.05, "-e", code}).stderr)
+    assert.equal("", launch({"--monitor_interval", 60, "--patience", 60, "-e", code}).stderr)
+  end)
+end)
+
 describe("a configuration file", function()
   setup(function() leave = folder.enter() end)
   teardown(function() leave() end)
@@ -218,7 +240,15 @@ num_machines: 1
 num_processes: 2
 rdzv_backend: static
 same_network: true
+command_file: null
+commands: ~
+deepspeed_config: {}
+gpu_ids: all
+main_process_ip: null
+megatron_lm_config: {}
+fp16: false
 tpu_env: []
+tpu_name: null
 tpu_use_cluster: false
 tpu_use_sudo: false
 use_cpu: true

@@ -62,7 +62,8 @@ describe("The documentation", function()
   end)
 
   it("has manual pages that groff reads without a warning", function()
-    for _, name in ipairs {"accelhost", "accelhost-launch"} do
+    for _, name in ipairs {"accelhost", "accelhost-launch", "accelhost-config", "accelhost-test",
+      "accelhost-estimate-memory", "accelhost-data"} do
       local text = read("out/man/" .. name .. ".1")
       assert.matches("^%.TH ", text)
       if os.execute "command -v groff >/dev/null" == 0 then

@@ -17,7 +17,7 @@ local programs = {
   {"vae", ("--data %s --epochs 2"):format(mnist), mnist .. " 2"},
   {"gan", ("--data %s --epochs 2"):format(mnist), mnist .. " 2"},
   {"custom_function", ("--data %s --epochs 2"):format(mnist), mnist .. " 2"},
-  {"early_stopping", ("--data %s --best %s"):format(mnist, os.tmpname()), mnist .. " 50"},
+  {"by_feature/early_stopping", ("--data %s --best %s"):format(mnist, os.tmpname()), mnist .. " 50"},
   {"lstm", "--epochs 5", "5"},
 }
 
@@ -37,7 +37,7 @@ for _, program in ipairs(programs) do
   local name, ours, theirs = unpack(program)
   if #arg == 1 or wanted[name] then
     local our_line, our_time = result_of(("%s %s/%s.lua %s"):format(host, root, name, ours))
-    local their_line, their_time = result_of(("%s %s/%s.py %s"):format(python, here, name, theirs))
+    local their_line, their_time = result_of(("%s %s/%s.py %s"):format(python, here, name:match "[^/]+$", theirs))
     print(("| %s | %s | %.1f | %s | %.1f |"):format(name, our_line, our_time, their_line, their_time))
     io.stdout:flush()
   end

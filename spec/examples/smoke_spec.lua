@@ -2,8 +2,10 @@ local run = require "spec.support.run"
 local lfs = require "lfs"
 
 local examples = {}
-for name in lfs.dir("examples") do
-  if name:match("%.lua$") then examples[#examples + 1] = name end
+for _, folder in ipairs {"", "by_feature/"} do
+  for name in lfs.dir("examples/" .. folder) do
+    if name:match("%.lua$") then examples[#examples + 1] = folder .. name end
+  end
 end
 table.sort(examples)
 

@@ -1,7 +1,10 @@
 -- Stops when the validation loss has not fallen for some epochs, and goes back to the best weights, kept in a file.
 --
---   accelhost examples/early_stopping.lua
---   accelhost launch --num_processes 2 examples/early_stopping.lua
+-- Whoever finds that it is time raises a flag with set_trigger; check_trigger then answers true on all processes, so
+-- that none trains on alone.
+--
+--   accelhost examples/by_feature/early_stopping.lua
+--   accelhost launch --num_processes 2 examples/by_feature/early_stopping.lua
 --
 -- Without MNIST (see --data) it trains on generated digits.
 local accelhost = require "accelhost"
@@ -70,7 +73,8 @@ for epoch = 1, args.epochs do
     best = loss
     if accelerator.is_main_process then accelhost.save(accelerator:unwrap_model(model):state_dict(), args.best) end
   end
-  if waited == args.patience then break end -- every rank has the same loss, so all stop here
+  if accelerator.is_main_process and waited == args.patience then accelerator:set_trigger() end
+  if accelerator:check_trigger() then break end
 end
 
 accelerator:wait_for_everyone()

@@ -108,7 +108,13 @@ static const char *whereabouts(struct ah_group *group, int rank, char *text, siz
 {
     uint32_t posted = counter_of(group, rank, AH_POSTED);
     const struct ah_post *post = ah_group_post(group, rank, posted);
-    if (posted == group->base)
+    int from = atomic_load(&group->peer[rank]->wanted_from);
+    if (from > 1 && from - 2 < group->size)
+        snprintf(text, bytes, "rank %d waits for a message from rank %d", group->member[rank],
+                 group->member[from - 2]);
+    else if (from == 1)
+        snprintf(text, bytes, "rank %d waits for a message from any rank", group->member[rank]);
+    else if (posted == group->base)
         snprintf(text, bytes, "rank %d has not come to its first collective", group->member[rank]);
     else
         snprintf(text, bytes, "rank %d %s %s, %s #%u", group->member[rank],

@@ -31,6 +31,12 @@ describe("DistributedDataParallel", function()
     end)
   end
 
+  it("gives PyTorch's numbers in two processes: steps, uneven inputs, halves, PowerSGD", function()
+    local result = run.host({"launch", "--num_processes", 2, "spec/distributed/cases/ddp_pytorch.lua"}, {timeout = 60})
+    assert.same(run.everyone(2, "ok\n"), run.by_rank(result.stdout), result.stderr)
+    assert.equal("", result.stderr)
+  end)
+
   it("sends as many bytes as its hook says", function()
     local text = [[
       local net = nn.Linear(64, 32, {bias = false})

@@ -184,6 +184,20 @@ return {
     LambdaLR LinearLR MultiStepLR MultiplicativeLR OneCycleLR PolynomialLR ReduceLROnPlateau SequentialLR StepLR]]},
   {"torch.optim.swa_utils", [[
     AveragedModel SWALR get_ema_avg_fn get_ema_multi_avg_fn get_swa_avg_fn get_swa_multi_avg_fn update_bn]]},
+  {"torch.distributed", [[
+    AllToAllOptions AllreduceCoalescedOptions AllreduceOptions Backend BackendConfig BarrierOptions BroadcastOptions
+    DebugLevel GatherOptions GroupMember GroupName P2POp PrefixStore ProcessGroup ProcessGroupGloo ProcessGroupNCCL
+    ProcessGroupNCCL2 ProcessGroupNCCLLazy ReduceOp ReduceOptions ReduceScatterOptions ScatterOptions Store Work
+    all_gather all_gather_coalesced all_gather_into_tensor all_gather_object all_gather_single all_reduce
+    all_reduce_coalesced all_to_all all_to_all_single barrier batch_isend_irecv broadcast broadcast_object_list
+    destroy_process_group gather gather_into_tensor gather_object gather_single get_backend get_backend_config
+    get_backend_impl get_debug_level get_default_backend_for_device get_global_rank get_group_rank
+    get_node_local_rank get_pg_count get_process_group_ranks get_rank get_world_size group init_process_group irecv
+    is_available is_backend_available is_gloo_available is_initialized is_mpi_available is_nccl_available
+    is_torchelastic_launched is_ucc_available is_xccl_available isend monitored_barrier new_group new_subgroups
+    new_subgroups_by_enumeration record_comm recv recv_object_list reduce reduce_scatter reduce_scatter_single
+    reduce_scatter_tensor scatter scatter_object_list send send_object_list set_timeout shrink_group split_group
+    supports_complex]]},
   {"torch.utils.data", [[
     BatchSampler ChainDataset ConcatDataset DataChunk DataLoader Dataset DistributedSampler IterableDataset
     RandomSampler Sampler SequentialSampler StackDataset Subset SubsetRandomSampler TensorDataset

@@ -9,6 +9,7 @@ import sys
 
 import torch
 import torch._torch_docs as torch_docs
+import torch.distributed
 import torch.optim.swa_utils
 import torch.utils.data
 
@@ -42,7 +43,7 @@ def called(module):
 def spaces():
     torch_names = documented(torch_docs, "add_docstr") | set(torch.functional.__all__) | set(TORCH)
     tensor = {name for name in dir(torch.Tensor) if not name.startswith("_")}
-    utils = torch.nn.utils
+    utils, distributed = torch.nn.utils, torch.distributed
     return [
         ("torch", {name for name in torch_names if not name.endswith("_") and not name.startswith("_")}),
         ("torch.Tensor", tensor),
@@ -61,6 +62,7 @@ def spaces():
         ("torch.optim", called(torch.optim)),
         ("torch.optim.lr_scheduler", called(torch.optim.lr_scheduler)),
         ("torch.optim.swa_utils", called(torch.optim.swa_utils)),
+        ("torch.distributed", called(distributed.distributed_c10d) | {"is_available", "is_torchelastic_launched"}),
         ("torch.utils.data", {name for name in called(torch.utils.data) if "Pipe" not in name and "pipe" not in name}),
     ]
 

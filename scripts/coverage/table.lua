@@ -14,6 +14,7 @@ local places = {
   ["torch"] = accelhost, ["torch.Tensor"] = tensor, ["torch.nn"] = nn, ["torch.nn.Module"] = module,
   ["torch.nn.functional"] = nn.functional, ["torch.nn.init"] = nn.init, ["torch.nn.utils"] = nn.utils,
   ["torch.optim"] = optim, ["torch.utils.data"] = data, ["torch.autograd"] = accelhost.autograd,
+  ["torch.distributed"] = accelhost.distributed,
 }
 for _, path in ipairs {"linalg", "special", "nn.utils.rnn", "nn.utils.parametrize", "nn.utils.parametrizations",
   "optim.lr_scheduler", "optim.swa_utils"} do

@@ -61,7 +61,7 @@ describe("The message says what it is called here for", function()
     {"a device", 'model:to(accelhost.device("cpu"))', 'a device is named by a string, "cpu"'},
     {"DataParallel", "nn.DataParallel(model)",
       "nn has no DataParallel: accelerator:prepare spreads a model over processes"},
-    {"dist", 'dist.init_process_group("nccl")', "accelerator:gather, :reduce and :wait_for_everyone"},
+    {"dist", 'dist.init_process_group("gloo")', "local dist = accelhost.distributed"},
     {"os.environ", 'print(os.environ["HOME"])', "write os.getenv(name)"},
     {"the load of a model", 'model:load "x.pt"', "write model:load_state_dict(accelhost.load(path))"},
     {"SparseAdam", "optim.SparseAdam(model:parameters())", "optim has no SparseAdam: gradients are dense here"},

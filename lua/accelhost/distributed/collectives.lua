@@ -200,6 +200,11 @@ function collectives.all_gather_into_tensor(...)
   return run(group, "all_gather", output, input, {}, async, output)
 end
 
+--- The same as all_gather_into_tensor.
+--
+--   dist.all_gather_single(accelhost.empty(3), accelhost.ones(3))
+collectives.all_gather_single = collectives.all_gather_into_tensor
+
 local read_gather = arguments.signature("distributed.gather", {
   "tensor: tensor", {"gather_list: tensor_list"}, {"dst: size"}, {"group: group"}, {"async_op: flag", false},
   {"group_dst: size"},
@@ -230,6 +235,44 @@ function collectives.gather(...)
   local rows = rows_like(tensor, group:size())
   return run(group, "gather", rows, tensor, {root = root}, async, list, spread(rows, list))
 end
+
+local read_gather_single = arguments.signature("distributed.gather_single", {
+  "tensor: tensor", {"gather_tensor: tensor"}, {"dst: size"}, {"group: group"}, {"async_op: flag", false},
+  {"group_dst: size"},
+})
+
+--- Bring every process's tensor to one of them, into one tensor: [n, ...] from each to [processes * n, ...], or
+--- [processes, n, ...].
+--
+--   dist.gather_single(accelhost.ones(3), accelhost.empty(3), {dst = 0})
+---@param tensor userdata of one shape and dtype on all processes
+---@param gather_tensor? userdata on the taker; written
+---@param dst? integer the taker's rank in the job; default: the group's first
+---@param group? ProcessGroup default: the world
+---@param async_op? boolean default false
+---@param group_dst? integer its rank in the group, instead of `dst`
+---@return Work? # with async_op
+function collectives.gather_single(...)
+  local what = "distributed.gather_single"
+  local tensor, out, dst, group, async, group_dst = read_gather_single(...)
+  group = groups.resolve(what, group)
+  if not group then return end
+  local root = root_of(what, group, dst, group_dst or not dst and 0 or nil, "dst")
+  local takes = group:rank() == root
+  if takes and not out then
+    fail("%s: 'gather_tensor' is missing on rank %d, which takes", what, group.ranks[root + 1])
+  end
+  if takes then check_dtypes(what, out, tensor) end
+  if takes and out:numel() ~= tensor:numel() * group:size() then
+    fail("%s: gather_tensor %s does not hold %d tensors %s", what, shape_text(out), group:size(), shape_text(tensor))
+  end
+  return run(group, "gather", takes and out or nil, tensor, {root = root}, async, takes and out or nil)
+end
+
+--- The same as gather_single.
+--
+--   dist.gather_into_tensor(accelhost.ones(3), accelhost.empty(3), {dst = 0})
+collectives.gather_into_tensor = collectives.gather_single
 
 local read_scatter = arguments.signature("distributed.scatter", {
   "tensor: tensor", {"scatter_list: tensor_list"}, {"src: size"}, {"group: group"}, {"async_op: flag", false},
@@ -309,6 +352,11 @@ function collectives.reduce_scatter_tensor(...)
   end
   return run(group, "reduce_scatter", output, input, {op = op}, async, output)
 end
+
+--- The same as reduce_scatter_tensor.
+--
+--   dist.reduce_scatter_single(accelhost.empty(3), accelhost.ones(3))
+collectives.reduce_scatter_single = collectives.reduce_scatter_tensor
 
 -- Barriers.
 

@@ -17,12 +17,16 @@ local lazy = {}
 namespace.add(lazy, "accelhost.distributed.groups", {
   "init_process_group", "destroy_process_group", "is_initialized", "is_available", "is_backend_available",
   "is_gloo_available", "is_nccl_available", "is_mpi_available", "get_rank", "get_world_size", "get_backend",
-  "get_process_group_ranks", "get_global_rank", "get_group_rank", "get_node_local_rank", "new_group", "new_subgroups",
-  "new_subgroups_by_enumeration", "ProcessGroup",
+  "get_backend_config", "get_default_backend_for_device", "set_timeout", "get_process_group_ranks", "get_global_rank",
+  "get_group_rank", "get_node_local_rank", "is_torchelastic_launched", "ProcessGroup",
+})
+namespace.add(lazy, "accelhost.distributed.parts", {
+  "new_group", "new_subgroups", "new_subgroups_by_enumeration", "split_group",
 })
 namespace.add(lazy, "accelhost.distributed.collectives", {
-  "ReduceOp", "all_reduce", "broadcast", "reduce", "all_gather", "all_gather_into_tensor", "gather", "scatter",
-  "reduce_scatter", "reduce_scatter_tensor", "barrier", "monitored_barrier",
+  "ReduceOp", "all_reduce", "broadcast", "reduce", "all_gather", "all_gather_into_tensor", "all_gather_single",
+  "gather", "gather_single", "gather_into_tensor", "scatter", "reduce_scatter", "reduce_scatter_tensor",
+  "reduce_scatter_single", "barrier", "monitored_barrier",
 })
 namespace.add(lazy, "accelhost.distributed.exchange", {"all_to_all", "all_to_all_single"})
 namespace.add(lazy, "accelhost.distributed.messages", {
@@ -42,7 +46,7 @@ return namespace.new("distributed", {group = groups.group}, lazy, {refused = {
   TCPStore = "the launcher connects the processes", FileStore = "the launcher connects the processes",
   HashStore = "the launcher connects the processes", PrefixStore = "the launcher connects the processes",
   rpc = "send and recv are the messages", init_device_mesh = "new_group and new_subgroups make groups",
-  DeviceMesh = "new_group and new_subgroups make groups", split_group = "new_group and new_subgroups make groups",
+  DeviceMesh = "new_group and new_subgroups make groups", shrink_group = "new_group makes one of the ranks that stay",
   all_reduce_coalesced = "call all_reduce for each tensor, with async_op",
   all_gather_coalesced = "call all_gather for each tensor, with async_op",
   default_pg_timeout = "init_process_group{timeout = seconds}",

@@ -44,14 +44,20 @@ local rows = {
   {"torch.Tensor", "qr", "as accelhost.linalg.qr"},
   {"torch.Tensor", "split_with_sizes", "as t:split(sizes)"},
   {"torch.linalg", "LinAlgError", "as the error's text, which says which matrix is singular"},
+  {"torch.distributed", "GroupMember", "as dist.group, with WORLD and NON_GROUP_MEMBER"},
+  {"torch.distributed", ".*_coalesced", "as a call for each tensor, with async_op"},
+  {"torch.distributed", "shrink_group", "as dist.new_group, of the ranks that stay"},
+  {"torch.distributed", "get_debug_level", "as ACCELHOST_DEBUG=comm, which tells every call; they are compared always"},
+  {"torch.distributed", ".*Store", "the launcher connects the processes; others meet on their host by themselves"},
+  {"torch.distributed", ".*Options Backend.* ProcessGroup.+ DebugLevel GroupName get_backend_impl record_comm "
+    .. "get_pg_count supports_complex is_ucc_available is_xccl_available", "PyTorch's own machinery, and its backends"},
 
   -- Of Accelerate and of what goes with it.
   {"accelerate", "tqdm trange", "as accelhost.progress"},
   {"accelerate", "notebook_launcher debug_launcher torchrun accelerate", "as accelhost launch"},
   {"accelerate", "set_seed", "as accelhost.manual_seed"},
   {"accelerate", "gradient_state GradientState AcceleratorState PartialState", "as the fields of an Accelerator"},
-  {"accelerate", "DistributedDataParallel DistributedType init_process_group init_distributed",
-    "as accelerator:prepare in several processes"},
+  {"accelerate", "DistributedType init_distributed", "as accelerator:prepare in several processes"},
   {"accelerate", "prepare_model prepare_optimizer prepare_data_loader prepare_scheduler", "as accelerator:prepare"},
   {"accelerate", "init_trackers get_tracker log end_training", "trackers of experiments"},
   {"accelerate", "on_main_process on_local_main_process on_last_process on_process",

@@ -58,7 +58,9 @@ for name, by_all in pairs {join = true, join_by_active = false} do
   check(name, ddp.module.bias, expected[name].bias)
 end
 
-for name, hook in pairs {fp16 = hooks.default_hooks.fp16_compress_hook, bf16 = hooks.default_hooks.bf16_compress_hook} do
+for name, hook in pairs {
+  fp16 = hooks.default_hooks.fp16_compress_hook, bf16 = hooks.default_hooks.bf16_compress_hook,
+} do
   ddp = dist.DistributedDataParallel(new_model "float32")
   ddp:register_comm_hook(nil, hook)
   loss_of(ddp, 1, "float32"):backward()

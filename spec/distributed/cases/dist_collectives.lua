@@ -91,6 +91,15 @@ both("all_gather_into_tensor", function() return accelhost.zeros(size, 2) end,
 local holder = accelhost.zeros(2, size)
 dist.all_gather_into_tensor(holder:transpose(0, 1), full(rank, 2))
 same(holder:transpose(0, 1), everyone, "into a view")
+for root = 0, size - 1 do
+  both("gather_single", function() return accelhost.full({size, 2}, -1) end, function(t, async)
+    return dist.gather_single(full(rank, 2), rank == root and t or nil, {dst = root, async_op = async})
+  end, function(t, what)
+    local nothing = {}
+    for i = 1, 2 * size do nothing[i] = -1 end
+    same(t, rank == root and everyone or nothing, what)
+  end)
+end
 both("reduce_scatter_tensor", function() return full(-1, 2) end, function(t, async)
   return dist.reduce_scatter_tensor(t, accelhost.arange(2 * size):to "float32" + rank, {async_op = async})
 end, function(t, what)
@@ -223,6 +232,15 @@ local whole = dist.new_subgroups()
 assert(whole:size() == size)
 local ours = dist.new_subgroups_by_enumeration {evens}
 assert((ours ~= nil) == (rank % 2 == 0))
+local halves = dist.split_group {split_ranks = {evens}}
+assert((halves ~= dist.group.NON_GROUP_MEMBER) == (rank % 2 == 0))
+if rank % 2 == 0 then
+  assert(halves:rank() == rank / 2)
+  dist.set_timeout(30, halves)
+  local again = dist.split_group(halves, {{#evens - 1}})
+  assert((again ~= dist.group.NON_GROUP_MEMBER) == (rank == evens[#evens]), "ranks are those of the parent")
+  assert(rank ~= evens[#evens] or again.ranks[1] == rank)
+end
 if part ~= dist.group.NON_GROUP_MEMBER then dist.destroy_process_group(part) end
 collectgarbage()
 

@@ -37,7 +37,7 @@ elsewhere.globals = {
   optim = "local optim = accelhost.optim", data = "local data = accelhost.data",
   accelhost = "local accelhost = require \"accelhost\"", tqdm = "accelhost.progress",
   self = "define the method with a colon, function Net:forward(x)", math = "Lua's own library",
-  dist = "accelerator:gather, :reduce and :wait_for_everyone", sys = "arg has the script's arguments",
+  dist = "local dist = accelhost.distributed", sys = "arg has the script's arguments",
   time = "os.clock() and os.time()", random = "math.random, accelhost.rand", np = "accelhost.tensor, :tolist()",
   raise = "error(\"what went wrong\")", sorted = "table.sort(list)", any = "x:any()", all = "x:all()",
 }

@@ -123,7 +123,7 @@ static int run_default(struct ah_settings *settings, const char *path, const cha
     const struct ah_setting_row *row = &ah_setting_rows[AH_SETTING_mixed_precision];
     if (ah_settings_set(settings, row, precision ? precision : "no", AH_FROM_FILE, "--mixed_precision", NULL) < 0)
         return ah_usage("config", "%s", ah_error_text());
-    if (ah_config_suggest_ranks(settings) < 0 || ah_config_suggest_threads(settings) < 0)
+    if (ah_config_suggest_ranks(settings) < 0)
         return fail();
     return write_file(settings, path) < 0 ? fail() : 0;
 }

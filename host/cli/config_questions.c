@@ -15,7 +15,7 @@ static const struct question {
     const char *text;
 } questions[] = {
     {AH_SETTING_num_processes, "How many processes (ranks) shall train together?"},
-    {AH_SETTING_num_cpu_threads_per_process, "How many threads shall each of them use?"},
+    {AH_SETTING_num_cpu_threads_per_process, "How many threads shall each of them use (none: processors / ranks)?"},
     {AH_SETTING_mixed_precision, "Mixed precision (no, bf16, fp16)?"},
     {AH_SETTING_gradient_accumulation_steps, "How many micro-batches make an optimizer step?"},
     {AH_SETTING_max_restarts, "How often shall a job that failed start anew?"},
@@ -38,27 +38,19 @@ void ah_config_print_machine(void)
     printf(gpus ? "%d GPU%s\n" : "no GPU\n", gpus, gpus == 1 ? "" : "s");
 }
 
-static int suggest(struct ah_settings *settings, enum ah_setting setting, int number)
-{
-    char text[32];
-    snprintf(text, sizeof text, "%d", number);
-    if (settings->value[setting].origin != AH_FROM_DEFAULT)
-        return 0;
-    return ah_settings_set(settings, &ah_setting_rows[setting], text, AH_FROM_FILE, ah_setting_rows[setting].name,
-                           NULL);
-}
-
-int ah_config_suggest_threads(struct ah_settings *settings)
-{
-    int share = ah_cpu_count() / (int)settings->value[AH_SETTING_num_processes].number;
-    return suggest(settings, AH_SETTING_num_cpu_threads_per_process, share < 1 ? 1 : share);
-}
-
+/* A rank on each processor while there is 1 GiB of memory for each, and 8 at most: every rank brings a batch of its
+ * own, and few trainings want a hundred times theirs. */
 int ah_config_suggest_ranks(struct ah_settings *settings)
 {
+    enum { MOST = 8 };
+    char text[32];
     int processors = ah_cpu_count(), room = (int)(memory_bytes() / (1 << 30));
     int ranks = processors < room ? processors : room;
-    return suggest(settings, AH_SETTING_num_processes, ranks < 1 ? 1 : ranks > 256 ? 256 : ranks);
+    const struct ah_setting_row *row = &ah_setting_rows[AH_SETTING_num_processes];
+    if (settings->value[AH_SETTING_num_processes].origin != AH_FROM_DEFAULT)
+        return 0;
+    snprintf(text, sizeof text, "%d", ranks < 1 ? 1 : ranks > MOST ? MOST : ranks);
+    return ah_settings_set(settings, row, text, AH_FROM_FILE, row->name, NULL);
 }
 
 /* An answer without the blanks around it; AH_EIO at the end of the input. */
@@ -102,11 +94,7 @@ static int ask(struct ah_settings *settings, const struct question *question)
 
 int ah_config_ask(struct ah_settings *settings)
 {
-    bool threads = settings->value[AH_SETTING_num_cpu_threads_per_process].origin != AH_FROM_DEFAULT;
-    for (int i = 0; i < QUESTIONS; i++) {
-        if (questions[i].setting == AH_SETTING_num_cpu_threads_per_process && !threads)
-            AH_TRY(ah_config_suggest_threads(settings));
+    for (int i = 0; i < QUESTIONS; i++)
         AH_TRY(ask(settings, &questions[i]));
-    }
     return 0;
 }

@@ -4,9 +4,8 @@
 
 #include "config/settings.h"
 
-/* What suits this machine, where nothing is told yet: the ranks, and then the threads of each. */
+/* How many ranks suit this machine, where nothing is told yet; their threads share the processors by themselves. */
 int ah_config_suggest_ranks(struct ah_settings *settings);
-int ah_config_suggest_threads(struct ah_settings *settings);
 /* "2 processors, 7.6 GiB of memory, no GPU" */
 void ah_config_print_machine(void);
 

@@ -120,7 +120,8 @@ static void describe(struct launch *launch)
     job->ranks = (int)number(launch, AH_SETTING_num_processes);
     /* OMP_NUM_THREADS reaches the ranks as it is. */
     job->threads = threads ? (int)number(launch, AH_SETTING_num_cpu_threads_per_process) : 0;
-    job->timeout = number(launch, AH_SETTING_timeout);
+    bool told = launch->settings->value[AH_SETTING_timeout].origin != AH_FROM_DEFAULT;
+    job->timeout = told ? number(launch, AH_SETTING_timeout) : 0;
     job->patience = number(launch, AH_SETTING_patience);
     job->grace = number(launch, AH_SETTING_grace);
     job->monitor_interval = number(launch, AH_SETTING_monitor_interval);

@@ -12,6 +12,7 @@
 #include "base/threads.h"
 #include "cli/command.h"
 #include "cli/flags.h"
+#include "cli/strays.h"
 
 enum { FLAGS = 192, NAME = 48, PATH = 4096 };
 
@@ -188,7 +189,8 @@ int ah_launch_settings_read(struct ah_settings *settings, const char *command, v
     int first = ah_flags_read(command, flags->flag, flags->count, help, argc, argv, flags->text);
     if (first >= 0 && load(settings, flags) < 0)
         first = -1 - ah_usage(command, "%s", ah_error_text());
-    if (first >= 0 && !settings->value[AH_SETTING_quiet].number) {
+    /* In a rank of another job the variables are that job's launcher's, and nobody's mistake. */
+    if (first >= 0 && !settings->value[AH_SETTING_quiet].number && !getenv(AH_JOB_MARK)) {
         tell(settings, flags);
         tell_misspelt();
     }

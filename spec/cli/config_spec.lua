@@ -102,7 +102,7 @@ log_dir: 'logs of: "us"'
     local path = env.XDG_CONFIG_HOME .. "/accelhost/default_config.yaml"
     local result = config({"default", "--mixed_precision", "bf16"}, {timeout = 20, env = env})
     assert.same({0, "Written: " .. path .. "\n", ""}, {result.code, result.stdout, result.stderr})
-    assert.matches("^# [^\n]+\nnum_processes: %d+\nnum_cpu_threads_per_process: %d+\nmixed_precision: 'bf16'\n$",
+    assert.matches("^# [^\n]+\nnum_processes: %d+\nmixed_precision: 'bf16'\n$",
       read(path))
     result = config({"default"}, {timeout = 20, env = env})
     assert.equal(1, result.code)

@@ -127,6 +127,13 @@ describe("settings of a job", function()
       "ACCELHOST_NUM_PROCESSES?)\n", result.stderr)
   end)
 
+  it("are told by the outer launcher alone in a rank that launches", function()
+    local inner = "%s launch --timeout 5 --patience 4 -e 'print(os.getenv \"ACCELHOST_TIMEOUT\")'"
+    local code = ("os.execute([[" .. inner .. "]])"):format(run.quote(run.path))
+    local result = launch {"--timeout", "7", "--patience", "3", "-e", code}
+    assert.same({0, "5\n", ""}, {result.code, result.stdout, result.stderr})
+  end)
+
   it("start one rank on each processor with auto", function()
     local count = require("accelhost._C").system.cpu_count()
     assert.equal(tostring(count), shown({"--num_processes", "auto"}).num_processes[1])

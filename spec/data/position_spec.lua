@@ -278,6 +278,36 @@ describe("a pass", function()
     assert.is_nil(innermost())
   end)
 
+  it("ends in every epoch, and counts them also where batches were skipped", function()
+    local set = loader(3)
+    local ends, epochs = {}, {}
+    for _ = 1, 2 do
+      for _ in set do ends[#ends + 1] = set.end_of_dataloader end
+    end
+    assert.same({false, false, true, false, false, true}, ends)
+    assert.is_false(set.end_of_dataloader)
+    local rest = set:skip_first_batches(1)
+    for _ = 1, 2 do
+      for _ in rest do epochs[#epochs + 1] = rest.epoch end
+    end
+    assert.same({2, 2, 3, 3}, epochs)
+    rest:set_epoch(9)
+    for _ in rest do assert.equal(9, rest.epoch) end
+    for _ in rest do assert.equal(10, rest.epoch) end
+  end)
+
+  it("does not keep a loader alive that was dropped in the middle of it", function()
+    local held = setmetatable({}, {__mode = "k"})
+    local function walk_some()
+      local set = loader()
+      held[set] = true
+      for _ in set do break end
+    end
+    walk_some()
+    for _ = 1, 3 do collectgarbage() end
+    assert.is_nil(next(held))
+  end)
+
   it("taken by hand lasts as long as its batches", function()
     local set = loader()
     local next_batch = set:batches()

@@ -111,15 +111,21 @@ local function any_sync(of)
   return false
 end
 
--- What the processes agree on before a backward: how many of them do one, and which models it reaches on any.
+-- What the processes agree on before a backward: which models it reaches on any; and how many do one, and the first of
+-- them, whose buffers count.
 local function agree(asked, takes_part, reached)
-  local flags = {takes_part and 1 or 0}
-  for i, handle in ipairs(asked) do flags[i + 1] = reached[handle] and 1 or 0 end
+  local flags, size = {}, comm.size()
+  for i, handle in ipairs(asked) do flags[i] = reached[handle] and 1 or 0 end
+  for rank = 0, size - 1 do flags[#flags + 1] = takes_part and rank == comm.rank() and 1 or 0 end
   local all = C.tensor(flags, {device = "cpu"})
   comm.all_reduce(all, "sum")
   all = all:tolist()
-  for i, handle in ipairs(asked) do reached[handle] = all[i + 1] > 0 end
-  return all[1]
+  local count, first = 0, 0
+  for i, handle in ipairs(asked) do reached[handle] = all[i] > 0 end
+  for rank = size - 1, 0, -1 do
+    if all[#asked + rank + 1] > 0 then count, first = count + 1, rank end
+  end
+  return count, first
 end
 
 -- Which models a backward from the roots will reach: those of the accelerator that asks on any process, when it
@@ -131,10 +137,20 @@ local function look_ahead(roots, accelerator)
     if handle then reached[handle] = true end
   end
   if any_sync(asked) then
-    agree(asked, true, reached)
-    accelerator._rounds = (accelerator._rounds or 0) + 1
+    local _, first = agree(asked, true, reached)
+    if accelerator._joining then
+      accelerator._rounds = accelerator._rounds + 1
+      averaging.follow(asked, first)
+    end
   end
   return reached
+end
+
+--- Have the buffers of models follow a process's.
+---@param of Parallel[]
+---@param rank integer
+function averaging.follow(of, rank)
+  for _, handle in ipairs(of) do handle.reducer:buffers_from(rank) end
 end
 
 --- Take part in the backwards of an accelerator that other processes still do, until none does. A collective.
@@ -143,11 +159,14 @@ function averaging.shadow(accelerator)
   local asked = averaging.of(accelerator)
   while true do
     local reached = {}
-    if agree(asked, false, reached) == 0 then return end
+    local count, first = agree(asked, false, reached)
+    if count == 0 then break end
+    averaging.follow(asked, first)
     for _, handle in ipairs(asked) do
       if reached[handle] then handle:shadow() end
     end
   end
+  averaging.follow(asked, 0)
 end
 
 -- The only model that is to be averaged after this backward.

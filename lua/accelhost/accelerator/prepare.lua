@@ -42,8 +42,12 @@ local function agreed_seed(self)
   return config.data_seed or objects.broadcast("prepare", C.random.initial_seed(), 0)
 end
 
---- A loader: this rank's share of it.
+--- A loader: this rank's share of it. One that another accelerator has prepared is that already.
 function prepare_kind.loader(self, loader, placed)
+  if loader._sharded then
+    self._loaders[loader] = true
+    return loader
+  end
   local rng, several = self._rng_types, self.num_processes > 1
   local sharded = loader:shard {
     rank = self.process_index, size = self.num_processes,

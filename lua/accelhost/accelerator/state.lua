@@ -6,22 +6,30 @@ local comm = C.comm
 
 local state = {}
 
--- Facts of the job that never change.
-local facts = {
-  process_index = comm.rank,
-  num_processes = comm.size,
-  local_process_index = comm.local_rank,
-  is_main_process = function() return comm.rank() == 0 end,
-  is_local_main_process = function() return comm.local_rank() == 0 end,
-  is_last_process = function() return comm.rank() == comm.size() - 1 end,
-  use_distributed = function() return comm.size() > 1 end,
-  distributed_type = function() return comm.size() > 1 and "MULTI_CPU" or "NO" end,
-}
+-- Facts of the job, which never change: asked for once.
+local facts = {}
+
+local function learn()
+  local rank, size, local_rank = comm.rank(), comm.size(), comm.local_rank()
+  facts = {
+    process_index = rank, num_processes = size, local_process_index = local_rank,
+    is_main_process = rank == 0, is_local_main_process = local_rank == 0, is_last_process = rank == size - 1,
+    use_distributed = size > 1, distributed_type = size > 1 and "MULTI_CPU" or "NO",
+  }
+end
 
 --- Give a class the fields that tell what this process is in its job.
 ---@param cls table
 function state.add_facts(cls)
-  for name, fact in pairs(facts) do class.property(cls, name, function() return fact() end) end
+  for _, name in ipairs {
+    "process_index", "num_processes", "local_process_index", "is_main_process", "is_local_main_process",
+    "is_last_process", "use_distributed", "distributed_type",
+  } do
+    class.property(cls, name, function()
+      if facts[name] == nil then learn() end
+      return facts[name]
+    end)
+  end
 end
 
 ---@class PartialState

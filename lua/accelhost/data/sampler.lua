@@ -307,6 +307,13 @@ function DistributedSampler:set_epoch(epoch)
   self.epoch = arguments.check("set_epoch", "epoch", "size", epoch)
 end
 
+--- How many of this rank's indices count: those after them repeat others.
+---@return integer
+function DistributedSampler:valid_count()
+  local own = math.ceil((length_of(self.dataset) - self.rank) / self.num_replicas)
+  return math.max(0, math.min(own, self:len()))
+end
+
 function DistributedSampler:iter(_, from)
   local count, share = length_of(self.dataset), self:len()
   local order
@@ -369,8 +376,31 @@ local function slices(order, count, size, drop_last, from)
   end
 end
 
+-- A walk that tells, too, how many indices of each batch count: the first `count` of all do.
+local function counted(take, from, count)
+  local at = from
+  return function()
+    local batch = take()
+    if not batch then return nil end
+    local valid = math.max(0, math.min(#batch, count - at))
+    at = at + #batch
+    return batch, valid
+  end
+end
+
+--- A walk over the batches; where the sampler tells how many of its indices count (valid_count), each comes with how
+--- many of its do.
+---@param draw? userdata
+---@param from? integer begin at this index
+---@return fun(): integer[]?, integer?
 function BatchSampler:iter(draw, from)
   from = place_of(from)
+  local count = self.sampler.valid_count and self.sampler:valid_count()
+  local take = self:_walk(draw, from)
+  return count and counted(take, from, count) or take
+end
+
+function BatchSampler:_walk(draw, from)
   local order = self.sampler.order and self.sampler:order(draw)
   if order then return slices(order, self.sampler:len(), self.batch_size, self.drop_last, from) end
   local seeks = walk.takes_place(self.sampler)

@@ -250,6 +250,23 @@ checks.it("has processes join that are through earlier", function()
   assert(is_agreed(accelerator, model.weight.grad))
 end)
 
+checks.it("has buffers follow a process that still trains", function()
+  local accelerator = accelhost.Accelerator()
+  local norm = accelerator:prepare(nn.BatchNorm1d(3, {momentum = 1}):double())
+  local steps = 1 + rank -- rank 0 is through first
+  accelerator:join_uneven_inputs({norm}, function()
+    for step = 1, steps do
+      accelerator:backward(norm(accelhost.full({4, 3}, 10 * rank + step):double()):sum())
+      norm:zero_grad()
+    end
+  end)
+  -- The last step was the last rank's alone.
+  checks.near(accelhost.full({3}, 10 * (size - 1) + size):double(), norm.running_mean, "running mean")
+  norm(accelhost.full({4, 3}, rank + 1):double()):sum():backward()
+  accelerator:backward(norm(accelhost.full({4, 3}, rank + 1):double()):sum())
+  checks.near(accelhost.ones(3):double(), norm.running_mean, "rank 0's again")
+end)
+
 checks.it("refuses to join with models that are not prepared", function()
   local accelerator = accelhost.Accelerator()
   local plain = linear()

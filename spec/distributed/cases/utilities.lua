@@ -254,6 +254,15 @@ checks.it("prepares single objects, evaluation models and samplers that shard th
   end
   table.sort(seen)
   checks.same(numbers(0, 4 * size - 1), seen)
+  -- What such a sampler repeats does not count either.
+  set = data.TensorDataset(accelhost.arange(4 * size + 1))
+  loader = own:prepare(data.DataLoader(set, {batch_size = 2, sampler = data.DistributedSampler(set)}))
+  seen = {}
+  for batch in loader do
+    for _, i in ipairs(own:gather_for_metrics(batch):tolist()) do seen[#seen + 1] = i end
+  end
+  table.sort(seen)
+  checks.same(numbers(0, 4 * size), seen)
   checks.refused("prepare_model: expected a model, got a SGD", function()
     own:prepare_model(optim.SGD(trained:parameters()))
   end)
@@ -267,6 +276,9 @@ end)
 checks.it("works with two accelerators, and again after free_memory", function()
   local first, second = accelhost.Accelerator {gradient_accumulation_steps = 2}, accelhost.Accelerator()
   local a, b = first:prepare(nn.Linear(1, 1)), second:prepare(nn.Linear(1, 1))
+  local loader = first:prepare(data.DataLoader(data.TensorDataset(accelhost.arange(2 * size))))
+  checks.same(loader, second:prepare(loader))
+  for x in loader do checks.same(size, #second:gather_for_metrics(x)) end
   first:accumulate(a)
   checks.same({false, true}, {first.sync_gradients, second.sync_gradients})
   second:backward(b(accelhost.full({1, 1}, rank + 1)):sum())

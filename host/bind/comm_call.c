@@ -224,7 +224,9 @@ static int gather_counts(lua_State *L, struct ah_group *group, const struct ah_t
     int64_t inner = 1, own = tensor->ndim ? tensor->size[0] : 1;
     for (int d = 1; d < tensor->ndim; d++)
         inner *= tensor->size[d];
-    AH_TRY(run_at(L, group, ah_collective_all_gather(counts, &own, 1, AH_I64), NULL));
+    struct ah_collective call = ah_collective_all_gather(counts, &own, 1, AH_I64);
+    call.ndim = 0; /* other calls tell a number first, too */
+    AH_TRY(run_at(L, group, call, NULL));
     *size = 0;
     for (int r = 0; r < ah_group_size(group); r++) {
         *size += counts[r];

@@ -91,8 +91,8 @@ static int look_at_clock(struct meeting *m, const char *whom)
         return ah_fail(AH_ETIMEOUT, "rank %d of %d (%s): %s did not come within %.3g s", m->who->rank, m->who->size,
                        m->name, whom, (double)m->timeout_ns / 1e9);
     if (waited > m->patience_ns && !m->told) {
-        ah_tell("rank %d of %d (%s) has waited %.3g s for %s", m->who->rank, m->who->size, m->name,
-                (double)m->patience_ns / 1e9, whom);
+        ah_tell("rank %d of %d (%s) has waited %.3g s for %s; `accelhost launch --num_processes %d` starts all of them",
+                m->who->rank, m->who->size, m->name, (double)m->patience_ns / 1e9, whom, m->who->size);
         m->told = true;
     }
     return 0;
@@ -246,6 +246,10 @@ static int host(struct meeting *m, struct ah_board **out)
     AH_TRYGO(ah_board_map_segments(board), failed);
     AH_TRYGO(ah_board_show_life(board, 0), failed);
     AH_TRYGO(wait_for_all(m, board, listener), failed);
+    for (int r = 1; r < board->size; r++) { /* mapped, and of the others from now on */
+        close(board->segment_fd[r]);
+        board->segment_fd[r] = -1;
+    }
     *out = board;
     goto closed;
 failed:

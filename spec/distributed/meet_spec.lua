@@ -71,6 +71,9 @@ describe("Processes that nobody launched together", function()
     local script = begin .. "if dist.get_rank() == 1 then error('cause') end dist.barrier()"
     local said = shell(([[export WORLD_SIZE=2; for r in 0 1; do rank $r -e "%s"; done]]):format(script))
     assert.matches("0: %-e:1: barrier #2 at %-e:1: lost rank 1, which failed: %-e:1: cause", said)
+    said = shell(("export WORLD_SIZE=2 ACCELHOST_PATIENCE=0.3; rank 1 -e \"%s\""):format(begin), {timeout = 1})
+    assert.matches("1: accelhost: rank 1 of 2 %(MASTER_PORT [%d-]+%) has waited 0.3 s for rank 0; `accelhost launch "
+      .. "%-%-num_processes 2` starts all of them", said)
     for missing, other in pairs {[0] = 1, [1] = 0} do
       said = shell(("export WORLD_SIZE=2; rank %d -e \"%s\""):format(other, begin), {timeout = 1})
       assert.matches(("%%-e:1: rank %d of 2 %%(MASTER_PORT [%%d-]+%%): rank %d did not come within 1 s"):format(other,

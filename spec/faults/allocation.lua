@@ -43,6 +43,19 @@ one, other = accelerator:prepare(one, other)
 accelerator:backward((rank == 0 and one or nn.Sequential(one, other))(accelhost.ones(1, 2)):sum())
 local part = comm.split(0)
 part:all_reduce(accelhost.ones(70000))
+local dist = accelhost.distributed
+dist.init_process_group()
+local works = {dist.broadcast(accelhost.ones(10), {src = 0, async_op = true})}
+if dist.get_world_size() == 2 then
+  dist.all_to_all_single(accelhost.ones(3), accelhost.ones(3), {1 + rank, 2 - rank}, {1 + rank, 2 - rank})
+  works[2] = dist.isend(accelhost.ones(70000), 1 - rank)
+  dist.recv(accelhost.ones(70000), 1 - rank)
+end
+for _, work in ipairs(works) do work:wait() end
+dist.all_gather_object({}, {rank})
+local ddp = dist.DistributedDataParallel(nn.Linear(2, 2))
+ddp:register_comm_hook(nil, dist.algorithms.ddp_comm_hooks.default_hooks.fp16_compress_hook)
+ddp:join(function() ddp(accelhost.ones(1, 2)):sum():backward() end)
 accelerator:gather_for_metrics(accelhost.ones(2, 3))
 accelerator:print("done")]]
 

@@ -21,6 +21,10 @@ local acts = {
   {"comm.scatter(accelhost.ones(60), 0)"},
   {"comm.reduce_scatter(accelhost.ones(60))"},
   {"comm.all_to_all(accelhost.ones(60))"},
+  {"comm.collective('reduce', accelhost.ones(10), accelhost.ones(10), {root = 0})"},
+  {"comm.collective('broadcast', accelhost.ones(10), accelhost.ones(10), {root = 0, async = true}):wait()"},
+  {"comm.collective('all_reduce', accelhost.ones(10):int(), accelhost.ones(10):int(), {op = 'or'})"},
+  {"comm.collective('monitored_barrier', nil, nil, {all = true})"},
   {"comm.barrier()"},
   {"comm.split(0)"},
   {"comm.new_reducer({accelhost.ones(3)}, {})"},
@@ -31,7 +35,7 @@ local acts = {
   {"os.execute('kill -SEGV $PPID') while true do end", text = "was killed by SIGSEGV"},
   {"pcall(comm.all_reduce, accelhost.ones(77)) pcall(comm.barrier)"},
 }
-local calls = 19
+local calls = 23
 
 local state = 20240607
 local function draw(n)

@@ -60,8 +60,8 @@ local outside = setmetatable({}, {
 })
 groups.outside = outside
 
--- The world, once there is one.
-local world
+-- The world, once there is one, and how long its calls waited before.
+local world, timeout_before
 
 local function all_ranks()
   local ranks = {}
@@ -178,6 +178,7 @@ function groups.init_process_group(...)
   check_place("world_size", "WORLD_SIZE", size, comm.size())
   check_place("rank", "RANK", rank, comm.rank())
   local native = comm.world()
+  timeout_before = native:timeout()
   if timeout then native:timeout(timeout) end
   native:barrier()
   world = ProcessGroup(native, all_ranks(), name ~= "" and name or "world", "default_pg")
@@ -193,6 +194,7 @@ function groups.destroy_process_group(...)
   local group = groups.resolve("distributed.destroy_process_group", (read_destroy(...)))
   if not group then return end
   if group == world then
+    world.native:timeout(timeout_before)
     world = nil
   else
     group.native:close()

@@ -167,6 +167,17 @@ static int write_safetensors(lua_State *L)
     return 0;
 }
 
+/* write_text(path, text): as all files are written */
+static int write_text(lua_State *L)
+{
+    size_t bytes;
+    const char *path = luaL_checkstring(L, 1), *text = luaL_checklstring(L, 2, &bytes);
+    struct archive *archive = open_writer(L, path);
+    check(L, ah_writer_write(archive->writer, text, bytes), "save", path);
+    commit(L, archive, path);
+    return 0;
+}
+
 /* npy(path) -> tensor */
 static int read_npy(lua_State *L)
 {
@@ -366,7 +377,7 @@ int ah_open_io(lua_State *L)
         {"zip_text", zip_text},            {"zip_npy", zip_npy},
         {"zip_tensor", zip_tensor},        {"make_folder", make_folder},
         {"sha256", sha256},                {"sha256_file", sha256_file},
-        {"remove", remove_all},
+        {"remove", remove_all},            {"write_text", write_text},
         {NULL, NULL},
     };
     lua_pushlightuserdata(L, &archive_key);

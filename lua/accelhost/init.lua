@@ -89,6 +89,7 @@ namespace.add(lazy, "accelhost.accelerator.utils", {"set_seed", "find_executable
 lazy.LocalSGD = {"accelhost.accelerator.utils.local_sgd"}
 lazy.utils = {"accelhost.accelerator.utils"}
 namespace.add(lazy, "accelhost.accelerator.state", {"PartialState", "AcceleratorState"})
+namespace.add(lazy, "accelhost.checkpoint.model", {"load_checkpoint_in_model"})
 namespace.add(lazy, "accelhost.io", {"save", "load", "sha256"})
 namespace.add(lazy, "accelhost.tensor", {"split", "chunk", "unbind", "norm"})
 functions.install(lazy)

@@ -7,15 +7,18 @@ local stored = {}
 
 local NOTE = "accelhost" -- as accelhost.save names the structure in a file's metadata
 
--- As a file takes it: on the CPU, row-major, without a history; `copied`: memory of its own in any case.
-local function plain(tensor, copied)
+--- A tensor as a file takes it: on the CPU, row-major, without a history; `copied`: memory of its own in any case.
+---@param tensor userdata
+---@param copied boolean?
+---@return userdata
+function stored.plain(tensor, copied)
   local result = tensor:detach():to("cpu"):contiguous()
   return copied and result:clone() or result
 end
 
 local function file_of(name, names, tensors, notes, copied)
   local kept = {}
-  for i, tensor in ipairs(tensors) do kept[i] = plain(tensor, copied) end
+  for i, tensor in ipairs(tensors) do kept[i] = stored.plain(tensor, copied) end
   return {name = name .. ".safetensors", names = names, tensors = kept, notes = notes}
 end
 

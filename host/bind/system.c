@@ -4,6 +4,7 @@
 
 #include "base/level.h"
 #include "base/nearest.h"
+#include "base/signals.h"
 #include "base/threads.h"
 #include "base/time.h"
 #include "base/version.h"
@@ -134,6 +135,23 @@ static int signature(lua_State *L)
     return 2;
 }
 
+/* catch_signal(name): note it from now on; false when there is no such name */
+static int catch_signal(lua_State *L)
+{
+    int number = ah_signal_number(luaL_checkstring(L, 1));
+    if (number)
+        ah_check(L, ah_signal_catch(number));
+    lua_pushboolean(L, number != 0);
+    return 1;
+}
+
+/* take_signal() -> the name of the signal that came since the last call, or nil */
+static int take_signal(lua_State *L)
+{
+    lua_pushstring(L, ah_signal_take());
+    return 1;
+}
+
 static int is_a_terminal(lua_State *L)
 {
     lua_pushboolean(L, isatty((int)lua_tointeger(L, 1)));
@@ -168,6 +186,8 @@ int ah_open_system(lua_State *L)
         {"call_site", call_site, ""},
         {"nearest", nearest, "word:s, words:*"},
         {"signature", signature, "function:F"},
+        {"catch_signal", catch_signal, "name:s"},
+        {"take_signal", take_signal, ""},
         {NULL, NULL, NULL},
     };
     lua_newtable(L);

@@ -47,7 +47,7 @@ static void on_notice(void *context, const char *text)
 
 int ah_attempt_signals(void)
 {
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGUSR2};
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGUSR1, SIGUSR2};
     sigset_t set, blocked;
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
@@ -64,11 +64,17 @@ int ah_attempt_signals(void)
     return signals >= 0 ? signals : ah_fail(AH_EIO, "cannot watch signals: %s", strerror(errno));
 }
 
+/* Does a signal ask the job to end? */
+static bool ends(uint32_t number)
+{
+    return number != SIGTSTP && number != SIGUSR1 && number != SIGUSR2;
+}
+
 int ah_attempt_signalled(int signals)
 {
     struct signalfd_siginfo info;
     while (read(signals, &info, sizeof info) == sizeof info)
-        if (info.ssi_signo != SIGTSTP && info.ssi_signo != SIGUSR2)
+        if (ends(info.ssi_signo))
             return (int)info.ssi_signo;
     return 0;
 }
@@ -89,6 +95,8 @@ static void on_signals(struct launch *launch)
             suspend(launch);
         else if (info.ssi_signo == SIGUSR2)
             ah_job_ask(launch->job, SIGUSR2);
+        else if (info.ssi_signo == SIGUSR1)
+            ah_job_pass(launch->job, SIGUSR1);
         else
             ah_job_end(launch->job, (int)info.ssi_signo);
     }
@@ -172,8 +180,7 @@ static void finish_output(struct launch *launch)
     ah_output_finish(launch->output);
     while (ah_output_fd(launch->output, 0) >= 0 || ah_output_fd(launch->output, 1) >= 0) {
         wait_for_news(launch, ah_job_exit_code(launch->job) > 128 ? ah_now_ns() + 100000000 : -1);
-        if (read(launch->signals, &info, sizeof info) == sizeof info && info.ssi_signo != SIGTSTP &&
-            info.ssi_signo != SIGUSR2)
+        if (read(launch->signals, &info, sizeof info) == sizeof info && ends(info.ssi_signo))
             ah_job_end(launch->job, (int)info.ssi_signo);
         size_t before = ah_output_pending(launch->output);
         ah_output_flush(launch->output, ah_now_ns());

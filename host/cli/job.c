@@ -17,6 +17,7 @@
 #include "base/time.h"
 #include "cli/job_state.h"
 #include "cli/strays.h"
+#include "cli/syscalls.h"
 
 static const int64_t second_ns = 1000000000, millisecond_ns = 1000000;
 static const int64_t peers_ns = 1000000000;  /* after a failure: for the peers to raise themselves */
@@ -230,19 +231,19 @@ static void on_exit_of(struct ah_job *job, int rank)
         leave(job);
 }
 
-/* SIGINT does not reach a program that waits in os.execute: it ignores it meanwhile. */
-static bool ignores(pid_t pid, int number)
+/* Is a signal in one of a process's sets, "SigIgn: %llx" (ignored) or "SigCgt: %llx" (caught)? */
+static bool is_in_set(pid_t pid, const char *set, int number)
 {
     char path[32], line[128];
-    unsigned long long ignored = 0;
+    unsigned long long signals = 0;
     snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
     FILE *file = fopen(path, "re");
     if (!file)
-        return true;
-    while (fgets(line, sizeof line, file) && sscanf(line, "SigIgn: %llx", &ignored) != 1)
+        return false;
+    while (fgets(line, sizeof line, file) && sscanf(line, set, &signals) != 1)
         ;
     fclose(file);
-    return ignored >> (number - 1) & 1;
+    return signals >> (number - 1) & 1;
 }
 
 static void nudge(struct ah_job *job)
@@ -252,10 +253,11 @@ static void nudge(struct ah_job *job)
     job->nudged = true;
     for (int r = 0; r < job->size; r++) {
         left[r] = job->rank[r].running;
-        /* Between fork and exec a rank ignores what this process ignores, and such a signal is lost. */
+        /* Between fork and exec a rank ignores what this process ignores, and such a signal is lost; SIGINT does not
+         * reach a program that waits in os.execute: it ignores it meanwhile. */
         if (left[r])
-            ah_rank_process_signal(&job->rank[r],
-                                   ignores(job->rank[r].pid, job->signal) ? SIGTERM : job->signal);
+            ah_rank_process_signal(&job->rank[r], is_in_set(job->rank[r].pid, "SigIgn: %llx", job->signal)
+                                                      ? SIGTERM : job->signal);
     }
     ah_job_list_ranks(left, job->size, ranks, sizeof ranks);
     ah_job_notice(job, "accelhost launch: %s may take %g s to end (once more kills)\n", ranks, job->options.grace);
@@ -376,6 +378,23 @@ void ah_job_ask(struct ah_job *job, int number)
     for (int r = 0; r < job->size; r++)
         if (job->rank[r].running && atomic_load(&ah_board_slot(job->board, r)->pulse.answers))
             syscall(SYS_tgkill, job->rank[r].pid, job->rank[r].pid, number);
+}
+
+void ah_job_pass(struct ah_job *job, int number)
+{
+    bool deaf[AH_BOARD_MAX_RANKS] = {false};
+    int count = 0;
+    char ranks[512];
+    for (int r = 0; r < job->size; r++) {
+        deaf[r] = job->rank[r].running && !is_in_set(job->rank[r].pid, "SigCgt: %llx", number);
+        count += deaf[r];
+        if (job->rank[r].running && !deaf[r])
+            kill(job->rank[r].pid, number);
+    }
+    ah_job_list_ranks(deaf, job->size, ranks, sizeof ranks);
+    if (count)
+        ah_job_notice(job, "accelhost launch: %s do%s not listen to %s (accelerator:save_on_signal does)\n", ranks,
+                      count == 1 ? "es" : "", ah_signal_name(number));
 }
 
 void ah_job_suspend(struct ah_job *job)

@@ -61,6 +61,8 @@ void ah_job_hold(struct ah_job *job, int stream, bool hold);
 void ah_job_end(struct ah_job *job, int number);
 /* Send a signal that is a question (cli/inquiry.h) to every rank that answers. */
 void ah_job_ask(struct ah_job *job, int number);
+/* Send a signal to every rank whose script listens to it; a notice names the others, which it would end. */
+void ah_job_pass(struct ah_job *job, int number);
 /* Stop the ranks, and let them go on. */
 void ah_job_suspend(struct ah_job *job);
 void ah_job_resume(struct ah_job *job);

@@ -63,7 +63,9 @@ end
 -- Each subject has a file, which gives the class its methods and may return a function: what it remembers of an
 -- accelerator that is new, or whose memory is freed, is set up by that.
 local subjects = {}
-for _, name in ipairs {"fields", "prepare", "gradients", "precision", "metrics", "processes", "checkpoint", "saving"} do
+for _, name in ipairs {
+  "fields", "prepare", "gradients", "precision", "metrics", "processes", "checkpoint", "saving", "signals",
+} do
   subjects[#subjects + 1] = require("accelhost.accelerator." .. name)(Accelerator)
 end
 

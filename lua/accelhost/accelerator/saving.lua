@@ -7,7 +7,8 @@ local stored = require "accelhost.checkpoint.stored"
 
 local read_save = arguments.signature("save", {"obj: any", "f: string", {"safe_serialization: flag", true}})
 local read_model = arguments.signature("save_model",
-  {"model: module", "save_directory: string", {"max_shard_size: string|number", "10GB"}, {"safe_serialization: flag", true}})
+  {"model: module", "save_directory: string", {"max_shard_size: string|number", "10GB"},
+  {"safe_serialization: flag", true}})
 
 local function check_safe(what, safe)
   if not safe then

@@ -1,0 +1,14 @@
+/* Signals that a program wants to know of and not end by: they are noted, and asked for when it suits. */
+#ifndef AH_BASE_SIGNALS_H
+#define AH_BASE_SIGNALS_H
+
+/* The number of "TERM", "USR1", "INT" or "HUP"; 0 for any other name. */
+int ah_signal_number(const char *name);
+
+/* Note a signal from now on. AH_EIO. */
+int ah_signal_catch(int number);
+
+/* The name of the first signal that was noted since the last call, NULL when there was none. */
+const char *ah_signal_take(void);
+
+#endif

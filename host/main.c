@@ -23,6 +23,7 @@ static const struct ah_command commands[] = {
     {"data", "download a data set", ah_cli_data},
     {"estimate-memory", "tell what training a model takes", ah_cli_estimate_memory},
     {"test", "check this machine with a small job", ah_cli_test},
+    {"top", "show what every rank of your running jobs does", ah_cli_top},
     {"env", "print versions, machine and settings", ah_cli_env},
     {"help", "tell what a name is: accelhost help nn.Linear", help},
     {"types", "write definition files for the Lua language server", ah_cli_types},

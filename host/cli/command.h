@@ -19,6 +19,7 @@ int ah_cli_data(int argc, char **argv);
 int ah_cli_env(int argc, char **argv);
 int ah_cli_estimate_memory(int argc, char **argv);
 int ah_cli_test(int argc, char **argv);
+int ah_cli_top(int argc, char **argv);
 int ah_cli_types(int argc, char **argv);
 /* `commands`: all of them, at most AH_MOST_COMMANDS, ended by a NULL name. */
 int ah_cli_help(const struct ah_command *commands, int argc, char **argv);

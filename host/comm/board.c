@@ -61,7 +61,7 @@ int ah_board_create(struct ah_board **out, int size)
         return ah_fail(AH_ENOMEM, "out of memory");
     board->size = size;
     board->bytes = board_bytes(size);
-    board->fd = memfd_create("accelhost-board", MFD_CLOEXEC);
+    board->fd = memfd_create(AH_BOARD_NAME, MFD_CLOEXEC);
     if (board->fd < 0 || ftruncate(board->fd, (off_t)board->bytes))
         goto failed;
     board->header = mmap(NULL, board->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, board->fd, 0);

@@ -19,6 +19,8 @@
 #include "base/status.h"
 #include "comm/channel.h"
 
+#define AH_BOARD_NAME "accelhost-board" /* of the memfd */
+
 enum {
     AH_BOARD_MAX_RANKS = 256,
     AH_BOARD_CHANNELS = 8, /* groups that a rank may be a member of at once; channel 0 is the whole job's */

@@ -1,0 +1,24 @@
+/* The jobs of this user that run on this host, found by their boards: memfds that the launchers (and scripts that run
+ * alone) hold open, seen through /proc. Nothing is registered anywhere, so nothing can be left behind, and the system
+ * lets nobody else look. */
+#ifndef AH_COMM_JOBS_H
+#define AH_COMM_JOBS_H
+
+#include "comm/board.h"
+
+struct ah_seen_job {
+    struct ah_board *board; /* to look at only; ah_board_close ends that */
+    int pid;                /* of the launcher, or of the script that runs alone */
+};
+
+/* Up to `most` jobs, by pid; how many there are. */
+int ah_jobs_see(struct ah_seen_job *jobs, int most);
+
+/* The ranks that a rank waits for in its job's own group, into waited[]; how many. 0 when it does not wait, or in
+ * another group. */
+int ah_jobs_waited(const struct ah_board *board, int rank, int *waited);
+
+/* Does the rank wait in a collective now? */
+bool ah_jobs_waits(const struct ah_board *board, int rank);
+
+#endif

@@ -1,0 +1,98 @@
+--- accelhost top: once as text or JSON, again and again, or on a terminal as a page that redraws itself.
+local C = require "accelhost._C"
+local columns = require "accelhost.util.columns"
+local json = require "accelhost.util.json"
+local lines = require "accelhost.top.lines"
+local state = require "accelhost.top.state"
+
+-- Between the two looks of --once: for shares of the processors, and to see who does not come on.
+local MOMENT = 0.3
+
+-- What JSON says of a rank; the rest is for the looks themselves.
+local fields = {
+  "rank", "pid", "state", "steps", "step_rate", "step_seconds", "backwards", "loss", "memory", "threads", "cpu",
+  "cpu_seconds", "collective", "waits_for", "site", "op", "backward_of", "doing",
+}
+
+local function encoded(seen)
+  local jobs = json.array {}
+  for i, job in ipairs(seen.jobs) do
+    local ranks = json.array {}
+    for r, rank in ipairs(job.ranks) do
+      ranks[r] = {}
+      for _, field in ipairs(fields) do ranks[r][field] = rank[field] end
+      if rank.loss and (rank.loss ~= rank.loss or math.abs(rank.loss) == math.huge) then
+        ranks[r].loss = tostring(rank.loss)
+      end
+      json.array(ranks[r].waits_for)
+    end
+    jobs[i] = {pid = job.pid, command = job.command, ranks = ranks}
+  end
+  return json.encode {jobs = jobs}
+end
+
+local function show_text(seen, as_json)
+  if as_json then
+    io.write(encoded(seen), "\n")
+  else
+    io.write(table.concat(lines.of(seen), "\n"), "\n")
+  end
+  io.flush()
+end
+
+-- The page: a title, what fits of the lines, and what is left out.
+local function draw(seen, interval)
+  local width, height = C.terminal.size()
+  local all = lines.of(seen)
+  local page = {columns.cut(("accelhost top, every %g s; q quits"):format(interval), width), ""}
+  for _, line in ipairs(all) do
+    if #page == height - 1 and #all > height - 2 then
+      page[#page + 1] = columns.cut(("... %d lines more"):format(#all - (height - 3)), width)
+      break
+    end
+    page[#page + 1] = columns.cut(line, width)
+  end
+  io.write("\27[H", table.concat(page, "\27[K\r\n"), "\27[K\27[J")
+  io.flush()
+end
+
+local function run_page(wanted, interval)
+  local seen
+  local function watch()
+    io.write "\27[?1049h\27[?25l"
+    repeat
+      seen = state.look(wanted, seen)
+      draw(seen, interval)
+      local key = C.terminal.key(interval)
+    until key == "q" or key == "Q" or key == "\3" or key == "end"
+  end
+  C.terminal.enter()
+  local fine, message = pcall(watch)
+  io.write "\27[?25h\27[?1049l"
+  io.flush()
+  C.terminal.leave()
+  if not fine then error(message, 0) end
+end
+
+local function run_lines(wanted, options)
+  local seen = state.look(wanted)
+  repeat
+    C.terminal.sleep(options.once and MOMENT or options.interval)
+    seen = state.look(wanted, seen)
+    show_text(seen, options.json)
+  until options.once
+  return wanted and #seen.jobs == 0 and 1 or 0
+end
+
+--- Run the command; its exit code.
+---@param wanted? string
+---@param options {once: boolean, json: boolean, interval: number}
+---@return integer
+return function(wanted, options)
+  local page = not (options.once or options.json) and C.system.isatty(1) and C.system.isatty(0)
+  if page then
+    run_page(wanted, options.interval)
+    return 0
+  end
+  return run_lines(wanted, options)
+end

@@ -1,0 +1,86 @@
+--- The jobs as lines of text.
+local columns = require "accelhost.util.columns"
+
+local lines = {}
+
+local function bytes(count)
+  if not count then return "-" end
+  for _, unit in ipairs {"B", "K", "M", "G"} do
+    if count < 999.5 then return (count < 9.95 and unit ~= "B" and "%.1f%s" or "%.0f%s"):format(count, unit) end
+    count = count / 1024
+  end
+  return ("%.1fT"):format(count)
+end
+
+local function seconds(count)
+  if not count then return "-" end
+  if count < 99.5 then return ("%.1f s"):format(count) end
+  if count < 5970 then return ("%.0f min"):format(count / 60) end
+  return ("%.1f h"):format(count / 3600)
+end
+
+local function number(value, format)
+  return value and (value ~= value and "nan" or format:format(value)) or "-"
+end
+
+local function collective(rank)
+  local c = rank.collective
+  return c and ("%s #%d at %s, %s"):format(c.name, c.number, c.site or "?", seconds(c.seconds)) or "-"
+end
+
+-- Heading, text of a rank, whether it stands to the right.
+local cells = {
+  {"RANK", function(rank) return tostring(rank.rank) end, true},
+  {"PID", function(rank) return tostring(rank.pid) end, true},
+  {"STATE", function(rank) return rank.state end},
+  {"STEPS", function(rank) return tostring(rank.steps) end, true},
+  {"STEPS/S", function(rank) return number(rank.step_rate, "%.4g") end, true},
+  {"LOSS", function(rank) return number(rank.loss, "%.5g") end, true},
+  {"MEMORY", function(rank) return bytes(rank.memory) end, true},
+  {"CPU", function(rank) return number(rank.cpu and rank.cpu * 100, "%.0f%%") end, true},
+  {"THR", function(rank) return number(rank.threads, "%d") end, true},
+  {"LAST COLLECTIVE", collective},
+  {"SCRIPT LINE", function(rank) return rank.site or "-" end},
+  {"NOW", function(rank) return rank.doing or "" end},
+}
+
+local function pad(text, width, right)
+  local blanks = (" "):rep(width - columns.of(text))
+  return right and blanks .. text or text .. blanks
+end
+
+local function table_of(job)
+  local rows, widths = {{}}, {}
+  for i, cell in ipairs(cells) do rows[1][i] = cell[1] end
+  for _, rank in ipairs(job.ranks) do
+    local row = {}
+    for i, cell in ipairs(cells) do row[i] = cell[2](rank):gsub("%c", "?") end
+    rows[#rows + 1] = row
+  end
+  for _, row in ipairs(rows) do
+    for i, text in ipairs(row) do widths[i] = math.max(widths[i] or 0, columns.of(text)) end
+  end
+  local made = {}
+  for r, row in ipairs(rows) do
+    local parts = {}
+    for i, text in ipairs(row) do parts[i] = pad(text, widths[i], cells[i][3]) end
+    made[r] = (table.concat(parts, "  "):gsub("%s+$", ""))
+  end
+  return made
+end
+
+--- The lines of what state.look gave.
+---@param seen table
+---@return string[]
+function lines.of(seen)
+  local made = {}
+  for _, job in ipairs(seen.jobs) do
+    if #made > 0 then made[#made + 1] = "" end
+    made[#made + 1] = ("job %d: %s"):format(job.pid, (job.command:gsub("%c", "?")))
+    for _, line in ipairs(table_of(job)) do made[#made + 1] = line end
+  end
+  if #made == 0 then made[1] = "none of your jobs runs on this host" end
+  return made
+end
+
+return lines

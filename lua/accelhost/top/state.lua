@@ -1,0 +1,88 @@
+--- What the ranks of the running jobs do, in the words of `accelhost top`: from two looks at their boards, some time
+--- apart, and from what a rank says that has not come on in between.
+local C = require "accelhost._C"
+
+local state = {}
+
+-- What changes while a rank comes on.
+local function progress_of(rank)
+  local collective = rank.collective
+  return ("%d %d %d"):format(rank.steps, rank.backwards, collective and collective.number or 0)
+end
+
+local function is_waiting(rank)
+  return rank.collective ~= nil and rank.collective.waiting
+end
+
+-- One word: starting, running, waiting (for other ranks), sleeping, stopped, ended, failed, died.
+local function word_for(rank)
+  local process = rank.process_state
+  if rank.board_state ~= "running" then return rank.board_state end
+  if not process then return "died" end
+  if process == "T" or process == "t" then return "stopped" end
+  if is_waiting(rank) then return "waiting" end
+  return process == "R" and "running" or "sleeping"
+end
+
+local function list(ranks)
+  return (#ranks == 1 and "rank " or "ranks ") .. table.concat(ranks, ", ")
+end
+
+-- What a rank does, beyond the word: who it waits for, the script's line, what it says when it is asked.
+local function doing_of(job, rank, before)
+  if rank.state == "waiting" then
+    return #rank.waits_for > 0 and "waits for " .. list(rank.waits_for) or "waits for other ranks"
+  end
+  local stuck = before and before.progress == rank.progress
+  if rank.state == "stopped" or (stuck and (rank.state == "running" or rank.state == "sleeping")) then
+    return C.jobs.doing(job.board, rank.rank)
+  end
+  if rank.backward_of then return "backward of " .. rank.backward_of end
+  return rank.op and "in " .. rank.op or nil
+end
+
+-- Over the time between the looks, or, where few steps fall into it, what the rank itself knows of its last steps.
+local function step_rate(rank, before, seconds)
+  if not rank.step_time then return nil end
+  if rank.step_seconds > math.max(10, 5 * rank.step_time) then return 0 end -- the last step is long ago
+  local steps = before and rank.steps - before.steps or 0
+  return steps >= 5 and steps / seconds or 1 / rank.step_time
+end
+
+local function finish(job, rank, before, seconds)
+  rank.progress = progress_of(rank)
+  rank.state = word_for(rank)
+  rank.doing = doing_of(job, rank, before)
+  rank.step_rate = step_rate(rank, before, seconds)
+  if before and rank.cpu_seconds and before.cpu_seconds and before.pid == rank.pid then
+    rank.cpu = math.max(0, (rank.cpu_seconds - before.cpu_seconds) / seconds)
+  end
+end
+
+local function rank_before(before, pid, number)
+  for _, job in ipairs(before and before.jobs or {}) do
+    if job.pid == pid then return job.ranks[number + 1] end
+  end
+end
+
+--- Look at all jobs, or at those that `wanted` names.
+---@param wanted? string the pid of a launcher (or of a script alone), or a part of its command line
+---@param before? table what an earlier look gave: rates and shares are over the time since then
+---@return table {time = seconds, jobs = {{pid, command, ranks}, ...}}
+function state.look(wanted, before)
+  local now = C.system.now()
+  local seen, own = {time = now, jobs = {}}, C.system.process_id()
+  for _, job in ipairs(C.jobs.look()) do
+    local named = not wanted or tostring(job.pid) == wanted
+      or (not tonumber(wanted) and job.command:find(wanted, 1, true) ~= nil)
+    if job.pid ~= own and named then
+      for _, rank in ipairs(job.ranks) do
+        finish(job, rank, rank_before(before, job.pid, rank.rank), before and now - before.time or 1)
+      end
+      seen.jobs[#seen.jobs + 1] = job
+    end
+  end
+  return seen
+end
+
+return state

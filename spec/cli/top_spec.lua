@@ -1,0 +1,107 @@
+local run = require "spec.support.run"
+local json = require "accelhost".json
+
+local case = "spec/distributed/cases/stuck.lua"
+
+-- Start a job, do something about it in the shell ($job is its pid), end it.
+local function beside(words, script)
+  local shell = "\"$0\" " .. words .. [[ > /dev/null 2>&1 & job=$!
+    ]] .. script .. [[
+
+    kill -KILL $job]]
+  return run.program({"bash", "-c", shell, run.path}, {timeout = 60}).stdout
+end
+
+-- What top says, once it says so of some rank.
+local look = [[
+    for i in $(seq 60); do
+      said=$("$0" top --once --json $job)
+      case $said in *%s*) break;; esac
+      sleep 0.1
+    done
+    printf '%%s\n' "$said"]]
+
+local function ranks_of(words, expected)
+  local job = json.decode(beside(words, look:format(expected))).jobs[1]
+  return job.ranks, job
+end
+
+describe("accelhost top", function()
+  it("shows a rank that was stopped, and who waits for it", function()
+    local ranks, job = ranks_of("launch --num_processes 3 " .. case .. " stop", "stopped")
+    assert.matches("launch %-%-num_processes 3 " .. case:gsub("%p", "%%%0") .. " stop$", job.command)
+    assert.equal(3, #ranks)
+    assert.equal("stopped", ranks[3].state)
+    assert.equal(("is stopped by a signal (kill -CONT %d lets it go on)"):format(ranks[3].pid), ranks[3].doing)
+    assert.equal("waiting", ranks[1].state)
+    assert.same({2}, ranks[1].waits_for)
+    assert.equal("waits for rank 2", ranks[2].doing)
+    assert.equal("barrier", ranks[1].collective.name)
+    assert.equal(2, ranks[1].collective.number)
+    assert.equal(case .. ":20", ranks[1].collective.site)
+    assert.is_true(ranks[1].collective.waiting and ranks[1].collective.seconds > 0)
+    assert.is_false(ranks[3].collective.waiting)
+  end)
+
+  it("shows an endless loop, its line and its processor time", function()
+    local ranks = ranks_of("launch --num_processes 2 " .. case .. " loop", "compiled")
+    assert.equal("runs in compiled code at " .. case .. ":9", ranks[2].doing)
+    assert.is_true(ranks[2].cpu > 0.02)
+  end)
+
+  it("shows a read that never returns", function()
+    local path = os.tmpname()
+    os.remove(path)
+    os.execute("mkfifo " .. path)
+    local ranks = ranks_of("launch --num_processes 2 " .. case .. " read " .. path, "open.of")
+    os.remove(path)
+    assert.equal("sleeping", ranks[2].state)
+    assert.equal(("waits in open of '%s' at %s:11"):format(path, case), ranks[2].doing)
+  end)
+
+  local training = [[-e 'local accelhost = require "accelhost"
+    local model = accelhost.nn.Linear(4, 1)
+    local optimizer = accelhost.optim.SGD(model:parameters(), {lr = 0})
+    while true do
+      model(accelhost.ones(2, 4)):mul(0):add(2.5):sum():backward()
+      optimizer:step()
+    end']]
+
+  it("shows a script that runs without a launcher as a job of one rank: steps, their rate, the loss", function()
+    local ranks = ranks_of(training, "step_rate")
+    assert.equal(1, #ranks)
+    assert.is_true(ranks[1].steps > 1 and ranks[1].step_rate > 0 and ranks[1].backwards >= ranks[1].steps)
+    assert.equal(5, ranks[1].loss)
+    assert.equal("-e:5", ranks[1].site)
+    assert.is_true(ranks[1].memory > 1e6 and ranks[1].threads >= 1)
+    assert.same({}, ranks[1].waits_for)
+  end)
+
+  it("prints a table when it is piped, and each look anew", function()
+    local text = beside(training, [[sleep 1; "$0" top $job --interval 0.2 | head -n 4]])
+    assert.matches("^job %d+: [^\n]*\nRANK +PID +STATE +STEPS +STEPS/S +LOSS +MEMORY +CPU +THR[^\n]*\n"
+      .. " +0 +%d+ [^\n]*%-e:5[^\n]*\njob", text)
+  end)
+
+  it("says that there is no such job", function()
+    local result = run.host({"top", "--once", "no such job"}, {timeout = 20})
+    assert.equal(1, result.code)
+    assert.equal("none of your jobs runs on this host\n", result.stdout)
+    result = run.host({"top", "--once", "one", "two"}, {timeout = 20})
+    assert.equal(2, result.code)
+    assert.matches("^accelhost top: unexpected argument 'two'\n", result.stderr)
+    assert.equal(2, run.host({"top", "--interval", "0"}, {timeout = 20}).code)
+  end)
+
+  local page = [[sleep 1
+    (sleep 1.5; printf q; sleep 1) | script -qec "stty cols 40 rows 6; $0 top $job --interval 0.2; stty -a" /dev/null]]
+
+  it("draws a page on a terminal that ends with q and leaves the terminal as it was", function()
+    local text = beside(training, page)
+    assert.matches("\27%[%?1049h\27%[%?25l\27%[H", text)
+    assert.matches("accelhost top, every 0.2 s; q quits\27%[K\r+\n", text)
+    for line in text:gmatch("\n(RANK[^\r\27]*)") do assert.is_true(#line <= 40) end
+    assert.matches("\27%[%?25h\27%[%?1049l.* icanon.* echo ", text)
+    assert.is_nil(text:find("-echo ", 1, true))
+  end)
+end)

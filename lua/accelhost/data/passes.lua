@@ -95,7 +95,7 @@ function passes.batch_of(value) return noted[value] end
 
 -- Left by break or not: a `for` keeps what it walks in hidden locals of its function for as long as it runs.
 
-local DEEPEST = 200 -- levels of the stack that are looked through
+local DEEPEST = 200 -- levels of the stack that are looked through; below them a loop may still run
 
 --- The coroutine that begins a pass, held weakly; nil for the main program.
 ---@return {coroutine: thread}?
@@ -158,7 +158,7 @@ local function is_walked(pass)
     local info
     if elsewhere then info = debug.getinfo(thread, level, "f") else info = debug.getinfo(level, "f") end
     if not info then break end
-    if each_generator(elsewhere and thread or nil, level, is_it) then return true end
+    if level == DEEPEST or each_generator(elsewhere and thread or nil, level, is_it) then return true end
   end
   -- The main program's stack cannot be seen from within a coroutine.
   return thread == nil and coroutine.running() ~= nil

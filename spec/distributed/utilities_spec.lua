@@ -6,6 +6,17 @@ checks.describe("An accelerator's helpers", "spec/distributed/cases/utilities.lu
 
 describe("Processes whose tensors do not fit", function()
   local run = require "spec.support.run"
+  it("are given up on after the timeout that the script gives", function()
+    local result = run.host({"launch", "--num_processes", 2, "-e", [[
+      local accelhost = require "accelhost"
+      local kwargs = accelhost.InitProcessGroupKwargs{timeout = 1}
+      local accelerator = accelhost.Accelerator{kwargs_handlers = {kwargs}}
+      if accelerator.process_index == 1 then os.execute "sleep 20" end
+      accelerator:wait_for_everyone()]]}, {timeout = 30})
+    assert.equal(4, result.code, result.output)
+    assert.matches("timed out after 1 s", result.stderr)
+  end)
+
   for name, call in pairs {
     reduce = "accelerator:reduce(accelhost.ones(2 + rank))", broadcast = "utils.broadcast(accelhost.ones(2 + rank))",
     gather = "accelerator:gather(accelhost.ones(2, 2 + rank))",

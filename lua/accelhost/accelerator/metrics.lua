@@ -70,7 +70,7 @@ end
 local function gather_objects(value, rows)
   local list = {}
   if C.is_tensor(value) then
-    for i, row in ipairs(kept(value, rows):detach():unbind(0)) do list[i] = row end
+    for i, row in ipairs(kept(value, rows):detach():to({device = "cpu"}):unbind(0)) do list[i] = row end
   elseif type(value) == "table" and (value[1] ~= nil or next(value) == nil) then
     for i = 1, valid_of(#value, rows) do list[i] = value[i] end
   elseif valid_of(1, rows) == 1 then

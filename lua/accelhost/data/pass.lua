@@ -279,7 +279,9 @@ end
 
 local function part_of(pass, fine, ...)
   if not fine then return nil end
-  return {values = {...}, count = select("#", ...), length = pass.length, valid = pass.valid, uneven = pass.uneven}
+  local part = {count = select("#", ...), length = pass.length, valid = pass.valid, uneven = pass.uneven}
+  part.values = {placement.all("cpu", ...)} -- where values travel
+  return part
 end
 
 -- On rank 0: the parts of the next round, one for each rank that gets one; nil at the end.

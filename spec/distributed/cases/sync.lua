@@ -267,6 +267,19 @@ checks.it("has buffers follow a process that still trains", function()
   checks.near(accelhost.ones(3):double(), norm.running_mean, "rank 0's again")
 end)
 
+checks.it("leaves buffers to each process where it is told to", function()
+  local kwargs = accelhost.DistributedDataParallelKwargs {broadcast_buffers = false}
+  for _, handlers in ipairs {{}, {kwargs}} do
+    local accelerator = accelhost.Accelerator {kwargs_handlers = handlers}
+    local norm = nn.BatchNorm1d(3, {momentum = 1}):double()
+    norm.running_var:fill_(rank + 1)
+    accelerator:prepare(norm)
+    checks.same(1, norm.running_var[0]:item(), "rank 0's at first")
+    for _ = 1, 2 do accelerator:backward(norm(accelhost.full({4, 3}, rank + 1):double()):sum()) end
+    checks.same(#handlers == 0 and 1 or rank + 1, norm.running_mean[0]:item())
+  end
+end)
+
 checks.it("refuses to join with models that are not prepared", function()
   local accelerator = accelhost.Accelerator()
   local plain = linear()

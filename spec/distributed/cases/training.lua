@@ -226,6 +226,35 @@ checks.it("puts together what are no tensors, without the rows that do not count
   checks.same(numbers, tensors)
 end)
 
+checks.it("cuts nothing off where the incomplete batches are dropped", function()
+  for _, split in ipairs {false, true} do
+    local accelerator = accelhost.Accelerator {split_batches = split}
+    local batch = split and 4 * size or 4
+    local loader = accelerator:prepare(data.DataLoader(data.TensorDataset(accelhost.arange(99)),
+      {batch_size = batch, drop_last = true}))
+    local count = 0
+    for x in loader do count = count + #accelerator:gather_for_metrics(x) end
+    checks.same(math.floor(99 / (4 * size)) * 4 * size, count)
+  end
+end)
+
+checks.it("gives each process the batch sizes of Accelerate, even or not", function()
+  local function sizes(samples, batch, even)
+    local accelerator = accelhost.Accelerator {even_batches = even}
+    local loader = accelerator:prepare(data.DataLoader(data.TensorDataset(accelhost.ones(samples)),
+      {batch_size = batch}))
+    local list = {}
+    for x in loader do list[#list + 1] = #x end
+    checks.same(#list, #loader)
+    return list
+  end
+  if size ~= 2 then return end
+  checks.same({1, 1}, sizes(3, 1, true))
+  checks.same({2, 2}, sizes(7, 2, true))
+  checks.same(rank == 0 and {1, 1} or {1}, sizes(3, 1, false))
+  checks.same(rank == 0 and {2, 2} or {2, 1}, sizes(7, 2, false))
+end)
+
 checks.it("says that rows are missing where a value does not fit the batch", function()
   local accelerator = accelhost.Accelerator()
   local loader = accelerator:prepare(data.DataLoader(data.TensorDataset(accelhost.arange(3 * size - 1)),

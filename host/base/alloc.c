@@ -35,6 +35,13 @@ static int class_of(size_t bytes, size_t *rounded)
     return 4 * (power - 6) + (int)steps;
 }
 
+size_t ah_block_room(size_t bytes)
+{
+    size_t rounded = bytes;
+    class_of(bytes, &rounded);
+    return rounded;
+}
+
 /* Large blocks start at a huge page's border and ask for huge pages: first touching 100 MiB otherwise takes 27,000
  * faults, a third of the processor time to the first training step. */
 static void *map_huge(size_t rounded)

@@ -38,6 +38,9 @@ int ah_block_alloc(size_t bytes, void **out);
 /* Give a block back; `bytes` is what was asked for. NULL is ignored. */
 void ah_block_free(void *block, size_t bytes);
 
+/* How many bytes a block of at least `bytes` takes. */
+size_t ah_block_room(size_t bytes);
+
 /* Return all cached blocks to the system. */
 void ah_block_trim(void);
 

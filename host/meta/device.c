@@ -1,17 +1,14 @@
 /* Blocks are addresses in a mapping without access, so that whatever reads one on its own ends there and then. They are
  * given out one behind the other, from the beginning again when the mapping is through: only the count of their bytes
- * matters. */
+ * matters, which are those of the CPU's blocks. */
 #include "meta/device.h"
 
 #include <pthread.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "ops/op.h"
 #include "optim/kernels.h"
-
-enum { ALIGNMENT = 64 };
 
 struct meta {
     char *begin;
@@ -44,9 +41,10 @@ static void *reserve(size_t bytes)
 static int allocate(struct ah_device *device, size_t bytes, void **out)
 {
     int status = 0;
-    size_t room = (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+    bool fits = bytes <= meta.bytes;
+    size_t room = fits ? ah_block_room(bytes) : 0;
     pthread_mutex_lock(&meta.lock);
-    if (room < bytes || room > meta.bytes) {
+    if (!fits || room > meta.bytes) {
         status = ah_fail(AH_ENOMEM, "meta: %zu bytes asked for, of addresses for %zu", bytes, meta.bytes);
     } else {
         if (room > meta.bytes - meta.next)
@@ -54,7 +52,7 @@ static int allocate(struct ah_device *device, size_t bytes, void **out)
         *out = meta.begin + meta.next;
         meta.next += room;
         meta.stats.allocations++;
-        meta.stats.live += bytes;
+        meta.stats.live += room;
         meta.stats.peak = meta.stats.live > meta.stats.peak ? meta.stats.live : meta.stats.peak;
     }
     pthread_mutex_unlock(&meta.lock);
@@ -64,7 +62,7 @@ static int allocate(struct ah_device *device, size_t bytes, void **out)
 static void release(struct ah_device *device, void *block, size_t bytes)
 {
     pthread_mutex_lock(&meta.lock);
-    meta.stats.live -= bytes;
+    meta.stats.live -= ah_block_room(bytes);
     pthread_mutex_unlock(&meta.lock);
 }
 

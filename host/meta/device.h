@@ -2,7 +2,8 @@
  *
  * Every op that shapes alone decide runs on it, forward and backward, and takes no time and no memory; what needs
  * values (item, saving, a size that depends on them) is an error. Its memory statistics say what the same program would
- * hold on a device of its own: `accelhost estimate-memory` reads them. Built in, unlike other devices. */
+ * hold on the CPU, but for the workspaces of kernels: `accelhost estimate-memory` reads them. Built in, unlike other
+ * devices. */
 #ifndef AH_META_DEVICE_H
 #define AH_META_DEVICE_H
 

@@ -49,19 +49,19 @@ local function largest(rows, dtype)
 end
 
 local function column(accelhost, what, dtype)
-  local weights, gradients, counts = 0, 0, {}
+  local weights, gradients, shapes = 0, 0, {}
   for _, row in ipairs(what.rows) do
     weights = weights + bytes_of(row, dtype)
     if row.trained then
       gradients = gradients + bytes_of(row, dtype)
-      counts[#counts + 1] = row.numel
+      shapes[#shapes + 1] = row.shape
     end
   end
   local layer, layer_bytes = largest(what.rows, dtype)
   local result = {weights = weights, layer = layer, largest = layer_bytes}
   if not trains[dtype] then return result end
   result.gradients = gradients
-  result.state, result.optimizer = step.optimizer_state(accelhost, what.optimizer, counts, dtype)
+  result.state, result.optimizer = step.optimizer_state(accelhost, what.optimizer, shapes, dtype)
   result.training = weights + gradients + result.state
   if what.inputs then
     local measured = step.measure(accelhost, what.model:to {dtype = dtype}, what.inputs, dtype)

@@ -1,5 +1,5 @@
---- What is to be estimated: a model that a script makes, or tensors in files, as rows {name, layer, numel, bits, float,
---- trained} of weights, in bytes per element where the dtype stays.
+--- What is to be estimated: a model that a script makes, or tensors in files, as rows of weights: {name, layer, shape,
+--- numel, size = bytes of an element, float = its dtype may be another, trained, parameter = not a buffer}.
 local C = require "accelhost._C"
 
 local source = {}
@@ -67,7 +67,8 @@ end
 local function row(name, tensor, trained, parameter)
   return {
     parameter = parameter,
-    name = name, layer = name:match "^(.*)%.[^.]*$" or name, numel = tensor:numel(), size = tensor:element_size(),
+    name = name, layer = name:match "^(.*)%.[^.]*$" or name, numel = tensor:numel(), shape = tensor:shape(),
+    size = tensor:element_size(),
     float = tensor:is_floating_point(), trained = trained,
   }
 end

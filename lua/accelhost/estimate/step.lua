@@ -96,28 +96,41 @@ local function parse_optimizer(text)
   return name or text, options
 end
 
---- The bytes of an optimizer's state for parameters of these counts of elements.
+-- The bytes of all tensors of a table.
+local function bytes_in(value)
+  if C.is_tensor(value) then return value:numel() * value:element_size() end
+  local sum = 0
+  if type(value) == "table" then
+    for _, item in pairs(value) do sum = sum + bytes_in(item) end
+  end
+  return sum
+end
+
+--- The bytes of an optimizer's state for parameters of these shapes.
 ---@param accelhost table the public surface
 ---@param text string its name, and options as in "SGD,momentum=0.9"
----@param counts integer[]
+---@param shapes integer[][]
 ---@param dtype string of the parameters
 ---@return number bytes
 ---@return string name
-function step.optimizer_state(accelhost, text, counts, dtype)
+function step.optimizer_state(accelhost, text, shapes, dtype)
   local name, options = parse_optimizer(text)
   local class = accelhost.optim[name]
   local parameters = {}
-  for i, count in ipairs(counts) do
-    parameters[i] = accelhost.empty({count}, {dtype = dtype, device = "meta"}):requires_grad_()
-    parameters[i].grad = accelhost.empty({count}, {dtype = dtype, device = "meta"})
+  for i, shape in ipairs(shapes) do
+    local sizes = {unpack(shape)}
+    parameters[i] = accelhost.empty(sizes, {dtype = dtype, device = "meta"}):requires_grad_()
+    parameters[i].grad = accelhost.empty(sizes, {dtype = dtype, device = "meta"})
   end
   if #parameters == 0 then return 0, name end
-  local optimizer = class(parameters, options)
-  settle()
-  local before = live()
-  optimizer:step()
-  settle()
-  return live() - before, name
+  local fine, optimizer = pcall(class, parameters, options)
+  local message = optimizer
+  if fine then fine, message = pcall(optimizer.step, optimizer) end
+  if not fine then
+    fail("--optimizer: the state of %s cannot be told from shapes: %s", name,
+      (tostring(message):gsub("^[^:]*:%d+: ", ""):gsub("\n.*", "")))
+  end
+  return bytes_in(optimizer:state_dict().state), name
 end
 
 return step

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cpu/elementwise.h"
+#include "cpu/pair_vector.h"
 
 int ah_elementwise(struct ah_call *c, int inputs, enum ah_dtype in, enum ah_dtype out, bool scalars,
                    const ah_loop *loops, const double *numbers)
@@ -78,139 +79,6 @@ int ah_cpu_mul(struct ah_call *c)
     return ah_elementwise_pair(c, mul_loops);
 }
 
-/* Division and remainders. The integer loops never see a zero divisor (`divide` looks first); the quotient by -1 is
- * written as a negation, because the hardware traps on the smallest integer. */
-
-/* Integers have no infinity to give: PyTorch raises, and the hardware would trap. What counts is the divisor that the
- * loops see: 256 is 0 in uint8. */
-static int refuse_zero_divisor(const struct ah_call *c, enum ah_dtype dtype)
-{
-    struct ah_tensor *divisor = NULL;
-    AH_TRY(ah_contiguous_as(&divisor, ah_args(c, div)->other.tensor, dtype));
-    size_t item = ah_dtype_size(dtype);
-    const char *at = ah_tensor_data(divisor);
-    static const char zero[sizeof(int64_t)];
-    int64_t i = 0;
-    while (i < divisor->numel && memcmp(at + (size_t)i * item, zero, item) != 0)
-        i++;
-    int status = 0;
-    if (i < divisor->numel && c->out[0]->numel > 0) {
-        status = ah_fail(AH_EINVAL, "%s: division of integers by zero (the divisor in %s, at position %lld)",
-                         c->op->name, ah_dtype_name(dtype), (long long)i);
-    }
-    ah_tensor_release(divisor);
-    return status;
-}
-
-static int divide(struct ah_call *c, const ah_loop *loops)
-{
-    enum ah_dtype dtype = ah_call_promote(c, 2);
-    if (!ah_dtype_is_float(dtype))
-        AH_TRY(refuse_zero_divisor(c, dtype));
-    return ah_elementwise_pair(c, loops);
-}
-
-static inline float floor_quotient_f32(float a, float b)
-{
-    if (b == 0)
-        return a / b;
-    float rest = fmodf(a, b), quotient = (a - rest) / b;
-    if (rest != 0 && (b < 0) != (rest < 0))
-        quotient -= 1;
-    if (quotient == 0)
-        return copysignf(0, a / b);
-    float floored = floorf(quotient);
-    return quotient - floored > 0.5f ? floored + 1 : floored;
-}
-
-static inline double floor_quotient_f64(double a, double b)
-{
-    if (b == 0)
-        return a / b;
-    double rest = fmod(a, b), quotient = (a - rest) / b;
-    if (rest != 0 && (b < 0) != (rest < 0))
-        quotient -= 1;
-    if (quotient == 0)
-        return copysign(0, a / b);
-    double floored = floor(quotient);
-    return quotient - floored > 0.5 ? floored + 1 : floored;
-}
-
-static inline int64_t quotient(int64_t a, int64_t b)
-{
-    return b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
-}
-
-static inline int64_t rest_of(int64_t a, int64_t b)
-{
-    return b == -1 ? 0 : a % b;
-}
-
-static inline int64_t floor_quotient(int64_t a, int64_t b)
-{
-    return quotient(a, b) - (rest_of(a, b) != 0 && (a < 0) != (b < 0));
-}
-
-static inline int64_t modulo(int64_t a, int64_t b)
-{
-    int64_t rest = rest_of(a, b);
-    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-}
-
-static inline float modulo_f32(float a, float b)
-{
-    float rest = fmodf(a, b);
-    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-}
-
-static inline double modulo_f64(double a, double b)
-{
-    double rest = fmod(a, b);
-    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-}
-
-#define NUMBER_BINARY(name, int_expr, expr32, expr64)   \
-    LOOP2(name##_u8, uint8_t, uint8_t, int_expr)        \
-    LOOP2(name##_i32, int32_t, int32_t, int_expr)       \
-    LOOP2(name##_i64, int64_t, int64_t, int_expr)       \
-    LOOP2(name##_f32, float, float, expr32)             \
-    LOOP2(name##_f64, double, double, expr64)           \
-    NUMBER_TABLE(name);
-
-NUMBER_BINARY(div_floor, floor_quotient(a, b), floor_quotient_f32(a, b), floor_quotient_f64(a, b))
-NUMBER_BINARY(div_trunc, quotient(a, b), truncf(a / b), trunc(a / b))
-NUMBER_BINARY(remainder, modulo(a, b), modulo_f32(a, b), modulo_f64(a, b))
-NUMBER_BINARY(fmod, rest_of(a, b), fmodf(a, b), fmod(a, b))
-LOOP2(div_f32, float, float, a / b)
-LOOP2(div_f64, double, double, a / b)
-FLOAT_TABLE(div);
-
-int ah_cpu_div(struct ah_call *c)
-{
-    const struct ah_args_div *arg = ah_args(c, div);
-    if (arg->rounding_mode.kind == AH_STRING)
-        return divide(c, arg->rounding_mode.string[0] == 'f' ? div_floor_loops : div_trunc_loops);
-    enum ah_dtype dtype = ah_call_promote(c, 2);
-    if (!ah_dtype_is_float(dtype))
-        dtype = AH_F32;
-    return ah_elementwise(c, 2, dtype, dtype, true, div_loops, NULL);
-}
-
-int ah_cpu_floor_divide(struct ah_call *c)
-{
-    return divide(c, div_floor_loops);
-}
-
-int ah_cpu_remainder(struct ah_call *c)
-{
-    return divide(c, remainder_loops);
-}
-
-int ah_cpu_fmod(struct ah_call *c)
-{
-    return divide(c, fmod_loops);
-}
-
 /* Powers. */
 
 static inline int64_t integer_power(int64_t base, int64_t exponent)
@@ -224,7 +92,12 @@ static inline int64_t integer_power(int64_t base, int64_t exponent)
     return (int64_t)result;
 }
 
-NUMBER_BINARY(pow, integer_power(a, b), powf(a, b), pow(a, b))
+LOOP2(pow_u8, uint8_t, uint8_t, integer_power(a, b))
+LOOP2(pow_i32, int32_t, int32_t, integer_power(a, b))
+LOOP2(pow_i64, int64_t, int64_t, integer_power(a, b))
+LOOP2(pow_f32, float, float, ah_powf(a, b))
+LOOP2(pow_f64, double, double, pow(a, b))
+NUMBER_TABLE(pow);
 
 #define FIXED_POWER(name, expr32, expr64)    \
     LOOP2(name##_f32, float, float, expr32)  \

@@ -107,18 +107,26 @@ static inline float ah_log1pf(float x)
     return w == 1.0f ? x : corrected;
 }
 
+/* e^x for -87 <= x <= 88, where neither the scale nor the result leaves the normal numbers. */
+static inline float ah_exp_middle(float x)
+{
+    float r, p;
+    uint32_t power = ah_exp_parts(x, &r, &p);
+    p = fmaf(r * r, p, r) + 1.0f;
+    return ah_bits_float(ah_float_bits(p) + (power << 23));
+}
+
 static inline float ah_tanhf(float x)
 {
-    float z = x * x;
+    float z = x * x, m = fabsf(x), c = m < 10.0f ? m : 10.0f; /* where it is 1 */
     float p = -5.70498872745e-3f;
     p = fmaf(p, z, 2.06390887954e-2f);
     p = fmaf(p, z, -5.37397155531e-2f);
     p = fmaf(p, z, 1.33314422036e-1f);
     p = fmaf(p, z, -3.33332819422e-1f);
-    float small = fmaf(p * z, x, x);
-    float m = fabsf(x);
-    float large = copysignf(1.0f - 2.0f / (ah_expf(m + m) + 1.0f), x);
-    return m < 0.625f ? small : large;
+    float small = fmaf(p * z, m, m);
+    float large = 1.0f - 2.0f / (ah_exp_middle(c + c) + 1.0f);
+    return copysignf(m < 0.625f || x != x ? small : large, x);
 }
 
 static inline float ah_sigmoidf(float x)
@@ -133,7 +141,7 @@ static inline double ah_sigmoid(double x)
 
 static inline float ah_erff(float x)
 {
-    float t = fabsf(x), s = x * x;
+    float m = fabsf(x), t = m > 4.0f ? 4.0f : m, s = t * t; /* from 4 on it is 1 */
     float r = fmaf(-1.72853470e-5f, t, 3.83197126e-4f);
     float u = fmaf(-3.88396438e-3f, t, 2.42546219e-2f);
     r = fmaf(r, s, u);
@@ -141,7 +149,7 @@ static inline float ah_erff(float x)
     r = fmaf(r, t, -6.34846687e-1f);
     r = fmaf(r, t, -1.28717512e-1f);
     r = fmaf(r, t, -t);
-    float large = copysignf(1.0f - ah_expf(r), x);
+    float large = copysignf(1.0f - ah_exp_middle(r), x);
     float p = -5.96761703e-4f;
     p = fmaf(p, s, 4.99119423e-3f);
     p = fmaf(p, s, -2.67681349e-2f);

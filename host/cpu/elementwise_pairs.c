@@ -2,9 +2,10 @@
  * extremes that pass over nan, whole-number functions and shifts. */
 #include <math.h>
 
+#include "cpu/angle_vector.h"
 #include "cpu/elementwise.h"
 #include "cpu/elementwise_math.h"
-#include "cpu/special_vector.h"
+#include "cpu/pair_vector.h"
 
 #define FLOATS(name, expr32, expr64)             \
     LOOP2(name##_f32, float, float, expr32)      \
@@ -42,9 +43,9 @@ static inline float log2_sum_f32(float x, float y)
 }
 
 FLOATS(atan2, ah_atan2f(a, b), atan2(a, b))
-FLOATS(hypot, hypotf(a, b), hypot(a, b))
+FLOATS(hypot, ah_hypotf(a, b), hypot(a, b))
 FLOATS(copysign, copysignf(a, b), copysign(a, b))
-FLOATS(nextafter, nextafterf(a, b), nextafter(a, b))
+FLOATS(nextafter, ah_nextafterf(a, b), nextafter(a, b))
 FLOATS(logaddexp, log_sum_f32(a, b), log_sum(a, b))
 FLOATS(logaddexp2, log2_sum_f32(a, b), log2_sum(a, b))
 FLOATS(xlogy, b != b ? b : a == 0 ? 0 : a *ah_logf(b), b != b ? b : a == 0 ? 0 : a *log(b))

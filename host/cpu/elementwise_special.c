@@ -2,6 +2,7 @@
  * functions (cpu/special.h, those of float32 in cpu/special_vector.h), and tests of single values. */
 #include <math.h>
 
+#include "cpu/angle_vector.h"
 #include "cpu/elementwise.h"
 #include "cpu/elementwise_math.h"
 #include "cpu/special.h"

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cpu/angle_vector.h"
 #include "cpu/elementwise.h"
 #include "cpu/elementwise_math.h"
 #include "cpu/special_vector.h"

@@ -116,6 +116,17 @@ describe("an accelerator", function()
     assert.equal("Accelerator(process 0 of 1, " .. device .. ")", tostring(accelhost.Accelerator()))
   end)
 
+  it("refuses what would be silently left out", function()
+    local accelerator = accelhost.Accelerator()
+    assert.error_matches(function() accelerator:prepare {nn.Linear(1, 1)} end,
+      "argument 1 is a table that holds a Linear: give the objects themselves")
+    assert.error_matches(function() accelerator:gather_for_metrics() end, "expected values, got nothing")
+    assert.error_matches(function() accelerator:gather_for_metrics(nil) end, "got nil")
+    assert.error_matches(function() accelerator.sync_gradients = 1 end, "sync_gradients: expected true or false")
+    assert.error_matches(function() accelerator.gradient_state.sync_gradients = true end, "GradientState")
+    assert.matches("^GradientState%(sync_gradients=true, num_steps=1%)$", tostring(accelerator.gradient_state))
+  end)
+
   it("names an unknown field, read or written", function()
     local accelerator = accelhost.Accelerator()
     assert.error_matches(function() return accelerator.is_main_proces end, "is_main_proces.*mean 'is_main_process'")

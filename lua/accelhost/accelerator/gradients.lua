@@ -111,7 +111,7 @@ return function(Accelerator)
     self._step = self._step + 1
     self._micro_step = (self._micro_step or 0) + 1
     local last = loader ~= nil and loader.end_of_dataloader and self._accumulation.sync_with_dataloader
-    self.sync_gradients = last or self._step % self.gradient_accumulation_steps == 0
+    self._synchronises = last or self._step % self.gradient_accumulation_steps == 0
     if self.sync_gradients then self._step = 0 end
     if type(fn) == "function" then return fn(unpack({...}, 1, count - 1)) end
   end
@@ -208,10 +208,13 @@ return function(Accelerator)
     function(self, steps)
       self._accumulation.num_steps = arguments.check("Accelerator", "gradient_accumulation_steps", "count", steps)
     end)
+  class.property(Accelerator, "sync_gradients", function(self) return self._synchronises end, function(self, sync)
+    self._synchronises = arguments.check("Accelerator", "sync_gradients", "flag", sync)
+  end)
   class.property(Accelerator, "step", function(self) return self._step end)
 
   return function(self)
-    self.sync_gradients = true
+    self._synchronises = true
     self._joining, self._rounds = false, 0
     self._step = 0             -- micro-steps since the last window ended
     self._micro_step = false   -- number of the one that accumulate began, false while it is not used

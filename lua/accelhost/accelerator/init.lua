@@ -94,7 +94,7 @@ function Accelerator:init(...)
   local given = options.read(...)
   for name, value in pairs {
     device = given.cpu and "cpu" or C.device.get_default_device(),
-    sync_gradients = true,
+    _synchronises = true,
     mixed_precision = given.mixed_precision,
     step_scheduler_with_optimizer = given.step_scheduler_with_optimizer,
     scheduler_steps = given.scheduler_steps,

@@ -69,6 +69,7 @@ end
 -- Lists, or the rows of tensors, put together.
 local function gather_objects(value, rows)
   local list = {}
+  if value == nil then arguments.fail "gather_for_metrics: expected a tensor, a list or another value, got nil" end
   if C.is_tensor(value) then
     for i, row in ipairs(kept(value, rows):detach():to({device = "cpu"}):unbind(0)) do list[i] = row end
   elseif type(value) == "table" and (value[1] ~= nil or next(value) == nil) then
@@ -106,6 +107,7 @@ return function(Accelerator)
   ---@return any ... one for each value
   function Accelerator:gather_for_metrics(...)
     local options, count = options_of(...)
+    if count == 0 then arguments.fail "gather_for_metrics: expected values, got nothing" end
     local rows = rows_of(self, options.batch)
     local results = {...}
     for i = 1, count do

@@ -107,6 +107,17 @@ local function placements(self, list, count)
   return placed
 end
 
+-- A table of objects would pass through as it is, and nobody would prepare them.
+local function check_table(value, place)
+  if type(value) ~= "table" or getmetatable(value) ~= nil then return end
+  for _, item in pairs(value) do
+    if kind_of(item) then
+      arguments.fail("prepare: argument %d is a table that holds %s: give the objects themselves (unpack)", place,
+        arguments.describe(item))
+    end
+  end
+end
+
 -- One object made ready: what it became the first time, when it is prepared again.
 local function one(self, kind, object, placed, ...)
   if kind == "model" then forget_stale(self, object) end
@@ -145,6 +156,7 @@ return function(Accelerator)
     for _, round in ipairs {{model = true, loader = true, optimizer = true}, {scheduler = true}} do
       for i = 1, count do
         local kind = kind_of(results[i])
+        if not kind then check_table(results[i], i) end
         if kind and round[kind] then results[i] = one(self, kind, results[i], placed[i]) end
       end
     end

@@ -45,6 +45,7 @@ end
 ---@field backend string? what the processes speak by
 ---@field initialized boolean
 local PartialState = class.strict(class.new "PartialState", {"backend"})
+PartialState.__newindex = class.assign
 state.PartialState = PartialState
 
 local read_partial = arguments.signature("PartialState", {{"cpu: flag", false}})
@@ -56,9 +57,9 @@ local read_partial = arguments.signature("PartialState", {{"cpu: flag", false}})
 ---@param cpu? boolean use the CPU whatever the default device
 function PartialState:init(...)
   local cpu = read_partial(...)
-  self.device = cpu and "cpu" or C.device.get_default_device()
-  self.backend = comm.size() > 1 and comm.backend() or nil
-  self.initialized = true
+  rawset(self, "device", cpu and "cpu" or C.device.get_default_device())
+  rawset(self, "backend", comm.size() > 1 and comm.backend() or nil)
+  rawset(self, "initialized", true)
   self._trigger = false
 end
 
@@ -88,7 +89,7 @@ local read_state = arguments.signature("AcceleratorState", {{"mixed_precision: '
 function AcceleratorState:init(...)
   local precision, cpu = read_state(...)
   PartialState.init(self, cpu)
-  self.mixed_precision = precision
+  rawset(self, "mixed_precision", precision)
 end
 
 ---@class GradientState
@@ -102,11 +103,16 @@ end
 ---@field end_of_dataloader boolean is its batch the last one?
 ---@field remainder integer samples of its last round that are no full round, -1 when that is not known
 local GradientState = class.strict(class.new "GradientState")
+GradientState.__newindex = class.assign
 
 --- Where an accelerator stands in its window and its loops: what `accelerator.gradient_state` is.
 ---@param accelerator Accelerator
 function GradientState:init(accelerator)
   self._accelerator = accelerator
+end
+
+function GradientState:__tostring()
+  return ("GradientState(sync_gradients=%s, num_steps=%d)"):format(tostring(self.sync_gradients), self.num_steps)
 end
 
 for _, name in ipairs {"num_steps", "adjust_scheduler", "sync_with_dataloader", "sync_each_batch"} do

@@ -30,6 +30,10 @@ function LocalSGD:init(...)
   self.num_steps = 0
 end
 
+function LocalSGD:__tostring()
+  return ("LocalSGD(local_sgd_steps=%d, enabled=%s)"):format(self.local_sgd_steps, tostring(self.enabled))
+end
+
 local function is_on(self) return self.enabled and comm.size() > 1 end
 
 --- Run fn, a training loop; at its end the weights become their mean. A collective.

@@ -43,6 +43,21 @@ static int decode_image(lua_State *L)
     return 1;
 }
 
+/* encode_png(uint8 [channels, rows, columns]) -> the bytes of the file */
+static int encode_png(lua_State *L)
+{
+    struct ah_tensor *image = ah_check_tensor(L, 1);
+    unsigned char *bytes = NULL;
+    size_t count = 0;
+    ah_check(L, ah_tensor_row_major(image));
+    if (!ah_on_cpu(image) || !ah_tensor_is_contiguous(image))
+        return ah_raise_text(L, "encode_png: expected a contiguous image on the CPU");
+    ah_check(L, ah_image_encode_png(&bytes, &count, image));
+    lua_pushlstring(L, (const char *)bytes, count);
+    free(bytes);
+    return 1;
+}
+
 /* list_folder(path) -> table of the names in it */
 static int list_folder(lua_State *L)
 {
@@ -119,7 +134,7 @@ void ah_add_images(lua_State *L)
 {
     static const luaL_Reg list[] = {
         {"read_image", read_image}, {"decode_image", decode_image}, {"list_folder", list_folder}, {"resize", resize},
-        {"warp", warp},             {NULL, NULL},
+        {"warp", warp},             {"encode_png", encode_png},     {NULL, NULL},
     };
     luaL_register(L, NULL, list);
 }

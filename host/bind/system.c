@@ -1,5 +1,6 @@
 /* accelhost._C.system: threads, memory, time, errors. */
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/level.h"
@@ -76,6 +77,23 @@ static int empty_cache(lua_State *L)
 static int now(lua_State *L)
 {
     lua_pushnumber(L, (double)ah_now_ns() * 1e-9);
+    return 1;
+}
+
+/* wall_time() -> seconds since 1970 */
+static int wall_time(lua_State *L)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_REALTIME, &time);
+    lua_pushnumber(L, (double)time.tv_sec + (double)time.tv_nsec * 1e-9);
+    return 1;
+}
+
+static int host_name(lua_State *L)
+{
+    char name[256] = "";
+    gethostname(name, sizeof name - 1);
+    lua_pushstring(L, name);
     return 1;
 }
 
@@ -180,6 +198,8 @@ int ah_open_system(lua_State *L)
          *     accelhost.memory_stats().cached  --> 0 */
         {"empty_cache", empty_cache, ""},
         {"now", now, ""},
+        {"wall_time", wall_time, ""},
+        {"host_name", host_name, ""},
         {"collect_stress", collect_stress, "on:b"},
         {"process_id", process_id, ""},
         {"raise", raise, "text:s"},

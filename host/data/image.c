@@ -1,4 +1,4 @@
-/* The door to the decoders: tells formats apart by their first bytes, opens the plugin once. */
+/* The door to the codecs: tells formats apart by their first bytes, opens the plugin once. */
 #include "data/image.h"
 
 #include <string.h>
@@ -30,6 +30,16 @@ int ah_image_decode(struct ah_tensor **out, const void *bytes, size_t count, enu
         return ah_fail(AH_EIO, "neither PNG nor JPEG (%zu bytes)", count);
     AH_TRY(open_codecs(&codecs));
     return png ? codecs->decode_png(out, bytes, count, mode) : codecs->decode_jpeg(out, bytes, count, mode);
+}
+
+int ah_image_encode_png(unsigned char **out, size_t *count, const struct ah_tensor *image)
+{
+    const struct ah_image_codecs *codecs = NULL;
+    if (image->dtype != AH_U8 || image->ndim != 3 || image->size[0] < 1 || image->size[0] > 4 || image->numel == 0)
+        return ah_fail(AH_EINVAL, "expected a uint8 image [1 to 4 channels, rows, columns], got %s %s",
+                       ah_dtype_name(image->dtype), ah_shape(image));
+    AH_TRY(open_codecs(&codecs));
+    return codecs->encode_png(out, count, image);
 }
 
 int ah_image_check(int64_t channels, int64_t rows, int64_t columns, size_t count)

@@ -1,6 +1,6 @@
-/* Image files: PNG and JPEG bytes to uint8 tensors [channels, rows, columns].
+/* Image files: PNG and JPEG bytes to uint8 tensors [channels, rows, columns], and such tensors to PNG bytes.
  *
- * The decoders (libpng, libjpeg) are in the plugin accelhost-image.so, which exports its `struct ah_image_codecs` as
+ * The codecs (libpng, libjpeg) are in the plugin accelhost-image.so, which exports its `struct ah_image_codecs` as
  * `ah_image_plugin` and is opened with the first image. Everything is checked against what the bytes can hold, so a
  * damaged or hostile file ends in an error text and nothing else. */
 #ifndef AH_DATA_IMAGE_H
@@ -14,7 +14,7 @@
 enum ah_image_mode { AH_IMAGE_UNCHANGED, AH_IMAGE_GRAY, AH_IMAGE_GRAY_ALPHA, AH_IMAGE_RGB, AH_IMAGE_RGB_ALPHA };
 
 enum {
-    AH_IMAGE_ABI = 1,
+    AH_IMAGE_ABI = 2,
     AH_IMAGE_MOST = 1 << 30, /* bytes of a decoded image */
 };
 
@@ -22,10 +22,15 @@ struct ah_image_codecs {
     unsigned abi; /* AH_IMAGE_ABI of the headers that the plugin was built with */
     int (*decode_png)(struct ah_tensor **out, const void *bytes, size_t count, enum ah_image_mode mode);
     int (*decode_jpeg)(struct ah_tensor **out, const void *bytes, size_t count, enum ah_image_mode mode);
+    int (*encode_png)(unsigned char **out, size_t *count, const struct ah_tensor *image);
 };
 
 /* AH_EIO says what is wrong with the bytes, AH_EINVAL that there is no plugin. */
 int ah_image_decode(struct ah_tensor **out, const void *bytes, size_t count, enum ah_image_mode mode);
+
+/* The PNG file of a uint8 image [channels, rows, columns] of 1 to 4 channels, contiguous on the CPU; to be freed by the
+ * caller. AH_EINVAL also says that there is no plugin. */
+int ah_image_encode_png(unsigned char **out, size_t *count, const struct ah_tensor *image);
 
 /* For the decoders: can a file of `count` bytes hold such an image (else AH_EIO), a tensor for it, and its lines of
  * interleaved bytes into the tensor. */

@@ -71,6 +71,7 @@ local lazy = {
   nn = {"accelhost.nn"},
   linalg = {"accelhost.linalg"},
   optim = {"accelhost.optim"},
+  track = {"accelhost.track"},
   data = {"accelhost.data"},
   autograd = {"accelhost.autograd"},
   special = {"accelhost.special"},

@@ -40,6 +40,7 @@ local values = {
   Net = function() return Net end,
   input = function(env) return env.x end,
   model = function(env) return env.net end,
+  writer = function() return accelhost.track.SummaryWriter(os.tmpname() .. ".runs") end,
   local_sgd = function(env) return accelhost.LocalSGD(env.accelerator, env.net, 8) end,
   batch = function(env) return env.images end,
   -- For linear algebra.

@@ -32,7 +32,10 @@ describe("The options", function()
       gradient_accumulation_plugin = {num_steps = 2}, scheduler_steps = "per_process",
       kwargs_handlers = {accelhost.DistributedDataParallelKwargs {bucket_cap_mb = 0.01}},
     },
-    with = {step_scheduler_with_optimizer = {gradient_accumulation_steps = 2}, even_batches = {split_batches = true}},
+    with = {
+      step_scheduler_with_optimizer = {gradient_accumulation_steps = 2}, even_batches = {split_batches = true},
+      log_with = {project_dir = "run"},
+    },
     refused = {mixed_precision = "fp16"},
     inert = {cpu = "ranks have nothing but the CPU to run on"},
   })
@@ -86,7 +89,8 @@ describe("An accelerator", function()
 
   it("shows what it was made with", function()
     local accelerator = accelhost.Accelerator {
-      dataloader_config = {dispatch_batches = true, use_seedable_sampler = true, data_seed = 4}, log_with = {"csv", {}},
+      dataloader_config = {dispatch_batches = true, use_seedable_sampler = true, data_seed = 4},
+      log_with = {"csv", "jsonl"},
       project_config = accelhost.ProjectConfiguration {project_dir = "run", iteration = 3},
       gradient_accumulation_plugin = {num_steps = 3, sync_with_dataloader = false},
     }

@@ -51,6 +51,7 @@ local options = require "accelhost.accelerator.options"
 ---@field save_iteration integer the number of the next state that is saved by number
 ---@field should_save_model boolean is this the process that writes models?
 ---@field log_with any[] the trackers' names, or the trackers
+---@field trackers GeneralTracker[] those that init_trackers has started; none on other processes than the main one
 ---@field ddp_handler DistributedDataParallelKwargs
 local Accelerator = class.strict(class.new "Accelerator")
 
@@ -65,6 +66,7 @@ end
 local subjects = {}
 for _, name in ipairs {
   "fields", "prepare", "gradients", "precision", "metrics", "processes", "checkpoint", "saving", "signals",
+  "tracking",
 } do
   subjects[#subjects + 1] = require("accelhost.accelerator." .. name)(Accelerator)
 end
@@ -80,7 +82,8 @@ end
 ---@param dataloader_config? DataLoaderConfiguration|table how prepared loaders share their batches
 ---@param rng_types? string[] what rank 0 tells the others when a pass begins: "generator", a loader's draw (default),
 --- and "torch", the state of the global generator
----@param log_with? any names of trackers, or trackers
+---@param log_with? any "tensorboard", "jsonl", "csv", the name of a registered class, "all" for all of them, an
+--- object of a subclass of GeneralTracker, a plain table with a `name` and functions, or a list; see init_trackers
 ---@param project_dir? string folder of the run's files
 ---@param project_config? ProjectConfiguration|table
 ---@param gradient_accumulation_plugin? GradientAccumulationPlugin|table in place of gradient_accumulation_steps

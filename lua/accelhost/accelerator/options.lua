@@ -1,9 +1,11 @@
 --- What an accelerator is made with: the constructor's arguments as one table, checked against each other.
 local C = require "accelhost._C"
+local GeneralTracker = require "accelhost.track.tracker"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local configuration = require "accelhost.accelerator.configuration"
 local launched = require "accelhost.util.launched"
+local registry = require "accelhost.track.registry"
 
 local fail = arguments.fail
 local options = {}
@@ -132,15 +134,34 @@ local function read_rng_types(given)
   return types
 end
 
--- Trackers: a name, an object or a list of them.
-local function read_trackers(given)
-  local value = given.log_with
-  if value == nil then return {} end
-  if type(value) == "table" and getmetatable(value) == nil and value[1] ~= nil then return value end
-  if type(value) ~= "string" and type(value) ~= "table" then
-    fail("Accelerator: log_with: expected a name, a tracker or a table of them, got %s", arguments.describe(value))
+-- A name, "all", or an object, as items of log_with.
+local function add_tracker(list, item, what)
+  if registry.is_tracker(item) then
+    list[#list + 1] = GeneralTracker.check(what, item)
+  elseif item == "all" then
+    for _, name in ipairs(registry.names()) do list[#list + 1] = name end
+  elseif type(item) == "string" then
+    registry.class_of(what, item)
+    list[#list + 1] = item
+  else
+    fail("%s: expected a name, a tracker or a table of them, got %s", what, arguments.describe(item))
   end
-  return {value}
+end
+
+local function read_trackers(value, logging_dir)
+  local what, list, seen = "Accelerator: log_with", {}, {}
+  if value == nil then return list end
+  local is_list = type(value) == "table" and getmetatable(value) == nil and value[1] ~= nil
+  for _, item in ipairs(is_list and value or {value}) do add_tracker(list, item, what) end
+  for _, item in ipairs(list) do
+    local name = type(item) == "string" and item or item.name
+    if seen[name] then fail("%s: '%s' is there twice", what, name) end
+    seen[name] = true
+    if type(item) == "string" and registry.class_of(what, item).requires_logging_directory and not logging_dir then
+      fail("%s: '%s' needs a folder: give project_dir, or logging_dir in project_config", what, name)
+    end
+  end
+  return list
 end
 
 --- The arguments by name, with the objects that were made of them: dataloader_config, project_configuration,
@@ -155,8 +176,8 @@ function options.read(...)
   end
   settle(given, kinds_of)
   given.dataloader_config, given.project_configuration = read_loaders(given), read_project(given)
-  given.accumulation, given.rng_types, given.log_with = read_accumulation(given), read_rng_types(given),
-    read_trackers(given)
+  given.accumulation, given.rng_types = read_accumulation(given), read_rng_types(given)
+  given.log_with = read_trackers(given.log_with, given.project_configuration.logging_dir)
   for name, handler in pairs(read_handlers(given)) do given[name] = handler end
   local seconds = given.init_handler and given.init_handler.timeout
   if seconds then C.comm.timeout(seconds) end

@@ -59,7 +59,10 @@ local rows = {
   {"accelerate", "gradient_state GradientState AcceleratorState PartialState", "as the fields of an Accelerator"},
   {"accelerate", "DistributedType init_distributed", "as accelerator:prepare in several processes"},
   {"accelerate", "prepare_model prepare_optimizer prepare_data_loader prepare_scheduler", "as accelerator:prepare"},
-  {"accelerate", "init_trackers get_tracker log end_training", "trackers of experiments"},
+  {"torch.utils.tensorboard", "add_figure add_video add_audio add_graph add_embedding add_pr_curve.* add_mesh "
+    .. "add_tensor add_custom_scalars.* add_onnx_graph add_image_with_boxes add_histogram_raw",
+    "accelhost.track.SummaryWriter keeps scalars, histograms, images, texts and hyperparameters"},
+  {"torch.utils.tensorboard", "SummaryWriter FileWriter RecordWriter", "as accelhost.track.SummaryWriter"},
   {"accelerate", "on_main_process on_local_main_process on_last_process on_process",
     "as if accelerator.is_main_process then ... end"},
   {"accelerate", "skip_first_batches", "as loader:skip_first_batches(count)"},

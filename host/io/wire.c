@@ -1,0 +1,121 @@
+/* The wire format of protocol buffers: a key (number and type), then a varint, 4 or 8 bytes, or a counted text. Every
+ * length is checked against what is left before it is used. */
+#include "io/wire.h"
+
+#include <string.h>
+
+#include "base/status.h"
+
+uint64_t ah_wire_little(const unsigned char *at, int count)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < count; i++)
+        value |= (uint64_t)at[i] << (8 * i);
+    return value;
+}
+
+void ah_wire_put_little(unsigned char *to, uint64_t value, int count)
+{
+    for (int i = 0; i < count; i++)
+        to[i] = (unsigned char)(value >> (8 * i));
+}
+
+int ah_wire_varint(struct ah_wire *message, uint64_t *out)
+{
+    uint64_t value = 0;
+    if (message->at == message->end)
+        return 0;
+    for (int shift = 0; shift < 64 && message->at < message->end; shift += 7) {
+        unsigned char byte = *message->at++;
+        value |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80) {
+            *out = value;
+            return 1;
+        }
+    }
+    return ah_fail(AH_EIO, "a number without end");
+}
+
+static int take(struct ah_wire *message, uint64_t count, struct ah_wire *out)
+{
+    if (count > (uint64_t)(message->end - message->at))
+        return ah_fail(AH_EIO, "a field of %llu bytes where %td are left", (unsigned long long)count,
+                       message->end - message->at);
+    *out = (struct ah_wire){message->at, message->at + count};
+    message->at += count;
+    return 1;
+}
+
+int ah_wire_next(struct ah_wire *message, struct ah_wire_field *out)
+{
+    uint64_t key = 0, length = 0;
+    int status = ah_wire_varint(message, &key);
+    if (status <= 0)
+        return status;
+    *out = (struct ah_wire_field){.number = key >> 3, .type = (enum ah_wire_type)(key & 7)};
+    switch (out->type) {
+    case AH_WIRE_VARINT:
+        status = ah_wire_varint(message, &out->value);
+        break;
+    case AH_WIRE_BYTES:
+        status = ah_wire_varint(message, &length);
+        return status > 0 ? take(message, length, &out->bytes) : status < 0 ? status : ah_fail(AH_EIO, "a cut field");
+    case AH_WIRE_FIXED64:
+    case AH_WIRE_FIXED32:
+        length = out->type == AH_WIRE_FIXED64 ? 8 : 4;
+        AH_TRY(take(message, length, &out->bytes));
+        out->value = ah_wire_little(out->bytes.at, (int)length);
+        return 1;
+    default:
+        return ah_fail(AH_EIO, "a field of type %d", (int)(key & 7));
+    }
+    return status ? status : ah_fail(AH_EIO, "a cut field");
+}
+
+static size_t put_varint(unsigned char *to, uint64_t value)
+{
+    size_t count = 0;
+    for (; value >= 0x80; value >>= 7)
+        to[count++] = (unsigned char)(value | 0x80);
+    to[count++] = (unsigned char)value;
+    return count;
+}
+
+size_t ah_wire_put(unsigned char *to, unsigned number, enum ah_wire_type type, uint64_t value)
+{
+    size_t count = put_varint(to, (uint64_t)number << 3 | type);
+    if (type == AH_WIRE_VARINT || type == AH_WIRE_BYTES)
+        return count + put_varint(to + count, value);
+    int size = type == AH_WIRE_FIXED64 ? 8 : 4;
+    ah_wire_put_little(to + count, value, size);
+    return count + (size_t)size;
+}
+
+uint64_t ah_wire_double(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+uint64_t ah_wire_float(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+double ah_wire_to_double(uint64_t bits)
+{
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+float ah_wire_to_float(uint64_t bits)
+{
+    uint32_t half = (uint32_t)bits;
+    float value;
+    memcpy(&value, &half, sizeof value);
+    return value;
+}

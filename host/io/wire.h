@@ -1,0 +1,42 @@
+/* Protocol buffers as bytes: the fields of a message, one after the other. What they mean is known elsewhere. */
+#ifndef AH_IO_WIRE_H
+#define AH_IO_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum ah_wire_type { AH_WIRE_VARINT = 0, AH_WIRE_FIXED64 = 1, AH_WIRE_BYTES = 2, AH_WIRE_FIXED32 = 5 };
+
+struct ah_wire {
+    const unsigned char *at, *end;
+};
+
+struct ah_wire_field {
+    uint64_t number;
+    enum ah_wire_type type;
+    uint64_t value;       /* a varint, or the bits of a fixed field */
+    struct ah_wire bytes; /* of AH_WIRE_BYTES: a text, or a message of its own; borrowed */
+};
+
+/* The next field: 1, 0 at the end of the message, AH_EIO when it is damaged (groups count as that). */
+int ah_wire_next(struct ah_wire *message, struct ah_wire_field *out);
+
+/* A varint that is not a field: of a packed list. As ah_wire_next. */
+int ah_wire_varint(struct ah_wire *message, uint64_t *out);
+
+/* Write a field, or for AH_WIRE_BYTES what stands before its bytes, whose count is `value`. Returns the bytes written,
+ * at most AH_WIRE_MOST. */
+enum { AH_WIRE_MOST = 20 };
+size_t ah_wire_put(unsigned char *to, unsigned number, enum ah_wire_type type, uint64_t value);
+
+/* Bits of floating-point fields, and back. */
+uint64_t ah_wire_double(double value);
+uint64_t ah_wire_float(float value);
+double ah_wire_to_double(uint64_t bits);
+float ah_wire_to_float(uint64_t bits);
+
+/* `count` bytes at `at`, the lowest first, as one number. */
+uint64_t ah_wire_little(const unsigned char *at, int count);
+void ah_wire_put_little(unsigned char *to, uint64_t value, int count);
+
+#endif

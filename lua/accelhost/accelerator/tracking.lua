@@ -1,0 +1,163 @@
+--- Trackers: where the numbers of a run go. Only the main process has any.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
+local registry = require "accelhost.track.registry"
+
+local fail = arguments.fail
+local comm = C.comm
+
+-- What get_tracker gives on other processes: whatever is called does nothing and gives nothing.
+local blank = setmetatable({}, {
+  __index = function() return function() end end,
+  __newindex = function() end,
+  __call = function() end,
+  __tostring = function() return "GeneralTracker(of the main process only)" end,
+})
+
+local function name_of(tracker) return type(tracker) == "string" and tracker or tracker.name end
+
+local read_init = arguments.signature("init_trackers", {
+  "project_name: string", {"config: table"}, {"init_kwargs: table"},
+})
+local read_get = arguments.signature("get_tracker", {"name: string", {"unwrap: flag", false}})
+local read_log = arguments.signature("log", {"values: table", {"step: integer"}, {"log_kwargs: table"}})
+local read_images = arguments.signature("log_images", {"values: table", {"step: integer"}, {"log_kwargs: table"}})
+
+-- A table of options by tracker: each has to be for one that there is.
+local function check_options(what, name, options, trackers)
+  local known = {}
+  for i, tracker in ipairs(trackers) do known[i] = name_of(tracker) end
+  arguments.check_names(("%s: %s"):format(what, name), options or {}, known)
+  for _, tracker in ipairs(arguments.sorted_keys(options or {})) do
+    arguments.check(("%s: %s"):format(what, name), tracker, "table", options[tracker])
+  end
+end
+
+-- The tracker of an item of log_with.
+local function make(self, item, project, options)
+  if type(item) ~= "string" then return item end
+  local made = registry.class_of("init_trackers", item)
+  return made(project, made.requires_logging_directory and self.logging_dir or nil, options)
+end
+
+local function started(self, what)
+  if not self._trackers[1] then
+    fail("%s: there are no trackers: %s", what, self.log_with[1] and "init_trackers starts them"
+      or 'log_with = "tensorboard", "jsonl", "csv" or "all" names some')
+  end
+  return self._trackers
+end
+
+--- Give the Accelerator class its trackers.
+---@param Accelerator table
+---@return fun(self: Accelerator) begin
+return function(Accelerator)
+  class.property(Accelerator, "trackers", function(self) return self._trackers end)
+
+  --- Make the trackers that log_with names, and start them: on the main process; on others nothing happens.
+  --
+  --   local own = accelhost.Accelerator{log_with = "all", project_dir = os.tmpname() .. ".runs"}
+  --   own:init_trackers("mnist", {lr = 0.1, optimizer = "sgd"})
+  ---@param project_name string the folder of the run in logging_dir
+  ---@param config? table<string, any> what the run is configured with: numbers, booleans, texts
+  ---@param init_kwargs? table<string, table> options by tracker, such as {jsonl = {purge_step = 100}}: a run that is
+  --- resumed goes on from there, what was logged from that step on goes away
+  function Accelerator:init_trackers(...)
+    local project, config, init_kwargs = read_init(...)
+    local what = "init_trackers"
+    if project == "" or project:find "^%.%.?$" or project:find "%z" then
+      fail("%s: project_name: expected the name of a folder, got '%s'", what, project)
+    end
+    check_options(what, "init_kwargs", init_kwargs, self.log_with)
+    if comm.rank() > 0 then return end
+    self:_finish_trackers()
+    for _, item in ipairs(self.log_with) do
+      local tracker = make(self, item, project, init_kwargs and init_kwargs[name_of(item)])
+      if tracker.start then tracker:start() end
+      self._trackers[#self._trackers + 1] = tracker
+    end
+    for _, tracker in ipairs(config and self._trackers or {}) do
+      if tracker.store_init_configuration then tracker:store_init_configuration(config) end
+    end
+  end
+
+  --- The tracker of a name; on other processes than the main one an object all of whose methods do nothing.
+  --
+  --   local own = accelhost.Accelerator{log_with = "tensorboard", project_dir = os.tmpname() .. ".runs"}
+  --   own:init_trackers "mnist"
+  --   own:get_tracker("tensorboard", {unwrap = true}):add_histogram("noise", accelhost.randn(100), 1)
+  ---@param name string
+  ---@param unwrap? boolean what it writes with, such as the SummaryWriter
+  ---@return any
+  function Accelerator:get_tracker(...)
+    local name, unwrap = read_get(...)
+    if comm.rank() > 0 then return blank end
+    local known = {}
+    for _, tracker in ipairs(started(self, "get_tracker")) do
+      if tracker.name == name then return unwrap and tracker.tracker or tracker end
+      known[#known + 1] = tracker.name
+    end
+    return fail("get_tracker: there is no tracker '%s' (there are: %s)%s", name, table.concat(known, ", "),
+      arguments.did_you_mean(name, known))
+  end
+
+  --- Give values to all trackers: numbers, booleans, texts, tensors of one element, and tables of them by name (curves
+  --- of one plot). On other processes than the main one nothing happens.
+  --
+  --   local own = accelhost.Accelerator{log_with = "jsonl", project_dir = os.tmpname() .. ".runs"}
+  --   own:init_trackers "mnist"
+  --   own:log({loss = 0.25, accuracy = {train = 0.9, valid = 0.8}}, {step = 1})
+  --
+  -- They are written before it returns. A tensor is read by it, so log what was gathered or is this process's own.
+  ---@param values table<string, any>
+  ---@param step? integer
+  ---@param log_kwargs? table<string, table> options by tracker, such as {tensorboard = {walltime = 12}}
+  function Accelerator:log(...)
+    local values, step, log_kwargs = read_log(...)
+    if comm.rank() > 0 then return end
+    local trackers = started(self, "log")
+    check_options("log", "log_kwargs", log_kwargs, trackers)
+    for _, tracker in ipairs(trackers) do tracker:log(values, step, log_kwargs and log_kwargs[tracker.name]) end
+  end
+
+  --- Give batches of images (NCHW) to the trackers that keep images. On other processes than the main one nothing
+  --- happens.
+  --
+  --   local own = accelhost.Accelerator{log_with = "all", project_dir = os.tmpname() .. ".runs"}
+  --   own:init_trackers "mnist"
+  --   own:log_images({digits = accelhost.rand(4, 1, 28, 28)}, {step = 1})     -- in TensorBoard's files
+  ---@param values table<string, userdata> uint8, or floats from 0 to 1
+  ---@param step? integer
+  ---@param log_kwargs? table<string, table> options by tracker, such as {tensorboard = {dataformats = "NHWC"}}
+  function Accelerator:log_images(...)
+    local values, step, log_kwargs = read_images(...)
+    if comm.rank() > 0 then return end
+    local trackers, kept = started(self, "log_images"), false
+    check_options("log_images", "log_kwargs", log_kwargs, trackers)
+    for _, tracker in ipairs(trackers) do
+      if tracker.log_images then
+        tracker:log_images(values, step, log_kwargs and log_kwargs[tracker.name])
+        kept = true
+      end
+    end
+    if not kept then fail("log_images: none of the trackers keeps images; 'tensorboard' does") end
+  end
+
+  function Accelerator:_finish_trackers()
+    local trackers = self._trackers
+    self._trackers = {}
+    for _, tracker in ipairs(trackers) do
+      if tracker.finish then tracker:finish() end
+    end
+  end
+
+  --- The training is over: close the trackers. Processes and what they speak by stay as they are; they end with the
+  --- script.
+  --
+  --   accelerator:end_training()
+  function Accelerator:end_training() self:_finish_trackers() end
+
+  -- free_memory begins anew and leaves trackers alone.
+  return function(self) self._trackers = rawget(self, "_trackers") or {} end
+end

@@ -1,0 +1,148 @@
+-- What runs have logged, read back: the curves of event files, of JSON lines and of CSV files.
+local C = require "accelhost._C"
+local LogFile = require "accelhost.track.log_file"
+local arguments = require "accelhost.util.arguments"
+
+local curves = {}
+
+-- Points of rows, by name.
+local function of_rows(rows)
+  local found = {}
+  for i, row in ipairs(rows) do
+    for _, name in ipairs(row.names) do
+      local value = row.values[name]
+      if type(value) == "number" then
+        local curve = found[name] or {step = {}, wall_time = {}, value = {}, row = {}}
+        local at = #curve.value + 1
+        curve.step[at], curve.wall_time[at] = tonumber(row.step) or i - 1, tonumber(row.wall_time) or i - 1
+        curve.value[at], curve.row[at] = value, row
+        found[name] = curve
+      end
+    end
+  end
+  return found
+end
+
+local function read_table(kind)
+  return function(path)
+    local rows, clean = require("accelhost.track." .. kind).format.read(LogFile.content("read", path))
+    return of_rows(rows), not clean and "a line that is no row was left out" or nil
+  end
+end
+
+local function read_events(path)
+  local found, trouble, restart = C.events.read(path)
+  for _, curve in pairs(found) do
+    -- Nobody counted steps.
+    local last = #curve.step
+    if last > 1 and curve.step[1] == 0 and curve.step[last] == 0 then
+      for i = 1, last do curve.step[i] = i - 1 end
+    end
+  end
+  return found, trouble, restart
+end
+
+local readers = {
+  {"tfevents", read_events}, {"%.jsonl$", read_table "jsonl"}, {"%.csv$", read_table "csv"},
+}
+
+local function reader_of(name)
+  for place, row in ipairs(readers) do
+    if name:find(row[1]) then return row[2], place end
+  end
+end
+
+-- A run that goes on in another file: its points follow those that are earlier.
+local function append(curve, more)
+  for i = 1, #more.value do
+    local at = #curve.value + 1
+    for name, list in pairs(more) do
+      if curve[name] then curve[name][at] = list[i] end
+    end
+  end
+end
+
+-- The points before a step.
+local function cut(curve, step)
+  local kept = {}
+  for name in pairs(curve) do kept[name] = {} end
+  for i, at in ipairs(curve.step) do
+    if at < step then
+      local place = #kept.step + 1
+      for name, list in pairs(curve) do kept[name][place] = list[i] end
+    end
+  end
+  return kept
+end
+
+local function name_of(path) return path:match "[^/]+$" or path end
+
+-- The files of a folder that are logs, in the order in which they were begun, and the folders in it.
+local function look_into(path)
+  local logs, folders = {}, {}
+  local names = C.data.list_folder(path)
+  table.sort(names)
+  for _, name in ipairs(names) do
+    local full = path .. "/" .. name
+    local kind = C.data.look(full)
+    local _, place = reader_of(name)
+    if kind == "file" and place then logs[#logs + 1] = {path = full, place = place} end
+    if kind == "folder" then folders[#folders + 1] = full end
+  end
+  table.sort(logs, function(a, b)
+    if a.place ~= b.place then return a.place < b.place end
+    return a.path < b.path
+  end)
+  return logs, folders
+end
+
+-- Files of one run: those of one kind go on with one another, another kind says the same again.
+local function read_files(run, logs)
+  local places = {}
+  for _, log in ipairs(logs) do
+    local found, trouble, restart = reader_of(name_of(log.path))(log.path)
+    if trouble then run.troubles[#run.troubles + 1] = ("%s: %s"):format(log.path, trouble) end
+    for tag, curve in pairs(restart and run.curves or {}) do run.curves[tag] = cut(curve, restart) end
+    for _, tag in ipairs(arguments.sorted_keys(found)) do
+      if not run.curves[tag] then
+        run.curves[tag], places[tag] = found[tag], log.place
+      elseif places[tag] == log.place then
+        append(run.curves[tag], found[tag])
+      end
+    end
+  end
+  return run
+end
+
+local function new_run(name) return {name = name, curves = {}, troubles = {}} end
+
+local function read_folder(runs, path, name, depth)
+  local logs, folders = look_into(path)
+  local run = read_files(new_run(name), logs)
+  if next(run.curves) or run.troubles[1] then runs[#runs + 1] = run end
+  if depth == 0 then return end
+  for _, folder in ipairs(folders) do read_folder(runs, folder, name .. "/" .. name_of(folder), depth - 1) end
+end
+
+--- The runs of a path: a log file is one, a folder with logs is one, and so are the folders in it that have logs.
+---@param path string
+---@return table[]? runs {name, curves = {tag = {step, wall_time, value}}, troubles}; nil and the reason when it cannot
+--- be read
+---@return string? reason
+function curves.read(path)
+  local kind, reason = C.data.look(path)
+  local plain = #path > 1 and path:gsub("/+$", "") or path
+  if not kind then return nil, reason or "there is no such file or folder" end
+  if kind == "folder" then
+    local runs = {}
+    read_folder(runs, plain, name_of(plain), 8)
+    if not runs[1] then return nil, "no event file, .jsonl or .csv file with numbers is in this folder" end
+    return runs
+  end
+  if not reader_of(name_of(plain)) then
+    return nil, "expected an event file (tfevents in its name), a .jsonl or a .csv file, or a folder of them"
+  end
+  return {read_files(new_run(plain), {{path = plain, place = 1}})}
+end
+
+return curves

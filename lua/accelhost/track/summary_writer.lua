@@ -1,0 +1,252 @@
+--- SummaryWriter: TensorBoard's event files.
+local C = require "accelhost._C"
+local LogFile = require "accelhost.track.log_file"
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
+local histogram = require "accelhost.track.histogram"
+local messages = require "accelhost.track.messages"
+local picture = require "accelhost.track.picture"
+local values = require "accelhost.track.values"
+
+local fail = arguments.fail
+
+---@class SummaryWriter
+---@field log_dir string the folder of its file
+---@field path string the file
+local SummaryWriter = class.strict(class.new "SummaryWriter")
+
+local read_options = arguments.signature("SummaryWriter", {
+  {"log_dir: string"}, {"comment: string", ""}, {"purge_step: size"}, {"max_queue: count", 10},
+  {"flush_secs: positive", 120}, {"filename_suffix: string", ""},
+})
+
+local files = 0 -- of this process
+
+local function file_name(suffix)
+  local name = ("events.out.tfevents.%010d.%s.%d.%d%s"):format(math.floor(C.system.wall_time()), C.system.host_name(),
+    C.system.process_id(), files, suffix)
+  files = files + 1
+  return name
+end
+
+--- Writes what TensorBoard shows into an event file of its own in a folder. Steps count as the script counts them; a
+-- value without a step is one of step 0.
+--
+--   local writer = accelhost.track.SummaryWriter(os.tmpname() .. ".runs")
+--   for step = 0, 9 do writer:add_scalar("loss", 1 / (step + 1), step) end
+--   writer:close()
+--
+-- Each event is written when it is added, in one piece: a run that is killed leaves all of them.
+---@param log_dir? string the folder, made where it is missing; default: runs/ with date, time and host
+---@param comment? string behind the default folder's name
+---@param purge_step? integer the run is resumed: what the folder has from this step on counts no more
+---@param max_queue? integer no difference here: nothing waits to be written
+---@param flush_secs? number no difference here
+---@param filename_suffix? string behind the file's name
+function SummaryWriter:init(...)
+  local folder, comment, purge_step, _, _, suffix = read_options(...)
+  if suffix:find "/" then fail("SummaryWriter: filename_suffix: expected no '/', got '%s'", suffix) end
+  folder = folder or ("runs/%s_%s%s"):format(os.date "%b%d_%H-%M-%S", C.system.host_name(), comment)
+  self.log_dir = LogFile.folder("SummaryWriter", folder)
+  self.path = folder .. "/" .. file_name(suffix)
+  self._file, self._inner = LogFile("SummaryWriter", self.path), {}
+  self:_write(nil, nil, messages.version)
+  if purge_step then self:_write(nil, purge_step, messages.restart) end
+end
+
+function SummaryWriter:_write(wall_time, step, content)
+  self._file:append(messages.event(wall_time or C.system.wall_time(), step, content))
+end
+
+local function summary(self, wall_time, step, ...)
+  self:_write(wall_time, step, messages.summary(...))
+end
+
+local read_scalar = arguments.signature("add_scalar", {
+  "tag: string", "scalar_value", {"global_step: integer"}, {"walltime: number"}, {"new_style: flag", false},
+  {"double_precision: flag", false},
+})
+
+--- Add a point of a curve.
+--
+--   writer:add_scalar("loss/train", 0.25, 3)
+---@param tag string its name; what stands before the first / groups curves
+---@param scalar_value number|boolean|userdata a tensor of one element
+---@param global_step? integer
+---@param walltime? number seconds since 1970, default now
+---@param new_style? boolean as a tensor
+---@param double_precision? boolean in float64; with new_style
+function SummaryWriter:add_scalar(...)
+  local tag, value, step, wall_time, new_style, double = read_scalar(...)
+  value = values.number("add_scalar", tag, value)
+  summary(self, wall_time, step, messages.scalar(tag, value, new_style and (double and "double" or "float") or nil))
+end
+
+local read_scalars = arguments.signature("add_scalars", {
+  "main_tag: string", "tag_scalar_dict: table", {"global_step: integer"}, {"walltime: number"},
+})
+
+-- The writer of a folder below.
+local function inner_writer(self, name)
+  local writer = self._inner[name]
+  if not writer then
+    writer = SummaryWriter(self.log_dir .. "/" .. name)
+    self._inner[name] = writer
+  end
+  return writer
+end
+
+--- Add points of several curves that are shown in one plot: each has a run of its own, the folder MAIN_TAG_NAME.
+--
+--   writer:add_scalars("loss", {train = 0.25, valid = 0.5}, 3)
+---@param main_tag string the plot
+---@param tag_scalar_dict table<string, number> values by name
+---@param global_step? integer
+---@param walltime? number
+function SummaryWriter:add_scalars(...)
+  local tag, given, step, wall_time = read_scalars(...)
+  wall_time = wall_time or C.system.wall_time()
+  for _, name in ipairs(values.names("add_scalars: tag_scalar_dict", given)) do
+    local value = values.number("add_scalars", tag .. "/" .. name, given[name])
+    local folder = ("%s_%s"):format(tag, name):gsub("/", "_")
+    inner_writer(self, folder):add_scalar(tag, value, step, wall_time)
+  end
+end
+
+local read_histogram = arguments.signature("add_histogram", {
+  "tag: string", "values: tensor|numbers", {"global_step: integer"}, {"bins: 'tensorflow'|count|numbers", "tensorflow"},
+  {"walltime: number"}, {"max_bins: count"},
+})
+
+--- Add a histogram of a tensor's values, such as a weight's or a gradient's.
+--
+--   writer:add_histogram("weights", accelhost.randn(100), 3)
+---@param tag string
+---@param values userdata|number[] a tensor of any shape and dtype
+---@param global_step? integer
+---@param bins? string|integer|number[] "tensorflow" (widths that grow by a tenth), how many of one width, or edges
+---@param walltime? number
+---@param max_bins? integer put neighbours together until there are no more than that, or nearly so
+function SummaryWriter:add_histogram(...)
+  local tag, given, step, bins, wall_time, max_bins = read_histogram(...)
+  if not C.is_tensor(given) then given = C.tensor(type(given) == "table" and given or {given}, {dtype = "float64"}) end
+  summary(self, wall_time, step, messages.histogram(tag, histogram.of("add_histogram", given, bins, max_bins)))
+end
+
+local function add_picture(self, what, tag, image, step, wall_time, layout)
+  image = picture(what, image, layout)
+  local channels, rows, columns = unpack(image:shape())
+  summary(self, wall_time, step, messages.image(tag, C.data.encode_png(image), rows, columns, channels))
+end
+
+local read_image = arguments.signature("add_image", {
+  "tag: string", "img_tensor: tensor", {"global_step: integer"}, {"walltime: number"}, {"dataformats: string", "CHW"},
+})
+
+--- Add an image: uint8, or floats from 0 to 1. Needs libpng's plugin.
+--
+--   writer:add_image("noise", accelhost.rand(3, 16, 16), 0)
+---@param tag string
+---@param img_tensor userdata 1, 3 or 4 channels
+---@param global_step? integer
+---@param walltime? number
+---@param dataformats? string the order of its dims, such as "HWC" or "HW"
+function SummaryWriter:add_image(...)
+  local tag, image, step, wall_time, layout = read_image(...)
+  add_picture(self, "add_image", tag, image, step, wall_time, layout)
+end
+
+local read_images = arguments.signature("add_images", {
+  "tag: string", "img_tensor: tensor", {"global_step: integer"}, {"walltime: number"}, {"dataformats: string", "NCHW"},
+})
+
+--- Add a batch of images as one grid with 8 of them in a row.
+--
+--   writer:add_images("digits", accelhost.rand(16, 1, 28, 28), 0)
+---@param tag string
+---@param img_tensor userdata
+---@param global_step? integer
+---@param walltime? number
+---@param dataformats? string the order of its dims
+function SummaryWriter:add_images(...)
+  local tag, images, step, wall_time, layout = read_images(...)
+  add_picture(self, "add_images", tag, images, step, wall_time, layout)
+end
+
+local read_text = arguments.signature("add_text", {
+  "tag: string", "text_string: string", {"global_step: integer"}, {"walltime: number"},
+})
+
+--- Add a text, which TensorBoard shows as Markdown.
+--
+--   writer:add_text("notes", "the learning rate was **halved**", 3)
+---@param tag string
+---@param text_string string
+---@param global_step? integer
+---@param walltime? number
+function SummaryWriter:add_text(...)
+  local tag, text, step, wall_time = read_text(...)
+  summary(self, wall_time, step, messages.text(tag, text))
+end
+
+local read_parameters = arguments.signature("add_hparams", {
+  "hparam_dict: table", "metric_dict: table", {"hparam_domain_discrete: table"}, {"run_name: string"},
+  {"global_step: integer"},
+})
+
+-- What each parameter may be: lists of its own kind.
+local function check_domains(domains, parameters)
+  for _, name in ipairs(values.names("add_hparams: hparam_domain_discrete", domains)) do
+    local value = parameters[name]
+    if value == nil then fail("add_hparams: hparam_domain_discrete: '%s' is no parameter", name) end
+    for i, item in ipairs(arguments.check("add_hparams: hparam_domain_discrete", name, "list", domains[name])) do
+      if type(item) ~= type(value) then
+        fail("add_hparams: hparam_domain_discrete: '%s': item %d: expected a %s as the parameter is, got %s", name, i,
+          type(value), arguments.describe(item))
+      end
+    end
+  end
+end
+
+--- Add the hyperparameters of a run and what came of them, in a folder below: a row of TensorBoard's table.
+--
+--   writer:add_hparams({lr = 0.1, optimizer = "sgd"}, {["best/loss"] = 0.25})
+---@param hparam_dict table<string, any> numbers, booleans, texts
+---@param metric_dict table<string, number> each becomes a scalar of this tag
+---@param hparam_domain_discrete? table<string, any[]> what a parameter may be
+---@param run_name? string the folder, default the time
+---@param global_step? integer of the metrics
+function SummaryWriter:add_hparams(...)
+  local parameters, metrics, domains, run_name, step = read_parameters(...)
+  local _, plain = values.flat("add_hparams: hparam_dict", parameters)
+  local tags, numbers = values.names("add_hparams: metric_dict", metrics), {}
+  for i, tag in ipairs(tags) do numbers[i] = values.number("add_hparams: metric_dict", tag, metrics[tag]) end
+  check_domains(domains or {}, plain)
+  local writer = SummaryWriter(("%s/%s"):format(self.log_dir, run_name or ("%.7f"):format(C.system.wall_time())))
+  for _, value in ipairs {messages.parameters(plain, tags, domains)} do summary(writer, nil, step, value) end
+  for i, tag in ipairs(tags) do writer:add_scalar(tag, numbers[i], step) end
+  writer:close()
+end
+
+--- The folder of the file.
+--
+--   writer:get_logdir() == writer.log_dir  --> true
+---@return string
+function SummaryWriter:get_logdir() return self.log_dir end
+
+--- Does nothing: each event is written when it is added.
+--
+--   writer:flush()
+function SummaryWriter:flush() end -- luacheck: ignore self
+
+--- Close the file, and those of the folders below; adding is an error afterwards.
+--
+--   writer:close()
+function SummaryWriter:close()
+  for _, name in ipairs(arguments.sorted_keys(self._inner)) do self._inner[name]:close() end
+  self._file:close()
+end
+
+function SummaryWriter:__tostring() return ("SummaryWriter(%s)"):format(self.log_dir) end
+
+return class.guard(SummaryWriter)

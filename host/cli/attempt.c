@@ -227,6 +227,7 @@ int ah_attempt_run(struct ah_attempt_options *options, int *code)
     AH_TRYGO(ah_job_start(&launch.job, job), out);
     supervise(&launch);
     *code = conclude(&launch);
+    options->lost_output = launch.output_error != 0;
 out:
     ah_job_close(launch.job);
     ah_output_close(launch.output);

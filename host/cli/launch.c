@@ -145,7 +145,7 @@ static int open_logs(struct launch *launch)
     return 0;
 }
 
-/* Attempts until one ends well, is ended by a signal or was wrong usage, or none is left. */
+/* Attempts until one ends well, is ended by a signal or a full disk or was wrong usage, or none is left. */
 static int run_attempts(struct launch *launch, int *code)
 {
     int most = (int)number(launch, AH_SETTING_max_restarts);
@@ -154,7 +154,7 @@ static int run_attempts(struct launch *launch, int *code)
         if (launch->attempt.logs)
             AH_TRY(ah_rank_logs_begin(launch->attempt.logs, attempt));
         AH_TRY(ah_attempt_run(&launch->attempt, code));
-        if ((*code != 3 && *code != 4) || most == 0)
+        if ((*code != 3 && *code != 4) || launch->attempt.lost_output || most == 0)
             return 0;
         if (attempt == most) {
             fprintf(stderr, "accelhost launch: attempt %d failed, the last of %d\n", attempt, most + 1);

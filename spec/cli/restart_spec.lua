@@ -45,7 +45,7 @@ describe("accelhost launch --max_restarts", function()
     assert.same(run.everyone(2, "0\t0\t1\n1\t1\t1\n"), run.by_rank(result.stdout))
   end)
 
-  it("does so after a collective timed out, but not after wrong usage", function()
+  it("does so after a collective timed out, but not after wrong usage or on a full disk", function()
     local result = launch {"--max_restarts", "1", "--timeout", "0.3", "-e", begin ..
       "if rank == '0' then comm.barrier() else os.execute 'sleep 5' end"}
     assert.equal(4, result.code)
@@ -53,6 +53,10 @@ describe("accelhost launch --max_restarts", function()
     result = launch {"--max_restarts", "5", "-e", "io.stderr:write 'usage\\n' os.exit(2)"}
     assert.equal(2, result.code)
     assert.is_nil(result.stderr:find "attempt")
+    local shell = [["$0" launch --num_processes 2 --max_restarts 5 -e "print(('x'):rep(1000))" > /dev/full; echo $?]]
+    result = run.program({"sh", "-c", shell, run.path}, {timeout = 30})
+    assert.equal("3\n", result.stdout)
+    assert.equal("accelhost launch: cannot write what the ranks print: No space left on device\n", result.stderr)
   end)
 
   it("ends at Ctrl-C, whichever attempt it is", function()

@@ -158,7 +158,7 @@ int ah_settings_read_file(struct ah_settings *settings, const char *path)
                                            : ah_tree_read_yaml(&tree, text, bytes);
     free(text);
     if (status < 0)
-        return ah_fail_prefix(AH_EINVAL, "%s", path);
+        return ah_fail_prefix(status, "%s", path);
     status = take_tree(&source);
     ah_tree_close(&tree);
     AH_TRY(status);

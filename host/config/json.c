@@ -66,6 +66,8 @@ int ah_tree_read_json(struct ah_tree *tree, const char *text, size_t bytes)
     if (bytes > AH_TREE_BYTES)
         return ah_fail(AH_EINVAL, "expected at most %d bytes, got %zu", AH_TREE_BYTES, bytes);
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+    if (!root && error.line < 0) /* nothing was read wrongly */
+        return ah_fail(AH_ENOMEM, "out of memory");
     if (!root)
         return ah_fail(AH_EINVAL, "line %d: no JSON: %s", error.line, error.text);
     int status = add(tree, -1, NULL, root, 0);

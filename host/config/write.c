@@ -94,7 +94,8 @@ static int write_yaml(const struct ah_settings *settings, struct text *text)
     yaml_emitter_set_width(&emitter, -1);
     bool done = emit_all(&emitter, settings);
     yaml_emitter_delete(&emitter);
-    return done ? 0 : ah_fail(AH_EINVAL, "a value is no text in UTF-8");
+    /* An event does not say why it could not be made. */
+    return done ? 0 : ah_fail(AH_EINVAL, "a value is no text in UTF-8, or memory is out");
 }
 
 static int write_json(const struct ah_settings *settings, struct text *text)
@@ -113,7 +114,7 @@ static int write_json(const struct ah_settings *settings, struct text *text)
                         json_integer((json_int_t)number);
         if (json_object_set_new(root, row->name, value)) {
             json_decref(root);
-            return ah_fail(AH_EINVAL, "%s is no text in UTF-8", row->name);
+            return ah_fail(AH_EINVAL, "%s is no text in UTF-8, or memory is out", row->name);
         }
     }
     char *dump = root ? json_dumps(root, JSON_INDENT(2) | JSON_PRESERVE_ORDER) : NULL;

@@ -96,14 +96,21 @@ static int on_event(struct reader *reader, const yaml_event_t *event)
     }
 }
 
+static int fail_parser(const yaml_parser_t *parser)
+{
+    if (parser->error == YAML_MEMORY_ERROR)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    return ah_fail(AH_EINVAL, "line %d: no YAML: %s", (int)parser->problem_mark.line + 1,
+                   parser->problem ? parser->problem : "it cannot be read");
+}
+
 /* Adds an empty map when the file holds nothing. */
 static int read_events(struct reader *reader, yaml_parser_t *parser)
 {
     for (bool over = false; !over;) {
         yaml_event_t event;
         if (!yaml_parser_parse(parser, &event))
-            return ah_fail(AH_EINVAL, "line %d: no YAML: %s", (int)parser->problem_mark.line + 1,
-                           parser->problem ? parser->problem : "it cannot be read");
+            return fail_parser(parser);
         over = event.type == YAML_STREAM_END_EVENT;
         int status = on_event(reader, &event);
         yaml_event_delete(&event);

@@ -221,9 +221,10 @@ ubsan: ## everything under UndefinedBehaviorSanitizer; T=pattern
 # check is the communication, the loaders and the launcher.
 .PHONY: tsan
 tsan: ## the parts with threads of their own under ThreadSanitizer; T=pattern
-	@export OMP_NUM_THREADS=1 TSAN_OPTIONS="$(TSAN_FLAGS)" SPECS="spec/accelerator spec/data spec/distributed"; \
+	@export OMP_NUM_THREADS=1 TSAN_OPTIONS="$(TSAN_FLAGS)" SPECS="$(TSAN_SPECS)"; \
 	$(call sanitized,thread)
 
+TSAN_SPECS = spec/accelerator spec/checkpoint spec/data spec/distributed
 ASAN_FLAGS = allocator_may_return_null=1:handle_segv=0
 # The long history keeps the stacks by which libgomp's own accesses are known.
 TSAN_FLAGS = suppressions=$(CURDIR)/scripts/suppressions/threads.txt:second_deadlock_stack=1:handle_segv=0 \
@@ -253,6 +254,12 @@ test-faults: ## kills, stalls, disagreements, memory that runs out: spec/faults,
 	@$(MAKE) --no-print-directory $(JOBS) SAN=address FAIL_ALLOC=1 DEBUG=1 build-address-fail-alloc/accelhost
 	@FAIL_ALLOC_BINARY=build-address-fail-alloc/accelhost ASAN_OPTIONS="$(ASAN_FLAGS)" N="$(N)" \
 		scripts/faults.sh $(BUILD) "$(T)"
+
+.PHONY: test-slow
+test-slow: ## what takes minutes: checkpoints under SIGKILL; T=pattern, N=kills
+	@scripts/install-deps.sh build test
+	@$(MAKE) --no-print-directory $(JOBS) all
+	@N="$(N)" scripts/faults.sh $(BUILD) "$(T)" spec/slow
 
 .PHONY: fuzz
 fuzz: ## the readers of files against broken ones, RUNS=200000 inputs each (needs clang)

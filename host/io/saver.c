@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/folder.h"
 #include "base/time.h"
 #include "io/manifest.h"
 #include "io/stage.h"
@@ -109,6 +110,7 @@ static int write_file(const struct ah_saver *saver, struct ah_saver_file *file, 
     int status = ah_writer_open(&writer, path);
     if (status == 0) {
         ah_writer_hash(writer, hash);
+        ah_writer_share_folder(writer);
         status = file->text ? ah_writer_write(writer, file->text, file->bytes)
                             : ah_safetensors_write(writer, file->tensor, file->tensor_count, file->note,
                                                    file->note_count);
@@ -135,7 +137,7 @@ static int write_files(struct ah_saver *saver, char **lines)
         free(*lines);
         *lines = more;
     }
-    return *lines ? 0 : ah_fail(AH_ENOMEM, "out of memory");
+    return *lines ? ah_folder_sync(saver->folder) : ah_fail(AH_ENOMEM, "out of memory");
 }
 
 static void name_part(char name[32], int part, bool failed)
@@ -205,6 +207,7 @@ static int conclude(struct ah_saver *saver, const char *lines)
     AH_TRYGO(ah_manifest_text(manifest, &text), out);
     struct ah_saver_file file = {.name = AH_MANIFEST, .text = text, .bytes = strlen(text)};
     AH_TRYGO(write_file(saver, &file, &hash), out);
+    AH_TRYGO(ah_folder_sync(saver->folder), out);
     AH_TRYGO(is_cancelled(saver) ? ah_fail(AH_EIO, "given up") : ah_stage_commit(&saver->stage), out);
     for (int i = 0; saver->plan.victim && saver->plan.victim[i] && status == 0; i++)
         status = ah_stage_remove(saver->plan.victim[i]);
@@ -330,7 +333,7 @@ void ah_saver_close(struct ah_saver *saver)
 int ah_saver_finish_all(bool well)
 {
     int status = 0;
-    char error[1024];
+    char error[PATH_MAX + 1024];
     for (struct ah_saver *saver = all; saver; saver = saver->next) {
         bool asked = saver->asked;
         if (!well && (saver->part || saver->plan.parts > 1))
@@ -338,7 +341,9 @@ int ah_saver_finish_all(bool well)
         int ended = ah_saver_wait(saver);
         if (ended < 0 && !asked && status == 0) {
             status = ended;
-            snprintf(error, sizeof error, "%s", ah_error_text());
+            const char *goal = saver->stage.goal;
+            snprintf(error, sizeof error, "%s%s%s%s", goal[0] ? "'" : "", goal,
+                     goal[0] ? "' was not saved: " : "", ah_error_text());
         }
         ah_stage_close(&saver->stage);
     }

@@ -22,6 +22,7 @@ enum { PIECE = 1 << 30 };
 struct ah_writer {
     int file, folder;
     struct ah_sha256 *hash; /* NULL: none */
+    bool shared;            /* somebody else syncs the folder */
     mode_t mode;             /* of the file that stands at the goal; 0 when there is none */
     char name[NAME_MAX + 1]; /* the goal's, in its folder */
     char temporary[NAME_MAX + 1]; /* "" while the file has no name */
@@ -120,6 +121,11 @@ void ah_writer_hash(struct ah_writer *writer, struct ah_sha256 *hash)
     writer->hash = hash;
 }
 
+void ah_writer_share_folder(struct ah_writer *writer)
+{
+    writer->shared = true;
+}
+
 int ah_writer_write(struct ah_writer *writer, const void *bytes, size_t count)
 {
     const char *at = bytes;
@@ -160,7 +166,7 @@ int ah_writer_commit(struct ah_writer *writer)
     failed = failed || renameat(writer->folder, writer->temporary, writer->folder, writer->name);
     if (!failed) {
         writer->temporary[0] = '\0';
-        failed = fsync(writer->folder) && errno != EINVAL; /* not every file system can */
+        failed = !writer->shared && fsync(writer->folder) && errno != EINVAL; /* not every file system can */
     }
     int reason = errno;
     ah_writer_abandon(writer);

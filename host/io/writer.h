@@ -21,6 +21,9 @@ void ah_writer_hash(struct ah_writer *writer, struct ah_sha256 *hash);
 /* Append; AH_EIO names the reason (a full disk). */
 int ah_writer_write(struct ah_writer *writer, const void *bytes, size_t count);
 
+/* Have ah_writer_commit leave the folder's own sync to the caller, who writes several files into it. */
+void ah_writer_share_folder(struct ah_writer *writer);
+
 /* Bring the content to the disk and give it its name. The writer is gone afterwards, whatever the result. */
 int ah_writer_commit(struct ah_writer *writer);
 

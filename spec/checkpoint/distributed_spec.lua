@@ -68,10 +68,23 @@ describe("A state of several processes", function()
       end]])
     local said = run.by_rank(result.stdout)
     for rank = 0, 2 do
-      local _, count = said[rank]:gsub("false\t%-e:%d+: save_state: rank 2: 'random_states_2.safetensors': "
-        .. "cannot write: it is a folder\n", "")
+      local _, count = said[rank]:gsub("false\t%-e:%d+: save_state: 'state' was not saved: rank 2: "
+        .. "'random_states_2.safetensors': cannot write: it is a folder\n", "")
       assert.equal(2, count, result.output)
     end
+    assert.same({}, folder.names ".")
+  end)
+
+  it("is given up with one clear error when there is no room for it", function()
+    -- No file may be larger than 8 KiB.
+    local text = "local accelhost = require 'accelhost' local accelerator = accelhost.Accelerator() " ..
+      "local net = accelerator:prepare(accelhost.nn.Linear(64, 64)) " ..
+      "accelerator:register_for_checkpointing(accelhost.Generator()) accelerator:save_state 'state'"
+    local limited = [[trap '' XFSZ; ulimit -f 8; exec "$0" -e "$1"]]
+    local result = run.program({"bash", "-c", limited, run.path, text}, {timeout = 60})
+    assert.equal(1, result.code, result.output)
+    assert.is_truthy(result.stderr:find("-e:1: save_state: 'state' was not saved: 'model.safetensors': cannot write: "
+      .. "File too large", 1, true), result.output)
     assert.same({}, folder.names ".")
   end)
 

@@ -101,10 +101,11 @@ local function collect(self, folder, copied)
 end
 
 -- Wait for the save that is under way, if there is one. A collective; errors are those of all.
-local function finish(self, what)
-  local saver = self._saver
-  if not saver then return end
-  self._saver = false
+local function finish(self)
+  local saving = self._saving
+  if not saving then return end
+  self._saving = false
+  local saver, what = saving.saver, ("save_state: '%s' was not saved"):format(saving.path)
   local failed = saver:written()
   local fine, text = pcall(agree.reasons, what, failed)
   if not fine then
@@ -242,7 +243,7 @@ return function(Accelerator)
   function Accelerator:save_state(...)
     local dir, safe, async = read_save(...)
     if not safe then fail "save_state: safe_serialization: files here are data always; leave it out" end
-    finish(self, "save_state")
+    finish(self)
     local place = agree.main("save_state", choose_place, self, dir)
     local saver, folder = open_saver(place)
     local fine, files, facts = pcall(agree.run, "save_state", collect, self, folder, async)
@@ -251,8 +252,8 @@ return function(Accelerator)
       error(files, 0)
     end
     saver:start {files = files, parts = comm.size(), facts = facts, victims = place.victims, timeout = patience()}
-    self._saver = saver
-    if not async then finish(self, "save_state") end
+    self._saving = {saver = saver, path = place.path}
+    if not async then finish(self) end
     if place.number then self.project_configuration.iteration = place.number + 1 end
     return place.path
   end
@@ -261,7 +262,7 @@ return function(Accelerator)
   --
   --   accelerator:wait_for_checkpoint()
   function Accelerator:wait_for_checkpoint()
-    finish(self, "save_state")
+    finish(self)
   end
 
   --- Go on from a state that was saved: everything that save_state kept, to the bit. The same objects have to be
@@ -278,7 +279,7 @@ return function(Accelerator)
   ---@return string|false # the folder
   function Accelerator:load_state(...)
     local dir = read_load(...)
-    finish(self, "load_state")
+    finish(self)
     local list = agree.main("load_state", candidates, self, dir)
     local folder, facts = choose(list, dir == nil)
     if not folder then return false end
@@ -340,6 +341,6 @@ return function(Accelerator)
     for _, field in ipairs {"_registered", "_save_hooks", "_load_hooks"} do
       rawset(self, field, rawget(self, field) or {})
     end
-    rawset(self, "_saver", rawget(self, "_saver") or false)
+    rawset(self, "_saving", rawget(self, "_saving") or false)
   end
 end

@@ -9,12 +9,15 @@ local NAME, FORMAT, VERSION = "manifest.json", "accelhost checkpoint", 1
 -- What decides about the bits of a run beside its script.
 local determining = {"world_size", "threads", "cpu", "kernels", "blas", "onednn"}
 
+-- The kernel makes the text when it is read, all processors of it: a few lines are enough.
+local model
+
 local function processor()
+  if model then return model end
   local file = io.open "/proc/cpuinfo"
-  if not file then return "unknown" end
-  local model = file:read("*a"):match "model name%s*:%s*([^\n]+)"
-  file:close()
-  return model or "unknown"
+  model = file and (file:read(1024) or ""):match "model name%s*:%s*([^\n]+)" or "unknown"
+  if file then file:close() end
+  return model
 end
 
 --- What a checkpoint that is made now says of itself.

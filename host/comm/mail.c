@@ -162,17 +162,26 @@ static bool fits(const struct ah_mail *mail, const struct ah_letter *letter, enu
            atomic_load(&letter->tag) == mail->message.tag && atomic_load(&letter->group) == mail->group->identity;
 }
 
-/* Take the first of a sender's letters that fits; NULL while one of its letters is being fetched. */
-static struct ah_letter *take_of(struct ah_mail *mail, int from)
+static struct ah_letter *first_of(const struct ah_mail *mail, int from)
 {
     struct ah_letter *letter = mail->group->peer[from]->letter, *first = NULL;
-    for (struct ah_mail *other = mail->group->incoming; other; other = other->next)
-        if (other->letter && other->message.peer == from)
-            return NULL;
     for (int i = 0; i < AH_CHANNEL_LETTERS; i++)
         if (fits(mail, &letter[i], AH_LETTER_POSTED) &&
             (!first || !ah_reached(atomic_load(&letter[i].number), atomic_load(&first->number))))
             first = &letter[i];
+    return first;
+}
+
+/* Take the first of a sender's letters that fits; NULL while one of its letters is being fetched. A look at all letters
+ * takes a while, in which two may be posted: the second where we have yet to look, the first where we have looked. But
+ * what comes before a letter was posted before it, so a second look sees it. */
+static struct ah_letter *take_of(struct ah_mail *mail, int from)
+{
+    for (struct ah_mail *other = mail->group->incoming; other; other = other->next)
+        if (other->letter && other->message.peer == from)
+            return NULL;
+    struct ah_letter *first = first_of(mail, from);
+    first = first ? first_of(mail, from) : NULL;
     unsigned number = first ? atomic_load(&first->number) : 0;
     if (!first || !atomic_compare_exchange_strong(&first->state, &(unsigned){AH_LETTER_POSTED}, AH_LETTER_TAKEN))
         return NULL;

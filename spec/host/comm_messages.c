@@ -87,6 +87,27 @@ AH_TEST(two_ranks_may_both_send_first_and_tags_keep_apart)
     CHECK(run_ranks(2, 20 * 1000000000ll, both_first));
 }
 
+/* Many in a row that nobody waits for, sent as fast as the other receives; two tags in turn. */
+static void stream(struct rank *me)
+{
+    int value, bad = 0, n = strcmp(ah_group_backend(me->group), "shm") ? 40 : 4000; /* the other one moves slowly */
+    struct ah_mail *mail;
+    for (int i = 0; i < n && me->rank == 0; i++) {
+        value = i;
+        RANK_CHECK(me, ah_group_send(me->group, message(&value, 1, AH_I32, 1, i % 2), false, &mail) == 0);
+        ah_mail_abandon(mail);
+    }
+    for (int i = 0; i < n && me->rank == 1; i++)
+        bad += receive(me, &value, 1, 0, i % 2, NULL) != 0 || value != i;
+    RANK_CHECK(me, bad == 0);
+    RANK_CHECK(me, barrier(me) == 0);
+}
+
+AH_TEST(a_stream_of_messages_stays_in_order)
+{
+    CHECK(run_ranks(2, 60 * 1000000000ll, stream));
+}
+
 /* Rank 0 takes what comes; receives are begun before anything is sent, and collectives go on meanwhile. */
 static void from_anybody(struct rank *me)
 {

@@ -10,6 +10,7 @@
 #include "autograd/node.h"
 #include "autograd/run.h"
 #include "base/array.h"
+#include "ops/autocast.h"
 
 static struct ah_engine_watcher *watchers;
 
@@ -303,6 +304,7 @@ static int execute(struct ah_run *run, struct ah_tensor **roots, struct ah_tenso
     if (!seed)
         return ah_fail(AH_ENOMEM, "backward: out of memory");
     AH_GRAD_SCOPE(run->options->create_graph);
+    AH_AUTOCAST_OFF();
     depth++;
     int status = ah_run_want(run);
     if (status == 0)

@@ -254,9 +254,19 @@ int ah_record_custom(const struct ah_node_class *class, void *context, struct ah
     return status;
 }
 
+static bool is_recording(void)
+{
+    return ah_grad_enabled;
+}
+
+static bool is_parameter(const struct ah_tensor *tensor)
+{
+    return is_leaf_wanting(tensor->grad) && !tensor->grad->base;
+}
+
 void ah_autograd_open(void)
 {
-    static const struct ah_recorder recorder = {wanted, before_inplace, record, track_view};
+    static const struct ah_recorder recorder = {wanted, before_inplace, record, track_view, is_recording, is_parameter};
     ah_recorder = &recorder;
     ah_tensor_release_grad = ah_grad_meta_free;
 }

@@ -264,7 +264,7 @@ static int states(lua_State *L)
     return 2;
 }
 
-/* Clipping. */
+/* Clipping and unscaling. */
 
 /* The gradients of the parameters in the array (or the one tensor) at stack index 1, in memory owned by Lua. */
 static struct ah_tensor **check_gradients(lua_State *L, const char *what, int *count)
@@ -313,6 +313,18 @@ static int stepped(lua_State *L)
     return 0;
 }
 
+/* unscale_grad(params, factor) -> how many have gradients, whether one was infinite or NaN */
+static int unscale_grad(lua_State *L)
+{
+    int count;
+    bool overflow;
+    struct ah_tensor **grad = check_gradients(L, "unscale_", &count);
+    ah_check(L, ah_unscale_grad(grad, count, luaL_checknumber(L, 2), &overflow));
+    lua_pushinteger(L, count);
+    lua_pushboolean(L, overflow);
+    return 2;
+}
+
 int ah_open_optim(lua_State *L)
 {
     static const luaL_Reg functions[] = {
@@ -320,6 +332,7 @@ int ah_open_optim(lua_State *L)
         {"stepped", stepped},
         {"clip_grad_norm", clip_grad_norm},
         {"clip_grad_value", clip_grad_value},
+        {"unscale_grad", unscale_grad},
         {NULL, NULL},
     };
     lua_newtable(L);

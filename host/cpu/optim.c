@@ -3,6 +3,7 @@
 #include "cpu/optim.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -189,7 +190,30 @@ struct sweep {
     double factor; /* or the limit */
     bool clamp;
     enum ah_dtype dtype;
+    atomic_bool *overflow;
 };
+
+/* Is one of the elements infinite or NaN? Their exponents have all bits set. */
+static bool overflows(const struct sweep *s, int64_t begin, int64_t end)
+{
+    uint64_t bad = 0;
+    if (s->dtype == AH_F32) {
+        const uint32_t *x = s->x;
+        uint32_t any = 0;
+        for (int64_t i = begin; i < end; i++)
+            any |= (x[i] & 0x7f800000) == 0x7f800000;
+        bad = any;
+    } else if (s->dtype == AH_F64) {
+        const uint64_t *x = s->x, mask = 0x7ffull << 52;
+        for (int64_t i = begin; i < end; i++)
+            bad |= (x[i] & mask) == mask;
+    } else {
+        const uint16_t *x = s->x, mask = s->dtype == AH_F16 ? 0x7c00 : 0x7f80;
+        for (int64_t i = begin; i < end; i++)
+            bad |= (x[i] & mask) == mask;
+    }
+    return bad;
+}
 
 static inline double limited(double value, double limit)
 {
@@ -199,6 +223,13 @@ static inline double limited(double value, double limit)
 static void run_sweep(void *context, int64_t begin, int64_t end)
 {
     const struct sweep *s = context;
+    if (s->overflow && begin + CHUNK < end) { /* while it lies in the cache */
+        for (int64_t at = begin; at < end; at += CHUNK)
+            run_sweep(context, at, at + CHUNK < end ? at + CHUNK : end);
+        return;
+    }
+    if (s->overflow && overflows(s, begin, end))
+        atomic_store(s->overflow, true);
     float factor = (float)s->factor;
     if (s->dtype == AH_F32) {
         float *x = s->x;
@@ -235,15 +266,18 @@ static int norm(struct ah_device *device, const void *x, int64_t n, double p, en
     return 0;
 }
 
-static int scale(struct ah_device *device, void *x, int64_t n, double factor, enum ah_dtype dtype)
+static int scale(struct ah_device *device, void *x, int64_t n, double factor, enum ah_dtype dtype, bool *overflow)
 {
-    sweep(&(struct sweep){x, factor, false, dtype}, n);
+    atomic_bool any = false;
+    sweep(&(struct sweep){x, factor, false, dtype, overflow ? &any : NULL}, n);
+    if (atomic_load(&any))
+        *overflow = true;
     return 0;
 }
 
 static int clamp(struct ah_device *device, void *x, int64_t n, double limit, enum ah_dtype dtype)
 {
-    sweep(&(struct sweep){x, limit, true, dtype}, n);
+    sweep(&(struct sweep){x, limit, true, dtype, NULL}, n);
     return 0;
 }
 

@@ -149,7 +149,12 @@ static int change(struct ah_device *device, void *x, int64_t n, double number, e
     return 0;
 }
 
-static const struct ah_optim_kernels optim = {.step = step, .norm_sum = norm_sum, .scale = change, .clamp = change};
+static int scale(struct ah_device *device, void *x, int64_t n, double number, enum ah_dtype dtype, bool *overflow)
+{
+    return overflow ? no_values("unscale_") : 0;
+}
+
+static const struct ah_optim_kernels optim = {.step = step, .norm_sum = norm_sum, .scale = scale, .clamp = change};
 
 static int open(struct ah_device *device)
 {

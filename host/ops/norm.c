@@ -26,8 +26,42 @@ static void note_affine(struct ah_call *c, int at)
     }
 }
 
+/* A half input with weights and statistics in float32, as autocast leaves them. */
+static bool is_mixed(const struct ah_call *c)
+{
+    enum ah_dtype dtype = c->arg[0].tensor->dtype;
+    bool any = false;
+    for (int i = 1; i < c->op->param_count; i++) {
+        if (c->arg[i].kind == AH_TENSOR && c->arg[i].tensor->dtype != AH_F32)
+            return false;
+        any = any || c->arg[i].kind == AH_TENSOR;
+    }
+    return any && (dtype == AH_F16 || dtype == AH_BF16);
+}
+
+/* The same op on the input in float32, rounded once at the end: other ops, which record themselves. */
+static int in_float32(struct ah_call *c)
+{
+    struct ah_tensor *wide = NULL, *result = NULL;
+    struct ah_value arg[AH_MAX_ARGS];
+    int status;
+    c->recording = false;
+    memcpy(arg, c->arg, sizeof arg);
+    AH_TRYGO(ah_op1(AH_OP_to, &wide, c->arg[0], AH_D(AH_F32)), out);
+    arg[0] = AH_T(wide);
+    AH_TRYGO(ah_op_call1(c->op->id, &result, arg, c->op->param_count), out);
+    AH_TRYGO(ah_op1(AH_OP_to, &c->out[0], AH_T(result), AH_D(c->arg[0].tensor->dtype)), out);
+    c->out_count = 1;
+out:
+    ah_tensor_release(wide);
+    ah_tensor_release(result);
+    return status;
+}
+
 int ah_forward_batch_norm(struct ah_call *c)
 {
+    if (is_mixed(c))
+        return in_float32(c);
     const struct ah_args_batch_norm *arg = ah_args(c, batch_norm);
     const struct ah_tensor *x = arg->input.tensor;
     bool training = arg->training.flag;
@@ -90,6 +124,8 @@ static int check_last_dims(const struct ah_call *c, int affine)
 
 int ah_forward_layer_norm(struct ah_call *c)
 {
+    if (is_mixed(c))
+        return in_float32(c);
     const struct ah_args_layer_norm *arg = ah_args(c, layer_norm);
     const struct ah_tensor *x = arg->input.tensor;
     AH_TRY(check_last_dims(c, 2));
@@ -116,6 +152,8 @@ int ah_forward_layer_norm_backward(struct ah_call *c)
 
 int ah_forward_rms_norm(struct ah_call *c)
 {
+    if (is_mixed(c))
+        return in_float32(c);
     const struct ah_args_rms_norm *arg = ah_args(c, rms_norm);
     const struct ah_tensor *x = arg->input.tensor;
     AH_TRY(check_last_dims(c, 1));
@@ -139,6 +177,8 @@ int ah_forward_rms_norm_backward(struct ah_call *c)
 /* Every group of channels of one sample is a row of a layer norm. */
 int ah_forward_group_norm(struct ah_call *c)
 {
+    if (is_mixed(c))
+        return in_float32(c);
     const struct ah_args_group_norm *arg = ah_args(c, group_norm);
     const struct ah_tensor *x = arg->input.tensor;
     int64_t groups = arg->num_groups.integer;

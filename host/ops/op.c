@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/pulse.h"
+#include "ops/autocast.h"
 #include "ops/rows.h"
 
 const struct ah_recorder *ah_recorder;
@@ -292,7 +293,7 @@ int ah_op_call(enum ah_opid id, const struct ah_value *args, int count, bool inp
         AH_TRYGO(bind_value(op, &op->param[i], i < count ? &args[i] : &none, &call.arg[i], &made, i), out);
     }
     before = ah_pulse_enter((int)id + 1);
-    status = run(&call);
+    status = ah_autocast.enabled ? ah_autocast_run(&call, run) : run(&call);
     ah_pulse_leave(before);
 out:
     for (int i = 0; made >> i; i++)

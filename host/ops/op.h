@@ -193,6 +193,8 @@ struct ah_recorder {
     int (*before_inplace)(struct ah_call *call);         /* may arg[0] be written now? keeps its value if needed */
     int (*record)(struct ah_call *call); /* after the forward, in place before the write is counted */
     int (*track_view)(struct ah_call *call);             /* out[0] is a differentiable view of arg[0] */
+    bool (*is_recording)(void);                          /* are nodes recorded now? */
+    bool (*is_parameter)(const struct ah_tensor *tensor); /* is it a leaf that requires grad, and no view? */
 };
 extern const struct ah_recorder *ah_recorder;
 

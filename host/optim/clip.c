@@ -1,5 +1,5 @@
-/* Two passes over the gradients: the norm, added up in double in the order of the list, then the scaling where it is
- * needed. */
+/* Clipping is two passes over the gradients: the norm, added up in double in the order of the list, then the scaling
+ * where it is needed. Unscaling is one. */
 #include "optim/clip.h"
 
 #include <math.h>
@@ -53,7 +53,7 @@ int ah_clip_grad_norm(struct ah_tensor **grad, int count, double max_norm, doubl
         struct ah_piece piece;
         AH_TRY(ah_piece_open(&piece, grad[i], true));
         struct ah_device *device = grad[i]->storage->device;
-        AH_TRY(closed(&piece, device->optim->scale(device, piece.data, grad[i]->numel, factor, grad[i]->dtype)));
+        AH_TRY(closed(&piece, device->optim->scale(device, piece.data, grad[i]->numel, factor, grad[i]->dtype, NULL)));
     }
     return ah_tensor_scalar(norm, total, all_double ? AH_F64 : AH_F32,
                             count ? grad[0]->storage->device : ah_default_device);
@@ -66,6 +66,19 @@ int ah_clip_grad_value(struct ah_tensor **grad, int count, double limit)
         AH_TRY(ah_piece_open(&piece, grad[i], true));
         struct ah_device *device = grad[i]->storage->device;
         AH_TRY(closed(&piece, device->optim->clamp(device, piece.data, grad[i]->numel, limit, grad[i]->dtype)));
+    }
+    return 0;
+}
+
+int ah_unscale_grad(struct ah_tensor **grad, int count, double factor, bool *overflow)
+{
+    *overflow = false;
+    for (int i = 0; i < count; i++) {
+        struct ah_piece piece;
+        AH_TRY(ah_piece_open(&piece, grad[i], true));
+        struct ah_device *device = grad[i]->storage->device;
+        AH_TRY(closed(&piece, device->optim->scale(device, piece.data, grad[i]->numel, factor, grad[i]->dtype,
+                                                   overflow)));
     }
     return 0;
 }

@@ -1,4 +1,4 @@
-/* Clipping of gradients, by their common norm or by value. Lua thread only. */
+/* Passes over gradients: clipping by their common norm or by value, unscaling. Lua thread only. */
 #ifndef AH_OPTIM_CLIP_H
 #define AH_OPTIM_CLIP_H
 
@@ -12,5 +12,8 @@ int ah_clip_grad_norm(struct ah_tensor **grad, int count, double max_norm, doubl
 
 /* Clamp every element to -limit..limit. */
 int ah_clip_grad_value(struct ah_tensor **grad, int count, double limit);
+
+/* Multiply the gradients by `factor`; *overflow: was an element infinite or NaN before? */
+int ah_unscale_grad(struct ah_tensor **grad, int count, double factor, bool *overflow);
 
 #endif

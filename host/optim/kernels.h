@@ -75,8 +75,9 @@ struct ah_optim_kernels {
      * fixed chunks. */
     int (*norm_sum)(struct ah_device *device, const void *x, int64_t n, double p, enum ah_dtype dtype, double *sum);
 
-    /* x *= factor, and x = min(max(x, -limit), limit). */
-    int (*scale)(struct ah_device *device, void *x, int64_t n, double factor, enum ah_dtype dtype);
+    /* x *= factor, and x = min(max(x, -limit), limit). *overflow (unless NULL) becomes true when an element was
+     * infinite or NaN before, and stays as it is otherwise. */
+    int (*scale)(struct ah_device *device, void *x, int64_t n, double factor, enum ah_dtype dtype, bool *overflow);
     int (*clamp)(struct ah_device *device, void *x, int64_t n, double limit, enum ah_dtype dtype);
 };
 

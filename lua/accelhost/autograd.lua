@@ -159,6 +159,7 @@ function autograd.checkpoint(fn, ...)
     if C.is_tensor(value) then versions[i] = value._version end
   end
   local state = C.random.get_rng_state()
+  local enabled, dtype, cache = C.autocast.state()
   local mark = C.autograd.next_sequence()
   local results = pack(fn(...))
   C.autograd.record_checkpoint(function()
@@ -171,7 +172,8 @@ function autograd.checkpoint(fn, ...)
     end
     local now = C.random.get_rng_state()
     C.random.set_rng_state(state)
-    local again = pack(protect(function() C.random.set_rng_state(now) end, fn, unpack(given, 1, given.n)))
+    local again = pack(protect(function() C.random.set_rng_state(now) end, C.autocast.run, enabled, dtype, cache, fn,
+      unpack(given, 1, given.n)))
     return result_tensors(again, again.n)
   end, result_tensors(results, results.n), mark)
   return unpack(results, 1, results.n)

@@ -68,6 +68,7 @@ for name, dtype in pairs {
 end
 
 local lazy = {
+  amp = {"accelhost.amp"},
   nn = {"accelhost.nn"},
   linalg = {"accelhost.linalg"},
   optim = {"accelhost.optim"},
@@ -92,6 +93,10 @@ lazy.utils = {"accelhost.accelerator.utils"}
 namespace.add(lazy, "accelhost.accelerator.state", {"PartialState", "AcceleratorState"})
 namespace.add(lazy, "accelhost.checkpoint.model", {"load_checkpoint_in_model"})
 namespace.add(lazy, "accelhost.io", {"save", "load", "sha256"})
+namespace.add(lazy, "accelhost.amp.autocast", {
+  "autocast", "is_autocast_enabled", "get_autocast_dtype", "is_autocast_cache_enabled", "set_autocast_enabled",
+  "set_autocast_dtype", "set_autocast_cache_enabled", "clear_autocast_cache",
+})
 namespace.add(lazy, "accelhost.tensor", {"split", "chunk", "unbind", "norm"})
 functions.install(lazy)
 

@@ -384,10 +384,10 @@ static int far_norm_sum(struct ah_device *device, const void *x, int64_t n, doub
     return near ? ah_cpu.optim->norm_sum(&ah_cpu, near, n, p, dtype, sum) : AH_ESTATE;
 }
 
-static int far_scale(struct ah_device *device, void *x, int64_t n, double factor, enum ah_dtype dtype)
+static int far_scale(struct ah_device *device, void *x, int64_t n, double factor, enum ah_dtype dtype, bool *overflow)
 {
     void *near = reach(device, x, (size_t)n * ah_dtype_size(dtype));
-    return near ? ah_cpu.optim->scale(&ah_cpu, near, n, factor, dtype) : AH_ESTATE;
+    return near ? ah_cpu.optim->scale(&ah_cpu, near, n, factor, dtype, overflow) : AH_ESTATE;
 }
 
 static int far_clamp(struct ah_device *device, void *x, int64_t n, double limit, enum ah_dtype dtype)

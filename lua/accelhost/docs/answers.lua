@@ -12,7 +12,6 @@ local rows = {
   {"torch.Tensor", "size", "as t:size(dim)"},
   {"torch", "device", "as a string: \"cpu\""},
   {"torch", "get_default_device set_default_device", "as the option device of every constructor"},
-  {"torch", "autocast", "mixed precision: on the CPU halves are computed in float32"},
   {"torch", "compile vmap fork", "Python's tracing and futures; ops here are native and start at once"},
   {"torch", "inference_mode is_inference is_inference_mode_enabled", "as accelhost.no_grad"},
   {"torch.autograd", "inference_mode", "as accelhost.no_grad"},
@@ -66,7 +65,7 @@ local rows = {
   {"accelerate", "on_main_process on_local_main_process on_last_process on_process",
     "as if accelerator.is_main_process then ... end"},
   {"accelerate", "skip_first_batches", "as loader:skip_first_batches(count)"},
-  {"accelerate", "autocast GradScaler scaler", "mixed precision: on the CPU halves are computed in float32"},
+  {"accelerate", "GradScaler", "as accelhost.amp.GradScaler"},
   {"accelerate", "from_pretrained AutoModel.* AutoTokenizer.*", "models and tokenizers of a hub; accelhost.load reads "
     .. "their safetensors"},
   {"accelerate", "load_dataset", "as data.CSV, data.JSONLines, data.ImageFolder"},

@@ -1,6 +1,7 @@
 --- Turning, mirroring, diagonals: windows over a dim, and the in-place forms of views.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local autocast = require "accelhost.util.autocast"
 local dims = require "accelhost.util.dims"
 local fail, signature, shape_text = arguments.fail, arguments.signature, arguments.shape_text
 
@@ -297,5 +298,7 @@ layout.swapdims_ = swapping("swapdims_", "dim0", "dim1")
 --- Swap two dims in place, as transpose_.
 ---@type fun(input: userdata, axis0: integer, axis1: integer): userdata
 layout.swapaxes_ = swapping("swapaxes_", "axis0", "axis1")
+
+autocast(layout, "float32", "trace")
 
 return layout

@@ -1,6 +1,7 @@
 --- Products of tensors beside matmul: contractions, Kronecker and cross products, distances between rows.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local autocast = require "accelhost.util.autocast"
 local dims = require "accelhost.util.dims"
 local fail, signature, shape_text = arguments.fail, arguments.signature, arguments.shape_text
 
@@ -243,5 +244,9 @@ function products.addbmm(...)
   local input, batch1, batch2, beta, alpha = read_addbmm(...)
   return added(input, C.bmm(batch1, batch2):sum(0, {dtype = batch1.dtype}), beta, alpha)
 end
+
+autocast(products, "lower", "addbmm")
+autocast(products, "own", "addmv")
+autocast(products, "float32", "cdist")
 
 return products

@@ -1,6 +1,7 @@
 --- Medians and quantiles: with other order statistics, sums that pass over nan, and covariances.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local autocast = require "accelhost.util.autocast"
 local dims = require "accelhost.util.dims"
 local fail, signature, shape_text = arguments.fail, arguments.signature, arguments.shape_text
 
@@ -360,5 +361,7 @@ function statistics.corrcoef(...)
   local deviation = cov:diagonal():sqrt()
   return (cov / deviation:unsqueeze(1) / deviation:unsqueeze(0)):clamp(-1, 1)
 end
+
+autocast(statistics, "float32", "quantile nanquantile")
 
 return statistics

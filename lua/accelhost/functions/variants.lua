@@ -2,6 +2,7 @@
 --- real numbers.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local autocast = require "accelhost.util.autocast"
 local dims = require "accelhost.util.dims"
 local fail, signature, shape_text = arguments.fail, arguments.signature, arguments.shape_text
 
@@ -219,5 +220,7 @@ variants.resolve_conj = itself "resolve_conj"
 --- The input itself: no negation is ever put off here.
 ---@type fun(input: userdata): userdata
 variants.resolve_neg = itself "resolve_neg"
+
+autocast(variants, "own", "addmm_ baddbmm_ addmv_ addr_ addbmm_")
 
 return variants

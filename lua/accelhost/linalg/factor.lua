@@ -1,6 +1,7 @@
 --- Factorisations of matrices.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local autocast = require "accelhost.util.autocast"
 local check = require "accelhost.linalg.check"
 
 local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
@@ -274,5 +275,8 @@ function factor.householder_product(...)
   end
   return Q
 end
+
+autocast(factor, "float32", "cholesky cholesky_ex qr svd svdvals eigh eigvalsh lu_factor lu_factor_ex lu"
+  .. " lu_solve householder_product")
 
 return factor

@@ -1,6 +1,7 @@
 --- Norms, determinants, ranks, and what singular values give.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local autocast = require "accelhost.util.autocast"
 local autograd = require "accelhost.autograd"
 local check = require "accelhost.linalg.check"
 
@@ -340,5 +341,7 @@ function norm.lstsq(...)
   return X:contiguous(), residuals, drivers[driver] > 0 and rank or rank:new_empty(0),
     drivers[driver] > 1 and S or empty
 end
+
+autocast(norm, "float32", "matrix_rank pinv matrix_sqrth cond lstsq")
 
 return norm

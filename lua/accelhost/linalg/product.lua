@@ -1,6 +1,7 @@
 --- Products, powers and exponentials of matrices.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local autocast = require "accelhost.util.autocast"
 local check = require "accelhost.linalg.check"
 
 local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
@@ -200,5 +201,8 @@ function product.vander(...)
   local powers = C.arange(count or x:size(-1), {device = x.device})
   return C.pow(x:unsqueeze(-1), x:is_floating_point() and powers:to(x.dtype) or powers)
 end
+
+autocast(product, "lower", "vecdot")
+autocast(product, "own", "matrix_exp")
 
 return product

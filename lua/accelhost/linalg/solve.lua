@@ -1,6 +1,7 @@
 --- Systems of equations and inverses.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local autocast = require "accelhost.util.autocast"
 local check = require "accelhost.linalg.check"
 
 local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
@@ -194,5 +195,8 @@ function solve.tensorsolve(...)
   check.info(name, info, check.singular)
   return X:reshape(rest)
 end
+
+autocast(solve, "float32", "solve_ex solve solve_triangular inv_ex inv cholesky_solve cholesky_inverse"
+  .. " tensorinv tensorsolve")
 
 return solve

@@ -80,6 +80,17 @@ local function state_of(self, name, state, batch, like)
   return state
 end
 
+-- One direction over all steps. A GRU and the cell of an LSTM mix their state into what they give, so under autocast
+-- the results have the state's dtype; all else is in the block's.
+local function walk(keeps, hidden, gates, ...)
+  local dtype = hidden.dtype
+  local output, h, c = C.recurrent(gates, hidden, ...)
+  if keeps and h.dtype ~= dtype and C.autocast.is_enabled() then
+    output, h, c = output:to(dtype), h:to(dtype), c and c:to(dtype)
+  end
+  return output, h, c
+end
+
 -- All layers over rows [N, input_size] of the steps, one after the other; returns rows, last hidden, last cell.
 local function run(self, rows, hidden, cell, batch_sizes)
   local directions = self.bidirectional and 2 or 1
@@ -89,7 +100,7 @@ local function run(self, rows, hidden, cell, batch_sizes)
     for direction = 1, directions do
       local suffix, at = suffix_of(layer, direction), layer * directions + direction - 1
       local gates = C.linear(rows, self["weight_ih" .. suffix], self["bias_ih" .. suffix])
-      local output, h, c = C.recurrent(gates, hidden:select(0, at), cell and cell:select(0, at) or nil,
+      local output, h, c = walk(self.mode == "GRU", hidden:select(0, at), gates, cell and cell:select(0, at) or nil,
         self["weight_hh" .. suffix], self["bias_hh" .. suffix], batch_sizes, self.mode, direction == 2)
       outputs[direction], last_hidden[at + 1], last_cell[at + 1] = output, h, c
     end
@@ -267,8 +278,8 @@ local function step(self, mode, input, state)
   end
   local hidden, memory = split_state(self, state, mode)
   hidden, memory = given(hidden, "hidden"), mode == "LSTM" and given(memory, "cell") or nil
-  local _, h, c = C.recurrent(C.linear(input, self.weight_ih, self.bias_ih), hidden, memory, self.weight_hh,
-    self.bias_hh, nil, mode, false)
+  local _, h, c = walk(mode == "GRU" or mode == "LSTM", hidden, C.linear(input, self.weight_ih, self.bias_ih), memory,
+    self.weight_hh, self.bias_hh, nil, mode, false)
   if single then h, c = h:squeeze(0), c and c:squeeze(0) end
   if c then return h, c end
   return h

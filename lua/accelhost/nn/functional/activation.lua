@@ -1,6 +1,7 @@
 --- Activation functions made of others.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local autocast = require "accelhost.util.autocast"
 
 local fail, signature = arguments.fail, arguments.signature
 local F = {}
@@ -205,5 +206,7 @@ for name, place in pairs {
 } do
   F[name] = chosen_inplace(name, place)
 end
+
+autocast(F, "lower", "prelu")
 
 return F

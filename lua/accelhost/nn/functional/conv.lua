@@ -4,6 +4,7 @@
 -- one image convolution does the work.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local autocast = require "accelhost.util.autocast"
 local edges = require "accelhost.nn.functional.edges"
 local pad = require("accelhost.nn.functional.pad").pad
 local tuple = require("accelhost.nn.functional.sizes").tuple
@@ -187,5 +188,7 @@ function F.conv_transpose3d(...)
   local result = spread(images, stride[1], dilation[1], padding[1], more[1])
   return bias and result + bias:view(-1, 1, 1, 1) or result:contiguous()
 end
+
+autocast(F, "lower", "conv3d conv_transpose3d")
 
 return F

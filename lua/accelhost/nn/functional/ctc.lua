@@ -1,6 +1,7 @@
 --- The loss of connectionist temporal classification.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local autocast = require "accelhost.util.autocast"
 local reduction = require "accelhost.nn.functional.reduction"
 
 local fail, shape_text = arguments.fail, arguments.shape_text
@@ -67,5 +68,7 @@ function F.ctc_loss(...)
   if how == "mean" then return (loss / target_lengths:clamp_min(1):to(loss.dtype)):mean() end
   return reduction.reduce(dims == 3 and loss or loss:squeeze(0), how)
 end
+
+autocast(F, "float32", "ctc_loss")
 
 return F

@@ -1,6 +1,7 @@
 --- Sampling by a grid of coordinates: and the grids of affine maps. Coordinates go from -1 to 1 over an image.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local autocast = require "accelhost.util.autocast"
 
 local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
 local F = {}
@@ -59,5 +60,7 @@ function F.affine_grid(...)
   out[space + 1] = space
   return grid:reshape(size[1], unpack(out))
 end
+
+autocast(F, "float32", "grid_sample")
 
 return F

@@ -1,6 +1,7 @@
 --- Losses made of ops.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local autocast = require "accelhost.util.autocast"
 local reduction_of = require "accelhost.nn.functional.reduction"
 local warn = require "accelhost.util.warn"
 
@@ -162,5 +163,7 @@ function F.gaussian_nll_loss(...)
   if full then loss = loss + 0.5 * math.log(2 * math.pi) end
   return reduce(loss, reduction)
 end
+
+autocast(F, "float32", "mse_loss l1_loss smooth_l1_loss huber_loss kl_div poisson_nll_loss")
 
 return F

@@ -1,6 +1,7 @@
 --- Losses that ask for a margin: of rankings, pairs, triplets and classes.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local autocast = require "accelhost.util.autocast"
 local distance = require "accelhost.nn.functional.distance"
 local reduction = require "accelhost.nn.functional.reduction"
 
@@ -189,5 +190,8 @@ function F.multilabel_soft_margin_loss(...)
   if weight then loss = loss * weight end
   return reduce(loss:mean(-1), how)
 end
+
+autocast(F, "float32", "margin_ranking_loss hinge_embedding_loss soft_margin_loss cosine_embedding_loss triplet_margin_loss"
+  .. " multi_margin_loss multilabel_margin_loss")
 
 return F

@@ -68,6 +68,9 @@ function F.pad(...)
   if mode ~= "constant" and (#pad == 0 or dims - #pad / 2 < 1 or dims - #pad / 2 > 2) then
     fail("pad: mode '%s' pads all but the first or the first two dims, got %d numbers for %d dims", mode, #pad, dims)
   end
+  -- Under autocast PyTorch computes these modes in float32, but for volumes that are reflected.
+  local widened = mode == "replicate" or mode == "reflect" and #pad < 6
+  if widened and input.dtype:find "16$" and C.autocast.is_enabled() then input = input:to "float32" end
   local padded = input
   for i = 1, #pad, 2 do
     local dim = dims - (i + 1) / 2

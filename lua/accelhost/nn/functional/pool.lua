@@ -2,6 +2,7 @@
 -- along its depth.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local autocast = require "accelhost.util.autocast"
 local tuple = require("accelhost.nn.functional.sizes").tuple
 
 local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
@@ -190,5 +191,7 @@ F.lp_pool2d = power_class(2)
 --
 --   F.lp_pool3d(accelhost.ones(1, 1, 2, 2, 2), 2, 2):size(-1)  --> 1
 F.lp_pool3d = power_class(3)
+
+autocast(F, "float32", "max_pool3d avg_pool3d adaptive_avg_pool3d adaptive_max_pool3d")
 
 return F

@@ -1,6 +1,7 @@
 --- Undoing max pooling: values go back to where they came from. And maxima of windows at random places.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local autocast = require "accelhost.util.autocast"
 local tuple = require("accelhost.nn.functional.sizes").tuple
 
 local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
@@ -173,5 +174,7 @@ F.fractional_max_pool2d = fractional_class(2)
 --
 --   F.fractional_max_pool3d(accelhost.ones(1, 1, 4, 4, 4), 2, 2):size(-1)  --> 2
 F.fractional_max_pool3d = fractional_class(3)
+
+autocast(F, "float32", "max_unpool1d max_unpool2d max_unpool3d fractional_max_pool2d fractional_max_pool3d")
 
 return F

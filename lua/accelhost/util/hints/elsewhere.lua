@@ -17,7 +17,7 @@ elsewhere.sentences = {
   load_state = 'local saved = accelhost.load "run.safetensors"; model:load_state_dict(saved.model)',
   save_model = 'accelhost.save(model:state_dict(), "model.safetensors")',
   save = 'accelhost.save(object, "file.safetensors")',
-  autocast = "training is in the tensors' own dtype, as by model:to \"bfloat16\"",
+  autocast = "accelhost.autocast(\"cpu\", function() ... end), or accelerator:autocast(function() ... end)",
   log = "accelerator:print(...) prints on the main process",
   broadcast = "accelerator:gather(x) gives every process the values of all",
   init_process_group = "launch has done it when the script begins",

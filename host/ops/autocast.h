@@ -1,0 +1,53 @@
+/* Autocast: within a block, ops take their floating arguments in another dtype, each as host/ops/autocast.def says.
+ *
+ * The op door asks here for every call while a block is on. Casts are ops: they are recorded, so gradients come back in
+ * the dtype that came. The cast of a leaf that requires grad (a weight) is kept until the outermost block ends, unless
+ * the block says otherwise or the leaf is written in between. float64, integers and tensors on other devices than the
+ * CPU stay as they are, in-place forms cast nothing. The engine switches autocast off: gradients are computed in the
+ * dtypes of their forward. Lua thread only. */
+#ifndef AH_OPS_AUTOCAST_H
+#define AH_OPS_AUTOCAST_H
+
+#include "ops/op.h"
+
+enum ah_autocast_rule {
+    AH_AUTOCAST_NONE,   /* not in the table */
+    AH_AUTOCAST_LOWER,  /* to the block's dtype */
+    AH_AUTOCAST_FLOAT,  /* to float32 */
+    AH_AUTOCAST_WIDEST, /* to the block's dtype, or to float32 if one of them is wider */
+    AH_AUTOCAST_OWN,    /* no casts, none within either */
+};
+
+struct ah_autocast {
+    bool enabled, cache;
+    enum ah_dtype dtype; /* float16 or bfloat16 */
+};
+extern struct ah_autocast ah_autocast; /* of the innermost block; read it, but change it by the functions below */
+
+/* Begin a block; what was before goes to ah_autocast_leave at its end. */
+struct ah_autocast ah_autocast_enter(const struct ah_autocast *block);
+void ah_autocast_leave(const struct ah_autocast *before);
+
+/* Set it without a block, as for all that follows. */
+void ah_autocast_set(const struct ah_autocast *state);
+
+/* Forget the kept casts. */
+void ah_autocast_clear(void);
+
+/* Switch it on or off; returns what it was. */
+bool ah_autocast_switch(bool on);
+/* Off up to the end of the block, however that is left but by a Lua error; one a block. */
+#define AH_AUTOCAST_OFF() \
+    bool ah_autocast_before __attribute__((cleanup(ah_autocast_restore), unused)) = ah_autocast_switch(false)
+static inline void ah_autocast_restore(const bool *before)
+{
+    ah_autocast_switch(*before);
+}
+
+/* Run a call in the dtype that its rule says: cast the arguments, and `run` with autocast off. */
+int ah_autocast_run(struct ah_call *call, int (*run)(struct ah_call *call));
+
+/* *out: the tensor as `rule` wants it, a new reference; itself where there is nothing to cast. */
+int ah_autocast_tensor(struct ah_tensor **out, struct ah_tensor *tensor, enum ah_autocast_rule rule);
+
+#endif

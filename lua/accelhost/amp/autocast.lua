@@ -1,0 +1,144 @@
+--- Blocks in which ops choose their precision.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+
+local autocast = {}
+local fail = arguments.fail
+
+local halves = {bfloat16 = true, float16 = true}
+
+--- Raise unless autocast is there for a type of device.
+---@param what string
+---@param device_type any
+function autocast.check_device(what, device_type)
+  arguments.check(what, "device_type", "string", device_type)
+  if device_type ~= "cpu" then
+    fail("%s: device_type: expected 'cpu', the device whose lists of ops are known here, got '%s'", what, device_type)
+  end
+end
+
+local function check_dtype(what, dtype)
+  if dtype ~= nil and not halves[dtype] then
+    fail("%s: dtype: expected bfloat16 or float16, got %s", what, dtype)
+  end
+end
+
+local read = arguments.signature("autocast",
+  {"device_type: string", {"dtype: dtype"}, {"enabled: flag", true}, {"cache_enabled: flag"}})
+
+local function is_callable(value)
+  if type(value) == "function" then return true end
+  local meta = type(value) == "table" and getmetatable(value)
+  return meta and meta.__call ~= nil
+end
+
+--- Run fn in mixed precision: products and convolutions compute in `dtype`, losses, factorisations and what else needs
+-- it in float32, all other ops in the dtypes that come. Tensors are cast where they are used; gradients come back in
+-- the dtypes of what was cast, so float32 weights get float32 gradients. Blocks nest; one with enabled = false is an
+-- island that computes in the dtypes that come. Call backward outside: it computes in the dtypes of its forward.
+--
+--   accelhost.autocast("cpu", function() return t:mm(t:t()) end).dtype      --> bfloat16
+--   accelhost.autocast("cpu", {enabled = false}, function() return t:mm(t:t()) end).dtype  --> float32
+---@param device_type string "cpu"
+---@param dtype? string bfloat16 (default) or float16
+---@param enabled? boolean default true
+---@param cache_enabled? boolean keep the casts of weights until the outermost block ends; default: as around it
+---@param fn fun(...): ...
+---@param ... any fn's arguments
+---@return any ... what fn returns
+function autocast.autocast(...)
+  local given, count = {...}, select("#", ...)
+  local at = 2
+  while at <= count and not is_callable(given[at]) do at = at + 1 end
+  if at > count then fail("autocast: expected a function to run after the options, got none") end
+  local device_type, dtype, enabled, cache = read(unpack(given, 1, at - 1))
+  autocast.check_device("autocast", device_type)
+  check_dtype("autocast", dtype)
+  return C.autocast.run(enabled, dtype, cache, unpack(given, at, count))
+end
+
+--- Is there autocast for a type of device? For "cpu".
+--
+--   accelhost.amp.is_autocast_available "cpu"  --> true
+---@param device_type string
+---@return boolean
+function autocast.is_autocast_available(device_type)
+  arguments.check("is_autocast_available", "device_type", "string", device_type)
+  return device_type == "cpu"
+end
+
+local function check_optional(what, device_type)
+  if device_type ~= nil then autocast.check_device(what, device_type) end
+end
+
+--- Does this code run in an autocast block that is enabled?
+--
+--   accelhost.is_autocast_enabled()  --> false
+---@param device_type? string "cpu"
+---@return boolean
+function autocast.is_autocast_enabled(device_type)
+  check_optional("is_autocast_enabled", device_type)
+  return C.autocast.is_enabled()
+end
+
+--- The dtype of the innermost autocast block; outside of one the default.
+--
+--   accelhost.get_autocast_dtype "cpu"  --> bfloat16
+---@param device_type? string "cpu"
+---@return string
+function autocast.get_autocast_dtype(device_type)
+  check_optional("get_autocast_dtype", device_type)
+  return (select(2, C.autocast.state()))
+end
+
+--- Are the casts of weights kept within a block?
+--
+--   accelhost.is_autocast_cache_enabled()  --> true
+---@return boolean
+function autocast.is_autocast_cache_enabled()
+  return (select(3, C.autocast.state()))
+end
+
+local read_enabled = arguments.signature("set_autocast_enabled", {"device_type: string", "enabled: flag"})
+
+--- Switch autocast on or off for what follows; `autocast` does so for a function and back.
+--
+--   accelhost.set_autocast_enabled("cpu", false)
+---@param device_type string "cpu"
+---@param enabled boolean
+function autocast.set_autocast_enabled(...)
+  local device_type, enabled = read_enabled(...)
+  autocast.check_device("set_autocast_enabled", device_type)
+  C.autocast.set(enabled)
+end
+
+local read_dtype = arguments.signature("set_autocast_dtype", {"device_type: string", "dtype: dtype"})
+
+--- Set the dtype of autocast blocks that name none.
+--
+--   accelhost.set_autocast_dtype("cpu", "bfloat16")
+---@param device_type string "cpu"
+---@param dtype string bfloat16 or float16
+function autocast.set_autocast_dtype(...)
+  local device_type, dtype = read_dtype(...)
+  autocast.check_device("set_autocast_dtype", device_type)
+  check_dtype("set_autocast_dtype", dtype)
+  C.autocast.set(nil, dtype)
+end
+
+--- Keep the casts of weights within autocast blocks, or make them anew at each use.
+--
+--   accelhost.set_autocast_cache_enabled(true)
+---@param enabled boolean
+function autocast.set_autocast_cache_enabled(enabled)
+  C.autocast.set(nil, nil, arguments.check("set_autocast_cache_enabled", "enabled", "flag", enabled))
+end
+
+--- Let go of the casts of weights that are kept.
+--
+--   accelhost.clear_autocast_cache()
+function autocast.clear_autocast_cache()
+  C.autocast.clear()
+end
+
+return autocast

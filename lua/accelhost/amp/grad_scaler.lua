@@ -1,0 +1,267 @@
+--- Scaling of losses, so that gradients in float16 do not become 0, and leaving out the steps whose gradients became
+--- infinite by it.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
+
+local fail = arguments.fail
+
+---@class GradScaler
+local GradScaler = class.new "GradScaler"
+
+local read = arguments.signature("GradScaler", {
+  {"device: string", "cpu"}, {"init_scale: positive", 2 ^ 16}, {"growth_factor: number", 2},
+  {"backoff_factor: number", 0.5}, {"growth_interval: count", 2000}, {"enabled: flag", true},
+})
+
+-- A number as a float32 holds it: the scale is one, as in PyTorch.
+local function rounded(number)
+  return C.tensor({number}, {device = "cpu"}):item()
+end
+
+local function check_growth(factor)
+  if factor <= 1 then fail("GradScaler: growth_factor: expected a number above 1, got %s", arguments.describe(factor)) end
+  return factor
+end
+
+local function check_backoff(factor)
+  if factor >= 1 then
+    fail("GradScaler: backoff_factor: expected a number below 1, got %s", arguments.describe(factor))
+  end
+  return factor
+end
+
+--- A scaler of losses for training in float16: gradients of a loss times `scale` are that much larger, and are divided
+--- by it before the step. A step whose gradients hold inf or nan is left out, and the scale becomes smaller; after
+--- growth_interval steps without any it becomes larger.
+--
+--   local scaler = accelhost.amp.GradScaler{init_scale = 1024}
+--   scaler:scale(loss):backward()
+--   scaler:unscale_(optimizer)                              -- where gradients are clipped
+--   scaler:step(optimizer)
+--   scaler:update()
+--   scaler:get_scale()  --> 1024
+---@param device? string where the loss lies; "cpu"
+---@param init_scale? number default 65536
+---@param growth_factor? number default 2
+---@param backoff_factor? number default 0.5
+---@param growth_interval? integer default 2000
+---@param enabled? boolean false: scale gives its argument back, step steps, update does nothing
+function GradScaler:init(...)
+  local device, scale, growth, backoff, interval, enabled = read(...)
+  self._device = device
+  self._enabled = enabled
+  self._init_scale, self._scale = scale, rounded(scale)
+  self._growth_factor, self._backoff_factor, self._growth_interval = check_growth(growth), check_backoff(backoff),
+    interval
+  self._growth_tracker = 0
+  self._stages = {} -- optimizer -> {stage = "unscaled" or "stepped", overflow = boolean} since the last update
+end
+
+function GradScaler:extra_repr()
+  return self._enabled and ("scale=%g"):format(self._scale) or "disabled"
+end
+
+-- The scale as a tensor of no dims, so that the loss's dtype follows PyTorch's rule.
+local function scaled(self, outputs, factors)
+  if C.is_tensor(outputs) then
+    local device = outputs.device
+    factors[device] = factors[device] or C.tensor(self._scale, {device = device})
+    return outputs * factors[device]
+  end
+  if type(outputs) ~= "table" or getmetatable(outputs) ~= nil then
+    fail("scale: expected a tensor or a table of them, got %s", arguments.describe(outputs))
+  end
+  local copy = {}
+  for key, value in next, outputs do copy[key] = scaled(self, value, factors) end
+  return copy
+end
+
+--- A loss, or a table of them, times the scale.
+--
+--   local scaler = accelhost.amp.GradScaler{init_scale = 8}
+--   scaler:scale(accelhost.tensor(2))  --> tensor(16.)
+---@param outputs Tensor|table
+---@return Tensor|table
+function GradScaler:scale(outputs)
+  if not self._enabled then return outputs end
+  return scaled(self, outputs, {})
+end
+
+local function parameters_of(optimizer, what)
+  if type(optimizer) ~= "table" or type(optimizer.param_groups) ~= "table" then
+    fail("%s: expected an optimizer, got %s", what, arguments.describe(optimizer))
+  end
+  local list = {}
+  for _, group in ipairs(optimizer.param_groups) do
+    for _, parameter in ipairs(group.params) do
+      local grad = parameter.grad
+      if grad ~= nil then
+        if grad.dtype == "float16" then
+          fail("%s: a gradient is float16: parameters stay float32, autocast casts them where they are used", what)
+        end
+        list[#list + 1] = parameter
+      end
+    end
+  end
+  return list
+end
+
+local function unscale(self, optimizer, what)
+  local factor = rounded(1 / self._scale)
+  local count, overflow = C.optim.unscale_grad(parameters_of(optimizer, what), factor)
+  self._stages[optimizer] = {stage = "unscaled", overflow = overflow, count = count}
+end
+
+--- Divide an optimizer's gradients by the scale now, for clipping them or looking at them; `step` does it otherwise.
+--- Once between two updates.
+--
+--   scaler:unscale_(optimizer)
+---@param optimizer Optimizer
+function GradScaler:unscale_(optimizer)
+  if not self._enabled then return end
+  local entry = self._stages[optimizer]
+  if entry then
+    fail(entry.stage == "stepped" and "unscale_: step has been called for this optimizer since the last update"
+      or "unscale_: this optimizer's gradients have been unscaled since the last update")
+  end
+  unscale(self, optimizer, "unscale_")
+end
+
+--- Step the optimizer, unless its gradients hold inf or nan. Unscales them first where unscale_ has not.
+--
+--   scaler:step(optimizer)
+---@param optimizer Optimizer
+---@param ... any the step's arguments; no closure
+---@return any # what the step returns, nil when it was left out
+function GradScaler:step(optimizer, ...)
+  if not self._enabled then return optimizer:step(...) end
+  if (...) ~= nil then
+    fail("step: a closure would make gradients that are not unscaled; leave it out, or use bfloat16 without a scaler")
+  end
+  local entry = self._stages[optimizer]
+  if entry and entry.stage == "stepped" then
+    fail "step: it has been called for this optimizer since the last update"
+  end
+  if not entry then
+    unscale(self, optimizer, "step")
+    entry = self._stages[optimizer]
+  end
+  if entry.count == 0 then fail "step: no parameter of the optimizer has a gradient" end
+  entry.stage = "stepped"
+  if not entry.overflow then return optimizer:step() end
+end
+
+-- The scale after a step, by whether it was left out.
+local function adapt(self, overflow)
+  if overflow then
+    self._scale, self._growth_tracker = rounded(self._scale * self._backoff_factor), 0
+    return
+  end
+  self._growth_tracker = self._growth_tracker + 1
+  if self._growth_tracker < self._growth_interval then return end
+  local grown = rounded(self._scale * self._growth_factor)
+  if grown < math.huge then self._scale = grown end
+  self._growth_tracker = 0
+end
+
+--- End an iteration: the scale shrinks if one of the optimizers' steps was left out, and grows after growth_interval
+--- updates without such. Once, after the steps of all optimizers.
+--
+--   scaler:update()
+---@param new_scale? number|Tensor set the scale to this
+function GradScaler:update(new_scale)
+  if not self._enabled then return end
+  if new_scale ~= nil then
+    if C.is_tensor(new_scale) then new_scale = new_scale:item() end
+    self._scale = rounded(arguments.check("update", "new_scale", "positive", new_scale))
+  else
+    local any, overflow = false, false
+    for _, entry in next, self._stages do
+      any, overflow = true, overflow or entry.overflow
+    end
+    if not any then fail "update: no step or unscale_ since the last update" end
+    adapt(self, overflow)
+  end
+  self._stages = {}
+end
+
+--- Was the last step of this optimizer since the last update left out?
+---@param optimizer Optimizer
+---@return boolean
+function GradScaler:_overflowed(optimizer)
+  local entry = self._stages[optimizer]
+  return entry ~= nil and entry.overflow
+end
+
+--- Has unscale_ or step been called for this optimizer since the last update?
+---@param optimizer Optimizer
+---@return boolean
+function GradScaler:_unscaled(optimizer)
+  return self._stages[optimizer] ~= nil
+end
+
+--- The scale; 1 when the scaler is not enabled.
+---@return number
+function GradScaler:get_scale() return self._enabled and self._scale or 1 end
+
+--- The factor by which the scale grows.
+---@return number
+function GradScaler:get_growth_factor() return self._growth_factor end
+
+--- Set the factor by which the scale grows.
+---@param factor number above 1
+function GradScaler:set_growth_factor(factor)
+  self._growth_factor = check_growth(arguments.check("set_growth_factor", "factor", "number", factor))
+end
+
+--- The factor by which the scale shrinks.
+---@return number
+function GradScaler:get_backoff_factor() return self._backoff_factor end
+
+--- Set the factor by which the scale shrinks.
+---@param factor number below 1
+function GradScaler:set_backoff_factor(factor)
+  self._backoff_factor = check_backoff(arguments.check("set_backoff_factor", "factor", "number", factor))
+end
+
+--- How many updates without overflow until the scale grows.
+---@return integer
+function GradScaler:get_growth_interval() return self._growth_interval end
+
+--- Set how many updates without overflow until the scale grows.
+---@param interval integer
+function GradScaler:set_growth_interval(interval)
+  self._growth_interval = arguments.check("set_growth_interval", "interval", "count", interval)
+end
+
+--- Is it enabled?
+---@return boolean
+function GradScaler:is_enabled() return self._enabled end
+
+--- The scale, the factors and the count of updates, with PyTorch's keys; empty when the scaler is not enabled. Call it
+--- after update.
+---@return table
+function GradScaler:state_dict()
+  if not self._enabled then return {} end
+  return {
+    scale = self._scale, growth_factor = self._growth_factor, backoff_factor = self._backoff_factor,
+    growth_interval = self._growth_interval, _growth_tracker = self._growth_tracker,
+  }
+end
+
+--- Take over what state_dict gave.
+---@param state table
+function GradScaler:load_state_dict(state)
+  if not self._enabled then return end
+  arguments.check("load_state_dict", "state", "table", state)
+  if next(state) == nil then fail "load_state_dict: the state is empty: it was saved from a scaler that is not enabled" end
+  for _, name in ipairs {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"} do
+    if type(state[name]) ~= "number" then
+      fail("load_state_dict: %s: expected a number, got %s", name, arguments.describe(state[name]))
+    end
+    self[name == "_growth_tracker" and name or "_" .. name] = state[name]
+  end
+end
+
+return class.guard(GradScaler)

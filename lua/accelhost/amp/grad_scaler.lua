@@ -20,7 +20,9 @@ local function rounded(number)
 end
 
 local function check_growth(factor)
-  if factor <= 1 then fail("GradScaler: growth_factor: expected a number above 1, got %s", arguments.describe(factor)) end
+  if factor <= 1 then
+    fail("GradScaler: growth_factor: expected a number above 1, got %s", arguments.describe(factor))
+  end
   return factor
 end
 
@@ -255,7 +257,9 @@ end
 function GradScaler:load_state_dict(state)
   if not self._enabled then return end
   arguments.check("load_state_dict", "state", "table", state)
-  if next(state) == nil then fail "load_state_dict: the state is empty: it was saved from a scaler that is not enabled" end
+  if next(state) == nil then
+    fail "load_state_dict: the state is empty: it was saved from a scaler that is not enabled"
+  end
   for _, name in ipairs {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"} do
     if type(state[name]) ~= "number" then
       fail("load_state_dict: %s: expected a number, got %s", name, arguments.describe(state[name]))

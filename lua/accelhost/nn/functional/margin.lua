@@ -191,7 +191,7 @@ function F.multilabel_soft_margin_loss(...)
   return reduce(loss:mean(-1), how)
 end
 
-autocast(F, "float32", "margin_ranking_loss hinge_embedding_loss soft_margin_loss cosine_embedding_loss triplet_margin_loss"
-  .. " multi_margin_loss multilabel_margin_loss")
+autocast(F, "float32", "margin_ranking_loss hinge_embedding_loss soft_margin_loss cosine_embedding_loss"
+  .. " triplet_margin_loss multi_margin_loss multilabel_margin_loss")
 
 return F

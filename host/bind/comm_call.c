@@ -226,6 +226,7 @@ static int gather_counts(lua_State *L, struct ah_group *group, const struct ah_t
         inner *= tensor->size[d];
     struct ah_collective call = ah_collective_all_gather(counts, &own, 1, AH_I64);
     call.ndim = 0; /* other calls tell a number first, too */
+    call.purpose = AH_FOR_GATHER;
     AH_TRY(run_at(L, group, call, NULL));
     *size = 0;
     for (int r = 0; r < ah_group_size(group); r++) {
@@ -252,6 +253,7 @@ static int ragged(lua_State *L, struct ah_tensor **out, struct ah_group *group, 
     /* Ranks whose inner sizes differ would disagree on the counts: the shape tells them apart. */
     call.ndim = ndim;
     call.size = own;
+    call.purpose = AH_FOR_GATHER;
     AH_TRYGO(run_at(L, group, call, NULL), out);
     AH_TRYGO(ah_comm_bring_home(&result, tensor), out);
     *out = result;

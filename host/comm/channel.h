@@ -30,6 +30,7 @@ struct ah_post {
     uint64_t offset; /* of the buffer in the rank's segment, or AH_NO_OFFSET */
     int64_t size[AH_BOARD_DIMS];
     bool async;
+    uint8_t purpose; /* enum ah_purpose, no part of the fingerprint */
     _Alignas(64) char where[AH_BOARD_WHERE];
 };
 #define AH_NO_OFFSET UINT64_MAX

@@ -27,6 +27,8 @@ static const struct kind {
 static const char *const reduce_name[AH_REDUCE_OPS] = {"sum", "mean", "max", "min", "product",
                                                       "and", "or", "xor"};
 
+static const char *const purposes[AH_PURPOSES] = {"", " in gather", " in backward", " in prepare"};
+
 /* Making one. */
 
 static struct ah_collective make(enum ah_collective_kind kind, void *out, const void *in, int64_t count,
@@ -269,6 +271,7 @@ void ah_post_fill(struct ah_post *post, const struct ah_collective *call, uint32
     post->sequence = sequence;
     post->kind = (uint8_t)call->kind;
     post->async = call->async;
+    post->purpose = (uint8_t)call->purpose;
     post->dtype = (uint8_t)call->dtype;
     post->reduce = (uint8_t)call->reduce;
     post->ndim = (int8_t)ndim;
@@ -324,7 +327,8 @@ const char *ah_post_describe(const struct ah_post *post, char *text, size_t byte
         snprintf(reduce, sizeof reduce, "(%s)", ah_reduce_name((enum ah_reduce_op)post->reduce));
     if (post->root > 0)
         snprintf(root, sizeof root, " root %d", post->root);
-    snprintf(text, bytes, "%s%s %s %s%s", ah_post_name(post), reduce,
-             post->dtype < AH_DTYPE_COUNT ? ah_dtype_name((enum ah_dtype)post->dtype) : "?", shape, root);
+    snprintf(text, bytes, "%s%s %s %s%s%s", ah_post_name(post), reduce,
+             post->dtype < AH_DTYPE_COUNT ? ah_dtype_name((enum ah_dtype)post->dtype) : "?", shape, root,
+             post->purpose < AH_PURPOSES ? purposes[post->purpose] : "");
     return text;
 }

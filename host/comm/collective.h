@@ -40,6 +40,9 @@ enum ah_collective_kind {
     AH_COLLECTIVE_KINDS
 };
 
+/* What a call is a part of, for messages: the script says gather, and its ranks tell their sizes first. */
+enum ah_purpose { AH_FOR_ITSELF, AH_FOR_GATHER, AH_FOR_BACKWARD, AH_FOR_PREPARE, AH_PURPOSES };
+
 struct ah_collective {
     enum ah_collective_kind kind;
     enum ah_dtype dtype;
@@ -57,6 +60,7 @@ struct ah_collective {
                             buffer holds values already multiplied by it */
     uint32_t note;       /* bits for the peers: ah_work_wait_note gives the union over all ranks */
     int64_t timeout_ns;  /* of a blocking call; 0: the group's */
+    enum ah_purpose purpose;
     const char *where;   /* the script's line ("train.lua:12"); copied when the call is posted */
 };
 

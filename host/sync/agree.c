@@ -25,6 +25,7 @@ static void describe(const struct ah_tensor *tensor, int64_t *out)
 
 static int run(const struct lists *l, struct ah_collective call)
 {
+    call.purpose = AH_FOR_PREPARE;
     call.where = l->where;
     return ah_group_run(l->group, call);
 }

@@ -74,6 +74,7 @@ static struct ah_collective bucket_call(struct ah_reducer *r, int b)
     struct ah_collective call =
         ah_collective_all_reduce(r->grads->memory + place->offset, count, place->dtype, AH_REDUCE_MEAN);
     call.weight = r->weight;
+    call.purpose = AH_FOR_BACKWARD;
     call.where = r->where;
     return call;
 }
@@ -194,6 +195,7 @@ static int collect_hooks(struct ah_reducer *r)
 
 static int run(struct ah_reducer *r, struct ah_collective call)
 {
+    call.purpose = AH_FOR_BACKWARD;
     call.where = r->where;
     return ah_group_run(r->group, call);
 }
@@ -232,7 +234,7 @@ static int finish_group(struct ah_reducer *r)
     launch(r, unused);
     if (r->status)
         return ah_fail(r->status, "%s", r->text);
-    AH_TRY(ah_buffers_send(r->buffers, r->buffers_from, r->where));
+    AH_TRY(ah_buffers_send(r->buffers, r->buffers_from, AH_FOR_BACKWARD, r->where));
     AH_TRY(r->hook.launch ? collect_hooks(r) : collect_works(r, &notes));
     AH_TRY(ah_buffers_receive(r->buffers));
     if (notes & NOTE_UNUSED || r->hook.launch)

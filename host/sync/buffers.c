@@ -92,7 +92,7 @@ static int unpack(struct ah_tensor *tensor, const void *from)
     return status;
 }
 
-int ah_buffers_send(struct ah_buffers *b, int from, const char *where)
+int ah_buffers_send(struct ah_buffers *b, int from, enum ah_purpose purpose, const char *where)
 {
     b->from = from;
     if (!b->words)
@@ -105,6 +105,7 @@ int ah_buffers_send(struct ah_buffers *b, int from, const char *where)
         at += words_of(b->tensor[i]);
     }
     struct ah_collective call = ah_collective_all_reduce(b->packed, (int64_t)b->words, AH_I64, AH_REDUCE_SUM);
+    call.purpose = purpose;
     call.where = where;
     return ah_group_start(b->group, call, &b->work);
 }

@@ -12,7 +12,7 @@ int ah_buffers_new(struct ah_buffers **out, struct ah_group *group, struct ah_te
 void ah_buffers_free(struct ah_buffers *buffers); /* NULL is ignored; a work under way is given up */
 
 /* A collective in two halves; the second waits and writes the values. */
-int ah_buffers_send(struct ah_buffers *buffers, int from, const char *where);
+int ah_buffers_send(struct ah_buffers *buffers, int from, enum ah_purpose purpose, const char *where);
 int ah_buffers_receive(struct ah_buffers *buffers);
 
 #endif

@@ -79,9 +79,10 @@ static int move_in(struct ah_reducer *r, bool apart)
         AH_TRY(ah_arena_adopt(r->params, r->layout.place[i].offset, r->parameter[i].tensor));
     if (ah_group_size(r->group) > 1 && !apart) {
         struct ah_collective call = ah_collective_broadcast(r->params->memory, (int64_t)r->params->bytes, AH_U8, 0);
+        call.purpose = AH_FOR_PREPARE;
         call.where = r->where;
         AH_TRY(ah_group_run(r->group, call));
-        AH_TRY(ah_buffers_send(r->buffers, 0, r->where));
+        AH_TRY(ah_buffers_send(r->buffers, 0, AH_FOR_PREPARE, r->where));
         AH_TRY(ah_buffers_receive(r->buffers));
     }
     for (int i = 0; i < r->layout.count; i++) {

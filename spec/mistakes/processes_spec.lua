@@ -21,6 +21,9 @@ describe("In several processes the message names", function()
       "if accelerator.is_main_process then accelerator:gather(x) end accelerator:wait_for_everyone()",
       "train.lua:12: collective #1 differs: rank 0 all_gather", "rank 1 barrier at train.lua:12",
       "none inside `if accelerator.is_main_process`"},
+    {"a gather that meets another process's backward",
+      "model = accelerator:prepare(model) if accelerator.is_main_process then accelerator:gather(x) end " ..
+      "accelerator:backward(F.cross_entropy(model(x), y))", "in gather at train.lua:12", "in backward at train.lua:12"},
     {"the process that takes fewer steps",
       "model = accelerator:prepare(model) for i = 1, 2 + accelerator.process_index do " ..
       "accelerator:backward(F.cross_entropy(model(x), y)) end",

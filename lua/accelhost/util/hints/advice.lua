@@ -81,7 +81,7 @@ local rows = {
     "make a new tensor, h = h * 2 in place of h:mul_(2); accelhost.autograd.detect_anomaly tells the op's line"},
   {"backward: loss: expected a tensor, got number", "a number has no history: give the tensor, before its :item()"},
   -- Collectives.
-  {"collective #%d+ differs: rank %d+ ([%w_]+) [%w_]+ %b() at [^;]*; rank %d+ ([%w_]+) [%w_]+ %b()",
+  {"collective #%d+ differs: rank %d+ ([%w_]+) [%w_]+ %b()[ %l]* at [^;]*; rank %d+ ([%w_]+) [%w_]+ %b()",
     function(one, other)
       if one ~= other then return nil end
       return "tensors that are brought together have one dtype and, but for the first dim of a gather, one shape"

@@ -100,6 +100,21 @@ describe("a tensor on meta", function()
     assert.has_error(function() return accelhost.empty({2 ^ 44}, {device = "meta"}) end)
   end)
 
+  it("is filled by every initialiser, whatever the default device", function()
+    accelhost.set_default_device "meta"
+    finally(function() accelhost.set_default_device "cpu" end)
+    for name, argument in pairs {
+      uniform_ = 0, normal_ = 0, constant_ = 1, ones_ = false, zeros_ = false, eye_ = false, xavier_uniform_ = 1,
+      xavier_normal_ = 1, kaiming_uniform_ = 0, kaiming_normal_ = 0, trunc_normal_ = 0, orthogonal_ = 1,
+      sparse_ = 0.5,
+    } do
+      local tensor = accelhost.empty(4, 3)
+      local filled = argument and nn.init[name](tensor, argument) or nn.init[name](tensor)
+      assert.same({"meta", {4, 3}}, {filled.device, filled:shape()}, name)
+    end
+    assert.equal("cpu", nn.init.trunc_normal_(accelhost.empty({3}, {device = "cpu"})).device)
+  end)
+
   it("goes through a training step, state of the optimizer included", function()
     local net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
       nn.Linear(4 * 13 * 13, 10)):to "meta"

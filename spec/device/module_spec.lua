@@ -293,6 +293,10 @@ describe("on another device", function()
       accelhost.manual_seed(1)
       same(name, here, nn.init[name](accelhost.empty({4, 3}, {device = "far"})))
     end
+    accelhost.manual_seed(1)
+    local here = nn.init.sparse_(accelhost.empty(4, 3), 0.5)
+    accelhost.manual_seed(1)
+    same("sparse_", here, nn.init.sparse_(accelhost.empty({4, 3}, {device = "far"}), 0.5))
   end)
 
   it("a state_dict is loaded across devices", function()

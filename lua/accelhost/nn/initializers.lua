@@ -160,7 +160,7 @@ function init.sparse_(...)
     local zeros = math.ceil(sparsity * rows)
     normal(tensor, 0, std, generator)
     for column = 0, tensor:size(1) - 1 do
-      local chosen = C.randperm(rows, {generator = generator}):narrow(0, 0, zeros)
+      local chosen = C.randperm(rows, {generator = generator, device = tensor.device}):narrow(0, 0, zeros)
       tensor:select(1, column):index_fill_(0, chosen, 0)
     end
     return tensor
@@ -220,7 +220,7 @@ function init.kaiming_normal_(...)
 end
 
 local function normal_cdf(x)
-  return (1 + C.tensor(x / math.sqrt(2), {dtype = "float64"}):erf():item()) / 2
+  return (1 + C.tensor(x / math.sqrt(2), {dtype = "float64", device = "cpu"}):erf():item()) / 2
 end
 
 -- Normal draws; those outside [a, b] are drawn anew, all together, until none is left.
@@ -262,6 +262,7 @@ function init.trunc_normal_(...)
   if mean < a - 2 * std or mean > b + 2 * std then
     warn("trunc_normal_: mean is more than 2 std from [a, b]; the distribution of values may be incorrect")
   end
+  if tensor.device == "meta" then return tensor end -- no values to accept or to draw anew
   return no_grad(function()
     local inside = normal_cdf((b - mean) / std) - normal_cdf((a - mean) / std)
     local draw = inside > 0.3 and redraw_normal or accept_uniform

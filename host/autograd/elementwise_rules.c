@@ -173,17 +173,6 @@ int ah_backward_softplus(struct ah_rule *r)
     return r->status;
 }
 
-int ah_backward_elu(struct ah_rule *r)
-{
-    const struct ah_args_elu *arg = ah_args(r, elu);
-    struct ah_tensor *g = r->grad_out[0], *x = ah_given(&arg->input);
-    /* The clamp keeps exp finite where it is not used: infinity times 0 would spoil the second derivative. */
-    struct ah_tensor *falling = unary(r, AH_OP_exp, ah_r(r, AH_OP_clamp_max, AH_T(x), AH_N(0)));
-    struct ah_tensor *curved = ah_r_mul(r, g, ah_r_scale(r, falling, arg->alpha.number));
-    ah_r_give(r, 0, ah_r(r, AH_OP_where, AH_T(compare(r, AH_OP_gt, x, 0)), AH_T(g), AH_T(curved)));
-    return r->status;
-}
-
 /* Where low < x < high: the bounds themselves count as outside. */
 static struct ah_tensor *between(struct ah_rule *r, struct ah_tensor *x, double low, double high)
 {

@@ -98,6 +98,17 @@ static int distance_rule(struct ah_rule *r, struct ah_tensor *scaled, double bou
     return r->status;
 }
 
+int ah_backward_squared_difference(struct ah_rule *r)
+{
+    const struct ah_args_squared_difference *arg = ah_args(r, squared_difference);
+    struct ah_tensor *twice = ah_r_scale(r, r->grad_out[0], 2);
+    struct ah_tensor *grad = ah_r_mul(r, ah_r_sub(r, ah_given(&arg->input), ah_given(&arg->target)), twice);
+    ah_r_give(r, 0, grad);
+    if (r->needs[1])
+        ah_r_give(r, 1, ah_r_neg(r, grad));
+    return r->status;
+}
+
 int ah_backward_smooth_l1(struct ah_rule *r)
 {
     const struct ah_args_smooth_l1 *arg = ah_args(r, smooth_l1);

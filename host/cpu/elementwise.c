@@ -150,6 +150,12 @@ static inline double huber_at_f64(double z, double delta)
     return z <= delta ? 0.5 * z * z : delta * (z - 0.5 * delta);
 }
 
+LOOP2(squared_difference_i32, int32_t, int32_t, ((uint32_t)a - (uint32_t)b) * ((uint32_t)a - (uint32_t)b))
+LOOP2(squared_difference_i64, int64_t, int64_t, ((uint64_t)a - (uint64_t)b) * ((uint64_t)a - (uint64_t)b))
+LOOP2(squared_difference_u8, uint8_t, uint8_t, (a - b) * (a - b))
+LOOP2(squared_difference_f32, float, float, (a - b) * (a - b))
+LOOP2(squared_difference_f64, double, double, (a - b) * (a - b))
+NUMBER_TABLE(squared_difference);
 LOOP2(smooth_l1_f32, float, float, smooth_l1_at_f32(fabsf(a - b), c0))
 LOOP2(smooth_l1_f64, double, double, smooth_l1_at_f64(fabs(a - b), c0))
 LOOP2(huber_f32, float, float, huber_at_f32(fabsf(a - b), c0))
@@ -161,6 +167,11 @@ static int distance(struct ah_call *c, const ah_loop *loops)
 {
     enum ah_dtype dtype = c->out[0]->dtype;
     return ah_elementwise(c, 2, dtype, dtype, true, loops, (double[]){c->arg[2].number, 0});
+}
+
+int ah_cpu_squared_difference(struct ah_call *c)
+{
+    return ah_elementwise_pair(c, squared_difference_loops);
 }
 
 int ah_cpu_smooth_l1(struct ah_call *c)

@@ -124,15 +124,6 @@ FLOAT_LOOPS(gelu_tanh, 0.5f * a * (1.0f + ah_tanhf((float)SQRT_2_OVER_PI * fmaf(
             0.5 * a * (1.0 + tanh(SQRT_2_OVER_PI * (a + 0.044715 * a * a * a))))
 FLOAT_LOOPS(softplus, a *c0 > c1 ? a : ah_log1pf(ah_expf(a * c0)) / c0, a *c0 > c1 ? a : log1p(exp(a * c0)) / c0)
 FLOAT_LOOPS(leaky_relu, a > 0 ? a : a * c0, a > 0 ? a : a * c0)
-/* The exponential is of what is not above 0, whatever is taken: a choice between values needs no branch. */
-static inline float elu_of(float a, float alpha)
-{
-    float low = alpha * ah_expm1f(a > 0 ? 0 : a);
-    return a > 0 ? a : low;
-}
-
-FLOAT_LOOPS(elu, elu_of(a, c0), a > 0 ? a : c0 * expm1(a))
-
 static bool is_tanh(const struct ah_value *approximate)
 {
     return !strcmp(approximate->string, "tanh");
@@ -152,11 +143,6 @@ int ah_cpu_softplus(struct ah_call *c)
 int ah_cpu_leaky_relu(struct ah_call *c)
 {
     return unary(c, leaky_relu_loops, (double[]){ah_args(c, leaky_relu)->negative_slope.number, 0});
-}
-
-int ah_cpu_elu(struct ah_call *c)
-{
-    return unary(c, elu_loops, (double[]){ah_args(c, elu)->alpha.number, 0});
 }
 
 /* Floats are tested as they are, everything else is finite. */

@@ -104,6 +104,14 @@ int ah_forward_activation(struct ah_call *c)
     return ah_forward_like_input(c);
 }
 
+int ah_forward_softshrink(struct ah_call *c)
+{
+    double lambd = ah_args(c, softshrink)->lambd.number;
+    if (!(lambd >= 0))
+        return ah_fail(AH_EINVAL, "softshrink: lambd: expected a number of at least 0, got %g", lambd);
+    return ah_forward_activation(c);
+}
+
 int ah_forward_kernel_only(struct ah_call *c)
 {
     return ah_call_kernel(c);

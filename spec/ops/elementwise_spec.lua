@@ -402,12 +402,19 @@ describe("fused gradients", function()
     relu = function(t) return t:relu() * t end,
     leaky_relu = function(t) return F.leaky_relu(t, 0.2) * t end,
     elu = function(t) return F.elu(t, 0.7) end,
+    selu = function(t) return F.selu(t) end,
+    celu = function(t) return F.celu(t, 0.7) end,
+    hardshrink = function(t) return F.hardshrink(t, 0.4) * t end,
+    softshrink = function(t) return F.softshrink(t, 0.4) * t end,
+    prelu = function(t) return F.prelu(t, t:narrow(0, 1, 1)) end,
+    glu = function(t) return F.glu(t * t) end,
+    mse_loss = function(t) return F.mse_loss(t, t:flip(0) * 2, {reduction = "none"}) end,
     softplus = function(t) return F.softplus(t, 2, 3) end,
     erf = function(t) return t:erf() end,
     ["power of a number"] = function(t) return accelhost.pow(2.5, t) end,
   }
-  for _, name in ipairs {"tanh", "sigmoid", "silu", "gelu", "gelu by tanh", "relu", "leaky_relu", "elu", "softplus",
-    "erf", "power of a number"} do
+  for _, name in ipairs {"tanh", "sigmoid", "silu", "gelu", "gelu by tanh", "relu", "leaky_relu", "elu", "selu", "celu",
+    "hardshrink", "softshrink", "prelu", "glu", "mse_loss", "softplus", "erf", "power of a number"} do
     it("of " .. name .. " are right twice", function()
       assert.is_true(gradcheck.gradcheck(functions[name], {x}))
       assert.is_true(gradcheck.gradgradcheck(functions[name], {x}))
@@ -418,6 +425,28 @@ describe("fused gradients", function()
     local far = T({-800, 800}, "float64", true)
     F.elu(far):sum():backward()
     assert.same({0, 1}, far.grad:tolist())
+    far.grad = nil
+    F.celu(far, 0.5):sum():backward()
+    assert.same({0, 1}, far.grad:tolist())
+  end)
+
+  it("of a step are cut, not multiplied, where another branch is taken", function()
+    local step, slope = T({-1, 0, 2}, "float64", true), T({3}, "float64", true)
+    F.prelu(step, slope):backward(T({inf, 1, inf}, "float64"))
+    assert.same({inf, 3, inf}, step.grad:tolist())
+    assert.same({-inf}, slope.grad:tolist())
+    local shrunk = T({-2, 0.5, 3}, "float64", true)
+    F.softshrink(shrunk):backward(T({1, inf, inf}, "float64"))
+    assert.same({1, 0, inf}, shrunk.grad:tolist())
+  end)
+
+  it("keep nan through the activations that cut", function()
+    local none = accelhost.tensor {0 / 0}
+    for _, name in ipairs {"hardshrink", "softshrink", "elu", "selu", "celu"} do
+      assert.is_true(F[name](none):isnan():all():item(), name)
+    end
+    assert.is_true(F.prelu(none, accelhost.ones(1)):isnan():all():item())
+    check.raises("softshrink: lambd: expected a number of at least 0, got -1", function() F.softshrink(none, -1) end)
   end)
 end)
 

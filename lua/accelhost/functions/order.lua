@@ -263,15 +263,20 @@ function order.diff(...)
   return x
 end
 
--- Sums of neighbours along a dim, their distances (a number or a tensor), and the dim.
-local function pairs_and_steps(what, y, x, dx, dim)
+-- Sums of neighbours along a dim.
+local function neighbours(y, dim)
+  local n = y:size(dim)
+  return y:narrow(dim, math.min(1, n), math.max(n - 1, 0)) + y:narrow(dim, 0, math.max(n - 1, 0))
+end
+
+-- The distances of neighbours along a dim (a number or a tensor), and the dim.
+local function steps_along(what, y, x, dx, dim)
   if x and dx then fail("%s: expected x or dx, not both", what) end
   if y:dim() == 0 then fail("%s: y: expected at least 1 dim, got a 0-dim tensor", what) end
   dim = dims.wrap(what, dim, y:dim())
   local n = y:size(dim)
   if n > 0 and (y.dtype == "bool" or x and x.dtype == "bool") then fail("%s: expected numbers, got bool", what) end
-  local sums = y:narrow(dim, math.min(1, n), math.max(n - 1, 0)) + y:narrow(dim, 0, math.max(n - 1, 0))
-  if not x then return sums, dx or 1, dim end
+  if not x then return dx or 1, dim end
   if x:dim() == 1 then
     local shape = {}
     for d = 1, y:dim() do shape[d] = d == dim + 1 and x:numel() or 1 end
@@ -280,14 +285,14 @@ local function pairs_and_steps(what, y, x, dx, dim)
   if x:dim() ~= y:dim() or x:size(dim) ~= n then
     fail("%s: x %s does not fit dim %d of y %s", what, shape_text(x), dim, shape_text(y))
   end
-  return sums, order.diff(x, 1, dim), dim
+  return order.diff(x, 1, dim), dim
 end
 
 local function trapezoid(what, y, x, dx, dim)
-  local sums, steps
-  sums, steps, dim = pairs_and_steps(what, y, x, dx, dim)
+  local steps
+  steps, dim = steps_along(what, y, x, dx, dim)
   if y:size(dim) == 0 then return y:detach():sum {dim = dim, dtype = y.dtype} end
-  if x then return (sums * steps):sum(dim) / 2 end
+  if x then return (neighbours(y, dim) * steps):sum(dim) / 2 end
   return (y:sum(dim) - (y:select(dim, 0) + y:select(dim, -1)) * 0.5) * steps
 end
 
@@ -329,7 +334,9 @@ local read_cumulative = signature("cumulative_trapezoid", under)
 ---@param dim? integer default -1
 ---@return userdata
 function order.cumulative_trapezoid(...)
-  local sums, steps, dim = pairs_and_steps("cumulative_trapezoid", read_cumulative(...))
+  local y, x, dx, given = read_cumulative(...)
+  local steps, dim = steps_along("cumulative_trapezoid", y, x, dx, given)
+  local sums = neighbours(y, dim)
   if C.is_tensor(steps) then return (sums * steps):cumsum(dim) / 2 end
   return ((sums:is_floating_point() and sums or sums:to "float32") * (steps / 2)):cumsum(dim)
 end

@@ -36,7 +36,7 @@ F.relu6, F.relu6_ = with_inplace("relu6", {}, function(input) return C.hardtanh(
 --
 --   F.selu(accelhost.tensor{0, 1})  --> tensor([0.0000, 1.0507])
 F.selu, F.selu_ = with_inplace("selu", {}, function(input)
-  return C.elu(input, 1.6732632423543772848170429916717) * 1.0507009873554804934193349852946
+  return C.elu_scaled(input, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946, 1)
 end)
 
 --- max(x, 0) + min(alpha (exp(x / alpha) - 1), 0) (Barron, 2017); alpha is not 0. celu_ writes into its input.
@@ -44,7 +44,7 @@ end)
 --   F.celu(accelhost.tensor{-1, 1})  --> tensor([-0.6321,  1.0000])
 F.celu, F.celu_ = with_inplace("celu", {{"alpha: number", 1}}, function(input, alpha)
   if alpha == 0 then fail("celu: alpha: expected a number other than 0") end
-  return C.relu(input) + C.expm1(input:masked_fill(input:gt(0), 0) / alpha) * alpha -- of which 0 has the derivative 1
+  return C.elu_scaled(input, alpha, 1, 1 / alpha)
 end)
 
 --- x tanh(softplus(x)); of halves in float32, where x times a gradient may be beyond a half.
@@ -103,24 +103,6 @@ F.softsign = unary("softsign", function(input) return input / (C.abs(input) + 1)
 --   F.tanhshrink(accelhost.tensor{0})  --> tensor([0.])
 F.tanhshrink = unary("tanhshrink", function(input) return input - C.tanh(input) end)
 
-local read_hardshrink = signature("hardshrink", {"input: tensor", {"lambd: number", 0.5}})
---- x outside of [-lambd, lambd], 0 inside.
---
---   F.hardshrink(accelhost.tensor{0.3, 1})  --> tensor([0., 1.])
-function F.hardshrink(...)
-  local input, lambd = read_hardshrink(...)
-  return input:masked_fill(input:ge(-lambd):logical_and(input:le(lambd)), 0)
-end
-
-local read_softshrink = signature("softshrink", {"input: tensor", {"lambd: nonnegative", 0.5}})
---- x moved towards 0 by lambd, and 0 within lambd of it.
---
---   F.softshrink(accelhost.tensor{0.3, 1})  --> tensor([0.0000, 0.5000])
-function F.softshrink(...)
-  local input, lambd = read_softshrink(...)
-  return (input - input:clamp(-lambd, lambd)):masked_fill(input:abs():le(lambd), 0) -- flat at lambd itself, too
-end
-
 local read_prelu = signature("prelu", {"input: tensor", "weight: tensor"})
 --- x where x > 0, else weight x, with one weight or one for each channel (dim 1).
 --
@@ -138,7 +120,7 @@ function F.prelu(...)
     for d = 1, dims do sizes[d] = d == 2 and count or 1 end
     weight = weight:view(sizes)
   end
-  return C.where(input:gt(0), input, input * weight)
+  return C.sloped(input, weight)
 end
 
 local read_glu = signature("glu", {"input: tensor", {"dim: integer", -1}})
@@ -150,7 +132,7 @@ function F.glu(...)
   local input, dim = read_glu(...)
   local size = input:dim() > 0 and input:size(dim) or 1
   if size % 2 ~= 0 then fail("glu: expected an even size of dim %d, got input %s", dim, arguments.shape_text(input)) end
-  return input:narrow(dim, 0, size / 2) * C.sigmoid(input:narrow(dim, size / 2, size / 2))
+  return C.gated(input:narrow(dim, 0, size / 2), input:narrow(dim, size / 2, size / 2))
 end
 
 local read_softmin = signature("softmin", {"input: tensor", "dim: integer", {"dtype: dtype"}})

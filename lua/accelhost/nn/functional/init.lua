@@ -15,7 +15,7 @@ local namespace = require "accelhost.util.namespace"
 local files = {
   activation = {
     "relu6", "relu6_", "selu", "selu_", "celu", "celu_", "mish", "mish_", "threshold", "threshold_", "rrelu", "rrelu_",
-    "logsigmoid", "softsign", "tanhshrink", "hardshrink", "softshrink", "prelu", "glu", "softmin", "gumbel_softmax",
+    "logsigmoid", "softsign", "tanhshrink", "prelu", "glu", "softmin", "gumbel_softmax",
     "relu", "silu", "hardswish", "hardsigmoid", "leaky_relu", "elu", "hardtanh", "dropout",
   },
   attention = {"multi_head_attention_forward"},

@@ -6,7 +6,7 @@ local reduction_of = require "accelhost.nn.functional.reduction"
 local warn = require "accelhost.util.warn"
 
 local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
-local reduce, reduction_row = reduction_of.reduce, reduction_of.row
+local reduce, reduce_own, reduction_row = reduction_of.reduce, reduction_of.reduce_own, reduction_of.row
 local F = {}
 
 -- Sizes fit that are equal or 1, compared from the last dim on.
@@ -39,7 +39,7 @@ end
 -- The mean of weighted elements is over the sum of the weights.
 local function reduce_weighted(what, loss, input, weight, reduction)
   loss = weigh(what, loss, input, weight)
-  return weight and reduction == "mean" and loss:sum() / weight:sum() or reduce(loss, reduction)
+  return weight and reduction == "mean" and loss:sum() / weight:sum() or reduce_own(loss, reduction)
 end
 
 local read_mse = signature("mse_loss", {"input: tensor", "target: tensor", reduction_row, {"weight: tensor"}})
@@ -49,8 +49,7 @@ local read_mse = signature("mse_loss", {"input: tensor", "target: tensor", reduc
 function F.mse_loss(...)
   local input, target, reduction, weight = read_mse(...)
   check_shapes("mse_loss", input, target)
-  local difference = input - target
-  return reduce_weighted("mse_loss", difference * difference, input, weight, reduction)
+  return reduce_weighted("mse_loss", C.squared_difference(input, target), input, weight, reduction)
 end
 
 local read_l1 = signature("l1_loss", {"input: tensor", "target: tensor", reduction_row, {"weight: tensor"}})
@@ -72,7 +71,7 @@ function F.smooth_l1_loss(...)
   local input, target, reduction, beta = read_smooth(...)
   check_shapes("smooth_l1_loss", input, target)
   local loss = beta == 0 and (input - target):abs() or C.smooth_l1(input, target, beta)
-  return reduce(loss, reduction)
+  return reduce_own(loss, reduction)
 end
 
 local read_huber = signature("huber_loss",
@@ -83,7 +82,7 @@ local read_huber = signature("huber_loss",
 function F.huber_loss(...)
   local input, target, reduction, delta, weight = read_huber(...)
   check_shapes("huber_loss", input, target)
-  return reduce(weigh("huber_loss", C.huber(input, target, delta), input, weight), reduction)
+  return reduce_own(weigh("huber_loss", C.huber(input, target, delta), input, weight), reduction)
 end
 
 local read_kl = signature("kl_div", {

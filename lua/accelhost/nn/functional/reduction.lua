@@ -14,4 +14,14 @@ function reduction.reduce(loss, how)
   return loss
 end
 
+--- The same for elements that nobody else holds: their memory is there for the next op at once.
+---@param loss userdata
+---@param how string "mean", "sum" or "none"
+---@return userdata
+function reduction.reduce_own(loss, how)
+  local result = reduction.reduce(loss, how)
+  if how ~= "none" then loss:free() end
+  return result
+end
+
 return reduction

@@ -146,6 +146,46 @@ static int set_rng_state(lua_State *L)
     return 0;
 }
 
+/* The generator of Lua's math.random: LuaJIT keeps it in a userdata, the first upvalue of math.randomseed. NULL where
+ * that is not so. */
+static void *find_lua_state(lua_State *L, size_t *bytes)
+{
+    void *state = NULL;
+    lua_getglobal(L, "math");
+    if (lua_istable(L, -1)) {
+        lua_getfield(L, -1, "randomseed");
+        if (lua_iscfunction(L, -1) && lua_getupvalue(L, -1, 1) && lua_type(L, -1) == LUA_TUSERDATA) {
+            state = lua_touserdata(L, -1);
+            *bytes = lua_objlen(L, -1);
+        }
+    }
+    lua_settop(L, 1);
+    return state;
+}
+
+/* lua_state() -> the state of math.random as a string; nil when it is not known */
+static int get_lua_state(lua_State *L)
+{
+    size_t bytes = 0;
+    lua_settop(L, 1);
+    const char *state = find_lua_state(L, &bytes);
+    lua_pushlstring(L, state ? state : "", bytes);
+    return state ? 1 : 0;
+}
+
+/* set_lua_state(state) -> true; false when it is not one of this program's */
+static int set_lua_state(lua_State *L)
+{
+    size_t bytes = 0, given;
+    const char *from = luaL_checklstring(L, 1, &given);
+    lua_settop(L, 1);
+    void *state = find_lua_state(L, &bytes);
+    if (state && bytes == given)
+        memcpy(state, from, given);
+    lua_pushboolean(L, state && bytes == given);
+    return 1;
+}
+
 static int is_generator(lua_State *L)
 {
     lua_pushboolean(L, ah_to_generator(L, 1) != NULL);
@@ -278,6 +318,8 @@ static const struct ah_function functions[] = {
     {"default", new_default, ""},
     {"randperm", randperm, "n:i, generator:G?"},
     {"is_generator", is_generator, "value:*?"},
+    {"lua_state", get_lua_state, ""},
+    {"set_lua_state", set_lua_state, "state:s"},
     {NULL, NULL, NULL}};
 
 int ah_open_random(lua_State *L)

@@ -104,6 +104,34 @@ describe("save_state and load_state", function()
     end)
   end
 
+  it("keeps what math.random draws next", function()
+    local accelerator = accelhost.Accelerator()
+    math.random()
+    accelerator:save_state "state"
+    local drawn = {math.random(), math.random(100), math.random(7, 9)}
+    math.randomseed(5)
+    accelerator:load_state "state"
+    assert.same(drawn, {math.random(), math.random(100), math.random(7, 9)})
+  end)
+
+  it("finishes a save whose accelerator nobody holds any more", function()
+    for i = 1, 3 do
+      local accelerator = accelhost.Accelerator()
+      local net = accelerator:prepare(nn.Linear(200, 200))
+      accelerator:save_state("state" .. i, {async = true})
+      assert(net)
+      accelerator = nil -- luacheck: ignore
+      collectgarbage()
+    end
+    for i = 1, 3 do
+      for _ = 1, 1000 do
+        if exists(("state%d/manifest.json"):format(i)) then break end
+        os.execute "sleep 0.01"
+      end
+      assert.is_true(exists(("state%d/manifest.json"):format(i)))
+    end
+  end)
+
   it("takes a folder by its relative or its whole path", function()
     local first = train(new(), 4)
     assert.equal("a/b/state", first.accelerator:save_state "a/b/state")

@@ -11,6 +11,9 @@ local comm = C.comm
 
 local fail, describe = arguments.fail, arguments.describe
 
+-- What is being saved lives until it is finished, whatever becomes of its accelerator.
+local running = {} -- luacheck: ignore 241
+
 -- How long rank 0's writer waits for those of the other ranks: as long as a rank waits in a collective.
 local function patience() return tonumber(os.getenv "ACCELHOST_TIMEOUT" or "") or 600 end
 
@@ -104,7 +107,7 @@ end
 local function finish(self)
   local saving = self._saving
   if not saving then return end
-  self._saving = false
+  self._saving, running[saving] = false, nil
   local saver, what = saving.saver, ("save_state: '%s' was not saved"):format(saving.path)
   local failed = saver:written()
   local fine, text = pcall(agree.reasons, what, failed)
@@ -253,6 +256,7 @@ return function(Accelerator)
     end
     saver:start {files = files, parts = comm.size(), facts = facts, victims = place.victims, timeout = patience()}
     self._saving = {saver = saver, path = place.path}
+    running[self._saving] = true
     if not async then finish(self) end
     if place.number then self.project_configuration.iteration = place.number + 1 end
     return place.path

@@ -194,7 +194,8 @@ end
 function contents.own_files(what, objects, rank, copied)
   local seeds = {}
   for i, loader in ipairs(objects.loaders) do seeds[i] = loader:state_dict().seed or false end
-  local files = {stored.file(what, "random_states_" .. rank, {generators = random.capture(), seeds = seeds}, copied)}
+  local states = {generators = random.capture(), lua = random.capture_lua(), seeds = seeds}
+  local files = {stored.file(what, "random_states_" .. rank, states, copied)}
   if objects.windows then
     files[2] = stored.file(what, "gradients_" .. rank, objects.windows, copied)
   end
@@ -243,6 +244,7 @@ function contents.restore_random(folder, facts, rank)
     own = first
   end
   random.restore(own.generators)
+  if own.lua then random.restore_lua(own.lua) end
   return true
 end
 

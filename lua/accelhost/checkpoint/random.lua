@@ -1,5 +1,6 @@
 --- The state of this process's random generators.
 local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
 
 local random = {}
 
@@ -22,6 +23,22 @@ end
 function random.restore(states)
   for _, device in ipairs(devices()) do
     if states[device] then C.random.set_rng_state(states[device]:clone(), device) end
+  end
+end
+
+--- The state of Lua's math.random, as digits; nil where this LuaJIT does not tell it.
+---@return string?
+function random.capture_lua()
+  local state = C.random.lua_state()
+  return state and (state:gsub(".", function(byte) return ("%02x"):format(byte:byte()) end))
+end
+
+--- Go on from it.
+---@param digits string
+function random.restore_lua(digits)
+  local state = digits:gsub("..", function(pair) return string.char(tonumber(pair, 16)) end)
+  if not C.random.set_lua_state(state) then
+    arguments.fail("load_state: the state of math.random is not one of this program's LuaJIT")
   end
 end
 

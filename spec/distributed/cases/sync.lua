@@ -92,6 +92,8 @@ local function windows(options, weighted)
   local accelerator = accelhost.Accelerator(options)
   local model, reference, optimizer = training(accelerator)
   local reference_optimizer = optim.SGD(reference:parameters(), {lr = 0.1})
+  local function schedule(of) return optim.lr_scheduler.ExponentialLR(of, 0.9) end
+  local scheduler, reference_scheduler = accelerator:prepare(schedule(optimizer)), schedule(reference_optimizer)
   local batch = options.split_batches and 2 * size or 2
   local set = data.TensorDataset(accelhost.randn(10 * size, 3):double())
   local loader = accelerator:prepare(data.DataLoader(set, {batch_size = batch}))
@@ -107,6 +109,7 @@ local function windows(options, weighted)
           checks.near(reference.weight.grad, model.weight.grad, "at step " .. #seen)
           window = {}
           reference_optimizer:step()
+          reference_scheduler:step()
           reference_optimizer:zero_grad()
         elseif options.gradient_accumulation_plugin.sync_each_batch then
           assert(is_agreed(accelerator, model.weight.grad), "each batch")
@@ -114,7 +117,9 @@ local function windows(options, weighted)
           assert(size == 1 or not is_agreed(accelerator, model.weight.grad), "within")
         end
         optimizer:step()
+        scheduler:step()
         optimizer:zero_grad()
+        checks.same(reference_scheduler:get_last_lr(), scheduler:get_last_lr())
       end)
     end
   end
@@ -128,6 +133,8 @@ checks.it("divides by the true length of a window, also of the short last one", 
   checks.same(pattern, windows {})
   checks.same(pattern, windows {split_batches = true})
   checks.same(pattern, windows {dataloader_config = {dispatch_batches = true}})
+  checks.same(pattern, windows {split_batches = true, dataloader_config = {dispatch_batches = true,
+    split_batches = true}})
   checks.same(pattern, windows({}, true))
 end)
 

@@ -138,8 +138,11 @@ static int receive_with(int fd, void *bytes, size_t count, int *passed)
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.room,
                              .msg_controllen = sizeof control.room};
     *passed = -1;
-    if (recvmsg(fd, &message, MSG_CMSG_CLOEXEC) != (ssize_t)count)
+    ssize_t n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+    if (n != (ssize_t)count) {
+        errno = n < 0 ? errno : ECONNRESET; /* nothing: it went away */
         return -1;
+    }
     struct cmsghdr *header = CMSG_FIRSTHDR(&message);
     if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
         memcpy(passed, CMSG_DATA(header), sizeof *passed);

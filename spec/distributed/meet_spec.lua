@@ -97,6 +97,13 @@ describe("Processes that nobody launched together", function()
     assert.matches("MASTER_ADDR is 10.255.1.2, another host: only processes of one host are connected", said)
   end)
 
+  it("see rank 0 die while it waits for the last of them", function()
+    local said = shell(([[
+      export WORLD_SIZE=3; rank 1 -e "%s"; { RANK=0 exec "$host" -e "%s" & } ; sleep 1; kill -9 $!; wait $!]]):format(
+      begin, begin))
+    assert.matches("1: %-e:1: .*rank 0, which died", said)
+  end)
+
   it("start programs that are no ranks", function()
     local script = begin .. "local p = io.popen(arg[1] .. ' -e \\\"print(os.getenv([[RANK]]), " ..
       "require([[accelhost]]).Accelerator().num_processes)\\\"') io.write(p:read('*a'))"

@@ -22,6 +22,24 @@ check(comm.all_reduce_async(far(5)):wait(), 5 * total)
 check(comm.all_gather_async(far(1, 2)):wait(), 2 * total)
 check(comm.reduce_scatter_async(far(size, 2)):wait(), 2 * total)
 
+-- Into tensors that are there, and messages.
+local dist = accelhost.distributed
+dist.init_process_group()
+local list = {}
+for r = 1, size do list[r] = far(2) end
+dist.all_gather(list, far(2), {async_op = true}):wait()
+for r = 1, size do check(list[r], 2 * r) end
+local out = far(size, 2):transpose(0, 1)
+dist.all_to_all_single(out, far(2, size), {async_op = size == 1}) -- a view of it is written
+if size == 2 then
+  check(out, 6)
+  local got = far(3)
+  local works = {dist.isend(far(3), 1 - rank), dist.irecv(got, 1 - rank)}
+  for _, work in ipairs(works) do work:wait() end
+  check(got, 3 * (2 - rank))
+end
+dist.destroy_process_group()
+
 -- A reducer of one process keeps its arenas there; those of several must be reachable for all ranks.
 local weight = far(4)
 weight.requires_grad = true

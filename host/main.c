@@ -72,10 +72,8 @@ static void reset_signals(void)
 
 /* Commands of the programs that people come from, and what there is instead. */
 static const char *const elsewhere[][2] = {
-    {"test", "accelhost env tells what is here, make test runs the project's tests"},
     {"python", "name the script alone: accelhost script.lua"},
     {"torchrun", "here: accelhost launch --num_processes N script.lua"},
-    {"estimate-memory", "accelhost.memory_stats() tells it in a script"},
     {NULL, NULL},
 };
 

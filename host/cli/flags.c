@@ -9,6 +9,7 @@
 #include "base/nearest.h"
 #include "base/version.h"
 #include "cli/command.h"
+#include "config/settings.h"
 
 enum { NAME = 64, COLUMN = 36, WIDTH = 100 };
 
@@ -34,7 +35,6 @@ static const struct ah_flag *find(const struct ah_flag *flags, int count, const 
 
 /* Options that people look for at another place, and what there is. */
 static const char *const elsewhere[][3] = {
-    {"run", "--num_processes", "it is launch's: accelhost launch --num_processes N script.lua"},
     {"run", "-c", "here: -e CODE"},
     {"run", "-i", "there is no prompt: -e CODE runs a piece of code, a script named - comes from stdin"},
 };
@@ -46,6 +46,10 @@ static int unknown(const char *command, const struct ah_flag *flags, int count, 
     for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
         if (!strcmp(elsewhere[i][0], command) && !strcmp(elsewhere[i][1], name))
             return ah_usage(command, "unknown option '%s' (%s)", word, elsewhere[i][2]);
+    const struct ah_setting_row *setting = ah_setting_find(name);
+    if (!strcmp(command, "run") && setting && setting < ah_setting_rows + AH_SETTINGS)
+        return ah_usage(command, "unknown option '%s' (it is launch's: accelhost launch --%s%s%s script.lua)", word,
+                        setting->name, setting->value ? " " : "", setting->value ? setting->value : "");
     const char **known = calloc((size_t)count + ALWAYS + 1, sizeof *known);
     int known_count = 0;
     for (; known && known_count < ALWAYS; known_count++)

@@ -184,6 +184,17 @@ describe("settings of a job", function()
       refused {"--num_proceses", "2", "x.lua"})
   end)
 
+  it("given to a single run are said to be launch's", function()
+    for flag, line in pairs {
+      ["--num_processes"] = "--num_processes N", ["--mixed-precision=bf16"] = "--mixed_precision TYPE",
+      ["--max_restarts"] = "--max_restarts N", ["--quiet"] = "--quiet",
+    } do
+      local result = run.host {flag, "2", "x.lua"}
+      assert.same({2, ("accelhost run: unknown option '%s' (it is launch's: accelhost launch %s script.lua)\n" ..
+        "Try 'accelhost run --help'.\n"):format(flag, line)}, {result.code, result.stderr})
+    end
+  end)
+
   it("are all in --help, in groups", function()
     local help = launch({"--help"}).stdout
     for name in launch({"--show_config"}).stdout:gmatch "([%w_]+) [^\n]*\n" do

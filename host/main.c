@@ -24,6 +24,7 @@ static const struct ah_command commands[] = {
     {"estimate-memory", "tell what training a model takes", ah_cli_estimate_memory},
     {"test", "check this machine with a small job", ah_cli_test},
     {"top", "show what every rank of your running jobs does", ah_cli_top},
+    {"plot", "draw the curves of runs: in the terminal, as SVG or PNG", ah_cli_plot},
     {"env", "print versions, machine and settings", ah_cli_env},
     {"help", "tell what a name is: accelhost help nn.Linear", help},
     {"types", "write definition files for the Lua language server", ah_cli_types},
@@ -73,6 +74,7 @@ static void reset_signals(void)
 /* Commands of the programs that people come from, and what there is instead. */
 static const char *const elsewhere[][2] = {
     {"python", "name the script alone: accelhost script.lua"},
+    {"tensorboard", "its files are written (log_with = \"tensorboard\") and drawn: accelhost plot RUN"},
     {"torchrun", "here: accelhost launch --num_processes N script.lua"},
     {NULL, NULL},
 };

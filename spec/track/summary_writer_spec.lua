@@ -6,6 +6,9 @@ local folder = require "spec.support.folder"
 local histogram = require "accelhost.track.histogram"
 
 local leave
+-- The plugin that writes PNG is built where libpng is.
+local fine, problem = pcall(C.data.encode_png, accelhost.zeros(1, 1, 1):to("uint8"))
+local writes_images = fine or not problem:find("accelhost-image.so is not here", 1, true)
 
 local function write(name, text)
   local file = assert(io.open(name, "wb"))
@@ -131,6 +134,7 @@ describe("a SummaryWriter", function()
   end)
 
   it("writes images that the decoder reads back, batches as a grid of 8 columns", function()
+    if not writes_images then pending("needs accelhost-image.so, which is built where libpng and libjpeg are") end
     local image = accelhost.arange(24):to("uint8"):reshape(3, 2, 4)
     assert.is_true(accelhost.equal(image, C.data.decode_image(C.data.encode_png(image))))
     local picture = require "accelhost.track.picture"

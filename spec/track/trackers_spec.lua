@@ -129,7 +129,8 @@ describe("trackers", function()
     accelerator = tracked("tensorboard", "wrong")
     fails("log: tensorboard: 'loss': expected a tensor of one element, got shape (3,)", log,
       {loss = accelhost.zeros(3)})
-    accelerator:log_images({a = accelhost.rand(1, 4, 4, 1)}, {log_kwargs = {tensorboard = {dataformats = "NHWC"}}})
+    fails("add_images: expected an image of 4 dims (NHWC), got shape (4, 4)", accelerator.log_images, accelerator,
+      {a = accelhost.zeros(4, 4)}, {log_kwargs = {tensorboard = {dataformats = "NHWC"}}})
   end)
 
   it("are refused where they cannot be", function()

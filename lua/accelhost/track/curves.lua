@@ -135,7 +135,7 @@ function curves.read(path)
   if not kind then return nil, reason or "there is no such file or folder" end
   if kind == "folder" then
     local runs = {}
-    read_folder(runs, plain, name_of(plain), 8)
+    read_folder(runs, plain, plain, 8)
     if not runs[1] then return nil, "no event file, .jsonl or .csv file with numbers is in this folder" end
     return runs
   end

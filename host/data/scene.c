@@ -1,0 +1,22 @@
+/* The door to the painter: opens the plugin once. */
+#include "data/scene.h"
+
+#include "base/plugin.h"
+#include "base/status.h"
+
+int ah_scene_png(unsigned char **out, size_t *count, const struct ah_scene *scene)
+{
+    static const struct ah_painter *painter;
+    void *symbol = NULL;
+    if (!painter) {
+        int status = ah_plugin_open("plot", "ah_plot_plugin", &symbol);
+        if (status < 0)
+            return ah_fail_prefix(status, "PNG pictures are drawn by cairo (Debian: libcairo2-dev, then build anew)");
+        const struct ah_painter *found = symbol;
+        if (found->abi != AH_PAINTER_ABI)
+            return ah_fail(AH_EINVAL, "accelhost-plot.so has interface %u, this program %d: build both anew",
+                           found->abi, AH_PAINTER_ABI);
+        painter = found;
+    }
+    return painter->png(out, count, scene);
+}

@@ -1,0 +1,135 @@
+--- accelhost plot: the curves of runs, drawn in the terminal or into a file.
+local C = require "accelhost._C"
+local columns_of = require("accelhost.util.columns").of
+local curves = require "accelhost.track.curves"
+local layout = require "accelhost.plot.layout"
+local series = require "accelhost.plot.series"
+local styles = require "accelhost.plot.styles"
+
+local function fail(format, ...) error(format:format(...), 0) end
+
+local function complain(text) io.stderr:write("accelhost plot: ", text, "\n") end
+
+local function read_runs(paths)
+  local runs = {}
+  for _, path in ipairs(paths) do
+    local found, reason = curves.read(path)
+    if not found then fail("'%s': %s", path, reason) end
+    for _, run in ipairs(found) do
+      runs[#runs + 1] = run
+      for _, trouble in ipairs(run.troubles) do complain(trouble) end
+    end
+  end
+  return runs
+end
+
+-- Names without the folders that all have in common.
+local function shorten(runs)
+  local common
+  for _, run in ipairs(runs) do
+    local folder = run.name:match "^(.*/)" or ""
+    common = common or folder
+    while run.name:sub(1, #common) ~= common do common = common:gsub("[^/]*/$", "") end
+  end
+  for _, run in ipairs(runs) do run.short = run.name:sub(#common + 1) end
+end
+
+-- A number as short as it may be with four digits.
+local function number_text(value)
+  if not value then return "-" end
+  return (("%.4g"):format(value):gsub("e([+-])0*(%d)", function(sign, digits)
+    return "e" .. (sign == "-" and "-" or "") .. digits
+  end))
+end
+
+local function pad(text, width, right)
+  local room = (" "):rep(width - columns_of(text))
+  return right and room .. text or text .. room
+end
+
+-- Least, greatest and last value of each curve.
+local function summary_text(runs, panels)
+  local several = #runs > 1
+  local rows = {{"", "min", "at", "max", "at", "last", "points"}}
+  for _, panel in ipairs(panels) do
+    for _, curve in ipairs(panel.curves) do
+      local found = curve.summary
+      local name = several and ("%s  %s %s"):format(panel.key, layout.letter(curve.run), runs[curve.run].short)
+        or panel.key
+      rows[#rows + 1] = {name, number_text(found.min), number_text(found.min_step), number_text(found.max),
+        number_text(found.max_step), number_text(found.last), ("%d"):format(found.count)}
+    end
+  end
+  local widths, lines = {}, {}
+  for _, row in ipairs(rows) do
+    for i, text in ipairs(row) do widths[i] = math.max(widths[i] or 0, columns_of(text)) end
+  end
+  for k, row in ipairs(rows) do
+    local parts = {}
+    for i, text in ipairs(row) do parts[i] = pad(text, widths[i], i > 1) end
+    lines[k] = table.concat(parts, "  ") .. "\n"
+  end
+  return table.concat(lines)
+end
+
+local function terminal_width()
+  local terminal, columns = C.comm.is_terminal(1)
+  return terminal and columns > 0 and columns or tonumber(os.getenv "COLUMNS") or 80
+end
+
+local function is_colored()
+  return (C.comm.is_terminal(1)) and (os.getenv "NO_COLOR" or "") == "" and os.getenv "TERM" ~= "dumb"
+end
+
+local writers = {
+  svg = function(scene) return require "accelhost.plot.svg"(scene) end,
+  png = function(scene) return require "accelhost.plot.png"(scene) end,
+}
+
+local function show(runs, panels, options)
+  if options.output == "" then
+    local width = options.width > 0 and options.width or math.max(20, terminal_width())
+    local style = styles.terminal(width, options.height > 0 and options.height or 17, #runs > 1)
+    io.write(require "accelhost.plot.terminal"(layout.scene(runs, panels, style), is_colored()), "\n")
+  else
+    local width, height = options.width > 0 and options.width or 960, options.height > 0 and options.height or 300
+    local style = styles.picture(width, height)
+    local bytes = writers[options.output:match "%.(%l+)$"](layout.scene(runs, panels, style))
+    C.io.write_text(options.output, bytes)
+  end
+  io.write(summary_text(runs, panels))
+end
+
+local function plot(options, paths)
+  local runs = read_runs(paths)
+  shorten(runs)
+  local panels = {}
+  for i, key in ipairs(series.keys(runs, options.keys, options.axis)) do
+    panels[i] = {key = key, curves = series.of(runs, key, options), axis = options.axis, log = options.log}
+  end
+  if not panels[1] then fail("there is nothing to draw: no run has a point") end
+  show(runs, panels, options)
+end
+
+local axes = {[0] = "step", "time", "epoch"}
+
+--- Draw. The words are those of host/cli/plot.c.
+---@param output string "" for the terminal
+---@param keys string
+---@param smooth string
+---@param axis string its number
+---@param width string 0 for the default
+---@param height string
+---@param log string "log" or ""
+---@param ... string the runs
+---@return integer # the exit code
+return function(output, keys, smooth, axis, width, height, log, ...)
+  local options = {
+    output = output, keys = keys, smooth = tonumber(smooth), axis = axes[tonumber(axis)], width = tonumber(width),
+    height = tonumber(height), log = log == "log",
+  }
+  local fine, text = pcall(plot, options, {...})
+  io.stdout:flush()
+  if not fine then complain((tostring(text):gsub("^plot:%d+: ", ""))) end
+  return fine and 0 or 1
+end

@@ -1,0 +1,195 @@
+local accelhost = require "accelhost"
+local folder = require "spec.support.folder"
+local run = require "spec.support.run"
+local ticks = require "accelhost.plot.ticks"
+
+local leave
+
+local function write(name, text)
+  local file = assert(io.open(name, "wb"))
+  file:write(text)
+  assert(file:close())
+  return name
+end
+
+local function content(name)
+  local file = assert(io.open(name, "rb"))
+  local text = file:read "*a"
+  file:close()
+  return text
+end
+
+local function plot(...)
+  return run.host({"plot", ...}, {timeout = 30, env = {COLUMNS = "60"}})
+end
+
+local function drawn(...)
+  local result = plot(...)
+  assert.same({0, ""}, {result.code, result.stderr})
+  return result.stdout
+end
+
+local function fails(text, ...)
+  local result = plot(...)
+  assert.equal(1, result.code)
+  assert.equal("accelhost plot: " .. text .. "\n", result.stderr)
+end
+
+-- The words of a line of the table.
+local function row(text, name)
+  local found = {}
+  for line in text:gmatch "[^\n]+" do
+    if line:sub(1, #name + 2) == name .. "  " then
+      for word in line:sub(#name + 1):gmatch "%S+" do found[#found + 1] = word end
+    end
+  end
+  return found
+end
+
+local function texts(list)
+  local found = {}
+  for i, tick in ipairs(list) do found[i] = tick.text end
+  return table.concat(found, " ")
+end
+
+describe("accelhost plot", function()
+  setup(function()
+    leave = folder.enter()
+    local lines = {}
+    for step = 0, 8 do
+      lines[#lines + 1] = ('{"step": %d, "wall_time": %d, "loss": %d, "epoch": %g}'):format(step * 10, 1000 + step * 60,
+        8 - step, step / 4)
+    end
+    lines[#lines + 1] = '{"step": 90, "wall_time": 1540, "loss": "NaN", "accuracy": 0.5}'
+    write("down.jsonl", table.concat(lines, "\n") .. "\n")
+    write("up.csv", "step,wall_time,loss\n0,1,0\n40,2,4\n80,3,8\n")
+    local writer = accelhost.track.SummaryWriter "events/one"
+    for step = 0, 80 do writer:add_scalar("loss", 4, step) end
+    writer:close()
+  end)
+  teardown(function() leave() end)
+
+  it("draws a curve between axes, and tells its values", function()
+    assert.equal([[
+loss
+  │                               ⢀⣀⠤⠒
+  │                          ⣀⡠⠤⠒⠉⠁
+5 ┤                     ⣀⡠⠔⠒⠉
+  │               ⢀⣀⠤⠔⠊⠉
+  │         ⢀⣀⠤⠔⠒⠉⠁
+  │    ⣀⡠⠤⠒⠊⠁
+0 ┤⠤⠒⠊⠉
+  └┬────────────────────┬───────────────
+   0                    50         step
+
+      min  at  max  at  last  points
+loss    0   0    8  80     8       3
+]], drawn("up.csv", "--width", "40", "--height", "10"))
+    assert.same({"0", "80", "8", "0", "nan", "10"}, row(drawn "down.jsonl", "loss"))
+  end)
+
+  it("draws runs of every format over one another, each with its letter", function()
+    local text = drawn("down.jsonl", "up.csv", "events", "--keys", "loss")
+    assert.matches("^a ──down.jsonl +b ──up.csv +c ──events/one\n\nloss\n", text)
+    for letter in ("abc"):gmatch "." do assert.matches("[^\n]  " .. letter .. "\n", text) end
+    assert.same({"4", "0", "4", "0", "4", "81"}, row(text, "loss  c events/one"))
+    assert.is_nil(text:find "\27")
+  end)
+
+  it("fits into the columns that there are", function()
+    for _, width in ipairs {20, 40, 80, 120, 200} do
+      for line in drawn("down.jsonl", "up.csv", "--width", tostring(width)):match "^(.-)\n\n +min":gmatch "[^\n]+" do
+        assert.is_true(require("accelhost.util.columns").of(line) <= width, line)
+      end
+    end
+  end)
+
+  it("takes names, patterns, an axis, smoothing and logarithms", function()
+    assert.is_nil(drawn("down.jsonl", "--keys=acc*"):find("loss", 1, true))
+    assert.matches("^loss\n.*\naccuracy\n", drawn("down.jsonl", "--keys", "loss,accuracy"))
+    assert.matches("0 +2 min +4 min +.* time\n", drawn("down.jsonl", "--keys", "loss", "--x", "time"))
+    local epochs = drawn("down.jsonl", "--x", "epoch")
+    assert.matches(" epoch\n", epochs)
+    assert.is_nil(epochs:find("\nepoch\n", 1, true))
+    assert.not_equal(drawn("down.jsonl"), drawn("down.jsonl", "--smooth", "0.9"))
+    assert.matches("5 ┤.*2 ┤.*1 ┤", drawn("down.jsonl", "--keys", "loss", "--log"))
+    assert.matches("no value is above 0", drawn("zero.csv" and write("zero.csv", "step,wall_time,x\n0,1,0\n"), "--log"))
+  end)
+
+  it("says which run or name is not there", function()
+    fails("'nowhere': there is no such file or folder", "nowhere")
+    write("notes.txt", "")
+    fails("'notes.txt': expected an event file (tfevents in its name), a .jsonl or a .csv file, or a folder of them",
+      "notes.txt")
+    fails("--keys: no run has 'los' (did you mean 'loss'?); there are: accuracy, epoch, loss", "down.jsonl", "--keys",
+      "los")
+    fails("--x epoch: up.csv logs no 'epoch'", "up.csv", "--x", "epoch")
+    fails("there is nothing to draw: no run has a point", write("empty.csv", "step,wall_time\n"))
+    fails("save: 'none/a.svg': cannot write: its folder does not exist", "up.csv", "-o", "none/a.svg")
+  end)
+
+  it("tells wrong usage with exit code 2", function()
+    for text, words in pairs {
+      ["expected a run"] = {}, ["unknown option '--kyes' (did you mean '--keys'?)"] = {"up.csv", "--kyes", "a"},
+      ["-o expects the name of a .svg or .png file, got 'a.gif'"] = {"up.csv", "-o", "a.gif"},
+      ["--smooth expects a number in 0..0.9999, got '1'"] = {"up.csv", "--smooth", "1"},
+      ["--x expects"] = {"up.csv", "--x", "steps"}, ["--width expects"] = {"up.csv", "--width", "5"},
+    } do
+      local result = plot(unpack(words))
+      assert.equal(2, result.code)
+      assert.is_truthy(result.stderr:find(text, 1, true), result.stderr)
+    end
+  end)
+
+  it("draws what stands before damage, and tells of it", function()
+    write("cut.jsonl", content("down.jsonl") .. '{"step": 100, "lo')
+    local result = plot "cut.jsonl"
+    assert.equal(0, result.code)
+    assert.equal("accelhost plot: cut.jsonl: a line that is no row was left out\n", result.stderr)
+    assert.equal(drawn "down.jsonl", result.stdout)
+  end)
+
+  it("writes SVG that is well formed, whatever names hold", function()
+    write("odd.csv", 'step,wall_time,"a<b> & ""c"""\n0,1,1\n1,2,2\n')
+    assert.matches("points", drawn("odd.csv", "up.csv", "--output", "odd.svg", "--width", "500"))
+    local text = content "odd.svg"
+    assert.matches('^<svg xmlns="http://www.w3.org/2000/svg" width="500"', text)
+    assert.matches(">a&lt;b&gt; &amp; &quot;c&quot;<", text)
+    assert.matches("</svg>\n$", text)
+    assert.is_nil(text:gsub("<svg [^<>]*>", ""):gsub("</svg>", ""):gsub("<rect [^<>]*/>", ""):gsub("<polyline [^<>]*/>",
+      ""):gsub("<text [^<>]*>[^<>]*</text>", ""):find "[<>]")
+    -- As many points as columns and a few, however many there are.
+    local lines = {"step,wall_time,x"}
+    for step = 1, 20000 do lines[#lines + 1] = ("%d,%d,%d"):format(step, step, step * 7919 % 1000) end
+    write("long.csv", table.concat(lines, "\n") .. "\n")
+    drawn("long.csv", "-o", "long.svg", "--width", "500")
+    assert.is_true(#content "long.svg" < 80000)
+  end)
+
+  it("writes PNG files of the width asked for, where cairo is", function()
+    local result = plot("down.jsonl", "up.csv", "-o", "a.png", "--width", "500", "--height", "200")
+    if result.stderr:find("accelhost-plot.so is not here", 1, true) then
+      assert.equal(1, result.code)
+      return pending("needs accelhost-plot.so, which is built where cairo is")
+    end
+    assert.same({0, ""}, {result.code, result.stderr})
+    local head = content("a.png")
+    assert.equal("\137PNG\r\n\26\n", head:sub(1, 8))
+    local function number(at) return head:byte(at + 2) * 256 + head:byte(at + 3) end
+    assert.equal(500, number(17))
+  end)
+end)
+
+describe("ticks", function()
+  it("stand at round numbers", function()
+    assert.equal("0.0 0.2 0.4 0.6 0.8 1.0", texts(ticks.linear(0, 1, 6)))
+    assert.equal("-1 0 1", texts(ticks.linear(-1.4, 1.9, 4)))
+    assert.equal("1e6 1.5e6 2e6", texts(ticks.linear(9e5, 2.1e6, 3)))
+    assert.equal("0 2e-6 4e-6", texts(ticks.linear(0, 5e-6, 3)))
+    assert.equal("0.1 0.2 0.5 1 2", texts(ticks.log(-1, math.log10(2.5), 8)))
+    assert.equal("0.0001 0.01 1", texts(ticks.log(-4, 1, 3)))
+    assert.equal("0 5 s 10 s 15 s", texts(ticks.time(0, 16, 4)))
+    assert.equal("0 12 h 24 h 36 h", texts(ticks.time(0, 40 * 3600, 4)))
+    assert.equal("0 1 d 2 d", texts(ticks.time(0, 2.5 * 86400, 3)))
+  end)
+end)

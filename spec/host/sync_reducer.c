@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "sync/layout.h"
 #include "sync/reducer.h"
 #include "comm_ranks.h"
 
@@ -135,6 +136,101 @@ AH_TEST(a_parameter_unused_on_some_ranks_counts_as_zero_there)
     CHECK(run_ranks_mortal(1, 0, 0, unused));
     CHECK(run_ranks_mortal(2, 0, 0, unused));
     CHECK(run_ranks_mortal(3, 0, 0, unused));
+}
+
+/* A hook gets the buckets in order, and what it leaves in them is every rank's; buffers are those of a chosen rank. */
+struct hooked {
+    struct rank *me;
+    struct model *model;
+    int launched, finished, fails_at;
+};
+
+static int hook_launch(void *context, int launched)
+{
+    struct hooked *h = context;
+    RANK_CHECK(h->me, launched == h->launched++);
+    return launched == h->fails_at ? ah_fail(AH_EIO, "no such thing") : 0;
+}
+
+static int hook_finish(void *context, int launched)
+{
+    struct hooked *h = context;
+    struct ah_tensor *bucket;
+    RANK_CHECK(h->me, launched == h->finished++);
+    AH_TRY(ah_reducer_bucket(&bucket, h->model->reducer, launched));
+    int status = reduce(h->me, ah_tensor_data(bucket), bucket->numel, AH_F32, AH_REDUCE_MAX);
+    ah_tensor_release(bucket);
+    return status;
+}
+
+static void hooks(struct rank *me)
+{
+    struct model m;
+    struct hooked h = {.me = me, .model = &m, .fails_at = -1};
+    RANK_CHECK(me, make(me, &m, 4000) == 0);
+    ah_reducer_set_hook(m.reducer, (struct ah_reducer_hook){hook_launch, hook_finish, &h});
+    ah_reducer_buffers_from(m.reducer, me->size - 1);
+    for (int step = 0; step < 3; step++) {
+        h.launched = h.finished = 0;
+        RANK_CHECK(me, ah_reducer_begin(m.reducer, 1, "?") == 0);
+        fill(m.buffer[0], 7 * step + me->rank);
+        for (int i = PARAMS - 1; i > 0; i--) /* the last one reaches rank 0 only */
+            give(&m, i, step + i + me->rank);
+        if (me->rank == 0)
+            give(&m, 0, 50);
+        RANK_CHECK(me, ah_reducer_finish(m.reducer, "?") == 0);
+        RANK_CHECK(me, h.launched == 2 && h.finished == 2 && ah_reducer_rounds(m.reducer) == step + 1);
+        for (int i = 0; i < PARAMS; i++) {
+            RANK_CHECK(me, *ah_reducer_has_grad(m.reducer, i));
+            RANK_CHECK(me, holds(ah_reducer_grad(m.reducer, i), i ? step + i + me->size - 1 : 50));
+            *ah_reducer_has_grad(m.reducer, i) = false;
+        }
+        RANK_CHECK(me, holds(m.buffer[0], 7 * step + me->size - 1));
+    }
+    h.launched = h.fails_at = 0;
+    RANK_CHECK(me, ah_reducer_begin(m.reducer, 1, "?") == 0);
+    RANK_FAILS(me, ah_reducer_finish(m.reducer, "?"), AH_EIO, "no such thing");
+    unmake(&m);
+}
+
+AH_TEST(a_hook_takes_the_place_of_the_average)
+{
+    CHECK(run_ranks_mortal(1, 0, 0, hooks));
+    CHECK(run_ranks_mortal(2, 0, 0, hooks));
+    CHECK(run_ranks_mortal(3, 0, 0, hooks));
+}
+
+/* The shapes of GPT-2's small model, whose embedding serves as its last layer too; the buckets that PyTorch 1.13 made
+ * of them after its first backward. Nothing is written there, so the memory is never taken. */
+static void add_shape(struct ah_tensor **list, int *count, int64_t rows, int64_t columns)
+{
+    int64_t size[2] = {rows, columns};
+    CHECK(ah_tensor_empty(&list[(*count)++], size, 2, AH_F32, &ah_cpu) == 0);
+}
+
+AH_TEST(buckets_of_a_large_model_are_those_of_pytorch)
+{
+    enum { WIDTH = 768 };
+    static const int64_t block[][2] = {{1, WIDTH}, {1, WIDTH}, {WIDTH, 3 * WIDTH}, {1, 3 * WIDTH}, {WIDTH, WIDTH},
+                                       {1, WIDTH}, {1, WIDTH}, {1, WIDTH}, {WIDTH, 4 * WIDTH}, {1, 4 * WIDTH},
+                                       {4 * WIDTH, WIDTH}, {1, WIDTH}};
+    struct ah_tensor *list[148];
+    struct ah_layout layout;
+    int count = 0;
+    add_shape(list, &count, 50257, WIDTH);
+    add_shape(list, &count, 1024, WIDTH);
+    for (int b = 0; b < 12; b++)
+        for (int i = 0; i < 12; i++)
+            add_shape(list, &count, block[i][0], block[i][1]);
+    add_shape(list, &count, 1, WIDTH);
+    add_shape(list, &count, 1, WIDTH);
+    REQUIRE(count == 148 && ah_layout_init(&layout, list, count, 0) == 0);
+    CHECK(layout.bucket_count == 13);
+    for (int b = 0; b < layout.bucket_count; b++)
+        CHECK(layout.bucket[b].payload == (b == 0 ? 9446400 : b < 12 ? 28351488 : 176446464));
+    ah_layout_free(&layout);
+    for (int i = 0; i < count; i++)
+        ah_tensor_release(list[i]);
 }
 
 /* Rank r has weight r + 1 and brings gradients already multiplied by it, spread over two micro-steps. */

@@ -36,7 +36,7 @@ describe("The options", function()
       step_scheduler_with_optimizer = {gradient_accumulation_steps = 2}, even_batches = {split_batches = true},
       log_with = {project_dir = "run"},
     },
-    refused = {mixed_precision = "fp16"},
+    refused = {mixed_precision = "fp8"},
     inert = {cpu = "ranks have nothing but the CPU to run on"},
   })
 end)

@@ -84,7 +84,7 @@ return function(Accelerator)
       weight = self._micro_step and 1 or nil
     end
     if weight and weight ~= 1 then loss = loss * weight end
-    averaging.backward(self, loss, weight, {retain_graph = retain_graph})
+    averaging.backward(self, self:_scale_loss(loss), weight, {retain_graph = retain_graph})
   end
 
   --- One micro-step: synchronises at every gradient_accumulation_steps-th one and at a loader's last batch. With a
@@ -190,7 +190,9 @@ return function(Accelerator)
   ---@param norm_type? number|table default 2; or {norm_type = ...}
   ---@return userdata? the norm before
   function Accelerator:clip_grad_norm_(...)
-    if self.sync_gradients then return require "accelhost.nn.utils".clip_grad_norm_(...) end
+    if not self.sync_gradients then return end
+    self:_unscale_for((...))
+    return require "accelhost.nn.utils".clip_grad_norm_(...)
   end
 
   --- Clamp every gradient element to [-clip_value, clip_value]; in a step that does not synchronise, nothing.
@@ -201,7 +203,9 @@ return function(Accelerator)
   ---@param parameters userdata[]
   ---@param clip_value number
   function Accelerator:clip_grad_value_(...)
-    if self.sync_gradients then require "accelhost.nn.utils".clip_grad_value_(...) end
+    if not self.sync_gradients then return end
+    self:_unscale_for((...))
+    require "accelhost.nn.utils".clip_grad_value_(...)
   end
 
   class.property(Accelerator, "gradient_accumulation_steps", function(self) return self._accumulation.num_steps end,

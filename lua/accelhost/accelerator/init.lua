@@ -16,6 +16,7 @@
 local C = require "accelhost._C"
 local class = require "accelhost.util.class"
 local options = require "accelhost.accelerator.options"
+local precision = require "accelhost.accelerator.precision"
 
 ---@class Accelerator
 ---@field device string where models and batches go: the default device
@@ -37,7 +38,8 @@ local options = require "accelhost.accelerator.options"
 ---@field scheduler_steps string "optimizer" or "per_process"
 ---@field optimizer_step_was_skipped boolean did a prepared optimizer leave out its last step?
 ---@field device_placement boolean
----@field mixed_precision string "no"
+---@field mixed_precision string "no", "bf16" or "fp16"
+---@field scaler GradScaler? of mixed_precision = "fp16"
 ---@field split_batches boolean
 ---@field dispatch_batches boolean?
 ---@field even_batches boolean (settable: for loaders that are prepared from now on)
@@ -76,7 +78,8 @@ end
 --   accelhost.Accelerator{gradient_accumulation_steps = 4}.num_processes  --> 1
 ---@param device_placement? boolean models and batches go to the accelerator's device
 ---@param split_batches? boolean a loader's batch size is that of all processes together
----@param mixed_precision? string only "no": weights and ops keep their dtypes
+---@param mixed_precision? string "bf16" or "fp16": prepared models run under autocast and give float32, weights and
+--- gradients stay float32; in "fp16" losses are scaled. "no" (default): ops keep the dtypes that come
 ---@param gradient_accumulation_steps? integer micro-steps of a window, see accumulate; default 1
 ---@param cpu? boolean use the CPU whatever the default device
 ---@param dataloader_config? DataLoaderConfiguration|table how prepared loaders share their batches
@@ -88,15 +91,18 @@ end
 ---@param project_config? ProjectConfiguration|table
 ---@param gradient_accumulation_plugin? GradientAccumulationPlugin|table in place of gradient_accumulation_steps
 ---@param step_scheduler_with_optimizer? boolean a prepared scheduler steps when the optimizer does
----@param kwargs_handlers? table[] DistributedDataParallelKwargs, InitProcessGroupKwargs, AutocastKwargs
+---@param kwargs_handlers? table[] DistributedDataParallelKwargs, InitProcessGroupKwargs, AutocastKwargs,
+--- GradScalerKwargs
 ---@param even_batches? boolean fill up the last round, so that all processes have equally many
 ---@param bucket_cap_mb? number size of the pieces in which gradients are averaged
 ---@param scheduler_steps? string "optimizer": a prepared scheduler steps once with it; "per_process": as many times as
 --- there are processes, as with Accelerate (once with split_batches)
 function Accelerator:init(...)
   local given = options.read(...)
+  local device = given.cpu and "cpu" or C.device.get_default_device()
+  precision.check(given.mixed_precision, device)
   for name, value in pairs {
-    device = given.cpu and "cpu" or C.device.get_default_device(),
+    device = device,
     _synchronises = true,
     mixed_precision = given.mixed_precision,
     step_scheduler_with_optimizer = given.step_scheduler_with_optimizer,
@@ -109,6 +115,8 @@ function Accelerator:init(...)
     _accumulation = given.accumulation,
     _sync_each_batch = given.accumulation.sync_each_batch,
     _rng_types = given.rng_types,
+    _autocast_handler = given.autocast_handler or false,
+    _scaler = precision.scaler(given),
   } do
     rawset(self, name, value)
   end

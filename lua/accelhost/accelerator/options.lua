@@ -12,7 +12,7 @@ local options = {}
 
 -- The names and kinds of the arguments, in their order; what is not given takes the default.
 local rows = {
-  {"device_placement: flag", true}, {"split_batches: flag"}, {"mixed_precision: 'no'"},
+  {"device_placement: flag", true}, {"split_batches: flag"}, {"mixed_precision: 'no'|'bf16'|'fp16'"},
   {"gradient_accumulation_steps: count"}, {"cpu: flag"}, {"dataloader_config"}, {"rng_types: list"},
   {"log_with"}, {"project_dir: string"}, {"project_config"}, {"gradient_accumulation_plugin"},
   {"step_scheduler_with_optimizer: flag", true}, {"kwargs_handlers: list"}, {"even_batches: flag"},
@@ -89,14 +89,17 @@ local function read_accumulation(given)
   return configuration.GradientAccumulationPlugin(arguments.copy(plugin))
 end
 
--- class -> the field of the accelerator that holds the handler, and why it cannot be heeded now, if it cannot
+-- class -> the field of the accelerator that holds the handler, and why it cannot be heeded with a mixed_precision, if
+-- it cannot
 local handlers = {
   DistributedDataParallelKwargs = {"ddp_handler"},
   InitProcessGroupKwargs = {"init_handler"},
-  AutocastKwargs = {"autocast_handler", function(handler)
-    return handler.enabled and "mixed_precision is 'no', so nothing is cast" or nil
+  AutocastKwargs = {"autocast_handler", function(handler, precision)
+    return precision == "no" and handler.enabled and "mixed_precision is 'no', so nothing is cast" or nil
   end},
-  GradScalerKwargs = {"scaler_handler", function() return "only mixed_precision = 'fp16' scales losses" end},
+  GradScalerKwargs = {"scaler_handler", function(_, precision)
+    return precision ~= "fp16" and "only mixed_precision = 'fp16' scales losses" or nil
+  end},
 }
 
 local function read_handlers(given)
@@ -108,7 +111,7 @@ local function read_handlers(given)
       fail("Accelerator: kwargs_handlers: item %d: expected DistributedDataParallelKwargs, InitProcessGroupKwargs, "
         .. "AutocastKwargs or GradScalerKwargs, got %s", i, arguments.describe(handler))
     end
-    local reason = entry[2] and entry[2](handler)
+    local reason = entry[2] and entry[2](handler, given.mixed_precision)
     if reason then fail("Accelerator: kwargs_handlers: %s: %s", kind._name, reason) end
     if found[entry[1]] then fail("Accelerator: kwargs_handlers: there are two %s", kind._name) end
     found[entry[1]] = handler

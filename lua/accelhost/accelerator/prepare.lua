@@ -16,6 +16,7 @@ local prepare_kind = {}
 --- A model: its parameters and gradients move into arenas.
 function prepare_kind.model(self, model, placed, evaluation)
   if placed then model:to {device = self.device} end
+  self:_cast_forward(model)
   if not evaluation then
     averaging.add(model, self, {
       bucket_cap_mb = self.ddp_handler.bucket_cap_mb, broadcast_buffers = self.ddp_handler.broadcast_buffers,
@@ -89,6 +90,7 @@ local function forget_stale(self, model)
   end)
 end
 
+local read_unwrap = arguments.signature("unwrap_model", {"model: module", {"keep_fp32_wrapper: flag", true}})
 local read_state = arguments.signature("get_state_dict", {"model: module", {"unwrap: flag", true}})
 
 -- Which of the objects go to the device.
@@ -246,12 +248,16 @@ return function(Accelerator)
     return model:state_dict()
   end
 
-  --- The model as it was before prepare: the same object, since prepare wraps nothing around it.
+  --- The model as it was before prepare: the same object, since prepare wraps nothing around it. With mixed_precision
+  --- its forward goes on to run under autocast and to give float32, unless keep_fp32_wrapper is false.
   --
   --   accelerator:unwrap_model(net) == net  --> true
   ---@param model Module
+  ---@param keep_fp32_wrapper? boolean false: the forward is the model's own again
   ---@return Module
-  function Accelerator:unwrap_model(model) -- luacheck: ignore self
+  function Accelerator:unwrap_model(...)
+    local model, keep = read_unwrap(...)
+    if not keep then self:_restore_forward(model) end
     return model
   end
 

@@ -54,8 +54,8 @@ end
 ---@param optimizer table
 ---@return table
 function wrappers.optimizer(accelerator, optimizer)
-  local checked = accelerator.num_processes == 1
-  return wrap(optimizer, "_is_optimizer", {
+  local checked, methods = accelerator.num_processes == 1
+  methods = {
     step = function(_, closure, ...)
       if not accelerator.sync_gradients then return nil end
       if closure and optimizer._reads_loss and accelerator.num_processes > 1 then
@@ -65,10 +65,14 @@ function wrappers.optimizer(accelerator, optimizer)
         checked = true
         check_averaged(optimizer)
       end
-      return optimizer:step(closure, ...)
+      local result
+      methods.step_was_skipped, result = accelerator:_step_scaled(optimizer, closure, ...)
+      return result
     end,
     zero_grad = function(_, ...)
-      if accelerator.sync_gradients then return optimizer:zero_grad(...) end
+      if not accelerator.sync_gradients then return end
+      accelerator:_forget_unscaled(optimizer)
+      return optimizer:zero_grad(...)
     end,
     -- For optimizers that train and evaluate with other weights; the others have nothing to switch.
     train = function()
@@ -78,7 +82,8 @@ function wrappers.optimizer(accelerator, optimizer)
       if optimizer.eval then optimizer:eval() end
     end,
     step_was_skipped = false,
-  })
+  }
+  return wrap(optimizer, "_is_optimizer", methods)
 end
 
 -- Step as often as the accelerator counts, but not past the end of a schedule that has one.

@@ -38,9 +38,10 @@ end
 --- growth_interval steps without any it becomes larger.
 --
 --   local scaler = accelhost.amp.GradScaler{init_scale = 1024}
+--   local sgd = optim.SGD({w}, {lr = 0.1})
 --   scaler:scale(loss):backward()
---   scaler:unscale_(optimizer)                              -- where gradients are clipped
---   scaler:step(optimizer)
+--   scaler:unscale_(sgd)                                    -- where gradients are clipped
+--   scaler:step(sgd)
 --   scaler:update()
 --   scaler:get_scale()  --> 1024
 ---@param device? string where the loss lies; "cpu"
@@ -118,7 +119,10 @@ end
 --- Divide an optimizer's gradients by the scale now, for clipping them or looking at them; `step` does it otherwise.
 --- Once between two updates.
 --
---   scaler:unscale_(optimizer)
+--   local scaler, sgd = accelhost.amp.GradScaler(), optim.SGD({w}, {lr = 0.1})
+--   scaler:scale(loss):backward()
+--   scaler:unscale_(sgd)
+--   w.grad  --> tensor([2., 4., 6.])
 ---@param optimizer Optimizer
 function GradScaler:unscale_(optimizer)
   if not self._enabled then return end
@@ -132,7 +136,9 @@ end
 
 --- Step the optimizer, unless its gradients hold inf or nan. Unscales them first where unscale_ has not.
 --
---   scaler:step(optimizer)
+--   local scaler, sgd = accelhost.amp.GradScaler(), optim.SGD({w}, {lr = 0.1})
+--   scaler:scale(loss):backward()
+--   scaler:step(sgd)
 ---@param optimizer Optimizer
 ---@param ... any the step's arguments; no closure
 ---@return any # what the step returns, nil when it was left out
@@ -170,6 +176,9 @@ end
 --- End an iteration: the scale shrinks if one of the optimizers' steps was left out, and grows after growth_interval
 --- updates without such. Once, after the steps of all optimizers.
 --
+--   local scaler, sgd = accelhost.amp.GradScaler(), optim.SGD({w}, {lr = 0.1})
+--   scaler:scale(loss):backward()
+--   scaler:step(sgd)
 --   scaler:update()
 ---@param new_scale? number|Tensor set the scale to this
 function GradScaler:update(new_scale)
@@ -188,19 +197,42 @@ function GradScaler:update(new_scale)
   self._stages = {}
 end
 
---- Was the last step of this optimizer since the last update left out?
----@param optimizer Optimizer
----@return boolean
+-- For an accelerator, which has one scaler for several optimizers and updates it by itself.
+
+-- Was the last step of this optimizer since the last update left out?
 function GradScaler:_overflowed(optimizer)
   local entry = self._stages[optimizer]
   return entry ~= nil and entry.overflow
 end
 
---- Has unscale_ or step been called for this optimizer since the last update?
----@param optimizer Optimizer
----@return boolean
+-- Has unscale_ or step been called for this optimizer since the last update?
 function GradScaler:_unscaled(optimizer)
   return self._stages[optimizer] ~= nil
+end
+
+-- Has step been called for it?
+function GradScaler:_stepped(optimizer)
+  local entry = self._stages[optimizer]
+  return entry ~= nil and entry.stage == "stepped"
+end
+
+-- Its gradients are gone.
+function GradScaler:_forget(optimizer)
+  if not self:_stepped(optimizer) then self._stages[optimizer] = nil end
+end
+
+-- Update by the steps so far. What is unscaled and waits for its step stays so.
+function GradScaler:_update_stepped()
+  local overflow, kept = false, {}
+  for optimizer, entry in next, self._stages do
+    if entry.stage == "stepped" then
+      overflow = overflow or entry.overflow
+    else
+      kept[optimizer] = entry
+    end
+  end
+  adapt(self, overflow)
+  self._stages = kept
 end
 
 --- The scale; 1 when the scaler is not enabled.

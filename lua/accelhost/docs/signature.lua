@@ -88,12 +88,14 @@ local function reader_of(fn, name)
   return found
 end
 
---- The method behind the guard that util/class.lua puts around methods.
+--- The function behind the guard that util/class.lua puts around methods, and behind what util/autocast.lua puts around
+--- functions.
 ---@param fn function
 ---@return function
 function signature.unguarded(fn)
   local info = debug.getinfo(fn, "S")
   if info.source:find "util/class%.lua$" then return upvalue(fn, "method") or fn end
+  if info.source:find "util/autocast%.lua$" then return upvalue(fn, "fn") or fn end
   return fn
 end
 

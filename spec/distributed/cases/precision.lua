@@ -1,0 +1,76 @@
+-- Training in mixed precision.
+local accelhost = require "accelhost"
+local checks = require "spec.support.checks"
+local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data
+
+-- y = 2 x + 3 + noise, as Accelerate's own check has it.
+accelhost.manual_seed(1)
+local x = accelhost.randn(64, 1)
+local y = x * 2 + 3 + accelhost.randn(64, 1) * 0.1
+
+local function check(precision, split_batches)
+  local accelerator = accelhost.Accelerator {
+    mixed_precision = precision, dataloader_config = {split_batches = split_batches},
+    kwargs_handlers = precision == "fp16" and {accelhost.GradScalerKwargs {init_scale = 1024}} or nil,
+  }
+  local size = accelerator.num_processes
+  local function line()
+    local model = nn.Linear(1, 1)
+    accelhost.no_grad(function()
+      model.weight:fill_(0)
+      model.bias:fill_(0)
+    end)
+    return model
+  end
+  local alone, model = line(), line()
+  local weights = alone:parameters()
+  local optimizer = optim.SGD(model:parameters(), {lr = 0.1})
+  local loader = data.DataLoader(data.TensorDataset(x, y), {batch_size = split_batches and 8 * size or 8})
+  model, optimizer, loader = accelerator:prepare(model, optimizer, loader)
+  local steps = 0
+  for _ = 1, 3 do
+    for inputs, targets in loader do
+      accelerator:backward(F.mse_loss(model(inputs), targets))
+      optimizer:step()
+      assert(not optimizer.step_was_skipped)
+      optimizer:zero_grad()
+      steps = steps + 1
+    end
+    for at = 0, 64 - 8 * size, 8 * size do
+      local loss = accelerator:autocast(function()
+        return F.mse_loss(alone(x:narrow(0, at, 8 * size)), y:narrow(0, at, 8 * size))
+      end)
+      for i, grad in ipairs(accelhost.autograd.grad(loss, weights)) do
+        accelhost.no_grad(function() weights[i]:sub_(grad, {alpha = 0.1}) end)
+      end
+    end
+  end
+  assert(steps == 3 * 64 / 8 / size)
+  for i, parameter in ipairs(model:parameters()) do
+    local off = (parameter - weights[i]):abs():max():item()
+    assert(off < (precision == "bf16" and 2e-2 or 2e-3), ("%s: parameter %d is off by %g"):format(precision, i, off))
+    local all = accelerator:gather(parameter:detach():reshape(1))
+    assert(parameter.dtype == "float32" and all:min():item() == all:max():item(), tostring(all))
+  end
+  if precision ~= "fp16" then return end
+
+  -- One rank overflows: no rank steps, the scale is the same on all.
+  local before = model.weight:item()
+  local factor = accelerator.process_index == size - 1 and math.huge or 1
+  accelerator:backward(F.mse_loss(model(x), y) * factor)
+  optimizer:step()
+  optimizer:zero_grad()
+  assert(optimizer.step_was_skipped and accelerator.optimizer_step_was_skipped and model.weight:item() == before)
+  assert(accelerator.scaler:get_scale() == 512)
+  accelerator:backward(F.mse_loss(model(x), y))
+  optimizer:step()
+  assert(not optimizer.step_was_skipped and model.weight:item() ~= before)
+end
+
+for _, precision in ipairs {"no", "bf16", "fp16"} do
+  for _, split in ipairs {false, true} do
+    checks.it(("goes the way of one process with all samples%s, mixed_precision %s%s"):format(
+      split and " (split_batches)" or "", precision, precision == "fp16" and ", and leaves out a step on all ranks" or ""),
+      function() check(precision, split) end)
+  end
+end

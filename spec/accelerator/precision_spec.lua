@@ -45,9 +45,9 @@ describe("a model prepared in mixed precision", function()
       net:eval()
       net(input())
       assert.equal(dtype, seen)
-      assert.equal(dtype, accelerator:autocast(function() return accelhost.eye(2):mm(accelhost.eye(2)) end).dtype)
-      local island = accelerator:autocast({enabled = false}, function() return accelhost.eye(2):mm(accelhost.eye(2)) end)
-      assert.equal("float32", island.dtype)
+      local function product() return accelhost.eye(2):mm(accelhost.eye(2)).dtype end
+      assert.equal(dtype, accelerator:autocast(product))
+      assert.equal("float32", accelerator:autocast({enabled = false}, product))
     end)
   end
 
@@ -158,6 +158,7 @@ describe("an optimizer in fp16", function()
     -- One after the other, as in a GAN: an update for each backward.
     for _, pair in ipairs {{one, first}, {two, second}} do
       accelerator:backward(pair[1](input()):sum())
+      accelerator:unscale_gradients()
       pair[2]:step()
       pair[2]:zero_grad()
     end
@@ -180,7 +181,8 @@ describe("an optimizer in fp16", function()
   end)
 
   it("heeds GradScalerKwargs, enabled = false too", function()
-    local accelerator, model, optimizer = make("fp16", {kwargs_handlers = {accelhost.GradScalerKwargs {enabled = false}}})
+    local off = accelhost.GradScalerKwargs {enabled = false}
+    local accelerator, model, optimizer = make("fp16", {kwargs_handlers = {off}})
     model(input()):sum():backward()
     assert.equal(3, model.bias.grad[0]:item())
     optimizer:step()

@@ -67,7 +67,7 @@ end
 -- accelerator that is new, or whose memory is freed, is set up by that.
 local subjects = {}
 for _, name in ipairs {
-  "fields", "prepare", "gradients", "precision", "metrics", "processes", "checkpoint", "saving", "signals",
+  "fields", "prepare", "gradients", "precision", "scaling", "metrics", "processes", "checkpoint", "saving", "signals",
   "tracking",
 } do
   subjects[#subjects + 1] = require("accelhost.accelerator." .. name)(Accelerator)
@@ -116,10 +116,10 @@ function Accelerator:init(...)
     _sync_each_batch = given.accumulation.sync_each_batch,
     _rng_types = given.rng_types,
     _autocast_handler = given.autocast_handler or false,
-    _scaler = precision.scaler(given),
   } do
     rawset(self, name, value)
   end
+  self:_init_scaler(given.scaler_handler)
   self:_begin()
 end
 

@@ -79,7 +79,8 @@ for name, method in pairs(methods) do class.property(PartialState, name, functio
 local AcceleratorState = PartialState:extend "AcceleratorState"
 state.AcceleratorState = AcceleratorState
 
-local read_state = arguments.signature("AcceleratorState", {{"mixed_precision: 'no'|'bf16'|'fp16'", "no"}, {"cpu: flag", false}})
+local read_state = arguments.signature("AcceleratorState",
+  {{"mixed_precision: 'no'|'bf16'|'fp16'", "no"}, {"cpu: flag", false}})
 
 --- A PartialState with a precision: what `accelerator.state` is.
 --

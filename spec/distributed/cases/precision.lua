@@ -69,8 +69,8 @@ end
 
 for _, precision in ipairs {"no", "bf16", "fp16"} do
   for _, split in ipairs {false, true} do
-    checks.it(("goes the way of one process with all samples%s, mixed_precision %s%s"):format(
-      split and " (split_batches)" or "", precision, precision == "fp16" and ", and leaves out a step on all ranks" or ""),
+    local more = (split and ", split_batches" or "") .. (precision == "fp16" and ", leaves out steps together" or "")
+    checks.it("goes the way of one process with all samples: " .. precision .. more,
       function() check(precision, split) end)
   end
 end

@@ -23,8 +23,47 @@ describe("pad", function()
   it("has gradients of every mode", function()
     for _, mode in ipairs {"constant", "reflect", "replicate", "circular"} do
       local x = accelhost.randn({2, 3, 4}, {dtype = "float64"}):requires_grad_()
-      gradcheck.gradcheck(function(t) return F.pad(t, {1, 2, 2, -1}, {mode = mode}) end, {x})
+      local function pad(t) return F.pad(t, {1, 2, 2, -1}, {mode = mode}) end
+      gradcheck.gradcheck(pad, {x})
+      gradcheck.gradgradcheck(function(t) return pad(t * t) end, {x})
     end
+  end)
+
+  it("has the same values whatever the dtype, the layout and the number of dims", function()
+    local place = {
+      reflect = function(p, n) return p < 0 and -p or p < n and p or 2 * (n - 1) - p end,
+      replicate = function(p, n) return math.max(0, math.min(p, n - 1)) end,
+      circular = function(p, n) return p % n end,
+    }
+    local function picked(x, dim, left, right, mode)
+      local index = {}
+      for p = -left, x:size(dim) - 1 + right do index[#index + 1] = place[mode](p, x:size(dim)) end
+      return x:index_select(dim, accelhost.tensor(index, {dtype = "int64"}))
+    end
+    for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool"} do
+      local whole = (accelhost.arange(2 * 3 * 4 * 5 * 3) % 7):view(2, 3, 4, 5, 3):to(dtype)
+      for mode in pairs(place) do
+        local wanted = picked(picked(picked(whole, 4, 2, -1, mode), 3, -1, 3, mode), 2, 1, 2, mode)
+        assert.is_true(accelhost.equal(wanted, F.pad(whole, {2, -1, -1, 3, 1, 2}, {mode = mode})), dtype .. mode)
+        local turned = whole:transpose(2, 4):contiguous():transpose(2, 4)
+        assert.is_true(accelhost.equal(wanted, F.pad(turned, {2, -1, -1, 3, 1, 2}, {mode = mode})))
+      end
+      local framed = F.pad(whole, {1, -1, 0, 2}, {value = 1})
+      assert.same({2, 3, 4, 7, 3}, {unpack(framed:shape())})
+      assert.is_true(accelhost.equal(whole:narrow(4, 0, 2), framed:narrow(3, 0, 5):narrow(4, 1, 2)))
+      assert.is_true(framed:narrow(3, 5, 2):to "float64":eq(1):all():item())
+      assert.is_true(framed:select(4, 0):to "float64":eq(1):all():item())
+    end
+  end)
+
+  it("makes something of nothing, and a new tensor where nothing is added", function()
+    assert.same({{7, 7}}, F.pad(accelhost.empty(1, 0), {1, 1}, {value = 7}):tolist())
+    assert.equal(0, F.pad(accelhost.ones(2, 3), {-1, -2}):numel())
+    assert.equal(4, F.pad(accelhost.tensor(4), {}):item())
+    local x = accelhost.ones(3)
+    F.pad(x, {0, 0}):zero_()
+    assert.equal(3, x:sum():item())
+    check.raises("pad: -6 and 3 cut more than dim 0 of size 3 has", function() F.pad(x, {-6, 3}) end)
   end)
 
   it("says which edge cannot be made", function()

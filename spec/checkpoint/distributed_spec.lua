@@ -145,3 +145,45 @@ describe("A state of several processes", function()
     file:close()
   end)
 end)
+
+describe("A job that is restarted", function()
+  before_each(function() leave = folder.enter() end)
+  after_each(function() leave() end)
+
+  it("by --max_restarts goes on from its newest checkpoint", function()
+    local text = [[
+      local accelhost = require "accelhost"
+      local accelerator = accelhost.Accelerator {
+        project_config = {project_dir = "run", automatic_checkpoint_naming = true, total_limit = 1},
+      }
+      accelhost.manual_seed(0)
+      local net = accelerator:prepare(accelhost.nn.Linear(4, 4))
+      local at = {step = 0}
+      function at:state_dict() return {step = self.step} end
+      function at:load_state_dict(state) self.step = state.step end
+      accelerator:register_for_checkpointing(at)
+      local found = accelerator:load_state()
+      print(found, at.step)
+      while at.step < 6 do
+        accelhost.no_grad(function() net.weight:add_(accelhost.rand(4, 4)) end)
+        at.step = at.step + 1
+        accelerator:save_state {async = at.step % 2 == 0}
+        if MISHAP and at.step % 3 == 0 then
+          accelerator:wait_for_checkpoint()
+          if accelerator.process_index == at.step / 3 - 1 then os.execute "kill -9 $PPID" end
+          accelerator:wait_for_everyone()
+        end
+      end
+      print(accelhost.sha256(net.weight))]]
+    local calm = launch(2, "-e", (text:gsub("MISHAP", "false")))
+    folder.remove "run"
+    local result = run.host({"launch", "--num_processes", 2, "--max_restarts", 3, "-e",
+      (text:gsub("MISHAP", "(os.getenv 'ACCELHOST_RESTART_COUNT' ~= '2')"))}, {timeout = 60})
+    assert.equal(0, result.code, result.output)
+    local whole, pieces = run.by_rank(calm.stdout), run.by_rank(result.stdout)
+    for rank = 0, 1 do
+      assert.equal("false\t0\nrun/checkpoints/checkpoint_2\t3\nrun/checkpoints/checkpoint_5\t6\n"
+        .. whole[rank]:gsub("^false\t0\n", ""), pieces[rank])
+    end
+  end)
+end)

@@ -132,6 +132,19 @@ describe("save_state and load_state", function()
     end
   end)
 
+  it("saves what the values were, whatever happens to them while they are written", function()
+    local accelerator = accelhost.Accelerator()
+    local net = accelerator:prepare(nn.Linear(300, 300))
+    for round = 1, 5 do
+      accelhost.no_grad(function() net.weight:fill_(round) end)
+      accelerator:save_state("state", {async = true})
+      accelhost.no_grad(function() net.weight:fill_(-1) end)
+      accelerator:end_training()
+      local saved = accelhost.load "state/model.safetensors"
+      assert.equal(round * 300 * 300, saved.weight:sum():item())
+    end
+  end)
+
   it("takes a folder by its relative or its whole path", function()
     local first = train(new(), 4)
     assert.equal("a/b/state", first.accelerator:save_state "a/b/state")

@@ -103,6 +103,13 @@ local function collect(self, folder, copied)
   return files, C.json.encode(facts)
 end
 
+-- The copies of the next save take the place of these.
+local function free_copies(files)
+  for _, file in ipairs(files or {}) do
+    for _, tensor in ipairs(file.tensors or {}) do tensor:free() end
+  end
+end
+
 -- Wait for the save that is under way, if there is one. A collective; errors are those of all.
 local function finish(self)
   local saving = self._saving
@@ -114,10 +121,12 @@ local function finish(self)
   if not fine then
     saver:cancel()
     saver:close()
+    free_copies(saving.copies)
     error(text, 0)
   end
   local reason = saver:wait()
   saver:close()
+  free_copies(saving.copies)
   agree.reasons(what, reason)
 end
 
@@ -235,7 +244,7 @@ return function(Accelerator)
   -- A folder that exists is replaced if it is a checkpoint.
   --
   -- With `async` the values are copied and written by a thread while the script goes on; what fails is raised by the
-  -- next save_state, load_state or wait_for_checkpoint, or ends the script with an error.
+  -- next save_state, load_state, wait_for_checkpoint or end_training, or ends the script with an error.
   --
   --   accelerator:save_state(os.tmpname() .. ".checkpoint", {async = true})
   --   accelerator:wait_for_checkpoint()
@@ -255,14 +264,15 @@ return function(Accelerator)
       error(files, 0)
     end
     saver:start {files = files, parts = comm.size(), facts = facts, victims = place.victims, timeout = patience()}
-    self._saving = {saver = saver, path = place.path}
+    self._saving = {saver = saver, path = place.path, copies = async and files or nil}
     running[self._saving] = true
     if not async then finish(self) end
     if place.number then self.project_configuration.iteration = place.number + 1 end
     return place.path
   end
 
-  --- Wait until a state that is being saved with `async` is there; raises what went wrong. A collective.
+  --- Wait until a state that is being saved with `async` is there, and let go of the copies; raises what went wrong. A
+  --- collective. end_training does so too.
   --
   --   accelerator:wait_for_checkpoint()
   function Accelerator:wait_for_checkpoint()

@@ -2,6 +2,7 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
+local protect = require "accelhost.util.protect"
 local registry = require "accelhost.track.registry"
 
 local fail = arguments.fail
@@ -156,7 +157,9 @@ return function(Accelerator)
   --- script.
   --
   --   accelerator:end_training()
-  function Accelerator:end_training() self:_finish_trackers() end
+  function Accelerator:end_training()
+    protect(function() self:_finish_trackers() end, self.wait_for_checkpoint, self)
+  end
 
   -- free_memory begins anew and leaves trackers alone.
   return function(self) self._trackers = rawget(self, "_trackers") or {} end

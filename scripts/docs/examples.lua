@@ -71,7 +71,7 @@ end}, {__index = os})
 local function remove_files()
   local dist = package.loaded["accelhost.distributed"]
   if dist and dist.is_initialized() then dist.destroy_process_group() end
-  for i, path in ipairs(made) do os.execute(("rm -rf '%s'"):format(path)) made[i] = nil end
+  for i, path in ipairs(made) do os.execute(("rm -rf '%s' '%s'.*"):format(path, path)) made[i] = nil end
 end
 
 local function environment()

@@ -408,8 +408,8 @@ end
 
 -- Guides in the order in which one reads them; further ones follow.
 local first_guides = {
-  from_pytorch = 1, indexing = 2, reading = 3, datasets = 4, autograd = 5, accumulation = 6, distributed = 7,
-  debugging = 8,
+  from_pytorch = 1, indexing = 2, reading = 3, datasets = 4, autograd = 5, accumulation = 6, checkpoints = 7,
+  distributed = 8, debugging = 9,
 }
 
 -- Environment variables and guides.

@@ -90,7 +90,7 @@ loss    0   0    8  80     8       3
 
   it("draws runs of every format over one another, each with its letter", function()
     local text = drawn("down.jsonl", "up.csv", "events", "--keys", "loss")
-    assert.matches("^a ──down.jsonl +b ──up.csv +c ──events/one\n\nloss\n", text)
+    assert.matches("^a ── down.jsonl +b ── up.csv +c ── events/one\n\nloss\n", text)
     for letter in ("abc"):gmatch "." do assert.matches("[^\n]  " .. letter .. "\n", text) end
     assert.same({"4", "0", "4", "0", "4", "81"}, row(text, "loss  c events/one"))
     assert.is_nil(text:find "\27")

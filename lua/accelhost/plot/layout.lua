@@ -57,7 +57,7 @@ local function add_legend(scene, style, runs)
     end
     local from = x + (style.marks and 2 or 0) * style.char
     add(scene, "line", {points = {from, y, from + 2 * style.char, y}, role = "key", run = place})
-    add(scene, "text", {x = from + 2.6 * style.char, y = y, text = name, align = "left", role = "legend", run = place})
+    add(scene, "text", {x = from + 3 * style.char, y = y, text = name, align = "left", role = "legend", run = place})
     x = x + needed + (style.marks and 2 or 0) * style.char
   end
   return y + style.line / 2 + style.space

@@ -77,6 +77,9 @@ static int begin(struct meeting *m, const struct ah_topology *who)
     if (address && !getenv("LOCAL_WORLD_SIZE") && !is_this_host(address))
         return ah_fail(AH_ENOTIMPL, "MASTER_ADDR is %s, another host: only processes of one host are connected (set "
                        "LOCAL_WORLD_SIZE if all %d are here)", address, who->size);
+    const char *nodes = getenv("SLURM_STEP_NUM_NODES");
+    if (nodes && strtol(nodes, NULL, 10) > 1)
+        return ah_fail(AH_ENOTIMPL, "SLURM_STEP_NUM_NODES is %s: only processes of one host are connected", nodes);
     AH_TRY(ah_seconds_from_environment("ACCELHOST_TIMEOUT", 600, &m->timeout_ns));
     AH_TRY(ah_seconds_from_environment("ACCELHOST_PATIENCE", AH_PATIENCE_S, &m->patience_ns));
     name_meeting(m);

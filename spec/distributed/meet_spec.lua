@@ -95,6 +95,9 @@ describe("Processes that nobody launched together", function()
     assert.matches("0: %-e:1: RANK 0 is there twice", said)
     said = shell(([[export WORLD_SIZE=2 MASTER_ADDR=10.255.1.2; rank 1 -e "%s"]]):format(begin))
     assert.matches("MASTER_ADDR is 10.255.1.2, another host: only processes of one host are connected", said)
+    said = shell(([[export SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_ID=0 SLURM_STEP_NUM_NODES=2
+      "$host" -e "%s" 2>&1]]):format(begin))
+    assert.matches("SLURM_STEP_NUM_NODES is 2: only processes of one host are connected", said)
   end)
 
   it("see rank 0 die while it waits for the last of them", function()

@@ -4,6 +4,7 @@
 
 #include "autograd/engine.h"
 #include "base/pulse.h"
+#include "base/trace.h"
 
 static int check_saved(const struct ah_node *node, const struct ah_saved *saved, const char *what, int index)
 {
@@ -82,8 +83,10 @@ int ah_run_rule(struct ah_node *node, struct ah_tensor **grad_out, struct ah_ten
     rule.temp_room = AH_RULE_TEMPS;
     atomic_store_explicit(&ah_pulse->node, node->op ? (int)node->op->id + 1 : 0, memory_order_relaxed);
     int status = lend_results(&rule, saved_out);
+    struct ah_trace_mark mark = ah_trace_begin();
     if (status == 0)
         status = node->class->run(node, &rule);
+    ah_trace_end(mark, AH_TRACE_BACKWARD, ah_node_name(node));
     if (status == 0)
         status = rule.status;
     for (int i = 0; i < inputs; i++) {

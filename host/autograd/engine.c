@@ -10,6 +10,7 @@
 #include "autograd/node.h"
 #include "autograd/run.h"
 #include "base/array.h"
+#include "base/trace.h"
 #include "ops/autocast.h"
 
 static struct ah_engine_watcher *watchers;
@@ -328,8 +329,10 @@ int ah_backward(struct ah_tensor **roots, struct ah_tensor **grads, int count,
                 const struct ah_backward_options *options)
 {
     struct ah_run run = {.options = options};
+    struct ah_trace_mark mark = ah_trace_begin();
     int status = execute(&run, roots, grads, count);
     ah_run_close(&run);
+    ah_trace_end(mark, AH_TRACE_BACKWARD, "backward");
     return status;
 }
 

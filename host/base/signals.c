@@ -34,7 +34,8 @@ static void note(int number)
 
 int ah_signal_catch(int number)
 {
-    struct sigaction action = {.sa_handler = note, .sa_flags = SA_RESTART};
+    /* On the stack for handlers: oneDNN's products run with the stack pointer in the heap. */
+    struct sigaction action = {.sa_handler = note, .sa_flags = SA_RESTART | SA_ONSTACK};
     if (sigaction(number, &action, NULL))
         return ah_fail(AH_EIO, "cannot watch signal %d: %s", number, strerror(errno));
     return 0;

@@ -16,6 +16,7 @@
 
 #include "autograd/graph.h"
 #include "base/pulse.h"
+#include "base/trace.h"
 #include "bind/bind.h"
 #include "optim/clip.h"
 #include "optim/step.h"
@@ -240,8 +241,10 @@ static int step(lua_State *L)
         }
         lua_pop(L, 1);
     }
+    struct ah_trace_mark mark = ah_trace_begin();
     if (!missing)
         ah_check(L, ah_optim_step(kind, &options, item, count));
+    ah_trace_end(mark, AH_TRACE_OPTIMIZER, ah_optim_kinds[kind].name);
     ah_pulse_step();
     lua_settop(L, MISSING);
     return 1;

@@ -15,6 +15,7 @@
 
 #include "base/tell.h"
 #include "base/time.h"
+#include "base/trace.h"
 #include "comm/watch.h"
 
 int ah_group_rank(const struct ah_group *group)
@@ -168,6 +169,19 @@ static void log_call(struct ah_group *group, const struct ah_collective *call, i
             (double)(ah_now_ns() - begin) / 1e6);
 }
 
+/* A call in a profile, under a name of its own: "all_reduce", "all_reduce_async", "wait for a result". */
+static void trace_call(struct ah_trace_mark mark, const struct ah_collective *call, const char *name)
+{
+    if (!mark.begin_ns)
+        return;
+    struct ah_trace_span span = {
+        .name = name, .begin_ns = mark.begin_ns, .end_ns = ah_now_ns(), .kind = AH_TRACE_COLLECTIVE,
+        .size = ah_collective_is_barrier(call->kind) ? 0 : call->count * (int64_t)ah_dtype_size(call->dtype),
+        .site = call->where && ah_trace_options.sites ? ah_trace_text(call->where) : NULL,
+    };
+    ah_trace_add(&span);
+}
+
 static int run_with_peers(struct ah_group *group, const struct ah_collective *call)
 {
     const struct ah_backend *backend = group->backend;
@@ -192,9 +206,11 @@ int ah_group_run(struct ah_group *group, struct ah_collective call)
     AH_TRY(check_health(group, &call));
     int64_t begin = group->logs ? ah_now_ns() : 0, timeout_ns = group->timeout_ns;
     group->timeout_ns = call.timeout_ns > 0 ? call.timeout_ns : timeout_ns;
+    struct ah_trace_mark mark = ah_trace_begin();
     int status = group->size > 1 ? run_with_peers(group, &call) : group->backend->run(group, &call);
     ah_group_poison(group, status);
     group->timeout_ns = timeout_ns;
+    trace_call(mark, &call, ah_collective_name(call.kind, false));
     if (group->logs)
         log_call(group, &call, begin, status < 0 ? " failed" : "");
     return status;
@@ -258,10 +274,12 @@ int ah_group_start(struct ah_group *group, struct ah_collective call, struct ah_
     AH_TRY(ah_collective_check(&call, group->size));
     AH_TRY(check_health(group, &call));
     int64_t begin = group->logs ? ah_now_ns() : 0;
+    struct ah_trace_mark mark = ah_trace_begin();
     struct ah_work *work = new_work(group, &call);
     if (!work)
         return ah_group_poison(group, ah_fail(AH_ENOMEM, "%s: out of memory", ah_collective_name(call.kind, true)));
     int status = group->size > 1 ? start_with_peers(group, work) : start_alone(group, work);
+    trace_call(mark, &call, ah_collective_name(call.kind, true));
     /* Of the caller, good for the post only. */
     work->call.size = NULL;
     work->call.ndim = -1;
@@ -307,8 +325,10 @@ int ah_work_wait_note(struct ah_work *work, uint32_t *note)
 {
     struct ah_group *group = work->group;
     int status = check_health(group, &work->call);
+    struct ah_trace_mark mark = ah_trace_begin();
     if (status == 0 && group->size > 1)
         status = ah_group_poison(group, await(work));
+    trace_call(mark, &work->call, "wait for a result");
     *note = work->note;
     if (status == 0 && group->size > 1 && group->backend->finish)
         group->backend->finish(work);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/trace.h"
 #include "data/column.h"
 
 enum job_state {
@@ -73,9 +74,11 @@ static void fill(struct job *job)
             return;
         }
     }
+    struct ah_trace_mark mark = ah_trace_begin();
     const struct ah_gather_order order = {job->count, job->index, job->seed, job->sample, job->turn};
     for (int c = 0; c < gather->count; c++)
         ah_column_fill(&gather->column[c], job->data[c], &order, job->scratch);
+    ah_trace_end(mark, AH_TRACE_LOADER, "gather a batch");
 }
 
 static void *loader_main(void *unused)

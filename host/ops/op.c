@@ -3,10 +3,12 @@
  * `out`. */
 #include "ops/op.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/pulse.h"
+#include "base/trace.h"
 #include "ops/autocast.h"
 #include "ops/rows.h"
 
@@ -271,6 +273,32 @@ static int run(struct ah_call *call)
     return status;
 }
 
+/* "[[32, 784], [128, 784]]": of the tensors among the arguments. */
+static void shapes_of(const struct ah_call *call, char *text, size_t room)
+{
+    size_t at = (size_t)snprintf(text, room, "[");
+    for (int i = 0; i < call->op->param_count && at + 160 < room; i++) {
+        const struct ah_value *arg = &call->arg[i];
+        int count = arg->kind == AH_TENSOR ? 1 : arg->kind == AH_LIST ? arg->list.count : 0;
+        for (int k = 0; k < count && at + 160 < room; k++) {
+            const struct ah_tensor *tensor = arg->kind == AH_TENSOR ? arg->tensor : arg->list.item[k];
+            at += (size_t)snprintf(text + at, room - at, at > 1 ? ", [" : "[");
+            for (int d = 0; d < tensor->ndim && at + 24 < room; d++)
+                at += (size_t)snprintf(text + at, room - at, d ? ", %lld" : "%lld", (long long)tensor->size[d]);
+            at += (size_t)snprintf(text + at, room - at, "]");
+        }
+    }
+    snprintf(text + at, room - at, "]");
+}
+
+static void record(struct ah_trace_mark mark, const struct ah_call *call)
+{
+    char shapes[1024];
+    if (ah_trace_options.shapes)
+        shapes_of(call, shapes, sizeof shapes);
+    ah_trace_close(mark, AH_TRACE_OP, call->op->name, ah_trace_options.shapes ? shapes : NULL);
+}
+
 int ah_op_call(enum ah_opid id, const struct ah_value *args, int count, bool inplace, struct ah_tensor **out,
                int *out_count)
 {
@@ -292,9 +320,12 @@ int ah_op_call(enum ah_opid id, const struct ah_value *args, int count, bool inp
         call.arg[i].kind = AH_NONE;
         AH_TRYGO(bind_value(op, &op->param[i], i < count ? &args[i] : &none, &call.arg[i], &made, i), out);
     }
+    struct ah_trace_mark mark = ah_trace_begin();
     before = ah_pulse_enter((int)id + 1);
     status = ah_autocast.enabled ? ah_autocast_run(&call, run) : run(&call);
     ah_pulse_leave(before);
+    if (__builtin_expect(mark.begin_ns != 0, 0))
+        record(mark, &call);
 out:
     for (int i = 0; made >> i; i++)
         if (made >> i & 1)

@@ -7,6 +7,7 @@
 
 #include "autograd/graph.h"
 #include "base/time.h"
+#include "base/trace.h"
 #include "sync/state.h"
 
 enum { NOTE_UNUSED = 1 };
@@ -169,6 +170,15 @@ static int fill_unused(struct ah_reducer *r, bool *unused)
     return 0;
 }
 
+/* A bucket in a profile, on a lane of its own: it is under way while nodes run. */
+static void trace_bucket(const struct ah_reducer *r, int b)
+{
+    const struct ah_sync_bucket *bucket = &r->bucket[b];
+    ah_trace_add(&(struct ah_trace_span){
+        .name = "bucket", .begin_ns = bucket->posted_ns, .end_ns = bucket->reduced_ns, .kind = AH_TRACE_BUCKET,
+        .thread = b, .size = (int64_t)r->layout.bucket[b].bytes});
+}
+
 static int collect_works(struct ah_reducer *r, uint32_t *notes)
 {
     for (int k = 0; k < r->layout.bucket_count; k++) {
@@ -179,6 +189,8 @@ static int collect_works(struct ah_reducer *r, uint32_t *notes)
         AH_TRY(ah_work_wait_note(work, &note));
         if (!bucket->reduced_ns)
             bucket->reduced_ns = ah_now_ns();
+        if (ah_tracing)
+            trace_bucket(r, r->order[k]);
         *notes |= note;
     }
     return 0;
@@ -189,6 +201,8 @@ static int collect_hooks(struct ah_reducer *r)
     for (int k = 0; k < r->layout.bucket_count; k++) {
         AH_TRY(r->hook.finish(r->hook.context, k));
         r->bucket[r->order[k]].reduced_ns = ah_now_ns();
+        if (ah_tracing)
+            trace_bucket(r, r->order[k]);
     }
     return 0;
 }

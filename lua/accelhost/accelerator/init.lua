@@ -68,7 +68,7 @@ end
 local subjects = {}
 for _, name in ipairs {
   "fields", "prepare", "gradients", "precision", "scaling", "metrics", "processes", "checkpoint", "saving", "signals",
-  "tracking",
+  "tracking", "profile",
 } do
   subjects[#subjects + 1] = require("accelhost.accelerator." .. name)(Accelerator)
 end

@@ -8,6 +8,7 @@ local fetch = require "accelhost.data.fetch"
 local iterable = require "accelhost.data.iterable"
 local passes = require "accelhost.data.passes"
 local placement = require "accelhost.data.placement"
+local protect = require "accelhost.util.protect"
 local walk = require "accelhost.data.walk"
 local worker = require "accelhost.data.worker"
 
@@ -335,12 +336,23 @@ local function placed(pass, fine, ...)
   return hand_out(pass, fine, ...)
 end
 
+local function step(pass)
+  if pass.loader.dispatch then return placed(pass, receive(pass)) end
+  return placed(pass, produce(pass))
+end
+
+-- In a profile: how long the loop waits for it.
+local function profiled(pass)
+  C.trace.push("wait for a batch", "loader")
+  return protect(C.trace.pop, step, pass)
+end
+
 --- The next batch, nil at the end.
 ---@return any ...
 function Pass:step()
   if self.ended then return nil end
-  if self.loader.dispatch then return placed(self, receive(self)) end
-  return placed(self, produce(self))
+  if C.trace.running() then return profiled(self) end
+  return step(self)
 end
 
 return Pass

@@ -1,0 +1,222 @@
+--- accelhost.profiler: what takes the time. Ops, nodes of backward, collectives, buckets of gradients, waits for
+--- batches and ranges of the script's own are recorded with their times, as sums and as a trace that Perfetto opens.
+--
+--   local prof = accelhost.profiler.profile({record_shapes = true}, function()
+--     accelhost.profiler.record_function("forward", function() return net(x) end)
+--   end)
+--   prof:key_averages():table{sort_by = "self_cpu_time_total", row_limit = 10}
+--   prof:export_chrome_trace(os.tmpname())
+--
+-- While nothing is profiled an op pays two branches for it. Recording costs some 0.1 microseconds for each span; memory
+-- is bounded, and a trace that has lost its oldest spans says so.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local averages_of = require "accelhost.profiler.averages"
+local class = require "accelhost.util.class"
+local namespace = require "accelhost.util.namespace"
+local protect = require "accelhost.util.protect"
+local warn = require "accelhost.util.warn"
+
+local fail = arguments.fail
+local trace = C.trace
+
+---@class Profile
+---@field step_num integer steps so far
+---@field current_action string "none", "warmup", "record" or "record_and_save"
+local Profile = class.new "Profile"
+
+local read = arguments.signature("profile", {
+  {"activities: string|list"}, {"schedule: callable"}, {"on_trace_ready: callable"}, {"record_shapes: flag", false},
+  {"profile_memory: flag", false}, {"with_stack: flag", false}, {"with_flops: flag", false},
+  {"with_modules: flag", false}, {"max_events: count"},
+})
+
+local function check_activities(activities)
+  if activities == nil then return end
+  local list = type(activities) == "table" and activities or {activities}
+  for _, activity in ipairs(list) do
+    if activity ~= "cpu" then
+      fail("profile: activities: expected \"cpu\" (what runs on a device is timed where its op is called), got %s",
+        arguments.describe(activity))
+    end
+  end
+end
+
+function Profile:init(...)
+  local activities, schedule, on_trace_ready, shapes, memory, stack, flops, modules, most = read(...)
+  check_activities(activities)
+  if flops then fail "profile: with_flops: operations are not counted here; leave it out" end
+  self._schedule, self._on_trace_ready = schedule, on_trace_ready
+  self._options = {shapes, memory, stack, modules, most}
+  self.step_num = 0
+  self.current_action = "none"
+end
+
+local function begin(self)
+  trace.start(unpack(self._options, 1, 5))
+end
+
+-- A step of the script is a range around everything in it.
+local function open_step(self)
+  self._in_step = true
+  trace.push(("ProfilerStep#%d"):format(self.step_num))
+end
+
+local function close_step(self)
+  if self._in_step then trace.pop() end
+  self._in_step = false
+end
+
+local function ready(self)
+  self._recording = trace.stop()
+  local _, dropped, left_out = self._recording:count()
+  if dropped > 0 then
+    warn(("profile: %d of the oldest events are lost; {max_events = ...} keeps more, a schedule records less")
+      :format(dropped))
+  end
+  if left_out > 0 then warn(("profile: %d texts (shapes, lines) are left out"):format(left_out)) end
+  if self._on_trace_ready then self._on_trace_ready(self) end
+end
+
+-- What passing from one action to the next asks for.
+local function turn(self, from, to)
+  local records = from == "record" or from == "record_and_save"
+  local will = to == "record" or to == "record_and_save"
+  if from == "record_and_save" or (records and not will) then
+    ready(self)
+    from = "none"
+  end
+  if to ~= "none" and from == "none" then begin(self) end
+  if will and from == "warmup" then trace.forget() end
+  if to == "none" and from == "warmup" then trace.stop() end
+  self.current_action = to
+end
+
+--- Begin to record, or to follow the schedule.
+function Profile:start()
+  if self._started then fail "profile: it has been started; stop() comes first" end
+  self._started, self.step_num = true, 0
+  turn(self, "none", self._schedule and self._schedule(0) or "record")
+  if self._schedule then open_step(self) end
+end
+
+--- End the recording; on_trace_ready is called with the profile, unless the schedule was not recording.
+function Profile:stop()
+  if not self._started then fail "profile: it has not been started" end
+  self._started = false
+  close_step(self)
+  turn(self, self.current_action, "none")
+end
+
+--- The end of a step of the script: the schedule goes on, and the steps are seen in the trace.
+function Profile:step()
+  if not self._started then fail "profile:step() comes between start() and stop()" end
+  close_step(self)
+  self.step_num = self.step_num + 1
+  local action = self._schedule and self._schedule(self.step_num) or self.current_action
+  turn(self, self.current_action, action)
+  open_step(self)
+end
+
+local function recording_of(self, what)
+  if not self._recording then
+    fail("profile:%s: nothing was recorded yet; it is there after stop(), or after a round of the schedule", what)
+  end
+  return self._recording
+end
+
+--- A row for each name: how often, its time with and without what it called, the memory that it left behind. The
+--- result is an array of rows, and :table{sort_by, row_limit} is its text.
+---@param group_by_input_shape? boolean a row for each name and shapes (with record_shapes)
+---@return KeyAverages
+function Profile:key_averages(group_by_input_shape)
+  if type(group_by_input_shape) == "table" then group_by_input_shape = group_by_input_shape.group_by_input_shape end
+  return averages_of(recording_of(self, "key_averages"), group_by_input_shape == true)
+end
+
+--- The spans, in order: an array of {name, kind, thread, start_us, duration_us, memory, shapes}.
+---@return table[]
+function Profile:events()
+  local recording, list = recording_of(self, "events"), {}
+  for i = 0, recording:count() - 1 do
+    local name, kind, thread, start, stop, bytes, shapes = recording:span(i)
+    list[i + 1] = {
+      name = name, kind = kind, thread = thread, start_us = start / 1000, duration_us = (stop - start) / 1000,
+      memory = bytes, shapes = shapes,
+    }
+  end
+  return list
+end
+
+--- Write the trace as JSON, for https://ui.perfetto.dev or chrome://tracing: a process for the rank, a lane for each
+--- thread and each bucket of gradients.
+---@param path string
+function Profile:export_chrome_trace(path)
+  arguments.check("export_chrome_trace", "path", "string", path)
+  recording_of(self, "export_chrome_trace"):write(path, C.comm.rank())
+end
+
+local profiler = {}
+
+--- A profile of this process. With a function behind the options it is started, the function runs with it as its
+--- argument, and it is stopped; without, start() and stop() are the script's.
+--
+--   local prof = accelhost.profiler.profile({record_shapes = true}, function() return w * 2 end)
+--   prof:key_averages()[1].count > 0  --> true
+---@param activities? string|string[] "cpu"
+---@param schedule? fun(step: integer): string see accelhost.profiler.schedule; prof:step() tells of each step
+---@param on_trace_ready? fun(prof: Profile) called when something was recorded
+---@param record_shapes? boolean
+---@param profile_memory? boolean by how much memory grew in each op
+---@param with_stack? boolean the script's line of each op
+---@param with_flops? boolean refused: operations are not counted
+---@param with_modules? boolean the modules that ran when an op was called
+---@param max_events? integer kept for each thread, default 262144: the newest
+---@param fn? fun(prof: Profile)
+---@return Profile
+function profiler.profile(...)
+  local count, fn = select("#", ...), nil
+  if count > 0 and type((select(count, ...))) == "function" then fn = select(count, ...) end
+  if not fn then return Profile(...) end
+  local given = {...}
+  local prof = Profile(unpack(given, 1, count - 1))
+  prof:start()
+  protect(function()
+    if prof._started then prof:stop() end
+  end, fn, prof)
+  return prof
+end
+
+--- Run fn as a range of the profile that bears this name; returns what fn returns.
+--
+--   accelhost.profiler.record_function("sum", function() return w:sum():item() end)  --> 6
+---@param name string
+---@param fn function
+---@param ... any its arguments
+---@return any ...
+function profiler.record_function(name, fn, ...)
+  arguments.check("record_function", "name", "string", name)
+  arguments.check("record_function", "fn", "callable", fn)
+  if not trace.running() then return fn(...) end
+  trace.push(name)
+  return protect(trace.pop, fn, ...)
+end
+
+--- A function for on_trace_ready that writes each trace into a folder: NAME_RANK.STEP.json.
+--
+--   local write = accelhost.profiler.trace_handler(os.tmpname() .. ".traces", "train")
+---@param folder string made if it is missing
+---@param name? string default "profile"
+---@return fun(prof: Profile)
+function profiler.trace_handler(folder, name)
+  arguments.check("trace_handler", "folder", "string", folder)
+  return function(prof)
+    C.io.make_folder(folder)
+    prof:export_chrome_trace(("%s/%s_%d.%d.json"):format(folder, name or "profile", C.comm.rank(), prof.step_num))
+  end
+end
+
+return namespace.new("profiler", profiler, {schedule = {"accelhost.profiler.schedule"}}, {refused = {
+  ProfilerActivity = 'activities are words: "cpu"',
+  tensorboard_trace_handler = "profiler.trace_handler(folder) writes the traces",
+}})

@@ -1,0 +1,224 @@
+local accelhost = require "accelhost"
+local run = require "spec.support.run"
+local profiler = accelhost.profiler
+
+local function read_trace(path)
+  local file = assert(io.open(path))
+  local trace = accelhost.json.decode(file:read "*a")
+  file:close()
+  return trace
+end
+
+-- Every event has what its kind needs, events of a lane come in order and lie in one another or apart; returns those
+-- of each category.
+local function check(trace, rank)
+  local open, last, kinds, named = {}, {}, {}, {}
+  for i, event in ipairs(trace.traceEvents) do
+    assert.equal(rank, event.pid)
+    assert.equal("string", type(event.name))
+    if event.ph == "M" then
+      assert.equal("string", type(event.args.name))
+      if event.tid then named[event.tid] = event.args.name end
+    else
+      assert.equal("X", event.ph)
+      assert(named[event.tid], "a lane without a name")
+      assert(event.ts >= 0 and event.dur >= 0, "event " .. i)
+      -- Nanoseconds, so that sums of the decimals are exact.
+      local lane, start = event.tid, math.floor(event.ts * 1000 + 0.5)
+      local stop = start + math.floor(event.dur * 1000 + 0.5)
+      assert(start >= (last[lane] or 0), "event " .. i .. " is out of order")
+      last[lane] = start
+      local stack = open[lane] or {}
+      open[lane] = stack
+      while #stack > 0 and stack[#stack] <= start do table.remove(stack) end
+      assert(#stack == 0 or stop <= stack[#stack] + 8, "event " .. i .. " reaches beyond the one around it")
+      stack[#stack + 1] = stop
+      kinds[event.cat] = kinds[event.cat] or {}
+      table.insert(kinds[event.cat], event)
+    end
+  end
+  return kinds, named
+end
+
+local function launch(ranks, path)
+  local result = run.host({"launch", "--num_processes", ranks, "spec/profiler/cases/trace.lua", path}, {timeout = 60})
+  assert.equal("", result.stderr)
+  assert.equal("1\t6\t3\t6\t3\t3\t3\t3\n", result.stdout)
+end
+
+describe("accelerator:profile", function()
+  local folder
+  before_each(function() folder = os.tmpname() .. ".traces" end)
+  after_each(function()
+    os.execute(("rm -r %s %s"):format(run.quote(folder), run.quote((folder:gsub("%.traces$", "")))))
+  end)
+
+  it("writes a trace of ops, nodes, waits and ranges that is whole", function()
+    launch(1, folder .. "/of/one")
+    local kinds = check(read_trace(folder .. "/of/one/profile_0.json"), 0)
+    assert.equal(3, #kinds.optimizer)
+    assert.equal('forward "pass"', (function()
+      for _, event in ipairs(kinds.range) do
+        if not event.name:find "ProfilerStep" then return event.name end
+      end
+    end)())
+    local linear
+    for _, event in ipairs(kinds.op) do
+      if event.name == "linear" then linear = linear or event end
+    end
+    assert.equal("[[16, 784], [32, 784], [32]]", linear.args.shapes)
+    assert.matches("trace%.lua:20$", linear.args.site)
+    assert.equal("0 (Linear)", linear.args.module)
+    assert(#kinds.backward > 9 and #kinds.loader >= 3)
+  end)
+
+  it("writes a file for each rank, with collectives and buckets on lanes of their own", function()
+    launch(2, folder)
+    for rank = 0, 1 do
+      local kinds, named = check(read_trace(("%s/profile_%d.json"):format(folder, rank)), rank)
+      assert(#kinds.collective > 3)
+      assert.equal(0, #kinds.bucket % 3)
+      assert(#kinds.bucket >= 6)
+      local overlaps = false
+      for _, bucket in ipairs(kinds.bucket) do
+        assert(bucket.args.bytes > 0)
+        assert.matches("^bucket %d$", named[bucket.tid])
+        for _, node in ipairs(kinds.backward) do
+          overlaps = overlaps or (node.name ~= "backward" and node.ts < bucket.ts + bucket.dur
+            and bucket.ts < node.ts + node.dur)
+        end
+      end
+      assert(overlaps, "no bucket is under way while a node runs")
+    end
+  end)
+
+  it("says what is wrong with its options", function()
+    local accelerator = accelhost.Accelerator()
+    os.execute("mkdir " .. run.quote(folder))
+    assert.error_matches(function() accelerator:profile({with_shapes = true}, print) end,
+      "profile: unknown option 'with_shapes'")
+    assert.error_matches(function() accelerator:profile({record_shapes = true}) end,
+      "profile: fn: expected a function or something callable, got nil")
+    assert.error_matches(function() accelerator:profile({with_flops = true}, print) end, "with_flops: operations are")
+    assert.error_matches(function() accelerator:profile({activities = {"cuda"}}, print) end,
+      'activities: expected "cpu"[^\n]*\'cuda\'')
+  end)
+end)
+
+describe("profiler.profile", function()
+  local x = accelhost.ones(8, 8)
+
+  it("adds up what ran, by name and by shapes", function()
+    local prof = profiler.profile({record_shapes = true, profile_memory = true}, function()
+      for _ = 1, 3 do x:matmul(x) end
+      x:narrow(0, 0, 4):matmul(x)
+    end)
+    local rows = prof:key_averages()
+    assert.equal("matmul", rows[1].key)
+    assert.equal(4, rows[1].count)
+    assert.equal(2, #prof:key_averages(true) - #rows + 1)
+    assert(rows[1].cpu_time_total >= rows[1].self_cpu_time_total and rows[1].self_cpu_time_total > 0)
+    local text = rows:table {sort_by = "cpu_time_total", row_limit = 1}
+    assert.matches("Name  Self CPU %%  +Self CPU  CPU total %%  CPU total  CPU time avg", text)
+    assert.matches("CPU Mem  Self CPU Mem  # of Calls", text)
+    assert.matches("\n *matmul .* 4\n%-", text)
+    assert.matches("Input Shapes", prof:key_averages(true):table())
+    assert.error_matches(function() rows:table {sort_by = "name"} end, "sort_by")
+  end)
+
+  it("counts a memory that is kept", function()
+    local kept
+    local prof = profiler.profile({profile_memory = true}, function() kept = accelhost.zeros(1000) end)
+    assert.equal(1000, kept:numel())
+    assert(prof:key_averages()[1].cpu_memory_usage >= 4000)
+  end)
+
+  it("takes a range's time from what is around it", function()
+    local prof = profiler.profile({}, function()
+      profiler.record_function("outer", function()
+        return profiler.record_function("inner", function() x:matmul(x) end)
+      end)
+    end)
+    local rows = {}
+    for _, row in ipairs(prof:key_averages()) do rows[row.key] = row end
+    assert(rows.outer.cpu_time_total >= rows.inner.cpu_time_total)
+    assert(math.abs(rows.outer.self_cpu_time_total - (rows.outer.cpu_time_total - rows.inner.cpu_time_total)) < 1e-6)
+  end)
+
+  it("passes on what functions return and raise, and has stopped then", function()
+    assert.same({1, nil, 3}, {profiler.record_function("r", function(...) return ... end, 1, nil, 3)})
+    local prof
+    assert.error_matches(function()
+      profiler.profile({}, function(p)
+        prof = p
+        profiler.record_function("r", function() error("no luck") end)
+      end)
+    end, "no luck")
+    assert.equal("r", prof:key_averages()[1].key)
+    profiler.profile({}, function() end)
+  end)
+
+  it("keeps the newest events and says how many it has lost", function()
+    local result = run.script([[
+      local accelhost = require "accelhost"
+      local x = accelhost.ones(2)
+      local prof = accelhost.profiler.profile({max_events = 100}, function()
+        for _ = 1, 300 do x:neg() end
+        x:abs()
+      end)
+      local events = prof:events()
+      print(#events, events[1].name, events[100].name)]])
+    assert.equal("100\tneg\tabs\n", result.stdout)
+    assert.matches("profile: 201 of the oldest events are lost", result.stderr)
+  end)
+
+  it("records only one profile at a time, and tells when nothing was recorded", function()
+    profiler.profile({}, function()
+      assert.error_matches(function() profiler.profile({}, function() end) end, "another profile records")
+    end)
+    local prof = profiler.profile {}
+    assert.error_matches(function() prof:key_averages() end, "nothing was recorded yet")
+    assert.error_matches(function() prof:step() end, "between start%(%) and stop%(%)")
+    assert.error_matches(function() prof:stop() end, "has not been started")
+  end)
+
+  it("calls on_trace_ready after each round of its schedule", function()
+    local seen = {}
+    local prof = profiler.profile {
+      schedule = profiler.schedule {wait = 1, warmup = 1, active = 2, repeats = 2},
+      on_trace_ready = function(p) seen[#seen + 1] = p.step_num .. ":" .. #p:events() end,
+    }
+    prof:start()
+    for _ = 1, 10 do
+      x:neg()
+      prof:step()
+    end
+    prof:stop()
+    -- Two ops and two steps in each.
+    assert.same({"4:4", "8:4"}, seen)
+  end)
+end)
+
+describe("profiler.schedule", function()
+  local function actions(options, count)
+    local at, list = profiler.schedule(options), {}
+    for step = 0, count - 1 do list[step + 1] = at(step):gsub("record_and_save", "save") end
+    return table.concat(list, " ")
+  end
+
+  -- torch.profiler.schedule of PyTorch 2.15
+  it("says what PyTorch's says", function()
+    assert.equal("none warmup record save none warmup record save none none",
+      actions({wait = 1, warmup = 1, active = 2, repeats = 2}, 10))
+    assert.equal("none none none warmup save none none warmup save none",
+      actions({wait = 2, warmup = 1, active = 1, ["repeat"] = 0, skip_first = 1}, 10))
+    assert.equal("none none warmup save none none none warmup save none none none",
+      actions({wait = 3, warmup = 1, active = 1, skip_first = 2, skip_first_wait = 1}, 12))
+  end)
+
+  it("refuses what makes no sense", function()
+    assert.error_matches(function() profiler.schedule {wait = 1, warmup = 1, active = 0} end, "active")
+    assert.error_matches(function() profiler.schedule {wait = -1, warmup = 1, active = 1} end, "wait")
+    assert.error_matches(function() profiler.schedule {wait = 1, warmup = 1, active = 1}(-1) end, "number of a step")
+  end)
+end)

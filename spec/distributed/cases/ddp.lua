@@ -69,6 +69,14 @@ assert(data.world_size == size and data.rank == rank and #data.bucket_sizes == 1
 assert(data.bucket_sizes[1] == data.total_parameter_size_bytes and data.num_parameter_tensors == 4)
 assert(size == 1 or data.backward_comm_time > 0 and data.backward_compute_time > 0)
 
+-- With several buckets the first is under way before backward is over.
+local cut = dist.DistributedDataParallel(new_net(0), {bucket_cap_mb = 0.0002})
+loss_of(cut, 1):backward()
+data = cut:logging_data()
+assert(#data.bucket_sizes == 2 and data.bucket_sizes[1] == 272 and data.bucket_sizes[2] == 448, "sizes of buckets")
+assert(size == 1 or data.backward_compute_comm_overlap_time > 0, "overlap")
+assert(data.backward_compute_comm_overlap_time <= data.backward_comm_time, "no more overlap than communication")
+
 -- Hooks.
 local function with_hook(state, hook, what, tolerance, steps)
   local hooked = new_net(0)

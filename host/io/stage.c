@@ -138,7 +138,9 @@ void ah_stage_close(struct ah_stage *stage)
 {
     if (stage->folder[0])
         ah_folder_remove(stage->folder);
-    if (stage->lock >= 0)
+    if (stage->lock >= 0) {
+        flock(stage->lock, LOCK_UN); /* a fork may have the descriptor too */
         close(stage->lock);
+    }
     *stage = (struct ah_stage){.lock = -1};
 }

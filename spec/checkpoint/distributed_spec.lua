@@ -5,8 +5,9 @@ local run = require "spec.support.run"
 local leave
 local case = require("lfs").currentdir() .. "/spec/distributed/cases/checkpoint.lua"
 
+local environment = {}
 local function launch(ranks, ...)
-  return run.host({"launch", "--num_processes", ranks, ...}, {timeout = 60})
+  return run.host({"launch", "--num_processes", ranks, ...}, {timeout = 60, env = environment})
 end
 
 local function script(ranks, text)
@@ -31,6 +32,41 @@ describe("A state of several processes", function()
       end
     end)
   end
+
+  for name, variables in pairs {
+    ["dealt out by one process"] = {DISPATCH = "1"}, ["split among them"] = {SPLIT = "1"},
+    ["dealt out and split"] = {DISPATCH = "1", SPLIT = "1"},
+  } do
+    it("goes on with batches " .. name, function()
+      environment = variables
+      local whole = run.by_rank(launch(2, case, "run").stdout)
+      assert.is_truthy(whole[1])
+      launch(2, case, "save", 5)
+      local result = launch(2, case, "load")
+      environment = {}
+      assert.same(whole, run.by_rank(result.stdout), result.output)
+    end)
+  end
+
+  it("carries averaged gradients over to more processes", function()
+    local text = [[
+      local accelhost = require "accelhost"
+      local accelerator = accelhost.Accelerator()
+      accelhost.manual_seed(0)
+      local net = accelhost.nn.Linear(2, 1)
+      local optimizer = accelhost.optim.SGD(net:parameters(), {lr = 1})
+      net, optimizer = accelerator:prepare(net, optimizer)
+      if accelerator.num_processes == 2 then
+        accelerator:backward(net(accelhost.ones(1, 2) * (accelerator.process_index + 1)):sum())
+        accelerator:save_state "state"
+      else
+        accelerator:load_state "state"
+      end
+      optimizer:step()
+      print(accelhost.sha256(net:state_dict()))]]
+    local two, three = run.by_rank(launch(2, "-e", text).stdout), launch(3, "-e", text)
+    assert.same(run.everyone(3, two[0]), run.by_rank(three.stdout), three.output)
+  end)
 
   it("carries over into another number of processes, saying so", function()
     launch(2, case, "save", 4)

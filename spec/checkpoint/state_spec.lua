@@ -104,6 +104,35 @@ describe("save_state and load_state", function()
     end)
   end
 
+  it("keeps gradients between backward and step, and none that an optimizer has used", function()
+    local function resumed(window)
+      local one = new()
+      for i = 1, window do
+        local loss = one.net(accelhost.ones(4, 4) * i):sum()
+        if i == 1 then one.accelerator:backward(loss) else loss:backward() end
+      end
+      one.accelerator:save_state "state"
+      local grads = {}
+      for i, p in ipairs(one.net:parameters()) do grads[i] = p.grad:clone() end
+      local again = new {seed = 4}
+      again.accelerator:load_state "state"
+      for i, p in ipairs(again.net:parameters()) do assert.is_true(p.grad:equal(grads[i])) end
+      one.optimizer:step()
+      again.optimizer:step()
+      accelhost.manual_seed(1)
+      local expected = signature(one)
+      accelhost.manual_seed(1)
+      assert.equal(expected, signature(again))
+      again.accelerator:save_state "after"
+      assert.is_false(exists "after/gradients_0.safetensors")
+      again.optimizer:zero_grad()
+      one.accelerator:load_state "after"
+      for _, p in ipairs(one.net:parameters()) do assert.is_nil(p.grad) end
+    end
+    resumed(1)
+    resumed(2)
+  end)
+
   it("keeps what math.random draws next", function()
     local accelerator = accelhost.Accelerator()
     math.random()

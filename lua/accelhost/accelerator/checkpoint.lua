@@ -178,14 +178,14 @@ local function apply(self, folder, facts)
   local list = gather_objects(self)
   run_hooks(self._load_hooks, list.models, folder)
   contents.check_counts(folder, facts, list)
-  local own, windows = contents.restore(folder, facts, list, comm.rank(), comm.size())
+  local own, windows, common = contents.restore(folder, facts, list, comm.rank(), comm.size())
   rawset(self, "_step", own.step)
   rawset(self, "_micro_step", own.micro_step)
   self.sync_gradients = own.sync_gradients
   for i, handle in ipairs(averaging.of(self)) do
     local states = {}
     for _, of_rank in ipairs(windows) do states[#states + 1] = of_rank[i] or nil end
-    handle:load_window(states)
+    handle:load_window(states, common and common[i] or nil)
   end
 end
 
@@ -232,8 +232,8 @@ end
 ---@return fun(self: Accelerator) begin
 return function(Accelerator)
   --- Save the whole state of the run in a folder: models, optimizers, schedulers and loaders that were prepared (a
-  --- loader's epoch, position and order), objects that were registered, an open accumulation window with its gradients,
-  --- and every process's random generators. A collective.
+  --- loader's epoch, position and order), objects that were registered, gradients that no optimizer has used yet with
+  --- their accumulation window, and every process's random generators. A collective.
   --
   -- The folder is filled under a hidden name and renamed when everything is on the disk: a run that is killed leaves
   -- the old one, a failure (a full disk) is raised on all processes, names the one that met it and leaves nothing. A

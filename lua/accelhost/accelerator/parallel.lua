@@ -47,6 +47,7 @@ function Parallel:init(model, accelerator, options)
   self.total = 1       -- what the gradients of this backward are to be divided by
   self.averaged_by = 1 -- what `window` was when they were averaged last
   self.micro_step = false -- the last one that counted in the window
+  self.pending = false -- are there gradients that no prepared optimizer has used?
   self.held = setmetatable({model = model}, {__mode = "v"})
   for _, parameter in ipairs(self.reducer:parameters()) do averaged_in[parameter] = self end
   self:remember_tree(model)
@@ -223,6 +224,7 @@ end
 function Parallel:begin_backward(weight, micro_step)
   self.change = describe_change(self)
   self.sync = self:synchronises()
+  self.pending = true
   self.reducer:touched()
   if self.window > 0 and not self.reducer:has_gradient() then self.window, self.kept, self.mean = 0, nil, false end
   self.window_before, self.micro_step_before, self.kept_before = self.window, self.micro_step, self.kept
@@ -293,10 +295,17 @@ function Parallel:drop_window()
   self.window, self.kept, self.mean = 0, nil, false
 end
 
---- The open window as plain data, for a checkpoint; nil when none is open.
+--- An optimizer has used the gradients of this parameter's model.
+---@param parameter userdata
+function Parallel.used(parameter)
+  local handle = averaged_in[parameter]
+  if handle then handle.pending = false end
+end
+
+--- The open window as plain data, for a checkpoint: gradients that no optimizer has used yet; nil without.
 ---@return table?
 function Parallel:window_state()
-  local open = self.window > 0 and self.reducer:has_gradient()
+  local open = (self.window > 0 or self.pending) and self.reducer:has_gradient()
   if not open and not self.kept then return nil end
   local gradients = {}
   each_gradient(self, function(i, _, grad) gradients[i] = grad end)
@@ -312,17 +321,24 @@ local function add_all(sum, more)
   return sum
 end
 
+-- Are its gradients the same on all processes? Else they are this one's part of a sum.
+local function is_common(state) return state.mean or state.window == 0 end
+
 --- Go on with windows of a checkpoint: this process's, or those of several processes, which come together in it.
 ---@param states table[] as window_state gave them; none: no window is open
-function Parallel:load_window(states)
+---@param common table? rank 0's, for a process that was not there: of gradients that are averaged it takes those
+function Parallel:load_window(states, common)
   local first, gradients, kept, window = states[1], {}, nil, 0
   for _, state in ipairs(states) do
-    -- A mean is the same on all processes, a sum is each one's own.
-    if state == first or not state.mean then add_all(gradients, state.gradients) end
+    if state == first or not is_common(state) then add_all(gradients, state.gradients) end
     if state.kept then kept = add_all(kept or {}, state.kept) end
     window = window + state.window
   end
   self:drop_window()
+  if not first and common and common.window == 0 then
+    first, gradients, kept = common, common.gradients, common.kept
+  end
+  self.pending = first ~= nil
   if not first then return end
   each_gradient(self, function(i, parameter)
     if gradients[i] then parameter.grad = gradients[i]:to {device = parameter.device} end

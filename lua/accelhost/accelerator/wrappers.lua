@@ -67,6 +67,7 @@ function wrappers.optimizer(accelerator, optimizer)
       end
       local result
       methods.step_was_skipped, result = accelerator:_step_scaled(optimizer, closure, ...)
+      for _, group in ipairs(optimizer.param_groups) do Parallel.used(group.params[1]) end
       return result
     end,
     zero_grad = function(_, ...)

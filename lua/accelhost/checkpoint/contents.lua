@@ -218,14 +218,16 @@ end
 ---@param facts table its manifest
 ---@param objects table
 ---@param rank integer
----@return table accelerator what was told of the accelerator, table windows of each rank that goes on here
+---@return table accelerator what was told of the accelerator, table windows of each rank that goes on here, table?
+--- common rank 0's, where this rank was not there
 function contents.restore(folder, facts, objects, rank, size)
   local get = getter(folder, facts)
   local own = get("random_states_" .. rank, true)
   for _, each in ipairs(kinds) do each.read(objects, get, facts.world_size == size and own or nil) end
   local windows = {}
   for there = rank, facts.world_size - 1, size do windows[#windows + 1] = get("gradients_" .. there, true) end
-  return get "accelerator", windows
+  local common = rank >= facts.world_size and get("gradients_0", true) or nil
+  return get "accelerator", windows, common
 end
 
 --- Set the random generators of this rank: its own of the checkpoint, else rank 0's where all ranks had the same.

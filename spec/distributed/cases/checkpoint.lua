@@ -6,7 +6,11 @@ local mode, steps = arg[1], tonumber(arg[2])
 
 accelhost.manual_seed(mode == "load" and 7 or 0)
 local accelerator = accelhost.Accelerator {
-  gradient_accumulation_steps = 3, project_config = {project_dir = "run", automatic_checkpoint_naming = true},
+  gradient_accumulation_steps = 3,
+  dataloader_config = {
+    dispatch_batches = os.getenv "DISPATCH" ~= nil or nil, split_batches = os.getenv "SPLIT" ~= nil,
+  },
+  project_config = {project_dir = "run", automatic_checkpoint_naming = true},
 }
 local net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 2))
 local optimizer = optim.AdamW(net:parameters(), {lr = 1e-2})

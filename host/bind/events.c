@@ -3,6 +3,7 @@
  * field(number, kind, value) -> the bytes of one field: "int" and "double", "float" numbers, "bytes" a text (or a
  * message: fields behind one another), "doubles" a table of numbers, packed
  * record(text) -> the text as a record
+ * is_utf8(text)
  * read(path) -> {tag = {step = {...}, wall_time = {...}, value = {...}}, ...}, nil or what is wrong with the rest, nil
  * or the step from which on the file makes what was before it void */
 #include <math.h>
@@ -78,6 +79,14 @@ static int record(lua_State *L)
     luaL_addlstring(&buffer, text, count);
     luaL_addlstring(&buffer, (const char *)foot, sizeof foot);
     luaL_pushresult(&buffer);
+    return 1;
+}
+
+static int is_utf8(lua_State *L)
+{
+    size_t count;
+    const char *text = luaL_checklstring(L, 1, &count);
+    lua_pushboolean(L, ah_wire_is_utf8(text, count));
     return 1;
 }
 
@@ -204,6 +213,7 @@ int ah_open_events(lua_State *L)
     static const struct ah_function list[] = {
         {"field", field, "number:i, kind:s, value:*"},
         {"record", record, "text:s"},
+        {"is_utf8", is_utf8, "text:s"},
         {"read", read_events, "path:s"},
         {NULL, NULL, NULL},
     };

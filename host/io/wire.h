@@ -2,6 +2,7 @@
 #ifndef AH_IO_WIRE_H
 #define AH_IO_WIRE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,9 @@ int ah_wire_varint(struct ah_wire *message, uint64_t *out);
  * at most AH_WIRE_MOST. */
 enum { AH_WIRE_MOST = 20 };
 size_t ah_wire_put(unsigned char *to, unsigned number, enum ah_wire_type type, uint64_t value);
+
+/* Is a text UTF-8, as the format asks for in fields of texts? (RFC 3629: no surrogates, no longer forms.) */
+bool ah_wire_is_utf8(const void *text, size_t count);
 
 /* Bits of floating-point fields, and back. */
 uint64_t ah_wire_double(double value);

@@ -149,6 +149,25 @@ loss    0   0    8  80     8       3
     assert.equal(drawn "down.jsonl", result.stdout)
   end)
 
+  it("shows no control characters of names, and no bytes that are no characters", function()
+    write("evil.csv", 'step,wall_time,"a\27[31m\194\155",\255\n0,1,1,2\n')
+    local text = drawn("evil.csv")
+    assert.is_nil(text:find "[\27\255]")
+    assert.is_truthy(text:find("a?[31m?\n", 1, true))
+    drawn("evil.csv", "-o", "evil.svg")
+    assert.is_true(require("accelhost._C").events.is_utf8(content "evil.svg"))
+  end)
+
+  it("draws something however small the place is", function()
+    for _, width in ipairs {"20", "33"} do
+      for _, height in ipairs {"6", "7", "9"} do
+        drawn("down.jsonl", "up.csv", "--width", width, "--height", height)
+        drawn("down.jsonl", "up.csv", "--width", width, "--height", height, "-o", "small.svg")
+        assert.is_nil(content("small.svg"):find "nan")
+      end
+    end
+  end)
+
   it("writes SVG that is well formed, whatever names hold", function()
     write("odd.csv", 'step,wall_time,"a<b> & ""c"""\n0,1,1\n1,2,2\n')
     assert.matches("points", drawn("odd.csv", "up.csv", "--output", "odd.svg", "--width", "500"))

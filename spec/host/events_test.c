@@ -105,6 +105,18 @@ AH_TEST(events_name_the_place_of_damage)
     }
 }
 
+AH_TEST(events_know_utf8)
+{
+    static const char *const good[] = {"", "loss", "\xc3\xbc", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\xf4\x8f\xbf\xbf"};
+    static const char *const bad[] = {"\x80", "\xc3", "a\xc0\xaf", "\xe2\x82",
+                                      "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        CHECK(ah_wire_is_utf8(good[i], strlen(good[i])));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CHECK(!ah_wire_is_utf8(bad[i], strlen(bad[i])));
+    CHECK(ah_wire_is_utf8("a\0b", 3));
+}
+
 AH_TEST(events_refuse_a_record_that_is_no_message)
 {
     struct file file = {.count = 0};

@@ -121,6 +121,8 @@ describe("trackers", function()
     fails("log: csv: 'fn': expected a number, a boolean, a text or a tensor of one element, got a function", log,
       {fn = print})
     fails("log: csv: expected a table of values by name, got the key number 1", log, {5})
+    fails("log: csv: 'note': expected a text in UTF-8, got ", log, {note = "\255"})
+    fails("log: csv: expected a text in UTF-8, got ", log, {["\255"] = 1})
     fails("log: csv: 'a/b' is given twice", log, {["a/b"] = 1, a = {b = 2}})
     fails("log: log_kwargs: unknown option 'jsonl' (known: csv)", log, {a = 1}, {log_kwargs = {jsonl = {}}})
     fails("log: csv: unknown option 'wall' (known: walltime)", log, {a = 1}, {log_kwargs = {csv = {wall = 1}}})

@@ -8,7 +8,13 @@ local styles = require "accelhost.plot.styles"
 
 local function fail(format, ...) error(format:format(...), 0) end
 
-local function complain(text) io.stderr:write("accelhost plot: ", text, "\n") end
+-- A name as it may be shown: a question mark for what is no character of UTF-8, or would move a terminal's cursor.
+local function shown(text)
+  if not C.events.is_utf8(text) then text = text:gsub("[\128-\255]", "?") end
+  return (text:gsub("%c", "?"):gsub("\194[\128-\159]", "?"))
+end
+
+local function complain(text) io.stderr:write("accelhost plot: ", shown(text), "\n") end
 
 local function read_runs(paths)
   local runs = {}
@@ -31,7 +37,7 @@ local function shorten(runs)
     common = common or folder
     while run.name:sub(1, #common) ~= common do common = common:gsub("[^/]*/$", "") end
   end
-  for _, run in ipairs(runs) do run.short = run.name:sub(#common + 1) end
+  for _, run in ipairs(runs) do run.short = shown(run.name:sub(#common + 1)) end
 end
 
 -- A number as short as it may be with four digits.
@@ -105,7 +111,7 @@ local function plot(options, paths)
   shorten(runs)
   local panels = {}
   for i, key in ipairs(series.keys(runs, options.keys, options.axis)) do
-    panels[i] = {key = key, curves = series.of(runs, key, options), axis = options.axis, log = options.log}
+    panels[i] = {key = shown(key), curves = series.of(runs, key, options), axis = options.axis, log = options.log}
   end
   if not panels[1] then fail("there is nothing to draw: no run has a point") end
   show(runs, panels, options)

@@ -13,7 +13,7 @@ local fail = arguments.fail
 ---@class SummaryWriter
 ---@field log_dir string the folder of its file
 ---@field path string the file
-local SummaryWriter = class.strict(class.new "SummaryWriter")
+local SummaryWriter = class.strict(class.new "SummaryWriter", {"_purge_step"})
 
 local read_options = arguments.signature("SummaryWriter", {
   {"log_dir: string"}, {"comment: string", ""}, {"purge_step: size"}, {"max_queue: count", 10},
@@ -22,9 +22,16 @@ local read_options = arguments.signature("SummaryWriter", {
 
 local files = 0 -- of this process
 
-local function file_name(suffix)
-  local name = ("events.out.tfevents.%010d.%s.%d.%d%s"):format(math.floor(C.system.wall_time()), C.system.host_name(),
-    C.system.process_id(), files, suffix)
+-- Files are read in the order of their names: a run that goes on comes behind what it wrote before, in the same second
+-- too.
+local function file_name(folder, suffix)
+  local second = math.floor(C.system.wall_time())
+  for _, name in ipairs(C.data.list_folder(folder)) do
+    local other = tonumber(name:match "^events%.out%.tfevents%.(%d+)%.")
+    if other and other >= second and other < second + 1000 then second = other + 1 end
+  end
+  local name = ("events.out.tfevents.%010d.%s.%d.%d%s"):format(second, C.system.host_name(), C.system.process_id(),
+    files, suffix)
   files = files + 1
   return name
 end
@@ -48,9 +55,10 @@ function SummaryWriter:init(...)
   if suffix:find "/" then fail("SummaryWriter: filename_suffix: expected no '/', got '%s'", suffix) end
   folder = folder or ("runs/%s_%s%s"):format(os.date "%b%d_%H-%M-%S", C.system.host_name(), comment)
   self.log_dir = LogFile.folder("SummaryWriter", folder)
-  self.path = folder .. "/" .. file_name(suffix)
+  self.path = folder .. "/" .. file_name(folder, suffix)
   self._file, self._inner = LogFile("SummaryWriter", self.path), {}
   self:_write(nil, nil, messages.version)
+  self._purge_step = purge_step
   if purge_step then self:_write(nil, purge_step, messages.restart) end
 end
 
@@ -78,7 +86,7 @@ local read_scalar = arguments.signature("add_scalar", {
 ---@param double_precision? boolean in float64; with new_style
 function SummaryWriter:add_scalar(...)
   local tag, value, step, wall_time, new_style, double = read_scalar(...)
-  value = values.number("add_scalar", tag, value)
+  value = values.number("add_scalar", values.text("add_scalar: tag", tag), value)
   summary(self, wall_time, step, messages.scalar(tag, value, new_style and (double and "double" or "float") or nil))
 end
 
@@ -86,11 +94,11 @@ local read_scalars = arguments.signature("add_scalars", {
   "main_tag: string", "tag_scalar_dict: table", {"global_step: integer"}, {"walltime: number"},
 })
 
--- The writer of a folder below.
+-- The writer of a folder below, which is resumed as this one.
 local function inner_writer(self, name)
   local writer = self._inner[name]
   if not writer then
-    writer = SummaryWriter(self.log_dir .. "/" .. name)
+    writer = SummaryWriter(self.log_dir .. "/" .. name, {purge_step = self._purge_step})
     self._inner[name] = writer
   end
   return writer
@@ -130,10 +138,12 @@ local read_histogram = arguments.signature("add_histogram", {
 function SummaryWriter:add_histogram(...)
   local tag, given, step, bins, wall_time, max_bins = read_histogram(...)
   if not C.is_tensor(given) then given = C.tensor(type(given) == "table" and given or {given}, {dtype = "float64"}) end
+  values.text("add_histogram: tag", tag)
   summary(self, wall_time, step, messages.histogram(tag, histogram.of("add_histogram", given, bins, max_bins)))
 end
 
 local function add_picture(self, what, tag, image, step, wall_time, layout)
+  values.text(what .. ": tag", tag)
   image = picture(what, image, layout)
   local channels, rows, columns = unpack(image:shape())
   summary(self, wall_time, step, messages.image(tag, C.data.encode_png(image), rows, columns, channels))
@@ -186,7 +196,8 @@ local read_text = arguments.signature("add_text", {
 ---@param walltime? number
 function SummaryWriter:add_text(...)
   local tag, text, step, wall_time = read_text(...)
-  summary(self, wall_time, step, messages.text(tag, text))
+  values.text("add_text: tag", tag)
+  summary(self, wall_time, step, messages.text(tag, values.text(("add_text: '%s'"):format(tag), text)))
 end
 
 local read_parameters = arguments.signature("add_hparams", {
@@ -200,6 +211,7 @@ local function check_domains(domains, parameters)
     local value = parameters[name]
     if value == nil then fail("add_hparams: hparam_domain_discrete: '%s' is no parameter", name) end
     for i, item in ipairs(arguments.check("add_hparams: hparam_domain_discrete", name, "list", domains[name])) do
+      if type(item) == "string" then values.text("add_hparams: hparam_domain_discrete: " .. name, item) end
       if type(item) ~= type(value) then
         fail("add_hparams: hparam_domain_discrete: '%s': item %d: expected a %s as the parameter is, got %s", name, i,
           type(value), arguments.describe(item))

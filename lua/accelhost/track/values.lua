@@ -14,6 +14,15 @@ local function plain(what, key, value)
   return value:item()
 end
 
+--- Raise unless a text is UTF-8: readers would refuse the whole file.
+---@param what string
+---@param text string
+---@return string text
+function values.text(what, text)
+  if not C.events.is_utf8(text) then fail("%s: expected a text in UTF-8, got %q", what, text) end
+  return text
+end
+
 local simple = {number = true, string = true, boolean = true}
 
 --- A number out of a number, a boolean or a tensor of one element.
@@ -41,6 +50,7 @@ function values.simple(what, key, value)
     fail("%s: '%s': expected a number, a boolean, a text or a tensor of one element, got %s", what, key,
       describe(value))
   end
+  if type(value) == "string" then values.text(("%s: '%s'"):format(what, key), value) end
   return value
 end
 
@@ -57,6 +67,7 @@ function values.names(what, given)
     if type(name) ~= "string" then
       fail("%s: expected a table of values by name, got the key %s", what, describe(name))
     end
+    values.text(what, name)
   end
   return names
 end

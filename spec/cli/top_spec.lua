@@ -77,6 +77,37 @@ describe("accelhost top", function()
     assert.same({}, ranks[1].waits_for)
   end)
 
+  it("shows a batch that a worker does not bring", function()
+    local ranks = ranks_of([[-e 'local accelhost = require "accelhost"
+      local Slow = accelhost.data.Dataset:extend "Slow"
+      function Slow:init() end
+      function Slow:len() return 4 end
+      function Slow:get(i) os.execute "sleep 8" return i end
+      for batch in accelhost.data.DataLoader(Slow(), {num_workers = 1}) do end']], "-e:6")
+    assert.equal("sleeping", ranks[1].state)
+    assert.matches("^waits in [%a ]+ at %-e:6$", ranks[1].doing)
+  end)
+
+  it("shows a job whose ranks another program has started", function()
+    local shell = [[
+      for rank in 0 1; do
+        RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_PORT=$$ "$0" "$1" stop & ranks="$ranks $!"
+      done
+      for i in $(seq 60); do
+        said=$("$0" top --once --json "$1 stop")
+        case $said in *stopped*) break;; esac
+        sleep 0.1
+      done
+      printf '%s\n' "$said"
+      kill -KILL $ranks]]
+    local result = run.program({"bash", "-c", shell, run.path, case}, {timeout = 60})
+    local job = json.decode(result.stdout).jobs[1]
+    assert.equal(2, #job.ranks)
+    assert.equal(job.ranks[1].pid, job.pid)
+    assert.same({1}, job.ranks[1].waits_for)
+    assert.equal("stopped", job.ranks[2].state)
+  end)
+
   it("prints a table when it is piped, and each look anew", function()
     local text = beside(training, [[sleep 1; "$0" top $job --interval 0.2 | head -n 4]])
     assert.matches("^job %d+: [^\n]*\nRANK +PID +STATE +STEPS +STEPS/S +LOSS +MEMORY +CPU +THR[^\n]*\n"

@@ -184,6 +184,16 @@ describe("trackers", function()
       accelhost.track.register_tracker_class, {})
   end)
 
+  it("write into logging_dir where project_config names one", function()
+    local accelerator = accelhost.Accelerator {
+      log_with = "jsonl", project_config = {project_dir = "runs", logging_dir = "logs/deep"},
+    }
+    assert.is_nil(C.data.look "logs")
+    accelerator:init_trackers "mine"
+    accelerator:log {loss = 1}
+    assert.same({1}, curves.read("logs/deep/mine")[1].curves.loss.value)
+  end)
+
   it("are the main process's only; elsewhere every call does nothing", function()
     local script = "ranks.lua"
     append(script, [[

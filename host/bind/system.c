@@ -15,6 +15,7 @@
 #include "bind/op.h"
 #include "comm/group.h"
 #include "cpu/gemm.h"
+#include "cpu/bf16.h"
 #include "cpu/onednn.h"
 
 static int set_num_threads(lua_State *L)
@@ -220,5 +221,7 @@ int ah_open_system(lua_State *L)
     lua_setfield(L, -2, "blas");
     lua_pushstring(L, ah_onednn_version()); /* nil without the library */
     lua_setfield(L, -2, "onednn");
+    lua_pushstring(L, ah_bf16_text());
+    lua_setfield(L, -2, "bf16");
     return 1;
 }

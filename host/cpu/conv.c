@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/threads.h"
+#include "cpu/bf16.h"
 #include "cpu/column_sum.h"
 #include "cpu/conv_direct.h"
 #include "cpu/gemm.h"
@@ -24,21 +25,33 @@ static void fill_zero(struct ah_tensor *t)
 /* The three products come in two forms. In channels-last order oneDNN does them (1 = done, 0 = it declines); in
  * row-major order im2col does. */
 
+/* Is it computed on the halves themselves? */
+static bool is_native(const struct ah_tensor *t)
+{
+    return t->dtype == AH_BF16 && ah_bf16_native();
+}
+
+static int open_weight(struct ah_dense *dense, struct ah_tensor *t, bool half)
+{
+    return half ? ah_dense_open_as_is(dense, t) : ah_dense_open(dense, t);
+}
+
 static int conv_fast(const struct ah_conv *s, struct ah_call *c)
 {
     const struct ah_args_conv2d *arg = ah_args(c, conv2d);
     struct ah_dense x = {0}, w = {0}, b = {0};
     struct ah_dense_out y = {0};
     int status;
-    AH_TRYGO(ah_nhwc_open(&x, arg->input.tensor), out);
-    AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
-    AH_TRYGO(ah_dense_open(&b, arg->bias.tensor), out);
+    bool half = is_native(arg->input.tensor);
+    AH_TRYGO(ah_nhwc_open(&x, arg->input.tensor, half), out);
+    AH_TRYGO(open_weight(&w, arg->weight.tensor, half), out);
+    AH_TRYGO(open_weight(&b, arg->bias.tensor, half), out);
     AH_TRYGO(ah_nhwc_out_open(&y, c->out[0]), out);
-    status = ah_onednn_conv(s, x.data, w.data, b.data, y.data);
-    int closed = ah_nhwc_out_close(&y, status > 0);
+    status = ah_onednn_conv(s, half, x.data, w.data, b.data, y.data);
+    int closed = ah_nhwc_out_close(&y, status > 0, half);
     status = closed < 0 ? closed : status;
 out:
-    ah_nhwc_out_close(&y, false);
+    ah_nhwc_out_close(&y, false, half);
     ah_dense_close(&x);
     ah_dense_close(&w);
     ah_dense_close(&b);
@@ -81,14 +94,15 @@ static int grad_input_fast(const struct ah_conv *s, struct ah_call *c)
     struct ah_dense g = {0}, w = {0};
     struct ah_dense_out x = {0};
     int status;
-    AH_TRYGO(ah_nhwc_open(&g, arg->grad.tensor), out);
-    AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
+    bool half = is_native(arg->grad.tensor);
+    AH_TRYGO(ah_nhwc_open(&g, arg->grad.tensor, half), out);
+    AH_TRYGO(open_weight(&w, arg->weight.tensor, half), out);
     AH_TRYGO(ah_nhwc_out_open(&x, c->out[0]), out);
-    status = ah_onednn_conv_grad_input(s, g.data, w.data, x.data);
-    int closed = ah_nhwc_out_close(&x, status > 0);
+    status = ah_onednn_conv_grad_input(s, half, g.data, w.data, x.data);
+    int closed = ah_nhwc_out_close(&x, status > 0, half);
     status = closed < 0 ? closed : status;
 out:
-    ah_nhwc_out_close(&x, false);
+    ah_nhwc_out_close(&x, false, half);
     ah_dense_close(&g);
     ah_dense_close(&w);
     return status;
@@ -130,12 +144,17 @@ static int grad_weight_fast(const struct ah_conv *s, struct ah_call *c)
     struct ah_dense g = {0}, x = {0};
     struct ah_dense_out w = {0};
     int status;
-    AH_TRYGO(ah_nhwc_open(&g, arg->grad.tensor), out);
-    AH_TRYGO(ah_nhwc_open(&x, arg->input.tensor), out);
+    bool half = is_native(arg->input.tensor);
+    AH_TRYGO(ah_nhwc_open(&g, arg->grad.tensor, half), out);
+    AH_TRYGO(ah_nhwc_open(&x, arg->input.tensor, half), out);
+    if (half) {
+        status = ah_onednn_conv_grad_weight(s, true, x.data, g.data, ah_tensor_data(c->out[0]));
+        goto out;
+    }
     AH_TRYGO(ah_dense_out_open(&w, c->out[0]), out);
     status = ah_conv_direct_grad_weight(s, x.data, g.data, w.data);
     if (status == 0)
-        status = ah_onednn_conv_grad_weight(s, x.data, g.data, w.data);
+        status = ah_onednn_conv_grad_weight(s, false, x.data, g.data, w.data);
 out:
     ah_dense_out_close(&w);
     ah_dense_close(&g);

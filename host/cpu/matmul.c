@@ -3,6 +3,7 @@
 #include <omp.h>
 #include <string.h>
 
+#include "cpu/bf16.h"
 #include "cpu/column_sum.h"
 #include "cpu/dense.h"
 #include "cpu/gemm.h"
@@ -236,7 +237,7 @@ int ah_cpu_matmul(struct ah_call *c)
     struct side a = {0}, b = {0};
     struct ah_dense_out out = {0};
     int status;
-    if (c->out[0]->dtype == AH_BF16 && ah_onednn_version()) {
+    if (c->out[0]->dtype == AH_BF16 && ah_bf16_native()) {
         status = side_open(&a, arg->input.tensor, false, true);
         if (status == 0)
             status = side_open(&b, arg->other.tensor, true, true);
@@ -307,7 +308,7 @@ int ah_cpu_linear(struct ah_call *c)
         return 0;
     if (x->numel == 0)
         return no_depth(c->out[0], bias);
-    if (x->dtype == AH_BF16 && ah_onednn_version()) {
+    if (x->dtype == AH_BF16 && ah_bf16_native()) {
         status = linear_half(c);
         if (status != 0)
             return status < 0 ? status : 0;

@@ -28,15 +28,16 @@ int ah_onednn_matmul(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const fl
 int ah_onednn_matmul_bf16(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
                           const uint16_t *b, int64_t ldb, const uint16_t *bias, uint16_t *c, int64_t ldc);
 
-/* dst = conv(src, weight) + bias; bias may be NULL. */
-int ah_onednn_conv(const struct ah_conv *conv, const float *src, const float *weight, const float *bias, float *dst);
+/* dst = conv(src, weight) + bias; bias may be NULL. Arrays of float, with `half` of bfloat16, summed in float32. */
+int ah_onednn_conv(const struct ah_conv *conv, bool half, const void *src, const void *weight, const void *bias,
+                   void *dst);
 
 /* grad_src from grad_dst and weight. */
-int ah_onednn_conv_grad_input(const struct ah_conv *conv, const float *grad_dst, const float *weight,
-                              float *grad_src);
+int ah_onednn_conv_grad_input(const struct ah_conv *conv, bool half, const void *grad_dst, const void *weight,
+                              void *grad_src);
 
 /* grad_weight from src and grad_dst. The bias has its own kernel: fused here it costs more (measured). */
-int ah_onednn_conv_grad_weight(const struct ah_conv *conv, const float *src, const float *grad_dst,
-                               float *grad_weight);
+int ah_onednn_conv_grad_weight(const struct ah_conv *conv, bool half, const void *src, const void *grad_dst,
+                               void *grad_weight);
 
 #endif

@@ -15,8 +15,9 @@ struct conv_descs {
     dnnl_memory_desc_t src, dst, weight_any, weight_plain, bias;
 };
 
-static int conv_descs_make(struct conv_descs *d, const struct ah_conv *s, bool bias)
+static int conv_descs_make(struct conv_descs *d, const struct ah_conv *s, bool half, bool bias)
 {
+    const dnnl_data_type_t type = half ? dnnl_bf16 : dnnl_f32;
     memset(d, 0, sizeof *d);
     dnnl_dims_t src = {s->n, s->c, s->h, s->w}, src_stride = {s->h * s->w * s->c, 1, s->w * s->c, s->c};
     dnnl_dims_t dst = {s->n, s->oc, s->oh, s->ow}, dst_stride = {s->oh * s->ow * s->oc, 1, s->ow * s->oc, s->oc};
@@ -33,15 +34,15 @@ static int conv_descs_make(struct conv_descs *d, const struct ah_conv *s, bool b
         weight[at] = size[i];
         weight_stride[at++] = step[i];
     }
-    int code = md_strided(&d->src, dnnl_f32, 4, src, src_stride);
+    int code = md_strided(&d->src, type, 4, src, src_stride);
     if (code == dnnl_success)
-        code = md_strided(&d->dst, dnnl_f32, 4, dst, dst_stride);
+        code = md_strided(&d->dst, type, 4, dst, dst_stride);
     if (code == dnnl_success)
-        code = md_any(&d->weight_any, dnnl_f32, at, weight);
+        code = md_any(&d->weight_any, type, at, weight);
     if (code == dnnl_success)
-        code = md_strided(&d->weight_plain, dnnl_f32, at, weight, weight_stride);
+        code = md_strided(&d->weight_plain, type, at, weight, weight_stride);
     if (code == dnnl_success && bias)
-        code = md_strided(&d->bias, dnnl_f32, 1, bias_size, bias_stride);
+        code = md_strided(&d->bias, type, 1, bias_size, bias_stride);
     return code;
 }
 
@@ -118,7 +119,7 @@ static int conv_fill(struct ah_onednn_entry *entry, enum ah_onednn_kind kind, co
     struct conv_descs d;
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t hint = NULL, pd = NULL;
-    int code = conv_descs_make(&d, s, bias);
+    int code = conv_descs_make(&d, s, entry->key.half, bias);
     if (code == dnnl_success)
         code = ah_onednn_attr(&attr);
     if (code == dnnl_success && kind != FORWARD)
@@ -155,7 +156,8 @@ out:
     return code;
 }
 
-static int conv_entry(struct ah_onednn_entry **out, enum ah_onednn_kind kind, const struct ah_conv *s, bool bias)
+static int conv_entry(struct ah_onednn_entry **out, enum ah_onednn_kind kind, const struct ah_conv *s, bool half,
+                      bool bias)
 {
     AH_TRY(ah_onednn_open());
     struct ah_onednn_key key;
@@ -163,6 +165,7 @@ static int conv_entry(struct ah_onednn_entry **out, enum ah_onednn_kind kind, co
     key.kind = kind;
     key.threads = omp_get_max_threads();
     key.with_bias = bias;
+    key.half = half;
     const int64_t size[16] = {s->n,          s->c,          s->h,           s->w,          s->oc,        s->oh,
                               s->ow,         s->kh,         s->kw,          s->groups,     s->stride[0], s->stride[1],
                               s->padding[0], s->padding[1], s->dilation[0], s->dilation[1]};
@@ -181,8 +184,8 @@ static int conv_entry(struct ah_onednn_entry **out, enum ah_onednn_kind kind, co
 }
 
 /* Run the convolution (and the weight's rearrangement before it, or after it where the weight is the result). */
-static int conv_run(struct ah_onednn_entry *entry, const float *src, const float *weight, const float *bias,
-                    const float *dst)
+static int conv_run(struct ah_onednn_entry *entry, const void *src, const void *weight, const void *bias,
+                    const void *dst)
 {
     enum ah_onednn_kind kind = (enum ah_onednn_kind)entry->key.kind;
     void *scratch = NULL, *rearranged = NULL;
@@ -220,23 +223,26 @@ out:
     return status;
 }
 
-int ah_onednn_conv(const struct ah_conv *conv, const float *src, const float *weight, const float *bias, float *dst)
+int ah_onednn_conv(const struct ah_conv *conv, bool half, const void *src, const void *weight, const void *bias,
+                   void *dst)
 {
     struct ah_onednn_entry *entry;
-    int found = conv_entry(&entry, FORWARD, conv, bias != NULL);
+    int found = conv_entry(&entry, FORWARD, conv, half, bias != NULL);
     return found > 0 ? conv_run(entry, src, weight, bias, dst) : found;
 }
 
-int ah_onednn_conv_grad_input(const struct ah_conv *conv, const float *grad_dst, const float *weight, float *grad_src)
+int ah_onednn_conv_grad_input(const struct ah_conv *conv, bool half, const void *grad_dst, const void *weight,
+                              void *grad_src)
 {
     struct ah_onednn_entry *entry;
-    int found = conv_entry(&entry, GRAD_INPUT, conv, false);
+    int found = conv_entry(&entry, GRAD_INPUT, conv, half, false);
     return found > 0 ? conv_run(entry, grad_src, weight, NULL, grad_dst) : found;
 }
 
-int ah_onednn_conv_grad_weight(const struct ah_conv *conv, const float *src, const float *grad_dst, float *grad_weight)
+int ah_onednn_conv_grad_weight(const struct ah_conv *conv, bool half, const void *src, const void *grad_dst,
+                               void *grad_weight)
 {
     struct ah_onednn_entry *entry;
-    int found = conv_entry(&entry, GRAD_WEIGHT, conv, false);
+    int found = conv_entry(&entry, GRAD_WEIGHT, conv, half, false);
     return found > 0 ? conv_run(entry, src, grad_weight, NULL, grad_dst) : found;
 }

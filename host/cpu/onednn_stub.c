@@ -26,19 +26,20 @@ int ah_onednn_matmul_bf16(bool ta, bool tb, int64_t m, int64_t n, int64_t k, con
     return 0;
 }
 
-int ah_onednn_conv(const struct ah_conv *conv, const float *src, const float *weight, const float *bias, float *dst)
+int ah_onednn_conv(const struct ah_conv *conv, bool half, const void *src, const void *weight, const void *bias,
+                   void *dst)
 {
     return 0;
 }
 
-int ah_onednn_conv_grad_input(const struct ah_conv *conv, const float *grad_dst, const float *weight,
-                              float *grad_src)
+int ah_onednn_conv_grad_input(const struct ah_conv *conv, bool half, const void *grad_dst, const void *weight,
+                              void *grad_src)
 {
     return 0;
 }
 
-int ah_onednn_conv_grad_weight(const struct ah_conv *conv, const float *src, const float *grad_dst,
-                               float *grad_weight)
+int ah_onednn_conv_grad_weight(const struct ah_conv *conv, bool half, const void *src, const void *grad_dst,
+                               void *grad_weight)
 {
     return 0;
 }

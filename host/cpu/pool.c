@@ -314,7 +314,7 @@ int ah_cpu_max_pool2d_backward(struct ah_call *c)
     int status;
     AH_TRY(max_geometry(&s, c, arg->input_size.ints.at, arg->input_size.ints.count, 3));
     if (place->storage->channels_last && gt->dtype == AH_F32) {
-        AH_TRY(ah_nhwc_open(&g, gt));
+        AH_TRY(ah_nhwc_open(&g, gt, false));
         max_nhwc_backward(&s, g.data, ah_tensor_data(place), ah_tensor_data(out));
         out->storage->channels_last = true;
         ah_dense_close(&g);

@@ -60,6 +60,7 @@ function environment.rows(config)
     {"", libraries "^libopenblas"},
     {"oneDNN", C.system.onednn or "not there: convolutions are slower"},
     {"", libraries "^libdnnl"},
+    {"bf16 kernels", C.system.bf16},
     {"data sets", os.getenv "ACCELHOST_DATA" or "data"},
     {"settings", config_file(config or "")},
   }

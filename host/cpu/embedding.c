@@ -1,10 +1,11 @@
-/* Rows of a table by number. All numbers are checked before a row is read. The adjoint gives each thread a range of
- * rows and lets it read all numbers, so that every row sums its uses in order. */
+/* Rows of a table by number, and sums of bags of them. All numbers are checked before a row is read. The adjoints give
+ * each thread a range of rows and let it read all numbers, so that every row sums its uses in order. */
 #include <omp.h>
 #include <string.h>
 
 #include "base/threads.h"
 #include "cpu/dense.h"
+#include "cpu/iterate.h"
 #include "cpu/kernels.h"
 
 /* Row numbers as int64, each inside 0..rows-1. */
@@ -104,5 +105,133 @@ out:
     ah_dense_out_close(&gw);
     ah_dense_close(&g);
     ah_dense_close(&held);
+    return status;
+}
+
+/* Sums of bags. */
+
+struct bags {
+    const int64_t *at, *starts;
+    const void *scale; /* in the table's compute dtype, or NULL */
+    int64_t count, width, padding;
+};
+
+#define BAGS(suffix, real)                                                                                  \
+    static void sum_bags_##suffix(const struct bags *bags, const real *w, real *out)                        \
+    {                                                                                                       \
+        const real *scale = bags->scale;                                                                    \
+        int64_t width = bags->width, total = bags->starts[bags->count] - bags->starts[0];                   \
+        _Pragma("omp parallel for schedule(static) if (ah_worth_threads(total * width, AH_SHARE_LIGHT))")   \
+        for (int64_t b = 0; b < bags->count; b++) {                                                         \
+            real *restrict to = out + b * width;                                                            \
+            memset(to, 0, (size_t)width * sizeof *to);                                                      \
+            for (int64_t i = bags->starts[b]; i < bags->starts[b + 1]; i++) {                               \
+                const real *restrict from = w + bags->at[i] * width, factor = scale ? scale[i] : 1;         \
+                for (int64_t j = 0; bags->at[i] != bags->padding && j < width; j++)                         \
+                    to[j] += factor * from[j];                                                              \
+            }                                                                                               \
+        }                                                                                                   \
+    }                                                                                                       \
+    static void spread_bags_##suffix(const struct bags *bags, const real *g, real *gw, int64_t rows)        \
+    {                                                                                                       \
+        const real *scale = bags->scale;                                                                    \
+        int64_t width = bags->width, total = bags->starts[bags->count] - bags->starts[0];                   \
+        _Pragma("omp parallel if (ah_worth_threads(total * width, AH_SHARE_LIGHT))")                         \
+        {                                                                                                   \
+            int64_t parts = omp_get_num_threads(), part = omp_get_thread_num();                             \
+            int64_t begin = rows * part / parts, end = rows * (part + 1) / parts;                           \
+            memset(gw + begin * width, 0, (size_t)((end - begin) * width) * sizeof *gw);                    \
+            for (int64_t b = 0; b < bags->count; b++) {                                                     \
+                for (int64_t i = bags->starts[b]; i < bags->starts[b + 1]; i++) {                           \
+                    int64_t at = bags->at[i];                                                               \
+                    if (at < begin || at >= end || at == bags->padding)                                     \
+                        continue;                                                                           \
+                    const real *restrict from = g + b * width, factor = scale ? scale[i] : 1;               \
+                    real *restrict to = gw + at * width;                                                    \
+                    for (int64_t j = 0; j < width; j++)                                                     \
+                        to[j] += factor * from[j];                                                          \
+                }                                                                                           \
+            }                                                                                               \
+        }                                                                                                   \
+    }
+BAGS(f32, float)
+BAGS(f64, double)
+
+/* What bag_sum and its adjoint read beside the table or the gradient; bags lie in order inside the input. */
+struct held_bags {
+    struct ah_dense index, scale;
+    struct ah_tensor *starts;
+};
+
+static void bags_close(struct held_bags *held)
+{
+    ah_dense_close(&held->index);
+    ah_dense_close(&held->scale);
+    ah_tensor_release(held->starts);
+}
+
+static int bags_open(struct bags *bags, struct held_bags *held, struct ah_tensor *index, struct ah_tensor *starts,
+                     struct ah_tensor *scale, const struct ah_value *padding, int64_t rows)
+{
+    *held = (struct held_bags){0};
+    bags->padding = padding->kind == AH_NONE ? INT64_MIN : padding->integer + (padding->integer < 0 ? rows : 0);
+    bags->count = starts->size[0] - 1;
+    AH_TRY(indices_open(&held->index, &bags->at, index, rows));
+    AH_TRY(ah_contiguous_as(&held->starts, starts, AH_I64));
+    AH_TRY(ah_dense_open(&held->scale, scale));
+    bags->starts = ah_tensor_data(held->starts);
+    bags->scale = held->scale.data;
+    for (int64_t b = 0; b <= bags->count; b++)
+        if (bags->starts[b] < (b ? bags->starts[b - 1] : 0) || bags->starts[b] > index->numel)
+            return ah_fail(AH_EINVAL, "embedding_bag: offset %lld of bag %lld is not in order within 0..%lld",
+                           (long long)bags->starts[b], (long long)b, (long long)index->numel);
+    return 0;
+}
+
+int ah_cpu_bag_sum(struct ah_call *c)
+{
+    const struct ah_args_bag_sum *arg = ah_args(c, bag_sum);
+    struct ah_tensor *w = arg->weight.tensor, *out = c->out[0];
+    struct bags bags = {.width = w->size[1]};
+    struct held_bags held;
+    struct ah_dense table = {0};
+    struct ah_dense_out sums = {0};
+    int status;
+    AH_TRYGO(bags_open(&bags, &held, arg->input.tensor, arg->starts.tensor, ah_given(&arg->scale), &arg->padding_idx,
+                       w->size[0]), out);
+    AH_TRYGO(ah_dense_open(&table, w), out);
+    AH_TRYGO(ah_dense_out_open(&sums, out), out);
+    if (ah_compute_dtype(w->dtype) == AH_F32)
+        sum_bags_f32(&bags, table.data, sums.data);
+    else
+        sum_bags_f64(&bags, table.data, sums.data);
+out:
+    ah_dense_out_close(&sums);
+    ah_dense_close(&table);
+    bags_close(&held);
+    return status;
+}
+
+int ah_cpu_bag_sum_backward(struct ah_call *c)
+{
+    const struct ah_args_bag_sum_backward *arg = ah_args(c, bag_sum_backward);
+    struct ah_tensor *gt = arg->grad.tensor, *out = c->out[0];
+    struct bags bags = {.width = out->size[1]};
+    struct held_bags held;
+    struct ah_dense g = {0};
+    struct ah_dense_out gw = {0};
+    int status;
+    AH_TRYGO(bags_open(&bags, &held, arg->input.tensor, arg->starts.tensor, ah_given(&arg->scale), &arg->padding_idx,
+                       out->size[0]), out);
+    AH_TRYGO(ah_dense_open(&g, gt), out);
+    AH_TRYGO(ah_dense_out_open(&gw, out), out);
+    if (ah_compute_dtype(gt->dtype) == AH_F32)
+        spread_bags_f32(&bags, g.data, gw.data, out->size[0]);
+    else
+        spread_bags_f64(&bags, g.data, gw.data, out->size[0]);
+out:
+    ah_dense_out_close(&gw);
+    ah_dense_close(&g);
+    bags_close(&held);
     return status;
 }

@@ -7,7 +7,7 @@
 
 #include "base/threads.h"
 
-enum { TILE = 32, BLOCK = 16 };
+enum { TILE = 32, BLOCK = 16, SHORT = 8 };
 
 struct copy {
     char *dst;
@@ -207,6 +207,9 @@ void ah_strided_copy(void *dst, const int64_t *dst_stride, const void *src,
             return;
         }
     }
+    /* Rows of a few copies of one element: a column of each copy at a time instead. */
+    if (c.ss[inner] == 0 && c.size[inner] < SHORT && c.size[inner - 1] > SHORT)
+        swap_dims(&c, inner, inner - 1);
     int64_t rows = total / c.size[inner];
     ah_parallel_for(rows, ah_grain(c.size[inner], AH_SHARE_COPY), rows_range, &c);
 }

@@ -234,6 +234,27 @@ int ah_forward_embedding(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
+int ah_forward_bag_sum(struct ah_call *c)
+{
+    const struct ah_args_bag_sum *arg = ah_args(c, bag_sum);
+    const struct ah_tensor *w = arg->weight.tensor, *scale = ah_given(&arg->scale), *starts = arg->starts.tensor;
+    if (w->ndim != 2)
+        return ah_fail(AH_EINVAL, "embedding_bag: expected weight (rows, width), got %s", ah_shape(w));
+    AH_TRY(ah_call_expect_float(c, 1));
+    if (scale && scale->dtype != w->dtype)
+        return ah_fail(AH_EINVAL, "embedding_bag: per_sample_weights: expected %s like weight, got %s",
+                       ah_dtype_name(w->dtype), ah_dtype_name(scale->dtype));
+    AH_TRY(ah_call_output(c, 0, (int64_t[]){starts->size[0] - 1, w->size[1]}, 2, w->dtype));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_bag_sum_backward(struct ah_call *c)
+{
+    const struct ah_args_bag_sum_backward *arg = ah_args(c, bag_sum_backward);
+    AH_TRY(ah_call_output(c, 0, arg->size.ints.at, arg->size.ints.count, arg->grad.tensor->dtype));
+    return ah_call_kernel(c);
+}
+
 int ah_forward_embedding_backward(struct ah_call *c)
 {
     const struct ah_args_embedding_backward *arg = ah_args(c, embedding_backward);

@@ -192,25 +192,23 @@ int ah_forward_tile(struct ah_call *c)
     return give(c);
 }
 
-/* Each entry along dim `times` times: (.., n, ..) -> (.., n, times, ..) -> (.., n * times, ..). */
+/* Each entry along dim `times` times: (.., n, ..) -> (.., n, 1, ..) -> (.., n, times, ..) -> (.., n * times, ..). */
 static int interleave(struct ah_tensor **out, struct ah_tensor *x, int dim, int64_t times)
 {
-    struct ah_tensor *wide = NULL, *full = NULL, *copied = NULL;
-    int64_t size[AH_MAX_DIMS + 1];
+    struct ah_tensor *wide = NULL, *full = NULL;
+    int64_t size[AH_MAX_DIMS];
     int status;
     if (x->ndim >= AH_MAX_DIMS)
         return ah_fail(AH_EINVAL, "repeat_interleave: %s has too many dims", ah_shape(x));
     AH_TRYGO(ah_op1(AH_OP_unsqueeze, &wide, AH_T(x), AH_I(dim + 1)), out);
-    memcpy(size, wide->size, sizeof wide->size);
-    size[dim + 1] = times;
-    AH_TRYGO(ah_op1(AH_OP_expand, &full, AH_T(wide), AH_INTS_OF(size, wide->ndim)), out);
-    memcpy(size, x->size, sizeof x->size);
-    size[dim] *= times;
-    /* Copied first: the result must be neither a view of x nor one of several elements in one place. */
-    AH_TRYGO(ah_op1(AH_OP_clone, &copied, AH_T(full)), out);
-    status = ah_reshaped("repeat_interleave", out, copied, size, x->ndim);
+    for (int d = 0; d < wide->ndim; d++)
+        size[d] = d == dim + 1 ? times : 1;
+    AH_TRYGO(ah_op1(AH_OP_repeat, &full, AH_T(wide), AH_INTS_OF(size, wide->ndim)), out);
+    memcpy(size, x->size, sizeof size);
+    if (__builtin_mul_overflow(size[dim], times, &size[dim]))
+        AH_TRYGO(ah_fail(AH_EINVAL, "repeat_interleave: dim %d of the result is too large", dim), out);
+    status = ah_reshaped("repeat_interleave", out, full, size, x->ndim);
 out:
-    ah_tensor_release(copied);
     ah_tensor_release(wide);
     ah_tensor_release(full);
     return status;

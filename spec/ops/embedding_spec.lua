@@ -66,3 +66,53 @@ describe("embedding", function()
     end)
   end)
 end)
+
+describe("embedding_bag", function()
+  local function bag_by_hand(weight, list, scales)
+    local sum = weight:new_zeros({weight:size(1)})
+    for k, row in ipairs(list) do sum = sum + weight[row] * (scales and scales[k] or 1) end
+    return sum
+  end
+
+  it("adds up rows of every float dtype, strided tables too", function()
+    local numbers = accelhost.tensor({{2, 0, 2}, {1, 3, 0}}, {dtype = "int64"})
+    for _, dtype in ipairs {"float64", "float32", "float16", "bfloat16"} do
+      local weight = accelhost.randn(5, 4):t():to(dtype):t()
+      local sums = F.embedding_bag(numbers, weight:t():contiguous():t(), {mode = "sum"})
+      assert.equal(dtype, sums.dtype)
+      check.near(check.flat(bag_by_hand(weight:double(), {2, 0, 2})), sums[0], dtype == "float64" and 1e-15
+        or dtype == "float32" and 1e-6 or 0.05)
+    end
+    local bytes = F.embedding_bag(numbers:to "uint8", accelhost.ones(4, 2), {mode = "sum"})
+    assert.same({{3, 3}, {3, 3}}, bytes:tolist())
+  end)
+
+  it("has right derivatives of both orders, of the rows and of their weights", function()
+    local weight = accelhost.randn({5, 3}, {dtype = "float64"}):requires_grad_()
+    local scale = accelhost.randn({7}, {dtype = "float64"}):requires_grad_()
+    local numbers = accelhost.tensor({2, 0, 2, 1, 4, 4, 3}, {dtype = "int64"})
+    local offsets = accelhost.tensor({0, 3, 3, 6}, {dtype = "int64"})
+    local function bags(w, s)
+      return F.embedding_bag(numbers, w, offsets,
+        {mode = "sum", per_sample_weights = s, padding_idx = -1, include_last_offset = true})
+    end
+    assert.is_true(gradcheck.gradcheck(bags, {weight, scale}))
+    assert.is_true(gradcheck.gradgradcheck(bags, {weight, scale}))
+    local function means(w) return F.embedding_bag(numbers, w * w, offsets, {padding_idx = 0}) end
+    assert.is_true(gradcheck.gradcheck(means, {weight}))
+    assert.is_true(gradcheck.gradgradcheck(means, {weight}))
+  end)
+
+  it("of nothing is zeros, and refuses numbers that name no row", function()
+    local weight = accelhost.ones(3, 2)
+    assert.same({{0, 0}}, F.embedding_bag(accelhost.empty({1, 0}, {dtype = "int64"}), weight):tolist())
+    assert.equal(0, F.embedding_bag(accelhost.empty({0, 4}, {dtype = "int64"}), weight):numel())
+    check.raises("embedding: index 3 at position 1 is outside 0..2", function()
+      F.embedding_bag(accelhost.tensor({{0, 3}}, {dtype = "int64"}), weight)
+    end)
+    check.raises("embedding_bag: per_sample_weights: expected float32 like weight, got float64", function()
+      F.embedding_bag(accelhost.tensor({{0, 1}}, {dtype = "int64"}), weight, nil,
+        {mode = "sum", per_sample_weights = accelhost.ones({1, 2}, {dtype = "float64"})})
+    end)
+  end)
+end)

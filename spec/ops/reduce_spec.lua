@@ -357,3 +357,20 @@ describe("the gradient of a variance", function()
     assert.same({1, -1}, pair.grad:tolist())
   end)
 end)
+
+describe("long products", function()
+  it("are those of float64, wherever the vectors end", function()
+    accelhost.manual_seed(1)
+    for _, n in ipairs {1, 31, 32, 33, 63, 64, 95, 1001, 40000} do
+      local x = accelhost.rand(n) * 0.02 + 0.99
+      check.near(x:double():prod():item(), x:prod():double(), 1e-6 * x:double():prod():item())
+      local columns = x:view(-1, 1):expand(n, 2)
+      assert.same(x:prod():item(), columns:prod(0)[1]:item())
+    end
+    local x = accelhost.ones(100)
+    x[70] = 0 / 0
+    assert.is_true(x:prod():isnan():item())
+    x[70], x[3] = math.huge, -1
+    assert.equal(-math.huge, x:prod():item())
+  end)
+end)

@@ -219,3 +219,21 @@ describe("a wrong shape", function()
     fails("stack: tensor 1 has shape (3, 2), tensor 0 (2, 3)", accelhost.stack, {x, x:t()})
   end)
 end)
+
+describe("repeat_interleave of many elements", function()
+  it("is index_select, whatever the dtype, the layout and the number of copies", function()
+    local whole = (accelhost.arange(20 * 300) % 251):view(20, 300)
+    for _, dtype in ipairs {"float32", "float64", "bfloat16", "int64", "uint8"} do
+      for _, x in ipairs {whole:to(dtype), whole:to(dtype):t(), whole:to(dtype):narrow(1, 3, 250)} do
+        for _, times in ipairs {0, 1, 2, 7, 9} do
+          for dim = 0, 1 do
+            local n = x:size(dim)
+            local index = times > 0 and accelhost.arange(n * times):floor_divide(times)
+              or accelhost.empty({0}, {dtype = "int64"})
+            assert.is_true(accelhost.equal(x:index_select(dim, index), x:repeat_interleave(times, dim)))
+          end
+        end
+      end
+    end
+  end)
+end)

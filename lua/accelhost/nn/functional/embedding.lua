@@ -98,6 +98,16 @@ local function summed(rows, absent, starts)
   return sums, rows:new_zeros({count}):index_add(0, bag, absent:logical_not():to(rows.dtype))
 end
 
+-- Sums or means of bags, without the rows that are summed.
+local function folded(input, weight, starts, mode, weights, padding_idx)
+  local options, flat = {dtype = "int64", device = input.device}, input:reshape(-1)
+  local bounds = starts and C.tensor(starts, options) or C.arange(input:size(0) + 1, options) * input:size(1)
+  local sums = C.bag_sum(flat, weight, bounds, weights and weights:reshape(-1), padding_idx)
+  if mode == "sum" then return sums end
+  local counts = C.bag_sum(flat, weight:new_ones({weight:size(0), 1}), bounds, nil, padding_idx)
+  return sums / counts:clamp_min(1)
+end
+
 local read_bag = signature("embedding_bag", {
   "input: tensor", "weight: tensor", {"offsets: tensor"}, {"max_norm: positive"}, {"norm_type: number", 2},
   {"scale_grad_by_freq: flag", false}, {"mode: 'sum'|'mean'|'max'", "mean"}, {"sparse: flag", false},
@@ -130,6 +140,10 @@ function F.embedding_bag(...)
   check_bag(input, offsets, by_frequency, mode, sparse, weights)
   local starts = input:dim() == 1 and bags_of(input, offsets, include_last)
   if padding_idx and padding_idx < 0 then padding_idx = padding_idx + weight:size(0) end
+  if mode ~= "max" and not by_frequency then
+    if max_norm then renorm(weight, input, max_norm, norm_type) end
+    return folded(input, weight, starts, mode, weights, padding_idx)
+  end
   local rows = F.embedding(input, weight, padding_idx, max_norm, norm_type, by_frequency)
   local absent = C.eq(input, padding_idx or -1)
   if weights then rows = rows * weights:unsqueeze(-1) end

@@ -36,6 +36,7 @@ describe("A state of several processes", function()
   for name, variables in pairs {
     ["dealt out by one process"] = {DISPATCH = "1"}, ["split among them"] = {SPLIT = "1"},
     ["dealt out and split"] = {DISPATCH = "1", SPLIT = "1"},
+    ["in half precision, with its scale"] = {PRECISION = "fp16"},
   } do
     it("goes on with batches " .. name, function()
       environment = variables

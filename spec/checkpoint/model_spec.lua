@@ -5,6 +5,7 @@ local run = require "spec.support.run"
 local nn = accelhost.nn
 
 local leave, accelerator
+local fixtures = require("lfs").currentdir() .. "/spec/fixtures/files/"
 
 local function model()
   return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 5))
@@ -93,6 +94,14 @@ describe("save_model", function()
     tied[2].weight = tied[1].weight
     assert.same({missing_keys = {}, unexpected_keys = {}},
       accelhost.load_checkpoint_in_model(tied, "plain.safetensors", {strict = true}))
+  end)
+
+  it("is read by its names where safetensors' own save_model has written tied weights", function()
+    local net = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    accelhost.load_checkpoint_in_model(net, fixtures .. "tied.safetensors", {strict = true})
+    local ramp = accelhost.arange(9):reshape(3, 3) / 4
+    assert.is_true(net[1].weight:equal(ramp) and net[2].weight:equal(ramp))
+    assert.same({0, 0.25, 0.5}, net[2].bias:tolist())
   end)
 
   it("tells what only the files or only the model have", function()

@@ -6,7 +6,7 @@ local mode, steps = arg[1], tonumber(arg[2])
 
 accelhost.manual_seed(mode == "load" and 7 or 0)
 local accelerator = accelhost.Accelerator {
-  gradient_accumulation_steps = 3,
+  gradient_accumulation_steps = 3, mixed_precision = os.getenv "PRECISION",
   dataloader_config = {
     dispatch_batches = os.getenv "DISPATCH" ~= nil or nil, split_batches = os.getenv "SPLIT" ~= nil,
   },

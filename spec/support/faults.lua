@@ -28,9 +28,9 @@ function faults.signal(pid, name) return ffi.C.kill(pid, faults.signals[name]) =
 function faults.is_alive(pid)
   local file = io.open("/proc/" .. pid .. "/stat")
   if not file then return false end
-  local state = file:read("*a"):match("%) (%a)")
+  local state = (file:read("*a") or ""):match("%) (%a)") -- it may end between opening and reading
   file:close()
-  return state ~= "Z" and state ~= "X"
+  return state ~= nil and state ~= "Z" and state ~= "X"
 end
 
 --- The ranks that a launcher has started so far: a list of {pid, rank}; rank is nil before it has become one.

@@ -265,10 +265,14 @@ test-faults: ## kills, stalls, disagreements, memory that runs out: spec/faults,
 		scripts/faults.sh $(BUILD) "$(T)"
 
 .PHONY: test-slow
-test-slow: ## what takes minutes: checkpoints under SIGKILL; T=pattern, N=kills
+test-slow: ## what takes minutes: checkpoints under SIGKILL and on full disks; T=pattern, N=kills
 	@scripts/install-deps.sh build test
-	@$(MAKE) --no-print-directory $(JOBS) all
+	@$(MAKE) --no-print-directory $(JOBS) all $(BUILD)/fail_calls.so
 	@N="$(N)" scripts/faults.sh $(BUILD) "$(T)" spec/slow
+
+$(BUILD)/fail_calls.so: spec/slow/fail_calls.c
+	@mkdir -p $(@D)
+	$(call say,cc $@)$(CC) -D_GNU_SOURCE -std=c11 -O1 -g $(WARN) -fPIC -shared -o $@ $< -ldl
 
 .PHONY: fuzz
 fuzz: ## the readers of files against broken ones, RUNS=200000 inputs each (needs clang)

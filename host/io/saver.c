@@ -209,8 +209,8 @@ static int conclude(struct ah_saver *saver, const char *lines)
     AH_TRYGO(write_file(saver, &file, &hash), out);
     AH_TRYGO(ah_folder_sync(saver->folder), out);
     AH_TRYGO(is_cancelled(saver) ? ah_fail(AH_EIO, "given up") : ah_stage_commit(&saver->stage), out);
-    for (int i = 0; saver->plan.victim && saver->plan.victim[i] && status == 0; i++)
-        status = ah_stage_remove(saver->plan.victim[i]);
+    for (int i = 0; status == 0 && saver->plan.victim && saver->plan.victim[i]; i++)
+        ah_stage_remove(saver->plan.victim[i]);
 out:
     free(text);
     ah_manifest_free(manifest);

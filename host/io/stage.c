@@ -14,6 +14,7 @@
 
 #include "base/folder.h"
 #include "base/status.h"
+#include "base/tell.h"
 
 /* Hidden names: ".NAME.saving-PID-N". */
 #define MARK ".saving-"
@@ -67,19 +68,36 @@ static void sweep(const char *above)
         closedir(list);
 }
 
-int ah_stage_remove(const char *path)
+/* It is in nobody's way any more. */
+static void remove_hidden(const char *path)
 {
-    char hidden[PATH_MAX];
+    if (ah_folder_remove(path) < 0)
+        ah_tell("%s (the next save tries again)", ah_error_text());
+}
+
+/* 1 when the folder has the hidden name, 0 when it is not there. */
+static int take_away(const char *path, char hidden[PATH_MAX])
+{
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
         AH_TRY(hide(hidden, path, attempt));
         if (rename(path, hidden) == 0)
-            return ah_folder_remove(hidden);
+            return 1;
         if (errno == ENOENT)
             return 0;
         if (errno != EEXIST && errno != ENOTEMPTY)
             break;
     }
     return ah_fail(AH_EIO, "cannot remove %s: %s", path, strerror(errno));
+}
+
+void ah_stage_remove(const char *path)
+{
+    char hidden[PATH_MAX];
+    int status = take_away(path, hidden);
+    if (status > 0)
+        remove_hidden(hidden);
+    else if (status < 0)
+        ah_tell("%s", ah_error_text());
 }
 
 static int make_hidden(struct ah_stage *stage)
@@ -131,7 +149,9 @@ int ah_stage_commit(struct ah_stage *stage)
     }
     stage->folder[0] = '\0';
     AH_TRY(ah_folder_sync(above));
-    return before[0] ? ah_folder_remove(before) : 0;
+    if (before[0])
+        remove_hidden(before);
+    return 0;
 }
 
 void ah_stage_close(struct ah_stage *stage)

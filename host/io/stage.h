@@ -14,13 +14,14 @@ struct ah_stage {
 /* Make the hidden folder, and what is missing above it. AH_EIO; close it in any case. */
 int ah_stage_open(struct ah_stage *stage, const char *goal);
 
-/* Give the folder the goal's name and bring that to the disk; a folder that had it is removed. AH_EIO. */
+/* Give the folder the goal's name and bring that to the disk; a folder that had it is removed. AH_EIO. What cannot be
+ * removed is told (base/tell.h) and left to the next sweep. */
 int ah_stage_commit(struct ah_stage *stage);
 
 /* Remove the hidden folder, unless it has its name. */
 void ah_stage_close(struct ah_stage *stage);
 
-/* Take a folder out of sight, so that nobody meets half of it, and remove it. AH_EIO. */
-int ah_stage_remove(const char *path);
+/* Take a folder out of sight, so that nobody meets half of it, and remove it. A failure is told. */
+void ah_stage_remove(const char *path);
 
 #endif

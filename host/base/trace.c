@@ -1,5 +1,5 @@
 /* A ring belongs to the thread that writes it: it publishes how many spans it has written, and the reader copies them
- * when recording is over. Rings are kept for the next recording. */
+ * when recording is over. Rings of other threads than the one that stops are kept for the next recording. */
 #include "base/trace.h"
 
 #include <pthread.h>
@@ -211,6 +211,11 @@ int ah_trace_stop(struct ah_trace **out)
         memcpy(trace->span + trace->count, ring->span, n * sizeof *ring->span);
         trace->count += n;
         trace->dropped += ring->recording == recording ? ring->written - n : 0;
+    }
+    if (own && own->room) { /* the thread that stops is not writing; the others' rings are small or stay */
+        free(own->span);
+        own->span = NULL;
+        own->room = 0;
     }
     trace->dropped += lost;
     trace->left_out = texts.left_out;

@@ -26,7 +26,8 @@ static void print_help(void)
          "file too; 'accelhost config keys' lists keys, variables, and what is refused of other launchers' options.\n\n"
          "options:");
     ah_launch_settings_help();
-    puts("\nexit codes: 0 ok, 2 usage, 3 a rank failed, 4 a collective timed out, 128+n ended by signal n");
+    puts("\nkill -USR2 of the launcher makes every rank write its traceback; accelhost top shows what they all do.\n"
+         "\nexit codes: 0 ok, 2 usage, 3 a rank failed, 4 a collective timed out, 128+n ended by signal n");
 }
 
 enum { VARIABLES = 12, VARIABLE = 512 };

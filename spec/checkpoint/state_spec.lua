@@ -526,6 +526,8 @@ describe("A loader in a state", function()
       local other = accelhost.Accelerator()
       local again = other:prepare(data.DataLoader(set, {batch_size = 2}))
       other:load_state "state"
+      assert.error_matches(function() other:skip_first_batches(again, 3) end,
+        "skip_first_batches: a saved state has put this loader where its pass goes on")
       local seen = {}
       for x in again do
         for _, value in ipairs(x:reshape(-1):tolist()) do seen[#seen + 1] = value end

@@ -263,12 +263,16 @@ function DataLoader:shard(options)
 end
 
 --- The same loader without the first `count` batches of each pass. What is left out of a set with get(i) is not read.
+--- Not for a loader that load_state_dict, or accelerator:load_state, has put into the middle of a pass.
 --
 --   #loader:skip_first_batches(1)  --> 2
 ---@param count integer
 ---@return DataLoader
 function DataLoader:skip_first_batches(count)
   arguments.check("skip_first_batches", "count", "size", count)
+  if self._resume then
+    fail("skip_first_batches: a saved state has put this loader where its pass goes on; walk it as it is")
+  end
   local other = copy(self)
   other._skip = self._skip + count
   other._next_epoch = self._next_epoch

@@ -133,6 +133,21 @@ describe("save_state and load_state", function()
     resumed(2)
   end)
 
+  it("refuses gradients whose scale was taken out before their step", function()
+    local accelerator = accelhost.Accelerator {mixed_precision = "fp16"}
+    local net = nn.Linear(2, 2)
+    local optimizer
+    net, optimizer = accelerator:prepare(net, optim.SGD(net:parameters()))
+    accelerator:backward(net(accelhost.ones(1, 2)):sum())
+    accelerator:save_state "scaled"
+    accelerator:clip_grad_norm_(net:parameters(), 1)
+    assert.error_matches(function() accelerator:save_state "state" end,
+      "save_state: gradients are unscaled .* and wait for their optimizer's step: save after it")
+    optimizer:step()
+    accelerator:save_state "state"
+    assert.same({"scaled", "state"}, folder.names ".")
+  end)
+
   it("keeps what math.random draws next", function()
     local accelerator = accelhost.Accelerator()
     math.random()

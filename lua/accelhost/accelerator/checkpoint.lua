@@ -89,8 +89,20 @@ local function run_hooks(list, ...)
   for _, entry in ipairs(list) do entry.call(...) end
 end
 
+-- Gradients out of which the scale was taken would be scaled down once more by the step after loading.
+local function check_unscaled(self)
+  local scaler = self.scaler
+  for _, optimizer in pairs(scaler and self._optimizers or {}) do
+    if scaler:_unscaled(optimizer) and not scaler:_stepped(optimizer) then
+      fail("save_state: gradients are unscaled (by clipping or unscale_gradients) and wait for their optimizer's "
+        .. "step: save after it")
+    end
+  end
+end
+
 -- What this process writes.
 local function collect(self, folder, copied)
+  check_unscaled(self)
   local list = gather_objects(self)
   list.weights, list.windows, list.accelerator = {}, open_windows(self), own_state(self)
   for i, model in ipairs(list.models) do list.weights[i] = model:state_dict {keep_vars = true} end

@@ -126,6 +126,17 @@ training("mnist_cnn_2p", "mnist_cnn", 10, 2, 1)
 training("mlp_1t", "mlp", 500, 1, 1)
 training("mlp_2t", "mlp", 500, 1, 2)
 training("mlp_2p", "mlp", 200, 2, 1)
+for _, net in ipairs {"cnn", "wide", "gpt"} do
+  for _, dtype in ipairs {"float32", "bfloat16"} do
+    local arguments = ("%s %s 15"):format(net, dtype)
+    workloads[("step_%s_%s"):format(net, dtype)] = {
+      ours = ours("precision.lua", arguments, 1, 1),
+      peer = options.against and run_by(options.against, "precision.lua", arguments, 1, 1)
+        or torch("precision.py", arguments, 1, 1),
+      peer_name = options.against and "the other build" or python and "PyTorch " .. torch_version,
+    }
+  end
+end
 -- The buffer in the shared arena, as gradients are, and in ordinary memory.
 for name, where in pairs {allreduce_4m8 = "arena", allreduce_4m8_private = "private"} do
   workloads[name] = {
@@ -161,6 +172,13 @@ row("rss_mnist_2p", "mnist_cnn_2p", "peak_mb", "MB per rank", true)
 row("allreduce_4m8", "allreduce_4m8", "call_us", "us", true)
 row("allreduce_4m8_bare", "allreduce_4m8_bare", "call_us", "us", true)
 row("allreduce_4m8_private", "allreduce_4m8_private", "call_us", "us", true)
+
+for _, net in ipairs {"cnn", "wide", "gpt"} do
+  for _, dtype in ipairs {"float32", "bfloat16"} do
+    local name = ("step_%s_%s"):format(net, dtype)
+    row(name, name, "step_ms", "ms of processor time", true)
+  end
+end
 
 if options.rows:find "%S" then
   local wanted, kept = {}, {}

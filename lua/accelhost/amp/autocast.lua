@@ -50,10 +50,10 @@ function autocast.autocast(...)
   local given, count = {...}, select("#", ...)
   local at = 2
   while at <= count and not is_callable(given[at]) do at = at + 1 end
-  if at > count then fail("autocast: expected a function to run after the options, got none") end
   local device_type, dtype, enabled, cache = read(unpack(given, 1, at - 1))
   autocast.check_device("autocast", device_type)
   check_dtype("autocast", dtype)
+  if at > count then fail("autocast: expected a function to run after the options, got none") end
   return C.autocast.run(enabled, dtype, cache, unpack(given, at, count))
 end
 

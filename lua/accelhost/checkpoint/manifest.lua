@@ -7,7 +7,7 @@ local manifest = {}
 local NAME, FORMAT, VERSION = "manifest.json", "accelhost checkpoint", 1
 
 -- What decides about the bits of a run beside its script.
-local determining = {"world_size", "threads", "cpu", "kernels", "blas", "onednn"}
+local determining = {"world_size", "threads", "cpu", "kernels", "blas", "onednn", "bf16"}
 
 -- The kernel makes the text when it is read, all processors of it: a few lines are enough.
 local model
@@ -27,7 +27,7 @@ function manifest.facts()
   return {
     format = FORMAT, version = VERSION, accelhost = system.version, world_size = C.comm.size(),
     threads = system.get_num_threads(), cpu = processor(), kernels = system.kernels, blas = system.blas,
-    onednn = system.onednn,
+    onednn = system.onednn, bf16 = system.bf16,
   }
 end
 

@@ -23,8 +23,13 @@ local function check_dtype(what, dtype)
   end
 end
 
-local read = arguments.signature("autocast",
+local reader = arguments.signature("autocast",
   {"device_type: string", {"dtype: dtype"}, {"enabled: flag", true}, {"cache_enabled: flag"}})
+
+-- What stands before the function, which may come at any place after the first: not all that autocast takes.
+local function read_options(...)
+  return reader(...)
+end
 
 local function is_callable(value)
   if type(value) == "function" then return true end
@@ -50,7 +55,7 @@ function autocast.autocast(...)
   local given, count = {...}, select("#", ...)
   local at = 2
   while at <= count and not is_callable(given[at]) do at = at + 1 end
-  local device_type, dtype, enabled, cache = read(unpack(given, 1, at - 1))
+  local device_type, dtype, enabled, cache = read_options(unpack(given, 1, at - 1))
   autocast.check_device("autocast", device_type)
   check_dtype("autocast", dtype)
   if at > count then fail("autocast: expected a function to run after the options, got none") end

@@ -8,6 +8,7 @@
  * worker:receive() -> value    in the worker: the next request; nothing at the end
  * worker:answer(slot, value)   in the worker; AH_EINVAL's text as a second result when the value cannot be sent
  * worker:pid() */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,6 +33,15 @@ static struct ah_worker *check_worker(lua_State *L, int index)
     return worker;
 }
 
+/* os.exit in a worker: the handlers and destructors of the process it was forked from are for that one, with threads
+ * that are not here. */
+static int leave(lua_State *L)
+{
+    int code = lua_isboolean(L, 1) ? !lua_toboolean(L, 1) : (int)luaL_optinteger(L, 1, 0);
+    fflush(NULL);
+    quick_exit(code);
+}
+
 static int start(lua_State *L)
 {
     int slots = (int)luaL_checkinteger(L, 1);
@@ -41,8 +51,13 @@ static int start(lua_State *L)
     lua_setmetatable(L, -2);
     int parent = ah_check(L, ah_worker_start(box, slots));
     /* The threads of the parent are not here, and to make a team of more than one would wait for them. */
-    if (!parent)
+    if (!parent) {
         ah_check(L, ah_set_num_threads(1));
+        lua_getglobal(L, "os");
+        lua_pushcfunction(L, leave);
+        lua_setfield(L, -2, "exit");
+        lua_pop(L, 1);
+    }
     lua_pushboolean(L, parent);
     return 2;
 }

@@ -47,7 +47,7 @@ describe("The message says what it is called here for", function()
     {"cuda of a tensor", "x:cuda()", 'write tensor:to "cuda"'},
     {"numpy", "x:numpy()", "a tensor has no field or method 'numpy' (write tensor:tolist())"},
     {"values", "x:max(1).values:sum()", "a reduction over a dim gives two results"},
-    {"save_state", 'accelerator:save_state "run"', "accelhost.save({model = model:state_dict()"},
+    {"save_state", 'model:save_state "run"', "accelerator:save_state(folder) saves all that was prepared"},
     {"iter", "local batch = next(iter(loader))", "for inputs, labels in loader do"},
     {"sum of a list", "print(sum({loss}))", "accelhost.stack(list):sum()"},
     {"a text with f", 'print(f"loss {loss}")', '("loss %.3f"):format(loss)'},

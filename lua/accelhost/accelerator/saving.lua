@@ -5,7 +5,7 @@ local nn_utils = require "accelhost.nn.utils"
 local shards = require "accelhost.checkpoint.shards"
 local stored = require "accelhost.checkpoint.stored"
 
-local read_save = arguments.signature("save", {"obj: any", "f: string", {"safe_serialization: flag", true}})
+local read_save = arguments.signature("accelerator:save", {"obj: any", "f: string", {"safe_serialization: flag", true}})
 local read_model = arguments.signature("save_model",
   {"model: module", "save_directory: string", {"max_shard_size: string|number", "10GB"},
   {"safe_serialization: flag", true}})

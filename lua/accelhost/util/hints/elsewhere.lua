@@ -13,14 +13,14 @@ elsewhere.sentences = {
   cuda = 'write tensor:to "cuda", where its plugin is', cpu = 'write tensor:to "cpu"',
   values = "a reduction over a dim gives two results: local values, indices = x:max(1)",
   indices = "a reduction over a dim gives two results: local values, indices = x:max(1)",
-  save_state = 'accelhost.save({model = model:state_dict(), optimizer = optimizer:state_dict()}, "run.safetensors")',
-  load_state = 'local saved = accelhost.load "run.safetensors"; model:load_state_dict(saved.model)',
-  save_model = 'accelhost.save(model:state_dict(), "model.safetensors")',
+  save_state = "accelerator:save_state(folder) saves all that was prepared",
+  load_state = "accelerator:load_state(folder) loads what accelerator:save_state saved",
+  save_model = "accelerator:save_model(model, folder), or accelhost.save(model:state_dict(), file)",
   save = 'accelhost.save(object, "file.safetensors")',
   autocast = "accelhost.autocast(\"cpu\", function() ... end), or accelerator:autocast(function() ... end)",
-  log = "accelerator:print(...) prints on the main process",
-  broadcast = "accelerator:gather(x) gives every process the values of all",
-  init_process_group = "launch has done it when the script begins",
+  log = "accelerator:log(values, {step = n}) after accelerator:init_trackers; accelerator:print prints",
+  broadcast = "accelhost.distributed.broadcast(x, 0), or accelhost.utils.broadcast(x)",
+  init_process_group = "accelhost.distributed.init_process_group()",
 }
 
 --- Words that a script uses as globals.

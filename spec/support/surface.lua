@@ -140,15 +140,11 @@ function surface.wrong(kind)
   return values
 end
 
--- Functions that find another function among their arguments, wherever it stands.
-local own_order = {["accelhost.autocast"] = true}
-
 --- The parameters that a function of this entry reads, {name, kind, required}; nil for one without a signature.
 ---@param entry table
 ---@return table[]? rows
 ---@return string? what the name under which it raises
 function surface.rows(entry)
-  if own_order[entry.title] then return nil end
   local name, text
   if type(entry.fn) == "function" then name, text = C.system.signature(entry.fn) end
   if not name then

@@ -72,6 +72,11 @@ describe("An accelerator", function()
     refused("dynamo_backend: not taken: nothing is compiled here", {dynamo_backend = "inductor"})
     refused("rng_types: expected 'generator' .* got 'cuda'", {rng_types = {"cuda"}})
     assert.error_matches(function() accelhost.DistributedDataParallelKwargs {comm_hook = "bf17"} end, "comm_hook")
+    assert.error_matches(function() accelhost.DistributedDataParallelKwargs {comm_wrapper = "fp16"} end,
+      "comm_wrapper and comm_state_option need a comm_hook")
+    assert.error_matches(function()
+      accelhost.DistributedDataParallelKwargs {comm_hook = "fp16", comm_state_option = {}}
+    end, "comm_state_option is for comm_hook = 'power_sgd', got 'fp16'")
     assert.error_matches(function() accelhost.InitProcessGroupKwargs {backend = "nccl"} end,
       "unknown backend 'nccl' %(known: gloo, shm%)")
   end)

@@ -2,7 +2,7 @@
 local C = require "accelhost._C"
 local agree = require "accelhost.accelerator.agree"
 local arguments = require "accelhost.util.arguments"
-local averaging = require "accelhost.accelerator.averaging"
+local averaging = require "accelhost.averaging"
 local contents = require "accelhost.checkpoint.contents"
 local manifest = require "accelhost.checkpoint.manifest"
 local names = require "accelhost.checkpoint.names"

@@ -1,7 +1,7 @@
 --- Backward and accumulation: over micro-steps, with clipping of what comes out.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
-local averaging = require "accelhost.accelerator.averaging"
+local averaging = require "accelhost.averaging"
 local class = require "accelhost.util.class"
 local kind_of = require "accelhost.accelerator.kinds"
 local protect = require "accelhost.util.protect"

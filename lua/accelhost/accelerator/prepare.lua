@@ -1,7 +1,7 @@
 --- Preparing: models, loaders, optimizers and schedulers are made ready for a job, and let go of.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
-local averaging = require "accelhost.accelerator.averaging"
+local averaging = require "accelhost.averaging"
 local class = require "accelhost.util.class"
 local collectives = require "accelhost.accelerator.collectives"
 local kind_of = require "accelhost.accelerator.kinds"
@@ -18,9 +18,13 @@ function prepare_kind.model(self, model, placed, evaluation)
   if placed then model:to {device = self.device} end
   self:_cast_forward(model)
   if not evaluation then
-    averaging.add(model, self, {
-      bucket_cap_mb = self.ddp_handler.bucket_cap_mb, broadcast_buffers = self.ddp_handler.broadcast_buffers,
+    local kwargs = self.ddp_handler
+    local handle = averaging.add(model, self, {
+      bucket_cap_mb = kwargs.bucket_cap_mb, broadcast_buffers = kwargs.broadcast_buffers,
     })
+    if kwargs.comm_hook ~= "no" and C.comm.size() > 1 then
+      require("accelhost.accelerator.comm_hooks").install(handle, kwargs)
+    end
   end
   return model
 end

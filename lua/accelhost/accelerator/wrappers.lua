@@ -1,7 +1,7 @@
 --- What prepare gives back for optimizers and schedulers: the same object's face, with steps that wait for the end
 --- of an accumulation window.
 local C = require "accelhost._C"
-local Parallel = require "accelhost.accelerator.parallel"
+local Parallel = require "accelhost.averaging.parallel"
 local warn = require "accelhost.util.warn"
 
 local wrappers = {}

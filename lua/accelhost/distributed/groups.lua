@@ -69,12 +69,22 @@ local function all_ranks()
   return ranks
 end
 
+-- All processes, for what needs no init_process_group.
+local job
+
+--- All processes of the job as a group, whether or not there is a world.
+---@return ProcessGroup
+function groups.of_job()
+  job = job or ProcessGroup(comm.world(), all_ranks(), "job", "all processes of the job")
+  return job
+end
+
 --- The group that `group` names: the world for nil; nil when this process is not in it.
 ---@param what string for messages
 ---@param group? table
 ---@return ProcessGroup?
 function groups.resolve(what, group)
-  if not world then
+  if not world and (not group or group ~= job) then
     fail("%s: there is no process group yet; call init_process_group first", what)
   end
   if group == nil then return world end

@@ -1,17 +1,15 @@
 --- DistributedDataParallel: a model whose gradients are averaged over the processes while backward runs.
 --
--- The work is done by the reducer that accelerator:prepare uses too (accelerator/averaging.lua): this is a face of it
--- with PyTorch's names.
+-- The work is done by the reducer that accelerator:prepare uses too (averaging/init.lua): this is a face of it with
+-- PyTorch's names.
 local C = require "accelhost._C"
-local GradBucket = require "accelhost.distributed.bucket"
 local arguments = require "accelhost.util.arguments"
-local averaging = require "accelhost.accelerator.averaging"
-local class = require "accelhost.util.class"
+local averaging = require "accelhost.averaging"
+local comm_hook = require "accelhost.distributed.comm_hook"
 local groups = require "accelhost.distributed.groups"
 local join = require "accelhost.distributed.join"
 local module = require "accelhost.nn.module"
 local protect = require "accelhost.util.protect"
-local work = require "accelhost.distributed.work"
 local fail, describe = arguments.fail, arguments.describe
 
 ---@class DistributedDataParallel: Module
@@ -135,23 +133,6 @@ end
 
 -- Communication hooks.
 
--- A hook gives a tensor, a future or a work; the bucket is to hold its value.
-local function settle(bucket, given)
-  local value = given
-  if class.is(given, work.Work) then
-    value = given:result()
-  elseif class.is(given, work.Future) then
-    value = given:wait()
-  end
-  if type(value) == "table" and C.is_tensor(value[1]) then value = value[1] end
-  local buffer = bucket:buffer()
-  if not C.is_tensor(value) or value:numel() ~= buffer:numel() then
-    fail("register_comm_hook: the hook of bucket %d: expected a tensor of %d elements, a future or a work, got %s",
-      bucket:index(), buffer:numel(), describe(value))
-  end
-  if value ~= buffer then buffer:copy_(value:reshape(-1)) end
-end
-
 --- Do something else with each bucket than averaging it: hook(state, bucket) is called when the bucket's gradients are
 --- final, in the same order on all processes. It gives what the gradients are to be, as a tensor, a future or a work:
 --- dividing is its own affair. See accelhost.distributed.algorithms.ddp_comm_hooks for some. Once for a model.
@@ -164,17 +145,7 @@ end
 function DistributedDataParallel:register_comm_hook(state, hook)
   arguments.check("register_comm_hook", "hook", "callable", hook)
   if self._hooked then fail("register_comm_hook: the model has a hook already") end
-  local reducer, under_way = own_handle(self).reducer, {}
-  reducer:set_hook(function(launched)
-    C.autograd.no_grad(function()
-      local bucket = GradBucket(reducer, launched)
-      under_way[launched] = {bucket, (hook(state, bucket))}
-    end)
-  end, function(launched)
-    local bucket, given = unpack(under_way[launched])
-    under_way[launched] = nil
-    C.autograd.no_grad(settle, bucket, given)
-  end)
+  comm_hook.install(own_handle(self).reducer, state, hook)
   self._hooked = true
 end
 

@@ -1,7 +1,7 @@
 -- One accelerator that prepares again and again: what the script drops is forgotten, on every process the same.
 local accelhost = require "accelhost"
 local nn, optim, data = accelhost.nn, accelhost.optim, accelhost.data
-local averaging = require "accelhost.accelerator.averaging"
+local averaging = require "accelhost.averaging"
 
 jit.off() -- compiled traces count as memory too
 local accelerator = accelhost.accelerator

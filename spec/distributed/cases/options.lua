@@ -1,6 +1,6 @@
 -- What an accelerator with given options does in this job, as text. usage: options.lua "{split_batches = true}"
 local accelhost = require "accelhost"
-local averaging = require "accelhost.accelerator.averaging"
+local averaging = require "accelhost.averaging"
 local nn, optim, data = accelhost.nn, accelhost.optim, accelhost.data
 
 local given = loadstring("local accelhost = require 'accelhost' return " .. arg[1])()

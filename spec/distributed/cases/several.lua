@@ -1,7 +1,7 @@
 -- Two prepared models that both live: the one that the loss reaches overlaps as a lone one does, also when it changes
 -- from step to step and hides in a checkpoint. Prints "ok" at the end.
 local accelhost = require "accelhost"
-local averaging = require "accelhost.accelerator.averaging"
+local averaging = require "accelhost.averaging"
 local nn = accelhost.nn
 
 local accelerator = accelhost.Accelerator {bucket_cap_mb = 0.05}

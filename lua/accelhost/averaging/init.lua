@@ -5,7 +5,7 @@
 -- plain backward averages the models that it reached on this process, so that a process may differentiate by itself
 -- what is not prepared.
 local C = require "accelhost._C"
-local Parallel = require "accelhost.accelerator.parallel"
+local Parallel = require "accelhost.averaging.parallel"
 local warn = require "accelhost.util.warn"
 local comm = C.comm
 
@@ -39,9 +39,12 @@ end
 ---@param model table
 ---@param accelerator Accelerator|table who prepares it: its sync_gradients and _micro_step are looked at
 ---@param options table as of Parallel
+---@return Parallel
 function averaging.add(model, accelerator, options)
-  handles[#handles + 1] = Parallel(model, accelerator, options)
+  local handle = Parallel(model, accelerator, options)
+  handles[#handles + 1] = handle
   if not options.group then sweep() end
+  return handle
 end
 
 --- Let go of the handles for which `leaves` is true.

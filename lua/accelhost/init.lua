@@ -87,7 +87,7 @@ local lazy = {
 }
 namespace.add(lazy, "accelhost.accelerator.configuration", {
   "GradientAccumulationPlugin", "DataLoaderConfiguration", "ProjectConfiguration", "DistributedDataParallelKwargs",
-  "InitProcessGroupKwargs", "AutocastKwargs", "GradScalerKwargs",
+  "InitProcessGroupKwargs", "AutocastKwargs", "GradScalerKwargs", "ProfileKwargs",
 })
 namespace.add(lazy, "accelhost.accelerator.utils", {"set_seed", "find_executable_batch_size"})
 lazy.LocalSGD = {"accelhost.accelerator.utils.local_sgd"}

@@ -50,7 +50,7 @@ describe("accelerator:profile", function()
   local folder
   before_each(function() folder = os.tmpname() .. ".traces" end)
   after_each(function()
-    os.execute(("rm -r %s %s"):format(run.quote(folder), run.quote((folder:gsub("%.traces$", "")))))
+    os.execute(("rm -rf %s %s"):format(run.quote(folder), run.quote((folder:gsub("%.traces$", "")))))
   end)
 
   it("writes a trace of ops, nodes, waits and ranges that is whole", function()
@@ -70,6 +70,23 @@ describe("accelerator:profile", function()
     assert.matches("trace%.lua:20$", linear.args.site)
     assert.equal("0 (Linear)", linear.args.module)
     assert(#kinds.backward > 9 and #kinds.loader >= 3)
+  end)
+
+  it("records what the accelerator was made to record, or what it is told", function()
+    local kwargs = accelhost.ProfileKwargs {record_shapes = true}
+    local own = accelhost.Accelerator {kwargs_handlers = {kwargs}}
+    local function shapes(...)
+      local prof = own:profile(...)
+      for _, event in ipairs(prof:events()) do
+        if event.name == "mm" then return event.shapes end
+      end
+      error "no product"
+    end
+    local function product() accelhost.ones(2, 3):mm(accelhost.ones(3, 4)) end
+    assert.equal("[[2, 3], [3, 4]]", shapes(product))
+    assert.equal("[[2, 3], [3, 4]]", shapes(kwargs, product))
+    assert.equal("", shapes({}, product))
+    assert.error_matches(function() accelhost.ProfileKwargs {with_flops = true} end, "with_flops: expected false")
   end)
 
   it("writes a file for each rank, with collectives and buckets on lanes of their own", function()
@@ -95,6 +112,8 @@ describe("accelerator:profile", function()
   it("says what is wrong with its options", function()
     local accelerator = accelhost.Accelerator()
     os.execute("mkdir " .. run.quote(folder))
+    assert.error_matches(function() accelerator:profile(accelhost.AutocastKwargs(), print) end,
+      "profile: expected options as a table and a function")
     assert.error_matches(function() accelerator:profile({with_shapes = true}, print) end,
       "profile: unknown option 'with_shapes'")
     assert.error_matches(function() accelerator:profile({record_shapes = true}) end,

@@ -175,6 +175,32 @@ local set_scaler = setter("GradScalerKwargs", {
 ---@param enabled? boolean
 function GradScalerKwargs:init(...) set_scaler(self, ...) end
 
+---@class ProfileKwargs
+local ProfileKwargs = new("ProfileKwargs", {"activities", "schedule_option", "on_trace_ready", "output_trace_dir",
+  "max_events"})
+
+local set_profile = setter("ProfileKwargs", {
+  {"activities: list"}, {"schedule_option: table"}, {"on_trace_ready: callable"}, {"record_shapes: flag", false},
+  {"profile_memory: flag", false}, {"with_stack: flag", false}, {"with_flops: false", false},
+  {"with_modules: flag", false}, {"output_trace_dir: string"}, {"max_events: count"},
+})
+
+--- What accelerator:profile records, for it or kwargs_handlers.
+--
+--   local kwargs = accelhost.ProfileKwargs{record_shapes = true, schedule_option = {wait = 1, warmup = 1, active = 2}}
+--   accelhost.Accelerator{kwargs_handlers = {kwargs}}:profile(function(prof) prof:step() end)
+---@param activities? string[] {"cpu"}
+---@param schedule_option? table options of accelhost.profiler.schedule
+---@param on_trace_ready? fun(prof: Profile) called when a trace is complete
+---@param record_shapes? boolean default false
+---@param profile_memory? boolean default false
+---@param with_stack? boolean default false
+---@param with_flops? boolean false: operations are not counted
+---@param with_modules? boolean default false
+---@param output_trace_dir? string folder of each process's trace
+---@param max_events? integer events that are kept
+function ProfileKwargs:init(...) set_profile(self, ...) end
+
 --- A configuration object from what was given for it: itself, or a plain table of its options.
 ---@param what string the function and argument, for messages
 ---@param name string the class

@@ -92,7 +92,7 @@ end
 ---@param gradient_accumulation_plugin? GradientAccumulationPlugin|table in place of gradient_accumulation_steps
 ---@param step_scheduler_with_optimizer? boolean a prepared scheduler steps when the optimizer does
 ---@param kwargs_handlers? table[] DistributedDataParallelKwargs, InitProcessGroupKwargs, AutocastKwargs,
---- GradScalerKwargs
+--- GradScalerKwargs, ProfileKwargs
 ---@param even_batches? boolean fill up the last round, so that all processes have equally many
 ---@param bucket_cap_mb? number size of the pieces in which gradients are averaged
 ---@param scheduler_steps? string "optimizer": a prepared scheduler steps once with it; "per_process": as many times as
@@ -116,6 +116,7 @@ function Accelerator:init(...)
     _sync_each_batch = given.accumulation.sync_each_batch,
     _rng_types = given.rng_types,
     _autocast_handler = given.autocast_handler or false,
+    _profile_handler = given.profile_handler or false,
   } do
     rawset(self, name, value)
   end

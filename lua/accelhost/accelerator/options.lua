@@ -100,6 +100,7 @@ local handlers = {
   GradScalerKwargs = {"scaler_handler", function(_, precision)
     return precision ~= "fp16" and "only mixed_precision = 'fp16' scales losses" or nil
   end},
+  ProfileKwargs = {"profile_handler"},
 }
 
 local function read_handlers(given)
@@ -109,7 +110,7 @@ local function read_handlers(given)
     local entry = kind and handlers[kind._name]
     if not entry then
       fail("Accelerator: kwargs_handlers: item %d: expected DistributedDataParallelKwargs, InitProcessGroupKwargs, "
-        .. "AutocastKwargs or GradScalerKwargs, got %s", i, arguments.describe(handler))
+        .. "AutocastKwargs, GradScalerKwargs or ProfileKwargs, got %s", i, arguments.describe(handler))
     end
     local reason = entry[2] and entry[2](handler, given.mixed_precision)
     if reason then fail("Accelerator: kwargs_handlers: %s: %s", kind._name, reason) end

@@ -1,6 +1,8 @@
 --- Profiles of a job: one on each process, with a trace file for each.
 local C = require "accelhost._C"
+local ProfileKwargs = require("accelhost.accelerator.configuration").ProfileKwargs
 local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
 
 local names = {
   "activities", "schedule", "schedule_option", "on_trace_ready", "record_shapes", "profile_memory", "with_stack",
@@ -11,7 +13,7 @@ local names = {
 local function read(options)
   local given = {}
   arguments.check_names("profile", options, names)
-  for _, name in ipairs(names) do given[name] = options[name] end
+  for _, name in ipairs(names) do given[name] = rawget(options, name) end
   if given.schedule_option then
     if given.schedule then arguments.fail "profile: schedule and schedule_option are the same; give one" end
     given.schedule = given.schedule_option
@@ -40,13 +42,13 @@ return function(Accelerator)
   --     end
   --   end)
   --   print(prof:key_averages():table{sort_by = "cpu_time_total", row_limit = 5})
-  ---@param options? table
+  ---@param options? table|ProfileKwargs default: the ProfileKwargs of kwargs_handlers
   ---@param fn fun(prof: Profile)
   ---@return Profile
   function Accelerator:profile(options, fn)
-    if fn == nil and type(options) == "function" then options, fn = {}, options end
-    options = options or {}
-    if type(options) ~= "table" then
+    if fn == nil and type(options) == "function" then options, fn = nil, options end
+    options = options or self._profile_handler or {}
+    if type(options) ~= "table" or getmetatable(options) and not class.is(options, ProfileKwargs) then
       arguments.fail("profile: expected options as a table and a function, got %s", arguments.describe(options))
     end
     arguments.check("profile", "fn", "callable", fn)

@@ -65,7 +65,6 @@ local rows = {
   {"accelerate", "on_main_process on_local_main_process on_last_process on_process",
     "as if accelerator.is_main_process then ... end"},
   {"accelerate", "skip_first_batches", "as loader:skip_first_batches(count)"},
-  {"accelerate", "ProfileKwargs", "as the options of accelerator:profile(options, fn)"},
   {"accelerate", "get_logger getLogger", "as accelhost.logging.get_logger(name)"},
   {"torch.profiler", "ProfilerActivity ProfilerAction", "as words: activities = \"cpu\", a schedule gives \"record\""},
   {"torch.profiler", "tensorboard_trace_handler", "as accelhost.profiler.trace_handler(folder)"},

@@ -80,7 +80,7 @@ static inline double modulo_f64(double a, double b)
 static inline float floor_quotient_f32(float a, float b, float rest)
 {
     float value = (a - rest) / b;
-    value -= (rest != 0) & ((b < 0) != (rest < 0)) ? 1.0f : 0.0f;
+    value -= ((rest != 0) & ((b < 0) != (rest < 0))) ? 1.0f : 0.0f;
     float floored = floorf(value);
     floored = value - floored > 0.5f ? floored + 1 : floored;
     floored = value == 0 ? copysignf(0, a / b) : floored;
@@ -89,7 +89,7 @@ static inline float floor_quotient_f32(float a, float b, float rest)
 
 static inline float modulo_f32(float rest, float b)
 {
-    return (rest != 0) & ((rest < 0) != (b < 0)) ? rest + b : rest;
+    return ((rest != 0) & ((rest < 0) != (b < 0))) ? rest + b : rest;
 }
 
 static bool are_short(int64_t n, void *const *data, const int64_t *step)

@@ -88,7 +88,7 @@ static inline float ah_powf(float x, float y)
     double value = ah_exp_for_power(e);
     int is_whole = whole == (double)y, odd = is_whole & (rint(half) != half), negative = ah_float_bits(x) >> 31;
     value = negative & odd ? -value : value;
-    value = negative & !is_whole & (size > 0) & (size < 1e39) ? __builtin_nan("") : value;
+    value = (negative & !is_whole & (size > 0) & (size < 1e39)) ? __builtin_nan("") : value;
     value = x != x || y != y ? __builtin_nan("") : value;
     return x == 1 || y == 0 ? 1 : (float)value;
 }

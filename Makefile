@@ -79,6 +79,9 @@ PLOT := $(if $(CAIRO_LIBS),$(BUILD)/accelhost-plot.so)
 all: $(BUILD)/accelhost $(IMAGE) $(PLOT) ## build ./accelhost
 	@ln -sf $(BUILD)/accelhost accelhost.tmp && mv -f accelhost.tmp accelhost
 
+.PHONY: plugins
+plugins: $(IMAGE) $(PLOT)
+
 $(BUILD)/libluajit.a: $(LUAJIT_A)
 	@mkdir -p $(@D)
 	$(call say,objcopy $@)objcopy --redefine-sym syscall=ah_lua_syscall $< $@
@@ -201,7 +204,7 @@ test: ## self-tests and specs; T=pattern for a part; the last line has the count
 .PHONY: check
 check: ## warnings as errors, lint, dependency rule, style, the README's commands, texts and examples
 	@scripts/install-deps.sh build check
-	@$(MAKE) --no-print-directory $(JOBS) BUILD=build-werror WERROR=1 build-werror/accelhost build-werror/selftest
+	@$(MAKE) --no-print-directory $(JOBS) BUILD=build-werror WERROR=1 build-werror/accelhost build-werror/selftest plugins
 	@$(MAKE) --no-print-directory BUILD=build-werror clang
 	luacheck -q .
 	scripts/check-deps

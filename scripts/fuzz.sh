@@ -1,8 +1,8 @@
 #!/bin/sh
 # Build the fuzz targets of spec/fuzz with clang and run each a bounded number of times.
 # usage: fuzz.sh RUNS [target ...]
-# A target names what it links in lines "sources: ...", where TENSORS stands for the files of tensors; seeds lie in
-# NAME.seeds.
+# A target names what it links in lines "sources: ...", where TENSORS stands for the files of tensors and WRITER for
+# those that write files; seeds lie in NAME.seeds.
 set -eu
 cd "$(dirname "$0")/.."
 runs=$1
@@ -15,13 +15,14 @@ mkdir -p build-fuzz
 tensors="host/tensor/tensor.c host/tensor/transpose.c host/tensor/device.c host/tensor/cpu_memory.c host/tensor/rng.c"
 tensors="$tensors host/base/alloc.c host/base/dtype.c host/base/half.c host/base/nearest.c host/base/plugin.c"
 tensors="$tensors host/base/status.c"
+writer="host/io/writer.c host/base/sha256.c host/base/sha256_blocks.c"
 if [ $# = 0 ]; then
     # shellcheck disable=SC2046
     set -- $(basename -a -s .c spec/fuzz/*.c)
 fi
 for name in "$@"; do
     sources=$(sed -n 's/^.*sources: *\([^*]*\).*/\1/p' "spec/fuzz/$name.c")
-    sources=$(echo "$sources" | sed "s|TENSORS|$tensors|")
+    sources=$(echo "$sources" | sed "s|TENSORS|$tensors|; s|WRITER|$writer|")
     echo "fuzz: $name, $runs inputs"
     # shellcheck disable=SC2046,SC2086
     clang -std=c11 -g -O1 -D_GNU_SOURCE -Ihost $(pkg-config --cflags luajit) -Wno-unknown-pragmas \

@@ -1,6 +1,6 @@
 /* Fuzz target: a .npy file in memory. Whatever the bytes are, the reader answers with a tensor or with an error text;
  * a tensor that is written again has the same header and elements when it is read back.
- * sources: TENSORS host/io/npy.c host/io/writer.c */
+ * sources: TENSORS host/io/npy.c WRITER */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,10 +2,11 @@
 local C = require "accelhost._C"
 local agree = require "accelhost.accelerator.agree"
 local arguments = require "accelhost.util.arguments"
+local later = require "accelhost.util.later"
 local averaging = require "accelhost.averaging"
-local contents = require "accelhost.checkpoint.contents"
-local manifest = require "accelhost.checkpoint.manifest"
-local names = require "accelhost.checkpoint.names"
+local contents = later "accelhost.checkpoint.contents"
+local manifest = later "accelhost.checkpoint.manifest"
+local names = later "accelhost.checkpoint.names"
 local objects = require "accelhost.accelerator.objects"
 local comm = C.comm
 

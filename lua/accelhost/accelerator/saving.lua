@@ -1,9 +1,10 @@
 --- Files that one process writes for all: objects, and a model's weights in the layout of Hugging Face.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
-local nn_utils = require "accelhost.nn.utils"
-local shards = require "accelhost.checkpoint.shards"
-local stored = require "accelhost.checkpoint.stored"
+local later = require "accelhost.util.later"
+local nn_utils = later "accelhost.nn.utils"
+local shards = later "accelhost.checkpoint.shards"
+local stored = later "accelhost.checkpoint.stored"
 
 local read_save = arguments.signature("accelerator:save", {"obj: any", "f: string", {"safe_serialization: flag", true}})
 local read_model = arguments.signature("save_model",

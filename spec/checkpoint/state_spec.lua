@@ -148,6 +148,44 @@ describe("save_state and load_state", function()
     assert.same({"scaled", "state"}, folder.names ".")
   end)
 
+  it("keeps the scale of losses and how long it has been right", function()
+    local function run()
+      accelhost.manual_seed(0)
+      local accelerator = accelhost.Accelerator {
+        mixed_precision = "fp16",
+        kwargs_handlers = {accelhost.GradScalerKwargs {init_scale = 1024, growth_interval = 4}},
+      }
+      local net = nn.Linear(2, 2)
+      local optimizer
+      net, optimizer = accelerator:prepare(net, optim.SGD(net:parameters(), {lr = 0.1}))
+      -- The scale after each step.
+      return accelerator, net, function(factors)
+        local scales = {}
+        for i, factor in ipairs(factors) do
+          accelerator:backward(net(accelhost.ones(1, 2)):sum() * factor)
+          optimizer:step()
+          optimizer:zero_grad()
+          scales[i] = accelerator.scaler:get_scale()
+        end
+        return scales
+      end
+    end
+    local rest = {1, 1, math.huge, 1}
+    local one, net, train_on = run()
+    assert.same({512, 512, 512, 512, 1024, 1024, 1024}, train_on {math.huge, 1, 1, 1, 1, 1, 1})
+    one:save_state "state"
+    local expected = train_on(rest)
+    assert.same({1024, 2048, 1024, 1024}, expected)
+    local again, its_net, go_on = run()
+    again:load_state "state"
+    assert.equal(1024, again.scaler:get_scale())
+    assert.same(expected, go_on(rest))
+    assert.is_true(its_net.weight:equal(net.weight))
+    local other = accelhost.Accelerator()
+    other:prepare(nn.Linear(2, 2))
+    assert.error_matches(function() other:load_state "state" end, "load_state")
+  end)
+
   it("keeps what math.random draws next", function()
     local accelerator = accelhost.Accelerator()
     math.random()

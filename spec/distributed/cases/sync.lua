@@ -129,17 +129,25 @@ end
 
 local pattern = {false, true, false, true, true, false, true, false, true, true}
 
-checks.it("divides by the true length of a window, also of the short last one", function()
-  checks.same(pattern, windows {})
-  checks.same(pattern, windows {split_batches = true})
-  checks.same(pattern, windows {dataloader_config = {dispatch_batches = true}})
-  checks.same(pattern, windows {split_batches = true, dataloader_config = {dispatch_batches = true,
-    split_batches = true}})
+local both = {false, true}
+
+-- Accelerate's gradient_accumulation tests: split, dispatch and sync_each_batch in each combination.
+checks.it("divides by the true length of a window, also of the short last one, whoever makes the batches", function()
+  for _, split in ipairs(both) do
+    for _, dispatch in ipairs(both) do
+      for _, each in ipairs(both) do
+        checks.same(pattern, windows {
+          split_batches = split, dataloader_config = {split_batches = split, dispatch_batches = dispatch},
+          gradient_accumulation_plugin = {num_steps = 2, sync_each_batch = each},
+        })
+      end
+    end
+  end
   checks.same(pattern, windows({}, true))
 end)
 
 checks.it("averages after every micro-step with sync_each_batch, with the same result", function()
-  for _, weighted in ipairs {false, true} do
+  for _, weighted in ipairs(both) do
     local plugin = {num_steps = 2, sync_each_batch = true}
     checks.same(pattern, windows({gradient_accumulation_plugin = plugin}, weighted))
     plugin = {num_steps = 5, sync_each_batch = true}

@@ -160,6 +160,24 @@ checks.it("steps a scheduler once with its optimizer, or once per process", func
     3)))
 end)
 
+checks.it("leaves a rate where a step was left out, on all processes although one alone overflowed", function()
+  local own = accelhost.Accelerator {mixed_precision = "fp16"}
+  local model = nn.Linear(1, 1)
+  local optimizer = optim.SGD(model:parameters(), {lr = 1})
+  local scheduler = optim.lr_scheduler.LambdaLR(optimizer, function(n) return 1 - n / 10 end)
+  model, optimizer, scheduler = own:prepare(model, optimizer, scheduler)
+  local seen = {}
+  for i, factor in ipairs {1, rank == size - 1 and math.huge or 1, 1} do
+    own:backward(model(accelhost.ones(1, 1)):sum() * 1e-3 * factor)
+    optimizer:step()
+    scheduler:step()
+    optimizer:zero_grad()
+    seen[i] = math.floor(optimizer.param_groups[1].lr * 10 + 0.5) / 10
+    checks.same(i == 2, own.optimizer_step_was_skipped)
+  end
+  checks.same({0.9, 0.9, 0.8}, seen)
+end)
+
 checks.it("does not step past the end of a schedule", function()
   local function cycle(optimizer)
     return optim.lr_scheduler.OneCycleLR(optimizer, {max_lr = 0.01, steps_per_epoch = 2, epochs = 1})

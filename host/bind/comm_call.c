@@ -2,7 +2,7 @@
  *
  * all_reduce(t, op) broadcast(t, root)         in place; return t
  * all_gather(t) all_gather_ragged(t)           concatenation on dim 0; ragged: its size may differ between ranks
- * gather(t, root) scatter(t, root)             gather gives nil, scatter takes nil, on all ranks but the root
+ * gather(t, root)                              nil on all ranks but the root
  * reduce_scatter(t, op) all_to_all(t)          dim 0 is split into one part per rank
  * barrier()
  * arena_empty(shape, dtype)                    a tensor in the group's memory: collectives on it copy nothing
@@ -274,54 +274,6 @@ static int all_gather_ragged(lua_State *L)
     return 1;
 }
 
-/* scatter: the root tells dtype and shape first, so that the others need not know them. */
-
-static int tell_shape(lua_State *L, struct ah_group *group, const struct ah_tensor *tensor, int root, int64_t *head)
-{
-    int ranks = ah_group_size(group);
-    if (tensor) {
-        int64_t first = tensor->ndim ? tensor->size[0] : 1;
-        if (first % ranks)
-            return ah_fail(AH_EINVAL, "scatter: dim 0 of %s does not divide by %d ranks", ah_shape(tensor), ranks);
-        head[0] = tensor->dtype;
-        head[1] = tensor->ndim ? tensor->ndim : 1;
-        memcpy(head + 2, tensor->size, (size_t)tensor->ndim * sizeof *head);
-        head[2] = first / ranks;
-    }
-    return run_at(L, group, ah_collective_broadcast(head, 2 + AH_MAX_DIMS, AH_I64, root), NULL);
-}
-
-static int do_scatter(lua_State *L, struct ah_tensor **out, struct ah_group *group, struct ah_tensor *tensor, int root)
-{
-    int64_t head[2 + AH_MAX_DIMS] = {0};
-    struct ah_tensor *in = NULL, *result = NULL;
-    int status;
-    AH_TRY(tell_shape(L, group, tensor, root, head));
-    AH_TRYGO(ah_tensor_empty(&result, head + 2, (int)head[1], (enum ah_dtype)head[0], &ah_cpu), out);
-    if (tensor)
-        AH_TRYGO(ah_comm_pack(&in, tensor), out);
-    struct ah_collective call = ah_collective_scatter(ah_tensor_data(result), in ? ah_tensor_data(in) : NULL,
-                                                      result->numel, result->dtype, root);
-    AH_TRYGO(run_at(L, group, call, result), out);
-    *out = result;
-    result = NULL;
-out:
-    ah_tensor_release(in);
-    ah_tensor_release(result);
-    return status;
-}
-
-static int scatter(lua_State *L)
-{
-    struct ah_entry entry = ah_comm_enter(L);
-    int root = check_root(L, entry.first + 1);
-    struct ah_tensor *result = NULL;
-    struct ah_tensor *tensor = ah_group_rank(entry.group) == root ? ah_check_tensor(L, entry.first) : NULL;
-    ah_check(L, do_scatter(L, &result, entry.group, tensor, root));
-    ah_push_tensor(L, result);
-    return 1;
-}
-
 static int barrier(lua_State *L)
 {
     ah_check(L, run_at(L, ah_comm_enter(L).group, ah_collective_barrier(), NULL));
@@ -362,7 +314,6 @@ const luaL_Reg ah_comm_calls[] = {
     {"all_gather", all_gather},
     {"all_gather_ragged", all_gather_ragged},
     {"gather", gather},
-    {"scatter", scatter},
     {"reduce_scatter", reduce_scatter},
     {"all_to_all", all_to_all},
     {"barrier", barrier},

@@ -18,7 +18,6 @@ local acts = {
   {"comm.all_gather(accelhost.ones(10))"},
   {"comm.all_gather_ragged(accelhost.ones(rank + 1, 3))"},
   {"comm.gather(accelhost.ones(10), 0)"},
-  {"comm.scatter(accelhost.ones(60), 0)"},
   {"comm.reduce_scatter(accelhost.ones(60))"},
   {"comm.all_to_all(accelhost.ones(60))"},
   {"comm.collective('reduce', accelhost.ones(10), accelhost.ones(10), {root = 0})"},
@@ -35,7 +34,7 @@ local acts = {
   {"os.execute('kill -SEGV $PPID') while true do end", text = "was killed by SIGSEGV"},
   {"pcall(comm.all_reduce, accelhost.ones(77)) pcall(comm.barrier)"},
 }
-local calls = 23
+local calls = 22
 
 local state = 20240607
 local function draw(n)

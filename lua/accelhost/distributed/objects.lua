@@ -1,44 +1,16 @@
 --- Collectives on Lua values: tensors, numbers, texts, booleans, nil and tables of them. No code travels; a value that
 --- cannot is refused before anything is sent, by its place in the table.
-local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local collectives = require "accelhost.distributed.collectives"
 local groups = require "accelhost.distributed.groups"
 local travel = require "accelhost.util.travel"
+local values = require "accelhost.distributed.values"
 local fail = arguments.fail
 
 local objects = {}
 
 local function signature(name, parameters)
   return arguments.signature("distributed." .. name, parameters)
-end
-
-local function whole_numbers(list)
-  return C.tensor(list, {dtype = "int64", device = "cpu"})
-end
-
--- How many bytes each process has.
-local function lengths(group, own)
-  local all = C.zeros({group:size()}, {dtype = "int64", device = "cpu"})
-  group.native:collective("all_gather", all, whole_numbers {own})
-  return all:tolist()
-end
-
-local function no_bytes() return C.zeros({0}, {dtype = "uint8", device = "cpu"}) end
-
--- Each process gives bytes to others: counts[from][to] as one list.
-local function exchange(group, counts, given)
-  local size, own, room = group:size(), group:rank() + 1, 0
-  for from = 1, size do room = room + counts[(from - 1) * size + own] end
-  local out = C.zeros({room}, {dtype = "uint8", device = "cpu"})
-  group.native:collective("all_to_all_ragged", out, given or no_bytes(), {counts = counts})
-  return out
-end
-
-local function blank(size)
-  local counts = {}
-  for i = 1, size * size do counts[i] = 0 end
-  return counts
 end
 
 local read_all_gather = signature("all_gather_object", {"object_list: table", "obj: any", {"group: group"}})
@@ -59,16 +31,7 @@ function objects.all_gather_object(...)
   arguments.check(what, "object_list", "table", list)
   group = groups.resolve(what, group)
   if not group then return end
-  travel.check(what, "obj", obj)
-  local bytes = travel.pack(obj)
-  local counts, total, at = lengths(group, bytes:numel()), 0, 0
-  for _, count in ipairs(counts) do total = total + count end
-  local all = C.zeros({total}, {dtype = "uint8", device = "cpu"})
-  group.native:collective("all_gather_ragged", all, bytes, {counts = counts})
-  for r = 1, group:size() do
-    list[r] = travel.unpack(all:narrow(0, at, counts[r]))
-    at = at + counts[r]
-  end
+  values.all_gather(group.native, values.pack(what, "obj", obj), list)
 end
 
 local read_gather = signature("gather_object", {
@@ -94,15 +57,7 @@ function objects.gather_object(obj, ...)
   if group:rank() == root and not list then
     fail("%s: 'object_gather_list' is missing on rank %d, which takes", what, group.ranks[root + 1])
   end
-  travel.check(what, "obj", obj)
-  local bytes, size = travel.pack(obj), group:size()
-  local own, counts = lengths(group, bytes:numel()), blank(size)
-  for r = 1, size do counts[(r - 1) * size + root + 1] = own[r] end
-  local out, at = exchange(group, counts, bytes), 0
-  for r = 1, group:rank() == root and size or 0 do
-    list[r] = travel.unpack(out:narrow(0, at, own[r]))
-    at = at + own[r]
-  end
+  values.gather(group.native, values.pack(what, "obj", obj), root, list)
 end
 
 -- A list whose items may be nil: {n = 3, nil, 1, nil} as table.pack gives it, or up to its last item.
@@ -153,12 +108,9 @@ function objects.broadcast_object_list(...)
   check_device(what, device)
   if not group then return end
   local root = collectives.root_of(what, group, src, group_src or not src and 0 or nil, "src")
-  local bytes = group:rank() == root and packed_list(what, list) or nil
-  local length = whole_numbers {bytes and bytes:numel() or 0}
-  group.native:broadcast(length, root)
-  bytes = bytes or C.zeros({length:item()}, {dtype = "uint8", device = "cpu"})
-  group.native:broadcast(bytes, root)
-  if group:rank() ~= root then fill(list, bytes) end
+  local gives = group:rank() == root
+  local bytes = values.broadcast(group.native, gives and packed_list(what, list) or nil, root)
+  if not gives then fill(list, bytes) end
 end
 
 local read_scatter = signature("scatter_object_list", {
@@ -194,19 +146,14 @@ function objects.scatter_object_list(...)
   group = groups.resolve(what, group)
   if not group then return end
   local root = collectives.root_of(what, group, src, group_src or not src and 0 or nil, "src")
-  local size, packed, own = group:size(), nil, {}
+  local packed
   if group:rank() == root then
     if not input then
       fail("%s: 'scatter_object_input_list' is missing on rank %d, which gives", what, group.ranks[root + 1])
     end
-    packed = pack_each(what, input, size)
+    packed = pack_each(what, input, group:size())
   end
-  for r = 1, size do own[r] = packed and packed[r]:numel() or 0 end
-  own = whole_numbers(own)
-  group.native:broadcast(own, root)
-  local counts = blank(size)
-  for r, count in ipairs(own:tolist()) do counts[root * size + r] = count end
-  out[1] = travel.unpack(exchange(group, counts, packed and C.cat(packed, 0)))
+  out[1] = values.scatter(group.native, packed, root)
 end
 
 local read_send = signature("send_object_list", {
@@ -228,9 +175,7 @@ function objects.send_object_list(...)
   check_device(what, device)
   if not group then return end
   local peer = collectives.root_of(what, group, dst, group_dst, "dst")
-  local bytes = packed_list(what, list)
-  group.native:send(whole_numbers {bytes:numel()}, peer)
-  group.native:send(bytes, peer)
+  values.send(group.native, packed_list(what, list), peer)
 end
 
 local read_recv = signature("recv_object_list", {
@@ -255,10 +200,8 @@ function objects.recv_object_list(...)
   if not group then return -1 end
   local peer
   if src or group_src then peer = collectives.root_of(what, group, src, group_src, "src") end
-  local length = whole_numbers {0}
-  peer = group.native:recv(length, peer)
-  local bytes = C.zeros({length:item()}, {dtype = "uint8", device = "cpu"})
-  group.native:recv(bytes, peer)
+  local bytes
+  bytes, peer = values.receive(group.native, peer)
   fill(list, bytes)
   return group.ranks[peer + 1]
 end

@@ -41,7 +41,9 @@ for root = 0, size - 1 do
     assert(gathered:size(0) == size and gathered:size(1) == 2, "gather concatenates on dim 0")
   end
   local whole = rank == root and accelhost.arange(2 * size):to("float32") or nil
-  same(comm.scatter(whole, root), {2 * rank, 2 * rank + 1}, "scatter")
+  local part = accelhost.zeros(2)
+  comm.collective("scatter", part, whole, {root = root})
+  same(part, {2 * rank, 2 * rank + 1}, "scatter")
 end
 
 local all = {}

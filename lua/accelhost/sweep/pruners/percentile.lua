@@ -1,0 +1,69 @@
+--- Stops a trial whose best loss so far is worse than a percentile of what complete trials reported at the same step:
+--- with 25 the best quarter goes on. Trials are judged from `n_warmup_steps` on, every `interval_steps`, once
+--- `n_startup_trials` are complete and `n_min_trials` of them have reported at that step.
+-- Percentile 50, the median, is Vizier's rule. Golovin and others, Google Vizier: A Service for Black-Box Optimization,
+-- 2017: https://doi.org/10.1145/3097983.3098043
+local Course = require "accelhost.sweep.pruners.course"
+local Pruner = require "accelhost.sweep.pruners.pruner"
+local arguments = require "accelhost.util.arguments"
+
+local floor, min = math.floor, math.min
+
+local PercentilePruner = Pruner:extend "PercentilePruner"
+
+PercentilePruner.option_rows = {
+  {"percentile", "number", 25}, {"n_startup_trials", "size", 5}, {"n_warmup_steps", "size", 0},
+  {"interval_steps", "count", 1}, {"n_min_trials", "count", 1},
+}
+
+function PercentilePruner:init(options)
+  Pruner.init(self, options)
+  if not (self.percentile >= 0 and self.percentile <= 100) then
+    arguments.fail("%s: percentile: expected a number from 0 to 100, got %s", self._name, tostring(self.percentile))
+  end
+  self.course, self.complete, self.at_step = Course(), 0, {}
+end
+
+-- Where `loss` belongs in a sorted list.
+local function place_for(list, loss)
+  local low, high = 1, #list + 1
+  while low < high do
+    local middle = floor((low + high) / 2)
+    if list[middle] <= loss then low = middle + 1 else high = middle end
+  end
+  return low
+end
+
+-- Between two neighbours in the list, as NumPy's percentile.
+local function percentile_of(list, percentile)
+  local place = (#list - 1) * percentile / 100
+  local below = floor(place)
+  local first, second = list[below + 1], list[min(below + 2, #list)]
+  if first == second then return first end
+  return first + (second - first) * (place - below)
+end
+
+function PercentilePruner:report(trial, step, loss)
+  local course = self.course:add(trial.number, step, loss)
+  if self.complete < math.max(1, self.n_startup_trials) then return "continue" end
+  if not Course.is_due(course, step, self.n_warmup_steps, self.interval_steps) then return "continue" end
+  local best = Course.best(course)
+  if not best then return "stop" end
+  local others = self.at_step[step]
+  if not others or others.count < self.n_min_trials or #others == 0 then return "continue" end
+  return best > percentile_of(others, self.percentile) and "stop" or "continue"
+end
+
+function PercentilePruner:finish(trial, loss)
+  local course = self.course:take(trial.number)
+  if trial.state ~= "complete" then return end
+  self.complete = self.complete + 1
+  for step, reported in pairs(course and course.loss_at or {}) do
+    local list = self.at_step[step] or {count = 0}
+    self.at_step[step] = list
+    list.count = list.count + 1
+    if reported == reported then table.insert(list, place_for(list, reported), reported) end
+  end
+end
+
+return PercentilePruner

@@ -1,0 +1,10 @@
+--- Samplers by name: what `sampler` of a study may say.
+--
+--   samplers.new("tpe", 3)                               -- with seed 3
+--   samplers.new({"tpe", n_startup_trials = 20}, 3)
+local choose = require "accelhost.sweep.choose"
+
+return choose.new("sampler", "accelhost.sweep.samplers.sampler", {
+  random = "accelhost.sweep.samplers.random",
+  grid = "accelhost.sweep.samplers.grid",
+})

@@ -1,8 +1,8 @@
 /* matmul and linear: operands are read where they lie when BLAS can (rows or columns dense), else packed; batches that
  * lie like one tall matrix are multiplied as one. Integers are multiplied by plain loops, exactly. */
-#include <omp.h>
 #include <string.h>
 
+#include "base/threads.h"
 #include "cpu/bf16.h"
 #include "cpu/column_sum.h"
 #include "cpu/dense.h"
@@ -125,37 +125,56 @@ static int64_t batch_offset(const struct side *s, int64_t index, const int64_t *
     return at;
 }
 
+/* The products of a batch. */
+struct products {
+    const struct side *a, *b;
+    enum ah_dtype dtype;
+    char *out;
+    int64_t matrix; /* bytes of one product */
+    int64_t size[AH_MAX_DIMS];
+    int dims;
+    int outcome; /* of the last product that was not done; 1 when all were */
+};
+
+static void multiply_range(void *context, int64_t begin, int64_t end)
+{
+    struct products *p = context;
+    int64_t item = (int64_t)ah_dtype_size(p->dtype);
+    for (int64_t i = begin; i < end; i++) {
+        int64_t from_a = batch_offset(p->a, i, p->size, p->dims), from_b = batch_offset(p->b, i, p->size, p->dims);
+        int status = multiply(p->dtype, p->a, p->b, p->a->data + from_a * item, p->b->data + from_b * item,
+                              p->out + i * p->matrix);
+        if (status != 1) {
+#pragma omp atomic write
+            p->outcome = status;
+        }
+    }
+}
+
 static int multiply_all(struct side *a, struct side *b, enum ah_dtype dtype, void *out)
 {
     if (b->batch_dims == 0 && a->batch_dims > 0 && fold_batch(a))
         return multiply(dtype, a, b, a->data, b->data, out);
-    int dims = a->batch_dims > b->batch_dims ? a->batch_dims : b->batch_dims;
-    int64_t size[AH_MAX_DIMS], batches = 1;
-    for (int d = 0; d < dims; d++) {
-        int da = d - (dims - a->batch_dims), db = d - (dims - b->batch_dims);
+    struct products p = {.a = a, .b = b, .dtype = dtype, .out = out, .outcome = 1};
+    int64_t batches = 1, matrix = a->rows * b->cols;
+    p.matrix = matrix * (int64_t)ah_dtype_size(dtype);
+    p.dims = a->batch_dims > b->batch_dims ? a->batch_dims : b->batch_dims;
+    for (int d = 0; d < p.dims; d++) {
+        int da = d - (p.dims - a->batch_dims), db = d - (p.dims - b->batch_dims);
         int64_t sa = da < 0 ? 1 : a->batch_size[da], sb = db < 0 ? 1 : b->batch_size[db];
-        size[d] = sa == 1 ? sb : sa;
-        batches *= size[d];
+        p.size[d] = sa == 1 ? sb : sa;
+        batches *= p.size[d];
     }
-    size_t item = ah_dtype_size(dtype);
-    int64_t matrix = a->rows * b->cols;
-    double work = (double)matrix * (double)a->cols;
-    /* Whole products are dealt out to the threads when there are enough of them. */
-    bool spread = batches >= omp_get_max_threads() && work * (double)batches > 1e5 && omp_get_max_threads() > 1;
-    if (dtype == AH_BF16)
-        spread = false; /* a cached primitive runs once at a time */
-    int outcome = 1;
-#pragma omp parallel for schedule(static) if (spread)
-    for (int64_t i = 0; i < batches; i++) {
-        int64_t from_a = batch_offset(a, i, size, dims), from_b = batch_offset(b, i, size, dims);
-        int status = multiply(dtype, a, b, a->data + (size_t)from_a * item, b->data + (size_t)from_b * item,
-                              (char *)out + (size_t)(i * matrix) * item);
-        if (status != 1) {
-#pragma omp atomic write
-            outcome = status;
-        }
-    }
-    return outcome >= 0 ? outcome : ah_fail(outcome, "matmul: a product of the batch failed");
+    double work = (double)matrix * (double)a->cols * (double)batches;
+    /* Whole products are dealt out to the threads when there are enough of them. Else each of them uses all threads,
+     * and has to be outside of any parallel region, even of one that got a single thread: within one libgomp makes and
+     * ends threads each time. A cached primitive, as bfloat16 has it, runs once at a time. */
+    bool spread = dtype != AH_BF16 && batches >= ah_num_threads() && work > 1e5;
+    if (spread)
+        ah_parallel_for(batches, 1, multiply_range, &p);
+    else
+        multiply_range(&p, 0, batches);
+    return p.outcome >= 0 ? p.outcome : ah_fail(p.outcome, "matmul: a product of the batch failed");
 }
 
 /* Integers: exact and rare, so plain loops. */

@@ -243,7 +243,7 @@ TSAN_FLAGS = suppressions=$(CURDIR)/scripts/suppressions/threads.txt:second_dead
 	history_size=7
 # What measures memory would measure the sanitizer.
 sanitized  = scripts/install-deps.sh build test && \
-	$(MAKE) --no-print-directory $(JOBS) SAN=$(1) build-$(1)/accelhost build-$(1)/selftest && \
+	$(MAKE) --no-print-directory $(JOBS) SAN=$(1) build-$(1)/accelhost build-$(1)/selftest plugins && \
 	ACCELHOST_TEST_SLOWNESS=5 ACCELHOST_PARITY=short EXCLUDE=steady_spec scripts/test.sh build-$(1) "$(T)"
 
 .PHONY: test-jitoff

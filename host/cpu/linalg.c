@@ -35,21 +35,35 @@ static int64_t least(int64_t a, int64_t b)
 #define LOOPS "cpu/linalg_loops.h"
 #include "cpu/for_reals.h"
 
+struct batch {
+    const struct job *job;
+    routine one;
+    char *scratch;
+    size_t room; /* bytes of it for each thread */
+};
+
+static void run_range(void *context, int64_t begin, int64_t end)
+{
+    const struct batch *batch = context;
+    const struct job *j = batch->job;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t info = batch->one(j, i, batch->scratch + batch->room * (size_t)omp_get_thread_num());
+        if (j->info)
+            j->info[i] = (int32_t)info;
+    }
+}
+
 static int run_batch(const struct job *j, size_t item, routine one)
 {
     int64_t room = one(j, 0, NULL) + 64 / (int64_t)item;
     double work = (double)j->batch * (double)j->m * (double)j->n * (double)(least(j->m, j->n) + 1);
-    int threads = j->batch > 1 && work > 65536 ? omp_get_max_threads() : 1;
-    threads = j->batch < threads ? (int)j->batch : threads;
+    int64_t threads = work > 65536 ? least(j->batch, ah_num_threads()) : 1;
     struct ah_dense scratch = {0};
     AH_TRY(ah_dense_scratch(&scratch, (size_t)(room * threads) * item));
-#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
-    for (int64_t i = 0; i < j->batch; i++) {
-        char *own = (char *)scratch.block + (size_t)(room * (threads > 1 ? omp_get_thread_num() : 0)) * item;
-        int64_t info = one(j, i, own);
-        if (j->info)
-            j->info[i] = (int32_t)info;
-    }
+    struct batch batch = {j, one, scratch.block, (size_t)room * item};
+    /* Alone, outside of any parallel region: within one, even of a single thread, the library's are nested, and libgomp
+     * makes and ends their threads each time. */
+    ah_parallel_for(j->batch, threads > 1 ? 1 : j->batch, run_range, &batch);
     ah_dense_close(&scratch);
     return 0;
 }

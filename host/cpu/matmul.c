@@ -170,10 +170,7 @@ static int multiply_all(struct side *a, struct side *b, enum ah_dtype dtype, voi
      * and has to be outside of any parallel region, even of one that got a single thread: within one libgomp makes and
      * ends threads each time. A cached primitive, as bfloat16 has it, runs once at a time. */
     bool spread = dtype != AH_BF16 && batches >= ah_num_threads() && work > 1e5;
-    if (spread)
-        ah_parallel_for(batches, 1, multiply_range, &p);
-    else
-        multiply_range(&p, 0, batches);
+    ah_parallel_for(batches, spread ? 1 : batches, multiply_range, &p);
     return p.outcome >= 0 ? p.outcome : ah_fail(p.outcome, "matmul: a product of the batch failed");
 }
 

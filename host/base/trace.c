@@ -208,7 +208,8 @@ int ah_trace_stop(struct ah_trace **out)
     trace->span = malloc((count ? count : 1) * sizeof *trace->span);
     for (struct ring *ring = rings; ring && trace->span; ring = ring->next) {
         size_t n = kept(ring);
-        memcpy(trace->span + trace->count, ring->span, n * sizeof *ring->span);
+        if (n > 0)
+            memcpy(trace->span + trace->count, ring->span, n * sizeof *ring->span);
         trace->count += n;
         trace->dropped += ring->recording == recording ? ring->written - n : 0;
     }

@@ -223,7 +223,7 @@ clang: $(BUILD)/op_args.h ## the C files as clang reads them, where it is instal
 
 .PHONY: asan
 asan: ## everything under AddressSanitizer; T=pattern
-	@export ASAN_OPTIONS="$(ASAN_FLAGS)" ACCELHOST_CLOSE=1; $(call sanitized,address)
+	@export ASAN_OPTIONS="$(ASAN_FLAGS)" LSAN_OPTIONS="$(LSAN_FLAGS)" ACCELHOST_CLOSE=1; $(call sanitized,address)
 
 .PHONY: ubsan
 ubsan: ## everything under UndefinedBehaviorSanitizer; T=pattern
@@ -238,6 +238,7 @@ tsan: ## the parts with threads of their own under ThreadSanitizer; T=pattern
 
 TSAN_SPECS = spec/accelerator spec/checkpoint spec/data spec/distributed
 ASAN_FLAGS = allocator_may_return_null=1:handle_segv=0
+LSAN_FLAGS = suppressions=$(CURDIR)/scripts/suppressions/leaks.txt:print_suppressions=0
 # The long history keeps the stacks by which libgomp's own accesses are known.
 TSAN_FLAGS = suppressions=$(CURDIR)/scripts/suppressions/threads.txt:second_deadlock_stack=1:handle_segv=0 \
 	history_size=7
@@ -264,8 +265,8 @@ test-faults: ## kills, stalls, disagreements, memory that runs out: spec/faults,
 	@scripts/install-deps.sh build test
 	@$(MAKE) --no-print-directory $(JOBS) all
 	@$(MAKE) --no-print-directory $(JOBS) SAN=address FAIL_ALLOC=1 DEBUG=1 build-address-fail-alloc/accelhost
-	@FAIL_ALLOC_BINARY=build-address-fail-alloc/accelhost ASAN_OPTIONS="$(ASAN_FLAGS)" N="$(N)" \
-		scripts/faults.sh $(BUILD) "$(T)"
+	@FAIL_ALLOC_BINARY=build-address-fail-alloc/accelhost ASAN_OPTIONS="$(ASAN_FLAGS)" LSAN_OPTIONS="$(LSAN_FLAGS)" \
+		N="$(N)" scripts/faults.sh $(BUILD) "$(T)"
 
 .PHONY: test-slow
 test-slow: ## what takes minutes: checkpoints under SIGKILL and on full disks; T=pattern, N=kills

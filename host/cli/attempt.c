@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -204,21 +203,12 @@ static int conclude(struct launch *launch)
     return code;
 }
 
-static void look_at_terminal(struct ah_job_options *job)
-{
-    struct winsize window = {0};
-    job->terminal[0] = isatty(STDOUT_FILENO);
-    job->terminal[1] = isatty(STDERR_FILENO);
-    if (!ioctl(job->terminal[0] ? STDOUT_FILENO : STDERR_FILENO, TIOCGWINSZ, &window))
-        job->columns = window.ws_col;
-}
-
 int ah_attempt_run(struct ah_attempt_options *options, int *code)
 {
     struct ah_job_options *job = &options->job;
     struct launch launch = {.signals = options->signals, .logs = options->logs, .quiet = options->quiet};
     int status = 0;
-    look_at_terminal(job);
+    ah_output_look_at_terminal(job->terminal, &job->columns);
     job->output = job->ranks > 1 || launch.logs ? on_output : NULL; /* else the rank writes to our output itself */
     job->notice = on_notice;
     job->context = &launch;

@@ -15,6 +15,8 @@
 #include "base/status.h"
 #include "base/tell.h"
 #include "bind/library.h"
+#include "cli/job_object.h"
+#include "cli/parent.h"
 #include "cpu/device.h"
 #include "meta/device.h"
 
@@ -57,6 +59,16 @@ static bool may_make_code(void)
     return may;
 }
 
+/* What of accelhost._C only a program can give: jobs, and the one that started it. */
+static void open_own_modules(lua_State *L)
+{
+    lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
+    lua_getfield(L, -1, "accelhost._C");
+    ah_job_object_open_lua(L);
+    ah_parent_open_lua(L);
+    lua_pop(L, 2);
+}
+
 static int open_library(lua_State *L)
 {
     const struct ah_host_options *options = lua_touserdata(L, 1);
@@ -69,6 +81,7 @@ static int open_library(lua_State *L)
     if (!jit && !options->jit_off)
         ah_tell("this system lets no program make code: LuaJIT's compiler is off");
     ah_library_open(L);
+    open_own_modules(L);
     if (!jit)
         luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF); /* opening its library has put it on */
     else if (luaL_dostring(L, warm_up))

@@ -60,6 +60,8 @@ void ah_job_close(struct ah_job *job)
     for (int r = 0; r < job->size; r++)
         if (job->rank[r].pid || job->rank[r].pidfd > 0)
             ah_rank_process_close(&job->rank[r]);
+    for (int r = 0; r < job->size; r++)
+        ah_job_close_channel(job, r);
     ah_warden_close(&job->warden);
     ah_board_close(job->board);
     if (job->epoll >= 0)
@@ -123,7 +125,7 @@ static void look_at_strays(struct ah_job *job)
     } else if (now < job->leave_ns) {
         if (job->phase == AH_JOB_LEAVING && !job->told_left && now > job->leave_ns - 4 * second_ns) {
             job->told_left = true;
-            ah_job_notice(job, "accelhost launch: all ranks have ended; what they started still runs: %s%s\n", names,
+            ah_job_notice(job, "all ranks have ended; what they started still runs: %s%s\n", names,
                           left > 4 ? ", ..." : "");
         }
         enter(job, job->phase, look_ns);
@@ -199,14 +201,21 @@ static bool pump(struct ah_job *job, int rank, int s)
     return false;
 }
 
+/* What a rank has written up to now; what it has left may go on for ever. */
+static void pump_output(struct ah_job *job, int rank)
+{
+    for (int s = 0; s < 2; s++)
+        for (int turns = 0; turns < 16 && pump(job, rank, s); turns++)
+            ;
+}
+
 static void on_exit_of(struct ah_job *job, int rank)
 {
     struct ah_rank_process *process = &job->rank[rank];
     struct ah_board_slot *slot = ah_board_slot(job->board, rank);
-    /* What it said before it ended comes before what we say about that; what it has left may go on for ever. */
-    for (int s = 0; s < 2; s++)
-        for (int turns = 0; turns < 16 && pump(job, rank, s); turns++)
-            ;
+    /* What it said before it ended comes before what we say about that. */
+    pump_output(job, rank);
+    ah_job_pump_channel(job, rank);
     if (!ah_rank_process_look(process))
         return;
     if (process->code < 0)
@@ -260,7 +269,7 @@ static void nudge(struct ah_job *job)
                                                       ? SIGTERM : job->signal);
     }
     ah_job_list_ranks(left, job->size, ranks, sizeof ranks);
-    ah_job_notice(job, "accelhost launch: %s may take %g s to end (once more kills)\n", ranks, job->options.grace);
+    ah_job_notice(job, "%s may take %g s to end (once more kills)\n", ranks, job->options.grace);
 }
 
 void ah_job_step(struct ah_job *job)
@@ -269,10 +278,14 @@ void ah_job_step(struct ah_job *job)
     int count = epoll_wait(job->epoll, events, EVENTS, 0);
     for (int i = 0; i < count; i++) {
         int rank = (int)events[i].data.u32 / AH_JOB_SOURCES, source = (int)events[i].data.u32 % AH_JOB_SOURCES;
-        if (source == AH_JOB_EXIT)
+        if (source == AH_JOB_EXIT) {
             on_exit_of(job, rank);
-        else
+        } else if (source == AH_JOB_CHANNEL) {
+            pump_output(job, rank);
+            ah_job_pump_channel(job, rank);
+        } else {
             pump(job, rank, source - AH_JOB_OUTPUT);
+        }
     }
     int64_t now = ah_now_ns();
     if (job->phase == AH_JOB_SIGNALLED && !job->nudged && now >= job->signal_ns + nudge_ns)
@@ -393,8 +406,22 @@ void ah_job_pass(struct ah_job *job, int number)
     }
     ah_job_list_ranks(deaf, job->size, ranks, sizeof ranks);
     if (count)
-        ah_job_notice(job, "accelhost launch: %s do%s not listen to %s (accelerator:save_on_signal does)\n", ranks,
+        ah_job_notice(job, "%s do%s not listen to %s (accelerator:save_on_signal does)\n", ranks,
                       count == 1 ? "es" : "", ah_signal_name(number));
+}
+
+void ah_job_interrupt(struct ah_job *job, int rank, int number)
+{
+    for (int r = 0; r < job->size; r++)
+        if (job->rank[r].running && (rank < 0 || r == rank))
+            ah_rank_process_signal(&job->rank[r], number);
+}
+
+int ah_job_pids(const struct ah_job *job, int *pids, int room)
+{
+    for (int r = 0; r < job->size && r < room; r++)
+        pids[r] = (int)job->rank[r].pid;
+    return job->size;
 }
 
 void ah_job_suspend(struct ah_job *job)

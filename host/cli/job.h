@@ -27,6 +27,7 @@ struct ah_job_options {
     char **argv;         /* the host's arguments in each rank, argv[0] included, NULL-ended */
     const char *const *variables; /* NAME=VALUE, NULL-ended: in the ranks' environment. NULL: none */
     int script;          /* a descriptor that the ranks keep, or -1 */
+    const char *name;    /* in front of what is told of the job; NULL: "accelhost launch" */
     bool terminal[2];    /* whether output and error end up on a terminal, and how wide that is (0: unknown) */
     int columns;
     /* What a rank wrote to stream 0 (output) or 1 (error); bytes 0: it writes no more. Without this function the ranks
@@ -34,6 +35,9 @@ struct ah_job_options {
     void (*output)(void *context, int rank, int stream, const char *text, size_t bytes);
     /* Whole lines about what the user should know while the job runs, or in ah_job_report. May be NULL. */
     void (*notice)(void *context, const char *text);
+    /* A message from a rank (cli/parent.h), behind all that it had written before. With this function each rank has a
+     * private channel, whose descriptor is in its ACCELHOST_CHANNEL. */
+    void (*message)(void *context, int rank, const char *bytes, size_t count);
     void *context;
 };
 
@@ -55,6 +59,12 @@ bool ah_job_is_over(const struct ah_job *job);
 /* Step all of them until they are over. */
 int ah_jobs_wait(struct ah_job *const *jobs, int count);
 
+/* A message to a rank, kept here until the rank reads it. AH_EPEER when the rank reads no more, AH_EINVAL when it is
+ * longer than AH_FRAME_MOST (base/frames.h). */
+int ah_job_send(struct ah_job *job, int rank, const void *bytes, size_t count);
+/* Send a signal to a rank's process and what it has started, -1: to all ranks; the job goes on. */
+void ah_job_interrupt(struct ah_job *job, int rank, int number);
+
 /* Read a stream of the ranks no more, or again: meanwhile they wait in their writes. */
 void ah_job_hold(struct ah_job *job, int stream, bool hold);
 /* Ask all ranks to end, by a signal; whoever has not ended after the grace is killed, at the second call at once. */
@@ -72,5 +82,19 @@ void ah_job_resume(struct ah_job *job);
 int ah_job_exit_code(const struct ah_job *job);
 /* Tell by `notice` which rank failed first, and why; nothing when none did. */
 void ah_job_report(struct ah_job *job);
+
+/* The failure that ended the job. */
+struct ah_job_failure {
+    int rank;
+    int code, signal;  /* with which its process ended; code -1: not known */
+    bool timed_out;    /* in a collective */
+    int64_t most_bytes; /* the most memory that it had */
+    const char *text;  /* message and traceback that it left, or "": until the job is closed */
+};
+/* False when none did. Once it has ended. */
+bool ah_job_failed(const struct ah_job *job, struct ah_job_failure *failure);
+
+/* The processes of the ranks, at most `room`; returns how many there are. */
+int ah_job_pids(const struct ah_job *job, int *pids, int room);
 
 #endif

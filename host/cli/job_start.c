@@ -1,5 +1,6 @@
 /* Starting a job: room for its descriptors, its board, its mark, its warden, then each rank with an environment of its
  * own. What must stay true: whatever fails, ah_job_close undoes what was done. */
+#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -7,6 +8,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/status.h"
@@ -16,11 +18,22 @@
 #include "cli/job_state.h"
 #include "cli/strays.h"
 
+static rlim_t open_descriptors(void)
+{
+    rlim_t count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    while (folder && readdir(folder))
+        count++;
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
 /* Room for the descriptors that `ranks` ranks take here; the soft limit to give back to them, or 0. */
 static int make_room(int ranks, uint64_t *before)
 {
     struct rlimit limit;
-    rlim_t needed = (rlim_t)ranks * 6 + 64;
+    rlim_t needed = (rlim_t)ranks * 8 + 64 + open_descriptors();
     *before = 0;
     if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= needed)
         return 0;
@@ -77,6 +90,19 @@ static int describe_job(const struct ah_job *job, struct ah_environment *environ
     return ah_environment_set(environment, false, "OMP_NUM_THREADS", "%.0f", share < 1 ? 1 : share);
 }
 
+/* One end of a rank's channel goes into the plan, for the rank to inherit; the other one is the job's. */
+static int make_channel(struct ah_job *job, int rank, struct ah_rank_plan *plan, struct ah_environment *environment)
+{
+    int ends[2];
+    if (!job->options.message)
+        return 0;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+        return ah_fail(AH_EIO, "rank %d: cannot make a channel: %s", rank, strerror(errno));
+    plan->channel = ends[1];
+    AH_TRY(ah_job_open_channel(job, rank, ends[0]));
+    return ah_environment_set(environment, true, "ACCELHOST_CHANNEL", "%d", ends[1]);
+}
+
 static int start_rank(struct ah_job *job, int rank, const struct ah_rank_plan *plan)
 {
     struct ah_rank_process *process = &job->rank[rank];
@@ -93,23 +119,34 @@ static int start_rank(struct ah_job *job, int rank, const struct ah_rank_plan *p
     return 0;
 }
 
+/* The rank's end is the rank's. */
+static void close_end(struct ah_rank_plan *plan)
+{
+    if (plan->channel >= 0)
+        close(plan->channel);
+    plan->channel = -1;
+}
+
 static int start_ranks(struct ah_job *job, uint64_t descriptors)
 {
     int status = 0;
     struct ah_environment environment;
     struct ah_rank_plan plan = {
         .board = job->board, .argv = job->options.argv, .pipes = job->options.output, .script = job->options.script,
-        .descriptors = descriptors,
+        .descriptors = descriptors, .channel = -1,
     };
     AH_TRY(ah_environment_copy(&environment));
     AH_TRYGO(describe_job(job, &environment), out);
     AH_TRYGO(add_variables(job, &environment), out);
     for (int r = 0; r < job->size; r++) {
         AH_TRYGO(describe_rank(job, &environment, r), out);
+        AH_TRYGO(make_channel(job, r, &plan, &environment), out);
         plan.environment = environment.at;
         AH_TRYGO(start_rank(job, r, &plan), out);
+        close_end(&plan);
     }
 out:
+    close_end(&plan);
     ah_environment_close(&environment);
     return status;
 }
@@ -134,6 +171,7 @@ int ah_job_start(struct ah_job **out, const struct ah_job_options *options)
         return ah_fail(AH_ENOMEM, "out of memory");
     job->options = *options;
     job->size = options->ranks;
+    snprintf(job->name, sizeof job->name, "%s", options->name ? options->name : "accelhost launch");
     job->deadline = job->alone_ns = -1;
     job->warden.socket = -1;
     job->started_ns = ah_now_ns();

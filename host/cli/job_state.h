@@ -22,11 +22,13 @@ enum ah_job_phase {
 };
 
 struct ah_job {
-    struct ah_job_options options; /* argv and script as in the caller's: not used after the start */
+    struct ah_job_options options; /* argv, script and name as in the caller's: not used after the start */
     struct ah_board *board;
+    struct ah_frames *channel[AH_BOARD_MAX_RANKS]; /* NULL: none, or closed */
     struct ah_warden warden;
     int epoll;
     char mark[256];
+    char name[48];
     enum ah_job_phase phase;
     int64_t deadline;   /* of the phase, -1 for none */
     int size, running, open_pipes;
@@ -45,12 +47,18 @@ struct ah_job {
 };
 
 /* What an event of job->epoll tells of, beside its rank. */
-enum ah_job_source { AH_JOB_EXIT, AH_JOB_OUTPUT, AH_JOB_ERROR, AH_JOB_SOURCES };
+enum ah_job_source { AH_JOB_EXIT, AH_JOB_OUTPUT, AH_JOB_ERROR, AH_JOB_CHANNEL, AH_JOB_SOURCES };
 
 /* Watch a descriptor of a rank, or no more; none (-1) is nothing. */
 int ah_job_watch_source(struct ah_job *job, int rank, enum ah_job_source source, int fd, bool on);
 
-/* A line for the user. */
+/* Take over a rank's end of its channel and watch it. */
+int ah_job_open_channel(struct ah_job *job, int rank, int fd);
+void ah_job_close_channel(struct ah_job *job, int rank);
+/* Send and receive what can be; messages that have come go to the job's owner. */
+void ah_job_pump_channel(struct ah_job *job, int rank);
+
+/* A line for the user, behind the job's name. */
 void ah_job_notice(struct ah_job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Tell, once each, of ranks that were stopped, that do not start, that still run long after the others have ended. */

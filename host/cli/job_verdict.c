@@ -18,8 +18,9 @@ void ah_job_notice(struct ah_job *job, const char *format, ...)
     va_list args;
     if (!job->options.notice)
         return;
+    int at = snprintf(text, sizeof text, "%s: ", job->name);
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    vsnprintf(text + at, sizeof text - (size_t)at, format, args);
     va_end(args);
     job->options.notice(job->options.context, text);
 }
@@ -131,7 +132,7 @@ static void tell(struct ah_job *job, const bool *listed, const char *what, const
         if (!listed[r])
             continue;
         ah_job_list_ranks(listed, job->size, ranks, sizeof ranks);
-        ah_job_notice(job, "accelhost launch: %s %s%s\n", ranks, what, more);
+        ah_job_notice(job, "%s %s%s\n", ranks, what, more);
         return;
     }
 }
@@ -161,11 +162,26 @@ static void report_others(struct ah_job *job, int first)
             snprintf(line, sizeof line, "%.*s", (int)strcspn(slot->text, "\n"), slot->text);
     }
     if (blamed >= 0)
-        ah_job_notice(job, "accelhost launch: rank %d %s\n", blamed, job->rank[blamed].stopped ?
+        ah_job_notice(job, "rank %d %s\n", blamed, job->rank[blamed].stopped ?
                       "had been stopped by a signal and was ended" : "did not come and was ended");
     tell(job, alike, "failed in the same way", "");
     tell(job, own, "failed too: ", line);
     tell(job, taken, "ended because of it", "");
+}
+
+bool ah_job_failed(const struct ah_job *job, struct ah_job_failure *failure)
+{
+    int first = cause(job);
+    if (first < 0)
+        return false;
+    const struct ah_rank_process *process = &job->rank[first];
+    struct ah_board_slot *slot = ah_board_slot(job->board, first);
+    bool told = atomic_load(&slot->state) == AH_RANK_FAILED;
+    *failure = (struct ah_job_failure){
+        .rank = first, .code = process->code, .signal = process->signal, .timed_out = timed_out(job, first),
+        .most_bytes = (int64_t)process->most_kib * 1024, .text = told ? slot->text : "",
+    };
+    return true;
 }
 
 /* Ctrl-C: where the job was, as far as its collectives tell. */
@@ -176,10 +192,10 @@ static void report_interrupt(struct ah_job *job)
         ah_job_last_collective(job, r, last, sizeof last);
         if (!last[0])
             continue;
-        ah_job_notice(job, "accelhost launch: interrupted; rank %d's%s\n", r, last + strlen("; its"));
+        ah_job_notice(job, "interrupted; rank %d's%s\n", r, last + strlen("; its"));
         return;
     }
-    ah_job_notice(job, "accelhost launch: interrupted\n");
+    ah_job_notice(job, "interrupted\n");
 }
 
 void ah_job_report(struct ah_job *job)
@@ -196,16 +212,16 @@ void ah_job_report(struct ah_job *job)
     if (atomic_load(&slot->state) == AH_RANK_FAILED) {
         size_t bytes = strnlen(slot->text, sizeof slot->text);
         bool ended = bytes && slot->text[bytes - 1] == '\n';
-        ah_job_notice(job, "accelhost launch: rank %d failed: %.*s%s", first, (int)bytes, slot->text,
+        ah_job_notice(job, "rank %d failed: %.*s%s", first, (int)bytes, slot->text,
                       ended ? "" : "\n");
     } else if (process->signal == SIGKILL) {
-        ah_job_notice(job, "accelhost launch: rank %d was killed by SIGKILL (out of memory, or kill -9; it had %.0f MB)"
+        ah_job_notice(job, "rank %d was killed by SIGKILL (out of memory, or kill -9; it had %.0f MB)"
                       "%s\n", first, (double)process->most_kib / 1024, last);
     } else if (process->signal) {
         const char *name = ah_signal_name(process->signal);
-        ah_job_notice(job, "accelhost launch: rank %d was killed by %s%s\n", first, name ? name : "a signal", last);
+        ah_job_notice(job, "rank %d was killed by %s%s\n", first, name ? name : "a signal", last);
     } else {
-        ah_job_notice(job, "accelhost launch: rank %d exited with code %d%s\n", first, process->code, last);
+        ah_job_notice(job, "rank %d exited with code %d%s\n", first, process->code, last);
     }
     report_others(job, first);
 }

@@ -7,7 +7,7 @@ static void watch_stops(struct ah_job *job)
 {
     for (int r = 0; r < job->size; r++)
         if (ah_rank_process_look_stopped(&job->rank[r]) && !job->suspended)
-            ah_job_notice(job, "accelhost launch: rank %d was stopped by a signal (kill -CONT %d lets it go on)\n", r,
+            ah_job_notice(job, "rank %d was stopped by a signal (kill -CONT %d lets it go on)\n", r,
                           (int)job->rank[r].pid);
 }
 
@@ -24,7 +24,7 @@ static void watch_starts(struct ah_job *job)
     if (!count)
         return;
     ah_job_list_ranks(missing, job->size, ranks, sizeof ranks);
-    ah_job_notice(job, "accelhost launch: not started after %.3g s: %s\n", (double)job->patience_ns / 1e9, ranks);
+    ah_job_notice(job, "not started after %.3g s: %s\n", (double)job->patience_ns / 1e9, ranks);
 }
 
 static void watch_ends(struct ah_job *job)
@@ -40,7 +40,7 @@ static void watch_ends(struct ah_job *job)
     if (count == 1)
         ah_job_last_collective(job, some, last, sizeof last);
     ah_job_list_ranks(running, job->size, ranks, sizeof ranks);
-    ah_job_notice(job, "accelhost launch: still running %.3g s after the others ended: %s%s\n",
+    ah_job_notice(job, "still running %.3g s after the others ended: %s%s\n",
                   (double)job->patience_ns / 1e9, ranks, last);
     job->told_alone = true;
 }

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/array.h"
 #include "base/status.h"
@@ -37,6 +39,7 @@ struct stream {
 struct ah_output {
     int ranks;
     bool one_sink; /* both streams go to the same place */
+    bool collapse_all; /* what all ranks said is bare */
     struct stream stream[2];
     struct stream *shown; /* its rank 0 has an unfinished line on the screen */
 };
@@ -75,6 +78,20 @@ int ah_output_open(struct ah_output **out, const int fd[2], const bool terminal[
 failed:
     ah_output_close(output);
     return status;
+}
+
+void ah_output_collapse_all(struct ah_output *output, bool all)
+{
+    output->collapse_all = all;
+}
+
+void ah_output_look_at_terminal(bool terminal[2], int *columns)
+{
+    struct winsize window = {0};
+    terminal[0] = isatty(STDOUT_FILENO);
+    terminal[1] = isatty(STDERR_FILENO);
+    if (!ioctl(terminal[0] ? STDOUT_FILENO : STDERR_FILENO, TIOCGWINSZ, &window))
+        *columns = window.ws_col;
 }
 
 void ah_output_close(struct ah_output *output)
@@ -150,12 +167,17 @@ static void end_open_line(struct ah_output *output, struct stream *stream)
     }
 }
 
+static bool is_bare(const struct ah_output *output, const uint64_t *ranks, int count)
+{
+    return output->collapse_all ? count == output->ranks : count == 1 && (ranks[0] & 1);
+}
+
 /* "[r0-r3,r5] " */
 static void write_prefix(const struct ah_output *output, struct stream *stream, const uint64_t *ranks, int count)
 {
     char text[1024]; /* enough for every second of the most ranks */
     size_t at = 1;
-    if (count == 1 && (ranks[0] & 1))
+    if (is_bare(output, ranks, count))
         return;
     text[0] = '[';
     for (int r = 0; r < output->ranks && at + 16 < sizeof text; r++) {
@@ -181,7 +203,7 @@ static void write_rank_prefix(const struct ah_output *output, struct stream *str
 
 static void write_line(struct ah_output *output, struct stream *stream, const struct ah_line *line)
 {
-    bool bare = line->count == 1 && (line->ranks[0] & 1);
+    bool bare = line->count == 1 && is_bare(output, line->ranks, 1);
     if (stream->terminal)
         erase_shown(output);
     end_open_line(output, stream);

@@ -19,6 +19,10 @@ struct ah_output;
 
 /* Output of `ranks` ranks to two descriptors, which are not closed; a stream with fd -1 is not used. */
 int ah_output_open(struct ah_output **out, const int fd[2], const bool terminal[2], int ranks);
+/* Lines that all ranks said shall be bare instead of rank 0's own, which then carry "[r0] ". */
+void ah_output_collapse_all(struct ah_output *output, bool all);
+/* Whether this process's own output and error are terminals, and how wide (*columns stays for none). */
+void ah_output_look_at_terminal(bool terminal[2], int *columns);
 /* Frees; what was not written is lost. */
 void ah_output_close(struct ah_output *output);
 

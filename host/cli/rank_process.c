@@ -78,6 +78,8 @@ static void become_rank(const struct ah_rank_plan *plan, const int output[2], pi
     ah_board_hand_over(plan->board);
     if (plan->script >= 0)
         fcntl(plan->script, F_SETFD, 0);
+    if (plan->channel >= 0)
+        fcntl(plan->channel, F_SETFD, 0);
     if (plan->descriptors && !getrlimit(RLIMIT_NOFILE, &limit)) {
         limit.rlim_cur = plan->descriptors;
         setrlimit(RLIMIT_NOFILE, &limit);

@@ -29,6 +29,7 @@ struct ah_rank_plan {
     char **environment;
     bool pipes;           /* its output goes to pipes, else to this process's own */
     int script;           /* a descriptor that it keeps, or -1 */
+    int channel;          /* another one */
     uint64_t descriptors; /* its soft limit, 0: as here */
 };
 

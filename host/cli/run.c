@@ -19,6 +19,7 @@
 #include "cli/host.h"
 #include "cli/inquiry.h"
 #include "cli/interrupt.h"
+#include "cli/parent.h"
 #include "cli/script.h"
 #include "comm/rank.h"
 #include "io/saver.h"
@@ -210,6 +211,7 @@ int ah_cli_run(int argc, char **argv)
         return 2;
     ah_tell_to(tell);
     AH_TRYGO(ah_board_attach(&board), failed);
+    AH_TRYGO(ah_parent_attach(), failed);
     struct ah_host_options settings = {options.jit_off, options.gc_stress, give_up};
     AH_TRYGO(ah_host_open(&host, &settings), failed);
     if (options.max_memory > 0)

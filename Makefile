@@ -54,7 +54,7 @@ ONEDNN_STUB := host/cpu/onednn_stub.c
 ONEDNN_OFF := $(if $(HAVE_ONEDNN),$(ONEDNN_STUB),$(filter-out $(ONEDNN_STUB),$(wildcard host/cpu/onednn*.c)))
 SEED_OFF := $(if $(LUAJIT_A),host/bind/lua_seed_shared.c)
 LEVEL_OFF := host/base/level_$(if $(LEVELS),native,portable).c
-SRC  := $(filter-out $(ONEDNN_OFF) $(SEED_OFF) $(LEVEL_OFF) host/image/% host/plot/%, \
+SRC  := $(filter-out $(ONEDNN_OFF) $(SEED_OFF) $(LEVEL_OFF) host/image/% host/plot/% host/store/%, \
         $(sort $(wildcard host/*.c host/*/*.c))) \
         $(if $(FAIL_ALLOC),spec/faults/fail_alloc.c)
 HOT  := $(if $(LEVELS),$(filter host/cpu/% host/data/% host/base/half.c host/comm/combine.c \
@@ -74,13 +74,16 @@ IMAGE := $(if $(IMAGE_LIBS),$(BUILD)/accelhost-image.so)
 # So are PNG files of plots drawn.
 CAIRO_LIBS := $(shell pkg-config --exists cairo 2>/dev/null && pkg-config --libs cairo)
 PLOT := $(if $(CAIRO_LIBS),$(BUILD)/accelhost-plot.so)
+# Studies of sweeps are kept in SQLite's files.
+SQLITE_LIBS := $(shell pkg-config --exists sqlite3 2>/dev/null && pkg-config --libs sqlite3)
+STORE := $(if $(SQLITE_LIBS),$(BUILD)/accelhost-sqlite.so)
 
 .PHONY: all
-all: $(BUILD)/accelhost $(IMAGE) $(PLOT) ## build ./accelhost
+all: $(BUILD)/accelhost $(IMAGE) $(PLOT) $(STORE) ## build ./accelhost
 	@ln -sf $(BUILD)/accelhost accelhost.tmp && mv -f accelhost.tmp accelhost
 
 .PHONY: plugins
-plugins: $(IMAGE) $(PLOT)
+plugins: $(IMAGE) $(PLOT) $(STORE)
 
 $(BUILD)/libluajit.a: $(LUAJIT_A)
 	@mkdir -p $(@D)
@@ -101,6 +104,10 @@ $(BUILD)/accelhost-plot.so: host/plot/plugin.c host/data/scene.h | deps-check
 	@mkdir -p $(@D)
 	$(call say,plugin $@)$(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) $(shell pkg-config --cflags cairo) \
 		-fPIC -shared -o $@ $< $(CAIRO_LIBS)
+
+$(BUILD)/accelhost-sqlite.so: host/store/plugin.c host/io/database.h | deps-check
+	@mkdir -p $(@D)
+	$(call say,plugin $@)$(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) -fPIC -shared -o $@ $< $(SQLITE_LIBS)
 
 # The hot files of one level as one object, of which nothing is seen but its functions, f as f.v3.
 define hot_rules
@@ -184,7 +191,7 @@ uninstall: ## take away what install brought to PREFIX, below DESTDIR
 deb: ## a Debian package for every x86-64, in build-portable
 	@scripts/install-deps.sh build
 	@$(MAKE) --no-print-directory $(JOBS) ARCH=portable build-portable/accelhost build-portable/plugin-headers \
-		build-portable/docs/index.html $(patsubst $(BUILD)/%,build-portable/%,$(IMAGE) $(PLOT))
+		build-portable/docs/index.html $(patsubst $(BUILD)/%,build-portable/%,$(IMAGE) $(PLOT) $(STORE))
 	@scripts/package/build-deb.sh build-portable
 
 # What is missing is installed first, in a make of its own, so that the probes above see it.

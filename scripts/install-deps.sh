@@ -11,17 +11,18 @@ fail() {
 }
 
 # One line per group and package manager. A ? marks what a build does without (oneDNN: convolutions are slower; libpng
-# and libjpeg: no image files are read; cairo: no plots as PNG).
+# and libjpeg: no image files are read; cairo: no plots as PNG; SQLite: no sweeps).
 packages() {
     case $1:$2 in
     apt:build) echo gcc libc6-dev make pkg-config libluajit-5.1-dev libopenblas-openmp-dev '?libdnnl-dev' \
-        libjansson-dev libyaml-dev zlib1g-dev '?libpng-dev' '?libjpeg-dev' '?libcairo2-dev' ;;
+        libjansson-dev libyaml-dev zlib1g-dev '?libpng-dev' '?libjpeg-dev' '?libcairo2-dev' \
+        '?libsqlite3-dev' ;;
     dnf:build) echo gcc make pkgconf-pkg-config luajit-devel openblas-devel '?onednn-devel' jansson-devel \
-        libyaml-devel zlib-devel '?libpng-devel' '?libjpeg-turbo-devel' '?cairo-devel' ;;
+        libyaml-devel zlib-devel '?libpng-devel' '?libjpeg-turbo-devel' '?cairo-devel' '?sqlite-devel' ;;
     pacman:build) echo gcc make pkgconf luajit openblas '?onednn' jansson libyaml zlib '?libpng' '?libjpeg-turbo' \
-        '?cairo' ;;
+        '?cairo' '?sqlite' ;;
     apk:build) echo build-base linux-headers pkgconf luajit-dev openblas-dev jansson-dev yaml-dev zlib-dev \
-        '?libpng-dev' '?libjpeg-turbo-dev' '?cairo-dev' ;;
+        '?libpng-dev' '?libjpeg-turbo-dev' '?cairo-dev' '?sqlite-dev' ;;
     apt:test) echo lua-busted ;;
     apt:check) echo lua-check ;;
     apt:package) echo dpkg-dev debootstrap lintian ;;

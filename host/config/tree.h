@@ -20,6 +20,7 @@ struct ah_tree_node {
     char *key;  /* in its map; NULL in a list and at the root */
     char *text; /* of AH_TREE_TEXT; numbers and booleans as they are written */
     int line;   /* from 1; 0 where the format does not tell */
+    bool quoted; /* a text between quotes, in YAML, which is no number whatever it says */
     int first, next; /* the first child, the next sibling: places in the tree, 0 for none */
 };
 

@@ -70,7 +70,10 @@ static int on_scalar(struct reader *reader, const yaml_event_t *event)
         reader->key = strdup(text);
         return reader->key ? 0 : ah_fail(AH_ENOMEM, "out of memory");
     }
-    return is_null(event) ? put(reader, event, AH_TREE_NULL, NULL) : put(reader, event, AH_TREE_TEXT, text);
+    int place = is_null(event) ? put(reader, event, AH_TREE_NULL, NULL) : put(reader, event, AH_TREE_TEXT, text);
+    AH_TRY(place);
+    reader->tree->node[place].quoted = event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
+    return place;
 }
 
 static int on_event(struct reader *reader, const yaml_event_t *event)

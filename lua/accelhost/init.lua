@@ -84,6 +84,7 @@ local lazy = {
   enumerate = {"accelhost.util.enumerate"},
   parse_args = {"accelhost.util.options", "parse"},
   json = {"accelhost.util.json"},
+  sweep = {"accelhost.sweep"},
 }
 namespace.add(lazy, "accelhost.accelerator.configuration", {
   "GradientAccumulationPlugin", "DataLoaderConfiguration", "ProjectConfiguration", "DistributedDataParallelKwargs",

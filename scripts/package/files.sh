@@ -15,6 +15,7 @@ each() { # MODE FOLDER FILE...: those of the files that are there
 each 755 bin "$build/accelhost"
 each 755 lib/accelhost "$build/accelhost-image.so"
 each 755 lib/accelhost "$build/accelhost-plot.so"
+each 755 lib/accelhost "$build/accelhost-sqlite.so"
 # What a device's plugin includes; one is made by the build.
 while read -r header; do
     source=host/$header

@@ -1,0 +1,210 @@
+--- What a sweep is to do: read from a Lua file that returns a table or from YAML, checked before the first trial.
+--
+--   return {
+--     script = "train.lua",                          -- or objective = function(trial) ... return loss end
+--     space = {lr = accelhost.sweep.log_uniform(1e-4, 1e-1), optimizer = accelhost.sweep.choice{"adamw", "sgd"}},
+--     metric = "loss", direction = "minimize",
+--     sampler = "tpe", pruner = {"median", n_warmup_steps = 2}, trials = 40,
+--   }
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
+local kinds = require "accelhost.util.kinds"
+local json = require "accelhost.util.json"
+local Space = require "accelhost.sweep.space"
+
+local fail, describe = arguments.fail, arguments.describe
+
+-- name -> what it may be, and the default
+local keys = {
+  name = {"string"},                                     -- of the study
+  objective = {"function"},                              -- called with a trial, in a process of its own
+  script = {"string"},                                   -- run for each trial, in processes of its own
+  arguments = {"list", {}},                              -- of the script, beside the parameters
+  variables = {"table", {}},                             -- of the environment of trials
+  space = {"table"},
+  metric = {"string|table", "loss"},                     -- a name, or {name =, goal =, target =}
+  direction = {"'minimize'|'maximize'"},
+  sampler = {"any", "tpe"},
+  pruner = {"any"},
+  patience = {"count"},                                  -- reports without a better value that a trial may have
+  threshold = {"table"},                                 -- {lower =, upper =}: a trial that leaves it is stopped
+  trials = {"count"},
+  parallel = {"count"},
+  num_processes = {"count", 1},
+  threads = {"count"},                                   -- of each process
+  replicates = {"count", 1},                             -- runs of each configuration, with different seeds
+  seed = {"size", 0},
+  enqueue = {"list", {}},                                -- configurations to begin with
+  timeout = {"positive"},                                -- seconds of a trial
+  retries = {"size", 0},                                 -- of a trial that failed
+  target = {"number"},                                   -- the sweep ends when a trial reaches it
+  inline = {"flag", false},                              -- objective is called in the sweep's own process
+  study = {"string"},                                    -- the folder
+}
+
+local also = {["repeat"] = "replicates", parameters = "space", num_trials = "trials", jobs = "parallel"}
+
+---@class Definition
+local Definition = class.new "Definition"
+
+local function known_names()
+  local names = arguments.sorted_keys(keys)
+  names[#names + 1] = "repeat"
+  return names
+end
+
+local function read_keys(self, given)
+  for _, name in ipairs(arguments.sorted_keys(given)) do
+    local own = type(name) == "string" and also[name] or name
+    local row = keys[own]
+    if not row then
+      fail("unknown key '%s'%s", tostring(name), arguments.did_you_mean(tostring(name), known_names()))
+    end
+    if self[own] ~= nil then fail("'%s' and '%s' say the same", own, name) end
+    local kind = kinds.get(row[1])
+    if not kind.test(given[name]) then
+      fail("%s: expected %s, got %s", name, kind.text, describe(given[name]))
+    end
+    self[own] = given[name]
+  end
+end
+
+local function read_metric(self)
+  local metric = self.metric
+  if type(metric) ~= "table" then return end
+  arguments.check_names("metric", metric, {"name", "goal", "target"})
+  self.metric = arguments.check("metric", "name", "string", metric.name)
+  if metric.goal ~= nil then
+    arguments.check("metric", "goal", "'minimize'|'maximize'", metric.goal)
+    if self.direction and self.direction ~= metric.goal then
+      fail("metric: goal is '%s', but direction '%s'", metric.goal, self.direction)
+    end
+    self.direction = metric.goal
+  end
+  if metric.target ~= nil then self.target = arguments.check("metric", "target", "number", metric.target) end
+end
+
+local function check_work(self)
+  if not self.objective == not self.script then
+    fail(self.script and "'objective' and 'script': one of them, not both"
+      or "there is neither 'script' (a file that trains) nor 'objective' (a function)")
+  end
+  for i, word in ipairs(self.arguments) do
+    if type(word) ~= "string" and type(word) ~= "number" then
+      fail("arguments: expected texts and numbers, item %d is %s", i, describe(word))
+    end
+  end
+  if self.inline and not self.objective then fail "inline: only an 'objective' can be called in the sweep's process" end
+  if self.inline and self.num_processes > 1 then fail "inline: there is one process, not num_processes" end
+  if not self.space then fail "there is no 'space'" end
+end
+
+-- Files are named from the definition's folder, or from here.
+local function find_script(self, folder)
+  if not self.script then return end
+  for _, path in ipairs {folder .. self.script, self.script} do
+    local file = self.script:sub(1, 1) ~= "/" and io.open(path) or io.open(self.script)
+    if file then
+      file:close()
+      self.script_path = self.script:sub(1, 1) == "/" and self.script or path
+      return
+    end
+  end
+  fail("script: there is no '%s'", folder .. self.script)
+end
+
+-- Patience and threshold go around the pruner.
+local function read_pruner(self)
+  local pruner = self.pruner
+  if self.patience then pruner = {"patience", patience = self.patience, pruner = pruner} end
+  if self.threshold then
+    arguments.check_names("threshold", self.threshold, {"lower", "upper"})
+    if pruner then fail "threshold: together with pruner or patience it is not taken" end
+    pruner = {"threshold", lower = self.threshold.lower, upper = self.threshold.upper}
+  end
+  self.pruner = pruner
+end
+
+local function read_queue(self)
+  local queue = {}
+  for i, values in ipairs(self.enqueue) do
+    if type(values) ~= "table" then fail("enqueue: item %d: expected a table, got %s", i, describe(values)) end
+    queue[i] = self.space:accept(("enqueue: item %d"):format(i), values)
+  end
+  self.enqueue = queue
+end
+
+--- Check what a definition says.
+---@param given table
+---@param folder? string where its file lies, with a slash at the end; default here
+function Definition:init(given, folder)
+  if type(given) ~= "table" or getmetatable(given) ~= nil then
+    fail("expected a table {script =, space =, ...}, got %s", describe(given))
+  end
+  read_keys(self, given)
+  for name, row in pairs(keys) do
+    if self[name] == nil and row[2] ~= nil then self[name] = row[2] end
+  end
+  read_metric(self)
+  self.direction = self.direction or "minimize"
+  check_work(self)
+  self.space = Space(self.space)
+  find_script(self, folder or "")
+  read_pruner(self)
+  read_queue(self)
+end
+
+-- What a pruner is as JSON takes it; one that was made by hand is known by its class.
+local function named(value)
+  if type(value) ~= "table" then return value end
+  if class.of(value) then return class.of(value)._name end
+  local result = {}
+  for key, item in pairs(value) do result[key == 1 and "name" or tostring(key)] = named(item) end
+  return result
+end
+
+--- What may not change while a study goes on.
+---@return table<string, any>
+function Definition:facts()
+  local space = {}
+  for _, row in ipairs(self.space.parameters) do space[row.name] = row end
+  return {
+    metric = self.metric, direction = self.direction, replicates = self.replicates,
+    pruner = self.pruner and named(self.pruner) or "none", work = self.script or "objective",
+    space = next(space) and space or json.array {},
+  }
+end
+
+local function range_text(row)
+  if not row then return "not there" end
+  if row.kind == "categorical" then return json.encode(row.choices) end
+  return ("%s from %.12g to %.12g%s%s"):format(row.kind, row.low, row.high, row.log and ", logarithmic" or "",
+    row.step and (", in steps of %.12g"):format(row.step) or "")
+end
+
+--- What differs between the facts of a study and a definition's; nil when nothing does.
+---@param old table of facts
+---@param new table
+---@return string?
+function Definition.difference(old, new)
+  for _, key in ipairs {"work", "metric", "direction", "replicates", "pruner"} do
+    if json.encode(old[key]) ~= json.encode(new[key]) then
+      return ("%s is %s now, and was %s"):format(key == "work" and "the script" or key, json.encode(new[key]),
+        json.encode(old[key]))
+    end
+  end
+  local names = {}
+  for _, space in ipairs {old.space, new.space} do
+    for name in pairs(space) do names[name] = true end
+  end
+  for _, name in ipairs(arguments.sorted_keys(names)) do
+    local was, is = old.space[name], new.space[name]
+    if not was or not is or json.encode(was) ~= json.encode(is) then
+      local was_text, is_text = range_text(was), range_text(is)
+      if was_text == is_text then is_text = "there under another condition" end
+      return ("parameter '%s' is %s now, and was %s"):format(name, is_text, was_text)
+    end
+  end
+end
+
+return Definition

@@ -1,0 +1,25 @@
+--- accelhost.sweep: the words of a search space, for the files that `accelhost sweep` reads.
+--
+--   local sweep = accelhost.sweep
+--   local space = {
+--     lr = sweep.log_uniform(1e-4, 1e-1),
+--     layers = sweep.int(1, 4),
+--     optimizer = {name = sweep.choice{"adamw", "sgd"}, momentum = sweep.uniform(0, 0.99, {when = {name = "sgd"}})},
+--     epochs = 5,
+--   }
+local distributions = require "accelhost.sweep.distributions"
+local namespace = require "accelhost.util.namespace"
+
+local names = {
+  "uniform", "log_uniform", "int", "int_uniform", "log_int", "quniform", "qlog_uniform", "choice", "categorical",
+}
+local sweep = {}
+for _, name in ipairs(names) do sweep[name] = distributions[name] end
+
+return namespace.new("accelhost.sweep", sweep, {}, {refused = {
+  normal = "samplers learn where good values lie from a range: sweep.uniform(mean - 2 * sd, mean + 2 * sd)",
+  log_normal = "samplers learn where good values lie from a range: sweep.log_uniform(low, high)",
+  suggest_float = "sweep.uniform(low, high), or sweep.log_uniform", suggest_int = "sweep.int(low, high)",
+  suggest_categorical = "sweep.choice{...}", loguniform = "sweep.log_uniform(low, high)",
+  randint = "sweep.int(low, high), the upper bound included",
+}})

@@ -1,0 +1,46 @@
+--- Which configuration is the best. One that was run once counts with its value; one that was run several times with the
+--- bound mean + s / sqrt(n) of its losses (s: their standard deviation), which it is likely to keep when it is run again.
+local ranking = {}
+
+local ended = {complete = true, pruned = true, failed = true}
+
+--- Will a trial run no more?
+---@param trial table
+---@return boolean
+function ranking.has_ended(trial) return ended[trial.state] == true end
+
+--- What the complete trials of a configuration have in common.
+---@param group table {leader, trials}
+---@param sign integer 1 when lower values are better, else -1
+---@return table? # {leader, trials, count, mean, spread, bound}: of values; bound is of losses. nil without a complete one
+function ranking.of_group(group, sign)
+  local sum, count = 0, 0
+  for _, trial in ipairs(group.trials) do
+    if trial.state == "complete" then sum, count = sum + trial.value, count + 1 end
+  end
+  if count == 0 then return nil end
+  local mean, squares = sum / count, 0
+  for _, trial in ipairs(group.trials) do
+    if trial.state == "complete" then squares = squares + (trial.value - mean) ^ 2 end
+  end
+  local spread = count > 1 and math.sqrt(squares / (count - 1)) or 0
+  return {leader = group.leader, trials = group.trials, count = count, mean = mean, spread = spread,
+    bound = sign * mean + spread / math.sqrt(count)}
+end
+
+--- The best of groups, all of whose trials have ended.
+---@param groups table[]
+---@param sign integer
+---@return table? # as of_group gives it
+function ranking.best(groups, sign)
+  local best
+  for _, group in ipairs(groups) do
+    local open = false
+    for _, trial in ipairs(group.trials) do open = open or not ended[trial.state] end
+    local found = not open and ranking.of_group(group, sign)
+    if found and not (best and best.bound <= found.bound) then best = found end
+  end
+  return best
+end
+
+return ranking

@@ -1,0 +1,150 @@
+--- A study's file: SQLite, written by the process that runs the sweep and by no other; anybody may read it meanwhile
+--- (sqlite3 STUDY/study.db).
+--
+-- Nothing that was told is lost when any process is killed: each event is a transaction of its own in a write-ahead log
+-- (synchronous = NORMAL; only a system that goes down may take the last moments, and leaves the file whole). `event` is
+-- the truth, in order, and never changed; `trial` says how things stand.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
+local json = require "accelhost.util.json"
+
+local fail = arguments.fail
+
+local VERSION = 1
+
+local schema = {
+  -- Facts of the study by name: version, name, created (seconds since 1970), command, metric, direction, space, ...
+  [[CREATE TABLE study (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT]],
+  -- A row for each trial. params: JSON, what the sampler chose; value: as the metric says it; configuration: the
+  -- configuration's number, shared by its replicates; seed: added to the script's own; error: its first line says why.
+  [[CREATE TABLE trial (
+    number INTEGER PRIMARY KEY,
+    state TEXT NOT NULL CHECK (state IN ('waiting', 'running', 'paused', 'pruned', 'complete', 'failed')),
+    configuration INTEGER NOT NULL, replicate INTEGER NOT NULL DEFAULT 0, attempt INTEGER NOT NULL DEFAULT 0,
+    queued INTEGER NOT NULL DEFAULT 0, bracket INTEGER, slot INTEGER,
+    params TEXT NOT NULL, value REAL, started REAL, ended REAL, error TEXT) STRICT]],
+  -- What happened, in order. kind: start, report (step, value, answer, detail: all its metrics as JSON), log (the same
+  -- without the study's metric), pause, promote, interrupt, retry (detail: the error), end (value, detail: the state).
+  [[CREATE TABLE event (
+    id INTEGER PRIMARY KEY, trial INTEGER NOT NULL REFERENCES trial (number), kind TEXT NOT NULL, time REAL NOT NULL,
+    step INTEGER, value REAL, answer TEXT, detail TEXT) STRICT]],
+  [[CREATE INDEX event_of_trial ON event (trial, step) WHERE kind = 'report']],
+  -- The learning curves.
+  [[CREATE VIEW report AS SELECT trial, step, value, time, detail AS metrics FROM event WHERE kind = 'report']],
+  -- The parameters, a row each: SELECT * FROM param WHERE name = 'lr'.
+  [[CREATE VIEW param AS SELECT trial.number AS trial, each.key AS name, each.value AS value
+    FROM trial, json_each(trial.params) AS each]],
+}
+
+---@class Store
+local Store = class.new "Store"
+
+--- Open a study's file.
+---@param path string
+---@param mode "read"|"write"|"create"
+function Store:init(path, mode)
+  self.path = path
+  self._db = C.sqlite.open(path, mode)
+  if mode ~= "read" then
+    self._db:execute "PRAGMA journal_mode = WAL"
+    self._db:execute "PRAGMA synchronous = NORMAL"
+    if mode == "create" then self:_create() end
+  end
+  local version = self:get "version"
+  if version ~= VERSION then
+    fail("'%s' was written by %s accelhost (format %s, this one reads %d)", path,
+      version and version > VERSION and "a newer" or "another", tostring(version), VERSION)
+  end
+end
+
+function Store:_create()
+  self:transaction(function()
+    if self._db:execute("SELECT count(*) AS n FROM sqlite_master")[1].n > 0 then return end
+    for _, statement in ipairs(schema) do self._db:execute(statement) end
+    self:put("version", VERSION)
+  end)
+end
+
+--- Close it.
+function Store:close() self._db:close() end
+
+--- Do several writes as one.
+---@param call fun()
+function Store:transaction(call)
+  self._db:execute "BEGIN IMMEDIATE"
+  local fine, reason = xpcall(call, debug.traceback)
+  self._db:execute(fine and "COMMIT" or "ROLLBACK")
+  if not fine then error(reason, 0) end
+end
+
+--- Keep a fact of the study.
+---@param key string
+---@param value any
+function Store:put(key, value)
+  self._db:execute("INSERT INTO study VALUES (:key, :value) ON CONFLICT DO UPDATE SET value = :value",
+    {key = key, value = json.encode(value)})
+end
+
+--- A fact of the study, nil when there is none.
+---@param key string
+---@return any
+function Store:get(key)
+  local fine, rows = pcall(self._db.execute, self._db, "SELECT value FROM study WHERE key = ?", {key})
+  if not fine then fail("'%s' is no study: %s", self.path, tostring(rows)) end
+  return rows[1] and json.decode(rows[1].value)
+end
+
+--- Add a trial.
+---@param trial table
+function Store:add(trial)
+  self._db:execute([[INSERT INTO trial (number, state, configuration, replicate, queued, bracket, params)
+    VALUES (:number, :state, :group, :replicate, :queued, :bracket, :params)]], {
+    number = trial.number, state = trial.state, group = trial.group, replicate = trial.replicate,
+    queued = trial.queued, bracket = trial.bracket,
+    params = next(trial.params) and json.encode(trial.params) or "{}",
+  })
+end
+
+--- Write how a trial stands.
+---@param trial table
+function Store:update(trial)
+  self._db:execute([[UPDATE trial SET state = :state, attempt = :attempt, slot = :slot, value = :value,
+    started = :started, ended = :ended, error = :error WHERE number = :number]], trial)
+end
+
+--- Forget a trial and what was told of it.
+---@param number integer
+function Store:remove(number)
+  self._db:execute("DELETE FROM event WHERE trial = ?", {number})
+  self._db:execute("DELETE FROM trial WHERE number = ?", {number})
+end
+
+--- Write down what happened.
+---@param trial table
+---@param kind string
+---@param time number seconds since 1970
+---@param more? table step, value, answer, detail
+function Store:event(trial, kind, time, more)
+  more = more or {}
+  self._db:execute([[INSERT INTO event (trial, kind, time, step, value, answer, detail)
+    VALUES (:trial, :kind, :time, :step, :value, :answer, :detail)]],
+    {trial = trial.number, kind = kind, time = time, step = more.step, value = more.value, answer = more.answer,
+      detail = more.detail})
+end
+
+--- All that happened, in order.
+---@return table[] events {id, trial, kind, time, step, value, answer, detail}
+function Store:events() return self._db:execute "SELECT * FROM event ORDER BY id" end
+
+--- All trials by number, without their reports.
+---@return table[] trials
+function Store:trials()
+  local rows = self._db:execute "SELECT *, configuration AS 'group' FROM trial ORDER BY number"
+  for _, row in ipairs(rows) do
+    row.params, row.reports, row.queued, row.configuration = json.decode(row.params), {}, row.queued == 1, nil
+  end
+  return rows
+end
+
+return Store

@@ -1,0 +1,353 @@
+--- A study: which trial comes next, what they report, how they end; kept in its store and made from it again.
+--
+-- Everything that samplers and pruners are told is an event of the store, and reading a study tells them the same in the
+-- same order: so a suggestion is a function of the seed and of the events before it. Nothing here starts a process.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
+local json = require "accelhost.util.json"
+local pruners = require "accelhost.sweep.pruners"
+local ranking = require "accelhost.sweep.ranking"
+local samplers = require "accelhost.sweep.samplers"
+
+local NAN = 0 / 0
+-- How often a sampler is asked anew when it suggests what has been tried.
+local ATTEMPTS = 8
+
+---@class Study
+---@field trials table[] by number + 1
+local Study = class.new "Study"
+
+--- Go on with what the store holds.
+---@param definition Definition
+---@param store Store
+function Study:init(definition, store)
+  self.definition, self.store, self.space = definition, store, definition.space
+  self.sampler = samplers.new(definition.sampler, definition.seed):setup(self.space.parameters)
+  self.pruner = pruners.new(definition.pruner or "none", definition.seed)
+    :setup {direction = definition.direction}
+  self.has_pruner = definition.pruner ~= nil
+  self.sign = definition.direction == "maximize" and -1 or 1
+  self.trials, self.groups, self.tried, self.seen = {}, {}, {}, {}
+  self.endings, self.failures = 0, {}
+  self:_read()
+end
+
+-- A value as samplers and pruners see it.
+function Study:_loss(value) return value and self.sign * value end
+
+local function last_value(trial)
+  local last = trial.reports[#trial.reports]
+  return last and last.value
+end
+
+-- What becomes of samplers and pruners when something happens, now or when it is read.
+
+function Study:_enter(trial)
+  self.trials[trial.number + 1] = trial
+  local group = self.groups[trial.group + 1]
+  if not group then
+    group = {number = trial.group, leader = trial, trials = {}}
+    self.groups[trial.group + 1] = group
+    self.tried[self.space:key(trial.params)] = true
+  end
+  group.trials[#group.trials + 1] = trial
+  self.seen[trial] = {}
+end
+
+function Study:_apply_report(trial, step, value)
+  trial.reports[#trial.reports + 1] = {step = step, value = value}
+  self.seen[trial][step] = true
+  if trial.replicate > 0 then return "continue" end
+  return self.pruner:report(trial, step, self:_loss(value))
+end
+
+-- Tell the sampler of a group when it is through.
+function Study:_observe(group)
+  local leader = group.leader
+  if #group.trials < self.definition.replicates and leader.state == "complete" then return end
+  for _, trial in ipairs(group.trials) do
+    if not ranking.has_ended(trial) then return end
+  end
+  local value = leader.value
+  if leader.state == "complete" then value = ranking.of_group(group, 1).mean end
+  group.observed = true
+  self.sampler:observe(leader, self:_loss(value))
+end
+
+function Study:_apply_end(trial, state, value)
+  trial.state, trial.value = state, value
+  if trial.replicate == 0 then self.pruner:finish(trial, self:_loss(value)) end
+  self:_observe(self.groups[trial.group + 1])
+end
+
+local function apply_promotion(self, trial)
+  local promoted = self.pruner:promote()
+  if promoted ~= trial then
+    arguments.fail("'%s': trial %d was promoted, and now it would be %s: the pruner is another one", self.store.path,
+      trial.number, promoted and promoted.number or "none")
+  end
+end
+
+-- What an event of the store did.
+local apply = {}
+
+function apply.start(self, trial)
+  if not trial.begun and trial.replicate == 0 then trial.bracket = self.pruner:assign(trial) end
+  trial.begun, trial.state = true, "running"
+end
+
+function apply.report(self, trial, event)
+  local answer = self:_apply_report(trial, event.step, event.value or NAN)
+  if event.answer ~= "continue" then trial.verdict = answer end
+end
+
+function apply.pause(_, trial) trial.state, trial.verdict = "paused", nil end
+
+apply.promote = apply_promotion
+
+function apply.interrupt(_, trial) trial.state = "waiting" end
+
+function apply.retry(_, trial)
+  trial.state, trial.attempt = "waiting", trial.attempt + 1
+end
+
+apply["end"] = function(self, trial, event)
+  self:_apply_end(trial, event.detail, event.value or event.detail ~= "failed" and NAN or nil)
+end
+
+function apply.log() end
+
+-- What the process that ran the sweep before us left behind.
+function Study:_recover()
+  for _, trial in ipairs(self.trials) do
+    if trial.state == "running" then
+      local verdict = trial.verdict
+      self:leave(trial, verdict == "stop" and "stopped" or verdict == "pause" and "paused" or "interrupted",
+        C.system.wall_time())
+    end
+  end
+end
+
+function Study:_read()
+  local rows, entered = self.store:trials(), {}
+  for _, trial in ipairs(rows) do trial.state, trial.value, trial.attempt = "waiting", nil, 0 end
+  for _, event in ipairs(self.store:events()) do
+    local trial = rows[event.trial + 1]
+    if not entered[trial] then
+      self:_enter(trial)
+      entered[trial] = true
+    end
+    apply[event.kind](self, trial, event)
+  end
+  for _, trial in ipairs(rows) do
+    if not entered[trial] then self:_enter(trial) end
+  end
+  self:_recover()
+end
+
+-- Which trial comes next.
+
+local function open_leaders(self)
+  local list = {}
+  for _, group in ipairs(self.groups) do
+    if not group.observed then list[#list + 1] = group.leader end
+  end
+  return list
+end
+
+-- A combination that was not tried, of a space that has so many; nil when there is none left, or no end of them.
+local function find_untried(self, number, running)
+  if self.space:size() == math.huge then return nil end
+  if not self._grid then
+    self._grid = samplers.new("grid", 0):setup(self.space.parameters)
+    for _, group in ipairs(self.groups) do self._grid:observe(group.leader, 0) end
+  end
+  for _ = 1, self.space:size() do
+    local params = self._grid:suggest(number, running)
+    if not params or not self.tried[self.space:key(params)] then return params end
+    self._grid:observe({number = number, state = "complete", params = params, reports = {}}, 0)
+  end
+end
+
+local function suggest(self, number, given)
+  local running, params = open_leaders(self), nil
+  for attempt = 0, ATTEMPTS - 1 do
+    local suggested = self.sampler:suggest(number, running, attempt)
+    if not suggested then
+      self.exhausted = true
+      return nil
+    end
+    params = self.space:complete(given or {}, suggested)
+    if given or not self.tried[self.space:key(params)] then return params end
+  end
+  return find_untried(self, number, running) or params
+end
+
+-- Queued configurations come first, by their place in the definition.
+local function new_params(self, number)
+  local given = self.definition.enqueue[number + 1]
+  local params = suggest(self, number, given)
+  if not params and given then params = self.space:complete(given, {}) end
+  return params, given ~= nil
+end
+
+local function first_waiting(self)
+  for number = self._first_waiting or 1, #self.trials do
+    if self.trials[number].state == "waiting" then return self.trials[number] end
+  end
+end
+
+--- How many configurations there may be; nil: as many as the sampler has.
+---@param count integer?
+function Study:set_limit(count) self.limit = count end
+
+--- The trial that is to run now: one that was interrupted, one that is promoted, or a new one; nil when there is none
+--- at the moment.
+---@param now number seconds since 1970
+---@param slot integer from 0
+---@return table? trial {number, params, attempt, replicate, reports, ...}
+function Study:next(now, slot)
+  if self.stopping then return nil end
+  local trial, kind = first_waiting(self), "start"
+  if not trial then
+    trial = self.pruner:promote()
+    if trial then kind = "promote" end
+  end
+  local is_new = false
+  if not trial then
+    local number = #self.groups
+    if self.exhausted or self.limit and number >= self.limit then return nil end
+    local params, queued = new_params(self, number)
+    if not params then return nil end
+    is_new = true
+    trial = {number = #self.trials, state = "waiting", group = number, replicate = 0, attempt = 0, queued = queued,
+      params = params, reports = {}}
+    self:_enter(trial)
+  end
+  if not trial.begun and trial.replicate == 0 then trial.bracket = self.pruner:assign(trial) end
+  trial.started, trial.slot, trial.error = trial.started or now, slot, nil
+  self.store:transaction(function()
+    if is_new then self.store:add(trial) end
+    if kind == "promote" then self.store:event(trial, "promote", now) end
+    self.store:event(trial, "start", now)
+    trial.begun, trial.state, trial.verdict = true, "running", nil
+    self.store:update(trial)
+  end)
+  return trial
+end
+
+--- A running trial reports. What it had reported before, and reports again because it goes on from an older checkpoint,
+--- is passed over.
+---@param trial table
+---@param step integer
+---@param metrics table<string, any>
+---@param now number
+---@return "continue"|"stop"|"pause" answer
+---@return boolean is_new
+function Study:report(trial, step, metrics, now)
+  local value, text = metrics[self.definition.metric], nil
+  if self.seen[trial][step] and value ~= nil then return "continue", false end
+  local fine, encoded = pcall(json.encode, metrics)
+  text = fine and encoded or nil
+  if value == nil then
+    self.store:event(trial, "log", now, {step = step, detail = text})
+    return "continue", true
+  end
+  local answer = self:_apply_report(trial, step, value)
+  if not self.has_pruner then answer = "continue" end
+  self.store:event(trial, "report", now, {step = step, value = value, answer = answer, detail = text})
+  if answer ~= "continue" then trial.verdict = answer end
+  return answer, true
+end
+
+local function add_replicates(self, leader)
+  local group = self.groups[leader.group + 1]
+  for replicate = #group.trials, self.definition.replicates - 1 do
+    local trial = {number = #self.trials, state = "waiting", group = leader.group, replicate = replicate, attempt = 0,
+      queued = leader.queued, params = leader.params, reports = {}}
+    self:_enter(trial)
+    self.store:add(trial)
+  end
+end
+
+local function finish(self, trial, state, value, now)
+  trial.ended, trial.state = now, state
+  self.store:transaction(function()
+    self.store:event(trial, "end", now, {value = value, detail = state})
+    if state == "complete" and trial.replicate == 0 then add_replicates(self, trial) end
+    self:_apply_end(trial, state, value)
+    self.store:update(trial)
+  end)
+  local target = self.definition.target
+  if target and state == "complete" and self.sign * value <= self.sign * target then
+    self.stopping = ("trial %d reached the target"):format(trial.number)
+  end
+end
+
+-- A trial that fails may have another go. The first ones that all fail alike are the definition's fault.
+local function fail_trial(self, trial, text, now)
+  trial.error = text
+  local first_line = text:match "^[^\n]*"
+  self.failures[#self.failures + 1] = first_line
+  if #self.failures == 3 and self.endings == 0 and self.failures[1] == first_line and self.failures[2] == first_line then
+    self.stopping = ("the first 3 runs failed alike: %s"):format(first_line)
+  end
+  if trial.attempt < self.definition.retries and not self.stopping then
+    trial.attempt, trial.state = trial.attempt + 1, "waiting"
+    self.store:transaction(function()
+      self.store:event(trial, "retry", now, {detail = text})
+      self.store:update(trial)
+    end)
+    return
+  end
+  finish(self, trial, "failed", nil, now)
+end
+
+--- A trial runs no more.
+---@param trial table
+---@param how "complete"|"stopped"|"paused"|"interrupted"|"failed" stopped: by the pruner; interrupted: it goes on later
+---@param now number
+---@param detail? number|string complete: its value; failed: why
+function Study:leave(trial, how, now, detail)
+  if how == "failed" then return fail_trial(self, trial, detail, now) end
+  if how == "complete" and detail ~= detail then
+    trial.error = ("its %s is NaN"):format(self.definition.metric)
+    return finish(self, trial, "failed", nil, now)
+  end
+  if how == "complete" or how == "stopped" then
+    self.endings = self.endings + 1
+    return finish(self, trial, how == "complete" and "complete" or "pruned", detail or last_value(trial), now)
+  end
+  trial.state, trial.verdict = how == "paused" and "paused" or "waiting", nil
+  self.store:transaction(function()
+    self.store:event(trial, how == "paused" and "pause" or "interrupt", now)
+    self.store:update(trial)
+  end)
+end
+
+--- The definition does not fit what it runs: forget trials that never came to anything, so that a mended one begins anew.
+---@param reason string
+function Study:refuse(reason)
+  self.stopping, self.refused = reason, true
+  for _, trial in ipairs(self.trials) do
+    if #trial.reports > 0 or ranking.has_ended(trial) then return end
+  end
+  for i = #self.trials, 1, -1 do self.store:remove(self.trials[i].number) end
+  self.trials, self.groups, self.tried = {}, {}, {}
+end
+
+--- Is there nothing left to start, and nothing that runs?
+---@return boolean
+function Study:is_over()
+  for _, trial in ipairs(self.trials) do
+    if trial.state == "running" or trial.state == "waiting" then return false end
+  end
+  return self.exhausted or self.limit ~= nil and #self.groups >= self.limit
+end
+
+--- The best configuration: of the lowest bound (accelhost.sweep.ranking).
+---@return table? {leader, trials, mean, spread, bound}
+function Study:best() return ranking.best(self.groups, self.sign) end
+
+return Study

@@ -1,7 +1,7 @@
 /* accelhost._C.yaml: YAML that is data (config/tree.h), as Lua values.
  *
- * decode(text) -> value, reals. Maps and lists are tables, null is the null of accelhost._C.json. What is not quoted is read as
- * YAML 1.2 does: 1e-4, 3, 0x10 and .inf are numbers, true and false booleans; yes, no, on and off are texts.
+ * decode(text) -> value, reals. Maps and lists are tables, null is the null of accelhost._C.json. What is not quoted is
+ * read as YAML 1.2 does: 1e-4, 3, 0x10 and .inf are numbers, true and false booleans; yes, no, on and off are texts.
  * `reals` tells of what is a whole number but was written as 1.0 or 1e3: reals[table][key] is true. */
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +62,9 @@ static void push_scalar(lua_State *L, const struct ah_tree_node *node)
 /* Note in the table at index `reals` that the item `at` of the table on top of the stack is written as a real. */
 static void note_real(lua_State *L, int reals, const struct ah_tree_node *node, int at)
 {
-    if (node->kind != AH_TREE_TEXT || node->quoted || !strpbrk(node->text, ".eE") || node->text[1] == 'x')
+    double number;
+    bool is_number = node->kind == AH_TREE_TEXT && !node->quoted && read_number(node->text, &number);
+    if (!is_number || !strpbrk(node->text, ".eE") || node->text[1] == 'x')
         return;
     lua_pushvalue(L, -1);
     lua_rawget(L, reals);

@@ -24,7 +24,7 @@ static int find_driver(const struct ah_database_driver **out)
 
 int ah_database_open(struct ah_database **out, const char *path, enum ah_database_mode mode)
 {
-    const struct ah_database_driver *driver;
+    const struct ah_database_driver *driver = NULL;
     AH_TRY(find_driver(&driver));
     AH_TRY(driver->open(out, path, mode));
     (*out)->driver = driver;

@@ -49,7 +49,7 @@ local Definition = class.new "Definition"
 
 local function known_names()
   local names = arguments.sorted_keys(keys)
-  names[#names + 1] = "repeat"
+  for _, name in ipairs(arguments.sorted_keys(also)) do names[#names + 1] = name end
   return names
 end
 
@@ -85,7 +85,7 @@ local function read_metric(self)
 end
 
 local function check_work(self)
-  if not self.objective == not self.script then
+  if (self.objective == nil) == (self.script == nil) then
     fail(self.script and "'objective' and 'script': one of them, not both"
       or "there is neither 'script' (a file that trains) nor 'objective' (a function)")
   end

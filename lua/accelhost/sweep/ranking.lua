@@ -1,5 +1,5 @@
---- Which configuration is the best. One that was run once counts with its value; one that was run several times with the
---- bound mean + s / sqrt(n) of its losses (s: their standard deviation), which it is likely to keep when it is run again.
+--- Which configuration is the best. One that was run once counts with its value; one that was run several times with
+--- the bound mean + s / sqrt(n) of its losses (s: their standard deviation), which another run is likely to keep.
 local ranking = {}
 
 local ended = {complete = true, pruned = true, failed = true}
@@ -12,7 +12,7 @@ function ranking.has_ended(trial) return ended[trial.state] == true end
 --- What the complete trials of a configuration have in common.
 ---@param group table {leader, trials}
 ---@param sign integer 1 when lower values are better, else -1
----@return table? # {leader, trials, count, mean, spread, bound}: of values; bound is of losses. nil without a complete one
+---@return table? # {leader, trials, count, mean, spread, bound}: of values, bound of losses; nil without a complete one
 function ranking.of_group(group, sign)
   local sum, count = 0, 0
   for _, trial in ipairs(group.trials) do

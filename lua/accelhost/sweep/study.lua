@@ -1,7 +1,7 @@
 --- A study: which trial comes next, what they report, how they end; kept in its store and made from it again.
 --
--- Everything that samplers and pruners are told is an event of the store, and reading a study tells them the same in the
--- same order: so a suggestion is a function of the seed and of the events before it. Nothing here starts a process.
+-- Everything that samplers and pruners are told is an event of the store, and reading a study tells them the same in
+-- the same order: a suggestion is a function of the seed and of the events before it. Nothing here starts a process.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -92,23 +92,23 @@ end
 -- What an event of the store did.
 local apply = {}
 
-function apply.start(self, trial)
+apply.start = function(self, trial)
   if not trial.begun and trial.replicate == 0 then trial.bracket = self.pruner:assign(trial) end
   trial.begun, trial.state = true, "running"
 end
 
-function apply.report(self, trial, event)
+apply.report = function(self, trial, event)
   local answer = self:_apply_report(trial, event.step, event.value or NAN)
   if event.answer ~= "continue" then trial.verdict = answer end
 end
 
-function apply.pause(_, trial) trial.state, trial.verdict = "paused", nil end
+apply.pause = function(_, trial) trial.state, trial.verdict = "paused", nil end
 
 apply.promote = apply_promotion
 
-function apply.interrupt(_, trial) trial.state = "waiting" end
+apply.interrupt = function(_, trial) trial.state = "waiting" end
 
-function apply.retry(_, trial)
+apply.retry = function(_, trial)
   trial.state, trial.attempt = "waiting", trial.attempt + 1
 end
 
@@ -116,7 +116,7 @@ apply["end"] = function(self, trial, event)
   self:_apply_end(trial, event.detail, event.value or event.detail ~= "failed" and NAN or nil)
 end
 
-function apply.log() end
+apply.log = function() end
 
 -- What the process that ran the sweep before us left behind.
 function Study:_recover()
@@ -246,10 +246,10 @@ end
 ---@return "continue"|"stop"|"pause" answer
 ---@return boolean is_new
 function Study:report(trial, step, metrics, now)
-  local value, text = metrics[self.definition.metric], nil
+  local value = metrics[self.definition.metric]
   if self.seen[trial][step] and value ~= nil then return "continue", false end
   local fine, encoded = pcall(json.encode, metrics)
-  text = fine and encoded or nil
+  local text = fine and encoded or nil
   if value == nil then
     self.store:event(trial, "log", now, {step = step, detail = text})
     return "continue", true
@@ -306,7 +306,7 @@ end
 
 --- A trial runs no more.
 ---@param trial table
----@param how "complete"|"stopped"|"paused"|"interrupted"|"failed" stopped: by the pruner; interrupted: it goes on later
+---@param how "complete"|"stopped"|"paused"|"interrupted"|"failed" stopped by the pruner; interrupted: goes on later
 ---@param now number
 ---@param detail? number|string complete: its value; failed: why
 function Study:leave(trial, how, now, detail)
@@ -326,7 +326,7 @@ function Study:leave(trial, how, now, detail)
   end)
 end
 
---- The definition does not fit what it runs: forget trials that never came to anything, so that a mended one begins anew.
+--- The definition does not fit what it runs: forget trials that came to nothing, so that a mended one begins anew.
 ---@param reason string
 function Study:refuse(reason)
   self.stopping, self.refused = reason, true

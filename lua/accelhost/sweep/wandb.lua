@@ -16,28 +16,28 @@ local methods = {grid = "grid", random = "random", bayes = "tpe"}
 -- distribution -> how its entry becomes one of ours
 local makers = {}
 
-function makers.constant(_, entry) return entry.value end
+makers.constant = function(_, entry) return entry.value end
 
-function makers.categorical(_, entry, options) return distributions.choice(entry.values, options) end
+makers.categorical = function(_, entry, options) return distributions.choice(entry.values, options) end
 
-function makers.uniform(_, entry, options) return distributions.uniform(entry.min, entry.max, options) end
+makers.uniform = function(_, entry, options) return distributions.uniform(entry.min, entry.max, options) end
 
-function makers.int_uniform(_, entry, options) return distributions.int(entry.min, entry.max, options) end
+makers.int_uniform = function(_, entry, options) return distributions.int(entry.min, entry.max, options) end
 
-function makers.q_uniform(_, entry, options)
+makers.q_uniform = function(_, entry, options)
   return distributions.quniform(entry.min, entry.max, entry.q or 1, options)
 end
 
-function makers.log_uniform_values(_, entry, options)
+makers.log_uniform_values = function(_, entry, options)
   return distributions.log_uniform(entry.min, entry.max, options)
 end
 
-function makers.q_log_uniform_values(_, entry, options)
+makers.q_log_uniform_values = function(_, entry, options)
   return distributions.qlog_uniform(entry.min, entry.max, entry.q or 1, options)
 end
 
 -- Ours, which have no other word there.
-function makers.log_int(_, entry, options) return distributions.log_int(entry.min, entry.max, options) end
+makers.log_int = function(_, entry, options) return distributions.log_int(entry.min, entry.max, options) end
 
 local refused = {
   log_uniform = "takes logarithms of the bounds there: write log_uniform_values with the bounds themselves",
@@ -130,7 +130,7 @@ function wandb.read(given, reals, note)
   for _, key in ipairs(arguments.sorted_keys(given)) do
     local value, name = given[key], renamed[key]
     if value == json.null then
-      value = nil
+      name = false
     elseif key == "command" then
       note "command: left out; trials run by this program, with 'arguments' after the script"
     elseif key == "method" then

@@ -237,8 +237,7 @@ function Study:next(now, slot)
   return trial
 end
 
---- A running trial reports. What it had reported before, and reports again because it goes on from an older checkpoint,
---- is passed over.
+--- A running trial reports. What it reports a second time, because it goes on from an older checkpoint, is passed over.
 ---@param trial table
 ---@param step integer
 ---@param metrics table<string, any>
@@ -288,10 +287,10 @@ end
 -- A trial that fails may have another go. The first ones that all fail alike are the definition's fault.
 local function fail_trial(self, trial, text, now)
   trial.error = text
-  local first_line = text:match "^[^\n]*"
-  self.failures[#self.failures + 1] = first_line
-  if #self.failures == 3 and self.endings == 0 and self.failures[1] == first_line and self.failures[2] == first_line then
-    self.stopping = ("the first 3 runs failed alike: %s"):format(first_line)
+  local reason, before = text:match "^[^\n]*", self.failures
+  before[#before + 1] = reason
+  if #before == 3 and self.endings == 0 and before[1] == reason and before[2] == reason then
+    self.stopping = ("the first 3 runs failed alike: %s"):format(reason)
   end
   if trial.attempt < self.definition.retries and not self.stopping then
     trial.attempt, trial.state = trial.attempt + 1, "waiting"

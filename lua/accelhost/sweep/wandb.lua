@@ -119,6 +119,22 @@ local function read_termination(entry)
   return {name = "asha", min_resource = least, max_resource = entry.max_iter, reduction_factor = eta}
 end
 
+local function read_key(result, given, key, note)
+  local value, name = given[key], renamed[key]
+  if key == "command" then
+    note "command: left out; trials run by this program, with 'arguments' after the script"
+  elseif key == "method" then
+    if not methods[value] then
+      fail("method: expected grid, random or bayes, got %s (other samplers: 'sampler')", describe(value))
+    end
+    if given.sampler == nil then result.sampler = methods[value] end
+  elseif key == "early_terminate" then
+    result.pruner = read_termination(value)
+  elseif name ~= false then
+    result[name or key] = value
+  end
+end
+
 --- The table of accelhost.sweep.definition for a decoded YAML file.
 ---@param given table
 ---@param reals table which numbers are written as reals (accelhost._C.yaml)
@@ -128,21 +144,7 @@ function wandb.read(given, reals, note)
   if type(given) ~= "table" or given[1] ~= nil then fail("expected keys and values, got %s", describe(given)) end
   local result = {}
   for _, key in ipairs(arguments.sorted_keys(given)) do
-    local value, name = given[key], renamed[key]
-    if value == json.null then
-      name = false
-    elseif key == "command" then
-      note "command: left out; trials run by this program, with 'arguments' after the script"
-    elseif key == "method" then
-      if not methods[value] then
-        fail("method: expected grid, random or bayes, got %s (other samplers: 'sampler')", describe(value))
-      end
-      if given.sampler == nil then result.sampler = methods[value] end
-    elseif key == "early_terminate" then
-      result.pruner = read_termination(value)
-    elseif name ~= false then
-      result[name or key] = value
-    end
+    if given[key] ~= json.null then read_key(result, given, key, note) end
   end
   if result.space ~= nil then result.space = read_parameters("", result.space, reals) end
   return result

@@ -4,6 +4,9 @@
 
 #include <math.h>
 #include <string.h>
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
 
 #include "base/half.h"
 #include "base/threads.h"
@@ -35,47 +38,79 @@ struct job {
 /* The door refuses these for floating dtypes. */
 #define NONE(a, b) (a)
 
-#define SAME(x) (x)
-#define FOLD(OP, LOAD)                                                                    \
+#define FOLD(OP)                                                                          \
     for (int64_t i = 0; i < m; i++)                                                       \
-        sum[i] = OP(sum[i], LOAD(from[i]));                                               \
+        sum[i] = OP(sum[i], given[i]);                                                    \
     break
 
-static inline float load_bf16(uint16_t bits)
+/* Blocks of halves as float32 and back; the compiler does not vectorise conversions of float16. */
+
+static const float *read_bf16(const uint16_t *from, float *block, int64_t m)
 {
-    union { uint32_t u; float f; } v = {(uint32_t)bits << 16};
-    return v.f;
+    for (int64_t i = 0; i < m; i++)
+        block[i] = ah_bf16_to_f32(from[i]);
+    return block;
 }
 
-static inline uint16_t store_bf16(float value)
+static const void *write_bf16(const float *sum, void *block, int64_t m)
 {
-    union { float f; uint32_t u; } v = {value};
-    uint32_t rounded = (v.u + 0x7fff + (v.u >> 16 & 1)) >> 16; /* to nearest even */
-    return (uint16_t)(value != value ? v.u >> 16 | 0x40 : rounded);
+    uint16_t *out = block;
+    for (int64_t i = 0; i < m; i++) {
+        union { float f; uint32_t u; } v = {sum[i]};
+        uint32_t rounded = (v.u + 0x7fff + (v.u >> 16 & 1)) >> 16; /* to nearest even */
+        out[i] = (uint16_t)(sum[i] != sum[i] ? v.u >> 16 | 0x40 : rounded);
+    }
+    return out;
 }
 
-/* T: stored, A: accumulated. */
-#define COMBINE(NAME, T, A, LOAD, STORE, ADD, TIMES, BITS_AND, BITS_OR, BITS_XOR)         \
+static const float *read_f16(const uint16_t *from, float *block, int64_t m)
+{
+    int64_t i = 0;
+#ifdef __F16C__
+    for (; i + 8 <= m; i += 8)
+        _mm256_storeu_ps(block + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(from + i))));
+#endif
+    for (; i < m; i++)
+        block[i] = ah_f16_to_f32(from[i]);
+    return block;
+}
+
+static const void *write_f16(const float *sum, void *block, int64_t m)
+{
+    uint16_t *out = block;
+    int64_t i = 0;
+#ifdef __F16C__
+    for (; i + 8 <= m; i += 8)
+        _mm_storeu_si128((void *)(out + i), _mm256_cvtps_ph(_mm256_loadu_ps(sum + i), _MM_FROUND_TO_NEAREST_INT));
+#endif
+    for (; i < m; i++)
+        out[i] = ah_f32_to_f16(sum[i]);
+    return out;
+}
+
+#define AS_IT_IS(from, block, m) (from)
+
+/* T: stored, A: accumulated; READ gives a block of A, WRITE one of T, from or in memory that they are given. */
+#define COMBINE(NAME, T, A, READ, WRITE, ADD, TIMES, BITS_AND, BITS_OR, BITS_XOR)         \
     static void combine_##NAME(const struct job *job, int64_t begin, int64_t end)         \
     {                                                                                     \
-        A sum[BLOCK];                                                                     \
-        T out[BLOCK];                                                                     \
+        A sum[BLOCK], block[BLOCK];                                                       \
+        (void)block;                                                                      \
         for (int64_t at = begin; at < end; at += BLOCK) {                                 \
             int64_t m = end - at < BLOCK ? end - at : BLOCK;                              \
-            const T *first = (const T *)job->src[0] + at;                                 \
-            for (int64_t i = 0; i < m; i++)                                               \
-                sum[i] = LOAD(first[i]);                                                  \
+            const A *given = READ((const T *)job->src[0] + at, block, m);                 \
+            memcpy(sum, given, (size_t)m * sizeof *sum);                                  \
             for (int s = 1; s < job->src_count; s++) {                                    \
-                const T *from = (const T *)job->src[s] + at;                              \
+                given = READ((const T *)job->src[s] + at, block, m);                      \
                 switch (job->op) {                                                        \
                 case AH_REDUCE_SUM:                                                       \
-                case AH_REDUCE_MEAN: FOLD(ADD, LOAD);                                     \
-                case AH_REDUCE_MAX: FOLD(MAX_OF, LOAD);                                   \
-                case AH_REDUCE_MIN: FOLD(MIN_OF, LOAD);                                   \
-                case AH_REDUCE_PRODUCT: FOLD(TIMES, LOAD);                                \
-                case AH_REDUCE_AND: FOLD(BITS_AND, LOAD);                                 \
-                case AH_REDUCE_OR: FOLD(BITS_OR, LOAD);                                   \
-                case AH_REDUCE_XOR: FOLD(BITS_XOR, LOAD);                                 \
+                case AH_REDUCE_MEAN: FOLD(ADD);                                           \
+                case AH_REDUCE_MAX: FOLD(MAX_OF);                                         \
+                case AH_REDUCE_MIN: FOLD(MIN_OF);                                         \
+                case AH_REDUCE_PRODUCT: FOLD(TIMES);                                      \
+                case AH_REDUCE_AND: FOLD(BITS_AND);                                       \
+                case AH_REDUCE_OR: FOLD(BITS_OR);                                         \
+                case AH_REDUCE_XOR: FOLD(BITS_XOR);                                       \
                 case AH_REDUCE_OPS: break;                                                \
                 }                                                                         \
             }                                                                             \
@@ -84,24 +119,19 @@ static inline uint16_t store_bf16(float value)
                 for (int64_t i = 0; i < m; i++)                                           \
                     sum[i] = job->exact ? sum[i] * factor : sum[i] / divisor;             \
             }                                                                             \
-            for (int64_t i = 0; i < m; i++)                                               \
-                out[i] = STORE(sum[i]);                                                   \
+            const T *out = WRITE(sum, block, m);                                          \
             for (int d = 0; d < job->dst_count; d++)                                      \
                 memcpy((T *)job->dst[d] + at, out, (size_t)m * sizeof(T));                \
         }                                                                                 \
     }
 
-COMBINE(f32, float, float, SAME, SAME, FLOAT_SUM, FLOAT_PRODUCT, NONE, NONE, NONE)
-COMBINE(f64, double, double, SAME, SAME, FLOAT_SUM, FLOAT_PRODUCT, NONE, NONE, NONE)
-COMBINE(i64, int64_t, int64_t, SAME, SAME, INT_SUM, INT_PRODUCT, AND, OR, XOR)
-COMBINE(i32, int32_t, int32_t, SAME, (int32_t), (int32_t)INT_SUM, (int32_t)INT_PRODUCT, AND, OR, XOR)
-COMBINE(u8, uint8_t, uint8_t, SAME, SAME, (uint8_t)INT_SUM, (uint8_t)INT_PRODUCT, AND, OR, XOR)
-#ifdef __FLT16_MAX__
-COMBINE(f16, _Float16, float, SAME, (_Float16), FLOAT_SUM, FLOAT_PRODUCT, NONE, NONE, NONE)
-#else /* clang 14 has that type only for processors that compute in it */
-COMBINE(f16, uint16_t, float, ah_f16_to_f32, ah_f32_to_f16, FLOAT_SUM, FLOAT_PRODUCT, NONE, NONE, NONE)
-#endif
-COMBINE(bf16, uint16_t, float, load_bf16, store_bf16, FLOAT_SUM, FLOAT_PRODUCT, NONE, NONE, NONE)
+COMBINE(f32, float, float, AS_IT_IS, AS_IT_IS, FLOAT_SUM, FLOAT_PRODUCT, NONE, NONE, NONE)
+COMBINE(f64, double, double, AS_IT_IS, AS_IT_IS, FLOAT_SUM, FLOAT_PRODUCT, NONE, NONE, NONE)
+COMBINE(i64, int64_t, int64_t, AS_IT_IS, AS_IT_IS, INT_SUM, INT_PRODUCT, AND, OR, XOR)
+COMBINE(i32, int32_t, int32_t, AS_IT_IS, AS_IT_IS, (int32_t)INT_SUM, (int32_t)INT_PRODUCT, AND, OR, XOR)
+COMBINE(u8, uint8_t, uint8_t, AS_IT_IS, AS_IT_IS, (uint8_t)INT_SUM, (uint8_t)INT_PRODUCT, AND, OR, XOR)
+COMBINE(f16, uint16_t, float, read_f16, write_f16, FLOAT_SUM, FLOAT_PRODUCT, NONE, NONE, NONE)
+COMBINE(bf16, uint16_t, float, read_bf16, write_bf16, FLOAT_SUM, FLOAT_PRODUCT, NONE, NONE, NONE)
 
 /* The case that training lives on: two ranks, summed in place on both. Same arithmetic as above. */
 static void pair_f32(const struct job *job, int64_t begin, int64_t end)

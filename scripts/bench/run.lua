@@ -148,6 +148,21 @@ for name, where in pairs {allreduce_4m8 = "arena", allreduce_4m8_private = "priv
       or python and "gloo of PyTorch " .. torch_version,
   }
 end
+-- The same script on both sides, in two processes.
+local function pair(name, script, arguments)
+  workloads[name] = {
+    ours = ours(script .. ".lua", arguments, 2, 1),
+    peer = options.against and run_by(options.against, script .. ".lua", arguments, 2, 1)
+      or torch(script .. ".py", arguments, 2, 1),
+    peer_name = options.against and "the other build" or python and "gloo of PyTorch " .. torch_version,
+  }
+end
+local hooks, sizes = {"none", "fp16", "bf16", "power_sgd", "batched_power_sgd"}, {1, 256, 262144}
+for _, hook in ipairs(hooks) do pair("hook_" .. hook, "hooks", hook .. " 20") end
+for _, size in ipairs(sizes) do pair("message_" .. 4 * size, "pingpong", size .. (size > 1e5 and " 500" or " 5000")) end
+if not options.against then -- PyTorch's match no sums of several buckets over gloo, or raise an assertion
+  workloads.hook_power_sgd.peer, workloads.hook_batched_power_sgd.peer = nil, nil
+end
 workloads.allreduce_4m8_bare = {
   ours = workloads.allreduce_4m8.ours,
   peer = bare and ("%s/cycle 1199882 200"):format(scratch) or nil,
@@ -179,6 +194,8 @@ for _, net in ipairs {"cnn", "wide", "gpt"} do
     row(name, name, "step_ms", "ms of processor time", true)
   end
 end
+for _, hook in ipairs(hooks) do row("hook_" .. hook, "hook_" .. hook, "step_ms", "ms", true) end
+for _, size in ipairs(sizes) do row("message_" .. 4 * size, "message_" .. 4 * size, "message_us", "us", true) end
 
 if options.rows:find "%S" then
   local wanted, kept = {}, {}

@@ -76,7 +76,7 @@ describe("An accelerator", function()
       "comm_wrapper and comm_state_option need a comm_hook")
     assert.error_matches(function()
       accelhost.DistributedDataParallelKwargs {comm_hook = "fp16", comm_state_option = {}}
-    end, "comm_state_option is for comm_hook = 'power_sgd', got 'fp16'")
+    end, "comm_state_option is for comm_hook = 'power_sgd' and 'batched_power_sgd', got 'fp16'")
     assert.error_matches(function() accelhost.InitProcessGroupKwargs {backend = "nccl"} end,
       "unknown backend 'nccl' %(known: gloo, shm%)")
   end)

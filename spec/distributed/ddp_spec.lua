@@ -31,7 +31,7 @@ describe("DistributedDataParallel", function()
     end)
   end
 
-  it("gives PyTorch's numbers in two processes: steps, uneven inputs, halves, PowerSGD", function()
+  it("gives PyTorch's numbers in two processes: steps, uneven inputs, halves, PowerSGD of either form", function()
     local result = run.host({"launch", "--num_processes", 2, "spec/distributed/cases/ddp_pytorch.lua"}, {timeout = 60})
     assert.same(run.everyone(2, "ok\n"), run.by_rank(result.stdout), result.stderr)
     assert.equal("", result.stderr)
@@ -56,6 +56,9 @@ describe("DistributedDataParallel", function()
       .. "hooks.powerSGD_hook.powerSGD_hook"
     assert.same({"float32 64", "float32 128"}, sent(power:format(2)))
     assert.same({"float32 2048"}, sent(power:format(3)))
+    local batched = power:gsub("powerSGD_hook$", "batched_powerSGD_hook")
+    assert.same({"float32 92", "float32 92"}, sent(batched:format(2))) -- 2048 elements: a square of 46
+    assert.same({"float32 2048"}, sent(batched:format(3)))
   end)
 
   it("raises a hook's error on the process where it happens", function()
@@ -128,6 +131,9 @@ describe("DistributedDataParallel of a world of one", function()
       start_powerSGD_iter = 0, use_error_feedback = false, warm_start = false,
     }.iter)
     check.raises("powerSGD_hook: state: expected a PowerSGDState", function() power.powerSGD_hook({}, {}) end)
+    check.raises("batched_powerSGD_hook: state: expected a PowerSGDState, got", function()
+      power.batched_powerSGD_hook({}, {})
+    end)
     check.raises("quantization_hooks: sums of quantized gradients", function()
       return dist.algorithms.ddp_comm_hooks.quantization_hooks
     end)

@@ -10,14 +10,19 @@ local comm = C.comm
 
 local comm_hooks = {}
 
+local function thin(hook)
+  return function(group, options)
+    options.process_group = group
+    return power_sgd.PowerSGDState(options), hook
+  end
+end
+
 -- name -> function of the processes and the state's options that gives state and hook
 local kinds = {
   fp16 = function(group) return group, default_hooks.fp16_compress_hook end,
   bf16 = function(group) return group, default_hooks.bf16_compress_hook end,
-  power_sgd = function(group, options)
-    options.process_group = group
-    return power_sgd.PowerSGDState(options), power_sgd.powerSGD_hook
-  end,
+  power_sgd = thin(power_sgd.powerSGD_hook),
+  batched_power_sgd = thin(power_sgd.batched_powerSGD_hook),
 }
 
 local wrappers = {fp16 = default_hooks.fp16_compress_wrapper, bf16 = default_hooks.bf16_compress_wrapper}

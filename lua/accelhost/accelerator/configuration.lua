@@ -105,7 +105,7 @@ local DistributedDataParallelKwargs = new("DistributedDataParallelKwargs", {"buc
 local set_parallel = setter("DistributedDataParallelKwargs", {
   {"broadcast_buffers: flag", true}, {"bucket_cap_mb: positive"}, {"find_unused_parameters: flag", false},
   {"gradient_as_bucket_view: flag", true}, {"static_graph: flag", false},
-  {"comm_hook: 'no'|'fp16'|'bf16'|'power_sgd'", "no"}, {"comm_wrapper: 'no'|'fp16'|'bf16'", "no"},
+  {"comm_hook: 'no'|'fp16'|'bf16'|'power_sgd'|'batched_power_sgd'", "no"}, {"comm_wrapper: 'no'|'fp16'|'bf16'", "no"},
   {"comm_state_option: table"},
 })
 
@@ -118,8 +118,8 @@ local set_parallel = setter("DistributedDataParallelKwargs", {
 ---@param find_unused_parameters? boolean no difference here: unused parameters are always found
 ---@param gradient_as_bucket_view? boolean no difference here: gradients always lie in the buckets
 ---@param static_graph? boolean no difference here: which parameters are used may change at any time
----@param comm_hook? string what is sent in place of the gradients: "fp16" and "bf16" halve the bytes, "power_sgd" sends
---- thin matrices (accelhost.distributed.PowerSGDState); default "no"
+---@param comm_hook? string what is sent in place of the gradients: "fp16" and "bf16" halve the bytes, "power_sgd" and
+--- "batched_power_sgd" send thin matrices (accelhost.distributed.PowerSGDState); default "no"
 ---@param comm_wrapper? string "fp16" or "bf16": what the hook sends is halved too; default "no"
 ---@param comm_state_option? table options of PowerSGDState, such as {matrix_approximation_rank = 2}
 function DistributedDataParallelKwargs:init(...)
@@ -127,8 +127,9 @@ function DistributedDataParallelKwargs:init(...)
   if self.comm_hook == "no" and (self.comm_wrapper ~= "no" or self.comm_state_option) then
     fail("DistributedDataParallelKwargs: comm_wrapper and comm_state_option need a comm_hook")
   end
-  if self.comm_state_option and self.comm_hook ~= "power_sgd" then
-    fail("DistributedDataParallelKwargs: comm_state_option is for comm_hook = 'power_sgd', got '%s'", self.comm_hook)
+  if self.comm_state_option and not self.comm_hook:find "power_sgd" then
+    fail("DistributedDataParallelKwargs: comm_state_option is for comm_hook = 'power_sgd' and 'batched_power_sgd', "
+      .. "got '%s'", self.comm_hook)
   end
 end
 

@@ -16,7 +16,9 @@ return namespace.new("distributed.algorithms", {
       "allreduce_hook", "fp16_compress_hook", "bf16_compress_hook", "fp16_compress_wrapper", "bf16_compress_wrapper",
     }),
     debugging_hooks = of(comm_hooks .. ".debugging_hooks", "default_hooks", {"noop_hook"}),
-    powerSGD_hook = of(comm_hooks .. ".powerSGD_hook", "power_sgd", {"PowerSGDState", "powerSGD_hook"}),
+    powerSGD_hook = of(comm_hooks .. ".powerSGD_hook", "power_sgd", {
+      "PowerSGDState", "powerSGD_hook", "batched_powerSGD_hook",
+    }),
   }, nil, {refused = {
     quantization_hooks = "sums of quantized gradients would need their own collectives; fp16_compress_hook halves the "
       .. "bytes",

@@ -1,5 +1,6 @@
 --- PowerSGD (Vogels and others, 2019): a gradient that is a matrix [n, m] travels as two thin ones, [n, r] and [m, r],
---- whose product is near it; what that misses is added to the next gradient.
+--- whose product is near it; what that misses is added to the next gradient. The matrices are the gradients of a
+--- bucket, or the whole bucket as one square.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -22,7 +23,7 @@ local read_state = arguments.signature("PowerSGDState", {
   {"compression_stats_logging_frequency: size", 10000}, {"batch_tensors_with_same_shape: flag", false},
 })
 
---- The state of powerSGD_hook, one for each model.
+--- The state of powerSGD_hook and batched_powerSGD_hook, one for each model.
 --
 --   dist.algorithms.ddp_comm_hooks.powerSGD_hook.PowerSGDState {start_powerSGD_iter = 10}
 ---@param process_group? ProcessGroup default: the world
@@ -82,9 +83,9 @@ local function orthogonalize(state, matrices)
 end
 
 -- Which gradients become thin, which go as they are.
-local function sort_gradients(state, bucket)
+local function sort_gradients(state, gradients)
   local matrices, plain = {}, {}
-  for _, gradient in ipairs(bucket:gradients()) do
+  for _, gradient in ipairs(gradients) do
     local n = gradient:dim() > 0 and gradient:size(0) or 1
     local m = n > 0 and gradient:numel() / n or 0
     local rank = math.min(n, m, state.matrix_approximation_rank)
@@ -99,6 +100,14 @@ local function sort_gradients(state, bucket)
     end
   end
   return matrices, plain
+end
+
+-- The bucket as one matrix.
+local function as_square(state, square, elements)
+  local side = square:size(0)
+  local rank = math.min(side, state.matrix_approximation_rank)
+  state.numel_before, state.numel_after = state.numel_before + elements, state.numel_after + 2 * side * rank
+  return {{gradient = square, matrix = square, n = side, m = side, rank = rank}}, {}
 end
 
 -- Batches [batch, n, m]: of one matrix each, or of all of one shape.
@@ -122,13 +131,12 @@ local function batches_of(state, matrices)
 end
 
 -- The thin matrices of all batches side by side in one tensor, which is summed at once.
-local function lay_out(state, bucket, batches, like)
+local function lay_out(state, index, batches, like)
   local p_size, q_size = 0, 0
   for _, batch in ipairs(batches) do
     local count = #batch.members * batch.rank
     p_size, q_size = p_size + count * batch.n, q_size + count * batch.m
   end
-  local index = bucket:index()
   local fresh = not state.warm_start or not state.ps[index]
   if fresh then state.ps[index], state.qs[index] = like:new_empty({p_size}), like:new_empty({q_size}) end
   local p_at, q_at = 0, 0
@@ -143,17 +151,17 @@ local function lay_out(state, bucket, batches, like)
   return state.ps[index], state.qs[index]
 end
 
--- What one process does with its gradients, and with what comes back.
-local function compress(state, group, bucket)
-  local buffer, index = bucket:buffer(), bucket:index()
+-- What one process does with its gradients, and with what comes back. `sort` gives what of the buffer becomes thin and
+-- what does not.
+local function compress(state, group, index, buffer, sort, ...)
   local before
   if state.use_error_feedback then
     if state.errors[index] then buffer:add_(state.errors[index]) end
     before = buffer:clone()
   end
-  local matrices, plain = sort_gradients(state, bucket)
+  local matrices, plain = sort(state, ...)
   local batches = batches_of(state, matrices)
-  local p, q = lay_out(state, bucket, batches, buffer)
+  local p, q = lay_out(state, index, batches, buffer)
   for _, batch in ipairs(batches) do
     orthogonalize(state, batch.q)
     batch.p:copy_(batch.value:matmul(batch.q))
@@ -188,6 +196,17 @@ local function compress(state, group, bucket)
   end)
 end
 
+-- The group of a hook's state, and the plain average while the state's first iterations last.
+local function begin(name, state, bucket)
+  if not class.is(state, PowerSGDState) then
+    fail("%s: state: expected a PowerSGDState, got %s", name, arguments.describe(state))
+  end
+  local group = groups.resolve(name, state.process_group)
+  local whole = state.iter < state.start_powerSGD_iter
+  count_bucket(state, bucket)
+  return group, whole and default_hooks.allreduce_hook(state.process_group, bucket) or nil
+end
+
 --- Send low-rank approximations of the gradients (PowerSGD) after the state's first iterations. Weights of models that
 --- are not trained so stay the same on all processes.
 --
@@ -197,14 +216,37 @@ end
 ---@param bucket GradBucket
 ---@return Future
 function power.powerSGD_hook(state, bucket)
-  if not class.is(state, PowerSGDState) then
-    fail("powerSGD_hook: state: expected a PowerSGDState, got %s", arguments.describe(state))
+  local group, average = begin("powerSGD_hook", state, bucket)
+  if average then return average end
+  return compress(state, group, bucket:index(), bucket:buffer(), sort_gradients, bucket:gradients())
+end
+
+--- Send a low-rank approximation of each bucket as a whole: all its gradients, one behind the other, as a square matrix
+--- that zeros fill up. Fewer and larger products than powerSGD_hook, at a lower accuracy: the rows are no gradients'.
+--- min_compression_rate has no part in it.
+--
+--   local power = dist.algorithms.ddp_comm_hooks.powerSGD_hook
+--   ddp:register_comm_hook(power.PowerSGDState {start_powerSGD_iter = 10}, power.batched_powerSGD_hook)
+---@param state PowerSGDState
+---@param bucket GradBucket
+---@return Future
+function power.batched_powerSGD_hook(state, bucket)
+  local group, average = begin("batched_powerSGD_hook", state, bucket)
+  if average then return average end
+  local gradients, rows, count, at = bucket:gradients(), {}, 0, 0
+  for i, gradient in ipairs(gradients) do
+    rows[i], count = gradient:reshape(-1), count + gradient:numel()
   end
-  local group = groups.resolve("powerSGD_hook", state.process_group)
-  local whole = state.iter < state.start_powerSGD_iter
-  count_bucket(state, bucket)
-  if whole then return default_hooks.allreduce_hook(state.process_group, bucket) end
-  return compress(state, group, bucket)
+  local side = math.ceil(math.sqrt(count))
+  rows[#rows + 1] = rows[1]:new_zeros {side * side - count}
+  local flat = C.cat(rows, 0)
+  return compress(state, group, bucket:index(), flat, as_square, flat:view(side, side), count):chain(function()
+    for _, gradient in ipairs(gradients) do
+      gradient:copy_(flat:narrow(0, at, gradient:numel()):view(gradient:shape()))
+      at = at + gradient:numel()
+    end
+    return bucket:buffer()
+  end)
 end
 
 return power

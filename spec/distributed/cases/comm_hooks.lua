@@ -45,6 +45,14 @@ checks.it("send thin matrices with PowerSGD", function()
   near({comm_hook = "power_sgd", comm_state_option = {start_powerSGD_iter = 2, matrix_approximation_rank = 8}}, 0.1)
 end)
 
+checks.it("send a bucket as one square with PowerSGD", function()
+  local options = {start_powerSGD_iter = 2, matrix_approximation_rank = 16}
+  near({comm_hook = "batched_power_sgd", comm_state_option = options}, 0.1)
+  -- Of full rank nothing is missed.
+  options = {start_powerSGD_iter = 2, matrix_approximation_rank = 64, orthogonalization_epsilon = 1e-12}
+  near({comm_hook = "batched_power_sgd", comm_state_option = options}, 1e-4)
+end)
+
 checks.it("may be wrapped", function()
   near({comm_hook = "power_sgd", comm_wrapper = "fp16"}, 1e-4)
 end)

@@ -70,6 +70,16 @@ for name, hook in pairs {
   check(name, ddp.module.bias.grad, expected[name].bias, tolerance)
 end
 
+local function check_steps(name, trained)
+  for step = 0, 5 do
+    trained:zero_grad()
+    loss_of(trained, step):backward()
+    local gradients = {}
+    for i, parameter in ipairs(trained:parameters()) do gradients[i] = parameter.grad:reshape(-1) end
+    check(name .. " step " .. step, accelhost.cat(gradients, 0), expected[name][step + 1], 1e-9)
+  end
+end
+
 for name, options in pairs {
   power_1 = {matrix_approximation_rank = 1}, power_2 = {matrix_approximation_rank = 2},
   power_2_plain = {matrix_approximation_rank = 2, use_error_feedback = false},
@@ -80,10 +90,19 @@ for name, options in pairs {
   state.ps[0], state.qs[0] = accelhost.zeros(OUT * columns, {dtype = "float64"}), sines({IN * columns}, 0.5)
   ddp = dist.DistributedDataParallel(new_model(nil, false))
   ddp:register_comm_hook(state, hooks.powerSGD_hook.powerSGD_hook)
-  for step = 0, 5 do
-    ddp:zero_grad()
-    loss_of(ddp, step):backward()
-    check(name .. " step " .. step, ddp.module.weight.grad, expected[name][step + 1], 1e-9)
-  end
+  check_steps(name, ddp)
+end
+
+for name, options in pairs {
+  batched_1 = {matrix_approximation_rank = 1},
+  batched_2_plain = {matrix_approximation_rank = 2, use_error_feedback = false},
+} do
+  options.start_powerSGD_iter = 2
+  local columns = options.matrix_approximation_rank
+  local state = hooks.powerSGD_hook.PowerSGDState(options)
+  state.ps[0], state.qs[0] = accelhost.zeros(6 * columns, {dtype = "float64"}), sines({6 * columns}, 0.5)
+  ddp = dist.DistributedDataParallel(new_model())
+  ddp:register_comm_hook(state, hooks.powerSGD_hook.batched_powerSGD_hook)
+  check_steps(name, ddp)
 end
 print "ok"

@@ -3,18 +3,13 @@ local C = require "accelhost._C"
 local columns_of = require("accelhost.util.columns").of
 local curves = require "accelhost.track.curves"
 local layout = require "accelhost.plot.layout"
+local printable = require "accelhost.util.printable"
 local series = require "accelhost.plot.series"
 local styles = require "accelhost.plot.styles"
 
 local function fail(format, ...) error(format:format(...), 0) end
 
--- A name as it may be shown: a question mark for what is no character of UTF-8, or would move a terminal's cursor.
-local function shown(text)
-  if not C.events.is_utf8(text) then text = text:gsub("[\128-\255]", "?") end
-  return (text:gsub("%c", "?"):gsub("\194[\128-\159]", "?"))
-end
-
-local function complain(text) io.stderr:write("accelhost plot: ", shown(text), "\n") end
+local function complain(text) io.stderr:write("accelhost plot: ", printable.text(text), "\n") end
 
 local function read_runs(paths)
   local runs = {}
@@ -37,16 +32,10 @@ local function shorten(runs)
     common = common or folder
     while run.name:sub(1, #common) ~= common do common = common:gsub("[^/]*/$", "") end
   end
-  for _, run in ipairs(runs) do run.short = shown(run.name:sub(#common + 1)) end
+  for _, run in ipairs(runs) do run.short = printable.text(run.name:sub(#common + 1)) end
 end
 
--- A number as short as it may be with four digits.
-local function number_text(value)
-  if not value then return "-" end
-  return (("%.4g"):format(value):gsub("e([+-])0*(%d)", function(sign, digits)
-    return "e" .. (sign == "-" and "-" or "") .. digits
-  end))
-end
+local function number_text(value) return value and printable.number(value, 4) or "-" end
 
 local function pad(text, width, right)
   local room = (" "):rep(width - columns_of(text))
@@ -111,7 +100,8 @@ local function plot(options, paths)
   shorten(runs)
   local panels = {}
   for i, key in ipairs(series.keys(runs, options.keys, options.axis)) do
-    panels[i] = {key = shown(key), curves = series.of(runs, key, options), axis = options.axis, log = options.log}
+    panels[i] = {key = printable.text(key), curves = series.of(runs, key, options),
+      axis = options.axis, log = options.log}
   end
   if not panels[1] then fail("there is nothing to draw: no run has a point") end
   show(runs, panels, options)

@@ -172,7 +172,7 @@ local function texts_width(list, style)
   return most * style.char
 end
 
-local axis_ticks = {step = ticks.linear, epoch = ticks.linear, time = ticks.time}
+local function axis_ticks(axis) return axis == "time" and ticks.time or ticks.linear end
 
 -- One plot in the rectangle at x, y.
 local function add_panel(scene, style, panel, x, y, width, height)
@@ -199,7 +199,7 @@ local function add_panel(scene, style, panel, x, y, width, height)
   area.left = x + texts_width(y_ticks, style) + style.gap + style.tick
   area.right = x + width - (style.marks and style.char + 2 * style.gap or style.char)
   local x_most = math.max(1, math.floor((area.right - area.left) / style.x_room))
-  local x_ticks = axis_ticks[panel.axis](x_low, x_high, x_most)
+  local x_ticks = axis_ticks(panel.axis)(x_low, x_high, x_most)
   local map_x = mapping(x_low, x_high, area.left + style.inset, area.right - style.inset)
   local map_y = mapping(y_low, y_high, area.bottom - style.inset_y, area.top + style.inset_y)
   add_y_axis(scene, style, area, y_ticks, map_y)

@@ -1,0 +1,171 @@
+--- What a study has come to, in numbers: the one place where all that a person sees of it is counted.
+local summary = {}
+
+--- The states of a trial, in the order in which they are told.
+summary.states = {"complete", "pruned", "running", "paused", "waiting", "failed"}
+
+local function is_finite(value) return type(value) == "number" and value - value == 0 end
+summary.is_finite = is_finite
+
+--- The last value that a trial reported, and its step; nil without one.
+---@param trial table
+---@return number?, integer?
+function summary.last_report(trial)
+  local reports = trial.reports
+  local last = reports and reports[#reports]
+  if last then return last.value, last.step end
+end
+
+--- 1 when less is better, -1 when more is.
+---@param study table
+---@return integer
+function summary.sign(study) return study.direction == "maximize" and -1 or 1 end
+
+--- The trials that ended with a finite value, the best first; of equal ones the earlier.
+---@param study table
+---@return table[]
+function summary.ranked(study)
+  local list, sign = {}, summary.sign(study)
+  for _, trial in ipairs(study.trials) do
+    if trial.state == "complete" and is_finite(trial.value) then list[#list + 1] = trial end
+  end
+  table.sort(list, function(a, b)
+    if a.value ~= b.value then return sign * a.value < sign * b.value end
+    return a.number < b.number
+  end)
+  return list
+end
+
+--- The best value so far at each trial that has one, by number: {trial, value, best}.
+---@param study table
+---@return table[]
+function summary.history(study)
+  local list, sign, best = {}, summary.sign(study), nil
+  for _, trial in ipairs(study.trials) do
+    if trial.state == "complete" and is_finite(trial.value) then
+      if not best or sign * trial.value < sign * best then best = trial.value end
+      list[#list + 1] = {trial = trial, value = trial.value, best = best}
+    end
+  end
+  return list
+end
+
+-- How long a trial has run until now.
+local function seconds_of(trial, now)
+  if not trial.started then return nil end
+  local till = trial.ended or (trial.state == "running" and now) or nil
+  return till and math.max(0, till - trial.started)
+end
+summary.seconds = seconds_of
+
+-- Trials of one configuration that differ in their seed, as one row: {params, trials, mean, spread, bound}. The bound
+-- is the mean made worse by the spread of a mean of that many; a configuration with one trial has none and ranks
+-- behind.
+local function replicates(study)
+  local groups, order, sign, repeated = {}, {}, summary.sign(study), false
+  for _, trial in ipairs(study.trials) do
+    repeated = repeated or (trial.replicate or 0) > 0
+    if trial.configuration ~= nil and trial.state == "complete" and is_finite(trial.value) then
+      local group = groups[trial.configuration]
+      if not group then
+        group = {configuration = trial.configuration, params = trial.params, trials = {}, sum = 0}
+        groups[trial.configuration], order[#order + 1] = group, group
+      end
+      group.trials[#group.trials + 1] = trial
+      group.sum = group.sum + trial.value
+    end
+  end
+  if not repeated then return {} end
+  for _, group in ipairs(order) do
+    local count, squares = #group.trials, 0
+    group.mean = group.sum / count
+    for _, trial in ipairs(group.trials) do squares = squares + (trial.value - group.mean) ^ 2 end
+    group.spread = count > 1 and math.sqrt(squares / (count - 1)) or nil
+    group.bound = group.mean + (group.spread and sign * group.spread / math.sqrt(count) or 0)
+  end
+  table.sort(order, function(a, b)
+    if (a.spread == nil) ~= (b.spread == nil) then return a.spread ~= nil end
+    if a.bound ~= b.bound then return sign * a.bound < sign * b.bound end
+    return a.trials[1].number < b.trials[1].number
+  end)
+  return order
+end
+
+--- What a look at each trial tells, quick enough to be asked again and again: {counts, total, ended, sign, best (of the
+--- trials one by one), first, last, elapsed, busy, mean_seconds}.
+---@param study table see accelhost.sweep.report
+---@param now? number seconds since 1970, for trials that run
+---@return table
+function summary.count(study, now)
+  local found = {counts = {}, total = #study.trials, busy = 0, sign = summary.sign(study)}
+  for _, state in ipairs(summary.states) do found.counts[state] = 0 end
+  local ended_seconds, ended_count = 0, 0
+  for _, trial in ipairs(study.trials) do
+    found.counts[trial.state] = (found.counts[trial.state] or 0) + 1
+    if trial.started then found.first = math.min(found.first or trial.started, trial.started) end
+    if trial.ended then found.last = math.max(found.last or trial.ended, trial.ended) end
+    local seconds = seconds_of(trial, now)
+    found.busy = found.busy + (seconds or 0)
+    if seconds and trial.ended then ended_seconds, ended_count = ended_seconds + seconds, ended_count + 1 end
+    if trial.state == "complete" and is_finite(trial.value)
+      and not (found.best and found.sign * trial.value >= found.sign * found.best.value) then
+      found.best = trial
+    end
+  end
+  local counts = found.counts
+  found.ended = counts.complete + counts.pruned + counts.failed
+  if counts.running > 0 and now then found.last = math.max(found.last or now, now) end
+  found.elapsed = found.first and found.last and math.max(0, found.last - found.first)
+  found.mean_seconds = ended_count > 0 and ended_seconds / ended_count or nil
+  return found
+end
+
+--- What `count` tells, and {ranked, groups}: the trials in order, and configurations with several seeds in theirs,
+--- whose best one then has the best trial.
+---@param study table
+---@param now? number
+---@return table
+function summary.of(study, now)
+  local found = summary.count(study, now)
+  found.ranked = summary.ranked(study)
+  found.groups = replicates(study)
+  if found.groups[1] then found.best = found.groups[1].trials[1] end
+  return found
+end
+
+--- Counts by state in words, those that are not 0: "25 complete, 2 failed".
+---@param counts table<string, integer>
+---@return string
+function summary.words(counts)
+  local parts = {}
+  for _, state in ipairs(summary.states) do
+    if counts[state] > 0 then parts[#parts + 1] = ("%d %s"):format(counts[state], state) end
+  end
+  return #parts > 0 and table.concat(parts, ", ") or "none yet"
+end
+
+--- Bounds between which values are drawn: values far on the worse side would squeeze all others into a line, so those
+--- beyond three times the distance of the quartiles are left outside, if the rest has less than half of the range.
+---@param values number[] finite
+---@param sign integer 1 when less is better
+---@return number? low
+---@return number? high
+---@return integer outside how many
+function summary.bounds(values, sign)
+  if #values == 0 then return nil, nil, 0 end
+  local sorted = {}
+  for i, value in ipairs(values) do sorted[i] = sign * value end
+  table.sort(sorted)
+  local count = #sorted
+  local low, high = sorted[1], sorted[count]
+  local quarter, three = sorted[math.ceil(count / 4)], sorted[math.ceil(count * 3 / 4)]
+  local limit, outside = three + 3 * (three - quarter), 0
+  if three > quarter and high - low > 2 * (limit - low) then
+    while sorted[count - outside] > limit do outside = outside + 1 end
+    high = sorted[count - outside]
+  end
+  if sign < 0 then low, high = -high, -low end
+  return low, high, outside
+end
+
+return summary

@@ -1,0 +1,214 @@
+--- A sweep while it runs: on a terminal a table that redraws itself in place, piped a line for each event.
+--
+--   local live = require "accelhost.sweep.report.live".new{study = study, stream = io.stdout, is_terminal = true,
+--     columns = function() return (C.terminal.size()) end}
+--   live:event("started", trial)       -- "started", "complete", "pruned", "paused", "failed", "retried", "interrupted"
+--   live:update(study, now)            -- as often as one likes: draws at most ten times a second
+--   live:print(text)                   -- lines above the table; nothing else may write to the terminal meanwhile
+--   live:finish(study, now)            -- the table goes, how it ended stays
+--
+-- The table is written in one piece, each line over its old self, and lines are cut to the width, so that nothing
+-- flickers or wraps; when the terminal was made narrower its lines are found again where the terminal has wrapped them.
+local class = require "accelhost.util.class"
+local columns = require "accelhost.util.columns"
+local grid = require "accelhost.sweep.report.grid"
+local printable = require "accelhost.util.printable"
+local ranks = require "accelhost.sweep.report.ranks"
+local show = require "accelhost.sweep.report.show"
+local summary = require "accelhost.sweep.report.summary"
+local text = require "accelhost.sweep.report.text"
+
+local Live = class.new "Live"
+
+local INTERVAL = 0.1
+
+local function value_of(option, default)
+  if type(option) == "function" then option = option() end
+  return option and option > 0 and option or default
+end
+
+function Live:init(options)
+  self.study, self.stream, self.is_terminal = options.study, options.stream or io.stdout, options.is_terminal or false
+  self._columns, self._rows = options.columns, options.rows
+  self._total, self._parallel = options.total, options.parallel
+  self._frame, self._drawn, self._ranks = {}, -math.huge, ranks.new()
+end
+
+local function width_of(self) return math.max(10, value_of(self._columns, 80)) end
+
+-- The parameters of a trial in a line: "lr=0.1 layers=3".
+local function params_text(study, params)
+  local parts = {}
+  for _, parameter in ipairs(study.space) do
+    local value = params[parameter.name]
+    if value ~= nil then parts[#parts + 1] = printable.text(parameter.name) .. "=" .. show.value(value) end
+  end
+  return table.concat(parts, " ")
+end
+
+-- Seconds until all trials have ended, if those to come take as long as those before; nil before one has ended.
+local function seconds_left(self, study, found, now)
+  local total = self._total or study.total
+  if not total or not found.mean_seconds then return nil end
+  local slots = math.max(1, self._parallel or study.parallel or 1)
+  local to_start = math.max(0, total - found.ended - found.counts.running)
+  local needed = to_start * found.mean_seconds
+  for _, trial in ipairs(study.trials) do
+    if trial.state == "running" and trial.started then
+      needed = needed + math.max(0, found.mean_seconds - (now - trial.started))
+    end
+  end
+  return needed / math.min(slots, math.max(1, to_start + found.counts.running))
+end
+
+local function head_line(self, study, found, now)
+  local total = self._total or study.total
+  local left = seconds_left(self, study, found, now)
+  return ("%s: %d%s ended (%s), %s%s"):format(printable.text(study.name), found.ended,
+    total and (" of %d"):format(total) or "", summary.words(found.counts), show.duration(found.elapsed or 0),
+    left and left > 0 and ", about " .. show.duration(math.max(1, math.floor(left + 0.5))) .. " left" or "")
+end
+
+local function best_line(study, found)
+  if not found.best then return "best: none yet" end
+  return ("best: %s %s in trial %d: %s"):format(printable.text(study.metric), show.number(found.best.value),
+    found.best.number, params_text(study, found.best.params))
+end
+
+local function running_lines(self, study, now, width, most)
+  local rows, hidden = {{"  trial", "step", printable.text(study.metric), "rank", "time", "parameters"}}, 0
+  for _, trial in ipairs(study.trials) do
+    if trial.state == "running" then
+      if #rows > most then
+        hidden = hidden + 1
+      else
+        local value, step = summary.last_report(trial)
+        local rank, of = self._ranks:of(trial)
+        rows[#rows + 1] = {
+          tostring(trial.number), show.number(step), show.number(value), rank and ("%d of %d"):format(rank, of) or "-",
+          show.duration(trial.started and now - trial.started), params_text(study, trial.params),
+        }
+      end
+    end
+  end
+  if #rows == 1 then return {} end
+  local lines = grid.lines(rows, {width = width, right = {true, true, true, true, true}, cut = true})
+  if hidden > 0 then lines[#lines + 1] = ("  and %d more"):format(hidden) end
+  return lines
+end
+
+local function frame_of(self, study, now, width)
+  local found = summary.count(study, now)
+  local height = value_of(self._rows, 24)
+  local lines = {head_line(self, study, found, now), best_line(study, found)}
+  local running = running_lines(self, study, now, width - 1, math.max(1, height - 5))
+  for _, line in ipairs(running) do lines[#lines + 1] = line end
+  while #lines > math.max(1, height - 1) do lines[#lines] = nil end
+  for i, line in ipairs(lines) do lines[i] = columns.cut(line, width - 1) end
+  return lines
+end
+
+-- Back to where the frame begins: its lines may have been wrapped since.
+local function rewind(self, width)
+  local up = 0
+  for _, line in ipairs(self._frame) do up = up + math.max(1, math.ceil(columns.of(line) / width)) end
+  return up > 0 and ("\27[%dA\r"):format(up) or ""
+end
+
+local function put(self, above, lines)
+  local width = width_of(self)
+  local parts = {rewind(self, width)}
+  if above ~= "" then parts[#parts + 1] = above:gsub("\n", "\27[K\n") end
+  for _, line in ipairs(lines) do parts[#parts + 1] = line .. "\27[K\n" end
+  parts[#parts + 1] = "\27[J"
+  self._frame = lines
+  self.stream:write(table.concat(parts))
+  self.stream:flush()
+end
+
+--- Draw how the study stands, if the last time was long enough ago; piped nothing.
+---@param study table see accelhost.sweep.report
+---@param now number seconds since 1970
+function Live:update(study, now)
+  self.study, self._now = study, now
+  self._ranks:read(study)
+  if not self.is_terminal or (now - self._drawn < INTERVAL and now >= self._drawn) then return end
+  self._drawn = now
+  put(self, "", frame_of(self, study, now, width_of(self)))
+end
+
+--- Print lines, above the table where there is one.
+---@param lines string
+function Live:print(lines)
+  local clean = {}
+  for line in (lines:gsub("\n+$", "") .. "\n"):gmatch "(.-)\r?\n" do
+    clean[#clean + 1] = printable.text(line) .. "\n"
+  end
+  if self.is_terminal then return put(self, table.concat(clean), self._frame) end
+  self.stream:write(table.concat(clean))
+  self.stream:flush()
+end
+
+local function is_best(self, trial)
+  local value, best, sign = trial.value, self._best, summary.sign(self.study)
+  if best == nil then
+    for _, other in ipairs(self.study.trials) do
+      if other ~= trial and other.state == "complete" and summary.is_finite(other.value)
+        and not (best and sign * other.value >= sign * best) then
+        best = other.value
+      end
+    end
+  end
+  local better = summary.is_finite(value) and not (best and sign * value >= sign * best)
+  self._best = better and value or best
+  return better
+end
+
+local function last_words(study, trial)
+  local value, step = summary.last_report(trial)
+  if not value then return "" end
+  return (" at step %s with %s %s"):format(show.number(step), printable.text(study.metric), show.number(value))
+end
+
+-- What a line says of an event: {words, is it told on a terminal as well?}.
+local tellers = {
+  started = function(study, trial) return "started: " .. params_text(study, trial.params), false end,
+  complete = function(study, trial, better)
+    local seconds = summary.seconds(trial)
+    return ("complete: %s %s%s%s"):format(printable.text(study.metric), show.number(trial.value),
+      seconds and " after " .. show.duration(seconds) or "", better and ", the best so far" or ""), false
+  end,
+  pruned = function(study, trial) return "pruned" .. last_words(study, trial), false end,
+  paused = function(study, trial) return "paused" .. last_words(study, trial), false end,
+  interrupted = function(study, trial) return "interrupted" .. last_words(study, trial), false end,
+  retried = function(_, trial)
+    return ("failed and is tried again: %s"):format(show.first_line(trial.error)), true
+  end,
+  failed = function(_, trial) return ("failed: %s"):format(show.first_line(trial.error)), true end,
+}
+
+--- Tell that something happened to a trial.
+---@param kind "started"|"complete"|"pruned"|"paused"|"failed"|"retried"|"interrupted"
+---@param trial table
+function Live:event(kind, trial)
+  local teller = tellers[kind]
+  if not teller then error(("live: there is no event '%s'"):format(tostring(kind)), 2) end
+  local better = kind == "complete" and is_best(self, trial)
+  local words, loud = teller(self.study, trial, better)
+  if self.is_terminal and not loud then return end
+  self:print(("trial %d %s"):format(trial.number, words))
+end
+
+--- Tell how the study ended, in the place of the table.
+---@param study table
+---@param now? number seconds since 1970
+function Live:finish(study, now)
+  local words = text.brief(study, {now = now or self._now, width = width_of(self)})
+  if self.is_terminal then
+    put(self, "", {})
+  end
+  self.stream:write(words)
+  self.stream:flush()
+end
+
+return {new = Live}

@@ -1,0 +1,60 @@
+--- HTML from Lua: whatever comes from outside goes through `text` or an attribute of `tag`, and nowhere else.
+local json = require "accelhost.util.json"
+local printable = require "accelhost.util.printable"
+
+local markup = {}
+
+local entities = {["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;", ["'"] = "&#39;"}
+
+--- A text as HTML shows it.
+---@param text any
+---@return string
+function markup.text(text)
+  return (printable.text(tostring(text)):gsub("[&<>\"']", entities))
+end
+
+--- Several lines of text, for <pre>.
+---@param text string
+---@return string
+function markup.lines(text)
+  local lines = {}
+  for line in (text:gsub("\r", "") .. "\n"):gmatch "(.-)\n" do lines[#lines + 1] = markup.text(line) end
+  return table.concat(lines, "\n")
+end
+
+local void = {meta = true, input = true, br = true}
+
+--- An element. Attributes whose value is false or nil are left out; true is one without a value.
+---@param name string
+---@param attributes? table<string, any>
+---@param ... string HTML
+---@return string
+function markup.tag(name, attributes, ...)
+  local names, parts = {}, {}
+  for key, value in pairs(attributes or {}) do
+    if value then names[#names + 1] = key end
+  end
+  table.sort(names)
+  for i, key in ipairs(names) do
+    local value = attributes[key]
+    parts[i] = value == true and " " .. key or (' %s="%s"'):format(key, markup.text(value))
+  end
+  local head = "<" .. name .. table.concat(parts) .. ">"
+  return void[name] and head or head .. table.concat({...}) .. "</" .. name .. ">"
+end
+
+--- A value as JSON that may stand in a <script> element.
+---@param value any
+---@return string
+function markup.json(value)
+  return (json.encode(value):gsub("[<>&]", {["<"] = "\\u003c", [">"] = "\\u003e", ["&"] = "\\u0026"}))
+end
+
+--- A relative or absolute path as the address of a link. A colon is no part of it, so that no path names a scheme.
+---@param path string
+---@return string
+function markup.address(path)
+  return (path:gsub("[^%w/._~-]", function(byte) return ("%%%02X"):format(byte:byte()) end))
+end
+
+return markup

@@ -1,0 +1,125 @@
+--- What the pictures of a study draw: a row for each trial with its places along the axes, and which rows are drawn
+--- where there are more than can be told apart.
+local scale = require "accelhost.sweep.report.scale"
+local summary = require "accelhost.sweep.report.summary"
+
+local view = {}
+
+local is_finite = summary.is_finite
+
+-- A common axis for the values of trials that ended; where there are none, for the last ones of the others.
+local function value_scale(rows, sign)
+  local values = {}
+  for _, row in ipairs(rows) do
+    if row.rank then values[#values + 1] = row.value end
+  end
+  local complete = #values
+  if complete == 0 then
+    for _, row in ipairs(rows) do values[#values + 1] = row.value end
+  end
+  local low, high = summary.bounds(values, sign)
+  return low and scale.of_range(low, high, false, 5)
+end
+
+-- The first slot that is free when a trial begins, for studies that do not tell slots.
+local function give_slots(rows)
+  local timed, free = {}, {}
+  for _, row in ipairs(rows) do
+    if row.trial.started and row.till then timed[#timed + 1] = row end
+  end
+  table.sort(timed, function(a, b)
+    if a.trial.started ~= b.trial.started then return a.trial.started < b.trial.started end
+    return a.trial.number < b.trial.number
+  end)
+  for _, row in ipairs(timed) do
+    local slot = row.trial.slot
+    if not slot then
+      slot = 0
+      while free[slot] and free[slot] > row.trial.started + 1e-3 do slot = slot + 1 end
+    end
+    row.slot, free[slot] = slot, row.till
+  end
+  return timed
+end
+
+local function row_of(self, trial, now)
+  local row = {trial = trial, places = {}}
+  row.value = trial.value
+  if trial.state ~= "complete" then row.value = summary.last_report(trial) end
+  if not is_finite(row.value) then row.value = nil end
+  for i, axis in ipairs(self.axes) do
+    local place = axis.place(trial.params[axis.name])
+    row.places[i] = place and scale.thousandth(place)
+  end
+  row.seconds = summary.seconds(trial, now)
+  row.till = trial.ended or (trial.state == "running" and now) or nil
+  return row
+end
+
+-- The best ones first, then evenly many of the others, so that at most `most` are drawn.
+local function thinned(rows, most)
+  if #rows <= most then return rows end
+  local picked, list, best = {}, {}, math.floor(most / 4)
+  local step = (#rows - 1) / (most - best - 1)
+  for i = 0, most - best - 1 do picked[rows[math.floor(i * step + 0.5) + 1]] = true end
+  for _, row in ipairs(rows) do
+    if row.rank and row.rank <= best then picked[row] = true end
+  end
+  for _, row in ipairs(rows) do
+    if picked[row] then list[#list + 1] = row end
+  end
+  return list
+end
+view.thinned = thinned
+
+--- The words that tell of what is left out; "" when nothing is.
+---@param drawn integer
+---@param all integer
+---@param what string
+---@return string
+function view.left_out(drawn, all, what)
+  return drawn < all and (" Drawn are %d of %d %s: the best, and evenly many of the others."):format(drawn, all, what)
+    or ""
+end
+
+--- Look at a study.
+---@param study table
+---@param now number seconds since 1970
+---@return table {study, found, axes, rows, timed, value, outside, best}
+function view.of(study, now)
+  local self = {study = study, found = summary.of(study, now), axes = {}, rows = {}, by_trial = {}, now = now}
+  for i, parameter in ipairs(study.space) do
+    local axis = scale.of(parameter, study.trials)
+    axis.name, axis.parameter, axis.index = parameter.name, parameter, i
+    self.axes[i] = axis
+  end
+  for i, trial in ipairs(study.trials) do
+    local row = row_of(self, trial, now)
+    row.index, self.rows[i], self.by_trial[trial] = i, row, row
+  end
+  local count = #self.found.ranked
+  for rank, trial in ipairs(self.found.ranked) do
+    local row = self.by_trial[trial]
+    row.rank, row.shade = rank, math.floor((rank - 1) * 5 / count)
+  end
+  self.value, self.outside = value_scale(self.rows, self.found.sign), 0
+  for _, row in ipairs(self.rows) do
+    local place = self.value and row.value and self.value.place(row.value)
+    row.y = place and scale.thousandth(place)
+    if place and (place > 1 or place < 0) then self.outside = self.outside + 1 end
+  end
+  self.timed = give_slots(self.rows)
+  self.best = self.found.best and self.by_trial[self.found.best]
+  return self
+end
+
+--- The words for what lies outside of the axis of values; "" when nothing does.
+---@param self table
+---@return string
+function view.outside_words(self)
+  if self.outside == 0 then return "" end
+  return (" %s off the axis %s at its edge."):format(self.outside == 1 and "One value" or self.outside .. " values",
+    self.outside == 1 and "lies" or "lie")
+end
+
+return view

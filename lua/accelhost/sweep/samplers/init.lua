@@ -7,4 +7,5 @@ local choose = require "accelhost.sweep.choose"
 return choose.new("sampler", "accelhost.sweep.samplers.sampler", {
   random = "accelhost.sweep.samplers.random",
   grid = "accelhost.sweep.samplers.grid",
+  tpe = "accelhost.sweep.samplers.tpe",
 })

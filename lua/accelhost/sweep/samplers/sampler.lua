@@ -30,7 +30,8 @@ function Sampler:observe(trial, loss) end
 
 --- The parameters of a trial.
 ---@param number integer of the trial, from 0
----@param running? table[] all trials that were given parameters and have not ended: running, paused and waiting ones
+---@param running? table[] all trials that were given parameters and have not ended: running, paused and waiting ones;
+--- a paused one has `loss`, what it reported last
 ---@param attempt? integer asks again, for other parameters, when those of the attempts before were known; default 0
 ---@return table<string, any>? # by name, those that are there; nil when the space is exhausted
 function Sampler:suggest(number, running, attempt)

@@ -1,0 +1,189 @@
+--- What a sampler has been told: the places of every trial's parameters, by parameter, and an order of the trials from
+--- the best to the worst. Trials are kept by their numbers, so that the order in which they ended does not matter.
+--
+-- Complete trials come first, by loss, then pruned ones: those that came farther are better, then those with the lower
+-- loss. A trial that runs has no loss and is never good.
+local Sampler = require "accelhost.sweep.samplers.sampler"
+local class = require "accelhost.util.class"
+local domain = require "accelhost.sweep.samplers.domain"
+
+local ceil, floor, min = math.ceil, math.floor, math.min
+local nan = 0 / 0
+
+local History = class.new "History"
+
+--- Empty.
+---@param space table from domain.read
+function History:init(space)
+  self.space, self.count, self.ended = space, 0, 0
+  -- By trial, in the order in which they came.
+  self.numbers, self.losses, self.steps, self.columns = {}, {}, {}, {}
+  -- Trials by number; by parameter those that are sorted by place, and how many of all trials those were made of.
+  self.by_number, self.sorted = {}, {}
+  for _, parameter in ipairs(space.parameters) do
+    self.columns[parameter.name], self.sorted[parameter.name] = {}, {upto = 0}
+  end
+end
+
+local function place_in(list, count, is_after)
+  local low, high = 1, count + 1
+  while low < high do
+    local middle = floor((low + high) / 2)
+    if is_after(list[middle]) then high = middle else low = middle + 1 end
+  end
+  return low
+end
+
+local function set_trial(self, id, trial, loss, step)
+  self.numbers[id], self.losses[id], self.steps[id] = trial.number, loss or false, step
+  for _, parameter in ipairs(self.space.parameters) do
+    local value = trial.params[parameter.name]
+    local place = value ~= nil and (parameter.choices and domain.index_of(parameter, value)
+      or not parameter.choices and domain.place_of(parameter, value))
+    self.columns[parameter.name][id] = place or nan
+  end
+  local numbers = self.numbers
+  local at = place_in(self.by_number, id - 1, function(other) return numbers[other] > trial.number end)
+  table.insert(self.by_number, at, id)
+end
+
+--- Add a trial that has ended with a loss.
+---@param trial table
+---@param loss number
+function History:add(trial, loss)
+  self.count, self.ended = self.count + 1, self.ended + 1
+  set_trial(self, self.count, trial, Sampler.comparable(loss), trial.state == "pruned" and Sampler.last_step(trial))
+end
+
+--- Run fn while trials that have not ended count too. A paused one counts as a pruned one by the `loss` that it
+--- reported last.
+---@param running? table[]
+---@param fn fun(): any
+---@return any # what fn returns
+function History:with(running, fn)
+  local count, ended = self.count, self.ended
+  for _, trial in ipairs(running or {}) do
+    local loss = trial.state == "paused" and trial.loss
+    self.count = self.count + 1
+    set_trial(self, self.count, trial, loss and Sampler.comparable(loss), loss and Sampler.last_step(trial))
+    if loss then self.ended = self.ended + 1 end
+  end
+  local fine, result = pcall(fn)
+  for i = #self.by_number, 1, -1 do
+    if self.by_number[i] > count then table.remove(self.by_number, i) end
+  end
+  self.count, self.ended = count, ended
+  if not fine then error(result, 0) end
+  return result
+end
+
+-- Is trial a better than b? Both have losses.
+local function is_better(self, a, b)
+  local step_a, step_b = self.steps[a], self.steps[b]
+  if (step_a == false) ~= (step_b == false) then return step_a == false end
+  if step_a and step_a ~= step_b then return step_a > step_b end
+  if self.losses[a] ~= self.losses[b] then return self.losses[a] < self.losses[b] end
+  return self.numbers[a] < self.numbers[b]
+end
+
+--- The best tenth of the trials that have ended, at most `most` of them.
+---@param most integer
+---@return table<integer, boolean> # trial -> true
+function History:best(most)
+  local wanted, list = min(ceil(0.1 * self.ended), most), {}
+  for id = 1, self.count do
+    if self.losses[id] and wanted > 0 and (#list < wanted or is_better(self, id, list[#list])) then
+      table.insert(list, place_in(list, #list, function(other) return is_better(self, id, other) end), id)
+      list[wanted + 1] = nil
+    end
+  end
+  local best = {}
+  for _, id in ipairs(list) do best[id] = true end
+  return best
+end
+
+-- Trials by their place in a column. Those that came since the last time are sorted and merged, since sorting all would
+-- take most of the time of a suggestion.
+local function sorted_by(self, name)
+  local column, sorted = self.columns[name], self.sorted[name]
+  local function before(a, b)
+    if column[a] ~= column[b] then return column[a] < column[b] end
+    return a < b
+  end
+  local fresh, merged = {}, {upto = sorted.upto}
+  for id = sorted.upto + 1, self.count do
+    if column[id] == column[id] then fresh[#fresh + 1] = id end
+  end
+  if #fresh == 0 then return sorted end
+  table.sort(fresh, before)
+  local i, k = 1, 1
+  for at = 1, #sorted + #fresh do
+    if k > #fresh or sorted[i] and before(sorted[i], fresh[k]) then
+      merged[at], i = sorted[i], i + 1
+    else
+      merged[at], k = fresh[k], k + 1
+    end
+  end
+  return merged
+end
+
+--- Sort what has come for good; to be called while only trials that have ended count.
+function History:settle()
+  for _, parameter in ipairs(self.space.parameters) do
+    if not parameter.choices and self.sorted[parameter.name].upto < self.count then
+      self.sorted[parameter.name] = sorted_by(self, parameter.name)
+      self.sorted[parameter.name].upto = self.count
+    end
+  end
+end
+
+-- The kernels of a part by place: a small part is sorted, a large one picked from all trials.
+local function order_of(self, name, places, kernel_of, n)
+  local order, count = {}, 0
+  if n < 100 then
+    for k = 1, n do order[k] = k end
+    table.sort(order, function(a, b) return places[a] < places[b] or places[a] == places[b] and a < b end)
+    return order
+  end
+  local sorted = sorted_by(self, name)
+  for i = 1, #sorted do
+    local k = kernel_of[sorted[i]]
+    if k then
+      count = count + 1
+      order[count] = k
+    end
+  end
+  return order
+end
+
+--- The trials that have all of some parameters and are among the best, or are not, by number: what a Parzen estimator
+--- is made of.
+---@param parameters table[]
+---@param best table<integer, boolean>
+---@param wanted boolean the best ones?
+---@return (number[])[] places for each parameter
+---@return (integer[])[] orders for each number
+---@return integer n
+function History:part(parameters, best, wanted)
+  local places, orders, kernel_of, n = {}, {}, {}, 0
+  for i in ipairs(parameters) do places[i] = {} end
+  for _, id in ipairs(self.by_number) do
+    local whole = (best[id] or false) == wanted
+    for i = 1, whole and #parameters or 0 do
+      local place = self.columns[parameters[i].name][id]
+      whole = whole and place == place
+      places[i][n + 1] = place
+    end
+    if whole then
+      n = n + 1
+      kernel_of[id] = n
+    end
+  end
+  for i, parameter in ipairs(parameters) do
+    places[i][n + 1] = nil
+    if not parameter.choices then orders[i] = order_of(self, parameter.name, places[i], kernel_of, n) end
+  end
+  return places, orders, n
+end
+
+return History

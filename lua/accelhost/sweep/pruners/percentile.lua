@@ -43,8 +43,10 @@ local function percentile_of(list, percentile)
   return first + (second - first) * (place - below)
 end
 
-function PercentilePruner:report(trial, step, loss)
-  local course = self.course:add(trial.number, step, loss)
+function PercentilePruner:record(trial, step, loss) self.course:add(trial.number, step, loss) end
+
+function PercentilePruner:judge(trial, step, loss)
+  local course = self.course.trials[trial.number]
   if self.complete < math.max(1, self.n_startup_trials) then return "continue" end
   if not Course.is_due(course, step, self.n_warmup_steps, self.interval_steps) then return "continue" end
   local best = Course.best(course)

@@ -31,7 +31,23 @@ function Pruner:assign(trial) return nil end
 ---@param step number
 ---@param loss number
 ---@return string # "continue", "stop" or "pause"; a paused trial goes on when promote gives it back
-function Pruner:report(trial, step, loss) return "continue" end
+function Pruner:report(trial, step, loss)
+  self:record(trial, step, loss)
+  return self:judge(trial, step, loss)
+end
+
+--- The part of report that remembers.
+---@param trial table
+---@param step number
+---@param loss number
+function Pruner:record(trial, step, loss) end
+
+--- The part of report that decides. Another pruner that wraps this one may record without asking it.
+---@param trial table
+---@param step number
+---@param loss number
+---@return string
+function Pruner:judge(trial, step, loss) return "continue" end
 
 --- Tell it that a trial has ended.
 ---@param trial table {number, state = "complete" | "pruned" | "failed"}

@@ -18,6 +18,7 @@ static int help(int argc, char **argv);
 
 static const struct ah_command commands[] = {
     {"run", "run a Lua script in this process (the default)", ah_cli_run},
+    {"repl", "take Lua line by line: a prompt", ah_cli_repl},
     {"launch", "run a Lua script in several processes", ah_cli_launch},
     {"config", "make or show the file of settings that launch reads", ah_cli_config},
     {"data", "download a data set", ah_cli_data},
@@ -40,7 +41,8 @@ static int help(int argc, char **argv)
 static void print_help(void)
 {
     puts("accelhost: train in Lua, in one process or many\n\n"
-         "usage: accelhost script.lua [arguments]\n"
+         "usage: accelhost                          a prompt\n"
+         "       accelhost [-i] script.lua [arguments]\n"
          "       accelhost -e CODE\n"
          "       accelhost COMMAND [options]\n\n"
          "commands:");
@@ -110,11 +112,15 @@ static bool is_no_command(const char *word)
 
 static int dispatch(int argc, char **argv)
 {
+    if (argc < 2 && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO))
+        return ah_cli_repl(0, argv + 1);
     if (argc < 2) {
         print_help();
         return 2;
     }
     const char *word = argv[1];
+    if (!strcmp(word, "-i"))
+        return ah_cli_repl(argc - 1, argv + 1);
     if (!strcmp(word, "--version") || !strcmp(word, "-v")) {
         puts("accelhost " AH_VERSION);
         return 0;

@@ -213,6 +213,23 @@ void ah_explain(lua_State *L)
     lua_settop(L, top);
 }
 
+static lua_CFunction outermost;
+
+void ah_traceback_end_at(lua_CFunction function)
+{
+    outermost = function;
+}
+
+static bool is_outermost(lua_State *L, lua_Debug *frame)
+{
+    if (!outermost || strcmp(frame->what, "C"))
+        return false;
+    lua_getinfo(L, "f", frame);
+    bool is = lua_tocfunction(L, -1) == outermost;
+    lua_pop(L, 1);
+    return is;
+}
+
 int ah_traceback(lua_State *L)
 {
     lua_settop(L, 1);
@@ -232,6 +249,8 @@ int ah_traceback(lua_State *L)
             break;
         }
         lua_getinfo(L, "Sln", &frame);
+        if (is_outermost(L, &frame))
+            break;
         if (frame.currentline <= 0)
             continue; /* a C function says nothing to a script author */
         if (ah_is_library_chunk(frame.source)) {

@@ -19,6 +19,9 @@ void ah_library_open(lua_State *L);
  * '.' and a traceback of script frames (the library's folded). */
 int ah_traceback(lua_State *L);
 
+/* Tracebacks end at this function: who called it is no part of the script. */
+void ah_traceback_end_at(lua_CFunction function);
+
 /* Put what to do about it behind the message on top of the stack, where that is known: lua/accelhost/util/hints. */
 void ah_explain(lua_State *L);
 

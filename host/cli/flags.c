@@ -95,7 +95,7 @@ static bool takes_value(const struct ah_flag *flag)
 /* Words behind which a script's own follow. */
 static bool is_script(const char *word)
 {
-    return !strcmp(word, "-e") || !strcmp(word, "-m") || !strcmp(word, "--module");
+    return !strcmp(word, "-e") || !strcmp(word, "-m") || !strcmp(word, "--module") || !strcmp(word, "-i");
 }
 
 int ah_flags_read(const char *command, const struct ah_flag *flags, int count, void (*help)(void), int argc,

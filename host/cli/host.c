@@ -38,6 +38,11 @@ static int keep_error(lua_State *L)
     return AH_ELUA;
 }
 
+int ah_host_keep_error(struct ah_host *host)
+{
+    return keep_error(host->lua);
+}
+
 const char *ah_host_error(struct ah_host *host)
 {
     lua_pushlightuserdata(host->lua, (void *)(uintptr_t)&error_key);

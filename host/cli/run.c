@@ -1,6 +1,5 @@
 /* accelhost [run] script.lua args...: one rank, or a whole run in one process. Opens a host (cli/host.h), runs the
- * script in it and ends the process; what must stay true is that each way out passes `finish`, so that what could not
- * be written is never lost in silence. */
+ * script in it and ends the process (cli/ending.h). */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,12 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <lauxlib.h>
-#include <lua.h>
-
 #include "base/status.h"
 #include "base/tell.h"
 #include "cli/command.h"
+#include "cli/ending.h"
 #include "cli/flags.h"
 #include "cli/host.h"
 #include "cli/inquiry.h"
@@ -22,8 +19,6 @@
 #include "cli/parent.h"
 #include "cli/script.h"
 #include "comm/rank.h"
-#include "io/saver.h"
-#include "tensor/device.h"
 
 struct run_options {
     bool jit_off, gc_stress;
@@ -51,79 +46,6 @@ static void print_help(void)
          "A script named - is read from stdin; -m runs the file that require would load for the name.\n\noptions:");
     ah_flags_print(flags, FLAGS);
     puts("\nexit codes: 0 ok, 1 script error, 2 usage");
-}
-
-/* With ACCELHOST_CLOSE the state is closed at the end, whichever way the script leaves. The end of the process frees
- * the same; a search for leaks wants to see it done. */
-static bool closes(void)
-{
-    return getenv("ACCELHOST_CLOSE") != NULL;
-}
-
-/* Whether everything that was written has reached the system: a full disk shows at the flush, a remote one at close. */
-static bool is_written(void)
-{
-    bool written = fflush(NULL) == 0 && !ferror(stdout) && !ferror(stderr);
-    int fd = dup(STDOUT_FILENO);
-    return (fd < 0 || close(fd) == 0) && written;
-}
-
-static int fail(struct ah_host *host, const char *text);
-
-static int finish(struct ah_host *host, int code)
-{
-    /* What is still being saved is part of the run. */
-    if (ah_saver_finish_all(code == 0) < 0 && code == 0)
-        return fail(host, ah_error_text());
-    if (!is_written() && code == 0) {
-        fputs("accelhost: could not write all that the script printed\n", stderr);
-        code = 1;
-    }
-    if (!ah_board_report_end() && code == 0)
-        code = 1;
-    if (closes()) {
-        ah_inquiry_end();
-        ah_host_close(host);
-        ah_device_close_all();
-        exit(code);
-    }
-    _exit(code);
-}
-
-static int fail(struct ah_host *host, const char *text)
-{
-    fflush(stdout);
-    if (!ah_board_report_failure(text, false))
-        fprintf(stderr, "%s\n", text);
-    return finish(host, 1);
-}
-
-/* The state cannot be closed any more. */
-static void give_up(const char *text)
-{
-    fail(&(struct ah_host){NULL}, text);
-}
-
-static void tell(const char *line)
-{
-    fflush(stdout);
-    fprintf(stderr, "accelhost: %s\n", line);
-}
-
-/* os.exit([code]): true and nil mean 0, false 1. Upvalue: the host. */
-static int os_exit(lua_State *L)
-{
-    int code = lua_isboolean(L, 1) ? !lua_toboolean(L, 1) : luaL_optint(L, 1, 0);
-    return finish(lua_touserdata(L, lua_upvalueindex(1)), code);
-}
-
-static int replace_os_exit(lua_State *L)
-{
-    lua_getglobal(L, "os");
-    lua_pushvalue(L, 1);
-    lua_pushcclosure(L, os_exit, 1);
-    lua_setfield(L, -2, "exit");
-    return 0;
 }
 
 /* Limit what this process may take for itself beyond what the program has already: its heaps, not what ranks share. */
@@ -209,15 +131,15 @@ int ah_cli_run(int argc, char **argv)
     argv += first;
     if (options.script_fd < 0 && ah_script_check("run", argc, argv))
         return 2;
-    ah_tell_to(tell);
+    ah_tell_to(ah_ending_tell);
     AH_TRYGO(ah_board_attach(&board), failed);
     AH_TRYGO(ah_parent_attach(), failed);
-    struct ah_host_options settings = {options.jit_off, options.gc_stress, give_up};
+    struct ah_host_options settings = {options.jit_off, options.gc_stress, ah_ending_give_up};
     AH_TRYGO(ah_host_open(&host, &settings), failed);
     if (options.max_memory > 0)
         AH_TRYGO(limit_memory(options.max_memory), failed);
-    if (lua_cpcall(host.lua, replace_os_exit, &host))
-        return fail(&host, lua_tostring(host.lua, -1));
+    if (ah_ending_take_exit(&host) < 0)
+        return ah_ending_fail(&host, ah_host_error(&host));
     if (!board) {
         ah_board_show_alone();
         ah_interrupt_watch(host.lua);
@@ -225,16 +147,16 @@ int ah_cli_run(int argc, char **argv)
     ah_inquiry_watch(host.lua);
     if (options.script_fd < 0 && ah_script_is_module(argv[0])) {
         if (ah_host_find_module(&host, argv[1], module, sizeof module) < 0)
-            return finish(&host, ah_usage("run", "%s", ah_error_text()));
+            return ah_ending_finish(&host, ah_usage("run", "%s", ah_error_text()));
         *++argv = module;
         argc--;
     }
     status = run(&host, &options, argc, argv);
     if (status == AH_ELUA)
-        return fail(&host, ah_host_error(&host));
+        return ah_ending_fail(&host, ah_host_error(&host));
     if (status < 0)
-        return fail(&host, ah_error_text());
-    return finish(&host, 0);
+        return ah_ending_fail(&host, ah_error_text());
+    return ah_ending_finish(&host, 0);
 failed:
     fprintf(stderr, "accelhost: %s\n", ah_error_text());
     return 1;

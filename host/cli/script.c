@@ -19,6 +19,8 @@ int ah_script_check(const char *command, int argc, char **argv)
     struct stat info;
     if (argc < 1)
         return ah_usage(command, "expected a script, got nothing: accelhost %s [options] script.lua", command);
+    if (!strcmp(argv[0], "-i"))
+        return ah_usage(command, "-i is for a prompt after a script: accelhost -i script.lua");
     bool module = ah_script_is_module(argv[0]), code = !strcmp(argv[0], "-e") || module;
     if (code && argc < 2)
         return ah_usage(command, module ? "%s expects the name of a module" : "%s expects code", argv[0]);

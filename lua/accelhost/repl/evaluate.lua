@@ -1,0 +1,231 @@
+--- Running what was typed at a prompt, a chunk at a time.
+--
+--   local e = require("accelhost.repl.evaluate").new{write = io.write}
+--   e:run "local x = 1"
+--   e:run "x + 1"                              -- writes 2
+--
+-- An expression shows its values, but not behind a last ';'. Locals live on (repl/locals.lua). An error is shown and
+-- leaves gradient mode, autocast and default device as they were before the chunk.
+local C = require "accelhost._C"
+local class = require "accelhost.util.class"
+local locals = require "accelhost.repl.locals"
+local lexer = require "accelhost.repl.lexer"
+local names = require "accelhost.repl.names"
+local screen = require "accelhost.util.screen"
+local show = require "accelhost.repl.show"
+
+---@class Evaluate
+---@field number integer of the next chunk
+---@field living table<string, table> its locals (repl/locals.lua)
+---@field environment table the globals that chunks see
+local Evaluate = class.new "Evaluate"
+
+local SLOW = 1 -- seconds from which on the time is told
+
+-- The last three results that were shown: _, __ and ___.
+local kept = {_ = 1, __ = 2, ___ = 3}
+
+-- Globals are the program's; what nobody has made is looked for among the results and the names at hand.
+local function environment_of(self)
+  return setmetatable({}, {
+    __index = function(_, name)
+      local value = rawget(_G, name)
+      if value ~= nil then return value end
+      if kept[name] then return self._results[kept[name]] end
+      return names.find(name)
+    end,
+    __newindex = _G,
+  })
+end
+
+--- Options: write(text) takes what is shown; columns() gives the terminal's width; color says whether to color.
+---@param options {write: (fun(text: string)), columns: (fun(): integer)?, color: boolean?}
+function Evaluate:init(options)
+  self.write, self.columns, self.color = options.write, options.columns or function() return 80 end, options.color
+  self.number, self.living, self._results = 1, {}, {}
+  self.environment = environment_of(self)
+end
+
+-- "= x" is "x", as in Lua's own prompt.
+local function without_sign(text)
+  return (text:gsub("^%s*=", "", 1))
+end
+
+local function first_word(text)
+  for kind, word in lexer.words(text) do
+    if kind ~= "comment" then return word, kind end
+  end
+end
+
+-- Can LuaJIT read the text: "value" as expressions, "block" as statements; else nil and both messages.
+local function read(text, source)
+  local chunk, first = loadstring("return " .. text, source)
+  local word = first_word(text)
+  if chunk and word and word ~= ";" then return "value" end
+  local block, second = loadstring(text, source)
+  if block then return "block" end
+  return nil, first, second
+end
+
+local function is_open(message)
+  return message ~= nil and message:find "near '<eof>'$" ~= nil
+end
+
+--- Can the text be run, or refused, as it is? False when more has to come: a block, a bracket, a text is not closed.
+---@param text string
+---@return boolean
+function Evaluate:is_complete(text)
+  if text:find "^%s*[%?%$%%]" then return true end
+  local found, first, second = read(without_sign(text) .. "\n", "=text")
+  return found ~= nil or not (is_open(first) or is_open(second))
+end
+
+-- A line that is no Lua at all is refused as the expression that it was meant to be, unless it begins as a statement.
+local function refusal(text, first, second)
+  local _, kind = first_word(text)
+  if kind == "keyword" and not text:find "^%s*function%s*%(" and not text:find "^%s*not" then return second end
+  return second:find "'=' expected near" and first or second
+end
+
+local function color(self, code, text)
+  return self.color and ("\27[%sm%s\27[0m"):format(code, text) or text
+end
+
+--- Show an error's text.
+---@param text string
+function Evaluate:complain(text)
+  local first, rest = text:match "^([^\n]*)(.*)$"
+  self.write(color(self, "31", first) .. rest .. "\n")
+end
+
+-- What an error must not leave changed.
+local function remember()
+  local grad, device = C.autograd.is_grad_enabled(), C.device.get_default_device()
+  local enabled, dtype, cache = C.autocast.state()
+  return function()
+    C.autograd.set_grad_enabled(grad)
+    C.device.set_default_device(device)
+    C.autocast.set(enabled, dtype, cache)
+    screen.leave()
+  end
+end
+
+-- The chunk's own frame is its main one; a chunk that failed by itself needs no traceback.
+local function own_part(text)
+  text = text:gsub("(\n  [^\n]*:%d+: in )function$", "%1main chunk")
+  local message, place = text:match "^(.-)\n  ([^\n]*): in main chunk$"
+  if message and not message:find "\n  [^\n]*: in " and message:sub(1, #place) == place then
+    return (message:gsub("\n  %(%d+ library frames?%)$", ""))
+  end
+  return text
+end
+
+local function keep_results(self, ...)
+  local results = self._results
+  for i = 1, math.min(3, (select("#", ...))) do table.insert(results, i, (select(i, ...))) end
+  for i = #results, 4, -1 do results[i] = nil end
+end
+
+local function show_values(self, count, ...)
+  local parts = {}
+  for i = 1, count do parts[i] = show((select(i, ...)), self.columns()) end
+  local text = table.concat(parts, "\t")
+  if text:find "\n" then text = table.concat(parts, "\n") end
+  self.write(text .. "\n")
+end
+
+local function ends_quietly(text)
+  local last
+  for kind, word in lexer.words(text) do
+    if kind ~= "comment" then last = word end
+  end
+  return last == ";"
+end
+
+-- What came of a call: true and values, or false, the error's text and "interrupted".
+local function finish(self, job, fine, ...)
+  local seconds = C.system.now() - job.began
+  if not fine then
+    local text, why = ...
+    job.restore()
+    text = own_part(text)
+    if why then text = text:gsub("^(.-): interrupted", "interrupted at %1", 1) end
+    self:complain(text)
+  elseif select("#", ...) > 0 and not job.quiet then
+    keep_results(self, ...)
+    local shown, message = C.interrupt.call(show_values, self, select("#", ...), ...)
+    if not shown then self:complain(own_part(message)) end
+  end
+  if seconds >= SLOW then self.write(color(self, "2", ("(%.1f s)"):format(seconds)) .. "\n") end
+  return fine
+end
+
+-- Run a text that LuaJIT can read.
+local function run(self, text, kind, source, environment, quiet, ...)
+  local texts = debug.getregistry()["accelhost.texts"] or {}
+  debug.getregistry()["accelhost.texts"] = texts
+  texts[source] = text
+  local chunk, message = locals.load(text, kind == "value", source, self.living)
+  if not chunk then
+    self:complain(message)
+    return false
+  end
+  setfenv(chunk, environment)
+  local job = {quiet = quiet, restore = remember(), began = C.system.now()}
+  return finish(self, job, C.interrupt.call(chunk, ...))
+end
+
+--- Run a chunk, show what it gives or why it failed.
+---@param text string
+---@return boolean # did it run to its end?
+function Evaluate:run(text)
+  local source = ("=[%d]"):format(self.number)
+  self.number = self.number + 1
+  text = without_sign(text)
+  local kind, first, second = read(text, source)
+  if not kind then
+    local hints = require "accelhost.util.hints"
+    debug.getregistry()["accelhost.texts"] = debug.getregistry()["accelhost.texts"] or {}
+    debug.getregistry()["accelhost.texts"][source] = text
+    self:complain(hints.add(refusal(text, first, second)))
+    return false
+  end
+  return run(self, text, kind, source, self.environment, ends_quietly(text))
+end
+
+--- Run a script as its file says, with the globals that it would have by itself; its top-level locals live on, after an
+--- error too.
+---@param path string
+---@param ... string its arguments
+---@return boolean
+function Evaluate:run_file(path, ...)
+  local file, message = io.open(path, "rb")
+  local text = file and file:read "*a"
+  if file then file:close() end
+  if not text then
+    self:complain(message or ("cannot read '%s'"):format(path))
+    return false
+  end
+  text = text:gsub("^#[^\n]*", "", 1)
+  local chunk, problem = loadstring(text, "@" .. path)
+  if not chunk then
+    self:complain(require("accelhost.util.hints").add(problem))
+    return false
+  end
+  return run(self, text, "block", "@" .. path, _G, true, ...)
+end
+
+--- What a name means at the prompt: a local that lives, a global, a name at hand.
+---@param name string
+---@return any
+function Evaluate:value(name)
+  if self.living[name] then return locals.value(self.living, name) end
+  return self.environment[name]
+end
+
+return {
+  --- Make one.
+  ---@param options table as for Evaluate
+  ---@return Evaluate
+  new = function(options) return Evaluate(options) end,
+}

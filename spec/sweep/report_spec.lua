@@ -186,7 +186,7 @@ describe("The page of a study", function()
   it("ranks replicates by a bound and tells mean and spread", function()
     local study = studies.make(6)
     for i, trial in ipairs(study.trials) do
-      trial.state, trial.configuration, trial.replicate = "complete", math.floor((i - 1) / 3), (i - 1) % 3
+      trial.state, trial.group, trial.replicate = "complete", math.floor((i - 1) / 3), (i - 1) % 3
       trial.value = i <= 3 and ({0.1, 0.9, 0.2})[i] or 0.41
     end
     -- 0.4 with a wide spread is worse than 0.41 every time.

@@ -37,16 +37,16 @@ local function best_part(self)
     rows[i] = value ~= nil and tag("tr", nil, tag("th", {scope = "row"}, text(parameter.name)),
       tag("td", nil, text(show.value(value)))) or ""
   end
-  local group, spread = self.found.groups[1], ""
-  if group and group.spread then
-    spread = (" (mean of %d: %s, standard deviation %s)"):format(#group.trials, show.number(group.mean),
+  local group, spread, settings = self.found.groups[1], "", summary.settings(study, best)
+  if group then
+    spread = (" (mean of %d: %s, standard deviation %s)"):format(group.count, show.number(group.mean),
       show.number(group.spread))
   end
   return tag("p", {class = "best"}, tag("strong", nil, text(show.number(best.value))), " ", text(study.metric), " in ",
     tag("a", {href = "#trials", ["data-trial"] = self.best.index}, "trial " .. best.number), text(spread)),
     tag("table", {class = "params"}, tag("tbody", nil, table.concat(rows))),
-    tag("details", nil, tag("summary", nil, "as YAML and Lua"), tag("pre", nil, markup.lines(export.yaml(best.params))),
-      tag("pre", nil, markup.lines(export.lua(best.params))))
+    tag("details", nil, tag("summary", nil, "as YAML and Lua"), tag("pre", nil, markup.lines(export.yaml(settings))),
+      tag("pre", nil, markup.lines(export.lua(settings))))
 end
 
 local function summary_section(self)

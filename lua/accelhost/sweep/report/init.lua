@@ -6,18 +6,18 @@
 --     name = "mnist", direction = "minimize" or "maximize", metric = "loss",
 --     space = the flat list of parameters, trials = {trial, ...} by number,
 --     directory = "runs/mnist", sampler = "tpe", pruner = "asha", seed = 0, command = "accelhost sweep mnist.lua",
---     total = trials wanted, parallel = slots, started = seconds since 1970,
+--     total = trials wanted, parallel = slots, settings = function(params) -> what a script gets for them,
 --   }
 --   trial = {
 --     number = 0, state = "waiting" | "running" | "paused" | "pruned" | "complete" | "failed",
 --     params = {[name] = value}, only active ones, value = the metric as it was reported,
 --     reports = {{step, value}, ...}, started, ended = seconds since 1970, slot = from 0,
---     configuration = what replicates have in common, replicate = from 0, attempt, bracket, rung,
+--     group = number of the configuration, which replicates have in common, replicate = from 0, attempt, bracket, rung,
 --     error = text, directory = "trials/0000" (from the study's), metrics,
 --   }
 --
 -- Values are those of the script: `direction` says which are better. Only name, direction, metric, space and trials are
--- needed; what else is absent is left out of the picture.
+-- needed; what else is absent is left out of the picture. accelhost.sweep.report.source makes the table.
 local C = require "accelhost._C"
 local summary = require "accelhost.sweep.report.summary"
 
@@ -83,7 +83,7 @@ function report.export(study, format, options)
   end
   local best = summary.of(study).best
   if not best then fail("no trial of '%s' has ended with a value yet", study.name) end
-  return export[format](best.params)
+  return export[format](summary.settings(study, best))
 end
 
 local function terminal_width()

@@ -1,4 +1,6 @@
 --- What a study has come to, in numbers: the one place where all that a person sees of it is counted.
+local ranking = require "accelhost.sweep.ranking"
+
 local summary = {}
 
 --- The states of a trial, in the order in which they are told.
@@ -58,37 +60,37 @@ local function seconds_of(trial, now)
 end
 summary.seconds = seconds_of
 
--- Trials of one configuration that differ in their seed, as one row: {params, trials, mean, spread, bound}. The bound
--- is the mean made worse by the spread of a mean of that many; a configuration with one trial has none and ranks
--- behind.
+--- What a script gets for the parameters of a trial, by dotted names.
+---@param study table
+---@param trial table
+---@return table<string, any>
+function summary.settings(study, trial)
+  return study.settings and study.settings(trial.params) or trial.params
+end
+
+-- Configurations that were run with several seeds, the best first; none when no configuration was.
 local function replicates(study)
-  local groups, order, sign, repeated = {}, {}, summary.sign(study), false
+  local groups, order, list, repeated = {}, {}, {}, false
   for _, trial in ipairs(study.trials) do
     repeated = repeated or (trial.replicate or 0) > 0
-    if trial.configuration ~= nil and trial.state == "complete" and is_finite(trial.value) then
-      local group = groups[trial.configuration]
-      if not group then
-        group = {configuration = trial.configuration, params = trial.params, trials = {}, sum = 0}
-        groups[trial.configuration], order[#order + 1] = group, group
-      end
-      group.trials[#group.trials + 1] = trial
-      group.sum = group.sum + trial.value
+    local group = groups[trial.group or trial.number]
+    if not group then
+      group = {leader = trial, trials = {}}
+      groups[trial.group or trial.number], order[#order + 1] = group, group
     end
+    group.trials[#group.trials + 1] = trial
+    group.is_open = group.is_open or not ranking.has_ended(trial)
   end
   if not repeated then return {} end
   for _, group in ipairs(order) do
-    local count, squares = #group.trials, 0
-    group.mean = group.sum / count
-    for _, trial in ipairs(group.trials) do squares = squares + (trial.value - group.mean) ^ 2 end
-    group.spread = count > 1 and math.sqrt(squares / (count - 1)) or nil
-    group.bound = group.mean + (group.spread and sign * group.spread / math.sqrt(count) or 0)
+    local found = not group.is_open and ranking.of_group(group, summary.sign(study))
+    if found and is_finite(found.bound) then list[#list + 1] = found end
   end
-  table.sort(order, function(a, b)
-    if (a.spread == nil) ~= (b.spread == nil) then return a.spread ~= nil end
-    if a.bound ~= b.bound then return sign * a.bound < sign * b.bound end
-    return a.trials[1].number < b.trials[1].number
+  table.sort(list, function(one, other)
+    if one.bound ~= other.bound then return one.bound < other.bound end
+    return one.leader.number < other.leader.number
   end)
-  return order
+  return list
 end
 
 --- What a look at each trial tells, quick enough to be asked again and again: {counts, total, ended, sign, best (of the
@@ -129,7 +131,7 @@ function summary.of(study, now)
   local found = summary.count(study, now)
   found.ranked = summary.ranked(study)
   found.groups = replicates(study)
-  if found.groups[1] then found.best = found.groups[1].trials[1] end
+  if found.groups[1] then found.best = found.groups[1].leader end
   return found
 end
 

@@ -32,8 +32,8 @@ local function best(self, put)
   put(("best: %s %s in trial %d%s"):format(printable.text(study.metric), show.number(trial.value), trial.number,
     trial.directory and ", " .. printable.text(trial.directory) or ""))
   local group = self.found.groups[1]
-  if group and group.spread then
-    put(("  mean of %d: %s, standard deviation %s"):format(#group.trials, show.number(group.mean),
+  if group then
+    put(("  mean of %d: %s, standard deviation %s"):format(group.count, show.number(group.mean),
       show.number(group.spread)))
   end
   local rows = {}

@@ -1,0 +1,103 @@
+--- Where a report's study comes from: a sweep that runs here, or a study's file that anybody may be writing.
+--
+-- The process that runs a sweep calls `keep` once, so that its file tells all that a report needs without the
+-- definition; `of` gives what the live table reads, whose trials are the sweep's own.
+local Store = require "accelhost.sweep.store"
+local json = require "accelhost.util.json"
+
+local source = {}
+
+-- A sampler or pruner as a person calls it.
+local function named(value)
+  if type(value) == "string" or value == nil then return value end
+  if type(value) ~= "table" then return tostring(value) end
+  return value._name or tostring(value[1] or value.name)
+end
+
+local function facts_of(definition, given)
+  local space = definition.space
+  return {
+    name = given.name or definition.name, metric = definition.metric, direction = definition.direction,
+    sampler = named(definition.sampler), pruner = named(definition.pruner), seed = definition.seed,
+    command = given.command, total = given.total or definition.trials, parallel = given.parallel,
+    space = json.array(space.parameters), constants = next(space.constants) and space.constants or nil,
+    reals = next(space.real) and space.real or nil,
+  }
+end
+
+--- Write down what a report needs to know of the definition, each fact by its name.
+---@param store Store
+---@param definition Definition
+---@param given {name: string, command?: string, total?: integer, parallel?: integer}
+function source.keep(store, definition, given)
+  store:transaction(function()
+    for name, value in pairs(facts_of(definition, given)) do store:put(name, value) end
+  end)
+end
+
+-- What a script gets for parameters, by dotted names: constants too, and tables for the labels that stand for them.
+local function settings_of(facts)
+  return function(params)
+    local settings = {}
+    for name, value in pairs(facts.constants or {}) do settings[name] = value end
+    for _, parameter in ipairs(facts.space) do
+      local value, reals = params[parameter.name], (facts.reals or {})[parameter.name]
+      for i, label in ipairs(reals and parameter.choices or {}) do
+        if label == value then value = reals[i] end
+      end
+      settings[parameter.name] = value
+    end
+    return settings
+  end
+end
+
+local function finish(facts, trials, directory)
+  facts.trials, facts.directory, facts.settings = trials, directory, settings_of(facts)
+  for _, trial in ipairs(trials) do
+    trial.directory = trial.directory or ("trials/%04d"):format(trial.number)
+  end
+  return facts
+end
+
+--- What the live table and the report read of a sweep that runs here.
+---@param study Study its trials are used as they are, also those to come
+---@param given {name: string, directory: string, command?: string, total?: integer, parallel?: integer}
+---@return table # see accelhost.sweep.report
+function source.of(study, given)
+  return finish(facts_of(study.definition, given), study.trials, given.directory)
+end
+
+local function add_reports(store, trials)
+  local by_number = {}
+  for _, trial in ipairs(trials) do by_number[trial.number] = trial end
+  for _, event in ipairs(store:events()) do
+    -- Trials that came between the two looks are not told.
+    local trial = event.kind == "report" and by_number[event.trial]
+    if trial then trial.reports[#trial.reports + 1] = {step = event.step, value = event.value or 0 / 0} end
+  end
+end
+
+--- Read a study's folder, or its file.
+---@param path string
+---@return table # see accelhost.sweep.report
+function source.read(path)
+  local directory = path:match "^(.+)/study%.db$" or path == "study.db" and "." or path:gsub("(.)/+$", "%1")
+  local store = Store(directory .. "/study.db", "read")
+  local fine, found = pcall(function()
+    local facts = {}
+    for _, name in ipairs {"name", "metric", "direction", "sampler", "pruner", "seed", "command", "total", "parallel",
+      "space", "constants", "reals"} do
+      facts[name] = store:get(name)
+    end
+    if not facts.space or not facts.metric then error(("'%s' has not begun yet"):format(directory), 0) end
+    facts.name = facts.name or directory:match "[^/]+$"
+    local trials = store:trials()
+    add_reports(store, trials)
+    return finish(facts, trials, directory)
+  end)
+  store:close()
+  if not fine then error(found, 0) end
+  return found
+end
+
+return source

@@ -1,0 +1,95 @@
+-- From a study's file to its report, also while somebody writes it.
+local C = require "accelhost._C"
+local Definition = require "accelhost.sweep.definition"
+local Store = require "accelhost.sweep.store"
+local Study = require "accelhost.sweep.study"
+local folder = require "spec.support.folder"
+local report = require "accelhost.sweep.report"
+local source = require "accelhost.sweep.report.source"
+local sweep = require "accelhost".sweep
+
+if not pcall(C.sqlite.open, ":memory:") then
+  return describe("A study's file", function() pending "needs accelhost-sqlite.so, which is built where SQLite is" end)
+end
+
+local function definition()
+  return Definition {
+    objective = function() end, sampler = "random", seed = 3, trials = 6, direction = "maximize", metric = "accuracy",
+    space = {x = sweep.uniform(0, 1), sizes = sweep.choice{{8}, {8, 16}}, optim = {name = "sgd"}},
+  }
+end
+
+-- A study in the folder `path`: a trial that is through, one that failed, one that runs.
+local function begin(path)
+  local store = Store(path .. "/study.db", "create")
+  local given = {name = "digits", directory = path, command = "accelhost sweep digits.lua", total = 6, parallel = 2}
+  local study = Study(definition(), store)
+  source.keep(store, study.definition, given)
+  study:set_limit(6)
+  local first = study:next(100, 0)
+  study:report(first, 1, {accuracy = 0.5, loss = 2}, 101)
+  study:report(first, 2, {accuracy = 0.75}, 102)
+  study:leave(first, "complete", 103, 0.75)
+  study:leave(study:next(104, 0), "failed", 105, "train.lua:3: no\ntraceback")
+  study:report(study:next(106, 1), 1, {accuracy = 0.25}, 107)
+  return study, given, store
+end
+
+describe("A study's file", function()
+  it("gives the report of a sweep that runs now, without its definition", function()
+    folder.with(function(path)
+      local _, _, store = begin(path)
+      for _, name in ipairs {path, path .. "/", path .. "/study.db"} do
+        local found = source.read(name)
+        assert.equal(path, found.directory)
+        assert.same({"digits", "maximize", "accuracy", "random", 6}, {found.name, found.direction, found.metric,
+          found.sampler, found.total})
+        assert.same({"complete", "failed", "running"},
+          {found.trials[1].state, found.trials[2].state, found.trials[3].state})
+        assert.same({{step = 1, value = 0.5}, {step = 2, value = 0.75}}, found.trials[1].reports)
+        assert.matches("best: accuracy 0.75 in trial 0, trials/0000\n", report.text(found, {now = 110}), 1, true)
+        assert.matches("trial 1 failed: train.lua:3: no\n", report.text(found, {now = 110}), 1, true)
+        assert.matches("1 complete, 1 running, 1 failed", report.html(found, {now = 110}), 1, true)
+      end
+      store:close()
+    end)
+  end)
+
+  it("tells constants and choices that are tables as the script gets them", function()
+    folder.with(function(path)
+      local study, given, store = begin(path)
+      local best = study.trials[1].params
+      for _, found in ipairs {source.read(path), source.of(study, given)} do
+        local settings = loadstring("return " .. report.export(found, "lua"))()
+        assert.same({x = best.x, sizes = best.sizes == "[8]" and {8} or {8, 16}, ["optim.name"] = "sgd"}, settings)
+        assert.same(settings, C.yaml.decode(report.export(found, "yaml")))
+      end
+      store:close()
+    end)
+  end)
+
+  it("is followed while it runs", function()
+    folder.with(function(path)
+      local study, given, store = begin(path)
+      local parts = {}
+      local stream = {write = function(_, text) parts[#parts + 1] = text end, flush = function() end}
+      local table_ = require("accelhost.sweep.report.live").new {stream = stream, is_terminal = true, columns = 100}
+      local seen = source.of(study, given)
+      table_:update(seen, 108)
+      study:next(109, 0)
+      table_:update(seen, 110)
+      assert.matches("digits: 2 of 6 ended (1 complete, 1 running, 1 failed), 8.00 s", parts[1], 1, true)
+      assert.matches("digits: 2 of 6 ended (1 complete, 2 running, 1 failed), 10.0 s", parts[2], 1, true)
+      store:close()
+    end)
+  end)
+
+  it("is no study when it is something else", function()
+    folder.with(function(path)
+      assert.has_error(function() source.read(path) end)
+      local store = Store(path .. "/study.db", "create")
+      assert.has_error(function() source.read(path) end, ("'%s' has not begun yet"):format(path))
+      store:close()
+    end)
+  end)
+end)

@@ -74,6 +74,16 @@ function collectives.pad(tensor, options)
   return C.cat(options.pad_first and {filler, tensor} or {tensor, filler}, dim)
 end
 
+--- Is it so on any process, or on every one?
+---@param flag boolean
+---@param every boolean
+---@return boolean
+function collectives.agree(flag, every)
+  local all = C.tensor({flag and 1 or 0}, {dtype = "int64", device = "cpu"})
+  comm.all_reduce(all, every and "min" or "max")
+  return all:item() == 1
+end
+
 --- Rank 0's bytes (a u8 tensor of the same length everywhere) on every process.
 ---@param tensor userdata u8 [n]
 ---@return userdata

@@ -44,7 +44,7 @@ local read_join = arguments.signature("join_uneven_inputs",
 local function set_even(self, even)
   local before = {}
   for loader in pairs(self._loaders) do
-    local share = loader._sharded and not loader.stream and loader.batch_sampler
+    local share = loader.share or loader._sharded and not loader.stream and loader.batch_sampler
     if even ~= nil and share and share.even_batches ~= nil then
       before[share], share.even_batches = share.even_batches, even
     end
@@ -162,7 +162,7 @@ return function(Accelerator)
   --   end, {even_batches = false})
   ---@param joinables Module[] the models that are trained
   ---@param fn function
-  ---@param even_batches? boolean of the prepared loaders of sets with get(i), while fn runs
+  ---@param even_batches? boolean of the prepared loaders of sets with get(i) or shard(n, i), while fn runs
   ---@return any # what fn returns
   function Accelerator:join_uneven_inputs(...)
     local models, fn, even = read_join(...)

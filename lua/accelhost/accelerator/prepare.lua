@@ -62,6 +62,7 @@ function prepare_kind.loader(self, loader, placed)
     device = placed and self.device ~= "cpu" and self.device or nil,
     dispatch = self.dispatch_batches and several and function(parts) return objects.scatter("DataLoader", parts) end
       or nil,
+    agree = several and collectives.agree or nil,
     already_sharded = is_share(loader, self.num_processes) or nil, seed = agreed_seed(self),
   }
   self._loaders[sharded] = true

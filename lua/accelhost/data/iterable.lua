@@ -5,7 +5,8 @@
 --
 -- `iter()` gives a function that gives the next sample, then nil. Each pass begins a new walk. With workers each of
 -- them walks the whole set: `data.get_worker_info()` tells it which part to give. Several ranks walk the whole set,
--- too, and keep their share of the batches.
+-- too, and keep their share of the batches, unless it has a method shard(num_shards, index) that gives a share as a
+-- stream of its own (data/stream_share.lua).
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local draws = require "accelhost.data.draws"
@@ -34,6 +35,25 @@ function IterableDataset:iter()
 end
 
 --- How many samples a walk gives, where the set knows.
+--
+-- A subclass may also have a method shard(num_shards, index), index from 0, that gives a stream of one share of its
+-- samples: in several processes each then reads its own share, instead of reading everything and keeping its part of
+-- the batches. It is not asked with split_batches or dispatch_batches, nor where a field `num_shards` says that there
+-- are fewer shares than processes. The processes then have as many batches as the longest share; the rows that fill the
+-- others up do not count in metrics.
+--
+--   local Files = data.IterableDataset:extend "Files"
+--   function Files:init(names) self.names, self.num_shards = names, #names end
+--   function Files:iter()
+--     local i = 0
+--     return function() i = i + 1 return self.names[i] end
+--   end
+--   function Files:shard(num_shards, index)
+--     local mine = {}
+--     for i = index + 1, #self.names, num_shards do mine[#mine + 1] = self.names[i] end
+--     return Files(mine)
+--   end
+--   for name in Files({"a", "b", "c"}):shard(2, 0):iter() do print(name) end
 ---@return integer
 function IterableDataset:len()
   fail("%s has no method len(): how many samples it gives is not known before they are read", self._name)
@@ -57,6 +77,17 @@ function iterable.knows_length(set)
   if type(set.len) ~= "function" or set.len == IterableDataset.len then return false end
   for _, link in ipairs(set.len == ChainDataset.len and set.datasets or {}) do
     if not iterable.knows_length(link) then return false end
+  end
+  return true
+end
+
+--- Does the set give shares of itself, by shard(num_shards, index)?
+---@param set table
+---@return boolean
+function iterable.shares_itself(set)
+  if type(set.shard) ~= "function" then return false end
+  for _, link in ipairs(set.shard == ChainDataset.shard and set.datasets or {}) do
+    if not iterable.shares_itself(link) then return false end
   end
   return true
 end
@@ -100,6 +131,16 @@ function ChainDataset:iter()
   end
 end
 
+--- The same streams' shares, one after the other, where all of them give shares.
+---@param num_shards integer
+---@param index integer from 0
+---@return ChainDataset
+function ChainDataset:shard(num_shards, index)
+  local shares = {}
+  for i, set in ipairs(self.datasets) do shares[i] = set:shard(num_shards, index) end
+  return ChainDataset(shares)
+end
+
 function ChainDataset:len()
   local total = 0
   for _, set in ipairs(self.datasets) do total = total + set:len() end
@@ -109,7 +150,8 @@ end
 --- Batches of a stream, in the place of a batch sampler: a batch is a table of samples.
 ---@class StreamBatches
 ---@field seed userdata? of the pass that begins next
----@field turn integer of the samples' streams: the worker's number
+---@field turn integer of the samples' streams: the lane's, or the worker's
+---@field lane integer turn of worker 0
 local StreamBatches = class.new "StreamBatches"
 iterable.StreamBatches = StreamBatches
 
@@ -117,7 +159,7 @@ iterable.StreamBatches = StreamBatches
 ---@param batch_size integer
 ---@param drop_last boolean
 function StreamBatches:init(dataset, batch_size, drop_last)
-  self.dataset, self.batch_size, self.drop_last, self.turn = dataset, batch_size, drop_last, 0
+  self.dataset, self.batch_size, self.drop_last, self.lane, self.turn = dataset, batch_size, drop_last, 0, 0
   if not iterable.knows_length(dataset) then self.len = false end
 end
 

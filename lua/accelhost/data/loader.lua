@@ -195,7 +195,7 @@ local function copy(self)
   for _, name in ipairs {
     "dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "collate_fn", "generator", "seed", "prefetch",
     "total_batch_size", "synchronize", "before_pass", "device", "_sharded", "_whole", "_rounds", "dispatch", "stream",
-    "num_workers", "timeout", "worker_init_fn", "prefetch_factor", "persistent_workers", "already_sharded",
+    "share", "num_workers", "timeout", "worker_init_fn", "prefetch_factor", "persistent_workers", "already_sharded",
   } do
     other[name] = self[name]
   end
@@ -204,7 +204,15 @@ local function copy(self)
 end
 
 local function share_out(other, options)
-  local deal = options.dispatch
+  local deal, agree = options.dispatch, options.agree
+  options.agree = nil
+  local StreamShare = other.stream and require "accelhost.data.stream_share"
+  if StreamShare and StreamShare.suits(other, options) then
+    local share = StreamShare(other, options, agree)
+    other.batch_sampler, other.share = share, share
+    other.stream, other.dataset = share.batches, share.batches.dataset
+    return share
+  end
   options.dispatch, other._whole = nil, other.batch_sampler
   if not deal then
     other.batch_sampler = BatchSamplerShard(other._whole, options)
@@ -238,9 +246,10 @@ end
 --- `synchronize` is called with each pass's draw, to bring rank 0's bytes into it, `before_pass` when one begins.
 --- Batches go to `device`. With `seed` a random order is a function of it and the epoch. With `dispatch` rank 0 makes
 --- the batches of all: the function is called in every step, on rank 0 with a table of what each rank gets (false for
---- nothing), and gives what this one got.
+--- nothing), and gives what this one got. A stream with a method shard is asked for its share; with even_batches
+--- `agree` is called before each batch, with whether this rank has one, and tells whether any rank (or every one) has.
 ---@param options table {rank =, size =, split_batches?, even_batches?, synchronize?, before_pass?, device?, seed?,
---- dispatch?, already_sharded?}
+--- dispatch?, agree?, already_sharded?}
 ---@return DataLoader
 function DataLoader:shard(options)
   if self._sharded then fail("shard: this loader is one rank's share already") end
@@ -252,7 +261,7 @@ function DataLoader:shard(options)
   give_seed(other, mine.seed)
   local whole = self.already_sharded or mine.already_sharded or mine.size == 1
   mine.seed, mine.already_sharded = nil, nil
-  if whole then mine.dispatch = nil end
+  if whole then mine.dispatch, mine.agree = nil, nil end
   local shared = whole and BatchSamplerShard(other.batch_sampler, mine) or share_out(other, mine)
   other._sharded = true
   if not whole then

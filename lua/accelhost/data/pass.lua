@@ -74,6 +74,9 @@ end
 -- The indices of the next batch, with what is to be known when it is delivered noted, and their turns.
 local function next_batch(pass)
   local batch, valid = pass.take()
+  local share = pass.loader.share
+  if share and not share:goes_on(batch ~= nil) then return nil end
+  if share and not batch then batch, valid = share:filler(), 0 end
   if not batch then return nil end
   local place = pass.known + 1
   pass.known = place
@@ -86,6 +89,18 @@ end
 local function low_bits(seed)
   local a, b, c, d = unpack(seed:narrow(0, 0, 4):tolist())
   return a + 256 * (b + 256 * (c + 256 * d))
+end
+
+-- What the workers that walk a stream give next; false at the end.
+local function next_answer(pass)
+  local answer, loader = pass.workers:take() or false, pass.loader
+  local share = loader.share
+  if share and not share:goes_on(answer ~= false) then return false end
+  if answer or not share then return answer end
+  local batch = share:filler()
+  local values = {fetch.finish(loader.collate_fn, iterable.samples(batch))}
+  values.n = #values
+  return {values = values, length = #batch, uneven = false, valid = 0}
 end
 
 -- Have the batches of a pass made by workers.
@@ -106,7 +121,7 @@ local function hire(pass)
     for _ = 1, rounds do
       if not workers:take() then break end
     end
-    pass.held = workers:take() or false
+    pass.held = next_answer(pass)
   end
 end
 
@@ -259,7 +274,7 @@ local function hear(pass)
   if not answer then return false end
   native.step()
   if stream then
-    pass.held = pass.workers:take() or false
+    pass.held = next_answer(pass)
     local place = pass.delivered + 1
     pass.lengths[place], pass.unevens[place], pass.valids[place] = answer.length, answer.uneven, answer.valid
     pass.last = not pass.held

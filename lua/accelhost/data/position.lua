@@ -9,6 +9,7 @@ local native = C.data
 
 -- What a position counts.
 local function unit_of(self)
+  if self.share then return ("samples of %d shares"):format(self.share.size) end
   return walk.counts_samples(self:_base()) and "samples" or "batches"
 end
 
@@ -26,7 +27,8 @@ return function(DataLoader)
   --- that epoch; batches, with a batch sampler of the script's own), and what was random about the pass. While the last
   --- batch is being processed this is the start of the next epoch. The state is the same on all processes (but for
   --- `seed`, of which transforms draw, where the order is not random), and a job of another number of processes, or of
-  --- other batch sizes, can go on from it. Generators of the loader's and its sampler's own are part of the state.
+  --- other batch sizes, can go on from it; of a stream that gives shares of itself only one of as many processes with
+  --- the same batches. Generators of the loader's and its sampler's own are part of the state.
   --
   --   for x in loader do break end
   --   loader:state_dict().position  --> 2
@@ -69,7 +71,7 @@ return function(DataLoader)
       fail("load_state_dict: the state holds a generator of the sampler, but this loader's sampler has none")
     end
     if state.position > 0 and state.unit and state.unit ~= unit_of(self) then
-      fail("load_state_dict: the state counts %s, this loader counts %s: one of the two has a batch sampler of its own",
+      fail("load_state_dict: the state counts %s, this loader counts %s: their batches come about in other ways",
         state.unit, unit_of(self))
     end
     self._current, self._resume = nil, nil

@@ -33,7 +33,7 @@ local function maker(loader)
   local walk
   return function(request)
     if request.first then
-      loader.stream.seed, loader.stream.turn = request.seed, info.id
+      loader.stream.seed, loader.stream.turn = request.seed, loader.stream.lane + info.id
       walk = loader.batch_sampler:iter()
     end
     local batch, valid = walk()

@@ -1,0 +1,128 @@
+--- Batches of the share that a stream gives of itself, in the place of a batch sampler.
+--
+-- What each rank gets is up to the stream, so nobody knows how much the others have: with even_batches the ranks ask
+-- each other before each batch (`agree`, a collective), and one that is through fills up with its first samples as long
+-- as another has some; with drop_last all end with the first one that has no full batch.
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
+local iterable = require "accelhost.data.iterable"
+local walk = require "accelhost.data.walk"
+
+local fail = arguments.fail
+
+---@class StreamShare
+---@field batches StreamBatches of the share
+local StreamShare = class.new "StreamShare"
+
+local MOST_WORKERS = 256
+
+--- Does the loader's stream give shares, one for each of `size` ranks?
+---@param loader DataLoader
+---@param options {size: integer, split_batches?: boolean, dispatch?: function}
+---@return boolean
+function StreamShare.suits(loader, options)
+  local set = loader.dataset
+  return not options.split_batches and not options.dispatch and iterable.shares_itself(set)
+    and (type(set.num_shards) ~= "number" or set.num_shards >= options.size)
+end
+
+local function share_of(set, size, rank)
+  local share = set:shard(size, rank)
+  if type(share) ~= "table" and type(share) ~= "userdata" or not iterable.is_stream(share) then
+    fail("%s: shard(%d, %d) gave %s, expected a stream (an object with iter())", set._name or "the data set", size,
+      rank, arguments.describe(share))
+  end
+  return share
+end
+
+---@param loader DataLoader
+---@param options {rank: integer, size: integer, even_batches?: boolean}
+---@param agree fun(has: boolean, every: boolean): boolean has any rank, or every one?
+function StreamShare:init(loader, options, agree)
+  self.whole, self.rank, self.size = loader.dataset, options.rank, options.size
+  self.even_batches, self.agree = options.even_batches ~= false, agree
+  local share = share_of(self.whole, self.size, self.rank)
+  self.batches = iterable.StreamBatches(share, loader.batch_size, loader.drop_last)
+  self.batches.lane = self.rank * MOST_WORKERS -- so that no two ranks' samples draw alike
+  self.batches.turn = self.batches.lane
+  self.batch_size, self.drop_last, self.uneven = loader.batch_size, loader.drop_last, false
+  if not iterable.knows_length(share) then self.len = false end
+end
+
+--- How many batches this rank gets, where the shares know how many samples they have.
+---@return integer
+function StreamShare:len()
+  if not self.even_batches then return self.batches:len() end
+  local least, most = math.huge, 0
+  for rank = 0, self.size - 1 do
+    local share = rank == self.rank and self.batches.dataset or share_of(self.whole, self.size, rank)
+    local count = iterable.StreamBatches(share, self.batch_size, self.drop_last):len()
+    least, most = math.min(least, count), math.max(most, count)
+  end
+  return self.drop_last and least or most
+end
+
+--- How many batches of all ranks a round takes.
+---@return integer
+function StreamShare:stride() return self.size end
+
+--- Which epoch the next pass is, told to the share.
+---@param epoch integer
+function StreamShare:set_epoch(epoch) self.batches:set_epoch(epoch) end
+
+-- A batch continued by the samples of the first one, read cyclically.
+local function filled(batch, first, size)
+  if #batch == size then return batch end
+  local result = {}
+  for i = 1, size do result[i] = batch[i] or first[(i - #batch - 1) % #first + 1] end
+  return result
+end
+
+--- A walk over this rank's batches: gives each with the number of its samples that count.
+---@param draw nil
+---@param from? integer begin at this place of all ranks' samples, where a round begins
+---@return fun(): table?, integer?
+function StreamShare:iter(draw, from) -- luacheck: ignore draw
+  local take, first = self.batches:iter(), nil
+  local function following()
+    local batch = take()
+    first = first or batch
+    return batch
+  end
+  local rounds = (from or 0) / (self.batch_size * self.size)
+  if rounds % 1 ~= 0 then
+    fail("DataLoader: shares of a stream go on only where rounds of %d samples stood", self.batch_size * self.size)
+  end
+  for _ = 1, rounds do
+    if not following() then break end
+  end
+  return function()
+    local batch = following()
+    if not batch then return nil end
+    return self.even_batches and filled(batch, first, self.batch_size) or batch, #batch
+  end
+end
+
+--- Do the ranks go on, of which this one has a batch or none? A collective with even_batches; without, each goes on as
+--- long as it has some.
+---@param has boolean
+---@return boolean
+function StreamShare:goes_on(has)
+  if not self.even_batches then return has end
+  return self.agree(has, self.drop_last)
+end
+
+--- A batch of which nothing counts, for a rank that is through while others go on.
+---@return table
+function StreamShare:filler()
+  local first = self.batches:iter()()
+  if not first then
+    fail("%s: shard(%d, %d) gave no samples, so nothing can fill its batches up while others have some; leave no share "
+      .. "empty, or take even_batches = false", self.whole._name or "the data set", self.size, self.rank)
+  end
+  return filled(first, first, self.batch_size)
+end
+
+walk.register(StreamShare.iter, false)
+
+return StreamShare

@@ -243,7 +243,7 @@ tsan: ## the parts with threads of their own under ThreadSanitizer; T=pattern
 	@export OMP_NUM_THREADS=1 TSAN_OPTIONS="$(TSAN_FLAGS)" SPECS="$(TSAN_SPECS)"; \
 	$(call sanitized,thread)
 
-TSAN_SPECS = spec/accelerator spec/checkpoint spec/data spec/distributed
+TSAN_SPECS = spec/accelerator spec/checkpoint spec/cli/top_spec.lua spec/data spec/distributed spec/profiler
 ASAN_FLAGS = allocator_may_return_null=1:handle_segv=0
 LSAN_FLAGS = suppressions=$(CURDIR)/scripts/suppressions/leaks.txt:print_suppressions=0
 # The long history keeps the stacks by which libgomp's own accesses are known.

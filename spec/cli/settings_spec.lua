@@ -103,7 +103,8 @@ describe("settings of a job", function()
     local code = [[local names = {"ACCELHOST_MIXED_PRECISION", "ACCELHOST_GRADIENT_ACCUMULATION_STEPS",
       "ACCELHOST_USE_CPU", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS", "ACCELHOST_DEBUG"}
       for i, name in ipairs(names) do names[i] = os.getenv(name) end print(table.concat(names, " "))]]
-    local result = launch({"--config_file", "ranks.yaml", "-e", code}, {ACCELHOST_DEBUG = "alloc"})
+    local result = launch({"--config_file", "ranks.yaml", "-e", code},
+      {ACCELHOST_DEBUG = "alloc", OMP_NUM_THREADS = false})
     assert.equal("[r0-r1] bf16 4 true 10.0.0.7 4711 3 alloc,comm\n", result.stdout)
     assert.equal("4,2\n", launch({"-e", "print(os.getenv 'OMP_NUM_THREADS')"}, {OMP_NUM_THREADS = "4,2"}).stdout)
   end)

@@ -41,10 +41,12 @@ describe("the report of a collective whose time is up", function()
   end)
 
   it("names the line of an endless loop", function()
+    if run.no_handlers then return pending(run.no_handlers) end
     has(time_out("loop"), seen .. "runs in compiled code at " .. line_of "while true do count")
   end)
 
   it("names the read that never returns, its file and its line", function()
+    if run.no_handlers then return pending(run.no_handlers) end
     with_fifo(function(path)
       has(time_out("read", path), seen .. "waits in read of '" .. path .. "' at " .. line_of "io.open")
     end)
@@ -76,6 +78,7 @@ end
 
 describe("kill -USR2 of a launcher", function()
   it("makes every rank write its traceback, and ends none", function()
+    if run.no_handlers then return pending(run.no_handlers) end
     with_fifo(function(path)
       local said = run.by_rank(ask("read", path, 2))
       has(said[1], "accelhost: waits in read of '" .. path .. "' at " .. line_of "io.open")
@@ -86,6 +89,7 @@ describe("kill -USR2 of a launcher", function()
   end)
 
   it("tells the place in a compiled loop", function()
+    if run.no_handlers then return pending(run.no_handlers) end
     local said = run.by_rank(ask("loop", "", 2))
     has(said[1], "accelhost: runs in compiled code at " .. line_of "while true do count")
   end)

@@ -60,6 +60,17 @@ int ah_backward_sum(struct ah_rule *r)
     return finish(r, stretched(r, r->grad_out[0]));
 }
 
+static struct ah_tensor *zeroed(struct ah_rule *r, struct ah_tensor *x, struct ah_tensor *mask)
+{
+    return ah_r(r, AH_OP_masked_fill, AH_T(x), AH_T(mask), AH_N(0));
+}
+
+int ah_backward_nansum(struct ah_rule *r)
+{
+    struct ah_tensor *nan = ah_r(r, AH_OP_isnan, ah_args(r, nansum)->input);
+    return finish(r, zeroed(r, stretched(r, r->grad_out[0]), nan));
+}
+
 int ah_backward_mean(struct ah_rule *r)
 {
     return finish(r, stretched(r, ah_r_scale(r, r->grad_out[0], 1 / folded(r))));
@@ -83,10 +94,6 @@ static struct ah_tensor *total(struct ah_rule *r, struct ah_tensor *x)
     return ah_r(r, AH_OP_sum, AH_T(x), dims_of(r), AH_B(true));
 }
 
-static struct ah_tensor *zeroed(struct ah_rule *r, struct ah_tensor *x, struct ah_tensor *mask)
-{
-    return ah_r(r, AH_OP_masked_fill, AH_T(x), AH_T(mask), AH_N(0));
-}
 
 static struct ah_tensor *choose(struct ah_rule *r, struct ah_tensor *mask, struct ah_tensor *x, struct ah_value other)
 {

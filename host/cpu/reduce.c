@@ -18,8 +18,12 @@ enum {
 
 FLOAT_FOLDS(f32, float)
 FLOAT_FOLDS(f64, double)
+SUM_F32_ROW(sum_f32, , x)
 ADD_COLUMN(sum_f32, float, double, x)
 ADD_LOOPS(sum_f64, double, double, x)
+SUM_F32_ROW(nansum_f32, zero_nan, x == x ? x : 0)
+ADD_COLUMN(nansum_f32, float, double, x == x ? x : 0)
+ADD_LOOPS(nansum_f64, double, double, x == x ? x : 0)
 STEP_COLUMN(prod_f32, float, double, s *x)
 STEP_LOOPS(prod_f64, double, double, x, s *x)
 INT_FOLDS(u8, uint8_t)
@@ -33,12 +37,13 @@ STEP_LOOPS(absmin_f64, double, double, fabs(x), MIN_STEP(s, fabs(x)))
 #define PAIR(name) {name##_row, name##_column}
 #define INT_ROW(t)                                                                                            \
     {[AH_FOLD_SUM] = PAIR(sum_##t), [AH_FOLD_PROD] = PAIR(prod_##t), [AH_FOLD_MAX] = PAIR(max_##t),            \
-     [AH_FOLD_MIN] = PAIR(min_##t), [AH_FOLD_COUNT] = PAIR(count_##t)}
+     [AH_FOLD_MIN] = PAIR(min_##t), [AH_FOLD_COUNT] = PAIR(count_##t), [AH_FOLD_NANSUM] = PAIR(sum_##t)}
 #define FLOAT_ROW(t)                                                                                          \
     {[AH_FOLD_SUM] = PAIR(sum_##t),         [AH_FOLD_PROD] = PAIR(prod_##t),     [AH_FOLD_MAX] = PAIR(max_##t), \
      [AH_FOLD_MIN] = PAIR(min_##t),         [AH_FOLD_COUNT] = PAIR(count_##t),   [AH_FOLD_ABS] = PAIR(abs_##t), \
      [AH_FOLD_SQUARES] = PAIR(squares_##t), [AH_FOLD_POWERS] = PAIR(powers_##t),                               \
-     [AH_FOLD_ABS_MAX] = PAIR(absmax_##t),  [AH_FOLD_ABS_MIN] = PAIR(absmin_##t)}
+     [AH_FOLD_ABS_MAX] = PAIR(absmax_##t),  [AH_FOLD_ABS_MIN] = PAIR(absmin_##t),                             \
+     [AH_FOLD_NANSUM] = PAIR(nansum_##t)}
 
 static const struct fold_loops loops_of[AH_DTYPE_COUNT][AH_FOLD_ABS_MIN + 1] = {
     [AH_BOOL] = INT_ROW(u8), [AH_U8] = INT_ROW(u8),     [AH_I32] = INT_ROW(i32),

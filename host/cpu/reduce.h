@@ -13,6 +13,7 @@ enum ah_fold {
     AH_FOLD_MAX, /* NaN wins */
     AH_FOLD_MIN,
     AH_FOLD_COUNT,   /* of values other than 0 */
+    AH_FOLD_NANSUM,  /* without NaN */
     AH_FOLD_ABS,     /* sum of |x| */
     AH_FOLD_SQUARES, /* sum of x^2 */
     AH_FOLD_POWERS,  /* sum of |x|^p */

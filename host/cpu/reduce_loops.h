@@ -66,27 +66,38 @@ static inline ah_wide_lanes widened(ah_lanes x)
            __builtin_convertvector(lanes.half[1], ah_wide_lanes);
 }
 
-static inline void sum_f32_row(void *acc, const void *input, int64_t n, double p)
+typedef int32_t ah_bit_lanes __attribute__((vector_size(64)));
+
+static inline ah_lanes zero_nan(ah_lanes x)
 {
-    const float *x = input;
-    ah_wide_lanes wide = {0};
-    while (n >= 64) {
-        int64_t count = n / 64 < 8 ? n / 64 : 8;
-        ah_lanes a = {0}, b = {0}, c = {0}, d = {0};
-        for (int64_t k = 0; k < count; k++, x += 64) {
-            a += *(const ah_lanes *)x;
-            b += *(const ah_lanes *)(x + 16);
-            c += *(const ah_lanes *)(x + 32);
-            d += *(const ah_lanes *)(x + 48);
-        }
-        wide += (widened(a) + widened(b)) + (widened(c) + widened(d));
-        n -= count * 64;
-    }
-    double sum = ((wide[0] + wide[1]) + (wide[2] + wide[3])) + ((wide[4] + wide[5]) + (wide[6] + wide[7]));
-    for (int64_t i = 0; i < n; i++)
-        sum += (double)x[i];
-    *(double *)acc += sum;
+    return (ah_lanes)((ah_bit_lanes)x & (ah_bit_lanes)(x == x));
 }
+
+#define SUM_F32_ROW(name, LANES, expr)                                                           \
+    static inline void name##_row(void *acc, const void *input, int64_t n, double p)             \
+    {                                                                                            \
+        const float *from = input;                                                               \
+        ah_wide_lanes wide = {0};                                                                \
+        while (n >= 64) {                                                                        \
+            int64_t count = n / 64 < 8 ? n / 64 : 8;                                             \
+            ah_lanes a = {0}, b = {0}, c = {0}, d = {0};                                         \
+            for (int64_t k = 0; k < count; k++, from += 64) {                                    \
+                a += LANES(*(const ah_lanes *)from);                                             \
+                b += LANES(*(const ah_lanes *)(from + 16));                                      \
+                c += LANES(*(const ah_lanes *)(from + 32));                                      \
+                d += LANES(*(const ah_lanes *)(from + 48));                                      \
+            }                                                                                    \
+            wide += (widened(a) + widened(b)) + (widened(c) + widened(d));                       \
+            n -= count * 64;                                                                     \
+        }                                                                                        \
+        double sum = ((wide[0] + wide[1]) + (wide[2] + wide[3])) +                               \
+                     ((wide[4] + wide[5]) + (wide[6] + wide[7]));                                \
+        for (int64_t i = 0; i < n; i++) {                                                        \
+            double x = (double)from[i];                                                          \
+            sum += (expr);                                                                       \
+        }                                                                                        \
+        *(double *)acc += sum;                                                                   \
+    }
 
 /* Products of float32 in double: four vectors hide the latency of the multiplications. */
 typedef float ah_loose_lanes __attribute__((vector_size(32), aligned(4), may_alias));

@@ -34,7 +34,7 @@ local files = {
     methods = "scatter_reduce_ index_reduce_ fill_diagonal_ index_put_ put_",
   },
   statistics = {
-    both = "median nanmedian kthvalue mode quantile nanquantile nansum nanmean aminmax cov corrcoef",
+    both = "median nanmedian kthvalue mode quantile nanquantile nanmean aminmax cov corrcoef",
   },
   variants = {
     both = "renorm mvlgamma split_with_sizes real conj resolve_conj resolve_neg round",

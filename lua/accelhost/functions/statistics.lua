@@ -256,23 +256,6 @@ function statistics.nanquantile(...) return quantile("nanquantile", true, read_n
 
 local summing = {"input: tensor", {"dim: integer|integers"}, {"keepdim: flag", false}, {"dtype: dtype"}}
 
-local function without_nan(input)
-  return input:is_floating_point() and C.where(input:isnan(), 0, input) or input
-end
-
-local read_nansum = signature("nansum", summing)
-
---- The sum with nan as 0.
----@param input userdata
----@param dim? integer|integer[]|table
----@param keepdim? boolean default false
----@param dtype? string
----@return userdata
-function statistics.nansum(...)
-  local input, dim, keepdim, dtype = read_nansum(...)
-  return C.sum(without_nan(input), dim, keepdim, dtype)
-end
-
 local read_nanmean = signature("nanmean", summing)
 
 --- The mean of the values that are not nan; nan where there are none.
@@ -285,7 +268,7 @@ function statistics.nanmean(...)
   local input, dim, keepdim, dtype = read_nanmean(...)
   expect_floats("nanmean", input)
   local count = C.sum(input:detach():isnan():logical_not(), dim, keepdim)
-  return C.sum(without_nan(input), dim, keepdim, dtype) / count
+  return C.nansum(input, dim, keepdim, dtype) / count
 end
 
 local read_aminmax = signature("aminmax", {"input: tensor", {"dim: integer"}, {"keepdim: flag", false}})

@@ -16,9 +16,10 @@ local function running_study()
 end
 
 -- A live table and the terminal that it draws on.
-local function on_terminal(width, height)
+local function on_terminal(width, height, study)
   local terminal = screen.new(width)
   local options = {stream = terminal:stream(), is_terminal = true, rows = height or 24}
+  options.study = study or running_study()
   options.columns = function() return terminal.width end
   return options, terminal
 end
@@ -61,7 +62,7 @@ best: loss 0.057122 in trial 3: layers=3 optim.lr=0.00042693 optimizer=adamw
   it("draws at most ten times a second, in one piece", function()
     local count = 0
     local stream = {write = function() count = count + 1 end, flush = function() end}
-    local table_ = live.new {stream = stream, is_terminal = true, columns = 80}
+    local table_ = live.new {stream = stream, is_terminal = true, columns = 80, study = running_study()}
     for i = 0, 99 do table_:update(running_study(), 1042 + i / 100) end
     assert.is_true(count <= 11 and count >= 9, tostring(count))
   end)
@@ -118,7 +119,8 @@ best: loss 0.057122 in trial 3: layers=3 optim.lr=0.00042693 optimizer=adamw
     local options, terminal = on_terminal(90)
     local table_ = live.new(options)
     table_:update(running_study(), 1042)
-    table_:finish(studies.make(8), 1100)
+    table_:update(studies.make(8), 1099)
+    table_:finish(1100)
     local text = terminal:text()
     assert.matches("^digits: minimize loss, sampler tpe, pruner asha\n8 trials: 6 complete, 2 pruned\n", text)
     assert.matches("\nbest: loss 0.057122 in trial 3, trials/0003\n", text)
@@ -126,11 +128,12 @@ best: loss 0.057122 in trial 3: layers=3 optim.lr=0.00042693 optimizer=adamw
   end)
 
   it("says so while nothing has ended, and for a metric that is to be maximised", function()
-    local options, terminal = on_terminal(90)
-    live.new(options):update({name = "new", direction = "maximize", metric = "accuracy", space = {}, trials = {}}, 5)
+    local study = {name = "new", direction = "maximize", metric = "accuracy", space = {}, trials = {}}
+    local options, terminal = on_terminal(90, 24, study)
+    live.new(options):update({trials = {}}, 5)
     assert.equal("new: 0 ended (none yet), 0.00 s\nbest: none yet\n", terminal:text())
-    options, terminal = on_terminal(90)
-    live.new(options):update({name = "two", direction = "maximize", metric = "accuracy", space = {}, trials = {
+    options, terminal = on_terminal(90, 24, study)
+    live.new(options):update({trials = {
       {number = 0, state = "complete", value = 0.5, params = {}},
       {number = 1, state = "complete", value = 0.9, params = {}},
       {number = 2, state = "complete", value = 0 / 0, params = {}},
@@ -146,13 +149,16 @@ best: loss 0.057122 in trial 3: layers=3 optim.lr=0.00042693 optimizer=adamw
     for number, trial in ipairs(study.trials) do
       options.study.trials[number] = trial
       table_:update(options.study, 1000 + number)
-      if number == 1 then table_:event("started", trial) end
+      if number == 1 then table_:event("start", trial) end
       table_:event(trial.state, trial)
     end
     study.trials[1].error = "out of memory"
-    table_:event("retried", study.trials[1])
+    table_:event("report", study.trials[1])
+    table_:event("waiting", study.trials[1], "failed")
     table_:event("failed", study.trials[1])
-    table_:event("interrupted", study.trials[2])
+    table_:event("waiting", study.trials[2], "interrupted")
+    table_:event("note", study.trials[2], "never read lr")
+    table_:event("interrupt", nil, 2)
     assert.equal([[
 trial 0 started: layers=1 optim.lr=0.40203 optimizer=muon
 trial 0 complete: loss 0.46649 after 10.5 s, the best so far
@@ -164,6 +170,8 @@ trial 5 pruned at step 3 with loss 0.33347
 trial 0 failed and is tried again: out of memory
 trial 0 failed: out of memory
 trial 1 interrupted at step 10 with loss 0.17743
+trial 1 never read lr
+ending 2 trials at the next report; once more: at once
 ]], written())
     assert.has_error(function() table_:event("ended", study.trials[1]) end, "live: there is no event 'ended'")
   end)
@@ -171,8 +179,8 @@ trial 1 interrupted at step 10 with loss 0.17743
   it("stays quick with ten thousand trials", function()
     local C = require "accelhost._C"
     local study = studies.make(10000, {steps = 3})
-    local table_ = live.new {stream = {write = function() end, flush = function() end}, is_terminal = true,
-      columns = 100}
+    local stream = {write = function() end, flush = function() end}
+    local table_ = live.new {stream = stream, is_terminal = true, columns = 100, study = study}
     table_:update(study, 1e6)
     local began = C.system.now()
     for i = 1, 10 do table_:update(study, 1e6 + i) end

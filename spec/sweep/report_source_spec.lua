@@ -73,11 +73,12 @@ describe("A study's file", function()
       local study, given, store = begin(path)
       local parts = {}
       local stream = {write = function(_, text) parts[#parts + 1] = text end, flush = function() end}
-      local table_ = require("accelhost.sweep.report.live").new {stream = stream, is_terminal = true, columns = 100}
-      local seen = source.of(study, given)
-      table_:update(seen, 108)
+      local table_ = require("accelhost.sweep.report.live").new {
+        stream = stream, is_terminal = true, columns = 100, study = source.of(study, given),
+      }
+      table_:update(study, 108)
       study:next(109, 0)
-      table_:update(seen, 110)
+      table_:update(study, 110)
       assert.matches("digits: 2 of 6 ended (1 complete, 1 running, 1 failed), 8.00 s", parts[1], 1, true)
       assert.matches("digits: 2 of 6 ended (1 complete, 2 running, 1 failed), 10.0 s", parts[2], 1, true)
       store:close()

@@ -1,11 +1,13 @@
---- A sweep while it runs: on a terminal a table that redraws itself in place, piped a line for each event.
+--- A sweep while it runs: on a terminal a table that redraws itself in place, piped a line for each event. It is the
+--- observer that a runner tells what happens.
 --
---   local live = require "accelhost.sweep.report.live".new{study = study, stream = io.stdout, is_terminal = true,
---     columns = function() return (C.terminal.size()) end}
---   live:event("started", trial)       -- "started", "complete", "pruned", "paused", "failed", "retried", "interrupted"
+--   local live = require("accelhost.sweep.report.live").new {study = source.of(study, ...), stream = io.stdout,
+--     is_terminal = true, columns = function() return (C.terminal.size()) end,
+--     rows = function() return (select(2, C.terminal.size())) end}
+--   live:event("start", trial)         -- see Live:event
 --   live:update(study, now)            -- as often as one likes: draws at most ten times a second
 --   live:print(text)                   -- lines above the table; nothing else may write to the terminal meanwhile
---   live:finish(study, now)            -- the table goes, how it ended stays
+--   live:finish(now)                   -- the table goes, how it ended stays
 --
 -- The table is written in one piece, each line over its old self, and lines are cut to the width, so that nothing
 -- flickers or wraps; when the terminal was made narrower its lines are found again where the terminal has wrapped them.
@@ -127,14 +129,14 @@ local function put(self, above, lines)
 end
 
 --- Draw how the study stands, if the last time was long enough ago; piped nothing.
----@param study table see accelhost.sweep.report
+---@param study table whatever has its trials
 ---@param now number seconds since 1970
 function Live:update(study, now)
-  self.study, self._now = study, now
-  self._ranks:read(study)
+  self.study.trials, self._now = study.trials, now
+  self._ranks:read(self.study)
   if not self.is_terminal or (now - self._drawn < INTERVAL and now >= self._drawn) then return end
   self._drawn = now
-  put(self, "", frame_of(self, study, now, width_of(self)))
+  put(self, "", frame_of(self, self.study, now, width_of(self)))
 end
 
 --- Print lines, above the table where there is one.
@@ -170,44 +172,54 @@ local function last_words(study, trial)
   return (" at step %s with %s %s"):format(show.number(step), printable.text(study.metric), show.number(value))
 end
 
--- What a line says of an event: {words, is it told on a terminal as well?}.
-local tellers = {
-  started = function(study, trial) return "started: " .. params_text(study, trial.params), false end,
-  complete = function(study, trial, better)
-    local seconds = summary.seconds(trial)
-    return ("complete: %s %s%s%s"):format(printable.text(study.metric), show.number(trial.value),
-      seconds and " after " .. show.duration(seconds) or "", better and ", the best so far" or ""), false
-  end,
-  pruned = function(study, trial) return "pruned" .. last_words(study, trial), false end,
-  paused = function(study, trial) return "paused" .. last_words(study, trial), false end,
-  interrupted = function(study, trial) return "interrupted" .. last_words(study, trial), false end,
-  retried = function(_, trial)
-    return ("failed and is tried again: %s"):format(show.first_line(trial.error)), true
-  end,
-  failed = function(_, trial) return ("failed: %s"):format(show.first_line(trial.error)), true end,
-}
+-- What a line says of an event, and whether it is told on a terminal as well, where the table tells the rest.
+local tellers = {}
 
---- Tell that something happened to a trial.
----@param kind "started"|"complete"|"pruned"|"paused"|"failed"|"retried"|"interrupted"
----@param trial table
-function Live:event(kind, trial)
+tellers.start = function(study, trial) return "started: " .. params_text(study, trial.params), false end
+
+tellers.complete = function(study, trial, better)
+  local seconds = summary.seconds(trial)
+  return ("complete: %s %s%s%s"):format(printable.text(study.metric), show.number(trial.value),
+    seconds and " after " .. show.duration(seconds) or "", better and ", the best so far" or ""), false
+end
+
+tellers.pruned = function(study, trial) return "pruned" .. last_words(study, trial), false end
+
+tellers.paused = function(study, trial) return "paused" .. last_words(study, trial), false end
+
+tellers.failed = function(_, trial) return "failed: " .. show.first_line(trial.error), true end
+
+tellers.waiting = function(study, trial, _, how)
+  if how == "failed" then return "failed and is tried again: " .. show.first_line(trial.error), true end
+  return "interrupted" .. last_words(study, trial), false
+end
+
+tellers.note = function(_, _, _, words) return words, true end
+
+--- Tell that something happened to a trial: "start", "complete", "pruned", "paused", "failed"; "waiting" with how it
+--- left ("failed": it is tried again, "interrupted"); "note" with words about it; "report" says nothing. "interrupt",
+--- without a trial, comes with the number of trials that are to end.
+---@param kind string
+---@param trial? table
+---@param detail? any
+function Live:event(kind, trial, detail)
+  if kind == "report" then return end
+  if kind == "interrupt" then
+    return self:print(("ending %s at the next report; once more: at once"):format(show.count(detail, "trial")))
+  end
   local teller = tellers[kind]
   if not teller then error(("live: there is no event '%s'"):format(tostring(kind)), 2) end
   local better = kind == "complete" and is_best(self, trial)
-  local words, loud = teller(self.study, trial, better)
+  local words, loud = teller(self.study, trial, better, detail)
   if self.is_terminal and not loud then return end
   self:print(("trial %d %s"):format(trial.number, words))
 end
 
 --- Tell how the study ended, in the place of the table.
----@param study table
 ---@param now? number seconds since 1970
-function Live:finish(study, now)
-  local words = text.brief(study, {now = now or self._now, width = width_of(self)})
-  if self.is_terminal then
-    put(self, "", {})
-  end
-  self.stream:write(words)
+function Live:finish(now)
+  if self.is_terminal then put(self, "", {}) end
+  self.stream:write(text.brief(self.study, {now = now or self._now, width = width_of(self)}))
   self.stream:flush()
 end
 

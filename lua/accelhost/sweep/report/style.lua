@@ -44,7 +44,7 @@ dt { color: var(--soft); min-width: 5.8rem; }
 dd { margin: 0; overflow-wrap: anywhere; }
 table { border-collapse: collapse; font-size: .88rem; }
 th { text-align: left; font-weight: 600; }
-th, td { padding: .25rem .9rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
+th, td { padding: .25rem .9rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: baseline; }
 .params th { font-weight: 400; color: var(--soft); }
 .wide { overflow-x: auto; }
 .plot { margin: .5rem 0; display: grid; grid-template: "name name" "y inner" ". under" / auto minmax(0, 1fr); }
@@ -96,7 +96,7 @@ path.curve.failed { fill: none; }
 .parallel { padding: 3rem 5rem 2.2rem .5rem; }
 .parallel .area { height: 20rem; border: 0; }
 .axis { position: absolute; top: 0; bottom: 0; width: 0; }
-.axis b { bottom: calc(100% + .6rem); left: 0; max-width: 6rem; font-size: .8rem; white-space: nowrap; }
+.axis b { bottom: calc(100% + .6rem); left: 0; max-width: 5.6rem; font-size: .8rem; white-space: nowrap; }
 .axis span {
   left: .2rem; padding: 0 .15rem; transform: translateY(50%); font-size: .72rem; line-height: 1.1; white-space: nowrap;
   background: var(--back); opacity: .85; border-radius: 2px; pointer-events: none;

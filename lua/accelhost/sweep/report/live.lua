@@ -7,7 +7,7 @@
 --   live:event("start", trial)         -- see Live:event
 --   live:update(study, now)            -- as often as one likes: draws at most ten times a second
 --   live:print(text)                   -- lines above the table; nothing else may write to the terminal meanwhile
---   live:finish(now)                   -- the table goes, how it ended stays
+--   live:finish(study, now)            -- the table goes, how it ended stays
 --
 -- The table is written in one piece, each line over its old self, and lines are cut to the width, so that nothing
 -- flickers or wraps; when the terminal was made narrower its lines are found again where the terminal has wrapped them.
@@ -196,6 +196,8 @@ end
 
 tellers.note = function(_, _, _, words) return words, true end
 
+local short = {started = {"start"}, retried = {"waiting", "failed"}, interrupted = {"waiting", "interrupted"}}
+
 --- Tell that something happened to a trial: "start", "complete", "pruned", "paused", "failed"; "waiting" with how it
 --- left ("failed": it is tried again, "interrupted"); "note" with words about it; "report" says nothing. "interrupt",
 --- without a trial, comes with the number of trials that are to end.
@@ -203,6 +205,7 @@ tellers.note = function(_, _, _, words) return words, true end
 ---@param trial? table
 ---@param detail? any
 function Live:event(kind, trial, detail)
+  kind, detail = unpack(short[kind] or {kind, detail})
   if kind == "report" then return end
   if kind == "interrupt" then
     return self:print(("ending %s at the next report; once more: at once"):format(show.count(detail, "trial")))
@@ -216,8 +219,10 @@ function Live:event(kind, trial, detail)
 end
 
 --- Tell how the study ended, in the place of the table.
+---@param study table whatever has its trials
 ---@param now? number seconds since 1970
-function Live:finish(now)
+function Live:finish(study, now)
+  self.study.trials = study.trials
   if self.is_terminal then put(self, "", {}) end
   self.stream:write(text.brief(self.study, {now = now or self._now, width = width_of(self)}))
   self.stream:flush()

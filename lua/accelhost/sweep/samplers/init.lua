@@ -5,7 +5,9 @@
 local choose = require "accelhost.sweep.choose"
 
 return choose.new("sampler", "accelhost.sweep.samplers.sampler", {
+  halton = "accelhost.sweep.samplers.quasi_random",
   random = "accelhost.sweep.samplers.random",
+  sobol = "accelhost.sweep.samplers.quasi_random",
   grid = "accelhost.sweep.samplers.grid",
   tpe = "accelhost.sweep.samplers.tpe",
-})
+}, {halton = {sequence = "halton"}, sobol = {sequence = "sobol"}})

@@ -8,6 +8,7 @@ return choose.new("sampler", "accelhost.sweep.samplers.sampler", {
   halton = "accelhost.sweep.samplers.quasi_random",
   random = "accelhost.sweep.samplers.random",
   sobol = "accelhost.sweep.samplers.quasi_random",
+  cmaes = "accelhost.sweep.samplers.cmaes",
   grid = "accelhost.sweep.samplers.grid",
   tpe = "accelhost.sweep.samplers.tpe",
 }, {halton = {sequence = "halton"}, sobol = {sequence = "sobol"}})

@@ -36,8 +36,8 @@ function QuasiRandomSampler:setup(space)
   Sampler.setup(self, space)
   local count = #self.space.parameters
   if self.sequence == "sobol" and count > sobol.most then
-    arguments.fail("sobol: the space has %d parameters, at most %d are possible; the sequence \"halton\" takes any number",
-      count, sobol.most)
+    arguments.fail("sobol: the space has %d parameters, at most %d are possible; the sequence \"halton\" takes any "
+      .. "number", count, sobol.most)
   end
   self.bases, self.permutations = primes(count), {}
   local low, high = stream.words(self.seed)

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -70,6 +71,7 @@ int ah_lua_job_start(struct ah_lua_job *job, const struct ah_job_options *option
     int status = 0;
     struct ah_job_options all = *options;
     job->due = -1;
+    fflush(NULL); /* what was printed before comes before */
     all.output = capture || show ? on_output : NULL;
     all.message = on_message;
     all.notice = on_notice;

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/frames.h"
 #include "base/signals.h"
@@ -317,6 +318,13 @@ static int wait_for_jobs(lua_State *L)
     return 1;
 }
 
+static int raise_signal(lua_State *L)
+{
+    const char *name = luaL_checkstring(L, 1);
+    kill(getpid(), strcmp(name, "STOP") ? check_signal(L, 1) : SIGSTOP);
+    return 0;
+}
+
 static int watch_signals(lua_State *L)
 {
     int count = lua_gettop(L);
@@ -330,7 +338,8 @@ static int watch_signals(lua_State *L)
 void ah_job_object_open_lua(lua_State *L)
 {
     static const luaL_Reg functions[] = {
-        {"start", start}, {"wait", wait_for_jobs}, {"watch_signals", watch_signals}, {NULL, NULL}};
+        {"start", start}, {"wait", wait_for_jobs}, {"watch_signals", watch_signals},
+        {"raise", raise_signal}, {NULL, NULL}};
     static const luaL_Reg methods[] = {
         {"send", job_send}, {"signal", job_signal}, {"interrupt", job_interrupt}, {"suspend", job_suspend},
         {"resume", job_resume}, {"kill", job_kill}, {"exit_code", job_exit_code}, {"failure", job_failure},

@@ -22,6 +22,7 @@
  * Ranks wait in their writes while nobody waits for them here: what is not asked for takes no memory.
  *
  * watch_signals("INT", ...): these signals make events from now on; without a name none any more.
+ * raise("INT") sends this process a signal, "STOP" too.
  *
  * job:send(rank or nil for all, text)     at most 256 MiB; kept until the rank reads it. Raises when it reads no more,
  *                                         of all ranks only when none does

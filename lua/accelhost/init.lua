@@ -93,6 +93,7 @@ namespace.add(lazy, "accelhost.accelerator.configuration", {
 namespace.add(lazy, "accelhost.accelerator.utils", {"set_seed", "find_executable_batch_size"})
 lazy.LocalSGD = {"accelhost.accelerator.utils.local_sgd"}
 lazy.utils = {"accelhost.accelerator.utils"}
+namespace.add(lazy, "accelhost.launcher", {"launcher", "notebook_launcher", "debug_launcher"})
 namespace.add(lazy, "accelhost.accelerator.state", {"PartialState", "AcceleratorState"})
 namespace.add(lazy, "accelhost.checkpoint.model", {"load_checkpoint_in_model"})
 namespace.add(lazy, "accelhost.io", {"save", "load", "sha256"})
@@ -131,8 +132,6 @@ return namespace.new("accelhost", accelhost, lazy, {
   refused = {
     cuda = 'tensors lie where device = "NAME" or t:to "NAME" says; accelhost.device_count() counts',
     device = 'a device is named by a string, "cpu"',
-    notebook_launcher = "a job starts with `accelhost launch`, not from a session that runs",
-    debug_launcher = "`accelhost launch --num_processes 2` starts one in a moment",
     skip_first_batches = "accelerator:skip_first_batches, or the method of a loader",
     Module = "nn.Module", Linear = "nn.Linear",
   },

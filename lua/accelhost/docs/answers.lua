@@ -53,7 +53,7 @@ local rows = {
 
   -- Of Accelerate and of what goes with it.
   {"accelerate", "tqdm trange", "as accelhost.progress"},
-  {"accelerate", "notebook_launcher debug_launcher torchrun accelerate", "as accelhost launch"},
+  {"accelerate", "torchrun accelerate", "as accelhost launch"},
   {"accelerate", "set_seed", "as accelhost.manual_seed"},
   {"accelerate", "gradient_state GradientState AcceleratorState PartialState", "as the fields of an Accelerator"},
   {"accelerate", "DistributedType init_distributed", "as accelerator:prepare in several processes"},

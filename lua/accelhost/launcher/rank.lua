@@ -1,0 +1,28 @@
+--- What a process of a launched function does: it takes the call from the session that started it, runs it, and as
+--- rank 0 sends back what it returned.
+local C = require "accelhost._C"
+local names = require "accelhost.launcher.names"
+local pack = require "accelhost.launcher.pack"
+local unpack_values = require "accelhost.launcher.unpack"
+local wire = require "accelhost.launcher.wire"
+
+local function count_and_list(...) return select("#", ...), {...} end
+
+local function answer(classes, count, results)
+  if C.comm.rank() ~= 0 then return end
+  local titles = {}
+  for i = 1, count do titles[i] = count == 1 and "its result" or ("its result %d"):format(i) end
+  wire.send(C.channel.send, (pack.values("launcher", results, count, titles, classes)))
+end
+
+--- Take the call and answer it.
+return function()
+  local call = wire.receive()
+  package.path, package.cpath = call.path, call.cpath
+  rawset(_G, "arg", call.arg)
+  names.find {"accelhost"} -- which puts its own print and pairs in place
+  local values, count, classes = unpack_values(call.values)
+  C.random.set_rng_state(call.random)
+  C.device.set_default_device(call.device)
+  answer(classes, count_and_list(values[1](unpack(values, 2, count))))
+end

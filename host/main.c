@@ -24,6 +24,7 @@ static const struct ah_command commands[] = {
     {"data", "download a data set", ah_cli_data},
     {"estimate-memory", "tell what training a model takes", ah_cli_estimate_memory},
     {"test", "check this machine with a small job", ah_cli_test},
+    {"sweep", "search hyperparameters: many trials of a script", ah_cli_sweep},
     {"top", "show what every rank of your running jobs does", ah_cli_top},
     {"plot", "draw the curves of runs: in the terminal, as SVG or PNG", ah_cli_plot},
     {"env", "print versions, machine and settings", ah_cli_env},

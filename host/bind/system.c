@@ -98,6 +98,13 @@ static int host_name(lua_State *L)
     return 1;
 }
 
+static int working_folder(lua_State *L)
+{
+    char path[4096];
+    lua_pushstring(L, getcwd(path, sizeof path) ? path : ".");
+    return 1;
+}
+
 static int collect_stress(lua_State *L)
 {
     ah_set_collect_stress(lua_toboolean(L, 1));
@@ -201,6 +208,7 @@ int ah_open_system(lua_State *L)
         {"now", now, ""},
         {"wall_time", wall_time, ""},
         {"host_name", host_name, ""},
+        {"working_folder", working_folder, ""},
         {"collect_stress", collect_stress, "on:b"},
         {"process_id", process_id, ""},
         {"raise", raise, "text:s"},

@@ -104,6 +104,7 @@ static void pass_variables(struct launch *launch, int attempt)
     pass_setting(launch, "ACCELHOST_MIXED_PRECISION", AH_SETTING_mixed_precision);
     pass_setting(launch, "ACCELHOST_GRADIENT_ACCUMULATION_STEPS", AH_SETTING_gradient_accumulation_steps);
     pass_setting(launch, "ACCELHOST_USE_CPU", AH_SETTING_cpu);
+    pass_setting(launch, "ACCELHOST_PARAMS", AH_SETTING_params);
     pass_setting(launch, "MASTER_ADDR", AH_SETTING_main_process_ip);
     if (number(launch, AH_SETTING_main_process_port) > 0)
         pass_setting(launch, "MASTER_PORT", AH_SETTING_main_process_port);

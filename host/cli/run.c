@@ -21,6 +21,7 @@
 #include "comm/rank.h"
 
 struct run_options {
+    const char *params;
     bool jit_off, gc_stress;
     double max_memory, script_fd;
 };
@@ -32,6 +33,8 @@ static const struct ah_flag flags[] = {
      .help = "collect garbage at every tensor op (finds lifetime errors)"},
     {"--max_memory", AH_FLAG_VALUE, FIELD(max_memory), {.kind = AH_VALUE_BYTES, 1 << 20, 1e15}, "SIZE",
      "memory that the script may take, such as 2G"},
+    {"--params", AH_FLAG_TEXT, FIELD(params), .value = "FILE",
+     .help = "values for accelhost.args or parse_args: YAML, JSON or a Lua table"},
     {"--script_fd", AH_FLAG_VALUE, FIELD(script_fd), {.kind = AH_VALUE_WHOLE, 0, 1e6}, "FD",
      "read the script's text from an open file"},
 };
@@ -134,6 +137,8 @@ int ah_cli_run(int argc, char **argv)
     ah_tell_to(ah_ending_tell);
     AH_TRYGO(ah_board_attach(&board), failed);
     AH_TRYGO(ah_parent_attach(), failed);
+    if (options.params)
+        setenv("ACCELHOST_PARAMS", options.params, 1);
     struct ah_host_options settings = {options.jit_off, options.gc_stress, ah_ending_give_up};
     AH_TRYGO(ah_host_open(&host, &settings), failed);
     if (options.max_memory > 0)

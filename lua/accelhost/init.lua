@@ -83,6 +83,8 @@ local lazy = {
   progress = {"accelhost.util.progress"},
   enumerate = {"accelhost.util.enumerate"},
   parse_args = {"accelhost.util.options", "parse"},
+  args = {"accelhost.util.args"},
+  report = {"accelhost.track.trial", "report"},
   json = {"accelhost.util.json"},
   sweep = {"accelhost.sweep"},
 }

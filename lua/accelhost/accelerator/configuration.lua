@@ -66,6 +66,13 @@ function DataLoaderConfiguration:init(...)
   end
 end
 
+-- A trial of a sweep has a folder of its own.
+local function placed(path)
+  local folder = os.getenv "ACCELHOST_TRIAL_DIR"
+  if not path or not folder or folder == "" or path:sub(1, 1) == "/" then return path end
+  return path == "." and folder or folder .. "/" .. path
+end
+
 ---@class ProjectConfiguration
 local ProjectConfiguration = new("ProjectConfiguration", {"project_dir", "logging_dir", "total_limit"})
 
@@ -85,6 +92,7 @@ local set_project = setter("ProjectConfiguration", {
 ---@param save_on_each_node? boolean save on every host, not on the first one only
 function ProjectConfiguration:init(...)
   set_project(self, ...)
+  self.project_dir, self.logging_dir = placed(self.project_dir), placed(self.logging_dir)
   self.logging_dir = self.logging_dir or self.project_dir
 end
 
@@ -95,8 +103,8 @@ end
 --   config.logging_dir  --> run
 ---@param project_dir string
 function ProjectConfiguration:set_directories(project_dir)
-  self.project_dir = arguments.check("set_directories", "project_dir", "string", project_dir)
-  self.logging_dir = self.logging_dir or project_dir
+  self.project_dir = placed(arguments.check("set_directories", "project_dir", "string", project_dir))
+  self.logging_dir = self.logging_dir or self.project_dir
 end
 
 ---@class DistributedDataParallelKwargs

@@ -76,7 +76,8 @@ end
 local function read_project(given)
   local config = configuration.of("Accelerator: project_config", "ProjectConfiguration", given.project_config or {})
   if given.project_dir then
-    if config.project_dir and config.project_dir ~= given.project_dir then
+    local placed = configuration.ProjectConfiguration(given.project_dir).project_dir
+    if config.project_dir and config.project_dir ~= placed then
       fail("Accelerator: project_dir = '%s', but project_config says '%s'", given.project_dir, config.project_dir)
     end
     config:set_directories(given.project_dir)

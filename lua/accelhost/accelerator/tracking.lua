@@ -4,6 +4,8 @@ local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local protect = require "accelhost.util.protect"
 local registry = require "accelhost.track.registry"
+local later = require "accelhost.util.later"
+local trial = later "accelhost.track.trial"
 
 local fail = arguments.fail
 local comm = C.comm
@@ -110,12 +112,14 @@ return function(Accelerator)
   --   own:init_trackers "mnist"
   --   own:log({loss = 0.25, accuracy = {train = 0.9, valid = 0.8}}, {step = 1})
   --
-  -- They are written before it returns. A tensor is read by it, so log what was gathered or is this process's own.
+  -- They are written before it returns. A tensor is read by it, so log what was gathered or is this process's own. In a
+  -- trial of a sweep this is accelhost.report too, by step or, without one, by count.
   ---@param values table<string, any>
   ---@param step? integer
   ---@param log_kwargs? table<string, table> options by tracker, such as {tensorboard = {walltime = 12}}
   function Accelerator:log(...)
     local values, step, log_kwargs = read_log(...)
+    if os.getenv "ACCELHOST_TRIAL" then trial.log(values, step) end
     if comm.rank() > 0 then return end
     local trackers = started(self, "log")
     check_options("log", "log_kwargs", log_kwargs, trackers)

@@ -28,19 +28,4 @@ function ranking.of_group(group, sign)
     bound = sign * mean + spread / math.sqrt(count)}
 end
 
---- The best of groups, all of whose trials have ended.
----@param groups table[]
----@param sign integer
----@return table? # as of_group gives it
-function ranking.best(groups, sign)
-  local best
-  for _, group in ipairs(groups) do
-    local open = false
-    for _, trial in ipairs(group.trials) do open = open or not ended[trial.state] end
-    local found = not open and ranking.of_group(group, sign)
-    if found and not (best and best.bound <= found.bound) then best = found end
-  end
-  return best
-end
-
 return ranking

@@ -9,6 +9,7 @@ local distributions = require "accelhost.sweep.distributions"
 local json = require "accelhost.util.json"
 
 local fail, describe = arguments.fail, arguments.describe
+local nest = require "accelhost.util.params".nest
 
 ---@class Space
 ---@field parameters table[]
@@ -139,26 +140,17 @@ function Space:is_active(row, params)
   return not row.when or place_of(row.when.values, params[row.when.name]) ~= nil
 end
 
-local function set_nested(result, name, value)
-  local at = result
-  for part in name:gmatch "([^.]+)%." do
-    at[part] = at[part] or {}
-    at = at[part]
-  end
-  at[name:match "[^.]+$"] = value
-end
-
 --- The values that a script gets: constants too, tables nested as the definition nests them.
 ---@param params table<string, any> by dotted name, as samplers give them
 ---@return table<string, any>
 function Space:expand(params)
   local result = {}
-  for name, value in pairs(self.constants) do set_nested(result, name, value) end
+  for name, value in pairs(self.constants) do result[name] = value end
   for _, row in ipairs(self.parameters) do
     local value, real = params[row.name], self.real[row.name]
-    if value ~= nil then set_nested(result, row.name, real and real[place_of(row.choices, value)] or value) end
+    if value ~= nil then result[row.name] = real and real[place_of(row.choices, value)] or value end
   end
-  return result
+  return nest(result)
 end
 
 -- Why a value is none of a parameter's, nil when it is one.

@@ -72,6 +72,8 @@ function Study:_observe(group)
   local value = leader.value
   if leader.state == "complete" then value = ranking.of_group(group, 1).mean end
   group.observed = true
+  local found = ranking.of_group(group, self.sign)
+  if found and not (self._best and self._best.bound <= found.bound) then self._best = found end
   self.sampler:observe(leader, self:_loss(value))
 end
 
@@ -347,6 +349,6 @@ end
 
 --- The best configuration: of the lowest bound (accelhost.sweep.ranking).
 ---@return table? {leader, trials, mean, spread, bound}
-function Study:best() return ranking.best(self.groups, self.sign) end
+function Study:best() return self._best end
 
 return Study

@@ -10,6 +10,8 @@
 ---   print(args.lr)
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local later = require "accelhost.util.later"
+local params = later "accelhost.util.params"
 
 local options = {}
 
@@ -39,10 +41,13 @@ local function help_text(spec)
     if row.choices then
       flag = flag .. " " .. table.concat(row.choices, "|")
     elseif kind ~= "boolean" then
-      flag = flag .. " " .. (row.metavar or kind:upper():sub(1, 6))
+      flag = flag .. " " .. (row.metavar or kind == "list" and "A,B,..." or kind:upper():sub(1, 6))
     end
     local default = ""
-    if kind ~= "boolean" and row[2] ~= nil then default = (" (default %s)"):format(tostring(row[2])) end
+    if (kind ~= "boolean" or row.negatable) and row[2] ~= nil then
+      local text = kind == "list" and table.concat(row[2], ",") or tostring(row[2])
+      default = ("%s(default %s)"):format(row[3] and " " or "", text)
+    end
     add(flag, (row[3] or "") .. default)
   end
   add("--help", "this text")
@@ -53,6 +58,7 @@ local function find(spec, name)
   local known = {"help"}
   for _, row in ipairs(spec) do
     if row[1] == name then return row end
+    if row.negatable and "no_" .. row[1] == name then return row, true end
     known[#known + 1] = row[1]
   end
   if name == "num_processes" then
@@ -63,28 +69,106 @@ local function find(spec, name)
   usage_error(("unknown option '--%s'"):format(name) .. (near and (" (did you mean '--%s'?)"):format(near) or ""))
 end
 
-local function convert(row, text)
+-- Why a value is none of an option's, nil when it is one.
+local function reason_against(row, value)
   local kind = type_of(row)
-  if kind == "number" then
-    local number = tonumber(text)
-    if not number or (row.integer and number % 1 ~= 0) then
-      usage_error(("--%s: expected %s, got '%s'"):format(row[1], row.integer and "an integer" or "a number", text))
+  if kind == "list" then
+    if type(value) ~= "table" then return "a list" end
+    for _, item in ipairs(value) do
+      if type(item) ~= type(row[2][1]) then return ("a list of %ss"):format(type(row[2][1])) end
     end
-    if row.minimum and number < row.minimum then
-      usage_error(("--%s: expected at least %s, got %s"):format(row[1], row.minimum, text))
-    end
-    return number
-  end
-  if row.choices then
+  elseif type(value) ~= kind or (row.integer and value % 1 ~= 0) then
+    return row.integer and "an integer" or kind == "boolean" and "true or false" or "a " .. kind
+  elseif row.minimum and value < row.minimum then
+    return "at least " .. row.minimum
+  elseif row.choices then
     for _, choice in ipairs(row.choices) do
-      if choice == text then return text end
+      if choice == value then return nil end
     end
-    usage_error(("--%s: expected one of %s, got '%s'"):format(row[1], table.concat(row.choices, ", "), text))
+    return "one of " .. table.concat(row.choices, ", ")
   end
-  return text
 end
 
-local row_names = {"type", "choices", "integer", "minimum", "metavar"}
+local booleans = {["true"] = true, ["false"] = false}
+
+-- The value of a word of the command line; the word where it has none.
+local function parse_word(row, text)
+  local kind = type_of(row)
+  if kind == "number" then return tonumber(text) or text end
+  if kind == "boolean" and booleans[text] ~= nil then return booleans[text] end
+  if kind ~= "list" then return text end
+  local list = {}
+  for item in text:gmatch "[^,]+" do
+    list[#list + 1] = parse_word({row[1], row[2][1]}, item)
+  end
+  return list
+end
+
+local function convert(row, text)
+  local value = parse_word(row, text)
+  local reason = reason_against(row, value)
+  if reason then
+    usage_error(("--%s: expected %s, got %s"):format(row[1], reason,
+      reason:find "^at least" and text or "'" .. text .. "'"))
+  end
+  return value
+end
+
+-- What came from outside does not fit: the sweep or the user of --params is told.
+local function refuse(text)
+  params.tell {kind = "refuse", text = text}
+  usage_error(text)
+end
+
+-- The rows' names, for messages.
+local function names_of(spec)
+  local names = {}
+  for i, row in ipairs(spec) do names[i] = row[1] end
+  return names
+end
+
+-- Values from a file or a sweep; `words` says which options the command line gives.
+local function take_given(spec, values, words)
+  local fine, given, source = pcall(params.given)
+  if not fine then usage_error(given) end
+  local names = names_of(spec)
+  for _, name in ipairs(given and arguments.sorted_keys(given) or {}) do
+    local row
+    for _, other in ipairs(spec) do
+      if other[1] == name then row = other end
+    end
+    if not row then
+      refuse(("%s gives '%s', which is none of the script's options (%s)%s"):format(source, name,
+        table.concat(names, ", "), arguments.did_you_mean(name, names)))
+    end
+    local value = given[name]
+    if row.type == "list" and type(value) ~= "table" then value = {value} end
+    local reason = reason_against(row, value)
+    if reason then
+      refuse(("%s gives %s = %s, but the script expects %s"):format(source, name, arguments.describe(value), reason))
+    end
+    if words[name] and params.trial() then
+      refuse(("--%s stands on the command line, and the sweep chooses it too"):format(name))
+    end
+    if not words[name] then values[name] = value end
+  end
+end
+
+-- Replicates of a configuration differ by their seeds: the script's own option, else the library's.
+local function take_seed(spec, values, words)
+  local trial = params.trial()
+  local replicate = trial and trial.replicate or 0
+  if replicate == 0 then return end
+  for _, row in ipairs(spec) do
+    if row[1] == "seed" and type(row[2]) == "number" then
+      if not words.seed and not (params.given() or {}).seed then values.seed = row[2] + replicate end
+      return
+    end
+  end
+  C.random.manual_seed(replicate)
+end
+
+local row_names = {"type", "choices", "integer", "minimum", "metavar", "negatable"}
 
 local function check_rows(spec)
   arguments.check("parse_args", "spec", "table", spec)
@@ -100,7 +184,25 @@ local function check_rows(spec)
   end
 end
 
---- Read the script's options. Prints help and ends with 0 on --help; ends with 2 on a wrong option.
+-- What the command line does not say: from a file or a sweep, when these are the script's own options, else defaults.
+local function complete(spec, values, said)
+  if said then
+    local given = {}
+    if os.getenv "ACCELHOST_PARAMS" then
+      take_given(spec, given, said)
+      params.take()
+    end
+    if os.getenv "ACCELHOST_TRIAL" then take_seed(spec, given, said) end
+    for name, value in pairs(given) do values[name] = value end
+  end
+  for _, row in ipairs(spec) do
+    if values[row[1]] == nil then values[row[1]] = row[2] end
+  end
+  return values
+end
+
+--- Read the script's options. Prints help and ends with 0 on --help; ends with 2 on a wrong option. What neither the
+--- command line nor `accelhost launch --params FILE` nor a sweep gives has its default.
 --
 --   local known = {{"lr", 1e-3, "learning rate"}, {"smoke", false, "a short run"}}
 --   local args = accelhost.parse_args(known, {"--lr", "0.1"})
@@ -111,9 +213,9 @@ end
 ---@return table<string, any> # by name
 function options.parse(spec, words)
   check_rows(spec)
+  local own = words == nil or words == arg
   words = words or arg or {}
-  local values = {}
-  for _, row in ipairs(spec) do values[row[1]] = row[2] end
+  local values, said = {}, {}
   local i = 1
   while i <= #words do
     local word = words[i]
@@ -124,10 +226,11 @@ function options.parse(spec, words)
     local name, inline = word:match("^%-%-([^=]+)=(.*)$")
     name = name or word:match("^%-%-(.+)$")
     if not name then usage_error(("unexpected argument '%s'"):format(word)) end
-    local row = find(spec, (name:gsub("-", "_")))
-    if type_of(row) == "boolean" then
-      if inline then usage_error(("--%s takes no value"):format(row[1])) end
-      values[row[1]] = true
+    local row, negated = find(spec, (name:gsub("-", "_")))
+    said[row[1]] = true
+    if type_of(row) == "boolean" and not (inline and row.negatable and not negated) then
+      if inline then usage_error(("--%s takes no value"):format(name)) end
+      values[row[1]] = not negated
     else
       local text = inline
       if not text then
@@ -139,7 +242,7 @@ function options.parse(spec, words)
     end
     i = i + 1
   end
-  return values
+  return complete(spec, values, own and said)
 end
 
 return options

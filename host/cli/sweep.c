@@ -1,0 +1,115 @@
+/* accelhost sweep: options here; all else is Lua (lua/accelhost/sweep), in a host of its own. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <lua.h>
+
+#include "base/status.h"
+#include "cli/command.h"
+#include "cli/flags.h"
+#include "cli/host.h"
+
+struct sweep_options {
+    const char *study;
+    double trials, parallel, processes, seed, timeout, retries;
+    bool quiet;
+};
+
+#define FIELD(name) offsetof(struct sweep_options, name)
+static const struct ah_flag flags[] = {
+    {"-n", AH_FLAG_VALUE, FIELD(trials), {.kind = AH_VALUE_WHOLE, 1, 1e9}, "TRIALS",
+     "configurations to try in all, those of earlier runs among them"},
+    {"--trials", AH_FLAG_VALUE, FIELD(trials), {.kind = AH_VALUE_WHOLE, 1, 1e9}, "N", NULL},
+    {"-j", AH_FLAG_VALUE, FIELD(parallel), {.kind = AH_VALUE_WHOLE, 1, 4096}, "PARALLEL",
+     "trials that run at once (default: processors / processes of a trial)"},
+    {"--parallel", AH_FLAG_VALUE, FIELD(parallel), {.kind = AH_VALUE_WHOLE, 1, 4096}, "N", NULL},
+    {"--study", AH_FLAG_TEXT, FIELD(study), .value = "DIR",
+     .help = "where the study is kept (default FILE's name with .study)"},
+    {"--num_processes", AH_FLAG_VALUE, FIELD(processes), {.kind = AH_VALUE_WHOLE, 1, 4096}, "N",
+     "processes of each trial (default 1)"},
+    {"--seed", AH_FLAG_VALUE, FIELD(seed), {.kind = AH_VALUE_WHOLE, 0, 9e15}, "N", "of the sampler (default 0)"},
+    {"--timeout", AH_FLAG_VALUE, FIELD(timeout), {.kind = AH_VALUE_NUMBER, 0.001, 1e9}, "S",
+     "seconds that a trial may take"},
+    {"--retries", AH_FLAG_VALUE, FIELD(retries), {.kind = AH_VALUE_WHOLE, 0, 1e6}, "N",
+     "how often a failed trial is tried again (default 0)"},
+    {"--quiet", AH_FLAG_SWITCH, FIELD(quiet), .help = "say nothing of trials"},
+};
+enum { FLAGS = sizeof flags / sizeof *flags };
+
+static void print_help(void)
+{
+    puts("usage: accelhost sweep FILE [options]\n"
+         "       accelhost sweep status STUDY\n"
+         "       accelhost sweep best STUDY\n\n"
+         "Runs the trials of a search for hyperparameters. FILE is a Lua script that returns\n"
+         "{script = or objective =, space =, metric =, direction =, sampler =, pruner =, trials =, ...},\n"
+         "or YAML with the same keys or those of Weights & Biases. The same command goes on with a study that was\n"
+         "interrupted or killed. Ctrl-C ends trials at their next report, twice at once.\n\n"
+         "status tells how a study stands, best prints its best parameters as a Lua table and writes best.yaml.\n\n"
+         "options:");
+    ah_flags_print(flags, FLAGS);
+    puts("\nexit codes: 0 ok, 1 no trial has a value, 2 usage or a definition that is wrong, 130 interrupted");
+}
+
+static void call(struct ah_host *host, int *code, char **words, int count)
+{
+    static const char chunk[] = "exit_code = require 'accelhost.sweep.command'.main(...)\n";
+    if (ah_host_run_text(host, chunk, strlen(chunk), "=sweep", count, words) < 0) {
+        fprintf(stderr, "accelhost sweep: %s\n", ah_host_error(host));
+        return;
+    }
+    lua_getglobal(host->lua, "exit_code");
+    *code = (int)lua_tointeger(host->lua, -1);
+}
+
+static int sweep(const struct sweep_options *options, const char *what, const char *path)
+{
+    enum { NUMBERS = 6, TEXT = 32 };
+    const double numbers[NUMBERS] = {options->trials, options->parallel, options->processes, options->seed,
+                                     options->timeout, options->retries};
+    char text[NUMBERS][TEXT];
+    char *words[4 + NUMBERS] = {(char *)what, (char *)path, (char *)(options->study ? options->study : ""),
+                                (char *)(options->quiet ? "quiet" : "")};
+    struct ah_host host = {0};
+    int code = 1;
+    for (int i = 0; i < NUMBERS; i++) {
+        snprintf(text[i], TEXT, numbers[i] < 0 ? "" : "%.17g", numbers[i]);
+        words[4 + i] = text[i];
+    }
+    if (ah_host_open(&host, &(struct ah_host_options){0}) < 0)
+        fprintf(stderr, "accelhost sweep: %s\n", ah_error_text());
+    else
+        call(&host, &code, words, 4 + NUMBERS);
+    if (host.lua)
+        ah_host_close(&host);
+    return code;
+}
+
+/* Options may stand before, between and behind the words, which move to the front of argv. */
+int ah_cli_sweep(int argc, char **argv)
+{
+    static const char *const others[] = {"status", "best", NULL};
+    struct sweep_options options = {.trials = -1, .parallel = -1, .processes = -1, .seed = -1, .timeout = -1,
+                                    .retries = -1};
+    int count = 0;
+    for (int at = 0; at < argc;) {
+        int read = ah_flags_read("sweep", flags, FLAGS, print_help, argc - at, argv + at, &options);
+        if (read < 0)
+            return -1 - read;
+        at += read;
+        if (at < argc)
+            argv[count++] = argv[at++];
+    }
+    const char *what = "run";
+    for (int i = 0; count && others[i]; i++)
+        if (!strcmp(argv[0], others[i]) && access(argv[0], F_OK))
+            what = others[i];
+    int first = strcmp(what, "run") != 0;
+    if (count == first)
+        return first ? ah_usage("sweep", "%s: expected a study's folder", what) : ah_usage("sweep", "expected a file");
+    if (count > first + 1)
+        return ah_usage("sweep", "unexpected argument '%s'", argv[first + 1]);
+    return sweep(&options, what, argv[first]);
+}

@@ -1,0 +1,183 @@
+--- What `accelhost sweep` does.
+local C = require "accelhost._C"
+local Definition = require "accelhost.sweep.definition"
+local LogFile = require "accelhost.track.log_file"
+local Store = require "accelhost.sweep.store"
+local file = require "accelhost.sweep.file"
+local lock = require "accelhost.sweep.lock"
+local params = require "accelhost.util.params"
+local source = require "accelhost.sweep.report.source"
+
+local command = {}
+
+local function fail(format, ...) error(format:format(...), 0) end
+
+local function absolute(path) return path:sub(1, 1) == "/" and path or C.system.working_folder() .. "/" .. path end
+
+-- How many configurations there are to be; nil: all of a grid.
+local function limit_of(definition)
+  local sampler = definition.sampler
+  local name = type(sampler) == "table" and (sampler[1] or sampler.name) or sampler
+  if not definition.trials and name ~= "grid" then
+    fail "how many trials? -n N says it, or 'trials' in the file (a grid search ends by itself)"
+  end
+  return definition.trials
+end
+
+-- A study that has begun goes on with the definition that it began with.
+local function check_same(store, definition, directory)
+  local old, new = store:get "facts", definition:facts()
+  local difference = old and Definition.difference(old, new)
+  if difference and #store:trials() > 0 then
+    fail("'%s' was begun with another definition: %s. Another --study begins anew", directory, difference)
+  end
+  store:put("facts", new)
+end
+
+local events = {start = "started", complete = "complete", pruned = "pruned", paused = "paused", failed = "failed"}
+
+-- What the runner tells, on the terminal or in lines.
+local function make_observer(study, given, quiet)
+  local observer = {shown = source.of(study, given)}
+  if quiet then
+    observer.event, observer.update = function() end, function() end
+    return observer
+  end
+  local terminal = C.comm.is_terminal(1)
+  observer.live = require "accelhost.sweep.report.live".new {
+    study = observer.shown, stream = io.stdout, is_terminal = terminal, total = given.total, parallel = given.parallel,
+    columns = function() return select(2, C.comm.is_terminal(1)) end,
+  }
+  function observer:event(kind, trial, detail)
+    if kind == "note" then return self.live:print(("trial %d %s"):format(trial.number, detail)) end
+    if kind == "interrupt" then
+      return self.live:print(("interrupted: %d trial%s will end at the next report (once more: at once)")
+        :format(detail, detail == 1 and "" or "s"))
+    end
+    if kind == "waiting" then kind = detail == "failed" and "retried" or "interrupted" else kind = events[kind] end
+    if kind then self.live:event(kind, trial) end
+  end
+  function observer:update(_, now) self.live:update(self.shown, now) end
+  return observer
+end
+
+local function write_file(path, text)
+  local handle, reason = io.open(path, "wb")
+  if not handle then fail("cannot write %s", reason) end
+  handle:write(text)
+  handle:close()
+end
+
+-- The best parameters, as files and on stdout.
+local function tell_best(study, directory, quiet)
+  local best = study:best()
+  if not best then return end
+  local values = study.space:expand(best.leader.params)
+  write_file(directory .. "/best.yaml", params.yaml(values))
+  if not quiet then
+    io.write(("%s/best.yaml, for accelhost launch --params:\n%s\n"):format(directory, params.lua(values)))
+  end
+end
+
+local function conclude(study, runner, observer, directory, quiet)
+  if observer.live then observer.live:finish(observer.shown, C.system.wall_time()) end
+  tell_best(study, directory, quiet)
+  io.stdout:flush()
+  if study.refused then fail("%s", study.stopping) end
+  if study.stopping then io.stderr:write("accelhost sweep: ", study.stopping, "\n") end
+  if runner.interrupted then return 130 end
+  return study:best() and 0 or 1
+end
+
+-- What a person typed, for the report.
+local function command_text(path, directory)
+  return ("accelhost sweep %s --study %s"):format(path, directory)
+end
+
+--- Run the sweep of a file, or go on with it.
+---@param path string
+---@param options {study?: string, quiet?: boolean, overrides: table<string, any>}
+---@return integer # the exit code
+function command.run(path, options)
+  local definition = file.read(path, options.overrides, function(text)
+    io.stderr:write("accelhost sweep: ", text, "\n")
+  end)
+  local limit = limit_of(definition)
+  local name = path:match "([^/]+)%.[^./]+$" or path
+  local directory = options.study or definition.study or name .. ".study"
+  LogFile.folder("accelhost sweep", directory)
+  local held = lock.take(directory)
+  if not held then fail("another process runs the study '%s'", directory) end
+  local store = Store(directory .. "/study.db", "create")
+  check_same(store, definition, directory)
+  local study = require "accelhost.sweep.study"(definition, store)
+  study:set_limit(limit)
+  local Runner = require "accelhost.sweep.runner"
+  local given = {name = definition.name or name, directory = directory, total = limit,
+    parallel = Runner.shares(definition), command = command_text(path, directory)}
+  if not store:get "created" then store:put("created", C.system.wall_time()) end
+  source.keep(store, definition, given)
+  local observer = make_observer(study, given, options.quiet)
+  local runner = Runner(study, {directory = absolute(directory), file = absolute(path)}, observer)
+  runner:run()
+  local code = conclude(study, runner, observer, directory, options.quiet)
+  store:close()
+  held:close()
+  return code
+end
+
+--- How a study stands.
+---@param directory string
+---@return integer
+function command.status(directory)
+  local study = source.read(directory)
+  local terminal, width = C.comm.is_terminal(1)
+  local taken = lock.is_taken(study.directory)
+  if not taken then
+    for _, trial in ipairs(study.trials) do
+      if trial.state == "running" then trial.state = "waiting" end
+    end
+  end
+  io.write(require "accelhost.sweep.report.text".brief(study, {now = C.system.wall_time(),
+    width = terminal and width > 0 and width or 80}))
+  io.write(taken and "a process runs it\n" or ("no process runs it; to go on: %s\n"):format(study.command or "?"))
+  return 0
+end
+
+--- The best parameters of a study: a Lua table on stdout.
+---@param directory string
+---@return integer
+function command.best(directory)
+  local study = source.read(directory)
+  local summary = require "accelhost.sweep.report.summary"
+  local best = summary.of(study).best
+  if not best then fail("no trial of '%s' has ended with a value yet", directory) end
+  local values = params.nest(study.settings(best.params))
+  write_file(study.directory .. "/best.yaml", params.yaml(values))
+  io.write(params.lua(values), "\n")
+  io.stderr:write(("trial %d: %s %.6g; as YAML: %s/best.yaml\n"):format(best.number, study.metric, best.value,
+    study.directory))
+  return 0
+end
+
+local function number(text) return text ~= "" and tonumber(text) or nil end
+
+--- The command: `what` is "run", "status" or "best"; options as the command line gives them, texts, "" for none.
+---@param what string
+---@param path string
+---@return integer # the exit code
+function command.main(what, path, study, quiet, trials, parallel, processes, seed, timeout, retries)
+  local fine, result = pcall(function()
+    if what ~= "run" then return command[what](path) end
+    return command.run(path, {study = study ~= "" and study or nil, quiet = quiet ~= "", overrides = {
+      trials = number(trials), parallel = number(parallel), num_processes = number(processes), seed = number(seed),
+      timeout = number(timeout), retries = number(retries),
+    }})
+  end)
+  if fine then return result end
+  io.stdout:flush()
+  io.stderr:write("accelhost sweep: ", tostring(result), "\n")
+  return 2
+end
+
+return command

@@ -1,0 +1,49 @@
+--- Objectives that are called in the sweep's own process: for functions that take less time than a process to start.
+local C = require "accelhost._C"
+local objective = require "accelhost.sweep.objective"
+
+local inline = {}
+
+-- What a report raises to leave the objective.
+local leaving = {}
+
+local function facts_of(study, trial)
+  return {number = trial.number, seed = study.definition.seed + trial.replicate, attempt = trial.attempt,
+    replicate = trial.replicate}
+end
+
+-- Handle signals between two trials.
+local function look_for_signals(runner)
+  for _, event in ipairs(C.job.wait({}, 0)) do
+    if event.kind == "signal" then runner:interrupt() end
+  end
+end
+
+--- Run a trial to its end.
+---@param runner Runner
+---@param trial table
+function inline.run(runner, trial)
+  local study, answer = runner.study, nil
+  local definition = study.definition
+  local given = objective.trial(facts_of(study, trial), study.space:expand(trial.params), study.space)
+  given._metric = definition.metric
+  given._report = function(step, metrics, options)
+    answer = runner:report(trial, step, metrics)
+    if answer ~= "continue" and not (options and options.stay) then error(leaving, 0) end
+    return answer
+  end
+  local fine, result = xpcall(function() return definition.objective(given) end, function(text)
+    return text == leaving and leaving or debug.traceback(tostring(text), 2)
+  end)
+  if result == leaving or (trial.verdict and answer ~= "continue") then
+    runner:leave(trial, answer == "pause" and "paused" or "stopped")
+  elseif not fine then
+    runner:leave(trial, "failed", result)
+  else
+    local value, reason = objective.value_of(result, definition.metric)
+    if value then runner:leave(trial, "complete", value) else runner:leave(trial, "refused", reason) end
+  end
+  look_for_signals(runner)
+end
+
+return inline

@@ -1,0 +1,183 @@
+--- Runs a study: starts trials in as many slots as there are, hears them, and writes down what they say.
+local C = require "accelhost._C"
+local class = require "accelhost.util.class"
+local Inline = require "accelhost.sweep.inline"
+local TrialProcess = require "accelhost.sweep.process"
+
+---@class Runner
+local Runner = class.new "Runner"
+
+--- How many trials run at once when nothing is said, and how many threads each rank gets.
+---@param definition Definition
+---@return integer parallel
+---@return integer threads
+function Runner.shares(definition)
+  local cores, ranks = C.system.cpu_count(), definition.num_processes
+  local parallel = definition.parallel or math.max(1, math.floor(cores / (ranks * (definition.threads or 1))))
+  return parallel, definition.threads or math.max(1, math.floor(cores / (parallel * ranks)))
+end
+
+--- Make one.
+---@param study Study
+---@param place table {directory = the study's, absolute; file = the sweep's}
+---@param observer table event(kind, trial, ...) and update(study, now)
+function Runner:init(study, place, observer)
+  self.study, self.place, self.observer = study, place, observer
+  self.parallel, self.threads = Runner.shares(study.definition)
+  self.running, self.slots = {}, {}
+end
+
+local function first_free(self)
+  for slot = 0, self.parallel - 1 do
+    if not self.slots[slot] then return slot end
+  end
+end
+
+function Runner:_tell(kind, trial, ...) self.observer:event(kind, trial, ...) end
+
+-- A folder named checkpoint_N somewhere in the trial's.
+local function has_checkpoint(folder, depth)
+  for _, name in ipairs(C.data.look(folder) == "folder" and C.data.list_folder(folder) or {}) do
+    if name:find "^checkpoint" then return true end
+    if depth > 0 and has_checkpoint(folder .. "/" .. name, depth - 1) then return true end
+  end
+  return false
+end
+
+function Runner:_start(trial, slot)
+  local directory = ("%s/trials/%04d"):format(self.place.directory, trial.number)
+  local goes_on = #trial.reports > 0
+  if goes_on and not self.told and not has_checkpoint(directory, 2) then
+    self.told = true
+    self:_tell("note", trial, "has saved no checkpoint, so it begins anew (accelerator:save_state before a report, and "
+      .. "load_state at the start, let a trial go on)")
+  end
+  local process = TrialProcess(self.study, trial, {directory = directory, file = self.place.file,
+    threads = self.threads})
+  process.slot = slot
+  self.slots[slot] = process
+  self.running[#self.running + 1] = process
+  self:_tell("start", trial)
+end
+
+-- Start what can be started; false when nothing runs and nothing is left.
+function Runner:_fill()
+  while not self.leaving do
+    local slot = first_free(self)
+    local trial = slot and self.study:next(C.system.wall_time(), slot)
+    if not trial then break end
+    if self.study.definition.inline then
+      Inline.run(self, trial)
+    else
+      self:_start(trial, slot)
+    end
+  end
+  return #self.running > 0
+end
+
+--- What was reported is written down, and answered.
+---@param trial table
+---@param step integer
+---@param metrics table<string, any>
+---@param process? table
+---@return string answer
+function Runner:report(trial, step, metrics, process)
+  local now = C.system.wall_time()
+  local answer, is_new = self.study:report(trial, step, metrics, now)
+  if is_new and process then process:keep_metrics(step, metrics, now) end
+  if is_new then self:_tell("report", trial, step, metrics) end
+  return answer
+end
+
+--- A trial has ended.
+---@param trial table
+---@param how string as study:leave takes it, or "refused"
+---@param detail any
+function Runner:leave(trial, how, detail)
+  if how == "refused" and self.study.endings > 0 then how = "failed" end
+  if how == "refused" then
+    self.study:refuse(detail)
+    self:abort()
+    return
+  end
+  self.study:leave(trial, how, C.system.wall_time(), detail)
+  self:_tell(trial.state, trial, how)
+end
+
+-- Parameters that no code asked for, told once.
+local function tell_unread(self, process)
+  if self.told_unread or not process.unread or #process.unread == 0 then return end
+  self.told_unread = true
+  self:_tell("note", process.trial, ("never read %s"):format(table.concat(process.unread, ", ")))
+end
+
+function Runner:_conclude(process)
+  for i, other in ipairs(self.running) do
+    if other == process then table.remove(self.running, i) break end
+  end
+  self.slots[process.slot] = nil
+  local how, detail = process:verdict(self.study.definition)
+  tell_unread(self, process)
+  process:close()
+  if self.study.refused then return end
+  self:leave(process.trial, how, detail)
+end
+
+function Runner:_drain()
+  self.leaving = true
+  for _, process in ipairs(self.running) do process:interrupt() end
+end
+
+--- Start no more, and end those that run at their next report; the second time at once.
+function Runner:interrupt()
+  if self.interrupted then return self:abort() end
+  self.interrupted = true
+  self:_drain()
+  if #self.running > 0 then self:_tell("interrupt", nil, #self.running) end
+end
+
+--- End what runs, now; it goes on when the sweep is started again.
+function Runner:abort()
+  self.leaving = true
+  for _, process in ipairs(self.running) do process:abort() end
+end
+
+function Runner:_next_look(now)
+  local wait = 1
+  for _, process in ipairs(self.running) do
+    if process.due then wait = math.min(wait, math.max(0, process.due - now)) end
+  end
+  return wait
+end
+
+function Runner:_handle(event)
+  if event.kind == "signal" then return self:interrupt() end
+  for _, process in ipairs(self.running) do
+    if process.job == event.job then
+      process:handle(event, function(step, metrics) return self:report(process.trial, step, metrics, process) end)
+      if event.kind == "ended" then self:_conclude(process) end
+      return
+    end
+  end
+end
+
+function Runner:_step()
+  local jobs = {}
+  for i, process in ipairs(self.running) do jobs[i] = process.job end
+  for _, event in ipairs(C.job.wait(jobs, self:_next_look(C.system.now()))) do self:_handle(event) end
+  local now = C.system.now()
+  for _, process in ipairs(self.running) do process:check_time(now) end
+  self.observer:update(self.study, C.system.wall_time())
+end
+
+--- Run until nothing is left to do, or somebody wants an end.
+function Runner:run()
+  C.job.watch_signals("INT", "TERM", "HUP")
+  while self:_fill() do
+    self:_step()
+    if self.study.stopping and not self.leaving then self:_drain() end
+  end
+  C.job.watch_signals()
+end
+
+return Runner

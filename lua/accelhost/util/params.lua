@@ -1,0 +1,176 @@
+--- Parameters that a run gets from outside: the file that `--params` names (ACCELHOST_PARAMS), or the sweep that the
+--- run is a trial of. Scripts see them by accelhost.args and accelhost.parse_args, between defaults and command line.
+local C = require "accelhost._C"
+
+local params = {}
+
+local function fail(format, ...) error(format:format(...), 0) end
+
+-- A table in Lua's words, as `accelhost sweep best` prints it: with `return` in front or without, and nothing in reach.
+local function read_lua(path, text)
+  if text:find "^\27" then fail("%s: expected a table in Lua's words, got bytecode", path) end
+  local chunk = loadstring("return " .. text, "@" .. path)
+  local reason
+  if not chunk then chunk, reason = loadstring(text, "@" .. path) end
+  if not chunk then fail("%s", reason) end
+  local fine, value = pcall(setfenv(chunk, {}))
+  if not fine then fail("%s", value) end
+  return value
+end
+
+local readers = {
+  lua = read_lua,
+  json = function(_, text) return C.json.decode(text) end,
+  yaml = function(_, text) return (C.yaml.decode(text)) end,
+}
+readers.yml = readers.yaml
+
+--- Read a file of parameters: YAML, JSON or a Lua table, by its name.
+---@param path string
+---@return table
+function params.read(path)
+  local reader = readers[path:match "%.([^./]+)$" or ""]
+  if not reader then fail("%s: expected a .yaml, .json or .lua file of parameters", path) end
+  local file, reason = io.open(path, "rb")
+  local text = file and file:read "*a"
+  if file then file:close() end
+  if not text then fail("cannot read %s", reason or ("'%s': it is a folder"):format(path)) end
+  local fine, value = pcall(reader, path, text)
+  if not fine then fail("%s%s", tostring(value):find(path, 1, true) and "" or path .. ": ", tostring(value)) end
+  if type(value) ~= "table" or value[1] ~= nil then fail("%s: expected names and values", path) end
+  return value
+end
+
+local function sorted(values)
+  local keys = {}
+  for key in next, values do keys[#keys + 1] = key end
+  table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
+  return keys
+end
+
+local function is_map(value) return type(value) == "table" and value[1] == nil and next(value) ~= nil end
+
+--- Nested tables by dotted names; lists stay values.
+---@param values table
+---@return table<string, any>
+function params.flatten(values)
+  local flat = {}
+  local function walk(prefix, map)
+    for key, value in next, map do
+      local name = prefix .. tostring(key)
+      if is_map(value) then walk(name .. ".", value) else flat[name] = value end
+    end
+  end
+  walk("", values)
+  return flat
+end
+
+--- Values by dotted names as nested tables.
+---@param flat table<string, any>
+---@return table
+function params.nest(flat)
+  local result = {}
+  for name, value in next, flat do
+    local at = result
+    for part in name:gmatch "([^.]+)%." do
+      at[part] = at[part] or {}
+      at = at[part]
+    end
+    at[name:match "[^.]+$"] = value
+  end
+  return result
+end
+
+local function plain_name(name)
+  return name:find "^[%a_][%w_]*$" and name or C.json.encode(name)
+end
+
+local function append_yaml(lines, indent, map)
+  for _, key in ipairs(sorted(map)) do
+    local value = map[key]
+    if is_map(value) then
+      lines[#lines + 1] = indent .. plain_name(key) .. ":"
+      append_yaml(lines, indent .. "  ", value)
+    else
+      lines[#lines + 1] = ("%s%s: %s"):format(indent, plain_name(key), C.json.encode(value))
+    end
+  end
+end
+
+--- Parameters as YAML that `--params` takes; numbers read back as they are.
+---@param values table nested
+---@return string
+function params.yaml(values)
+  local lines = {}
+  append_yaml(lines, "", values)
+  return #lines > 0 and table.concat(lines, "\n") .. "\n" or "{}\n"
+end
+
+local reserved = {}
+for word in ([[and break do else elseif end false for function goto if in local nil not or repeat return then true until
+  while]]):gmatch "%a+" do
+  reserved[word] = true
+end
+
+local function lua_text(value, indent)
+  if type(value) == "string" then return ("%q"):format(value) end
+  if type(value) ~= "table" then return C.json.encode(value) end
+  local parts, inner = {}, indent .. "  "
+  if not is_map(value) then
+    for i, item in ipairs(value) do parts[i] = lua_text(item, indent) end
+    return "{" .. table.concat(parts, ", ") .. "}"
+  end
+  for i, key in ipairs(sorted(value)) do
+    local name = key:find "^[%a_][%w_]*$" and not reserved[key] and key or ("[%q]"):format(key)
+    parts[i] = ("%s%s = %s"):format(inner, name, lua_text(value[key], inner))
+  end
+  return "{\n" .. table.concat(parts, ",\n") .. ",\n" .. indent .. "}"
+end
+
+--- Parameters as a Lua table.
+---@param values table nested
+---@return string
+function params.lua(values) return lua_text(values, "") end
+
+local trial -- what the sweep said, false: nothing
+
+--- The trial that this run is, as the sweep described it: {number, replicate, attempt, metric, waits, directory}; nil
+--- when it is none.
+---@return table?
+function params.trial()
+  if trial == nil then
+    local text = os.getenv "ACCELHOST_TRIAL"
+    -- Programs that a trial starts have its variables, and are no part of it.
+    trial = text and text ~= "" and C.channel.is_open() and C.json.decode(text) or false
+  end
+  return trial or nil
+end
+
+--- Tell the sweep something about this trial; nothing happens without one. Only the first rank's word counts.
+---@param message table
+function params.tell(message)
+  if params.trial() and C.comm.rank() == 0 then C.channel.send(C.json.encode(message)) end
+end
+
+local given, source
+
+--- The parameters of this run by dotted names, and where they come from; nil when there are none.
+---@return table<string, any>?
+---@return string?
+function params.given()
+  if given == nil then
+    local path = os.getenv "ACCELHOST_PARAMS"
+    local ours = (os.getenv "ACCELHOST_TRIAL" or "") == "" or params.trial()
+    given = ours and path and path ~= "" and params.flatten(params.read(path)) or false
+    source = params.trial() and "the sweep" or path
+  end
+  return given or nil, source
+end
+
+--- The script has read its parameters: the sweep wants to know.
+function params.take()
+  params.taken = true
+  params.tell {kind = "read"}
+end
+
+return params

@@ -54,7 +54,7 @@ ONEDNN_STUB := host/cpu/onednn_stub.c
 ONEDNN_OFF := $(if $(HAVE_ONEDNN),$(ONEDNN_STUB),$(filter-out $(ONEDNN_STUB),$(wildcard host/cpu/onednn*.c)))
 SEED_OFF := $(if $(LUAJIT_A),host/bind/lua_seed_shared.c)
 LEVEL_OFF := host/base/level_$(if $(LEVELS),native,portable).c
-SRC  := $(filter-out $(ONEDNN_OFF) $(SEED_OFF) $(LEVEL_OFF) host/image/% host/plot/% host/store/%, \
+SRC  := $(filter-out $(ONEDNN_OFF) $(SEED_OFF) $(LEVEL_OFF) host/image/% host/plot/% host/edit/% host/store/%, \
         $(sort $(wildcard host/*.c host/*/*.c))) \
         $(if $(FAIL_ALLOC),spec/faults/fail_alloc.c)
 HOT  := $(if $(LEVELS),$(filter host/cpu/% host/data/% host/base/half.c host/comm/combine.c \
@@ -77,13 +77,16 @@ PLOT := $(if $(CAIRO_LIBS),$(BUILD)/accelhost-plot.so)
 # Studies of sweeps are kept in SQLite's files.
 SQLITE_LIBS := $(shell pkg-config --exists sqlite3 2>/dev/null && pkg-config --libs sqlite3)
 STORE := $(if $(SQLITE_LIBS),$(BUILD)/accelhost-sqlite.so)
+# And lines at the prompt are edited.
+EDIT_LIBS := $(shell pkg-config --exists libedit 2>/dev/null && pkg-config --libs libedit)
+EDIT := $(if $(EDIT_LIBS),$(BUILD)/accelhost-edit.so)
 
 .PHONY: all
-all: $(BUILD)/accelhost $(IMAGE) $(PLOT) $(STORE) ## build ./accelhost
+all: $(BUILD)/accelhost $(IMAGE) $(PLOT) $(STORE) $(EDIT) ## build ./accelhost
 	@ln -sf $(BUILD)/accelhost accelhost.tmp && mv -f accelhost.tmp accelhost
 
 .PHONY: plugins
-plugins: $(IMAGE) $(PLOT) $(STORE)
+plugins: $(IMAGE) $(PLOT) $(STORE) $(EDIT)
 
 $(BUILD)/libluajit.a: $(LUAJIT_A)
 	@mkdir -p $(@D)
@@ -104,6 +107,11 @@ $(BUILD)/accelhost-plot.so: host/plot/plugin.c host/data/scene.h | deps-check
 	@mkdir -p $(@D)
 	$(call say,plugin $@)$(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) $(shell pkg-config --cflags cairo) \
 		-fPIC -shared -o $@ $< $(CAIRO_LIBS)
+
+$(BUILD)/accelhost-edit.so: $(wildcard host/edit/*.[ch]) host/base/editor.h | deps-check
+	@mkdir -p $(@D)
+	$(call say,plugin $@)$(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) $(shell pkg-config --cflags libedit) \
+		-fPIC -shared -o $@ $(filter %.c,$^) $(EDIT_LIBS)
 
 $(BUILD)/accelhost-sqlite.so: host/store/plugin.c host/io/database.h | deps-check
 	@mkdir -p $(@D)
@@ -143,7 +151,7 @@ $(BUILD)/selftest: | $(PLUGINS) $(BUILD)/plugin-headers
 $(BUILD)/embed: scripts/embed.c $(LUAJIT_A)
 	@mkdir -p $(@D)
 	$(call say,ld $@)$(CC) -std=c11 -O1 -Ihost $(shell pkg-config --cflags luajit) $(WARN) -Werror -o $@ $^ \
-		$(LUAJIT_LIBS) -lm -ldl
+		$(LUAJIT_LIBS) -lz -lm -ldl
 
 # A recipe that fails leaves nothing half-written for the next run to believe in.
 .DELETE_ON_ERROR:
@@ -191,7 +199,7 @@ uninstall: ## take away what install brought to PREFIX, below DESTDIR
 deb: ## a Debian package for every x86-64, in build-portable
 	@scripts/install-deps.sh build
 	@$(MAKE) --no-print-directory $(JOBS) ARCH=portable build-portable/accelhost build-portable/plugin-headers \
-		build-portable/docs/index.html $(patsubst $(BUILD)/%,build-portable/%,$(IMAGE) $(PLOT) $(STORE))
+		build-portable/docs/index.html $(patsubst $(BUILD)/%,build-portable/%,$(IMAGE) $(PLOT) $(STORE) $(EDIT))
 	@scripts/package/build-deb.sh build-portable
 
 # What is missing is installed first, in a make of its own, so that the probes above see it.

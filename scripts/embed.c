@@ -1,12 +1,15 @@
 /* Compile the Lua library for the binary: bytecode, with what tracebacks need, as one file of bytes, and a C table that
  * names its pieces. Sources would cost each start ten times as much; one that does not compile stops the build. The
- * documentation that stands in the sources comes behind them, as one text, which nothing reads before it is asked for.
+ * documentation that stands in the sources comes behind them, as one text, and then the sources themselves, packed:
+ * nothing reads either before it is asked for.
  *
  * usage: embed OUT.c OUT.bin lua/accelhost/init.lua ... --docs scripts/docs/extract.lua SOURCE... */
 #include <lauxlib.h>
 #include <lualib.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "bind/library.h"
 
@@ -47,6 +50,35 @@ static int write_docs(lua_State *L, int count, char **words, FILE *bytes)
     return append(L, text, length, bytes);
 }
 
+/* All sources as one text, each behind a line "@@ PATH". */
+static struct {
+    char *text;
+    size_t bytes;
+} sources;
+
+static void keep_source(const char *path, const char *text, size_t length)
+{
+    size_t room = sources.bytes + strlen(path) + length + 8;
+    sources.text = realloc(sources.text, room);
+    if (!sources.text)
+        exit(1);
+    sources.bytes += (size_t)sprintf(sources.text + sources.bytes, "\n@@ %s\n", path);
+    memcpy(sources.text + sources.bytes, text, length);
+    sources.bytes += length;
+}
+
+/* Packed; 0 bytes when that fails. */
+static size_t write_sources(FILE *bytes)
+{
+    uLongf packed = compressBound(sources.bytes);
+    Bytef *room = malloc(packed);
+    if (!room || compress2(room, &packed, (const Bytef *)sources.text, sources.bytes, 9) != Z_OK ||
+        append(NULL, room, packed, bytes))
+        packed = 0;
+    free(room);
+    return packed;
+}
+
 int main(int argc, char **argv)
 {
     FILE *table = argc > 3 ? fopen(argv[1], "w") : NULL, *bytes = table ? fopen(argv[2], "wb") : NULL;
@@ -73,6 +105,7 @@ int main(int argc, char **argv)
         if (luaL_loadbuffer(L, text, length, chunk) || lua_dump(L, append, bytes))
             return fprintf(stderr, "embed: %s\n", lua_tostring(L, -1)), 1;
         lua_settop(L, 0);
+        keep_source(path, text, length);
         write_row(table, path, begin, written);
     }
     size_t begin = written;
@@ -80,6 +113,12 @@ int main(int argc, char **argv)
         return 1;
     fprintf(table, "    {0},\n};\nconst struct ah_embedded ah_docs = {0, 0, ah_lua + %zu, %zu};\n", begin,
             written - begin);
+    begin = written;
+    size_t packed = write_sources(bytes);
+    if (!packed)
+        return fprintf(stderr, "embed: the sources cannot be packed\n"), 1;
+    fprintf(table, "const struct ah_embedded ah_sources = {0, 0, ah_lua + %zu, %zu};\n", begin, packed);
+    fprintf(table, "const size_t ah_sources_bytes = %zu;\n", sources.bytes);
     lua_close(L);
     return fclose(table) || fclose(bytes);
 }

@@ -11,18 +11,20 @@ fail() {
 }
 
 # One line per group and package manager. A ? marks what a build does without (oneDNN: convolutions are slower; libpng
-# and libjpeg: no image files are read; cairo: no plots as PNG; SQLite: no sweeps).
+# and libjpeg: no image files are read; cairo: no plots as PNG; SQLite: no sweeps;
+# libedit: no editing at the prompt).
 packages() {
     case $1:$2 in
     apt:build) echo gcc libc6-dev make pkg-config libluajit-5.1-dev libopenblas-openmp-dev '?libdnnl-dev' \
         libjansson-dev libyaml-dev zlib1g-dev '?libpng-dev' '?libjpeg-dev' '?libcairo2-dev' \
-        '?libsqlite3-dev' ;;
+        '?libsqlite3-dev' '?libedit-dev' ;;
     dnf:build) echo gcc make pkgconf-pkg-config luajit-devel openblas-devel '?onednn-devel' jansson-devel \
-        libyaml-devel zlib-devel '?libpng-devel' '?libjpeg-turbo-devel' '?cairo-devel' '?sqlite-devel' ;;
+        libyaml-devel zlib-devel '?libpng-devel' '?libjpeg-turbo-devel' '?cairo-devel' '?sqlite-devel' \
+        '?libedit-devel' ;;
     pacman:build) echo gcc make pkgconf luajit openblas '?onednn' jansson libyaml zlib '?libpng' '?libjpeg-turbo' \
-        '?cairo' '?sqlite' ;;
+        '?cairo' '?sqlite' '?libedit' ;;
     apk:build) echo build-base linux-headers pkgconf luajit-dev openblas-dev jansson-dev yaml-dev zlib-dev \
-        '?libpng-dev' '?libjpeg-turbo-dev' '?cairo-dev' '?sqlite-dev' ;;
+        '?libpng-dev' '?libjpeg-turbo-dev' '?cairo-dev' '?sqlite-dev' '?libedit-dev' ;;
     apt:test) echo lua-busted ;;
     apt:check) echo lua-check ;;
     apt:package) echo dpkg-dev debootstrap lintian ;;

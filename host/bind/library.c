@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <zlib.h>
+
 #include "bind/bind.h"
 #include "bind/embedded.h"
 #include "bind/handle.h"
@@ -71,12 +73,22 @@ static int load_docs(lua_State *L)
     return 1;
 }
 
+static int load_sources(lua_State *L)
+{
+    uLongf bytes = (uLongf)ah_sources_bytes;
+    char *text = lua_newuserdata(L, bytes);
+    if (uncompress((Bytef *)text, &bytes, (const Bytef *)ah_sources.bytecode, (uLong)ah_sources.bytes) != Z_OK)
+        return luaL_error(L, "the sources in the program are damaged");
+    lua_pushlstring(L, text, bytes);
+    return 1;
+}
+
 /* package.loaders entry: the module of this name. */
 static int find_module(lua_State *L)
 {
     const char *name = luaL_checkstring(L, 1);
-    if (!strcmp(name, "accelhost._docs")) {
-        lua_pushcfunction(L, load_docs);
+    if (!strcmp(name, "accelhost._docs") || !strcmp(name, "accelhost._sources")) {
+        lua_pushcfunction(L, !strcmp(name, "accelhost._docs") ? load_docs : load_sources);
         return 1;
     }
     for (const struct ah_embedded *entry = ah_embedded; entry->module; entry++)

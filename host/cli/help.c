@@ -38,7 +38,7 @@ static int tell(const struct ah_command *commands, const char *topic)
 {
     static const char chunk[] = "local word, commands = select(1, ...), {}\n"
                                 "for i = 2, select('#', ...), 2 do commands[#commands + 1] = {select(i, ...)} end\n"
-                                "exit_code = require 'accelhost.docs.help'(require 'accelhost', commands,\n"
+                                "exit_code = require('accelhost.docs.help').print(require 'accelhost', commands,\n"
                                 "  word ~= '' and word or nil)\n";
     const char *words[2 * AH_MOST_COMMANDS + 1] = {topic};
     int count = 1;

@@ -16,6 +16,7 @@ each 755 bin "$build/accelhost"
 each 755 lib/accelhost "$build/accelhost-image.so"
 each 755 lib/accelhost "$build/accelhost-plot.so"
 each 755 lib/accelhost "$build/accelhost-sqlite.so"
+each 755 lib/accelhost "$build/accelhost-edit.so"
 # What a device's plugin includes; one is made by the build.
 while read -r header; do
     source=host/$header

@@ -205,20 +205,18 @@ end
 
 local function unknown(told, commands, word)
   local found = near(told, commands, word)
-  io.stderr:write(("accelhost help: nothing is called '%s'"):format(word))
+  local said = ("nothing is called '%s'"):format(word)
   if #found > 0 then
-    io.stderr:write "; near to it: "
+    said = said .. "; near to it: "
     local shown, seen = {}, {}
     for _, name in ipairs(found) do
       if not seen[name] and #shown < 8 then shown[#shown + 1] = name end
       seen[name] = true
     end
-    io.stderr:write(table.concat(shown, ", "))
+    said = said .. table.concat(shown, ", ")
   end
   local owners = takers(told, word)
-  if owners ~= "" then io.stderr:write("\nIt is an argument of ", owners) end
-  io.stderr:write "\nTry 'accelhost help' for the list of topics.\n"
-  return 1
+  return owners == "" and said or said .. "\nIt is an argument of " .. owners
 end
 
 -- Other entries that end in the word: a state_dict is one of modules, of optimizers, of loaders.
@@ -273,14 +271,32 @@ local function show(page, told, commands, word)
   return entry or namespace or answer
 end
 
---- Print what is known of a name, without one the list of topics.
+local help = {}
+
+--- What is known of a name, without one the list of topics.
 ---@param accelhost table the public surface
 ---@param commands string[][] the program's commands, {name, what it does}
 ---@param word? string
----@return integer # the exit code
-return function(accelhost, commands, word)
+---@return string? text
+---@return string? problem why there is none
+function help.text(accelhost, commands, word)
   local told, page = model.build(accelhost), Page()
-  if not show(page, told, commands, word) then return unknown(told, commands, word) end
-  io.stdout:write(table.concat(page.lines, "\n"), "\n")
-  return 0
+  if not show(page, told, commands, word) then return nil, unknown(told, commands, word) end
+  return table.concat(page.lines, "\n") .. "\n"
 end
+
+--- Print it.
+---@param accelhost table
+---@param commands string[][]
+---@param word? string
+---@return integer # the exit code
+function help.print(accelhost, commands, word)
+  local text, problem = help.text(accelhost, commands, word)
+  io.stdout:write(text or "")
+  if problem then
+    io.stderr:write("accelhost help: ", problem, "\nTry 'accelhost help' for the list of topics.\n")
+  end
+  return text and 0 or 1
+end
+
+return help

@@ -18,6 +18,10 @@ local show = require "accelhost.repl.show"
 ---@field number integer of the next chunk
 ---@field living table<string, table> its locals (repl/locals.lua)
 ---@field environment table the globals that chunks see
+---@field terminal boolean? what a chunk starts writes to the terminal that this one writes to
+---@field watches boolean? new globals are told (%globals)
+---@field seconds number? that the last chunk took
+---@field known table<string, boolean> globals that were there at the begin
 local Evaluate = class.new "Evaluate"
 
 local SLOW = 1 -- seconds from which on the time is told
@@ -32,17 +36,21 @@ local function environment_of(self)
       local value = rawget(_G, name)
       if value ~= nil then return value end
       if kept[name] then return self._results[kept[name]] end
-      return names.find(name)
+      value = names.find(name)
+      if value ~= nil then return value end
+      return _G[name] -- which has words of other languages explained
     end,
     __newindex = _G,
   })
 end
 
 --- Options: write(text) takes what is shown; columns() gives the terminal's width; color says whether to color.
----@param options {write: (fun(text: string)), columns: (fun(): integer)?, color: boolean?}
+---@param options {write: (fun(text: string)), columns: (fun(): integer)?, color: boolean?,
+--- terminal: boolean?}
 function Evaluate:init(options)
   self.write, self.columns, self.color = options.write, options.columns or function() return 80 end, options.color
-  self.number, self.living, self._results = 1, {}, {}
+  self.number, self.living, self._results, self.terminal, self.known = 1, {}, {}, options.terminal, {}
+  for name in next, _G do self.known[name] = true end
   self.environment = environment_of(self)
 end
 
@@ -67,6 +75,11 @@ local function read(text, source)
   return nil, first, second
 end
 
+-- ? name, name ?, %word and $ program are no Lua (repl/commands.lua).
+local function is_command(text)
+  return text:find "^%s*[%?%$%%]" ~= nil or text:find "^%s*[%a_][%w_%.:]*%s*%?%??%s*$" ~= nil
+end
+
 local function is_open(message)
   return message ~= nil and message:find "near '<eof>'$" ~= nil
 end
@@ -75,7 +88,9 @@ end
 ---@param text string
 ---@return boolean
 function Evaluate:is_complete(text)
-  if text:find "^%s*[%?%$%%]" then return true end
+  if is_command(text) then return true end
+  -- Comments belong to what comes below them; an empty line ends them.
+  if not first_word(text) then return not text:find "%S" or text:find "\n%s*$" ~= nil end
   local found, first, second = read(without_sign(text) .. "\n", "=text")
   return found ~= nil or not (is_open(first) or is_open(second))
 end
@@ -145,6 +160,7 @@ end
 -- What came of a call: true and values, or false, the error's text and "interrupted".
 local function finish(self, job, fine, ...)
   local seconds = C.system.now() - job.began
+  self.seconds = seconds
   if not fine then
     local text, why = ...
     job.restore()
@@ -175,10 +191,11 @@ local function run(self, text, kind, source, environment, quiet, ...)
   return finish(self, job, C.interrupt.call(chunk, ...))
 end
 
---- Run a chunk, show what it gives or why it failed.
+--- Run a chunk or a command, show what it gives or why it failed.
 ---@param text string
 ---@return boolean # did it run to its end?
 function Evaluate:run(text)
+  if is_command(text) then return require("accelhost.repl.commands").run(self, text) end
   local source = ("=[%d]"):format(self.number)
   self.number = self.number + 1
   text = without_sign(text)

@@ -4,6 +4,18 @@ local evaluate = require "accelhost.repl.evaluate"
 
 local repl = {}
 
+-- Where the lines of earlier prompts are kept: nil without a home.
+local function history_path()
+  local state, home = os.getenv "XDG_STATE_HOME", os.getenv "HOME"
+  if (state or "") == "" then state = (home or "") ~= "" and home .. "/.local/state" or nil end
+  return state and state .. "/accelhost/history"
+end
+
+-- A prompt in bold; what takes no columns stands between two bytes 1, and before a character that takes one.
+local function painted(e, text)
+  return e.color and ("\1\27[1m\1%s\1\27[0m\1 "):format((text:gsub(" $", ""))) or text
+end
+
 -- A whole chunk: lines until it is complete. Nil and "end" or "interrupt".
 local function read_chunk(e, prompt, continuation)
   local text, why = C.edit.read(prompt)
@@ -24,10 +36,13 @@ end
 local function converse(e)
   while true do
     local prompt = ("[%d]> "):format(e.number)
-    local text, why = read_chunk(e, prompt, (" "):rep(#prompt - 3) .. ".. ")
-    if not text then io.write "\n" end
+    local text, why = read_chunk(e, painted(e, prompt), painted(e, (" "):rep(#prompt - 4) .. ".. "))
+    if not text then io.write(why == "interrupt" and e.edits and "^C\n" or "\n") end
     if why == "end" then return 0 end
-    if text and text:find "%S" then e:run(text) end
+    if text and text:find "%S" then
+      C.edit.remember(text)
+      e:run(text)
+    end
     io.stdout:flush()
   end
 end
@@ -43,8 +58,16 @@ local function follow(e)
   end
 end
 
-local function greet()
+local function completer(e)
+  return function(before)
+    return require("accelhost.repl.complete").at(e, before)
+  end
+end
+
+-- Somebody sits there: greet, and edit what is typed where that can be done.
+local function welcome(e, dumb)
   io.write(("accelhost %s. ? tells how this works, ? NAME what a name is; Ctrl-D ends.\n"):format(C.system.version))
+  e.edits = not dumb and C.edit.open(history_path(), completer(e))
 end
 
 --- Read and run until the input ends.
@@ -52,17 +75,18 @@ end
 ---@param ... string the script's arguments
 ---@return integer # the exit code
 function repl.start(script, ...)
-  local terminal = C.edit.is_terminal()
+  local terminal, dumb = C.edit.is_terminal(), os.getenv "TERM" == "dumb"
   local e = evaluate.new{
     write = function(text) io.write(text) end,
     columns = function() return (C.terminal.size()) end,
-    color = terminal and (os.getenv "NO_COLOR" or "") == "" and os.getenv "TERM" ~= "dumb",
+    terminal = terminal,
+    color = terminal and not dumb and (os.getenv "NO_COLOR" or "") == "",
   }
   C.interrupt.watch()
-  if terminal then greet() end
+  if terminal then welcome(e, dumb) end
   if script and not e:run_file(script, ...) then
     if not terminal then return 1 end
-    io.write "the script failed; its variables are as they were then\n"
+    io.write "The script failed; its variables are as they were then.\n"
   end
   return (terminal and converse or follow)(e)
 end

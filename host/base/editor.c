@@ -1,0 +1,17 @@
+/* The door to the editor: opens the plugin. */
+#include "base/editor.h"
+
+#include "base/plugin.h"
+#include "base/status.h"
+
+int ah_editor_open(const struct ah_editor **out)
+{
+    void *symbol = NULL;
+    AH_TRY(ah_plugin_open("edit", "ah_edit_plugin", &symbol));
+    const struct ah_editor *found = symbol;
+    if (found->abi != AH_EDITOR_ABI)
+        return ah_fail(AH_EINVAL, "accelhost-edit.so has interface %u, this program %d: build both anew", found->abi,
+                       AH_EDITOR_ABI);
+    *out = found;
+    return 0;
+}

@@ -1,0 +1,146 @@
+--- Lines at the prompt that are no Lua.
+local C = require "accelhost._C"
+local describe = require "accelhost.repl.describe"
+local show = require "accelhost.repl.show"
+
+local commands = {}
+
+local function flag(word)
+  if word == "on" or word == "" then return true end
+  if word == "off" then return false end
+  return nil
+end
+
+-- Each gets the evaluation and what stands behind its name; false when it failed.
+local table_of = {}
+
+table_of.time = {"%time CHUNK", "runs a chunk and tells how long it took", function(e, rest)
+  local cpu = os.clock()
+  local fine = e:run(rest)
+  e.write(("%.3f ms, %.3f ms of processor time\n"):format(1000 * (e.seconds or 0), 1000 * (os.clock() - cpu)))
+  return fine
+end}
+
+table_of.who = {"%who", "lists the locals and globals that were made here", function(e)
+  local rows = {}
+  for name in next, e.living do rows[#rows + 1] = {name, e:value(name)} end
+  for name, value in next, _G do
+    if type(name) == "string" and not e.known[name] and not e.living[name] then
+      rows[#rows + 1] = {name, value, "global "}
+    end
+  end
+  table.sort(rows, function(a, b) return a[1] < b[1] end)
+  for _, row in ipairs(rows) do
+    local text = C.is_tensor(row[2])
+      and ("tensor (%s) %s"):format(table.concat(row[2]:shape(), ", "), row[2].dtype) or show(row[2], 1000)
+    local first = text:match "^[^\n]*"
+    if first ~= text or #first > 60 then first = first:sub(1, 60):gsub("%s+$", "") .. " ..." end
+    e.write(("%s%-12s %s\n"):format(row[3] or "", row[1], first))
+  end
+  return true
+end}
+
+table_of.globals = {"%globals [on|off]", "tells whenever a global is made, by a module too", function(e, rest)
+  local on = flag(rest)
+  if on == nil then
+    e:complain(("%%globals: expected on or off, got '%s'"):format(rest))
+    return false
+  end
+  local meta = debug.getmetatable(_G) or {}
+  if meta.__newindex and not e.watches then
+    e:complain "%globals: another one watches them already"
+    return false
+  end
+  meta.__newindex = on and function(globals, name, value)
+    e.write(("%s: makes the global '%s'\n"):format(C.system.call_site(), tostring(name)))
+    rawset(globals, name, value)
+  end or nil
+  e.watches = on
+  debug.setmetatable(_G, meta)
+  return true
+end}
+
+table_of.run = {"%run FILE [ARGUMENTS]", "runs a script and has its locals at hand", function(e, rest)
+  local words = {}
+  for word in rest:gmatch "%S+" do words[#words + 1] = word end
+  if not words[1] then
+    e:complain "%run: expected a file"
+    return false
+  end
+  return e:run_file(unpack(words))
+end}
+
+local order = {"time", "who", "run", "globals"}
+
+--- Their names, sorted.
+---@return string[]
+function commands.names()
+  local list = {unpack(order)}
+  table.sort(list)
+  return list
+end
+
+local usage = [[
+A line is run when it is whole: a block or bracket that is open goes on in the next line. An expression shows its value,
+but not behind a last ';'. A local lives on in later lines; a new one of the same name hides it. _, __ and ___ are the
+last three results. At hand are accelhost, nn, F, optim, data, accelerator, and what makes tensors (randn, zeros, ...).
+
+]]
+
+local function show_usage(e)
+  e.write(usage)
+  local rows = {
+    {"? NAME, NAME ?", "what a name is: of the library, or the comment above a function of yours"},
+    {"?? NAME", "its source"},
+  }
+  for _, name in ipairs(order) do rows[#rows + 1] = {table_of[name][1], table_of[name][2]} end
+  rows[#rows + 1] = {"$ PROGRAM", "runs a line in the shell"}
+  rows[#rows + 1] = {"Tab", "completes names, fields, methods, options and files"}
+  rows[#rows + 1] = {"Ctrl-C", "clears a line, ends what runs; Ctrl-D ends the prompt"}
+  for _, row in ipairs(rows) do e.write(("  %-24s %s\n"):format(row[1], row[2])) end
+  return true
+end
+
+-- On a terminal a program has it for itself.
+local function run_program(e, line)
+  if e.terminal then
+    io.stdout:flush()
+    return os.execute(line) == 0
+  end
+  local pipe = assert(io.popen("( " .. line .. "\n) 2>&1; echo \" $?\""))
+  local text = pipe:read "*a"
+  pipe:close()
+  local said, code = text:match "^(.*) (%d+)\n$"
+  e.write(said or text)
+  return code == "0"
+end
+
+local function run_command(e, name, rest)
+  local found = table_of[name]
+  if not found then
+    local near = C.system.nearest(name, order)
+    e:complain(("there is no %%%s%s"):format(name, near and (" (did you mean '%%%s'?)"):format(near)
+      or "; ? lists what there is"))
+    return false
+  end
+  return found[3](e, rest)
+end
+
+--- Run one.
+---@param e Evaluate
+---@param text string
+---@return boolean
+function commands.run(e, text)
+  text = text:match "^%s*(.-)%s*$"
+  local program = text:match "^%$%s*(.*)$"
+  if program then return run_program(e, program) end
+  local name, rest = text:match "^%%([%w_]*)%s*(.*)$"
+  if name then return run_command(e, name, rest) end
+  local marks, wanted = text:match "^(%?+)%s*(.*)$"
+  if not marks then wanted, marks = text:match "^(.-)%s*(%?+)$" end
+  if wanted == "" then return show_usage(e) end
+  if #marks > 1 then return describe.source(e, wanted) end
+  return describe.name(e, wanted)
+end
+
+return commands

@@ -8,10 +8,9 @@ static struct ah_value size_of(const struct ah_rule *r)
     return AH_INTS_OF(meta->size, meta->ndim);
 }
 
-/* The same by ops that have derivatives: every gradient goes to the place of its maximum in the plane. */
-static int max_pool2d_by_ops(struct ah_rule *r)
+/* Every gradient to the place of its maximum in the plane, by an op that has derivatives. */
+static int to_places(struct ah_rule *r, struct ah_tensor *place)
 {
-    const struct ah_args_max_pool2d *arg = ah_args(r, max_pool2d);
     const struct ah_input_meta *input = ah_rule_input(r, 0);
     int planes = input->ndim - 2;
     int64_t windows[AH_MAX_DIMS], plane[AH_MAX_DIMS];
@@ -21,13 +20,23 @@ static int max_pool2d_by_ops(struct ah_rule *r)
     windows[planes] = out->size[out->ndim - 2] * out->size[out->ndim - 1];
     plane[planes] = input->size[planes] * input->size[planes + 1];
     struct ah_value flat = AH_INTS_OF(windows, planes + 1);
-    struct ah_tensor *place = ah_r(r, AH_OP_max_pool2d_positions, AH_T(r->extra[0]), size_of(r), arg->kernel_size,
-                                   arg->stride, arg->padding, arg->dilation, arg->ceil_mode);
     struct ah_tensor *g = ah_r(r, AH_OP_reshape, AH_T(r->grad_out[0]), flat);
     place = ah_r(r, AH_OP_reshape, AH_T(place), flat);
     g = ah_r(r, AH_OP_gather_backward, AH_T(g), AH_INTS_OF(plane, planes + 1), AH_I(planes), AH_T(place));
     r->grad_in[0] = ah_r(r, AH_OP_reshape, AH_T(g), size_of(r));
     return r->status;
+}
+
+static int max_pool2d_by_ops(struct ah_rule *r)
+{
+    const struct ah_args_max_pool2d *arg = ah_args(r, max_pool2d);
+    return to_places(r, ah_r(r, AH_OP_max_pool2d_positions, AH_T(r->extra[0]), size_of(r), arg->kernel_size,
+                             arg->stride, arg->padding, arg->dilation, arg->ceil_mode));
+}
+
+int ah_backward_adaptive_max_pool2d(struct ah_rule *r)
+{
+    return to_places(r, r->extra[0]);
 }
 
 int ah_backward_max_pool2d(struct ah_rule *r)

@@ -18,8 +18,11 @@ int ah_pair(const char *op, const char *name, const struct ah_value *value, cons
     } else if (value->kind == AH_INTS && (value->ints.count == 1 || value->ints.count == 2)) {
         pair[0] = value->ints.at[0];
         pair[1] = value->ints.at[value->ints.count - 1];
+    } else if (value->kind == AH_INTS) {
+        return ah_fail(AH_EINVAL, "%s: %s: expected a number or a table of 2, got a table of %d", op, name,
+                       value->ints.count);
     } else {
-        return ah_fail(AH_EINVAL, "%s: %s: expected one or two integers", op, name);
+        return ah_fail(AH_EINVAL, "%s: %s: expected a number or a table of 2", op, name);
     }
     if (pair[0] < least || pair[1] < least) {
         return ah_fail(AH_EINVAL, "%s: %s: expected at least %lld, got (%lld, %lld)", op, name, (long long)least,

@@ -194,6 +194,23 @@ int ah_forward_adaptive_avg_pool2d_backward(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
+/* The places of the maxima are kept for the gradient. */
+int ah_forward_adaptive_max_pool2d(struct ah_call *c)
+{
+    const struct ah_args_adaptive_max_pool2d *arg = ah_args(c, adaptive_max_pool2d);
+    const struct ah_tensor *x = arg->input.tensor;
+    struct ah_window s;
+    AH_TRY(ah_call_expect_float(c, 0));
+    AH_TRY(adaptive_geometry(&s, c, x->size, x->ndim, &arg->output_size));
+    int64_t size[4];
+    int ndim = output_size(&s, size);
+    AH_TRY(ah_call_output(c, 0, size, ndim, x->dtype));
+    if (arg->return_indices.flag)
+        AH_TRY(ah_call_output(c, 1, size, ndim, AH_I64));
+    AH_TRY(ah_tensor_empty(&c->extra[0], size, ndim, AH_I64, c->device));
+    return ah_call_kernel(c);
+}
+
 /* Rows as images of height 1. */
 
 /* The 2-d op of x and these arguments; its results without their height are the call's. */
@@ -282,4 +299,15 @@ int ah_forward_adaptive_avg_pool1d(struct ah_call *c)
     AH_TRY(lift(c, &x));
     const struct ah_value args[] = {AH_T(x), size};
     return pool_lifted(c, AH_OP_adaptive_avg_pool2d, args, 2);
+}
+
+int ah_forward_adaptive_max_pool1d(struct ah_call *c)
+{
+    struct ah_tensor *x = NULL;
+    struct ah_value size;
+    AH_TRY(expect_rows(c));
+    AH_TRY(ah_row_options(c, 1, 1, (int64_t[]){1}, &size));
+    AH_TRY(lift(c, &x));
+    const struct ah_value args[] = {AH_T(x), size, ah_args(c, adaptive_max_pool1d)->return_indices};
+    return pool_lifted(c, AH_OP_adaptive_max_pool2d, args, 3);
 }

@@ -98,67 +98,28 @@ function F.adaptive_avg_pool3d(...)
   return means:reshape(result_sizes(input, n, c, unpack(size)))
 end
 
--- The maxima of `count` windows along one dim, and where along it they stand. Windows share out the dim as those of
--- adaptive averages do; where they differ in length, the last element of the shorter ones is looked at again.
-local function adaptive_max(input, dim, count)
-  local size, starts, table_of, longest = input:size(dim), {}, {}, 0
-  local options = {dtype = "int64", device = input.device}
-  for o = 0, count - 1 do
-    local first, last = math.floor(o * size / count), math.ceil((o + 1) * size / count) - 1
-    starts[o + 1] = {first, last}
-    longest = math.max(longest, last - first + 1)
-  end
-  local firsts = {}
-  for o, window in ipairs(starts) do
-    firsts[o] = window[1]
-    for k = 0, longest - 1 do table_of[#table_of + 1] = math.min(window[1] + k, window[2]) end
-  end
-  local seen = size % count == 0 and input or input:index_select(dim, C.tensor(table_of, options))
-  local values, place = C.max_dim(seen:unflatten(dim, {count, longest}), dim + 1)
-  local sizes = {}
-  for d = 1, input:dim() do sizes[d] = d == dim + 1 and count or 1 end
-  return values, place + C.tensor(firsts, options):view(sizes)
-end
+local read_adaptive_max = signature("adaptive_max_pool3d",
+  {"input: tensor", "output_size: counts", {"return_indices: flag", false}})
 
--- adaptive_max_poolNd: dim by dim, the last one first; the places of all dims make the index.
-local function adaptive_max_class(dims)
-  local what = "adaptive_max_pool" .. dims .. "d"
-  local read = signature(what, {"input: tensor", "output_size: counts", {"return_indices: flag", false}})
-  return function(...)
-    local input, size, return_indices = read(...)
-    size = tuple(what, "output_size", size, dims)
-    local count = input:dim()
-    if count ~= dims + 1 and count ~= dims + 2 then
-      fail("%s: expected an input of %d or %d dims, got %s", what, dims + 1, dims + 2, shape_text(input))
-    end
-    local values, index, stride = input, nil, 1
-    for d = dims, 1, -1 do
-      local dim = count - dims + d - 1
-      if input:size(dim) == 0 then fail("%s: input %s has an empty dim", what, shape_text(input)) end
-      local place
-      values, place = adaptive_max(values, dim, size[d])
-      index = index and index:gather(dim, place) + place * stride or place
-      stride = stride * input:size(dim)
-    end
-    if return_indices then return values, index end
-    return values
-  end
-end
-
---- The largest value of each of output_size windows of [N, C, L] or [C, L]; with return_indices also its place.
---
---   F.adaptive_max_pool1d(a:view(1, 1, 3), 1)  --> tensor([[[3.]]])
-F.adaptive_max_pool1d = adaptive_max_class(1)
---- The largest value of each of output_size windows of [N, C, H, W] or [C, H, W]; with return_indices also its place in
---- the plane.
---
---   F.adaptive_max_pool2d(images, 1):size(-1)  --> 1
-F.adaptive_max_pool2d = adaptive_max_class(2)
 --- The largest value of each of output_size windows of [N, C, D, H, W] or [C, D, H, W]; with return_indices also its
 --- place in the volume.
 --
 --   F.adaptive_max_pool3d(images:unsqueeze(2), 1):size(-1)  --> 1
-F.adaptive_max_pool3d = adaptive_max_class(3)
+---@return userdata
+---@return userdata? indices with return_indices, int64
+function F.adaptive_max_pool3d(...)
+  local input, size, return_indices = read_adaptive_max(...)
+  size = tuple("adaptive_max_pool3d", "output_size", size, 3)
+  local n, c, d, h, w = volume_sizes("adaptive_max_pool3d", input)
+  local values, places = C.adaptive_max_pool2d(input:reshape(n, c * d, h, w), plane(size), true)
+  local pixels = size[2] * size[3]
+  local deepest, deep = C.adaptive_max_pool2d(values:reshape(n, c, d, pixels), {size[1], pixels}, true)
+  local sizes = result_sizes(input, n, c, unpack(size))
+  if not return_indices then return deepest:reshape(sizes) end
+  local flat = deep:reshape(n, c, size[1] * pixels)
+  local indices = places:reshape(n, c, d * pixels):gather(2, flat) + C.floor_divide(flat, pixels) * (h * w)
+  return deepest:reshape(sizes), indices:reshape(sizes)
+end
 
 local averages = {C.avg_pool1d, C.avg_pool2d, F.avg_pool3d}
 

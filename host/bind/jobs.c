@@ -52,20 +52,46 @@ static void set_age(lua_State *L, const char *name, int64_t since, int64_t now)
         ah_set_number(L, name, (double)(now - since) / 1e9);
 }
 
+static void set_ranks(lua_State *L, const char *name, const int *rank, int count)
+{
+    lua_createtable(L, count, 0);
+    for (int i = 0; i < count; i++) {
+        lua_pushinteger(L, rank[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, name);
+}
+
 static void set_collective(lua_State *L, struct ah_board *board, int rank, int64_t now)
 {
     uint32_t number;
+    int member[AH_BOARD_MAX_RANKS], members = ah_jobs_members(board, rank, member);
     const struct ah_post *post = ah_board_last_post(board, rank, &number);
     if (!post || post->kind >= AH_COLLECTIVE_KINDS)
         return;
-    lua_createtable(L, 0, 5);
+    lua_createtable(L, 0, 6);
     set_text(L, "name", ah_post_name(post), 64);
     ah_set_number(L, "number", number);
     set_text(L, "site", post->where, sizeof post->where);
     set_age(L, "seconds", atomic_load(&ah_board_slot(board, rank)->pulse.collective_ns), now);
     lua_pushboolean(L, ah_jobs_waits(board, rank));
     lua_setfield(L, -2, "waiting");
+    if (members < board->size)
+        set_ranks(L, "ranks", member, members);
     lua_setfield(L, -2, "collective");
+}
+
+static void set_message(lua_State *L, const struct ah_board *board, int rank, int64_t now)
+{
+    const struct ah_awaited *awaited = ah_jobs_awaited(board, rank);
+    if (!awaited)
+        return;
+    lua_createtable(L, 0, 5);
+    set_text(L, "kind", atomic_load(&awaited->what) == AH_AWAITS_MESSAGE ? "recv" : "send", 8);
+    ah_set_number(L, "tag", (double)atomic_load(&awaited->tag));
+    set_text(L, "site", awaited->where, sizeof awaited->where);
+    set_age(L, "seconds", atomic_load(&awaited->since_ns), now);
+    lua_setfield(L, -2, "message");
 }
 
 static void set_process(lua_State *L, int pid)
@@ -101,19 +127,15 @@ static void push_rank(lua_State *L, struct ah_board *board, int rank, int64_t no
     struct ah_board_slot *slot = ah_board_slot(board, rank);
     int state = atomic_load(&slot->state), pid = atomic_load(&slot->pid);
     int waited[AH_BOARD_MAX_RANKS], count = ah_jobs_waited(board, rank, waited);
-    lua_createtable(L, 0, 20);
+    lua_createtable(L, 0, 21);
     ah_set_number(L, "rank", rank);
     ah_set_number(L, "pid", pid);
     set_text(L, "board_state", pid ? states[state & 3] : "starting", 16);
     set_process(L, pid);
     set_pulse(L, &slot->pulse, now);
     set_collective(L, board, rank, now);
-    lua_createtable(L, count, 0);
-    for (int i = 0; i < count; i++) {
-        lua_pushinteger(L, waited[i]);
-        lua_rawseti(L, -2, i + 1);
-    }
-    lua_setfield(L, -2, "waits_for");
+    set_message(L, board, rank, now);
+    set_ranks(L, "waits_for", waited, count);
 }
 
 static void push_job(lua_State *L, struct ah_board *board, int pid)

@@ -14,7 +14,7 @@
 #include "base/time.h"
 
 static const uint64_t board_magic = 0x6472616f626861; /* "ahboard" */
-enum { BOARD_VERSION = 4 };
+enum { BOARD_VERSION = 5 };
 
 static const size_t span_wanted = (size_t)64 << 30, span_least = (size_t)1 << 30;
 

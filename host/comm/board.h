@@ -22,7 +22,6 @@
 #define AH_BOARD_NAME "accelhost-board" /* of the memfd */
 
 enum {
-    AH_BOARD_MAX_RANKS = 256,
     AH_BOARD_CHANNELS = 8, /* groups that a rank may be a member of at once; channel 0 is the whole job's */
     AH_BOARD_TEXT = 16 * 1024, /* bytes of a rank's failure text */
     AH_STAGE_BYTES = 128 * 1024, /* one half of a rank's staging area, which opens its data segment */
@@ -33,6 +32,16 @@ enum ah_rank_state {
     AH_RANK_ENDED,  /* came to its normal end */
     AH_RANK_FAILED, /* reported a failure */
     AH_RANK_DIED,   /* gone without a word; set by the launcher */
+};
+
+/* The message that a rank waits for: to come, or to be received. For whoever looks from outside; the rank says so when
+ * it goes to sleep over it. */
+enum ah_awaiting { AH_AWAITS_NONE, AH_AWAITS_MESSAGE, AH_AWAITS_RECEIVER };
+struct ah_awaited {
+    atomic_int what;          /* enum ah_awaiting; the others are complete before it is set */
+    atomic_int peer;          /* its rank on the board, -1: any of the group */
+    _Atomic int64_t tag, since_ns;
+    char where[AH_BOARD_WHERE];
 };
 
 struct ah_board_slot {
@@ -47,6 +56,7 @@ struct ah_board_slot {
     char text[AH_BOARD_TEXT]; /* with AH_RANK_FAILED: message and traceback */
     atomic_int latest;        /* the channel of its latest collective */
     struct ah_pulse pulse;    /* what it does now */
+    struct ah_awaited awaited;
     struct ah_channel channel[AH_BOARD_CHANNELS];
 };
 

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 enum {
+    AH_BOARD_MAX_RANKS = 256,
     AH_CHANNEL_POSTS = 64, /* calls a rank may have posted that a peer has not done */
     AH_CHANNEL_LETTERS = 32, /* messages a rank may have posted that have not been received */
     AH_BOARD_WHERE = 64,   /* bytes of a call site */
@@ -63,6 +64,7 @@ struct ah_channel {
     _Atomic uint64_t address; /* where the backend finds this rank: a staging offset, a port */
     atomic_int wanted_from;   /* the rank (from 2) that a message is awaited from, 1: any, 0: none is */
     _Atomic int64_t wanted_tag;
+    _Atomic uint64_t members[AH_BOARD_MAX_RANKS / 64]; /* of the present group: a bit for each rank of the board */
     _Alignas(64) struct ah_post post[AH_CHANNEL_POSTS];
     struct ah_letter letter[AH_CHANNEL_LETTERS];
 };

@@ -115,15 +115,45 @@ bool ah_jobs_waits(const struct ah_board *board, int rank)
            !ah_reached(ah_channel_counter(channel, AH_DONE), ah_channel_counter(channel, AH_POSTED));
 }
 
+const struct ah_awaited *ah_jobs_awaited(const struct ah_board *board, int rank)
+{
+    const struct ah_awaited *awaited = &board->header->slot[rank].awaited;
+    int what = atomic_load(&awaited->what);
+    return what == AH_AWAITS_MESSAGE || what == AH_AWAITS_RECEIVER ? awaited : NULL;
+}
+
+int ah_jobs_members(const struct ah_board *board, int rank, int *member)
+{
+    struct ah_channel *channel = latest_channel(board, rank);
+    int count = 0;
+    for (int r = 0; r < board->size; r++)
+        if (atomic_load(&channel->members[r / 64]) >> r % 64 & 1)
+            member[count++] = r;
+    return count;
+}
+
+/* Of a group the members that have not come to the call that this one has posted. */
+static int missing(const struct ah_board *board, int rank, int *waited)
+{
+    int member[AH_BOARD_MAX_RANKS], count = 0, members = ah_jobs_members(board, rank, member);
+    struct ah_channel *mine = latest_channel(board, rank);
+    ptrdiff_t which = mine - board->header->slot[rank].channel;
+    uint32_t posted = ah_channel_counter(mine, AH_POSTED);
+    for (int i = 0; i < members; i++) {
+        struct ah_channel *theirs = &board->header->slot[member[i]].channel[which];
+        if (member[i] != rank && !ah_reached(ah_channel_counter(theirs, AH_POSTED), posted))
+            waited[count++] = member[i];
+    }
+    return count;
+}
+
 int ah_jobs_waited(const struct ah_board *board, int rank, int *waited)
 {
-    int count = 0;
-    struct ah_channel *mine = &board->header->slot[rank].channel[0];
-    if (!ah_jobs_waits(board, rank) || latest_channel(board, rank) != mine)
-        return 0;
-    uint32_t posted = ah_channel_counter(mine, AH_POSTED);
-    for (int r = 0; r < board->size; r++)
-        if (r != rank && !ah_reached(ah_channel_counter(&board->header->slot[r].channel[0], AH_POSTED), posted))
-            waited[count++] = r;
-    return count;
+    const struct ah_awaited *awaited = ah_jobs_awaited(board, rank);
+    int peer = awaited ? atomic_load(&awaited->peer) : -1;
+    if (awaited && peer >= 0 && peer < board->size)
+        waited[0] = peer;
+    if (awaited)
+        return peer >= 0 && peer < board->size;
+    return ah_jobs_waits(board, rank) ? missing(board, rank, waited) : 0;
 }

@@ -14,11 +14,17 @@ struct ah_seen_job {
 /* Up to `most` jobs, by pid; how many there are. */
 int ah_jobs_see(struct ah_seen_job *jobs, int most);
 
-/* The ranks that a rank waits for in its job's own group, into waited[]; how many. 0 when it does not wait, or in
- * another group. */
+/* The ranks that a rank waits for, in a collective or for a message, into waited[]; how many. 0 also when any rank's
+ * message would do. */
 int ah_jobs_waited(const struct ah_board *board, int rank, int *waited);
 
 /* Does the rank wait in a collective now? */
 bool ah_jobs_waits(const struct ah_board *board, int rank);
+
+/* What it waits for when that is a message; else NULL. */
+const struct ah_awaited *ah_jobs_awaited(const struct ah_board *board, int rank);
+
+/* The members of the group of its latest collective, into member[]; how many. */
+int ah_jobs_members(const struct ah_board *board, int rank, int *member);
 
 #endif

@@ -356,6 +356,24 @@ int ah_mail_test(struct ah_mail *mail, bool *done)
     return 0;
 }
 
+static struct ah_awaited *own_awaited(struct ah_group *group)
+{
+    return &ah_board_slot(group->board, group->member[group->rank])->awaited;
+}
+
+/* What this rank goes to sleep over. */
+static void tell_awaited(const struct ah_mail *mail)
+{
+    struct ah_awaited *awaited = own_awaited(mail->group);
+    if (atomic_load_explicit(&awaited->what, memory_order_relaxed))
+        return;
+    atomic_store(&awaited->peer, mail->message.peer < 0 ? -1 : mail->group->member[mail->message.peer]);
+    atomic_store(&awaited->tag, mail->message.tag);
+    atomic_store(&awaited->since_ns, ah_now_ns());
+    memcpy(awaited->where, mail->where, sizeof awaited->where);
+    atomic_store(&awaited->what, mail->sends ? AH_AWAITS_RECEIVER : AH_AWAITS_MESSAGE);
+}
+
 /* The counter that moves when the peer has done its part; of any peer, one of them stands for all. */
 static int await(struct ah_mail *mail)
 {
@@ -374,6 +392,7 @@ static int await(struct ah_mail *mail)
             ah_watch_relax();
             continue;
         }
+        tell_awaited(mail);
         int status = ah_watch_peer(&watch, group, mail->message.peer, describe(mail, call, sizeof call));
         if (status < 0) { /* what it did last may have been this */
             AH_TRY(ah_mail_progress(group));
@@ -396,8 +415,10 @@ int ah_mail_wait(struct ah_mail *mail, int *peer)
         atomic_store(&mine->wanted_tag, mail->message.tag);
         atomic_store(&mine->wanted_from, mail->message.peer + 2);
     }
-    if (status == 0 && !mail->done)
+    if (status == 0 && !mail->done) {
         status = ah_group_poison(group, await(mail));
+        atomic_store_explicit(&own_awaited(group)->what, AH_AWAITS_NONE, memory_order_relaxed);
+    }
     atomic_store(&mine->wanted_from, 0);
     if (peer)
         *peer = mail->message.peer;

@@ -56,6 +56,19 @@ static uint64_t identity_of(const struct ah_group *group)
     return hash;
 }
 
+/* The own channel, which another group may have used before. */
+static void clear_channel(const struct ah_group *group, struct ah_channel *mine)
+{
+    uint64_t members[AH_BOARD_MAX_RANKS / 64] = {0};
+    for (int r = 0; r < group->size; r++)
+        members[group->member[r] / 64] |= (uint64_t)1 << group->member[r] % 64;
+    for (int i = 0; i < AH_BOARD_MAX_RANKS / 64; i++)
+        atomic_store(&mine->members[i], members[i]);
+    for (int i = 0; i < AH_CHANNEL_LETTERS; i++)
+        atomic_store(&mine->letter[i].state, AH_LETTER_FREE);
+    atomic_store(&mine->wanted_from, 0);
+}
+
 static int take_seat(struct ah_group *group, const struct ah_seat *seat)
 {
     group->peer = calloc((size_t)seat->size, sizeof *group->peer);
@@ -67,10 +80,8 @@ static int take_seat(struct ah_group *group, const struct ah_seat *seat)
         if (seat->board)
             group->peer[r] = &ah_board_slot(seat->board, group->member[r])->channel[seat->channel];
     }
-    for (int i = 0; seat->board && i < AH_CHANNEL_LETTERS; i++)
-        atomic_store(&group->peer[seat->rank]->letter[i].state, AH_LETTER_FREE);
     if (seat->board)
-        atomic_store(&group->peer[seat->rank]->wanted_from, 0);
+        clear_channel(group, group->peer[seat->rank]);
     group->identity = identity_of(group);
     group->timeout_ns = seat->timeout_ns;
     group->patience_ns = seat->patience_ns;

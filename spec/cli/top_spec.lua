@@ -61,6 +61,39 @@ describe("accelhost top", function()
     assert.equal(("waits in open of '%s' at %s:11"):format(path, case), ranks[2].doing)
   end)
 
+  it("shows who waits for a message, from whom, and where", function()
+    local script = [[-e 'local accelhost = require "accelhost"
+      local dist = accelhost.distributed
+      dist.init_process_group()
+      local x = accelhost.zeros(3)
+      if dist.get_rank() == 0 then dist.recv(x, {src = 2, tag = 7}) end
+      if dist.get_rank() == 1 then dist.send(x, 2) end
+      os.execute "sleep 50"']]
+    local ranks = ranks_of("launch --num_processes 3 " .. script, "receive")
+    assert.same({"waiting", "waiting", "sleeping"}, {ranks[1].state, ranks[2].state, ranks[3].state})
+    assert.same({2}, ranks[1].waits_for)
+    assert.equal("waits for a message from rank 2, tag 7", ranks[1].doing)
+    assert.same({"recv", 7, "-e:5"}, {ranks[1].message.kind, ranks[1].message.tag, ranks[1].message.site})
+    assert.is_true(ranks[1].message.seconds > 0)
+    assert.equal("waits for rank 2 to receive a message", ranks[2].doing)
+    assert.equal("-e:6", ranks[2].message.site)
+    assert.is_nil(ranks[3].message)
+  end)
+
+  it("shows the ranks of a part of the job, and who of them is missing", function()
+    local script = [[-e 'local accelhost = require "accelhost"
+      local dist = accelhost.distributed
+      dist.init_process_group()
+      local odd, x = dist.new_group({1, 3}), accelhost.zeros(3)
+      if dist.get_rank() == 1 then dist.all_reduce(x, {group = odd}) end
+      if dist.get_rank() == 0 then dist.recv(x) end
+      os.execute "sleep 50"']]
+    local shown = look:gsub(" %-%-json", ""):format "any"
+    local text = beside("launch --num_processes 4 " .. script, shown)
+    assert.matches("all_reduce #1 of ranks 1 3 at %-e:5, [%d.]+ s +%- +waits for rank 3\n", text)
+    assert.matches("%-e:6 +waits for a message from any rank\n", text)
+  end)
+
   local training = [[-e 'local accelhost = require "accelhost"
     local model = accelhost.nn.Linear(4, 1)
     local optimizer = accelhost.optim.SGD(model:parameters(), {lr = 0})

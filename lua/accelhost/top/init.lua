@@ -11,7 +11,7 @@ local MOMENT = 0.3
 -- What JSON says of a rank; the rest is for the looks themselves.
 local fields = {
   "rank", "pid", "state", "steps", "step_rate", "step_seconds", "backwards", "loss", "memory", "threads", "cpu",
-  "cpu_seconds", "collective", "waits_for", "site", "op", "backward_of", "doing",
+  "cpu_seconds", "collective", "message", "waits_for", "site", "op", "backward_of", "doing",
 }
 
 local function encoded(seen)
@@ -25,6 +25,7 @@ local function encoded(seen)
         ranks[r].loss = tostring(rank.loss)
       end
       json.array(ranks[r].waits_for)
+      if rank.collective and rank.collective.ranks then json.array(rank.collective.ranks) end
     end
     jobs[i] = {pid = job.pid, command = job.command, ranks = ranks}
   end

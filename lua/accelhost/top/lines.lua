@@ -25,7 +25,14 @@ end
 
 local function collective(rank)
   local c = rank.collective
-  return c and ("%s #%d at %s, %s"):format(c.name, c.number, c.site or "?", seconds(c.seconds)) or "-"
+  if not c then return "-" end
+  local part = c.ranks and " of ranks " .. table.concat(c.ranks, " ") or ""
+  return ("%s #%d%s at %s, %s"):format(c.name, c.number, part, c.site or "?", seconds(c.seconds))
+end
+
+-- The line that began the last backward, or where a message is waited for.
+local function site(rank)
+  return rank.message and rank.message.site or rank.site or "-"
 end
 
 -- Heading, text of a rank, whether it stands to the right.
@@ -40,7 +47,7 @@ local cells = {
   {"CPU", function(rank) return number(rank.cpu and rank.cpu * 100, "%.0f%%") end, true},
   {"THR", function(rank) return number(rank.threads, "%d") end, true},
   {"LAST COLLECTIVE", collective},
-  {"SCRIPT LINE", function(rank) return rank.site or "-" end},
+  {"SCRIPT LINE", site},
   {"NOW", function(rank) return rank.doing or "" end},
 }
 

@@ -11,7 +11,7 @@ local function progress_of(rank)
 end
 
 local function is_waiting(rank)
-  return rank.collective ~= nil and rank.collective.waiting
+  return rank.message ~= nil or rank.collective ~= nil and rank.collective.waiting
 end
 
 -- One word: starting, running, waiting (for other ranks), sleeping, stopped, ended, failed, died.
@@ -28,11 +28,18 @@ local function list(ranks)
   return (#ranks == 1 and "rank " or "ranks ") .. table.concat(ranks, ", ")
 end
 
+-- "waits for a message from rank 1, tag 3"
+local function waiting_text(rank)
+  local message, peers = rank.message, #rank.waits_for > 0 and list(rank.waits_for) or nil
+  if not message then return "waits for " .. (peers or "other ranks") end
+  local tag = message.tag ~= 0 and (", tag %d"):format(message.tag) or ""
+  if message.kind == "recv" then return ("waits for a message from %s%s"):format(peers or "any rank", tag) end
+  return ("waits for %s to receive a message%s"):format(peers or "a rank", tag)
+end
+
 -- What a rank does, beyond the word: who it waits for, the script's line, what it says when it is asked.
 local function doing_of(job, rank, before)
-  if rank.state == "waiting" then
-    return #rank.waits_for > 0 and "waits for " .. list(rank.waits_for) or "waits for other ranks"
-  end
+  if rank.state == "waiting" then return waiting_text(rank) end
   local stuck = before and before.progress == rank.progress
   if rank.state == "stopped" or (stuck and (rank.state == "running" or rank.state == "sleeping")) then
     return C.jobs.doing(job.board, rank.rank)

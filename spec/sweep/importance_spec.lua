@@ -78,11 +78,11 @@ describe("the importance of parameters", function()
     assert.is_nil(importance.of({}, made(function(params) return params.f end)))
     local trials = made(function(params) return params.f end)
     for i, trial in ipairs(trials) do
-      if i > 9 then trial.value = i % 2 == 0 and 0 / 0 or 1 / 0 end
+      if i > 19 then trial.value = i % 2 == 0 and 0 / 0 or 1 / 0 end
     end
     assert.is_nil(importance.of(three, trials))
     for i, trial in ipairs(trials) do
-      if i > 9 then trial.state = "failed" end
+      if i > 19 then trial.state = "failed" end
     end
     assert.is_nil(importance.of(three, trials))
   end)

@@ -13,7 +13,7 @@ local ceil, floor, log, max, min, sqrt = math.ceil, math.floor, math.log, math.m
 
 local importance = {}
 
-local most_places, target, fewest = 50, 0.1, 10
+local most_places, target, fewest = 50, 0.1, 20
 
 local function is_finite(value) return type(value) == "number" and value - value == 0 end
 
@@ -206,8 +206,8 @@ end
 ---@param space table[] parameters {name, kind, low, high, log, step, choices, when}
 ---@param trials table[] {number, state, params, value, reports}
 ---@param direction? "minimize"|"maximize" of the values; default "minimize"
----@return {name: string, importance: number, correlation: number?}[]? # importances sum to 1; correlation: Spearman's of
---- the number and the metric. nil for fewer than 10 trials, or when they tell nothing
+---@return {name: string, importance: number, correlation: number?}[]? # importances sum to 1; correlation: Spearman's
+--- of the number and the metric. nil for fewer than 20 trials, or when they tell nothing
 function importance.of(space, trials, direction)
   direction = direction or "minimize"
   arguments.check("importance", "direction", "'minimize'|'maximize'", direction)

@@ -57,6 +57,7 @@ end
 
 function Study:_apply_report(trial, step, value)
   trial.reports[#trial.reports + 1] = {step = step, value = value}
+  trial.loss = self:_loss(value) -- what samplers know of a paused one
   self.seen[trial][step] = true
   if trial.replicate > 0 then return "continue" end
   return self.pruner:report(trial, step, self:_loss(value))

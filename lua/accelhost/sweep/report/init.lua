@@ -19,6 +19,7 @@
 -- Values are those of the script: `direction` says which are better. Only name, direction, metric, space and trials are
 -- needed; what else is absent is left out of the picture. accelhost.sweep.report.source makes the table.
 local C = require "accelhost._C"
+local importance = require "accelhost.sweep.importance"
 local summary = require "accelhost.sweep.report.summary"
 
 local report = {}
@@ -27,8 +28,7 @@ local function fail(format, ...) error(format:format(...), 0) end
 
 -- What importance.lua says of the trials; nil where there are too few.
 local function importance_of(study)
-  if study.importance then return study.importance end
-  return nil
+  return study.importance or importance.of(study.space, study.trials, study.direction)
 end
 
 local function check(study)

@@ -10,7 +10,7 @@ local function follow(options, ranks, dir)
     "launch", "--num_processes", ranks, "examples/mnist.lua", "--data", dir, "--train_size", options.subset,
     "--batch_size", options.batch / ranks, "--dtype", options.dtype, "--log_losses", log,
     not options.dropout and "--no_dropout" or nil,
-  }, {timeout = 120})
+  }, {timeout = 300})
   assert.equal(0, result.code, result.output)
   assert.matches("Accuracy: %d+%.%d", result.stdout)
   local losses = {}

@@ -52,15 +52,23 @@ local function run_parts(parts, name)
   return count
 end
 
+-- A block that begins with a file's name in a comment is that file: it is run by what the guide says of it, in a spec,
+-- and only has to be Lua here.
 local function run_guide(guide)
-  local lines, inside = {}, false
+  local lines, inside, file = {}, false, nil
   for i, line in ipairs(guide.lines) do
+    local own = false
     if line:find "^```" then
-      inside = not inside and line == "```lua"
-      lines[i] = ""
+      if file and not loadstring(table.concat(file, "\n")) then report("%s:%d: the file is no Lua", guide.path, i) end
+      inside, file = not inside and line == "```lua", nil
+    elseif inside and guide.lines[i - 1] == "```lua" and line:find "^%-%- [%w_]+%.lua$" then
+      file = {line}
+    elseif file then
+      file[#file + 1] = line
     else
-      lines[i] = inside and line or ""
+      own = inside
     end
+    lines[i] = own and line or ""
   end
   local failure = examples.run(lines, guide.path)
   if failure then report("%s", failure) end

@@ -173,6 +173,21 @@ describe("The page of a study", function()
     end
   end)
 
+  it("puts what is to be maximised upside up", function()
+    local study = studies.make(20)
+    study.direction = "maximize"
+    local page = page_of(study)
+    assert.matches("0.46649 loss in trial 0", page.by_id.summary:words(), 1, true)
+    local highest, last = nil, nil
+    for _, path in ipairs(page.by_id.history:all "path") do
+      if path.attributes.class == "dots best" then highest = path.attributes.d end
+      if path.attributes.class == "so-far" then last = path.attributes.d end
+    end
+    assert.equal("M0 0h0", highest)
+    assert.equal("M0 0H1000", last)
+    assert.equal("0 complete 0.46649 1 0.40203 muon 10.5 s log", page.by_id.rows:all("tr")[2]:words())
+  end)
+
   it("shows trials that run now with what they have reported", function()
     local study = studies.make(6)
     local last = study.trials[6]

@@ -3,8 +3,8 @@
 return [==[
 :root {
   --back: #fff; --text: #1f2328; --soft: #59636e; --line: #d8dee4; --tint: #f5f7f9; --link: #0a5fb4; --mark: #e8f1fb;
-  --q0: #0b4f8a; --q1: #2f7ab5; --q2: #6c9dc6; --q3: #9dbbd6; --q4: #c6d4e1;
-  --best: #d55e00; --faint: #aab3bc; --chosen: #111;
+  --q0: #0b4f8a; --q1: #2f7ab5; --q2: #5a92c0; --q3: #82accf; --q4: #a9c3da;
+  --best: #d55e00; --faint: #8f99a3; --chosen: #111;
   --complete: #0072b2; --pruned: #8b959f; --running: #009e73; --paused: #e69f00; --waiting: #c9d0d7; --failed: #c0396b;
 }
 @media (prefers-color-scheme: dark) {

@@ -122,7 +122,7 @@ end
 
 local function number_or_null(value) return summary.is_finite(value) and value or json.null end
 
-local function tenth(value) return value and math.floor(value * 10 + 0.5) / 10 or json.null end
+local function tenth(value) return math.floor(value * 10 + 0.5) / 10 end
 
 -- What the script works on: a row for each trial, in its order.
 local function data_of(self)
@@ -134,22 +134,23 @@ local function data_of(self)
       params[k] = show.value(trial.params[axis.name])
       places[k] = row.places[k] or json.null
     end
-    local from = self.timeline and row.slot and (trial.started - self.timeline.first) / self.timeline.length * 1000
     rows[i] = json.array {
       trial.number, state_of[trial.state] or -1, row.rank or 0, show.number(row.value), row.y or json.null, params,
       places, show.duration(row.seconds), number_or_null(row.seconds), show.first_line(trial.error),
       address_of(self, trial) or "",
-      row.history_x or json.null, row.slot or -1, tenth(from),
-      tenth(from and from + (row.till - trial.started) / self.timeline.length * 1000),
+      row.history_x or json.null,
       (row.strand and 1 or 0) + (row.sliced and 2 or 0),
     }
   end
-  local names = json.array {}
+  local names, spans = json.array {}, json.array {}
   for i, axis in ipairs(self.axes) do names[i] = printable.text(axis.name) end
+  for i, span in ipairs(self.spans) do
+    spans[i] = json.array {span.row.index, span.slot, tenth(span.left), tenth(span.right)}
+  end
   return {
     metric = printable.text(self.study.metric), names = names, states = summary.states, rows = rows,
     curves = json.array(self.curves or {}),
-    slots = self.timeline and self.timeline.slots or 1, page = ROWS,
+    spans = spans, slots = self.slots or 1, page = ROWS,
   }
 end
 

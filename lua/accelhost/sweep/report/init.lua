@@ -13,7 +13,8 @@
 --     params = {[name] = value}, only active ones, value = the metric as it was reported,
 --     reports = {{step, value}, ...}, started, ended = seconds since 1970, slot = from 0,
 --     group = number of the configuration, which replicates have in common, replicate = from 0, attempt, bracket, rung,
---     error = text, directory = "trials/0000" (from the study's), metrics,
+--     spans = {{started, ended, state = with which it left}, ...} where it did not run in one go, error = text,
+--     directory = "trials/0000" (from the study's), metrics,
 --   }
 --
 -- Values are those of the script: `direction` says which are better. Only name, direction, metric, space and trials are

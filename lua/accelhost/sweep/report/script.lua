@@ -1,6 +1,6 @@
 -- What the page does when scripts run: names under the pointer, parts of axes kept, and a table that sorts and filters.
 -- The rows are those of html.lua: number, state, rank, value, y, parameters, places, time, seconds, error, address, x
--- in the history, slot, from, till, where drawn (1 parallel, 2 slices).
+-- in the history, where drawn (1 parallel, 2 slices); spans: row, slot, from, till.
 return [==[
 (function () {
   "use strict";
@@ -40,10 +40,11 @@ return [==[
   }
 
   function box(row) {
-    if (row[13] === null) return "";
     var high = 1000 / data.slots;
-    var till = Math.max(row[14], row[13] + 1);
-    return "M" + row[13] + " " + row[12] * high + "H" + till + "v" + high + "H" + row[13] + "z";
+    return data.spans.map(function (one) {
+      if (rows[one[0] - 1] !== row) return "";
+      return "M" + one[2] + " " + one[1] * high + "H" + Math.max(one[3], one[2] + 1) + "v" + high + "H" + one[2] + "z";
+    }).join("");
   }
 
   // Of each kind of picture: the mark of a row, and how far it is from the pointer, in pixels.
@@ -80,13 +81,16 @@ return [==[
       data.curves.forEach(function (one) { take(rows[one[0] - 1], toLine(one[1], x, y, wide, high)); });
       return found;
     }
+    if (kind === "timeline") {
+      data.spans.forEach(function (one) {
+        if (Math.floor(y / high * data.slots) !== one[1]) return;
+        take(rows[one[0] - 1], Math.max(0, one[2] * wide / 1000 - x, x - one[3] * wide / 1000) / 4);
+      });
+      return found;
+    }
     rows.forEach(function (row) {
-      if (kind === "timeline") {
-        if (row[13] === null || Math.floor(y / high * data.slots) !== row[12]) return;
-        var from = row[13] * wide / 1000 - 2, till = row[14] * wide / 1000 + 2;
-        if (x >= from && x <= till) take(row, 0);
-      } else if (kind === "parallel") {
-        if (!(row[15] & 1)) return;
+      if (kind === "parallel") {
+        if (!(row[12] & 1)) return;
         take(row, toLine(points(row), x, y, wide, high));
       } else {
         var px = kind === "history" ? row[11] : row[6][at];
@@ -150,7 +154,7 @@ return [==[
       var parallel = one.area.dataset.kind === "parallel", at = one.area.dataset.at - 1;
       one.area.classList.toggle("brushed", kept !== null);
       one.kept.setAttribute("d", kept && one.area.dataset.kind !== "timeline" ? Array.from(kept).filter(function (row) {
-        return row[15] & (parallel ? 1 : 2) || one.area.dataset.kind === "curves";
+        return row[12] & (parallel ? 1 : 2) || one.area.dataset.kind === "curves";
       }).map(function (row) { return one.kind.mark(row, at); }).join("") : "");
     });
     page = data.page;

@@ -67,13 +67,35 @@ function source.of(study, given)
   return finish(facts_of(study.definition, given), study.trials, given.directory)
 end
 
-local function add_reports(store, trials)
+-- What events do to a trial: reports, and the stretches of time in which it ran.
+local read = {}
+
+function read.report(trial, event)
+  trial.reports[#trial.reports + 1] = {step = event.step, value = event.value or 0 / 0}
+end
+
+function read.start(trial, event)
+  trial.spans = trial.spans or {}
+  trial.spans[#trial.spans + 1] = {started = event.time, state = "running"}
+end
+
+local function stop_with(state)
+  return function(trial, event)
+    local span = trial.spans and trial.spans[#trial.spans]
+    if span and not span.ended then span.ended, span.state = event.time, state or event.detail end
+  end
+end
+
+read.pause, read.interrupt, read.retry, read["end"] = stop_with "paused", stop_with "waiting", stop_with "failed",
+  stop_with()
+
+local function read_events(store, trials)
   local by_number = {}
   for _, trial in ipairs(trials) do by_number[trial.number] = trial end
   for _, event in ipairs(store:events()) do
     -- Trials that came between the two looks are not told.
-    local trial = event.kind == "report" and by_number[event.trial]
-    if trial then trial.reports[#trial.reports + 1] = {step = event.step, value = event.value or 0 / 0} end
+    local trial, reader = by_number[event.trial], read[event.kind]
+    if trial and reader then reader(trial, event) end
   end
 end
 
@@ -92,7 +114,7 @@ function source.read(path)
     if not facts.space or not facts.metric then error(("'%s' has not begun yet"):format(directory), 0) end
     facts.name = facts.name or directory:match "[^/]+$"
     local trials = store:trials()
-    add_reports(store, trials)
+    read_events(store, trials)
     return finish(facts, trials, directory)
   end)
   store:close()

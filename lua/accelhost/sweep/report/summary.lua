@@ -52,11 +52,22 @@ function summary.history(study)
   return list
 end
 
--- How long a trial has run until now.
+--- The stretches of time in which a trial ran, each {started, ended, state}; the last one goes on where `ended` is nil.
+---@param trial table
+---@return table[]
+function summary.spans(trial)
+  if trial.spans then return trial.spans end
+  return trial.started and {{started = trial.started, ended = trial.ended, state = trial.state}} or {}
+end
+
+-- How long a trial has run until now, and when it ran last; nil when that is not known.
 local function seconds_of(trial, now)
-  if not trial.started then return nil end
-  local till = trial.ended or (trial.state == "running" and now) or nil
-  return till and math.max(0, till - trial.started)
+  local seconds, last
+  for _, span in ipairs(summary.spans(trial)) do
+    local till = span.ended or (trial.state == "running" and now) or nil
+    if till then seconds, last = (seconds or 0) + math.max(0, till - span.started), till end
+  end
+  return seconds, last
 end
 summary.seconds = seconds_of
 
@@ -105,8 +116,8 @@ function summary.count(study, now)
   for _, trial in ipairs(study.trials) do
     found.counts[trial.state] = (found.counts[trial.state] or 0) + 1
     if trial.started then found.first = math.min(found.first or trial.started, trial.started) end
-    if trial.ended then found.last = math.max(found.last or trial.ended, trial.ended) end
-    local seconds = seconds_of(trial, now)
+    local seconds, last = seconds_of(trial, now)
+    if last then found.last = math.max(found.last or last, last) end
     found.busy = found.busy + (seconds or 0)
     if seconds and trial.ended then ended_seconds, ended_count = ended_seconds + seconds, ended_count + 1 end
     if trial.state == "complete" and is_finite(trial.value)
@@ -116,7 +127,6 @@ function summary.count(study, now)
   end
   local counts = found.counts
   found.ended = counts.complete + counts.pruned + counts.failed
-  if counts.running > 0 and now then found.last = math.max(found.last or now, now) end
   found.elapsed = found.first and found.last and math.max(0, found.last - found.first)
   found.mean_seconds = ended_count > 0 and ended_seconds / ended_count or nil
   return found

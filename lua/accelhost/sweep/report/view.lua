@@ -21,25 +21,29 @@ local function value_scale(rows, sign)
   return low and scale.of_range(low, high, false, 5)
 end
 
--- The first slot that is free when a trial begins, for studies that do not tell slots.
-local function give_slots(rows)
-  local timed, free = {}, {}
+-- All stretches of time in their order, each in the first slot that is free when it begins, unless it tells its slot.
+local function spans_of(rows, now)
+  local spans, free = {}, {}
   for _, row in ipairs(rows) do
-    if row.trial.started and row.till then timed[#timed + 1] = row end
-  end
-  table.sort(timed, function(a, b)
-    if a.trial.started ~= b.trial.started then return a.trial.started < b.trial.started end
-    return a.trial.number < b.trial.number
-  end)
-  for _, row in ipairs(timed) do
-    local slot = row.trial.slot
-    if not slot then
-      slot = 0
-      while free[slot] and free[slot] > row.trial.started + 1e-3 do slot = slot + 1 end
+    for _, span in ipairs(summary.spans(row.trial)) do
+      local till = span.ended or (row.trial.state == "running" and now) or nil
+      if till then
+        spans[#spans + 1] = {row = row, from = span.started, till = till, state = span.state, slot = row.trial.slot}
+      end
     end
-    row.slot, free[slot] = slot, row.till
   end
-  return timed
+  table.sort(spans, function(a, b)
+    if a.from ~= b.from then return a.from < b.from end
+    return a.row.index < b.row.index
+  end)
+  for _, span in ipairs(spans) do
+    if not span.slot then
+      span.slot = 0
+      while free[span.slot] and free[span.slot] > span.from + 1e-3 do span.slot = span.slot + 1 end
+    end
+    free[span.slot] = span.till
+  end
+  return spans
 end
 
 local function row_of(self, trial, now)
@@ -52,7 +56,6 @@ local function row_of(self, trial, now)
     row.places[i] = place and scale.thousandth(place)
   end
   row.seconds = summary.seconds(trial, now)
-  row.till = trial.ended or (trial.state == "running" and now) or nil
   return row
 end
 
@@ -85,7 +88,7 @@ end
 --- Look at a study.
 ---@param study table
 ---@param now number seconds since 1970
----@return table {study, found, axes, rows, timed, value, outside, best}
+---@return table {study, found, axes, rows, spans, value, outside, best}
 function view.of(study, now)
   local self = {study = study, found = summary.of(study, now), axes = {}, rows = {}, by_trial = {}, now = now}
   for i, parameter in ipairs(study.space) do
@@ -108,7 +111,7 @@ function view.of(study, now)
     row.y = place and scale.thousandth(place)
     if place and (place > 1 or place < 0) then self.outside = self.outside + 1 end
   end
-  self.timed = give_slots(self.rows)
+  self.spans = spans_of(self.rows, now)
   self.best = self.found.best and self.by_trial[self.found.best]
   return self
 end

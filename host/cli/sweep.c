@@ -12,10 +12,12 @@
 #include "cli/host.h"
 
 struct sweep_options {
-    const char *study;
-    double trials, parallel, processes, seed, timeout, retries;
-    bool quiet;
+    const char *study, *output;
+    double trials, parallel, processes, seed, timeout, retries, format;
+    bool quiet, reports;
 };
+
+static const char formats[] = "csv json yaml lua";
 
 #define FIELD(name) offsetof(struct sweep_options, name)
 static const struct ah_flag flags[] = {
@@ -35,6 +37,12 @@ static const struct ah_flag flags[] = {
     {"--retries", AH_FLAG_VALUE, FIELD(retries), {.kind = AH_VALUE_WHOLE, 0, 1e6}, "N",
      "how often a failed trial is tried again (default 0)"},
     {"--quiet", AH_FLAG_SWITCH, FIELD(quiet), .help = "say nothing of trials"},
+    {"-o", AH_FLAG_TEXT, FIELD(output), .value = "FILE",
+     .help = "of report: the page (default STUDY/report.html; -: none); of export: the file (default stdout)"},
+    {"--output", AH_FLAG_TEXT, FIELD(output), .help = NULL},
+    {"--format", AH_FLAG_VALUE, FIELD(format), {.kind = AH_VALUE_CHOICE, .words = formats}, "FORMAT",
+     "of export: csv, json, or the best parameters as yaml or lua (default by FILE's name, else csv)"},
+    {"--reports", AH_FLAG_SWITCH, FIELD(reports), .help = "of export to csv: a row for each report"},
 };
 enum { FLAGS = sizeof flags / sizeof *flags };
 
@@ -42,12 +50,16 @@ static void print_help(void)
 {
     puts("usage: accelhost sweep FILE [options]\n"
          "       accelhost sweep status STUDY\n"
-         "       accelhost sweep best STUDY\n\n"
+         "       accelhost sweep best STUDY\n"
+         "       accelhost sweep report STUDY [-o FILE.html]\n"
+         "       accelhost sweep export STUDY [--format FORMAT] [--reports] [-o FILE]\n\n"
          "Runs the trials of a search for hyperparameters. FILE is a Lua script that returns\n"
          "{script = or objective =, space =, metric =, direction =, sampler =, pruner =, trials =, ...},\n"
          "or YAML with the same keys or those of Weights & Biases. The same command goes on with a study that was\n"
          "interrupted or killed. Ctrl-C ends trials at their next report, twice at once.\n\n"
-         "status tells how a study stands, best prints its best parameters as a Lua table and writes best.yaml.\n\n"
+         "status tells how a study stands, best prints its best parameters as a Lua table and writes best.yaml,\n"
+         "report prints the results and writes a page with pictures and all trials, export writes the trials for\n"
+         "other programs.\n\n"
          "options:");
     ah_flags_print(flags, FLAGS);
     puts("\nexit codes: 0 ok, 1 no trial has a value, 2 usage or a definition that is wrong, 130 interrupted");
@@ -66,22 +78,24 @@ static void call(struct ah_host *host, int *code, char **words, int count)
 
 static int sweep(const struct sweep_options *options, const char *what, const char *path)
 {
-    enum { NUMBERS = 6, TEXT = 32 };
+    enum { NUMBERS = 7, TEXT = 32, WORDS = 6 };
     const double numbers[NUMBERS] = {options->trials, options->parallel, options->processes, options->seed,
-                                     options->timeout, options->retries};
+                                     options->timeout, options->retries, options->format};
     char text[NUMBERS][TEXT];
-    char *words[4 + NUMBERS] = {(char *)what, (char *)path, (char *)(options->study ? options->study : ""),
-                                (char *)(options->quiet ? "quiet" : "")};
+    char *words[WORDS + NUMBERS] = {(char *)what, (char *)path, (char *)(options->study ? options->study : ""),
+                                    (char *)(options->quiet ? "quiet" : ""),
+                                    (char *)(options->output ? options->output : ""),
+                                    (char *)(options->reports ? "reports" : "")};
     struct ah_host host = {0};
     int code = 1;
     for (int i = 0; i < NUMBERS; i++) {
         snprintf(text[i], TEXT, numbers[i] < 0 ? "" : "%.17g", numbers[i]);
-        words[4 + i] = text[i];
+        words[WORDS + i] = text[i];
     }
     if (ah_host_open(&host, &(struct ah_host_options){0}) < 0)
         fprintf(stderr, "accelhost sweep: %s\n", ah_error_text());
     else
-        call(&host, &code, words, 4 + NUMBERS);
+        call(&host, &code, words, WORDS + NUMBERS);
     if (host.lua)
         ah_host_close(&host);
     return code;
@@ -90,9 +104,9 @@ static int sweep(const struct sweep_options *options, const char *what, const ch
 /* Options may stand before, between and behind the words, which move to the front of argv. */
 int ah_cli_sweep(int argc, char **argv)
 {
-    static const char *const others[] = {"status", "best", NULL};
+    static const char *const others[] = {"status", "best", "report", "export", NULL};
     struct sweep_options options = {.trials = -1, .parallel = -1, .processes = -1, .seed = -1, .timeout = -1,
-                                    .retries = -1};
+                                    .retries = -1, .format = -1};
     int count = 0;
     for (int at = 0; at < argc;) {
         int read = ah_flags_read("sweep", flags, FLAGS, print_help, argc - at, argv + at, &options);
@@ -106,6 +120,11 @@ int ah_cli_sweep(int argc, char **argv)
     for (int i = 0; count && others[i]; i++)
         if (!strcmp(argv[0], others[i]) && access(argv[0], F_OK))
             what = others[i];
+    bool report = !strcmp(what, "report"), export = !strcmp(what, "export");
+    if (options.output && !report && !export)
+        return ah_usage("sweep", "-o is an option of report and export");
+    if ((options.reports || options.format >= 0) && !export)
+        return ah_usage("sweep", "--format and --reports are options of export");
     int first = strcmp(what, "run") != 0;
     if (count == first)
         return first ? ah_usage("sweep", "%s: expected a study's folder", what) : ah_usage("sweep", "expected a file");

@@ -170,7 +170,7 @@ trial 0 failed and is tried again: out of memory
 trial 0 failed: out of memory
 trial 1 interrupted at step 10 with loss 0.17743
 trial 1 never read lr
-ending 2 trials at the next report; once more: at once
+interrupted: 2 trials will end at the next report (once more: at once)
 ]], written())
     assert.has_error(function() table_:event("ended", study.trials[1]) end, "live: there is no event 'ended'")
   end)

@@ -5,11 +5,19 @@ local Store = require "accelhost.sweep.store"
 local Study = require "accelhost.sweep.study"
 local folder = require "spec.support.folder"
 local report = require "accelhost.sweep.report"
+local run = require "spec.support.run"
 local source = require "accelhost.sweep.report.source"
 local sweep = require "accelhost".sweep
 
 if not pcall(C.sqlite.open, ":memory:") then
   return describe("A study's file", function() pending "needs accelhost-sqlite.so, which is built where SQLite is" end)
+end
+
+local function read(path)
+  local file = assert(io.open(path, "rb"))
+  local text = file:read "*a"
+  file:close()
+  return text
 end
 
 local function definition()
@@ -61,7 +69,7 @@ describe("A study's file", function()
       local best = study.trials[1].params
       for _, found in ipairs {source.read(path), source.of(study, given)} do
         local settings = loadstring("return " .. report.export(found, "lua"))()
-        assert.same({x = best.x, sizes = best.sizes == "[8]" and {8} or {8, 16}, ["optim.name"] = "sgd"}, settings)
+        assert.same({x = best.x, sizes = best.sizes == "[8]" and {8} or {8, 16}, optim = {name = "sgd"}}, settings)
         assert.same(settings, C.yaml.decode(report.export(found, "yaml")))
       end
       store:close()
@@ -96,6 +104,45 @@ describe("A study's file", function()
       assert.matches("digits: 2 of 6 ended (1 complete, 2 running, 1 failed), 10.0 s", parts[2], 1, true)
       store:close()
     end)
+  end)
+
+  it("is reported and exported by commands", function()
+    folder.with(function(path)
+      local _, _, store = begin(path)
+      local function sweep_command(...) return run.host({"sweep", ...}, {timeout = 30}) end
+      local result = sweep_command("report", path)
+      assert.same({0, ""}, {result.code, result.stderr})
+      assert.matches("best: accuracy 0.75 in trial 0, trials/0000\n", result.stdout, 1, true)
+      assert.matches('<a href="trials/0000/">', read(path .. "/report.html"), 1, true)
+      assert.equal(0, sweep_command("report", path, "-o", path .. "/../elsewhere.html").code)
+      assert.matches(('<a href="%s/trials/0000/">'):format(path), read(path .. "/../elsewhere.html"), 1, true)
+      os.remove(path .. "/../elsewhere.html")
+      assert.is_nil(sweep_command("report", "-o", "-", path).stdout:find("the page", 1, true))
+      assert.matches("^number,state,value,params.sizes,params.x,.*\r\n0,complete,0.75,",
+        sweep_command("export", path).stdout)
+      assert.equal("trial,step,value\r\n0,1,0.5\r\n0,2,0.75\r\n2,1,0.25\r\n",
+        sweep_command("export", "--reports", path).stdout)
+      assert.matches("^optim:\n  name: \"sgd\"\n", sweep_command("export", path, "--format", "yaml").stdout)
+      assert.equal(0, sweep_command("export", path, "-o", path .. "/all.json").code)
+      assert.equal(3, #require("accelhost").json.decode(read(path .. "/all.json")).trials)
+      store:close()
+    end)
+  end)
+
+  it("is told of when options or folders are wrong", function()
+    for words, text in pairs {
+      ["report nowhere"] = "'nowhere/study.db'", ["report"] = "report: expected a study's folder",
+      ["export nowhere --format xml"] = "--format expects csv, json, yaml or lua, got 'xml'",
+      ["status nowhere -o a"] = "-o is an option of report and export",
+      ["report nowhere --reports"] = "--format and --reports are options of export",
+    } do
+      local list = {"sweep"}
+      for word in words:gmatch "%S+" do list[#list + 1] = word end
+      local result = run.host(list, {timeout = 30})
+      assert.equal(2, result.code)
+      assert.matches(text, result.stderr, 1, true)
+      assert.is_nil(result.stderr:find("%.lua:%d"))
+    end
   end)
 
   it("is no study when it is something else", function()

@@ -162,7 +162,7 @@ describe("The page of a study", function()
       {number = 0, state = "waiting", params = {}}, {number = 1, state = "running", params = {}},
     }}
     for _, case in ipairs {
-      {empty, "No trial has ended with a value yet."}, {failed, "Every trial that ended has failed."},
+      {empty, "none, no trial has ended with a value yet"}, {failed, "none, every trial that ended has failed"},
       {one, "0.46649 loss in trial 0"}, {odd, " loss in trial "}, {bare, "1 running, 1 waiting"},
     } do
       local page = page_of(case[1])
@@ -277,7 +277,7 @@ trial 11 failed: train.lua:9: ?[1mno
     local text = report.text(failed, {now = 1})
     assert.matches("best: none, every trial that ended has failed\n", text, 1, true)
     assert.matches("trial 4 failed: it broke\n  and 3 more have failed\n", text, 1, true)
-    assert.matches("0 trials\n\nbest: no trial has ended with a value yet\n",
+    assert.matches("0 trials\n\nbest: none, no trial has ended with a value yet\n",
       report.text(studies.make(0), {now = 1}), 1,
       true)
   end)
@@ -317,34 +317,33 @@ describe("The export of a study", function()
     assert.same({}, json.decode(report.export(studies.make(0), "json")).trials)
   end)
 
-  it("is the best parameters as YAML that YAML 1.1 reads as they are", function()
+  it("is the best parameters as YAML, which YAML 1.1 reads as they are", function()
     local study = studies.make(1)
     study.trials[1].params = {
-      ["optim.lr"] = 1e-05, big = 1e22, whole = 3, half = 0.5, name = "no", flag = true, sizes = {32, 64},
-      no = "it's \"x\"",
-      below = -2.5e-07,
+      ["optim.lr"] = 1e-05, ["optim.name"] = "no", big = 1e22, whole = 3, half = 0.5, flag = true, sizes = {32, 64},
+      no = "it's \"x\"", below = -2.5e-07,
     }
+    local text = report.export(study, "yaml")
     assert.equal([[
 below: -2.5e-07
 big: 1.0e+22
 flag: true
 half: 0.5
-name: "no"
 "no": "it's \"x\""
-optim.lr: 1.0e-05
+optim:
+  lr: 1.0e-05
+  name: "no"
 sizes: [32, 64]
 whole: 3
-]], report.export(study, "yaml"))
+]], text)
+    assert.equal(1e-5, require("accelhost._C").yaml.decode(text).optim.lr)
   end)
 
   it("is the best parameters as a Lua table that reads back", function()
     local study = studies.make(1)
-    local params = {["optim.lr"] = 0.1 + 0.2, name = 'a"b\n', flag = false, sizes = {32, {1, 2}}, ["end"] = -0.25}
-    study.trials[1].params = params
-    local text = report.export(study, "lua")
-    assert.same(params, loadstring("return " .. text)())
-    assert.matches("  flag = false,\n", text, 1, true)
-    assert.matches('  ["optim.lr"] = 0.30000000000000004,\n', text, 1, true)
+    study.trials[1].params = {["optim.lr"] = 0.1 + 0.2, name = 'a"b\n', flag = false, sizes = {32, 64}, ["end"] = -0.25}
+    local found = loadstring("return " .. report.export(study, "lua"))()
+    assert.same({optim = {lr = 0.1 + 0.2}, name = 'a"b\n', flag = false, sizes = {32, 64}, ["end"] = -0.25}, found)
   end)
 
   it("says what there is when there is no such format, and when nothing is best", function()

@@ -34,31 +34,17 @@ local function check_same(store, definition, directory)
   store:put("facts", new)
 end
 
-local events = {start = "started", complete = "complete", pruned = "pruned", paused = "paused", failed = "failed"}
+local function silent() end
 
 -- What the runner tells, on the terminal or in lines.
 local function make_observer(study, given, quiet)
-  local observer = {shown = source.of(study, given)}
-  if quiet then
-    observer.event, observer.update = function() end, function() end
-    return observer
-  end
+  if quiet then return {event = silent, update = silent, finish = silent} end
   local terminal = C.comm.is_terminal(1)
-  observer.live = require "accelhost.sweep.report.live".new {
-    study = observer.shown, stream = io.stdout, is_terminal = terminal, total = given.total, parallel = given.parallel,
+  return require "accelhost.sweep.report.live".new {
+    study = source.of(study, given), stream = io.stdout, is_terminal = terminal,
     columns = function() return select(2, C.comm.is_terminal(1)) end,
+    rows = function() return select(2, C.terminal.size()) end,
   }
-  function observer:event(kind, trial, detail)
-    if kind == "note" then return self.live:print(("trial %d %s"):format(trial.number, detail)) end
-    if kind == "interrupt" then
-      return self.live:print(("interrupted: %d trial%s will end at the next report (once more: at once)")
-        :format(detail, detail == 1 and "" or "s"))
-    end
-    if kind == "waiting" then kind = detail == "failed" and "retried" or "interrupted" else kind = events[kind] end
-    if kind then self.live:event(kind, trial) end
-  end
-  function observer:update(_, now) self.live:update(self.shown, now) end
-  return observer
 end
 
 local function write_file(path, text)
@@ -80,7 +66,7 @@ local function tell_best(study, directory, quiet)
 end
 
 local function conclude(study, runner, observer, directory, quiet)
-  if observer.live then observer.live:finish(observer.shown, C.system.wall_time()) end
+  observer:finish(study, C.system.wall_time())
   tell_best(study, directory, quiet)
   io.stdout:flush()
   if study.refused then fail("%s", study.stopping) end
@@ -160,20 +146,41 @@ function command.best(directory)
   return 0
 end
 
-local function number(text) return text ~= "" and tonumber(text) or nil end
+--- The report: text on stdout, and a page.
+---@param directory string
+---@param options {output?: string}
+---@return integer
+function command.report(directory, options)
+  return require "accelhost.sweep.report".main(source.read(directory), options)
+end
 
---- The command: `what` is "run", "status" or "best"; options as the command line gives them, texts, "" for none.
+--- The trials for other programs.
+---@param directory string
+---@param options {output?: string, format?: string, reports: boolean}
+---@return integer
+function command.export(directory, options)
+  return require "accelhost.sweep.report".export_main(source.read(directory), options)
+end
+
+local function given(text) return text ~= "" and text or nil end
+
+local formats = {[0] = "csv", "json", "yaml", "lua"}
+
+--- The command: `what` is "run", "status", "best", "report" or "export"; options as the command line gives them, texts,
+--- "" for none.
 ---@param what string
 ---@param path string
 ---@return integer # the exit code
-function command.main(what, path, study, quiet, trials, parallel, processes, seed, timeout, retries)
-  local fine, result = pcall(function()
-    if what ~= "run" then return command[what](path) end
-    return command.run(path, {study = study ~= "" and study or nil, quiet = quiet ~= "", overrides = {
-      trials = number(trials), parallel = number(parallel), num_processes = number(processes), seed = number(seed),
-      timeout = number(timeout), retries = number(retries),
-    }})
-  end)
+function command.main(what, path, study, quiet, output, reports, trials, parallel, processes, seed, timeout, retries,
+  format)
+  local fine, result = pcall(command[what], path, {
+    study = given(study), quiet = quiet ~= "", output = given(output), reports = reports ~= "",
+    format = formats[tonumber(format)],
+    overrides = {
+      trials = tonumber(trials), parallel = tonumber(parallel), num_processes = tonumber(processes),
+      seed = tonumber(seed), timeout = tonumber(timeout), retries = tonumber(retries),
+    },
+  })
   if fine then return result end
   io.stdout:flush()
   io.stderr:write("accelhost sweep: ", tostring(result), "\n")

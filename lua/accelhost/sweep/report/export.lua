@@ -1,6 +1,6 @@
 --- A study in the forms of other programs: CSV, JSON, YAML, Lua.
-local arguments = require "accelhost.util.arguments"
 local json = require "accelhost.util.json"
+local params = require "accelhost.util.params"
 local printable = require "accelhost.util.printable"
 local show = require "accelhost.sweep.report.show"
 local summary = require "accelhost.sweep.report.summary"
@@ -119,74 +119,14 @@ function export.json(study)
   return json.encode(made, 1) .. "\n"
 end
 
--- A number that YAML 1.1 reads as one: with a point before an exponent, and a sign in it.
-local function yaml_number(value)
-  if value ~= value then return ".nan" end
-  if value == math.huge or value == -math.huge then return value > 0 and ".inf" or "-.inf" end
-  local text = exact(value)
-  local head, sign, power = text:match "^(.-)e([+-]?)(%d+)$"
-  if not head then return text end
-  return (head:find("%.") and head or head .. ".0") .. "e" .. (sign == "-" and "-" or "+") .. power
-end
-
-local function yaml_value(value)
-  if type(value) == "number" then return yaml_number(value) end
-  if type(value) == "boolean" then return tostring(value) end
-  if type(value) == "table" and value[1] ~= nil then
-    local parts = {}
-    for i, item in ipairs(value) do parts[i] = yaml_value(item) end
-    return "[" .. table.concat(parts, ", ") .. "]"
-  end
-  return json.encode(plain(value))
-end
-
--- What YAML 1.1 would read as something else than a text.
-local spoken = {}
-for word in ("y n yes no on off true false null"):gmatch "%a+" do spoken[word] = true end
-
---- Parameters as YAML, by their dotted names: what `accelhost launch --params` takes.
----@param params table<string, any>
+--- Parameters by dotted names as YAML, nested: what `accelhost launch --params` takes.
+---@param settings table<string, any>
 ---@return string
-function export.yaml(params)
-  local lines = {}
-  for i, name in ipairs(arguments.sorted_keys(params)) do
-    local key = name:find "^[%a_][%w_.-]*$" and not spoken[name:lower()] and name or json.encode(plain(name))
-    lines[i] = ("%s: %s\n"):format(key, yaml_value(params[name]))
-  end
-  return table.concat(lines)
-end
+function export.yaml(settings) return params.yaml(params.nest(plain(settings))) end
 
-local function lua_value(value)
-  if type(value) == "number" then
-    if value ~= value then return "0 / 0" end
-    if value == math.huge then return "math.huge" end
-    return value == -math.huge and "-math.huge" or exact(value)
-  end
-  if type(value) == "table" then
-    local parts = {}
-    for i, item in ipairs(value) do parts[i] = lua_value(item) end
-    return "{" .. table.concat(parts, ", ") .. "}"
-  end
-  return type(value) == "string" and (("%q"):format(value):gsub("\\\n", "\\n")) or tostring(value)
-end
-
--- The words that Lua keeps for itself.
-local words = {}
-for word in ("and break do else elseif end false for function goto if in local nil not or repeat return then true "
-  .. "until while"):gmatch "%a+" do
-  words[word] = true
-end
-
---- Parameters as the text of a Lua table; dotted names in brackets.
----@param params table<string, any>
+--- Parameters by dotted names as the text of a Lua table, nested.
+---@param settings table<string, any>
 ---@return string
-function export.lua(params)
-  local lines = {}
-  for i, name in ipairs(arguments.sorted_keys(params)) do
-    local key = name:find "^[%a_][%w_]*$" and not words[name] and name or ("[%q]"):format(name)
-    lines[i] = ("  %s = %s,\n"):format(key, lua_value(params[name]))
-  end
-  return "{\n" .. table.concat(lines) .. "}\n"
-end
+function export.lua(settings) return params.lua(params.nest(plain(settings))) .. "\n" end
 
 return export

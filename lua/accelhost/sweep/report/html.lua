@@ -26,11 +26,7 @@ end
 
 local function best_part(self)
   local study, best = self.study, self.found.best
-  if not best then
-    local said = self.found.counts.failed > 0 and self.found.ended == self.found.counts.failed
-      and "Every trial that ended has failed." or "No trial has ended with a value yet."
-    return tag("p", {class = "best"}, text(said))
-  end
+  if not best then return tag("p", {class = "best"}, text("Best: " .. summary.why_none(self.found))) end
   local rows = {}
   for i, parameter in ipairs(study.space) do
     local value = best.params[parameter.name]

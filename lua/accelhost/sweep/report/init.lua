@@ -41,9 +41,10 @@ end
 
 -- The study's folder as seen from a file; "" when the file lies in it.
 local function base_of(study, path)
-  local folder = path:match "^(.*)/[^/]*$" or "."
-  if not study.directory or folder == study.directory then return "" end
-  return study.directory
+  local folder, directory = path:match "^(.*)/[^/]*$" or ".", study.directory
+  if not directory or folder == directory then return "" end
+  if folder == "." or directory:sub(1, 1) == "/" then return directory end
+  return C.system.working_folder() .. "/" .. directory
 end
 
 --- The page of a study.

@@ -196,8 +196,6 @@ end
 
 tellers.note = function(_, _, _, words) return words, true end
 
-local short = {started = {"start"}, retried = {"waiting", "failed"}, interrupted = {"waiting", "interrupted"}}
-
 --- Tell that something happened to a trial: "start", "complete", "pruned", "paused", "failed"; "waiting" with how it
 --- left ("failed": it is tried again, "interrupted"); "note" with words about it; "report" says nothing. "interrupt",
 --- without a trial, comes with the number of trials that are to end.
@@ -205,10 +203,10 @@ local short = {started = {"start"}, retried = {"waiting", "failed"}, interrupted
 ---@param trial? table
 ---@param detail? any
 function Live:event(kind, trial, detail)
-  kind, detail = unpack(short[kind] or {kind, detail})
   if kind == "report" then return end
   if kind == "interrupt" then
-    return self:print(("ending %s at the next report; once more: at once"):format(show.count(detail, "trial")))
+    return self:print(("interrupted: %s will end at the next report (once more: at once)"):format(
+      show.count(detail, "trial")))
   end
   local teller = tellers[kind]
   if not teller then error(("live: there is no event '%s'"):format(tostring(kind)), 2) end

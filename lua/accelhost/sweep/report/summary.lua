@@ -127,6 +127,7 @@ function summary.count(study, now)
   end
   local counts = found.counts
   found.ended = counts.complete + counts.pruned + counts.failed
+  found.last = found.last or found.first and now
   found.elapsed = found.first and found.last and math.max(0, found.last - found.first)
   found.mean_seconds = ended_count > 0 and ended_seconds / ended_count or nil
   return found
@@ -143,6 +144,18 @@ function summary.of(study, now)
   found.groups = replicates(study)
   if found.groups[1] then found.best = found.groups[1].leader end
   return found
+end
+
+--- Why there is no best trial.
+---@param found table what `count` tells
+---@return string
+function summary.why_none(found)
+  local counts = found.counts
+  if counts.failed > 0 and found.ended == counts.failed then return "none, every trial that ended has failed" end
+  if counts.paused > 0 and counts.running + counts.waiting == 0 then
+    return ("none, %d trials are paused (with max_resource the pruner lets the best ones end)"):format(counts.paused)
+  end
+  return "none, no trial has ended with a value yet"
 end
 
 --- Counts by state in words, those that are not 0: "25 complete, 2 failed".

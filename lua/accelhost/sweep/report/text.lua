@@ -25,10 +25,7 @@ end
 local function best(self, put)
   local study, trial = self.study, self.found.best
   put ""
-  if not trial then
-    return put(self.found.total > 0 and self.found.ended == self.found.counts.failed and self.found.ended > 0
-      and "best: none, every trial that ended has failed" or "best: no trial has ended with a value yet")
-  end
+  if not trial then return put("best: " .. summary.why_none(self.found)) end
   put(("best: %s %s in trial %d%s"):format(printable.text(study.metric), show.number(trial.value), trial.number,
     trial.directory and ", " .. printable.text(trial.directory) or ""))
   local group = self.found.groups[1]

@@ -81,8 +81,25 @@ function params.nest(flat)
   return result
 end
 
+-- What YAML 1.1 would read as something else than a text.
+local spoken = {}
+for word in ("y n yes no on off true false null"):gmatch "%a+" do spoken[word] = true end
+
 local function plain_name(name)
-  return name:find "^[%a_][%w_]*$" and name or C.json.encode(name)
+  return name:find "^[%a_][%w_]*$" and not spoken[name:lower()] and name or C.json.encode(name)
+end
+
+-- JSON is YAML, but for exponents: YAML 1.1 wants a point before them and a sign in them.
+local function yaml_value(value)
+  if type(value) == "table" then
+    local parts = {}
+    for i, item in ipairs(value) do parts[i] = yaml_value(item) end
+    return "[" .. table.concat(parts, ", ") .. "]"
+  end
+  local text = C.json.encode(value)
+  local head, sign, power = text:match "^(%-?[%d.]+)e([+-]?)(%d+)$"
+  if not head then return text end
+  return (head:find "%." and head or head .. ".0") .. "e" .. (sign == "-" and "-" or "+") .. power
 end
 
 local function append_yaml(lines, indent, map)
@@ -92,7 +109,7 @@ local function append_yaml(lines, indent, map)
       lines[#lines + 1] = indent .. plain_name(key) .. ":"
       append_yaml(lines, indent .. "  ", value)
     else
-      lines[#lines + 1] = ("%s%s: %s"):format(indent, plain_name(key), C.json.encode(value))
+      lines[#lines + 1] = ("%s%s: %s"):format(indent, plain_name(key), yaml_value(value))
     end
   end
 end

@@ -102,6 +102,91 @@ describe("trackers", function()
     end)
   end
 
+  describe("of a run that goes on from a checkpoint", function()
+    -- Logs the steps up to 9 and is killed; the state is of step 4, when `logged` was the last one.
+    local function killed(project, names)
+      local first = tracked(names, project)
+      for step = 0, 9 do
+        first:log({loss = step, plot = {a = step, b = -step}}, {step = step})
+        if step == 4 then first:save_state("runs/" .. project .. "_state") end
+      end
+      return accelhost.Accelerator {log_with = names, project_dir = "runs"}
+    end
+
+    local function steps_of(project)
+      local found = {}
+      for _, name in ipairs {"loss", "plot/a"} do
+        for _, one in ipairs(assert(curves.read("runs/" .. project))) do
+          if one.curves[name] then found[#found + 1] = table.concat(one.curves[name].step, " ") end
+        end
+      end
+      return table.concat(found, ", ")
+    end
+
+    for _, name in ipairs {"jsonl", "csv", "tensorboard"} do
+      local both = name == "tensorboard" and "%s" or "%s, %s" -- TensorBoard's plots are runs of their own
+
+      it("drop with the next log what it had logged beyond it: " .. name, function()
+        for _, order in ipairs {"before", "after"} do
+          local project = name .. order
+          local again = killed(project, name)
+          if order == "before" then again:init_trackers(project) end
+          again:load_state("runs/" .. project .. "_state")
+          if order == "after" then again:init_trackers(project) end
+          local whole = "0 1 2 3 4 5 6 7 8 9"
+          assert.equal(both:format(whole, whole), steps_of(project)) -- nothing is lost before
+          again:log({loss = 6, plot = {a = 6, b = -6}}, {step = 6})
+          assert.equal(both:format("0 1 2 3 4 6", "0 1 2 3 4 6"), steps_of(project))
+          again:log({loss = 7}, {step = 7})
+          assert.equal(both:format("0 1 2 3 4 6 7", "0 1 2 3 4 6"), steps_of(project))
+          again:end_training()
+        end
+      end)
+
+      it("leave it where load_state is told to, or drop from another step: " .. name, function()
+        for _, case in ipairs {{false, "0 1 2 3 4 5 6 7 8 9 9"}, {2, "0 1 9"}} do
+          local project = name .. tostring(case[1])
+          local again = killed(project, name)
+          again:init_trackers(project)
+          again:load_state("runs/" .. project .. "_state", {purge_step = case[1]})
+          again:log({loss = 9, plot = {a = 9, b = 9}}, {step = 9})
+          assert.equal(both:format(case[2], case[2]), steps_of(project))
+        end
+      end)
+    end
+
+    it("follow init_kwargs where these say so, and keep what had no steps", function()
+      local again = killed("told", "jsonl")
+      again:init_trackers("told", nil, {jsonl = {purge_step = 8}})
+      again:load_state "runs/told_state"
+      again:log({loss = 8}, {step = 8})
+      assert.equal("0 1 2 3 4 5 6 7 8, 0 1 2 3 4 5 6 7", steps_of "told")
+      local plain = tracked("jsonl", "plain")
+      plain:log {loss = 1}
+      plain:save_state "runs/plain_state"
+      plain:log({loss = 2}, {step = 3})
+      plain:load_state "runs/plain_state"
+      plain:log({loss = 3}, {step = 1})
+      assert.same({1, 2, 3}, curves.read("runs/plain")[1].curves.loss.value)
+    end)
+
+    it("are asked to purge, if they can, and load_state says what it expected", function()
+      local asked = {}
+      local own = {name = "own", log = function() end, purge = function(_, step) asked[#asked + 1] = step end}
+      local accelerator = accelhost.Accelerator {log_with = {own, {name = "less", log = function() end}}}
+      accelerator:init_trackers "x"
+      accelerator:log({loss = 1}, {step = 41})
+      accelerator:save_state "runs/own_state"
+      accelerator:load_state "runs/own_state"
+      assert.same({}, asked)
+      accelerator:log({loss = 1}, {step = 42})
+      accelerator:log({loss = 1}, {step = 43})
+      assert.same({42}, asked)
+      fails("load_state: purge_step: expected", accelerator.load_state, accelerator, "runs/own_state",
+        {purge_step = -1})
+    end)
+  end)
+
   it("are given by name, with what they write with", function()
     local accelerator = tracked({"tensorboard", "csv"}, "named")
     assert.equal("csv", accelerator:get_tracker("csv").name)

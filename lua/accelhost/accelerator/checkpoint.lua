@@ -38,7 +38,10 @@ local function open_windows(self)
 end
 
 local function own_state(self)
-  return {step = self._step, micro_step = self._micro_step, sync_gradients = self.sync_gradients}
+  return {
+    step = self._step, micro_step = self._micro_step, sync_gradients = self.sync_gradients,
+    logged_step = self._logged_step or nil,
+  }
 end
 
 -- May a folder of this name be replaced? Only an empty one, or a checkpoint and nothing else.
@@ -187,7 +190,13 @@ local function choose(list, automatic)
   if #damaged > 0 then fail("load_state: %s", table.concat(damaged, "; ")) end
 end
 
-local function apply(self, folder, facts)
+-- The step from which on what was logged is logged anew; false: nothing goes away.
+local function purged_from(own, purge_step)
+  if purge_step ~= nil then return purge_step end
+  return own.logged_step and own.logged_step + 1 or false
+end
+
+local function apply(self, folder, facts, purge_step)
   local list = gather_objects(self)
   run_hooks(self._load_hooks, list.models, folder)
   contents.check_counts(folder, facts, list)
@@ -195,6 +204,7 @@ local function apply(self, folder, facts)
   rawset(self, "_step", own.step)
   rawset(self, "_micro_step", own.micro_step)
   self.sync_gradients = own.sync_gradients
+  self._logged_step, self._purge_from = own.logged_step or false, purged_from(own, purge_step)
   for i, handle in ipairs(averaging.of(self)) do
     local states = {}
     for _, of_rank in ipairs(windows) do states[#states + 1] = of_rank[i] or nil end
@@ -223,7 +233,7 @@ end
 
 local read_save = arguments.signature("save_state",
   {{"output_dir: string"}, {"safe_serialization: flag", true}, {"async: flag", false}})
-local read_load = arguments.signature("load_state", {{"input_dir: string"}})
+local read_load = arguments.signature("load_state", {{"input_dir: string"}, {"purge_step"}})
 
 -- A list of hooks with a handle that takes the hook away again.
 local function add_hook(self, what, field, hook)
@@ -298,19 +308,25 @@ return function(Accelerator)
   -- Without a folder it is the newest of PROJECT_DIR/checkpoints that is whole; one that is damaged is named and the
   -- one before is used. False when there is none yet, so that a script may call it first, restarted or not.
   --
+  -- What trackers have of steps after the last one that was logged before the state was saved goes away when something
+  -- is logged again, in jsonl and csv files for good, in TensorBoard's as with SummaryWriter's purge_step: a run that
+  -- was killed logs these steps anew. purge_step names another step, false leaves everything.
+  --
   -- A job of another number of processes can go on too: everything carries over but the random generators of
   -- processes that were not there; a line says so. `for` over a loader gives the rest of its pass, of loader.epoch.
   --
   --   accelhost.Accelerator{project_dir = "run"}:load_state()  --> false
   ---@param input_dir? string
+  ---@param purge_step? integer|false of what was logged, see above
   ---@return string|false # the folder
   function Accelerator:load_state(...)
-    local dir = read_load(...)
+    local dir, purge_step = read_load(...)
+    if purge_step then arguments.check("load_state", "purge_step", "size", purge_step) end
     finish(self)
     local list = agree.main("load_state", candidates, self, dir)
     local folder, facts = choose(list, dir == nil)
     if not folder then return false end
-    agree.run("load_state", apply, self, folder, facts)
+    agree.run("load_state", apply, self, folder, facts, purge_step)
     local found = agree.run("load_state", contents.restore_random, folder, facts, comm.rank())
     local without = {}
     for rank, has in ipairs((objects.all_gather("load_state", found))) do

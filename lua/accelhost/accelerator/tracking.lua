@@ -52,6 +52,22 @@ local function started(self, what)
   return self._trackers
 end
 
+-- Before anything is logged again after load_state: what was logged beyond the checkpoint goes away, but for trackers
+-- that were told themselves where they go on.
+local function purge(self)
+  local from = self._purge_from
+  self._purge_from = false
+  for _, tracker in ipairs(from and self._trackers or {}) do
+    if tracker.purge and not (type(tracker.options) == "table" and tracker.options.purge_step) then
+      tracker:purge(from)
+    end
+  end
+end
+
+local function note_step(self, step)
+  if type(step) == "number" and step > (self._logged_step or -1) then self._logged_step = step end
+end
+
 --- Give the Accelerator class its trackers.
 ---@param Accelerator table
 ---@return fun(self: Accelerator) begin
@@ -65,7 +81,7 @@ return function(Accelerator)
   ---@param project_name string the folder of the run in logging_dir
   ---@param config? table<string, any> what the run is configured with: numbers, booleans, texts
   ---@param init_kwargs? table<string, table> options by tracker, such as {jsonl = {purge_step = 100}}: a run that is
-  --- resumed goes on from there, what was logged from that step on goes away
+  --- resumed goes on from there, what was logged from that step on goes away; load_state does so by itself
   function Accelerator:init_trackers(...)
     local project, config, init_kwargs = read_init(...)
     local what = "init_trackers"
@@ -96,6 +112,7 @@ return function(Accelerator)
   function Accelerator:get_tracker(...)
     local name, unwrap = read_get(...)
     if comm.rank() > 0 then return blank end
+    purge(self)
     local known = {}
     for _, tracker in ipairs(started(self, "get_tracker")) do
       if tracker.name == name then return unwrap and tracker.tracker or tracker end
@@ -112,8 +129,9 @@ return function(Accelerator)
   --   own:init_trackers "mnist"
   --   own:log({loss = 0.25, accuracy = {train = 0.9, valid = 0.8}}, {step = 1})
   --
-  -- They are written before it returns. A tensor is read by it, so log what was gathered or is this process's own. In a
-  -- trial of a sweep this is accelhost.report too, by step or, without one, by count.
+  -- They are written before it returns; after load_state what was logged beyond the checkpoint goes away first. A
+  -- tensor is read by it, so log what was gathered or is this process's own. In a trial of a sweep this is
+  -- accelhost.report too, by step or, without one, by count.
   ---@param values table<string, any>
   ---@param step? integer
   ---@param log_kwargs? table<string, table> options by tracker, such as {tensorboard = {walltime = 12}}
@@ -123,7 +141,9 @@ return function(Accelerator)
     if comm.rank() > 0 then return end
     local trackers = started(self, "log")
     check_options("log", "log_kwargs", log_kwargs, trackers)
+    purge(self)
     for _, tracker in ipairs(trackers) do tracker:log(values, step, log_kwargs and log_kwargs[tracker.name]) end
+    note_step(self, step or values.step)
   end
 
   --- Give batches of images (NCHW) to the trackers that keep images. On other processes than the main one nothing
@@ -140,6 +160,7 @@ return function(Accelerator)
     if comm.rank() > 0 then return end
     local trackers, kept = started(self, "log_images"), false
     check_options("log_images", "log_kwargs", log_kwargs, trackers)
+    purge(self)
     for _, tracker in ipairs(trackers) do
       if tracker.log_images then
         tracker:log_images(values, step, log_kwargs and log_kwargs[tracker.name])
@@ -147,6 +168,7 @@ return function(Accelerator)
       end
     end
     if not kept then fail("log_images: none of the trackers keeps images; 'tensorboard' does") end
+    note_step(self, step)
   end
 
   function Accelerator:_finish_trackers()
@@ -166,5 +188,9 @@ return function(Accelerator)
   end
 
   -- free_memory begins anew and leaves trackers alone.
-  return function(self) self._trackers = rawget(self, "_trackers") or {} end
+  return function(self)
+    rawset(self, "_trackers", rawget(self, "_trackers") or {})
+    rawset(self, "_logged_step", rawget(self, "_logged_step") or false) -- the highest so far
+    rawset(self, "_purge_from", rawget(self, "_purge_from") or false)
+  end
 end

@@ -58,8 +58,14 @@ function SummaryWriter:init(...)
   self.path = folder .. "/" .. file_name(folder, suffix)
   self._file, self._inner = LogFile("SummaryWriter", self.path), {}
   self:_write(nil, nil, messages.version)
-  self._purge_step = purge_step
-  if purge_step then self:_write(nil, purge_step, messages.restart) end
+  if purge_step then self:_restart(purge_step) end
+end
+
+-- What the folders have from this step on counts no more.
+function SummaryWriter:_restart(step)
+  self._purge_step = step
+  self:_write(nil, step, messages.restart)
+  for _, writer in pairs(self._inner) do writer:_restart(step) end
 end
 
 function SummaryWriter:_write(wall_time, step, content)

@@ -40,6 +40,16 @@ function TableTracker:start()
   self.tracker = self.file
 end
 
+--- Drop the rows from a step on.
+---@param step integer
+function TableTracker:purge(step)
+  local what = "log: " .. self.name
+  self.file:close()
+  self:_take_up(LogFile.content(what, self.path) or "", step)
+  self.file = LogFile(what, self.path)
+  self.tracker = self.file
+end
+
 function TableTracker:_take_up(text, purge_step)
   local rows, clean = self.format.read(text)
   local kept = {columns = rows.columns}

@@ -33,6 +33,10 @@ function TensorBoardTracker:start()
   self.tracker = self.writer
 end
 
+--- Have what was written from a step on count no more.
+---@param step integer
+function TensorBoardTracker:purge(step) self.writer:_restart(step) end
+
 --- Keep hyperparameters, as SummaryWriter:add_hparams does.
 ---@param given table
 function TensorBoardTracker:store_init_configuration(given)

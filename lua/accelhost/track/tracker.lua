@@ -47,10 +47,15 @@ function GeneralTracker:log(values, step, options) -- luacheck: ignore values st
   fail("%s: a tracker has a method log(values, step, options)", self.name or self._name)
 end
 
+--- Forget what was logged from a step on: called when a run goes on from a checkpoint that is older, before anything is
+--- logged again.
+---@param step integer
+function GeneralTracker:purge(step) end -- luacheck: ignore self step
+
 --- The run is over: close what start opened.
 function GeneralTracker:finish() end -- luacheck: ignore self
 
-local methods = {"start", "store_init_configuration", "log", "log_images", "finish"}
+local methods = {"start", "store_init_configuration", "log", "log_images", "purge", "finish"}
 
 --- Raise unless an object can be called as a tracker.
 ---@param what string

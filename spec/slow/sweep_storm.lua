@@ -1,0 +1,113 @@
+-- A sweep is killed by SIGKILL over and over, at random moments: the process that runs it, and trials of it. Each time
+-- the same command goes on. In the end the study has to hold what one holds that nobody disturbed: the same trials with
+-- the same parameters, reports and values, none twice, none left over. $N: how many kills; $SEED.
+local C = require "accelhost._C"
+local faults = require "spec.support.faults"
+local folder = require "spec.support.folder"
+
+local seed = tonumber(os.getenv "SEED") or 1
+math.randomseed(seed)
+local wanted = faults.count(30)
+local tally = faults.tally()
+
+local definition = [[
+  local sweep = require "accelhost".sweep
+  return {script = "%s/spec/slow/cases/sweep_train.lua", sampler = "random", seed = 3, trials = 12, retries = 1000,
+    parallel = 2, num_processes = %d, threads = 1,
+    space = {lr = sweep.log_uniform(1e-3, 1e-1), width = sweep.choice{4, 8, 16}, epochs = 5}}]]
+
+local function write_definition(path, ranks)
+  local handle = assert(io.open(path, "w"))
+  handle:write(definition:format(C.system.working_folder(), ranks))
+  handle:close()
+end
+
+local function command(path) return ('"$0" sweep %s/storm.lua --study %s/study --quiet'):format(path, path) end
+
+local function ask(path, sql)
+  local db = C.sqlite.open(path .. "/study/study.db", "read")
+  local rows = db:execute(sql)
+  db:close()
+  return rows
+end
+
+-- What may not depend on how often it was disturbed.
+local function outcome(path)
+  local lines = {}
+  for _, row in ipairs(ask(path, "SELECT number, state, params, value FROM trial ORDER BY number")) do
+    lines[#lines + 1] = ("trial %d %s %s %.17g"):format(row.number, row.state, row.params, row.value or 0 / 0)
+  end
+  for _, row in ipairs(ask(path, "SELECT trial, step, value FROM report ORDER BY trial, step")) do
+    lines[#lines + 1] = ("report %d %d %.17g"):format(row.trial, row.step, row.value)
+  end
+  return table.concat(lines, "\n")
+end
+
+local function is_study(path)
+  local handle = io.open(path .. "/study/trials/0000/params.yaml")
+  if handle then handle:close() end
+  return handle ~= nil
+end
+
+-- Kill the sweep or one of its trials' ranks. What died?
+local function kill(job)
+  local ranks = faults.ranks_of(job.pid)
+  local victim, what = job.pid, "sweep"
+  if #ranks > 0 and math.random() < 0.6 then victim, what = ranks[math.random(#ranks)].pid, "trial" end
+  if not faults.signal(victim, "KILL") then return nil end
+  if what == "trial" then return what end
+  faults.finish(job)
+  for _, rank in ipairs(ranks) do
+    for _ = 1, 300 do
+      if not faults.is_alive(rank.pid) then break end
+      faults.sleep(0.01)
+    end
+  end
+  return what
+end
+
+local function storm(path, ranks, kills)
+  local died, runs, job = {sweep = 0, trial = 0}, 0, nil
+  write_definition(path .. "/storm.lua", ranks)
+  for _ = 1, 300 do
+    if not job then
+      job, runs = faults.start(command(path)), runs + 1
+      while faults.is_alive(job.pid) and not is_study(path) do faults.sleep(0.01) end
+    end
+    faults.sleep(math.random() * 0.5)
+    if died.sweep + died.trial >= kills or not faults.is_alive(job.pid) then
+      faults.finish(job)
+      if job.code == 0 then break end
+      job = nil
+    else
+      local what = kill(job)
+      if what then died[what] = died[what] + 1 end
+      if what == "sweep" then job = nil end
+    end
+  end
+  print(("%d process%s each: %d kills of the sweep, %d of trials, %d runs, seed %d"):format(ranks,
+    ranks == 1 and "" or "es", died.sweep, died.trial, runs, seed))
+  return job
+end
+
+for _, ranks in ipairs {1, 2} do
+  local calm, rough = folder.make(), folder.make()
+  write_definition(calm .. "/storm.lua", ranks)
+  local job = faults.finish(faults.start(command(calm)))
+  local expected = outcome(calm)
+  if job.code ~= 0 then
+    print("the undisturbed sweep failed:\n" .. job.text)
+    os.exit(1)
+  end
+  job = storm(rough, ranks, math.ceil(wanted / 2))
+  local found, problem = outcome(rough), nil
+  if not job or job.code ~= 0 then
+    problem = "did not end well"
+  elseif found ~= expected then
+    problem = ("holds\n%s\ninstead of\n%s"):format(found, expected)
+  end
+  tally:add(("sweep of %d process%s"):format(ranks, ranks == 1 and "" or "es"), problem, job or {text = ""})
+  folder.remove(calm)
+  folder.remove(rough)
+end
+tally:conclude()

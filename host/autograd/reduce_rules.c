@@ -94,7 +94,6 @@ static struct ah_tensor *total(struct ah_rule *r, struct ah_tensor *x)
     return ah_r(r, AH_OP_sum, AH_T(x), dims_of(r), AH_B(true));
 }
 
-
 static struct ah_tensor *choose(struct ah_rule *r, struct ah_tensor *mask, struct ah_tensor *x, struct ah_value other)
 {
     return ah_r(r, AH_OP_where, AH_T(mask), AH_T(x), other);

@@ -14,6 +14,7 @@
 enum {
     TILE = 512,           /* accumulators of a column tile: 4 KiB */
     SPLIT = 32768,        /* inputs per part when one output has them all */
+    SHORT = 64,           /* shorter rows are turned, that many at a time */
 };
 
 FLOAT_FOLDS(f32, float)
@@ -156,6 +157,41 @@ static void rows(void *context, int64_t begin, int64_t end)
     }
 }
 
+#define TURN(name, type)                                                                         \
+    static void name(void *to, const char *from, int64_t lines, int64_t n, int64_t stride)       \
+    {                                                                                            \
+        type *restrict tile = to;                                                                \
+        for (int64_t i = 0; i < lines; i++)                                                      \
+            for (int64_t k = 0; k < n; k++)                                                      \
+                tile[k * SHORT + i] = ((const type *)(const void *)from)[i * stride + k];        \
+    }
+TURN(turn_8, uint8_t)
+TURN(turn_32, uint32_t)
+TURN(turn_64, uint64_t)
+
+/* Short rows, evenly apart: turned into columns, so that a vector holds an element of each of several rows. A row's
+ * result is the same in whatever company it is folded. */
+static void short_rows(void *context, int64_t begin, int64_t end)
+{
+    const struct plan *plan = context;
+    int64_t n = plan->reduced[0].size, stride = plan->kept[0].stride;
+    uint64_t tile[SHORT * SHORT];
+    for (int64_t i = begin; i < end; i += SHORT) {
+        int64_t lines = end - i < SHORT ? end - i : SHORT;
+        const char *from = at(plan, i * stride);
+        if (plan->item == 8)
+            turn_64(tile, from, lines, n, stride);
+        else if (plan->item == 4)
+            turn_32(tile, from, lines, n, stride);
+        else
+            turn_8(tile, from, lines, n, stride);
+        for (int64_t k = 0; k < lines; k++)
+            plan->result[i + k] = plan->start;
+        for (int64_t k = 0; k < n; k++)
+            plan->fold->column(plan->result + i, (const char *)tile + (size_t)(k * SHORT) * plan->item, lines, plan->p);
+    }
+}
+
 /* One output and one dense run: fixed parts, joined in order. */
 static void run_parts(void *context, int64_t begin, int64_t end)
 {
@@ -265,7 +301,8 @@ static int reduce(struct ah_reduction *out, struct ah_tensor *input, uint32_t ma
     if (dense_row && plan.outputs == 1 && plan.reduced_count == 1)
         return single(&plan);
     if (dense_row) {
-        ah_parallel_for(plan.outputs, ah_grain(plan.folded, AH_SHARE_MIDDLE), rows, &plan);
+        bool brief = plan.folded < SHORT && plan.kept_count == 1 && plan.reduced_count == 1;
+        ah_parallel_for(plan.outputs, ah_grain(plan.folded, AH_SHARE_MIDDLE), brief ? short_rows : rows, &plan);
         return 0;
     }
     /* Nothing is dense: a row-major copy is. */

@@ -40,7 +40,7 @@ local read_pairwise = signature("pairwise_distance",
 --   F.pairwise_distance(accelhost.zeros(1, 2), accelhost.tensor{{3, 4}}):round()  --> tensor([5.])
 function F.pairwise_distance(...)
   local x1, x2, p, eps, keepdim = read_pairwise(...)
-  return C.norm(x1 - x2 + eps, p, -1, keepdim)
+  return C.norm((x1 - x2):add_(eps), p, -1, keepdim)
 end
 
 local read_pdist = signature("pdist", {"input: tensor", {"p: nonnegative", 2}})

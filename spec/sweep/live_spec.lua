@@ -36,13 +36,25 @@ describe("The live table of a sweep", function()
     local table_ = live.new(options)
     table_:update(running_study(), 1042)
     assert.equal([[
-digits: 6 of 20 ended (4 complete, 2 pruned, 2 running), 42.0 s, about 1 min 50 s left
+digits: 6 of 20 ended (4 complete, 2 pruned, 2 running), 0.00 s, about 1 min 50 s left
 best: loss 0.057122 in trial 3: layers=3 optim.lr=0.00042693 optimizer=adamw
   trial  step     loss    rank    time  parameters
       6     4   0.1988  2 of 6  2.00 s  layers=4 optim.lr=0.00029604 optimizer=muon
       7     4  0.39155  5 of 6  2.00 s  layers=2 optim.lr=1.037e-5 optimizer=adamw
 ]], terminal:text())
     assert.same({}, terminal.unknown)
+  end)
+
+  it("tells when it may end by how fast trials come to a pause, where they do", function()
+    local options, terminal = on_terminal(100)
+    local table_, study = live.new(options), running_study()
+    study.trials[7].state = "paused"
+    table_:update(study, 1042)
+    assert.is_nil(terminal:text():find("left", 1, true))
+    study.trials[8].state = "paused"
+    table_:update(study, 1052)
+    -- One in ten seconds, and 12 of 20 to come.
+    assert.matches("(4 complete, 2 pruned, 2 paused), 10.0 s, about 2 min 0 s left", terminal:text(), 1, true)
   end)
 
   it("draws over itself, and leaves nothing of longer lines or more trials", function()

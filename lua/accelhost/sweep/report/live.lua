@@ -48,26 +48,33 @@ local function params_text(study, params)
   return table.concat(parts, " ")
 end
 
--- Seconds until all trials have ended, if those to come take as long as those before; nil before one has ended.
+-- Seconds until all trials have ended, if those to come take as long as those before; nil before that can be said.
+-- Where trials pause, what counts is how fast they come to an end or a pause.
 local function seconds_left(self, study, found, now)
   local total = self._total or study.total
-  if not total or not found.mean_seconds then return nil end
-  local slots = math.max(1, self._parallel or study.parallel or 1)
-  local to_start = math.max(0, total - found.ended - found.counts.running)
-  local needed = to_start * found.mean_seconds
+  if not total then return nil end
+  local counts, needed = found.counts, 0
+  local to_start = math.max(0, total - found.ended - counts.running - counts.paused)
+  if counts.paused > 0 then
+    local done = found.ended + counts.paused - self._done_before
+    if done <= 0 then return nil end
+    return (to_start + counts.running / 2) * (now - self._began) / done
+  end
+  if not found.mean_seconds then return nil end
   for _, trial in ipairs(study.trials) do
     if trial.state == "running" and trial.started then
       needed = needed + math.max(0, found.mean_seconds - (now - trial.started))
     end
   end
-  return needed / math.min(slots, math.max(1, to_start + found.counts.running))
+  local slots = math.max(1, self._parallel or study.parallel or 1)
+  return (needed + to_start * found.mean_seconds) / math.min(slots, math.max(1, to_start + counts.running))
 end
 
 local function head_line(self, study, found, now)
   local total = self._total or study.total
   local left = seconds_left(self, study, found, now)
   return ("%s: %d%s ended (%s), %s%s"):format(printable.text(study.name), found.ended,
-    total and (" of %d"):format(total) or "", summary.words(found.counts), show.duration(found.elapsed or 0),
+    total and (" of %d"):format(total) or "", summary.words(found.counts), show.duration(now - self._began),
     left and left > 0 and ", about " .. show.duration(math.max(1, math.floor(left + 0.5))) .. " left" or "")
 end
 
@@ -101,6 +108,7 @@ end
 
 local function frame_of(self, study, now, width)
   local found = summary.count(study, now)
+  if not self._began then self._began, self._done_before = now, found.ended + found.counts.paused end
   local height = value_of(self._rows, 24)
   local lines = {head_line(self, study, found, now), best_line(study, found)}
   local running = running_lines(self, study, now, width - 1, math.max(1, height - 5))
@@ -222,7 +230,9 @@ end
 function Live:finish(study, now)
   self.study.trials = study.trials
   if self.is_terminal then put(self, "", {}) end
-  self.stream:write(text.brief(self.study, {now = now or self._now, width = width_of(self)}))
+  self.stream:write(text.brief(self.study, {
+    now = now or self._now, width = width_of(self), until_now = true,
+  }))
   self.stream:flush()
 end
 

@@ -109,7 +109,8 @@ path.curve.failed { fill: none; }
 .bars th {
   width: 1%; font-weight: 400; white-space: nowrap; max-width: 40vw; overflow: hidden; text-overflow: ellipsis;
 }
-.bars td.number { width: 4rem; text-align: right; padding-right: 0; }
+.bars .number { width: 5rem; text-align: right; padding-right: 0; }
+.bars thead th { font-size: .8rem; color: var(--soft); white-space: normal; vertical-align: bottom; }
 .bar i {
   display: block; height: 1em; margin-top: .2em; min-width: 1px; background: var(--q1); border-radius: 0 3px 3px 0;
 }

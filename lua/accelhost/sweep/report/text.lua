@@ -45,17 +45,19 @@ local function importance(self, put)
   local list = self.importance
   if not list or #list == 0 then return end
   put ""
-  put "importance"
+  put(columns.cut("importance (PED-ANOVA, and rank correlation with " .. printable.text(self.study.metric) .. ")",
+    self.width))
   local widest, most = 0, 1e-12
   for _, one in ipairs(list) do
     widest, most = math.max(widest, columns.of(one.name)), math.max(most, one.importance)
   end
   widest = math.min(widest, math.floor(self.width / 2))
-  local room = math.max(4, math.min(40, self.width - widest - 12))
+  local room = math.max(4, math.min(40, self.width - widest - 19))
   for _, one in ipairs(list) do
     local name = columns.cut(printable.text(one.name), widest)
-    put(("  %s%s  %s%s %.3f"):format(name, (" "):rep(widest - columns.of(name)), "",
-      ("█"):rep(math.floor(one.importance / most * room + 0.5)), one.importance))
+    put(("  %s%s  %s %.3f%s"):format(name, (" "):rep(widest - columns.of(name)),
+      ("█"):rep(math.floor(one.importance / most * room + 0.5)), one.importance,
+      one.correlation and (" (%+.2f)"):format(one.correlation) or ""))
   end
 end
 
@@ -127,6 +129,7 @@ local function lines_of(study, options, parts)
     study = study, found = summary.of(study, options.now), width = options.width, colored = options.colored or false,
     importance = options.importance,
   }
+  if options.until_now and self.found.first then self.found.elapsed = options.now - self.found.first end
   local function put(line) lines[#lines + 1] = line end
   for _, part in ipairs(parts) do part(self, put) end
   return table.concat(lines, "\n") .. "\n"
@@ -144,7 +147,7 @@ end
 
 --- How a study ended: counts, times and the best.
 ---@param study table
----@param options {now: number, width: integer}
+---@param options {now: number, width: integer, until_now?: boolean} until_now: it ends at this moment
 ---@return string
 function text.brief(study, options) return lines_of(study, options, {head, best}) end
 

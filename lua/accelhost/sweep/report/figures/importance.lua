@@ -15,9 +15,13 @@ return function(self)
   for i, one in ipairs(list) do
     rows[i] = tag("tr", nil, tag("th", {scope = "row"}, text(one.name)),
       tag("td", {class = "bar"}, tag("i", {style = ("width:%.4g%%"):format(one.importance / most * 100)})),
-      tag("td", {class = "number"}, ("%.3f"):format(one.importance)))
+      tag("td", {class = "number"}, ("%.3f"):format(one.importance)),
+      tag("td", {class = "number"}, one.correlation and ("%+.2f"):format(one.correlation) or ""))
   end
-  return frame.section("importance", "Importance", "How much choosing a parameter well sets good trials apart from the "
-    .. "rest (PED-ANOVA); the shares add up to 1.",
-    tag("table", {class = "bars"}, tag("tbody", nil, table.concat(rows))))
+  local heads = tag("tr", nil, tag("th", {scope = "col"}, "parameter"), tag("th"),
+    tag("th", {scope = "col", class = "number"}, "share"), tag("th", {scope = "col", class = "number"}, "rank corr."))
+  return frame.section("importance", "Importance", ("How differently the best tenth of the trials is spread over a "
+    .. "parameter's range than all trials are (PED-ANOVA), as shares of 1; and Spearman's rank correlation of numbers "
+    .. "with %s."):format(self.study.metric),
+    tag("table", {class = "bars"}, tag("thead", nil, heads), tag("tbody", nil, table.concat(rows))))
 end

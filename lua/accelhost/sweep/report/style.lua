@@ -11,8 +11,8 @@ return [==[
   :root {
     --back: #14171a; --text: #e4e7ea; --soft: #9aa4ae; --line: #30363d; --tint: #1d2126; --link: #6cb2ff; --mark:
     #1d2f45;
-    --q0: #b9dcff; --q1: #7db8ea; --q2: #5389b8; --q3: #3f6488; --q4: #2f475f;
-    --best: #ff9d5c; --faint: #59636e; --chosen: #fff;
+    --q0: #b9dcff; --q1: #7db8ea; --q2: #5a92c4; --q3: #4d7ba4; --q4: #42627f;
+    --best: #ff9d5c; --faint: #6c7681; --chosen: #fff;
     --complete: #56a8e0; --pruned: #6c7681; --running: #2fc79a; --paused: #e6b450; --waiting: #3d454d; --failed:
     #f07ba5;
   }
@@ -106,14 +106,14 @@ path.curve.failed { fill: none; }
 }
 .brush i { position: absolute; left: .7rem; right: .7rem; background: var(--best); opacity: .35; border-radius: 3px; }
 .bars { width: 100%; }
+.bars th, .bars td { vertical-align: middle; }
 .bars th {
   width: 1%; font-weight: 400; white-space: nowrap; max-width: 40vw; overflow: hidden; text-overflow: ellipsis;
 }
-.bars .number { width: 5rem; text-align: right; padding-right: 0; }
-.bars thead th { font-size: .8rem; color: var(--soft); white-space: normal; vertical-align: bottom; }
-.bar i {
-  display: block; height: 1em; margin-top: .2em; min-width: 1px; background: var(--q1); border-radius: 0 3px 3px 0;
-}
+.bars thead th { font-size: .8rem; color: var(--soft); }
+.bars .number { width: 1%; padding: .25rem 0 .25rem .8rem; text-align: right; white-space: nowrap; }
+.bars .bar { width: 100%; padding-right: 0; }
+.bar i { display: block; height: 1em; min-width: 1px; background: var(--q1); border-radius: 0 3px 3px 0; }
 .slices { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(20rem, 100%), 1fr)); gap: .5rem 1.5rem; }
 .slice { min-width: 0; }
 #rows { min-width: 100%; }

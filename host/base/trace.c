@@ -44,6 +44,7 @@ static _Atomic unsigned recording;
 static int64_t started_ns;
 static _Atomic uint64_t lost; /* spans for which there is no ring */
 static _Thread_local struct ring *own;
+static _Thread_local const char *kernel; /* of the span that is open, innermost */
 
 const char *ah_trace_kind_name(enum ah_trace_kind kind)
 {
@@ -93,7 +94,11 @@ void ah_trace_add(const struct ah_trace_span *span)
 
 struct ah_trace_mark ah_trace_open(void)
 {
-    return (struct ah_trace_mark){ah_now_ns(), ah_trace_options.memory ? (int64_t)ah_memory_stats().live : 0};
+    struct ah_trace_mark mark = {.kernel = kernel};
+    kernel = NULL;
+    mark.live = ah_trace_options.memory ? (int64_t)ah_memory_stats().live : 0;
+    mark.begin_ns = ah_now_ns();
+    return mark;
 }
 
 static const char *told(bool wanted, const char *(*tell)(void))
@@ -110,6 +115,8 @@ void ah_trace_close(struct ah_trace_mark mark, enum ah_trace_kind kind, const ch
     span.shapes = ah_trace_options.shapes && shapes ? ah_trace_text(shapes) : NULL;
     span.site = told(ah_trace_options.sites, ah_trace_site);
     span.module = told(ah_trace_options.modules && kind == AH_TRACE_OP, ah_trace_module);
+    span.kernel = kind == AH_TRACE_OP ? kernel : NULL;
+    kernel = mark.kernel;
     ah_trace_add(&span);
 }
 
@@ -140,6 +147,16 @@ const char *ah_trace_text(const char *text)
     texts.left_out += found == NULL;
     pthread_mutex_unlock(&lock);
     return found;
+}
+
+void ah_trace_tell_kernel(const char *name)
+{
+    kernel = ah_trace_text(name);
+}
+
+bool ah_trace_kernel_is_told(void)
+{
+    return kernel != NULL;
 }
 
 static void free_texts(char **text)

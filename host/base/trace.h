@@ -29,7 +29,7 @@ enum ah_trace_kind {
 
 struct ah_trace_span {
     const char *name;                 /* lives as long as the program, or the recording, like the following ... */
-    const char *shapes, *site, *module; /* ... which are NULL where they are not told */
+    const char *shapes, *site, *module, *kernel; /* ... which are NULL where they are not told */
     int64_t begin_ns, end_ns;         /* ah_now_ns */
     int64_t bytes;                    /* by which live memory grew */
     int64_t size;                     /* of what moves, 0: not told */
@@ -44,6 +44,7 @@ struct ah_trace_options {
 
 struct ah_trace_mark {
     int64_t begin_ns, live; /* begin_ns 0: nothing is recorded */
+    const char *kernel;     /* told of what is around it */
 };
 
 /* A stopped recording, its spans by thread, then by time, those around others first. */
@@ -67,7 +68,7 @@ void ah_trace_close(struct ah_trace_mark mark, enum ah_trace_kind kind, const ch
 static inline struct ah_trace_mark ah_trace_begin(void)
 {
     if (__builtin_expect(!ah_tracing, 1))
-        return (struct ah_trace_mark){0, 0};
+        return (struct ah_trace_mark){0, 0, NULL};
     return ah_trace_open();
 }
 
@@ -76,6 +77,16 @@ static inline void ah_trace_end(struct ah_trace_mark mark, enum ah_trace_kind ki
     if (__builtin_expect(mark.begin_ns != 0, 0))
         ah_trace_close(mark, kind, name, NULL);
 }
+
+/* What computes the op that runs in this thread: "openblas sgemm". Of several the last one is in the op's span. */
+void ah_trace_tell_kernel(const char *name);
+static inline void ah_trace_kernel(const char *name)
+{
+    if (__builtin_expect(ah_tracing, 0))
+        ah_trace_tell_kernel(name);
+}
+/* Has it been told? */
+bool ah_trace_kernel_is_told(void);
 
 /* A copy of the text that lives as long as the recording; NULL when there is no room. */
 const char *ah_trace_text(const char *text);

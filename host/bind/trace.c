@@ -132,7 +132,7 @@ static int count(lua_State *L)
     return 3;
 }
 
-/* recording:span(i) -> name, kind, lane, begin, end (nanoseconds since it began), bytes, shapes; i from 0 */
+/* recording:span(i) -> name, kind, lane, begin, end (nanoseconds since the start), bytes, shapes, kernel; i from 0 */
 static int span(lua_State *L)
 {
     const struct ah_trace *trace = check_trace(L);
@@ -146,7 +146,8 @@ static int span(lua_State *L)
     lua_pushnumber(L, (double)(at->end_ns - trace->begin_ns));
     lua_pushnumber(L, (double)at->bytes);
     lua_pushstring(L, at->shapes ? at->shapes : "");
-    return 7;
+    lua_pushstring(L, at->kernel);
+    return 8;
 }
 
 /* recording:write(path, rank) */

@@ -10,6 +10,7 @@
 #include <cblas.h>
 
 #include "base/status.h"
+#include "base/trace.h"
 #include "cpu/onednn.h"
 
 const char *ah_blas_version(void)
@@ -92,6 +93,7 @@ static int product_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float 
     }
     AH_TRY(check_sizes(m, n, k, lda, ldb, ldc));
     if (m == 1 && n == 1) {
+        ah_trace_kernel("own dot float32");
         float product = alpha * (float)dot_f32(k, a, ta ? lda : 1, b, tb ? 1 : ldb);
         *c = beta == 0 ? product : product + beta * *c;
         return 0;
@@ -105,6 +107,7 @@ static int product_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float 
         done = ah_onednn_sgemm(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
     if (done)
         return done < 0 ? done : 0;
+    ah_trace_kernel("openblas sgemm");
     cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k,
                 alpha, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
     return 0;
@@ -130,6 +133,7 @@ int ah_gemm_f64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha,
     }
     AH_TRY(check_sizes(m, n, k, lda, ldb, ldc));
     int threads = limit_threads((double)m * (double)n * (double)k);
+    ah_trace_kernel("openblas dgemm");
     cblas_dgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k,
                 alpha, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
     restore_threads(threads);

@@ -7,6 +7,7 @@
 #include <cblas.h>
 
 #include "base/threads.h"
+#include "base/trace.h"
 #include "cpu/dense.h"
 #include "cpu/kernels.h"
 #include "cpu/lapack.h"
@@ -83,6 +84,7 @@ static int run(struct ah_call *c, struct job *j, struct ah_tensor *b, routine si
     AH_TRYGO(ah_dense_open(&db, b), out);
     j->a = da.data;
     j->b = db.data;
+    ah_trace_kernel(a->dtype == AH_F32 ? "LAPACK float32" : "LAPACK float64");
     if (a->dtype == AH_F32)
         status = run_batch(j, sizeof(float), single);
     else

@@ -2,9 +2,11 @@
  * ago is given up when none is free. Nothing is freed before that: a training run repeats its shapes. */
 #include "cpu/onednn_cache.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/status.h"
+#include "base/trace.h"
 
 enum { ENTRIES = 256, PROBES = 8 };
 static struct ah_onednn_entry cache[ENTRIES];
@@ -82,11 +84,24 @@ int ah_onednn_attr(dnnl_primitive_attr_t *attr)
     return code;
 }
 
-static bool is_fast(const_dnnl_primitive_desc_t pd)
+/* What the library calls its implementation; NULL: it does not say. */
+static const char *name_of(const_dnnl_primitive_desc_t pd)
 {
     const char *name = NULL;
-    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success && name &&
-           strncmp(name, "ref", 3) != 0 && strncmp(name, "gemm:ref", 8) != 0;
+    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success ? name : NULL;
+}
+
+static bool is_fast(const_dnnl_primitive_desc_t pd)
+{
+    const char *name = name_of(pd);
+    return name && strncmp(name, "ref", 3) != 0 && strncmp(name, "gemm:ref", 8) != 0;
+}
+
+static void name_entry(struct ah_onednn_entry *entry, const_dnnl_primitive_desc_t pd)
+{
+    static const char *const kinds[] = {"conv", "conv_grad_input", "conv_grad_weight", "matmul"};
+    snprintf(entry->name, sizeof entry->name, "oneDNN %s %s %s", entry->key.half ? "bfloat16" : "float32",
+             kinds[entry->key.kind], name_of(pd));
 }
 
 int ah_onednn_primitive(struct ah_onednn_entry *entry, const_dnnl_primitive_desc_t pd, int code)
@@ -94,6 +109,8 @@ int ah_onednn_primitive(struct ah_onednn_entry *entry, const_dnnl_primitive_desc
     entry->absent = code == dnnl_unimplemented || (code == dnnl_success && !is_fast(pd));
     if (entry->absent)
         return dnnl_success;
+    if (code == dnnl_success)
+        name_entry(entry, pd);
     if (code == dnnl_success)
         code = dnnl_primitive_create(&entry->primitive, pd);
     if (code != dnnl_success)
@@ -111,6 +128,7 @@ int ah_onednn_run(struct ah_onednn_entry *entry, const dnnl_exec_arg_t operand[3
         args[count++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, entry->memory[MEM_SCRATCH]};
     if (entry->memory[MEM_BIAS])
         args[count++] = (dnnl_exec_arg_t){DNNL_ARG_BIAS, entry->memory[MEM_BIAS]};
+    ah_trace_kernel(entry->name);
     return dnnl_primitive_execute(entry->primitive, ah_onednn_stream, count, args);
 }
 

@@ -74,6 +74,7 @@ struct ah_onednn_entry {
     dnnl_primitive_t primitive, reorder;
     dnnl_memory_t memory[MEM_COUNT];
     size_t scratch_bytes, weight_bytes;
+    char name[64]; /* "oneDNN bfloat16 matmul brg:avx512_core_bf16": for a profile */
 };
 
 extern dnnl_engine_t ah_onednn_engine; /* valid after ah_onednn_open */

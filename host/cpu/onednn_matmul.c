@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "base/trace.h"
 #include "cpu/onednn_cache.h"
 
 const char *ah_onednn_version(void)
@@ -20,6 +21,7 @@ const char *ah_onednn_version(void)
 int ah_onednn_sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
                     const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
 {
+    ah_trace_kernel("oneDNN sgemm");
     int code = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
     return code == dnnl_success ? 1 : ah_onednn_failed("a matrix product", code);
 }

@@ -9,7 +9,9 @@
 #include "base/status.h"
 #include "io/writer.h"
 
-enum { BUCKET_LANE = 1000000000, /* above the numbers that the system gives to threads */ BUFFER = 64 * 1024 };
+/* Lanes of buckets: above the numbers that the system gives to threads, and another for each rank, since viewers know
+ * threads by their number alone when files of several ranks are put together. */
+enum { BUCKET_LANE = 1000000000, BUCKET_LANES = 4096, BUFFER = 64 * 1024 };
 
 struct sink {
     struct ah_writer *writer;
@@ -71,9 +73,11 @@ static void put_time(struct sink *sink, const char *name, int64_t ns)
     put(sink, ", \"%s\": %lld.%03d", name, (long long)(ns / 1000), (int)(ns % 1000));
 }
 
-static int lane_of(const struct ah_trace_span *span)
+static int lane_of(const struct ah_trace_span *span, int rank)
 {
-    return span->kind == AH_TRACE_BUCKET ? BUCKET_LANE + span->thread : span->thread;
+    if (span->kind != AH_TRACE_BUCKET)
+        return span->thread;
+    return BUCKET_LANE + rank * BUCKET_LANES + span->thread % BUCKET_LANES;
 }
 
 static void put_span(struct sink *sink, const struct ah_trace_span *span, int rank)
@@ -81,12 +85,13 @@ static void put_span(struct sink *sink, const struct ah_trace_span *span, int ra
     int arguments = 0;
     put(sink, ",\n{\"ph\": \"X\", \"cat\": \"%s\", \"name\": ", ah_trace_kind_name((enum ah_trace_kind)span->kind));
     put_string(sink, span->name);
-    put(sink, ", \"pid\": %d, \"tid\": %d", rank, lane_of(span));
+    put(sink, ", \"pid\": %d, \"tid\": %d", rank, lane_of(span, rank));
     put_time(sink, "ts", span->begin_ns);
     put_time(sink, "dur", span->end_ns - span->begin_ns);
     put_argument(sink, &arguments, "shapes", span->shapes);
     put_argument(sink, &arguments, "site", span->site);
     put_argument(sink, &arguments, "module", span->module);
+    put_argument(sink, &arguments, "kernel", span->kernel);
     put_number(sink, &arguments, "bytes", span->size);
     put_number(sink, &arguments, "memory", span->bytes);
     put(sink, arguments ? "}}" : "}");
@@ -97,7 +102,7 @@ static void put_lanes(struct sink *sink, const struct ah_trace *trace, int rank)
     int before = -1;
     for (size_t i = 0; i < trace->count; i++) {
         const struct ah_trace_span *span = &trace->span[i];
-        int lane = lane_of(span);
+        int lane = lane_of(span, rank);
         if (lane == before)
             continue;
         before = lane;

@@ -355,12 +355,27 @@ int ah_op_call1(enum ah_opid id, struct ah_tensor **out, const struct ah_value *
     return 0;
 }
 
+/* A kernel that has not said what computes is the host's own, or the device's: "own relu float32". */
+static void tell_kernel(const struct ah_call *call)
+{
+    char text[96];
+    const struct ah_tensor *like = call->out[0];
+    if (ah_trace_kernel_is_told())
+        return;
+    snprintf(text, sizeof text, "%s %s%s%s", call->device == &ah_cpu ? "own" : call->device->name, call->op->name,
+             like ? " " : "", like ? ah_dtype_name(like->dtype) : "");
+    ah_trace_tell_kernel(text);
+}
+
 int ah_call_kernel(struct ah_call *call)
 {
     ah_kernel kernel = call->device->kernels[call->op->id];
     if (!kernel)
         return ah_fail(AH_ENOTIMPL, "%s: no kernel on %s", call->op->name, call->device->name);
-    return kernel(call);
+    int status = kernel(call);
+    if (__builtin_expect(ah_tracing, 0))
+        tell_kernel(call);
+    return status;
 }
 
 enum ah_dtype ah_call_promote(const struct ah_call *call, int count)

@@ -9,34 +9,60 @@ local function read_trace(path)
   return trace
 end
 
--- Every event has what its kind needs, events of a lane come in order and lie in one another or apart; returns those
--- of each category.
+local function is_whole(value) return type(value) == "number" and value % 1 == 0 and value >= 0 and value < 2 ^ 32 end
+
+local function fields_of(event) return table.concat(require("accelhost.util.arguments").sorted_keys(event), " ") end
+
+-- What names a process or a lane: without a time, which importers may refuse.
+local function check_metadata(event, named)
+  assert(event.name == "process_name" or event.name == "thread_name", event.name)
+  assert.equal(event.name == "thread_name" and "args name ph pid tid" or "args name ph pid", fields_of(event))
+  assert.equal("name", fields_of(event.args))
+  assert(#event.args.name > 0)
+  local lane = event.tid or "process"
+  assert.is_nil(named[lane])
+  named[lane] = event.args.name
+end
+
+-- Times as viewers take them: nanoseconds of the decimals, rounded, or cut off as Perfetto does it with a double.
+local clocks = {function(us) return math.floor(us * 1000 + 0.5) end, function(us) return math.floor(us * 1000) end}
+
+-- By either clock events of a lane come in order, and lie in one another or apart: others would be dropped.
+local function check_place(event, clock, lanes, i)
+  local lane = lanes[event.tid] or {last = 0}
+  lanes[event.tid] = lane
+  local start = clock(event.ts)
+  local stop = start + clock(event.dur)
+  assert(start >= lane.last, "event " .. i .. " is out of order")
+  lane.last = start
+  while #lane > 0 and lane[#lane] <= start do table.remove(lane) end
+  assert(#lane == 0 or stop <= lane[#lane], "event " .. i .. " reaches beyond the one around it")
+  lane[#lane + 1] = stop
+end
+
+-- The rules of the trace event format, as far as complete events and metadata go, and those of Perfetto's importer;
+-- returns the events of each category and the names of the lanes.
 local function check(trace, rank)
-  local open, last, kinds, named = {}, {}, {}, {}
+  local lanes, kinds, named = {{}, {}}, {}, {}
+  assert.equal("ms", trace.displayTimeUnit)
   for i, event in ipairs(trace.traceEvents) do
     assert.equal(rank, event.pid)
     assert.equal("string", type(event.name))
+    assert(event.tid == nil or is_whole(event.tid))
     if event.ph == "M" then
-      assert.equal("string", type(event.args.name))
-      if event.tid then named[event.tid] = event.args.name end
+      check_metadata(event, named)
     else
       assert.equal("X", event.ph)
+      assert.equal((event.args and "args " or "") .. "cat dur name ph pid tid ts", fields_of(event))
       assert(named[event.tid], "a lane without a name")
       assert(event.ts >= 0 and event.dur >= 0, "event " .. i)
-      -- Nanoseconds, so that sums of the decimals are exact.
-      local lane, start = event.tid, math.floor(event.ts * 1000 + 0.5)
-      local stop = start + math.floor(event.dur * 1000 + 0.5)
-      assert(start >= (last[lane] or 0), "event " .. i .. " is out of order")
-      last[lane] = start
-      local stack = open[lane] or {}
-      open[lane] = stack
-      while #stack > 0 and stack[#stack] <= start do table.remove(stack) end
-      assert(#stack == 0 or stop <= stack[#stack] + 8, "event " .. i .. " reaches beyond the one around it")
-      stack[#stack + 1] = stop
+      for k, clock in ipairs(clocks) do check_place(event, clock, lanes[k], i) end
+      for _, value in pairs(event.args or {}) do assert(type(value) == "string" or is_whole(math.abs(value))) end
       kinds[event.cat] = kinds[event.cat] or {}
       table.insert(kinds[event.cat], event)
     end
   end
+  assert.matches("^rank %d+ %(pid %d+%)$", named.process)
   return kinds, named
 end
 
@@ -91,8 +117,14 @@ describe("accelerator:profile", function()
 
   it("writes a file for each rank, with collectives and buckets on lanes of their own", function()
     launch(2, folder)
+    local taken = {}
     for rank = 0, 1 do
       local kinds, named = check(read_trace(("%s/profile_%d.json"):format(folder, rank)), rank)
+      -- Put together in one file they stay apart: viewers know a lane by its number.
+      for lane in pairs(named) do
+        assert(lane == "process" or not taken[lane], "two ranks have a lane of one number")
+        taken[lane] = true
+      end
       assert(#kinds.collective > 3)
       assert.equal(0, #kinds.bucket % 3)
       assert(#kinds.bucket >= 6)
@@ -143,6 +175,38 @@ describe("profiler.profile", function()
     assert.matches("\n *matmul .* 4\n%-", text)
     assert.matches("Input Shapes", prof:key_averages(true):table())
     assert.error_matches(function() rows:table {sort_by = "name"} end, "sort_by")
+  end)
+
+  it("tells what computed an op: a library's kernel, in which dtype, or its own", function()
+    local result = run.script([[
+      local accelhost = require "accelhost"
+      local prof = accelhost.profiler.profile({}, function()
+        local layer, x = accelhost.nn.Linear(256, 128), accelhost.ones(64, 256)
+        layer(x):relu()
+        accelhost.autocast("cpu", function() return layer(x) end)
+        accelhost.ones(2, 3):matmul(accelhost.ones(3, 2))
+        accelhost.ones(2, 3, {dtype = "float64"}):matmul(accelhost.ones(3, 2, {dtype = "float64"}))
+        accelhost.linalg.inv(accelhost.eye(3))
+        x:view(-1)
+      end)
+      for _, event in ipairs(prof:events()) do
+        if event.kind == "op" then print(event.name, event.kernel) end
+      end
+      local path = os.tmpname()
+      prof:export_chrome_trace(path)
+      for line in io.lines(path) do print(line) end
+      os.remove(path)]], {env = {ACCELHOST_BF16 = "native"}})
+    local text = result.stdout
+    assert.matches("\nlinear\toneDNN float32 matmul [%w:_]+\n", text)
+    assert.matches("\nrelu\town relu float32\n", text)
+    assert.matches("\nmatmul\topenblas sgemm\n.*\nmatmul\topenblas dgemm\n.*\nmatrix_inverse\tLAPACK float32\n", text)
+    assert.matches("\nview\tnil\n", text)
+    assert.matches('"name": "relu".-"args": {"kernel": "own relu float32"}', text)
+    -- With the processor's own bfloat16, where it has some.
+    assert.matches("\nlinear\toneDNN [%w]+ matmul [%w:_]+\n.*\nlinear\toneDNN [%w]+ matmul", text)
+    local report = run.host({"env"}, {env = {ACCELHOST_BF16 = "native"}}).stdout
+    local native = report:find "avx512_bf16" or report:find "amx_bf16"
+    assert.equal(native ~= nil, text:find("\nlinear\toneDNN bfloat16", 1, true) ~= nil, report)
   end)
 
   it("counts a memory that is kept", function()

@@ -134,15 +134,17 @@ function Profile:key_averages(group_by_input_shape)
   return averages_of(recording_of(self, "key_averages"), group_by_input_shape == true)
 end
 
---- The spans, in order: an array of {name, kind, thread, start_us, duration_us, memory, shapes}.
+--- The spans, in order: an array of {name, kind, thread, start_us, duration_us, memory, shapes, kernel}. `kernel` says
+--- what computed an op: "openblas sgemm", "oneDNN bfloat16 matmul brg:avx512_core_bf16", "own relu float32"; it is nil
+--- where nothing was computed (views).
 ---@return table[]
 function Profile:events()
   local recording, list = recording_of(self, "events"), {}
   for i = 0, recording:count() - 1 do
-    local name, kind, thread, start, stop, bytes, shapes = recording:span(i)
+    local name, kind, thread, start, stop, bytes, shapes, kernel = recording:span(i)
     list[i + 1] = {
       name = name, kind = kind, thread = thread, start_us = start / 1000, duration_us = (stop - start) / 1000,
-      memory = bytes, shapes = shapes,
+      memory = bytes, shapes = shapes, kernel = kernel,
     }
   end
   return list

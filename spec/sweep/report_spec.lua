@@ -173,6 +173,22 @@ describe("The page of a study", function()
     end
   end)
 
+  it("draws values of several powers of ten by their logarithms, and leaves what is far off at the edge", function()
+    local study = studies.make(20)
+    for i, trial in ipairs(study.trials) do
+      if trial.value then trial.value = 10 ^ (-i / 4) end
+    end
+    assert.matches("loss (logarithmic)", page_of(study).by_id.history:words(), 1, true)
+    assert.matches("0.01 ┤", report.text(study, {now = 5}), 1, true)
+    for i, trial in ipairs(study.trials) do
+      if trial.value then trial.value = i == 1 and 1e6 or i == 4 and -0.5 or 0.1 * i end
+    end
+    local words = page_of(study).by_id.history:words()
+    assert.is_nil(words:find("logarithmic", 1, true))
+    assert.matches("off the axis lie", words, 1, true)
+    assert.matches("1 value far off the others is left out", report.text(study, {now = 5}), 1, true)
+  end)
+
   it("puts what is to be maximised upside up", function()
     local study = studies.make(20)
     study.direction = "maximize"

@@ -169,15 +169,9 @@ function summary.words(counts)
   return #parts > 0 and table.concat(parts, ", ") or "none yet"
 end
 
---- Bounds between which values are drawn: values far on the worse side would squeeze all others into a line, so those
---- beyond three times the distance of the quartiles are left outside, if the rest has less than half of the range.
----@param values number[] finite
----@param sign integer 1 when less is better
----@return number? low
----@return number? high
----@return integer outside how many
-function summary.bounds(values, sign)
-  if #values == 0 then return nil, nil, 0 end
+-- Values far on the worse side would squeeze all others into a line, so those beyond three times the distance of the
+-- quartiles are left outside, if the rest has less than half of the range.
+local function robust_bounds(values, sign)
   local sorted = {}
   for i, value in ipairs(values) do sorted[i] = sign * value end
   table.sort(sorted)
@@ -191,6 +185,27 @@ function summary.bounds(values, sign)
   end
   if sign < 0 then low, high = -high, -low end
   return low, high, outside
+end
+
+--- Bounds between which values are drawn, and whether by their logarithms: losses of several powers of ten are, since
+--- what matters is near the least.
+---@param values number[] finite
+---@param sign integer 1 when less is better
+---@return number? low
+---@return number? high
+---@return integer outside how many lie beyond on the worse side
+---@return boolean log
+function summary.bounds(values, sign)
+  if #values == 0 then return nil, nil, 0, false end
+  local least, most, logs = math.huge, -math.huge, {}
+  for _, value in ipairs(values) do least, most = math.min(least, value), math.max(most, value) end
+  if sign < 0 or least <= 0 or most < 100 * least then
+    local low, high, outside = robust_bounds(values, sign)
+    return low, high, outside, false
+  end
+  for i, value in ipairs(values) do logs[i] = math.log10(value) end
+  local low, high, outside = robust_bounds(logs, sign)
+  return 10 ^ low, 10 ^ high, outside, true
 end
 
 return summary

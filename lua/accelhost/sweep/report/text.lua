@@ -85,17 +85,18 @@ end
 local function history_panel(self)
   local list, values = summary.history(self.study), {}
   for i, point in ipairs(list) do values[i] = point.value end
-  local low, high, outside = summary.bounds(values, self.found.sign)
+  local low, high, outside, log = summary.bounds(values, self.found.sign)
+  local function place(value) return log and math.log10(value) or value end
   local dots, line = {run = 1, x = {}, y = {}}, {run = 2, x = {}, y = {}}
   for i, point in ipairs(list) do
     local number, inside = point.trial.number, point.value >= low and point.value <= high
-    dots.x[2 * i - 1], dots.y[2 * i - 1] = number, inside and point.value or 0 / 0
+    dots.x[2 * i - 1], dots.y[2 * i - 1] = number, inside and place(point.value) or 0 / 0
     dots.x[2 * i], dots.y[2 * i] = number, 0 / 0
     local last = list[i - 1]
-    if last and last.best ~= point.best then line.x[#line.x + 1], line.y[#line.y + 1] = number, last.best end
-    line.x[#line.x + 1], line.y[#line.y + 1] = number, point.best
+    if last and last.best ~= point.best then line.x[#line.x + 1], line.y[#line.y + 1] = number, place(last.best) end
+    line.x[#line.x + 1], line.y[#line.y + 1] = number, place(point.best)
   end
-  return {key = self.study.metric, curves = {line, dots}, axis = "trial"}, outside
+  return {key = self.study.metric, curves = {line, dots}, axis = "trial", log = log}, outside
 end
 
 local function history(self, put)

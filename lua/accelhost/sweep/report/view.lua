@@ -17,8 +17,8 @@ local function value_scale(rows, sign)
   if complete == 0 then
     for _, row in ipairs(rows) do values[#values + 1] = row.value end
   end
-  local low, high = summary.bounds(values, sign)
-  return low and scale.of_range(low, high, false, 5)
+  local low, high, _, log = summary.bounds(values, sign)
+  return low and scale.of_range(low, high, log, 5)
 end
 
 -- All stretches of time in their order, each in the first slot that is free when it begins, unless it tells its slot.
@@ -108,13 +108,21 @@ function view.of(study, now)
   self.value, self.outside = value_scale(self.rows, self.found.sign), 0
   for _, row in ipairs(self.rows) do
     local place = self.value and row.value and self.value.place(row.value)
+    -- A value that has no logarithm is off the axis, too.
+    if not place and self.value and row.value then place = -1 end
     row.y = place and scale.thousandth(place)
-    if place and (place > 1 or place < 0) then self.outside = self.outside + 1 end
+    if place and (place > 1 + 1e-9 or place < -1e-9) then self.outside = self.outside + 1 end
   end
   self.spans = spans_of(self.rows, now)
   self.best = self.found.best and self.by_trial[self.found.best]
   return self
 end
+
+--- What stands at an axis of values.
+---@param metric string
+---@param axis table
+---@return string
+function view.axis_name(metric, axis) return metric .. (axis.log and " (logarithmic)" or "") end
 
 --- The words for what lies outside of the axis of values; "" when nothing does.
 ---@param self table

@@ -19,7 +19,7 @@ end
 local function path_of(points, x_axis, y_axis)
   local parts, flat = {}, {}
   for i, point in ipairs(points) do
-    local x, y = scale.thousandth(x_axis.place(point.step)), scale.thousandth(y_axis.place(point.value))
+    local x, y = scale.thousandth(x_axis.place(point.step)), scale.thousandth(y_axis.place(point.value) or 0)
     parts[i] = ("%s%d %d"):format(i == 1 and "M" or "L", x, 1000 - y)
     flat[2 * i - 1], flat[2 * i] = x, y
   end
@@ -35,8 +35,8 @@ local function axes_of(curves, sign)
       first, last = math.min(first, point.step), math.max(last, point.step)
     end
   end
-  local low, high, outside = summary.bounds(values, sign)
-  return scale.of_range(first, last, false, 6), scale.of_range(low, high, false, 6), outside
+  local low, high, outside, log = summary.bounds(values, sign)
+  return scale.of_range(first, last, false, 6), scale.of_range(low, high, log, 6), outside
 end
 
 local classes = {complete = "curve done", failed = "curve failed"}
@@ -71,7 +71,7 @@ return function(self)
   return frame.section("curves", "Learning curves", note, frame.plot({
     kind = "curves", label = ("Learning curves of %d trials: %s by step."):format(#curves, metric),
     x_ticks = x_axis.ticks,
-    y_ticks = y_axis.ticks, x_name = "step", y_name = metric, height = 19,
+    y_ticks = y_axis.ticks, x_name = "step", y_name = view.axis_name(metric, y_axis), height = 19,
   }, frame.path("curve stopped", lines["curve stopped"]), frame.path("curve failed", lines["curve failed"]),
     frame.path("curve done", lines["curve done"]), frame.path("curve best", best)))
 end

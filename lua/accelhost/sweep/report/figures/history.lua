@@ -46,8 +46,7 @@ return function(self)
     .. "not run to the end." .. view.left_out(#drawn, #with_value, "trials") .. view.outside_words(self)
   return frame.section("history", "History", note, frame.plot({
     kind = "history", label = label, x_ticks = axis.ticks, y_ticks = self.value.ticks, x_name = "trial",
-    y_name = metric,
-    height = 17,
+    y_name = view.axis_name(metric, self.value), height = 17,
   }, frame.path("dots faint", others), frame.path("dots done", complete), best_line(self, axis),
     frame.path("dots best", best)))
 end

@@ -73,7 +73,7 @@ return function(self)
       inactive[i])
     stems[i] = ("M%d 0v1000"):format((i - 1) / count * 1000)
   end
-  marks[count + 1] = axis_of(1, self.study.metric, self.value.ticks, "")
+  marks[count + 1] = axis_of(1, self.study.metric, self.value.ticks, self.value.log and " (logarithmic)" or "")
   stems[count + 1] = "M1000 0v1000"
   local label = ("Parallel coordinates of %d complete trials over %d parameters and %s."):format(#complete, count,
     self.study.metric)

@@ -5,7 +5,8 @@ local lfs = require "lfs"
 local examples = {}
 for _, place in ipairs {"", "by_feature/"} do
   for name in lfs.dir("examples/" .. place) do
-    if name:match("%.lua$") then examples[#examples + 1] = place .. name end
+    -- The files of sweeps are no scripts: spec/sweep/example_spec.lua.
+    if name:match("%.lua$") and not name:match("^sweep_") then examples[#examples + 1] = place .. name end
   end
 end
 table.sort(examples)

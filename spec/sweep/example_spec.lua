@@ -1,0 +1,31 @@
+-- The sweep among the examples, in Lua and in YAML.
+local C = require "accelhost._C"
+local Definition = require "accelhost.sweep.definition"
+local file = require "accelhost.sweep.file"
+local folder = require "spec.support.folder"
+local lfs = require "lfs"
+local run = require "spec.support.run"
+
+describe("examples/sweep_mnist", function()
+  it("says the same in Lua and in YAML", function()
+    local lua, yaml = file.read "examples/sweep_mnist.lua", file.read "examples/sweep_mnist.yaml"
+    assert.is_nil(Definition.difference(lua:facts(), yaml:facts()))
+    assert.same(lua.space.constants, yaml.space.constants)
+    assert.same({lua.sampler, lua.trials, lua.seed, lua.arguments}, {yaml.sampler, yaml.trials, yaml.seed,
+      yaml.arguments})
+  end)
+
+  it("pauses what is not among the best", function()
+    if not pcall(C.sqlite.open, ":memory:") then return pending "needs accelhost-sqlite.so" end
+    local home, leave = lfs.currentdir(), folder.enter()
+    local result = run.host({"sweep", home .. "/examples/sweep_mnist.lua", "-n", "3", "-j", "1", "--quiet"},
+      {timeout = 120, env = {ACCELHOST_DATA = false}})
+    assert.equal(1, result.code, result.output)
+    assert.matches("no trial ran to its end: 3 are paused", result.stderr)
+    local db = C.sqlite.open("sweep_mnist.study/study.db", "read")
+    local rows = db:execute "SELECT max(step) AS step FROM report GROUP BY trial ORDER BY step"
+    db:close()
+    leave()
+    assert.same({{step = 1}, {step = 1}, {step = 3}}, rows)
+  end)
+end)

@@ -16,6 +16,8 @@ static const struct {
 } known[] = {{"TERM", SIGTERM}, {"USR1", SIGUSR1}, {"INT", SIGINT}, {"HUP", SIGHUP}};
 enum { KNOWN = sizeof known / sizeof known[0] };
 
+atomic_int ah_interrupted;
+
 static atomic_int noted;
 
 int ah_signal_number(const char *name)

@@ -2,6 +2,12 @@
 #ifndef AH_BASE_SIGNALS_H
 #define AH_BASE_SIGNALS_H
 
+#include <stdatomic.h>
+
+/* Ctrl-C was pressed at a prompt while something ran there (bind/interrupt.c): what waits for other processes ends with
+ * AH_EINTR. */
+extern atomic_int ah_interrupted;
+
 /* The number of "TERM", "USR1", "INT" or "HUP"; 0 for any other name. */
 int ah_signal_number(const char *name);
 

@@ -3,6 +3,7 @@
  * rank() size() local_rank() local_size()      of this process in the job
  * take_place(rank, size, place)                in a job that nobody launched
  * is_terminal(fd)                              of the job's output, and its columns
+ * begin_line(n) end_line(n) standing() renew()  for a prompt in several processes
  * new_reducer(params, buffers, {bucket_cap_mb}) -> reducer (comm_reducer.c)
  *
  * and, with the job's group or as methods of one that split gave:
@@ -18,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "comm/board.h"
 #include "comm/rank.h"
 #include "comm/topology.h"
 
@@ -75,6 +77,42 @@ static int is_terminal(lua_State *L)
     return 2;
 }
 
+/* begin_line(n), end_line(n): of a prompt whose lines run in several processes. */
+static int begin_line(lua_State *L)
+{
+    ah_board_begin_line(ah_check_whole(L, 1, "line"));
+    return 0;
+}
+
+static int end_line(lua_State *L)
+{
+    ah_board_end_line(ah_check_whole(L, 1, "line"));
+    return 0;
+}
+
+/* standing() -> has a group failed?, {calls made, by group}: what ranks at rest have to have in common, but for groups
+ * that not all are in. */
+static int standing(lua_State *L)
+{
+    struct ah_group_standing list[AH_BOARD_CHANNELS];
+    int count = ah_groups_look(list, AH_BOARD_CHANNELS);
+    char name[24];
+    lua_pushboolean(L, ah_groups_have_failed());
+    lua_createtable(L, 0, count);
+    for (int i = 0; i < count; i++) {
+        snprintf(name, sizeof name, "%llx", (unsigned long long)list[i].identity);
+        lua_pushinteger(L, (lua_Integer)list[i].calls);
+        lua_setfield(L, -2, name);
+    }
+    return 2;
+}
+
+static int renew(lua_State *L)
+{
+    ah_check(L, ah_groups_renew());
+    return 0;
+}
+
 int ah_open_comm(lua_State *L)
 {
     static const luaL_Reg functions[] = {
@@ -86,6 +124,10 @@ int ah_open_comm(lua_State *L)
         {"is_terminal", is_terminal},
         {"new_reducer", ah_comm_new_reducer},
         {"world", ah_comm_world},
+        {"begin_line", begin_line},
+        {"end_line", end_line},
+        {"standing", standing},
+        {"renew", renew},
         {NULL, NULL},
     };
     ah_open_group_class(L);

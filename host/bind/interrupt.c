@@ -22,6 +22,7 @@
 #include <luajit.h>
 
 #include "base/pulse.h"
+#include "base/signals.h"
 #include "base/time.h"
 #include "bind/bind.h"
 #include "bind/interrupt.h"
@@ -90,6 +91,7 @@ static void begin(void)
 static void press(const void *context)
 {
     char place[AH_PULSE_TEXT];
+    ah_interrupted = 1;
     if (pressed == 0)
         begin();
     if (pressed == 1) {
@@ -154,6 +156,7 @@ static void end_call(lua_State *L)
     if (profiles())
         setitimer(ITIMER_PROF, &clock_before, NULL);
     pressed = 0;
+    ah_interrupted = 0;
 }
 
 static int call(lua_State *L)

@@ -162,6 +162,21 @@ static void step(struct ah_lua_job *job)
     add(job, (struct ah_lua_event){.kind = AH_LUA_ENDED, .code = ah_job_exit_code(job->job)}, "", 0);
 }
 
+void ah_lua_job_settle(struct ah_lua_job *job)
+{
+    if (!job->output)
+        return;
+    ah_output_settle(job->output);
+    while (ah_output_pending(job->output) && !ah_output_error(job->output)) {
+        struct pollfd at[2];
+        for (int s = 0; s < 2; s++)
+            at[s] = (struct pollfd){.fd = ah_output_fd(job->output, s), .events = POLLOUT};
+        if (poll(at, 2, -1) < 0 && errno != EINTR)
+            return;
+        ah_output_flush(job->output, ah_now_ns());
+    }
+}
+
 static int64_t sooner(int64_t a, int64_t b)
 {
     return a < 0 || (b >= 0 && b < a) ? b : a;

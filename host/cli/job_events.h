@@ -44,6 +44,9 @@ void ah_lua_job_drop(struct ah_lua_job *job);
 /* What ah_job_report tells, to be freed; NULL when it is nothing. */
 char *ah_lua_job_report(struct ah_lua_job *job);
 
+/* What is shown and was said so far is written, and its reader has taken it. */
+void ah_lua_job_settle(struct ah_lua_job *job);
+
 /* Handle what happens until there is an event or a signal (cli/signal_queue.h), all jobs are over and have been told,
  * `until` (-1: never) has come or a signal handler has run. */
 int ah_lua_jobs_wait(struct ah_lua_job **jobs, int count, int64_t until);

@@ -204,6 +204,12 @@ static int job_failure(lua_State *L)
     return 1;
 }
 
+static int job_settle(lua_State *L)
+{
+    ah_lua_job_settle(check_job(L, 1));
+    return 0;
+}
+
 static int job_report(lua_State *L)
 {
     struct ah_lua_job *job = check_job(L, 1);
@@ -343,7 +349,7 @@ void ah_job_object_open_lua(lua_State *L)
     static const luaL_Reg methods[] = {
         {"send", job_send}, {"signal", job_signal}, {"interrupt", job_interrupt}, {"suspend", job_suspend},
         {"resume", job_resume}, {"kill", job_kill}, {"exit_code", job_exit_code}, {"failure", job_failure},
-        {"report", job_report}, {"close", job_close}, {NULL, NULL}};
+        {"report", job_report}, {"settle", job_settle}, {"close", job_close}, {NULL, NULL}};
     luaL_newmetatable(L, metatable);
     lua_newtable(L);
     luaL_register(L, NULL, methods);

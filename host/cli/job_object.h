@@ -34,6 +34,7 @@
  * job:exit_code() -> nil before the end, then as launch's
  * job:failure() -> nil or {rank =, text = traceback or nil, signal = "KILL" or nil, code =, timed_out =, memory =}
  * job:report() -> the lines which tell of that, "" when nothing failed
+ * job:settle()                            writes what is shown and was held for a moment, unfinished lines too
  * job:close()                             kills what still runs; so does the collector
  * job.num_processes, job.pids */
 #ifndef AH_CLI_JOB_OBJECT_H

@@ -418,6 +418,21 @@ int64_t ah_output_flush(struct ah_output *output, int64_t now)
     return due;
 }
 
+void ah_output_settle(struct ah_output *output)
+{
+    for (int s = 0; s < 2; s++) {
+        struct stream *stream = &output->stream[s];
+        for (int r = 0; stream->sink && r < output->ranks; r++)
+            if (stream->partial[r].bytes)
+                ah_output_feed(output, s, r, "\n", 1, 0);
+        if (!stream->sink)
+            continue;
+        write_all(output, stream);
+        end_open_line(output, stream);
+        ah_sink_push(stream->sink);
+    }
+}
+
 void ah_output_finish(struct ah_output *output)
 {
     for (int s = 0; s < 2; s++) {

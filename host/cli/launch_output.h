@@ -36,6 +36,8 @@ void ah_output_say(struct ah_output *output, int stream, const char *text);
 /* Write what is due at `now`, up to which all that the ranks wrote was fed; returns the time when more will be, or -1.
  * A line is unfinished because its rank has not written the rest, never because nobody has read it yet. */
 int64_t ah_output_flush(struct ah_output *output, int64_t now);
+/* Write all that was said so far, unfinished lines too, as lines; more may come. */
+void ah_output_settle(struct ah_output *output);
 /* Hold nothing back any longer. */
 void ah_output_finish(struct ah_output *output);
 

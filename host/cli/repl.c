@@ -15,11 +15,14 @@
 
 struct repl_options {
     bool jit_off;
+    double processes;
 };
 
 #define FIELD(name) offsetof(struct repl_options, name)
 static const struct ah_flag flags[] = {
     {"--jit", AH_FLAG_ON_OFF, FIELD(jit_off), .value = "on|off", .help = "LuaJIT's compiler (default on)"},
+    {"--num_processes", AH_FLAG_VALUE, FIELD(processes), {.kind = AH_VALUE_COUNT, 1, 256}, "N",
+     "run each line in N processes; %rank R LINE runs it in one, %restart starts new ones"},
 };
 enum { FLAGS = sizeof flags / sizeof *flags };
 
@@ -38,7 +41,7 @@ static void print_help(void)
 
 int ah_cli_repl(int argc, char **argv)
 {
-    static const char chunk[] = "exit_code = require('accelhost.repl').start(...)";
+    char chunk[80];
     struct repl_options options = {0};
     struct ah_board *board;
     struct ah_host host = {0};
@@ -62,6 +65,7 @@ int ah_cli_repl(int argc, char **argv)
     if (!board)
         ah_board_show_alone();
     ah_inquiry_watch(host.lua);
+    snprintf(chunk, sizeof chunk, "exit_code = require('accelhost.repl').start(%.0f, ...)", options.processes);
     status = ah_host_set_arguments(&host, argc ? argv[1] : "", argc ? argc - 2 : 0, argv + 2);
     if (status == 0)
         status = ah_host_run_text(&host, chunk, strlen(chunk), "=accelhost/repl", argc ? argc - 1 : 0, argv + 1);

@@ -19,6 +19,7 @@ struct ah_work {
     uint64_t offset; /* told to the peers with the post: `start` sets it */
     uint32_t note;   /* all ranks' notes or-ed, once every rank has posted */
     int64_t *counts; /* own copy of the call's; NULL: it has none */
+    uint32_t era;    /* of the group when it began */
     bool carried, abandoned;
 };
 
@@ -32,6 +33,7 @@ struct ah_mail {
     uint32_t number;
     uint64_t offset;          /* told to the receiver with the letter: `give` sets it */
     struct ah_letter *letter; /* on the sender's channel; NULL: not posted, not found yet */
+    uint32_t era;             /* of the group when it began */
     bool sends, stays, done, abandoned; /* stays: the sender's memory is left alone until it is received */
 };
 
@@ -70,6 +72,10 @@ struct ah_backend {
     int (*alloc)(struct ah_group *group, size_t bytes, void **out);
     void (*free)(struct ah_group *group, void *memory, size_t bytes);
     void (*trim)(struct ah_group *group); /* may be NULL */
+
+    /* The group begins anew (ah_groups_renew): its counters on the board are 0 and no rank is in any call. NULL: the
+     * backend cannot. */
+    void (*renew)(struct ah_group *group);
 };
 
 struct ah_group {
@@ -95,6 +101,8 @@ struct ah_group {
     int poison;                 /* the status of the first failure */
     char poison_text[1024];
     bool logs;
+    uint32_t era;               /* how often it has begun anew */
+    struct ah_group *parts;     /* of a root: the open ones; of a part: the next */
     struct ah_group *retired;   /* of a root: groups that are closed but whose channel peers may still look at */
     uint32_t channels;          /* of a root: a bit for each channel in use */
 };
@@ -114,8 +122,17 @@ struct ah_seat {
 /* A group of one is always "self". Several threads may each be a rank on one mapping of a board. */
 int ah_group_open(struct ah_group **out, const struct ah_backend *backend, const struct ah_seat *seat);
 
+/* Of its members and base. */
+uint64_t ah_group_identity(const struct ah_group *group);
+/* The job's group, NULL before it is opened. */
+struct ah_group *ah_group_first(void);
+
 /* Free a group that its backend has closed. */
 void ah_group_dispose(struct ah_group *group);
+
+/* Free what is under way in a group that begins anew; what a caller holds is left to it, and fails when it is waited
+ * for. */
+void ah_group_forget_works(struct ah_group *group);
 
 /* The table of backends: the built-in ones and those that plugins and tests register (the struct is kept). AH_EINVAL
  * when the name is taken or the table full; NULL for an unknown name. */

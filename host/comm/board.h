@@ -52,6 +52,8 @@ struct ah_board_slot {
     atomic_int blamed;        /* with a timeout: the rank that did not come, else -1 */
     _Atomic int64_t ended_ns; /* when it left AH_RANK_RUNNING, monotonic */
     int segment_fd;           /* inherited number; read when attaching */
+    atomic_int line;          /* at a prompt of several processes: which line it is in, or was; 0: no prompt */
+    atomic_int line_done;     /* the last one that it is through with */
     char group_text[512];     /* with group_status; complete before that is set */
     char text[AH_BOARD_TEXT]; /* with AH_RANK_FAILED: message and traceback */
     atomic_int latest;        /* the channel of its latest collective */

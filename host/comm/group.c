@@ -70,6 +70,13 @@ static int check_health(struct ah_group *group, const struct ah_collective *call
     return ah_group_check_health(group, ah_collective_name(call->kind, call->async));
 }
 
+/* A work or message that began before its group began anew. */
+static int outlived(const struct ah_work *work)
+{
+    return ah_fail(AH_EPEER, "%s: a collective failed since it began, and its group has begun anew",
+                   ah_collective_name(work->call.kind, true));
+}
+
 /* Posting. */
 
 void ah_work_free(struct ah_work *work, bool complete)
@@ -229,6 +236,7 @@ static struct ah_work *new_work(struct ah_group *group, const struct ah_collecti
         return NULL;
     }
     work->group = group;
+    work->era = group->era;
     work->call = *call;
     if (n)
         work->call.counts = work->counts = memcpy(counts, call->counts, n * sizeof *counts);
@@ -303,6 +311,8 @@ static bool complete(struct ah_work *work)
 int ah_work_test(struct ah_work *work, bool *done)
 {
     struct ah_group *group = work->group;
+    if (work->era != group->era)
+        return outlived(work);
     AH_TRY(check_health(group, &work->call));
     AH_TRY(ah_group_poison(group, ah_group_advance(group, work->sequence, group->backend->carry_waits)));
     *done = complete(work);
@@ -324,6 +334,11 @@ static int await(struct ah_work *work)
 int ah_work_wait_note(struct ah_work *work, uint32_t *note)
 {
     struct ah_group *group = work->group;
+    if (work->era != group->era) {
+        int status = outlived(work);
+        ah_work_free(work, true);
+        return status;
+    }
     int status = check_health(group, &work->call);
     struct ah_trace_mark mark = ah_trace_begin();
     if (status == 0 && group->size > 1)
@@ -341,6 +356,10 @@ int ah_work_wait_note(struct ah_work *work, uint32_t *note)
 void ah_work_abandon(struct ah_work *work)
 {
     struct ah_group *group = work->group;
+    if (work->era != group->era) {
+        ah_work_free(work, true);
+        return;
+    }
     bool failed = group->poison || ah_group_poison(group, ah_group_advance(group, group->posted, false)) < 0;
     if (failed || complete(work)) {
         if (failed)
@@ -354,6 +373,22 @@ void ah_work_abandon(struct ah_work *work)
         work->next = group->abandoned;
         group->abandoned = work;
     }
+}
+
+void ah_group_forget_works(struct ah_group *group)
+{
+    for (struct ah_work *work = group->first, *next; work; work = next) {
+        next = work->next;
+        work->next = NULL;
+        if (work->abandoned)
+            ah_work_free(work, true);
+    }
+    for (struct ah_work *work = group->abandoned, *next; work; work = next) {
+        next = work->next;
+        ah_work_free(work, true);
+    }
+    group->first = group->abandoned = NULL;
+    group->last = &group->first;
 }
 
 /* Memory. */

@@ -25,6 +25,22 @@ bool ah_group_default_is_open(void);
  * for each other. AH_EINVAL on all members when one of them is in too many groups at once. */
 int ah_group_split(struct ah_group **out, struct ah_group *parent, int color, int key, const char *where);
 
+/* The job's group and its parts begin anew, counting from 0, as if nothing had failed: works and messages that were
+ * under way are forgotten. For a moment in which no rank of the job is in any call, and which ends, for all of them,
+ * when every rank has called this. AH_ENOTIMPL when the backend cannot. */
+int ah_groups_renew(void);
+/* How often a group has begun anew. */
+uint32_t ah_group_era(const struct ah_group *group);
+/* Has a group of this process failed? */
+bool ah_groups_have_failed(void);
+/* The open groups, at most `room`: who is in them (the same number on all members), and how many calls this rank has
+ * made there. Ranks that are at rest and differ in that have not made the same calls. */
+struct ah_group_standing {
+    uint64_t identity;
+    uint32_t calls;
+};
+int ah_groups_look(struct ah_group_standing *standing, int room);
+
 /* A group lives while somebody holds it; closing is letting go, and no collective. */
 struct ah_group *ah_group_retain(struct ah_group *group);
 void ah_group_close(struct ah_group *group);

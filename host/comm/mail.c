@@ -282,6 +282,7 @@ static int new_mail(struct ah_mail **out, struct ah_group *group, const struct a
         return ah_fail(AH_ENOMEM, "%s: out of memory", sends ? "send" : "recv");
     size_t length = strlen(message->where);
     mail->group = group;
+    mail->era = group->era;
     mail->message = *message;
     mail->sends = sends;
     mail->offset = AH_NO_OFFSET;
@@ -346,8 +347,32 @@ int ah_group_receive(struct ah_group *group, struct ah_message message, struct a
     return begin(mail, &group->incoming);
 }
 
+/* It began before its group began anew. */
+static int outlived(const struct ah_mail *mail)
+{
+    return ah_fail(AH_EPEER, "%s: a collective failed since it began, and its group has begun anew",
+                   mail->sends ? "send" : "recv");
+}
+
+void ah_mail_forget(struct ah_group *group)
+{
+    struct ah_mail **lists[] = {&group->outgoing, &group->incoming};
+    for (int i = 0; i < 2; i++) {
+        for (struct ah_mail *mail = *lists[i], *next; mail; mail = next) {
+            next = mail->next;
+            mail->next = NULL;
+            mail->letter = NULL;
+            if (mail->abandoned)
+                free_mail(mail, true);
+        }
+        *lists[i] = NULL;
+    }
+}
+
 int ah_mail_test(struct ah_mail *mail, bool *done)
 {
+    if (!mail->done && mail->era != mail->group->era)
+        return outlived(mail);
     if (!mail->done) {
         AH_TRY(ah_group_check_health(mail->group, mail->sends ? "send" : "recv"));
         AH_TRY(ah_group_poison(mail->group, ah_mail_progress(mail->group)));
@@ -410,7 +435,8 @@ int ah_mail_wait(struct ah_mail *mail, int *peer)
 {
     struct ah_group *group = mail->group;
     struct ah_channel *mine = group->peer[group->rank];
-    int status = mail->done ? 0 : ah_group_check_health(group, mail->sends ? "send" : "recv");
+    bool old = mail->era != group->era;
+    int status = mail->done ? 0 : old ? outlived(mail) : ah_group_check_health(group, mail->sends ? "send" : "recv");
     if (!mail->sends) {
         atomic_store(&mine->wanted_tag, mail->message.tag);
         atomic_store(&mine->wanted_from, mail->message.peer + 2);
@@ -423,13 +449,18 @@ int ah_mail_wait(struct ah_mail *mail, int *peer)
     if (peer)
         *peer = mail->message.peer;
     unlist(mail->sends ? &group->outgoing : &group->incoming, mail);
-    free_mail(mail, mail->done);
+    free_mail(mail, mail->done || old);
     return status;
 }
 
 void ah_mail_abandon(struct ah_mail *mail)
 {
     struct ah_group *group = mail->group;
+    if (mail->era != group->era) {
+        unlist(mail->sends ? &group->outgoing : &group->incoming, mail);
+        free_mail(mail, true);
+        return;
+    }
     bool under_way = !mail->done && mail->letter;
     if (!mail->done && mail->sends && !group->poison) {
         mail->abandoned = true;

@@ -44,5 +44,7 @@ void ah_mail_abandon(struct ah_mail *mail);
 /* For the door and its waits: do what can be done without waiting. */
 int ah_mail_progress(struct ah_group *group);
 void ah_mail_drop_all(struct ah_group *group);
+/* For a group that begins anew: free what nobody holds; the rest fails when it is waited for. */
+void ah_mail_forget(struct ah_group *group);
 
 #endif

@@ -48,7 +48,7 @@ void ah_group_dispose(struct ah_group *group)
     free(group);
 }
 
-static uint64_t identity_of(const struct ah_group *group)
+uint64_t ah_group_identity(const struct ah_group *group)
 {
     uint64_t hash = group->base;
     for (int r = 0; r < group->size; r++)
@@ -82,7 +82,7 @@ static int take_seat(struct ah_group *group, const struct ah_seat *seat)
     }
     if (seat->board)
         clear_channel(group, group->peer[seat->rank]);
-    group->identity = identity_of(group);
+    group->identity = ah_group_identity(group);
     group->timeout_ns = seat->timeout_ns;
     group->patience_ns = seat->patience_ns;
     if (!group->timeout_ns)
@@ -115,8 +115,11 @@ int ah_group_open(struct ah_group **out, const struct ah_backend *backend, const
     AH_TRYGO(take_seat(group, seat), failed);
     if (backend->open)
         AH_TRYGO(backend->open(group), failed);
-    if (seat->root)
+    if (seat->root) {
         ah_group_retain(seat->root);
+        group->parts = seat->root->parts;
+        seat->root->parts = group;
+    }
     *out = group;
     return 0;
 failed:
@@ -143,6 +146,12 @@ static void free_list(struct ah_work *work)
 static void dismantle(struct ah_group *group)
 {
     struct ah_group *root = group->root;
+    for (struct ah_group **at = &root->parts; *at && root != group; at = &(*at)->parts) {
+        if (*at != group)
+            continue;
+        *at = group->parts;
+        break;
+    }
     free_list(group->first);
     free_list(group->abandoned);
     ah_mail_drop_all(group);
@@ -187,6 +196,11 @@ int ah_group_default(struct ah_group **out)
     AH_TRY(ah_group_open(&first_group, ah_backend_find("shm"), &seat));
     *out = first_group;
     return 0;
+}
+
+struct ah_group *ah_group_first(void)
+{
+    return first_group;
 }
 
 bool ah_group_default_is_open(void)

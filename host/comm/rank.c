@@ -131,6 +131,20 @@ bool ah_board_report_end(void)
     return false;
 }
 
+void ah_board_begin_line(int line)
+{
+    if (attached)
+        atomic_store(&ah_board_slot(attached, attached_rank)->line, line);
+}
+
+void ah_board_end_line(int line)
+{
+    if (!attached)
+        return;
+    atomic_store(&ah_board_slot(attached, attached_rank)->line_done, line);
+    ah_board_wake(attached);
+}
+
 bool ah_board_terminal(int fd, int *columns)
 {
     if (attached && !attached->header->alone) {

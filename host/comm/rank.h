@@ -39,6 +39,11 @@ bool ah_board_report_failure(const char *traceback, bool victim);
  * code 0 may follow. */
 bool ah_board_report_end(void);
 
+/* At a prompt whose lines run in several processes: this rank begins a line, and is through with it. What a peer waits
+ * for in that line it will not get from this rank any more. */
+void ah_board_begin_line(int line);
+void ah_board_end_line(int line);
+
 /* Whether the job's standard output (fd 1) or error (fd 2) goes to a terminal, for progress bars, and how wide that is
  * (*columns 0: unknown). Asks the launcher where there is one: it writes in the end. */
 bool ah_board_terminal(int fd, int *columns);

@@ -323,6 +323,17 @@ static void shm_trim(struct ah_group *group)
     ah_segment_trim(shm_of(group)->segment);
 }
 
+static void shm_renew(struct ah_group *group)
+{
+    struct shm_group *shm = shm_of(group);
+    shm->round = group->base;
+    for (struct pending *piece; (piece = shm->pending) != NULL;) {
+        shm->pending = piece->next;
+        ah_segment_free(shm->segment, piece->memory, piece->bytes);
+        free(piece);
+    }
+}
+
 /* Opening. */
 
 static int open_ranks(struct ah_group *group)
@@ -374,4 +385,5 @@ const struct ah_backend ah_shm_backend = {
     .alloc = shm_alloc,
     .free = shm_free,
     .trim = shm_trim,
+    .renew = shm_renew,
 };

@@ -13,6 +13,7 @@
 #include <immintrin.h>
 #endif
 
+#include "base/signals.h"
 #include "base/tell.h"
 #include "base/time.h"
 #include "comm/doing.h"
@@ -161,12 +162,21 @@ static int lost(struct ah_group *group, int rank, const char *call, bool gave_up
     if (gave_up)
         return ah_fail(AH_EPEER, "%s: rank %d gave up: %s", call, member, slot->group_text);
     switch (atomic_load(&slot->state)) {
+    case AH_RANK_RUNNING:
+        return ah_fail(AH_EPEER, "%s: rank %d came to the end of this line without it (%s)", call, member, where);
     case AH_RANK_ENDED: return ah_fail(AH_EPEER, "%s: rank %d ended without it (%s)", call, member, where);
     case AH_RANK_DIED: return ah_fail(AH_EPEER, "%s: lost rank %d, which died (%s)", call, member, where);
     default:
         return ah_fail(AH_EPEER, "%s: lost rank %d, which failed: %.*s", call, member, (int)strcspn(slot->text, "\n"),
                        slot->text);
     }
+}
+
+/* At a prompt: is the rank through with the line that this one is in? */
+static bool is_through(struct ah_group *group, int rank)
+{
+    int line = atomic_load_explicit(&slot_of(group, group->rank)->line, memory_order_relaxed);
+    return line && atomic_load(&slot_of(group, rank)->line_done) >= line;
 }
 
 /* Has the rank left, or given up this group? */
@@ -176,7 +186,7 @@ static bool is_gone(struct ah_group *group, int rank, bool *gave_up)
     ah_board_lost(group->board, group->member[rank]);
     int group_status = atomic_load(&slot->group_status), state = atomic_load(&slot->state);
     *gave_up = group_status && state != AH_RANK_DIED;
-    return state != AH_RANK_RUNNING || group_status;
+    return state != AH_RANK_RUNNING || group_status || is_through(group, rank);
 }
 
 /* A peer that has not done its part of the call and never will; rather one that is gone than one that only gave up,
@@ -260,11 +270,21 @@ static int move_messages(struct ah_group *group)
     return group->outgoing || group->incoming ? ah_mail_progress(group) : 0;
 }
 
+/* Ctrl-C at a prompt. */
+static int heed_interrupt(struct ah_group *group, uint32_t sequence)
+{
+    char call[160];
+    if (!ah_interrupted)
+        return 0;
+    return ah_fail(AH_EINTR, "%s: interrupted", own_call(group, sequence, call, sizeof call));
+}
+
 int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counter which, uint32_t target)
 {
     char call[160];
     uint32_t sequence = awaited(group, which, target);
     count_time(watch);
+    AH_TRY(heed_interrupt(group, sequence));
     AH_TRY(move_messages(group));
     if (which == AH_POSTED)
         AH_TRY(ah_watch_compare(group, target));
@@ -285,6 +305,8 @@ int ah_watch_peer(struct ah_watch *watch, struct ah_group *group, int peer, cons
     int gone = 0, last = peer;
     bool gave_up = false;
     count_time(watch);
+    if (ah_interrupted)
+        return ah_fail(AH_EINTR, "%s: interrupted", call);
     for (int r = 0; r < group->size; r++) {
         if (r == group->rank || (peer >= 0 && r != peer) || !is_gone(group, r, &gave_up))
             continue;

@@ -43,10 +43,26 @@ void ah_reducer_unwatch(struct ah_reducer *r)
     r->watching = false;
 }
 
+/* The group has forgotten what failed, on all ranks; what they had agreed on they may not all have heard. */
+static void begin_anew(struct ah_reducer *r)
+{
+    for (int b = 0; b < r->layout.bucket_count; b++) {
+        if (r->bucket[b].work)
+            ah_work_abandon(r->bucket[b].work);
+        r->bucket[b].work = NULL;
+        r->order[b] = b;
+    }
+    ah_buffers_forget(r->buffers);
+    r->active = r->ordered = false;
+    r->era = ah_group_era(r->group);
+}
+
 int ah_reducer_begin(struct ah_reducer *r, double weight, const char *where)
 {
     if (!(weight >= 0) || weight > 1e300)
         return ah_fail(AH_EINVAL, "backward: expected a weight from 0, got %g", weight);
+    if (r->era != ah_group_era(r->group))
+        begin_anew(r);
     if (r->active && r->launched > 0)
         return ah_fail(AH_ESTATE, "backward: the last one failed with gradients under way; this job cannot go on");
     for (int b = 0; b < r->layout.bucket_count; b++)

@@ -52,12 +52,19 @@ int ah_buffers_new(struct ah_buffers **out, struct ah_group *group, struct ah_te
     return 0;
 }
 
+void ah_buffers_forget(struct ah_buffers *b)
+{
+    if (b && b->work)
+        ah_work_abandon(b->work);
+    if (b)
+        b->work = NULL;
+}
+
 void ah_buffers_free(struct ah_buffers *b)
 {
     if (!b)
         return;
-    if (b->work)
-        ah_work_abandon(b->work);
+    ah_buffers_forget(b);
     ah_group_free(b->group, b->packed, b->words * sizeof *b->packed);
     for (int i = 0; i < b->count; i++)
         ah_tensor_release(b->tensor[i]);

@@ -10,6 +10,8 @@ struct ah_buffers;
 /* Retains the tensors. In a group of one nothing travels. */
 int ah_buffers_new(struct ah_buffers **out, struct ah_group *group, struct ah_tensor **list, int count);
 void ah_buffers_free(struct ah_buffers *buffers); /* NULL is ignored; a work under way is given up */
+/* Give up what is under way; NULL is ignored. */
+void ah_buffers_forget(struct ah_buffers *buffers);
 
 /* A collective in two halves; the second waits and writes the values. */
 int ah_buffers_send(struct ah_buffers *buffers, int from, enum ah_purpose purpose, const char *where);

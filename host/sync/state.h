@@ -43,6 +43,7 @@ struct ah_reducer {
     bool watching;
     int64_t begin_ns, end_ns;
     int rounds;
+    uint32_t era; /* of the group when the last backward began */
 };
 
 /* Where the collectives that follow are called from; the end of a long path says more than its beginning. */

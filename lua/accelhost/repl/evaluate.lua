@@ -21,6 +21,7 @@ local show = require "accelhost.repl.show"
 ---@field terminal boolean? what a chunk starts writes to the terminal that this one writes to
 ---@field watches boolean? new globals are told (%globals)
 ---@field seconds number? that the last chunk took
+---@field slow number from how many seconds on the time is told
 ---@field known table<string, boolean> globals that were there at the begin
 local Evaluate = class.new "Evaluate"
 
@@ -44,12 +45,14 @@ local function environment_of(self)
   })
 end
 
---- Options: write(text) takes what is shown; columns() gives the terminal's width; color says whether to color.
+--- Options: write(text) takes what is shown; columns() gives the terminal's width; color says whether to color; slow is
+--- how many seconds a chunk takes before its time is told.
 ---@param options {write: (fun(text: string)), columns: (fun(): integer)?, color: boolean?,
---- terminal: boolean?}
+--- terminal: boolean?, slow: number?}
 function Evaluate:init(options)
   self.write, self.columns, self.color = options.write, options.columns or function() return 80 end, options.color
   self.number, self.living, self._results, self.terminal, self.known = 1, {}, {}, options.terminal, {}
+  self.slow = options.slow or SLOW
   for name in next, _G do self.known[name] = true end
   self.environment = environment_of(self)
 end
@@ -172,7 +175,7 @@ local function finish(self, job, fine, ...)
     local shown, message = C.interrupt.call(show_values, self, select("#", ...), ...)
     if not shown then self:complain(own_part(message)) end
   end
-  if seconds >= SLOW then self.write(color(self, "2", ("(%.1f s)"):format(seconds)) .. "\n") end
+  if seconds >= self.slow then self.write(color(self, "2", ("(%.1f s)"):format(seconds)) .. "\n") end
   return fine
 end
 

@@ -60,6 +60,7 @@ end
 
 local function completer(e)
   return function(before)
+    if e.complete then return e:complete(before) end
     return require("accelhost.repl.complete").at(e, before)
   end
 end
@@ -71,12 +72,15 @@ local function welcome(e, dumb)
 end
 
 --- Read and run until the input ends.
+---@param processes integer in which lines run; 0: in this one
 ---@param script? string run first
 ---@param ... string the script's arguments
 ---@return integer # the exit code
-function repl.start(script, ...)
+function repl.start(processes, script, ...)
   local terminal, dumb = C.edit.is_terminal(), os.getenv "TERM" == "dumb"
-  local e = evaluate.new{
+  local made = processes > 0 and require "accelhost.repl.cluster" or evaluate
+  local e = made.new{
+    num_processes = processes,
     write = function(text) io.write(text) end,
     columns = function() return (C.terminal.size()) end,
     terminal = terminal,
@@ -88,7 +92,9 @@ function repl.start(script, ...)
     if not terminal then return 1 end
     io.write "The script failed; its variables are as they were then.\n"
   end
-  return (terminal and converse or follow)(e)
+  local code = (terminal and converse or follow)(e)
+  if e.close then e:close() end
+  return code
 end
 
 return repl

@@ -1,0 +1,299 @@
+--- A prompt whose lines run in several processes at once: what stands in for repl/evaluate.lua there.
+--
+-- The prompt reads, each process runs (member.lua). What a line prints is shown as it comes, and what all said once, as
+-- by `launch`; then, when all are through, what it gave, once when it is the same everywhere. A line that only some
+-- came through, or in which their collectives went apart, leaves groups that begin anew before the next line.
+local C = require "accelhost._C"
+local class = require "accelhost.util.class"
+local evaluate = require "accelhost.repl.evaluate"
+local protect = require "accelhost.util.protect"
+local wire = require "accelhost.launcher.wire"
+
+---@class Cluster
+---@field number integer of the next line
+---@field ranks integer[] which run it
+local Cluster = class.new "Cluster"
+
+local SLOW = 1 -- seconds from which on the time of a line is told
+local MEMBER = 'require "accelhost.repl.member"()'
+
+local function all_ranks(size)
+  local list = {}
+  for rank = 0, size - 1 do list[#list + 1] = rank end
+  return list
+end
+
+local function say(self, text) self.write(text .. "\n") end
+
+-- Speaking and hearing.
+
+local function send(self, rank, order)
+  wire.send(function(message) self.job:send(rank, message) end, order)
+end
+
+-- Wait until every one of `ranks` has answered with `kind`: their answers by rank, or nil when the processes have ended.
+local function await(self, ranks, kind)
+  local answers, missing = {}, #ranks
+  while missing > 0 do
+    for _, event in ipairs(C.job.wait {self.job}) do
+      if event.kind == "signal" then self.job:interrupt()
+      elseif event.kind == "notice" then io.stderr:write(event.text)
+      elseif event.kind == "ended" then return nil
+      elseif event.kind == "message" then
+        local whole, data = self.receivers[event.rank](event.text)
+        if whole and data.kind == kind then
+          answers[event.rank], missing = data, missing - 1
+        end
+      end
+    end
+  end
+  return answers
+end
+
+-- Ctrl-C is for the processes while they work.
+local function awaited(self, ranks, kind)
+  C.job.watch_signals "INT"
+  return protect(function() C.job.watch_signals() end, await, self, ranks, kind)
+end
+
+-- The processes.
+
+local function lose(self)
+  self.job:settle()
+  local report = self.job:report()
+  io.stdout:flush()
+  io.stderr:write(report)
+  self.job:close()
+  self.job = nil
+  say(self, "the processes have ended, and with them their variables; %restart starts new ones")
+  return false
+end
+
+local function start(self)
+  self.job = C.job.start {
+    num_processes = self.size, argv = {"run", "-e", MEMBER}, show = true, collapse = "all", name = "accelhost repl",
+    grace = 5,
+  }
+  self.receivers, self.ranks = {}, all_ranks(self.size)
+  for rank = 0, self.size - 1 do self.receivers[rank] = wire.receiver() end
+  send(self, nil, {path = package.path, columns = self.columns(), color = self.color})
+  return awaited(self, self.ranks, "ready") ~= nil or lose(self)
+end
+
+--- Options as for evaluate.new, and num_processes.
+---@param options {write: (fun(text: string)), columns: (fun(): integer)?, color: boolean?, num_processes: integer}
+function Cluster:init(options)
+  self.write, self.columns, self.color = options.write, options.columns or function() return 80 end, options.color
+  self.size, self.number, self.line = options.num_processes, 1, 0
+  self.here = evaluate.new(options)
+  start(self)
+end
+
+--- Can the text be run as it is?
+---@param text string
+---@return boolean
+function Cluster:is_complete(text)
+  if text:find "^%s*%%ranks?%s" then
+    local rest = text:match "^%s*%%ranks?%s+[%d,%-%s]*(.*)$"
+    return rest == "" or self.here:is_complete(rest)
+  end
+  return self.here:is_complete(text)
+end
+
+-- "[r0,r2-r3] "
+local function prefix(ranks)
+  local parts, at = {}, 1
+  while at <= #ranks do
+    local last = at
+    while ranks[last + 1] == ranks[last] + 1 do last = last + 1 end
+    parts[#parts + 1] = last > at and ("r%d-r%d"):format(ranks[at], ranks[last]) or ("r%d"):format(ranks[at])
+    at = last + 1
+  end
+  return ("[%s] "):format(table.concat(parts, ","))
+end
+
+-- What each showed: bare when it is the same everywhere, else behind the ranks that showed it.
+local function show(self, ranks, answers)
+  local groups, order = {}, {}
+  for _, rank in ipairs(ranks) do
+    local text = answers[rank].shown
+    if not groups[text] then
+      groups[text] = {}
+      order[#order + 1] = text
+    end
+    table.insert(groups[text], rank)
+  end
+  for _, text in ipairs(order) do
+    local mark = prefix(groups[text])
+    self.write(#order == 1 and text or (text:gsub("[^\n]+", function(line) return mark .. line end)))
+  end
+end
+
+-- Did the ranks' collectives go apart? Each remembers how far it is, since a rank that skips a line makes no calls.
+local function went_apart(self, answers)
+  local seen = {}
+  for rank, answer in pairs(answers) do self.calls[rank] = answer.failed and {} or answer.calls end
+  for _, answer in pairs(answers) do
+    if answer.failed then return true end
+  end
+  for _, calls in pairs(self.calls) do
+    for group, count in pairs(calls) do
+      if seen[group] and seen[group] ~= count then return true end
+      seen[group] = count
+    end
+  end
+  return false
+end
+
+local function renew(self)
+  self.calls = {}
+  send(self, nil, {kind = "renew"})
+  return awaited(self, all_ranks(self.size), "renewed") ~= nil or lose(self)
+end
+
+-- Have some ranks run a line while the others pass it.
+local function run_on(self, ranks, order)
+  if not self.job then
+    say(self, "there are no processes; %restart starts new ones")
+    return false
+  end
+  local taking = {}
+  self.line, self.calls = self.line + 1, self.calls or {}
+  order.line = self.line
+  for _, rank in ipairs(ranks) do taking[rank] = true end
+  for rank = 0, self.size - 1 do send(self, rank, taking[rank] and order or {kind = "skip", line = self.line}) end
+  local began = C.system.now()
+  local answers = awaited(self, ranks, "done")
+  if not answers then return lose(self) end
+  self.job:settle()
+  show(self, ranks, answers)
+  local seconds = C.system.now() - began
+  if seconds >= SLOW then say(self, ("(%.1f s)"):format(seconds)) end
+  if went_apart(self, answers) and not renew(self) then return false end
+  for _, answer in pairs(answers) do
+    if not answer.fine then return false end
+  end
+  return true
+end
+
+-- Commands of this prompt.
+
+-- "0,2-3" -> {0, 2, 3}; nil and why not.
+local function read_ranks(self, text)
+  local list, seen = {}, {}
+  if text:find "^%s*all%s*$" then return all_ranks(self.size) end
+  for part in text:gmatch "[^,%s]+" do
+    local first, last = part:match "^(%d+)%-?(%d*)$"
+    first, last = tonumber(first), tonumber(last) or tonumber(first)
+    if not first or first > last or last >= self.size then
+      return nil, ("expected ranks from 0 to %d, such as 0,2 or 1-3 or all, got '%s'"):format(self.size - 1, part)
+    end
+    for rank = first, last do
+      if not seen[rank] then list[#list + 1] = rank end
+      seen[rank] = true
+    end
+  end
+  table.sort(list)
+  if #list == 0 then return nil, "expected ranks, such as 0,2 or all" end
+  return list
+end
+
+local function run_text(self, ranks, text)
+  local number = self.number
+  self.number = number + 1
+  return run_on(self, ranks, {kind = "run", number = number, text = text})
+end
+
+local function choose(self, text, once)
+  local list, rest = text:match "^%s*([%d,%-]+)%s*(.*)$"
+  if not list then list, rest = text:match "^%s*(all)%s*(.*)$" end
+  local ranks, why = read_ranks(self, list or text)
+  if not ranks then
+    say(self, why)
+    return false
+  end
+  if rest ~= "" then return run_text(self, ranks, rest) end
+  if once then
+    say(self, "%rank: expected what to run behind the rank")
+    return false
+  end
+  self.ranks = ranks
+  say(self, #ranks == self.size and "lines run on all ranks" or "lines run on " .. prefix(ranks):sub(1, -2)
+    .. "; %ranks all makes it all again")
+  return true
+end
+
+local commands = {
+  rank = function(self, text) return choose(self, text, true) end,
+  ranks = function(self, text) return choose(self, text, false) end,
+  restart = function(self)
+    if self.job then self.job:close() end
+    self.calls = {}
+    if not start(self) then return false end
+    say(self, ("%d new processes"):format(self.size))
+    return true
+  end,
+}
+
+--- Run a line on the ranks that are chosen and show what it gave.
+---@param text string
+---@return boolean # did it run to its end everywhere?
+function Cluster:run(text)
+  local name, rest = text:match "^%s*%%(%a+)%s*(.*)$"
+  if commands[name] then return commands[name](self, rest) end
+  if text:find "^%s*%$" then return self.here:run(text) end
+  return run_text(self, self.ranks, text)
+end
+
+--- Run a script in all processes; its top-level locals live on there.
+---@param path string
+---@param ... string its arguments
+---@return boolean
+function Cluster:run_file(path, ...)
+  return run_on(self, self.ranks, {kind = "file", path = path, arguments = {...}})
+end
+
+--- What to insert at the cursor, and what to show when that is nothing, as rank 0 sees it.
+---@param before string
+---@return string insert
+---@return string? list
+function Cluster:complete(before)
+  local command = before:match "^%s*%%(%a*)$"
+  if command then
+    local fitting = {}
+    for name in pairs(commands) do
+      if name:sub(1, #command) == command then fitting[#fitting + 1] = name end
+    end
+    if #fitting == 1 then return fitting[1]:sub(#command + 1) .. " " end
+  end
+  if not self.job then return "" end
+  send(self, 0, {kind = "complete", before = (before:gsub("^%s*%%ranks?%s+[%d,%-]+%s*", ""))})
+  local answers = awaited(self, {0}, "completed")
+  if not answers then
+    lose(self)
+    return ""
+  end
+  return answers[0].insert, answers[0].list
+end
+
+--- Show an error's text.
+---@param text string
+function Cluster:complain(text) self.here:complain(text) end
+
+--- End the processes.
+function Cluster:close()
+  if not self.job then return end
+  pcall(send, self, nil, {kind = "end"})
+  local job = self.job
+  self.job = nil
+  repeat C.job.wait({job}, 1) until job:exit_code()
+  job:settle()
+  job:close()
+end
+
+return {
+  --- Make one.
+  ---@param options table as for Cluster
+  ---@return Cluster
+  new = function(options) return Cluster(options) end,
+}

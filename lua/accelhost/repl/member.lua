@@ -1,0 +1,74 @@
+--- One process of a prompt whose lines run in several: it takes lines from the prompt (cluster.lua), runs them and tells
+--- what they showed.
+--
+-- Orders, and what is answered:
+--   {kind = "run", line =, number =, text =} or {kind = "file", line =, path =, arguments =}
+--       -> {kind = "done", line =, fine =, shown =, failed =, calls =}; the last two from C.comm.standing
+--   {kind = "skip", line =}     others run a line: nothing
+--   {kind = "renew"}            -> {kind = "renewed"}: groups begin anew after a failure
+--   {kind = "complete", before =}   -> {kind = "completed", insert =, list =}
+--   {kind = "end"}
+local C = require "accelhost._C"
+local evaluate = require "accelhost.repl.evaluate"
+local wire = require "accelhost.launcher.wire"
+
+local function answer(data) wire.send(C.channel.send, data) end
+
+-- Run a line, from its begin to its end as the other processes see it.
+local function run(self, order, fn)
+  self.shown = {}
+  C.comm.begin_line(order.line)
+  local fine = fn(self.evaluate)
+  io.stdout:flush()
+  C.comm.end_line(order.line)
+  local failed, calls = C.comm.standing()
+  answer {kind = "done", line = order.line, fine = fine, shown = table.concat(self.shown), failed = failed,
+    calls = calls}
+end
+
+local handlers = {}
+
+function handlers.run(self, order)
+  self.evaluate.number = order.number
+  run(self, order, function(e) return e:run(order.text) end)
+end
+
+function handlers.file(self, order)
+  run(self, order, function(e) return e:run_file(order.path, unpack(order.arguments)) end)
+end
+
+function handlers.skip(_, order)
+  C.comm.begin_line(order.line)
+  C.comm.end_line(order.line)
+end
+
+-- Nothing of the user's is called for it.
+function handlers.complete(self, order)
+  local insert, list = require("accelhost.repl.complete").at(self.evaluate, order.before)
+  answer {kind = "completed", insert = insert, list = list}
+end
+
+function handlers.renew()
+  C.comm.renew()
+  answer {kind = "renewed"}
+end
+
+--- Serve the prompt until it says "end".
+return function()
+  local self = {shown = {}}
+  local settings = wire.receive()
+  package.path = settings.path
+  self.evaluate = evaluate.new {
+    write = function(text) self.shown[#self.shown + 1] = text end,
+    columns = function() return settings.columns end,
+    color = settings.color,
+    slow = math.huge,
+  }
+  C.interrupt.watch()
+  answer {kind = "ready"}
+  while true do
+    local order = wire.receive()
+    if order.kind == "end" then return end
+    handlers[order.kind](self, order)
+  end
+end

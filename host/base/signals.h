@@ -5,7 +5,8 @@
 #include <stdatomic.h>
 
 /* Ctrl-C was pressed at a prompt while something ran there (bind/interrupt.c): what waits for other processes ends with
- * AH_EINTR. */
+ * AH_EINTR, and says so here. */
+enum { AH_INTERRUPT_PRESSED = 1, AH_INTERRUPT_HEEDED };
 extern atomic_int ah_interrupted;
 
 /* The number of "TERM", "USR1", "INT" or "HUP"; 0 for any other name. */

@@ -62,6 +62,10 @@ static void on_hook(lua_State *L, lua_Debug *event)
 {
     if (!running || (pressed < 2 && in_library(L)))
         return;
+    if (raised == 0 && ah_interrupted == AH_INTERRUPT_HEEDED) { /* a wait has raised it */
+        raised = 1;
+        raised_ns = ah_now_ns();
+    }
     if (raised == 1 && ah_now_ns() - raised_ns < CLEANUP_NS)
         return;
     if (raised++ == 0)
@@ -91,7 +95,7 @@ static void begin(void)
 static void press(const void *context)
 {
     char place[AH_PULSE_TEXT];
-    ah_interrupted = 1;
+    ah_interrupted = AH_INTERRUPT_PRESSED;
     if (pressed == 0)
         begin();
     if (pressed == 1) {
@@ -169,6 +173,7 @@ static int call(lua_State *L)
         raised = 0;
     running = 1;
     int status = lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 1);
+    bool heeded = ah_interrupted == AH_INTERRUPT_HEEDED;
     end_call(L);
     lua_pushboolean(L, status == 0);
     lua_replace(L, 1);
@@ -180,7 +185,7 @@ static int call(lua_State *L)
         lua_gc(L, LUA_GCCOLLECT, 0);
         lua_pushfstring(L, "not enough memory: Lua held %d MiB", held / 1024);
     }
-    if (raised)
+    if (raised || heeded)
         lua_pushliteral(L, "interrupted");
     return lua_gettop(L);
 }

@@ -276,6 +276,7 @@ static int heed_interrupt(struct ah_group *group, uint32_t sequence)
     char call[160];
     if (!ah_interrupted)
         return 0;
+    ah_interrupted = AH_INTERRUPT_HEEDED;
     return ah_fail(AH_EINTR, "%s: interrupted", own_call(group, sequence, call, sizeof call));
 }
 
@@ -305,8 +306,10 @@ int ah_watch_peer(struct ah_watch *watch, struct ah_group *group, int peer, cons
     int gone = 0, last = peer;
     bool gave_up = false;
     count_time(watch);
-    if (ah_interrupted)
+    if (ah_interrupted) {
+        ah_interrupted = AH_INTERRUPT_HEEDED;
         return ah_fail(AH_EINTR, "%s: interrupted", call);
+    }
     for (int r = 0; r < group->size; r++) {
         if (r == group->rank || (peer >= 0 && r != peer) || !is_gone(group, r, &gave_up))
             continue;

@@ -31,7 +31,7 @@ local function send(self, rank, order)
   wire.send(function(message) self.job:send(rank, message) end, order)
 end
 
--- Wait until every one of `ranks` has answered with `kind`: their answers by rank, or nil when the processes have ended.
+-- Wait until every one of `ranks` has answered with `kind`: their answers by rank, nil when the processes have ended.
 local function await(self, ranks, kind)
   local answers, missing = {}, #ranks
   while missing > 0 do
@@ -76,7 +76,7 @@ local function start(self)
   }
   self.receivers, self.ranks = {}, all_ranks(self.size)
   for rank = 0, self.size - 1 do self.receivers[rank] = wire.receiver() end
-  send(self, nil, {path = package.path, columns = self.columns(), color = self.color})
+  send(self, nil, {path = package.path, columns = self.columns(), color = self.color, arg = rawget(_G, "arg")})
   return awaited(self, self.ranks, "ready") ~= nil or lose(self)
 end
 

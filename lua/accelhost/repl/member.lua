@@ -1,5 +1,5 @@
---- One process of a prompt whose lines run in several: it takes lines from the prompt (cluster.lua), runs them and tells
---- what they showed.
+--- One process of a prompt whose lines run in several: it takes lines from the prompt (cluster.lua), runs them and
+--- tells what they showed.
 --
 -- Orders, and what is answered:
 --   {kind = "run", line =, number =, text =} or {kind = "file", line =, path =, arguments =}
@@ -48,6 +48,7 @@ function handlers.complete(self, order)
   answer {kind = "completed", insert = insert, list = list}
 end
 
+--- Groups that failed begin anew, when every process has come to this.
 function handlers.renew()
   C.comm.renew()
   answer {kind = "renewed"}
@@ -58,6 +59,7 @@ return function()
   local self = {shown = {}}
   local settings = wire.receive()
   package.path = settings.path
+  rawset(_G, "arg", settings.arg)
   self.evaluate = evaluate.new {
     write = function(text) self.shown[#self.shown + 1] = text end,
     columns = function() return settings.columns end,

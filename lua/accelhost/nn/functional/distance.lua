@@ -1,6 +1,7 @@
 --- Lengths, distances and angles of vectors.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local autograd = require "accelhost.autograd"
 
 local signature = arguments.signature
 local F = {}
@@ -43,6 +44,30 @@ function F.pairwise_distance(...)
   return C.norm((x1 - x2):add_(eps), p, -1, keepdim)
 end
 
+-- The same by ops that have derivatives.
+local function pair_distances(input, p)
+  local count = input:size(0)
+  local above = C.triu(C.ones({count, count}, {dtype = "bool", device = input.device}), 1)
+  local places = C.arange(count, {device = input.device})
+  local function rows(list) return input:index_select(0, C.masked_select(list:expand(count, count), above)) end
+  return C.norm(rows(places:unsqueeze(1)) - rows(places), p, 1)
+end
+
+local Pdist = autograd.Function:extend "pdist"
+
+function Pdist.forward(ctx, input, p)
+  ctx:save_for_backward(input)
+  local distances = C.pair_distances(input, p)
+  ctx.distances, ctx.p = distances:detach(), p
+  return distances
+end
+
+function Pdist.backward(ctx, grad)
+  local input = ctx.saved_tensors[1]
+  if not C.autograd.is_grad_enabled() then return C.pair_distances_backward(grad, input, ctx.distances, ctx.p) end
+  return C.autograd.grad({pair_distances(input, ctx.p)}, {input}, {grad_outputs = {grad}, create_graph = true})[1]
+end
+
 local read_pdist = signature("pdist", {"input: tensor", {"p: nonnegative", 2}})
 --- The distances |x_i - x_j|_p of all pairs of rows i < j of [N, D], in the order (0, 1), (0, 2), ...
 --
@@ -50,14 +75,8 @@ local read_pdist = signature("pdist", {"input: tensor", {"p: nonnegative", 2}})
 ---@return userdata # [N (N - 1) / 2]
 function F.pdist(...)
   local input, p = read_pdist(...)
-  if input:dim() ~= 2 then
-    arguments.fail("pdist: expected an input (N, D), got %s", arguments.shape_text(input))
-  end
-  local count = input:size(0)
-  local above = C.triu(C.ones({count, count}, {dtype = "bool", device = input.device}), 1)
-  local places = C.arange(count, {device = input.device})
-  local function rows(list) return input:index_select(0, C.masked_select(list:expand(count, count), above)) end
-  return C.norm(rows(places:unsqueeze(1)) - rows(places), p, 1)
+  if not (input.requires_grad and C.autograd.is_grad_enabled()) then return C.pair_distances(input, p) end
+  return (Pdist.apply(input, p))
 end
 
 return F

@@ -72,7 +72,7 @@ describe("The page of a study", function()
     end
     assert.same({
       "loss of 40 trials by number; the best so far ends at 0.038265.",
-      "Parallel coordinates of 25 complete trials over 4 parameters and loss.",
+      "Parallel coordinates of 40 trials over 4 parameters and loss.",
       "loss against layers, 40 trials.", "loss against momentum, 9 trials.", "loss against optim.lr, 40 trials.",
       "loss against optimizer, 40 trials.", "Learning curves of 40 trials: loss by step.",
       "Timeline of 40 trials in 2 slots.",
@@ -86,7 +86,7 @@ describe("The page of a study", function()
     for _, path in ipairs(page.by_id.parallel:all "path") do
       if path.attributes.class:find "strand" then strands = strands + select(2, path.attributes.d:gsub("M", "")) end
     end
-    assert.equal(25, strands)
+    assert.equal(40, strands)
   end)
 
   it("keeps all coordinates inside of the pictures", function()
@@ -141,7 +141,7 @@ describe("The page of a study", function()
     local page = html.parse(source)
     assert.same({}, page.troubles)
     assert.matches("Drawn are %d+ of 10000 trials", page.by_id.history:words())
-    assert.matches("Drawn are %d+ of 6001 trials", page.by_id.parallel:words())
+    assert.matches("Drawn are %d+ of 10000 trials", page.by_id.parallel:words())
     assert.matches("Drawn are %d+ of 10000 trials", page.by_id.curves:words())
     assert.matches("The best 100 of 10000 trials", page.by_id.trials:words())
     assert.equal(101, #page.by_id.rows:all "tr")
@@ -199,8 +199,9 @@ describe("The page of a study", function()
       if path.attributes.class == "dots best" then highest = path.attributes.d end
       if path.attributes.class == "so-far" then last = path.attributes.d end
     end
-    assert.equal("M0 0h0", highest)
-    assert.equal("M0 0H1000", last)
+    -- Those that were stopped were further up.
+    assert.equal("M0 295h0", highest)
+    assert.equal("M0 295H1000", last)
     assert.equal("0 complete 0.46649 1 0.40203 muon 10.5 s log", page.by_id.rows:all("tr")[2]:words())
   end)
 

@@ -72,6 +72,7 @@ path { fill: none; vector-effect: non-scaling-stroke; stroke-linejoin: round; st
 .q0 { stroke: var(--q0); } .q1 { stroke: var(--q1); } .q2 { stroke: var(--q2); } .q3 { stroke: var(--q3); }
 .q4 { stroke: var(--q4); }
 .strand { stroke-opacity: .75; }
+.strand.faint { stroke: var(--faint); stroke-opacity: .4; }
 .strand.best { stroke: var(--best); stroke-width: 3px; stroke-opacity: 1; }
 .brushed .strand { stroke-opacity: .12; }
 .curve { stroke: var(--faint); stroke-opacity: .7; stroke-linecap: round; }

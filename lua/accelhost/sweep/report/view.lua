@@ -7,16 +7,10 @@ local view = {}
 
 local is_finite = summary.is_finite
 
--- A common axis for the values of trials that ended; where there are none, for the last ones of the others.
+-- A common axis for the values of trials that ended, and the last ones of the others.
 local function value_scale(rows, sign)
   local values = {}
-  for _, row in ipairs(rows) do
-    if row.rank then values[#values + 1] = row.value end
-  end
-  local complete = #values
-  if complete == 0 then
-    for _, row in ipairs(rows) do values[#values + 1] = row.value end
-  end
+  for _, row in ipairs(rows) do values[#values + 1] = row.value end
   local low, high, _, log = summary.bounds(values, sign)
   return low and scale.of_range(low, high, log, 5)
 end

@@ -2,6 +2,7 @@
 local columns = require "accelhost.util.columns"
 local frame = require "accelhost.sweep.report.figures.frame"
 local markup = require "accelhost.sweep.report.markup"
+local show = require "accelhost.sweep.report.show"
 local view = require "accelhost.sweep.report.view"
 
 local tag, text = markup.tag, markup.text
@@ -21,13 +22,14 @@ local function line_of(row, count)
 end
 
 local function lines_of(self, drawn)
-  local shades, best = {{}, {}, {}, {}, {}}, ""
+  local shades, faint, best = {{}, {}, {}, {}, {}}, {}, ""
   for _, row in ipairs(drawn) do
     local line = line_of(row, #self.axes)
     if row == self.best then best = line
-    else table.insert(shades[row.shade + 1], line) end
+    elseif row.rank then table.insert(shades[row.shade + 1], line)
+    else faint[#faint + 1] = line end
   end
-  local parts = {}
+  local parts = {frame.path("strand faint", faint)}
   for shade = 4, 0, -1 do parts[#parts + 1] = frame.path("strand q" .. shade, shades[shade + 1]) end
   parts[#parts + 1] = frame.path("strand best", best)
   return table.concat(parts)
@@ -57,12 +59,12 @@ end
 ---@return string?
 return function(self)
   local count = #self.axes
-  if count == 0 or #self.found.ranked == 0 then return nil end
-  local complete = {}
+  local with_value = {}
   for _, row in ipairs(self.rows) do
-    if row.rank then complete[#complete + 1] = row end
+    if row.y then with_value[#with_value + 1] = row end
   end
-  local drawn, marks, stems = view.thinned(complete, MOST), {}, {}
+  if count == 0 or #with_value == 0 then return nil end
+  local drawn, marks, stems = view.thinned(with_value, MOST), {}, {}
   local inactive = {}
   for _, row in ipairs(drawn) do
     row.strand = true
@@ -75,10 +77,10 @@ return function(self)
   end
   marks[count + 1] = axis_of(1, self.study.metric, self.value.ticks, self.value.log and " (logarithmic)" or "")
   stems[count + 1] = "M1000 0v1000"
-  local label = ("Parallel coordinates of %d complete trials over %d parameters and %s."):format(#complete, count,
-    self.study.metric)
-  local note = "A line is a complete trial, the stronger the better; the best one has a colour of its own."
-    .. view.left_out(#drawn, #complete, "trials")
+  local label = ("Parallel coordinates of %s over %s and %s."):format(show.count(#with_value, "trial"),
+    show.count(count, "parameter"), self.study.metric)
+  local note = "A line is a trial, the stronger the better; those that did not run to the end are faint, with their "
+    .. "last value; the best one has a colour of its own." .. view.left_out(#drawn, #with_value, "trials")
   return frame.section("parallel", "Parallel coordinates", note,
     tag("p", {class = "note script"}, "Drag along an axis to keep the trials of a part of it, in the table as well; "
       .. "tap it to let them go."),

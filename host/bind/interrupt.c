@@ -11,6 +11,7 @@
  *
  * watch()        from now on Ctrl-C is for `call`, or for whoever waits with `take`
  * call(fn, ...)  -> true and what fn returns, or false, the error with its traceback, and "interrupted" if it was that
+ * press()        as if Ctrl-C were pressed
  * take()         -> was Ctrl-C pressed outside of a call since the last take? */
 #include <signal.h>
 #include <stdbool.h>
@@ -70,7 +71,8 @@ static void on_hook(lua_State *L, lua_Debug *event)
         return;
     if (raised++ == 0)
         raised_ns = ah_now_ns();
-    luaL_error(L, "%s: interrupted", ah_call_site(L));
+    lua_pushfstring(L, "%s: interrupted", ah_call_site(L));
+    lua_error(L);
 }
 
 /* LuaJIT's handler of its profiler's clock, which makes compiled code look. */
@@ -190,6 +192,12 @@ static int call(lua_State *L)
     return lua_gettop(L);
 }
 
+static int press_now(lua_State *L)
+{
+    raise(SIGINT);
+    return 0;
+}
+
 static int take(lua_State *L)
 {
     lua_pushboolean(L, ah_interrupt_take());
@@ -198,7 +206,9 @@ static int take(lua_State *L)
 
 int ah_open_interrupt(lua_State *L)
 {
-    static const luaL_Reg functions[] = {{"watch", watch}, {"call", call}, {"take", take}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {
+        {"watch", watch}, {"call", call}, {"press", press_now}, {"take", take}, {NULL, NULL},
+    };
     ah_traceback_end_at(call);
     lua_newtable(L);
     luaL_register(L, NULL, functions);

@@ -133,6 +133,8 @@ void ah_keys_begin(void)
     for (int i = 0; i < SIGNALS; i++)
         sigdelset(&waiting, numbers[i]);
     mark_pastes(true);
+    /* Before the prompt is there: Ctrl-D behind it is a key. */
+    el_set(editor, EL_PREP_TERM, 1);
 }
 
 bool ah_keys_end(void)

@@ -19,7 +19,7 @@ local slowness = tonumber(os.getenv "ACCELHOST_TEST_SLOWNESS") or 1
 function terminal.open(words, options)
   options = options or {}
   local base = os.tmpname()
-  local parts = {"stty rows 30 cols " .. (options.columns or 80) .. "; exec env"}
+  local parts = {"stty rows 30 cols " .. (options.columns or 200) .. "; exec env"}
   local env = {ACCELHOST_CONFIG_FILE = "", TERM = "xterm", NO_COLOR = "1", XDG_STATE_HOME = base .. ".state"}
   for name, value in pairs(options.env or {}) do env[name] = value end
   for name, value in pairs(env) do parts[#parts + 1] = name .. "=" .. run.quote(value) end

@@ -168,7 +168,8 @@ local function finish(self, job, fine, ...)
     local text, why = ...
     job.restore()
     text = own_part(text)
-    if why then text = text:gsub("^(.-): interrupted", "interrupted at %1", 1) end
+    -- A coroutine puts the place in front once more.
+    if why then text = text:gsub("^(.-): interrupted", function(at) return "interrupted at " .. at:match "%S*$" end) end
     self:complain(text)
   elseif select("#", ...) > 0 and not job.quiet then
     keep_results(self, ...)

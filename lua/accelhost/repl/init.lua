@@ -65,6 +65,16 @@ local function completer(e)
   end
 end
 
+-- While a program of os.execute runs Ctrl-C is for that alone; one that it has ended ends the chunk too.
+local function watch_programs()
+  local execute = os.execute
+  rawset(os, "execute", function(...)
+    local status = execute(...)
+    if type(status) == "number" and status % 128 == 2 then C.interrupt.press() end
+    return status
+  end)
+end
+
 -- Somebody sits there: greet, and edit what is typed where that can be done.
 local function welcome(e, dumb)
   io.write(("accelhost %s. ? tells how this works, ? NAME what a name is; Ctrl-D ends.\n"):format(C.system.version))
@@ -87,6 +97,7 @@ function repl.start(processes, script, ...)
     color = terminal and not dumb and (os.getenv "NO_COLOR" or "") == "",
   }
   C.interrupt.watch()
+  watch_programs()
   if terminal then welcome(e, dumb) end
   if script and not e:run_file(script, ...) then
     if not terminal then return 1 end

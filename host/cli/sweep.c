@@ -68,7 +68,7 @@ static void print_help(void)
 static void call(struct ah_host *host, int *code, char **words, int count)
 {
     static const char chunk[] = "exit_code = require 'accelhost.sweep.command'.main(...)\n";
-    if (ah_host_run_text(host, chunk, strlen(chunk), "=sweep", count, words) < 0) {
+    if (ah_host_run_text(host, chunk, strlen(chunk), "=accelhost/sweep", count, words) < 0) {
         fprintf(stderr, "accelhost sweep: %s\n", ah_host_error(host));
         return;
     }

@@ -187,6 +187,8 @@ describe("accelhost sweep", function()
     {"a script that reports another metric", [[script = "train.lua", metric = "accuracy", trials = 3,
       space = {lr = sweep.uniform(0, 1)}]], "train.lua never reported 'accuracy', the metric of the sweep "
       .. "%(it reported 'loss', 'seed'%)"},
+    {"a space that the objective never reads", [[objective = function() return 1 end, trials = 3,
+      space = {x = sweep.uniform(0, 1)}]], "the objective never reads trial.params, which hold what the sweep tries"},
     {"an objective that returns nothing", [[objective = function() end, trials = 3, space = {x = sweep.uniform(0, 1)}]],
       "the objective returned nil; expected a number, the loss"},
     {"an objective that returns nothing, inline", [[objective = function() end, trials = 3, inline = true,
@@ -220,7 +222,7 @@ describe("accelhost sweep", function()
     define [[trials = 2, retries = 1, space = {x = sweep.uniform(0, 1)}, objective = function(trial)
       if trial.number == 0 and trial.attempt == 0 then error "no luck" end
       if trial.number == 1 then error("never " .. trial.attempt) end
-      return 1
+      return trial.params.x
     end]]
     local result = sweep("s.lua", "-j", "1")
     assert.equal(0, result.code, result.output)
@@ -271,9 +273,9 @@ describe("accelhost sweep", function()
   end)
 
   it("lets nobody else run a study, and tells how it stands", function()
-    define [[trials = 1, space = {x = sweep.uniform(0, 1)}, objective = function()
+    define [[trials = 1, space = {x = sweep.uniform(0, 1)}, objective = function(trial)
       while not io.open "go" do os.execute "sleep 0.05" end
-      return 1
+      return trial.params.x
     end]]
     local shell = [["$0" sweep s.lua --quiet & first=$!
       until [ -e s.study/trials/0000/params.yaml ]; do sleep 0.05; done
@@ -292,7 +294,7 @@ describe("accelhost sweep", function()
     assert.matches("status: expected a study's folder", sweep("status").stderr)
     assert.matches("unexpected argument 'b'", sweep("a.lua", "b").stderr)
     assert.matches("cannot read no.lua: No such file", sweep("no.lua").stderr)
-    assert.matches("unable to open database file", sweep("best", "no.study").stderr)
+    assert.matches("there is no study in 'no.study' %(study.db is not there", sweep("best", "no.study").stderr)
     assert.equal(2, sweep("best", "no.study").code)
   end)
 end)

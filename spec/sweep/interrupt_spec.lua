@@ -110,10 +110,10 @@ describe("An interrupted sweep", function()
 
   it("ends at once when it is interrupted twice", function()
     write("s.lua", [[local sweep = require "accelhost".sweep
-      return {sampler = "random", trials = 1, space = {lr = sweep.uniform(0, 1)}, objective = function()
+      return {sampler = "random", trials = 1, space = {lr = sweep.uniform(0, 1)}, objective = function(trial)
         io.open("begun", "w"):close()
         while not io.open "go" do os.execute "sleep 0.05" end
-        return 1
+        return trial.params.lr
       end}]])
     local job = faults.start '"$0" sweep s.lua'
     await(function() return exists "begun" end)

@@ -131,7 +131,7 @@ describe("A study's file", function()
 
   it("is told of when options or folders are wrong", function()
     for words, text in pairs {
-      ["report nowhere"] = "'nowhere/study.db'", ["report"] = "report: expected a study's folder",
+      ["report nowhere"] = "there is no study in 'nowhere'", ["report"] = "report: expected a study's folder",
       ["export nowhere --format xml"] = "--format expects csv, json, yaml or lua, got 'xml'",
       ["status nowhere -o a"] = "-o is an option of report and export",
       ["report nowhere --reports"] = "--format and --reports are options of export",

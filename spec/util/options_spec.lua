@@ -27,6 +27,13 @@ describe("parse_args", function()
       parse("--lr", "0.5", "--epochs=3", "--data=a=b", "--optimizer", "sgd", "--smoke").stdout)
   end)
 
+  it("refuses defaults by name, and names who takes them", function()
+    local result = run.host {"-e", "require('accelhost').parse_args {lr = 0.1}"}
+    assert.equal(1, result.code)
+    assert.truthy(result.stderr:find("parse_args: expected rows {name, default, help} and 'description', got 'lr' "
+      .. "(accelhost.args takes defaults by name: {lr = ...})", 1, true), result.stderr)
+  end)
+
   it("prints help and ends with 0", function()
     local result = parse("--help")
     assert.equal(0, result.code)

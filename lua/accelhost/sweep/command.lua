@@ -78,10 +78,10 @@ local function tell_best(study, directory, quiet)
 end
 
 local function conclude(study, runner, observer, directory, quiet)
+  if study.refused then fail("%s", study.stopping) end
   observer:finish(study, C.system.wall_time())
   tell_best(study, directory, quiet)
   io.stdout:flush()
-  if study.refused then fail("%s", study.stopping) end
   if study.stopping then io.stderr:write("accelhost sweep: ", study.stopping, "\n") end
   if runner.interrupted then return 130 end
   tell_paused(study)

@@ -109,9 +109,13 @@ function objective.run(path)
   trial._report, trial._metric = report.report, facts.metric
   params.take()
   C.random.manual_seed(facts.seed)
+  local count = #arguments.sorted_keys(unread)
   local value, reason = objective.value_of(definition.objective(trial), facts.metric)
-  if reason then params.tell {kind = "refuse", text = reason} end
-  if value then params.tell {kind = "result", value = encode_number(value), unread = arguments.sorted_keys(unread)} end
+  if value and count > 0 and #arguments.sorted_keys(unread) == count then
+    reason = "the objective never reads trial.params, which hold what the sweep tries"
+  end
+  if reason then return params.tell {kind = "refuse", text = reason} end
+  return params.tell {kind = "result", value = encode_number(value), unread = arguments.sorted_keys(unread)}
 end
 
 return objective

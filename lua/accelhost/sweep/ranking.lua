@@ -28,4 +28,13 @@ function ranking.of_group(group, sign)
     bound = sign * mean + spread / math.sqrt(count)}
 end
 
+--- Is one configuration better than another? Of equal ones the earlier is.
+---@param one table of ranking.of_group
+---@param other table?
+---@return boolean
+function ranking.is_better(one, other)
+  if not other or one.bound ~= other.bound then return not other or one.bound < other.bound end
+  return one.leader.number < other.leader.number
+end
+
 return ranking

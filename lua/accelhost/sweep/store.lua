@@ -45,6 +45,13 @@ local Store = class.new "Store"
 ---@param mode "read"|"write"|"create"
 function Store:init(path, mode)
   self.path = path
+  local file = mode ~= "create" and io.open(path)
+  if file then
+    file:close()
+  elseif mode ~= "create" then
+    local folder = path:match "^(.*)/[^/]*$" or "."
+    fail("there is no study in '%s' (study.db is not there; `accelhost sweep FILE` makes FILE.study)", folder)
+  end
   self._db = C.sqlite.open(path, mode)
   if mode ~= "read" then
     self._db:execute "PRAGMA journal_mode = WAL"

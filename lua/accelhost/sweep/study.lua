@@ -74,7 +74,7 @@ function Study:_observe(group)
   if leader.state == "complete" then value = ranking.of_group(group, 1).mean end
   group.observed = true
   local found = ranking.of_group(group, self.sign)
-  if found and not (self._best and self._best.bound <= found.bound) then self._best = found end
+  if found and ranking.is_better(found, self._best) then self._best = found end
   self.sampler:observe(leader, self:_loss(value))
 end
 

@@ -172,6 +172,12 @@ local row_names = {"type", "choices", "integer", "minimum", "metavar", "negatabl
 
 local function check_rows(spec)
   arguments.check("parse_args", "spec", "table", spec)
+  for key in pairs(spec) do
+    if type(key) == "string" and key ~= "description" then
+      arguments.fail("parse_args: expected rows {name, default, help} and 'description', got '%s' "
+        .. "(accelhost.args takes defaults by name: {%s = ...})", key, key)
+    end
+  end
   for i, row in ipairs(spec) do
     if type(row) ~= "table" or type(row[1]) ~= "string" then
       arguments.fail("parse_args: row %d: expected {name, default, help}, got %s", i, arguments.describe(row))

@@ -36,7 +36,7 @@ describe("The live table of a sweep", function()
     local table_ = live.new(options)
     table_:update(running_study(), 1042)
     assert.equal([[
-digits: 6 of 20 ended (4 complete, 2 pruned, 2 running), 0.00 s, about 1 min 50 s left
+digits: 6 of 20 ended, 0.00 s, about 1 min 50 s left (4 complete, 2 pruned, 2 running)
 best: loss 0.057122 in trial 3: layers=3 optim.lr=0.00042693 optimizer=adamw
   trial  step     loss    rank    time  parameters
       6     4   0.1988  2 of 6  2.00 s  layers=4 optim.lr=0.00029604 optimizer=muon
@@ -54,7 +54,7 @@ best: loss 0.057122 in trial 3: layers=3 optim.lr=0.00042693 optimizer=adamw
     study.trials[8].state = "paused"
     table_:update(study, 1052)
     -- One in ten seconds, and 12 of 20 to come.
-    assert.matches("(4 complete, 2 pruned, 2 paused), 10.0 s, about 2 min 0 s left", terminal:text(), 1, true)
+    assert.matches("10.0 s, about 2 min 0 s left (4 complete, 2 pruned, 2 paused)", terminal:text(), 1, true)
   end)
 
   it("draws over itself, and leaves nothing of longer lines or more trials", function()
@@ -142,7 +142,7 @@ best: loss 0.057122 in trial 3: layers=3 optim.lr=0.00042693 optimizer=adamw
     local study = {name = "new", direction = "maximize", metric = "accuracy", space = {}, trials = {}}
     local options, terminal = on_terminal(90, 24, study)
     live.new(options):update({trials = {}}, 5)
-    assert.equal("new: 0 ended (none yet), 0.00 s\nbest: none yet\n", terminal:text())
+    assert.equal("new: 0 ended, 0.00 s (none yet)\nbest: none yet\n", terminal:text())
     options, terminal = on_terminal(90, 24, study)
     live.new(options):update({trials = {
       {number = 0, state = "complete", value = 0.5, params = {}},

@@ -73,9 +73,10 @@ end
 local function head_line(self, study, found, now)
   local total = self._total or study.total
   local left = seconds_left(self, study, found, now)
-  return ("%s: %d%s ended (%s), %s%s"):format(printable.text(study.name), found.ended,
-    total and (" of %d"):format(total) or "", summary.words(found.counts), show.duration(now - self._began),
-    left and left > 0 and ", about " .. show.duration(math.max(1, math.floor(left + 0.5))) .. " left" or "")
+  return ("%s: %d%s ended, %s%s (%s)"):format(printable.text(study.name), found.ended,
+    total and (" of %d"):format(total) or "", show.duration(now - self._began),
+    left and left > 0 and ", about " .. show.duration(math.max(1, math.floor(left + 0.5))) .. " left" or "",
+    summary.words(found.counts))
 end
 
 local function best_line(study, found)

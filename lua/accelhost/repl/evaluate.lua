@@ -169,6 +169,7 @@ local function finish(self, job, fine, ...)
     job.restore()
     text = own_part(text)
     -- A coroutine puts the place in front once more.
+    if why and self.terminal then self.write "\n" end -- behind the terminal's ^C
     if why then text = text:gsub("^(.-): interrupted", function(at) return "interrupted at " .. at:match "%S*$" end) end
     self:complain(text)
   elseif select("#", ...) > 0 and not job.quiet then

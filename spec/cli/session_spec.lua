@@ -1,0 +1,39 @@
+-- The session that the README shows is one: typed again, it looks the same.
+local run = require "spec.support.run"
+local terminal = require "spec.support.terminal"
+
+local function recorded()
+  local file = assert(io.open "README.md")
+  local text = file:read "*a"
+  file:close()
+  return assert(text:match "\n```\n%$ accelhost\n(.-)```\n")
+end
+
+-- What is typed in it: behind a prompt up to the line's end; ^C is a key.
+local function play(at, session)
+  at:wait "%[1%]> "
+  for line in session:gmatch "([^\n]*)\n" do
+    local typed = line:match "^%[%d+%]> (.*)$" or line:match "^ +%.%. (.*)$"
+    if line == "^C" then
+      os.execute "sleep 0.5"
+      at:type "\3"
+    elseif typed then
+      at:type(typed .. "\n")
+      at:wait "\n"
+    end
+    -- The next prompt is there when nothing more is to come of this line.
+    if typed and not typed:find "^while true" or line == "^C" then at:wait "[%]%.][>%.] $" end
+  end
+end
+
+describe("the README's session at the prompt", function()
+  it("is what a terminal shows", function()
+    local session = recorded()
+    local at = terminal.open({run.path}, {env = {TERM = "dumb"}})
+    local fine, message = pcall(play, at, session)
+    local shown = at:shown():gsub("%[%d+%]> $", "")
+    at:close()
+    assert.equal(session, shown)
+    assert.is_true(fine, message)
+  end)
+end)

@@ -52,7 +52,7 @@ end
 function CmaEsSampler:setup(space)
   Sampler.setup(self, space)
   divide(self, space)
-  self.rest = TPESampler {seed = self.seed}:setup(self.others)
+  self.rest = #self.others > 0 and TPESampler {seed = self.seed}:setup(self.others)
   self.begun = 0
   if #self.numbers > 0 then begin(self, self.popsize and max(4, self.popsize)) end
   return self
@@ -85,7 +85,7 @@ local function learn(self)
 end
 
 function CmaEsSampler:observe(trial, loss)
-  self.rest:observe(trial, loss)
+  if self.rest then self.rest:observe(trial, loss) end
   local point = loss and self.cma and point_of(self, trial.params)
   if not point then return end
   self.ended[#self.ended + 1] = {
@@ -133,7 +133,7 @@ local function draw_point(self, draws)
 end
 
 function CmaEsSampler:suggest(number, running, attempt)
-  local params = self.rest:suggest(number, running, attempt)
+  local params = self.rest and self.rest:suggest(number, running, attempt) or {}
   if self.cma then
     local point = draw_point(self, stream.new(self.seed, number, 4 + (attempt or 0)))
     for i, parameter in ipairs(self.numbers) do

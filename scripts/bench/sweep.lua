@@ -112,7 +112,7 @@ local rows = {
   {"Hartmann-6", hartmann, floats(6, 0, 1), 100, all, peers = {"tpe", "cmaes"}},
   {"Hartmann-6 @8", hartmann, floats(6, 0, 1), 100, all, parallel = 8},
   {"Hartmann-6", hartmann, floats(6, 0, 1), 300, all, peers = {"tpe", "cmaes"}},
-  {"classifier (loss)", classify, network, 60, no_cma},
+  {"classifier (loss)", classify, network, 60, no_cma, digits = 3},
   {"Rosenbrock-10", rosenbrock, floats(10, -5, 5), 1000, all, peers = {"cmaes"}, fewer = {tpe = 5}},
   {"Rosenbrock-10", rosenbrock, floats(10, -5, 5), 4000, {"random", "sobol", "cmaes"}, peers = {"cmaes"}},
 }
@@ -164,7 +164,7 @@ local head = {"", "trials", "random", "Sobol", "TPE", "CMA-ES", "Optuna's TPE", 
 
 local function line_of(row)
   local cells = {row[1], tostring(row[4])}
-  local function put(value) cells[#cells + 1] = value and ("%.2g"):format(value) or "" end
+  local function put(value) cells[#cells + 1] = value and ("%." .. (row.digits or 2) .. "g"):format(value) or "" end
   for _, name in ipairs(columns) do
     local used = false
     for _, given in ipairs(row[5]) do used = used or given == name end

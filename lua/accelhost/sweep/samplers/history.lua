@@ -6,6 +6,7 @@
 local Sampler = require "accelhost.sweep.samplers.sampler"
 local class = require "accelhost.util.class"
 local domain = require "accelhost.sweep.samplers.domain"
+local new_table = require "table.new"
 
 local ceil, floor, min = math.ceil, math.floor, math.min
 local nan = 0 / 0
@@ -139,7 +140,7 @@ end
 
 -- The kernels of a part by place: a small part is sorted, a large one picked from all trials.
 local function order_of(self, name, places, kernel_of, n)
-  local order, count = {}, 0
+  local order, count = new_table(n, 0), 0
   if n < 100 then
     for k = 1, n do order[k] = k end
     table.sort(order, function(a, b) return places[a] < places[b] or places[a] == places[b] and a < b end)
@@ -165,8 +166,8 @@ end
 ---@return (integer[])[] orders for each number
 ---@return integer n
 function History:part(parameters, best, wanted)
-  local places, orders, kernel_of, n = {}, {}, {}, 0
-  for i in ipairs(parameters) do places[i] = {} end
+  local places, orders, kernel_of, n = {}, {}, new_table(self.count, 0), 0
+  for i in ipairs(parameters) do places[i] = new_table(wanted and 0 or self.count + 1, 0) end
   for _, id in ipairs(self.by_number) do
     local whole = (best[id] or false) == wanted
     for i = 1, whole and #parameters or 0 do

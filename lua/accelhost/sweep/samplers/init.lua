@@ -6,6 +6,7 @@ local choose = require "accelhost.sweep.choose"
 
 return choose.new("sampler", "accelhost.sweep.samplers.sampler", {
   halton = "accelhost.sweep.samplers.quasi_random",
+  quasi_random = "accelhost.sweep.samplers.quasi_random",
   random = "accelhost.sweep.samplers.random",
   sobol = "accelhost.sweep.samplers.quasi_random",
   cmaes = "accelhost.sweep.samplers.cmaes",

@@ -11,6 +11,7 @@
 -- The loops over kernels are written to be compiled: one plain array for each parameter, no calls within.
 local class = require "accelhost.util.class"
 local domain = require "accelhost.sweep.samplers.domain"
+local new_table = require "table.new"
 local normal = require "accelhost.sweep.samplers.normal"
 
 local exp, floor, log, max, min = math.exp, math.floor, math.log, math.max, math.min
@@ -26,7 +27,7 @@ local parzen = {}
 ---@param prior_weight number what one recent trial weighs is 1
 ---@return number[] # n + 1
 function parzen.weights(n, prior_weight)
-  local weights, sum, ramp = {}, 0, n - 25
+  local weights, sum, ramp = new_table(n + 1, 0), 0, n - 25
   for k = 1, n do
     weights[k] = 1
     if k <= ramp then weights[k] = ramp == 1 and 1 / n or 1 / n + (1 - 1 / n) * (k - 1) / (ramp - 1) end
@@ -42,7 +43,7 @@ end
 -- two look at their only neighbour.
 local function widths(parameter, places, order, n)
   local range = parameter.to - parameter.from
-  local least, sigmas = range / min(100, n + 2), {}
+  local least, sigmas = range / min(100, n + 2), new_table(n + 1, 0)
   local before, at = parameter.from, places[order[1] or 1]
   for i = 1, n do
     local after = i < n and places[order[i + 1]] or parameter.to
@@ -69,7 +70,7 @@ end
 -- Kernels of a number with steps that are equal are one class: trials meet the same values again and again. They have
 -- the same place, so those of a place (with a few widths) are told apart by looking at each.
 local function add_classes(dim, base, order, n)
-  local mus, sigmas, class_of = dim.mus, dim.sigmas, {}
+  local mus, sigmas, class_of = dim.mus, dim.sigmas, new_table(n, 0)
   local class_mus, class_sigmas, log_masses, first, count = {}, {}, {}, 1, 0
   for i = 1, n do
     local k = order[i] or n
@@ -88,9 +89,8 @@ local function add_classes(dim, base, order, n)
 end
 
 local function number_dim(parameter, places, order, base, n)
-  local dim = {parameter = parameter, from = parameter.from, to = parameter.to, mus = {}, inverse = {}}
-  dim.sigmas = widths(parameter, places, order, n)
-  for k = 1, n do dim.mus[k] = places[k] end
+  local dim = {parameter = parameter, from = parameter.from, to = parameter.to, mus = places}
+  dim.sigmas, dim.inverse = widths(parameter, places, order, n), new_table(n + 1, 0)
   dim.mus[n + 1], dim.sigmas[n + 1] = 0.5 * (dim.from + dim.to), dim.to - dim.from
   if parameter.step then add_classes(dim, base, order, n + 1) else add_heights(dim, base, n + 1) end
   return dim
@@ -109,7 +109,7 @@ local Estimator = class.new "Estimator"
 --- Make one.
 ---@param parameters table[] those of domain.read that all trials have
 ---@param places (number[])[] for each parameter and each trial, oldest first, where it lies: the place of a number on
---- its scale, the index of a choice from 0
+--- its scale, the index of a choice from 0. The estimator keeps these tables and adds the prior
 ---@param orders (integer[])[] for each number the trials (from 1) sorted by place
 ---@param n integer how many trials
 ---@param prior_weight? number default 1
@@ -117,7 +117,7 @@ local Estimator = class.new "Estimator"
 function parzen.new(parameters, places, orders, n, prior_weight)
   local self = Estimator()
   prior_weight = prior_weight or 1
-  self.count, self.weights, self.base, self.dims = n + 1, parzen.weights(n, prior_weight), {}, {}
+  self.count, self.weights, self.base, self.dims = n + 1, parzen.weights(n, prior_weight), new_table(n + 1, 0), {}
   for k = 1, n + 1 do self.base[k] = log(self.weights[k]) end
   for i, parameter in ipairs(parameters) do
     self.dims[i] = parameter.choices and choice_dim(parameter, places[i], n, prior_weight)
@@ -183,8 +183,8 @@ local function masses_at(dim, value)
   if parameter.log then
     left, right = left > 0 and log(left) or parameter.from, log(right)
   end
-  masses = {}
   local mus, sigmas = dim.class_mus, dim.class_sigmas
+  masses = new_table(#mus, 0)
   for i = 1, #mus do masses[i] = log_mass((left - mus[i]) / sigmas[i], (right - mus[i]) / sigmas[i]) end
   dim.masses[value] = masses
   return masses

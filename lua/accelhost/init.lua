@@ -90,6 +90,8 @@ local lazy = {
 }
 namespace.add(lazy, "accelhost.accelerator.configuration", {
   "GradientAccumulationPlugin", "DataLoaderConfiguration", "ProjectConfiguration", "DistributedDataParallelKwargs",
+})
+namespace.add(lazy, "accelhost.accelerator.handlers", {
   "InitProcessGroupKwargs", "AutocastKwargs", "GradScalerKwargs", "ProfileKwargs",
 })
 namespace.add(lazy, "accelhost.accelerator.utils", {"set_seed", "find_executable_batch_size"})

@@ -252,7 +252,6 @@ end
 
 --- Give the Accelerator class save_state and load_state.
 ---@param Accelerator table
----@return fun(self: Accelerator) begin
 return function(Accelerator)
   --- Save the whole state of the run in a folder: models, optimizers, schedulers and loaders that were prepared (a
   --- loader's epoch, position and order), objects that were registered, gradients that no optimizer has used yet with
@@ -377,13 +376,5 @@ return function(Accelerator)
   ---@return {remove: fun()} # its remove() takes the hook away
   function Accelerator:register_load_state_pre_hook(hook)
     return add_hook(self, "register_load_state_pre_hook", "_load_hooks", hook)
-  end
-
-  return function(self)
-    -- They outlive free_memory.
-    for _, field in ipairs {"_registered", "_save_hooks", "_load_hooks"} do
-      rawset(self, field, rawget(self, field) or {})
-    end
-    rawset(self, "_saving", rawget(self, "_saving") or false)
   end
 end

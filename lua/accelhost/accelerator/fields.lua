@@ -38,6 +38,7 @@ return function(Accelerator)
     function(self, even)
       loaders(self).even_batches = arguments.check("Accelerator", "even_batches", "flag", even)
     end)
+  class.property(Accelerator, "trackers", function(self) return self._trackers end)
   class.property(Accelerator, "state", function(self) return self._state end)
   class.property(Accelerator, "gradient_state", function(self) return self._gradient_state end)
   for name, reason in pairs(refused) do

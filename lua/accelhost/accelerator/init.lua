@@ -66,11 +66,45 @@ end
 -- Each subject has a file, which gives the class its methods and may return a function: what it remembers of an
 -- accelerator that is new, or whose memory is freed, is set up by that.
 local subjects = {}
-for _, name in ipairs {
-  "fields", "prepare", "gradients", "precision", "scaling", "metrics", "processes", "checkpoint", "saving", "signals",
-  "tracking", "profile",
-} do
+for _, name in ipairs {"fields", "prepare", "gradients", "precision", "scaling", "processes"} do
   subjects[#subjects + 1] = require("accelhost.accelerator." .. name)(Accelerator)
+end
+
+-- Subjects that many scripts do not need: the file, which gives methods, is loaded when one of them is first called.
+-- What they keep of an accelerator outlives free_memory: `lists` that are empty at first, `flags` that are false.
+local rare = {
+  metrics = {methods = {"gather", "gather_for_metrics", "reduce", "pad_across_processes"}},
+  checkpoint = {
+    methods = {
+      "save_state", "wait_for_checkpoint", "load_state", "register_for_checkpointing", "register_save_state_pre_hook",
+      "register_load_state_pre_hook",
+    },
+    lists = {"_registered", "_save_hooks", "_load_hooks"}, flags = {"_saving"},
+  },
+  saving = {methods = {"save", "save_model"}},
+  signals = {methods = {"save_on_signal", "check_signal"}, flags = {"_signalled"}},
+  tracking = {
+    methods = {"init_trackers", "get_tracker", "log", "log_images", "_finish_trackers", "end_training"},
+    lists = {"_trackers"}, flags = {"_logged_step", "_purge_from"},
+  },
+  profile = {methods = {"profile"}},
+}
+
+local loaded = {} -- subject -> its methods
+
+local function methods_of(name)
+  if not loaded[name] then
+    local methods = {}
+    require("accelhost.accelerator." .. name)(methods)
+    loaded[name] = methods
+  end
+  return loaded[name]
+end
+
+for name, subject in pairs(rare) do
+  for _, method in ipairs(subject.methods) do
+    Accelerator[method] = function(...) return methods_of(name)[method](...) end
+  end
 end
 
 --- An accelerator, configured by how the script was launched.
@@ -126,6 +160,10 @@ end
 
 function Accelerator:_begin()
   for _, begin in ipairs(subjects) do begin(self) end
+  for _, subject in pairs(rare) do
+    for _, field in ipairs(subject.lists or {}) do rawset(self, field, rawget(self, field) or {}) end
+    for _, field in ipairs(subject.flags or {}) do rawset(self, field, rawget(self, field) or false) end
+  end
 end
 
 return class.guard(Accelerator)

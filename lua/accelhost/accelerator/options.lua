@@ -1,11 +1,11 @@
 --- What an accelerator is made with: the constructor's arguments as one table, checked against each other.
 local C = require "accelhost._C"
-local GeneralTracker = require "accelhost.track.tracker"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local configuration = require "accelhost.accelerator.configuration"
 local launched = require "accelhost.util.launched"
-local registry = require "accelhost.track.registry"
+local later = require "accelhost.util.later"
+local registry = later "accelhost.track.registry"
 
 local fail = arguments.fail
 local options = {}
@@ -46,7 +46,7 @@ local function settle(given, kinds_of)
   if given.gradient_accumulation_plugin then
     if steps then fail("Accelerator: give gradient_accumulation_steps or gradient_accumulation_plugin, not both") end
     given.gradient_accumulation_plugin = configuration.of("Accelerator: gradient_accumulation_plugin",
-      "GradientAccumulationPlugin", given.gradient_accumulation_plugin)
+      configuration.GradientAccumulationPlugin, given.gradient_accumulation_plugin)
     given.gradient_accumulation_steps = given.gradient_accumulation_plugin.num_steps
   end
   for name, default in pairs(launch_defaults) do
@@ -65,7 +65,7 @@ local function merge(given, short, long, object, field)
 end
 
 local function read_loaders(given)
-  local config = configuration.of("Accelerator: dataloader_config", "DataLoaderConfiguration",
+  local config = configuration.of("Accelerator: dataloader_config", configuration.DataLoaderConfiguration,
     given.dataloader_config or {})
   config = configuration.DataLoaderConfiguration(arguments.copy(config)) -- the accelerator's own
   merge(given, "split_batches", "dataloader_config", config, "split_batches")
@@ -74,7 +74,8 @@ local function read_loaders(given)
 end
 
 local function read_project(given)
-  local config = configuration.of("Accelerator: project_config", "ProjectConfiguration", given.project_config or {})
+  local config = configuration.of("Accelerator: project_config", configuration.ProjectConfiguration,
+    given.project_config or {})
   if given.project_dir then
     local placed = configuration.ProjectConfiguration(given.project_dir).project_dir
     if config.project_dir and config.project_dir ~= placed then
@@ -142,7 +143,7 @@ end
 -- A name, "all", or an object, as items of log_with.
 local function add_tracker(list, item, what)
   if registry.is_tracker(item) then
-    list[#list + 1] = GeneralTracker.check(what, item)
+    list[#list + 1] = require("accelhost.track.tracker").check(what, item)
   elseif item == "all" then
     for _, name in ipairs(registry.names()) do list[#list + 1] = name end
   elseif type(item) == "string" then

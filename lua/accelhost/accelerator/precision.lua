@@ -2,6 +2,8 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local configuration = require "accelhost.accelerator.configuration"
+local later = require "accelhost.util.later"
+local handlers = later "accelhost.accelerator.handlers"
 
 local precision = {}
 
@@ -63,7 +65,7 @@ local function install(Accelerator)
     if type(handler) == "function" and fn == nil then
       handler, fn = nil, handler
     end
-    if handler ~= nil then handler = configuration.of("autocast: handler", "AutocastKwargs", handler) end
+    if handler ~= nil then handler = configuration.of("autocast: handler", handlers.AutocastKwargs, handler) end
     arguments.check("autocast", "fn", "function", fn)
     return run(self, handler, fn)
   end

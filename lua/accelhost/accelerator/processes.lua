@@ -3,7 +3,6 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local collectives = require "accelhost.accelerator.collectives"
 local protect = require "accelhost.util.protect"
-local split = require "accelhost.accelerator.split"
 local comm = C.comm
 
 local read_split = arguments.signature("split_between_processes",
@@ -76,6 +75,7 @@ return function(Accelerator)
   ---@return table|userdata
   function Accelerator:split_between_processes(...)
     local inputs, apply_padding, fn = read_split(...)
+    local split = require "accelhost.accelerator.split"
     local part = split(inputs, self.process_index, self.num_processes, {apply_padding = apply_padding})
     if fn then return fn(part) end
     return part

@@ -1,6 +1,5 @@
 --- Losses scaled in float16, and steps left out when their gradients overflow.
 local C = require "accelhost._C"
-local GradScaler = require "accelhost.amp.grad_scaler"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local kind_of = require "accelhost.accelerator.kinds"
@@ -82,7 +81,8 @@ return function(Accelerator)
 
   -- Make the scaler.
   function Accelerator:_init_scaler(options)
-    self._scaler = self.mixed_precision == "fp16" and GradScaler(arguments.copy(options or {}))
+    self._scaler = self.mixed_precision == "fp16"
+      and require "accelhost.amp.grad_scaler"(arguments.copy(options or {}))
   end
 
   -- The loss that backward starts from.

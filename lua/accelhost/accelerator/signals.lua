@@ -24,7 +24,6 @@ end
 
 --- Give the Accelerator class save_on_signal and check_signal.
 ---@param Accelerator table
----@return fun(self: Accelerator) begin
 return function(Accelerator)
   --- Let signals ask for a checkpoint and the end instead of ending the script at once: what a cluster sends before its
   --- time is up. They are noted, on whichever process or the launcher they come, and check_signal acts on them.
@@ -67,6 +66,4 @@ return function(Accelerator)
     self:save_state(asked.dir)
     return name
   end
-
-  return function(self) rawset(self, "_signalled", rawget(self, "_signalled") or false) end
 end

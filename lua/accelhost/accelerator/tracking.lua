@@ -1,7 +1,6 @@
 --- Trackers: where the numbers of a run go. Only the main process has any.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
-local class = require "accelhost.util.class"
 local protect = require "accelhost.util.protect"
 local registry = require "accelhost.track.registry"
 local later = require "accelhost.util.later"
@@ -70,10 +69,7 @@ end
 
 --- Give the Accelerator class its trackers.
 ---@param Accelerator table
----@return fun(self: Accelerator) begin
 return function(Accelerator)
-  class.property(Accelerator, "trackers", function(self) return self._trackers end)
-
   --- Make the trackers that log_with names, and start them: on the main process; on others nothing happens.
   --
   --   local own = accelhost.Accelerator{log_with = "all", project_dir = os.tmpname() .. ".runs"}
@@ -185,12 +181,5 @@ return function(Accelerator)
   --   accelerator:end_training()
   function Accelerator:end_training()
     protect(function() self:_finish_trackers() end, self.wait_for_checkpoint, self)
-  end
-
-  -- free_memory begins anew and leaves trackers alone.
-  return function(self)
-    rawset(self, "_trackers", rawget(self, "_trackers") or {})
-    rawset(self, "_logged_step", rawget(self, "_logged_step") or false) -- the highest so far
-    rawset(self, "_purge_from", rawget(self, "_purge_from") or false)
   end
 end

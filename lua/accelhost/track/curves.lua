@@ -52,25 +52,27 @@ local function reader_of(name)
   end
 end
 
--- A run that goes on in another file: its points follow those that are earlier.
+-- A run that goes on in another file: its points follow those that are earlier. (Asking for #curve.value in each turn,
+-- compiled code gets the length before the last turn's write through another name.)
 local function append(curve, more)
-  for i = 1, #more.value do
-    local at = #curve.value + 1
-    for name, list in pairs(more) do
-      if curve[name] then curve[name][at] = list[i] end
-    end
+  local count = #curve.value
+  for name, list in pairs(more) do
+    for i = 1, curve[name] and #more.value or 0 do curve[name][count + i] = list[i] end
   end
 end
 
 -- The points before a step.
 local function cut(curve, step)
   local kept = {}
-  for name in pairs(curve) do kept[name] = {} end
-  for i, at in ipairs(curve.step) do
-    if at < step then
-      local place = #kept.step + 1
-      for name, list in pairs(curve) do kept[name][place] = list[i] end
+  for name, list in pairs(curve) do
+    local few, count = {}, 0
+    for i, at in ipairs(curve.step) do
+      if at < step then
+        count = count + 1
+        few[count] = list[i]
+      end
     end
+    kept[name] = few
   end
   return kept
 end

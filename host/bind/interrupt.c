@@ -12,6 +12,7 @@
  * watch()        from now on Ctrl-C is for `call`, or for whoever waits with `take`
  * call(fn, ...)  -> true and what fn returns, or false, the error with its traceback, and "interrupted" if it was that
  * press()        as if Ctrl-C were pressed
+ * heed()         what runs has ended by it and raises that itself
  * take()         -> was Ctrl-C pressed outside of a call since the last take? */
 #include <signal.h>
 #include <stdbool.h>
@@ -198,6 +199,13 @@ static int press_now(lua_State *L)
     return 0;
 }
 
+static int heed(lua_State *L)
+{
+    if (pressed)
+        ah_interrupted = AH_INTERRUPT_HEEDED;
+    return 0;
+}
+
 static int take(lua_State *L)
 {
     lua_pushboolean(L, ah_interrupt_take());
@@ -207,7 +215,7 @@ static int take(lua_State *L)
 int ah_open_interrupt(lua_State *L)
 {
     static const luaL_Reg functions[] = {
-        {"watch", watch}, {"call", call}, {"press", press_now}, {"take", take}, {NULL, NULL},
+        {"watch", watch}, {"call", call}, {"press", press_now}, {"take", take}, {"heed", heed}, {NULL, NULL},
     };
     ah_traceback_end_at(call);
     lua_newtable(L);

@@ -189,6 +189,58 @@ describe("accelhost.launcher", function()
   end)
 end)
 
+describe("accelhost.launcher at the prompt", function()
+  local function prompt(lines) return run.host({"repl"}, {stdin = lines}) end
+
+  it("takes locals, functions and classes of the prompt along, and names that are at hand there", function()
+    local result = prompt [[
+local Net = nn.Module:extend "Net"
+function Net:init() self.fc = nn.Linear(4, 2) end
+function Net:forward(x) return F.relu(self.fc(x)) end
+local scale = 3
+function helper(x) return x * scale end
+local model = Net()
+function train(n)
+  local total = model(ones(1, 4)):numel()
+  for i = 1, n do total = total + helper(i) end
+  return model, accelerator.num_processes, total
+end
+scale = 4
+accelhost.launcher(train, {num_processes = 2, args = {3}})
+model._class == Net
+rand(300, 300):matmul(rand(300, 300)):shape()[1]
+accelhost.notebook_launcher(train, {1}, 2)
+]]
+    local net = "Net(\n  (fc): Linear(in_features=4, out_features=2, bias=True)\n)\n2\n"
+    assert.equal(net .. "26\ntrue\n300\n" .. net .. "6\n", result.output)
+    assert.equal(0, result.code)
+  end)
+
+  it("shows what failed there, and goes on", function()
+    local result = prompt [[
+function inner() error "boom" end
+accelhost.launcher(function() inner() end, {num_processes = 2})
+accelhost.launcher(function() return undefined.y end)
+1 + 1
+]]
+    assert.matches("^%[2%]:1: launcher: rank [01] failed: %[1%]:1: boom\n  %[1%]:1: in inner\n  %[2%]:1: in function\n"
+      .. "launcher: rank [01] failed in the same way", result.stdout)
+    local _, hints = result.stdout:gsub("nothing is called 'undefined' here", "")
+    assert.equal(1, hints)
+    assert.matches("\n2\n$", result.stdout)
+  end)
+
+  it("comes back to the prompt at Ctrl-C", function()
+    local result = prompt [[
+parent = io.open("/proc/self/stat"):read "*n"
+accelhost.launcher(function() io.popen("sleep 0.3; kill -INT " .. parent) while true do end end, {num_processes = 2})
+1 + 1
+]]
+    assert.matches("interrupted at %[2%]:1: launcher\n", result.stdout)
+    assert.matches("\n2\n$", result.stdout)
+  end)
+end)
+
 describe("Accelerate's launchers", function()
   it("take Accelerate's arguments by place", function()
     local function train(rate, name) return accelhost.Accelerator().num_processes * rate .. name end

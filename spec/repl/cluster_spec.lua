@@ -1,11 +1,17 @@
 -- A prompt whose lines run in several processes.
 local run = require "spec.support.run"
+local terminal = require "spec.support.terminal"
 
 local function prompt(ranks, lines, options)
   options = options or {}
   options.stdin = lines
   return run.host({"repl", "--num_processes", tostring(ranks)}, options)
 end
+
+-- Whether lines are edited: the plugin is built where libedit is.
+local plugin = io.open((run.path:gsub("[^/]*$", "accelhost-edit.so")))
+local edits = plugin ~= nil
+if plugin then plugin:close() end
 
 -- What the prompt shows for lines in three processes, when none fails.
 local function shown(lines, ranks)
@@ -81,7 +87,7 @@ accelerator:reduce(tensor{1.0})
     assert.matches("^%[2%]:1: all\n", text)
     assert.matches("%[r0,r2%] %[3%]:1: barrier #%d at %[3%]:1: rank 1 came to the end of this line without it", text)
     assert.matches("%[r1%] %[3%]:1: one\n", text)
-    assert.matches("%[r0%] %[5%]:1: barrier #%d at %[5%]:1: rank 1 came to the end of this line without it", text)
+    assert.matches("%[r0%] %[5%]:1: barrier #%d at %[5%]:1: rank [12] came to the end of this line without it", text)
     assert.matches("%[7%]:1: collective #%d differs: rank 0 barrier", text)
     local _, count = text:gsub("\ntensor%(%[3%.%]%)", "")
     assert.equal(3, count)
@@ -165,6 +171,52 @@ accelerator:reduce(tensor{1.0})
     assert.matches("^interrupted at %[3%]:1\n", result.stdout)
     assert.matches("\n%[r0%] interrupted at %[4%]:1: recv from rank 1", result.stdout)
     assert.matches("\ntensor%(%[2%.%]%)\n", result.stdout)
+  end)
+
+  it("lets parts of the job begin anew too", function()
+    local text = prompt(3, [[
+C = require "accelhost._C"
+r = accelerator.process_index
+part = C.comm.split(r == 2 and 1 or 0, r)
+t = tensor{1.0};
+if r == 0 then part:barrier() end
+t = tensor{1.0}; part:all_reduce(t)
+t
+if r < 2 then part:barrier() else C.comm.barrier() end
+C.comm.all_reduce(t)
+t
+]], {timeout = 20}).stdout
+    assert.matches("%[r0%] %[5%]:1: barrier #%d of group 1 at [^\n]*rank 1 came to the end of this line", text)
+    assert.matches("%[r0%-r1%] tensor%(%[2%.%]%)\n%[r2%] tensor%(%[1%.%]%)\n", text)
+    assert.matches("tensor%(%[5%.%]%)\n$", text)
+  end)
+
+  it("is edited, completed and interrupted at a terminal", function()
+    local at = terminal.open({run.path, "repl", "--num_processes", "2"})
+    at:wait "Lines run in 2 processes"
+    at:wait "%[1%]> $"
+    assert.equal("2\n", at:line "1 + 1")
+    assert.equal("[r0] 0\n[r1] 1\n", at:line "accelerator.process_index")
+    at:line "local wonderful = {deeper = 7}"
+    if edits then
+      at:type "wond\t.dee\t\n"
+      assert.matches("\n7\n", at:wait "%[5%]> $")
+      at:type "%rest\t\n"
+      at:wait "2 new processes\n"
+      at:wait "%[5%]> $"
+    else
+      at:line "wonderful.deeper"
+    end
+    at:type "while true do end\n"
+    os.execute "sleep 0.3"
+    at:type "\3"
+    assert.matches("interrupted at %[5%]:1\n", at:wait "%[6%]> $")
+    at:type "for i = 1, 2 do\n"
+    at:wait "%.%. "
+    at:type "print(i) end\n"
+    assert.matches("\n1\n2\n", at:wait "%[7%]> $")
+    at:type "\4"
+    assert.equal(0, at:close())
   end)
 
   it("names a rank that dies, goes on without processes, and starts new ones", function()

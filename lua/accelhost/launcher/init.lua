@@ -112,6 +112,10 @@ local function run(what, fn, options)
       local values, amount = unpack_values(results, classes)
       return unpack(values, 1, amount)
     end
+    if code == 128 + 2 then
+      C.interrupt.heed()
+      fail("%s: interrupted", what)
+    end
     if code > 128 then fail("%s: ended by a signal", what) end
     if report == "" then report = ("%s: the processes ended with code %d"):format(what, code) end
     if attempt == restarts then C.system.raise(cleaned(report)) end

@@ -105,6 +105,8 @@ local function pack_globals(self, fn, place)
   for _, name in ipairs(code.globals(fn)) do
     local there, value = pcall(function() return environment[name] end)
     if there and value ~= nil and globals[name] == nil then
+      -- A name at hand at the prompt is made when it is first asked for.
+      if rawget(_G, name) == nil then self.index = names.index() end
       local way = self.index[value]
       if not (way and way[1] == "_G") then globals[name] = slot(self, value, {place, "global", name}) end
     end
@@ -159,6 +161,8 @@ end
 local function pack_table(self, value, place)
   local meta = debug.getmetatable(value)
   if meta ~= nil and class.of(value) and class.of(value)._name == "Accelerator" then
+    local library = package.loaded.accelhost
+    if library and rawget(library, "accelerator") == value then return {"name", {"accelhost", "accelerator"}} end
     refuse(self, place, "an Accelerator (make it inside of the function)")
   end
   local entry = {"table", slot(self, meta, {place, "metatable"})}
@@ -274,9 +278,6 @@ function pack.values(what, values, count, titles, given)
     what = what, index = names.index(), entries = {}, numbers = {}, queue = {}, queued = 0, cells = {}, variables = {},
     environments = {}, globals = {}, tensors = {}, tensor_entries = {},
   }
-  local library = package.loaded.accelhost
-  local accelerator = library and rawget(library, "accelerator")
-  if accelerator then self.index[accelerator] = {"accelhost", "accelerator"} end
   local slots = {}
   for i = 1, count do slots[i] = slot(self, values[i], titles[i]) end
   local at = 1

@@ -198,6 +198,12 @@ local function read_ranks(self, text)
   return list
 end
 
+local usage = [[
+  %rank R LINE             runs a line in rank R alone
+  %ranks LIST [LINE]       runs it, or all that follow, in some ranks: 0,2 or 1-3 or all
+  %restart                 ends the processes and starts new ones, without variables
+]]
+
 local function run_text(self, ranks, text)
   local number = self.number
   self.number = number + 1
@@ -242,7 +248,9 @@ function Cluster:run(text)
   local name, rest = text:match "^%s*%%(%a+)%s*(.*)$"
   if commands[name] then return commands[name](self, rest) end
   if text:find "^%s*%$" then return self.here:run(text) end
-  return run_text(self, self.ranks, text)
+  local fine = run_text(self, self.ranks, text)
+  if text:find "^%s*%?%s*$" then self.write(usage) end
+  return fine
 end
 
 --- Run a script in all processes; its top-level locals live on there.

@@ -78,6 +78,10 @@ end
 -- Somebody sits there: greet, and edit what is typed where that can be done.
 local function welcome(e, dumb)
   io.write(("accelhost %s. ? tells how this works, ? NAME what a name is; Ctrl-D ends.\n"):format(C.system.version))
+  if e.size then
+    io.write(("Lines run in %d processes; %%rank R LINE runs one in rank R, %%ranks chooses for later lines.\n"):format(
+      e.size))
+  end
   e.edits = not dumb and C.edit.open(history_path(), completer(e))
 end
 

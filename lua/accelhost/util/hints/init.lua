@@ -259,7 +259,7 @@ local function explain(message)
   local at = place.find(1)
   local hint = syntax.explain(message) or at and (single_variable() or by_rules(at, message) or dot_hint(at))
     or advice.explain(message)
-  if not hint then return nil end
+  if not hint or message:find(hint, 1, true) then return nil end -- another process may have said it
   if message:find "has no field or method" then message = message:gsub(" %(did you mean '[%w_]+'%?%)", "", 1) end
   return ("%s (%s)"):format(message, hint)
 end

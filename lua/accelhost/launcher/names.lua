@@ -48,18 +48,33 @@ local function walk_standard(index, module)
   end
 end
 
-local function walk(index, value, way)
-  if index[value] ~= nil then return end
-  local kind = type(value)
-  if kind == "function" and not is_ours(value) then return end
-  if kind == "table" and not is_listing(value) then return end
-  index[value] = way
-  if kind ~= "table" or #way > DEEPEST then return end
-  for key, item in next, value do
-    kind = type(item)
-    if type(key) == "string" and (kind == "function" or kind == "table" or kind == "cdata") then
-      walk(index, item, extended(way, key))
+-- The shortest ways come first, whatever the order of a table's fields: what is near is not found too deep.
+local function walk_library(index, modules)
+  local queue, count = {}, 0
+  local function visit(value, way)
+    if index[value] ~= nil then return end
+    local kind = type(value)
+    if kind == "function" and not is_ours(value) then return end
+    if kind == "table" and not is_listing(value) then return end
+    index[value] = way
+    if kind == "table" and #way <= DEEPEST then
+      count = count + 1
+      queue[count] = value
     end
+  end
+  for _, module in ipairs(modules) do
+    if is_library(module) then visit(package.loaded[module], {module}) end
+  end
+  local at = 1
+  while queue[at] do
+    local way = index[queue[at]]
+    for key, item in next, queue[at] do
+      local kind = type(item)
+      if type(key) == "string" and (kind == "function" or kind == "table" or kind == "cdata") then
+        visit(item, extended(way, key))
+      end
+    end
+    at = at + 1
   end
 end
 
@@ -94,9 +109,7 @@ end
 function names.index()
   local index, modules = {}, sorted_modules()
   for _, module in ipairs(STANDARD) do walk_standard(index, module) end
-  for _, module in ipairs(modules) do
-    if is_library(module) then walk(index, package.loaded[module], {module}) end
-  end
+  walk_library(index, modules)
   for _, module in ipairs(modules) do
     if not standard[module] and not is_library(module) then
       local path = package.searchpath(module, package.path) or package.searchpath(module, package.cpath)

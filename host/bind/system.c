@@ -98,6 +98,17 @@ static int host_name(lua_State *L)
     return 1;
 }
 
+/* sleep(seconds): a signal ends it early */
+static int sleep_for(lua_State *L)
+{
+    double seconds = lua_tonumber(L, 1);
+    if (!(seconds >= 0 && seconds <= 1e6))
+        return ah_raise_text(L, "sleep: expected seconds, got %g", seconds);
+    struct timespec time = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    nanosleep(&time, NULL);
+    return 0;
+}
+
 static int working_folder(lua_State *L)
 {
     char path[4096];
@@ -208,6 +219,7 @@ int ah_open_system(lua_State *L)
         {"now", now, ""},
         {"wall_time", wall_time, ""},
         {"host_name", host_name, ""},
+        {"sleep", sleep_for, "seconds:f"},
         {"working_folder", working_folder, ""},
         {"collect_stress", collect_stress, "on:b"},
         {"process_id", process_id, ""},

@@ -12,7 +12,7 @@
 #include "cli/host.h"
 
 struct sweep_options {
-    const char *study, *output;
+    const char *study, *output, *launcher;
     double trials, parallel, processes, seed, timeout, retries, format;
     bool quiet, reports;
 };
@@ -36,6 +36,8 @@ static const struct ah_flag flags[] = {
      "seconds that a trial may take"},
     {"--retries", AH_FLAG_VALUE, FIELD(retries), {.kind = AH_VALUE_WHOLE, 0, 1e6}, "N",
      "how often a failed trial is tried again (default 0)"},
+    {"--launcher", AH_FLAG_TEXT, FIELD(launcher), .value = "local|slurm",
+     .help = "what starts trials: this process (default), or sbatch, whose jobs see the study's folder"},
     {"--quiet", AH_FLAG_SWITCH, FIELD(quiet), .help = "say nothing of trials"},
     {"-o", AH_FLAG_TEXT, FIELD(output), .value = "FILE",
      .help = "of report: the page (default STUDY/report.html; -: none); of export: the file (default stdout)"},
@@ -78,14 +80,15 @@ static void call(struct ah_host *host, int *code, char **words, int count)
 
 static int sweep(const struct sweep_options *options, const char *what, const char *path)
 {
-    enum { NUMBERS = 7, TEXT = 32, WORDS = 6 };
+    enum { NUMBERS = 7, TEXT = 32, WORDS = 7 };
     const double numbers[NUMBERS] = {options->trials, options->parallel, options->processes, options->seed,
                                      options->timeout, options->retries, options->format};
     char text[NUMBERS][TEXT];
     char *words[WORDS + NUMBERS] = {(char *)what, (char *)path, (char *)(options->study ? options->study : ""),
                                     (char *)(options->quiet ? "quiet" : ""),
                                     (char *)(options->output ? options->output : ""),
-                                    (char *)(options->reports ? "reports" : "")};
+                                    (char *)(options->reports ? "reports" : ""),
+                                    (char *)(options->launcher ? options->launcher : "")};
     struct ah_host host = {0};
     int code = 1;
     for (int i = 0; i < NUMBERS; i++) {

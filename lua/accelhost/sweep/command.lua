@@ -184,14 +184,14 @@ local formats = {[0] = "csv", "json", "yaml", "lua"}
 ---@param what string
 ---@param path string
 ---@return integer # the exit code
-function command.main(what, path, study, quiet, output, reports, trials, parallel, processes, seed, timeout, retries,
-  format)
+function command.main(what, path, study, quiet, output, reports, launcher, trials, parallel, processes, seed, timeout,
+  retries, format)
   local fine, result = pcall(command[what], path, {
     study = given(study), quiet = quiet ~= "", output = given(output), reports = reports ~= "",
     format = formats[tonumber(format)],
     overrides = {
       trials = tonumber(trials), parallel = tonumber(parallel), num_processes = tonumber(processes),
-      seed = tonumber(seed), timeout = tonumber(timeout), retries = tonumber(retries),
+      seed = tonumber(seed), timeout = tonumber(timeout), retries = tonumber(retries), launcher = given(launcher),
     },
   })
   if fine then return result end

@@ -38,6 +38,8 @@ local keys = {
   timeout = {"positive"},                                -- seconds of a trial
   retries = {"size", 0},                                 -- of a trial that failed
   target = {"number"},                                   -- the sweep ends when a trial reaches it
+  launcher = {"'local'|'slurm'", "local"},               -- what starts trials
+  slurm = {"table", {}},                                 -- options of sbatch: {partition =, time =, mem =, ...}
   inline = {"flag", false},                              -- objective is called in the sweep's own process
   study = {"string"},                                    -- the folder
 }
@@ -97,6 +99,10 @@ local function check_work(self)
   if self.inline and not self.objective then fail "inline: only an 'objective' can be called in the sweep's process" end
   if self.inline and self.num_processes > 1 then fail "inline: there is one process, not num_processes" end
   if not self.space then fail "there is no 'space'" end
+  if self.launcher == "slurm" and (self.inline or not self.parallel) then
+    fail(self.inline and "inline: there are no processes for launcher = 'slurm'"
+      or "launcher = 'slurm': how many trials at once? -j N says it, or 'parallel' in the file")
+  end
 end
 
 -- Files are named from the definition's folder, or from here.

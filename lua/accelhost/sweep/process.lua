@@ -1,14 +1,20 @@
---- A trial that runs: its processes, its folder, and what they tell.
+--- A trial that runs: its folder, what it tells, and what became of it. How its processes are started, asked and ended
+--- is a subclass's (accelhost.sweep.launchers), which has the methods _launch, answer, kill, terminate, failure_text and
+--- _close, and handle (events of its job) or poll.
 local C = require "accelhost._C"
 local class = require "accelhost.util.class"
 local LogFile = require "accelhost.track.log_file"
 local params = require "accelhost.util.params"
 
 ---@class TrialProcess
+---@field trial table
+---@field job? userdata what C.job.wait waits for
+---@field code? integer the exit code, when it has ended
 local TrialProcess = class.new "TrialProcess"
 
--- Seconds that the ranks of a trial get to end: when asked to, and when the first of them has left.
+-- Seconds that ranks get to end: when they are asked to, and when the first of them has left.
 local GRACE, LEAVE = 10, 10
+TrialProcess.GRACE = GRACE
 
 local numbers = {nan = 0 / 0, inf = math.huge, ["-inf"] = -math.huge}
 
@@ -17,34 +23,45 @@ local function decode_number(value)
   return value
 end
 
-local function write_file(path, text)
+--- Write a file whole.
+---@param path string
+---@param text string
+function TrialProcess.write_file(path, text)
   local handle, reason = io.open(path, "wb")
   if not handle then error("cannot write " .. reason, 0) end
   handle:write(text)
   handle:close()
 end
 
-local function words_of(definition, path)
-  if definition.objective then
-    return {"run", "-e", "require('accelhost.sweep.objective').run((...))", path}
-  end
-  local words = {"run", definition.script_path}
+--- The arguments of accelhost for a trial, without `run`.
+---@param definition Definition
+---@param path string the sweep's file
+---@return string[]
+function TrialProcess.words(definition, path)
+  if definition.objective then return {"-e", "require('accelhost.sweep.objective').run((...))", path} end
+  local words = {definition.script_path}
   for _, word in ipairs(definition.arguments) do words[#words + 1] = tostring(word) end
   return words
 end
 
-local function facts_of(self, study)
+--- What the trial's own processes know of it.
+---@param study Study
+---@return table
+function TrialProcess:facts(study)
   local trial, definition = self.trial, study.definition
   return {
     number = trial.number, replicate = trial.replicate, attempt = trial.attempt, metric = definition.metric,
     directory = self.directory, seed = definition.seed + trial.replicate, objective = definition.objective ~= nil,
-    waits = study.has_pruner or definition.num_processes > 1,
+    waits = self.waits, mailbox = self.mailbox,
   }
 end
 
-local function variables_of(self, study)
+--- The variables of the trial's processes, "NAME=VALUE".
+---@param study Study
+---@return string[]
+function TrialProcess:variables(study)
   local list = {
-    "ACCELHOST_TRIAL=" .. C.json.encode(facts_of(self, study)), "ACCELHOST_TRIAL_DIR=" .. self.directory,
+    "ACCELHOST_TRIAL=" .. C.json.encode(self:facts(study)), "ACCELHOST_TRIAL_DIR=" .. self.directory,
     "ACCELHOST_PARAMS=" .. self.directory .. "/params.yaml",
   }
   for name, value in pairs(study.definition.variables) do list[#list + 1] = ("%s=%s"):format(name, value) end
@@ -60,27 +77,16 @@ function TrialProcess:init(study, trial, place)
   self.trial, self.directory, self.metric = trial, place.directory, definition.metric
   self.waits = study.has_pruner or definition.num_processes > 1
   LogFile.folder("sweep", self.directory)
-  write_file(self.directory .. "/params.yaml", params.yaml(study.space:expand(trial.params)))
-  self.log = LogFile("sweep", self.directory .. "/log.txt")
+  self.write_file(self.directory .. "/params.yaml", params.yaml(study.space:expand(trial.params)))
   self.metrics = LogFile("sweep", self.directory .. "/metrics.jsonl")
-  self.partial, self.reported, self.last_words = {}, {}, ""
-  self.begun = C.system.now()
-  self.due = definition.timeout and self.begun + definition.timeout
-  self.job = C.job.start {
-    num_processes = definition.num_processes, threads = place.threads, argv = words_of(definition, place.file),
-    variables = variables_of(self, study), name = ("trial %d"):format(trial.number), capture = true, grace = GRACE,
-  }
+  self.reported, self.last_words = {}, ""
+  self:_launch(study, place)
 end
 
--- Lines of several ranks do not mix, and say whose they are.
-function TrialProcess:_write(rank, stream, text)
-  if stream == 1 then self.last_words = (self.last_words .. text):sub(-4000) end
-  if self.job.num_processes == 1 then return self.log:append(text) end
-  local key = rank * 2 + stream
-  text = (self.partial[key] or "") .. text
-  local whole, rest = text:match "^(.*\n)([^\n]*)$"
-  self.partial[key] = rest or text
-  if whole then self.log:append((whole:gsub("[^\n]*\n", ("[r%d] %%0"):format(rank)))) end
+--- It has begun: from now on its time counts.
+---@param definition Definition
+function TrialProcess:begin(definition)
+  self.due = definition.timeout and C.system.now() + definition.timeout
 end
 
 local function json_value(value)
@@ -116,37 +122,44 @@ messages.result = function(self, message)
   self.result, self.unread = decode_number(message.value), message.unread
 end
 
-messages.report = function(self, message, report)
+--- The metrics of a report as they were.
+---@param message table
+---@return table<string, any>
+function TrialProcess.metrics_of(message)
   local metrics = {}
-  for name, value in pairs(message.metrics) do
-    metrics[name] = decode_number(value)
-    self.reported[name] = true
-  end
+  for name, value in pairs(message.metrics) do metrics[name] = decode_number(value) end
+  return metrics
+end
+
+messages.report = function(self, message, report)
+  local metrics = self.metrics_of(message)
+  for name in pairs(metrics) do self.reported[name] = true end
   local answer = report(message.step, metrics)
   if metrics[self.metric] ~= nil and self.waits then self:answer(self.interrupting and "interrupt" or answer) end
 end
 
---- Answer a report, to all ranks.
----@param answer string
-function TrialProcess:answer(answer)
-  pcall(self.job.send, self.job, nil, C.json.encode {kind = "answer", answer = answer})
+--- Handle a message of rank 0.
+---@param text string
+---@param report fun(step: integer, metrics: table): string
+function TrialProcess:hear(text, report)
+  local message = C.json.decode(text)
+  messages[message.kind](self, message, report)
 end
 
---- Handle an event of the job.
----@param event table of C.job.wait
----@param report fun(step: integer, metrics: table): string
-function TrialProcess:handle(event, report)
-  if event.kind == "output" then
-    self:_write(event.rank, event.stream, event.text)
-  elseif event.kind == "notice" then
-    self.log:append(event.text)
-  elseif event.kind == "message" then
-    local message = C.json.decode(event.text)
-    messages[message.kind](self, message, report)
-  elseif event.kind == "ended" then
-    self.code = event.code
-  end
-end
+--- An answer as it travels.
+---@param answer string
+---@return string
+function TrialProcess.answer_text(answer) return C.json.encode {kind = "answer", answer = answer} end
+
+--- Answer a report, to all ranks.
+---@param answer string
+function TrialProcess:answer(answer) end
+
+--- End all ranks at once.
+function TrialProcess:kill() end
+
+--- Ask the ranks to end.
+function TrialProcess:terminate() end
 
 --- Ask the trial to leave at its next report.
 function TrialProcess:interrupt()
@@ -157,7 +170,7 @@ end
 --- End it now; it is to go on later.
 function TrialProcess:abort()
   self.aborted = true
-  self.job:kill()
+  self:kill()
 end
 
 --- Look at the clock: end what takes too long.
@@ -165,28 +178,20 @@ end
 function TrialProcess:check_time(now)
   if not self.due or now < self.due then return end
   if self.leaving or self.timed_out then
-    self.job:kill()
+    self:kill()
     self.due = nil
   else
     self.timed_out, self.due = true, now + GRACE
-    self.job:signal "TERM"
+    self:terminate()
   end
 end
 
-local memory_words = {"out of memory", "not enough memory", "cannot allocate memory"}
+local memory_words = {"not enough memory", "cannot allocate memory"}
 
--- What is said of a trial that failed: one line, and the traceback below.
-local function failure_text(self)
-  local failure = self.job:failure()
-  local text = failure and failure.text or ""
-  if failure and failure.signal == "KILL" and text == "" then
-    return ("out of memory, or killed from outside: rank %d was killed by SIGKILL; it had %.0f MB"):format(failure.rank,
-      failure.memory / 1e6)
-  end
-  if text == "" then
-    text = self.job:report():gsub("^trial %d+: ", "")
-    if text == "" then text = ("ended with code %d: %s"):format(self.code, self.last_words) end
-  end
+--- Say that memory was out where a text means that in other words.
+---@param text string
+---@return string
+function TrialProcess.name_memory(text)
   local lower = text:lower()
   for _, words in ipairs(memory_words) do
     if lower:find(words, 1, true) and not lower:find("out of memory", 1, true) then return "out of memory: " .. text end
@@ -203,44 +208,45 @@ end
 
 local function last_line(text) return text:match "([^\n]+)%s*$" or "" end
 
+-- A trial whose processes have all ended well.
+local function verdict_of_end(self, definition)
+  local last = self.trial.reports[#self.trial.reports]
+  if definition.objective then
+    if self.result then return "complete", self.result end
+    return "failed", "the objective ended the process before it returned a number"
+  end
+  if not self.read and next(definition.space.parameters) then
+    return "refused", ("%s never reads its parameters: accelhost.args{...} or accelhost.parse_args{...} does")
+      :format(definition.script)
+  end
+  if last then return "complete", last.value end
+  return "refused", ("%s never reported '%s', the metric of the sweep%s: accelhost.report(step, {%s = x}) or "
+    .. "accelerator:log{%s = x} does"):format(definition.script, definition.metric, names_text(self),
+    definition.metric, definition.metric)
+end
+
 --- How a trial ended whose processes have: what study:leave takes, or a reason to give up the sweep.
 ---@param definition Definition
 ---@return string how "complete", "stopped", "paused", "interrupted", "failed" or "refused"
 ---@return any detail
 function TrialProcess:verdict(definition)
   local trial = self.trial
-  local last = trial.reports[#trial.reports]
   if self.refused then return "refused", self.refused end
   local left = self.left or (self.code ~= 0 or self.aborted) and trial.verdict
   if left == "stop" then return "stopped" end
   if left == "pause" then return "paused" end
   if left == "interrupt" or self.aborted then return "interrupted" end
   if self.timed_out then return "failed", ("took longer than %g s (timeout)"):format(definition.timeout) end
-  if self.code == 0 and definition.objective then
-    if self.result then return "complete", self.result end
-    return "failed", "the objective ended the process before it returned a number"
+  if self.code == 0 then return verdict_of_end(self, definition) end
+  if self.code == 2 and #trial.reports == 0 then
+    return "refused", last_line(self.last_words:gsub("\nTry %-%-help%.%s*$", ""))
   end
-  if self.code == 0 then
-    if not self.read and next(definition.space.parameters) then
-      return "refused", ("%s never reads its parameters: accelhost.args{...} or accelhost.parse_args{...} does")
-        :format(definition.script)
-    end
-    if last then return "complete", last.value end
-    return "refused", ("%s never reported '%s', the metric of the sweep%s: accelhost.report(step, {%s = x}) or "
-      .. "accelerator:log{%s = x} does"):format(definition.script, definition.metric, names_text(self),
-      definition.metric, definition.metric)
-  end
-  if self.code == 2 and not last then return "refused", last_line(self.last_words:gsub("\nTry %-%-help%.%s*$", "")) end
-  return "failed", failure_text(self)
+  return "failed", self:failure_text()
 end
 
 --- Let go of everything.
 function TrialProcess:close()
-  for key, text in pairs(self.partial) do
-    if text ~= "" then self.log:append(("[r%d] %s\n"):format(math.floor(key / 2), text)) end
-  end
-  self.job:close()
-  self.log:close()
+  self:_close()
   self.metrics:close()
 end
 

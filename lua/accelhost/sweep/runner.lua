@@ -2,7 +2,6 @@
 local C = require "accelhost._C"
 local class = require "accelhost.util.class"
 local Inline = require "accelhost.sweep.inline"
-local TrialProcess = require "accelhost.sweep.process"
 
 ---@class Runner
 local Runner = class.new "Runner"
@@ -12,6 +11,7 @@ local Runner = class.new "Runner"
 ---@return integer parallel
 ---@return integer threads
 function Runner.shares(definition)
+  if definition.launcher == "slurm" then return definition.parallel, definition.threads or 1 end
   local cores, ranks = C.system.cpu_count(), definition.num_processes
   local parallel = definition.parallel or math.max(1, math.floor(cores / (ranks * (definition.threads or 1))))
   return parallel, definition.threads or math.max(1, math.floor(cores / (parallel * ranks)))
@@ -25,6 +25,8 @@ function Runner:init(study, place, observer)
   self.study, self.place, self.observer = study, place, observer
   self.parallel, self.threads = Runner.shares(study.definition)
   self.running, self.slots = {}, {}
+  self.launcher = require("accelhost.sweep.launchers." .. study.definition.launcher)
+  if self.launcher.recover then self:_recover() end
 end
 
 local function first_free(self)
@@ -44,15 +46,26 @@ local function has_checkpoint(folder, depth)
   return false
 end
 
+function Runner:_folder(trial) return ("%s/trials/%04d"):format(self.place.directory, trial.number) end
+
+-- What trials said after an earlier process of the sweep had gone.
+function Runner:_recover()
+  for _, trial in ipairs(self.study.trials) do
+    if trial.state == "waiting" then
+      self.launcher.recover(self:_folder(trial), function(step, metrics) return self:report(trial, step, metrics) end)
+    end
+  end
+end
+
 function Runner:_start(trial, slot)
-  local directory = ("%s/trials/%04d"):format(self.place.directory, trial.number)
+  local directory = self:_folder(trial)
   local goes_on = #trial.reports > 0
   if goes_on and not self.told and not has_checkpoint(directory, 2) then
     self.told = true
     self:_tell("note", trial, "has saved no checkpoint, so it begins anew (accelerator:save_state before a report, and "
       .. "load_state at the start, let a trial go on)")
   end
-  local process = TrialProcess(self.study, trial, {directory = directory, file = self.place.file,
+  local process = self.launcher(self.study, trial, {directory = directory, file = self.place.file,
     threads = self.threads})
   process.slot = slot
   self.slots[slot] = process
@@ -142,19 +155,43 @@ function Runner:abort()
   for _, process in ipairs(self.running) do process:abort() end
 end
 
+-- Slurm's trials are looked at, not waited for.
+local LOOK = 0.25
+
 function Runner:_next_look(now)
-  local wait = 1
+  local wait = self.launcher.poll and LOOK or 1
   for _, process in ipairs(self.running) do
     if process.due then wait = math.min(wait, math.max(0, process.due - now)) end
   end
   return wait
 end
 
+local function reporter(self, process)
+  return function(step, metrics) return self:report(process.trial, step, metrics, process) end
+end
+
+-- Look at trials that make no events.
+function Runner:_poll(seconds)
+  C.system.sleep(seconds)
+  for _, event in ipairs(C.job.wait({}, 0)) do self:_handle(event) end
+  for i = #self.running, 1, -1 do
+    local process = self.running[i]
+    process:poll(reporter(self, process))
+    if process.code then self:_conclude(process) end
+  end
+end
+
+function Runner:_wait(seconds)
+  local jobs = {}
+  for i, process in ipairs(self.running) do jobs[i] = process.job end
+  for _, event in ipairs(C.job.wait(jobs, seconds)) do self:_handle(event) end
+end
+
 function Runner:_handle(event)
   if event.kind == "signal" then return self:interrupt() end
   for _, process in ipairs(self.running) do
     if process.job == event.job then
-      process:handle(event, function(step, metrics) return self:report(process.trial, step, metrics, process) end)
+      process:handle(event, reporter(self, process))
       if event.kind == "ended" then self:_conclude(process) end
       return
     end
@@ -162,9 +199,8 @@ function Runner:_handle(event)
 end
 
 function Runner:_step()
-  local jobs = {}
-  for i, process in ipairs(self.running) do jobs[i] = process.job end
-  for _, event in ipairs(C.job.wait(jobs, self:_next_look(C.system.now()))) do self:_handle(event) end
+  local seconds = self:_next_look(C.system.now())
+  if self.launcher.poll then self:_poll(seconds) else self:_wait(seconds) end
   local now = C.system.now()
   for _, process in ipairs(self.running) do process:check_time(now) end
   self.observer:update(self.study, C.system.wall_time())

@@ -5,6 +5,7 @@
 --- when it is asked to. Without a sweep nothing happens.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local link = require "accelhost.util.link"
 local params = require "accelhost.util.params"
 
 local trial = {count = 0, answer = "continue"}
@@ -46,9 +47,10 @@ local function check_was_read(facts)
 end
 
 -- The sweep's answer; "continue" when there is none within that time.
-local function wait_for_answer(seconds)
+local function wait_for_answer(facts)
+  local seconds = not facts.waits and 0 or nil
   while true do
-    local text = C.channel.receive(seconds)
+    local text = link.receive(facts, seconds)
     local message = text and C.json.decode(text)
     if message and message.kind == "answer" then return message.answer end
     if not text and seconds then return "continue" end
@@ -89,7 +91,7 @@ function trial.report(step, metrics, options)
     if encoded then params.tell {kind = "report", step = step, metrics = encoded} end
   end
   if not has_metric(metrics, facts) then return "continue" end
-  trial.answer = wait_for_answer(not facts.waits and 0 or nil)
+  trial.answer = wait_for_answer(facts)
   if trial.answer ~= "continue" and not (options and options.stay) then leave(trial.answer) end
   return trial.answer
 end

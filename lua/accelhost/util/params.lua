@@ -1,6 +1,8 @@
 --- Parameters that a run gets from outside: the file that `--params` names (ACCELHOST_PARAMS), or the sweep that the
 --- run is a trial of. Scripts see them by accelhost.args and accelhost.parse_args, between defaults and command line.
 local C = require "accelhost._C"
+local later = require "accelhost.util.later"
+local link = later "accelhost.util.link"
 
 local params = {}
 
@@ -158,7 +160,8 @@ function params.trial()
   if trial == nil then
     local text = os.getenv "ACCELHOST_TRIAL"
     -- Programs that a trial starts have its variables, and are no part of it.
-    trial = text and text ~= "" and C.channel.is_open() and C.json.decode(text) or false
+    local facts = text and text ~= "" and C.json.decode(text)
+    trial = facts and link.is_open(facts) and facts or false
   end
   return trial or nil
 end
@@ -166,7 +169,8 @@ end
 --- Tell the sweep something about this trial; nothing happens without one. Only the first rank's word counts.
 ---@param message table
 function params.tell(message)
-  if params.trial() and C.comm.rank() == 0 then C.channel.send(C.json.encode(message)) end
+  local facts = params.trial()
+  if facts and C.comm.rank() == 0 then link.send(facts, C.json.encode(message)) end
 end
 
 local given, source

@@ -1,6 +1,6 @@
 --- A trial that runs: its folder, what it tells, and what became of it. How its processes are started, asked and ended
---- is a subclass's (accelhost.sweep.launchers), which has the methods _launch, answer, kill, terminate, failure_text and
---- _close, and handle (events of its job) or poll.
+--- is a subclass's (accelhost.sweep.launchers), which has the methods _launch, answer, kill, terminate, failure_text
+--- and _close, and handle (events of its job) or poll.
 local C = require "accelhost._C"
 local class = require "accelhost.util.class"
 local LogFile = require "accelhost.track.log_file"

@@ -155,6 +155,7 @@ function summary.why_none(found)
   if counts.paused > 0 and counts.running + counts.waiting == 0 then
     return ("none, %d trials are paused (with max_resource the pruner lets the best ones end)"):format(counts.paused)
   end
+  if counts.complete > 0 then return "none, no trial has ended with a finite value" end
   return "none, no trial has ended with a value yet"
 end
 

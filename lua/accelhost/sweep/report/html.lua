@@ -111,7 +111,7 @@ local function trials_section(self)
       tag("label", nil, "find ", tag("input", {id = "find", type = "search", placeholder = "a word of a row"})),
       tag("label", nil, "state ", tag("select", {id = "state"}, tag("option", {value = ""}, "all"))),
       tag("output", {id = "shown"})),
-    tag("div", {class = "wide"}, tag("table", {id = "rows"}, tag("thead", nil, tag("tr", nil, table.concat(heads))),
+    tag("div", frame.wide("Trials"), tag("table", {id = "rows"}, tag("thead", nil, tag("tr", nil, table.concat(heads))),
       tag("tbody", nil, table.concat(rows)))),
     tag("button", {id = "more", class = "script", type = "button"}, "more"))
 end

@@ -29,7 +29,7 @@ h2 { margin: 2.4rem 0 .4rem; padding-bottom: .25rem; font-size: 1.2rem; border-b
 h3 { margin: .4rem 0; font-size: .9rem; overflow-wrap: anywhere; }
 p { margin: .4rem 0; }
 a { color: var(--link); text-decoration: none; }
-a:hover { text-decoration: underline; }
+a:hover, p a { text-decoration: underline; }
 code, pre, .params td, td.number {
   font-family: ui-monospace, "SF Mono", Menlo, "DejaVu Sans Mono", monospace; font-size: .85em;
 }

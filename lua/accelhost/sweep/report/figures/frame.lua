@@ -89,6 +89,11 @@ function frame.plot(options, ...)
     options.x_name and tag("div", {class = "name under"}, text(options.x_name)) or "")
 end
 
+--- The attributes of a part that may be wider than the page, so that keys scroll it.
+---@param label string
+---@return table
+function frame.wide(label) return {class = "wide", tabindex = "0", role = "region", ["aria-label"] = label} end
+
 --- A section of the page with a heading, a note and what it shows.
 ---@param id string
 ---@param title string

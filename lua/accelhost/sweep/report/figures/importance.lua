@@ -18,7 +18,7 @@ return function(self)
       tag("td", {class = "number"}, ("%.3f"):format(one.importance)),
       tag("td", {class = "number"}, one.correlation and ("%+.2f"):format(one.correlation) or ""))
   end
-  local heads = tag("tr", nil, tag("th", {scope = "col"}, "parameter"), tag("th"),
+  local heads = tag("tr", nil, tag("th", {scope = "col"}, "parameter"), tag("td"),
     tag("th", {scope = "col", class = "number"}, "share"), tag("th", {scope = "col", class = "number"}, "rank corr."))
   return frame.section("importance", "Importance", ("How differently the best tenth of the trials is spread over a "
     .. "parameter's range than all trials are (PED-ANOVA), as shares of 1; and Spearman's rank correlation of numbers "

@@ -84,7 +84,8 @@ return function(self)
   return frame.section("parallel", "Parallel coordinates", note,
     tag("p", {class = "note script"}, "Drag along an axis to keep the trials of a part of it, in the table as well; "
       .. "tap it to let them go."),
-    tag("div", {class = "wide"}, tag("div", {class = "parallel", style = ("min-width:%drem"):format(6 * (count + 1))},
-      tag("div", {class = "area", ["data-kind"] = "parallel"},
-        frame.svg(label, lines_of(self, drawn), frame.path("stem", stems)), table.concat(marks)))))
+    tag("div", frame.wide("Parallel coordinates"),
+      tag("div", {class = "parallel", style = ("min-width:%drem"):format(6 * (count + 1))},
+        tag("div", {class = "area", ["data-kind"] = "parallel"},
+          frame.svg(label, lines_of(self, drawn), frame.path("stem", stems)), table.concat(marks)))))
 end

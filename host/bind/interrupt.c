@@ -2,8 +2,8 @@
  *
  * The handler sets a hook, which runs before the next instruction of the script and raises. LuaJIT's compiled code runs
  * no hooks, but looks at every line for its profiler while that is on: so it is kept on, with a clock that never
- * strikes until the handler sets it; then the code goes back to the interpreter, where the hook waits. A look is one
- * comparison, in all code alike: the prompt's, a module's, the library's.
+ * strikes, and the handler strikes instead; then the code goes back to the interpreter, where the hook waits. A look is
+ * one comparison, in all code alike: the prompt's, a module's, the library's.
  *
  * What must stay true: the hook raises only where the script itself runs, so that the library is never left in the
  * middle of something; the second Ctrl-C, when nothing has come of the first, raises anywhere. A script that catches
@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <luajit.h>
@@ -38,7 +38,7 @@ static pid_t self;
 static int depth; /* of calls */
 static volatile sig_atomic_t running, pressed, raised, idle;
 static int64_t raised_ns;
-static struct itimerval clock_before;
+static timer_t timer;
 static struct {
     lua_Hook hook;
     int mask, count;
@@ -83,16 +83,20 @@ static bool profiles(void)
     return !sigaction(SIGPROF, NULL, &now) && now.sa_handler != SIG_DFL && now.sa_handler != SIG_IGN;
 }
 
+/* Bring the handler back, for code that catches the error and goes on; 0: no more. */
+static void strike_every(long milliseconds)
+{
+    struct itimerspec often = {.it_value.tv_nsec = milliseconds ? 1 : 0, .it_interval.tv_nsec = milliseconds * 1000000};
+    timer_settime(timer, 0, &often, NULL);
+}
+
 static void begin(void)
 {
     scripts.hook = lua_gethook(watched);
     scripts.mask = lua_gethookmask(watched);
     scripts.count = lua_gethookcount(watched);
     lua_sethook(watched, on_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
-    /* Again and again, for code that catches the error and goes on. */
-    static const struct itimerval often = {.it_value = {.tv_usec = 1}, .it_interval = {.tv_usec = 20000}};
-    if (profiles())
-        setitimer(ITIMER_PROF, &often, &clock_before);
+    strike_every(20);
 }
 
 static void press(const void *context)
@@ -119,6 +123,9 @@ static void on_signal(int number, siginfo_t *info, void *context)
         raise(SIGINT);
     } else if (syscall(SYS_gettid) != self) {
         syscall(SYS_tgkill, self, self, number);
+    } else if (info->si_code == SI_TIMER) {
+        if (running && pressed && profiles())
+            raise(SIGPROF);
     } else if (running) {
         press(context);
     } else {
@@ -137,19 +144,28 @@ static void on_clock(void *data, lua_State *L, int samples, int state)
 {
 }
 
-/* On again when a script has used the profiler itself. */
+/* On again when a script has used the profiler itself. LuaJIT's handler has no stack of its own, and needs one:
+ * oneDNN's products run with the stack pointer in a buffer of the heap. */
 static void look_at_lines(lua_State *L)
 {
+    struct sigaction action;
     if (watched && !profiles())
         luaJIT_profile_start(L, "li1000000000", on_clock, NULL); /* an interval of eleven days */
+    if (watched && profiles() && !sigaction(SIGPROF, NULL, &action) && !(action.sa_flags & SA_ONSTACK)) {
+        action.sa_flags |= SA_ONSTACK;
+        sigaction(SIGPROF, &action, NULL);
+    }
 }
 
 static int watch(lua_State *L)
 {
     /* Without SA_RESTART: a script that waits for input is interrupted too. */
     struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGINT};
+    event._sigev_un._tid = self = getpid();
+    if (timer_create(CLOCK_MONOTONIC, &event, &timer))
+        return ah_raise_text(L, "this system has no timer to give");
     watched = L;
-    self = getpid();
     sigaction(SIGINT, &action, NULL);
     return 0;
 }
@@ -160,8 +176,7 @@ static void end_call(lua_State *L)
     if (running || !pressed)
         return;
     lua_sethook(L, scripts.hook, scripts.mask, scripts.count);
-    if (profiles())
-        setitimer(ITIMER_PROF, &clock_before, NULL);
+    strike_every(0);
     pressed = 0;
     ah_interrupted = 0;
 }

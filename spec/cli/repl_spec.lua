@@ -106,6 +106,31 @@ describe("the prompt", function()
     at:wait "10\n20\n%[3%]> "
   end)
 
+  it("bounds what it keeps: of over 10,000 entries the newest 5,000 stay", function()
+    if needs_editor() then return end
+    os.execute(("mkdir -p %s/accelhost"):format(state))
+    local path = state .. "/accelhost/history"
+    local file = assert(io.open(path, "w"))
+    for i = 1, 10001 do file:write("entry_", i, "\n") end
+    file:close()
+    open()
+    at:line "1 + 1"
+    local count, first, last = 0, nil, nil
+    for line in io.lines(path) do
+      count, first, last = count + 1, first or line, line
+    end
+    assert.same({5001, "entry_5002", "1 + 1"}, {count, first, last})
+  end)
+
+  it("takes characters of any width, in a terminal of another locale too", function()
+    for _, locale in ipairs {"C.UTF-8", "C"} do
+      open(nil, {env = {LC_ALL = locale}})
+      assert.equal('"é訓練"\n', at:line "'é訓練'")
+      at:close()
+    end
+    at = nil
+  end)
+
   it("works where no history can be kept", function()
     open(nil, {env = {XDG_STATE_HOME = "/proc/nowhere"}})
     assert.equal("2\n", at:line "1 + 1")
@@ -177,6 +202,9 @@ describe("the prompt", function()
     open()
     at:type "\28"
     assert.equal(128 + 3, at:close())
+    open()
+    at:type "$ kill -TERM $PPID\n"
+    assert.equal(128 + 15, at:close())
     at = nil
   end)
 
@@ -288,9 +316,10 @@ describe("Ctrl-C at the prompt", function()
 
   it("leaves gradient mode, autocast and modules as they were", function()
     open()
-    at:type "accelhost.no_grad(function() accelhost.autocast(function() while true do end end) end)\n"
+    at:type "accelhost.no_grad(function() accelhost.autocast('cpu', function() while true do end end) end)\n"
     os.execute "sleep 0.5"
     at:type "\3"
+    at:wait "interrupted at %[1%]:1\n"
     at:wait "%[2%]> "
     assert.equal("true\tfalse\n", at:line "accelhost.is_grad_enabled(), accelhost.is_autocast_enabled()")
     at:line "local N = nn.Module:extend 'N' function N:forward(x) while x do end return 1 end local n = N()"

@@ -166,6 +166,8 @@ describe("a chunk at the prompt", function()
     assert.equal("[1]:1: '<eof>' expected near 'y'\n", run "x y")
     assert.equal("[2]:1: unexpected symbol near ')'\n", run "x = )")
     assert.matches("Lua has no %+=", (run "x += 1"))
+    assert.matches("%(did you mean 'wonderful'%?%)", (after("local wonderful = ones(2)", "wonderfull:sum()")))
+    assert.matches("%(did you mean 'zeros'%?%)", (run "zeroes(2)"))
     assert.matches("write ':' instead of '.' %(x:sum%(...%)%)", (after("local x = ones(2)", "x.sum()")))
   end)
 

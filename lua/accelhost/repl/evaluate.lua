@@ -45,6 +45,14 @@ local function environment_of(self)
   })
 end
 
+-- Locals that live and names at hand, for advice after errors.
+local function known_names(self)
+  local known = {}
+  for name in next, self.living do known[name] = true end
+  for _, name in ipairs(names.all()) do known[name] = true end
+  return known
+end
+
 --- Options: write(text) takes what is shown; columns() gives the terminal's width; color says whether to color; slow is
 --- how many seconds a chunk takes before its time is told.
 ---@param options {write: (fun(text: string)), columns: (fun(): integer)?, color: boolean?,
@@ -54,6 +62,7 @@ function Evaluate:init(options)
   self.number, self.living, self._results, self.terminal, self.known = 1, {}, {}, options.terminal, {}
   self.slow = options.slow or SLOW
   for name in next, _G do self.known[name] = true end
+  debug.getregistry()["accelhost.names"] = function() return known_names(self) end
   self.environment = environment_of(self)
 end
 
@@ -170,7 +179,8 @@ local function finish(self, job, fine, ...)
     text = own_part(text)
     -- A coroutine puts the place in front once more.
     if why and self.terminal then self.write "\n" end -- behind the terminal's ^C
-    if why then text = text:gsub("^(.-): interrupted", function(at) return "interrupted at " .. at:match "%S*$" end) end
+    local place = why and text:match "^(.-): interrupted"
+    if place then text = "interrupted at " .. (place:match ": (%S+:%d+)$" or place) .. text:sub(#place + 14) end
     self:complain(text)
   elseif select("#", ...) > 0 and not job.quiet then
     keep_results(self, ...)

@@ -40,7 +40,9 @@ end
 local function missing_global(at, name)
   local known_elsewhere = elsewhere.globals[name]
   if known_elsewhere then return ("'%s' is nothing here: %s"):format(name, known_elsewhere) end
-  for _, from in ipairs {at.seen, _G} do
+  -- What the prompt knows besides (repl/evaluate.lua).
+  local more = debug.getregistry()["accelhost.names"]
+  for _, from in ipairs {at.seen, more and more() or {}, _G} do
     local known = {}
     for other in next, from do known[#known + 1] = other end
     table.sort(known)

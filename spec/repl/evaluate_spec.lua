@@ -50,6 +50,10 @@ describe("a chunk at the prompt", function()
     assert.equal("60\n", run "_ + __ + ___")
     run "7;"
     assert.equal("60\n", run "_")
+    run "nil"
+    assert.equal("nil\t60\n", run "_, ___")
+    run "'first', 'second'"
+    assert.equal("\"first\"\n", run "_")
   end)
 
   it("shows tensors, modules, texts, tables and functions", function()
@@ -132,8 +136,10 @@ describe("a chunk at the prompt", function()
   end)
 
   it("knows when more has to come", function()
-    for _, text in ipairs {"for i = 1, 2 do", "f(", "x +", "local t = {", "[[", "--[[", "function f()", "x =",
-      "'a\\"} do
+    for _, text in ipairs {
+      "-- for what is below", "%time for i = 1, 2 do", "for i = 1, 2 do", "f(", "x +", "local t = {", "[[", "--[[",
+      "function f()", "x =", "'a\\",
+    } do
       assert.is_false(e:is_complete(text), text)
     end
     for _, text in ipairs {"", "x", "f()", "'abc", "x y", ")", "for", "= 3", "for i = 1, 2 do end", "'<eof>' x",

@@ -100,6 +100,8 @@ end
 ---@param text string
 ---@return boolean
 function Evaluate:is_complete(text)
+  local timed = text:match "^%s*%%time%s(.*)$"
+  if timed then return self:is_complete(timed) end
   if is_command(text) then return true end
   -- Comments belong to what comes below them; an empty line ends them.
   if not first_word(text) then return not text:find "%S" or text:find "\n%s*$" ~= nil end
@@ -147,10 +149,9 @@ local function own_part(text)
   return text
 end
 
-local function keep_results(self, ...)
+local function keep_result(self, value)
   local results = self._results
-  for i = 1, math.min(3, (select("#", ...))) do table.insert(results, i, (select(i, ...))) end
-  for i = #results, 4, -1 do results[i] = nil end
+  results[1], results[2], results[3] = value, results[1], results[2]
 end
 
 local function show_values(self, count, ...)
@@ -183,7 +184,7 @@ local function finish(self, job, fine, ...)
     if place then text = "interrupted at " .. (place:match ": (%S+:%d+)$" or place) .. text:sub(#place + 14) end
     self:complain(text)
   elseif select("#", ...) > 0 and not job.quiet then
-    keep_results(self, ...)
+    keep_result(self, (...))
     local shown, message = C.interrupt.call(show_values, self, select("#", ...), ...)
     if not shown then self:complain(own_part(message)) end
   end

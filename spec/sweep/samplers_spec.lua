@@ -123,6 +123,20 @@ for _, name in ipairs(names) do
       assert.is_nil(spaces.problem(space, sampler:suggest(31, {})))
     end)
 
+    it("takes ranges that are very small, very large or hold two values", function()
+      for _, odd in ipairs {
+        {spaces.float("a", 1, 1 + 1e-15), spaces.int("b", -2 ^ 52, 2 ^ 52)},
+        {spaces.float("a", 0, 1, {step = 0.3}), spaces.categorical("c", {"x"}), spaces.int("d", 1, 2, {log = true})},
+        {spaces.float("a", 1e-9, 1e-8, {step = 1e-9, log = true}), spaces.int("d", 1, 1e9, {log = true})},
+        {spaces.float("a", 1e-300, 1e300, {log = true}), spaces.float("b", -1e-200, 1e-200)},
+      } do
+        local sampler = samplers.new(name, 1):setup(odd)
+        for _, trial in ipairs(study(sampler, 60, function(_, number) return math.sin(number) end)) do
+          assert.is_nil(spaces.problem(odd, trial.params))
+        end
+      end
+    end)
+
     it("takes a space with one point, and one without parameters", function()
       local sampler = samplers.new(name, 0):setup {spaces.float("x", 2, 2), spaces.int("n", 3, 3)}
       study(sampler, 30, function() return 1 end)

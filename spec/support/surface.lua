@@ -45,6 +45,7 @@ end
 -- Functions that end the process, or that take what the script likes.
 local left_out = {
   ["accelhost.parse_args"] = true, -- writes its errors for the user of the script and exits
+  ["accelhost.args"] = true, -- so does this
   ["accelhost.nn.Identity"] = true,
   ["accelhost.randint"] = true,    -- randint(high, size) or randint(low, high, size)
   ["Accelerator:print"] = true,    -- writes what it is given

@@ -12,6 +12,7 @@
 #include "bind/handle.h"
 #include "bind/op.h"
 #include "bind/tensor.h"
+#include "bind/walk.h"
 
 static const struct {
     const char *name;
@@ -121,6 +122,7 @@ static void open_c_module(lua_State *L)
 void ah_library_open(lua_State *L)
 {
     luaL_openlibs(L);
+    ah_walk_open(L);
     lua_getglobal(L, "package");
     lua_getfield(L, -1, "loaded");
     open_c_module(L);

@@ -27,7 +27,8 @@ static void add(struct ah_lua_job *job, struct ah_lua_event what, const char *te
     *event = what;
     event->next = NULL;
     event->bytes = bytes;
-    memcpy(event->text, text, bytes);
+    if (bytes)
+        memcpy(event->text, text, bytes);
     event->text[bytes] = 0;
     *job->events.end = event;
     job->events.end = &event->next;

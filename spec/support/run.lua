@@ -19,7 +19,8 @@ run.path = os.getenv("ACCELHOST_BINARY") or own_binary()
 local slowness = tonumber(os.getenv "ACCELHOST_TEST_SLOWNESS") or 1
 
 --- Why a busy or sleeping process tells nothing here from the handler of a signal; nil where it does.
-run.no_handlers = os.getenv "TSAN_OPTIONS" and "ThreadSanitizer calls handlers at the program's next call only" or nil
+run.no_handlers = os.getenv "TSAN_OPTIONS" and
+  "needs a build without ThreadSanitizer, which calls handlers at the program's next call only" or nil
 
 --- A word for the shell.
 ---@param word any

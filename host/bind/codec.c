@@ -2,7 +2,7 @@
  *
  * pack(value) -> uint8 tensor; nil and the reason when the value cannot travel: tensors on cpu, numbers, texts,
  * booleans and tables of them do
- * unpack(tensor) -> value */
+ * unpack(bytes) -> value; bytes are such a tensor, or a text of the same bytes */
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,8 +44,13 @@ static int pack(lua_State *L)
 
 static int unpack(lua_State *L)
 {
+    size_t at = 0, count;
+    if (lua_type(L, 1) == LUA_TSTRING) {
+        const char *text = lua_tolstring(L, 1, &count);
+        ah_check(L, ah_unpack(L, (const unsigned char *)text, count, &at));
+        return 1;
+    }
     struct ah_tensor *tensor = ah_check_tensor(L, 1);
-    size_t at = 0;
     if (tensor->dtype != AH_U8 || tensor->ndim != 1 || !ah_on_cpu(tensor) || !ah_tensor_is_contiguous(tensor))
         return ah_raise_text(L, "unpack: expected the bytes that pack gave");
     ah_check(L, ah_unpack(L, ah_tensor_data(tensor), (size_t)tensor->numel, &at));

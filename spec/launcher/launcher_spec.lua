@@ -29,6 +29,8 @@ describe("accelhost.launcher", function()
     assert.is_true(d.fc.weight:equal(net.fc.weight))
     assert.not_equal(net, d)
     assert.equal(0, e)
+    local function loss() return (accelhost.ones(3, {requires_grad = true}) * 2):sum() end
+    assert.equal(6, accelhost.launcher(loss):item())
     assert.equal(0, select("#", accelhost.launcher(function() end)))
   end)
 
@@ -236,7 +238,7 @@ parent = io.open("/proc/self/stat"):read "*n"
 accelhost.launcher(function() io.popen("sleep 0.3; kill -INT " .. parent) while true do end end, {num_processes = 2})
 1 + 1
 ]]
-    assert.matches("interrupted at %[2%]:1: launcher\n", result.stdout)
+    assert.matches("interrupted at %[2%]:1\n", result.stdout)
     assert.matches("\n2\n$", result.stdout)
   end)
 end)

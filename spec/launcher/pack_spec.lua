@@ -3,6 +3,7 @@ local accelhost = require "accelhost"
 local C = require "accelhost._C"
 local pack = require "accelhost.launcher.pack"
 local unpack_values = require "accelhost.launcher.unpack"
+local wire = require "accelhost.launcher.wire"
 local nn, optim, data = accelhost.nn, accelhost.optim, accelhost.data
 
 -- There and back, through the bytes that another process would get.
@@ -184,6 +185,8 @@ describe("a value that travels", function()
     for batch in loader do total = total + batch:sum():item() end
     assert.equal(10, total)
     assert.equal(3, #loader)
+    local listed = sent(data.DataLoader(Count(5), {sampler = {3, 1}}))
+    assert.equal(3, (listed()):item())
     local compose = sent(data.transforms.Compose {data.transforms.ToTensor()})
     assert.matches("ToTensor", tostring(compose))
   end)
@@ -201,6 +204,25 @@ describe("a value that travels", function()
     local copy = sent(notes)
     assert.is_nil(next(copy))
     assert.equal("k", getmetatable(copy).__mode)
+  end)
+end)
+
+describe("data on the wire", function()
+  it("comes whole, in one message or in several", function()
+    local messages, sent_one = {}, {text = ("ab"):rep(1000), t = accelhost.arange(5)}
+    wire.send(function(message) messages[#messages + 1] = message end, sent_one)
+    assert.equal("1", messages[1])
+    local bytes = messages[2]
+    for _, list in ipairs {messages, {"3", bytes:sub(1, 7), bytes:sub(8, 900), bytes:sub(901)}} do
+      local take, whole, value = wire.receiver(), false, nil
+      for _, message in ipairs(list) do
+        assert.is_false(whole)
+        whole, value = take(message)
+      end
+      assert.is_true(whole)
+      assert.equal(sent_one.text, value.text)
+      assert.is_true(value.t:equal(sent_one.t))
+    end
   end)
 end)
 

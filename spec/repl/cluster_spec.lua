@@ -169,7 +169,7 @@ r = accelerator.process_index
 accelerator:reduce(tensor{1.0})
 ]], {timeout = 40})
     assert.matches("^interrupted at %[3%]:1\n", result.stdout)
-    assert.matches("\n%[r0%] interrupted at %[4%]:1: recv from rank 1", result.stdout)
+    assert.matches("\ninterrupted at %[4%]:1\n", result.stdout)
     assert.matches("\ntensor%(%[2%.%]%)\n", result.stdout)
   end)
 
@@ -233,6 +233,28 @@ kept
       result.stderr)
     assert.equal("the processes have ended, and with them their variables; %restart starts new ones\n"
       .. "there are no processes; %restart starts new ones\n2 new processes\ntensor([2.])\nnil\n", result.stdout)
+  end)
+
+  it("notices at the next line that a rank has died while none ran", function()
+    local path = os.tmpname()
+    local result = prompt(2, ([[
+pid = io.open("/proc/self/stat"):read "*n"
+if accelerator.process_index == 1 then file = io.open("%s", "w") file:write(pid) file:close() end
+$ kill -9 $(cat %s); sleep 0.1
+1 + 1
+%%restart
+1 + 1
+]]):format(path, path), {timeout = 30})
+    os.remove(path)
+    assert.matches("rank 1 was killed by SIGKILL", result.stderr)
+    assert.equal("the processes have ended, and with them their variables; %restart starts new ones\n"
+      .. "2 new processes\n2\n", result.stdout)
+  end)
+
+  it("ends with os.exit", function()
+    local result = prompt(2, "1\nos.exit()\n2\n")
+    assert.equal("1\n", result.output)
+    assert.equal(0, result.code)
   end)
 
   it("starts new processes on request", function()

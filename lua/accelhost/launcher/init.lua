@@ -114,7 +114,7 @@ local function run(what, fn, options)
     end
     if code == 128 + 2 then
       C.interrupt.heed()
-      fail("%s: interrupted", what)
+      fail "interrupted"
     end
     if code > 128 then fail("%s: ended by a signal", what) end
     if report == "" then report = ("%s: the processes ended with code %d"):format(what, code) end
@@ -151,7 +151,8 @@ end
 -- tables (shared parts and circles too), functions, classes made by extend, tensors, modules, optimizers, data sets and
 -- generators travel, as copies; functions and classes of the library and of modules from files are found by name in
 -- the new process. Files, coroutines, functions in C, tensors with a history and Accelerators cannot travel: the error
--- names the way to them. The random generator begins in each process where it stands here.
+-- names the way to them. What is returned comes without its history. The random generator begins in each process where
+-- it stands here.
 --
 --   local function train(rate)
 --     local accelerator = accelhost.Accelerator()

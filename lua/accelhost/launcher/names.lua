@@ -4,8 +4,12 @@
 -- A way is the name of a loaded module and the fields that follow: {"accelhost.nn.linear", "Linear"}.
 local names = {}
 
+--- Is this a function of the library itself?
+---@param fn function
+---@return boolean
+function names.is_library_function(fn) return debug.getinfo(fn, "S").source:find "^=accelhost/" ~= nil end
+
 local DEEPEST = 3
-local LIBRARY = "^=accelhost/"
 local STANDARD = {"_G", "string", "table", "math", "io", "os", "coroutine", "debug", "bit", "jit", "jit.opt",
   "jit.util", "package", "ffi", "string.buffer", "table.new", "table.clear"}
 local standard = {}
@@ -32,7 +36,7 @@ end
 
 local function is_ours(fn)
   local source = source_of(fn)
-  return source == "=[C]" or source:find(LIBRARY) ~= nil
+  return source == "=[C]" or source:find "^=accelhost/" ~= nil
 end
 
 -- What LuaJIT brings, and what the library has put beside it; other things there are the script's.
@@ -119,18 +123,68 @@ function names.index()
   return index
 end
 
+--- Functions and classes of the library that no module gives out, by the functions that use them: a step of their ways
+--- that is a number is an upvalue.
+---@param index table<any, string[]> from names.index
+---@return table<any, (string|integer)[]>
+function names.hidden(index)
+  local hidden, queue = {}, {}
+  for value in next, index do
+    if type(value) == "function" and names.is_library_function(value) then queue[#queue + 1] = value end
+  end
+  local function visit(value, way)
+    local one = type(value) == "function" and names.is_library_function(value) or is_class(value)
+    if not one or index[value] or hidden[value] or #way > 2 * DEEPEST then return end
+    hidden[value] = way
+    queue[#queue + 1] = value
+  end
+  local at = 1
+  while queue[at] do
+    local value = queue[at]
+    local way = index[value] or hidden[value]
+    if type(value) == "function" then
+      for number = 1, math.huge do
+        local name, held = debug.getupvalue(value, number)
+        if not name then break end
+        visit(held, extended(way, number))
+      end
+    else
+      for key, item in next, value do
+        if type(key) == "string" then visit(item, extended(way, key)) end
+      end
+    end
+    at = at + 1
+  end
+  return hidden
+end
+
 --- The value at the end of a way.
----@param way string[]
+---@param way (string|integer)[]
 ---@return any
 function names.find(way)
   local value = require(way[1])
-  for i = 2, #way do value = value[way[i]] end
+  for i = 2, #way do
+    local step = way[i]
+    if type(step) == "number" then
+      local _, held = debug.getupvalue(value, step)
+      value = held
+    else
+      value = value[step]
+    end
+  end
   return value
 end
 
---- Is this a function of the library itself?
----@param fn function
+--- Is this a class that the library itself has made?
+---@param value any
 ---@return boolean
-function names.is_library_function(fn) return source_of(fn):find(LIBRARY) ~= nil end
+function names.is_library_class(value)
+  if not is_class(value) then return false end
+  for key, item in next, value do
+    local named = type(key) == "string" and not key:find "^__"
+    if named and type(item) == "function" and names.is_library_function(item) then return true end
+  end
+  return false
+end
 
 return names

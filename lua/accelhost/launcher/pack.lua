@@ -136,7 +136,9 @@ local function pack_function(self, fn, place)
 end
 
 local function pack_tensor(self, tensor, place)
-  if not tensor.is_leaf then
+  if not tensor.is_leaf and self.detaches then
+    tensor = tensor:detach()
+  elseif not tensor.is_leaf then
     refuse(self, place, "a tensor that was computed from others with a gradient (detach() gives one without)")
   end
   local entry = {"tensor", #self.tensors + 1, tensor.requires_grad, parameter.is_parameter(tensor), tensor.device, {}}
@@ -184,8 +186,18 @@ local function pack_userdata(self, value, place)
   refuse(self, place, io.type(value) and "a file" or arguments.describe(value))
 end
 
+-- The way to what every process has, if there is one.
+local function way_to(self, value)
+  local way = self.index[value]
+  if way or not (type(value) == "function" and names.is_library_function(value) or names.is_library_class(value)) then
+    return way
+  end
+  self.hidden = self.hidden or names.hidden(self.index)
+  return self.hidden[value]
+end
+
 local function pack_entry(self, value, place, number)
-  local way, kind = self.index[value], type(value)
+  local way, kind = way_to(self, value), type(value)
   if self.given[value] then return {"given", self.given[value]} end
   if way then return {"name", way} end
   if kind == "function" then return pack_function(self, value, place) end
@@ -270,11 +282,12 @@ end
 ---@param count integer
 ---@param titles string[] how each value is called
 ---@param given? table<table, integer> classes that came from the process to which this goes
+---@param detaches? boolean tensors go without their history
 ---@return table # for the codec (tensors, texts, numbers, booleans and tables of them)
 ---@return table<integer, table> classes by the number under which they go
-function pack.values(what, values, count, titles, given)
+function pack.values(what, values, count, titles, given, detaches)
   local self = {
-    given = given or {}, classes = {},
+    given = given or {}, classes = {}, detaches = detaches,
     what = what, index = names.index(), entries = {}, numbers = {}, queue = {}, queued = 0, cells = {}, variables = {},
     environments = {}, globals = {}, tensors = {}, tensor_entries = {},
   }

@@ -12,7 +12,7 @@ local function answer(classes, count, results)
   if C.comm.rank() ~= 0 then return end
   local titles = {}
   for i = 1, count do titles[i] = count == 1 and "its result" or ("its result %d"):format(i) end
-  wire.send(C.channel.send, (pack.values("launcher", results, count, titles, classes)))
+  wire.send(C.channel.send, (pack.values("launcher", results, count, titles, classes, true)))
 end
 
 --- Take the call and answer it.

@@ -1,4 +1,4 @@
---- Plain data of any size over a job's channels: bytes in messages, each with a letter in front, "+" when more follow.
+--- Plain data of any size over a job's channels: a message that says how many follow, and those, of bytes.
 local C = require "accelhost._C"
 local tensor = require "accelhost.tensor"
 
@@ -12,21 +12,18 @@ local MOST = 2 ^ 26
 function wire.send(put, data)
   local bytes = assert(C.codec.pack(data))
   local count = bytes:numel()
-  for from = 0, count - 1, MOST do
-    local upto = math.min(from + MOST, count)
-    put((upto < count and "+" or ".") .. C.to_string(bytes[{{from, upto}}]:contiguous()))
-  end
+  put(tostring(math.ceil(count / MOST)))
+  for from = 0, count - 1, MOST do put(C.to_string(bytes[{{from, math.min(from + MOST, count)}}])) end
 end
 
--- The codec wants its bytes in one piece.
+-- The codec wants its bytes in one piece, which may be longer than a text can be.
 local function joined(parts)
   local count, at = 0, 0
-  for _, part in ipairs(parts) do count = count + #part - 1 end
+  for _, part in ipairs(parts) do count = count + #part end
   local bytes = C.empty({count}, {dtype = "uint8"})
   for i, part in ipairs(parts) do
-    local size = #part - 1
-    bytes[{{at, at + size}}] = tensor.from_string(part:sub(2), {size}, "uint8")
-    parts[i], at = false, at + size
+    bytes[{{at, at + #part}}] = tensor.from_string(part, {#part}, "uint8")
+    parts[i], at = "", at + #part
   end
   return bytes
 end
@@ -34,13 +31,15 @@ end
 --- A receiver: give it each message as it comes; it answers true and the data with the last one.
 ---@return fun(message: string): boolean, any
 function wire.receiver()
-  local parts = {}
+  local parts, left = {}, 0
   return function(message)
-    parts[#parts + 1] = message
-    if message:sub(1, 1) == "+" then return false end
-    local bytes = joined(parts)
-    parts = {}
-    return true, C.codec.unpack(bytes)
+    if left == 0 then
+      parts, left = {}, tonumber(message)
+      return false
+    end
+    parts[#parts + 1], left = message, left - 1
+    if left > 0 then return false end
+    return true, C.codec.unpack(#parts == 1 and message or joined(parts))
   end
 end
 

@@ -27,8 +27,9 @@ local function say(self, text) self.write(text .. "\n") end
 
 -- Speaking and hearing.
 
+-- A rank that has died hears nothing, and its end is told to whoever waits for the answer.
 local function send(self, rank, order)
-  wire.send(function(message) self.job:send(rank, message) end, order)
+  wire.send(function(message) pcall(self.job.send, self.job, rank, message) end, order)
 end
 
 -- Wait until every one of `ranks` has answered with `kind`: their answers by rank, nil when the processes have ended.
@@ -36,7 +37,9 @@ local function await(self, ranks, kind)
   local answers, missing = {}, #ranks
   while missing > 0 do
     for _, event in ipairs(C.job.wait {self.job}) do
-      if event.kind == "signal" then self.job:interrupt()
+      if event.kind == "signal" then
+        if self.terminal then self.write "\n" end -- behind the terminal's ^C
+        self.job:interrupt()
       elseif event.kind == "notice" then io.stderr:write(event.text)
       elseif event.kind == "ended" then return nil
       elseif event.kind == "message" then
@@ -60,6 +63,10 @@ end
 
 local function lose(self)
   self.job:settle()
+  if self.job:exit_code() == 0 then -- os.exit() was typed
+    self.job:close()
+    os.exit(0)
+  end
   local report = self.job:report()
   io.stdout:flush()
   io.stderr:write(report)
@@ -81,9 +88,11 @@ local function start(self)
 end
 
 --- Options as for evaluate.new, and num_processes.
----@param options {write: (fun(text: string)), columns: (fun(): integer)?, color: boolean?, num_processes: integer}
+---@param options {write: (fun(text: string)), columns: (fun(): integer)?, color: boolean?, terminal: boolean?,
+--- num_processes: integer}
 function Cluster:init(options)
   self.write, self.columns, self.color = options.write, options.columns or function() return 80 end, options.color
+  self.terminal = options.terminal
   self.size, self.number, self.line = options.num_processes, 1, 0
   self.here = evaluate.new(options)
   start(self)

@@ -12,8 +12,9 @@ local function facts_of(study, trial)
     replicate = trial.replicate}
 end
 
--- Handle signals between two trials.
-local function look_for_signals(runner)
+-- What there is to do between two trials.
+local function look_around(runner)
+  runner.observer:update(runner.study, C.system.wall_time())
   for _, event in ipairs(C.job.wait({}, 0)) do
     if event.kind == "signal" then runner:interrupt() end
   end
@@ -43,7 +44,7 @@ function inline.run(runner, trial)
     local value, reason = objective.value_of(result, definition.metric)
     if value then runner:leave(trial, "complete", value) else runner:leave(trial, "refused", reason) end
   end
-  look_for_signals(runner)
+  look_around(runner)
 end
 
 return inline

@@ -272,6 +272,16 @@ describe("accelhost sweep", function()
       {configuration = 0, replicate = 2}}, rows "SELECT configuration, replicate FROM trial ORDER BY number")
   end)
 
+  it("reads YAML, too, with the words of others", function()
+    write("s.yaml", "program: train.lua\nmethod: grid\nparameters:\n  lr: {values: [0.5, 0.25]}\n"
+      .. "  optim: {parameters: {name: {values: [sgd, adamw]}}}\n")
+    local result = sweep("s.yaml")
+    assert.equal(0, result.code, result.output)
+    assert.same({complete = 4}, state_counts())
+    assert.equal("lr: 0.25\noptim:\n  name: \"adamw\"\n", read "s.study/trials/0000/params.yaml"
+      :gsub('"sgd"', '"adamw"'):gsub("0.5", "0.25"))
+  end)
+
   it("lets nobody else run a study, and tells how it stands", function()
     define [[trials = 1, space = {x = sweep.uniform(0, 1)}, objective = function(trial)
       while not io.open "go" do os.execute "sleep 0.05" end

@@ -193,6 +193,28 @@ describe("A trial that is paused", function()
     assert.equal(count "report", count "(SELECT DISTINCT trial, step FROM report)")
   end)
 
+  it("is neither lost nor run twice when the sweep is interrupted again and again", function()
+    script(true)
+    assert.equal(0, run.host({"sweep", "s.lua", "--study", "calm.study"}, {timeout = 60}).code)
+    local runs, job = 0
+    repeat
+      job, runs = faults.start '"$0" sweep s.lua --quiet', runs + 1
+      await(function()
+        return not faults.is_alive(job.pid)
+          or exists "s.study/trials/0000/params.yaml" and count "report" >= 3 * runs
+      end)
+      if faults.is_alive(job.pid) then faults.signal(job.pid, "INT") end
+      faults.finish(job)
+      assert.is_true(job.code == 130 or job.code == 0, job.text)
+    until job.code == 0
+    assert.is_true(runs > 2)
+    local sql = "SELECT trial, step, value, answer FROM event WHERE kind = 'report' ORDER BY id"
+    local found = rows(sql)
+    local db = C.sqlite.open("calm.study/study.db", "read")
+    assert.same(db:execute(sql), found)
+    db:close()
+  end)
+
   it("begins anew when its script saves nothing, which is said once", function()
     script(false)
     local result = run.host({"sweep", "s.lua"}, {timeout = 60})

@@ -135,7 +135,9 @@ messages.report = function(self, message, report)
   local metrics = self.metrics_of(message)
   for name in pairs(metrics) do self.reported[name] = true end
   local answer = report(message.step, metrics)
-  if metrics[self.metric] ~= nil and self.waits then self:answer(self.interrupting and "interrupt" or answer) end
+  -- What the pruner said is written down, so it goes before an interruption.
+  if answer == "continue" and self.interrupting then answer = "interrupt" end
+  if metrics[self.metric] ~= nil and self.waits then self:answer(answer) end
 end
 
 --- Handle a message of rank 0.

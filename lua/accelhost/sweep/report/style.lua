@@ -97,7 +97,8 @@ path.curve.failed { fill: none; }
 .parallel { padding: 3rem 5rem 2.2rem .5rem; }
 .parallel .area { height: 20rem; border: 0; }
 .axis { position: absolute; top: 0; bottom: 0; width: 0; }
-.axis b { bottom: calc(100% + .6rem); left: 0; max-width: 5.6rem; font-size: .8rem; white-space: nowrap; }
+.axis small { display: block; font-weight: 400; overflow: hidden; text-overflow: ellipsis; }
+.axis b { bottom: calc(100% + .6rem); left: 0; max-width: 6.6rem; font-size: .8rem; white-space: nowrap; }
 .axis span {
   left: .2rem; padding: 0 .15rem; transform: translateY(50%); font-size: .72rem; line-height: 1.1; white-space: nowrap;
   background: var(--back); opacity: .85; border-radius: 2px; pointer-events: none;

@@ -37,13 +37,17 @@ end
 
 local function axis_of(place, name, ticks, detail, inactive)
   local labels = {}
+  -- Names of one group differ at their ends, which therefore stand in a line of their own.
+  local prefix, rest = name:match "^(.+%.)([^.]+)$"
+  rest = rest or name
   for i, tick in ipairs(ticks) do
     labels[i] = tag("span", {style = ("bottom:%.4g%%"):format(tick.at * 100), title = tick.text},
       text(columns.cut(tick.text, 14)))
   end
   if inactive then labels[#labels + 1] = tag("span", {style = ("bottom:%.4g%%"):format(INACTIVE / 10)}, "inactive") end
   return tag("div", {class = "axis", style = ("left:%.4g%%"):format(place * 100), ["aria-hidden"] = "true"},
-    tag("b", {title = name .. detail}, text(name)), table.concat(labels))
+    tag("b", {title = name .. detail}, prefix and tag("small", nil, text(prefix)) or "", text(rest)),
+    table.concat(labels))
 end
 
 -- At most this many names of choices stand at an axis.
@@ -85,7 +89,7 @@ return function(self)
     tag("p", {class = "note script"}, "Drag along an axis to keep the trials of a part of it, in the table as well; "
       .. "tap it to let them go."),
     tag("div", frame.wide("Parallel coordinates"),
-      tag("div", {class = "parallel", style = ("min-width:%drem"):format(6 * (count + 1))},
+      tag("div", {class = "parallel", style = ("min-width:%drem"):format(7 * (count + 1))},
         tag("div", {class = "area", ["data-kind"] = "parallel"},
           frame.svg(label, lines_of(self, drawn), frame.path("stem", stems)), table.concat(marks)))))
 end

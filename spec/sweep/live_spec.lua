@@ -36,7 +36,7 @@ describe("The live table of a sweep", function()
     local table_ = live.new(options)
     table_:update(running_study(), 1042)
     assert.equal([[
-digits: 6 of 20 ended, 0.00 s, about 1 min 50 s left (4 complete, 2 pruned, 2 running)
+digits: 6 of 20 ended, 0.00 s, about 2 min left (4 complete, 2 pruned, 2 running)
 best: loss 0.057122 in trial 3: layers=3 optim.lr=0.00042693 optimizer=adamw
   trial  step     loss    rank    time  parameters
       6     4   0.1988  2 of 6  2.00 s  layers=4 optim.lr=0.00029604 optimizer=muon
@@ -54,7 +54,7 @@ best: loss 0.057122 in trial 3: layers=3 optim.lr=0.00042693 optimizer=adamw
     study.trials[8].state = "paused"
     table_:update(study, 1052)
     -- One in ten seconds, and 12 of 20 to come.
-    assert.matches("10.0 s, about 2 min 0 s left (4 complete, 2 pruned, 2 paused)", terminal:text(), 1, true)
+    assert.matches("10.0 s, about 2 min left (4 complete, 2 pruned, 2 paused)", terminal:text(), 1, true)
   end)
 
   it("draws over itself, and leaves nothing of longer lines or more trials", function()
@@ -150,6 +150,15 @@ best: loss 0.057122 in trial 3: layers=3 optim.lr=0.00042693 optimizer=adamw
       {number = 2, state = "complete", value = 0 / 0, params = {}},
     }}, 5)
     assert.matches("best: accuracy 0.9 in trial 1", terminal:text())
+  end)
+
+  it("guesses in words that do not tell more than is known", function()
+    local show = require "accelhost.sweep.report.show"
+    for seconds, words in pairs {
+      [0.2] = "1 s", [89] = "89 s", [110] = "2 min", [5000] = "83 min", [9000] = "2 h 30 min", [200000] = "2 d 7 h",
+    } do
+      assert.equal(words, show.rough_duration(seconds))
+    end
   end)
 
   it("piped, writes a line for each event", function()

@@ -75,7 +75,7 @@ local function head_line(self, study, found, now)
   local left = seconds_left(self, study, found, now)
   return ("%s: %d%s ended, %s%s (%s)"):format(printable.text(study.name), found.ended,
     total and (" of %d"):format(total) or "", show.duration(now - self._began),
-    left and left > 0 and ", about " .. show.duration(math.max(1, math.floor(left + 0.5))) .. " left" or "",
+    left and left > 0 and ", about " .. show.rough_duration(left) .. " left" or "",
     summary.words(found.counts))
 end
 
@@ -142,9 +142,9 @@ end
 ---@param now number seconds since 1970
 function Live:update(study, now)
   self.study.trials, self._now = study.trials, now
-  self._ranks:read(self.study)
   if not self.is_terminal or (now - self._drawn < INTERVAL and now >= self._drawn) then return end
   self._drawn = now
+  self._ranks:read(self.study)
   put(self, "", frame_of(self, self.study, now, width_of(self)))
 end
 

@@ -40,6 +40,15 @@ function show.duration(seconds)
   return ("%d d %d h"):format(math.floor(whole / 86400), math.floor(whole % 86400 / 3600))
 end
 
+--- A stretch of time that is guessed: "5 s", "2 min", "3 h 10 min".
+---@param seconds number
+---@return string
+function show.rough_duration(seconds)
+  if seconds < 90 then return ("%d s"):format(math.max(1, math.floor(seconds + 0.5))) end
+  if seconds < 5400 then return ("%d min"):format(math.floor(seconds / 60 + 0.5)) end
+  return show.duration(seconds)
+end
+
 --- A moment, in local time.
 ---@param epoch number? seconds since 1970
 ---@return string

@@ -35,8 +35,11 @@ describe("the prompt", function()
     os.execute("rm -rf " .. run.quote(state))
   end)
 
-  it("begins without arguments on a terminal, shows values, and ends at Ctrl-D with 0", function()
+  it("begins without arguments on a terminal, soon, shows values, and ends at Ctrl-D with 0", function()
+    local C = require "accelhost._C"
+    local began = C.system.now()
     open()
+    assert.truthy(C.system.now() - began < 5)
     assert.equal("3\n", at:line "1 + 2")
     assert.equal("", at:line "local x = randn(2, 3);")
     assert.equal("2\n", at:line "#x")
@@ -169,6 +172,19 @@ describe("the prompt", function()
     at = nil
   end)
 
+  it("says what is missing where the editor is not there, and reads plain lines", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    os.execute(("mkdir %s && cp %s %s/accelhost"):format(folder, run.quote(run.path), folder))
+    open({folder .. "/accelhost"})
+    assert.matches("Lines cannot be edited: .*libedit%-dev.*accelhost%-edit%.so is not here", at:shown())
+    assert.equal("2\n", at:line "1 + 1")
+    at:type "half\3"
+    at:wait "%[2%]> "
+    assert.equal("3\n", at:line "3")
+    os.execute("rm -r " .. folder)
+  end)
+
   it("colors only a terminal that wants it", function()
     open()
     assert.is_nil(at:shown():find("\27[1m", 1, true))
@@ -260,6 +276,7 @@ local endless = {
   {"a loop of ops", "local t = ones(4) while true do t = t + 1 end"},
   {"a recursion", "local function f(n) if n > 0 then f(n - 1) f(n - 1) end end f(100)"},
   {"a loader", "while true do for batch in data.DataLoader(data.SyntheticDigits(), {batch_size = 7}) do end end"},
+  {"a convolution", "local x, w = randn(4, 8, 32, 32), randn(8, 8, 3, 3) while true do F.conv2d(x, w) end"},
   {"a backward", "local w = ones(4, {requires_grad = true}) while true do (w * w):sum():backward() end"},
   {"waiting for input", "io.read()"},
   {"a program", "os.execute 'sleep 30' while true do end"},
@@ -302,6 +319,10 @@ describe("Ctrl-C at the prompt", function()
       assert.matches("interrupted at %S+:%d+\n", text, case[1])
       assert.equal('"kept"\ttrue\n', at:line "kept, accelhost.is_grad_enabled()", case[1] .. i)
     end
+    at:type "half a line"
+    at:wait "half a line"
+    at:type "\3"
+    at:wait "%[%d+%]> "
     assert.equal("", at:line "local w = ones(2, {requires_grad = true}); (w * w):sum():backward()")
   end)
 
@@ -432,12 +453,5 @@ describe("accelhost repl from a pipe", function()
     file:close()
     assert.equal(1, run.host({"repl", "-i", path}).code)
     os.remove(path)
-  end)
-
-  it("has the prompt soon", function()
-    local C = require "accelhost._C"
-    local began = C.system.now()
-    assert.equal(0, run.host({"repl"}).code)
-    assert.truthy(C.system.now() - began < 5)
   end)
 end)

@@ -70,6 +70,7 @@ describe("completion at the prompt", function()
     assert.truthy(has(choices "accelhost.linalg.sv", "svd"))
     assert.same({"AdamW"}, choices "accelhost.optim.AdamW")
     assert.truthy(has(choices "accelerator:prep", "prepare"))
+    assert.truthy(has(choices "accelerator.num", "num_processes"))
     assert.is_nil(rawget(require "accelhost", "accelerator"))
   end)
 

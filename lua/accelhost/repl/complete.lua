@@ -94,6 +94,11 @@ local function fields_of(value)
     for name, held in next, place do
       if type(name) == "string" and found[name] == nil then found[name] = type(held) == "function" end
     end
+    -- Fields that are computed when they are read (class.property).
+    local getters = rawget(place, "_getters")
+    for name in next, type(getters) == "table" and getters or {} do
+      if type(name) == "string" then found[name] = false end
+    end
   end
   if C.is_tensor(value) then
     for name in pairs(C.methods) do found[name] = true end

@@ -82,7 +82,10 @@ local function welcome(e, dumb)
     io.write(("Lines run in %d processes; %%rank R LINE runs one in rank R, %%ranks chooses for later lines.\n"):format(
       e.size))
   end
-  e.edits = not dumb and C.edit.open(history_path(), completer(e))
+  if dumb then return end
+  local edits, why = C.edit.open(history_path(), completer(e))
+  if not edits then io.write("Lines cannot be edited: ", why, "\n") end
+  e.edits = edits
 end
 
 --- Read and run until the input ends.

@@ -136,6 +136,8 @@ local function finish(self)
   local fine, text = pcall(agree.reasons, what, failed)
   if not fine then
     saver:cancel()
+    saver:wait()
+    comm.barrier() -- nobody's thread writes into the folder any more, which rank 0 removes
     saver:close()
     free_copies(saving.copies)
     error(text, 0)

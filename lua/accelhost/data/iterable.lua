@@ -10,6 +10,7 @@
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local draws = require "accelhost.data.draws"
+local kinds = require "accelhost.util.kinds"
 local walk = require "accelhost.data.walk"
 
 local fail, signature = arguments.fail, arguments.signature
@@ -59,13 +60,6 @@ function IterableDataset:len()
   fail("%s has no method len(): how many samples it gives is not known before they are read", self._name)
 end
 
---- Is it a stream of samples (an object with iter() and without get)?
----@param set any
----@return boolean
-function iterable.is_stream(set)
-  return type(set.iter) == "function" and type(set.get) ~= "function"
-end
-
 ---@class ChainDataset: IterableDataset
 local ChainDataset = IterableDataset:extend "ChainDataset"
 iterable.ChainDataset = ChainDataset
@@ -109,7 +103,7 @@ function ChainDataset:init(...)
   self.datasets = read_chain(...)
   if #self.datasets == 0 then fail("ChainDataset: datasets: expected at least one") end
   for i, set in ipairs(self.datasets) do
-    if type(set) ~= "table" and type(set) ~= "userdata" or not iterable.is_stream(set) then
+    if not kinds.is_stream(set) then
       fail("ChainDataset: datasets: expected objects with iter(), item %d is %s", i, arguments.describe(set))
     end
   end

@@ -9,13 +9,14 @@
 -- permutation is a function of seed and epoch.
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
-local iterable = require "accelhost.data.iterable"
+local kinds = require "accelhost.util.kinds"
+local later = require "accelhost.util.later"
 local Pass = require "accelhost.data.pass"
 local sampler = require "accelhost.data.sampler"
 local BatchSamplerShard = require "accelhost.data.shard"
-local Rounds = require "accelhost.data.dispatch"
 local walk = require "accelhost.data.walk"
 
+local iterable = later "accelhost.data.iterable"
 local fail = arguments.fail
 
 ---@class DataLoader
@@ -95,7 +96,7 @@ function DataLoader:init(...)
   set_workers(self, workers, timeout, init_fn, factor, persistent)
   if seed and generator then fail("DataLoader: give a seed or a generator, not both") end
   self.collate_fn, self.generator, self.seed, self.prefetch = collate_fn, generator, seed, prefetch
-  if iterable.is_stream(set) then
+  if kinds.is_stream(set) then
     set_stream(self, batch_size, shuffle, own_sampler, batch_sampler, drop_last)
   elseif batch_sampler then
     if batch_size or shuffle or own_sampler or drop_last then
@@ -218,7 +219,7 @@ local function share_out(other, options)
     other.batch_sampler = BatchSamplerShard(other._whole, options)
     return other.batch_sampler
   end
-  local rounds = Rounds(other._whole, options)
+  local rounds = require "accelhost.data.dispatch"(other._whole, options)
   other._rounds = rounds
   other.dispatch = {rank = options.rank, size = options.size, deal = deal}
   if options.rank == 0 then

@@ -5,13 +5,13 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local fetch = require "accelhost.data.fetch"
-local iterable = require "accelhost.data.iterable"
+local later = require "accelhost.util.later"
 local passes = require "accelhost.data.passes"
 local placement = require "accelhost.data.placement"
 local protect = require "accelhost.util.protect"
 local walk = require "accelhost.data.walk"
-local worker = require "accelhost.data.worker"
 
+local iterable, worker = later "accelhost.data.iterable", later "accelhost.data.worker"
 local fail, describe = arguments.fail, arguments.describe
 local native = C.data
 

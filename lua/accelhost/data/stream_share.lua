@@ -6,6 +6,7 @@
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local iterable = require "accelhost.data.iterable"
+local kinds = require "accelhost.util.kinds"
 local walk = require "accelhost.data.walk"
 
 local fail = arguments.fail
@@ -28,7 +29,7 @@ end
 
 local function share_of(set, size, rank)
   local share = set:shard(size, rank)
-  if type(share) ~= "table" and type(share) ~= "userdata" or not iterable.is_stream(share) then
+  if not kinds.is_stream(share) then
     fail("%s: shard(%d, %d) gave %s, expected a stream (an object with iter())", set._name or "the data set", size,
       rank, arguments.describe(share))
   end

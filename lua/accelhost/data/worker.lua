@@ -7,6 +7,7 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local fetch = require "accelhost.data.fetch"
 local iterable = require "accelhost.data.iterable"
+local kinds = require "accelhost.util.kinds"
 
 local fail = arguments.fail
 local native = C.worker
@@ -25,7 +26,7 @@ function worker.get_worker_info() return info end
 -- How the batches of a pass are made: a function of a request.
 local function maker(loader)
   local set = loader.dataset
-  if not iterable.is_stream(set) then
+  if not kinds.is_stream(set) then
     return function(request)
       return fetch.batch(set, loader.collate_fn, request.batch, request.seed, request.turns)
     end
@@ -104,7 +105,7 @@ end
 function worker.start(loader, seed)
   return setmetatable({
     list = start_all(loader, seed), count = loader.num_workers, factor = loader.prefetch_factor,
-    timeout = loader.timeout, stream = iterable.is_stream(loader.dataset),
+    timeout = loader.timeout, stream = kinds.is_stream(loader.dataset),
   }, Workers)
 end
 

@@ -1,4 +1,5 @@
 --- Making modules without filling their parameters.
+local C = require "accelhost._C"
 local protect = require "accelhost.util.protect"
 
 local skip, depth = {}, 0
@@ -7,6 +8,15 @@ local skip, depth = {}, 0
 ---@return boolean
 function skip.is_on()
   return depth > 0
+end
+
+--- Run what fills a tensor without recording gradients, unless tensors stay as they are.
+---@param fn fun(tensor: userdata, ...): userdata
+---@param tensor userdata
+---@return userdata tensor
+function skip.no_grad(fn, tensor, ...)
+  if depth > 0 then return tensor end
+  return C.autograd.no_grad(fn, tensor, ...)
 end
 
 --- Make a module without filling its parameters.

@@ -54,6 +54,11 @@ local function is_object(value, ...)
   return true
 end
 
+--- Is it a stream of samples (an object with iter() and without get)?
+---@param value any
+---@return boolean
+function kinds.is_stream(value) return is_object(value, "iter") and type(value.get) ~= "function" end
+
 -- name -> {what a message expects, test, what it adds for some values}
 local known = {
   any = {"a value", function() return true end},

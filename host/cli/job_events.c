@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "cli/launch_output.h"
+#include "cli/rank_logs.h"
 #include "cli/signal_queue.h"
 
 /* Events. */
@@ -46,6 +47,8 @@ void ah_lua_job_drop(struct ah_lua_job *job)
 static void on_output(void *context, int rank, int stream, const char *text, size_t bytes)
 {
     struct ah_lua_job *job = context;
+    if (job->logs)
+        ah_rank_logs_write(job->logs, rank, stream, text, bytes);
     if (!job->output && bytes)
         add(job, (struct ah_lua_event){.kind = AH_LUA_OUTPUT, .rank = rank, .stream = stream}, text, bytes);
     else if (job->output && bytes)
@@ -89,12 +92,25 @@ failed:
     return status;
 }
 
+int ah_lua_job_keep_logs(struct ah_lua_job *job, const char *folder, int ranks)
+{
+    AH_TRY(ah_rank_logs_open(&job->logs, folder, "3", "0", ranks));
+    int status = ah_rank_logs_begin(job->logs, 0);
+    if (status < 0) {
+        ah_rank_logs_close(job->logs);
+        job->logs = NULL;
+    }
+    return status;
+}
+
 void ah_lua_job_close(struct ah_lua_job *job)
 {
     ah_job_close(job->job);
     job->job = NULL;
     ah_output_close(job->output);
     job->output = NULL;
+    ah_rank_logs_close(job->logs);
+    job->logs = NULL;
     while (job->events.first)
         ah_lua_job_drop(job);
 }
@@ -148,6 +164,17 @@ static bool is_shown(const struct ah_lua_job *job)
     return !job->output || ah_output_error(job->output) || !ah_output_pending(job->output);
 }
 
+/* A file that cannot be written does not end the job. */
+static void on_log_error(struct ah_lua_job *job)
+{
+    char line[160];
+    int error = job->logs ? ah_rank_logs_take_error(job->logs) : 0;
+    if (!error)
+        return;
+    snprintf(line, sizeof line, "cannot write a log file, which ends here: %s\n", strerror(error));
+    on_notice(job, line);
+}
+
 static void step(struct ah_lua_job *job)
 {
     int64_t looked = ah_now_ns();
@@ -157,6 +184,7 @@ static void step(struct ah_lua_job *job)
         ah_job_step(job->job);
     if (job->output)
         show(job, looked);
+    on_log_error(job);
     if (!ah_job_is_over(job->job) || !is_shown(job))
         return;
     job->told = true;

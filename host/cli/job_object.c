@@ -59,7 +59,7 @@ static void check_variables(lua_State *L, const char **variables)
 static int start(lua_State *L)
 {
     static const char *const known[] = {"num_processes", "argv", "threads", "timeout", "patience", "grace",
-        "monitor_interval", "variables", "name", "terminal", "columns", "capture", "show", "collapse", NULL};
+        "monitor_interval", "variables", "name", "terminal", "columns", "capture", "show", "collapse", "log_dir", NULL};
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 1);
     ah_check_options(L, 1, "job.start", known);
@@ -82,6 +82,9 @@ static int start(lua_State *L)
     };
     bool terminal = ah_opt_flag(L, 1, "terminal", false), capture = ah_opt_flag(L, 1, "capture", false);
     bool show = ah_opt_flag(L, 1, "show", false);
+    const char *log_dir = ah_opt_string(L, 1, "log_dir", NULL);
+    if (log_dir && !capture && !show)
+        return ah_raise_text(L, "job.start: log_dir: only with show or capture");
     const char *collapse = ah_opt_string(L, 1, "collapse", "");
     if (capture && show)
         return ah_raise_text(L, "job.start: capture and show cannot both be set");
@@ -90,6 +93,8 @@ static int start(lua_State *L)
     options.variables = check_texts(L, "variables", NULL);
     check_variables(L, (const char **)(uintptr_t)options.variables);
     job->size = options.ranks;
+    if (log_dir)
+        ah_check(L, ah_lua_job_keep_logs(job, log_dir, job->size));
     ah_check(L, ah_lua_job_start(job, &options, capture, show, !strcmp(collapse, "all")));
     lua_settop(L, 2);
     return 1;

@@ -10,7 +10,8 @@
  * {"A=B"} for the ranks' environment; name, in front of what is told of the job ("accelhost launch"); terminal = true
  * and columns when what the ranks write ends up on a terminal. Where their output goes: capture = true makes events of
  * it; show = true writes it to this process's own streams as `launch` does, and collapse = "all" leaves lines bare that
- * all ranks said and marks rank 0's own; without either the ranks write to these streams themselves.
+ * all ranks said and marks rank 0's own; without either the ranks write to these streams themselves. log_dir keeps it
+ * in files as launch's option does.
  *
  * wait({job, ...} [, seconds]) -> a list of events in their order, as soon as there is one; empty when the time is up
  * (nil: never), when a signal has come whose hook may want to run, or when all jobs are over and have been told.

@@ -1,5 +1,6 @@
 -- Jobs from Lua: started, heard, spoken to and ended by the process that started them.
 local C = require "accelhost._C"
+local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 
 local slow = tonumber(os.getenv "ACCELHOST_TEST_SLOWNESS") or 1
@@ -34,7 +35,11 @@ local function finish(job, seconds)
 end
 
 local function descriptors()
-  local pipe = io.popen("ls /proc/" .. io.open("/proc/self/stat"):read "*n" .. "/fd | wc -l")
+  local file = io.open "/proc/self/stat"
+  local self = file:read "*n"
+  file:close()
+  collectgarbage()
+  local pipe = io.popen("ls /proc/" .. self .. "/fd | wc -l")
   local count = pipe:read "*n"
   pipe:close()
   return count
@@ -304,13 +309,11 @@ describe("waiting for jobs", function()
 
   it("leaves no descriptor, process or memory of fifty jobs, closed or collected", function()
     finish(start "")
-    collectgarbage()
     local before = descriptors()
     for i = 1, 50 do
       local job = start "print(1)"
       if i % 3 == 0 then job:close() elseif i % 3 == 1 then finish(job) end
     end
-    collectgarbage()
     collectgarbage()
     assert.equal(before, descriptors())
   end)
@@ -383,6 +386,21 @@ describe("what a job shows", function()
       repeat C.job.wait({job}) until job:exit_code()]])
     assert.same({[0] = "all\n0\n", "all\n1\n"}, run.by_rank(result.stdout))
     assert.matches("%[r1%] 1\n", result.stdout)
+  end)
+
+  it("is kept in files, too", function()
+    local leave = folder.enter()
+    local result = run.script([[
+      local C = require "accelhost._C"
+      local job = C.job.start{num_processes = 2, show = true, log_dir = "logs",
+        argv = {"run", "-e", "print 'out' io.stderr:write 'err\\n'"}}
+      repeat C.job.wait({job}) until job:exit_code()
+      job:close()
+      os.execute "cat logs/*/attempt_0/1/stdout.log logs/*/attempt_0/0/stderr.log"]])
+    leave()
+    assert.matches("out\n.*out\nerr\n$", result.stdout)
+    assert.error_matches(function() C.job.start{argv = {}, log_dir = "logs"} end, "log_dir: only with show or capture")
+    assert.error_matches(function() start("", {log_dir = "/dev/null/x"}) end, "/dev/null/x")
   end)
 
   it("can leave bare what all ranks said", function()

@@ -82,9 +82,11 @@ local function run_once(what, call, options, attempt)
   local job = C.job.start {
     num_processes = options.num_processes, argv = argv, show = true, name = what,
     threads = options.num_cpu_threads_per_process, timeout = options.timeout, patience = options.patience,
-    grace = options.grace, monitor_interval = options.monitor_interval, variables = variables_of(options, attempt),
+    grace = options.grace, log_dir = options.log_dir, monitor_interval = options.monitor_interval,
+    variables = variables_of(options, attempt),
   }
-  wire.send(function(message) job:send(nil, message) end, call)
+  -- Processes that could not even listen have failed, which is told below.
+  wire.send(function(message) pcall(job.send, job, nil, message) end, call)
   local take, results = wire.receiver(), nil
   local code, report = watch(job, function(_, message)
     local whole, data = take(message)
@@ -128,7 +130,7 @@ local signature = {
   "function: callable", {"num_processes: count"}, {"args: table"}, {"mixed_precision: 'no'|'bf16'|'fp16'"},
   {"num_cpu_threads_per_process: count"}, {"gradient_accumulation_steps: count"}, {"cpu: flag"},
   {"timeout: positive"}, {"patience: positive"}, {"grace: nonnegative"}, {"monitor_interval: positive"},
-  {"max_restarts: size", 0}, {"max_memory: string"},
+  {"max_restarts: size", 0}, {"max_memory: string"}, {"log_dir: string"},
 }
 local read = arguments.signature("launcher", signature)
 
@@ -172,6 +174,7 @@ end
 ---@param monitor_interval number? seconds between two looks at the processes, default 1
 ---@param max_restarts integer? how often all processes start anew when one failed, default 0
 ---@param max_memory string? what each process may take for itself, "2G"
+---@param log_dir string? a folder in which what each process prints is kept as well
 ---@return any ... what the function returned as rank 0
 function launcher.launcher(...)
   return run("launcher", by_name(signature, read(...)))

@@ -154,7 +154,24 @@ describe("samplers", function()
     assert.equal(4, made.seed)
     assert.equal(9, samplers.new("random", 9).seed)
     assert.equal(made, samplers.new(made))
-    assert.equal("RandomSampler", samplers.new {name = "random"}._name)
+    assert.equal("UniformSampler", samplers.new {name = "random"}._name)
+  end)
+
+  it("may be one's own, from a class of accelhost.sweep", function()
+    local sweep = require("accelhost").sweep
+    local Fixed = sweep.BaseSampler:extend "Fixed"
+    function Fixed:suggest(number, running, attempt)
+      local params = self:draw(self:stream(number, attempt))
+      params.x = 1
+      return params
+    end
+    local own = Fixed {seed = 2}
+    assert.equal(own, samplers.new(own, 7))
+    own:setup(spaces.numbers)
+    assert.equal(1, own:suggest(3).x)
+    assert.equal(samplers.new("random", 2):setup(spaces.numbers):suggest(3).y, own:suggest(3).y)
+    assert.equal(7, sweep.TPESampler({n_ei_candidates = 7}).n_ei_candidates)
+    assert.equal("halton", sweep.QuasiRandomSampler("halton").sequence)
   end)
 
   it("refuse what they do not know, with the nearest name", function()

@@ -45,10 +45,12 @@ function choose.new(what, base, files, presets)
       arguments.fail("there is no %s '%s' (known: %s)%s", what, name, table.concat(names, ", "),
         arguments.did_you_mean(name, names))
     end
-    local all = {seed = seed}
+    local cls = require(files[name])
+    local all = {seed = cls.takes_seed ~= false and seed or nil}
     for key, value in pairs(presets and presets[name] or {}) do all[key] = value end
     for key, value in pairs(options) do all[key] = value end
-    return require(files[name])(all)
+    if next(all) == nil then return cls() end
+    return cls(all)
   end
 
   return chooser

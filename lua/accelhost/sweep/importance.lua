@@ -8,6 +8,7 @@
 local arguments = require "accelhost.util.arguments"
 local domain = require "accelhost.sweep.samplers.domain"
 local normal = require "accelhost.sweep.samplers.normal"
+local outcome = require "accelhost.sweep.outcome"
 
 local ceil, floor, log, max, min, sqrt = math.ceil, math.floor, math.log, math.max, math.min, math.sqrt
 
@@ -17,28 +18,19 @@ local most_places, target, fewest = 50, 0.1, 20
 
 local function is_finite(value) return type(value) == "number" and value - value == 0 end
 
--- Trials that tell something, best first: {params, loss, step of a pruned one}.
+-- Trials that tell something, best first: how they ended and their params.
 local function ranked(trials, direction)
   local list, sign = {}, direction == "maximize" and -1 or 1
   for _, trial in ipairs(trials) do
-    local reports, pruned = trial.reports or {}, trial.state == "pruned"
-    local last = reports[#reports]
-    local value = trial.value or pruned and last and last.value
-    if (trial.state == "complete" or pruned) and is_finite(value) then
-      list[#list + 1] = {
-        params = trial.params, loss = sign * value, number = trial.number, step = pruned and (last and last.step or -1),
-      }
+    local last = trial.reports and trial.reports[#trial.reports]
+    local value = trial.value or trial.state == "pruned" and last and last.value
+    if (trial.state == "complete" or trial.state == "pruned") and is_finite(value) then
+      local entry = outcome.of(trial, sign * value)
+      entry.params = trial.params
+      list[#list + 1] = entry
     end
   end
-  table.sort(list, function(a, b)
-    if not a.step or not b.step then
-      if a.step or b.step then return not a.step end
-    elseif a.step ~= b.step then
-      return a.step > b.step
-    end
-    if a.loss ~= b.loss then return a.loss < b.loss end
-    return a.number < b.number
-  end)
+  table.sort(list, outcome.is_better)
   return list
 end
 

@@ -16,7 +16,18 @@ local names = {
 local sweep = {}
 for _, name in ipairs(names) do sweep[name] = distributions[name] end
 
-return namespace.new("accelhost.sweep", sweep, {}, {refused = {
+-- What a study may be given in place of a name, and what others extend.
+local lazy = {
+  BaseSampler = {"accelhost.sweep.samplers.sampler"}, UniformSampler = {"accelhost.sweep.samplers.random"},
+  GridSampler = {"accelhost.sweep.samplers.grid"}, QuasiRandomSampler = {"accelhost.sweep.samplers.quasi_random"},
+  TPESampler = {"accelhost.sweep.samplers.tpe"}, CmaEsSampler = {"accelhost.sweep.samplers.cmaes"},
+  BasePruner = {"accelhost.sweep.pruners.pruner"}, MedianPruner = {"accelhost.sweep.pruners.median"},
+  PercentilePruner = {"accelhost.sweep.pruners.percentile"}, AshaPruner = {"accelhost.sweep.pruners.asha"},
+  HyperbandPruner = {"accelhost.sweep.pruners.hyperband"}, ThresholdPruner = {"accelhost.sweep.pruners.threshold"},
+  PatiencePruner = {"accelhost.sweep.pruners.patience"},
+}
+
+return namespace.new("accelhost.sweep", sweep, lazy, {refused = {
   normal = "samplers learn where good values lie from a range: sweep.uniform(mean - 2 * sd, mean + 2 * sd)",
   log_normal = "samplers learn where good values lie from a range: sweep.log_uniform(low, high)",
   suggest_float = "sweep.uniform(low, high), or sweep.log_uniform", suggest_int = "sweep.int(low, high)",

@@ -1,40 +1,56 @@
---- Asynchronous successive halving: trials train up to rungs of `min_resource`, `min_resource` * `reduction_factor`,
---- ... steps, and of those that reach a rung the best 1 / `reduction_factor` go on. The others are paused; one of them
---- goes on from its checkpoint as soon as it is among the best, because worse ones have come, and what is paused in
---- the end was not good enough. With `stop_instead_of_pause` a trial that does not go on at once is stopped for good:
---- nothing has to be kept, but good trials among the first are lost or bad ones kept.
---
--- From `max_resource` on, where it is given, trials are left alone. `min_early_stopping_rate` s begins s rungs later;
--- of `brackets` (b = 0, 1, ...) each begins b rungs later than that and gets its part of the trials, as in Hyperband.
--- `bootstrap_count` trials have to come to a rung before one goes on. A min_resource of "auto" is a hundredth of the
--- longest of the first trials, which run to their ends. A loss that is NaN stops a trial at its next rung. Li and
--- others, A System for Massively Parallel Hyperparameter Tuning, 2018: https://arxiv.org/abs/1810.05934
-local Pruner = require "accelhost.sweep.pruners.pruner"
+--- Asynchronous successive halving, in one bracket or several.
+local BasePruner = require "accelhost.sweep.pruners.pruner"
 local Rungs = require "accelhost.sweep.pruners.rungs"
 local arguments = require "accelhost.util.arguments"
 local stream = require "accelhost.sweep.stream"
 
 local ceil, floor, max = math.ceil, math.floor, math.max
 
-local AshaPruner = Pruner:extend "AshaPruner"
+---@class AshaPruner: BasePruner
+local AshaPruner = BasePruner:extend "AshaPruner"
+AshaPruner.takes_seed = true
 
-AshaPruner.option_rows = {
-  {"min_resource", "count|'auto'", 1}, {"max_resource", "count"}, {"reduction_factor", "count", 4},
-  {"min_early_stopping_rate", "size", 0}, {"brackets", "count", 1}, {"bootstrap_count", "size", 0},
-  {"stop_instead_of_pause", "flag", false},
-}
+local read = arguments.signature("AshaPruner", {
+  {"min_resource: count|'auto'", 1}, {"max_resource: count"}, {"reduction_factor: count", 4},
+  {"min_early_stopping_rate: size", 0}, {"brackets: count", 1}, {"bootstrap_count: size", 0},
+  {"stop_instead_of_pause: flag", false}, {"seed: integer", 0},
+})
+--- Asynchronous successive halving: trials train up to rungs of `min_resource`, `min_resource` * `reduction_factor`,
+--- ... steps, and of those that reach a rung the best 1 / `reduction_factor` go on. The others are paused; one of them
+--- goes on from its checkpoint as soon as it is among the best, because worse ones have come, and what is paused in
+--- the end was not good enough.
+--
+--   local pruner = accelhost.sweep.AshaPruner{max_resource = 27}   -- pruner = {"asha", max_resource = 27}
+--
+-- A loss that is NaN stops a trial at its next rung. Li and others, A System for Massively Parallel Hyperparameter
+-- Tuning, 2018: https://arxiv.org/abs/1810.05934
+---@param min_resource? integer|string the first rung, default 1; "auto": a hundredth of the longest of the first
+--- trials, which run to their ends
+---@param max_resource? integer from here on trials are left alone
+---@param reduction_factor? integer default 4
+---@param min_early_stopping_rate? integer default 0: so many rungs are left out
+---@param brackets? integer default 1; of several, each begins a rung later and gets its part of the trials
+---@param bootstrap_count? integer default 0: so many trials have to come to a rung before one goes on
+---@param stop_instead_of_pause? boolean default false; true: a trial that does not go on at once is stopped for good.
+--- Nothing has to be kept, but good trials among the first are lost or bad ones kept
+---@param seed? integer for brackets
+function AshaPruner:init(...)
+  self.min_resource, self.max_resource, self.reduction_factor, self.min_early_stopping_rate, self.brackets,
+    self.bootstrap_count, self.stop_instead_of_pause, self.seed = read(...)
+  if self.min_resource == "auto" and self.bootstrap_count > 0 then
+    arguments.fail("%s: bootstrap_count needs a min_resource that is a number", self._name)
+  end
+  self:_begin()
+end
 
-function AshaPruner:init(options)
-  Pruner.init(self, options)
+-- Check what all have, and begin: no trial has reported.
+function AshaPruner:_begin()
   if self.reduction_factor < 2 then
     arguments.fail("%s: reduction_factor: expected at least 2, got %s", self._name, self.reduction_factor)
   end
   if type(self.max_resource) == "number" and type(self.min_resource) == "number"
     and self.max_resource < self.min_resource then
     arguments.fail("%s: max_resource %s is below min_resource %s", self._name, self.max_resource, self.min_resource)
-  end
-  if self.min_resource == "auto" and self.bootstrap_count > 0 then
-    arguments.fail("%s: bootstrap_count needs a min_resource that is a number", self._name)
   end
   -- By number: the bracket of each trial, the last step of those that run; and the last step of the longest one.
   self.bracket_of, self.last, self.longest = {}, {}, nil
@@ -47,9 +63,8 @@ local function budget_of(bracket, brackets, factor)
   return ceil(brackets * factor ^ s / (s + 1))
 end
 
---- How many brackets there are, once it is known.
----@return integer?
-function AshaPruner:count_brackets() return self.brackets end
+-- How many brackets there are, once it is known.
+function AshaPruner:_count_brackets() return self.brackets end
 
 -- The brackets, made when the resources are known: from the start, or with the first complete trial.
 local function brackets_of(self)
@@ -58,7 +73,7 @@ local function brackets_of(self)
     if not self.longest then return nil end
     self.min_resource = max(1, floor(self.longest / 100))
   end
-  local count = self:count_brackets()
+  local count = self:_count_brackets()
   if not count then return nil end
   self.made = {budget = 0}
   for bracket = 0, count - 1 do

@@ -1,10 +1,27 @@
---- Stops a trial whose best loss so far is worse than the median of what complete trials reported at the same step: the
---- percentile pruner with 50.
+--- The median of what other trials reported.
 local PercentilePruner = require "accelhost.sweep.pruners.percentile"
+local arguments = require "accelhost.util.arguments"
 
+---@class MedianPruner: PercentilePruner
 local MedianPruner = PercentilePruner:extend "MedianPruner"
 
-MedianPruner.option_rows = {unpack(PercentilePruner.option_rows, 2)}
-MedianPruner.percentile = 50
+local read = arguments.signature("MedianPruner", {
+  {"n_startup_trials: size", 5}, {"n_warmup_steps: size", 0}, {"interval_steps: count", 1}, {"n_min_trials: count", 1},
+})
+--- Stops a trial whose best loss so far is worse than the median of what complete trials reported at the same step.
+--
+--   local pruner = accelhost.sweep.MedianPruner{n_warmup_steps = 3}   -- pruner = {"median", n_warmup_steps = 3}
+--
+-- Golovin and others, Google Vizier: A Service for Black-Box Optimization, 2017:
+-- https://doi.org/10.1145/3097983.3098043
+---@param n_startup_trials? integer default 5: so many trials have to be complete first
+---@param n_warmup_steps? integer default 0: the first step at which trials are judged
+---@param interval_steps? integer default 1: from there they are judged every so many steps
+---@param n_min_trials? integer default 1: so many complete ones have to have reported at the step
+function MedianPruner:init(...)
+  self.percentile = 50
+  self.n_startup_trials, self.n_warmup_steps, self.interval_steps, self.n_min_trials = read(...)
+  self:_begin()
+end
 
 return MedianPruner

@@ -1,17 +1,26 @@
---- Asks another pruner only about a trial that has not got better, by more than `min_delta`, in its last `patience` + 1
---- reports; without another one (`pruner`) such a trial is stopped.
---
---   pruner = {"patience", patience = 3, pruner = "median"}
-local Pruner = require "accelhost.sweep.pruners.pruner"
+--- Patience around another pruner.
+local BasePruner = require "accelhost.sweep.pruners.pruner"
+local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 
-local PatiencePruner = Pruner:extend "PatiencePruner"
+---@class PatiencePruner: BasePruner
+local PatiencePruner = BasePruner:extend "PatiencePruner"
+PatiencePruner.takes_seed = true
 
-PatiencePruner.option_rows = {{"patience", "size", 3}, {"min_delta", "nonnegative", 0}, {"pruner", "any"}}
-
-function PatiencePruner:init(options)
-  Pruner.init(self, options)
-  if self.pruner ~= nil and not class.is(self.pruner, Pruner) then
+local read = arguments.signature("PatiencePruner", {
+  {"patience: size", 3}, {"min_delta: nonnegative", 0}, {"pruner: any"}, {"seed: integer", 0},
+})
+--- Asks another pruner only about a trial that has not got better in its last `patience` + 1 reports; without another
+--- one such a trial is stopped.
+--
+--   local pruner = accelhost.sweep.PatiencePruner{patience = 3, pruner = "median"}
+---@param patience? integer default 3
+---@param min_delta? number default 0: to be better is to be lower by more than this
+---@param pruner? any the other one: its name, {name, option = value}, or one that was made
+---@param seed? integer the other one's
+function PatiencePruner:init(...)
+  self.patience, self.min_delta, self.pruner, self.seed = read(...)
+  if self.pruner ~= nil and not class.is(self.pruner, BasePruner) then
     self.pruner = require("accelhost.sweep.pruners").new(self.pruner, self.seed)
   end
   self.reports = {}
@@ -19,7 +28,7 @@ end
 
 function PatiencePruner:setup(study)
   if self.pruner then self.pruner:setup(study) end
-  return Pruner.setup(self, study)
+  return BasePruner.setup(self, study)
 end
 
 function PatiencePruner:assign(trial) return self.pruner and self.pruner:assign(trial) end

@@ -1,28 +1,36 @@
---- Stops a trial whose best loss so far is worse than a percentile of what complete trials reported at the same step:
---- with 25 the best quarter goes on. Trials are judged from `n_warmup_steps` on, every `interval_steps`, once
---- `n_startup_trials` are complete and `n_min_trials` of them have reported at that step.
--- Percentile 50, the median, is Vizier's rule. Golovin and others, Google Vizier: A Service for Black-Box Optimization,
--- 2017: https://doi.org/10.1145/3097983.3098043
+--- Percentiles of what other trials reported.
 local Course = require "accelhost.sweep.pruners.course"
-local Pruner = require "accelhost.sweep.pruners.pruner"
+local BasePruner = require "accelhost.sweep.pruners.pruner"
 local arguments = require "accelhost.util.arguments"
 
 local floor, min = math.floor, math.min
 
-local PercentilePruner = Pruner:extend "PercentilePruner"
+---@class PercentilePruner: BasePruner
+local PercentilePruner = BasePruner:extend "PercentilePruner"
 
-PercentilePruner.option_rows = {
-  {"percentile", "number", 25}, {"n_startup_trials", "size", 5}, {"n_warmup_steps", "size", 0},
-  {"interval_steps", "count", 1}, {"n_min_trials", "count", 1},
-}
-
-function PercentilePruner:init(options)
-  Pruner.init(self, options)
+local read = arguments.signature("PercentilePruner", {
+  {"percentile: number", 25}, {"n_startup_trials: size", 5}, {"n_warmup_steps: size", 0}, {"interval_steps: count", 1},
+  {"n_min_trials: count", 1},
+})
+--- Stops a trial whose best loss so far is worse than a percentile of what complete trials reported at the same step:
+--- with 25 the best quarter goes on.
+--
+--   local pruner = accelhost.sweep.PercentilePruner(25, {n_warmup_steps = 3})   -- {"percentile", n_warmup_steps = 3}
+---@param percentile? number from 0 to 100, default 25
+---@param n_startup_trials? integer default 5: so many trials have to be complete first
+---@param n_warmup_steps? integer default 0: the first step at which trials are judged
+---@param interval_steps? integer default 1: from there they are judged every so many steps
+---@param n_min_trials? integer default 1: so many complete ones have to have reported at the step
+function PercentilePruner:init(...)
+  self.percentile, self.n_startup_trials, self.n_warmup_steps, self.interval_steps, self.n_min_trials = read(...)
   if not (self.percentile >= 0 and self.percentile <= 100) then
     arguments.fail("%s: percentile: expected a number from 0 to 100, got %s", self._name, tostring(self.percentile))
   end
-  self.course, self.complete, self.at_step = Course(), 0, {}
+  self:_begin()
 end
+
+-- Nobody has reported yet: by step the sorted losses of complete trials and how many reported there.
+function PercentilePruner:_begin() self.course, self.complete, self.at_step = Course(), 0, {} end
 
 -- Where `loss` belongs in a sorted list.
 local function place_for(list, loss)

@@ -1,17 +1,23 @@
---- Stops a trial whose metric is not a number, below `lower` or above `upper`: from `n_warmup_steps` on, looked at
---- every `interval_steps`. The bounds are those of the metric as it is reported, also where it is maximised.
+--- Bounds of a metric.
 local Course = require "accelhost.sweep.pruners.course"
-local Pruner = require "accelhost.sweep.pruners.pruner"
+local BasePruner = require "accelhost.sweep.pruners.pruner"
 local arguments = require "accelhost.util.arguments"
 
-local ThresholdPruner = Pruner:extend "ThresholdPruner"
+---@class ThresholdPruner: BasePruner
+local ThresholdPruner = BasePruner:extend "ThresholdPruner"
 
-ThresholdPruner.option_rows = {
-  {"lower", "number"}, {"upper", "number"}, {"n_warmup_steps", "size", 0}, {"interval_steps", "count", 1},
-}
-
-function ThresholdPruner:init(options)
-  Pruner.init(self, options)
+local read = arguments.signature("ThresholdPruner", {
+  {"lower: number"}, {"upper: number"}, {"n_warmup_steps: size", 0}, {"interval_steps: count", 1},
+})
+--- Stops a trial whose metric is not a number, below `lower` or above `upper`.
+--
+--   local pruner = accelhost.sweep.ThresholdPruner{upper = 10}   -- pruner = {"threshold", upper = 10}
+---@param lower? number of the metric as it is reported, also where it is maximised
+---@param upper? number
+---@param n_warmup_steps? integer default 0: the first step that is looked at
+---@param interval_steps? integer default 1: from there every so many steps
+function ThresholdPruner:init(...)
+  self.lower, self.upper, self.n_warmup_steps, self.interval_steps = read(...)
   if not self.lower and not self.upper then arguments.fail("%s: lower or upper is missing", self._name) end
   if (self.lower or -math.huge) > (self.upper or math.huge) then
     arguments.fail("%s: lower %s is above upper %s", self._name, self.lower, self.upper)

@@ -1,28 +1,38 @@
---- CMA-ES, for numbers only and many trials: hundreds to thousands, of losses that are smooth but badly scaled or whose
---- parameters depend on each other.
---
--- Numbers are taken by their places on their scales, from 0 to 1. A generation is learnt from when `popsize` trials
--- have ended since the last one, whichever they are: those that run at the same time, or were queued, are as good as
--- others. Points outside of the space are drawn again. A number with steps leaves the step at which the mean is in at
--- least one of (dimensions * popsize) draws, so that it never gets stuck there, which is the margin of Hamano and
--- others, CMA-ES with Margin, 2022 (https://arxiv.org/abs/2205.13482). When nothing more can be learnt the search
--- begins at another place with twice as many points in a generation (`restarts`): Auger and Hansen, A Restart CMA
--- Evolution Strategy With Increasing Population Size, 2005.
---
--- Choices, parameters that depend on others and those that others depend on are left to TPE. Pruned trials rank after
--- complete ones; trials that failed do not count.
+--- CMA-ES as a sampler.
 local Cma = require "accelhost.sweep.samplers.cma"
-local Sampler = require "accelhost.sweep.samplers.sampler"
+local BaseSampler = require "accelhost.sweep.samplers.sampler"
 local TPESampler = require "accelhost.sweep.samplers.tpe"
+local arguments = require "accelhost.util.arguments"
 local domain = require "accelhost.sweep.samplers.domain"
 local normal = require "accelhost.sweep.samplers.normal"
+local outcome = require "accelhost.sweep.outcome"
 local stream = require "accelhost.sweep.stream"
 
 local max, min = math.max, math.min
 
-local CmaEsSampler = Sampler:extend "CmaEsSampler"
+---@class CmaEsSampler: BaseSampler
+local CmaEsSampler = BaseSampler:extend "CmaEsSampler"
 
-CmaEsSampler.option_rows = {{"popsize", "count"}, {"sigma0", "positive", 1 / 6}, {"restarts", "flag", true}}
+local read = arguments.signature("CmaEsSampler", {
+  {"popsize: count"}, {"sigma0: positive", 1 / 6}, {"restarts: flag", true}, {"seed: integer", 0},
+})
+--- The covariance matrix adaptation evolution strategy, for numbers and many trials: hundreds to thousands, of losses
+--- that are smooth but badly scaled or whose parameters depend on each other.
+--
+--   local sampler = accelhost.sweep.CmaEsSampler{popsize = 12}   -- sampler = {"cmaes", popsize = 12}
+--
+-- A generation is learnt from when `popsize` trials have ended since the last one, whichever they are: those that run
+-- at the same time, or were queued, are as good as others. Points outside of the space are drawn again. A number with
+-- steps leaves the step at which the mean is in at least one of (dimensions * popsize) draws, so that it never gets
+-- stuck there: the margin of Hamano and others, CMA-ES with Margin, 2022 (https://arxiv.org/abs/2205.13482). Choices,
+-- parameters that depend on others and those that others depend on are left to TPE. Pruned trials rank after complete
+-- ones; those that failed do not count.
+---@param popsize? integer trials of a generation, default 4 + 3 ln(dimensions)
+---@param sigma0? number how wide the search begins, as a part of every range; default 1 / 6
+---@param restarts? boolean default true: when nothing more can be learnt it begins at another place with twice as many
+--- trials in a generation (IPOP, Auger and Hansen, 2005)
+---@param seed? integer default 0
+function CmaEsSampler:init(...) self.popsize, self.sigma0, self.restarts, self.seed = read(...) end
 
 -- Which parameters are CMA's, and the space of those that are not.
 local function divide(self, space)
@@ -50,7 +60,7 @@ local function begin(self, population)
 end
 
 function CmaEsSampler:setup(space)
-  Sampler.setup(self, space)
+  BaseSampler.setup(self, space)
   divide(self, space)
   self.rest = #self.others > 0 and TPESampler {seed = self.seed}:setup(self.others)
   self.begun = 0
@@ -68,15 +78,8 @@ local function point_of(self, params)
   return point
 end
 
-local function is_better(a, b)
-  if (a.step == nil) ~= (b.step == nil) then return a.step == nil end
-  if a.step and a.step ~= b.step then return a.step > b.step end
-  if a.loss ~= b.loss then return a.loss < b.loss end
-  return a.number < b.number
-end
-
 local function learn(self)
-  table.sort(self.ended, is_better)
+  table.sort(self.ended, outcome.is_better)
   local points = {}
   for k, entry in ipairs(self.ended) do points[k] = entry.point end
   self.cma:tell(points, self.ended[1].loss, self.ended[#self.ended].loss)
@@ -88,10 +91,9 @@ function CmaEsSampler:observe(trial, loss)
   if self.rest then self.rest:observe(trial, loss) end
   local point = loss and self.cma and point_of(self, trial.params)
   if not point then return end
-  self.ended[#self.ended + 1] = {
-    point = point, loss = Sampler.comparable(loss), number = trial.number,
-    step = trial.state == "pruned" and Sampler.last_step(trial) or nil,
-  }
+  local entry = outcome.of(trial, loss)
+  entry.point = point
+  self.ended[#self.ended + 1] = entry
   if #self.ended == self.cma.population then learn(self) end
 end
 

@@ -1,11 +1,19 @@
---- Grid search: every combination of values once, in one order: the parameters by name, the last one fastest. A
---- parameter that depends on another is varied only where it is there. Combinations that others had, queued by hand or
---- left of an earlier run, are not repeated.
-local Sampler = require "accelhost.sweep.samplers.sampler"
+--- Grid search.
+local BaseSampler = require "accelhost.sweep.samplers.sampler"
 local arguments = require "accelhost.util.arguments"
 local domain = require "accelhost.sweep.samplers.domain"
 
-local GridSampler = Sampler:extend "GridSampler"
+---@class GridSampler: BaseSampler
+---@field combinations integer how many there are
+local GridSampler = BaseSampler:extend "GridSampler"
+GridSampler.takes_seed = false
+
+--- Grid search: every combination of values once, in one order: the parameters by name, the last one fastest. A
+--- parameter that depends on another is varied only where it is there. Combinations that others had, queued by hand or
+--- left of an earlier run, are not repeated. Real numbers need a step.
+--
+--   local sampler = accelhost.sweep.GridSampler()   -- sampler = "grid"
+function GridSampler:init() end
 
 -- A parameter depends on one other at most, so the combinations are those of a forest: those of a parameter are, for
 -- each of its values, the product of those of its children that are there then.
@@ -32,7 +40,7 @@ local function node_of(parameter, space)
 end
 
 function GridSampler:setup(space)
-  Sampler.setup(self, space)
+  BaseSampler.setup(self, space)
   self.roots, self.taken, self.next = {}, {}, 0
   for _, parameter in ipairs(self.space.parameters) do
     if not parameter.count then

@@ -1,12 +1,10 @@
---- What a sampler has been told: the places of every trial's parameters, by parameter, and an order of the trials from
---- the best to the worst. Trials are kept by their numbers, so that the order in which they ended does not matter.
---
--- Complete trials come first, by loss, then pruned ones: those that came farther are better, then those with the lower
--- loss. A trial that runs has no loss and is never good.
-local Sampler = require "accelhost.sweep.samplers.sampler"
+--- What a sampler has been told: the places of every trial's parameters, by parameter, and how the trials ended. Trials
+--- are kept by their numbers, so that the order in which they ended does not matter. A trial that runs has not ended
+--- and is never good.
 local class = require "accelhost.util.class"
 local domain = require "accelhost.sweep.samplers.domain"
 local new_table = require "table.new"
+local outcome = require "accelhost.sweep.outcome"
 
 local ceil, floor, min = math.ceil, math.floor, math.min
 local nan = 0 / 0
@@ -17,8 +15,9 @@ local History = class.new "History"
 ---@param space table from domain.read
 function History:init(space)
   self.space, self.count, self.ended = space, 0, 0
-  -- By trial, in the order in which they came.
-  self.numbers, self.losses, self.steps, self.columns = {}, {}, {}, {}
+  -- By trial, in the order in which they came: its number, how it ended (false while it runs) and, for each parameter,
+  -- its place.
+  self.numbers, self.outcomes, self.columns = {}, {}, {}
   -- Trials by number; by parameter those that are sorted by place, and how many of all trials those were made of.
   self.by_number, self.sorted = {}, {}
   for _, parameter in ipairs(space.parameters) do
@@ -35,8 +34,11 @@ local function place_in(list, count, is_after)
   return low
 end
 
-local function set_trial(self, id, trial, loss, step)
-  self.numbers[id], self.losses[id], self.steps[id] = trial.number, loss or false, step
+local function set_trial(self, trial, loss)
+  self.count = self.count + 1
+  local id = self.count
+  self.numbers[id], self.outcomes[id] = trial.number, loss and outcome.of(trial, loss) or false
+  if loss then self.ended = self.ended + 1 end
   for _, parameter in ipairs(self.space.parameters) do
     local value = trial.params[parameter.name]
     local place = value ~= nil and (parameter.choices and domain.index_of(parameter, value)
@@ -52,8 +54,7 @@ end
 ---@param trial table
 ---@param loss number
 function History:add(trial, loss)
-  self.count, self.ended = self.count + 1, self.ended + 1
-  set_trial(self, self.count, trial, Sampler.comparable(loss), trial.state == "pruned" and Sampler.last_step(trial))
+  set_trial(self, trial, loss)
 end
 
 --- Run fn while trials that have not ended count too. A paused one counts as a pruned one by the `loss` that it
@@ -64,10 +65,7 @@ end
 function History:with(running, fn)
   local count, ended = self.count, self.ended
   for _, trial in ipairs(running or {}) do
-    local loss = trial.state == "paused" and trial.loss
-    self.count = self.count + 1
-    set_trial(self, self.count, trial, loss and Sampler.comparable(loss), loss and Sampler.last_step(trial))
-    if loss then self.ended = self.ended + 1 end
+    set_trial(self, trial, trial.state == "paused" and trial.loss)
   end
   local fine, result = pcall(fn)
   for i = #self.by_number, 1, -1 do
@@ -78,23 +76,15 @@ function History:with(running, fn)
   return result
 end
 
--- Is trial a better than b? Both have losses.
-local function is_better(self, a, b)
-  local step_a, step_b = self.steps[a], self.steps[b]
-  if (step_a == false) ~= (step_b == false) then return step_a == false end
-  if step_a and step_a ~= step_b then return step_a > step_b end
-  if self.losses[a] ~= self.losses[b] then return self.losses[a] < self.losses[b] end
-  return self.numbers[a] < self.numbers[b]
-end
-
 --- The best tenth of the trials that have ended, at most `most` of them.
 ---@param most integer
 ---@return table<integer, boolean> # trial -> true
 function History:best(most)
-  local wanted, list = min(ceil(0.1 * self.ended), most), {}
+  local wanted, list, outcomes = min(ceil(0.1 * self.ended), most), {}, self.outcomes
+  local function is_better(a, b) return outcome.is_better(outcomes[a], outcomes[b]) end
   for id = 1, self.count do
-    if self.losses[id] and wanted > 0 and (#list < wanted or is_better(self, id, list[#list])) then
-      table.insert(list, place_in(list, #list, function(other) return is_better(self, id, other) end), id)
+    if outcomes[id] and wanted > 0 and (#list < wanted or is_better(id, list[#list])) then
+      table.insert(list, place_in(list, #list, function(other) return is_better(id, other) end), id)
       list[wanted + 1] = nil
     end
   end

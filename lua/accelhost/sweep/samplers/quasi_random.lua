@@ -1,12 +1,7 @@
---- Quasi-random search: like random search, but the points fill the space evenly, so that no region is left out by
---- chance. Better than random ones for a first look, or where all trials run at once.
---
--- `sequence` is "sobol", for up to 64 parameters, or "halton", for any number of them. `scramble` makes the points
--- random (by the seed) and as even; without it point 0 is the lowest corner of the space. A choice has its part of
--- [0, 1]; a parameter that depends on another has its own dimension and is there or not.
+--- Quasi-random search by Sobol's or Halton's sequence.
 -- Halton, On the Efficiency of Certain Quasi-Random Sequences of Points, 1960; its scrambling by random permutations of
 -- digits is that of Owen, A Randomized Halton Algorithm, 2017: https://arxiv.org/abs/1706.02808
-local Sampler = require "accelhost.sweep.samplers.sampler"
+local BaseSampler = require "accelhost.sweep.samplers.sampler"
 local arguments = require "accelhost.util.arguments"
 local domain = require "accelhost.sweep.samplers.domain"
 local sobol = require "accelhost.sweep.samplers.sobol"
@@ -14,9 +9,22 @@ local stream = require "accelhost.sweep.stream"
 
 local floor = math.floor
 
-local QuasiRandomSampler = Sampler:extend "QuasiRandomSampler"
+---@class QuasiRandomSampler: BaseSampler
+local QuasiRandomSampler = BaseSampler:extend "QuasiRandomSampler"
 
-QuasiRandomSampler.option_rows = {{"sequence", "'sobol'|'halton'", "sobol"}, {"scramble", "flag", true}}
+local read = arguments.signature("QuasiRandomSampler", {
+  {"sequence: 'sobol'|'halton'", "sobol"}, {"scramble: flag", true}, {"seed: integer", 0},
+})
+--- Quasi-random search: like random search, but the points fill the space evenly, so that no region is left out by
+--- chance. Better than random ones for a first look, or where all trials run at once.
+--
+--   local sampler = accelhost.sweep.QuasiRandomSampler "halton"   -- sampler = "halton"
+--
+-- A choice has its part of [0, 1]; a parameter that depends on another has its own dimension and is there or not.
+---@param sequence? string "sobol" (default), for up to 64 parameters, or "halton", for any number of them
+---@param scramble? boolean default true: points are random, by the seed, and as even; else point 0 is the lowest corner
+---@param seed? integer default 0
+function QuasiRandomSampler:init(...) self.sequence, self.scramble, self.seed = read(...) end
 
 local function primes(count)
   local list, candidate = {}, 2
@@ -33,7 +41,7 @@ local function primes(count)
 end
 
 function QuasiRandomSampler:setup(space)
-  Sampler.setup(self, space)
+  BaseSampler.setup(self, space)
   local count = #self.space.parameters
   if self.sequence == "sobol" and count > sobol.most then
     arguments.fail("sobol: the space has %d parameters, at most %d are possible; the sequence \"halton\" takes any "

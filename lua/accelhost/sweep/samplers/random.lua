@@ -1,7 +1,18 @@
---- Random search: every trial is drawn from the space, whatever the others gave. A hard baseline, the right choice
---- where all trials run at once, and what other samplers begin with.
+--- Random search.
 -- Bergstra and Bengio, Random Search for Hyper-Parameter Optimization, 2012:
 -- https://jmlr.org/papers/v13/bergstra12a.html
-local Sampler = require "accelhost.sweep.samplers.sampler"
+local BaseSampler = require "accelhost.sweep.samplers.sampler"
+local arguments = require "accelhost.util.arguments"
 
-return Sampler:extend "RandomSampler"
+---@class UniformSampler: BaseSampler
+local UniformSampler = BaseSampler:extend "UniformSampler"
+
+local read = arguments.signature("UniformSampler", {{"seed: integer", 0}})
+--- Random search: every trial is drawn from the space, whatever the others gave. A hard baseline, the right choice
+--- where all trials run at once, and what other samplers begin with.
+--
+--   local sampler = accelhost.sweep.UniformSampler{seed = 1}   -- sampler = "random"
+---@param seed? integer default 0
+function UniformSampler:init(...) self.seed = read(...) end
+
+return UniformSampler

@@ -1,30 +1,38 @@
+--- The tree-structured Parzen estimator.
+local History = require "accelhost.sweep.samplers.history"
+local BaseSampler = require "accelhost.sweep.samplers.sampler"
+local arguments = require "accelhost.util.arguments"
+local domain = require "accelhost.sweep.samplers.domain"
+local parzen = require "accelhost.sweep.samplers.parzen"
+
+---@class TPESampler: BaseSampler
+local TPESampler = BaseSampler:extend "TPESampler"
+
+local read = arguments.signature("TPESampler", {
+  {"n_startup_trials: size", 10}, {"n_ei_candidates: count", 24}, {"n_good_trials: count", 25},
+  {"prior_weight: positive", 1}, {"seed: integer", 0},
+})
 --- The tree-structured Parzen estimator, for most studies the sampler to take: it models the density of the good trials
 --- and that of all others, draws candidates from the first and takes the one that is likeliest among the good ones. It
 --- knows nothing else of the loss, so numbers, choices and parameters that depend on others are all the same to it.
 --
+--   local sampler = accelhost.sweep.TPESampler{n_startup_trials = 20}   -- sampler = {"tpe", n_startup_trials = 20}
+--
 -- Parameters are modelled together (multivariate), those that depend on others in groups of their own. Trials that run
--- count as bad (the constant liar), so that those that run at the same time lie apart. Trials that failed do not count.
--- Defaults are Optuna's; the estimator's file names the papers. NaN is the worst of losses.
-local History = require "accelhost.sweep.samplers.history"
-local Sampler = require "accelhost.sweep.samplers.sampler"
-local domain = require "accelhost.sweep.samplers.domain"
-local parzen = require "accelhost.sweep.samplers.parzen"
-
-local TPESampler = Sampler:extend "TPESampler"
-
-TPESampler.option_rows = {
-  -- So many trials are random before the first one is modelled.
-  {"n_startup_trials", "size", 10},
-  -- So many points are drawn from the density of good trials.
-  {"n_ei_candidates", "count", 24},
-  -- A tenth of the trials is good, but at most so many.
-  {"n_good_trials", "count", 25},
-  -- What the prior weighs, where a recent trial weighs 1.
-  {"prior_weight", "positive", 1},
-}
+-- count as bad (the constant liar), so that those that run at the same time lie apart. A pruned trial is the better the
+-- farther it came, and worse than complete ones; those that failed do not count. Defaults are Optuna's. Bergstra and
+-- others, Algorithms for Hyper-Parameter Optimization, 2011: https://papers.nips.cc/paper/4443
+---@param n_startup_trials? integer default 10: so many trials are random before one is modelled
+---@param n_ei_candidates? integer default 24: so many points are drawn from the density of good trials
+---@param n_good_trials? integer default 25: a tenth of the trials is good, but at most so many
+---@param prior_weight? number default 1: what the space as a whole weighs, where a recent trial weighs 1
+---@param seed? integer default 0
+function TPESampler:init(...)
+  self.n_startup_trials, self.n_ei_candidates, self.n_good_trials, self.prior_weight, self.seed = read(...)
+end
 
 function TPESampler:setup(space)
-  Sampler.setup(self, space)
+  BaseSampler.setup(self, space)
   self.history = History(self.space)
   return self
 end

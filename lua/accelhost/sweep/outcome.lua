@@ -1,0 +1,33 @@
+--- How a trial ended, and which of two ended better: complete trials come first, by loss, then pruned ones, those that
+--- came farther before those with the lower loss. NaN is as bad as can be.
+local outcome = {}
+
+local function last_step(trial)
+  local last = -1
+  for _, report in ipairs(trial.reports or {}) do last = math.max(last, report.step) end
+  return last
+end
+
+--- How a trial ended.
+---@param trial table {number, state, reports}; a paused one counts as a pruned one
+---@param loss number
+---@return {number: integer, loss: number, step: number|false} # step: the last one of a trial that was not complete
+function outcome.of(trial, loss)
+  return {
+    number = trial.number, loss = loss == loss and loss or math.huge,
+    step = trial.state ~= "complete" and last_step(trial),
+  }
+end
+
+--- Is outcome a better than b? Of two that are alike the earlier one is.
+---@param a table
+---@param b table
+---@return boolean
+function outcome.is_better(a, b)
+  if (a.step == false) ~= (b.step == false) then return a.step == false end
+  if a.step ~= b.step then return a.step > b.step end
+  if a.loss ~= b.loss then return a.loss < b.loss end
+  return a.number < b.number
+end
+
+return outcome

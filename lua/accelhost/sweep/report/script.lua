@@ -129,6 +129,8 @@ return [==[
     });
   }
 
+  function forget() { choose(-1); tip.hidden = true; }
+
   areas.forEach(function (one) {
     function look(event) {
       var place = one.area.getBoundingClientRect();
@@ -138,8 +140,10 @@ return [==[
     }
     one.area.addEventListener("pointermove", look);
     one.area.addEventListener("pointerdown", look);
-    one.area.addEventListener("pointerleave", function () { choose(-1); tip.hidden = true; });
+    one.area.addEventListener("pointerleave", function (event) { if (event.pointerType !== "touch") forget(); });
   });
+  // A finger leaves with every tap; what it has chosen stays until the next one.
+  document.addEventListener("pointerdown", function (event) { if (!event.target.closest(".area")) forget(); });
 
   // Parts of axes.
   function keep() {

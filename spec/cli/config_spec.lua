@@ -175,4 +175,36 @@ describe("the table of settings", function()
     local guide = read "examples/guides/settings.md"
     assert.truthy(guide:find(keys, 1, true), "run: accelhost config keys, and put it into examples/guides/settings.md")
   end)
+
+  it("says of every row what launch --help says of its option, and --help has no other options", function()
+    local keys, help = config({"keys"}).stdout, run.host({"launch", "--help"}, {timeout = 20}).stdout
+    -- Each option of the help: its name, and all of its text on one line.
+    local told, name = {}, nil
+    for line in (help:match "\n\noptions:\n(.-)\nkill %-USR2"):gmatch "[^\n]+" do
+      local option, rest = line:match "^  %-%-([%w_]+)(.*)$"
+      if option then
+        name = option
+        told[name] = rest:gsub("^ [^ ]+", "")
+      elseif name then
+        told[name] = told[name] .. " " .. line
+      end
+    end
+    local rows = 0
+    for names, default, text in keys:match "^(.-)\nRefused":gmatch "\n| ([^|]*`[^|]*) |[^|]*| ([^|]*) | ([^|]*) |" do
+      rows = rows + 1
+      local own = names:match "`([^`]+)`"
+      local said = assert(told[own], "--help lacks --" .. own):gsub("%s+", " ")
+      for word in text:gsub(" %(no key%)$", ""):gsub("`", ""):gsub("; only .*", ""):gmatch "%S+" do
+        assert.truthy(said:find(word, 1, true), ("--help says of --%s: %s; the table: %s"):format(own, said, text))
+      end
+      for short in names:gmatch "`(%-[^`]+)`" do assert.truthy(said:find(short, 1, true), own .. ": " .. short) end
+      if default ~= "" and default ~= "false" and not said:find "only" then
+        assert.truthy(said:find("default " .. default, 1, true), own .. ": default " .. default)
+      end
+      told[own] = nil
+    end
+    assert.is_true(rows > 20)
+    told.help = nil
+    assert.same({}, told)
+  end)
 end)

@@ -56,11 +56,8 @@ end
 
 -- Take part in what the others still do, then have all take the weights of one that did the most.
 local function join(self, models)
-  averaging.shadow(self)
-  local rank, size = self.process_index, self.num_processes
-  local most = C.tensor({self._rounds * size + rank}, {dtype = "int64", device = "cpu"})
-  C.comm.all_reduce(most, "max")
-  for _, model in ipairs(models) do averaging.find(self, model):take_over(most:item() % size) end
+  averaging.shadow(self, self._joining)
+  for _, model in ipairs(models) do averaging.find(self, model):take_over(self._joining.speaker) end
 end
 
 --- Give the Accelerator class backward, accumulate, no_sync and clipping.
@@ -173,7 +170,7 @@ return function(Accelerator)
     end
     local restore = set_even(self, even)
     local before = self._joining
-    self._joining, self._rounds = true, 0
+    self._joining = require "accelhost.averaging.joining"(C.comm.world(), {count = #averaging.of(self)})
     return protect(function(fine)
       if fine and self.num_processes > 1 then join(self, models) end
       self._joining = before
@@ -219,7 +216,7 @@ return function(Accelerator)
 
   return function(self)
     self._synchronises = true
-    self._joining, self._rounds = false, 0
+    self._joining = false
     self._step = 0             -- micro-steps since the last window ended
     self._micro_step = false   -- number of the one that accumulate began, false while it is not used
     self._window_loader = false

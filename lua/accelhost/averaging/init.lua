@@ -114,21 +114,22 @@ local function any_sync(of)
   return false
 end
 
--- What the processes agree on before a backward: which models it reaches on any; and how many do one, and the first of
--- them, whose buffers count.
-local function agree(asked, takes_part, reached)
-  local flags, size = {}, comm.size()
+-- What the processes agree on before a backward: which models it reaches on any.
+local function agree(asked, reached)
+  local flags = {}
   for i, handle in ipairs(asked) do flags[i] = reached[handle] and 1 or 0 end
-  for rank = 0, size - 1 do flags[#flags + 1] = takes_part and rank == comm.rank() and 1 or 0 end
   local all = C.tensor(flags, {device = "cpu"})
   comm.all_reduce(all, "sum")
-  all = all:tolist()
-  local count, first = 0, 0
-  for i, handle in ipairs(asked) do reached[handle] = all[i] > 0 end
-  for rank = size - 1, 0, -1 do
-    if all[#asked + rank + 1] > 0 then count, first = count + 1, rank end
-  end
-  return count, first
+  for i, count in ipairs(all:tolist()) do reached[asked[i]] = count > 0 end
+end
+
+-- The same where some may be through with their inputs; the buffers are those of one that is not.
+local function join_round(joining, asked, reached)
+  local flags = {}
+  for i, handle in ipairs(asked) do flags[i] = reached[handle] == true end
+  joining:ask(flags)
+  for i, handle in ipairs(asked) do reached[handle] = joining.wanted[i] end
+  averaging.follow(asked, joining.speaker)
 end
 
 -- Which models a backward from the roots will reach: those of the accelerator that asks on any process, when it
@@ -140,10 +141,10 @@ local function look_ahead(roots, accelerator)
     if handle then reached[handle] = true end
   end
   if any_sync(asked) then
-    local _, first = agree(asked, true, reached)
     if accelerator._joining then
-      accelerator._rounds = accelerator._rounds + 1
-      averaging.follow(asked, first)
+      join_round(accelerator._joining, asked, reached)
+    else
+      agree(asked, reached)
     end
   end
   return reached
@@ -158,17 +159,15 @@ end
 
 --- Take part in the backwards of an accelerator that other processes still do, until none does. A collective.
 ---@param accelerator Accelerator
-function averaging.shadow(accelerator)
+---@param joining Joining
+function averaging.shadow(accelerator, joining)
   local asked = averaging.of(accelerator)
-  while true do
-    local reached = {}
-    local count, first = agree(asked, false, reached)
-    if count == 0 then break end
-    averaging.follow(asked, first)
-    for _, handle in ipairs(asked) do
-      if reached[handle] then handle:shadow() end
+  joining:stay(function()
+    averaging.follow(asked, joining.speaker)
+    for i, handle in ipairs(asked) do
+      if joining.wanted[i] then handle:shadow() end
     end
-  end
+  end)
   averaging.follow(asked, 0)
 end
 

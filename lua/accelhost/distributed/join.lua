@@ -1,79 +1,36 @@
---- Join: processes with unequal numbers of inputs.
+--- Join: processes with unequal numbers of inputs, for DistributedDataParallel.
 --
--- With every forward of the first object that takes part the processes tell each other who is still there, whether a
--- backward will average, and go on; who is through answers the same question until nobody is left, and does in between
--- what each object's hook says (PyTorch's "shadowing").
-local C = require "accelhost._C"
+-- A round (averaging/joining.lua) begins with every forward of the first object that takes part; who is through does
+-- what each object's hook says.
+local Joining = require "accelhost.averaging.joining"
 local arguments = require "accelhost.util.arguments"
-local class = require "accelhost.util.class"
 local protect = require "accelhost.util.protect"
 local fail, describe = arguments.fail, arguments.describe
 
 local join = {}
 
--- One run of a function.
----@class Joining
----@field speaker integer the highest rank that still has inputs
----@field synchronises boolean will the backward of this round average?
-local Joining = class.new "Joining"
-
-function Joining:init(objects, options)
-  self.objects, self.options = objects, options
-  self.group = objects[1]._group
-  self.speaker, self.synchronises = 0, false
-end
-
 -- model -> the run that it is in
 local active = setmetatable({}, {__mode = "k"})
 
---- The run that a model is in, nil for none.
+--- A forward of a model that is in a run begins.
 ---@param object table
----@return Joining?
-function join.of(object) return active[object] end
-
--- What all processes say: is it still there, will it average, does it stop?
-local function ask(self, present, averages)
-  local native = self.group.native
-  local own = C.tensor({present and 1 or 0, averages and 1 or 0}, {dtype = "int64", device = "cpu"})
-  local all = own:new_empty({self.group:size(), 2})
-  native:collective("all_gather", all, own)
-  local left = 0
-  self.synchronises = false
-  for rank, row in ipairs(all:tolist()) do
-    if row[1] == 1 then
-      left, self.speaker = left + 1, rank - 1
-      self.synchronises = self.synchronises or row[2] == 1
-    end
-  end
-  return left
-end
-
-local function stop(self)
-  fail("Join: a process is through with its inputs, and throw_on_early_termination ends all%s",
-    self.through and " (this one is)" or "")
-end
-
---- A forward of one of the objects begins.
----@param object table
-function Joining:notify(object)
-  if object ~= self.objects[1] then return end
-  local left = ask(self, true, object:_will_average())
-  if left < self.group:size() and self.options.throw_on_early_termination then stop(self) end
-  for _, one in ipairs(self.objects) do
-    if one._before_round then one:_before_round(self) end
+function join.notify(object)
+  local joining = active[object]
+  if not joining or object ~= joining.objects[1] then return end
+  joining:ask {object:_will_average()}
+  for _, one in ipairs(joining.objects) do
+    if one._before_round then one:_before_round(joining) end
   end
 end
 
--- This process is through: stay with the others until they are.
-local function shadow(self)
+-- This process is through: do what each object's hook says.
+local function shadow(joining)
   local hooks = {}
-  for i, object in ipairs(self.objects) do hooks[i] = object:join_hook(self.options) end
-  self.through = true
-  while ask(self, false, false) > 0 do
-    if self.options.throw_on_early_termination then stop(self) end
-    for _, hook in ipairs(hooks) do hook.main_hook(self) end
-  end
-  for _, hook in ipairs(hooks) do hook.post_hook(self) end
+  for i, object in ipairs(joining.objects) do hooks[i] = object:join_hook(joining.options) end
+  joining:stay(function()
+    for _, hook in ipairs(hooks) do hook.main_hook(joining) end
+  end)
+  for _, hook in ipairs(hooks) do hook.post_hook(joining) end
 end
 
 local function check_objects(objects)
@@ -90,7 +47,9 @@ end
 local function run(objects, options, fn)
   if options.enable == false then return fn() end
   check_objects(objects)
-  local joining = Joining(objects, options)
+  options.count = 1
+  local joining = Joining(objects[1]._group.native, options)
+  joining.objects = objects
   for _, object in ipairs(objects) do active[object] = joining end
   return protect(function(fine)
     for _, object in ipairs(objects) do active[object] = nil end

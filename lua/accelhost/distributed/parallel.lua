@@ -114,8 +114,7 @@ end
 ---@param ... any
 ---@return any ...
 function DistributedDataParallel:forward(...)
-  local joining = join.of(self)
-  if joining then joining:notify(self) end
+  join.notify(self)
   return self.module(...)
 end
 
@@ -204,7 +203,7 @@ function DistributedDataParallel:join_hook(options)
   return {
     -- The others' backward, as a process does it whose loss reaches nothing.
     main_hook = function(joining)
-      if not joining.synchronises then return end
+      if not joining.wanted[1] then return end
       local reducer = own_handle(self).reducer
       for _, parameter in ipairs(reducer:parameters()) do parameter.grad = nil end
       reducer:buffers_from(joining.speaker)

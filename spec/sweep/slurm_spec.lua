@@ -132,7 +132,7 @@ describe("A sweep on Slurm", function()
     local last = rows "SELECT max(step) AS step FROM report"[1].step
     write("go", "")
     assert.equal(0, sweep("--launcher", "slurm").code)
-    assert.matches("begins at\t0\nbegins at\t" .. last .. "\n$", io.open("s.study/trials/0000/log.txt"):read "*a")
+    assert.matches("begins at\t0\n.*begins at\t" .. last .. "\n$", io.open("s.study/trials/0000/log.txt"):read "*a")
   end)
 
   on_slurm("hears, when it was killed, what its trials said since, and goes on", function()
@@ -152,6 +152,8 @@ describe("A sweep on Slurm", function()
     local steps = rows "SELECT step FROM report ORDER BY step"
     assert.is_true(#steps > told + 2)
     for i, row in ipairs(steps) do assert.equal(i, row.step) end
-    assert.matches("begins at\t" .. #steps .. "\n$", io.open("s.study/trials/0000/log.txt"):read "*a")
+    -- It may have been ended between a checkpoint and its report.
+    local began = tonumber(io.open("s.study/trials/0000/log.txt"):read "*a":match "begins at\t(%d+)\n$")
+    assert.is_true(began == #steps or began == #steps + 1)
   end)
 end)

@@ -48,11 +48,14 @@ end
 
 function Runner:_folder(trial) return ("%s/trials/%04d"):format(self.place.directory, trial.number) end
 
--- What trials said after an earlier process of the sweep had gone.
+-- Trials that an earlier process of the sweep has left: those that are to go on may have said more since.
 function Runner:_recover()
   for _, trial in ipairs(self.study.trials) do
-    if trial.state == "waiting" then
-      self.launcher.recover(self:_folder(trial), function(step, metrics) return self:report(trial, step, metrics) end)
+    local goes_on = trial.state == "waiting"
+    if goes_on or trial.state == "paused" or trial.state == "pruned" then
+      self.launcher.recover(self:_folder(trial), goes_on and function(step, metrics)
+        return self:report(trial, step, metrics)
+      end)
     end
   end
 end

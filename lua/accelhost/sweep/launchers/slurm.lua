@@ -78,7 +78,7 @@ end
 
 --- End what an earlier process of the sweep has left running, and hear what it still told.
 ---@param directory string the trial's
----@param report fun(step: integer, metrics: table): string
+---@param report (fun(step: integer, metrics: table): string)|false
 function SlurmTrial.recover(directory, report)
   local last = next_start(directory) - 1
   local base = ("%s/slurm-%d"):format(directory, last)
@@ -88,7 +88,7 @@ function SlurmTrial.recover(directory, report)
     os.execute(("scancel %s 2> /dev/null"):format(number))
     while ask(("squeue -h -j %s -o %%i"):format(number)):find "^%d" do C.system.sleep(0.5) end
   end
-  for _, text in ipairs(link.mailbox(base .. ".messages"):take()) do
+  for _, text in ipairs(report and link.mailbox(base .. ".messages"):take() or {}) do
     local message = C.json.decode(text)
     if message.kind == "report" then report(message.step, SlurmTrial.metrics_of(message)) end
   end

@@ -76,6 +76,7 @@ end
 
 local function run_once(what, call, options, attempt)
   local argv = {"run"}
+  if not jit.status() then argv[#argv + 1] = "--jit=off" end
   if options.max_memory then argv[#argv + 1] = "--max_memory=" .. options.max_memory end
   argv[#argv + 1] = "-e"
   argv[#argv + 1] = RANK

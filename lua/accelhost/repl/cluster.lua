@@ -78,7 +78,7 @@ end
 
 local function start(self)
   self.job = C.job.start {
-    num_processes = self.size, argv = {"run", "-e", MEMBER}, show = true, collapse = "all", name = "accelhost repl",
+    num_processes = self.size, argv = {"run", jit.status() and "--jit=on" or "--jit=off", "-e", MEMBER}, show = true, collapse = "all", name = "accelhost repl",
     grace = 5,
   }
   self.receivers, self.ranks = {}, all_ranks(self.size)
@@ -168,7 +168,7 @@ local function run_on(self, ranks, order)
   end
   local taking = {}
   self.line, self.calls = self.line + 1, self.calls or {}
-  order.line = self.line
+  order.line, order.columns = self.line, self.columns()
   for _, rank in ipairs(ranks) do taking[rank] = true end
   for rank = 0, self.size - 1 do send(self, rank, taking[rank] and order or {kind = "skip", line = self.line}) end
   local began = C.system.now()

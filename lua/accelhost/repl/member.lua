@@ -16,7 +16,7 @@ local function answer(data) wire.send(C.channel.send, data) end
 
 -- Run a line, from its begin to its end as the other processes see it.
 local function run(self, order, fn)
-  self.shown = {}
+  self.shown, self.columns = {}, order.columns
   C.comm.begin_line(order.line)
   local fine = fn(self.evaluate)
   io.stdout:flush()
@@ -56,13 +56,13 @@ end
 
 --- Serve the prompt until it says "end".
 return function()
-  local self = {shown = {}}
   local settings = wire.receive()
+  local self = {shown = {}, columns = settings.columns}
   package.path = settings.path
   rawset(_G, "arg", settings.arg)
   self.evaluate = evaluate.new {
     write = function(text) self.shown[#self.shown + 1] = text end,
-    columns = function() return settings.columns end,
+    columns = function() return self.columns end,
     color = settings.color,
     slow = math.huge,
   }

@@ -77,9 +77,10 @@ local function lose(self)
 end
 
 local function start(self)
+  local compiler = jit.status() and "--jit=on" or "--jit=off"
   self.job = C.job.start {
-    num_processes = self.size, argv = {"run", jit.status() and "--jit=on" or "--jit=off", "-e", MEMBER}, show = true, collapse = "all", name = "accelhost repl",
-    grace = 5,
+    num_processes = self.size, argv = {"run", compiler, "-e", MEMBER}, show = true, collapse = "all",
+    name = "accelhost repl", grace = 5,
   }
   self.receivers, self.ranks = {}, all_ranks(self.size)
   for rank = 0, self.size - 1 do self.receivers[rank] = wire.receiver() end

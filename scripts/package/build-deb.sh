@@ -36,20 +36,26 @@ gzip -9n "$root"/usr/share/man/man*/* 2>/dev/null || true
 mkdir -p "$root/usr/share/lintian/overrides"
 cp scripts/package/lintian-overrides "$root/usr/share/lintian/overrides/accelhost"
 
-# The libraries; of OpenBLAS the build that the program's own path names (see BLAS_DIR in the Makefile).
+# The libraries; of OpenBLAS the build that the program's own path names (see BLAS_DIR in the Makefile). A plugin that
+# cannot be opened is told when it is asked for, so cairo, which brings fonts and X11, need not be there.
 mkdir "$root/DEBIAN"
 printf 'Source: accelhost\n\nPackage: accelhost\nArchitecture: any\n' >"$work/debian/control"
+needed= wanted=
+for plugin in $plugins; do
+    case $plugin in */accelhost-plot.so) wanted=-e$plugin ;; *) needed="$needed $plugin" ;; esac
+done
 # shellcheck disable=SC2086
-depends=$(cd "$work" && dpkg-shlibdeps -O debian/accelhost/usr/bin/accelhost $plugins | sed 's/^shlibs:Depends=//
-    s/\blibopenblas0\b/libopenblas0-openmp/')
+(cd "$work" && dpkg-shlibdeps -O debian/accelhost/usr/bin/accelhost $needed ${wanted:+-dRecommends "$wanted"}) |
+    sed 's/\blibopenblas0\b/libopenblas0-openmp/' >"$work/libraries"
+libraries() { sed -n "s/^shlibs:$1=//p" "$work/libraries"; }
 cat >"$root/DEBIAN/control" <<END
 Package: accelhost
 Version: $version
 Architecture: $architecture
 Maintainer: $maintainer
 Installed-Size: $(du -k -s --exclude=DEBIAN "$root" | cut -f1)
-Depends: $depends
-Recommends: curl
+Depends: $(libraries Depends)
+Recommends: $(libraries Recommends | sed 's/$/, /')curl
 Suggests: gcc, pkg-config
 Section: science
 Priority: optional

@@ -11,7 +11,8 @@ int ah_scene_png(unsigned char **out, size_t *count, const struct ah_scene *scen
     if (!painter) {
         int status = ah_plugin_open("plot", "ah_plot_plugin", &symbol);
         if (status < 0)
-            return ah_fail_prefix(status, "PNG pictures are drawn by cairo (Debian: libcairo2-dev, then build anew)");
+            return ah_fail_prefix(status,
+                                  "PNG pictures are drawn by cairo (Debian: libcairo2; to build: libcairo2-dev)");
         const struct ah_painter *found = symbol;
         if (found->abi != AH_PAINTER_ABI)
             return ah_fail(AH_EINVAL, "accelhost-plot.so has interface %u, this program %d: build both anew",

@@ -11,7 +11,8 @@ static int find_driver(const struct ah_database_driver **out)
     if (!driver) {
         int status = ah_plugin_open("sqlite", "ah_database_plugin", &symbol);
         if (status < 0)
-            return ah_fail_prefix(status, "studies are kept by SQLite (Debian: libsqlite3-dev, then build anew)");
+            return ah_fail_prefix(status,
+                                  "studies are kept by SQLite (Debian: libsqlite3-0; to build: libsqlite3-dev)");
         const struct ah_database_driver *found = symbol;
         if (found->abi != AH_DATABASE_ABI)
             return ah_fail(AH_EINVAL, "accelhost-sqlite.so has interface %u, this program %d: build both anew",

@@ -33,10 +33,11 @@ end
 describe("The live table of a sweep", function()
   it("shows what runs, the best so far, counts and when it may end", function()
     local options, terminal = on_terminal(100)
+    options.study.parallel = 2
     local table_ = live.new(options)
     table_:update(running_study(), 1042)
     assert.equal([[
-digits: 6 of 20 ended, 0.00 s, about 2 min left (4 complete, 2 pruned, 2 running)
+digits: 6 of 20 ended, 0.00 s, about 55 s left (4 complete, 2 pruned, 2 running), -j 2
 best: loss 0.057122 in trial 3: layers=3 optim.lr=0.00042693 optimizer=adamw
   trial  step     loss    rank    time  parameters
       6     4   0.1988  2 of 6  2.00 s  layers=4 optim.lr=0.00029604 optimizer=muon

@@ -73,10 +73,11 @@ end
 local function head_line(self, study, found, now)
   local total = self._total or study.total
   local left = seconds_left(self, study, found, now)
-  return ("%s: %d%s ended, %s%s (%s)"):format(printable.text(study.name), found.ended,
+  local parallel = self._parallel or study.parallel
+  return ("%s: %d%s ended, %s%s (%s)%s"):format(printable.text(study.name), found.ended,
     total and (" of %d"):format(total) or "", show.duration(now - self._began),
     left and left > 0 and ", about " .. show.rough_duration(left) .. " left" or "",
-    summary.words(found.counts))
+    summary.words(found.counts), parallel and (", -j %d"):format(parallel) or "")
 end
 
 local function best_line(study, found)

@@ -116,6 +116,13 @@ static void press(const void *context)
     }
 }
 
+/* The timer's signal is another one: two of SIGINT that come together are one. */
+static void on_timer(int number)
+{
+    if (running && pressed && profiles())
+        raise(SIGPROF);
+}
+
 static void on_signal(int number, siginfo_t *info, void *context)
 {
     if (getpid() != self) {
@@ -123,9 +130,6 @@ static void on_signal(int number, siginfo_t *info, void *context)
         raise(SIGINT);
     } else if (syscall(SYS_gettid) != self) {
         syscall(SYS_tgkill, self, self, number);
-    } else if (info->si_code == SI_TIMER) {
-        if (running && pressed && profiles())
-            raise(SIGPROF);
     } else if (running) {
         press(context);
     } else {
@@ -161,11 +165,13 @@ static int watch(lua_State *L)
 {
     /* Without SA_RESTART: a script that waits for input is interrupted too. */
     struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_ONSTACK};
-    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGINT};
+    struct sigaction tick = {.sa_handler = on_timer, .sa_flags = SA_ONSTACK};
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGVTALRM};
     event._sigev_un._tid = self = getpid();
     if (timer_create(CLOCK_MONOTONIC, &event, &timer))
         return ah_raise_text(L, "this system has no timer to give");
     watched = L;
+    sigaction(SIGVTALRM, &tick, NULL);
     sigaction(SIGINT, &action, NULL);
     return 0;
 }

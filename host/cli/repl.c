@@ -1,5 +1,5 @@
-/* accelhost repl: opens a host and hands it to lua/accelhost/repl, which reads and runs. Ctrl-C is the affair of
- * bind/interrupt.c. */
+/* accelhost repl: opens a host and hands it to lua/accelhost/repl, which reads and runs. At a terminal Ctrl-C is
+ * the affair of bind/interrupt.c. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,6 +10,7 @@
 #include "cli/ending.h"
 #include "cli/flags.h"
 #include "cli/inquiry.h"
+#include "cli/interrupt.h"
 #include "cli/script.h"
 #include "comm/rank.h"
 
@@ -62,8 +63,10 @@ int ah_cli_repl(int argc, char **argv)
     AH_TRYGO(ah_host_open(&host, &settings), failed);
     if (ah_ending_take_exit(&host) < 0)
         return ah_ending_fail(&host, ah_host_error(&host));
-    if (!board)
+    if (!board) {
         ah_board_show_alone();
+        ah_interrupt_watch(host.lua); /* until the prompt takes Ctrl-C itself */
+    }
     ah_inquiry_watch(host.lua);
     snprintf(chunk, sizeof chunk, "exit_code = require('accelhost.repl').start(%.0f, ...)", options.processes);
     status = ah_host_set_arguments(&host, argc ? argv[1] : "", argc ? argc - 2 : 0, argv + 2);

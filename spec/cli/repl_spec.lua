@@ -388,6 +388,13 @@ describe("accelhost repl from a pipe", function()
     assert.equal(1, result.code)
   end)
 
+  it("ends at Ctrl-C like a script, with the line where it was", function()
+    local result = run.host({"repl"}, {stdin = "1\nio.popen 'sleep 0.3; kill -INT $PPID' while true do end\n2\n"})
+    assert.equal("1\n", result.stdout)
+    assert.matches("accelhost: interrupted.* %[2%]:1\n", result.stderr)
+    assert.equal(128 + 2, result.code)
+  end)
+
   it("lets a chunk read the lines behind it", function()
     local result = run.host({"repl"}, {stdin = "local line = io.read()\nthis is data\nline\n"})
     assert.equal('"this is data"\n', result.stdout)

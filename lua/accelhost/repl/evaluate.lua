@@ -178,10 +178,10 @@ local function finish(self, job, fine, ...)
     local text, why = ...
     job.restore()
     text = own_part(text)
-    -- A coroutine puts the place in front once more.
+    -- A coroutine puts the place in front once more, a wait what it was for behind it.
     if why and self.terminal then self.write "\n" end -- behind the terminal's ^C
     local place = why and text:match "^(.-): interrupted"
-    if place then text = "interrupted at " .. (place:match ": (%S+:%d+)$" or place) .. text:sub(#place + 14) end
+    if place then text = "interrupted at " .. (place:match "^%S+:%d+" or place) .. text:sub(#place + 14) end
     self:complain(text)
   elseif select("#", ...) > 0 and not job.quiet then
     keep_result(self, (...))

@@ -103,8 +103,11 @@ function repl.start(processes, script, ...)
     terminal = terminal,
     color = terminal and not dumb and (os.getenv "NO_COLOR" or "") == "",
   }
-  C.interrupt.watch()
-  watch_programs()
+  -- Lines of a file end at Ctrl-C, as a script does.
+  if terminal or processes > 0 then
+    C.interrupt.watch()
+    watch_programs()
+  end
   if terminal then welcome(e, dumb) end
   if script and not e:run_file(script, ...) then
     if not terminal then return 1 end

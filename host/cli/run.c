@@ -121,6 +121,13 @@ static int run(struct ah_host *host, const struct run_options *options, int argc
     return ah_host_run_file(host, argv[0], argc - 1, argv + 1);
 }
 
+/* A file of parameters that the script did not ask for. */
+static int tell_unread(struct ah_host *host)
+{
+    static const char chunk[] = "require('accelhost.util.params').tell_unread()";
+    return getenv("ACCELHOST_PARAMS") ? ah_host_run_text(host, chunk, strlen(chunk), "=params", 0, NULL) : 0;
+}
+
 int ah_cli_run(int argc, char **argv)
 {
     struct run_options options = {.script_fd = -1};
@@ -157,6 +164,8 @@ int ah_cli_run(int argc, char **argv)
         argc--;
     }
     status = run(&host, &options, argc, argv);
+    if (status == 0)
+        status = tell_unread(&host);
     if (status == AH_ELUA)
         return ah_ending_fail(&host, ah_host_error(&host));
     if (status < 0)

@@ -127,6 +127,20 @@ describe("Parameters from a file", function()
     end)
   end
 
+  it("that a script never reads are told, once for all ranks", function()
+    write("p.json", '{"lr": 1}')
+    write("t.lua", "print 'ran'")
+    for _, words in ipairs {{"run"}, {"launch", "--num_processes", "2"}} do
+      words[#words + 1] = "--params=p.json"
+      words[#words + 1] = "t.lua"
+      local result = run.host(words)
+      assert.equal(0, result.code)
+      assert.equal("warning: the script never read the parameters of 'p.json': accelhost.args{...} or "
+        .. "accelhost.parse_args{...} does\n", result.stderr)
+    end
+    assert.equal("", run.host {"run", "t.lua"}.stderr)
+  end)
+
   it("that is not there is told", function()
     local result = run.host {"run", "--params", "none.yaml", "-e", rows}
     assert.equal(2, result.code)

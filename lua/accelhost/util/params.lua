@@ -188,6 +188,17 @@ function params.given()
   return given or nil, source
 end
 
+--- A script that never asked for the parameters that it was given has run without them: say so, once for all ranks.
+--- A sweep says so itself.
+function params.tell_unread()
+  if params.taken or params.trial() or C.comm.rank() > 0 then return end
+  local values, path = params.given()
+  if not values then return end
+  io.stdout:flush()
+  io.stderr:write(("warning: the script never read the parameters of '%s': accelhost.args{...} or "
+    .. "accelhost.parse_args{...} does\n"):format(path))
+end
+
 --- The script has read its parameters: the sweep wants to know.
 function params.take()
   params.taken = true

@@ -6,10 +6,11 @@
 -- digits and for few steps, so that its loss is noisy. A number behind @ says how many trials run at a time. The peer
 -- columns are Optuna's TPE and the package cmaes, where `python3` has them (scripts/bench/peers/sweep.py).
 local accelhost = require "accelhost"
-local samplers = require "accelhost.sweep.samplers"
-local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data
-
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
+package.path = here .. "/?.lua;" .. package.path
+local classifier = require "classifier"
+local samplers = require "accelhost.sweep.samplers"
+
 local options = accelhost.parse_args {
   description = "Compares the samplers of sweeps with each other and with Optuna's.",
   {"seeds", 20, "studies of each kind", integer = true, minimum = 1},
@@ -59,49 +60,11 @@ local function rosenbrock(params)
   return sum
 end
 
-local digits
-
--- What a loader would do, once: images as rows of float32, and labels.
-local function load_digits()
-  local function take(set) return set.data:float():div(255):sub(0.13):div(0.31):flatten(1), set.targets end
-  digits = {}
-  digits.images, digits.labels = take(data.SyntheticDigits {size = 512})
-  digits.few_images, digits.few_labels = take(data.SyntheticDigits {size = 128, seed = 1})
-  digits.many_images, digits.many_labels = take(data.SyntheticDigits {size = 2000, seed = 2})
-end
-
-local function make_optimizer(params, model)
-  local shared = {lr = params.lr, weight_decay = params.decay}
-  if params.optimizer == "adam" then return optim.AdamW(model:parameters(), shared) end
-  shared.momentum = params.momentum
-  return optim.SGD(model:parameters(), shared)
-end
-
--- The loss on few digits that nobody trained on, which a study sees, and the one on many, which counts.
+-- The loss that a study sees, and the one that counts.
 local function classify(params, number, seed)
-  if not digits then load_digits() end
-  accelhost.manual_seed(seed * 1000 + number)
-  local model = nn.Sequential(nn.Linear(784, params.width), nn.ReLU(), nn.Linear(params.width, 10))
-  local optimizer = make_optimizer(params, model)
-  for step = 0, 39 do
-    local rows = step * 32 % 512
-    local loss = F.cross_entropy(model(digits.images:narrow(0, rows, 32)), digits.labels:narrow(0, rows, 32))
-    optimizer:zero_grad()
-    loss:backward()
-    optimizer:step()
-  end
-  return accelhost.no_grad(function()
-    return F.cross_entropy(model(digits.few_images), digits.few_labels):item(),
-      F.cross_entropy(model(digits.many_images), digits.many_labels):item()
-  end)
+  local train, test = classifier.begin(params, seed * 1000 + number)
+  return train(40), test()
 end
-
-local network = {
-  float("decay", 1e-6, 1, true), float("lr", 1e-5, 1, true),
-  {name = "momentum", kind = "float", low = 0, high = 0.99, when = {name = "optimizer", values = {"sgd"}}},
-  {name = "optimizer", kind = "categorical", choices = {"sgd", "adam"}},
-  {name = "width", kind = "int", low = 4, high = 64, log = true},
-}
 
 local all, no_cma = {"random", "sobol", "tpe", "cmaes"}, {"random", "sobol", "tpe"}
 local plane = {float("x", -5, 10, false), float("y", 0, 15, false)}
@@ -112,7 +75,7 @@ local rows = {
   {"Hartmann-6", hartmann, floats(6, 0, 1), 100, all, peers = {"tpe", "cmaes"}},
   {"Hartmann-6 @8", hartmann, floats(6, 0, 1), 100, all, parallel = 8},
   {"Hartmann-6", hartmann, floats(6, 0, 1), 300, all, peers = {"tpe", "cmaes"}},
-  {"classifier (loss)", classify, network, 60, no_cma, digits = 3},
+  {"classifier (loss)", classify, classifier.space, 60, no_cma, digits = 3},
   {"Rosenbrock-10", rosenbrock, floats(10, -5, 5), 1000, all, peers = {"cmaes"}, fewer = {tpe = 5}},
   {"Rosenbrock-10", rosenbrock, floats(10, -5, 5), 4000, {"random", "sobol", "cmaes"}, peers = {"cmaes"}},
 }

@@ -243,6 +243,13 @@ describe("a value that cannot travel is named", function()
     refused(accelhost.Accelerator(), "value 1: an Accelerator .make it inside of the function.")
   end)
 
+  it("when it is a prepared optimizer, or a class that was made for one object", function()
+    local optimizer = accelhost.Accelerator():prepare(optim.SGD(nn.Linear(1, 1):parameters(), {lr = 1}))
+    refused({optimizer}, "value 1%[1%]: a prepared SGD .prepare it inside of the function. cannot travel")
+    refused(nn.utils.parametrizations.weight_norm(nn.Linear(2, 2)),
+      "the metatable of value 1: the class ParametrizedLinear, which the library made while it ran, cannot travel")
+  end)
+
   it("by the whole way, through functions, tables, keys and metatables", function()
     local log = {file = io.stdout}
     local function inner() return log end

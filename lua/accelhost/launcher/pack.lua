@@ -149,8 +149,24 @@ local function pack_tensor(self, tensor, place)
   return entry
 end
 
+-- The way to what every process has, if there is one.
+local function way_to(self, value)
+  local way = self.index[value]
+  if way or not (type(value) == "function" and names.is_library_function(value) or names.is_library_class(value)) then
+    return way
+  end
+  self.hidden = self.hidden or names.hidden(self.index)
+  return self.hidden[value]
+end
+
 -- What class.new gives a class by itself is not the script's.
 local function pack_class(self, cls, place)
+  for _, item in next, cls do
+    if type(item) == "function" and names.is_library_function(item) and rawget(cls, "__index") ~= item
+      and not way_to(self, item) then
+      refuse(self, place, ("the class %s, which the library made while it ran,"):format(cls._name))
+    end
+  end
   local parent = rawget(cls, "_parent")
   local fresh = class.new(cls._name, parent)
   local function skip(key, item)
@@ -166,6 +182,10 @@ local function pack_table(self, value, place)
     local library = package.loaded.accelhost
     if library and rawget(library, "accelerator") == value then return {"name", {"accelhost", "accelerator"}} end
     refuse(self, place, "an Accelerator (make it inside of the function)")
+  end
+  local name = type(meta) == "table" and rawget(meta, "_name")
+  if type(name) == "string" and name:find "^prepared " then
+    refuse(self, place, ("a %s (prepare it inside of the function)"):format(name))
   end
   local entry = {"table", slot(self, meta, {place, "metatable"})}
   if type(meta) == "table" and rawget(meta, "__mode") then return entry end -- notes about what lives here
@@ -184,16 +204,6 @@ local function pack_userdata(self, value, place)
     return add_fields(self, entry, fields, place)
   end
   refuse(self, place, io.type(value) and "a file" or arguments.describe(value))
-end
-
--- The way to what every process has, if there is one.
-local function way_to(self, value)
-  local way = self.index[value]
-  if way or not (type(value) == "function" and names.is_library_function(value) or names.is_library_class(value)) then
-    return way
-  end
-  self.hidden = self.hidden or names.hidden(self.index)
-  return self.hidden[value]
 end
 
 local function pack_entry(self, value, place, number)

@@ -149,6 +149,47 @@ describe("accelhost sweep", function()
     assert.equal("", read "s.study/trials/0001/log.txt")
   end)
 
+  for _, inline in ipairs {"false", "true"} do
+    it("lets an objective leave by itself that asks to stay, inline = " .. inline, function()
+      define(([[trials = 2, parallel = 1, inline = %s, pruner = {"median", n_startup_trials = 1},
+        space = {x = sweep.uniform(0, 9)}, enqueue = {{x = 1}, {x = 2}},
+        objective = function(trial)
+          for step = 1, 9 do
+            trial:report(step, {loss = trial.params.x}, {stay = true})
+            if trial:should_prune() then return 77 end
+          end
+          return trial.params.x
+        end]]):format(inline))
+      local result = sweep("s.lua")
+      assert.equal(0, result.code, result.output)
+      assert.same({9, 1}, {#rows "SELECT * FROM report WHERE trial = 0", #rows "SELECT * FROM report WHERE trial = 1"})
+      assert.same({{state = "complete", value = 1}, {state = "pruned", value = 2}},
+        rows "SELECT state, value FROM trial ORDER BY number")
+    end)
+  end
+
+  it("hears what a script logs, and gives its trackers the trial's folder", function()
+    write("train.lua", [[
+      local accelhost = require "accelhost"
+      local args = accelhost.args{lr = 0.1}
+      local accelerator = accelhost.Accelerator{log_with = "jsonl", project_dir = "logs"}
+      accelerator:init_trackers "run"
+      for step = 1, 3 do
+        accelerator:log({loss = accelhost.tensor(args.lr / step), note = "text"}, {step = 10 * step})
+        accelerator:log{accuracy = 1}
+      end]])
+    define [[script = "train.lua", trials = 1, space = {lr = sweep.uniform(0, 1)}]]
+    local result = sweep("s.lua")
+    assert.equal(0, result.code, result.output)
+    local lr = accelhost.json.decode(rows "SELECT params FROM trial"[1].params).lr
+    local found = rows "SELECT step, value FROM report"
+    assert.same({10, 20, 30}, {found[1].step, found[2].step, found[3].step})
+    assert.near(lr / 3, found[3].value, 1e-7)
+    assert.equal(3, #rows "SELECT * FROM event WHERE kind = 'log'")
+    local _, lines = read "s.study/trials/0000/logs/run/metrics.jsonl":gsub("\n", "")
+    assert.equal(6, lines)
+  end)
+
   it("goes on with the same command, and with more trials", function()
     define(space)
     assert.equal(0, sweep("s.lua", "-n", "2").code)

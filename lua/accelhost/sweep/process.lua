@@ -234,7 +234,8 @@ end
 function TrialProcess:verdict(definition)
   local trial = self.trial
   if self.refused then return "refused", self.refused end
-  local left = self.left or (self.code ~= 0 or self.aborted) and trial.verdict
+  -- What the pruner said holds however the processes ended.
+  local left = self.left or trial.verdict
   if left == "stop" then return "stopped" end
   if left == "pause" then return "paused" end
   if left == "interrupt" or self.aborted then return "interrupted" end

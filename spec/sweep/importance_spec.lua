@@ -58,11 +58,12 @@ describe("the importance of parameters", function()
     assert.is_nil(list[1].correlation)
   end)
 
-  it("takes pruned trials as worse than complete ones", function()
+  it("takes pruned and paused trials as worse than complete ones", function()
     local trials = made(function(params) return math.abs(params.f) end)
     for _, trial in ipairs(trials) do
       if trial.params.l < 0.01 then
-        trial.state, trial.reports, trial.value = "pruned", {{step = 1, value = 0}}, nil
+        trial.state = trial.params.f < 0 and "pruned" or "paused"
+        trial.reports, trial.value = {{step = 1, value = 0}}, nil
       end
     end
     local list = importance.of(three, trials)

@@ -23,8 +23,9 @@ local function ranked(trials, direction)
   local list, sign = {}, direction == "maximize" and -1 or 1
   for _, trial in ipairs(trials) do
     local last = trial.reports and trial.reports[#trial.reports]
-    local value = trial.value or trial.state == "pruned" and last and last.value
-    if (trial.state == "complete" or trial.state == "pruned") and is_finite(value) then
+    local left = trial.state == "pruned" or trial.state == "paused"
+    local value = trial.value or left and last and last.value
+    if (left or trial.state == "complete") and is_finite(value) then
       local entry = outcome.of(trial, sign * value)
       entry.params = trial.params
       list[#list + 1] = entry
@@ -181,7 +182,7 @@ function importance.rank_correlation(x, y)
   return product / sqrt(square_a * square_b)
 end
 
--- How a number goes with the metric itself, over complete trials.
+-- How a number goes with the metric itself, over complete trials; of few of them that would be chance.
 local function correlation_of(parameter, all, direction)
   if parameter.choices then return nil end
   local x, y, sign = {}, {}, direction == "maximize" and -1 or 1
@@ -190,16 +191,16 @@ local function correlation_of(parameter, all, direction)
       x[#x + 1], y[#y + 1] = entry.params[parameter.name], sign * entry.loss
     end
   end
-  return importance.rank_correlation(x, y)
+  return #x >= 10 and importance.rank_correlation(x, y) or nil
 end
 
---- The parameters of a space by importance, the first one first. Complete and pruned trials count, the latter as worse
---- than the former.
+--- The parameters of a space by importance, the first one first. Complete trials count, and pruned and paused ones as
+--- worse than those.
 ---@param space table[] parameters {name, kind, low, high, log, step, choices, when}
 ---@param trials table[] {number, state, params, value, reports}
 ---@param direction? "minimize"|"maximize" of the values; default "minimize"
 ---@return {name: string, importance: number, correlation: number?}[]? # importances sum to 1; correlation: Spearman's
---- of the number and the metric. nil for fewer than 20 trials, or when they tell nothing
+--- of the number and the metric, of 10 complete trials or more. nil for fewer than 20 trials, or when they tell nothing
 function importance.of(space, trials, direction)
   direction = direction or "minimize"
   arguments.check("importance", "direction", "'minimize'|'maximize'", direction)

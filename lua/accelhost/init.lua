@@ -87,6 +87,7 @@ local lazy = {
   report = {"accelhost.track.trial", "report"},
   json = {"accelhost.util.json"},
   sweep = {"accelhost.sweep"},
+  text = {"accelhost.text"},
 }
 namespace.add(lazy, "accelhost.accelerator.configuration", {
   "GradientAccumulationPlugin", "DataLoaderConfiguration", "ProjectConfiguration", "DistributedDataParallelKwargs",

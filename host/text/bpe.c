@@ -1,0 +1,178 @@
+/* Byte pair encoding: of all neighbours the pair with the lowest rank is joined, the leftmost first, until no pair has
+ * one. Symbols form a list; pairs wait in a heap by rank and place, and one that is taken out is passed over when its
+ * symbols have changed meanwhile: n log n for a word of n symbols. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/status.h"
+#include "text/model.h"
+#include "text/unicode.h"
+
+struct ah_bpe_symbol {
+    int32_t id;          /* -1: joined to its left neighbour */
+    int32_t left, right; /* -1 at the ends */
+    uint32_t begin, end; /* bytes */
+};
+
+struct ah_bpe_candidate {
+    uint32_t rank;
+    int32_t at, left, right; /* left symbol's place, ids of both */
+    int32_t id;
+};
+
+static bool before(const struct ah_bpe_candidate *a, const struct ah_bpe_candidate *b)
+{
+    return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
+}
+
+static int offer(const struct ah_model *model, struct ah_bpe_work *work, int32_t at)
+{
+    const struct ah_bpe_symbol *symbol = work->symbol;
+    if (at < 0 || symbol[at].right < 0)
+        return 0;
+    int32_t left = symbol[at].id, right = symbol[symbol[at].right].id;
+    const struct ah_merge *merge = ah_model_merge(model, left, right);
+    if (!merge)
+        return 0;
+    AH_TRY(ah_grow(&work->heap, work->count + 1, &work->heap_room, sizeof *work->heap));
+    struct ah_bpe_candidate new = {merge->rank, at, left, right, merge->id}, *heap = work->heap;
+    size_t i = work->count++;
+    for (; i > 0 && before(&new, &heap[(i - 1) / 2]); i = (i - 1) / 2)
+        heap[i] = heap[(i - 1) / 2];
+    heap[i] = new;
+    return 0;
+}
+
+static struct ah_bpe_candidate take(struct ah_bpe_work *work)
+{
+    struct ah_bpe_candidate *heap = work->heap, top = heap[0], last = heap[--work->count];
+    size_t i = 0;
+    for (size_t child = 1; child < work->count; child = 2 * i + 1) {
+        child += child + 1 < work->count && before(&heap[child + 1], &heap[child]);
+        if (!before(&heap[child], &last))
+            break;
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = last;
+    return top;
+}
+
+static int merge_all(const struct ah_model *model, struct ah_bpe_work *work)
+{
+    struct ah_bpe_symbol *symbol = work->symbol;
+    work->count = 0;
+    for (size_t i = 0; i < work->symbols; i++)
+        AH_TRY(offer(model, work, (int32_t)i));
+    while (work->count > 0) {
+        struct ah_bpe_candidate top = take(work);
+        struct ah_bpe_symbol *left = &symbol[top.at];
+        if (left->id != top.left || left->right < 0 || symbol[left->right].id != top.right)
+            continue;
+        struct ah_bpe_symbol *right = &symbol[left->right];
+        left->id = top.id;
+        left->end = right->end;
+        left->right = right->right;
+        right->id = -1;
+        if (left->right >= 0)
+            symbol[left->right].left = top.at;
+        AH_TRY(offer(model, work, left->left));
+        AH_TRY(offer(model, work, top.at));
+    }
+    return 0;
+}
+
+/* The word's symbols, bytes or characters. What the vocabulary does not have becomes the unknown id, or is left out. */
+static int begin_word(const struct ah_model *model, struct ah_bpe_work *work, const char *word, size_t length)
+{
+    bool was_unknown = false;
+    work->symbols = 0;
+    AH_TRY(ah_grow(&work->symbol, length, &work->symbol_room, sizeof *work->symbol));
+    for (size_t at = 0; at < length;) {
+        size_t begin = at++;
+        int32_t id;
+        if (model->byte_level) {
+            id = model->byte_id[(unsigned char)word[begin]];
+        } else {
+            while (at < length && ((unsigned char)word[at] & 0xC0) == 0x80)
+                at++;
+            id = ah_vocabulary_id(&model->whole, word + begin, at - begin);
+        }
+        bool unknown = id < 0;
+        if (unknown && was_unknown && model->fuse_unknown && work->symbols) {
+            work->symbol[work->symbols - 1].end = (uint32_t)at;
+            continue;
+        }
+        was_unknown = unknown;
+        id = unknown ? model->unknown : id;
+        if (id >= 0)
+            work->symbol[work->symbols++] = (struct ah_bpe_symbol){.id = id, .begin = (uint32_t)begin, .end = (uint32_t)at};
+    }
+    for (size_t i = 0; i < work->symbols; i++) {
+        work->symbol[i].left = (int32_t)i - 1;
+        work->symbol[i].right = i + 1 < work->symbols ? (int32_t)i + 1 : -1;
+    }
+    return 0;
+}
+
+/* The id of the word as a whole, -1 when it has none. */
+static int whole_word(const struct ah_model *model, struct ah_bpe_work *work, const char *word, size_t length,
+                      int32_t *id)
+{
+    *id = -1;
+    if (!model->byte_level) {
+        *id = ah_vocabulary_id(&model->whole, word, length);
+        return 0;
+    }
+    AH_TRY(ah_grow(&work->mapped, 2 * length, &work->mapped_room, 1));
+    size_t bytes = 0;
+    for (size_t i = 0; i < length; i++) /* none of these characters takes more than two bytes */
+        bytes += (size_t)ah_utf8_put(ah_byte_character((unsigned char)word[i]), (unsigned char *)work->mapped + bytes);
+    *id = ah_vocabulary_id(&model->whole, work->mapped, bytes);
+    return 0;
+}
+
+int ah_bpe(const struct ah_model *model, struct ah_bpe_work *work, const char *word, size_t length,
+           struct ah_pieces *out)
+{
+    if (model->ignore_merges) {
+        int32_t id;
+        AH_TRY(whole_word(model, work, word, length, &id));
+        if (id >= 0)
+            return ah_pieces_push(out, id, 0, length);
+    }
+    AH_TRY(begin_word(model, work, word, length));
+    AH_TRY(merge_all(model, work));
+    for (int32_t i = work->symbols ? 0 : -1; i >= 0; i = work->symbol[i].right)
+        AH_TRY(ah_pieces_push(out, work->symbol[i].id, work->symbol[i].begin, work->symbol[i].end));
+    return 0;
+}
+
+void ah_bpe_close(struct ah_bpe_work *work)
+{
+    free(work->symbol);
+    free(work->heap);
+    free(work->mapped);
+    *work = (struct ah_bpe_work){0};
+}
+
+uint32_t ah_byte_character(unsigned char byte)
+{
+    if (byte <= 0x20)
+        return 0x100u + byte;
+    if (byte >= 0x7F && byte <= 0xA0)
+        return 0x121u + (byte - 0x7Fu);
+    return byte == 0xAD ? 0x143u : byte;
+}
+
+int ah_character_byte(uint32_t c)
+{
+    if (c < 0x100)
+        return ah_byte_character((unsigned char)c) == c ? (int)c : -1;
+    if (c <= 0x120)
+        return (int)(c - 0x100);
+    if (c <= 0x142)
+        return (int)(c - 0x121 + 0x7F);
+    return c == 0x143 ? 0xAD : -1;
+}

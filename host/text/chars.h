@@ -1,0 +1,43 @@
+/* A text as characters, each with the characters of the source that it stands for. */
+#ifndef AH_TEXT_CHARS_H
+#define AH_TEXT_CHARS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Bytes of the longest text. */
+#define AH_CHARS_MOST (1 << 29)
+
+/* from and to count the characters of the source, half open. */
+struct ah_char {
+    uint32_t c;
+    int32_t from, to;
+};
+
+struct ah_chars {
+    struct ah_char *at;
+    size_t count, room;
+};
+
+/* Room for `more` characters behind those there are. AH_ENOMEM leaves everything as it was. */
+int ah_chars_reserve(struct ah_chars *chars, size_t more);
+
+/* Put `c` behind the others, standing for what `like` stands for. There must be room. */
+static inline void ah_chars_push(struct ah_chars *chars, uint32_t c, const struct ah_char *like)
+{
+    chars->at[chars->count++] = (struct ah_char){.c = c, .from = like->from, .to = like->to};
+}
+
+/* Read UTF-8 (ah_utf8_next) into `chars` in place of what it held. AH_EINVAL beyond AH_CHARS_MOST bytes. */
+int ah_chars_read(struct ah_chars *chars, const char *text, size_t bytes);
+
+static inline void ah_chars_swap(struct ah_chars *a, struct ah_chars *b)
+{
+    struct ah_chars held = *a;
+    *a = *b;
+    *b = held;
+}
+
+void ah_chars_close(struct ah_chars *chars);
+
+#endif

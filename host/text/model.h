@@ -1,0 +1,74 @@
+/* Models: what a word is made of, as ids of the vocabulary.
+ *
+ * A model is not changed after it is loaded, so any thread may ask it; each brings memory of its own. */
+#ifndef AH_TEXT_MODEL_H
+#define AH_TEXT_MODEL_H
+
+#include <stdbool.h>
+
+#include "text/vocabulary.h"
+
+/* A part of a word: bytes [begin, end). */
+struct ah_piece {
+    int32_t id;
+    uint32_t begin, end;
+};
+
+struct ah_pieces {
+    struct ah_piece *at;
+    size_t count, room;
+};
+int ah_pieces_push(struct ah_pieces *pieces, int32_t id, size_t begin, size_t end);
+
+struct ah_merge {
+    uint64_t pair; /* of ids, left in the high half; ~0 where the slot is empty */
+    uint32_t rank;
+    int32_t id;
+};
+
+enum ah_model_kind { AH_MODEL_WORDPIECE, AH_MODEL_BPE };
+
+struct ah_model {
+    enum ah_model_kind kind;
+    struct ah_vocabulary whole; /* all texts of the vocabulary */
+    int32_t unknown;            /* an id, -1 when there is none */
+    /* WordPiece */
+    struct ah_vocabulary inner; /* texts of pieces inside of words, without their prefix */
+    char *prefix;
+    int64_t most_characters;
+    /* BPE */
+    bool byte_level, fuse_unknown, ignore_merges;
+    int32_t byte_id[256];
+    struct ah_merge *merge;
+    size_t merges, merge_slots;
+};
+
+/* Memory of one thread for BPE. */
+struct ah_bpe_work {
+    struct ah_bpe_symbol *symbol;
+    struct ah_bpe_candidate *heap;
+    char *mapped;
+    size_t symbols, symbol_room, count, heap_room, mapped_room;
+};
+
+/* Append the pieces of a word of `characters` characters; unknown words give the unknown id. A word is not empty and is
+ * UTF-8. */
+int ah_wordpiece(const struct ah_model *model, const char *word, size_t length, size_t characters,
+                 struct ah_pieces *out);
+int ah_bpe(const struct ah_model *model, struct ah_bpe_work *work, const char *word, size_t length,
+           struct ah_pieces *out);
+void ah_bpe_close(struct ah_bpe_work *work);
+
+/* Let two ids be joined to `id`; the lower the rank, the earlier. A pair that is there already gets the new rank. */
+int ah_model_add_merge(struct ah_model *model, int32_t left, int32_t right, uint32_t rank, int32_t id);
+
+/* What two ids are joined to, NULL when they are not. */
+const struct ah_merge *ah_model_merge(const struct ah_model *model, int32_t left, int32_t right);
+
+/* The character that stands for a byte in vocabularies of byte level, and back (-1: for none). */
+uint32_t ah_byte_character(unsigned char byte);
+int ah_character_byte(uint32_t c);
+
+void ah_model_close(struct ah_model *model);
+
+#endif

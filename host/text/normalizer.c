@@ -1,0 +1,210 @@
+/* Each step writes the new text into the spare one and changes places with it. */
+#include "text/normalizer.h"
+
+#include "base/status.h"
+#include "text/unicode.h"
+
+/* A character that the one before it was taken apart into, while a text is put in order. */
+#define INSERTED 0x80000000u
+
+static uint32_t bare(uint32_t c)
+{
+    return c & ~INSERTED;
+}
+
+/* Put the marks [begin, end) in the order of their classes, those of one class as they were. */
+static void sort_marks(struct ah_char *at, size_t begin, size_t end)
+{
+    for (size_t i = begin + 1; i < end; i++) {
+        uint32_t c = at[i].c;
+        size_t k = i;
+        for (; k > begin && ah_unicode_class(bare(at[k - 1].c)) > ah_unicode_class(bare(c)); k--)
+            at[k].c = at[k - 1].c;
+        at[k].c = c;
+    }
+}
+
+/* Long runs of marks, which no language has, are sorted by counting classes. */
+static int sort_many(struct ah_char *at, size_t begin, size_t end)
+{
+    struct ah_chars sorted = {0};
+    size_t start[256] = {0};
+    AH_TRY(ah_chars_reserve(&sorted, end - begin));
+    for (size_t i = begin; i < end; i++)
+        start[ah_unicode_class(bare(at[i].c))]++;
+    for (size_t mark = 0, sum = 0; mark < 256; mark++) {
+        size_t count = start[mark];
+        start[mark] = sum;
+        sum += count;
+    }
+    for (size_t i = begin; i < end; i++)
+        sorted.at[start[ah_unicode_class(bare(at[i].c))]++].c = at[i].c;
+    for (size_t i = begin; i < end; i++)
+        at[i].c = sorted.at[i - begin].c;
+    ah_chars_close(&sorted);
+    return 0;
+}
+
+static int order_marks(struct ah_chars *text)
+{
+    for (size_t i = 0; i < text->count; i++) {
+        size_t end = i;
+        while (end < text->count && ah_unicode_class(bare(text->at[end].c)) != 0)
+            end++;
+        if (end - i > 64)
+            AH_TRY(sort_many(text->at, i, end));
+        else if (end - i > 1)
+            sort_marks(text->at, i, end);
+        i = end;
+    }
+    return 0;
+}
+
+/* The package hands the places of the source out after sorting: each character that was not inserted takes the next. */
+static void hand_out_places(struct ah_chars *text, const struct ah_chars *source)
+{
+    size_t next = 0;
+    for (size_t i = 0; i < text->count; i++) {
+        struct ah_char *at = &text->at[i];
+        if (!(at->c & INSERTED))
+            next++;
+        at->from = next ? source->at[next - 1].from : 0;
+        at->to = next ? source->at[next - 1].to : 0;
+        at->c = bare(at->c);
+    }
+}
+
+static bool has_no_parts(const struct ah_chars *text)
+{
+    for (size_t i = 0; i < text->count; i++) {
+        if (text->at[i].c >= 0xC0) /* the first that has parts */
+            return false;
+    }
+    return true;
+}
+
+static int decompose(struct ah_chars *text, struct ah_chars *spare)
+{
+    if (has_no_parts(text))
+        return 0;
+    spare->count = 0;
+    AH_TRY(ah_chars_reserve(spare, 4 * text->count));
+    for (size_t i = 0; i < text->count; i++) {
+        uint32_t part[4];
+        int parts = ah_unicode_decompose(text->at[i].c, part);
+        for (int k = 0; k < parts; k++)
+            ah_chars_push(spare, k ? part[k] | INSERTED : part[k], &text->at[i]);
+    }
+    AH_TRY(order_marks(spare));
+    hand_out_places(spare, text);
+    ah_chars_swap(text, spare);
+    return 0;
+}
+
+static int compose(struct ah_chars *text, struct ah_chars *spare)
+{
+    if (has_no_parts(text))
+        return 0;
+    AH_TRY(decompose(text, spare));
+    size_t kept = 0, starter = SIZE_MAX;
+    int last = -1; /* the class before this character, -1 right behind the starter */
+    for (size_t i = 0; i < text->count; i++) {
+        struct ah_char at = text->at[i];
+        int mark = ah_unicode_class(at.c);
+        uint32_t joined = starter != SIZE_MAX && last < mark ? ah_unicode_compose(text->at[starter].c, at.c) : 0;
+        if (joined) {
+            text->at[starter].c = joined;
+            continue;
+        }
+        if (mark == 0) {
+            starter = kept;
+            last = -1;
+        } else {
+            last = mark;
+        }
+        text->at[kept++] = at;
+    }
+    text->count = kept;
+    return 0;
+}
+
+static void strip(struct ah_chars *text, int flag)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < text->count; i++) {
+        if (!ah_unicode_is(text->at[i].c, flag))
+            text->at[kept++] = text->at[i];
+    }
+    text->count = kept;
+}
+
+static int lowercase(struct ah_chars *text, struct ah_chars *spare)
+{
+    spare->count = 0;
+    AH_TRY(ah_chars_reserve(spare, 2 * text->count));
+    for (size_t i = 0; i < text->count; i++) {
+        uint32_t small[2];
+        int count = ah_unicode_lower_of(text->at[i].c, small);
+        for (int k = 0; k < count; k++)
+            ah_chars_push(spare, small[k], &text->at[i]);
+    }
+    ah_chars_swap(text, spare);
+    return 0;
+}
+
+/* Control characters go, space of any kind becomes a blank, ideographs get blanks around them. */
+static int clean(const struct ah_normalizer *step, struct ah_chars *text, struct ah_chars *spare)
+{
+    spare->count = 0;
+    AH_TRY(ah_chars_reserve(spare, 3 * text->count));
+    for (size_t i = 0; i < text->count; i++) {
+        const struct ah_char *at = &text->at[i];
+        uint32_t c = at->c;
+        if (step->clean_text && ah_unicode_is(c, AH_UNICODE_CONTROL))
+            continue;
+        if (step->clean_text && ah_unicode_is(c, AH_UNICODE_SPACE))
+            c = ' ';
+        bool alone = step->ideographs && ah_unicode_is_ideograph(c);
+        if (alone)
+            ah_chars_push(spare, ' ', at);
+        ah_chars_push(spare, c, at);
+        if (alone)
+            ah_chars_push(spare, ' ', at);
+    }
+    ah_chars_swap(text, spare);
+    return 0;
+}
+
+static int bert(const struct ah_normalizer *step, struct ah_chars *text, struct ah_chars *spare)
+{
+    if (step->clean_text || step->ideographs)
+        AH_TRY(clean(step, text, spare));
+    if (step->strip_accents) {
+        AH_TRY(decompose(text, spare));
+        strip(text, AH_UNICODE_NONSPACING);
+    }
+    return step->lowercase ? lowercase(text, spare) : 0;
+}
+
+int ah_normalize(const struct ah_normalizer *step, int steps, struct ah_chars *text, struct ah_chars *spare)
+{
+    for (int i = 0; i < steps; i++) {
+        switch (step[i].kind) {
+        case AH_NORMALIZE_BERT:
+            AH_TRY(bert(&step[i], text, spare));
+            break;
+        case AH_NORMALIZE_LOWERCASE:
+            AH_TRY(lowercase(text, spare));
+            break;
+        case AH_NORMALIZE_NFD:
+            AH_TRY(decompose(text, spare));
+            break;
+        case AH_NORMALIZE_NFC:
+            AH_TRY(compose(text, spare));
+            break;
+        case AH_NORMALIZE_STRIP_ACCENTS:
+            strip(text, AH_UNICODE_MARK);
+        }
+    }
+    return 0;
+}

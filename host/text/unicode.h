@@ -1,0 +1,58 @@
+/* Characters: UTF-8, what kind a character is, its small letter, its canonical parts.
+ *
+ * Kinds are those that Hugging Face's tokenizers gives each character (scripts/unicode/tables.py), not those of one
+ * version of Unicode. ah_unicode_open comes first; everything else may then be called by any thread. */
+#ifndef AH_TEXT_UNICODE_H
+#define AH_TEXT_UNICODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum ah_unicode_flag {
+    AH_UNICODE_SPACE = 1,
+    AH_UNICODE_CONTROL = 2,     /* BERT leaves it out */
+    AH_UNICODE_PUNCTUATION = 4, /* BERT's: of Unicode, and every ASCII mark */
+    AH_UNICODE_LETTER = 8,
+    AH_UNICODE_NUMBER = 16,
+    AH_UNICODE_WORD = 32,       /* \w of a regular expression */
+    AH_UNICODE_NONSPACING = 64, /* the accents that BERT strips */
+    AH_UNICODE_MARK = 128,      /* the accents that StripAccents strips */
+};
+
+#define AH_UNICODE_END 0x110000u
+#define AH_UNICODE_REPLACEMENT 0xFFFDu
+
+/* Lay the tables out, once for the process. */
+void ah_unicode_open(void);
+
+extern uint8_t ah_unicode_flag_of[AH_UNICODE_END];
+
+static inline bool ah_unicode_is(uint32_t c, int flags)
+{
+    return (ah_unicode_flag_of[c] & flags) != 0;
+}
+
+/* The ideographs that BERT takes one by one. */
+bool ah_unicode_is_ideograph(uint32_t c);
+
+/* The small letter of `c` into `out`: 1 or 2 characters, the count. */
+int ah_unicode_lower_of(uint32_t c, uint32_t out[2]);
+
+/* All canonical parts of `c` in order into `out`: 1 to 4 characters, the count. */
+int ah_unicode_decompose(uint32_t c, uint32_t out[4]);
+
+/* The character that a and b are joined to, 0 when there is none. */
+uint32_t ah_unicode_compose(uint32_t a, uint32_t b);
+
+/* The canonical combining class. */
+int ah_unicode_class(uint32_t c);
+
+/* The character at `text`, of which `count` > 0 bytes are left, and how many bytes it takes. What is no UTF-8 gives
+ * U+FFFD for each longest beginning of a character, as Python's errors="replace". */
+uint32_t ah_utf8_next(const unsigned char *text, size_t count, int *taken);
+
+/* Write `c` as UTF-8, 1 to 4 bytes; the count. */
+int ah_utf8_put(uint32_t c, unsigned char out[4]);
+
+#endif

@@ -1,0 +1,192 @@
+--- The files of a tokenizer's folder.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local tokenizers = require "accelhost.text.tokenizer"
+
+local fail = arguments.fail
+local files = {}
+
+local function contents(path)
+  local file = io.open(path, "rb")
+  if not file then return nil end
+  local text = file:read "*a"
+  file:close()
+  return text
+end
+
+local function decoded(path, text)
+  local fine, value = pcall(C.json.decode, text)
+  if not fine then fail("from_pretrained: '%s': %s", path, (tostring(value):gsub("^.-: ", "", 1))) end
+  return value
+end
+
+local function object(path)
+  local text = contents(path)
+  local value = text and decoded(path, text) or {}
+  if type(value) ~= "table" then fail("from_pretrained: '%s': expected an object", path) end
+  return value
+end
+
+-- The tokens of a text file, a line each, with their places as ids.
+local function numbered_lines(text)
+  local vocabulary, id = {}, 0
+  for line in (text:gsub("\n$", "") .. "\n"):gmatch "(.-)\r?\n" do
+    vocabulary[line] = id
+    id = id + 1
+  end
+  return vocabulary
+end
+
+local function special(vocabulary, content, path)
+  local id = vocabulary[content]
+  if not id then fail("from_pretrained: '%s' has no '%s'", path, content) end
+  return {id = id, content = content, special = true, normalized = false}
+end
+
+-- tokenizer.json of a BERT that has its vocabulary only.
+local function bert(path, text, config, names)
+  local vocabulary = numbered_lines(text)
+  local added, cls, sep = {}, names.cls_token, names.sep_token
+  for _, role in ipairs {"pad_token", "unk_token", "cls_token", "sep_token", "mask_token"} do
+    added[#added + 1] = special(vocabulary, names[role], path)
+  end
+  local strip_accents = config.strip_accents
+  return C.json.encode {
+    version = "1.0", added_tokens = added,
+    normalizer = {
+      type = "BertNormalizer", clean_text = true, handle_chinese_chars = config.tokenize_chinese_chars ~= false,
+      strip_accents = strip_accents, lowercase = config.do_lower_case ~= false,
+    },
+    pre_tokenizer = {type = "BertPreTokenizer"},
+    post_processor = {
+      type = "BertProcessing", sep = {sep, vocabulary[sep]}, cls = {cls, vocabulary[cls]},
+    },
+    decoder = {type = "WordPiece", prefix = "##", cleanup = true},
+    model = {
+      type = "WordPiece", unk_token = names.unk_token, continuing_subword_prefix = "##",
+      max_input_chars_per_word = 100, vocab = vocabulary,
+    },
+  }
+end
+
+-- tokenizer.json of a GPT-2 that has its vocabulary and merges only.
+local function gpt2(path, text, merges, config, names)
+  local vocabulary, list, added, seen = decoded(path, text), {}, {}, {}
+  for line in merges:gmatch "[^\r\n]+" do
+    if not line:find "^#version" then list[#list + 1] = line end
+  end
+  for _, role in ipairs(tokenizers.roles) do
+    local name = names[role]
+    if name and not seen[name] then
+      seen[name] = true
+      added[#added + 1] = special(vocabulary, name, path)
+    end
+  end
+  local prefix = config.add_prefix_space == true
+  return C.json.encode {
+    version = "1.0", added_tokens = #added > 0 and added or nil,
+    pre_tokenizer = {type = "ByteLevel", add_prefix_space = prefix, trim_offsets = true, use_regex = true},
+    post_processor = {type = "ByteLevel", add_prefix_space = true, trim_offsets = false, use_regex = true},
+    decoder = {type = "ByteLevel"},
+    model = {type = "BPE", vocab = vocabulary, merges = #list > 0 and list or C.json.array {}},
+  }
+end
+
+local defaults = {
+  bert = {
+    unk_token = "[UNK]", sep_token = "[SEP]", pad_token = "[PAD]", cls_token = "[CLS]", mask_token = "[MASK]",
+  },
+  gpt2 = {unk_token = "<|endoftext|>", bos_token = "<|endoftext|>", eos_token = "<|endoftext|>"},
+}
+
+-- The names of special tokens: as the files say, else the defaults of a kind.
+local function special_names(config, map, kind)
+  local names = {}
+  for _, role in ipairs(tokenizers.roles) do
+    local said = config[role]
+    if said == nil or said == C.json.null then said = map[role] end
+    if type(said) == "table" then said = said.content end
+    names[role] = type(said) == "string" and said or kind and kind[role] or nil
+  end
+  return names
+end
+
+-- Models that take no token_type_ids, by the beginning of their tokenizer's class.
+local untyped = {"GPT2", "GPTNeoX", "Roberta", "Camembert", "DistilBert", "Bart", "Llama", "CodeGen", "Whisper", "CLIP"}
+
+local function input_names(config, json)
+  if type(config.model_input_names) == "table" then return config.model_input_names end
+  local typed = not json:find '"BPE"'
+  if type(config.tokenizer_class) == "string" then
+    typed = true
+    for _, name in ipairs(untyped) do typed = typed and config.tokenizer_class:sub(1, #name) ~= name end
+  end
+  return typed and {"input_ids", "token_type_ids", "attention_mask"} or {"input_ids", "attention_mask"}
+end
+
+-- The description of a tokenizer, and the names of its special tokens.
+local function describe(folder, config, map)
+  local json = contents(folder .. "/tokenizer.json")
+  if json then return json, special_names(config, map), "tokenizer.json" end
+  local lines = contents(folder .. "/vocab.txt")
+  if lines then
+    local names = special_names(config, map, defaults.bert)
+    return bert(folder .. "/vocab.txt", lines, config, names), names, "vocab.txt"
+  end
+  local vocabulary, merges = contents(folder .. "/vocab.json"), contents(folder .. "/merges.txt")
+  if not (vocabulary and merges) then
+    fail("from_pretrained: '%s' has no tokenizer.json, no vocab.txt, and no vocab.json with merges.txt", folder)
+  end
+  local names = special_names(config, map, defaults.gpt2)
+  return gpt2(folder .. "/vocab.json", vocabulary, merges, config, names), names, "vocab.json"
+end
+
+--- The tokenizer of a folder.
+---@param folder string
+---@param own table options that win over the folder's
+---@return Tokenizer
+function files.load(folder, own)
+  local config, map = object(folder .. "/tokenizer_config.json"), object(folder .. "/special_tokens_map.json")
+  if own.do_lower_case ~= nil then config.do_lower_case = own.do_lower_case end
+  local json, settings, file = describe(folder, config, map)
+  local limit = own.model_max_length or config.model_max_length
+  settings.model_max_length = type(limit) == "number" and limit <= 1e20 and limit or nil
+  settings.padding_side = own.padding_side or config.padding_side
+  settings.truncation_side = own.truncation_side or config.truncation_side
+  settings.clean_up_tokenization_spaces = config.clean_up_tokenization_spaces
+  settings.model_input_names = input_names(config, json)
+  for name, value in pairs(settings) do
+    if value == C.json.null then settings[name] = nil end
+  end
+  local fine, made = pcall(tokenizers.Tokenizer, json, settings)
+  if not fine then fail("from_pretrained: '%s/%s': %s", folder, file, (tostring(made):gsub("^[^:]*:%d+: ", ""))) end
+  return made
+end
+
+local function write(path, text)
+  local file, reason = io.open(path, "wb")
+  if not file then fail("save_pretrained: cannot write '%s': %s", path, reason) end
+  local fine, why = file:write(text)
+  local closed = file:close()
+  if not (fine and closed) then fail("save_pretrained: cannot write '%s': %s", path, tostring(why)) end
+end
+
+--- Write a tokenizer's files.
+---@param tokenizer Tokenizer
+---@param folder string made when it is not there
+function files.save(tokenizer, folder)
+  local made, reason = C.io.make_folder(folder)
+  if not made then fail("save_pretrained: cannot make the folder '%s': %s", folder, tostring(reason)) end
+  local map, config = {}, {
+    tokenizer_class = "PreTrainedTokenizerFast", padding_side = tokenizer.padding_side,
+    truncation_side = tokenizer.truncation_side, model_input_names = tokenizer.model_input_names,
+    clean_up_tokenization_spaces = tokenizer.clean_up_tokenization_spaces,
+    model_max_length = tokenizer.model_max_length <= 1e20 and tokenizer.model_max_length or 1e30,
+  }
+  for _, role in ipairs(tokenizers.roles) do map[role], config[role] = tokenizer[role], tokenizer[role] end
+  write(folder .. "/tokenizer.json", tokenizer._json)
+  write(folder .. "/tokenizer_config.json", C.json.encode(config, 2))
+  write(folder .. "/special_tokens_map.json", next(map) and C.json.encode(map, 2) or "{}")
+end
+
+return files

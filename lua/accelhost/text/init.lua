@@ -1,0 +1,14 @@
+--- accelhost.text: tokenizers of the Hugging Face format, WordPiece (BERT) and byte-level BPE (GPT-2).
+--
+--   local text = accelhost.text
+--   local vocabulary = {["[UNK]"] = 0, deep = 1, ["##er"] = 2}
+--   local tokenizer = text.Tokenizer{model = {type = "WordPiece", vocab = vocabulary}}
+--   print(tokenizer("deeper").input_ids)  --> tensor([[1, 2]])
+--
+local namespace = require "accelhost.util.namespace"
+
+local lazy = {AutoTokenizer = {"accelhost.text.auto_tokenizer"}}
+namespace.add(lazy, "accelhost.text.tokenizer", {"Tokenizer"})
+namespace.add(lazy, "accelhost.text.batch_encoding", {"BatchEncoding"})
+
+return namespace.new("text", {}, lazy)

@@ -1,0 +1,117 @@
+"""Write host/text/unicode_tables.c: what the tokenizers package does with each character, and the canonical forms of
+Python's unicodedata.
+
+    python3 -m pip install --target DIR tokenizers
+    PYTHONPATH=DIR python3 scripts/unicode/tables.py > host/text/unicode_tables.c
+
+Each rule of that package brings tables of its own version of Unicode (punctuation of 8, letters of 16), so every
+character is shown to every rule. Made with tokenizers 0.23.3 and Unicode 14.
+"""
+import unicodedata
+from tokenizers import normalizers, pre_tokenizers
+
+ALL = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+
+
+def removed(normalizer):
+    return {c for c in ALL if normalizer.normalize_str("a" + chr(c)) == "a"}
+
+
+def bert(**more):
+    options = dict(clean_text=False, handle_chinese_chars=False, strip_accents=False, lowercase=False)
+    return normalizers.BertNormalizer(**{**options, **more})
+
+
+def joined(lead, pre_tokenizer):
+    return {c for c in ALL if len(pre_tokenizer.pre_tokenize_str(lead + chr(c))) == 1}
+
+
+def flags():
+    """The bits of host/text/unicode.h, lowest first."""
+    split = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    letters, numbers, others = (joined(lead, split) for lead in "a1.")
+    alone = pre_tokenizers.BertPreTokenizer()
+    punctuation = {c for c in ALL if len(alone.pre_tokenize_str("a" + chr(c) + "a")) == 3}
+    return [set(ALL) - letters - numbers - others, removed(bert(clean_text=True)), punctuation, letters, numbers,
+            joined("a", pre_tokenizers.Whitespace()), removed(bert(strip_accents=True)),
+            removed(normalizers.StripAccents())]
+
+
+def runs(value):
+    """Pairs of length and value from character 0 on."""
+    out = []
+    for c in range(0x110000):
+        v = value(c)
+        if out and out[-1][1] == v:
+            out[-1][0] += 1
+        else:
+            out.append([1, v])
+    return [number for run in out for number in run]
+
+
+def lower():
+    """Runs of first, count, step and difference; the one letter that becomes two is in unicode.c."""
+    lowercase = normalizers.Lowercase()
+    out = []
+    for c in ALL:
+        text = lowercase.normalize_str(chr(c))
+        if len(text) != 1 or ord(text) == c:
+            continue
+        difference = ord(text) - c
+        last = out[-1] if out else None
+        if last and last[3] == difference and (last[1] == 1 and c - last[0] <= 2 or
+                                               last[0] + last[1] * last[2] == c):
+            last[2] = c - last[0] if last[1] == 1 else last[2]
+            last[1] += 1
+        else:
+            out.append([c, 1, 1, difference])
+    return [number for run in out for number in run]
+
+
+def canonical(normal):
+    """Character, first and second part (0: none), and whether the parts are joined again; one step each."""
+    out = []
+    for c in ALL:
+        parts = unicodedata.decomposition(chr(c))
+        if not parts or parts.startswith("<") or normal.normalize_str(chr(c)) == chr(c):
+            continue
+        parts = [int(part, 16) for part in parts.split()] + [0]
+        whole = unicodedata.normalize("NFC", unicodedata.normalize("NFD", chr(c)))
+        out += [c, parts[0], parts[1], int(whole == chr(c))]
+    return out
+
+
+def classes(normal):
+    """The combining class, 0 where the package does not know the character."""
+    def known(c):
+        mark = unicodedata.combining(chr(c)) if not 0xD800 <= c < 0xE000 else 0
+        if mark > 1 and normal.normalize_str("a" + chr(c) + "\u0334") == "a" + chr(c) + "\u0334":
+            return 0
+        return mark
+    return runs(known)
+
+
+def array(name, kind, numbers):
+    print(f"\nconst {kind} {name}[] = {{")
+    line = "   "
+    for number in numbers:
+        if len(line) + len(str(number)) > 117:
+            print(line)
+            line = "   "
+        line += f" {number},"
+    print(line + "\n};")
+    print(f"const size_t {name}_count = {len(numbers)};")
+
+
+def main():
+    bits = flags()
+    normal = normalizers.NFD()
+    print("/* Written by scripts/unicode/tables.py, which says what it asks for. */")
+    print('#include "text/unicode_tables.h"')
+    array("ah_unicode_flags", "uint32_t", runs(lambda c: sum((c in s) << i for i, s in enumerate(bits))))
+    array("ah_unicode_lower", "int32_t", lower())
+    array("ah_unicode_canonical", "uint32_t", canonical(normal))
+    array("ah_unicode_classes", "uint32_t", classes(normal))
+
+
+main()

@@ -53,7 +53,8 @@ const struct ah_added *ah_added_find(const struct ah_added_list *list, const str
             continue;
         *begin = at;
         *stop = *next = at + added->count;
-        if (added->single_word && ((at > 0 && has(text, at - 1, AH_UNICODE_WORD)) || has(text, *stop, AH_UNICODE_WORD))) {
+        bool inside = (at > 0 && has(text, at - 1, AH_UNICODE_WORD)) || has(text, *stop, AH_UNICODE_WORD);
+        if (added->single_word && inside) {
             at = *stop - 1; /* its text is used up all the same */
             continue;
         }

@@ -18,8 +18,8 @@ struct ah_batch {
     bool cut_left;
 };
 
-/* Encode each text, or pair, into its place of `rows`, which are empty at first and are the caller's to close also after
- * an error. The error is that of the first text that has one. */
+/* Encode each text, or pair, into its place of `rows`, which are empty at first and are the caller's to close also
+ * after an error. The error is that of the first text that has one. */
 int ah_batch_encode(struct ah_tokenizer *tokenizer, const struct ah_batch *batch, struct ah_encoding *rows);
 
 #endif

@@ -107,7 +107,8 @@ static int begin_word(const struct ah_model *model, struct ah_bpe_work *work, co
         was_unknown = unknown;
         id = unknown ? model->unknown : id;
         if (id >= 0)
-            work->symbol[work->symbols++] = (struct ah_bpe_symbol){.id = id, .begin = (uint32_t)begin, .end = (uint32_t)at};
+            work->symbol[work->symbols++] =
+                (struct ah_bpe_symbol){.id = id, .begin = (uint32_t)begin, .end = (uint32_t)at};
     }
     for (size_t i = 0; i < work->symbols; i++) {
         work->symbol[i].left = (int32_t)i - 1;

@@ -13,12 +13,16 @@ struct ah_token {
     uint8_t type;
     int8_t sequence;  /* 0 or 1: the text that it comes from, -1: none */
     bool special;     /* put there by the template */
+    bool added;       /* an added token, which has these blanks at its ends: */
+    int32_t leading, trailing;
 };
 
 struct ah_encoding {
     struct ah_token *at;
     size_t count, room;
 };
+
+/* Put a token behind the others. */
 int ah_encoding_push(struct ah_encoding *encoding, struct ah_token token);
 void ah_encoding_close(struct ah_encoding *encoding);
 

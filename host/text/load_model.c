@@ -29,7 +29,9 @@ static int load_unknown(struct ah_model *model, const json_t *value, const char 
     AH_TRY(ah_load_text(value, "model", "unk_token", &text));
     text = text ? text : fallback;
     model->unknown = text ? ah_vocabulary_id(&model->whole, text, strlen(text)) : -1;
-    return text && model->unknown < 0 ? ah_fail(AH_EINVAL, "model: unk_token: '%.40s' is not in the vocabulary", text) : 0;
+    return !text || model->unknown >= 0
+               ? 0
+               : ah_fail(AH_EINVAL, "model: unk_token: '%.40s' is not in the vocabulary", text);
 }
 
 static int load_wordpiece(struct ah_model *model, const json_t *value)
@@ -93,8 +95,8 @@ static int load_merge(struct ah_model *model, const json_t *item, uint32_t rank)
     int32_t right = ah_vocabulary_id(&model->whole, part[1], length[1]);
     int32_t id = ah_vocabulary_id(&model->whole, both, length[0] + length[1]);
     if (left < 0 || right < 0 || id < 0)
-        return ah_fail(AH_EINVAL, "model: merges: '%.40s' and '%.40s': one of them or both together are not in the vocabulary",
-                       part[0], part[1]);
+        return ah_fail(AH_EINVAL, "model: merges: '%.40s' and '%.40s': one of them or both together are not in the "
+                       "vocabulary", part[0], part[1]);
     return ah_model_add_merge(model, left, right, rank, id);
 }
 

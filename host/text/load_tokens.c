@@ -5,6 +5,7 @@
 #include "base/array.h"
 #include "base/status.h"
 #include "text/load.h"
+#include "text/unicode.h"
 
 /* Added tokens. */
 
@@ -23,8 +24,22 @@ static int set_special(struct ah_tokenizer *tokenizer, int32_t id)
     return 0;
 }
 
+/* What the token's id is shown as: its characters. */
+static int show(struct ah_tokenizer *tokenizer, const struct ah_added *added)
+{
+    char *text = malloc(4 * added->count + 1);
+    size_t bytes = 0;
+    if (!text)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    for (size_t i = 0; i < added->count; i++)
+        bytes += (size_t)ah_utf8_put(added->c[i], (unsigned char *)text + bytes);
+    int status = ah_vocabulary_add(&tokenizer->shown, text, bytes, added->id);
+    free(text);
+    return status;
+}
+
 /* The characters that the token is looked for by. */
-static int set_characters(const struct ah_tokenizer *tokenizer, struct ah_added *added, const char *text)
+static int set_characters(struct ah_tokenizer *tokenizer, struct ah_added *added, const char *text)
 {
     struct ah_chars chars = {0}, spare = {0};
     int status = ah_chars_read(&chars, text, strlen(text));
@@ -39,6 +54,10 @@ static int set_characters(const struct ah_tokenizer *tokenizer, struct ah_added 
     }
     ah_chars_close(&chars);
     ah_chars_close(&spare);
+    if (status == 0)
+        status = show(tokenizer, added);
+    if (status < 0)
+        free(added->c);
     return status;
 }
 

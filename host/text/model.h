@@ -18,6 +18,8 @@ struct ah_pieces {
     struct ah_piece *at;
     size_t count, room;
 };
+
+/* Put a piece behind the others. */
 int ah_pieces_push(struct ah_pieces *pieces, int32_t id, size_t begin, size_t end);
 
 struct ah_merge {

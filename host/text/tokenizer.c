@@ -1,5 +1,5 @@
-/* Encoding: added tokens cut the text, what lies between is normalized, cut at the other added tokens and into words, and
- * the model takes each word. Words that are short are remembered with their pieces, by hash in one place each. */
+/* Encoding: added tokens cut the text, what lies between is normalized, cut at the other added tokens and into words,
+ * and the model takes each word. Words that are short are remembered with their pieces, by hash in one place each. */
 #include "text/tokenizer.h"
 
 #include <stdlib.h>
@@ -77,7 +77,7 @@ void ah_encoder_give(struct ah_tokenizer *tokenizer, struct ah_encoder *encoder)
 /* The word's characters as UTF-8, and whose bytes they are; the count of bytes. */
 static int write_word(struct ah_encoder *encoder, struct ah_span word, size_t *bytes)
 {
-    size_t most = 4 * (word.end - word.begin), count = 0;
+    size_t most = 4 * (word.end - word.begin) + 4, count = 0;
     AH_TRY(ah_grow(&encoder->bytes, most, &encoder->bytes_room, 1));
     AH_TRY(ah_grow(&encoder->owner, most, &encoder->owner_room, sizeof *encoder->owner));
     const struct ah_char *at = encoder->words_text.at + word.begin;
@@ -118,10 +118,11 @@ static int pieces_of(const struct ah_model *model, struct ah_encoder *encoder, s
     }
     if (pieces->count > SHORT_PIECES || end != bytes)
         return 0;
+    const uint8_t count = (uint8_t)pieces->count;
     known->length = (uint8_t)bytes;
-    known->pieces = (uint8_t)pieces->count;
+    known->pieces = count;
     memcpy(known->word, encoder->bytes, bytes);
-    for (size_t i = 0; i < pieces->count; i++) {
+    for (uint8_t i = 0; i < count; i++) {
         known->id[i] = pieces->at[i].id;
         known->end[i] = (uint8_t)pieces->at[i].end;
     }
@@ -161,8 +162,13 @@ static int encode_part(const struct ah_tokenizer *tokenizer, struct ah_encoder *
 static int push_added(const struct ah_added *added, const struct ah_chars *text, struct ah_span span, int32_t *word,
                       struct ah_encoding *out)
 {
-    return ah_encoding_push(out, (struct ah_token){.id = added->id, .from = text->at[span.begin].from,
-                                                   .to = text->at[span.end - 1].to, .word = (*word)++});
+    struct ah_token token = {.id = added->id, .from = text->at[span.begin].from, .to = text->at[span.end - 1].to,
+                             .word = (*word)++, .added = true};
+    for (size_t i = span.begin; i < span.end && ah_unicode_is(text->at[i].c, AH_UNICODE_SPACE); i++)
+        token.leading++;
+    for (size_t i = span.end; i > span.begin && ah_unicode_is(text->at[i - 1].c, AH_UNICODE_SPACE); i--)
+        token.trailing++;
+    return ah_encoding_push(out, token);
 }
 
 /* Characters [begin, end) of the source: normalized, and cut at the added tokens of normalized text. */
@@ -203,18 +209,19 @@ int ah_tokenizer_encode(const struct ah_tokenizer *tokenizer, struct ah_encoder 
     return encode_between(tokenizer, encoder, (struct ah_span){taken, source->count}, &word, out);
 }
 
-/* Blanks at the ends of a token's text, as space or as the byte level's mark for it. */
-static void count_blanks(const char *text, size_t length, int32_t *leading, int32_t *trailing)
+/* Count the blanks at the ends of a token's text, as space or as the byte level's mark for it. */
+static void count_blanks(const struct ah_tokenizer *tokenizer, struct ah_token *token)
 {
     bool inside = false;
-    *leading = *trailing = 0;
+    size_t length = 0;
+    const char *text = ah_tokenizer_token(tokenizer, token->id, &length);
     for (size_t i = 0; i < length;) {
         int taken;
         uint32_t c = ah_utf8_next((const unsigned char *)text + i, length - i, &taken);
         bool blank = c == 0x120 || ah_unicode_is(c, AH_UNICODE_SPACE);
         i += (size_t)taken;
-        *leading += blank && !inside;
-        *trailing = blank ? *trailing + 1 : 0;
+        token->leading += blank && !inside;
+        token->trailing = blank ? token->trailing + 1 : 0;
         inside = inside || !blank;
     }
 }
@@ -223,12 +230,9 @@ void ah_tokenizer_trim(const struct ah_tokenizer *tokenizer, struct ah_encoding 
 {
     for (size_t i = 0; tokenizer->trim_offsets && i < encoding->count; i++) {
         struct ah_token *at = &encoding->at[i];
-        int32_t leading, trailing;
-        size_t length;
-        const char *text = ah_tokenizer_token(tokenizer, at->id, &length);
-        if (!text)
-            continue;
-        count_blanks(text, length, &leading, &trailing);
+        if (!at->added)
+            count_blanks(tokenizer, at);
+        int32_t leading = at->leading, trailing = at->trailing;
         if (leading > 0) {
             leading -= tokenizer->trims_prefix && (i == 0 || at->from == 0);
             at->from = at->from + leading < at->to ? at->from + leading : at->to;
@@ -240,7 +244,7 @@ void ah_tokenizer_trim(const struct ah_tokenizer *tokenizer, struct ah_encoding 
 
 const char *ah_tokenizer_token(const struct ah_tokenizer *tokenizer, int64_t id, size_t *length)
 {
-    const char *text = ah_vocabulary_text(&tokenizer->added, id, length);
+    const char *text = ah_vocabulary_text(&tokenizer->shown, id, length);
     return text ? text : ah_vocabulary_text(&tokenizer->model.whole, id, length);
 }
 
@@ -267,6 +271,7 @@ void ah_tokenizer_close(struct ah_tokenizer *tokenizer)
     ah_added_close(&tokenizer->raw);
     ah_added_close(&tokenizer->normalized);
     ah_vocabulary_close(&tokenizer->added);
+    ah_vocabulary_close(&tokenizer->shown);
     free(tokenizer->is_special);
     free(tokenizer->single.item);
     free(tokenizer->pair.item);

@@ -25,7 +25,7 @@ struct ah_tokenizer {
     int normalizers, splitters;
     struct ah_model model;
     struct ah_added_list raw, normalized; /* added tokens by the text that they are looked for in */
-    struct ah_vocabulary added;           /* texts and ids of all of them */
+    struct ah_vocabulary added, shown;    /* ids of all of them by text, and by id their texts, normalized */
     bool *is_special;                     /* by id, for ids below `specials` */
     size_t specials;
     struct ah_template single, pair;
@@ -41,6 +41,7 @@ struct ah_tokenizer {
 int ah_tokenizer_read(struct ah_tokenizer **out, const char *json, size_t bytes);
 void ah_tokenizer_close(struct ah_tokenizer *tokenizer);
 
+/* An idle encoder or a new one, which remembers words that it has seen; it has to be given back. */
 int ah_encoder_take(struct ah_tokenizer *tokenizer, struct ah_encoder **out);
 void ah_encoder_give(struct ah_tokenizer *tokenizer, struct ah_encoder *encoder);
 

@@ -1,4 +1,4 @@
-/* The tables hold runs and sorted rows; kinds and classes are laid out flat when the first tokenizer is made (0.3 ms), the
+/* The tables hold runs and sorted rows; kinds and classes are laid out flat when the first tokenizer is made, the
  * rest is found by halving. The order of their rows must stay that of the characters. */
 #include "text/unicode.h"
 

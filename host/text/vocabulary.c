@@ -61,8 +61,8 @@ int ah_vocabulary_add(struct ah_vocabulary *v, const char *text, size_t length, 
 {
     uint64_t hash = ah_hash_text(text, length);
     if (id < 0 || id >= AH_VOCABULARY_IDS)
-        return ah_fail(AH_EINVAL, "the id %lld of '%.*s' is not in 0 to %d", (long long)id, (int)(length < 40 ? length : 40),
-                       text, AH_VOCABULARY_IDS - 1);
+        return ah_fail(AH_EINVAL, "the id %lld of '%.*s' is not in 0 to %d", (long long)id,
+                       (int)(length < 40 ? length : 40), text, AH_VOCABULARY_IDS - 1);
     AH_TRY(widen(v));
     size_t slot = place(v, hash, text, length);
     if (v->slot[slot]) {

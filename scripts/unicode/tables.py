@@ -22,8 +22,8 @@ def bert(**more):
     return normalizers.BertNormalizer(**{**options, **more})
 
 
-def joined(lead, pre_tokenizer):
-    return {c for c in ALL if len(pre_tokenizer.pre_tokenize_str(lead + chr(c))) == 1}
+def joined(lead, pre_tokenizer, trail=""):
+    return {c for c in ALL if len(pre_tokenizer.pre_tokenize_str(lead + chr(c) + trail)) == 1}
 
 
 def flags():
@@ -33,7 +33,7 @@ def flags():
     alone = pre_tokenizers.BertPreTokenizer()
     punctuation = {c for c in ALL if len(alone.pre_tokenize_str("a" + chr(c) + "a")) == 3}
     return [set(ALL) - letters - numbers - others, removed(bert(clean_text=True)), punctuation, letters, numbers,
-            joined("a", pre_tokenizers.Whitespace()), removed(bert(strip_accents=True)),
+            joined("a", pre_tokenizers.Whitespace(), "a"), removed(bert(strip_accents=True)),
             removed(normalizers.StripAccents())]
 
 

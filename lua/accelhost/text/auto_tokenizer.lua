@@ -10,8 +10,8 @@ local read = arguments.signature("from_pretrained", {
   {"truncation_side: 'right'|'left'"},
 })
 
---- The tokenizer of a folder in Hugging Face's layout: tokenizer.json, or vocab.txt (BERT), or vocab.json with merges.txt
---- (GPT-2), and tokenizer_config.json and special_tokens_map.json where they are there.
+--- The tokenizer of a folder in Hugging Face's layout: tokenizer.json, or vocab.txt (BERT), or vocab.json with
+--- merges.txt (GPT-2), and tokenizer_config.json and special_tokens_map.json where they are there.
 --
 --   | local tokenizer = accelhost.text.AutoTokenizer.from_pretrained("all-MiniLM-L6-v2")
 --   print(tokenizer("a sentence").input_ids)

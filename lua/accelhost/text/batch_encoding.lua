@@ -56,7 +56,7 @@ end
 --- Itself with every tensor on another device.
 --
 --   local tokenizer = accelhost.text.Tokenizer{model = {type = "WordPiece", vocab = {["[UNK]"] = 0, deep = 1}}}
---   print(tokenizer("deep deep"):to("cpu").input_ids)  --> tensor([[1, 1]])
+--   print(tokenizer("deep"):to("cpu").input_ids)  --> tensor([[1]])
 ---@param device string
 ---@return BatchEncoding self
 function BatchEncoding:to(device)
@@ -68,10 +68,10 @@ function BatchEncoding:to(device)
 end
 
 local function row_of(self, what, i, column)
-  if type(i) ~= "number" then arguments.fail("%s: expected the index of a text, got %s", what, arguments.describe(i)) end
+  arguments.check(what, "i", "integer", i)
   local rows = rawget(self, column)
   local count = rows and (C.is_tensor(rows) and rows:size(0) or #rows) or 0
-  if i % 1 ~= 0 or i < 0 or i >= count then
+  if i < 0 or i >= count then
     arguments.fail("%s: there is no text %s (there are %d, counted from 0)", what, tostring(i), count)
   end
   return C.is_tensor(rows) and rows[i]:tolist() or rows[i + 1]
@@ -81,7 +81,9 @@ end
 --- are brought to tokens by it.
 --
 --   local vocabulary = {["[UNK]"] = 0, deep = 1, ["##er"] = 2}
---   local tokenizer = accelhost.text.Tokenizer{model = {type = "WordPiece", vocab = vocabulary}}
+--   local tokenizer = accelhost.text.Tokenizer{
+--     pre_tokenizer = {type = "Whitespace"}, model = {type = "WordPiece", vocab = vocabulary},
+--   }
 --   print(unpack(tokenizer("deep deeper"):word_ids(0)))  --> 0  1  1
 ---@param i integer the text, from 0
 ---@return integer[]

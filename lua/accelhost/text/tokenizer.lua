@@ -20,13 +20,14 @@ local settings = {
 }
 
 --- A tokenizer that a description in the format of tokenizer.json makes: normalizers BertNormalizer, Lowercase, NFD,
---- NFC, StripAccents; pre-tokenizers BertPreTokenizer, Whitespace, WhitespaceSplit, ByteLevel; models WordPiece and BPE;
---- added tokens; post-processors TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel; decoders WordPiece and
---- ByteLevel; Sequence of each. Anything else is refused by its name. The sections truncation and padding are kept and
---- not followed, as in transformers: the call says what is cut and padded.
+--- NFC, StripAccents; pre-tokenizers BertPreTokenizer, Whitespace, WhitespaceSplit, ByteLevel; models WordPiece and
+--- BPE; added tokens; post-processors TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel; decoders
+--- WordPiece and ByteLevel; Sequence of each but decoders. Anything else is refused by its name. The sections
+--- truncation and padding are kept and not followed, as in transformers: the call says what is cut and padded.
 --
 --   local vocabulary = {["[UNK]"] = 0, ["[PAD]"] = 1, deep = 2, ["##er"] = 3}
---   local tokenizer = accelhost.text.Tokenizer({model = {type = "WordPiece", vocab = vocabulary}}, {pad_token = "[PAD]"})
+--   local model = {type = "WordPiece", vocab = vocabulary}
+--   local tokenizer = accelhost.text.Tokenizer({model = model}, {pad_token = "[PAD]"})
 --   print(tokenizer({"deeper", "deep"}, {padding = true}).input_ids[1])  --> tensor([2, 1])
 ---@class Tokenizer
 ---@field vocab_size integer texts of the model's vocabulary, without added tokens; #tokenizer counts those too
@@ -66,9 +67,10 @@ function Tokenizer:init(description, config)
   end
   arguments.check_names("Tokenizer", texts, roles)
   reopen(self, type(description) == "string" and description or C.json.encode(description))
-  self.model_max_length, self.padding_side, self.truncation_side, self.pad_token_type_id, self.model_input_names,
+  local names
+  self.model_max_length, self.padding_side, self.truncation_side, self.pad_token_type_id, names,
     self.clean_up_tokenization_spaces = read_settings(given)
-  self.model_input_names = self.model_input_names or {"input_ids", "token_type_ids", "attention_mask"}
+  self.model_input_names = names or {"input_ids", "token_type_ids", "attention_mask"}
   for name, text in pairs(texts) do self[name] = arguments.check("Tokenizer", name, "string", text) end
 end
 
@@ -155,7 +157,8 @@ end
 --- UTF-8 count as U+FFFD.
 --
 --   local vocabulary = {["[UNK]"] = 0, ["[PAD]"] = 1, deep = 2, ["##er"] = 3}
---   local tokenizer = accelhost.text.Tokenizer({model = {type = "WordPiece", vocab = vocabulary}}, {pad_token = "[PAD]"})
+--   local model = {type = "WordPiece", vocab = vocabulary}
+--   local tokenizer = accelhost.text.Tokenizer({model = model}, {pad_token = "[PAD]"})
 --   local batch = tokenizer({"deeper", "deep"}, {padding = true, return_offsets_mapping = true})
 --   print(batch.attention_mask)        --> tensor([[1, 1],
 --   -->         [1, 0]])
@@ -214,7 +217,9 @@ end
 --- The ids of a text, or of a pair, as a table.
 --
 --   local vocabulary = {["[UNK]"] = 0, deep = 1, ["##er"] = 2}
---   local tokenizer = accelhost.text.Tokenizer{model = {type = "WordPiece", vocab = vocabulary}}
+--   local tokenizer = accelhost.text.Tokenizer{
+--     pre_tokenizer = {type = "Whitespace"}, model = {type = "WordPiece", vocab = vocabulary},
+--   }
 --   print(unpack(tokenizer:encode("deeper deep")))  --> 1  2  1
 ---@param text string
 ---@param text_pair? string
@@ -231,7 +236,9 @@ end
 --- The tokens of a text, as texts, without special ones.
 --
 --   local vocabulary = {["[UNK]"] = 0, deep = 1, ["##er"] = 2}
---   local tokenizer = accelhost.text.Tokenizer{model = {type = "WordPiece", vocab = vocabulary}}
+--   local tokenizer = accelhost.text.Tokenizer{
+--     pre_tokenizer = {type = "Whitespace"}, model = {type = "WordPiece", vocab = vocabulary},
+--   }
 --   print(unpack(tokenizer:tokenize("deeper still")))  --> deep  ##er  [UNK]
 ---@param text string
 ---@param text_pair? string
@@ -257,8 +264,8 @@ local cleaning = {
   {" 've", "'ve"}, {" 're", "'re"},
 }
 
---- The text of ids, which need not be whole characters: what is no UTF-8 becomes U+FFFD. Ids without a token are passed
---- over.
+--- The text of ids, which need not be whole characters: what is no UTF-8 becomes U+FFFD. Ids without a token are
+--- passed over.
 --
 --   local tokenizer = accelhost.text.Tokenizer{
 --     model = {type = "WordPiece", vocab = {["[UNK]"] = 0, deep = 1, ["##er"] = 2}}, decoder = {type = "WordPiece"},
@@ -405,7 +412,8 @@ function Tokenizer:add_special_tokens(special_tokens_dict)
   return count
 end
 
---- Write tokenizer.json, tokenizer_config.json and special_tokens_map.json, which from_pretrained and transformers read.
+--- Write tokenizer.json, tokenizer_config.json and special_tokens_map.json, which from_pretrained and transformers
+--- read.
 --
 --   | tokenizer:save_pretrained("run/tokenizer")
 ---@param save_directory string made when it is not there

@@ -242,7 +242,8 @@ describe("the TPE sampler", function()
       least = math.min(least, os.clock() - begin)
       sampler:observe({number = number, params = params, state = "complete"}, params.a + params.b / 300)
     end
-    assert.is_true(least < 0.02, ("%.1f ms"):format(1e3 * least))
+    local slowness = tonumber(os.getenv "ACCELHOST_TEST_SLOWNESS") or 1
+    assert.is_true(least < 0.02 * slowness, ("%.1f ms"):format(1e3 * least))
     collectgarbage()
     assert.is_true(collectgarbage "count" - before < 8192)
   end)

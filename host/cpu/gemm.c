@@ -47,8 +47,7 @@ static bool is_deep(int64_t m, int64_t n, int64_t k, double work)
  * network took 1.3 times as long on two threads (measured). */
 #define ALONE_BELOW 8e6
 
-/* Let the libraries use one thread for a small product; what to give to restore_threads. */
-static int limit_threads(double work)
+int ah_limit_threads(double work)
 {
     int threads = omp_get_max_threads();
     if (threads > 1 && work < ALONE_BELOW)
@@ -56,7 +55,7 @@ static int limit_threads(double work)
     return threads;
 }
 
-static void restore_threads(int threads)
+void ah_restore_threads(int threads)
 {
     if (threads != omp_get_max_threads())
         omp_set_num_threads(threads);
@@ -116,9 +115,9 @@ static int product_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float 
 int ah_gemm_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
                 const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
 {
-    int threads = limit_threads((double)m * (double)n * (double)k);
+    int threads = ah_limit_threads((double)m * (double)n * (double)k);
     int status = product_f32(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-    restore_threads(threads);
+    ah_restore_threads(threads);
     return status;
 }
 
@@ -132,11 +131,11 @@ int ah_gemm_f64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha,
         return 0;
     }
     AH_TRY(check_sizes(m, n, k, lda, ldb, ldc));
-    int threads = limit_threads((double)m * (double)n * (double)k);
+    int threads = ah_limit_threads((double)m * (double)n * (double)k);
     ah_trace_kernel("openblas dgemm");
     cblas_dgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k,
                 alpha, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
-    restore_threads(threads);
+    ah_restore_threads(threads);
     return 0;
 }
 
@@ -148,9 +147,9 @@ int ah_gemm_bias_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const fl
     AH_TRY(check_sizes(m, n, k, lda, ldb, ldc));
     double work = (double)m * (double)n * (double)k;
     if (work >= 1e6) {
-        int threads = limit_threads(work);
+        int threads = ah_limit_threads(work);
         int done = ah_onednn_matmul(ta, tb, m, n, k, a, lda, b, ldb, bias, c, ldc);
-        restore_threads(threads);
+        ah_restore_threads(threads);
         if (done)
             return done < 0 ? done : 0;
     }

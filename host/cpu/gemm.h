@@ -24,4 +24,9 @@ int ah_gemm_bias_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const fl
 int ah_gemm_bias_f64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const double *a, int64_t lda, const double *b,
                      int64_t ldb, const double *bias, double *c, int64_t ldc);
 
+/* Let the libraries use one thread where products of `work` multiplications are too small for a second one to pay.
+ * Returns what to give to ah_restore_threads. Lua thread only. */
+int ah_limit_threads(double work);
+void ah_restore_threads(int threads);
+
 #endif

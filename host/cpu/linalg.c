@@ -9,6 +9,7 @@
 #include "base/threads.h"
 #include "base/trace.h"
 #include "cpu/dense.h"
+#include "cpu/gemm.h"
 #include "cpu/kernels.h"
 #include "cpu/lapack.h"
 
@@ -62,9 +63,15 @@ static int run_batch(const struct job *j, size_t item, routine one)
     struct ah_dense scratch = {0};
     AH_TRY(ah_dense_scratch(&scratch, (size_t)(room * threads) * item));
     struct batch batch = {j, one, scratch.block, (size_t)room * item};
-    /* Alone, outside of any parallel region: within one, even of a single thread, the library's are nested, and libgomp
-     * makes and ends their threads each time. */
-    ah_parallel_for(j->batch, threads > 1 ? 1 : j->batch, run_range, &batch);
+    /* One after another they lie outside of any parallel region: within one, even of a single thread, the library's are
+     * nested, and libgomp makes and ends their threads each time. A step of LAPACK multiplies BLOCKED columns. */
+    if (threads > 1) {
+        ah_parallel_for(j->batch, 1, run_range, &batch);
+    } else {
+        int all = ah_limit_threads((double)j->m * (double)j->n * BLOCKED);
+        run_range(&batch, 0, j->batch);
+        ah_restore_threads(all);
+    }
     ah_dense_close(&scratch);
     return 0;
 }

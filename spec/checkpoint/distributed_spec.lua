@@ -91,6 +91,25 @@ describe("A state of several processes", function()
     assert.same({}, folder.names ".")
   end)
 
+  it("has what is everybody's from rank 0 alone", function()
+    local result = script(2, [[
+      accelerator:register_save_state_pre_hook(function(_, weights)
+        if accelerator.process_index == leaves_out then weights[1] = nil end
+      end)
+      for rank = 0, 1 do
+        leaves_out = rank
+        accelerator:save_state("without_" .. rank)
+      end]])
+    assert.equal("", result.output)
+    local own = {"manifest.json"}
+    for rank = 0, 1 do own[#own + 1] = ("random_states_%d.safetensors"):format(rank) end
+    for _, name in ipairs(own) do
+      assert.is_truthy(require("lfs").attributes("without_0/" .. name), name)
+    end
+    assert.is_nil(require("lfs").attributes "without_0/model.safetensors")
+    assert.is_truthy(require("lfs").attributes "without_1/model.safetensors")
+  end)
+
   it("is given up by all when one cannot write its files", function()
     -- Rank 2 finds a folder where its file is to be.
     local result = script(3, [[

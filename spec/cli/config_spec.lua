@@ -111,6 +111,22 @@ log_dir: 'logs of: "us"'
     assert.matches("\nsettings +" .. path:gsub("%p", "%%%0") .. "\n", run.host({"env"}, {env = env}).stdout)
   end)
 
+  it("writes no key that launch does not read", function()
+    assert.equal(0, config({"default", "--config_file", "read.yaml", "--mixed_precision", "bf16"}).code)
+    local shown = run.host({"launch", "--config_file", "read.yaml", "--show_config"}, {timeout = 20}).stdout
+    local line, keys = 0, 0
+    for text in read("read.yaml"):gmatch "[^\n]*" do
+      local key = text:match "^([%w_]+):"
+      if text ~= "" then line = line + 1 end
+      if key then
+        keys = keys + 1
+        assert.matches("\n" .. key .. " +%S+ +read%.yaml:" .. line .. "\n", "\n" .. shown)
+      end
+    end
+    assert.is_true(keys >= 2)
+    os.remove "read.yaml"
+  end)
+
   it("show tells what is set and where it comes from", function()
     write("c.json", [[{"num_processes": 3, "rdzv_backend": "static"}]])
     local result = config({"show", "--config_file", "c.json"}, {timeout = 20, env = {ACCELHOST_TIMEOUT = "7"}})

@@ -163,6 +163,11 @@ checks.it("counts by the batch that is named, after skipping, and for samplers o
   checks.same(10 * size + 1, #all)
   local rest = count(accelerator:skip_first_batches(loader, 1))
   checks.same({unpack(all, 4 * size + 1)}, rest)
+  local full = accelerator:prepare(data.DataLoader(set, {batch_size = 4, drop_last = true}))
+  local skipping = accelerator:skip_first_batches(full, 1)
+  checks.same({4, true, full.total_batch_size}, {skipping.batch_size, skipping.drop_last, skipping.total_batch_size})
+  checks.same(#full - 1, #skipping)
+  checks.same(math.floor((10 * size + 1) / (4 * size)) * 4 * size - 4 * size, #count(skipping))
   checks.same(7, #count(accelerator:prepare(data.DataLoader(set, {batch_size = 2, sampler = {1, 2, 3, 4, 5, 6, 7}}))))
   -- Inside another loop the outer batch counts where it is named.
   local outer = accelerator:prepare(data.DataLoader(data.TensorDataset(accelhost.arange(size + 1))))

@@ -52,8 +52,8 @@ local function reader_of(name)
   end
 end
 
--- A run that goes on in another file: its points follow those that are earlier. (Asking for #curve.value in each turn,
--- compiled code gets the length before the last turn's write through another name.)
+-- A run that goes on in another file: its points follow those that are earlier. (Places are counted, not asked for by #
+-- in each turn: compiled code was seen to get a length from before the last turn's writes.)
 local function append(curve, more)
   local count = #curve.value
   for name, list in pairs(more) do

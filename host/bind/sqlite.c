@@ -46,7 +46,7 @@ static int close_database(lua_State *L)
 /* The value on top of the stack, which keeps a text. */
 static struct ah_database_value read_value(lua_State *L, int at)
 {
-    struct ah_database_value value = {AH_DATABASE_NULL};
+    struct ah_database_value value = {.kind = AH_DATABASE_NULL};
     double number = lua_tonumber(L, -1);
     switch (lua_type(L, -1)) {
     case LUA_TNIL: break;

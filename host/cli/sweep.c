@@ -92,7 +92,9 @@ static int sweep(const struct sweep_options *options, const char *what, const ch
     struct ah_host host = {0};
     int code = 1;
     for (int i = 0; i < NUMBERS; i++) {
-        snprintf(text[i], TEXT, numbers[i] < 0 ? "" : "%.17g", numbers[i]);
+        text[i][0] = 0;
+        if (numbers[i] >= 0)
+            snprintf(text[i], TEXT, "%.17g", numbers[i]);
         words[WORDS + i] = text[i];
     }
     if (ah_host_open(&host, &(struct ah_host_options){0}) < 0)

@@ -82,6 +82,8 @@ int64_t ah_template_specials(const struct ah_template *template)
 int ah_template_apply(const struct ah_template *template, const struct ah_encoding *a, const struct ah_encoding *b,
                       bool specials, struct ah_encoding *out)
 {
+    size_t most = out->count + template->count + a->count + (b ? b->count : 0);
+    AH_TRY(ah_grow(&out->at, most, &out->room, sizeof *out->at));
     for (size_t i = 0; i < template->count; i++) {
         const struct ah_template_item *item = &template->item[i];
         const struct ah_encoding *text = item->sequence == 0 ? a : item->sequence == 1 ? b : NULL;

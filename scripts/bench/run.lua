@@ -35,15 +35,15 @@ for _, name in ipairs {"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OPENBLAS_NUM_TH
 end
 local clean = "env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE -u OPENBLAS_NUM_THREADS -u GOMP_SPINCOUNT"
 
--- The first interpreter that imports torch.
-local function find_torch()
+-- The first interpreter that imports a package, and the package's version.
+local function find_python(package)
   for _, name in ipairs {"python3", "python", "/usr/bin/python3", "/usr/local/bin/python3"} do
-    local version = first_line(name .. " -c 'import torch; print(torch.__version__)'")
+    local version = first_line(("%s -c 'import %s; print(%s.__version__)'"):format(name, package, package))
     if version then return name, version end
   end
 end
 local python, torch_version
-if with_torch then python, torch_version = find_torch() end
+if with_torch then python, torch_version = find_python "torch" end
 local blas_dir = first_line("ls -d /usr/lib/*/openblas-openmp")
 local tcmalloc = first_line("ls /usr/lib/*/libtcmalloc_minimal.so.4")
 local peer_env = clean .. (blas_dir and " LD_LIBRARY_PATH=" .. blas_dir or "")
@@ -169,6 +169,23 @@ workloads.allreduce_4m8_bare = {
   peer_name = "the bare cycle in C",
 }
 
+-- One thread on both sides; the data lie where the specs look for them.
+local data_dir = os.getenv "ACCELHOST_DATA" or "data"
+local tokenizings = {bert_sst2 = "minilm sst2", bert_shakespeare = "minilm tinyshakespeare",
+  gpt2_sst2 = "tokenizers/gpt2 sst2", gpt2_shakespeare = "tokenizers/gpt2 tinyshakespeare"}
+local fast_python, fast_version
+if with_torch then fast_python, fast_version = find_python "tokenizers" end
+for name, arguments in pairs(tokenizings) do
+  arguments = data_dir .. " " .. arguments
+  workloads["tokenize_" .. name] = {
+    ours = ours("tokenizing.lua", arguments, 1, 1),
+    peer = options.against and run_by(options.against, "tokenizing.lua", arguments, 1, 1)
+      or fast_python and ("RAYON_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false %s %s/peers/tokenizing.py %s"):format(
+        fast_python, here, arguments),
+    peer_name = options.against and "the other build" or fast_version and "tokenizers " .. fast_version,
+  }
+end
+
 local rows = {}
 local function row(name, workload, key, unit, less_is_better)
   rows[#rows + 1] = {name = name, workload = workload, key = key, unit = unit, less = less_is_better}
@@ -193,6 +210,9 @@ for _, net in ipairs {"cnn", "wide", "gpt"} do
     local name = ("step_%s_%s"):format(net, dtype)
     row(name, name, "step_ms", "ms of processor time", true)
   end
+end
+for _, name in ipairs {"bert_sst2", "bert_shakespeare", "gpt2_sst2", "gpt2_shakespeare"} do
+  row("tokenize_" .. name, "tokenize_" .. name, "call_ms", "ms", true)
 end
 for _, hook in ipairs(hooks) do row("hook_" .. hook, "hook_" .. hook, "step_ms", "ms", true) end
 for _, size in ipairs(sizes) do row("message_" .. 4 * size, "message_" .. 4 * size, "message_us", "us", true) end

@@ -408,8 +408,8 @@ end
 
 -- Guides in the order in which one reads them; further ones follow.
 local first_guides = {
-  from_pytorch = 1, indexing = 2, reading = 3, datasets = 4, autograd = 5, accumulation = 6, checkpoints = 7,
-  distributed = 8, debugging = 9,
+  from_pytorch = 1, from_accelerate = 2, indexing = 3, reading = 4, datasets = 5, autograd = 6, accumulation = 7,
+  checkpoints = 8, distributed = 9, debugging = 10, prompt = 11, experiments = 12, sweeps = 13,
 }
 
 -- Environment variables and guides.

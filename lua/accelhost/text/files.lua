@@ -37,8 +37,7 @@ local function numbered_lines(text)
   return vocabulary
 end
 
-local function special(vocabulary, content, path)
-  local id = vocabulary[content]
+local function special(id, content, path)
   if not id then fail("from_pretrained: '%s' has no '%s'", path, content) end
   return {id = id, content = content, special = true, normalized = false}
 end
@@ -48,7 +47,7 @@ local function bert(path, text, config, names)
   local vocabulary = numbered_lines(text)
   local added, cls, sep = {}, names.cls_token, names.sep_token
   for _, role in ipairs {"pad_token", "unk_token", "cls_token", "sep_token", "mask_token"} do
-    added[#added + 1] = special(vocabulary, names[role], path)
+    added[#added + 1] = special(vocabulary[names[role]], names[role], path)
   end
   local strip_accents = config.strip_accents
   return C.json.encode {
@@ -69,9 +68,16 @@ local function bert(path, text, config, names)
   }
 end
 
--- tokenizer.json of a GPT-2 that has its vocabulary and merges only.
+-- The id of a token in the text of a vocabulary.
+local function id_in(text, token)
+  local _, at = text:find(C.json.encode(token), 1, true)
+  return at and tonumber(text:match("^%s*:%s*(%d+)", at + 1))
+end
+
+-- tokenizer.json of a GPT-2 that has its vocabulary and merges only. The vocabulary goes into it as it stands: reading
+-- and writing 50,000 tokens would take most of the time.
 local function gpt2(path, text, merges, config, names)
-  local vocabulary, list, added, seen = decoded(path, text), {}, {}, {}
+  local list, added, seen = {}, {}, {}
   for line in merges:gmatch "[^\r\n]+" do
     if not line:find "^#version" then list[#list + 1] = line end
   end
@@ -79,17 +85,18 @@ local function gpt2(path, text, merges, config, names)
     local name = names[role]
     if name and not seen[name] then
       seen[name] = true
-      added[#added + 1] = special(vocabulary, name, path)
+      added[#added + 1] = special(id_in(text, name), name, path)
     end
   end
   local prefix = config.add_prefix_space == true
-  return C.json.encode {
+  local rest = C.json.encode {
     version = "1.0", added_tokens = #added > 0 and added or nil,
     pre_tokenizer = {type = "ByteLevel", add_prefix_space = prefix, trim_offsets = true, use_regex = true},
     post_processor = {type = "ByteLevel", add_prefix_space = true, trim_offsets = false, use_regex = true},
     decoder = {type = "ByteLevel"},
-    model = {type = "BPE", vocab = vocabulary, merges = #list > 0 and list or C.json.array {}},
   }
+  local merges_text = C.json.encode(#list > 0 and list or C.json.array {})
+  return ('%s, "model": {"type": "BPE", "vocab": %s, "merges": %s}}'):format(rest:sub(1, -2), text, merges_text)
 end
 
 local defaults = {

@@ -32,8 +32,8 @@ static int open_tokenizer(lua_State *L)
     *held = NULL;
     luaL_getmetatable(L, TOKENIZER);
     lua_setmetatable(L, -2);
-    ah_check(L, ah_tokenizer_read(held, json, bytes));
-    return 1;
+    int status = ah_tokenizer_read(held, json, bytes);
+    return status < 0 ? ah_raise(L, ah_fail_prefix(status, "Tokenizer")) : 1;
 }
 
 static int collect(lua_State *L)

@@ -166,7 +166,9 @@ function files.load(folder, own)
     if value == C.json.null then settings[name] = nil end
   end
   local fine, made = pcall(tokenizers.Tokenizer, json, settings)
-  if not fine then fail("from_pretrained: '%s/%s': %s", folder, file, (tostring(made):gsub("^[^:]*:%d+: ", ""))) end
+  if not fine then
+    fail("from_pretrained: '%s/%s': %s", folder, file, (tostring(made):gsub("^.-Tokenizer: ", "", 1)))
+  end
   return made
 end
 

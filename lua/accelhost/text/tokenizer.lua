@@ -253,7 +253,9 @@ local function ids_of(what, ids)
   if type(ids) == "number" then ids = {ids} end
   if type(ids) ~= "table" then fail("%s: expected ids in a tensor or a table, got %s", what, describe(ids)) end
   for i, id in ipairs(ids) do
-    if type(id) ~= "number" or id % 1 ~= 0 then fail("%s: item %d is %s, expected an id", what, i, describe(id)) end
+    if type(id) ~= "number" or id % 1 ~= 0 or math.abs(id) > 2 ^ 53 then
+      fail("%s: item %d is %s, expected an id", what, i, describe(id))
+    end
   end
   return ids
 end

@@ -88,6 +88,7 @@ local lazy = {
   json = {"accelhost.util.json"},
   sweep = {"accelhost.sweep"},
   text = {"accelhost.text"},
+  metrics = {"accelhost.metrics"},
 }
 namespace.add(lazy, "accelhost.accelerator.configuration", {
   "GradientAccumulationPlugin", "DataLoaderConfiguration", "ProjectConfiguration", "DistributedDataParallelKwargs",

@@ -58,6 +58,7 @@ local precision = require "accelhost.accelerator.precision"
 local Accelerator = class.strict(class.new "Accelerator")
 
 Accelerator.__newindex = class.assign
+Accelerator._is_accelerator = true
 
 function Accelerator:__tostring()
   return ("Accelerator(process %d of %d, %s)"):format(self.process_index, self.num_processes, self.device)
@@ -73,7 +74,7 @@ end
 -- Subjects that many scripts do not need: the file, which gives methods, is loaded when one of them is first called.
 -- What they keep of an accelerator outlives free_memory: `lists` that are empty at first, `flags` that are false.
 local rare = {
-  metrics = {methods = {"gather", "gather_for_metrics", "reduce", "pad_across_processes"}},
+  metrics = {methods = {"gather", "gather_for_metrics", "keep_for_metrics", "reduce", "pad_across_processes"}},
   checkpoint = {
     methods = {
       "save_state", "wait_for_checkpoint", "load_state", "register_for_checkpointing", "register_save_state_pre_hook",

@@ -9,7 +9,7 @@ local read_padding = arguments.signature("pad_across_processes",
   {"value: any", {"dim: integer", 0}, {"pad_index: number", 0}, {"pad_first: flag", false}})
 
 -- The options at the end of the arguments, and how many values come before.
-local function options_of(...)
+local function options_of(what, ...)
   local count = select("#", ...)
   local last = count > 1 and select(count, ...)
   if last and arguments.is_options(last) and next(last) ~= nil then
@@ -17,7 +17,7 @@ local function options_of(...)
       if name ~= "batch" and name ~= "use_gather_object" then return {}, count end
     end
     if last.use_gather_object ~= nil then
-      arguments.check("gather_for_metrics", "use_gather_object", "flag", last.use_gather_object)
+      arguments.check(what, "use_gather_object", "flag", last.use_gather_object)
     end
     return last, count - 1
   end
@@ -66,10 +66,10 @@ local function kept(tensor, rows)
   return valid < tensor:size(0) and tensor:narrow(0, 0, valid) or tensor
 end
 
--- Lists, or the rows of tensors, put together.
-local function gather_objects(value, rows)
+-- The items of a list, or the rows of a tensor, that count.
+local function list_of(what, value, rows)
   local list = {}
-  if value == nil then arguments.fail "gather_for_metrics: expected a tensor, a list or another value, got nil" end
+  if value == nil then arguments.fail("%s: expected a tensor, a list or another value, got nil", what) end
   if C.is_tensor(value) then
     for i, row in ipairs(kept(value, rows):detach():to({device = "cpu"}):unbind(0)) do list[i] = row end
   elseif type(value) == "table" and (value[1] ~= nil or next(value) == nil) then
@@ -77,7 +77,7 @@ local function gather_objects(value, rows)
   elseif valid_of(1, rows) == 1 then
     list[1] = value
   end
-  return objects.concatenated("gather_for_metrics", list)
+  return list
 end
 
 --- Give the Accelerator class gather, gather_for_metrics, reduce and pad_across_processes.
@@ -106,18 +106,39 @@ return function(Accelerator)
   ---@param ... userdata|table values, then perhaps options: {batch = any, use_gather_object = boolean}
   ---@return any ... one for each value
   function Accelerator:gather_for_metrics(...)
-    local options, count = options_of(...)
+    local options, count = options_of("gather_for_metrics", ...)
     if count == 0 then arguments.fail "gather_for_metrics: expected values, got nothing" end
     local rows = rows_of(self, options.batch)
     local results = {...}
     for i = 1, count do
       local value = results[i]
       if options.use_gather_object or not is_tensors(value) then
-        results[i] = gather_objects(value, rows)
+        results[i] = objects.concatenated("gather_for_metrics", list_of("gather_for_metrics", value, rows))
       else
         results[i] = collectives.map("gather_for_metrics", function(tensor)
           return collectives.gather(kept(tensor, rows))
         end, value)
+      end
+    end
+    return unpack(results, 1, count)
+  end
+
+  --- This process's rows that gather_for_metrics would bring together, without a collective: for sums of one's own that
+  --- are reduced at the end of a pass.
+  --
+  --   for x, y in accelerator:prepare(loader) do assert(accelerator:keep_for_metrics(y):size(0) == y:size(0)) end
+  ---@param ... userdata|table tensors, lists of values or tables of them, then perhaps options: {batch = any}
+  ---@return any ... one for each value
+  function Accelerator:keep_for_metrics(...)
+    local options, count = options_of("keep_for_metrics", ...)
+    if count == 0 then arguments.fail "keep_for_metrics: expected values, got nothing" end
+    local rows, results = rows_of(self, options.batch), {...}
+    for i = 1, count do
+      local value = results[i]
+      if is_tensors(value) then
+        results[i] = collectives.map("keep_for_metrics", function(tensor) return kept(tensor, rows) end, value)
+      else
+        results[i] = list_of("keep_for_metrics", value, rows)
       end
     end
     return unpack(results, 1, count)

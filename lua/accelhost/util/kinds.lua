@@ -45,6 +45,11 @@ local function is_group(value)
   return type(meta) == "table" and meta._is_process_group == true
 end
 
+local function is_accelerator(value)
+  local meta = type(value) == "table" and getmetatable(value)
+  return type(meta) == "table" and rawget(meta, "_is_accelerator") == true
+end
+
 local function is_object(value, ...)
   local kind = type(value)
   if (kind ~= "table" and kind ~= "userdata") or C.is_tensor(value) then return false end
@@ -106,6 +111,7 @@ local known = {
   device = {'a device name such as "cpu"', C.device.is_name},
   generator = {"a Generator", C.random.is_generator},
   group = {"a process group", is_group},
+  accelerator = {"an Accelerator", is_accelerator},
   module = {"a module", is_module},
   modules = {"a table of modules", function(value) return is_list(value, is_module) end},
   dataset = {"a data set (an object with get(i) and len())", function(value)

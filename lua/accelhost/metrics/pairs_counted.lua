@@ -1,0 +1,97 @@
+--- How often (or with what weight) each pair of a reference and a prediction came.
+--
+-- Labels are walked in order, so that sums of weights are the same in every process.
+local C = require "accelhost._C"
+local class = require "accelhost.util.class"
+
+---@class PairCounts
+local PairCounts = class.new "PairCounts"
+
+function PairCounts:init()
+  self._rows, self.total = {}, 0
+end
+
+--- Count a pair.
+---@param reference integer
+---@param prediction integer
+---@param weight number
+function PairCounts:add(reference, prediction, weight)
+  local row = self._rows[reference]
+  if not row then
+    row = {}
+    self._rows[reference] = row
+  end
+  row[prediction] = (row[prediction] or 0) + weight
+  self.total = self.total + weight
+end
+
+--- Was nothing counted?
+---@return boolean
+function PairCounts:is_empty() return next(self._rows) == nil end
+
+local function sorted(set)
+  local list = {}
+  for label in pairs(set) do list[#list + 1] = label end
+  table.sort(list)
+  return list
+end
+
+--- Every label that came, in order, and those that came as references.
+---@return integer[] labels
+---@return table<integer, boolean> referred
+function PairCounts:labels()
+  local all, referred = {}, {}
+  for reference, row in pairs(self._rows) do
+    all[reference], referred[reference] = true, true
+    for prediction in pairs(row) do all[prediction] = true end
+  end
+  return sorted(all), referred
+end
+
+--- What was counted for a pair.
+---@param reference integer
+---@param prediction integer
+---@return number
+function PairCounts:of(reference, prediction)
+  local row = self._rows[reference]
+  return row and row[prediction] or 0
+end
+
+--- Of each label: how much was right, referred to, and predicted.
+---@return table<integer, number> hits
+---@return table<integer, number> references
+---@return table<integer, number> predictions
+function PairCounts:sums()
+  local labels = self:labels()
+  local hits, references, predictions = {}, {}, {}
+  for _, label in ipairs(labels) do hits[label], references[label], predictions[label] = 0, 0, 0 end
+  for _, reference in ipairs(sorted(self._rows)) do
+    local row = self._rows[reference]
+    for _, prediction in ipairs(sorted(row)) do
+      references[reference] = references[reference] + row[prediction]
+      predictions[prediction] = predictions[prediction] + row[prediction]
+    end
+    hits[reference] = row[reference] or 0
+  end
+  return hits, references, predictions
+end
+
+--- All of it as a float64 tensor [n, 3]: reference, prediction, weight.
+---@return userdata
+function PairCounts:state()
+  local list = {}
+  for _, reference in ipairs(sorted(self._rows)) do
+    local row = self._rows[reference]
+    for _, prediction in ipairs(sorted(row)) do list[#list + 1] = {reference, prediction, row[prediction]} end
+  end
+  return #list > 0 and C.tensor(list, {dtype = "float64", device = "cpu"})
+    or C.zeros({0, 3}, {dtype = "float64", device = "cpu"})
+end
+
+--- Add what states hold.
+---@param state userdata
+function PairCounts:merge(state)
+  for _, row in ipairs(state:to("cpu"):tolist()) do self:add(row[1], row[2], row[3]) end
+end
+
+return PairCounts

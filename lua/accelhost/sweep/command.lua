@@ -54,18 +54,6 @@ local function write_file(path, text)
   handle:close()
 end
 
--- Of those that a pruner has paused some go on only when there are enough of them.
-local function tell_paused(study)
-  local paused = 0
-  for _, trial in ipairs(study.trials) do
-    if trial.state == "paused" then paused = paused + 1 end
-  end
-  if paused > 0 and not study:best() and not study.stopping then
-    io.stderr:write(("accelhost sweep: no trial ran to its end: %d are paused; more of them (-n) let some go on\n")
-      :format(paused))
-  end
-end
-
 -- The best parameters, as files and on stdout.
 local function tell_best(study, directory, quiet)
   local best = study:best()
@@ -84,7 +72,6 @@ local function conclude(study, runner, observer, directory, quiet)
   io.stdout:flush()
   if study.stopping then io.stderr:write("accelhost sweep: ", study.stopping, "\n") end
   if runner.interrupted then return 130 end
-  tell_paused(study)
   return study:best() and 0 or 1
 end
 

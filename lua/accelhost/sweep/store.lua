@@ -25,7 +25,8 @@ local schema = {
     queued INTEGER NOT NULL DEFAULT 0, bracket INTEGER, slot INTEGER,
     params TEXT NOT NULL, value REAL, started REAL, ended REAL, error TEXT) STRICT]],
   -- What happened, in order. kind: start, report (step, value, answer, detail: all its metrics as JSON), log (the same
-  -- without the study's metric), pause, promote, interrupt, retry (detail: the error), end (value, detail: the state).
+  -- without the study's metric), pause, promote, release (from the pruner), interrupt, retry (detail: the error), end
+  -- (value, detail: the state).
   [[CREATE TABLE event (
     id INTEGER PRIMARY KEY, trial INTEGER NOT NULL REFERENCES trial (number), kind TEXT NOT NULL, time REAL NOT NULL,
     step INTEGER, value REAL, answer TEXT, detail TEXT) STRICT]],

@@ -59,7 +59,7 @@ function Study:_apply_report(trial, step, value)
   trial.reports[#trial.reports + 1] = {step = step, value = value}
   trial.loss = self:_loss(value) -- what samplers know of a paused one
   self.seen[trial][step] = true
-  if trial.replicate > 0 then return "continue" end
+  if trial.replicate > 0 or trial.released then return "continue" end
   return self.pruner:report(trial, step, self:_loss(value))
 end
 
@@ -92,6 +92,12 @@ local function apply_promotion(self, trial)
   end
 end
 
+-- A paused trial is the pruner's no longer.
+local function apply_release(self, trial)
+  trial.released = true
+  self.pruner:finish(trial, trial.loss)
+end
+
 -- What an event of the store did.
 local apply = {}
 
@@ -107,7 +113,7 @@ end
 
 apply.pause = function(_, trial) trial.state, trial.verdict = "paused", nil end
 
-apply.promote = apply_promotion
+apply.promote, apply.release = apply_promotion, apply_release
 
 apply.interrupt = function(_, trial) trial.state = "waiting" end
 
@@ -201,38 +207,66 @@ local function first_waiting(self)
   end
 end
 
+-- Is one paused trial to be preferred to another? It came further, or as far with a lower loss.
+local function is_ahead(one, other)
+  local step, other_step = one.reports[#one.reports].step, other.reports[#other.reports].step
+  if step ~= other_step then return step > other_step end
+  return one.loss < other.loss
+end
+
+-- When all have begun and none has come to its end, the best of those that are paused does: a sweep has a result.
+local function last_hope(self)
+  local best
+  for _, trial in ipairs(self.trials) do
+    if trial.state == "running" or trial.state == "complete" then return nil end
+    if trial.state == "paused" and #trial.reports > 0 and not (best and not is_ahead(trial, best)) then best = trial end
+  end
+  return best
+end
+
+-- A trial of a configuration that was not tried, which enters the study; nil when there are no more.
+local function new_trial(self)
+  local number = #self.groups
+  if self.exhausted or self.limit and number >= self.limit then return nil end
+  local params, queued = new_params(self, number)
+  if not params then return nil end
+  local trial = {number = #self.trials, state = "waiting", group = number, replicate = 0, attempt = 0, queued = queued,
+    params = params, reports = {}}
+  self:_enter(trial)
+  return trial
+end
+
+-- The next trial, and what it comes by: "start", "promote", "new" or "release".
+local function choose(self)
+  local trial = first_waiting(self)
+  if trial then return trial, "start" end
+  trial = self.pruner:promote()
+  if trial then return trial, "promote" end
+  trial = new_trial(self)
+  if trial then return trial, "new" end
+  trial = last_hope(self)
+  if trial then apply_release(self, trial) end
+  return trial, "release"
+end
+
 --- How many configurations there may be; nil: as many as the sampler has.
 ---@param count integer?
 function Study:set_limit(count) self.limit = count end
 
---- The trial that is to run now: one that was interrupted, one that is promoted, or a new one; nil when there is none
---- at the moment.
+--- The trial that is to run now: one that was interrupted, one that is promoted, a new one, or the best of those that
+--- are paused when none has come to its end; nil when there is none at the moment.
 ---@param now number seconds since 1970
 ---@param slot integer from 0
 ---@return table? trial {number, params, attempt, replicate, reports, ...}
 function Study:next(now, slot)
   if self.stopping then return nil end
-  local trial, kind = first_waiting(self), "start"
-  if not trial then
-    trial = self.pruner:promote()
-    if trial then kind = "promote" end
-  end
-  local is_new = false
-  if not trial then
-    local number = #self.groups
-    if self.exhausted or self.limit and number >= self.limit then return nil end
-    local params, queued = new_params(self, number)
-    if not params then return nil end
-    is_new = true
-    trial = {number = #self.trials, state = "waiting", group = number, replicate = 0, attempt = 0, queued = queued,
-      params = params, reports = {}}
-    self:_enter(trial)
-  end
+  local trial, kind = choose(self)
+  if not trial then return nil end
   if not trial.begun and trial.replicate == 0 then trial.bracket = self.pruner:assign(trial) end
   trial.started, trial.slot, trial.error = trial.started or now, slot, nil
   self.store:transaction(function()
-    if is_new then self.store:add(trial) end
-    if kind == "promote" then self.store:event(trial, "promote", now) end
+    if kind == "new" then self.store:add(trial) end
+    if kind == "promote" or kind == "release" then self.store:event(trial, kind, now) end
     self.store:event(trial, "start", now)
     trial.begun, trial.state, trial.verdict = true, "running", nil
     self.store:update(trial)

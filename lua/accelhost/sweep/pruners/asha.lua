@@ -18,7 +18,7 @@ local read = arguments.signature("AshaPruner", {
 --- Asynchronous successive halving: trials train up to rungs of `min_resource`, `min_resource` * `reduction_factor`,
 --- ... steps, and of those that reach a rung the best 1 / `reduction_factor` go on. The others are paused; one of them
 --- goes on from its checkpoint as soon as it is among the best, because worse ones have come, and what is paused in
---- the end was not good enough.
+--- the end was not good enough; when no trial at all has come to its end, the best of them does.
 --
 --   local pruner = accelhost.sweep.AshaPruner{max_resource = 27}   -- pruner = {"asha", max_resource = 27}
 --

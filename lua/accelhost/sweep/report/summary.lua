@@ -152,9 +152,6 @@ end
 function summary.why_none(found)
   local counts = found.counts
   if counts.failed > 0 and found.ended == counts.failed then return "none, every trial that ended has failed" end
-  if counts.paused > 0 and counts.running + counts.waiting == 0 then
-    return ("none, %d trials are paused (with max_resource the pruner lets the best ones end)"):format(counts.paused)
-  end
   if counts.complete > 0 then return "none, no trial has ended with a finite value" end
   return "none, no trial has ended with a value yet"
 end

@@ -97,6 +97,14 @@ namespace.add(lazy, "accelhost.accelerator.handlers", {
   "InitProcessGroupKwargs", "AutocastKwargs", "GradScalerKwargs", "ProfileKwargs",
 })
 namespace.add(lazy, "accelhost.accelerator.utils", {"set_seed", "find_executable_batch_size"})
+namespace.add(lazy, "accelhost.trainer.callbacks", {
+  "TrainerCallback", "TrainerControl", "EarlyStoppingCallback", "ProgressCallback", "PrinterCallback",
+  "DefaultFlowCallback",
+})
+namespace.add(lazy, "accelhost.trainer.batches", {"default_data_collator"})
+lazy.Trainer = {"accelhost.trainer"}
+lazy.TrainingArguments = {"accelhost.trainer.arguments"}
+lazy.TrainerState = {"accelhost.trainer.state"}
 lazy.LocalSGD = {"accelhost.accelerator.utils.local_sgd"}
 lazy.utils = {"accelhost.accelerator.utils"}
 namespace.add(lazy, "accelhost.launcher", {"launcher", "notebook_launcher", "debug_launcher"})

@@ -1,0 +1,198 @@
+--- TrainingArguments: what a Trainer is told, with transformers' names and defaults, checked against each other.
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
+local rows = require "accelhost.trainer.rows"
+
+local fail = arguments.fail
+
+---@class TrainingArguments
+local TrainingArguments = class.new "TrainingArguments"
+
+local known = {}
+for i, row in ipairs(rows.taken) do known[i] = row[1] end
+
+local signature = {}
+for i, row in ipairs(rows.taken) do
+  signature[i] = {("%s: %s"):format(row[1], row[2] == "integer" and "integer" or row[2]), row[3]}
+end
+local set = arguments.setter("TrainingArguments", signature)
+
+-- Names that are no arguments here, with what to do about each.
+local function take_foreign(given)
+  local rest = {}
+  for _, name in ipairs(arguments.sorted_keys(given)) do
+    local value, only, reason = given[name], rows.fixed[name], rows.refused[name]
+    if reason then fail("TrainingArguments: %s: not taken: %s", name, reason) end
+    if only and value ~= only[1] then
+      fail("TrainingArguments: %s: only %s is taken: %s", name, tostring(only[1]), only[2])
+    end
+    if not only then rest[name] = value end
+  end
+  return rest
+end
+
+-- Both save and evaluate at the same updates?
+local function check_best(self)
+  if self.save_strategy == "best" and self.eval_strategy == "no" then
+    fail "TrainingArguments: save_strategy = 'best' needs an eval_strategy: an evaluation tells which is best"
+  end
+  if not self.load_best_model_at_end then return end
+  if self.eval_strategy == "no" then
+    fail "TrainingArguments: load_best_model_at_end needs an eval_strategy other than 'no'"
+  end
+  if self.save_strategy == "best" then return end
+  if self.save_strategy ~= self.eval_strategy then
+    fail("TrainingArguments: load_best_model_at_end needs save_strategy = eval_strategy (or 'best'), got '%s' and '%s'",
+      self.save_strategy, self.eval_strategy)
+  end
+  if self.save_strategy == "steps" then
+    local times = self.save_steps / self.eval_steps
+    if math.abs(times - math.floor(times + 0.5)) > 1e-9 or times < 1 then
+      fail("TrainingArguments: load_best_model_at_end needs save_steps to be a multiple of eval_steps, got %g and %g",
+        self.save_steps, self.eval_steps)
+    end
+  end
+end
+
+local function check_steps(self)
+  for _, name in ipairs {"logging_steps", "eval_steps", "save_steps"} do
+    local value = self[name]
+    if value > 1 and value % 1 ~= 0 then
+      fail("TrainingArguments: %s: expected a whole number, or a part of all updates below 1, got %g", name, value)
+    end
+  end
+  if self.max_steps == 0 or self.max_steps < -1 then
+    fail("TrainingArguments: max_steps: expected at least 1, or -1 for num_train_epochs, got %d", self.max_steps)
+  end
+end
+
+-- What follows from the others.
+local function derive(self)
+  self.eval_steps = self.eval_steps or self.logging_steps
+  if self.eval_strategy ~= "no" then self.do_eval = true end
+  if (self.load_best_model_at_end or self.save_strategy == "best") and not self.metric_for_best_model then
+    self.metric_for_best_model = "loss"
+  end
+  if self.metric_for_best_model and self.greater_is_better == nil then
+    self.greater_is_better = not self.metric_for_best_model:find "loss$"
+  end
+  if self.lr_scheduler_type == "reduce_lr_on_plateau" and self.eval_strategy == "no" then
+    fail "TrainingArguments: lr_scheduler_type = 'reduce_lr_on_plateau' needs an eval_strategy, which it follows"
+  end
+  if self.bf16 and self.fp16 then fail "TrainingArguments: give bf16 or fp16, not both" end
+end
+
+--- Arguments of a Trainer, in one table (or the output_dir first). Unknown names, values of a wrong kind and arguments
+--- that contradict each other are errors; accelhost.TrainingArguments.help() lists them all with their defaults.
+--
+--   accelhost.TrainingArguments{num_train_epochs = 1, learning_rate = 1e-3}.per_device_train_batch_size  --> 8
+---@param output_dir? string|table
+---@param options? table
+function TrainingArguments:init(output_dir, options)
+  if type(output_dir) == "table" then output_dir, options = nil, output_dir end
+  if options ~= nil and not arguments.is_options(options) then
+    fail("TrainingArguments: expected a table of options, got %s", arguments.describe(options))
+  end
+  local given = take_foreign(options or {})
+  if output_dir ~= nil then
+    if given.output_dir ~= nil then fail "TrainingArguments: 'output_dir' is given twice, by place and by name" end
+    given.output_dir = output_dir
+  end
+  set(self, given)
+  derive(self)
+  check_steps(self)
+  check_best(self)
+end
+
+--- The arguments as plain values by name.
+--
+--   accelhost.TrainingArguments():to_dict().learning_rate  --> 5e-05
+---@return table<string, any>
+function TrainingArguments:to_dict()
+  local values = {}
+  for _, name in ipairs(known) do values[name] = self[name] end
+  return values
+end
+
+--- Updates of a strategy's interval when there are `total` in all: a number below 1 is a part of them.
+--
+--   accelhost.TrainingArguments{logging_steps = 0.1}:interval("logging_steps", 50)  --> 5
+---@param name string logging_steps, eval_steps, save_steps or warmup_steps
+---@param total integer
+---@return integer
+function TrainingArguments:interval(name, total)
+  local value = self[name]
+  return value < 1 and math.ceil(value * total) or value
+end
+
+-- How the command line reads a kind.
+local function option_of(row)
+  local name, kind, default, help = unpack(row, 1, 4)
+  local option = {name, default, help}
+  local choices = {}
+  for word in kind:gmatch "'([^']*)'" do choices[#choices + 1] = word end
+  if #choices > 0 then
+    option.type, option.choices = "string", choices
+  elseif kind == "flag" then
+    option.type, option.negatable = "boolean", true
+  elseif kind:find "string" then
+    option.type = "string"
+  elseif kind == "list" then
+    option.type = "list"
+  else
+    option.type = "number"
+    if kind == "count" then option.integer, option.minimum = true, 1 end
+    if kind == "size" then option.integer, option.minimum = true, 0 end
+    if kind == "integer" then option.integer = true end
+  end
+  return option
+end
+
+local function options_of(spec)
+  local all, own = {description = spec.description}, {}
+  for _, row in ipairs(spec) do
+    all[#all + 1] = row
+    own[row[1]] = true
+  end
+  for _, row in ipairs(rows.taken) do
+    if row[2] ~= "table" then
+      local option = option_of(row)
+      if spec.defaults and spec.defaults[row[1]] ~= nil then option[2] = spec.defaults[row[1]] end
+      all[#all + 1] = option
+    end
+    if own[row[1]] then fail("TrainingArguments.parse_args: '%s' is an argument of the Trainer already", row[1]) end
+  end
+  return all, own
+end
+
+--- Read the command line: every argument of the Trainer is an option (--learning_rate 1e-4, --fp16, --no_fp16), beside
+--- rows of the script's own, as accelhost.parse_args takes them. `defaults` holds other defaults. --help lists all.
+--
+--   local spec = {{"data", "data", "folder"}, defaults = {num_train_epochs = 1}}
+--   local args, own = accelhost.TrainingArguments.parse_args(spec, {"--learning_rate", "0.1"})
+--   print(args.learning_rate, args.num_train_epochs, own.data)  --> 0.1  1  data
+---@param spec? table rows of the script's own, `description`, `defaults`
+---@param words? string[] default: the script's own arguments
+---@return TrainingArguments, table # the arguments, and the script's own values
+function TrainingArguments.parse_args(spec, words)
+  local all, own = options_of(spec or {})
+  local values = require("accelhost.util.options").parse(all, words)
+  local given, mine = {}, {}
+  for name, value in pairs(values) do (own[name] and mine or given)[name] = value end
+  return TrainingArguments(given), mine
+end
+
+--- All arguments with their defaults, a line each.
+--
+--   accelhost.TrainingArguments.help():find "learning_rate" > 0  --> true
+---@return string
+function TrainingArguments.help()
+  local lines = {}
+  for _, row in ipairs(rows.taken) do
+    local default = type(row[3]) == "table" and table.concat(row[3], ", ") or tostring(row[3])
+    lines[#lines + 1] = ("%-30s %-12s %s"):format(row[1], default, row[4])
+  end
+  return table.concat(lines, "\n")
+end
+
+return TrainingArguments

@@ -1,0 +1,151 @@
+--- Batches as a Trainer sees them: one table by name, how much it counts, and the loss that a model makes of it.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local data = require "accelhost.data"
+
+local fail, describe = arguments.fail, arguments.describe
+local batches = {}
+
+local IGNORED = -100
+
+local function is_plain(value) return type(value) == "table" and getmetatable(value) == nil end
+
+-- A column of numbers, lists of numbers or tensors; nil for what no model takes.
+local function column_of(name, values)
+  local first = values[1]
+  if type(first) == "string" or first == nil then return nil end
+  if not is_plain(first) then return data.default_collate(values) end
+  if type(first[1]) ~= "number" then return nil end
+  for i, row in ipairs(values) do
+    if #row ~= #first then
+      fail("default_data_collator: '%s': sample 1 has %d numbers, sample %d has %d; a collator that pads is needed",
+        name, #first, i, #row)
+    end
+  end
+  for _, row in ipairs(values) do
+    for _, number in ipairs(row) do
+      if number % 1 ~= 0 then return C.tensor(values, {dtype = "float32"}) end
+    end
+  end
+  return C.tensor(values, {dtype = "int64"})
+end
+
+--- transformers' default_data_collator: samples that are tables by name to a batch of tensors by name. `label` and
+--- `label_ids` become `labels`; texts, and what else no tensor can be made of, are left out.
+--
+--   local batch = accelhost.default_data_collator{{ids = {1, 2}, label = 0}, {ids = {3, 4}, label = 1}}
+--   print(batch.labels)  --> tensor([0, 1])
+---@param features table[]
+---@return table<string, Tensor>
+function batches.default_data_collator(features)
+  arguments.check("default_data_collator", "features", "list", features)
+  if #features == 0 then fail "default_data_collator: features: expected at least one sample" end
+  local batch = {}
+  for _, name in ipairs(arguments.sorted_keys(features[1])) do
+    local values = {}
+    for i, sample in ipairs(features) do
+      values[i] = sample[name]
+      if values[i] == nil then
+        fail("default_data_collator: sample %d has no field '%s', which sample 1 has", i, tostring(name))
+      end
+    end
+    local target = (name == "label" or name == "label_ids") and "labels" or name
+    batch[target] = column_of(name, values)
+  end
+  return batch
+end
+
+--- The collate function of a data set whose samples are tables by name; nil where the loader's own does. Looking at a
+--- sample leaves the random generator as it was.
+---@param dataset Dataset
+---@return function?
+function batches.collator_of(dataset)
+  if type(dataset.get) ~= "function" or dataset:len() == 0 then return nil end
+  local before = C.random.get_rng_state()
+  local sample = dataset:get(0)
+  C.random.set_rng_state(before)
+  return is_plain(sample) and sample[1] == nil and batches.default_data_collator or nil
+end
+
+--- What a loader gave as one table: {inputs =, labels =} of a pair.
+---@param first any
+---@param second any
+---@param third any
+---@return table
+function batches.inputs(first, second, third)
+  if is_plain(first) and second == nil then return first end
+  if third ~= nil then
+    fail "Trainer: the loader gives more than two values: give a data_collator that makes a table of them by name"
+  end
+  return {inputs = first, labels = second}
+end
+
+-- Rows of a batch.
+local function rows_of(inputs)
+  for _, name in ipairs(arguments.sorted_keys(inputs)) do
+    local value = inputs[name]
+    if C.is_tensor(value) and value:dim() > 0 then return value:size(0) end
+  end
+  return 1
+end
+batches.rows = rows_of
+
+local integral = {int64 = true, int32 = true}
+
+--- How much a batch counts in a mean: its labels that are not ignored (-100), else its rows.
+---@param inputs table
+---@param label_names string[]
+---@return number
+function batches.weight(inputs, label_names)
+  local labels = inputs[label_names[1]]
+  if not C.is_tensor(labels) or not integral[labels.dtype] then return rows_of(inputs) end
+  return labels:ne(IGNORED):sum():item()
+end
+
+--- Call a model with a batch: of a pair it gets the first value, else the table.
+---@param model Module
+---@param inputs table
+---@return any
+function batches.call(model, inputs)
+  if inputs.inputs ~= nil then return model(inputs.inputs) end
+  return model(inputs)
+end
+
+-- (1 - e) nll + e mean over the classes of -log p, over what is not ignored.
+local function smoothed(logits, labels, factor)
+  local F = require "accelhost.nn.functional"
+  local classes = logits:size(-1)
+  return F.cross_entropy(logits:reshape(-1, classes), labels:reshape(-1), {label_smoothing = factor})
+end
+
+--- The loss of a model's outputs: its own, or with label smoothing that of its logits.
+---@param outputs any
+---@param inputs table
+---@param args TrainingArguments
+---@return Tensor
+function batches.loss_of(outputs, inputs, args)
+  local labels = inputs[args.label_names[1]]
+  local logits = C.is_tensor(outputs) and outputs or is_plain(outputs) and outputs.logits
+  if args.label_smoothing_factor > 0 and labels ~= nil and logits then
+    return smoothed(logits, labels, args.label_smoothing_factor)
+  end
+  local loss = type(outputs) == "table" and outputs.loss
+  if loss then return loss end
+  fail("Trainer: the model gives no loss but %s: have its forward give {loss = ..., logits = ...}, or give the Trainer "
+    .. "compute_loss = function(model, inputs) ... return loss, outputs end", describe(outputs))
+end
+
+--- What an evaluation keeps of a model's outputs: the tensor, its logits, or all but the loss.
+---@param outputs any
+---@return any
+function batches.logits_of(outputs)
+  if type(outputs) ~= "table" then return outputs end
+  if outputs.logits ~= nil then return outputs.logits end
+  local rest = {}
+  for name, value in pairs(outputs) do
+    if name ~= "loss" and C.is_tensor(value) then rest[name] = value end
+  end
+  return next(rest) and rest or nil
+end
+
+return batches

@@ -1,0 +1,231 @@
+--- Callbacks: objects that are told what happens in a training and steer it by the flags of a TrainerControl.
+--
+--   local Stop = accelhost.TrainerCallback:extend "Stop"
+--   function Stop:on_step_end(args, state, control)
+--     if state.global_step >= 10 then control.should_training_stop = true end
+--   end
+--
+-- A flag that is raised on one process is raised on all (see loop.lua), so none waits for another.
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
+local progress = require "accelhost.util.progress"
+
+local callbacks = {}
+
+callbacks.events = {
+  "on_init_end", "on_train_begin", "on_train_end", "on_epoch_begin", "on_epoch_end", "on_step_begin",
+  "on_pre_optimizer_step", "on_optimizer_step", "on_substep_end", "on_step_end", "on_evaluate", "on_predict", "on_save",
+  "on_log", "on_prediction_step",
+}
+
+--- The base of callbacks. Each method gets the arguments, the TrainerState, the TrainerControl and a table with model,
+--- optimizer, lr_scheduler, train_dataloader, eval_dataloader, trainer, and logs or metrics where there are any. What
+--- has state_dict and load_state_dict is saved with checkpoints and comes back when a run goes on.
+--
+--   local Quiet = accelhost.TrainerCallback:extend "Quiet"
+---@class TrainerCallback
+local TrainerCallback = class.new "TrainerCallback"
+callbacks.TrainerCallback = TrainerCallback
+for _, event in ipairs(callbacks.events) do TrainerCallback[event] = function() end end
+
+--- The flags by which callbacks steer a training; each goes down when it is served.
+---@class TrainerControl
+---@field should_training_stop boolean end the training after this update
+---@field should_epoch_stop boolean go on with the next epoch
+---@field should_save boolean
+---@field should_evaluate boolean
+---@field should_log boolean
+local TrainerControl = class.new "TrainerControl"
+callbacks.TrainerControl = TrainerControl
+callbacks.flags = {"should_training_stop", "should_epoch_stop", "should_save", "should_evaluate", "should_log"}
+
+function TrainerControl:init()
+  for _, name in ipairs(callbacks.flags) do self[name] = false end
+end
+
+--- Raises the flags that the arguments' strategies ask for; every Trainer has one.
+local DefaultFlowCallback = TrainerCallback:extend "DefaultFlowCallback"
+callbacks.DefaultFlowCallback = DefaultFlowCallback
+
+--- Raise the flags of what is due after an update.
+function DefaultFlowCallback:on_step_end(args, state, control) -- luacheck: ignore self
+  local step, last = state.global_step, state.global_step >= state.max_steps
+  if step == 1 and args.logging_first_step then control.should_log = true end
+  if args.logging_strategy == "steps" and step % state.logging_steps == 0 then control.should_log = true end
+  if args.eval_strategy == "steps" and step % state.eval_steps == 0 and step >= args.eval_delay then
+    control.should_evaluate = true
+  end
+  if args.save_strategy == "steps" and step % state.save_steps == 0 then control.should_save = true end
+  if not last then return end
+  control.should_training_stop = true
+  if args.eval_strategy == "steps" then control.should_evaluate = true end
+  if args.save_strategy == "steps" then control.should_save = true end
+end
+
+--- Raise the flags of what is due after an epoch.
+function DefaultFlowCallback:on_epoch_end(args, state, control) -- luacheck: ignore self
+  if args.logging_strategy == "epoch" then control.should_log = true end
+  if args.eval_strategy == "epoch" and state.epoch >= args.eval_delay then control.should_evaluate = true end
+  if args.save_strategy == "epoch" then control.should_save = true end
+end
+
+--- A progress bar over the updates, with the loss that was logged last.
+--
+--   local trainer_callback = accelhost.ProgressCallback()
+local ProgressCallback = TrainerCallback:extend "ProgressCallback"
+callbacks.ProgressCallback = ProgressCallback
+
+--- Draw the bar.
+function ProgressCallback:on_train_begin(_, state)
+  self._bar = progress {total = state.max_steps, desc = "training", unit = "step"}
+  if state.global_step > 0 then self._bar:update(state.global_step) end
+end
+
+--- An update further.
+function ProgressCallback:on_step_end() self._bar:update(1) end
+
+--- Show the loss.
+function ProgressCallback:on_log(_, _, _, more)
+  if self._bar and more.logs.loss then self._bar:set_postfix {loss = more.logs.loss} end
+end
+
+--- Leave the bar as it is.
+function ProgressCallback:on_train_end()
+  self._bar:close()
+  self._bar = nil
+end
+
+local function text_of(logs)
+  local parts = {}
+  for i, name in ipairs(arguments.sorted_keys(logs)) do
+    local value = logs[name]
+    parts[i] = ("%s = %s"):format(name, type(value) == "number" and ("%.6g"):format(value) or tostring(value))
+  end
+  return table.concat(parts, ", ")
+end
+
+--- Prints what is logged, a line each time, on rank 0.
+--
+--   local trainer_callback = accelhost.PrinterCallback()
+local PrinterCallback = TrainerCallback:extend "PrinterCallback"
+callbacks.PrinterCallback = PrinterCallback
+
+--- Print the line.
+function PrinterCallback:on_log(_, state, _, more) -- luacheck: ignore self
+  if state.is_world_process_zero then print(("step %d: %s"):format(state.global_step, text_of(more.logs))) end
+end
+
+--- Ends a training when the metric of metric_for_best_model has not become better, by more than a threshold, in that
+--- many evaluations. How long it has been waiting is part of a checkpoint.
+--
+--   local callback = accelhost.EarlyStoppingCallback(3)
+---@param early_stopping_patience? integer default 1
+---@param early_stopping_threshold? number default 0
+local EarlyStoppingCallback = TrainerCallback:extend "EarlyStoppingCallback"
+callbacks.EarlyStoppingCallback = EarlyStoppingCallback
+
+local read_early = arguments.signature("EarlyStoppingCallback",
+  {{"early_stopping_patience: count", 1}, {"early_stopping_threshold: nonnegative", 0}})
+
+function EarlyStoppingCallback:init(...)
+  self.patience, self.threshold = read_early(...)
+  self.waited = 0
+end
+
+--- Refuse a training that tells it nothing.
+function EarlyStoppingCallback:on_train_begin(args) -- luacheck: ignore self
+  if not args.metric_for_best_model or args.eval_strategy == "no" then
+    arguments.fail "EarlyStoppingCallback needs metric_for_best_model and an eval_strategy other than 'no'"
+  end
+end
+
+--- Count an evaluation; the best metric is still that of those before.
+function EarlyStoppingCallback:on_evaluate(args, state, control, more)
+  local name = args.metric_for_best_model:gsub("^eval_", "")
+  local value, best = more.metrics["eval_" .. name], state.best_metric
+  if value == nil then return end -- another of several evaluation sets
+  local gain = best and (args.greater_is_better and value - best or best - value)
+  self.waited = (not best or gain > self.threshold) and 0 or self.waited + 1
+  if self.waited >= self.patience then control.should_training_stop = true end
+end
+
+function EarlyStoppingCallback:state_dict() return {waited = self.waited} end
+function EarlyStoppingCallback:load_state_dict(state) self.waited = state.waited end
+
+--- Calls callbacks in their order.
+---@class CallbackHandler
+local CallbackHandler = class.new "CallbackHandler"
+callbacks.CallbackHandler = CallbackHandler
+
+function CallbackHandler:init(trainer)
+  self.trainer, self.list = trainer, {}
+end
+
+--- Add a callback: an object of a subclass of TrainerCallback, the class itself, or a plain table of on_... functions.
+---@param callback table
+function CallbackHandler:add(callback)
+  if type(callback) == "table" and rawget(callback, "_class") == callback then callback = callback() end
+  if type(callback) ~= "table" then
+    arguments.fail("Trainer: callbacks: expected a TrainerCallback, got %s", arguments.describe(callback))
+  end
+  for name in pairs(callback) do
+    if type(name) == "string" and name:find "^on_" then
+      arguments.check("Trainer", "callbacks", "'" .. table.concat(callbacks.events, "'|'") .. "'", name)
+    end
+  end
+  self.list[#self.list + 1] = callback
+end
+
+--- Take a callback away: the object, or all of a class. Gives the first one.
+---@param callback table
+---@return table?
+function CallbackHandler:remove(callback)
+  local first
+  for i = #self.list, 1, -1 do
+    local other = self.list[i]
+    if other == callback or class.of(other) and class.is(other, callback) then
+      first = other
+      table.remove(self.list, i)
+    end
+  end
+  return first
+end
+
+--- Tell all callbacks of an event.
+---@param event string
+---@param more? table
+function CallbackHandler:call(event, more)
+  local trainer = self.trainer
+  local given = {
+    trainer = trainer, model = trainer.model, optimizer = trainer.optimizer, lr_scheduler = trainer.lr_scheduler,
+    train_dataloader = trainer.train_dataloader, processing_class = trainer.processing_class,
+  }
+  for name, value in pairs(more or {}) do given[name] = value end
+  for _, callback in ipairs(self.list) do
+    local method = callback[event]
+    if method then method(callback, trainer.args, trainer.state, trainer.control, given) end
+  end
+end
+
+local function name_of(callback, i) return (class.of(callback) or {})._name or "callback " .. i end
+
+--- The states of callbacks that have one, by name.
+---@return table
+function CallbackHandler:state_dict()
+  local states = {}
+  for i, callback in ipairs(self.list) do
+    if callback.state_dict then states[name_of(callback, i)] = callback:state_dict() end
+  end
+  return states
+end
+
+--- Give them back.
+---@param states table
+function CallbackHandler:load_state_dict(states)
+  for i, callback in ipairs(self.list) do
+    local state = states[name_of(callback, i)]
+    if callback.load_state_dict and state then callback:load_state_dict(state) end
+  end
+end
+
+return callbacks

@@ -1,0 +1,168 @@
+--- The training loop: epochs, updates, and what callbacks ask for after each, in transformers' order.
+local C = require "accelhost._C"
+local batches = require "accelhost.trainer.batches"
+local callbacks = require "accelhost.trainer.callbacks"
+local checkpoints = require "accelhost.trainer.checkpoints"
+
+local loop = {}
+
+-- A flag that is raised on one process is raised on all.
+local function agree(trainer)
+  local accelerator, control = trainer.accelerator, trainer.control
+  if accelerator.num_processes == 1 then return end
+  local flags = {}
+  for i, name in ipairs(callbacks.flags) do flags[i] = control[name] and 1 or 0 end
+  local all = accelerator:reduce(C.tensor(flags, {dtype = "float32", device = "cpu"}), "max")
+  for i, name in ipairs(callbacks.flags) do control[name] = all[i - 1]:item() > 0 end
+end
+
+local function log(trainer)
+  local loss = trainer.losses:take()
+  local logs = {learning_rate = trainer.logged_rate}
+  logs.loss = loss
+  local norm = trainer.logged_norm
+  if norm ~= nil then logs.grad_norm = C.is_tensor(norm) and norm:item() or norm end
+  trainer:log(logs)
+end
+
+-- Is this evaluation's metric better than all before? Then it is the one to be kept.
+local function note_best(trainer, metrics)
+  local args, state = trainer.args, trainer.state
+  local name = args.metric_for_best_model
+  if not name then return false end
+  local value = metrics["eval_" .. name:gsub("^eval_", "")]
+  if value == nil then
+    local arguments = require "accelhost.util.arguments"
+    arguments.fail("Trainer: metric_for_best_model: the evaluation gives no '%s' (it gives: %s)", name,
+      table.concat(arguments.sorted_keys(metrics), ", "))
+  end
+  local better = state.best_metric == nil
+  if not better and args.greater_is_better then better = value > state.best_metric end
+  if not better and not args.greater_is_better then better = value < state.best_metric end
+  if better then state.best_metric, state.best_global_step = value, state.global_step end
+  return better
+end
+
+local function evaluate(trainer)
+  local args, control = trainer.args, trainer.control
+  local metrics = trainer:evaluate()
+  local better = note_best(trainer, metrics)
+  if args.save_strategy == "best" then control.should_save = better end
+  if better and args.load_best_model_at_end then control.should_save = true end
+  if args.lr_scheduler_type == "reduce_lr_on_plateau" then
+    trainer.lr_scheduler:step(metrics["eval_" .. (args.metric_for_best_model or "loss"):gsub("^eval_", "")])
+  end
+end
+
+local function save(trainer)
+  local state = trainer.state
+  trainer.losses:settle()
+  state.runtime = trainer:seconds()
+  if state.best_global_step == state.global_step then
+    state.best_model_checkpoint = checkpoints.path(trainer.args.output_dir, state.global_step)
+  end
+  trainer.control.should_save = false
+  checkpoints.save(trainer)
+  trainer.callback_handler:call("on_save")
+end
+
+-- Log, evaluate, save, as the flags say. A collective.
+local function serve(trainer)
+  local control = trainer.control
+  agree(trainer)
+  if control.should_log and trainer.losses:pending() then
+    log(trainer)
+  end
+  control.should_log = false
+  if control.should_evaluate then
+    control.should_evaluate = false
+    evaluate(trainer)
+    agree(trainer)
+  end
+  if control.should_save then save(trainer) end
+end
+loop.serve = serve
+
+-- Clip, step and make ready for the next update; only at the end of a window.
+local function update(trainer)
+  local args, accelerator, handler = trainer.args, trainer.accelerator, trainer.callback_handler
+  local limit = args.max_grad_norm > 0 and args.max_grad_norm or math.huge
+  if accelerator.sync_gradients then
+    trainer.logged_norm = accelerator:clip_grad_norm_(trainer.model:parameters(), limit)
+    trainer.logged_rate = trainer.optimizer.param_groups[1].lr
+    handler:call "on_pre_optimizer_step"
+  end
+  trainer.optimizer:step()
+  if accelerator.sync_gradients then handler:call "on_optimizer_step" end
+  if args.lr_scheduler_type ~= "reduce_lr_on_plateau" then trainer.lr_scheduler:step() end
+  trainer.optimizer:zero_grad()
+end
+
+-- One batch. Alone in its mean it needs no weight, and gradients are those of a plain backward to the bit.
+local function micro_step(trainer, inputs)
+  local accelerator = trainer.accelerator
+  local alone = accelerator.num_processes == 1 and accelerator.gradient_accumulation_steps == 1
+  local weight = alone and 1 or batches.weight(inputs, trainer.args.label_names)
+  accelerator:accumulate(trainer.model, function()
+    trainer.model:train()
+    local loss = trainer:training_step(trainer.model, inputs, not alone and weight or nil)
+    trainer.losses:add(loss, weight)
+    update(trainer)
+  end)
+end
+
+local function after_update(trainer, epoch, done)
+  local state = trainer.state
+  state.global_step = state.global_step + 1
+  state.epoch = epoch + done / trainer.steps_per_epoch
+  trainer.losses:close(state.global_step)
+  trainer.callback_handler:call "on_step_end"
+  serve(trainer)
+end
+
+-- The rest of a pass; `done` updates of it were made before.
+local function run_epoch(trainer, epoch, done)
+  local control, accelerator, handler = trainer.control, trainer.accelerator, trainer.callback_handler
+  local first = true
+  for a, b, c in trainer.train_dataloader do
+    local inputs = batches.inputs(a, b, c)
+    if first then handler:call "on_step_begin" end
+    trainer.samples = trainer.samples + batches.rows(inputs)
+    micro_step(trainer, inputs)
+    first = accelerator.sync_gradients
+    if first then
+      done = done + 1
+      after_update(trainer, epoch, done)
+      if control.should_training_stop or control.should_epoch_stop then return end
+    else
+      handler:call "on_substep_end"
+    end
+  end
+end
+
+local function end_epoch(trainer)
+  local control = trainer.control
+  trainer.state.finished_epochs = trainer.state.finished_epochs + 1
+  control.should_epoch_stop = false
+  trainer.callback_handler:call "on_epoch_end"
+  serve(trainer)
+end
+
+--- Train from where the state and the loader stand until all updates are made or a callback stops it. A collective.
+---@param trainer Trainer
+function loop.run(trainer)
+  local state, control, loader = trainer.state, trainer.control, trainer.train_dataloader
+  -- A checkpoint may have been made between the last update of an epoch and what its end brings.
+  if loader.epoch > state.finished_epochs and state.global_step > 0 then end_epoch(trainer) end
+  local epoch = state.finished_epochs
+  while epoch < state.num_train_epochs and state.global_step < state.max_steps and not control.should_training_stop do
+    local done = math.floor((state.epoch - epoch) * trainer.steps_per_epoch + 0.5)
+    if done == 0 then trainer.callback_handler:call "on_epoch_begin" end
+    run_epoch(trainer, epoch, math.max(0, done))
+    end_epoch(trainer)
+    epoch = state.finished_epochs
+    state.epoch = math.max(state.epoch, control.should_training_stop and state.epoch or epoch)
+  end
+end
+
+return loop

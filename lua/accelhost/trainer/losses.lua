@@ -1,0 +1,80 @@
+--- The losses of a training: of each update the mean over all samples (or tokens) of all processes, summed up since the
+--- last log and over the whole run. The values stay on the device until something is logged or saved.
+local C = require "accelhost._C"
+local class = require "accelhost.util.class"
+local warn = require "accelhost.util.warn"
+
+---@class Losses
+local Losses = class.new "Losses"
+
+local MOST = 1000 -- updates that may wait to be brought together
+
+function Losses:init(accelerator, state, filter)
+  self.accelerator, self.state, self.filter = accelerator, state, filter
+  self._sums, self._weights, self._steps = {}, {}, {}
+  self._sum, self._weight = nil, 0
+end
+
+--- The loss of a micro-batch, a mean over `weight` samples.
+---@param loss userdata
+---@param weight number
+function Losses:add(loss, weight)
+  local value = loss:detach():to("float64"):reshape(1)
+  if weight ~= 1 then value = value * weight end
+  self._sum = self._sum and self._sum + value or value
+  self._weight = self._weight + weight
+end
+
+--- The update `step` is done. A collective now and then.
+---@param step integer
+function Losses:close(step)
+  local count = #self._sums + 1
+  self._sums[count], self._weights[count], self._steps[count] = self._sum, self._weight, step
+  self._sum, self._weight = nil, 0
+  if count == MOST then self:settle() end
+end
+
+-- Say where a loss is not finite.
+local function tell(self, step, ranks)
+  if not self.accelerator.is_main_process then return end
+  warn(("Trainer: the loss of step %d is not finite (rank %s)"):format(step, table.concat(ranks, ", ")))
+end
+
+--- Bring the updates that wait together over the processes. A collective.
+function Losses:settle()
+  local count, state = #self._sums, self.state
+  if count == 0 then return end
+  local mine = C.cat({C.cat(self._sums, 0):to{device = "cpu"}, C.tensor(self._weights, {dtype = "float64"})}, 0)
+  local all = self.accelerator:gather(mine):reshape(self.accelerator.num_processes, 2, count)
+  for i = 1, count do
+    local sum, weight, wrong = 0, 0, {}
+    for rank = 0, self.accelerator.num_processes - 1 do
+      local part = all[rank][0][i - 1]:item()
+      if part - part ~= 0 then wrong[#wrong + 1] = rank end
+      sum, weight = sum + part, weight + all[rank][1][i - 1]:item()
+    end
+    if #wrong > 0 then tell(self, self._steps[i], wrong) end
+    if #wrong == 0 or not self.filter then
+      state.loss_sum, state.loss_steps = state.loss_sum + sum / weight, state.loss_steps + 1
+      state.logged_loss_sum = state.logged_loss_sum + sum / weight
+      state.logged_loss_steps = state.logged_loss_steps + 1
+    end
+  end
+  self._sums, self._weights, self._steps = {}, {}, {}
+end
+
+--- Is there anything to log?
+---@return boolean
+function Losses:pending() return #self._sums > 0 or self.state.logged_loss_steps > 0 end
+
+--- The mean over the updates since the last time; nil where there are none. A collective.
+---@return number?
+function Losses:take()
+  self:settle()
+  local state = self.state
+  local mean = state.logged_loss_steps > 0 and state.logged_loss_sum / state.logged_loss_steps or nil
+  state.logged_loss_sum, state.logged_loss_steps = 0, 0
+  return mean
+end
+
+return Losses

@@ -1,0 +1,109 @@
+--- The rows of TrainingArguments: {name, kind (see util/kinds), default, help}; and what transformers has beside them
+--- that is not taken here, with the reason. Names and defaults are transformers'.
+local strategies = "'no'|'steps'|'epoch'"
+
+local taken = {
+  {"output_dir", "string", "trainer_output", "folder of checkpoints and logs"},
+  -- Length of the training.
+  {"num_train_epochs", "positive", 3, "passes over the training set, also a part of one"},
+  {"max_steps", "integer", -1, "updates in all; above 0 it stands in place of num_train_epochs"},
+  {"per_device_train_batch_size", "count", 8, "samples of a batch of each process"},
+  {"per_device_eval_batch_size", "count", 8, "the same in evaluation"},
+  {"gradient_accumulation_steps", "count", 1, "batches of each process in an update"},
+  {"do_train", "flag", false, "for scripts: is train() to be called?"},
+  {"do_eval", "flag", false, "for scripts: is evaluate() to be called? True with an eval_strategy"},
+  {"do_predict", "flag", false, "for scripts: is predict() to be called?"},
+  -- Optimizer and schedule.
+  {"learning_rate", "nonnegative", 5e-5, "the rate after warm-up"},
+  {"weight_decay", "nonnegative", 0, "of all parameters but biases and those of norms"},
+  {"optim", "'adamw_torch'|'adamw_torch_fused'|'sgd'|'adagrad'|'rmsprop'|'lion'", "adamw_torch_fused",
+    "the optimizer"},
+  {"adam_beta1", "nonnegative", 0.9, "of AdamW and Lion"},
+  {"adam_beta2", "nonnegative", 0.999, "of AdamW and Lion"},
+  {"adam_epsilon", "nonnegative", 1e-8, "of AdamW"},
+  {"max_grad_norm", "nonnegative", 1, "clip gradients to this norm; 0: they stay, the norm is logged"},
+  {"label_smoothing_factor", "probability", 0, "of the Trainer's own loss"},
+  {"lr_scheduler_type", "string", "linear", "a name of optim.get_scheduler"},
+  {"lr_scheduler_kwargs", "table", nil, "options of that schedule"},
+  {"warmup_steps", "nonnegative", 0, "updates of warm-up; below 1 a part of all"},
+  -- Precision and memory.
+  {"bf16", "flag", false, "mixed precision with bfloat16"},
+  {"fp16", "flag", false, "mixed precision with float16"},
+  {"auto_find_batch_size", "flag", false, "after running out of memory start anew with a smaller batch"},
+  -- Logging.
+  {"logging_strategy", strategies, "steps", "when to log"},
+  {"logging_steps", "positive", 500, "updates between two logs; below 1 a part of all"},
+  {"logging_first_step", "flag", false, "log the first update too"},
+  {"logging_nan_inf_filter", "flag", true, "leave losses that are not finite out of the logged mean (a line tells)"},
+  {"logging_dir", "string", nil, "folder of the trackers' files, default OUTPUT_DIR/logs"},
+  {"disable_tqdm", "flag", false, "print logs in place of a progress bar"},
+  {"report_to", "string|list", "none", "trackers: names as of Accelerator's log_with, or none"},
+  {"run_name", "string", "run", "name of the run in the trackers"},
+  -- Evaluation.
+  {"eval_strategy", strategies, "no", "when to evaluate"},
+  {"eval_steps", "positive", nil, "updates between two evaluations, default logging_steps"},
+  {"eval_delay", "nonnegative", 0, "epochs, or updates, before the first evaluation"},
+  {"eval_on_start", "flag", false, "evaluate before the first update"},
+  {"eval_accumulation_steps", "count", nil, "batches after which predictions go to the CPU's memory"},
+  {"prediction_loss_only", "flag", false, "keep no predictions in evaluation"},
+  -- Checkpoints.
+  {"save_strategy", "'no'|'steps'|'epoch'|'best'", "steps", "when to save"},
+  {"save_steps", "positive", 500, "updates between two checkpoints; below 1 a part of all"},
+  {"save_total_limit", "count", nil, "checkpoints to keep: the newest ones, and the best"},
+  {"load_best_model_at_end", "flag", false, "end with the model that was best in an evaluation"},
+  {"metric_for_best_model", "string", nil, "default loss"},
+  {"greater_is_better", "flag", nil, "default: not where that name ends in loss"},
+  {"resume_from_checkpoint", "string|flag", nil, "for scripts: what train() is to be given"},
+  -- Data.
+  {"dataloader_num_workers", "size", 0, "processes that make the batches"},
+  {"dataloader_drop_last", "flag", false, "leave out a last batch that is not full"},
+  {"dataloader_persistent_workers", "flag", false, "keep the workers between passes"},
+  {"dataloader_prefetch_factor", "count", nil, "batches under way in each worker"},
+  {"train_sampling_strategy", "'random'|'sequential'|'group_by_length'", "random", "the order of a pass"},
+  {"length_column_name", "string", "length", "field of a sample that tells its length"},
+  {"label_names", "list", {"labels"}, "fields of a batch that are labels"},
+  -- Seeds.
+  {"seed", "size", 42, "of everything random"},
+  {"data_seed", "size", nil, "of the order of the training set, default: seed"},
+}
+
+-- What is taken with one value alone, since it is how things are here: {value, reason against others}.
+local fixed = {
+  remove_unused_columns = {false, "a model gets the whole batch as one table; nothing is dropped"},
+  dataloader_pin_memory = {false, "batches are made where they are used"},
+  average_tokens_across_devices = {true, "a gradient is the mean over the tokens, or samples, of all processes"},
+  ignore_data_skip = {false, "going on costs nothing: the loader's order is sought, not walked"},
+  restore_callback_states_from_checkpoint = {true, "callbacks that have a state always get it back"},
+  save_only_model = {false, "a checkpoint is what a run goes on from; trainer:save_model writes the model"},
+  batch_eval_metrics = {false, "preprocess_logits_for_metrics keeps what is needed of a batch"},
+  full_determinism = {true, "results are the same each time, always"},
+  eval_do_concat_batches = {true, "predictions come as whole tensors"},
+  torch_compile = {false, "nothing is compiled here"},
+  gradient_checkpointing = {false, "nn has no recomputation of activations"},
+  ddp_find_unused_parameters = {true, "parameters that a step does not use are found always"},
+}
+
+local hub = "there is no hub: save_model writes a folder"
+local refused = {
+  push_to_hub = hub, hub_model_id = hub, hub_strategy = hub, hub_token = hub, hub_private_repo = hub,
+  deepspeed = "models are whole on every process here", fsdp = "models are whole on every process here",
+  fsdp_config = "models are whole on every process here",
+  torch_compile_backend = "nothing is compiled here", torch_compile_mode = "nothing is compiled here",
+  warmup_ratio = "warmup_steps below 1 is a part of all updates",
+  evaluation_strategy = "its name is eval_strategy", group_by_length = "train_sampling_strategy = 'group_by_length'",
+  no_cuda = "accelhost.set_default_device names the device", use_cpu = "accelhost.set_default_device names the device",
+  tf32 = "matrices are multiplied in their own dtype", bf16_full_eval = "model:to{dtype = 'bfloat16'} does it",
+  fp16_full_eval = "model:to{dtype = 'float16'} does it", use_liger_kernel = "kernels here are the project's own",
+  neftune_noise_alpha = "a forward hook of the embedding can add noise",
+  include_num_input_tokens_seen = "a callback's on_substep_end can count tokens",
+  torch_empty_cache_steps = "accelhost.empty_cache() in a callback does it",
+  ddp_backend = "launch chooses how processes speak", ddp_timeout = "ACCELHOST_TIMEOUT tells it",
+  ddp_bucket_cap_mb = "launch's defaults hold", ddp_static_graph = "graphs may change from step to step",
+  ddp_broadcast_buffers = "buffers are those of rank 0", log_level = "logging.set_level tells it",
+  log_level_replica = "only rank 0 writes", log_on_each_node = "only rank 0 writes",
+  save_on_each_node = "rank 0 writes what all share", enable_jit_checkpoint = "save_steps makes checkpoints",
+  include_for_metrics = "compute_metrics gets predictions and label_ids",
+  lr_find = "sweeps try rates: accelhost sweep",
+}
+
+return {taken = taken, fixed = fixed, refused = refused}

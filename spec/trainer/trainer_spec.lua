@@ -1,0 +1,241 @@
+-- The Trainer in this process: the bare loop's numbers, its order of operations, data, losses and failures.
+local accelhost = require "accelhost"
+local folder = require "spec.support.folder"
+
+local nn, F, data, optim = accelhost.nn, accelhost.nn.functional, accelhost.data, accelhost.optim
+
+local function set_of(rows)
+  accelhost.manual_seed(5)
+  local x = accelhost.randn(rows, 4)
+  return data.TensorDataset(x, x:sum(1):gt(0):to "int64")
+end
+
+local function net() return nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.Linear(8, 2)) end
+
+local quiet = {on_log = function() end}
+
+local function loss_of(model, inputs)
+  local outputs = model(inputs.inputs)
+  return F.cross_entropy(outputs, inputs.labels), outputs
+end
+
+-- What is printed is no matter here.
+local function trainer_of(options)
+  local args = {disable_tqdm = true, logging_steps = 1, per_device_train_batch_size = 8, learning_rate = 1e-2,
+    save_strategy = "no", num_train_epochs = 2}
+  for name, value in pairs(options.args or {}) do args[name] = value end
+  options.args = args
+  if not options.model then options.model_init = options.model_init or net end
+  options.train_dataset = options.train_dataset or set_of(30)
+  if options.compute_loss == nil then options.compute_loss = loss_of end
+  if options.compute_loss == false then options.compute_loss = nil end
+  local trainer = accelhost.Trainer(options)
+  trainer:remove_callback(require("accelhost.trainer.callbacks").PrinterCallback)
+  trainer:add_callback(quiet)
+  return trainer
+end
+
+local function silently(fn, ...)
+  local before = print
+  rawset(_G, "print", function() end)
+  local results = {pcall(fn, ...)}
+  rawset(_G, "print", before)
+  if not results[1] then error(results[2], 0) end
+  return unpack(results, 2)
+end
+
+local function train(options)
+  local trainer = trainer_of(options)
+  return trainer, silently(trainer.train, trainer)
+end
+
+local function fails(text, fn, ...)
+  local fine, message = pcall(silently, fn, ...)
+  assert.is_false(fine)
+  assert.matches(text, tostring(message), 1, true)
+end
+
+local function column(trainer, name)
+  local values = {}
+  for _, entry in ipairs(trainer.state.log_history) do values[#values + 1] = entry[name] end
+  return values
+end
+
+describe("Trainer", function()
+  it("gives the losses, rates and weights of the bare loop to the bit", function()
+    local set = set_of(30)
+    local accelerator = accelhost.Accelerator()
+    accelhost.set_seed(42)
+    local model = net()
+    local optimizer = optim.AdamW(model:parameters(), {lr = 1e-2, weight_decay = 0})
+    local loader = data.DataLoader(set, {batch_size = 8, shuffle = true})
+    model, optimizer, loader = accelerator:prepare(model, optimizer, loader)
+    local scheduler = accelerator:prepare(optim.get_scheduler("linear", optimizer,
+      {num_warmup_steps = 2, num_training_steps = 8}))
+    local losses, rates = {}, {}
+    for _ = 1, 2 do
+      for x, y in loader do
+        local loss = F.cross_entropy(model(x), y)
+        accelerator:backward(loss)
+        accelerator:clip_grad_norm_(model:parameters(), 1)
+        losses[#losses + 1], rates[#rates + 1] = loss:item(), scheduler:get_last_lr()[1]
+        optimizer:step()
+        scheduler:step()
+        optimizer:zero_grad()
+      end
+    end
+    local trainer = train {train_dataset = set, args = {warmup_steps = 2}}
+    assert.same(losses, column(trainer, "loss"))
+    assert.same(rates, column(trainer, "learning_rate"))
+    for name, value in pairs(model:state_dict()) do
+      assert.is_true(value:eq(trainer.model:state_dict()[name]):all():item(), name)
+    end
+  end)
+
+  it("goes the same way however often it is evaluated", function()
+    local set = set_of(30)
+    local plain = train {train_dataset = set}
+    local often = train {train_dataset = set, eval_dataset = set_of(9),
+      args = {eval_strategy = "steps", eval_steps = 1}}
+    assert.same(column(plain, "loss"), column(often, "loss"))
+    assert.equal(8, #column(often, "eval_loss"))
+  end)
+
+  it("calls callbacks in transformers' order", function()
+    local seen = {}
+    local watch = {}
+    for _, event in ipairs(require("accelhost.trainer.callbacks").events) do
+      watch[event] = function(_, _, state) seen[#seen + 1] = event:sub(4) .. " " .. state.global_step end
+    end
+    local output
+    folder.with(function(path)
+      local _
+      _, output = train {
+        train_dataset = set_of(16), eval_dataset = set_of(3), callbacks = {watch},
+        args = {output_dir = path, gradient_accumulation_steps = 2, num_train_epochs = 1, eval_strategy = "epoch",
+          save_strategy = "epoch"},
+      }
+    end)
+    assert.equal(1, output.global_step)
+    assert.same({
+      "init_end 0", "train_begin 0", "epoch_begin 0", "step_begin 0", "substep_end 0", "pre_optimizer_step 0",
+      "optimizer_step 0", "step_end 1", "log 1", "epoch_end 1", "prediction_step 1", "log 1", "evaluate 1", "save 1",
+      "log 1", "train_end 1",
+    }, seen)
+  end)
+
+  it("takes a loss that the model gives, and batches by name of samples by name", function()
+    local rows = data.Dataset:extend "Rows"
+    function rows:len() return 6 end -- luacheck: ignore self
+    function rows:get(i) return {x = {i, i + 1}, label = i % 2, text = "row " .. i} end -- luacheck: ignore self
+    local names
+    local Own = nn.Module:extend "Own"
+    function Own:init() self.linear = nn.Linear(2, 2) end
+    function Own:forward(batch)
+      names = {batch.x.dtype, batch.labels.dtype, batch.text}
+      local logits = self.linear(batch.x:to "float32")
+      return {loss = F.cross_entropy(logits, batch.labels), logits = logits}
+    end
+    local trainer, output = train {model_init = Own, train_dataset = rows(), compute_loss = false,
+      args = {per_device_train_batch_size = 3, max_steps = 3}}
+    assert.same({"int64", "int64"}, names)
+    assert.equal(3, output.global_step)
+    local prediction = trainer:predict(rows())
+    assert.same({0, 1, 0, 1, 0, 1}, prediction.label_ids:tolist())
+    assert.same({6, 2}, prediction.predictions:shape())
+  end)
+
+  it("smooths labels as cross_entropy does", function()
+    local model = nn.Linear(4, 3)
+    local set = set_of(5)
+    local trainer = trainer_of {model = model, compute_loss = false, train_dataset = set, eval_dataset = set,
+      args = {label_smoothing_factor = 0.1}}
+    local x, y = data.DataLoader(set, {batch_size = 5}):batches()()
+    local expected = F.cross_entropy(model(x), y, {label_smoothing = 0.1}):item()
+    assert.near(expected, trainer:evaluate().eval_loss, 1e-6)
+  end)
+
+  it("weighs micro-batches by their labels, so that accumulation changes no mean", function()
+    local set = set_of(30)
+    local model = nn.Linear(4, 2)
+    local copy = nn.Linear(4, 2)
+    copy:load_state_dict(model:state_dict())
+    local one = train {model = model, train_dataset = set,
+      args = {per_device_train_batch_size = 30, num_train_epochs = 1, train_sampling_strategy = "sequential"}}
+    local two = train {model = copy, train_dataset = set, args = {per_device_train_batch_size = 7, num_train_epochs = 1,
+      gradient_accumulation_steps = 5, train_sampling_strategy = "sequential"}}
+    assert.near(column(one, "loss")[1], column(two, "loss")[1], 1e-6)
+    assert.near(column(one, "grad_norm")[1], column(two, "grad_norm")[1], 1e-6)
+  end)
+
+  it("evaluates several sets by name", function()
+    local trainer = trainer_of {eval_dataset = {first = set_of(5), second = set_of(9)}}
+    local metrics = trainer:evaluate()
+    assert.is_number(metrics.eval_first_loss)
+    assert.is_number(metrics.eval_second_loss)
+    assert.is_nil(metrics.eval_loss)
+  end)
+
+  it("puts samples of like length together, the longest first", function()
+    local lengths = {}
+    local rows = data.Dataset:extend "Lengths"
+    function rows:len() return 64 end -- luacheck: ignore self
+    function rows:get(i) return {x = i, length = (i * 37) % 64} end -- luacheck: ignore self
+    local Sampler = require "accelhost.trainer.length_grouped"
+    accelhost.manual_seed(1)
+    local sampler = Sampler(rows(), 4, "length")
+    local seen = {}
+    for index in sampler:iter() do
+      seen[index] = true
+      lengths[#lengths + 1] = (index * 37) % 64
+    end
+    assert.equal(64, #lengths)
+    for i = 0, 63 do assert.is_true(seen[i]) end
+    assert.equal(63, lengths[1])
+    local spread = 0
+    for at = 5, 61, 4 do
+      spread = spread + math.max(unpack(lengths, at, at + 3)) - math.min(unpack(lengths, at, at + 3))
+    end
+    assert.is_true(spread / 15 < 24) -- of 38 or so in a random order
+  end)
+
+  it("makes the batch smaller when memory runs out before the first update", function()
+    local sizes = {}
+    local trainer = train {
+      train_dataset = set_of(16), args = {auto_find_batch_size = true, num_train_epochs = 1},
+      compute_loss = function(model, inputs)
+        sizes[#sizes + 1] = #inputs.labels
+        if #inputs.labels > 4 then error "out of memory" end
+        return loss_of(model, inputs)
+      end,
+    }
+    assert.same({8, 4, 4, 4, 4}, sizes)
+    assert.equal(4, trainer.state.train_batch_size)
+  end)
+
+  it("ends a part of an epoch where num_train_epochs says so", function()
+    local _, output = train {train_dataset = set_of(32), args = {num_train_epochs = 0.5}}
+    assert.equal(2, output.global_step)
+  end)
+
+  it("says what is missing or wrong", function()
+    fails("needs an eval_dataset", trainer_of, {args = {eval_strategy = "epoch"}})
+    fails("evaluate: expected a data set", function() trainer_of{}:evaluate() end)
+    fails("give a model or model_init", accelhost.Trainer, {args = {}})
+    fails("train needs a train_dataset", function()
+      local trainer = accelhost.Trainer {model = net(), args = {disable_tqdm = true}}
+      trainer:train()
+    end)
+    fails("the model gives no loss", train, {compute_loss = false})
+    fails("expected it to give a tensor, got number 3", train, {compute_loss = function() return 3 end})
+    fails("the evaluation gives no 'f1'", train, {eval_dataset = set_of(4), args = {eval_strategy = "epoch",
+      metric_for_best_model = "f1"}})
+    fails("did you mean 'on_step_end'", trainer_of, {callbacks = {{on_step_ends = function() end}}})
+    fails("EarlyStoppingCallback needs", train, {callbacks = {accelhost.EarlyStoppingCallback()}})
+    fails("there is no checkpoint in", function()
+      local trainer = trainer_of {args = {output_dir = "/tmp/there-is-nothing-here"}}
+      trainer:train(true)
+    end)
+    fails("group_by_length", train, {args = {train_sampling_strategy = "group_by_length"}})
+  end)
+end)

@@ -86,19 +86,13 @@ end
 --- that contradict each other are errors; accelhost.TrainingArguments.help() lists them all with their defaults.
 --
 --   accelhost.TrainingArguments{num_train_epochs = 1, learning_rate = 1e-3}.per_device_train_batch_size  --> 8
----@param output_dir? string|table
+---@param output_dir? string
 ---@param options? table
-function TrainingArguments:init(output_dir, options)
-  if type(output_dir) == "table" then output_dir, options = nil, output_dir end
-  if options ~= nil and not arguments.is_options(options) then
-    fail("TrainingArguments: expected a table of options, got %s", arguments.describe(options))
-  end
-  local given = take_foreign(options or {})
-  if output_dir ~= nil then
-    if given.output_dir ~= nil then fail "TrainingArguments: 'output_dir' is given twice, by place and by name" end
-    given.output_dir = output_dir
-  end
-  set(self, given)
+function TrainingArguments:init(...)
+  local count, given = select("#", ...), {...}
+  local last = given[count]
+  if arguments.is_options(last) then given[count] = take_foreign(last) end
+  set(self, unpack(given, 1, count))
   derive(self)
   check_steps(self)
   check_best(self)

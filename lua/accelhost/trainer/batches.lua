@@ -40,6 +40,12 @@ end
 function batches.default_data_collator(features)
   arguments.check("default_data_collator", "features", "list", features)
   if #features == 0 then fail "default_data_collator: features: expected at least one sample" end
+  for i, sample in ipairs(features) do
+    if not is_plain(sample) then
+      fail("default_data_collator: features: expected samples that are tables by name; number %d is %s", i,
+        describe(sample))
+    end
+  end
   local batch = {}
   for _, name in ipairs(arguments.sorted_keys(features[1])) do
     local values = {}

@@ -26,7 +26,51 @@ callbacks.events = {
 ---@class TrainerCallback
 local TrainerCallback = class.new "TrainerCallback"
 callbacks.TrainerCallback = TrainerCallback
-for _, event in ipairs(callbacks.events) do TrainerCallback[event] = function() end end
+
+--- The Trainer is made.
+function TrainerCallback:on_init_end() end -- luacheck: ignore self
+
+--- The training begins, perhaps from a checkpoint.
+function TrainerCallback:on_train_begin() end -- luacheck: ignore self
+
+--- It is over; the best model, if it was asked for, is loaded.
+function TrainerCallback:on_train_end() end -- luacheck: ignore self
+
+--- A pass begins.
+function TrainerCallback:on_epoch_begin() end -- luacheck: ignore self
+
+--- A pass is over; what is due is logged, evaluated and saved after it.
+function TrainerCallback:on_epoch_end() end -- luacheck: ignore self
+
+--- An update begins: before its first batch.
+function TrainerCallback:on_step_begin() end -- luacheck: ignore self
+
+--- Gradients are averaged and clipped.
+function TrainerCallback:on_pre_optimizer_step() end -- luacheck: ignore self
+
+--- The optimizer has stepped; gradients are still there.
+function TrainerCallback:on_optimizer_step() end -- luacheck: ignore self
+
+--- A batch within an update is done.
+function TrainerCallback:on_substep_end() end -- luacheck: ignore self
+
+--- An update is done; what is due is logged, evaluated and saved after it.
+function TrainerCallback:on_step_end() end -- luacheck: ignore self
+
+--- An evaluation is done: `metrics` of the last argument.
+function TrainerCallback:on_evaluate() end -- luacheck: ignore self
+
+--- A prediction is done.
+function TrainerCallback:on_predict() end -- luacheck: ignore self
+
+--- A checkpoint is there.
+function TrainerCallback:on_save() end -- luacheck: ignore self
+
+--- Values are logged: `logs` of the last argument.
+function TrainerCallback:on_log() end -- luacheck: ignore self
+
+--- A batch of an evaluation is done.
+function TrainerCallback:on_prediction_step() end -- luacheck: ignore self
 
 --- The flags by which callbacks steer a training; each goes down when it is served.
 ---@class TrainerControl

@@ -140,9 +140,11 @@ local function run_epoch(trainer, epoch, done)
   end
 end
 
-local function end_epoch(trainer)
-  local control = trainer.control
-  trainer.state.finished_epochs = trainer.state.finished_epochs + 1
+-- A training that was stopped within an epoch has not finished it.
+local function end_epoch(trainer, epoch)
+  local control, state = trainer.control, trainer.state
+  local whole = not control.should_training_stop or state.epoch >= epoch + 1
+  if whole then state.finished_epochs = epoch + 1 end
   control.should_epoch_stop = false
   trainer.callback_handler:call "on_epoch_end"
   serve(trainer)
@@ -153,15 +155,19 @@ end
 function loop.run(trainer)
   local state, control, loader = trainer.state, trainer.control, trainer.train_dataloader
   -- A checkpoint may have been made between the last update of an epoch and what its end brings.
-  if loader.epoch > state.finished_epochs and state.global_step > 0 then end_epoch(trainer) end
+  if loader.epoch > state.finished_epochs and state.global_step > 0 then end_epoch(trainer, state.finished_epochs) end
+  -- Or at the end of one that a callback had cut short.
+  if loader.epoch < state.finished_epochs then
+    loader:load_state_dict {epoch = state.finished_epochs, position = 0}
+  end
   local epoch = state.finished_epochs
   while epoch < state.num_train_epochs and state.global_step < state.max_steps and not control.should_training_stop do
     local done = math.floor((state.epoch - epoch) * trainer.steps_per_epoch + 0.5)
     if done == 0 then trainer.callback_handler:call "on_epoch_begin" end
     run_epoch(trainer, epoch, math.max(0, done))
-    end_epoch(trainer)
-    epoch = state.finished_epochs
-    state.epoch = math.max(state.epoch, control.should_training_stop and state.epoch or epoch)
+    end_epoch(trainer, epoch)
+    epoch = epoch + 1
+    if not control.should_training_stop then state.epoch = epoch end
   end
 end
 

@@ -26,6 +26,9 @@ local function initial()
 end
 local optional = {"best_metric", "best_global_step", "best_model_checkpoint", "trial_name", "trial_params"}
 
+--- The state of a training that has not begun.
+--
+--   accelhost.TrainerState().global_step  --> 0
 function TrainerState:init()
   for name, value in pairs(initial()) do self[name] = value end
   self.log_history, self.stateful_callbacks = {}, {}

@@ -89,6 +89,7 @@ local lazy = {
   sweep = {"accelhost.sweep"},
   text = {"accelhost.text"},
   metrics = {"accelhost.metrics"},
+  models = {"accelhost.models"},
 }
 namespace.add(lazy, "accelhost.accelerator.configuration", {
   "GradientAccumulationPlugin", "DataLoaderConfiguration", "ProjectConfiguration", "DistributedDataParallelKwargs",

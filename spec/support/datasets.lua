@@ -13,6 +13,7 @@ local marks = {
   mrpc = {"train.csv"},
   tinyshakespeare = {"input.txt"},
   tokenizers = {"gpt2/vocab.json"},
+  minilm = {"model.safetensors"},
 }
 
 --- The folder of a data set, nil where it is absent.

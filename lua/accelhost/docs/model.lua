@@ -19,7 +19,7 @@ for _, name in ipairs {
   "check_group", "define", "init_state", "setup", "apply", "each_group", "per_group", "functions_per_group", "check",
   "check_optimizer", "get_lr", "closed_form", "new_step", "zeros_like", "init", "forward", "extra_repr", "extend",
   "native", "shard", "current_lrs", "keep_fields", "rows", "define_fused", "steps",
-  "take", "next_momentum", "normalise",
+  "take", "next_momentum", "normalise", "build", "init_weight", "initial_deviation", "tied_weights",
 } do
   not_methods[name] = true
 end

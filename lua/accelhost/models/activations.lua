@@ -1,0 +1,28 @@
+--- Activations by the names that configurations use.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+
+local activations = {}
+
+local function tanh_gelu(x) return C.gelu(x, "tanh") end
+
+local by_name = {
+  gelu = function(x) return C.gelu(x) end, gelu_new = tanh_gelu, gelu_pytorch_tanh = tanh_gelu, gelu_fast = tanh_gelu,
+  relu = function(x) return C.relu(x) end, silu = function(x) return C.silu(x) end,
+  swish = function(x) return C.silu(x) end, tanh = function(x) return C.tanh(x) end,
+}
+
+--- The function of a name.
+---@param what string for messages
+---@param name any
+---@return fun(x: Tensor): Tensor
+function activations.find(what, name)
+  local found = type(name) == "string" and by_name[name]
+  if not found then
+    local known = arguments.sorted_keys(by_name)
+    arguments.fail("%s: unknown activation %s (known: %s)", what, arguments.describe(name), table.concat(known, ", "))
+  end
+  return found
+end
+
+return activations

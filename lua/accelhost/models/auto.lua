@@ -1,0 +1,85 @@
+--- Models by what a checkpoint's config.json says they are.
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
+local configs = require "accelhost.models.config"
+
+local auto = {}
+
+--- The configuration of a checkpoint folder.
+--
+--   | models.AutoConfig.from_pretrained("minilm").hidden_size
+---@class AutoConfig
+local AutoConfig = class.new "AutoConfig"
+auto.AutoConfig = AutoConfig
+
+--- Read config.json.
+---@param path string
+---@param changes? table fields that shall be others
+---@return PretrainedConfig
+function AutoConfig.from_pretrained(path, changes)
+  return configs.read("AutoConfig.from_pretrained", path, changes)
+end
+
+function AutoConfig:init()
+  arguments.fail("%s: call %s.from_pretrained", self._name, self._name)
+end
+
+-- A class that stands for one of several models.
+local function define(name, classes)
+  local Auto = class.new(name)
+  auto[name] = Auto
+
+  local function find(what, config)
+    local found = classes[config.model_type]
+    if not found then
+      arguments.fail("%s: there is none for model_type '%s' (known: %s)", what, config.model_type,
+        table.concat(arguments.sorted_keys(classes), ", "))
+    end
+    return require("accelhost.models." .. found[1])[found[2]]
+  end
+
+  function Auto:init()
+    arguments.fail("%s: call %s.from_pretrained or %s.from_config", self._name, self._name, self._name)
+  end
+
+  --- The model of a checkpoint folder; see PreTrainedModel.from_pretrained.
+  Auto.from_pretrained = function(path, options)
+    local what = name .. ".from_pretrained"
+    return find(what, configs.read(what, path)).from_pretrained(path, options)
+  end
+
+  --- A new model from a configuration.
+  Auto.from_config = function(config)
+    local what = name .. ".from_config"
+    if not class.is(config, configs.PretrainedConfig) then
+      arguments.fail("%s: config: expected a configuration (BertConfig, GPT2Config), got %s", what,
+        arguments.describe(config))
+    end
+    return find(what, config)(config)
+  end
+end
+
+--- The base model that a checkpoint holds: from_pretrained(DIR, options), from_config(config).
+--
+--   local config = accelhost.models.BertConfig{vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
+--   accelhost.models.AutoModel.from_config(config)._name  --> BertModel
+---@class AutoModel
+define("AutoModel", {bert = {"bert", "BertModel"}, gpt2 = {"gpt2", "GPT2Model"}})
+
+--- A model that sorts texts: from_pretrained(DIR, {num_labels = 3}), from_config(config).
+---@class AutoModelForSequenceClassification
+define("AutoModelForSequenceClassification", {bert = {"bert_heads", "BertForSequenceClassification"}})
+
+--- A model that sorts tokens: from_pretrained(DIR, {num_labels = 9}), from_config(config).
+---@class AutoModelForTokenClassification
+define("AutoModelForTokenClassification", {bert = {"bert_heads", "BertForTokenClassification"}})
+
+--- A model that guesses hidden tokens: from_pretrained(DIR), from_config(config).
+---@class AutoModelForMaskedLM
+define("AutoModelForMaskedLM", {bert = {"bert_heads", "BertForMaskedLM"}})
+
+--- A model that goes on with texts: from_pretrained(DIR), from_config(config).
+---@class AutoModelForCausalLM
+define("AutoModelForCausalLM", {gpt2 = {"gpt2", "GPT2LMHeadModel"}})
+
+return auto

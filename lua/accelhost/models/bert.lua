@@ -1,0 +1,220 @@
+--- BERT: an encoder of whole texts. The paths of its weights are those of published checkpoints.
+local C = require "accelhost._C"
+local activations = require "accelhost.models.activations"
+local arguments = require "accelhost.util.arguments"
+local attention = require "accelhost.models.attention"
+local configs = require "accelhost.models.config"
+local container = require "accelhost.nn.container"
+local inputs = require "accelhost.models.inputs"
+local Dropout = require("accelhost.nn.dropout").Dropout
+local Embedding = require("accelhost.nn.embedding").Embedding
+local LayerNorm = require("accelhost.nn.norm").LayerNorm
+local Linear = require("accelhost.nn.linear").Linear
+local Module = require("accelhost.nn.module").Module
+local PreTrainedModel = require("accelhost.models.pretrained").PreTrainedModel
+
+local fail = arguments.fail
+local bert = {}
+
+local Embeddings = Module:extend "BertEmbeddings"
+
+function Embeddings:init(config)
+  local width = config.hidden_size
+  self.word_embeddings = Embedding(config.vocab_size, width, {padding_idx = config.pad_token_id})
+  self.position_embeddings = Embedding(config.max_position_embeddings, width)
+  self.token_type_embeddings = Embedding(config.type_vocab_size, width)
+  self.LayerNorm = LayerNorm(width, {eps = config.layer_norm_eps})
+  self.dropout = Dropout(config.hidden_dropout_prob)
+end
+
+function Embeddings:forward(given, batch, tokens)
+  local x = given.inputs_embeds or self.word_embeddings(given.input_ids)
+  local types = given.token_type_ids
+  if types then
+    inputs.expect("BertModel", "token_type_ids", types, batch, tokens)
+    x = x + self.token_type_embeddings(types)
+  else
+    x = x + self.token_type_embeddings.weight:select(0, 0)
+  end
+  local positions = given.position_ids
+  if positions then
+    x = x + self.position_embeddings(positions)
+  else
+    x = x + self.position_embeddings.weight:narrow(0, 0, tokens)
+  end
+  return self.dropout(self.LayerNorm(x))
+end
+
+local SelfAttention = Module:extend "BertSelfAttention"
+
+function SelfAttention:init(config)
+  local width, heads = config.hidden_size, config.num_attention_heads
+  if width % heads ~= 0 then
+    fail("BertConfig: hidden_size %d is no multiple of num_attention_heads %d", width, heads)
+  end
+  self.heads, self.rate = heads, config.attention_probs_dropout_prob
+  self.query, self.key, self.value = nil, nil, nil
+  self.query = Linear(width, width)
+  self.key = Linear(width, width)
+  self.value = Linear(width, width)
+end
+
+function SelfAttention:forward(x, mask, wants_weights)
+  local q = attention.split(self.query(x), self.heads)
+  local k = attention.split(self.key(x), self.heads)
+  local v = attention.split(self.value(x), self.heads)
+  local y, weights = attention.attend(q, k, v,
+    {mask = mask, dropout = self.training and self.rate or 0, weights = wants_weights})
+  return attention.join(y), weights
+end
+
+-- The projection behind attention and behind the wide layer, with the way around.
+local Output = Module:extend "BertOutput"
+
+function Output:init(config, from)
+  self.dense = Linear(from, config.hidden_size)
+  self.LayerNorm = LayerNorm(config.hidden_size, {eps = config.layer_norm_eps})
+  self.dropout = Dropout(config.hidden_dropout_prob)
+end
+
+function Output:forward(x, around)
+  return self.LayerNorm(self.dropout(self.dense(x)) + around)
+end
+
+local Attention = Module:extend "BertAttention"
+
+function Attention:init(config)
+  self.self = SelfAttention(config)
+  self.output = Output(config, config.hidden_size)
+end
+
+function Attention:forward(x, mask, wants_weights)
+  local y, weights = self.self(x, mask, wants_weights)
+  return self.output(y, x), weights
+end
+
+local Intermediate = Module:extend "BertIntermediate"
+
+function Intermediate:init(config)
+  self.dense = Linear(config.hidden_size, config.intermediate_size)
+  self.act = activations.find("BertConfig: hidden_act", config.hidden_act)
+end
+
+function Intermediate:forward(x) return self.act(self.dense(x)) end
+
+local Layer = Module:extend "BertLayer"
+
+function Layer:init(config)
+  self.attention = Attention(config)
+  self.intermediate = Intermediate(config)
+  self.output = Output(config, config.intermediate_size)
+end
+
+function Layer:forward(x, mask, wants_weights)
+  local y, weights = self.attention(x, mask, wants_weights)
+  return self.output(self.intermediate(y), y), weights
+end
+
+local Encoder = Module:extend "BertEncoder"
+
+function Encoder:init(config)
+  self.layer = container.ModuleList {}
+  for _ = 1, config.num_hidden_layers do self.layer:append(Layer(config)) end
+end
+
+-- The last states; into the lists, where there are any, those of each layer.
+function Encoder:forward(x, mask, states, attentions)
+  if states then states[1] = x end
+  for i, layer in ipairs(self.layer) do
+    local weights
+    x, weights = layer(x, mask, attentions ~= nil)
+    if states then states[i + 1] = x end
+    if attentions then attentions[i] = weights end
+  end
+  return x
+end
+
+local Pooler = Module:extend "BertPooler"
+
+function Pooler:init(config) self.dense = Linear(config.hidden_size, config.hidden_size) end
+function Pooler:forward(x) return C.tanh(self.dense(x:select(1, 0))) end
+
+-- [batch, tokens] or [batch, queries, keys] as attention takes it.
+local function mask_of(given, batch, tokens)
+  local mask = given.attention_mask
+  if mask == nil then return nil end
+  if mask:dim() == 3 then
+    inputs.expect("BertModel", "attention_mask", mask, batch, tokens, tokens)
+  else
+    inputs.expect("BertModel", "attention_mask", mask, batch, tokens)
+  end
+  mask = attention.kept(mask)
+  return mask and (mask:dim() == 3 and mask:unsqueeze(1) or mask:view(batch, 1, 1, tokens))
+end
+
+--- The inputs that every BERT takes.
+bert.inputs = {
+  input_ids = "tensor", attention_mask = "tensor", token_type_ids = "tensor", position_ids = "tensor",
+  inputs_embeds = "tensor", output_hidden_states = "flag", output_attentions = "flag",
+}
+
+--- What all models of this family share.
+---@class BertPreTrainedModel: PreTrainedModel
+local BertPreTrainedModel = PreTrainedModel:extend "BertPreTrainedModel"
+BertPreTrainedModel.config_class, BertPreTrainedModel.base_model_prefix = configs.BertConfig, "bert"
+bert.BertPreTrainedModel = BertPreTrainedModel
+
+local function refuse_unknown(config)
+  if config.is_decoder or config.add_cross_attention then
+    fail("BertConfig: is_decoder, add_cross_attention: BERT is an encoder here; GPT2LMHeadModel writes text")
+  end
+  if config.position_embedding_type ~= "absolute" then
+    fail("BertConfig: position_embedding_type: only 'absolute' is here, got %s",
+      arguments.describe(config.position_embedding_type))
+  end
+end
+
+--- BERT without a head. Called with input_ids [batch, tokens], or a table or a tokenizer's batch with input_ids and any
+--- of attention_mask (1 for tokens, 0 for padding), token_type_ids, position_ids, inputs_embeds (in place of the ids),
+--- output_hidden_states and output_attentions. Gives a table: last_hidden_state [batch, tokens, hidden_size],
+--- pooler_output [batch, hidden_size] (the first token's state through a layer and tanh), and hidden_states and
+--- attentions, one for each layer, where they were asked for.
+--
+--   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1, intermediate_size = 24}
+--   local model = accelhost.models.BertModel(config):eval()
+--   model(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 12
+---@param config BertConfig|table
+---@param options? table add_pooling_layer = false leaves the pooler out
+---@class BertModel: PreTrainedModel
+local BertModel = BertPreTrainedModel:extend "BertModel"
+bert.BertModel = BertModel
+
+function BertModel:build(config, options)
+  arguments.check_names("BertModel", options, {"add_pooling_layer"})
+  refuse_unknown(config)
+  self.embeddings = Embeddings(config)
+  self.encoder = Encoder(config)
+  if options.add_pooling_layer ~= false then self.pooler = Pooler(config) end
+end
+
+---@param batch Tensor|table
+---@param more? table further inputs by name
+---@return table
+function BertModel:forward(batch, more)
+  local given, config = inputs.read(self._name, bert.inputs, batch, more), self.config
+  local rows, tokens = inputs.sizes(self._name, given, config.max_position_embeddings)
+  local function wanted(name)
+    local asked = given[name]
+    if asked == nil then asked = config[name] end
+    return asked and {} or nil
+  end
+  local states, attentions = wanted "output_hidden_states", wanted "output_attentions"
+  local x = self.embeddings(given, rows, tokens)
+  x = self.encoder(x, mask_of(given, rows, tokens), states, attentions)
+  return {
+    last_hidden_state = x, pooler_output = self.pooler and self.pooler(x), hidden_states = states,
+    attentions = attentions,
+  }
+end
+
+return bert

@@ -1,0 +1,231 @@
+--- What a model is made from: sizes, rates and names of labels, as config.json has them.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
+
+local fail, describe = arguments.fail, arguments.describe
+local null = C.json.null
+local config = {}
+
+-- Every model's; null stands for "none" so that the name is known.
+local common = {
+  architectures = null, dtype = null, problem_type = null, id2label = null, label2id = null, num_labels = null,
+  output_hidden_states = false, output_attentions = false, tie_word_embeddings = true, bos_token_id = null,
+  eos_token_id = null, pad_token_id = null,
+}
+
+--- The base of configurations: fields by name. A field that config.json does not have keeps its default.
+---@class PretrainedConfig
+---@field model_type string
+---@field num_labels integer as many as id2label has, else 2
+---@field id2label table<integer, string> from 0
+local PretrainedConfig = class.new "PretrainedConfig"
+PretrainedConfig.defaults = {}
+config.PretrainedConfig = PretrainedConfig
+
+-- Names of labels count from 0 here; JSON's keys are texts.
+local function numbered(what, id2label)
+  local labels, count = {}, 0
+  for key, name in pairs(id2label) do
+    local id = tonumber(key)
+    if not id or id < 0 or id % 1 ~= 0 or type(name) ~= "string" then
+      fail("%s: id2label: expected names by number from 0, got %s for %s", what, describe(name), describe(key))
+    end
+    labels[id], count = name, count + 1
+  end
+  for id = 0, count - 1 do
+    if not labels[id] then fail("%s: id2label: there are %d names, but none for %d", what, count, id) end
+  end
+  return labels, count
+end
+
+local function set_labels(self)
+  local count = self.num_labels or 2
+  if self.id2label ~= nil then
+    local labels, known = numbered(self._name, self.id2label)
+    if self.num_labels == nil or self.num_labels == known then
+      self.num_labels, self.id2label = known, labels
+      return
+    end
+  end
+  if type(count) ~= "number" or count < 1 or count % 1 ~= 0 then
+    fail("%s: num_labels: expected a positive integer, got %s", self._name, describe(count))
+  end
+  self.num_labels, self.id2label, self.label2id = count, {}, nil
+  for id = 0, count - 1 do self.id2label[id] = "LABEL_" .. id end
+end
+
+local function set(self, values)
+  for name, value in pairs(values) do
+    if value == null then value = nil end
+    self[name] = value
+  end
+end
+
+-- A size or a rate must be one: what a model multiplies may not come from a broken file.
+local function check(self)
+  for name, default in pairs(self.defaults) do
+    local value = self[name]
+    if type(default) == "number" and not name:find "_token_id$" then
+      if type(value) ~= "number" or value < 0 or (default >= 1 and (value < 1 or value % 1 ~= 0)) then
+        fail("%s: %s: expected %s, got %s", self._name, name,
+          default >= 1 and "a positive integer" or "a number of at least 0", describe(value))
+      end
+    elseif type(default) == "boolean" and type(value) ~= "boolean" then
+      fail("%s: %s: expected true or false, got %s", self._name, name, describe(value))
+    end
+  end
+end
+
+local function take(self, values)
+  set(self, common)
+  set(self, self.defaults)
+  set(self, values)
+  self.dtype = self.dtype or self.torch_dtype
+  self.torch_dtype, self.transformers_version = nil, nil
+  set_labels(self)
+  check(self)
+end
+
+local function names_of(self)
+  local names = {}
+  for name in pairs(common) do names[#names + 1] = name end
+  for name in pairs(self.defaults) do
+    if common[name] == nil then names[#names + 1] = name end
+  end
+  table.sort(names)
+  return names
+end
+
+---@param values? table fields that differ from their defaults
+function PretrainedConfig:init(values)
+  values = values or {}
+  if not arguments.is_options(values) then
+    fail("%s: expected a table of fields, got %s", self._name, describe(values))
+  end
+  arguments.check_names(self._name, values, names_of(self))
+  take(self, values)
+end
+
+--- The same with some fields changed.
+--
+--   accelhost.models.BertConfig():with{num_labels = 3}.num_labels  --> 3
+---@param changes table
+---@return PretrainedConfig
+function PretrainedConfig:with(changes)
+  arguments.check_names(self._name, changes, names_of(self))
+  local values = {}
+  for name, value in next, self do values[name] = value end
+  for name, value in pairs(changes) do values[name] = value end
+  if changes.num_labels and changes.id2label == nil then values.id2label = nil end
+  if changes.id2label and changes.num_labels == nil then values.num_labels = nil end
+  local copy = setmetatable({}, getmetatable(self))
+  take(copy, values)
+  return copy
+end
+
+--- All fields as they stand in config.json.
+---@return table
+function PretrainedConfig:to_dict()
+  local values = {model_type = self.model_type}
+  for _, name in ipairs(names_of(self)) do
+    if self.defaults[name] ~= nil and self[name] == nil then values[name] = null end
+  end
+  for name, value in next, self do values[name] = value end
+  values.num_labels, values.id2label, values.label2id = nil, nil, nil
+  if self.num_labels ~= 2 or self.id2label[0] ~= "LABEL_0" or self.id2label[1] ~= "LABEL_1" then
+    values.id2label, values.label2id = {}, {}
+    for id, name in pairs(self.id2label) do
+      values.id2label[("%d"):format(id)], values.label2id[name] = name, id
+    end
+  end
+  return values
+end
+
+--- Write config.json into a folder that exists.
+---@param folder string
+function PretrainedConfig:save_pretrained(folder)
+  C.io.write_text(folder .. "/config.json", C.json.encode(self:to_dict(), 2) .. "\n")
+end
+
+--- BERT's configuration, with the sizes of bert-base where nothing else is said.
+--
+--   accelhost.models.BertConfig{hidden_size = 384}.num_attention_heads  --> 12
+---@class BertConfig: PretrainedConfig
+local BertConfig = PretrainedConfig:extend "BertConfig"
+BertConfig.model_type = "bert"
+BertConfig.defaults = {
+  vocab_size = 30522, hidden_size = 768, num_hidden_layers = 12, num_attention_heads = 12, intermediate_size = 3072,
+  hidden_act = "gelu", hidden_dropout_prob = 0.1, attention_probs_dropout_prob = 0.1, max_position_embeddings = 512,
+  type_vocab_size = 2, initializer_range = 0.02, layer_norm_eps = 1e-12, pad_token_id = 0, use_cache = true,
+  classifier_dropout = null, is_decoder = false, add_cross_attention = false, position_embedding_type = "absolute",
+}
+config.BertConfig = BertConfig
+
+--- GPT-2's configuration, with the sizes of the smallest published one where nothing else is said.
+--
+--   accelhost.models.GPT2Config{n_layer = 2}.n_embd  --> 768
+---@class GPT2Config: PretrainedConfig
+local GPT2Config = PretrainedConfig:extend "GPT2Config"
+GPT2Config.model_type = "gpt2"
+GPT2Config.defaults = {
+  vocab_size = 50257, n_positions = 1024, n_embd = 768, n_layer = 12, n_head = 12, n_inner = null,
+  activation_function = "gelu_new", resid_pdrop = 0.1, embd_pdrop = 0.1, attn_pdrop = 0.1, layer_norm_epsilon = 1e-5,
+  initializer_range = 0.02, scale_attn_weights = true, scale_attn_by_inverse_layer_idx = false,
+  reorder_and_upcast_attn = false, add_cross_attention = false, use_cache = true, bos_token_id = 50256,
+  eos_token_id = 50256,
+}
+config.GPT2Config = GPT2Config
+
+local by_type = {bert = BertConfig, gpt2 = GPT2Config}
+
+--- The class of configurations of a model type; an unknown one is an error that names those known.
+---@param what string the function, for messages
+---@param model_type any
+---@return PretrainedConfig
+function config.class_of(what, model_type)
+  local found = type(model_type) == "string" and by_type[model_type]
+  if not found then
+    fail("%s: unknown model_type %s (known: %s)", what, describe(model_type),
+      table.concat(arguments.sorted_keys(by_type), ", "))
+  end
+  return found
+end
+
+--- A JSON object in a folder's file; nil when the file is not there.
+---@param what string the function, for messages
+---@param path string
+---@return table?
+function config.read_object(what, path)
+  local file = io.open(path, "rb")
+  if not file then return nil end
+  local text = file:read "*a"
+  file:close()
+  local fine, values = pcall(C.json.decode, text or "")
+  if not fine or type(values) ~= "table" or values[1] ~= nil then
+    fail("%s: '%s' is no JSON object", what, path)
+  end
+  return values
+end
+
+--- The configuration in a checkpoint folder, with some fields changed.
+---@param what string the function, for messages
+---@param folder string
+---@param changes? table
+---@return PretrainedConfig
+function config.read(what, folder, changes)
+  arguments.check(what, "path", "string", folder)
+  local kind = C.data.look(folder)
+  if kind ~= "folder" then
+    fail("%s: '%s' is no folder%s; nothing is downloaded: give the folder of a checkpoint", what, folder,
+      kind and "" or " (there is nothing)")
+  end
+  local values = config.read_object(what, folder .. "/config.json")
+  if not values then fail("%s: '%s' has no config.json: it is no folder of a model", what, folder) end
+  local made = setmetatable({}, config.class_of(what .. ": " .. folder .. "/config.json", values.model_type))
+  values.model_type = nil
+  take(made, values)
+  return changes and made:with(changes) or made
+end
+
+return config

@@ -1,0 +1,272 @@
+--- GPT-2: a decoder that goes on with a text. The paths of its weights are those of published checkpoints.
+local C = require "accelhost._C"
+local activations = require "accelhost.models.activations"
+local arguments = require "accelhost.util.arguments"
+local attention = require "accelhost.models.attention"
+local cache = require "accelhost.models.cache"
+local configs = require "accelhost.models.config"
+local container = require "accelhost.nn.container"
+local generation = require "accelhost.models.generation"
+local inputs = require "accelhost.models.inputs"
+local losses = require "accelhost.models.losses"
+local skip = require "accelhost.nn.skip"
+local Dropout = require("accelhost.nn.dropout").Dropout
+local Embedding = require("accelhost.nn.embedding").Embedding
+local LayerNorm = require("accelhost.nn.norm").LayerNorm
+local Linear = require("accelhost.nn.linear").Linear
+local Module = require("accelhost.nn.module").Module
+local Parameter = require("accelhost.nn.parameter").new
+local PreTrainedModel = require("accelhost.models.pretrained").PreTrainedModel
+local init = require "accelhost.nn.initializers"
+
+local fail = arguments.fail
+local gpt2 = {}
+
+--- y = x W + b with the weight as [in, out], as GPT-2's checkpoints have it.
+--
+--   accelhost.models.Conv1D(6, 2)(accelhost.ones(3, 2)):size(1)  --> 6
+---@param nf integer the width of the output
+---@param nx integer the width of the input
+---@class Conv1D: Module
+---@field weight Tensor [nx, nf]
+---@field bias Tensor [nf]
+local Conv1D = Module:extend "Conv1D"
+gpt2.Conv1D = Conv1D
+
+local read_conv = arguments.signature("Conv1D", {"nf: size", "nx: size"})
+
+function Conv1D:init(...)
+  local nf, nx = read_conv(...)
+  self.nf, self.nx = nf, nx
+  self.weight = Parameter(C.empty({nx, nf}))
+  self.bias = Parameter(C.zeros({nf}))
+  skip.no_grad(init.normal_, self.weight, 0, 0.02)
+end
+
+---@param x Tensor [..., nx]
+---@return Tensor [..., nf]
+function Conv1D:forward(x) return C.linear(x, self.weight:t(), self.bias) end
+
+function Conv1D:extra_repr() return ("nf=%d, nx=%d"):format(self.nf, self.nx) end
+
+local Attention = Module:extend "GPT2Attention"
+
+function Attention:init(config, number)
+  local width, heads = config.n_embd, config.n_head
+  if width % heads ~= 0 then fail("GPT2Config: n_embd %d is no multiple of n_head %d", width, heads) end
+  self.heads, self.width = heads, width
+  self.scale = config.scale_attn_weights and 1 / math.sqrt(width / heads) or 1
+  if config.scale_attn_by_inverse_layer_idx then self.scale = self.scale / number end
+  self.rate = config.attn_pdrop
+  self.c_attn = Conv1D(3 * width, width)
+  self.c_proj = Conv1D(width, width)
+  self.resid_dropout = Dropout(config.resid_pdrop)
+end
+
+function Attention:forward(x, how, past)
+  local packed, width = self.c_attn(x), self.width
+  local q = attention.split(packed:narrow(2, 0, width), self.heads)
+  local k = attention.split(packed:narrow(2, width, width), self.heads)
+  local v = attention.split(packed:narrow(2, 2 * width, width), self.heads)
+  local present = cache.add(past, k, v)
+  local y, weights = attention.attend(q, present[1], present[2], {
+    mask = how.mask, causal = how.causal, dropout = self.training and self.rate or 0, scale = self.scale,
+    weights = how.wants_weights,
+  })
+  return self.resid_dropout(self.c_proj(attention.join(y))), how.keeps and present or nil, weights
+end
+
+local MLP = Module:extend "GPT2MLP"
+
+function MLP:init(config)
+  local inner = config.n_inner or 4 * config.n_embd
+  self.c_fc = Conv1D(inner, config.n_embd)
+  self.c_proj = Conv1D(config.n_embd, inner)
+  self.act = activations.find("GPT2Config: activation_function", config.activation_function)
+  self.dropout = Dropout(config.resid_pdrop)
+end
+
+function MLP:forward(x) return self.dropout(self.c_proj(self.act(self.c_fc(x)))) end
+
+local Block = Module:extend "GPT2Block"
+
+function Block:init(config, number)
+  local norm = {eps = config.layer_norm_epsilon}
+  self.ln_1 = LayerNorm(config.n_embd, norm)
+  self.attn = Attention(config, number)
+  self.ln_2 = LayerNorm(config.n_embd, norm)
+  self.mlp = MLP(config)
+end
+
+function Block:forward(x, how, past)
+  local y, present, weights = self.attn(self.ln_1(x), how, past)
+  x = x + y
+  return x + self.mlp(self.ln_2(x)), present, weights
+end
+
+-- Which keys each query may see: those before it that are no padding, and itself, so that no row is empty.
+local function mask_of(kept, tokens, past, device)
+  if not kept and past == 0 then return nil, tokens > 1 end
+  if not kept and tokens == 1 then return nil, false end
+  local own = C.arange(past, past + tokens, {device = device}):view(tokens, 1)
+  local keys = C.arange(0, past + tokens, {device = device}):view(1, past + tokens)
+  local mask = keys:le(own)
+  if kept then mask = mask:logical_and(kept:view(-1, 1, 1, past + tokens)):logical_or(keys:eq(own)) end
+  return mask, false
+end
+
+gpt2.inputs = {
+  input_ids = "tensor", attention_mask = "tensor", token_type_ids = "tensor", position_ids = "tensor",
+  inputs_embeds = "tensor", past_key_values = "list", use_cache = "flag", output_hidden_states = "flag",
+  output_attentions = "flag",
+}
+
+--- What all models of this family share.
+---@class GPT2PreTrainedModel: PreTrainedModel
+local GPT2PreTrainedModel = PreTrainedModel:extend "GPT2PreTrainedModel"
+GPT2PreTrainedModel.config_class, GPT2PreTrainedModel.base_model_prefix = configs.GPT2Config, "transformer"
+
+function GPT2PreTrainedModel:initial_deviation(path)
+  local range = self.config.initializer_range
+  return path:find "c_proj%.weight$" and range / math.sqrt(2 * self.config.n_layer) or range
+end
+
+--- GPT-2 without a head. Called with input_ids [batch, tokens], or a table or a tokenizer's batch with input_ids and
+--- any of attention_mask [batch, tokens so far] (1 for tokens, 0 for padding), token_type_ids, position_ids,
+--- inputs_embeds (in place of the ids), past_key_values (of an earlier call), use_cache, output_hidden_states and
+--- output_attentions. Gives a table: last_hidden_state [batch, tokens, n_embd], past_key_values (for each layer keys
+--- and values [batch, heads, tokens so far, width]; not while training, unless use_cache is given), and hidden_states
+--- and attentions where they were asked for.
+--
+--   local config = {vocab_size = 9, n_positions = 8, n_embd = 8, n_layer = 1, n_head = 2}
+--   accelhost.models.GPT2Model(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
+---@param config GPT2Config|table
+---@class GPT2Model: PreTrainedModel
+local GPT2Model = GPT2PreTrainedModel:extend "GPT2Model"
+gpt2.GPT2Model = GPT2Model
+
+function GPT2Model:build(config)
+  if config.add_cross_attention then fail("GPT2Config: add_cross_attention: there is no encoder to attend to") end
+  self.wte = Embedding(config.vocab_size, config.n_embd)
+  self.wpe = Embedding(config.n_positions, config.n_embd)
+  self.drop = Dropout(config.embd_pdrop)
+  self.h = container.ModuleList {}
+  for number = 1, config.n_layer do self.h:append(Block(config, number)) end
+  self.ln_f = LayerNorm(config.n_embd, {eps = config.layer_norm_epsilon})
+end
+
+-- How many tokens the keys and values of earlier calls hold.
+local function seen(self, past, given)
+  if not past then return 0 end
+  local ids = given.input_ids or given.inputs_embeds
+  for i = 1, self.config.n_layer do
+    local entry = past[i]
+    if type(entry) ~= "table" or not C.is_tensor(entry[1]) or not C.is_tensor(entry[2]) or entry[1]:dim() ~= 4 then
+      fail("%s: past_key_values: expected keys and values of %d layers", self._name, self.config.n_layer)
+    elseif ids and ids:dim() > 0 and entry[1]:size(0) ~= ids:size(0) then
+      fail("%s: past_key_values: they are of %d texts, the input of %d", self._name, entry[1]:size(0), ids:size(0))
+    end
+  end
+  return past[1][1]:size(2)
+end
+
+local function embed(self, given, tokens, past)
+  local x = given.inputs_embeds or self.wte(given.input_ids)
+  if given.position_ids then
+    x = x + self.wpe(given.position_ids)
+  else
+    x = x + self.wpe.weight:narrow(0, past, tokens)
+  end
+  if given.token_type_ids then x = x + self.wte(given.token_type_ids) end
+  return self.drop(x)
+end
+
+-- What every layer needs to know.
+local function setting(self, given, past)
+  local config = self.config
+  local function asked(name)
+    if given[name] ~= nil then return given[name] end
+    return config[name]
+  end
+  local rows, tokens = inputs.sizes(self._name, given, config.n_positions, past)
+  if given.attention_mask then
+    inputs.expect(self._name, "attention_mask", given.attention_mask, rows, past + tokens)
+  end
+  local keeps = given.use_cache
+  if keeps == nil then keeps = config.use_cache and not self.training end
+  local device = (given.input_ids or given.inputs_embeds).device
+  local mask, causal = mask_of(attention.kept(given.attention_mask), tokens, past, device)
+  return {
+    mask = mask, causal = causal, tokens = tokens, keeps = keeps, wants_weights = asked "output_attentions",
+    wants_states = asked "output_hidden_states",
+  }
+end
+
+---@param batch Tensor|table
+---@param more? table further inputs by name
+---@return table
+function GPT2Model:forward(batch, more)
+  local given = inputs.read(self._name, gpt2.inputs, batch, more)
+  local before = given.past_key_values
+  local past = seen(self, before, given)
+  local how = setting(self, given, past)
+  local x = embed(self, given, how.tokens, past)
+  local states, attentions = how.wants_states and {} or nil, how.wants_weights and {} or nil
+  local presents = how.keeps and {} or nil
+  for i, block in ipairs(self.h) do
+    if states then states[i] = x end
+    local present, weights
+    x, present, weights = block(x, how, before and before[i])
+    if presents then presents[i] = present end
+    if attentions then attentions[i] = weights end
+  end
+  x = self.ln_f(x)
+  if states then states[#states + 1] = x end
+  return {last_hidden_state = x, past_key_values = presents, hidden_states = states, attentions = attentions}
+end
+
+local head_inputs = arguments.copy(gpt2.inputs)
+head_inputs.labels, head_inputs.logits_to_keep = "tensor", "number"
+
+--- GPT-2 that goes on with texts: logits [batch, tokens, vocab_size] by the word embeddings, and, when labels
+--- [batch, tokens] (the ids themselves) are given, the mean cross entropy of each next token; labels of -100 are left
+--- out. `logits_to_keep` = n computes the logits of the last n tokens only.
+--
+--   local config = {vocab_size = 9, n_positions = 8, n_embd = 8, n_layer = 1, n_head = 2}
+--   local model = accelhost.models.GPT2LMHeadModel(config)
+--   local ids = accelhost.arange(3):view(1, 3)
+--   model{input_ids = ids, labels = ids}.loss:dim()  --> 0
+---@param config GPT2Config|table
+---@class GPT2LMHeadModel: PreTrainedModel
+local GPT2LMHeadModel = GPT2PreTrainedModel:extend "GPT2LMHeadModel"
+GPT2LMHeadModel.tied = {["lm_head.weight"] = "transformer.wte.weight"}
+gpt2.GPT2LMHeadModel = GPT2LMHeadModel
+
+function GPT2LMHeadModel:build(config)
+  self.transformer = GPT2Model(config)
+  self.lm_head = Linear(config.n_embd, config.vocab_size, {bias = false})
+end
+
+---@param batch Tensor|table
+---@param more? table further inputs by name
+---@return table # logits, loss, past_key_values, hidden_states, attentions
+function GPT2LMHeadModel:forward(batch, more)
+  local given = inputs.read(self._name, head_inputs, batch, more)
+  local labels, keep = given.labels, given.logits_to_keep or 0
+  given.labels, given.logits_to_keep = nil, nil
+  local base = self.transformer(given)
+  local x = base.last_hidden_state
+  if keep < 0 or keep > x:size(1) or keep % 1 ~= 0 then
+    fail("%s: logits_to_keep: expected 0 (all) to %d, got %s", self._name, x:size(1), tostring(keep))
+  end
+  if keep > 0 then x = x:narrow(1, x:size(1) - keep, keep) end
+  local logits = self.lm_head(x)
+  return {
+    logits = logits, loss = labels and losses.of_next_tokens(self._name, logits, labels),
+    past_key_values = base.past_key_values, hidden_states = base.hidden_states, attentions = base.attentions,
+  }
+end
+
+generation.add_to(GPT2LMHeadModel)
+
+return gpt2

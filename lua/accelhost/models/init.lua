@@ -1,0 +1,28 @@
+--- accelhost.models: BERT and GPT-2 under the names, and with the weights, of the transformers library.
+--
+--   local models = accelhost.models
+--   local config = models.GPT2Config{vocab_size = 11, n_positions = 8, n_embd = 8, n_layer = 1, n_head = 2}
+--   local model = models.GPT2LMHeadModel(config):eval()
+--   model(accelhost.arange(3):view(1, 3)).logits:size(2)  --> 11
+--
+-- A checkpoint folder has config.json and model.safetensors (or several files and an index), with Hugging Face's names.
+-- Nothing is downloaded.
+local namespace = require "accelhost.util.namespace"
+
+local lazy = {}
+namespace.add(lazy, "accelhost.models.config", {"PretrainedConfig", "BertConfig", "GPT2Config"})
+namespace.add(lazy, "accelhost.models.pretrained", {"PreTrainedModel"})
+namespace.add(lazy, "accelhost.models.bert", {"BertModel"})
+namespace.add(lazy, "accelhost.models.bert_heads", {
+  "BertForSequenceClassification", "BertForTokenClassification", "BertForMaskedLM",
+})
+namespace.add(lazy, "accelhost.models.gpt2", {"Conv1D", "GPT2Model", "GPT2LMHeadModel"})
+namespace.add(lazy, "accelhost.models.auto", {
+  "AutoConfig", "AutoModel", "AutoModelForSequenceClassification", "AutoModelForTokenClassification",
+  "AutoModelForMaskedLM", "AutoModelForCausalLM",
+})
+
+return namespace.new("accelhost.models", {}, lazy, {refused = {
+  AutoTokenizer = "accelhost.text has it", BertTokenizer = "accelhost.text.AutoTokenizer reads tokenizer.json",
+  BertForPreTraining = "use BertForMaskedLM", pipeline = "call the model, with accelhost.text.AutoTokenizer before it",
+}})

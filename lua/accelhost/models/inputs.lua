@@ -1,0 +1,91 @@
+--- What models are called with: tensors by name, from a table or a tokenizer's batch, or the ids alone.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+
+local fail, describe = arguments.fail, arguments.describe
+local inputs = {}
+
+local checks = {
+  tensor = {"a tensor", C.is_tensor},
+  flag = {"true or false", function(value) return type(value) == "boolean" end},
+  list = {"a table", function(value) return type(value) == "table" and not C.is_tensor(value) end},
+  number = {"a number", function(value) return type(value) == "number" end},
+}
+
+local function add(what, given, known, batch)
+  if type(batch) ~= "table" then
+    fail("%s: expected tensors by name ({input_ids = ...}) or the input_ids, got %s", what, describe(batch))
+  end
+  for name, value in pairs(batch) do
+    local kind = known[name]
+    if not kind then
+      local names = arguments.sorted_keys(known)
+      fail("%s: it takes no '%s' (known: %s)%s", what, tostring(name), table.concat(names, ", "),
+        arguments.did_you_mean(tostring(name), names))
+    end
+    if not checks[kind][2](value) then
+      fail("%s: %s: expected %s, got %s", what, name, checks[kind][1], describe(value))
+    end
+    given[name] = value
+  end
+end
+
+--- The inputs of a model by name, checked.
+---@param what string the class, for messages
+---@param known table<string, string> name -> tensor, flag, list or number
+---@param batch Tensor|table input_ids, or a table by name
+---@param more? table further ones by name
+---@return table
+function inputs.read(what, known, batch, more)
+  local given = {}
+  if C.is_tensor(batch) then
+    given.input_ids = batch
+  else
+    add(what, given, known, batch)
+  end
+  if more ~= nil then add(what, given, known, more) end
+  return given
+end
+
+--- Sizes of the ids (or of vectors in their place): batch and tokens. Errors tell which input is wrong.
+---@param what string
+---@param given table
+---@param most integer how many positions the model has
+---@param past? integer how many tokens were seen before
+---@return integer batch
+---@return integer tokens
+function inputs.sizes(what, given, most, past)
+  local ids, vectors = given.input_ids, given.inputs_embeds
+  if (ids == nil) == (vectors == nil) then fail("%s: expected either input_ids or inputs_embeds", what) end
+  local name, dims, lead = ids and "input_ids" or "inputs_embeds", ids and 2 or 3, ids or vectors
+  if lead:dim() ~= dims then
+    fail("%s: %s: expected %d dims (batch, tokens%s), got shape %s", what, name, dims, ids and "" or ", width",
+      arguments.shape_text(lead))
+  end
+  if ids and (ids:is_floating_point() or ids.dtype == "bool") then
+    fail("%s: input_ids: expected integers, got %s (a tensor of Lua numbers is made with {dtype = \"int64\"})", what,
+      ids.dtype)
+  end
+  local batch, tokens = lead:size(0), lead:size(1)
+  if tokens + (past or 0) > most then
+    fail("%s: %d tokens are more than the model's %d positions", what, tokens + (past or 0), most)
+  end
+  return batch, tokens
+end
+
+--- Raise unless a tensor has the sizes.
+---@param what string
+---@param name string
+---@param tensor Tensor
+---@param ... integer
+function inputs.expect(what, name, tensor, ...)
+  local sizes = {...}
+  local shape = tensor:shape()
+  local same = #shape == #sizes
+  for i = 1, #sizes do same = same and shape[i] == sizes[i] end
+  if not same then
+    fail("%s: %s: expected shape (%s), got %s", what, name, table.concat(sizes, ", "), arguments.shape_text(tensor))
+  end
+end
+
+return inputs

@@ -1,0 +1,67 @@
+--- The losses of models with heads.
+local F = require "accelhost.nn.functional"
+local arguments = require "accelhost.util.arguments"
+local inputs = require "accelhost.models.inputs"
+
+local losses = {}
+
+--- Mean cross entropy of tokens; labels of -100 are left out.
+---@param what string the class, for messages
+---@param logits Tensor [batch, tokens, classes]
+---@param labels Tensor [batch, tokens]
+---@return Tensor
+function losses.of_tokens(what, logits, labels)
+  inputs.expect(what, "labels", labels, logits:size(0), logits:size(1))
+  return F.cross_entropy(logits:flatten(0, 1), labels:reshape(-1))
+end
+
+--- Mean cross entropy of each next token.
+---@param what string
+---@param logits Tensor [batch, tokens, classes]
+---@param labels Tensor [batch, tokens]: the input ids themselves
+---@return Tensor
+function losses.of_next_tokens(what, logits, labels)
+  local tokens = logits:size(1)
+  inputs.expect(what, "labels", labels, logits:size(0), tokens)
+  if tokens < 2 then arguments.fail("%s: labels: one token has no next one", what) end
+  return losses.of_tokens(what, logits:narrow(1, 0, tokens - 1), labels:narrow(1, 1, tokens - 1))
+end
+
+local function squeezed(logits, labels, count)
+  if count == 1 then return F.mse_loss(logits:reshape(-1), labels:reshape(-1)) end
+  return F.mse_loss(logits, labels)
+end
+
+local by_type = {
+  regression = squeezed,
+  single_label_classification = function(logits, labels) return F.cross_entropy(logits, labels:reshape(-1)) end,
+  multi_label_classification = function(logits, labels) return F.binary_cross_entropy_with_logits(logits, labels) end,
+}
+
+--- The loss of texts: by config.problem_type, or by the number and the dtype of the labels.
+---@param model PreTrainedModel
+---@param logits Tensor [batch, num_labels]
+---@param labels Tensor
+---@return Tensor
+function losses.of_texts(model, logits, labels)
+  local config = model.config
+  local kind, count = config.problem_type, config.num_labels
+  if kind == nil then
+    kind = count == 1 and "regression"
+      or labels:is_floating_point() and "multi_label_classification" or "single_label_classification"
+  end
+  local loss = by_type[kind]
+  if not loss then
+    arguments.fail("%s: problem_type: expected one of %s, got %s", model._name,
+      table.concat(arguments.sorted_keys(by_type), ", "), arguments.describe(kind))
+  end
+  if kind == "single_label_classification" then
+    if labels:numel() ~= logits:size(0) then inputs.expect(model._name, "labels", labels, logits:size(0)) end
+  else
+    if not labels:is_floating_point() then labels = labels:to(logits.dtype) end
+    if count > 1 then inputs.expect(model._name, "labels", labels, logits:size(0), count) end
+  end
+  return loss(logits, labels, count)
+end
+
+return losses

@@ -1,0 +1,138 @@
+--- A checkpoint's weights in a model's names: older names, prefixes, tied weights, and what does not fit.
+local arguments = require "accelhost.util.arguments"
+local files = require "accelhost.io"
+local shards = require "accelhost.checkpoint.shards"
+
+local fail = arguments.fail
+local weights = {}
+
+-- Buffers that older versions wrote and no model reads.
+local needless = {"embeddings%.position_ids$", "attn%.bias$", "attn%.masked_bias$"}
+
+--- All tensors of a folder's files by name, the first models' names of a norm's weights (gamma, beta) renamed. They lie
+--- in the mapped files.
+---@param what string the function, for messages
+---@param folder string
+---@return table<string, Tensor>
+function weights.read(what, folder)
+  local state = {}
+  for _, file in ipairs(shards.files(what, folder)) do
+    local part = files.load(file)
+    if type(part) ~= "table" or getmetatable(part) ~= nil then
+      fail("%s: '%s' holds %s, not tensors by name", what, file, arguments.describe(part))
+    end
+    for name, tensor in pairs(part) do
+      name = name:gsub("%.gamma$", ".weight"):gsub("%.beta$", ".bias")
+      state[name] = tensor
+    end
+  end
+  return state
+end
+
+-- Does any name begin with it?
+local function has(names, prefix)
+  for name in pairs(names) do
+    if name:sub(1, #prefix) == prefix then return true end
+  end
+  return false
+end
+
+-- Heads are checkpointed with their base model under a prefix, base models without: give the names the model's form.
+local function fit_prefix(state, own, prefix)
+  prefix = prefix .. "."
+  local is_headed = has(own, prefix)
+  if is_headed == has(state, prefix) then return state end
+  local result = {}
+  for name, tensor in pairs(state) do
+    if is_headed then
+      result[own[prefix .. name] and prefix .. name or name] = tensor
+    else
+      result[name:sub(1, #prefix) == prefix and name:sub(#prefix + 1) or name] = tensor
+    end
+  end
+  return result
+end
+
+local function drop_needless(state, own)
+  for _, name in ipairs(arguments.sorted_keys(state)) do
+    for _, pattern in ipairs(needless) do
+      if own[name] == nil and name:find(pattern) then state[name] = nil end
+    end
+  end
+end
+
+-- A tied weight stands in a file under either name.
+local function fill_tied(state, tied)
+  for name, source in pairs(tied) do
+    state[source] = state[source] or state[name]
+    state[name] = state[source]
+  end
+end
+
+-- Take out what has another shape and tell it.
+local function take_mismatched(state, own)
+  local mismatched = {}
+  for _, name in ipairs(arguments.sorted_keys(own)) do
+    local found = state[name]
+    if found and arguments.shape_text(found) ~= arguments.shape_text(own[name]) then
+      mismatched[#mismatched + 1] = {name, found:shape(), own[name]:shape()}
+      state[name] = nil
+    end
+  end
+  return mismatched
+end
+
+--- Put a checkpoint's tensors in the place of a model's: nothing is copied until it is written to.
+---@param model PreTrainedModel
+---@param state table<string, Tensor>
+---@param ignore_mismatched boolean leave tensors of another shape out; else they are an error
+---@return {missing_keys: string[], unexpected_keys: string[], mismatched_keys: table[]}
+function weights.assign(model, state, ignore_mismatched)
+  local own = model:state_dict()
+  state = fit_prefix(state, own, model.base_model_prefix)
+  drop_needless(state, own)
+  fill_tied(state, model:tied_weights())
+  local mismatched = ignore_mismatched and take_mismatched(state, own) or {}
+  local result = model:load_state_dict(state, {strict = false, assign = true})
+  result.mismatched_keys = mismatched
+  return result
+end
+
+-- The first names of a list, and how many more there are.
+local function some(names)
+  local parts = {}
+  for i = 1, math.min(#names, 8) do parts[i] = names[i] end
+  if #names > 8 then parts[9] = ("and %d more"):format(#names - 8) end
+  return table.concat(parts, ", ")
+end
+
+--- What a user is to know of a load, in lines; none when all fits.
+---@param model PreTrainedModel
+---@param path string
+---@param result table what assign gave
+---@return string[]
+function weights.told(model, path, result)
+  local lines, shapes = {}, {}
+  for i, each in ipairs(result.mismatched_keys) do
+    shapes[i] = ("%s (%s there, %s here)"):format(each[1], table.concat(each[2], "x"), table.concat(each[3], "x"))
+  end
+  local differs, missing = {}, {}
+  for _, each in ipairs(result.mismatched_keys) do differs[each[1]] = true end
+  for _, name in ipairs(result.missing_keys) do
+    if not differs[name] then missing[#missing + 1] = name end
+  end
+  if #missing > 0 then
+    lines[#lines + 1] = ("%s: new weights, not in '%s': %s; train the model before it is used"):format(model._name,
+      path, some(missing))
+  end
+  if #shapes > 0 then
+    lines[#lines + 1] = ("%s: new weights, of another shape in '%s': %s; train the model before it is used"):format(
+      model._name, path, some(shapes))
+  end
+  if #result.unexpected_keys > 0 then
+    lines[#lines + 1] = ("%s: unused weights of '%s': %s"):format(model._name, path, some(result.unexpected_keys))
+  end
+  return lines
+end
+
+return weights

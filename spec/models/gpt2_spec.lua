@@ -1,0 +1,195 @@
+-- GPT-2 against transformers: logits, loss, gradients, and what it writes.
+local accelhost = require "accelhost"
+local check = require "spec.support.check"
+local models = accelhost.models
+
+local folder = "spec/fixtures/models/"
+local expected = dofile(folder .. "expected.lua").gpt2
+
+local function ids(rows) return accelhost.tensor(rows, {dtype = "int64"}) end
+
+local function weighed(tensor)
+  tensor = tensor:detach():to("float64"):reshape(-1)
+  return (tensor * accelhost.arange(tensor:numel(), {dtype = "float64"}):sin()):sum():item()
+end
+
+local function flat(rows)
+  return check.flat(accelhost.tensor(rows, {dtype = "float64"}))
+end
+
+local model = models.AutoModelForCausalLM.from_pretrained(folder .. "gpt2")
+local prompt, mask = ids(expected.ids), ids(expected.mask)
+
+describe("GPT2LMHeadModel", function()
+  it("gives transformers' logits, loss and gradients", function()
+    local own = models.GPT2LMHeadModel.from_pretrained(folder .. "gpt2")
+    local output = own {input_ids = prompt, labels = prompt}
+    check.near(flat(expected.logits), output.logits:select(1, -1), 2e-5)
+    check.near(expected.loss, output.loss:item(), 1e-5)
+    output.loss:backward()
+    check.near(expected.grad_wte, weighed(own.transformer.wte.weight.grad), 1e-4)
+    check.near(expected.grad_c_attn, weighed(own.transformer.h[1].attn.c_attn.weight.grad), 1e-4)
+  end)
+
+  it("does not see padding on the left", function()
+    local positions = (mask:cumsum(-1) - 1):clamp_min(0)
+    local output = model {input_ids = prompt, attention_mask = mask, position_ids = positions}
+    check.near(flat(expected.masked_logits), output.logits:select(1, -1), 2e-5)
+  end)
+
+  it("gives with keys and values of earlier tokens what it gives for all at once", function()
+    local whole = model {input_ids = prompt, use_cache = false}
+    assert.is_nil(whole.past_key_values)
+    local first = model(prompt:narrow(1, 0, 2))
+    local second = model {input_ids = prompt:narrow(1, 2, 3), past_key_values = first.past_key_values}
+    check.near(check.flat(whole.logits:narrow(1, 2, 3)), second.logits, 2e-5)
+    assert.same({2, 2, 5, 8}, second.past_key_values[2][1]:shape())
+  end)
+
+  it("goes on from the same keys and values in two ways, without a history and with one", function()
+    local function go_on()
+      local past = model(prompt:narrow(1, 0, 2)).past_key_values
+      past = model {input_ids = prompt:narrow(1, 2, 1), past_key_values = past}.past_key_values
+      local one = model {input_ids = prompt:narrow(1, 3, 1), past_key_values = past}
+      local other = model {input_ids = ids {{7}, {8}}, past_key_values = past}
+      return model {input_ids = prompt:narrow(1, 4, 1), past_key_values = one.past_key_values}, other
+    end
+    local whole = model(prompt).logits
+    local changed = model(accelhost.cat({prompt:narrow(1, 0, 3), ids {{7}, {8}}}, 1)).logits
+    for _, run in ipairs {go_on, function() return accelhost.no_grad(go_on) end} do
+      local last, other = run()
+      check.near(check.flat(whole:select(1, 4)), last.logits, 2e-5)
+      check.near(check.flat(changed:select(1, 3)), other.logits, 2e-5)
+    end
+  end)
+
+  it("gives the same logits with the weights of attention, whose rows sum to 1", function()
+    local output = model {input_ids = prompt, attention_mask = mask, output_attentions = true}
+    local plain = model {input_ids = prompt, attention_mask = mask}
+    check.near(check.flat(plain.logits), output.logits, 2e-5)
+    check.near(1, output.attentions[1][0][1][4]:sum():item(), 1e-6)
+    assert.equals(0, output.attentions[1][0][1][4][0]:item())
+  end)
+
+  it("computes the last logits only when told to", function()
+    local output = model {input_ids = prompt, logits_to_keep = 1}
+    assert.same({2, 1, 37}, output.logits:shape())
+    check.raises("logits_to_keep: expected 0 (all) to 5, got 6", function()
+      model {input_ids = prompt, logits_to_keep = 6}
+    end)
+  end)
+
+  it("draws its weights as transformers does", function()
+    accelhost.manual_seed(1)
+    local new = models.GPT2LMHeadModel {vocab_size = 500, n_positions = 64, n_embd = 64, n_layer = 8, n_head = 4}
+    local block = new.transformer.h[1]
+    check.near(0.02, new.transformer.wte.weight:std():item(), 5e-4)
+    check.near(0.02, block.attn.c_attn.weight:std():item(), 5e-4)
+    check.near(0.02 / 4, block.mlp.c_proj.weight:std():item(), 2e-4)
+    assert.equals(0, block.mlp.c_fc.bias:abs():max():item())
+    assert.equals(1, block.ln_1.weight:min():item())
+    assert.equals(new.transformer.wte.weight, new.lm_head.weight)
+  end)
+
+  it("refuses keys and values that are not its own", function()
+    check.raises("past_key_values: expected keys and values of 2 layers", function()
+      model {input_ids = prompt, past_key_values = {{prompt, prompt}}}
+    end)
+    local one = model(prompt:narrow(0, 0, 1)).past_key_values
+    check.raises("past_key_values: they are of 1 texts, the input of 2", function()
+      model {input_ids = prompt, past_key_values = one}
+    end)
+  end)
+end)
+
+describe("generate writes transformers' tokens", function()
+  local cases = {
+    {"plain", "likeliest tokens, padded behind the end", {}},
+    {"penalty", "with a penalty on repetition", {repetition_penalty = 1.7}},
+    {"at_least", "with a least length", {min_new_tokens = 30}},
+    {"padded", "after prompts of different lengths", {attention_mask = mask}},
+    {"two_ends", "with two ends", {eos_token_id = {2, 7}, pad_token_id = 0}},
+  }
+  for _, case in ipairs(cases) do
+    local name, title, options = unpack(case)
+    it(title, function()
+      for _, use_cache in ipairs {true, false} do
+        local o = {max_new_tokens = 40, use_cache = use_cache}
+        for key, value in pairs(options) do o[key] = value end
+        assert.same(expected[name], model:generate(prompt, o):tolist())
+      end
+    end)
+  end
+end)
+
+describe("generate", function()
+  local function shares(options)
+    accelhost.manual_seed(7)
+    local o = {max_new_tokens = 1, do_sample = true, num_return_sequences = 4000}
+    for name, value in pairs(options) do o[name] = value end
+    local tokens = model:generate(prompt:narrow(0, 0, 1), o):select(1, -1)
+    return accelhost.bincount(tokens, nil, 37):to("float64") / 4000
+  end
+  local logits = model(prompt:narrow(0, 0, 1)).logits[0][4]:detach():to "float64"
+
+  local function close(wanted, found)
+    assert((wanted - found):abs():max():item() < 0.03, tostring(found))
+  end
+
+  it("draws tokens by their probabilities", function()
+    close(logits:softmax(-1), shares {top_k = 0})
+  end)
+
+  it("draws by a temperature among the likeliest k", function()
+    local _, order = logits:sort(-1, true)
+    local away = accelhost.ones(37, {dtype = "bool"})
+    away:index_fill_(0, order:narrow(0, 0, 3), 0)
+    close((logits / 2):masked_fill(away, -math.huge):softmax(-1), shares {top_k = 3, temperature = 2})
+  end)
+
+  it("draws among the fewest that hold a share p", function()
+    local probabilities = logits:softmax(-1)
+    local sorted, order = probabilities:sort(-1, true)
+    local before = sorted:cumsum(-1) - sorted
+    local count = before:lt(0.6):sum():item()
+    local away = accelhost.ones(37, {dtype = "bool"})
+    away:index_fill_(0, order:narrow(0, 0, count), 0)
+    close(logits:masked_fill(away, -math.huge):softmax(-1), shares {top_k = 0, top_p = 0.6})
+  end)
+
+  it("draws the same from the same seed", function()
+    local function draw()
+      accelhost.manual_seed(3)
+      return model:generate(prompt, {max_new_tokens = 10, do_sample = true}):tolist()
+    end
+    assert.same(draw(), draw())
+  end)
+
+  it("tells each column of tokens as it is written", function()
+    local columns = {}
+    local written = model:generate {
+      input_ids = prompt, max_new_tokens = 4, on_token = function(tokens) columns[#columns + 1] = tokens end,
+    }
+    assert.equals(4, #columns)
+    assert.same(columns[4]:tolist(), written:narrow(1, 8, 1):tolist())
+  end)
+
+  local refusals = {
+    {"an unknown option", {max_tokens = 3}, "unknown option 'max_tokens' (known: "},
+    {"beams, saying what there is", {num_beams = 4}, "num_beams: beams are not searched"},
+    {"more tokens than positions", {max_new_tokens = 44}, "49 tokens are more than the model's 48 positions"},
+    {"a length that is used up", {max_length = 5}, "max_length 5 leaves nothing to write after 5 tokens"},
+    {"a temperature of 0", {temperature = 0}, "temperature: expected a number above 0, got number 0"},
+    {"several equal answers", {num_return_sequences = 2}, "without do_sample all 2 would be the same"},
+    {"a mask of another shape", {attention_mask = ids {{1}}}, "attention_mask: expected shape (2, 5), got (1, 1)"},
+  }
+  for _, row in ipairs(refusals) do
+    it("refuses " .. row[1], function()
+      check.raises(row[3], function() model:generate(prompt, row[2]) end)
+    end)
+  end
+
+  it("refuses a call without tokens", function()
+    check.raises("expected shape (batch, tokens)", function() model:generate {max_new_tokens = 3} end)
+  end)
+end)

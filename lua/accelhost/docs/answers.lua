@@ -69,8 +69,8 @@ local rows = {
   {"torch.profiler", "ProfilerActivity ProfilerAction", "as words: activities = \"cpu\", a schedule gives \"record\""},
   {"torch.profiler", "tensorboard_trace_handler", "as accelhost.profiler.trace_handler(folder)"},
   {"accelerate", "GradScaler", "as accelhost.amp.GradScaler"},
-  {"accelerate", "from_pretrained AutoModel.* AutoTokenizer.*", "models and tokenizers of a hub; accelhost.load reads "
-    .. "their safetensors"},
+  {"accelerate", "from_pretrained AutoModel.* AutoTokenizer.*", "as accelhost.models.AutoModel and "
+    .. "accelhost.text.AutoTokenizer, from a folder: nothing is downloaded"},
   {"accelerate", "load_dataset", "as data.CSV, data.JSONLines, data.ImageFolder"},
   {"accelerate", "Trainer TrainingArguments", "a loop is written out: examples/mnist.lua"},
 

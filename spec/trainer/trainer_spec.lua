@@ -218,6 +218,50 @@ describe("Trainer", function()
     assert.equal(2, output.global_step)
   end)
 
+  it("counts time, samples and losses right after a resume", function()
+    folder.with(function(path)
+      local set, args = set_of(32), {output_dir = path, save_strategy = "steps", save_steps = 6, eval_strategy = "no"}
+      local whole, all = train {train_dataset = set, args = args}
+      local rest = trainer_of {train_dataset = set, args = args}
+      local output = silently(rest.train, rest, path .. "/checkpoint-6")
+      assert.equal(all.training_loss, output.training_loss) -- the mean over all updates, not over those of this part
+      assert.equal(16, rest.samples)
+      assert.is_true(output.metrics.train_runtime > whole.state.runtime * 0.2)
+      assert.same(column(whole, "loss"), column(rest, "loss"))
+    end)
+  end)
+
+  it("makes optimizer, schedule and precision of the arguments", function()
+    local set = set_of(16)
+    for _, args in ipairs {
+      {optim = "sgd"}, {optim = "lion"}, {optim = "rmsprop"}, {optim = "adagrad"}, {weight_decay = 0.1}, {bf16 = true},
+      {fp16 = true}, {max_grad_norm = 0}, {lr_scheduler_type = "cosine", warmup_steps = 0.25},
+      {lr_scheduler_type = "cosine_with_min_lr", lr_scheduler_kwargs = {min_lr = 1e-3}},
+      {lr_scheduler_type = "reduce_lr_on_plateau", eval_strategy = "epoch"}, {dataloader_drop_last = true},
+    } do
+      local trainer, output = train {train_dataset = set, eval_dataset = set, args = args}
+      assert.equal(4, output.global_step)
+      assert.equal(4, #column(trainer, "loss"))
+    end
+  end)
+
+  it("leaves biases and norms out of weight decay", function()
+    local model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.Linear(4, 2))
+    local trainer = train {model = model, train_dataset = set_of(8), args = {weight_decay = 0.1}}
+    local groups = trainer.optimizer.param_groups
+    assert.same({2, 0.1, 4, 0}, {#groups[1].params, groups[1].weight_decay, #groups[2].params, groups[2].weight_decay})
+  end)
+
+  it("ends a stopped epoch where a callback says so, and goes on with the next", function()
+    local trainer, output = train {train_dataset = set_of(32), callbacks = {{
+      on_step_end = function(_, _, state, control)
+        if state.global_step == 2 then control.should_epoch_stop = true end
+      end,
+    }}}
+    assert.equal(6, output.global_step)
+    assert.equal(2, trainer.state.epoch)
+  end)
+
   it("says what is missing or wrong", function()
     fails("needs an eval_dataset", trainer_of, {args = {eval_strategy = "epoch"}})
     fails("evaluate: expected a data set", function() trainer_of{}:evaluate() end)

@@ -202,7 +202,7 @@ local CallbackHandler = class.new "CallbackHandler"
 callbacks.CallbackHandler = CallbackHandler
 
 function CallbackHandler:init(trainer)
-  self.trainer, self.list = trainer, {}
+  self.trainer, self.list, self._heeding = trainer, {}, {}
 end
 
 --- Add a callback: an object of a subclass of TrainerCallback, the class itself, or a plain table of on_... functions.
@@ -217,7 +217,7 @@ function CallbackHandler:add(callback)
       arguments.check("Trainer", "callbacks", "'" .. table.concat(callbacks.events, "'|'") .. "'", name)
     end
   end
-  self.list[#self.list + 1] = callback
+  self.list[#self.list + 1], self._heeding = callback, {}
 end
 
 --- Take a callback away: the object, or all of a class. Gives the first one.
@@ -225,6 +225,7 @@ end
 ---@return table?
 function CallbackHandler:remove(callback)
   local first
+  self._heeding = {}
   for i = #self.list, 1, -1 do
     local other = self.list[i]
     if other == callback or class.of(other) and class.is(other, callback) then
@@ -235,19 +236,33 @@ function CallbackHandler:remove(callback)
   return first
 end
 
+-- Those that do something at an event; nothing is gathered for an event that nobody heeds.
+function CallbackHandler:_listeners(event)
+  local found = self._heeding[event]
+  if not found then
+    found = {}
+    for _, callback in ipairs(self.list) do
+      local method = callback[event]
+      if method and method ~= TrainerCallback[event] then found[#found + 1] = callback end
+    end
+    self._heeding[event] = found
+  end
+  return found
+end
+
 --- Tell all callbacks of an event.
 ---@param event string
 ---@param more? table
 function CallbackHandler:call(event, more)
-  local trainer = self.trainer
+  local trainer, listeners = self.trainer, self:_listeners(event)
+  if #listeners == 0 then return end
   local given = {
     trainer = trainer, model = trainer.model, optimizer = trainer.optimizer, lr_scheduler = trainer.lr_scheduler,
     train_dataloader = trainer.train_dataloader, processing_class = trainer.processing_class,
   }
   for name, value in pairs(more or {}) do given[name] = value end
-  for _, callback in ipairs(self.list) do
-    local method = callback[event]
-    if method then method(callback, trainer.args, trainer.state, trainer.control, given) end
+  for _, callback in ipairs(listeners) do
+    callback[event](callback, trainer.args, trainer.state, trainer.control, given)
   end
 end
 

@@ -104,7 +104,7 @@ local function micro_step(trainer, inputs)
   local alone = accelerator.num_processes == 1 and accelerator.gradient_accumulation_steps == 1
   local weight = alone and 1 or batches.weight(inputs, trainer.args.label_names)
   accelerator:accumulate(trainer.model, function()
-    trainer.model:train()
+    if not trainer.model.training then trainer.model:train() end
     local loss = trainer:training_step(trainer.model, inputs, not alone and weight or nil)
     trainer.losses:add(loss, weight)
     update(trainer)
@@ -123,11 +123,12 @@ end
 -- The rest of a pass; `done` updates of it were made before.
 local function run_epoch(trainer, epoch, done)
   local control, accelerator, handler = trainer.control, trainer.accelerator, trainer.callback_handler
-  local first = true
-  for a, b, c in trainer.train_dataloader do
+  local loader, first = trainer.train_dataloader, true
+  trainer.model:train()
+  for a, b, c in loader do
     local inputs = batches.inputs(a, b, c)
     if first then handler:call "on_step_begin" end
-    trainer.samples = trainer.samples + batches.rows(inputs)
+    trainer.samples = trainer.samples + (loader.batch_length or batches.rows(inputs))
     micro_step(trainer, inputs)
     first = accelerator.sync_gradients
     if first then

@@ -45,13 +45,13 @@ function Losses:settle()
   local count, state = #self._sums, self.state
   if count == 0 then return end
   local mine = C.cat({C.cat(self._sums, 0):to{device = "cpu"}, C.tensor(self._weights, {dtype = "float64"})}, 0)
-  local all = self.accelerator:gather(mine):reshape(self.accelerator.num_processes, 2, count)
+  local all = self.accelerator:gather(mine):reshape(self.accelerator.num_processes, 2, count):tolist()
   for i = 1, count do
     local sum, weight, wrong = 0, 0, {}
-    for rank = 0, self.accelerator.num_processes - 1 do
-      local part = all[rank][0][i - 1]:item()
-      if part - part ~= 0 then wrong[#wrong + 1] = rank end
-      sum, weight = sum + part, weight + all[rank][1][i - 1]:item()
+    for rank, parts in ipairs(all) do
+      local part = parts[1][i]
+      if part - part ~= 0 then wrong[#wrong + 1] = rank - 1 end
+      sum, weight = sum + part, weight + parts[2][i]
     end
     if #wrong > 0 then tell(self, self._steps[i], wrong) end
     if #wrong == 0 or not self.filter then

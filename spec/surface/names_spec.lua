@@ -12,6 +12,7 @@ describe("An unknown name", function()
     {"autograd", accelhost.autograd, "checkpiont", "checkpoint"},
     {"optim.lr_scheduler", optim.lr_scheduler, "StepLr", "StepLR"},
     {"data.transforms", data.transforms, "ToTenser", "ToTensor"},
+    {"accelhost.models", accelhost.models, "BertMdel", "BertModel"},
   }
   for _, row in ipairs(wrong) do
     local title, object, name, near = unpack(row)

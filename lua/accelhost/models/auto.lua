@@ -5,25 +5,6 @@ local configs = require "accelhost.models.config"
 
 local auto = {}
 
---- The configuration of a checkpoint folder.
---
---   | models.AutoConfig.from_pretrained("minilm").hidden_size
----@class AutoConfig
-local AutoConfig = class.new "AutoConfig"
-auto.AutoConfig = AutoConfig
-
---- Read config.json.
----@param path string
----@param changes? table fields that shall be others
----@return PretrainedConfig
-function AutoConfig.from_pretrained(path, changes)
-  return configs.read("AutoConfig.from_pretrained", path, changes)
-end
-
-function AutoConfig:init()
-  arguments.fail("%s: call %s.from_pretrained", self._name, self._name)
-end
-
 -- A class that stands for one of several models.
 local function define(name, classes)
   local Auto = class.new(name)
@@ -42,14 +23,19 @@ local function define(name, classes)
     arguments.fail("%s: call %s.from_pretrained or %s.from_config", self._name, self._name, self._name)
   end
 
-  --- The model of a checkpoint folder; see PreTrainedModel.from_pretrained.
-  Auto.from_pretrained = function(path, options)
+  --- The model of a checkpoint folder, by the model_type in its config.json; see PreTrainedModel.from_pretrained.
+  ---@param path string
+  ---@param options? table
+  ---@return PreTrainedModel
+  function Auto.from_pretrained(path, options)
     local what = name .. ".from_pretrained"
     return find(what, configs.read(what, path)).from_pretrained(path, options)
   end
 
   --- A new model from a configuration.
-  Auto.from_config = function(config)
+  ---@param config PretrainedConfig
+  ---@return PreTrainedModel
+  function Auto.from_config(config)
     local what = name .. ".from_config"
     if not class.is(config, configs.PretrainedConfig) then
       arguments.fail("%s: config: expected a configuration (BertConfig, GPT2Config), got %s", what,

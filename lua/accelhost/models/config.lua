@@ -25,6 +25,7 @@ config.PretrainedConfig = PretrainedConfig
 
 -- Names of labels count from 0 here; JSON's keys are texts.
 local function numbered(what, id2label)
+  if type(id2label) ~= "table" then fail("%s: id2label: expected names by number, got %s", what, describe(id2label)) end
   local labels, count = {}, 0
   for key, name in pairs(id2label) do
     local id = tonumber(key)
@@ -62,10 +63,21 @@ local function set(self, values)
   end
 end
 
+local function names_of(self)
+  local names = {}
+  for name in pairs(common) do names[#names + 1] = name end
+  for name in pairs(self.defaults) do
+    if common[name] == nil then names[#names + 1] = name end
+  end
+  table.sort(names)
+  return names
+end
+
 -- A size or a rate must be one: what a model multiplies may not come from a broken file.
 local function check(self)
-  for name, default in pairs(self.defaults) do
-    local value = self[name]
+  for _, name in ipairs(names_of(self)) do
+    local value, default = self[name], self.defaults[name]
+    if default == nil then default = common[name] end
     if type(default) == "number" and not name:find "_token_id$" then
       if type(value) ~= "number" or value < 0 or (default >= 1 and (value < 1 or value % 1 ~= 0)) then
         fail("%s: %s: expected %s, got %s", self._name, name,
@@ -85,16 +97,6 @@ local function take(self, values)
   self.torch_dtype, self.transformers_version = nil, nil
   set_labels(self)
   check(self)
-end
-
-local function names_of(self)
-  local names = {}
-  for name in pairs(common) do names[#names + 1] = name end
-  for name in pairs(self.defaults) do
-    if common[name] == nil then names[#names + 1] = name end
-  end
-  table.sort(names)
-  return names
 end
 
 ---@param values? table fields that differ from their defaults
@@ -226,6 +228,25 @@ function config.read(what, folder, changes)
   values.model_type = nil
   take(made, values)
   return changes and made:with(changes) or made
+end
+
+--- The configuration of a checkpoint folder.
+--
+--   | models.AutoConfig.from_pretrained("minilm").hidden_size
+---@class AutoConfig
+local AutoConfig = class.new "AutoConfig"
+config.AutoConfig = AutoConfig
+
+--- Read config.json.
+---@param path string
+---@param changes? table fields that shall be others
+---@return PretrainedConfig
+function AutoConfig.from_pretrained(path, changes)
+  return config.read("AutoConfig.from_pretrained", path, changes)
+end
+
+function AutoConfig:init()
+  fail("%s: call %s.from_pretrained", self._name, self._name)
 end
 
 return config

@@ -147,6 +147,9 @@ gpt2.GPT2Model = GPT2Model
 
 function GPT2Model:build(config)
   if config.add_cross_attention then fail("GPT2Config: add_cross_attention: there is no encoder to attend to") end
+  if config.reorder_and_upcast_attn then
+    fail("GPT2Config: reorder_and_upcast_attn: halves are computed in float32 here without it")
+  end
   self.wte = Embedding(config.vocab_size, config.n_embd)
   self.wpe = Embedding(config.n_positions, config.n_embd)
   self.drop = Dropout(config.embd_pdrop)

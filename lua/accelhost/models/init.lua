@@ -10,7 +10,7 @@
 local namespace = require "accelhost.util.namespace"
 
 local lazy = {}
-namespace.add(lazy, "accelhost.models.config", {"PretrainedConfig", "BertConfig", "GPT2Config"})
+namespace.add(lazy, "accelhost.models.config", {"PretrainedConfig", "BertConfig", "GPT2Config", "AutoConfig"})
 namespace.add(lazy, "accelhost.models.pretrained", {"PreTrainedModel"})
 namespace.add(lazy, "accelhost.models.bert", {"BertModel"})
 namespace.add(lazy, "accelhost.models.bert_heads", {
@@ -18,8 +18,8 @@ namespace.add(lazy, "accelhost.models.bert_heads", {
 })
 namespace.add(lazy, "accelhost.models.gpt2", {"Conv1D", "GPT2Model", "GPT2LMHeadModel"})
 namespace.add(lazy, "accelhost.models.auto", {
-  "AutoConfig", "AutoModel", "AutoModelForSequenceClassification", "AutoModelForTokenClassification",
-  "AutoModelForMaskedLM", "AutoModelForCausalLM",
+  "AutoModel", "AutoModelForSequenceClassification", "AutoModelForTokenClassification", "AutoModelForMaskedLM",
+  "AutoModelForCausalLM",
 })
 
 return namespace.new("accelhost.models", {}, lazy, {refused = {

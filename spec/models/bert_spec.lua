@@ -49,6 +49,19 @@ describe("BertForMaskedLM", function()
     check.near(check.flat(model(batch()).logits), output.logits, 1e-5)
   end)
 
+  for dtype, tolerance in pairs {float64 = 1e-6, float16 = 5e-3, bfloat16 = 5e-2} do
+    it("computes in " .. dtype .. ", on the device meta its shapes", function()
+      local model = models.BertForMaskedLM.from_pretrained(folder .. "bert", {dtype = dtype})
+      local output = model(inputs)
+      assert.equals(dtype, output.logits.dtype)
+      check.near(expected.loss, output.loss:to("float64"):item(), tolerance)
+      output.loss:backward()
+      assert.is_true(model.bert.encoder.layer[1].attention.self.key.weight.grad:isfinite():all():item())
+      model:to "meta"
+      assert.same({2, 5, 29}, model(ids(expected.ids):to "meta").logits:shape())
+    end)
+  end
+
   it("has one tensor for the word embeddings and the scores", function()
     local model = models.BertForMaskedLM.from_pretrained(folder .. "bert")
     assert.equals(model.bert.embeddings.word_embeddings.weight, model.cls.predictions.decoder.weight)

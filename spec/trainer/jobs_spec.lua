@@ -5,6 +5,7 @@ local lfs = require "lfs"
 local run = require "spec.support.run"
 
 local CASE = lfs.currentdir() .. "/spec/trainer/cases/regression.lua"
+local TEXTS = lfs.currentdir() .. "/spec/trainer/cases/texts.lua"
 
 -- Run the case; gives what it wrote, nil when it did not come to its end, and the process's result.
 local function start(path, processes, words)
@@ -134,6 +135,22 @@ describe("a Trainer's job", function()
       assert.matches("trying .*checkpoint%-5", result.stderr)
       assert.matches("global step 5", result.stdout)
     end)
+  end)
+
+  it("trains a BERT on batches of like length, and goes on in the middle of such a pass", function()
+    for processes = 1, 2 do
+      folder.with(function(path)
+        local words = {TEXTS, "--output_dir", path, "--save_strategy", "steps", "--save_steps", "15"}
+        if processes > 1 then words = {"launch", "--num_processes", "2", unpack(words)} end
+        local whole = run.host(words, {timeout = 60})
+        assert.equal(0, whole.code, whole.output)
+        assert.matches("\naccuracy 1%.0000", whole.stdout)
+        words[#words + 1], words[#words + 2] = "--resume_from_checkpoint", path .. "/checkpoint-15"
+        local rest = run.host(words, {timeout = 60})
+        assert.equal(0, rest.code, rest.output)
+        assert.equal(whole.stdout:match "\naccuracy [^\n]*", rest.stdout:match "\naccuracy [^\n]*")
+      end)
+    end
   end)
 
   it("says so when updates have another size after a resume", function()

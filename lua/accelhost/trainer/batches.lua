@@ -79,7 +79,7 @@ end
 ---@param third any
 ---@return table
 function batches.inputs(first, second, third)
-  if is_plain(first) and second == nil then return first end
+  if type(first) == "table" and second == nil then return first end
   if third ~= nil then
     fail "Trainer: the loader gives more than two values: give a data_collator that makes a table of them by name"
   end

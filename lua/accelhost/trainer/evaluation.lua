@@ -76,7 +76,7 @@ local function walk(trainer, loader, loss_only)
     local loss, logits, labels = trainer:prediction_step(trainer.model, inputs, loss_only)
     rows = rows + batches.rows(inputs)
     if loss then
-      local own = batches.weight(inputs, args.label_names)
+      local own = trainer:num_items_in_batch(inputs)
       if own > 0 then sum, weight = sum + loss:detach():to("float64") * own, weight + own end
     end
     if not loss_only then

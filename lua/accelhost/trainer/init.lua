@@ -129,6 +129,12 @@ function Trainer:compute_loss(model, inputs)
   return batches.loss_of(outputs, inputs, self.args), outputs
 end
 
+--- How much a batch counts in the mean of an update: its labels that are not -100 where these are integers, else its
+--- rows. Override it where a loss is a mean over something else.
+---@param inputs table
+---@return number
+function Trainer:num_items_in_batch(inputs) return batches.weight(inputs, self.args.label_names) end
+
 --- Forward and backward of a batch; gives its loss.
 ---@param model Module
 ---@param inputs table

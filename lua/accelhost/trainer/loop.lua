@@ -102,7 +102,7 @@ end
 local function micro_step(trainer, inputs)
   local accelerator = trainer.accelerator
   local alone = accelerator.num_processes == 1 and accelerator.gradient_accumulation_steps == 1
-  local weight = alone and 1 or batches.weight(inputs, trainer.args.label_names)
+  local weight = alone and 1 or trainer:num_items_in_batch(inputs)
   accelerator:accumulate(trainer.model, function()
     if not trainer.model.training then trainer.model:train() end
     local loss = trainer:training_step(trainer.model, inputs, not alone and weight or nil)

@@ -243,5 +243,6 @@ int ah_open_data(lua_State *L)
     ah_add_streams(L);
     ah_add_images(L);
     ah_add_csv(L);
+    ah_add_tables(L);
     return 1;
 }

@@ -20,5 +20,6 @@ void ah_add_gather(lua_State *L);
 void ah_add_streams(lua_State *L);
 void ah_add_images(lua_State *L);
 void ah_add_csv(lua_State *L);
+void ah_add_tables(lua_State *L);
 
 #endif

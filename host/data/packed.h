@@ -1,0 +1,49 @@
+/* A column of cells as a file has them: one buffer of bytes, where each ends, and what each is.
+ *
+ * A cell is raw text until somebody asks: `guess` tells what a column could be, `tensor` makes numbers of it. One
+ * thread uses a column at a time. */
+#ifndef AH_DATA_PACKED_H
+#define AH_DATA_PACKED_H
+
+#include <stdbool.h>
+
+#include "tensor/tensor.h"
+
+enum ah_cell {
+    AH_CELL_FIELD,  /* text without quotes or types: a number where it reads as one */
+    AH_CELL_STRING, /* text that stays text */
+    AH_CELL_NUMBER, /* JSON's texts of a number, of true or false, of an array or object */
+    AH_CELL_FLAG,
+    AH_CELL_VALUE,
+    AH_CELL_NONE, /* there is nothing */
+};
+
+/* What a column could be. */
+enum ah_guess { AH_GUESS_TEXT, AH_GUESS_INT, AH_GUESS_FLOAT, AH_GUESS_BOOL, AH_GUESS_MIXED };
+
+struct ah_packed {
+    char *bytes;
+    size_t used, room;
+    size_t *end;         /* of each cell in `bytes` */
+    unsigned char *kind; /* enum ah_cell */
+    int64_t count, space;
+};
+
+/* AH_ENOMEM. */
+int ah_packed_add(struct ah_packed *packed, enum ah_cell kind, const char *text, size_t length);
+/* Give back what was set aside for more. */
+void ah_packed_trim(struct ah_packed *packed);
+void ah_packed_free(struct ah_packed *packed);
+
+/* The bytes of cell i (0 <= i < count), which belong to the column. */
+const char *ah_packed_cell(const struct ah_packed *packed, int64_t i, size_t *length);
+
+/* int where all cells are whole numbers of 64 bits; float where all are numbers, or fields of which some, not all, are
+ * empty; bool where all are true or false; text where all are fields or strings; else mixed. No cells: text. */
+enum ah_guess ah_packed_guess(const struct ah_packed *packed);
+
+/* A tensor [count] on the CPU of int64, float64 or bool; an empty field is NaN in a float64. AH_EINVAL names the row
+ * (from 1) that is none. */
+int ah_packed_tensor(struct ah_tensor **out, const struct ah_packed *packed, enum ah_dtype dtype);
+
+#endif

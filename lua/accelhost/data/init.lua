@@ -19,6 +19,8 @@ local files = {
   vision = {"ImageSet", "MNIST", "FashionMNIST", "SyntheticDigits", "mnist", "find_mnist", "find_fashion_mnist"},
   cifar = {"CIFAR10", "CIFAR100"},
   rows = {"CSV", "CSVStream", "JSONLines", "JSONLinesStream"},
+  table = {"Table"},
+  load = {"load_dataset"},
   folder = {"read_image", "decode_image", "DatasetFolder", "ImageFolder"},
   worker = {"get_worker_info"},
 }

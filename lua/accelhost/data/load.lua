@@ -1,0 +1,139 @@
+--- data.load_dataset: files of rows as tables.
+--
+--   | local parts = data.load_dataset("csv", {data_files = {train = "train.tsv", test = "dev.tsv"}})
+--   | print(parts.train, parts.test[0].sentence)
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local column = require "accelhost.data.column"
+local sets = require "accelhost.data.table"
+
+local fail, describe = arguments.fail, arguments.describe
+local load = {}
+
+local read = arguments.signature("load_dataset", {
+  "path: 'csv'|'json'|'text'", {"data_dir: string"}, {"data_files: string|table"}, {"split: string"},
+  {"delimiter: string"}, {"quote: string|false"}, {"header: flag"}, {"column_names: list"}, {"features: table"},
+  {"sample_by: 'line'|'paragraph'|'document'"},
+})
+
+-- Which options a kind of file has.
+local taken = {
+  csv = {delimiter = true, quote = true, header = true, column_names = true, features = true},
+  json = {features = true},
+  text = {sample_by = true},
+}
+
+local function check_options(options)
+  for _, name in ipairs {"delimiter", "quote", "header", "column_names", "features", "sample_by"} do
+    if options[name] ~= nil and not taken[options.path][name] then
+      fail("load_dataset: %s: %s files have no such option", name, options.path)
+    end
+  end
+  for _, name in ipairs {"delimiter", "quote"} do
+    local value = options[name]
+    if value and #value ~= 1 then fail("load_dataset: %s: expected one byte, got '%s'", name, value) end
+  end
+  for _, name in ipairs(arguments.sorted_keys(options.features or {})) do
+    local kind, known = options.features[name], false
+    for _, word in ipairs(column.types) do known = known or word == kind end
+    if not known then
+      fail("load_dataset: features: column '%s': unknown type %s (known: %s)", tostring(name), describe(kind),
+        table.concat(column.types, ", "))
+    end
+  end
+end
+
+local add = {}
+
+function add.csv(rows, path, options)
+  local lower = path:lower()
+  local tabs = lower:find "%.tsv$" or lower:find "%.tab$"
+  local delimiter, quote = options.delimiter or tabs and "\t" or ",", options.quote
+  if quote == nil then quote = delimiter ~= "\t" and '"' end
+  local header = options.header
+  if header == nil then header = not options.column_names end
+  rows:add_csv(path, delimiter, quote or nil, header, options.column_names ~= nil)
+end
+
+function add.json(rows, path) rows:add_json(path) end
+
+function add.text(rows, path, options) rows:add_text(path, options.sample_by or "line") end
+
+local function read_files(options, files)
+  local rows, columns = C.data.table(), {}
+  for _, name in ipairs(options.column_names or {}) do rows:name(tostring(name)) end
+  files = type(files) == "string" and {files} or files
+  if #files == 0 then fail("load_dataset: data_files: expected at least one file") end
+  for i, path in ipairs(files) do
+    if type(path) ~= "string" then
+      fail("load_dataset: data_files: expected paths, item %d is %s", i, describe(path))
+    end
+    if options.data_dir and path:sub(1, 1) ~= "/" then path = options.data_dir .. "/" .. path end
+    local fine, message = pcall(add[options.path], rows, path, options)
+    if not fine then fail("load_dataset: %s", (tostring(message):gsub("^[^']*'", "'", 1))) end
+  end
+  local names, texts = rows:columns()
+  for i, name in ipairs(names) do
+    local kind = options.path == "text" and "string" or options.features and options.features[name]
+    local fine, made = pcall(column.of_texts, texts[i], kind)
+    if not fine then
+      fail("load_dataset: '%s', column '%s': %s", files[1], name, tostring(made):match "row %d+: .*$" or made)
+    end
+    columns[name] = made
+  end
+  for _, name in ipairs(arguments.sorted_keys(options.features or {})) do
+    if not columns[name] then
+      fail("load_dataset: features: '%s' has no column '%s' (it has: %s)", files[1], tostring(name),
+        table.concat(names, ", "))
+    end
+  end
+  return sets.of(names, columns)
+end
+
+--- The rows of files as tables (data.Table), by split: {train = Table} for a path or a list of paths, which are read
+--- one behind the other; for {train = paths, test = paths} a table for each. With `split` the table of that one.
+--
+-- A column of a file is int64 where all its fields are whole numbers of 64 bits, float64 where all are numbers or, some
+-- of them, empty (NaN), bool where all are true or false, else texts. An error names the file and the line.
+--
+--   local path = os.tmpname()
+--   local file = io.open(path, "w")
+--   file:write("text,label\nfine,1\n\"not, bad\",0\n")
+--   file:close()
+--   local set = data.load_dataset("csv", {data_files = path, split = "train"})
+--   print(set[1].text, set:column("label"))  --> not, bad  tensor([1, 0])
+---@param path string "csv" (.tsv and .tab are parted by tabs, without quotes), "json" (an object on each line, or one
+--- array of them) or "text" (a column "text")
+---@param data_dir? string the folder of data_files that are no whole paths
+---@param data_files string|table a path, a list of paths, or such by split
+---@param split? string
+---@param delimiter? string of csv: one byte
+---@param quote? string|false of csv: one byte, default '"'; false for none
+---@param header? boolean of csv: does the first row hold names? Default true, false with column_names; without names
+--- the columns are "0", "1", ...
+---@param column_names? string[] of csv: the columns' names; with header = true the first row is passed over
+---@param features? table<string, string> of csv and json: the types of columns: "bool", "float32", "float64", "int32",
+--- "int64" or "string"
+---@param sample_by? string of text: a row for each "line" (default), "paragraph" (empty lines part them) or "document"
+---@return Table|table<string, Table>
+function load.load_dataset(...)
+  local options = {}
+  options.path, options.data_dir, options.data_files, options.split, options.delimiter, options.quote, options.header,
+    options.column_names, options.features, options.sample_by = read(...)
+  if not options.data_files then fail("load_dataset: 'data_files' is missing") end
+  check_options(options)
+  local files, split = options.data_files, options.split
+  if type(files) == "string" or files[1] ~= nil or next(files) == nil then files = {train = files} end
+  if split then
+    if not files[split] then
+      fail("load_dataset: split: there is no '%s' in data_files (there are: %s)", split,
+        table.concat(arguments.sorted_keys(files), ", "))
+    end
+    return read_files(options, files[split])
+  end
+  local parts = {}
+  for _, name in ipairs(arguments.sorted_keys(files)) do parts[name] = read_files(options, files[name]) end
+  return parts
+end
+
+return load

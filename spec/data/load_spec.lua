@@ -1,0 +1,200 @@
+-- Files as tables: data.load_dataset.
+local accelhost = require "accelhost"
+local check = require "spec.support.check"
+local datasets = require "spec.support.datasets"
+local folder = require "spec.support.folder"
+local data = accelhost.data
+
+-- fn(path) with a file of this content.
+local function with_file(content, fn, name)
+  folder.with(function(dir)
+    local path = dir .. "/" .. (name or "rows.csv")
+    local file = assert(io.open(path, "wb"))
+    file:write(content)
+    file:close()
+    fn(path, dir)
+  end)
+end
+
+local function load(kind, path, options)
+  options = options or {}
+  options.data_files, options.split = path, "train"
+  return data.load_dataset(kind, options)
+end
+
+local function refused(kind, content, text, options, name)
+  with_file(content, function(path)
+    check.raises("'" .. path .. "'" .. text, function() load(kind, path, options) end)
+  end, name)
+end
+
+describe("A CSV file", function()
+  it("has quotes, line ends, a byte order mark and types guessed from its fields", function()
+    local text = '\239\187\191n,x,flag,text,hole\r\n1,0.5,true,"a, ""b""\nc",\r\n\r\n-9007199254740993,2,False,,1\n'
+      .. ' 3 ,1e3,TRUE,7x,'
+    with_file(text, function(path)
+      local set = load("csv", path)
+      assert.same({n = "int64", x = "float64", flag = "bool", text = "string", hole = "float64"}, set:features())
+      assert.equal("tensor([                1, -9007199254740993,                 3])", tostring(set:column("n")))
+      assert.same({0.5, 2, 1000}, set:column("x"):tolist())
+      assert.same({true, false, true}, set:column("flag"):tolist())
+      assert.same({'a, "b"\nc', "", "7x"}, set:column("text"))
+      check.near({0 / 0, 1, 0 / 0}, set:column("hole"), 0)
+    end)
+  end)
+
+  it("leaves to texts what is no number", function()
+    for _, row in ipairs {"0x10", "1,5", "1 2", "nan(1)", "--1", "n", "in", ".", "1e", "99999999999999999999x"} do
+      with_file("a\tb\n" .. row .. "\t1\n", function(path)
+        assert.equal("string", load("csv", path):features().a, row)
+      end, "rows.tsv")
+    end
+    local numbers = {["+7"] = "int64", ["007"] = "int64", ["9223372036854775808"] = "float64", ["-inf"] = "float64",
+      [".5"] = "float64", NaN = "float64", ["1."] = "float64"}
+    for row, kind in pairs(numbers) do
+      with_file("a\n" .. row .. "\n", function(path) assert.equal(kind, load("csv", path):features().a, row) end)
+    end
+  end)
+
+  it("of tabs has no quotes", function()
+    with_file('text\tlabel\n"say "hi\t1\n', function(path)
+      assert.equal('"say "hi', load("csv", path)[0].text)
+      assert.equal(1, load("csv", path)[0].label)
+    end, "rows.tsv")
+  end)
+
+  it("takes types, names, separators and quotes of your own", function()
+    with_file("1;'a;b'\n0;2\n", function(path)
+      local options = {delimiter = ";", quote = "'", column_names = {"flag", "text"}, features = {flag = "bool"}}
+      local set = load("csv", path, options)
+      assert.same({{true, false}, {"a;b", "2"}}, {set:column("flag"):tolist(), set:column("text")})
+      set = load("csv", path, {delimiter = ";", quote = "'", header = false, features = {["0"] = "float32"}})
+      assert.same({"0", "1"}, set.column_names)
+      assert.equal("float32", set:column("0").dtype)
+      set = load("csv", path, {delimiter = ";", quote = "'", column_names = {"a", "b"}, header = true})
+      assert.equal(1, #set)
+      assert.equal(2, set[0].b)
+    end)
+  end)
+
+  it("is read behind another with the same columns", function()
+    with_file("a,b\n1,x\n", function(path, dir)
+      local file = assert(io.open(dir .. "/more.csv", "wb"))
+      file:write "a,b\n2,y\n3,z\n"
+      file:close()
+      local set = data.load_dataset("csv", {data_dir = dir, data_files = {"rows.csv", "more.csv"}}).train
+      assert.same({1, 2, 3}, set:column("a"):tolist())
+      local parts = data.load_dataset("csv", {data_files = {train = path, test = {dir .. "/more.csv"}}})
+      assert.same({1, 2}, {#parts.train, #parts.test})
+      check.raises("split: there is no 'dev' in data_files (there are: train)",
+        function() data.load_dataset("csv", {data_files = path, split = "dev"}) end)
+      file = assert(io.open(dir .. "/other.csv", "wb"))
+      file:write "a,c\n2,y\n"
+      file:close()
+      check.raises("other.csv': line 1: column 1 is 'c', in the first file 'b'",
+        function() load("csv", {path, dir .. "/other.csv"}) end)
+    end)
+  end)
+
+  it("that is damaged is told with its line", function()
+    refused("csv", "a,b\n1,2\n\n3\n", ": line 4: 1 fields, expected 2")
+    refused("csv", 'a,b\n1,"2\n', ": row 2 (line 2): a quote is not closed")
+    refused("csv", "a,b\n1,2\n3,\0\n", ": line 3: there is a byte 0 in it")
+    refused("csv", "a,a\n1,2\n", ": two columns are named 'a'")
+    refused("csv", "a\n1\nx\n", ", column 'a': row 2: expected a whole number of 64 bits, got 'x'",
+      {features = {a = "int64"}})
+    refused("csv", "\31\139rest", ": it is compressed (gzip): unpack it first")
+    check.raises("'/nowhere.csv': cannot read", function() load("csv", "/nowhere.csv") end)
+  end)
+
+  it("takes its own options only", function()
+    check.raises("load_dataset: sample_by: csv files have no such option",
+      function() load("csv", "x", {sample_by = "line"}) end)
+    check.raises("load_dataset: delimiter: expected one byte, got '::'",
+      function() load("csv", "x", {delimiter = "::"}) end)
+    check.raises("load_dataset: features: column 'a': unknown type 'int' (known: bool, float32, float64, int32, int64, "
+      .. "string)", function() load("csv", "x", {features = {a = "int"}}) end)
+    check.raises("load_dataset: 'data_files' is missing", function() data.load_dataset("csv") end)
+    check.raises("unknown path 'cvs'", function() data.load_dataset("cvs", {data_files = "x"}) end)
+    with_file("a\n1\n", function(path)
+      check.raises("features: '" .. path .. "' has no column 'b' (it has: a)",
+        function() load("csv", path, {features = {b = "int64"}}) end)
+    end)
+  end)
+
+  it("may be empty", function()
+    for content, columns in pairs {[""] = 0, ["a,b\n"] = 2} do
+      with_file(content, function(path)
+        local set = load("csv", path)
+        assert.same({0, columns}, {#set, #set.column_names})
+      end)
+    end
+  end)
+end)
+
+describe("JSON", function()
+  it("lines are rows, and what a row has not is nil", function()
+    local text = '{"a": 1, "s": "x\\u0000y", "f": true, "m": 1}\n\n{"s": "12", "a": 9007199254740993, "f": false, '
+      .. '"m": "t"}\r\n{"z": [1, {"k": null}], "f": true, "s": "", "a": -3, "m": null}'
+    with_file(text, function(path)
+      local set = load("json", path)
+      assert.same({"a", "s", "f", "m", "z"}, set.column_names)
+      assert.same({a = "int64", s = "string", f = "bool", m = "mixed", z = "mixed"}, set:features())
+      assert.same({"x\0y", "12", ""}, set:column("s"))
+      assert.same({1, "t"}, {set[0].m, set[1].m})
+      assert.is_nil(set[2].m)
+      assert.is_nil(set[0].z)
+      assert.equal(1, set[2].z[1])
+      assert.equal("9007199254740993", tostring(set:column("a")):match "9007%d+")
+    end)
+    with_file('{"a": 2.0}\n{"a": 1e-3}\n{"a": 4}\n', function(path)
+      assert.same({2, 0.001, 4}, load("json", path):column("a"):tolist())
+      assert.equal("float64", load("json", path):features().a)
+    end)
+  end)
+
+  it("may be one array of rows", function()
+    with_file(' [{"a": "x"},\n {"a": "y"}]', function(path)
+      assert.same({"x", "y"}, load("json", path):column("a"))
+    end)
+    refused("json", '[{"a": 1}, 2]', ": item 1: expected an object")
+  end)
+
+  it("that is damaged is told with its line", function()
+    refused("json", '{"a": 1}\n\n{"a" 2}\n', ": line 3, column ")
+    refused("json", '{"a": 1}\n"text"\n', ": line 2: expected an object")
+    refused("json", '{"a": 1, "a": 2}\n', ": line 1, column ")
+    refused("json", '{"a": 1}\n{"a": 1}{}\n', ": line 2, column ")
+  end)
+end)
+
+describe("A text", function()
+  local text = "one\n\n two \r\nthree\n\n\n\nfour"
+  it("is read by lines, paragraphs or whole", function()
+    with_file(text, function(path)
+      assert.same({"one", "", " two ", "three", "", "", "", "four"}, load("text", path):column("text"))
+      assert.same({"one", " two \r\nthree", "four"}, load("text", path, {sample_by = "paragraph"}):column("text"))
+      assert.same({text}, load("text", path, {sample_by = "document"}):column("text"))
+    end)
+    with_file("12\n13\n", function(path) assert.same({"12", "13"}, load("text", path):column("text")) end)
+    refused("text", "a\nb\0", ": line 2: there is a byte 0 in it")
+  end)
+end)
+
+describe("SST-2", function()
+  datasets.it("is read as its rows are", "sst2", function(dir)
+    local set = load("csv", dir .. "/train.tsv")
+    local i = 0
+    for line in io.lines(dir .. "/train.tsv") do
+      local sentence, label = line:match "^(.*)\t(%d)$"
+      if sentence then
+        local row = set[i]
+        if row.sentence ~= sentence or row.label ~= tonumber(label) then
+          error(("row %d is %s %s"):format(i, row.sentence, row.label))
+        end
+        i = i + 1
+      end
+    end
+    assert.equal(i, #set)
+  end)
+end)

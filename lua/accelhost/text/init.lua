@@ -10,5 +10,6 @@ local namespace = require "accelhost.util.namespace"
 local lazy = {AutoTokenizer = {"accelhost.text.auto_tokenizer"}}
 namespace.add(lazy, "accelhost.text.tokenizer", {"Tokenizer"})
 namespace.add(lazy, "accelhost.text.batch_encoding", {"BatchEncoding"})
+namespace.add(lazy, "accelhost.text.collators", {"DataCollatorWithPadding", "DataCollatorForLanguageModeling"})
 
 return namespace.new("text", {}, lazy)

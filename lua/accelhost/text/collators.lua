@@ -1,0 +1,211 @@
+--- Batches of encoded texts for loaders and the Trainer, as transformers' data collators make them.
+--
+-- A sample is a table by name, of tensors [tokens] or tables of numbers: input_ids, attention_mask, token_type_ids and
+-- special_tokens_mask are padded; `label` and `label_ids` become `labels`; texts are left out.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
+
+local fail, describe = arguments.fail, arguments.describe
+local collators = {}
+
+local IGNORED = -100
+
+local function numbers_of(what, name, i, value)
+  if C.is_tensor(value) and value:dim() <= 2 then return value:reshape(-1):tolist() end
+  if type(value) ~= "table" then
+    fail("%s: '%s' of sample %d: expected a tensor or a table of numbers, got %s", what, name, i, describe(value))
+  end
+  return value
+end
+
+-- One column of all samples, each row filled up to a width.
+local function padded(what, name, features, width, filler, left)
+  local rows = {}
+  for i, sample in ipairs(features) do
+    if sample[name] == nil then fail("%s: sample %d has no '%s', which sample 1 has", what, i, name) end
+    local values, row = numbers_of(what, name, i, sample[name]), {}
+    local before = left and width - #values or 0
+    for k = 1, width do
+      local value = values[k - before]
+      row[k] = value == nil and filler or value
+    end
+    rows[i] = row
+  end
+  return C.tensor(rows, {dtype = "int64", device = "cpu"})
+end
+
+-- What one number a sample becomes.
+local function stacked(what, name, features)
+  local values, whole = {}, true
+  for i, sample in ipairs(features) do
+    local value = sample[name]
+    if C.is_tensor(value) and value:numel() == 1 then value = value:item() end
+    if value == nil then fail("%s: sample %d has no '%s', which sample 1 has", what, i, name) end
+    if type(value) == "boolean" then value = value and 1 or 0 end
+    if type(value) ~= "number" then
+      fail("%s: '%s' of sample %d: expected a number, got %s", what, name, i, describe(sample[name]))
+    end
+    values[i], whole = value, whole and value % 1 == 0
+  end
+  return C.tensor(values, {dtype = whole and "int64" or "float32", device = "cpu"})
+end
+
+local function longest(what, features)
+  if type(features) ~= "table" or #features == 0 then fail("%s: expected a table of samples", what) end
+  local width = 0
+  for i, sample in ipairs(features) do
+    if type(sample) ~= "table" and type(sample) ~= "userdata" or C.is_tensor(sample) then
+      fail("%s: sample %d: expected a table by name, got %s", what, i, describe(sample))
+    end
+    if sample.input_ids == nil then fail("%s: sample %d has no 'input_ids'", what, i) end
+    width = math.max(width, #numbers_of(what, "input_ids", i, sample.input_ids))
+  end
+  return width
+end
+
+-- The samples as a batch of tensors.
+local function pad(self, features)
+  local what, tokenizer, width = self._name, self.tokenizer, longest(self._name, features)
+  if self.padding == "max_length" then width = math.max(width, self.max_length) end
+  local multiple = self.pad_to_multiple_of
+  if multiple then width = math.ceil(width / multiple) * multiple end
+  if not tokenizer.pad_token_id then fail("%s: the tokenizer has no pad_token", what) end
+  local fillers = {
+    input_ids = tokenizer.pad_token_id, attention_mask = 0, token_type_ids = tokenizer.pad_token_type_id or 0,
+    special_tokens_mask = 1,
+  }
+  local batch, left = {}, tokenizer.padding_side == "left"
+  for _, name in ipairs(arguments.sorted_keys(features[1])) do
+    local value = features[1][name]
+    local many = type(value) == "table" or C.is_tensor(value) and value:numel() ~= 1
+    local target = (name == "label" or name == "label_ids") and "labels" or name
+    if fillers[name] then
+      batch[name] = padded(what, name, features, width, fillers[name], left)
+    elseif target == "labels" and many then
+      batch.labels = padded(what, name, features, width, IGNORED, left)
+    elseif type(value) ~= "string" and not many then
+      batch[target] = stacked(what, name, features)
+    end
+  end
+  if not batch.attention_mask then
+    local masks = {}
+    for i, sample in ipairs(features) do
+      local mask = {}
+      for k = 1, #numbers_of(what, "input_ids", i, sample.input_ids) do mask[k] = 1 end
+      masks[i] = {mask = mask}
+    end
+    batch.attention_mask = padded(what, "mask", masks, width, 0, left)
+  end
+  return batch
+end
+
+---@class DataCollatorWithPadding
+local WithPadding = class.new "DataCollatorWithPadding"
+collators.DataCollatorWithPadding = WithPadding
+
+local set_padding = arguments.setter("DataCollatorWithPadding", {
+  "tokenizer", {"padding: flag|'longest'|'max_length'", true}, {"max_length: size"}, {"pad_to_multiple_of: count"},
+})
+
+--- A collate function that fills the texts of a batch up to the longest, on the tokenizer's padding_side.
+--
+--   local model = {type = "WordPiece", vocab = {["[UNK]"] = 0, ["[PAD]"] = 1, deep = 2}}
+--   local tokenizer = accelhost.text.Tokenizer({model = model}, {pad_token = "[PAD]"})
+--   local collate = accelhost.text.DataCollatorWithPadding(tokenizer)
+--   local batch = collate{{input_ids = {2, 2, 0}, label = 1}, {input_ids = {2}, label = 0}}
+--   print(batch.input_ids[1], batch.labels)  --> tensor([2, 1, 1])  tensor([1, 0])
+---@param tokenizer table with pad_token_id, padding_side and pad_token_type_id
+---@param padding? boolean|string true or "longest" (default), or "max_length"; false is refused, rows have to be equal
+---@param max_length? integer with "max_length": at least so many tokens
+---@param pad_to_multiple_of? integer
+function WithPadding:init(...)
+  set_padding(self, ...)
+  if self.padding == false then
+    fail("DataCollatorWithPadding: padding: false does not pad; accelhost.default_data_collator stacks equal samples")
+  end
+  if self.padding == "max_length" and not self.max_length then
+    fail("DataCollatorWithPadding: padding \"max_length\" needs max_length")
+  end
+end
+
+function WithPadding:__call(features) return pad(self, features) end
+
+---@class DataCollatorForLanguageModeling
+local LanguageModeling = class.new "DataCollatorForLanguageModeling"
+collators.DataCollatorForLanguageModeling = LanguageModeling
+
+local set_modeling = arguments.setter("DataCollatorForLanguageModeling", {
+  "tokenizer", {"mlm: flag", true}, {"mlm_probability: probability", 0.15}, {"mask_replace_prob: probability", 0.8},
+  {"random_replace_prob: probability", 0.1}, {"pad_to_multiple_of: count"}, {"generator: generator"},
+})
+
+--- A collate function that pads and makes `labels`: of a masked model (mlm) the tokens chosen with mlm_probability, the
+--- others -100, where of the chosen ones 80 % become the mask token and 10 % any token; of a causal one the tokens
+--- themselves, padding -100. The draws are those of transformers with PyTorch: the same seed masks the same tokens.
+--- Special tokens (those of special_tokens_mask, else the tokenizer's and padding) are never chosen.
+--
+--   local model = {type = "WordPiece", vocab = {["[UNK]"] = 0, ["[PAD]"] = 1, deep = 2}}
+--   local tokenizer = accelhost.text.Tokenizer({model = model}, {pad_token = "[PAD]"})
+--   local collate = accelhost.text.DataCollatorForLanguageModeling(tokenizer, {mlm = false})
+--   print(collate{{input_ids = {2, 2, 0}}, {input_ids = {2}}}.labels[1])  --> tensor([   2, -100, -100])
+---@param tokenizer table with pad_token_id, mask_token_id and len()
+---@param mlm? boolean default true
+---@param mlm_probability? number default 0.15
+---@param mask_replace_prob? number default 0.8
+---@param random_replace_prob? number default 0.1
+---@param pad_to_multiple_of? integer
+---@param generator? userdata default the global one
+function LanguageModeling:init(...)
+  set_modeling(self, ...)
+  if self.mlm and not self.tokenizer.mask_token_id then
+    fail("DataCollatorForLanguageModeling: mlm: the tokenizer has no mask_token; causal models take mlm = false")
+  end
+  if self.mask_replace_prob + self.random_replace_prob > 1 then
+    fail("DataCollatorForLanguageModeling: mask_replace_prob and random_replace_prob add up to more than 1")
+  end
+end
+
+local roles = {"bos", "eos", "unk", "sep", "pad", "cls", "mask"}
+
+local function special_of(tokenizer, ids)
+  local special = C.zeros(ids:shape(), {dtype = "bool", device = "cpu"})
+  for _, role in ipairs(roles) do
+    local id = tokenizer[role .. "_token_id"]
+    if id then special = special:logical_or(ids:eq(id)) end
+  end
+  return special
+end
+
+local function drawn(ids, probability, generator)
+  if not C.is_tensor(probability) then
+    probability = C.full(ids:shape(), probability, {dtype = "float32", device = "cpu"})
+  end
+  return C.bernoulli(probability, {generator = generator}):to("bool")
+end
+
+function LanguageModeling:__call(features)
+  local batch, tokenizer, generator = pad(self, features), self.tokenizer, self.generator
+  local ids, special = batch.input_ids, batch.special_tokens_mask
+  batch.special_tokens_mask = nil
+  if not self.mlm then
+    batch.labels = ids:masked_fill(ids:eq(tokenizer.pad_token_id), IGNORED)
+    return batch
+  end
+  special = special and special:to("bool") or special_of(tokenizer, ids)
+  local chance = C.full(ids:shape(), self.mlm_probability, {dtype = "float32", device = "cpu"}):masked_fill(special, 0)
+  local chosen = drawn(ids, chance, generator)
+  batch.labels = ids:masked_fill(chosen:logical_not(), IGNORED)
+  local replaced = drawn(ids, self.mask_replace_prob, generator):logical_and(chosen)
+  batch.input_ids = ids:masked_fill(replaced, tokenizer.mask_token_id)
+  local left = 1 - self.mask_replace_prob
+  if left > 0 and self.random_replace_prob > 0 then
+    local random = drawn(ids, math.min(1, self.random_replace_prob / left), generator):logical_and(chosen)
+      :logical_and(replaced:logical_not())
+    local words = C.randint(0, tokenizer:len(), ids:shape(), {generator = generator, dtype = "int64"})
+    batch.input_ids = C.where(random, words, batch.input_ids)
+  end
+  return batch
+end
+
+return collators

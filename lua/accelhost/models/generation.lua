@@ -210,27 +210,15 @@ local function write(model, batch, o)
   return ids
 end
 
---- Give a class of models `generate`. Its forward takes past_key_values, use_cache and logits_to_keep.
----@param Model table
-function generation.add_to(Model)
-  --- Go on with texts, token by token. Gives the ids [batch, tokens] with the prompts at their beginning. Rows that are
-  --- done go on with pad_token_id. Prompts of different lengths are padded on the left and come with their
-  --- attention_mask. A model in training mode drops while it writes: call model:eval() before.
-  --
-  --   local config = {vocab_size = 9, n_positions = 8, n_embd = 8, n_layer = 1, n_head = 2, eos_token_id = 0}
-  --   local model = accelhost.models.GPT2LMHeadModel(config):eval()
-  --   local ids = model:generate(accelhost.arange(2):view(1, 2), {max_new_tokens = 3, do_sample = true, top_k = 4})
-  ---@param inputs Tensor|table input_ids [batch, tokens], or a table with them, attention_mask, and options
-  ---@param options? table max_new_tokens (default: until max_length, else 20), max_length, min_new_tokens, do_sample
-  --- (default false: the likeliest token), temperature (1), top_k (50), top_p (1), repetition_penalty (1),
-  --- eos_token_id, pad_token_id (the first eos_token_id), num_return_sequences (1), use_cache (true) and on_token,
-  --- called with each column of tokens [batch, 1]
-  ---@return Tensor
-  function Model:generate(inputs, options)
-    local batch, o = read(self, inputs, options)
-    set_limits(self, batch, o)
-    return C.autograd.no_grad(write, self, batch, o)
-  end
+--- What GPT2LMHeadModel:generate does, for a model whose forward takes past_key_values, use_cache and logits_to_keep.
+---@param model table
+---@param inputs Tensor|table
+---@param options? table
+---@return Tensor
+function generation.generate(model, inputs, options)
+  local batch, o = read(model, inputs, options)
+  set_limits(model, batch, o)
+  return C.autograd.no_grad(write, model, batch, o)
 end
 
 return generation

@@ -270,6 +270,19 @@ function GPT2LMHeadModel:forward(batch, more)
   }
 end
 
-generation.add_to(GPT2LMHeadModel)
+--- Go on with texts, token by token. Gives the ids [batch, tokens] with the prompts at their beginning. Rows that are
+--- done go on with pad_token_id. Prompts of different lengths are padded on the left and come with their
+--- attention_mask. A model in training mode drops while it writes: call model:eval() before.
+--
+--   local config = {vocab_size = 9, n_positions = 8, n_embd = 8, n_layer = 1, n_head = 2, eos_token_id = 0}
+--   local model = accelhost.models.GPT2LMHeadModel(config):eval()
+--   local ids = model:generate(accelhost.arange(2):view(1, 2), {max_new_tokens = 3, do_sample = true, top_k = 4})
+---@param input_ids Tensor|table [batch, tokens], or a table with them, attention_mask, and options
+---@param options? table max_new_tokens (default: until max_length, else 20), max_length, min_new_tokens, do_sample
+--- (default false: the likeliest token), temperature (1), top_k (50), top_p (1), repetition_penalty (1),
+--- eos_token_id, pad_token_id (the first eos_token_id), num_return_sequences (1), use_cache (true) and on_token,
+--- called with each column of tokens [batch, 1]
+---@return Tensor
+function GPT2LMHeadModel:generate(input_ids, options) return generation.generate(self, input_ids, options) end
 
 return gpt2

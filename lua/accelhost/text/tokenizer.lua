@@ -74,6 +74,8 @@ function Tokenizer:init(description, config)
   for name, text in pairs(texts) do self[name] = arguments.check("Tokenizer", name, "string", text) end
 end
 
+--- How many tokens there are, those that were added too; `#tokenizer` gives the same.
+---@return integer
 function Tokenizer:len() return self._length end
 
 function Tokenizer:extra_repr()

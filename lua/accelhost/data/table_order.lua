@@ -17,7 +17,7 @@ local function drawn(count, seed, generator)
     generator = C.random.Generator()
     generator:manual_seed(seed)
   end
-  return C.randperm(count, {generator = generator}):tolist()
+  return C.randperm(count, {generator = generator, device = "cpu"}):tolist()
 end
 
 -- A share of the rows, or their number.

@@ -39,7 +39,7 @@ local function order_of(self, draw)
   local seed, count, lengths = 0, #self.lengths, self.lengths
   for i = 0, 5 do seed = seed * 256 + draw[i]:item() end
   local generator = C.random.Generator(seed)
-  local order = C.randperm(count, {generator = generator}):tolist()
+  local order = C.randperm(count, {generator = generator, device = "cpu"}):tolist()
   local piece = math.max(1, math.min(math.floor(count / (self.batch_size * 4)), MOST)) * self.batch_size
   local result, longest = {}, 1
   for from = 1, count, piece do

@@ -119,14 +119,6 @@ local function value_of(e, name)
   return e:value(name)
 end
 
-local function words_of(text)
-  local list = {}
-  for kind, word, from, to in lexer.words(text) do
-    if kind ~= "comment" then list[#list + 1] = {kind = kind, word = word, from = from, to = to} end
-  end
-  return list
-end
-
 local function constant(word)
   if word.kind == "number" then return tonumber(word.word) end
   return word.kind == "string" and word.word:match "^[\"'](.*)[\"']$" or nil
@@ -162,7 +154,7 @@ end
 ---@param path string
 ---@return any
 function complete.value(e, path)
-  local words = words_of(path)
+  local words = lexer.list(path)
   return #words > 0 and resolve(e, words, #words) or nil
 end
 
@@ -270,7 +262,7 @@ function complete.choices(e, before)
   local command = before:match "^%s*%%(%a*)$"
   if command then return starting(require("accelhost.repl.commands").names(), command), command end
   before = before:gsub("^%s*%?+", "")
-  local words = words_of(before)
+  local words = lexer.list(before)
   local last = words[#words]
   if last and last.kind == "open" then
     local path = last.word:match "^[\"']([^\n]*)$"

@@ -88,4 +88,15 @@ function lexer.words(text)
   end
 end
 
+--- All words but comments.
+---@param text string
+---@return table[] # {kind, word, from, to}
+function lexer.list(text)
+  local list = {}
+  for kind, word, from, to in lexer.words(text) do
+    if kind ~= "comment" then list[#list + 1] = {kind = kind, word = word, from = from, to = to} end
+  end
+  return list
+end
+
 return lexer

@@ -19,14 +19,6 @@ local closing = {["end"] = true, ["until"] = true, [")"] = true, ["}"] = true, [
 local joining = {["and"] = true, ["or"] = true, ["not"] = true}
 local constants = {["nil"] = true, ["true"] = true, ["false"] = true, ["..."] = true}
 
-local function all_words(text)
-  local list = {}
-  for kind, word, from, to in lexer.words(text) do
-    if kind ~= "comment" then list[#list + 1] = {kind = kind, word = word, from = from, to = to} end
-  end
-  return list
-end
-
 -- The word that closes what words[i] opens.
 local function closed_at(words, i)
   local depth = 0
@@ -148,7 +140,7 @@ end
 ---@return function? # nil and a message when the chunk mentions too many
 ---@return string?
 function locals.load(text, is_value, source, living)
-  local words = all_words(text)
+  local words = lexer.list(text)
   local names = mentioned(words, living)
   if #names >= MOST then
     return nil, ("this refers to %d variables of earlier lines, and LuaJIT takes %d"):format(#names, MOST - 1)

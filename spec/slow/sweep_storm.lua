@@ -1,6 +1,6 @@
 -- A sweep is killed by SIGKILL over and over, at random moments: the process that runs it, and trials of it. Each time
 -- the same command goes on. In the end the study has to hold what one holds that nobody disturbed: the same trials with
--- the same parameters, reports and values, none twice, none left over. $N: how many kills; $SEED.
+-- the same parameters, reports and values, none twice, none left over. $N: how many kills of the first study; $SEED.
 local C = require "accelhost._C"
 local faults = require "spec.support.faults"
 local folder = require "spec.support.folder"
@@ -12,13 +12,14 @@ local tally = faults.tally()
 
 local definition = [[
   local sweep = require "accelhost".sweep
-  return {script = "%s/spec/slow/cases/sweep_train.lua", sampler = "random", seed = 3, trials = 12, retries = 1000,
+  return {script = "%s/spec/slow/cases/sweep_train.lua", sampler = "random", seed = 3, trials = %d, retries = 1000,
     threads = 1, %s,
     space = {lr = sweep.log_uniform(1e-3, 1e-1), width = sweep.choice{4, 8, 16}, epochs = 5}}]]
 
-local function write_definition(path, fields)
+-- As many trials as keep a sweep busy while it is killed so often.
+local function write_definition(path, case)
   local handle = assert(io.open(path, "w"))
-  handle:write(definition:format(C.system.working_folder(), fields))
+  handle:write(definition:format(C.system.working_folder(), math.max(12, 3 * case.kills), case.fields))
   handle:close()
 end
 
@@ -66,16 +67,16 @@ local function kill(job)
   return what
 end
 
-local function storm(path, case, kills)
+local function storm(path, case)
   local died, runs, job = {sweep = 0, trial = 0}, 0, nil
-  write_definition(path .. "/storm.lua", case.fields)
-  for _ = 1, 300 do
+  write_definition(path .. "/storm.lua", case)
+  for _ = 1, 20 * case.kills + 300 do
     if not job then
       job, runs = faults.start(command(path)), runs + 1
       while faults.is_alive(job.pid) and not is_study(path) do faults.sleep(0.01) end
     end
     faults.sleep(math.random() * 0.5)
-    if died.sweep + died.trial >= kills or not faults.is_alive(job.pid) then
+    if died.sweep + died.trial >= case.kills or not faults.is_alive(job.pid) then
       faults.finish(job)
       if job.code == 0 then break end
       job = nil
@@ -87,28 +88,31 @@ local function storm(path, case, kills)
   end
   print(("%s: %d kills of the sweep, %d of trials, %d runs, seed %d"):format(case.name, died.sweep, died.trial, runs,
     seed))
-  return job
+  return job, died.sweep + died.trial
 end
 
 -- With one trial at a time what the pruner sees comes in one order, so its pauses and promotions are the same, too.
 for _, case in ipairs {
-  {name = "two at a time", fields = "parallel = 2"},
-  {name = "gangs of two", fields = "parallel = 2, num_processes = 2"},
-  {name = "ASHA", fields = [[parallel = 1,
+  {name = "two at a time", kills = wanted, fields = "parallel = 2"},
+  {name = "gangs of two", kills = math.ceil(wanted / 3), fields = "parallel = 2, num_processes = 2"},
+  {name = "ASHA", kills = math.ceil(wanted / 3), fields = [[parallel = 1,
     pruner = {"asha", min_resource = 1, max_resource = 5, reduction_factor = 2}]]},
 } do
   local calm, rough = folder.make(), folder.make()
-  write_definition(calm .. "/storm.lua", case.fields)
+  write_definition(calm .. "/storm.lua", case)
   local job = faults.finish(faults.start(command(calm)))
   local expected = outcome(calm)
   if job.code ~= 0 then
     print("the undisturbed sweep failed:\n" .. job.text)
     os.exit(1)
   end
-  job = storm(rough, case, math.ceil(wanted / 3))
+  local kills
+  job, kills = storm(rough, case)
   local found, problem = outcome(rough), nil
   if not job or job.code ~= 0 then
     problem = "did not end well"
+  elseif kills < case.kills then
+    problem = ("was through after %d kills of %d"):format(kills, case.kills)
   elseif found ~= expected then
     problem = ("holds\n%s\ninstead of\n%s"):format(found, expected)
   end

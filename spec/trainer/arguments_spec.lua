@@ -70,4 +70,17 @@ describe("TrainingArguments", function()
   it("lists all arguments", function()
     assert.matches("learning_rate +5e%-05 +the rate after warm%-up", TrainingArguments.help())
   end)
+
+  it("name what exists where they refuse an argument", function()
+    local named = 0
+    for name, reason in pairs(require "accelhost.trainer.rows".refused) do
+      for path in reason:gmatch "accelhost%.([%a_%.]+)" do
+        local value = accelhost
+        for word in path:gmatch "[%a_]+" do value = value[word] end
+        assert.truthy(value, name)
+        named = named + 1
+      end
+    end
+    assert.is_true(named > 2)
+  end)
 end)

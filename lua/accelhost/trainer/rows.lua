@@ -99,7 +99,7 @@ local refused = {
   torch_empty_cache_steps = "accelhost.empty_cache() in a callback does it",
   ddp_backend = "launch chooses how processes speak", ddp_timeout = "ACCELHOST_TIMEOUT tells it",
   ddp_bucket_cap_mb = "launch's defaults hold", ddp_static_graph = "graphs may change from step to step",
-  ddp_broadcast_buffers = "buffers are those of rank 0", log_level = "logging.set_level tells it",
+  ddp_broadcast_buffers = "buffers are those of rank 0", log_level = "accelhost.logging.set_verbosity tells it",
   log_level_replica = "only rank 0 writes", log_on_each_node = "only rank 0 writes",
   save_on_each_node = "rank 0 writes what all share", enable_jit_checkpoint = "save_steps makes checkpoints",
   include_for_metrics = "compute_metrics gets predictions and label_ids",

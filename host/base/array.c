@@ -27,3 +27,12 @@ int ah_grow(void *array, size_t needed, size_t *room, size_t item)
     *room = wider;
     return 0;
 }
+
+int ah_text_append(struct ah_text *text, const void *bytes, size_t count)
+{
+    AH_TRY(ah_grow(&text->at, text->bytes + count + 1, &text->room, 1));
+    memcpy(text->at + text->bytes, bytes, count);
+    text->bytes += count;
+    text->at[text->bytes] = 0;
+    return 0;
+}

@@ -1,4 +1,4 @@
-/* Arrays that grow while they are filled: a pointer and the room, both the caller's own. */
+/* Arrays that grow while they are filled: a pointer and the room, both the caller's own; and texts. */
 #ifndef AH_BASE_ARRAY_H
 #define AH_BASE_ARRAY_H
 
@@ -8,5 +8,15 @@
  * elements of `item` bytes (NULL with *room 0 at first; from malloc, freed by the caller). AH_ENOMEM leaves everything
  * as it was. */
 int ah_grow(void *array, size_t needed, size_t *room, size_t item);
+
+/* A text that grows; all zero is the empty one. `at` is from malloc and has a 0 behind its `bytes`; NULL while nothing
+ * was appended. */
+struct ah_text {
+    char *at;
+    size_t bytes, room;
+};
+
+/* AH_ENOMEM leaves the text as it was. */
+int ah_text_append(struct ah_text *text, const void *bytes, size_t count);
 
 #endif

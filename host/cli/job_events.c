@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/status.h"
 #include "base/time.h"
 #include "cli/launch_output.h"
@@ -118,23 +119,17 @@ void ah_lua_job_close(struct ah_lua_job *job)
 char *ah_lua_job_report(struct ah_lua_job *job)
 {
     struct ah_lua_events before = job->events;
-    char *text = NULL;
-    size_t bytes = 0;
+    struct ah_text text = {0};
     job->events = (struct ah_lua_events){.end = &job->events.first};
     ah_job_report(job->job);
     for (; job->events.first; ah_lua_job_drop(job)) {
-        struct ah_lua_event *event = job->events.first;
-        char *longer = realloc(text, bytes + event->bytes + 1);
-        if (!longer)
-            continue;
-        text = longer;
-        memcpy(text + bytes, event->text, event->bytes + 1);
-        bytes += event->bytes;
+        const struct ah_lua_event *event = job->events.first;
+        (void)ah_text_append(&text, event->text, event->bytes); /* what there is no memory for is left out */
     }
     job->events = before;
     if (!before.first)
         job->events.end = &job->events.first;
-    return text;
+    return text.at;
 }
 
 /* Waiting. */

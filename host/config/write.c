@@ -10,23 +10,9 @@
 
 enum { TEXT = 4096 };
 
-struct text {
-    char *at;
-    size_t bytes, room;
-};
-
-static int append(struct text *text, const char *bytes, size_t count)
-{
-    AH_TRY(ah_grow(&text->at, text->bytes + count + 1, &text->room, 1));
-    memcpy(text->at + text->bytes, bytes, count);
-    text->bytes += count;
-    text->at[text->bytes] = 0;
-    return 0;
-}
-
 static int on_yaml(void *context, unsigned char *bytes, size_t count)
 {
-    return append(context, (const char *)bytes, count) == 0;
+    return ah_text_append(context, (const char *)bytes, count) == 0;
 }
 
 bool ah_settings_is_json(const char *path)
@@ -82,11 +68,11 @@ static bool emit_all(yaml_emitter_t *emitter, const struct ah_settings *settings
            yaml_stream_end_event_initialize(&event) && yaml_emitter_emit(emitter, &event);
 }
 
-static int write_yaml(const struct ah_settings *settings, struct text *text)
+static int write_yaml(const struct ah_settings *settings, struct ah_text *text)
 {
     static const char head[] = "# Settings of 'accelhost launch'; 'accelhost config keys' lists what there is.\n";
     yaml_emitter_t emitter;
-    AH_TRY(append(text, head, sizeof head - 1));
+    AH_TRY(ah_text_append(text, head, sizeof head - 1));
     if (!yaml_emitter_initialize(&emitter))
         return ah_fail(AH_ENOMEM, "out of memory");
     yaml_emitter_set_output(&emitter, on_yaml, text);
@@ -98,7 +84,7 @@ static int write_yaml(const struct ah_settings *settings, struct text *text)
     return done ? 0 : ah_fail(AH_EINVAL, "a value is no text in UTF-8, or memory is out");
 }
 
-static int write_json(const struct ah_settings *settings, struct text *text)
+static int write_json(const struct ah_settings *settings, struct ah_text *text)
 {
     char word[TEXT];
     int status = 0;
@@ -118,9 +104,9 @@ static int write_json(const struct ah_settings *settings, struct text *text)
         }
     }
     char *dump = root ? json_dumps(root, JSON_INDENT(2) | JSON_PRESERVE_ORDER) : NULL;
-    status = dump ? append(text, dump, strlen(dump)) : ah_fail(AH_ENOMEM, "out of memory");
+    status = dump ? ah_text_append(text, dump, strlen(dump)) : ah_fail(AH_ENOMEM, "out of memory");
     if (status == 0)
-        status = append(text, "\n", 1);
+        status = ah_text_append(text, "\n", 1);
     free(dump);
     json_decref(root);
     return status;
@@ -128,7 +114,7 @@ static int write_json(const struct ah_settings *settings, struct text *text)
 
 int ah_settings_format(const struct ah_settings *settings, const char *path, char **out)
 {
-    struct text text = {0};
+    struct ah_text text = {0};
     int status = ah_settings_is_json(path) ? write_json(settings, &text) : write_yaml(settings, &text);
     if (status < 0)
         free(text.at);

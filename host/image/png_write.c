@@ -4,13 +4,13 @@
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "base/array.h"
 #include "image/codecs.h"
 
 struct state {
-    unsigned char *bytes, *line;
-    size_t count, room;
+    struct ah_text file;
+    unsigned char *line;
     png_infop info;
     char text[128];
 };
@@ -29,16 +29,8 @@ static void on_warning(png_structp png, png_const_charp text)
 static void on_write(png_structp png, png_bytep from, size_t count)
 {
     struct state *state = png_get_io_ptr(png);
-    if (count > state->room - state->count) {
-        size_t room = 2 * state->room + count + 4096;
-        unsigned char *larger = realloc(state->bytes, room);
-        if (!larger)
-            png_error(png, "out of memory");
-        state->bytes = larger;
-        state->room = room;
-    }
-    memcpy(state->bytes + state->count, from, count);
-    state->count += count;
+    if (ah_text_append(&state->file, from, count) < 0)
+        png_error(png, "out of memory");
 }
 
 static void on_flush(png_structp png)
@@ -83,10 +75,10 @@ int ah_png_encode(unsigned char **out, size_t *count, const struct ah_tensor *im
     png_destroy_write_struct(&png, &state.info);
     free(state.line);
     if (status < 0) {
-        free(state.bytes);
+        free(state.file.at);
         return status;
     }
-    *out = state.bytes;
-    *count = state.count;
+    *out = (unsigned char *)state.file.at;
+    *count = state.file.bytes;
     return 0;
 }

@@ -170,16 +170,20 @@ static int adaptive_geometry(struct ah_window *s, const struct ah_call *c, const
     return 0;
 }
 
+/* out[0] of an adaptive pool. */
+static int adaptive_output(struct ah_call *c, const struct ah_value *output)
+{
+    const struct ah_tensor *x = c->arg[0].tensor;
+    struct ah_window s;
+    int64_t size[4];
+    AH_TRY(ah_call_expect_float(c, 0));
+    AH_TRY(adaptive_geometry(&s, c, x->size, x->ndim, output));
+    return ah_call_output(c, 0, size, output_size(&s, size), x->dtype);
+}
+
 int ah_forward_adaptive_avg_pool2d(struct ah_call *c)
 {
-    const struct ah_args_adaptive_avg_pool2d *arg = ah_args(c, adaptive_avg_pool2d);
-    const struct ah_tensor *x = arg->input.tensor;
-    struct ah_window s;
-    AH_TRY(ah_call_expect_float(c, 0));
-    AH_TRY(adaptive_geometry(&s, c, x->size, x->ndim, &arg->output_size));
-    int64_t size[4];
-    int ndim = output_size(&s, size);
-    AH_TRY(ah_call_output(c, 0, size, ndim, x->dtype));
+    AH_TRY(adaptive_output(c, &ah_args(c, adaptive_avg_pool2d)->output_size));
     return ah_call_kernel(c);
 }
 
@@ -198,16 +202,11 @@ int ah_forward_adaptive_avg_pool2d_backward(struct ah_call *c)
 int ah_forward_adaptive_max_pool2d(struct ah_call *c)
 {
     const struct ah_args_adaptive_max_pool2d *arg = ah_args(c, adaptive_max_pool2d);
-    const struct ah_tensor *x = arg->input.tensor;
-    struct ah_window s;
-    AH_TRY(ah_call_expect_float(c, 0));
-    AH_TRY(adaptive_geometry(&s, c, x->size, x->ndim, &arg->output_size));
-    int64_t size[4];
-    int ndim = output_size(&s, size);
-    AH_TRY(ah_call_output(c, 0, size, ndim, x->dtype));
+    AH_TRY(adaptive_output(c, &arg->output_size));
+    const struct ah_tensor *y = c->out[0];
     if (arg->return_indices.flag)
-        AH_TRY(ah_call_output(c, 1, size, ndim, AH_I64));
-    AH_TRY(ah_tensor_empty(&c->extra[0], size, ndim, AH_I64, c->device));
+        AH_TRY(ah_call_output(c, 1, y->size, y->ndim, AH_I64));
+    AH_TRY(ah_tensor_empty(&c->extra[0], y->size, y->ndim, AH_I64, c->device));
     return ah_call_kernel(c);
 }
 

@@ -2,30 +2,14 @@
  * writes it. */
 #include <cairo.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "base/array.h"
 #include "base/status.h"
 #include "data/scene.h"
 
-struct file {
-    unsigned char *bytes;
-    size_t count, room;
-};
-
 static cairo_status_t append(void *context, const unsigned char *bytes, unsigned count)
 {
-    struct file *file = context;
-    if (count > file->room - file->count) {
-        size_t room = 2 * file->room + count + 65536;
-        unsigned char *larger = realloc(file->bytes, room);
-        if (!larger)
-            return CAIRO_STATUS_NO_MEMORY;
-        file->bytes = larger;
-        file->room = room;
-    }
-    memcpy(file->bytes + file->count, bytes, count);
-    file->count += count;
-    return CAIRO_STATUS_SUCCESS;
+    return ah_text_append(context, bytes, count) < 0 ? CAIRO_STATUS_NO_MEMORY : CAIRO_STATUS_SUCCESS;
 }
 
 static void paint_line(cairo_t *cairo, const struct ah_scene_item *item)
@@ -81,7 +65,7 @@ static void paint(cairo_t *cairo, const struct ah_scene *scene)
 
 static int png(unsigned char **out, size_t *count, const struct ah_scene *scene)
 {
-    struct file file = {0};
+    struct ah_text file = {0};
     int width = (int)(scene->width + 0.5), height = (int)(scene->height + 0.5);
     cairo_surface_t *surface = cairo_image_surface_create(CAIRO_FORMAT_RGB24, width, height);
     cairo_t *cairo = cairo_create(surface);
@@ -92,12 +76,12 @@ static int png(unsigned char **out, size_t *count, const struct ah_scene *scene)
     cairo_destroy(cairo);
     cairo_surface_destroy(surface);
     if (status != CAIRO_STATUS_SUCCESS) {
-        free(file.bytes);
+        free(file.at);
         return ah_fail(status == CAIRO_STATUS_NO_MEMORY ? AH_ENOMEM : AH_EINVAL,
                        "cannot draw a picture of %d x %d pixels: %s", width, height, cairo_status_to_string(status));
     }
-    *out = file.bytes;
-    *count = file.count;
+    *out = (unsigned char *)file.at;
+    *count = file.bytes;
     return 0;
 }
 

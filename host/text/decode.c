@@ -7,25 +7,12 @@
 #include "text/tokenizer.h"
 #include "text/unicode.h"
 
-struct text {
-    char *at;
-    size_t count, room;
-};
-
-static int append(struct text *text, const char *bytes, size_t count)
-{
-    AH_TRY(ah_grow(&text->at, text->count + count + 1, &text->room, 1));
-    memcpy(text->at + text->count, bytes, count);
-    text->count += count;
-    return 0;
-}
-
 /* In text->at[begin, ...) put `to` for each `from`, which is longer. */
-static void replace(struct text *text, size_t begin, const char *from, const char *to)
+static void replace(struct ah_text *text, size_t begin, const char *from, const char *to)
 {
     size_t length = strlen(from), shorter = strlen(to), kept = begin;
-    for (size_t i = begin; i < text->count;) {
-        if (text->count - i >= length && memcmp(text->at + i, from, length) == 0) {
+    for (size_t i = begin; i < text->bytes;) {
+        if (text->bytes - i >= length && memcmp(text->at + i, from, length) == 0) {
             memcpy(text->at + kept, to, shorter);
             kept += shorter;
             i += length;
@@ -33,11 +20,11 @@ static void replace(struct text *text, size_t begin, const char *from, const cha
             text->at[kept++] = text->at[i++];
         }
     }
-    text->count = kept;
+    text->bytes = kept;
 }
 
 /* Blanks in front of marks and short forms go, one token at a time. */
-static void clean(struct text *text, size_t begin)
+static void clean(struct ah_text *text, size_t begin)
 {
     static const char *const rule[][2] = {
         {" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"}, {" n't", "n't"}, {" 'm", "'m"},
@@ -47,25 +34,25 @@ static void clean(struct text *text, size_t begin)
         replace(text, begin, rule[i][0], rule[i][1]);
 }
 
-static int add_wordpiece(const struct ah_tokenizer *tokenizer, struct text *text, const char *token, size_t length,
+static int add_wordpiece(const struct ah_tokenizer *tokenizer, struct ah_text *text, const char *token, size_t length,
                          bool first)
 {
     const char *prefix = tokenizer->decoder_prefix;
-    size_t begin = text->count, more = strlen(prefix);
+    size_t begin = text->bytes, more = strlen(prefix);
     bool inside = !first && length >= more && memcmp(token, prefix, more) == 0;
     if (!first && !inside)
-        AH_TRY(append(text, " ", 1));
-    AH_TRY(append(text, token + (inside ? more : 0), length - (inside ? more : 0)));
+        AH_TRY(ah_text_append(text, " ", 1));
+    AH_TRY(ah_text_append(text, token + (inside ? more : 0), length - (inside ? more : 0)));
     if (tokenizer->decoder_cleans)
         clean(text, begin);
     return 0;
 }
 
 /* A token whose characters all stand for bytes gives those, any other its text. */
-static int add_bytes(struct text *text, const char *token, size_t length)
+static int add_bytes(struct ah_text *text, const char *token, size_t length)
 {
-    size_t begin = text->count;
-    AH_TRY(append(text, token, length));
+    size_t begin = text->bytes;
+    AH_TRY(ah_text_append(text, token, length));
     size_t kept = begin;
     for (size_t i = 0; i < length;) {
         int taken, byte = ah_character_byte(ah_utf8_next((const unsigned char *)token + i, length - i, &taken));
@@ -76,19 +63,19 @@ static int add_bytes(struct text *text, const char *token, size_t length)
         text->at[kept++] = (char)byte;
         i += (size_t)taken;
     }
-    text->count = kept;
+    text->bytes = kept;
     return 0;
 }
 
 /* What is no UTF-8 becomes U+FFFD. */
-static int mend(struct text *text)
+static int mend(struct ah_text *text)
 {
-    struct text whole = {0};
-    for (size_t i = 0; i < text->count;) {
+    struct ah_text whole = {0};
+    for (size_t i = 0; i < text->bytes;) {
         int taken;
         unsigned char bytes[4];
-        uint32_t c = ah_utf8_next((const unsigned char *)text->at + i, text->count - i, &taken);
-        int status = append(&whole, (const char *)bytes, (size_t)ah_utf8_put(c, bytes));
+        uint32_t c = ah_utf8_next((const unsigned char *)text->at + i, text->bytes - i, &taken);
+        int status = ah_text_append(&whole, (const char *)bytes, (size_t)ah_utf8_put(c, bytes));
         if (status < 0) {
             free(whole.at);
             return status;
@@ -100,21 +87,21 @@ static int mend(struct text *text)
     return 0;
 }
 
-static int add(const struct ah_tokenizer *tokenizer, struct text *text, const char *token, size_t length, bool first)
+static int add(const struct ah_tokenizer *tokenizer, struct ah_text *text, const char *token, size_t length, bool first)
 {
     if (tokenizer->decoder == AH_DECODE_WORDPIECE)
         return add_wordpiece(tokenizer, text, token, length, first);
     if (tokenizer->decoder == AH_DECODE_BYTES)
         return add_bytes(text, token, length);
     if (!first)
-        AH_TRY(append(text, " ", 1));
-    return append(text, token, length);
+        AH_TRY(ah_text_append(text, " ", 1));
+    return ah_text_append(text, token, length);
 }
 
 int ah_tokenizer_decode(const struct ah_tokenizer *tokenizer, const int64_t *ids, size_t count, bool skip_special,
                         char **out, size_t *bytes)
 {
-    struct text text = {0};
+    struct ah_text text = {0};
     bool first = true;
     int status = 0;
     for (size_t i = 0; i < count && status == 0; i++) {
@@ -130,6 +117,6 @@ int ah_tokenizer_decode(const struct ah_tokenizer *tokenizer, const int64_t *ids
     if (status < 0)
         free(text.at);
     *out = status < 0 ? NULL : text.at;
-    *bytes = text.count;
+    *bytes = text.bytes;
     return status;
 }

@@ -54,8 +54,8 @@ ONEDNN_STUB := host/cpu/onednn_stub.c
 ONEDNN_OFF := $(if $(HAVE_ONEDNN),$(ONEDNN_STUB),$(filter-out $(ONEDNN_STUB),$(wildcard host/cpu/onednn*.c)))
 SEED_OFF := $(if $(LUAJIT_A),host/bind/lua_seed_shared.c)
 LEVEL_OFF := host/base/level_$(if $(LEVELS),native,portable).c
-SRC  := $(filter-out $(ONEDNN_OFF) $(SEED_OFF) $(LEVEL_OFF) host/image/% host/plot/% host/edit/% host/store/%, \
-        $(sort $(wildcard host/*.c host/*/*.c))) \
+SRC  := $(filter-out $(ONEDNN_OFF) $(SEED_OFF) $(LEVEL_OFF) host/cuda/% host/image/% host/plot/% host/edit/% \
+        host/store/%, $(sort $(wildcard host/*.c host/*/*.c))) \
         $(if $(FAIL_ALLOC),spec/faults/fail_alloc.c)
 HOT  := $(if $(LEVELS),$(filter host/cpu/% host/data/% host/base/half.c host/comm/combine.c \
         host/tensor/rng.c host/tensor/transpose.c,$(SRC)))

@@ -1,0 +1,116 @@
+/* CUDA's driver, as one struct of function pointers (driver.def).
+ *
+ * Types, codes and calls are declared here and nothing of the toolkit is included, so the plugin is built on any
+ * machine. The table is filled on first use from libcuda.so.1 or, when $ACCELHOST_CUDA is "sim", from the simulated GPU
+ * accelhost-cudasim.so beside the plugin, which exports the same names.
+ *
+ * Where cuda.h was included before, its own declarations serve: so a check can compare the two. */
+#ifndef AH_CUDA_DRIVER_H
+#define AH_CUDA_DRIVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* NAME(name, value): the codes that are told apart. */
+#define AH_CUDA_CODES(NAME)                 \
+    NAME(CUDA_SUCCESS, 0)                   \
+    NAME(CUDA_ERROR_INVALID_VALUE, 1)       \
+    NAME(CUDA_ERROR_OUT_OF_MEMORY, 2)       \
+    NAME(CUDA_ERROR_NOT_INITIALIZED, 3)     \
+    NAME(CUDA_ERROR_DEINITIALIZED, 4)       \
+    NAME(CUDA_ERROR_STUB_LIBRARY, 34)       \
+    NAME(CUDA_ERROR_NO_DEVICE, 100)         \
+    NAME(CUDA_ERROR_INVALID_DEVICE, 101)    \
+    NAME(CUDA_ERROR_INVALID_IMAGE, 200)     \
+    NAME(CUDA_ERROR_INVALID_CONTEXT, 201)   \
+    NAME(CUDA_ERROR_NO_BINARY_FOR_GPU, 209) \
+    NAME(CUDA_ERROR_INVALID_HANDLE, 400)    \
+    NAME(CUDA_ERROR_NOT_FOUND, 500)         \
+    NAME(CUDA_ERROR_NOT_READY, 600)         \
+    NAME(CUDA_ERROR_ILLEGAL_ADDRESS, 700)   \
+    NAME(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 701) \
+    NAME(CUDA_ERROR_MISALIGNED_ADDRESS, 716) \
+    NAME(CUDA_ERROR_LAUNCH_FAILED, 719)     \
+    NAME(CUDA_ERROR_NOT_SUPPORTED, 801)     \
+    NAME(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803) \
+    NAME(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900) \
+    NAME(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901) \
+    NAME(CUDA_ERROR_UNKNOWN, 999)           \
+    NAME(CU_STREAM_DEFAULT, 0)              \
+    NAME(CU_STREAM_NON_BLOCKING, 1)         \
+    NAME(CU_EVENT_DEFAULT, 0)               \
+    NAME(CU_EVENT_BLOCKING_SYNC, 1)         \
+    NAME(CU_EVENT_DISABLE_TIMING, 2)        \
+    NAME(CU_STREAM_CAPTURE_MODE_GLOBAL, 0)  \
+    NAME(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1) \
+    NAME(CU_STREAM_CAPTURE_MODE_RELAXED, 2) \
+    NAME(CU_STREAM_CAPTURE_STATUS_NONE, 0)  \
+    NAME(CU_STREAM_CAPTURE_STATUS_ACTIVE, 1) \
+    NAME(CU_STREAM_CAPTURE_STATUS_INVALIDATED, 2) \
+    NAME(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1) \
+    NAME(CU_DEVICE_ATTRIBUTE_WARP_SIZE, 10) \
+    NAME(CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 13) \
+    NAME(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 16) \
+    NAME(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 36) \
+    NAME(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 37) \
+    NAME(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 38) \
+    NAME(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 39) \
+    NAME(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75) \
+    NAME(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76) \
+    NAME(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 97) \
+    NAME(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, 1) \
+    NAME(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, 3) \
+    NAME(CU_FUNC_ATTRIBUTE_NUM_REGS, 4)     \
+    NAME(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 8)
+
+#ifndef CUDA_VERSION /* of cuda.h */
+typedef int CUresult;
+typedef int CUdevice;
+typedef int CUdevice_attribute;
+typedef int CUfunction_attribute;
+typedef int CUstreamCaptureMode;
+typedef int CUstreamCaptureStatus;
+typedef unsigned long long CUdeviceptr;
+typedef struct CUctx_st *CUcontext;
+typedef struct CUstream_st *CUstream;
+typedef struct CUevent_st *CUevent;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUfunc_st *CUfunction;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphExec_st *CUgraphExec;
+typedef struct CUuuid_st {
+    char bytes[16];
+} CUuuid;
+
+enum {
+#define NAME(name, value) name = value,
+    AH_CUDA_CODES(NAME)
+#undef NAME
+};
+#endif
+
+struct ah_cuda_driver {
+#define CALL(field, symbol, parameters) CUresult(*field) parameters;
+#include "cuda/driver.def"
+#undef CALL
+};
+
+/* Filled by ah_cuda_driver_open. */
+extern struct ah_cuda_driver ah_cuda;
+
+/* Open the driver and initialise it, once: later calls answer as the first did. AH_EINVAL says in one line what is
+ * missing. Any thread. */
+int ah_cuda_driver_open(void);
+
+/* Is it the simulated GPU? */
+bool ah_cuda_is_simulated(void);
+
+/* The version of CUDA that the driver knows: 13000 is 13.0. */
+int ah_cuda_driver_version(void);
+
+/* 0, or a failure's text from a driver's code: "WHAT: out of memory (CUDA_ERROR_OUT_OF_MEMORY)". The status is
+ * AH_ENOMEM for memory, AH_ESTATE for what breaks the context, AH_EINVAL where no device can be used, else AH_EIO. */
+int ah_cuda_check(CUresult code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -35,6 +35,18 @@ describe("accelhost.launcher", function()
     assert.equal(0, select("#", accelhost.launcher(function() end)))
   end)
 
+  it("brings much data to every process, and shares its memory with none of them", function()
+    local x = accelhost.arange(2 ^ 20)
+    local sum, mine = accelhost.launcher(function()
+      local accelerator = accelhost.Accelerator()
+      x:add_(1 + accelerator.process_index)
+      return accelerator:gather(x:sum():reshape(1)):tolist(), x
+    end, {num_processes = 2})
+    local before = x:sum():item()
+    assert.same({before + 2 ^ 20, before + 2 ^ 21}, sum)
+    assert.is_true(mine:equal(x + 1))
+  end)
+
   it("passes arguments with nils between and behind them", function()
     local function count(...) return select("#", ...), ... end
     assert.same({3, 1, nil, 2}, {accelhost.launcher(count, {args = {1, nil, 2}})})

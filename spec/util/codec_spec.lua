@@ -1,5 +1,6 @@
 -- Lua values as bytes between the processes of a job.
 local accelhost = require "accelhost"
+local run = require "spec.support.run"
 local codec = require("accelhost._C").codec
 
 local function there_and_back(value) return codec.unpack(codec.pack(value)) end
@@ -43,5 +44,20 @@ describe("the codec of values", function()
     for length = 0, #bytes - 1 do
       assert.error_matches(function() codec.unpack(bytes:narrow(0, 0, length):clone()) end, "damaged")
     end
+  end)
+
+  it("shares bytes with another process for as long as their keeper lives", function()
+    local held = {codec.share(codec.pack {x = accelhost.arange(5), n = 3})}
+    local path = held[1]
+    local command = ([[local codec = require("accelhost._C").codec
+      print(codec.unpack(codec.map %q).x:sum():item())]]):format(path)
+    assert.equal("10\n", run.host({"-e", command}).stdout)
+    local bytes = codec.map(path)
+    bytes:fill_(0)
+    assert.equal(3, codec.unpack(codec.map(path)).n)
+    held[2] = nil
+    collectgarbage()
+    collectgarbage()
+    assert.error_matches(function() codec.map(path) end, "codec.map: .*/fd/.*No such file")
   end)
 end)

@@ -74,6 +74,7 @@ local function variables_of(options, attempt)
   return list
 end
 
+-- -> exit code, report, rank 0's results, and what had to live as long as the job.
 local function run_once(what, call, options, attempt)
   local argv = {"run"}
   if not jit.status() then argv[#argv + 1] = "--jit=off" end
@@ -87,13 +88,13 @@ local function run_once(what, call, options, attempt)
     variables = variables_of(options, attempt),
   }
   -- Processes that could not even listen have failed, which is told below.
-  wire.send(function(message) pcall(job.send, job, nil, message) end, call)
+  local keeper = wire.send(function(message) pcall(job.send, job, nil, message) end, call, true)
   local take, results = wire.receiver(), nil
   local code, report = watch(job, function(_, message)
     local whole, data = take(message)
     if whole then results = data end
   end)
-  return code, report, results
+  return code, report, results, keeper
 end
 
 -- The frame of the text that started the process is none of the user's.

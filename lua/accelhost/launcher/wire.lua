@@ -1,17 +1,25 @@
---- Plain data of any size over a job's channels: a message that says how many follow, and those, of bytes.
+--- Plain data of any size over a job's channels: a message that says how many follow, and those, of bytes; or one that
+-- says where much data lies in memory that the sender shares.
 local C = require "accelhost._C"
 local tensor = require "accelhost.tensor"
 
 local wire = {}
 
-local MOST = 2 ^ 26
+local MOST, MUCH = 2 ^ 26, 2 ^ 20
 
 --- Send plain data (what the codec takes).
 ---@param put fun(message: string)
 ---@param data any
-function wire.send(put, data)
+---@param shares? boolean much of it goes by shared memory, once for all receivers
+---@return userdata? # keeps the shared memory: hold it until everybody has read it
+function wire.send(put, data, shares)
   local bytes = assert(C.codec.pack(data))
   local count = bytes:numel()
+  if shares and count > MUCH then
+    local path, keeper = C.codec.share(bytes)
+    put(path)
+    return keeper
+  end
   put(tostring(math.ceil(count / MOST)))
   for from = 0, count - 1, MOST do put(C.to_string(bytes[{{from, math.min(from + MOST, count)}}])) end
 end
@@ -34,6 +42,7 @@ function wire.receiver()
   local parts, left = {}, 0
   return function(message)
     if left == 0 then
+      if message:find "^/" then return true, C.codec.unpack(C.codec.map(message)) end
       parts, left = {}, tonumber(message)
       return false
     end

@@ -229,6 +229,7 @@ static int run_checkpoint(struct ah_node *node, struct ah_rule *rule)
         AH_GRAD_SCOPE(true);
         AH_TRY(call_lua(L, 0, 1));
     }
+    ah_collect_if_due(L, AH_COLLECT_STEP); /* before, as in backward */
     int status = 0;
     struct ah_tensor **list = malloc((2 * (size_t)rule->output_count + 1) * sizeof(struct ah_tensor *));
     if (!list)
@@ -269,6 +270,7 @@ static int record_checkpoint(lua_State *L)
     if (status < 0 || !recorded)
         callback_free(callback);
     ah_check(L, status);
+    ah_collect_if_due(L, AH_COLLECT_STEP); /* what was forgotten has handles still */
     return 0;
 }
 

@@ -1,4 +1,4 @@
---- accelhost.autograd: gradients by hand: backward, grad, functions with their own rule, activation checkpointing.
+--- accelhost.autograd: gradients by hand: backward, grad, functions with their own rule.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -133,52 +133,6 @@ function Function:extend(name)
   return made
 end
 
--- The tensors among the results, in order; those that require grad may then change their history.
-local function result_tensors(results, count)
-  local tensors = {}
-  for i = 1, count do
-    if C.is_tensor(results[i]) then tensors[#tensors + 1] = results[i] end
-  end
-  return tensors
-end
-
---- Activation checkpointing: run fn(...) without keeping its intermediate results, and again during backward.
---- Random numbers drawn inside are the same both times.
---
---   accelhost.autograd.checkpoint(function(input) return net(input) end, x):size(1)  --> 2
----@param fn fun(...): ...
----@param ... any tensors and other arguments
----@return any # what fn returns
-function autograd.checkpoint(fn, ...)
-  arguments.check("checkpoint", "fn", "callable", fn)
-  if not C.autograd.is_grad_enabled() then return fn(...) end
-  local given = pack(...)
-  local versions = {}
-  for i = 1, given.n do
-    local value = given[i]
-    if C.is_tensor(value) then versions[i] = value._version end
-  end
-  local state = C.random.get_rng_state()
-  local enabled, dtype, cache = C.autocast.state()
-  local mark = C.autograd.next_sequence()
-  local results = pack(fn(...))
-  C.autograd.record_checkpoint(function()
-    for i = 1, given.n do
-      local version = versions[i]
-      if version and given[i]._version ~= version then
-        arguments.fail("backward of checkpoint: argument %d was changed in place after it was given (version %d then, "
-          .. "%d now)", i, version, given[i]._version)
-      end
-    end
-    local now = C.random.get_rng_state()
-    C.random.set_rng_state(state)
-    local again = pack(protect(function() C.random.set_rng_state(now) end, C.autocast.run, enabled, dtype, cache, fn,
-      unpack(given, 1, given.n)))
-    return result_tensors(again, again.n)
-  end, result_tensors(results, results.n), mark)
-  return unpack(results, 1, results.n)
-end
-
 local read_anomaly = arguments.signature("set_detect_anomaly", {"mode: flag", {"check_nan: flag", true}})
 
 --- Anomaly mode on or off: ops that run while it is on are remembered with their script line, and a backward stops at
@@ -210,4 +164,4 @@ autograd.set_grad_enabled = C.autograd.set_grad_enabled
 local lazy = {}
 namespace.add(lazy, "accelhost.gradcheck", {"gradcheck", "gradgradcheck"})
 
-return namespace.new("autograd", autograd, lazy)
+return namespace.new("autograd", autograd, lazy, {refused = {checkpoint = "accelhost.utils.checkpoint.checkpoint"}})

@@ -198,6 +198,10 @@ return {
     new_subgroups_by_enumeration record_comm recv recv_object_list reduce reduce_scatter reduce_scatter_single
     reduce_scatter_tensor scatter scatter_object_list send send_object_list set_timeout shrink_group split_group
     supports_complex]]},
+  {"torch.utils.checkpoint", [[
+    CheckpointError CheckpointFunction CheckpointPolicy DefaultDeviceType GraphExecGroup SelectiveCheckpointContext
+    check_backward_validity checkpoint checkpoint_sequential create_selective_checkpoint_contexts detach_variable
+    get_device_states noop_context_fn set_checkpoint_debug_enabled set_checkpoint_early_stop set_device_states]]},
   {"torch.utils.data", [[
     BatchSampler ChainDataset ConcatDataset DataChunk DataLoader Dataset DistributedSampler IterableDataset
     RandomSampler Sampler SequentialSampler StackDataset Subset SubsetRandomSampler TensorDataset

@@ -11,6 +11,7 @@ import torch
 import torch._torch_docs as torch_docs
 import torch.distributed
 import torch.optim.swa_utils
+import torch.utils.checkpoint
 import torch.utils.data
 
 # Of torch itself: functions that have no text of their own in the sources above but a page in the documentation.
@@ -63,6 +64,7 @@ def spaces():
         ("torch.optim.lr_scheduler", called(torch.optim.lr_scheduler)),
         ("torch.optim.swa_utils", called(torch.optim.swa_utils)),
         ("torch.distributed", called(distributed.distributed_c10d) | {"is_available", "is_torchelastic_launched"}),
+        ("torch.utils.checkpoint", public(torch.utils.checkpoint)),
         ("torch.utils.data", {name for name in called(torch.utils.data) if "Pipe" not in name and "pipe" not in name}),
     ]
 

@@ -17,7 +17,7 @@ local places = {
   ["torch.distributed"] = accelhost.distributed,
 }
 for _, path in ipairs {"linalg", "special", "nn.utils.rnn", "nn.utils.parametrize", "nn.utils.parametrizations",
-  "optim.lr_scheduler", "optim.swa_utils"} do
+  "optim.lr_scheduler", "optim.swa_utils", "utils.checkpoint"} do
   local place = accelhost
   for step in path:gmatch "[%w_]+" do
     local ok, value = pcall(function() return place[step] end)

@@ -356,7 +356,7 @@ describe("gradients under autocast", function()
     autocast("cpu", block, x):sum():backward()
     local plain = weight.grad:clone()
     weight.grad = nil
-    autocast("cpu", accelhost.autograd.checkpoint, block, x:clone():requires_grad_()):sum():backward()
+    autocast("cpu", accelhost.utils.checkpoint.checkpoint, block, x:clone():requires_grad_()):sum():backward()
     assert.is_true(accelhost.equal(plain, weight.grad))
   end)
 

@@ -1,6 +1,8 @@
 local accelhost = require "accelhost"
-local autograd = accelhost.autograd
-local checkpoint = autograd.checkpoint
+local check = require "spec.support.check"
+local autograd, nn = accelhost.autograd, accelhost.nn
+local utils = accelhost.utils.checkpoint
+local checkpoint = utils.checkpoint
 
 local function leaf(data)
   return accelhost.tensor(data, {requires_grad = true, dtype = "float64"})
@@ -150,5 +152,116 @@ describe("checkpoint", function()
     local held = accelhost.memory_stats().live - before
     assert.is_true(held <= 3 * 4096, ("holds %d bytes"):format(held))
     y:sum():backward()
+  end)
+end)
+
+describe("the options of checkpoint", function()
+  it("stand in a table behind the arguments; a table without their names is an argument", function()
+    local x = leaf {2}
+    local function fn(a, more, ...) return a * (more and more.factor or 3), select("#", ...) end
+    assert.same({6, 0}, {(checkpoint(fn, x, {use_reentrant = false})):item(), select(2, checkpoint(fn, x))})
+    assert.equal(10, (checkpoint(fn, x, {factor = 5})):item())
+    assert.equal(10, (checkpoint(fn, x, {factor = 5}, {preserve_rng_state = true})):item())
+  end)
+
+  it("leave the random stream alone in the second run when told so", function()
+    local x = accelhost.ones({64}, {requires_grad = true})
+    local y = checkpoint(function(a) return nn.functional.dropout(a, 0.5) end, x, {preserve_rng_state = false})
+    accelhost.manual_seed(3)
+    y:sum():backward()
+    local after = accelhost.rand(1):item()
+    accelhost.manual_seed(3)
+    assert.same(nn.functional.dropout(accelhost.ones(64), 0.5):tolist(), x.grad:tolist())
+    assert.equal(accelhost.rand(1):item(), after)
+  end)
+
+  it("call both runs by the functions of context_fn", function()
+    local said, x = {}, leaf {2}
+    local function around(name)
+      return function(fn, ...)
+        said[#said + 1] = name
+        return fn(...)
+      end
+    end
+    local y = checkpoint(function(a) return a * a end, x, {context_fn = function()
+      return around "first", around "second"
+    end})
+    assert.same({"first"}, said)
+    y:sum():backward()
+    assert.same({"first", "second"}, said)
+    assert.same({4}, x.grad:tolist())
+  end)
+
+  it("are refused where they would change what happens, with the reason, and where they are none", function()
+    local x = leaf {2}
+    local function fn(a) return a end
+    check.raises("checkpoint: use_reentrant: only false is taken: the graph is kept whole", function()
+      checkpoint(fn, x, {use_reentrant = true})
+    end)
+    check.raises("checkpoint: determinism_check: only default is taken", function()
+      checkpoint(fn, x, {determinism_check = "none"})
+    end)
+    check.raises("checkpoint: unknown option 'preserve_rng'", function()
+      checkpoint(fn, x, {use_reentrant = false, preserve_rng = true})
+    end)
+    check.raises("checkpoint: preserve_rng_state: expected", function() checkpoint(fn, x, {preserve_rng_state = 1}) end)
+    check.raises("checkpoint: fn: expected", function() checkpoint(nil, x) end)
+    check.raises("accelhost.utils.checkpoint.checkpoint", function() return autograd.checkpoint end)
+  end)
+end)
+
+describe("checkpoint_sequential", function()
+  local function layers()
+    accelhost.manual_seed(1)
+    return nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.3), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Dropout(0.3),
+      nn.Linear(8, 2))
+  end
+
+  local function gradients(run)
+    local net = layers()
+    accelhost.manual_seed(2)
+    local x = accelhost.randn({4, 3}, {requires_grad = true})
+    run(net, x):pow(2):sum():backward()
+    local all = {x.grad:tolist()}
+    for i, parameter in ipairs(net:parameters()) do all[i + 1] = parameter.grad:tolist() end
+    return all
+  end
+
+  it("has the gradients of the plain call to the bit, with dropout, in any number of segments", function()
+    local plain = gradients(function(net, x) return net(x) end)
+    for segments = 1, 7 do
+      assert.same(plain, gradients(function(net, x)
+        return utils.checkpoint_sequential(net, segments, x, {use_reentrant = false})
+      end))
+    end
+    assert.same(plain, gradients(function(net, x)
+      local list = {}
+      for i = 1, #net do list[i] = net[i] end
+      return utils.checkpoint_sequential(list, 3, x)
+    end))
+  end)
+
+  it("runs the last segment once and the others twice", function()
+    local runs, x = {0, 0, 0, 0, 0}, leaf {2}
+    local list = {}
+    for i = 1, 5 do
+      list[i] = function(a)
+        runs[i] = runs[i] + 1
+        return a * 2
+      end
+    end
+    utils.checkpoint_sequential(list, 2, x):sum():backward()
+    assert.same({2, 2, 1, 1, 1}, runs)
+    assert.same({32}, x.grad:tolist())
+  end)
+
+  it("says what it expects", function()
+    check.raises("checkpoint_sequential: functions: expected a Sequential or a list of functions, got a table",
+      function() utils.checkpoint_sequential({}, 1, leaf {1}) end)
+    check.raises("checkpoint_sequential: segments: expected 1 to 7, the number of functions, got 8",
+      function() utils.checkpoint_sequential(layers(), 8, leaf {1}) end)
+    check.raises("checkpoint_sequential: segments: expected", function()
+      utils.checkpoint_sequential(layers(), 0, leaf {1})
+    end)
   end)
 end)

@@ -81,7 +81,7 @@ function Plain.watch(self, v, choice)
     return grad:clone()
   end)
 end
-function Plain.checkpoint(_, fn, ...) return autograd.checkpoint(fn, ...) end
+function Plain.checkpoint(_, fn, ...) return accelhost.utils.checkpoint.checkpoint(fn, ...) end
 
 -- Without views: a variable is a base and the flat places of its elements.
 local Places = {}

@@ -122,7 +122,7 @@ accelhost.nn.utils.clip_grad_norm_({x}, 1)
 local z = x * 2
 z:retain_grad()
 for _ = 1, 20 do z:register_hook(function(grad) return grad + 0 end) end
-accelhost.autograd.checkpoint(function(u) return (u * x):exp() end, z):sum():backward()
+accelhost.utils.checkpoint.checkpoint(function(u) return (u * x):exp() end, z):sum():backward()
 local weight = accelhost.randn(2, 3, 3, {requires_grad = true})
 local normed = accelhost.nn.functional.layer_norm(weight, {3})
 accelhost.autograd.grad(normed:pow(2):sum(), {weight}, {create_graph = true})[1]:sum():backward()

@@ -16,6 +16,7 @@ surface.tables = {
   {"data", data}, {"data.transforms", data.transforms}, {"optim", optim},
   {"optim.lr_scheduler", optim.lr_scheduler}, {"autograd", accelhost.autograd},
   {"linalg", accelhost.linalg}, {"distributed", accelhost.distributed},
+  {"utils.checkpoint", accelhost.utils.checkpoint},
 }
 
 -- An object whose methods are public, made anew for each call; what a wrong call left in it stays with it.

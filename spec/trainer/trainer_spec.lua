@@ -262,6 +262,33 @@ describe("Trainer", function()
     assert.equal(2, trainer.state.epoch)
   end)
 
+  it("has a model compute its layers again with gradient_checkpointing, to the same losses", function()
+    local ids = accelhost.arange(24):view(6, 4)
+    local Rows = data.Dataset:extend "Rows"
+    function Rows:len() return 6 end -- luacheck: ignore self
+    function Rows:get(i) return {input_ids = ids[i], labels = ids[i]} end -- luacheck: ignore self
+    local function losses(args)
+      local given = {seed = 3}
+      for name, value in pairs(args) do given[name] = value end
+      local models = accelhost.models
+      local trainer = train {args = given, train_dataset = Rows(), compute_loss = false, model_init = function()
+        return models.GPT2LMHeadModel {vocab_size = 24, n_positions = 4, n_embd = 8, n_layer = 2, n_head = 2}
+      end}
+      return column(trainer, "loss"), trainer.model.is_gradient_checkpointing
+    end
+    local plain = losses {}
+    assert.is_true(#plain > 1)
+    local forgetting, on = losses {
+      gradient_checkpointing = true, gradient_checkpointing_kwargs = {use_reentrant = false},
+    }
+    assert.is_true(on)
+    assert.same(plain, forgetting)
+    fails("gradient_checkpointing_enable: use_reentrant: only false is taken", losses,
+      {gradient_checkpointing = true, gradient_checkpointing_kwargs = {use_reentrant = true}})
+    fails("gradient_checkpointing: Sequential has no method gradient_checkpointing_enable", train,
+      {args = {gradient_checkpointing = true}})
+  end)
+
   it("says what is missing or wrong", function()
     fails("needs an eval_dataset", trainer_of, {args = {eval_strategy = "epoch"}})
     fails("evaluate: expected a data set", function() trainer_of{}:evaluate() end)

@@ -26,6 +26,13 @@ local rows = {
   {"torch.nn", "CrossMapLRN2d", "as nn.LocalResponseNorm"},
   {"torch.nn", "DataParallel", "as accelerator:prepare in several processes"},
   {"torch.nn.utils", "clip_grad_norm", "as nn.utils.clip_grad_norm_"},
+  {"torch.utils.checkpoint", "set_checkpoint_early_stop GraphExecGroup", "the second run is always whole"},
+  {"torch.utils.checkpoint", "set_checkpoint_debug_enabled", "accelhost.profiler shows the ops of both runs"},
+  {"torch.utils.checkpoint", "CheckpointError", "errors are texts"},
+  {"torch.utils.checkpoint", "CheckpointPolicy SelectiveCheckpointContext create_selective_checkpoint_contexts",
+    "a function is computed again as a whole: checkpoint its parts"},
+  {"torch.utils.checkpoint", "CheckpointFunction DefaultDeviceType check_backward_validity detach_variable "
+    .. "noop_context_fn [gs]et_device_states", "parts of PyTorch's implementation"},
   {"torch.utils.data", "default_convert argument_validation runtime_validation.* non_deterministic DataChunk",
     "of PyTorch's data pipes"},
   {"torch.nn.functional", "native_channel_shuffle", "as F.channel_shuffle"},

@@ -6,6 +6,7 @@ local attention = require "accelhost.models.attention"
 local configs = require "accelhost.models.config"
 local container = require "accelhost.nn.container"
 local inputs = require "accelhost.models.inputs"
+local recompute = require "accelhost.recompute"
 local Dropout = require("accelhost.nn.dropout").Dropout
 local Embedding = require("accelhost.nn.embedding").Embedding
 local LayerNorm = require("accelhost.nn.norm").LayerNorm
@@ -116,6 +117,7 @@ function Layer:forward(x, mask, wants_weights)
 end
 
 local Encoder = Module:extend "BertEncoder"
+Encoder.recomputes = true
 
 function Encoder:init(config)
   self.layer = container.ModuleList {}
@@ -127,7 +129,7 @@ function Encoder:forward(x, mask, states, attentions)
   if states then states[1] = x end
   for i, layer in ipairs(self.layer) do
     local weights
-    x, weights = layer(x, mask, attentions ~= nil)
+    x, weights = recompute.layer(self, layer, x, mask, attentions ~= nil)
     if states then states[i + 1] = x end
     if attentions then attentions[i] = weights end
   end

@@ -9,6 +9,7 @@ local container = require "accelhost.nn.container"
 local generation = require "accelhost.models.generation"
 local inputs = require "accelhost.models.inputs"
 local losses = require "accelhost.models.losses"
+local recompute = require "accelhost.recompute"
 local skip = require "accelhost.nn.skip"
 local Dropout = require("accelhost.nn.dropout").Dropout
 local Embedding = require("accelhost.nn.embedding").Embedding
@@ -143,6 +144,7 @@ end
 ---@param config GPT2Config|table
 ---@class GPT2Model: PreTrainedModel
 local GPT2Model = GPT2PreTrainedModel:extend "GPT2Model"
+GPT2Model.recomputes = true
 gpt2.GPT2Model = GPT2Model
 
 function GPT2Model:build(config)
@@ -197,6 +199,10 @@ local function setting(self, given, past)
   end
   local keeps = given.use_cache
   if keeps == nil then keeps = config.use_cache and not self.training end
+  if keeps and self.training and self._recompute then
+    fail("%s: use_cache: layers that are computed again keep no keys and values; see gradient_checkpointing_disable",
+      self._name)
+  end
   local device = (given.input_ids or given.inputs_embeds).device
   local mask, causal = mask_of(attention.kept(given.attention_mask), tokens, past, device)
   return {
@@ -219,7 +225,7 @@ function GPT2Model:forward(batch, more)
   for i, block in ipairs(self.h) do
     if states then states[i] = x end
     local present, weights
-    x, present, weights = block(x, how, before and before[i])
+    x, present, weights = recompute.layer(self, block, x, how, before and before[i])
     if presents then presents[i] = present end
     if attentions then attentions[i] = weights end
   end

@@ -5,6 +5,7 @@ local class = require "accelhost.util.class"
 local configs = require "accelhost.models.config"
 local init = require "accelhost.nn.initializers"
 local nn_utils = require "accelhost.nn.utils"
+local recompute = require "accelhost.recompute"
 local shards = require "accelhost.checkpoint.shards"
 local skip = require "accelhost.nn.skip"
 local stored = require "accelhost.checkpoint.stored"
@@ -22,7 +23,9 @@ local fail, describe = arguments.fail, arguments.describe
 --   Tagger(models.BertConfig{hidden_size = 12, num_hidden_layers = 1, num_labels = 3}).config.num_labels  --> 3
 ---@class PreTrainedModel: Module
 ---@field config PretrainedConfig
+---@field is_gradient_checkpointing boolean
 local PreTrainedModel = Module:extend "PreTrainedModel"
+PreTrainedModel.is_gradient_checkpointing = false
 
 -- name of a tied parameter -> name of the one that it is
 PreTrainedModel.tied = {}
@@ -102,6 +105,38 @@ function PreTrainedModel:init_weights(names)
       self:init_weight(module, name, module[name], path)
     end
   end
+end
+
+-- The parts of a model that call their layers by recompute.layer.
+local function recomputing(self)
+  local found = {}
+  for _, module in ipairs(self:modules()) do
+    if module.recomputes then found[#found + 1] = module end
+  end
+  return found
+end
+
+--- Forget in training what is inside of each layer and compute it again in backward: memory for one more forward pass.
+--- Keys and values of earlier tokens are not kept then.
+--
+--   local config = {vocab_size = 9, n_positions = 8, n_embd = 8, n_layer = 2, n_head = 2}
+--   local model = accelhost.models.GPT2LMHeadModel(config)
+--   model:gradient_checkpointing_enable()
+--   model.is_gradient_checkpointing  --> true
+---@param gradient_checkpointing_kwargs? table options of accelhost.utils.checkpoint.checkpoint
+function PreTrainedModel:gradient_checkpointing_enable(gradient_checkpointing_kwargs)
+  local what = "gradient_checkpointing_enable"
+  local options = recompute.check(what, gradient_checkpointing_kwargs or {})
+  local parts = recomputing(self)
+  if #parts == 0 then fail("%s: %s has no layers that can be computed again", what, self._name) end
+  for _, part in ipairs(parts) do part._recompute = options end
+  self.is_gradient_checkpointing = true
+end
+
+--- Keep what is inside of the layers again.
+function PreTrainedModel:gradient_checkpointing_disable()
+  for _, part in ipairs(recomputing(self)) do part._recompute = nil end
+  self.is_gradient_checkpointing = false
 end
 
 local load_options = {"dtype", "output_loading_info", "ignore_mismatched_sizes"}

@@ -29,6 +29,8 @@ local taken = {
   -- Precision and memory.
   {"bf16", "flag", false, "mixed precision with bfloat16"},
   {"fp16", "flag", false, "mixed precision with float16"},
+  {"gradient_checkpointing", "flag", false, "forget what layers computed, compute it again in backward"},
+  {"gradient_checkpointing_kwargs", "table", nil, "options of utils.checkpoint.checkpoint"},
   {"auto_find_batch_size", "flag", false, "after running out of memory start anew with a smaller batch"},
   -- Logging.
   {"logging_strategy", strategies, "steps", "when to log"},
@@ -79,7 +81,6 @@ local fixed = {
   full_determinism = {true, "results are the same each time, always"},
   eval_do_concat_batches = {true, "predictions come as whole tensors"},
   torch_compile = {false, "nothing is compiled here"},
-  gradient_checkpointing = {false, "nn has no recomputation of activations"},
   ddp_find_unused_parameters = {true, "parameters that a step does not use are found always"},
 }
 

@@ -47,8 +47,20 @@ local function fill_state(trainer)
   state.num_processes = trainer.accelerator.num_processes
 end
 
+-- The user's model may have the method as well as the library's.
+local function save_memory(trainer)
+  local args, model = trainer.args, trainer.model
+  if not args.gradient_checkpointing then return end
+  if type(model.gradient_checkpointing_enable) ~= "function" then
+    fail("Trainer: gradient_checkpointing: %s has no method gradient_checkpointing_enable(options), which has its "
+      .. "forward call accelhost.utils.checkpoint.checkpoint", model._name)
+  end
+  model:gradient_checkpointing_enable(args.gradient_checkpointing_kwargs)
+end
+
 local function prepare(trainer)
   local accelerator = trainer.accelerator
+  save_memory(trainer)
   trainer.model = accelerator:prepare(trainer.model)
   trainer.train_dataloader = accelerator:prepare(trainer:get_train_dataloader())
   fill_state(trainer)

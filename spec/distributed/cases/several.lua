@@ -24,7 +24,7 @@ end
 local ways = {
   function(model) accelerator:backward(model(input):sum()) end,
   function(model) model(input):sum():backward() end,
-  function(model) accelerator:backward(accelhost.autograd.checkpoint(model, input):sum()) end,
+  function(model) accelerator:backward(accelhost.utils.checkpoint.checkpoint(model, input):sum()) end,
 }
 for way, backward in ipairs(ways) do
   for step = 1, 4 do

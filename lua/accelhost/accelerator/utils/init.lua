@@ -1,5 +1,5 @@
 --- accelhost.utils: what Accelerate's utils have: seeds, collectives without an accelerator, values of any form, batch
---- sizes that fit.
+--- sizes that fit; and checkpoint, PyTorch's way to trade time for memory.
 --
 --   local utils = accelhost.utils
 --   utils.set_seed(42)
@@ -20,7 +20,7 @@ local files = {
   },
 }
 
-local lazy = {}
+local lazy = {checkpoint = {"accelhost.accelerator.utils.checkpoint"}}
 for file, names in pairs(files) do namespace.add(lazy, "accelhost.accelerator.utils." .. file, names) end
 
 return namespace.new("utils", {}, lazy, {refused = {

@@ -1,0 +1,4 @@
+-- Gradient checkpointing beside averaging.
+local checks = require "spec.support.checks"
+
+checks.describe("A job", "spec/distributed/cases/recompute.lua", {1, 2, 3})

@@ -6,6 +6,7 @@ MAKEFLAGS += --no-builtin-rules
 
 $(if $(filter Linux,$(shell uname -s)),,$(error accelhost runs on Linux only))
 
+comma   := ,
 CC      ?= gcc
 SAN     ?=
 # FAIL_ALLOC=1: a build whose requests for memory fail on demand (spec/faults/fail_alloc.h).
@@ -41,7 +42,6 @@ CFLAGS  += -std=c11 $(OPT) -march=$(if $(LEVELS),x86-64-v2,$(ARCH)) -ffp-contrac
            $(if $(SAN),-fsanitize=$(SAN) -Wno-format-overflow)
 CPPFLAGS += -D_GNU_SOURCE -Ihost -Ispec -Ispec/host -I$(BUILD) $(if $(FAIL_ALLOC),-include faults/fail_alloc.h) \
             $(shell pkg-config --cflags $(PKGS) 2>/dev/null) $(BLAS_INCLUDE:%=-I%) -MMD -MP
-comma   := ,
 LDFLAGS += -rdynamic -fopenmp -Wl,--as-needed $(if $(SAN),-fsanitize=$(SAN)) \
            $(if $(BLAS_DIR),-L$(BLAS_DIR) -Wl$(comma)-rpath$(comma)$(BLAS_DIR))
 # LuaJIT with a source of randomness of ours (host/bind/lua_seed.c).
@@ -81,12 +81,22 @@ STORE := $(if $(SQLITE_LIBS),$(BUILD)/accelhost-sqlite.so)
 EDIT_LIBS := $(shell pkg-config --exists libedit 2>/dev/null && pkg-config --libs libedit)
 EDIT := $(if $(EDIT_LIBS),$(BUILD)/accelhost-edit.so)
 
+# CUDA's devices: nothing of NVIDIA's is needed to build the plugin, but for its kernels, which nvcc compiles for each
+# of CUDA_ARCHS and, as PTX, for what comes after the last.
+CUDA := $(BUILD)/accelhost-cuda.so
+CUDA_ARCHS ?= 80 90
+NVCC ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
+CUDA_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard host/cuda/*.c)))
+CUDA_IMAGES := $(if $(NVCC),$(patsubst %.cu,$(BUILD)/%.fatbin,$(sort $(wildcard host/cuda/kernels/*.cu))))
+CUDA_TARGETS := $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a)$(comma)code=sm_$(a)) \
+	$(foreach a,$(lastword $(CUDA_ARCHS)),-gencode arch=compute_$(a)$(comma)code=compute_$(a))
+
 .PHONY: all
-all: $(BUILD)/accelhost $(IMAGE) $(PLOT) $(STORE) $(EDIT) ## build ./accelhost
+all: $(BUILD)/accelhost $(IMAGE) $(PLOT) $(STORE) $(EDIT) $(CUDA) ## build ./accelhost
 	@ln -sf $(BUILD)/accelhost accelhost.tmp && mv -f accelhost.tmp accelhost
 
 .PHONY: plugins
-plugins: $(IMAGE) $(PLOT) $(STORE) $(EDIT)
+plugins: $(IMAGE) $(PLOT) $(STORE) $(EDIT) $(CUDA)
 
 $(BUILD)/libluajit.a: $(LUAJIT_A)
 	@mkdir -p $(@D)
@@ -116,6 +126,24 @@ $(BUILD)/accelhost-edit.so: $(wildcard host/edit/*.[ch]) host/base/editor.h | de
 $(BUILD)/accelhost-sqlite.so: host/store/plugin.c host/io/database.h | deps-check
 	@mkdir -p $(@D)
 	$(call say,plugin $@)$(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) -fPIC -shared -o $@ $< $(SQLITE_LIBS)
+
+$(CUDA_OBJ): CFLAGS += -fPIC
+$(CUDA): $(CUDA_OBJ) $(BUILD)/host/cuda/images.o
+	$(call say,plugin $@)$(CC) $(CFLAGS) -shared -o $@ $^ -ldl -lpthread
+
+$(BUILD)/host/cuda/images.o: $(CUDA_IMAGES) scripts/cuda/images.sh
+	@mkdir -p $(@D)
+	@scripts/cuda/images.sh "$(if $(NVCC),for $(CUDA_ARCHS:%=sm_%) by CUDA $(NVCC_VERSION))" $(CUDA_IMAGES) > $(@:.o=.S)
+	$(call say,as $@)$(CC) -c -o $@ $(@:.o=.S)
+
+# A section of the object is the image, so that a compiler's cache, which knows -c, serves here too. Sums of products
+# are what the source says (CFLAGS): no multiply-add unless it asks for one.
+NVCC_VERSION = $(shell $(NVCC) --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+$(BUILD)/host/cuda/kernels/%.fatbin: host/cuda/kernels/%.cu
+	@mkdir -p $(@D)
+	$(call say,nvcc $<)$(filter ccache,$(CC)) $(NVCC) -std=c++17 -O3 -fmad=false -Werror all-warnings -Ihost \
+		$(CUDA_TARGETS) -MMD -MP -MF $(@:.fatbin=.cu.d) -MT $@ -c -o $(@:.fatbin=.cu.o) $<
+	@objcopy -O binary --only-section=.nv_fatbin --set-section-flags .nv_fatbin=alloc $(@:.fatbin=.cu.o) $@
 
 # The hot files of one level as one object, of which nothing is seen but its functions, f as f.v3.
 define hot_rules
@@ -199,7 +227,7 @@ uninstall: ## take away what install brought to PREFIX, below DESTDIR
 deb: ## a Debian package for every x86-64, in build-portable
 	@scripts/install-deps.sh build
 	@$(MAKE) --no-print-directory $(JOBS) ARCH=portable build-portable/accelhost build-portable/plugin-headers \
-		build-portable/docs/index.html $(patsubst $(BUILD)/%,build-portable/%,$(IMAGE) $(PLOT) $(STORE) $(EDIT))
+		build-portable/docs/index.html $(patsubst $(BUILD)/%,build-portable/%,$(IMAGE) $(PLOT) $(STORE) $(EDIT) $(CUDA))
 	@scripts/package/build-deb.sh build-portable
 
 # What is missing is installed first, in a make of its own, so that the probes above see it.
@@ -334,4 +362,4 @@ clean: ## remove everything built
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
--include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(PLUGINS:.so=.d)
+-include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(PLUGINS:.so=.d) $(CUDA_OBJ:.o=.d) $(CUDA_IMAGES:.fatbin=.cu.d)

@@ -3,6 +3,8 @@
  *
  * get_default_device(), set_default_device(name)   where constructors without `device` make tensors
  * device_count(type)   how many devices of a type there are; 0 when its plugin is not here
+ * missing(type)        why there is none of a type, in one line; nil when there is one
+ * describe(type, index) what the type tells of itself (index -1) or of a device; nil when it tells nothing
  * is_name(text)        could this be meant as a device's name (and not as a dtype's)?
  * synchronize(name?)   wait until a device, or all open ones, have done what they were asked to */
 #include "bind/bind.h"
@@ -23,6 +25,20 @@ static int set_default(lua_State *L)
 static int count(lua_State *L)
 {
     lua_pushinteger(L, ah_device_count(lua_tostring(L, 1)));
+    return 1;
+}
+
+static int missing(lua_State *L)
+{
+    lua_pushstring(L, ah_device_missing(lua_tostring(L, 1)));
+    return 1;
+}
+
+static int describe(lua_State *L)
+{
+    char text[512];
+    bool told = ah_device_describe(lua_tostring(L, 1), (int)lua_tointeger(L, 2), text, sizeof text) == 0;
+    lua_pushstring(L, told ? text : NULL);
     return 1;
 }
 
@@ -55,6 +71,8 @@ int ah_open_device(lua_State *L)
          *     accelhost.device_count "cpu"  --> 1
          * @return integer */
         {"device_count", count, "type:s"},
+        {"missing", missing, "type:s"},
+        {"describe", describe, "type:s, index:i"},
         {"is_name", is_name, "text:*?"},
         /* Wait until a device, or all that are open, have done what they were asked to.
          *     accelhost.synchronize() */

@@ -97,6 +97,8 @@ static int find_type(const char *name, const struct ah_device_type **out)
 static int open_device(const struct ah_device_type *type, int index, struct ah_device **out)
 {
     int count = type->count();
+    if (count == 0 && type->missing)
+        return ah_fail(AH_EINVAL, "device \"%s:%d\": %s", type->name, index, type->missing());
     if (index >= count)
         return ah_fail(AH_EINVAL, "device \"%s:%d\": there %s %d of this kind", type->name, index,
                        count == 1 ? "is" : "are", count);
@@ -157,6 +159,23 @@ int ah_device_count(const char *name)
 {
     const struct ah_device_type *type = NULL;
     return find_type(name, &type) < 0 ? 0 : type->count();
+}
+
+const char *ah_device_missing(const char *name)
+{
+    const struct ah_device_type *type = NULL;
+    if (find_type(name, &type) < 0)
+        return ah_error_text();
+    return type->count() == 0 && type->missing ? type->missing() : NULL;
+}
+
+int ah_device_describe(const char *name, int index, char *text, size_t room)
+{
+    const struct ah_device_type *type = NULL;
+    AH_TRY(find_type(name, &type));
+    if (!type->describe)
+        return ah_fail(AH_ENOTIMPL, "device \"%s\": nothing is told of it", name);
+    return type->describe(index, text, room);
 }
 
 struct ah_device *ah_device_open_at(int i)

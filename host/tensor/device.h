@@ -30,7 +30,7 @@ struct ah_optim_kernels; /* optim/kernels.h */
 typedef int (*ah_kernel)(struct ah_call *call);
 
 /* Raise it whenever a struct or function that plugins use changes. */
-enum { AH_DEVICE_ABI = 1 };
+enum { AH_DEVICE_ABI = 2 };
 
 struct ah_device_type {
     unsigned abi;     /* AH_DEVICE_ABI of the headers the plugin was built with */
@@ -38,6 +38,10 @@ struct ah_device_type {
 
     /* How many devices of this type there are; 0 when none can be used. */
     int (*count)(void);
+    /* Why count() is 0, in one line; and what is told of one device or, with index -1, of all: its driver and versions.
+     * Either function may be missing. */
+    const char *(*missing)(void);
+    int (*describe)(int index, char *text, size_t room);
     /* Set kernels, optim, table and state of the device for its index, which lies below count(). */
     int (*open)(struct ah_device *device);
     void (*close)(struct ah_device *device); /* all its storages are gone */
@@ -100,6 +104,13 @@ bool ah_device_is_name(const char *text);
 
 /* How many devices of a type there are: 0 when its plugin is not here. */
 int ah_device_count(const char *type);
+
+/* Why there is no device of a type, or NULL when there is one or nothing is known: the type's own words, valid until
+ * the next failure. */
+const char *ah_device_missing(const char *type);
+
+/* What the type tells of its device `index`, or with -1 of itself, in one line. AH_ENOTIMPL when it tells nothing. */
+int ah_device_describe(const char *type, int index, char *text, size_t room);
 
 /* The open devices, in the order of opening, the CPU first; NULL past the end. */
 struct ah_device *ah_device_open_at(int i);

@@ -84,7 +84,7 @@ describe("The message tells expected and got for", function()
     {"a shape that does not hold the elements", "x:view(5, 5)", "view: shape (5, 5)", "(8, 4)"},
     {"bytes without a shape", 'accelhost.from_string("abc")', "from_string: 'size' is missing"},
     {"a state of another model", "model:load_state_dict{}", "Missing key(s) in state_dict:", '"fc1.weight"'},
-    {"a device that is not here", 'x:to "cuda"', 'device "cuda":', "is not here"},
+    {"a device that is not here", 'x:to "nowhere:0"', 'device "nowhere":', "is not here"},
   }
 end)
 

@@ -292,7 +292,7 @@ end)
 
 describe("to", function()
   it("names a device that is not there", function()
-    assert.error_matches(function() accelhost.ones(1):to "cuda:0" end, 'device "cuda": accelhost%-cuda.so is not here ')
+    assert.error_matches(function() accelhost.ones(1):to "far9:0" end, 'device "far9": accelhost%-far9.so is not here ')
   end)
 end)
 

@@ -43,6 +43,15 @@ local function config_file(path)
   return file and path or "none (" .. path .. " is not there)"
 end
 
+-- CUDA's devices, or why there are none.
+local function add_devices(rows)
+  local missing = C.device.missing "cuda"
+  rows[#rows + 1] = {"CUDA", missing and "not used: " .. missing or C.device.describe("cuda", -1) or "there"}
+  for i = 0, missing and -1 or C.device.device_count "cuda" - 1 do
+    rows[#rows + 1] = {"cuda:" .. i, C.device.describe("cuda", i) or "there"}
+  end
+end
+
 --- The lines, each {name, value}.
 ---@param config string? path of the file of settings, "" for none
 ---@return string[][]
@@ -61,9 +70,14 @@ function environment.rows(config)
     {"oneDNN", C.system.onednn or "not there: convolutions are slower"},
     {"", libraries "^libdnnl"},
     {"bf16 kernels", C.system.bf16},
+  }
+  add_devices(rows)
+  for _, row in ipairs {
     {"data sets", os.getenv "ACCELHOST_DATA" or "data"},
     {"settings", config_file(config or "")},
-  }
+  } do
+    rows[#rows + 1] = row
+  end
   for _, entry in ipairs(settings()) do
     local name, value = entry:match "^([^=]+)=(.*)$"
     rows[#rows + 1] = {name, value}

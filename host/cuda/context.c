@@ -1,0 +1,19 @@
+/* Which context a thread's calls are for. */
+#include "cuda/device.h"
+
+static _Thread_local CUcontext entered;
+
+int ah_cuda_enter(struct ah_cuda_device *cuda)
+{
+    if (entered == cuda->context)
+        return 0;
+    AH_TRY(ah_cuda_check(ah_cuda.context_set(cuda->context), "%s: its context", cuda->device->name));
+    entered = cuda->context;
+    return 0;
+}
+
+void ah_cuda_leave(void)
+{
+    ah_cuda.context_set(NULL);
+    entered = NULL;
+}

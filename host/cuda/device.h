@@ -1,0 +1,45 @@
+/* The state of an open CUDA device, and what the plugin's files do with it.
+ *
+ * Everything that the host asks of a device runs on its compute stream, in the order of the calls. The copy stream is
+ * for copies that may overtake kernels; who uses memory on it says so (ah_cuda_memory_used_on). */
+#ifndef AH_CUDA_DEVICE_H
+#define AH_CUDA_DEVICE_H
+
+#include "cuda/driver.h"
+#include "tensor/device.h"
+
+enum { AH_CUDA_DEVICES = 16 };
+
+struct ah_cuda_memory;
+struct ah_cuda_pinned;
+
+struct ah_cuda_device {
+    struct ah_device *device;
+    int ordinal;
+    CUdevice handle;
+    CUcontext context;
+    CUstream compute, copy;
+    int multiprocessors;
+    int capability; /* 90 is 9.0 */
+    int shared_limit; /* bytes of shared memory that a block may ask for */
+    struct ah_cuda_memory *memory;
+    struct ah_cuda_pinned *pinned;
+    uint64_t seed, offset; /* of Philox */
+    bool waits; /* each launch is waited for, so that an error names its kernel (CUDA_LAUNCH_BLOCKING) */
+};
+
+static inline struct ah_cuda_device *ah_cuda_state(const struct ah_device *device)
+{
+    return device->state;
+}
+
+/* Make its context this thread's; every function that calls the driver begins with it. */
+int ah_cuda_enter(struct ah_cuda_device *cuda);
+/* This thread's calls are for none. */
+void ah_cuda_leave(void);
+
+/* The kernel column and the optimizers. */
+extern const ah_kernel ah_cuda_kernels[];
+extern const struct ah_optim_kernels ah_cuda_optim;
+
+#endif

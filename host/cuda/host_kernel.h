@@ -1,0 +1,11 @@
+/* Work of a device that is done on the CPU: for ops without a kernel of their own. The operands are copied to the host,
+ * the CPU's kernel runs, and what it may have written is copied back. */
+#ifndef AH_CUDA_HOST_KERNEL_H
+#define AH_CUDA_HOST_KERNEL_H
+
+#include "ops/op.h"
+
+/* Runs the CPU's kernel of call->op. A tensor that the kernel made moves to the device. */
+int ah_cuda_on_host(struct ah_call *call);
+
+#endif

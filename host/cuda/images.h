@@ -1,0 +1,16 @@
+/* The compiled kernels in the plugin: one image for each file of host/cuda/kernels, by the file's name. Made by the
+ * build (scripts/cuda/images.sh); empty where it had no nvcc. */
+#ifndef AH_CUDA_IMAGES_H
+#define AH_CUDA_IMAGES_H
+
+struct ah_cuda_image {
+    const char *file;
+    const void *data;
+};
+
+/* Up to one without a file. */
+extern const struct ah_cuda_image ah_cuda_images[];
+/* What they were compiled for and by: "sm_80 sm_90 compute_90, CUDA 13.0"; "" without images. */
+extern const char ah_cuda_images_for[];
+
+#endif

@@ -1,0 +1,22 @@
+/* The kernel column of CUDA devices: for each op what kernels.def says of the kernel that its row names. */
+#include "cuda/device.h"
+#include "cuda/host_kernel.h"
+#include "ops/op.h"
+
+#define KERNEL(name) int ah_cuda_##name(struct ah_call *call);
+#define HOST(name, reason)                        \
+    static int ah_cuda_##name(struct ah_call *call) \
+    {                                             \
+        return ah_cuda_on_host(call);             \
+    }
+#include "cuda/kernels.def"
+#undef KERNEL
+#undef HOST
+
+#define ah_cuda_none NULL
+
+const ah_kernel ah_cuda_kernels[AH_OP_COUNT + 1] = {
+#define OP(name, forward, kernel, signature, flags) [AH_OP_##name] = ah_cuda_##kernel,
+#include "ops/table.def"
+#undef OP
+};

@@ -1,0 +1,15 @@
+/* Arguments of the transposing kernels: `batch` matrices of rows x columns items. Tiles are counted along rows, then
+ * along columns, then over the batch; a block takes every gridDim.x-th. */
+#ifndef AH_CUDA_KERNELS_TRANSPOSE_H
+#define AH_CUDA_KERNELS_TRANSPOSE_H
+
+#include <stdint.h>
+
+enum { AH_TRANSPOSE_TILE = 32, AH_TRANSPOSE_ROWS = 8 };
+
+struct ah_transpose_args {
+    uint64_t to, from;
+    int64_t batch, rows, columns, row_tiles, column_tiles;
+};
+
+#endif

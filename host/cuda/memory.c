@@ -1,0 +1,484 @@
+/* Segments are lists of neighbouring blocks; free blocks stand in one array for small and one for large ones, sorted by
+ * size and address, blocks in use in a table by address. One lock for all: what is done under it is short, but for the
+ * driver's own allocations. */
+#include "cuda/memory.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+
+#define MIB ((size_t)1 << 20)
+
+enum { ROUND = 512, USES = 4, BUCKETS = 4096, AFTER_DEAD = 64, TOLD = 6 };
+
+struct block {
+    CUdeviceptr at;
+    size_t bytes;
+    bool used, small;
+    struct block *before, *after; /* neighbours in the segment */
+    struct block *chain;          /* in a bucket of `used` */
+    CUstream stream[USES];        /* used on these as well */
+    CUevent event[USES];          /* while it waits: their places at its release */
+    int streams;
+};
+
+struct list {
+    struct block **at;
+    size_t count, room;
+};
+
+struct ah_cuda_memory {
+    struct ah_cuda_device *cuda;
+    pthread_mutex_t lock;
+    bool direct;            /* each block is the driver's */
+    struct list spare[2];   /* free blocks: large, small */
+    struct list waiting;    /* released, but another stream may not be through with them */
+    struct list dead;       /* direct: released and to be freed */
+    struct block *used[BUCKETS];
+    size_t reserved; /* bytes of all segments */
+    struct ah_memory_stats stats;
+};
+
+/* Lists. */
+
+static int compare(const struct block *a, const struct block *b)
+{
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? -1 : 1;
+    return a->at < b->at ? -1 : a->at > b->at;
+}
+
+/* The place of the first block that is not before `block`. */
+static size_t place_of(const struct list *list, const struct block *block)
+{
+    size_t low = 0, high = list->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (compare(list->at[middle], block) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static int make_room(struct list *list)
+{
+    return ah_grow(&list->at, list->count + 1, &list->room, sizeof list->at[0]);
+}
+
+static void insert(struct list *list, size_t place, struct block *block)
+{
+    memmove(list->at + place + 1, list->at + place, (list->count - place) * sizeof list->at[0]);
+    list->at[place] = block;
+    list->count++;
+}
+
+static struct block *take_out(struct list *list, size_t place)
+{
+    struct block *block = list->at[place];
+    list->count--;
+    memmove(list->at + place, list->at + place + 1, (list->count - place) * sizeof list->at[0]);
+    return block;
+}
+
+static struct block **bucket_of(struct ah_cuda_memory *memory, CUdeviceptr at)
+{
+    return &memory->used[(at / ROUND * 0x9e3779b97f4a7c15u) >> 52];
+}
+
+static struct block *find_used(struct ah_cuda_memory *memory, const void *address)
+{
+    struct block *block = *bucket_of(memory, (CUdeviceptr)(uintptr_t)address);
+    while (block && block->at != (CUdeviceptr)(uintptr_t)address)
+        block = block->chain;
+    return block;
+}
+
+static void set_used(struct ah_cuda_memory *memory, struct block *block)
+{
+    struct block **bucket = bucket_of(memory, block->at);
+    block->used = true;
+    block->chain = *bucket;
+    *bucket = block;
+    memory->stats.allocations++;
+    memory->stats.live += block->bytes;
+    if (memory->stats.live > memory->stats.peak)
+        memory->stats.peak = memory->stats.live;
+}
+
+static void set_unused(struct ah_cuda_memory *memory, struct block *block)
+{
+    struct block **link = bucket_of(memory, block->at);
+    while (*link != block)
+        link = &(*link)->chain;
+    *link = block->chain;
+    block->used = false;
+    memory->stats.live -= block->bytes;
+}
+
+/* Segments. */
+
+static size_t segment_bytes(size_t bytes)
+{
+    if (bytes <= MIB)
+        return 2 * MIB;
+    if (bytes < 10 * MIB)
+        return 20 * MIB;
+    return (bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
+}
+
+/* A new block that is all of a new piece of the driver's memory. AH_ENOMEM. */
+static int new_segment(struct ah_cuda_memory *memory, size_t bytes, struct block **out)
+{
+    struct block *block = calloc(1, sizeof *block);
+    if (!block)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    CUresult code = ah_cuda.memory_alloc(&block->at, bytes);
+    if (code != CUDA_SUCCESS) {
+        free(block);
+        return ah_cuda_check(code, "%s: %zu bytes", memory->cuda->device->name, bytes);
+    }
+    block->bytes = bytes;
+    memory->reserved += bytes;
+    memory->stats.system_calls++;
+    *out = block;
+    return 0;
+}
+
+static void free_segment(struct ah_cuda_memory *memory, struct block *block)
+{
+    ah_cuda.memory_free(block->at);
+    memory->reserved -= block->bytes;
+    free(block);
+}
+
+/* Join a free block with its neighbour `after`. */
+static void join(struct block *block, struct block *after)
+{
+    block->bytes += after->bytes;
+    block->after = after->after;
+    if (block->after)
+        block->after->before = block;
+    free(after);
+}
+
+static void remove_spare(struct ah_cuda_memory *memory, struct block *block)
+{
+    struct list *list = &memory->spare[block->small];
+    take_out(list, place_of(list, block));
+}
+
+static bool is_spare(const struct block *block)
+{
+    return block && !block->used && block->streams == 0;
+}
+
+/* An unused block becomes free for everybody. Its list has room: a place for each block there is (make_room at its
+ * birth and at each cut). */
+static void add_spare(struct ah_cuda_memory *memory, struct block *block)
+{
+    if (is_spare(block->after)) {
+        remove_spare(memory, block->after);
+        join(block, block->after);
+    }
+    if (is_spare(block->before)) {
+        remove_spare(memory, block->before);
+        block = block->before;
+        join(block, block->after);
+    }
+    struct list *list = &memory->spare[block->small];
+    if (make_room(list) == 0)
+        insert(list, place_of(list, block), block);
+}
+
+/* Cut what is over `bytes` off, where that is worth a block of its own. */
+static void cut(struct ah_cuda_memory *memory, struct block *block, size_t bytes)
+{
+    size_t rest = block->bytes - bytes;
+    if (block->small ? rest < ROUND : rest <= MIB)
+        return;
+    struct block *after = calloc(1, sizeof *after);
+    if (!after)
+        return;
+    *after = (struct block){.at = block->at + bytes, .bytes = rest, .small = block->small, .before = block,
+                            .after = block->after};
+    if (after->after)
+        after->after->before = after;
+    block->after = after;
+    block->bytes = bytes;
+    struct list *list = &memory->spare[after->small];
+    if (make_room(list) == 0)
+        insert(list, place_of(list, after), after);
+    else
+        join(block, after);
+}
+
+/* Blocks that another stream has used. */
+
+static void forget_streams(struct block *block)
+{
+    for (int i = 0; i < block->streams; i++)
+        ah_cuda.event_destroy(block->event[i]);
+    block->streams = 0;
+}
+
+/* Note where the streams are; a block for which that fails stays away for good. */
+static void begin_waiting(struct ah_cuda_memory *memory, struct block *block)
+{
+    bool noted = ah_cuda_enter(memory->cuda) == 0 && make_room(&memory->waiting) == 0;
+    for (int i = 0; noted && i < block->streams; i++)
+        noted = ah_cuda.event_create(&block->event[i], CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS &&
+                ah_cuda.event_record(block->event[i], block->stream[i]) == CUDA_SUCCESS;
+    if (noted)
+        memory->waiting.at[memory->waiting.count++] = block;
+}
+
+static void collect_waiting(struct ah_cuda_memory *memory, bool wait)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < memory->waiting.count; i++) {
+        struct block *block = memory->waiting.at[i];
+        bool through = true;
+        for (int k = 0; through && k < block->streams; k++)
+            through = (wait ? ah_cuda.event_synchronise(block->event[k])
+                            : ah_cuda.event_query(block->event[k])) == CUDA_SUCCESS;
+        if (through) {
+            forget_streams(block);
+            add_spare(memory, block);
+        } else {
+            memory->waiting.at[kept++] = block;
+        }
+    }
+    memory->waiting.count = kept;
+}
+
+/* Giving memory back to the driver. */
+
+static void free_dead(struct ah_cuda_memory *memory)
+{
+    if (memory->dead.count == 0)
+        return;
+    ah_cuda.stream_synchronise(memory->cuda->compute);
+    for (size_t i = 0; i < memory->dead.count; i++) {
+        for (int k = 0; k < memory->dead.at[i]->streams; k++)
+            ah_cuda.stream_synchronise(memory->dead.at[i]->stream[k]);
+        free_segment(memory, memory->dead.at[i]);
+    }
+    memory->dead.count = 0;
+}
+
+static void trim(struct ah_cuda_memory *memory)
+{
+    collect_waiting(memory, true);
+    free_dead(memory);
+    bool synchronised = false;
+    for (int small = 0; small < 2; small++) {
+        struct list *list = &memory->spare[small];
+        for (size_t i = list->count; i-- > 0;) {
+            if (list->at[i]->before || list->at[i]->after)
+                continue;
+            if (!synchronised)
+                ah_cuda.stream_synchronise(memory->cuda->compute);
+            synchronised = true;
+            free_segment(memory, take_out(list, i));
+        }
+    }
+}
+
+/* What lives, the sizes that take most first, as text. */
+
+struct size_count {
+    size_t bytes, count;
+};
+
+static int by_total(const void *a, const void *b)
+{
+    const struct size_count *x = a, *y = b;
+    size_t p = x->bytes * x->count, q = y->bytes * y->count;
+    return p < q ? 1 : p > q ? -1 : 0;
+}
+
+static const char *in_units(char *text, size_t room, size_t bytes)
+{
+    if (bytes < MIB)
+        snprintf(text, room, "%.4g KiB", (double)bytes / 1024);
+    else if (bytes < 1024 * MIB)
+        snprintf(text, room, "%.4g MiB", (double)bytes / (double)MIB);
+    else
+        snprintf(text, room, "%.4g GiB", (double)bytes / (double)(1024 * MIB));
+    return text;
+}
+
+static void tell_sizes(struct ah_cuda_memory *memory, char *text, size_t room)
+{
+    struct size_count sizes[256];
+    size_t count = 0;
+    for (int i = 0; i < BUCKETS; i++) {
+        for (const struct block *block = memory->used[i]; block; block = block->chain) {
+            size_t k = 0;
+            while (k < count && sizes[k].bytes != block->bytes)
+                k++;
+            if (k == count && count < sizeof sizes / sizeof sizes[0])
+                sizes[count++] = (struct size_count){block->bytes, 0};
+            if (k < count)
+                sizes[k].count++;
+        }
+    }
+    qsort(sizes, count, sizeof sizes[0], by_total);
+    size_t length = 0;
+    text[0] = '\0';
+    for (size_t k = 0; k < count && k < TOLD && length < room; k++) {
+        char size[32];
+        length += (size_t)snprintf(text + length, room - length, "%s%zu x %s", k ? ", " : "; most of it: ",
+                                   sizes[k].count, in_units(size, sizeof size, sizes[k].bytes));
+    }
+}
+
+static int out_of_memory(struct ah_cuda_memory *memory, size_t bytes)
+{
+    char asked[32], live[32], cached[32], left[32], all[32], sizes[256];
+    size_t available = 0, total = 0;
+    ah_cuda.memory_info(&available, &total);
+    tell_sizes(memory, sizes, sizeof sizes);
+    return ah_fail(AH_ENOMEM, "%s: out of memory: %s asked for, %s live, %s cached, %s of %s available%s",
+                   memory->cuda->device->name, in_units(asked, sizeof asked, bytes),
+                   in_units(live, sizeof live, memory->stats.live),
+                   in_units(cached, sizeof cached, memory->reserved - memory->stats.live),
+                   in_units(left, sizeof left, available), in_units(all, sizeof all, total), sizes);
+}
+
+/* Taking and giving. */
+
+static int take_direct(struct ah_cuda_memory *memory, size_t bytes, struct block **out)
+{
+    if (memory->dead.count >= AFTER_DEAD)
+        free_dead(memory);
+    return new_segment(memory, bytes, out);
+}
+
+static int take_cached(struct ah_cuda_memory *memory, size_t bytes, struct block **out)
+{
+    bool small = bytes <= MIB;
+    struct list *list = &memory->spare[small];
+    collect_waiting(memory, false);
+    struct block wanted = {.bytes = bytes}, *block = NULL;
+    size_t place = place_of(list, &wanted);
+    if (place < list->count) {
+        block = take_out(list, place);
+    } else {
+        AH_TRY(new_segment(memory, segment_bytes(bytes), &block));
+        block->small = small;
+    }
+    cut(memory, block, bytes);
+    *out = block;
+    return 0;
+}
+
+int ah_cuda_memory_take(struct ah_cuda_memory *memory, size_t bytes, void **out)
+{
+    if (bytes > SIZE_MAX / 2)
+        return ah_fail(AH_ENOMEM, "%s: out of memory: %zu bytes asked for", memory->cuda->device->name, bytes);
+    size_t asked = bytes ? (bytes + ROUND - 1) / ROUND * ROUND : ROUND;
+    struct block *block = NULL;
+    AH_TRY(ah_cuda_enter(memory->cuda));
+    pthread_mutex_lock(&memory->lock);
+    int (*take)(struct ah_cuda_memory *, size_t, struct block **) = memory->direct ? take_direct : take_cached;
+    int status = take(memory, asked, &block);
+    if (status == AH_ENOMEM) {
+        trim(memory);
+        status = take(memory, asked, &block);
+    }
+    if (status == AH_ENOMEM)
+        status = out_of_memory(memory, asked);
+    if (status == 0) {
+        set_used(memory, block);
+        *out = (void *)(uintptr_t)block->at;
+    }
+    pthread_mutex_unlock(&memory->lock);
+    return status;
+}
+
+void ah_cuda_memory_give(struct ah_cuda_memory *memory, void *address)
+{
+    if (!address)
+        return;
+    pthread_mutex_lock(&memory->lock);
+    struct block *block = find_used(memory, address);
+    if (block) {
+        set_unused(memory, block);
+        if (memory->direct) {
+            if (make_room(&memory->dead) == 0)
+                memory->dead.at[memory->dead.count++] = block;
+        } else if (block->streams) {
+            begin_waiting(memory, block);
+        } else {
+            add_spare(memory, block);
+        }
+    }
+    pthread_mutex_unlock(&memory->lock);
+}
+
+int ah_cuda_memory_used_on(struct ah_cuda_memory *memory, const void *address, CUstream stream)
+{
+    int status = 0;
+    pthread_mutex_lock(&memory->lock);
+    struct block *block = find_used(memory, address);
+    bool known = !block;
+    for (int i = 0; block && i < block->streams; i++)
+        known = known || block->stream[i] == stream;
+    if (!known && block->streams == USES)
+        status = ah_fail(AH_ESTATE, "%s: a block is used on more than %d streams", memory->cuda->device->name, USES);
+    else if (!known)
+        block->stream[block->streams++] = stream;
+    pthread_mutex_unlock(&memory->lock);
+    return status;
+}
+
+void ah_cuda_memory_stats(struct ah_cuda_memory *memory, struct ah_memory_stats *stats)
+{
+    pthread_mutex_lock(&memory->lock);
+    *stats = memory->stats;
+    stats->cached = memory->reserved - memory->stats.live;
+    pthread_mutex_unlock(&memory->lock);
+}
+
+void ah_cuda_memory_trim(struct ah_cuda_memory *memory)
+{
+    if (ah_cuda_enter(memory->cuda) < 0)
+        return;
+    pthread_mutex_lock(&memory->lock);
+    trim(memory);
+    pthread_mutex_unlock(&memory->lock);
+}
+
+int ah_cuda_memory_open(struct ah_cuda_memory **out, struct ah_cuda_device *cuda)
+{
+    const char *choice = getenv("ACCELHOST_CUDA_ALLOCATOR");
+    bool direct = choice && !strcmp(choice, "driver");
+    if (choice && *choice && !direct)
+        return ah_fail(AH_EINVAL, "ACCELHOST_CUDA_ALLOCATOR: expected \"driver\" or nothing, got \"%s\"", choice);
+    struct ah_cuda_memory *memory = calloc(1, sizeof *memory);
+    if (!memory)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    memory->cuda = cuda;
+    memory->direct = direct;
+    pthread_mutex_init(&memory->lock, NULL);
+    *out = memory;
+    return 0;
+}
+
+void ah_cuda_memory_close(struct ah_cuda_memory *memory)
+{
+    if (!memory)
+        return;
+    ah_cuda_memory_trim(memory);
+    struct list *lists[] = {&memory->spare[0], &memory->spare[1], &memory->waiting, &memory->dead};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+        free(lists[i]->at);
+    pthread_mutex_destroy(&memory->lock);
+    free(memory);
+}

@@ -1,0 +1,35 @@
+/* The caching allocator of a device's memory, ordered by its compute stream.
+ *
+ * Memory is taken from the driver in segments and cut into blocks with PyTorch's sizes: requests are rounded up to 512
+ * bytes; up to 1 MiB come from segments of 2 MiB, up to 10 MiB from segments of 20 MiB, larger ones have a segment of
+ * their own, a multiple of 2 MiB. The smallest free block that fits is cut, freed neighbours join. A freed block may be
+ * taken at once, since whoever takes it uses it on the compute stream, after those who had it; a block that was also
+ * used on another stream waits until that stream has come past its release.
+ *
+ * Segments go back to the driver only when it has no more, or on trim: the driver waits for the device then.
+ * $ACCELHOST_CUDA_ALLOCATOR=driver asks the driver for each block instead, so that tools that watch over allocations
+ * see every one; what is freed goes back when more is asked for, never at its release.
+ *
+ * Any thread may call. */
+#ifndef AH_CUDA_MEMORY_H
+#define AH_CUDA_MEMORY_H
+
+#include "cuda/device.h"
+
+int ah_cuda_memory_open(struct ah_cuda_memory **out, struct ah_cuda_device *cuda);
+void ah_cuda_memory_close(struct ah_cuda_memory *memory);
+
+/* A block of at least `bytes`, also of 0. AH_ENOMEM tells what lives. */
+int ah_cuda_memory_take(struct ah_cuda_memory *memory, size_t bytes, void **out);
+/* Give it back; NULL is ignored. */
+void ah_cuda_memory_give(struct ah_cuda_memory *memory, void *block);
+
+/* A block is used on this stream, which is not the compute stream, from now on to its release. */
+int ah_cuda_memory_used_on(struct ah_cuda_memory *memory, const void *block, CUstream stream);
+
+/* The counts at this moment. */
+void ah_cuda_memory_stats(struct ah_cuda_memory *memory, struct ah_memory_stats *stats);
+/* Give whole free segments back to the driver. */
+void ah_cuda_memory_trim(struct ah_cuda_memory *memory);
+
+#endif

@@ -1,0 +1,189 @@
+/* The device type "cuda", as the host opens it (tensor/device.h): counting and opening devices, their generator and
+ * what is told of them. A device keeps its primary context, which libraries share, to the end. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda/copy.h"
+#include "cuda/images.h"
+#include "cuda/launch.h"
+#include "cuda/memory.h"
+#include "cuda/pinned.h"
+#include "ops/op.h"
+#include "ops/table_text.h"
+
+static int cuda_count(void)
+{
+    int count = 0;
+    if (ah_cuda_driver_open() < 0 || ah_cuda_check(ah_cuda.device_count(&count), "counting devices") < 0)
+        return 0;
+    return count < AH_CUDA_DEVICES ? count : AH_CUDA_DEVICES;
+}
+
+static const char *cuda_missing(void)
+{
+    int count;
+    if (ah_cuda_driver_open() < 0 || ah_cuda_check(ah_cuda.device_count(&count), "counting devices") < 0)
+        return ah_error_text();
+    return count ? NULL : "the driver sees no device (is CUDA_VISIBLE_DEVICES empty?)";
+}
+
+static int attribute(CUdevice handle, CUdevice_attribute which)
+{
+    int value = 0;
+    return ah_cuda.device_attribute(&value, which, handle) == CUDA_SUCCESS ? value : 0;
+}
+
+static int cuda_describe(int index, char *text, size_t room)
+{
+    AH_TRY(ah_cuda_driver_open());
+    if (index < 0) {
+        int version = ah_cuda_driver_version();
+        const char *kernels = ah_cuda_images_for[0] ? ah_cuda_images_for : "not built (no nvcc)";
+        snprintf(text, room, "%sdriver for CUDA %d.%d, kernels %s", ah_cuda_is_simulated() ? "simulated, " : "",
+                 version / 1000, version % 1000 / 10, kernels);
+        return 0;
+    }
+    CUdevice handle;
+    char name[128];
+    size_t bytes;
+    AH_TRY(ah_cuda_check(ah_cuda.device_get(&handle, index), "device"));
+    AH_TRY(ah_cuda_check(ah_cuda.device_name(name, sizeof name, handle), "its name"));
+    AH_TRY(ah_cuda_check(ah_cuda.device_total_memory(&bytes, handle), "its memory"));
+    snprintf(text, room, "%s, capability %d.%d, %d multiprocessors, %.1f GiB", name,
+             attribute(handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+             attribute(handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
+             attribute(handle, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT), (double)bytes / (double)(1u << 30));
+    return 0;
+}
+
+static void cuda_close(struct ah_device *device)
+{
+    struct ah_cuda_device *cuda = device->state;
+    if (!cuda)
+        return;
+    if (cuda->context && ah_cuda_enter(cuda) == 0) {
+        if (cuda->compute)
+            ah_cuda.stream_synchronise(cuda->compute);
+        ah_cuda_pinned_close(cuda->pinned);
+        ah_cuda_memory_close(cuda->memory);
+        if (cuda->compute)
+            ah_cuda.stream_destroy(cuda->compute);
+        if (cuda->copy)
+            ah_cuda.stream_destroy(cuda->copy);
+        ah_cuda_launch_forget(cuda);
+        ah_cuda_leave();
+        ah_cuda.context_release(cuda->handle);
+    }
+    free(cuda);
+    device->state = NULL;
+}
+
+static int open_state(struct ah_cuda_device *cuda)
+{
+    const char *name = cuda->device->name;
+    AH_TRY(ah_cuda_check(ah_cuda.device_get(&cuda->handle, cuda->ordinal), "%s", name));
+    cuda->multiprocessors = attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    cuda->capability = 10 * attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+                       attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    cuda->shared_limit = attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+    AH_TRY(ah_cuda_check(ah_cuda.context_retain(&cuda->context, cuda->handle), "%s: its context", name));
+    AH_TRY(ah_cuda_enter(cuda));
+    AH_TRY(ah_cuda_check(ah_cuda.stream_create(&cuda->compute, CU_STREAM_NON_BLOCKING, 0), "%s: a stream", name));
+    AH_TRY(ah_cuda_check(ah_cuda.stream_create(&cuda->copy, CU_STREAM_NON_BLOCKING, 0), "%s: a stream", name));
+    AH_TRY(ah_cuda_memory_open(&cuda->memory, cuda));
+    return ah_cuda_pinned_open(&cuda->pinned, cuda);
+}
+
+static int cuda_open(struct ah_device *device)
+{
+    struct ah_cuda_device *cuda = calloc(1, sizeof *cuda);
+    if (!cuda)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    const char *waits = getenv("CUDA_LAUNCH_BLOCKING");
+    cuda->device = device;
+    cuda->ordinal = device->index;
+    cuda->waits = waits && !strcmp(waits, "1");
+    device->state = cuda;
+    int status = open_state(cuda);
+    if (status < 0) {
+        cuda_close(device);
+        return status;
+    }
+    device->kernels = ah_cuda_kernels;
+    device->optim = &ah_cuda_optim;
+    device->table = ah_op_table_text;
+    return 0;
+}
+
+static int cuda_allocate(struct ah_device *device, size_t bytes, void **out)
+{
+    return ah_cuda_memory_take(ah_cuda_state(device)->memory, bytes, out);
+}
+
+static void cuda_release(struct ah_device *device, void *block, size_t bytes)
+{
+    ah_cuda_memory_give(ah_cuda_state(device)->memory, block);
+}
+
+static void cuda_memory_stats(struct ah_device *device, struct ah_memory_stats *stats)
+{
+    ah_cuda_memory_stats(ah_cuda_state(device)->memory, stats);
+}
+
+static void cuda_trim(struct ah_device *device)
+{
+    ah_cuda_memory_trim(ah_cuda_state(device)->memory);
+}
+
+/* The generator: a state is the seed and the offset, as PyTorch saves it. */
+
+static void cuda_seed(struct ah_device *device, uint64_t seed)
+{
+    struct ah_cuda_device *cuda = ah_cuda_state(device);
+    cuda->seed = seed;
+    cuda->offset = 0;
+}
+
+static int cuda_get_state(struct ah_device *device, uint8_t *state)
+{
+    const struct ah_cuda_device *cuda = ah_cuda_state(device);
+    memcpy(state, &cuda->seed, sizeof cuda->seed);
+    memcpy(state + sizeof cuda->seed, &cuda->offset, sizeof cuda->offset);
+    return 0;
+}
+
+static int cuda_set_state(struct ah_device *device, const uint8_t *state)
+{
+    struct ah_cuda_device *cuda = ah_cuda_state(device);
+    uint64_t offset;
+    memcpy(&offset, state + sizeof cuda->seed, sizeof offset);
+    if (offset % 4)
+        return ah_fail(AH_EINVAL, "%s: not a state of this generator: its offset is no multiple of 4", device->name);
+    memcpy(&cuda->seed, state, sizeof cuda->seed);
+    cuda->offset = offset;
+    return 0;
+}
+
+extern const struct ah_device_type ah_device_plugin;
+const struct ah_device_type ah_device_plugin = {
+    .abi = AH_DEVICE_ABI,
+    .name = "cuda",
+    .count = cuda_count,
+    .missing = cuda_missing,
+    .describe = cuda_describe,
+    .open = cuda_open,
+    .close = cuda_close,
+    .allocate = cuda_allocate,
+    .release = cuda_release,
+    .copy = ah_cuda_copy,
+    .fill = ah_cuda_fill,
+    .transpose = ah_cuda_transpose,
+    .synchronise = ah_cuda_synchronise,
+    .state_bytes = 2 * sizeof(uint64_t),
+    .seed = cuda_seed,
+    .get_state = cuda_get_state,
+    .set_state = cuda_set_state,
+    .memory_stats = cuda_memory_stats,
+    .trim = cuda_trim,
+};

@@ -1,0 +1,52 @@
+--- CUDA devices where there is none: what a script and `accelhost env` are told. No spec here needs a card.
+local run = require "spec.support.run"
+
+-- A process that sees neither the driver's devices nor the simulated GPU.
+local blind = {CUDA_VISIBLE_DEVICES = "", ACCELHOST_CUDA = false, ACCELHOST_TEST_DEVICE = false}
+
+describe("device cuda without a card", function()
+  it("is refused in one line that says what is missing", function()
+    local result = run.host({"-e", [[require("accelhost").ones({2}, {device = "cuda"})]]}, {env = blind})
+    assert.equal(1, result.code)
+    local first = result.stderr:match "^[^\n]*"
+    assert.matches('device "cuda:0": ', first)
+    assert.is_truthy(first:find("libcuda.so.1 not found (is the NVIDIA driver installed?)", 1, true) or
+      first:find("CUDA_ERROR_NO_DEVICE", 1, true) or first:find("the driver sees no device", 1, true), first)
+  end)
+
+  it("is counted as none, and the CPU works on", function()
+    local result = run.host({"-e", [[
+      local accelhost = require "accelhost"
+      print(accelhost.device_count "cuda", accelhost.ones(2):sum():item())]]}, {env = blind})
+    assert.equal("0\t2\n", result.stdout)
+  end)
+
+  it("is told of by accelhost env, with the reason", function()
+    local result = run.host({"env"}, {env = blind})
+    assert.equal(0, result.code)
+    assert.matches("\nCUDA +not used: [^\n]+", result.stdout)
+  end)
+
+  it("takes no other word in ACCELHOST_CUDA than sim", function()
+    local result = run.host({"-e", [[require("accelhost").ones({2}, {device = "cuda"})]]},
+      {env = {ACCELHOST_CUDA = "simulated"}})
+    assert.matches('ACCELHOST_CUDA: expected "sim" or nothing, got "simulated"', result.stderr)
+  end)
+end)
+
+describe("The list of kernels", function()
+  local function rows(path, pattern)
+    local found = {}
+    for line in io.lines(path) do
+      local name, rest = line:match(pattern)
+      if name then found[name] = rest end
+    end
+    return found
+  end
+
+  it("tells for each kernel on the host why it is there", function()
+    for name, reason in pairs(rows("host/cuda/kernels.def", '^HOST%((%w+), "(.*)"%)$')) do
+      assert.is_true(#reason > 0, name)
+    end
+  end)
+end)

@@ -56,13 +56,23 @@ local function rms(tensor)
   return tensor:norm(2):item() / tensor:numel() ^ 0.5
 end
 
-local function update(group, param, state)
+--- The rate of a step before it is clipped.
+---@param group table
+---@param param Tensor
+---@param step integer from 1
+---@param lr number
+---@return number
+function Adafactor:rate(group, param, step, lr) -- luacheck: ignore self
+  return math.max(group.eps[2], rms(param)) * math.min(lr, 1 / step ^ 0.5)
+end
+
+local function update(self, group, param, state)
   local grad = group.maximize and -param.grad or param.grad
   local step = state.step:item() + 1
   state.step:fill_(step)
   local lr = C.is_tensor(group.lr) and group.lr:item() or group.lr
   local weight, eps1 = step ^ group.beta2_decay, group.eps[1] or epsilon[param.dtype]
-  local alpha = math.max(group.eps[2], rms(param)) * math.min(lr, 1 / step ^ 0.5)
+  local alpha = self:rate(group, param, step, lr)
   if group.weight_decay ~= 0 then param:mul_(1 - lr * group.weight_decay) end
   local estimate
   if state.row_var then
@@ -80,7 +90,7 @@ end
 function Adafactor:step(closure)
   return self:each_parameter(closure, function(group, param)
     self.state[param] = self.state[param] or make_state(param, param.grad)
-    if param:numel() > 0 then update(group, param, self.state[param]) end
+    if param:numel() > 0 then update(self, group, param, self.state[param]) end
   end)
 end
 

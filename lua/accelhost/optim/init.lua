@@ -17,6 +17,7 @@ local lazy = {
   SGD = {"accelhost.optim.sgd"},
   RMSprop = {"accelhost.optim.rmsprop"},
   Adafactor = {"accelhost.optim.adafactor"},
+  GreedyLR = {"accelhost.optim.greedy"},
   LBFGS = {"accelhost.optim.lbfgs"},
   Lion = {"accelhost.optim.lion"},
   Muon = {"accelhost.optim.muon"},

@@ -5,6 +5,7 @@
 --
 -- One scheduler:step() per optimizer:step(). With warm-up the first step has the rate 0.
 local arguments = require "accelhost.util.arguments"
+local GreedyLR = require "accelhost.optim.greedy"
 local lr_scheduler = require "accelhost.optim.lr_scheduler"
 
 local fail, signature = arguments.fail, arguments.signature
@@ -239,7 +240,7 @@ local read_scheduler = signature("get_scheduler",
 
 --- A schedule by the name the Trainer knows it by: constant, constant_with_warmup, linear, cosine,
 -- cosine_with_restarts, polynomial, inverse_sqrt, cosine_with_min_lr, cosine_warmup_with_min_lr, warmup_stable_decay,
--- reduce_lr_on_plateau.
+-- reduce_lr_on_plateau, greedy.
 --
 --   local schedule = optim.get_scheduler("linear", optimizer, {num_warmup_steps = 0, num_training_steps = 100})
 --   schedule:get_last_lr()[1]  --> 0.1
@@ -252,9 +253,10 @@ function schedules.get_scheduler(...)
   local options = {}
   for key, value in pairs(extra or {}) do options[key] = value end
   if name == "reduce_lr_on_plateau" then return lr_scheduler.ReduceLROnPlateau(optimizer, options) end
+  if name == "greedy" then return GreedyLR(optimizer, options) end
   local entry = by_name[name]
   if not entry then
-    local known = {"reduce_lr_on_plateau"}
+    local known = {"reduce_lr_on_plateau", "greedy"}
     for key in pairs(by_name) do known[#known + 1] = key end
     table.sort(known)
     fail("get_scheduler: unknown schedule '%s' (known: %s)", tostring(name), table.concat(known, ", "))

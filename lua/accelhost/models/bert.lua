@@ -164,6 +164,7 @@ bert.inputs = {
 ---@class BertPreTrainedModel: PreTrainedModel
 local BertPreTrainedModel = PreTrainedModel:extend "BertPreTrainedModel"
 BertPreTrainedModel.config_class, BertPreTrainedModel.base_model_prefix = configs.BertConfig, "bert"
+BertPreTrainedModel.token_embedding = "embeddings.word_embeddings"
 bert.BertPreTrainedModel = BertPreTrainedModel
 
 local function refuse_unknown(config)

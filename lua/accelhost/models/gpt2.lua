@@ -126,6 +126,7 @@ gpt2.inputs = {
 ---@class GPT2PreTrainedModel: PreTrainedModel
 local GPT2PreTrainedModel = PreTrainedModel:extend "GPT2PreTrainedModel"
 GPT2PreTrainedModel.config_class, GPT2PreTrainedModel.base_model_prefix = configs.GPT2Config, "transformer"
+GPT2PreTrainedModel.token_embedding = "wte"
 
 function GPT2PreTrainedModel:initial_deviation(path)
   local range = self.config.initializer_range
@@ -249,6 +250,7 @@ head_inputs.labels, head_inputs.logits_to_keep = "tensor", "number"
 ---@class GPT2LMHeadModel: PreTrainedModel
 local GPT2LMHeadModel = GPT2PreTrainedModel:extend "GPT2LMHeadModel"
 GPT2LMHeadModel.tied = {["lm_head.weight"] = "transformer.wte.weight"}
+GPT2LMHeadModel.loss_shifts_labels = true
 gpt2.GPT2LMHeadModel = GPT2LMHeadModel
 
 function GPT2LMHeadModel:build(config)

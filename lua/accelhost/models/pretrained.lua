@@ -15,8 +15,8 @@ local Module = require("accelhost.nn.module").Module
 
 local fail, describe = arguments.fail, arguments.describe
 
---- The base of models: a class says config_class, base_model_prefix and, in build(config, options), its layers. Weights
---- are drawn as the transformers library draws them.
+--- The base of models: a class says config_class, base_model_prefix, token_embedding (its path) and, in build(config,
+--- options), its layers. Weights are drawn as the transformers library draws them.
 --
 --   local models = accelhost.models
 --   local Tagger = models.BertForTokenClassification:extend "Tagger"
@@ -105,6 +105,15 @@ function PreTrainedModel:init_weights(names)
       self:init_weight(module, name, module[name], path)
     end
   end
+end
+
+--- The embedding of its tokens.
+--
+--   local config = {vocab_size = 9, n_positions = 8, n_embd = 8, n_layer = 1, n_head = 2}
+--   accelhost.models.GPT2LMHeadModel(config):get_input_embeddings().num_embeddings  --> 9
+---@return Embedding
+function PreTrainedModel:get_input_embeddings()
+  return (self[self.base_model_prefix] or self):get_submodule(self.token_embedding)
 end
 
 -- The parts of a model that call their layers by recompute.layer.

@@ -10,6 +10,8 @@ local known = {"TERM", "USR1", "INT", "HUP"}
 local read = arguments.signature("save_on_signal",
   {{"output_dir: string"}, {"signals: list", {"TERM", "USR1"}}, {"every: count", 1}})
 
+local read_check = arguments.signature("check_signal", {{"save: flag", true}})
+
 -- The signal that any process has got, as its place among the known ones; 0 for none. A collective.
 local function agreed(own)
   local place = 0
@@ -46,24 +48,26 @@ return function(Accelerator)
     self._signalled = {dir = dir, every = every, calls = 0}
   end
 
-  --- Has any process got a signal that save_on_signal watches? Then the state is saved and the signal's name is the
-  --- answer, on all processes at the same step, and the script should end; else false. Call it where a step is
-  --- complete. A collective.
+  --- Has any process got a signal that save_on_signal watches? Then the state is saved (unless save = false) and the
+  --- signal's name is the answer, on all processes at the same step, and the script should end; else false. Call it
+  --- where a step is complete. A collective.
   --
   --   accelerator:save_on_signal()
   --   for inputs, labels in loader do
   --     optimizer:step()
   --     if accelerator:check_signal() then break end
   --   end
+  ---@param save? boolean default true; or {save = false}
   ---@return string|false
-  function Accelerator:check_signal()
+  function Accelerator:check_signal(...)
+    local save = read_check(...)
     local asked = self._signalled
     if not asked then fail "check_signal: call save_on_signal first" end
     asked.calls = asked.calls + 1
     if asked.calls % asked.every ~= 0 then return false end
     local name = known[agreed(C.system.take_signal())]
     if not name then return false end
-    self:save_state(asked.dir)
+    if save then self:save_state(asked.dir) end
     return name
   end
 end

@@ -262,7 +262,7 @@ local function make(pass)
   pass.last = not pass.waiting
   delivered(pass)
   local set = loader.dataset
-  if set.rows and not loader.collate_fn then return true, set:rows(batch) end
+  if type(set.rows) == "function" and not loader.collate_fn then return true, set:rows(batch) end
   if loader.stream then return true, fetch.finish(loader.collate_fn, iterable.samples(batch)) end
   return true, fetch.batch(set, loader.collate_fn, batch, pass.seed, turns)
 end

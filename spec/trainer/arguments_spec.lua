@@ -1,5 +1,8 @@
 -- TrainingArguments: names, defaults, contradictions, and the command line.
 local accelhost = require "accelhost"
+local defaults = require "spec.fixtures.trainer".defaults
+local rows = require "accelhost.trainer.rows"
+
 local TrainingArguments = accelhost.TrainingArguments
 
 local function fails(given, text)
@@ -69,6 +72,65 @@ describe("TrainingArguments", function()
 
   it("lists all arguments", function()
     assert.matches("learning_rate +5e%-05 +the rate after warm%-up", TrainingArguments.help())
+  end)
+
+  describe("beside transformers'", function()
+    -- Defaults that are other here, each with the reason.
+    local own = {
+      disable_tqdm = "false: a bar is drawn where there is a terminal", run_name = "trackers need a name",
+      label_names = "what default_data_collator calls them", output_dir = "None becomes trainer_output there too",
+      activation_checkpointing = "None becomes false there too",
+      gradient_checkpointing = "None becomes false there too",
+    }
+    -- Those with one value alone whose default there is another, as the guide tells.
+    local other = {
+      remove_unused_columns = true, ddp_find_unused_parameters = true, restore_callback_states_from_checkpoint = true,
+    }
+    local taken = {}
+    for _, row in ipairs(rows.taken) do taken[row[1]] = row end
+
+    for _, name in ipairs(require("accelhost.util.arguments").sorted_keys(defaults)) do
+      local row, fixed, refused = taken[name], rows.fixed[name], rows.refused[name]
+      local how = row and "takes" or fixed and "takes one value of" or "refuses"
+      it(how .. " " .. name, function()
+        local theirs = defaults[name]
+        if row and not own[name] then
+          if type(theirs) == "table" then assert.same(theirs, row[3]) else assert.equal(theirs, row[3] or false) end
+        elseif fixed then
+          local known = false
+          for _, value in ipairs(fixed[1]) do known = known or value == theirs end
+          assert.equal(not other[name], known)
+          assert.is_truthy(TrainingArguments{[name] = fixed[1][1]})
+          if #fixed[1] == 1 then fails({[name] = "another"}, fixed[2]) end
+        elseif not row then
+          fails({[name] = theirs or 1}, refused)
+        end
+      end)
+    end
+  end)
+
+  it("has no argument that transformers' has not but those of old names", function()
+    local own = {logging_dir = true}
+    for _, row in ipairs(rows.taken) do assert.is_true(defaults[row[1]] ~= nil or own[row[1]] == true, row[1]) end
+  end)
+
+  it("refuses each optimizer of transformers' that is none here, with the reason", function()
+    for _, name in ipairs {"adamw_torch_8bit", "galore_adamw", "lomo", "paged_lion_32bit", "schedule_free_adamw",
+      "ademamix", "muon", "lbfgs"} do
+      fails({optim = name}, ("optim: '%s' is not taken: "):format(name))
+    end
+    fails({optim = "adamw_troch"}, "did you mean 'adamw_torch'?")
+    fails({optim = "sgd", optim_args = "momentum"}, "optim_args: expected NAME=NUMBER")
+    fails({optim = "sgd", optim_args = "momentun=0.9"}, "did you mean 'momentum'?")
+    assert.equal("momentum=0.9", TrainingArguments{optim = "sgd", optim_args = "momentum=0.9"}.optim_args)
+  end)
+
+  it("reads tables as JSON", function()
+    local args = TrainingArguments.parse_args({}, {"--lr_scheduler_kwargs", '{"num_cycles": 2}'})
+    assert.same({num_cycles = 2}, args.lr_scheduler_kwargs)
+    fails({lr_scheduler_kwargs = "num_cycles=2"}, "expected a JSON object")
+    fails({include_for_metrics = {"outputs"}}, "expected names among inputs, loss")
+    assert.equal("all", TrainingArguments{include_num_input_tokens_seen = true}.include_num_input_tokens_seen)
   end)
 
   it("name what exists where they refuse an argument", function()

@@ -1,6 +1,7 @@
 -- The Trainer in this process: the bare loop's numbers, its order of operations, data, losses and failures.
 local accelhost = require "accelhost"
 local folder = require "spec.support.folder"
+local silently = require "spec.support.silently"
 
 local nn, F, data, optim = accelhost.nn, accelhost.nn.functional, accelhost.data, accelhost.optim
 
@@ -33,15 +34,6 @@ local function trainer_of(options)
   trainer:remove_callback(require("accelhost.trainer.callbacks").PrinterCallback)
   trainer:add_callback(quiet)
   return trainer
-end
-
-local function silently(fn, ...)
-  local before = print
-  rawset(_G, "print", function() end)
-  local results = {pcall(fn, ...)}
-  rawset(_G, "print", before)
-  if not results[1] then error(results[2], 0) end
-  return unpack(results, 2)
 end
 
 local function train(options)

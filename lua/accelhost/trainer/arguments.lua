@@ -1,6 +1,8 @@
 --- TrainingArguments: what a Trainer is told, with transformers' names and defaults, checked against each other.
+local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
+local optimizers = require "accelhost.trainer.optimizer"
 local rows = require "accelhost.trainer.rows"
 
 local fail = arguments.fail
@@ -17,14 +19,21 @@ for i, row in ipairs(rows.taken) do
 end
 local set = arguments.setter("TrainingArguments", signature)
 
+local function is_among(value, list)
+  for _, other in ipairs(list) do
+    if other == value then return true end
+  end
+  return false
+end
+
 -- Names that are no arguments here, with what to do about each.
 local function take_foreign(given)
   local rest = {}
   for _, name in ipairs(arguments.sorted_keys(given)) do
     local value, only, reason = given[name], rows.fixed[name], rows.refused[name]
     if reason then fail("TrainingArguments: %s: not taken: %s", name, reason) end
-    if only and value ~= only[1] then
-      fail("TrainingArguments: %s: only %s is taken: %s", name, tostring(only[1]), only[2])
+    if only and not is_among(value, only[1]) then
+      fail("TrainingArguments: %s: only %s is taken: %s", name, tostring(only[1][1]), only[2])
     end
     if not only then rest[name] = value end
   end
@@ -56,7 +65,7 @@ end
 
 local function check_steps(self)
   for _, name in ipairs {"logging_steps", "eval_steps", "save_steps"} do
-    local value = self[name]
+    local value = self[name] or 1
     if value > 1 and value % 1 ~= 0 then
       fail("TrainingArguments: %s: expected a whole number, or a part of all updates below 1, got %g", name, value)
     end
@@ -66,18 +75,60 @@ local function check_steps(self)
   end
 end
 
+local function check_optimizer(self)
+  for _, row in ipairs(optimizers.refused) do
+    if self.optim:sub(1, #row[1]) == row[1] then
+      fail("TrainingArguments: optim: '%s' is not taken: %s", self.optim, row[2])
+    end
+  end
+  if not is_among(self.optim, optimizers.names) then
+    fail("TrainingArguments: unknown optim '%s' (known: %s)%s", self.optim, table.concat(optimizers.names, ", "),
+      arguments.did_you_mean(self.optim, optimizers.names))
+  end
+  optimizers.options(self)
+end
+
+local extras = {"inputs", "loss"}
+
+local function check_extras(self)
+  for _, name in ipairs(self.include_for_metrics) do
+    if not is_among(name, extras) then
+      fail("TrainingArguments: include_for_metrics: expected names among inputs, loss, got %s",
+        arguments.describe(name))
+    end
+  end
+end
+
+-- What a command line gives as JSON.
+local function read_json(self)
+  for _, name in ipairs {"lr_scheduler_kwargs", "gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"} do
+    if type(self[name]) == "string" then
+      local fine, value = pcall(C.json.decode, self[name])
+      if not fine or type(value) ~= "table" then
+        fail("TrainingArguments: %s: expected a JSON object such as {\"num_cycles\": 2}, got '%s'", name, self[name])
+      end
+      self[name] = value
+    end
+  end
+end
+
 -- What follows from the others.
 local function derive(self)
-  self.eval_steps = self.eval_steps or self.logging_steps
-  if self.eval_strategy ~= "no" then self.do_eval = true end
-  if (self.load_best_model_at_end or self.save_strategy == "best") and not self.metric_for_best_model then
-    self.metric_for_best_model = "loss"
+  read_json(self)
+  self.gradient_checkpointing = self.gradient_checkpointing or self.activation_checkpointing
+  self.gradient_checkpointing_kwargs = self.gradient_checkpointing_kwargs or self.activation_checkpointing_kwargs
+  if type(self.include_num_input_tokens_seen) == "boolean" then
+    self.include_num_input_tokens_seen = self.include_num_input_tokens_seen and "all" or "no"
   end
+  if self.eval_strategy == "steps" then self.eval_steps = self.eval_steps or self.logging_steps end
+  if self.eval_strategy ~= "no" then self.do_eval = true end
+  local needs_metric = self.load_best_model_at_end or self.save_strategy == "best" or self:follows_metric()
+  if needs_metric and not self.metric_for_best_model then self.metric_for_best_model = "loss" end
   if self.metric_for_best_model and self.greater_is_better == nil then
     self.greater_is_better = not self.metric_for_best_model:find "loss$"
   end
-  if self.lr_scheduler_type == "reduce_lr_on_plateau" and self.eval_strategy == "no" then
-    fail "TrainingArguments: lr_scheduler_type = 'reduce_lr_on_plateau' needs an eval_strategy, which it follows"
+  if self:follows_metric() and self.eval_strategy == "no" then
+    fail("TrainingArguments: lr_scheduler_type = '%s' needs an eval_strategy, which it follows", self.lr_scheduler_type)
   end
   if self.bf16 and self.fp16 then fail "TrainingArguments: give bf16 or fp16, not both" end
 end
@@ -96,6 +147,16 @@ function TrainingArguments:init(...)
   derive(self)
   check_steps(self)
   check_best(self)
+  check_optimizer(self)
+  check_extras(self)
+end
+
+--- Does the schedule follow the evaluations rather than the updates?
+--
+--   accelhost.TrainingArguments{}:follows_metric()  --> false
+---@return boolean
+function TrainingArguments:follows_metric()
+  return self.lr_scheduler_type == "reduce_lr_on_plateau" or self.lr_scheduler_type == "greedy"
 end
 
 --- The arguments as plain values by name.

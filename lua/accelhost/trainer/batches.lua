@@ -96,16 +96,34 @@ local function rows_of(inputs)
 end
 batches.rows = rows_of
 
+--- The tensor that a model calls its input: the field that its main_input_name names (default: input_ids), or the
+--- first of a pair.
+---@param model Module
+---@param inputs table
+---@return any
+function batches.main_input(model, inputs)
+  local value = inputs[model.main_input_name or "input_ids"]
+  if value == nil then return inputs.inputs end
+  return value
+end
+
 local integral = {int64 = true, int32 = true}
 
---- How much a batch counts in a mean: its labels that are not ignored (-100), else its rows.
+-- Of a model whose loss is that of the next tokens the first label of each row is no target.
+local function targets_of(model, labels)
+  if not model.loss_shifts_labels or labels:dim() == 0 or labels:size(-1) == 0 then return labels end
+  return labels:narrow(-1, 1, labels:size(-1) - 1)
+end
+
+--- How much a batch counts in a mean: its labels that are not ignored (-100) where these are integers, else its rows.
+---@param model Module
 ---@param inputs table
 ---@param label_names string[]
 ---@return number
-function batches.weight(inputs, label_names)
+function batches.weight(model, inputs, label_names)
   local labels = inputs[label_names[1]]
   if not C.is_tensor(labels) or not integral[labels.dtype] then return rows_of(inputs) end
-  return labels:ne(IGNORED):sum():item()
+  return targets_of(model, labels):ne(IGNORED):sum():item()
 end
 
 --- Call a model with a batch: of a pair it gets the first value, else the table.
@@ -118,22 +136,26 @@ function batches.call(model, inputs)
 end
 
 -- (1 - e) nll + e mean over the classes of -log p, over what is not ignored.
-local function smoothed(logits, labels, factor)
+local function smoothed(model, logits, labels, factor)
   local F = require "accelhost.nn.functional"
   local classes = logits:size(-1)
+  if model.loss_shifts_labels then
+    logits, labels = logits:narrow(-2, 0, logits:size(-2) - 1), targets_of(model, labels)
+  end
   return F.cross_entropy(logits:reshape(-1, classes), labels:reshape(-1), {label_smoothing = factor})
 end
 
 --- The loss of a model's outputs: its own, or with label smoothing that of its logits.
+---@param model Module
 ---@param outputs any
 ---@param inputs table
 ---@param args TrainingArguments
 ---@return Tensor
-function batches.loss_of(outputs, inputs, args)
+function batches.loss_of(model, outputs, inputs, args)
   local labels = inputs[args.label_names[1]]
   local logits = C.is_tensor(outputs) and outputs or is_plain(outputs) and outputs.logits
   if args.label_smoothing_factor > 0 and labels ~= nil and logits then
-    return smoothed(logits, labels, args.label_smoothing_factor)
+    return smoothed(model, logits, labels, args.label_smoothing_factor)
   end
   local loss = type(outputs) == "table" and outputs.loss
   if loss then return loss end

@@ -87,6 +87,19 @@ function TrainerControl:init()
   for _, name in ipairs(callbacks.flags) do self[name] = false end
 end
 
+--- An update begins: what was asked for before it is served or forgotten.
+function TrainerControl:new_step()
+  self.should_log, self.should_evaluate, self.should_save = false, false, false
+end
+
+--- The flags, in transformers' form.
+---@return table
+function TrainerControl:state_dict()
+  local flags = {}
+  for _, name in ipairs(callbacks.flags) do flags[name] = self[name] end
+  return {args = flags, attributes = {}}
+end
+
 --- Raises the flags that the arguments' strategies ask for; every Trainer has one.
 local DefaultFlowCallback = TrainerCallback:extend "DefaultFlowCallback"
 callbacks.DefaultFlowCallback = DefaultFlowCallback
@@ -102,7 +115,7 @@ function DefaultFlowCallback:on_step_end(args, state, control) -- luacheck: igno
   if args.save_strategy == "steps" and step % state.save_steps == 0 then control.should_save = true end
   if not last then return end
   control.should_training_stop = true
-  if args.eval_strategy == "steps" then control.should_evaluate = true end
+  if args.eval_strategy == "steps" and step >= args.eval_delay then control.should_evaluate = true end
   if args.save_strategy == "steps" then control.should_save = true end
 end
 
@@ -193,8 +206,20 @@ function EarlyStoppingCallback:on_evaluate(args, state, control, more)
   if self.waited >= self.patience then control.should_training_stop = true end
 end
 
-function EarlyStoppingCallback:state_dict() return {waited = self.waited} end
-function EarlyStoppingCallback:load_state_dict(state) self.waited = state.waited end
+--- What a checkpoint keeps, in transformers' form.
+---@return table
+function EarlyStoppingCallback:state_dict()
+  return {
+    args = {early_stopping_patience = self.patience, early_stopping_threshold = self.threshold},
+    attributes = {early_stopping_patience_counter = self.waited},
+  }
+end
+
+--- Wait on from where a checkpoint was.
+---@param state table
+function EarlyStoppingCallback:load_state_dict(state)
+  self.waited = state.attributes.early_stopping_patience_counter
+end
 
 --- Calls callbacks in their order.
 ---@class CallbackHandler
@@ -271,7 +296,7 @@ local function name_of(callback, i) return (class.of(callback) or {})._name or "
 --- The states of callbacks that have one, by name.
 ---@return table
 function CallbackHandler:state_dict()
-  local states = {}
+  local states = {TrainerControl = self.trainer.control:state_dict()}
   for i, callback in ipairs(self.list) do
     if callback.state_dict then states[name_of(callback, i)] = callback:state_dict() end
   end

@@ -56,6 +56,17 @@ local function rotate(trainer)
   end
 end
 
+--- A training is over: of the one checkpoint that is to stay, the best one stays.
+---@param trainer Trainer
+function checkpoints.finish(trainer)
+  local best, folder = trainer.state.best_model_checkpoint, trainer.args.output_dir
+  if trainer.args.save_total_limit ~= 1 or not best or not trainer.accelerator.is_main_process then return end
+  for _, step in ipairs(checkpoints.steps(folder)) do
+    local path = checkpoints.path(folder, step)
+    if path ~= best then remove(path) end
+  end
+end
+
 --- Have the state of a training written into each checkpoint; gives the hook's handle.
 ---@param trainer Trainer
 ---@return {remove: fun()}

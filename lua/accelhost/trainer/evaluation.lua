@@ -1,116 +1,123 @@
 --- Evaluation and prediction: each process takes its batches alone, and what they give is put together in the order of
---- the data set at the end, so the figures are those of the whole set for any number of processes, each sample once.
+--- the data set at the end (trainer/predictions.lua), so the figures are those of the whole set for any number of
+--- processes, each sample once.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local batches = require "accelhost.trainer.batches"
 local class = require "accelhost.util.class"
-local utils = require "accelhost.accelerator.utils"
+local predictions = require "accelhost.trainer.predictions"
 
 local evaluation = {}
 
 --- What compute_metrics gets.
 ---@class EvalPrediction
----@field predictions any a tensor, or a table of them
+---@field predictions any a tensor, or a table of them; a list by batches with eval_do_concat_batches = false
 ---@field label_ids any
+---@field inputs any with include_for_metrics = {"inputs"}: the model's main input
+---@field losses Tensor? with include_for_metrics = {"loss"}: of each sample its batch's loss
 local EvalPrediction = class.new "EvalPrediction"
 evaluation.EvalPrediction = EvalPrediction
 
-function EvalPrediction:init(predictions, label_ids)
-  self.predictions, self.label_ids = predictions, label_ids
+function EvalPrediction:init(found)
+  self.predictions, self.label_ids = found.logits, found.labels
+  self.inputs, self.losses = found.inputs, found.losses
 end
 
-local PADDING = -100
+-- One evaluation: what is counted, and what is kept of this process's batches.
+---@class Walk
+local Walk = class.new "Walk"
 
--- Tensors with equal sizes but for dim 0, padded where they are shorter.
-local function padded(list)
-  local dims = list[1]:dim()
-  for dim = 1, dims - 1 do
-    local most = 0
-    for _, tensor in ipairs(list) do most = math.max(most, tensor:size(dim)) end
-    for i, tensor in ipairs(list) do
-      local lack = most - tensor:size(dim)
-      if lack > 0 then
-        local shape = tensor:shape()
-        shape[dim + 1] = lack
-        list[i] = C.cat({tensor, C.full(shape, PADDING, {dtype = tensor.dtype, device = tensor.device})}, dim)
-      end
-    end
+function Walk:init(trainer, loader, options)
+  local args, wanted = trainer.args, {}
+  for _, name in ipairs(args.include_for_metrics) do wanted[name] = true end
+  self.trainer, self.loader, self.options, self.wanted = trainer, loader, options, wanted
+  self.parts, self.sum, self.weight, self.rows = {}, 0, 0, 0
+  self.place, self.since = trainer.evaluator.process_index, 0
+  self.by_batch = args.batch_eval_metrics and trainer.compute_metrics ~= nil and not options.loss_only
+  self.keeps = not options.loss_only and (not self.by_batch or options.predicting)
+end
+
+--- What a batch gives to be kept.
+function Walk:part(inputs, loss, logits, labels)
+  local trainer, wanted = self.trainer, self.wanted
+  if logits ~= nil and trainer.preprocess_logits_for_metrics then
+    logits = trainer.preprocess_logits_for_metrics(logits, labels)
   end
-  return list
-end
-
--- Values of all batches as one: tensors, or tables of them.
-local function joined(list)
-  local first = list[1]
-  if first == nil then return nil end
-  if C.is_tensor(first) then
-    for i, tensor in ipairs(list) do
-      if tensor:dim() == 0 then list[i] = tensor:reshape(1) end
-    end
-    return C.cat(padded(list), 0)
+  local part = {place = self.place, logits = predictions.brought(logits), labels = predictions.brought(labels)}
+  if wanted.inputs then part.inputs = predictions.brought(batches.main_input(trainer.model, inputs)) end
+  if wanted.loss and loss then
+    part.losses = loss:detach():to("float64"):reshape(1):expand(batches.rows(inputs)):contiguous()
   end
-  local result = {}
-  for key in pairs(first) do
-    local column = {}
-    for i, value in ipairs(list) do column[i] = value[key] end
-    result[key] = joined(column)
+  return part
+end
+
+--- Keep it, on the CPU after every eval_accumulation_steps batches.
+function Walk:keep(part)
+  self.parts[#self.parts + 1] = part
+  self.since = self.since + 1
+  if self.since ~= self.trainer.args.eval_accumulation_steps then return end
+  for i = #self.parts - self.since + 1, #self.parts do self.parts[i] = predictions.on_cpu(self.parts[i]) end
+  self.since = 0
+end
+
+--- With batch_eval_metrics: hand a round of batches, one of each process that has one left, to compute_metrics.
+function Walk:hand_over(part, last)
+  local trainer, all_last = self.trainer, last
+  local round = {part}
+  if trainer.evaluator.num_processes > 1 then round, all_last = predictions.round(part, last) end
+  local found = predictions.joined(round, true)
+  local metrics = trainer.compute_metrics(EvalPrediction(found), all_last)
+  if all_last then self.metrics = metrics end
+  return all_last
+end
+
+--- A batch: its loss is counted, the rest is given.
+function Walk:batch(inputs)
+  local trainer, options = self.trainer, self.options
+  local loss, logits, labels = trainer:prediction_step(trainer.model, inputs, options.loss_only)
+  self.rows = self.rows + batches.rows(inputs)
+  if loss then
+    local own = trainer:num_items_in_batch(inputs)
+    if own > 0 then self.sum, self.weight = self.sum + loss:detach():to("float64") * own, self.weight + own end
   end
-  return result
+  if options.loss_only then return end
+  local part = self:part(inputs, loss, logits, labels)
+  if self.keeps then self:keep(part) end
+  return part
 end
 
-local function brought(value, device)
-  if C.is_tensor(value) then return value:detach():to {device = device} end
-  if type(value) ~= "table" then return nil end
-  local copy = {}
-  for key, item in pairs(value) do copy[key] = brought(item, device) end
-  return copy
-end
-
--- This process's batches: {place =, logits =, labels =}, and the sums of losses and weights.
-local function walk(trainer, loader, loss_only)
-  local accelerator, args = trainer.evaluator, trainer.args
-  local parts, sum, weight, rows, place = {}, 0, 0, 0, accelerator.process_index
-  local since = 0
+--- Walk all batches.
+function Walk:go()
+  local handler, loader = self.trainer.callback_handler, self.loader
+  local through = false
   for first, second, third in loader do
-    local inputs = batches.inputs(first, second, third)
-    local loss, logits, labels = trainer:prediction_step(trainer.model, inputs, loss_only)
-    rows = rows + batches.rows(inputs)
-    if loss then
-      local own = trainer:num_items_in_batch(inputs)
-      if own > 0 then sum, weight = sum + loss:detach():to("float64") * own, weight + own end
-    end
-    if not loss_only then
-      if logits ~= nil and trainer.preprocess_logits_for_metrics then
-        logits = trainer.preprocess_logits_for_metrics(logits, labels)
-      end
-      parts[#parts + 1] = {place = place, logits = brought(logits), labels = brought(labels)}
-      since = since + 1
-      if since == args.eval_accumulation_steps then
-        for i = #parts - since + 1, #parts do
-          local part = parts[i]
-          part.logits, part.labels = brought(part.logits, "cpu"), brought(part.labels, "cpu")
-        end
-        since = 0
-      end
-    end
-    place = place + accelerator.num_processes
-    trainer.callback_handler:call("on_prediction_step", {eval_dataloader = loader})
+    local part = self:batch(batches.inputs(first, second, third))
+    self.place = self.place + self.trainer.evaluator.num_processes
+    handler:call("on_prediction_step", {eval_dataloader = loader})
+    if self.by_batch then through = self:hand_over(part, loader.end_of_dataloader) end
   end
-  return parts, {C.is_tensor(sum) and sum:item() or sum, weight, rows}
+  while self.by_batch and not through and self.trainer.evaluator.num_processes > 1 do
+    through = self:hand_over(nil, true)
+  end
+  return true
 end
 
-local function together(trainer, parts, sums)
-  local total = trainer.evaluator:reduce(C.tensor(sums, {dtype = "float64"}), "sum")
-  if trainer.evaluator.num_processes > 1 then
-    for _, part in ipairs(parts) do
-      part.logits, part.labels = brought(part.logits, "cpu"), brought(part.labels, "cpu")
-    end
-    parts = utils.gather_object(parts)
-    table.sort(parts, function(a, b) return a.place < b.place end)
+local function check_metrics(metrics)
+  if type(metrics) ~= "table" then
+    arguments.fail("Trainer: compute_metrics: expected it to give a table of numbers by name, got %s",
+      arguments.describe(metrics))
   end
-  local logits, labels = {}, {}
-  for i, part in ipairs(parts) do logits[i], labels[i] = part.logits, part.labels end
-  return joined(logits), joined(labels), total
+  for _, name in ipairs(arguments.sorted_keys(metrics)) do
+    local value = metrics[name]
+    if type(name) ~= "string" then
+      arguments.fail("Trainer: compute_metrics: expected it to give a table of numbers by name, one key is %s",
+        arguments.describe(name))
+    end
+    if C.is_tensor(value) and value:numel() ~= 1 then
+      arguments.fail("Trainer: compute_metrics: '%s': expected a number, got %s", name, arguments.describe(value))
+    end
+  end
+  return metrics
 end
 
 local function prefixed(metrics, prefix)
@@ -122,40 +129,43 @@ local function prefixed(metrics, prefix)
   return result
 end
 
-local function check_metrics(metrics)
-  if type(metrics) ~= "table" then
-    arguments.fail("Trainer: compute_metrics: expected it to give a table of numbers by name, got %s",
-      arguments.describe(metrics))
-  end
-  return metrics
+-- The metrics of what was found; those of batch_eval_metrics were made on the way.
+local function metrics_of(walk, found)
+  local compute = walk.trainer.compute_metrics
+  if walk.by_batch then return walk.metrics and check_metrics(walk.metrics) or {} end
+  if not compute or found.logits == nil or found.labels == nil then return {} end
+  return check_metrics(compute(EvalPrediction(found)))
+end
+
+local function walked(trainer, loader, options)
+  local walk, model = Walk(trainer, loader, options), trainer.model
+  local was_training = model.training
+  model:eval()
+  local fine, reason = pcall(C.autograd.no_grad, function() return walk:go() end)
+  if was_training then model:train() end
+  if not fine then error(reason, 0) end
+  return walk
 end
 
 --- Walk a prepared loader. A collective.
 ---@param trainer Trainer
 ---@param loader DataLoader
----@param loss_only boolean?
----@param prefix string
+---@param options {loss_only: boolean, prefix: string, predicting: boolean?}
 ---@return {predictions: any, label_ids: any, metrics: table, num_samples: integer}
-function evaluation.loop(trainer, loader, loss_only, prefix)
-  local began, model = C.system.now(), trainer.model
-  local was_training = model.training
-  model:eval()
-  local fine, parts, sums = pcall(C.autograd.no_grad, function() return walk(trainer, loader, loss_only) end)
-  if was_training then model:train() end
-  if not fine then error(parts, 0) end
-  local predictions, label_ids, total = together(trainer, parts, sums)
-  local metrics, count = {}, total[2]:item()
-  if trainer.compute_metrics and predictions ~= nil and label_ids ~= nil then
-    metrics = check_metrics(trainer.compute_metrics(EvalPrediction(predictions, label_ids)))
-  end
-  metrics = prefixed(metrics, prefix)
-  if total[1]:item() > 0 then metrics[prefix .. "_loss"] = total[0]:item() / total[1]:item() end
-  local seconds = C.system.now() - began
+function evaluation.loop(trainer, loader, options)
+  local began, prefix = C.system.now(), options.prefix
+  local walk = walked(trainer, loader, options)
+  local sums = {C.is_tensor(walk.sum) and walk.sum:item() or walk.sum, walk.weight, walk.rows}
+  local total = trainer.evaluator:reduce(C.tensor(sums, {dtype = "float64", device = "cpu"}), "sum"):tolist()
+  local found = predictions.joined(predictions.together(trainer.evaluator, walk.parts),
+    trainer.args.eval_do_concat_batches)
+  local metrics = prefixed(metrics_of(walk, found), prefix)
+  if total[2] > 0 then metrics[prefix .. "_loss"] = total[1] / total[2] end
+  local seconds = math.max(C.system.now() - began, 1e-9)
   metrics[prefix .. "_runtime"] = seconds
-  metrics[prefix .. "_samples_per_second"] = count / math.max(seconds, 1e-9)
-  local size = loader.total_batch_size or 1
-  metrics[prefix .. "_steps_per_second"] = math.ceil(count / size) / math.max(seconds, 1e-9)
-  return {predictions = predictions, label_ids = label_ids, metrics = metrics, num_samples = count}
+  metrics[prefix .. "_samples_per_second"] = total[3] / seconds
+  metrics[prefix .. "_steps_per_second"] = math.ceil(total[3] / (loader.total_batch_size or 1)) / seconds
+  return {predictions = found.logits, label_ids = found.labels, metrics = metrics, num_samples = total[3]}
 end
 
 return evaluation

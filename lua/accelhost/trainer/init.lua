@@ -44,7 +44,7 @@ local read = arguments.signature("Trainer", signature)
 
 local function accelerator_of(args, more)
   local given = {
-    mixed_precision = args.bf16 and "bf16" or args.fp16 and "fp16" or nil,
+    cpu = args.use_cpu or nil, mixed_precision = args.bf16 and "bf16" or args.fp16 and "fp16" or nil,
     gradient_accumulation_steps = args.gradient_accumulation_steps > 1 and args.gradient_accumulation_steps or nil,
   }
   for name, value in pairs(more) do given[name] = value end
@@ -126,14 +126,15 @@ function Trainer:compute_loss(model, inputs)
   if self.compute_loss_func then
     return self.compute_loss_func(outputs, inputs[self.args.label_names[1]]), outputs
   end
-  return batches.loss_of(outputs, inputs, self.args), outputs
+  return batches.loss_of(model, outputs, inputs, self.args), outputs
 end
 
---- How much a batch counts in the mean of an update: its labels that are not -100 where these are integers, else its
---- rows. Override it where a loss is a mean over something else.
+--- How much a batch counts in the mean of an update: its labels that are not -100 where these are integers (of a model
+--- with loss_shifts_labels those after the first of each row), else its rows. Override it where a loss is a mean over
+--- something else.
 ---@param inputs table
 ---@return number
-function Trainer:num_items_in_batch(inputs) return batches.weight(inputs, self.args.label_names) end
+function Trainer:num_items_in_batch(inputs) return batches.weight(self.model, inputs, self.args.label_names) end
 
 --- Forward and backward of a batch; gives its loss.
 ---@param model Module
@@ -227,7 +228,9 @@ end
 --- Log values: into log_history, the trackers and the callbacks; in a trial of a sweep they are its report. A
 --- collective there.
 ---@param logs table<string, any>
-function Trainer:log(logs)
+---@param training? boolean of updates, not of an evaluation or the end
+function Trainer:log(logs, training)
+  if self.counts then self.counts:tell(logs, training) end
   logs.epoch = self.state.epoch
   local entry = arguments.copy(logs)
   entry.step = self.state.global_step
@@ -279,27 +282,27 @@ end
 
 local function evaluate_one(self, set, prefix)
   local loader = self.evaluator:prepare(self:get_eval_dataloader(set))
-  return evaluation.loop(self, loader, self.compute_metrics == nil or self.args.prediction_loss_only, prefix)
+  local loss_only = self.compute_metrics == nil or self.args.prediction_loss_only
+  local metrics = evaluation.loop(self, loader, {loss_only = loss_only, prefix = prefix}).metrics
+  self:log(arguments.copy(metrics))
+  self.callback_handler:call("on_evaluate", {metrics = metrics})
+  return metrics
 end
 
 --- Evaluate on eval_dataset, or another set; gives the metrics, eval_loss and those of compute_metrics. Of several sets
---- by name they are eval_NAME_loss and so on. Each sample counts once, for any number of processes. A collective.
+--- by name, in their names' order, they are eval_NAME_loss and so on, and each set is logged by itself. Each sample
+--- counts once, for any number of processes. A collective.
 ---@param eval_dataset? Dataset|table<string, Dataset>
 ---@param metric_key_prefix? string default "eval"
 ---@return table<string, number>
 function Trainer:evaluate(eval_dataset, metric_key_prefix)
   local set, prefix = check_set("evaluate", eval_dataset or self.eval_dataset), metric_key_prefix or "eval"
   session.ready_to_evaluate(self)
+  if not named_sets(set) then return evaluate_one(self, set, prefix) end
   local metrics = {}
-  if named_sets(set) then
-    for _, name in ipairs(arguments.sorted_keys(set)) do
-      for key, value in pairs(evaluate_one(self, set[name], prefix .. "_" .. name).metrics) do metrics[key] = value end
-    end
-  else
-    metrics = evaluate_one(self, set, prefix).metrics
+  for _, name in ipairs(arguments.sorted_keys(set)) do
+    for key, value in pairs(evaluate_one(self, set[name], prefix .. "_" .. name)) do metrics[key] = value end
   end
-  self:log(arguments.copy(metrics))
-  self.callback_handler:call("on_evaluate", {metrics = metrics})
   return metrics
 end
 
@@ -311,7 +314,9 @@ function Trainer:predict(test_dataset, metric_key_prefix)
   check_set("predict", test_dataset)
   session.ready_to_evaluate(self)
   local loader = self.evaluator:prepare(self:get_test_dataloader(test_dataset))
-  local output = evaluation.loop(self, loader, false, metric_key_prefix or "test")
+  local output = evaluation.loop(self, loader, {
+    loss_only = self.args.prediction_loss_only, prefix = metric_key_prefix or "test", predicting = true,
+  })
   self.callback_handler:call("on_predict", {metrics = output.metrics})
   return output
 end

@@ -44,9 +44,11 @@ local function order_of(self, draw)
   local result, longest = {}, 1
   for from = 1, count, piece do
     local part = {unpack(order, from, math.min(from + piece - 1, count))}
+    local place = {}
+    for i, index in ipairs(part) do place[index] = i end
     table.sort(part, function(a, b)
       if lengths[a + 1] ~= lengths[b + 1] then return lengths[a + 1] > lengths[b + 1] end
-      return a < b
+      return place[a] < place[b]
     end)
     for _, index in ipairs(part) do
       result[#result + 1] = index

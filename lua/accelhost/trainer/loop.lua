@@ -3,6 +3,7 @@ local C = require "accelhost._C"
 local batches = require "accelhost.trainer.batches"
 local callbacks = require "accelhost.trainer.callbacks"
 local checkpoints = require "accelhost.trainer.checkpoints"
+local warn = require "accelhost.util.warn"
 
 local loop = {}
 
@@ -22,7 +23,7 @@ local function log(trainer)
   logs.loss = loss
   local norm = trainer.logged_norm
   if norm ~= nil then logs.grad_norm = C.is_tensor(norm) and norm:item() or norm end
-  trainer:log(logs)
+  trainer:log(logs, true)
 end
 
 -- Is this evaluation's metric better than all before? Then it is the one to be kept.
@@ -36,10 +37,12 @@ local function note_best(trainer, metrics)
     arguments.fail("Trainer: metric_for_best_model: the evaluation gives no '%s' (it gives: %s)", name,
       table.concat(arguments.sorted_keys(metrics), ", "))
   end
-  local better = state.best_metric == nil
-  if not better and args.greater_is_better then better = value > state.best_metric end
-  if not better and not args.greater_is_better then better = value < state.best_metric end
-  if better then state.best_metric, state.best_global_step = value, state.global_step end
+  local before = state.best_metric or (args.greater_is_better and -math.huge or math.huge)
+  local better = args.greater_is_better and value > before or not args.greater_is_better and value < before
+  if better then
+    state.best_metric = value
+    if args.save_strategy ~= "no" then state.best_global_step = state.global_step end
+  end
   return better
 end
 
@@ -49,8 +52,8 @@ local function evaluate(trainer)
   local better = note_best(trainer, metrics)
   if args.save_strategy == "best" then control.should_save = better end
   if better and args.load_best_model_at_end then control.should_save = true end
-  if args.lr_scheduler_type == "reduce_lr_on_plateau" then
-    trainer.lr_scheduler:step(metrics["eval_" .. (args.metric_for_best_model or "loss"):gsub("^eval_", "")])
+  if args:follows_metric() then
+    trainer.lr_scheduler:step(metrics["eval_" .. args.metric_for_best_model:gsub("^eval_", "")])
   end
 end
 
@@ -61,8 +64,8 @@ local function save(trainer)
   if state.best_global_step == state.global_step then
     state.best_model_checkpoint = checkpoints.path(trainer.args.output_dir, state.global_step)
   end
-  trainer.control.should_save = false
   checkpoints.save(trainer)
+  trainer.control.should_save = false
   trainer.callback_handler:call("on_save")
 end
 
@@ -70,10 +73,13 @@ end
 local function serve(trainer)
   local control = trainer.control
   agree(trainer)
+  if trainer.counts and (control.should_log or control.should_evaluate or control.should_save) then
+    trainer.counts:settle()
+  end
   if control.should_log and trainer.losses:pending() then
+    control.should_log = false
     log(trainer)
   end
-  control.should_log = false
   if control.should_evaluate then
     control.should_evaluate = false
     evaluate(trainer)
@@ -94,7 +100,7 @@ local function update(trainer)
   end
   trainer.optimizer:step()
   if accelerator.sync_gradients then handler:call "on_optimizer_step" end
-  if args.lr_scheduler_type ~= "reduce_lr_on_plateau" then trainer.lr_scheduler:step() end
+  if not args:follows_metric() then trainer.lr_scheduler:step() end
   trainer.optimizer:zero_grad()
 end
 
@@ -107,38 +113,68 @@ local function micro_step(trainer, inputs)
     if not trainer.model.training then trainer.model:train() end
     local loss = trainer:training_step(trainer.model, inputs, not alone and weight or nil)
     trainer.losses:add(loss, weight)
+    if trainer.counts then trainer.counts:add(inputs) end
     update(trainer)
   end)
 end
 
+-- A signal that asks for the end: the training ends here, with a checkpoint.
+local function heed_signal(trainer)
+  local name = trainer.accelerator:check_signal {save = false}
+  if not name then return end
+  trainer.control.should_save, trainer.control.should_training_stop = true, true
+  if trainer.accelerator.is_main_process then
+    warn(("Trainer: SIG%s: the training is saved and ends at step %d"):format(name, trainer.state.global_step))
+  end
+end
+
+-- `done` batches of the pass are done.
 local function after_update(trainer, epoch, done)
-  local state = trainer.state
+  local state, args = trainer.state, trainer.args
   state.global_step = state.global_step + 1
-  state.epoch = epoch + done / trainer.steps_per_epoch
+  state.epoch = epoch + done / trainer.batches_per_epoch
+  if args.torch_empty_cache_steps and state.global_step % args.torch_empty_cache_steps == 0 then
+    C.system.empty_cache()
+  end
   trainer.losses:close(state.global_step)
   trainer.callback_handler:call "on_step_end"
+  if args.enable_jit_checkpoint then heed_signal(trainer) end
   serve(trainer)
 end
 
--- The rest of a pass; `done` updates of it were made before.
+-- A pass without a batch, as of a stream that can be read only once, would be followed by others without end.
+local function end_early(trainer)
+  local state = trainer.state
+  trainer.control.should_training_stop = true
+  if trainer.accelerator.is_main_process then
+    warn(("Trainer: the training set gave no batch in this pass: the training ends at step %d of %d"):format(
+      state.global_step, state.max_steps))
+  end
+end
+
+-- The rest of a pass; `done` batches of it were done before.
 local function run_epoch(trainer, epoch, done)
   local control, accelerator, handler = trainer.control, trainer.accelerator, trainer.callback_handler
+  local before = done
   local loader, first = trainer.train_dataloader, true
   trainer.model:train()
   for a, b, c in loader do
     local inputs = batches.inputs(a, b, c)
-    if first then handler:call "on_step_begin" end
+    if first then
+      control:new_step()
+      handler:call "on_step_begin"
+    end
     trainer.samples = trainer.samples + (loader.batch_length or batches.rows(inputs))
     micro_step(trainer, inputs)
-    first = accelerator.sync_gradients
+    first, done = accelerator.sync_gradients, done + 1
     if first then
-      done = done + 1
       after_update(trainer, epoch, done)
       if control.should_training_stop or control.should_epoch_stop then return end
     else
       handler:call "on_substep_end"
     end
   end
+  if done == 0 and before == 0 then end_early(trainer) end
 end
 
 -- A training that was stopped within an epoch has not finished it.
@@ -146,7 +182,6 @@ local function end_epoch(trainer, epoch)
   local control, state = trainer.control, trainer.state
   local whole = not control.should_training_stop or state.epoch >= epoch + 1
   if whole then state.finished_epochs = epoch + 1 end
-  control.should_epoch_stop = false
   trainer.callback_handler:call "on_epoch_end"
   serve(trainer)
 end
@@ -163,12 +198,12 @@ function loop.run(trainer)
   end
   local epoch = state.finished_epochs
   while epoch < state.num_train_epochs and state.global_step < state.max_steps and not control.should_training_stop do
-    local done = math.floor((state.epoch - epoch) * trainer.steps_per_epoch + 0.5)
-    if done == 0 then trainer.callback_handler:call "on_epoch_begin" end
+    local done = math.floor((state.epoch - epoch) * trainer.batches_per_epoch + 0.5)
+    control.should_epoch_stop = false
+    trainer.callback_handler:call "on_epoch_begin"
     run_epoch(trainer, epoch, math.max(0, done))
     end_epoch(trainer, epoch)
     epoch = epoch + 1
-    if not control.should_training_stop then state.epoch = epoch end
   end
 end
 

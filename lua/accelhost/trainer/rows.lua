@@ -1,5 +1,7 @@
 --- The rows of TrainingArguments: {name, kind (see util/kinds), default, help}; and what transformers has beside them
 --- that is not taken here, with the reason. Names and defaults are transformers'.
+local optimizer = require "accelhost.trainer.optimizer"
+
 local strategies = "'no'|'steps'|'epoch'"
 
 local taken = {
@@ -16,22 +18,27 @@ local taken = {
   -- Optimizer and schedule.
   {"learning_rate", "nonnegative", 5e-5, "the rate after warm-up"},
   {"weight_decay", "nonnegative", 0, "of all parameters but biases and those of norms"},
-  {"optim", "'adamw_torch'|'adamw_torch_fused'|'sgd'|'adagrad'|'rmsprop'|'lion'", "adamw_torch_fused",
-    "the optimizer"},
+  {"optim", "string", "adamw_torch_fused", "the optimizer: " .. table.concat(optimizer.names, ", ")},
+  {"optim_args", "string", nil, "more options of it, as in momentum=0.9,nesterov=true"},
   {"adam_beta1", "nonnegative", 0.9, "of AdamW and Lion"},
   {"adam_beta2", "nonnegative", 0.999, "of AdamW and Lion"},
   {"adam_epsilon", "nonnegative", 1e-8, "of AdamW"},
   {"max_grad_norm", "nonnegative", 1, "clip gradients to this norm; 0: they stay, the norm is logged"},
   {"label_smoothing_factor", "probability", 0, "of the Trainer's own loss"},
   {"lr_scheduler_type", "string", "linear", "a name of optim.get_scheduler"},
-  {"lr_scheduler_kwargs", "table", nil, "options of that schedule"},
+  {"lr_scheduler_kwargs", "table|string", nil, "options of that schedule; as text: JSON"},
   {"warmup_steps", "nonnegative", 0, "updates of warm-up; below 1 a part of all"},
   -- Precision and memory.
   {"bf16", "flag", false, "mixed precision with bfloat16"},
   {"fp16", "flag", false, "mixed precision with float16"},
   {"gradient_checkpointing", "flag", false, "forget what layers computed, compute it again in backward"},
-  {"gradient_checkpointing_kwargs", "table", nil, "options of utils.checkpoint.checkpoint"},
+  {"gradient_checkpointing_kwargs", "table|string", nil, "options of utils.checkpoint.checkpoint; as text: JSON"},
   {"auto_find_batch_size", "flag", false, "after running out of memory start anew with a smaller batch"},
+  {"activation_checkpointing", "flag", false, "the same, by its newer name"},
+  {"activation_checkpointing_kwargs", "table|string", nil, "the same, by its newer name"},
+  {"torch_empty_cache_steps", "count", nil, "updates after which the cache of memory is given back"},
+  {"neftune_noise_alpha", "positive", nil, "noise on the input embeddings in training (NEFTune)"},
+  {"use_cpu", "flag", false, "train on the CPU, whatever the default device is"},
   -- Logging.
   {"logging_strategy", strategies, "steps", "when to log"},
   {"logging_steps", "positive", 500, "updates between two logs; below 1 a part of all"},
@@ -41,6 +48,7 @@ local taken = {
   {"disable_tqdm", "flag", false, "print logs in place of a progress bar"},
   {"report_to", "string|list", "none", "trackers: names as of Accelerator's log_with, or none"},
   {"run_name", "string", "run", "name of the run in the trackers"},
+  {"include_num_input_tokens_seen", "'no'|'all'|'non_padding'|flag", "no", "count the tokens of the main input"},
   -- Evaluation.
   {"eval_strategy", strategies, "no", "when to evaluate"},
   {"eval_steps", "positive", nil, "updates between two evaluations, default logging_steps"},
@@ -48,6 +56,9 @@ local taken = {
   {"eval_on_start", "flag", false, "evaluate before the first update"},
   {"eval_accumulation_steps", "count", nil, "batches after which predictions go to the CPU's memory"},
   {"prediction_loss_only", "flag", false, "keep no predictions in evaluation"},
+  {"include_for_metrics", "list", {}, "what compute_metrics gets besides: inputs, loss"},
+  {"batch_eval_metrics", "flag", false, "call compute_metrics(prediction, compute_result) for each batch"},
+  {"eval_do_concat_batches", "flag", true, "predictions as whole tensors; false: as lists by batch"},
   -- Checkpoints.
   {"save_strategy", "'no'|'steps'|'epoch'|'best'", "steps", "when to save"},
   {"save_steps", "positive", 500, "updates between two checkpoints; below 1 a part of all"},
@@ -55,6 +66,7 @@ local taken = {
   {"load_best_model_at_end", "flag", false, "end with the model that was best in an evaluation"},
   {"metric_for_best_model", "string", nil, "default loss"},
   {"greater_is_better", "flag", nil, "default: not where that name ends in loss"},
+  {"enable_jit_checkpoint", "flag", false, "at SIGTERM or SIGUSR1 save a checkpoint and end the training"},
   {"resume_from_checkpoint", "string|flag", nil, "for scripts: what train() is to be given"},
   -- Data.
   {"dataloader_num_workers", "size", 0, "processes that make the batches"},
@@ -69,41 +81,50 @@ local taken = {
   {"data_seed", "size", nil, "of the order of the training set, default: seed"},
 }
 
--- What is taken with one value alone, since it is how things are here: {value, reason against others}.
+-- What is taken with some values alone: {those, reason against others}.
 local fixed = {
-  remove_unused_columns = {false, "a model gets the whole batch as one table; nothing is dropped"},
-  dataloader_pin_memory = {false, "batches are made where they are used"},
-  average_tokens_across_devices = {true, "a gradient is the mean over the tokens, or samples, of all processes"},
-  ignore_data_skip = {false, "going on costs nothing: the loader's order is sought, not walked"},
-  restore_callback_states_from_checkpoint = {true, "callbacks that have a state always get it back"},
-  save_only_model = {false, "a checkpoint is what a run goes on from; trainer:save_model writes the model"},
-  batch_eval_metrics = {false, "preprocess_logits_for_metrics keeps what is needed of a batch"},
-  full_determinism = {true, "results are the same each time, always"},
-  eval_do_concat_batches = {true, "predictions come as whole tensors"},
-  torch_compile = {false, "nothing is compiled here"},
-  ddp_find_unused_parameters = {true, "parameters that a step does not use are found always"},
+  remove_unused_columns = {{false}, "a model gets the whole batch as one table; nothing is dropped"},
+  dataloader_pin_memory = {{true, false}, "it is a hint"},
+  dataloader_in_order = {{true}, "batches come in the order of the sampler"},
+  average_tokens_across_devices = {{true}, "a gradient is the mean over the tokens, or samples, of all processes"},
+  ignore_data_skip = {{false}, "going on costs nothing: the loader's order is sought, not walked"},
+  restore_callback_states_from_checkpoint = {{true}, "callbacks that have a state always get it back"},
+  save_only_model = {{false}, "a checkpoint is what a run goes on from; trainer:save_model writes the model"},
+  full_determinism = {{true, false}, "results are the same each time, always"},
+  eval_use_gather_object = {{true, false}, "predictions of any kind are gathered"},
+  torch_compile = {{false}, "nothing is compiled here"},
+  use_liger_kernel = {{false}, "kernels here are the project's own"},
+  use_cache = {{false}, "generate keeps a cache, a training none"},
+  skip_memory_metrics = {{true}, "accelhost.memory_stats() tells the memory"},
+  ddp_find_unused_parameters = {{true}, "parameters that a step does not use are found always"},
+  push_to_hub = {{false}, "there is no hub: save_model writes a folder"},
+  log_on_each_node = {{true, false}, "only rank 0 writes"},
 }
 
 local hub = "there is no hub: save_model writes a folder"
+local whole = "models are whole on every process here"
+local trackio = "report_to names a tracker of Accelerator's log_with"
+local device = "accelhost.set_default_device names the device, use_cpu the CPU"
 local refused = {
-  push_to_hub = hub, hub_model_id = hub, hub_strategy = hub, hub_token = hub, hub_private_repo = hub,
-  deepspeed = "models are whole on every process here", fsdp = "models are whole on every process here",
-  fsdp_config = "models are whole on every process here",
+  hub_model_id = hub, hub_strategy = hub, hub_token = hub, hub_private_repo = hub, hub_always_push = hub,
+  hub_revision = hub, trackio_space_id = trackio, trackio_bucket_id = trackio, trackio_static_space_id = trackio,
+  project = trackio, deepspeed = whole, fsdp = whole, fsdp_config = whole, parallelism_config = whole,
   torch_compile_backend = "nothing is compiled here", torch_compile_mode = "nothing is compiled here",
+  liger_kernel_config = "kernels here are the project's own",
   warmup_ratio = "warmup_steps below 1 is a part of all updates",
   evaluation_strategy = "its name is eval_strategy", group_by_length = "train_sampling_strategy = 'group_by_length'",
-  no_cuda = "accelhost.set_default_device names the device", use_cpu = "accelhost.set_default_device names the device",
+  include_inputs_for_metrics = "include_for_metrics = {'inputs'}", no_cuda = device,
   tf32 = "matrices are multiplied in their own dtype", bf16_full_eval = "model:to{dtype = 'bfloat16'} does it",
-  fp16_full_eval = "model:to{dtype = 'float16'} does it", use_liger_kernel = "kernels here are the project's own",
-  neftune_noise_alpha = "a forward hook of the embedding can add noise",
-  include_num_input_tokens_seen = "a callback's on_substep_end can count tokens",
-  torch_empty_cache_steps = "accelhost.empty_cache() in a callback does it",
+  fp16_full_eval = "model:to{dtype = 'float16'} does it",
+  optim_target_modules = "gradients are not projected to low ranks here",
+  accelerator_config = "the Accelerator is made of the other arguments",
+  dataloader_multiprocessing_context = "workers are forked processes",
+  local_rank = "launch tells each process its rank",
   ddp_backend = "launch chooses how processes speak", ddp_timeout = "ACCELHOST_TIMEOUT tells it",
   ddp_bucket_cap_mb = "launch's defaults hold", ddp_static_graph = "graphs may change from step to step",
   ddp_broadcast_buffers = "buffers are those of rank 0", log_level = "accelhost.logging.set_verbosity tells it",
-  log_level_replica = "only rank 0 writes", log_on_each_node = "only rank 0 writes",
-  save_on_each_node = "rank 0 writes what all share", enable_jit_checkpoint = "save_steps makes checkpoints",
-  include_for_metrics = "compute_metrics gets predictions and label_ids",
+  log_level_replica = "only rank 0 writes", save_on_each_node = "rank 0 writes what all share",
+  debug = "accelhost.autograd.set_detect_anomaly finds where a NaN comes from",
   lr_find = "sweeps try rates: accelhost sweep",
 }
 

@@ -3,7 +3,9 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local callbacks = require "accelhost.trainer.callbacks"
 local checkpoints = require "accelhost.trainer.checkpoints"
+local Counts = require "accelhost.trainer.counts"
 local Losses = require "accelhost.trainer.losses"
+local embedding_noise = require "accelhost.trainer.embedding_noise"
 local loop = require "accelhost.trainer.loop"
 local memory = require "accelhost.accelerator.utils"
 local model_files = require "accelhost.checkpoint.model"
@@ -40,9 +42,12 @@ local function fill_state(trainer)
   local args, state = trainer.args, trainer.state
   local per_epoch, epochs, total = plan(trainer)
   trainer.steps_per_epoch = per_epoch
+  trainer.batches_per_epoch = length_of(trainer.train_dataloader) or total * args.gradient_accumulation_steps
   state.num_train_epochs = epochs < math.huge and epochs or 2 ^ 31
   state.max_steps = total
-  for _, name in ipairs {"logging_steps", "eval_steps", "save_steps"} do state[name] = args:interval(name, total) end
+  for _, name in ipairs {"logging_steps", "eval_steps", "save_steps"} do
+    if args[name] then state[name] = args:interval(name, total) end
+  end
   state.train_batch_size, state.total_batch_size = trainer.batch_size, total_batch(trainer)
   state.num_processes = trainer.accelerator.num_processes
 end
@@ -67,10 +72,10 @@ local function prepare(trainer)
   local optimizer = trainer:create_optimizer()
   trainer.optimizer = accelerator:prepare(optimizer)
   trainer.lr_scheduler = trainer:create_scheduler(trainer.state.max_steps, optimizer)
-  if trainer.args.lr_scheduler_type ~= "reduce_lr_on_plateau" then
-    trainer.lr_scheduler = accelerator:prepare(trainer.lr_scheduler)
-  else
+  if trainer.args:follows_metric() then
     accelerator:register_for_checkpointing(trainer.lr_scheduler)
+  else
+    trainer.lr_scheduler = accelerator:prepare(trainer.lr_scheduler)
   end
   trainer.optimizer:zero_grad()
 end
@@ -120,6 +125,7 @@ end
 local function finish(trainer)
   local state = trainer.state
   trainer.losses:settle()
+  if trainer.counts then trainer.counts:settle() end
   state.runtime = session.seconds(trainer)
   local steps = math.max(1, state.loss_steps)
   local session_seconds = math.max(1e-9, C.system.now() - trainer._began)
@@ -128,18 +134,28 @@ local function finish(trainer)
     train_loss = state.loss_sum / steps, train_runtime = state.runtime,
     train_samples_per_second = samples / session_seconds,
     train_steps_per_second = (state.global_step - trainer._first_step) / session_seconds,
+    total_flos = state.total_flos,
   }
-  load_best(trainer)
   trainer:log(arguments.copy(metrics))
+  load_best(trainer)
+  checkpoints.finish(trainer)
   metrics.epoch = state.epoch
   return {global_step = state.global_step, training_loss = metrics.train_loss, metrics = metrics}
 end
 
+-- Watch for the signals that ask for a checkpoint and the end.
+local function watch_signals(trainer)
+  if trainer.args.enable_jit_checkpoint then trainer.accelerator:save_on_signal() end
+end
+
 local function run(trainer, from)
   prepare(trainer)
+  local undo = embedding_noise.begin(trainer)
   local hook = checkpoints.attach(trainer)
+  watch_signals(trainer)
   if from then resume(trainer, from) end
   trainer.losses = Losses(trainer.accelerator, trainer.state, trainer.args.logging_nan_inf_filter)
+  trainer.counts = Counts.of(trainer)
   trainer._began, trainer._earlier = C.system.now(), trainer.state.runtime
   trainer._first_step = trainer.state.global_step
   trainer.samples = 0
@@ -152,6 +168,7 @@ local function run(trainer, from)
   local output = finish(trainer)
   handler:call "on_train_end"
   hook.remove()
+  undo()
   trainer.accelerator:end_training()
   trainer.is_tracking = false
   summary.table(trainer, output)

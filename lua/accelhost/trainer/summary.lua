@@ -56,8 +56,9 @@ function summary.table(trainer, output)
   print(("  mean loss %.4f, %.1f samples/s, %.2f steps/s"):format(metrics.train_loss,
     metrics.train_samples_per_second, metrics.train_steps_per_second))
   if state.best_metric then
-    print(("  best %s %.6g at step %d%s"):format(trainer.args.metric_for_best_model, state.best_metric,
-      state.best_global_step, state.best_model_checkpoint and " (" .. state.best_model_checkpoint .. ")" or ""))
+    print(("  best %s %.6g%s%s"):format(trainer.args.metric_for_best_model, state.best_metric,
+      state.best_global_step and (" at step %d"):format(state.best_global_step) or "",
+      state.best_model_checkpoint and " (" .. state.best_model_checkpoint .. ")" or ""))
   end
 end
 

@@ -1,0 +1,11 @@
+--- Calls a function without what it prints.
+---@param fn function
+---@return any # what fn returns
+return function(fn, ...)
+  local before = print
+  rawset(_G, "print", function() end)
+  local results = {pcall(fn, ...)}
+  rawset(_G, "print", before)
+  if not results[1] then error(results[2], 0) end
+  return unpack(results, 2)
+end

@@ -216,6 +216,18 @@ net:forward(5)
     assert.matches("GOMP_SPINCOUNT = '20000'", shown)
   end)
 
+  it("has OpenBLAS take kernels for the processor where it knows only older ones", function()
+    local file = io.open "/proc/cpuinfo"
+    local processor = file and file:read "*a" or ""
+    if file then file:close() end
+    if not processor:find "GenuineIntel.* avx2 " then return pending "needs an Intel processor" end
+    local function blas(core)
+      return run.host({"env"}, {env = {OPENBLAS_CORETYPE = core}}).stdout:match "BLAS[^\n]*"
+    end
+    assert.matches(processor:find " avx512dq " and "SkylakeX" or "Haswell", blas(false))
+    assert.matches("Nehalem", blas "Nehalem")
+  end)
+
   it("is not moved by a parent that ignores the end of children", function()
     local result = run.program {"env", "--ignore-signal=CHLD", run.path, "-e", "print(os.execute('exit 3') ~= -1)"}
     assert.equal("true\n", result.stdout)

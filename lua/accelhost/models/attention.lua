@@ -1,6 +1,8 @@
 --- Attention over heads, as the models share it.
 local C = require "accelhost._C"
 
+local packing = require "accelhost.models.packing"
+
 local attention = {}
 
 --- [batch, tokens, width] as [batch, heads, tokens, width / heads].
@@ -44,6 +46,20 @@ function attention.attend(q, k, v, o)
     mask = C.ones({q:size(2), k:size(2)}, {dtype = "bool", device = q.device}):tril()
   end
   return written_out(q, k, v, mask, o.dropout, o.scale or 1 / math.sqrt(q:size(-1)))
+end
+
+--- Attention of packed texts, each in itself.
+---@param q Tensor [total, heads * width]
+---@param k Tensor
+---@param v Tensor
+---@param heads integer
+---@param places packing.Places
+---@param dropout number
+---@return Tensor [total, heads * width]
+function attention.attend_packed(q, k, v, heads, places, dropout)
+  local function padded(x) return attention.split(packing.unpack(places, x), heads) end
+  local y = C.scaled_dot_product_attention(padded(q), padded(k), padded(v), places.mask, dropout, false)
+  return packing.pack(places, attention.join(y))
 end
 
 --- 1 and 0 (or true and false) for tokens and padding as true and false; nil when nothing is hidden.

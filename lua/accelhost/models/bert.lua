@@ -6,6 +6,7 @@ local attention = require "accelhost.models.attention"
 local configs = require "accelhost.models.config"
 local container = require "accelhost.nn.container"
 local inputs = require "accelhost.models.inputs"
+local packing = require "accelhost.models.packing"
 local recompute = require "accelhost.recompute"
 local Dropout = require("accelhost.nn.dropout").Dropout
 local Embedding = require("accelhost.nn.embedding").Embedding
@@ -28,18 +29,21 @@ function Embeddings:init(config)
   self.dropout = Dropout(config.hidden_dropout_prob)
 end
 
-function Embeddings:forward(given, batch, tokens)
-  local x = given.inputs_embeds or self.word_embeddings(given.input_ids)
-  local types = given.token_type_ids
+-- [batch, tokens, width], or of packed texts [total, width].
+function Embeddings:forward(given, batch, tokens, places)
+  local function placed(x) return x and places and packing.pack(places, x) or x end
+  local x = placed(given.inputs_embeds) or self.word_embeddings(placed(given.input_ids))
+  local types, positions = given.token_type_ids, given.position_ids
   if types then
     inputs.expect("BertModel", "token_type_ids", types, batch, tokens)
-    x = x + self.token_type_embeddings(types)
+    x = x + self.token_type_embeddings(placed(types))
   else
     x = x + self.token_type_embeddings.weight:select(0, 0)
   end
-  local positions = given.position_ids
   if positions then
-    x = x + self.position_embeddings(positions)
+    x = x + self.position_embeddings(places and placed(positions:expand(batch, tokens)) or positions)
+  elseif places then
+    x = x + self.position_embeddings(places.positions)
   else
     x = x + self.position_embeddings.weight:narrow(0, 0, tokens)
   end
@@ -60,12 +64,13 @@ function SelfAttention:init(config)
   self.value = Linear(width, width)
 end
 
-function SelfAttention:forward(x, mask, wants_weights)
-  local q = attention.split(self.query(x), self.heads)
-  local k = attention.split(self.key(x), self.heads)
-  local v = attention.split(self.value(x), self.heads)
-  local y, weights = attention.attend(q, k, v,
-    {mask = mask, dropout = self.training and self.rate or 0, weights = wants_weights})
+-- `seen`: {mask = which tokens may be seen, places = of packed texts, weights = true where they are wanted}.
+function SelfAttention:forward(x, seen)
+  local q, k, v = self.query(x), self.key(x), self.value(x)
+  local dropout = self.training and self.rate or 0
+  if seen.places then return attention.attend_packed(q, k, v, self.heads, seen.places, dropout) end
+  local y, weights = attention.attend(attention.split(q, self.heads), attention.split(k, self.heads),
+    attention.split(v, self.heads), {mask = seen.mask, dropout = dropout, weights = seen.weights})
   return attention.join(y), weights
 end
 
@@ -89,8 +94,8 @@ function Attention:init(config)
   self.output = Output(config, config.hidden_size)
 end
 
-function Attention:forward(x, mask, wants_weights)
-  local y, weights = self.self(x, mask, wants_weights)
+function Attention:forward(x, seen)
+  local y, weights = self.self(x, seen)
   return self.output(y, x), weights
 end
 
@@ -111,8 +116,8 @@ function Layer:init(config)
   self.output = Output(config, config.intermediate_size)
 end
 
-function Layer:forward(x, mask, wants_weights)
-  local y, weights = self.attention(x, mask, wants_weights)
+function Layer:forward(x, seen)
+  local y, weights = self.attention(x, seen)
   return self.output(self.intermediate(y), y), weights
 end
 
@@ -125,15 +130,16 @@ function Encoder:init(config)
 end
 
 -- The last states; into the lists, where there are any, those of each layer.
-function Encoder:forward(x, mask, states, attentions)
-  if states then states[1] = x end
+function Encoder:forward(x, seen, states, attentions)
+  local function whole(y) return seen.places and packing.unpack(seen.places, y) or y end
+  if states then states[1] = whole(x) end
   for i, layer in ipairs(self.layer) do
     local weights
-    x, weights = recompute.layer(self, layer, x, mask, attentions ~= nil)
-    if states then states[i + 1] = x end
+    x, weights = recompute.layer(self, layer, x, seen)
+    if states then states[i + 1] = whole(x) end
     if attentions then attentions[i] = weights end
   end
-  return x
+  return states and states[#states] or whole(x)
 end
 
 local Pooler = Module:extend "BertPooler"
@@ -141,17 +147,19 @@ local Pooler = Module:extend "BertPooler"
 function Pooler:init(config) self.dense = Linear(config.hidden_size, config.hidden_size) end
 function Pooler:forward(x) return C.tanh(self.dense(x:select(1, 0))) end
 
--- [batch, tokens] or [batch, queries, keys] as attention takes it.
-local function mask_of(given, batch, tokens)
+-- What attention may see, of a mask [batch, tokens] or [batch, queries, keys].
+local function seen_by(given, batch, tokens, packs)
   local mask = given.attention_mask
-  if mask == nil then return nil end
+  if mask == nil then return {} end
   if mask:dim() == 3 then
     inputs.expect("BertModel", "attention_mask", mask, batch, tokens, tokens)
   else
     inputs.expect("BertModel", "attention_mask", mask, batch, tokens)
   end
   mask = attention.kept(mask)
-  return mask and (mask:dim() == 3 and mask:unsqueeze(1) or mask:view(batch, 1, 1, tokens))
+  local places = packs and packing.places(mask)
+  if places then return {places = places} end
+  return {mask = mask and (mask:dim() == 3 and mask:unsqueeze(1) or mask:view(batch, 1, 1, tokens))}
 end
 
 --- The inputs that every BERT takes.
@@ -182,6 +190,10 @@ end
 --- output_hidden_states and output_attentions. Gives a table: last_hidden_state [batch, tokens, hidden_size],
 --- pooler_output [batch, hidden_size] (the first token's state through a layer and tanh), and hidden_states and
 --- attentions, one for each layer, where they were asked for.
+---
+--- Where attention_mask hides enough tokens, a batch on the CPU is computed without them, which makes training on short
+--- texts more than twice as fast. The states of padding are 0 then, all others are what they are with padding, to
+--- rounding. pack_texts = false in the configuration turns this off, and so does output_attentions.
 --
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1, intermediate_size = 24}
 --   local model = accelhost.models.BertModel(config):eval()
@@ -212,8 +224,9 @@ function BertModel:forward(batch, more)
     return asked and {} or nil
   end
   local states, attentions = wanted "output_hidden_states", wanted "output_attentions"
-  local x = self.embeddings(given, rows, tokens)
-  x = self.encoder(x, mask_of(given, rows, tokens), states, attentions)
+  local seen = seen_by(given, rows, tokens, config.pack_texts and not attentions)
+  seen.weights = attentions ~= nil
+  local x = self.encoder(self.embeddings(given, rows, tokens, seen.places), seen, states, attentions)
   return {
     last_hidden_state = x, pooler_output = self.pooler and self.pooler(x), hidden_states = states,
     attentions = attentions,

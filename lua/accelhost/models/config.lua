@@ -161,6 +161,7 @@ BertConfig.defaults = {
   hidden_act = "gelu", hidden_dropout_prob = 0.1, attention_probs_dropout_prob = 0.1, max_position_embeddings = 512,
   type_vocab_size = 2, initializer_range = 0.02, layer_norm_eps = 1e-12, pad_token_id = 0, use_cache = true,
   classifier_dropout = null, is_decoder = false, add_cross_attention = false, position_embedding_type = "absolute",
+  pack_texts = true,
 }
 config.BertConfig = BertConfig
 

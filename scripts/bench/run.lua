@@ -89,9 +89,11 @@ end
 local function ours(...) return run_by(host, ...) end
 
 -- Ranks are started by hand: torchrun of Debian's package does not run.
-local function torch(script, arguments, processes, threads)
-  if not python then return nil end
-  local base = ("%s OMP_NUM_THREADS=%d %s %s/peers/%s %s"):format(peer_env, threads, python, here, script, arguments)
+local function torch(script, arguments, processes, threads, interpreter)
+  interpreter = interpreter or python
+  if not interpreter then return nil end
+  local base = ("%s OMP_NUM_THREADS=%d %s %s/peers/%s %s"):format(peer_env, threads, interpreter, here, script,
+    arguments)
   if processes == 1 then return base end
   return ("rm -f %s/store; export WORLD_SIZE=2 BENCH_STORE=%s/store; RANK=1 %s & RANK=0 %s; s=$?; wait; (exit $s)")
     :format(scratch, scratch, base, base)
@@ -186,6 +188,20 @@ for name, arguments in pairs(tokenizings) do
   }
 end
 
+-- Fine-tuning a checkpoint, beside transformers on PyTorch.
+local transformers_python, transformers_version
+if with_torch then transformers_python, transformers_version = find_python "transformers" end
+for shape, counts in pairs {["1t"] = {1, 1}, ["2t"] = {1, 2}, ["2p"] = {2, 1}} do
+  local arguments, processes, threads = data_dir .. " bench 8 5", counts[1], counts[2]
+  workloads["minilm_ft_" .. shape] = {
+    ours = ours("minilm_ft.lua", arguments, processes, threads),
+    peer = options.against and run_by(options.against, "minilm_ft.lua", arguments, processes, threads)
+      or transformers_python and torch("minilm_ft.py", arguments, processes, threads, transformers_python) or nil,
+    peer_name = options.against and "the other build"
+      or transformers_version and "transformers " .. transformers_version .. ", PyTorch " .. torch_version,
+  }
+end
+
 local rows = {}
 local function row(name, workload, key, unit, less_is_better)
   rows[#rows + 1] = {name = name, workload = workload, key = key, unit = unit, less = less_is_better}
@@ -213,6 +229,9 @@ for _, net in ipairs {"cnn", "wide", "gpt"} do
 end
 for _, name in ipairs {"bert_sst2", "bert_shakespeare", "gpt2_sst2", "gpt2_shakespeare"} do
   row("tokenize_" .. name, "tokenize_" .. name, "call_ms", "ms", true)
+end
+for _, shape in ipairs {"1t", "2t", "2p"} do
+  row("minilm_ft_" .. shape, "minilm_ft_" .. shape, "tokens_per_s", "tokens/s")
 end
 for _, hook in ipairs(hooks) do row("hook_" .. hook, "hook_" .. hook, "step_ms", "ms", true) end
 for _, size in ipairs(sizes) do row("message_" .. 4 * size, "message_" .. 4 * size, "message_us", "us", true) end

@@ -39,8 +39,9 @@ static int open_reader(lua_State *L)
 static int next_row(lua_State *L)
 {
     struct ah_csv *csv = &check_reader(L)->csv;
-    if (ah_check(L, ah_csv_next(csv)) == 0)
-        return 0;
+    int status = ah_csv_next(csv);
+    if (status <= 0)
+        return status < 0 ? ah_raise(L, ah_fail_prefix(status, "row %lld", (long long)csv->row)) : 0;
     lua_createtable(L, csv->fields, 0);
     for (int i = 0; i < csv->fields; i++) {
         lua_pushlstring(L, csv->field[i].text, csv->field[i].length);

@@ -1,10 +1,11 @@
-/* Fields are pieces of the file where they stand in it as they are, else copies in `plain`, which has room for the
- * whole file's rest once it is needed. */
+/* Fields are pieces of the file where they stand in it as they are, else copies in `plain`, which has room for all its
+ * bytes once it is needed. */
 #include "data/csv.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/array.h"
 
 int ah_csv_open(struct ah_csv *csv, const void *bytes, size_t count, char delimiter, int quote)
 {
@@ -24,10 +25,18 @@ void ah_csv_close(struct ah_csv *csv)
     csv->plain = NULL;
 }
 
+void ah_csv_feed(struct ah_csv *csv, const void *bytes, size_t count, bool more)
+{
+    csv->bytes = bytes;
+    csv->count = count;
+    csv->at = 0;
+    csv->more = more;
+}
+
 static int damaged(struct ah_csv *csv, const char *what)
 {
     csv->at = csv->count;
-    return ah_fail(AH_EIO, "row %lld (line %lld): %s", (long long)csv->row, (long long)csv->line, what);
+    return ah_fail(AH_EIO, "line %lld: %s", (long long)csv->line, what);
 }
 
 static int add(struct ah_csv *csv, const char *text, size_t length)
@@ -59,17 +68,21 @@ static bool at_end(const struct ah_csv *csv, size_t *bytes)
 
 static int read_plain(struct ah_csv *csv)
 {
-    size_t from = csv->at, bytes;
-    while (!at_end(csv, &bytes) && csv->bytes[csv->at] != csv->delimiter)
-        csv->at++;
-    return add(csv, csv->bytes + from, csv->at - from);
+    const char *bytes = csv->bytes, delimiter = csv->delimiter;
+    size_t from = csv->at, at = from, count = csv->count;
+    for (; at < count; at++) {
+        char c = bytes[at];
+        if (c == delimiter || c == '\n' || (c == '\r' && at + 1 < count && bytes[at + 1] == '\n'))
+            break;
+    }
+    csv->at = at;
+    return add(csv, bytes + from, at - from);
 }
 
 /* Copy a text with doubled quotes to `plain`, where the copies of a row stand at the places of their sources. */
 static int copy_plain(struct ah_csv *csv, size_t from, size_t to)
 {
-    if (!csv->plain && !(csv->plain = malloc(csv->count)))
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY(ah_grow(&csv->plain, csv->count, &csv->plain_room, 1));
     size_t length = 0;
     for (size_t i = from; i < to; i++) {
         csv->plain[from + length++] = csv->bytes[i];
@@ -84,7 +97,7 @@ static int read_quoted(struct ah_csv *csv)
     bool doubled = false;
     for (;; csv->at++) {
         if (csv->at == csv->count)
-            return damaged(csv, "a quote is not closed");
+            return csv->more ? 0 : damaged(csv, "a quote is not closed");
         char c = csv->bytes[csv->at];
         csv->next_line += c == '\n';
         if (c != (char)csv->quote)
@@ -95,9 +108,24 @@ static int read_quoted(struct ah_csv *csv)
         csv->at++;
     }
     size_t to = csv->at++;
-    if (!at_end(csv, &bytes) && csv->bytes[csv->at] != csv->delimiter)
+    bool half_an_end = csv->more && csv->at + 1 == csv->count && csv->bytes[csv->at] == '\r';
+    if (half_an_end)
+        csv->at = csv->count;
+    else if (!at_end(csv, &bytes) && csv->bytes[csv->at] != csv->delimiter)
         return damaged(csv, "text after a closing quote");
     return doubled ? copy_plain(csv, from, to) : add(csv, csv->bytes + from, to - from);
+}
+
+/* Read the fields of a row: how many bytes its end takes, 0 at the end of the bytes. */
+static int read_fields(struct ah_csv *csv, size_t *bytes)
+{
+    for (;;) {
+        bool quoted = csv->quote >= 0 && csv->at < csv->count && csv->bytes[csv->at] == (char)csv->quote;
+        AH_TRY(quoted ? read_quoted(csv) : read_plain(csv));
+        if (at_end(csv, bytes))
+            return 0;
+        csv->at++; /* the delimiter */
+    }
 }
 
 int ah_csv_next(struct ah_csv *csv)
@@ -110,14 +138,15 @@ int ah_csv_next(struct ah_csv *csv)
     }
     if (csv->at == csv->count)
         return 0;
+    size_t begin = csv->at;
     csv->row++;
     csv->line = csv->next_line;
-    for (;;) {
-        bool quoted = csv->quote >= 0 && csv->at < csv->count && csv->bytes[csv->at] == (char)csv->quote;
-        AH_TRY(quoted ? read_quoted(csv) : read_plain(csv));
-        if (at_end(csv, &bytes))
-            break;
-        csv->at++; /* the delimiter */
+    AH_TRY(read_fields(csv, &bytes));
+    if (csv->more && bytes == 0) {
+        csv->at = begin;
+        csv->next_line = csv->line;
+        csv->row--;
+        return 0;
     }
     csv->at += bytes;
     csv->next_line += bytes > 0;

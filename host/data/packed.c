@@ -1,5 +1,7 @@
-/* Buffers double as they grow. Numbers are read by the C library from a copy that ends, since cells stand one behind
- * the other without a mark between them. */
+/* Buffers double as they grow. Short numbers are read here: up to 18 digits fit into an int64, and m * 10^k or m / 10^k
+ * is rounded once, so exact to the last bit, where m has up to 15 digits and k is at most 22 (Clinger, How to read
+ * floating point numbers accurately, PLDI 1990). All others are read by the C library from a copy that ends, since
+ * cells stand one behind the other without a mark between them. */
 #include "data/packed.h"
 
 #include <errno.h>
@@ -40,6 +42,14 @@ int ah_packed_add(struct ah_packed *packed, enum ah_cell kind, const char *text,
     return 0;
 }
 
+void ah_packed_cut(struct ah_packed *packed, int64_t count)
+{
+    if (packed->count <= count)
+        return;
+    packed->used = count > 0 ? packed->end[count - 1] : 0;
+    packed->count = count;
+}
+
 void ah_packed_trim(struct ah_packed *packed)
 {
     void *bytes = packed->used ? realloc(packed->bytes, packed->used) : NULL;
@@ -67,6 +77,36 @@ const char *ah_packed_cell(const struct ah_packed *packed, int64_t i, size_t *le
 /* Which of the kinds of number a text is, and its value. */
 enum number { NO_NUMBER, WHOLE, REAL };
 
+/* A plain number of few digits, as most are; NO_NUMBER for all others. */
+static enum number read_short(const char *text, size_t length, int64_t *whole, double *real)
+{
+    static const double power[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,
+                                   1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18};
+    const char *at = text, *end = text + length;
+    bool minus = *at == '-';
+    int64_t value = 0;
+    at += minus;
+    if (end - at > 18 || at == end)
+        return NO_NUMBER;
+    for (; at < end && (unsigned char)(*at - '0') < 10; at++)
+        value = 10 * value + (*at - '0');
+    if (at == end) {
+        *whole = minus ? -value : value;
+        *real = (double)*whole;
+        return WHOLE;
+    }
+    const char *point = at;
+    if (*at++ != '.' || end - text > 16)
+        return NO_NUMBER;
+    for (; at < end && (unsigned char)(*at - '0') < 10; at++)
+        value = 10 * value + (*at - '0');
+    if (at < end || end - text < 2 + minus)
+        return NO_NUMBER;
+    *real = (double)value / power[end - point - 1];
+    *real = minus ? -*real : *real;
+    return REAL;
+}
+
 static enum number read_number(const char *text, size_t length, int64_t *whole, double *real)
 {
     char copy[LONGEST_NUMBER + 1], *end;
@@ -76,6 +116,9 @@ static enum number read_number(const char *text, size_t length, int64_t *whole, 
         length--;
     if (length == 0 || length > LONGEST_NUMBER)
         return NO_NUMBER;
+    enum number number = read_short(text, length, whole, real);
+    if (number != NO_NUMBER)
+        return number;
     size_t sign = *text == '-' || *text == '+';
     if (length == sign || memchr(text, 'x', length) || memchr(text, 'X', length) || memchr(text, '(', length) ||
         memchr(text, '\0', length))
@@ -151,48 +194,81 @@ enum ah_guess ah_packed_guess(const struct ah_packed *packed)
     return AH_GUESS_TEXT;
 }
 
-static int wrong(int64_t i, const char *expected, const char *text, size_t length)
+static int wrong(const char *expected, const char *text, size_t length)
 {
-    return ah_fail(AH_EINVAL, "row %lld: expected %s, got '%.*s'", (long long)i + 1, expected,
-                   length < 60 ? (int)length : 60, text);
+    return ah_fail(AH_EINVAL, "expected %s, got '%.*s'", expected, length < 60 ? (int)length : 60, text);
 }
 
-static int read_cell(const struct ah_packed *packed, int64_t i, enum ah_dtype dtype, void *data)
+static int whole_value(const char *text, size_t length, enum ah_dtype dtype, void *value)
+{
+    int64_t whole;
+    double real;
+    enum number number = read_number(text, length, &whole, &real);
+    if (dtype == AH_I64) {
+        if (number != WHOLE)
+            return wrong("a whole number of 64 bits", text, length);
+        *(int64_t *)value = whole;
+        return 1;
+    }
+    if (number != WHOLE || whole < INT32_MIN || whole > INT32_MAX)
+        return wrong("a whole number of 32 bits", text, length);
+    *(int32_t *)value = (int32_t)whole;
+    return 1;
+}
+
+int ah_packed_value(const struct ah_packed *packed, int64_t i, enum ah_dtype dtype, void *value)
 {
     size_t length;
     const char *text = ah_packed_cell(packed, i, &length);
-    int64_t whole = 0;
-    double real = 0;
+    int64_t whole;
+    double real = NAN;
     bool flag = false;
-    enum number number = read_number(text, length, &whole, &real);
+    enum ah_cell kind = (enum ah_cell)packed->kind[i];
+    if (kind == AH_CELL_NONE)
+        return 0;
+    if (kind == AH_CELL_STRING && length == 0) /* no field, so not nothing */
+        return wrong("a value of the column's type", text, length);
     if (dtype == AH_BOOL) {
-        if (!read_flag(text, length, &flag) && (number != WHOLE || whole < 0 || whole > 1))
-            return wrong(i, "true, false, 1 or 0", text, length);
-        ((bool *)data)[i] = flag || whole == 1;
-    } else if (dtype == AH_I64) {
-        if (number != WHOLE)
-            return wrong(i, "a whole number of 64 bits", text, length);
-        ((int64_t *)data)[i] = whole;
+        if (!read_flag(text, length, &flag) && !(length == 1 && (*text == '0' || *text == '1')))
+            return wrong("true, false, 1 or 0", text, length);
+        *(bool *)value = flag || *text == '1';
+    } else if (dtype == AH_I64 || dtype == AH_I32) {
+        return whole_value(text, length, dtype, value);
     } else {
-        bool empty = length == 0 && packed->kind[i] == AH_CELL_FIELD;
-        if (number == NO_NUMBER && !empty)
-            return wrong(i, "a number", text, length);
-        ((double *)data)[i] = empty ? NAN : real;
+        if (length > 0 && read_number(text, length, &whole, &real) == NO_NUMBER)
+            return wrong("a number", text, length);
+        if (dtype == AH_F32)
+            *(float *)value = (float)real;
+        else
+            *(double *)value = real;
+    }
+    return 1;
+}
+
+static int fill(char *to, const struct ah_packed *packed, enum ah_dtype dtype, int64_t *at)
+{
+    size_t size = ah_dtype_size(dtype);
+    for (*at = 0; *at < packed->count; ++*at) {
+        int there = ah_packed_value(packed, *at, dtype, to + (size_t)*at * size);
+        AH_TRY(there);
+        if (!there)
+            return ah_fail(AH_EINVAL, "expected %s, got nothing", ah_dtype_name(dtype));
     }
     return 0;
 }
 
-int ah_packed_tensor(struct ah_tensor **out, const struct ah_packed *packed, enum ah_dtype dtype)
+int ah_packed_tensor(struct ah_tensor **out, const struct ah_packed *packed, enum ah_dtype dtype, int64_t *wrong_at)
 {
+    int64_t at;
     *out = NULL;
-    if (dtype != AH_BOOL && dtype != AH_I64 && dtype != AH_F64)
-        return ah_fail(AH_EINVAL, "expected bool, float64 or int64, got %s", ah_dtype_name(dtype));
+    if (dtype != AH_BOOL && dtype != AH_I64 && dtype != AH_F64 && dtype != AH_I32 && dtype != AH_F32)
+        return ah_fail(AH_EINVAL, "expected bool, float32, float64, int32 or int64, got %s", ah_dtype_name(dtype));
     struct ah_tensor *tensor;
     AH_TRY(ah_tensor_empty(&tensor, &packed->count, 1, dtype, &ah_cpu));
-    int status = 0;
-    for (int64_t i = 0; i < packed->count && status == 0; i++)
-        status = read_cell(packed, i, dtype, ah_tensor_data(tensor));
+    int status = fill(ah_tensor_data(tensor), packed, dtype, &at);
     if (status < 0) {
+        if (wrong_at)
+            *wrong_at = at;
         ah_tensor_release(tensor);
         return status;
     }

@@ -31,6 +31,8 @@ struct ah_packed {
 
 /* AH_ENOMEM. */
 int ah_packed_add(struct ah_packed *packed, enum ah_cell kind, const char *text, size_t length);
+/* Take the cells behind the first `count` out. */
+void ah_packed_cut(struct ah_packed *packed, int64_t count);
 /* Give back what was set aside for more. */
 void ah_packed_trim(struct ah_packed *packed);
 void ah_packed_free(struct ah_packed *packed);
@@ -42,8 +44,12 @@ const char *ah_packed_cell(const struct ah_packed *packed, int64_t i, size_t *le
  * empty; bool where all are true or false; text where all are fields or strings; else mixed. No cells: text. */
 enum ah_guess ah_packed_guess(const struct ah_packed *packed);
 
-/* A tensor [count] on the CPU of int64, float64 or bool; an empty field is NaN in a float64. AH_EINVAL names the row
- * (from 1) that is none. */
-int ah_packed_tensor(struct ah_tensor **out, const struct ah_packed *packed, enum ah_dtype dtype);
+/* The value of cell i as an element of bool, float32, float64, int32 or int64: 1, or 0 where there is nothing (a field
+ * without text is NaN among floats). AH_EINVAL tells what was expected and what is there. */
+int ah_packed_value(const struct ah_packed *packed, int64_t i, enum ah_dtype dtype, void *value);
+
+/* A tensor [count] on the CPU of such a dtype; where there is nothing it is refused. AH_EINVAL leaves in *wrong_at,
+ * where it is not NULL, which cell is none. */
+int ah_packed_tensor(struct ah_tensor **out, const struct ah_packed *packed, enum ah_dtype dtype, int64_t *wrong_at);
 
 #endif

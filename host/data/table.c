@@ -1,23 +1,22 @@
-/* Rows go to their columns cell by cell, so that a file is walked once. */
+/* Lines are remembered where they do not follow one another, so that they cost nothing in most files. */
 #include "data/table.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/csv.h"
+#include "base/array.h"
 
-static int find(const struct ah_table *table, const char *name, size_t length)
+int ah_table_find(const struct ah_table *table, const char *name, size_t length)
 {
     for (int k = 0; k < table->columns; k++)
-        if (strlen(table->name[k]) == length && !memcmp(table->name[k], name, length))
+        if (!strncmp(table->name[k], name, length) && table->name[k][length] == '\0')
             return k;
     return -1;
 }
 
 int ah_table_add_column(struct ah_table *table, const char *name, size_t length)
 {
-    if (find(table, name, length) >= 0)
+    if (ah_table_find(table, name, length) >= 0)
         return ah_fail(AH_EINVAL, "two columns are named '%.*s'", (int)length, name);
     if (table->columns == AH_TABLE_COLUMNS)
         return ah_fail(AH_EINVAL, "more than %d columns", AH_TABLE_COLUMNS);
@@ -42,6 +41,53 @@ int ah_table_add_column(struct ah_table *table, const char *name, size_t length)
     return 0;
 }
 
+int64_t ah_table_line(const struct ah_table *table, int64_t row, int *file)
+{
+    size_t low = 0, high = table->marks;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (table->mark[middle].row <= row)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *file = low ? table->mark[low - 1].file : 0;
+    return low ? table->mark[low - 1].line + (row - table->mark[low - 1].row) : 0;
+}
+
+static int note_line(struct ah_table *table, int64_t line)
+{
+    const struct ah_table_mark *last = table->marks ? &table->mark[table->marks - 1] : NULL;
+    if (last && last->file == table->file && last->line + (table->rows - last->row) == line)
+        return 0;
+    AH_TRY(ah_grow(&table->mark, table->marks + 1, &table->mark_room, sizeof *table->mark));
+    table->mark[table->marks++] = (struct ah_table_mark){table->rows, line, table->file};
+    return 0;
+}
+
+int ah_table_end_row(struct ah_table *table, int64_t line)
+{
+    AH_TRY(note_line(table, line));
+    table->rows++;
+    for (int k = 0; k < table->columns; k++)
+        if (table->column[k].count < table->rows)
+            AH_TRY(ah_packed_add(&table->column[k], AH_CELL_NONE, NULL, 0));
+    return 0;
+}
+
+void ah_table_drop_row(struct ah_table *table)
+{
+    for (int k = 0; k < table->columns; k++)
+        ah_packed_cut(&table->column[k], table->rows);
+}
+
+void ah_table_clear(struct ah_table *table)
+{
+    table->rows = 0;
+    table->marks = 0;
+    ah_table_drop_row(table);
+}
+
 void ah_table_free(struct ah_table *table)
 {
     for (int k = 0; k < table->columns; k++) {
@@ -50,126 +96,6 @@ void ah_table_free(struct ah_table *table)
     }
     free(table->name);
     free(table->column);
+    free(table->mark);
     *table = (struct ah_table){0};
-}
-
-static int refuse_zeros(const char *bytes, size_t count)
-{
-    const char *zero = count ? memchr(bytes, 0, count) : NULL;
-    long long line = 1;
-    if (!zero)
-        return 0;
-    for (const char *at = bytes; (at = memchr(at, '\n', (size_t)(zero - at))); at++)
-        line++;
-    return ah_fail(AH_EIO, "line %lld: there is a byte 0 in it, which no text has", line);
-}
-
-static int take_names(struct ah_table *table, const struct ah_csv *csv, bool header)
-{
-    char number[16];
-    for (int i = 0; i < csv->fields; i++) {
-        const char *name = csv->field[i].text;
-        size_t length = csv->field[i].length;
-        if (!header) {
-            length = (size_t)snprintf(number, sizeof number, "%d", i);
-            name = number;
-        }
-        AH_TRY(ah_table_add_column(table, name, length));
-    }
-    return 0;
-}
-
-static int compare_names(const struct ah_table *table, const struct ah_csv *csv)
-{
-    if (csv->fields != table->columns)
-        return ah_fail(AH_EIO, "line %lld: %d columns, the first file has %d", (long long)csv->line, csv->fields,
-                       table->columns);
-    for (int i = 0; i < csv->fields; i++)
-        if (find(table, csv->field[i].text, csv->field[i].length) != i)
-            return ah_fail(AH_EIO, "line %lld: column %d is '%.*s', in the first file '%s'", (long long)csv->line, i,
-                           (int)csv->field[i].length, csv->field[i].text, table->name[i]);
-    return 0;
-}
-
-static int add_row(struct ah_table *table, const struct ah_csv *csv)
-{
-    if (csv->fields != table->columns)
-        return ah_fail(AH_EIO, "line %lld: %d fields, expected %d", (long long)csv->line, csv->fields,
-                       table->columns);
-    for (int i = 0; i < csv->fields; i++)
-        AH_TRY(ah_packed_add(&table->column[i], AH_CELL_FIELD, csv->field[i].text, csv->field[i].length));
-    table->rows++;
-    return 0;
-}
-
-int ah_table_add_csv(struct ah_table *table, const void *bytes, size_t count, char delimiter, int quote, bool header,
-                     bool named)
-{
-    struct ah_csv csv;
-    bool first = true;
-    AH_TRY(refuse_zeros(bytes, count));
-    int status = ah_csv_open(&csv, bytes, count, delimiter, quote);
-    while (status == 0 && (status = ah_csv_next(&csv)) == 1) {
-        bool is_header = first && header;
-        status = 0;
-        if (first && table->columns == 0)
-            status = take_names(table, &csv, header);
-        else if (is_header && !named)
-            status = compare_names(table, &csv);
-        if (status == 0 && !is_header)
-            status = add_row(table, &csv);
-        first = false;
-    }
-    ah_csv_close(&csv);
-    return status;
-}
-
-/* Where a line ends, and where the next begins. */
-static const char *end_of_line(const char *at, const char *end, const char **next)
-{
-    const char *stop = at < end ? memchr(at, '\n', (size_t)(end - at)) : NULL;
-    *next = stop ? stop + 1 : end;
-    stop = stop ? stop : end;
-    return stop > at && stop[-1] == '\r' ? stop - 1 : stop;
-}
-
-static int add_text(struct ah_table *table, const char *from, const char *to)
-{
-    table->rows++;
-    return ah_packed_add(&table->column[0], AH_CELL_STRING, from, (size_t)(to - from));
-}
-
-static int add_paragraphs(struct ah_table *table, const char *at, const char *end)
-{
-    const char *begin = NULL, *last = NULL, *next;
-    for (; at < end; at = next) {
-        const char *stop = end_of_line(at, end, &next);
-        if (stop > at) {
-            begin = begin ? begin : at;
-            last = stop;
-        } else if (begin) {
-            AH_TRY(add_text(table, begin, last));
-            begin = NULL;
-        }
-    }
-    return begin ? add_text(table, begin, last) : 0;
-}
-
-int ah_table_add_text(struct ah_table *table, const void *bytes, size_t count, enum ah_text_unit unit)
-{
-    const char *at = bytes, *end = at ? at + count : at, *next;
-    AH_TRY(refuse_zeros(bytes, count));
-    if (table->columns == 0)
-        AH_TRY(ah_table_add_column(table, "text", 4));
-    if (count >= 3 && !memcmp(at, "\xef\xbb\xbf", 3))
-        at += 3;
-    if (unit == AH_TEXT_DOCUMENT)
-        return add_text(table, at, end);
-    if (unit == AH_TEXT_PARAGRAPH)
-        return add_paragraphs(table, at, end);
-    for (; at < end; at = next) {
-        const char *stop = end_of_line(at, end, &next);
-        AH_TRY(add_text(table, at, stop));
-    }
-    return 0;
 }

@@ -1,7 +1,7 @@
-/* Files of rows, read into columns: CSV and TSV, JSON lines, lines of text.
+/* Rows in columns, as files have them: what data/rows.h reads goes here.
  *
- * A table takes one file after the other; a later file has the columns of the first (JSON lines may bring more). What
- * is wrong in a file is told with its line, and the table is then to be freed. A byte 0 is refused: no text has one. */
+ * A table takes one file after the other; a later file has the columns of the first (JSON lines may bring more). It
+ * knows on which line of which file each row stands. After an error it is only to be freed. */
 #ifndef AH_DATA_TABLE_H
 #define AH_DATA_TABLE_H
 
@@ -9,29 +9,40 @@
 
 enum { AH_TABLE_COLUMNS = 4096 };
 
+/* From `row` on each row stands on the line behind that of the row before. */
+struct ah_table_mark {
+    int64_t row, line;
+    int file;
+};
+
 struct ah_table {
     char **name;
     struct ah_packed *column;
     int columns;
     int64_t rows;
+    int file; /* which one the next rows are from: the caller's to count */
+    struct ah_table_mark *mark;
+    size_t marks, mark_room;
 };
 
 /* Add a column without cells, or with empty ones in a table that has rows. AH_EINVAL: the name is there already, or
  * there are AH_TABLE_COLUMNS. */
 int ah_table_add_column(struct ah_table *table, const char *name, size_t length);
+
+/* The column of a name, -1 when there is none. */
+int ah_table_find(const struct ah_table *table, const char *name, size_t length);
+
+/* The cells of a row are in their columns: count it, as one of this line. Columns without a cell get an empty one. */
+int ah_table_end_row(struct ah_table *table, int64_t line);
+
+/* Take back the cells of a row that was not ended. */
+void ah_table_drop_row(struct ah_table *table);
+
+/* The line that a row stands on, from 1, and the file, counted from 0. */
+int64_t ah_table_line(const struct ah_table *table, int64_t row, int *file);
+
+/* Take the rows out; the columns stay. */
+void ah_table_clear(struct ah_table *table);
 void ah_table_free(struct ah_table *table);
-
-/* quote is -1 for none. With `header` the first row holds names: those of the columns of an empty table, to be passed
- * over where the caller named them (`named`), else the same as the table's. Without columns and header they are named
- * 0, 1, ... */
-int ah_table_add_csv(struct ah_table *table, const void *bytes, size_t count, char delimiter, int quote, bool header,
-                     bool named);
-
-/* An object on each line, or one array of objects. A column that a row has not is empty there. */
-int ah_table_add_json(struct ah_table *table, const void *bytes, size_t count);
-
-/* One column, "text": each line, each paragraph (what empty lines part), or the whole file. */
-enum ah_text_unit { AH_TEXT_LINE, AH_TEXT_PARAGRAPH, AH_TEXT_DOCUMENT };
-int ah_table_add_text(struct ah_table *table, const void *bytes, size_t count, enum ah_text_unit unit);
 
 #endif

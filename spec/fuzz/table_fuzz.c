@@ -1,11 +1,14 @@
 /* Fuzz target: files of rows as columns, by comma with quotes, by tab without, as JSON and as text. Whatever the bytes
- * are, the columns have a cell for each row, become what was guessed of them, or there is an error text.
- * sources: host/data/csv.c host/data/packed.c host/data/table.c host/data/table_json.c TENSORS */
+ * are, the columns have a cell for each row, become what was guessed of them, or there is an error text; and whatever
+ * pieces the file comes in, the rows are the same. The first byte says in which.
+ * sources: host/data/csv.c host/data/json_cursor.c host/data/packed.c host/data/rows.c host/data/rows_json.c
+ * sources: host/data/table.c host/base/array.c TENSORS */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "data/table.h"
+#include "data/rows.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 
@@ -26,36 +29,76 @@ static void convert(const struct ah_packed *column)
         abort();
     if (guess == AH_GUESS_TEXT || guess == AH_GUESS_MIXED)
         return;
-    if (ah_packed_tensor(&tensor, column, dtypes[guess]) < 0)
+    if (ah_packed_tensor(&tensor, column, dtypes[guess], NULL) < 0)
         abort();
     ah_tensor_release(tensor);
 }
 
-static void finish(struct ah_table *table, int status)
+/* Read in pieces of `piece` bytes, at most `most` rows at a time. */
+static int read_all(struct ah_table *table, const struct ah_rows_format *format, const char *bytes, size_t count,
+                    size_t piece, int64_t most)
 {
-    if (status < 0 && !*ah_error_text())
-        abort();
-    for (int k = 0; k < table->columns && status == 0; k++) {
-        if (table->column[k].count != table->rows)
+    struct ah_rows rows;
+    size_t from = 0, to = 0, used;
+    int status = ah_rows_open(&rows, format);
+    while (status == 0) {
+        int64_t before = table->rows;
+        status = ah_rows_read(&rows, table, bytes + from, to - from, to == count, most, &used);
+        if (used > to - from)
             abort();
-        ah_packed_trim(&table->column[k]);
-        convert(&table->column[k]);
+        from += used;
+        if (status < 0 || (table->rows == before && to == count))
+            break;
+        if (table->rows == before)
+            to = count - to < piece ? count : to + piece;
     }
-    ah_table_free(table);
+    ah_rows_close(&rows);
+    return status;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
+static void compare(const struct ah_table *a, const struct ah_table *b)
 {
+    int file;
+    if (a->rows != b->rows || a->columns != b->columns)
+        abort();
+    for (int k = 0; k < a->columns; k++) {
+        const struct ah_packed *one = &a->column[k], *two = &b->column[k];
+        if (strcmp(a->name[k], b->name[k]) || one->used != two->used || one->count != two->count ||
+            (one->used && memcmp(one->bytes, two->bytes, one->used)) ||
+            (one->count && (memcmp(one->end, two->end, (size_t)one->count * sizeof *one->end) ||
+                            memcmp(one->kind, two->kind, (size_t)one->count))))
+            abort();
+    }
+    for (int64_t i = 0; i < a->rows; i++)
+        if (ah_table_line(a, i, &file) != ah_table_line(b, i, &file))
+            abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t count)
+{
+    const char *bytes = (const char *)input;
+    size_t piece = count ? 1 + input[0] % 32u : 1;
     for (int way = 0; way < 8; way++) {
-        struct ah_table table = {0};
-        int status;
-        if (way < 4)
-            status = ah_table_add_csv(&table, bytes, count, way & 1 ? '\t' : ',', way & 1 ? -1 : '"', way & 2, false);
-        else if (way == 4)
-            status = ah_table_add_json(&table, bytes, count);
-        else
-            status = ah_table_add_text(&table, bytes, count, (enum ah_text_unit)(way - 5));
-        finish(&table, status);
+        struct ah_table table = {0}, other = {0};
+        struct ah_rows_format format = {.kind = way < 4 ? AH_ROWS_CSV : (enum ah_rows_kind)(way - 3),
+                                        .delimiter = way & 1 ? '\t' : ',', .quote = way & 1 ? -1 : '"',
+                                        .header = way & 2};
+        int status = read_all(&table, &format, bytes, count, count, INT64_MAX / 2);
+        if (status < 0 && !*ah_error_text())
+            abort();
+        int again = read_all(&other, &format, bytes, count, piece, 1 + (int64_t)piece % 3);
+        if ((again < 0) != (status < 0)) /* which of two errors may differ */
+            abort();
+        if (status == 0)
+            compare(&table, &other);
+        for (int k = 0; k < table.columns && status == 0; k++) {
+            if (table.column[k].count != table.rows)
+                abort();
+            ah_packed_trim(&table.column[k]);
+            convert(&table.column[k]);
+        }
+        ah_table_free(&table);
+        ah_table_free(&other);
     }
     return 0;
 }

@@ -1,0 +1,21 @@
+/* A file of rows that is read block by block, plain or compressed by gzip; nothing but a block is held. */
+#ifndef AH_DATA_ROW_FILE_H
+#define AH_DATA_ROW_FILE_H
+
+#include "data/rows.h"
+
+struct ah_row_file;
+
+/* AH_EIO when the path names no regular file that can be read. */
+int ah_row_file_open(struct ah_row_file **out, const char *path, const struct ah_rows_format *format);
+void ah_row_file_close(struct ah_row_file *file); /* NULL is ignored */
+
+/* Add rows, at most `most` and of about one block of bytes; none at the end of the file. AH_EIO tells the line. */
+int ah_row_file_read(struct ah_row_file *file, struct ah_table *table, int64_t most);
+
+/* Where the next row is read, and to go there; a place of another reader of the same file serves too. Going back in a
+ * compressed file reads it again from its beginning. */
+struct ah_rows_place ah_row_file_place(const struct ah_row_file *file);
+int ah_row_file_seek(struct ah_row_file *file, struct ah_rows_place place);
+
+#endif

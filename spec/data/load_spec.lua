@@ -98,12 +98,12 @@ describe("A CSV file", function()
 
   it("that is damaged is told with its line", function()
     refused("csv", "a,b\n1,2\n\n3\n", ": line 4: 1 fields, expected 2")
-    refused("csv", 'a,b\n1,"2\n', ": row 2 (line 2): a quote is not closed")
+    refused("csv", 'a,b\n1,"2\n', ": line 2: a quote is not closed")
     refused("csv", "a,b\n1,2\n3,\0\n", ": line 3: there is a byte 0 in it")
     refused("csv", "a,a\n1,2\n", ": two columns are named 'a'")
-    refused("csv", "a\n1\nx\n", ", column 'a': row 2: expected a whole number of 64 bits, got 'x'",
+    refused("csv", "a\n1\nx\n", ": line 3: column 'a': expected a whole number of 64 bits, got 'x'",
       {features = {a = "int64"}})
-    refused("csv", "\31\139rest", ": it is compressed (gzip): unpack it first")
+    refused("csv", "\31\139rest", ": damaged gzip data")
     check.raises("'/nowhere.csv': cannot read", function() load("csv", "/nowhere.csv") end)
   end)
 
@@ -157,7 +157,7 @@ describe("JSON", function()
     with_file(' [{"a": "x"},\n {"a": "y"}]', function(path)
       assert.same({"x", "y"}, load("json", path):column("a"))
     end)
-    refused("json", '[{"a": 1}, 2]', ": item 1: expected an object")
+    refused("json", '[{"a": 1}, 2]', ": line 1: expected an object")
   end)
 
   it("that is damaged is told with its line", function()

@@ -75,8 +75,8 @@ describe("CSV", function()
       end)
     end
     problem('a,b\n1,"x\ny"\n2\n', "rows.csv', row 2 %(line 4%): 1 fields, expected 2")
-    problem('a,b\n1,"x\n', "row 2 %(line 2%): a quote is not closed")
-    problem('a,b\n1,"x"y\n', "row 2 %(line 2%): text after a closing quote")
+    problem('a,b\n1,"x\n', "row 2: line 2: a quote is not closed")
+    problem('a,b\n1,"x"y\n', "row 2: line 2: text after a closing quote")
     problem("a,b\n1,2\n\nx,3\n", "row 2 %(line 4%): column 'a': expected a whole number of at most 2^53, got 'x'",
       {types = {a = "int64"}})
     problem("a,b\n0x10,2\n", "column 'a': expected a number, got '0x10'", {types = {a = "float64"}})

@@ -72,12 +72,6 @@ function PlacedColumn:take(indices)
   return self.inner:take(places)
 end
 
---- The rows of a column at these places.
----@param inner table
----@param at integer[] from 0
----@return table
-function column.at(inner, at) return PlacedColumn(inner, at) end
-
 -- What all values of a list are: "string", "int64", "float64", "bool", "tensor", else nil.
 local function kind_of(list, count)
   local kind
@@ -114,6 +108,36 @@ local function same_shape(list, count)
   return true
 end
 
+local numeric = {bool = "boolean", float32 = "number", float64 = "number", int32 = "number", int64 = "number"}
+
+-- Are all values what a tensor of this dtype is made of?
+local function fits(list, count, dtype)
+  local wanted = numeric[dtype]
+  for i = 1, count do
+    if type(list[i]) ~= wanted then return false end
+  end
+  return count > 0
+end
+
+--- Values as a batch has them: a tensor where all are numbers, booleans or tensors of one shape, else the table.
+---@param list any[]
+---@param count integer where the list may have holes
+---@param kind? string what is known of them: a dtype
+---@return any
+function column.values(list, count, kind)
+  if kind and numeric[kind] and fits(list, count, kind) then return C.tensor(list, {dtype = kind, device = "cpu"}) end
+  kind = kind_of(list, count)
+  if kind == "tensor" then return same_shape(list, count) and C.stack(list, 0) or list end
+  if not kind or kind == "string" then return list end
+  return C.tensor(list, {dtype = kind, device = "cpu"})
+end
+
+--- The rows of a column at these places.
+---@param inner table
+---@param at integer[] from 0
+---@return table
+function column.at(inner, at) return PlacedColumn(inner, at) end
+
 --- The column of a table of values: a tensor of numbers, of booleans or of tensors of one shape, packed strings, else
 --- the values as they are.
 ---@param list any[]
@@ -133,20 +157,15 @@ end
 ---@return table
 function column.of_tensor(tensor) return TensorColumn(tensor) end
 
-local in_tensor = {int64 = "int64", float64 = "float64", bool = "bool", float32 = "float64", int32 = "int64"}
-
 --- The types that a column of a file can be told to have.
 column.types = {"bool", "float32", "float64", "int32", "int64", "string"}
 
---- The column of texts from a file, of the type that they look like or of a given one. What is not of it raises the
---- text "row N: expected ...".
----@param texts userdata
----@param kind? string
+--- The column of what a file has: texts of kind "string" or "mixed", or a tensor.
+---@param values userdata
+---@param kind string
 ---@return table
-function column.of_texts(texts, kind)
-  kind = kind or texts:guess()
-  if kind == "string" or kind == "mixed" then return TextColumn(texts, kind) end
-  return TensorColumn(texts:tensor(in_tensor[kind]):to {dtype = kind})
+function column.of_file(values, kind)
+  return C.is_tensor(values) and TensorColumn(values) or TextColumn(values, kind)
 end
 
 --- Values of a column for a batch: what take gives, where that is a table collated as a loader does.

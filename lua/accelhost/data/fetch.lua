@@ -25,6 +25,12 @@ local function samples_of(set, batch, seed, turns)
   return samples, width or 1
 end
 
+-- The rows of a set that makes batches of its own; what it draws for one comes from the first sample's stream.
+local function rows_of(set, batch, seed, turns)
+  draws.of(seed, batch[1], turns and turns[1] or 0)
+  return set:rows(batch)
+end
+
 --- A batch of samples that are there: by the loader's own function, else collated.
 ---@param collate_fn? fun(samples: any[]): any
 ---@param samples any[]
@@ -43,6 +49,7 @@ end
 ---@param turns? integer[]
 ---@return any ...
 function fetch.batch(set, collate_fn, batch, seed, turns)
+  if type(set.rows) == "function" and not collate_fn then return draws.during(rows_of, set, batch, seed, turns) end
   return fetch.finish(collate_fn, draws.during(samples_of, set, batch, seed, turns))
 end
 

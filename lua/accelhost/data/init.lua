@@ -21,6 +21,7 @@ local files = {
   rows = {"CSV", "CSVStream", "JSONLines", "JSONLinesStream"},
   table = {"Table"},
   load = {"load_dataset"},
+  row_stream = {"RowStream"},
   folder = {"read_image", "decode_image", "DatasetFolder", "ImageFolder"},
   worker = {"get_worker_info"},
 }

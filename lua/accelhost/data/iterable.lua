@@ -29,8 +29,12 @@ local iterable = {}
 local IterableDataset = class.sized "IterableDataset"
 iterable.IterableDataset = IterableDataset
 
---- A new walk over the samples: a function that gives the next one (one value or several), then nil.
+--- A new walk over the samples: a function that gives the next one (one value or several), then nil; and, where there
+--- is something quicker than taking them, a function that passes over `count` of them and gives how many there were,
+--- which a loader calls to go on in the middle of a pass. Where the set has a method collate(samples), a loader without
+--- a collate_fn makes its batches by it.
 ---@return fun(): any ...
+---@return (fun(count: integer): integer)?
 function IterableDataset:iter()
   fail("%s has no method iter()", self._name)
 end
@@ -194,10 +198,15 @@ end
 ---@param from? integer
 ---@return fun(): table?
 function StreamBatches:iter(draw, from) -- luacheck: ignore draw
-  local following, position, ended, seed = self.dataset:iter(), 0, false, self.seed
+  local position, ended, seed = 0, false, self.seed
+  local following, skip = self.dataset:iter()
   if type(following) ~= "function" then
     fail("%s: iter() gave %s, expected a function that gives the next sample", self.dataset._name or "the data set",
       arguments.describe(following))
+  end
+  if from and skip then
+    position = skip(from)
+    ended = position < from
   end
   while from and position < from and not ended do
     local left_out

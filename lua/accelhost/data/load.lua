@@ -2,9 +2,10 @@
 --
 --   | local parts = data.load_dataset("csv", {data_files = {train = "train.tsv", test = "dev.tsv"}})
 --   | print(parts.train, parts.test[0].sentence)
-local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local column = require "accelhost.data.column"
+local RowFiles = require "accelhost.data.row_files"
+local RowStream = require("accelhost.data.row_stream").RowStream
 local sets = require "accelhost.data.table"
 
 local fail, describe = arguments.fail, arguments.describe
@@ -13,7 +14,7 @@ local load = {}
 local read = arguments.signature("load_dataset", {
   "path: 'csv'|'json'|'text'", {"data_dir: string"}, {"data_files: string|table"}, {"split: string"},
   {"delimiter: string"}, {"quote: string|false"}, {"header: flag"}, {"column_names: list"}, {"features: table"},
-  {"sample_by: 'line'|'paragraph'|'document'"},
+  {"sample_by: 'line'|'paragraph'|'document'"}, {"streaming: flag", false},
 })
 
 -- Which options a kind of file has.
@@ -43,58 +44,46 @@ local function check_options(options)
   end
 end
 
-local add = {}
-
-function add.csv(rows, path, options)
-  local lower = path:lower()
-  local tabs = lower:find "%.tsv$" or lower:find "%.tab$"
-  local delimiter, quote = options.delimiter or tabs and "\t" or ",", options.quote
-  if quote == nil then quote = delimiter ~= "\t" and '"' end
-  local header = options.header
-  if header == nil then header = not options.column_names end
-  rows:add_csv(path, delimiter, quote or nil, header, options.column_names ~= nil)
-end
-
-function add.json(rows, path) rows:add_json(path) end
-
-function add.text(rows, path, options) rows:add_text(path, options.sample_by or "line") end
-
-local function read_files(options, files)
-  local rows, columns = C.data.table(), {}
-  for _, name in ipairs(options.column_names or {}) do rows:name(tostring(name)) end
+local function paths_of(options, files)
+  local paths = {}
   files = type(files) == "string" and {files} or files
   if #files == 0 then fail("load_dataset: data_files: expected at least one file") end
   for i, path in ipairs(files) do
     if type(path) ~= "string" then
       fail("load_dataset: data_files: expected paths, item %d is %s", i, describe(path))
     end
-    if options.data_dir and path:sub(1, 1) ~= "/" then path = options.data_dir .. "/" .. path end
-    local fine, message = pcall(add[options.path], rows, path, options)
-    if not fine then fail("load_dataset: %s", (tostring(message):gsub("^[^']*'", "'", 1))) end
+    paths[i] = options.data_dir and path:sub(1, 1) ~= "/" and options.data_dir .. "/" .. path or path
   end
-  local names, texts = rows:columns()
+  return paths
+end
+
+local function read_files(options, files)
+  local rows, columns, paths = RowFiles.table(options), {}, paths_of(options, files)
+  for i, path in ipairs(paths) do
+    local file = RowFiles.open_file(options, path)
+    RowFiles.add(rows, file, path, i - 1)
+    file:close()
+  end
+  local names, kinds = RowFiles.describe(options, rows, paths[1])
   for i, name in ipairs(names) do
-    local kind = options.path == "text" and "string" or options.features and options.features[name]
-    local fine, made = pcall(column.of_texts, texts[i], kind)
-    if not fine then
-      fail("load_dataset: '%s', column '%s': %s", files[1], name, tostring(made):match "row %d+: .*$" or made)
-    end
-    columns[name] = made
-  end
-  for _, name in ipairs(arguments.sorted_keys(options.features or {})) do
-    if not columns[name] then
-      fail("load_dataset: features: '%s' has no column '%s' (it has: %s)", files[1], tostring(name),
-        table.concat(names, ", "))
-    end
+    local values, text, line, number = rows:column(i - 1, kinds[name])
+    if not values then RowFiles.misfit(paths, names, nil, text, line, number, i - 1) end
+    columns[name] = column.of_file(values, kinds[name])
   end
   return sets.of(names, columns)
 end
 
+local function open_files(options, files)
+  return RowStream(RowFiles(options, paths_of(options, files)))
+end
+
 --- The rows of files as tables (data.Table), by split: {train = Table} for a path or a list of paths, which are read
---- one behind the other; for {train = paths, test = paths} a table for each. With `split` the table of that one.
+--- one behind the other; for {train = paths, test = paths} a table for each. With `split` the table of that one. With
+--- `streaming` streams of rows (data.RowStream), which read the files block by block while they are walked.
 --
 -- A column of a file is int64 where all its fields are whole numbers of 64 bits, float64 where all are numbers or, some
--- of them, empty (NaN), bool where all are true or false, else texts. An error names the file and the line.
+-- of them, empty (NaN), bool where all are true or false, else texts; for a stream the first 10,000 rows of the first
+-- file tell. An error names the file and the line. Files may be compressed by gzip.
 --
 --   local path = os.tmpname()
 --   local file = io.open(path, "w")
@@ -115,24 +104,25 @@ end
 ---@param features? table<string, string> of csv and json: the types of columns: "bool", "float32", "float64", "int32",
 --- "int64" or "string"
 ---@param sample_by? string of text: a row for each "line" (default), "paragraph" (empty lines part them) or "document"
----@return Table|table<string, Table>
+---@param streaming? boolean read while walking, instead of now (default false)
+---@return Table|RowStream|table<string, Table|RowStream>
 function load.load_dataset(...)
-  local options = {}
+  local options, streaming = {}
   options.path, options.data_dir, options.data_files, options.split, options.delimiter, options.quote, options.header,
-    options.column_names, options.features, options.sample_by = read(...)
+    options.column_names, options.features, options.sample_by, streaming = read(...)
   if not options.data_files then fail("load_dataset: 'data_files' is missing") end
   check_options(options)
-  local files, split = options.data_files, options.split
+  local files, split, read_part = options.data_files, options.split, streaming and open_files or read_files
   if type(files) == "string" or files[1] ~= nil or next(files) == nil then files = {train = files} end
   if split then
     if not files[split] then
       fail("load_dataset: split: there is no '%s' in data_files (there are: %s)", split,
         table.concat(arguments.sorted_keys(files), ", "))
     end
-    return read_files(options, files[split])
+    return read_part(options, files[split])
   end
   local parts = {}
-  for _, name in ipairs(arguments.sorted_keys(files)) do parts[name] = read_files(options, files[name]) end
+  for _, name in ipairs(arguments.sorted_keys(files)) do parts[name] = read_part(options, files[name]) end
   return parts
 end
 

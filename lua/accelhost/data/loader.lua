@@ -97,6 +97,9 @@ function DataLoader:init(...)
   if seed and generator then fail("DataLoader: give a seed or a generator, not both") end
   self.collate_fn, self.generator, self.seed, self.prefetch = collate_fn, generator, seed, prefetch
   if kinds.is_stream(set) then
+    if not collate_fn and type(set.collate) == "function" then
+      self.collate_fn = function(samples) return set:collate(samples) end
+    end
     set_stream(self, batch_size, shuffle, own_sampler, batch_sampler, drop_last)
   elseif batch_sampler then
     if batch_size or shuffle or own_sampler or drop_last then

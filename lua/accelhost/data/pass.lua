@@ -162,7 +162,9 @@ local function equip(pass)
       return
     end
   end
-  if loader.num_workers > 0 and not (set.rows and not loader.collate_fn) then return hire(pass) end
+  -- Rows that lie there are sooner taken than asked for; those that a function makes are worth a worker.
+  local at_hand = type(set.rows) == "function" and not loader.collate_fn and not set.computes
+  if loader.num_workers > 0 and not at_hand then return hire(pass) end
   pass.waiting, pass.turns = next_batch(pass)
 end
 
@@ -262,7 +264,6 @@ local function make(pass)
   pass.last = not pass.waiting
   delivered(pass)
   local set = loader.dataset
-  if type(set.rows) == "function" and not loader.collate_fn then return true, set:rows(batch) end
   if loader.stream then return true, fetch.finish(loader.collate_fn, iterable.samples(batch)) end
   return true, fetch.batch(set, loader.collate_fn, batch, pass.seed, turns)
 end

@@ -16,6 +16,7 @@ local sets = {}
 ---@class Table: Dataset
 ---@field column_names string[] in order
 ---@field num_rows integer
+---@field computes boolean? do its batches take a function's time, which a loader's worker may spend?
 local Table = dataset.Dataset:extend "Table"
 sets.Table = Table
 
@@ -71,10 +72,12 @@ end
 ---@param names string[]
 ---@param columns table<string, table>
 ---@param at? integer[]
+---@param format? table how rows are given (data/table_format.lua)
 ---@return Table
-function sets.of(names, columns, at)
+function sets.of(names, columns, at, format)
   local made = Table:_blank()
   fill(made, names, columns, at)
+  made._format, made.computes = format, format and format.computes
   return made
 end
 
@@ -122,6 +125,7 @@ function Table:get(i)
     fail("Table: index %s is out of range (0 to %d)", tostring(i), self.num_rows - 1)
   end
   local place, row = self._at and self._at[i + 1] or i, {}
+  if self._format then return self._format:row(self, place) end
   for _, name in ipairs(self.column_names) do row[name] = self._columns[name]:get(place) end
   return row
 end
@@ -131,6 +135,7 @@ end
 ---@return table<string, any>
 function Table:rows(indices)
   local at, batch = places(self, "Table", indices), {}
+  if self._format then return self._format:rows(self, at) end
   for _, name in ipairs(self.column_names) do batch[name] = column.batch(self._columns[name], at) end
   return batch
 end
@@ -174,7 +179,7 @@ sets.names_without = names_without
 ---@param column_names string|string[]
 ---@return Table
 function Table:remove_columns(column_names)
-  return sets.of(names_without(self, "remove_columns", column_names), self._columns, self._at)
+  return sets.of(names_without(self, "remove_columns", column_names), self._columns, self._at, self._format)
 end
 
 --- With some columns only, in this order.
@@ -183,7 +188,7 @@ end
 function Table:select_columns(column_names)
   local names = type(column_names) == "table" and arguments.copy(column_names) or {column_names}
   for _, name in ipairs(names) do column_of(self, "select_columns", name) end
-  return sets.of(names, self._columns, self._at)
+  return sets.of(names, self._columns, self._at, self._format)
 end
 
 --- With another name for a column.
@@ -201,7 +206,7 @@ function Table:rename_column(original_column_name, new_column_name)
     names[i] = name == original_column_name and new_column_name or name
     columns[names[i]] = name == original_column_name and found or self._columns[name]
   end
-  return sets.of(names, columns, self._at)
+  return sets.of(names, columns, self._at, self._format)
 end
 
 --- The values of a column, each once, in the order in which they come.
@@ -223,5 +228,6 @@ end
 
 require "accelhost.data.table_order"(sets)
 require "accelhost.data.table_map"(sets)
+require "accelhost.data.table_format"(sets)
 
 return sets

@@ -51,7 +51,7 @@ return function(sets)
     if type(indices) ~= "table" then
       fail("select: indices: expected a table or a tensor of integers, got %s", arguments.describe(indices))
     end
-    return sets.of(self.column_names, self._columns, sets.places(self, "select", indices))
+    return sets.of(self.column_names, self._columns, sets.places(self, "select", indices), self._format)
   end
 
   --- The rows in a drawn order: that of accelhost.randperm(num_rows) after manual_seed(seed), of a generator of its

@@ -34,6 +34,7 @@ local function maker(loader)
   local walk
   return function(request)
     if request.first then
+      if request.epoch then set:set_epoch(request.epoch) end -- it may have changed since the fork
       loader.stream.seed, loader.stream.turn = request.seed, loader.stream.lane + info.id
       walk = loader.batch_sampler:iter()
     end
@@ -98,6 +99,12 @@ local function start_all(loader, seed)
   return list
 end
 
+-- Which epoch a stream is told that it is in, where it has one.
+local function epoch_of(set)
+  local epoch = type(set.set_epoch) == "function" and set.epoch
+  return type(epoch) == "number" and epoch or nil
+end
+
 --- Workers for a loader.
 ---@param loader table
 ---@param seed integer their generators' seeds are seed + 0, seed + 1, ...
@@ -105,7 +112,7 @@ end
 function worker.start(loader, seed)
   return setmetatable({
     list = start_all(loader, seed), count = loader.num_workers, factor = loader.prefetch_factor,
-    timeout = loader.timeout, stream = kinds.is_stream(loader.dataset),
+    timeout = loader.timeout, stream = kinds.is_stream(loader.dataset), dataset = loader.dataset,
   }, Workers)
 end
 
@@ -146,7 +153,7 @@ function Workers:ask()
     end
     local request = {seed = self.seed, slot = self.slot[w]}
     if self.stream then
-      request.first = not self.met[w]
+      request.first, request.epoch = not self.met[w], epoch_of(self.dataset)
       self.met[w] = true
     else
       request.batch, request.turns = self.next_batch()

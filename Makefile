@@ -175,6 +175,34 @@ $(PLUGINS): | deps-check $(BUILD)/op_args.h
 	$(call say,plugin $@)$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -MF $(@:.so=.d) -o $@ $<
 $(BUILD)/selftest: | $(PLUGINS) $(BUILD)/plugin-headers
 
+# The simulated GPU: the kernels of host/cuda compiled for the host, and below them what stands in for NVIDIA's
+# libraries. Its own tests run kernels of theirs too, with planted errors.
+SIM_SRC := $(sort $(wildcard spec/sim/*.cc host/cuda/kernels/*.cu))
+SIM_TEST_SRC := $(sort $(wildcard spec/sim/test/*.cc spec/sim/test/*.cu spec/sim/planted/*.cu))
+SIM_OBJ := $(SIM_SRC:%=$(BUILD)/%.o)
+SIM_TEST_OBJ := $(SIM_TEST_SRC:%=$(BUILD)/%.o)
+SIM_FLAGS := -std=c++17 $(OPT) -march=$(if $(LEVELS),x86-64-v2,$(ARCH)) -ffp-contract=off -fno-math-errno \
+	-fno-omit-frame-pointer -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti -Wall -Wextra -Wshadow \
+	-Wno-unused-parameter $(if $(WERROR),-Werror) $(if $(SAN),-fsanitize=$(SAN))
+# Where there is no compiler for C++, its spec says so.
+SIM := $(if $(shell command -v $(CXX)),sim)
+.PHONY: sim
+sim: $(BUILD)/accelhost-cudasim.so $(BUILD)/sim-selftest ## the simulated GPU, and the program that tests it
+
+$(BUILD)/accelhost-cudasim.so: $(SIM_OBJ)
+	$(call say,ld $@)$(CXX) $(SIM_FLAGS) -shared -o $@ $^ -ldl -lpthread
+
+$(BUILD)/sim-selftest: $(SIM_OBJ) $(SIM_TEST_OBJ) $(BUILD)/host/base/half.o
+	$(call say,ld $@)$(CXX) $(SIM_FLAGS) -o $@ $^ -ldl -lpthread
+
+$(BUILD)/%.cc.o: %.cc
+	@mkdir -p $(@D)
+	$(call say,c++ $<)$(CXX) $(CPPFLAGS) $(SIM_FLAGS) -c -o $@ $<
+
+$(BUILD)/%.cu.o: %.cu
+	@mkdir -p $(@D)
+	$(call say,c++ $<)$(CXX) $(CPPFLAGS) $(SIM_FLAGS) -x c++ -c -o $@ $<
+
 # The Lua library travels inside the binary, as bytecode of the LuaJIT that is linked into it.
 $(BUILD)/embed: scripts/embed.c $(LUAJIT_A)
 	@mkdir -p $(@D)
@@ -241,7 +269,7 @@ demo: ## install, build, train MNIST in two processes
 .PHONY: test
 test: ## self-tests and specs; T=pattern for a part; the last line has the counts
 	@scripts/install-deps.sh build test
-	@$(MAKE) --no-print-directory $(JOBS) all $(BUILD)/selftest
+	@$(MAKE) --no-print-directory $(JOBS) all $(BUILD)/selftest $(SIM)
 	@scripts/test.sh $(BUILD) "$(T)"
 
 .PHONY: check
@@ -287,7 +315,8 @@ TSAN_FLAGS = suppressions=$(CURDIR)/scripts/suppressions/threads.txt:second_dead
 	history_size=7
 # What measures memory would measure the sanitizer.
 sanitized  = scripts/install-deps.sh build test && \
-	$(MAKE) --no-print-directory $(JOBS) SAN=$(1) build-$(1)/accelhost build-$(1)/selftest plugins && \
+	$(MAKE) --no-print-directory $(JOBS) SAN=$(1) build-$(1)/accelhost build-$(1)/selftest plugins \
+		$(if $(filter thread,$(1)),,$(SIM)) && \
 	ACCELHOST_TEST_SLOWNESS=5 ACCELHOST_PARITY=short EXCLUDE=steady_spec scripts/test.sh build-$(1) "$(T)"
 
 .PHONY: test-jitoff
@@ -362,4 +391,5 @@ clean: ## remove everything built
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
--include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(PLUGINS:.so=.d) $(CUDA_OBJ:.o=.d) $(CUDA_IMAGES:.fatbin=.cu.d)
+-include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(PLUGINS:.so=.d) $(CUDA_OBJ:.o=.d) $(CUDA_IMAGES:.fatbin=.cu.d) \
+	$(SIM_OBJ:.o=.d) $(SIM_TEST_OBJ:.o=.d)

@@ -12,7 +12,7 @@ fail() {
 
 # One line per group and package manager. A ? marks what a build does without (oneDNN: convolutions are slower; libpng
 # and libjpeg: no image files are read; cairo: no plots as PNG; SQLite: no sweeps;
-# libedit: no editing at the prompt).
+# libedit: no editing at the prompt; a C++ compiler: no simulated GPU).
 packages() {
     case $1:$2 in
     apt:build) echo gcc libc6-dev make pkg-config libluajit-5.1-dev libopenblas-openmp-dev '?libdnnl-dev' \
@@ -25,7 +25,7 @@ packages() {
         '?cairo' '?sqlite' '?libedit' ;;
     apk:build) echo build-base linux-headers pkgconf luajit-dev openblas-dev jansson-dev yaml-dev zlib-dev \
         '?libpng-dev' '?libjpeg-turbo-dev' '?cairo-dev' '?sqlite-dev' '?libedit-dev' ;;
-    apt:test) echo lua-busted ;;
+    apt:test) echo lua-busted '?g++' ;;
     apt:check) echo lua-check ;;
     apt:package) echo dpkg-dev debootstrap lintian ;;
     apt:bench) echo python3-torch libtcmalloc-minimal4 ;;
@@ -33,7 +33,8 @@ packages() {
     dnf:mpi) echo openmpi-devel ;;
     pacman:mpi) echo openmpi ;;
     apk:mpi) echo openmpi-dev ;;
-    dnf:test | pacman:test | apk:test | dnf:check | pacman:check | apk:check) echo luarocks ;;
+    dnf:test) echo luarocks '?gcc-c++' ;;
+    pacman:test | apk:test | dnf:check | pacman:check | apk:check) echo luarocks ;;
     *:package | *:bench) fail 2 "'$2' is for Debian and Ubuntu" ;;
     *) fail 2 "unknown group '$2' (known: build test check package bench mpi)" ;;
     esac

@@ -1,0 +1,42 @@
+/* Stacks that take turns on one thread of the system.
+ *
+ * A fiber is a stack with a guard page below it. `fiber_switch` goes on where the other one stopped; a fiber that is
+ * left for good is begun anew by `fiber_reset`. Each belongs to the thread that made it. AddressSanitizer is told of
+ * every change. */
+#ifndef AH_SIM_FIBER_H
+#define AH_SIM_FIBER_H
+
+#include <stddef.h>
+
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+
+namespace sim
+{
+struct Fiber {
+    char *stack = nullptr; /* lowest usable byte */
+    size_t bytes = 0;
+    void *pointer = nullptr; /* saved stack pointer */
+    void *fake_stack = nullptr;
+    bool begun = false;
+#if !defined(__x86_64__)
+    ucontext_t context;
+#endif
+};
+
+/* A new stack; `entry` is what runs on it and may not return. Null when there is no memory. */
+Fiber *fiber_new(void (*entry)());
+void fiber_free(Fiber *fiber);
+/* Its next run begins at the entry again. */
+void fiber_reset(Fiber *fiber, void (*entry)());
+/* The fiber that stands for the stack of this thread itself. */
+void fiber_adopt_thread(Fiber *fiber);
+void fiber_switch(Fiber *from, Fiber *to);
+/* Go on at `to` and never come back: also out of a signal's handler. */
+[[noreturn]] void fiber_abandon(Fiber *to);
+/* Each run of an entry begins with it. */
+void fiber_arrived(Fiber *self);
+} // namespace sim
+
+#endif

@@ -1,0 +1,78 @@
+/* A device's memory: one range of addresses that nobody may touch unless it is open.
+ *
+ * A block is 0xff when it is new. Around it stand guards; a freed block is kept from use for a while and must still be
+ * 0xff when its turn comes. Not locked: whoever calls holds the device's `run` (driver.h of this folder). */
+#ifndef AH_SIM_RANGE_H
+#define AH_SIM_RANGE_H
+
+#include <deque>
+#include <map>
+#include <stddef.h>
+#include <string>
+
+namespace sim
+{
+class Range
+{
+  public:
+    struct Block {
+        char *at;
+        size_t bytes;
+    };
+
+    /* False when the addresses cannot be had. */
+    bool reserve(size_t bytes);
+    size_t bytes() const
+    {
+        return bytes_;
+    }
+    size_t used() const
+    {
+        return used_;
+    }
+    size_t count() const
+    {
+        return blocks_.size();
+    }
+
+    void open();
+    void close();
+
+    /* Null when there is no room. */
+    void *allocate(size_t bytes);
+    /* False when no block begins there. */
+    bool release(void *at);
+    void release_all();
+
+    bool has(const void *at) const
+    {
+        return at >= base_ && at < base_ + bytes_;
+    }
+    /* The block that all these bytes lie in; null when there is none. */
+    const Block *find(const void *at, size_t bytes) const;
+    /* Where an address lies, in words. */
+    std::string place(const void *at) const;
+    /* False when a guard, or with `freed` memory that was given back, has been written; then where. */
+    bool check(bool freed, std::string *what) const;
+    const std::map<char *, Block> &blocks() const
+    {
+        return blocks_;
+    }
+
+  private:
+    char *take(size_t span);
+    void give(char *at, size_t span);
+    bool settle(std::string *what);
+
+    char *base_ = nullptr;
+    size_t bytes_ = 0, used_ = 0, high_ = 0, protected_ = 0;
+    bool open_ = false;
+    std::map<char *, Block> blocks_;  /* live, by where they begin */
+    std::map<char *, size_t> free_;   /* stretches, guards included */
+    std::deque<Block> quarantine_;    /* stretches on their way to free_ */
+    size_t quarantined_ = 0;
+    std::string broken_; /* what a stretch told that left the quarantine */
+};
+} // namespace sim
+
+#endif

@@ -1,0 +1,79 @@
+/* The environment's words. */
+#include "settings.h"
+
+#include <atomic>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+namespace sim
+{
+Settings settings;
+
+static const char *const fault_names[FAULTS] = {"alloc", "pinned", "launch", "copy", "lost", "nccl"};
+static struct {
+    std::atomic<long> calls;
+    long nth; /* 0: never */
+    bool on;  /* and all that follow */
+} faults[FAULTS];
+
+static size_t bytes_of(const char *text, size_t otherwise)
+{
+    if (!text || !*text)
+        return otherwise;
+    char *end;
+    double value = strtod(text, &end);
+    const char *units = "KMGT";
+    const char *unit = *end ? strchr(units, *end) : nullptr;
+    for (int i = 0; unit && i <= unit - units; i++)
+        value *= 1024;
+    return value >= 1 ? (size_t)value : otherwise;
+}
+
+static bool flag_of(const char *name, bool otherwise)
+{
+    const char *text = getenv(name);
+    return text && *text ? strcmp(text, "0") != 0 : otherwise;
+}
+
+static void read_faults(const char *text)
+{
+    for (int i = 0; i < FAULTS; i++) {
+        faults[i].calls = 0;
+        faults[i].nth = 0;
+        size_t length = strlen(fault_names[i]);
+        for (const char *at = text; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : nullptr) {
+            if (strncmp(at, fault_names[i], length) || at[length] != ':')
+                continue;
+            char *end;
+            faults[i].nth = strtol(at + length + 1, &end, 10);
+            faults[i].on = *end == '+';
+        }
+    }
+}
+
+void settings_read()
+{
+    const char *devices = getenv("ACCELHOST_SIM_DEVICES"), *seed = getenv("ACCELHOST_SIM_SEED");
+    settings = Settings();
+    if (devices && *devices)
+        settings.devices = (int)strtol(devices, nullptr, 10);
+    settings.devices = settings.devices < 0 ? 0 : settings.devices > 16 ? 16 : settings.devices;
+    settings.memory = bytes_of(getenv("ACCELHOST_SIM_MEMORY"), settings.memory);
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    settings.seed = seed && *seed ? strtoull(seed, nullptr, 10)
+                                  : ((uint64_t)now.tv_nsec / 1000 + (uint64_t)getpid() * 1000003) % 1000000;
+    settings.delay = flag_of("ACCELHOST_SIM_DELAY", true);
+    settings.twice = flag_of("ACCELHOST_SIM_TWICE", false);
+    settings.leaks = flag_of("ACCELHOST_SIM_LEAKS", false);
+    read_faults(getenv("ACCELHOST_SIM_FAIL"));
+}
+
+bool fault_now(Fault fault)
+{
+    long call = ++faults[fault].calls;
+    return faults[fault].nth && (call == faults[fault].nth || (faults[fault].on && call > faults[fault].nth));
+}
+} // namespace sim

@@ -1,0 +1,30 @@
+/* What $ACCELHOST_SIM_* say, read when the driver is initialised. */
+#ifndef AH_SIM_SETTINGS_H
+#define AH_SIM_SETTINGS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace sim
+{
+struct Settings {
+    int devices = 2;                  /* ACCELHOST_SIM_DEVICES */
+    size_t memory = (size_t)1 << 30;  /* ACCELHOST_SIM_MEMORY, of each: 512MiB, 2GiB, 1000000 */
+    uint64_t seed = 0;                /* ACCELHOST_SIM_SEED; of the clock when it is not set */
+    bool delay = true;                /* ACCELHOST_SIM_DELAY */
+    bool twice = false;               /* ACCELHOST_SIM_TWICE: run each kernel in two opposite orders and compare */
+    bool leaks = false;               /* ACCELHOST_SIM_LEAKS: tell at the end what was never freed */
+};
+extern Settings settings;
+
+/* Also begins the counts of injected failures anew. */
+void settings_read();
+
+/* What can fail on request: ACCELHOST_SIM_FAIL="alloc:7,launch:3+". */
+enum Fault { FAULT_ALLOC, FAULT_PINNED, FAULT_LAUNCH, FAULT_COPY, FAULT_LOST, FAULT_NCCL, FAULTS };
+
+/* One more call of this kind: is it the one that is to fail? */
+bool fault_now(Fault fault);
+} // namespace sim
+
+#endif

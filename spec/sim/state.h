@@ -1,0 +1,178 @@
+/* What the handles of the driver API are: devices, streams, events, modules, graphs.
+ *
+ * `api` is held by every call but while it waits; the threads of streams never take it. What they share with the
+ * callers has locks of its own: a stream's queue, an event's record, and `run`, which whoever touches a device's memory
+ * holds. */
+#ifndef AH_SIM_STATE_H
+#define AH_SIM_STATE_H
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "driver_api.h"
+#include "range.h"
+#include "random.h"
+#include "settings.h"
+#include "sim.h"
+
+namespace sim
+{
+/* The codes that the plugin's header has no name for. */
+enum {
+    ERROR_CONTEXT_IS_DESTROYED = 709,
+    ERROR_STREAM_CAPTURE_MERGE = 902,
+    ERROR_STREAM_CAPTURE_UNMATCHED = 903,
+    ERROR_STREAM_CAPTURE_UNJOINED = 904,
+    ERROR_STREAM_CAPTURE_ISOLATION = 905,
+    ERROR_CAPTURED_EVENT = 907,
+    ERROR_STREAM_CAPTURE_WRONG_THREAD = 908
+};
+
+/* A moment in a stream that others wait for. */
+struct Record {
+    std::mutex lock;
+    std::condition_variable reached;
+    bool done = false;
+    double when = 0; /* milliseconds */
+    void reach();
+    void wait();
+    bool is_done();
+};
+
+/* What a stream's thread does. `touches`: it needs the device's memory open, and is left out once the context is
+ * broken. */
+struct Work {
+    std::function<void()> run;
+    bool touches;
+};
+
+struct Graph {
+    struct Node {
+        Work work;
+        std::vector<int> after;
+    };
+    std::vector<Node> nodes;
+};
+
+struct Capture {
+    Graph graph;
+    CUstream origin;
+    int mode;
+    std::thread::id thread;
+    std::vector<CUstream> streams;
+    bool broken = false, over = false;
+};
+} // namespace sim
+
+/* A device and its primary context. */
+struct CUctx_st {
+    int index = 0, retained = 0;
+    std::mutex run;
+    sim::Range memory; /* under `run` */
+    std::atomic<int> sticky{0};
+    std::vector<CUstream> streams;
+    CUstream null_stream = nullptr;
+
+    /* Break the context; the first error stays. Any thread. */
+    void fail(int code, const std::string &text);
+    /* Look at guards, freed memory too if asked for; under `run`. */
+    void check(bool freed, const std::string &after);
+};
+
+struct CUstream_st {
+    CUcontext context;
+    unsigned flags;
+    int priority;
+    std::shared_ptr<sim::Capture> capture;
+    std::vector<int> last; /* nodes of the capture that what comes next waits for */
+
+    std::thread thread;
+    std::mutex lock;
+    std::condition_variable some, finished;
+    std::deque<sim::Work> queue;
+    uint64_t given = 0, done = 0;
+    bool stop = false;
+    sim::Random random;
+};
+
+struct CUevent_st {
+    CUcontext context;
+    unsigned flags;
+    std::shared_ptr<sim::Record> record; /* null: never recorded */
+    std::shared_ptr<sim::Capture> capture;
+    std::vector<int> nodes; /* of the capture */
+};
+
+struct CUmod_st {
+    CUcontext context;
+    std::string file;
+    std::vector<CUfunction> functions;
+};
+
+struct CUfunc_st {
+    CUmodule module;
+    const sim::Kernel *kernel;
+    int dynamic_limit;
+};
+
+struct CUgraph_st {
+    sim::Graph graph;
+};
+
+struct CUgraphExec_st {
+    CUcontext context;
+    sim::Graph graph;
+};
+
+namespace sim
+{
+extern std::mutex api;
+typedef std::lock_guard<std::mutex> Api;
+
+/* The current context, with what keeps its calls from working: not initialised, none current, broken. */
+int current(CUcontext *out);
+/* The device of an ordinal. */
+CUcontext device_at(int ordinal);
+int device_count();
+/* The device that owns an address; null when none does. */
+CUcontext device_of(const void *at);
+
+/* The stream of a handle (null: the context's own) and whether its context works. */
+int stream_of(CUstream handle, CUstream *out);
+CUstream stream_new(CUcontext context, unsigned flags, int priority);
+void stream_end(CUstream stream);
+/* Append to the queue, or to the graph that is captured. */
+int stream_give(CUstream stream, Work work);
+/* Wait for all given so far. */
+void stream_wait(CUstream stream);
+
+/* Around what touches device memory outside a stream's thread. */
+class Open
+{
+  public:
+    explicit Open(CUcontext context);
+    ~Open();
+
+  private:
+    CUcontext context_;
+};
+
+/* A call that a capture does not allow; breaks the captures it would disturb. */
+int refuse_in_capture();
+/* Does a host address lie in pinned memory? */
+bool is_pinned(const void *at, size_t bytes);
+
+/* Remember what an error's text is from now on; names kernel or call, and the seed. */
+void tell(int code, const std::string &text);
+void faults_install();
+void use_signal_stack();
+} // namespace sim
+
+#endif

@@ -244,5 +244,6 @@ int ah_open_data(lua_State *L)
     ah_add_images(L);
     ah_add_csv(L);
     ah_add_tables(L);
+    ah_add_tokens(L);
     return 1;
 }

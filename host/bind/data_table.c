@@ -24,7 +24,7 @@
 #define TABLE "accelhost.table"
 #define TEXTS "accelhost.texts"
 
-static void *new_object(lua_State *L, size_t bytes, const char *kind)
+void *ah_new_data_object(lua_State *L, size_t bytes, const char *kind)
 {
     void *object = lua_newuserdata(L, bytes);
     memset(object, 0, bytes);
@@ -58,7 +58,7 @@ static int open_file(lua_State *L)
     static const char *const kinds[] = {"csv", "json", "line", "paragraph", "document"};
     const char *path = luaL_checkstring(L, 1), *kind, *mark;
     luaL_checktype(L, 2, LUA_TTABLE);
-    struct ah_row_file **held = new_object(L, sizeof(struct ah_row_file *), FILE_KIND);
+    struct ah_row_file **held = ah_new_data_object(L, sizeof(struct ah_row_file *), FILE_KIND);
     struct ah_rows_format format = {.delimiter = ',', .quote = -1, .header = ah_opt_flag(L, 2, "header", false),
                                     .named = ah_opt_flag(L, 2, "named", false)};
     kind = ah_opt_string(L, 2, "kind", kinds[0]);
@@ -102,7 +102,7 @@ static int close_file(lua_State *L)
 
 static int make_table(lua_State *L)
 {
-    new_object(L, sizeof(struct ah_table), TABLE);
+    ah_new_data_object(L, sizeof(struct ah_table), TABLE);
     return 1;
 }
 
@@ -183,7 +183,7 @@ static int take_column(lua_State *L)
     int at = check_column(L, table);
     struct ah_packed *column = &table->column[at];
     if (is_text(luaL_checkstring(L, 3))) {
-        struct ah_packed *texts = new_object(L, sizeof *texts, TEXTS);
+        struct ah_packed *texts = ah_new_data_object(L, sizeof *texts, TEXTS);
         ah_packed_trim(column);
         *texts = *column;
         *column = (struct ah_packed){0};
@@ -319,7 +319,7 @@ static int make_texts(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TTABLE);
     int count = (int)lua_objlen(L, 1);
-    struct ah_packed *texts = new_object(L, sizeof *texts, TEXTS);
+    struct ah_packed *texts = ah_new_data_object(L, sizeof *texts, TEXTS);
     for (int i = 1; i <= count; i++) {
         size_t length;
         lua_rawgeti(L, 1, i);
@@ -366,7 +366,7 @@ static int collect_texts(lua_State *L)
     return 0;
 }
 
-static void add_kind(lua_State *L, const char *name, const luaL_Reg *methods, lua_CFunction collect)
+void ah_add_data_kind(lua_State *L, const char *name, const luaL_Reg *methods, lua_CFunction collect)
 {
     luaL_newmetatable(L, name);
     lua_newtable(L);
@@ -389,9 +389,9 @@ void ah_add_tables(lua_State *L)
     static const luaL_Reg of_texts[] = {
         {"get", get_text}, {"len", count_texts}, {"nbytes", count_bytes}, {NULL, NULL},
     };
-    add_kind(L, FILE_KIND, of_file, close_file);
-    add_kind(L, TABLE, of_table, collect_table);
-    add_kind(L, TEXTS, of_texts, collect_texts);
+    ah_add_data_kind(L, FILE_KIND, of_file, close_file);
+    ah_add_data_kind(L, TABLE, of_table, collect_table);
+    ah_add_data_kind(L, TEXTS, of_texts, collect_texts);
     lua_pushcfunction(L, open_file);
     lua_setfield(L, -2, "row_file");
     lua_pushcfunction(L, make_table);

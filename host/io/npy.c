@@ -18,7 +18,12 @@ static const struct {
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
+enum { DESCR_ROOM = 32 };
+
 struct header {
+    char descr[DESCR_ROOM];
+    char kind; /* of the elements, and the bytes of each; 0 when descr is none of a letter and a number */
+    int bytes;
     enum ah_dtype dtype;
     bool swapped, columns; /* the other byte order; Fortran's order of elements */
     int ndim;
@@ -75,21 +80,27 @@ static bool take_size(struct cursor *cursor, int64_t *value)
 
 static int take_descr(struct cursor *cursor, struct header *header)
 {
-    char descr[32];
-    if (!take_text(cursor, descr, sizeof descr))
+    if (!take_text(cursor, header->descr, sizeof header->descr))
         return ah_fail(AH_ENOTIMPL, "npy: records and long descriptions of elements are not read");
-    bool order = descr[0] && strchr("<>|=", descr[0]);
-    const char *kind = descr + order;
-    header->swapped = descr[0] == '>';
+    bool order = header->descr[0] && strchr("<>|=", header->descr[0]);
+    const char *kind = header->descr + order;
+    header->swapped = header->descr[0] == '>';
+    if (kind[0] && kind[1] >= '1' && kind[1] <= '8' && !kind[2]) {
+        header->kind = kind[0];
+        header->bytes = kind[1] - '0';
+    }
+    return 0;
+}
+
+static int find_dtype(struct header *header)
+{
     for (int i = 0; i < KINDS; i++) {
-        char known[8];
-        snprintf(known, sizeof known, "%c%d", kinds[i].kind, kinds[i].bytes);
         header->dtype = kinds[i].dtype;
-        if (!strcmp(known, kind))
+        if (kinds[i].kind == header->kind && kinds[i].bytes == header->bytes)
             return 0;
     }
-    return ah_fail(AH_ENOTIMPL, "npy: there is no dtype for '%s' here%s", descr,
-                   *kind == 'O' ? " (an array of Python objects is a pickle, which could run code)" : "");
+    return ah_fail(AH_ENOTIMPL, "npy: there is no dtype for '%s' here%s", header->descr,
+                   strchr(header->descr, 'O') ? " (an array of Python objects is a pickle, which could run code)" : "");
 }
 
 static int take_shape(struct cursor *cursor, struct header *header)
@@ -193,7 +204,8 @@ static int read_elements(struct ah_tensor **out, const struct header *header, co
     return 0;
 }
 
-int ah_npy_parse(struct ah_tensor **out, const void *bytes, size_t count)
+/* The header of a file, and where its elements begin. */
+static int read_header(struct header *header, size_t *begin, const void *bytes, size_t count)
 {
     const unsigned char *at = bytes;
     if (count < MAGIC + 4 || memcmp(at, "\x93NUMPY", MAGIC))
@@ -208,26 +220,45 @@ int ah_npy_parse(struct ah_tensor **out, const void *bytes, size_t count)
     if (length > MAX_HEADER || length > count - start)
         return ah_fail(AH_EIO, "npy: a header of %zu bytes in a file of %zu (at most %d are taken)", length, count,
                        MAX_HEADER);
-    struct header header = {0};
     struct cursor cursor = {(const char *)at + start, (const char *)at + start + length};
-    AH_TRY(take_header(&cursor, &header));
-    return read_elements(out, &header, at + start + length, count - start - length);
+    *begin = start + length;
+    return take_header(&cursor, header);
 }
 
-size_t ah_npy_header(const struct ah_tensor *tensor, char text[AH_NPY_HEADER])
+int ah_npy_parse(struct ah_tensor **out, const void *bytes, size_t count)
 {
-    int kind = 0;
-    while (kind < KINDS && kinds[kind].dtype != tensor->dtype)
-        kind++;
-    if (kind == KINDS)
-        return 0;
+    struct header header = {0};
+    size_t begin = 0;
+    AH_TRY(read_header(&header, &begin, bytes, count));
+    AH_TRY(find_dtype(&header));
+    return read_elements(out, &header, (const unsigned char *)bytes + begin, count - begin);
+}
+
+int ah_npy_find_unsigned(struct ah_npy_numbers *out, const void *bytes, size_t count)
+{
+    struct header header = {0};
+    size_t begin = 0;
+    AH_TRY(read_header(&header, &begin, bytes, count));
+    if (header.kind != 'u' || header.swapped || header.ndim != 1)
+        return ah_fail(AH_EIO, "npy: expected one dim of '<u2' or '<u4', got %d of '%s'", header.ndim, header.descr);
+    uint64_t want;
+    if (__builtin_mul_overflow((uint64_t)header.size[0], (uint64_t)header.bytes, &want) || want != count - begin)
+        return ah_fail(AH_EIO, "npy: %lld elements of '%s' do not take the %zu bytes after the header",
+                       (long long)header.size[0], header.descr, count - begin);
+    *out = (struct ah_npy_numbers){.begin = begin, .count = header.size[0], .bytes = header.bytes};
+    return 0;
+}
+
+/* The header's text for elements of a kind; its length. */
+static size_t put_header(char text[AH_NPY_HEADER], char kind, int bytes, const int64_t *size, int ndim)
+{
     enum { START = MAGIC + 4 };
     int at = START + snprintf(text + START, AH_NPY_HEADER - START,
-                              "{'descr': '%c%c%d', 'fortran_order': False, 'shape': (",
-                              kinds[kind].bytes == 1 ? '|' : '<', kinds[kind].kind, kinds[kind].bytes);
-    for (int d = 0; d < tensor->ndim; d++)
-        at += snprintf(text + at, (size_t)(AH_NPY_HEADER - at), "%s%lld%s", d ? " " : "", (long long)tensor->size[d],
-                       d + 1 < tensor->ndim || tensor->ndim == 1 ? "," : "");
+                              "{'descr': '%c%c%d', 'fortran_order': False, 'shape': (", bytes == 1 ? '|' : '<', kind,
+                              bytes);
+    for (int d = 0; d < ndim; d++)
+        at += snprintf(text + at, (size_t)(AH_NPY_HEADER - at), "%s%lld%s", d ? " " : "", (long long)size[d],
+                       d + 1 < ndim || ndim == 1 ? "," : "");
     at += snprintf(text + at, (size_t)(AH_NPY_HEADER - at), "), }");
     int total = (at + 1 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     memset(text + at, ' ', (size_t)(total - at));
@@ -236,6 +267,19 @@ size_t ah_npy_header(const struct ah_tensor *tensor, char text[AH_NPY_HEADER])
     text[8] = (char)((total - START) & 0xff);
     text[9] = (char)((total - START) >> 8);
     return (size_t)total;
+}
+
+size_t ah_npy_header(const struct ah_tensor *tensor, char text[AH_NPY_HEADER])
+{
+    for (int i = 0; i < KINDS; i++)
+        if (kinds[i].dtype == tensor->dtype)
+            return put_header(text, kinds[i].kind, kinds[i].bytes, tensor->size, tensor->ndim);
+    return 0;
+}
+
+size_t ah_npy_unsigned_header(char text[AH_NPY_HEADER], int bytes, int64_t count)
+{
+    return put_header(text, 'u', bytes, &count, 1);
 }
 
 int ah_npy_write(struct ah_writer *writer, const struct ah_tensor *tensor)

@@ -10,10 +10,21 @@
  * wrong with the bytes; AH_ENOTIMPL names a descr that is valid but has no dtype here (objects, records, int16 ...). */
 int ah_npy_parse(struct ah_tensor **out, const void *bytes, size_t count);
 
+/* Where the elements of a file lie that holds one dim of unsigned numbers of this machine's byte order, which are 16 or
+ * 32 bits where no dtype here is; AH_EIO tells what the bytes hold instead. */
+struct ah_npy_numbers {
+    size_t begin;
+    int64_t count;
+    int bytes; /* of each */
+};
+int ah_npy_find_unsigned(struct ah_npy_numbers *out, const void *bytes, size_t count);
+
 /* The header of a tensor's file, padded so that the elements begin at a multiple of 64: its length, which is 0 for a
  * dtype that NumPy does not know (bfloat16). */
 enum { AH_NPY_HEADER = 256 };
 size_t ah_npy_header(const struct ah_tensor *tensor, char text[AH_NPY_HEADER]);
+/* That of a file of `count` unsigned numbers. */
+size_t ah_npy_unsigned_header(char text[AH_NPY_HEADER], int bytes, int64_t count);
 
 /* Write a file; `tensor` is row-major, on the CPU. AH_EINVAL for bfloat16. */
 int ah_npy_write(struct ah_writer *writer, const struct ah_tensor *tensor);

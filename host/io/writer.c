@@ -143,6 +143,17 @@ int ah_writer_write(struct ah_writer *writer, const void *bytes, size_t count)
     return 0;
 }
 
+int ah_writer_overwrite(struct ah_writer *writer, size_t at, const void *bytes, size_t count)
+{
+    ssize_t wrote;
+    do
+        wrote = pwrite(writer->file, bytes, count, (off_t)at);
+    while (wrote < 0 && errno == EINTR);
+    if (wrote == (ssize_t)count)
+        return 0;
+    return ah_fail(AH_EIO, "cannot write: %s", wrote < 0 ? strerror(errno) : "the disk is full");
+}
+
 /* Give a file without a name its temporary one. */
 static int link_temporary(struct ah_writer *writer)
 {

@@ -21,6 +21,9 @@ void ah_writer_hash(struct ah_writer *writer, struct ah_sha256 *hash);
 /* Append; AH_EIO names the reason (a full disk). */
 int ah_writer_write(struct ah_writer *writer, const void *bytes, size_t count);
 
+/* Write over what was appended at byte `at`; not of a file that is hashed. */
+int ah_writer_overwrite(struct ah_writer *writer, size_t at, const void *bytes, size_t count);
+
 /* Have ah_writer_commit leave the folder's own sync to the caller, who writes several files into it. */
 void ah_writer_share_folder(struct ah_writer *writer);
 

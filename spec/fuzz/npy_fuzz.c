@@ -35,6 +35,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     if (tensor)
         write_and_read(tensor);
     ah_tensor_release(tensor);
+    struct ah_npy_numbers numbers;
+    if (ah_npy_find_unsigned(&numbers, copy, count) == 0 &&
+        (numbers.begin > count || (uint64_t)numbers.count * (uint64_t)numbers.bytes != count - numbers.begin))
+        abort();
     free(copy);
     return 0;
 }

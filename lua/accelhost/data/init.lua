@@ -22,6 +22,8 @@ local files = {
   table = {"Table"},
   load = {"load_dataset"},
   row_stream = {"RowStream"},
+  tokens = {"TokenFile"},
+  write_tokens = {"write_tokens"},
   folder = {"read_image", "decode_image", "DatasetFolder", "ImageFolder"},
   worker = {"get_worker_info"},
 }

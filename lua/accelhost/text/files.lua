@@ -39,7 +39,10 @@ end
 
 local function special(id, content, path)
   if not id then fail("from_pretrained: '%s' has no '%s'", path, content) end
-  return {id = id, content = content, special = true, normalized = false}
+  return {
+    id = id, content = content, special = true, normalized = false, single_word = false, lstrip = false,
+    rstrip = false,
+  }
 end
 
 -- tokenizer.json of a BERT that has its vocabulary only.
@@ -90,10 +93,10 @@ local function gpt2(path, text, merges, config, names)
   end
   local prefix = config.add_prefix_space == true
   local rest = C.json.encode {
-    version = "1.0", added_tokens = #added > 0 and added or nil,
+    version = "1.0", added_tokens = #added > 0 and added or C.json.array {},
     pre_tokenizer = {type = "ByteLevel", add_prefix_space = prefix, trim_offsets = true, use_regex = true},
     post_processor = {type = "ByteLevel", add_prefix_space = true, trim_offsets = false, use_regex = true},
-    decoder = {type = "ByteLevel"},
+    decoder = {type = "ByteLevel", add_prefix_space = true, trim_offsets = true, use_regex = true},
   }
   local merges_text = C.json.encode(#list > 0 and list or C.json.array {})
   return ('%s, "model": {"type": "BPE", "vocab": %s, "merges": %s}}'):format(rest:sub(1, -2), text, merges_text)

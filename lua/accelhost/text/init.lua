@@ -10,6 +10,7 @@ local namespace = require "accelhost.util.namespace"
 local lazy = {AutoTokenizer = {"accelhost.text.auto_tokenizer"}}
 namespace.add(lazy, "accelhost.text.tokenizer", {"Tokenizer"})
 namespace.add(lazy, "accelhost.text.batch_encoding", {"BatchEncoding"})
+namespace.add(lazy, "accelhost.text.characters", {"character_tokenizer"})
 namespace.add(lazy, "accelhost.text.collators", {"DataCollatorWithPadding", "DataCollatorForLanguageModeling"})
 
 return namespace.new("text", {}, lazy)

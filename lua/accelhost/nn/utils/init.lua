@@ -50,13 +50,6 @@ function utils.vector_to_parameters(...)
   end)
 end
 
---- Run fn(...) without keeping its intermediate results, and again during backward; see accelhost.autograd.
---
---   nn.utils.checkpoint(function(input) return net(input) end, x):size(1)  --> 2
-function utils.checkpoint(fn, ...)
-  return require("accelhost.autograd").checkpoint(fn, ...)
-end
-
 --- A module whose parameters are not initialised (and draw no random numbers), for one that is filled at once.
 --
 --   local layer = nn.utils.skip_init(nn.Linear, 784, 10)

@@ -179,8 +179,8 @@ $(BUILD)/selftest: | $(PLUGINS) $(BUILD)/plugin-headers
 # libraries. Its own tests run kernels of theirs too, with planted errors.
 SIM_SRC := $(sort $(wildcard spec/sim/*.cc host/cuda/kernels/*.cu))
 SIM_TEST_SRC := $(sort $(wildcard spec/sim/test/*.cc spec/sim/test/*.cu spec/sim/planted/*.cu))
-SIM_OBJ := $(SIM_SRC:%=$(BUILD)/%.o)
-SIM_TEST_OBJ := $(SIM_TEST_SRC:%=$(BUILD)/%.o)
+SIM_OBJ := $(SIM_SRC:%=$(BUILD)/sim/%.o)
+SIM_TEST_OBJ := $(SIM_TEST_SRC:%=$(BUILD)/sim/%.o)
 SIM_FLAGS := -std=c++17 $(OPT) -march=$(if $(LEVELS),x86-64-v2,$(ARCH)) -ffp-contract=off -fno-math-errno \
 	-fno-omit-frame-pointer -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti -Wall -Wextra -Wshadow \
 	-Wno-unused-parameter $(if $(WERROR),-Werror) $(if $(SAN),-fsanitize=$(SAN))
@@ -190,16 +190,16 @@ SIM := $(if $(shell command -v $(CXX)),sim)
 sim: $(BUILD)/accelhost-cudasim.so $(BUILD)/sim-selftest ## the simulated GPU, and the program that tests it
 
 $(BUILD)/accelhost-cudasim.so: $(SIM_OBJ)
-	$(call say,ld $@)$(CXX) $(SIM_FLAGS) -shared -o $@ $^ -ldl -lpthread
+	$(call say,ld $@)$(CXX) $(SIM_FLAGS) -shared $(if $(SAN),,-Wl$(comma)-z$(comma)defs) -o $@ $^ -ldl -lpthread
 
 $(BUILD)/sim-selftest: $(SIM_OBJ) $(SIM_TEST_OBJ) $(BUILD)/host/base/half.o
 	$(call say,ld $@)$(CXX) $(SIM_FLAGS) -o $@ $^ -ldl -lpthread
 
-$(BUILD)/%.cc.o: %.cc
+$(BUILD)/sim/%.cc.o: %.cc
 	@mkdir -p $(@D)
 	$(call say,c++ $<)$(CXX) $(CPPFLAGS) $(SIM_FLAGS) -c -o $@ $<
 
-$(BUILD)/%.cu.o: %.cu
+$(BUILD)/sim/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(call say,c++ $<)$(CXX) $(CPPFLAGS) $(SIM_FLAGS) -x c++ -c -o $@ $<
 

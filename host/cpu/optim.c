@@ -9,6 +9,7 @@
 
 #include "base/threads.h"
 #include "cpu/iterate.h"
+#include "optim/scalars.h"
 #include "tensor/tensor.h"
 
 #define LOOPS "cpu/optim_loops.h"
@@ -173,14 +174,8 @@ static double norm_sum(const void *x, int64_t n, double p, enum ah_dtype dtype)
             run_norm(&norm, 0, count);
         else
             ah_parallel_for(count, 1, run_norm, &norm);
-        for (int64_t c = 0; c < count; c++) {
-            if (!isinf(p))
-                result += norm.partial[c];
-            else if (norm.partial[c] > result || isnan(norm.partial[c]))
-                result = norm.partial[c];
-            if (isnan(result))
-                return result;
-        }
+        for (int64_t c = 0; c < count && !isnan(result); c++)
+            result = ah_norm_with(result, norm.partial[c], p);
     }
     return result;
 }
@@ -260,24 +255,30 @@ static void sweep(const struct sweep *s, int64_t n)
         ah_parallel_for(n, CHUNK, run_sweep, (void *)s);
 }
 
-static int norm(struct ah_device *device, const void *x, int64_t n, double p, enum ah_dtype dtype, double *sum)
+static int norm(struct ah_device *device, const struct ah_optim_run *run, int count, double p, enum ah_dtype dtype,
+                double *sum)
 {
-    *sum = norm_sum(x, n, p, dtype);
+    for (int i = 0; i < count && !isnan(*sum); i++)
+        *sum = ah_norm_with(*sum, norm_sum(run[i].x, run[i].n, p, dtype), p);
     return 0;
 }
 
-static int scale(struct ah_device *device, void *x, int64_t n, double factor, enum ah_dtype dtype, bool *overflow)
+static int scale(struct ah_device *device, const struct ah_optim_run *run, int count, double factor,
+                 enum ah_dtype dtype, bool *overflow)
 {
     atomic_bool any = false;
-    sweep(&(struct sweep){x, factor, false, dtype, overflow ? &any : NULL}, n);
+    for (int i = 0; i < count; i++)
+        sweep(&(struct sweep){run[i].x, factor, false, dtype, overflow ? &any : NULL}, run[i].n);
     if (atomic_load(&any))
         *overflow = true;
     return 0;
 }
 
-static int clamp(struct ah_device *device, void *x, int64_t n, double limit, enum ah_dtype dtype)
+static int clamp(struct ah_device *device, const struct ah_optim_run *run, int count, double limit,
+                 enum ah_dtype dtype)
 {
-    sweep(&(struct sweep){x, limit, true, dtype, NULL}, n);
+    for (int i = 0; i < count; i++)
+        sweep(&(struct sweep){run[i].x, limit, true, dtype, NULL}, run[i].n);
     return 0;
 }
 

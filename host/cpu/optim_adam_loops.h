@@ -23,27 +23,6 @@ static inline __attribute__((always_inline)) REAL SUFFIX(take)(const struct SUFF
     return grad;
 }
 
-/* The scalars of the running means, of NAdam and of RAdam. */
-static void SUFFIX(set_adam_scalars)(struct SUFFIX(scalars) *s, enum ah_optim_kind kind,
-                                     const struct ah_optim_options *o, double step, const double *scalar)
-{
-    double weight = 1 - (kind == AH_OPTIM_RMSPROP ? o->alpha : o->beta1), correction2 = 1 - pow(o->beta2, step);
-    s->near_old = fabs(weight) < 0.5;
-    s->lerp = s->near_old ? (REAL)weight : (REAL)weight - 1;
-    s->correction2 = (REAL)correction2;
-    if (kind == AH_OPTIM_NADAM) {
-        double next = ah_nadam_momentum(o, step + 1);
-        s->first_weight = (REAL)(-o->lr * (1 - ah_nadam_momentum(o, step)) / (1 - scalar[0]));
-        s->second_weight = (REAL)(-o->lr * next / (1 - scalar[0] * next));
-    } else if (kind == AH_OPTIM_RADAM) {
-        double full = 2 / (1 - o->beta2) - 1, length = full - 2 * step * pow(o->beta2, step) / correction2;
-        s->first_weight = (REAL)(1 - pow(o->beta1, step));
-        s->rectified = length > 5;
-        if (s->rectified)
-            s->second_weight = (REAL)sqrt((length - 4) * (length - 2) * full / ((full - 4) * (full - 2) * length));
-    }
-}
-
 LOOP SUFFIX(adam_loop)(const struct SUFFIX(scalars) *s, REAL *restrict p, const REAL *restrict g, REAL *restrict m,
                        REAL *restrict v, REAL *restrict vmax, int64_t n, const bool decoupled, const bool decay)
 {

@@ -5,22 +5,10 @@
  * to REAL where PyTorch rounds them. `always_inline` with constant flags makes one loop per combination. */
 
 struct SUFFIX(scalars) {
-    REAL sign; /* -1 to maximize */
-    REAL lr, negative_lr, weight_decay, eps;
-    REAL beta1, one_minus_beta1, beta2, one_minus_beta2;
-    REAL keep;               /* decoupled decay: 1 - lr * weight_decay; ASGD: 1 - lambd * eta */
-    REAL negative_step_size; /* Adam, Adamax: -lr / (1 - beta1^t); Adagrad: -lr / (1 + (t - 1) lr_decay) */
-    REAL correction2_sqrt;   /* Adam: sqrt(1 - beta2^t) */
-    REAL momentum, one_minus_dampening;
-    REAL alpha, one_minus_alpha;
-    REAL lerp;          /* of the running mean: 1 - beta1, or -beta1 when that is nearer to the new gradient */
-    bool near_old;
-    REAL first_weight;  /* NAdam: -lr (1 - mu) / (1 - product); RAdam: 1 - beta1^t */
-    REAL second_weight; /* NAdam: -lr mu_next / (1 - product mu_next); RAdam: the rectification */
-    bool rectified;
-    REAL correction2;   /* NAdam: 1 - beta2^t */
-    REAL eta, mu;            /* ASGD */
-    REAL eta_minus, eta_plus, step_min, step_max;
+#define FIELD(name) REAL name;
+    AH_OPTIM_SCALARS_OF(FIELD)
+#undef FIELD
+    bool near_old, rectified;
 };
 
 #include "cpu/optim_adam_loops.h"
@@ -28,37 +16,15 @@ struct SUFFIX(scalars) {
 static void SUFFIX(set_scalars)(struct SUFFIX(scalars) *s, enum ah_optim_kind kind, const struct ah_optim_options *o,
                               double step, const double *scalar)
 {
-    double step_size = o->lr;
-    if (kind == AH_OPTIM_ADAM || kind == AH_OPTIM_ADAMW || kind == AH_OPTIM_ADAMAX)
-        step_size = o->lr / (1 - pow(o->beta1, step));
-    else if (kind == AH_OPTIM_ADAGRAD)
-        step_size = o->lr / (1 + (step - 1) * o->lr_decay);
-    double alpha = kind == AH_OPTIM_ADADELTA ? o->rho : o->alpha;
-    *s = (struct SUFFIX(scalars)){
-        .sign = o->maximize ? -1 : 1,
-        .lr = (REAL)o->lr,
-        .negative_lr = (REAL)-o->lr,
-        .weight_decay = (REAL)o->weight_decay,
-        .eps = (REAL)o->eps,
-        .beta1 = (REAL)o->beta1,
-        .one_minus_beta1 = (REAL)(1 - o->beta1),
-        .beta2 = (REAL)o->beta2,
-        .one_minus_beta2 = (REAL)(1 - o->beta2),
-        .keep = (REAL)(kind == AH_OPTIM_ASGD ? 1 - o->lambd * scalar[0] : 1 - o->lr * o->weight_decay),
-        .negative_step_size = (REAL)-step_size,
-        .correction2_sqrt = (REAL)sqrt(1 - pow(o->beta2, step)),
-        .momentum = (REAL)o->momentum,
-        .one_minus_dampening = (REAL)(1 - o->dampening),
-        .alpha = (REAL)alpha,
-        .one_minus_alpha = (REAL)(1 - alpha),
-        .eta = (REAL)-scalar[0],
-        .mu = (REAL)scalar[1],
-        .eta_minus = (REAL)o->eta_minus,
-        .eta_plus = (REAL)o->eta_plus,
-        .step_min = (REAL)o->step_min,
-        .step_max = (REAL)o->step_max,
-    };
-    SUFFIX(set_adam_scalars)(s, kind, o, step, scalar);
+    struct ah_optim_scalars wide;
+    ah_optim_set_scalars(&wide, kind, o, step, scalar);
+#define FIELD(name) s->name = (REAL)wide.name;
+    AH_OPTIM_SCALARS_OF(FIELD)
+#undef FIELD
+    s->near_old = wide.near_old;
+    s->rectified = wide.rectified;
+    if (!s->near_old)
+        s->lerp -= 1;
 }
 
 static inline __attribute__((always_inline)) void SUFFIX(sgd_loop)(const struct SUFFIX(scalars) *s, REAL *restrict p,

@@ -139,17 +139,20 @@ static int step(struct ah_device *device, enum ah_optim_kind kind, const struct 
     return 0;
 }
 
-static int norm_sum(struct ah_device *device, const void *x, int64_t n, double p, enum ah_dtype dtype, double *sum)
+static int norm_sum(struct ah_device *device, const struct ah_optim_run *run, int runs, double p,
+                    enum ah_dtype dtype, double *sum)
 {
     return no_values("norm");
 }
 
-static int change(struct ah_device *device, void *x, int64_t n, double number, enum ah_dtype dtype)
+static int change(struct ah_device *device, const struct ah_optim_run *run, int runs, double number,
+                  enum ah_dtype dtype)
 {
     return 0;
 }
 
-static int scale(struct ah_device *device, void *x, int64_t n, double number, enum ah_dtype dtype, bool *overflow)
+static int scale(struct ah_device *device, const struct ah_optim_run *run, int runs, double number,
+                 enum ah_dtype dtype, bool *overflow)
 {
     return overflow ? no_values("unscale_") : 0;
 }

@@ -1,35 +1,82 @@
 /* Clipping is two passes over the gradients: the norm, added up in double in the order of the list, then the scaling
- * where it is needed. Unscaling is one. */
+ * where it is needed. Unscaling is one. A pass gives a device all neighbours of one dtype at once. */
 #include "optim/clip.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "optim/kernels.h"
 #include "optim/piece.h"
 #include "tensor/device.h"
 
-/* Close a piece after a kernel that ended with `status`. */
-static int closed(struct ah_piece *piece, int status)
+/* What a pass does, with its number: the order of the norm, a factor or a limit. */
+struct pass {
+    enum { NORM, SCALE, CLAMP } action;
+    double number;
+    double *sum;    /* of NORM */
+    bool *overflow; /* of SCALE, or NULL */
+};
+
+static int run_kernel(const struct pass *pass, struct ah_device *device, const struct ah_optim_run *run, int count,
+                      enum ah_dtype dtype)
 {
-    int at_end = ah_piece_close(piece, status < 0);
-    return status < 0 ? status : at_end;
+    switch (pass->action) {
+    case NORM:
+        return device->optim->norm_sum(device, run, count, pass->number, dtype, pass->sum);
+    case SCALE:
+        return device->optim->scale(device, run, count, pass->number, dtype, pass->overflow);
+    default:
+        return device->optim->clamp(device, run, count, pass->number, dtype);
+    }
+}
+
+static bool together(const struct ah_tensor *a, const struct ah_tensor *b)
+{
+    return a->dtype == b->dtype && a->storage->device == b->storage->device;
+}
+
+/* All of one dtype and device. */
+static int run_alike(const struct pass *pass, struct ah_tensor **grad, int count, struct ah_piece *piece,
+                     struct ah_optim_run *run)
+{
+    int opened = 0, status = 0;
+    while (status == 0 && opened < count) {
+        status = ah_piece_open(&piece[opened], grad[opened], pass->action != NORM);
+        if (status == 0) {
+            run[opened] = (struct ah_optim_run){piece[opened].data, grad[opened]->numel};
+            opened++;
+        }
+    }
+    if (status == 0)
+        status = run_kernel(pass, grad[0]->storage->device, run, count, grad[0]->dtype);
+    bool failed = status < 0;
+    for (int i = 0; i < opened; i++) {
+        int closed = ah_piece_close(&piece[i], failed);
+        status = status < 0 ? status : closed;
+    }
+    return status;
+}
+
+static int run_pass(const struct pass *pass, struct ah_tensor **grad, int count)
+{
+    struct ah_piece *piece = calloc((size_t)count + 1, sizeof *piece);
+    struct ah_optim_run *run = calloc((size_t)count + 1, sizeof *run);
+    int status = piece && run ? 0 : ah_fail(AH_ENOMEM, "out of memory for a pass over %d gradients", count);
+    for (int first = 0, next; status == 0 && first < count; first = next) {
+        next = first + 1;
+        while (next < count && together(grad[next], grad[first]))
+            next++;
+        status = run_alike(pass, grad + first, next - first, piece, run);
+    }
+    free(piece);
+    free(run);
+    return status;
 }
 
 static int total_norm(struct ah_tensor **grad, int count, double p, double *out)
 {
     double total = 0;
-    for (int i = 0; i < count && !isnan(total); i++) {
-        struct ah_piece piece;
-        AH_TRY(ah_piece_open(&piece, grad[i], false));
-        struct ah_device *device = grad[i]->storage->device;
-        double part = 0;
-        int status = device->optim->norm_sum(device, piece.data, grad[i]->numel, p, grad[i]->dtype, &part);
-        AH_TRY(closed(&piece, status));
-        if (!isinf(p))
-            total += part;
-        else if (part > total || isnan(part))
-            total = part;
-    }
+    AH_TRY(run_pass(&(struct pass){NORM, p, .sum = &total}, grad, count));
     *out = isinf(p) ? total : p == 2 ? sqrt(total) : pow(total, 1 / p);
     return 0;
 }
@@ -49,36 +96,19 @@ int ah_clip_grad_norm(struct ah_tensor **grad, int count, double max_norm, doubl
     /* PyTorch computes max_norm / (norm + 1e-6) as a reciprocal and a product, in the gradients' dtype. */
     double factor = all_double ? 1 / (total + 1e-6) * max_norm
                                : (double)(1 / ((float)total + 1e-6f) * (float)max_norm);
-    for (int i = 0; i < count && !(factor >= 1); i++) {
-        struct ah_piece piece;
-        AH_TRY(ah_piece_open(&piece, grad[i], true));
-        struct ah_device *device = grad[i]->storage->device;
-        AH_TRY(closed(&piece, device->optim->scale(device, piece.data, grad[i]->numel, factor, grad[i]->dtype, NULL)));
-    }
+    if (!(factor >= 1))
+        AH_TRY(run_pass(&(struct pass){SCALE, factor}, grad, count));
     return ah_tensor_scalar(norm, total, all_double ? AH_F64 : AH_F32,
                             count ? grad[0]->storage->device : ah_default_device);
 }
 
 int ah_clip_grad_value(struct ah_tensor **grad, int count, double limit)
 {
-    for (int i = 0; i < count; i++) {
-        struct ah_piece piece;
-        AH_TRY(ah_piece_open(&piece, grad[i], true));
-        struct ah_device *device = grad[i]->storage->device;
-        AH_TRY(closed(&piece, device->optim->clamp(device, piece.data, grad[i]->numel, limit, grad[i]->dtype)));
-    }
-    return 0;
+    return run_pass(&(struct pass){CLAMP, limit}, grad, count);
 }
 
 int ah_unscale_grad(struct ah_tensor **grad, int count, double factor, bool *overflow)
 {
     *overflow = false;
-    for (int i = 0; i < count; i++) {
-        struct ah_piece piece;
-        AH_TRY(ah_piece_open(&piece, grad[i], true));
-        struct ah_device *device = grad[i]->storage->device;
-        AH_TRY(closed(&piece, device->optim->scale(device, piece.data, grad[i]->numel, factor, grad[i]->dtype,
-                                                   overflow)));
-    }
-    return 0;
+    return run_pass(&(struct pass){SCALE, factor, .overflow = overflow}, grad, count);
 }

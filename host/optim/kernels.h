@@ -64,6 +64,18 @@ struct ah_optim_segment {
     double scalar[AH_OPTIM_SCALARS]; /* those of the kind, as this step uses them */
 };
 
+/* `n` contiguous elements of a gradient. */
+struct ah_optim_run {
+    void *x;
+    int64_t n;
+};
+
+/* The norm's sum (of order p) with a part of it. */
+static inline double ah_norm_with(double sum, double part, double p)
+{
+    return !isinf(p) ? sum + part : part > sum || isnan(part) ? part : sum;
+}
+
 struct ah_device;
 
 struct ah_optim_kernels {
@@ -71,14 +83,17 @@ struct ah_optim_kernels {
     int (*step)(struct ah_device *device, enum ah_optim_kind kind, const struct ah_optim_options *options,
                 const struct ah_optim_segment *segment, int count, enum ah_dtype dtype);
 
-    /* *sum = sum(|x|^p) over `n` contiguous elements; p infinite: max(|x|), NaN if any is. Accumulated in double, in
-     * fixed chunks. */
-    int (*norm_sum)(struct ah_device *device, const void *x, int64_t n, double p, enum ah_dtype dtype, double *sum);
+    /* Add sum(|x|^p) of each run in turn to *sum; p infinite: *sum becomes max(|x|) where that is larger, NaN if any
+     * is. Accumulated in double, in fixed chunks. */
+    int (*norm_sum)(struct ah_device *device, const struct ah_optim_run *run, int count, double p, enum ah_dtype dtype,
+                    double *sum);
 
     /* x *= factor, and x = min(max(x, -limit), limit). *overflow (unless NULL) becomes true when an element was
      * infinite or NaN before, and stays as it is otherwise. */
-    int (*scale)(struct ah_device *device, void *x, int64_t n, double factor, enum ah_dtype dtype, bool *overflow);
-    int (*clamp)(struct ah_device *device, void *x, int64_t n, double limit, enum ah_dtype dtype);
+    int (*scale)(struct ah_device *device, const struct ah_optim_run *run, int count, double factor,
+                 enum ah_dtype dtype, bool *overflow);
+    int (*clamp)(struct ah_device *device, const struct ah_optim_run *run, int count, double limit,
+                 enum ah_dtype dtype);
 };
 
 #endif

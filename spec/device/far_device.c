@@ -378,22 +378,46 @@ static int far_step(struct ah_device *device, enum ah_optim_kind kind, const str
     return status;
 }
 
-static int far_norm_sum(struct ah_device *device, const void *x, int64_t n, double p, enum ah_dtype dtype, double *sum)
+/* The runs where the CPU can read them: to be freed, NULL when there is an error. */
+static struct ah_optim_run *reach_runs(struct ah_device *device, const struct ah_optim_run *run, int count,
+                                       enum ah_dtype dtype)
 {
-    const void *near = reach(device, x, (size_t)n * ah_dtype_size(dtype));
-    return near ? ah_cpu.optim->norm_sum(&ah_cpu, near, n, p, dtype, sum) : AH_ESTATE;
+    struct ah_optim_run *near = calloc((size_t)count + 1, sizeof *near);
+    for (int i = 0; near && i < count; i++) {
+        near[i] = (struct ah_optim_run){reach(device, run[i].x, (size_t)run[i].n * ah_dtype_size(dtype)), run[i].n};
+        if (!near[i].x) {
+            free(near);
+            return NULL;
+        }
+    }
+    return near;
 }
 
-static int far_scale(struct ah_device *device, void *x, int64_t n, double factor, enum ah_dtype dtype, bool *overflow)
+static int far_norm_sum(struct ah_device *device, const struct ah_optim_run *run, int count, double p,
+                        enum ah_dtype dtype, double *sum)
 {
-    void *near = reach(device, x, (size_t)n * ah_dtype_size(dtype));
-    return near ? ah_cpu.optim->scale(&ah_cpu, near, n, factor, dtype, overflow) : AH_ESTATE;
+    struct ah_optim_run *near = reach_runs(device, run, count, dtype);
+    int status = near ? ah_cpu.optim->norm_sum(&ah_cpu, near, count, p, dtype, sum) : AH_ESTATE;
+    free(near);
+    return status;
 }
 
-static int far_clamp(struct ah_device *device, void *x, int64_t n, double limit, enum ah_dtype dtype)
+static int far_scale(struct ah_device *device, const struct ah_optim_run *run, int count, double factor,
+                     enum ah_dtype dtype, bool *overflow)
 {
-    void *near = reach(device, x, (size_t)n * ah_dtype_size(dtype));
-    return near ? ah_cpu.optim->clamp(&ah_cpu, near, n, limit, dtype) : AH_ESTATE;
+    struct ah_optim_run *near = reach_runs(device, run, count, dtype);
+    int status = near ? ah_cpu.optim->scale(&ah_cpu, near, count, factor, dtype, overflow) : AH_ESTATE;
+    free(near);
+    return status;
+}
+
+static int far_clamp(struct ah_device *device, const struct ah_optim_run *run, int count, double limit,
+                     enum ah_dtype dtype)
+{
+    struct ah_optim_run *near = reach_runs(device, run, count, dtype);
+    int status = near ? ah_cpu.optim->clamp(&ah_cpu, near, count, limit, dtype) : AH_ESTATE;
+    free(near);
+    return status;
 }
 
 static const struct ah_optim_kernels optim = {

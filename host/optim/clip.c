@@ -76,7 +76,7 @@ static int run_pass(const struct pass *pass, struct ah_tensor **grad, int count)
 static int total_norm(struct ah_tensor **grad, int count, double p, double *out)
 {
     double total = 0;
-    AH_TRY(run_pass(&(struct pass){NORM, p, .sum = &total}, grad, count));
+    AH_TRY(run_pass(&(struct pass){.action = NORM, .number = p, .sum = &total}, grad, count));
     *out = isinf(p) ? total : p == 2 ? sqrt(total) : pow(total, 1 / p);
     return 0;
 }
@@ -97,18 +97,18 @@ int ah_clip_grad_norm(struct ah_tensor **grad, int count, double max_norm, doubl
     double factor = all_double ? 1 / (total + 1e-6) * max_norm
                                : (double)(1 / ((float)total + 1e-6f) * (float)max_norm);
     if (!(factor >= 1))
-        AH_TRY(run_pass(&(struct pass){SCALE, factor}, grad, count));
+        AH_TRY(run_pass(&(struct pass){.action = SCALE, .number = factor}, grad, count));
     return ah_tensor_scalar(norm, total, all_double ? AH_F64 : AH_F32,
                             count ? grad[0]->storage->device : ah_default_device);
 }
 
 int ah_clip_grad_value(struct ah_tensor **grad, int count, double limit)
 {
-    return run_pass(&(struct pass){CLAMP, limit}, grad, count);
+    return run_pass(&(struct pass){.action = CLAMP, .number = limit}, grad, count);
 }
 
 int ah_unscale_grad(struct ah_tensor **grad, int count, double factor, bool *overflow)
 {
     *overflow = false;
-    return run_pass(&(struct pass){SCALE, factor, .overflow = overflow}, grad, count);
+    return run_pass(&(struct pass){.action = SCALE, .number = factor, .overflow = overflow}, grad, count);
 }

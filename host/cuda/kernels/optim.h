@@ -1,0 +1,73 @@
+/* Arguments of the optimizers' kernels. Elements are taken in chunks that never cross the border of a part; chunk c
+ * belongs to the last part whose `first` is not above c. */
+#ifndef AH_CUDA_KERNELS_OPTIM_H
+#define AH_CUDA_KERNELS_OPTIM_H
+
+#include "optim/scalars.h"
+
+enum { AH_OPTIM_THREADS = 256, AH_OPTIM_CHUNK = 4096, AH_OPTIM_PARTS = 64, AH_OPTIM_RUNS = 160 };
+
+enum { AH_STEP_DECAY = 1, AH_STEP_DECOUPLED = 2, AH_STEP_NESTEROV = 4, AH_STEP_FIRST = 8, AH_STEP_NEAR_OLD = 16,
+       AH_STEP_RECTIFIED = 32 };
+
+/* A run of parameters. */
+struct ah_step_part {
+    uint64_t param, grad, state[AH_OPTIM_STATES]; /* 0: none */
+    int64_t n;
+};
+
+/* Those with the same scalars. */
+struct ah_step_parts {
+    struct ah_step_part part[AH_OPTIM_PARTS];
+    uint32_t first[AH_OPTIM_PARTS], wide[AH_OPTIM_PARTS]; /* wide: all addresses are multiples of 16 */
+    uint32_t count, chunks, kind, flags;
+};
+
+#define FIELD(name) float name;
+struct ah_step_scalars_f32 {
+    AH_OPTIM_SCALARS_OF(FIELD)
+};
+#undef FIELD
+#define FIELD(name) double name;
+struct ah_step_scalars_f64 {
+    AH_OPTIM_SCALARS_OF(FIELD)
+};
+#undef FIELD
+
+struct ah_step_args_f32 {
+    struct ah_step_parts parts;
+    struct ah_step_scalars_f32 scalars;
+};
+struct ah_step_args_f64 {
+    struct ah_step_parts parts;
+    struct ah_step_scalars_f64 scalars;
+};
+
+struct ah_runs {
+    uint64_t x[AH_OPTIM_RUNS];
+    int64_t n[AH_OPTIM_RUNS];
+    uint32_t first[AH_OPTIM_RUNS];
+    uint32_t count, chunks;
+};
+
+/* One number a chunk goes to `partial`, which are double. */
+struct ah_norm_args {
+    struct ah_runs runs;
+    uint64_t partial;
+    double p;
+};
+
+struct ah_norm_total_args {
+    uint64_t partial, total;
+    int64_t count;
+    int32_t largest; /* their maximum, not their sum */
+};
+
+struct ah_scale_args {
+    struct ah_runs runs;
+    uint64_t overflow; /* an int that becomes 1, or 0 */
+    double number;
+    int32_t clamp;
+};
+
+#endif

@@ -1,5 +1,5 @@
-/* Normalisation, embedding and attention: shapes and dtypes of weights and statistics. Statistics are kept for the
- * rule in what kernels compute in (float32 for halves). group_norm and attention are compositions. */
+/* Normalisation and embedding: shapes and dtypes of weights and statistics. Statistics are kept for the
+ * rule in what kernels compute in (float32 for halves). group_norm is a composition. */
 #include <float.h>
 #include <string.h>
 
@@ -260,90 +260,4 @@ int ah_forward_embedding_backward(struct ah_call *c)
     const struct ah_args_embedding_backward *arg = ah_args(c, embedding_backward);
     AH_TRY(ah_call_output(c, 0, arg->size.ints.at, arg->size.ints.count, arg->grad.tensor->dtype));
     return ah_call_kernel(c);
-}
-
-/* Attention. */
-
-int ah_forward_masked_softmax(struct ah_call *c)
-{
-    const struct ah_args_masked_softmax *arg = ah_args(c, masked_softmax);
-    const struct ah_tensor *x = arg->input.tensor, *mask = arg->mask.tensor;
-    AH_TRY(ah_call_expect_float(c, 0));
-    if (x->ndim < 2)
-        return ah_fail(AH_EINVAL, "masked_softmax: expected scores (..., L, S), got %s", ah_shape(x));
-    if (mask) {
-        int64_t size[AH_MAX_DIMS];
-        int ndim;
-        AH_TRY(ah_broadcast_shapes("scaled_dot_product_attention: attn_mask", x, mask, size, &ndim));
-        if (ndim != x->ndim || memcmp(size, x->size, (size_t)ndim * sizeof *size)) {
-            return ah_fail(AH_EINVAL, "scaled_dot_product_attention: attn_mask %s does not broadcast to the scores %s",
-                           ah_shape(mask), ah_shape(x));
-        }
-        if (mask->dtype != AH_BOOL && mask->dtype != x->dtype) {
-            return ah_fail(AH_EINVAL, "scaled_dot_product_attention: expected attn_mask bool or %s, got %s",
-                           ah_dtype_name(x->dtype), ah_dtype_name(mask->dtype));
-        }
-    }
-    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
-    return ah_call_kernel(c);
-}
-
-/* Heads of key or value as many times as the query has of them. */
-static int repeat_heads(struct ah_tensor **out, const struct ah_tensor *q, struct ah_tensor *t)
-{
-    if (q->ndim < 3 || t->ndim < 3 || t->size[t->ndim - 3] < 1 || q->size[q->ndim - 3] % t->size[t->ndim - 3]) {
-        return ah_fail(AH_EINVAL, "scaled_dot_product_attention: with enable_gqa the heads of key and value divide the "
-                       "query's, got %s and %s", ah_shape(t), ah_shape(q));
-    }
-    int64_t times = q->size[q->ndim - 3] / t->size[t->ndim - 3];
-    if (times == 1) {
-        *out = ah_tensor_retain(t);
-        return 0;
-    }
-    return ah_op1(AH_OP_repeat_interleave, out, AH_T(t), AH_I(times), AH_I(-3));
-}
-
-/* softmax(scale q k^T, masked) v. The scale goes to the query, which is the smaller factor. */
-int ah_forward_scaled_dot_product_attention(struct ah_call *c)
-{
-    const struct ah_args_scaled_dot_product_attention *arg = ah_args(c, scaled_dot_product_attention);
-    const struct ah_tensor *q = arg->query.tensor, *k = arg->key.tensor, *v = arg->value.tensor;
-    if (q->ndim < 2 || k->ndim < 2 || v->ndim < 2 || q->size[q->ndim - 1] != k->size[k->ndim - 1] ||
-        k->size[k->ndim - 2] != v->size[v->ndim - 2]) {
-        return ah_fail(AH_EINVAL, "scaled_dot_product_attention: expected query (..., L, E), key (..., S, E) and value "
-                       "(..., S, V), got %s, %s and %s", ah_shape(q), ah_shape(k), ah_shape(v));
-    }
-    if (!ah_dtype_is_float(q->dtype) || k->dtype != q->dtype || v->dtype != q->dtype) {
-        return ah_fail(AH_EINVAL, "scaled_dot_product_attention: expected a floating query, and key and value of its "
-                       "dtype, got %s, %s and %s", ah_dtype_name(q->dtype), ah_dtype_name(k->dtype),
-                       ah_dtype_name(v->dtype));
-    }
-    if (arg->is_causal.flag && arg->attn_mask.tensor) {
-        return ah_fail(AH_EINVAL, "scaled_dot_product_attention: attn_mask and is_causal exclude each other");
-    }
-    double width = (double)q->size[q->ndim - 1], p = arg->dropout_p.number;
-    double scale = arg->scale.kind == AH_NONE ? 1 / __builtin_sqrt(width) : arg->scale.number;
-    struct ah_tensor *made[7] = {NULL}, *weights, *key = arg->key.tensor, *value = arg->value.tensor;
-    int status;
-    if (arg->enable_gqa.flag) {
-        AH_TRYGO(repeat_heads(&made[5], q, key), out);
-        AH_TRYGO(repeat_heads(&made[6], q, value), out);
-        key = made[5];
-        value = made[6];
-    }
-    AH_TRYGO(ah_op1(AH_OP_mul, &made[0], arg->query, AH_N(scale)), out);
-    AH_TRYGO(ah_op1(AH_OP_transpose, &made[1], AH_T(key), AH_I(-2), AH_I(-1)), out);
-    AH_TRYGO(ah_op1(AH_OP_matmul, &made[2], AH_T(made[0]), AH_T(made[1])), out);
-    AH_TRYGO(ah_op1(AH_OP_masked_softmax, &made[3], AH_T(made[2]), arg->attn_mask, arg->is_causal), out);
-    weights = made[3];
-    if (p > 0) {
-        AH_TRYGO(ah_op1(AH_OP_dropout, &made[4], AH_T(weights), AH_N(p), AH_B(true)), out);
-        weights = made[4];
-    }
-    AH_TRYGO(ah_op1(AH_OP_matmul, &c->out[0], AH_T(weights), AH_T(value)), out);
-    c->out_count = 1;
-out:
-    for (int i = 0; i < 7; i++)
-        ah_tensor_release(made[i]);
-    return status;
 }

@@ -46,6 +46,10 @@ draws.scaled_dot_product_attention = function(o)
   local x = accelhost.eye(6)
   return F.scaled_dot_product_attention(x, x, x, with(o, {dropout_p = 0.5}))
 end
+draws.varlen_attn = function(o)
+  local x, cu = accelhost.eye(6):view(6, 1, 6), accelhost.tensor({0, 6}, {dtype = "int32"})
+  return F.varlen_attn(x, x, x, cu, cu, 6, 6, with(o, {dropout_p = 0.5}))
+end
 for name, given in pairs {uniform_ = {}, normal_ = {}, xavier_uniform_ = {}, xavier_normal_ = {}, kaiming_uniform_ = {},
   kaiming_normal_ = {}, trunc_normal_ = {}, orthogonal_ = {}, sparse_ = {0.5}} do
   draws["nn.init." .. name] = function(o)

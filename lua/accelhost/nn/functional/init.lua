@@ -36,6 +36,7 @@ local files = {
   pool = {
     "max_pool3d", "avg_pool3d", "adaptive_avg_pool3d", "adaptive_max_pool3d", "lp_pool1d", "lp_pool2d", "lp_pool3d",
   },
+  varlen = {"varlen_attn"},
   unpool = {"max_unpool1d", "max_unpool2d", "max_unpool3d", "fractional_max_pool2d", "fractional_max_pool3d"},
   patches = {"unfold", "fold", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "native_channel_shuffle"},
   resize = {"interpolate", "upsample", "upsample_nearest", "upsample_bilinear"},

@@ -1,0 +1,52 @@
+/* What attention is to be computed: sequences of queries and keys, heads, which keys a query sees. Strides count
+ * elements. */
+#ifndef AH_CPU_ATTENTION_H
+#define AH_CPU_ATTENTION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ops/attention.h"
+
+enum { AH_ATTENTION_KEYS = 64 }; /* of a block; its queries are side by side in vectors */
+
+/* One sequence: where its queries and keys begin, and how many there are. */
+struct ah_attention_span {
+    int64_t number;         /* of the batch: the first stride of arrays and mask */
+    int64_t query, queries, key, keys;
+    int64_t room;           /* keys of which the first `keys` count */
+    int64_t row;            /* the number of its first query among those of all spans */
+    int64_t diagonal;       /* query i stands over key i + diagonal */
+    int64_t words;          /* dropout words of the spans before */
+};
+
+/* A block of queries of one head. */
+struct ah_attention_unit {
+    const struct ah_attention_span *span;
+    int64_t head, first; /* query */
+};
+
+/* Rows of a head's width, in the type that is computed in. */
+struct ah_attention_rows {
+    void *data;
+    int64_t batch, token, head; /* strides */
+    int64_t width;              /* how many items of a row are the caller's; others, up to a whole vector, are zeros */
+};
+
+struct ah_attention {
+    int64_t heads, group;       /* of the query; of these, how many share a head of key and value */
+    int64_t width, value_width; /* of a head, whole vectors */
+    double scale;
+    int64_t left, right;        /* how many keys before and behind its own a query sees; -1: all */
+    struct ah_attention_span *span;
+    int64_t spans, rows, words; /* how many; queries and dropout words of all of them */
+    const void *mask;           /* booleans (true: seen) or numbers to be added; or NULL */
+    bool boolean;
+    int64_t mask_batch, mask_head, mask_query, mask_key; /* strides */
+    const uint64_t *keep;       /* a word for each unit and key: which queries' weights stay; or NULL */
+    double keep_scale;
+    struct ah_attention_rows query, key, value, out, grad, grad_query, grad_key, grad_value;
+    void *lse;                  /* [heads, rows] */
+};
+
+#endif

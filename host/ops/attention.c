@@ -1,0 +1,238 @@
+/* Attention: scaled_dot_product_attention as a composition of products and a softmax under a mask, or as one op that
+ * does not store the scores; sequences of unequal lengths behind each other as the latter only. */
+#include "ops/attention.h"
+
+#include <string.h>
+
+#include "ops/rows.h"
+
+/* Sequences behind each other. */
+
+/* Where the sequences of a side begin: (n + 1,) integers that rise from 0 to the number of rows, by at most `longest`
+ * each. */
+static int read_starts(struct ah_tensor **out, const char *name, struct ah_tensor *starts, int64_t rows,
+                       int64_t longest)
+{
+    if (starts->ndim != 1 || starts->numel < 1 || (starts->dtype != AH_I32 && starts->dtype != AH_I64))
+        return ah_fail(AH_EINVAL, "varlen_attn: expected %s int32 or int64 (n + 1,), got %s %s", name,
+                       ah_dtype_name(starts->dtype), ah_shape(starts));
+    AH_TRY(ah_host_copy(out, starts));
+    int64_t before = ah_tensor_get_int(*out, 0), last = before;
+    bool rises = before == 0;
+    for (int64_t i = 1; i < (*out)->numel && rises; i++, before = last) {
+        last = ah_tensor_get_int(*out, i);
+        rises = last >= before;
+        if (rises && last - before > longest)
+            return ah_fail(AH_EINVAL, "varlen_attn: sequence %lld of %s has length %lld, above the %lld told",
+                           (long long)i - 1, name, (long long)(last - before), (long long)longest);
+    }
+    if (rises && last == rows)
+        return 0;
+    return ah_fail(AH_EINVAL, "varlen_attn: %s must rise from 0 to the number of rows, %lld", name, (long long)rows);
+}
+
+/* The used lengths of key sequences, each at most the whole one. */
+static int read_used(struct ah_tensor **out, struct ah_tensor *used, const struct ah_tensor *starts)
+{
+    *out = NULL;
+    if (!used)
+        return 0;
+    if (used->ndim != 1 || used->numel != starts->numel - 1 || (used->dtype != AH_I32 && used->dtype != AH_I64))
+        return ah_fail(AH_EINVAL, "varlen_attn: expected seqused_k int32 or int64 (%lld,), got %s %s",
+                       (long long)starts->numel - 1, ah_dtype_name(used->dtype), ah_shape(used));
+    AH_TRY(ah_host_copy(out, used));
+    for (int64_t i = 0; i < used->numel; i++) {
+        int64_t room = ah_tensor_get_int(starts, i + 1) - ah_tensor_get_int(starts, i);
+        if (ah_tensor_get_int(*out, i) < 0 || ah_tensor_get_int(*out, i) > room)
+            return ah_fail(AH_EINVAL, "varlen_attn: seqused_k: sequence %lld has %lld keys, not %lld", (long long)i,
+                           (long long)room, (long long)ah_tensor_get_int(*out, i));
+    }
+    return 0;
+}
+
+/* Of every sequence begin and count of queries, begin, count and room of keys; returns the dropout words of a head. */
+static int64_t fill_spans(int64_t *span, const struct ah_tensor *queries, const struct ah_tensor *keys,
+                          const struct ah_tensor *used)
+{
+    int64_t words = 0;
+    for (int64_t i = 0; i + 1 < queries->numel; i++, span += 5) {
+        span[0] = ah_tensor_get_int(queries, i);
+        span[1] = ah_tensor_get_int(queries, i + 1) - span[0];
+        span[2] = ah_tensor_get_int(keys, i);
+        span[4] = ah_tensor_get_int(keys, i + 1) - span[2];
+        span[3] = used ? ah_tensor_get_int(used, i) : span[4];
+        words += ah_attention_blocks(span[1]) * span[3];
+    }
+    return words;
+}
+
+/* extra[0]: the spans, where the kernel is. */
+static int make_spans(struct ah_call *c, const struct ah_args_attention *arg, int64_t *words)
+{
+    struct ah_tensor *queries = NULL, *keys = NULL, *used = NULL, *spans = NULL;
+    const int64_t *longest = arg->longest.ints.at;
+    int status;
+    AH_TRYGO(read_starts(&queries, "cu_seq_q", arg->cu_seq_q.tensor, arg->query.tensor->size[0], longest[0]), out);
+    AH_TRYGO(read_starts(&keys, "cu_seq_k", arg->cu_seq_k.tensor, arg->key.tensor->size[0], longest[1]), out);
+    if (queries->numel != keys->numel) {
+        status = ah_fail(AH_EINVAL, "varlen_attn: cu_seq_q has %lld sequences, cu_seq_k %lld",
+                         (long long)queries->numel - 1, (long long)keys->numel - 1);
+        goto out;
+    }
+    AH_TRYGO(read_used(&used, ah_given(&arg->seqused_k), keys), out);
+    const int64_t size[] = {queries->numel - 1, 5};
+    AH_TRYGO(ah_tensor_empty(&spans, size, 2, AH_I64, &ah_cpu), out);
+    *words = fill_spans(ah_tensor_data(spans), queries, keys, used) * arg->query.tensor->size[1];
+    if (c->device == &ah_cpu) {
+        c->extra[0] = ah_tensor_retain(spans);
+        goto out;
+    }
+    AH_TRYGO(ah_tensor_empty(&c->extra[0], size, 2, AH_I64, c->device), out);
+    AH_TRYGO(ah_device_copy(ah_tensor_data(c->extra[0]), c->device, ah_tensor_data(spans), &ah_cpu,
+                            (size_t)spans->numel * sizeof(int64_t)), out);
+out:
+    ah_tensor_release(spans);
+    ah_tensor_release(used);
+    ah_tensor_release(keys);
+    ah_tensor_release(queries);
+    return status;
+}
+
+/* Do query, key and value go together? Their dims are [batch,] tokens, heads, width. */
+static int check_rows(const struct ah_args_attention *arg)
+{
+    const struct ah_tensor *q = arg->query.tensor, *k = arg->key.tensor, *v = arg->value.tensor;
+    int n = arg->cu_seq_q.tensor ? 3 : 4;
+    bool fine = q->ndim == n && k->ndim == n && v->ndim == n && q->size[n - 1] == k->size[n - 1] &&
+                k->size[n - 2] == v->size[n - 2] && k->size[n - 3] == v->size[n - 3];
+    fine = fine && (n == 3 || (q->size[0] == k->size[0] && k->size[0] == v->size[0]));
+    if (!fine)
+        return ah_fail(AH_EINVAL, "varlen_attn: expected query (T, H, E), key (S, G, E) and value (S, G, V), got %s, "
+                       "%s and %s", ah_shape(q), ah_shape(k), ah_shape(v));
+    if (k->size[n - 2] == 0 ? q->size[n - 2] != 0 : q->size[n - 2] % k->size[n - 2] != 0)
+        return ah_fail(AH_EINVAL, "varlen_attn: the heads of key and value divide the query's, got %s and %s",
+                       ah_shape(k), ah_shape(q));
+    if (!ah_dtype_is_float(q->dtype) || k->dtype != q->dtype || v->dtype != q->dtype)
+        return ah_fail(AH_EINVAL, "varlen_attn: expected a floating query, and key and value of its dtype, got %s, %s "
+                       "and %s", ah_dtype_name(q->dtype), ah_dtype_name(k->dtype), ah_dtype_name(v->dtype));
+    double p = arg->dropout_p.number;
+    if (!(p >= 0 && p < 1))
+        return ah_fail(AH_EINVAL, "varlen_attn: expected dropout_p from 0 to below 1, got %g", p);
+    return 0;
+}
+
+int ah_forward_attention(struct ah_call *c)
+{
+    const struct ah_args_attention *arg = ah_args(c, attention);
+    const struct ah_tensor *q = arg->query.tensor, *v = arg->value.tensor;
+    int64_t size[4], words = 0;
+    int n = q->ndim;
+    AH_TRY(check_rows(arg));
+    if (arg->cu_seq_q.tensor)
+        AH_TRY(make_spans(c, arg, &words));
+    else
+        words = ah_attention_blocks(q->size[1]) * arg->key.tensor->size[1] * q->size[0] * q->size[2];
+    if (arg->dropout_p.number > 0)
+        AH_TRY(ah_tensor_empty(&c->extra[1], &words, 1, AH_I64, c->device));
+    memcpy(size, q->size, sizeof size);
+    size[n - 1] = v->size[n - 1];
+    AH_TRY(ah_call_output(c, 0, size, n, q->dtype));
+    const int64_t lse[] = {q->size[n - 2], n == 3 ? q->size[0] : q->size[0] * q->size[1]};
+    AH_TRY(ah_call_output(c, 1, lse, 2, ah_compute_dtype(q->dtype)));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_attention_backward(struct ah_call *c)
+{
+    const struct ah_args_attention_backward *arg = ah_args(c, attention_backward);
+    const struct ah_tensor *input[] = {arg->query.tensor, arg->key.tensor, arg->value.tensor};
+    for (int i = 0; i < 3; i++)
+        AH_TRY(ah_call_output(c, i, input[i]->size, input[i]->ndim, input[i]->dtype));
+    return ah_call_kernel(c);
+}
+
+/* One op of several. */
+
+int ah_forward_masked_softmax(struct ah_call *c)
+{
+    const struct ah_args_masked_softmax *arg = ah_args(c, masked_softmax);
+    const struct ah_tensor *x = arg->input.tensor, *mask = arg->mask.tensor;
+    AH_TRY(ah_call_expect_float(c, 0));
+    if (x->ndim < 2)
+        return ah_fail(AH_EINVAL, "masked_softmax: expected scores (..., L, S), got %s", ah_shape(x));
+    if (mask) {
+        int64_t size[AH_MAX_DIMS];
+        int ndim;
+        AH_TRY(ah_broadcast_shapes("scaled_dot_product_attention: attn_mask", x, mask, size, &ndim));
+        if (ndim != x->ndim || memcmp(size, x->size, (size_t)ndim * sizeof *size)) {
+            return ah_fail(AH_EINVAL, "scaled_dot_product_attention: attn_mask %s does not broadcast to the scores %s",
+                           ah_shape(mask), ah_shape(x));
+        }
+        if (mask->dtype != AH_BOOL && mask->dtype != x->dtype) {
+            return ah_fail(AH_EINVAL, "scaled_dot_product_attention: expected attn_mask bool or %s, got %s",
+                           ah_dtype_name(x->dtype), ah_dtype_name(mask->dtype));
+        }
+    }
+    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
+    return ah_call_kernel(c);
+}
+
+/* Heads of key or value as many times as the query has of them. */
+static int repeat_heads(struct ah_tensor **out, const struct ah_tensor *q, struct ah_tensor *t)
+{
+    if (q->ndim < 3 || t->ndim < 3 || t->size[t->ndim - 3] < 1 || q->size[q->ndim - 3] % t->size[t->ndim - 3]) {
+        return ah_fail(AH_EINVAL, "scaled_dot_product_attention: with enable_gqa the heads of key and value divide the "
+                       "query's, got %s and %s", ah_shape(t), ah_shape(q));
+    }
+    int64_t times = q->size[q->ndim - 3] / t->size[t->ndim - 3];
+    if (times == 1) {
+        *out = ah_tensor_retain(t);
+        return 0;
+    }
+    return ah_op1(AH_OP_repeat_interleave, out, AH_T(t), AH_I(times), AH_I(-3));
+}
+
+/* softmax(scale q k^T, masked) v. The scale goes to the query, which is the smaller factor. */
+int ah_forward_scaled_dot_product_attention(struct ah_call *c)
+{
+    const struct ah_args_scaled_dot_product_attention *arg = ah_args(c, scaled_dot_product_attention);
+    const struct ah_tensor *q = arg->query.tensor, *k = arg->key.tensor, *v = arg->value.tensor;
+    if (q->ndim < 2 || k->ndim < 2 || v->ndim < 2 || q->size[q->ndim - 1] != k->size[k->ndim - 1] ||
+        k->size[k->ndim - 2] != v->size[v->ndim - 2]) {
+        return ah_fail(AH_EINVAL, "scaled_dot_product_attention: expected query (..., L, E), key (..., S, E) and value "
+                       "(..., S, V), got %s, %s and %s", ah_shape(q), ah_shape(k), ah_shape(v));
+    }
+    if (!ah_dtype_is_float(q->dtype) || k->dtype != q->dtype || v->dtype != q->dtype) {
+        return ah_fail(AH_EINVAL, "scaled_dot_product_attention: expected a floating query, and key and value of its "
+                       "dtype, got %s, %s and %s", ah_dtype_name(q->dtype), ah_dtype_name(k->dtype),
+                       ah_dtype_name(v->dtype));
+    }
+    if (arg->is_causal.flag && arg->attn_mask.tensor) {
+        return ah_fail(AH_EINVAL, "scaled_dot_product_attention: attn_mask and is_causal exclude each other");
+    }
+    double width = (double)q->size[q->ndim - 1], p = arg->dropout_p.number;
+    double scale = arg->scale.kind == AH_NONE ? 1 / __builtin_sqrt(width) : arg->scale.number;
+    struct ah_tensor *made[7] = {NULL}, *weights, *key = arg->key.tensor, *value = arg->value.tensor;
+    int status;
+    if (arg->enable_gqa.flag) {
+        AH_TRYGO(repeat_heads(&made[5], q, key), out);
+        AH_TRYGO(repeat_heads(&made[6], q, value), out);
+        key = made[5];
+        value = made[6];
+    }
+    AH_TRYGO(ah_op1(AH_OP_mul, &made[0], arg->query, AH_N(scale)), out);
+    AH_TRYGO(ah_op1(AH_OP_transpose, &made[1], AH_T(key), AH_I(-2), AH_I(-1)), out);
+    AH_TRYGO(ah_op1(AH_OP_matmul, &made[2], AH_T(made[0]), AH_T(made[1])), out);
+    AH_TRYGO(ah_op1(AH_OP_masked_softmax, &made[3], AH_T(made[2]), arg->attn_mask, arg->is_causal), out);
+    weights = made[3];
+    if (p > 0) {
+        AH_TRYGO(ah_op1(AH_OP_dropout, &made[4], AH_T(weights), AH_N(p), AH_B(true)), out);
+        weights = made[4];
+    }
+    AH_TRYGO(ah_op1(AH_OP_matmul, &c->out[0], AH_T(weights), AH_T(value)), out);
+    c->out_count = 1;
+out:
+    for (int i = 0; i < 7; i++)
+        ah_tensor_release(made[i]);
+    return status;
+}

@@ -5,6 +5,7 @@ local lfs = require "lfs"
 local run = require "spec.support.run"
 
 local CASE = lfs.currentdir() .. "/spec/trainer/cases/regression.lua"
+local PADDING = lfs.currentdir() .. "/spec/trainer/cases/padding.lua"
 local TEXTS = lfs.currentdir() .. "/spec/trainer/cases/texts.lua"
 
 -- Run the case; gives what it wrote, nil when it did not come to its end, and the process's result.
@@ -151,6 +152,43 @@ describe("a Trainer's job", function()
         assert.equal(whole.stdout:match "\naccuracy [^\n]*", rest.stdout:match "\naccuracy [^\n]*")
       end)
     end
+  end)
+
+  it("saves and ends at SIGTERM with enable_jit_checkpoint, and goes on to the same bits", function()
+    for processes = 1, 2 do
+      folder.with(function(path)
+        local words = {"--save_strategy", "no", "--enable_jit_checkpoint"}
+        lfs.mkdir(path .. "/a")
+        lfs.mkdir(path .. "/b")
+        local whole, first = start(path .. "/a", processes, words)
+        assert(whole, first.output)
+        local part, result = start(path .. "/b", processes, {"--term_at", "4", unpack(words)})
+        assert(part, result.output)
+        assert.equal(4, part.step)
+        assert.matches("Trainer: SIGTERM: the training is saved and ends at step 4", result.stderr, 1, true)
+        local rest, second = start(path .. "/b", processes, {"--resume_newest", unpack(words)})
+        assert(rest, second.output)
+        assert.same(whole.weights, rest.weights)
+        assert.equal(whole.step, rest.step)
+      end)
+    end
+  end)
+
+  it("pads what batches give to one length, over any number of processes", function()
+    local expected
+    for processes = 1, 3 do
+      for _, more in ipairs {"--no_batch_eval_metrics", "--batch_eval_metrics"} do
+        local words = {PADDING, more}
+        if processes > 1 then words = {"launch", "--num_processes", tostring(processes), unpack(words)} end
+        local result = run.host(words, {timeout = 60})
+        assert.equal(0, result.code, result.output)
+        assert.matches("11x7x2 | 11x7 |", result.stdout, 1, true)
+        local values = result.stdout:match "(%[%[.*)$"
+        expected = expected or values
+        assert.equal(expected, values)
+      end
+    end
+    assert.matches("count 11, loss 5.777062", expected, 1, true)
   end)
 
   it("says so when updates have another size after a resume", function()

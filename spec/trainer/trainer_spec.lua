@@ -283,14 +283,15 @@ describe("Trainer", function()
 
   it("says what is missing or wrong", function()
     fails("needs an eval_dataset", trainer_of, {args = {eval_strategy = "epoch"}})
-    fails("evaluate: expected a data set", function() trainer_of{}:evaluate() end)
+    fails("evaluate: eval_dataset: expected a data set", function() trainer_of{}:evaluate() end)
     fails("give a model or model_init", accelhost.Trainer, {args = {}})
     fails("train needs a train_dataset", function()
       local trainer = accelhost.Trainer {model = net(), args = {disable_tqdm = true}}
       trainer:train()
     end)
     fails("the model gives no loss", train, {compute_loss = false})
-    fails("expected it to give a tensor, got number 3", train, {compute_loss = function() return 3 end})
+    fails("expected it to give a tensor of one element, the mean over the batch, got number 3", train,
+      {compute_loss = function() return 3 end})
     fails("the evaluation gives no 'f1'", train, {eval_dataset = set_of(4), args = {eval_strategy = "epoch",
       metric_for_best_model = "f1"}})
     fails("did you mean 'on_step_end'", trainer_of, {callbacks = {{on_step_ends = function() end}}})

@@ -90,6 +90,17 @@ end
 
 local extras = {"inputs", "loss"}
 
+local schedules = {
+  "linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup", "inverse_sqrt",
+  "reduce_lr_on_plateau", "cosine_with_min_lr", "cosine_warmup_with_min_lr", "warmup_stable_decay", "greedy",
+}
+
+local function check_schedule(self)
+  if is_among(self.lr_scheduler_type, schedules) then return end
+  fail("TrainingArguments: unknown lr_scheduler_type '%s' (known: %s)%s", self.lr_scheduler_type,
+    table.concat(schedules, ", "), arguments.did_you_mean(self.lr_scheduler_type, schedules))
+end
+
 local function check_extras(self)
   for _, name in ipairs(self.include_for_metrics) do
     if not is_among(name, extras) then
@@ -117,6 +128,7 @@ local function derive(self)
   read_json(self)
   self.gradient_checkpointing = self.gradient_checkpointing or self.activation_checkpointing
   self.gradient_checkpointing_kwargs = self.gradient_checkpointing_kwargs or self.activation_checkpointing_kwargs
+  if self.resume_from_checkpoint == "true" then self.resume_from_checkpoint = true end
   if type(self.include_num_input_tokens_seen) == "boolean" then
     self.include_num_input_tokens_seen = self.include_num_input_tokens_seen and "all" or "no"
   end
@@ -148,6 +160,7 @@ function TrainingArguments:init(...)
   check_steps(self)
   check_best(self)
   check_optimizer(self)
+  check_schedule(self)
   check_extras(self)
 end
 

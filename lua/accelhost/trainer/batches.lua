@@ -2,6 +2,7 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local data = require "accelhost.data"
+local warn = require "accelhost.util.warn"
 
 local fail, describe = arguments.fail, arguments.describe
 local batches = {}
@@ -133,6 +134,19 @@ end
 function batches.call(model, inputs)
   if inputs.inputs ~= nil then return model(inputs.inputs) end
   return model(inputs)
+end
+
+--- The labels of a batch for a loss function; a word when there are none.
+---@param inputs table
+---@param args TrainingArguments
+---@return Tensor?
+function batches.labels(inputs, args)
+  local name = args.label_names[1]
+  if inputs[name] == nil then
+    warn(("Trainer: the batch has no '%s' (it has: %s): compute_loss_func gets nil; label_names tells another name")
+      :format(name, table.concat(arguments.sorted_keys(inputs), ", ")))
+  end
+  return inputs[name]
 end
 
 -- (1 - e) nll + e mean over the classes of -log p, over what is not ignored.

@@ -6,6 +6,7 @@
 --   end
 --
 -- A flag that is raised on one process is raised on all (see loop.lua), so none waits for another.
+local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local progress = require "accelhost.util.progress"
@@ -126,7 +127,21 @@ function DefaultFlowCallback:on_epoch_end(args, state, control) -- luacheck: ign
   if args.save_strategy == "epoch" then control.should_save = true end
 end
 
---- A progress bar over the updates, with the loss that was logged last.
+-- What is logged, in the order of names; without what says nothing.
+local function text_of(logs)
+  local parts = {}
+  for _, name in ipairs(arguments.sorted_keys(logs)) do
+    local value = logs[name]
+    if name ~= "total_flos" or value > 0 then
+      local text = type(value) == "number" and ("%.4g"):format(value) or tostring(value)
+      parts[#parts + 1] = ("%s = %s"):format(name, text)
+    end
+  end
+  return table.concat(parts, ", ")
+end
+
+--- A progress bar over the updates, with the loss that was logged last, and one over each evaluation; what is logged
+--- stands above them.
 --
 --   local trainer_callback = accelhost.ProgressCallback()
 local ProgressCallback = TrainerCallback:extend "ProgressCallback"
@@ -141,24 +156,41 @@ end
 --- An update further.
 function ProgressCallback:on_step_end() self._bar:update(1) end
 
---- Show the loss.
-function ProgressCallback:on_log(_, _, _, more)
-  if self._bar and more.logs.loss then self._bar:set_postfix {loss = more.logs.loss} end
+--- Show the loss, and the line of all values; that of the end is what the summary says.
+function ProgressCallback:on_log(_, state, _, more)
+  local bar, logs = self._bar, more.logs
+  if not bar or logs.train_loss then return end
+  if logs.loss then bar:set_postfix {loss = logs.loss} end
+  bar:write(("step %d: %s"):format(state.global_step, text_of(logs)))
 end
+
+--- A batch of an evaluation further, where the set knows its length.
+function ProgressCallback:on_prediction_step(_, _, _, more)
+  local loader = more.eval_dataloader
+  if not self._evaluation then
+    if not C.comm.is_terminal(2) then return end
+    local fine, count = pcall(loader.len, loader)
+    if not fine then return end
+    self._evaluation = progress {total = count, desc = "evaluating", unit = "batch", leave = self._bar == nil}
+  end
+  self._evaluation:update(1)
+end
+
+local function end_evaluation(self)
+  if self._evaluation then self._evaluation:close() end
+  self._evaluation = nil
+end
+
+--- Take the bar of the evaluation away.
+function ProgressCallback:on_evaluate() end_evaluation(self) end
+
+--- Take the bar of the prediction away.
+function ProgressCallback:on_predict() end_evaluation(self) end
 
 --- Leave the bar as it is.
 function ProgressCallback:on_train_end()
   self._bar:close()
   self._bar = nil
-end
-
-local function text_of(logs)
-  local parts = {}
-  for i, name in ipairs(arguments.sorted_keys(logs)) do
-    local value = logs[name]
-    parts[i] = ("%s = %s"):format(name, type(value) == "number" and ("%.6g"):format(value) or tostring(value))
-  end
-  return table.concat(parts, ", ")
 end
 
 --- Prints what is logged, a line each time, on rank 0.

@@ -73,9 +73,7 @@ end
 function checkpoints.attach(trainer)
   return trainer.accelerator:register_save_state_pre_hook(function(_, _, folder)
     if not trainer.accelerator.is_main_process then return end
-    local file = assert(io.open(folder .. "/" .. FILE, "wb"))
-    assert(file:write(trainer.state:to_json()))
-    assert(file:close())
+    trainer.state:write(folder .. "/" .. FILE)
   end)
 end
 
@@ -84,7 +82,6 @@ end
 ---@return string # its folder
 function checkpoints.save(trainer)
   local path = checkpoints.path(trainer.args.output_dir, trainer.state.global_step)
-  if trainer.accelerator.is_main_process then C.io.make_folder(trainer.args.output_dir) end
   trainer.state.stateful_callbacks = trainer.callback_handler:state_dict()
   trainer.accelerator:save_state(path)
   rotate(trainer)

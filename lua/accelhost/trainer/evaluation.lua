@@ -102,6 +102,8 @@ function Walk:go()
   return true
 end
 
+local loggable = {number = true, string = true, boolean = true}
+
 local function check_metrics(metrics)
   if type(metrics) ~= "table" then
     arguments.fail("Trainer: compute_metrics: expected it to give a table of numbers by name, got %s",
@@ -113,7 +115,7 @@ local function check_metrics(metrics)
       arguments.fail("Trainer: compute_metrics: expected it to give a table of numbers by name, one key is %s",
         arguments.describe(name))
     end
-    if C.is_tensor(value) and value:numel() ~= 1 then
+    if C.is_tensor(value) and value:numel() ~= 1 or not C.is_tensor(value) and not loggable[type(value)] then
       arguments.fail("Trainer: compute_metrics: '%s': expected a number, got %s", name, arguments.describe(value))
     end
   end
@@ -157,6 +159,7 @@ function evaluation.loop(trainer, loader, options)
   local walk = walked(trainer, loader, options)
   local sums = {C.is_tensor(walk.sum) and walk.sum:item() or walk.sum, walk.weight, walk.rows}
   local total = trainer.evaluator:reduce(C.tensor(sums, {dtype = "float64", device = "cpu"}), "sum"):tolist()
+  if total[3] == 0 then arguments.fail("Trainer: the data set of the evaluation '%s' gives no sample", prefix) end
   local found = predictions.joined(predictions.together(trainer.evaluator, walk.parts),
     trainer.args.eval_do_concat_batches)
   local metrics = prefixed(metrics_of(walk, found), prefix)

@@ -64,7 +64,24 @@ local function make_accelerators(self)
   self.evaluator = accelerator_of(args, {even_batches = false, gradient_accumulation_steps = 1})
 end
 
+-- Several sets by name?
+local function named_sets(set)
+  return type(set) == "table" and getmetatable(set) == nil and set.get == nil and set.iter == nil
+end
+
+local function check_set(what, name, set)
+  return arguments.check(what, name, "dataset|stream", set)
+end
+
 local function check_datasets(self)
+  if self.train_dataset ~= nil then check_set("Trainer", "train_dataset", self.train_dataset) end
+  if named_sets(self.eval_dataset) then
+    for _, name in ipairs(arguments.sorted_keys(self.eval_dataset)) do
+      check_set("Trainer", "eval_dataset." .. tostring(name), self.eval_dataset[name])
+    end
+  elseif self.eval_dataset ~= nil then
+    check_set("Trainer", "eval_dataset", self.eval_dataset)
+  end
   if self.args.eval_strategy ~= "no" and self.eval_dataset == nil then
     fail("Trainer: eval_strategy = '%s' needs an eval_dataset", self.args.eval_strategy)
   end
@@ -98,7 +115,7 @@ function Trainer:init(...)
   self.processing_class, self.model_init, self.compute_loss_func = processing, model_init, loss_func
   self.compute_metrics, self.preprocess_logits_for_metrics = metrics, preprocess
   if compute_loss then self._given_loss = compute_loss end
-  self._optimizers, self.is_tracking = pair or {}, false
+  self._optimizers, self.is_tracking = optimizers.given(pair, model_init), false
   check_datasets(self)
   make_accelerators(self)
   utils.set_seed(args.seed)
@@ -124,7 +141,7 @@ function Trainer:compute_loss(model, inputs)
   if self._given_loss then return self._given_loss(model, inputs) end
   local outputs = batches.call(model, inputs)
   if self.compute_loss_func then
-    return self.compute_loss_func(outputs, inputs[self.args.label_names[1]]), outputs
+    return self.compute_loss_func(outputs, batches.labels(inputs, self.args)), outputs
   end
   return batches.loss_of(model, outputs, inputs, self.args), outputs
 end
@@ -143,7 +160,10 @@ function Trainer:num_items_in_batch(inputs) return batches.weight(self.model, in
 ---@return Tensor
 function Trainer:training_step(model, inputs, weight)
   local loss = self:compute_loss(model, inputs)
-  if not C.is_tensor(loss) then fail("Trainer: compute_loss: expected it to give a tensor, got %s", describe(loss)) end
+  if not C.is_tensor(loss) or loss:numel() ~= 1 then
+    fail("Trainer: compute_loss: expected it to give a tensor of one element, the mean over the batch, got %s",
+      describe(loss))
+  end
   self.accelerator:backward(loss, {weight = weight})
   return loss
 end
@@ -214,7 +234,9 @@ function Trainer:get_test_dataloader(test_dataset) return self:get_eval_dataload
 --- Make the optimizer.
 ---@return Optimizer
 function Trainer:create_optimizer()
-  return self._optimizers[1] or optimizers.optimizer(self.model, self.args)
+  local given = self._optimizers[1]
+  if given then return optimizers.check(given, self.model) end
+  return optimizers.optimizer(self.model, self.args)
 end
 
 --- Make the schedule of an optimizer.
@@ -268,18 +290,6 @@ function Trainer:seconds() return session.seconds(self) end
 
 -- Evaluation.
 
-local function check_set(what, set)
-  if type(set) ~= "table" and type(set) ~= "userdata" then
-    fail("%s: expected a data set, got %s", what, describe(set))
-  end
-  return set
-end
-
--- Several sets by name?
-local function named_sets(set)
-  return type(set) == "table" and getmetatable(set) == nil and set.get == nil and set.iter == nil
-end
-
 local function evaluate_one(self, set, prefix)
   local loader = self.evaluator:prepare(self:get_eval_dataloader(set))
   local loss_only = self.compute_metrics == nil or self.args.prediction_loss_only
@@ -296,7 +306,8 @@ end
 ---@param metric_key_prefix? string default "eval"
 ---@return table<string, number>
 function Trainer:evaluate(eval_dataset, metric_key_prefix)
-  local set, prefix = check_set("evaluate", eval_dataset or self.eval_dataset), metric_key_prefix or "eval"
+  local set, prefix = eval_dataset or self.eval_dataset, metric_key_prefix or "eval"
+  if not named_sets(set) then check_set("evaluate", "eval_dataset", set) end
   session.ready_to_evaluate(self)
   if not named_sets(set) then return evaluate_one(self, set, prefix) end
   local metrics = {}
@@ -311,7 +322,7 @@ end
 ---@param metric_key_prefix? string default "test"
 ---@return {predictions: any, label_ids: any, metrics: table}
 function Trainer:predict(test_dataset, metric_key_prefix)
-  check_set("predict", test_dataset)
+  check_set("predict", "test_dataset", test_dataset)
   session.ready_to_evaluate(self)
   local loader = self.evaluator:prepare(self:get_test_dataloader(test_dataset))
   local output = evaluation.loop(self, loader, {
@@ -341,10 +352,9 @@ end
 --- Write trainer_state.json into output_dir.
 function Trainer:save_state()
   if not self.accelerator.is_main_process then return end
-  C.io.make_folder(self.args.output_dir)
-  local file = assert(io.open(self.args.output_dir .. "/trainer_state.json", "wb"))
-  assert(file:write(self.state:to_json()))
-  assert(file:close())
+  local made, reason = C.io.make_folder(self.args.output_dir)
+  if not made then fail("Trainer: save_state: %s", reason) end
+  self.state:write(self.args.output_dir .. "/trainer_state.json")
 end
 
 --- Add a callback: an object, a class, or a table of on_... functions.

@@ -114,6 +114,40 @@ local function groups_of(model, decay)
   return {{params = decaying, weight_decay = decay}, {params = others, weight_decay = 0}}, decay
 end
 
+--- What a Trainer is given as `optimizers`, checked.
+---@param pair table?
+---@param model_init function?
+---@return table
+function made.given(pair, model_init)
+  if pair == nil then return {} end
+  if not optim.is_optimizer(pair[1]) then
+    fail("Trainer: optimizers: expected {optimizer, schedule}, got %s first", arguments.describe(pair[1]))
+  end
+  if pair[2] ~= nil and not optim.lr_scheduler.is_scheduler(pair[2]) then
+    fail("Trainer: optimizers: expected {optimizer, schedule}, got %s second", arguments.describe(pair[2]))
+  end
+  if model_init then
+    fail("Trainer: optimizers: they hold no parameters of what model_init will make; give model, or override "
+      .. "create_optimizer")
+  end
+  return pair
+end
+
+--- An optimizer that was given, which has to hold parameters of the model.
+---@param optimizer Optimizer
+---@param model Module
+---@return Optimizer
+function made.check(optimizer, model)
+  local trained = {}
+  for _, parameter in ipairs(model:parameters()) do trained[parameter] = true end
+  for _, group in ipairs(optimizer.param_groups) do
+    for _, parameter in ipairs(group.params) do
+      if trained[parameter] then return optimizer end
+    end
+  end
+  return fail("Trainer: optimizers: the %s holds no parameter of the model", optimizer._name)
+end
+
 --- The optimizer that the arguments name.
 ---@param model Module
 ---@param args TrainingArguments

@@ -67,7 +67,8 @@ local taken = {
   {"metric_for_best_model", "string", nil, "default loss"},
   {"greater_is_better", "flag", nil, "default: not where that name ends in loss"},
   {"enable_jit_checkpoint", "flag", false, "at SIGTERM or SIGUSR1 save a checkpoint and end the training"},
-  {"resume_from_checkpoint", "string|flag", nil, "for scripts: what train() is to be given"},
+  {"resume_from_checkpoint", "string|flag", nil, "for scripts: what train() is to be given: a checkpoint's folder, or "
+    .. "true for the newest one"},
   -- Data.
   {"dataloader_num_workers", "size", 0, "processes that make the batches"},
   {"dataloader_drop_last", "flag", false, "leave out a last batch that is not full"},

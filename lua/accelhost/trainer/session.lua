@@ -127,11 +127,10 @@ local function finish(trainer)
   trainer.losses:settle()
   if trainer.counts then trainer.counts:settle() end
   state.runtime = session.seconds(trainer)
-  local steps = math.max(1, state.loss_steps)
   local session_seconds = math.max(1e-9, C.system.now() - trainer._began)
   local samples = trainer.accelerator:reduce(C.tensor({trainer.samples}, {dtype = "float64", device = "cpu"})):item()
   local metrics = {
-    train_loss = state.loss_sum / steps, train_runtime = state.runtime,
+    train_loss = state.loss_sum / state.loss_steps, train_runtime = state.runtime,
     train_samples_per_second = samples / session_seconds,
     train_steps_per_second = (state.global_step - trainer._first_step) / session_seconds,
     total_flos = state.total_flos,
@@ -143,12 +142,20 @@ local function finish(trainer)
   return {global_step = state.global_step, training_loss = metrics.train_loss, metrics = metrics}
 end
 
+-- That no folder can be made is known before the first update, not after the first epoch.
+local function check_folder(trainer)
+  if trainer.args.save_strategy == "no" or not trainer.accelerator.is_main_process then return end
+  local fine, reason = C.io.make_folder(trainer.args.output_dir)
+  if not fine then fail("Trainer: output_dir: %s", reason) end
+end
+
 -- Watch for the signals that ask for a checkpoint and the end.
 local function watch_signals(trainer)
   if trainer.args.enable_jit_checkpoint then trainer.accelerator:save_on_signal() end
 end
 
 local function run(trainer, from)
+  check_folder(trainer)
   prepare(trainer)
   local undo = embedding_noise.begin(trainer)
   local hook = checkpoints.attach(trainer)

@@ -59,6 +59,19 @@ function TrainerState:to_json()
   return C.json.encode(values, 2) .. "\n"
 end
 
+--- Write it to a file.
+---@param path string
+function TrainerState:write(path)
+  local file, reason = io.open(path, "wb")
+  local fine = file
+  if file then
+    fine, reason = file:write(self:to_json())
+    local closed, problem = file:close()
+    fine, reason = fine and closed, reason or problem
+  end
+  if not fine then arguments.fail("Trainer: '%s' was not written: %s", path, tostring(reason)) end
+end
+
 --- The state of a file; keys that it lacks keep their values at the start.
 ---@param path string trainer_state.json
 ---@return TrainerState

@@ -5,6 +5,7 @@ local nn, F, data = accelhost.nn, accelhost.nn.functional, accelhost.data
 
 local args, own = accelhost.TrainingArguments.parse_args {
   {"out", "result.json", "file"}, {"rows", 40, "of the training set"}, {"stop_at", 0, "end the process at this update"},
+  {"term_at", 0, "the last rank sends itself SIGTERM at this update"},
   {"raise_on", -1, "rank that asks for a stop at update 3"}, {"patience", 0, "of early stopping"},
   {"resume_newest", false, "go on from the newest checkpoint"},
   {"dropout", 0.2, "share"}, {"nan_at", -1, "row whose loss is no number"},
@@ -27,6 +28,10 @@ end
 local Watch = accelhost.TrainerCallback:extend "Watch"
 function Watch:on_step_end(_, state, control) -- luacheck: ignore self
   if own.stop_at > 0 and state.global_step == own.stop_at then os.exit(9) end
+  local place = accelhost.PartialState()
+  if own.term_at > 0 and state.global_step == own.term_at and place.process_index == place.num_processes - 1 then
+    os.execute("kill -TERM " .. io.open("/proc/self/stat"):read("*a"):match "^%d+")
+  end
   if accelhost.PartialState().process_index == own.raise_on and state.global_step == 3 then
     control.should_training_stop = true
   end

@@ -19,9 +19,15 @@ local function arguments_of(what, name)
   return ("its arguments are (%s)"):format(table.concat(names, ", "))
 end
 
+-- A class of accelhost.nn, where that is loaded?
+local function is_module(name)
+  local fine, value = pcall(function() return package.loaded["accelhost.nn"][name] end)
+  return fine and type(value) == "table" and value._is_module == true
+end
+
 -- nn.ReLU(x) in place of nn.ReLU()(x).
 local function made_by_input(name, argument)
-  return name:find "^%u" and names_of(name, argument)
+  return is_module(name) and names_of(name, argument)
     and ("make the module first, and then call it: nn.%s()(x)"):format(name)
 end
 

@@ -1,58 +1,47 @@
--- Trains a small GPT on the characters of a text, then lets it write:
+-- Trains a small GPT-2 on the characters of a text, then lets it write:
 --
---   accelhost examples/char_gpt.lua --text shakespeare.txt
---   accelhost launch --num_processes 2 examples/char_gpt.lua --text shakespeare.txt
+--   accelhost examples/char_gpt.lua --data shakespeare.txt --minutes 10
+--   accelhost launch --num_processes 2 examples/char_gpt.lua --data shakespeare.txt
 --
--- Without a text it learns to add ("27+45=72").
+-- The model and its tokenizer go into a folder, from which examples/generate.lua goes on with texts. Without a text it
+-- takes Shakespeare's from $ACCELHOST_DATA, or data/, or else learns to add ("27+45=72").
 local accelhost = require "accelhost"
-local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data
+local data, models, optim, F = accelhost.data, accelhost.models, accelhost.optim, accelhost.nn.functional
 
 local args = accelhost.parse_args {
   description = "Trains a character GPT.",
-  {"text", nil, "file to learn from (default: generated sums)", type = "string", metavar = "FILE"},
-  {"steps", 500, "optimizer steps", integer = true, minimum = 1},
-  {"batch_size", 16, "windows per process and step", integer = true, minimum = 1},
-  {"context", 64, "characters that the model sees", integer = true, minimum = 2},
-  {"width", 128, "of the model", integer = true, minimum = 4},
+  {"data", nil, "text to learn from (default: Shakespeare's, where it is found, else sums)", type = "string",
+    metavar = "FILE"},
+  {"output", "char_gpt", "folder for model, tokenizer and tokens", metavar = "DIR"},
+  {"steps", 2000, "optimizer steps", integer = true, minimum = 1},
+  {"minutes", nil, "train as many steps as take this long, instead", type = "number"},
+  {"layers", 4, "number of blocks", integer = true, minimum = 1},
   {"heads", 4, "of attention", integer = true, minimum = 1},
-  {"layers", 3, "number of blocks", integer = true, minimum = 1},
-  {"lr", 1e-3, "learning rate"},
-  {"seed", 1, "seed of weights and windows", integer = true, minimum = 0},
+  {"width", 128, "of the model", integer = true, minimum = 4},
+  {"block_size", 128, "characters that the model sees", integer = true, minimum = 2},
+  {"batch_size", 16, "blocks per process and step", integer = true, minimum = 1},
+  {"dropout", 0, "rate, for models that learn a text by heart"},
+  {"lr", 4e-3, "learning rate after warm-up"},
+  {"warmup", 100, "steps", integer = true, minimum = 0},
+  {"weight_decay", 0.1, "of matrices"},
+  {"eval_every", 1000, "steps between two looks at the validation loss", integer = true, minimum = 1},
+  {"dtype", "float32", "of the model; bfloat16: mixed precision", choices = {"float32", "float64", "bfloat16"}},
+  {"gradient_checkpointing", false, "compute layers again in backward: less memory"},
+  {"seed", 1, "seed of weights and blocks", integer = true, minimum = 0},
   {"smoke", false, "the same in a few seconds, with a smaller model"},
 }
-if args.smoke then args.steps, args.width, args.layers = 60, 32, 1 end
+if args.smoke then args.steps, args.layers, args.width, args.block_size, args.warmup = 60, 1, 32, 32, 10 end
 
-local Block = nn.Module:extend "Block"
+local accelerator = accelhost.Accelerator {mixed_precision = args.dtype == "bfloat16" and "bf16" or "no"}
+accelhost.manual_seed(args.seed)
 
-function Block:init(width, heads)
-  self.heads = heads
-  self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-  self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
-  self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-end
+-- The text, as a file of tokens.
 
-function Block:forward(x) -- (batch, time, width)
-  local batch, time, width = unpack(x:shape())
-  local qkv = self.qkv(self.norm1(x)):view(batch, time, 3, self.heads, -1):permute(2, 0, 3, 1, 4)
-  local q, k, v = unpack(qkv:unbind(0))
-  local y = F.scaled_dot_product_attention(q, k, v, {is_causal = true})
-  x = x + self.proj(y:transpose(1, 2):reshape(batch, time, width))
-  return x + self.down(F.gelu(self.up(self.norm2(x))))
-end
-
-local Gpt = nn.Module:extend "Gpt"
-
-function Gpt:init(characters)
-  self.token, self.place = nn.Embedding(characters, args.width), nn.Embedding(args.context, args.width)
-  self.blocks = nn.ModuleList()
-  for _ = 1, args.layers do self.blocks:append(Block(args.width, args.heads)) end
-  self.norm, self.head = nn.LayerNorm(args.width), nn.Linear(args.width, characters)
-end
-
-function Gpt:forward(x) -- (batch, time) of character numbers
-  local h = self.token(x) + self.place(accelhost.arange(x:size(1)))
-  for _, block in ipairs(self.blocks) do h = block(h) end
-  return self.head(self.norm(h))
+local function read(path)
+  local file, reason = io.open(path, "rb")
+  local text = file and file:read "*a"
+  if file then file:close() end
+  return text, reason
 end
 
 local function sums() -- lines of additions
@@ -61,61 +50,110 @@ local function sums() -- lines of additions
   return table.concat(lines)
 end
 
-local accelerator = accelhost.Accelerator()
-accelhost.manual_seed(args.seed)
-local file = args.text and assert(io.open(args.text, "rb"))
-local text = file and file:read("*a") or sums()
-
-local number, character = {}, {} -- of each character, and back
-for byte = 0, 255 do
-  local c = string.char(byte)
-  if text:find(c, 1, true) then
-    number[c], character[#character + 1] = #character, c
+local text
+if args.data then
+  text = assert(read(args.data))
+else
+  text = read((os.getenv "ACCELHOST_DATA" or "data") .. "/tinyshakespeare/input.txt") or sums()
+end
+local tokenizer = accelhost.text.character_tokenizer(text)
+local path = args.output .. "/tokens.bin"
+accelerator:main_process_first(function()
+  if accelerator.is_main_process then
+    tokenizer:save_pretrained(args.output)
+    data.write_tokens(path, tokenizer(text).input_ids)
   end
+end)
+
+-- Nine tenths to learn from, in blocks that begin anywhere; the rest to validate on, each token once.
+local count = data.TokenFile(path, args.block_size).tokens
+local first = math.floor(0.9 * count)
+local train_set = data.TokenFile(path, {block_size = args.block_size, stride = 1, count = first})
+local test_set = data.TokenFile(path, {block_size = args.block_size, first = first})
+local train_loader = data.DataLoader(train_set,
+  {batch_size = args.batch_size, sampler = data.RandomSampler(train_set, {replacement = true})})
+local test_loader = data.DataLoader(test_set, {batch_size = 4 * args.batch_size})
+
+-- The model; the weights of matrices decay.
+
+local model = models.GPT2LMHeadModel(models.GPT2Config {
+  vocab_size = #tokenizer, n_positions = args.block_size, n_layer = args.layers, n_head = args.heads,
+  n_embd = args.width, resid_pdrop = args.dropout, embd_pdrop = args.dropout, attn_pdrop = args.dropout,
+  bos_token_id = accelhost.json.null, eos_token_id = accelhost.json.null,
+})
+if args.dtype == "float64" then model:to "float64" end
+if args.gradient_checkpointing then model:gradient_checkpointing_enable() end
+local decayed, others = {}, {}
+for _, parameter in ipairs(model:parameters()) do
+  table.insert(parameter:dim() > 1 and decayed or others, parameter)
 end
-local codes = {}
-for i = 1, #text do codes[i] = number[text:sub(i, i)] end
-codes = accelhost.tensor(codes, {dtype = "int64"})
+local optimizer = optim.AdamW({
+  {params = decayed, weight_decay = args.weight_decay}, {params = others, weight_decay = 0},
+}, {lr = args.lr, betas = {0.9, 0.99}})
 
-local Windows = data.Dataset:extend "Windows" -- a stretch of the text, and the same one character later
-function Windows:len() return codes:size(0) - args.context end -- luacheck: ignore self
-function Windows:get(i) -- luacheck: ignore self
-  return codes:narrow(0, i, args.context), codes:narrow(0, i + 1, args.context)
+-- Warm-up, then a cosine down to a tenth. How many steps the minutes hold is known better and better as they pass.
+local total, began, step = args.steps, os.time(), 0
+local schedule = optim.lr_scheduler.LambdaLR(optimizer, function(at)
+  if at < args.warmup then return (at + 1) / args.warmup end
+  local part = math.min(1, (at - args.warmup) / math.max(1, total - args.warmup))
+  return 0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * part))
+end)
+model, optimizer, train_loader, test_loader, schedule =
+  accelerator:prepare(model, optimizer, train_loader, test_loader, schedule)
+
+local bar = accelhost.progress {total = total, desc = "training"}
+local function count_steps()
+  local passed = os.time() - began
+  if not args.minutes or step % 20 > 0 or passed < 5 then return end
+  local left = (60 * args.minutes - passed) / (passed / step)
+  total = accelhost.utils.broadcast(accelhost.tensor(step + math.max(1, math.floor(left)))):item()
+  bar.total = total
 end
 
-local model = Gpt(#character)
-local optimizer = optim.AdamW(model:parameters(), {lr = args.lr, weight_decay = 0.1})
-local loader = data.DataLoader(Windows(), {batch_size = args.batch_size, shuffle = true})
-model, optimizer, loader = accelerator:prepare(model, optimizer, loader)
-
-local recent, step = {}, 0
-local bar = accelhost.progress(loader, {total = args.steps, desc = "training"})
-for inputs, targets in bar do
-  local loss = F.cross_entropy(model(inputs):flatten(0, 1), targets:flatten())
-  accelerator:backward(loss)
-  accelerator:clip_grad_norm_(model:parameters(), 1)
-  optimizer:step()
-  optimizer:zero_grad()
-  step = step + 1
-  recent[step % 20 + 1] = accelerator:reduce(loss:detach(), "mean"):item()
-  if step == args.steps then break end
-end
-
---- The text goes on for `count` characters after a beginning.
-local function write(beginning, count)
-  local out = {}
-  for c in beginning:gmatch "." do out[#out + 1] = number[c] or 0 end
+--- The mean loss of a character of the validation text, in nats.
+local function validate()
+  local losses = {}
   model:eval()
   accelhost.no_grad(function()
-    for _ = 1, count do
-      local window = accelhost.tensor({{unpack(out, math.max(1, #out - args.context + 1))}}, {dtype = "int64"})
-      out[#out + 1] = F.softmax(model(window)[{0, -1}], -1):multinomial(1):item()
+    for batch in test_loader do
+      local ids = batch.input_ids
+      local logits = model(ids).logits:narrow(1, 0, ids:size(1) - 1)
+      local rows = F.cross_entropy(logits:transpose(1, 2), ids:narrow(1, 1, ids:size(1) - 1), {reduction = "none"})
+      losses[#losses + 1] = accelerator:gather_for_metrics(rows:mean(1))
     end
   end)
-  for i, code in ipairs(out) do out[i] = character[code + 1] end
-  return table.concat(out)
+  model:train()
+  return accelhost.cat(losses):mean():item()
 end
-accelerator:print(write("\n", 120))
-local total = 0
-for _, loss in ipairs(recent) do total = total + loss end
-accelerator:print(("Loss: %.4f"):format(total / #recent))
+
+while step < total do
+  for batch in train_loader do
+    local loss = model(batch).loss
+    accelerator:backward(loss)
+    accelerator:clip_grad_norm_(model:parameters(), 1)
+    optimizer:step()
+    schedule:step()
+    optimizer:zero_grad()
+    step = step + 1
+    count_steps()
+    bar:update(1)
+    if step % args.eval_every == 0 and step < total then
+      accelerator:print(("step %d of %d: loss %.4f, validation %.4f"):format(step, total, loss:item(), validate()))
+    end
+    if step >= total then break end
+  end
+end
+bar:close()
+local loss = validate()
+
+-- What it has learned.
+
+model = accelerator:unwrap_model(model):eval()
+local beginning = text:match "\n" or text:match "^[%z\1-\127\194-\244][\128-\191]*"
+local ids = model:generate(tokenizer(beginning, {return_attention_mask = false}).input_ids, {
+  max_new_tokens = args.block_size - 1, do_sample = true, temperature = 0.8, top_k = 0,
+})
+accelerator:print(tokenizer:decode(ids[0]))
+if accelerator.is_main_process then model:save_pretrained(args.output) end
+accelerator:wait_for_everyone()
+accelerator:print(("Loss: %.4f"):format(loss))

@@ -188,6 +188,16 @@ for name, arguments in pairs(tokenizings) do
   }
 end
 
+-- The character GPT of the examples.
+for threads = 1, 2 do
+  workloads[("char_gpt_%dt"):format(threads)] = {
+    ours = ours("char_gpt.lua", "bench 8 7", 1, threads),
+    peer = options.against and run_by(options.against, "char_gpt.lua", "bench 8 7", 1, threads)
+      or torch("char_gpt.py", "bench 8 7", 1, threads),
+    peer_name = options.against and "the other build" or python and "PyTorch " .. torch_version,
+  }
+end
+
 -- Fine-tuning a checkpoint, beside transformers on PyTorch.
 local transformers_python, transformers_version
 if with_torch then transformers_python, transformers_version = find_python "transformers" end
@@ -230,6 +240,7 @@ end
 for _, name in ipairs {"bert_sst2", "bert_shakespeare", "gpt2_sst2", "gpt2_shakespeare"} do
   row("tokenize_" .. name, "tokenize_" .. name, "call_ms", "ms", true)
 end
+for _, name in ipairs {"char_gpt_1t", "char_gpt_2t"} do row(name, name, "tokens_per_s", "tokens/s") end
 for _, shape in ipairs {"1t", "2t", "2p"} do
   row("minilm_ft_" .. shape, "minilm_ft_" .. shape, "tokens_per_s", "tokens/s")
 end

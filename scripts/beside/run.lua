@@ -1,17 +1,16 @@
 -- Runs the examples and the same programs in PyTorch in turn, one thread each, and prints both results.
 -- usage: accelhost scripts/beside/run.lua DATA [NAME...]
--- DATA: folder with mnist/, sst2/, tinyshakespeare/, cifar10/. PYTHON (default python3) has PyTorch.
+-- DATA: folder with mnist/, sst2/, cifar10/. PYTHON (default python3) has PyTorch.
 local here = arg[0]:match "^(.*)/" or "."
 local now = require("accelhost._C").system.now
 local host = io.popen("readlink /proc/$PPID/exe"):read "*l"
 local root = here .. "/../../examples"
 local python = os.getenv "PYTHON" or "python3"
 local data = arg[1] or error("usage: accelhost scripts/beside/run.lua DATA [NAME...]", 0)
-local mnist, shakespeare = data .. "/mnist", data .. "/tinyshakespeare/input.txt"
+local mnist = data .. "/mnist"
 
 -- name, arguments here, arguments there
 local programs = {
-  {"char_gpt", ("--text %s --steps 300"):format(shakespeare), shakespeare .. " 300"},
   {"text_classifier", ("--train %s/sst2/train.tsv --test %s/sst2/test.tsv --epochs 1"):format(data, data),
     ("%s/sst2/train.tsv %s/sst2/test.tsv 1"):format(data, data)},
   {"vae", ("--data %s --epochs 2"):format(mnist), mnist .. " 2"},

@@ -34,7 +34,9 @@ end
 local function train(model)
   local accelerator = accelhost.Accelerator()
   local decayed, others = {}, {}
-  for _, parameter in ipairs(model:parameters()) do table.insert(parameter:dim() > 1 and decayed or others, parameter) end
+  for _, parameter in ipairs(model:parameters()) do
+    table.insert(parameter:dim() > 1 and decayed or others, parameter)
+  end
   local optimizer = optim.AdamW({{params = decayed, weight_decay = fixture.decay}, {params = others, weight_decay = 0}},
     {lr = fixture.rate, betas = {0.9, 0.99}})
   local schedule = optim.get_cosine_with_min_lr_schedule_with_warmup(optimizer,

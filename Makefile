@@ -88,8 +88,9 @@ CUDA_ARCHS ?= 80 90
 NVCC ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard host/cuda/*.c)))
 CUDA_IMAGES := $(if $(NVCC),$(patsubst %.cu,$(BUILD)/%.fatbin,$(sort $(wildcard host/cuda/kernels/*.cu))))
-CUDA_TARGETS := $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a)$(comma)code=sm_$(a)) \
-	$(foreach a,$(lastword $(CUDA_ARCHS)),-gencode arch=compute_$(a)$(comma)code=compute_$(a))
+# The last of them also as PTX.
+CUDA_TARGETS := $(foreach a,$(CUDA_ARCHS),-gencode \
+	arch=compute_$(a)$(comma)code=[sm_$(a)$(if $(filter $(a),$(lastword $(CUDA_ARCHS))),$(comma)compute_$(a))])
 
 .PHONY: all
 all: $(BUILD)/accelhost $(IMAGE) $(PLOT) $(STORE) $(EDIT) $(CUDA) ## build ./accelhost
@@ -137,11 +138,12 @@ $(BUILD)/host/cuda/images.o: $(CUDA_IMAGES) scripts/cuda/images.sh
 	$(call say,as $@)$(CC) -c -o $@ $(@:.o=.S)
 
 # A section of the object is the image, so that a compiler's cache, which knows -c, serves here too. Sums of products
-# are what the source says (CFLAGS): no multiply-add unless it asks for one.
+# are what the source says (CFLAGS): no multiply-add unless it asks for one. Warning 186: a template compares an unsigned
+# type with 0.
 NVCC_VERSION = $(shell $(NVCC) --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
 $(BUILD)/host/cuda/kernels/%.fatbin: host/cuda/kernels/%.cu
 	@mkdir -p $(@D)
-	$(call say,nvcc $<)$(filter ccache,$(CC)) $(NVCC) -std=c++17 -O3 -fmad=false -Werror all-warnings -Ihost \
+	$(call say,nvcc $<)$(filter ccache,$(CC)) $(NVCC) -std=c++17 -O3 -fmad=false -Werror all-warnings -diag-suppress 186 -Ihost \
 		$(CUDA_TARGETS) -MMD -MP -MF $(@:.fatbin=.cu.d) -MT $@ -c -o $(@:.fatbin=.cu.o) $<
 	@objcopy -O binary --only-section=.nv_fatbin --set-section-flags .nv_fatbin=alloc $(@:.fatbin=.cu.o) $@
 

@@ -294,15 +294,6 @@ static void copy_loop(int64_t n, void *const *data, const int64_t *step, const v
     ah_cast(n, data[0], dtype[0], 1, data[1], dtype[1], step[1]);
 }
 
-int ah_check_writable(const struct ah_tensor *out)
-{
-    for (int d = 0; d < out->ndim && out->numel > 0; d++)
-        if (out->stride[d] == 0 && out->size[d] > 1)
-            return ah_fail(AH_EINVAL, "cannot write in place into an expanded tensor of shape %s: several elements "
-                           "share one place in memory; clone() it first", ah_shape(out));
-    return 0;
-}
-
 int ah_iterate(const struct ah_operand *operand, int count, bool scalars, ah_loop loop, const void *context)
 {
     struct plan plan;

@@ -20,9 +20,6 @@ struct ah_operand {
     enum ah_dtype dtype; /* what the loop reads or writes; converted from or to the tensor's own */
 };
 
-/* AH_EINVAL when several elements share one place in memory: an expanded tensor. */
-int ah_check_writable(const struct ah_tensor *out);
-
 /* Run `loop` over the shape of operand[0], to which the others must broadcast. With `scalars` repeated values come
  * as step 0, else they are spread out and every step is 1. Inputs that overlap the output otherwise than exactly
  * are copied first. AH_EINVAL when an output element would be written more than once (an expanded tensor). */

@@ -1,9 +1,10 @@
 /* The kernel column of CUDA devices: for each op what kernels.def says of the kernel that its row names. */
 #include "cuda/device.h"
 #include "cuda/host_kernel.h"
+#include "cuda/ops.h"
 #include "ops/op.h"
 
-#define KERNEL(name) int ah_cuda_##name(struct ah_call *call);
+#define KERNEL(name)
 #define HOST(name, reason)                        \
     static int ah_cuda_##name(struct ah_call *call) \
     {                                             \

@@ -42,3 +42,12 @@ bool ah_memory_meets(const struct ah_tensor *a, const struct ah_tensor *b)
     extent(b, &from_b, &to_b);
     return from_a < to_b && from_b < to_a;
 }
+
+int ah_check_writable(const struct ah_tensor *out)
+{
+    for (int d = 0; d < out->ndim && out->numel > 0; d++)
+        if (out->stride[d] == 0 && out->size[d] > 1)
+            return ah_fail(AH_EINVAL, "cannot write in place into an expanded tensor of shape %s: several elements "
+                           "share one place in memory; clone() it first", ah_shape(out));
+    return 0;
+}

@@ -10,4 +10,7 @@ bool ah_same_memory(const struct ah_tensor *a, const struct ah_tensor *b);
 /* Do the ranges of memory that the two span meet? True also where their elements interleave without meeting. */
 bool ah_memory_meets(const struct ah_tensor *a, const struct ah_tensor *b);
 
+/* AH_EINVAL when several elements share one place in memory: an expanded tensor. */
+int ah_check_writable(const struct ah_tensor *out);
+
 #endif

@@ -1,0 +1,16 @@
+/* Arguments of the searches: `found`, an unsigned 64-bit number, becomes the least index of what is looked for, and stays
+ * as it is when there is none. */
+#ifndef AH_CUDA_KERNELS_SEARCH_H
+#define AH_CUDA_KERNELS_SEARCH_H
+
+#include <stdint.h>
+
+enum { AH_SEARCH_THREADS = 256 };
+
+struct ah_search_args {
+    uint64_t at, found;
+    int64_t numel;
+    int64_t low, high; /* what is outside them is looked for */
+};
+
+#endif

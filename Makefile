@@ -138,14 +138,14 @@ $(BUILD)/host/cuda/images.o: $(CUDA_IMAGES) scripts/cuda/images.sh
 	$(call say,as $@)$(CC) -c -o $@ $(@:.o=.S)
 
 # A section of the object is the image, so that a compiler's cache, which knows -c, serves here too. Sums of products
-# are what the source says (CFLAGS): no multiply-add unless it asks for one. Warning 186: a template compares an unsigned
-# type with 0.
+# are what the source says (CFLAGS): no multiply-add unless it asks for one. Warning 186: templates compare unsigned
+# types with 0.
 NVCC_VERSION = $(shell $(NVCC) --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
 $(BUILD)/host/cuda/kernels/%.fatbin: host/cuda/kernels/%.cu
 	@mkdir -p $(@D)
-	$(call say,nvcc $<)$(filter ccache,$(CC)) $(NVCC) -std=c++17 -O3 -fmad=false -Werror all-warnings -diag-suppress 186 -Ihost \
-		$(CUDA_TARGETS) -MMD -MP -MF $(@:.fatbin=.cu.d) -MT $@ -c -o $(@:.fatbin=.cu.o) $<
-	@objcopy -O binary --only-section=.nv_fatbin --set-section-flags .nv_fatbin=alloc $(@:.fatbin=.cu.o) $@
+	$(call say,nvcc $<)$(filter ccache,$(CC)) $(NVCC) -std=c++17 -O3 -fmad=false -Werror all-warnings \
+		-diag-suppress 186 -Ihost $(CUDA_TARGETS) -MMD -MP -MF $(@:.fatbin=.nv.d) -MT $@ -c -o $(@:.fatbin=.nv.o) $<
+	@objcopy -O binary --only-section=.nv_fatbin --set-section-flags .nv_fatbin=alloc $(@:.fatbin=.nv.o) $@
 
 # The hot files of one level as one object, of which nothing is seen but its functions, f as f.v3.
 define hot_rules
@@ -321,6 +321,16 @@ sanitized  = scripts/install-deps.sh build test && \
 		$(if $(filter thread,$(1)),,$(SIM)) && \
 	ACCELHOST_TEST_SLOWNESS=5 ACCELHOST_PARITY=short EXCLUDE=steady_spec scripts/test.sh build-$(1) "$(T)"
 
+.PHONY: test-sim
+test-sim: ## the specs of tensors, ops and modules on the simulated GPU; T=pattern, ACCELHOST_SIM_SEED=n
+	@scripts/install-deps.sh build test
+	@$(MAKE) --no-print-directory $(JOBS) all sim
+	@ACCELHOST_TEST_DEVICE=cuda ACCELHOST_CUDA=sim DEVICE_ONLY=1 scripts/test.sh $(BUILD) "$(T)"
+
+.PHONY: cuda-usage
+cuda-usage: ## registers, shared memory and spills of each CUDA kernel (needs nvcc)
+	@scripts/cuda/usage.sh
+
 .PHONY: test-jitoff
 test-jitoff: ## the specs without LuaJIT's compiler
 	@scripts/install-deps.sh build test
@@ -393,5 +403,5 @@ clean: ## remove everything built
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
--include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(PLUGINS:.so=.d) $(CUDA_OBJ:.o=.d) $(CUDA_IMAGES:.fatbin=.cu.d) \
+-include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(PLUGINS:.so=.d) $(CUDA_OBJ:.o=.d) $(CUDA_IMAGES:.fatbin=.nv.d) \
 	$(SIM_OBJ:.o=.d) $(SIM_TEST_OBJ:.o=.d)

@@ -5,6 +5,8 @@
 #   HOST_FLAGS: options of the host (--jit off); SKIP_SELFTEST=1: specs only; SKIP_SPECS=1: self-tests only;
 #   ACCELHOST_TEST_DEVICE: the device on which the specs of tensors run again (far, whose memory the host cannot read)
 #   ACCELHOST_TEST_SLOWNESS: how many times as long as usual a program that a spec starts may take
+#   DEVICE_ONLY=1: only the specs on that device; a device cuda is the simulated GPU where that was built, on which a
+#   part of them runs in any case
 #   SPECS: folders instead of spec; EXCLUDE: pattern of spec files to leave out
 set -u
 cd "$(dirname "$0")/.." || exit 2
@@ -26,6 +28,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 passed=0 failed=0 skipped=0
 device=${ACCELHOST_TEST_DEVICE:-far}
+[ -z "${DEVICE_ONLY:-}" ] || SKIP_SELFTEST=1
 unset ACCELHOST_TEST_DEVICE
 
 # count TEXT: add the numbers of "N passed, N failed[, N skipped]"; fails when TEXT is something else
@@ -82,13 +85,15 @@ count_specs() {
 far_folders='^spec/(ops|autograd|nn|tensor|optim|data|accelerator)/'
 far_not='format_spec|precision_spec|vision_spec|folder_spec|worker_spec|iterable_spec|rows_spec|table_spec'
 
+sim_specs='^spec/(ops/(cases|elementwise|create)_spec|autograd/engine_spec|optim/optimizer_spec|tensor/tensor_spec)'
+
 if [ -z "${SKIP_SPECS:-}" ]; then
     specs=${SPECS:-spec} filter=
     if [ -n "$pattern" ]; then
         # shellcheck disable=SC2086
         specs=$(find $specs -name '*_spec.lua' | grep -F -- "$pattern" | LC_ALL=C sort)
         [ -n "$specs" ] || { specs=${SPECS:-spec} filter="--filter=$pattern"; }
-    elif [ -z "${SPECS:-}" ]; then
+    elif [ -z "${SPECS:-}" ] && [ -z "${DEVICE_ONLY:-}" ]; then
         (
             polite="exec nice -n 10"
             run_specs "$beside_tally" $computing
@@ -96,9 +101,11 @@ if [ -z "${SKIP_SPECS:-}" ]; then
         beside=$!
         specs=$(find spec -name '*_spec.lua' | grep -v "^$computing/" | LC_ALL=C sort)
     fi
-    # shellcheck disable=SC2086
-    run_specs "$tally" $specs
-    count_specs "the specs" "$tally" $?
+    if [ -z "${DEVICE_ONLY:-}" ]; then
+        # shellcheck disable=SC2086
+        run_specs "$tally" $specs
+        count_specs "the specs" "$tally" $?
+    fi
     # shellcheck disable=SC2086
     far=$(find $specs -name '*_spec.lua' | grep -E "$far_folders" | grep -vE "$far_not" | LC_ALL=C sort)
     if [ -n "$far" ]; then
@@ -109,6 +116,18 @@ if [ -z "${SKIP_SPECS:-}" ]; then
             run_specs "$tally" $far
         )
         count_specs "the specs on device $device" "$tally" $?
+    fi
+    # A minute of it on the simulated GPU.
+    # shellcheck disable=SC2086
+    some=$(find $specs -name '*_spec.lua' | grep -E "$sim_specs" | LC_ALL=C sort)
+    if [ -n "$some" ] && [ "$device" = far ] && [ -f "$build/accelhost-cudasim.so" ]; then
+        echo "again on the simulated GPU:"
+        # shellcheck disable=SC2086
+        (
+            export ACCELHOST_TEST_DEVICE=cuda ACCELHOST_CUDA=sim
+            run_specs "$tally" $some
+        )
+        count_specs "the specs on the simulated GPU" "$tally" $?
     fi
     if [ -n "$beside" ]; then
         wait "$beside"

@@ -217,7 +217,7 @@ static int move(struct ah_device *device, struct ah_tensor *out, struct ah_tenso
     return ah_cuda_iterate(device, "copy", &moves[kind], operand, 2, NULL);
 }
 
-/* A number of the CPU is converted there, and moves as a value of the kernel's arguments or, of 2 bytes, as a tensor. */
+/* A number of the CPU is converted there, and moves as a tensor. */
 static int assign_number(struct ah_device *device, struct ah_tensor *out, struct ah_tensor *number)
 {
     struct ah_tensor *same = NULL, *there = NULL;

@@ -20,9 +20,9 @@ struct ah_cuda_operand {
 };
 
 /* Run a kernel over operand[0], the output, and the others, which broadcast to it. An operand is converted first when
- * its dtype is not what the kernel reads: the same, or a half where that is float32. A 0-dim operand may lie on the CPU;
- * inputs that overlap the output otherwise than exactly are copied. AH_EINVAL when several elements of the output share
- * a place. `numbers` (up to 4, NULL: none) reach the kernel as c0..c3. */
+ * its dtype is not what the kernel reads: the same, or a half where that is float32. A 0-dim operand may lie on the
+ * CPU; inputs that overlap the output otherwise than exactly are copied. AH_EINVAL when several elements of the output
+ * share a place. `numbers` (up to 4, NULL: none) reach the kernel as c0..c3. */
 int ah_cuda_iterate(struct ah_device *device, const char *who, struct ah_cuda_kernel *kernel,
                     const struct ah_cuda_operand *operand, int count, const double *numbers);
 

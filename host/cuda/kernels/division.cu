@@ -1,5 +1,5 @@
-/* Whole quotients and remainders. Integer divisors are not 0: the C side has looked. A quotient by -1 is a negation, for
- * the smallest integer has none. */
+/* Whole quotients and remainders. Integer divisors are not 0: the C side has looked. A quotient by -1 is a negation,
+ * for the smallest integer has none. */
 #include "cuda/kernels/elementwise.cuh"
 
 template <typename T> __device__ __forceinline__ T quotient(T a, T b)

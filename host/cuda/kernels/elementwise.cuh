@@ -1,7 +1,7 @@
 /* Elementwise kernels made of an expression: how operands are read and written.
  *
- * A kernel computes in one type. Its operands have that type or, in kernels of float, are halves, which a switch that is
- * the same for all threads tells; results may be bool instead. A thread takes a run of elements at once where all
+ * A kernel computes in one type. Its operands have that type or, in kernels of float, are halves, which a switch that
+ * is the same for all threads tells; results may be bool instead. A thread takes a run of elements at once where all
  * operands are dense and aligned, else element by element through strides. */
 #ifndef AH_CUDA_ELEMENTWISE_CUH
 #define AH_CUDA_ELEMENTWISE_CUH
@@ -60,7 +60,8 @@ template <typename M, typename T, int N> __device__ __forceinline__ void ah_read
             v[i] = ah_widen<T, M>(static_cast<M>(bits >> (8 * i) & 0xff));
     } else if constexpr (sizeof(M) * N == 8) {
         const uint64_t bits = *reinterpret_cast<const uint64_t *>(p);
-        const M *part = reinterpret_cast<const M *>(&bits);
+        M part[N];
+        memcpy(part, &bits, sizeof bits);
         AH_UNROLL
         for (int i = 0; i < N; i++)
             v[i] = ah_widen<T, M>(part[i]);
@@ -85,11 +86,12 @@ template <typename M, typename T, int N> __device__ __forceinline__ void ah_writ
             bits |= static_cast<typename ah_bytes<N>::type>(static_cast<uint8_t>(ah_narrow<M, T>(v[i]))) << (8 * i);
         *reinterpret_cast<typename ah_bytes<N>::type *>(p) = bits;
     } else if constexpr (sizeof(M) * N == 8) {
-        uint64_t bits = 0;
-        M *part = reinterpret_cast<M *>(&bits);
+        uint64_t bits;
+        M part[N];
         AH_UNROLL
         for (int i = 0; i < N; i++)
             part[i] = ah_narrow<M, T>(v[i]);
+        memcpy(&bits, part, sizeof bits);
         *reinterpret_cast<uint64_t *>(p) = bits;
     } else {
         constexpr int each = ah_pack<M>::count;
@@ -159,8 +161,9 @@ __device__ __forceinline__ void ah_write_operand(const ah_ew_operand &o, int64_t
 template <typename T> __device__ __forceinline__ T ah_read_single(const ah_ew_operand &o)
 {
     if (!o.at) {
-        const uint64_t bits = o.bits;
-        return *reinterpret_cast<const T *>(&bits);
+        T value;
+        memcpy(&value, &o.bits, sizeof value);
+        return value;
     }
     return ah_read_one<T>(o, 0);
 }
@@ -194,8 +197,8 @@ template <int COUNT> __device__ __forceinline__ void ah_locate(const ah_ew_args 
 template <typename T> struct ah_input {
     static constexpr int count = 1;
     T single;
-    __device__ __forceinline__ explicit ah_input(const ah_ew_operand &o) : single(o.single ? ah_read_single<T>(o) : T(0))
-    {
+    __device__ __forceinline__ explicit ah_input(const ah_ew_operand &o)
+        : single(o.single ? ah_read_single<T>(o) : T(0)) {
     }
     template <int N> __device__ __forceinline__ void run(const ah_ew_operand &o, int64_t at, T (&v)[N]) const
     {

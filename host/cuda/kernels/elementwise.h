@@ -1,7 +1,7 @@
 /* Arguments of the elementwise kernels: one output and up to three inputs over one shape.
  *
  * The C side has dropped dims of size 1, ordered the rest by the output's strides and merged what lies together. With
- * `wide` every operand is dense or one value and its address a multiple of 16: then the kernels move 16 bytes at once. */
+ * `wide` every operand is dense or one value, its address a multiple of 16: then kernels move 16 bytes at once. */
 #ifndef AH_CUDA_KERNELS_ELEMENTWISE_H
 #define AH_CUDA_KERNELS_ELEMENTWISE_H
 

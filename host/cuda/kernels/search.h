@@ -1,5 +1,5 @@
-/* Arguments of the searches: `found`, an unsigned 64-bit number, becomes the least index of what is looked for, and stays
- * as it is when there is none. */
+/* Arguments of the searches: `found`, an unsigned 64-bit number, becomes the least index of what is looked for, and
+ * stays as it is when there is none. */
 #ifndef AH_CUDA_KERNELS_SEARCH_H
 #define AH_CUDA_KERNELS_SEARCH_H
 

@@ -1,0 +1,132 @@
+--- The CUDA plugin on the simulated GPU: training, memory that runs out, copies between devices, errors. Each case is a
+--- program of its own, since a process opens its devices once.
+local run = require "spec.support.run"
+
+local lfs = require "lfs"
+
+local there = lfs.attributes((run.path:gsub("[^/]*$", "")) .. "accelhost-cudasim.so", "mode") == "file"
+
+-- What a program prints on the simulated GPU.
+local function on_sim(code, env)
+  local all = {ACCELHOST_CUDA = "sim", ACCELHOST_TEST_DEVICE = false}
+  for name, value in pairs(env or {}) do all[name] = value end
+  return run.host({"-e", "local accelhost = require 'accelhost'\n" .. code}, {env = all, timeout = 120})
+end
+
+local function case(sentence, fn)
+  it(sentence, function()
+    if not there then return pending "needs the simulated GPU (make sim)" end
+    fn()
+  end)
+end
+
+describe("The simulated GPU", function()
+  case("is counted, told of and computed on", function()
+    local result = on_sim [[
+      print(accelhost.device_count "cuda")
+      local x = accelhost.tensor{{1, 2}, {3, 4}}:to "cuda:1"
+      print(x.device, (x * 2 + 1):sum():item())]]
+    assert.equal("2\ncuda:1\t24\n", result.stdout, result.stderr)
+    local told = run.host({"env"}, {env = {ACCELHOST_CUDA = "sim"}}).stdout
+    assert.matches("\nCUDA +simulated, driver for CUDA ", told)
+    assert.matches("\ncuda:0 [^\n]+ GiB\n", told)
+  end)
+
+  case("copies between its devices and back, large and small", function()
+    local result = on_sim [[
+      for _, n in ipairs{0, 1, 1000, 3000001} do
+        local x = accelhost.arange(n, {dtype = "float32"})
+        local y = x:to("cuda:0"):to("cuda:1"):to("cuda:0"):to("cpu")
+        print(n, (x:ne(y)):sum():item())
+      end]]
+    assert.equal("0\t0\n1\t0\n1000\t0\n3000001\t0\n", result.stdout, result.stderr)
+  end)
+
+  case("trains BasicNet in float64 with the CPU's losses to 1e-9 for 20 steps", function()
+    local result = on_sim [[
+      local nn, F, optim = accelhost.nn, accelhost.nn.functional, accelhost.optim
+      local function train(device)
+        accelhost.manual_seed(3)
+        local net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+          nn.Linear(4 * 13 * 13, 16), nn.ReLU(), nn.Linear(16, 10)):to "float64":to(device)
+        local optimizer = optim.SGD(net:parameters(), {lr = 0.05, momentum = 0.9})
+        local losses = {}
+        for step = 1, 20 do
+          local x = accelhost.randn({8, 1, 28, 28}, {dtype = "float64", device = "cpu"}):to(device)
+          local y = accelhost.randint(0, 10, {8}, {device = "cpu"}):to(device)
+          local loss = F.cross_entropy(net(x), y)
+          optimizer:zero_grad()
+          loss:backward()
+          optimizer:step()
+          losses[step] = loss:item()
+        end
+        return losses
+      end
+      local here, far, worst = train "cpu", train "cuda", 0
+      for i = 1, 20 do worst = math.max(worst, math.abs(here[i] - far[i])) end
+      print(#far, worst < 1e-9, here[20] < here[1])]]
+    assert.equal("20\ttrue\ttrue\n", result.stdout, result.stderr)
+  end)
+
+  case("reuses what was freed: a steady loop asks the driver for nothing", function()
+    local result = on_sim [[
+      local x, calls = accelhost.ones({1000}, {device = "cuda"})
+      for step = 1, 50 do
+        local y = (x + 1):exp():mul(2)
+        y:free()
+        collectgarbage()
+        if step == 10 then calls = accelhost.memory_stats("cuda").system_calls end
+      end
+      print(accelhost.memory_stats("cuda").system_calls - calls)]]
+    assert.equal("0\n", result.stdout, result.stderr)
+  end)
+
+  case("that fails an allocation once is asked again after its cache was given back", function()
+    local result = on_sim([[
+      local kept = {}
+      for i = 1, 6 do kept[i] = accelhost.ones({1000000}, {device = "cuda"}) end
+      print(kept[6]:sum():item())]], {ACCELHOST_SIM_FAIL = "alloc:2"})
+    assert.equal("1000000\n", result.stdout, result.stderr)
+  end)
+
+  case("without memory tells what lives, in one line", function()
+    local result = on_sim([[
+      local kept = {}
+      for i = 1, 100 do kept[i] = accelhost.ones({1000000}, {device = "cuda"}) end]], {ACCELHOST_SIM_MEMORY = "64MiB"})
+    assert.equal(1, result.code)
+    assert.matches("cuda:0: out of memory: 3.815 MiB asked for, [%d.]+ MiB live, [%d.]+ [KM]iB cached, " ..
+      "[%d.]+ [KM]iB of 64 MiB available; most of it: %d+ x 3.815 MiB", result.stderr:match "^[^\n]*")
+  end)
+
+  case("takes each allocation from the driver when it is told to", function()
+    local result = on_sim([[
+      local x = accelhost.ones({10}, {device = "cuda"})
+      for _ = 1, 100 do x = x + 1 end
+      print(x:sum():item(), accelhost.memory_stats("cuda").system_calls > 100)]],
+      {ACCELHOST_CUDA_ALLOCATOR = "driver"})
+    assert.equal("1010\ttrue\n", result.stdout, result.stderr)
+  end)
+
+  case("that fails a launch names device, op and kernel", function()
+    local result = on_sim([[
+      local x = accelhost.ones({10}, {device = "cuda"})
+      for _ = 1, 10 do x = x + 1 end
+      print(x:sum():item())]], {ACCELHOST_SIM_FAIL = "launch:5", CUDA_LAUNCH_BLOCKING = "1"})
+    assert.equal(1, result.code)
+    assert.matches("cuda:0: add: kernel add_f32", result.stderr:match "^[^\n]*")
+  end)
+
+  case("gives the same numbers whatever the order of its threads", function()
+    local outputs = {}
+    for seed = 1, 3 do
+      local result = on_sim([[
+        accelhost.manual_seed(0)
+        local x = accelhost.randn({300, 70}, {device = "cpu"}):to "cuda"
+        print(("%.17g %.17g"):format(x:sum():item(), x:t():softmax(1):std():item()))]],
+        {ACCELHOST_SIM_SEED = tostring(seed)})
+      assert.equal(0, result.code, result.stderr)
+      outputs[seed] = result.stdout
+    end
+    assert.same({outputs[1], outputs[1], outputs[1]}, outputs)
+  end)
+end)

@@ -28,12 +28,16 @@ local args = accelhost.parse_args {
   {"dtype", "float32", "of the model; bfloat16: mixed precision", choices = {"float32", "float64", "bfloat16"}},
   {"gradient_checkpointing", false, "compute layers again in backward: less memory"},
   {"seed", 1, "seed of weights and blocks", integer = true, minimum = 0},
+  {"quiet", false, "show the progress only"},
   {"smoke", false, "the same in a few seconds, with a smaller model"},
 }
 if args.smoke then args.steps, args.layers, args.width, args.block_size, args.warmup = 60, 1, 32, 32, 10 end
 
 local accelerator = accelhost.Accelerator {mixed_precision = args.dtype == "bfloat16" and "bf16" or "no"}
 accelhost.manual_seed(args.seed)
+local function tell(line)
+  if not args.quiet then accelerator:print(line) end
+end
 
 -- The text, as a file of tokens.
 
@@ -138,7 +142,7 @@ while step < total do
     count_steps()
     bar:update(1)
     if step % args.eval_every == 0 and step < total then
-      accelerator:print(("step %d of %d: loss %.4f, validation %.4f"):format(step, total, loss:item(), validate()))
+      tell(("step %d of %d: loss %.4f, validation %.4f"):format(step, total, loss:item(), validate()))
     end
     if step >= total then break end
   end
@@ -153,7 +157,7 @@ local beginning = text:match "\n" or text:match "^[%z\1-\127\194-\244][\128-\191
 local ids = model:generate(tokenizer(beginning, {return_attention_mask = false}).input_ids, {
   max_new_tokens = args.block_size - 1, do_sample = true, temperature = 0.8, top_k = 0,
 })
-accelerator:print(tokenizer:decode(ids[0]))
+tell(tokenizer:decode(ids[0]))
 if accelerator.is_main_process then model:save_pretrained(args.output) end
 accelerator:wait_for_everyone()
-accelerator:print(("Loss: %.4f"):format(loss))
+tell(("Loss: %.4f"):format(loss))

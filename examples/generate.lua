@@ -27,9 +27,9 @@ local config = io.open(folder .. "/config.json")
 if config then
   config:close()
 elseif not args.model then
-  print "There is no model in 'char_gpt' yet: examples/char_gpt.lua trains one."
+  io.stderr:write "There is no model in 'char_gpt' yet: examples/char_gpt.lua trains one.\n"
   local own = arg
-  _G.arg = {[0] = arg[0]:gsub("generate%.lua$", "char_gpt.lua"), args.smoke and "--smoke" or nil}
+  _G.arg = {[0] = arg[0]:gsub("generate%.lua$", "char_gpt.lua"), "--quiet", args.smoke and "--smoke" or nil}
   dofile(_G.arg[0])
   _G.arg = own
 end

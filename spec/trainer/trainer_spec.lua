@@ -281,6 +281,20 @@ describe("Trainer", function()
       {args = {gradient_checkpointing = true}})
   end)
 
+  it("takes a token file's batches as they are", function()
+    folder.with(function(path)
+      data.write_tokens(path .. "/t.bin", accelhost.arange(40):remainder(7))
+      local set = data.TokenFile(path .. "/t.bin", 4)
+      set.get = function() error "a sample was asked for" end
+      local models = accelhost.models
+      local trainer = train {train_dataset = set, compute_loss = false, args = {num_train_epochs = 20},
+        model = models.GPT2LMHeadModel {vocab_size = 7, n_positions = 4, n_embd = 8, n_layer = 1, n_head = 2}}
+      local losses = column(trainer, "loss")
+      assert.equal(40, #losses)
+      assert.is_true(losses[40] < losses[1] - 0.5, losses[40] .. " after " .. losses[1])
+    end)
+  end)
+
   it("says what is missing or wrong", function()
     fails("needs an eval_dataset", trainer_of, {args = {eval_strategy = "epoch"}})
     fails("evaluate: eval_dataset: expected a data set", function() trainer_of{}:evaluate() end)

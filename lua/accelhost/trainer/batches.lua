@@ -62,12 +62,12 @@ function batches.default_data_collator(features)
   return batch
 end
 
---- The collate function of a data set whose samples are tables by name; nil where the loader's own does. Looking at a
---- sample leaves the random generator as it was.
+--- The collate function of a data set whose samples are tables by name; nil where the loader's own does, or the set
+--- makes whole batches (rows). Looking at a sample leaves the random generator as it was.
 ---@param dataset Dataset
 ---@return function?
 function batches.collator_of(dataset)
-  if type(dataset.get) ~= "function" or dataset:len() == 0 then return nil end
+  if type(dataset.get) ~= "function" or dataset.rows or dataset:len() == 0 then return nil end
   local before = C.random.get_rng_state()
   local sample = dataset:get(0)
   C.random.set_rng_state(before)

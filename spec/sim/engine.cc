@@ -10,7 +10,7 @@
 
 namespace sim
 {
-thread_local Here here AH_SIM_TLS;
+AH_SIM_CONSTANT thread_local Here here AH_SIM_TLS = {};
 
 enum { ILLEGAL_ADDRESS = 700, MISALIGNED_ADDRESS = 716, LAUNCH_FAILED = 719 };
 
@@ -347,15 +347,10 @@ void Engine::finish_warp(Lane *warp)
 
 bool Engine::run_block()
 {
-    dim3 size = launch_->block;
-    count_ = size.x * size.y * size.z;
     done_ = at_barrier_ = 0;
     ready_.clear();
-    for (unsigned i = 0; i < count_; i++) {
-        lanes_[i].at = {i % size.x, i / size.x % size.y, i / size.x / size.y};
-        lanes_[i].index = i;
+    for (unsigned i = 0; i < count_; i++)
         lanes_[i].fiber = nullptr;
-    }
     if (launch_->order != Launch::DRAWN)
         rank_lanes(lanes_, count_, launch_->order == Launch::REVERSED, random_);
     for (unsigned i = 0; i < count_; i++)
@@ -393,6 +388,12 @@ bool Engine::run(const Launch &launch, Failure *failure)
     Walk walk(blocks, random_);
     if (launch.order == Launch::REVERSED)
         walk.reverse();
+    dim3 size = launch.block;
+    count_ = size.x * size.y * size.z;
+    for (unsigned i = 0; i < count_; i++) {
+        lanes_[i].at = {i % size.x, i / size.x % size.y, i / size.x / size.y};
+        lanes_[i].index = i;
+    }
     bool fine = true;
     for (uint64_t i = 0; fine && i < blocks; i++) {
         uint64_t block = walk.next();

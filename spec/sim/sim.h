@@ -21,6 +21,12 @@
 
 #include "sim_types.h"
 
+/* Known to need no code at its first use. */
+#ifdef __clang__
+#define AH_SIM_CONSTANT [[clang::require_constant_initialization]]
+#else
+#define AH_SIM_CONSTANT __constinit
+#endif
 #ifdef __GLIBC__
 #define AH_SIM_TLS __attribute__((tls_model("initial-exec")))
 #else
@@ -37,7 +43,7 @@ struct Here {
     dim3 block_dim, grid_dim;
     Engine *engine; /* null outside a kernel */
 };
-extern thread_local Here here AH_SIM_TLS;
+AH_SIM_CONSTANT extern thread_local Here here AH_SIM_TLS;
 
 /* A line of a kernel. */
 struct Site {

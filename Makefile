@@ -183,8 +183,9 @@ SIM_SRC := $(sort $(wildcard spec/sim/*.cc host/cuda/kernels/*.cu))
 SIM_TEST_SRC := $(sort $(wildcard spec/sim/test/*.cc spec/sim/test/*.cu spec/sim/planted/*.cu))
 SIM_OBJ := $(SIM_SRC:%=$(BUILD)/sim/%.o)
 SIM_TEST_OBJ := $(SIM_TEST_SRC:%=$(BUILD)/sim/%.o)
-SIM_FLAGS := -std=c++17 $(if $(DEBUG),-O0 -g3,$(if $(SAN),-O1,-O2) -g1) -march=$(if $(LEVELS),x86-64-v2,$(ARCH)) -ffp-contract=off -fno-math-errno \
-	-fno-omit-frame-pointer -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti -Wall -Wextra -Wshadow \
+SIM_FLAGS := -std=c++17 $(if $(DEBUG),-O0 -g3,$(if $(SAN),-O1,-O2) -g1) -march=$(if $(LEVELS),x86-64-v2,$(ARCH)) \
+	-ffp-contract=off -fno-math-errno -fno-omit-frame-pointer -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti \
+	-Wall -Wextra -Wshadow \
 	-Wno-unused-parameter $(if $(WERROR),-Werror) $(if $(SAN),-fsanitize=$(SAN))
 # Where there is no compiler for C++, its spec says so.
 SIM := $(if $(shell command -v $(CXX)),sim)

@@ -1,7 +1,6 @@
 --- Attention over heads, as the models share it.
 local C = require "accelhost._C"
-
-local packing = require "accelhost.models.packing"
+local F = require "accelhost.nn.functional"
 
 local attention = {}
 
@@ -57,9 +56,10 @@ end
 ---@param dropout number
 ---@return Tensor [total, heads * width]
 function attention.attend_packed(q, k, v, heads, places, dropout)
-  local function padded(x) return attention.split(packing.unpack(places, x), heads) end
-  local y = C.scaled_dot_product_attention(padded(q), padded(k), padded(v), places.mask, dropout, false)
-  return packing.pack(places, attention.join(y))
+  local function by_heads(x) return x:unflatten(-1, {heads, -1}) end
+  local bounds, longest = places.bounds, places.longest
+  return F.varlen_attn(by_heads(q), by_heads(k), by_heads(v), bounds, bounds, longest, longest,
+    {dropout_p = dropout}):flatten(1)
 end
 
 --- 1 and 0 (or true and false) for tokens and padding as true and false; nil when nothing is hidden.

@@ -193,7 +193,8 @@ end
 ---
 --- Where attention_mask hides enough tokens, a batch on the CPU is computed without them, which makes training on short
 --- texts more than twice as fast. The states of padding are 0 then, all others are what they are with padding, to
---- rounding. pack_texts = false in the configuration turns this off, and so does output_attentions.
+--- rounding. pack_texts = false in the configuration turns this off, and so does output_attentions; second derivatives
+--- need it off.
 --
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1, intermediate_size = 24}
 --   local model = accelhost.models.BertModel(config):eval()

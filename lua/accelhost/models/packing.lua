@@ -30,7 +30,7 @@ function packing.places(kept)
   local index = kept:reshape(-1):nonzero():reshape(-1)
   return {
     index = index, positions = index:remainder(tokens), bounds = bounds, longest = lengths:max():item(),
-    batch = batch, tokens = tokens, mask = kept:view(batch, 1, 1, tokens),
+    batch = batch, tokens = tokens,
   }
 end
 

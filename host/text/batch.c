@@ -1,41 +1,110 @@
-/* Parts of the batch go to the threads of the one pool; each part takes an encoder. */
+/* Parts of the batch go to the threads of the one pool; each part takes an encoder, which keeps its rows. So memory of
+ * rows is used again by the next batch, instead of asked from the system for each. */
 #include "text/batch.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/status.h"
 #include "base/threads.h"
+#include "text/encoder.h"
 
 /* Bytes that make a thread's share: about 0.2 ms. */
 #define SHARE 8192
 
+/* Tokens that an encoder keeps room for. */
+#define KEPT_TOKENS (1 << 20)
+
 struct job {
     struct ah_tokenizer *tokenizer;
     const struct ah_batch *batch;
-    struct ah_encoding *rows;
+    struct ah_rows_made *rows;
     pthread_mutex_t lock;
     size_t failed; /* the first row that failed, `count` for none */
     int status;
     char text[400];
 };
 
-static int encode_row(const struct job *job, struct ah_encoder *encoder, size_t i, struct ah_encoding part[2])
+/* A copy of tokens [begin, end) of a text: pieces have tokens in common, and places are trimmed piece by piece. */
+static int copy_piece(const struct ah_encoding *text, int64_t begin, int64_t end, struct ah_encoding *piece)
+{
+    size_t count = (size_t)(end - begin);
+    AH_TRY(ah_grow(&piece->at, count + 1, &piece->room, sizeof *piece->at));
+    if (count > 0)
+        memcpy(piece->at, text->at + begin, count * sizeof *piece->at);
+    piece->count = count;
+    return 0;
+}
+
+/* The row of piece i of the first text and piece k of the second. */
+static int make_row(const struct job *job, struct ah_encoder *encoder, size_t text, const int64_t keep[2], int64_t i,
+                    int64_t k)
 {
     const struct ah_batch *batch = job->batch;
-    struct ah_encoding *second = batch->second ? &part[1] : NULL;
-    const struct ah_template *template = second ? &job->tokenizer->pair : &job->tokenizer->single;
+    struct ah_encoding *part = encoder->part_of, view[2] = {{0}};
+    const struct ah_template *template = batch->second ? &job->tokenizer->pair : &job->tokenizer->single;
+    for (int side = 0; side < (batch->second ? 2 : 1); side++) {
+        int64_t begin, end;
+        ah_pieces_place((int64_t)part[side].count, keep[side], batch->stride, batch->cut_left, side ? k : i, &begin,
+                        &end);
+        view[side] = (struct ah_encoding){.count = (size_t)(end - begin)};
+        if (end > begin)
+            view[side].at = part[side].at + begin;
+        if (batch->overflow) {
+            AH_TRY(copy_piece(&part[side], begin, end, &encoder->piece[side]));
+            view[side] = encoder->piece[side];
+        }
+        ah_tokenizer_trim(job->tokenizer, &view[side]);
+    }
+    AH_TRY(ah_grow(&encoder->row, encoder->rows + 1, &encoder->row_room, sizeof *encoder->row));
+    size_t from = encoder->made.count;
+    AH_TRY(ah_template_apply(template, &view[0], batch->second ? &view[1] : NULL, batch->specials, &encoder->made));
+    encoder->row[encoder->rows++] = (struct ah_encoder_row){from, encoder->made.count - from, text};
+    return 0;
+}
+
+static int check_stride(const struct ah_batch *batch, const int64_t count[2], const int64_t keep[2])
+{
+    for (int side = 0; side < (batch->second ? 2 : 1); side++)
+        if (keep[side] < count[side] && keep[side] > 0 && batch->stride >= keep[side])
+            return ah_fail(AH_EINVAL, "stride: expected less than the %lld tokens that stay of a text, got %lld",
+                           (long long)keep[side], (long long)batch->stride);
+    return 0;
+}
+
+/* The rows of a text or pair: the first pieces, then, where what was cut off is wanted, each other piece of the first
+ * text with those of the second, and at last the first text's first with the second's others. */
+static int make_rows(const struct job *job, struct ah_encoder *encoder, size_t text)
+{
+    const struct ah_batch *batch = job->batch;
+    const struct ah_template *template = batch->second ? &job->tokenizer->pair : &job->tokenizer->single;
+    int64_t keep[2], count[] = {(int64_t)encoder->part_of[0].count,
+                                batch->second ? (int64_t)encoder->part_of[1].count : -1};
+    int64_t specials = batch->specials ? ah_template_specials(template) : 0;
+    AH_TRY(ah_truncation_keep(count[0], count[1], batch->truncation, batch->most - specials, keep));
+    AH_TRY(check_stride(batch, count, keep));
+    AH_TRY(make_row(job, encoder, text, keep, 0, 0));
+    if (!batch->overflow)
+        return 0;
+    int64_t firsts = ah_pieces_count(count[0], keep[0], batch->stride);
+    int64_t seconds = batch->second ? ah_pieces_count(count[1], keep[1], batch->stride) : 1;
+    for (int64_t at = seconds; at < firsts * seconds; at++)
+        AH_TRY(make_row(job, encoder, text, keep, at / seconds, at % seconds));
+    for (int64_t k = 1; k < seconds; k++)
+        AH_TRY(make_row(job, encoder, text, keep, 0, k));
+    return 0;
+}
+
+static int encode_text(const struct job *job, struct ah_encoder *encoder, size_t i)
+{
+    const struct ah_batch *batch = job->batch;
+    struct ah_encoding *part = encoder->part_of;
     part[0].count = part[1].count = 0;
     AH_TRY(ah_tokenizer_encode(job->tokenizer, encoder, batch->first[i].text, batch->first[i].bytes, &part[0]));
-    if (second)
-        AH_TRY(ah_tokenizer_encode(job->tokenizer, encoder, batch->second[i].text, batch->second[i].bytes, second));
-    int64_t specials = batch->specials ? ah_template_specials(template) : 0;
-    if (batch->truncation)
-        AH_TRY(ah_encoding_truncate(&part[0], second, batch->truncation, batch->most - specials, batch->cut_left));
-    ah_tokenizer_trim(job->tokenizer, &part[0]);
-    if (second)
-        ah_tokenizer_trim(job->tokenizer, second);
-    return ah_template_apply(template, &part[0], second, batch->specials, &job->rows[i]);
+    if (batch->second)
+        AH_TRY(ah_tokenizer_encode(job->tokenizer, encoder, batch->second[i].text, batch->second[i].bytes, &part[1]));
+    return make_rows(job, encoder, i);
 }
 
 static void note_failure(struct job *job, size_t row, int status)
@@ -49,30 +118,59 @@ static void note_failure(struct job *job, size_t row, int status)
     pthread_mutex_unlock(&job->lock);
 }
 
-static void encode_rows(void *context, int64_t begin, int64_t end)
+/* Keep the encoder with the rows, in the order of its texts. */
+static void hold(struct job *job, struct ah_encoder *encoder)
+{
+    pthread_mutex_lock(&job->lock);
+    struct ah_encoder **at = &job->rows->held;
+    while (*at && (*at)->begin < encoder->begin)
+        at = &(*at)->next;
+    encoder->next = *at;
+    *at = encoder;
+    pthread_mutex_unlock(&job->lock);
+}
+
+static void encode_texts(void *context, int64_t begin, int64_t end)
 {
     struct job *job = context;
     struct ah_encoder *encoder;
-    struct ah_encoding part[2] = {{0}};
     int status = ah_encoder_take(job->tokenizer, &encoder);
     if (status < 0) {
         note_failure(job, (size_t)begin, status);
         return;
     }
+    encoder->begin = (size_t)begin;
+    encoder->rows = encoder->made.count = 0;
     for (int64_t i = begin; i < end && status == 0; i++) {
-        status = encode_row(job, encoder, (size_t)i, part);
+        status = encode_text(job, encoder, (size_t)i);
         if (status < 0)
             note_failure(job, (size_t)i, status);
     }
-    ah_encoding_close(&part[0]);
-    ah_encoding_close(&part[1]);
-    ah_encoder_give(job->tokenizer, encoder);
+    hold(job, encoder);
 }
 
-int ah_batch_encode(struct ah_tokenizer *tokenizer, const struct ah_batch *batch, struct ah_encoding *rows)
+static int list_rows(struct ah_rows_made *rows)
+{
+    size_t count = 0, at = 0;
+    for (const struct ah_encoder *encoder = rows->held; encoder; encoder = encoder->next)
+        count += encoder->rows;
+    rows->row = malloc((count + 1) * sizeof *rows->row);
+    if (!rows->row)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    for (const struct ah_encoder *encoder = rows->held; encoder; encoder = encoder->next)
+        for (size_t i = 0; i < encoder->rows; i++) {
+            const struct ah_encoder_row *row = &encoder->row[i];
+            rows->row[at++] = (struct ah_row){encoder->made.at + row->from, row->count, row->text};
+        }
+    rows->count = count;
+    return 0;
+}
+
+int ah_batch_encode(struct ah_tokenizer *tokenizer, const struct ah_batch *batch, struct ah_rows_made *rows)
 {
     struct job job = {.tokenizer = tokenizer, .batch = batch, .rows = rows, .failed = batch->count};
     size_t bytes = 1;
+    *rows = (struct ah_rows_made){.tokenizer = tokenizer};
     if (batch->count == 0)
         return 0;
     for (size_t i = 0; i < batch->count; i++)
@@ -80,7 +178,19 @@ int ah_batch_encode(struct ah_tokenizer *tokenizer, const struct ah_batch *batch
     if (pthread_mutex_init(&job.lock, NULL) != 0)
         return ah_fail(AH_ENOMEM, "out of memory");
     size_t share = 1 + SHARE / (1 + bytes / batch->count);
-    ah_parallel_for((int64_t)batch->count, (int64_t)share, encode_rows, &job);
+    ah_parallel_for((int64_t)batch->count, (int64_t)share, encode_texts, &job);
     pthread_mutex_destroy(&job.lock);
-    return job.status < 0 ? ah_fail(job.status, "%s", job.text) : 0;
+    return job.status < 0 ? ah_fail(job.status, "%s", job.text) : list_rows(rows);
+}
+
+void ah_batch_close(struct ah_rows_made *rows)
+{
+    for (struct ah_encoder *encoder = rows->held, *next; encoder; encoder = next) {
+        next = encoder->next;
+        if (encoder->made.room > KEPT_TOKENS)
+            ah_encoding_close(&encoder->made);
+        ah_encoder_give(rows->tokenizer, encoder);
+    }
+    free(rows->row);
+    *rows = (struct ah_rows_made){0};
 }

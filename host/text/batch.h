@@ -16,10 +16,27 @@ struct ah_batch {
     enum ah_truncation truncation;
     int64_t most; /* tokens, with special ones */
     bool cut_left;
+    bool overflow;  /* what was cut off makes rows of its own, behind the text's first */
+    int64_t stride; /* tokens that such a row has of the one before */
 };
 
-/* Encode each text, or pair, into its place of `rows`, which are empty at first and are the caller's to close also
- * after an error. The error is that of the first text that has one. */
-int ah_batch_encode(struct ah_tokenizer *tokenizer, const struct ah_batch *batch, struct ah_encoding *rows);
+/* A row of tokens, made of text `text`. */
+struct ah_row {
+    const struct ah_token *at;
+    size_t count, text;
+};
+
+/* The rows lie in the encoders that have made them, which are held until they are closed. */
+struct ah_rows_made {
+    struct ah_row *row;
+    size_t count;
+    struct ah_tokenizer *tokenizer;
+    struct ah_encoder *held;
+};
+
+/* Encode each text, or pair. `rows` is the caller's to close also after an error, which is that of the first text that
+ * has one. */
+int ah_batch_encode(struct ah_tokenizer *tokenizer, const struct ah_batch *batch, struct ah_rows_made *rows);
+void ah_batch_close(struct ah_rows_made *rows);
 
 #endif

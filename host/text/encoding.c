@@ -3,7 +3,6 @@
 #include "text/encoding.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/array.h"
 #include "base/status.h"
@@ -21,54 +20,66 @@ void ah_encoding_close(struct ah_encoding *encoding)
     *encoding = (struct ah_encoding){0};
 }
 
-static void cut(struct ah_encoding *encoding, int64_t most, bool left)
-{
-    size_t keep = most < 0 ? 0 : (size_t)most;
-    if (keep >= encoding->count)
-        return;
-    if (left)
-        memmove(encoding->at, encoding->at + (encoding->count - keep), keep * sizeof *encoding->at);
-    encoding->count = keep;
-}
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-static void cut_longest(struct ah_encoding *a, struct ah_encoding *b, int64_t most, bool left)
+static void keep_longest(int64_t a, int64_t b, int64_t most, int64_t keep[2])
 {
-    if (!b) {
-        cut(a, most, left);
+    if (b < 0) {
+        keep[0] = smaller(a, most);
         return;
     }
-    bool swap = a->count > b->count;
-    int64_t shorter = (int64_t)(swap ? b->count : a->count), longer = shorter;
+    bool swap = a > b;
+    int64_t shorter = swap ? b : a, longer = shorter;
     if (shorter <= most && most - shorter > shorter)
         longer = most - shorter;
     if (shorter + longer > most) {
         shorter = most / 2;
         longer = shorter + most % 2;
     }
-    cut(a, swap ? longer : shorter, left);
-    cut(b, swap ? shorter : longer, left);
+    keep[0] = smaller(a, swap ? longer : shorter);
+    keep[1] = smaller(b, swap ? shorter : longer);
 }
 
-int ah_encoding_truncate(struct ah_encoding *a, struct ah_encoding *b, enum ah_truncation how, int64_t most,
-                         bool left)
+int ah_truncation_keep(int64_t a, int64_t b, enum ah_truncation how, int64_t most, int64_t keep[2])
 {
-    int64_t excess = (int64_t)(a->count + (b ? b->count : 0)) - (most > 0 ? most : 0);
+    int64_t excess = a + (b > 0 ? b : 0) - (most > 0 ? most : 0);
+    keep[0] = a;
+    keep[1] = b;
     if (how == AH_TRUNCATE_NOT || excess <= 0)
         return 0;
     if (how == AH_TRUNCATE_LONGEST || most <= 0) {
-        cut_longest(a, b, most > 0 ? most : 0, left);
+        keep_longest(a, b, most > 0 ? most : 0, keep);
         return 0;
     }
-    struct ah_encoding *one = how == AH_TRUNCATE_FIRST ? a : b;
-    if (!one)
+    int64_t *one = how == AH_TRUNCATE_FIRST ? &keep[0] : &keep[1];
+    if (*one < 0)
         return ah_fail(AH_EINVAL, "truncation: only_second needs a second text");
-    if ((int64_t)one->count <= excess)
+    if (*one <= excess)
         return ah_fail(AH_EINVAL,
-                       "truncation: the %s text has %zu tokens, %lld too many for max_length: cut the other one too "
+                       "truncation: the %s text has %lld tokens, %lld too many for max_length: cut the other one too "
                        "(longest_first)",
-                       how == AH_TRUNCATE_FIRST ? "first" : "second", one->count, (long long)excess);
-    cut(one, (int64_t)one->count - excess, left);
+                       how == AH_TRUNCATE_FIRST ? "first" : "second", (long long)*one, (long long)excess);
+    *one -= excess;
     return 0;
+}
+
+int64_t ah_pieces_count(int64_t count, int64_t keep, int64_t stride)
+{
+    if (keep >= count)
+        return 1;
+    return keep == 0 ? 2 : 1 + (count - keep + keep - stride - 1) / (keep - stride);
+}
+
+void ah_pieces_place(int64_t count, int64_t keep, int64_t stride, bool left, int64_t i, int64_t *begin, int64_t *end)
+{
+    if (keep == 0) {
+        *begin = 0;
+        *end = i ? count : 0;
+        return;
+    }
+    int64_t from = i * (keep - stride), to = smaller(from + keep, count);
+    *begin = left ? count - to : from;
+    *end = left ? count - from : to;
 }
 
 int64_t ah_template_specials(const struct ah_template *template)
@@ -82,20 +93,25 @@ int64_t ah_template_specials(const struct ah_template *template)
 int ah_template_apply(const struct ah_template *template, const struct ah_encoding *a, const struct ah_encoding *b,
                       bool specials, struct ah_encoding *out)
 {
-    size_t most = out->count + template->count + a->count + (b ? b->count : 0);
+    size_t most = out->count + template->count;
+    for (size_t i = 0; i < template->count; i++)
+        most += template->item[i].sequence == 0 ? a->count : template->item[i].sequence == 1 && b ? b->count : 0;
     AH_TRY(ah_grow(&out->at, most, &out->room, sizeof *out->at));
     for (size_t i = 0; i < template->count; i++) {
         const struct ah_template_item *item = &template->item[i];
         const struct ah_encoding *text = item->sequence == 0 ? a : item->sequence == 1 ? b : NULL;
-        if (item->sequence < 0 && specials)
-            AH_TRY(ah_encoding_push(out, (struct ah_token){.id = item->id, .word = -1, .type = (uint8_t)item->type,
-                                                           .sequence = -1, .special = true}));
-        for (size_t k = 0; text && k < text->count; k++) {
-            struct ah_token token = text->at[k];
-            token.type = (uint8_t)item->type;
-            token.sequence = (int8_t)item->sequence;
-            AH_TRY(ah_encoding_push(out, token));
+        struct ah_token *to = out->at + out->count;
+        if (item->sequence < 0 && specials) {
+            *to = (struct ah_token){.id = item->id, .word = -1, .type = (uint8_t)item->type, .sequence = -1,
+                                    .special = true};
+            out->count++;
         }
+        for (size_t k = 0; text && k < text->count; k++) {
+            to[k] = text->at[k];
+            to[k].type = (uint8_t)item->type;
+            to[k].sequence = (int8_t)item->sequence;
+        }
+        out->count += text ? text->count : 0;
     }
     return 0;
 }

@@ -28,10 +28,15 @@ void ah_encoding_close(struct ah_encoding *encoding);
 
 enum ah_truncation { AH_TRUNCATE_NOT, AH_TRUNCATE_LONGEST, AH_TRUNCATE_FIRST, AH_TRUNCATE_SECOND };
 
-/* Cut `a` and `b` (NULL: no second text) so that together they have at most `most` tokens. AH_EINVAL when the one that
- * is to be cut is too short for that. */
-int ah_encoding_truncate(struct ah_encoding *a, struct ah_encoding *b, enum ah_truncation how, int64_t most,
-                         bool left);
+/* How many tokens of texts of `a` and `b` tokens (b < 0: no second text) stay, so that together there are at most
+ * `most`: into *keep. AH_EINVAL when the one that is to be cut is too short for that. */
+int ah_truncation_keep(int64_t a, int64_t b, enum ah_truncation how, int64_t most, int64_t keep[2]);
+
+/* The pieces of `keep` tokens that a text of `count` is cut into, from its beginning or (`left`) its end, each with
+ * `stride` tokens of the one before: how many there are, at least 1, and where piece i lies. A text that is not cut is
+ * one piece; where nothing is kept the first piece is empty and the second is the text. */
+int64_t ah_pieces_count(int64_t count, int64_t keep, int64_t stride);
+void ah_pieces_place(int64_t count, int64_t keep, int64_t stride, bool left, int64_t i, int64_t *begin, int64_t *end);
 
 /* An item is a text (sequence 0 or 1) or a special token. */
 struct ah_template_item {

@@ -33,14 +33,14 @@ static int lowercase(struct ah_tokenizer *tokenizer, const json_t *value)
     return add_normalizer(tokenizer, (struct ah_normalizer){.kind = AH_NORMALIZE_LOWERCASE});
 }
 
-static int nfd(struct ah_tokenizer *tokenizer, const json_t *value)
+/* The four normal forms of Unicode, by their names. */
+static int normal_form(struct ah_tokenizer *tokenizer, const json_t *value)
 {
-    return add_normalizer(tokenizer, (struct ah_normalizer){.kind = AH_NORMALIZE_NFD});
-}
-
-static int nfc(struct ah_tokenizer *tokenizer, const json_t *value)
-{
-    return add_normalizer(tokenizer, (struct ah_normalizer){.kind = AH_NORMALIZE_NFC});
+    const char *name = json_string_value(json_object_get(value, "type"));
+    bool compatible = name[2] == 'K', composed = name[strlen(name) - 1] == 'C';
+    enum ah_normalizer_kind kind = compatible ? composed ? AH_NORMALIZE_NFKC : AH_NORMALIZE_NFKD
+                                   : composed ? AH_NORMALIZE_NFC : AH_NORMALIZE_NFD;
+    return add_normalizer(tokenizer, (struct ah_normalizer){.kind = kind});
 }
 
 static int strip_accents(struct ah_tokenizer *tokenizer, const json_t *value)
@@ -51,8 +51,9 @@ static int strip_accents(struct ah_tokenizer *tokenizer, const json_t *value)
 static int normalizer_sequence(struct ah_tokenizer *tokenizer, const json_t *value);
 
 static const struct ah_load_type normalizers[] = {
-    {"BertNormalizer", bert_normalizer}, {"Lowercase", lowercase}, {"NFD", nfd}, {"NFC", nfc},
-    {"StripAccents", strip_accents}, {"Sequence", normalizer_sequence}, {NULL, NULL},
+    {"BertNormalizer", bert_normalizer}, {"Lowercase", lowercase}, {"NFC", normal_form}, {"NFD", normal_form},
+    {"NFKC", normal_form}, {"NFKD", normal_form}, {"StripAccents", strip_accents}, {"Sequence", normalizer_sequence},
+    {NULL, NULL},
 };
 
 static int normalizer_sequence(struct ah_tokenizer *tokenizer, const json_t *value)

@@ -60,52 +60,69 @@ static int order_marks(struct ah_chars *text)
     return 0;
 }
 
-/* The package hands the places of the source out after sorting: each character that was not inserted takes the next. */
+/* The package hands the places of the source out at the end: each character that was not inserted takes the next, and
+ * one that was joined of several as many, of which it keeps the first. `from` says how many. */
 static void hand_out_places(struct ah_chars *text, const struct ah_chars *source)
 {
     size_t next = 0;
     for (size_t i = 0; i < text->count; i++) {
         struct ah_char *at = &text->at[i];
-        if (!(at->c & INSERTED))
-            next++;
-        at->from = next ? source->at[next - 1].from : 0;
-        at->to = next ? source->at[next - 1].to : 0;
-        at->c = bare(at->c);
+        size_t takes = (size_t)at->from, place = takes ? next : next - 1;
+        next += takes;
+        at->from = next ? source->at[place].from : 0;
+        at->to = next ? source->at[place].to : 0;
     }
 }
 
-static bool has_no_parts(const struct ah_chars *text)
+/* The first characters that have parts. */
+enum { CANONICAL = 0xC0, COMPATIBLE = 0xA0 };
+
+static bool has_no_parts(const struct ah_chars *text, uint32_t first)
 {
     for (size_t i = 0; i < text->count; i++) {
-        if (text->at[i].c >= 0xC0) /* the first that has parts */
+        if (text->at[i].c >= first)
             return false;
     }
     return true;
 }
 
-static int decompose(struct ah_chars *text, struct ah_chars *spare)
+/* Characters taken apart and their marks put in order; `from` then says how many of the source each takes. */
+static int take_apart(struct ah_chars *text, struct ah_chars *spare, uint32_t first)
 {
-    if (has_no_parts(text))
-        return 0;
     spare->count = 0;
     AH_TRY(ah_chars_reserve(spare, 4 * text->count));
     for (size_t i = 0; i < text->count; i++) {
-        uint32_t part[4];
-        int parts = ah_unicode_decompose(text->at[i].c, part);
+        uint32_t own[4];
+        const uint32_t *part = own;
+        int parts = first == CANONICAL ? ah_unicode_decompose(text->at[i].c, own)
+                                       : ah_unicode_decompose_more(text->at[i].c, &part, own);
+        AH_TRY(ah_chars_reserve(spare, (size_t)parts));
         for (int k = 0; k < parts; k++)
             ah_chars_push(spare, k ? part[k] | INSERTED : part[k], &text->at[i]);
     }
     AH_TRY(order_marks(spare));
-    hand_out_places(spare, text);
+    for (size_t i = 0; i < spare->count; i++) {
+        spare->at[i].from = !(spare->at[i].c & INSERTED);
+        spare->at[i].c = bare(spare->at[i].c);
+    }
     ah_chars_swap(text, spare);
     return 0;
 }
 
-static int compose(struct ah_chars *text, struct ah_chars *spare)
+static int decompose(struct ah_chars *text, struct ah_chars *spare, uint32_t first)
 {
-    if (has_no_parts(text))
+    if (has_no_parts(text, first))
         return 0;
-    AH_TRY(decompose(text, spare));
+    AH_TRY(take_apart(text, spare, first));
+    hand_out_places(text, spare);
+    return 0;
+}
+
+static int compose(struct ah_chars *text, struct ah_chars *spare, uint32_t first)
+{
+    if (has_no_parts(text, first))
+        return 0;
+    AH_TRY(take_apart(text, spare, first));
     size_t kept = 0, starter = SIZE_MAX;
     int last = -1; /* the class before this character, -1 right behind the starter */
     for (size_t i = 0; i < text->count; i++) {
@@ -114,6 +131,7 @@ static int compose(struct ah_chars *text, struct ah_chars *spare)
         uint32_t joined = starter != SIZE_MAX && last < mark ? ah_unicode_compose(text->at[starter].c, at.c) : 0;
         if (joined) {
             text->at[starter].c = joined;
+            text->at[starter].from += at.from;
             continue;
         }
         if (mark == 0) {
@@ -125,6 +143,7 @@ static int compose(struct ah_chars *text, struct ah_chars *spare)
         text->at[kept++] = at;
     }
     text->count = kept;
+    hand_out_places(text, spare);
     return 0;
 }
 
@@ -180,7 +199,7 @@ static int bert(const struct ah_normalizer *step, struct ah_chars *text, struct 
     if (step->clean_text || step->ideographs)
         AH_TRY(clean(step, text, spare));
     if (step->strip_accents) {
-        AH_TRY(decompose(text, spare));
+        AH_TRY(decompose(text, spare, CANONICAL));
         strip(text, AH_UNICODE_NONSPACING);
     }
     return step->lowercase ? lowercase(text, spare) : 0;
@@ -197,10 +216,16 @@ int ah_normalize(const struct ah_normalizer *step, int steps, struct ah_chars *t
             AH_TRY(lowercase(text, spare));
             break;
         case AH_NORMALIZE_NFD:
-            AH_TRY(decompose(text, spare));
+            AH_TRY(decompose(text, spare, CANONICAL));
             break;
         case AH_NORMALIZE_NFC:
-            AH_TRY(compose(text, spare));
+            AH_TRY(compose(text, spare, CANONICAL));
+            break;
+        case AH_NORMALIZE_NFKD:
+            AH_TRY(decompose(text, spare, COMPATIBLE));
+            break;
+        case AH_NORMALIZE_NFKC:
+            AH_TRY(compose(text, spare, COMPATIBLE));
             break;
         case AH_NORMALIZE_STRIP_ACCENTS:
             strip(text, AH_UNICODE_MARK);

@@ -7,30 +7,10 @@
 
 #include "base/array.h"
 #include "base/status.h"
+#include "text/encoder.h"
 #include "text/unicode.h"
 
 #define REMEMBERED 8192
-#define SHORT_WORD 23
-#define SHORT_PIECES 8
-
-struct remembered {
-    uint8_t length, pieces; /* length 0: nothing here */
-    char word[SHORT_WORD];
-    uint8_t end[SHORT_PIECES];
-    int32_t id[SHORT_PIECES];
-};
-
-struct ah_encoder {
-    struct ah_chars source, part, words_text, spare;
-    struct ah_spans words, spare_words;
-    struct ah_pieces pieces;
-    struct ah_bpe_work bpe;
-    char *bytes;     /* of a word */
-    uint32_t *owner; /* the character that each of them belongs to, from the word's first */
-    size_t bytes_room, owner_room;
-    struct remembered *memory;
-    struct ah_encoder *next;
-};
 
 static void encoder_close(struct ah_encoder *encoder)
 {
@@ -45,6 +25,12 @@ static void encoder_close(struct ah_encoder *encoder)
     free(encoder->bytes);
     free(encoder->owner);
     free(encoder->memory);
+    for (int i = 0; i < 2; i++) {
+        ah_encoding_close(&encoder->part_of[i]);
+        ah_encoding_close(&encoder->piece[i]);
+    }
+    ah_encoding_close(&encoder->made);
+    free(encoder->row);
     free(encoder);
 }
 
@@ -101,9 +87,9 @@ static int pieces_of(const struct ah_model *model, struct ah_encoder *encoder, s
 {
     struct ah_pieces *pieces = &encoder->pieces;
     pieces->count = 0;
-    if (bytes > SHORT_WORD)
+    if (bytes > AH_SHORT_WORD)
         return ask_model(model, encoder, bytes, characters);
-    struct remembered *known = &encoder->memory[ah_hash_text(encoder->bytes, bytes) % REMEMBERED];
+    struct ah_remembered *known = &encoder->memory[ah_hash_text(encoder->bytes, bytes) % REMEMBERED];
     if (known->length == bytes && memcmp(known->word, encoder->bytes, bytes) == 0) {
         for (int i = 0; i < known->pieces; i++)
             AH_TRY(ah_pieces_push(pieces, known->id[i], i ? known->end[i - 1] : 0, known->end[i]));
@@ -116,7 +102,7 @@ static int pieces_of(const struct ah_model *model, struct ah_encoder *encoder, s
         if (pieces->at[i].begin != end)
             return 0;
     }
-    if (pieces->count > SHORT_PIECES || end != bytes)
+    if (pieces->count > AH_SHORT_PIECES || end != bytes)
         return 0;
     const uint8_t count = (uint8_t)pieces->count;
     known->length = (uint8_t)bytes;

@@ -19,6 +19,13 @@ static uint8_t class_of[AH_UNICODE_END];
 #define JOINED 4096u
 static uint16_t joined[JOINED];
 
+/* Where the parts of the characters stand in the compatible table, by the characters. */
+#define COMPATIBLE 4096
+static struct {
+    uint32_t c, at;
+} compatible[COMPATIBLE];
+static size_t compatibles;
+
 static uint32_t slot_of(uint32_t a, uint32_t b)
 {
     return (a * 0x9E3779B1u ^ b * 0x85EBCA6Bu) >> 20;
@@ -38,6 +45,10 @@ static void open_tables(void)
 {
     lay_out(ah_unicode_flag_of, ah_unicode_flags, ah_unicode_flags_count);
     lay_out(class_of, ah_unicode_classes, ah_unicode_classes_count);
+    for (size_t at = 0; at < ah_unicode_compatible_count; at += 2 + ah_unicode_compatible[at + 1]) {
+        compatible[compatibles].c = ah_unicode_compatible[at];
+        compatible[compatibles++].at = (uint32_t)at + 1;
+    }
     for (size_t row = 0; row < ah_unicode_canonical_count / 4; row++) {
         const uint32_t *parts = ah_unicode_canonical + 4 * row;
         if (!parts[3])
@@ -136,6 +147,24 @@ int ah_unicode_decompose(uint32_t c, uint32_t out[4])
     while (tails > 0)
         out[count++] = tail[--tails];
     return count;
+}
+
+int ah_unicode_decompose_more(uint32_t c, const uint32_t **parts, uint32_t own[4])
+{
+    size_t low = 0, high = compatibles;
+    *parts = own;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (compatible[middle].c == c) {
+            *parts = ah_unicode_compatible + compatible[middle].at + 1;
+            return (int)ah_unicode_compatible[compatible[middle].at];
+        }
+        if (compatible[middle].c < c)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return ah_unicode_decompose(c, own);
 }
 
 uint32_t ah_unicode_compose(uint32_t a, uint32_t b)

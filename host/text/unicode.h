@@ -42,6 +42,11 @@ int ah_unicode_lower_of(uint32_t c, uint32_t out[2]);
 /* All canonical parts of `c` in order into `out`: 1 to 4 characters, the count. */
 int ah_unicode_decompose(uint32_t c, uint32_t out[4]);
 
+/* All compatible parts of `c` (NFKD), the canonical ones where there are no others: *parts are theirs, or those of
+ * `own`. At most AH_UNICODE_PARTS, the count. */
+#define AH_UNICODE_PARTS 18
+int ah_unicode_decompose_more(uint32_t c, const uint32_t **parts, uint32_t own[4]);
+
 /* The character that a and b are joined to, 0 when there is none. */
 uint32_t ah_unicode_compose(uint32_t a, uint32_t b);
 

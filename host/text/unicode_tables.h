@@ -21,4 +21,9 @@ extern const size_t ah_unicode_canonical_count;
 extern const uint32_t ah_unicode_classes[];
 extern const size_t ah_unicode_classes_count;
 
+/* Character, count of its compatible parts, and the parts, all of them: of the characters whose canonical parts are
+ * others. Rising. */
+extern const uint32_t ah_unicode_compatible[];
+extern const size_t ah_unicode_compatible_count;
+
 #endif

@@ -81,6 +81,16 @@ def canonical(normal):
     return out
 
 
+def compatible(normal):
+    """Characters that compatibility takes apart in another way: character, count of its parts, and the parts."""
+    compat, out = normalizers.NFKD(), []
+    for c in ALL:
+        parts = compat.normalize_str(chr(c))
+        if parts != normal.normalize_str(chr(c)):
+            out += [c, len(parts)] + [ord(part) for part in parts]
+    return out
+
+
 def classes(normal):
     """The combining class, 0 where the package does not know the character."""
     def known(c):
@@ -112,6 +122,7 @@ def main():
     array("ah_unicode_lower", "int32_t", lower())
     array("ah_unicode_canonical", "uint32_t", canonical(normal))
     array("ah_unicode_classes", "uint32_t", classes(normal))
+    array("ah_unicode_compatible", "uint32_t", compatible(normal))
 
 
 main()

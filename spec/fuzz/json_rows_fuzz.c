@@ -69,8 +69,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     const char *first = line;
     while (first < line + count && *first && strchr(" \t\r", *first))
         first++;
-    /* What is read as lines only: no mark, no array, no second line. */
-    if (first == line + count || *first != '{' || memchr(line, '\n', count) || count > 350)
+    /* What is read as lines only: no mark, no array, no second line; and no byte 0, which jansson takes for a blank. */
+    if (first == line + count || *first != '{' || memchr(line, '\n', count) || memchr(line, 0, count) || count > 350)
         return 0;
     int status = read_line(&table, line, count);
     object = json_loadb(line, count, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);

@@ -49,8 +49,6 @@ static void use(struct ah_tokenizer *tokenizer, const uint8_t *bytes, size_t cou
     size_t length;
     if (ah_tokenizer_decode(tokenizer, ids, row.count, true, &text, &length) == 0)
         free(text);
-    if (ah_encoding_truncate(&row, NULL, AH_TRUNCATE_FIRST, 3, true) < 0 && !*ah_error_text())
-        abort();
     if (ah_template_apply(&tokenizer->single, &row, NULL, true, &whole) < 0 && !*ah_error_text())
         abort();
     ah_encoding_close(&row);

@@ -11,6 +11,7 @@ local function read(path)
   return contents
 end
 local fixture = json.decode(read "spec/fixtures/tokenizers.json")
+local more = json.decode(read "spec/fixtures/tokenizers_more.json")
 
 local function tokenizer_of(kind)
   local sections = {model = fixture.models[kind.model + 1]}
@@ -109,6 +110,62 @@ local function random_texts()
   end
   return texts
 end
+
+local function kind_of(name)
+  for _, kind in ipairs(fixture.kinds) do
+    if kind.name == name then return kind end
+  end
+end
+
+describe("a tokenizer with the normal form", function()
+  for _, form in ipairs(more.forms) do
+    it(form.form .. " gives what the tokenizers package gives, of every character too", function()
+      local kind = kind_of "gpt"
+      local sections = {model = fixture.models[kind.model + 1]}
+      for name, section in pairs(kind.sections) do sections[name] = section end
+      sections.normalizer = {type = form.form}
+      local tokenizer, blocks = text.Tokenizer(json.encode(sections)), {}
+      for _, row in ipairs(form.texts) do
+        local fine, message = pcall(check_row, row, tokenizer(row.text, everything))
+        assert(fine, ("text %q: %s"):format(row.text, tostring(message)))
+      end
+      for begin = 0, 0x31fff, 64 do
+        local characters = {}
+        for code = begin, begin + 63 do
+          if code < 0xD800 or code >= 0xE000 then characters[#characters + 1] = utf8(code) end
+        end
+        if characters[1] then blocks[#blocks + 1] = table.concat(characters) end
+      end
+      assert.same(form.blocks, total(tokenizer(blocks, {return_tensors = false, return_offsets_mapping = true})))
+    end)
+  end
+end)
+
+describe("what a tokenizer cuts off", function()
+  it("makes rows with the tokenizers package's tokens, in its order", function()
+    local rows = 0
+    for _, case in ipairs(more.cut) do
+      local tokenizer = tokenizer_of(kind_of(case.kind))
+      tokenizer.truncation_side = case.side
+      local options = json.decode(json.encode(everything))
+      options.truncation, options.max_length, options.text_pair = case.strategy, case.limit, case.second
+      options.stride, options.return_overflowing_tokens = case.stride, true
+      local batch = tokenizer(case.first, options)
+      local name = ("%s of %s, %d and %d, %s"):format(case.strategy, case.kind, case.limit, case.stride, case.side)
+      assert.equal(#case.rows, #batch.input_ids, name)
+      for i, row in ipairs(case.rows) do
+        assert.same(row.ids, batch.input_ids[i], name)
+        assert.same(row.ends, flat(batch.offset_mapping[i]), name)
+        assert.same(row.types, batch.token_type_ids[i], name)
+        assert.same(row.specials, batch.special_tokens_mask[i], name)
+        assert.same(row.words, batch:word_ids(i - 1), name)
+        assert.equal(0, batch.overflow_to_sample_mapping[i])
+        rows = rows + 1
+      end
+    end
+    assert.is_true(rows > 300)
+  end)
+end)
 
 describe("the vocabulary in", function()
   for _, real in ipairs(fixture.real) do

@@ -16,7 +16,7 @@ batch_encoding.BatchEncoding = BatchEncoding
 
 --- Made by a tokenizer.
 ---@param columns table<string, any>
----@param words? userdata|table for each token which word of its text it is part of, -1 for none
+---@param words? userdata which word of its text each token is part of: len() rows, get(row)
 ---@param ids? userdata|table
 ---@param tokenizer? table
 function BatchEncoding:init(columns, words, ids, tokenizer)
@@ -88,7 +88,8 @@ end
 ---@param i integer the text, from 0
 ---@return integer[]
 function BatchEncoding:word_ids(i)
-  return row_of(self, "word_ids", i, "_words")
+  row_of(self, "word_ids", i, "_ids")
+  return rawget(self, "_words"):get(i)
 end
 
 --- The tokens of text i as texts.

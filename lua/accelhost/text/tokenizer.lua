@@ -19,10 +19,10 @@ local settings = {
   {"clean_up_tokenization_spaces: flag", false},
 }
 
---- A tokenizer that a description in the format of tokenizer.json makes: normalizers BertNormalizer, Lowercase, NFD,
---- NFC, StripAccents; pre-tokenizers BertPreTokenizer, Whitespace, WhitespaceSplit, ByteLevel; models WordPiece and
---- BPE; added tokens; post-processors TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel; decoders
---- WordPiece and ByteLevel; Sequence of each but decoders. Anything else is refused by its name. The sections
+--- A tokenizer that a description in the format of tokenizer.json makes: normalizers BertNormalizer, Lowercase, NFC,
+--- NFD, NFKC, NFKD, StripAccents; pre-tokenizers BertPreTokenizer, Whitespace, WhitespaceSplit, ByteLevel; models
+--- WordPiece and BPE; added tokens; post-processors TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel;
+--- decoders WordPiece and ByteLevel; Sequence of each but decoders. Anything else is refused by its name. The sections
 --- truncation and padding are kept and not followed, as in transformers: the call says what is cut and padded.
 --
 --   local vocabulary = {["[UNK]"] = 0, ["[PAD]"] = 1, deep = 2, ["##er"] = 3}
@@ -172,14 +172,15 @@ end
 ---@param truncation? boolean|string true or "longest_first", "only_first", "only_second"; false (the default, unless
 --- max_length is given and padding is not)
 ---@param max_length? integer tokens of a row; by default model_max_length
----@param stride? integer only 0
+---@param stride? integer with return_overflowing_tokens: tokens that each further row has of the one before (default 0)
 ---@param is_split_into_words? boolean only false
 ---@param pad_to_multiple_of? integer
 ---@param padding_side? string "right" or "left"; by default the tokenizer's
 ---@param return_tensors? string|false "pt" (the default): tensors; false: tables, of any lengths
 ---@param return_token_type_ids? boolean by default when model_input_names has them
 ---@param return_attention_mask? boolean by default when model_input_names has it
----@param return_overflowing_tokens? boolean only false
+---@param return_overflowing_tokens? boolean what truncation cuts off makes further rows behind the text's first, each
+--- with special tokens; `overflow_to_sample_mapping` says which text each row is of
 ---@param return_special_tokens_mask? boolean 1 for special tokens and padding
 ---@param return_offsets_mapping? boolean [texts, tokens, 2]: where each token stands in its text, counted in characters
 --- (code points) from 0, half open
@@ -188,12 +189,9 @@ end
 function Tokenizer:__call(...)
   local text, text_pair, specials, padding, truncation, max_length, stride, split, multiple, side, tensors, types, mask,
     overflowing, special_mask, offsets, lengths = read_call(...)
-  if stride > 0 or overflowing then
-    fail "tokenizer: stride and return_overflowing_tokens are not supported: cut long texts before"
-  end
   if split then fail "tokenizer: is_split_into_words is not supported: join the words with blanks, see word_ids" end
   local texts, pairs_of = check_texts(text, text_pair)
-  local options = {specials = specials, tables = tensors == false, words = true, input_ids = true}
+  local options = {specials = specials, tables = tensors == false, input_ids = true}
   strategies(self, options, padding, truncation, max_length, multiple)
   if types == nil then types = has_name(self.model_input_names, "token_type_ids") end
   if mask == nil then mask = has_name(self.model_input_names, "attention_mask") end
@@ -202,15 +200,16 @@ function Tokenizer:__call(...)
   options.pad_id, options.pad_type = self.pad_token_id or 0, self.pad_token_type_id
   options.pad_left = (side or self.padding_side) == "left"
   options.cut_left = self.truncation_side == "left"
-  local columns = self._c:encode(texts, pairs_of, options)
-  local words, ids = columns.words, columns.input_ids
-  columns.words = nil
+  options.overflow, options.stride = overflowing, stride
+  local columns, words, samples = self._c:encode(texts, pairs_of, options)
+  local ids, count = columns.input_ids, words:len()
+  if samples then columns.overflow_to_sample_mapping = tensors and samples or samples:tolist() end
   if lengths then
     local list = {}
-    for i = 1, #texts do list[i] = tensors and columns.input_ids:size(1) or #columns.input_ids[i] end
+    for i = 1, count do list[i] = tensors and columns.input_ids:size(1) or #columns.input_ids[i] end
     columns.length = tensors and C.tensor(list, {dtype = "int64"}) or list
   end
-  if type(text) == "string" and not tensors then unwrap(columns) end
+  if type(text) == "string" and not tensors and not overflowing then unwrap(columns) end
   return BatchEncoding(columns, words, ids, self)
 end
 

@@ -1,0 +1,40 @@
+/* Memory of one thread that encodes (text/tokenizer.h): what text/tokenizer.c works in, and the rows that a batch makes
+ * with it (text/batch.c). */
+#ifndef AH_TEXT_ENCODER_H
+#define AH_TEXT_ENCODER_H
+
+#include "text/tokenizer.h"
+
+/* Words that are short are remembered with their pieces. */
+#define AH_SHORT_WORD 23
+#define AH_SHORT_PIECES 8
+
+struct ah_remembered {
+    uint8_t length, pieces; /* length 0: nothing here */
+    char word[AH_SHORT_WORD];
+    uint8_t end[AH_SHORT_PIECES];
+    int32_t id[AH_SHORT_PIECES];
+};
+
+/* Tokens [from, from + count) of `made`, of text `text`. */
+struct ah_encoder_row {
+    size_t from, count, text;
+};
+
+struct ah_encoder {
+    struct ah_chars source, part, words_text, spare;
+    struct ah_spans words, spare_words;
+    struct ah_pieces pieces;
+    struct ah_bpe_work bpe;
+    char *bytes;     /* of a word */
+    uint32_t *owner; /* the character that each of them belongs to, from the word's first */
+    size_t bytes_room, owner_room;
+    struct ah_remembered *memory;
+    struct ah_encoder *next;
+    /* A batch's: the tokens of a text and its pair, what of them makes a row, and the rows from text `begin` on. */
+    struct ah_encoding part_of[2], piece[2], made;
+    struct ah_encoder_row *row;
+    size_t rows, row_room, begin;
+};
+
+#endif

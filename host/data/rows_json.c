@@ -69,8 +69,11 @@ static int read_number(struct ah_json_cursor *c, struct ah_packed *column)
     double value = strtod(copy, &behind);
     if (isinf(value))
         return ah_json_wrong(c, from, "a number beyond float64");
-    if (length > SHORT_NUMBER)
+    if (length > SHORT_NUMBER) {
         length = (size_t)snprintf(copy, sizeof copy, "%.17g", value);
+        if (!strpbrk(copy, ".e")) /* 2.000 is no whole number */
+            length += (size_t)snprintf(copy + length, sizeof copy - length, ".0");
+    }
     return ah_packed_add(column, AH_CELL_NUMBER, copy, length);
 }
 

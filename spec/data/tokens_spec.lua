@@ -227,6 +227,11 @@ describe("TokenFile", function()
     assert.same({whole[3]}, (pass(rest)))
   end)
 
+  it("goes to other processes by its path", function()
+    local set = data.TokenFile(file(12), {block_size = 4, vocab_size = 12})
+    assert.equal(8, accelhost.launcher(function() return set:get(2).input_ids[0]:item() end, {num_processes = 2}))
+  end)
+
   it("names the file and what is wrong with it", function()
     check.raises("TokenFile: 'none.bin': cannot read: No such file", function() data.TokenFile("none.bin", 4) end)
     check.raises("TokenFile: '.': cannot read: it is a folder", function() data.TokenFile(".", 4) end)

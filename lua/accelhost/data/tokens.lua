@@ -12,6 +12,18 @@ local TokenFile = Dataset:extend "TokenFile"
 
 local bytes_of = {uint16 = 2, uint32 = 4}
 
+-- The mapped files. They are no fields: a set travels to another process by its path, and is mapped there.
+local mapped = setmetatable({}, {__mode = "k"})
+
+local function file_of(self)
+  local file = mapped[self]
+  if not file then
+    file = C.data.tokens(self.path, bytes_of[self.dtype] or 0)
+    mapped[self] = file
+  end
+  return file
+end
+
 local read = signature("TokenFile", {
   "path: string", "block_size: count", {"stride: count"}, {"shift: flag", false}, {"dtype: 'uint16'|'uint32'"},
   {"vocab_size: count"}, {"first: size", 0}, {"count: size"},
@@ -43,8 +55,9 @@ function TokenFile:init(...)
   local path, block_size, stride, shift, dtype, vocab_size, first, count = read(...)
   self.path, self.block_size, self.stride, self.shift, self.vocab_size = path, block_size, stride or block_size, shift,
     vocab_size
-  self._c = C.data.tokens(path, bytes_of[dtype] or 0)
-  self.tokens, self.dtype = self._c:len(), self._c:bytes() == 2 and "uint16" or "uint32"
+  self.dtype = dtype
+  local file = file_of(self)
+  self.tokens, self.dtype = file:len(), file:bytes() == 2 and "uint16" or "uint32"
   if first + (count or 0) > self.tokens then
     fail("TokenFile: '%s' has %d tokens, not %d from %d on", path, self.tokens, count or 1, first)
   end
@@ -62,11 +75,12 @@ function TokenFile:len() return self._count end
 -- Blocks that begin at these places, and their labels.
 local function blocks(self, places)
   local length, limit, what = self.block_size, self.vocab_size or 0, ("TokenFile: '%s'"):format(self.path)
-  local ids = self._c:blocks(places, length, limit, what)
+  local file = file_of(self)
+  local ids = file:blocks(places, length, limit, what)
   if self.shift then
     for i = 1, #places do places[i] = places[i] + 1 end
   end
-  return ids, self._c:blocks(places, length, limit, what)
+  return ids, file:blocks(places, length, limit, what)
 end
 
 local function place_of(self, i)

@@ -170,9 +170,13 @@ static int run_units(const struct ah_attention *plan, bool whole, unit_fn run, s
         threads = 1;
     scratch_bytes = (scratch_bytes + 4095) / 4096 * 4096 + 64;
     AH_TRYGO(ah_dense_scratch(&scratch, scratch_bytes * (size_t)threads), out);
-#pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
-    for (int64_t i = 0; i < count; i++)
-        run(plan, &unit[i], (char *)scratch.block + (size_t)omp_get_thread_num() * scratch_bytes);
+    for (int64_t i = 0; i < count && threads == 1; i++)
+        run(plan, &unit[i], scratch.block);
+    if (threads > 1) {
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+        for (int64_t i = 0; i < count; i++)
+            run(plan, &unit[i], (char *)scratch.block + (size_t)omp_get_thread_num() * scratch_bytes);
+    }
 out:
     ah_dense_close(&scratch);
     free(unit);
@@ -327,4 +331,22 @@ out:
     close_array(&out);
     close_reading(&reading, &plan);
     return status;
+}
+
+int ah_cpu_attention_keep(struct ah_call *c)
+{
+    const struct ah_args_attention_keep *arg = ah_args(c, attention_keep);
+    struct ah_tensor *out = c->out[0];
+    const uint64_t *words = ah_tensor_data(arg->keep.tensor);
+    int64_t queries = out->size[out->ndim - 2], keys = out->size[out->ndim - 1];
+    double kept = 1 / (1 - arg->p.number);
+    for (int64_t at = 0; at < out->numel; at += queries * keys) {
+        for (int64_t i = 0; i < queries; i++) {
+            const uint64_t *word = words + i / AH_ATTENTION_QUERIES * keys;
+            for (int64_t j = 0; j < keys; j++)
+                ah_tensor_set(out, at + i * keys + j, word[j] >> i % AH_ATTENTION_QUERIES & 1 ? kept : 0);
+        }
+        words += ah_attention_blocks(queries) * keys;
+    }
+    return 0;
 }

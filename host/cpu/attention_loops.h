@@ -17,16 +17,16 @@ static size_t SUFFIX(scratch_items)(const struct ah_attention *a)
     return (size_t)(3 * width + 3 * AH_ATTENTION_KEYS) * SUFFIX(WIDE);
 }
 
-static struct SUFFIX(scratch) SUFFIX(scratch_at)(const struct ah_attention *a, void *block)
+static void SUFFIX(scratch_at)(struct SUFFIX(scratch) *s, const struct ah_attention *a, REAL *block)
 {
     int64_t width = a->width > a->value_width ? a->width : a->value_width;
     int64_t turned = width * SUFFIX(WIDE), scores = AH_ATTENTION_KEYS * SUFFIX(WIDE);
-    REAL *first = block;
-    struct SUFFIX(scratch) s = {.turned_query = first, .turned_grad = first + turned, .sums = first + 2 * turned,
-                                .scores = first + 3 * turned};
-    s.weights = s.scores + scores;
-    s.steps = s.weights + scores;
-    return s;
+    s->turned_query = block;
+    s->turned_grad = block + turned;
+    s->sums = block + 2 * turned;
+    s->scores = block + 3 * turned;
+    s->weights = s->scores + scores;
+    s->steps = s->weights + scores;
 }
 
 /* Query i of a unit, and key j, as seen from the unit's first query and the span's first key. */
@@ -48,10 +48,14 @@ static REAL *SUFFIX(key_row)(const struct ah_attention *a, const struct ah_atten
 /* to[item][query] = scale * from[query][item]; the queries up to a whole vector are zeros. */
 static void SUFFIX(turn)(REAL *to, const REAL *from, int64_t step, int64_t count, int64_t width, REAL scale)
 {
-    int64_t lanes = (count + SUFFIX(LANE) - 1) / SUFFIX(LANE) * SUFFIX(LANE), i = 0;
-    for (; i + 4 <= count; i += 4)
-        for (int64_t d = 0; d < width; d += 4)
+    int64_t lanes = (count + SUFFIX(LANE) - 1) / SUFFIX(LANE) * SUFFIX(LANE), whole = width / 4 * 4, i = 0;
+    for (; i + 4 <= count; i += 4) {
+        for (int64_t d = 0; d < whole; d += 4)
             SUFFIX(ah_turn_4)(to + d * SUFFIX(WIDE) + i, SUFFIX(WIDE), from + i * step + d, step, scale);
+        for (int64_t d = whole; d < width; d++)
+            for (int64_t k = i; k < i + 4; k++)
+                to[d * SUFFIX(WIDE) + k] = from[k * step + d] * scale;
+    }
     for (; i < count; i++)
         for (int64_t d = 0; d < width; d++)
             to[d * SUFFIX(WIDE) + i] = from[i * step + d] * scale;
@@ -83,26 +87,54 @@ static void SUFFIX(mask_places)(const struct ah_attention *a, const struct ah_at
     }
 }
 
-/* The mask of the caller. */
-static void SUFFIX(mask_given)(const struct ah_attention *a, const struct ah_attention_unit *unit, REAL *scores,
-                               int64_t key, int64_t keys, int64_t count)
+/* Ones where the bit of a lane is set in `word`, whose first bit is that of the first lane. */
+static inline SUFFIX(ah_lane_ints) SUFFIX(chosen)(uint64_t word)
 {
-    int64_t query_step = a->mask_query, at = unit->span->number * a->mask_batch + unit->head * a->mask_head +
-                                                unit->first * query_step + key * a->mask_key;
-    const uint8_t *seen = a->mask;
-    const REAL *added = a->mask;
-    for (int64_t j = 0; j < keys; j++, scores += SUFFIX(WIDE), at += a->mask_key) {
-        if (a->boolean && query_step == 0) {
-            for (int64_t i = 0; i < count && !seen[at]; i++)
-                scores[i] = (REAL)-INFINITY;
-        } else if (a->boolean) {
-            for (int64_t i = 0; i < count; i++)
-                scores[i] = seen[at + i * query_step] ? scores[i] : (REAL)-INFINITY;
-        } else {
-            for (int64_t i = 0; i < count; i++)
-                scores[i] += added[at + i * query_step];
+    SUFFIX(ah_lane_ints) bit;
+    for (int i = 0; i < SUFFIX(LANE); i++)
+        bit[i] = 1 << i;
+    return (((int32_t)(word & 0xffff) - (SUFFIX(ah_lane_ints)){0}) & bit) != 0;
+}
+
+/* -inf where a boolean mask says no. */
+static void SUFFIX(mask_seen)(const struct ah_attention *a, const uint8_t *seen, REAL *scores, int64_t keys,
+                              int64_t count, int64_t lanes)
+{
+    uint64_t word[AH_ATTENTION_KEYS] = {0};
+    for (int64_t j = 0; j < keys && a->mask_query == 0; j++)
+        word[j] = seen[j * a->mask_key] ? ~UINT64_C(0) : 0;
+    for (int64_t i = 0; i < count && a->mask_query != 0; i++) {
+        const uint8_t *row = seen + i * a->mask_query;
+        if (a->mask_key == 1)
+            for (int64_t j = 0; j < keys; j++)
+                word[j] |= (uint64_t)row[j] << i;
+        else
+            for (int64_t j = 0; j < keys; j++)
+                word[j] |= (uint64_t)row[j * a->mask_key] << i;
+    }
+    SUFFIX(ah_lanes) nothing = SUFFIX(ah_spread)((REAL)-INFINITY);
+    for (int64_t j = 0; j < keys; j++) {
+        for (int64_t i = 0; i < lanes; i += SUFFIX(LANE)) {
+            SUFFIX(ah_lanes_at) *at = SUFFIX(lanes)(scores + j * SUFFIX(WIDE) + i);
+            *at = SUFFIX(ah_choose)(SUFFIX(chosen)(word[j] >> i), *at, nothing);
         }
     }
+}
+
+/* A mask of numbers is added, turned in `room`. */
+static void SUFFIX(mask_added)(const struct ah_attention *a, const REAL *added, REAL *scores, REAL *room, int64_t keys,
+                               int64_t count, int64_t lanes)
+{
+    if (a->mask_key == 1 && a->mask_query != 0) {
+        SUFFIX(turn)(room, added, a->mask_query, count, keys, 1);
+    } else {
+        for (int64_t j = 0; j < keys; j++)
+            for (int64_t i = 0; i < lanes; i++)
+                room[j * SUFFIX(WIDE) + i] = i < count ? added[i * a->mask_query + j * a->mask_key] : 0;
+    }
+    for (int64_t j = 0; j < keys; j++)
+        for (int64_t i = 0; i < lanes; i += SUFFIX(LANE))
+            *SUFFIX(lanes)(scores + j * SUFFIX(WIDE) + i) += *SUFFIX(lanes)(room + j * SUFFIX(WIDE) + i);
 }
 
 /* scores = turned_query^T keys, masked. */
@@ -112,11 +144,15 @@ static void SUFFIX(score)(const struct ah_attention *a, const struct ah_attentio
     SUFFIX(multiply)(&(struct SUFFIX(product)){
         .m = keys, .n = lanes, .depth = a->width, .a = SUFFIX(key_row)(a, &a->key, unit, key),
         .a_row = a->key.token, .a_step = 1, .b = s->turned_query, .b_row = SUFFIX(WIDE), .c = s->scores,
-        .c_row = SUFFIX(WIDE)});
+        .c_row = SUFFIX(WIDE), .far = true});
     if (a->left >= 0 || a->right >= 0)
         SUFFIX(mask_places)(a, unit, s->scores, key, keys, lanes);
-    if (a->mask)
-        SUFFIX(mask_given)(a, unit, s->scores, key, keys, count);
+    int64_t at = unit->span->number * a->mask_batch + unit->head * a->mask_head + unit->first * a->mask_query +
+                 key * a->mask_key;
+    if (a->mask && a->boolean)
+        SUFFIX(mask_seen)(a, (const uint8_t *)a->mask + at, s->scores, keys, count, lanes);
+    else if (a->mask)
+        SUFFIX(mask_added)(a, (const REAL *)a->mask + at, s->scores, s->weights, keys, count, lanes);
 }
 
 /* The largest score and the sum of exponentials with a further block; scores become exponentials, s->factor what the
@@ -161,14 +197,11 @@ static void SUFFIX(shrink)(struct SUFFIX(scratch) *s, int64_t count, int64_t wid
 /* Zeros where a weight does not stay; the others times scale. */
 static void SUFFIX(drop)(REAL *weights, const uint64_t *keep, REAL scale, int64_t keys, int64_t lanes)
 {
-    SUFFIX(ah_lane_ints) bit;
-    for (int i = 0; i < SUFFIX(LANE); i++)
-        bit[i] = 1 << i;
     for (int64_t j = 0; j < keys; j++, weights += SUFFIX(WIDE)) {
         for (int64_t i = 0; i < lanes; i += SUFFIX(LANE)) {
-            SUFFIX(ah_lane_ints) word = (int32_t)(keep[j] >> i & 0xffff) - (SUFFIX(ah_lane_ints)){0};
-            SUFFIX(ah_lanes) kept = *SUFFIX(lanes)(weights + i) * SUFFIX(ah_spread)(scale);
-            *SUFFIX(lanes)(weights + i) = (SUFFIX(ah_lanes))((SUFFIX(ah_lane_ints))kept & ((word & bit) != 0));
+            SUFFIX(ah_lanes_at) *at = SUFFIX(lanes)(weights + i);
+            SUFFIX(ah_lanes) scaled = *at * SUFFIX(ah_spread)(scale);
+            *at = SUFFIX(ah_choose)(SUFFIX(chosen)(keep[j] >> i), scaled, SUFFIX(ah_spread)(0));
         }
     }
 }
@@ -206,8 +239,9 @@ static void SUFFIX(attend)(const struct ah_attention *a, const struct ah_attenti
     const struct ah_attention_span *span = unit->span;
     int64_t left = span->queries - unit->first, count = left < AH_ATTENTION_QUERIES ? left : AH_ATTENTION_QUERIES;
     int64_t lanes = (count + SUFFIX(LANE) - 1) / SUFFIX(LANE) * SUFFIX(LANE), begin, end;
-    struct SUFFIX(scratch) s = SUFFIX(scratch_at)(a, block);
+    struct SUFFIX(scratch) s;
     const uint64_t *keep = a->keep ? SUFFIX(keep_at)(a, unit) : NULL;
+    SUFFIX(scratch_at)(&s, a, block);
     SUFFIX(visible)(a, unit, count, &begin, &end);
     SUFFIX(turn)(s.turned_query, SUFFIX(query_row)(&a->query, unit, 0), a->query.token, count,
                  a->width, (REAL)a->scale);
@@ -266,7 +300,7 @@ static void SUFFIX(weigh_back)(const struct ah_attention *a, const struct ah_att
     SUFFIX(multiply)(&(struct SUFFIX(product)){
         .m = keys, .n = lanes, .depth = a->value_width,
         .a = SUFFIX(key_row)(a, &a->value, unit, key), .a_row = a->value.token,
-        .a_step = 1, .b = s->turned_grad, .b_row = SUFFIX(WIDE), .c = s->steps, .c_row = SUFFIX(WIDE)});
+        .a_step = 1, .b = s->turned_grad, .b_row = SUFFIX(WIDE), .c = s->steps, .c_row = SUFFIX(WIDE), .far = true});
     if (keep)
         SUFFIX(drop)(s->steps, keep, keep_scale, keys, lanes);
     for (int64_t i = 0; i < lanes; i += SUFFIX(LANE)) {
@@ -282,55 +316,75 @@ static void SUFFIX(weigh_back)(const struct ah_attention *a, const struct ah_att
         SUFFIX(drop)(s->weights, keep, keep_scale, keys, lanes);
 }
 
-/* The gradients of keys and values get the share of a unit; that of its queries is written. */
-static void SUFFIX(attend_back)(const struct ah_attention *a, const struct ah_attention_unit *unit, void *block)
+/* Zeros for the gradients of keys that nothing has been written to. */
+static void SUFFIX(clear_keys)(const struct ah_attention *a, const struct ah_attention_unit *unit, int64_t begin,
+                               int64_t end)
 {
-    const struct ah_attention_span *span = unit->span;
-    int64_t left = span->queries - unit->first, count = left < AH_ATTENTION_QUERIES ? left : AH_ATTENTION_QUERIES;
-    int64_t lanes = (count + SUFFIX(LANE) - 1) / SUFFIX(LANE) * SUFFIX(LANE), begin, end;
-    struct SUFFIX(scratch) s = SUFFIX(scratch_at)(a, block);
-    const REAL *query = SUFFIX(query_row)(&a->query, unit, 0), *grad = SUFFIX(query_row)(&a->grad, unit, 0);
-    const uint64_t *keep = a->keep ? SUFFIX(keep_at)(a, unit) : NULL;
-    SUFFIX(visible)(a, unit, count, &begin, &end);
-    SUFFIX(turn)(s.turned_query, query, a->query.token, count, a->width, (REAL)a->scale);
-    SUFFIX(turn)(s.turned_grad, grad, a->grad.token, count, a->value_width, 1);
-    SUFFIX(correct)(a, unit, &s, count);
-    if (begin == end)
-        memset(s.sums, 0, (size_t)(count * a->width) * sizeof *s.sums);
-    for (int64_t key = begin; key < end; key += AH_ATTENTION_KEYS) {
-        int64_t keys = end - key < AH_ATTENTION_KEYS ? end - key : AH_ATTENTION_KEYS;
-        SUFFIX(weigh_back)(a, unit, &s, keep ? keep + key : NULL, key, keys, count, lanes);
-        struct SUFFIX(product) p = {.m = keys, .n = a->value_width, .depth = count, .a = s.weights,
-                                    .a_row = SUFFIX(WIDE), .a_step = 1, .b = grad, .b_row = a->grad.token,
-                                    .c = SUFFIX(key_row)(a, &a->grad_value, unit, key), .c_row = a->grad_value.token,
-                                    .add = true};
-        SUFFIX(multiply)(&p);
-        p = (struct SUFFIX(product)){.m = keys, .n = a->width, .depth = count, .a = s.steps, .a_row = SUFFIX(WIDE),
-                                     .a_step = 1, .b = query, .b_row = a->query.token,
-                                     .c = SUFFIX(key_row)(a, &a->grad_key, unit, key), .c_row = a->grad_key.token,
-                                     .add = true};
-        SUFFIX(multiply)(&p);
-        p = (struct SUFFIX(product)){.m = count, .n = a->width, .depth = keys, .a = s.steps, .a_row = 1,
-                                     .a_step = SUFFIX(WIDE), .b = SUFFIX(key_row)(a, &a->key, unit, key),
-                                     .b_row = a->key.token, .c = s.sums, .c_row = a->width, .add = key > begin};
-        SUFFIX(multiply)(&p);
+    for (int64_t j = begin; j < end; j++) {
+        memset(SUFFIX(key_row)(a, &a->grad_key, unit, j), 0, (size_t)a->width * sizeof(REAL));
+        memset(SUFFIX(key_row)(a, &a->grad_value, unit, j), 0, (size_t)a->value_width * sizeof(REAL));
     }
-    for (int64_t i = 0; i < count; i++)
-        memcpy(SUFFIX(query_row)(&a->grad_query, unit, i), s.sums + i * a->width,
-               (size_t)a->grad_query.width * sizeof *s.sums);
 }
 
-/* All queries that share one head of key and value, whose gradients begin at zero. */
+/* What a block of weights gives to the gradients of its keys and values, and of the unit's queries at `to`. */
+static void SUFFIX(spread)(const struct ah_attention *a, const struct ah_attention_unit *unit,
+                           const struct SUFFIX(scratch) *s, int64_t key, int64_t keys, int64_t count, bool add_keys,
+                           REAL *to, int64_t to_row, bool add_queries)
+{
+    SUFFIX(multiply)(&(struct SUFFIX(product)){
+        .m = keys, .n = a->value_width, .depth = count, .a = s->weights, .a_row = SUFFIX(WIDE), .a_step = 1,
+        .b = SUFFIX(query_row)(&a->grad, unit, 0), .b_row = a->grad.token,
+        .c = SUFFIX(key_row)(a, &a->grad_value, unit, key), .c_row = a->grad_value.token, .add = add_keys});
+    SUFFIX(multiply)(&(struct SUFFIX(product)){
+        .m = keys, .n = a->width, .depth = count, .a = s->steps, .a_row = SUFFIX(WIDE), .a_step = 1,
+        .b = SUFFIX(query_row)(&a->query, unit, 0), .b_row = a->query.token,
+        .c = SUFFIX(key_row)(a, &a->grad_key, unit, key), .c_row = a->grad_key.token, .add = add_keys});
+    SUFFIX(multiply)(&(struct SUFFIX(product)){
+        .m = count, .n = a->width, .depth = keys, .a = s->steps, .a_row = 1, .a_step = SUFFIX(WIDE),
+        .b = SUFFIX(key_row)(a, &a->key, unit, key), .b_row = a->key.token, .c = to, .c_row = to_row,
+        .add = add_queries});
+}
+
+/* The gradients of keys and values get the share of a unit, those of its queries are written. `written`: how many keys
+ * have had a share before. */
+static void SUFFIX(attend_back)(const struct ah_attention *a, const struct ah_attention_unit *unit,
+                                struct SUFFIX(scratch) *s, int64_t *written)
+{
+    int64_t left = unit->span->queries - unit->first, count = left < AH_ATTENTION_QUERIES ? left : AH_ATTENTION_QUERIES;
+    int64_t lanes = (count + SUFFIX(LANE) - 1) / SUFFIX(LANE) * SUFFIX(LANE), begin, end;
+    const uint64_t *keep = a->keep ? SUFFIX(keep_at)(a, unit) : NULL;
+    bool direct = a->grad_query.width == a->width;
+    REAL *to = direct ? SUFFIX(query_row)(&a->grad_query, unit, 0) : s->sums;
+    int64_t to_row = direct ? a->grad_query.token : a->width;
+    SUFFIX(visible)(a, unit, count, &begin, &end);
+    SUFFIX(turn)(s->turned_query, SUFFIX(query_row)(&a->query, unit, 0), a->query.token, count, a->width,
+                 (REAL)a->scale);
+    SUFFIX(turn)(s->turned_grad, SUFFIX(query_row)(&a->grad, unit, 0), a->grad.token, count, a->value_width, 1);
+    SUFFIX(correct)(a, unit, s, count);
+    for (int64_t i = 0; i < count && begin == end; i++)
+        memset(to + i * to_row, 0, (size_t)a->width * sizeof *to);
+    for (int64_t key = begin; key < end; key += AH_ATTENTION_KEYS) {
+        int64_t keys = end - key < AH_ATTENTION_KEYS ? end - key : AH_ATTENTION_KEYS;
+        bool fresh = key >= *written;
+        SUFFIX(weigh_back)(a, unit, s, keep ? keep + key : NULL, key, keys, count, lanes);
+        SUFFIX(clear_keys)(a, unit, *written, fresh ? key : key + keys);
+        *written = key + keys > *written ? key + keys : *written;
+        SUFFIX(spread)(a, unit, s, key, keys, count, !fresh, to, to_row, key > begin);
+    }
+    for (int64_t i = 0; i < count && !direct; i++)
+        memcpy(SUFFIX(query_row)(&a->grad_query, unit, i), to + i * to_row, (size_t)a->grad_query.width * sizeof *to);
+}
+
+/* All queries that share one head of key and value. */
 static void SUFFIX(attend_group_back)(const struct ah_attention *a, const struct ah_attention_unit *group,
                                       void *block)
 {
-    const struct ah_attention_span *span = group->span;
-    for (int64_t j = 0; j < span->room; j++) {
-        memset(SUFFIX(key_row)(a, &a->grad_key, group, j), 0, (size_t)a->width * sizeof(REAL));
-        memset(SUFFIX(key_row)(a, &a->grad_value, group, j), 0, (size_t)a->value_width * sizeof(REAL));
-    }
+    struct SUFFIX(scratch) s;
     struct ah_attention_unit unit = *group;
+    int64_t written = 0;
+    SUFFIX(scratch_at)(&s, a, block);
     for (; unit.head < group->head + a->group; unit.head++)
-        for (unit.first = 0; unit.first < span->queries; unit.first += AH_ATTENTION_QUERIES)
-            SUFFIX(attend_back)(a, &unit, block);
+        for (unit.first = 0; unit.first < unit.span->queries; unit.first += AH_ATTENTION_QUERIES)
+            SUFFIX(attend_back)(a, &unit, &s, &written);
+    SUFFIX(clear_keys)(a, group, written, group->span->room);
 }

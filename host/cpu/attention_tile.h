@@ -17,6 +17,7 @@ struct SUFFIX(product) {
     REAL *c;
     int64_t c_row;
     bool add; /* to what is there */
+    bool far; /* the rows of A are not in the first cache yet, and too far apart for the processor to expect them */
 };
 
 /* M rows of A and V vectors of B, both constant at every call so that the sums stay in registers. */
@@ -36,6 +37,9 @@ SUFFIX(tile)(const int M, const int V, const struct SUFFIX(product) *p, int64_t 
             else
                 sum[i][v] = SUFFIX(ah_spread)(0);
     }
+    for (int i = 0; i < M && p->far; i++)
+        for (int64_t k = 0; k < p->depth; k += 64 / (int64_t)sizeof(REAL))
+            __builtin_prefetch(a[i] + M * p->a_row + k);
     for (int64_t k = 0, at = 0; k < p->depth; k++, at += p->a_step, b += p->b_row) {
         SUFFIX(ah_lanes) line[4];
 #pragma GCC unroll 4

@@ -98,6 +98,22 @@ out:
     return status;
 }
 
+/* Does a mask broadcast to scores of this shape, and is it of their dtype or boolean? */
+static int check_mask(const struct ah_tensor *mask, const struct ah_tensor *scores)
+{
+    const char *op = "scaled_dot_product_attention";
+    int64_t size[AH_MAX_DIMS];
+    int ndim;
+    AH_TRY(ah_broadcast_shapes("scaled_dot_product_attention: attn_mask", scores, mask, size, &ndim));
+    if (ndim != scores->ndim || memcmp(size, scores->size, (size_t)ndim * sizeof *size))
+        return ah_fail(AH_EINVAL, "%s: attn_mask %s does not broadcast to the scores %s", op, ah_shape(mask),
+                       ah_shape(scores));
+    if (mask->dtype != AH_BOOL && mask->dtype != scores->dtype)
+        return ah_fail(AH_EINVAL, "%s: expected attn_mask bool or %s, got %s", op, ah_dtype_name(scores->dtype),
+                       ah_dtype_name(mask->dtype));
+    return 0;
+}
+
 /* Do query, key and value go together? Their dims are [batch,] tokens, heads, width. */
 static int check_rows(const struct ah_args_attention *arg)
 {
@@ -115,6 +131,11 @@ static int check_rows(const struct ah_args_attention *arg)
     if (!ah_dtype_is_float(q->dtype) || k->dtype != q->dtype || v->dtype != q->dtype)
         return ah_fail(AH_EINVAL, "varlen_attn: expected a floating query, and key and value of its dtype, got %s, %s "
                        "and %s", ah_dtype_name(q->dtype), ah_dtype_name(k->dtype), ah_dtype_name(v->dtype));
+    if (ah_given(&arg->mask)) {
+        const struct ah_tensor scores = {.ndim = 4, .dtype = q->dtype,
+                                         .size = {q->size[0], q->size[2], q->size[1], k->size[1]}};
+        AH_TRY(check_mask(arg->mask.tensor, &scores));
+    }
     double p = arg->dropout_p.number;
     if (!(p >= 0 && p < 1))
         return ah_fail(AH_EINVAL, "varlen_attn: expected dropout_p from 0 to below 1, got %g", p);
@@ -151,7 +172,14 @@ int ah_forward_attention_backward(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
-/* One op of several. */
+int ah_forward_attention_keep(struct ah_call *c)
+{
+    const struct ah_args_attention_keep *arg = ah_args(c, attention_keep);
+    AH_TRY(ah_call_output(c, 0, arg->size.ints.at, arg->size.ints.count, arg->dtype.dtype));
+    return ah_call_kernel(c);
+}
+
+/* Scores in memory. */
 
 int ah_forward_masked_softmax(struct ah_call *c)
 {
@@ -160,19 +188,8 @@ int ah_forward_masked_softmax(struct ah_call *c)
     AH_TRY(ah_call_expect_float(c, 0));
     if (x->ndim < 2)
         return ah_fail(AH_EINVAL, "masked_softmax: expected scores (..., L, S), got %s", ah_shape(x));
-    if (mask) {
-        int64_t size[AH_MAX_DIMS];
-        int ndim;
-        AH_TRY(ah_broadcast_shapes("scaled_dot_product_attention: attn_mask", x, mask, size, &ndim));
-        if (ndim != x->ndim || memcmp(size, x->size, (size_t)ndim * sizeof *size)) {
-            return ah_fail(AH_EINVAL, "scaled_dot_product_attention: attn_mask %s does not broadcast to the scores %s",
-                           ah_shape(mask), ah_shape(x));
-        }
-        if (mask->dtype != AH_BOOL && mask->dtype != x->dtype) {
-            return ah_fail(AH_EINVAL, "scaled_dot_product_attention: expected attn_mask bool or %s, got %s",
-                           ah_dtype_name(x->dtype), ah_dtype_name(mask->dtype));
-        }
-    }
+    if (mask)
+        AH_TRY(check_mask(mask, x));
     AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
     return ah_call_kernel(c);
 }
@@ -180,10 +197,6 @@ int ah_forward_masked_softmax(struct ah_call *c)
 /* Heads of key or value as many times as the query has of them. */
 static int repeat_heads(struct ah_tensor **out, const struct ah_tensor *q, struct ah_tensor *t)
 {
-    if (q->ndim < 3 || t->ndim < 3 || t->size[t->ndim - 3] < 1 || q->size[q->ndim - 3] % t->size[t->ndim - 3]) {
-        return ah_fail(AH_EINVAL, "scaled_dot_product_attention: with enable_gqa the heads of key and value divide the "
-                       "query's, got %s and %s", ah_shape(t), ah_shape(q));
-    }
     int64_t times = q->size[q->ndim - 3] / t->size[t->ndim - 3];
     if (times == 1) {
         *out = ah_tensor_retain(t);
@@ -192,26 +205,17 @@ static int repeat_heads(struct ah_tensor **out, const struct ah_tensor *q, struc
     return ah_op1(AH_OP_repeat_interleave, out, AH_T(t), AH_I(times), AH_I(-3));
 }
 
-/* softmax(scale q k^T, masked) v. The scale goes to the query, which is the smaller factor. */
-int ah_forward_scaled_dot_product_attention(struct ah_call *c)
+static double scale_of(const struct ah_value *scale, const struct ah_tensor *query)
 {
-    const struct ah_args_scaled_dot_product_attention *arg = ah_args(c, scaled_dot_product_attention);
-    const struct ah_tensor *q = arg->query.tensor, *k = arg->key.tensor, *v = arg->value.tensor;
-    if (q->ndim < 2 || k->ndim < 2 || v->ndim < 2 || q->size[q->ndim - 1] != k->size[k->ndim - 1] ||
-        k->size[k->ndim - 2] != v->size[v->ndim - 2]) {
-        return ah_fail(AH_EINVAL, "scaled_dot_product_attention: expected query (..., L, E), key (..., S, E) and value "
-                       "(..., S, V), got %s, %s and %s", ah_shape(q), ah_shape(k), ah_shape(v));
-    }
-    if (!ah_dtype_is_float(q->dtype) || k->dtype != q->dtype || v->dtype != q->dtype) {
-        return ah_fail(AH_EINVAL, "scaled_dot_product_attention: expected a floating query, and key and value of its "
-                       "dtype, got %s, %s and %s", ah_dtype_name(q->dtype), ah_dtype_name(k->dtype),
-                       ah_dtype_name(v->dtype));
-    }
-    if (arg->is_causal.flag && arg->attn_mask.tensor) {
-        return ah_fail(AH_EINVAL, "scaled_dot_product_attention: attn_mask and is_causal exclude each other");
-    }
-    double width = (double)q->size[q->ndim - 1], p = arg->dropout_p.number;
-    double scale = arg->scale.kind == AH_NONE ? 1 / __builtin_sqrt(width) : arg->scale.number;
+    return scale->kind == AH_NONE ? 1 / __builtin_sqrt((double)query->size[query->ndim - 1]) : scale->number;
+}
+
+/* The scale goes to the query, which is the smaller factor. */
+int ah_forward_attention_by_ops(struct ah_call *c)
+{
+    const struct ah_args_attention_by_ops *arg = ah_args(c, attention_by_ops);
+    const struct ah_tensor *q = arg->query.tensor;
+    double p = arg->dropout_p.number, scale = scale_of(&arg->scale, q);
     struct ah_tensor *made[7] = {NULL}, *weights, *key = arg->key.tensor, *value = arg->value.tensor;
     int status;
     if (arg->enable_gqa.flag) {
@@ -235,4 +239,78 @@ out:
     for (int i = 0; i < 7; i++)
         ah_tensor_release(made[i]);
     return status;
+}
+
+/* Which of the two. */
+
+static int check_attention(const struct ah_args_scaled_dot_product_attention *arg)
+{
+    const char *op = "scaled_dot_product_attention";
+    const struct ah_tensor *q = arg->query.tensor, *k = arg->key.tensor, *v = arg->value.tensor;
+    if (q->ndim < 2 || k->ndim < 2 || v->ndim < 2 || q->size[q->ndim - 1] != k->size[k->ndim - 1] ||
+        k->size[k->ndim - 2] != v->size[v->ndim - 2])
+        return ah_fail(AH_EINVAL, "%s: expected query (..., L, E), key (..., S, E) and value (..., S, V), got %s, %s "
+                       "and %s", op, ah_shape(q), ah_shape(k), ah_shape(v));
+    if (!ah_dtype_is_float(q->dtype) || k->dtype != q->dtype || v->dtype != q->dtype)
+        return ah_fail(AH_EINVAL, "%s: expected a floating query, and key and value of its dtype, got %s, %s and %s",
+                       op, ah_dtype_name(q->dtype), ah_dtype_name(k->dtype), ah_dtype_name(v->dtype));
+    if (arg->is_causal.flag && arg->attn_mask.tensor)
+        return ah_fail(AH_EINVAL, "%s: attn_mask and is_causal exclude each other", op);
+    for (int i = 1; i < 3 && arg->enable_gqa.flag; i++) {
+        const struct ah_tensor *t = i == 1 ? k : v;
+        if (q->ndim < 3 || t->ndim < 3 || t->size[t->ndim - 3] < 1 || q->size[q->ndim - 3] % t->size[t->ndim - 3])
+            return ah_fail(AH_EINVAL, "%s: with enable_gqa the heads of key and value divide the query's, got %s and "
+                           "%s", op, ah_shape(t), ah_shape(q));
+    }
+    return 0;
+}
+
+/* Whether the one op can do it, and does it faster (measured): with few queries its vectors are mostly empty, and
+ * scores that stay in the caches cost nothing to keep. */
+static bool without_scores(const struct ah_args_scaled_dot_product_attention *arg)
+{
+    const struct ah_tensor *q = arg->query.tensor, *k = arg->key.tensor, *v = arg->value.tensor;
+    if (q->ndim != 4 || k->ndim != 4 || v->ndim != 4 || arg->dropout_p.number >= 1 || arg->dropout_p.number < 0)
+        return false;
+    if (q->size[0] != k->size[0] || q->size[0] != v->size[0] || k->size[1] != v->size[1])
+        return false;
+    if (q->size[1] != k->size[1] && !arg->enable_gqa.flag)
+        return false;
+    return q->size[2] >= 8;
+}
+
+/* The one op has heads behind tokens. */
+static int attend(struct ah_call *c, const struct ah_args_scaled_dot_product_attention *arg)
+{
+    const struct ah_value heads_first[] = {arg->query, arg->key, arg->value};
+    const struct ah_tensor *q = arg->query.tensor;
+    const int64_t all[] = {-1, -1}, causal[] = {-1, 0};
+    struct ah_tensor *made[3] = {NULL}, *result[2] = {NULL};
+    int status, count = 0;
+    for (int i = 0; i < 3; i++)
+        AH_TRYGO(ah_op1(AH_OP_transpose, &made[i], heads_first[i], AH_I(1), AH_I(2)), out);
+    const struct ah_value args[] = {
+        AH_T(made[0]), AH_T(made[1]), AH_T(made[2]), arg->attn_mask, AH_NIL, AH_NIL, AH_NIL, AH_NIL,
+        AH_INTS_OF(arg->is_causal.flag ? causal : all, 2), AH_N(scale_of(&arg->scale, q)), arg->dropout_p,
+    };
+    AH_TRYGO(ah_op_call(AH_OP_attention, args, 11, false, result, &count), out);
+    AH_TRYGO(ah_op1(AH_OP_transpose, &c->out[0], AH_T(result[0]), AH_I(1), AH_I(2)), out);
+    c->out_count = 1;
+out:
+    for (int i = 0; i < 3; i++)
+        ah_tensor_release(made[i]);
+    for (int i = 0; i < count; i++)
+        ah_tensor_release(result[i]);
+    return status;
+}
+
+int ah_forward_scaled_dot_product_attention(struct ah_call *c)
+{
+    const struct ah_args_scaled_dot_product_attention *arg = ah_args(c, scaled_dot_product_attention);
+    AH_TRY(check_attention(arg));
+    if (without_scores(arg))
+        return attend(c, arg);
+    AH_TRY(ah_op_call1(AH_OP_attention_by_ops, &c->out[0], c->arg, c->op->param_count));
+    c->out_count = 1;
+    return 0;
 }

@@ -270,6 +270,10 @@ describe("on another device", function()
       local q = x:view(1, 4, 6)
       return F.scaled_dot_product_attention(q, q, q, {is_causal = true})
     end,
+    attention_without_scores = function(x)
+      local q = x:view(1, 1, 24, 1)
+      return F.scaled_dot_product_attention(q, q, q, {is_causal = true})
+    end,
     varlen_attn = function(x)
       local q, cu = x:view(4, 2, 3), accelhost.tensor({0, 1, 4}, {dtype = "int32", device = x.device})
       return F.varlen_attn(q, q, q, cu, cu, 3, 3, {is_causal = true})

@@ -130,7 +130,7 @@ $(BUILD)/accelhost-sqlite.so: host/store/plugin.c host/io/database.h | deps-chec
 
 $(CUDA_OBJ): CFLAGS += -fPIC
 $(CUDA): $(CUDA_OBJ) $(BUILD)/host/cuda/images.o
-	$(call say,plugin $@)$(CC) $(CFLAGS) -shared -o $@ $^ -ldl -lpthread
+	$(call say,plugin $@)$(CC) $(CFLAGS) -shared -o $@ $^ -ldl -lpthread -lrt
 
 $(BUILD)/host/cuda/images.o: $(CUDA_IMAGES) scripts/cuda/images.sh
 	@mkdir -p $(@D)
@@ -193,10 +193,10 @@ SIM := $(if $(shell command -v $(CXX)),sim)
 sim: $(BUILD)/accelhost-cudasim.so $(BUILD)/sim-selftest ## the simulated GPU, and the program that tests it
 
 $(BUILD)/accelhost-cudasim.so: $(SIM_OBJ)
-	$(call say,ld $@)$(CXX) $(SIM_FLAGS) -shared $(if $(SAN),,-Wl$(comma)-z$(comma)defs) -o $@ $^ -ldl -lpthread
+	$(call say,ld $@)$(CXX) $(SIM_FLAGS) -shared $(if $(SAN),,-Wl$(comma)-z$(comma)defs) -o $@ $^ -ldl -lpthread -lrt
 
 $(BUILD)/sim-selftest: $(SIM_OBJ) $(SIM_TEST_OBJ) $(BUILD)/host/base/half.o
-	$(call say,ld $@)$(CXX) $(SIM_FLAGS) -o $@ $^ -ldl -lpthread
+	$(call say,ld $@)$(CXX) $(SIM_FLAGS) -o $@ $^ -ldl -lpthread -lrt
 
 $(BUILD)/sim/%.cc.o: %.cc
 	@mkdir -p $(@D)

@@ -6,27 +6,48 @@ local lfs = require "lfs"
 local toolkit = os.getenv "CUDA_HOME" or "/usr/local/cuda"
 
 local libraries = {
-  {title = "cuBLASLt", header = "cublasLt.h", check = "spec/device/cuda_blas_check.c"},
+  {title = "cuBLASLt", header = "cublasLt.h", name = "blas"},
+  {title = "NCCL", header = "nccl.h", name = "nccl"},
 }
+
+local function text(path)
+  local file = assert(io.open(path))
+  local all = file:read "*a"
+  file:close()
+  return all
+end
 
 for _, library in ipairs(libraries) do
   local installed = lfs.attributes(toolkit .. "/include/" .. library.header, "mode") == "file"
 
   describe("the table of " .. library.title, function()
-    local function compile(...)
-      return run.program {"cc", "-std=c11", "-fsyntax-only", "-Ihost", "-isystem", toolkit .. "/include", ...}
+    local function compile(folder)
+      return run.program {"cc", "-std=c11", "-fsyntax-only", "-I" .. folder, "-Ihost", "-isystem",
+        toolkit .. "/include", "spec/device/cuda_" .. library.name .. "_check.c"}
     end
 
     it("has the calls, types and codes of " .. library.header, function()
       if not installed then return pending("needs CUDA's toolkit") end
-      local result = compile(library.check)
+      local result = compile "host"
       assert.equal("", result.output)
       assert.equal(0, result.code)
     end)
 
-    it("would not pass with another result", function()
+    it("would not pass with another parameter", function()
       if not installed then return pending("needs CUDA's toolkit") end
-      local result = compile("-Dsize_t=float", "-include", "stddef.h", library.check)
+      local folder = os.tmpname()
+      os.remove(folder)
+      assert(lfs.mkdir(folder) and lfs.mkdir(folder .. "/cuda"))
+      local path = ("cuda/%s.def"):format(library.name)
+      local planted, times = text("host/" .. path):gsub("CUstream stream%)", "int stream)", 1)
+      assert.equal(1, times)
+      local file = assert(io.open(folder .. "/" .. path, "w"))
+      file:write(planted)
+      file:close()
+      local result = compile(folder)
+      os.remove(folder .. "/" .. path)
+      assert(lfs.rmdir(folder .. "/cuda") and lfs.rmdir(folder))
+      assert.matches("differs from " .. library.header, result.output, 1, true)
       assert.are_not.equal(0, result.code)
     end)
   end)

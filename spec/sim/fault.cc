@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "engine.h"
+#include "poison.h"
 
 namespace sim
 {
@@ -75,6 +76,7 @@ void use_signal_stack()
             memset(&none, 0, sizeof none);
             none.ss_flags = SS_DISABLE;
             sigaltstack(&none, nullptr);
+            __asan_unpoison_memory_region(at, BYTES);
             munmap(at, BYTES);
         }
     } own;

@@ -1,0 +1,107 @@
+/* NCCL over shared memory: a communicator is a segment that its ranks map, whether they are processes or devices of
+ * one.
+ *
+ * Collectives go through it in chunks: every rank brings its chunk, all meet, each takes what is its own, all meet
+ * again. Messages go through a box for each pair of ranks. Whoever waits looks after the others: one that has ended or
+ * left without coming is an asynchronous error, and the work waits on until the communicator is aborted, as on a
+ * card. */
+#ifndef AH_SIM_NCCL_H
+#define AH_SIM_NCCL_H
+
+#include "cuda/nccl.h"
+#include "state.h"
+
+#define CALL(result, field, symbol, parameters) SIM_API result symbol parameters;
+#include "cuda/nccl.def"
+#undef CALL
+
+namespace sim
+{
+/* Under which its last error's text is kept among the driver's. */
+enum { LAST_OF_NCCL = 100000 };
+
+enum : size_t { CHUNK = 64 * 1024, BOX = 16 * 1024 };
+
+/* What a rank is about to do; all ranks have to bring the same. */
+struct Posted {
+    int call, type, op, root;
+    uint64_t count;
+};
+
+/* The segment: this, then a chunk for each rank, then a box for each pair. */
+struct Shared_rank {
+    std::atomic<uint64_t> step;
+    std::atomic<int> process, device;
+    std::atomic<int> state; /* 0: not here yet, 1: here, 2: gone */
+    Posted posted;
+};
+struct Box {
+    std::atomic<uint64_t> filled, emptied;
+    char bytes[BOX];
+};
+struct Segment {
+    enum { MOST_RANKS = 64 };
+    std::atomic<int> ranks, here;
+    Shared_rank rank[MOST_RANKS];
+};
+
+/* A rank's end of a communicator; lives as long as a work that uses it. */
+class Link
+{
+  public:
+    enum { SETTING_UP, READY };
+
+    Link(const std::string &name, int ranks, int rank, CUcontext context);
+    ~Link();
+    Link(const Link &) = delete;
+    Link &operator=(const Link &) = delete;
+
+    /* Map the segment and wait for all ranks; then `error` says how it went. */
+    void meet();
+    /* All ranks have come here. False when the communicator was aborted meanwhile. */
+    bool arrive();
+    /* Every other rank brings the same call; false after an error, when aborted. */
+    bool post(const Posted &mine);
+    /* Wait a little inside a work; false when aborted. */
+    bool pause();
+    /* Has a rank ended, or left its communicator? */
+    bool is_gone(int peer) const;
+    /* A rank is gone that something waits for. */
+    void lose(int peer);
+    /* An asynchronous error; the first one stays. */
+    void fail(int code, const std::string &text);
+    /* Wait for the abort that follows an error. */
+    void wait_for_abort();
+
+    char *chunk(int of) const;
+    Box *box(int from, int to) const;
+
+    const int ranks, rank;
+    const CUcontext context;
+    std::atomic<int> error{ncclInProgress};
+    std::atomic<bool> aborted{false};
+
+  private:
+    std::string name_;
+    Segment *segment_ = nullptr;
+    size_t bytes_ = 0;
+    unsigned pauses_ = 0;
+};
+
+/* One call of a rank. */
+struct Move {
+    enum Call { ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, SEND, RECEIVE } call;
+    const char *from;
+    char *to;
+    uint64_t count;
+    int type, op, root; /* root: also the peer of a message */
+};
+
+size_t size_of_nccl(int type);
+/* The calls of a group on one communicator, in order; messages side by side. On the stream's thread. */
+void carry_out_moves(Link &link, const std::vector<Move> &moves);
+/* to[i] = op over `n` ranks' items, which lie `step` bytes apart, in the order of the ranks. */
+void combine(int type, int op, char *to, const char *from, size_t step, int n, size_t count);
+} // namespace sim
+
+#endif

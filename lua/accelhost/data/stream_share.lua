@@ -113,13 +113,16 @@ function StreamShare:goes_on(has)
   return self.agree(has, self.drop_last)
 end
 
---- A batch of which nothing counts, for a rank that is through while others go on.
+--- A batch of which nothing counts, for a rank that is through while others go on: of the share's first samples, or of
+--- the whole stream's where the share has none.
 ---@return table
 function StreamShare:filler()
-  local first = self.batches:iter()()
+  local whole = iterable.StreamBatches(self.whole, self.batch_size, self.drop_last)
+  whole.seed = self.batches.seed
+  local first = self.batches:iter()() or whole:iter()()
   if not first then
-    fail("%s: shard(%d, %d) gave no samples, so nothing can fill its batches up while others have some; leave no share "
-      .. "empty, or take even_batches = false", self.whole._name or "the data set", self.size, self.rank)
+    fail("%s: shard(%d, %d) gave no samples, nor does the whole stream, so nothing can fill its batches up while "
+      .. "others have some", self.whole._name or "the data set", self.size, self.rank)
   end
   return filled(first, first, self.batch_size)
 end

@@ -78,7 +78,7 @@ local rows = {
   {"accelerate", "GradScaler", "as accelhost.amp.GradScaler"},
   {"accelerate", "from_pretrained AutoModel.* AutoTokenizer.*", "as accelhost.models.AutoModel and "
     .. "accelhost.text.AutoTokenizer, from a folder: nothing is downloaded"},
-  {"accelerate", "load_dataset", "as data.CSV, data.JSONLines, data.ImageFolder"},
+  {"accelerate", "load_dataset", "as data.load_dataset (files of rows, with streaming too) and data.ImageFolder"},
   {"accelerate", "Trainer TrainingArguments", "a loop is written out: examples/mnist.lua"},
 
   -- Not here.

@@ -180,6 +180,19 @@ describe("a Trainer", function()
     assert.equal(4, calls)
   end)
 
+  it("takes losses of other dtypes and shapes from batch to batch", function()
+    local expected, calls = {}, 0
+    local trainer = train {args = {logging_steps = 4}, loss = true, compute_loss = function(model, inputs)
+      local value = F.cross_entropy(model(inputs.inputs), inputs.labels)
+      calls = calls + 1
+      expected[calls] = value:item()
+      if calls % 2 == 0 then return value:reshape(1) end
+      return calls == 1 and value:to "float64" or value
+    end}
+    local mean = (expected[1] + expected[2] + expected[3] + expected[4]) / 4
+    assert.near(mean, trainer.state.log_history[1].loss, 1e-6)
+  end)
+
   it("trains on the CPU where use_cpu says so", function()
     local trainer = train {args = {use_cpu = true}}
     assert.equal("cpu", trainer.accelerator.device)

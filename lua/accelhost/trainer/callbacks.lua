@@ -311,15 +311,20 @@ end
 ---@param event string
 ---@param more? table
 function CallbackHandler:call(event, more)
-  local trainer, listeners = self.trainer, self:_listeners(event)
+  local listeners = self._heeding[event] or self:_listeners(event)
   if #listeners == 0 then return end
+  local trainer = self.trainer
   local given = {
     trainer = trainer, model = trainer.model, optimizer = trainer.optimizer, lr_scheduler = trainer.lr_scheduler,
     train_dataloader = trainer.train_dataloader, processing_class = trainer.processing_class,
   }
-  for name, value in pairs(more or {}) do given[name] = value end
-  for _, callback in ipairs(listeners) do
-    callback[event](callback, trainer.args, trainer.state, trainer.control, given)
+  if more then
+    for name, value in pairs(more) do given[name] = value end
+  end
+  local args, state, control = trainer.args, trainer.state, trainer.control
+  for i = 1, #listeners do
+    local callback = listeners[i]
+    callback[event](callback, args, state, control, given)
   end
 end
 

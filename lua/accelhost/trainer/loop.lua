@@ -104,18 +104,24 @@ local function update(trainer)
   trainer.optimizer:zero_grad()
 end
 
--- One batch. Alone in its mean it needs no weight, and gradients are those of a plain backward to the bit.
+local function run_batch(trainer, inputs, weight)
+  local model = trainer.model
+  if not model.training then model:train() end
+  local loss = trainer:training_step(model, inputs, weight)
+  trainer.losses:add(loss, weight)
+  if trainer.counts then trainer.counts:add(inputs) end
+  update(trainer)
+end
+
+-- One batch. Alone in its mean it needs no weight and no window, and gradients are those of a plain backward to the
+-- bit.
 local function micro_step(trainer, inputs)
   local accelerator = trainer.accelerator
-  local alone = accelerator.num_processes == 1 and accelerator.gradient_accumulation_steps == 1
-  local weight = alone and 1 or trainer:num_items_in_batch(inputs)
-  accelerator:accumulate(trainer.model, function()
-    if not trainer.model.training then trainer.model:train() end
-    local loss = trainer:training_step(trainer.model, inputs, not alone and weight or nil)
-    trainer.losses:add(loss, weight)
-    if trainer.counts then trainer.counts:add(inputs) end
-    update(trainer)
-  end)
+  if accelerator.num_processes == 1 and accelerator.gradient_accumulation_steps == 1 then
+    return run_batch(trainer, inputs)
+  end
+  accelerator:accumulate(trainer.model)
+  run_batch(trainer, inputs, trainer:num_items_in_batch(inputs))
 end
 
 -- A signal that asks for the end: the training ends here, with a checkpoint.

@@ -15,14 +15,26 @@ function Losses:init(accelerator, state, filter)
   self._sum, self._weight = nil, 0
 end
 
---- The loss of a micro-batch, a mean over `weight` samples.
+--- The loss of a micro-batch, a mean over `weight` samples; without a weight it is the whole update's.
 ---@param loss userdata
----@param weight number
+---@param weight number?
 function Losses:add(loss, weight)
-  local value = loss:detach():to("float64"):reshape(1)
-  if weight ~= 1 then value = value * weight end
-  self._sum = self._sum and self._sum + value or value
-  self._weight = self._weight + weight
+  local value = loss:detach()
+  if weight then
+    value = value:to("float64"):reshape(1) * weight
+    if self._sum then value = value + self._sum end
+  end
+  self._sum, self._weight = value, self._weight + (weight or 1)
+end
+
+-- Values of updates as one float64 tensor on the CPU. As a rule they are all of one dtype and shape.
+local function stacked(values)
+  local alike, all = pcall(C.stack, values)
+  if not alike then
+    for i, value in ipairs(values) do values[i] = value:to("float64"):reshape(1) end
+    all = C.stack(values)
+  end
+  return all:to{dtype = "float64", device = "cpu"}:reshape(-1)
 end
 
 --- The update `step` is done. A collective now and then.
@@ -44,7 +56,7 @@ end
 function Losses:settle()
   local count, state = #self._sums, self.state
   if count == 0 then return end
-  local mine = C.cat({C.cat(self._sums, 0):to{device = "cpu"}, C.tensor(self._weights, {dtype = "float64"})}, 0)
+  local mine = C.cat({stacked(self._sums), C.tensor(self._weights, {dtype = "float64"})}, 0)
   local all = self.accelerator:gather(mine):reshape(self.accelerator.num_processes, 2, count):tolist()
   for i = 1, count do
     local sum, weight, wrong = 0, 0, {}

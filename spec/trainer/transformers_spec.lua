@@ -4,176 +4,12 @@ local accelhost = require "accelhost"
 local folder = require "spec.support.folder"
 local json = require "accelhost.util.json"
 local lfs = require "lfs"
-local silently = require "spec.support.silently"
+local run = require "spec.support.run"
+local trainings = require "spec.support.trainings"
 
-local nn, F, data = accelhost.nn, accelhost.nn.functional, accelhost.data
+local data = accelhost.data
 local fixture = require "spec.fixtures.trainer"
-
-local ROWS, EVAL_ROWS, IN, HIDDEN, CLASSES = 18, 7, 3, 4, 3
-local DOUBLE = {dtype = "float64"}
-
--- Numbers as the fixture's script makes them.
-local function numbers(count, scale, shift)
-  local list = {}
-  for i = 0, count - 1 do list[i + 1] = scale * ((i * 37 + shift) % 97 - 48) / 48 end
-  return list
-end
-
-local function tensor(count, scale, shift, ...)
-  return accelhost.tensor(numbers(count, scale, shift), DOUBLE):reshape(...)
-end
-
-local function integers(count, of)
-  local list = {}
-  for i = 0, count - 1 do list[i + 1] = of(i) end
-  return accelhost.tensor(list, {dtype = "int64"})
-end
-
-local X, EVAL_X = tensor(ROWS * IN, 1, 5, ROWS, IN), tensor(EVAL_ROWS * IN, 1, 11, EVAL_ROWS, IN)
-local LABELS = integers(ROWS, function(i) return (i * 7 + 1) % 5 % CLASSES end)
-local EVAL_LABELS = integers(EVAL_ROWS, function(i) return (i * 3 + 2) % CLASSES end)
-local VALUES, EVAL_VALUES = X:sum(1) * 0.5 + 0.25, EVAL_X:sum(1) * 0.5 - 0.25
-
-local Net = nn.Module:extend "Net"
-function Net:init(kind)
-  self.kind = kind
-  self.one = nn.Linear(IN, HIDDEN)
-  self.norm = nn.LayerNorm(HIDDEN)
-  self.two = nn.Linear(HIDDEN, kind == "classes" and CLASSES or 1)
-  self:to(DOUBLE)
-  for i, parameter in ipairs(self:parameters()) do
-    parameter.data = tensor(parameter:numel(), 0.7, 3 + 11 * (i - 1), unpack(parameter:shape()))
-  end
-end
-function Net:forward(batch)
-  local logits = self.two(self.norm(self.one(batch.x)):tanh())
-  if self.kind == "values" then logits = logits:squeeze(-1) end
-  if not batch.labels then return {logits = logits} end
-  local loss = self.kind == "values" and F.mse_loss or F.cross_entropy
-  return {loss = loss(logits, batch.labels), logits = logits}
-end
-
-local Rows = data.Dataset:extend "Rows"
-function Rows:init(x, labels) self.x, self.labels = x, labels end
-function Rows:len() return self.x:size(0) end
-function Rows:get(i) return {x = self.x[i], labels = self.labels[i]} end
-
-local Stream = data.IterableDataset:extend "Stream"
-function Stream:init(rows) self.rows = rows end
-function Stream:iter()
-  local at = -1
-  return function()
-    at = at + 1
-    if at < self.rows:len() then return self.rows:get(at) end
-  end
-end
-
--- The rows in an order of its own each epoch.
-local Order = data.Sampler:extend "Order"
-function Order:init() self.epoch = -1 end
-function Order:len() return ROWS end -- luacheck: ignore self
-function Order:iter()
-  self.epoch = self.epoch + 1
-  local at = -1
-  return function()
-    at = at + 1
-    if at < ROWS then return (at * 5 + 7 * self.epoch) % ROWS end
-  end
-end
-
-local Ordered = accelhost.Trainer:extend "Ordered"
-function Ordered:get_train_dataloader()
-  return data.DataLoader(self.train_dataset, {
-    batch_size = self.args.per_device_train_batch_size, sampler = Order(),
-    collate_fn = accelhost.default_data_collator,
-  })
-end
-
-local function watcher(seen, raises)
-  local watch, last = {}, nil
-  for _, event in ipairs(require("accelhost.trainer.callbacks").events) do
-    local name = event:sub(4)
-    watch[event] = function(_, _, state, control)
-      seen[#seen + 1] = last == state.global_step and name or ("%d %s"):format(state.global_step, name)
-      last = state.global_step
-      local flag = raises[("%s %d"):format(name, state.global_step)]
-      if flag then control[flag] = true end
-    end
-  end
-  return watch
-end
-
-local function accuracy(prediction)
-  return {accuracy = prediction.predictions:argmax(-1):eq(prediction.label_ids):to("float64"):mean():item()}
-end
-
-local function totals(prediction)
-  return {inputs = prediction.inputs:sum():item(), losses = prediction.losses:mean():item()}
-end
-
--- Counts until it is asked for the result.
-local function batched()
-  local right, count, calls = 0, 0, 0
-  return function(prediction, compute_result)
-    right = right + prediction.predictions:argmax(-1):eq(prediction.label_ids):sum():item()
-    count, calls = count + prediction.label_ids:size(0), calls + 1
-    if not compute_result then return end
-    local result = {accuracy = right / count, calls = calls}
-    right, count, calls = 0, 0, 0
-    return result
-  end
-end
-
-local function sets_of(kind)
-  if kind == "values" then return Rows(X, VALUES), Rows(EVAL_X, EVAL_VALUES) end
-  return Rows(X, LABELS), Rows(EVAL_X, EVAL_LABELS)
-end
-
-local function evaluation_of(more, eval_set, train_set)
-  if not more.eval then return nil end
-  if more.eval ~= "several" then return eval_set end
-  return {a = eval_set, b = Rows(X:narrow(0, 0, 5), train_set.labels:narrow(0, 0, 5))}
-end
-
-local function loss_of(kind)
-  local loss = kind == "values" and F.mse_loss or F.cross_entropy
-  return function(outputs, labels) return loss(outputs.logits, labels) end
-end
-
-local function callbacks_of(more, seen)
-  local list = {watcher(seen, more.raises or {})}
-  if more.patience then
-    list[2] = accelhost.EarlyStoppingCallback(more.patience, {early_stopping_threshold = more.threshold})
-  end
-  return list
-end
-
--- The arguments of a case: those of all, and its own.
-local function arguments_of(case, path)
-  local given = {output_dir = path}
-  for _, list in ipairs {fixture.base, case.args or {}} do
-    for name, value in pairs(list) do given[name] = value end
-  end
-  return given
-end
-
-local function train(case, path)
-  local more, seen = case.more or {}, {}
-  local kind = more.kind or "classes"
-  local train_set, eval_set = sets_of(kind)
-  local model = Net(kind)
-  model.main_input_name = "x"
-  local metrics = more.metrics == true and accuracy or more.metrics == "inputs" and totals
-    or more.metrics == "batches" and batched() or nil
-  local trainer = (more.order and Ordered or accelhost.Trainer) {
-    model = model, args = arguments_of(case, path),
-    train_dataset = more.stream and Stream(train_set) or train_set,
-    eval_dataset = evaluation_of(more, eval_set, train_set), compute_metrics = metrics,
-    compute_loss_func = more.loss ~= "own" and loss_of(kind) or nil, callbacks = callbacks_of(more, seen),
-  }
-  trainer:remove_callback(require("accelhost.trainer.callbacks").PrinterCallback)
-  return trainer, silently(trainer.train, trainer), seen
-end
+local CASE = lfs.currentdir() .. "/spec/trainer/cases/beside.lua"
 
 local function near(expected, got, where)
   if type(expected) == "number" and type(got) == "number" then
@@ -213,6 +49,7 @@ end
 
 local function checkpoints_in(path)
   local steps = {}
+  if not lfs.attributes(path) then return steps end
   for name in lfs.dir(path) do steps[#steps + 1] = tonumber(name:match "^checkpoint%-(%d+)$") end
   table.sort(steps)
   return steps
@@ -256,7 +93,7 @@ describe("a Trainer beside transformers'", function()
     local check = case.name == UNEQUAL and skip or it
     check("does the same with " .. case.name, function()
       folder.with(function(path)
-        local trainer, output, seen = train(case, path)
+        local trainer, output, seen = trainings.run(fixture.base, case, path)
         if case.columns then
           same_columns(case, trainer.state.log_history)
         else
@@ -272,11 +109,36 @@ describe("a Trainer beside transformers'", function()
   it("takes the mean over samples also of a model's own loss, where transformers' is one of micro-batches' means",
     function()
       folder.with(function(path)
-        local _, output = train(case_of(UNEQUAL), path)
+        local _, output = trainings.run(fixture.base, case_of(UNEQUAL), path)
         near(case_of("accumulation with a short last window").loss, output.training_loss, "training_loss")
         assert.is_true(math.abs(case_of(UNEQUAL).loss - output.training_loss) > 1e-3)
       end)
     end)
+
+  -- There transformers fills the last round of an evaluation up with rows that were seen already, and its eval_loss is
+  -- no mean over the set.
+  it("does the same in two processes but for the loss of an evaluation", function()
+    folder.with(function(path)
+      local result = run.host({"launch", "--num_processes", "2", CASE, path .. "/found.json", path}, {timeout = 60})
+      assert.equal(0, result.code, result.output)
+      local file = assert(io.open(path .. "/found.json"))
+      local all = json.decode(file:read "*a")
+      file:close()
+      for i, case in ipairs(fixture.two) do
+        local found = all[i]
+        for _, entry in ipairs(case.history) do
+          if entry.eval_loss then entry.eval_loss = "?" end
+        end
+        same_history(case, found.history)
+        assert.equal(case.events, found.events)
+        near(case.loss, found.loss, case.name)
+        assert.equal(case.step, found.step)
+        assert.equal(case.best, found.best and tonumber(found.best:match "(%d+)$"))
+        assert.same(case.checkpoints or {}, checkpoints_in(("%s/%d"):format(path, i)))
+        for k, value in ipairs(found.weights) do near(case.weights[k], value, case.name .. ": weight " .. k) end
+      end
+    end)
+  end)
 
   it("puts samples of like length together in the same order", function()
     for _, order in ipairs(fixture.orders) do

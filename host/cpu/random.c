@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "cpu/iterate.h"
 #include "cpu/kernels.h"
+#include "tensor/overlap.h"
 #include "tensor/rng.h"
 
 /* Draws n values into dense memory. */

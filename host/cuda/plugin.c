@@ -9,6 +9,7 @@
 #include "cuda/launch.h"
 #include "cuda/memory.h"
 #include "cuda/pinned.h"
+#include "cuda/product.h"
 #include "ops/op.h"
 #include "ops/table_text.h"
 
@@ -65,6 +66,7 @@ static void cuda_close(struct ah_device *device)
     if (cuda->context && ah_cuda_enter(cuda) == 0) {
         if (cuda->compute)
             ah_cuda.stream_synchronise(cuda->compute);
+        ah_cuda_product_forget(cuda);
         ah_cuda_pinned_close(cuda->pinned);
         ah_cuda_memory_close(cuda->memory);
         if (cuda->compute)

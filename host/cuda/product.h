@@ -1,0 +1,30 @@
+/* Products of stacks of matrices by cuBLASLt, with plans kept for what recurs. */
+#ifndef AH_CUDA_PRODUCT_H
+#define AH_CUDA_PRODUCT_H
+
+#include "base/dtype.h"
+#include "cuda/device.h"
+
+/* One operand: a stack of row-major matrices, possibly of their transposes. */
+struct ah_cuda_matrix {
+    uint64_t at;
+    bool transposed; /* memory holds the transposes */
+    int64_t ld;      /* elements from one row in memory to the next */
+    int64_t stride;  /* elements from one matrix to the next; 0: the same for all */
+};
+
+struct ah_cuda_product {
+    enum ah_dtype dtype; /* a floating one; halves are added up in float32 */
+    int64_t rows, columns, depth, batch;
+    struct ah_cuda_matrix a, b, out; /* rows x depth, depth x columns, rows x columns (never transposed) */
+    uint64_t bias; /* 0, or `columns` numbers that every row gets; not for float64 */
+};
+
+/* out = a b + bias on the compute stream. No size may be 0. AH_EINVAL when cuBLASLt is not there, AH_ENOTIMPL when it
+ * has no such product. */
+int ah_cuda_multiply(struct ah_device *device, const char *who, const struct ah_cuda_product *product);
+
+/* Forget the plans of a device that is closed. */
+void ah_cuda_product_forget(const struct ah_cuda_device *cuda);
+
+#endif

@@ -27,6 +27,8 @@ typedef ah_lanes_f32 ah_lanes_at_f32 __attribute__((aligned(4), may_alias));
 typedef ah_lanes_f64 ah_lanes_at_f64 __attribute__((aligned(8), may_alias));
 typedef int32_t ah_lane_ints_f32 __attribute__((vector_size(AH_LANES_BYTES)));
 typedef int64_t ah_lane_ints_f64 __attribute__((vector_size(AH_LANES_BYTES)));
+typedef uint32_t ah_lane_bits_f32 __attribute__((vector_size(AH_LANES_BYTES)));
+typedef uint64_t ah_lane_bits_f64 __attribute__((vector_size(AH_LANES_BYTES)));
 
 #if defined(__AVX512F__)
 #define ah_spread_f32(x) ((ah_lanes_f32)_mm512_set1_ps(x))
@@ -78,7 +80,7 @@ static inline ah_lanes_f32 ah_exp_down_f32(ah_lanes_f32 x)
     p = ah_fma_f32(p, r, ah_spread_f32(0.166666671633720397949219f));
     p = ah_fma_f32(p, r, ah_spread_f32(0.5f));
     p = ah_fma_f32(r * r, p, r) + one;
-    p *= (ah_lanes_f32)(((ah_lane_ints_f32)shifted << 23) + (ah_lane_ints_f32)one);
+    p *= (ah_lanes_f32)(((ah_lane_bits_f32)shifted << 23) + (ah_lane_bits_f32)one);
     return (ah_lanes_f32)((ah_lane_ints_f32)p & ~(x < ah_spread_f32(-87.0f)));
 }
 
@@ -92,7 +94,7 @@ static inline ah_lanes_f64 ah_exp_down_f64(ah_lanes_f64 x)
     ah_lanes_f64 r = ah_fma_f64(n, ah_spread_f64(-0x1.62e42fefa39efp-1), c);
     for (int i = 0; i < 12; i++)
         p = ah_fma_f64(p, r, ah_spread_f64(series[i]));
-    p *= (ah_lanes_f64)(((ah_lane_ints_f64)shifted << 52) + (ah_lane_ints_f64)one);
+    p *= (ah_lanes_f64)(((ah_lane_bits_f64)shifted << 52) + (ah_lane_bits_f64)one);
     return (ah_lanes_f64)((ah_lane_ints_f64)p & ~(x < ah_spread_f64(-700.0)));
 }
 

@@ -139,6 +139,15 @@ for _, net in ipairs {"cnn", "wide", "gpt"} do
     }
   end
 end
+for _, tokens in ipairs {256, 1024} do
+  local arguments = tokens .. " 7"
+  workloads["attention_" .. tokens] = {
+    ours = ours("attention.lua", arguments, 1, 1),
+    peer = options.against and run_by(options.against, "attention.lua", arguments, 1, 1)
+      or torch("attention.py", arguments, 1, 1),
+    peer_name = options.against and "the other build" or python and "PyTorch " .. torch_version,
+  }
+end
 -- The buffer in the shared arena, as gradients are, and in ordinary memory.
 for name, where in pairs {allreduce_4m8 = "arena", allreduce_4m8_private = "private"} do
   workloads[name] = {
@@ -236,6 +245,9 @@ for _, net in ipairs {"cnn", "wide", "gpt"} do
     local name = ("step_%s_%s"):format(net, dtype)
     row(name, name, "step_ms", "ms of processor time", true)
   end
+end
+for _, name in ipairs {"attention_256", "attention_1024"} do
+  row(name, name, "call_ms", "ms of processor time", true)
 end
 for _, name in ipairs {"bert_sst2", "bert_shakespeare", "gpt2_sst2", "gpt2_shakespeare"} do
   row("tokenize_" .. name, "tokenize_" .. name, "call_ms", "ms", true)

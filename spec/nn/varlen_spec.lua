@@ -69,6 +69,13 @@ describe("varlen_attn", function()
     end
   end)
 
+  it("has no derivatives of higher order, and says so", function()
+    local q, k, v = inputs(fixture[1])
+    check.raises("backward of attention: its second derivative is not implemented", function()
+      accelhost.autograd.grad(attend(fixture[1], q, k, v):square():sum(), q, {create_graph = true})
+    end)
+  end)
+
   it("takes views of one product where they lie, and gives them gradients", function()
     local cu = places {0, 20, 57, 200}
     for _, dtype in ipairs {"float32", "float64"} do

@@ -36,7 +36,9 @@ if args.smoke then args.steps, args.layers, args.width, args.block_size, args.wa
 local accelerator = accelhost.Accelerator {mixed_precision = args.dtype == "bfloat16" and "bf16" or "no"}
 accelhost.manual_seed(args.seed)
 local function tell(line)
-  if not args.quiet then accelerator:print(line) end
+  if args.quiet then return end
+  accelerator:print(line)
+  io.stdout:flush() -- a log can be read while it grows
 end
 
 -- The text, as a file of tokens.

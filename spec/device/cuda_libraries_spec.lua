@@ -8,6 +8,7 @@ local toolkit = os.getenv "CUDA_HOME" or "/usr/local/cuda"
 local libraries = {
   {title = "cuBLASLt", header = "cublasLt.h", name = "blas"},
   {title = "NCCL", header = "nccl.h", name = "nccl"},
+  {title = "cuDNN", header = "cudnn_graph.h", name = "dnn"},
 }
 
 local function text(path)

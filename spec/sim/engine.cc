@@ -15,9 +15,9 @@ AH_SIM_CONSTANT thread_local Here here AH_SIM_TLS = {};
 enum { ILLEGAL_ADDRESS = 700, MISALIGNED_ADDRESS = 716, LAUNCH_FAILED = 719 };
 
 static const char *const meeting_names[] = {
-    "__syncthreads", "__syncthreads_or", "__syncthreads_and", "__syncthreads_count", "__syncwarp",       "__ballot_sync",
-    "__any_sync",    "__all_sync",       "__shfl_sync",       "__shfl_up_sync",      "__shfl_down_sync",
-    "__shfl_xor_sync"};
+    "__syncthreads", "__syncthreads_or", "__syncthreads_and", "__syncthreads_count",
+    "__syncwarp",    "__ballot_sync",    "__any_sync",        "__all_sync",
+    "__shfl_sync",   "__shfl_up_sync",   "__shfl_down_sync",  "__shfl_xor_sync"};
 
 std::string text_of(const uint3 &at)
 {

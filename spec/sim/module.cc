@@ -1,6 +1,7 @@
 /* Modules and launches. A module's image is the name of the file that its kernels stand in. */
 #include "state.h"
 
+#include <algorithm>
 #include <string.h>
 
 #include "engine.h"
@@ -29,17 +30,43 @@ struct Pending {
     std::vector<char> arguments;
 };
 
-typedef std::vector<std::pair<Range::Block, std::vector<char>>> Snapshot;
+/* All of a device's blocks; kept from launch to launch, since it is large. */
+struct Snapshot {
+    std::vector<Range::Block> blocks;
+    std::vector<char> bytes;
 
-static Snapshot snapshot(CUcontext context)
-{
-    Snapshot taken;
-    for (const auto &entry : context->memory.blocks()) {
-        const Range::Block &block = entry.second;
-        taken.push_back({block, std::vector<char>(block.at, block.at + block.bytes)});
+    void take(CUcontext context)
+    {
+        blocks.clear();
+        bytes.clear();
+        for (const auto &entry : context->memory.blocks()) {
+            const Range::Block &block = entry.second;
+            blocks.push_back(block);
+            bytes.insert(bytes.end(), block.at, block.at + block.bytes);
+        }
     }
-    return taken;
-}
+    void put_back() const
+    {
+        const char *at = bytes.data();
+        for (const Range::Block &block : blocks) {
+            memcpy(block.at, at, block.bytes);
+            at += block.bytes;
+        }
+    }
+    /* The block that has changed, and its first byte that has; null when none has. */
+    const Range::Block *changed(size_t *byte) const
+    {
+        const char *at = bytes.data();
+        for (const Range::Block &block : blocks) {
+            if (memcmp(block.at, at, block.bytes)) {
+                *byte = (size_t)(std::mismatch(at, at + block.bytes, block.at).first - at);
+                return &block;
+            }
+            at += block.bytes;
+        }
+        return nullptr;
+    }
+};
 
 static bool run_once(CUcontext context, Launch launch, Launch::Order order)
 {
@@ -54,27 +81,22 @@ static bool run_once(CUcontext context, Launch launch, Launch::Order order)
 /* In two opposite orders from the same memory: what differs depends on the order of threads that nothing orders. */
 static void run_twice(CUcontext context, const Launch &launch)
 {
-    Snapshot before = snapshot(context);
+    static Snapshot &before = *new Snapshot, &after = *new Snapshot;
+    static std::mutex &lock = *new std::mutex; /* of the two: devices run beside each other */
+    std::lock_guard<std::mutex> hold(lock);
+    before.take(context);
     if (!run_once(context, launch, Launch::FORWARD))
         return;
-    Snapshot after = snapshot(context);
-    for (const auto &entry : before)
-        memcpy(entry.first.at, entry.second.data(), entry.second.size());
+    after.take(context);
+    before.put_back();
     if (!run_once(context, launch, Launch::REVERSED))
         return;
-    for (const auto &entry : after) {
-        const Range::Block &block = entry.first;
-        size_t i = 0;
-        while (i < block.bytes && block.at[i] == entry.second[i])
-            i++;
-        if (i < block.bytes) {
-            context->fail(CUDA_ERROR_LAUNCH_FAILED,
-                          std::string("kernel ") + launch.kernel->name +
-                              ": the result depends on the order of its threads (is a barrier missing?): byte " +
-                              std::to_string(i) + " of an allocation of " + std::to_string(block.bytes) + " bytes");
-            return;
-        }
-    }
+    size_t byte = 0;
+    if (const Range::Block *block = after.changed(&byte))
+        context->fail(CUDA_ERROR_LAUNCH_FAILED,
+                      std::string("kernel ") + launch.kernel->name +
+                          ": the result depends on the order of its threads (is a barrier missing?): byte " +
+                          std::to_string(byte) + " of an allocation of " + std::to_string(block->bytes) + " bytes");
 }
 
 static void carry_out_launch(CUcontext context, const Pending &pending, uint64_t seed)

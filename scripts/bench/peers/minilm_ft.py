@@ -24,32 +24,27 @@ RANK, WORLD = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1
 BATCH = 32
 
 
-def read(tokenizer, name):
-    """The ids of each sentence, and the labels."""
+def read(name):
+    """Sentences and labels."""
     with open(f"{DATA}/sst2/{name}.tsv", encoding="utf-8", newline="\n") as file:
         rows = [line.rsplit("\t", 1) for line in file.read().split("\n")[1:] if line]
-    ids = tokenizer([sentence for sentence, _ in rows], padding=False, truncation=True)["input_ids"]
-    return ids, [int(label) for _, label in rows]
+    return [sentence for sentence, _ in rows], [int(label) for _, label in rows]
 
 
-def make_batch(ids, labels, order):
+def make_batch(tokenizer, rows, order):
     """Rows of the set as a padded batch, and how many tokens it has."""
-    rows = [ids[i] for i in order]
-    width = max(len(row) for row in rows)
-    return {
-        "input_ids": torch.tensor([row + [0] * (width - len(row)) for row in rows]),
-        "attention_mask": torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows]),
-        "token_type_ids": torch.zeros(len(rows), width, dtype=torch.int64),
-        "labels": torch.tensor([labels[i] for i in order]),
-    }, sum(len(row) for row in rows)
+    sentences, labels = rows
+    batch = tokenizer([sentences[i] for i in order], padding=True, truncation=True, return_tensors="pt")
+    batch["labels"] = torch.tensor([labels[i] for i in order])
+    return batch, batch["attention_mask"].sum().item()
 
 
-def batches_of(ids, labels, order, size):
+def batches_of(tokenizer, rows, order, size):
     """This rank's part of every batch of `size` rows; the last one may be smaller."""
     for begin in range(0, len(order), size):
-        rows = order[begin:begin + size]
-        share = (len(rows) + WORLD - 1) // WORLD
-        yield make_batch(ids, labels, rows[RANK * share:(RANK + 1) * share])
+        some = order[begin:begin + size]
+        share = (len(some) + WORLD - 1) // WORLD
+        yield make_batch(tokenizer, rows, some[RANK * share:(RANK + 1) * share])
 
 
 class Run:
@@ -91,9 +86,9 @@ def total(value):
     return both.item()
 
 
-def bench(ids, labels, order, steps, blocks, seed):
+def bench(tokenizer, rows, order, steps, blocks, seed):
     run = Run(seed, 10 * steps, dropout=True)
-    batches = [batch for batch, _ in zip(batches_of(ids, labels, order, BATCH * WORLD), range(steps))]
+    batches = [batch for batch, _ in zip(batches_of(tokenizer, rows, order, BATCH * WORLD), range(steps))]
     times, processor = [], []
     for _ in range(blocks + 1):
         begin, used = time.perf_counter(), time.process_time()
@@ -110,33 +105,33 @@ def bench(ids, labels, order, steps, blocks, seed):
         print("padded", sum(batch["input_ids"].numel() for batch, _ in batches))
 
 
-def first_losses(ids, labels, order, steps, seed):
+def first_losses(tokenizer, rows, order, steps, seed):
     run = Run(seed, 10 * steps, dropout=False)
-    for i, (batch, _) in zip(range(steps), batches_of(ids, labels, order, BATCH)):
+    for i, (batch, _) in zip(range(steps), batches_of(tokenizer, rows, order, BATCH)):
         print(f"loss_{i + 1} {total(run.step(batch).item()) / WORLD:.7f}")
 
 
-def accuracy(run, ids, labels):
+def accuracy(run, tokenizer, rows):
     run.model.eval()
     right = 0
     with torch.no_grad():
-        for batch, _ in batches_of(ids, labels, range(len(ids)), BATCH):
+        for batch, _ in batches_of(tokenizer, rows, range(len(rows[0])), BATCH):
             expected = batch.pop("labels")
             right += (run.model(**batch).logits.argmax(1) == expected).sum().item()
-    return 100 * total(right) / len(ids)
+    return 100 * total(right) / len(rows[0])
 
 
-def epoch(tokenizer, ids, labels, order, seed, most):
+def epoch(tokenizer, rows, order, seed, most):
     steps = min(most, (len(order) + BATCH - 1) // BATCH)
     run, tokens, begin = Run(seed, steps, dropout=True), 0, time.perf_counter()
     used = time.process_time()
-    for i, (batch, count) in zip(range(steps), batches_of(ids, labels, order, BATCH)):
+    for i, (batch, count) in zip(range(steps), batches_of(tokenizer, rows, order, BATCH)):
         loss = run.step(batch)
         tokens += count
         if RANK == 0 and (i + 1) % 100 == 0:
             print(f"step {i + 1} loss {loss.item():.4f}", file=sys.stderr, flush=True)
     spent, used = time.perf_counter() - begin, time.process_time() - used
-    tokens, right = total(tokens), accuracy(run, *read(tokenizer, "test"))
+    tokens, right = total(tokens), accuracy(run, tokenizer, read("test"))
     if RANK == 0:
         print("accuracy", right)
         print("tokens_per_s", tokens / spent)
@@ -146,17 +141,17 @@ def epoch(tokenizer, ids, labels, order, seed, most):
 def main():
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 1)))
     tokenizer = transformers.AutoTokenizer.from_pretrained(f"{DATA}/minilm")
-    ids, labels = read(tokenizer, "train")
+    rows = read("train")
     counts = {"bench": 2, "losses": 1, "epoch": 0}[MODE]
     seed = NUMBERS[counts] if len(NUMBERS) > counts else 1
     torch.manual_seed(seed)
-    order = torch.randperm(len(ids)).tolist()
+    order = torch.randperm(len(rows[0])).tolist()
     if MODE == "bench":
-        bench(ids, labels, order, NUMBERS[0], NUMBERS[1], seed)
+        bench(tokenizer, rows, order, NUMBERS[0], NUMBERS[1], seed)
     elif MODE == "losses":
-        first_losses(ids, labels, order, NUMBERS[0], seed)
+        first_losses(tokenizer, rows, order, NUMBERS[0], seed)
     else:
-        epoch(tokenizer, ids, labels, order, seed, NUMBERS[1] if len(NUMBERS) > 1 else len(ids))
+        epoch(tokenizer, rows, order, seed, NUMBERS[1] if len(NUMBERS) > 1 else len(order))
 
 
 main()

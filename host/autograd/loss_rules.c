@@ -2,14 +2,14 @@
 #include "autograd/graph.h"
 #include "autograd/rules.h"
 
-/* The loss is linear in its input, so this is its own adjoint's adjoint; the state holds the sum of the weights. */
+/* The loss is linear in its input, so this is its own adjoint's adjoint; extra[1] is the sum of the weights. */
 int ah_backward_class_nll(struct ah_rule *r)
 {
     const struct ah_args_class_nll *arg = ah_args(r, class_nll);
     const struct ah_input_meta *meta = ah_rule_input(r, 0);
     r->grad_in[0] = ah_r(r, AH_OP_class_nll_backward, AH_T(r->grad_out[0]), arg->target, arg->weight,
                          AH_INTS_OF(meta->size, meta->ndim), arg->ignore_index, arg->reduction, arg->label_smoothing,
-                         AH_N(r->state->loss.total));
+                         AH_T(r->extra[1]));
     return r->status;
 }
 
@@ -29,7 +29,7 @@ int ah_backward_cross_entropy_rows(struct ah_rule *r)
     if (!ah_grad_enabled) {
         r->grad_in[0] = ah_r(r, AH_OP_cross_entropy_rows_backward, AH_T(g), AH_T(x), AH_T(r->extra[0]), AH_T(t),
                              AH_T(w), arg->ignore_index, arg->reduction, arg->label_smoothing,
-                             AH_N(r->state->loss.total));
+                             AH_T(r->extra[1]));
         return r->status;
     }
     /* Higher derivatives are wanted: the same by ops that have them. */
@@ -37,7 +37,7 @@ int ah_backward_cross_entropy_rows(struct ah_rule *r)
     struct ah_tensor *log_probability = ah_r(r, AH_OP_log_softmax, AH_T(x), AH_I(1));
     struct ah_tensor *inner = ah_r(r, AH_OP_class_nll_backward, AH_T(g), AH_T(t), AH_T(w),
                                    AH_INTS_OF(meta->size, meta->ndim), arg->ignore_index, arg->reduction,
-                                   arg->label_smoothing, AH_N(r->state->loss.total));
+                                   arg->label_smoothing, AH_T(r->extra[1]));
     r->grad_in[0] = ah_r(r, AH_OP_log_softmax_backward, AH_T(inner), AH_T(log_probability), AH_I(1));
     return r->status;
 }

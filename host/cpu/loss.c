@@ -67,9 +67,9 @@ int ah_cpu_class_nll(struct ah_call *c)
     AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
     AH_TRYGO(ah_dense_out_open(&out, c->out[0]), out);
     if (ah_compute_dtype(xt->dtype) == AH_F32)
-        class_nll_f32(&l, x.data, w.data, out.data, &c->state.loss.total);
+        class_nll_f32(&l, x.data, w.data, out.data, ah_tensor_data(c->extra[1]));
     else
-        class_nll_f64(&l, x.data, w.data, out.data, &c->state.loss.total);
+        class_nll_f64(&l, x.data, w.data, out.data, ah_tensor_data(c->extra[1]));
 out:
     ah_dense_out_close(&out);
     ah_dense_close(&w);
@@ -88,7 +88,7 @@ int ah_cpu_class_nll_backward(struct ah_call *c)
     int status;
     AH_TRY(labels_open(&l, "nll_loss", arg->target.tensor, c->out[0]->size, c->out[0]->ndim, arg->ignore_index.integer,
                        arg->reduction.string, arg->label_smoothing.number));
-    l.total = arg->total.number;
+    l.total = ah_tensor_get(arg->total.tensor, 0);
     AH_TRYGO(ah_dense_open(&g, gt), out);
     AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
     AH_TRYGO(ah_dense_out_open(&gx, c->out[0]), out);
@@ -122,10 +122,10 @@ int ah_cpu_cross_entropy_rows(struct ah_call *c)
     void *log_sum = c->extra[0] ? ah_tensor_data(c->extra[0]) : sums.block;
     if (ah_compute_dtype(xt->dtype) == AH_F32) {
         cross_entropy_f32(&l, x.data, w.data, log_sum, loss.block);
-        reduce_rows_f32(&l, loss.data, w.data, out.data, &c->state.loss.total);
+        reduce_rows_f32(&l, loss.data, w.data, out.data, ah_tensor_data(c->extra[1]));
     } else {
         cross_entropy_f64(&l, x.data, w.data, log_sum, loss.block);
-        reduce_rows_f64(&l, loss.data, w.data, out.data, &c->state.loss.total);
+        reduce_rows_f64(&l, loss.data, w.data, out.data, ah_tensor_data(c->extra[1]));
     }
 out:
     ah_dense_close(&sums);
@@ -147,7 +147,7 @@ int ah_cpu_cross_entropy_rows_backward(struct ah_call *c)
     int status;
     AH_TRY(labels_open(&l, "cross_entropy", arg->target.tensor, xt->size, xt->ndim, arg->ignore_index.integer,
                        arg->reduction.string, arg->label_smoothing.number));
-    l.total = arg->total.number;
+    l.total = ah_tensor_get(arg->total.tensor, 0);
     AH_TRYGO(ah_dense_open(&g, arg->grad.tensor), out);
     AH_TRYGO(ah_dense_open(&x, xt), out);
     AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);

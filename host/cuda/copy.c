@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "cuda/fault.h"
 #include "cuda/launch.h"
 #include "cuda/kernels/transpose.h"
 #include "cuda/memory.h"
@@ -119,8 +120,10 @@ int ah_cuda_copy(struct ah_device *device, void *to, struct ah_device *to_device
     AH_TRY(ah_cuda_enter(cuda));
     if (from_device == &ah_cpu)
         return to_device(cuda, to, from, bytes, queue);
-    if (to_device_ == &ah_cpu)
-        return to_host(cuda, to, from, bytes, queue);
+    if (to_device_ == &ah_cpu) {
+        AH_TRY(to_host(cuda, to, from, bytes, queue));
+        return stream ? 0 : ah_cuda_raise_fault(cuda);
+    }
     if (to_device_ != from_device)
         return to_peer(ah_cuda_state(to_device_), to, ah_cuda_state(from_device), from, bytes);
     return ah_cuda_check(ah_cuda.copy_within(address(to), address(from), bytes, queue), "%s: copy of %zu bytes",
@@ -162,5 +165,6 @@ int ah_cuda_synchronise(struct ah_device *device, void *stream)
     AH_TRY(ah_cuda_enter(cuda));
     if (!stream)
         AH_TRY(ah_cuda_check(ah_cuda.stream_synchronise(cuda->copy), "%s: waiting for copies", device->name));
-    return ah_cuda_check(ah_cuda.stream_synchronise(stream ? stream : cuda->compute), "%s", device->name);
+    AH_TRY(ah_cuda_check(ah_cuda.stream_synchronise(stream ? stream : cuda->compute), "%s", device->name));
+    return stream ? 0 : ah_cuda_raise_fault(cuda);
 }

@@ -12,6 +12,7 @@ enum { AH_CUDA_DEVICES = 16 };
 
 struct ah_cuda_memory;
 struct ah_cuda_pinned;
+struct ah_cuda_faults;
 
 struct ah_cuda_device {
     struct ah_device *device;
@@ -24,6 +25,7 @@ struct ah_cuda_device {
     int shared_limit; /* bytes of shared memory that a block may ask for */
     struct ah_cuda_memory *memory;
     struct ah_cuda_pinned *pinned;
+    struct ah_cuda_faults *faults; /* fault.h; NULL before the first look */
     uint64_t seed, offset; /* of Philox */
     bool waits; /* each launch is waited for, so that an error names its kernel (CUDA_LAUNCH_BLOCKING) */
 };

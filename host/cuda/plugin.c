@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cuda/copy.h"
+#include "cuda/fault.h"
 #include "cuda/images.h"
 #include "cuda/launch.h"
 #include "cuda/memory.h"
@@ -68,6 +69,7 @@ static void cuda_close(struct ah_device *device)
             ah_cuda.stream_synchronise(cuda->compute);
         ah_cuda_product_forget(cuda);
         ah_cuda_pinned_close(cuda->pinned);
+        ah_cuda_faults_close(cuda);
         ah_cuda_memory_close(cuda->memory);
         if (cuda->compute)
             ah_cuda.stream_destroy(cuda->compute);

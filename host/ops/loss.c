@@ -1,6 +1,6 @@
 /* Losses of class labels: nll and cross entropy. Labels (N, d...) against scores (N, C, d...); rows of a matrix go to
  * a fused kernel, other shapes through log_softmax, class probabilities through plain ops. Kernels check the label
- * values. */
+ * values and leave the sum of the weights that counted, which a mean was divided by, in extra[1]. */
 #include "ops/loss.h"
 
 #include <string.h>
@@ -64,6 +64,7 @@ int ah_forward_class_nll(struct ah_call *c)
     const struct ah_args_class_nll *arg = ah_args(c, class_nll);
     AH_TRY(check_labels("nll_loss", arg->input.tensor, arg->target.tensor, arg->weight.tensor));
     AH_TRY(label_output(c));
+    AH_TRY(ah_tensor_empty(&c->extra[1], NULL, 0, AH_F64, c->device));
     return ah_call_kernel(c);
 }
 
@@ -83,6 +84,7 @@ int ah_forward_cross_entropy_rows(struct ah_call *c)
     enum ah_dtype dtype = ah_compute_dtype(x->dtype);
     if (c->recording)
         AH_TRY(ah_tensor_empty(&c->extra[0], t->size, t->ndim, dtype, c->device));
+    AH_TRY(ah_tensor_empty(&c->extra[1], NULL, 0, AH_F64, c->device));
     return ah_call_kernel(c);
 }
 

@@ -125,7 +125,6 @@ union ah_state {
     struct { int covered; } place;                          /* index_put: how many leading dims the index spans */
     struct { int weight, bias; } affine;                    /* which inputs they are; 0: absent */
     struct { double eps; } root;                            /* rms_norm: given or the dtype's */
-    struct { double total; } loss;                          /* the sum of the weights */
     struct {                                                /* as_strided: the view's offset, the input's geometry */
         int64_t offset, input_offset, input_stride[AH_MAX_DIMS];
     } strided;

@@ -91,6 +91,23 @@ __device__ __forceinline__ double ah_sqrt(double x)
     return sqrt(x);
 }
 
+__device__ __forceinline__ float ah_exp(float x)
+{
+    return expf(x);
+}
+__device__ __forceinline__ double ah_exp(double x)
+{
+    return exp(x);
+}
+__device__ __forceinline__ float ah_log(float x)
+{
+    return logf(x);
+}
+__device__ __forceinline__ double ah_log(double x)
+{
+    return log(x);
+}
+
 /* MAKE(suffix, type) for each. */
 #define AH_FOR_REALS(MAKE) MAKE(f16, half_t) MAKE(bf16, bf16_t) MAKE(f32, float) MAKE(f64, double)
 

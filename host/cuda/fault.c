@@ -1,0 +1,127 @@
+/* A fault lies in one block of the device; the ticket in it leads to the note of who was looking for what. */
+#include "cuda/fault.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda/copy.h"
+#include "cuda/kernels/fault.h"
+#include "cuda/memory.h"
+#include "cuda/reals.h"
+
+/* Notes are kept of so many looks. */
+enum { NOTES = 1024, TEXT = 96 };
+
+struct note {
+    uint64_t ticket;
+    const char *who, *what;
+    int64_t low, high;
+    bool share;
+    char place[TEXT]; /* " (dim 0 of (5, 2))" */
+};
+
+struct ah_cuda_faults {
+    void *block; /* struct ah_fault */
+    uint64_t ticket;
+    bool now, pending;
+    struct note note[NOTES];
+};
+
+static struct ah_cuda_kernel index_kernel = AH_CUDA_KERNEL("fault", "fault_index");
+static struct ah_cuda_kernel share_kernel[] = AH_CUDA_REALS("fault", "fault_share");
+
+static bool tells_now(const struct ah_cuda_device *cuda)
+{
+    const char *when = getenv("ACCELHOST_CUDA_CHECKS");
+    return cuda->waits || (when ? !strcmp(when, "now") : ah_cuda_is_simulated());
+}
+
+static int open_faults(struct ah_cuda_device *cuda)
+{
+    struct ah_cuda_faults *faults = calloc(1, sizeof *faults);
+    if (!faults)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    faults->now = tells_now(cuda);
+    int status = ah_cuda_memory_take(cuda->memory, sizeof(struct ah_fault), &faults->block);
+    if (status == 0)
+        status = ah_cuda_fill(cuda->device, faults->block, 0, sizeof(struct ah_fault));
+    if (status < 0)
+        free(faults);
+    else
+        cuda->faults = faults;
+    return status;
+}
+
+void ah_cuda_faults_close(struct ah_cuda_device *cuda)
+{
+    free(cuda->faults); /* its block goes with the device's memory */
+    cuda->faults = NULL;
+}
+
+static int fail(const struct note *note, const struct ah_fault *fault)
+{
+    char value[40];
+    if (note->share)
+        snprintf(value, sizeof value, "%g", fault->number);
+    else
+        snprintf(value, sizeof value, "%lld", (long long)fault->integer);
+    return ah_fail(AH_EINVAL, "%s: %s %s at position %lld is outside %lld..%lld%s", note->who, note->what, value,
+                   (long long)fault->at, (long long)note->low, (long long)note->high, note->place);
+}
+
+int ah_cuda_raise_fault(struct ah_cuda_device *cuda)
+{
+    struct ah_cuda_faults *faults = cuda->faults;
+    struct ah_fault fault;
+    if (!faults || !faults->pending)
+        return 0;
+    faults->pending = false;
+    AH_TRY(ah_cuda_copy(cuda->device, &fault, &ah_cpu, faults->block, cuda->device, sizeof fault, NULL));
+    if (fault.ticket == 0)
+        return 0;
+    AH_TRY(ah_cuda_fill(cuda->device, faults->block, 0, sizeof fault));
+    const struct note *note = &faults->note[fault.ticket % NOTES];
+    if (note->ticket == fault.ticket)
+        return fail(note, &fault);
+    return ah_fail(AH_EINVAL, "%s: an index or label at position %lld of an earlier op is out of range "
+                   "(CUDA_LAUNCH_BLOCKING=1 tells which)", cuda->device->name, (long long)fault.at);
+}
+
+static int look(struct ah_device *device, struct ah_cuda_kernel *kernel, const struct note *what,
+                const struct ah_tensor *numbers, int64_t other)
+{
+    struct ah_cuda_device *cuda = ah_cuda_state(device);
+    if (numbers->numel == 0)
+        return 0;
+    if (!cuda->faults)
+        AH_TRY(open_faults(cuda));
+    struct ah_cuda_faults *faults = cuda->faults;
+    uint64_t ticket = ++faults->ticket;
+    struct ah_fault_args args = {.x = ah_cuda_address(ah_tensor_data(numbers)),
+                                 .fault = ah_cuda_address(faults->block), .ticket = ticket, .n = numbers->numel,
+                                 .low = what->low, .high = what->high, .other = other};
+    struct note *note = &faults->note[ticket % NOTES];
+    *note = *what;
+    note->ticket = ticket;
+    AH_TRY(ah_cuda_launch(device, kernel, what->who, (struct ah_cuda_grid){1, AH_FAULT_THREADS, 0}, &args,
+                          sizeof args));
+    faults->pending = true;
+    return faults->now ? ah_cuda_raise_fault(cuda) : 0;
+}
+
+int ah_cuda_expect_within(struct ah_device *device, const struct ah_cuda_bounds *bounds,
+                          const struct ah_tensor *numbers)
+{
+    struct note note = {.who = bounds->who, .what = bounds->what, .low = bounds->low, .high = bounds->high};
+    if (bounds->of)
+        snprintf(note.place, sizeof note.place, " (dim %d of %s)", bounds->dim, ah_shape(bounds->of));
+    return look(device, &index_kernel, &note, numbers, bounds->other);
+}
+
+int ah_cuda_expect_shares(struct ah_device *device, const char *who, const char *what,
+                          const struct ah_tensor *numbers)
+{
+    struct note note = {.who = who, .what = what, .high = 1, .share = true};
+    return look(device, &share_kernel[numbers->dtype], &note, numbers, 0);
+}

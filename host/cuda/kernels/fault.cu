@@ -1,0 +1,57 @@
+/* Looking for elements outside a range. One block looks through them all, so that the first one is told whatever the
+ * order of threads; a fault that was found before stays. */
+#include "cuda/kernels/fault.h"
+#include "cuda/kernels/block.cuh"
+#include "cuda/kernels/reals.cuh"
+
+/* The least index of this block's threads; every thread gets it. */
+static __device__ __forceinline__ unsigned long long first_of(unsigned long long at, unsigned long long *shared)
+{
+    return ah_block_fold(at, [](unsigned long long a, unsigned long long b) { return a < b ? a : b; }, shared);
+}
+
+#define NOWHERE (~0ull)
+
+AH_KERNEL(fault_index, ah_fault_args, AH_FAULT_THREADS)
+{
+    AH_SHARED_ARRAY(unsigned long long, shared, AH_FAULT_THREADS / 32);
+    const int64_t *x = ah_at<const int64_t>(a.x);
+    unsigned long long at = NOWHERE;
+    for (int64_t i = threadIdx.x; i < a.n && at == NOWHERE; i += AH_FAULT_THREADS)
+        if ((x[i] < a.low || x[i] > a.high) && x[i] != a.other)
+            at = (unsigned long long)i;
+    at = first_of(at, shared);
+    ah_fault *fault = ah_at<ah_fault>(a.fault);
+    if (threadIdx.x == 0 && at != NOWHERE && fault->ticket == 0) {
+        fault->at = (int64_t)at;
+        fault->integer = x[at];
+        fault->ticket = a.ticket;
+    }
+}
+
+/* Numbers that are not in 0..1. */
+template <typename T> __device__ __forceinline__ void fault_share(const ah_fault_args &a, unsigned long long *shared)
+{
+    const T *x = ah_at<const T>(a.x);
+    unsigned long long at = NOWHERE;
+    for (int64_t i = threadIdx.x; i < a.n && at == NOWHERE; i += AH_FAULT_THREADS) {
+        const ah_real<T> v = ah_get(x[i]);
+        if (!(v >= 0 && v <= 1))
+            at = (unsigned long long)i;
+    }
+    at = first_of(at, shared);
+    ah_fault *fault = ah_at<ah_fault>(a.fault);
+    if (threadIdx.x == 0 && at != NOWHERE && fault->ticket == 0) {
+        fault->at = (int64_t)at;
+        fault->number = (double)ah_get(x[at]);
+        fault->ticket = a.ticket;
+    }
+}
+
+#define SHARE(suffix, type)                                                         \
+    AH_KERNEL(fault_share_##suffix, ah_fault_args, AH_FAULT_THREADS)                \
+    {                                                                               \
+        AH_SHARED_ARRAY(unsigned long long, shared, AH_FAULT_THREADS / 32);         \
+        fault_share<type>(a, shared);                                               \
+    }
+AH_FOR_REALS(SHARE)

@@ -1,0 +1,241 @@
+/* Picking and placing by index. */
+#include "cuda/kernels/index.h"
+#include "cuda/kernels/reals.cuh"
+
+static __device__ __forceinline__ int64_t first_item()
+{
+    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+static __device__ __forceinline__ int64_t item_step()
+{
+    return (int64_t)gridDim.x * blockDim.x;
+}
+
+/* An index out of range gives zeros: it was refused before. */
+template <typename T> __device__ __forceinline__ void pick(const ah_pick_args &a)
+{
+    const int64_t *at = ah_at<const int64_t>(a.at);
+    const int64_t count = a.outer * a.count * a.width;
+    for (int64_t i = first_item(); i < count; i += item_step()) {
+        const int64_t row = i / a.width, column = i % a.width, k = row % a.count, outer = row / a.count;
+        const int64_t from = at[k];
+        ah_at<T>(a.to)[i] = from >= 0 && from < a.n ? ah_at<const T>(a.from)[(outer * a.n + from) * a.row + column]
+                                                    : T();
+    }
+}
+
+struct sixteen {
+    uint4 bits;
+};
+
+#define PICK(suffix, type)                                      \
+    AH_KERNEL(pick_##suffix, ah_pick_args, AH_INDEX_THREADS)    \
+    {                                                           \
+        pick<type>(a);                                          \
+    }
+PICK(1, uint8_t)
+PICK(2, uint16_t)
+PICK(4, uint32_t)
+PICK(8, uint64_t)
+PICK(16, sixteen)
+
+AH_KERNEL(row_keys, ah_row_keys_args, AH_INDEX_THREADS)
+{
+    for (int64_t k = first_item(); k < a.count; k += item_step()) {
+        const int64_t at = ah_at<const int64_t>(a.at)[k];
+        ah_at<uint32_t>(a.keys)[k] = (uint32_t)(at < 0 || at >= a.n || at == a.skip ? a.n : at);
+    }
+}
+
+/* Negative places count from the end. */
+AH_KERNEL(index_wrap, ah_row_keys_args, AH_INDEX_THREADS)
+{
+    for (int64_t k = first_item(); k < a.count; k += item_step()) {
+        const int64_t at = ah_at<const int64_t>(a.at)[k];
+        ah_at<int64_t>(a.keys)[k] = at < 0 ? at + a.n : at;
+    }
+}
+
+/* The types that elements are folded in: int64 for the whole numbers. */
+struct bool_item {
+    uint8_t byte;
+};
+template <typename T> struct sum_of {
+    typedef ah_real<T> type;
+};
+template <> struct sum_of<bool_item> {
+    typedef int64_t type;
+};
+template <> struct sum_of<uint8_t> {
+    typedef int64_t type;
+};
+template <> struct sum_of<int32_t> {
+    typedef int64_t type;
+};
+template <> struct sum_of<int64_t> {
+    typedef int64_t type;
+};
+template <typename T> __device__ __forceinline__ typename sum_of<T>::type wide(T x)
+{
+    return ah_get(x);
+}
+template <> __device__ __forceinline__ int64_t wide<bool_item>(bool_item x)
+{
+    return x.byte;
+}
+template <> __device__ __forceinline__ int64_t wide<uint8_t>(uint8_t x)
+{
+    return x;
+}
+template <> __device__ __forceinline__ int64_t wide<int32_t>(int32_t x)
+{
+    return x;
+}
+template <> __device__ __forceinline__ int64_t wide<int64_t>(int64_t x)
+{
+    return x;
+}
+template <typename T> __device__ __forceinline__ T narrow(typename sum_of<T>::type x)
+{
+    return ah_put<T>(x);
+}
+template <> __device__ __forceinline__ bool_item narrow<bool_item>(int64_t x)
+{
+    return {(uint8_t)(x != 0)};
+}
+template <> __device__ __forceinline__ uint8_t narrow<uint8_t>(int64_t x)
+{
+    return (uint8_t)x;
+}
+template <> __device__ __forceinline__ int32_t narrow<int32_t>(int64_t x)
+{
+    return (int32_t)x;
+}
+template <> __device__ __forceinline__ int64_t narrow<int64_t>(int64_t x)
+{
+    return x;
+}
+
+template <typename S> __device__ __forceinline__ S folded(S held, S x, int fold)
+{
+    switch (fold) {
+    case AH_INDEX_ADD:
+        return held + x;
+    case AH_INDEX_MULTIPLY:
+        return held * x;
+    case AH_INDEX_LARGER:
+        return x > held || x != x ? x : held;
+    case AH_INDEX_SMALLER:
+        return x < held || x != x ? x : held;
+    default:
+        return x;
+    }
+}
+
+/* A warp owns a destination row, of which it takes 32 columns at a time. */
+template <typename T> __device__ __forceinline__ void rows_fold(const ah_rows_fold_args &a)
+{
+    typedef typename sum_of<T>::type S;
+    const uint32_t *keys = ah_at<const uint32_t>(a.keys), *order = ah_at<const uint32_t>(a.order);
+    const int64_t strips = (a.inner + 31) / 32, items = a.outer * a.count * strips;
+    const S alpha = (S)a.alpha;
+    for (int64_t item = first_item() / 32; item < items; item += item_step() / 32) {
+        const int64_t j = item / strips % a.count, outer = item / strips / a.count;
+        const int64_t column = item % strips * 32 + threadIdx.x % 32;
+        const uint32_t key = keys[j];
+        if (key >= a.n || (j > 0 && keys[j - 1] == key) || column >= a.inner)
+            continue;
+        T *to = ah_at<T>(a.to) + (outer * a.n + key) * a.inner + column;
+        const T *from = ah_at<const T>(a.from) + outer * a.count * a.from_row + (a.from_row ? column : 0);
+        S held = a.fresh ? (S)0 : wide(*to);
+        int64_t end = j;
+        if (a.fold == AH_INDEX_ADD) {
+            for (; end < a.count && keys[end] == key; end++)
+                held += alpha * wide(from[order[end] * a.from_row]);
+            *to = narrow<T>(held);
+        } else {
+            while (end < a.count && keys[end] == key)
+                end++;
+            *to = from[order[end - 1] * a.from_row];
+        }
+    }
+}
+
+/* Where an element of the index's shape lies, without its part along dim. */
+static __device__ __forceinline__ void line_place(const ah_lines_args &a, int64_t i, int64_t *indexed, int64_t *other)
+{
+    *indexed = *other = 0;
+    for (int d = a.ndim - 1; d >= 0; d--) {
+        const int64_t at = i % a.size[d];
+        i /= a.size[d];
+        *indexed += d == a.dim ? 0 : at * a.indexed[d];
+        *other += at * a.other[d];
+    }
+}
+
+template <typename T> __device__ __forceinline__ void lines_gather(const ah_lines_args &a)
+{
+    for (int64_t i = first_item(); i < a.count; i += item_step()) {
+        const int64_t at = ah_at<const int64_t>(a.at)[i];
+        int64_t indexed, other;
+        line_place(a, i, &indexed, &other);
+        ah_at<T>(a.to)[other] = at >= 0 && at < a.n ? ah_at<const T>(a.from)[indexed + at * a.indexed[a.dim]] : T();
+    }
+}
+
+#define GATHER(suffix, type)                                            \
+    AH_KERNEL(lines_gather_##suffix, ah_lines_args, AH_INDEX_THREADS)   \
+    {                                                                   \
+        lines_gather<type>(a);                                          \
+    }
+GATHER(1, uint8_t)
+GATHER(2, uint16_t)
+GATHER(4, uint32_t)
+GATHER(8, uint64_t)
+
+/* The indexed tensor is row-major here, so a place is its number. */
+AH_KERNEL(line_keys, ah_lines_args, AH_INDEX_THREADS)
+{
+    for (int64_t i = first_item(); i < a.count; i += item_step()) {
+        const int64_t at = ah_at<const int64_t>(a.at)[i];
+        int64_t indexed, other;
+        line_place(a, i, &indexed, &other);
+        ah_at<uint32_t>(a.keys)[i] =
+            (uint32_t)(at >= 0 && at < a.n ? indexed + at * a.indexed[a.dim] : a.places);
+    }
+}
+
+template <typename T> __device__ __forceinline__ void lines_fold(const ah_lines_args &a)
+{
+    typedef typename sum_of<T>::type S;
+    const uint32_t *keys = ah_at<const uint32_t>(a.keys), *order = ah_at<const uint32_t>(a.order);
+    for (int64_t j = first_item(); j < a.count; j += item_step()) {
+        const uint32_t key = keys[j];
+        if (key >= a.places || (j > 0 && keys[j - 1] == key))
+            continue;
+        T *to = ah_at<T>(a.to) + key, last = *to;
+        S held = wide(last);
+        for (int64_t at = j; at < a.count && keys[at] == key; at++) {
+            int64_t indexed, other;
+            line_place(a, order[at], &indexed, &other);
+            last = ah_at<const T>(a.from)[other];
+            held = folded(held, wide(last), a.fold);
+        }
+        *to = a.fold == AH_INDEX_LAST ? last : narrow<T>(held);
+    }
+}
+
+#define FOLDS(suffix, type)                                             \
+    AH_KERNEL(rows_fold_##suffix, ah_rows_fold_args, AH_INDEX_THREADS)  \
+    {                                                                   \
+        rows_fold<type>(a);                                             \
+    }                                                                   \
+    AH_KERNEL(lines_fold_##suffix, ah_lines_args, AH_INDEX_THREADS)     \
+    {                                                                   \
+        lines_fold<type>(a);                                            \
+    }
+FOLDS(b8, bool_item)
+FOLDS(u8, uint8_t)
+FOLDS(i32, int32_t)
+FOLDS(i64, int64_t)
+AH_FOR_REALS(FOLDS)

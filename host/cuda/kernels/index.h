@@ -1,0 +1,47 @@
+/* Arguments of the indexing kernels.
+ *
+ * Rows: blocks of outer x n x inner elements, by an index of `count` rows. Lines: elements of the index's shape, each
+ * with a place in the tensor that is indexed, by strides. Places are gathered by whoever owns the element read; what is
+ * written goes through a list sorted by destination, in the order of the index, so that a destination has one owner. */
+#ifndef AH_CUDA_KERNELS_INDEX_H
+#define AH_CUDA_KERNELS_INDEX_H
+
+#include <stdint.h>
+
+enum { AH_INDEX_THREADS = 256, AH_INDEX_DIMS = 8 };
+
+/* What a destination becomes: the last of its sources, or what it holds with all of them, one after another. */
+enum ah_index_fold { AH_INDEX_LAST, AH_INDEX_ADD, AH_INDEX_MULTIPLY, AH_INDEX_LARGER, AH_INDEX_SMALLER };
+
+/* to[o, k] = from[o, at[k]]; rows of `width` items of 1, 2, 4, 8 or 16 bytes, `row` items apart in `from`. */
+struct ah_pick_args {
+    uint64_t to, from, at;
+    int64_t outer, n, count, width, row;
+};
+
+/* keys[k] = at[k], or `n` where that is out of range or `skip`. */
+struct ah_row_keys_args {
+    uint64_t keys, at;
+    int64_t count, n, skip;
+};
+
+/* to[o, keys[j]] with the rows order[j], order[j + 1] ... of `from` that have this key. */
+struct ah_rows_fold_args {
+    uint64_t to, from, keys, order;
+    int64_t outer, n, count, inner;
+    int64_t from_row; /* 0: the row of one value, else inner */
+    double alpha;
+    int32_t fold, fresh; /* fresh: `to` holds nothing yet that counts */
+};
+
+/* Lines: the places of an element of the index in the indexed tensor and in the other one. */
+struct ah_lines_args {
+    uint64_t to, from, at, keys, order;
+    int64_t count, n; /* n: sizes of dim in the indexed tensor */
+    int64_t size[AH_INDEX_DIMS];
+    int64_t indexed[AH_INDEX_DIMS], other[AH_INDEX_DIMS]; /* strides */
+    int64_t places; /* of the indexed tensor: keys that are out of range are that */
+    int32_t ndim, dim, fold;
+};
+
+#endif

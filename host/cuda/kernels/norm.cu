@@ -1,0 +1,169 @@
+/* Layer norm and RMS norm by rows: the mean first, then the squares about it, so that nothing cancels; a row is read
+ * again out of a cache. The gradients of weight and bias are summed over chunks of rows, then over the chunks, in their
+ * order. */
+#include "cuda/kernels/norm.h"
+#include "cuda/kernels/rows.cuh"
+
+template <typename T, typename ROWS> __device__ __forceinline__ void norm(const ah_norm_rows_args &a, ROWS rows)
+{
+    typedef ah_real<T> R;
+    constexpr int N = ah_pack<T>::count;
+    const R width = (R)a.width;
+    const T *weight = ah_at<const T>(a.weight), *bias = ah_at<const T>(a.bias);
+    for (int64_t row = ROWS::first(); row < a.rows; row += ROWS::step()) {
+        const T *x = ah_at<const T>(a.x) + row * a.width;
+        T *y = ah_at<T>(a.y) + row * a.width;
+        R m = 0, squares = 0;
+        if (a.mean) {
+            R sum = 0;
+            ah_each_pack<T, ROWS>(a.width, a.wide, [&](int64_t i, int64_t left, bool full) {
+                R v[N] = {0};
+                ah_get_pack(v, x + i, full, left);
+                AH_UNROLL
+                for (int j = 0; j < N; j++)
+                    sum += v[j];
+            });
+            m = rows.fold(sum, ah_add()) / width;
+        }
+        ah_each_pack<T, ROWS>(a.width, a.wide, [&](int64_t i, int64_t left, bool full) {
+            R v[N] = {0};
+            ah_get_pack(v, x + i, full, left);
+            AH_UNROLL
+            for (int j = 0; j < N; j++)
+                squares += j < left ? (v[j] - m) * (v[j] - m) : (R)0;
+        });
+        const R inverse = 1 / ah_sqrt(rows.fold(squares, ah_add()) / width + (R)a.eps);
+        if (ROWS::lane() == 0) {
+            if (a.mean)
+                ah_at<R>(a.mean)[row] = m;
+            ah_at<R>(a.inverse)[row] = inverse;
+        }
+        ah_each_pack<T, ROWS>(a.width, a.wide, [&](int64_t i, int64_t left, bool full) {
+            R v[N] = {0}, w[N], b[N] = {0};
+            AH_UNROLL
+            for (int j = 0; j < N; j++)
+                w[j] = 1;
+            ah_get_pack(v, x + i, full, left);
+            if (weight)
+                ah_get_pack(w, weight + i, full, left);
+            if (bias)
+                ah_get_pack(b, bias + i, full, left);
+            AH_UNROLL
+            for (int j = 0; j < N; j++)
+                v[j] = (v[j] - m) * inverse * w[j] + b[j];
+            ah_put_pack(y + i, v, full, left);
+        });
+    }
+}
+
+/* gx = inverse (gw - mean(gw) - n mean(gw n)), n = (x - m) inverse, gw = g w; RMS norm has m = 0 and no mean(gw). */
+template <typename T, typename ROWS>
+__device__ __forceinline__ void norm_backward(const ah_norm_backward_args &a, ROWS rows)
+{
+    typedef ah_real<T> R;
+    constexpr int N = ah_pack<T>::count;
+    const R width = (R)a.width;
+    const T *weight = ah_at<const T>(a.weight);
+    for (int64_t row = ROWS::first(); row < a.rows; row += ROWS::step()) {
+        const T *g = ah_at<const T>(a.g) + row * a.width, *x = ah_at<const T>(a.x) + row * a.width;
+        T *gx = ah_at<T>(a.gx) + row * a.width;
+        const R m = a.mean ? ah_at<const R>(a.mean)[row] : (R)0, inverse = ah_at<const R>(a.inverse)[row];
+        const auto read = [&](R (&u)[N], R (&v)[N], int64_t i, int64_t left, bool full) {
+            R w[N] = {0};
+            ah_get_pack(u, g + i, full, left);
+            ah_get_pack(v, x + i, full, left);
+            if (weight) {
+                ah_get_pack(w, weight + i, full, left);
+                AH_UNROLL
+                for (int j = 0; j < N; j++)
+                    u[j] = j < left ? u[j] * w[j] : (R)0;
+            }
+            AH_UNROLL
+            for (int j = 0; j < N; j++)
+                v[j] = (v[j] - m) * inverse;
+        };
+        R sum = 0, along = 0;
+        ah_each_pack<T, ROWS>(a.width, a.wide, [&](int64_t i, int64_t left, bool full) {
+            R u[N] = {0}, v[N] = {0};
+            read(u, v, i, left, full);
+            AH_UNROLL
+            for (int j = 0; j < N; j++) {
+                sum += u[j];
+                along += j < left ? u[j] * v[j] : (R)0;
+            }
+        });
+        sum = a.mean ? rows.fold(sum, ah_add()) / width : (R)0;
+        along = rows.fold(along, ah_add()) / width;
+        ah_each_pack<T, ROWS>(a.width, a.wide, [&](int64_t i, int64_t left, bool full) {
+            R u[N] = {0}, v[N] = {0};
+            read(u, v, i, left, full);
+            AH_UNROLL
+            for (int j = 0; j < N; j++)
+                u[j] = inverse * (u[j] - sum - v[j] * along);
+            ah_put_pack(gx + i, u, full, left);
+        });
+    }
+}
+
+/* One column of a chunk of rows a thread. */
+template <typename T> __device__ __forceinline__ void norm_affine(const ah_norm_affine_args &a)
+{
+    typedef ah_real<T> R;
+    const int64_t strips = (a.width + AH_ROW_THREADS - 1) / AH_ROW_THREADS, count = strips * a.chunks;
+    for (int64_t at = blockIdx.x; at < count; at += gridDim.x) {
+        const int64_t chunk = at / strips, column = at % strips * AH_ROW_THREADS + threadIdx.x;
+        if (column >= a.width)
+            continue;
+        const int64_t end = (chunk + 1) * AH_NORM_CHUNK < a.rows ? (chunk + 1) * AH_NORM_CHUNK : a.rows;
+        R weight = 0, bias = 0;
+        for (int64_t row = chunk * AH_NORM_CHUNK; row < end; row++) {
+            const R g = ah_get(ah_at<const T>(a.g)[row * a.width + column]);
+            const R m = a.mean ? ah_at<const R>(a.mean)[row] : (R)0;
+            weight += g * ((ah_get(ah_at<const T>(a.x)[row * a.width + column]) - m) *
+                           ah_at<const R>(a.inverse)[row]);
+            bias += g;
+        }
+        ah_at<R>(a.weight_parts)[chunk * a.width + column] = weight;
+        if (a.bias_parts)
+            ah_at<R>(a.bias_parts)[chunk * a.width + column] = bias;
+    }
+}
+
+/* A strip of columns a block: its warps take the chunks in turn, then the first one adds their sums. */
+template <typename T>
+__device__ __forceinline__ void column_total(const ah_column_total_args &a, ah_real<T> (*shared)[AH_NORM_COLUMNS])
+{
+    typedef ah_real<T> R;
+    constexpr int WARPS = AH_ROW_THREADS / 32;
+    const int x = threadIdx.x % 32, warp = threadIdx.x / 32;
+    for (int64_t first = (int64_t)blockIdx.x * 32; first < a.width; first += (int64_t)gridDim.x * 32) {
+        const int64_t column = first + x;
+        R sum = 0;
+        if (column < a.width)
+            for (int64_t chunk = warp; chunk < a.chunks; chunk += WARPS)
+                sum += ah_at<const R>(a.parts)[chunk * a.width + column];
+        __syncthreads();
+        shared[warp][x] = sum;
+        __syncthreads();
+        if (warp == 0 && column < a.width) {
+            for (int i = 1; i < WARPS; i++)
+                sum += shared[i][x];
+            ah_at<T>(a.total)[column] = ah_put<T>(sum);
+        }
+    }
+}
+
+#define NORM(suffix, type)                                                                          \
+    AH_ROW_KERNEL(norm, ah_norm_rows_args, norm, suffix, type)                                      \
+    AH_ROW_KERNEL(norm_backward, ah_norm_backward_args, norm_backward, suffix, type)                \
+    AH_KERNEL(norm_affine_##suffix, ah_norm_affine_args, AH_ROW_THREADS)                            \
+    {                                                                                               \
+        norm_affine<type>(a);                                                                       \
+    }                                                                                               \
+    AH_KERNEL(column_total_##suffix, ah_column_total_args, AH_ROW_THREADS)                          \
+    {                                                                                               \
+        typedef ah_real<type> strip[AH_NORM_COLUMNS];                                               \
+        AH_SHARED_ARRAY(strip, shared, AH_ROW_THREADS / 32);                                        \
+        column_total<type>(a, shared);                                                              \
+    }
+AH_FOR_REALS(NORM)

@@ -1,0 +1,78 @@
+/* Work on rows of numbers: a row belongs to a warp or, where it is long, to a block. Which of the two is a type: it
+ * says what share of a row a thread has, and folds what the threads of a row have found. */
+#ifndef AH_CUDA_ROWS_CUH
+#define AH_CUDA_ROWS_CUH
+
+#include "cuda/kernels/block.cuh"
+#include "cuda/kernels/reals.cuh"
+#include "cuda/kernels/rows.h"
+
+struct ah_warp_rows {
+    __device__ __forceinline__ explicit ah_warp_rows(double *)
+    {
+    }
+    static __device__ __forceinline__ int64_t first()
+    {
+        return (int64_t)blockIdx.x * (AH_ROW_THREADS / 32) + threadIdx.x / 32;
+    }
+    static __device__ __forceinline__ int64_t step()
+    {
+        return (int64_t)gridDim.x * (AH_ROW_THREADS / 32);
+    }
+    static __device__ __forceinline__ int lane()
+    {
+        return threadIdx.x % 32;
+    }
+    static constexpr int lanes = 32;
+    template <typename T, typename F> __device__ __forceinline__ T fold(T x, F how) const
+    {
+        return ah_warp_fold(x, how);
+    }
+};
+
+struct ah_block_rows {
+    double *shared;
+    __device__ __forceinline__ explicit ah_block_rows(double *room) : shared(room)
+    {
+    }
+    static __device__ __forceinline__ int64_t first()
+    {
+        return blockIdx.x;
+    }
+    static __device__ __forceinline__ int64_t step()
+    {
+        return gridDim.x;
+    }
+    static __device__ __forceinline__ int lane()
+    {
+        return threadIdx.x;
+    }
+    static constexpr int lanes = AH_ROW_THREADS;
+    template <typename T, typename F> __device__ __forceinline__ T fold(T x, F how) const
+    {
+        return ah_block_fold(x, how, reinterpret_cast<T *>(shared));
+    }
+};
+
+/* visit(first element, how many are there, all in one access?) for this thread's packs of a row of n. */
+template <typename T, typename ROWS, typename F>
+__device__ __forceinline__ void ah_each_pack(int64_t n, bool wide, F visit)
+{
+    constexpr int N = ah_pack<T>::count;
+    for (int64_t i = (int64_t)ROWS::lane() * N; i < n; i += ROWS::lanes * N)
+        visit(i, n - i, wide && i + N <= n);
+}
+
+/* Kernels NAME_warp_f32, NAME_block_f32, ... that call run<type, rows>(a, rows). */
+#define AH_ROW_KERNEL(name, args, run, suffix, type)                  \
+    AH_KERNEL(name##_warp_##suffix, args, AH_ROW_THREADS)             \
+    {                                                                 \
+        run<type>(a, ah_warp_rows(nullptr));                          \
+    }                                                                 \
+    AH_KERNEL(name##_block_##suffix, args, AH_ROW_THREADS)            \
+    {                                                                 \
+        AH_SHARED_ARRAY(double, shared, AH_ROW_THREADS / 32);         \
+        run<type>(a, ah_block_rows(shared));                          \
+    }
+
+#endif

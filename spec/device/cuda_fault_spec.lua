@@ -1,0 +1,72 @@
+--- Indices and labels out of range on a CUDA device: what is told of them, and when. On the simulated GPU.
+local run = require "spec.support.run"
+
+local lfs = require "lfs"
+
+local there = lfs.attributes((run.path:gsub("[^/]*$", "")) .. "accelhost-cudasim.so", "mode") == "file"
+
+local function on_sim(code, env)
+  local all = {ACCELHOST_CUDA = "sim", ACCELHOST_TEST_DEVICE = false}
+  for name, value in pairs(env or {}) do all[name] = value end
+  return run.host({"-e", "local accelhost = require 'accelhost'\nlocal F = accelhost.nn.functional\n" .. code},
+    {env = all, timeout = 120})
+end
+
+local function case(sentence, fn)
+  it(sentence, function()
+    if not there then return pending "needs the simulated GPU (make sim)" end
+    fn()
+  end)
+end
+
+local wrong = [[
+  local table_ = accelhost.ones({5, 2}, {device = "cuda"})
+  local at = accelhost.tensor({0, 4, 7, -1}):to "int64":to "cuda"
+  local x = F.embedding(at, table_)
+  print "asked"
+  print(table_:sum():item())]]
+
+describe("An index out of range", function()
+  case("is told by its op when checks are made now", function()
+    local result = on_sim(wrong, {ACCELHOST_CUDA_CHECKS = "now"})
+    assert.equal(1, result.code)
+    assert.equal("", result.stdout)
+    assert.matches("embedding: index 7 at position 2 is outside 0%.%.4", result.stderr:match "^[^\n]*")
+  end)
+
+  case("is told, with all that was known, when the host next waits", function()
+    local result = on_sim(wrong, {ACCELHOST_CUDA_CHECKS = "later"})
+    assert.equal(1, result.code)
+    assert.equal("asked\n", result.stdout)
+    assert.matches("embedding: index 7 at position 2 is outside 0%.%.4", result.stderr:match "^[^\n]*")
+  end)
+
+  case("is told once, by the first of its kind, and the device works on", function()
+    local result = on_sim([[
+      local table_ = accelhost.ones({5, 2}, {device = "cuda"})
+      local function pick(n) return table_:index_select(0, accelhost.tensor({n}):to "int64":to "cuda") end
+      local right = pick(1)
+      local first, second = pick(5), pick(6)
+      local ok, text = pcall(function() return right:sum():item() end)
+      print(ok, text)
+      print(right:sum():item())
+      print(pick(4):sum():item())]], {ACCELHOST_CUDA_CHECKS = "later"})
+    assert.matches("^false\t[^\n]*index_select: index 5 at position 0 is outside 0%.%.4 %(dim 0 of %(5, 2%)%)\n2\n2\n$",
+      result.stdout)
+  end)
+end)
+
+describe("A label out of range", function()
+  for _, checks in ipairs {"now", "later"} do
+    case("is told " .. checks .. ", and one that is ignored is none", function()
+      local result = on_sim([[
+        local scores = accelhost.zeros({3, 4}, {device = "cuda"})
+        local function loss(a)
+          return F.cross_entropy(scores, accelhost.tensor({a, -100, 3}):to "int64":to "cuda"):item()
+        end
+        print(("%.6f"):format(loss(0)))
+        print(pcall(loss, 4))]], {ACCELHOST_CUDA_CHECKS = checks})
+      assert.matches("^1%.386294\nfalse\t[^\n]*cross_entropy: target 4 at position 0 is outside 0%.%.3", result.stdout)
+    end)
+  end
+end)

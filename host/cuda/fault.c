@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda/copy.h"
 #include "cuda/kernels/fault.h"
 #include "cuda/memory.h"
 #include "cuda/reals.h"
@@ -45,7 +44,7 @@ static int open_faults(struct ah_cuda_device *cuda)
     faults->now = tells_now(cuda);
     int status = ah_cuda_memory_take(cuda->memory, sizeof(struct ah_fault), &faults->block);
     if (status == 0)
-        status = ah_cuda_fill(cuda->device, faults->block, 0, sizeof(struct ah_fault));
+        status = cuda->device->type->fill(cuda->device, faults->block, 0, sizeof(struct ah_fault));
     if (status < 0)
         free(faults);
     else
@@ -77,10 +76,10 @@ int ah_cuda_raise_fault(struct ah_cuda_device *cuda)
     if (!faults || !faults->pending)
         return 0;
     faults->pending = false;
-    AH_TRY(ah_cuda_copy(cuda->device, &fault, &ah_cpu, faults->block, cuda->device, sizeof fault, NULL));
+    AH_TRY(ah_device_copy(&fault, &ah_cpu, faults->block, cuda->device, sizeof fault));
     if (fault.ticket == 0)
         return 0;
-    AH_TRY(ah_cuda_fill(cuda->device, faults->block, 0, sizeof fault));
+    AH_TRY(cuda->device->type->fill(cuda->device, faults->block, 0, sizeof fault));
     const struct note *note = &faults->note[fault.ticket % NOTES];
     if (note->ticket == fault.ticket)
         return fail(note, &fault);

@@ -14,6 +14,12 @@ struct ah_cuda_memory;
 struct ah_cuda_pinned;
 struct ah_cuda_faults;
 
+/* Of philox.h. */
+struct ah_cuda_generator {
+    uint64_t seed, offset;
+    uint64_t through, within; /* while a step is captured: the address it reads, and how far it has drawn */
+};
+
 struct ah_cuda_device {
     struct ah_device *device;
     int ordinal;
@@ -26,7 +32,7 @@ struct ah_cuda_device {
     struct ah_cuda_memory *memory;
     struct ah_cuda_pinned *pinned;
     struct ah_cuda_faults *faults; /* fault.h; NULL before the first look */
-    uint64_t seed, offset; /* of Philox */
+    struct ah_cuda_generator generator;
     bool waits; /* each launch is waited for, so that an error names its kernel (CUDA_LAUNCH_BLOCKING) */
 };
 

@@ -1,5 +1,5 @@
-/* The device type "cuda", as the host opens it (tensor/device.h): counting and opening devices, their generator and
- * what is told of them. A device keeps its primary context, which libraries share, to the end. */
+/* The device type "cuda", as the host opens it (tensor/device.h): counting and opening devices, and what is told
+ * of them. A device keeps its primary context, which libraries share, to the end. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +9,7 @@
 #include "cuda/images.h"
 #include "cuda/launch.h"
 #include "cuda/memory.h"
+#include "cuda/philox.h"
 #include "cuda/pinned.h"
 #include "cuda/product.h"
 #include "ops/op.h"
@@ -140,35 +141,6 @@ static void cuda_trim(struct ah_device *device)
     ah_cuda_memory_trim(ah_cuda_state(device)->memory);
 }
 
-/* The generator: a state is the seed and the offset, as PyTorch saves it. */
-
-static void cuda_seed(struct ah_device *device, uint64_t seed)
-{
-    struct ah_cuda_device *cuda = ah_cuda_state(device);
-    cuda->seed = seed;
-    cuda->offset = 0;
-}
-
-static int cuda_get_state(struct ah_device *device, uint8_t *state)
-{
-    const struct ah_cuda_device *cuda = ah_cuda_state(device);
-    memcpy(state, &cuda->seed, sizeof cuda->seed);
-    memcpy(state + sizeof cuda->seed, &cuda->offset, sizeof cuda->offset);
-    return 0;
-}
-
-static int cuda_set_state(struct ah_device *device, const uint8_t *state)
-{
-    struct ah_cuda_device *cuda = ah_cuda_state(device);
-    uint64_t offset;
-    memcpy(&offset, state + sizeof cuda->seed, sizeof offset);
-    if (offset % 4)
-        return ah_fail(AH_EINVAL, "%s: not a state of this generator: its offset is no multiple of 4", device->name);
-    memcpy(&cuda->seed, state, sizeof cuda->seed);
-    cuda->offset = offset;
-    return 0;
-}
-
 extern const struct ah_device_type ah_device_plugin;
 const struct ah_device_type ah_device_plugin = {
     .abi = AH_DEVICE_ABI,
@@ -184,10 +156,10 @@ const struct ah_device_type ah_device_plugin = {
     .fill = ah_cuda_fill,
     .transpose = ah_cuda_transpose,
     .synchronise = ah_cuda_synchronise,
-    .state_bytes = 2 * sizeof(uint64_t),
-    .seed = cuda_seed,
-    .get_state = cuda_get_state,
-    .set_state = cuda_set_state,
+    .state_bytes = sizeof(struct ah_philox_state),
+    .seed = ah_cuda_philox_seed,
+    .get_state = ah_cuda_philox_get_state,
+    .set_state = ah_cuda_philox_set_state,
     .memory_stats = cuda_memory_stats,
     .trim = cuda_trim,
 };

@@ -1,0 +1,24 @@
+/* Where a kernel stands in the stream of a device's generator, as an argument of the kernel: by value or, in a step
+ * that is being captured, through an address that each replay writes anew (cuda/philox.h). Read it by ah_philox_open
+ * of kernels/philox.cuh. */
+#ifndef AH_CUDA_KERNELS_PHILOX_H
+#define AH_CUDA_KERNELS_PHILOX_H
+
+#include <stdint.h>
+
+struct ah_philox_place {
+    uint64_t seed, offset;
+    uint64_t through; /* 0, or the address of a struct ah_philox_state, instead of the seed and before the offset */
+};
+
+/* What a replayed step begins with, in device memory. */
+struct ah_philox_state {
+    uint64_t seed, offset;
+};
+
+struct ah_philox_write_args {
+    uint64_t to; /* of a struct ah_philox_state */
+    struct ah_philox_state state;
+};
+
+#endif

@@ -44,7 +44,7 @@ CPPFLAGS += -D_GNU_SOURCE -Ihost -Ispec -Ispec/host -I$(BUILD) $(if $(FAIL_ALLOC
             $(shell pkg-config --cflags $(PKGS) 2>/dev/null) $(BLAS_INCLUDE:%=-I%) -MMD -MP
 LDFLAGS += -rdynamic -fopenmp -Wl,--as-needed $(if $(SAN),-fsanitize=$(SAN)) \
            $(if $(BLAS_DIR),-L$(BLAS_DIR) -Wl$(comma)-rpath$(comma)$(BLAS_DIR))
-# LuaJIT with a source of randomness of ours (host/bind/lua_seed.c).
+# LuaJIT with a source of randomness (host/bind/lua_seed.c) and places for its code (lua_code.c) of ours.
 LUAJIT   := $(if $(LUAJIT_A),$(BUILD)/libluajit.a)
 LUAJIT_LIBS := $(if $(LUAJIT_A),,$(shell pkg-config --libs luajit 2>/dev/null))
 LDLIBS  := $(LUAJIT_LIBS) -l$(BLAS_LIB) $(if $(HAVE_ONEDNN),-ldnnl) -ljansson -lyaml -lz -lm -ldl -lpthread
@@ -52,7 +52,7 @@ LDLIBS  := $(LUAJIT_LIBS) -l$(BLAS_LIB) $(if $(HAVE_ONEDNN),-ldnnl) -ljansson -l
 # oneDNN sits behind cpu/onednn.h; the stub takes its place where the library is missing.
 ONEDNN_STUB := host/cpu/onednn_stub.c
 ONEDNN_OFF := $(if $(HAVE_ONEDNN),$(ONEDNN_STUB),$(filter-out $(ONEDNN_STUB),$(wildcard host/cpu/onednn*.c)))
-SEED_OFF := $(if $(LUAJIT_A),host/bind/lua_seed_shared.c)
+SEED_OFF := $(if $(LUAJIT_A),host/bind/lua_seed_shared.c,host/bind/lua_code.c)
 LEVEL_OFF := host/base/level_$(if $(LEVELS),native,portable).c
 SRC  := $(filter-out $(ONEDNN_OFF) $(SEED_OFF) $(LEVEL_OFF) host/cuda/% host/image/% host/plot/% host/edit/% \
         host/store/%, $(sort $(wildcard host/*.c host/*/*.c))) \
@@ -99,9 +99,10 @@ all: $(BUILD)/accelhost $(IMAGE) $(PLOT) $(STORE) $(EDIT) $(CUDA) ## build ./acc
 .PHONY: plugins
 plugins: $(IMAGE) $(PLOT) $(STORE) $(EDIT) $(CUDA)
 
-$(BUILD)/libluajit.a: $(LUAJIT_A)
+$(BUILD)/libluajit.a: $(LUAJIT_A) host/bind/lua_code.h
 	@mkdir -p $(@D)
-	$(call say,objcopy $@)objcopy --redefine-sym syscall=ah_lua_syscall $< $@
+	$(call say,objcopy $@)objcopy --redefine-sym syscall=ah_lua_syscall --redefine-sym munmap=ah_lua_munmap \
+		--redefine-sym mmap=ah_lua_mmap --redefine-sym mmap64=ah_lua_mmap64 $< $@
 
 $(BUILD)/accelhost: $(OBJ) $(LUAJIT)
 	$(call say,ld $@)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)

@@ -1,0 +1,41 @@
+--- Memory for the code that LuaJIT makes: it has to lie near the program, where others may have taken everything.
+local run = require "spec.support.run"
+
+-- Take all free memory within 2 GiB of the program, as large libraries and pinned memory would; gives how much.
+local surround = [[
+  local ffi = require "ffi"
+  ffi.cdef "void *mmap(void *, size_t, int, int, int, long); void *luaL_newstate(void);"
+  local function surround()
+    local code, taken = tonumber(ffi.cast("uintptr_t", ffi.C.luaL_newstate)), 0
+    local from, to = math.floor((code - 2 ^ 31) / 2 ^ 24) * 2 ^ 24, code + 2 ^ 31
+    for _, size in ipairs {2 ^ 24, 2 ^ 20, 2 ^ 16} do
+      for at = from, to, size do
+        -- PROT_NONE; private, anonymous, without swap, at this address or not at all.
+        local got = ffi.C.mmap(ffi.cast("void *", at), size, 0, 0x104022, -1, 0)
+        if tonumber(ffi.cast("uintptr_t", got)) == at then taken = taken + size end
+      end
+    end
+    return taken
+  end
+]]
+
+describe("LuaJIT's compiler", function()
+  it("makes code, also after a flush, when all memory around the program is taken", function()
+    if not jit.status() then return pending "needs LuaJIT's compiler" end
+    local result = run.host({"-e", surround .. [[
+      local taken = surround()
+      local made, given_up = 0, 0
+      jit.attach(function(what, _, _, _, why)
+        if what == "stop" then made = made + 1 end
+        if what == "abort" and why == 27 then given_up = given_up + 1 end
+      end, "trace")
+      local total = 0
+      for round = 1, 20 do
+        jit.flush()
+        for i = 1, 1000 do total = total + i % 7 end
+        assert(loadstring "local s = 0 for i = 1, 1000 do s = s + i * 2 end")()
+      end
+      print(taken > 3 * 2 ^ 30, made >= 40, given_up)]]}, {timeout = 60})
+    assert.equal("true\ttrue\t0\n", result.stdout, result.stderr)
+  end)
+end)

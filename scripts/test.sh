@@ -83,7 +83,7 @@ count_specs() {
 # What a tensor does, it does on every device; how one is printed names the device; images, rows of files, casts and
 # what workers send are kept on the CPU.
 far_folders='^spec/(ops|autograd|nn|tensor|optim|data|accelerator)/'
-far_not='(format|precision|vision|folder|worker|iterable|rows|row_stream|table)_spec'
+far_not='(format|precision|vision|folder|worker|iterable|row_stream|table)_spec'
 
 sim_specs='^spec/(ops/(cases|elementwise|create)_spec|autograd/engine_spec|optim/optimizer_spec|tensor/tensor_spec)'
 

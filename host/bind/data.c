@@ -242,7 +242,6 @@ int ah_open_data(lua_State *L)
     ah_add_gather(L);
     ah_add_streams(L);
     ah_add_images(L);
-    ah_add_csv(L);
     ah_add_tables(L);
     ah_add_tokens(L);
     return 1;

@@ -23,7 +23,6 @@ void ah_add_data_kind(lua_State *L, const char *name, const luaL_Reg *methods, l
 void ah_add_gather(lua_State *L);
 void ah_add_streams(lua_State *L);
 void ah_add_images(lua_State *L);
-void ah_add_csv(lua_State *L);
 void ah_add_tables(lua_State *L);
 void ah_add_tokens(lua_State *L);
 

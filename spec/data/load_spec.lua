@@ -103,6 +103,7 @@ describe("A CSV file", function()
     refused("csv", "a,a\n1,2\n", ": two columns are named 'a'")
     refused("csv", "a\n1\nx\n", ": line 3: column 'a': expected a whole number of 64 bits, got 'x'",
       {features = {a = "int64"}})
+    refused("csv", "a,b\n", ": delimiter and quote must differ", {delimiter = '"'})
     refused("csv", "\31\139rest", ": damaged gzip data")
     check.raises("'/nowhere.csv': cannot read", function() load("csv", "/nowhere.csv") end)
   end)
@@ -201,5 +202,13 @@ describe("SST-2", function()
       end
     end
     assert.equal(i, #set)
+  end)
+end)
+
+describe("MRPC", function()
+  datasets.it("is read with its quotes", "mrpc", function(dir)
+    local set = load("csv", dir .. "/train.csv")
+    assert.equal(6, #set)
+    assert.same({"label", "sentence1", "sentence2"}, set.column_names)
   end)
 end)

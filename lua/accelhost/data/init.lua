@@ -18,7 +18,6 @@ local files = {
   },
   vision = {"ImageSet", "MNIST", "FashionMNIST", "SyntheticDigits", "mnist", "find_mnist", "find_fashion_mnist"},
   cifar = {"CIFAR10", "CIFAR100"},
-  rows = {"CSV", "CSVStream", "JSONLines", "JSONLinesStream"},
   table = {"Table"},
   load = {"load_dataset"},
   row_stream = {"RowStream"},

@@ -136,7 +136,7 @@ local rows = {
     .. "{strict = false}"},
   {"key%(s%) in state_dict", "{strict = false} passes over keys that only one side has"},
   {"there is no such file", "paths count from the folder where the program was started"},
-  {"%.[ct]sv' is in no format", "data.CSV reads rows of text"},
+  {"%.[ct]sv' is in no format", 'data.load_dataset("csv", ...) reads rows of text'},
   {"device \"[%w_]+\": [^\n]* is not here", '"cpu" is always there; other devices come as plugins, beside the program'},
   {"device \"[%w_]+:%d+\": there is %d+ of this kind", "they count from 0, and accelerator.device is this process's"},
   -- Arguments.

@@ -6,11 +6,11 @@
  *     AH_SHARED(type, name);              an object in shared memory; in kernels only, not in functions they call
  *     AH_SHARED_ARRAY(type, name, count);
  *     AH_SHARED_DYNAMIC(type, name);      type *name: the shared memory asked for at the launch; once in a kernel
- *     AH_UNROLL                           before a loop
+ *     AH_UNROLL, AH_ROLLED                before a loop, that it be unrolled or not
  *     half_t, bf16_t, to_float(x), from_float<T>(x)        rounding to nearest even
  *     ah_pack<T>, ah_load16(p), ah_store16(p, pack)        16 bytes at once, at a multiple of 16
  *
- * sim/sim.h gives all of these but ah_pack, AH_SHARED_ARRAY and AH_UNROLL to g++. */
+ * sim/sim.h gives all of these but ah_pack, AH_SHARED_ARRAY, AH_UNROLL and AH_ROLLED to g++. */
 #ifndef AH_CUDA_KERNEL_CUH
 #define AH_CUDA_KERNEL_CUH
 
@@ -38,6 +38,7 @@ template <typename T> struct alignas(16) ah_pack {
     extern __shared__ uint4 ah_dynamic_shared[]; \
     type *name = reinterpret_cast<type *>(ah_dynamic_shared)
 #define AH_UNROLL _Pragma("unroll")
+#define AH_ROLLED _Pragma("unroll 1")
 
 typedef __half half_t;
 typedef __nv_bfloat16 bf16_t;
@@ -88,6 +89,7 @@ template <typename T> __device__ __forceinline__ void ah_store16(T *p, const ah_
 #ifndef AH_UNROLL
 #define AH_UNROLL
 #endif
+#define AH_ROLLED
 
 #endif
 

@@ -329,6 +329,12 @@ test-sim: ## the specs of tensors, ops and modules on the simulated GPU; T=patte
 	@$(MAKE) --no-print-directory $(JOBS) all sim
 	@ACCELHOST_TEST_DEVICE=cuda ACCELHOST_CUDA=sim DEVICE_ONLY=1 scripts/test.sh $(BUILD) "$(T)"
 
+.PHONY: test-gpu
+test-gpu: ## the same specs on a real card; fails without one; T=pattern
+	@scripts/install-deps.sh build test
+	@$(MAKE) --no-print-directory $(JOBS) all
+	@scripts/gpu/test.sh $(BUILD) "$(T)"
+
 .PHONY: cuda-usage
 cuda-usage: ## registers, shared memory and spills of each CUDA kernel (needs nvcc)
 	@scripts/cuda/usage.sh

@@ -67,6 +67,11 @@ run_specs() {
         ${EXCLUDE:+"--exclude-pattern=$EXCLUDE"} "$@"
 }
 
+# What a kernel leaves unwritten, or finds out of range, is to show.
+strictly() {
+    export ACCELHOST_CUDA_ALLOCATOR=poison ACCELHOST_CUDA_CHECKS=now
+}
+
 # count_specs WHAT TALLY STATUS: what a run gave
 count_specs() {
     what=$1 said=$(cat "$2") code=$3
@@ -79,13 +84,6 @@ count_specs() {
         failed=$((failed + 1))
     fi
 }
-
-# What a tensor does, it does on every device; how one is printed names the device; images, rows of files, casts and
-# what workers send are kept on the CPU.
-far_folders='^spec/(ops|autograd|nn|tensor|optim|data|accelerator)/'
-far_not='(format|precision|vision|folder|worker|iterable|row_stream|table)_spec'
-
-sim_specs='^spec/(ops/(cases|elementwise|create)_spec|autograd/engine_spec|optim/optimizer_spec|tensor/tensor_spec)'
 
 if [ -z "${SKIP_SPECS:-}" ]; then
     specs=${SPECS:-spec} filter=
@@ -107,24 +105,26 @@ if [ -z "${SKIP_SPECS:-}" ]; then
         count_specs "the specs" "$tally" $?
     fi
     # shellcheck disable=SC2086
-    far=$(find $specs -name '*_spec.lua' | grep -E "$far_folders" | grep -vE "$far_not" | LC_ALL=C sort)
+    far=$(scripts/device-specs.sh "$device" $specs)
     if [ -n "$far" ]; then
         echo "again on device $device:"
         # shellcheck disable=SC2086
         (
             export ACCELHOST_TEST_DEVICE="$device"
+            strictly
             run_specs "$tally" $far
         )
         count_specs "the specs on device $device" "$tally" $?
     fi
     # A minute of it on the simulated GPU.
     # shellcheck disable=SC2086
-    some=$(find $specs -name '*_spec.lua' | grep -E "$sim_specs" | LC_ALL=C sort)
+    some=$(scripts/device-specs.sh some $specs)
     if [ -n "$some" ] && [ "$device" = far ] && [ -f "$build/accelhost-cudasim.so" ]; then
         echo "again on the simulated GPU:"
         # shellcheck disable=SC2086
         (
             export ACCELHOST_TEST_DEVICE=cuda ACCELHOST_CUDA=sim
+            strictly
             run_specs "$tally" $some
         )
         count_specs "the specs on the simulated GPU" "$tally" $?
@@ -141,6 +141,10 @@ fi
 if [ $((passed + failed + skipped)) = 0 ]; then
     echo "FAILED no test matches '$pattern'"
     failed=1
+fi
+if [ -n "${DEVICE_ONLY:-}" ] && [ "$passed" = 0 ]; then
+    echo "FAILED nothing passed on device $device, so nothing was tried there"
+    failed=$((failed + 1))
 fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]

@@ -34,6 +34,7 @@ struct ah_cuda_memory {
     struct ah_cuda_device *cuda;
     pthread_mutex_t lock;
     bool direct;            /* each block is the driver's */
+    bool poison;            /* each is 0xff when it is handed out */
     struct list spare[2];   /* free blocks: large, small */
     struct list waiting;    /* released, but another stream may not be through with them */
     struct list dead;       /* direct: released and to be freed */
@@ -399,6 +400,9 @@ int ah_cuda_memory_take(struct ah_cuda_memory *memory, size_t bytes, void **out)
         *out = (void *)(uintptr_t)block->at;
     }
     pthread_mutex_unlock(&memory->lock);
+    if (status == 0 && memory->poison)
+        return ah_cuda_check(ah_cuda.fill_bytes(block->at, 0xff, asked, memory->cuda->compute), "%s: poisoning",
+                             memory->cuda->device->name);
     return status;
 }
 
@@ -458,14 +462,16 @@ void ah_cuda_memory_trim(struct ah_cuda_memory *memory)
 int ah_cuda_memory_open(struct ah_cuda_memory **out, struct ah_cuda_device *cuda)
 {
     const char *choice = getenv("ACCELHOST_CUDA_ALLOCATOR");
-    bool direct = choice && !strcmp(choice, "driver");
-    if (choice && *choice && !direct)
-        return ah_fail(AH_EINVAL, "ACCELHOST_CUDA_ALLOCATOR: expected \"driver\" or nothing, got \"%s\"", choice);
+    bool direct = choice && !strcmp(choice, "driver"), poison = choice && !strcmp(choice, "poison");
+    if (choice && *choice && !direct && !poison)
+        return ah_fail(AH_EINVAL, "ACCELHOST_CUDA_ALLOCATOR: expected \"driver\", \"poison\" or nothing, got \"%s\"",
+                       choice);
     struct ah_cuda_memory *memory = calloc(1, sizeof *memory);
     if (!memory)
         return ah_fail(AH_ENOMEM, "out of memory");
     memory->cuda = cuda;
     memory->direct = direct;
+    memory->poison = poison;
     pthread_mutex_init(&memory->lock, NULL);
     *out = memory;
     return 0;

@@ -8,7 +8,8 @@
  *
  * Segments go back to the driver only when it has no more, or on trim: the driver waits for the device then.
  * $ACCELHOST_CUDA_ALLOCATOR=driver asks the driver for each block instead, so that tools that watch over allocations
- * see every one; what is freed goes back when more is asked for, never at its release.
+ * see every one; what is freed goes back when more is asked for, never at its release. With `poison` each block is 0xff
+ * (NaN) when it is handed out, so that specs see what a kernel leaves unwritten.
  *
  * Any thread may call. */
 #ifndef AH_CUDA_MEMORY_H

@@ -1,0 +1,34 @@
+#!/bin/sh
+# The specs that run again on another device, one path a line: what is read by test.sh, and by gpu/specs.sh on a card.
+# usage: device-specs.sh DEVICE [PATH...]      PATH: folders and specs to choose from; spec without any
+#   DEVICE: far; cuda, whose list begins with what tells most; some, a minute of that for the simulated GPU
+set -eu
+cd "$(dirname "$0")/.."
+device=$1
+shift
+[ $# -gt 0 ] || set -- spec
+
+# What a tensor does, it does on every device; how one is printed names the device; images, rows of files, casts and
+# what workers send are kept on the CPU.
+folders='^spec/(ops|autograd|nn|tensor|optim|data|accelerator)/'
+not='(format|precision|vision|folder|worker|iterable|row_stream|table)_spec'
+some='^spec/(ops/(cases|elementwise|create)_spec|autograd/engine_spec|optim/optimizer_spec|tensor/tensor_spec)'
+# What only a CUDA device is asked.
+card='^spec/device/card_spec'
+
+every=$(find "$@" -name '*_spec.lua' | LC_ALL=C sort)
+of_tensors() { echo "$every" | grep -E "$folders" | grep -vE "$not"; }
+case $device in
+far) of_tensors ;;
+some) echo "$every" | grep -E "$some" ;;
+cuda)
+    chosen=$(of_tensors || true && echo "$every" | grep -E "$card")
+    for part in spec/device/card spec/ops/cases spec/autograd/ spec/optim/ spec/nn/ spec/; do
+        echo "$chosen" | grep "^$part"
+    done | awk '!seen[$0]++'
+    ;;
+*)
+    echo "device-specs: expected far, cuda or some, got '$device'" >&2
+    exit 2
+    ;;
+esac || true

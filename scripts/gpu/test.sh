@@ -1,0 +1,18 @@
+#!/bin/sh
+# The specs of devices on a real card (scripts/device-specs.sh says which); fails when there is none, or nothing ran.
+# usage: test.sh BUILD [pattern]
+set -eu
+cd "$(dirname "$0")/../.."
+build=$1
+fail() {
+    echo "test-gpu: $1" >&2
+    exit 1
+}
+[ -z "${ACCELHOST_CUDA:-}" ] ||
+    fail "ACCELHOST_CUDA=$ACCELHOST_CUDA stands for no card; make test-sim is for the simulator"
+told=$("$build/accelhost" -e 'local C = require("accelhost._C").device
+    local missing = C.missing "cuda"
+    print(missing and "none: " .. missing or C.describe("cuda", 0))')
+case $told in none:*) fail "there is no card to test on: ${told#none: }" ;; esac
+echo "$told"
+ACCELHOST_TEST_DEVICE=cuda DEVICE_ONLY=1 exec scripts/test.sh "$build" "${2:-}"

@@ -198,7 +198,7 @@ SIM_API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, 
     };
     if (!device_at(device))
         return CUDA_ERROR_INVALID_DEVICE;
-    *value = attribute == 33 ? device + 1 : -1; /* the bus's number */
+    *value = attribute == 33 ? settings.number[device] + 1 : -1; /* the bus's number */
     for (auto row : rows)
         if (row.attribute == attribute)
             *value = row.value;
@@ -219,7 +219,7 @@ SIM_API CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
         return CUDA_ERROR_INVALID_DEVICE;
     memset(uuid, 0, sizeof *uuid);
     memcpy(uuid->bytes, "simulated GPU", 13);
-    uuid->bytes[15] = (char)device;
+    uuid->bytes[15] = (char)settings.number[device];
     return 0;
 }
 

@@ -101,7 +101,7 @@ void Link::meet()
     if (!segment_->ranks.compare_exchange_strong(none, ranks) && none != ranks)
         return fail(ncclInvalidArgument, "ranks differ in how many there are");
     mine.process = getpid();
-    mine.device = context->index;
+    mine.device = settings.number[context->index];
     if (mine.state.exchange(1))
         return fail(ncclInvalidUsage, "rank " + std::to_string(rank) + " is here twice");
     segment_->here++;
@@ -114,7 +114,7 @@ void Link::meet()
     }
     shm_unlink(name_.c_str());
     for (int i = 0; i < ranks && segment_->here >= ranks; i++)
-        if (i != rank && segment_->rank[i].device == context->index)
+        if (i != rank && segment_->rank[i].device == mine.device)
             fail(ncclInvalidUsage, "Duplicate GPU detected: ranks " + std::to_string(rank) + " and " +
                                        std::to_string(i) + " both on cuda:" + std::to_string(context->index));
     int setting_up = ncclInProgress;

@@ -53,13 +53,29 @@ static void read_faults(const char *text)
     }
 }
 
+/* As the driver does: what stands behind a number that is none is not seen. */
+static void read_devices(const char *text, const char *visible)
+{
+    int all = text && *text ? (int)strtol(text, nullptr, 10) : settings.devices;
+    all = all < 0 ? 0 : all > 16 ? 16 : all;
+    settings.devices = visible ? 0 : all;
+    for (int i = 0; i < settings.devices; i++)
+        settings.number[i] = i;
+    for (const char *at = visible; at && *at && settings.devices < 16;) {
+        char *end;
+        long number = strtol(at, &end, 10);
+        if (end == at || (*end && *end != ',') || number < 0 || number >= all)
+            return;
+        settings.number[settings.devices++] = (int)number;
+        at = end + (*end == ',');
+    }
+}
+
 void settings_read()
 {
-    const char *devices = getenv("ACCELHOST_SIM_DEVICES"), *seed = getenv("ACCELHOST_SIM_SEED");
+    const char *seed = getenv("ACCELHOST_SIM_SEED");
     settings = Settings();
-    if (devices && *devices)
-        settings.devices = (int)strtol(devices, nullptr, 10);
-    settings.devices = settings.devices < 0 ? 0 : settings.devices > 16 ? 16 : settings.devices;
+    read_devices(getenv("ACCELHOST_SIM_DEVICES"), getenv("CUDA_VISIBLE_DEVICES"));
     settings.memory = bytes_of(getenv("ACCELHOST_SIM_MEMORY"), settings.memory);
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);

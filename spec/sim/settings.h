@@ -8,7 +8,8 @@
 namespace sim
 {
 struct Settings {
-    int devices = 2;                  /* ACCELHOST_SIM_DEVICES */
+    int devices = 2;                  /* of ACCELHOST_SIM_DEVICES those that CUDA_VISIBLE_DEVICES names */
+    int number[16] = {0};             /* of each: its number among all */
     size_t memory = (size_t)1 << 30;  /* ACCELHOST_SIM_MEMORY, of each: 512MiB, 2GiB, 1000000 */
     uint64_t seed = 0;                /* ACCELHOST_SIM_SEED; of the clock when it is not set */
     bool delay = true;                /* ACCELHOST_SIM_DELAY */

@@ -5,6 +5,7 @@
  * device_count(type)   how many devices of a type there are; 0 when its plugin is not here
  * missing(type)        why there is none of a type, in one line; nil when there is one
  * describe(type, index) what the type tells of itself (index -1) or of a device; nil when it tells nothing
+ * set_current(name)    have the bare name of its type mean this device
  * is_name(text)        could this be meant as a device's name (and not as a dtype's)?
  * synchronize(name?)   wait until a device, or all open ones, have done what they were asked to */
 #include "bind/bind.h"
@@ -42,6 +43,12 @@ static int describe(lua_State *L)
     return 1;
 }
 
+static int set_current(lua_State *L)
+{
+    ah_device_make_current(ah_check_device(L, 1));
+    return 0;
+}
+
 static int is_name(lua_State *L)
 {
     lua_pushboolean(L, lua_type(L, 1) == LUA_TSTRING && ah_device_is_name(lua_tostring(L, 1)));
@@ -73,6 +80,7 @@ int ah_open_device(lua_State *L)
         {"device_count", count, "type:s"},
         {"missing", missing, "type:s"},
         {"describe", describe, "type:s, index:i"},
+        {"set_current", set_current, "device:D"},
         {"is_name", is_name, "text:*?"},
         /* Wait until a device, or all that are open, have done what they were asked to.
          *     accelhost.synchronize() */

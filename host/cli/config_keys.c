@@ -28,7 +28,7 @@ static void print_setting(const struct ah_setting_row *row)
         printf("%s", row->variable ? ", " : "");
         print_words(row->others);
     }
-    const char *fallback = row->fallback ? row->fallback : row->fallback_text;
+    const char *fallback = row->fallback_text ? row->fallback_text : row->fallback;
     printf(" | %s | ", fallback ? fallback : "");
     /* A | would end the cell. */
     for (const char *c = row->help; *c; c++)

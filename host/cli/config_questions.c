@@ -2,6 +2,7 @@
  * cannot differ. */
 #include "cli/config_questions.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,15 +14,19 @@
 static const struct question {
     enum ah_setting setting;
     const char *text;
+    bool gpus; /* asked only where there are some */
 } questions[] = {
-    {AH_SETTING_num_processes, "How many processes (ranks) shall train together?"},
-    {AH_SETTING_num_cpu_threads_per_process, "How many threads shall each of them use (none: processors / ranks)?"},
-    {AH_SETTING_mixed_precision, "Mixed precision (no, bf16, fp16)?"},
-    {AH_SETTING_gradient_accumulation_steps, "How many micro-batches make an optimizer step?"},
-    {AH_SETTING_max_restarts, "How often shall a job that failed start anew?"},
-    {AH_SETTING_timeout, "How many seconds may a rank wait for the others?"},
-    {AH_SETTING_max_memory, "How much memory may a rank take (2G, 500M; none: no limit)?"},
-    {AH_SETTING_log_dir, "In which folder shall what ranks print be kept (none: nowhere)?"},
+    {AH_SETTING_num_processes, "How many processes (ranks) shall train together?", false},
+    {AH_SETTING_gpu_ids, "Which GPUs shall they use (all, or numbers as in 0,1)?", true},
+    {AH_SETTING_cpu, "Shall they train on the CPU although there are GPUs (true, false)?", true},
+    {AH_SETTING_num_cpu_threads_per_process, "How many threads shall each of them use (none: processors / ranks)?",
+     false},
+    {AH_SETTING_mixed_precision, "Mixed precision (no, bf16, fp16)?", false},
+    {AH_SETTING_gradient_accumulation_steps, "How many micro-batches make an optimizer step?", false},
+    {AH_SETTING_max_restarts, "How often shall a job that failed start anew?", false},
+    {AH_SETTING_timeout, "How many seconds may a rank wait for the others?", false},
+    {AH_SETTING_max_memory, "How much memory may a rank take (2G, 500M; none: no limit)?", false},
+    {AH_SETTING_log_dir, "In which folder shall what ranks print be kept (none: nowhere)?", false},
 };
 enum { QUESTIONS = sizeof questions / sizeof *questions, TEXT = 4096 };
 
@@ -38,14 +43,14 @@ void ah_config_print_machine(void)
     printf(gpus ? "%d GPU%s\n" : "no GPU\n", gpus, gpus == 1 ? "" : "s");
 }
 
-/* A rank on each processor while there is 1 GiB of memory for each, and 8 at most: every rank brings a batch of its
- * own, and few trainings want a hundred times theirs. */
+/* A rank on each GPU; without any one on each processor while there is 1 GiB of memory for each, and 8 at most: every
+ * rank brings a batch of its own, and few trainings want a hundred times theirs. */
 int ah_config_suggest_ranks(struct ah_settings *settings)
 {
     enum { MOST = 8 };
     char text[32];
-    int processors = ah_cpu_count(), room = (int)(memory_bytes() / (1 << 30));
-    int ranks = processors < room ? processors : room;
+    int processors = ah_cpu_count(), room = (int)(memory_bytes() / (1 << 30)), gpus = ah_device_count("cuda");
+    int ranks = gpus ? gpus : processors < room ? processors : room;
     const struct ah_setting_row *row = &ah_setting_rows[AH_SETTING_num_processes];
     if (settings->value[AH_SETTING_num_processes].origin != AH_FROM_DEFAULT)
         return 0;
@@ -94,7 +99,9 @@ static int ask(struct ah_settings *settings, const struct question *question)
 
 int ah_config_ask(struct ah_settings *settings)
 {
+    bool gpus = ah_device_count("cuda") > 0;
     for (int i = 0; i < QUESTIONS; i++)
-        AH_TRY(ask(settings, &questions[i]));
+        if (gpus || !questions[i].gpus)
+            AH_TRY(ask(settings, &questions[i]));
     return 0;
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/status.h"
@@ -43,6 +44,13 @@ struct launch {
 static double number(const struct launch *launch, enum ah_setting setting)
 {
     return launch->settings->value[setting].number;
+}
+
+/* Were some of the GPUs chosen? */
+static bool chooses_gpus(const struct launch *launch)
+{
+    const char *ids = launch->settings->value[AH_SETTING_gpu_ids].text;
+    return ids && strcasecmp(ids, "all") && !number(launch, AH_SETTING_cpu);
 }
 
 /* The ranks' command line; NULL when memory is out. */
@@ -105,6 +113,8 @@ static void pass_variables(struct launch *launch, int attempt)
     pass_setting(launch, "ACCELHOST_GRADIENT_ACCUMULATION_STEPS", AH_SETTING_gradient_accumulation_steps);
     pass_setting(launch, "ACCELHOST_USE_CPU", AH_SETTING_cpu);
     pass_setting(launch, "ACCELHOST_PARAMS", AH_SETTING_params);
+    if (chooses_gpus(launch))
+        pass_setting(launch, "CUDA_VISIBLE_DEVICES", AH_SETTING_gpu_ids);
     pass_setting(launch, "MASTER_ADDR", AH_SETTING_main_process_ip);
     if (number(launch, AH_SETTING_main_process_port) > 0)
         pass_setting(launch, "MASTER_PORT", AH_SETTING_main_process_port);

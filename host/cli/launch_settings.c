@@ -173,6 +173,7 @@ static int load(struct ah_settings *settings, const struct flags *flags)
     AH_TRY(read_file(settings, flag_of(flags, AH_SETTING_config_file)));
     AH_TRY(ah_settings_read_variables(settings));
     AH_TRY(apply_flags(settings, flags));
+    AH_TRY(ah_launch_settle_processes(settings));
     return check(settings);
 }
 
@@ -202,7 +203,7 @@ int ah_launch_settings_read(struct ah_settings *settings, const char *command, v
 static void describe(const struct ah_setting_row *row, char *text, size_t room)
 {
     const char *dash = row->aliases ? strchr(row->aliases, '-') : NULL;
-    const char *fallback = row->fallback ? row->fallback : row->fallback_text;
+    const char *fallback = row->fallback_text ? row->fallback_text : row->fallback;
     fallback = row->rule.kind == AH_VALUE_SWITCH ? NULL : fallback;
     if (row->only)
         snprintf(text, room, "%s (only %.*s: %s)", row->help, (int)strcspn(row->only, " "), row->only, row->reason);

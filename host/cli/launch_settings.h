@@ -21,4 +21,8 @@ void ah_launch_settings_help(void);
 /* Every setting, its value and where that comes from. */
 void ah_launch_settings_show(const struct ah_settings *settings);
 
+/* cli/launch_processes.c: a number of ranks that depends on the GPUs, and whether those that were asked for are there.
+ * AH_EINVAL. */
+int ah_launch_settle_processes(struct ah_settings *settings);
+
 #endif

@@ -14,8 +14,8 @@ static void print_help(void)
 {
     puts("usage: accelhost test [options]\n\n"
          "Checks on this machine what scripts rely on: collectives, equal random numbers, gradients and training\n"
-         "equal to those of one process, loaders' shares, saving. In 2 processes unless settings say another number;\n"
-         "takes the options of 'accelhost launch'.\n\noptions:");
+         "equal to those of one process, loaders' shares, saving. In 2 processes, on GPUs one for each, unless\n"
+         "settings say another number; takes the options of 'accelhost launch'.\n\noptions:");
     ah_launch_settings_help();
     puts("\nexit codes: 0 ok, 2 usage, 3 a check failed, 4 a collective timed out, 128+n ended by signal n");
 }
@@ -54,7 +54,8 @@ int ah_cli_test(int argc, char **argv)
         code = 0;
     } else {
         const struct ah_setting_row *row = &ah_setting_rows[AH_SETTING_num_processes];
-        if (settings.value[AH_SETTING_num_processes].origin == AH_FROM_DEFAULT)
+        const struct ah_setting_value *ranks = &settings.value[AH_SETTING_num_processes];
+        if (ranks->origin == AH_FROM_DEFAULT && ranks->number < 2)
             ah_settings_set(&settings, row, "2", AH_FROM_DEFAULT, row->name, NULL);
         code = run(&settings);
     }

@@ -102,6 +102,10 @@ static int read_numeric(const struct ah_value_rule *rule, const char *what, cons
         *number = fmin(ah_cpu_count(), rule->most);
         return 0;
     }
+    if (rule->kind == AH_VALUE_COUNT && rule->words && ah_value_place(rule->words, text) >= 0) {
+        *number = rule->least;
+        return 0;
+    }
     read = rule->kind == AH_VALUE_BYTES ? read_bytes(text, number) : read_number(text, number);
     if (!read || !(*number >= rule->least && *number <= rule->most))
         return fail_number(rule, what, text);

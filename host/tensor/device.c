@@ -14,6 +14,7 @@
 enum { MAX_TYPES = 8, MAX_DEVICES = 64, NAME_ROOM = 16 };
 
 static const struct ah_device_type *types[MAX_TYPES];
+static int current[MAX_TYPES]; /* of each: the index that its bare name means */
 static int type_count;
 static struct ah_device *devices[MAX_DEVICES] = {&ah_cpu};
 static int device_count = 1;
@@ -94,6 +95,33 @@ static int find_type(const char *name, const struct ah_device_type **out)
     return *out ? 0 : load_plugin(name, out);
 }
 
+static int *current_of(const struct ah_device_type *type)
+{
+    for (int i = 0; i < type_count; i++)
+        if (types[i] == type)
+            return &current[i];
+    return NULL;
+}
+
+bool ah_device_is_possible(const char *name)
+{
+    /* A library that a type needs, unless a variable names something else in its place: a look for it costs less than
+     * opening the plugin that would look for it. */
+    static const struct {
+        const char *type, *library, *instead;
+    } needs[] = {{"cuda", "libcuda.so.1", "ACCELHOST_CUDA"}};
+    for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++) {
+        const char *instead = getenv(needs[i].instead);
+        if (strcmp(name, needs[i].type) || (instead && *instead))
+            continue;
+        void *library = dlopen(needs[i].library, RTLD_LAZY | RTLD_LOCAL);
+        if (library)
+            dlclose(library);
+        return library != NULL;
+    }
+    return true;
+}
+
 static int open_device(const struct ah_device_type *type, int index, struct ah_device **out)
 {
     int count = type->count();
@@ -134,7 +162,8 @@ int ah_device_find(const char *text, struct ah_device **out)
     if (!split(text, name, &index))
         return ah_fail(AH_EINVAL, "device: expected a name such as \"cpu\" or \"cuda:0\", got \"%s\"", text);
     AH_TRY(find_type(name, &type));
-    index = index < 0 ? 0 : index;
+    if (index < 0)
+        index = current_of(type) ? *current_of(type) : 0;
     for (int i = 0; i < device_count; i++) {
         if (devices[i]->type == type && devices[i]->index == index) {
             *out = devices[i];
@@ -155,10 +184,19 @@ bool ah_device_is_name(const char *text)
     return ah_plugin_find(name, path, sizeof path);
 }
 
+void ah_device_make_current(struct ah_device *device)
+{
+    int *place = current_of(device->type);
+    if (place)
+        *place = device->index;
+}
+
 int ah_device_count(const char *name)
 {
-    const struct ah_device_type *type = NULL;
-    return find_type(name, &type) < 0 ? 0 : type->count();
+    const struct ah_device_type *type = known_type(name);
+    if (!type && (!ah_device_is_possible(name) || find_type(name, &type) < 0))
+        return 0;
+    return type->count();
 }
 
 const char *ah_device_missing(const char *name)

@@ -88,9 +88,13 @@ extern struct ah_device ah_cpu;
 /* Where constructors make tensors when nothing else is said; a script sets it. */
 extern struct ah_device *ah_default_device;
 
-/* The device of a name: "cpu", "cuda" (the first), "cuda:1". Opens plugin and device on first use. AH_EINVAL names the
- * device and the reason: no such plugin, another interface or op table, no such index. */
+/* The device of a name: "cpu", "cuda:1", "cuda" (the current one of its type, the first unless another was made it).
+ * Opens plugin and device on first use. AH_EINVAL names the device and the reason: no such plugin, another interface or
+ * op table, no such index. */
 int ah_device_find(const char *name, struct ah_device **out);
+
+/* Have the bare name of its type mean this device. */
+void ah_device_make_current(struct ah_device *device);
 
 /* Make a type known that is built in, once. */
 void ah_device_add_type(const struct ah_device_type *type);
@@ -101,6 +105,9 @@ bool ah_device_has_values(const struct ah_device *device);
 /* Could this text be meant as a device's name? True for the names of open types and of plugins that are here, for
  * "cuda", and for NAME:INDEX. */
 bool ah_device_is_name(const char *text);
+
+/* False when there can be no device of a type, which is known without opening its plugin. */
+bool ah_device_is_possible(const char *type);
 
 /* How many devices of a type there are: 0 when its plugin is not here. */
 int ah_device_count(const char *type);

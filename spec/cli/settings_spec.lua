@@ -143,8 +143,7 @@ describe("settings of a job", function()
   it("of wrong values are refused, with the place and what was expected", function()
     for _, case in ipairs {
       {{"--num_processes", "0"}, "--num_processes expects a whole number in 1..256 or auto, got '0'"},
-      {{"--num_processes=gpu"},
-        "--num_processes: a number is wanted, or auto for one rank on each processor (got 'gpu')"},
+      {{"--num_processes=-1"}, "--num_processes: a number is wanted, or auto or gpu (got '-1')"},
       {{"--timeout", "soon"}, "--timeout expects a number in 0.001..1e+09, got 'soon'"},
       {{"--max_memory", "2X"}, "--max_memory expects a size such as 500M or 2G, of at least 1M, got '2X'"},
       {{"--mixed_precision", "bf61"}, "--mixed_precision expects no, bf16 or fp16, got 'bf61'"},
@@ -156,7 +155,10 @@ describe("settings of a job", function()
       {{"--cpu=maybe"}, "--cpu expects true or false, got 'maybe'"},
       {{"--log_dir="}, "--log_dir expects a text, got nothing"},
       {{"--num_machines", "2"}, "--num_machines: a job runs on one machine; several are not supported yet (got '2')"},
-      {{"--gpu_ids", "0,1"}, "--gpu_ids: ranks share no GPUs yet: the script names its device (got '0,1')"},
+      {{"--gpu_ids", "0,,1"}, "--gpu_ids expects numbers or identifiers of GPUs, as in 0,1, or all, got '0,,1'"},
+      {{"--gpu_ids", "1,2,1"}, "--gpu_ids: 1 is there twice"},
+      {{"--gpu_ids", "0,"}, "--gpu_ids: '0,' ends with a comma"},
+      {{"--multi_gpu", "--cpu"}, "--multi_gpu: --cpu says that ranks run on the CPU"},
     } do
       case[1][#case[1] + 1] = "-e"
       case[1][#case[1] + 1] = ""
@@ -172,7 +174,7 @@ describe("settings of a job", function()
       ["--use_deepspeed"] = "there is no DeepSpeed", ["--zero_stage"] = "there is no DeepSpeed",
       ["--megatron_lm_tp_degree"] = "there is no Megatron-LM",
       ["--dynamo_backend=inductor"] = "models are not compiled",
-      ["--multi_gpu"] = "ranks share no GPUs yet", ["--tpu"] = "there are no TPUs here",
+      ["--virtual_local_rank"] = "each rank sees all GPUs", ["--tpu"] = "there are no TPUs here",
       ["--rdzv_backend=etcd"] = "need no meeting place", ["--rdzv-endpoint=x:1"] = "need no meeting place",
       ["--no_python"] = "ranks run Lua scripts", ["--mpirun_hostfile=x"] = "launch starts the ranks itself",
       ["--enable_cpu_affinity"] = "the system places processes", ["--shutdown_timeout=3"] = "here: --grace",
@@ -278,8 +280,8 @@ use_cpu: true
   end)
 
   it("that asks for what is not here is refused with key, line and reason", function()
-    assert.equal("c.yaml:2: distributed_type: ranks train data-parallel on CPUs (NO and MULTI_CPU are known); what " ..
-      "shards is not supported (got 'FSDP')", said "debug: false\ndistributed_type: FSDP\n")
+    assert.equal("c.yaml:2: distributed_type: ranks train data-parallel (NO, MULTI_CPU and MULTI_GPU are known); " ..
+      "what shards is not supported (got 'FSDP')", said "debug: false\ndistributed_type: FSDP\n")
     assert.equal("c.yaml:2: fsdp_version: parameters are not sharded: every rank holds the whole model (got '2')",
       said "fsdp_config:\n  fsdp_version: 2\n")
     assert.equal("c.yaml:2: gradient_accumulation_steps: there is no DeepSpeed: every rank holds the whole model",

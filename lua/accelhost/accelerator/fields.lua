@@ -48,7 +48,7 @@ return function(Accelerator)
   end
 
   return function(self)
-    self._state = state.AcceleratorState {mixed_precision = self.mixed_precision, cpu = self.device == "cpu"}
+    self._state = state.of(self)
     self._gradient_state = state.GradientState(self)
   end
 end

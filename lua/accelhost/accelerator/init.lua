@@ -13,13 +13,14 @@
 -- A gradient is the mean over the global batch: sum(w g) / sum(w) over ranks and micro-steps, where w is 1 unless
 -- `backward` is given a weight. A plain loss:backward() on a prepared model averages over the ranks too, and adds up
 -- over micro-steps, as with PyTorch's DDP.
-local C = require "accelhost._C"
 local class = require "accelhost.util.class"
 local options = require "accelhost.accelerator.options"
+local place = require "accelhost.accelerator.place"
 local precision = require "accelhost.accelerator.precision"
 
 ---@class Accelerator
----@field device string where models and batches go: the default device
+---@field device string where models and batches go: this process's GPU, "cuda:0", else "cpu"; a default device that is
+--- neither goes before
 ---@field process_index integer this process's rank, from 0
 ---@field num_processes integer
 ---@field local_process_index integer
@@ -27,7 +28,7 @@ local precision = require "accelhost.accelerator.precision"
 ---@field is_local_main_process boolean
 ---@field is_last_process boolean
 ---@field use_distributed boolean are there several processes?
----@field distributed_type string "NO" or "MULTI_CPU"
+---@field distributed_type string "NO", "MULTI_CPU" or "MULTI_GPU"
 ---@field multi_device boolean does each process have a GPU of its own?
 ---@field state AcceleratorState
 ---@field gradient_state GradientState where it stands in its window and its loops
@@ -116,7 +117,7 @@ end
 ---@param mixed_precision? string "bf16" or "fp16": prepared models run under autocast and give float32, weights and
 --- gradients stay float32; in "fp16" losses are scaled. "no" (default): ops keep the dtypes that come
 ---@param gradient_accumulation_steps? integer micro-steps of a window, see accumulate; default 1
----@param cpu? boolean use the CPU whatever the default device
+---@param cpu? boolean use the CPU even where there are GPUs
 ---@param dataloader_config? DataLoaderConfiguration|table how prepared loaders share their batches
 ---@param rng_types? string[] what rank 0 tells the others when a pass begins: "generator", a loader's draw (default),
 --- and "torch", the state of the global generator
@@ -134,7 +135,7 @@ end
 --- there are processes, as with Accelerate (once with split_batches)
 function Accelerator:init(...)
   local given = options.read(...)
-  local device = given.cpu and "cpu" or C.device.get_default_device()
+  local device = place.choose(given.cpu)
   precision.check(given.mixed_precision, device)
   for name, value in pairs {
     device = device,

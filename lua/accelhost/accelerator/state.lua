@@ -2,6 +2,7 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
+local place = require "accelhost.accelerator.place"
 local comm = C.comm
 
 local state = {}
@@ -14,26 +15,30 @@ local function learn()
   facts = {
     process_index = rank, num_processes = size, local_process_index = local_rank,
     is_main_process = rank == 0, is_local_main_process = local_rank == 0, is_last_process = rank == size - 1,
-    use_distributed = size > 1, distributed_type = size > 1 and "MULTI_CPU" or "NO",
+    use_distributed = size > 1,
   }
 end
 
---- Give a class the fields that tell what this process is in its job.
+--- Give a class, whose objects have a device, the fields that tell what this process is in its job.
 ---@param cls table
 function state.add_facts(cls)
   for _, name in ipairs {
     "process_index", "num_processes", "local_process_index", "is_main_process", "is_local_main_process",
-    "is_last_process", "use_distributed", "distributed_type",
+    "is_last_process", "use_distributed",
   } do
     class.property(cls, name, function()
       if facts[name] == nil then learn() end
       return facts[name]
     end)
   end
+  class.property(cls, "distributed_type", function(self)
+    if not self.use_distributed then return "NO" end
+    return self.device:find "^cuda" and "MULTI_GPU" or "MULTI_CPU"
+  end)
 end
 
 ---@class PartialState
----@field device string the default device
+---@field device string where this process trains: its GPU, else the CPU
 ---@field process_index integer this process's rank, from 0
 ---@field num_processes integer
 ---@field local_process_index integer
@@ -41,30 +46,37 @@ end
 ---@field is_local_main_process boolean
 ---@field is_last_process boolean
 ---@field use_distributed boolean are there several processes?
----@field distributed_type string "NO" or "MULTI_CPU"
+---@field distributed_type string "NO", "MULTI_CPU" or "MULTI_GPU"
 ---@field backend string? what the processes speak by
 ---@field initialized boolean
 local PartialState = class.strict(class.new "PartialState", {"backend"})
 PartialState.__newindex = class.assign
 state.PartialState = PartialState
 
-local read_partial = arguments.signature("PartialState", {{"cpu: flag", false}})
+local read_partial = arguments.signature("PartialState", {{"cpu: flag"}})
 
 --- What this process is in its job, without an accelerator, and the methods of an accelerator that need no more. All
 --- such objects tell the same.
 --
 --   accelhost.PartialState().num_processes  --> 1
----@param cpu? boolean use the CPU whatever the default device
+---@param cpu? boolean use the CPU even where there are GPUs
 function PartialState:init(...)
-  local cpu = read_partial(...)
-  rawset(self, "device", cpu and "cpu" or C.device.get_default_device())
+  self:_describe(place.of("PartialState", read_partial(...)))
+end
+
+function PartialState:_describe(device)
+  rawset(self, "device", device)
   rawset(self, "backend", comm.size() > 1 and comm.backend() or nil)
   rawset(self, "initialized", true)
   self._trigger = false
 end
 
+-- As Accelerate prints it.
 function PartialState:__tostring()
-  return ("%s(process %d of %d, %s)"):format(self._name, self.process_index, self.num_processes, self.device)
+  local backend = self.backend and "  Backend: " .. self.backend or ""
+  return ("Distributed environment: %s%s\nNum processes: %d\nProcess index: %d\nLocal process index: %d\nDevice: %s\n")
+    :format(self.distributed_type, backend, self.num_processes, self.process_index, self.local_process_index,
+      self.device)
 end
 
 state.add_facts(PartialState)
@@ -80,7 +92,7 @@ local AcceleratorState = PartialState:extend "AcceleratorState"
 state.AcceleratorState = AcceleratorState
 
 local read_state = arguments.signature("AcceleratorState",
-  {{"mixed_precision: 'no'|'bf16'|'fp16'", "no"}, {"cpu: flag", false}})
+  {{"mixed_precision: 'no'|'bf16'|'fp16'", "no"}, {"cpu: flag"}})
 
 --- A PartialState with a precision: what `accelerator.state` is.
 --
@@ -89,8 +101,22 @@ local read_state = arguments.signature("AcceleratorState",
 ---@param cpu? boolean
 function AcceleratorState:init(...)
   local precision, cpu = read_state(...)
-  PartialState.init(self, cpu)
+  self:_describe(place.of("AcceleratorState", cpu))
   rawset(self, "mixed_precision", precision)
+end
+
+--- The state of an accelerator.
+---@param accelerator Accelerator
+---@return AcceleratorState
+function state.of(accelerator)
+  local it = AcceleratorState:_blank()
+  it:_describe(accelerator.device)
+  rawset(it, "mixed_precision", accelerator.mixed_precision)
+  return it
+end
+
+function AcceleratorState:__tostring()
+  return PartialState.__tostring(self) .. ("\nMixed precision type: %s\n"):format(self.mixed_precision)
 end
 
 ---@class GradientState

@@ -1,0 +1,40 @@
+--- Where a process trains: its GPU, else the CPU.
+local C = require "accelhost._C"
+local launched = require "accelhost.util.launched"
+local warn = require "accelhost.util.warn"
+
+local place = {}
+
+-- The GPU of this process: that of its number on this host. With more processes than GPUs they take turns.
+local function own_gpu(count)
+  local rank, size = C.comm.local_rank(), C.comm.local_size()
+  if size > count and rank == 0 then
+    warn(("Accelerator: %d processes share %d GPU%s"):format(size, count, count == 1 and "" or "s"))
+  end
+  return "cuda:" .. rank % count
+end
+
+--- The device that an accelerator takes: the CPU where the script or the launcher says so, the default device where
+--- that is another, else this process's GPU, which "cuda" means from then on; without GPUs the CPU.
+---@param cpu boolean
+---@return string
+function place.choose(cpu)
+  local default = C.device.get_default_device()
+  if cpu then return "cpu" end
+  if default ~= "cpu" then return default end
+  local count = C.device.device_count "cuda"
+  if count == 0 then return "cpu" end
+  local device = own_gpu(count)
+  C.device.set_current(device)
+  return device
+end
+
+--- The same for what is made without an accelerator.
+---@param what string
+---@param cpu boolean? what the script says
+---@return string
+function place.of(what, cpu)
+  return place.choose(launched.settle(what, "cpu", "flag", cpu, false))
+end
+
+return place

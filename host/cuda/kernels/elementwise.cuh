@@ -29,6 +29,14 @@ template <> __device__ __forceinline__ float ah_widen<float, bf16_t>(bf16_t x)
 {
     return to_float(x);
 }
+template <> __device__ __forceinline__ double ah_widen<double, half_t>(half_t x)
+{
+    return to_float(x);
+}
+template <> __device__ __forceinline__ double ah_widen<double, bf16_t>(bf16_t x)
+{
+    return to_float(x);
+}
 template <typename M, typename T> __device__ __forceinline__ M ah_narrow(T x)
 {
     return static_cast<M>(x);
@@ -40,6 +48,14 @@ template <> __device__ __forceinline__ half_t ah_narrow<half_t, float>(float x)
 template <> __device__ __forceinline__ bf16_t ah_narrow<bf16_t, float>(float x)
 {
     return from_float<bf16_t>(x);
+}
+template <> __device__ __forceinline__ half_t ah_narrow<half_t, double>(double x)
+{
+    return from_float<half_t>(static_cast<float>(x));
+}
+template <> __device__ __forceinline__ bf16_t ah_narrow<bf16_t, double>(double x)
+{
+    return from_float<bf16_t>(static_cast<float>(x));
 }
 
 template <int N> struct ah_bytes;

@@ -110,8 +110,8 @@ int ah_cpu_one_hot(struct ah_call *c)
     for (int64_t i = 0; i < input->numel; i++) {
         int64_t value = ah_tensor_get_int(input, i);
         if (value < 0 || value >= classes)
-            return ah_fail(AH_EINVAL, "one_hot: class %lld is outside 0..%lld", (long long)value,
-                           (long long)classes - 1);
+            return ah_fail(AH_EINVAL, "one_hot: class %lld at position %lld is outside 0..%lld", (long long)value,
+                           (long long)i, (long long)classes - 1);
         y[i * classes + value] = 1;
     }
     return 0;

@@ -16,8 +16,8 @@ struct note {
     uint64_t ticket;
     const char *who, *what;
     int64_t low, high;
-    bool share;
-    char place[TEXT]; /* " (dim 0 of (5, 2))" */
+    enum { INDEX, SHARE, COUNT } kind;
+    char place[TEXT]; /* " (dim 0 of (5, 2))"; of a count what there is to take from: "(5, 2)" */
 };
 
 struct ah_cuda_faults {
@@ -61,7 +61,10 @@ void ah_cuda_faults_close(struct ah_cuda_device *cuda)
 static int fail(const struct note *note, const struct ah_fault *fault)
 {
     char value[40];
-    if (note->share)
+    if (note->kind == COUNT)
+        return ah_fail(AH_EINVAL, "%s: the mask wants %lld values, source %s has %lld", note->who,
+                       (long long)fault->integer, note->place, (long long)note->high);
+    if (note->kind == SHARE)
         snprintf(value, sizeof value, "%g", fault->number);
     else
         snprintf(value, sizeof value, "%lld", (long long)fault->integer);
@@ -121,6 +124,17 @@ int ah_cuda_expect_within(struct ah_device *device, const struct ah_cuda_bounds 
 int ah_cuda_expect_shares(struct ah_device *device, const char *who, const char *what,
                           const struct ah_tensor *numbers)
 {
-    struct note note = {.who = who, .what = what, .high = 1, .share = true};
+    struct note note = {.who = who, .what = what, .high = 1, .kind = SHARE};
     return look(device, &share_kernel[numbers->dtype], &note, numbers, 0);
+}
+
+int ah_cuda_expect_enough(struct ah_device *device, const char *who, const struct ah_tensor *counts,
+                          const struct ah_tensor *source)
+{
+    struct note note = {.who = who, .kind = COUNT, .high = source->numel};
+    struct ah_tensor last = *counts;
+    last.offset += counts->numel - 1;
+    last.numel = 1;
+    snprintf(note.place, sizeof note.place, "%s", ah_shape(source));
+    return look(device, &index_kernel, &note, &last, 0);
 }

@@ -27,6 +27,10 @@ int ah_cuda_expect_within(struct ah_device *device, const struct ah_cuda_bounds 
 int ah_cuda_expect_shares(struct ah_device *device, const char *who, const char *what,
                           const struct ah_tensor *numbers);
 
+/* The last of these int64 numbers says how many values of `source` are wanted. */
+int ah_cuda_expect_enough(struct ah_device *device, const char *who, const struct ah_tensor *counts,
+                          const struct ah_tensor *source);
+
 /* AH_EINVAL when something was found since the last call. Waits for the device if there was anything to look for. */
 int ah_cuda_raise_fault(struct ah_cuda_device *cuda);
 void ah_cuda_faults_close(struct ah_cuda_device *cuda);

@@ -3,10 +3,10 @@
 
 #include <string.h>
 
+#include "cuda/compact.h"
 #include "cuda/copy.h"
 #include "cuda/elementwise.h"
 #include "cuda/fault.h"
-#include "cuda/host_kernel.h"
 #include "cuda/memory.h"
 #include "cuda/ops.h"
 #include "cuda/radix.h"
@@ -263,14 +263,32 @@ out:
     return status;
 }
 
+/* Where a mask is true. */
+static int places_of(struct ah_call *c, struct ah_tensor *given)
+{
+    struct ah_tensor *mask;
+    struct ah_cuda_places places = {0};
+    int64_t count;
+    int status;
+    AH_TRY(ah_cuda_dense(c->device, &mask, given, AH_BOOL));
+    AH_TRYGO(ah_cuda_places_find(c->device, c->op->name, mask, &places), out);
+    AH_TRYGO(ah_cuda_places_count(c->device, &places, &count), out);
+    AH_TRYGO(ah_call_output(c, 0, &count, 1, AH_I64), out);
+    status = ah_cuda_places_write(c->device, c->op->name, &places, c->out[0], true);
+out:
+    ah_cuda_places_release(&places);
+    ah_tensor_release(mask);
+    return status;
+}
+
 int ah_cuda_index_positions(struct ah_call *c)
 {
     const struct ah_args_index_positions *arg = ah_args(c, index_positions);
     struct ah_tensor *x = arg->input.tensor, *list = NULL;
     int dim = (int)arg->dim.integer;
-    int64_t n = arg->index.tensor->dtype == AH_BOOL ? 0 : x->size[dim];
     if (arg->index.tensor->dtype == AH_BOOL)
-        return ah_cuda_on_host(c);
+        return places_of(c, arg->index.tensor);
+    int64_t n = x->size[dim];
     AH_TRY(ah_cuda_dense(c->device, &list, arg->index.tensor, AH_I64));
     struct ah_cuda_bounds bounds = {"index", "index", -n, n - 1, -n, x, dim};
     if (n == 0)

@@ -4,7 +4,7 @@
 
 #include "tensor/tensor.h"
 
-/* How a dim lies in a row-major tensor: `outer` blocks of `n` rows of `inner` elements; a 0-dim tensor is one of each. */
+/* How a dim lies in a row-major tensor: `outer` blocks of `n` rows of `inner` elements; of 0 dims it is one of each. */
 struct ah_cuda_extent {
     int64_t outer, n, inner;
 };

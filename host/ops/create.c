@@ -141,14 +141,16 @@ int ah_forward_triangle(struct ah_call *c)
 /* One more than the largest class; that none is negative or too large is the kernel's to see. */
 static int count_classes(struct ah_tensor *input, int64_t *classes)
 {
-    struct ah_tensor *here;
+    struct ah_tensor *most = NULL, *here = NULL;
     int64_t largest = -1;
-    AH_TRY(ah_host_copy(&here, input));
-    for (int64_t i = 0; i < here->numel; i++) {
-        int64_t value = ah_tensor_get_int(here, i);
-        largest = value > largest ? value : largest;
-    }
+    int status = input->numel ? ah_op1(AH_OP_amax, &most, AH_T(input)) : 0;
+    if (most)
+        status = ah_host_copy(&here, most);
+    if (here)
+        largest = ah_tensor_get_int(here, 0);
+    ah_tensor_release(most);
     ah_tensor_release(here);
+    AH_TRY(status);
     if (largest == INT64_MAX)
         return ah_fail(AH_EINVAL, "one_hot: class %lld is too large", (long long)largest);
     if (largest < 0)

@@ -117,7 +117,7 @@ describe("one_hot", function()
   it("marks each class", function()
     assert.same({{0, 1, 0}, {0, 0, 1}}, F.one_hot(accelhost.tensor({1, 2}, {dtype = "int64"})):tolist())
     assert.same({{1, 0, 0, 0}}, F.one_hot(accelhost.tensor({0}, {dtype = "int64"}), 4):tolist())
-    check.raises("one_hot: class 3 is outside 0..2",
+    check.raises("one_hot: class 3 at position 0 is outside 0..2",
       function() F.one_hot(accelhost.tensor({3}, {dtype = "int64"}), 3) end)
     check.raises("one_hot: expected an integer input", function() F.one_hot(accelhost.ones(2)) end)
   end)

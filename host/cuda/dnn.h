@@ -27,6 +27,11 @@
     NAME(CUDNN_HEUR_MODE_INSTANT, 0)                                          \
     NAME(CUDNN_HEUR_MODE_FALLBACK, 2)                                         \
     NAME(CUDNN_HEUR_MODE_A, 3)                                                \
+    NAME(CUDNN_NUMERICAL_NOTE_TENSOR_CORE, 0)                                 \
+    NAME(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, 1)                         \
+    NAME(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, 2)                 \
+    NAME(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, 4)                            \
+    NAME(CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13, 8)                         \
     NAME(CUDNN_TYPE_HANDLE, 0)                                                \
     NAME(CUDNN_TYPE_DATA_TYPE, 1)                                             \
     NAME(CUDNN_TYPE_BOOLEAN, 2)                                               \
@@ -36,6 +41,7 @@
     NAME(CUDNN_TYPE_VOID_PTR, 6)                                              \
     NAME(CUDNN_TYPE_CONVOLUTION_MODE, 7)                                      \
     NAME(CUDNN_TYPE_HEUR_MODE, 8)                                             \
+    NAME(CUDNN_TYPE_NUMERICAL_NOTE, 11)                                       \
     NAME(CUDNN_TYPE_BACKEND_DESCRIPTOR, 15)                                   \
     NAME(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, 1)                             \
     NAME(CUDNN_BACKEND_ENGINE_DESCRIPTOR, 2)                                  \
@@ -92,7 +98,8 @@
     NAME(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, 1001)                         \
     NAME(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 1003)                             \
     NAME(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, 1300)                             \
-    NAME(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 1301)
+    NAME(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 1301)                                \
+    NAME(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, 1303)
 
 #ifndef CUDNN_GRAPH_H_
 typedef int cudnnStatus_t;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda/conv.h"
 #include "cuda/copy.h"
 #include "cuda/fault.h"
 #include "cuda/images.h"
@@ -69,6 +70,7 @@ static void cuda_close(struct ah_device *device)
         if (cuda->compute)
             ah_cuda.stream_synchronise(cuda->compute);
         ah_cuda_product_forget(cuda);
+        ah_cuda_dnn_forget(cuda);
         ah_cuda_pinned_close(cuda->pinned);
         ah_cuda_faults_close(cuda);
         ah_cuda_memory_close(cuda->memory);

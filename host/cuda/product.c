@@ -192,14 +192,14 @@ int ah_cuda_multiply(struct ah_device *device, const char *who, const struct ah_
     AH_TRY(find_plan(blas, who, &key, product->bias, &plan));
     if (plan->choice.workspaceSize)
         AH_TRY(ah_cuda_memory_take(cuda->memory, plan->choice.workspaceSize, &workspace));
-    const float one = 1, zero = 0;
-    const double wide_one = 1, wide_zero = 0;
+    const float one = 1, kept = product->adds;
+    const double wide_one = 1, wide_kept = product->adds;
     bool wide = product->dtype == AH_F64;
     void *out = (void *)(uintptr_t)product->out.at;
     cublasStatus_t status = blas->matmul(
         handles[cuda->ordinal], plan->product, wide ? (const void *)&wide_one : &one,
         (const void *)(uintptr_t)product->b.at, plan->b, (const void *)(uintptr_t)product->a.at, plan->a,
-        wide ? (const void *)&wide_zero : &zero, out, plan->out, out, plan->out, &plan->choice.algo, workspace,
+        wide ? (const void *)&wide_kept : &kept, out, plan->out, out, plan->out, &plan->choice.algo, workspace,
         plan->choice.workspaceSize, cuda->compute);
     /* In the order of the stream: who takes the block next writes it after the product. */
     ah_cuda_memory_give(cuda->memory, workspace);

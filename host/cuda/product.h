@@ -17,11 +17,12 @@ struct ah_cuda_product {
     enum ah_dtype dtype; /* a floating one; halves are added up in float32 */
     int64_t rows, columns, depth, batch;
     struct ah_cuda_matrix a, b, out; /* rows x depth, depth x columns, rows x columns (never transposed) */
+    bool adds;     /* to what `out` holds */
     uint64_t bias; /* 0, or `columns` numbers that every row gets; not for float64 */
 };
 
-/* out = a b + bias on the compute stream. No size may be 0. AH_EINVAL when cuBLASLt is not there, AH_ENOTIMPL when it
- * has no such product. */
+/* out = a b + bias, or out + a b, on the compute stream. No size may be 0. AH_EINVAL when cuBLASLt is not there,
+ * AH_ENOTIMPL when it has no such product. */
 int ah_cuda_multiply(struct ah_device *device, const char *who, const struct ah_cuda_product *product);
 
 /* Forget the plans of a device that is closed. */

@@ -290,7 +290,15 @@ int ah_cuda_column_sum(struct ah_call *c)
 int ah_cuda_channel_sum(struct ah_call *c)
 {
     struct ah_tensor *input = c->arg[0].tensor;
-    AH_TRY(ah_tensor_row_major(input));
+    if (input->storage->channels_last) { /* rows of channels */
+        struct ah_tensor rows = *input;
+        rows.ndim = 2;
+        rows.size[0] = input->size[0] * input->size[2] * input->size[3];
+        rows.size[1] = rows.stride[0] = input->size[1];
+        rows.stride[1] = 1;
+        c->state.reduce.dims = 1;
+        return fold(c, &rows, AH_REDUCE_SUM, AH_FINISH_NONE, 0);
+    }
     c->state.reduce.dims = ((1u << input->ndim) - 1) & ~(1u << (input->ndim - 3));
     return fold(c, input, AH_REDUCE_SUM, AH_FINISH_NONE, 0);
 }

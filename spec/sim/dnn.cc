@@ -2,6 +2,7 @@
  * of it, which graph, engine, configuration and plan hand on, so that none needs another after it was finalized. */
 #include "dnn.h"
 
+#include <atomic>
 #include <map>
 #include <string.h>
 
@@ -14,6 +15,16 @@ struct cudnnContext {
 
 namespace
 {
+/* The engines, as the heuristics order them. A graph that one does not take has no plan with it. */
+enum { HASTY, TENSOR_CORES, THOROUGH, PLAIN, ENGINES };
+const struct {
+    int64_t workspace;
+    std::vector<int> notes;
+} engines[ENGINES] = {{0, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}}, /* its results differ from run to run */
+                      {512, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}},    /* takes channels-last tensors */
+                      {4096, {}},
+                      {0, {}}}; /* what the fallback proposes */
+
 struct Value {
     int type;
     int64_t count;
@@ -26,6 +37,7 @@ struct Descriptor {
     std::map<int, Value> values;
     Dnn_tensor tensor;
     Convolution convolution;
+    int engine = PLAIN;
 
     /* What was set, as `T`s; null when it was not, or in another type or number. */
     template <class T> const T *get(int name, int of_type, int64_t count) const
@@ -171,6 +183,7 @@ int inherit(Descriptor &d, int name, int type)
     if (!from)
         return refuse(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "a descriptor that needs another, which is not finalized");
     d.convolution = from->convolution;
+    d.engine = from->engine;
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -181,6 +194,34 @@ int finish_graph(Descriptor &d)
         return refuse(CUDNN_STATUS_NOT_SUPPORTED, "a graph of anything but one finalized convolution");
     d.convolution = (*at)->convolution;
     return CUDNN_STATUS_SUCCESS;
+}
+
+int finish_engine(Descriptor &d)
+{
+    auto index = d.get<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1);
+    int status = inherit(d, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    if (index && (*index < 0 || *index >= ENGINES))
+        return refuse(CUDNN_STATUS_BAD_PARAM, "an engine that there is not");
+    d.engine = index ? (int)*index : PLAIN;
+    return status;
+}
+
+int finish_heuristic(Descriptor &d)
+{
+    if (fault_now(FAULT_DNN))
+        return refuse(CUDNN_STATUS_NOT_SUPPORTED, "no heuristics, as was asked for");
+    return inherit(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+}
+
+int finish_plan(Descriptor &d)
+{
+    int status = inherit(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    Convolution &c = d.convolution;
+    for (const Dnn_tensor *tensor : {&c.x, &c.w, &c.y})
+        if (d.engine == TENSOR_CORES && tensor->stride[1] != 1 && tensor->size[1] > 1)
+            return refuse(CUDNN_STATUS_NOT_SUPPORTED, "an engine that takes channels-last tensors");
+    c.rounds = d.engine == TENSOR_CORES && settings.tf32;
+    return status;
 }
 
 int finish(Descriptor &d)
@@ -197,39 +238,71 @@ int finish(Descriptor &d)
     case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
         return finish_graph(d);
     case CUDNN_BACKEND_ENGINE_DESCRIPTOR:
-        return inherit(d, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+        return finish_engine(d);
     case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
-        return inherit(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+        return finish_heuristic(d);
     case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR:
         return inherit(d, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
-        return inherit(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+        return finish_plan(d);
     default:
         return CUDNN_STATUS_SUCCESS;
     }
 }
 
-/* The heuristics know one engine, which needs no workspace. */
+/* Finalize a descriptor that the caller made to be filled, as one of `type`. */
+int fill(void *made, int type, const Descriptor &from, int engine)
+{
+    Descriptor *to = static_cast<Descriptor *>(made);
+    if (!to || to->type != type)
+        return CUDNN_STATUS_BAD_PARAM;
+    to->convolution = from.convolution;
+    to->engine = engine;
+    to->finalized = true;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+int propose(const Descriptor &d, int64_t wanted, int64_t *count, void **configs)
+{
+    auto mode = d.get<int>(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1);
+    bool fallback = mode && *mode == CUDNN_HEUR_MODE_FALLBACK;
+    int first = fallback ? PLAIN : HASTY, end = fallback ? ENGINES : PLAIN;
+    *count = end - first;
+    for (int i = 0; i < *count && i < wanted; i++)
+        if (int status = fill(configs[i], CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, d, first + i))
+            return status;
+    return CUDNN_STATUS_SUCCESS;
+}
+
 int answer(const Descriptor &d, int name, int type, int64_t wanted, int64_t *count, void *values)
 {
-    if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS && type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
+    int64_t ignored;
+    count = count ? count : &ignored;
+    if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS && type == CUDNN_TYPE_BACKEND_DESCRIPTOR)
+        return propose(d, wanted, count, static_cast<void **>(values));
+    if (name == CUDNN_ATTR_ENGINECFG_ENGINE && type == CUDNN_TYPE_BACKEND_DESCRIPTOR && wanted == 1) {
         *count = 1;
-        if (wanted < 1)
-            return CUDNN_STATUS_SUCCESS;
-        Descriptor *config = *static_cast<Descriptor **>(values);
-        if (!config || config->type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)
-            return CUDNN_STATUS_BAD_PARAM;
-        config->convolution = d.convolution;
-        config->finalized = true;
+        return fill(*static_cast<void **>(values), CUDNN_BACKEND_ENGINE_DESCRIPTOR, d, d.engine);
+    }
+    if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE && type == CUDNN_TYPE_NUMERICAL_NOTE) {
+        const std::vector<int> &notes = engines[d.engine].notes;
+        *count = (int64_t)notes.size();
+        for (int64_t i = 0; i < *count && i < wanted; i++)
+            static_cast<int *>(values)[i] = notes[(size_t)i];
         return CUDNN_STATUS_SUCCESS;
     }
     if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE && type == CUDNN_TYPE_INT64 && wanted == 1) {
-        *static_cast<int64_t *>(values) = 0;
-        if (count)
-            *count = 1;
+        *static_cast<int64_t *>(values) = engines[d.engine].workspace;
+        *count = 1;
         return CUDNN_STATUS_SUCCESS;
     }
     return refuse(CUDNN_STATUS_NOT_SUPPORTED, "an attribute that is not simulated");
+}
+
+bool is_memory(CUcontext context, const char *at, size_t bytes)
+{
+    std::lock_guard<std::mutex> running(context->run);
+    return at && context->memory.find(at, bytes);
 }
 
 /* The address that a pack gives a tensor; null when it gives none, or not device memory of that size and alignment. */
@@ -238,12 +311,10 @@ char *address_of(CUcontext context, const Descriptor &pack, const Dnn_tensor &te
     int64_t count = pack.count(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
     auto ids = pack.get<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count);
     auto places = pack.get<char *>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count);
-    for (int64_t i = 0; ids && places && i < count; i++) {
-        std::lock_guard<std::mutex> running(context->run);
-        if (ids[i] == tensor.id && context->memory.find(places[i], bytes_of(tensor)) &&
+    for (int64_t i = 0; ids && places && i < count; i++)
+        if (ids[i] == tensor.id && is_memory(context, places[i], bytes_of(tensor)) &&
             (uintptr_t)places[i] % (uintptr_t)tensor.alignment == 0)
             return places[i];
-    }
     return nullptr;
 }
 } // namespace
@@ -273,7 +344,7 @@ SIM_API cudnnStatus_t cudnnCreate(cudnnHandle_t *handle)
 {
     Api hold(api);
     CUcontext context;
-    if (current(&context))
+    if (current(&context) || fault_now(FAULT_DNN))
         return CUDNN_STATUS_NOT_INITIALIZED;
     *handle = new cudnnContext{context, nullptr};
     return CUDNN_STATUS_SUCCESS;
@@ -351,11 +422,25 @@ SIM_API cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDesc
     if (stream_of(handle->stream, &stream))
         return CUDNN_STATUS_EXECUTION_FAILED;
     Convolution c = p->convolution;
+    size_t scratch = (size_t)engines[p->engine].workspace;
+    auto room = given->get<char *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1);
     char *x = address_of(stream->context, *given, c.x), *w = address_of(stream->context, *given, c.w),
          *y = address_of(stream->context, *given, c.y);
     if (!x || !w || !y)
         return refuse(CUDNN_STATUS_BAD_PARAM,
                       "a tensor without an address in device memory that holds it and is aligned as it says");
-    return stream_give(stream, {[=] { convolve(c, x, w, y); }, true}) ? CUDNN_STATUS_EXECUTION_FAILED
+    char *at = room ? *room : nullptr;
+    if (scratch && !is_memory(stream->context, at, scratch))
+        return refuse(CUDNN_STATUS_BAD_PARAM, "a workspace that is not device memory of the size that the plan said");
+    if (fault_now(FAULT_DNN))
+        return CUDNN_STATUS_EXECUTION_FAILED;
+    static std::atomic<uint64_t> runs;
+    c.noise = p->engine == HASTY ? settings.seed + ++runs : 0;
+    auto work = [=] {
+        if (scratch)
+            memset(at, 0xff, scratch);
+        convolve(c, x, w, y);
+    };
+    return stream_give(stream, {work, true}) ? CUDNN_STATUS_EXECUTION_FAILED
                                                                       : CUDNN_STATUS_SUCCESS;
 }

@@ -2,6 +2,8 @@
  * pairs and differ in which of the three tensors is the sum. */
 #include "dnn.h"
 
+#include <string.h>
+
 namespace sim
 {
 static size_t size_of_data(int type)
@@ -63,6 +65,17 @@ static void store(const Dnn_tensor &tensor, char *at, int64_t index, double valu
     }
 }
 
+/* To 10 bits behind the point, ties away from 0. */
+static float to_tf32(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7f800000) != 0x7f800000)
+        bits = (bits + 0x1000) & ~(uint32_t)0x1fff;
+    memcpy(&value, &bits, sizeof bits);
+    return value;
+}
+
 /* A tensor's numbers in double, dense and row-major. */
 struct Dense {
     const Dnn_tensor &tensor;
@@ -87,15 +100,22 @@ struct Dense {
                         for (int64_t w = 0; w < n[4]; w++)
                             visit(values[i++], a * s[0] + b * s[1] + d * s[2] + h * s[3] + w * s[4]);
     }
-    void read(const char *at)
-    {
-        each([&](double &value, int64_t place) { value = load(tensor, at, place); });
-    }
-    void write(char *at, double alpha, double beta)
+    void read(const char *at, bool rounds)
     {
         each([&](double &value, int64_t place) {
-            double old = beta != 0 ? beta * load(tensor, at, place) : 0;
-            store(tensor, at, place, alpha * value + old);
+            value = load(tensor, at, place);
+            if (rounds && tensor.type == CUDNN_DATA_FLOAT)
+                value = to_tf32((float)value);
+        });
+    }
+    void write(char *at, const Convolution &c)
+    {
+        uint64_t state = c.noise;
+        each([&](double &value, int64_t place) {
+            double old = c.beta != 0 ? c.beta * load(tensor, at, place) : 0;
+            state = state * 6364136223846793005u + 1442695040888963407u;
+            double wrong = c.noise ? 1 + (double)(state >> 40) / (1 << 24) / 64 : 1;
+            store(tensor, at, place, c.alpha * value * wrong + old);
         });
     }
     double &at(int64_t a, int64_t b, const int64_t *place)
@@ -153,28 +173,28 @@ void convolve(const Convolution &c, char *at_x, char *at_w, char *at_y)
     typedef const int64_t *Place;
     switch (c.kind) {
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
-        x.read(at_x);
-        w.read(at_w);
+        x.read(at_x, c.rounds);
+        w.read(at_w, c.rounds);
         walk(c, [&](int64_t image, int64_t to, int64_t from, int64_t channel, Place out, Place tap, Place in) {
             y.at(image, to, out) += x.at(image, channel, in) * w.at(to, from, tap);
         });
-        y.write(at_y, c.alpha, c.beta);
+        y.write(at_y, c);
         return;
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
-        y.read(at_y);
-        w.read(at_w);
+        y.read(at_y, c.rounds);
+        w.read(at_w, c.rounds);
         walk(c, [&](int64_t image, int64_t to, int64_t from, int64_t channel, Place out, Place tap, Place in) {
             x.at(image, channel, in) += y.at(image, to, out) * w.at(to, from, tap);
         });
-        x.write(at_x, c.alpha, c.beta);
+        x.write(at_x, c);
         return;
     default:
-        x.read(at_x);
-        y.read(at_y);
+        x.read(at_x, c.rounds);
+        y.read(at_y, c.rounds);
         walk(c, [&](int64_t image, int64_t to, int64_t from, int64_t channel, Place out, Place tap, Place in) {
             w.at(to, from, tap) += y.at(image, to, out) * x.at(image, channel, in);
         });
-        w.write(at_w, c.alpha, c.beta);
+        w.write(at_w, c);
     }
 }
 } // namespace sim

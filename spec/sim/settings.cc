@@ -11,7 +11,7 @@ namespace sim
 {
 Settings settings;
 
-static const char *const fault_names[FAULTS] = {"alloc", "pinned", "launch", "copy", "lost", "nccl"};
+static const char *const fault_names[FAULTS] = {"alloc", "pinned", "launch", "copy", "lost", "nccl", "dnn"};
 static struct {
     std::atomic<long> calls;
     long nth; /* 0: never */
@@ -83,6 +83,7 @@ void settings_read()
                                   : ((uint64_t)now.tv_nsec / 1000 + (uint64_t)getpid() * 1000003) % 1000000;
     settings.delay = flag_of("ACCELHOST_SIM_DELAY", true);
     settings.twice = flag_of("ACCELHOST_SIM_TWICE", false);
+    settings.tf32 = flag_of("ACCELHOST_SIM_TF32", false);
     settings.leaks = flag_of("ACCELHOST_SIM_LEAKS", false);
     read_faults(getenv("ACCELHOST_SIM_FAIL"));
 }

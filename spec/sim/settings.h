@@ -14,6 +14,7 @@ struct Settings {
     uint64_t seed = 0;                /* ACCELHOST_SIM_SEED; of the clock when it is not set */
     bool delay = true;                /* ACCELHOST_SIM_DELAY */
     bool twice = false;               /* ACCELHOST_SIM_TWICE: run each kernel in two opposite orders and compare */
+    bool tf32 = false;                /* ACCELHOST_SIM_TF32: engines of tensor cores round float32 as they do */
     bool leaks = false;               /* ACCELHOST_SIM_LEAKS: tell at the end what was never freed */
 };
 extern Settings settings;
@@ -22,7 +23,7 @@ extern Settings settings;
 void settings_read();
 
 /* What can fail on request: ACCELHOST_SIM_FAIL="alloc:7,launch:3+". */
-enum Fault { FAULT_ALLOC, FAULT_PINNED, FAULT_LAUNCH, FAULT_COPY, FAULT_LOST, FAULT_NCCL, FAULTS };
+enum Fault { FAULT_ALLOC, FAULT_PINNED, FAULT_LAUNCH, FAULT_COPY, FAULT_LOST, FAULT_NCCL, FAULT_DNN, FAULTS };
 
 /* One more call of this kind: is it the one that is to fail? */
 bool fault_now(Fault fault);

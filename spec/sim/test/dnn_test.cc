@@ -102,7 +102,7 @@ struct Setup {
         graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, std::vector<void *>{handle});
         CHECK(graph.finish() == 0);
         heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
-        heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, std::vector<int>{CUDNN_HEUR_MODE_A});
+        heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, std::vector<int>{CUDNN_HEUR_MODE_FALLBACK});
         CHECK(heuristic.finish() == 0);
         int64_t count = 0, workspace = -1;
         CHECK(cudnnBackendGetAttribute(heuristic.at, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
@@ -115,7 +115,39 @@ struct Setup {
             .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
                  std::vector<void *>{at_w, other_y ? other_y : at_y, at_x});
         CHECK(pack.finish() == 0);
+        if (proposals)
+            propose(graph, pack);
         return cudnnBackendExecute(handle, plan.at, pack.at);
+    }
+
+    bool proposals = false; /* also ask for the engines that the heuristics name first */
+
+    void propose(const Made &graph, const Made &pack)
+    {
+        static const int64_t notes[] = {1, 1, 0}, workspaces[] = {0, 512, 4096};
+        Made heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), a(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR),
+            b(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR), c(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+        heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+        heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, std::vector<int>{CUDNN_HEUR_MODE_A});
+        CHECK(heuristic.finish() == 0);
+        cudnnBackendDescriptor_t configs[] = {a.at, b.at, c.at};
+        int64_t count = 0, workspace = -1;
+        CHECK(cudnnBackendGetAttribute(heuristic.at, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 3,
+                                       &count, configs) == 0 && count == 3);
+        const Made *config[] = {&a, &b, &c};
+        for (int i = 0; i < 3; i++) {
+            Made engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR), plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+            int note[4];
+            CHECK(cudnnBackendGetAttribute(config[i]->at, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                           1, &count, &engine.at) == 0);
+            CHECK(cudnnBackendGetAttribute(engine.at, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, 4,
+                                           &count, note) == 0 && count == notes[i]);
+            plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, *config[i]);
+            CHECK(plan.finish() == 0);
+            CHECK(cudnnBackendGetAttribute(plan.at, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
+                                           &count, &workspace) == 0 && workspace == workspaces[i]);
+            CHECK((cudnnBackendExecute(handle, plan.at, pack.at) == 0) == (workspace == 0));
+        }
     }
 };
 
@@ -161,6 +193,13 @@ TEST("a convolution with groups, padding, stride and dilation, by channels last,
                     wrong += got[(size_t)at] != sum;
                 }
     CHECK(wrong == 0);
+}
+
+TEST("the heuristics name engines that a program has to choose from, and their workspace has to be given")
+{
+    Setup s;
+    s.proposals = true;
+    CHECK(s.run(FORWARD, forward_names, 0) == 0);
 }
 
 static double dot(const std::vector<float> &a, const std::vector<float> &b)

@@ -19,16 +19,21 @@ void ah_push_group(lua_State *L, struct ah_group *group);
 int ah_check_whole(lua_State *L, int index, const char *what); /* a whole number */
 enum ah_reduce_op ah_check_reduce_op(lua_State *L, int index); /* nil: sum */
 
-/* A tensor's elements dense and where the host can reach them: the tensor itself, retained, where it is that. */
-int ah_comm_pack(struct ah_tensor **out, struct ah_tensor *tensor);
+/* The device on whose memory a group makes a call by a lane of its own (comm/lane.h); NULL: tensors go by the host.
+ * `any` is one of the call's tensors, NULL where it has none on this rank. A collective, the first time. */
+int ah_comm_reach(lua_State *L, struct ah_group *group, enum ah_collective_kind kind, enum ah_reduce_op op,
+                  const struct ah_tensor *any, struct ah_device **out);
+/* A tensor's elements dense and where they can be reached, on `device`, or by the host (NULL): the tensor itself,
+ * retained, where it is that. */
+int ah_comm_pack(struct ah_tensor **out, struct ah_tensor *tensor, struct ah_device *device);
 /* After a collective in place: bring the elements back if `status` is 0, release `packed`, pass `status` on. */
 int ah_comm_unpack(struct ah_tensor *tensor, struct ah_tensor *packed, int status);
 
 /* The shape that a collective gives its result: dim 0 times or over the number of ranks, or as it is. */
 enum ah_shape_rule { AH_SHAPE_GROW, AH_SHAPE_SHRINK, AH_SHAPE_KEEP };
 int ah_comm_result(struct ah_tensor **out, const char *name, const struct ah_tensor *in, enum ah_shape_rule rule,
-                   int ranks);
-/* Move a result made on the CPU to the device of `like`; replaces *result. */
+                   int ranks, struct ah_device *device);
+/* Move a result to the device of `like`; replaces *result. */
 int ah_comm_bring_home(struct ah_tensor **result, const struct ah_tensor *like);
 
 /* A metatable with these methods and a finaliser. */

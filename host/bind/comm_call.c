@@ -8,7 +8,7 @@
  * arena_empty(shape, dtype)                    a tensor in the group's memory: collectives on it copy nothing
  *
  * The shape goes into the fingerprint: ranks that bring the same number of elements in another shape disagree. Tensors
- * of other devices pass through the CPU. */
+ * of other devices go by the device's own lane (comm/lane.h), or pass through the CPU. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,10 +47,28 @@ static int quietly(enum ah_opid op, struct ah_tensor **out, struct ah_tensor *a,
     return b ? ah_op1(op, out, AH_T(a), AH_T(b)) : ah_op1(op, out, AH_T(a));
 }
 
-int ah_comm_pack(struct ah_tensor **out, struct ah_tensor *tensor)
+int ah_comm_reach(lua_State *L, struct ah_group *group, enum ah_collective_kind kind, enum ah_reduce_op op,
+                  const struct ah_tensor *any, struct ah_device **out)
+{
+    struct ah_device *device = any ? any->storage->device : &ah_cpu;
+    bool reached;
+    *out = NULL;
+    if (device == &ah_cpu)
+        return 0;
+    AH_TRY(ah_group_reach(group, device, device->type->lane, ah_call_site(L), &reached));
+    struct ah_collective call = {.kind = kind, .dtype = any->dtype, .reduce = op};
+    if (reached && ah_group_takes(group, &call))
+        *out = device;
+    return 0;
+}
+
+int ah_comm_pack(struct ah_tensor **out, struct ah_tensor *tensor, struct ah_device *device)
 {
     AH_TRY(ah_tensor_row_major(tensor));
-    if (tensor->storage->device != &ah_cpu)
+    if (device && tensor->storage->device != device)
+        return ah_fail(AH_EINVAL, "a collective's tensors lie on one device: one is on %s, another on %s",
+                       device->name, tensor->storage->device->name);
+    if (!device && tensor->storage->device != &ah_cpu)
         return ah_host_copy(out, tensor);
     if (!ah_tensor_is_contiguous(tensor))
         return quietly(AH_OP_contiguous, out, tensor, NULL);
@@ -74,7 +92,7 @@ int ah_comm_bring_home(struct ah_tensor **result, const struct ah_tensor *like)
 {
     struct ah_tensor *here = *result, *home;
     struct ah_device *device = like->storage->device;
-    if (device == &ah_cpu)
+    if (device == here->storage->device)
         return 0;
     AH_TRY(ah_tensor_empty(&home, here->size, here->ndim, here->dtype, device));
     int status = ah_device_copy(ah_tensor_data(home), device, ah_tensor_data(here), &ah_cpu,
@@ -89,7 +107,7 @@ int ah_comm_bring_home(struct ah_tensor **result, const struct ah_tensor *like)
 }
 
 int ah_comm_result(struct ah_tensor **out, const char *name, const struct ah_tensor *in, enum ah_shape_rule rule,
-                   int ranks)
+                   int ranks, struct ah_device *device)
 {
     int64_t size[AH_MAX_DIMS] = {1};
     int ndim = in->ndim ? in->ndim : 1;
@@ -100,7 +118,7 @@ int ah_comm_result(struct ah_tensor **out, const char *name, const struct ah_ten
         return ah_fail(AH_EINVAL, "%s: the result of %s from %d ranks is too large", name, ah_shape(in), ranks);
     if (rule == AH_SHAPE_SHRINK)
         size[0] /= ranks;
-    return ah_tensor_empty(out, size, ndim, in->dtype, &ah_cpu);
+    return ah_tensor_empty(out, size, ndim, in->dtype, device ? device : &ah_cpu);
 }
 
 static int run_at(lua_State *L, struct ah_group *group, struct ah_collective call, const struct ah_tensor *shape)
@@ -120,8 +138,11 @@ static int all_reduce(lua_State *L)
     struct ah_entry entry = ah_comm_enter(L);
     struct ah_tensor *tensor = ah_check_tensor(L, entry.first), *buffer;
     enum ah_reduce_op op = ah_check_reduce_op(L, entry.first + 1);
-    ah_check(L, ah_comm_pack(&buffer, tensor));
+    struct ah_device *device;
+    ah_check(L, ah_comm_reach(L, entry.group, AH_ALL_REDUCE, op, tensor, &device));
+    ah_check(L, ah_comm_pack(&buffer, tensor, device));
     struct ah_collective call = ah_collective_all_reduce(ah_tensor_data(buffer), tensor->numel, tensor->dtype, op);
+    call.device = device;
     ah_check(L, ah_comm_unpack(tensor, buffer, run_at(L, entry.group, call, tensor)));
     lua_settop(L, entry.first);
     return 1;
@@ -132,8 +153,11 @@ static int broadcast(lua_State *L)
     struct ah_entry entry = ah_comm_enter(L);
     struct ah_tensor *tensor = ah_check_tensor(L, entry.first), *buffer;
     int root = check_root(L, entry.first + 1);
-    ah_check(L, ah_comm_pack(&buffer, tensor));
+    struct ah_device *device;
+    ah_check(L, ah_comm_reach(L, entry.group, AH_BROADCAST, AH_REDUCE_SUM, tensor, &device));
+    ah_check(L, ah_comm_pack(&buffer, tensor, device));
     struct ah_collective call = ah_collective_broadcast(ah_tensor_data(buffer), tensor->numel, tensor->dtype, root);
+    call.device = device;
     ah_check(L, ah_comm_unpack(tensor, buffer, run_at(L, entry.group, call, tensor)));
     lua_settop(L, entry.first);
     return 1;
@@ -166,11 +190,16 @@ static int exchange(lua_State *L, struct ah_tensor **out, const struct exchange 
                     struct ah_tensor *tensor, bool wanted, int argument)
 {
     struct ah_tensor *in = NULL, *result = NULL;
+    struct ah_device *device;
     int ranks = ah_group_size(group), status;
-    AH_TRYGO(ah_comm_pack(&in, tensor), out);
+    enum ah_reduce_op op = x->kind == AH_REDUCE_SCATTER ? (enum ah_reduce_op)argument : AH_REDUCE_SUM;
+    AH_TRYGO(ah_comm_reach(L, group, x->kind, op, tensor, &device), out);
+    AH_TRYGO(ah_comm_pack(&in, tensor, device), out);
     if (wanted)
-        AH_TRYGO(ah_comm_result(&result, x->name, tensor, x->rule, ranks), out);
-    AH_TRYGO(run_at(L, group, exchange_call(x, result, in, ranks, argument), tensor), out);
+        AH_TRYGO(ah_comm_result(&result, x->name, tensor, x->rule, ranks, device), out);
+    struct ah_collective call = exchange_call(x, result, in, ranks, argument);
+    call.device = device;
+    AH_TRYGO(run_at(L, group, call, tensor), out);
     if (wanted)
         AH_TRYGO(ah_comm_bring_home(&result, tensor), out);
     *out = result;
@@ -245,14 +274,17 @@ static int ragged(lua_State *L, struct ah_tensor **out, struct ah_group *group, 
         return ah_fail(AH_ENOMEM, "all_gather_ragged: out of memory");
     memcpy(size, tensor->size, (size_t)tensor->ndim * sizeof *size);
     memcpy(own, size, sizeof own);
-    AH_TRYGO(ah_comm_pack(&in, tensor), out);
+    struct ah_device *device;
+    AH_TRYGO(ah_comm_reach(L, group, AH_ALL_GATHER_V, AH_REDUCE_SUM, tensor, &device), out);
+    AH_TRYGO(ah_comm_pack(&in, tensor, device), out);
     AH_TRYGO(gather_counts(L, group, tensor, counts, &size[0]), out);
-    AH_TRYGO(ah_tensor_empty(&result, size, ndim, tensor->dtype, &ah_cpu), out);
+    AH_TRYGO(ah_tensor_empty(&result, size, ndim, tensor->dtype, device ? device : &ah_cpu), out);
     struct ah_collective call = ah_collective_all_gather_v(ah_tensor_data(result), ah_tensor_data(in), counts,
                                                            ah_group_rank(group), tensor->dtype);
     /* Ranks whose inner sizes differ would disagree on the counts: the shape tells them apart. */
     call.ndim = ndim;
     call.size = own;
+    call.device = device;
     call.purpose = AH_FOR_GATHER;
     AH_TRYGO(run_at(L, group, call, NULL), out);
     AH_TRYGO(ah_comm_bring_home(&result, tensor), out);

@@ -35,7 +35,7 @@ static struct mail *begin(lua_State *L, struct ah_group *group, int index)
     lua_setfenv(L, -2);
     mail->group = ah_group_retain(group);
     mail->tensor = ah_tensor_retain(tensor);
-    ah_check(L, ah_comm_pack(&mail->buffer, tensor));
+    ah_check(L, ah_comm_pack(&mail->buffer, tensor, NULL));
     return mail;
 }
 

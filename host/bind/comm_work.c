@@ -21,12 +21,14 @@ struct work {
     struct ah_group *group;
     struct ah_work *work;
     struct ah_tensor *out;  /* its handle is kept in the userdata's environment; NULL: nothing is taken */
-    struct ah_tensor *to;   /* its elements, dense on the CPU */
+    struct ah_tensor *to;   /* its elements, dense on the CPU or on `device` */
     struct ah_tensor *from; /* the input's; NULL: nothing is given */
+    struct ah_device *device; /* whose lane moves them; NULL: the host does */
 };
 
 /* A work's userdata, pushed; the indices are of nil or tensors. */
-static struct work *begin(lua_State *L, struct ah_group *group, int out, int in)
+static struct work *begin(lua_State *L, struct ah_group *group, enum ah_collective_kind kind, enum ah_reduce_op op,
+                          int out, int in)
 {
     struct ah_tensor *result = ah_opt_tensor(L, out), *input = ah_opt_tensor(L, in);
     struct work *work = lua_newuserdata(L, sizeof *work);
@@ -38,14 +40,15 @@ static struct work *begin(lua_State *L, struct ah_group *group, int out, int in)
     lua_rawseti(L, -2, 1);
     lua_setfenv(L, -2);
     work->group = ah_group_retain(group);
+    ah_check(L, ah_comm_reach(L, group, kind, op, input ? input : result, &work->device));
     if (result) {
         work->out = ah_tensor_retain(result);
-        ah_check(L, ah_comm_pack(&work->to, result));
+        ah_check(L, ah_comm_pack(&work->to, result, work->device));
     }
     if (input && input == result)
         work->from = ah_tensor_retain(work->to);
     else if (input)
-        ah_check(L, ah_comm_pack(&work->from, input));
+        ah_check(L, ah_comm_pack(&work->from, input, work->device));
     return work;
 }
 
@@ -62,6 +65,7 @@ static int start(lua_State *L, struct work *work, struct ah_collective call, con
     call.where = ah_call_site(L);
     call.ndim = shape ? shape->ndim : -1;
     call.size = shape ? shape->size : NULL;
+    call.device = work->device;
     ah_check(L, ah_group_start(work->group, call, &work->work));
     return 1;
 }
@@ -125,7 +129,8 @@ static int check_fit(const struct work *work, const struct ah_collective *call)
     return 0;
 }
 
-static struct ah_collective make_call(lua_State *L, enum ah_collective_kind kind, struct work *work, int options)
+static struct ah_collective make_call(lua_State *L, enum ah_collective_kind kind, enum ah_reduce_op op,
+                                      struct work *work, int options)
 {
     const struct ah_tensor *any = work->from ? work->from : work->to;
     int size = ah_group_size(work->group);
@@ -145,9 +150,8 @@ static struct ah_collective make_call(lua_State *L, enum ah_collective_kind kind
             ah_raise_text(L, "%s: expected counts", ah_collective_name(kind, false));
         call.count = 0;
     }
-    lua_getfield(L, options, "op");
-    call.reduce = ah_check_reduce_op(L, lua_gettop(L));
-    lua_pop(L, 1);
+    call.device = work->device;
+    call.reduce = op;
     call.root = (int)ah_opt_int(L, options, "root", -1);
     call.timeout_ns = (int64_t)(ah_opt_number(L, options, "timeout", 0) * 1e9);
     call.note = ah_opt_flag(L, options, "all", false);
@@ -165,9 +169,12 @@ static int collective(lua_State *L)
         lua_replace(L, options);
     }
     bool async = ah_opt_flag(L, options, "async", false);
-    struct work *work = begin(L, entry.group, first + 1, first + 2);
+    lua_getfield(L, options, "op");
+    enum ah_reduce_op op = ah_check_reduce_op(L, lua_gettop(L));
+    lua_pop(L, 1);
+    struct work *work = begin(L, entry.group, kind, op, first + 1, first + 2);
     int at = lua_gettop(L);
-    struct ah_collective call = make_call(L, kind, work, options);
+    struct ah_collective call = make_call(L, kind, op, work, options);
     ah_check(L, check_fit(work, &call));
     const struct ah_tensor *shape = kind == AH_SCATTER ? work->to : work->from ? work->from : work->to;
     if (async) {
@@ -189,7 +196,7 @@ static int all_reduce_async(lua_State *L)
     struct ah_entry entry = ah_comm_enter(L);
     ah_check_tensor(L, entry.first);
     enum ah_reduce_op op = ah_check_reduce_op(L, entry.first + 1);
-    struct work *work = begin(L, entry.group, entry.first, entry.first);
+    struct work *work = begin(L, entry.group, AH_ALL_REDUCE, op, entry.first, entry.first);
     return start(L, work, ah_collective_all_reduce(ah_tensor_data(work->to), work->to->numel, work->to->dtype, op),
                  work->to);
 }
@@ -199,11 +206,7 @@ static int push_result(lua_State *L, struct ah_group *group, const char *name, c
                        enum ah_shape_rule rule)
 {
     struct ah_tensor *result;
-    ah_check(L, ah_comm_result(&result, name, in, rule, ah_group_size(group)));
-    int status = ah_comm_bring_home(&result, in);
-    if (status < 0)
-        ah_tensor_release(result);
-    ah_check(L, status);
+    ah_check(L, ah_comm_result(&result, name, in, rule, ah_group_size(group), in->storage->device));
     ah_push_tensor(L, result);
     return lua_gettop(L);
 }
@@ -213,7 +216,7 @@ static int all_gather_async(lua_State *L)
     struct ah_entry entry = ah_comm_enter(L);
     struct ah_tensor *in = ah_check_tensor(L, entry.first);
     int out = push_result(L, entry.group, "all_gather_async", in, AH_SHAPE_GROW);
-    struct work *work = begin(L, entry.group, out, entry.first);
+    struct work *work = begin(L, entry.group, AH_ALL_GATHER, AH_REDUCE_SUM, out, entry.first);
     return start(L, work, ah_collective_all_gather(ah_tensor_data(work->to), ah_tensor_data(work->from), in->numel,
                                                    in->dtype), in);
 }
@@ -224,7 +227,7 @@ static int reduce_scatter_async(lua_State *L)
     struct ah_tensor *in = ah_check_tensor(L, entry.first);
     enum ah_reduce_op op = ah_check_reduce_op(L, entry.first + 1);
     int out = push_result(L, entry.group, "reduce_scatter_async", in, AH_SHAPE_SHRINK);
-    struct work *work = begin(L, entry.group, out, entry.first);
+    struct work *work = begin(L, entry.group, AH_REDUCE_SCATTER, op, out, entry.first);
     return start(L, work, ah_collective_reduce_scatter(ah_tensor_data(work->to), ah_tensor_data(work->from),
                                                        work->to->numel, in->dtype, op), in);
 }
@@ -254,11 +257,36 @@ static int work_is_completed(lua_State *L)
     return 1;
 }
 
+/* The buffers of a work on a device that was given up. */
+struct held {
+    struct ah_tensor *to, *from;
+};
+
+static void let_go(void *context)
+{
+    struct held *held = context;
+    ah_tensor_release(held->to);
+    ah_tensor_release(held->from);
+    free(held);
+}
+
+static void give_up(struct work *work)
+{
+    struct held *held = work->device ? malloc(sizeof *held) : NULL;
+    if (!held) {
+        ah_work_abandon(work->work);
+        return;
+    }
+    *held = (struct held){work->to, work->from};
+    work->to = work->from = NULL;
+    ah_work_abandon_held(work->work, let_go, held);
+}
+
 static int work_gc(lua_State *L)
 {
     struct work *work = luaL_checkudata(L, 1, WORK);
     if (work->work)
-        ah_work_abandon(work->work);
+        give_up(work);
     ah_tensor_release(work->to);
     ah_tensor_release(work->from);
     ah_tensor_release(work->out);

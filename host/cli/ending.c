@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "cli/inquiry.h"
+#include "comm/group.h"
 #include "comm/rank.h"
 #include "io/saver.h"
 #include "tensor/device.h"
@@ -34,6 +35,9 @@ int ah_ending_finish(struct ah_host *host, int code)
 {
     /* What is still being saved is part of the run. */
     if (ah_saver_finish_all(code == 0) < 0 && code == 0)
+        return ah_ending_fail(host, ah_error_text());
+    /* So are collectives that peers still need this rank's device for. */
+    if (code == 0 && ah_groups_settle() < 0)
         return ah_ending_fail(host, ah_error_text());
     if (!is_written() && code == 0) {
         fputs("accelhost: could not write all that the script printed\n", stderr);

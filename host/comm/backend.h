@@ -13,6 +13,7 @@
 
 struct ah_work {
     struct ah_group *group;
+    const struct ah_backend *mover; /* the group's backend, or its lane's */
     struct ah_work *next;  /* of the works that this rank has not carried out, or of the abandoned ones */
     struct ah_collective call;
     uint32_t sequence;
@@ -21,6 +22,8 @@ struct ah_work {
     int64_t *counts; /* own copy of the call's; NULL: it has none */
     uint32_t era;    /* of the group when it began */
     bool carried, abandoned;
+    void (*release)(void *held); /* of an abandoned one: called when its buffers may go; NULL: nothing holds them */
+    void *held;
 };
 
 /* A message under way, of its sender or its receiver. */
@@ -57,7 +60,7 @@ struct ah_backend {
     int (*start)(struct ah_work *work);
     int (*carry)(struct ah_work *work);
     bool carry_waits; /* carry waits for the peers: not called where a call must not wait, but in ah_work_test */
-    void (*finish)(struct ah_work *work);
+    int (*finish)(struct ah_work *work);
     void (*drop)(struct ah_work *work, bool complete);
 
     /* A message. `give`, by the sender before it is posted: see to it that its elements can be got at. `fetch`, by the
@@ -102,6 +105,9 @@ struct ah_group {
     char poison_text[1024];
     bool logs;
     uint32_t era;               /* how often it has begun anew */
+    struct ah_lane *lane;       /* for the memory of a device; NULL: none, or not asked for */
+    bool lane_asked;            /* whether there is one has been found out */
+    enum ah_lane_choice choice;
     struct ah_group *parts;     /* of a root: the open ones; of a part: the next */
     struct ah_group *retired;   /* of a root: groups that are closed but whose channel peers may still look at */
     uint32_t channels;          /* of a root: a bit for each channel in use */

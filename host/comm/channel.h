@@ -30,7 +30,7 @@ struct ah_post {
     int64_t count;
     uint64_t offset; /* of the buffer in the rank's segment, or AH_NO_OFFSET */
     int64_t size[AH_BOARD_DIMS];
-    bool async;
+    bool async, far; /* far: on the memory of a device */
     uint8_t purpose; /* enum ah_purpose, no part of the fingerprint */
     _Alignas(64) char where[AH_BOARD_WHERE];
 };

@@ -27,7 +27,8 @@ static const struct kind {
 static const char *const reduce_name[AH_REDUCE_OPS] = {"sum", "mean", "max", "min", "product",
                                                       "and", "or", "xor"};
 
-static const char *const purposes[AH_PURPOSES] = {"", " in gather", " in backward", " in prepare"};
+static const char *const purposes[AH_PURPOSES] = {"", " in gather", " in backward", " in prepare",
+                                            " to set up the collectives of a device"};
 
 /* Making one. */
 
@@ -272,6 +273,7 @@ void ah_post_fill(struct ah_post *post, const struct ah_collective *call, uint32
     post->kind = (uint8_t)call->kind;
     post->async = call->async;
     post->purpose = (uint8_t)call->purpose;
+    post->far = call->device != NULL;
     post->dtype = (uint8_t)call->dtype;
     post->reduce = (uint8_t)call->reduce;
     post->ndim = (int8_t)ndim;
@@ -280,7 +282,7 @@ void ah_post_fill(struct ah_post *post, const struct ah_collective *call, uint32
     post->weight = call->weight;
     post->count = call->count;
     copy_where(post->where, call->where);
-    uint64_t hash = mix(sequence, (uint64_t)call->kind << 32 | (uint64_t)call->async << 31 |
+    uint64_t hash = mix(sequence, (uint64_t)call->kind << 32 | (uint64_t)call->async << 31 | (uint64_t)post->far << 30 |
                                       (uint64_t)call->dtype << 16 | (uint64_t)call->reduce);
     hash = mix(hash, (uint64_t)(int64_t)call->root);
     /* Ragged calls agree on all counts and on the trailing dims, others on the whole shape. */
@@ -327,8 +329,9 @@ const char *ah_post_describe(const struct ah_post *post, char *text, size_t byte
         snprintf(reduce, sizeof reduce, "(%s)", ah_reduce_name((enum ah_reduce_op)post->reduce));
     if (post->root > 0)
         snprintf(root, sizeof root, " root %d", post->root);
-    snprintf(text, bytes, "%s%s %s %s%s%s", ah_post_name(post), reduce,
+    snprintf(text, bytes, "%s%s %s %s%s%s%s", ah_post_name(post), reduce,
              post->dtype < AH_DTYPE_COUNT ? ah_dtype_name((enum ah_dtype)post->dtype) : "?", shape, root,
+             post->far ? " on a device" : "",
              post->purpose < AH_PURPOSES ? purposes[post->purpose] : "");
     return text;
 }

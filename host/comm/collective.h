@@ -10,6 +10,7 @@
 #include "base/dtype.h"
 #include "base/status.h"
 
+struct ah_device;
 struct ah_post;
 
 enum ah_reduce_op {
@@ -41,7 +42,7 @@ enum ah_collective_kind {
 };
 
 /* What a call is a part of, for messages: the script says gather, and its ranks tell their sizes first. */
-enum ah_purpose { AH_FOR_ITSELF, AH_FOR_GATHER, AH_FOR_BACKWARD, AH_FOR_PREPARE, AH_PURPOSES };
+enum ah_purpose { AH_FOR_ITSELF, AH_FOR_GATHER, AH_FOR_BACKWARD, AH_FOR_PREPARE, AH_FOR_LANE, AH_PURPOSES };
 
 struct ah_collective {
     enum ah_collective_kind kind;
@@ -60,6 +61,7 @@ struct ah_collective {
                             buffer holds values already multiplied by it */
     uint32_t note;       /* bits for the peers: ah_work_wait_note gives the union over all ranks */
     int64_t timeout_ns;  /* of a blocking call; 0: the group's */
+    struct ah_device *device; /* in whose memory the buffers lie, with a lane that takes the call; NULL: the host's */
     enum ah_purpose purpose;
     const char *where;   /* the script's line ("train.lua:12"); copied when the call is posted */
 };

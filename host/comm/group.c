@@ -16,6 +16,7 @@
 #include "base/tell.h"
 #include "base/time.h"
 #include "base/trace.h"
+#include "comm/lane.h"
 #include "comm/watch.h"
 
 int ah_group_rank(const struct ah_group *group)
@@ -48,13 +49,8 @@ int ah_group_poison(struct ah_group *group, int status)
         return status;
     group->poison = status;
     snprintf(group->poison_text, sizeof group->poison_text, "%s", ah_error_text());
-    if (group->board) {
-        struct ah_board_slot *slot = ah_board_slot(group->board, group->member[group->rank]);
-        snprintf(slot->group_text, sizeof slot->group_text, "%.*s", (int)sizeof slot->group_text - 1,
-                 group->poison_text);
-        atomic_store(&slot->group_status, status);
-        ah_board_wake(group->board);
-    }
+    if (group->board)
+        ah_watch_publish(group, status, group->poison_text);
     return status;
 }
 
@@ -67,7 +63,8 @@ int ah_group_check_health(struct ah_group *group, const char *name)
 
 static int check_health(struct ah_group *group, const struct ah_collective *call)
 {
-    return ah_group_check_health(group, ah_collective_name(call->kind, call->async));
+    AH_TRY(ah_group_check_health(group, ah_collective_name(call->kind, call->async)));
+    return ah_lane_check(group);
 }
 
 /* A work or message that began before its group began anew. */
@@ -81,8 +78,10 @@ static int outlived(const struct ah_work *work)
 
 void ah_work_free(struct ah_work *work, bool complete)
 {
-    if (work->group->backend->drop)
-        work->group->backend->drop(work, complete);
+    if (work->mover->drop)
+        work->mover->drop(work, complete);
+    if (work->release)
+        work->release(work->held);
     free(work->counts);
     free(work);
 }
@@ -144,12 +143,12 @@ int ah_group_advance(struct ah_group *group, uint32_t upto, bool block)
         struct ah_work *work = group->first;
         if (block)
             AH_TRY(ah_watch_wait(group, AH_POSTED, work->sequence));
-        else if (group->backend->carry_waits || !ah_watch_reached(group, AH_POSTED, work->sequence))
+        else if (work->mover->carry_waits || !ah_watch_reached(group, AH_POSTED, work->sequence))
             return 0;
         AH_TRY(ah_watch_compare(group, work->sequence));
         for (int r = 0; r < group->size; r++)
             work->note |= ah_group_post(group, r, work->sequence)->note;
-        AH_TRY(group->backend->carry(work));
+        AH_TRY(work->mover->carry(work));
         ah_group_publish_done(group, work->sequence);
         group->first = work->next;
         if (!group->first)
@@ -191,7 +190,7 @@ static void trace_call(struct ah_trace_mark mark, const struct ah_collective *ca
 
 static int run_with_peers(struct ah_group *group, const struct ah_collective *call)
 {
-    const struct ah_backend *backend = group->backend;
+    const struct ah_backend *backend = ah_group_mover(group, call);
     uint64_t offset = AH_NO_OFFSET;
     AH_TRY(make_room(group));
     if (backend->bring)
@@ -228,7 +227,8 @@ int ah_group_run(struct ah_group *group, struct ah_collective call)
 static struct ah_work *new_work(struct ah_group *group, const struct ah_collective *call)
 {
     size_t size = (size_t)group->size, n = call->kind == AH_ALL_TO_ALL_V ? size * size : call->counts ? size : 0;
-    struct ah_work *work = calloc(1, group->backend->work_bytes);
+    const struct ah_backend *mover = ah_group_mover(group, call);
+    struct ah_work *work = calloc(1, mover->work_bytes);
     int64_t *counts = n ? malloc(n * sizeof *counts) : NULL;
     if (!work || (n && !counts)) {
         free(work);
@@ -236,6 +236,7 @@ static struct ah_work *new_work(struct ah_group *group, const struct ah_collecti
         return NULL;
     }
     work->group = group;
+    work->mover = mover;
     work->era = group->era;
     work->call = *call;
     if (n)
@@ -247,7 +248,7 @@ static int start_with_peers(struct ah_group *group, struct ah_work *work)
 {
     AH_TRY(make_room(group));
     work->offset = AH_NO_OFFSET;
-    AH_TRY(group->backend->start(work));
+    AH_TRY(work->mover->start(work));
     post(group, &work->call, work->offset);
     work->sequence = group->posted;
     *group->last = work;
@@ -305,7 +306,11 @@ int ah_group_start(struct ah_group *group, struct ah_collective call, struct ah_
 
 static bool complete(struct ah_work *work)
 {
-    return work->carried && (work->group->size == 1 || ah_watch_reached(work->group, AH_DONE, work->sequence));
+    if (!work->carried || work->group->size == 1)
+        return work->carried;
+    if (work->call.device)
+        return work->group->lane->type->ready(work);
+    return ah_watch_reached(work->group, AH_DONE, work->sequence);
 }
 
 int ah_work_test(struct ah_work *work, bool *done)
@@ -314,7 +319,7 @@ int ah_work_test(struct ah_work *work, bool *done)
     if (work->era != group->era)
         return outlived(work);
     AH_TRY(check_health(group, &work->call));
-    AH_TRY(ah_group_poison(group, ah_group_advance(group, work->sequence, group->backend->carry_waits)));
+    AH_TRY(ah_group_poison(group, ah_group_advance(group, work->sequence, work->mover->carry_waits)));
     *done = complete(work);
     return 0;
 }
@@ -328,7 +333,8 @@ static int await(struct ah_work *work)
 {
     struct ah_group *group = work->group;
     AH_TRY(ah_group_advance(group, work->sequence, true));
-    return ah_watch_wait(group, AH_DONE, work->sequence);
+    /* Of what a device does its own queue is the order. */
+    return work->call.device ? 0 : ah_watch_wait(group, AH_DONE, work->sequence);
 }
 
 int ah_work_wait_note(struct ah_work *work, uint32_t *note)
@@ -345,8 +351,8 @@ int ah_work_wait_note(struct ah_work *work, uint32_t *note)
         status = ah_group_poison(group, await(work));
     trace_call(mark, &work->call, "wait for a result");
     *note = work->note;
-    if (status == 0 && group->size > 1 && group->backend->finish)
-        group->backend->finish(work);
+    if (status == 0 && group->size > 1 && work->mover->finish)
+        status = ah_group_poison(group, work->mover->finish(work));
     if (status < 0)
         unlist(work);
     ah_work_free(work, status == 0);
@@ -355,7 +361,14 @@ int ah_work_wait_note(struct ah_work *work, uint32_t *note)
 
 void ah_work_abandon(struct ah_work *work)
 {
+    ah_work_abandon_held(work, NULL, NULL);
+}
+
+void ah_work_abandon_held(struct ah_work *work, void (*release)(void *held), void *held)
+{
     struct ah_group *group = work->group;
+    work->release = release;
+    work->held = held;
     if (work->era != group->era) {
         ah_work_free(work, true);
         return;

@@ -52,6 +52,25 @@ const char *ah_group_backend(const struct ah_group *group); /* "self", "shm" */
 /* How long a call waits at most; set before it is given back when `set_ns` is above 0. */
 int64_t ah_group_timeout(struct ah_group *group, int64_t set_ns);
 
+/* The device on which a call's buffers lie may have collectives of its own, a lane (lane.h): *out says whether this
+ * group has one for `device`; if not, bring the bytes to the host. `type` is what the device's type brings, NULL for
+ * nothing. A collective when the group first asks, cheap after that. */
+struct ah_device;
+struct ah_lane_type;
+int ah_group_reach(struct ah_group *group, struct ah_device *device, const struct ah_lane_type *type,
+                   const char *where, bool *out);
+/* Can the group's lane move what the call says? The same on every rank; otherwise bring the bytes to the host. */
+bool ah_group_takes(const struct ah_group *group, const struct ah_collective *call);
+/* "nccl"; NULL: the group has none, or none yet. */
+const char *ah_group_lane(const struct ah_group *group);
+bool ah_group_has_asked(const struct ah_group *group); /* so that it is known whether it has one */
+/* Which it may have, before the first call: any, none (all goes through the host), or it is an error not to have one.
+ * The same on every rank; parts begin with their parent's. Returns the choice before. */
+enum ah_lane_choice { AH_LANE_ANY, AH_LANE_NONE, AH_LANE_ONLY };
+enum ah_lane_choice ah_group_choose_lane(struct ah_group *group, enum ah_lane_choice choice);
+/* Before the end of the process: wait until devices are through with all that peers may need of them. */
+int ah_groups_settle(void);
+
 /* Make a call (ah_collective_...) and wait until its result is here. */
 int ah_group_run(struct ah_group *group, struct ah_collective call);
 
@@ -64,6 +83,9 @@ int ah_work_wait_note(struct ah_work *work, uint32_t *note);
 /* Give up a work whose result nobody wants. This rank still does its part of it in later calls; the buffer of an
  * all_reduce must stay in place if it lies in the group's memory, others may go. */
 void ah_work_abandon(struct ah_work *work);
+/* The same for buffers on a device, which have to stay: `release` is called with what holds them when they may go,
+ * perhaps at once. */
+void ah_work_abandon_held(struct ah_work *work, void (*release)(void *held), void *held);
 
 /* Memory that peers can reach without copying: collectives on buffers inside it are zero-copy. Zero-filled, 64-byte
  * aligned, private to the job. For "self" it is plain memory. Not a collective. What is freed while works are under

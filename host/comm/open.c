@@ -6,7 +6,7 @@
 #include "base/tell.h"
 #include "base/threads.h"
 #include "base/time.h"
-#include "comm/backend.h"
+#include "comm/lane.h"
 #include "comm/rank.h"
 #include "comm/split.h"
 #include "comm/topology.h"
@@ -155,6 +155,7 @@ static void dismantle(struct ah_group *group)
     free_list(group->first);
     free_list(group->abandoned);
     ah_mail_drop_all(group);
+    ah_lane_forget(group);
     if (group->backend->close)
         group->backend->close(group);
     while (root == group && group->retired) {

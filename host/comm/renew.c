@@ -2,6 +2,7 @@
  * of calls is this process's own, and the channels on the board are as a new job's. */
 #include "comm/backend.h"
 #include "comm/board.h"
+#include "comm/lane.h"
 
 static void clear_channel(struct ah_channel *channel)
 {
@@ -16,6 +17,7 @@ static void clear_channel(struct ah_channel *channel)
 static void renew(struct ah_group *group)
 {
     ah_group_forget_works(group);
+    ah_lane_forget(group);
     ah_mail_forget(group);
     group->base = group->posted = group->done = group->ring_safe = group->sent = 0;
     group->poison = 0;

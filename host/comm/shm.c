@@ -218,11 +218,12 @@ static int shm_carry(struct ah_work *work)
     return 0;
 }
 
-static void shm_finish(struct ah_work *work)
+static int shm_finish(struct ah_work *work)
 {
     struct shm_work *own = (struct shm_work *)work;
     if (own->copy && own->bytes && work->call.kind == AH_ALL_REDUCE)
         memcpy(work->call.out, own->copy, own->bytes);
+    return 0;
 }
 
 static void shm_drop(struct ah_work *work, bool complete)

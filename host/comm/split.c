@@ -108,6 +108,7 @@ static int open_part(struct ah_group **out, struct ah_group *parent, const struc
             continue;
     }
     AH_TRY(ah_group_open(out, parent->backend, &seat));
+    (*out)->choice = parent->choice;
     root->channels |= 1u << seat.channel;
     return 0;
 }

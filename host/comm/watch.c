@@ -17,6 +17,7 @@
 #include "base/tell.h"
 #include "base/time.h"
 #include "comm/doing.h"
+#include "comm/lane.h"
 
 static const int64_t slice_ns = 50 * 1000000;          /* longest sleep between two looks at the peers */
 static const int64_t longest_slice_ns = 200 * 1000000; /* what is longer, this process was not running */
@@ -231,11 +232,11 @@ static void tell_of_wait(struct ah_group *group, int rank, const char *call)
                 (double)group->patience_ns / 1e9, whereabouts_now(group, rank, where, sizeof where));
 }
 
-static int timed_out(struct ah_group *group, int rank, const char *call)
+static int timed_out(struct ah_group *group, int rank, const char *call, int64_t timeout_ns)
 {
     char where[400];
     atomic_store(&slot_of(group, group->rank)->blamed, group->member[rank]);
-    return ah_fail(AH_ETIMEOUT, "%s: timed out after %.3g s: %s", call, (double)group->timeout_ns / 1e9,
+    return ah_fail(AH_ETIMEOUT, "%s: timed out after %.3g s: %s", call, (double)timeout_ns / 1e9,
                    whereabouts_now(group, rank, where, sizeof where));
 }
 
@@ -287,13 +288,14 @@ int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counte
     count_time(watch);
     AH_TRY(heed_interrupt(group, sequence));
     AH_TRY(move_messages(group));
+    AH_TRY(ah_lane_check(group));
     if (which == AH_POSTED)
         AH_TRY(ah_watch_compare(group, target));
     AH_TRY(check_peers(group, which, target));
     bool monitored = which == AH_POSTED && ah_group_post(group, group->rank, sequence)->kind == AH_MONITORED_BARRIER;
     own_call(group, sequence, call, sizeof call);
     if (watch->waited >= group->timeout_ns)
-        return monitored ? name_missing(group, sequence) : timed_out(group, laggard(group, which), call);
+        return monitored ? name_missing(group, sequence) : timed_out(group, laggard(group, which), call, group->timeout_ns);
     if (watch->waited >= group->patience_ns && !watch->told) {
         tell_of_wait(group, laggard(group, which), call);
         watch->told = true;
@@ -320,12 +322,58 @@ int ah_watch_peer(struct ah_watch *watch, struct ah_group *group, int peer, cons
         return lost(group, last, call, gave_up);
     int late = peer < 0 ? laggard(group, AH_POSTED) : peer;
     if (watch->waited >= group->timeout_ns)
-        return timed_out(group, late, call);
+        return timed_out(group, late, call, group->timeout_ns);
     if (watch->waited >= group->patience_ns && !watch->told) {
         tell_of_wait(group, late, call);
         watch->told = true;
     }
     return 0;
+}
+
+/* Calls on a device. */
+
+/* The rank that keeps a call from coming to its end, of those that have begun it: one that is stopped, or -1. */
+static int stopped_rank(struct ah_group *group)
+{
+    char doing[AH_PULSE_TEXT];
+    for (int r = 0; r < group->size; r++)
+        if (r != group->rank && strstr(ah_doing(slot_of(group, r), 0, doing, sizeof doing), "stopped"))
+            return r;
+    return -1;
+}
+
+int ah_watch_device(struct ah_group *group, uint32_t sequence, const char *call, int64_t waited_ns,
+                    int64_t timeout_ns)
+{
+    int last = laggard(group, AH_DONE), quitter = -1;
+    for (int r = 0; r < group->size; r++) {
+        bool gave_up;
+        if (r == group->rank || !is_gone(group, r, &gave_up))
+            continue;
+        if (!gave_up)
+            return lost(group, r, call, false);
+        quitter = r;
+    }
+    if (quitter >= 0)
+        return lost(group, quitter, call, true);
+    if (waited_ns < timeout_ns)
+        return 0;
+    if (ah_reached(counter_of(group, last, AH_DONE), sequence))
+        last = stopped_rank(group);
+    if (last >= 0)
+        return timed_out(group, last, call, timeout_ns);
+    return ah_fail(AH_ETIMEOUT, "%s: timed out after %.3g s on the device; all ranks have begun it", call,
+                   (double)timeout_ns / 1e9);
+}
+
+void ah_watch_publish(struct ah_group *group, int status, const char *text)
+{
+    struct ah_board_slot *slot = slot_of(group, group->rank);
+    if (atomic_load(&slot->group_status))
+        return;
+    snprintf(slot->group_text, sizeof slot->group_text, "%.*s", (int)sizeof slot->group_text - 1, text);
+    atomic_store(&slot->group_status, status);
+    ah_board_wake(group->board);
 }
 
 /* Waiting. */

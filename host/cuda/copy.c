@@ -7,6 +7,7 @@
 
 #include "cuda/fault.h"
 #include "cuda/launch.h"
+#include "cuda/nccl_group.h"
 #include "cuda/kernels/transpose.h"
 #include "cuda/memory.h"
 #include "cuda/pinned.h"
@@ -110,6 +111,13 @@ static int to_peer(struct ah_cuda_device *target, void *to, struct ah_cuda_devic
     return order(source, target);
 }
 
+/* What else the host is to know, having waited for the device. */
+static int after_wait(struct ah_cuda_device *cuda)
+{
+    AH_TRY(ah_cuda_check_lanes(cuda));
+    return ah_cuda_raise_fault(cuda);
+}
+
 int ah_cuda_copy(struct ah_device *device, void *to, struct ah_device *to_device_, const void *from,
                  struct ah_device *from_device, size_t bytes, void *stream)
 {
@@ -122,7 +130,7 @@ int ah_cuda_copy(struct ah_device *device, void *to, struct ah_device *to_device
         return to_device(cuda, to, from, bytes, queue);
     if (to_device_ == &ah_cpu) {
         AH_TRY(to_host(cuda, to, from, bytes, queue));
-        return stream ? 0 : ah_cuda_raise_fault(cuda);
+        return stream ? 0 : after_wait(cuda);
     }
     if (to_device_ != from_device)
         return to_peer(ah_cuda_state(to_device_), to, ah_cuda_state(from_device), from, bytes);
@@ -166,5 +174,5 @@ int ah_cuda_synchronise(struct ah_device *device, void *stream)
     if (!stream)
         AH_TRY(ah_cuda_check(ah_cuda.stream_synchronise(cuda->copy), "%s: waiting for copies", device->name));
     AH_TRY(ah_cuda_check(ah_cuda.stream_synchronise(stream ? stream : cuda->compute), "%s", device->name));
-    return stream ? 0 : ah_cuda_raise_fault(cuda);
+    return stream ? 0 : after_wait(cuda);
 }

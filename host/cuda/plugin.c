@@ -10,6 +10,7 @@
 #include "cuda/images.h"
 #include "cuda/launch.h"
 #include "cuda/memory.h"
+#include "cuda/nccl_group.h"
 #include "cuda/philox.h"
 #include "cuda/pinned.h"
 #include "cuda/product.h"
@@ -67,6 +68,7 @@ static void cuda_close(struct ah_device *device)
     if (!cuda)
         return;
     if (cuda->context && ah_cuda_enter(cuda) == 0) {
+        ah_cuda_close_lanes(cuda);
         if (cuda->compute)
             ah_cuda.stream_synchronise(cuda->compute);
         ah_cuda_product_forget(cuda);
@@ -164,4 +166,5 @@ const struct ah_device_type ah_device_plugin = {
     .set_state = ah_cuda_philox_set_state,
     .memory_stats = cuda_memory_stats,
     .trim = cuda_trim,
+    .lane = &ah_nccl_lane_type,
 };

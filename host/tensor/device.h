@@ -23,6 +23,7 @@
 
 struct ah_call;
 struct ah_device;
+struct ah_lane_type;
 struct ah_optim_kernels; /* optim/kernels.h */
 
 /* Computes call->out from call->arg; shapes and dtypes have been checked and outputs allocated by the op. All tensors
@@ -30,7 +31,7 @@ struct ah_optim_kernels; /* optim/kernels.h */
 typedef int (*ah_kernel)(struct ah_call *call);
 
 /* Raise it whenever a struct or function that plugins use changes. */
-enum { AH_DEVICE_ABI = 2 };
+enum { AH_DEVICE_ABI = 3 };
 
 struct ah_device_type {
     unsigned abi;     /* AH_DEVICE_ABI of the headers the plugin was built with */
@@ -70,6 +71,9 @@ struct ah_device_type {
 
     void (*memory_stats)(struct ah_device *device, struct ah_memory_stats *stats);
     void (*trim)(struct ah_device *device); /* give cached memory back to the system */
+
+    /* What moves its memory between the ranks of a group (comm/lane.h); NULL: their tensors pass through the CPU. */
+    const struct ah_lane_type *lane;
 };
 
 struct ah_device {

@@ -1,0 +1,65 @@
+/* NCCL as a group's lane (comm/lane.h): collectives on device memory, on a stream of their own beside the compute
+ * stream.
+ *
+ * A call begins when the compute stream has come to where it was made, and what the compute stream is asked after its
+ * end waits for it: the caller's memory needs no other fence. A thread watches over what is under way (nccl_watch.c).
+ * Lua thread only, but for what says otherwise. */
+#ifndef AH_CUDA_NCCL_GROUP_H
+#define AH_CUDA_NCCL_GROUP_H
+
+#include <pthread.h>
+
+#include "comm/lane.h"
+#include "cuda/device.h"
+#include "cuda/nccl.h"
+
+enum { AH_NCCL_RECORDS = 128, AH_NCCL_CALL = 200 };
+
+/* A call that the device was given. */
+struct ah_nccl_record {
+    uint32_t sequence;
+    int64_t begun_ns, timeout_ns;
+    CUevent end;
+    char call[AH_NCCL_CALL]; /* "all_reduce #2 at train.lua:7" */
+};
+
+struct ah_nccl_lane {
+    struct ah_lane base;
+    const struct ah_nccl *nccl;
+    struct ah_cuda_device *cuda;
+    CUstream stream;
+    pthread_mutex_t lock; /* of what follows, and held in each call of NCCL: an abort finds no other one under way */
+    ncclComm_t comm;      /* NULL: aborted */
+    struct ah_nccl_record record[AH_NCCL_RECORDS];
+    unsigned first, count; /* of the records, those that may be under way */
+    int64_t doubted_ns;    /* since when something seems wrong; 0: nothing does */
+    int failed;            /* the status of the first failure */
+    int64_t failed_ns;
+    bool known;            /* the Lua thread knows of it */
+    char text[600];
+    struct ah_nccl_lane *next; /* of those that are watched */
+};
+
+extern const struct ah_lane_type ah_nccl_lane_type;
+
+/* 0, or the failure of a collective on this device; for whoever has waited for it. */
+int ah_cuda_check_lanes(struct ah_cuda_device *cuda);
+/* Before the device is closed. */
+void ah_cuda_close_lanes(struct ah_cuda_device *cuda);
+
+/* Give the stream what a call asks for; `mean` becomes a sum where weights differ (*divisor, else 1). With the lane's
+ * lock held. */
+int ah_nccl_move(struct ah_nccl_lane *lane, const struct ah_collective *call, double weights, double *divisor);
+
+/* A failing call of NCCL as a status and a line. Any thread. */
+int ah_nccl_check(const struct ah_nccl_lane *lane, ncclResult_t code, const char *what);
+
+/* The watch. Begin and end it for a lane; both take the lane's lock. */
+int ah_nccl_watch(struct ah_nccl_lane *lane);
+void ah_nccl_unwatch(struct ah_nccl_lane *lane);
+/* What has been given to the stream is a call under way: its end is noted there. With the lock held. */
+int ah_nccl_note(struct ah_nccl_lane *lane, uint32_t sequence);
+/* Every lane that is watched, for the Lua thread, which alone changes the list. */
+struct ah_nccl_lane *ah_nccl_watched(void);
+
+#endif

@@ -1,0 +1,90 @@
+/* Collectives as calls of NCCL. What it has no call for is messages between all pairs of ranks that have something to
+ * give each other, given at once. */
+#include "base/status.h"
+#include "cuda/nccl_group.h"
+
+static const ncclDataType_t types[AH_DTYPE_COUNT] = {
+    [AH_F32] = ncclFloat32, [AH_F64] = ncclFloat64, [AH_I64] = ncclInt64,   [AH_I32] = ncclInt32,
+    [AH_U8] = ncclUint8,    [AH_BOOL] = ncclUint8,  [AH_F16] = ncclFloat16, [AH_BF16] = ncclBfloat16,
+};
+
+/* Of bool the bits are the greater and the lesser of two. */
+static const ncclRedOp_t operations[AH_REDUCE_OPS] = {
+    [AH_REDUCE_SUM] = ncclSum, [AH_REDUCE_MEAN] = ncclAvg,    [AH_REDUCE_MAX] = ncclMax, [AH_REDUCE_MIN] = ncclMin,
+    [AH_REDUCE_PRODUCT] = ncclProd, [AH_REDUCE_AND] = ncclMin, [AH_REDUCE_OR] = ncclMax,
+};
+
+int ah_nccl_check(const struct ah_nccl_lane *lane, ncclResult_t code, const char *what)
+{
+    if (code == ncclSuccess || code == ncclInProgress)
+        return 0;
+    const char *more = lane->nccl->last_error(NULL);
+    return ah_fail(AH_EIO, "%s: %s: NCCL: %s%s%s", lane->cuda->device->name, what, lane->nccl->error_text(code),
+                   more && *more ? ": " : "", more && *more ? more : "");
+}
+
+static int exchange(struct ah_nccl_lane *lane, const struct ah_collective *call)
+{
+    const struct ah_nccl *nccl = lane->nccl;
+    int rank = lane->base.group->rank, size = lane->base.group->size;
+    size_t width = ah_dtype_size(call->dtype);
+    ncclDataType_t type = types[call->dtype];
+    const char *in = call->in;
+    char *out = call->out;
+    ncclResult_t code = nccl->group_start();
+    for (int r = 0; r < size && code == ncclSuccess; r++) {
+        struct ah_part given = ah_collective_part(call, size, rank, r), taken = ah_collective_part(call, size, r, rank);
+        if (r == rank)
+            continue;
+        if (given.count)
+            code = nccl->send(in + (size_t)given.first * width, (size_t)given.count, type, r, lane->comm,
+                              lane->stream);
+        if (taken.count && (code == ncclSuccess || code == ncclInProgress))
+            code = nccl->receive(out + (size_t)taken.place * width, (size_t)taken.count, type, r, lane->comm,
+                                 lane->stream);
+        code = code == ncclInProgress ? ncclSuccess : code;
+    }
+    ncclResult_t ended = nccl->group_end();
+    AH_TRY(ah_nccl_check(lane, code ? code : ended, ah_collective_name(call->kind, call->async)));
+    struct ah_part own = ah_collective_part(call, size, rank, rank);
+    char *to = out + (size_t)own.place * width;
+    const char *from = in + (size_t)own.first * width;
+    if (!own.count || to == from)
+        return 0;
+    return ah_cuda_check(ah_cuda.copy_within((CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from,
+                                             (size_t)own.count * width, lane->stream),
+                         "%s: copying the own part", lane->cuda->device->name);
+}
+
+int ah_nccl_move(struct ah_nccl_lane *lane, const struct ah_collective *call, double weights, double *divisor)
+{
+    const struct ah_nccl *nccl = lane->nccl;
+    size_t count = (size_t)call->count;
+    ncclDataType_t type = types[call->dtype];
+    ncclRedOp_t op = operations[call->reduce];
+    ncclResult_t code;
+    *divisor = 1;
+    if (ah_collective_reduces(call) && op == ncclAvg && weights != 0 && weights != lane->base.group->size) {
+        op = ncclSum;
+        *divisor = weights;
+    }
+    switch (call->kind) {
+    case AH_ALL_REDUCE:
+        code = nccl->all_reduce(call->in, call->out, count, type, op, lane->comm, lane->stream);
+        break;
+    case AH_REDUCE:
+        code = nccl->reduce(call->in, call->out, count, type, op, call->root, lane->comm, lane->stream);
+        break;
+    case AH_BROADCAST:
+        code = nccl->broadcast(call->in, call->out, count, type, call->root, lane->comm, lane->stream);
+        break;
+    case AH_ALL_GATHER:
+        code = nccl->all_gather(call->in, call->out, count, type, lane->comm, lane->stream);
+        break;
+    case AH_REDUCE_SCATTER:
+        code = nccl->reduce_scatter(call->in, call->out, count, type, op, lane->comm, lane->stream);
+        break;
+    default: return exchange(lane, call);
+    }
+    return ah_nccl_check(lane, code, ah_collective_name(call->kind, call->async));
+}

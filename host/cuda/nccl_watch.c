@@ -1,0 +1,178 @@
+/* The watch over collectives on devices: one thread of the process, while there are lanes.
+ *
+ * What hangs on the device shows nowhere else: every few milliseconds the thread asks, for the oldest call of each lane
+ * that the device is not through with, whether NCCL reports an error, whether a peer is gone, whether the call is over
+ * its time. Then it keeps a line that says so, tells the peers, and aborts the communicator, which ends what hangs; the
+ * Lua thread finds the line when it next waits for the device or makes a call. Should it not come to that, stuck in the
+ * driver, this thread ends the process in its place.
+ *
+ * Locks: the list's, then a lane's. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/tell.h"
+#include "base/time.h"
+#include "comm/rank.h"
+#include "comm/watch.h"
+#include "cuda/nccl_group.h"
+
+static const int64_t second_ns = 1000000000;
+/* For a peer that was seen to go, the work that it leaves behind to end well; and for the board to tell which peer went
+ * when NCCL knows only that one did. */
+static const int64_t doubt_ns = second_ns;
+static const int64_t last_resort_ns = 30 * second_ns;
+
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static struct ah_nccl_lane *lanes;
+static bool running;
+/* A clock of the time in which this process ran: one that was stopped has not waited meanwhile. */
+static _Atomic int64_t ran_ns;
+static const int64_t longest_tick_ns = 200 * 1000000;
+
+struct ah_nccl_lane *ah_nccl_watched(void)
+{
+    return lanes;
+}
+
+static void fail(struct ah_nccl_lane *lane, int status, const char *text)
+{
+    lane->failed = status;
+    lane->failed_ns = ran_ns;
+    snprintf(lane->text, sizeof lane->text, "%s", text);
+    ah_watch_publish(lane->base.group, status, lane->text);
+    lane->nccl->abort(lane->comm);
+    lane->comm = NULL;
+    lane->count = 0;
+}
+
+/* What NCCL, the peers and the clock say of the oldest call. A doubt has to last before it counts, but for the clock. */
+static void examine(struct ah_nccl_lane *lane)
+{
+    const struct ah_nccl_record *record = &lane->record[lane->first];
+    int64_t now = ran_ns;
+    char text[sizeof lane->text] = "";
+    ncclResult_t code = ncclSuccess;
+    if (lane->nccl->async_error(lane->comm, &code) != ncclSuccess)
+        code = ncclInternalError;
+    int status = ah_watch_device(lane->base.group, record->sequence, record->call, now - record->begun_ns,
+                                 record->timeout_ns);
+    if (status < 0) {
+        snprintf(text, sizeof text, "%s", ah_error_text());
+    } else if (code != ncclSuccess && code != ncclInProgress) {
+        char what[AH_NCCL_CALL + 16];
+        snprintf(what, sizeof what, "%s", record->call);
+        status = ah_nccl_check(lane, code, what);
+        snprintf(text, sizeof text, "%s", ah_error_text());
+    } else {
+        lane->doubted_ns = 0;
+        return;
+    }
+    lane->doubted_ns = lane->doubted_ns ? lane->doubted_ns : now ? now : 1;
+    if (status == AH_ETIMEOUT || now - lane->doubted_ns >= doubt_ns)
+        fail(lane, status, text);
+}
+
+/* Those that the device is through with are no longer under way. */
+static void pass(struct ah_nccl_lane *lane)
+{
+    while (lane->count && ah_cuda.event_query(lane->record[lane->first].end) != CUDA_ERROR_NOT_READY) {
+        lane->first = (lane->first + 1) % AH_NCCL_RECORDS;
+        lane->count--;
+        lane->doubted_ns = 0;
+    }
+}
+
+static void look(struct ah_nccl_lane *lane)
+{
+    pthread_mutex_lock(&lane->lock);
+    if (lane->comm && ah_cuda_enter(lane->cuda) == 0) {
+        pass(lane);
+        if (lane->count)
+            examine(lane);
+    }
+    bool gone = lane->failed && !lane->known && ran_ns - lane->failed_ns > last_resort_ns;
+    pthread_mutex_unlock(&lane->lock);
+    if (gone) {
+        if (!ah_board_report_failure(lane->text, lane->failed == AH_EPEER))
+            ah_tell("%s", lane->text);
+        _exit(1);
+    }
+}
+
+static void *watch(void *context)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* a capture of the Lua thread is none of this one's */
+    bool told = false;
+    pthread_mutex_lock(&list_lock);
+    for (int64_t before = ah_now_ns(), now;; before = now) {
+        now = ah_now_ns();
+        ran_ns += now - before < longest_tick_ns ? now - before : longest_tick_ns;
+        while (!lanes)
+            pthread_cond_wait(&changed, &list_lock);
+        for (struct ah_nccl_lane *lane = lanes; lane; lane = lane->next) {
+            if (!told && ah_cuda_enter(lane->cuda) == 0)
+                told = ah_cuda.capture_mode(&mode) == CUDA_SUCCESS;
+            look(lane);
+        }
+        pthread_mutex_unlock(&list_lock);
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+        pthread_mutex_lock(&list_lock);
+    }
+    return context;
+}
+
+int ah_nccl_watch(struct ah_nccl_lane *lane)
+{
+    int status = 0;
+    pthread_t thread;
+    pthread_mutex_lock(&list_lock);
+    if (!running && pthread_create(&thread, NULL, watch, NULL))
+        status = ah_fail(AH_ENOMEM, "%s: no thread to watch over collectives", lane->cuda->device->name);
+    if (status == 0) {
+        if (!running)
+            pthread_detach(thread);
+        running = true;
+        lane->next = lanes;
+        lanes = lane;
+        pthread_cond_signal(&changed);
+    }
+    pthread_mutex_unlock(&list_lock);
+    return status;
+}
+
+void ah_nccl_unwatch(struct ah_nccl_lane *lane)
+{
+    pthread_mutex_lock(&list_lock);
+    for (struct ah_nccl_lane **at = &lanes; *at; at = &(*at)->next) {
+        if (*at != lane)
+            continue;
+        *at = lane->next;
+        break;
+    }
+    pthread_mutex_unlock(&list_lock);
+}
+
+int ah_nccl_note(struct ah_nccl_lane *lane, uint32_t sequence)
+{
+    struct ah_group *group = lane->base.group;
+    char title[100];
+    if (lane->count == AH_NCCL_RECORDS)
+        pass(lane);
+    if (lane->count == AH_NCCL_RECORDS) /* so far ahead of the device: the watch sees the older ones */
+        lane->count--;
+    struct ah_nccl_record *record = &lane->record[(lane->first + lane->count) % AH_NCCL_RECORDS];
+    if (!record->end)
+        AH_TRY(ah_cuda_check(ah_cuda.event_create(&record->end, CU_EVENT_DISABLE_TIMING), "%s: an event",
+                             lane->cuda->device->name));
+    record->sequence = sequence;
+    record->begun_ns = ran_ns;
+    record->timeout_ns = group->timeout_ns;
+    snprintf(record->call, sizeof record->call, "%s at %s", ah_watch_title(group, sequence, title, sizeof title),
+             ah_group_post(group, group->rank, sequence)->where);
+    AH_TRY(ah_cuda_check(ah_cuda.event_record(record->end, lane->stream), "%s: an event", lane->cuda->device->name));
+    lane->count++;
+    return 0;
+}

@@ -18,6 +18,25 @@ void ah_arena_release(struct ah_arena *arena)
     free(arena);
 }
 
+struct ah_arena *ah_arena_retain(struct ah_arena *arena)
+{
+    atomic_fetch_add(&arena->refs, 1);
+    return arena;
+}
+
+static void let_go(void *arena)
+{
+    ah_arena_release(arena);
+}
+
+void ah_arena_abandon(struct ah_arena *arena, struct ah_work *work)
+{
+    if (arena->group)
+        ah_work_abandon(work);
+    else
+        ah_work_abandon_held(work, let_go, ah_arena_retain(arena));
+}
+
 int ah_arena_new(struct ah_arena **out, size_t bytes, struct ah_device *device, struct ah_group *group)
 {
     void *memory;
@@ -49,7 +68,7 @@ int ah_arena_tensor(struct ah_tensor **out, struct ah_arena *arena, size_t offse
 {
     AH_TRY(ah_tensor_from_memory(out, arena->memory + offset, size, ndim, dtype, arena->device, release_member,
                                  arena));
-    atomic_fetch_add(&arena->refs, 1);
+    ah_arena_retain(arena);
     return 0;
 }
 
@@ -72,7 +91,7 @@ int ah_arena_adopt(struct ah_arena *arena, size_t offset, struct ah_tensor *tens
         storage->release(storage);
     else
         storage->device->type->release(storage->device, storage->data, storage->nbytes);
-    atomic_fetch_add(&arena->refs, 1);
+    ah_arena_retain(arena);
     storage->data = arena->memory + offset;
     storage->nbytes = bytes;
     storage->device = arena->device;

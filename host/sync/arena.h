@@ -19,6 +19,9 @@ struct ah_arena {
 /* `group` NULL, or one whose memory the device can use (the CPU's). */
 int ah_arena_new(struct ah_arena **out, size_t bytes, struct ah_device *device, struct ah_group *group);
 void ah_arena_release(struct ah_arena *arena); /* NULL is ignored */
+struct ah_arena *ah_arena_retain(struct ah_arena *arena);
+/* Give up a work on an arena's memory, which stays until the work is through. */
+void ah_arena_abandon(struct ah_arena *arena, struct ah_work *work);
 
 /* A tensor on the arena's memory at `offset`, holding the arena. */
 int ah_arena_tensor(struct ah_tensor **out, struct ah_arena *arena, size_t offset, const int64_t *size, int ndim,

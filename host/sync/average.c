@@ -43,17 +43,23 @@ void ah_reducer_unwatch(struct ah_reducer *r)
     r->watching = false;
 }
 
+void ah_reducer_abandon(struct ah_reducer *r, int b)
+{
+    ah_arena_abandon(r->lane ? r->grads : r->staged ? r->staged : r->grads, r->bucket[b].work);
+    r->bucket[b].work = NULL;
+}
+
 /* The group has forgotten what failed, on all ranks; what they had agreed on they may not all have heard. */
 static void begin_anew(struct ah_reducer *r)
 {
     for (int b = 0; b < r->layout.bucket_count; b++) {
         if (r->bucket[b].work)
-            ah_work_abandon(r->bucket[b].work);
-        r->bucket[b].work = NULL;
+            ah_reducer_abandon(r, b);
         r->order[b] = b;
     }
     ah_buffers_forget(r->buffers);
-    r->active = r->ordered = false;
+    r->active = r->ordered = r->way_known = false;
+    r->lane = NULL;
     r->era = ah_group_era(r->group);
 }
 
@@ -73,8 +79,9 @@ int ah_reducer_begin(struct ah_reducer *r, double weight, const char *where)
     r->status = 0;
     r->begin_ns = ah_now_ns();
     r->weight = weight;
-    r->active = true;
     ah_reducer_at(r, where);
+    AH_TRY(ah_reducer_find_way(r));
+    r->active = true;
     if (ah_group_size(r->group) > 1 && !r->watching) {
         ah_engine_watch(&r->watcher);
         r->watching = true;
@@ -89,7 +96,9 @@ static struct ah_collective bucket_call(struct ah_reducer *r, int b)
     const struct ah_bucket *place = &r->layout.bucket[b];
     int64_t count = (int64_t)(place->bytes / ah_dtype_size(place->dtype));
     struct ah_collective call =
-        ah_collective_all_reduce(r->grads->memory + place->offset, count, place->dtype, AH_REDUCE_MEAN);
+        ah_collective_all_reduce(ah_reducer_reachable(r, r->grads, place->offset), count, place->dtype,
+                                 AH_REDUCE_MEAN);
+    call.device = r->lane;
     call.weight = r->weight;
     call.purpose = AH_FOR_BACKWARD;
     call.where = r->where;
@@ -101,6 +110,7 @@ static int post(struct ah_reducer *r, int b, bool unused)
     struct ah_collective call = bucket_call(r, b);
     call.note = unused ? NOTE_UNUSED : 0;
     r->bucket[b].posted_ns = ah_now_ns();
+    AH_TRY(ah_reducer_stage(r, r->grads, r->layout.bucket[b].offset, r->layout.bucket[b].bytes));
     return ah_group_start(r->group, call, &r->bucket[b].work);
 }
 
@@ -203,6 +213,8 @@ static int collect_works(struct ah_reducer *r, uint32_t *notes)
         uint32_t note = 0;
         bucket->work = NULL;
         AH_TRY(ah_work_wait_note(work, &note));
+        AH_TRY(ah_reducer_unstage(r, r->grads, r->layout.bucket[r->order[k]].offset,
+                                  r->layout.bucket[r->order[k]].bytes));
         if (!bucket->reduced_ns)
             bucket->reduced_ns = ah_now_ns();
         if (ah_tracing)

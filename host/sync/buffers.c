@@ -1,17 +1,18 @@
 /* The bytes travel as integers to which all ranks but one contribute zeros: the sum is its bytes. Each buffer begins
- * at a multiple of 8 in the group's memory, so that nothing is copied twice. */
+ * at a multiple of 8 in memory that the group reaches, so that nothing is copied twice. */
 #include "sync/buffers.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "autograd/graph.h"
+#include "sync/arena.h"
 
 struct ah_buffers {
     struct ah_group *group;
     struct ah_tensor **tensor;
     int count;
-    int64_t *packed;
+    struct ah_arena *packed; /* NULL: not yet */
     size_t words;
     struct ah_work *work;
     int from; /* the rank whose values they are */
@@ -41,13 +42,6 @@ int ah_buffers_new(struct ah_buffers **out, struct ah_group *group, struct ah_te
         b->tensor[b->count] = ah_tensor_retain(list[b->count]);
         b->words += ah_group_size(group) > 1 ? words_of(list[b->count]) : 0;
     }
-    void *packed = NULL;
-    int status = b->words ? ah_group_alloc(group, b->words * sizeof *b->packed, &packed) : 0;
-    b->packed = packed;
-    if (status < 0) {
-        ah_buffers_free(b);
-        return status;
-    }
     *out = b;
     return 0;
 }
@@ -55,7 +49,7 @@ int ah_buffers_new(struct ah_buffers **out, struct ah_group *group, struct ah_te
 void ah_buffers_forget(struct ah_buffers *b)
 {
     if (b && b->work)
-        ah_work_abandon(b->work);
+        ah_arena_abandon(b->packed, b->work);
     if (b)
         b->work = NULL;
 }
@@ -65,7 +59,7 @@ void ah_buffers_free(struct ah_buffers *b)
     if (!b)
         return;
     ah_buffers_forget(b);
-    ah_group_free(b->group, b->packed, b->words * sizeof *b->packed);
+    ah_arena_release(b->packed);
     for (int i = 0; i < b->count; i++)
         ah_tensor_release(b->tensor[i]);
     ah_group_close(b->group);
@@ -73,25 +67,40 @@ void ah_buffers_free(struct ah_buffers *b)
     free(b);
 }
 
-static int pack(struct ah_tensor *tensor, void *to)
+/* Where the bytes are packed: on the device of the buffers, where the group reaches it, else in the group's memory. */
+static int make_room(struct ah_buffers *b, const char *where)
+{
+    struct ah_device *device = b->tensor[0]->storage->device;
+    size_t bytes = b->words * sizeof(int64_t);
+    bool reached = false;
+    if (device != &ah_cpu)
+        AH_TRY(ah_group_reach(b->group, device, device->type->lane, where, &reached));
+    if (b->packed && b->packed->device == (reached ? device : &ah_cpu))
+        return 0;
+    ah_arena_release(b->packed);
+    b->packed = NULL;
+    return reached ? ah_arena_new(&b->packed, bytes, device, NULL) : ah_arena_new(&b->packed, bytes, &ah_cpu, b->group);
+}
+
+static int pack(struct ah_tensor *tensor, void *to, struct ah_device *device)
 {
     struct ah_tensor *dense = NULL;
     AH_TRY(ah_tensor_row_major(tensor));
     AH_TRY(ah_op1(AH_OP_contiguous, &dense, AH_T(tensor)));
-    int status = ah_device_copy(to, &ah_cpu, ah_tensor_data(dense), dense->storage->device, bytes_of(dense));
+    int status = ah_device_copy(to, device, ah_tensor_data(dense), dense->storage->device, bytes_of(dense));
     ah_tensor_release(dense);
     return status;
 }
 
-static int unpack(struct ah_tensor *tensor, const void *from)
+static int unpack(struct ah_tensor *tensor, const void *from, struct ah_device *device)
 {
     if (ah_tensor_is_contiguous(tensor)) {
         AH_TRY(ah_tensor_row_major(tensor));
-        return ah_device_copy(ah_tensor_data(tensor), tensor->storage->device, from, &ah_cpu, bytes_of(tensor));
+        return ah_device_copy(ah_tensor_data(tensor), tensor->storage->device, from, device, bytes_of(tensor));
     }
     struct ah_tensor *dense, *same = NULL;
     AH_TRY(ah_tensor_empty_like(&dense, tensor));
-    int status = ah_device_copy(ah_tensor_data(dense), dense->storage->device, from, &ah_cpu, bytes_of(dense));
+    int status = ah_device_copy(ah_tensor_data(dense), dense->storage->device, from, device, bytes_of(dense));
     if (status == 0)
         status = ah_op1(AH_OP_copy_, &same, AH_T(tensor), AH_T(dense));
     ah_tensor_release(same);
@@ -105,13 +114,16 @@ int ah_buffers_send(struct ah_buffers *b, int from, enum ah_purpose purpose, con
     if (!b->words)
         return 0;
     AH_GRAD_SCOPE(false);
-    int64_t *at = b->packed;
-    memset(b->packed, 0, b->words * sizeof *b->packed);
+    AH_TRY(make_room(b, where));
+    struct ah_device *device = b->packed->device;
+    char *at = b->packed->memory;
+    AH_TRY(device->type->fill(device, at, 0, b->words * sizeof(int64_t)));
     for (int i = 0; i < b->count && ah_group_rank(b->group) == from; i++) {
-        AH_TRY(pack(b->tensor[i], at));
-        at += words_of(b->tensor[i]);
+        AH_TRY(pack(b->tensor[i], at, device));
+        at += words_of(b->tensor[i]) * sizeof(int64_t);
     }
-    struct ah_collective call = ah_collective_all_reduce(b->packed, (int64_t)b->words, AH_I64, AH_REDUCE_SUM);
+    struct ah_collective call = ah_collective_all_reduce(b->packed->memory, (int64_t)b->words, AH_I64, AH_REDUCE_SUM);
+    call.device = device == &ah_cpu ? NULL : device;
     call.purpose = purpose;
     call.where = where;
     return ah_group_start(b->group, call, &b->work);
@@ -125,10 +137,10 @@ int ah_buffers_receive(struct ah_buffers *b)
     b->work = NULL;
     AH_TRY(ah_work_wait(work));
     AH_GRAD_SCOPE(false);
-    int64_t *at = b->packed;
+    const char *at = b->packed->memory;
     for (int i = 0; i < b->count && ah_group_rank(b->group) != b->from; i++) {
-        AH_TRY(unpack(b->tensor[i], at));
-        at += words_of(b->tensor[i]);
+        AH_TRY(unpack(b->tensor[i], at, b->packed->device));
+        at += words_of(b->tensor[i]) * sizeof(int64_t);
     }
     return 0;
 }

@@ -24,7 +24,7 @@ static int check_movable(struct ah_tensor *tensor, int index)
     return 0;
 }
 
-static int check_parameters(struct ah_group *group, struct ah_tensor **params, int count)
+static int check_parameters(struct ah_tensor **params, int count)
 {
     for (int i = 0; i < count; i++) {
         struct ah_device *device = params[i]->storage->device;
@@ -34,9 +34,6 @@ static int check_parameters(struct ah_group *group, struct ah_tensor **params, i
         if (device != params[0]->storage->device)
             return ah_fail(AH_EINVAL, "prepare: parameter 0 is on %s, parameter %d on %s; expected one device",
                            params[0]->storage->device->name, i, device->name);
-        if (device != &ah_cpu && ah_group_size(group) > 1)
-            return ah_fail(AH_EINVAL, "prepare: parameter %d is on %s; the backend %s reduces memory of the cpu", i,
-                           device->name, ah_group_backend(group));
         AH_TRY(check_movable(params[i], i));
     }
     return 0;
@@ -64,7 +61,8 @@ static int make_arenas(struct ah_reducer *r, struct ah_tensor **params)
     int count = r->layout.count;
     struct ah_device *device = count ? params[0]->storage->device : &ah_cpu;
     AH_TRY(ah_arena_new(&r->params, r->layout.bytes, device, NULL));
-    AH_TRY(ah_arena_new(&r->grads, r->layout.bytes, device, ah_group_size(r->group) > 1 ? r->group : NULL));
+    bool shared = device == &ah_cpu && ah_group_size(r->group) > 1;
+    AH_TRY(ah_arena_new(&r->grads, r->layout.bytes, device, shared ? r->group : NULL));
     for (int i = 0; i < count; i++) {
         r->parameter[i].tensor = ah_tensor_retain(params[i]);
         AH_TRY(ah_arena_tensor(&r->parameter[i].grad, r->grads, r->layout.place[i].offset, params[i]->size,
@@ -73,18 +71,68 @@ static int make_arenas(struct ah_reducer *r, struct ah_tensor **params)
     return 0;
 }
 
+/* Ways. */
+
+int ah_reducer_find_way(struct ah_reducer *r)
+{
+    struct ah_device *device = r->grads->device;
+    bool reached;
+    if (r->way_known || device == &ah_cpu || ah_group_size(r->group) == 1)
+        return 0;
+    AH_TRY(ah_group_reach(r->group, device, device->type->lane, r->where, &reached));
+    r->lane = reached ? device : NULL;
+    if (!reached && !r->staged)
+        AH_TRY(ah_arena_new(&r->staged, r->layout.bytes, &ah_cpu, r->group));
+    r->way_known = true;
+    return 0;
+}
+
+static bool is_staged(const struct ah_reducer *r, const struct ah_arena *arena)
+{
+    return arena->device != &ah_cpu && !r->lane;
+}
+
+void *ah_reducer_reachable(struct ah_reducer *r, struct ah_arena *arena, size_t offset)
+{
+    return (is_staged(r, arena) ? r->staged : arena)->memory + offset;
+}
+
+int ah_reducer_stage(struct ah_reducer *r, struct ah_arena *arena, size_t offset, size_t bytes)
+{
+    if (!is_staged(r, arena))
+        return 0;
+    return ah_device_copy(r->staged->memory + offset, &ah_cpu, arena->memory + offset, arena->device, bytes);
+}
+
+int ah_reducer_unstage(struct ah_reducer *r, struct ah_arena *arena, size_t offset, size_t bytes)
+{
+    if (!is_staged(r, arena))
+        return 0;
+    return ah_device_copy(arena->memory + offset, arena->device, r->staged->memory + offset, &ah_cpu, bytes);
+}
+
+/* Rank 0's values to all. */
+static int spread(struct ah_reducer *r)
+{
+    AH_TRY(ah_reducer_find_way(r));
+    AH_TRY(ah_reducer_stage(r, r->params, 0, r->params->bytes));
+    struct ah_collective call = ah_collective_broadcast(ah_reducer_reachable(r, r->params, 0),
+                                                        (int64_t)r->params->bytes, AH_U8, 0);
+    call.purpose = AH_FOR_PREPARE;
+    call.where = r->where;
+    call.device = r->lane;
+    AH_TRY(ah_group_run(r->group, call));
+    AH_TRY(ah_reducer_unstage(r, r->params, 0, r->params->bytes));
+    AH_TRY(ah_buffers_send(r->buffers, 0, AH_FOR_PREPARE, r->where));
+    return ah_buffers_receive(r->buffers);
+}
+
 static int move_in(struct ah_reducer *r, bool apart)
 {
     for (int i = 0; i < r->layout.count; i++)
         AH_TRY(ah_arena_adopt(r->params, r->layout.place[i].offset, r->parameter[i].tensor));
-    if (ah_group_size(r->group) > 1 && !apart) {
-        struct ah_collective call = ah_collective_broadcast(r->params->memory, (int64_t)r->params->bytes, AH_U8, 0);
-        call.purpose = AH_FOR_PREPARE;
-        call.where = r->where;
-        AH_TRY(ah_group_run(r->group, call));
-        AH_TRY(ah_buffers_send(r->buffers, 0, AH_FOR_PREPARE, r->where));
-        AH_TRY(ah_buffers_receive(r->buffers));
-    }
+    if (ah_group_size(r->group) > 1 && !apart)
+        AH_TRY(spread(r));
     for (int i = 0; i < r->layout.count; i++) {
         struct ah_sync_parameter *p = &r->parameter[i];
         AH_TRY(ah_set_grad_slot(p->tensor, p->grad, &r->has_grad[i], ah_reducer_param_ready, r, i));
@@ -109,7 +157,7 @@ static int make(struct ah_reducer *r, struct ah_tensor **params, int count, stru
 int ah_reducer_new(struct ah_reducer **out, struct ah_group *group, struct ah_tensor **params, int count,
                    struct ah_tensor **buffers, int buffer_count, struct ah_reducer_options options)
 {
-    AH_TRY(check_parameters(group, params, count));
+    AH_TRY(check_parameters(params, count));
     struct ah_reducer *r = calloc(1, sizeof *r);
     if (!r)
         return ah_fail(AH_ENOMEM, "prepare: out of memory");
@@ -131,7 +179,7 @@ void ah_reducer_free(struct ah_reducer *r)
     ah_reducer_unwatch(r);
     for (int b = 0; b < r->layout.bucket_count && r->bucket; b++)
         if (r->bucket[b].work)
-            ah_work_abandon(r->bucket[b].work);
+            ah_reducer_abandon(r, b);
     for (int i = 0; i < r->layout.count && r->parameter; i++) {
         struct ah_sync_parameter *p = &r->parameter[i];
         /* Another reducer may have taken the parameter over. */
@@ -143,6 +191,7 @@ void ah_reducer_free(struct ah_reducer *r)
     ah_buffers_free(r->buffers);
     ah_arena_release(r->params);
     ah_arena_release(r->grads);
+    ah_arena_release(r->staged);
     ah_group_close(r->group);
     ah_layout_free(&r->layout);
     free(r->parameter);

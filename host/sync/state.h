@@ -24,6 +24,10 @@ struct ah_reducer {
     struct ah_group *group;
     struct ah_layout layout;
     struct ah_arena *params, *grads;
+    /* How gradients of a device go: by its lane (`lane`), or by a copy of theirs in the group's memory (`staged`). */
+    struct ah_device *lane;
+    struct ah_arena *staged;
+    bool way_known; /* of this era */
     struct ah_sync_parameter *parameter; /* by registration */
     bool *has_grad;
     struct ah_sync_bucket *bucket; /* as layout.bucket */
@@ -49,5 +53,16 @@ struct ah_reducer {
 /* Where the collectives that follow are called from; the end of a long path says more than its beginning. */
 void ah_reducer_at(struct ah_reducer *reducer, const char *where);
 void ah_reducer_unwatch(struct ah_reducer *reducer);
+
+/* Give up the work of a bucket. */
+void ah_reducer_abandon(struct ah_reducer *reducer, int bucket);
+
+/* Find out how gradients go. A collective, the first time. */
+int ah_reducer_find_way(struct ah_reducer *reducer);
+/* Bring a span of an arena to where the group finds it, and back; nothing where it lies there. */
+int ah_reducer_stage(struct ah_reducer *reducer, struct ah_arena *arena, size_t offset, size_t bytes);
+int ah_reducer_unstage(struct ah_reducer *reducer, struct ah_arena *arena, size_t offset, size_t bytes);
+/* Where that is. */
+void *ah_reducer_reachable(struct ah_reducer *reducer, struct ah_arena *arena, size_t offset);
 
 #endif

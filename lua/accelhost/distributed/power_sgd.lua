@@ -146,7 +146,10 @@ local function lay_out(state, index, batches, like)
     batch.p = state.ps[index]:narrow(0, p_at, p_count):view(count, batch.n, batch.rank)
     batch.q = state.qs[index]:narrow(0, q_at, q_count):view(count, batch.m, batch.rank)
     p_at, q_at = p_at + p_count, q_at + q_count
-    if fresh then batch.q:normal_({generator = state.generator}) end
+    -- Drawn on the CPU, so that it is the same wherever the gradients lie.
+    if fresh then
+      batch.q:copy_(batch.q:new_empty(batch.q:shape(), {device = "cpu"}):normal_({generator = state.generator}))
+    end
   end
   return state.ps[index], state.qs[index]
 end

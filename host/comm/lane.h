@@ -2,8 +2,8 @@
  *
  * A device's type brings a type of lane (tensor/device.h). To the door a call on a device's memory is a call like any
  * other: checked, numbered, compared with what the peers bring, in one order with calls on the host's memory. Only its
- * bytes go another way. What a lane does the device does, in the order of what it is asked: when a call has returned, or
- * a work was waited for, the result is there for all that the device is asked next, not yet for the host.
+ * bytes go another way. What a lane does the device does, in the order of what it is asked: when a call has returned,
+ * or a work was waited for, the result is there for all that the device is asked next, not yet for the host.
  *
  * A group opens its lane at its first call that needs it. Where there can be none - no such type, its library is
  * missing, two ranks share a card - callers bring the bytes to the host first. This file knows no tensors. */

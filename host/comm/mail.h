@@ -6,8 +6,8 @@
  * of elements is not what its receiver expects fails on both. Any failure but AH_EINVAL poisons the group. Messages and
  * collectives do not wait for each other.
  *
- * Circle: group, mail, watch: the door poisons a group for a message that fails, waits of the door move messages, and
- * waits for messages look at the peers as all waits do. */
+ * Circle: group, lane, mail, watch: the door poisons a group for a message that fails, waits of the door move messages,
+ * and waits for messages look at the peers as all waits do, and at the group's lane, which opens by calls. */
 #ifndef AH_COMM_MAIL_H
 #define AH_COMM_MAIL_H
 

@@ -295,7 +295,8 @@ int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counte
     bool monitored = which == AH_POSTED && ah_group_post(group, group->rank, sequence)->kind == AH_MONITORED_BARRIER;
     own_call(group, sequence, call, sizeof call);
     if (watch->waited >= group->timeout_ns)
-        return monitored ? name_missing(group, sequence) : timed_out(group, laggard(group, which), call, group->timeout_ns);
+        return monitored ? name_missing(group, sequence)
+                         : timed_out(group, laggard(group, which), call, group->timeout_ns);
     if (watch->waited >= group->patience_ns && !watch->told) {
         tell_of_wait(group, laggard(group, which), call);
         watch->told = true;

@@ -48,7 +48,7 @@ static void fail(struct ah_nccl_lane *lane, int status, const char *text)
     lane->count = 0;
 }
 
-/* What NCCL, the peers and the clock say of the oldest call. A doubt has to last before it counts, but for the clock. */
+/* What NCCL, the peers and the clock say of the oldest call. A doubt has to last to count, the clock not. */
 static void examine(struct ah_nccl_lane *lane)
 {
     const struct ah_nccl_record *record = &lane->record[lane->first];
@@ -70,7 +70,8 @@ static void examine(struct ah_nccl_lane *lane)
         lane->doubted_ns = 0;
         return;
     }
-    lane->doubted_ns = lane->doubted_ns ? lane->doubted_ns : now ? now : 1;
+    if (!lane->doubted_ns)
+        lane->doubted_ns = now + 1;
     if (status == AH_ETIMEOUT || now - lane->doubted_ns >= doubt_ns)
         fail(lane, status, text);
 }

@@ -43,12 +43,6 @@ void ah_reducer_unwatch(struct ah_reducer *r)
     r->watching = false;
 }
 
-void ah_reducer_abandon(struct ah_reducer *r, int b)
-{
-    ah_arena_abandon(r->lane ? r->grads : r->staged ? r->staged : r->grads, r->bucket[b].work);
-    r->bucket[b].work = NULL;
-}
-
 /* The group has forgotten what failed, on all ranks; what they had agreed on they may not all have heard. */
 static void begin_anew(struct ah_reducer *r)
 {

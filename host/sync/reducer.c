@@ -71,46 +71,6 @@ static int make_arenas(struct ah_reducer *r, struct ah_tensor **params)
     return 0;
 }
 
-/* Ways. */
-
-int ah_reducer_find_way(struct ah_reducer *r)
-{
-    struct ah_device *device = r->grads->device;
-    bool reached;
-    if (r->way_known || device == &ah_cpu || ah_group_size(r->group) == 1)
-        return 0;
-    AH_TRY(ah_group_reach(r->group, device, device->type->lane, r->where, &reached));
-    r->lane = reached ? device : NULL;
-    if (!reached && !r->staged)
-        AH_TRY(ah_arena_new(&r->staged, r->layout.bytes, &ah_cpu, r->group));
-    r->way_known = true;
-    return 0;
-}
-
-static bool is_staged(const struct ah_reducer *r, const struct ah_arena *arena)
-{
-    return arena->device != &ah_cpu && !r->lane;
-}
-
-void *ah_reducer_reachable(struct ah_reducer *r, struct ah_arena *arena, size_t offset)
-{
-    return (is_staged(r, arena) ? r->staged : arena)->memory + offset;
-}
-
-int ah_reducer_stage(struct ah_reducer *r, struct ah_arena *arena, size_t offset, size_t bytes)
-{
-    if (!is_staged(r, arena))
-        return 0;
-    return ah_device_copy(r->staged->memory + offset, &ah_cpu, arena->memory + offset, arena->device, bytes);
-}
-
-int ah_reducer_unstage(struct ah_reducer *r, struct ah_arena *arena, size_t offset, size_t bytes)
-{
-    if (!is_staged(r, arena))
-        return 0;
-    return ah_device_copy(arena->memory + offset, arena->device, r->staged->memory + offset, &ah_cpu, bytes);
-}
-
 /* Rank 0's values to all. */
 static int spread(struct ah_reducer *r)
 {

@@ -42,6 +42,9 @@ CFLAGS  += -std=c11 $(OPT) -march=$(if $(LEVELS),x86-64-v2,$(ARCH)) -ffp-contrac
            $(if $(SAN),-fsanitize=$(SAN) -Wno-format-overflow)
 CPPFLAGS += -D_GNU_SOURCE -Ihost -Ispec -Ispec/host -I$(BUILD) $(if $(FAIL_ALLOC),-include faults/fail_alloc.h) \
             $(shell pkg-config --cflags $(PKGS) 2>/dev/null) $(BLAS_INCLUDE:%=-I%) -MMD -MP
+# RPATH=folders: where the program looks for its libraries first, and for theirs; for one that brings them along.
+RPATH ?=
+LDFLAGS += $(if $(RPATH),-Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)'$(RPATH)')
 LDFLAGS += -rdynamic -fopenmp -Wl,--as-needed $(if $(SAN),-fsanitize=$(SAN)) \
            $(if $(BLAS_DIR),-L$(BLAS_DIR) -Wl$(comma)-rpath$(comma)$(BLAS_DIR))
 # LuaJIT with a source of randomness (host/bind/lua_seed.c) and places for its code (lua_code.c) of ours.
@@ -334,6 +337,20 @@ test-gpu: ## the same specs on a real card; fails without one; T=pattern
 	@scripts/install-deps.sh build test
 	@$(MAKE) --no-print-directory $(JOBS) all
 	@scripts/gpu/test.sh $(BUILD) "$(T)"
+
+# A build that needs little of the machine that it comes to: no oneDNN (40 MB), libraries beside the program.
+GPU_BUILD = build-gpu
+GPU_PARTS = accelhost accelhost-cuda.so
+.PHONY: gpu-bundle
+gpu-bundle: ## one folder, build-gpu/bundle, that tests and measures on a machine with a card; README in it
+	@scripts/install-deps.sh build test
+	@$(MAKE) --no-print-directory $(JOBS) ARCH=portable BUILD=$(GPU_BUILD) HAVE_ONEDNN= RPATH='$$$$ORIGIN/lib' \
+		$(GPU_PARTS:%=$(GPU_BUILD)/%) $(if $(SIM),$(GPU_BUILD)/accelhost-cudasim.so)
+	@scripts/gpu/bundle.sh $(GPU_BUILD)
+
+.PHONY: gpu-checks
+gpu-checks: ## all that a card shows, within 8 minutes, with a table of goals at the end; SECONDS_IN_ALL=480
+	@scripts/gpu/here.sh
 
 .PHONY: cuda-usage
 cuda-usage: ## registers, shared memory and spills of each CUDA kernel (needs nvcc)

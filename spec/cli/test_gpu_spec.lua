@@ -1,4 +1,5 @@
 --- make test-gpu without a card, and the list of specs that it shares with the simulator.
+local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 
 local blind = {CUDA_VISIBLE_DEVICES = "", ACCELHOST_CUDA = false, ACCELHOST_TEST_DEVICE = false}
@@ -34,5 +35,44 @@ describe("make test-gpu", function()
       {env = {DEVICE_ONLY = "1", ACCELHOST_TEST_DEVICE = "none"}})
     assert.equal(1, result.code, result.output)
     assert.matches("FAILED", result.output)
+  end)
+end)
+
+describe("make gpu-checks", function()
+  local function check(env, results)
+    local all = {CUDA_VISIBLE_DEVICES = "", ACCELHOST_CUDA = false, ACCELHOST_TEST_DEVICE = false, PYTHON = "false",
+      NVCC = "false"}
+    for name, value in pairs(env) do all[name] = value end
+    return run.program({"scripts/gpu/checks.sh", build, results}, {env = all, timeout = 100})
+  end
+
+  local function read(path)
+    local file = assert(io.open(path))
+    local text = file:read "*a"
+    file:close()
+    return text
+  end
+
+  it("ends with a table that says what is missing where there is no card", function()
+    folder.with(function(results)
+      local result = check({}, results)
+      assert.equal(1, result.code, result.output)
+      assert.matches("the plugin opens the card +missed +none: ", read(results .. "/table.txt"))
+    end)
+  end)
+
+  it("runs specs within its time and tells those that did not come to their end", function()
+    local there = io.open(build .. "/accelhost-cudasim.so")
+    if not there then return pending "needs the simulated GPU (make sim)" end
+    there:close()
+    folder.with(function(results)
+      local env = {ACCELHOST_CUDA = "sim", ACCELHOST_TEST_DEVICE = false}
+      local words = {"scripts/gpu/specs.sh", build, "60", results, "spec/autograd/anomaly_spec.lua"}
+      local result = run.program(words, {env = env, timeout = 100})
+      assert.matches("^%d+ passed, 0 failed, 0 skipped, 0 files not ended\n$", result.output)
+      assert.is_false(result.output:find "^0 passed" ~= nil)
+      words[3], words[4] = "0", results .. "/none"
+      assert.matches("^0 passed, 0 failed, 0 skipped, 1 files not ended\n$", run.program(words, {env = env}).output)
+    end)
   end)
 end)

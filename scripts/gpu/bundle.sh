@@ -1,0 +1,58 @@
+#!/bin/sh
+# Everything that a machine with a card needs to test and measure this build, in one folder below 60 MB:
+# BUILD/bundle/gpu-checks, which unpacks files.tar.gz beside it: the tree, the program with its plugin and the plugin's
+# objects, the libraries that a bare system lacks, Busted, and MNIST when $ACCELHOST_DATA has it.
+# usage: bundle.sh BUILD
+set -eu
+cd "$(dirname "$0")/../.."
+build=$1
+limit=60
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+tree=$stage/tree
+mkdir -p "$tree/$build/lib" "$tree/$build/host/cuda" "$tree/modules"
+
+git ls-files --cached --others --exclude-standard | while read -r file; do [ ! -f "$file" ] || echo "$file"; done |
+    tar -c -T - | tar -x -C "$tree"
+cp "$build/accelhost" "$build/accelhost-cuda.so" "$build/op_args.h" "$tree/$build"
+cp "$build"/host/cuda/*.o "$tree/$build/host/cuda"
+rm -f "$tree/$build/host/cuda/images.o"
+strip --strip-unneeded "$tree/$build/accelhost" "$tree/$build/accelhost-cuda.so"
+strip --strip-debug "$tree/$build"/host/cuda/*.o
+
+# What the loader finds beyond glibc and the compiler's own library, which every system has.
+ldd "$build/accelhost" | sed -n 's/^[[:space:]]*\([^ ]*\) => \(\/[^ ]*\) .*/\1 \2/p' | while read -r name path; do
+    case $name in
+    libc.so* | libm.so* | libdl.so* | libpthread.so* | librt.so* | libgcc_s.so*) ;;
+    *) cp -L "$path" "$tree/$build/lib/$name" ;;
+    esac
+done
+
+for name in busted busted.lua cliargs cliargs.lua dkjson.lua luassert mediator.lua pl say say.lua system term \
+    term.lua lfs.so; do
+    for folder in /usr/local/share/lua/5.1 /usr/share/lua/5.1 /usr/local/lib/lua/5.1 /usr/lib/*/lua/5.1; do
+        [ ! -e "$folder/$name" ] || cp -rL "$folder/$name" "$tree/modules"
+    done
+done
+[ -f "$tree/modules/busted/runner.lua" ] || { echo "gpu-bundle: busted is not here" >&2; exit 1; }
+
+if [ -d "${ACCELHOST_DATA:-data}/mnist" ]; then
+    mkdir -p "$tree/data/mnist"
+    cp "${ACCELHOST_DATA:-data}"/mnist/*-ubyte* "$tree/data/mnist"
+fi
+
+bundle=$build/bundle
+rm -rf "$bundle"
+mkdir -p "$bundle"
+echo "$build" >"$tree/build-folder"
+tar -C "$stage" --owner=0 --group=0 -c tree | gzip -9 >"$bundle/files.tar.gz"
+install -m 755 scripts/gpu/start.sh "$bundle/gpu-checks"
+cat >"$bundle/README" <<END
+accelhost for a machine with a CUDA card: ./gpu-checks builds what must be built, runs the specs, compute-sanitizer and
+the benches within 8 minutes (SECONDS_IN_ALL=480) and ends with a table of goals. It needs a driver for CUDA 12 or
+later, cuBLASLt and, for convolutions, cuDNN 9 (the toolkit's or those of PyTorch's packages), and glibc 2.35; nvcc only
+for a card that these kernels were not built for. Results go to \$OUT, or to results here.
+END
+size=$(du -sk "$bundle" | cut -f 1)
+[ "$size" -le $((limit * 1000)) ] || { echo "gpu-bundle: $bundle has $size KB, more than $limit MB" >&2; exit 1; }
+echo "$bundle: $((size / 1000)) MB, unpacked $(du -sm "$stage" | cut -f 1) MB"

@@ -17,7 +17,8 @@ enum { ILLEGAL_ADDRESS = 700, MISALIGNED_ADDRESS = 716, LAUNCH_FAILED = 719 };
 static const char *const meeting_names[] = {
     "__syncthreads", "__syncthreads_or", "__syncthreads_and", "__syncthreads_count",
     "__syncwarp",    "__ballot_sync",    "__any_sync",        "__all_sync",
-    "__shfl_sync",   "__shfl_up_sync",   "__shfl_down_sync",  "__shfl_xor_sync"};
+    "__shfl_sync",   "__shfl_up_sync",   "__shfl_down_sync",  "__shfl_xor_sync",
+    "a load of matrices", "ah_mma"};
 
 std::string text_of(const uint3 &at)
 {
@@ -271,6 +272,17 @@ void Engine::release_barrier()
 
 /* Meetings of a warp. */
 
+void Engine::together(Meeting kind, void (*act)(void *const *lanes), void *mine, Site site)
+{
+    lane_->together = act;
+    at_warp(kind, 0xffffffff, (uint64_t)(uintptr_t)mine, 0, 32, site);
+}
+
+bool Engine::chance()
+{
+    return launch_->order == Launch::DRAWN ? random_.below(2) : launch_->order == Launch::FORWARD;
+}
+
 uint64_t Engine::at_warp(Meeting kind, unsigned mask, uint64_t value, int argument, int width, Site site)
 {
     Lane *me = lane_;
@@ -323,10 +335,24 @@ static uint64_t shuffled(const Lane *warp, unsigned lane)
     return me.mask >> (from & 31) & 1 ? warp[from & 31].value : ~(uint64_t)0;
 }
 
+void Engine::run_together(const Lane *warp)
+{
+    void *brought[WARP];
+    for (unsigned i = 0; i < WARP; i++) {
+        if (warp[i].together != warp[0].together)
+            fail(LAUNCH_FAILED, "the lanes of a warp are at different products or loads: %s, %s", doing(warp[0]).at,
+                 doing(warp[i]).at);
+        brought[i] = reinterpret_cast<void *>((uintptr_t)warp[i].value);
+    }
+    warp[0].together(brought);
+}
+
 void Engine::finish_warp(Lane *warp)
 {
     unsigned mask = lane_->mask, votes = 0;
     Meeting kind = lane_->kind;
+    if (kind >= MATRIX_LOAD)
+        run_together(warp);
     for (unsigned i = 0; i < WARP; i++)
         votes |= mask >> i & 1 ? (unsigned)(warp[i].value & 1) << i : 0;
     for (unsigned i = 0; i < WARP; i++) {
@@ -417,6 +443,21 @@ int meet_block(Meeting kind, int vote, Site site)
 uint64_t meet_warp(Meeting kind, unsigned mask, uint64_t value, int argument, int width, Site site)
 {
     return here.engine->at_warp(kind, mask, value, argument, width, site);
+}
+
+void meet_together(Meeting kind, void (*together)(void *const *lanes), void *mine, Site site)
+{
+    here.engine->together(kind, together, mine, site);
+}
+
+bool chance()
+{
+    return here.engine->chance();
+}
+
+void too_many_copies(int most)
+{
+    here.engine->fail(LAUNCH_FAILED, "more than %d copies of one thread on their way to shared memory", most);
 }
 
 void *shared_object(const Shared_site *site, size_t bytes, size_t alignment)

@@ -44,6 +44,7 @@ struct Lane {
     unsigned mask;
     int argument, width;
     uint64_t value, result;
+    void (*together)(void *const *lanes); /* or null: what the warp does as one with the addresses in `value` */
 };
 
 class Engine
@@ -63,6 +64,8 @@ class Engine
     /* Called by the running thread. */
     uint64_t at_barrier(Meeting kind, int vote, Site site);
     uint64_t at_warp(Meeting kind, unsigned mask, uint64_t value, int argument, int width, Site site);
+    void together(Meeting kind, void (*act)(void *const *lanes), void *mine, Site site);
+    bool chance();
     Shared &shared()
     {
         return shared_;
@@ -80,6 +83,7 @@ class Engine
     Fiber *take_fiber();
     void release_barrier();
     void finish_warp(Lane *first);
+    void run_together(const Lane *warp);
     void ended(Lane *lane);
     [[noreturn]] void fail_stuck();
 

@@ -64,13 +64,19 @@ enum Meeting {
     SHUFFLE,
     SHUFFLE_UP,
     SHUFFLE_DOWN,
-    SHUFFLE_XOR
+    SHUFFLE_XOR,
+    MATRIX_LOAD,
+    MATRIX_MULTIPLY
 };
 
 /* Wait for all threads of the block; what the votes gave. */
 int meet_block(Meeting kind, int vote, Site site);
 /* Wait for the lanes that the mask names; the value that is this lane's. */
 uint64_t meet_warp(Meeting kind, unsigned mask, uint64_t value, int argument, int width, Site site);
+/* Wait for all lanes of the warp; then `together` is called once, with what each of them brings. */
+void meet_together(Meeting kind, void (*together)(void *const *lanes), void *mine, Site site);
+/* Drawn; one and the other in a kernel that runs twice. */
+bool chance();
 
 /* An AH_SHARED in the source. */
 struct Shared_site {
@@ -81,6 +87,7 @@ void *shared_object(const Shared_site *site, size_t bytes, size_t alignment);
 void *shared_dynamic(size_t alignment);
 
 [[noreturn]] void misaligned(const void *address);
+[[noreturn]] void too_many_copies(int most);
 
 struct Kernel {
     const char *name, *file; /* the .cu file */

@@ -153,6 +153,63 @@ TEST("a shuffle whose mask names lanes that do not come is an error")
     CHECK_SAYS(text, "the mask does not name the lane 0 that calls");
 }
 
+static bool is_product(const std::vector<float> &result)
+{
+    bool same = true;
+    for (int row = 0; row < 16; row++) {
+        for (int column = 0; column < 8; column++) {
+            float sum = 0;
+            for (int k = 0; k < 16; k++)
+                sum += (float)(row * 16 + k + 1) * (float)((k + column) % 8);
+            same = same && result[(size_t)(row * 8 + column)] == sum;
+        }
+    }
+    return same;
+}
+
+TEST("a warp's product has its fragments where PTX has them, and wrong ones give other numbers")
+{
+    Device device;
+    std::vector<float> factors = counted(256);
+    for (int i = 0; i < 128; i++)
+        factors.push_back((float)((i / 8 + i % 8) % 8));
+    float *from = device.floats(factors), *to = device.floats(128);
+    CHECK(device.launch("matrix", "product", {to, from, 0}, 1, 32) == 0);
+    CHECK(device.wait() == 0);
+    CHECK(is_product(device.read(to, 128)));
+    CHECK(device.launch("matrix", "product_of_swapped", {to, from, 0}, 1, 32) == 0);
+    CHECK(device.wait() == 0);
+    CHECK(!is_product(device.read(to, 128)));
+    CHECK(device.launch("matrix", "product_of_some", {to, from, 31}, 1, 32) == 0);
+    CHECK(device.wait() == CUDA_ERROR_LAUNCH_FAILED);
+    CHECK_SAYS(text_of(CUDA_ERROR_LAUNCH_FAILED), "kernel product_of_some");
+}
+
+/* 0 .. 127 twice, of which 64 and on are zeros, from behind. */
+static bool is_copied(const std::vector<float> &result)
+{
+    for (size_t i = 0; i < 256; i++)
+        if (result[255 - i] != (i % 128 < 64 ? (float)(i % 128) + 1 : 0))
+            return false;
+    return true;
+}
+
+TEST("a copy to shared memory that is not waited for is not there, or is an error when each kernel runs twice")
+{
+    Device device;
+    float *from = device.floats(counted(64)), *to = device.floats(256);
+    CHECK(device.launch("matrix", "copies", {to, from, 0}, 1, 32) == 0);
+    CHECK(is_copied(device.read(to, 256)));
+    CHECK(device.launch("matrix", "copies_not_waited_for", {to, from, 0}, 1, 32) == 0);
+    CHECK(!is_copied(device.read(to, 256)));
+    test::Setting twice("ACCELHOST_SIM_TWICE", "1");
+    CHECK(device.launch("matrix", "copies", {to, from, 0}, 1, 32) == 0);
+    CHECK(is_copied(device.read(to, 256)));
+    CHECK(device.launch("matrix", "copies_not_waited_for", {to, from, 0}, 1, 32) == 0);
+    CHECK(device.wait() == CUDA_ERROR_LAUNCH_FAILED);
+    CHECK_SAYS(text_of(CUDA_ERROR_LAUNCH_FAILED), "the result depends on the order of its threads");
+}
+
 /* Copies on one stream, a kernel that reads them on another; how many of `turns` read something else. */
 static int wrong_turns(bool wait, int turns)
 {

@@ -1,0 +1,101 @@
+--- Attention in the dtypes of training, against the same in float64: widths that fill tiles and widths that do not,
+--- lengths around the sizes of blocks, masks, windows, shared heads, sequences behind each other.
+local accelhost = require "accelhost"
+local check = require "spec.support.check"
+
+local F = accelhost.nn.functional
+
+-- How far output and gradients may be from float64's, whose inputs are those of the dtype.
+local tolerance = {float32 = 2e-5, bfloat16 = 4e-2, float16 = 6e-3}
+
+-- query, key, value: {batch, heads, tokens, width}
+local cases = {
+  ["narrow heads"] = {{2, 2, 33, 5}, {2, 2, 40, 5}, {2, 2, 40, 3}, {}},
+  ["heads of 32"] = {{1, 2, 70, 32}, {1, 2, 50, 32}, {1, 2, 50, 32}, {}},
+  ["heads of 64, causal"] = {{1, 2, 140, 64}, {1, 2, 140, 64}, {1, 2, 140, 64}, {is_causal = true}},
+  ["heads of 80, shared"] = {{1, 4, 40, 80}, {1, 2, 40, 80}, {1, 2, 40, 80}, {enable_gqa = true, is_causal = true}},
+  ["heads of 128 and 104"] = {{1, 1, 66, 128}, {1, 1, 35, 128}, {1, 1, 35, 104}, {scale = 0.2}},
+  ["heads of 200"] = {{1, 1, 20, 200}, {1, 1, 36, 200}, {1, 1, 36, 200}, {}},
+  ["a mask of pairs"] = {{2, 2, 34, 16}, {2, 2, 70, 16}, {2, 2, 70, 16}, {mask = "bool"}},
+  ["a mask that is added"] = {{2, 2, 34, 16}, {2, 2, 70, 16}, {2, 2, 70, 16}, {mask = "added"}},
+}
+
+local function near(wanted, got, dtype, what)
+  check.near(check.flat(wanted), got:to("float64"), tolerance[dtype], what)
+end
+
+-- Output and gradients of query, key and value.
+local function run(inputs, dtype, weights, attend)
+  local leaves = {}
+  for i, input in ipairs(inputs) do leaves[i] = input:detach():to(dtype):requires_grad_() end
+  local output = attend(leaves[1], leaves[2], leaves[3], function(t) return t:to(dtype) end)
+  return output, accelhost.autograd.grad((output:to("float64") * weights):sum(), leaves)
+end
+
+local function compare(inputs, dtype, size, attend)
+  for i, input in ipairs(inputs) do inputs[i] = input:to(dtype):to("float64") end
+  local weights = accelhost.randn(size, {dtype = "float64"})
+  local wanted, wanted_grads = run(inputs, "float64", weights, attend)
+  local got, grads = run(inputs, dtype, weights, attend)
+  near(wanted, got, dtype, "output")
+  for i, name in ipairs {"query", "key", "value"} do near(wanted_grads[i], grads[i], dtype, "gradient of " .. name) end
+end
+
+describe("attention without scores in memory", function()
+  for dtype in pairs(tolerance) do
+    for name, case in pairs(cases) do
+      it(("agrees in %s with float64: %s"):format(dtype, name), function()
+        accelhost.manual_seed(7)
+        local inputs, o = {}, case[4]
+        for i = 1, 3 do inputs[i] = accelhost.randn(case[i], {dtype = "float64"}) end
+        local mask = o.mask and accelhost.randn({case[1][3], case[2][3]}, {dtype = "float64"})
+        if mask then mask = mask:to(dtype):to("float64") end
+        if o.mask == "bool" then mask = mask:gt(0) end
+        compare(inputs, dtype, {case[1][1], case[1][2], case[1][3], case[3][4]}, function(q, k, v, cast)
+          return F.scaled_dot_product_attention(q, k, v, o.mask == "added" and cast(mask) or mask, 0,
+            o.is_causal or false, o.scale, o.enable_gqa or false)
+        end)
+      end)
+    end
+
+    it("agrees in " .. dtype .. " with float64: sequences behind each other, in a window", function()
+      accelhost.manual_seed(8)
+      local inputs = {}
+      for i, heads in ipairs {4, 2, 2} do inputs[i] = accelhost.randn({150, heads, 24}, {dtype = "float64"}) end
+      local starts = accelhost.tensor({0, 70, 70, 73, 150}, {dtype = "int32"})
+      compare(inputs, dtype, {150, 4, 24}, function(q, k, v)
+        return (F.varlen_attn(q, k, v, starts, starts, 77, 77, {window_size = {20, 3}, enable_gqa = true}))
+      end)
+    end)
+
+    it("agrees in " .. dtype .. " with float64 where heads lie behind tokens and rows are not aligned", function()
+      accelhost.manual_seed(9)
+      local inputs = {}
+      for i = 1, 3 do inputs[i] = accelhost.randn({2, 37, 3, 17}, {dtype = "float64"}) end
+      compare(inputs, dtype, {2, 3, 37, 16}, function(q, k, v)
+        local heads = {}
+        for i, t in ipairs {q, k, v} do heads[i] = t:narrow(3, 1, 16):transpose(1, 2) end
+        return F.scaled_dot_product_attention(heads[1], heads[2], heads[3], {is_causal = true})
+      end)
+    end)
+  end
+
+  it("gives zeros and no gradient to a query that sees nothing", function()
+    local q, k, v = accelhost.randn(1, 1, 9, 8), accelhost.randn(1, 1, 20, 8), accelhost.randn(1, 1, 20, 8)
+    local mask = accelhost.ones({9, 20}, {dtype = "bool"})
+    mask:select(0, 4):fill_(false)
+    q:requires_grad_()
+    local output = F.scaled_dot_product_attention(q, k, v, mask)
+    output:sum():backward()
+    assert.equal(0, output:select(2, 4):abs():sum():item())
+    assert.equal(0, q.grad:select(2, 4):abs():sum():item())
+    assert.is_true(q.grad:abs():sum():item() > 0)
+  end)
+
+  it("keeps a NaN to the queries that see it", function()
+    local q, k, v = accelhost.randn(1, 1, 40, 8), accelhost.randn(1, 1, 40, 8), accelhost.randn(1, 1, 40, 8)
+    k:select(2, 35):fill_(0 / 0)
+    local seen = F.scaled_dot_product_attention(q, k, v, {is_causal = true}):isnan():any(-1):reshape(-1)
+    for i = 0, 39 do assert.equal(i >= 35, seen[i]:item() ~= 0 and seen[i]:item() ~= false) end
+  end)
+end)

@@ -4,6 +4,7 @@
  * take_place(rank, size, place)                in a job that nobody launched
  * is_terminal(fd)                              of the job's output, and its columns
  * begin_line(n) end_line(n) standing() renew()  for a prompt in several processes
+ * device_backend(type)                         what can move data of devices, "nccl" of "cuda"
  * new_reducer(params, buffers, {bucket_cap_mb}) -> reducer (comm_reducer.c)
  *
  * and, with the job's group or as methods of one that split gave:
@@ -124,6 +125,7 @@ int ah_open_comm(lua_State *L)
         {"is_terminal", is_terminal},
         {"new_reducer", ah_comm_new_reducer},
         {"world", ah_comm_world},
+        {"device_backend", ah_comm_device_backend},
         {"begin_line", begin_line},
         {"end_line", end_line},
         {"standing", standing},

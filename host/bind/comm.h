@@ -49,5 +49,6 @@ void ah_open_mail_class(lua_State *L);
 void ah_open_reducer_class(lua_State *L);
 int ah_comm_new_reducer(lua_State *L);
 int ah_comm_world(lua_State *L);
+int ah_comm_device_backend(lua_State *L);
 
 #endif

@@ -1,13 +1,17 @@
 /* Groups in Lua: the job's, which nobody holds, and parts of it as userdata, closed when collected.
  *
  * split(color, key = 0) -> group or nil     the ranks of one color as a group, ordered by key; nil for a color below 0
- * backend()                                 "self", "shm"
+ * backend(type)                             what moves its data: "self", "shm"; of devices of a type ("cuda"): "nccl",
+ *                                           or "shm" where they pass through the host
+ * lane(choice)                              may it have one for devices: "any", "none", "only"; -> the choice before
  * world()                                   the job's as userdata
  * timeout(seconds)                          how long a call waits at most: gives it, and sets it when it is given
  * group:rank() group:size()                 in the group */
 #include <limits.h>
+#include <string.h>
 
 #include "bind/comm.h"
+#include "comm/lane.h"
 
 #define GROUP "accelhost.comm.group"
 
@@ -77,9 +81,49 @@ static int split(lua_State *L)
     return 1;
 }
 
+/* The name of what moves data of a type of devices, where nothing stands in its way; NULL and the reason. */
+static const char *lane_name(const char *device)
+{
+    const struct ah_lane_type *type;
+    if (ah_device_lane(device, &type) < 0)
+        return NULL;
+    if (!type)
+        ah_fail(AH_EINVAL, "devices of this kind have no collectives of their own");
+    return type && type->available() == 0 ? type->moves.name : NULL;
+}
+
+/* device_backend(type) -> name; or nil and why there is none. */
+int ah_comm_device_backend(lua_State *L)
+{
+    const char *name = lane_name(luaL_checkstring(L, 1));
+    if (name) {
+        lua_pushstring(L, name);
+        return 1;
+    }
+    lua_pushnil(L);
+    lua_pushstring(L, ah_error_text());
+    return 2;
+}
+
 static int backend(lua_State *L)
 {
-    lua_pushstring(L, ah_group_backend(ah_comm_enter(L).group));
+    struct ah_entry entry = ah_comm_enter(L);
+    const char *type = luaL_optstring(L, entry.first, "cpu"), *name = NULL;
+    if (strcmp(type, "cpu") && ah_group_size(entry.group) > 1) {
+        name = ah_group_lane(entry.group);
+        if (!name && !ah_group_has_asked(entry.group) && ah_group_may_have_lane(entry.group))
+            name = lane_name(type);
+    }
+    lua_pushstring(L, name ? name : ah_group_backend(entry.group));
+    return 1;
+}
+
+static int lane(lua_State *L)
+{
+    static const char *const names[] = {"any", "none", "only", NULL};
+    struct ah_entry entry = ah_comm_enter(L);
+    int choice = luaL_checkoption(L, entry.first, "any", names);
+    lua_pushstring(L, names[ah_group_choose_lane(entry.group, (enum ah_lane_choice)choice)]);
     return 1;
 }
 
@@ -121,7 +165,8 @@ static int group_close(lua_State *L)
     return 0;
 }
 
-const luaL_Reg ah_comm_groups[] = {{"split", split}, {"backend", backend}, {"timeout", timeout}, {NULL, NULL}};
+const luaL_Reg ah_comm_groups[] = {
+    {"split", split}, {"backend", backend}, {"lane", lane}, {"timeout", timeout}, {NULL, NULL}};
 
 void ah_open_group_class(lua_State *L)
 {

@@ -64,6 +64,7 @@ bool ah_group_takes(const struct ah_group *group, const struct ah_collective *ca
 /* "nccl"; NULL: the group has none, or none yet. */
 const char *ah_group_lane(const struct ah_group *group);
 bool ah_group_has_asked(const struct ah_group *group); /* so that it is known whether it has one */
+bool ah_group_may_have_lane(const struct ah_group *group);
 /* Which it may have, before the first call: any, none (all goes through the host), or it is an error not to have one.
  * The same on every rank; parts begin with their parent's. Returns the choice before. */
 enum ah_lane_choice { AH_LANE_ANY, AH_LANE_NONE, AH_LANE_ONLY };

@@ -93,10 +93,12 @@ int ah_group_reach(struct ah_group *group, struct ah_device *device, const struc
 {
     char reason[640];
     *out = false;
+    if (group->choice == AH_LANE_NONE)
+        return 0;
     if (group->lane && group->lane->device != device)
         return ah_fail(AH_EINVAL, "%s: a rank's tensors of a group lie on one device, and others of this one were on "
                        "another", group->lane->type->moves.name);
-    if (group->lane_asked || group->size == 1 || !type || group->choice == AH_LANE_NONE) {
+    if (group->lane_asked || group->size == 1 || !type) {
         *out = group->lane != NULL;
         if (!*out && group->choice == AH_LANE_ONLY && group->size > 1)
             return ah_fail(AH_EINVAL, "this device has no collectives of its own");
@@ -128,6 +130,11 @@ const char *ah_group_lane(const struct ah_group *group)
 bool ah_group_has_asked(const struct ah_group *group)
 {
     return group->lane_asked;
+}
+
+bool ah_group_may_have_lane(const struct ah_group *group)
+{
+    return group->choice != AH_LANE_NONE;
 }
 
 enum ah_lane_choice ah_group_choose_lane(struct ah_group *group, enum ah_lane_choice choice)

@@ -28,7 +28,9 @@ struct ah_lane_type {
     struct ah_backend moves;
     bool (*takes)(const struct ah_collective *call); /* can it move this? By kind, dtype and reduction only */
 
-    /* What tells this device from all others. Fails when the lane's library is not here, in one line. */
+    /* Is its library here? If not, one line says why. */
+    int (*available)(void);
+    /* What tells this device from all others. Fails as `available` does. */
     int (*card)(struct ah_device *device, uint8_t card[AH_LANE_CARD]);
     /* The first rank makes a ticket, with which all ranks open the lane together; waits as a call does. `*out` begins
      * with struct ah_lane, which is filled in. */

@@ -65,6 +65,12 @@ int ah_cuda_check_lanes(struct ah_cuda_device *cuda)
 
 /* Opening. */
 
+static int lane_available(void)
+{
+    const struct ah_nccl *nccl;
+    return ah_nccl_open(&nccl);
+}
+
 static int lane_card(struct ah_device *device, uint8_t card[AH_LANE_CARD])
 {
     const struct ah_nccl *nccl;
@@ -331,6 +337,7 @@ const struct ah_lane_type ah_nccl_lane_type = {
               .finish = lane_finish,
               .drop = lane_drop},
     .takes = lane_takes,
+    .available = lane_available,
     .card = lane_card,
     .invite = lane_invite,
     .open = lane_open,

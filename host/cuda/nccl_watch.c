@@ -21,7 +21,7 @@
 static const int64_t second_ns = 1000000000;
 /* For a peer that was seen to go, the work that it leaves behind to end well; and for the board to tell which peer went
  * when NCCL knows only that one did. */
-static const int64_t doubt_ns = second_ns;
+static const int64_t doubt_ns = 400 * 1000000;
 static const int64_t last_resort_ns = 30 * second_ns;
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;

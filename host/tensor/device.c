@@ -95,6 +95,19 @@ static int find_type(const char *name, const struct ah_device_type **out)
     return *out ? 0 : load_plugin(name, out);
 }
 
+int ah_device_lane(const char *name, const struct ah_lane_type **out)
+{
+    const struct ah_device_type *type;
+    *out = NULL;
+    if (!ah_device_is_possible(name))
+        return ah_fail(AH_EINVAL, "there is no device of this kind");
+    AH_TRY(find_type(name, &type));
+    if (type->count() == 0)
+        return ah_fail(AH_EINVAL, "%s", type->missing ? type->missing() : "there is no device of this kind");
+    *out = type->lane;
+    return 0;
+}
+
 static int *current_of(const struct ah_device_type *type)
 {
     for (int i = 0; i < type_count; i++)

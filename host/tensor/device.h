@@ -113,6 +113,9 @@ bool ah_device_is_name(const char *text);
 /* False when there can be no device of a type, which is known without opening its plugin. */
 bool ah_device_is_possible(const char *type);
 
+/* What its type brings (comm/lane.h); *out is NULL when it brings nothing. AH_EINVAL when there is no such device. */
+int ah_device_lane(const char *type, const struct ah_lane_type **out);
+
 /* How many devices of a type there are: 0 when its plugin is not here. */
 int ah_device_count(const char *type);
 

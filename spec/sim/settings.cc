@@ -11,7 +11,7 @@ namespace sim
 {
 Settings settings;
 
-static const char *const fault_names[FAULTS] = {"alloc", "pinned", "launch", "copy", "lost", "nccl", "dnn"};
+static const char *const fault_names[FAULTS] = {"alloc", "pinned", "launch", "copy", "lost", "nccl", "dnn", "wait"};
 static struct {
     std::atomic<long> calls;
     long nth; /* 0: never */

@@ -241,7 +241,7 @@ SIM_API CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flag
         stream->capture->broken = true;
         return ERROR_STREAM_CAPTURE_ISOLATION;
     }
-    if (!event->record)
+    if (!event->record || fault_now(FAULT_WAIT))
         return 0;
     auto record = event->record;
     return stream_give(stream, {[record] { record->wait(); }, false});

@@ -13,13 +13,14 @@ end
 ---@class InitProcessGroupKwargs
 local InitProcessGroupKwargs = new("InitProcessGroupKwargs", {"backend", "timeout"})
 
-local set_group = setter("InitProcessGroupKwargs", {{"backend: 'gloo'|'shm'"}, {"timeout: positive"}})
+local set_group = setter("InitProcessGroupKwargs", {{"backend: 'gloo'|'shm'|'nccl'"}, {"timeout: positive"}})
 
 --- How the processes speak, for kwargs_handlers.
 --
 --   local kwargs = accelhost.InitProcessGroupKwargs{timeout = 800}
 --   local accelerator = accelhost.Accelerator{kwargs_handlers = {kwargs}}
----@param backend? string "gloo" and "shm" both name the one of the processes of one host
+---@param backend? string "gloo" and "shm" both name the shared memory of one host, through which tensors of GPUs pass
+--- as well; "nccl": those go from card to card, or it is an error; default: as they can
 ---@param timeout? number seconds after which a collective fails, default: the launcher's --timeout
 function InitProcessGroupKwargs:init(...) set_group(self, ...) end
 

@@ -187,6 +187,12 @@ function options.read(...)
   for name, handler in pairs(read_handlers(given)) do given[name] = handler end
   local seconds = given.init_handler and given.init_handler.timeout
   if seconds then C.comm.timeout(seconds) end
+  local backend = given.init_handler and given.init_handler.backend
+  if backend then
+    local groups = require "accelhost.distributed.groups"
+    groups.check_backend("InitProcessGroupKwargs", backend)
+    groups.choose_backend(C.comm.world(), backend)
+  end
   return given
 end
 

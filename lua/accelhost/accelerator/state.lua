@@ -66,7 +66,7 @@ end
 
 function PartialState:_describe(device)
   rawset(self, "device", device)
-  rawset(self, "backend", comm.size() > 1 and comm.backend() or nil)
+  rawset(self, "backend", comm.size() > 1 and comm.backend(device:match "^[^:]+") or nil)
   rawset(self, "initialized", true)
   self._trigger = false
 end

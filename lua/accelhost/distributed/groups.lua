@@ -13,6 +13,7 @@ local groups = {}
 ---@field ranks integer[] the members' ranks in the job, by their rank in the group
 ---@field group_name string
 ---@field group_desc string
+---@field asked_for string? the devices whose backend was asked for by name
 local ProcessGroup = class.new "ProcessGroup"
 ProcessGroup._is_process_group = true
 
@@ -44,11 +45,11 @@ function ProcessGroup:size() return self.native:size() end
 ---@return string
 function ProcessGroup:name() return self.group_name end
 
---- What moves the data: "shm" (shared memory), "self" (one process).
+--- What moves the data: "shm" (shared memory), "self" (one process), "nccl" where that was asked for.
 --
 --   dist.group.WORLD:backend()  --> self
 ---@return string
-function ProcessGroup:backend() return self.native:backend() end
+function ProcessGroup:backend() return self.native:backend(self.asked_for) end
 
 function ProcessGroup:extra_repr()
   return ("%s, ranks %s"):format(self.group_name, table.concat(self.ranks, " "))
@@ -60,8 +61,8 @@ local outside = setmetatable({}, {
 })
 groups.outside = outside
 
--- The world, once there is one, and how long its calls waited before.
-local world, timeout_before
+-- The world, once there is one, and how long its calls waited and what moved them before.
+local world, timeout_before, lane_before
 
 local function all_ranks()
   local ranks = {}
@@ -108,19 +109,32 @@ end
 
 -- Beginning and end.
 
+-- What each backend has to say of tensors of GPUs: the host moves them, or nothing but NCCL may.
+local lane_of = {gloo = "none", shm = "none", ["cpu:gloo"] = "any", ["cpu:shm"] = "any"}
+for _, name in ipairs {"nccl", "cuda:nccl", "cpu:gloo,cuda:nccl", "cpu:shm,cuda:nccl"} do lane_of[name] = "only" end
+
 --- Raise for a backend that is not here.
 ---@param what string
 ---@param backend? string
 function groups.check_backend(what, backend)
-  local known = {gloo = true, shm = true, ["cpu:gloo"] = true, ["cpu:shm"] = true}
-  if backend == nil or known[backend] then return end
-  local reasons = {
-    nccl = "it moves tensors of NVIDIA GPUs, which no device of this job is",
-    mpi = "processes of several hosts are not connected yet",
-  }
-  local name = backend:match "nccl" or backend:match "mpi"
-  fail("%s: backend '%s' is not here: %s", what, backend,
-    name and reasons[name] or "expected 'gloo' or 'shm', which are both the shared memory of this host")
+  local lane, reason = backend == nil or lane_of[backend], nil
+  if lane == "only" then
+    lane, reason = comm.device_backend "cuda"
+    reason = reason and "it moves tensors of NVIDIA GPUs: " .. reason
+  end
+  if lane then return end
+  fail("%s: backend '%s' is not here: %s", what, backend, reason
+    or backend:match "mpi" and "processes of several hosts are not connected yet"
+    or "expected 'gloo' or 'shm', which are both the shared memory of this host, or 'nccl'")
+end
+
+--- Let a group go by a backend, nil by whatever fits where its tensors lie.
+---@param native userdata
+---@param backend? string
+---@return string? the devices whose backend it is
+function groups.choose_backend(native, backend)
+  if backend then native:lane(lane_of[backend]) end
+  return backend == "nccl" and "cuda" or nil
 end
 
 local read_init = arguments.signature("distributed.init_process_group", {
@@ -128,13 +142,18 @@ local read_init = arguments.signature("distributed.init_process_group", {
   {"store"}, {"group_name: string", ""}, {"pg_options"}, {"device_id"},
 })
 
+--- Raise for a device that is none: where a group's tensors lie is seen from them.
+---@param what string
+---@param device_id? string
+function groups.check_device_id(what, device_id)
+  if device_id ~= nil then arguments.check(what, "device_id", "device", device_id) end
+end
+
 local function check_method(store, pg_options, device_id)
   local what = "distributed.init_process_group"
   if store ~= nil then fail("%s: store: the launcher connects the processes; leave it out", what) end
   if pg_options ~= nil then fail("%s: pg_options: shared memory has none; leave it out", what) end
-  if device_id ~= nil and device_id ~= "cpu" then
-    fail("%s: device_id: expected nothing or 'cpu', got %s", what, arguments.describe(device_id))
-  end
+  groups.check_device_id(what, device_id)
 end
 
 -- What tells the place where processes meet that nobody launched.
@@ -170,7 +189,9 @@ end
 --- when all processes are here.
 --
 --   dist.init_process_group{backend = "gloo", timeout = 60}
----@param backend? string "gloo" or "shm": both are this host's shared memory
+---@param backend? string "gloo" or "shm": both are this host's shared memory, and tensors of GPUs pass through it;
+--- "nccl" or "cpu:gloo,cuda:nccl": tensors of GPUs go from card to card, and it is an error where they cannot; default:
+--- as they can
 ---@param init_method? string "env://", or where to meet: "tcp://localhost:PORT", "unix://NAME"
 ---@param timeout? number seconds that a collective waits at most; default: what the launcher was given, 600
 ---@param world_size? integer
@@ -178,7 +199,7 @@ end
 ---@param store? nil for what PyTorch has there
 ---@param group_name? string
 ---@param pg_options? nil none
----@param device_id? string "cpu"
+---@param device_id? string a device; where tensors lie is seen from them
 function groups.init_process_group(...)
   local backend, init_method, timeout, size, rank, store, name, pg_options, device_id = read_init(...)
   if world then fail("distributed.init_process_group: there is a world already; destroy_process_group ends it") end
@@ -190,8 +211,11 @@ function groups.init_process_group(...)
   local native = comm.world()
   timeout_before = native:timeout()
   if timeout then native:timeout(timeout) end
+  lane_before = native:lane "any"
+  local asked_for = groups.choose_backend(native, backend)
   native:barrier()
   world = ProcessGroup(native, all_ranks(), name ~= "" and name or "world", "default_pg")
+  world.asked_for = asked_for
 end
 
 local read_destroy = arguments.signature("distributed.destroy_process_group", {{"group: group"}})
@@ -205,6 +229,7 @@ function groups.destroy_process_group(...)
   if not group then return end
   if group == world then
     world.native:timeout(timeout_before)
+    world.native:lane(lane_before)
     world = nil
   else
     group.native:close()
@@ -224,7 +249,8 @@ function groups.is_initialized() return world ~= nil end
 ---@return boolean
 function groups.is_available() return true end
 
---- Which backends there are: "gloo" and "shm", the shared memory of this host.
+--- Which backends there are: "gloo" and "shm", the shared memory of this host, and "nccl" where there are GPUs and its
+--- library.
 --
 --   dist.is_backend_available("nccl")  --> false
 ---@param backend string
@@ -232,6 +258,7 @@ function groups.is_available() return true end
 function groups.is_backend_available(backend)
   arguments.check("distributed.is_backend_available", "backend", "string", backend)
   return backend == "gloo" or backend == "shm" or backend == "self"
+    or backend == "nccl" and groups.is_nccl_available()
 end
 
 --- Did torchrun start this process?
@@ -246,11 +273,11 @@ function groups.is_torchelastic_launched() return os.getenv "TORCHELASTIC_RUN_ID
 ---@return boolean
 function groups.is_gloo_available() return true end
 
---- Never, as yet.
+--- Are there GPUs of NVIDIA here, and the library that moves tensors between them?
 --
 --   dist.is_nccl_available()  --> false
 ---@return boolean
-function groups.is_nccl_available() return false end
+function groups.is_nccl_available() return comm.device_backend "cuda" ~= nil end
 
 --- Never, as yet.
 --
@@ -290,7 +317,8 @@ end
 
 local read_backend = reader_of_group "get_backend"
 
---- What moves the data of a group: "shm" (shared memory), "self" (one process).
+--- What moves the data of a group: "shm" (shared memory), "self" (one process), "nccl" where init_process_group was
+--- told so.
 --
 --   dist.get_backend()  --> self
 ---@param group? ProcessGroup default: the world
@@ -305,7 +333,7 @@ local read_ranks = reader_of_group "get_process_group_ranks"
 
 local read_config = reader_of_group "get_backend_config"
 
---- What moves the data of a group, with the device that the data lie on.
+--- What moves the data of a group, with the device that the data lie on: "cpu:shm,cuda:nccl" where there are GPUs.
 --
 --   dist.get_backend_config()  --> cpu:self
 ---@param group? ProcessGroup default: the world
@@ -313,17 +341,18 @@ local read_config = reader_of_group "get_backend_config"
 function groups.get_backend_config(...)
   local group = groups.resolve("distributed.get_backend_config", (read_config(...)))
   if not group then fail("distributed.get_backend_config: this process is not in the group") end
-  return "cpu:" .. group:backend()
+  local gpus = C.device.device_count "cuda" > 0 and ",cuda:" .. group.native:backend "cuda" or ""
+  return "cpu:" .. group.native:backend() .. gpus
 end
 
---- What moves data on a device: shared memory.
+--- What moves data on a device: shared memory, on GPUs "nccl" where that is here.
 --
 --   dist.get_default_backend_for_device("cpu")  --> shm
 ---@param device string
 ---@return string
 function groups.get_default_backend_for_device(device)
   arguments.check("distributed.get_default_backend_for_device", "device", "device", device)
-  return "shm"
+  return device:match "^cuda" and comm.device_backend "cuda" or "shm"
 end
 
 local read_timeout = arguments.signature("distributed.set_timeout", {"timeout: positive", {"group: group"}})

@@ -26,13 +26,11 @@ end
 local function check_options(what, backend, pg_options, device_id)
   groups.check_backend(what, backend)
   if pg_options ~= nil then fail("%s: pg_options: shared memory has none; leave it out", what) end
-  if device_id ~= nil and device_id ~= "cpu" then
-    fail("%s: device_id: expected nothing or 'cpu', got %s", what, arguments.describe(device_id))
-  end
+  groups.check_device_id(what, device_id)
 end
 
 -- One of the parts that a split of `parent` gives; nil native: this process is in none.
-local function part_of(what, native, ranks, timeout, desc)
+local function part_of(what, native, ranks, timeout, desc, backend)
   made = made + 1
   if not native then return groups.outside end
   if native:size() ~= #ranks then
@@ -40,7 +38,9 @@ local function part_of(what, native, ranks, timeout, desc)
       native:size())
   end
   if timeout then native:timeout(timeout) end
-  return groups.ProcessGroup(native, ranks, "group " .. made, desc)
+  local group = groups.ProcessGroup(native, ranks, "group " .. made, desc)
+  group.asked_for = groups.choose_backend(native, backend)
+  return group
 end
 
 local read_new = arguments.signature("distributed.new_group", {
@@ -58,7 +58,7 @@ local read_new = arguments.signature("distributed.new_group", {
 ---@param pg_options? nil none
 ---@param use_local_synchronization? boolean default false; true is refused
 ---@param group_desc? string what it is for
----@param device_id? string "cpu"
+---@param device_id? string a device
 ---@param sort_ranks? boolean default true: ranks in the group follow those in the job; false: the order of `ranks`
 ---@return ProcessGroup group a stand-in, whose collectives do nothing, on processes that are not in it
 function parts.new_group(...)
@@ -76,7 +76,7 @@ function parts.new_group(...)
   for i, rank in ipairs(ranks) do
     if rank == comm.rank() then key = i end
   end
-  return part_of(what, parent.native:split(member[comm.rank()] and 0 or -1, key), ranks, timeout, desc)
+  return part_of(what, parent.native:split(member[comm.rank()] and 0 or -1, key), ranks, timeout, desc, backend)
 end
 
 local read_subgroups = arguments.signature("distributed.new_subgroups", {
@@ -111,7 +111,7 @@ function parts.new_subgroups(...)
   local native = parent.native:split(mine, parent:rank())
   for i = 0, whole / size - 1 do
     local ranks = {unpack(parent.ranks, i * size + 1, (i + 1) * size)}
-    all[i + 1] = part_of(what, i == mine and native or nil, ranks, timeout, desc)
+    all[i + 1] = part_of(what, i == mine and native or nil, ranks, timeout, desc, backend)
   end
   return all[mine + 1], all
 end
@@ -149,7 +149,7 @@ function parts.new_subgroups_by_enumeration(...)
   for i, ranks in ipairs(lists) do
     local sorted = arguments.copy(ranks)
     table.sort(sorted)
-    all[i] = part_of(what, i == mine and native or nil, sorted, timeout, desc)
+    all[i] = part_of(what, i == mine and native or nil, sorted, timeout, desc, backend)
   end
   return all[mine], all
 end
@@ -187,7 +187,7 @@ function parts.split_group(...)
   check_ranks(what, everyone, parent:size())
   local native, ranks = parent.native:split(mine or -1, key), {}
   for k, rank in ipairs(mine and lists[mine] or {}) do ranks[k] = parent.ranks[rank + 1] end
-  return part_of(what, native, ranks, timeout, desc)
+  return part_of(what, native, ranks, timeout, desc, backend)
 end
 
 return parts

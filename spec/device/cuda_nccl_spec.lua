@@ -1,0 +1,153 @@
+--- Collectives on CUDA devices: by NCCL where each rank has a card of its own, through the host's memory where two
+--- share one. On the simulated GPU.
+local run = require "spec.support.run"
+
+local lfs = require "lfs"
+
+local there = lfs.attributes((run.path:gsub("[^/]*$", "")) .. "accelhost-cudasim.so", "mode") == "file"
+local case_path = "spec/distributed/cases/%s.lua"
+local sentence = "accelhost: collectives on this device go through the host's memory, not by nccl: ranks 0 and 1 share "
+  .. "one card, and each rank needs a card of its own\n"
+
+local function launch(case, words, options)
+  options = options or {}
+  local all = {"launch", "--num_processes", options.ranks or 2, case_path:format(case)}
+  for _, word in ipairs(words or {}) do all[#all + 1] = word end
+  local env = {ACCELHOST_CUDA = "sim", ACCELHOST_SIM_DEVICES = options.ranks or 2, ACCELHOST_TEST_DEVICE = false}
+  for name, value in pairs(options.env or {}) do env[name] = value end
+  return run.host(all, {env = env, timeout = 100})
+end
+
+local function case(name, fn)
+  it(name, function()
+    if not there then return pending "needs the simulated GPU (make sim)" end
+    fn()
+  end)
+end
+
+local function has(text, part)
+  assert(text:find(part, 1, true), ("expected '%s' in:\n%s"):format(part, text))
+end
+
+local line = "all_reduce_async #4 at spec/distributed/cases/device_fail.lua:24"
+
+local ways = {{2, "by NCCL", ""}, {1, "through the host on one card", sentence}}
+
+describe("collectives on CUDA devices", function()
+  for _, way in ipairs(ways) do
+    local cards, name, told = way[1], way[2], way[3]
+    for _, what in ipairs {"collectives", "reducer", "ddp_pytorch", "several", "many_buckets", "sync_batch_norm"} do
+      case(("give what the case %s expects, %s"):format(what, name), function()
+        local result = launch("on_device", {what, cards})
+        assert.equal(told, result.stderr)
+        assert.same(run.everyone(2, "ok\n"), run.by_rank(result.stdout))
+        assert.equal(0, result.code)
+      end)
+    end
+
+    case("move bits, views, parts and unequal pieces in one order with the CPU's, " .. name, function()
+      local result = launch("device_collectives", {cards})
+      assert.equal(told, result.stderr)
+      assert.same({[0] = ("cpu:shm,cuda:%s\nok\n"):format(cards == 2 and "nccl" or "shm"), "ok\n"},
+        run.by_rank(result.stdout))
+    end)
+
+    case("send gradients in halves and compressed, " .. name, function()
+      local result = launch("on_device", {"comm_hooks", cards})
+      assert.equal(told, result.stderr)
+      assert.equal(0, result.code)
+    end)
+  end
+
+  case("serve three ranks", function()
+    local result = launch("device_collectives", {3}, {ranks = 3})
+    assert.equal("", result.stderr)
+    assert.equal(0, result.code)
+  end)
+end)
+
+describe("BasicNet in two processes", function()
+  local function losses(cards, env)
+    local result = launch("device_training", {cards, 3}, {env = env})
+    assert.equal(0, result.code, result.stderr)
+    local list = {}
+    for text in result.stdout:gmatch "[^\n]+" do list[#list + 1] = text end
+    assert.equal(3, #list, result.stdout)
+    return list
+  end
+
+  case("has the same losses by NCCL and through the host, and the CPU's", function()
+    local by_nccl, by_host, on_cpu = losses(2), losses(1), losses(0)
+    assert.same(by_nccl, by_host)
+    for step = 1, 3 do assert.is_true(math.abs(tonumber(by_nccl[step]) - tonumber(on_cpu[step])) < 1e-12) end
+  end)
+
+  case("has others where streams do not wait for each other", function()
+    assert.is_not.same(losses(0), losses(2, {ACCELHOST_SIM_FAIL = "wait:1+", ACCELHOST_SIM_SEED = 1}))
+  end)
+end)
+
+describe("a collective on devices that does not end", function()
+  case("names the rank that was killed", function()
+    local result = launch("device_fail", {"kill"})
+    assert.equal(3, result.code)
+    has(result.stderr, "rank 1 was killed by SIGKILL")
+    has(result.stdout, line .. ": lost rank 1, which died")
+  end)
+
+  case("names the rank that is stopped, when its time is over", function()
+    local result = launch("device_fail", {"stop"}, {env = {ACCELHOST_TIMEOUT = 1}})
+    assert.equal(4, result.code)
+    has(result.stdout, line .. ": timed out after 1 s: rank 1 is at ")
+    has(result.stdout, "it is stopped by a signal")
+  end)
+
+  case("tells NCCL's error on the rank that has it, and that rank to the others", function()
+    local result = launch("device_fail", {"error"})
+    assert.equal(3, result.code)
+    local text = run.by_rank(result.stdout)
+    has(text[1], "cuda:1: " .. line .. ": NCCL: unhandled system error")
+    has(text[0], "rank 1 gave up: cuda:1: all_reduce_async #4")
+  end)
+end)
+
+describe("what moves data of CUDA devices", function()
+  local function say(code, cards, ranks)
+    local all = {"launch", "--num_processes", ranks or 2, "-e", ("local accelhost = require 'accelhost'\n"
+      .. "local dist = accelhost.distributed\nlocal comm = require 'accelhost._C'.comm\n"
+      .. "local device = 'cuda:' .. comm.rank() %% %d\n%s"):format(cards, code)}
+    return run.host(all, {env = {ACCELHOST_CUDA = "sim", ACCELHOST_TEST_DEVICE = false}, timeout = 60})
+  end
+
+  case("may be asked for", function()
+    local code = [[
+      dist.init_process_group "nccl"
+      local x, y = accelhost.ones(2, {device = device}), accelhost.ones(2)
+      dist.all_reduce(x) dist.all_reduce(y)
+      print(x:sum():item() + y:sum():item(), dist.get_backend(), dist.get_backend_config(), dist.is_nccl_available(),
+        dist.get_default_backend_for_device "cuda")]]
+    assert.same(run.everyone(2, "8\tnccl\tcpu:shm,cuda:nccl\ttrue\tnccl\n"), run.by_rank(say(code, 2).stdout))
+    local result = say(code, 1)
+    assert.equal(3, result.code)
+    has(result.stderr, "nccl: ranks 0 and 1 share one card")
+  end)
+
+  case("is the host where that was asked for", function()
+    local result = say([[
+      dist.init_process_group "gloo"
+      local x = accelhost.ones(2, {device = device})
+      dist.all_reduce(x)
+      print(x:sum():item(), dist.get_backend(), dist.get_backend_config())]], 2)
+    assert.equal("", result.stderr)
+    assert.same(run.everyone(2, "4\tshm\tcpu:shm,cuda:shm\n"), run.by_rank(result.stdout))
+  end)
+
+  case("is compared: one rank's tensor on the CPU, another's on a device", function()
+    local result = say([[
+      comm.all_reduce(accelhost.ones(2, {device = device}))
+      comm.all_reduce(accelhost.ones(2, {device = comm.rank() == 0 and "cpu" or device}))]], 2)
+    assert.equal(3, result.code)
+    has(result.stderr, "rank 0 all_reduce float32 (2,) at")
+    has(result.stderr, "rank 1 all_reduce float32 (2,) on a device at")
+  end)
+end)

@@ -1,0 +1,35 @@
+-- A collective on devices, one a rank, that does not come to its end: device_fail.lua HOW. The last rank begins it, and
+-- then does what HOW says; the others wait for the device. Prints what they are told, and how often.
+local ffi = require "ffi"
+ffi.cdef "int setenv(const char *name, const char *value, int replace);"
+ffi.cdef "int kill(int process, int signal); int getpid();"
+local how = ...
+local rank, size = tonumber(os.getenv "RANK"), tonumber(os.getenv "WORLD_SIZE")
+local last = rank == size - 1
+if how == "error" and last then ffi.C.setenv("ACCELHOST_SIM_FAIL", "nccl:2", 1) end
+
+local accelhost = require "accelhost"
+local comm = require "accelhost._C".comm
+local device = "cuda:" .. rank
+-- Large enough to be under way for a while.
+local x = accelhost.ones(how == "error" and 10 or 2e6, {device = device})
+comm.all_reduce(accelhost.ones(3, {device = device}))
+accelhost.synchronize(device)
+
+local acts = {
+  kill = function() ffi.C.kill(ffi.C.getpid(), 9) end,
+  stop = function() ffi.C.kill(ffi.C.getpid(), 19) end,
+  error = function() end,
+}
+local work = comm.all_reduce_async(x)
+if last then acts[how]() end
+work:wait()
+local function look() return x:sum():item() end
+local ok, text = pcall(look)
+assert(not ok, "a result came, of a collective that cannot have ended")
+print(text)
+-- It stays so.
+assert(not pcall(look), "the second look gives a result")
+ok, text = pcall(comm.barrier)
+assert(not ok and text:find("the group failed before", 1, true), text)
+error "as expected"

@@ -1,11 +1,12 @@
 /* accelhost._C.optim: fused optimizer steps and gradient clipping.
  *
- * step(kind, group, params, state, fresh)
+ * step(kind, group, params, state, fresh, keep)
  *     One step over the array `params` with the options in the table `group`. state[param] is a table with PyTorch's
  *     names: `step`, a tensor that counts on, and the kind's state tensors. Parameters without gradient are passed
  *     over. Returns nil, or, having changed nothing, an array of the parameters (from 1) whose state is missing or of
  *     another dtype or device, and has to be made first. `fresh` is a table: true at the places of parameters whose
- *     state holds nothing yet (kinds that do not count steps)
+ *     state holds nothing yet (kinds that do not count steps). With `keep` it returns nil and the two functions
+ *     of bind/optim.h, for a graph
  * states(kind)                    the names of the kind's state tensors, and of its scalars: two arrays
  * clip_grad_norm(params, max_norm, norm_type, error_if_nonfinite)   returns the norm before, a 0-dim tensor
  * clip_grad_value(params, clip_value)
@@ -18,6 +19,7 @@
 #include "base/pulse.h"
 #include "base/trace.h"
 #include "bind/bind.h"
+#include "bind/optim.h"
 #include "optim/clip.h"
 #include "optim/step.h"
 
@@ -29,118 +31,6 @@ static enum ah_optim_kind check_kind(lua_State *L, int index)
             return (enum ah_optim_kind)k;
     ah_raise_text(L, "no optimizer is called '%s'", name);
     return AH_OPTIM_KINDS;
-}
-
-/* Options. */
-
-enum {
-    SGD = 1 << AH_OPTIM_SGD,
-    ADAM = 1 << AH_OPTIM_ADAM | 1 << AH_OPTIM_ADAMW,
-    RMSPROP = 1 << AH_OPTIM_RMSPROP,
-    ADAGRAD = 1 << AH_OPTIM_ADAGRAD,
-    ADADELTA = 1 << AH_OPTIM_ADADELTA,
-    NADAM = 1 << AH_OPTIM_NADAM,
-    RADAM = 1 << AH_OPTIM_RADAM,
-    ADAMAX = 1 << AH_OPTIM_ADAMAX,
-    LION = 1 << AH_OPTIM_LION,
-    ASGD = 1 << AH_OPTIM_ASGD,
-    RPROP = 1 << AH_OPTIM_RPROP,
-    ALL = (1 << AH_OPTIM_KINDS) - 1
-};
-
-static const struct {
-    const char *name;
-    size_t offset;
-    unsigned kinds;
-} numbers[] = {
-    {"lr", offsetof(struct ah_optim_options, lr), ALL},
-    {"weight_decay", offsetof(struct ah_optim_options, weight_decay), ALL & ~RPROP},
-    {"eps", offsetof(struct ah_optim_options, eps), ALL & ~(SGD | LION | ASGD | RPROP)},
-    {"momentum", offsetof(struct ah_optim_options, momentum), SGD | RMSPROP},
-    {"dampening", offsetof(struct ah_optim_options, dampening), SGD},
-    {"alpha", offsetof(struct ah_optim_options, alpha), RMSPROP | ASGD},
-    {"lr_decay", offsetof(struct ah_optim_options, lr_decay), ADAGRAD},
-    {"rho", offsetof(struct ah_optim_options, rho), ADADELTA},
-    {"momentum_decay", offsetof(struct ah_optim_options, momentum_decay), NADAM},
-    {"lambd", offsetof(struct ah_optim_options, lambd), ASGD},
-    {"t0", offsetof(struct ah_optim_options, t0), ASGD},
-}, flags[] = {
-    {"maximize", offsetof(struct ah_optim_options, maximize), ALL},
-    {"nesterov", offsetof(struct ah_optim_options, nesterov), SGD},
-    {"amsgrad", offsetof(struct ah_optim_options, amsgrad), ADAM},
-    {"centered", offsetof(struct ah_optim_options, centered), RMSPROP},
-    {"decoupled_weight_decay", offsetof(struct ah_optim_options, decoupled_weight_decay),
-     1 << AH_OPTIM_ADAM | NADAM | RADAM},
-};
-
-/* Tables of two numbers. */
-static const struct {
-    const char *name;
-    size_t first, second;
-    unsigned kinds;
-} couples[] = {
-    {"betas", offsetof(struct ah_optim_options, beta1), offsetof(struct ah_optim_options, beta2),
-     ADAM | NADAM | RADAM | ADAMAX | LION},
-    {"etas", offsetof(struct ah_optim_options, eta_minus), offsetof(struct ah_optim_options, eta_plus), RPROP},
-    {"step_sizes", offsetof(struct ah_optim_options, step_min), offsetof(struct ah_optim_options, step_max), RPROP},
-};
-
-/* The number on top of the stack, or a tensor with one element. */
-static double top_number(lua_State *L, enum ah_optim_kind kind, const char *name)
-{
-    struct ah_tensor *tensor = ah_to_tensor(L, -1), *here;
-    double value = 0;
-    if (lua_type(L, -1) == LUA_TNUMBER) {
-        value = lua_tonumber(L, -1);
-    } else if (tensor && tensor->numel == 1) {
-        ah_check(L, ah_host_copy(&here, tensor));
-        value = ah_tensor_get(here, 0);
-        ah_tensor_release(here);
-    } else {
-        ah_raise_text(L, "%s: %s: expected a number, got %s", ah_optim_kinds[kind].name, name, luaL_typename(L, -1));
-    }
-    lua_pop(L, 1);
-    return value;
-}
-
-static bool top_flag(lua_State *L, enum ah_optim_kind kind, const char *name)
-{
-    if (!lua_isboolean(L, -1))
-        ah_raise_text(L, "%s: %s: expected true or false, got %s", ah_optim_kinds[kind].name, name,
-                      luaL_typename(L, -1));
-    bool value = lua_toboolean(L, -1);
-    lua_pop(L, 1);
-    return value;
-}
-
-static void read_options(lua_State *L, int index, enum ah_optim_kind kind, struct ah_optim_options *o)
-{
-    memset(o, 0, sizeof *o);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        if (!(numbers[i].kinds & 1u << kind))
-            continue;
-        lua_getfield(L, index, numbers[i].name);
-        *(double *)((char *)o + numbers[i].offset) = top_number(L, kind, numbers[i].name);
-    }
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
-        if (!(flags[i].kinds & 1u << kind))
-            continue;
-        lua_getfield(L, index, flags[i].name);
-        *(bool *)((char *)o + flags[i].offset) = top_flag(L, kind, flags[i].name);
-    }
-    for (size_t i = 0; i < sizeof couples / sizeof *couples; i++) {
-        if (!(couples[i].kinds & 1u << kind))
-            continue;
-        lua_getfield(L, index, couples[i].name);
-        if (!lua_istable(L, -1))
-            ah_raise_text(L, "%s: %s: expected a table of two numbers, got %s", ah_optim_kinds[kind].name,
-                          couples[i].name, luaL_typename(L, -1));
-        lua_rawgeti(L, -1, 1);
-        *(double *)((char *)o + couples[i].first) = top_number(L, kind, couples[i].name);
-        lua_rawgeti(L, -1, 2);
-        *(double *)((char *)o + couples[i].second) = top_number(L, kind, couples[i].name);
-        lua_pop(L, 1);
-    }
 }
 
 /* A step. */
@@ -204,7 +94,7 @@ static bool flag_at(lua_State *L, int table, int index)
     return value;
 }
 
-enum { KIND = 1, GROUP, PARAMS, STATE, FRESH, MISSING };
+enum { KIND = 1, GROUP, PARAMS, STATE, FRESH, KEEP, MISSING };
 
 static int step(lua_State *L)
 {
@@ -213,7 +103,7 @@ static int step(lua_State *L)
         luaL_checktype(L, index, LUA_TTABLE);
     lua_settop(L, MISSING);
     struct ah_optim_options options;
-    read_options(L, GROUP, kind, &options);
+    ah_optim_read_options(L, GROUP, kind, &options);
     unsigned needs = ah_optim_needs(kind, &options);
     int total = (int)lua_objlen(L, PARAMS), count = 0, missing = 0;
     struct ah_optim_item *item = lua_newuserdata(L, (size_t)(total + 1) * sizeof *item);
@@ -242,10 +132,18 @@ static int step(lua_State *L)
         lua_pop(L, 1);
     }
     struct ah_trace_mark mark = ah_trace_begin();
+    bool keep = !missing && lua_toboolean(L, KEEP);
+    if (keep)
+        ah_optim_push_again(L, kind, needs, GROUP, STATE, item, count);
     if (!missing)
         ah_check(L, ah_optim_step(kind, &options, item, count));
     ah_trace_end(mark, AH_TRACE_OPTIMIZER, ah_optim_kinds[kind].name);
     ah_pulse_step();
+    if (keep) {
+        lua_pushnil(L);
+        lua_insert(L, -3);
+        return 3;
+    }
     lua_settop(L, MISSING);
     return 1;
 }

@@ -17,3 +17,15 @@ void ah_cuda_leave(void)
     ah_cuda.context_set(NULL);
     entered = NULL;
 }
+
+CUstreamCaptureMode ah_cuda_relax(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    ah_cuda.capture_mode(&mode);
+    return mode;
+}
+
+void ah_cuda_tighten(CUstreamCaptureMode before)
+{
+    ah_cuda.capture_mode(&before);
+}

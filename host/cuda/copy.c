@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "cuda/capture.h"
 #include "cuda/fault.h"
 #include "cuda/launch.h"
 #include "cuda/nccl_group.h"
@@ -21,6 +22,8 @@ static CUdeviceptr address(const void *pointer)
 
 static int to_device(struct ah_cuda_device *cuda, void *to, const void *from, size_t bytes, CUstream stream)
 {
+    AH_TRY(ah_cuda_capture_refuse(cuda, "a copy of the host's values",
+                                  "make the tensor on the device before the step, or give it as an argument"));
     for (size_t done = 0; done < bytes;) {
         size_t piece = bytes - done < PIECE ? bytes - done : PIECE;
         struct ah_cuda_pinned_block *block;
@@ -63,7 +66,8 @@ static int to_host(struct ah_cuda_device *cuda, void *to, const void *from, size
 {
     struct ah_cuda_pinned_block *block[2] = {NULL, NULL};
     size_t size[2] = {0, 0}, asked = 0, done = 0;
-    int status = 0;
+    int status = ah_cuda_capture_refuse(cuda, "reading values of the device",
+                                        "return the tensor from the step and read it after the call");
     for (int turn = 0; status == 0 && done < bytes; turn ^= 1) {
         for (int i = 0; status == 0 && i < 2 && asked < bytes; i++) {
             int slot = turn ^ i;
@@ -103,6 +107,8 @@ static int order(struct ah_cuda_device *first, struct ah_cuda_device *after)
 static int to_peer(struct ah_cuda_device *target, void *to, struct ah_cuda_device *source, const void *from,
                    size_t bytes)
 {
+    for (int i = 0; i < 2; i++)
+        AH_TRY(ah_cuda_capture_refuse(i ? target : source, "a copy between devices", "do it outside of the step"));
     AH_TRY(order(target, source));
     AH_TRY(ah_cuda_enter(source));
     AH_TRY(ah_cuda_check(ah_cuda.copy_to_peer(address(to), target->context, address(from), source->context, bytes,
@@ -134,6 +140,7 @@ int ah_cuda_copy(struct ah_device *device, void *to, struct ah_device *to_device
     }
     if (to_device_ != from_device)
         return to_peer(ah_cuda_state(to_device_), to, ah_cuda_state(from_device), from, bytes);
+    AH_TRY(ah_cuda_capture_see(cuda, (CUdeviceptr[]){address(to), address(from)}, 2 * sizeof(CUdeviceptr)));
     return ah_cuda_check(ah_cuda.copy_within(address(to), address(from), bytes, queue), "%s: copy of %zu bytes",
                          device->name, bytes);
 }
@@ -144,6 +151,7 @@ int ah_cuda_fill(struct ah_device *device, void *to, int byte, size_t bytes)
     if (bytes == 0)
         return 0;
     AH_TRY(ah_cuda_enter(cuda));
+    AH_TRY(ah_cuda_capture_see(cuda, (CUdeviceptr[]){address(to)}, sizeof(CUdeviceptr)));
     return ah_cuda_check(ah_cuda.fill_bytes(address(to), (unsigned char)byte, bytes, cuda->compute),
                          "%s: filling %zu bytes", device->name, bytes);
 }
@@ -170,6 +178,7 @@ int ah_cuda_transpose(struct ah_device *device, void *to, const void *from, int6
 int ah_cuda_synchronise(struct ah_device *device, void *stream)
 {
     struct ah_cuda_device *cuda = ah_cuda_state(device);
+    AH_TRY(ah_cuda_capture_refuse(cuda, "waiting for the device", "do it outside of the step"));
     AH_TRY(ah_cuda_enter(cuda));
     if (!stream)
         AH_TRY(ah_cuda_check(ah_cuda.stream_synchronise(cuda->copy), "%s: waiting for copies", device->name));

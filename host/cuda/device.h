@@ -13,6 +13,7 @@ enum { AH_CUDA_DEVICES = 16 };
 struct ah_cuda_memory;
 struct ah_cuda_pinned;
 struct ah_cuda_faults;
+struct ah_cuda_capture;
 
 /* Of philox.h. */
 struct ah_cuda_generator {
@@ -33,6 +34,8 @@ struct ah_cuda_device {
     struct ah_cuda_pinned *pinned;
     struct ah_cuda_faults *faults; /* fault.h; NULL before the first look */
     struct ah_cuda_generator generator;
+    struct ah_cuda_capture *capturing, *revised; /* capture.h; NULL: no graph is */
+    struct ah_graph *closed;              /* graphs whose parts at the driver are still to be destroyed */
     bool waits; /* each launch is waited for, so that an error names its kernel (CUDA_LAUNCH_BLOCKING) */
 };
 
@@ -45,6 +48,11 @@ static inline struct ah_cuda_device *ah_cuda_state(const struct ah_device *devic
 int ah_cuda_enter(struct ah_cuda_device *cuda);
 /* This thread's calls are for none. */
 void ah_cuda_leave(void);
+
+/* Between the two, calls of the driver that have nothing to do with a stream (loading a module, asking for memory) are
+ * allowed while this thread captures a graph. */
+CUstreamCaptureMode ah_cuda_relax(void);
+void ah_cuda_tighten(CUstreamCaptureMode before);
 
 /* The kernel column and the optimizers. */
 extern const ah_kernel ah_cuda_kernels[];

@@ -85,7 +85,7 @@ static bool is_wide(const struct ah_ew_args *args, int count)
     return true;
 }
 
-/* A 0-dim tensor of the CPU as a value of `dtype`. */
+/* A 0-dim tensor of the CPU as a value of `dtype`; a half, which only kernels that move bits read, as its bits. */
 static uint64_t value_bits(const struct ah_tensor *tensor, enum ah_dtype dtype)
 {
     bool whole = !ah_dtype_is_float(tensor->dtype);
@@ -94,6 +94,7 @@ static uint64_t value_bits(const struct ah_tensor *tensor, enum ah_dtype dtype)
     union {
         uint64_t bits;
         uint8_t u8;
+        uint16_t u16;
         int32_t i32;
         int64_t i64;
         float f32;
@@ -104,6 +105,8 @@ static uint64_t value_bits(const struct ah_tensor *tensor, enum ah_dtype dtype)
     case AH_U8: value.u8 = (uint8_t)(whole ? integer : (int64_t)number); break;
     case AH_I32: value.i32 = (int32_t)(whole ? integer : (int64_t)number); break;
     case AH_I64: value.i64 = whole ? integer : (int64_t)number; break;
+    case AH_F16:
+    case AH_BF16: memcpy(&value.u16, ah_tensor_data(tensor), sizeof value.u16); break;
     case AH_F32: value.f32 = whole ? (float)integer : (float)number; break;
     default: value.f64 = whole ? (double)integer : number; break;
     }
@@ -208,7 +211,8 @@ static int move(struct ah_device *device, struct ah_tensor *out, struct ah_tenso
 {
     size_t item = ah_dtype_size(out->dtype);
     int kind = item == 1 ? 0 : item == 2 ? 1 : item == 4 ? 2 : 3;
-    if (ah_tensor_is_contiguous(out) && ah_tensor_is_contiguous(input) && ah_same_shape(out, input))
+    if (!ah_on_cpu(input) && ah_tensor_is_contiguous(out) && ah_tensor_is_contiguous(input) &&
+        ah_same_shape(out, input))
         return ah_cuda_copy(device, ah_tensor_data(out), device, ah_tensor_data(input), device,
                             (size_t)out->numel * item, NULL);
     struct ah_tensor as[2] = {*out, *input};
@@ -217,24 +221,17 @@ static int move(struct ah_device *device, struct ah_tensor *out, struct ah_tenso
     return ah_cuda_iterate(device, "copy", &moves[kind], operand, 2, NULL);
 }
 
-/* A number of the CPU is converted there, and moves as a tensor. */
+/* A number of the CPU is converted there, and goes as an argument of the kernel. */
 static int assign_number(struct ah_device *device, struct ah_tensor *out, struct ah_tensor *number)
 {
-    struct ah_tensor *same = NULL, *there = NULL;
-    int status = ah_tensor_empty(&same, NULL, 0, out->dtype, &ah_cpu);
-    if (status == 0 && ah_dtype_is_float(number->dtype))
+    struct ah_tensor *same;
+    AH_TRY(ah_tensor_empty(&same, NULL, 0, out->dtype, &ah_cpu));
+    if (ah_dtype_is_float(number->dtype))
         ah_tensor_set(same, 0, ah_tensor_get(number, 0));
-    else if (status == 0)
+    else
         ah_tensor_set_int(same, 0, ah_tensor_get_int(number, 0));
-    if (status == 0)
-        status = ah_tensor_empty(&there, NULL, 0, out->dtype, device);
-    if (status == 0)
-        status = ah_device_copy(ah_tensor_data(there), device, ah_tensor_data(same), &ah_cpu,
-                                ah_dtype_size(out->dtype));
-    if (status == 0)
-        status = move(device, out, there);
+    int status = move(device, out, same);
     ah_tensor_release(same);
-    ah_tensor_release(there);
     return status;
 }
 

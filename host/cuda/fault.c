@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "cuda/kernels/fault.h"
 #include "cuda/memory.h"
 #include "cuda/reals.h"
@@ -25,6 +26,9 @@ struct ah_cuda_faults {
     uint64_t ticket;
     bool now, pending;
     struct note note[NOTES];
+    struct note *kept; /* of looks in graphs */
+    size_t kept_count, kept_room;
+    uint64_t captured_from; /* the ticket before the first look of the capture under way */
 };
 
 static struct ah_cuda_kernel index_kernel = AH_CUDA_KERNEL("fault", "fault_index");
@@ -54,6 +58,8 @@ static int open_faults(struct ah_cuda_device *cuda)
 
 void ah_cuda_faults_close(struct ah_cuda_device *cuda)
 {
+    if (cuda->faults)
+        free(cuda->faults->kept);
     free(cuda->faults); /* its block goes with the device's memory */
     cuda->faults = NULL;
 }
@@ -76,7 +82,7 @@ int ah_cuda_raise_fault(struct ah_cuda_device *cuda)
 {
     struct ah_cuda_faults *faults = cuda->faults;
     struct ah_fault fault;
-    if (!faults || !faults->pending)
+    if (!faults || !faults->pending || cuda->capturing)
         return 0;
     faults->pending = false;
     AH_TRY(ah_device_copy(&fault, &ah_cpu, faults->block, cuda->device, sizeof fault));
@@ -84,6 +90,8 @@ int ah_cuda_raise_fault(struct ah_cuda_device *cuda)
         return 0;
     AH_TRY(cuda->device->type->fill(cuda->device, faults->block, 0, sizeof fault));
     const struct note *note = &faults->note[fault.ticket % NOTES];
+    for (size_t i = 0; note->ticket != fault.ticket && i < faults->kept_count; i++)
+        note = &faults->kept[i];
     if (note->ticket == fault.ticket)
         return fail(note, &fault);
     return ah_fail(AH_EINVAL, "%s: an index or label at position %lld of an earlier op is out of range "
@@ -106,10 +114,35 @@ static int look(struct ah_device *device, struct ah_cuda_kernel *kernel, const s
     struct note *note = &faults->note[ticket % NOTES];
     *note = *what;
     note->ticket = ticket;
+    if (cuda->capturing) {
+        AH_TRY(ah_grow(&faults->kept, faults->kept_count + 1, &faults->kept_room, sizeof faults->kept[0]));
+        faults->kept[faults->kept_count++] = *note;
+    }
     AH_TRY(ah_cuda_launch(device, kernel, what->who, (struct ah_cuda_grid){1, AH_FAULT_THREADS, 0}, &args,
                           sizeof args));
+    if (cuda->capturing)
+        return 0;
     faults->pending = true;
     return faults->now ? ah_cuda_raise_fault(cuda) : 0;
+}
+
+int ah_cuda_faults_capture(struct ah_cuda_device *cuda)
+{
+    if (!cuda->faults)
+        AH_TRY(open_faults(cuda));
+    cuda->faults->captured_from = cuda->faults->ticket;
+    return 0;
+}
+
+bool ah_cuda_faults_captured(struct ah_cuda_device *cuda)
+{
+    return cuda->faults->ticket != cuda->faults->captured_from;
+}
+
+int ah_cuda_faults_replayed(struct ah_cuda_device *cuda)
+{
+    cuda->faults->pending = true;
+    return cuda->faults->now ? ah_cuda_raise_fault(cuda) : 0;
 }
 
 int ah_cuda_expect_within(struct ah_device *device, const struct ah_cuda_bounds *bounds,

@@ -33,6 +33,13 @@ int ah_cuda_expect_enough(struct ah_device *device, const char *who, const struc
 
 /* AH_EINVAL when something was found since the last call. Waits for the device if there was anything to look for. */
 int ah_cuda_raise_fault(struct ah_cuda_device *cuda);
+
+/* A capture begins: what is looked for in it is remembered for good. It has ended: was anything looked for? A replay of
+ * it was asked for: as when the looks themselves are. */
+int ah_cuda_faults_capture(struct ah_cuda_device *cuda);
+bool ah_cuda_faults_captured(struct ah_cuda_device *cuda);
+int ah_cuda_faults_replayed(struct ah_cuda_device *cuda);
+
 void ah_cuda_faults_close(struct ah_cuda_device *cuda);
 
 #endif

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "cuda/capture.h"
+
 struct shadow {
     struct ah_tensor *real;
     struct ah_tensor tensor;
@@ -148,6 +150,8 @@ int ah_cuda_on_host(struct ah_call *call)
 {
     struct shadows shadows = {.device = call->device};
     struct ah_call near;
+    AH_TRY(ah_cuda_capture_refuse(ah_cuda_state(call->device), "an op that runs on the CPU",
+                                "do it outside of the step"));
     int status = open_shadows(&shadows, call, &near);
     bool opened = status == 0;
     if (opened)

@@ -231,9 +231,12 @@ int ah_cuda_index_copy(struct ah_call *c)
 
 int ah_cuda_index_fill(struct ah_call *c)
 {
-    struct ah_tensor *value;
-    AH_TRY(ah_tensor_scalar(&value, ah_args(c, index_fill)->value.number, c->out[0]->dtype, c->device));
-    int status = place_rows(c, value, (struct fold){.fold = AH_INDEX_LAST, .skip = -1, .single = true});
+    struct ah_tensor *value = NULL, *number;
+    AH_TRY(ah_tensor_scalar(&number, ah_args(c, index_fill)->value.number, c->out[0]->dtype, &ah_cpu));
+    int status = ah_cuda_dense(c->device, &value, number, number->dtype);
+    ah_tensor_release(number);
+    AH_TRY(status);
+    status = place_rows(c, value, (struct fold){.fold = AH_INDEX_LAST, .skip = -1, .single = true});
     ah_tensor_release(value);
     return status;
 }

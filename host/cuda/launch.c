@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cuda/capture.h"
 #include "cuda/images.h"
 
 enum { FILES = 64 };
@@ -37,7 +38,9 @@ static int load(struct ah_cuda_device *cuda, const char *file, CUmodule *out)
                        "(build it again where CUDA's toolkit is)", name);
     if (loaded_count == (int)(sizeof loaded / sizeof loaded[0]))
         return ah_fail(AH_ESTATE, "%s: more than %d files of kernels", name, FILES);
+    CUstreamCaptureMode mode = ah_cuda_relax();
     CUresult code = ah_cuda.module_load(out, image);
+    ah_cuda_tighten(mode);
     if (code == CUDA_ERROR_NO_BINARY_FOR_GPU)
         return ah_cuda_check(code, "%s: the kernels (%s) do not fit this card of capability %d.%d", name,
                              ah_cuda_images_for, cuda->capability / 10, cuda->capability % 10);
@@ -98,13 +101,16 @@ int ah_cuda_launch(struct ah_device *device, struct ah_cuda_kernel *kernel, cons
     AH_TRY(allow_shared(cuda, kernel, grid.shared_bytes));
     if (size > 4096)
         return ah_fail(AH_ESTATE, "%s: kernel %s: %zu bytes of arguments", who, kernel->name, size);
+    AH_TRY(ah_cuda_capture_see(cuda, args, size));
+    if (cuda->revised)
+        return ah_fail(AH_ESTATE, "%s: kernel %s is none of the captured step", who, kernel->name);
     /* The driver copies the arguments before it returns, and writes none of them. */
     void *values[] = {(void *)(uintptr_t)args};
     CUresult code = ah_cuda.launch(kernel->on[cuda->ordinal], grid.blocks, 1, 1, grid.threads, 1, 1, grid.shared_bytes,
                                    cuda->compute, values, NULL);
     AH_TRY(ah_cuda_check(code, "%s: %s: kernel %s (%u blocks of %u threads)", device->name, who, kernel->name,
                          grid.blocks, grid.threads));
-    if (!cuda->waits)
+    if (!cuda->waits || cuda->capturing)
         return 0;
     return ah_cuda_check(ah_cuda.stream_synchronise(cuda->compute), "%s: %s: kernel %s", device->name, who,
                          kernel->name);

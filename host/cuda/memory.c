@@ -3,106 +3,36 @@
  * driver's own allocations. */
 #include "cuda/memory.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "cuda/memory_state.h"
 
 #define MIB ((size_t)1 << 20)
 
-enum { ROUND = 512, USES = 4, BUCKETS = 4096, AFTER_DEAD = 64, TOLD = 6 };
+enum { ROUND = 512, AFTER_DEAD = 64, TOLD = 6 };
 
-struct block {
-    CUdeviceptr at;
-    size_t bytes;
-    bool used, small;
-    struct block *before, *after; /* neighbours in the segment */
-    struct block *chain;          /* in a bucket of `used` */
-    CUstream stream[USES];        /* used on these as well */
-    CUevent event[USES];          /* while it waits: their places at its release */
-    int streams;
-};
-
-struct list {
-    struct block **at;
-    size_t count, room;
-};
-
-struct ah_cuda_memory {
-    struct ah_cuda_device *cuda;
-    pthread_mutex_t lock;
-    bool direct;            /* each block is the driver's */
-    bool poison;            /* each is 0xff when it is handed out */
-    struct list spare[2];   /* free blocks: large, small */
-    struct list waiting;    /* released, but another stream may not be through with them */
-    struct list dead;       /* direct: released and to be freed */
-    struct block *used[BUCKETS];
-    size_t reserved; /* bytes of all segments */
-    struct ah_memory_stats stats;
-};
-
-/* Lists. */
-
-static int compare(const struct block *a, const struct block *b)
-{
-    if (a->bytes != b->bytes)
-        return a->bytes < b->bytes ? -1 : 1;
-    return a->at < b->at ? -1 : a->at > b->at;
-}
-
-/* The place of the first block that is not before `block`. */
-static size_t place_of(const struct list *list, const struct block *block)
-{
-    size_t low = 0, high = list->count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (compare(list->at[middle], block) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-static int make_room(struct list *list)
-{
-    return ah_grow(&list->at, list->count + 1, &list->room, sizeof list->at[0]);
-}
-
-static void insert(struct list *list, size_t place, struct block *block)
-{
-    memmove(list->at + place + 1, list->at + place, (list->count - place) * sizeof list->at[0]);
-    list->at[place] = block;
-    list->count++;
-}
-
-static struct block *take_out(struct list *list, size_t place)
-{
-    struct block *block = list->at[place];
-    list->count--;
-    memmove(list->at + place, list->at + place + 1, (list->count - place) * sizeof list->at[0]);
-    return block;
-}
-
-static struct block **bucket_of(struct ah_cuda_memory *memory, CUdeviceptr at)
+static struct ah_cuda_block **bucket_of(struct ah_cuda_memory *memory, CUdeviceptr at)
 {
     return &memory->used[(at / ROUND * 0x9e3779b97f4a7c15u) >> 52];
 }
 
-static struct block *find_used(struct ah_cuda_memory *memory, const void *address)
+struct ah_cuda_block *ah_cuda_memory_find(struct ah_cuda_memory *memory, const void *address)
 {
-    struct block *block = *bucket_of(memory, (CUdeviceptr)(uintptr_t)address);
+    struct ah_cuda_block *block = *bucket_of(memory, (CUdeviceptr)(uintptr_t)address);
     while (block && block->at != (CUdeviceptr)(uintptr_t)address)
         block = block->chain;
     return block;
 }
 
-static void set_used(struct ah_cuda_memory *memory, struct block *block)
+static void set_used(struct ah_cuda_memory *memory, struct ah_cuda_block *block)
 {
-    struct block **bucket = bucket_of(memory, block->at);
+    struct ah_cuda_block **bucket = bucket_of(memory, block->at);
     block->used = true;
+    block->watched = false;
+    block->taken = (uint64_t)memory->stats.allocations;
+    memory->used_count++;
     block->chain = *bucket;
     *bucket = block;
     memory->stats.allocations++;
@@ -111,17 +41,25 @@ static void set_used(struct ah_cuda_memory *memory, struct block *block)
         memory->stats.peak = memory->stats.live;
 }
 
-static void set_unused(struct ah_cuda_memory *memory, struct block *block)
+static void set_unused(struct ah_cuda_memory *memory, struct ah_cuda_block *block)
 {
-    struct block **link = bucket_of(memory, block->at);
+    struct ah_cuda_block **link = bucket_of(memory, block->at);
     while (*link != block)
         link = &(*link)->chain;
     *link = block->chain;
     block->used = false;
+    memory->used_count--;
+    memory->lost += block->watched;
     memory->stats.live -= block->bytes;
 }
 
 /* Segments. */
+
+/* Where a block stands while it is free. */
+static struct ah_cuda_blocks *list_of(struct ah_cuda_memory *memory, const struct ah_cuda_block *block)
+{
+    return block->pool ? &block->pool->spare[block->small] : &memory->spare[block->small];
+}
 
 static size_t segment_bytes(size_t bytes)
 {
@@ -133,12 +71,14 @@ static size_t segment_bytes(size_t bytes)
 }
 
 /* A new block that is all of a new piece of the driver's memory. AH_ENOMEM. */
-static int new_segment(struct ah_cuda_memory *memory, size_t bytes, struct block **out)
+static int new_segment(struct ah_cuda_memory *memory, size_t bytes, struct ah_cuda_block **out)
 {
-    struct block *block = calloc(1, sizeof *block);
+    struct ah_cuda_block *block = calloc(1, sizeof *block);
     if (!block)
         return ah_fail(AH_ENOMEM, "out of memory");
+    CUstreamCaptureMode mode = ah_cuda_relax();
     CUresult code = ah_cuda.memory_alloc(&block->at, bytes);
+    ah_cuda_tighten(mode);
     if (code != CUDA_SUCCESS) {
         free(block);
         return ah_cuda_check(code, "%s: %zu bytes", memory->cuda->device->name, bytes);
@@ -150,7 +90,7 @@ static int new_segment(struct ah_cuda_memory *memory, size_t bytes, struct block
     return 0;
 }
 
-static void free_segment(struct ah_cuda_memory *memory, struct block *block)
+static void free_segment(struct ah_cuda_memory *memory, struct ah_cuda_block *block)
 {
     ah_cuda.memory_free(block->at);
     memory->reserved -= block->bytes;
@@ -158,7 +98,7 @@ static void free_segment(struct ah_cuda_memory *memory, struct block *block)
 }
 
 /* Join a free block with its neighbour `after`. */
-static void join(struct block *block, struct block *after)
+static void join(struct ah_cuda_block *block, struct ah_cuda_block *after)
 {
     block->bytes += after->bytes;
     block->after = after->after;
@@ -167,20 +107,20 @@ static void join(struct block *block, struct block *after)
     free(after);
 }
 
-static void remove_spare(struct ah_cuda_memory *memory, struct block *block)
+static void remove_spare(struct ah_cuda_memory *memory, struct ah_cuda_block *block)
 {
-    struct list *list = &memory->spare[block->small];
-    take_out(list, place_of(list, block));
+    struct ah_cuda_blocks *list = list_of(memory, block);
+    ah_cuda_blocks_take_out(list, ah_cuda_blocks_place(list, block));
 }
 
-static bool is_spare(const struct block *block)
+static bool is_spare(const struct ah_cuda_block *block)
 {
     return block && !block->used && block->streams == 0;
 }
 
 /* An unused block becomes free for everybody. Its list has room: a place for each block there is (make_room at its
  * birth and at each cut). */
-static void add_spare(struct ah_cuda_memory *memory, struct block *block)
+static void add_spare(struct ah_cuda_memory *memory, struct ah_cuda_block *block)
 {
     if (is_spare(block->after)) {
         remove_spare(memory, block->after);
@@ -191,36 +131,36 @@ static void add_spare(struct ah_cuda_memory *memory, struct block *block)
         block = block->before;
         join(block, block->after);
     }
-    struct list *list = &memory->spare[block->small];
-    if (make_room(list) == 0)
-        insert(list, place_of(list, block), block);
+    struct ah_cuda_blocks *list = list_of(memory, block);
+    if (ah_cuda_blocks_room(list) == 0)
+        ah_cuda_blocks_insert(list, ah_cuda_blocks_place(list, block), block);
 }
 
 /* Cut what is over `bytes` off, where that is worth a block of its own. */
-static void cut(struct ah_cuda_memory *memory, struct block *block, size_t bytes)
+static void cut(struct ah_cuda_memory *memory, struct ah_cuda_block *block, size_t bytes)
 {
     size_t rest = block->bytes - bytes;
     if (block->small ? rest < ROUND : rest <= MIB)
         return;
-    struct block *after = calloc(1, sizeof *after);
+    struct ah_cuda_block *after = calloc(1, sizeof *after);
     if (!after)
         return;
-    *after = (struct block){.at = block->at + bytes, .bytes = rest, .small = block->small, .before = block,
-                            .after = block->after};
+    *after = (struct ah_cuda_block){.at = block->at + bytes, .bytes = rest, .small = block->small, .pool = block->pool,
+                                    .before = block, .after = block->after};
     if (after->after)
         after->after->before = after;
     block->after = after;
     block->bytes = bytes;
-    struct list *list = &memory->spare[after->small];
-    if (make_room(list) == 0)
-        insert(list, place_of(list, after), after);
+    struct ah_cuda_blocks *list = list_of(memory, after);
+    if (ah_cuda_blocks_room(list) == 0)
+        ah_cuda_blocks_insert(list, ah_cuda_blocks_place(list, after), after);
     else
         join(block, after);
 }
 
 /* Blocks that another stream has used. */
 
-static void forget_streams(struct block *block)
+static void forget_streams(struct ah_cuda_block *block)
 {
     for (int i = 0; i < block->streams; i++)
         ah_cuda.event_destroy(block->event[i]);
@@ -228,9 +168,9 @@ static void forget_streams(struct block *block)
 }
 
 /* Note where the streams are; a block for which that fails stays away for good. */
-static void begin_waiting(struct ah_cuda_memory *memory, struct block *block)
+void ah_cuda_memory_wait(struct ah_cuda_memory *memory, struct ah_cuda_block *block)
 {
-    bool noted = ah_cuda_enter(memory->cuda) == 0 && make_room(&memory->waiting) == 0;
+    bool noted = ah_cuda_enter(memory->cuda) == 0 && ah_cuda_blocks_room(&memory->waiting) == 0;
     for (int i = 0; noted && i < block->streams; i++)
         noted = ah_cuda.event_create(&block->event[i], CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS &&
                 ah_cuda.event_record(block->event[i], block->stream[i]) == CUDA_SUCCESS;
@@ -242,7 +182,7 @@ static void collect_waiting(struct ah_cuda_memory *memory, bool wait)
 {
     size_t kept = 0;
     for (size_t i = 0; i < memory->waiting.count; i++) {
-        struct block *block = memory->waiting.at[i];
+        struct ah_cuda_block *block = memory->waiting.at[i];
         bool through = true;
         for (int k = 0; through && k < block->streams; k++)
             through = (wait ? ah_cuda.event_synchronise(block->event[k])
@@ -278,14 +218,14 @@ static void trim(struct ah_cuda_memory *memory)
     free_dead(memory);
     bool synchronised = false;
     for (int small = 0; small < 2; small++) {
-        struct list *list = &memory->spare[small];
+        struct ah_cuda_blocks *list = &memory->spare[small];
         for (size_t i = list->count; i-- > 0;) {
             if (list->at[i]->before || list->at[i]->after)
                 continue;
             if (!synchronised)
                 ah_cuda.stream_synchronise(memory->cuda->compute);
             synchronised = true;
-            free_segment(memory, take_out(list, i));
+            free_segment(memory, ah_cuda_blocks_take_out(list, i));
         }
     }
 }
@@ -318,8 +258,8 @@ static void tell_sizes(struct ah_cuda_memory *memory, char *text, size_t room)
 {
     struct size_count sizes[256];
     size_t count = 0;
-    for (int i = 0; i < BUCKETS; i++) {
-        for (const struct block *block = memory->used[i]; block; block = block->chain) {
+    for (int i = 0; i < AH_BLOCK_BUCKETS; i++) {
+        for (const struct ah_cuda_block *block = memory->used[i]; block; block = block->chain) {
             size_t k = 0;
             while (k < count && sizes[k].bytes != block->bytes)
                 k++;
@@ -354,29 +294,43 @@ static int out_of_memory(struct ah_cuda_memory *memory, size_t bytes)
 
 /* Taking and giving. */
 
-static int take_direct(struct ah_cuda_memory *memory, size_t bytes, struct block **out)
+static int take_direct(struct ah_cuda_memory *memory, size_t bytes, struct ah_cuda_block **out)
 {
     if (memory->dead.count >= AFTER_DEAD)
         free_dead(memory);
     return new_segment(memory, bytes, out);
 }
 
-static int take_cached(struct ah_cuda_memory *memory, size_t bytes, struct block **out)
+static int take_cached(struct ah_cuda_memory *memory, struct ah_cuda_pool *pool, size_t bytes,
+                       struct ah_cuda_block **out)
 {
     bool small = bytes <= MIB;
-    struct list *list = &memory->spare[small];
-    collect_waiting(memory, false);
-    struct block wanted = {.bytes = bytes}, *block = NULL;
-    size_t place = place_of(list, &wanted);
+    struct ah_cuda_blocks *list = pool ? &pool->spare[small] : &memory->spare[small];
+    if (!pool)
+        collect_waiting(memory, false);
+    struct ah_cuda_block wanted = {.bytes = bytes}, *block = NULL;
+    size_t place = ah_cuda_blocks_place(list, &wanted);
     if (place < list->count) {
-        block = take_out(list, place);
+        block = ah_cuda_blocks_take_out(list, place);
     } else {
         AH_TRY(new_segment(memory, segment_bytes(bytes), &block));
         block->small = small;
+        block->pool = pool;
     }
     cut(memory, block, bytes);
     *out = block;
     return 0;
+}
+
+static int take(struct ah_cuda_memory *memory, struct ah_cuda_pool *pool, size_t bytes, struct ah_cuda_block **out)
+{
+    return memory->direct && !pool ? take_direct(memory, bytes, out) : take_cached(memory, pool, bytes, out);
+}
+
+/* The pool that this thread takes from. */
+static struct ah_cuda_pool *own_pool(struct ah_cuda_memory *memory)
+{
+    return memory->pool && pthread_equal(memory->taker, pthread_self()) ? memory->pool : NULL;
 }
 
 int ah_cuda_memory_take(struct ah_cuda_memory *memory, size_t bytes, void **out)
@@ -384,14 +338,14 @@ int ah_cuda_memory_take(struct ah_cuda_memory *memory, size_t bytes, void **out)
     if (bytes > SIZE_MAX / 2)
         return ah_fail(AH_ENOMEM, "%s: out of memory: %zu bytes asked for", memory->cuda->device->name, bytes);
     size_t asked = bytes ? (bytes + ROUND - 1) / ROUND * ROUND : ROUND;
-    struct block *block = NULL;
+    struct ah_cuda_block *block = NULL;
     AH_TRY(ah_cuda_enter(memory->cuda));
     pthread_mutex_lock(&memory->lock);
-    int (*take)(struct ah_cuda_memory *, size_t, struct block **) = memory->direct ? take_direct : take_cached;
-    int status = take(memory, asked, &block);
-    if (status == AH_ENOMEM) {
+    struct ah_cuda_pool *pool = own_pool(memory);
+    int status = take(memory, pool, asked, &block);
+    if (status == AH_ENOMEM && !memory->pool) {
         trim(memory);
-        status = take(memory, asked, &block);
+        status = take(memory, pool, asked, &block);
     }
     if (status == AH_ENOMEM)
         status = out_of_memory(memory, asked);
@@ -411,14 +365,18 @@ void ah_cuda_memory_give(struct ah_cuda_memory *memory, void *address)
     if (!address)
         return;
     pthread_mutex_lock(&memory->lock);
-    struct block *block = find_used(memory, address);
+    struct ah_cuda_block *block = ah_cuda_memory_find(memory, address);
     if (block) {
         set_unused(memory, block);
-        if (memory->direct) {
-            if (make_room(&memory->dead) == 0)
+        /* A graph's memory is cut into blocks in any case. */
+        if (memory->direct && !block->pool && !block->before && !block->after) {
+            if (ah_cuda_blocks_room(&memory->dead) == 0)
                 memory->dead.at[memory->dead.count++] = block;
+        } else if (block->streams && own_pool(memory)) {
+            if (ah_cuda_blocks_room(&memory->later) == 0)
+                memory->later.at[memory->later.count++] = block;
         } else if (block->streams) {
-            begin_waiting(memory, block);
+            ah_cuda_memory_wait(memory, block);
         } else {
             add_spare(memory, block);
         }
@@ -430,12 +388,13 @@ int ah_cuda_memory_used_on(struct ah_cuda_memory *memory, const void *address, C
 {
     int status = 0;
     pthread_mutex_lock(&memory->lock);
-    struct block *block = find_used(memory, address);
+    struct ah_cuda_block *block = ah_cuda_memory_find(memory, address);
     bool known = !block;
     for (int i = 0; block && i < block->streams; i++)
         known = known || block->stream[i] == stream;
-    if (!known && block->streams == USES)
-        status = ah_fail(AH_ESTATE, "%s: a block is used on more than %d streams", memory->cuda->device->name, USES);
+    if (!known && block->streams == AH_BLOCK_USES)
+        status = ah_fail(AH_ESTATE, "%s: a block is used on more than %d streams", memory->cuda->device->name,
+                         AH_BLOCK_USES);
     else if (!known)
         block->stream[block->streams++] = stream;
     pthread_mutex_unlock(&memory->lock);
@@ -455,7 +414,8 @@ void ah_cuda_memory_trim(struct ah_cuda_memory *memory)
     if (ah_cuda_enter(memory->cuda) < 0)
         return;
     pthread_mutex_lock(&memory->lock);
-    trim(memory);
+    if (!memory->pool)
+        trim(memory);
     pthread_mutex_unlock(&memory->lock);
 }
 
@@ -482,7 +442,8 @@ void ah_cuda_memory_close(struct ah_cuda_memory *memory)
     if (!memory)
         return;
     ah_cuda_memory_trim(memory);
-    struct list *lists[] = {&memory->spare[0], &memory->spare[1], &memory->waiting, &memory->dead};
+    struct ah_cuda_blocks *lists[] = {&memory->spare[0], &memory->spare[1], &memory->waiting, &memory->dead,
+                                      &memory->later};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         free(lists[i]->at);
     pthread_mutex_destroy(&memory->lock);

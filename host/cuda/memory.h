@@ -17,6 +17,8 @@
 
 #include "cuda/device.h"
 
+struct ah_cuda_pool;
+
 int ah_cuda_memory_open(struct ah_cuda_memory **out, struct ah_cuda_device *cuda);
 void ah_cuda_memory_close(struct ah_cuda_memory *memory);
 
@@ -27,6 +29,19 @@ void ah_cuda_memory_give(struct ah_cuda_memory *memory, void *block);
 
 /* A block is used on this stream, which is not the compute stream, from now on to its release. */
 int ah_cuda_memory_used_on(struct ah_cuda_memory *memory, const void *block, CUstream stream);
+
+/* A pool: memory that a graph has for itself. What is given back to it serves the graph's later takings only, since
+ * each replay writes there. While a pool is used all that this thread takes is of it, the driver is asked for nothing
+ * but memory, and addresses in other blocks are looked for in what the graph is made of (ah_cuda_pool_see). */
+int ah_cuda_pool_open(struct ah_cuda_pool **out);
+int ah_cuda_pool_use(struct ah_cuda_memory *memory, struct ah_cuda_pool *pool);
+void ah_cuda_pool_leave(struct ah_cuda_memory *memory);
+/* What looks like an address among these words, such as a kernel's arguments. */
+int ah_cuda_pool_see(struct ah_cuda_memory *memory, const void *words, size_t bytes);
+/* The bytes of a block that was seen and has been given back since; 0 when all are there. */
+size_t ah_cuda_pool_lost(struct ah_cuda_memory *memory, struct ah_cuda_pool *pool);
+/* Its memory is everybody's from now on, what is in use when it is given back. */
+void ah_cuda_pool_close(struct ah_cuda_memory *memory, struct ah_cuda_pool *pool);
 
 /* The counts at this moment. */
 void ah_cuda_memory_stats(struct ah_cuda_memory *memory, struct ah_memory_stats *stats);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "cuda/capture.h"
 #include "cuda/memory.h"
 #include "cuda/reals.h"
 
@@ -79,23 +80,27 @@ static uint32_t flags_of(enum ah_optim_kind kind, const struct ah_optim_options 
 }
 
 static int launch_step(struct ah_device *device, const struct ah_step_parts *parts,
-                       const struct ah_optim_scalars *scalars, enum ah_dtype dtype)
+                       const struct ah_optim_scalars *scalars, uint32_t flags, enum ah_dtype dtype)
 {
+    struct ah_cuda_device *cuda = ah_cuda_state(device);
     struct ah_cuda_grid grid = {ah_cuda_blocks(parts->chunks, 1), AH_OPTIM_THREADS, 0};
     if (dtype == AH_F64) {
-        struct ah_step_args_f64 args = {.parts = *parts};
-#define FIELD(name) args.scalars.name = scalars->name;
+        struct ah_step_args_f64 args = {.parts = *parts, .numbers.flags = flags};
+#define FIELD(name) args.numbers.scalars.name = scalars->name;
         AH_OPTIM_SCALARS_OF(FIELD)
 #undef FIELD
-        args.scalars.lerp -= scalars->near_old ? 0 : 1;
-        return ah_cuda_launch(device, &step_kernel[dtype], "step", grid, &args, sizeof args);
+        args.numbers.scalars.lerp -= scalars->near_old ? 0 : 1;
+        AH_TRY(ah_cuda_capture_numbers(cuda, parts, sizeof *parts, &args.numbers, sizeof args.numbers,
+                                     &args.numbers_at));
+        return cuda->revised ? 0 : ah_cuda_launch(device, &step_kernel[dtype], "step", grid, &args, sizeof args);
     }
-    struct ah_step_args_f32 args = {.parts = *parts};
-#define FIELD(name) args.scalars.name = (float)scalars->name;
+    struct ah_step_args_f32 args = {.parts = *parts, .numbers.flags = flags};
+#define FIELD(name) args.numbers.scalars.name = (float)scalars->name;
     AH_OPTIM_SCALARS_OF(FIELD)
 #undef FIELD
-    args.scalars.lerp -= scalars->near_old ? 0 : 1;
-    return ah_cuda_launch(device, &step_kernel[dtype], "step", grid, &args, sizeof args);
+    args.numbers.scalars.lerp -= scalars->near_old ? 0 : 1;
+    AH_TRY(ah_cuda_capture_numbers(cuda, parts, sizeof *parts, &args.numbers, sizeof args.numbers, &args.numbers_at));
+    return cuda->revised ? 0 : ah_cuda_launch(device, &step_kernel[dtype], "step", grid, &args, sizeof args);
 }
 
 static int step(struct ah_device *device, enum ah_optim_kind kind, const struct ah_optim_options *options,
@@ -113,9 +118,9 @@ static int step(struct ah_device *device, enum ah_optim_kind kind, const struct 
             return ah_fail(AH_EINVAL, "a parameter of %lld elements is too large for a step on %s",
                            (long long)segment[first].n, device->name);
         ah_optim_set_scalars(&scalars, kind, options, segment[first].step, segment[first].scalar);
-        parts.flags = flags_of(kind, options, segment[first].step, &scalars);
+        uint32_t flags = flags_of(kind, options, segment[first].step, &scalars);
         if (parts.count > 0)
-            AH_TRY(launch_step(device, &parts, &scalars, dtype));
+            AH_TRY(launch_step(device, &parts, &scalars, flags, dtype));
     }
     return 0;
 }
@@ -145,39 +150,49 @@ static struct ah_cuda_grid grid_of(const struct ah_runs *runs)
     return (struct ah_cuda_grid){ah_cuda_blocks(runs->chunks, 1), AH_OPTIM_THREADS, 0};
 }
 
-static int add_up(struct ah_device *device, const struct ah_optim_run *run, int count, double p, enum ah_dtype dtype,
-                  double *partial, int64_t chunks, double *sum)
+/* The sums of chunks to `partial`, then what `total` says of them behind these. */
+static int add_up(struct ah_device *device, const struct ah_optim_run *run, int count, enum ah_dtype dtype,
+                  double *partial, int64_t chunks, struct ah_norm_total_args total)
 {
     int64_t done = 0;
     for (int used = 0; used < count;) {
-        struct ah_norm_args args = {.partial = ah_cuda_address(partial + done), .p = p};
+        struct ah_norm_args args = {.partial = ah_cuda_address(partial + done), .p = total.p};
         used += add_runs(&args.runs, run + used, count - used);
         done += args.runs.chunks;
         if (args.runs.count > 0)
             AH_TRY(ah_cuda_launch(device, &norm_kernel[dtype], "norm", grid_of(&args.runs), &args, sizeof args));
     }
-    struct ah_norm_total_args total = {ah_cuda_address(partial), ah_cuda_address(partial + chunks), chunks, isinf(p)};
-    AH_TRY(ah_cuda_launch(device, &total_kernel, "norm", (struct ah_cuda_grid){1, AH_OPTIM_THREADS, 0}, &total,
-                          sizeof total));
-    double part;
-    AH_TRY(ah_device_copy(&part, &ah_cpu, partial + chunks, device, sizeof part));
-    *sum = ah_norm_with(*sum, part, p);
-    return 0;
+    total.partial = ah_cuda_address(partial);
+    total.total = ah_cuda_address(partial + chunks);
+    total.count = chunks;
+    return ah_cuda_launch(device, &total_kernel, "norm", (struct ah_cuda_grid){1, AH_OPTIM_THREADS, 0}, &total,
+                          sizeof total);
+}
+
+static int64_t all_chunks(const struct ah_optim_run *run, int count)
+{
+    int64_t chunks = 0;
+    for (int i = 0; i < count; i++)
+        chunks += chunks_of(run[i].n);
+    return chunks;
 }
 
 static int norm_sum(struct ah_device *device, const struct ah_optim_run *run, int count, double p,
                     enum ah_dtype dtype, double *sum)
 {
     struct ah_cuda_memory *memory = ah_cuda_state(device)->memory;
-    int64_t chunks = 0;
+    int64_t chunks = all_chunks(run, count);
+    double part = 0;
     void *partial;
-    for (int i = 0; i < count; i++)
-        chunks += chunks_of(run[i].n);
     if (chunks == 0)
         return 0;
     AH_TRY(ah_cuda_memory_take(memory, (size_t)(chunks + 1) * sizeof(double), &partial));
-    int status = add_up(device, run, count, p, dtype, partial, chunks, sum);
+    int status = add_up(device, run, count, dtype, partial, chunks, (struct ah_norm_total_args){.p = p});
+    if (status == 0)
+        status = ah_device_copy(&part, &ah_cpu, (double *)partial + chunks, device, sizeof part);
     ah_cuda_memory_give(memory, partial);
+    if (status == 0)
+        *sum = ah_norm_with(*sum, part, p);
     return status;
 }
 
@@ -221,4 +236,28 @@ static int clamp(struct ah_device *device, const struct ah_optim_run *run, int c
     return sweep(device, run, count, &(struct ah_scale_args){.number = limit, .clamp = true}, dtype);
 }
 
-const struct ah_optim_kernels ah_cuda_optim = {.step = step, .norm_sum = norm_sum, .scale = scale, .clamp = clamp};
+static int clip_norm(struct ah_device *device, const struct ah_optim_run *run, int count, double max_norm, double p,
+                     enum ah_dtype dtype, void *norm)
+{
+    struct ah_cuda_memory *memory = ah_cuda_state(device)->memory;
+    struct ah_norm_total_args total = {
+        .norm = ah_cuda_address(norm), .p = p, .max_norm = max_norm, .wide = dtype == AH_F64};
+    int64_t chunks = all_chunks(run, count);
+    void *partial;
+    AH_TRY(ah_cuda_memory_take(memory, (size_t)(chunks + 2) * sizeof(double), &partial));
+    int status = add_up(device, run, count, dtype, partial, chunks, total);
+    if (status == 0) {
+        struct ah_scale_args args = {.number_at = ah_cuda_address((double *)partial + chunks + 1)};
+        status = sweep(device, run, count, &args, dtype);
+    }
+    ah_cuda_memory_give(memory, partial);
+    return status;
+}
+
+const struct ah_optim_kernels ah_cuda_optim = {
+    .step = step,
+    .norm_sum = norm_sum,
+    .scale = scale,
+    .clamp = clamp,
+    .clip_norm = clip_norm,
+};

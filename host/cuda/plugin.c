@@ -7,6 +7,7 @@
 #include "cuda/conv.h"
 #include "cuda/copy.h"
 #include "cuda/fault.h"
+#include "cuda/graph.h"
 #include "cuda/images.h"
 #include "cuda/launch.h"
 #include "cuda/memory.h"
@@ -71,6 +72,7 @@ static void cuda_close(struct ah_device *device)
         ah_cuda_close_lanes(cuda);
         if (cuda->compute)
             ah_cuda.stream_synchronise(cuda->compute);
+        ah_cuda_graphs_sweep(cuda);
         ah_cuda_product_forget(cuda);
         ah_cuda_dnn_forget(cuda);
         ah_cuda_pinned_close(cuda->pinned);
@@ -167,4 +169,5 @@ const struct ah_device_type ah_device_plugin = {
     .memory_stats = cuda_memory_stats,
     .trim = cuda_trim,
     .lane = &ah_nccl_lane_type,
+    .graphs = &ah_cuda_graphs,
 };

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cuda/blas.h"
+#include "cuda/capture.h"
 #include "cuda/memory.h"
 
 enum { PLANS = 256 };
@@ -189,6 +190,7 @@ int ah_cuda_multiply(struct ah_device *device, const char *who, const struct ah_
     if (!handles[cuda->ordinal])
         AH_TRY(check(blas, blas->create(&handles[cuda->ordinal]), who, "opening it"));
     struct key key = key_of(cuda, product);
+    AH_TRY(ah_cuda_capture_see(cuda, product, sizeof *product));
     AH_TRY(find_plan(blas, who, &key, product->bias, &plan));
     if (plan->choice.workspaceSize)
         AH_TRY(ah_cuda_memory_take(cuda->memory, plan->choice.workspaceSize, &workspace));
@@ -204,7 +206,7 @@ int ah_cuda_multiply(struct ah_device *device, const char *who, const struct ah_
     /* In the order of the stream: who takes the block next writes it after the product. */
     ah_cuda_memory_give(cuda->memory, workspace);
     AH_TRY(check(blas, status, who, "a product"));
-    if (!cuda->waits)
+    if (!cuda->waits || cuda->capturing)
         return 0;
     return ah_cuda_check(ah_cuda.stream_synchronise(cuda->compute), "%s: %s: a product", device->name, who);
 }

@@ -11,10 +11,12 @@
 
 /* What a pass does, with its number: the order of the norm, a factor or a limit. */
 struct pass {
-    enum { NORM, SCALE, CLAMP } action;
+    enum { NORM, SCALE, CLAMP, CLIP } action;
     double number;
-    double *sum;    /* of NORM */
-    bool *overflow; /* of SCALE, or NULL */
+    double *sum;     /* of NORM */
+    bool *overflow;  /* of SCALE, or NULL */
+    double max_norm; /* of CLIP */
+    void *norm;      /* of CLIP, in the device's memory */
 };
 
 static int run_kernel(const struct pass *pass, struct ah_device *device, const struct ah_optim_run *run, int count,
@@ -25,6 +27,8 @@ static int run_kernel(const struct pass *pass, struct ah_device *device, const s
         return device->optim->norm_sum(device, run, count, pass->number, dtype, pass->sum);
     case SCALE:
         return device->optim->scale(device, run, count, pass->number, dtype, pass->overflow);
+    case CLIP:
+        return device->optim->clip_norm(device, run, count, pass->max_norm, pass->number, dtype, pass->norm);
     default:
         return device->optim->clamp(device, run, count, pass->number, dtype);
     }
@@ -81,10 +85,34 @@ static int total_norm(struct ah_tensor **grad, int count, double p, double *out)
     return 0;
 }
 
+/* Are they all of one device, which clips without the host, and of one dtype? */
+static bool clips_itself(struct ah_tensor **grad, int count)
+{
+    for (int i = 1; i < count; i++)
+        if (!together(grad[i], grad[0]))
+            return false;
+    return count > 0 && grad[0]->storage->device->optim->clip_norm;
+}
+
+static int clip_there(struct ah_tensor **grad, int count, double max_norm, double p, struct ah_tensor **norm)
+{
+    enum ah_dtype dtype = grad[0]->dtype == AH_F64 ? AH_F64 : AH_F32;
+    AH_TRY(ah_tensor_empty(norm, NULL, 0, dtype, grad[0]->storage->device));
+    struct pass pass = {.action = CLIP, .number = p, .max_norm = max_norm, .norm = ah_tensor_data(*norm)};
+    int status = run_pass(&pass, grad, count);
+    if (status < 0) {
+        ah_tensor_release(*norm);
+        *norm = NULL;
+    }
+    return status;
+}
+
 int ah_clip_grad_norm(struct ah_tensor **grad, int count, double max_norm, double p, bool strict,
                       struct ah_tensor **norm)
 {
     double total;
+    if (!strict && clips_itself(grad, count))
+        return clip_there(grad, count, max_norm, p, norm);
     bool all_double = count > 0;
     for (int i = 0; i < count; i++)
         all_double = all_double && grad[i]->dtype == AH_F64;

@@ -94,6 +94,11 @@ struct ah_optim_kernels {
                  enum ah_dtype dtype, bool *overflow);
     int (*clamp)(struct ah_device *device, const struct ah_optim_run *run, int count, double limit,
                  enum ah_dtype dtype);
+
+    /* norm_sum and, by what it gives, scale, without waiting for the device: their common norm goes to *norm in its
+     * memory, a float, or a double where dtype is float64. NULL where that is no gain. */
+    int (*clip_norm)(struct ah_device *device, const struct ah_optim_run *run, int count, double max_norm, double p,
+                     enum ah_dtype dtype, void *norm);
 };
 
 #endif

@@ -24,6 +24,7 @@
 struct ah_call;
 struct ah_device;
 struct ah_lane_type;
+struct ah_graph; /* of the type */
 struct ah_optim_kernels; /* optim/kernels.h */
 
 /* Computes call->out from call->arg; shapes and dtypes have been checked and outputs allocated by the op. All tensors
@@ -32,6 +33,24 @@ typedef int (*ah_kernel)(struct ah_call *call);
 
 /* Raise it whenever a struct or function that plugins use changes. */
 enum { AH_DEVICE_ABI = 3 };
+
+/* Graphs: what a device was asked to do between two moments, kept to be done again as one. */
+struct ah_graph_functions {
+    /* A graph of nothing, with memory of its own. Its tensors' memory outlives it. */
+    int (*open)(struct ah_device *device, struct ah_graph **out);
+    void (*close)(struct ah_graph *graph);
+    /* From now on what this thread asks of the device is noted and not done; it takes memory from the graph's own. What
+     * needs the device's answer, or the host's values, is AH_ESTATE. One graph of a device at a time. */
+    int (*begin)(struct ah_graph *graph);
+    /* The end of that, in any case; without `keep`, or when it fails, the graph is of nothing again. */
+    int (*end)(struct ah_graph *graph, bool keep);
+    /* While it is on, the steps that optimizers ask of the device are those of the graph, in the same order; they are
+     * not done, but the graph's next replay does them with these numbers (rates, corrections). AH_ESTATE when they are
+     * others. */
+    int (*revise)(struct ah_graph *graph, bool on);
+    /* Do it all again. AH_ESTATE when memory that it uses was given back. */
+    int (*replay)(struct ah_graph *graph);
+};
 
 struct ah_device_type {
     unsigned abi;     /* AH_DEVICE_ABI of the headers the plugin was built with */
@@ -74,6 +93,7 @@ struct ah_device_type {
 
     /* What moves its memory between the ranks of a group (comm/lane.h); NULL: their tensors pass through the CPU. */
     const struct ah_lane_type *lane;
+    const struct ah_graph_functions *graphs; /* NULL: this type has none */
 };
 
 struct ah_device {

@@ -200,10 +200,11 @@ template <> struct rule<AH_OPTIM_RPROP> {
 };
 
 template <typename T, int kind, typename S>
-__device__ __forceinline__ void step_chunk(const S &k, const ah_step_part &part, unsigned flags, bool wide,
+__device__ __forceinline__ void step_chunk(const S *numbers, const ah_step_part &part, unsigned flags, bool wide,
                                            int64_t begin)
 {
     typedef ah_real<T> R;
+    const S k = *numbers; /* of which the compiler loads what this kind needs, once */
     constexpr int N = ah_pack<T>::count;
     const int64_t end = part.n - begin < AH_OPTIM_CHUNK ? part.n : begin + AH_OPTIM_CHUNK;
     const unsigned has = (part.state[0] ? 1 : 0) | (part.state[1] ? 2 : 0) | (part.state[2] ? 4 : 0);
@@ -233,15 +234,18 @@ __device__ __forceinline__ void step_chunk(const S &k, const ah_step_part &part,
     }
 }
 
-template <typename T, typename S> __device__ __forceinline__ void step(const ah_step_parts &a, const S &k)
+template <typename T, typename N>
+__device__ __forceinline__ void step(const ah_step_parts &a, const N &given, uint64_t numbers_at)
 {
+    const N &numbers = numbers_at ? *ah_at<const N>(numbers_at) : given;
+    const unsigned flags = numbers.flags;
     for (uint32_t chunk = blockIdx.x; chunk < a.chunks; chunk += gridDim.x) {
         const int at = part_of(a.first, a.count, chunk);
         const ah_step_part &part = a.part[at];
         const int64_t begin = (int64_t)(chunk - a.first[at]) * AH_OPTIM_CHUNK;
         const bool wide = a.wide[at];
         switch (a.kind) {
-#define KIND(kind) case kind: step_chunk<T, kind>(k, part, a.flags, wide, begin); break;
+#define KIND(kind) case kind: step_chunk<T, kind>(&numbers.scalars, part, flags, wide, begin); break;
         KIND(AH_OPTIM_SGD)
         case AH_OPTIM_ADAMW:
         KIND(AH_OPTIM_ADAM)
@@ -261,19 +265,19 @@ template <typename T, typename S> __device__ __forceinline__ void step(const ah_
 
 AH_KERNEL(optim_step_f16, ah_step_args_f32, AH_OPTIM_THREADS)
 {
-    step<half_t>(a.parts, a.scalars);
+    step<half_t>(a.parts, a.numbers, a.numbers_at);
 }
 AH_KERNEL(optim_step_bf16, ah_step_args_f32, AH_OPTIM_THREADS)
 {
-    step<bf16_t>(a.parts, a.scalars);
+    step<bf16_t>(a.parts, a.numbers, a.numbers_at);
 }
 AH_KERNEL(optim_step_f32, ah_step_args_f32, AH_OPTIM_THREADS)
 {
-    step<float>(a.parts, a.scalars);
+    step<float>(a.parts, a.numbers, a.numbers_at);
 }
 AH_KERNEL(optim_step_f64, ah_step_args_f64, AH_OPTIM_THREADS)
 {
-    step<double>(a.parts, a.scalars);
+    step<double>(a.parts, a.numbers, a.numbers_at);
 }
 
 /* Call visit(value) for the elements of a chunk that are this thread's. */
@@ -336,17 +340,34 @@ template <typename T> __device__ __forceinline__ void norm(const ah_norm_args &a
     }
 AH_FOR_REALS(NORM)
 
+/* As clipping on the host rounds, which is as PyTorch does: a reciprocal and a product in the gradients' dtype. */
+static __device__ void write_norm(const ah_norm_total_args &a, double sum)
+{
+    const double norm = isinf(a.p) ? sum : a.p == 2 ? sqrt(sum) : a.p == 1 ? sum : pow(sum, 1 / a.p);
+    if (a.wide) {
+        *ah_at<double>(a.norm) = norm;
+        ah_at<double>(a.total)[1] = 1 / (norm + 1e-6) * a.max_norm;
+    } else {
+        *ah_at<float>(a.norm) = (float)norm;
+        ah_at<double>(a.total)[1] = 1 / ((float)norm + 1e-6f) * (float)a.max_norm;
+    }
+}
+
 AH_KERNEL(optim_norm_total, ah_norm_total_args, AH_OPTIM_THREADS)
 {
     AH_SHARED_ARRAY(double, shared, AH_OPTIM_THREADS / 32);
+    const bool largest = isinf(a.p);
     double sum = 0;
     for (int64_t i = threadIdx.x; i < a.count; i += AH_OPTIM_THREADS) {
         const double part = ah_at<const double>(a.partial)[i];
-        sum = a.largest ? ah_larger()(part, sum) : sum + part;
+        sum = largest ? ah_larger()(part, sum) : sum + part;
     }
-    sum = a.largest ? ah_block_fold(sum, ah_larger(), shared) : ah_block_fold(sum, ah_add(), shared);
-    if (threadIdx.x == 0)
+    sum = largest ? ah_block_fold(sum, ah_larger(), shared) : ah_block_fold(sum, ah_add(), shared);
+    if (threadIdx.x == 0) {
         *ah_at<double>(a.total) = sum;
+        if (a.norm)
+            write_norm(a, sum);
+    }
 }
 
 template <typename R> struct scaling {
@@ -368,7 +389,10 @@ template <typename R> struct scaling {
     AH_KERNEL(optim_scale_##suffix, ah_scale_args, AH_OPTIM_THREADS)                                            \
     {                                                                                                           \
         bool overflow = false;                                                                                  \
-        const scaling<ah_real<type>> scale = {(ah_real<type>)a.number, a.clamp != 0, &overflow};                \
+        const double number = a.number_at ? *ah_at<const double>(a.number_at) : a.number;                       \
+        if (a.number_at && number >= 1)                                                                         \
+            return;                                                                                             \
+        const scaling<ah_real<type>> scale = {(ah_real<type>)number, a.clamp != 0, &overflow};                  \
         for (uint32_t chunk = blockIdx.x; chunk < a.runs.chunks; chunk += gridDim.x)                            \
             each_of_chunk<type>(a.runs, chunk, scale);                                                          \
         if (overflow && a.overflow)                                                                             \

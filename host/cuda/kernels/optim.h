@@ -20,7 +20,7 @@ struct ah_step_part {
 struct ah_step_parts {
     struct ah_step_part part[AH_OPTIM_PARTS];
     uint32_t first[AH_OPTIM_PARTS], wide[AH_OPTIM_PARTS]; /* wide: all addresses are multiples of 16 */
-    uint32_t count, chunks, kind, flags;
+    uint32_t count, chunks, kind;
 };
 
 #define FIELD(name) float name;
@@ -34,13 +34,25 @@ struct ah_step_scalars_f64 {
 };
 #undef FIELD
 
+/* What changes from step to step: here, or at an address in a step that is captured (cuda/graph.h). */
+struct ah_step_numbers_f32 {
+    struct ah_step_scalars_f32 scalars;
+    uint32_t flags;
+};
+struct ah_step_numbers_f64 {
+    struct ah_step_scalars_f64 scalars;
+    uint32_t flags;
+};
+
 struct ah_step_args_f32 {
     struct ah_step_parts parts;
-    struct ah_step_scalars_f32 scalars;
+    struct ah_step_numbers_f32 numbers;
+    uint64_t numbers_at;
 };
 struct ah_step_args_f64 {
     struct ah_step_parts parts;
-    struct ah_step_scalars_f64 scalars;
+    struct ah_step_numbers_f64 numbers;
+    uint64_t numbers_at;
 };
 
 struct ah_runs {
@@ -57,15 +69,18 @@ struct ah_norm_args {
     double p;
 };
 
+/* Their sum to `total`, double. For clipping also the norm to `norm`, and the factor that clips to `total` + 8. */
 struct ah_norm_total_args {
-    uint64_t partial, total;
+    uint64_t partial, total, norm; /* norm: float, or double where the gradients are; 0: no clipping */
     int64_t count;
-    int32_t largest; /* their maximum, not their sum */
+    double p, max_norm;
+    int32_t wide; /* the gradients are double */
 };
 
 struct ah_scale_args {
     struct ah_runs runs;
     uint64_t overflow; /* an int that becomes 1, or 0 */
+    uint64_t number_at; /* 0, or where a double stands in place of `number`; nothing is done where it is at least 1 */
     double number;
     int32_t clamp;
 };

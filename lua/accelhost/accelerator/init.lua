@@ -90,6 +90,7 @@ local rare = {
     lists = {"_trackers"}, flags = {"_logged_step", "_purge_from"},
   },
   profile = {methods = {"profile"}},
+  compile = {methods = {"compile"}},
 }
 
 local loaded = {} -- subject -> its methods

@@ -1,6 +1,7 @@
 --- Steps that are one pass in C over all parameters of a group (host/optim/step.c), and the state that they need.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local tape = require "accelhost.util.tape"
 
 local fail, describe = arguments.fail, arguments.describe
 local native = C.optim
@@ -72,12 +73,30 @@ return function(Optimizer)
     return fresh
   end
 
+  -- In a step that is captured: the numbers of this one are told anew before each replay.
+  local function step_captured(self)
+    for _, group in ipairs(self.param_groups) do
+      local missing, again, undo = native.step(self._kind, group, group.params, self.state, nil, true)
+      if missing then
+        fail("%s:step: the state of parameter %d is made by its first step, which cannot be captured in a graph",
+          self._name, missing[1])
+      end
+      tape.note(again, undo)
+    end
+    tape.note(function() self._step_count = self._step_count + 1 end,
+      function() self._step_count = self._step_count - 1 end)
+  end
+
   --- Update all parameters that have a gradient.
   ---@param closure function? computes the loss anew (and its gradients) first
   ---@return any loss what closure returned
   function Optimizer:step(closure)
     local loss = closure ~= nil and self:_run_closure(closure) or nil
     self._step_count = self._step_count + 1
+    if tape.is_recording() then
+      step_captured(self)
+      return loss
+    end
     local kind, groups = self._kind, self.param_groups
     for g = 1, #groups do
       local group = groups[g]

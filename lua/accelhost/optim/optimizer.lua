@@ -7,6 +7,7 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local hooks = require "accelhost.optim.hooks"
+local tape = require "accelhost.util.tape"
 
 local fail, describe = arguments.fail, arguments.describe
 
@@ -247,6 +248,10 @@ end
 ---@param fn fun(group: table, param: table)
 ---@return any loss what the closure returned
 function Optimizer:each_parameter(closure, fn)
+  if tape.is_recording() then
+    fail("%s:step: its numbers are the host's, so it cannot be captured in a graph; call it outside of the step",
+      self._name)
+  end
   local loss = self:_run_closure(closure)
   self._step_count = self._step_count + 1
   C.autograd.no_grad(function()

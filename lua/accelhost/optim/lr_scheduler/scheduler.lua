@@ -7,6 +7,7 @@ local Optimizer = require "accelhost.optim.optimizer"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local kinds = require "accelhost.util.kinds"
+local tape = require "accelhost.util.tape"
 local warn = require "accelhost.util.warn"
 
 local fail, describe = arguments.fail, arguments.describe
@@ -201,9 +202,20 @@ function LRScheduler:_go(epoch)
   self:apply(epoch and self.closed_form and self:closed_form() or self:get_lr())
 end
 
+--- Step within a step that is captured as a graph: now, and before each of its replays.
+---@param ... any of step
+function LRScheduler:_step_captured(...)
+  local state, lrs = self:state_dict(), self:current_lrs()
+  tape.both(function()
+    self:load_state_dict(state)
+    self:apply(lrs)
+  end, self.step, self, ...)
+end
+
 --- Go on by one epoch (or step, as you count), after optimizer:step().
 ---@param epoch integer? go to this one instead
 function LRScheduler:step(epoch)
+  if tape.is_recording() then return self:_step_captured(epoch) end
   if epoch ~= nil then arguments.check("step", "epoch", "number", epoch) end
   -- Optimizers written in a script do not count their steps.
   if self._step_count == 1 and self.optimizer._kind and self.optimizer._step_count < 1 then

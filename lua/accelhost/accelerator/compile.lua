@@ -1,0 +1,204 @@
+--- accelerator:compile: a step that the device does as one graph.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local averaging = require "accelhost.averaging"
+local class = require "accelhost.util.class"
+local signature = require "accelhost.accelerator.step_signature"
+local tape = require "accelhost.util.tape"
+
+local fail = arguments.fail
+
+--- What accelerator:compile gives: call it as the function.
+---@class CompiledStep
+---@field captured boolean is there a graph?
+local CompiledStep = class.new "CompiledStep"
+
+function CompiledStep:init(accelerator, fn, warmup)
+  self._accelerator, self._fn, self._warmup, self._calls = accelerator, fn, warmup, 0
+  self._eager = accelerator.device == "cpu"
+  self.captured = false
+end
+
+function CompiledStep:extra_repr()
+  return self._eager and "as it is" or self.captured and "captured" or ("after %d of %d calls"):format(self._calls,
+    self._warmup)
+end
+
+-- The parameters whose gradients the step may make: those of prepared models and optimizers.
+local function parameters_of(accelerator)
+  local list, known = {}, {}
+  local function add(parameters)
+    for _, parameter in ipairs(parameters) do
+      if not known[parameter] then
+        known[parameter] = true
+        list[#list + 1] = parameter
+      end
+    end
+  end
+  for _, handle in ipairs(averaging.of(accelerator)) do add(handle.reducer:parameters()) end
+  for _, optimizer in pairs(accelerator._optimizers) do
+    for _, group in ipairs(optimizer.param_groups) do add(group.params) end
+  end
+  return list
+end
+
+local function gradients_of(parameters)
+  local gradients = {}
+  for i = 1, #parameters do gradients[i] = parameters[i].grad or false end
+  return gradients
+end
+
+-- A graph begins with gradients, or without: its works add to them, or do not.
+local function check_gradients(parameters, before)
+  for i = 1, #parameters do
+    if (parameters[i].grad ~= nil) ~= before[i] then
+      fail("compile: a parameter of shape %s had %s gradient when the step was captured and has %s now; call zero_grad "
+        .. "within the step, or between any two calls", arguments.shape_text(parameters[i]),
+        before[i] and "a" or "no", before[i] and "none" or "one")
+    end
+  end
+end
+
+-- A result without its history, in which the graph leaves other values each time.
+local function detached(value, tensors)
+  if C.is_tensor(value) then
+    local plain = value:detach()
+    tensors[#tensors + 1] = plain
+    return plain
+  end
+  if type(value) ~= "table" or getmetatable(value) ~= nil then return value end
+  local copy = {}
+  for key, item in next, value do copy[key] = detached(item, tensors) end
+  return copy
+end
+
+local function results(count, fine, ...)
+  return fine, {n = count - 1, ...}
+end
+
+local function set_gradients(parameters, gradients)
+  for i = 1, #parameters do
+    local gradient = gradients[i] or nil
+    if parameters[i].grad ~= gradient then parameters[i].grad = gradient end
+  end
+end
+
+local function record(self, arguments_)
+  local function keep(recorded, ...)
+    return recorded, results(select("#", ...), ...)
+  end
+  return keep(tape.record(self._fn, unpack(arguments_, 1, arguments_.n)))
+end
+
+local function capture(self, ...)
+  local graph = C.graph.new(self._accelerator.device)
+  self._parameters = parameters_of(self._accelerator)
+  local given = signature.of(self._accelerator.device, ...)
+  local inputs = signature.inputs(given)
+  local before, present = gradients_of(self._parameters), {}
+  for i = 1, #before do present[i] = before[i] ~= false end
+  signature.fill(inputs, given)
+  graph:begin()
+  local recorded, fine, values = record(self, inputs.values)
+  local ended, problem = pcall(graph.finish, graph, fine)
+  if not (fine and ended) then
+    tape.undo(recorded)
+    set_gradients(self._parameters, before)
+    graph:close()
+    error(fine and problem or values[1], 0)
+  end
+  self._outputs = {}
+  self._graph, self._inputs, self._recorded, self._before = graph, inputs, recorded, present
+  self._values = {n = values.n}
+  for i = 1, values.n do self._values[i] = detached(values[i], self._outputs) end
+  self._after = gradients_of(self._parameters)
+  self.captured = true
+end
+
+-- Have the graph's next replay take the host's numbers of the next step.
+local function revise(self)
+  self._graph:revise(true)
+  local fine, problem = pcall(tape.replay, self._recorded)
+  local ended, other = pcall(self._graph.revise, self._graph, false)
+  if not fine or not ended then error(fine and other or problem, 0) end
+end
+
+local function replay(self)
+  self._graph:replay(self._outputs)
+  set_gradients(self._parameters, self._after)
+  return unpack(self._values, 1, self._values.n)
+end
+
+function CompiledStep:__call(...)
+  if self._eager then return self._fn(...) end
+  if tape.is_recording() then fail "compile: a compiled step cannot be called within another; call its function" end
+  if self.captured then
+    local given = signature.of(self._accelerator.device, ...)
+    signature.check(self._inputs, given)
+    check_gradients(self._parameters, self._before)
+    signature.fill(self._inputs, given)
+    revise(self)
+    return replay(self)
+  end
+  self._calls = self._calls + 1
+  if self._calls <= self._warmup then return self._fn(...) end
+  capture(self, ...)
+  return replay(self)
+end
+
+--- Forget the graph: the next calls run the function again, and then capture it anew.
+--
+--   local step = accelerator:compile(function(input) return net(input):sum() end)
+--   step(x)
+--   step:reset()
+function CompiledStep:reset()
+  if self._graph then self._graph:close() end
+  self._graph, self._inputs, self._recorded, self._values, self._outputs, self._after = nil, nil, nil, nil, nil, nil
+  self._calls, self.captured = 0, false
+end
+
+local read = arguments.signature("compile", {"step_fn: callable", {"warmup: count", 2}})
+
+--- Give the Accelerator class compile.
+---@param Accelerator table
+return function(Accelerator)
+  --- A training step that a GPU does as one CUDA graph: the first `warmup` calls run the function as it is, the next
+  --- one captures what it asks of the device, and from then on a call has the device do that again, without running the
+  --- function. That saves the host's time for each op, which is what small models wait for.
+  --
+  -- A call copies its tensors into those of the graph, so shapes, dtypes and all other arguments have to stay the same
+  -- (drop_last = true for loaders); a change is an error that says what changed. Results are the graph's tensors,
+  -- without history, and the next call overwrites them, as PyTorch's: read them, or clone them, before. Optimizers,
+  -- schedulers, clipping and random numbers go on as without a graph, to the bit. Other things in Lua (counters,
+  -- prints, hooks, numbers that change) happen at the capture only.
+  --
+  -- Within the function values cannot be read (item, tolist, print; ops whose shape depends on values) and tensors
+  -- cannot come from the CPU. It is refused with several processes and in accumulation windows. Tensors that it uses
+  -- from outside have to live on; after one was replaced it needs reset(). On the CPU the function runs as it is at
+  -- every call.
+  --
+  --   local step = accelerator:compile(function(inputs, labels)
+  --     local loss = F.cross_entropy(model(inputs), labels % 2)
+  --     accelerator:backward(loss)
+  --     optimizer:step()
+  --     optimizer:zero_grad()
+  --     return loss
+  --   end)
+  --   for inputs, labels in loader do step(inputs, labels) end
+  ---@param step_fn function
+  ---@param warmup? integer calls before the capture, at least 1; default 2
+  ---@return CompiledStep
+  function Accelerator:compile(...)
+    local fn, warmup = read(...)
+    if self.device ~= "cpu" then
+      if self.num_processes > 1 then
+        fail "compile: the averages of gradients over several processes cannot be captured in a graph"
+      end
+      if self.gradient_accumulation_steps > 1 then
+        fail("compile: gradient_accumulation_steps is %d, and a graph has no accumulation windows; loop over the "
+          .. "micro-steps within the function", self.gradient_accumulation_steps)
+      end
+    end
+    return CompiledStep(self, fn, warmup)
+  end
+end

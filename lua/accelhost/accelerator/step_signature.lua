@@ -1,0 +1,105 @@
+--- The arguments of a compiled step: what has to stay the same, and the graph's own tensors in place of those given.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+
+local fail = arguments.fail
+local signature = {}
+
+local function text_of(value)
+  if C.is_tensor(value) then
+    return ("%s %s on %s"):format(value.dtype, arguments.shape_text(value), value.device)
+  end
+  return arguments.describe(value)
+end
+
+-- Take one argument down: its leaves in the order of sorted keys.
+local function add(list, path, value, device, within)
+  if C.is_tensor(value) then
+    if value.device ~= device then
+      fail("compile: %s lies on %s, and the step is captured on %s (accelerator:prepare has loaders bring batches "
+        .. "there)", path, value.device, device)
+    end
+    if value.requires_grad then
+      fail("compile: %s requires a gradient, which a graph does not carry out of it; detach it", path)
+    end
+  elseif type(value) == "table" then
+    if within[value] then fail("compile: %s holds itself", path) end
+    within[value] = true
+    for _, key in ipairs(arguments.sorted_keys(value)) do
+      add(list, ("%s.%s"):format(path, tostring(key)), value[key], device, within)
+    end
+    within[value] = nil
+    return
+  end
+  list[#list + 1] = {path = path, value = value, tensor = C.is_tensor(value)}
+end
+
+--- The arguments of a call.
+---@param device string where their tensors have to lie
+---@param ... any
+---@return table
+function signature.of(device, ...)
+  local given = {n = select("#", ...), values = {...}}
+  for i = 1, given.n do add(given, "argument " .. i, given.values[i], device, {}) end
+  return given
+end
+
+local function rebuilt(value, made)
+  if C.is_tensor(value) then
+    made[#made + 1] = C.empty(value:shape(), {dtype = value.dtype, device = value.device})
+    return made[#made]
+  end
+  if type(value) ~= "table" then return value end
+  local copy = setmetatable({}, getmetatable(value))
+  for _, key in ipairs(arguments.sorted_keys(value)) do rawset(copy, key, rebuilt(value[key], made)) end
+  return copy
+end
+
+--- The graph's own arguments like those of a call.
+---@param given table
+---@return table # {values = what the function is called with, tensors, leaves = what has to stay}
+function signature.inputs(given)
+  local inputs = {tensors = {}, leaves = {}, values = {n = given.n}}
+  for i = 1, given.n do inputs.values[i] = rebuilt(given.values[i], inputs.tensors) end
+  for i, leaf in ipairs(given) do
+    inputs.leaves[i] = {path = leaf.path, tensor = leaf.tensor, text = text_of(leaf.value),
+      value = not leaf.tensor and leaf.value or nil}
+  end
+  return inputs
+end
+
+--- Raise unless a call's arguments are like the graph's.
+---@param inputs table
+---@param given table
+function signature.check(inputs, given)
+  for i = 1, math.max(#inputs.leaves, #given) do
+    local wanted, got = inputs.leaves[i], given[i]
+    if not wanted or not got or wanted.path ~= got.path then
+      fail("compile: the step was captured with %s and is called with %s", wanted and wanted.path or "fewer arguments",
+        got and got.path or "fewer")
+    end
+    local text = got.tensor and text_of(got.value)
+    if got.tensor ~= wanted.tensor or text and text ~= wanted.text or not text and got.value ~= wanted.value then
+      fail("compile: %s: the step was captured with %s, got %s%s", wanted.path, wanted.text, text_of(got.value),
+        got.tensor and " (a loader's last batch may be smaller: drop_last = true; reset() captures anew)" or
+          " (a graph cannot heed another value: give it as a tensor, or make a step of its own)")
+    end
+  end
+end
+
+--- Copy a call's tensors into the graph's.
+---@param inputs table
+---@param given table
+function signature.fill(inputs, given)
+  local at = 0
+  C.autograd.no_grad(function()
+    for i = 1, #given do
+      if given[i].tensor then
+        at = at + 1
+        inputs.tensors[at]:copy_(given[i].value)
+      end
+    end
+  end)
+end
+
+return signature

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "cuda/capture.h"
 #include "cuda/dnn.h"
 #include "cuda/memory.h"
 
@@ -340,6 +341,7 @@ int ah_cuda_dnn_convolve(struct ah_device *device, const char *who, const struct
     if (!plan)
         return 0;
     AH_TRY(ah_cuda_enter(cuda));
+    AH_TRY(ah_cuda_capture_see(cuda, conv, sizeof *conv));
     cudnnStatus_t code = execute(dnn, plan, conv, workspace);
     /* In the order of the stream: who takes the block next writes it after the convolution. */
     ah_cuda_memory_give(cuda->memory, workspace);
@@ -348,7 +350,7 @@ int ah_cuda_dnn_convolve(struct ah_device *device, const char *who, const struct
                        device->name, who, (long long)s->n, (long long)s->c, (long long)s->h, (long long)s->w,
                        (long long)s->oc, (long long)(s->c / s->groups), (long long)s->kh, (long long)s->kw,
                        dnn->error_text(code));
-    if (cuda->waits)
+    if (cuda->waits && !cuda->capturing)
         AH_TRY(ah_cuda_check(ah_cuda.stream_synchronise(cuda->compute), "%s: %s: cuDNN", device->name, who));
     return 1;
 }

@@ -398,6 +398,11 @@ bench: ## one table next to PyTorch, and build/bench.json; ROWS="mlp_1t ..." for
 	@./accelhost scripts/bench/run.lua --repeat $(or $(REPEAT),5) --json $(BUILD)/bench.json \
 		--rows "$(ROWS)" $(if $(AGAINST),--against $(AGAINST))
 
+.PHONY: bench-gpu
+bench-gpu: ## training steps and kernels on a card next to PyTorch; ROWS="gpt2 mnist_64 kernels", SECONDS=240
+	@$(MAKE) --no-print-directory $(JOBS) all
+	@./accelhost scripts/bench/gpu/run.lua --seconds $(or $(SECONDS),0) --json $(BUILD)/bench-gpu.json --rows "$(ROWS)"
+
 # PyTorch's own folder, outside BUILD: it is 4 GB and outlives a rebuild. Nothing else needs it.
 TORCH_DIR ?= build-torch
 .PHONY: compare

@@ -140,7 +140,7 @@ static int sort_rows(struct ah_call *c, const struct ah_tensor *at, int64_t n, i
     AH_TRY(ah_cuda_memory_take(memory, (size_t)at->numel * sizeof(uint32_t), keys));
     struct ah_row_keys_args args = {ah_cuda_address(*keys), data_of(at), at->numel, n, skip};
     AH_TRY(ah_cuda_launch(c->device, &row_keys_kernel, c->op->name, grid_for(at->numel), &args, sizeof args));
-    return ah_cuda_sort(c->device, c->op->name, *keys, at->numel, 4, ah_cuda_bits(n + 1), sorted);
+    return ah_cuda_sort_keys(c->device, c->op->name, *keys, NULL, at->numel, 4, ah_cuda_bits(n + 1), sorted);
 }
 
 struct fold {
@@ -398,7 +398,8 @@ static int fold_lines(struct ah_call *c, struct ah_tensor *to, const struct ah_t
     args.places = to->numel;
     AH_TRYGO(ah_cuda_launch(c->device, &line_keys_kernel, c->op->name, grid_for(args.count), &args, sizeof args),
              out);
-    AH_TRYGO(ah_cuda_sort(c->device, c->op->name, keys, args.count, 4, ah_cuda_bits(args.places + 1), &sorted), out);
+    AH_TRYGO(ah_cuda_sort_keys(c->device, c->op->name, keys, NULL, args.count, 4, ah_cuda_bits(args.places + 1),
+                               &sorted), out);
     args.keys = ah_cuda_address(sorted.keys);
     args.order = ah_cuda_address(sorted.order);
     args.to = data_of(to);

@@ -14,15 +14,14 @@ static struct ah_cuda_kernel scan_kernel = AH_CUDA_KERNEL("radix", "radix_scan")
 static int pass(struct ah_device *device, const char *who, const struct ah_radix_args *args, int wide)
 {
     struct ah_cuda_grid tiles = {ah_cuda_blocks(args->tiles, 1), AH_RADIX_THREADS, 0};
-    struct ah_radix_scan_args scan = {args->counts, args->tiles * AH_RADIX_DIGITS};
+    struct ah_cuda_grid digits = {AH_RADIX_DIGITS, AH_RADIX_THREADS, 0};
     AH_TRY(ah_cuda_launch(device, &count_kernel[wide], who, tiles, args, sizeof *args));
-    AH_TRY(ah_cuda_launch(device, &scan_kernel, who, (struct ah_cuda_grid){1, AH_RADIX_SCAN_THREADS, 0}, &scan,
-                          sizeof scan));
+    AH_TRY(ah_cuda_launch(device, &scan_kernel, who, digits, args, sizeof *args));
     return ah_cuda_launch(device, &place_kernel[wide], who, tiles, args, sizeof *args);
 }
 
-int ah_cuda_sort(struct ah_device *device, const char *who, void *keys, int64_t n, int item, int bits,
-                 struct ah_cuda_sorted *out)
+int ah_cuda_sort_keys(struct ah_device *device, const char *who, void *keys, const uint32_t *order, int64_t n, int item,
+                 int bits, struct ah_cuda_sorted *out)
 {
     struct ah_cuda_memory *memory = ah_cuda_state(device)->memory;
     int64_t tiles = (n + AH_RADIX_TILE - 1) / AH_RADIX_TILE;
@@ -36,14 +35,15 @@ int ah_cuda_sort(struct ah_device *device, const char *who, void *keys, int64_t 
     AH_TRYGO(ah_cuda_memory_take(memory, (size_t)n * (size_t)item, &out->block[0]), out);
     AH_TRYGO(ah_cuda_memory_take(memory, places, &out->block[1]), out);
     AH_TRYGO(ah_cuda_memory_take(memory, places, &out->block[2]), out);
-    AH_TRYGO(ah_cuda_memory_take(memory, (size_t)tiles * AH_RADIX_DIGITS * sizeof(uint32_t), &counts), out);
+    AH_TRYGO(ah_cuda_memory_take(memory, (size_t)(tiles + 1) * AH_RADIX_DIGITS * sizeof(uint32_t), &counts), out);
     void *pair[2] = {keys, out->block[0]};
     int from = 0;
     for (int shift = 0; status == 0 && n > 0 && shift < bits; shift += 8, from ^= 1) {
         struct ah_radix_args args = {.keys = ah_cuda_address(pair[from]), .to_keys = ah_cuda_address(pair[from ^ 1]),
-                                     .values = shift ? ah_cuda_address(out->block[1 + from]) : 0,
+                                     .values = ah_cuda_address(shift ? out->block[1 + from] : order),
                                      .to_values = ah_cuda_address(out->block[1 + (from ^ 1)]),
                                      .counts = ah_cuda_address(counts), .n = n, .tiles = tiles, .shift = shift};
+        args.totals = args.counts + (uint64_t)tiles * AH_RADIX_DIGITS * sizeof(uint32_t);
         status = pass(device, who, &args, item == 8);
     }
     out->keys = pair[from];

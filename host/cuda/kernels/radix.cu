@@ -1,6 +1,6 @@
-/* A stable radix sort, 8 bits a pass: digits are counted by tiles, the counts summed up, and each tile puts its
- * elements behind those of the tiles before it. Within a tile rounds, warps and lanes follow the order of the
- * elements, so equal keys keep it. */
+/* A stable radix sort, 8 bits a pass: digits are counted by tiles, the counts of each digit summed up, and each tile
+ * puts its elements behind those of smaller digits and of the tiles before it. Within a tile rounds, warps and lanes
+ * follow the order of the elements, so equal keys keep it. */
 #include "cuda/kernels/radix.h"
 #include "cuda/kernels/reals.cuh"
 
@@ -36,39 +36,51 @@ static __device__ __forceinline__ unsigned before(unsigned x, unsigned lane)
     return sum - x;
 }
 
-AH_KERNEL(radix_scan, ah_radix_scan_args, AH_RADIX_SCAN_THREADS)
+/* The sum of the values of the threads before this one, and of all; `shared` has a number for each warp. */
+static __device__ __forceinline__ unsigned before_in_block(unsigned x, unsigned *shared, unsigned *all)
 {
-    enum { EACH = 4, WARPS = AH_RADIX_SCAN_THREADS / 32 };
-    AH_SHARED_ARRAY(unsigned, total, WARPS);
+    enum { WARPS = AH_RADIX_THREADS / 32 };
     const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    uint32_t *counts = ah_at<uint32_t>(a.counts);
+    unsigned begin = before(x, lane), sum = 0;
+    __syncthreads(); /* who used `shared` before has read it */
+    if (lane == 31)
+        shared[warp] = begin + x;
+    __syncthreads();
+    for (unsigned w = 0; w < WARPS; w++) {
+        if (w == warp)
+            begin += sum;
+        sum += shared[w];
+    }
+    *all = sum;
+    return begin;
+}
+
+/* A block for each digit. */
+AH_KERNEL(radix_scan, ah_radix_args, AH_RADIX_THREADS)
+{
+    enum { EACH = 4 };
+    AH_SHARED_ARRAY(unsigned, shared, AH_RADIX_THREADS / 32);
+    uint32_t *counts = ah_at<uint32_t>(a.counts) + blockIdx.x * a.tiles;
     unsigned carried = 0;
-    for (int64_t first = 0; first < a.n; first += EACH * AH_RADIX_SCAN_THREADS) {
+    for (int64_t first = 0; first < a.tiles; first += EACH * AH_RADIX_THREADS) {
         const int64_t at = first + threadIdx.x * EACH;
-        unsigned own[EACH], sum = 0;
+        unsigned own[EACH], sum = 0, all;
         AH_UNROLL
         for (int j = 0; j < EACH; j++) {
-            own[j] = at + j < a.n ? counts[at + j] : 0;
+            own[j] = at + j < a.tiles ? counts[at + j] : 0;
             sum += own[j];
         }
-        unsigned begin = before(sum, lane);
-        if (lane == 31)
-            total[warp] = begin + sum;
-        __syncthreads();
-        unsigned of_warps = total[lane % WARPS], all = 0;
-        for (unsigned i = 0; i < WARPS; i++)
-            all += total[i];
-        of_warps = before(of_warps, lane);
-        begin += carried + __shfl_sync(0xffffffff, of_warps, (int)warp);
+        unsigned begin = carried + before_in_block(sum, shared, &all);
         AH_UNROLL
         for (int j = 0; j < EACH; j++) {
-            if (at + j < a.n)
+            if (at + j < a.tiles)
                 counts[at + j] = begin;
             begin += own[j];
         }
         carried += all;
-        __syncthreads();
     }
+    if (threadIdx.x == 0)
+        ah_at<uint32_t>(a.totals)[blockIdx.x] = carried;
 }
 
 /* The lanes that have this lane's digit. */
@@ -92,8 +104,11 @@ template <typename K> __device__ __forceinline__ void radix_place(const ah_radix
 {
     enum { WARPS = AH_RADIX_THREADS / 32 };
     const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    unsigned all;
+    const unsigned begin = before_in_block(ah_at<const uint32_t>(a.totals)[threadIdx.x], places.next, &all);
+    __syncthreads();
     for (int64_t tile = blockIdx.x; tile < a.tiles; tile += gridDim.x) {
-        places.next[threadIdx.x] = ah_at<const uint32_t>(a.counts)[(int64_t)threadIdx.x * a.tiles + tile];
+        places.next[threadIdx.x] = begin + ah_at<const uint32_t>(a.counts)[(int64_t)threadIdx.x * a.tiles + tile];
         for (int round = 0; round < AH_RADIX_ROUNDS; round++) {
             const int64_t i = tile * AH_RADIX_TILE + round * AH_RADIX_THREADS + threadIdx.x;
             const bool there = i < a.n;

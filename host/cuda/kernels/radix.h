@@ -5,19 +5,14 @@
 #include <stdint.h>
 
 enum { AH_RADIX_THREADS = 256, AH_RADIX_DIGITS = 256, AH_RADIX_ROUNDS = 8,
-       AH_RADIX_TILE = AH_RADIX_THREADS * AH_RADIX_ROUNDS, AH_RADIX_SCAN_THREADS = 1024 };
+       AH_RADIX_TILE = AH_RADIX_THREADS * AH_RADIX_ROUNDS };
 
 struct ah_radix_args {
     uint64_t keys, values, to_keys, to_values; /* values 0: each element's place */
-    uint64_t counts; /* uint32 [digits, tiles]: how many of a digit; after the scan where the first goes */
+    uint64_t counts; /* uint32 [digits, tiles]: how many of a digit; after the scan how many before the tile */
+    uint64_t totals; /* uint32 [digits]: how many of each digit in all */
     int64_t n, tiles;
     int32_t shift;
-};
-
-/* Exclusive sums of uint32, in place. */
-struct ah_radix_scan_args {
-    uint64_t counts;
-    int64_t n;
 };
 
 #endif

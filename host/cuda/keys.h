@@ -1,0 +1,13 @@
+/* Unsigned keys in the order of the values (kernels/sort.h). */
+#ifndef AH_CUDA_KEYS_H
+#define AH_CUDA_KEYS_H
+
+#include "tensor/tensor.h"
+
+/* How many bits the keys of a dtype have. */
+int ah_cuda_key_bits(enum ah_dtype dtype);
+
+/* The keys of all elements of a row-major tensor, `item` (4 or 8) bytes each. */
+int ah_cuda_make_keys(struct ah_device *device, const char *who, const struct ah_tensor *x, void *keys, int item);
+
+#endif

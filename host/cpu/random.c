@@ -334,7 +334,7 @@ int ah_cpu_poisson(struct ah_call *c)
     int status = 0;
     for (int64_t i = 0; i < out->numel && status == 0; i++) {
         if (!(rate[i] >= 0 && rate[i] < 0x1p53))
-            status = ah_fail(AH_EINVAL, "poisson: expected rates of 0 or more, got %g", rate[i]);
+            status = ah_fail(AH_EINVAL, "poisson: expected finite rates of 0 or more, got %g", rate[i]);
         else
             ah_tensor_set(out, i, poisson(g, rate[i]));
     }

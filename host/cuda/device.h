@@ -19,6 +19,7 @@ struct ah_cuda_capture;
 struct ah_cuda_generator {
     uint64_t seed, offset;
     uint64_t through, within; /* while a step is captured: the address it reads, and how far it has drawn */
+    bool of_cpu; /* random numbers are drawn on the CPU, from its generator ($ACCELHOST_CUDA_RANDOM=cpu) */
 };
 
 struct ah_cuda_device {
@@ -28,6 +29,7 @@ struct ah_cuda_device {
     CUcontext context;
     CUstream compute, copy;
     int multiprocessors;
+    int resident_blocks; /* blocks of 256 threads that it runs at once */
     int capability; /* 90 is 9.0 */
     int shared_limit; /* bytes of shared memory that a block may ask for */
     struct ah_cuda_memory *memory;

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "cuda/copy.h"
-#include "cuda/kernels/elementwise.h"
 #include "tensor/overlap.h"
 
 static void swap_dims(struct ah_ew_args *args, int count, int i, int k)
@@ -143,31 +142,43 @@ static int set_operand(struct ah_device *device, struct ah_ew_args *args, int n,
     return 0;
 }
 
+int ah_cuda_walk_open(struct ah_cuda_walk *walk, struct ah_device *device, const struct ah_cuda_operand *given,
+                      int count, const double *numbers)
+{
+    const struct ah_tensor *out = given[0].tensor;
+    struct ah_ew_args *args = &walk->args;
+    *walk = (struct ah_cuda_walk){.args = {.numel = out->numel, .ndim = out->ndim}, .count = count};
+    AH_TRY(ah_check_writable(out));
+    memcpy(args->size, out->size, (size_t)out->ndim * sizeof args->size[0]);
+    for (int n = 0; numbers && n < AH_EW_NUMBERS; n++)
+        args->number[n] = numbers[n];
+    for (int n = 0; n < count; n++)
+        AH_TRY(set_operand(device, args, n, &given[n], out, &walk->copy[n]));
+    simplify(args, count);
+    prepare_division(args);
+    args->wide = is_wide(args, count);
+    return 0;
+}
+
+void ah_cuda_walk_close(struct ah_cuda_walk *walk)
+{
+    for (int n = 0; n < walk->count; n++)
+        ah_tensor_release(walk->copy[n]);
+}
+
 int ah_cuda_iterate(struct ah_device *device, const char *who, struct ah_cuda_kernel *kernel,
                     const struct ah_cuda_operand *given, int count, const double *numbers)
 {
-    const struct ah_tensor *out = given[0].tensor;
-    struct ah_tensor *copy[AH_EW_OPERANDS] = {NULL};
-    struct ah_ew_args args = {.numel = out->numel, .ndim = out->ndim};
-    int status = 0;
-    if (out->numel == 0)
+    struct ah_cuda_walk walk;
+    if (given[0].tensor->numel == 0)
         return 0;
-    AH_TRY(ah_check_writable(out));
-    memcpy(args.size, out->size, (size_t)out->ndim * sizeof args.size[0]);
-    for (int n = 0; n < AH_EW_NUMBERS; n++)
-        args.number[n] = numbers ? numbers[n] : 0;
-    for (int n = 0; status == 0 && n < count; n++)
-        status = set_operand(device, &args, n, &given[n], out, &copy[n]);
+    int status = ah_cuda_walk_open(&walk, device, given, count, numbers);
     if (status == 0) {
-        simplify(&args, count);
-        prepare_division(&args);
-        args.wide = is_wide(&args, count);
-        unsigned blocks = ah_cuda_blocks(args.numel, AH_EW_THREADS * (args.wide ? 8 : 1));
-        status = ah_cuda_launch(device, kernel, who, (struct ah_cuda_grid){blocks, AH_EW_THREADS, 0}, &args,
-                                sizeof args);
+        unsigned blocks = ah_cuda_blocks(walk.args.numel, AH_EW_THREADS * (walk.args.wide ? 8 : 1));
+        status = ah_cuda_launch(device, kernel, who, (struct ah_cuda_grid){blocks, AH_EW_THREADS, 0}, &walk.args,
+                                sizeof walk.args);
     }
-    for (int n = 0; n < count; n++)
-        ah_tensor_release(copy[n]);
+    ah_cuda_walk_close(&walk);
     return status;
 }
 

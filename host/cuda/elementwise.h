@@ -2,6 +2,7 @@
 #ifndef AH_CUDA_ELEMENTWISE_H
 #define AH_CUDA_ELEMENTWISE_H
 
+#include "cuda/kernels/elementwise.h"
 #include "cuda/launch.h"
 #include "ops/op.h"
 
@@ -18,6 +19,18 @@ struct ah_cuda_operand {
     struct ah_tensor *tensor;
     enum ah_dtype dtype; /* what the kernel reads or writes */
 };
+
+/* A planned walk over operands: the arguments of a kernel, and the copies that have to live until it is launched. */
+struct ah_cuda_walk {
+    struct ah_ew_args args;
+    struct ah_tensor *copy[AH_EW_OPERANDS];
+    int count;
+};
+
+/* Plan it as ah_cuda_iterate does; operand[0] has elements. Close it whatever came of it. */
+int ah_cuda_walk_open(struct ah_cuda_walk *walk, struct ah_device *device, const struct ah_cuda_operand *operand,
+                      int count, const double *numbers);
+void ah_cuda_walk_close(struct ah_cuda_walk *walk);
 
 /* Run a kernel over operand[0], the output, and the others, which broadcast to it. An operand is converted first when
  * its dtype is not what the kernel reads: the same, or a half where that is float32. A 0-dim operand may lie on the

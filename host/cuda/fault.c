@@ -1,6 +1,7 @@
 /* A fault lies in one block of the device; the ticket in it leads to the note of who was looking for what. */
 #include "cuda/fault.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@ enum { NOTES = 1024, TEXT = 96 };
 
 struct note {
     uint64_t ticket;
-    const char *who, *what;
+    const char *who, *what, *expected;
     int64_t low, high;
     enum { INDEX, SHARE, COUNT } kind;
     char place[TEXT]; /* " (dim 0 of (5, 2))"; of a count what there is to take from: "(5, 2)" */
@@ -71,9 +72,12 @@ static int fail(const struct note *note, const struct ah_fault *fault)
         return ah_fail(AH_EINVAL, "%s: the mask wants %lld values, source %s has %lld", note->who,
                        (long long)fault->integer, note->place, (long long)note->high);
     if (note->kind == SHARE)
-        snprintf(value, sizeof value, "%g", fault->number);
+        snprintf(value, sizeof value, "%g", fabs(fault->number) >= 0 ? fault->number : NAN);
     else
         snprintf(value, sizeof value, "%lld", (long long)fault->integer);
+    if (note->expected)
+        return ah_fail(AH_EINVAL, "%s: expected %s, got %s at position %lld", note->who, note->expected, value,
+                       (long long)fault->at);
     return ah_fail(AH_EINVAL, "%s: %s %s at position %lld is outside %lld..%lld%s", note->who, note->what, value,
                    (long long)fault->at, (long long)note->low, (long long)note->high, note->place);
 }
@@ -170,4 +174,11 @@ int ah_cuda_expect_enough(struct ah_device *device, const char *who, const struc
     last.numel = 1;
     snprintf(note.place, sizeof note.place, "%s", ah_shape(source));
     return look(device, &index_kernel, &note, &last, 0);
+}
+
+int ah_cuda_expect_numbers(struct ah_device *device, const char *who, const char *expected, int64_t high,
+                           const struct ah_tensor *numbers)
+{
+    struct note note = {.who = who, .expected = expected, .high = high, .kind = SHARE};
+    return look(device, &share_kernel[numbers->dtype], &note, numbers, 0);
 }

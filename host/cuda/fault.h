@@ -31,6 +31,11 @@ int ah_cuda_expect_shares(struct ah_device *device, const char *who, const char 
 int ah_cuda_expect_enough(struct ah_device *device, const char *who, const struct ah_tensor *counts,
                           const struct ah_tensor *source);
 
+/* The same for such as are not in 0..high or, with INT64_MAX, finite and 0 or more; `expected` says what they are to
+ * be: "bernoulli: expected probabilities in 0..1, got 2 at position 0". */
+int ah_cuda_expect_numbers(struct ah_device *device, const char *who, const char *expected, int64_t high,
+                           const struct ah_tensor *numbers);
+
 /* AH_EINVAL when something was found since the last call. Waits for the device if there was anything to look for. */
 int ah_cuda_raise_fault(struct ah_cuda_device *cuda);
 

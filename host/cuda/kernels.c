@@ -10,8 +10,15 @@
     {                                             \
         return ah_cuda_on_host(call);             \
     }
+#define DRAW(name)                                                                              \
+    static int ah_cuda_##name(struct ah_call *call)                                             \
+    {                                                                                           \
+        bool here = ah_cuda_state(call->device)->generator.of_cpu;                              \
+        return here ? ah_cuda_on_host(call) : ah_cuda_draw_##name(call);                        \
+    }
 #include "cuda/kernels.def"
 #undef KERNEL
+#undef DRAW
 #undef HOST
 
 #define ah_cuda_none NULL

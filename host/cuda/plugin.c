@@ -90,11 +90,23 @@ static void cuda_close(struct ah_device *device)
     device->state = NULL;
 }
 
+static int read_random(struct ah_cuda_device *cuda)
+{
+    const char *where = getenv("ACCELHOST_CUDA_RANDOM");
+    cuda->generator.of_cpu = where && !strcmp(where, "cpu");
+    if (where && *where && !cuda->generator.of_cpu && strcmp(where, "device") != 0)
+        return ah_fail(AH_EINVAL, "ACCELHOST_CUDA_RANDOM: expected \"device\" or \"cpu\", got \"%s\"", where);
+    return 0;
+}
+
 static int open_state(struct ah_cuda_device *cuda)
 {
     const char *name = cuda->device->name;
+    AH_TRY(read_random(cuda));
     AH_TRY(ah_cuda_check(ah_cuda.device_get(&cuda->handle, cuda->ordinal), "%s", name));
     cuda->multiprocessors = attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    cuda->resident_blocks =
+        cuda->multiprocessors * (attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR) / 256);
     cuda->capability = 10 * attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
                        attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
     cuda->shared_limit = attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);

@@ -29,14 +29,15 @@ AH_KERNEL(fault_index, ah_fault_args, AH_FAULT_THREADS)
     }
 }
 
-/* Numbers that are not in 0..1. */
+/* Numbers that are not in 0..high or, where that has no end, not finite. */
 template <typename T> __device__ __forceinline__ void fault_share(const ah_fault_args &a, unsigned long long *shared)
 {
     const T *x = ah_at<const T>(a.x);
     unsigned long long at = NOWHERE;
     for (int64_t i = threadIdx.x; i < a.n && at == NOWHERE; i += AH_FAULT_THREADS) {
         const ah_real<T> v = ah_get(x[i]);
-        if (!(v >= 0 && v <= 1))
+        const bool right = a.high == INT64_MAX ? v - v == 0 : v <= static_cast<ah_real<T>>(a.high);
+        if (!(v >= 0 && right))
             at = (unsigned long long)i;
     }
     at = first_of(at, shared);

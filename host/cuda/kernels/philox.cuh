@@ -43,4 +43,25 @@ __device__ __forceinline__ ah_philox ah_philox_open(const ah_philox_place &place
     return {seed, sequence, offset / 4};
 }
 
+/* The same one word after the other. */
+struct ah_philox_words {
+    ah_philox stream;
+    uint4 group;
+    int used;
+
+    __device__ __forceinline__ ah_philox_words(const ah_philox_place &place, uint64_t sequence)
+        : stream(ah_philox_open(place, sequence)), group(make_uint4(0, 0, 0, 0)), used(4)
+    {
+    }
+    __device__ __forceinline__ uint32_t next()
+    {
+        if (used == 4) {
+            group = stream.next();
+            used = 0;
+        }
+        const int at = used++;
+        return at == 0 ? group.x : at == 1 ? group.y : at == 2 ? group.z : group.w;
+    }
+};
+
 #endif

@@ -1,0 +1,223 @@
+--- Random numbers on a CUDA device, here the simulated GPU: Philox in PyTorch's order, and the generator's state.
+local run = require "spec.support.run"
+
+local lfs = require "lfs"
+
+local there = lfs.attributes((run.path:gsub("[^/]*$", "")) .. "accelhost-cudasim.so", "mode") == "file"
+
+local HEAD = [[
+  local accelhost = require "accelhost"
+  local F, nn = accelhost.nn.functional, accelhost.nn
+  accelhost.set_default_device "cuda"
+]]
+
+-- What a program prints on the simulated GPU.
+local function on_sim(code, env)
+  local all = {ACCELHOST_CUDA = "sim", ACCELHOST_TEST_DEVICE = false, ACCELHOST_CUDA_RANDOM = false}
+  for name, value in pairs(env or {}) do all[name] = value end
+  return run.host({"-e", HEAD .. code}, {env = all, timeout = 120})
+end
+
+local function case(sentence, fn)
+  it(sentence, function()
+    if not there then return pending "needs the simulated GPU (make sim)" end
+    fn()
+  end)
+end
+
+local function gives(expected, code, env)
+  local result = on_sim(code, env)
+  assert.equal(expected, result.stdout, result.stderr)
+end
+
+describe("A CUDA device's generator", function()
+  case("draws PyTorch's numbers, op after op, and stands where PyTorch's stands", function()
+    gives("30\n", [[
+      local cases, checked = require "spec.fixtures.cuda_random", 0
+      local names = {f16 = "float16", f32 = "float32", f64 = "float64", i64 = "int64", u8 = "uint8"}
+      local scope = {accelhost = accelhost, F = F}
+      for short, dtype in pairs(names) do scope[short] = {dtype = dtype} end
+      local function near(a, b) return math.abs(a - b) <= 1e-6 * math.max(1, math.abs(b)) end
+      accelhost.manual_seed(1234567890123)
+      for _, case in ipairs(cases) do
+        local drawn = setfenv(loadstring("return " .. case.call), scope)()
+        local flat, state = drawn:to "cpu":to "float64":flatten(), accelhost.get_rng_state "cuda"
+        for _, pair in ipairs(case.at) do
+          local value = flat[pair[1] ]:item()
+          if not near(value, pair[2]) then
+            error(("%s: element %d: expected %.9g, got %.9g"):format(case.call, pair[1], pair[2], value))
+          end
+        end
+        if not near(flat:sum():item(), case.sum) then
+          error(("%s: sum: expected %.12g, got %.12g"):format(case.call, case.sum, flat:sum():item()))
+        end
+        local offset = state[8]:item() + 256 * state[9]:item() + 65536 * state[10]:item()
+        if offset ~= case.offset then
+          error(("%s: offset: expected %d, got %d"):format(case.call, case.offset, offset))
+        end
+        checked = checked + 1
+      end
+      print(checked)]])
+  end)
+
+  case("is seeded with all others and keeps its place apart from them", function()
+    gives("true\ttrue\tfalse\n", [[
+      accelhost.manual_seed(5)
+      local a, b = accelhost.rand(9), accelhost.rand({9}, {device = "cuda:1"})
+      accelhost.manual_seed(5)
+      accelhost.rand({100}, {device = "cpu"})
+      local c, d = accelhost.rand(9), accelhost.rand({9}, {device = "cuda:1"})
+      print(a:equal(c), a:to "cuda:1":equal(b) and b:equal(d), a:equal(accelhost.rand(9)))]])
+  end)
+
+  case("has a state of 16 bytes, the seed and the offset, which brings it back", function()
+    gives("16\t7\t4\ttrue\n", [[
+      accelhost.manual_seed(7)
+      accelhost.rand(3)
+      local state = accelhost.get_rng_state "cuda"
+      local x = accelhost.randn(1000)
+      accelhost.set_rng_state(state, "cuda")
+      print(state:numel(), state[0]:item(), state[8]:item(), x:equal(accelhost.randn(1000)))]])
+  end)
+
+  case("refuses a state that is none", function()
+    local result = on_sim [[
+      for _, bytes in ipairs{15, 16} do
+        print(pcall(accelhost.set_rng_state, accelhost.ones({bytes}, {dtype = "uint8", device = "cpu"}), "cuda"))
+      end]]
+    assert.matches("generator state of cuda:0: expected 16 bytes, got 15", result.stdout, 1, true)
+    assert.matches("cuda:0: not a state of this generator: its offset is no multiple of 4", result.stdout, 1, true)
+  end)
+
+  case("fills views in the order of their memory", function()
+    gives("true\ttrue\ttrue\n", [[
+      accelhost.manual_seed(1)
+      local plain = accelhost.rand(4, 6)
+      accelhost.manual_seed(1)
+      local turned = accelhost.empty(4, 6):t():uniform_()
+      accelhost.manual_seed(1)
+      local wide = accelhost.zeros(4, 12)
+      wide[{{}, {0, 12, 2}}]:uniform_()
+      print(turned:t():equal(plain), wide[{{}, {0, 12, 2}}]:equal(plain), wide[{{}, {1, 12, 2}}]:eq(0):all():item())]])
+  end)
+
+  case("draws nothing where there is nothing to draw", function()
+    gives("0\n", [[
+      accelhost.manual_seed(1)
+      accelhost.rand(0)
+      accelhost.randperm(0)
+      accelhost.ones(0):bernoulli()
+      F.dropout(accelhost.ones(3), 0)
+      F.dropout(accelhost.ones(3), 1)
+      print(accelhost.get_rng_state "cuda"[{{8, 16}}]:sum():item())]])
+  end)
+
+  case("has the moments of its distributions", function()
+    gives("true\ttrue\ttrue\ttrue\ttrue\ttrue\n", [[
+      accelhost.manual_seed(3)
+      local function near(x, mean, std)
+        return math.abs(x:mean():item() - mean) < 0.02 * mean and math.abs(x:std():item() - std) < 0.03 * std
+      end
+      local n = {20000}
+      print(near(accelhost.poisson(accelhost.full(n, 3)), 3, math.sqrt(3)),
+        near(accelhost.poisson(accelhost.full(n, 63.5)), 63.5, math.sqrt(63.5)),
+        near(accelhost.poisson(accelhost.full(n, 1000)), 1000, math.sqrt(1000)),
+        near(accelhost.empty(n):exponential_(0.5), 2, 2), near(accelhost.empty(n):geometric_(0.25), 4, math.sqrt(12)),
+        near(accelhost.empty(n, {dtype = "float64"}):log_normal_(0, 0.5), math.exp(1 / 8),
+          math.sqrt((math.exp(1 / 4) - 1) * math.exp(1 / 4))))]])
+  end)
+
+  case("permutes all numbers, each order alike", function()
+    gives("true\ttrue\n", [[
+      local all = accelhost.randperm(5000):sort():equal(accelhost.arange(5000))
+      local counts = {}
+      for _ = 1, 600 do
+        local p = accelhost.randperm(3)
+        local key = p[0]:item() * 9 + p[1]:item() * 3 + p[2]:item()
+        counts[key] = (counts[key] or 0) + 1
+      end
+      local even, orders = true, 0
+      for _, count in pairs(counts) do
+        orders = orders + 1
+        even = even and count > 60 and count < 140
+      end
+      print(all, even and orders == 6)]])
+  end)
+
+  case("draws classes by their weights, without replacement each once", function()
+    gives("true\ttrue\ttrue\n", [[
+      accelhost.manual_seed(4)
+      local weights = accelhost.tensor{1, 0, 3, 6}
+      local drawn = weights:multinomial(10000, true)
+      local shares = accelhost.bincount(drawn, {minlength = 4}) / 10000
+      local near = (shares:to "float32" - weights / 10):abs():max():item() < 0.02
+      local once = weights:multinomial(3):sort():equal(accelhost.tensor({0, 2, 3}, {dtype = "int64"}))
+      local rows = accelhost.tensor{{0, 1, 0}, {1, 0, 0}}:multinomial(1)
+      rows = rows:equal(accelhost.tensor({{1}, {0}}, {dtype = "int64"}))
+      print(near, once, rows)]])
+  end)
+
+  case("names weights, rates and probabilities that are none", function()
+    local result = on_sim [[
+      for _, f in ipairs{
+        function() return accelhost.tensor{1, -1}:multinomial(1) end,
+        function() return accelhost.tensor{1, 0 / 0}:multinomial(1) end,
+        function() return accelhost.tensor{{1, 1, 0}, {1, 0, 0}}:multinomial(2) end,
+        function() return accelhost.tensor{1, 1.5}:bernoulli() end,
+        function() return accelhost.poisson(accelhost.tensor{-2, 1}) end} do print(select(2, pcall(f))) end]]
+    for _, text in ipairs {
+      "multinomial: expected finite weights of 0 or more, got -1 at position 1",
+      "multinomial: expected finite weights of 0 or more, got nan at position 1",
+      "multinomial: the number of weights above 0 1 at position 1 is outside 2..3",
+      "bernoulli: expected probabilities in 0..1, got 1.5 at position 1",
+      "poisson: expected finite rates of 0 or more, got -2 at position 0",
+    } do assert.matches(text, result.stdout, 1, true) end
+  end)
+end)
+
+describe("Dropout on a CUDA device", function()
+  case("keeps its mask for the gradient, whatever the layout and the dtype", function()
+    gives("12\n", [[
+      local checked = 0
+      for _, dtype in ipairs{"float32", "float64", "float16", "bfloat16"} do
+        local plain = accelhost.rand({64, 34}, {dtype = dtype}) + 1
+        for _, x in ipairs{plain, plain:t(), plain[{{}, {0, 34, 2}}]} do
+          x = x:detach():requires_grad_()
+          local y = F.dropout(x, 0.25)
+          y:sum():backward()
+          local kept = y:ne(0)
+          assert(math.abs(kept:to "float32":mean():item() - 0.75) < 0.05)
+          local scale = kept:to(dtype) * (1 / 0.75)
+          assert(accelhost.allclose(x.grad, scale, {rtol = 1e-2}), dtype)
+          assert(accelhost.allclose(y, x * scale, {rtol = 1e-2}), dtype)
+          checked = checked + 1
+        end
+      end
+      print(checked)]])
+  end)
+
+  case("in place and on a view writes there alone, and shows NaN in what it drops", function()
+    gives("true\ttrue\n", [[
+      local x = accelhost.ones(8, 8)
+      x[{{}, {0, 8, 2}}]:dropout_(0.5)
+      local y = F.dropout(accelhost.full({64}, 0 / 0), 0.5)
+      print(x[{{}, {1, 8, 2}}]:eq(1):all():item() and x:eq(0):any():item(), y:isnan():all():item())]])
+  end)
+end)
+
+describe("ACCELHOST_CUDA_RANDOM", function()
+  case("lets the CPU's generator draw, whose numbers are the CPU's", function()
+    gives("true\ttrue\n", [[
+      accelhost.manual_seed(2)
+      local there, mask = accelhost.randn(50), F.dropout(accelhost.ones(50))
+      accelhost.manual_seed(2)
+      local here = accelhost.randn({50}, {device = "cpu"})
+      print(there:to "cpu":equal(here), mask:to "cpu":equal(F.dropout(accelhost.ones({50}, {device = "cpu"}))))]],
+      {ACCELHOST_CUDA_RANDOM = "cpu"})
+  end)
+
+  case("takes no other word", function()
+    local result = on_sim("print(accelhost.rand(1))", {ACCELHOST_CUDA_RANDOM = "gpu"})
+    assert.matches('ACCELHOST_CUDA_RANDOM: expected "device" or "cpu", got "gpu"', result.stderr, 1, true)
+  end)
+end)

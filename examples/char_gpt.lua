@@ -156,7 +156,8 @@ local loss = validate()
 
 model = accelerator:unwrap_model(model):eval()
 local beginning = text:match "\n" or text:match "^[%z\1-\127\194-\244][\128-\191]*"
-local ids = model:generate(tokenizer(beginning, {return_attention_mask = false}).input_ids, {
+local prompt = tokenizer(beginning, {return_attention_mask = false}).input_ids:to(accelerator.device)
+local ids = model:generate(prompt, {
   max_new_tokens = args.block_size - 1, do_sample = true, temperature = 0.8, top_k = 0,
 })
 tell(tokenizer:decode(ids[0]))

@@ -2,8 +2,10 @@
  * copied, so that views of one still share it, and all of them back, since a kernel may write into its arguments. */
 #include "cuda/host_kernel.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "base/trace.h"
 #include "cuda/capture.h"
 
 struct shadow {
@@ -157,5 +159,10 @@ int ah_cuda_on_host(struct ah_call *call)
     if (opened)
         status = ah_cpu.kernels[call->op->id](&near);
     close_shadows(&shadows, call, &near, opened && status == 0);
+    if (ah_tracing) {
+        char text[64];
+        snprintf(text, sizeof text, "host %s", call->op->name);
+        ah_trace_tell_kernel(text);
+    }
     return status < 0 ? status : shadows.status;
 }

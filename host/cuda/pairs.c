@@ -130,6 +130,7 @@ int ah_cuda_pow(struct ah_call *c)
     }
 FLOATS(atan2)
 FLOATS(hypot)
+FLOATS(nextafter)
 FLOATS(copysign)
 FLOATS(logaddexp)
 FLOATS(logaddexp2)

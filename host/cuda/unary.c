@@ -1,4 +1,4 @@
-/* Elementwise ops of one input (kernels/unary.cu). */
+/* Elementwise ops of one input (kernels/unary.cu, special.cu). */
 #include <math.h>
 
 #include "cuda/elementwise.h"
@@ -14,6 +14,12 @@ static int unary(struct ah_call *c, struct ah_cuda_kernel *loops, const double *
     int ah_cuda_##name(struct ah_call *c)                               \
     {                                                                   \
         static ah_cuda_loops loops = {AH_CUDA_FLOATS("unary", #name)};  \
+        return unary(c, loops, NULL);                                   \
+    }
+#define SPECIAL(name)                                                   \
+    int ah_cuda_##name(struct ah_call *c)                               \
+    {                                                                   \
+        static ah_cuda_loops loops = {AH_CUDA_FLOATS("special", #name)}; \
         return unary(c, loops, NULL);                                   \
     }
 #define NUMBERS(name)                                                   \
@@ -77,6 +83,10 @@ FLOATS(lgamma)
 FLOATS(deg2rad)
 FLOATS(rad2deg)
 FLOATS(sinc)
+SPECIAL(digamma)
+SPECIAL(erfinv)
+SPECIAL(i0)
+SPECIAL(i1)
 TEST(isnan)
 TEST(isinf)
 TEST(isfinite)
@@ -95,6 +105,12 @@ int ah_cuda_bitwise_not(struct ah_call *c)
     static ah_cuda_loops loops = {[AH_BOOL] = AH_CUDA_KERNEL("unary", "logical_not_b8"),
                                   AH_CUDA_INTEGERS("unary", "bitwise_not")};
     return unary(c, loops, NULL);
+}
+
+int ah_cuda_polygamma(struct ah_call *c)
+{
+    static ah_cuda_loops loops = {AH_CUDA_FLOATS("special", "polygamma")};
+    return unary(c, loops, (double[4]){(double)ah_args(c, polygamma)->n.integer});
 }
 
 int ah_cuda_logit(struct ah_call *c)

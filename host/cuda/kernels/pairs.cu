@@ -64,6 +64,8 @@ template <typename T> __device__ __forceinline__ T log2_sum(T x, T y)
 }
 AH_EW2_FLOATS(atan2, atan2(a, b))
 AH_EW2_FLOATS(hypot, hypot(a, b))
+AH_EW2(nextafter_f32, float, float, nextafterf(a, b))
+AH_EW2(nextafter_f64, double, double, nextafter(a, b))
 AH_EW2_FLOATS(copysign, copysign(a, b))
 AH_EW2_FLOATS(logaddexp, log_sum<T>(a, b))
 AH_EW2_FLOATS(logaddexp2, log2_sum<T>(a, b))

@@ -59,6 +59,12 @@ describe("collectives on CUDA devices", function()
     end)
   end
 
+  case("start while backward still runs", function()
+    local result = launch("on_device", {"overlap", 2, 1})
+    has(result.stdout, "12 of 12 buckets were under way before backward ended\n")
+    assert.equal(0, result.code, result.stderr)
+  end)
+
   case("serve three ranks", function()
     local result = launch("device_collectives", {3}, {ranks = 3})
     assert.equal("", result.stderr)

@@ -8,8 +8,12 @@
 --
 -- `accelhost launch --num_processes 2 script.lua` starts the processes; started without it a script is a world of one.
 -- Every call is compared with what the other processes call: ranks that disagree, die or do not come are named at
--- once or when the timeout is over, and the group is of no use after that. Ranks count from 0. Tensors of other
--- devices pass through the CPU.
+-- once or when the timeout is over, and the group is of no use after that. Ranks count from 0.
+--
+-- Tensors of GPUs go from card to card, by NCCL, where each process has a card of its own; a call is then over when the
+-- GPU has it in its queue, as with PyTorch. Where two processes share a card, where NCCL is not installed, and with the
+-- backend "gloo" they pass through the host's memory, as messages and what NCCL has no call for (bits of integers)
+-- always do. Sums by NCCL are formed in an order of its own, the same on every process.
 local groups = require "accelhost.distributed.groups"
 local namespace = require "accelhost.util.namespace"
 

@@ -1,6 +1,7 @@
 -- A deep network with many buckets. Prints how many were under way before backward ended, and whether the first was
 -- averaged by then, judged by the times that the reducer keeps. The one depends on this rank only; the other also on
--- when its peer runs, so a busy machine gets several steps to show it. Nothing here lets the ranks meet in backward.
+-- when its peer runs, so a busy machine gets several steps (overlap.lua [STEPS]) to show it. Nothing here lets the
+-- ranks meet in backward.
 local accelhost = require "accelhost"
 local comm = require "accelhost._C".comm
 
@@ -11,7 +12,7 @@ for i = 1, 12 do
 end
 local reducer = comm.new_reducer(layers, {}, {bucket_cap_mb = 1})
 local least, averaged = #layers, 0
-for _ = 1, 30 do
+for _ = 1, tonumber((...)) or 30 do
   comm.barrier()
   reducer:begin(1)
   local x = accelhost.ones(128, 512)

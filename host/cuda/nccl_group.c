@@ -9,6 +9,7 @@
 
 #include "base/time.h"
 #include "comm/watch.h"
+#include "cuda/capture.h"
 #include "optim/kernels.h"
 
 struct nccl_work {
@@ -206,15 +207,10 @@ static bool lane_takes(const struct ah_collective *call)
     return !bits || (call->dtype == AH_BOOL && call->reduce != AH_REDUCE_XOR);
 }
 
-/* What a capture would repeat alone, without the peers' agreement. */
-static int check_capture(struct ah_cuda_device *cuda, const struct ah_collective *call)
+/* A capture would repeat it alone, without the peers' agreement. */
+static int check_capture(struct ah_cuda_device *cuda)
 {
-    CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
-    AH_TRY(ah_cuda_check(ah_cuda.capture_status(cuda->compute, &state), "%s: its stream", cuda->device->name));
-    if (state == CU_STREAM_CAPTURE_STATUS_NONE)
-        return 0;
-    return ah_fail(AH_ESTATE, "%s: a collective cannot be captured",
-                   ah_collective_name(call->kind, call->async));
+    return ah_cuda_capture_refuse(cuda, "a collective", "call it beside the step");
 }
 
 static double weights_of(const struct ah_group *group, uint32_t sequence)
@@ -258,7 +254,7 @@ static int lane_run(struct ah_group *group, const struct ah_collective *call)
     CUevent event;
     double divisor = 1;
     AH_TRY(ah_cuda_enter(cuda));
-    AH_TRY(check_capture(cuda, call));
+    AH_TRY(check_capture(cuda));
     AH_TRY(new_event(cuda, &event));
     int status = order(cuda, cuda->compute, lane->stream, event);
     if (status == 0)
@@ -278,7 +274,7 @@ static int lane_start(struct ah_work *work)
     own->cuda = lane_of(work->group)->cuda;
     own->divisor = 1;
     AH_TRY(ah_cuda_enter(own->cuda));
-    AH_TRY(check_capture(own->cuda, &work->call));
+    AH_TRY(check_capture(own->cuda));
     AH_TRY(new_event(own->cuda, &own->begin));
     return order(own->cuda, own->cuda->compute, NULL, own->begin);
 }

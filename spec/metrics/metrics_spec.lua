@@ -95,6 +95,29 @@ describe("A metric", function()
     check.raises("no row was added", function() metric:compute{losses = {1}, counts = {0}} end)
   end)
 
+  it("reads batches of a device when it is computed, whatever became of their tensors since", function()
+    local function there(values) return accelhost.tensor(values, {dtype = "int64", device = "far"}) end
+    local metric, few = metrics.confusion_matrix(), metrics.accuracy()
+    local predictions, references = there {1, 0, 1}, there {1, 0, 0}
+    metric:add_batch{predictions = predictions, references = references}
+    predictions:zero_()
+    metric:add_batch{predictions = predictions, references = references, sample_weight = there {1, 2, 3}}
+    metric:add_batch{predictions = {1}, references = {0}}
+    metric:add_batch{predictions = predictions:narrow(0, 0, 1), references = there(1)}
+    assert.same({{6, 2}, {2, 1}}, metric:compute().confusion_matrix:tolist())
+    for _ = 1, 300 do few:add_batch{predictions = there {1, 0}, references = there {1, 1}} end
+    assert.equal(0.5, few:compute().accuracy)
+    metric:add_batch{predictions = predictions, references = references}
+    metric:reset()
+    check.raises("no row was added", function() metric:compute() end)
+    check.raises("confusion_matrix: predictions has 3 rows, references 1", function()
+      metric:add_batch{predictions = predictions, references = there {1}}
+    end)
+    check.raises("perplexity: counts: expected numbers of at least 0, item 1 is -1", function()
+      metrics.perplexity():compute{losses = there {1}, counts = there {-1}}
+    end)
+  end)
+
   it("says what does not fit", function()
     local metric = metrics.f1()
     for text, batch in pairs {

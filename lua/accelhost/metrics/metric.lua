@@ -6,6 +6,7 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
+local WaitingBatches = require "accelhost.metrics.waiting"
 
 local fail, describe = arguments.fail, arguments.describe
 
@@ -41,23 +42,27 @@ end
 
 function Metric:init(...)
   self._given = self:_named(...)
-  self._counts = self:_new_counts()
+  self:reset()
+end
+
+-- A column's tensor as a vector of int64 (classes) or float64.
+local function vector(self, name, value, is_label)
+  if is_label and value.dtype:find "float" then
+    fail("%s: %s: expected the numbers of classes, got a %s tensor of shape %s (scores:argmax(-1) makes them)",
+      self._name, name, value.dtype, arguments.shape_text(value))
+  end
+  if value:dim() > 1 then
+    fail("%s: %s: expected one value for each row, got a tensor of shape %s (%s)", self._name, name,
+      arguments.shape_text(value), "flatten() makes rows of all elements")
+  end
+  return value:detach():to {dtype = is_label and "int64" or "float64"}:reshape(-1)
 end
 
 -- A column as a table of numbers.
 local function listed(self, name, value, is_label)
   local list = value
   if C.is_tensor(value) then
-    local is_float = value.dtype:find "float" ~= nil
-    if is_label and is_float then
-      fail("%s: %s: expected the numbers of classes, got a %s tensor of shape %s (scores:argmax(-1) makes them)",
-        self._name, name, value.dtype, arguments.shape_text(value))
-    end
-    if value:dim() > 1 then
-      fail("%s: %s: expected one value for each row, got a tensor of shape %s (%s)", self._name, name,
-        arguments.shape_text(value), "flatten() makes rows of all elements")
-    end
-    list = value:detach():to {device = "cpu", dtype = is_label and "int64" or "float64"}:reshape(-1):tolist()
+    list = vector(self, name, value, is_label):to("cpu"):tolist()
   elseif type(value) ~= "table" or getmetatable(value) ~= nil then
     fail("%s: %s: expected a tensor or a table of numbers, got %s", self._name, name, describe(value))
   else
@@ -81,36 +86,59 @@ local columns_by_row = {prediction = "predictions", reference = "references", lo
 -- Is a column one of classes?
 Metric._labels = {predictions = true, references = true}
 
+-- Do all columns that are given lie on one device, not the CPU?
+local function is_far(batch, known)
+  local place
+  for _, name in ipairs(known) do
+    local value = batch[name]
+    local device = C.is_tensor(value) and value.device or value ~= nil and "cpu"
+    if device == "cpu" or device and place and device ~= place then return false end
+    place = place or device
+  end
+  return place ~= nil
+end
+
+-- The columns of a batch: tables of numbers, or vectors of their own where all lie on a device; and whether they do.
 local function columns_of(self, batch)
   local known, columns = {}, {}
   for _, name in ipairs(self._columns) do known[#known + 1] = name end
   for _, name in ipairs(self._more_columns) do known[#known + 1] = name end
   arguments.check_names(self._name .. ": add_batch", batch, known)
-  local kept, first = self._given.accelerator, self._columns[1]
+  for _, name in ipairs(self._columns) do
+    if batch[name] == nil then fail("%s: add_batch: '%s' is missing", self._name, name) end
+  end
+  local kept, first, far = self._given.accelerator, self._columns[1], is_far(batch, known)
+  local function count(column) return far and column:numel() or #column end
   for _, name in ipairs(known) do
     local value = batch[name]
     if value ~= nil then
-      columns[name] = listed(self, name, value, self._labels[name])
-      if kept then columns[name] = kept:keep_for_metrics(columns[name]) end
-      if #columns[name] ~= #columns[first] then
-        fail("%s: %s has %d rows, %s %d", self._name, first, #columns[first], name, #columns[name])
+      local column = (far and vector or listed)(self, name, value, self._labels[name])
+      if kept then column = kept:keep_for_metrics(column) end
+      columns[name] = far and column:clone() or column
+      if count(column) ~= count(columns[first]) then
+        fail("%s: %s has %d rows, %s %d", self._name, first, count(columns[first]), name, count(column))
       end
     end
   end
-  for _, name in ipairs(self._columns) do
-    if not columns[name] then fail("%s: add_batch: '%s' is missing", self._name, name) end
-  end
-  return columns
+  return columns, far
 end
 
---- Count a batch's rows: tensors or tables of numbers, one value a row.
+function Metric:_read_waiting()
+  self._waiting:read(function(columns) self:_count(columns) end)
+end
+
+--- Count a batch's rows: tensors or tables of numbers, one value a row. Tensors on a device are read when the metric is
+--- computed, so that the device is not waited for at every batch.
 --
 --   local metric = metrics.accuracy()
 --   metric:add_batch{predictions = accelhost.tensor({1, 0}, {dtype = "int64"}), references = {1, 1}}
 --   print(metric:compute().accuracy)  --> 0.5
 ---@param batch table {predictions =, references =, sample_weight = (optional)}; of perplexity {losses =, counts =}
 function Metric:add_batch(batch)
-  self:_count(columns_of(self, batch))
+  local columns, far = columns_of(self, batch)
+  if far then self._waiting:add(columns) end
+  if not far or self._waiting.is_full then self:_read_waiting() end
+  if not far then self:_count(columns) end
 end
 
 --- Count one row.
@@ -144,6 +172,7 @@ function Metric:compute(options)
   end
   given = self:_named(given)
   if next(batch) ~= nil then self:add_batch(batch) end
+  self:_read_waiting()
   local counts = self._counts
   if given.accelerator then
     local state = given.accelerator:gather(counts:state())
@@ -158,7 +187,7 @@ end
 
 --- Forget what was counted.
 function Metric:reset()
-  self._counts = self:_new_counts()
+  self._counts, self._waiting = self:_new_counts(), WaitingBatches()
 end
 
 return {Metric = Metric, define = define}

@@ -325,8 +325,56 @@ describe("What cannot be captured", function()
       print(failed, gone, a == b, lr == other)]])
   end)
 
-  case("is several processes, or an accumulation window", function()
+  case("is an accumulation window", function()
     assert.matches("compile: gradient_accumulation_steps is 4", told [[
       accelhost.Accelerator({gradient_accumulation_steps = 4}):compile(function() end)]])
+  end)
+
+  case("is a step of an optimizer that is written in Lua", function()
+    assert.matches("Muon:step: its numbers are the host's, so it cannot be captured in a graph", told [[
+      local w = nn.Parameter(accelhost.randn {3, 3})
+      local accelerator = accelhost.Accelerator()
+      local optimizer = accelerator:prepare(optim.Muon({w}, {lr = 0.1}))
+      local step = accelerator:compile(function()
+        accelerator:backward((w * w):sum())
+        optimizer:step()
+        optimizer:zero_grad()
+      end)
+      for i = 1, 3 do step() end]])
+  end)
+end)
+
+describe("A replay", function()
+  case("tells what fails in it", function()
+    assert.matches("^4\n[^\n]*kernel fold_[^\n]* failed, as ACCELHOST_SIM_FAIL asked", (told([[
+      local accelerator = accelhost.Accelerator()
+      local step = accelerator:compile(function(x) return (x * 2):sum() end, {warmup = 1})
+      local x = accelhost.tensor({1, 1}, {device = "cpu"}):to "cuda"
+      io.stderr:write(step(x):item(), "\n")
+      step(x):item()]], {ACCELHOST_SIM_FAIL = "launch:4"})))
+  end)
+
+  case("uses memory again within the graph, and nothing outside takes it", function()
+    assert.equal("true\ttrue\t0\n", told [[
+      local accelerator = accelhost.Accelerator()
+      local step = accelerator:compile(function(x)
+        for i = 1, 20 do x = x * 2 - x + 1 end
+        return x
+      end)
+      local x = accelhost.zeros {1000}
+      for i = 1, 3 do step(x) end
+      local calls, right = accelhost.memory_stats("cuda").system_calls, true
+      for i = 1, 5 do
+        local others = {}
+        local out = step(x + i)
+        for k = 1, 30 do others[k] = accelhost.full({1000}, -7) end
+        right = right and out:sum():item() == 1000 * (i + 20)
+        for k = 1, 30 do right = right and others[k]:sum():item() == -7000 end
+        if i == 1 then calls = accelhost.memory_stats("cuda").system_calls end
+      end
+      local first = accelhost.memory_stats("cuda").system_calls - calls
+      step:reset()
+      collectgarbage()
+      print(right, step(x):sum():item() == 20000, first)]])
   end)
 end)

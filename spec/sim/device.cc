@@ -187,6 +187,7 @@ SIM_API CUresult cuDeviceGetName(char *name, int room, CUdevice device)
 
 SIM_API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
+    count_call();
     static const struct {
         int attribute, value;
     } rows[] = {
@@ -255,6 +256,7 @@ SIM_API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 
 SIM_API CUresult cuCtxSetCurrent(CUcontext context)
 {
+    count_call();
     if (!initialised)
         return CUDA_ERROR_NOT_INITIALIZED;
     if (context && !context->retained)

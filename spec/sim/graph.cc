@@ -43,6 +43,22 @@ static bool joined(const Graph &graph, const std::vector<int> &last)
     return count == graph.nodes.size();
 }
 
+/* Does a graph use memory that was freed since it was captured? On a card its kernels would read what lies there. */
+static int refuse_freed(CUgraphExec exec)
+{
+    CUcontext context = exec->context;
+    std::lock_guard<std::mutex> running(context->run);
+    for (const Used &used : exec->graph.used) {
+        const Range::Block *block = context->memory.find(used.at, 1);
+        if (block && block->number == used.number)
+            continue;
+        context->fail(CUDA_ERROR_ILLEGAL_ADDRESS, "a replayed graph uses an allocation of " +
+                                                      std::to_string(used.bytes) + " bytes that was freed");
+        return context->sticky;
+    }
+    return 0;
+}
+
 /* The nodes in an order that the edges allow, drawn. */
 static std::vector<int> drawn_order(const Graph &graph, Random &random)
 {
@@ -137,6 +153,7 @@ SIM_API CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *out
 
 SIM_API CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
+    count_call();
     std::swap(*mode, thread_mode);
     return 0;
 }
@@ -163,6 +180,8 @@ SIM_API CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle)
         return CUDA_ERROR_INVALID_HANDLE;
     if (stream->capture)
         return CUDA_ERROR_NOT_SUPPORTED;
+    if (int code = refuse_freed(exec))
+        return code;
     Random random;
     random.seed(settings.seed + stream->given);
     for (int node : drawn_order(exec->graph, random))
@@ -172,6 +191,7 @@ SIM_API CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle)
 
 SIM_API CUresult cuGraphExecDestroy(CUgraphExec exec)
 {
+    count_call();
     delete exec;
     return exec ? 0 : CUDA_ERROR_INVALID_VALUE;
 }

@@ -126,6 +126,7 @@ static int wait_for_all(CUcontext device)
 /* As the driver, which waits for the device before memory goes. */
 SIM_API CUresult cuMemFree_v2(CUdeviceptr block)
 {
+    count_call();
     void *at = reinterpret_cast<void *>(block);
     CUcontext device = device_of(at);
     if (block && !device)
@@ -163,6 +164,7 @@ SIM_API CUresult cuMemAllocHost_v2(void **out, size_t bytes)
 
 SIM_API CUresult cuMemFreeHost(void *block)
 {
+    count_call();
     if (int code = wait_for_all(nullptr))
         return code;
     std::lock_guard<std::mutex> more(pinned_lock);

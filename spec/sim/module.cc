@@ -111,6 +111,19 @@ static void carry_out_launch(CUcontext context, const Pending &pending, uint64_t
     context->check(false, std::string("kernel ") + launch.kernel->name);
 }
 
+/* The blocks whose addresses are among the arguments. */
+static void note_used(CUcontext context, const std::vector<char> &arguments, Graph *graph)
+{
+    std::lock_guard<std::mutex> running(context->run);
+    for (size_t at = 0; at + sizeof(uint64_t) <= arguments.size(); at += sizeof(uint64_t)) {
+        uintptr_t word;
+        memcpy(&word, arguments.data() + at, sizeof word);
+        const Range::Block *block = context->memory.find(reinterpret_cast<const void *>(word), 1);
+        if (block)
+            graph->used.push_back({block->at, block->bytes, block->number});
+    }
+}
+
 /* The arguments, as an array of one pointer or as a buffer; null when they are neither. */
 static const void *arguments_of(const Kernel *kernel, void **params, void **extra)
 {
@@ -192,6 +205,7 @@ SIM_API CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const cha
 
 SIM_API CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)
 {
+    count_call();
     if (!function)
         return CUDA_ERROR_INVALID_HANDLE;
     if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 || value > SHARED_LIMIT)
@@ -202,6 +216,7 @@ SIM_API CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute at
 
 SIM_API CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function)
 {
+    count_call();
     if (!function)
         return CUDA_ERROR_INVALID_HANDLE;
     switch (attribute) {
@@ -248,12 +263,15 @@ SIM_API CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned g
         return stream_give(stream, {[=] { context->fail(CUDA_ERROR_LAUNCH_FAILED, text); }, true});
     }
     Pending pending = {launch, std::vector<char>(arguments, arguments + kernel->argument_bytes)};
+    if (stream->capture)
+        note_used(context, pending.arguments, &stream->capture->graph);
     return stream_give(stream, {[=] { carry_out_launch(context, pending, stream->random.next()); }, true});
 }
 
 SIM_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int threads,
                                                              size_t shared_bytes)
 {
+    count_call();
     if (!function || threads < 1)
         return CUDA_ERROR_INVALID_VALUE;
     int by_threads = 2048 / threads, by_shared = (int)((SHARED_LIMIT + 1024) / (shared_bytes + 1024));

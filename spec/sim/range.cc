@@ -131,7 +131,7 @@ void *Range::allocate(size_t bytes)
         memset(block, POISON, bytes);
         guard_close(at, GUARD_BYTES);
         guard_close(block + bytes, (size_t)(at + span - block) - bytes);
-        blocks_[block] = {block, bytes};
+        blocks_[block] = {block, bytes, ++made_};
         used_ += span;
         at = block;
     }

@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <stddef.h>
+#include <stdint.h>
 #include <string>
 
 namespace sim
@@ -18,6 +19,7 @@ class Range
     struct Block {
         char *at;
         size_t bytes;
+        uint64_t number = 0; /* of its allocation, from 1 */
     };
 
     /* False when the addresses cannot be had. */
@@ -71,6 +73,7 @@ class Range
     std::map<char *, size_t> free_;   /* stretches, guards included */
     std::deque<Block> quarantine_;    /* stretches on their way to free_ */
     size_t quarantined_ = 0;
+    uint64_t made_ = 0;
     std::string broken_; /* what a stretch told that left the quarantine */
 };
 } // namespace sim

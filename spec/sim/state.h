@@ -53,12 +53,20 @@ struct Work {
     bool touches;
 };
 
+/* A block of device memory as it was when a graph was captured. */
+struct Used {
+    const void *at;
+    size_t bytes;
+    uint64_t number; /* of its allocation */
+};
+
 struct Graph {
     struct Node {
         Work work;
         std::vector<int> after;
     };
     std::vector<Node> nodes;
+    std::vector<Used> used; /* those that its kernels have addresses of */
 };
 
 struct Capture {
@@ -134,7 +142,23 @@ struct CUgraphExec_st {
 namespace sim
 {
 extern std::mutex api;
-typedef std::lock_guard<std::mutex> Api;
+
+/* The calls of the driver are counted by name (calls.cc). */
+void count_call(const char *name = __builtin_FUNCTION());
+
+/* Holds `api`, and counts the call that it stands in. */
+class Api
+{
+  public:
+    explicit Api(std::mutex &lock, const char *name = __builtin_FUNCTION()) : hold_(lock)
+    {
+        count_call(name);
+    }
+
+  private:
+    std::lock_guard<std::mutex> hold_;
+};
+
 
 /* The current context, with what keeps its calls from working: not initialised, none current, broken. */
 int current(CUcontext *out);

@@ -259,6 +259,7 @@ SIM_API CUresult cuEventCreate(CUevent *out, unsigned flags)
 
 SIM_API CUresult cuEventDestroy_v2(CUevent event)
 {
+    count_call();
     if (!event)
         return CUDA_ERROR_INVALID_HANDLE;
     delete event;
@@ -313,6 +314,7 @@ SIM_API CUresult cuEventQuery(CUevent event)
 
 SIM_API CUresult cuEventSynchronize(CUevent event)
 {
+    count_call();
     std::shared_ptr<Record> record;
     if (int code = record_of(event, &record))
         return code;
@@ -323,6 +325,7 @@ SIM_API CUresult cuEventSynchronize(CUevent event)
 
 SIM_API CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
 {
+    count_call();
     std::shared_ptr<Record> from, to;
     if (int code = record_of(start, &from))
         return code;

@@ -173,9 +173,9 @@ return function(Accelerator)
   -- prints, hooks, numbers that change) happen at the capture only.
   --
   -- Within the function values cannot be read (item, tolist, print; ops whose shape depends on values) and tensors
-  -- cannot come from the CPU. It is refused with several processes and in accumulation windows. Tensors that it uses
-  -- from outside have to live on; after one was replaced it needs reset(). On the CPU the function runs as it is at
-  -- every call.
+  -- cannot come from the CPU. It is refused with several processes, in fp16 (whose scaler decides on the host) and in
+  -- accumulation windows. Tensors that it uses from outside have to live on; after one was replaced it needs reset().
+  -- On the CPU the function runs as it is at every call.
   --
   --   local step = accelerator:compile(function(inputs, labels)
   --     local loss = F.cross_entropy(model(inputs), labels % 2)
@@ -193,6 +193,10 @@ return function(Accelerator)
     if self.device ~= "cpu" then
       if self.num_processes > 1 then
         fail "compile: the averages of gradients over several processes cannot be captured in a graph"
+      end
+      if self.scaler then
+        fail("compile: mixed_precision is 'fp16', whose scaler decides on the host whether a step is left out, which a "
+          .. "graph cannot heed; use 'bf16'")
       end
       if self.gradient_accumulation_steps > 1 then
         fail("compile: gradient_accumulation_steps is %d, and a graph has no accumulation windows; loop over the "

@@ -104,3 +104,37 @@ TEST("allocations, waits and pageable copies break a capture")
     }
     CHECK((device.read(a, 2) == std::vector<float>{1, 2}));
 }
+
+/* A graph of one kernel that writes `to` from `from`. */
+static CUgraphExec captured(Device &device, float *to, float *from, int n)
+{
+    CUgraph graph;
+    CUgraphExec exec = nullptr;
+    CUfunction function = device.function("tail", "increment");
+    planted_args args = {to, from, n};
+    void *params[] = {&args};
+    CHECK(device.wait() == 0);
+    CHECK(cuStreamBeginCapture_v2(device.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) == 0);
+    CHECK(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, device.stream, params, nullptr) == 0);
+    CHECK(cuStreamEndCapture(device.stream, &graph) == 0);
+    CHECK(cuGraphInstantiateWithFlags(&exec, graph, 0) == 0);
+    CHECK(cuGraphDestroy(graph) == 0);
+    return exec;
+}
+
+TEST("a replay after memory that it uses was freed breaks the context, also when the address was given out again")
+{
+    for (bool again : {false, true}) {
+        Device device;
+        float *a = device.floats({1, 2}), *b = device.floats(2);
+        CUgraphExec exec = captured(device, b, a, 2);
+        CHECK(cuGraphLaunch(exec, device.stream) == 0);
+        CHECK((device.read(b, 2) == std::vector<float>{2, 3}));
+        CHECK(cuMemFree_v2(address(a)) == 0);
+        if (again)
+            device.floats({5, 6});
+        CHECK(cuGraphLaunch(exec, device.stream) == CUDA_ERROR_ILLEGAL_ADDRESS);
+        CHECK(device.wait() == CUDA_ERROR_ILLEGAL_ADDRESS);
+        CHECK(cuGraphExecDestroy(exec) == 0);
+    }
+}

@@ -1,0 +1,85 @@
+--- How often a training step calls the driver and its libraries: what the host does for a step on a GPU, counted on the
+--- simulated one.
+local run = require "spec.support.run"
+
+local lfs = require "lfs"
+
+local simulator = (run.path:gsub("[^/]*$", "")) .. "accelhost-cudasim.so"
+local there = lfs.attributes(simulator, "mode") == "file"
+
+-- The calls of a step once it is steady, as text that gives a table.
+local count = [[
+  local accelhost = require "accelhost"
+  local nn, F, optim = accelhost.nn, accelhost.nn.functional, accelhost.optim
+  local ffi = require "ffi"
+  ffi.cdef "const char *simulated_calls(void);"
+  accelhost.set_default_device "cuda"
+  local accelerator = accelhost.Accelerator()
+  local net = NET
+  local optimizer = optim.AdamW(net:parameters(), {lr = 1e-3})
+  net, optimizer = accelerator:prepare(net, optimizer)
+  local function step(x, y)
+    local loss = F.cross_entropy(net(x), y)
+    accelerator:backward(loss)
+    optimizer:step()
+    optimizer:zero_grad()
+    return loss
+  end
+  if COMPILED then step = accelerator:compile(step) end
+  local x, y = accelhost.randn {4, 1, 14, 14}, accelhost.randint(0, 10, {4})
+  for _ = 1, 5 do step(x, y) end
+  local simulator = ffi.load "SIMULATOR"
+  local function counts()
+    local found = {allocations = accelhost.memory_stats("cuda").allocations}
+    for name, times in ffi.string(simulator.simulated_calls()):gmatch "(%S+) (%d+)" do found[name] = tonumber(times) end
+    return found
+  end
+  local before = counts()
+  for _ = 1, 10 do step(x, y) end
+  for name, times in pairs(counts()) do
+    local each = (times - (before[name] or 0)) / 10
+    if each > 0 then print(name, each) end
+  end
+]]
+
+local nets = {
+  ["BasicNet"] = [[nn.Sequential(nn.Flatten(), nn.Linear(196, 32), nn.ReLU(), nn.Linear(32, 10))]],
+  ["the CNN of MNIST"] = [[nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 8, 3), nn.ReLU(), nn.MaxPool2d(2),
+    nn.Flatten(), nn.Linear(200, 16), nn.ReLU(), nn.Linear(16, 10))]],
+}
+
+local function calls_of(net, compiled)
+  local code = count:gsub("NET", {NET = nets[net]}):gsub("COMPILED", tostring(compiled)):gsub("SIMULATOR", simulator)
+  local result = run.host({"-e", code}, {timeout = 120,
+    env = {ACCELHOST_CUDA = "sim", ACCELHOST_CUDA_CHECKS = "later", ACCELHOST_TEST_DEVICE = false}})
+  assert.equal(0, result.code, result.stderr)
+  local calls = {}
+  for name, times in result.stdout:gmatch "(%S+)\t(%S+)" do calls[name] = tonumber(times) end
+  return calls
+end
+
+-- The most that is allowed of each call, and nothing else.
+local most = {
+  ["BasicNet"] = {allocations = 15, cuLaunchKernel = 10, cuMemcpyDtoDAsync_v2 = 4, cublasLtMatmul = 5},
+  ["the CNN of MNIST"] = {
+    allocations = 35, cuLaunchKernel = 20, cuMemcpyDtoDAsync_v2 = 8, cublasLtMatmul = 6, cudnnBackendExecute = 5,
+  },
+}
+local replayed = {cuGraphLaunch = 1, cuLaunchKernel = 1, cuMemcpyDtoDAsync_v2 = 2}
+
+local function check(net, compiled, allowed)
+  if not there then return pending "needs the simulated GPU (make sim)" end
+  local calls = calls_of(net, compiled)
+  for name, times in pairs(calls) do
+    assert.is_true(times <= (allowed[name] or 0), ("%s: %s %g times, allowed %d"):format(net, name, times,
+      allowed[name] or 0))
+  end
+  assert.is_true((calls.cuLaunchKernel or 0) > 0)
+end
+
+describe("A steady step", function()
+  for net, allowed in pairs(most) do
+    it("of " .. net .. " makes no call that it does not need", function() check(net, false, allowed) end)
+    it("of " .. net .. " that is compiled makes four, whatever its size", function() check(net, true, replayed) end)
+  end
+end)

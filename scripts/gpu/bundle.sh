@@ -45,7 +45,7 @@ bundle=$build/bundle
 rm -rf "$bundle"
 mkdir -p "$bundle"
 echo "$build" >"$tree/build-folder"
-tar -C "$stage" --owner=0 --group=0 -c tree | gzip -9 >"$bundle/files.tar.gz"
+tar -C "$stage" --owner=0 --group=0 -c tree | gzip >"$bundle/files.tar.gz"
 install -m 755 scripts/gpu/start.sh "$bundle/gpu-checks"
 cat >"$bundle/README" <<END
 accelhost for a machine with a CUDA card: ./gpu-checks builds what must be built, runs the specs, compute-sanitizer and

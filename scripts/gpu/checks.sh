@@ -22,7 +22,7 @@ python=${PYTHON:-python3}
 simulated=${SIMULATED:-}
 smoke=
 if [ -n "$simulated" ]; then
-    export ACCELHOST_CUDA=sim
+    export ACCELHOST_CUDA=sim ACCELHOST_SIM_DELAY=0
     smoke=--smoke
 fi
 

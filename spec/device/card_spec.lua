@@ -143,6 +143,20 @@ describe("A CUDA device", function()
     end
   end)
 
+  it("trains in two ranks, on a card of their own or on one, with the losses of one process", function()
+    local function losses(words)
+      words[#words + 1] = "spec/distributed/cases/card.lua"
+      local result = run.host(words, {timeout = 120, env = {ACCELHOST_CUDA_RANDOM = false}})
+      assert.equal(0, result.code, result.output)
+      local values = {}
+      for step, loss in result.stdout:gmatch "(%d+) (%S+)\n" do values[tonumber(step)] = tonumber(loss) end
+      assert.equal(8, #values, result.output)
+      return values
+    end
+    local one, two = losses {"run"}, losses {"launch", "--num_processes", "2"}
+    for step = 1, 8 do assert(math.abs(one[step] - two[step]) <= 1e-12, "step " .. step) end
+  end)
+
   it("reaches what lies beyond 2^31 elements", function()
     if simulated then return pending "needs a card's memory" end
     local x = accelhost.zeros({2 ^ 31 + 17}, {dtype = "uint8", device = "cuda"})

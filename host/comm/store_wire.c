@@ -1,0 +1,286 @@
+/* The server's side of a store: proofs, values, requests. Whatever a client sends is bounded before it is looked at: a
+ * request's lengths are checked when its head is here, and a session that is not trusted yet holds one answer's
+ * bytes. */
+#include "comm/store_wire.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+enum { BLOCK = 64, MOST_ENTRIES = 1 << 16 };
+static const size_t most_bytes = (size_t)64 << 20;
+static const int64_t answer_ns = 5000000000, ms_ns = 1000000;
+
+struct ah_store_entry {
+    char *key;
+    size_t key_bytes, bytes;
+    char *value;
+};
+
+/* Proofs. */
+
+/* HMAC (RFC 2104) over parts that are given in between. */
+struct hmac {
+    struct ah_sha256 inner;
+    unsigned char pad[BLOCK];
+};
+
+static void hmac_begin(struct hmac *mac, const void *key, size_t bytes)
+{
+    memset(mac->pad, 0, sizeof mac->pad);
+    if (bytes > BLOCK) {
+        ah_sha256_begin(&mac->inner);
+        ah_sha256_add(&mac->inner, key, bytes);
+        ah_sha256_end(&mac->inner, mac->pad);
+    } else if (bytes) {
+        memcpy(mac->pad, key, bytes);
+    }
+    for (int i = 0; i < BLOCK; i++)
+        mac->pad[i] ^= 0x36;
+    ah_sha256_begin(&mac->inner);
+    ah_sha256_add(&mac->inner, mac->pad, BLOCK);
+}
+
+static void hmac_end(struct hmac *mac, unsigned char digest[AH_SHA256_BYTES])
+{
+    unsigned char inner[AH_SHA256_BYTES];
+    ah_sha256_end(&mac->inner, inner);
+    for (int i = 0; i < BLOCK; i++)
+        mac->pad[i] ^= 0x36 ^ 0x5c;
+    ah_sha256_begin(&mac->inner);
+    ah_sha256_add(&mac->inner, mac->pad, BLOCK);
+    ah_sha256_add(&mac->inner, inner, sizeof inner);
+    ah_sha256_end(&mac->inner, digest);
+}
+
+void ah_store_prove(unsigned char proof[AH_SHA256_BYTES], const struct ah_store_place *place, const char *role,
+                    const unsigned char theirs[AH_SHA256_BYTES], const unsigned char mine[AH_SHA256_BYTES])
+{
+    struct hmac mac;
+    hmac_begin(&mac, place->secret, place->secret_bytes);
+    ah_sha256_add(&mac.inner, role, strlen(role));
+    ah_sha256_add(&mac.inner, theirs, AH_SHA256_BYTES);
+    ah_sha256_add(&mac.inner, mine, AH_SHA256_BYTES);
+    hmac_end(&mac, proof);
+}
+
+bool ah_store_same(const unsigned char *a, const unsigned char *b)
+{
+    unsigned char differs = 0;
+    for (int i = 0; i < AH_SHA256_BYTES; i++)
+        differs |= a[i] ^ b[i];
+    return !differs;
+}
+
+/* Values. */
+
+static struct ah_store_entry *find(const struct ah_store_table *table, const char *key, size_t bytes)
+{
+    for (size_t i = 0; i < table->count; i++)
+        if (table->entry[i].key_bytes == bytes && !memcmp(table->entry[i].key, key, bytes))
+            return &table->entry[i];
+    return NULL;
+}
+
+static int add_entry(struct ah_store_table *table, const char *key, size_t bytes, struct ah_store_entry **out)
+{
+    if (table->count == MOST_ENTRIES)
+        return AH_ENOMEM;
+    AH_TRY(ah_grow(&table->entry, table->count + 1, &table->room, sizeof table->entry[0]));
+    char *copy = malloc(bytes + 1);
+    if (!copy)
+        return AH_ENOMEM;
+    memcpy(copy, key, bytes);
+    *out = &table->entry[table->count++];
+    **out = (struct ah_store_entry){.key = copy, .key_bytes = bytes};
+    table->bytes += bytes;
+    return 0;
+}
+
+static int set(struct ah_store_table *table, const char *key, size_t key_bytes, const char *value, size_t bytes)
+{
+    struct ah_store_entry *entry = find(table, key, key_bytes);
+    if (table->bytes + key_bytes + bytes > most_bytes)
+        return AH_ENOMEM;
+    char *copy = malloc(bytes + 1);
+    int status = copy ? entry ? 0 : add_entry(table, key, key_bytes, &entry) : AH_ENOMEM;
+    if (status < 0) {
+        free(copy);
+        return status;
+    }
+    memcpy(copy, value, bytes);
+    copy[bytes] = 0;
+    table->bytes += bytes - entry->bytes;
+    table->changes++;
+    free(entry->value);
+    entry->value = copy;
+    entry->bytes = bytes;
+    return 0;
+}
+
+static int add(struct ah_store_table *table, const char *key, size_t key_bytes, int64_t delta, int64_t *sum)
+{
+    const struct ah_store_entry *entry = find(table, key, key_bytes);
+    char text[24], *end;
+    errno = 0;
+    long long before = entry ? strtoll(entry->value, &end, 10) : 0;
+    if (entry && (end == entry->value || *end || errno || (size_t)(end - entry->value) != entry->bytes))
+        return AH_EINVAL;
+    if (__builtin_add_overflow((int64_t)before, delta, sum))
+        return AH_EINVAL;
+    snprintf(text, sizeof text, "%lld", (long long)*sum);
+    return set(table, key, key_bytes, text, strlen(text));
+}
+
+static bool delete(struct ah_store_table *table, const char *key, size_t bytes)
+{
+    struct ah_store_entry *entry = find(table, key, bytes);
+    if (!entry)
+        return false;
+    table->bytes -= entry->key_bytes + entry->bytes;
+    free(entry->key);
+    free(entry->value);
+    *entry = table->entry[--table->count];
+    return true;
+}
+
+void ah_store_table_free(struct ah_store_table *table)
+{
+    for (size_t i = 0; i < table->count; i++) {
+        free(table->entry[i].key);
+        free(table->entry[i].value);
+    }
+    free(table->entry);
+    *table = (struct ah_store_table){0};
+}
+
+/* Sessions. */
+
+static void take(struct ah_text *text, size_t bytes)
+{
+    memmove(text->at, text->at + bytes, text->bytes - bytes);
+    text->bytes -= bytes;
+}
+
+int ah_store_greet(struct ah_store_session *session, int64_t now_ns)
+{
+    struct ah_store_hello hello = {.magic = AH_STORE_MAGIC};
+    if (getrandom(session->nonce, sizeof session->nonce, 0) != (ssize_t)sizeof session->nonce)
+        return ah_fail(AH_EIO, "store: no random numbers");
+    memcpy(hello.nonce, session->nonce, sizeof hello.nonce);
+    session->until_ns = now_ns + answer_ns;
+    return ah_text_append(&session->out, &hello, sizeof hello);
+}
+
+/* The answer to the challenge. Of the verdicts only the first comes with a proof. */
+static int check_answer(struct ah_store_session *session)
+{
+    struct ah_store_answer answer;
+    struct ah_store_welcome welcome = {.verdict = AH_STORE_FINE};
+    unsigned char proof[AH_SHA256_BYTES];
+    memcpy(&answer, session->in.at, sizeof answer);
+    take(&session->in, sizeof answer);
+    if (answer.magic != AH_STORE_MAGIC)
+        return AH_EINVAL;
+    ah_store_prove(proof, session->place, "client", session->nonce, answer.nonce);
+    if (!ah_store_same(proof, answer.proof))
+        welcome.verdict = AH_STORE_OTHER_SECRET;
+    else if (answer.generation != session->place->generation)
+        welcome.verdict = AH_STORE_OTHER_GENERATION;
+    else
+        ah_store_prove(welcome.proof, session->place, "server", answer.nonce, session->nonce);
+    session->trusted = welcome.verdict == AH_STORE_FINE;
+    AH_TRY(ah_text_append(&session->out, &welcome, sizeof welcome));
+    return session->trusted ? 0 : AH_EINVAL;
+}
+
+static int reply(struct ah_store_session *session, struct ah_store_reply head, const void *value)
+{
+    AH_TRY(ah_text_append(&session->out, &head, sizeof head));
+    return head.value_bytes ? ah_text_append(&session->out, value, head.value_bytes) : 0;
+}
+
+/* Carry a request out; *waits: it has to wait. */
+static int serve(struct ah_store_session *session, const struct ah_store_request *request, const char *key,
+                 bool may_wait, bool *waits)
+{
+    struct ah_store_table *table = session->table;
+    const struct ah_store_entry *entry;
+    struct ah_store_reply head = {.verdict = AH_STORE_FINE};
+    const char *value = NULL;
+    switch (request->op) {
+    case AH_STORE_SET:
+        if (set(table, key, request->key_bytes, key + request->key_bytes, request->value_bytes) < 0)
+            head.verdict = AH_STORE_REFUSED;
+        break;
+    case AH_STORE_GET:
+        entry = find(table, key, request->key_bytes);
+        *waits = !entry && may_wait;
+        if (*waits)
+            return 0;
+        head.verdict = entry ? AH_STORE_FINE : AH_STORE_MISSING;
+        head.value_bytes = entry ? (uint32_t)entry->bytes : 0;
+        value = entry ? entry->value : NULL;
+        break;
+    case AH_STORE_ADD:
+        if (add(table, key, request->key_bytes, request->number, &head.number) < 0)
+            head.verdict = AH_STORE_REFUSED;
+        break;
+    default: head.number = delete(table, key, request->key_bytes); break;
+    }
+    return reply(session, head, value);
+}
+
+/* The next request, if all of it is here. */
+static int next_request(struct ah_store_session *session, int64_t now_ns, bool *more)
+{
+    struct ah_store_request request;
+    *more = false;
+    if (session->in.bytes < sizeof request)
+        return 0;
+    memcpy(&request, session->in.at, sizeof request);
+    if (request.op >= AH_STORE_OPS || request.key_bytes > AH_STORE_KEY || request.value_bytes > AH_STORE_VALUE)
+        return AH_EINVAL;
+    size_t bytes = sizeof request + request.key_bytes + request.value_bytes;
+    if (session->in.bytes < bytes)
+        return 0;
+    if (!session->waits)
+        session->until_ns = now_ns + (int64_t)request.wait_ms * ms_ns;
+    AH_TRY(serve(session, &request, session->in.at + sizeof request, now_ns < session->until_ns, &session->waits));
+    if (session->waits)
+        return 0;
+    take(&session->in, bytes);
+    *more = true;
+    return 0;
+}
+
+int ah_store_resume(struct ah_store_session *session, int64_t now_ns)
+{
+    if (!session->trusted && session->in.bytes >= sizeof(struct ah_store_answer))
+        AH_TRY(check_answer(session));
+    if (!session->trusted)
+        return now_ns < session->until_ns ? 0 : AH_ETIMEOUT;
+    for (bool more = true; more;)
+        AH_TRY(next_request(session, now_ns, &more));
+    return 0;
+}
+
+int ah_store_feed(struct ah_store_session *session, const void *bytes, size_t count, int64_t now_ns)
+{
+    /* A client has one request under way. */
+    size_t most = session->trusted ? sizeof(struct ah_store_request) + AH_STORE_KEY + AH_STORE_VALUE
+                                   : sizeof(struct ah_store_answer);
+    if (count > most - session->in.bytes)
+        return AH_EINVAL;
+    AH_TRY(ah_text_append(&session->in, bytes, count));
+    return ah_store_resume(session, now_ns);
+}
+
+void ah_store_session_free(struct ah_store_session *session)
+{
+    free(session->in.at);
+    free(session->out.at);
+    session->in = session->out = (struct ah_text){0};
+}

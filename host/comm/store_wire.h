@@ -1,0 +1,77 @@
+/* What goes over the wire of a store, and the server's side of it without sockets: bytes in, bytes out. Integers are
+ * little-endian, as the machines that this program runs on.
+ *
+ * hello (server): magic, nonce. answer (client): magic, generation, nonce, proof. welcome (server): verdict, proof.
+ * Then requests, each with one reply, in order. Included by host/comm/store*.c and their tests. */
+#ifndef AH_COMM_STORE_WIRE_H
+#define AH_COMM_STORE_WIRE_H
+
+#include "base/array.h"
+#include "base/sha256.h"
+#include "comm/store.h"
+
+#define AH_STORE_MAGIC 0x3165726f74736861u /* "ahstore1" */
+
+struct ah_store_hello {
+    uint64_t magic;
+    unsigned char nonce[AH_SHA256_BYTES];
+};
+struct ah_store_answer {
+    uint64_t magic, generation;
+    unsigned char nonce[AH_SHA256_BYTES], proof[AH_SHA256_BYTES];
+};
+enum ah_store_verdict {
+    AH_STORE_FINE,
+    AH_STORE_MISSING, /* no value before the deadline */
+    AH_STORE_REFUSED, /* no number, or the store is full */
+    AH_STORE_OTHER_SECRET,
+    AH_STORE_OTHER_GENERATION,
+};
+struct ah_store_welcome {
+    uint32_t verdict;
+    unsigned char proof[AH_SHA256_BYTES];
+};
+enum ah_store_op { AH_STORE_SET, AH_STORE_GET, AH_STORE_ADD, AH_STORE_DELETE, AH_STORE_OPS };
+/* Key and value follow. */
+struct ah_store_request {
+    uint32_t op, key_bytes, value_bytes, wait_ms;
+    int64_t number;
+};
+struct ah_store_reply {
+    uint32_t verdict, value_bytes;
+    int64_t number;
+};
+
+/* What proves to the other side that this one knows the secret: HMAC-SHA256 of role, their and the own nonce. `role`
+ * keeps one side's proof from serving the other. */
+void ah_store_prove(unsigned char proof[AH_SHA256_BYTES], const struct ah_store_place *place, const char *role,
+                    const unsigned char theirs[AH_SHA256_BYTES], const unsigned char mine[AH_SHA256_BYTES]);
+/* Compares in a time that tells nothing of where they differ. */
+bool ah_store_same(const unsigned char *a, const unsigned char *b);
+
+/* The values. */
+struct ah_store_table {
+    struct ah_store_entry *entry;
+    size_t count, room, bytes;
+    uint64_t changes;
+};
+void ah_store_table_free(struct ah_store_table *table);
+
+/* A client, as the server sees it; all zero before ah_store_greet. */
+struct ah_store_session {
+    struct ah_store_table *table;
+    const struct ah_store_place *place;
+    unsigned char nonce[AH_SHA256_BYTES];
+    bool trusted;
+    bool waits;       /* for a key: its request is the first in `in` */
+    int64_t until_ns; /* for that, or for the answer */
+    struct ah_text in, out;
+};
+int ah_store_greet(struct ah_store_session *session, int64_t now_ns);
+/* Bytes came: what can be replied is appended to `out`. A failure ends the session, after `out` was sent. */
+int ah_store_feed(struct ah_store_session *session, const void *bytes, size_t count, int64_t now_ns);
+/* Again, when values have changed or time has passed. */
+int ah_store_resume(struct ah_store_session *session, int64_t now_ns);
+void ah_store_session_free(struct ah_store_session *session);
+
+#endif

@@ -1,0 +1,197 @@
+/* The store over TCP: values, waits, deadlines, who is let in, and broken bytes. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/time.h"
+#include "comm/store_wire.h"
+#include "test.h"
+
+static const int64_t second_ns = 1000000000, short_ns = 30000000;
+
+static struct ah_store_place place_of(const struct ah_store_server *server, const char *secret, uint64_t generation)
+{
+    return (struct ah_store_place){.port = server ? ah_store_port(server) : 0, .secret = secret,
+                                   .secret_bytes = strlen(secret), .generation = generation};
+}
+
+static struct ah_store_server *serve(void)
+{
+    struct ah_store_server *server = NULL;
+    struct ah_store_place place = place_of(NULL, "secret", 3);
+    CHECK_OK(ah_store_serve(&server, &place));
+    return server;
+}
+
+static struct ah_store *join(const struct ah_store_server *server)
+{
+    struct ah_store *store = NULL;
+    struct ah_store_place place = place_of(server, "secret", 3);
+    CHECK_OK(ah_store_connect(&store, &place, 10 * second_ns));
+    return store;
+}
+
+static bool holds(struct ah_store *store, const char *key, const char *expected, size_t bytes)
+{
+    char *value = NULL;
+    size_t got = 0;
+    bool same = ah_store_get(store, key, &value, &got, second_ns) == 0 && got == bytes && !memcmp(value, expected, got);
+    free(value);
+    return same;
+}
+
+AH_TEST(a_store_keeps_values_of_several_processes)
+{
+    struct ah_store_server *server = serve();
+    REQUIRE(server);
+    struct ah_store *one = join(server), *two = join(server);
+    REQUIRE(one && two);
+    int64_t sum;
+    bool was;
+    CHECK_OK(ah_store_set(one, "a", "x\0y", 3));
+    CHECK(holds(two, "a", "x\0y", 3));
+    CHECK_OK(ah_store_set(two, "a", "", 0));
+    CHECK(holds(one, "a", "", 0));
+    CHECK_OK(ah_store_add(one, "n", 5, &sum));
+    CHECK_OK(ah_store_add(two, "n", -7, &sum));
+    CHECK(sum == -2 && holds(one, "n", "-2", 2));
+    CHECK_FAILS(ah_store_add(one, "a", 1, &sum), AH_EINVAL, "'a' is no number");
+    CHECK_OK(ah_store_set(one, "n", "9223372036854775807", 19));
+    CHECK_FAILS(ah_store_add(one, "n", 1, &sum), AH_EINVAL, "'n' is no number");
+    CHECK_OK(ah_store_delete(two, "a", &was));
+    CHECK(was);
+    CHECK_OK(ah_store_delete(two, "a", &was));
+    CHECK(!was);
+    /* As long as they may be, and longer. */
+    char *key = calloc(AH_STORE_KEY + 2, 1), *value = calloc(AH_STORE_VALUE + 1, 1);
+    REQUIRE(key && value);
+    memset(key, 'k', AH_STORE_KEY);
+    memset(value, 'v', AH_STORE_VALUE);
+    CHECK_OK(ah_store_set(one, key, value, AH_STORE_VALUE));
+    CHECK(holds(two, key, value, AH_STORE_VALUE));
+    CHECK_FAILS(ah_store_set(one, key, value, AH_STORE_VALUE + 1), AH_EINVAL, "a value of 1048577 bytes");
+    key[AH_STORE_KEY] = 'k';
+    CHECK_FAILS(ah_store_set(one, key, "", 0), AH_EINVAL, "a key of 1025 bytes");
+    /* No more than fits. */
+    int status = 0;
+    char name[16];
+    for (int i = 0; i < 80 && status == 0; i++) {
+        snprintf(name, sizeof name, "big %d", i);
+        status = ah_store_set(one, name, value, AH_STORE_VALUE);
+    }
+    CHECK(status == AH_ENOMEM && strstr(ah_error_text(), "no room for 'big 6"));
+    CHECK(holds(one, "big 0", value, AH_STORE_VALUE));
+    free(key);
+    free(value);
+    ah_store_close(one);
+    ah_store_close(two);
+    ah_store_end(server);
+}
+
+static void *set_later(void *context)
+{
+    struct ah_store *store = join(context);
+    usleep(20000);
+    if (store)
+        ah_store_set(store, "late", "here", 4);
+    ah_store_close(store);
+    return NULL;
+}
+
+AH_TEST(a_store_waits_for_a_value_as_long_as_it_is_told)
+{
+    struct ah_store_server *server = serve();
+    REQUIRE(server);
+    struct ah_store *store = join(server);
+    REQUIRE(store);
+    char *value;
+    size_t bytes;
+    CHECK_FAILS(ah_store_get(store, "late", &value, &bytes, short_ns), AH_ETIMEOUT,
+                "nobody has set 'late' within 0.03 s");
+    CHECK_FAILS(ah_store_get(store, "late", &value, &bytes, 0), AH_ETIMEOUT, "nobody has set 'late'");
+    pthread_t thread;
+    REQUIRE(!pthread_create(&thread, NULL, set_later, server));
+    REQUIRE(ah_store_get(store, "late", &value, &bytes, 20 * second_ns) == 0);
+    CHECK(bytes == 4 && !strcmp(value, "here"));
+    free(value);
+    pthread_join(thread, NULL);
+    ah_store_end(server);
+    CHECK_FAILS(ah_store_get(store, "late", &value, &bytes, second_ns), AH_EIO, "store at 127.0.0.1");
+    CHECK_FAILS(ah_store_set(store, "late", "", 0), AH_EIO, "a call failed before");
+    ah_store_close(store);
+}
+
+AH_TEST(a_store_lets_in_who_knows_its_secret_and_generation)
+{
+    struct ah_store_server *server = serve();
+    REQUIRE(server);
+    struct ah_store *store;
+    struct ah_store_place other = place_of(server, "another", 3), old = place_of(server, "secret", 2);
+    CHECK_FAILS(ah_store_connect(&store, &other, second_ns), AH_EINVAL, "it has another secret");
+    CHECK_FAILS(ah_store_connect(&store, &old, second_ns), AH_EINVAL, "another generation of this job than 2");
+    int port = ah_store_port(server);
+    ah_store_end(server);
+    struct ah_store_place gone = {.port = port};
+    CHECK_FAILS(ah_store_connect(&store, &gone, short_ns), AH_ETIMEOUT, "store at 127.0.0.1, port");
+}
+
+/* HMAC-SHA256 by another program. */
+AH_TEST(proofs_are_hmac_sha256)
+{
+    static const unsigned char expected[2][4] = {{0x14, 0xbb, 0xf4, 0x72}, {0x64, 0x33, 0xc3, 0x82}};
+    char text[101];
+    unsigned char nonce[64], proof[AH_SHA256_BYTES];
+    for (int i = 0; i < 64; i++)
+        nonce[i] = (unsigned char)i;
+    memset(text, 'k', 100);
+    struct ah_store_place brief = {.secret = "Jefe", .secret_bytes = 4};
+    struct ah_store_place lengthy = {.secret = text, .secret_bytes = 100};
+    ah_store_prove(proof, &brief, "client", nonce, nonce + 32);
+    CHECK(!memcmp(proof, expected[0], 4));
+    ah_store_prove(proof, &lengthy, "server", nonce, nonce + 32);
+    CHECK(!memcmp(proof, expected[1], 4));
+    CHECK(ah_store_same(nonce, nonce) && !ah_store_same(nonce, nonce + 1));
+}
+
+static void begin(struct ah_store_session *session, struct ah_store_table *table, const struct ah_store_place *place,
+                  bool trusted)
+{
+    *session = (struct ah_store_session){.table = table, .place = place};
+    CHECK_OK(ah_store_greet(session, 0));
+    session->trusted = trusted;
+    session->out.bytes = 0;
+}
+
+AH_TEST(a_store_bounds_what_clients_send)
+{
+    struct ah_store_table table = {0};
+    struct ah_store_place place = place_of(NULL, "secret", 0);
+    struct ah_store_session session;
+    char big[AH_STORE_KEY + 100] = "";
+    struct ah_store_request bad[] = {{.op = AH_STORE_OPS}, {.key_bytes = AH_STORE_KEY + 1},
+                                     {.value_bytes = AH_STORE_VALUE + 1}, {.op = UINT32_MAX, .key_bytes = UINT32_MAX}};
+    for (int i = 0; i < 4; i++) {
+        begin(&session, &table, &place, true);
+        CHECK(ah_store_feed(&session, &bad[i], sizeof bad[i], 0) == AH_EINVAL && session.out.bytes == 0);
+        ah_store_session_free(&session);
+    }
+    /* Not an answer; more than an answer; none in time. */
+    begin(&session, &table, &place, false);
+    CHECK(ah_store_feed(&session, big, sizeof(struct ah_store_answer), 0) == AH_EINVAL && session.out.bytes == 0);
+    ah_store_session_free(&session);
+    begin(&session, &table, &place, false);
+    CHECK(ah_store_feed(&session, big, sizeof big, 0) == AH_EINVAL);
+    CHECK(ah_store_resume(&session, 4 * second_ns) == 0 && ah_store_resume(&session, 6 * second_ns) == AH_ETIMEOUT);
+    ah_store_session_free(&session);
+    /* Byte by byte. */
+    begin(&session, &table, &place, true);
+    struct ah_store_request set = {.op = AH_STORE_SET, .key_bytes = 1, .value_bytes = 2};
+    memcpy(big, &set, sizeof set);
+    memcpy(big + sizeof set, "kvw", 3);
+    for (size_t i = 0; i < sizeof set + 3; i++)
+        CHECK_OK(ah_store_feed(&session, big + i, 1, 0));
+    CHECK(session.out.bytes == sizeof(struct ah_store_reply) && table.count == 1 && session.in.bytes == 0);
+    ah_store_session_free(&session);
+    ah_store_table_free(&table);
+}

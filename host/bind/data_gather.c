@@ -1,5 +1,5 @@
-/* accelhost._C.data.gather: batches of in-memory columns, as objects with post, take, pending, is_threaded, is_random
- * and close.
+/* accelhost._C.data.gather: batches of in-memory columns, as objects with post, take, pending, is_threaded, is_filled,
+ * is_random, pin and close.
  *
  * A column is {source, table or false, {row shape}, grid or nil, erase or nil}; a grid is {channels =, rows =,
  * columns =, and steps {kind = "pad"|"crop"|"random_crop"|"flip", ...}}, erase is {p =, channels =, rows =, columns =,
@@ -249,6 +249,19 @@ static int take(lua_State *L)
     return count;
 }
 
+/* gather:pin(device) */
+static int pin(lua_State *L)
+{
+    ah_check(L, ah_gather_pin(check_gather(L), ah_check_device(L, 2)));
+    return 0;
+}
+
+static int is_filled(lua_State *L)
+{
+    lua_pushboolean(L, ah_gather_is_filled(check_gather(L)));
+    return 1;
+}
+
 static int is_threaded(lua_State *L)
 {
     lua_pushboolean(L, ah_gather_is_threaded(check_gather(L), (int64_t)luaL_checknumber(L, 2)));
@@ -272,6 +285,7 @@ void ah_add_gather(lua_State *L)
     static const luaL_Reg methods[] = {
         {"post", post},           {"take", take},       {"is_threaded", is_threaded},
         {"is_random", is_random}, {"pending", pending}, {"close", close_gather},
+        {"is_filled", is_filled}, {"pin", pin},
         {NULL, NULL},
     };
     lua_pushlightuserdata(L, &gather_key);

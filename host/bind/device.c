@@ -5,9 +5,17 @@
  * device_count(type)   how many devices of a type there are; 0 when its plugin is not here
  * missing(type)        why there is none of a type, in one line; nil when there is one
  * describe(type, index) what the type tells of itself (index -1) or of a device; nil when it tells nothing
+ * facts(type, index)   what the type tells of a device by names, as a table; nil when there is none
+ * memory_info(name)    bytes that are free, bytes in all, bytes of the host that are pinned; nil when it is not told
+ * reset_peak(name)     the most that lived is what lives now
+ * trim(name)           give its cached memory back
+ * seed(name, seed)     seed its generator; seed_type(type, seed) those of all devices of a type, open or not
+ * current(type)        the index that the bare name means
  * set_current(name)    have the bare name of its type mean this device
  * is_name(text)        could this be meant as a device's name (and not as a dtype's)?
  * synchronize(name?)   wait until a device, or all open ones, have done what they were asked to */
+#include <string.h>
+
 #include "bind/bind.h"
 #include "bind/function.h"
 
@@ -40,6 +48,71 @@ static int describe(lua_State *L)
     char text[512];
     bool told = ah_device_describe(lua_tostring(L, 1), (int)lua_tointeger(L, 2), text, sizeof text) == 0;
     lua_pushstring(L, told ? text : NULL);
+    return 1;
+}
+
+static int facts(lua_State *L)
+{
+    const char *type = lua_tostring(L, 1);
+    int index = (int)lua_tointeger(L, 2);
+    struct ah_device_fact fact;
+    lua_newtable(L);
+    for (int i = 0; ah_device_fact(type, index, i, &fact); i++) {
+        bool flag = !strcmp(fact.text, "true") || !strcmp(fact.text, "false");
+        if (flag)
+            lua_pushboolean(L, fact.text[0] == 't');
+        else if (fact.text[0])
+            lua_pushstring(L, fact.text);
+        else
+            lua_pushnumber(L, fact.number);
+        lua_setfield(L, -2, fact.name);
+    }
+    return 1;
+}
+
+static int memory_info(lua_State *L)
+{
+    struct ah_device *device = ah_check_device(L, 1);
+    size_t bytes[3];
+    if (!device->type->memory_info)
+        return 0;
+    ah_check(L, device->type->memory_info(device, &bytes[0], &bytes[1], &bytes[2]));
+    for (int i = 0; i < 3; i++)
+        lua_pushnumber(L, (double)bytes[i]);
+    return 3;
+}
+
+static int reset_peak(lua_State *L)
+{
+    struct ah_device *device = ah_check_device(L, 1);
+    if (device->type->reset_peak)
+        device->type->reset_peak(device);
+    return 0;
+}
+
+static int trim(lua_State *L)
+{
+    struct ah_device *device = ah_check_device(L, 1);
+    device->type->trim(device);
+    return 0;
+}
+
+static int seed(lua_State *L)
+{
+    struct ah_device *device = ah_check_device(L, 1);
+    device->type->seed(device, (uint64_t)(int64_t)lua_tonumber(L, 2));
+    return 0;
+}
+
+static int seed_type(lua_State *L)
+{
+    ah_device_seed_type(lua_tostring(L, 1), (uint64_t)(int64_t)lua_tonumber(L, 2));
+    return 0;
+}
+
+static int current(lua_State *L)
+{
+    lua_pushinteger(L, ah_device_current(lua_tostring(L, 1)));
     return 1;
 }
 
@@ -80,6 +153,13 @@ int ah_open_device(lua_State *L)
         {"device_count", count, "type:s"},
         {"missing", missing, "type:s"},
         {"describe", describe, "type:s, index:i"},
+        {"facts", facts, "type:s, index:i"},
+        {"memory_info", memory_info, "device:D"},
+        {"reset_peak", reset_peak, "device:D"},
+        {"trim", trim, "device:D"},
+        {"seed", seed, "device:D, seed:n"},
+        {"seed_type", seed_type, "type:s, seed:n"},
+        {"current", current, "type:s"},
         {"set_current", set_current, "device:D"},
         {"is_name", is_name, "text:*?"},
         /* Wait until a device, or all that are open, have done what they were asked to.

@@ -142,83 +142,6 @@ static int method_tolist(lua_State *L)
     return 1;
 }
 
-/* Push the tensor at 1 with this dtype on this device: itself when it is so already. */
-static int convert(lua_State *L, enum ah_dtype dtype, struct ah_device *device)
-{
-    struct ah_tensor *tensor = ah_check_tensor(L, 1);
-    lua_settop(L, 1);
-    if (tensor->dtype != dtype) {
-        ah_push_op(L, AH_OP_to, (const struct ah_value[]){AH_T(tensor), AH_D(dtype)}, 2);
-        tensor = ah_check_tensor(L, 2);
-    }
-    if (tensor->storage->device != device)
-        ah_push_op(L, AH_OP_to_device, (const struct ah_value[]){AH_T(tensor), AH_DEV(device)}, 2);
-    return 1;
-}
-
-static int cast(lua_State *L, enum ah_dtype dtype)
-{
-    return convert(L, dtype, ah_check_tensor(L, 1)->storage->device);
-}
-
-/* t:to("float64"), t:to("cuda:0"), t:to("cuda:0", "float64"), t:to(other), t:to{dtype = ..., device = ...} */
-static int method_to(lua_State *L)
-{
-    struct ah_tensor *tensor = ah_check_tensor(L, 1), *other = ah_to_tensor(L, 2);
-    static const char *const known[] = {"dtype", "device", NULL};
-    enum ah_dtype dtype = tensor->dtype;
-    struct ah_device *device = tensor->storage->device;
-    const char *dtype_name = NULL, *device_name = NULL;
-    if (lua_istable(L, 2)) {
-        ah_check_options(L, 2, "to", known);
-        dtype_name = ah_opt_string(L, 2, "dtype", NULL);
-        device_name = ah_opt_string(L, 2, "device", NULL);
-    } else if (lua_type(L, 2) == LUA_TSTRING && ah_device_is_name(lua_tostring(L, 2))) {
-        device_name = lua_tostring(L, 2);
-        dtype_name = lua_isnoneornil(L, 3) ? NULL : luaL_checkstring(L, 3);
-    } else if (lua_type(L, 2) == LUA_TSTRING) {
-        dtype_name = lua_tostring(L, 2);
-    } else if (other) {
-        dtype = other->dtype;
-        device = other->storage->device;
-    } else {
-        return ah_raise_text(L, "to: expected a dtype, a device, a tensor or {dtype=, device=}, got %s",
-                             luaL_typename(L, 2));
-    }
-    int status = dtype_name ? ah_dtype_parse(dtype_name, &dtype) : 0;
-    if (status < 0 && lua_type(L, 2) == LUA_TSTRING && !device_name)
-        return ah_raise_text(L, "to: %s, and there is no such device", ah_error_text());
-    ah_check(L, status);
-    if (device_name)
-        ah_check(L, ah_device_find(device_name, &device));
-    return convert(L, dtype, device);
-}
-
-#define CAST(name, dtype)                   \
-    static int method_##name(lua_State *L)  \
-    {                                       \
-        return cast(L, dtype);              \
-    }
-CAST(float, AH_F32)
-CAST(double, AH_F64)
-CAST(half, AH_F16)
-CAST(bfloat16, AH_BF16)
-CAST(long, AH_I64)
-CAST(int, AH_I32)
-CAST(byte, AH_U8)
-CAST(bool, AH_BOOL)
-
-static int method_type_as(lua_State *L)
-{
-    const struct ah_tensor *other = ah_check_tensor(L, 2);
-    return convert(L, other->dtype, other->storage->device);
-}
-
-static int method_cpu(lua_State *L)
-{
-    return convert(L, ah_check_tensor(L, 1)->dtype, &ah_cpu);
-}
-
 static int method_requires_grad_(lua_State *L)
 {
     bool on = lua_isnoneornil(L, 2) || lua_toboolean(L, 2);
@@ -363,51 +286,6 @@ static const struct ah_function methods_list[] = {
      *     t:tolist()[2][3]  --> 6
      * @return table|number|boolean */
     {"tolist", method_tolist, "input:T"},
-    /* A copy in another dtype or on another device, or the tensor itself where nothing changes: t:to "float64",
-     * t:to "cpu", t:to("cpu", "float64"), t:to(other), t:to{dtype = ..., device = ...}. Gradients flow through it.
-     *     a:to "int64"  --> tensor([1, 2, 3])
-     * @return Tensor */
-    {"to", method_to, "input:T, target:*, dtype:d?"},
-    /* The tensor in the dtype and on the device of another one.
-     *     a:type_as(labels).dtype  --> int64
-     * @return Tensor */
-    {"type_as", method_type_as, "input:T, other:T"},
-    /* The tensor as float32.
-     *     labels:float().dtype  --> float32
-     * @return Tensor */
-    {"float", method_float, "input:T"},
-    /* The tensor as float64.
-     *     a:double().dtype  --> float64
-     * @return Tensor */
-    {"double", method_double, "input:T"},
-    /* The tensor as float16.
-     *     a:half().dtype  --> float16
-     * @return Tensor */
-    {"half", method_half, "input:T"},
-    /* The tensor as bfloat16.
-     *     a:bfloat16().dtype  --> bfloat16
-     * @return Tensor */
-    {"bfloat16", method_bfloat16, "input:T"},
-    /* The tensor as int64; floats are cut towards zero.
-     *     a:long().dtype  --> int64
-     * @return Tensor */
-    {"long", method_long, "input:T"},
-    /* The tensor as int32; floats are cut towards zero.
-     *     a:int().dtype  --> int32
-     * @return Tensor */
-    {"int", method_int, "input:T"},
-    /* The tensor as uint8.
-     *     a:byte().dtype  --> uint8
-     * @return Tensor */
-    {"byte", method_byte, "input:T"},
-    /* The tensor as bool: true where an element is not 0.
-     *     a:bool()  --> tensor([true, true, true])
-     * @return Tensor */
-    {"bool", method_bool, "input:T"},
-    /* The tensor on the CPU: itself if it lies there.
-     *     a:cpu().device  --> cpu
-     * @return Tensor */
-    {"cpu", method_cpu, "input:T"},
     /* Let gradients be computed for this tensor (or, with false, not); returns the tensor. For float leaves only.
      *     a:requires_grad_().requires_grad  --> true
      * @return Tensor */
@@ -460,6 +338,7 @@ static void set_all(lua_State *L, int table, const luaL_Reg *list)
 void ah_tensor_open(lua_State *L, int metatable, int methods, int module)
 {
     ah_set_methods(L, methods, methods_list);
+    ah_set_methods(L, methods, ah_tensor_move_methods);
     set_all(L, metatable, ah_tensor_metamethods);
     set_all(L, module, module_list);
     ah_set_functions(L, module, function_list);

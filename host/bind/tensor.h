@@ -4,6 +4,7 @@
 #define AH_BIND_TENSOR_H
 
 #include "bind/bind.h"
+#include "bind/function.h"
 
 struct ah_node; /* autograd/graph.h */
 
@@ -29,6 +30,9 @@ struct ah_tensor *ah_host_values(lua_State *L, struct ah_tensor *tensor);
 
 /* What stands in the metatable of tensors, beside __index. */
 extern const luaL_Reg ah_tensor_metamethods[];
+
+/* Methods: to, cpu, cuda, casts by name, pinned memory. */
+extern const struct ah_function ah_tensor_move_methods[];
 
 /* accelhost.tensor(data, options) */
 int ah_tensor_from_lua(lua_State *L);

@@ -12,6 +12,7 @@ enum { AH_CUDA_DEVICES = 16 };
 
 struct ah_cuda_memory;
 struct ah_cuda_pinned;
+struct ah_cuda_feed;
 struct ah_cuda_faults;
 struct ah_cuda_capture;
 
@@ -34,6 +35,7 @@ struct ah_cuda_device {
     int shared_limit; /* bytes of shared memory that a block may ask for */
     struct ah_cuda_memory *memory;
     struct ah_cuda_pinned *pinned;
+    struct ah_cuda_feed *feed;
     struct ah_cuda_faults *faults; /* fault.h; NULL before the first look */
     struct ah_cuda_generator generator;
     struct ah_cuda_capture *capturing, *revised; /* capture.h; NULL: no graph is */

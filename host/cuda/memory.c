@@ -409,6 +409,13 @@ void ah_cuda_memory_stats(struct ah_cuda_memory *memory, struct ah_memory_stats 
     pthread_mutex_unlock(&memory->lock);
 }
 
+void ah_cuda_memory_reset_peak(struct ah_cuda_memory *memory)
+{
+    pthread_mutex_lock(&memory->lock);
+    memory->stats.peak = memory->stats.live;
+    pthread_mutex_unlock(&memory->lock);
+}
+
 void ah_cuda_memory_trim(struct ah_cuda_memory *memory)
 {
     if (ah_cuda_enter(memory->cuda) < 0)

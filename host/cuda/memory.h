@@ -45,6 +45,8 @@ void ah_cuda_pool_close(struct ah_cuda_memory *memory, struct ah_cuda_pool *pool
 
 /* The counts at this moment. */
 void ah_cuda_memory_stats(struct ah_cuda_memory *memory, struct ah_memory_stats *stats);
+/* The most that lived is what lives now. */
+void ah_cuda_memory_reset_peak(struct ah_cuda_memory *memory);
 /* Give whole free segments back to the driver. */
 void ah_cuda_memory_trim(struct ah_cuda_memory *memory);
 

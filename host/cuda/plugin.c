@@ -6,10 +6,13 @@
 
 #include "cuda/conv.h"
 #include "cuda/copy.h"
+#include "cuda/fact.h"
 #include "cuda/fault.h"
+#include "cuda/feed.h"
 #include "cuda/graph.h"
 #include "cuda/images.h"
 #include "cuda/launch.h"
+#include "cuda/mark.h"
 #include "cuda/memory.h"
 #include "cuda/nccl_group.h"
 #include "cuda/philox.h"
@@ -75,6 +78,7 @@ static void cuda_close(struct ah_device *device)
         ah_cuda_graphs_sweep(cuda);
         ah_cuda_product_forget(cuda);
         ah_cuda_dnn_forget(cuda);
+        ah_cuda_feed_close(cuda->feed);
         ah_cuda_pinned_close(cuda->pinned);
         ah_cuda_faults_close(cuda);
         ah_cuda_memory_close(cuda->memory);
@@ -115,7 +119,8 @@ static int open_state(struct ah_cuda_device *cuda)
     AH_TRY(ah_cuda_check(ah_cuda.stream_create(&cuda->compute, CU_STREAM_NON_BLOCKING, 0), "%s: a stream", name));
     AH_TRY(ah_cuda_check(ah_cuda.stream_create(&cuda->copy, CU_STREAM_NON_BLOCKING, 0), "%s: a stream", name));
     AH_TRY(ah_cuda_memory_open(&cuda->memory, cuda));
-    return ah_cuda_pinned_open(&cuda->pinned, cuda);
+    AH_TRY(ah_cuda_pinned_open(&cuda->pinned, cuda));
+    return ah_cuda_feed_open(&cuda->feed, cuda);
 }
 
 static int cuda_open(struct ah_device *device)
@@ -154,9 +159,25 @@ static void cuda_memory_stats(struct ah_device *device, struct ah_memory_stats *
     ah_cuda_memory_stats(ah_cuda_state(device)->memory, stats);
 }
 
+static void cuda_reset_peak(struct ah_device *device)
+{
+    ah_cuda_memory_reset_peak(ah_cuda_state(device)->memory);
+}
+
 static void cuda_trim(struct ah_device *device)
 {
-    ah_cuda_memory_trim(ah_cuda_state(device)->memory);
+    struct ah_cuda_device *cuda = ah_cuda_state(device);
+    ah_cuda_feed_trim(cuda->feed);
+    ah_cuda_pinned_trim(cuda->pinned);
+    ah_cuda_memory_trim(cuda->memory);
+}
+
+static int cuda_memory_info(struct ah_device *device, size_t *available, size_t *total, size_t *pinned)
+{
+    struct ah_cuda_device *cuda = ah_cuda_state(device);
+    AH_TRY(ah_cuda_enter(cuda));
+    *pinned = ah_cuda_pinned_bytes(cuda->pinned);
+    return ah_cuda_check(ah_cuda.memory_info(available, total), "%s: its memory", device->name);
 }
 
 extern const struct ah_device_type ah_device_plugin;
@@ -166,6 +187,7 @@ const struct ah_device_type ah_device_plugin = {
     .count = cuda_count,
     .missing = cuda_missing,
     .describe = cuda_describe,
+    .fact = ah_cuda_fact,
     .open = cuda_open,
     .close = cuda_close,
     .allocate = cuda_allocate,
@@ -179,7 +201,11 @@ const struct ah_device_type ah_device_plugin = {
     .get_state = ah_cuda_philox_get_state,
     .set_state = ah_cuda_philox_set_state,
     .memory_stats = cuda_memory_stats,
+    .reset_peak = cuda_reset_peak,
     .trim = cuda_trim,
     .lane = &ah_nccl_lane_type,
     .graphs = &ah_cuda_graphs,
+    .memory_info = cuda_memory_info,
+    .feed = &ah_cuda_feed_functions,
+    .marks = &ah_cuda_mark_functions,
 };

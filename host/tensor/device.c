@@ -18,8 +18,11 @@ static int current[MAX_TYPES]; /* of each: the index that its bare name means */
 static int type_count;
 static struct ah_device *devices[MAX_DEVICES] = {&ah_cpu};
 static int device_count = 1;
-static uint64_t last_seed;
-static bool seeded;
+/* What the generators of devices that are opened later begin with: of one type, else of all. */
+static struct seed {
+    bool told;
+    uint64_t value;
+} seeds[MAX_TYPES], seed_of_all;
 
 struct ah_device *ah_default_device = &ah_cpu;
 
@@ -108,12 +111,13 @@ int ah_device_lane(const char *name, const struct ah_lane_type **out)
     return 0;
 }
 
-static int *current_of(const struct ah_device_type *type)
+/* The place of a type that was added or loaded; -1 for the CPU. */
+static int place_of(const struct ah_device_type *type)
 {
     for (int i = 0; i < type_count; i++)
         if (types[i] == type)
-            return &current[i];
-    return NULL;
+            return i;
+    return -1;
 }
 
 bool ah_device_is_possible(const char *name)
@@ -161,8 +165,10 @@ static int open_device(const struct ah_device_type *type, int index, struct ah_d
         free(device);
         return status;
     }
-    if (seeded)
-        type->seed(device, last_seed);
+    int place = place_of(type);
+    const struct seed *seed = place >= 0 && seeds[place].told ? &seeds[place] : &seed_of_all;
+    if (seed->told)
+        type->seed(device, seed->value);
     *out = devices[device_count++] = device;
     return 0;
 }
@@ -176,7 +182,7 @@ int ah_device_find(const char *text, struct ah_device **out)
         return ah_fail(AH_EINVAL, "device: expected a name such as \"cpu\" or \"cuda:0\", got \"%s\"", text);
     AH_TRY(find_type(name, &type));
     if (index < 0)
-        index = current_of(type) ? *current_of(type) : 0;
+        index = place_of(type) < 0 ? 0 : current[place_of(type)];
     for (int i = 0; i < device_count; i++) {
         if (devices[i]->type == type && devices[i]->index == index) {
             *out = devices[i];
@@ -199,9 +205,16 @@ bool ah_device_is_name(const char *text)
 
 void ah_device_make_current(struct ah_device *device)
 {
-    int *place = current_of(device->type);
-    if (place)
-        *place = device->index;
+    int place = place_of(device->type);
+    if (place >= 0)
+        current[place] = device->index;
+}
+
+int ah_device_current(const char *name)
+{
+    const struct ah_device_type *type = known_type(name);
+    int place = type ? place_of(type) : -1;
+    return place < 0 ? 0 : current[place];
 }
 
 int ah_device_count(const char *name)
@@ -229,6 +242,12 @@ int ah_device_describe(const char *name, int index, char *text, size_t room)
     return type->describe(index, text, room);
 }
 
+bool ah_device_fact(const char *name, int index, int i, struct ah_device_fact *out)
+{
+    const struct ah_device_type *type = NULL;
+    return find_type(name, &type) == 0 && type->fact && type->fact(index, i, out);
+}
+
 struct ah_device *ah_device_open_at(int i)
 {
     return i < device_count ? devices[i] : NULL;
@@ -246,10 +265,22 @@ void ah_device_close_all(void)
 
 void ah_device_seed_all(uint64_t seed)
 {
-    last_seed = seed;
-    seeded = true;
+    seed_of_all = (struct seed){true, seed};
+    memset(seeds, 0, sizeof seeds);
     for (int i = 0; i < device_count; i++)
         devices[i]->type->seed(devices[i], seed);
+}
+
+void ah_device_seed_type(const char *name, uint64_t seed)
+{
+    const struct ah_device_type *type = NULL;
+    if (ah_device_count(name) == 0 || find_type(name, &type) < 0)
+        return;
+    if (place_of(type) >= 0)
+        seeds[place_of(type)] = (struct seed){true, seed};
+    for (int i = 0; i < device_count; i++)
+        if (devices[i]->type == type)
+            type->seed(devices[i], seed);
 }
 
 int ah_device_allocate(struct ah_device *device, size_t bytes, void **out)

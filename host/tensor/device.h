@@ -52,6 +52,39 @@ struct ah_graph_functions {
     int (*replay)(struct ah_graph *graph);
 };
 
+/* Memory of the host that the device reads by itself, and a queue of copies that go on while kernels compute. */
+struct ah_feed_functions {
+    /* A pinned block, and its release: any thread may call that, and copies that were asked for are still made. */
+    int (*pin)(struct ah_device *device, size_t bytes, void **out);
+    void (*unpin)(struct ah_device *device, void *block);
+    /* A block of the device that is filled, in that queue, with the host's bytes at `from`. Those of a pinned block
+     * have to stay as they are until the copy is made. The block is for nobody before `join`. Any thread may drop
+     * it. */
+    int (*fetch)(struct ah_device *device, void **out, const void *from, size_t bytes, bool pinned);
+    void (*drop)(struct ah_device *device, void *block);
+    /* What kernels are asked for from now on waits for all that was fetched so far. */
+    int (*join)(struct ah_device *device);
+};
+
+/* Marks in the queue of kernels: all that was asked for before one. */
+struct ah_mark;
+struct ah_mark_functions {
+    int (*open)(struct ah_device *device, bool timed, struct ah_mark **out);
+    void (*close)(struct ah_mark *mark);
+    int (*set)(struct ah_mark *mark); /* here; it stands nowhere else then */
+    int (*reached)(struct ah_mark *mark, bool *out);
+    int (*wait)(struct ah_mark *mark); /* until it is reached; one that was never set is */
+    /* Between two timed marks of one device that were reached. */
+    int (*elapsed)(struct ah_mark *from, struct ah_mark *to, double *milliseconds);
+};
+
+/* One of the things that are told of a device: a number, or a text where that is not empty. */
+struct ah_device_fact {
+    const char *name;
+    double number;
+    char text[128];
+};
+
 struct ah_device_type {
     unsigned abi;     /* AH_DEVICE_ABI of the headers the plugin was built with */
     const char *name; /* "cuda": letters and digits */
@@ -62,6 +95,8 @@ struct ah_device_type {
      * Either function may be missing. */
     const char *(*missing)(void);
     int (*describe)(int index, char *text, size_t room);
+    /* The i-th fact about a device, from 0; false past the last one. May be missing. */
+    bool (*fact)(int index, int i, struct ah_device_fact *out);
     /* Set kernels, optim, table and state of the device for its index, which lies below count(). */
     int (*open)(struct ah_device *device);
     void (*close)(struct ah_device *device); /* all its storages are gone */
@@ -89,11 +124,17 @@ struct ah_device_type {
     int (*set_state)(struct ah_device *device, const uint8_t *state);
 
     void (*memory_stats)(struct ah_device *device, struct ah_memory_stats *stats);
+    void (*reset_peak)(struct ah_device *device); /* the most that lived is what lives now; may be missing */
     void (*trim)(struct ah_device *device); /* give cached memory back to the system */
+    /* Bytes that the device has and that are free there, and those of the host that are pinned; may be missing. */
+    int (*memory_info)(struct ah_device *device, size_t *available, size_t *total, size_t *pinned);
 
     /* What moves its memory between the ranks of a group (comm/lane.h); NULL: their tensors pass through the CPU. */
     const struct ah_lane_type *lane;
-    const struct ah_graph_functions *graphs; /* NULL: this type has none */
+    /* NULL: this type has none. */
+    const struct ah_graph_functions *graphs;
+    const struct ah_feed_functions *feed;
+    const struct ah_mark_functions *marks;
 };
 
 struct ah_device {
@@ -119,6 +160,8 @@ int ah_device_find(const char *name, struct ah_device **out);
 
 /* Have the bare name of its type mean this device. */
 void ah_device_make_current(struct ah_device *device);
+/* The index of that one. */
+int ah_device_current(const char *type);
 
 /* Make a type known that is built in, once. */
 void ah_device_add_type(const struct ah_device_type *type);
@@ -146,6 +189,9 @@ const char *ah_device_missing(const char *type);
 /* What the type tells of its device `index`, or with -1 of itself, in one line. AH_ENOTIMPL when it tells nothing. */
 int ah_device_describe(const char *type, int index, char *text, size_t room);
 
+/* The i-th fact that the type tells of its device `index`; false when there is none. */
+bool ah_device_fact(const char *type, int index, int i, struct ah_device_fact *out);
+
 /* The open devices, in the order of opening, the CPU first; NULL past the end. */
 struct ah_device *ah_device_open_at(int i);
 
@@ -154,6 +200,8 @@ void ah_device_close_all(void);
 
 /* Seed the generators of all devices, also of those opened later. */
 void ah_device_seed_all(uint64_t seed);
+/* Those of one type. */
+void ah_device_seed_type(const char *type, uint64_t seed);
 
 /* allocate; when memory is short, once more after collecting what dead handles hold. */
 int ah_device_allocate(struct ah_device *device, size_t bytes, void **out);

@@ -1,0 +1,266 @@
+/* Tensors in another dtype, on another device, in pinned memory: t:to and its kin. */
+#include <string.h>
+
+#include "autograd/graph.h"
+#include "bind/function.h"
+#include "bind/tensor.h"
+#include "ops/op.h"
+#include "tensor/feed.h"
+
+/* What t:to is asked for. */
+struct target {
+    enum ah_dtype dtype;
+    struct ah_device *device;
+    bool non_blocking, copy;
+};
+
+/* A tensor that the device can take beside its kernels, on that device; NULL where it has to come in their order. */
+static int feed(struct ah_tensor **out, struct ah_tensor *tensor, struct ah_device *device)
+{
+    bool fits = ah_on_cpu(tensor) && device->type->feed && ah_tensor_is_pinned(tensor) && !ah_requires_grad(tensor) &&
+                ah_tensor_is_contiguous(tensor);
+    *out = NULL;
+    if (!fits)
+        return 0;
+    AH_TRY(ah_tensor_row_major(tensor));
+    AH_TRY(ah_feed_tensor(out, tensor, device));
+    int status = ah_feed_join(device);
+    if (status < 0)
+        ah_tensor_release(*out);
+    return status;
+}
+
+/* Push the tensor at 1 as the target says: itself when it is so already. */
+static int convert(lua_State *L, const struct target *target)
+{
+    struct ah_tensor *tensor = ah_check_tensor(L, 1), *before = tensor, *fed = NULL;
+    lua_settop(L, 1);
+    if (tensor->dtype != target->dtype) {
+        ah_push_op(L, AH_OP_to, (const struct ah_value[]){AH_T(tensor), AH_D(target->dtype)}, 2);
+        tensor = ah_check_tensor(L, 2);
+    }
+    if (tensor->storage->device != target->device) {
+        if (target->non_blocking)
+            ah_check(L, feed(&fed, tensor, target->device));
+        if (fed)
+            ah_push_tensor(L, fed);
+        else
+            ah_push_op(L, AH_OP_to_device, (const struct ah_value[]){AH_T(tensor), AH_DEV(target->device)}, 2);
+    } else if (target->copy && tensor == before) {
+        ah_push_op(L, AH_OP_clone, (const struct ah_value[]){AH_T(tensor)}, 1);
+    }
+    return 1;
+}
+
+static int cast(lua_State *L, enum ah_dtype dtype)
+{
+    return convert(L, &(struct target){.dtype = dtype, .device = ah_check_tensor(L, 1)->storage->device});
+}
+
+/* The table of options at `index`. */
+static void read_options(lua_State *L, int index, bool whole, struct target *target)
+{
+    static const char *const known[] = {"dtype", "device", "non_blocking", "copy", NULL};
+    const char *dtype = ah_opt_string(L, index, "dtype", NULL), *device = ah_opt_string(L, index, "device", NULL);
+    ah_check_options(L, index, "to", known);
+    if (device && !whole)
+        ah_raise_text(L, "to: the device stands before the options already");
+    if (dtype)
+        ah_check(L, ah_dtype_parse(dtype, &target->dtype));
+    if (device)
+        ah_check(L, ah_device_find(device, &target->device));
+    target->non_blocking = ah_opt_flag(L, index, "non_blocking", false);
+    target->copy = ah_opt_flag(L, index, "copy", false);
+}
+
+/* The word that the target is; true when it is a device's. */
+static bool read_word(lua_State *L, const char *word, struct target *target)
+{
+    if (ah_device_is_name(word)) {
+        ah_check(L, ah_device_find(word, &target->device));
+        return true;
+    }
+    if (ah_dtype_parse(word, &target->dtype) < 0)
+        ah_raise_text(L, "to: %s, and there is no such device", ah_error_text());
+    return false;
+}
+
+/* t:to("float64"), t:to("cuda:0"), t:to("cuda:0", "float64"), t:to(other), t:to{dtype = ..., device = ...}, the first
+ * four with a table of options behind */
+static int method_to(lua_State *L)
+{
+    const struct ah_tensor *tensor = ah_check_tensor(L, 1), *other = ah_to_tensor(L, 2);
+    struct target target = {.dtype = tensor->dtype, .device = tensor->storage->device};
+    int last = lua_gettop(L);
+    bool whole = lua_istable(L, 2), options = last > 1 && lua_istable(L, last);
+    bool named = lua_type(L, 2) == LUA_TSTRING && read_word(L, lua_tostring(L, 2), &target);
+    if (other) {
+        target.dtype = other->dtype;
+        target.device = other->storage->device;
+    } else if (!whole && lua_type(L, 2) != LUA_TSTRING) {
+        return ah_raise_text(L, "to: expected a dtype, a device, a tensor or {dtype=, device=}, got %s",
+                             luaL_typename(L, 2));
+    }
+    if (named && lua_type(L, 3) == LUA_TSTRING)
+        target.dtype = ah_check_dtype(L, 3);
+    else if (last > 2 && !(options && last == 3) && !lua_isnil(L, 3))
+        return ah_raise_text(L, "to: expected %s or a table of options behind the %s, got %s",
+                             named ? "a dtype" : "nothing", other ? "tensor" : named ? "device" : "dtype",
+                             ah_value_text(L, 3));
+    if (options)
+        read_options(L, last, whole, &target);
+    return convert(L, &target);
+}
+
+#define CAST(name, dtype)                   \
+    static int method_##name(lua_State *L)  \
+    {                                       \
+        return cast(L, dtype);              \
+    }
+CAST(float, AH_F32)
+CAST(double, AH_F64)
+CAST(half, AH_F16)
+CAST(bfloat16, AH_BF16)
+CAST(long, AH_I64)
+CAST(int, AH_I32)
+CAST(byte, AH_U8)
+CAST(bool, AH_BOOL)
+
+static int method_type_as(lua_State *L)
+{
+    const struct ah_tensor *other = ah_check_tensor(L, 2);
+    return convert(L, &(struct target){.dtype = other->dtype, .device = other->storage->device});
+}
+
+static int method_cpu(lua_State *L)
+{
+    return convert(L, &(struct target){.dtype = ah_check_tensor(L, 1)->dtype, .device = &ah_cpu});
+}
+
+/* "cuda" or "cuda:1" of nothing, a number or a name. */
+static const char *cuda_name(lua_State *L, int index, const char *what)
+{
+    if (lua_isnoneornil(L, index))
+        return "cuda";
+    if (lua_type(L, index) == LUA_TNUMBER)
+        return lua_pushfstring(L, "cuda:%d", (int)lua_tointeger(L, index));
+    const char *name = lua_tostring(L, index);
+    if (!name || strncmp(name, "cuda", 4))
+        ah_raise_text(L, "%s: device: expected a number or the name of a CUDA device, got %s", what,
+                      ah_value_text(L, index));
+    return name;
+}
+
+static int method_cuda(lua_State *L)
+{
+    int last = lua_gettop(L);
+    struct target target = {.dtype = ah_check_tensor(L, 1)->dtype};
+    bool options = last > 1 && lua_istable(L, last);
+    if (options) {
+        ah_check_options(L, last, "cuda", (const char *const[]){"device", "non_blocking", NULL});
+        target.non_blocking = ah_opt_flag(L, last, "non_blocking", false);
+        lua_getfield(L, last, "device");
+        if (!lua_isnil(L, -1) || last == 2)
+            lua_replace(L, 2);
+    }
+    ah_check(L, ah_device_find(cuda_name(L, 2, "cuda"), &target.device));
+    return convert(L, &target);
+}
+
+static int method_pin_memory(lua_State *L)
+{
+    struct ah_tensor *tensor = ah_check_tensor(L, 1), *dense = NULL, *pinned = NULL;
+    struct ah_device *device;
+    if (!ah_on_cpu(tensor))
+        return ah_raise_text(L, "pin_memory: expected a tensor on the CPU, this one lies on %s",
+                             tensor->storage->device->name);
+    if (ah_tensor_is_pinned(tensor)) {
+        lua_settop(L, 1);
+        return 1;
+    }
+    if (ah_device_find(cuda_name(L, 2, "pin_memory"), &device) < 0)
+        return ah_raise_text(L, "pin_memory: %s", ah_error_text());
+    bool before = ah_grad_switch(false);
+    int status = ah_op1(AH_OP_contiguous, &dense, AH_T(tensor));
+    ah_grad_switch(before);
+    if (status == 0)
+        status = ah_tensor_empty_pinned(&pinned, dense->size, dense->ndim, dense->dtype, device);
+    if (status == 0)
+        memcpy(ah_tensor_data(pinned), ah_tensor_data(dense), (size_t)dense->numel * ah_dtype_size(dense->dtype));
+    ah_tensor_release(dense);
+    ah_check(L, status);
+    ah_push_tensor(L, pinned);
+    return 1;
+}
+
+static int method_is_pinned(lua_State *L)
+{
+    lua_pushboolean(L, ah_tensor_is_pinned(ah_check_tensor(L, 1)));
+    return 1;
+}
+
+const struct ah_function ah_tensor_move_methods[] = {
+    /* A copy in another dtype or on another device, or the tensor itself where nothing changes: t:to "float64",
+     * t:to "cpu", t:to("cpu", "float64"), t:to(other), t:to{dtype = ..., device = ...}. Gradients flow through it.
+     * With non_blocking = true a copy of a pinned tensor to a device goes on while the device and the script do: that
+     * tensor is not to be written before the copy is made (accelhost.cuda.synchronize waits for it). Other copies from
+     * the CPU have read the values when they return, and a copy to the CPU has brought them. With copy = true the
+     * result is never the tensor itself.
+     *     a:to "int64"  --> tensor([1, 2, 3])
+     * @return Tensor */
+    {"to", method_to, "input:T, target:*, dtype:*?, options:*?"},
+    /* The tensor in the dtype and on the device of another one.
+     *     a:type_as(labels).dtype  --> int64
+     * @return Tensor */
+    {"type_as", method_type_as, "input:T, other:T"},
+    /* The tensor as float32.
+     *     labels:float().dtype  --> float32
+     * @return Tensor */
+    {"float", method_float, "input:T"},
+    /* The tensor as float64.
+     *     a:double().dtype  --> float64
+     * @return Tensor */
+    {"double", method_double, "input:T"},
+    /* The tensor as float16.
+     *     a:half().dtype  --> float16
+     * @return Tensor */
+    {"half", method_half, "input:T"},
+    /* The tensor as bfloat16.
+     *     a:bfloat16().dtype  --> bfloat16
+     * @return Tensor */
+    {"bfloat16", method_bfloat16, "input:T"},
+    /* The tensor as int64; floats are cut towards zero.
+     *     a:long().dtype  --> int64
+     * @return Tensor */
+    {"long", method_long, "input:T"},
+    /* The tensor as int32; floats are cut towards zero.
+     *     a:int().dtype  --> int32
+     * @return Tensor */
+    {"int", method_int, "input:T"},
+    /* The tensor as uint8.
+     *     a:byte().dtype  --> uint8
+     * @return Tensor */
+    {"byte", method_byte, "input:T"},
+    /* The tensor as bool: true where an element is not 0.
+     *     a:bool()  --> tensor([true, true, true])
+     * @return Tensor */
+    {"bool", method_bool, "input:T"},
+    /* The tensor on the CPU: itself if it lies there.
+     *     a:cpu().device  --> cpu
+     * @return Tensor */
+    {"cpu", method_cpu, "input:T"},
+    /* The tensor on a CUDA device: the current one, or that of a number or name; with non_blocking = true as t:to does.
+     *     if accelhost.cuda.is_available() then a = a:cuda() end
+     * @return Tensor */
+    {"cuda", method_cuda, "input:T, device:*?, options:*?"},
+    /* A copy in pinned memory of the host, which CUDA devices read by themselves while everything else goes on; the
+     * tensor itself when it lies there already. Freed blocks are kept for the next such tensors.
+     *     if accelhost.cuda.is_available() then a = a:pin_memory():to("cuda", {non_blocking = true}) end
+     * @return Tensor */
+    {"pin_memory", method_pin_memory, "input:T, device:*?"},
+    /* Does it lie in pinned memory?
+     *     a:is_pinned()  --> false
+     * @return boolean */
+    {"is_pinned", method_is_pinned, "input:T"},
+    {NULL, NULL, NULL},
+};

@@ -1,0 +1,57 @@
+/* Both kinds of tensors are storages whose memory goes back to the device that gave it. */
+#include "tensor/feed.h"
+
+static void unpin(struct ah_storage *storage)
+{
+    struct ah_device *device = storage->owner;
+    device->type->feed->unpin(device, storage->data);
+}
+
+static void drop(struct ah_storage *storage)
+{
+    storage->device->type->feed->drop(storage->device, storage->data);
+}
+
+static size_t bytes_of(const int64_t *size, int ndim, enum ah_dtype dtype)
+{
+    size_t bytes = ah_dtype_size(dtype);
+    for (int d = 0; d < ndim; d++)
+        bytes *= (size_t)size[d];
+    return bytes;
+}
+
+int ah_tensor_empty_pinned(struct ah_tensor **out, const int64_t *size, int ndim, enum ah_dtype dtype,
+                           struct ah_device *device)
+{
+    void *block;
+    if (!device->type->feed)
+        return ah_fail(AH_EINVAL, "memory is not pinned for device \"%s\"", device->name);
+    AH_TRY(device->type->feed->pin(device, bytes_of(size, ndim, dtype), &block));
+    int status = ah_tensor_from_memory(out, block, size, ndim, dtype, &ah_cpu, unpin, device);
+    if (status < 0)
+        device->type->feed->unpin(device, block);
+    return status;
+}
+
+bool ah_tensor_is_pinned(const struct ah_tensor *tensor)
+{
+    return tensor->storage->release == unpin;
+}
+
+int ah_feed_tensor(struct ah_tensor **out, const struct ah_tensor *tensor, struct ah_device *device)
+{
+    void *block;
+    size_t bytes = bytes_of(tensor->size, tensor->ndim, tensor->dtype);
+    /* Another device would not tell this one when it is through with the block. */
+    bool pinned = ah_tensor_is_pinned(tensor) && tensor->storage->owner == device;
+    AH_TRY(device->type->feed->fetch(device, &block, ah_tensor_data(tensor), bytes, pinned));
+    int status = ah_tensor_from_memory(out, block, tensor->size, tensor->ndim, tensor->dtype, device, drop, NULL);
+    if (status < 0)
+        device->type->feed->drop(device, block);
+    return status;
+}
+
+int ah_feed_join(struct ah_device *device)
+{
+    return device->type->feed->join(device);
+}

@@ -11,6 +11,7 @@
 
 #include "base/trace.h"
 #include "data/column.h"
+#include "tensor/feed.h"
 
 enum job_state {
     AT_TAKE, /* small: filled by the taker */
@@ -44,6 +45,7 @@ struct ah_gather {
     size_t scratch; /* bytes that filling needs */
     bool random;
     bool uses_thread;
+    struct ah_device *pin; /* whose pinned memory batches lie in; NULL: plain memory */
     struct ah_gather_column spec[AH_GATHER_COLUMNS];
     struct ah_column column[AH_GATHER_COLUMNS];
     struct job *first, *last;
@@ -283,11 +285,30 @@ static int allocate(struct job *job)
         const struct ah_gather_column *spec = &gather->spec[c];
         int64_t size[AH_MAX_DIMS] = {job->count};
         memcpy(size + 1, spec->size, (size_t)spec->ndim * sizeof *size);
-        AH_TRY(ah_tensor_empty(&job->out[c], size, spec->ndim + 1, spec->table ? AH_F32 : spec->source->dtype,
-                               &ah_cpu));
+        enum ah_dtype dtype = spec->table ? AH_F32 : spec->source->dtype;
+        if (gather->pin)
+            AH_TRY(ah_tensor_empty_pinned(&job->out[c], size, spec->ndim + 1, dtype, gather->pin));
+        else
+            AH_TRY(ah_tensor_empty(&job->out[c], size, spec->ndim + 1, dtype, &ah_cpu));
         job->data[c] = ah_tensor_data(job->out[c]);
     }
     return 0;
+}
+
+int ah_gather_pin(struct ah_gather *gather, struct ah_device *device)
+{
+    if (!device->type->feed)
+        return ah_fail(AH_EINVAL, "memory is not pinned for device \"%s\"", device->name);
+    gather->pin = device;
+    return 0;
+}
+
+bool ah_gather_is_filled(const struct ah_gather *gather)
+{
+    pthread_mutex_lock(&loader.lock);
+    bool filled = gather->first && gather->first->state == FILLED;
+    pthread_mutex_unlock(&loader.lock);
+    return filled;
 }
 
 bool ah_gather_is_threaded(const struct ah_gather *gather, int64_t count)

@@ -48,6 +48,9 @@ struct ah_gather;
 /* Retains the columns' tensors. All columns need the same number of rows; AH_EINVAL says which differs. */
 int ah_gather_new(struct ah_gather **out, const struct ah_gather_column *columns, int count, size_t inline_bytes);
 
+/* Batches that are asked for from now on lie in memory that this device reads by itself. AH_EINVAL when it cannot. */
+int ah_gather_pin(struct ah_gather *gather, struct ah_device *device);
+
 /* Waits for a batch that is being filled, drops the others. NULL is ignored. */
 void ah_gather_free(struct ah_gather *gather);
 
@@ -62,6 +65,9 @@ int ah_gather_take(struct ah_gather *gather, struct ah_tensor **out);
 int ah_gather_columns(const struct ah_gather *gather);
 int64_t ah_gather_rows(const struct ah_gather *gather);
 int ah_gather_pending(const struct ah_gather *gather);
+
+/* Is the oldest posted batch filled, so that taking it waits for nothing and takes no time? */
+bool ah_gather_is_filled(const struct ah_gather *gather);
 
 /* Would a batch of `count` rows go to the loader thread? Only then is it worth posting ahead. */
 bool ah_gather_is_threaded(const struct ah_gather *gather, int64_t count);

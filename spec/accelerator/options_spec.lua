@@ -62,7 +62,6 @@ describe("An accelerator", function()
 
   it("refuses what would have no effect, with the reason", function()
     refused("data_seed needs use_seedable_sampler = true", {dataloader_config = {data_seed = 1}})
-    refused("non_blocking: expected false, got true", {dataloader_config = {non_blocking = true}})
     refused("GradScalerKwargs: only mixed_precision = 'fp16' scales losses",
       {kwargs_handlers = {accelhost.GradScalerKwargs()}})
     refused("AutocastKwargs: mixed_precision is 'no', so nothing is cast",
@@ -99,7 +98,7 @@ describe("An accelerator", function()
       project_config = accelhost.ProjectConfiguration {project_dir = "run", iteration = 3},
       gradient_accumulation_plugin = {num_steps = 3, sync_with_dataloader = false},
     }
-    assert.same({true, true, true, false, false}, {accelerator.dispatch_batches, accelerator.use_seedable_sampler,
+    assert.same({true, true, true, true, false}, {accelerator.dispatch_batches, accelerator.use_seedable_sampler,
       accelerator.even_batches, accelerator.non_blocking, accelerator.use_stateful_dataloader})
     assert.same({"run", "run", 3, 2}, {accelerator.project_dir, accelerator.logging_dir, accelerator.save_iteration,
       #accelerator.log_with})

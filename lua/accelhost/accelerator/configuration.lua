@@ -52,7 +52,7 @@ local DataLoaderConfiguration = new("DataLoaderConfiguration", {"dispatch_batche
 
 local set_loader = setter("DataLoaderConfiguration", {
   {"split_batches: flag", false}, {"dispatch_batches: flag"}, {"even_batches: flag", true},
-  {"use_seedable_sampler: flag", false}, {"data_seed: size"}, {"non_blocking: false", false},
+  {"use_seedable_sampler: flag", false}, {"data_seed: size"}, {"non_blocking: flag", true},
   {"use_stateful_dataloader: flag", false},
 })
 
@@ -65,7 +65,8 @@ local set_loader = setter("DataLoaderConfiguration", {
 ---@param even_batches? boolean fill up the last round, so that all processes have equally many
 ---@param use_seedable_sampler? boolean the order of a pass is a function of a seed and the epoch
 ---@param data_seed? integer that seed, default: the seed of the global generator
----@param non_blocking? boolean false: copies to a device are waited for
+---@param non_blocking? boolean batches are copied to a device while its kernels compute (default); false: when they
+--- have come to it. The values are the same; Accelerate's default is false
 ---@param use_stateful_dataloader? boolean no difference here: every loader has state_dict and load_state_dict
 function DataLoaderConfiguration:init(...)
   set_loader(self, ...)

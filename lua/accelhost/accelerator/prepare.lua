@@ -60,7 +60,7 @@ function prepare_kind.loader(self, loader, placed)
     split_batches = self.split_batches, even_batches = self.even_batches,
     synchronize = rng.generator and collectives.broadcast_bytes or nil,
     before_pass = rng.torch and several and share_generator or nil,
-    device = placed and self.device ~= "cpu" and self.device or nil,
+    device = placed and self.device ~= "cpu" and self.device or nil, non_blocking = self.non_blocking,
     dispatch = self.dispatch_batches and several and function(parts) return objects.scatter("DataLoader", parts) end
       or nil,
     agree = several and collectives.agree or nil,

@@ -35,6 +35,8 @@ local fail = arguments.fail
 ---@field uneven boolean are the ranks' batches of the current round of unequal lengths?
 ---@field synchronize (fun(bytes: userdata): any)? gets each pass's draw; gives every rank rank 0's bytes in place
 ---@field device string? where batches are brought; nil leaves them where they are
+---@field non_blocking boolean? false: the device copies a batch when its kernels have come to it
+---@field pin_memory boolean
 local DataLoader = class.without_positions(class.sized "DataLoader",
   "for inputs, labels in loader do walks the batches")
 DataLoader._is_loader = true
@@ -43,7 +45,7 @@ local read = arguments.signature("DataLoader", {
   "dataset: dataset|stream", {"batch_size: count"}, {"shuffle: flag"}, {"sampler: sampler"}, {"batch_sampler: sampler"},
   {"num_workers: size", 0}, {"collate_fn: callable"}, {"drop_last: flag"}, {"generator: generator"}, {"seed: size"},
   {"prefetch: size", 2}, {"timeout: nonnegative", 0}, {"worker_init_fn: callable"}, {"prefetch_factor: count"},
-  {"persistent_workers: flag", false}, {"already_sharded: flag", false},
+  {"persistent_workers: flag", false}, {"already_sharded: flag", false}, {"pin_memory: flag", false},
 })
 
 local MOST_WORKERS, MOST_AHEAD = 256, 64
@@ -89,10 +91,12 @@ end
 ---@param prefetch_factor? integer batches under way in each worker, default 2
 ---@param persistent_workers? boolean keep the workers, and the data set as they know it, between passes
 ---@param already_sharded? boolean the order is this process's share already: accelerator:prepare leaves it as it is
+---@param pin_memory? boolean batches lie in memory that CUDA devices read by themselves, for
+--- t:to("cuda", {non_blocking = true}); those of prepared loaders, which are on the device, have come from there anyway
 function DataLoader:init(...)
   local set, batch_size, shuffle, own_sampler, batch_sampler, workers, collate_fn, drop_last, generator, seed,
-    prefetch, timeout, init_fn, factor, persistent, already_sharded = read(...)
-  self.dataset, self.already_sharded = set, already_sharded
+    prefetch, timeout, init_fn, factor, persistent, already_sharded, pin_memory = read(...)
+  self.dataset, self.already_sharded, self.pin_memory = set, already_sharded, pin_memory
   set_workers(self, workers, timeout, init_fn, factor, persistent)
   if seed and generator then fail("DataLoader: give a seed or a generator, not both") end
   self.collate_fn, self.generator, self.seed, self.prefetch = collate_fn, generator, seed, prefetch
@@ -200,6 +204,7 @@ local function copy(self)
     "dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "collate_fn", "generator", "seed", "prefetch",
     "total_batch_size", "synchronize", "before_pass", "device", "_sharded", "_whole", "_rounds", "dispatch", "stream",
     "share", "num_workers", "timeout", "worker_init_fn", "prefetch_factor", "persistent_workers", "already_sharded",
+    "pin_memory", "non_blocking",
   } do
     other[name] = self[name]
   end
@@ -227,6 +232,7 @@ local function share_out(other, options)
   other.dispatch = {rank = options.rank, size = options.size, deal = deal}
   if options.rank == 0 then
     other.dispatch.inner = copy(other)
+    other.dispatch.inner.device = nil -- what each rank got goes to its own
     other.dispatch.inner.batch_sampler = rounds
   end
   return rounds
@@ -248,18 +254,19 @@ end
 --
 --   local mine = loader:shard{rank = 0, size = 2}
 --- `synchronize` is called with each pass's draw, to bring rank 0's bytes into it, `before_pass` when one begins.
---- Batches go to `device`. With `seed` a random order is a function of it and the epoch. With `dispatch` rank 0 makes
---- the batches of all: the function is called in every step, on rank 0 with a table of what each rank gets (false for
---- nothing), and gives what this one got. A stream with a method shard is asked for its share; with even_batches
---- `agree` is called before each batch, with whether this rank has one, and tells whether any rank (or every one) has.
----@param options table {rank =, size =, split_batches?, even_batches?, synchronize?, before_pass?, device?, seed?,
---- dispatch?, agree?, already_sharded?}
+--- Batches go to `device`, while its kernels compute unless `non_blocking` is false. With `seed` a random order is a
+--- function of it and the epoch. With `dispatch` rank 0 makes the batches of all: the function is called in every step,
+--- on rank 0 with a table of what each rank gets (false for nothing), and gives what this one got. A stream with a
+--- method shard is asked for its share; with even_batches `agree` is called before each batch, with whether this rank
+--- has one, and tells whether any rank (or every one) has.
+---@param options table {rank =, size =, split_batches?, even_batches?, synchronize?, before_pass?, device?,
+--- non_blocking?, seed?, dispatch?, agree?, already_sharded?}
 ---@return DataLoader
 function DataLoader:shard(options)
   if self._sharded then fail("shard: this loader is one rank's share already") end
   arguments.check("shard", "options", "table", options)
   local other, mine = copy(self), arguments.copy(options)
-  for _, name in ipairs {"synchronize", "before_pass", "device"} do
+  for _, name in ipairs {"synchronize", "before_pass", "device", "non_blocking"} do
     other[name], mine[name] = mine[name], nil
   end
   give_seed(other, mine.seed)

@@ -4,6 +4,7 @@
 -- (sets in tensors), made here or by workers (sets in Lua), or made by rank 0 for all (`dispatch`).
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local feeding = require "accelhost.data.feeding"
 local fetch = require "accelhost.data.fetch"
 local later = require "accelhost.util.later"
 local passes = require "accelhost.data.passes"
@@ -159,6 +160,8 @@ local function equip(pass)
     local columns, map = set:native()
     if columns then
       pass.gather, pass.map = native.gather(columns), map
+      local pinned = feeding.pins_for(loader)
+      if pinned then pass.gather:pin(pinned) end
       return
     end
   end
@@ -197,6 +200,8 @@ function Pass.begin(loader)
   if before and before.workers and not loader.persistent_workers then before.workers:close() end
   loader._current = pass
   if loader.stream then loader.stream.seed = pass.seed end
+  local pinned = feeding.pins_for(loader)
+  pass.fed, pass.pinned = pinned and pinned == loader.device, pinned and not loader.device
   if loader.dispatch then
     if loader.dispatch.rank == 0 then
       pass.inner = new(loader.dispatch.inner, pass.epoch)
@@ -349,12 +354,14 @@ end
 
 local function placed(pass, fine, ...)
   if fine and pass.loader.device then return hand_out(pass, fine, placement.all(pass.loader.device, ...)) end
+  if fine and pass.pinned then return hand_out(pass, fine, feeding.pinned(...)) end
   return hand_out(pass, fine, ...)
 end
 
 local function step(pass)
-  if pass.loader.dispatch then return placed(pass, receive(pass)) end
-  return placed(pass, produce(pass))
+  local make_next = pass.loader.dispatch and receive or produce
+  if pass.fed then return hand_out(pass, feeding.step(pass, make_next, pass.loader.device)) end
+  return placed(pass, make_next(pass))
 end
 
 -- In a profile: how long the loop waits for it.

@@ -6,13 +6,14 @@ local placement = {}
 --- A tensor on `device`; a table with all tensors in it there, copied where one moves; anything else as it is.
 ---@param value any
 ---@param device string
+---@param bring? fun(tensor: Tensor, device: string): Tensor? what brings a tensor there; nil: it comes as t:to does
 ---@return any
-function placement.value(value, device)
-  if C.is_tensor(value) then return value:to {device = device} end
+function placement.value(value, device, bring)
+  if C.is_tensor(value) then return bring and bring(value, device) or value:to {device = device} end
   if type(value) ~= "table" or getmetatable(value) ~= nil then return value end
   local moved, changed = {}, false
   for key, item in pairs(value) do
-    moved[key] = placement.value(item, device)
+    moved[key] = placement.value(item, device, bring)
     changed = changed or moved[key] ~= item
   end
   return changed and moved or value

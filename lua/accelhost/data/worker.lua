@@ -205,6 +205,18 @@ function Workers:take()
   end
 end
 
+--- Is the next batch here, so that taking it waits for nothing? For sets whose batches are asked for by indices.
+---@return boolean
+function Workers:is_ready()
+  local wanted = self.given + 1
+  while wanted <= self.asked and not self.answers[wanted] do
+    local w, answer = native.wait(self.list, 1e-9)
+    if not w then return false end -- what went wrong, if anything, is told when it is waited for
+    self.answers[table.remove(self.queue[w], 1)] = answer
+  end
+  return wanted <= self.asked
+end
+
 --- Was everything given that there is? For sets whose batches are asked for by indices.
 ---@return boolean
 function Workers:is_through() return self.given == self.asked end

@@ -69,6 +69,7 @@ end
 
 local lazy = {
   amp = {"accelhost.amp"},
+  cuda = {"accelhost.cuda"},
   nn = {"accelhost.nn"},
   linalg = {"accelhost.linalg"},
   optim = {"accelhost.optim"},
@@ -145,8 +146,7 @@ end
 ---@names accelerator
 return namespace.new("accelhost", accelhost, lazy, {
   refused = {
-    cuda = 'tensors lie where device = "NAME" or t:to "NAME" says; accelhost.device_count() counts',
-    device = 'a device is named by a string, "cpu"',
+    device = 'a device is named by a string, "cpu" or "cuda:1"',
     skip_first_batches = "accelerator:skip_first_batches, or the method of a loader",
     Module = "nn.Module", Linear = "nn.Linear",
   },

@@ -4,7 +4,8 @@ local pages = {}
 -- The order of sections where the alphabet does not serve.
 local first_files = {
   "lua/accelhost/init.lua", "lua/accelhost/tensor.lua", "host/bind/tensor_fields.c", "host/bind/tensor.c",
-  "host/bind/create.c", "host/ops/create.def", "host/bind/random.c", "host/ops/shape.def", "host/ops/index.def",
+  "host/bind/tensor_move.c", "host/bind/create.c", "host/ops/create.def", "host/bind/random.c",
+  "host/ops/shape.def", "host/ops/index.def",
   "host/ops/elementwise.def", "host/ops/reduce.def", "host/ops/matmul.def", "lua/accelhost/nn/module.lua",
   "lua/accelhost/nn/parameter.lua", "lua/accelhost/nn/container.lua", "lua/accelhost/nn/linear.lua",
   "lua/accelhost/data/dataset.lua", "lua/accelhost/data/loader.lua", "lua/accelhost/accelerator/init.lua",
@@ -19,6 +20,7 @@ local titles = {
   ["host/bind/create.c"] = "Making tensors",
   ["host/bind/device.c"] = "Devices", ["host/bind/handle.c"] = "Memory", ["host/bind/random.c"] = "Random numbers",
   ["host/bind/system.c"] = "Threads and memory", ["host/bind/tensor.c"] = "Shape, type and values",
+  ["host/bind/tensor_move.c"] = "Dtype and device",
   ["host/bind/tensor_fields.c"] = "Fields", ["host/bind/json.c"] = "JSON", ["host/bind/io.c"] = "Files",
   ["host/bind/dtype.c"] = "Dtypes",
 }

@@ -1,0 +1,72 @@
+--- Event: a place among what a device was asked to do, for measuring and for waiting.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
+local place = require "accelhost.cuda.place"
+
+local fail = arguments.fail
+
+---@class Event
+local Event = class.strict(class.new "Event")
+Event.__newindex = class.assign
+
+local read = arguments.signature("cuda.Event", {
+  {"enable_timing: flag", false}, {"blocking: flag", false}, {"interprocess: flag", false},
+})
+
+--- An event of a CUDA device: what was asked for before it is recorded comes before it.
+--
+--   local from, to = accelhost.cuda.Event{enable_timing = true}, accelhost.cuda.Event{enable_timing = true}
+--   if accelhost.cuda.is_available() then
+--     from:record()
+--     to:record()
+--     to:synchronize()
+--     print(from:elapsed_time(to))
+--   end
+---@param enable_timing? boolean for elapsed_time
+---@param blocking? boolean no difference here
+---@param interprocess? boolean not taken
+function Event:init(...)
+  local timed, _, shared = read(...)
+  if shared then fail "cuda.Event: interprocess: processes share no events here" end
+  rawset(self, "_timed", timed)
+  rawset(self, "_marks", {}) -- by device
+  rawset(self, "_mark", false)
+end
+
+--- Put it behind all that the current device was asked to do so far.
+--
+--   if accelhost.cuda.is_available() then accelhost.cuda.Event():record() end
+function Event:record()
+  local device = place.name "Event"
+  local mark = self._marks[device] or C.feed.mark(device, self._timed)
+  self._marks[device] = mark
+  rawset(self, "_mark", mark)
+  mark:set()
+end
+
+--- Has the device done all that stands before it? True of one that was never recorded.
+--
+--   accelhost.cuda.Event():query()  --> true
+---@return boolean
+function Event:query() return not self._mark or self._mark:reached() end
+
+--- Wait until it has.
+--
+--   accelhost.cuda.Event():synchronize()
+function Event:synchronize()
+  if self._mark then self._mark:wait() end
+end
+
+--- Milliseconds of the device between this event and a later one; both made with enable_timing, and reached.
+---@param end_event Event
+---@return number
+function Event:elapsed_time(end_event)
+  if not class.is(end_event, Event) then
+    fail("elapsed_time: end_event: expected an Event, got %s", arguments.describe(end_event))
+  end
+  if not self._mark or not end_event._mark then fail "elapsed_time: both events have to be recorded before" end
+  return self._mark:elapsed(end_event._mark)
+end
+
+return Event

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "cuda/capture.h"
 #include "cuda/memory.h"
 #include "cuda/pinned.h"
 
@@ -208,6 +209,7 @@ static int fetch(struct ah_device *device, void **out, const void *from, size_t 
     struct ah_cuda_device *cuda = ah_cuda_state(device);
     struct slot *slot;
     AH_TRY(ah_cuda_enter(cuda));
+    AH_TRY(ah_cuda_capture_refuse(cuda, "a batch of a loader", "walk the loader outside of the step"));
     AH_TRY(mark_dropped(cuda->feed));
     AH_TRY(take(cuda->feed, bytes, &slot));
     CUdeviceptr to = (CUdeviceptr)(uintptr_t)slot->at;
@@ -228,6 +230,7 @@ static int join(struct ah_device *device)
 {
     struct ah_cuda_device *cuda = ah_cuda_state(device);
     AH_TRY(ah_cuda_enter(cuda));
+    AH_TRY(ah_cuda_capture_refuse(cuda, "a batch of a loader", "walk the loader outside of the step"));
     AH_TRY(mark_dropped(cuda->feed));
     return order(cuda->feed, cuda->copy, cuda->compute);
 }

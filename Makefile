@@ -327,10 +327,12 @@ sanitized  = scripts/install-deps.sh build test && \
 	ACCELHOST_TEST_SLOWNESS=5 ACCELHOST_PARITY=short EXCLUDE=steady_spec scripts/test.sh build-$(1) "$(T)"
 
 .PHONY: test-sim
-test-sim: ## the specs of tensors, ops and modules on the simulated GPU; T=pattern, ACCELHOST_SIM_SEED=n
+test-sim: ## the specs of tensors, ops and modules on the simulated GPU; T=pattern, ACCELHOST_SIM_SEED=n, SAN=address
 	@scripts/install-deps.sh build test
-	@$(MAKE) --no-print-directory $(JOBS) all sim
-	@ACCELHOST_TEST_DEVICE=cuda ACCELHOST_CUDA=sim DEVICE_ONLY=1 scripts/test.sh $(BUILD) "$(T)"
+	@$(MAKE) --no-print-directory $(JOBS) $(BUILD)/accelhost plugins sim
+	@$(if $(SAN),export ASAN_OPTIONS="$(ASAN_FLAGS)" LSAN_OPTIONS="$(LSAN_FLAGS)" ACCELHOST_TEST_SLOWNESS=5 \
+		UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1";) \
+	ACCELHOST_TEST_DEVICE=cuda ACCELHOST_CUDA=sim DEVICE_ONLY=1 scripts/test.sh $(BUILD) "$(T)"
 
 .PHONY: test-gpu
 test-gpu: ## the same specs on a real card; fails without one; T=pattern

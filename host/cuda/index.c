@@ -27,7 +27,9 @@ static struct ah_cuda_kernel wrap_kernel = AH_CUDA_KERNEL("index", "index_wrap")
      [AH_I32] = AH_CUDA_KERNEL("index", name "_i32"), [AH_I64] = AH_CUDA_KERNEL("index", name "_i64"),         \
      [AH_F16] = AH_CUDA_KERNEL("index", name "_f16"), [AH_BF16] = AH_CUDA_KERNEL("index", name "_bf16"),       \
      [AH_F32] = AH_CUDA_KERNEL("index", name "_f32"), [AH_F64] = AH_CUDA_KERNEL("index", name "_f64")}
-static struct ah_cuda_kernel rows_fold_kernel[] = EVERY("rows_fold");
+static struct ah_cuda_kernel rows_last_kernel[] = EVERY("rows_last");
+static struct ah_cuda_kernel rows_add_kernel[] = EVERY("rows_add");
+static struct ah_cuda_kernel rows_join_kernel[] = EVERY("rows_join");
 static struct ah_cuda_kernel lines_fold_kernel[] = EVERY("lines_fold");
 
 static uint64_t data_of(const struct ah_tensor *t)
@@ -150,6 +152,31 @@ struct fold {
     bool fresh, single; /* the source is one value */
 };
 
+static int launch_rows(struct ah_call *c, struct ah_cuda_kernel *kernel, int64_t places,
+                       const struct ah_rows_fold_args *args)
+{
+    int64_t warps = args->outer * places * ((args->inner + 31) / 32);
+    return ah_cuda_launch(c->device, kernel, c->op->name, grid_for(warps * 32), args, sizeof *args);
+}
+
+/* Add in pieces; the sums of destinations of several are joined behind that. */
+static int add_rows(struct ah_call *c, enum ah_dtype dtype, struct ah_rows_fold_args *args)
+{
+    struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
+    void *parts = NULL;
+    args->stretches = (args->count + AH_INDEX_PIECE - 1) / AH_INDEX_PIECE;
+    if (args->stretches > 1) {
+        size_t sums = (size_t)(args->outer * args->stretches * 2 * args->inner);
+        AH_TRY(ah_cuda_memory_take(memory, sums * sizeof(double), &parts));
+        args->parts = ah_cuda_address(parts);
+    }
+    int status = launch_rows(c, &rows_add_kernel[dtype], args->count, args);
+    if (status == 0 && parts)
+        status = launch_rows(c, &rows_join_kernel[dtype], args->stretches - 1, args);
+    ah_cuda_memory_give(memory, parts);
+    return status;
+}
+
 /* The rows of `from` into those of `to` that `at` names. */
 static int fold_rows(struct ah_call *c, struct ah_tensor *to, const struct ah_tensor *from, const struct ah_tensor *at,
                      struct rows rows, struct fold fold)
@@ -166,11 +193,9 @@ static int fold_rows(struct ah_call *c, struct ah_tensor *to, const struct ah_te
     struct ah_rows_fold_args args = {
         .to = data_of(to), .from = data_of(from), .keys = ah_cuda_address(sorted.keys),
         .order = ah_cuda_address(sorted.order), .outer = rows.outer, .n = rows.n, .count = at->numel,
-        .inner = rows.inner, .from_row = fold.single ? 0 : rows.inner, .alpha = fold.alpha, .fold = fold.fold,
-        .fresh = fold.fresh};
-    int64_t warps = rows.outer * at->numel * ((rows.inner + 31) / 32);
-    status = ah_cuda_launch(c->device, &rows_fold_kernel[to->dtype], c->op->name, grid_for(warps * 32), &args,
-                            sizeof args);
+        .inner = rows.inner, .from_row = fold.single ? 0 : rows.inner, .alpha = fold.alpha, .fresh = fold.fresh};
+    status = fold.fold == AH_INDEX_ADD ? add_rows(c, to->dtype, &args)
+                                       : launch_rows(c, &rows_last_kernel[to->dtype], args.count, &args);
 out:
     ah_cuda_sorted_release(c->device, &sorted);
     ah_cuda_memory_give(ah_cuda_state(c->device)->memory, keys);

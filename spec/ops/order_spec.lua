@@ -125,6 +125,25 @@ describe("counting", function()
   end)
 end)
 
+describe("adding by index", function()
+  it("adds up destinations of few and of many sources, into what is there", function()
+    for _, n in ipairs {1, 64, 65, 200, 1000} do
+      local at, values, expected = draw(n, 5), {}, {}
+      for k = 1, 6 do expected[k] = {k, -k} end
+      for i = 1, n do
+        at[i] = at[i] == 2 and 5 or 0
+        values[i] = {i % 11, -i}
+        local sums = expected[at[i] + 1]
+        sums[1], sums[2] = sums[1] + values[i][1], sums[2] + values[i][2]
+      end
+      for _, dtype in ipairs {"float32", "int64", "float64"} do
+        local start = tensor({{1, -1}, {2, -2}, {3, -3}, {4, -4}, {5, -5}, {6, -6}}, dtype)
+        assert.same(expected, start:index_add(0, tensor(at, "int64"), tensor(values, dtype)):tolist(), n .. dtype)
+      end
+    end
+  end)
+end)
+
 describe("masks", function()
   it("select, place and tell their places in order, also across the tiles of a device", function()
     for _, n in ipairs {1, 2047, 2048, 2049, 6000} do

@@ -132,32 +132,110 @@ template <typename S> __device__ __forceinline__ S folded(S held, S x, int fold)
     }
 }
 
+/* The first place behind `j` whose key is another one; `count` when there is none. */
+static __device__ __forceinline__ int64_t run_end(const uint32_t *keys, int64_t j, int64_t count)
+{
+    int64_t low = j + 1, high = count;
+    if (low >= count || keys[low] != keys[j])
+        return low;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (keys[middle] == keys[j])
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Is place j the first of its key? */
+static __device__ __forceinline__ bool begins(const uint32_t *keys, int64_t j)
+{
+    return j == 0 || keys[j - 1] != keys[j];
+}
+
 /* A warp owns a destination row, of which it takes 32 columns at a time. */
-template <typename T> __device__ __forceinline__ void rows_fold(const ah_rows_fold_args &a)
+template <typename T> __device__ __forceinline__ void rows_last(const ah_rows_fold_args &a)
+{
+    const uint32_t *keys = ah_at<const uint32_t>(a.keys), *order = ah_at<const uint32_t>(a.order);
+    const int64_t strips = (a.inner + 31) / 32, items = a.outer * a.count * strips;
+    for (int64_t item = first_item() / 32; item < items; item += item_step() / 32) {
+        const int64_t j = item / strips % a.count, outer = item / strips / a.count;
+        const int64_t column = item % strips * 32 + threadIdx.x % 32;
+        if (keys[j] >= a.n || !begins(keys, j) || column >= a.inner)
+            continue;
+        const int64_t from = order[run_end(keys, j, a.count) - 1];
+        ah_at<T>(a.to)[(outer * a.n + keys[j]) * a.inner + column] =
+            ah_at<const T>(a.from)[(outer * a.count + from) * a.from_row + (a.from_row ? column : 0)];
+    }
+}
+
+/* Add x(i) for i of begin..end-1 in their order; several are on their way at once. */
+template <typename S, class X> __device__ __forceinline__ S add_up(S sum, int64_t begin, int64_t end, const X &x)
+{
+    enum { AHEAD = 8 };
+    for (int64_t i = begin; i < end; i += AHEAD) {
+        S next[AHEAD];
+        AH_UNROLL
+        for (int u = 0; u < AHEAD; u++)
+            next[u] = i + u < end ? x(i + u) : (S)0;
+        AH_UNROLL
+        for (int u = 0; u < AHEAD; u++)
+            if (i + u < end)
+                sum += next[u];
+    }
+    return sum;
+}
+
+/* Sums go by pieces: the sources of a destination, as far as they lie in one stretch of AH_INDEX_PIECE sorted places. A
+ * destination of one piece is done; of several, each leaves its sum in `parts`: [outer, stretches, 2, inner], the first
+ * of a stretch that goes on from the one before, the second of the one that goes on in the next. */
+template <typename T> __device__ __forceinline__ void rows_add(const ah_rows_fold_args &a)
 {
     typedef typename sum_of<T>::type S;
     const uint32_t *keys = ah_at<const uint32_t>(a.keys), *order = ah_at<const uint32_t>(a.order);
     const int64_t strips = (a.inner + 31) / 32, items = a.outer * a.count * strips;
     const S alpha = (S)a.alpha;
     for (int64_t item = first_item() / 32; item < items; item += item_step() / 32) {
-        const int64_t j = item / strips % a.count, outer = item / strips / a.count;
+        const int64_t j = item / strips % a.count, outer = item / strips / a.count, stretch = j / AH_INDEX_PIECE;
         const int64_t column = item % strips * 32 + threadIdx.x % 32;
-        const uint32_t key = keys[j];
-        if (key >= a.n || (j > 0 && keys[j - 1] == key) || column >= a.inner)
+        const bool first = begins(keys, j);
+        if (keys[j] >= a.n || (!first && j % AH_INDEX_PIECE) || column >= a.inner)
             continue;
+        const int64_t limit = (stretch + 1) * AH_INDEX_PIECE < a.count ? (stretch + 1) * AH_INDEX_PIECE : a.count;
+        const int64_t end = run_end(keys, j, limit);
+        const bool whole = first && (end < limit || end == a.count || keys[end] != keys[j]);
+        T *to = ah_at<T>(a.to) + (outer * a.n + keys[j]) * a.inner + column;
+        const T *from = ah_at<const T>(a.from) + outer * a.count * a.from_row + column;
+        const S sum = add_up(whole && !a.fresh ? wide(*to) : (S)0, j, end, [&](int64_t i) {
+            return alpha * wide(from[order[i] * a.from_row]);
+        });
+        if (whole)
+            *to = narrow<T>(sum);
+        else
+            ah_at<S>(a.parts)[((outer * a.stretches + stretch) * 2 + first) * a.inner + column] = sum;
+    }
+}
+
+/* The sums of destinations of several pieces, in the order of these. */
+template <typename T> __device__ __forceinline__ void rows_join(const ah_rows_fold_args &a)
+{
+    typedef typename sum_of<T>::type S;
+    const uint32_t *keys = ah_at<const uint32_t>(a.keys);
+    const int64_t strips = (a.inner + 31) / 32, items = a.outer * (a.stretches - 1) * strips;
+    for (int64_t item = first_item() / 32; item < items; item += item_step() / 32) {
+        const int64_t stretch = item / strips % (a.stretches - 1), outer = item / strips / (a.stretches - 1);
+        const int64_t column = item % strips * 32 + threadIdx.x % 32, begin = stretch * AH_INDEX_PIECE;
+        const int64_t next = begin + AH_INDEX_PIECE;
+        const uint32_t key = keys[next];
+        const bool goes_on = keys[next - 1] == key, from_before = keys[begin] == key && !begins(keys, begin);
+        if (!goes_on || from_before || key >= a.n || column >= a.inner)
+            continue;
+        const int64_t last = (run_end(keys, next, a.count) - 1) / AH_INDEX_PIECE;
+        const S *parts = ah_at<const S>(a.parts) + outer * a.stretches * 2 * a.inner + column;
         T *to = ah_at<T>(a.to) + (outer * a.n + key) * a.inner + column;
-        const T *from = ah_at<const T>(a.from) + outer * a.count * a.from_row + (a.from_row ? column : 0);
-        S held = a.fresh ? (S)0 : wide(*to);
-        int64_t end = j;
-        if (a.fold == AH_INDEX_ADD) {
-            for (; end < a.count && keys[end] == key; end++)
-                held += alpha * wide(from[order[end] * a.from_row]);
-            *to = narrow<T>(held);
-        } else {
-            while (end < a.count && keys[end] == key)
-                end++;
-            *to = from[order[end - 1] * a.from_row];
-        }
+        const S sum = (a.fresh ? (S)0 : wide(*to)) + parts[(stretch * 2 + 1) * a.inner];
+        *to = narrow<T>(add_up(sum, stretch + 1, last + 1, [&](int64_t i) { return parts[i * 2 * a.inner]; }));
     }
 }
 
@@ -226,9 +304,17 @@ template <typename T> __device__ __forceinline__ void lines_fold(const ah_lines_
 }
 
 #define FOLDS(suffix, type)                                             \
-    AH_KERNEL(rows_fold_##suffix, ah_rows_fold_args, AH_INDEX_THREADS)  \
+    AH_KERNEL(rows_last_##suffix, ah_rows_fold_args, AH_INDEX_THREADS)  \
     {                                                                   \
-        rows_fold<type>(a);                                             \
+        rows_last<type>(a);                                             \
+    }                                                                   \
+    AH_KERNEL(rows_add_##suffix, ah_rows_fold_args, AH_INDEX_THREADS)   \
+    {                                                                   \
+        rows_add<type>(a);                                              \
+    }                                                                   \
+    AH_KERNEL(rows_join_##suffix, ah_rows_fold_args, AH_INDEX_THREADS)  \
+    {                                                                   \
+        rows_join<type>(a);                                             \
     }                                                                   \
     AH_KERNEL(lines_fold_##suffix, ah_lines_args, AH_INDEX_THREADS)     \
     {                                                                   \

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-enum { AH_INDEX_THREADS = 256, AH_INDEX_DIMS = 8 };
+enum { AH_INDEX_THREADS = 256, AH_INDEX_DIMS = 8, AH_INDEX_PIECE = 64 };
 
 /* What a destination becomes: the last of its sources, or what it holds with all of them, one after another. */
 enum ah_index_fold { AH_INDEX_LAST, AH_INDEX_ADD, AH_INDEX_MULTIPLY, AH_INDEX_LARGER, AH_INDEX_SMALLER };
@@ -28,10 +28,11 @@ struct ah_row_keys_args {
 /* to[o, keys[j]] with the rows order[j], order[j + 1] ... of `from` that have this key. */
 struct ah_rows_fold_args {
     uint64_t to, from, keys, order;
-    int64_t outer, n, count, inner;
+    uint64_t parts; /* of sums: [outer, stretches, 2, inner], 8 bytes each or 4 */
+    int64_t outer, n, count, inner, stretches;
     int64_t from_row; /* 0: the row of one value, else inner */
     double alpha;
-    int32_t fold, fresh; /* fresh: `to` holds nothing yet that counts */
+    int32_t fresh; /* `to` holds nothing yet that counts */
 };
 
 /* Lines: the places of an element of the index in the indexed tensor and in the other one. */

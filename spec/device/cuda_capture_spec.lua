@@ -174,6 +174,34 @@ describe("A compiled step", function()
       print(a == b, p == q)]])
   end)
 
+  case("takes a prepared loader's batches, and Lua may collect while it is captured", function()
+    for _, seed in ipairs {"1", "2", "3"} do
+      assert.equal("true\t24\ttrue\n", told([[
+        local data = accelhost.data
+        local function go(compiled)
+          local step, with = new_step()
+          local function collecting(x, y)
+            collectgarbage()
+            local loss = step(x, y)
+            collectgarbage()
+            return loss
+          end
+          local call = compiled and with.accelerator:compile(collecting) or collecting
+          local set = data.TensorDataset(accelhost.randn({48, 12}, {device = "cpu"}),
+            accelhost.randint(0, 10, {48}, {device = "cpu"}))
+          local loader = with.accelerator:prepare(data.DataLoader(set, {batch_size = 4, shuffle = true}))
+          local losses = {}
+          for epoch = 1, 2 do
+            for x, y in loader do losses[#losses + 1] = ("%.17g"):format((call(x, y):item())) end
+          end
+          return losses, call
+        end
+        local a = go(false)
+        local b, call = go(true)
+        print(table.concat(a, " ") == table.concat(b, " "), #b, call.captured)]], {ACCELHOST_SIM_SEED = seed}))
+    end
+  end)
+
   case("is the function itself on the CPU", function()
     assert.equal("5\tfalse\n", told [[
       local accelerator = accelhost.Accelerator {cpu = true}

@@ -4,13 +4,15 @@
 #include "ops/autocast.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-struct ah_autocast ah_autocast = {.enabled = false, .cache = true, .dtype = AH_BF16};
+struct ah_autocast ah_autocast = {
+    .cache = true, .dtype = {[AH_AUTOCAST_CPU] = AH_BF16, [AH_AUTOCAST_CUDA] = AH_F16}};
 
 static int nesting;
 
-static const unsigned char rules[AH_OP_COUNT] = {
-#define AUTOCAST(row, rule) [AH_OP_##row] = AH_AUTOCAST_##rule,
+static const unsigned char rules[AH_OP_COUNT][AH_AUTOCAST_KINDS] = {
+#define AUTOCAST(row, cpu, cuda) [AH_OP_##row] = {AH_AUTOCAST_##cpu, AH_AUTOCAST_##cuda},
 #include "ops/autocast.def"
 #undef AUTOCAST
 };
@@ -65,10 +67,10 @@ void ah_autocast_clear(void)
     kept.room = kept.count = 0;
 }
 
-bool ah_autocast_switch(bool on)
+unsigned ah_autocast_switch(unsigned enabled)
 {
-    bool before = ah_autocast.enabled;
-    ah_autocast.enabled = on;
+    unsigned before = ah_autocast.enabled;
+    ah_autocast.enabled = enabled;
     return before;
 }
 
@@ -92,9 +94,27 @@ void ah_autocast_leave(const struct ah_autocast *before)
         ah_autocast_clear();
 }
 
-static bool is_eligible(const struct ah_tensor *tensor)
+enum ah_autocast_kind ah_autocast_kind(const char *type)
 {
-    return ah_on_cpu(tensor) && (tensor->dtype == AH_F32 || tensor->dtype == AH_F16 || tensor->dtype == AH_BF16);
+    return !strcmp(type, "cpu") ? AH_AUTOCAST_CPU : !strcmp(type, "cuda") ? AH_AUTOCAST_CUDA : AH_AUTOCAST_KINDS;
+}
+
+static enum ah_autocast_kind kind_at(const struct ah_tensor *tensor)
+{
+    return ah_on_cpu(tensor) ? AH_AUTOCAST_CPU : ah_autocast_kind(tensor->storage->device->type->name);
+}
+
+enum ah_autocast_kind ah_autocast_leading(enum ah_autocast_kind kind, const struct ah_tensor *tensor)
+{
+    enum ah_autocast_kind own = kind_at(tensor);
+    bool on = own < AH_AUTOCAST_KINDS && (ah_autocast.enabled >> own & 1);
+    return on && (own == AH_AUTOCAST_CUDA || kind == AH_AUTOCAST_KINDS) ? own : kind;
+}
+
+static bool is_eligible(const struct ah_tensor *tensor, enum ah_autocast_kind kind)
+{
+    bool narrow = tensor->dtype == AH_F32 || tensor->dtype == AH_F16 || tensor->dtype == AH_BF16;
+    return narrow && kind_at(tensor) == kind;
 }
 
 /* The cast of a weight, made or found. */
@@ -119,40 +139,49 @@ static int cast_kept(struct ah_tensor **out, struct ah_tensor *leaf, enum ah_dty
     return 0;
 }
 
-static int cast_to(struct ah_tensor **out, struct ah_tensor *tensor, enum ah_dtype dtype)
+int ah_autocast_tensor(struct ah_tensor **out, struct ah_tensor *tensor, enum ah_autocast_kind kind,
+                       enum ah_dtype dtype)
 {
-    if (!is_eligible(tensor) || tensor->dtype == dtype) {
+    if (!is_eligible(tensor, kind) || tensor->dtype == dtype) {
         *out = ah_tensor_retain(tensor);
         return 0;
     }
-    bool keep = ah_autocast.cache && nesting > 0 && dtype == ah_autocast.dtype && tensor->dtype == AH_F32 &&
+    bool keep = ah_autocast.cache && nesting > 0 && dtype == ah_autocast.dtype[kind] && tensor->dtype == AH_F32 &&
                 ah_recorder && ah_recorder->is_parameter(tensor);
     return keep ? cast_kept(out, tensor, dtype) : ah_op1(AH_OP_to, out, AH_T(tensor), AH_D(dtype));
 }
 
-int ah_autocast_tensor(struct ah_tensor **out, struct ah_tensor *tensor, enum ah_autocast_rule rule)
+enum ah_dtype ah_autocast_wider(enum ah_dtype dtype, const struct ah_tensor *tensor, enum ah_autocast_kind kind)
 {
-    return cast_to(out, tensor, rule == AH_AUTOCAST_LOWER ? ah_autocast.dtype : AH_F32);
+    return is_eligible(tensor, kind) ? ah_dtype_promote(dtype, tensor->dtype) : dtype;
 }
 
-static void widen(enum ah_dtype *widest, const struct ah_tensor *tensor)
+/* Whose rules a call follows. */
+static enum ah_autocast_kind kind_of(const struct ah_call *call)
 {
-    if (is_eligible(tensor))
-        *widest = ah_dtype_promote(*widest, tensor->dtype);
+    enum ah_autocast_kind kind = AH_AUTOCAST_KINDS;
+    for (int i = 0; i < call->op->param_count; i++) {
+        const struct ah_value *arg = &call->arg[i];
+        if (arg->kind == AH_TENSOR)
+            kind = ah_autocast_leading(kind, arg->tensor);
+        for (int k = 0; arg->kind == AH_LIST && k < arg->list.count; k++)
+            kind = ah_autocast_leading(kind, arg->list.item[k]);
+    }
+    return kind;
 }
 
 /* The dtype to which a call's arguments go. */
-static enum ah_dtype dtype_of(const struct ah_call *call, enum ah_autocast_rule rule)
+static enum ah_dtype dtype_of(const struct ah_call *call, enum ah_autocast_rule rule, enum ah_autocast_kind kind)
 {
     if (rule == AH_AUTOCAST_FLOAT)
         return AH_F32;
-    enum ah_dtype dtype = ah_autocast.dtype;
+    enum ah_dtype dtype = ah_autocast.dtype[kind];
     for (int i = 0; rule == AH_AUTOCAST_WIDEST && i < call->op->param_count; i++) {
         const struct ah_value *arg = &call->arg[i];
         if (arg->kind == AH_TENSOR)
-            widen(&dtype, arg->tensor);
+            dtype = ah_autocast_wider(dtype, arg->tensor, kind);
         for (int k = 0; arg->kind == AH_LIST && k < arg->list.count; k++)
-            widen(&dtype, arg->list.item[k]);
+            dtype = ah_autocast_wider(dtype, arg->list.item[k], kind);
     }
     return dtype;
 }
@@ -163,7 +192,7 @@ struct original {
     int count; /* arguments that have been cast */
 };
 
-static int cast_list(struct ah_value *arg, enum ah_dtype dtype)
+static int cast_list(struct ah_value *arg, enum ah_autocast_kind kind, enum ah_dtype dtype)
 {
     int count = arg->list.count;
     struct ah_tensor **item = calloc((size_t)(count ? count : 1), sizeof(struct ah_tensor *));
@@ -171,23 +200,24 @@ static int cast_list(struct ah_value *arg, enum ah_dtype dtype)
         return ah_fail(AH_ENOMEM, "autocast: out of memory");
     int status = 0;
     for (int k = 0; k < count && status == 0; k++)
-        status = cast_to(&item[k], arg->list.item[k], dtype);
+        status = ah_autocast_tensor(&item[k], arg->list.item[k], kind, dtype);
     *arg = AH_L(item, count);
     return status;
 }
 
-static int cast_arguments(struct ah_call *call, struct original *original, enum ah_dtype dtype)
+static int cast_arguments(struct ah_call *call, struct original *original, enum ah_autocast_kind kind,
+                          enum ah_dtype dtype)
 {
     int status = 0;
     for (int i = 0; i < call->op->param_count && status == 0; i++) {
         struct ah_value *arg = &call->arg[i];
         original->arg[i] = *arg;
         if (arg->kind == AH_LIST) {
-            status = cast_list(arg, dtype);
+            status = cast_list(arg, kind, dtype);
         } else if (arg->kind == AH_TENSOR) {
             struct ah_tensor *tensor = arg->tensor;
             arg->tensor = NULL;
-            status = cast_to(&arg->tensor, tensor, dtype);
+            status = ah_autocast_tensor(&arg->tensor, tensor, kind, dtype);
         }
         original->count = i + 1;
     }
@@ -211,12 +241,16 @@ static void restore(struct ah_call *call, const struct original *original)
 
 int ah_autocast_run(struct ah_call *call, int (*run)(struct ah_call *call))
 {
-    enum ah_autocast_rule rule = rules[call->op->id];
+    const unsigned char *of = rules[call->op->id];
+    enum ah_autocast_kind kind = of[AH_AUTOCAST_CPU] | of[AH_AUTOCAST_CUDA] ? kind_of(call) : AH_AUTOCAST_KINDS;
+    enum ah_autocast_rule rule = kind < AH_AUTOCAST_KINDS ? of[kind] : AH_AUTOCAST_NONE;
     if (rule == AH_AUTOCAST_NONE)
         return run(call);
     struct original original;
     original.count = 0;
-    int status = rule == AH_AUTOCAST_OWN || call->inplace ? 0 : cast_arguments(call, &original, dtype_of(call, rule));
+    int status = 0;
+    if (rule != AH_AUTOCAST_OWN && !call->inplace)
+        status = cast_arguments(call, &original, kind, dtype_of(call, rule, kind));
     if (status == 0) {
         AH_AUTOCAST_OFF();
         status = run(call);

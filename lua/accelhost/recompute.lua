@@ -70,14 +70,14 @@ function recompute.run(options, fn, ...)
   if options.context_fn then around, around_again = options.context_fn() end
   local keeps = options.preserve_rng_state ~= false
   local versions, states = versions_of(given), keeps and random_states(given) or {}
-  local enabled, dtype, cache = C.autocast.state()
+  local autocast = C.autocast.capture()
   local mark = C.autograd.next_sequence()
   local results = pack(around(fn, ...))
   C.autograd.record_checkpoint(function()
     check_versions(given, versions)
     local now = keeps and random_states(given) or {}
     set_random_states(states)
-    return result_tensors(pack(protect(function() set_random_states(now) end, C.autocast.run, enabled, dtype, cache,
+    return result_tensors(pack(protect(function() set_random_states(now) end, C.autocast.run_as, autocast,
       around_again, fn, unpack(given, 1, given.n))))
   end, result_tensors(results), mark)
   return unpack(results, 1, results.n)

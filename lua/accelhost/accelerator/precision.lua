@@ -13,8 +13,9 @@ local halves = {bf16 = "bfloat16", fp16 = "float16"}
 ---@param mixed_precision string
 ---@param device string
 function precision.check(mixed_precision, device)
-  if mixed_precision ~= "no" and device ~= "cpu" then
-    arguments.fail("Accelerator: mixed_precision = '%s': only tensors on the CPU are cast, the device is %s",
+  local type_of = device:match "^%a+"
+  if mixed_precision ~= "no" and type_of ~= "cpu" and type_of ~= "cuda" then
+    arguments.fail("Accelerator: mixed_precision = '%s': tensors on cpu and cuda are cast, the device is %s",
       mixed_precision, device)
   end
 end
@@ -44,7 +45,8 @@ local function run(self, handler, fn, ...)
   local dtype = halves[self.mixed_precision]
   handler = handler or self._autocast_handler
   if not dtype then return fn(...) end
-  return C.autocast.run(not handler or handler.enabled, dtype, not handler or handler.cache_enabled, fn, ...)
+  local enabled, cache = not handler or handler.enabled, not handler or handler.cache_enabled
+  return C.autocast.run(self.device:match "^%a+", enabled, dtype, cache, fn, ...)
 end
 
 -- model -> its own forward, while it has one that runs under autocast

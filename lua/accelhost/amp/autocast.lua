@@ -5,6 +5,7 @@ local arguments = require "accelhost.util.arguments"
 local autocast = {}
 local fail = arguments.fail
 
+local known = {cpu = true, cuda = true}
 local halves = {bfloat16 = true, float16 = true}
 
 --- Raise unless autocast is there for a type of device.
@@ -12,8 +13,8 @@ local halves = {bfloat16 = true, float16 = true}
 ---@param device_type any
 function autocast.check_device(what, device_type)
   arguments.check(what, "device_type", "string", device_type)
-  if device_type ~= "cpu" then
-    fail("%s: device_type: expected 'cpu', the device whose lists of ops are known here, got '%s'", what, device_type)
+  if not known[device_type] then
+    fail("%s: device_type: expected 'cpu' or 'cuda', whose lists of ops are known here, got '%s'", what, device_type)
   end
 end
 
@@ -44,8 +45,8 @@ end
 --
 --   accelhost.autocast("cpu", function() return t:mm(t:t()) end).dtype      --> bfloat16
 --   accelhost.autocast("cpu", {enabled = false}, function() return t:mm(t:t()) end).dtype  --> float32
----@param device_type string "cpu"
----@param dtype? string bfloat16 (default) or float16
+---@param device_type string "cpu" or "cuda": blocks of both may be nested, each for the tensors there
+---@param dtype? string bfloat16 or float16; default: the first on the CPU, the second on CUDA
 ---@param enabled? boolean default true
 ---@param cache_enabled? boolean keep the casts of weights until the outermost block ends; default: as around it
 ---@param fn fun(...): ...
@@ -59,41 +60,41 @@ function autocast.autocast(...)
   autocast.check_device("autocast", device_type)
   check_dtype("autocast", dtype)
   if at > count then fail("autocast: expected a function to run after the options, got none") end
-  return C.autocast.run(enabled, dtype, cache, unpack(given, at, count))
+  return C.autocast.run(device_type, enabled, dtype, cache, unpack(given, at, count))
 end
 
---- Is there autocast for a type of device? For "cpu".
+--- Is there autocast for a type of device? For "cpu" and "cuda".
 --
 --   accelhost.amp.is_autocast_available "cpu"  --> true
 ---@param device_type string
 ---@return boolean
 function autocast.is_autocast_available(device_type)
   arguments.check("is_autocast_available", "device_type", "string", device_type)
-  return device_type == "cpu"
+  return known[device_type] == true
 end
 
 local function check_optional(what, device_type)
   if device_type ~= nil then autocast.check_device(what, device_type) end
 end
 
---- Does this code run in an autocast block that is enabled?
+--- Does this code run in an autocast block that is enabled, for a type of device or for any?
 --
 --   accelhost.is_autocast_enabled()  --> false
----@param device_type? string "cpu"
+---@param device_type? string "cpu" or "cuda"
 ---@return boolean
 function autocast.is_autocast_enabled(device_type)
   check_optional("is_autocast_enabled", device_type)
-  return C.autocast.is_enabled()
+  return C.autocast.is_enabled(device_type)
 end
 
 --- The dtype of the innermost autocast block; outside of one the default.
 --
 --   accelhost.get_autocast_dtype "cpu"  --> bfloat16
----@param device_type? string "cpu"
+---@param device_type? string "cpu" or "cuda"
 ---@return string
 function autocast.get_autocast_dtype(device_type)
   check_optional("get_autocast_dtype", device_type)
-  return (select(2, C.autocast.state()))
+  return (select(2, C.autocast.state(device_type or "cpu")))
 end
 
 --- Are the casts of weights kept within a block?
@@ -101,7 +102,7 @@ end
 --   accelhost.is_autocast_cache_enabled()  --> true
 ---@return boolean
 function autocast.is_autocast_cache_enabled()
-  return (select(3, C.autocast.state()))
+  return (select(3, C.autocast.state "cpu"))
 end
 
 local read_enabled = arguments.signature("set_autocast_enabled", {"device_type: string", "enabled: flag"})
@@ -109,12 +110,12 @@ local read_enabled = arguments.signature("set_autocast_enabled", {"device_type: 
 --- Switch autocast on or off for what follows; `autocast` does so for a function and back.
 --
 --   accelhost.set_autocast_enabled("cpu", false)
----@param device_type string "cpu"
+---@param device_type string "cpu" or "cuda"
 ---@param enabled boolean
 function autocast.set_autocast_enabled(...)
   local device_type, enabled = read_enabled(...)
   autocast.check_device("set_autocast_enabled", device_type)
-  C.autocast.set(enabled)
+  C.autocast.set(device_type, enabled)
 end
 
 local read_dtype = arguments.signature("set_autocast_dtype", {"device_type: string", "dtype: dtype"})
@@ -122,13 +123,13 @@ local read_dtype = arguments.signature("set_autocast_dtype", {"device_type: stri
 --- Set the dtype of autocast blocks that name none.
 --
 --   accelhost.set_autocast_dtype("cpu", "bfloat16")
----@param device_type string "cpu"
+---@param device_type string "cpu" or "cuda"
 ---@param dtype string bfloat16 or float16
 function autocast.set_autocast_dtype(...)
   local device_type, dtype = read_dtype(...)
   autocast.check_device("set_autocast_dtype", device_type)
   check_dtype("set_autocast_dtype", dtype)
-  C.autocast.set(nil, dtype)
+  C.autocast.set(device_type, nil, dtype)
 end
 
 --- Keep the casts of weights within autocast blocks, or make them anew at each use.
@@ -136,7 +137,7 @@ end
 --   accelhost.set_autocast_cache_enabled(true)
 ---@param enabled boolean
 function autocast.set_autocast_cache_enabled(enabled)
-  C.autocast.set(nil, nil, arguments.check("set_autocast_cache_enabled", "enabled", "flag", enabled))
+  C.autocast.set("cpu", nil, nil, arguments.check("set_autocast_cache_enabled", "enabled", "flag", enabled))
 end
 
 --- Let go of the casts of weights that are kept.

@@ -29,19 +29,19 @@ local read_forward = arguments.signature("custom_fwd",
 --   Square.backward = accelhost.amp.custom_bwd(function(ctx, grad) return grad * ctx.saved_tensors[1] * 2 end)
 --   accelhost.autocast("cpu", Square.apply, x:to "bfloat16").dtype  --> float32
 ---@param fwd fun(ctx: Context, ...): ...
----@param device_type? string "cpu"
+---@param device_type? string "cpu" (default) or "cuda"
 ---@param cast_inputs? string a dtype
 ---@return fun(ctx: Context, ...): ...
 function custom.custom_fwd(...)
   local fwd, device_type, dtype = read_forward(...)
   check_device("custom_fwd", device_type)
   return function(ctx, ...)
-    local enabled, block_dtype = C.autocast.state()
+    local enabled, block_dtype = C.autocast.state(device_type)
     ctx._autocast_dtype, ctx._autocast = block_dtype, enabled and dtype == nil
     if dtype == nil or not enabled then return fwd(ctx, ...) end
     local given, count = {...}, select("#", ...)
     for i = 1, count do given[i] = cast(given[i], dtype) end
-    return C.autocast.run(false, nil, nil, fwd, ctx, unpack(given, 1, count))
+    return C.autocast.run(device_type, false, nil, nil, fwd, ctx, unpack(given, 1, count))
   end
 end
 
@@ -51,13 +51,13 @@ local read_backward = arguments.signature("custom_bwd", {"bwd: function", {"devi
 --
 --   local backward = accelhost.amp.custom_bwd(function(ctx, grad) return grad * 2 end)
 ---@param bwd fun(ctx: Context, ...): ...
----@param device_type? string "cpu"
+---@param device_type? string "cpu" (default) or "cuda"
 ---@return fun(ctx: Context, ...): ...
 function custom.custom_bwd(...)
   local bwd, device_type = read_backward(...)
   check_device("custom_bwd", device_type)
   return function(ctx, ...)
-    return C.autocast.run(ctx._autocast or false, ctx._autocast_dtype, nil, bwd, ctx, ...)
+    return C.autocast.run(device_type, ctx._autocast or false, ctx._autocast_dtype, nil, bwd, ctx, ...)
   end
 end
 

@@ -44,7 +44,7 @@ end
 --   scaler:step(sgd)
 --   scaler:update()
 --   scaler:get_scale()  --> 1024
----@param device? string where the loss lies; "cpu"
+---@param device? string where the loss lies: "cpu" (default) or "cuda"
 ---@param init_scale? number default 65536
 ---@param growth_factor? number default 2
 ---@param backoff_factor? number default 0.5

@@ -299,6 +299,6 @@ layout.swapdims_ = swapping("swapdims_", "dim0", "dim1")
 ---@type fun(input: userdata, axis0: integer, axis1: integer): userdata
 layout.swapaxes_ = swapping("swapaxes_", "axis0", "axis1")
 
-autocast(layout, "float32", "trace")
+autocast(layout, "float32", "trace", "none")
 
 return layout

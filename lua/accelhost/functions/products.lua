@@ -246,7 +246,10 @@ function products.addbmm(...)
 end
 
 autocast(products, "lower", "addbmm")
-autocast(products, "own", "addmv")
+autocast(products, "own", "addmv", "lower")
 autocast(products, "float32", "cdist")
+autocast(products, "none", "tensordot cross", "widest")
+autocast(products, "none", "dist", "float32")
+autocast(products, "none", "addr", "lower")
 
 return products

@@ -345,6 +345,6 @@ function statistics.corrcoef(...)
   return (cov / deviation:unsqueeze(1) / deviation:unsqueeze(0)):clamp(-1, 1)
 end
 
-autocast(statistics, "float32", "quantile nanquantile")
+autocast(statistics, "float32", "quantile nanquantile", "none")
 
 return statistics

@@ -222,5 +222,6 @@ variants.resolve_conj = itself "resolve_conj"
 variants.resolve_neg = itself "resolve_neg"
 
 autocast(variants, "own", "addmm_ baddbmm_ addmv_ addr_ addbmm_")
+autocast(variants, "none", "renorm", "float32")
 
 return variants

@@ -277,6 +277,6 @@ function factor.householder_product(...)
 end
 
 autocast(factor, "float32", "cholesky cholesky_ex qr svd svdvals eigh eigvalsh lu_factor lu_factor_ex lu"
-  .. " lu_solve householder_product")
+  .. " lu_solve householder_product", "own")
 
 return factor

@@ -342,6 +342,7 @@ function norm.lstsq(...)
     drivers[driver] > 1 and S or empty
 end
 
-autocast(norm, "float32", "matrix_rank pinv matrix_sqrth cond lstsq")
+autocast(norm, "float32", "matrix_rank pinv matrix_sqrth cond lstsq", "own")
+autocast(norm, "none", "vector_norm matrix_norm", "float32")
 
 return norm

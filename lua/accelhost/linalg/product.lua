@@ -204,5 +204,6 @@ end
 
 autocast(product, "lower", "vecdot")
 autocast(product, "own", "matrix_exp")
+autocast(product, "none", "cross", "widest")
 
 return product

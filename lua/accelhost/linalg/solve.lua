@@ -197,6 +197,6 @@ function solve.tensorsolve(...)
 end
 
 autocast(solve, "float32", "solve_ex solve solve_triangular inv_ex inv cholesky_solve cholesky_inverse"
-  .. " tensorinv tensorsolve")
+  .. " tensorinv tensorsolve", "own")
 
 return solve

@@ -130,11 +130,11 @@ end
 -- What an error must not leave changed.
 local function remember()
   local grad, device = C.autograd.is_grad_enabled(), C.device.get_default_device()
-  local enabled, dtype, cache = C.autocast.state()
+  local autocast = C.autocast.capture()
   return function()
     C.autograd.set_grad_enabled(grad)
     C.device.set_default_device(device)
-    C.autocast.set(enabled, dtype, cache)
+    C.autocast.restore(autocast)
     screen.leave()
   end
 end

@@ -5,14 +5,15 @@ local is_enabled, call = C.autocast.is_enabled, C.autocast.call
 
 --- Mark functions of a table: within an autocast block their tensors are cast first, and autocast is off inside.
 ---@param functions table
----@param rule string "lower": in the block's dtype; "float32"; "own": in the dtypes that come
+---@param rule string "lower": in the block's dtype; "float32"; "widest" of their dtypes; "own": as they come; "none"
 ---@param names string between blanks
-return function(functions, rule, names)
+---@param cuda_rule? string the rule for tensors of CUDA; default: the same
+return function(functions, rule, names, cuda_rule)
   for name in names:gmatch "%S+" do
     local fn = functions[name]
     functions[name] = function(...)
       if not is_enabled() then return fn(...) end
-      return call(rule, fn, ...)
+      return call(rule, cuda_rule or rule, fn, ...)
     end
   end
 end

@@ -1,6 +1,7 @@
 --- Lengths, distances and angles of vectors.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local autocast = require "accelhost.util.autocast"
 local autograd = require "accelhost.autograd"
 
 local signature = arguments.signature
@@ -78,5 +79,7 @@ function F.pdist(...)
   if not (input.requires_grad and C.autograd.is_grad_enabled()) then return C.pair_distances(input, p) end
   return (Pdist.apply(input, p))
 end
+
+autocast(F, "none", "cosine_similarity pdist", "float32")
 
 return F

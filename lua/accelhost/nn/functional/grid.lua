@@ -61,6 +61,6 @@ function F.affine_grid(...)
   return grid:reshape(size[1], unpack(out))
 end
 
-autocast(F, "float32", "grid_sample")
+autocast(F, "float32", "grid_sample", "widest")
 
 return F

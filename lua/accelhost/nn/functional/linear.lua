@@ -1,6 +1,7 @@
 --- Products with weights beside the op `linear`.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local autocast = require "accelhost.util.autocast"
 
 local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
 local F = {}
@@ -26,5 +27,7 @@ function F.bilinear(...)
   local y = (C.matmul(x1:unsqueeze(0), weight) * x2:unsqueeze(0)):sum(-1):transpose(0, 1)
   return (bias and y + bias or y):reshape(sizes)
 end
+
+autocast(F, "none", "bilinear", "widest")
 
 return F

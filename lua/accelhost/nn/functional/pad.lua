@@ -43,7 +43,9 @@ function F.pad(...)
   end
   -- Under autocast PyTorch computes these modes in float32, but for volumes that are reflected.
   local widened = mode == "replicate" or mode == "reflect" and #pad < 6
-  if widened and input.dtype:find "16$" and C.autocast.is_enabled() then input = input:to "float32" end
+  if widened and input.dtype:find "16$" and input.device == "cpu" and C.autocast.is_enabled "cpu" then
+    input = input:to "float32"
+  end
   local before, after = {}, {}
   for d = 1, dims do
     local i = 2 * (dims - d) + 1

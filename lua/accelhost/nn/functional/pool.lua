@@ -153,6 +153,6 @@ F.lp_pool2d = power_class(2)
 --   F.lp_pool3d(accelhost.ones(1, 1, 2, 2, 2), 2, 2):size(-1)  --> 1
 F.lp_pool3d = power_class(3)
 
-autocast(F, "float32", "max_pool3d avg_pool3d adaptive_avg_pool3d adaptive_max_pool3d")
+autocast(F, "float32", "max_pool3d avg_pool3d adaptive_avg_pool3d adaptive_max_pool3d", "own")
 
 return F

@@ -175,6 +175,7 @@ F.fractional_max_pool2d = fractional_class(2)
 --   F.fractional_max_pool3d(accelhost.ones(1, 1, 4, 4, 4), 2, 2):size(-1)  --> 2
 F.fractional_max_pool3d = fractional_class(3)
 
-autocast(F, "float32", "max_unpool1d max_unpool2d max_unpool3d fractional_max_pool2d fractional_max_pool3d")
+autocast(F, "float32", "max_unpool1d max_unpool2d max_unpool3d fractional_max_pool2d fractional_max_pool3d",
+  "own")
 
 return F

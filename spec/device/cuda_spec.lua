@@ -44,9 +44,17 @@ describe("The list of kernels", function()
     return found
   end
 
+  -- Kernels that a training step may meet and that are still to be written.
+  local to_come = {bag_sum = true, bag_sum_backward = true, recurrent = true, recurrent_backward = true, ctc = true,
+    ctc_backward = true}
+
   it("tells for each kernel on the host why it is there", function()
-    for name, reason in pairs(rows("host/cuda/kernels.def", '^HOST%((%w+), "(.*)"%)$')) do
+    local reasons, waiting = rows("host/cuda/kernels.def", '^HOST%(([%w_]+), "(.*)"%)$'), {}
+    assert.is_truthy(reasons.matrix_svd)
+    for name, reason in pairs(reasons) do
       assert.is_true(#reason > 0, name)
+      if reason == "not yet" and not to_come[name] then waiting[#waiting + 1] = name end
     end
+    assert.same({}, waiting, "these have no kernel and no reason")
   end)
 end)

@@ -354,7 +354,9 @@ describe("What cannot be captured", function()
       print(failed, gone, a == b, lr == other)]])
   end)
 
-  case("is an accumulation window", function()
+  case("is an accumulation window, or a scale that the host decides", function()
+    assert.matches("compile: mixed_precision is 'fp16'", told [[
+      accelhost.Accelerator({mixed_precision = "fp16"}):compile(function() end)]])
     assert.matches("compile: gradient_accumulation_steps is 4", told [[
       accelhost.Accelerator({gradient_accumulation_steps = 4}):compile(function() end)]])
   end)
@@ -420,5 +422,12 @@ describe("A replay", function()
         for _ in pairs(seen) do count = count + 1 end
         print(count > 2)]], {ACCELHOST_SIM_SEED = seed}))
     end
+  end)
+
+  case("computes in bfloat16 what the function does", function()
+    assert.equal(all_same:rep(2), told [[
+      same({accelerator = {mixed_precision = "bf16"}}, 8)
+      same({accelerator = {mixed_precision = "bf16"}, optimizer = function(p) return optim.AdamW(p, {lr = 0.05}) end,
+        clip = 0.5}, 8)]])
   end)
 end)

@@ -6,7 +6,7 @@ local run = require "spec.support.run"
 local there = os.getenv "ACCELHOST_TEST_DEVICE" == "cuda"
 local folder = "scripts/bench/gpu/"
 -- Numbers are drawn on the device, not as the specs of numbers want them.
-local own = {ACCELHOST_CUDA_RANDOM = false}
+local own = {ACCELHOST_CUDA_RANDOM = false, ACCELHOST_USE_CPU = false}
 
 local function lines_of(text)
   local values = {}

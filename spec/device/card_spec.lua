@@ -6,6 +6,8 @@ local run = require "spec.support.run"
 
 local nn, F, optim = accelhost.nn, accelhost.nn.functional, accelhost.optim
 local there = os.getenv "ACCELHOST_TEST_DEVICE" == "cuda"
+-- What a program of its own is told here: to use the card, and to draw numbers on it.
+local own = {ACCELHOST_CUDA_RANDOM = false, ACCELHOST_USE_CPU = false}
 local simulated = os.getenv "ACCELHOST_CUDA" == "sim"
 
 if not there then
@@ -146,7 +148,7 @@ describe("A CUDA device", function()
   it("trains in two ranks, on a card of their own or on one, with the losses of one process", function()
     local function losses(words)
       words[#words + 1] = "spec/distributed/cases/card.lua"
-      local result = run.host(words, {timeout = 120, env = {ACCELHOST_CUDA_RANDOM = false}})
+      local result = run.host(words, {timeout = 120, env = own})
       assert.equal(0, result.code, result.output)
       local values = {}
       for step, loss in result.stdout:gmatch "(%d+) (%S+)\n" do values[tonumber(step)] = tonumber(loss) end

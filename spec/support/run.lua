@@ -18,6 +18,8 @@ run.path = os.getenv("ACCELHOST_BINARY") or own_binary()
 -- Limits of time only end what hangs: a sanitizer's programs may take that many times as long.
 local slowness = tonumber(os.getenv "ACCELHOST_TEST_SLOWNESS") or 1
 
+local on_device = os.getenv "ACCELHOST_TEST_DEVICE" and "true" or nil
+
 --- Why a busy or sleeping process tells nothing here from the handler of a signal; nil where it does.
 run.no_handlers = os.getenv "TSAN_OPTIONS" and
   "needs a build without ThreadSanitizer, which calls handlers at the program's next call only" or nil
@@ -44,8 +46,8 @@ end
 function run.program(words, options)
   options = options or {}
   local base = os.tmpname()
-  -- The user's own configuration file is none of the specs' business.
-  local names, env = {}, {ACCELHOST_CONFIG_FILE = ""}
+  -- The user's own configuration file is none of the specs' business, nor their device that of programs.
+  local names, env = {}, {ACCELHOST_CONFIG_FILE = "", ACCELHOST_USE_CPU = on_device}
   for name, value in pairs(options.env or {}) do env[name] = value end
   for name in pairs(env) do names[#names + 1] = name end
   table.sort(names)

@@ -8,6 +8,7 @@
 #include "cuda/host_kernel.h"
 #include "cuda/kernels/attention.h"
 #include "cuda/ops.h"
+#include "cuda/philox.h"
 #include "cuda/reals.h"
 
 /* A kernel with its shape; those of a dtype by width. */
@@ -41,6 +42,7 @@ enum { QUERY, KEY, VALUE };
 static struct tiles backward_tiles[] = {AH_ATTENTION_BACKWARD(BACKWARD)};
 
 static struct ah_cuda_kernel delta_kernel[] = AH_CUDA_REALS("attention_query", "attention_delta");
+static struct ah_cuda_kernel draw_kernel = AH_CUDA_KERNEL("attention", "attention_draw");
 static struct ah_cuda_kernel keep_kernel[] = AH_CUDA_REALS("attention", "attention_keep");
 
 /* Kernels count rows, and places before and behind them, in 32 bits. */
@@ -167,6 +169,22 @@ static int launch(struct ah_call *c, struct call *call, const struct tiles *tile
     return ah_cuda_launch(c->device, kernel, c->op->name, grid, a, sizeof *a);
 }
 
+/* The words of dropout. */
+static int draw(struct ah_call *c, struct ah_tensor *words, double p)
+{
+    if (words->numel == 0)
+        return 0;
+    const struct ah_attention_draw_args args = {
+        .words = ah_cuda_address(ah_tensor_data(words)),
+        .count = words->numel,
+        .place = ah_cuda_philox_take(ah_cuda_state(c->device), AH_ATTENTION_WORD),
+        .below = (uint64_t)((1 - p) * 0x1p32),
+    };
+    const struct ah_cuda_grid grid = {(unsigned)((words->numel + AH_ATTENTION_KEEP_THREADS - 1) /
+                                                 AH_ATTENTION_KEEP_THREADS), AH_ATTENTION_KEEP_THREADS, 0};
+    return ah_cuda_launch(c->device, &draw_kernel, c->op->name, grid, &args, sizeof args);
+}
+
 int ah_cuda_attention(struct ah_call *c)
 {
     const struct ah_args_attention *arg = ah_args(c, attention);
@@ -175,12 +193,16 @@ int ah_cuda_attention(struct ah_call *c)
     double p = arg->dropout_p.number;
     int status;
     struct tiles *tiles = TILES_FOR(c, forward_tiles, query, value);
-    if (!tiles || p > 0)
+    if (!tiles || (p > 0 && ah_cuda_state(c->device)->generator.of_cpu))
         return ah_cuda_on_host(c);
     set_numbers(&call.args, &arg->window, arg->scale.number, p);
     AH_TRYGO(open_call(&call, c->device, query, key, value, ah_given(&arg->mask), c->extra[0]), out);
     AH_TRYGO(open_rows(&call, c->device, &call.args.out, c->out[0]), out);
     call.args.lse = ah_cuda_address(ah_tensor_data(c->out[1]));
+    if (p > 0) {
+        AH_TRYGO(draw(c, c->extra[1], p), out);
+        call.args.keep = ah_cuda_address(ah_tensor_data(c->extra[1]));
+    }
     status = launch(c, &call, tiles, &tiles->kernel[0], false);
 out:
     release(&call);

@@ -42,7 +42,7 @@ static void set_dims(struct ah_reduce_args *args, const struct ah_tensor *input,
         if (*dims == 0)
             *dims = 1; /* of stride 0 */
     args->parts = 1;
-    args->each = args->folded;
+    args->each = args->inputs = args->folded;
 }
 
 static void share(struct ah_reduce_args *args)
@@ -65,38 +65,52 @@ static int launch(struct ah_call *c, struct ah_cuda_kernel *kernel, struct ah_re
                           sizeof *args);
 }
 
+/* Does a launch read 16 bytes at a time? */
+static bool is_wide(const struct ah_reduce_args *args)
+{
+    uint64_t item = ah_dtype_size((enum ah_dtype)args->from_dtype), places = args->from;
+    if (args->across || args->dims != 1 || args->stride[0] != 1)
+        return false;
+    for (int d = 0; d < args->kept_dims; d++)
+        places |= (uint64_t)args->kept_stride[d] * item;
+    return places % 16 == 0;
+}
+
 /* Fold in parts: few outputs of many inputs would keep few blocks busy. The number of parts depends on sizes alone. */
 static int fold_in_parts(struct ah_call *c, struct ah_cuda_kernel *kernel, struct ah_reduce_args *args)
 {
     struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
-    struct ah_reduce_args last = *args;
+    int64_t parts = (args->folded + PART - 1) / PART;
     void *partial;
-    args->parts = (args->folded + PART - 1) / PART;
-    args->parts = args->parts < PARTS ? args->parts : PARTS;
-    args->each = (args->folded + args->parts - 1) / args->parts;
-    AH_TRY(ah_cuda_memory_take(memory, (size_t)(args->outputs * args->parts) * sizeof(double), &partial));
-    args->to = (uintptr_t)partial;
-    args->to_dtype = kernel == &fold_float ? AH_F64 : AH_I64;
-    args->finish = AH_FINISH_NONE;
+    parts = parts < PARTS ? parts : PARTS;
+    args->each = (args->folded + parts * 16 - 1) / (parts * 16) * 16;
+    args->parts = (args->folded + args->each - 1) / args->each;
+    AH_TRY(ah_cuda_memory_take(memory, (size_t)(args->outputs * args->parts) * AH_REDUCE_STATE, &partial));
+    args->partial = (uintptr_t)partial;
     int status = launch(c, kernel, args);
     if (status == 0) {
-        int fold = args->fold;
-        bool product = fold == AH_REDUCE_PROD, most = fold == AH_REDUCE_MAX || fold == AH_REDUCE_ABS_MAX;
-        bool least = fold == AH_REDUCE_MIN || fold == AH_REDUCE_ABS_MIN;
-        last.from = args->to;
-        last.from_dtype = args->to_dtype;
-        last.fold = product ? AH_REDUCE_PROD : most ? AH_REDUCE_MAX : least ? AH_REDUCE_MIN : AH_REDUCE_SUM;
-        last.folded = last.each = args->parts;
-        last.dims = last.kept_dims = 1;
-        last.size[0] = args->parts;
-        last.stride[0] = 1;
-        last.kept_size[0] = args->outputs;
-        last.kept_stride[0] = args->parts;
-        share(&last);
+        struct ah_reduce_args last = *args;
+        last.joining = true;
+        last.wide = last.across = false;
+        last.columns = 1;
+        last.each = last.folded = args->parts;
+        last.parts = 1;
+        while (last.columns < AH_REDUCE_THREADS && last.folded * last.columns * 2 <= AH_REDUCE_THREADS)
+            last.columns *= 2;
         status = launch(c, kernel, &last);
     }
     ah_cuda_memory_give(memory, partial);
     return status;
+}
+
+/* By one launch or by two. */
+static int reduce(struct ah_call *c, struct ah_cuda_kernel *kernel, struct ah_reduce_args *args)
+{
+    int64_t groups = (args->outputs + args->columns - 1) / args->columns;
+    if (args->outputs == 0)
+        return 0;
+    args->wide = is_wide(args);
+    return args->folded > PART && groups < BUSY ? fold_in_parts(c, kernel, args) : launch(c, kernel, args);
 }
 
 static struct ah_reduce_args prepare(struct ah_call *c, const struct ah_tensor *input)
@@ -113,14 +127,10 @@ static int fold(struct ah_call *c, struct ah_tensor *input, enum ah_reduce_fold 
                 double number)
 {
     struct ah_reduce_args args = prepare(c, input);
-    struct ah_cuda_kernel *kernel = ah_dtype_is_float(input->dtype) ? &fold_float : &fold_integer;
-    if (args.outputs == 0)
-        return 0;
     args.fold = how;
     args.finish = finish;
     args.number = finish == AH_FINISH_DIVIDE || finish == AH_FINISH_ALL ? (double)args.folded : number;
-    int64_t groups = (args.outputs + args.columns - 1) / args.columns;
-    return args.folded > PART && groups < BUSY ? fold_in_parts(c, kernel, &args) : launch(c, kernel, &args);
+    return reduce(c, ah_dtype_is_float(input->dtype) ? &fold_float : &fold_integer, &args);
 }
 
 /* The input, converted first where the row was asked for a dtype. */
@@ -214,13 +224,12 @@ int ah_cuda_norm(struct ah_call *c)
     return fold(c, input, AH_REDUCE_POWERS, AH_FINISH_POWER, p);
 }
 
-/* One launch, an output's inputs in one block. */
 static int whole(struct ah_call *c, struct ah_cuda_kernel *kernel, enum ah_reduce_finish finish, double number)
 {
     struct ah_reduce_args args = prepare(c, c->arg[0].tensor);
     args.finish = finish;
     args.number = number;
-    return args.outputs ? launch(c, kernel, &args) : 0;
+    return reduce(c, kernel, &args);
 }
 
 int ah_cuda_var(struct ah_call *c)
@@ -256,9 +265,7 @@ static int extreme(struct ah_call *c, enum ah_reduce_fold how, const struct ah_t
     args.fold = how;
     args.to = value ? (uintptr_t)ah_tensor_data(value) : 0;
     args.index = (uintptr_t)ah_tensor_data(index);
-    if (args.outputs == 0)
-        return 0;
-    return launch(c, ah_dtype_is_float(c->arg[0].tensor->dtype) ? &of_floats : &of_integers, &args);
+    return reduce(c, ah_dtype_is_float(c->arg[0].tensor->dtype) ? &of_floats : &of_integers, &args);
 }
 
 int ah_cuda_max_dim(struct ah_call *c)

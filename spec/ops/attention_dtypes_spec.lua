@@ -92,6 +92,27 @@ describe("attention without scores in memory", function()
     assert.is_true(q.grad:abs():sum():item() > 0)
   end)
 
+  it("drops the same weights forward, in its gradients and in their gradients", function()
+    local inputs = {}
+    for i = 1, 3 do inputs[i] = accelhost.randn({1, 2, 70, 8}, {dtype = "float64"}):requires_grad_() end
+    local function grads(more)
+      accelhost.manual_seed(11)
+      local output = F.scaled_dot_product_attention(inputs[1], inputs[2], inputs[3], nil, 0.3)
+      return output, accelhost.autograd.grad(output:square():sum(), inputs, {create_graph = more})
+    end
+    local output, by_kernel = grads(false)
+    local _, by_products = grads(true)
+    for i = 1, 3 do check.near(check.flat(by_products[i]:detach()), by_kernel[i], 1e-10) end
+    -- The output is linear in the values.
+    local linear = (by_kernel[3] * inputs[3]:detach()):sum():item()
+    check.near({2 * output:detach():square():sum():item()}, accelhost.tensor({linear}, {dtype = "float64"}), 1e-9)
+    -- Of 2 * 70 * 70 weights as many stay as shall.
+    local ones = accelhost.ones({1, 2, 70, 8}, {dtype = "float64"})
+    local same = accelhost.zeros({1, 2, 70, 8}, {dtype = "float64"})
+    local mean = F.scaled_dot_product_attention(same, same, ones, nil, 0.3):mean():item()
+    assert.is_true(math.abs(mean - 1) < 0.03)
+  end)
+
   it("keeps a NaN to the queries that see it", function()
     local q, k, v = accelhost.randn(1, 1, 40, 8), accelhost.randn(1, 1, 40, 8), accelhost.randn(1, 1, 40, 8)
     k:select(2, 35):fill_(0 / 0)

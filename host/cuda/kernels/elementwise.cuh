@@ -307,7 +307,7 @@ __device__ void ah_elementwise(const ah_ew_args &args)
     }
 #define AH_EW1(name, R, T, expr)                                                                               \
     AH_EW_OP(name, R, T, T, T, expr)                                                                           \
-    AH_KERNEL(name, ah_ew_args, AH_EW_THREADS)                                                                 \
+    AH_KERNEL_FEW(name, ah_ew_args, AH_EW_THREADS, sizeof(T) == 8)                                             \
     {                                                                                                          \
         ah_elementwise<name##_op, R, T, ah_input<T>, T, ah_absent, T, ah_absent>(a);                           \
     }

@@ -4,6 +4,7 @@
  *     AH_KERNEL(name, args, threads) { ... a.field ... }   one struct of arguments, by value, called `a`; blocks of at
  *                                                          most `threads`
  *     AH_KERNEL_LARGE(name, args, threads)                 the same, whose threads may have all registers there are
+ *     AH_KERNEL_FEW(name, args, threads, large)            one or the other
  *     AH_SHARED(type, name);              an object in shared memory; in kernels only, not in functions they call
  *     AH_SHARED_ARRAY(type, name, count);
  *     AH_SHARED_DYNAMIC(type, name);      type *name: the shared memory asked for at the launch; once in a kernel
@@ -34,8 +35,9 @@ template <typename T> struct alignas(16) ah_pack {
 
 #define AH_KERNEL(name, args, threads) \
     extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ struct args a)
-#define AH_KERNEL_LARGE(name, args, threads) \
-    extern "C" __global__ void __launch_bounds__(threads, 1) name(const __grid_constant__ struct args a)
+#define AH_KERNEL_FEW(name, args, threads, large) \
+    extern "C" __global__ void __launch_bounds__(threads, (large) ? 1 : 0) name(const __grid_constant__ struct args a)
+#define AH_KERNEL_LARGE(name, args, threads) AH_KERNEL_FEW(name, args, threads, true)
 #define AH_SHARED(type, name) __shared__ type name
 #define AH_SHARED_DYNAMIC(type, name)          \
     extern __shared__ uint4 ah_dynamic_shared[]; \
@@ -91,6 +93,7 @@ template <typename T> __device__ __forceinline__ void ah_store16(T *p, const ah_
 
 #include "sim/sim.h"
 
+#define AH_KERNEL_FEW(name, args, threads, large) AH_KERNEL(name, args, threads)
 #define AH_KERNEL_LARGE AH_KERNEL
 #ifndef AH_UNROLL
 #define AH_UNROLL

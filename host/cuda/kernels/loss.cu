@@ -95,21 +95,11 @@ template <typename T> __device__ __forceinline__ void nll_backward(const ah_nll_
 template <typename T, typename ROWS> __device__ __forceinline__ void entropy(const ah_entropy_args &a, ROWS rows)
 {
     typedef ah_real<T> R;
-    constexpr int N = ah_pack<T>::count;
     const labels<T> l(a.labels);
     const int64_t classes = a.labels.classes;
     for (int64_t row = ROWS::first(); row < a.labels.count; row += ROWS::step()) {
         const T *x = ah_at<const T>(a.x) + row * classes;
-        ah_tail<R> own = {(R)-INFINITY, 0};
-        ah_each_pack<T, ROWS>(classes, a.wide, [&](int64_t i, int64_t left, bool full) {
-            R v[N] = {0};
-            ah_get_pack(v, x + i, full, left);
-            AH_UNROLL
-            for (int j = 0; j < N; j++)
-                if (j < left)
-                    own.add(v[j]);
-        });
-        const ah_tail<R> tail = ah_folded(rows, own);
+        const ah_tail<R> tail = ah_row_tail(rows, x, classes, a.wide, [](R v, int64_t) { return v; });
         const R log_sum = tail.m + ah_log(tail.sum);
         R all = 0;
         if (a.labels.smoothing > 0) {

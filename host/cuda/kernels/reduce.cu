@@ -88,12 +88,12 @@ template <typename T> __device__ void fold_all(const ah_reduce_args &a, T *share
     });
 }
 
-AH_KERNEL(fold_float, ah_reduce_args, AH_REDUCE_THREADS)
+AH_KERNEL_LARGE(fold_float, ah_reduce_args, AH_REDUCE_THREADS)
 {
     AH_SHARED_ARRAY(double, shared, AH_REDUCE_THREADS);
     fold_all<double>(a, shared);
 }
-AH_KERNEL(fold_integer, ah_reduce_args, AH_REDUCE_THREADS)
+AH_KERNEL_LARGE(fold_integer, ah_reduce_args, AH_REDUCE_THREADS)
 {
     AH_SHARED_ARRAY(int64_t, shared, AH_REDUCE_THREADS);
     fold_all<int64_t>(a, shared);
@@ -143,12 +143,12 @@ template <typename T> __device__ void extreme_all(const ah_reduce_args &a, place
     });
 }
 
-AH_KERNEL(extreme_float, ah_reduce_args, AH_REDUCE_THREADS)
+AH_KERNEL_LARGE(extreme_float, ah_reduce_args, AH_REDUCE_THREADS)
 {
     AH_SHARED_ARRAY(place<double>, shared, AH_REDUCE_THREADS);
     extreme_all<double>(a, shared);
 }
-AH_KERNEL(extreme_integer, ah_reduce_args, AH_REDUCE_THREADS)
+AH_KERNEL_LARGE(extreme_integer, ah_reduce_args, AH_REDUCE_THREADS)
 {
     AH_SHARED_ARRAY(place<int64_t>, shared, AH_REDUCE_THREADS);
     extreme_all<int64_t>(a, shared);
@@ -185,12 +185,12 @@ struct spread {
 };
 
 /* number: the correction. */
-AH_KERNEL(variance, ah_reduce_args, AH_REDUCE_THREADS)
+AH_KERNEL_LARGE(variance, ah_reduce_args, AH_REDUCE_THREADS)
 {
     AH_SHARED_ARRAY(moments, shared, AH_REDUCE_THREADS);
     const spread f;
     ah_reduce_all<spread, double>(a, f, shared, [&a](const moments &x, int64_t at) {
-        const double rest = a.folded > 0 ? static_cast<double>(a.folded) - a.number : 0;
+        const double rest = a.inputs > 0 ? static_cast<double>(a.inputs) - a.number : 0;
         const double variance = x.squares / (rest > 0 ? rest : 0.0);
         ah_store_any<double>(a.to, a.to_dtype, at, a.finish == AH_FINISH_ROOT ? sqrt(variance) : variance);
     });
@@ -230,7 +230,7 @@ struct exponentials {
         s.top = top;
     }
 };
-AH_KERNEL(log_sum_exp, ah_reduce_args, AH_REDUCE_THREADS)
+AH_KERNEL_LARGE(log_sum_exp, ah_reduce_args, AH_REDUCE_THREADS)
 {
     AH_SHARED_ARRAY(scaled_sum, shared, AH_REDUCE_THREADS);
     const exponentials f;

@@ -2,13 +2,14 @@
  *
  * A block has AH_REDUCE_THREADS threads, `columns` outputs next to each other by that many rows of threads, which
  * share the inputs of an output. With `across` neighbouring threads take neighbouring outputs, else neighbouring
- * inputs. Of a reduction in `parts`, each part of an output's inputs gives a partial result of its own, in order. */
+ * inputs. Of a reduction in `parts`, each part of an output's inputs leaves what it found in `partial`, in order,
+ * which a second launch joins. */
 #ifndef AH_CUDA_KERNELS_REDUCE_H
 #define AH_CUDA_KERNELS_REDUCE_H
 
 #include <stdint.h>
 
-enum { AH_REDUCE_THREADS = 256, AH_REDUCE_DIMS = 8 };
+enum { AH_REDUCE_THREADS = 256, AH_REDUCE_DIMS = 8, AH_REDUCE_STATE = 24 };
 
 enum ah_reduce_fold {
     AH_REDUCE_SUM,
@@ -35,8 +36,10 @@ enum ah_reduce_finish {
 };
 
 struct ah_reduce_args {
+    uint64_t partial; /* 0, or the states of all parts, of at most AH_REDUCE_STATE bytes each */
     uint64_t from, to, index; /* of extremes `to` may be 0, and `index` gets their places, 64-bit integers */
     int64_t outputs, folded, parts, each; /* each: inputs in a part */
+    int64_t inputs;                       /* of each output, also when parts are joined */
     int64_t kept_size[AH_REDUCE_DIMS], kept_stride[AH_REDUCE_DIMS];
     int64_t size[AH_REDUCE_DIMS], stride[AH_REDUCE_DIMS]; /* of the reduced dims */
     double number;
@@ -44,6 +47,8 @@ struct ah_reduce_args {
     int32_t from_dtype, to_dtype; /* enum ah_dtype */
     int32_t fold, finish;
     int32_t columns, across;
+    int32_t wide;    /* an output's inputs lie together, 16 bytes at multiples of 16 */
+    int32_t joining; /* the second launch: `folded` parts of each output */
 };
 
 #endif

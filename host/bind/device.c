@@ -122,6 +122,20 @@ static int set_current(lua_State *L)
     return 0;
 }
 
+/* The open devices that have a generator, the CPU first. */
+static int opened(lua_State *L)
+{
+    struct ah_device *device;
+    lua_newtable(L);
+    for (int i = 0, n = 0; (device = ah_device_open_at(i)); i++) {
+        if (device->type->state_bytes == 0)
+            continue;
+        lua_pushstring(L, device->name);
+        lua_rawseti(L, -2, ++n);
+    }
+    return 1;
+}
+
 static int is_name(lua_State *L)
 {
     lua_pushboolean(L, lua_type(L, 1) == LUA_TSTRING && ah_device_is_name(lua_tostring(L, 1)));
@@ -161,6 +175,7 @@ int ah_open_device(lua_State *L)
         {"seed_type", seed_type, "type:s, seed:n"},
         {"current", current, "type:s"},
         {"set_current", set_current, "device:D"},
+        {"opened", opened, ""},
         {"is_name", is_name, "text:*?"},
         /* Wait until a device, or all that are open, have done what they were asked to.
          *     accelhost.synchronize() */

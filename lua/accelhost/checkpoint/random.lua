@@ -4,25 +4,25 @@ local arguments = require "accelhost.util.arguments"
 
 local random = {}
 
--- The devices whose generators this process may have drawn from.
-local function devices()
-  local default = C.device.get_default_device()
-  return default == "cpu" and {"cpu"} or {"cpu", default}
+-- Is this device here?
+local function is_here(device)
+  local kind, index = device:match "^(%a+):?(%d*)$"
+  return C.device.device_count(kind) > (tonumber(index) or 0)
 end
 
---- The states, by device.
+--- The states, by device, of all devices that this process has used.
 ---@return table<string, userdata>
 function random.capture()
   local states = {}
-  for _, device in ipairs(devices()) do states[device] = C.random.get_rng_state(device) end
+  for _, device in ipairs(C.device.opened()) do states[device] = C.random.get_rng_state(device) end
   return states
 end
 
---- Go on from captured states.
+--- Go on from captured states, on the devices that are here.
 ---@param states table<string, userdata>
 function random.restore(states)
-  for _, device in ipairs(devices()) do
-    if states[device] then C.random.set_rng_state(states[device]:clone(), device) end
+  for _, device in ipairs(arguments.sorted_keys(states)) do
+    if is_here(device) then C.random.set_rng_state(states[device]:clone(), device) end
   end
 end
 

@@ -18,7 +18,8 @@ local function channel_dropout(what, low, high, unbatched)
     if not training or p == 0 then return input end
     local sizes = input:shape()
     for d = input:dim() == unbatched and 2 or 3, input:dim() do sizes[d] = 1 end
-    local keep = C.dropout(input:new_ones(sizes), p, true, {generator = generator})
+    local keep = p == 1 and input:new_zeros(sizes)
+      or input:new_empty(sizes):bernoulli_(1 - p, {generator = generator}):div_(1 - p)
     return inplace and input:mul_(keep) or input * keep
   end
 end

@@ -129,3 +129,57 @@ describe("accelerators on GPUs", function()
       "Device: cuda:0\n\nMixed precision type: no\n\n", result.stdout)
   end)
 end)
+
+describe("Jobs on GPUs", function()
+  case("train in two processes from prepared loaders with the CPU's losses", function()
+    local code = [[
+      local accelhost = require "accelhost"
+      local nn, optim, data, F = accelhost.nn, accelhost.optim, accelhost.data, accelhost.nn.functional
+      local it = accelhost.Accelerator()
+      accelhost.manual_seed(4)
+      local x = accelhost.randn({48, 20}, {dtype = "float64", device = "cpu"})
+      local y = accelhost.randint(0, 3, {48}, {device = "cpu"})
+      local net = nn.Sequential(nn.Linear(20, 8), nn.Tanh(), nn.Linear(8, 3)):to "float64"
+      local net, optimizer, loader = it:prepare(net, optim.AdamW(net:parameters(), {lr = 0.05}),
+        data.DataLoader(data.TensorDataset(x, y), {batch_size = 6, shuffle = true}))
+      for epoch = 1, 2 do
+        for inputs, labels in loader do
+          assert(inputs.device == it.device and labels.device == it.device)
+          local loss = F.cross_entropy(net(inputs), labels)
+          it:backward(loss)
+          optimizer:step()
+          optimizer:zero_grad()
+          it:print(("%.9f"):format(it:reduce(loss:detach(), "mean"):item()))
+        end
+      end]]
+    local gpus, cpu = launch {"-e", code}, launch {"--cpu", "--num_processes=2", "-e", code}
+    assert.equal(0, gpus.code, gpus.output)
+    assert.equal(cpu.stdout, gpus.stdout)
+    assert.equal(8, select(2, gpus.stdout:gsub("\n", "")))
+  end)
+
+  case("of a sweep have a GPU each while they run at once", function()
+    local folder = require "spec.support.folder"
+    local leave = folder.enter()
+    local function write(name, text)
+      local file = assert(io.open(name, "w"))
+      file:write(text)
+      file:close()
+    end
+    write("search.lua", [[return {script = "train.lua", space = {lr = require("accelhost").sweep.uniform(0, 1)},
+      metric = "loss", sampler = "random", trials = 4}]])
+    write("train.lua", [[
+      local accelhost = require "accelhost"
+      local args = accelhost.args{lr = 0.1}
+      local file = io.open("seen", "a")
+      file:write(os.getenv "CUDA_VISIBLE_DEVICES", " ", accelhost.Accelerator().device, "\n")
+      file:close()
+      accelhost.report(1, {loss = args.lr})]])
+    local result = run.host({"sweep", "search.lua"}, with())
+    local seen, count = {}, 0
+    for line in io.lines "seen" do seen[line], count = true, count + 1 end
+    leave()
+    assert.equal(0, result.code, result.output)
+    assert.same({4, {["0 cuda:0"] = true, ["1 cuda:0"] = true}}, {count, seen})
+  end)
+end)

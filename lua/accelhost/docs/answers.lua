@@ -102,7 +102,7 @@ local rows = {
       "to_mkldnn is_cuda get_device is_nested is_distributed is_inference",
     "devices and layouts that accelhost does not drive"},
   {"torch", "Event Stream", "streams of a GPU, which accelhost keeps to itself"},
-  {".*", "cuda pin_memory is_pinned record_stream", "GPU memory, which accelhost manages itself"},
+  {".*", "record_stream", "GPU memory, which accelhost manages itself"},
   {".*", "share_memory.* is_shared share_memory", "ranks share memory through the collectives"},
   {".*", "storage storage_type typed_storage untyped_storage set_ resize resize_ resize_as resize_as_ data_ptr",
     "a tensor's memory is its own: a size that changes under a view is a source of errors"},

@@ -64,6 +64,7 @@ function TrialProcess:variables(study)
     "ACCELHOST_TRIAL=" .. C.json.encode(self:facts(study)), "ACCELHOST_TRIAL_DIR=" .. self.directory,
     "ACCELHOST_PARAMS=" .. self.directory .. "/params.yaml",
   }
+  if self.gpus then list[#list + 1] = "CUDA_VISIBLE_DEVICES=" .. self.gpus end
   for name, value in pairs(study.definition.variables) do list[#list + 1] = ("%s=%s"):format(name, value) end
   return list
 end
@@ -71,10 +72,10 @@ end
 --- Start a trial.
 ---@param study Study
 ---@param trial table
----@param place table {directory, file = the sweep's file, threads}
+---@param place table {directory, file = the sweep's file, threads, gpus?}
 function TrialProcess:init(study, trial, place)
   local definition = study.definition
-  self.trial, self.directory, self.metric = trial, place.directory, definition.metric
+  self.trial, self.directory, self.metric, self.gpus = trial, place.directory, definition.metric, place.gpus
   self.waits = study.has_pruner or definition.num_processes > 1
   LogFile.folder("sweep", self.directory)
   self.write_file(self.directory .. "/params.yaml", params.yaml(study.space:expand(trial.params)))

@@ -1,19 +1,23 @@
 --- Runs a study: starts trials in as many slots as there are, hears them, and writes down what they say.
 local C = require "accelhost._C"
 local class = require "accelhost.util.class"
+local gpus = require "accelhost.sweep.gpus"
 local Inline = require "accelhost.sweep.inline"
 
 ---@class Runner
 local Runner = class.new "Runner"
 
---- How many trials run at once when nothing is said, and how many threads each rank gets.
+--- How many trials run at once when nothing is said, and how many threads each rank gets: a rank on each GPU, without
+--- any one on each processor.
 ---@param definition Definition
 ---@return integer parallel
 ---@return integer threads
 function Runner.shares(definition)
   if definition.launcher == "slurm" then return definition.parallel, definition.threads or 1 end
   local cores, ranks = C.system.cpu_count(), definition.num_processes
-  local parallel = definition.parallel or math.max(1, math.floor(cores / (ranks * (definition.threads or 1))))
+  local places = definition.parallel and 0 or #gpus.of(definition)
+  if places == 0 then places = cores / (definition.threads or 1) end
+  local parallel = definition.parallel or math.max(1, math.floor(places / ranks))
   return parallel, definition.threads or math.max(1, math.floor(cores / (parallel * ranks)))
 end
 
@@ -24,7 +28,7 @@ end
 function Runner:init(study, place, observer)
   self.study, self.place, self.observer = study, place, observer
   self.parallel, self.threads = Runner.shares(study.definition)
-  self.running, self.slots = {}, {}
+  self.running, self.slots, self.gpus = {}, {}, gpus.of(study.definition)
   self.launcher = require("accelhost.sweep.launchers." .. study.definition.launcher)
   if self.launcher.recover then self:_recover() end
 end
@@ -69,7 +73,7 @@ function Runner:_start(trial, slot)
       .. "load_state at the start, let a trial go on)")
   end
   local process = self.launcher(self.study, trial, {directory = directory, file = self.place.file,
-    threads = self.threads})
+    threads = self.threads, gpus = gpus.share(self.gpus, slot, self.study.definition.num_processes)})
   process.slot = slot
   self.slots[slot] = process
   self.running[#self.running + 1] = process

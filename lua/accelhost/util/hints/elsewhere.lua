@@ -10,7 +10,7 @@ elsewhere.fields = {
 
 --- The same where a sentence is needed.
 elsewhere.sentences = {
-  cuda = 'write tensor:to "cuda", where its plugin is', cpu = 'write tensor:to "cpu"',
+  cpu = 'write tensor:to "cpu"',
   values = "a reduction over a dim gives two results: local values, indices = x:max(1)",
   indices = "a reduction over a dim gives two results: local values, indices = x:max(1)",
   save_state = "accelerator:save_state(folder) saves all that was prepared",
@@ -44,7 +44,8 @@ elsewhere.globals = {
 
 --- Options.
 elsewhere.options = {
-  download = "`accelhost data mnist --dir DIR` downloads the files", pin_memory = "leave it out",
+  download = "`accelhost data mnist --dir DIR` downloads the files",
+  pin_memory_device = "leave it out: pin_memory = true pins for CUDA devices",
   num_classes = "the last layer has as many outputs", device_ids = "accelhost launch spreads a script over processes",
   map_location = 'leave it out: t:to "cpu" moves what was read',
   weights_only = "leave it out: nothing in a file is run",

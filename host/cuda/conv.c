@@ -141,11 +141,11 @@ static int convolve(struct ah_call *c, enum ah_cuda_conv_kind kind, const struct
 {
     struct ah_tensor *first = c->arg[0].tensor, *second = c->arg[1].tensor;
     enum ah_dtype dtype = first->dtype;
-    bool tf32 = false;
+    bool tf32 = false; /* float32 is never rounded so far */
     struct ah_cuda_conv conv = {.kind = kind, .dtype = dtype, .tf32 = tf32, .shape = s,
                                 .last = dtype != AH_F32 || tf32};
     for (int attempt = 0; attempt < 2 && dtype != AH_F64; attempt++, conv.last = !conv.last) {
-        if (!ah_cuda_dnn_takes(c->device, c->op->name, &conv))
+        if (!ah_cuda_dnn_takes(c->device, &conv))
             continue;
         int done = by_dnn(c, &conv, first, second);
         if (done)

@@ -20,7 +20,7 @@ struct ah_cuda_conv {
 
 /* Has cuDNN a way? It is chosen by heuristics and kept: 1 there is one, 0 there is none or no cuDNN. The addresses do
  * not matter. */
-int ah_cuda_dnn_takes(struct ah_device *device, const char *who, const struct ah_cuda_conv *conv);
+int ah_cuda_dnn_takes(struct ah_device *device, const struct ah_cuda_conv *conv);
 
 /* Compute it by cuDNN: 1 done, 0 no way within the memory that is left (nothing was written), negative an error. */
 int ah_cuda_dnn_convolve(struct ah_device *device, const char *who, const struct ah_cuda_conv *conv);

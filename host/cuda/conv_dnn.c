@@ -10,7 +10,7 @@
 #include "cuda/dnn.h"
 #include "cuda/memory.h"
 
-enum { PLANS = 256, CHOICES = 16, PARTS = 6, NOTES = 16 };
+enum { PLANS = 256, CHOICES = 32, PARTS = 6, NOTES = 16 };
 #define WORKSPACE ((int64_t)1 << 30)
 
 /* What tells plans apart, padding included. */
@@ -295,7 +295,7 @@ static const struct ah_cudnn *open_dnn(struct ah_cuda_device *cuda)
     return closed[cuda->ordinal] ? NULL : dnn;
 }
 
-int ah_cuda_dnn_takes(struct ah_device *device, const char *who, const struct ah_cuda_conv *conv)
+int ah_cuda_dnn_takes(struct ah_device *device, const struct ah_cuda_conv *conv)
 {
     struct ah_cuda_device *cuda = ah_cuda_state(device);
     const struct ah_cudnn *dnn = open_dnn(cuda);

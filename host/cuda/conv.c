@@ -11,6 +11,7 @@
 #include "cuda/kernels/conv.h"
 #include "cuda/ops.h"
 #include "cuda/reals.h"
+#include "ops/precision.h"
 
 static struct ah_cuda_kernel bias_kernel[] = AH_CUDA_REALS("conv", "conv_bias");
 
@@ -141,10 +142,11 @@ static int convolve(struct ah_call *c, enum ah_cuda_conv_kind kind, const struct
 {
     struct ah_tensor *first = c->arg[0].tensor, *second = c->arg[1].tensor;
     enum ah_dtype dtype = first->dtype;
-    bool tf32 = false; /* float32 is never rounded so far */
+    bool tf32 = dtype == AH_F32 && ah_precision()->conv_tf32;
     struct ah_cuda_conv conv = {.kind = kind, .dtype = dtype, .tf32 = tf32, .shape = s,
                                 .last = dtype != AH_F32 || tf32};
-    for (int attempt = 0; attempt < 2 && dtype != AH_F64; attempt++, conv.last = !conv.last) {
+    bool may = dtype != AH_F64 && ah_precision()->dnn;
+    for (int attempt = 0; attempt < 2 && may; attempt++, conv.last = !conv.last) {
         if (!ah_cuda_dnn_takes(c->device, &conv))
             continue;
         int done = by_dnn(c, &conv, first, second);

@@ -76,7 +76,7 @@ static int forward(const struct job *j, int64_t first, int64_t images)
         matrix = j->matrix;
     }
     struct ah_cuda_product product = {
-        .dtype = j->conv->dtype, .rows = j->outputs, .columns = j->pixels, .depth = j->depth,
+        .dtype = j->conv->dtype, .tf32 = j->conv->tf32, .rows = j->outputs, .columns = j->pixels, .depth = j->depth,
         .a = {.at = j->conv->weight, .ld = j->depth}, .b = {.at = matrix, .ld = j->pixels},
         .out = {.at = image_at(j, j->conv->output, first, s->oc * j->pixels), .ld = j->pixels}};
     const int64_t step[3][2] = {{j->outputs * j->depth, 0},
@@ -90,7 +90,7 @@ static int grad_input(const struct job *j, int64_t first, int64_t images)
     const struct ah_conv *s = j->s;
     uint64_t image = image_at(j, j->conv->input, first, s->c * s->h * s->w);
     struct ah_cuda_product product = {
-        .dtype = j->conv->dtype, .rows = j->depth, .columns = j->pixels, .depth = j->outputs,
+        .dtype = j->conv->dtype, .tf32 = j->conv->tf32, .rows = j->depth, .columns = j->pixels, .depth = j->outputs,
         .a = {.at = j->conv->weight, .ld = j->depth, .transposed = true},
         .b = {.at = image_at(j, j->conv->output, first, s->oc * j->pixels), .ld = j->pixels},
         .out = {.at = j->plain ? image : j->matrix, .ld = j->pixels}};
@@ -126,8 +126,8 @@ static int grad_weight(const struct job *j, int64_t first, int64_t images)
         grad = j->turned;
     }
     struct ah_cuda_product product = {
-        .dtype = j->conv->dtype, .rows = j->outputs, .columns = j->depth, .depth = length, .batch = s->groups,
-        .adds = first > 0, .a = {.at = grad, .ld = length, .stride = j->outputs * length},
+        .dtype = j->conv->dtype, .tf32 = j->conv->tf32, .rows = j->outputs, .columns = j->depth, .depth = length,
+        .batch = s->groups, .adds = first > 0, .a = {.at = grad, .ld = length, .stride = j->outputs * length},
         .b = {.at = matrix, .ld = length, .transposed = true, .stride = j->depth * length},
         .out = {.at = j->conv->weight, .ld = j->depth, .stride = j->outputs * j->depth}};
     return ah_cuda_multiply(j->device, j->who, &product);

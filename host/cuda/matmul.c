@@ -7,6 +7,7 @@
 #include "cuda/host_kernel.h"
 #include "cuda/ops.h"
 #include "cuda/product.h"
+#include "ops/precision.h"
 
 /* A stack of matrices and how it is walked. */
 struct side {
@@ -90,7 +91,8 @@ static int multiply(struct ah_call *c, struct side *a, struct side *b, int64_t *
 {
     size_t item = ah_dtype_size(c->out[0]->dtype);
     struct ah_cuda_product product = {.dtype = c->out[0]->dtype, .rows = a->rows, .columns = b->columns,
-                                      .depth = a->columns, .batch = 1, .a = a->matrix, .b = b->matrix};
+                                      .depth = a->columns, .batch = 1, .a = a->matrix, .b = b->matrix,
+                                      .tf32 = ah_precision()->matmul != AH_MATMUL_HIGHEST};
     dims = merge(size, dims, a, b);
     /* Rows that go on from one matrix to the next are rows of one. */
     if (dims == 1 && b->stride[0] == 0 && !a->matrix.transposed && a->stride[0] == a->rows * a->matrix.ld) {
@@ -171,7 +173,8 @@ static int multiply_linear(struct ah_call *c, struct ah_tensor *input, struct ah
         status = open_side(&b, c->device, weight, false, NULL, 0);
     if (status == 0) {
         struct ah_cuda_product product = {.dtype = input->dtype, .rows = input->numel / depth, .columns = columns,
-                                          .depth = depth, .batch = 1, .b = b.matrix};
+                                          .depth = depth, .batch = 1, .b = b.matrix,
+                                          .tf32 = ah_precision()->matmul != AH_MATMUL_HIGHEST};
         product.a = (struct ah_cuda_matrix){.at = (uintptr_t)ah_tensor_data(rows), .ld = depth};
         product.b.transposed = !b.matrix.transposed;
         product.out = (struct ah_cuda_matrix){.at = (uintptr_t)ah_tensor_data(c->out[0]), .ld = columns};

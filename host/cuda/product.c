@@ -15,7 +15,7 @@ enum { PLANS = 256 };
 struct key {
     int64_t rows, columns, depth, batch;
     int64_t a_ld, b_ld, a_stride, b_stride, out_stride;
-    int32_t ordinal, dtype, a_transposed, b_transposed, bias, aligned;
+    int32_t ordinal, dtype, a_transposed, b_transposed, bias, aligned, tf32;
 };
 
 static struct plan {
@@ -76,8 +76,8 @@ static cublasStatus_t describe(const struct ah_cublas *blas, struct plan *plan, 
     int32_t first = key->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     int32_t second = key->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     uint32_t epilogue = bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-    cublasStatus_t status = blas->product_create(&plan->product, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
-                                                 wide ? CUDA_R_64F : CUDA_R_32F);
+    int compute = wide ? CUBLAS_COMPUTE_64F : key->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    cublasStatus_t status = blas->product_create(&plan->product, compute, wide ? CUDA_R_64F : CUDA_R_32F);
     const struct {
         int attribute;
         const void *value;
@@ -176,6 +176,7 @@ static struct key key_of(const struct ah_cuda_device *cuda, const struct ah_cuda
     key.b_transposed = product->b.transposed;
     key.bias = product->bias != 0;
     key.aligned = alignment(product);
+    key.tf32 = product->tf32 && product->dtype == AH_F32;
     return key;
 }
 

@@ -42,6 +42,9 @@ local accelhost = {
   set_rng_state = C.random.set_rng_state,
   Generator = C.random.Generator,
 
+  get_float32_matmul_precision = C.precision.get_float32_matmul_precision,
+  set_float32_matmul_precision = C.precision.set_float32_matmul_precision,
+
   set_default_device = C.device.set_default_device,
   get_default_device = C.device.get_default_device,
   device_count = C.device.device_count,
@@ -69,6 +72,7 @@ end
 
 local lazy = {
   amp = {"accelhost.amp"},
+  backends = {"accelhost.backends"},
   cuda = {"accelhost.cuda"},
   nn = {"accelhost.nn"},
   linalg = {"accelhost.linalg"},

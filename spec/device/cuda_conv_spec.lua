@@ -61,7 +61,9 @@ local function case(sentence, fn)
   end)
 end
 
-local dtypes = [[print(compare "float64" < 1e-14, compare "float32" < 1e-6, compare "float16" < 2e-3,
+local dtypes = [[
+  accelhost.backends.cudnn.allow_tf32 = false
+  print(compare "float64" < 1e-14, compare "float32" < 1e-6, compare "float16" < 2e-3,
   compare "bfloat16" < 1e-2)]]
 local all_true = "true\ttrue\ttrue\ttrue\n"
 
@@ -69,12 +71,13 @@ describe("A convolution on a CUDA device", function()
   for _, way in ipairs {
     {"by cuDNN's engines that add up in a fixed order", {}},
     {"by engines that do not round float32, where those of tensor cores would", {ACCELHOST_SIM_TF32 = "1"}},
+    {"by products of matrices where cuDNN is switched off", {}, "accelhost.backends.cudnn.enabled = false\n"},
     {"by products of matrices where cuDNN is not there", {ACCELHOST_SIM_FAIL = "dnn:1+"}},
     {"by products of matrices where cuDNN names no engine", {ACCELHOST_SIM_FAIL = "dnn:2+"}},
     {"by what the fallback proposes where heuristics fail once", {ACCELHOST_SIM_FAIL = "dnn:2"}},
   } do
     case("gives what float64 gives " .. way[1] .. ", and its gradients do", function()
-      local result = on_sim(dtypes, way[2])
+      local result = on_sim((way[3] or "") .. dtypes, way[2])
       assert.equal(all_true, result.stdout, result.stderr)
     end)
   end

@@ -42,6 +42,14 @@ local function parameters_of(accelerator)
   return list
 end
 
+-- Products and convolutions were chosen at the capture.
+local function check_precision(wanted)
+  if C.precision.state() ~= wanted then
+    fail("compile: accelhost.backends or set_float32_matmul_precision were changed since the step was captured; set "
+      .. "them back, or reset() captures anew")
+  end
+end
+
 local function gradients_of(parameters)
   local gradients = {}
   for i = 1, #parameters do gradients[i] = parameters[i].grad or false end
@@ -107,7 +115,7 @@ local function capture(self, ...)
     graph:close()
     error(fine and problem or values[1], 0)
   end
-  self._outputs = {}
+  self._outputs, self._precision = {}, C.precision.state()
   self._graph, self._inputs, self._recorded, self._before = graph, inputs, recorded, present
   self._values = {n = values.n}
   for i = 1, values.n do self._values[i] = detached(values[i], self._outputs) end
@@ -136,6 +144,7 @@ function CompiledStep:__call(...)
     local given = signature.of(self._accelerator.device, ...)
     signature.check(self._inputs, given)
     check_gradients(self._parameters, self._before)
+    check_precision(self._precision)
     signature.fill(self._inputs, given)
     revise(self)
     return replay(self)
@@ -175,7 +184,8 @@ return function(Accelerator)
   -- Within the function values cannot be read (item, tolist, print; ops whose shape depends on values) and tensors
   -- cannot come from the CPU. It is refused with several processes, in fp16 (whose scaler decides on the host) and in
   -- accumulation windows. Tensors that it uses from outside have to live on; after one was replaced it needs reset().
-  -- On the CPU the function runs as it is at every call.
+  -- The switches of accelhost.backends are those of the capture; other ones are refused. On the CPU the function runs
+  -- as it is at every call.
   --
   --   local step = accelerator:compile(function(inputs, labels)
   --     local loss = F.cross_entropy(model(inputs), labels % 2)

@@ -123,6 +123,16 @@ local function read_json(self)
   end
 end
 
+-- The switches of accelhost.backends, as they are unless the argument is given.
+local function set_tf32(on)
+  if on == nil then return end
+  if on and (C.device.device_count "cuda" == 0 or C.device.facts("cuda", 0).major < 8) then
+    fail "TrainingArguments: tf32: there is no CUDA device of compute capability 8.0 or later, which has it"
+  end
+  C.precision.allow("matmul", on)
+  C.precision.allow("conv", on)
+end
+
 -- What follows from the others.
 local function derive(self)
   read_json(self)
@@ -162,6 +172,7 @@ function TrainingArguments:init(...)
   check_optimizer(self)
   check_schedule(self)
   check_extras(self)
+  set_tf32(self.tf32)
 end
 
 --- Does the schedule follow the evaluations rather than the updates?

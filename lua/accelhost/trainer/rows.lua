@@ -31,6 +31,7 @@ local taken = {
   -- Precision and memory.
   {"bf16", "flag", false, "mixed precision with bfloat16"},
   {"fp16", "flag", false, "mixed precision with float16"},
+  {"tf32", "flag", nil, "let CUDA devices round float32 to TF32 in products and convolutions, or not"},
   {"gradient_checkpointing", "flag", false, "forget what layers computed, compute it again in backward"},
   {"gradient_checkpointing_kwargs", "table|string", nil, "options of utils.checkpoint.checkpoint; as text: JSON"},
   {"auto_find_batch_size", "flag", false, "after running out of memory start anew with a smaller batch"},
@@ -115,7 +116,7 @@ local refused = {
   warmup_ratio = "warmup_steps below 1 is a part of all updates",
   evaluation_strategy = "its name is eval_strategy", group_by_length = "train_sampling_strategy = 'group_by_length'",
   include_inputs_for_metrics = "include_for_metrics = {'inputs'}", no_cuda = device,
-  tf32 = "matrices are multiplied in their own dtype", bf16_full_eval = "model:to{dtype = 'bfloat16'} does it",
+  bf16_full_eval = "model:to{dtype = 'bfloat16'} does it",
   fp16_full_eval = "model:to{dtype = 'float16'} does it",
   optim_target_modules = "gradients are not projected to low ranks here",
   accelerator_config = "the Accelerator is made of the other arguments",

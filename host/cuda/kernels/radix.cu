@@ -1,8 +1,8 @@
 /* A stable radix sort, 8 bits a pass: digits are counted by tiles, the counts of each digit summed up, and each tile
  * puts its elements behind those of smaller digits and of the tiles before it. Within a tile rounds, warps and lanes
- * follow the order of the elements, so equal keys keep it. */
+ * follow the order of the elements, so equal keys keep it. What fits one tile is sorted there, by one block. */
 #include "cuda/kernels/radix.h"
-#include "cuda/kernels/reals.cuh"
+#include "cuda/kernels/order.cuh"
 
 template <typename K> __device__ __forceinline__ unsigned digit_of(K key, int shift)
 {
@@ -139,6 +139,20 @@ template <typename K> __device__ __forceinline__ void radix_place(const ah_radix
     }
 }
 
+template <typename K> __device__ __forceinline__ void radix_tile(const ah_radix_args &a, uint64_t *key, uint32_t *place)
+{
+    const uint64_t mask = ~(uint64_t)0 >> (64 - a.bits);
+    for (unsigned i = threadIdx.x; i < (unsigned)a.padded; i += AH_RADIX_THREADS) {
+        key[i] = i < a.n ? ah_at<const K>(a.keys)[i] & mask : ~(uint64_t)0;
+        place[i] = i;
+    }
+    ah_sort_runs(key, place, (unsigned)a.padded, (unsigned)a.padded);
+    for (unsigned i = threadIdx.x; i < a.n; i += AH_RADIX_THREADS) {
+        ah_at<K>(a.to_keys)[i] = ah_at<const K>(a.keys)[place[i]];
+        ah_at<uint32_t>(a.to_values)[i] = a.values ? ah_at<const uint32_t>(a.values)[place[i]] : place[i];
+    }
+}
+
 #define RADIX(suffix, type)                                             \
     AH_KERNEL(radix_count_##suffix, ah_radix_args, AH_RADIX_THREADS)    \
     {                                                                   \
@@ -149,6 +163,12 @@ template <typename K> __device__ __forceinline__ void radix_place(const ah_radix
     {                                                                   \
         AH_SHARED(radix_places, places);                                \
         radix_place<type>(a, places);                                   \
+    }                                                                   \
+    AH_KERNEL(radix_tile_##suffix, ah_radix_args, AH_RADIX_THREADS)     \
+    {                                                                   \
+        AH_SHARED_ARRAY(uint64_t, key, AH_RADIX_TILE);                  \
+        AH_SHARED_ARRAY(uint32_t, place, AH_RADIX_TILE);                \
+        radix_tile<type>(a, key, place);                                \
     }
 RADIX(32, uint32_t)
 RADIX(64, uint64_t)

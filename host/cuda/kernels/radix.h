@@ -1,4 +1,5 @@
-/* Arguments of the radix sort's kernels: one pass over 8 bits of unsigned keys, with a 32-bit value beside each. */
+/* Arguments of the radix sort's kernels: one pass over 8 bits of unsigned keys, with a 32-bit value beside each; or all
+ * of it in one block, where they fit a tile. */
 #ifndef AH_CUDA_KERNELS_RADIX_H
 #define AH_CUDA_KERNELS_RADIX_H
 
@@ -13,6 +14,7 @@ struct ah_radix_args {
     uint64_t totals; /* uint32 [digits]: how many of each digit in all */
     int64_t n, tiles;
     int32_t shift;
+    int32_t bits, padded; /* radix_tile: of a key, and the power of two from n on */
 };
 
 #endif

@@ -1,15 +1,18 @@
 /* accelhost._C.optim: fused optimizer steps and gradient clipping.
  *
- * step(kind, group, params, state, fresh, keep)
+ * step(kind, group, params, state, fresh, keep, unless)
  *     One step over the array `params` with the options in the table `group`. state[param] is a table with PyTorch's
  *     names: `step`, a tensor that counts on, and the kind's state tensors. Parameters without gradient are passed
  *     over. Returns nil, or, having changed nothing, an array of the parameters (from 1) whose state is missing or of
  *     another dtype or device, and has to be made first. `fresh` is a table: true at the places of parameters whose
  *     state holds nothing yet (kinds that do not count steps). With `keep` it returns nil and the two functions
- *     of bind/optim.h, for a graph
+ *     of bind/optim.h, for a graph, and the device leaves the step out where the tensor `unless` is not 0
  * states(kind)                    the names of the kind's state tensors, and of its scalars: two arrays
  * clip_grad_norm(params, max_norm, norm_type, error_if_nonfinite)   returns the norm before, a 0-dim tensor
  * clip_grad_value(params, clip_value)
+ * unscale_grad(params, factor)    returns how many have gradients, and whether one was infinite or NaN
+ * unscale_grad_there(params, factor, found)   with tensors of the device in place of the factor and the answer; returns
+ *     how many, or, having changed nothing, nil where the gradients' device cannot do that
  *
  * Everything is read from the tables at each step, so that what a script does to them counts. */
 #include <math.h>
@@ -94,7 +97,7 @@ static bool flag_at(lua_State *L, int table, int index)
     return value;
 }
 
-enum { KIND = 1, GROUP, PARAMS, STATE, FRESH, KEEP, MISSING };
+enum { KIND = 1, GROUP, PARAMS, STATE, FRESH, KEEP, UNLESS, MISSING };
 
 static int step(lua_State *L)
 {
@@ -133,6 +136,8 @@ static int step(lua_State *L)
     }
     struct ah_trace_mark mark = ah_trace_begin();
     bool keep = !missing && lua_toboolean(L, KEEP);
+    if (keep && !lua_isnil(L, UNLESS))
+        options.unless = ah_tensor_data(ah_check_tensor(L, UNLESS));
     if (keep)
         ah_optim_push_again(L, kind, needs, GROUP, STATE, item, count);
     if (!missing)
@@ -214,7 +219,6 @@ static int stepped(lua_State *L)
     return 0;
 }
 
-/* unscale_grad(params, factor) -> how many have gradients, whether one was infinite or NaN */
 static int unscale_grad(lua_State *L)
 {
     int count;
@@ -226,6 +230,17 @@ static int unscale_grad(lua_State *L)
     return 2;
 }
 
+static int unscale_grad_there(lua_State *L)
+{
+    int count;
+    struct ah_tensor **grad = check_gradients(L, "unscale_", &count);
+    if (!ah_unscales_there(grad, count))
+        return 0;
+    ah_check(L, ah_unscale_grad_there(grad, count, ah_check_tensor(L, 2), ah_check_tensor(L, 3)));
+    lua_pushinteger(L, count);
+    return 1;
+}
+
 int ah_open_optim(lua_State *L)
 {
     static const luaL_Reg functions[] = {
@@ -234,6 +249,7 @@ int ah_open_optim(lua_State *L)
         {"clip_grad_norm", clip_grad_norm},
         {"clip_grad_value", clip_grad_value},
         {"unscale_grad", unscale_grad},
+        {"unscale_grad_there", unscale_grad_there},
         {NULL, NULL},
     };
     lua_newtable(L);

@@ -16,7 +16,7 @@ struct again {
     enum ah_optim_kind kind;
     unsigned needs;
     int count;
-    double (*before)[SINGLES]; /* the counter and the scalars of each item, before its captured step */
+    double (*before)[SINGLES]; /* the counter and the scalars of each item, before its last step */
     struct ah_optim_item item[];
 };
 
@@ -81,6 +81,14 @@ static bool is_theirs(lua_State *L, enum ah_optim_kind kind, const struct ah_opt
     return same;
 }
 
+static void note_singles(struct again *again, int i)
+{
+    for (int k = 0; k < SINGLES; k++) {
+        struct ah_tensor *single = single_of(&again->item[i], k);
+        again->before[i][k] = single ? ah_tensor_get(single, 0) : 0;
+    }
+}
+
 static int step_again(lua_State *L)
 {
     struct again *again = lua_touserdata(L, lua_upvalueindex(AGAIN));
@@ -93,6 +101,8 @@ static int step_again(lua_State *L)
     if (ah_optim_needs(again->kind, &options) != again->needs)
         return ah_raise_text(L, "%s: with other options its step needs other state than when it was captured: capture "
                              "it anew", ah_optim_kinds[again->kind].name);
+    for (int i = 0; i < again->count; i++)
+        note_singles(again, i);
     ah_check(L, ah_optim_step(again->kind, &options, again->item, again->count));
     ah_pulse_step();
     return 0;
@@ -137,8 +147,7 @@ void ah_optim_push_again(lua_State *L, enum ah_optim_kind kind, unsigned needs, 
         check_item(L, kind, &item[i]);
         again->item[i] = item[i];
         again->item[i].fresh = false; /* the next time */
-        for (int k = 0; k < SINGLES; k++)
-            again->before[i][k] = single_of(&item[i], k) ? ah_tensor_get(single_of(&item[i], k), 0) : 0;
+        note_singles(again, i);
         int tensors = tensors_of(&again->item[i], list);
         for (int k = 0; k < tensors; k++)
             ah_tensor_retain(list[k]);

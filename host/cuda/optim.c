@@ -80,12 +80,13 @@ static uint32_t flags_of(enum ah_optim_kind kind, const struct ah_optim_options 
 }
 
 static int launch_step(struct ah_device *device, const struct ah_step_parts *parts,
-                       const struct ah_optim_scalars *scalars, uint32_t flags, enum ah_dtype dtype)
+                       const struct ah_optim_scalars *scalars, uint32_t flags, const void *unless, enum ah_dtype dtype)
 {
     struct ah_cuda_device *cuda = ah_cuda_state(device);
     struct ah_cuda_grid grid = {ah_cuda_blocks(parts->chunks, 1), AH_OPTIM_THREADS, 0};
     if (dtype == AH_F64) {
-        struct ah_step_args_f64 args = {.parts = *parts, .numbers.flags = flags};
+        struct ah_step_args_f64 args = {
+            .parts = *parts, .numbers.flags = flags, .unless = ah_cuda_address(unless)};
 #define FIELD(name) args.numbers.scalars.name = scalars->name;
         AH_OPTIM_SCALARS_OF(FIELD)
 #undef FIELD
@@ -94,7 +95,8 @@ static int launch_step(struct ah_device *device, const struct ah_step_parts *par
                                      &args.numbers_at));
         return cuda->revised ? 0 : ah_cuda_launch(device, &step_kernel[dtype], "step", grid, &args, sizeof args);
     }
-    struct ah_step_args_f32 args = {.parts = *parts, .numbers.flags = flags};
+    struct ah_step_args_f32 args = {
+        .parts = *parts, .numbers.flags = flags, .unless = ah_cuda_address(unless)};
 #define FIELD(name) args.numbers.scalars.name = (float)scalars->name;
     AH_OPTIM_SCALARS_OF(FIELD)
 #undef FIELD
@@ -120,7 +122,7 @@ static int step(struct ah_device *device, enum ah_optim_kind kind, const struct 
         ah_optim_set_scalars(&scalars, kind, options, segment[first].step, segment[first].scalar);
         uint32_t flags = flags_of(kind, options, segment[first].step, &scalars);
         if (parts.count > 0)
-            AH_TRY(launch_step(device, &parts, &scalars, flags, dtype));
+            AH_TRY(launch_step(device, &parts, &scalars, flags, options->unless, dtype));
     }
     return 0;
 }
@@ -236,6 +238,13 @@ static int clamp(struct ah_device *device, const struct ah_optim_run *run, int c
     return sweep(device, run, count, &(struct ah_scale_args){.number = limit, .clamp = true}, dtype);
 }
 
+static int unscale(struct ah_device *device, const struct ah_optim_run *run, int count, enum ah_dtype dtype,
+                   const void *factor, void *found)
+{
+    struct ah_scale_args args = {.overflow = ah_cuda_address(found), .number_at = ah_cuda_address(factor)};
+    return sweep(device, run, count, &args, dtype);
+}
+
 static int clip_norm(struct ah_device *device, const struct ah_optim_run *run, int count, double max_norm, double p,
                      enum ah_dtype dtype, void *norm)
 {
@@ -247,7 +256,8 @@ static int clip_norm(struct ah_device *device, const struct ah_optim_run *run, i
     AH_TRY(ah_cuda_memory_take(memory, (size_t)(chunks + 2) * sizeof(double), &partial));
     int status = add_up(device, run, count, dtype, partial, chunks, total);
     if (status == 0) {
-        struct ah_scale_args args = {.number_at = ah_cuda_address((double *)partial + chunks + 1)};
+        struct ah_scale_args args = {
+            .number_at = ah_cuda_address((double *)partial + chunks + 1), .shrinks = true};
         status = sweep(device, run, count, &args, dtype);
     }
     ah_cuda_memory_give(memory, partial);
@@ -260,4 +270,5 @@ const struct ah_optim_kernels ah_cuda_optim = {
     .scale = scale,
     .clamp = clamp,
     .clip_norm = clip_norm,
+    .unscale = unscale,
 };

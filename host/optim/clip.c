@@ -11,12 +11,13 @@
 
 /* What a pass does, with its number: the order of the norm, a factor or a limit. */
 struct pass {
-    enum { NORM, SCALE, CLAMP, CLIP } action;
+    enum { NORM, SCALE, CLAMP, CLIP, UNSCALE } action;
     double number;
     double *sum;     /* of NORM */
     bool *overflow;  /* of SCALE, or NULL */
     double max_norm; /* of CLIP */
     void *norm;      /* of CLIP, in the device's memory */
+    void *factor, *found; /* of UNSCALE, there too */
 };
 
 static int run_kernel(const struct pass *pass, struct ah_device *device, const struct ah_optim_run *run, int count,
@@ -29,6 +30,8 @@ static int run_kernel(const struct pass *pass, struct ah_device *device, const s
         return device->optim->scale(device, run, count, pass->number, dtype, pass->overflow);
     case CLIP:
         return device->optim->clip_norm(device, run, count, pass->max_norm, pass->number, dtype, pass->norm);
+    case UNSCALE:
+        return device->optim->unscale(device, run, count, dtype, pass->factor, pass->found);
     default:
         return device->optim->clamp(device, run, count, pass->number, dtype);
     }
@@ -139,4 +142,24 @@ int ah_unscale_grad(struct ah_tensor **grad, int count, double factor, bool *ove
 {
     *overflow = false;
     return run_pass(&(struct pass){.action = SCALE, .number = factor, .overflow = overflow}, grad, count);
+}
+
+bool ah_unscales_there(struct ah_tensor **grad, int count)
+{
+    for (int i = 1; i < count; i++)
+        if (grad[i]->storage->device != grad[0]->storage->device)
+            return false;
+    return count > 0 && grad[0]->storage->device->optim->unscale;
+}
+
+int ah_unscale_grad_there(struct ah_tensor **grad, int count, struct ah_tensor *factor, struct ah_tensor *found)
+{
+    struct ah_device *device = grad[0]->storage->device;
+    bool fit = factor->dtype == AH_F64 && found->dtype == AH_I32 && factor->numel == 1 && found->numel == 1;
+    if (!fit || factor->storage->device != device || found->storage->device != device)
+        return ah_fail(AH_EINVAL, "unscale_: the scale does not lie on %s, where the gradients are", device->name);
+    struct pass pass = {.action = UNSCALE, .factor = ah_tensor_data(factor), .found = ah_tensor_data(found)};
+    AH_TRY(device->type->fill(device, pass.found, 0, sizeof(int32_t)));
+    ah_tensor_touch(found);
+    return run_pass(&pass, grad, count);
 }

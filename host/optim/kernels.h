@@ -47,6 +47,7 @@ struct ah_optim_options {
     double step_min, step_max;   /* Rprop */
     bool nesterov, amsgrad, centered, maximize;
     bool decoupled_weight_decay; /* Adam, NAdam, RAdam */
+    const void *unless;          /* NULL, or an int32 in the device's memory: the step is left out where it is not 0 */
 };
 
 /* NAdam's momentum of a step. */
@@ -99,6 +100,12 @@ struct ah_optim_kernels {
      * memory, a float, or a double where dtype is float64. NULL where that is no gain. */
     int (*clip_norm)(struct ah_device *device, const struct ah_optim_run *run, int count, double max_norm, double p,
                      enum ah_dtype dtype, void *norm);
+
+    /* x *= the double at `factor`; the int32 at `found` becomes 1 when an element was infinite or NaN before, and stays
+     * as it is otherwise. Both in the device's memory, and nothing waits. NULL where that is no gain; a device that has
+     * it heeds `unless` in its steps. */
+    int (*unscale)(struct ah_device *device, const struct ah_optim_run *run, int count, enum ah_dtype dtype,
+                   const void *factor, void *found);
 };
 
 #endif

@@ -235,8 +235,10 @@ __device__ __forceinline__ void step_chunk(const S *numbers, const ah_step_part 
 }
 
 template <typename T, typename N>
-__device__ __forceinline__ void step(const ah_step_parts &a, const N &given, uint64_t numbers_at)
+__device__ __forceinline__ void step(const ah_step_parts &a, const N &given, uint64_t numbers_at, uint64_t unless)
 {
+    if (unless && *ah_at<const int>(unless))
+        return;
     const N &numbers = numbers_at ? *ah_at<const N>(numbers_at) : given;
     const unsigned flags = numbers.flags;
     for (uint32_t chunk = blockIdx.x; chunk < a.chunks; chunk += gridDim.x) {
@@ -265,19 +267,19 @@ __device__ __forceinline__ void step(const ah_step_parts &a, const N &given, uin
 
 AH_KERNEL(optim_step_f16, ah_step_args_f32, AH_OPTIM_THREADS)
 {
-    step<half_t>(a.parts, a.numbers, a.numbers_at);
+    step<half_t>(a.parts, a.numbers, a.numbers_at, a.unless);
 }
 AH_KERNEL(optim_step_bf16, ah_step_args_f32, AH_OPTIM_THREADS)
 {
-    step<bf16_t>(a.parts, a.numbers, a.numbers_at);
+    step<bf16_t>(a.parts, a.numbers, a.numbers_at, a.unless);
 }
 AH_KERNEL(optim_step_f32, ah_step_args_f32, AH_OPTIM_THREADS)
 {
-    step<float>(a.parts, a.numbers, a.numbers_at);
+    step<float>(a.parts, a.numbers, a.numbers_at, a.unless);
 }
 AH_KERNEL(optim_step_f64, ah_step_args_f64, AH_OPTIM_THREADS)
 {
-    step<double>(a.parts, a.numbers, a.numbers_at);
+    step<double>(a.parts, a.numbers, a.numbers_at, a.unless);
 }
 
 /* Call visit(value) for the elements of a chunk that are this thread's. */
@@ -390,7 +392,7 @@ template <typename R> struct scaling {
     {                                                                                                           \
         bool overflow = false;                                                                                  \
         const double number = a.number_at ? *ah_at<const double>(a.number_at) : a.number;                       \
-        if (a.number_at && number >= 1)                                                                         \
+        if (a.shrinks && number >= 1)                                                                           \
             return;                                                                                             \
         const scaling<ah_real<type>> scale = {(ah_real<type>)number, a.clamp != 0, &overflow};                  \
         for (uint32_t chunk = blockIdx.x; chunk < a.runs.chunks; chunk += gridDim.x)                            \

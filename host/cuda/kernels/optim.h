@@ -47,12 +47,12 @@ struct ah_step_numbers_f64 {
 struct ah_step_args_f32 {
     struct ah_step_parts parts;
     struct ah_step_numbers_f32 numbers;
-    uint64_t numbers_at;
+    uint64_t numbers_at, unless;
 };
 struct ah_step_args_f64 {
     struct ah_step_parts parts;
     struct ah_step_numbers_f64 numbers;
-    uint64_t numbers_at;
+    uint64_t numbers_at, unless; /* unless: 0, or an int, and nothing is done where it is not 0 */
 };
 
 struct ah_runs {
@@ -80,9 +80,9 @@ struct ah_norm_total_args {
 struct ah_scale_args {
     struct ah_runs runs;
     uint64_t overflow; /* an int that becomes 1, or 0 */
-    uint64_t number_at; /* 0, or where a double stands in place of `number`; nothing is done where it is at least 1 */
+    uint64_t number_at; /* 0, or where a double stands in place of `number` */
     double number;
-    int32_t clamp;
+    int32_t clamp, shrinks; /* shrinks: nothing is done where the number is at least 1 */
 };
 
 #endif

@@ -99,6 +99,7 @@ local function record(self, arguments_)
 end
 
 local function capture(self, ...)
+  self._accelerator:_end_scaled()
   local graph = C.graph.new(self._accelerator.device)
   self._parameters = parameters_of(self._accelerator)
   local given = signature.of(self._accelerator.device, ...)
@@ -133,6 +134,7 @@ end
 
 local function replay(self)
   self._graph:replay(self._outputs)
+  tape.begun(self._recorded)
   set_gradients(self._parameters, self._after)
   return unpack(self._values, 1, self._values.n)
 end
@@ -146,11 +148,13 @@ function CompiledStep:__call(...)
     check_gradients(self._parameters, self._before)
     check_precision(self._precision)
     signature.fill(self._inputs, given)
+    self._accelerator:_end_scaled()
     revise(self)
     return replay(self)
   end
   self._calls = self._calls + 1
-  if self._calls <= self._warmup then return self._fn(...) end
+  -- A step that a scaler left out has made no state of the optimizer.
+  if self._calls <= self._warmup or self._accelerator.optimizer_step_was_skipped then return self._fn(...) end
   capture(self, ...)
   return replay(self)
 end
@@ -161,6 +165,7 @@ end
 --   step(x)
 --   step:reset()
 function CompiledStep:reset()
+  tape.settle()
   if self._graph then self._graph:close() end
   self._graph, self._inputs, self._recorded, self._values, self._outputs, self._after = nil, nil, nil, nil, nil, nil
   self._calls, self.captured = 0, false
@@ -182,10 +187,14 @@ return function(Accelerator)
   -- prints, hooks, numbers that change) happen at the capture only.
   --
   -- Within the function values cannot be read (item, tolist, print; ops whose shape depends on values) and tensors
-  -- cannot come from the CPU. It is refused with several processes, in fp16 (whose scaler decides on the host) and in
-  -- accumulation windows. Tensors that it uses from outside have to live on; after one was replaced it needs reset().
-  -- The switches of accelhost.backends are those of the capture; other ones are refused. On the CPU the function runs
-  -- as it is at every call.
+  -- cannot come from the CPU. It is refused with several processes and in accumulation windows. Tensors that it uses
+  -- from outside have to live on; after one was replaced it needs reset(). The switches of accelhost.backends are those
+  -- of the capture; other ones are refused. On the CPU the function runs as it is at every call.
+  --
+  -- In fp16 the device leaves out a step whose gradients overflowed. The host asks whether it did before the next call,
+  -- or when a script wants to know what depends on it (optimizer_step_was_skipped, the scale, the state of prepared
+  -- optimizers and schedulers), and waits for the step then. There may be one update of the scale in a call, and after
+  -- `warmup` calls the function runs as it is until a step was not left out.
   --
   --   local step = accelerator:compile(function(inputs, labels)
   --     local loss = F.cross_entropy(model(inputs), labels % 2)
@@ -203,10 +212,6 @@ return function(Accelerator)
     if self.device ~= "cpu" then
       if self.num_processes > 1 then
         fail "compile: the averages of gradients over several processes cannot be captured in a graph"
-      end
-      if self.scaler then
-        fail("compile: mixed_precision is 'fp16', whose scaler decides on the host whether a step is left out, which a "
-          .. "graph cannot heed; use 'bf16'")
       end
       if self.gradient_accumulation_steps > 1 then
         fail("compile: gradient_accumulation_steps is %d, and a graph has no accumulation windows; loop over the "

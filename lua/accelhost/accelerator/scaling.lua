@@ -2,6 +2,7 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
+local tape = require "accelhost.util.tape"
 local kind_of = require "accelhost.accelerator.kinds"
 
 -- The scaler where it scales.
@@ -89,9 +90,18 @@ return function(Accelerator)
   function Accelerator:_scale_loss(loss)
     local scaler = scaler_of(self)
     if not scaler then return loss end
-    self:_update_scaler(false)
+    self:_end_scaled()
     self._scaled = true
+    if tape.is_recording() then
+      tape.note(function() self._scaled = true end, function() self._scaled = false end)
+    end
     return scaler:scale(loss)
+  end
+
+  -- A window is over when the next one begins, at the latest.
+  function Accelerator:_end_scaled()
+    tape.settle()
+    if scaler_of(self) then self:_update_scaler(false) end
   end
 
   -- Unscale the gradients of the optimizers that have some of these parameters.
@@ -104,19 +114,34 @@ return function(Accelerator)
     end
   end
 
-  -- Step an optimizer that was prepared, unless its gradients overflowed; was it left out? One update for the steps of
-  -- all prepared optimizers, at the latest when the next backward begins.
-  function Accelerator:_step_scaled(optimizer, ...)
+  -- Step an optimizer that was prepared, unless its gradients overflowed, and tell whether it was left out: in a step
+  -- that is captured, after each replay. One update for the steps of all prepared optimizers, at the latest when the
+  -- next backward begins.
+  function Accelerator:_step_scaled(optimizer, tell, ...)
     local scaler = scaler_of(self)
-    if not scaler then return false, optimizer:step(...) end
+    if not scaler then return optimizer:step(...) end
     if not self._scaled then
       arguments.fail("%s:step: the gradients are not of accelerator:backward, which scales the loss for "
         .. "mixed_precision = 'fp16'", optimizer._name)
     end
     local result = scaler:step(optimizer, ...)
-    local skipped = scaler:_overflowed(optimizer)
+    local function tell_outcome()
+      tell(scaler:_overflowed(optimizer))
+    end
+    if tape.is_recording() then
+      tape.note_settled(tell_outcome)
+    else
+      tell_outcome()
+    end
     self:_update_scaler(true)
-    return skipped, result
+    return result
+  end
+
+  -- What says, once a replay of the step that is captured now is over, whether the last step of an optimizer in it was
+  -- left out.
+  function Accelerator:_outcome_of(optimizer)
+    local scaler = scaler_of(self)
+    return scaler and function() return scaler:_overflowed(optimizer) end
   end
 
   -- Gradients that are dropped were unscaled for nothing.
@@ -135,6 +160,9 @@ return function(Accelerator)
     if not any or (all and not every) then return end
     self._scaler:_update_stepped()
     self._scaled = false
+    if tape.is_recording() then
+      tape.note(function() self._scaled = false end, function() self._scaled = true end)
+    end
   end
 
   return function(self)

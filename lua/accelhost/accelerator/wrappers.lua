@@ -2,6 +2,8 @@
 --- of an accumulation window.
 local C = require "accelhost._C"
 local Parallel = require "accelhost.averaging.parallel"
+local arguments = require "accelhost.util.arguments"
+local tape = require "accelhost.util.tape"
 local warn = require "accelhost.util.warn"
 
 local wrappers = {}
@@ -14,14 +16,19 @@ local function wrap(inner, mark, methods)
     _name = "prepared " .. inner._name,
     __index = function(_, key)
       local own = methods[key]
-      if own ~= nil then return own end
+      if own ~= nil and key ~= "step_was_skipped" then return own end
+      tape.settle()
+      if own ~= nil then return methods.read_skipped() end
       local value = inner[key]
       if type(value) ~= "function" then return value end
       return function(_, ...)
         return value(inner, ...)
       end
     end,
-    __newindex = function(_, key, value) inner[key] = value end,
+    __newindex = function(_, key, value)
+      tape.settle()
+      inner[key] = value
+    end,
     __tostring = function() return tostring(inner) end,
   })
 end
@@ -55,6 +62,10 @@ end
 ---@return table
 function wrappers.optimizer(accelerator, optimizer)
   local checked, methods = accelerator.num_processes == 1
+  local stepped_in -- the captured step in which it stepped last
+  local function tell(skipped)
+    methods.step_was_skipped = skipped
+  end
   methods = {
     step = function(_, closure, ...)
       if not accelerator.sync_gradients then return nil end
@@ -65,8 +76,8 @@ function wrappers.optimizer(accelerator, optimizer)
         checked = true
         check_averaged(optimizer)
       end
-      local result
-      methods.step_was_skipped, result = accelerator:_step_scaled(optimizer, closure, ...)
+      local result = accelerator:_step_scaled(optimizer, tell, closure, ...)
+      stepped_in = tape.current()
       for _, group in ipairs(optimizer.param_groups) do Parallel.used(group.params[1]) end
       return result
     end,
@@ -83,6 +94,17 @@ function wrappers.optimizer(accelerator, optimizer)
       if optimizer.eval then optimizer:eval() end
     end,
     step_was_skipped = false,
+    read_skipped = function()
+      if stepped_in and stepped_in == tape.current() and accelerator:_outcome_of(optimizer) then
+        arguments.fail "step_was_skipped: the device has not decided that while the step is captured; read it after it"
+      end
+      return methods.step_was_skipped
+    end,
+    -- For a scheduler in a captured step: what says after a replay whether the last step until now was left out.
+    outcome = function()
+      local own = stepped_in and stepped_in == tape.current() and accelerator:_outcome_of(optimizer)
+      return own or function() return methods.step_was_skipped end
+    end,
   }
   return wrap(optimizer, "_is_optimizer", methods)
 end
@@ -93,6 +115,18 @@ local function step_times(accelerator, scheduler, ...)
   for _ = 1, per_process and accelerator.num_processes or 1 do
     if not scheduler.total_steps or scheduler._step_count <= scheduler.total_steps then scheduler:step(...) end
   end
+end
+
+-- Step in a graph; what that did is taken back after a replay in which one of the optimizers skipped its step.
+local function step_captured(accelerator, scheduler, optimizers, ...)
+  local outcomes = {}
+  for i, optimizer in ipairs(optimizers) do outcomes[i] = optimizer.outcome() end
+  tape.unless(function()
+    for _, outcome in ipairs(outcomes) do
+      if outcome() then return true end
+    end
+    return false
+  end, step_times, accelerator, scheduler, ...)
 end
 
 --- A scheduler that steps with its optimizers: not within a window, and not when one of them skipped its step.
@@ -109,6 +143,7 @@ function wrappers.scheduler(accelerator, scheduler, optimizers)
         if counts then scheduler._step_count = scheduler._step_count + 1 end
         return
       end
+      if tape.is_recording() then return step_captured(accelerator, scheduler, optimizers, ...) end
       for _, optimizer in ipairs(optimizers) do
         if optimizer.step_was_skipped then return end
       end

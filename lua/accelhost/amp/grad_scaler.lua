@@ -1,8 +1,14 @@
 --- Scaling of losses, so that gradients in float16 do not become 0, and leaving out the steps whose gradients became
 --- infinite by it.
+--
+-- Where the gradients' device can (amp/found.lua), it unscales them without the host, which asks for the answer when it
+-- needs it: in step, or, when the step is captured in a graph, once its replay is over (util/tape.lua). The optimizer's
+-- step in a graph is left out by the device.
 local C = require "accelhost._C"
+local Found = require "accelhost.amp.found"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
+local tape = require "accelhost.util.tape"
 
 local fail = arguments.fail
 
@@ -58,7 +64,22 @@ function GradScaler:init(...)
   self._growth_factor, self._backoff_factor, self._growth_interval = check_growth(growth), check_backoff(backoff),
     interval
   self._growth_tracker = 0
-  self._stages = {} -- optimizer -> {stage = "unscaled" or "stepped", overflow = boolean} since the last update
+  -- Optimizer -> {stage = "unscaled" or "stepped", overflow = boolean, or nil as long as the host has not asked for
+  -- `found`} since the last update, and in all.
+  self._stages, self._latest = {}, setmetatable({}, {__mode = "k"})
+  self._found = Found()
+end
+
+-- Did gradients overflow? Asks the device.
+local function overflowed(entry)
+  if entry.overflow == nil then entry.overflow = entry.found:item() ~= 0 end
+  return entry.overflow
+end
+
+local function set_scale(self, scale)
+  if scale == self._scale then return end
+  self._scale = scale
+  self._found:rescale(scale)
 end
 
 function GradScaler:extra_repr()
@@ -69,7 +90,10 @@ end
 local function scaled(self, outputs, factors)
   if C.is_tensor(outputs) then
     local device = outputs.device
-    factors[device] = factors[device] or C.tensor(self._scale, {device = device})
+    local there = device ~= "cpu" and self._found:scales(device, self._scale)
+    -- A tensor of its own, which an update does not change before backward, unless the graph needs one that it does.
+    factors[device] = factors[device] or tape.is_recording() and there and there.factor
+      or C.tensor(self._scale, {device = device})
     return outputs * factors[device]
   end
   if type(outputs) ~= "table" or getmetatable(outputs) ~= nil then
@@ -88,6 +112,11 @@ end
 ---@return Tensor|table
 function GradScaler:scale(outputs)
   if not self._enabled then return outputs end
+  tape.settle()
+  if tape.is_recording() and self._ended == tape.current() then
+    fail("scale: the scaler has been updated in this captured step, so that its scale may be another now; capture what "
+      .. "follows as a step of its own")
+  end
   return scaled(self, outputs, {})
 end
 
@@ -111,9 +140,33 @@ local function parameters_of(optimizer, what)
 end
 
 local function unscale(self, optimizer, what)
-  local factor = rounded(1 / self._scale)
-  local count, overflow = C.optim.unscale_grad(parameters_of(optimizer, what), factor)
-  self._stages[optimizer] = {stage = "unscaled", overflow = overflow, count = count}
+  local parameters = parameters_of(optimizer, what)
+  local entry = {stage = "unscaled", count = #parameters, within = tape.current(),
+    found = self._found:unscale(optimizer, parameters, self._scale)}
+  if not entry.found then
+    local _, overflow = C.optim.unscale_grad(parameters, rounded(1 / self._scale))
+    entry.overflow = overflow
+  end
+  self._stages[optimizer], self._latest[optimizer] = entry, entry
+  if not tape.is_recording() then return end
+  tape.note(function()
+    entry.stage, entry.overflow = "unscaled", nil
+    self._stages[optimizer], self._latest[optimizer] = entry, entry
+  end, function() self._stages[optimizer] = nil end)
+end
+
+-- The device leaves the step out, and the host's part of it is taken back when the device says so.
+local function step_captured(optimizer, entry)
+  if entry.within ~= tape.current() then
+    fail "step: the gradients were unscaled outside of the captured step; unscale them within it"
+  end
+  tape.note(function() entry.stage = "stepped" end)
+  optimizer._unless = entry.found
+  local fine, problem = pcall(tape.unless, function() return overflowed(entry) end, optimizer.step, optimizer)
+  local left = optimizer._unless
+  optimizer._unless = nil
+  if not fine then error(problem, 0) end
+  if left then fail("step: %s's step is no kernel that the device could leave out in a graph", optimizer._name) end
 end
 
 --- Divide an optimizer's gradients by the scale now, for clipping them or looking at them; `step` does it otherwise.
@@ -126,6 +179,7 @@ end
 ---@param optimizer Optimizer
 function GradScaler:unscale_(optimizer)
   if not self._enabled then return end
+  tape.settle()
   local entry = self._stages[optimizer]
   if entry then
     fail(entry.stage == "stepped" and "unscale_: step has been called for this optimizer since the last update"
@@ -147,6 +201,7 @@ function GradScaler:step(optimizer, ...)
   if (...) ~= nil then
     fail("step: a closure would make gradients that are not unscaled; leave it out, or use bfloat16 without a scaler")
   end
+  tape.settle()
   local entry = self._stages[optimizer]
   if entry and entry.stage == "stepped" then
     fail "step: it has been called for this optimizer since the last update"
@@ -157,20 +212,37 @@ function GradScaler:step(optimizer, ...)
   end
   if entry.count == 0 then fail "step: no parameter of the optimizer has a gradient" end
   entry.stage = "stepped"
-  if not entry.overflow then return optimizer:step() end
+  if tape.is_recording() then return step_captured(optimizer, entry) end
+  if not overflowed(entry) then return optimizer:step() end
 end
 
 -- The scale after a step, by whether it was left out.
 local function adapt(self, overflow)
   if overflow then
-    self._scale, self._growth_tracker = rounded(self._scale * self._backoff_factor), 0
+    set_scale(self, rounded(self._scale * self._backoff_factor))
+    self._growth_tracker = 0
     return
   end
   self._growth_tracker = self._growth_tracker + 1
   if self._growth_tracker < self._growth_interval then return end
   local grown = rounded(self._scale * self._growth_factor)
-  if grown < math.huge then self._scale = grown end
+  if grown < math.huge then set_scale(self, grown) end
   self._growth_tracker = 0
+end
+
+-- Adapt the scale by these entries, and keep those; in a step that is captured, after each replay.
+local function finish(self, entries, kept)
+  local function adapt_by_all()
+    local overflow = false
+    for _, entry in ipairs(entries) do overflow = overflowed(entry) or overflow end
+    adapt(self, overflow)
+  end
+  local before = self._stages
+  self._stages = arguments.copy(kept)
+  if not tape.is_recording() then return adapt_by_all() end
+  self._ended = tape.current()
+  tape.note(function() self._stages = arguments.copy(kept) end, function() self._stages = before end)
+  tape.note_settled(adapt_by_all)
 end
 
 --- End an iteration: the scale shrinks if one of the optimizers' steps was left out, and grows after growth_interval
@@ -183,26 +255,26 @@ end
 ---@param new_scale? number|Tensor set the scale to this
 function GradScaler:update(new_scale)
   if not self._enabled then return end
+  tape.settle()
   if new_scale ~= nil then
+    if tape.is_recording() then fail "update: a new scale cannot be captured in a graph; set it between two steps" end
     if C.is_tensor(new_scale) then new_scale = new_scale:item() end
-    self._scale = rounded(arguments.check("update", "new_scale", "positive", new_scale))
-  else
-    local any, overflow = false, false
-    for _, entry in next, self._stages do
-      any, overflow = true, overflow or entry.overflow
-    end
-    if not any then fail "update: no step or unscale_ since the last update" end
-    adapt(self, overflow)
+    set_scale(self, rounded(arguments.check("update", "new_scale", "positive", new_scale)))
+    self._stages = {}
+    return
   end
-  self._stages = {}
+  local entries = {}
+  for _, entry in next, self._stages do entries[#entries + 1] = entry end
+  if #entries == 0 then fail "update: no step or unscale_ since the last update" end
+  finish(self, entries, {})
 end
 
 -- For an accelerator, which has one scaler for several optimizers and updates it by itself.
 
--- Was the last step of this optimizer since the last update left out?
+-- Was the last step of this optimizer left out? Asks the device.
 function GradScaler:_overflowed(optimizer)
-  local entry = self._stages[optimizer]
-  return entry ~= nil and entry.overflow
+  local entry = self._latest[optimizer]
+  return entry ~= nil and overflowed(entry)
 end
 
 -- Has unscale_ or step been called for this optimizer since the last update?
@@ -218,26 +290,30 @@ end
 
 -- Its gradients are gone.
 function GradScaler:_forget(optimizer)
-  if not self:_stepped(optimizer) then self._stages[optimizer] = nil end
+  if self:_stepped(optimizer) or not self._stages[optimizer] then return end
+  self._stages[optimizer] = nil
+  if tape.is_recording() then tape.note(function() self._stages[optimizer] = nil end) end
 end
 
 -- Update by the steps so far. What is unscaled and waits for its step stays so.
 function GradScaler:_update_stepped()
-  local overflow, kept = false, {}
+  local entries, kept = {}, {}
   for optimizer, entry in next, self._stages do
     if entry.stage == "stepped" then
-      overflow = overflow or entry.overflow
+      entries[#entries + 1] = entry
     else
       kept[optimizer] = entry
     end
   end
-  adapt(self, overflow)
-  self._stages = kept
+  finish(self, entries, kept)
 end
 
 --- The scale; 1 when the scaler is not enabled.
 ---@return number
-function GradScaler:get_scale() return self._enabled and self._scale or 1 end
+function GradScaler:get_scale()
+  tape.settle()
+  return self._enabled and self._scale or 1
+end
 
 --- The factor by which the scale grows.
 ---@return number
@@ -277,6 +353,7 @@ function GradScaler:is_enabled() return self._enabled end
 --- after update.
 ---@return table
 function GradScaler:state_dict()
+  tape.settle()
   if not self._enabled then return {} end
   return {
     scale = self._scale, growth_factor = self._growth_factor, backoff_factor = self._backoff_factor,
@@ -288,6 +365,7 @@ end
 ---@param state table
 function GradScaler:load_state_dict(state)
   if not self._enabled then return end
+  tape.settle()
   arguments.check("load_state_dict", "state", "table", state)
   if next(state) == nil then
     fail "load_state_dict: the state is empty: it was saved from a scaler that is not enabled"
@@ -298,6 +376,7 @@ function GradScaler:load_state_dict(state)
     end
     self[name == "_growth_tracker" and name or "_" .. name] = state[name]
   end
+  self._found:rescale(self._scale)
 end
 
 return class.guard(GradScaler)

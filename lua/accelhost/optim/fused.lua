@@ -74,9 +74,10 @@ return function(Optimizer)
   end
 
   -- In a step that is captured: the numbers of this one are told anew before each replay.
+  -- `_unless` is a GradScaler's tensor, by which the device leaves it out.
   local function step_captured(self)
     for _, group in ipairs(self.param_groups) do
-      local missing, again, undo = native.step(self._kind, group, group.params, self.state, nil, true)
+      local missing, again, undo = native.step(self._kind, group, group.params, self.state, nil, true, self._unless)
       if missing then
         fail("%s:step: the state of parameter %d is made by its first step, which cannot be captured in a graph",
           self._name, missing[1])
@@ -85,6 +86,7 @@ return function(Optimizer)
     end
     tape.note(function() self._step_count = self._step_count + 1 end,
       function() self._step_count = self._step_count - 1 end)
+    self._unless = nil
   end
 
   --- Update all parameters that have a gradient.
@@ -92,6 +94,7 @@ return function(Optimizer)
   ---@return any loss what closure returned
   function Optimizer:step(closure)
     local loss = closure ~= nil and self:_run_closure(closure) or nil
+    tape.settle()
     self._step_count = self._step_count + 1
     if tape.is_recording() then
       step_captured(self)

@@ -1,8 +1,13 @@
 --- What the host does in a step that is captured as a graph and has to do again before each replay: counters, rates,
 --- scales. The device's part is the graph's; who has a part on the host notes it here while a step is captured.
+--
+-- What the device decides in a replay (a GradScaler's step is left out) the host asks for later: it does its part as if
+-- all were done, and takes that back in `settle`, at the latest before the next replay.
 local tape = {}
 
 local actions -- of the step that is captured now
+local unless  -- says whether what is noted now was left out by the device
+local open    -- the actions of the last replay, until the device is asked
 
 --- Is a step captured now, so that the host's part in it has to be noted?
 ---@return boolean
@@ -10,21 +15,54 @@ function tape.is_recording()
   return actions ~= nil
 end
 
---- Note a part that has been done once: what does it again before a replay, and what takes it back should the capture
---- fail.
+--- The step that is captured now, to compare with; nil when none is.
+---@return table?
+function tape.current()
+  return actions
+end
+
+--- Note a part that has been done once: what does it again before a replay, and what takes the last time back, when
+--- the capture failed or the device left it out.
 ---@param again function
 ---@param undo? function
 function tape.note(again, undo)
-  actions[#actions + 1] = {again = again, undo = undo}
+  actions[#actions + 1] = {again = again, undo = undo, unless = unless}
+end
+
+--- Note what is to be done once the device has been asked what it left out.
+---@param settled function
+function tape.note_settled(settled)
+  actions[#actions + 1] = {settled = settled}
+  actions.asks = true
+end
+
+--- Run fn; what it notes is taken back after a replay for which left_out() is true.
+---@param left_out function asks the device
+---@param fn function
+---@param ... any its arguments
+---@return any # what fn returns
+function tape.unless(left_out, fn, ...)
+  local outer = unless
+  unless = left_out
+  local function back(fine, ...)
+    unless = outer
+    if not fine then error((...), 0) end
+    return ...
+  end
+  return back(pcall(fn, ...))
 end
 
 --- Do something now and again before each replay; what it does in turn is not noted by itself.
----@param undo function takes it back
+---@param save function gives what takes back all that fn does after this
 ---@param fn function
 ---@param ... any its arguments
-function tape.both(undo, fn, ...)
+function tape.both(save, fn, ...)
   local own, arguments, count = actions, {...}, select("#", ...)
-  tape.note(function() fn(unpack(arguments, 1, count)) end, undo)
+  local left_out, undo = unless, save()
+  tape.note(function()
+    if left_out then undo = save() end
+    fn(unpack(arguments, 1, count))
+  end, function() undo() end)
   actions = nil
   local fine, problem = pcall(fn, ...)
   actions = own
@@ -49,7 +87,9 @@ end
 --- Do all again, in order.
 ---@param recorded table as record gave it
 function tape.replay(recorded)
-  for i = 1, #recorded do recorded[i].again() end
+  for i = 1, #recorded do
+    if recorded[i].again then recorded[i].again() end
+  end
 end
 
 --- Take all back, the last first.
@@ -57,6 +97,28 @@ end
 function tape.undo(recorded)
   for i = #recorded, 1, -1 do
     if recorded[i].undo then recorded[i].undo() end
+  end
+end
+
+--- A replay of this was begun.
+---@param recorded table
+function tape.begun(recorded)
+  if recorded.asks then open = recorded end
+end
+
+--- Ask the device what it left out in the last replay, unless that was done, and take back the host's part of it. Waits
+--- for that replay.
+function tape.settle()
+  local last = open
+  if not last then return end
+  local left_out = {} -- all answers first: when the device tells an error instead, the next call asks again
+  for i = 1, #last do left_out[i] = last[i].unless and last[i].unless() end
+  open = nil
+  for i = #last, 1, -1 do
+    if left_out[i] and last[i].undo then last[i].undo() end
+  end
+  for i = 1, #last do
+    if last[i].settled then last[i].settled() end
   end
 end
 

@@ -202,20 +202,35 @@ function LRScheduler:_go(epoch)
   self:apply(epoch and self.closed_form and self:closed_form() or self:get_lr())
 end
 
+-- What takes back all that steps do from now on, also to momenta.
+local function saved(self)
+  local state, lrs, groups = self:state_dict(), self:current_lrs(), {}
+  for i, group in ipairs(self.optimizer.param_groups) do
+    groups[i] = {}
+    for name, value in pairs(group) do
+      if name ~= "params" then groups[i][name] = arguments.copy(value) end
+    end
+  end
+  return function()
+    self:load_state_dict(state)
+    for i, group in ipairs(groups) do
+      for name, value in pairs(group) do self.optimizer.param_groups[i][name] = value end
+    end
+    self:apply(lrs)
+  end
+end
+
 --- Step within a step that is captured as a graph: now, and before each of its replays.
 ---@param ... any of step
 function LRScheduler:_step_captured(...)
-  local state, lrs = self:state_dict(), self:current_lrs()
-  tape.both(function()
-    self:load_state_dict(state)
-    self:apply(lrs)
-  end, self.step, self, ...)
+  tape.both(function() return saved(self) end, self.step, self, ...)
 end
 
 --- Go on by one epoch (or step, as you count), after optimizer:step().
 ---@param epoch integer? go to this one instead
 function LRScheduler:step(epoch)
   if tape.is_recording() then return self:_step_captured(epoch) end
+  tape.settle()
   if epoch ~= nil then arguments.check("step", "epoch", "number", epoch) end
   -- Optimizers written in a script do not count their steps.
   if self._step_count == 1 and self.optimizer._kind and self.optimizer._step_count < 1 then
@@ -257,6 +272,7 @@ end
 --- Everything but the optimizer and functions, as plain data.
 ---@return table
 function LRScheduler:state_dict()
+  tape.settle()
   local state = {}
   for _, name in ipairs(all_fields(self)) do
     if not is_code(self[name]) then state[name] = copy(self[name]) end
@@ -267,6 +283,7 @@ end
 --- Take over a state_dict. The optimizer's rates are part of the optimizer's own state.
 ---@param state table
 function LRScheduler:load_state_dict(state)
+  tape.settle()
   if type(state) ~= "table" then
     fail("%s: load_state_dict: expected a table, got %s", self._name, describe(state))
   end

@@ -98,8 +98,9 @@ int finish_tensor(Descriptor &d)
         return refuse(CUDNN_STATUS_NOT_SUPPORTED, "a tensor's type that is not simulated");
     t = {*id, *alignment, *type, (int)ndim, {1, 1, 1, 1, 1}, {0, 0, 0, 0, 0}};
     for (int64_t i = 0; i < ndim; i++) {
-        t.size[i] = size[i];
-        t.stride[i] = stride[i];
+        int64_t dim = i < 2 ? i : i + DIMS - ndim;
+        t.size[dim] = size[i];
+        t.stride[dim] = stride[i];
         if (size[i] < 1)
             return refuse(CUDNN_STATUS_BAD_PARAM, "a tensor without elements");
     }
@@ -126,7 +127,8 @@ int finish_geometry(Descriptor &d)
         if (!values)
             return refuse(CUDNN_STATUS_BAD_PARAM, "a convolution needs paddings, strides and dilations of each dim");
         for (int i = 0; i < SPATIAL; i++) {
-            row.to[i] = i < *dims ? values[i] : row.otherwise;
+            int64_t given = i + *dims - SPATIAL;
+            row.to[i] = given >= 0 ? values[given] : row.otherwise;
             if (row.to[i] < row.otherwise)
                 return refuse(CUDNN_STATUS_BAD_PARAM, "a padding, stride or dilation that is too small");
         }

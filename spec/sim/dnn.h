@@ -20,7 +20,7 @@ struct Dnn_tensor {
     int64_t size[DIMS], stride[DIMS];
 };
 
-/* Spatial dims that are missing have size 1, stride 1 and no padding. */
+/* Spatial dims that are missing are the first ones, with size 1, stride 1 and no padding. */
 struct Convolution {
     int kind; /* the operation's descriptor type */
     Dnn_tensor x, w, y;

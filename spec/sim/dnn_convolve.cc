@@ -1,8 +1,12 @@
 /* A convolution by plain loops over every pair of an input and an output, sums in double. The three kinds walk the same
- * pairs and differ in which of the three tensors is the sum. */
+ * pairs, in lines along the last dim, and differ in which of the three tensors is the sum. */
 #include "dnn.h"
 
+#include <algorithm>
 #include <string.h>
+
+/* Lines are short and there are many; what is done with each takes most of a network's time. */
+#pragma GCC optimize("O3")
 
 namespace sim
 {
@@ -118,11 +122,6 @@ struct Dense {
             store(tensor, at, place, c.alpha * value * wrong + old);
         });
     }
-    double &at(int64_t a, int64_t b, const int64_t *place)
-    {
-        const int64_t *n = tensor.size;
-        return values[(size_t)((((a * n[1] + b) * n[2] + place[0]) * n[3] + place[1]) * n[4] + place[2])];
-    }
 };
 
 /* The next place of a box; false past the last. */
@@ -136,64 +135,130 @@ static bool next(int64_t *place, const int64_t *size)
     return false;
 }
 
-/* The input's place under a tap of the filter; false in the padding. */
-static bool input_place(const Convolution &c, const int64_t *out, const int64_t *tap, int64_t *in)
+/* The outputs along a dim for which a tap of the filter is not in the padding, and the input's place of the first. */
+struct Reach {
+    int64_t first, count, in;
+};
+
+static Reach reach_of(const Convolution &c, int dim, int64_t tap)
 {
-    for (int i = 0; i < SPATIAL; i++) {
-        int64_t k = c.flips ? c.w.size[2 + i] - 1 - tap[i] : tap[i];
-        in[i] = out[i] * c.step[i] - c.before[i] + k * c.dilation[i];
-        if (in[i] < 0 || in[i] >= c.x.size[2 + i])
-            return false;
-    }
-    return true;
+    int64_t k = c.flips ? c.w.size[2 + dim] - 1 - tap : tap, step = c.step[dim];
+    int64_t shift = k * c.dilation[dim] - c.before[dim], room = c.x.size[2 + dim] - 1 - shift;
+    int64_t first = shift < 0 ? (step - 1 - shift) / step : 0;
+    int64_t end = room < 0 ? 0 : std::min(room / step + 1, c.y.size[2 + dim]);
+    return {first, end - first, first * step + shift};
 }
 
-/* All pairs of an image and an output channel. */
-template <class Pair> static void walk(const Convolution &c, Pair pair)
+/* A tap's reach along the three dims. */
+struct Tap {
+    Reach d, h, w;
+};
+
+static std::vector<Tap> taps_of(const Convolution &c)
+{
+    std::vector<Tap> taps;
+    int64_t tap[SPATIAL] = {};
+    do
+        taps.push_back({reach_of(c, 0, tap[0]), reach_of(c, 1, tap[1]), reach_of(c, 2, tap[2])});
+    while (next(tap, c.w.size + 2));
+    return taps;
+}
+
+/* A tap's pairs, a line along the last dim at a time: `line` has the weight, the first output, the first input and how
+ * many outputs there are, whose inputs lie step[2] apart. */
+template <class Line>
+static void walk_tap(const Convolution &c, const Tap &tap, double *w, double *y, double *x, Line line)
+{
+    if (tap.w.count <= 0)
+        return;
+    for (int64_t i = 0; i < tap.d.count; i++)
+        for (int64_t j = 0; j < tap.h.count; j++) {
+            int64_t out = (tap.d.first + i) * c.y.size[3] + tap.h.first + j;
+            int64_t in = (tap.d.in + i * c.step[0]) * c.x.size[3] + tap.h.in + j * c.step[1];
+            line(*w, y + out * c.y.size[4] + tap.w.first, x + in * c.x.size[4] + tap.w.in, tap.w.count);
+        }
+}
+
+static int64_t volume(const Dnn_tensor &tensor)
+{
+    return tensor.size[2] * tensor.size[3] * tensor.size[4];
+}
+
+template <class Line> static void walk(const Convolution &c, Dense &w, Dense &y, Dense &x, Line line)
 {
     int64_t per_group = c.w.size[1], outputs = c.w.size[0] / (c.x.size[1] / per_group);
+    const std::vector<Tap> taps = taps_of(c);
     for (int64_t image = 0; image < c.x.size[0]; image++)
-        for (int64_t to = 0; to < c.w.size[0]; to++) {
-            int64_t out[SPATIAL] = {}, first = to / outputs * per_group;
-            do {
-                int64_t tap[SPATIAL] = {}, in[SPATIAL];
-                do {
-                    if (!input_place(c, out, tap, in))
-                        continue;
-                    for (int64_t from = 0; from < per_group; from++)
-                        pair(image, to, from, first + from, out, tap, in);
-                } while (next(tap, c.w.size + 2));
-            } while (next(out, c.y.size + 2));
-        }
+        for (int64_t to = 0; to < c.w.size[0]; to++)
+            for (int64_t from = 0; from < per_group; from++) {
+                double *weight = w.values.data() + (to * per_group + from) * volume(c.w);
+                double *out = y.values.data() + (image * c.y.size[1] + to) * volume(c.y);
+                double *in = x.values.data() + (image * c.x.size[1] + to / outputs * per_group + from) * volume(c.x);
+                for (const Tap &tap : taps)
+                    walk_tap(c, tap, weight++, out, in, line);
+            }
+}
+
+static void add_forward(double w, double *__restrict__ y, const double *__restrict__ x, int64_t n, int64_t step)
+{
+    if (step == 1)
+        for (int64_t i = 0; i < n; i++)
+            y[i] += w * x[i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            y[i] += w * x[i * step];
+}
+
+static void add_to_input(double w, const double *__restrict__ y, double *__restrict__ x, int64_t n, int64_t step)
+{
+    if (step == 1)
+        for (int64_t i = 0; i < n; i++)
+            x[i] += w * y[i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            x[i * step] += w * y[i];
+}
+
+static double product(const double *__restrict__ y, const double *__restrict__ x, int64_t n, int64_t step)
+{
+    enum { LANES = 8 };
+    double sums[LANES] = {}, sum = 0;
+    int64_t i = 0;
+    if (step == 1)
+        for (; i + LANES <= n; i += LANES)
+            for (int lane = 0; lane < LANES; lane++)
+                sums[lane] += y[i + lane] * x[i + lane];
+    for (; i < n; i++)
+        sum += y[i] * x[i * step];
+    for (double one : sums)
+        sum += one;
+    return sum;
 }
 
 void convolve(const Convolution &c, char *at_x, char *at_w, char *at_y)
 {
     Dense x(c.x), w(c.w), y(c.y);
-    typedef const int64_t *Place;
+    int64_t step = c.step[2];
     switch (c.kind) {
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
         x.read(at_x, c.rounds);
         w.read(at_w, c.rounds);
-        walk(c, [&](int64_t image, int64_t to, int64_t from, int64_t channel, Place out, Place tap, Place in) {
-            y.at(image, to, out) += x.at(image, channel, in) * w.at(to, from, tap);
-        });
+        walk(c, w, y, x,
+             [=](double &weight, double *out, double *in, int64_t n) { add_forward(weight, out, in, n, step); });
         y.write(at_y, c);
         return;
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
         y.read(at_y, c.rounds);
         w.read(at_w, c.rounds);
-        walk(c, [&](int64_t image, int64_t to, int64_t from, int64_t channel, Place out, Place tap, Place in) {
-            x.at(image, channel, in) += y.at(image, to, out) * w.at(to, from, tap);
-        });
+        walk(c, w, y, x,
+             [=](double &weight, double *out, double *in, int64_t n) { add_to_input(weight, out, in, n, step); });
         x.write(at_x, c);
         return;
     default:
         x.read(at_x, c.rounds);
         y.read(at_y, c.rounds);
-        walk(c, [&](int64_t image, int64_t to, int64_t from, int64_t channel, Place out, Place tap, Place in) {
-            w.at(to, from, tap) += y.at(image, to, out) * x.at(image, channel, in);
-        });
+        walk(c, w, y, x,
+             [=](double &weight, double *out, double *in, int64_t n) { weight += product(out, in, n, step); });
         w.write(at_w, c);
     }
 }

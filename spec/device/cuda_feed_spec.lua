@@ -120,6 +120,43 @@ describe("Batches of a prepared loader on a GPU", function()
     end
     assert.is_true(wrong > 0)
   end)
+
+  -- What a batch lies in, on the way and there, is taken again when an event tells that nothing reads it any more. Of
+  -- twenty batches `keeps` names what is held, so that it is not taken again. Tells how many of their sums are wrong.
+  local function sums(keeps, fault)
+    local wrong = 0
+    for seed = 1, 3 do
+      local result = on_sim(([[
+        local keeps = %q
+        local kept, sums, wrong = {}, {}, 0
+        for i = 1, 20 do
+          local from = accelhost.full({3000}, i)
+          if keeps == "pinned" then from = from:pin_memory() end
+          local there = C.feed.fetch(from, "cuda:0")
+          C.feed.join "cuda:0"
+          sums[i] = there:sum()
+          kept[i] = keeps == "pinned" and from or there
+          if keeps == "pinned" then there:free() end
+        end
+        for i = 1, 20 do
+          if sums[i]:item() ~= 3000 * i then wrong = wrong + 1 end
+        end
+        print(wrong)]]):format(keeps), {ACCELHOST_SIM_SEED = tostring(seed), ACCELHOST_SIM_FAIL = fault})
+      assert.equal(0, result.code, result.stderr)
+      wrong = wrong + tonumber(result.stdout)
+    end
+    return wrong
+  end
+
+  case("are wrong where a block is filled again while kernels read it, so that this shows", function()
+    assert.equal(0, sums "pinned")
+    assert.is_true(sums("pinned", "early:1+") > 0)
+  end)
+
+  case("are wrong where pinned memory is written again while it is copied, so that this shows", function()
+    assert.equal(0, sums "there")
+    assert.is_true(sums("there", "early:1+") > 0)
+  end)
 end)
 
 describe("Pinned memory", function()

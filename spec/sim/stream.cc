@@ -309,7 +309,7 @@ SIM_API CUresult cuEventQuery(CUevent event)
         if (int code = refuse_in_capture())
             return code;
     }
-    return record && !record->is_done() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    return record && !record->is_done() && !fault_now(FAULT_EARLY) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuEventSynchronize(CUevent event)

@@ -298,8 +298,12 @@ uint64_t Engine::at_warp(Meeting kind, unsigned mask, uint64_t value, int argume
         fail(LAUNCH_FAILED, "the mask does not name the lane %u that calls: %s", lane, doing(*me).at);
     if (width < 1 || width > WARP || (width & (width - 1)))
         fail(LAUNCH_FAILED, "the width is not a power of two up to 32: %d", width);
-    bool all = true;
-    for (unsigned i = 0; i < WARP; i++) {
+    /* Mostly lanes are missing that may still come; who ended or is not there is looked for by the first that waits and
+     * whenever a thread of the block has ended. */
+    unsigned &met = met_[me->index / WARP], before = met;
+    met |= 1u << lane;
+    bool all = (met & mask) == mask;
+    for (unsigned i = 0; i < WARP && (all || !before || done_); i++) {
         if (!(mask >> i & 1))
             continue;
         const Lane &other = lanes_[base + i];
@@ -364,6 +368,7 @@ void Engine::finish_warp(Lane *warp)
                          : kind == SYNC_WARP ? 0
                                              : shuffled(warp, i);
     }
+    met_[warp->index / WARP] &= ~mask;
     for (unsigned i = 0; i < WARP; i++)
         if (mask >> i & 1)
             make_ready(&warp[i]);
@@ -375,6 +380,7 @@ bool Engine::run_block()
 {
     done_ = at_barrier_ = 0;
     ready_.clear();
+    std::fill(met_, met_ + MAX_BLOCK / WARP, 0);
     for (unsigned i = 0; i < count_; i++)
         lanes_[i].fiber = nullptr;
     if (launch_->order != Launch::DRAWN)

@@ -94,6 +94,7 @@ class Engine
     Fiber *fiber_ = nullptr; /* that runs */
     Lane *lane_ = nullptr;   /* that runs */
     Lane lanes_[MAX_BLOCK];
+    unsigned met_[MAX_BLOCK / WARP]; /* of each warp, the lanes that wait for others of it */
     unsigned count_ = 0, done_ = 0, at_barrier_ = 0;
     std::vector<Lane *> ready_;
     Random random_;

@@ -194,6 +194,7 @@ local function loader_of(self, set, options)
     options.num_workers, options.prefetch_factor = args.dataloader_num_workers, args.dataloader_prefetch_factor
     options.persistent_workers = args.dataloader_persistent_workers
   end
+  options.pin_memory = args.dataloader_pin_memory and self.accelerator.device:find "^cuda" ~= nil
   return data.DataLoader(set, options)
 end
 

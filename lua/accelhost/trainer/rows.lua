@@ -72,6 +72,7 @@ local taken = {
     .. "true for the newest one"},
   -- Data.
   {"dataloader_num_workers", "size", 0, "processes that make the batches"},
+  {"dataloader_pin_memory", "flag", true, "batches lie in memory that a GPU reads by itself, where one is trained on"},
   {"dataloader_drop_last", "flag", false, "leave out a last batch that is not full"},
   {"dataloader_persistent_workers", "flag", false, "keep the workers between passes"},
   {"dataloader_prefetch_factor", "count", nil, "batches under way in each worker"},
@@ -86,7 +87,6 @@ local taken = {
 -- What is taken with some values alone: {those, reason against others}.
 local fixed = {
   remove_unused_columns = {{false}, "a model gets the whole batch as one table; nothing is dropped"},
-  dataloader_pin_memory = {{true, false}, "it is a hint"},
   dataloader_in_order = {{true}, "batches come in the order of the sampler"},
   average_tokens_across_devices = {{true}, "a gradient is the mean over the tokens, or samples, of all processes"},
   ignore_data_skip = {{false}, "going on costs nothing: the loader's order is sought, not walked"},

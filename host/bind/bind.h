@@ -11,7 +11,7 @@
 
 #include "ops/op.h"
 
-struct ah_generator; /* tensor/rng.h */
+struct ah_generator_object; /* bind/generator.h */
 
 /* Raise the text of the last failure, prefixed by the script line that called ("train.lua:12: ..."; frames of the
  * library itself are passed over). Never returns; typed int so that `return ah_raise(L, status)` reads well. */
@@ -39,8 +39,8 @@ void ah_push_tensor(lua_State *L, struct ah_tensor *tensor);
  * userdata each time, so identity and table keys work. */
 void ah_push_shared_tensor(lua_State *L, struct ah_tensor *tensor);
 
-/* The generator of a Generator object (bind/random.c), borrowed; NULL for anything else. */
-struct ah_generator *ah_to_generator(lua_State *L, int index);
+/* A Generator (bind/generator.h), borrowed; NULL for anything else. */
+struct ah_generator_object *ah_to_generator(lua_State *L, int index);
 
 /* Array part of a Lua table at `index` as integers; returns the count. Raises beyond `max` or on non-integers. */
 int ah_check_ints(lua_State *L, int index, int64_t *out, int max, const char *what);

@@ -7,19 +7,14 @@
 
 #include "bind/bind.h"
 #include "bind/data.h"
+#include "bind/generator.h"
 #include "data/stream.h"
-#include "tensor/rng.h"
 
 #define STREAM "accelhost.stream"
 
 struct ah_generator *ah_opt_generator(lua_State *L, int index)
 {
-    if (lua_isnoneornil(L, index))
-        return ah_default_generator();
-    struct ah_generator *generator = ah_to_generator(L, index);
-    if (!generator)
-        ah_raise_text(L, "expected a Generator, got %s", luaL_typename(L, index));
-    return generator;
+    return lua_isnoneornil(L, index) ? ah_default_generator() : ah_check_cpu_generator(L, index);
 }
 
 const unsigned char *ah_check_draw(lua_State *L, int index, int64_t *count)

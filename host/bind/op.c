@@ -10,9 +10,9 @@
 #include "autograd/graph.h"
 #include "base/nearest.h"
 #include "bind/function.h"
+#include "bind/generator.h"
 #include "bind/handle.h"
 #include "bind/tensor.h"
-#include "tensor/rng.h"
 
 static bool is_integral(double value)
 {
@@ -190,7 +190,7 @@ static const char *nearest_parameter(const struct ah_op *op, const char *word)
 /* Options that are no parameters of the row. */
 struct extras {
     bool requires_grad;
-    struct ah_generator *generator;
+    struct ah_generator_object *generator;
 };
 
 static bool read_extra(lua_State *L, const struct ah_op *op, const char *key, struct extras *extras)
@@ -210,10 +210,11 @@ static bool read_extra(lua_State *L, const struct ah_op *op, const char *key, st
     return false;
 }
 
-/* A Generator is the CPU's: an op on another device draws from the device's own. */
-static void expect_cpu(lua_State *L, const struct ah_op *op, const struct ah_value *args)
+/* Where an op draws: it has to be a device of the generator's type. */
+static struct ah_device *where_drawn(lua_State *L, const struct ah_op *op, const struct ah_value *args,
+                                     const struct ah_generator_object *generator)
 {
-    const struct ah_device *device = NULL;
+    struct ah_device *device = NULL;
     bool tensors = false;
     for (int i = 0; i < op->param_count; i++) {
         if (args[i].kind == AH_DEVICE)
@@ -222,8 +223,10 @@ static void expect_cpu(lua_State *L, const struct ah_op *op, const struct ah_val
             tensors = true, device = args[i].tensor->storage->device;
     }
     device = device || tensors ? device : ah_default_device;
-    if (device != &ah_cpu)
-        ah_raise_text(L, "%s: generator: a Generator draws on cpu, the result is to be on %s", op->name, device->name);
+    if (device->type != generator->device->type)
+        ah_raise_text(L, "%s: generator: expected a Generator of %s, where the result is to be, got one of %s",
+                      op->name, device->name, generator->device->name);
+    return device;
 }
 
 static void raise_unknown(lua_State *L, const struct ah_op *op, const char *key)
@@ -308,12 +311,14 @@ static int call_op(lua_State *L, const struct ah_op *op, bool inplace)
     }
     struct ah_tensor *out[AH_MAX_OUTS];
     int out_count = 0;
-    if (extras.generator)
-        expect_cpu(L, op, args);
+    struct ah_device *drawn = extras.generator ? where_drawn(L, op, args, extras.generator) : NULL;
     lua_State *outer = ah_enter(L);
-    struct ah_generator *before = ah_generator_stand_in(extras.generator);
-    int status = ah_op_call(op->id, args, op->param_count, inplace, out, &out_count);
-    ah_generator_stand_in(before);
+    int status = drawn ? ah_generator_enter(extras.generator, drawn) : 0;
+    if (status == 0) {
+        status = ah_op_call(op->id, args, op->param_count, inplace, out, &out_count);
+        if (drawn)
+            ah_generator_leave(extras.generator, drawn);
+    }
     ah_leave(outer);
     ah_check(L, status);
     for (int k = 0; k < out_count; k++) {

@@ -97,7 +97,7 @@ static void cuda_close(struct ah_device *device)
 static int read_random(struct ah_cuda_device *cuda)
 {
     const char *where = getenv("ACCELHOST_CUDA_RANDOM");
-    cuda->generator.of_cpu = where && !strcmp(where, "cpu");
+    cuda->generator.of_cpu = cuda->device->draws_on_cpu = where && !strcmp(where, "cpu");
     if (where && *where && !cuda->generator.of_cpu && strcmp(where, "device") != 0)
         return ah_fail(AH_EINVAL, "ACCELHOST_CUDA_RANDOM: expected \"device\" or \"cpu\", got \"%s\"", where);
     return 0;

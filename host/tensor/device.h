@@ -117,7 +117,8 @@ struct ah_device_type {
     /* Wait for all that this device (or only that stream) was asked to do. */
     int (*synchronise)(struct ah_device *device, void *stream);
 
-    /* The generator that random kernels draw from. A state is `state_bytes` bytes on the CPU. */
+    /* The generator that random kernels draw from. A state is `state_bytes` bytes on the CPU, of which the
+     * first 8 are the seed; fewer when nothing is drawn. */
     size_t state_bytes;
     void (*seed)(struct ah_device *device, uint64_t seed);
     int (*get_state)(struct ah_device *device, uint8_t *state);
@@ -145,6 +146,7 @@ struct ah_device {
     int index;
     char name[32]; /* "cpu", "cuda:1" */
     void *state;   /* of the type */
+    bool draws_on_cpu; /* its random numbers come from the CPU's default generator, whatever its own is */
 };
 
 /* The CPU is always open. Its kernels are set by ah_cpu_open (host/cpu). */

@@ -238,3 +238,68 @@ describe("ACCELHOST_CUDA_RANDOM", function()
     assert.matches('ACCELHOST_CUDA_RANDOM: expected "device" or "cpu", got "gpu"', result.stderr, 1, true)
   end)
 end)
+
+describe("A Generator{device = 'cuda'}", function()
+  case("draws the numbers that the device's own draws with its seed, and leaves that where it stands", function()
+    gives("true\ttrue\ttrue\ttrue\ttrue\n", [[
+      local g = accelhost.Generator{device = "cuda", seed = 7}
+      local function draws(options)
+        return accelhost.cat{accelhost.rand({9}, options), accelhost.randn({5}, options),
+          accelhost.zeros(4):uniform_(2, 3, options), accelhost.full({6}, 0.5):bernoulli(options),
+          accelhost.randperm(8, options):to "float32", accelhost.ones(4):multinomial(2, false, options):to "float32",
+          nn.init.trunc_normal_(accelhost.zeros(4), 0, 1, -2, 2, options)}
+      end
+      accelhost.manual_seed(7)
+      local expected, after = draws{}, accelhost.rand(3)
+      accelhost.manual_seed(1)
+      local before = accelhost.cuda.get_rng_state()
+      local got = draws{generator = g}
+      print(got:equal(expected), accelhost.rand(3, {generator = g}):equal(after), g:initial_seed() == 7,
+        accelhost.cuda.get_rng_state():equal(before), not accelhost.rand(3):equal(after))]])
+  end)
+
+  case("has a state of 16 bytes, its seed and its offset, and goes on from one", function()
+    gives("cuda:0\tGenerator(own state, cuda:0)\n16\t5\n3\ttrue\ttrue\n", [[
+      local g = accelhost.Generator("cuda"):manual_seed(5)
+      print(g.device, g)
+      print(#g:get_state():tolist(), g:initial_seed())
+      accelhost.rand(2, {generator = g})
+      local state, next = g:get_state(), accelhost.rand(2, {generator = g})
+      g:manual_seed(3)
+      local third = g:initial_seed()
+      print(third, accelhost.rand(2, {generator = g:set_state(state)}):equal(next), g:seed() == g:initial_seed())]])
+  end)
+
+  case("draws on each device of its type, and on no other", function()
+    gives("true\nrand: generator: expected a Generator of cpu, where the result is to be, got one of cuda:0\n"
+      .. "rand: generator: expected a Generator of cuda:1, where the result is to be, got one of cpu\n"
+      .. "expected a Generator of cpu, got one of cuda:0\n", [[
+      local function told(fn, ...) print((select(2, pcall(fn, ...)):gsub("^%S+:%d+: ", ""))) end
+      local g = accelhost.Generator{device = "cuda:0"}
+      local x = accelhost.rand(3, {generator = g:manual_seed(2), device = "cuda:1"})
+      print(x:to "cpu":equal(accelhost.rand(3, {generator = g:manual_seed(2)}):to "cpu"))
+      told(accelhost.rand, 2, {generator = g, device = "cpu"})
+      told(accelhost.rand, 2, {generator = accelhost.Generator(), device = "cuda:1"})
+      local set = accelhost.data.TensorDataset(accelhost.zeros(4))
+      told(accelhost.data.random_split, set, {2, 2}, {generator = g})]],
+      {ACCELHOST_SIM_DEVICES = "2"})
+  end)
+
+  case("refuses what is no state, a captured step, and a device whose numbers are the CPU's", function()
+    gives("set_state: a state of cuda:0 has 16 bytes, got 5056\n"
+      .. "cuda:0: not a state of this generator: its offset is no multiple of 4\n"
+      .. "cuda:0: the generator cannot be set within a step that is being captured; set it before\n", [[
+      local function told(fn, ...) print((select(2, pcall(fn, ...)):gsub("^%S+:%d+: ", ""))) end
+      local g = accelhost.Generator "cuda"
+      told(g.set_state, g, accelhost.get_rng_state())
+      local state = g:get_state()
+      state[8] = 1
+      told(g.set_state, g, state)
+      local step = accelhost.Accelerator():compile(function(x) return x + accelhost.rand(2, {generator = g}) end)
+      for i = 1, 2 do step(accelhost.zeros(2)) end
+      told(step, accelhost.zeros(2))]])
+    local result = on_sim([[accelhost.Generator "cuda"]], {ACCELHOST_CUDA_RANDOM = "cpu"})
+    assert.matches("Generator: device: cuda:0 has its random numbers drawn by the CPU's default generator",
+      result.stderr, 1, true)
+  end)
+end)

@@ -65,14 +65,15 @@ draws["nn.init.trunc_normal_ far out"] = function(o)
 end
 
 describe("the option generator", function()
-  -- A Generator is the CPU's.
+  -- What is drawn is compared with the CPU's.
   local device = accelhost.get_default_device()
   setup(function() accelhost.set_default_device "cpu" end)
   teardown(function() accelhost.set_default_device(device) end)
 
   if device ~= "cpu" then
-    it("is refused on another device", function()
-      check.raises("rand: generator: a Generator draws on cpu, the result is to be on " .. device, function()
+    it("is refused on another device than its own", function()
+      check.raises(("rand: generator: expected a Generator of %s, where the result is to be, got one of cpu"):format(
+        accelhost.zeros(1, {device = device}).device), function()
         accelhost.rand(2, {generator = accelhost.Generator(), device = device})
       end)
     end)
@@ -164,5 +165,22 @@ describe("a tensor tells", function()
     assert.same({4, 3, 2}, accelhost.zeros(4, 2, 3).mT:shape())
     assert.same({3, 2}, x.H:shape())
     check.raises("mT: expected at least 2 dims, got shape (3,)", function() return accelhost.zeros(3).mT end)
+  end)
+end)
+
+describe("A Generator's device", function()
+  it("is the CPU, or the one that was named, by position or by name", function()
+    assert.equal("cpu", accelhost.Generator().device)
+    assert.equal("cpu", accelhost.Generator("cpu").device)
+    assert.equal(3, accelhost.Generator {seed = 3, device = "cpu"}:initial_seed())
+    assert.equal(4, accelhost.Generator(4, "cpu"):initial_seed())
+    assert.equal(67280421310721, accelhost.Generator {device = "cpu"}:initial_seed())
+  end)
+
+  it("is checked, with the other options", function()
+    check.raises("Generator: unknown option 'sed'", function() accelhost.Generator {sed = 3} end)
+    check.raises('device "cpux": accelhost-cpux.so is not here', function() accelhost.Generator "cpux" end)
+    check.raises("expected a whole number up to 2^53, got string", function() accelhost.Generator("a", "cpu") end)
+    check.raises("Generator: device: meta draws no random numbers", function() accelhost.Generator "meta" end)
   end)
 end)

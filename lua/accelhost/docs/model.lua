@@ -28,7 +28,7 @@ end
 local own_page = {Accelerator = "Accelerator", Module = "Module"}
 -- Functions that make an object whose class has no public name.
 local makers = {
-  {"Generator", function(accelhost) return getmetatable(accelhost.Generator()).__index end},
+  {"Generator", function(accelhost) return getmetatable(accelhost.Generator()) end},
   {"Progress", function(accelhost) return getmetatable(accelhost.progress(1, {disable = true})) end},
 }
 local function is_namespace(value)

@@ -12,7 +12,7 @@
 --   {"function", bytecode, {cells}, environment slot}   cells: numbers of variables that functions share
 --   {"environment", {name = slot}}        globals that are not everybody's
 --   {"tensor", number of its values, requires_grad, is_parameter, device, gradient slot, view}
---   {"generator", state slot}, {"default generator"}
+--   {"generator", state slot, device}, {"default generator"}
 --
 -- Work goes by a queue, not by recursion: a list of a million links is no deeper than one of two.
 local C = require "accelhost._C"
@@ -195,7 +195,7 @@ end
 local function pack_userdata(self, value, place)
   if C.random.is_generator(value) then
     if tostring(value) == tostring(C.random.default()) then return {"default generator"} end
-    return {"generator", slot(self, value:get_state(), place)}
+    return {"generator", slot(self, value:get_state(), place), value.device}
   end
   local meta = debug.getmetatable(value)
   local fields = type(meta) == "table" and rawget(meta, "__index")

@@ -32,7 +32,7 @@ local makers = {
   class = function(self, entry) return class.new(entry[2], build(self, entry[3])) end,
   sized = function(self, entry) return build(self, entry[2]):_blank() end,
   tensor = tensor_of,
-  generator = function() return C.random.Generator(0) end,
+  generator = function(_, entry) return C.random.Generator(0, entry[3]) end,
   ["default generator"] = function() return C.random.default() end,
 }
 

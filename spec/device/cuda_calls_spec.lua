@@ -14,7 +14,7 @@ local count = [[
   local ffi = require "ffi"
   ffi.cdef "const char *simulated_calls(void);"
   accelhost.set_default_device "cuda"
-  local accelerator = accelhost.Accelerator()
+  local accelerator = accelhost.Accelerator {mixed_precision = PRECISION}
   local net = NET
   local optimizer = optim.AdamW(net:parameters(), {lr = 1e-3})
   net, optimizer = accelerator:prepare(net, optimizer)
@@ -48,8 +48,9 @@ local nets = {
     nn.Flatten(), nn.Linear(200, 16), nn.ReLU(), nn.Linear(16, 10))]],
 }
 
-local function calls_of(net, compiled)
+local function calls_of(net, compiled, precision)
   local code = count:gsub("NET", {NET = nets[net]}):gsub("COMPILED", tostring(compiled)):gsub("SIMULATOR", simulator)
+    :gsub("PRECISION", ("%q"):format(precision or "no"))
   local result = run.host({"-e", code}, {timeout = 120,
     env = {ACCELHOST_CUDA = "sim", ACCELHOST_CUDA_CHECKS = "later", ACCELHOST_TEST_DEVICE = false}})
   assert.equal(0, result.code, result.stderr)
@@ -72,9 +73,20 @@ most["the CNN of MNIST in float32"] = {
 nets["the CNN of MNIST in float32"] = nets["the CNN of MNIST"] .. "\naccelhost.backends.cudnn.allow_tf32 = false"
 local replayed = {cuGraphLaunch = 1, cuLaunchKernel = 1, cuMemcpyDtoDAsync_v2 = 2}
 
-local function check(net, compiled, allowed)
+-- What a scaler adds: one answer of the device, and with any answer comes whether an index was out of range.
+local function with_answer(calls)
+  for _, name in ipairs {"cuEventQuery", "cuEventRecord", "cuEventSynchronize", "cuMemcpyDtoHAsync_v2"} do
+    calls[name] = 2
+  end
+  return calls
+end
+local in_float16 = with_answer {allocations = 29, cuLaunchKernel = 24, cuMemcpyDtoDAsync_v2 = 5, cuMemsetD8Async = 1,
+  cublasLtMatmul = 5}
+local replayed_in_float16 = with_answer {cuGraphLaunch = 1, cuLaunchKernel = 1, cuMemcpyDtoDAsync_v2 = 2}
+
+local function check(net, compiled, allowed, precision)
   if not there then return pending "needs the simulated GPU (make sim)" end
-  local calls = calls_of(net, compiled)
+  local calls = calls_of(net, compiled, precision)
   for name, times in pairs(calls) do
     assert.is_true(times <= (allowed[name] or 0), ("%s: %s %g times, allowed %d"):format(net, name, times,
       allowed[name] or 0))
@@ -87,4 +99,8 @@ describe("A steady step", function()
     it("of " .. net .. " makes no call that it does not need", function() check(net, false, allowed) end)
     it("of " .. net .. " that is compiled makes four, whatever its size", function() check(net, true, replayed) end)
   end
+  it("in float16 waits for the device once, for what its scaler asks", function()
+    check("BasicNet", false, in_float16, "fp16")
+    check("BasicNet", true, replayed_in_float16, "fp16")
+  end)
 end)

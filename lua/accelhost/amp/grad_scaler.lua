@@ -93,7 +93,7 @@ local function scaled(self, outputs, factors)
     local there = device ~= "cpu" and self._found:scales(device, self._scale)
     -- A tensor of its own, which an update does not change before backward, unless the graph needs one that it does.
     factors[device] = factors[device] or tape.is_recording() and there and there.factor
-      or C.tensor(self._scale, {device = device})
+      or there and there.factor:clone() or C.tensor(self._scale, {device = device})
     return outputs * factors[device]
   end
   if type(outputs) ~= "table" or getmetatable(outputs) ~= nil then

@@ -11,6 +11,7 @@
 #include "cuda/ops.h"
 #include "cuda/radix.h"
 #include "cuda/reals.h"
+#include "cuda/row_fold.h"
 
 static struct ah_cuda_kernel pick_kernel[] = {
     AH_CUDA_KERNEL("index", "pick_1"), AH_CUDA_KERNEL("index", "pick_2"), AH_CUDA_KERNEL("index", "pick_4"),
@@ -18,19 +19,10 @@ static struct ah_cuda_kernel pick_kernel[] = {
 static struct ah_cuda_kernel gather_kernel[] = {
     AH_CUDA_KERNEL("index", "lines_gather_1"), AH_CUDA_KERNEL("index", "lines_gather_2"),
     AH_CUDA_KERNEL("index", "lines_gather_4"), AH_CUDA_KERNEL("index", "lines_gather_8")};
-static struct ah_cuda_kernel row_keys_kernel = AH_CUDA_KERNEL("index", "row_keys");
 static struct ah_cuda_kernel line_keys_kernel = AH_CUDA_KERNEL("index", "line_keys");
 static struct ah_cuda_kernel wrap_kernel = AH_CUDA_KERNEL("index", "index_wrap");
 
-#define EVERY(name)                                                                                            \
-    {[AH_BOOL] = AH_CUDA_KERNEL("index", name "_b8"), [AH_U8] = AH_CUDA_KERNEL("index", name "_u8"),           \
-     [AH_I32] = AH_CUDA_KERNEL("index", name "_i32"), [AH_I64] = AH_CUDA_KERNEL("index", name "_i64"),         \
-     [AH_F16] = AH_CUDA_KERNEL("index", name "_f16"), [AH_BF16] = AH_CUDA_KERNEL("index", name "_bf16"),       \
-     [AH_F32] = AH_CUDA_KERNEL("index", name "_f32"), [AH_F64] = AH_CUDA_KERNEL("index", name "_f64")}
-static struct ah_cuda_kernel rows_last_kernel[] = EVERY("rows_last");
-static struct ah_cuda_kernel rows_add_kernel[] = EVERY("rows_add");
-static struct ah_cuda_kernel rows_join_kernel[] = EVERY("rows_join");
-static struct ah_cuda_kernel lines_fold_kernel[] = EVERY("lines_fold");
+static struct ah_cuda_kernel lines_fold_kernel[] = AH_CUDA_INDEX_EVERY("lines_fold");
 
 static uint64_t data_of(const struct ah_tensor *t)
 {
@@ -42,14 +34,10 @@ static struct ah_cuda_grid grid_for(int64_t items)
     return (struct ah_cuda_grid){ah_cuda_blocks(items, AH_INDEX_THREADS), AH_INDEX_THREADS, 0};
 }
 
-/* Sizes of dim, before and behind it; a 0-dim tensor is one row of one element. */
-struct rows {
-    int64_t outer, n, inner;
-};
-
-static struct rows rows_of(const struct ah_tensor *t, int dim)
+/* A 0-dim tensor is one row of one element. */
+static struct ah_cuda_rows rows_of(const struct ah_tensor *t, int dim)
 {
-    struct rows rows = {1, 1, 1};
+    struct ah_cuda_rows rows = {1, 1, 1};
     for (int d = 0; d < t->ndim; d++)
         *(d < dim ? &rows.outer : d == dim ? &rows.n : &rows.inner) *= t->size[d];
     return rows;
@@ -104,7 +92,7 @@ static int target_close(struct ah_call *c, struct target *target, int status)
 
 /* Rows. */
 
-static int pick(struct ah_call *c, const struct ah_tensor *source, const struct ah_tensor *at, struct rows rows)
+static int pick(struct ah_call *c, const struct ah_tensor *source, const struct ah_tensor *at, struct ah_cuda_rows rows)
 {
     struct ah_tensor *out = c->out[0];
     size_t item = ah_dtype_size(out->dtype), bytes = (size_t)rows.inner * item;
@@ -124,81 +112,13 @@ int ah_cuda_index_select(struct ah_call *c)
     const struct ah_args_index_select *arg = ah_args(c, index_select);
     struct ah_tensor *x = arg->input.tensor, *source = NULL, *at = NULL;
     int dim = (int)arg->dim.integer, status;
-    struct rows rows = rows_of(x, dim);
+    struct ah_cuda_rows rows = rows_of(x, dim);
     AH_TRYGO(open_index(c, "index_select", arg->index.tensor, rows.n, dim, x, &at), out);
     AH_TRYGO(ah_cuda_dense(c->device, &source, x, x->dtype), out);
     status = pick(c, source, at, rows);
 out:
     ah_tensor_release(source);
     ah_tensor_release(at);
-    return status;
-}
-
-/* The index sorted by rows: those out of range and `skip` are n and come last. */
-static int sort_rows(struct ah_call *c, const struct ah_tensor *at, int64_t n, int64_t skip,
-                     struct ah_cuda_sorted *sorted, void **keys)
-{
-    struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
-    AH_TRY(ah_cuda_memory_take(memory, (size_t)at->numel * sizeof(uint32_t), keys));
-    struct ah_row_keys_args args = {ah_cuda_address(*keys), data_of(at), at->numel, n, skip};
-    AH_TRY(ah_cuda_launch(c->device, &row_keys_kernel, c->op->name, grid_for(at->numel), &args, sizeof args));
-    return ah_cuda_sort_keys(c->device, c->op->name, *keys, NULL, at->numel, 4, ah_cuda_bits(n + 1), sorted);
-}
-
-struct fold {
-    int fold;
-    double alpha;
-    int64_t skip; /* an index that counts nothing; -1: none */
-    bool fresh, single; /* the source is one value */
-};
-
-static int launch_rows(struct ah_call *c, struct ah_cuda_kernel *kernel, int64_t places,
-                       const struct ah_rows_fold_args *args)
-{
-    int64_t warps = args->outer * places * ((args->inner + 31) / 32);
-    return ah_cuda_launch(c->device, kernel, c->op->name, grid_for(warps * 32), args, sizeof *args);
-}
-
-/* Add in pieces; the sums of destinations of several are joined behind that. */
-static int add_rows(struct ah_call *c, enum ah_dtype dtype, struct ah_rows_fold_args *args)
-{
-    struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
-    void *parts = NULL;
-    args->stretches = (args->count + AH_INDEX_PIECE - 1) / AH_INDEX_PIECE;
-    if (args->stretches > 1) {
-        size_t sums = (size_t)(args->outer * args->stretches * 2 * args->inner);
-        AH_TRY(ah_cuda_memory_take(memory, sums * sizeof(double), &parts));
-        args->parts = ah_cuda_address(parts);
-    }
-    int status = launch_rows(c, &rows_add_kernel[dtype], args->count, args);
-    if (status == 0 && parts)
-        status = launch_rows(c, &rows_join_kernel[dtype], args->stretches - 1, args);
-    ah_cuda_memory_give(memory, parts);
-    return status;
-}
-
-/* The rows of `from` into those of `to` that `at` names. */
-static int fold_rows(struct ah_call *c, struct ah_tensor *to, const struct ah_tensor *from, const struct ah_tensor *at,
-                     struct rows rows, struct fold fold)
-{
-    struct ah_cuda_sorted sorted = {0};
-    void *keys = NULL;
-    int status;
-    if (at->numel == 0 || rows.inner == 0 || rows.outer == 0)
-        return 0;
-    if (rows.n >= INT64_C(0xffffffff))
-        return ah_fail(AH_EINVAL, "%s: a dim of %lld is too large to be indexed on %s", c->op->name,
-                       (long long)rows.n, c->device->name);
-    AH_TRYGO(sort_rows(c, at, rows.n, fold.skip, &sorted, &keys), out);
-    struct ah_rows_fold_args args = {
-        .to = data_of(to), .from = data_of(from), .keys = ah_cuda_address(sorted.keys),
-        .order = ah_cuda_address(sorted.order), .outer = rows.outer, .n = rows.n, .count = at->numel,
-        .inner = rows.inner, .from_row = fold.single ? 0 : rows.inner, .alpha = fold.alpha, .fresh = fold.fresh};
-    status = fold.fold == AH_INDEX_ADD ? add_rows(c, to->dtype, &args)
-                                       : launch_rows(c, &rows_last_kernel[to->dtype], args.count, &args);
-out:
-    ah_cuda_sorted_release(c->device, &sorted);
-    ah_cuda_memory_give(ah_cuda_state(c->device)->memory, keys);
     return status;
 }
 
@@ -215,8 +135,8 @@ int ah_cuda_index_select_backward(struct ah_call *c)
     AH_TRYGO(ah_cuda_dense(c->device, &at, arg->index.tensor, AH_I64), out);
     AH_TRYGO(ah_cuda_dense(c->device, &grad, arg->grad.tensor, out->dtype), out);
     AH_TRYGO(clear(c, out), out);
-    status = fold_rows(c, out, grad, at, rows_of(out, (int)arg->dim.integer),
-                       (struct fold){.fold = AH_INDEX_ADD, .alpha = 1, .skip = -1, .fresh = true});
+    status = ah_cuda_fold_rows(c, out, grad, at, rows_of(out, (int)arg->dim.integer),
+                       (struct ah_cuda_row_fold){.fold = AH_INDEX_ADD, .alpha = 1, .skip = -1, .fresh = true});
 out:
     ah_tensor_release(at);
     ah_tensor_release(grad);
@@ -224,17 +144,17 @@ out:
 }
 
 /* index_add, index_copy, index_fill. */
-static int place_rows(struct ah_call *c, struct ah_tensor *source, struct fold fold)
+static int place_rows(struct ah_call *c, struct ah_tensor *source, struct ah_cuda_row_fold fold)
 {
     const struct ah_args_index_add *arg = ah_args(c, index_add);
     struct ah_tensor *out = c->out[0], *at = NULL, *from = NULL;
     struct target target = {out, out};
     int dim = (int)arg->dim.integer, status;
-    struct rows rows = rows_of(out, dim);
+    struct ah_cuda_rows rows = rows_of(out, dim);
     AH_TRYGO(open_index(c, c->op->name, arg->index.tensor, rows.n, dim, out, &at), out);
     AH_TRYGO(ah_cuda_dense(c->device, &from, source, out->dtype), out);
     AH_TRYGO(target_open(c, true, &target), out);
-    status = target_close(c, &target, fold_rows(c, target.work, from, at, rows, fold));
+    status = target_close(c, &target, ah_cuda_fold_rows(c, target.work, from, at, rows, fold));
 out:
     ah_tensor_release(at);
     ah_tensor_release(from);
@@ -246,12 +166,14 @@ int ah_cuda_index_add(struct ah_call *c)
     const struct ah_args_index_add *arg = ah_args(c, index_add);
     double alpha = arg->alpha.number; /* a sum of bools is an or, whatever the factor's sign */
     alpha = c->out[0]->dtype == AH_BOOL ? alpha != 0 : alpha;
-    return place_rows(c, arg->source.tensor, (struct fold){.fold = AH_INDEX_ADD, .alpha = alpha, .skip = -1});
+    return place_rows(c, arg->source.tensor,
+                      (struct ah_cuda_row_fold){.fold = AH_INDEX_ADD, .alpha = alpha, .skip = -1});
 }
 
 int ah_cuda_index_copy(struct ah_call *c)
 {
-    return place_rows(c, ah_args(c, index_copy)->source.tensor, (struct fold){.fold = AH_INDEX_LAST, .skip = -1});
+    return place_rows(c, ah_args(c, index_copy)->source.tensor,
+                      (struct ah_cuda_row_fold){.fold = AH_INDEX_LAST, .skip = -1});
 }
 
 int ah_cuda_index_fill(struct ah_call *c)
@@ -261,7 +183,7 @@ int ah_cuda_index_fill(struct ah_call *c)
     int status = ah_cuda_dense(c->device, &value, number, number->dtype);
     ah_tensor_release(number);
     AH_TRY(status);
-    status = place_rows(c, value, (struct fold){.fold = AH_INDEX_LAST, .skip = -1, .single = true});
+    status = place_rows(c, value, (struct ah_cuda_row_fold){.fold = AH_INDEX_LAST, .skip = -1, .single = true});
     ah_tensor_release(value);
     return status;
 }
@@ -272,7 +194,7 @@ int ah_cuda_index_put(struct ah_call *c)
     struct ah_tensor *out = c->out[0], *values = arg->values.tensor, *wide = NULL, *source = NULL;
     struct ah_tensor *at = c->extra[0], *shape = c->extra[1];
     struct target target = {out, out};
-    struct rows rows = {1, 1, 1};
+    struct ah_cuda_rows rows = {1, 1, 1};
     int64_t stride[AH_MAX_DIMS];
     int status;
     ah_broadcast_strides(values, shape->size, shape->ndim, stride);
@@ -281,9 +203,9 @@ int ah_cuda_index_put(struct ah_call *c)
     AH_TRYGO(target_open(c, true, &target), out);
     for (int d = 0; d < out->ndim; d++)
         *(d < c->state.place.covered ? &rows.n : &rows.inner) *= out->size[d];
-    status = fold_rows(c, target.work, source, at, rows,
-                       (struct fold){.fold = arg->accumulate.flag ? AH_INDEX_ADD : AH_INDEX_LAST, .alpha = 1,
-                                     .skip = -1});
+    status = ah_cuda_fold_rows(c, target.work, source, at, rows,
+                       (struct ah_cuda_row_fold){.fold = arg->accumulate.flag ? AH_INDEX_ADD : AH_INDEX_LAST,
+                                                 .alpha = 1, .skip = -1});
     status = target_close(c, &target, status);
 out:
     ah_tensor_release(wide);
@@ -341,7 +263,7 @@ int ah_cuda_embedding(struct ah_call *c)
     int status;
     AH_TRYGO(open_index(c, "embedding", arg->input.tensor, w->size[0], 0, NULL, &at), out);
     AH_TRYGO(ah_cuda_dense(c->device, &table, w, w->dtype), out);
-    status = pick(c, table, at, (struct rows){1, w->size[0], w->size[1]});
+    status = pick(c, table, at, (struct ah_cuda_rows){1, w->size[0], w->size[1]});
 out:
     ah_tensor_release(table);
     ah_tensor_release(at);
@@ -352,15 +274,15 @@ int ah_cuda_embedding_backward(struct ah_call *c)
 {
     const struct ah_args_embedding_backward *arg = ah_args(c, embedding_backward);
     struct ah_tensor *out = c->out[0], *grad = NULL, *at = NULL;
-    struct rows rows = {1, out->size[0], out->size[1]};
-    struct fold fold = {.fold = AH_INDEX_ADD, .alpha = 1, .skip = -1, .fresh = true};
+    struct ah_cuda_rows rows = {1, out->size[0], out->size[1]};
+    struct ah_cuda_row_fold fold = {.fold = AH_INDEX_ADD, .alpha = 1, .skip = -1, .fresh = true};
     int status;
     if (arg->padding_idx.kind != AH_NONE)
         fold.skip = arg->padding_idx.integer + (arg->padding_idx.integer < 0 ? rows.n : 0);
     AH_TRYGO(ah_cuda_dense(c->device, &at, arg->input.tensor, AH_I64), out);
     AH_TRYGO(ah_cuda_dense(c->device, &grad, arg->grad.tensor, out->dtype), out);
     AH_TRYGO(clear(c, out), out);
-    status = fold_rows(c, out, grad, at, rows, fold);
+    status = ah_cuda_fold_rows(c, out, grad, at, rows, fold);
 out:
     ah_tensor_release(at);
     ah_tensor_release(grad);

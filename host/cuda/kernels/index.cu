@@ -190,12 +190,11 @@ template <typename S, class X> __device__ __forceinline__ S add_up(S sum, int64_
 /* Sums go by pieces: the sources of a destination, as far as they lie in one stretch of AH_INDEX_PIECE sorted places. A
  * destination of one piece is done; of several, each leaves its sum in `parts`: [outer, stretches, 2, inner], the first
  * of a stretch that goes on from the one before, the second of the one that goes on in the next. */
-template <typename T> __device__ __forceinline__ void rows_add(const ah_rows_fold_args &a)
+template <typename T, class X> __device__ __forceinline__ void add_pieces(const ah_rows_fold_args &a, const X &x)
 {
     typedef typename sum_of<T>::type S;
-    const uint32_t *keys = ah_at<const uint32_t>(a.keys), *order = ah_at<const uint32_t>(a.order);
+    const uint32_t *keys = ah_at<const uint32_t>(a.keys);
     const int64_t strips = (a.inner + 31) / 32, items = a.outer * a.count * strips;
-    const S alpha = (S)a.alpha;
     for (int64_t item = first_item() / 32; item < items; item += item_step() / 32) {
         const int64_t j = item / strips % a.count, outer = item / strips / a.count, stretch = j / AH_INDEX_PIECE;
         const int64_t column = item % strips * 32 + threadIdx.x % 32;
@@ -207,13 +206,52 @@ template <typename T> __device__ __forceinline__ void rows_add(const ah_rows_fol
         const bool whole = first && (end < limit || end == a.count || keys[end] != keys[j]);
         T *to = ah_at<T>(a.to) + (outer * a.n + keys[j]) * a.inner + column;
         const T *from = ah_at<const T>(a.from) + outer * a.count * a.from_row + column;
-        const S sum = add_up(whole && !a.fresh ? wide(*to) : (S)0, j, end, [&](int64_t i) {
-            return alpha * wide(from[order[i] * a.from_row]);
-        });
+        const S sum = add_up(whole && !a.fresh ? wide(*to) : (S)0, j, end, [&](int64_t i) { return x(from, i); });
         if (whole)
             *to = narrow<T>(sum);
         else
             ah_at<S>(a.parts)[((outer * a.stretches + stretch) * 2 + first) * a.inner + column] = sum;
+    }
+}
+
+template <typename T> __device__ __forceinline__ void rows_add(const ah_rows_fold_args &a)
+{
+    typedef typename sum_of<T>::type S;
+    const uint32_t *order = ah_at<const uint32_t>(a.order);
+    const S alpha = (S)a.alpha;
+    add_pieces<T>(a, [&](const T *from, int64_t i) { return alpha * wide(from[order[i] * a.from_row]); });
+}
+
+template <typename T> __device__ __forceinline__ void bag_add(const ah_rows_fold_args &a)
+{
+    typedef typename sum_of<T>::type S;
+    const uint32_t *order = ah_at<const uint32_t>(a.order), *map = ah_at<const uint32_t>(a.map);
+    const T *scale = ah_at<const T>(a.scale);
+    add_pieces<T>(a, [&](const T *from, int64_t i) {
+        const int64_t at = order ? order[i] : i, row = map[at];
+        if (row >= a.sources)
+            return (S)0;
+        return (scale ? wide(scale[at]) : (S)1) * wide(from[row * a.inner]);
+    });
+}
+
+AH_KERNEL(bag_places, ah_bag_args, AH_INDEX_THREADS)
+{
+    const int64_t *starts = ah_at<const int64_t>(a.starts);
+    for (int64_t i = first_item(); i < a.count; i += item_step()) {
+        const int64_t at = ah_at<const int64_t>(a.at)[i];
+        int64_t low = 0, high = a.bags + 1; /* the first start behind i */
+        while (low < high) {
+            const int64_t middle = low + (high - low) / 2;
+            if (starts[middle] <= i)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        const bool inside = low > 0 && low <= a.bags;
+        ah_at<uint32_t>(a.bag)[i] = (uint32_t)(low > 0 ? low - 1 : 0);
+        ah_at<uint32_t>(a.row)[i] =
+            inside && at >= 0 && at < a.n && at != a.skip ? (uint32_t)at : AH_INDEX_NONE;
     }
 }
 
@@ -325,3 +363,10 @@ FOLDS(u8, uint8_t)
 FOLDS(i32, int32_t)
 FOLDS(i64, int64_t)
 AH_FOR_REALS(FOLDS)
+
+#define BAGS(suffix, type)                                              \
+    AH_KERNEL(bag_add_##suffix, ah_rows_fold_args, AH_INDEX_THREADS)    \
+    {                                                                   \
+        bag_add<type>(a);                                               \
+    }
+AH_FOR_REALS(BAGS)

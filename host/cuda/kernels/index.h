@@ -8,6 +8,8 @@
 
 #include <stdint.h>
 
+#define AH_INDEX_NONE 0xffffffffu
+
 enum { AH_INDEX_THREADS = 256, AH_INDEX_DIMS = 8, AH_INDEX_PIECE = 64 };
 
 /* What a destination becomes: the last of its sources, or what it holds with all of them, one after another. */
@@ -25,14 +27,23 @@ struct ah_row_keys_args {
     int64_t count, n, skip;
 };
 
-/* to[o, keys[j]] with the rows order[j], order[j + 1] ... of `from` that have this key. */
+/* to[o, keys[j]] with the rows order[j], order[j + 1] ... of `from` that have this key. With a map (bag_add) it is the
+ * rows map[order[j]] of its `sources`, those beyond them left out, times scale[order[j]]; there `order` may be 0. */
 struct ah_rows_fold_args {
-    uint64_t to, from, keys, order;
+    uint64_t to, from, keys, order, map, scale;
+    int64_t sources;
     uint64_t parts; /* of sums: [outer, stretches, 2, inner], 8 bytes each or 4 */
     int64_t outer, n, count, inner, stretches;
     int64_t from_row; /* 0: the row of one value, else inner */
     double alpha;
     int32_t fresh; /* `to` holds nothing yet that counts */
+};
+
+/* For each position of a list, from 0, the bag between whose starts it lies (`bags` behind the last one), and its row
+ * of a table of n; AH_INDEX_NONE for `skip`, for what is out of range and what lies in no bag. */
+struct ah_bag_args {
+    uint64_t bag, row, at, starts;
+    int64_t count, bags, n, skip;
 };
 
 /* Lines: the places of an element of the index in the indexed tensor and in the other one. */

@@ -17,7 +17,7 @@ local function launch(case, words, options)
   local all = {"launch", "--num_processes", options.ranks or 2, case_path:format(case)}
   for _, word in ipairs(words or {}) do all[#all + 1] = word end
   local env = {ACCELHOST_CUDA = not real and "sim" or nil, ACCELHOST_SIM_DEVICES = options.ranks or 2,
-    ACCELHOST_TEST_DEVICE = false}
+    ACCELHOST_TEST_DEVICE = false, ACCELHOST_USE_CPU = false}
   for name, value in pairs(options.env or {}) do env[name] = value end
   return run.host(all, {env = env, timeout = 100})
 end

@@ -14,7 +14,8 @@ local HEAD = [[
 local function case(sentence, expected, code)
   it(sentence, function()
     if not there then return pending "needs the simulated GPU (make sim)" end
-    local env = {ACCELHOST_CUDA = "sim", ACCELHOST_TEST_DEVICE = false, ACCELHOST_CUDA_RANDOM = "cpu"}
+    local env = {ACCELHOST_CUDA = "sim", ACCELHOST_TEST_DEVICE = false, ACCELHOST_CUDA_RANDOM = "cpu",
+      ACCELHOST_USE_CPU = false}
     local result = run.host({"-e", HEAD .. code}, {env = env, timeout = 120})
     assert.equal(expected, result.stdout, result.stderr)
   end)

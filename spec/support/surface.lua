@@ -153,6 +153,7 @@ function surface.rows(entry)
     -- A method's signature goes by its bare name; a loader's or an optimizer's is its own affair.
     if entry.method and not entry.title:find "^tensor:" and not entry.title:find "^Module:" then return nil end
     if entry.name == "autocast" then return nil end -- its options end where a function stands
+    if entry.title == "Module:compile" then return nil end -- not here; the accelerator has one
     local rows = arguments.signatures[entry.title] or arguments.signatures[entry.name]
     local itself = rows and entry.method and rows[1]
     if itself and (itself.name == "input" or entry.title:find "^tensor:") then rows = {unpack(rows, 2)} end

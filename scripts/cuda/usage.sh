@@ -1,16 +1,17 @@
 #!/bin/sh
 # Registers, shared memory and spills of every CUDA kernel, one line for each kernel and architecture, as ptxas tells
-# them; exit code 1 when one spills.
+# them, also put into the table host/cuda/USAGE.md; exit code 1 when one spills.
 # usage: usage.sh [FILE.cu...]    CUDA_ARCHS="80 90", NVCC=nvcc
 set -eu
 cd "$(dirname "$0")/../.."
 nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
 [ -x "$nvcc" ] || { echo "usage: nvcc is not here" >&2; exit 2; }
-[ $# -gt 0 ] || set -- host/cuda/kernels/*.cu
+table=host/cuda/USAGE.md kept=$table
+[ $# -gt 0 ] || { kept=/dev/null; set -- host/cuda/kernels/*.cu; }
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 spilled=0
-printf '%-28s %-24s %5s %9s %11s %6s\n' kernel file arch registers shared spills
+{ printf '%-28s %-24s %5s %9s %11s %6s\n' kernel file arch registers shared spills
 for file in "$@"; do
     for arch in ${CUDA_ARCHS:-80 90}; do
         "$nvcc" -std=c++17 -fmad=false -diag-suppress 186 -Ihost -arch="sm_$arch" -Xptxas -v -cubin \
@@ -32,5 +33,10 @@ for file in "$@"; do
             }
             END { exit bad }' "$scratch/log" || spilled=1
     done
-done
+done; } >"$scratch/lines"
+cat "$scratch/lines"
+if [ -z "${CUDA_ARCHS:-}" ]; then
+    awk -f scripts/cuda/usage.awk "$scratch/lines" "$kept" >"$scratch/table"
+    cp "$scratch/table" "$table"
+fi
 exit $spilled

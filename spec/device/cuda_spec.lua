@@ -57,3 +57,34 @@ describe("The list of kernels", function()
     assert.same({}, waiting, "these have no kernel and no reason")
   end)
 end)
+
+describe("The table of registers", function()
+  local simulator = (run.path:gsub("[^/]*$", "")) .. "accelhost-cudasim.so"
+  local rows = {}
+  for line in io.lines "host/cuda/USAGE.md" do
+    local name, spills = line:match "^| ([%w_]+) | [%w_]+%.cu |.* (%d+) |$"
+    if name then rows[name] = tonumber(spills) end
+  end
+
+  it("names no kernel that spills", function()
+    assert.is_number(rows.fault_index)
+    for name, spills in pairs(rows) do assert.equal(0, spills, name) end
+  end)
+
+  it("has each kernel, and none that is gone (make cuda-usage, or scripts/cuda/usage.sh FILE.cu, writes it)", function()
+    local file = io.open(simulator, "rb")
+    if not file then return pending "the simulated GPU is not built" end
+    local wrong, there = {}, {}
+    for name in file:read "*a":gmatch "_ZL%d+([%w_]+)_kernel%z" do
+      there[name] = true
+      if not rows[name] then wrong[#wrong + 1] = name end
+    end
+    file:close()
+    assert.is_true(there.fault_index)
+    for name in pairs(rows) do
+      if not there[name] then wrong[#wrong + 1] = name end
+    end
+    table.sort(wrong)
+    assert.same({}, wrong)
+  end)
+end)

@@ -9,32 +9,11 @@
 --
 -- With cudnn.enabled = false convolutions are products of matrices. cudnn.deterministic is always true, and
 -- cudnn.benchmark false: nothing adds up in another order from run to run, and nothing is timed.
-local C = require "accelhost._C"
-local arguments = require "accelhost.util.arguments"
+local cudnn = require "accelhost.backends.cudnn"
+local matmul = require "accelhost.backends.cuda.matmul"
 local switches = require "accelhost.backends.switches"
 
--- A switch of the host.
-local function row(name)
-  return {get = function() return C.precision.allows(name) end, set = function(on) C.precision.allow(name, on) end}
-end
-
--- One that stands as it is.
-local function always(name, value, reason)
-  return {get = function() return value end, set = function(on)
-    if on ~= value then arguments.fail("backends.cudnn.%s is always %s: %s", name, tostring(value), reason) end
-  end}
-end
-
 local one_switch = "allow_tf32 is the switch"
-
---- backends.cuda.matmul.allow_tf32, default false: may products of float32 matrices be computed in TF32?
---- accelhost.set_float32_matmul_precision is the same switch.
-local matmul = switches.new("backends.cuda.matmul", {allow_tf32 = row "matmul"}, nil, {
-  fp32_precision = one_switch,
-  allow_fp16_reduced_precision_reduction = "halves are added up in float32",
-  allow_bf16_reduced_precision_reduction = "halves are added up in float32",
-  allow_fp16_accumulation = "halves are added up in float32",
-})
 
 local kernel = "attention has one kernel, and products for what that does not take"
 local cuda = switches.new("backends.cuda", {}, {matmul = matmul}, {
@@ -44,20 +23,6 @@ local cuda = switches.new("backends.cuda", {}, {matmul = matmul}, {
   is_built = "accelhost.cuda.is_available tells of devices",
   preferred_linalg_library = "factorizations are LAPACK's", preferred_blas_library = "products are cuBLASLt's",
   cufft_plan_cache = "there are no Fourier transforms",
-})
-
---- backends.cudnn.allow_tf32, default true: may convolutions of float32 be computed in TF32? `enabled`, default true:
---- may cuDNN compute them at all?
-local cudnn = switches.new("backends.cudnn", {
-  allow_tf32 = row "conv",
-  enabled = row "cudnn",
-  deterministic = always("deterministic", true, "what adds up in no fixed order is not taken"),
-  benchmark = always("benchmark", false, "cuDNN's heuristics choose, and their choice is kept for each shape"),
-}, nil, {
-  fp32_precision = one_switch, conv = one_switch, rnn = "recurrent layers are products: backends.cuda.matmul",
-  benchmark_limit = "nothing is timed", version = "accelhost env tells the versions of libraries",
-  is_available = "convolutions are products of matrices where cuDNN is not there",
-  flags = "set the fields, and set them back",
 })
 
 local mps, processor = "there are no devices of this kind", "the CPU's kernels are chosen by what it has"

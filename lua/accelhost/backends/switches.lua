@@ -1,7 +1,15 @@
 --- Tables whose fields are switches of the host: reading one asks for it, setting one changes it.
+local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 
 local switches = {}
+
+--- A switch that the host keeps (host/ops/precision.h).
+---@param name string
+---@return {get: (fun(): boolean), set: fun(value: boolean)}
+function switches.of_host(name)
+  return {get = function() return C.precision.allows(name) end, set = function(on) C.precision.allow(name, on) end}
+end
 
 --- Make one.
 ---@param title string for messages

@@ -1,0 +1,36 @@
+--- accelhost.backends.cudnn: how CUDA devices compute convolutions.
+local arguments = require "accelhost.util.arguments"
+local switches = require "accelhost.backends.switches"
+
+local one_switch = "allow_tf32 is the switch"
+local rows = {}
+
+--- May convolutions of float32 be computed in TF32? Default true.
+---@names allow_tf32
+rows.allow_tf32 = switches.of_host "conv"
+
+--- May cuDNN compute convolutions? Default true; with false they are products of matrices.
+---@names enabled
+rows.enabled = switches.of_host "cudnn"
+
+-- One that stands as it is.
+local function always(name, value, reason)
+  return {get = function() return value end, set = function(on)
+    if on ~= value then arguments.fail("backends.cudnn.%s is always %s: %s", name, tostring(value), reason) end
+  end}
+end
+
+--- Always true: what adds up in another order from run to run is not taken.
+---@names deterministic
+rows.deterministic = always("deterministic", true, "what adds up in no fixed order is not taken")
+
+--- Always false: nothing is timed, cuDNN's heuristics choose.
+---@names benchmark
+rows.benchmark = always("benchmark", false, "cuDNN's heuristics choose, and their choice is kept for each shape")
+
+return switches.new("backends.cudnn", rows, nil, {
+  fp32_precision = one_switch, conv = one_switch, rnn = "recurrent layers are products: backends.cuda.matmul",
+  benchmark_limit = "nothing is timed", version = "accelhost env tells the versions of libraries",
+  is_available = "convolutions are products of matrices where cuDNN is not there",
+  flags = "set the fields, and set them back",
+})

@@ -1,10 +1,6 @@
 --- accelerator:compile: a training step captured as a CUDA graph, on the simulated GPU. Each case is a program of its
 --- own, since a process opens its devices once.
-local run = require "spec.support.run"
-
-local lfs = require "lfs"
-
-local there = lfs.attributes((run.path:gsub("[^/]*$", "")) .. "accelhost-cudasim.so", "mode") == "file"
+local sim = require "spec.support.sim"
 
 local preamble = [[
   local accelhost = require "accelhost"
@@ -58,18 +54,9 @@ local preamble = [[
   end
 ]]
 
-local function on_sim(code, env)
-  local all = {ACCELHOST_CUDA = "sim", ACCELHOST_TEST_DEVICE = false}
-  for name, value in pairs(env or {}) do all[name] = value end
-  return run.host({"-e", preamble .. code}, {env = all, timeout = 120})
-end
+local function on_sim(code, env) return sim.host(preamble .. code, env) end
 
-local function case(sentence, fn)
-  it(sentence, function()
-    if not there then return pending "needs the simulated GPU (make sim)" end
-    fn()
-  end)
-end
+local case = sim.case
 
 -- What the program prints, or its error.
 local function told(code, env)

@@ -1,10 +1,6 @@
 --- Convolutions of CUDA devices on the simulated GPU, by each of their ways: cuDNN, whose simulation names engines that
 --- must not be taken, and products where it is missing. Each case is a program of its own.
-local run = require "spec.support.run"
-
-local lfs = require "lfs"
-
-local there = lfs.attributes((run.path:gsub("[^/]*$", "")) .. "accelhost-cudasim.so", "mode") == "file"
+local sim = require "spec.support.sim"
 
 -- compare(dtype): how far each of three results of some convolutions is from the CPU's in float64, at most.
 local compare = [[
@@ -48,18 +44,9 @@ local compare = [[
   end
 ]]
 
-local function on_sim(code, env)
-  local all = {ACCELHOST_CUDA = "sim", ACCELHOST_TEST_DEVICE = false}
-  for name, value in pairs(env or {}) do all[name] = value end
-  return run.host({"-e", compare .. code}, {env = all, timeout = 120})
-end
+local function on_sim(code, env) return sim.host(compare .. code, env) end
 
-local function case(sentence, fn)
-  it(sentence, function()
-    if not there then return pending "needs the simulated GPU (make sim)" end
-    fn()
-  end)
-end
+local case = sim.case
 
 local dtypes = [[
   accelhost.backends.cudnn.allow_tf32 = false

@@ -1,23 +1,11 @@
 --- Indices and labels out of range on a CUDA device: what is told of them, and when. On the simulated GPU.
-local run = require "spec.support.run"
-
-local lfs = require "lfs"
-
-local there = lfs.attributes((run.path:gsub("[^/]*$", "")) .. "accelhost-cudasim.so", "mode") == "file"
+local sim = require "spec.support.sim"
 
 local function on_sim(code, env)
-  local all = {ACCELHOST_CUDA = "sim", ACCELHOST_TEST_DEVICE = false}
-  for name, value in pairs(env or {}) do all[name] = value end
-  return run.host({"-e", "local accelhost = require 'accelhost'\nlocal F = accelhost.nn.functional\n" .. code},
-    {env = all, timeout = 120})
+  return sim.host("local accelhost = require 'accelhost'\nlocal F = accelhost.nn.functional\n" .. code, env)
 end
 
-local function case(sentence, fn)
-  it(sentence, function()
-    if not there then return pending "needs the simulated GPU (make sim)" end
-    fn()
-  end)
-end
+local case = sim.case
 
 local wrong = [[
   local table_ = accelhost.ones({5, 2}, {device = "cuda"})

@@ -1,10 +1,7 @@
 --- Batches on their way to a GPU: pinned memory, copies beside kernels, what waits for what; and accelhost.cuda, which
 --- tells of devices. On the simulated GPU, whose streams wait a drawn while before their works.
 local run = require "spec.support.run"
-
-local lfs = require "lfs"
-
-local there = lfs.attributes((run.path:gsub("[^/]*$", "")) .. "accelhost-cudasim.so", "mode") == "file"
+local sim = require "spec.support.sim"
 
 -- What a program prints there.
 local function on_sim(code, env)
@@ -20,12 +17,7 @@ local function prints(expected, code, env)
   assert.equal(expected, result.stdout, result.stderr)
 end
 
-local function case(sentence, fn)
-  it(sentence, function()
-    if not there then return pending "needs the simulated GPU (make sim)" end
-    fn()
-  end)
-end
+local case = sim.case
 
 -- All batches of a loader that is walked on the CPU and on the device, which has kernels to do between them; the walks
 -- differ in nothing.

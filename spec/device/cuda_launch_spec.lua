@@ -1,10 +1,7 @@
 --- A process for each GPU: what launch counts and tells its ranks, and where their accelerators train. On the simulated
 --- GPU; each case is a job of its own.
 local run = require "spec.support.run"
-
-local lfs = require "lfs"
-
-local there = lfs.attributes((run.path:gsub("[^/]*$", "")) .. "accelhost-cudasim.so", "mode") == "file"
+local sim = require "spec.support.sim"
 
 local function with(env)
   local all = {ACCELHOST_CUDA = "sim", ACCELHOST_TEST_DEVICE = false, CUDA_VISIBLE_DEVICES = false}
@@ -16,12 +13,7 @@ local function launch(words, env)
   return run.host({"launch", unpack(words)}, with(env))
 end
 
-local function case(sentence, fn)
-  it(sentence, function()
-    if not there then return pending "needs the simulated GPU (make sim)" end
-    fn()
-  end)
-end
+local case = sim.case
 
 -- The value that --show_config tells of a setting, and where it comes from.
 local function shown(setting, words, env)

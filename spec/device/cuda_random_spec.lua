@@ -1,9 +1,6 @@
 --- Random numbers on a CUDA device, here the simulated GPU: Philox in PyTorch's order, and the generator's state.
 local run = require "spec.support.run"
-
-local lfs = require "lfs"
-
-local there = lfs.attributes((run.path:gsub("[^/]*$", "")) .. "accelhost-cudasim.so", "mode") == "file"
+local sim = require "spec.support.sim"
 
 local HEAD = [[
   local accelhost = require "accelhost"
@@ -18,12 +15,7 @@ local function on_sim(code, env)
   return run.host({"-e", HEAD .. code}, {env = all, timeout = 120})
 end
 
-local function case(sentence, fn)
-  it(sentence, function()
-    if not there then return pending "needs the simulated GPU (make sim)" end
-    fn()
-  end)
-end
+local case = sim.case
 
 local function gives(expected, code, env)
   local result = on_sim(code, env)

@@ -1,10 +1,7 @@
 --- GradScaler in steps that accelerator:compile captures, on the simulated GPU: what a graph leaves out, and what the
 --- host then knows, against the same steps as they are.
 local run = require "spec.support.run"
-
-local lfs = require "lfs"
-
-local there = lfs.attributes((run.path:gsub("[^/]*$", "")) .. "accelhost-cudasim.so", "mode") == "file"
+local sim = require "spec.support.sim"
 
 local preamble = [[
   local accelhost = require "accelhost"
@@ -82,12 +79,7 @@ local function told(code, env)
   return result.stdout .. result.stderr
 end
 
-local function case(sentence, fn)
-  it(sentence, function()
-    if not there then return pending "needs the simulated GPU (make sim)" end
-    fn()
-  end)
-end
+local case = sim.case
 
 local all_same = "true\ttrue\ttrue\n"
 

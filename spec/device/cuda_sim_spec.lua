@@ -1,24 +1,12 @@
 --- The CUDA plugin on the simulated GPU: training, memory that runs out, copies between devices, errors. Each case is a
 --- program of its own, since a process opens its devices once.
 local run = require "spec.support.run"
-
-local lfs = require "lfs"
-
-local there = lfs.attributes((run.path:gsub("[^/]*$", "")) .. "accelhost-cudasim.so", "mode") == "file"
+local sim = require "spec.support.sim"
 
 -- What a program prints on the simulated GPU.
-local function on_sim(code, env)
-  local all = {ACCELHOST_CUDA = "sim", ACCELHOST_TEST_DEVICE = false}
-  for name, value in pairs(env or {}) do all[name] = value end
-  return run.host({"-e", "local accelhost = require 'accelhost'\n" .. code}, {env = all, timeout = 120})
-end
+local function on_sim(code, env) return sim.host("local accelhost = require 'accelhost'\n" .. code, env) end
 
-local function case(sentence, fn)
-  it(sentence, function()
-    if not there then return pending "needs the simulated GPU (make sim)" end
-    fn()
-  end)
-end
+local case = sim.case
 
 describe("The simulated GPU", function()
   case("is counted, told of and computed on", function()

@@ -85,20 +85,28 @@ static struct ah_cuda_grid grid_for(int64_t items)
     return (struct ah_cuda_grid){ah_cuda_blocks(items, AH_LOSS_THREADS), AH_LOSS_THREADS, 0};
 }
 
+/* The labels, weights and scores of a loss, and a place for each position's loss. */
+static int open_loss(struct ah_call *c, struct held *held, struct ah_labels *labels, const char *who, void **loss)
+{
+    const struct ah_args_class_nll *arg = ah_args(c, class_nll); /* cross_entropy_rows has the same */
+    struct ah_tensor *x = arg->input.tensor;
+    labels->ignore = arg->ignore_index.integer;
+    labels->smoothing = arg->label_smoothing.number;
+    AH_TRY(open_labels(c, held, labels, who, arg->target.tensor, ah_given(&arg->weight), x->size, x->ndim, x->dtype));
+    AH_TRY(ah_cuda_dense(c->device, &held->x, x, x->dtype));
+    return take_losses(c, arg->reduction.string, labels->count, x->dtype, loss);
+}
+
 int ah_cuda_class_nll(struct ah_call *c)
 {
     const struct ah_args_class_nll *arg = ah_args(c, class_nll);
     const struct ah_tensor *x = arg->input.tensor;
     const char *reduction = arg->reduction.string;
     struct held held = {NULL};
-    struct ah_nll_args args = {
-        .labels = {.ignore = arg->ignore_index.integer, .smoothing = arg->label_smoothing.number}};
+    struct ah_nll_args args = {0};
     void *loss = NULL;
     int status;
-    AH_TRYGO(open_labels(c, &held, &args.labels, "nll_loss", arg->target.tensor, ah_given(&arg->weight), x->size,
-                         x->ndim, x->dtype), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &held.x, arg->input.tensor, x->dtype), out);
-    AH_TRYGO(take_losses(c, reduction, args.labels.count, x->dtype, &loss), out);
+    AH_TRYGO(open_loss(c, &held, &args.labels, "nll_loss", &loss), out);
     args.x = data_of(held.x);
     args.loss = ah_cuda_address(loss);
     args.out = loss ? 0 : data_of(c->out[0]);
@@ -140,15 +148,10 @@ int ah_cuda_cross_entropy_rows(struct ah_call *c)
     const struct ah_tensor *x = arg->input.tensor;
     const char *reduction = arg->reduction.string;
     struct held held = {NULL};
-    struct ah_entropy_args args = {
-        .labels = {.ignore = arg->ignore_index.integer, .smoothing = arg->label_smoothing.number},
-        .log_sum = data_of(c->extra[0])};
+    struct ah_entropy_args args = {.log_sum = data_of(c->extra[0])};
     void *loss = NULL;
     int status;
-    AH_TRYGO(open_labels(c, &held, &args.labels, "cross_entropy", arg->target.tensor, ah_given(&arg->weight), x->size,
-                         x->ndim, x->dtype), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &held.x, arg->input.tensor, x->dtype), out);
-    AH_TRYGO(take_losses(c, reduction, args.labels.count, x->dtype, &loss), out);
+    AH_TRYGO(open_loss(c, &held, &args.labels, "cross_entropy", &loss), out);
     args.x = data_of(held.x);
     args.loss = ah_cuda_address(loss);
     args.out = loss ? 0 : data_of(c->out[0]);

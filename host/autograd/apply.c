@@ -53,7 +53,7 @@ static int lend_results(struct ah_rule *rule, struct ah_tensor **out)
     return 0;
 }
 
-int ah_run_rule(struct ah_node *node, struct ah_tensor **grad_out, struct ah_tensor **grad_in)
+int ah_run_rule(struct ah_node *node, bool last, struct ah_tensor **grad_out, struct ah_tensor **grad_in)
 {
     int inputs = node->input_count;
     for (int i = 0; i < inputs; i++)
@@ -75,6 +75,7 @@ int ah_run_rule(struct ah_node *node, struct ah_tensor **grad_out, struct ah_ten
     rule.grad_out = grad_out;
     rule.grad_in = grad_in;
     rule.needs = needs;
+    rule.last = last;
     rule.input_count = inputs;
     rule.output_count = node->output_count;
     rule.status = 0;

@@ -41,12 +41,6 @@ static struct {
     size_t room;
 } deferred;
 
-static bool exclusive(const struct ah_tensor *tensor)
-{
-    return tensor->refs == 1 && atomic_load(&tensor->storage->refs) == 1 && !tensor->storage->release &&
-           ah_tensor_is_contiguous(tensor);
-}
-
 /* Add `grad` (borrowed) to *sum, in place when nobody else can see it. */
 static int add_to(struct ah_tensor **sum, struct ah_tensor *grad, bool in_place)
 {
@@ -71,7 +65,7 @@ static int deliver(struct ah_run *run, const struct ah_edge *edge, struct ah_ten
     struct ah_visit *visit = &run->visit[edge->node->run_index];
     if (grad && visit->needed) {
         struct ah_tensor **sum = &visit->grad[edge->output];
-        bool in_place = *sum && exclusive(*sum) && !run->options->create_graph && !(*sum)->storage->channels_last;
+        bool in_place = *sum && ah_exclusive(*sum) && !run->options->create_graph && !(*sum)->storage->channels_last;
         AH_TRY(add_to(sum, grad, in_place));
     }
     if (--visit->waiting == 0 && visit->needed)
@@ -140,7 +134,7 @@ static int accumulate(struct ah_run *run, struct ah_tensor *leaf, struct ah_tens
         return add_to(&meta->grad, grad, in_place);
     }
     AH_TRY(ah_tensor_row_major(grad));
-    if (run->options->create_graph || exclusive(grad)) {
+    if (run->options->create_graph || ah_exclusive(grad)) {
         meta->grad = ah_tensor_retain(grad);
         return 0;
     }
@@ -219,8 +213,9 @@ static int run_node(struct ah_run *run, int index)
     struct ah_tensor **grad_in = inputs <= 32 ? in_small : malloc((size_t)inputs * sizeof *grad_in);
     if (!grad_in)
         return ah_fail(AH_ENOMEM, "out of memory");
+    bool keep = run->options->retain_graph || run->options->create_graph || node->sequence < run->keep_below;
     if (!beyond && has_work(run, visit)) {
-        status = ah_run_rule(node, visit->grad, grad_in);
+        status = ah_run_rule(node, !keep, visit->grad, grad_in);
         if (status == 0)
             status = ah_anomaly_check(node, grad_in);
     } else {
@@ -231,7 +226,6 @@ static int run_node(struct ah_run *run, int index)
         ah_tensor_release(visit->grad[k]);
         visit->grad[k] = NULL;
     }
-    bool keep = run->options->retain_graph || run->options->create_graph || node->sequence < run->keep_below;
     if (status == 0 && !beyond && !keep) {
         node->consumed = ah_node_drop_saved(node);
     }

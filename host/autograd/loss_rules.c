@@ -27,9 +27,9 @@ int ah_backward_cross_entropy_rows(struct ah_rule *r)
     struct ah_tensor *g = r->grad_out[0], *x = ah_given(&arg->input), *t = ah_given(&arg->target);
     struct ah_tensor *w = ah_given(&arg->weight);
     if (!ah_grad_enabled) {
-        r->grad_in[0] = ah_r(r, AH_OP_cross_entropy_rows_backward, AH_T(g), AH_T(x), AH_T(r->extra[0]), AH_T(t),
-                             AH_T(w), arg->ignore_index, arg->reduction, arg->label_smoothing,
-                             AH_T(r->extra[1]));
+        r->grad_in[0] = ah_r_over(r, AH_OP_cross_entropy_rows_backward, AH_T(x), AH_T(g), AH_T(r->extra[0]), AH_T(t),
+                                  AH_T(w), arg->ignore_index, arg->reduction, arg->label_smoothing,
+                                  AH_T(r->extra[1]));
         return r->status;
     }
     /* Higher derivatives are wanted: the same by ops that have them. */

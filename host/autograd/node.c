@@ -141,6 +141,12 @@ int ah_alias(struct ah_tensor **out, const struct ah_tensor *tensor)
     return ah_tensor_view(out, tensor, tensor->size, tensor->stride, tensor->ndim, tensor->offset);
 }
 
+bool ah_exclusive(const struct ah_tensor *tensor)
+{
+    return tensor->refs == 1 && atomic_load(&tensor->storage->refs) == 1 && !tensor->storage->release &&
+           ah_tensor_is_contiguous(tensor);
+}
+
 int ah_node_add_input(struct ah_node *node, int *index, struct ah_tensor *tensor)
 {
     struct ah_node *owned;

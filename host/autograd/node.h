@@ -16,6 +16,9 @@ void ah_describe(struct ah_input_meta *meta, const struct ah_tensor *tensor);
 /* Same window on the same storage, with no history: keeps values without keeping the graph. */
 int ah_alias(struct ah_tensor **out, const struct ah_tensor *tensor);
 
+/* Does this one reference hold all there is of the tensor's memory, so that a write into it goes unseen? */
+bool ah_exclusive(const struct ah_tensor *tensor);
+
 /* The class of a leaf's node; the engine itself does its work. */
 extern const struct ah_node_class ah_accumulate_class;
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "autograd/graph.h"
+#include "autograd/node.h"
 #include "autograd/rules.h"
 
 static int grow_temps(struct ah_rule *rule)
@@ -85,6 +85,22 @@ struct ah_tensor *ah_rule_op(struct ah_rule *rule, enum ah_opid id, const struct
     struct ah_tensor *out;
     ah_rule_ops(rule, id, args, count, &out, 1);
     return out;
+}
+
+struct ah_tensor *ah_rule_op_over(struct ah_rule *rule, enum ah_opid id, const struct ah_value *args, int count)
+{
+    struct ah_tensor *over = args[0].tensor, *out;
+    int made;
+    if (rule->status < 0 || ah_grad_enabled || !rule->last || !ah_exclusive(over) || over->storage->channels_last)
+        return ah_rule_op(rule, id, args, count);
+    struct ah_value own[AH_MAX_ARGS];
+    memcpy(own, args, (size_t)count * sizeof *args);
+    rule->status = ah_alias(&own[0].tensor, over); /* the gradient must not have the history of the value */
+    if (rule->status < 0)
+        return NULL;
+    rule->status = ah_op_call(id, own, count, true, &out, &made);
+    ah_tensor_release(own[0].tensor);
+    return rule->status < 0 ? NULL : ah_rule_keep(rule, out);
 }
 
 struct ah_tensor *ah_r_add(struct ah_rule *r, struct ah_tensor *a, struct ah_tensor *b)

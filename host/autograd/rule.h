@@ -26,6 +26,7 @@ struct ah_rule {
     struct ah_tensor **grad_out;
     struct ah_tensor **grad_in; /* set to tensors of the rule (the engine retains them) */
     const bool *needs;
+    bool last;                  /* what the node saved goes after this run */
     int input_count, output_count;
     int status;
     struct ah_tensor **temp; /* own_temp, or grown by ah_rule_keep */
@@ -43,6 +44,13 @@ struct ah_tensor *ah_rule_op(struct ah_rule *rule, enum ah_opid id, const struct
 /* The same for ops with several outputs; fills out[] with tensors of the rule. */
 void ah_rule_ops(struct ah_rule *rule, enum ah_opid id, const struct ah_value *args, int count,
                  struct ah_tensor **out, int out_count);
+
+/* The same, written over argument 0, a saved tensor, where nobody is going to read that again; the kernel must be able
+ * to. */
+#define ah_r_over(rule, id, ...)                                                 \
+    ah_rule_op_over((rule), (id), (const struct ah_value[]){__VA_ARGS__},        \
+                    (int)(sizeof((struct ah_value[]){__VA_ARGS__}) / sizeof(struct ah_value)))
+struct ah_tensor *ah_rule_op_over(struct ah_rule *rule, enum ah_opid id, const struct ah_value *args, int count);
 
 /* Hand a tensor to the rule to be released with it; returns it. */
 struct ah_tensor *ah_rule_keep(struct ah_rule *rule, struct ah_tensor *tensor);

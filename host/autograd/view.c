@@ -51,7 +51,7 @@ static int run_copy_slices(struct ah_node *node, struct ah_rule *rule)
     if (!inner_grad)
         return rule->status;
     struct ah_tensor *inner_in[AH_MAX_ARGS]; /* no op that writes takes a list */
-    AH_TRY(ah_run_rule(slices->inner, &inner_grad, inner_in));
+    AH_TRY(ah_run_rule(slices->inner, false, &inner_grad, inner_in));
     for (int i = 0; i < slices->inner->input_count; i++)
         ah_rule_keep(rule, inner_in[i]);
     struct ah_tensor *zero = ah_r(rule, AH_OP_zeros_like, AH_T(window));

@@ -113,8 +113,8 @@ static void SUFFIX(cross_entropy_backward)(const struct labels *l, const REAL *g
         weights += w ? w[c] : 1;
 #pragma omp parallel for schedule(static) if (ah_worth_threads(l->count * l->classes, AH_SHARE_HEAVY))
     for (int64_t i = 0; i < l->count; i++) {
-        const REAL *restrict row = x + i * l->classes;
-        REAL *restrict to = gx + i * l->classes;
+        const REAL *row = x + i * l->classes; /* which `to` may be */
+        REAL *to = gx + i * l->classes;
         int64_t label = l->label[i];
         if (label == l->ignore) {
             memset(to, 0, (size_t)l->classes * sizeof *to);

@@ -128,6 +128,65 @@ describe("cross_entropy", function()
   end)
 end)
 
+describe("cross_entropy's backward", function()
+  local many = accelhost.arange(256) % 97
+  local scores = accelhost.randn(256, 1000)
+  local size = 256 * 1000 * 4
+
+  -- The gradient of scores that `how` makes of a leaf, and by how many times their size memory has grown.
+  local function backward(how, options)
+    local x = scores:clone():requires_grad_()
+    local y, keeps = how(x)
+    local loss = F.cross_entropy(y, many, {label_smoothing = 0.1})
+    if not keeps then y:free() end
+    collectgarbage()
+    local before = accelhost.memory_stats(x.device).live
+    loss:backward(options)
+    local grown = math.floor((accelhost.memory_stats(x.device).live - before) / size + 0.5)
+    return x.grad, grown, loss, x, y
+  end
+  local function moved(x) return x + 1 end
+  local function held(x) return x + 1, true end
+
+  it("writes over scores that nobody else holds", function()
+    local wanted, grown = backward(held)
+    assert.equal(1, grown)
+    local found, less = backward(moved)
+    assert.equal(0, less)
+    assert.same(wanted:tolist(), found:tolist())
+  end)
+
+  it("leaves scores alone that are held, saved elsewhere or wanted again", function()
+    local _, _, _, _, y = backward(held)
+    assert.same((scores + 1):tolist(), y:tolist())
+    local wanted = backward(function(x) return x:exp(), true end)
+    local found = backward(function(x) return x:exp() end) -- whose own rule reads its result
+    assert.same(wanted:tolist(), found:tolist())
+    local twice, more, loss, leaf_of = backward(moved, {retain_graph = true})
+    assert.equal(1, more)
+    local once = twice:clone()
+    loss:backward()
+    assert.same((once * 2):tolist(), leaf_of.grad:tolist())
+  end)
+
+  it("has second derivatives of scores that nobody else holds", function()
+    local target = labels {0, 2, -100, 1}
+    local function loss(x)
+      local y = x * 2
+      local result = F.cross_entropy(y, target)
+      y:free()
+      return result
+    end
+    gradcheck.gradcheck(loss, {leaf(4, 3)})
+    gradcheck.gradgradcheck(loss, {leaf(4, 3)})
+  end)
+
+  it("says that the graph is used up, and not what was in the scores", function()
+    local _, _, loss = backward(moved)
+    check.raises("the graph was already used by a backward", function() loss:backward() end)
+  end)
+end)
+
 describe("binary_cross_entropy", function()
   it("is finite when it is certain and wrong", function()
     local p = accelhost.tensor({0, 1, 0, 1}):requires_grad_()

@@ -12,7 +12,10 @@ local losses = {}
 ---@return Tensor
 function losses.of_tokens(what, logits, labels)
   inputs.expect(what, "labels", labels, logits:size(0), logits:size(1))
-  return F.cross_entropy(logits:flatten(0, 1), labels:reshape(-1))
+  local rows = logits:flatten(0, 1)
+  local loss = F.cross_entropy(rows, labels:reshape(-1))
+  rows:free() -- where they are a copy, their gradient is written over them
+  return loss
 end
 
 --- Mean cross entropy of each next token.

@@ -1,0 +1,45 @@
+/* What moves bytes between the hosts of a job: from each leader to each other one.
+ *
+ * One thread of a leader opens a wire, uses it and closes it. It begins turns, in each of which it gives a piece of
+ * memory to some of the other hosts and takes one from some of them, and asks now and then whether they are through.
+ * Turns of one tag between two hosts are matched in the order in which they are begun, so both begin them in one order
+ * and with the same numbers of bytes; turns of different tags do not wait for each other. Nothing here knows what the
+ * bytes mean. */
+#ifndef AH_COMM_WIRE_H
+#define AH_COMM_WIRE_H
+
+#include <stddef.h>
+
+#include "comm/hosts.h"
+
+enum { AH_WIRE_TAGS = 4096 };
+
+struct ah_wire {
+    const struct ah_wire_type *type;
+    int host, hosts; /* this one's number, of how many */
+};
+
+struct ah_wire_piece {
+    void *memory;
+    size_t bytes; /* 0: nothing goes between the two hosts in this turn */
+};
+
+struct ah_wire_turn;
+
+struct ah_wire_type {
+    const char *name;
+    /* Meet the other leaders; AH_ETIMEOUT with the host that did not come. `*out` begins with struct ah_wire. */
+    int (*open)(struct ah_wire **out, const struct ah_hosts *hosts, int64_t timeout_ns);
+    void (*close)(struct ah_wire *wire); /* whatever is under way */
+
+    /* Begin a turn: a piece for each host, in their order; the own ones are not looked at. The memory is the turn's
+     * until it is through. May move what can be moved at once, and never waits. */
+    int (*start)(struct ah_wire *wire, int tag, const struct ah_wire_piece *send, const struct ah_wire_piece *receive,
+                 struct ah_wire_turn **out);
+    /* Move bytes, of any turn, and never wait. A turn that is done is freed. AH_EPEER when a host is gone: *lost. */
+    int (*test)(struct ah_wire *wire, struct ah_wire_turn *turn, bool *done, int *lost);
+    /* Sleep until something may have moved, or so long. NULL: nobody can tell, so ask. */
+    void (*wait_for)(struct ah_wire *wire, int64_t limit_ns);
+};
+
+#endif

@@ -2,7 +2,6 @@
  * them for the weight. Rows of sequences that have ended, or not begun, keep their running state untouched, which is
  * what makes batches of unequal lengths come out right in both directions. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/threads.h"
@@ -13,36 +12,8 @@
 #include "cpu/kernels.h"
 #include "ops/recurrent.h"
 
-/* Which rows each step has. */
-struct plan {
-    int kind;
-    int64_t gates, width, steps, rows;
-    bool reverse;
-    int64_t *row, *count; /* [steps]: the first row of the step, and how many */
-};
-
 #define LOOPS "cpu/recurrent_loops.h"
 #include "cpu/for_reals.h"
-
-static int make_plan(struct plan *plan, const struct ah_tensor *gates, const struct ah_tensor *hidden,
-                     const struct ah_tensor *sizes, const char *kind, bool reverse)
-{
-    plan->kind = ah_recurrent_kind(kind);
-    plan->gates = ah_recurrent_kinds[plan->kind].gates;
-    plan->width = hidden->size[1];
-    plan->rows = gates->size[0];
-    plan->steps = sizes ? sizes->numel : plan->rows ? plan->rows / hidden->size[0] : 0;
-    plan->reverse = reverse;
-    plan->row = malloc((size_t)(2 * plan->steps + 1) * sizeof *plan->row);
-    if (!plan->row)
-        return ah_fail(AH_ENOMEM, "recurrent: out of memory");
-    plan->count = plan->row + plan->steps;
-    for (int64_t t = 0, row = 0; t < plan->steps; t++) {
-        plan->row[t] = row;
-        row += plan->count[t] = sizes ? ah_tensor_get_int(sizes, t) : hidden->size[0];
-    }
-    return 0;
-}
 
 /* The starting state, copied to where it will run. */
 static void begin(struct ah_dense_out *state, const struct ah_dense *first, const struct ah_tensor *like, size_t item)
@@ -62,9 +33,10 @@ int ah_cpu_recurrent(struct ah_call *c)
     size_t item = ah_dtype_size(dtype);
     struct ah_dense gates = {0}, hidden = {0}, cell = {0}, weight = {0}, bias = {0}, share = {0};
     struct ah_dense_out output = {0}, last_hidden = {0}, last_cell = {0};
-    struct plan plan = {0};
+    struct ah_recurrent_plan plan = {0};
     int status;
-    AH_TRYGO(make_plan(&plan, gt, ht, ah_given(&arg->batch_sizes), arg->kind.string, arg->reverse.flag), out);
+    AH_TRYGO(ah_recurrent_plan_open(&plan, gt, ht, ah_given(&arg->batch_sizes), arg->kind.string, arg->reverse.flag),
+             out);
     AH_TRYGO(ah_dense_open(&gates, gt), out);
     AH_TRYGO(ah_dense_open(&hidden, ht), out);
     AH_TRYGO(ah_dense_open(&cell, ah_given(&arg->cell)), out);
@@ -95,7 +67,7 @@ out:
     ah_dense_close(&cell);
     ah_dense_close(&hidden);
     ah_dense_close(&gates);
-    free(plan.row);
+    ah_recurrent_plan_close(&plan);
     return status;
 }
 
@@ -105,7 +77,7 @@ struct arrays {
     struct ah_dense_out gates, first_hidden, weights, first_cell;
 };
 
-static int open_arrays(struct arrays *a, struct ah_call *c, const struct plan *plan, size_t item)
+static int open_arrays(struct arrays *a, struct ah_call *c, const struct ah_recurrent_plan *plan, size_t item)
 {
     const struct ah_args_recurrent_backward *arg = ah_args(c, recurrent_backward);
     struct ah_tensor *hidden = arg->hidden.tensor;
@@ -148,10 +120,10 @@ int ah_cpu_recurrent_backward(struct ah_call *c)
     const struct ah_args_recurrent_backward *arg = ah_args(c, recurrent_backward);
     struct ah_tensor *active = arg->active.tensor, *inner = arg->inner.tensor;
     struct arrays a = {0};
-    struct plan plan = {0};
+    struct ah_recurrent_plan plan = {0};
     int status;
-    AH_TRYGO(make_plan(&plan, active, arg->hidden.tensor, ah_given(&arg->batch_sizes), arg->kind.string,
-                       arg->reverse.flag), out);
+    AH_TRYGO(ah_recurrent_plan_open(&plan, active, arg->hidden.tensor, ah_given(&arg->batch_sizes), arg->kind.string,
+                                    arg->reverse.flag), out);
     AH_TRYGO(open_arrays(&a, c, &plan, ah_dtype_size(active->dtype)), out);
     void *share = plan.kind == AH_GRU ? a.share.block : a.gates.data;
     if (active->dtype == AH_F32)
@@ -166,6 +138,6 @@ int ah_cpu_recurrent_backward(struct ah_call *c)
             a.sums.block, a.weights.data);
 out:
     close_arrays(&a);
-    free(plan.row);
+    ah_recurrent_plan_close(&plan);
     return status;
 }

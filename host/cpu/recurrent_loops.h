@@ -45,7 +45,8 @@ static void SUFFIX(plain_row)(int64_t width, bool relu, const REAL *gates, const
     }
 }
 
-static void SUFFIX(forward_step)(const struct plan *plan, const struct SUFFIX(layer) *layer, int64_t row, int64_t count)
+static void SUFFIX(forward_step)(const struct ah_recurrent_plan *plan, const struct SUFFIX(layer) *layer, int64_t row,
+                                 int64_t count)
 {
     int64_t width = plan->width, wide = plan->gates * width;
     for (int64_t i = 0; layer->bias && i < count; i++)
@@ -113,7 +114,8 @@ static void SUFFIX(plain_adjoint)(int64_t width, bool relu, const REAL *active, 
 }
 
 /* The state that row i of a step began with: that of the step before it, or the first one. */
-static const REAL *SUFFIX(earlier)(const struct plan *plan, const REAL *all, const REAL *first, int64_t step, int64_t i)
+static const REAL *SUFFIX(earlier)(const struct ah_recurrent_plan *plan, const REAL *all, const REAL *first,
+                                   int64_t step, int64_t i)
 {
     int64_t from = step + (plan->reverse ? 1 : -1);
     if (from < 0 || from == plan->steps || i >= plan->count[from])
@@ -121,7 +123,8 @@ static const REAL *SUFFIX(earlier)(const struct plan *plan, const REAL *all, con
     return all + (plan->row[from] + i) * plan->width;
 }
 
-static void SUFFIX(backward_step)(const struct plan *plan, const struct SUFFIX(adjoint) *a, int64_t step)
+static void SUFFIX(backward_step)(const struct ah_recurrent_plan *plan, const struct SUFFIX(adjoint) *a,
+                                  int64_t step)
 {
     int64_t width = plan->width, wide = plan->gates * width, row = plan->row[step], count = plan->count[step];
 #pragma omp parallel for schedule(static) if (ah_worth_threads(count * wide, AH_SHARE_HEAVY))
@@ -145,7 +148,8 @@ static void SUFFIX(backward_step)(const struct plan *plan, const struct SUFFIX(a
 }
 
 /* [G H, H + 1]: the gradient of the weight, and in the last column of the bias. */
-static int SUFFIX(weight_adjoint)(const struct plan *plan, const struct SUFFIX(adjoint) *a, REAL *sums, REAL *out)
+static int SUFFIX(weight_adjoint)(const struct ah_recurrent_plan *plan, const struct SUFFIX(adjoint) *a, REAL *sums,
+                                  REAL *out)
 {
     int64_t width = plan->width, wide = plan->gates * width;
     GEMM(true, false, wide, width, plan->rows, 1, a->grad_share, wide, a->before, width, 0, out, width + 1);
@@ -155,17 +159,18 @@ static int SUFFIX(weight_adjoint)(const struct plan *plan, const struct SUFFIX(a
     return 0;
 }
 
-static void SUFFIX(run_layer)(const struct plan *plan, const struct SUFFIX(layer) *layer)
+static void SUFFIX(run_layer)(const struct ah_recurrent_plan *plan, const struct SUFFIX(layer) *layer)
 {
     for (int64_t n = 0; n < plan->steps; n++) {
-        int64_t step = plan->reverse ? plan->steps - 1 - n : n;
+        int64_t step = ah_recurrent_step(plan, n);
         SUFFIX(forward_step)(plan, layer, plan->row[step], plan->count[step]);
     }
 }
 
-static int SUFFIX(run_adjoint)(const struct plan *plan, const struct SUFFIX(adjoint) *a, REAL *sums, REAL *weight)
+static int SUFFIX(run_adjoint)(const struct ah_recurrent_plan *plan, const struct SUFFIX(adjoint) *a, REAL *sums,
+                               REAL *weight)
 {
     for (int64_t n = 0; n < plan->steps; n++)
-        SUFFIX(backward_step)(plan, a, plan->reverse ? n : plan->steps - 1 - n);
+        SUFFIX(backward_step)(plan, a, ah_recurrent_step(plan, plan->steps - 1 - n));
     return SUFFIX(weight_adjoint)(plan, a, sums, weight);
 }

@@ -15,7 +15,7 @@ enum { PLANS = 256 };
 struct key {
     int64_t rows, columns, depth, batch;
     int64_t a_ld, b_ld, a_stride, b_stride, out_stride;
-    int32_t ordinal, dtype, a_transposed, b_transposed, bias, aligned, tf32;
+    int32_t ordinal, dtype, a_transposed, b_transposed, bias, aligned, tf32, wide;
 };
 
 static struct plan {
@@ -55,12 +55,11 @@ static void drop(const struct ah_cublas *blas, struct plan *plan)
     *plan = (struct plan){.made = false};
 }
 
-static cublasStatus_t make_layout(const struct ah_cublas *blas, cublasLtMatrixLayout_t *out, const struct key *key,
+static cublasStatus_t make_layout(const struct ah_cublas *blas, cublasLtMatrixLayout_t *out, int64_t count, int type,
                                   int64_t rows, int64_t columns, int64_t ld, int64_t stride)
 {
-    int32_t batch = (int32_t)key->batch;
-    cublasStatus_t status = blas->layout_create(out, type_of((enum ah_dtype)key->dtype), (uint64_t)rows,
-                                                (uint64_t)columns, ld);
+    int32_t batch = (int32_t)count;
+    cublasStatus_t status = blas->layout_create(out, type, (uint64_t)rows, (uint64_t)columns, ld);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = blas->layout_set(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch);
     if (status == CUBLAS_STATUS_SUCCESS)
@@ -73,6 +72,7 @@ static cublasStatus_t describe(const struct ah_cublas *blas, struct plan *plan, 
 {
     const struct key *key = &plan->key;
     bool wide = key->dtype == AH_F64;
+    int type = type_of((enum ah_dtype)key->dtype);
     int32_t first = key->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     int32_t second = key->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     uint32_t epilogue = bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
@@ -89,13 +89,14 @@ static cublasStatus_t describe(const struct ah_cublas *blas, struct plan *plan, 
     for (size_t i = 0; status == CUBLAS_STATUS_SUCCESS && i < sizeof set / sizeof set[0] - !bias; i++)
         status = blas->product_set(plan->product, set[i].attribute, set[i].value, set[i].bytes);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = make_layout(blas, &plan->a, key, key->a_transposed ? key->rows : key->depth,
+        status = make_layout(blas, &plan->a, key->batch, type, key->a_transposed ? key->rows : key->depth,
                              key->a_transposed ? key->depth : key->rows, key->a_ld, key->a_stride);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = make_layout(blas, &plan->b, key, key->b_transposed ? key->depth : key->columns,
+        status = make_layout(blas, &plan->b, key->batch, type, key->b_transposed ? key->depth : key->columns,
                              key->b_transposed ? key->columns : key->depth, key->b_ld, key->b_stride);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = make_layout(blas, &plan->out, key, key->columns, key->rows, key->columns, key->out_stride);
+        status = make_layout(blas, &plan->out, key->batch, key->wide ? CUDA_R_32F : type, key->columns, key->rows,
+                             key->columns, key->out_stride);
     return status;
 }
 
@@ -177,6 +178,7 @@ static struct key key_of(const struct ah_cuda_device *cuda, const struct ah_cuda
     key.bias = product->bias != 0;
     key.aligned = alignment(product);
     key.tf32 = product->tf32 && product->dtype == AH_F32;
+    key.wide = product->wide && (product->dtype == AH_F16 || product->dtype == AH_BF16);
     return key;
 }
 

@@ -17,6 +17,7 @@ struct ah_cuda_product {
     enum ah_dtype dtype; /* a floating one; halves are added up in float32 */
     int64_t rows, columns, depth, batch;
     struct ah_cuda_matrix a, b, out; /* rows x depth, depth x columns, rows x columns (never transposed) */
+    bool wide;     /* `out` of halves is float32 */
     bool tf32;     /* float32 may be rounded to tensor cores' 10 bits before it is multiplied */
     bool adds;     /* to what `out` holds */
     uint64_t bias; /* 0, or `columns` numbers that every row gets; not for float64 */

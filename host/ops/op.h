@@ -132,7 +132,8 @@ union ah_state {
 
 struct ah_call {
     const struct ah_op *op;
-    struct ah_device *device; /* of the outputs, the kernel and, but for 0-dim operands on the CPU, all tensors */
+    struct ah_device *device; /* of the outputs, the kernel and all tensors, but for 0-dim operands on the CPU and
+                                 what rows with AH_ANY_DEVICE say */
     struct ah_value arg[AH_MAX_ARGS]; /* all op->param_count of them, defaults filled */
     struct ah_tensor *out[AH_MAX_OUTS]; /* owned by the call until handed to the caller */
     int out_count;

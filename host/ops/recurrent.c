@@ -1,7 +1,9 @@
 /* Recurrent layers: shapes of states and weights, the rows of every step. What the kernel keeps for the rule, the
- * activated gates and what lies behind them, is in what it computes in (float32 for halves). */
+ * activated gates and what lies behind them, is in what it computes in (float32 for halves). batch_sizes lie on the
+ * CPU whatever the device, so that nobody waits for it to learn how many rows a step has. */
 #include "ops/recurrent.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "ops/rows.h"
@@ -21,12 +23,43 @@ int ah_recurrent_kind(const char *name)
     return kind;
 }
 
-/* Rows of size `rows` x `columns` and the dtype of the gates, absent ones allowed. */
+int ah_recurrent_plan_open(struct ah_recurrent_plan *plan, const struct ah_tensor *gates,
+                           const struct ah_tensor *hidden, const struct ah_tensor *sizes, const char *kind,
+                           bool reverse)
+{
+    plan->kind = ah_recurrent_kind(kind);
+    plan->gates = ah_recurrent_kinds[plan->kind].gates;
+    plan->sequences = hidden->size[0];
+    plan->width = hidden->size[1];
+    plan->rows = gates->size[0];
+    plan->steps = sizes ? sizes->numel : plan->rows ? plan->rows / plan->sequences : 0;
+    plan->reverse = reverse;
+    plan->row = malloc((size_t)(2 * plan->steps + 1) * sizeof *plan->row);
+    if (!plan->row)
+        return ah_fail(AH_ENOMEM, "recurrent: out of memory");
+    plan->count = plan->row + plan->steps;
+    for (int64_t t = 0, row = 0; t < plan->steps; t++) {
+        plan->row[t] = row;
+        row += plan->count[t] = sizes ? ah_tensor_get_int(sizes, t) : plan->sequences;
+    }
+    return 0;
+}
+
+void ah_recurrent_plan_close(struct ah_recurrent_plan *plan)
+{
+    free(plan->row);
+    plan->row = NULL;
+}
+
+/* Rows of size `rows` x `columns` and the dtype of the gates, beside them; absent ones allowed. */
 static int check(const char *name, const struct ah_tensor *t, int64_t rows, int64_t columns,
                  const struct ah_tensor *gates)
 {
     const int64_t size[2] = {rows, columns};
     int ndim = columns < 0 ? 1 : 2;
+    if (t && t->storage->device != gates->storage->device)
+        return ah_fail(AH_EINVAL, "recurrent: expected all tensors but batch_sizes on one device, got gates on %s and "
+                       "%s on %s", gates->storage->device->name, name, t->storage->device->name);
     if (!t || (t->ndim == ndim && t->size[0] == rows && (ndim == 1 || t->size[1] == columns) &&
                t->dtype == gates->dtype))
         return 0;
@@ -35,31 +68,25 @@ static int check(const char *name, const struct ah_tensor *t, int64_t rows, int6
 }
 
 /* Do the steps' sizes fall, from the number of sequences on, and add up to the rows of gates? */
-static int check_sizes(struct ah_tensor *sizes, int64_t rows, int64_t sequences)
+static int check_sizes(const struct ah_tensor *sizes, int64_t rows, int64_t sequences)
 {
     if (!sizes)
         return rows == 0 || (sequences > 0 && rows % sequences == 0)
                    ? 0 : ah_fail(AH_EINVAL, "recurrent: %lld rows are no whole number of steps of %lld sequences",
                                  (long long)rows, (long long)sequences);
-    if (sizes->ndim != 1 || sizes->dtype != AH_I64)
-        return ah_fail(AH_EINVAL, "recurrent: expected batch_sizes int64 (T,), got %s %s", ah_dtype_name(sizes->dtype),
-                       ah_shape(sizes));
-    struct ah_tensor *host;
-    AH_TRY(ah_host_copy(&host, sizes));
+    if (sizes->ndim != 1 || sizes->dtype != AH_I64 || !ah_on_cpu(sizes))
+        return ah_fail(AH_EINVAL, "recurrent: expected batch_sizes int64 (T,) on cpu, got %s %s on %s",
+                       ah_dtype_name(sizes->dtype), ah_shape(sizes), sizes->storage->device->name);
     int64_t total = 0, most = sequences;
-    int status = 0;
-    for (int64_t t = 0; t < host->numel && status == 0; t++) {
-        int64_t size = ah_tensor_get_int(host, t);
+    for (int64_t t = 0; t < sizes->numel; t++) {
+        int64_t size = ah_tensor_get_int(sizes, t);
         if (size < 1 || size > most || (t == 0 && size != sequences))
-            status = ah_fail(AH_EINVAL, "recurrent: batch_sizes must fall from the number of sequences, %lld, and stay "
-                             "above 0; step %lld has %lld", (long long)sequences, (long long)t, (long long)size);
+            return ah_fail(AH_EINVAL, "recurrent: batch_sizes must fall from the number of sequences, %lld, and stay "
+                           "above 0; step %lld has %lld", (long long)sequences, (long long)t, (long long)size);
         total += most = size;
     }
-    ah_tensor_release(host);
-    if (status == 0 && total != rows)
-        status = ah_fail(AH_EINVAL, "recurrent: batch_sizes add up to %lld, there are %lld rows", (long long)total,
-                         (long long)rows);
-    return status;
+    return total == rows ? 0 : ah_fail(AH_EINVAL, "recurrent: batch_sizes add up to %lld, there are %lld rows",
+                                       (long long)total, (long long)rows);
 }
 
 int ah_forward_recurrent(struct ah_call *c)

@@ -45,7 +45,7 @@ describe("The list of kernels", function()
   end
 
   -- Kernels that a training step may meet and that are still to be written.
-  local to_come = {recurrent = true, recurrent_backward = true, ctc = true, ctc_backward = true}
+  local to_come = {ctc = true, ctc_backward = true}
 
   it("tells for each kernel on the host why it is there", function()
     local reasons, waiting = rows("host/cuda/kernels.def", '^HOST%(([%w_]+), "(.*)"%)$'), {}

@@ -219,6 +219,7 @@ struct shadows {
     struct shadow_storage *storage;
     int count, storage_count, room;
     int status;
+    bool mixed; /* tensors on the CPU are meant to be there */
 };
 
 static void keep(struct ah_storage *storage)
@@ -243,10 +244,10 @@ static struct shadow_storage *shadow_storage(struct shadows *s, struct ah_storag
     return made;
 }
 
-/* The shadow of a tensor: itself when it is a number on the CPU. */
+/* The shadow of a tensor: itself when it is a number on the CPU, or lies there and the op allows it. */
 static struct ah_tensor *shadow(struct shadows *s, struct ah_tensor *real)
 {
-    if (!real || (ah_on_cpu(real) && real->ndim == 0))
+    if (!real || (ah_on_cpu(real) && (real->ndim == 0 || s->mixed)))
         return real;
     for (int i = 0; i < s->count; i++)
         if (s->at[i].real == real)
@@ -339,7 +340,7 @@ static void shadows_close(struct shadows *s, struct ah_call *call, struct ah_cal
 
 static int run(struct ah_call *call)
 {
-    struct shadows shadows = {.device = call->device};
+    struct shadows shadows = {.device = call->device, .mixed = call->op->flags & AH_ANY_DEVICE};
     struct ah_call near;
     AH_TRY(shadows_open(&shadows, call, &near));
     int status = ah_cpu.kernels[call->op->id](&near);

@@ -136,7 +136,7 @@ local function forward_packed(self, input, state)
     hidden = hidden:index_select(1, input.sorted_indices)
     cell = cell and cell:index_select(1, input.sorted_indices)
   end
-  local rows, h, c = run(self, input.data, hidden, cell, input.batch_sizes:to(input.data.device))
+  local rows, h, c = run(self, input.data, hidden, cell, input.batch_sizes:to "cpu")
   if input.unsorted_indices then
     h = h:index_select(1, input.unsorted_indices)
     c = c and c:index_select(1, input.unsorted_indices)

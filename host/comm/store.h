@@ -1,10 +1,13 @@
 /* A small store of texts that the processes of one job share over TCP: how those of several hosts meet.
  *
  * One process serves it, from a thread; all of them, that one too, connect to it. A key's value can be set, waited for,
- * counted up and deleted; each call has a deadline. Whoever connects has to show that it knows the job's secret, and so
- * has the server, without either sending it (a challenge, answered by HMAC-SHA256); another generation of the job, one
- * before its restart, is turned away. What follows is neither encrypted nor signed: the store listens on loopback
- * unless it is told another address, and what is in it is no secret.
+ * counted up and deleted, and texts be appended to a list, in one order for all; each call has a deadline. A client may
+ * leave a will, which is carried out when its connection ends, however that comes.
+ *
+ * Whoever connects has to show that it knows the job's secret, and so has the server, without either sending it (a
+ * challenge, answered by HMAC-SHA256); another generation of the job, one before its restart, is turned away. What
+ * follows is neither encrypted nor signed: the store listens on loopback unless it is told another address, and what is
+ * in it is no secret.
  *
  * A server is any thread's; a store is used by one thread. */
 #ifndef AH_COMM_STORE_H
@@ -24,6 +27,7 @@ struct ah_store_place {
     const void *secret;
     size_t secret_bytes;
     uint64_t generation; /* how often the job was started again */
+    int64_t alive_ns; /* a peer that the network has not heard from for so long is gone; 0: the system's own, hours */
 };
 
 struct ah_store_server;
@@ -46,5 +50,11 @@ int ah_store_get(struct ah_store *store, const char *key, char **value, size_t *
 /* Add to the number that a key has as text, 0 before there is one. AH_EINVAL when its value is no number. */
 int ah_store_add(struct ah_store *store, const char *key, int64_t delta, int64_t *sum);
 int ah_store_delete(struct ah_store *store, const char *key, bool *was);
+
+/* Append to a list: the value gets the key LIST/N, N from 0 on, which is told in *place (or not, when that is NULL). */
+int ah_store_append(struct ah_store *store, const char *list, const void *value, size_t bytes, int64_t *place);
+/* What the server is to append to a list when this connection ends, with the reason, a text, behind it; NULL takes an
+ * earlier will back. */
+int ah_store_will(struct ah_store *store, const char *list, const void *value, size_t bytes);
 
 #endif

@@ -2,7 +2,6 @@
  * of step, so it is closed then. */
 #include <errno.h>
 #include <netdb.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +21,7 @@ struct ah_store {
 
 /* Beyond the time that the server is given, for its reply to come. */
 static const int64_t call_ns = 10000000000, again_ns = 50000000;
+enum { once_ms = 3000 }; /* for one try to connect */
 
 /* All bytes, or a failure: `from` NULL receives to `to`. */
 static int transfer(struct ah_store *store, void *to, const void *from, size_t bytes, int64_t deadline)
@@ -64,23 +64,47 @@ void ah_store_close(struct ah_store *store)
 
 /* Connecting. */
 
-static int open_socket(struct ah_store *store, const char *host, int port)
+/* To one address, at most until the deadline. */
+static bool reach(struct ah_store *store, const struct addrinfo *at, int64_t deadline)
 {
+    int error = 0;
+    store->fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (store->fd < 0)
+        return false;
+    if (connect(store->fd, at->ai_addr, at->ai_addrlen))
+        error = errno;
+    if (error == EINPROGRESS) {
+        int64_t left = (deadline - ah_now_ns()) / 1000000 + 1;
+        struct pollfd look = {.fd = store->fd, .events = POLLOUT};
+        socklen_t length = sizeof error;
+        if (poll(&look, 1, left < 0 ? 0 : left < once_ms ? (int)left : once_ms) <= 0)
+            error = ETIMEDOUT;
+        else if (getsockopt(store->fd, SOL_SOCKET, SO_ERROR, &error, &length))
+            error = errno;
+    }
+    if (error)
+        leave(store);
+    errno = error;
+    return !error;
+}
+
+static int open_socket(struct ah_store *store, const struct ah_store_place *place, int64_t deadline)
+{
+    const char *host = place->host ? place->host : "127.0.0.1";
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found;
     char service[16];
-    snprintf(service, sizeof service, "%d", port);
+    snprintf(service, sizeof service, "%d", place->port);
     int code = getaddrinfo(host, service, &hints, &found);
     if (code)
         return ah_fail(AH_EIO, "store at %s: %s", store->where, gai_strerror(code));
-    for (const struct addrinfo *at = found; at && store->fd < 0; at = at->ai_next) {
-        store->fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (store->fd >= 0 && connect(store->fd, at->ai_addr, at->ai_addrlen))
-            leave(store);
-    }
+    const struct addrinfo *at = found;
+    while (at && !reach(store, at, deadline))
+        at = at->ai_next;
+    int error = errno;
     freeaddrinfo(found);
     if (store->fd < 0)
-        return ah_fail(AH_ETIMEOUT, "store at %s: %s", store->where, strerror(errno));
-    setsockopt(store->fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+        return ah_fail(AH_ETIMEOUT, "store at %s: %s", store->where, strerror(error));
+    ah_store_tune(store->fd, place->alive_ns);
     return 0;
 }
 
@@ -116,10 +140,10 @@ int ah_store_connect(struct ah_store **out, const struct ah_store_place *place, 
         return ah_fail(AH_ENOMEM, "store: out of memory");
     store->fd = -1;
     snprintf(store->where, sizeof store->where, "%s, port %d", host, place->port);
-    int status = open_socket(store, host, place->port);
+    int status = open_socket(store, place, deadline);
     while (status == AH_ETIMEOUT && ah_now_ns() < deadline) {
         nanosleep(&(struct timespec){.tv_nsec = again_ns}, NULL);
-        status = open_socket(store, host, place->port);
+        status = open_socket(store, place, deadline);
     }
     if (status == 0)
         status = shake_hands(store, place, deadline);
@@ -212,4 +236,26 @@ int ah_store_delete(struct ah_store *store, const char *key, bool *was)
     AH_TRY(call(store, (struct ah_store_request){.op = AH_STORE_DELETE}, key, NULL, &reply, NULL));
     *was = reply.number != 0;
     return 0;
+}
+
+int ah_store_append(struct ah_store *store, const char *list, const void *value, size_t bytes, int64_t *place)
+{
+    struct ah_store_reply reply;
+    struct ah_store_request request = {.op = AH_STORE_APPEND, .value_bytes = (uint32_t)bytes};
+    if (bytes > AH_STORE_VALUE)
+        return ah_fail(AH_EINVAL, "store: a value of %zu bytes, expected at most %d", bytes, AH_STORE_VALUE);
+    AH_TRY(call(store, request, list, value, &reply, NULL));
+    if (place)
+        *place = reply.number;
+    return reply.verdict == AH_STORE_FINE ? 0 : ah_fail(AH_ENOMEM, "store: no room for more of '%s'", list);
+}
+
+int ah_store_will(struct ah_store *store, const char *list, const void *value, size_t bytes)
+{
+    struct ah_store_reply reply;
+    struct ah_store_request request = {.op = AH_STORE_WILL, .number = value != NULL, .value_bytes = (uint32_t)bytes};
+    if (bytes > AH_STORE_VALUE)
+        return ah_fail(AH_EINVAL, "store: a will of %zu bytes, expected at most %d", bytes, AH_STORE_VALUE);
+    AH_TRY(call(store, request, list, value, &reply, NULL));
+    return reply.verdict == AH_STORE_FINE ? 0 : ah_fail(AH_ENOMEM, "store: no room for a will");
 }

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -21,6 +20,7 @@ enum { CLIENTS = 1024, PIECE = 16 * 1024, FULL = 4 << 20 };
 struct client {
     int fd;
     bool ends; /* when what it is told was sent */
+    const char *reason; /* why it is gone */
     struct ah_store_session session;
 };
 
@@ -38,6 +38,7 @@ static void drop(struct ah_store_server *server, int at)
 {
     struct client *client = server->client[at];
     close(client->fd);
+    ah_store_end_session(&client->session, client->reason ? client->reason : "it was turned away");
     ah_store_session_free(&client->session);
     free(client);
     server->client[at] = server->client[--server->count];
@@ -53,7 +54,7 @@ static void accept_one(struct ah_store_server *server)
         close(fd);
         return;
     }
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+    ah_store_tune(fd, server->place.alive_ns);
     client->fd = fd;
     client->session.table = &server->table;
     client->session.place = &server->place;
@@ -61,15 +62,22 @@ static void accept_one(struct ah_store_server *server)
     client->ends = ah_store_greet(&client->session, ah_now_ns()) < 0;
 }
 
+static bool goes_on(struct client *client, int error)
+{
+    if (error == EAGAIN || error == EINTR)
+        return true;
+    client->reason = error == ETIMEDOUT || error == EHOSTUNREACH ? "the network does not reach it"
+                                                                 : "its connection ended";
+    return false;
+}
+
 /* False: it is gone. */
 static bool hear(struct client *client)
 {
     char piece[PIECE];
     ssize_t n = recv(client->fd, piece, sizeof piece, 0);
-    if (n < 0)
-        return errno == EAGAIN || errno == EINTR;
-    if (n == 0)
-        return false;
+    if (n <= 0)
+        return goes_on(client, n < 0 ? errno : 0);
     client->ends = client->ends || ah_store_feed(&client->session, piece, (size_t)n, ah_now_ns()) < 0;
     return true;
 }
@@ -79,7 +87,7 @@ static bool tell(struct client *client)
     struct ah_text *out = &client->session.out;
     ssize_t n = send(client->fd, out->at, out->bytes, MSG_NOSIGNAL);
     if (n < 0)
-        return errno == EAGAIN || errno == EINTR;
+        return goes_on(client, errno);
     memmove(out->at, out->at + n, out->bytes - (size_t)n);
     out->bytes -= (size_t)n;
     return true;
@@ -191,6 +199,7 @@ int ah_store_serve(struct ah_store_server **out, const struct ah_store_place *pl
         memcpy(secret, place->secret, place->secret_bytes);
     server->place = *place;
     server->place.secret = secret;
+    server->place.host = NULL;
     server->listener = -1;
     server->ending = eventfd(0, EFD_CLOEXEC);
     AH_TRYGO(listen_at(server, place->host ? place->host : "127.0.0.1", place->port), failed);

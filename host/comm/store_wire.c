@@ -1,13 +1,16 @@
-/* The server's side of a store: proofs, values, requests. Whatever a client sends is bounded before it is looked at: a
- * request's lengths are checked when its head is here, and a session that is not trusted yet holds one answer's
- * bytes. */
+/* The server's side of a store: proofs, values, requests; and how both sides use a socket. Whatever a client sends is
+ * bounded before it is looked at: a request's lengths are checked when its head is here, and a session that is not
+ * trusted yet holds one answer's bytes. */
 #include "comm/store_wire.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 
 enum { BLOCK = 64, MOST_ENTRIES = 1 << 16 };
 static const size_t most_bytes = (size_t)64 << 20;
@@ -134,6 +137,22 @@ static int add(struct ah_store_table *table, const char *key, size_t key_bytes, 
     return set(table, key, key_bytes, text, strlen(text));
 }
 
+static int append(struct ah_store_table *table, const char *list, size_t list_bytes, const char *value, size_t bytes,
+                  int64_t *place)
+{
+    char *key = malloc(list_bytes + 24);
+    if (!key)
+        return AH_ENOMEM;
+    int status = add(table, list, list_bytes, 1, place);
+    *place -= 1;
+    memcpy(key, list, list_bytes);
+    int digits = snprintf(key + list_bytes, 24, "/%lld", (long long)*place);
+    if (status == 0)
+        status = set(table, key, list_bytes + (size_t)digits, value, bytes);
+    free(key);
+    return status;
+}
+
 static bool delete(struct ah_store_table *table, const char *key, size_t bytes)
 {
     struct ah_store_entry *entry = find(table, key, bytes);
@@ -202,6 +221,24 @@ static int reply(struct ah_store_session *session, struct ah_store_reply head, c
     return head.value_bytes ? ah_text_append(&session->out, value, head.value_bytes) : 0;
 }
 
+static int keep_will(struct ah_store_session *session, const struct ah_store_request *request, const char *key)
+{
+    session->will.bytes = 0;
+    session->will_key_bytes = request->key_bytes;
+    return request->number ? ah_text_append(&session->will, key, (size_t)request->key_bytes + request->value_bytes) : 0;
+}
+
+void ah_store_end_session(struct ah_store_session *session, const char *reason)
+{
+    int64_t place;
+    struct ah_text will = session->will;
+    session->will = (struct ah_text){0};
+    if (will.bytes && ah_text_append(&will, reason, strlen(reason)) == 0)
+        append(session->table, will.at, session->will_key_bytes, will.at + session->will_key_bytes,
+               will.bytes - session->will_key_bytes, &place);
+    free(will.at);
+}
+
 /* Carry a request out; *waits: it has to wait. */
 static int serve(struct ah_store_session *session, const struct ah_store_request *request, const char *key,
                  bool may_wait, bool *waits)
@@ -226,6 +263,14 @@ static int serve(struct ah_store_session *session, const struct ah_store_request
         break;
     case AH_STORE_ADD:
         if (add(table, key, request->key_bytes, request->number, &head.number) < 0)
+            head.verdict = AH_STORE_REFUSED;
+        break;
+    case AH_STORE_APPEND:
+        if (append(table, key, request->key_bytes, key + request->key_bytes, request->value_bytes, &head.number) < 0)
+            head.verdict = AH_STORE_REFUSED;
+        break;
+    case AH_STORE_WILL:
+        if (keep_will(session, request, key) < 0)
             head.verdict = AH_STORE_REFUSED;
         break;
     default: head.number = delete(table, key, request->key_bytes); break;
@@ -282,5 +327,22 @@ void ah_store_session_free(struct ah_store_session *session)
 {
     free(session->in.at);
     free(session->out.at);
-    session->in = session->out = (struct ah_text){0};
+    free(session->will.at);
+    session->in = session->out = session->will = (struct ah_text){0};
+}
+
+/* The network asks a silent peer three times; what was sent and not taken counts as well. */
+void ah_store_tune(int fd, int64_t alive_ns)
+{
+    int second = (int)(alive_ns / 3 / 1000000000);
+    unsigned limit = (unsigned)(alive_ns / ms_ns);
+    second = second < 1 ? 1 : second;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+    if (alive_ns <= 0)
+        return;
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &(int){1}, sizeof(int));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &second, sizeof second);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &second, sizeof second);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &(int){2}, sizeof(int));
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, sizeof limit);
 }

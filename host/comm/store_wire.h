@@ -31,7 +31,15 @@ struct ah_store_welcome {
     uint32_t verdict;
     unsigned char proof[AH_SHA256_BYTES];
 };
-enum ah_store_op { AH_STORE_SET, AH_STORE_GET, AH_STORE_ADD, AH_STORE_DELETE, AH_STORE_OPS };
+enum ah_store_op {
+    AH_STORE_SET,
+    AH_STORE_GET,
+    AH_STORE_ADD,
+    AH_STORE_DELETE,
+    AH_STORE_APPEND,
+    AH_STORE_WILL, /* number 0: none */
+    AH_STORE_OPS
+};
 /* Key and value follow. */
 struct ah_store_request {
     uint32_t op, key_bytes, value_bytes, wait_ms;
@@ -66,12 +74,19 @@ struct ah_store_session {
     bool waits;       /* for a key: its request is the first in `in` */
     int64_t until_ns; /* for that, or for the answer */
     struct ah_text in, out;
+    struct ah_text will; /* key and value, as in its request */
+    size_t will_key_bytes;
 };
 int ah_store_greet(struct ah_store_session *session, int64_t now_ns);
 /* Bytes came: what can be replied is appended to `out`. A failure ends the session, after `out` was sent. */
 int ah_store_feed(struct ah_store_session *session, const void *bytes, size_t count, int64_t now_ns);
 /* Again, when values have changed or time has passed. */
 int ah_store_resume(struct ah_store_session *session, int64_t now_ns);
+/* It is over, for a reason: what its client has left is done. */
+void ah_store_end_session(struct ah_store_session *session, const char *reason);
 void ah_store_session_free(struct ah_store_session *session);
+
+/* A socket's peer that does not answer for so long is gone (0: leave that to the system). Small messages go at once. */
+void ah_store_tune(int fd, int64_t alive_ns);
 
 #endif

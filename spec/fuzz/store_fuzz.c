@@ -34,6 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
             over[!i] = ah_store_resume(&session[!i], now) < 0;
         at += length;
     }
+    ah_store_end_session(&session[0], "over");
     ah_store_session_free(&session[0]);
     ah_store_session_free(&session[1]);
     ah_store_table_free(&table);

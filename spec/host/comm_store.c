@@ -89,6 +89,47 @@ AH_TEST(a_store_keeps_values_of_several_processes)
     ah_store_end(server);
 }
 
+AH_TEST(a_store_keeps_lists_in_one_order_for_all)
+{
+    struct ah_store_server *server = serve();
+    REQUIRE(server);
+    struct ah_store *one = join(server), *two = join(server);
+    REQUIRE(one && two);
+    int64_t place = -1;
+    CHECK_OK(ah_store_append(one, "list", "a", 1, &place));
+    CHECK(place == 0);
+    CHECK_OK(ah_store_append(two, "list", "", 0, &place));
+    CHECK(place == 1);
+    CHECK_OK(ah_store_append(one, "list", "c", 1, NULL));
+    CHECK(holds(two, "list/0", "a", 1) && holds(two, "list/1", "", 0) && holds(two, "list/2", "c", 1));
+    CHECK(holds(two, "list", "3", 1));
+    CHECK_OK(ah_store_set(one, "word", "x", 1));
+    CHECK_FAILS(ah_store_append(one, "word", "a", 1, NULL), AH_ENOMEM, "no room for more of 'word'");
+    ah_store_close(one);
+    ah_store_close(two);
+    ah_store_end(server);
+}
+
+AH_TEST(a_store_carries_out_a_client_s_will_when_its_connection_ends)
+{
+    struct ah_store_server *server = serve();
+    REQUIRE(server);
+    struct ah_store *one = join(server), *two = join(server), *three = join(server);
+    REQUIRE(one && two && three);
+    CHECK_OK(ah_store_will(one, "gone", "first ", 6));
+    CHECK_OK(ah_store_will(one, "gone", "one ", 4));
+    CHECK_OK(ah_store_will(two, "gone", "two ", 4));
+    CHECK_OK(ah_store_will(two, "gone", NULL, 0));
+    ah_store_close(two);
+    ah_store_close(one);
+    CHECK(holds(three, "gone/0", "one its connection ended", 24));
+    char *value;
+    size_t bytes;
+    CHECK_FAILS(ah_store_get(three, "gone/1", &value, &bytes, short_ns), AH_ETIMEOUT, "nobody has set 'gone/1'");
+    ah_store_close(three);
+    ah_store_end(server);
+}
+
 static void *set_later(void *context)
 {
     struct ah_store *store = join(context);

@@ -116,33 +116,57 @@ int ah_backward_batch_norm(struct ah_rule *r)
     return give_three(r, AH_OP_batch_norm_backward, args, 6);
 }
 
-static int layer_norm_by_ops(struct ah_rule *r)
+/* The gradient of what is normalised; those of weight and bias are given. */
+static struct ah_tensor *layer_norm_by_ops(struct ah_rule *r, struct ah_tensor *x, struct ah_tensor *weight, int count,
+                                           double eps)
 {
-    const struct ah_args_layer_norm *arg = ah_args(r, layer_norm);
     struct affine affine = affine_of(r);
     int64_t over[AH_MAX_DIMS];
-    int count = arg->normalized_shape.ints.count;
     for (int d = 0; d < count; d++)
         over[d] = d - count;
-    struct normal n = {.x = ah_given(&arg->input), .g = r->grad_out[0], .weight = ah_given(&arg->weight),
-                       .over = AH_INTS_OF(over, count), .eps = arg->eps.number};
-    r->grad_in[0] = normal_gradient(r, &n);
+    struct normal n = {.x = x, .g = r->grad_out[0], .weight = weight, .over = AH_INTS_OF(over, count), .eps = eps};
+    struct ah_tensor *grad = normal_gradient(r, &n);
     if (wants(r, affine.weight))
         r->grad_in[affine.weight] = ah_r_to_input(r, ah_r_mul(r, n.g, n.value), affine.weight);
     if (wants(r, affine.bias))
         r->grad_in[affine.bias] = ah_r_to_input(r, n.g, affine.bias);
-    return r->status;
+    return grad;
 }
 
 int ah_backward_layer_norm(struct ah_rule *r)
 {
     const struct ah_args_layer_norm *arg = ah_args(r, layer_norm);
-    if (ah_grad_enabled)
-        return layer_norm_by_ops(r);
+    if (ah_grad_enabled) {
+        r->grad_in[0] = layer_norm_by_ops(r, ah_given(&arg->input), ah_given(&arg->weight),
+                                          arg->normalized_shape.ints.count, arg->eps.number);
+        return r->status;
+    }
     struct affine affine = affine_of(r);
     const struct ah_value args[] = {AH_T(r->grad_out[0]), arg->input, arg->weight, AH_T(r->extra[0]),
                                     AH_T(r->extra[1]), AH_B(wants(r, affine.weight) || wants(r, affine.bias))};
     return give_three(r, AH_OP_layer_norm_backward, args, 6);
+}
+
+/* The sum's gradient is what came for it and what comes through the norm; both inputs have it. */
+int ah_backward_add_layer_norm(struct ah_rule *r)
+{
+    const struct ah_args_add_layer_norm *arg = ah_args(r, add_layer_norm);
+    struct affine affine = affine_of(r);
+    struct ah_tensor *g = r->grad_out[0], *more = r->grad_out[1], *sum = r->out[1], *grad;
+    if (!g) {
+        grad = more;
+    } else if (ah_grad_enabled) {
+        grad = layer_norm_by_ops(r, sum, ah_given(&arg->weight), arg->normalized_shape.ints.count, arg->eps.number);
+        grad = more ? ah_r_add(r, grad, more) : grad;
+    } else {
+        const struct ah_value args[] = {AH_T(g), AH_T(sum), arg->weight, AH_T(r->extra[0]), AH_T(r->extra[1]),
+                                        AH_B(wants(r, affine.weight) || wants(r, affine.bias)), AH_T(more)};
+        give_three(r, AH_OP_layer_norm_backward, args, 7);
+        grad = r->grad_in[0];
+    }
+    ah_r_give(r, 0, grad);
+    ah_r_give(r, 1, grad);
+    return r->status;
 }
 
 static int rms_norm_by_ops(struct ah_rule *r)

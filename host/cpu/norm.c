@@ -266,23 +266,23 @@ out:
     return status;
 }
 
-int ah_cpu_layer_norm(struct ah_call *c)
+static int layer_norm(struct ah_call *c, struct ah_tensor *xt, struct ah_tensor *weight, struct ah_tensor *shift,
+                      double eps)
 {
-    const struct ah_args_layer_norm *arg = ah_args(c, layer_norm);
-    struct ah_tensor *xt = arg->input.tensor, *mean = c->extra[0], *inverse = c->extra[1];
+    struct ah_tensor *mean = c->extra[0], *inverse = c->extra[1];
     struct ah_dense x = {0}, w = {0}, bias = {0};
     struct ah_dense_out y = {0};
     int64_t rows = mean->numel, width = rows ? xt->numel / rows : 0;
     int status;
     AH_TRYGO(ah_dense_open(&x, xt), out);
-    AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
-    AH_TRYGO(ah_dense_open(&bias, arg->bias.tensor), out);
+    AH_TRYGO(ah_dense_open(&w, weight), out);
+    AH_TRYGO(ah_dense_open(&bias, shift), out);
     AH_TRYGO(ah_dense_out_open(&y, c->out[0]), out);
     if (ah_compute_dtype(xt->dtype) == AH_F32)
-        layer_rows_f32(rows, width, x.data, w.data, bias.data, arg->eps.number, y.data, ah_tensor_data(mean),
+        layer_rows_f32(rows, width, x.data, w.data, bias.data, eps, y.data, ah_tensor_data(mean),
                        ah_tensor_data(inverse));
     else
-        layer_rows_f64(rows, width, x.data, w.data, bias.data, arg->eps.number, y.data, ah_tensor_data(mean),
+        layer_rows_f64(rows, width, x.data, w.data, bias.data, eps, y.data, ah_tensor_data(mean),
                        ah_tensor_data(inverse));
 out:
     ah_dense_out_close(&y);
@@ -292,11 +292,44 @@ out:
     return status;
 }
 
+int ah_cpu_layer_norm(struct ah_call *c)
+{
+    const struct ah_args_layer_norm *arg = ah_args(c, layer_norm);
+    return layer_norm(c, arg->input.tensor, ah_given(&arg->weight), ah_given(&arg->bias), arg->eps.number);
+}
+
+/* Of one shape, halves widened. */
+static int add_into(struct ah_tensor *sum, struct ah_tensor *a, struct ah_tensor *b)
+{
+    struct ah_dense x = {0}, y = {0};
+    struct ah_dense_out out = {0};
+    int status;
+    AH_TRYGO(ah_dense_open(&x, a), out);
+    AH_TRYGO(ah_dense_open(&y, b), out);
+    AH_TRYGO(ah_dense_out_open(&out, sum), out);
+    if (ah_compute_dtype(sum->dtype) == AH_F32)
+        add_all_f32(sum->numel, x.data, y.data, out.data);
+    else
+        add_all_f64(sum->numel, x.data, y.data, out.data);
+out:
+    ah_dense_out_close(&out);
+    ah_dense_close(&y);
+    ah_dense_close(&x);
+    return status;
+}
+
+int ah_cpu_add_layer_norm(struct ah_call *c)
+{
+    const struct ah_args_add_layer_norm *arg = ah_args(c, add_layer_norm);
+    AH_TRY(add_into(c->out[1], arg->input.tensor, arg->other.tensor));
+    return layer_norm(c, c->out[1], ah_given(&arg->weight), ah_given(&arg->bias), arg->eps.number);
+}
+
 int ah_cpu_layer_norm_backward(struct ah_call *c)
 {
     const struct ah_args_layer_norm_backward *arg = ah_args(c, layer_norm_backward);
     struct ah_tensor *xt = arg->input.tensor, *mt = arg->mean.tensor;
-    struct ah_dense g = {0}, x = {0}, w = {0};
+    struct ah_dense g = {0}, x = {0}, w = {0}, more = {0};
     struct ah_dense_out gx = {0}, gw = {0}, gb = {0};
     int64_t rows = mt->numel, width = rows ? xt->numel / rows : 0;
     bool affine = arg->with_weight.flag;
@@ -304,6 +337,7 @@ int ah_cpu_layer_norm_backward(struct ah_call *c)
     AH_TRYGO(ah_dense_open(&g, arg->grad.tensor), out);
     AH_TRYGO(ah_dense_open(&x, xt), out);
     AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
+    AH_TRYGO(ah_dense_open(&more, ah_given(&arg->more)), out);
     AH_TRYGO(ah_dense_out_open(&gx, c->out[0]), out);
     if (affine) {
         AH_TRYGO(ah_dense_out_open(&gw, c->out[1]), out);
@@ -317,10 +351,14 @@ int ah_cpu_layer_norm_backward(struct ah_call *c)
     const void *mean = ah_tensor_data(mt), *inverse = ah_tensor_data(arg->inverse.tensor);
     if (ah_compute_dtype(xt->dtype) == AH_F32) {
         layer_rows_backward_f32(rows, width, g.data, x.data, w.data, mean, inverse, gx.data);
+        if (more.data)
+            add_all_f32(xt->numel, gx.data, more.data, gx.data);
         if (affine)
             status = layer_affine_backward_f32(rows, width, g.data, x.data, mean, inverse, gw.data, gb.data);
     } else {
         layer_rows_backward_f64(rows, width, g.data, x.data, w.data, mean, inverse, gx.data);
+        if (more.data)
+            add_all_f64(xt->numel, gx.data, more.data, gx.data);
         if (affine)
             status = layer_affine_backward_f64(rows, width, g.data, x.data, mean, inverse, gw.data, gb.data);
     }
@@ -328,6 +366,7 @@ out:
     ah_dense_out_close(&gb);
     ah_dense_out_close(&gw);
     ah_dense_out_close(&gx);
+    ah_dense_close(&more);
     ah_dense_close(&w);
     ah_dense_close(&x);
     ah_dense_close(&g);

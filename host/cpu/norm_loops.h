@@ -108,6 +108,13 @@ static void SUFFIX(backward_factors)(const struct batch *b, const REAL *mean, co
 
 /* Layer norm: rows x width. */
 
+static void SUFFIX(add_all)(int64_t n, const REAL *a, const REAL *b, REAL *out) /* which a may be */
+{
+#pragma omp parallel for simd schedule(static) if (ah_worth_threads(n, AH_SHARE_LIGHT))
+    for (int64_t i = 0; i < n; i++)
+        out[i] = a[i] + b[i];
+}
+
 static void SUFFIX(layer_rows)(int64_t rows, int64_t width, const REAL *x, const REAL *w, const REAL *bias, double eps,
                                REAL *y, REAL *mean, REAL *inverse)
 {

@@ -7,6 +7,7 @@
 #include "cuda/rows.h"
 
 static struct ah_cuda_row_kernels norm_kernel = AH_CUDA_ROWS("norm", "norm");
+static struct ah_cuda_row_kernels add_kernel = AH_CUDA_ROWS("norm", "add_norm");
 static struct ah_cuda_row_kernels backward_kernel = AH_CUDA_ROWS("norm", "norm_backward");
 static struct ah_cuda_kernel affine_kernel[] = AH_CUDA_REALS("norm", "norm_affine");
 static struct ah_cuda_kernel total_kernel[] = AH_CUDA_REALS("norm", "column_total");
@@ -23,28 +24,48 @@ static int dense(struct ah_call *c, struct ah_tensor **out, struct ah_tensor *t,
     return t ? ah_cuda_dense(c->device, out, t, dtype) : 0;
 }
 
-static int forward(struct ah_call *c, struct ah_tensor *input, struct ah_tensor *weight, struct ah_tensor *bias,
-                   struct ah_tensor *mean, struct ah_tensor *inverse, double eps)
+/* What is to be normalised (with `other` added to it, to the tensor `sum`), and by what. */
+struct normal {
+    struct ah_tensor *input, *other, *weight, *bias, *sum, *mean, *inverse;
+    double eps;
+};
+
+static int launch(struct ah_call *c, struct ah_norm_rows_args *args, const struct normal *n, struct ah_tensor *other)
 {
-    enum ah_dtype dtype = input->dtype;
-    struct ah_tensor *x = NULL, *w = NULL, *b = NULL;
-    struct ah_norm_rows_args args = {.y = data_of(c->out[0]), .mean = data_of(mean), .inverse = data_of(inverse),
-                                     .rows = inverse->numel, .eps = eps};
+    enum ah_dtype dtype = c->out[0]->dtype;
+    if (!other)
+        return ah_cuda_launch_rows(c->device, &norm_kernel, c->op->name, dtype, args->rows, args->width, args,
+                                   sizeof *args);
+    struct ah_add_norm_args add = {.norm = *args, .other = data_of(other), .sum = data_of(n->sum)};
+    if (other->dtype != dtype)
+        add.kind = other->dtype == AH_F16 ? AH_NORM_F16 : AH_NORM_BF16;
+    add.norm.wide = args->wide && (add.sum | (add.kind == AH_NORM_SAME ? add.other : 0)) % 16 == 0;
+    return ah_cuda_launch_rows(c->device, &add_kernel, c->op->name, dtype, args->rows, args->width, &add, sizeof add);
+}
+
+static int forward(struct ah_call *c, const struct normal *n)
+{
+    enum ah_dtype dtype = c->out[0]->dtype;
+    struct ah_tensor *x = NULL, *other = NULL, *w = NULL, *b = NULL;
+    struct ah_norm_rows_args args = {.y = data_of(c->out[0]), .mean = data_of(n->mean),
+                                     .inverse = data_of(n->inverse), .rows = n->inverse->numel, .eps = n->eps};
     int status;
     if (args.rows == 0)
         return 0;
-    args.width = input->numel / args.rows;
-    AH_TRYGO(dense(c, &x, input, dtype), out);
-    AH_TRYGO(dense(c, &w, weight, dtype), out);
-    AH_TRYGO(dense(c, &b, bias, dtype), out);
+    args.width = n->input->numel / args.rows;
+    AH_TRYGO(dense(c, &x, n->input, dtype), out);
+    if (n->other)
+        AH_TRYGO(dense(c, &other, n->other, n->other->dtype), out);
+    AH_TRYGO(dense(c, &w, n->weight, dtype), out);
+    AH_TRYGO(dense(c, &b, n->bias, dtype), out);
     args.x = data_of(x);
     args.weight = data_of(w);
     args.bias = data_of(b);
     args.wide = ah_cuda_rows_wide(args.width, dtype, args.x | args.y, args.weight, args.bias);
-    status = ah_cuda_launch_rows(c->device, &norm_kernel, c->op->name, dtype, args.rows, args.width, &args,
-                                 sizeof args);
+    status = launch(c, &args, n, other);
 out:
     ah_tensor_release(x);
+    ah_tensor_release(other);
     ah_tensor_release(w);
     ah_tensor_release(b);
     return status;
@@ -53,14 +74,30 @@ out:
 int ah_cuda_layer_norm(struct ah_call *c)
 {
     const struct ah_args_layer_norm *arg = ah_args(c, layer_norm);
-    return forward(c, arg->input.tensor, ah_given(&arg->weight), ah_given(&arg->bias), c->extra[0], c->extra[1],
-                   arg->eps.number);
+    const struct normal n = {.input = arg->input.tensor, .weight = ah_given(&arg->weight),
+                             .bias = ah_given(&arg->bias), .mean = c->extra[0], .inverse = c->extra[1],
+                             .eps = arg->eps.number};
+    return forward(c, &n);
+}
+
+/* The wider of the two is x. */
+int ah_cuda_add_layer_norm(struct ah_call *c)
+{
+    const struct ah_args_add_layer_norm *arg = ah_args(c, add_layer_norm);
+    bool turned = arg->input.tensor->dtype != c->out[1]->dtype;
+    const struct normal n = {.input = turned ? arg->other.tensor : arg->input.tensor,
+                             .other = turned ? arg->input.tensor : arg->other.tensor, .weight = ah_given(&arg->weight),
+                             .bias = ah_given(&arg->bias), .sum = c->out[1], .mean = c->extra[0],
+                             .inverse = c->extra[1], .eps = arg->eps.number};
+    return forward(c, &n);
 }
 
 int ah_cuda_rms_norm(struct ah_call *c)
 {
     const struct ah_args_rms_norm *arg = ah_args(c, rms_norm);
-    return forward(c, arg->input.tensor, ah_given(&arg->weight), NULL, NULL, c->extra[0], c->state.root.eps);
+    const struct normal n = {.input = arg->input.tensor, .weight = ah_given(&arg->weight), .inverse = c->extra[0],
+                             .eps = c->state.root.eps};
+    return forward(c, &n);
 }
 
 /* out[1] and, unless there is none, out[2]: the gradients of weight and bias. */
@@ -94,33 +131,36 @@ static int affine(struct ah_call *c, struct ah_norm_affine_args *args, enum ah_d
 }
 
 static int backward(struct ah_call *c, struct ah_tensor *grad, struct ah_tensor *input, struct ah_tensor *weight,
-                    struct ah_tensor *mean, struct ah_tensor *inverse, bool with_weight)
+                    struct ah_tensor *mean, struct ah_tensor *inverse, bool with_weight, struct ah_tensor *added)
 {
     enum ah_dtype dtype = input->dtype;
-    struct ah_tensor *g = NULL, *x = NULL, *w = NULL;
+    struct ah_tensor *g = NULL, *x = NULL, *w = NULL, *more = NULL;
     struct ah_norm_backward_args args = {.gx = data_of(c->out[0]), .mean = data_of(mean),
                                          .inverse = data_of(inverse), .rows = inverse->numel};
     int status;
     AH_TRYGO(dense(c, &g, grad, dtype), out);
     AH_TRYGO(dense(c, &x, input, dtype), out);
     AH_TRYGO(dense(c, &w, weight, dtype), out);
+    AH_TRYGO(dense(c, &more, added, dtype), out);
     args.g = data_of(g);
     args.x = data_of(x);
     args.weight = data_of(w);
+    args.more = data_of(more);
     args.width = args.rows ? input->numel / args.rows : 0;
-    args.wide = ah_cuda_rows_wide(args.width, dtype, args.g | args.x, args.gx, args.weight);
+    args.wide = ah_cuda_rows_wide(args.width, dtype, args.g | args.x, args.gx | args.more, args.weight);
     if (args.rows > 0)
         AH_TRYGO(ah_cuda_launch_rows(c->device, &backward_kernel, c->op->name, dtype, args.rows, args.width, &args,
                                      sizeof args), out);
     if (with_weight) {
-        struct ah_norm_affine_args more = {.g = args.g, .x = args.x, .mean = args.mean, .inverse = args.inverse,
-                                           .rows = args.rows};
-        status = affine(c, &more, dtype);
+        struct ah_norm_affine_args parts = {.g = args.g, .x = args.x, .mean = args.mean, .inverse = args.inverse,
+                                            .rows = args.rows};
+        status = affine(c, &parts, dtype);
     }
 out:
     ah_tensor_release(g);
     ah_tensor_release(x);
     ah_tensor_release(w);
+    ah_tensor_release(more);
     return status;
 }
 
@@ -128,12 +168,12 @@ int ah_cuda_layer_norm_backward(struct ah_call *c)
 {
     const struct ah_args_layer_norm_backward *arg = ah_args(c, layer_norm_backward);
     return backward(c, arg->grad.tensor, arg->input.tensor, ah_given(&arg->weight), arg->mean.tensor,
-                    arg->inverse.tensor, arg->with_weight.flag);
+                    arg->inverse.tensor, arg->with_weight.flag, ah_given(&arg->more));
 }
 
 int ah_cuda_rms_norm_backward(struct ah_call *c)
 {
     const struct ah_args_rms_norm_backward *arg = ah_args(c, rms_norm_backward);
     return backward(c, arg->grad.tensor, arg->input.tensor, ah_given(&arg->weight), NULL, arg->inverse.tensor,
-                    arg->with_weight.flag);
+                    arg->with_weight.flag, NULL);
 }

@@ -1,8 +1,10 @@
 /* Normalisation and embedding: shapes and dtypes of weights and statistics. Statistics are kept for the
- * rule in what kernels compute in (float32 for halves). group_norm is a composition. */
+ * rule in what kernels compute in (float32 for halves). group_norm is a composition, add_layer_norm one of two ops
+ * where its kernel does not fit. */
 #include <float.h>
 #include <string.h>
 
+#include "ops/autocast.h"
 #include "ops/rows.h"
 
 /* One number per channel of x, of x's dtype. */
@@ -135,6 +137,61 @@ int ah_forward_layer_norm(struct ah_call *c)
     AH_TRY(ah_tensor_empty(&c->extra[0], x->size, lead, dtype, c->device));
     AH_TRY(ah_tensor_empty(&c->extra[1], x->size, lead, dtype, c->device));
     note_affine(c, 2);
+    return ah_call_kernel(c);
+}
+
+static bool is_half(enum ah_dtype dtype)
+{
+    return dtype == AH_F16 || dtype == AH_BF16;
+}
+
+/* Can one kernel do what the two ops would? A float32 and a half are what autocast leaves of a residual. */
+static bool can_add_and_norm(const struct ah_call *c)
+{
+    const struct ah_args_add_layer_norm *arg = ah_args(c, add_layer_norm);
+    const struct ah_tensor *x = arg->input.tensor, *other = arg->other.tensor;
+    const struct ah_value *shape = &arg->normalized_shape;
+    enum ah_dtype dtype = ah_dtype_promote(x->dtype, other->dtype);
+    int count = shape->ints.count, lead = x->ndim - count;
+    if (!ah_same_shape(x, other) || !ah_dtype_is_float(x->dtype) || !ah_dtype_is_float(other->dtype) || count < 1 ||
+        lead < 0 || memcmp(x->size + lead, shape->ints.at, (size_t)count * sizeof *x->size))
+        return false;
+    for (int i = 3; i < 5; i++) {
+        const struct ah_tensor *t = c->arg[i].tensor;
+        if (t && (!has_shape(t, shape) || t->dtype != dtype))
+            return false;
+    }
+    if (is_half(dtype) && ah_autocast.enabled) /* which may want the norm in float32 */
+        return false;
+    return x->dtype == other->dtype ||
+           (dtype == AH_F32 && (is_half(x->dtype) || x->dtype == dtype) &&
+            (is_half(other->dtype) || other->dtype == dtype));
+}
+
+static int add_layer_norm_by_ops(struct ah_call *c)
+{
+    const struct ah_args_add_layer_norm *arg = ah_args(c, add_layer_norm);
+    c->recording = false;
+    AH_TRY(ah_op1(AH_OP_add, &c->out[1], arg->input, arg->other));
+    AH_TRY(ah_op1(AH_OP_layer_norm, &c->out[0], AH_T(c->out[1]), arg->normalized_shape, arg->weight, arg->bias,
+                  arg->eps));
+    c->out_count = 2;
+    return 0;
+}
+
+int ah_forward_add_layer_norm(struct ah_call *c)
+{
+    const struct ah_args_add_layer_norm *arg = ah_args(c, add_layer_norm);
+    const struct ah_tensor *x = arg->input.tensor;
+    if (!can_add_and_norm(c))
+        return add_layer_norm_by_ops(c);
+    int lead = x->ndim - arg->normalized_shape.ints.count;
+    enum ah_dtype dtype = ah_dtype_promote(x->dtype, arg->other.tensor->dtype), kept = ah_compute_dtype(dtype);
+    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, dtype));
+    AH_TRY(ah_call_output(c, 1, x->size, x->ndim, dtype));
+    AH_TRY(ah_tensor_empty(&c->extra[0], x->size, lead, kept, c->device));
+    AH_TRY(ah_tensor_empty(&c->extra[1], x->size, lead, kept, c->device));
+    note_affine(c, 3);
     return ah_call_kernel(c);
 }
 

@@ -3,7 +3,7 @@ local check = require "spec.support.check"
 local gradcheck = require "spec.support.gradcheck"
 local precision = require "spec.support.precision"
 
-local F = accelhost.nn.functional
+local nn, F = accelhost.nn, accelhost.nn.functional
 
 local function leaf(...)
   return accelhost.randn({...}, {dtype = "float64"}):requires_grad_()
@@ -177,5 +177,104 @@ describe("group_norm", function()
     check.raises("group_norm: the channels of input (2, 3) do not make 2 groups", function()
       F.group_norm(accelhost.zeros(2, 3), 2)
     end)
+  end)
+end)
+
+describe("the layer norm of a sum", function()
+  local of_sum = require("accelhost.nn.norm").of_sum
+
+  local function bits(t) return t:float():tolist() end
+
+  -- Results and gradients of `how`(layer, x, y), from which norm and sum both go into the loss unless `only` says so.
+  local function trial(how, width, first, second, rows, only)
+    accelhost.manual_seed(7)
+    local x = (accelhost.randn(rows or 5, width) * 3):to(first):requires_grad_()
+    local y = accelhost.randn(rows or 5, width):to(second):requires_grad_()
+    local wide = (x + y).dtype
+    local layer = nn.LayerNorm(width):to(wide)
+    accelhost.no_grad(function() layer.weight:normal_(); layer.bias:normal_() end)
+    local a, b = accelhost.randn(rows or 5, width):to(wide), accelhost.randn(rows or 5, width):to(wide)
+    local normal, sum = how(layer, x, y)
+    local loss = (only == "sum" and sum * b or only == "norm" and normal * a or normal * a + sum * b):sum()
+    loss:backward()
+    local found = {normal, sum, x.grad, y.grad}
+    if only ~= "sum" then found[5], found[6] = layer.weight.grad, layer.bias.grad end
+    return found
+  end
+  local function by_two(layer, x, y)
+    local sum = x + y
+    return layer(sum), sum
+  end
+
+  it("is what two ops make of it, of rows of any length", function()
+    for _, width in ipairs {1, 7, 64, 1500} do
+      local wanted = trial(by_two, width, "float32", "float32")
+      for i, t in ipairs(trial(of_sum, width, "float32", "float32")) do
+        check.near(check.flat(wanted[i]), t, 1e-5)
+        assert.equal(wanted[i].dtype, t.dtype)
+      end
+    end
+  end)
+
+  it("takes every pair of floating dtypes", function()
+    local near = {float64 = 1e-12, float32 = 1e-5, float16 = 0.02, bfloat16 = 0.2}
+    for _, first in ipairs {"float64", "float32", "float16", "bfloat16"} do
+      for _, second in ipairs {"float64", "float32", "float16", "bfloat16"} do
+        local wanted, found = trial(by_two, 48, first, second), trial(of_sum, 48, first, second)
+        for i, t in ipairs(found) do
+          assert.equal(wanted[i].dtype, t.dtype)
+          check.near(check.flat(wanted[i]:double()), t:double(), near[t.dtype])
+        end
+        assert.same(bits(wanted[2]), bits(found[2]))
+      end
+    end
+  end)
+
+  it("has the gradients of what is used of it", function()
+    for _, only in ipairs {"sum", "norm"} do
+      local wanted = trial(by_two, 24, "float32", "float32", 4, only)
+      for i, t in ipairs(trial(of_sum, 24, "float32", "float32", 4, only)) do
+        check.near(check.flat(wanted[i]), t, 1e-5)
+      end
+    end
+    assert.same({}, trial(of_sum, 24, "float32", "float32", 0)[1]:tolist())
+  end)
+
+  it("has first and second derivatives", function()
+    local layer = nn.LayerNorm({3, 2}, {dtype = "float64"})
+    local function both(x, y, w, b)
+      layer.weight, layer.bias = nil, nil
+      layer.weight, layer.bias = w, b
+      local normal, sum = of_sum(layer, x, y)
+      return normal * sum
+    end
+    local inputs = {leaf(2, 3, 2), leaf(2, 3, 2), leaf(3, 2), leaf(3, 2)}
+    gradcheck.gradcheck(both, inputs)
+    gradcheck.gradgradcheck(both, inputs)
+  end)
+
+  it("takes views, broadcasts, and says what does not fit", function()
+    local layer = nn.LayerNorm(6)
+    local x, y = accelhost.randn(6, 4), accelhost.randn(2, 6)
+    local normal, sum = of_sum(layer, x:t(), y:narrow(0, 0, 1))
+    assert.same((x:t() + y:narrow(0, 0, 1)):tolist(), sum:tolist())
+    check.near(check.flat(layer(sum)), normal, 1e-6)
+    check.raises("layer_norm: normalized_shape (6,) is not how input (6, 4) ends", function() of_sum(layer, x, x) end)
+    check.raises("add: shapes do not broadcast: (6, 4) and (2, 6)", function() of_sum(layer, x, y) end)
+  end)
+
+  it("leaves a layer that hooks watch, and any other module, its call", function()
+    local layer, seen = nn.LayerNorm(6), {}
+    local x, y = accelhost.randn(4, 6), accelhost.randn(4, 6)
+    local handle = layer:register_forward_hook(function(_, given, result)
+      seen[#seen + 1] = given[1]
+      return result * 2
+    end)
+    local normal, sum = of_sum(layer, x, y)
+    handle.remove()
+    assert.same(sum:tolist(), seen[1]:tolist())
+    check.near(check.flat(of_sum(layer, x, y) * 2), normal, 1e-5)
+    assert.equal(1, #seen)
+    assert.same((x + y):tolist(), of_sum(nn.Identity(), x, y):tolist())
   end)
 end)

@@ -4,16 +4,52 @@
 #include "cuda/kernels/norm.h"
 #include "cuda/kernels/rows.cuh"
 
+/* The row x about its mean m. */
+template <typename T, typename ROWS>
+__device__ __forceinline__ void norm_row(const ah_norm_rows_args &a, ROWS rows, int64_t row, const T *x, ah_real<T> m)
+{
+    typedef ah_real<T> R;
+    constexpr int N = ah_pack<T>::count;
+    const T *weight = ah_at<const T>(a.weight), *bias = ah_at<const T>(a.bias);
+    T *y = ah_at<T>(a.y) + row * a.width;
+    R squares = 0;
+    ah_each_pack<T, ROWS>(a.width, a.wide, [&](int64_t i, int64_t left, bool full) {
+        R v[N] = {0};
+        ah_get_pack(v, x + i, full, left);
+        AH_UNROLL
+        for (int j = 0; j < N; j++)
+            squares += j < left ? (v[j] - m) * (v[j] - m) : (R)0;
+    });
+    const R inverse = 1 / ah_sqrt(rows.fold(squares, ah_add()) / (R)a.width + (R)a.eps);
+    if (ROWS::lane() == 0) {
+        if (a.mean)
+            ah_at<R>(a.mean)[row] = m;
+        ah_at<R>(a.inverse)[row] = inverse;
+    }
+    ah_each_pack<T, ROWS>(a.width, a.wide, [&](int64_t i, int64_t left, bool full) {
+        R v[N] = {0}, w[N], b[N] = {0};
+        AH_UNROLL
+        for (int j = 0; j < N; j++)
+            w[j] = 1;
+        ah_get_pack(v, x + i, full, left);
+        if (weight)
+            ah_get_pack(w, weight + i, full, left);
+        if (bias)
+            ah_get_pack(b, bias + i, full, left);
+        AH_UNROLL
+        for (int j = 0; j < N; j++)
+            v[j] = (v[j] - m) * inverse * w[j] + b[j];
+        ah_put_pack(y + i, v, full, left);
+    });
+}
+
 template <typename T, typename ROWS> __device__ __forceinline__ void norm(const ah_norm_rows_args &a, ROWS rows)
 {
     typedef ah_real<T> R;
     constexpr int N = ah_pack<T>::count;
-    const R width = (R)a.width;
-    const T *weight = ah_at<const T>(a.weight), *bias = ah_at<const T>(a.bias);
     for (int64_t row = ROWS::first(); row < a.rows; row += ROWS::step()) {
         const T *x = ah_at<const T>(a.x) + row * a.width;
-        T *y = ah_at<T>(a.y) + row * a.width;
-        R m = 0, squares = 0;
+        R m = 0;
         if (a.mean) {
             R sum = 0;
             ah_each_pack<T, ROWS>(a.width, a.wide, [&](int64_t i, int64_t left, bool full) {
@@ -23,36 +59,50 @@ template <typename T, typename ROWS> __device__ __forceinline__ void norm(const 
                 for (int j = 0; j < N; j++)
                     sum += v[j];
             });
-            m = rows.fold(sum, ah_add()) / width;
+            m = rows.fold(sum, ah_add()) / (R)a.width;
         }
-        ah_each_pack<T, ROWS>(a.width, a.wide, [&](int64_t i, int64_t left, bool full) {
-            R v[N] = {0};
+        norm_row(a, rows, row, x, m);
+    }
+}
+
+/* A pack of halves beside one of floats. */
+template <typename H, typename R>
+__device__ __forceinline__ void get_halves(R *v, const H *p, int count, int64_t left)
+{
+    AH_UNROLL
+    for (int j = 0; j < count; j++)
+        if (j < left)
+            v[j] = to_float(p[j]);
+}
+
+/* A thread reads of the sum what it wrote itself, so nothing waits for it. */
+template <typename T, typename ROWS> __device__ __forceinline__ void add_norm(const ah_add_norm_args &a, ROWS rows)
+{
+    typedef ah_real<T> R;
+    constexpr int N = ah_pack<T>::count;
+    const int64_t width = a.norm.width;
+    for (int64_t row = ROWS::first(); row < a.norm.rows; row += ROWS::step()) {
+        const int64_t first = row * width;
+        const T *x = ah_at<const T>(a.norm.x) + first;
+        T *to = ah_at<T>(a.sum) + first;
+        R sum = 0;
+        ah_each_pack<T, ROWS>(width, a.norm.wide, [&](int64_t i, int64_t left, bool full) {
+            R v[N] = {0}, u[N] = {0};
             ah_get_pack(v, x + i, full, left);
+            if (a.kind == AH_NORM_SAME)
+                ah_get_pack(u, ah_at<const T>(a.other) + first + i, full, left);
+            else if (a.kind == AH_NORM_F16)
+                get_halves(u, ah_at<const half_t>(a.other) + first + i, N, left);
+            else
+                get_halves(u, ah_at<const bf16_t>(a.other) + first + i, N, left);
             AH_UNROLL
-            for (int j = 0; j < N; j++)
-                squares += j < left ? (v[j] - m) * (v[j] - m) : (R)0;
+            for (int j = 0; j < N; j++) {
+                v[j] = ah_get(ah_put<T>(v[j] + u[j])); /* as it is stored */
+                sum += v[j];
+            }
+            ah_put_pack(to + i, v, full, left);
         });
-        const R inverse = 1 / ah_sqrt(rows.fold(squares, ah_add()) / width + (R)a.eps);
-        if (ROWS::lane() == 0) {
-            if (a.mean)
-                ah_at<R>(a.mean)[row] = m;
-            ah_at<R>(a.inverse)[row] = inverse;
-        }
-        ah_each_pack<T, ROWS>(a.width, a.wide, [&](int64_t i, int64_t left, bool full) {
-            R v[N] = {0}, w[N], b[N] = {0};
-            AH_UNROLL
-            for (int j = 0; j < N; j++)
-                w[j] = 1;
-            ah_get_pack(v, x + i, full, left);
-            if (weight)
-                ah_get_pack(w, weight + i, full, left);
-            if (bias)
-                ah_get_pack(b, bias + i, full, left);
-            AH_UNROLL
-            for (int j = 0; j < N; j++)
-                v[j] = (v[j] - m) * inverse * w[j] + b[j];
-            ah_put_pack(y + i, v, full, left);
-        });
+        norm_row<T>(a.norm, rows, row, to, rows.fold(sum, ah_add()) / (R)width);
     }
 }
 
@@ -100,6 +150,12 @@ __device__ __forceinline__ void norm_backward(const ah_norm_backward_args &a, RO
             AH_UNROLL
             for (int j = 0; j < N; j++)
                 u[j] = inverse * (u[j] - sum - v[j] * along);
+            if (a.more) {
+                ah_get_pack(v, ah_at<const T>(a.more) + row * a.width + i, full, left);
+                AH_UNROLL
+                for (int j = 0; j < N; j++)
+                    u[j] += v[j];
+            }
             ah_put_pack(gx + i, u, full, left);
         });
     }
@@ -155,6 +211,7 @@ __device__ __forceinline__ void column_total(const ah_column_total_args &a, ah_r
 
 #define NORM(suffix, type)                                                                          \
     AH_ROW_KERNEL(norm, ah_norm_rows_args, norm, suffix, type)                                      \
+    AH_ROW_KERNEL(add_norm, ah_add_norm_args, add_norm, suffix, type)                               \
     AH_ROW_KERNEL(norm_backward, ah_norm_backward_args, norm_backward, suffix, type)                \
     AH_KERNEL(norm_affine_##suffix, ah_norm_affine_args, AH_ROW_THREADS)                            \
     {                                                                                               \

@@ -14,8 +14,18 @@ struct ah_norm_rows_args {
     int32_t wide;
 };
 
+/* What the dtype of `other` is: x's, or a half beside a float32. */
+enum { AH_NORM_SAME, AH_NORM_F16, AH_NORM_BF16 };
+
+/* Of x + other, which goes to `sum`. */
+struct ah_add_norm_args {
+    struct ah_norm_rows_args norm;
+    uint64_t other, sum;
+    int32_t kind;
+};
+
 struct ah_norm_backward_args {
-    uint64_t g, x, weight, mean, inverse, gx;
+    uint64_t g, x, weight, mean, inverse, gx, more; /* more: 0, or what is added to gx */
     int64_t rows, width;
     int32_t wide;
 };

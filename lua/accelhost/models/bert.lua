@@ -6,11 +6,11 @@ local attention = require "accelhost.models.attention"
 local configs = require "accelhost.models.config"
 local container = require "accelhost.nn.container"
 local inputs = require "accelhost.models.inputs"
+local norms = require "accelhost.nn.norm"
 local packing = require "accelhost.models.packing"
 local recompute = require "accelhost.recompute"
 local Dropout = require("accelhost.nn.dropout").Dropout
 local Embedding = require("accelhost.nn.embedding").Embedding
-local LayerNorm = require("accelhost.nn.norm").LayerNorm
 local Linear = require("accelhost.nn.linear").Linear
 local Module = require("accelhost.nn.module").Module
 local PreTrainedModel = require("accelhost.models.pretrained").PreTrainedModel
@@ -25,7 +25,7 @@ function Embeddings:init(config)
   self.word_embeddings = Embedding(config.vocab_size, width, {padding_idx = config.pad_token_id})
   self.position_embeddings = Embedding(config.max_position_embeddings, width)
   self.token_type_embeddings = Embedding(config.type_vocab_size, width)
-  self.LayerNorm = LayerNorm(width, {eps = config.layer_norm_eps})
+  self.LayerNorm = norms.LayerNorm(width, {eps = config.layer_norm_eps})
   self.dropout = Dropout(config.hidden_dropout_prob)
 end
 
@@ -79,12 +79,12 @@ local Output = Module:extend "BertOutput"
 
 function Output:init(config, from)
   self.dense = Linear(from, config.hidden_size)
-  self.LayerNorm = LayerNorm(config.hidden_size, {eps = config.layer_norm_eps})
+  self.LayerNorm = norms.LayerNorm(config.hidden_size, {eps = config.layer_norm_eps})
   self.dropout = Dropout(config.hidden_dropout_prob)
 end
 
 function Output:forward(x, around)
-  return self.LayerNorm(self.dropout(self.dense(x)) + around)
+  return (norms.of_sum(self.LayerNorm, self.dropout(self.dense(x)), around))
 end
 
 local Attention = Module:extend "BertAttention"

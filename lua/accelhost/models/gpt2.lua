@@ -9,11 +9,11 @@ local container = require "accelhost.nn.container"
 local generation = require "accelhost.models.generation"
 local inputs = require "accelhost.models.inputs"
 local losses = require "accelhost.models.losses"
+local norms = require "accelhost.nn.norm"
 local recompute = require "accelhost.recompute"
 local skip = require "accelhost.nn.skip"
 local Dropout = require("accelhost.nn.dropout").Dropout
 local Embedding = require("accelhost.nn.embedding").Embedding
-local LayerNorm = require("accelhost.nn.norm").LayerNorm
 local Linear = require("accelhost.nn.linear").Linear
 local Module = require("accelhost.nn.module").Module
 local Parameter = require("accelhost.nn.parameter").new
@@ -93,16 +93,16 @@ local Block = Module:extend "GPT2Block"
 
 function Block:init(config, number)
   local norm = {eps = config.layer_norm_epsilon}
-  self.ln_1 = LayerNorm(config.n_embd, norm)
+  self.ln_1 = norms.LayerNorm(config.n_embd, norm)
   self.attn = Attention(config, number)
-  self.ln_2 = LayerNorm(config.n_embd, norm)
+  self.ln_2 = norms.LayerNorm(config.n_embd, norm)
   self.mlp = MLP(config)
 end
 
 function Block:forward(x, how, past)
   local y, present, weights = self.attn(self.ln_1(x), how, past)
-  x = x + y
-  return x + self.mlp(self.ln_2(x)), present, weights
+  local normal, sum = norms.of_sum(self.ln_2, x, y)
+  return sum + self.mlp(normal), present, weights
 end
 
 -- Which keys each query may see: those before it that are no padding, and itself, so that no row is empty.
@@ -158,7 +158,7 @@ function GPT2Model:build(config)
   self.drop = Dropout(config.embd_pdrop)
   self.h = container.ModuleList {}
   for number = 1, config.n_layer do self.h:append(Block(config, number)) end
-  self.ln_f = LayerNorm(config.n_embd, {eps = config.layer_norm_epsilon})
+  self.ln_f = norms.LayerNorm(config.n_embd, {eps = config.layer_norm_epsilon})
 end
 
 -- How many tokens the keys and values of earlier calls hold.

@@ -153,7 +153,7 @@ return function(Module, is_module)
     local forward = self.forward
     local limit = most[forward] or limit_of(forward)
     if select("#", ...) > limit then check_count(self, limit, ...) end
-    if self._forward_pre_hooks or self._forward_hooks or self._backward_hooks or self._backward_pre_hooks then
+    if hooks.watch(self) then
       return through(forward_hooks.protected(self, run_with_hooks, ...))
     end
     return through(forward(self, ...))

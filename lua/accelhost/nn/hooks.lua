@@ -42,4 +42,11 @@ function hooks.method(what, field, ...)
   end
 end
 
+--- Do hooks see what a module is called with, or what it gives?
+---@param module table
+---@return table|false
+function hooks.watch(module)
+  return module._forward_pre_hooks or module._forward_hooks or module._backward_hooks or module._backward_pre_hooks
+end
+
 return hooks

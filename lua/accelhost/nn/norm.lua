@@ -2,6 +2,7 @@
 local C = require "accelhost._C"
 local F = require "accelhost.nn.functional"
 local arguments = require "accelhost.util.arguments"
+local hooks = require "accelhost.nn.hooks"
 local init = require "accelhost.nn.initializers"
 local Module = require("accelhost.nn.module").Module
 local new = require("accelhost.nn.parameter").new
@@ -50,6 +51,20 @@ end
 function LayerNorm:extra_repr()
   return ("%s, eps=%s, elementwise_affine=%s, bias=%s"):format(repr.value(self.normalized_shape),
     repr.float(self.eps), repr.value(self.elementwise_affine), repr.value(self.bias ~= nil))
+end
+
+--- A module's result for the sum of two tensors, and that sum: in one pass by a LayerNorm that nobody watches.
+---@param module Module
+---@param input Tensor
+---@param other Tensor
+---@return Tensor normalised
+---@return Tensor sum
+function norm.of_sum(module, input, other)
+  if module.forward == LayerNorm.forward and not hooks.watch(module) then
+    return C.add_layer_norm(input, other, module.normalized_shape, module.weight, module.bias, module.eps)
+  end
+  local sum = input + other
+  return module(sum), sum
 end
 
 --- Normalise the channels of each of `num_groups` groups together.

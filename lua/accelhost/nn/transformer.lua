@@ -42,11 +42,19 @@ function Layer:setup(attentions, d_model, nhead, dim_feedforward, dropout, activ
   self.activation = activation
 end
 
--- x plus what a part makes of it, normalised before the part (norm_first) or afterwards.
-local function add_part(self, number, x, part)
-  local normalise, drop = self["norm" .. number], self["dropout" .. number]
-  if self.norm_first then return x + drop(part(normalise(x))) end
-  return normalise(x + drop(part(x)))
+-- x plus what each part makes of it in turn, normalised before the parts (norm_first) or after each.
+local function add_parts(self, x, ...)
+  local normal = self.norm_first and self.norm1(x) or x
+  for i = 1, select("#", ...) do
+    local made = self["dropout" .. i](select(i, ...)(normal))
+    local normalise = self["norm" .. (self.norm_first and i + 1 or i)]
+    if normalise then
+      normal, x = norm.of_sum(normalise, self.norm_first and x or normal, made)
+    else
+      x = x + made
+    end
+  end
+  return self.norm_first and x or normal
 end
 
 -- The output of an attention alone.
@@ -81,8 +89,9 @@ local read_encode = signature("TransformerEncoderLayer.forward", {
 ---@return Tensor like src
 function TransformerEncoderLayer:forward(...)
   local x, mask, padding, is_causal = read_encode(...)
-  x = add_part(self, 1, x, function(y) return attend(self.self_attn, y, y, mask, padding, is_causal) end)
-  return add_part(self, 2, x, function(y) return feed(self, y) end)
+  return add_parts(self, x,
+    function(y) return attend(self.self_attn, y, y, mask, padding, is_causal) end,
+    function(y) return feed(self, y) end)
 end
 
 --- Self-attention, attention to the memory that an encoder made, and a feed-forward net.
@@ -111,11 +120,10 @@ local read_decode = signature("TransformerDecoderLayer.forward", decode_paramete
 ---@return Tensor like tgt
 function TransformerDecoderLayer:forward(...)
   local x, memory, mask, memory_mask, padding, memory_padding, is_causal, memory_is_causal = read_decode(...)
-  x = add_part(self, 1, x, function(y) return attend(self.self_attn, y, y, mask, padding, is_causal) end)
-  x = add_part(self, 2, x, function(y)
-    return attend(self.multihead_attn, y, memory, memory_mask, memory_padding, memory_is_causal)
-  end)
-  return add_part(self, 3, x, function(y) return feed(self, y) end)
+  return add_parts(self, x,
+    function(y) return attend(self.self_attn, y, y, mask, padding, is_causal) end,
+    function(y) return attend(self.multihead_attn, y, memory, memory_mask, memory_padding, memory_is_causal) end,
+    function(y) return feed(self, y) end)
 end
 
 -- Copies of a layer, or what a function makes, so that each has weights of its own.

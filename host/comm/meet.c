@@ -1,5 +1,6 @@
-/* A caller says hello; rank 0 answers with its verdict, the board's descriptor and then the ranks' segments, a packet
- * for each; the caller says that it has taken its place. Both look whose user the other is. */
+/* A caller says hello; the host's first rank answers with its verdict, the board's descriptor and then the ranks'
+ * segments, a packet for each; the caller says that it has taken its place. Of a job on several hosts it waits then for
+ * their table, which the first ranks draw up together (comm/meet_hosts.h). Both look whose user the other is. */
 #include "comm/meet.h"
 
 #include <errno.h>
@@ -14,6 +15,9 @@
 
 #include "base/tell.h"
 #include "base/time.h"
+#include "comm/address.h"
+#include "comm/meet_hosts.h"
+#include "comm/muster.h"
 #include "comm/rank.h"
 
 static const uint64_t hello_magic = 0x6168656c6c6f; /* "ahello" */
@@ -21,20 +25,28 @@ static const int tick_ms = 50;
 
 struct hello {
     uint64_t magic;
-    int32_t version, rank, size;
+    int32_t version, rank, size, local_rank, local_size;
 };
 
 struct answer {
     int32_t status;
-    char text[256];
+    char text[512];
+};
+
+/* Of a job on several hosts: the second one. */
+struct table {
+    struct answer answer;
+    char text[AH_HOSTS_TEXT];
 };
 
 /* What both sides know. */
 struct meeting {
     const struct ah_topology *who;
+    int first; /* rank of this host */
     struct sockaddr_un address;
     socklen_t address_bytes;
     char name[96]; /* for people: "MASTER_PORT 29500" */
+    char leader[32]; /* "rank 0" */
     int64_t begin_ns, timeout_ns, patience_ns;
     bool told;
 };
@@ -67,22 +79,21 @@ static bool is_this_host(const char *address)
     gethostname(own, sizeof own - 1);
     size_t length = strlen(own);
     return !*address || !strcmp(address, "localhost") || !strncmp(address, "127.", 4) || !strcmp(address, "::1") ||
-           (length && !strncmp(address, own, length) && (!address[length] || address[length] == '.'));
+           (length && !strncmp(address, own, length) && (!address[length] || address[length] == '.')) ||
+           ah_address_is_here(address);
 }
 
 static int begin(struct meeting *m, const struct ah_topology *who)
 {
     const char *address = getenv("MASTER_ADDR");
-    *m = (struct meeting){.who = who, .begin_ns = ah_now_ns()};
-    if (address && !getenv("LOCAL_WORLD_SIZE") && !is_this_host(address))
-        return ah_fail(AH_ENOTIMPL, "MASTER_ADDR is %s, another host: only processes of one host are connected (set "
-                       "LOCAL_WORLD_SIZE if all %d are here)", address, who->size);
-    const char *nodes = getenv("SLURM_STEP_NUM_NODES");
-    if (nodes && strtol(nodes, NULL, 10) > 1)
-        return ah_fail(AH_ENOTIMPL, "SLURM_STEP_NUM_NODES is %s: only processes of one host are connected", nodes);
+    *m = (struct meeting){.who = who, .first = who->rank - who->local_rank, .begin_ns = ah_now_ns()};
+    if (who->by == AH_BY_RANK && address && !getenv("LOCAL_WORLD_SIZE") && !is_this_host(address))
+        return ah_fail(AH_EINVAL, "MASTER_ADDR is %s, another host: LOCAL_RANK and LOCAL_WORLD_SIZE have to say which "
+                       "of the %d ranks are here", address, who->size);
     AH_TRY(ah_seconds_from_environment("ACCELHOST_TIMEOUT", 600, &m->timeout_ns));
     AH_TRY(ah_seconds_from_environment("ACCELHOST_PATIENCE", AH_PATIENCE_S, &m->patience_ns));
     name_meeting(m);
+    snprintf(m->leader, sizeof m->leader, "rank %d", m->first);
     return 0;
 }
 
@@ -152,20 +163,27 @@ static int receive_with(int fd, void *bytes, size_t count, int *passed)
     return 0;
 }
 
-/* Rank 0. */
+/* The host's first rank. */
 
 static void judge(const struct meeting *m, const struct hello *hello, const bool *here, struct answer *out)
 {
-    int size = m->who->size;
+    int size = m->who->size, local = hello->local_rank;
     *out = (struct answer){.status = AH_EINVAL};
     if (hello->magic != hello_magic || hello->version != (int32_t)sizeof(struct ah_board_slot))
-        snprintf(out->text, sizeof out->text, "rank 0 runs another version of accelhost");
+        snprintf(out->text, sizeof out->text, "rank %d runs another version of accelhost", m->first);
     else if (hello->size != size)
-        snprintf(out->text, sizeof out->text, "WORLD_SIZE is %d here, but %d of rank 0 (%s)", hello->size, size,
-                 m->name);
-    else if (hello->rank < 1 || hello->rank >= size)
-        snprintf(out->text, sizeof out->text, "RANK is %d of %d", hello->rank, size);
-    else if (here[hello->rank])
+        snprintf(out->text, sizeof out->text, "WORLD_SIZE is %d here, but %d of rank %d (%s)", hello->size, size,
+                 m->first, m->name);
+    else if (hello->local_size != m->who->local_size)
+        snprintf(out->text, sizeof out->text, "rank %d counts %d ranks on this host, and rank %d %d (%s)", hello->rank,
+                 hello->local_size, m->first, m->who->local_size, m->name);
+    else if (hello->rank < 1 || hello->rank >= size || local < 1 || local >= hello->local_size)
+        snprintf(out->text, sizeof out->text, "RANK is %d of %d, and %d of %d on this host", hello->rank, size, local,
+                 hello->local_size);
+    else if (hello->rank - local != m->first)
+        snprintf(out->text, sizeof out->text, "the ranks of a host have to be consecutive, and rank %d is number %d "
+                 "after rank %d: %s", hello->rank, local, m->first, ah_topology_block_option(m->who->by));
+    else if (here[local])
         snprintf(out->text, sizeof out->text, "RANK %d is there twice (%s); give each job a MASTER_PORT of its own",
                  hello->rank, m->name);
     else
@@ -184,8 +202,9 @@ static bool hand_over(struct ah_board *board, int fd, const struct answer *answe
     return recv(fd, &byte, 1, 0) == 1;
 }
 
-/* A caller's contradiction about the size is rank 0's as well: there will never be all. */
-static int serve(const struct meeting *m, struct ah_board *board, int listener, bool *here)
+/* A caller's contradiction about sizes is this rank's as well: there will never be all. A caller that waits for the
+ * table of hosts is kept in caller[]. */
+static int serve(const struct meeting *m, struct ah_board *board, int listener, bool *here, int *caller)
 {
     struct hello hello;
     struct answer answer;
@@ -195,11 +214,18 @@ static int serve(const struct meeting *m, struct ah_board *board, int listener, 
     limit_waits(fd);
     if (is_own_user(fd) && recv(fd, &hello, sizeof hello, 0) == (ssize_t)sizeof hello) {
         judge(m, &hello, here, &answer);
-        if (hand_over(board, fd, &answer))
-            here[hello.rank] = true;
+        bool taken = hand_over(board, fd, &answer);
+        if (taken)
+            here[hello.local_rank] = true;
+        if (taken && m->who->local_size < m->who->size) {
+            caller[hello.local_rank] = fd;
+            return 0;
+        }
         if (answer.status && hello.magic == hello_magic && hello.size != m->who->size)
             status = ah_fail(AH_EINVAL, "WORLD_SIZE is %d here, but %d of rank %d (%s)", m->who->size, hello.size,
                              hello.rank, m->name);
+        else if (answer.status && hello.magic == hello_magic && hello.rank - hello.local_rank != m->first)
+            status = ah_fail(AH_EINVAL, "%s", answer.text);
     }
     close(fd);
     return status;
@@ -213,16 +239,16 @@ static int first_missing(const bool *here, int size)
     return rank;
 }
 
-static int wait_for_all(struct meeting *m, struct ah_board *board, int listener)
+static int wait_for_all(struct meeting *m, struct ah_board *board, int listener, int *caller)
 {
     bool here[AH_BOARD_MAX_RANKS] = {true};
-    for (int missing; (missing = first_missing(here, board->size)) < board->size;) {
+    for (int missing; (missing = first_missing(here, m->who->local_size)) < m->who->local_size;) {
         char whom[32];
         struct pollfd at = {.fd = listener, .events = POLLIN};
-        snprintf(whom, sizeof whom, "rank %d", missing);
+        snprintf(whom, sizeof whom, "rank %d", m->first + missing);
         AH_TRY(look_at_clock(m, whom));
         if (poll(&at, 1, tick_ms) > 0)
-            AH_TRY(serve(m, board, listener, here));
+            AH_TRY(serve(m, board, listener, here, caller));
     }
     return 0;
 }
@@ -238,30 +264,53 @@ static int open_place(const struct meeting *m, int *listener)
     int error = errno;
     close(*listener);
     if (error == EADDRINUSE)
-        return ah_fail(AH_EINVAL, "RANK 0 is there twice (%s); give each job a MASTER_PORT of its own", m->name);
+        return ah_fail(AH_EINVAL, "RANK %d is there twice (%s); give each job a MASTER_PORT of its own", m->first,
+                       m->name);
     return ah_fail(AH_EIO, "cannot open the place where ranks meet: %s", strerror(error));
 }
 
-static int host(struct meeting *m, struct ah_board **out)
+/* Draw up the table of hosts with the other first ranks, and hand it on, or what went wrong. */
+static int meet_hosts(struct meeting *m, const int *caller, struct ah_hosts *hosts)
+{
+    static struct table table; /* larger than what a stack should hold */
+    int64_t left = m->timeout_ns - (ah_now_ns() - m->begin_ns);
+    int status = ah_meet_hosts(m->who, left, m->patience_ns, hosts);
+    table.answer.status = status;
+    snprintf(table.answer.text, sizeof table.answer.text, "%s", status < 0 ? ah_error_text() : "");
+    if (status == 0)
+        ah_hosts_write(hosts, table.text, sizeof table.text);
+    for (int r = 1; r < m->who->local_size; r++)
+        send_with(caller[r], &table, sizeof table, -1);
+    return status;
+}
+
+static int host(struct meeting *m, struct ah_board **out, struct ah_hosts *hosts)
 {
     struct ah_board *board;
-    int listener, status;
+    int listener, status, caller[AH_BOARD_MAX_RANKS];
+    for (int r = 0; r < AH_BOARD_MAX_RANKS; r++)
+        caller[r] = -1;
     AH_TRY(open_place(m, &listener));
     AH_TRYGO(ah_board_create(&board, m->who->size), closed);
     board->header->alone = true;
     AH_TRYGO(ah_board_map_segments(board), failed);
-    AH_TRYGO(ah_board_show_life(board, 0), failed);
-    AH_TRYGO(wait_for_all(m, board, listener), failed);
-    for (int r = 1; r < board->size; r++) { /* mapped, and of the others from now on */
+    AH_TRYGO(ah_board_show_life(board, m->who->rank), failed);
+    AH_TRYGO(wait_for_all(m, board, listener, caller), failed);
+    if (m->who->local_size < m->who->size)
+        AH_TRYGO(meet_hosts(m, caller, hosts), failed);
+    for (int r = m->first + 1; r < m->first + m->who->local_size; r++) { /* mapped, and theirs from now on */
         close(board->segment_fd[r]);
         board->segment_fd[r] = -1;
     }
     *out = board;
     goto closed;
 failed:
-    ah_board_leave(board, 0, AH_RANK_FAILED, ah_error_text(), false);
+    ah_board_leave(board, m->who->rank, AH_RANK_FAILED, ah_error_text(), false);
     ah_board_close(board);
 closed:
+    for (int r = 0; r < AH_BOARD_MAX_RANKS; r++)
+        if (caller[r] >= 0)
+            close(caller[r]);
     close(listener);
     return status;
 }
@@ -281,16 +330,17 @@ static int call(struct meeting *m, int *out)
         int error = errno;
         close(fd);
         if (error != ECONNREFUSED && error != ENOENT && error != EAGAIN && error != EINTR)
-            return ah_fail(AH_EIO, "cannot reach rank 0: %s", strerror(error));
-        AH_TRY(look_at_clock(m, "rank 0"));
+            return ah_fail(AH_EIO, "cannot reach %s: %s", m->leader, strerror(error));
+        AH_TRY(look_at_clock(m, m->leader));
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
 }
 
-/* Rank 0 answers as soon as it looks; *gone when it went away before. */
+/* It answers as soon as it looks; *gone when it went away before. */
 static int ask(struct meeting *m, int fd, int *board_fd, int *segments, bool *gone)
 {
-    struct hello hello = {hello_magic, (int32_t)sizeof(struct ah_board_slot), m->who->rank, m->who->size};
+    struct hello hello = {hello_magic, (int32_t)sizeof(struct ah_board_slot), m->who->rank, m->who->size,
+                          m->who->local_rank, m->who->local_size};
     struct answer answer;
     char byte;
     *gone = false;
@@ -307,7 +357,7 @@ static int ask(struct meeting *m, int fd, int *board_fd, int *segments, bool *go
             *gone = true;
             return 0;
         }
-        AH_TRY(look_at_clock(m, "rank 0"));
+        AH_TRY(look_at_clock(m, m->leader));
     }
     if (answer.status)
         return ah_fail(answer.status, "%.*s", (int)sizeof answer.text - 1, answer.text);
@@ -320,7 +370,20 @@ static int ask(struct meeting *m, int fd, int *board_fd, int *segments, bool *go
     return 0;
 }
 
-static int join(struct meeting *m, struct ah_board **out)
+/* The host's first rank knows how long that may take; when it is gone, so is the job. */
+static int await_table(const struct meeting *m, int fd, struct ah_hosts *hosts)
+{
+    static struct table table;
+    int passed;
+    while (receive_with(fd, &table, sizeof table, &passed))
+        if (errno != EAGAIN && errno != EINTR)
+            return ah_fail(AH_EPEER, "%s, which died while it met the other hosts", m->leader);
+    if (table.answer.status)
+        return ah_fail(table.answer.status, "%.*s", (int)sizeof table.answer.text - 1, table.answer.text);
+    return ah_hosts_read(hosts, table.text);
+}
+
+static int join(struct meeting *m, struct ah_board **out, struct ah_hosts *hosts)
 {
     int segments[AH_BOARD_MAX_RANKS], board_fd = -1;
     bool gone = true;
@@ -335,19 +398,21 @@ static int join(struct meeting *m, struct ah_board **out)
         if (status == 0 && !gone)
             status = ah_board_show_life(*out, m->who->rank);
         if (status == 0 && !gone && send(fd, "", 1, MSG_NOSIGNAL) != 1)
-            status = ah_fail(AH_EPEER, "rank 0 went away while rank %d joined it", m->who->rank);
+            status = ah_fail(AH_EPEER, "%s went away while rank %d joined it", m->leader, m->who->rank);
+        if (status == 0 && !gone && m->who->local_size < m->who->size)
+            status = await_table(m, fd, hosts);
         close(fd);
         AH_TRY(status);
-        AH_TRY(look_at_clock(m, "rank 0"));
+        AH_TRY(look_at_clock(m, m->leader));
     }
     return 0;
 }
 
-int ah_meet(struct ah_board **out, const struct ah_topology *who)
+int ah_meet(struct ah_board **out, const struct ah_topology *who, struct ah_hosts *hosts)
 {
     struct meeting m;
     if (who->size > AH_BOARD_MAX_RANKS)
         return ah_fail(AH_EINVAL, "WORLD_SIZE is %d, expected 1..%d", who->size, AH_BOARD_MAX_RANKS);
     AH_TRY(begin(&m, who));
-    return who->rank == 0 ? host(&m, out) : join(&m, out);
+    return who->local_rank == 0 ? host(&m, out, hosts) : join(&m, out, hosts);
 }

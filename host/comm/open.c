@@ -188,10 +188,10 @@ int ah_group_default(struct ah_group **out)
         return 0;
     AH_TRY(ah_board_attach(&board)); /* what a rank has started is none: its variables go */
     AH_TRY(ah_topology_from_environment(&who));
+    AH_TRY(ah_board_meet(&board));
     if (who.size != who.local_size)
         return ah_fail(AH_ENOTIMPL, "%d ranks with %d on this host: several hosts need the mpi backend", who.size,
                        who.local_size);
-    AH_TRY(ah_board_meet(&board));
     bool alone = who.size == 1;
     struct ah_seat seat = {.board = alone ? NULL : board, .rank = who.rank, .size = who.size};
     AH_TRY(ah_group_open(&first_group, ah_backend_find("shm"), &seat));

@@ -11,11 +11,14 @@
 #include "base/tell.h"
 #include "comm/board.h"
 #include "comm/meet.h"
+#include "comm/meet_hosts.h"
+#include "comm/muster.h"
 #include "comm/topology.h"
 
 static struct ah_board *attached;
 static struct ah_board *alone; /* of a process that is in no job */
 static int attached_rank;
+static struct ah_hosts hosts; /* of the job; count 0: one */
 static pid_t attached_pid; /* a fork of this process is no rank */
 
 static void at_exit(void)
@@ -26,11 +29,8 @@ static void at_exit(void)
 /* A program that a rank has started inherits what describes the rank, but is none: it runs by itself. */
 static void forget_parent_rank(void)
 {
-    static const char *const names[] = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK",
-                                        "MASTER_ADDR", "MASTER_PORT"};
     if (getenv(AH_JOB_MARK))
-        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-            unsetenv(names[i]);
+        ah_topology_forget();
 }
 
 static void take_place(struct ah_board *board, int rank)
@@ -54,13 +54,25 @@ int ah_board_meet(struct ah_board **out)
     AH_TRY(ah_topology_from_environment(&who));
     if (*out || who.size == 1)
         return 0;
-    AH_TRY(ah_meet(&board, &who));
+    AH_TRY(ah_meet(&board, &who, &hosts));
+    hosts.leads = who.local_rank == 0;
     take_place(board, who.rank);
     /* What this rank starts inherits its RANK, and is none. */
     snprintf(mark, sizeof mark, "met-%d", (int)attached_pid);
     setenv(AH_JOB_MARK, mark, 1);
     *out = attached;
     return 0;
+}
+
+/* What the launcher says of the job's hosts, if there are several. */
+static int read_hosts(const struct ah_topology *who)
+{
+    const char *text = getenv("ACCELHOST_HOSTS");
+    if (!text)
+        return 0;
+    AH_TRY(ah_hosts_read(&hosts, text));
+    hosts.leads = who->local_rank == 0;
+    return hosts.leads ? ah_meet_place(who, &hosts.store) : 0;
 }
 
 int ah_board_attach(struct ah_board **out)
@@ -78,16 +90,18 @@ int ah_board_attach(struct ah_board **out)
     if (errno || end == text || *end || fd < 0 || fd > INT_MAX)
         return ah_fail(AH_EINVAL, "ACCELHOST_BOARD: expected a descriptor number, got '%s'", text);
     AH_TRY(ah_topology_from_environment(&who));
-    AH_TRY(ah_board_open(&attached, (int)fd, who.local_rank, NULL));
-    if (attached->size != who.local_size) {
+    AH_TRY(read_hosts(&who));
+    AH_TRY(ah_board_open(&attached, (int)fd, who.rank, NULL));
+    if (attached->size != who.size) {
         int size = attached->size;
         ah_board_close(attached);
         attached = NULL;
-        return ah_fail(AH_EINVAL, "LOCAL_WORLD_SIZE is %d but the job's board has %d ranks", who.local_size, size);
+        return ah_fail(AH_EINVAL, "WORLD_SIZE is %d but the job's board has %d ranks", who.size, size);
     }
-    /* The number means nothing to programs that the script starts. */
+    /* These mean nothing to programs that the script starts. */
     unsetenv("ACCELHOST_BOARD");
-    take_place(attached, who.local_rank);
+    unsetenv("ACCELHOST_HOSTS");
+    take_place(attached, who.rank);
     /* Output goes through a pipe; its lines are to be seen when they are printed. */
     setvbuf(stdout, NULL, _IOLBF, 0);
     *out = attached;

@@ -94,10 +94,14 @@ describe("Processes that nobody launched together", function()
       begin, begin))
     assert.matches("0: %-e:1: RANK 0 is there twice", said)
     said = shell(([[export WORLD_SIZE=2 MASTER_ADDR=10.255.1.2; rank 1 -e "%s"]]):format(begin))
-    assert.matches("MASTER_ADDR is 10.255.1.2, another host: only processes of one host are connected", said)
-    said = shell(([[export SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_ID=0 SLURM_STEP_NUM_NODES=2
+    assert.matches("MASTER_ADDR is 10.255.1.2, another host: LOCAL_RANK and LOCAL_WORLD_SIZE have to say which of the "
+      .. "2 ranks are here", said)
+    said = shell(([[export SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_ID=0 SLURM_NODEID=1 SLURM_STEP_NUM_NODES=2
       "$host" -e "%s" 2>&1]]):format(begin))
-    assert.matches("SLURM_STEP_NUM_NODES is 2: only processes of one host are connected", said)
+    assert.matches("SLURM_STEP_NUM_NODES is 2, but SLURM_STEP_TASKS_PER_NODE is not set", said)
+    said = shell(([[export WORLD_SIZE=4 LOCAL_WORLD_SIZE=2; LOCAL_RANK=0 rank 2 -e "%s"; LOCAL_RANK=1 rank 1 -e "%s"
+      ]]):format(begin, begin))
+    assert.matches("1: %-e:1: the ranks of a host have to be consecutive, and rank 1 is number 1 after rank 2", said)
   end)
 
   it("see rank 0 die while it waits for the last of them", function()

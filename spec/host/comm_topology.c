@@ -4,41 +4,152 @@
 #include "comm/topology.h"
 #include "test.h"
 
-AH_TEST(topology_comes_from_the_environment)
+static const char *const names[] = {
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "TORCHELASTIC_RUN_ID",
+    "ACCELHOST_JOB", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+    "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "SLURM_PROCID",
+    "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_STEP_NUM_NODES", "SLURM_STEP_TASKS_PER_NODE",
+    "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS",
+};
+enum { NAMES = sizeof names / sizeof *names };
+
+static char *saved[NAMES];
+
+static void clear(void)
 {
-    struct ah_topology who;
-    static const char *const names[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_PROCID",
-                                        "SLURM_NTASKS", "SLURM_STEP_ID"};
-    char *saved[7];
-    for (int i = 0; i < 7; i++) {
-        saved[i] = getenv(names[i]) ? strdup(getenv(names[i])) : NULL;
+    for (int i = 0; i < NAMES; i++)
         unsetenv(names[i]);
+}
+
+/* "RANK=1 WORLD_SIZE=4" and nothing else. */
+static void say(const char *variables)
+{
+    char text[512], *rest = text;
+    clear();
+    snprintf(text, sizeof text, "%s", variables);
+    for (char *word; (word = strtok_r(rest, " ", &rest)) != NULL;) {
+        char *value = strchr(word, '=');
+        *value = 0;
+        setenv(word, value + 1, 1);
     }
-    CHECK_OK(ah_topology_from_environment(&who));
-    CHECK(who.rank == 0 && who.size == 1 && who.local_size == 1);
-    setenv("RANK", "1", 1);
-    CHECK_FAILS(ah_topology_from_environment(&who), AH_EINVAL, "RANK is set but WORLD_SIZE is not");
-    setenv("WORLD_SIZE", "1", 1);
-    CHECK_FAILS(ah_topology_from_environment(&who), AH_EINVAL, "RANK is 1 but WORLD_SIZE is 1");
-    setenv("WORLD_SIZE", "x", 1);
-    CHECK_FAILS(ah_topology_from_environment(&who), AH_EINVAL, "WORLD_SIZE: expected a number from 0, got 'x'");
-    setenv("WORLD_SIZE", "4", 1);
-    CHECK_OK(ah_topology_from_environment(&who));
-    CHECK(who.rank == 1 && who.size == 4 && who.local_rank == 1 && who.local_size == 4);
-    unsetenv("RANK");
-    unsetenv("WORLD_SIZE");
-    setenv("SLURM_PROCID", "2", 1);
-    setenv("SLURM_NTASKS", "3", 1);
-    CHECK_OK(ah_topology_from_environment(&who));
-    CHECK(who.size == 1); /* a batch shell, not a step */
-    setenv("SLURM_STEP_ID", "0", 1);
-    CHECK_OK(ah_topology_from_environment(&who));
-    CHECK(who.rank == 2 && who.size == 3);
-    for (int i = 0; i < 7; i++) {
+}
+
+static void keep(void)
+{
+    for (int i = 0; i < NAMES; i++)
+        saved[i] = getenv(names[i]) ? strdup(getenv(names[i])) : NULL;
+}
+
+static void restore(void)
+{
+    clear();
+    for (int i = 0; i < NAMES; i++) {
         if (saved[i])
             setenv(names[i], saved[i], 1);
-        else
-            unsetenv(names[i]);
         free(saved[i]);
+    }
+}
+
+static struct ah_topology read(const char *variables)
+{
+    struct ah_topology who = {0};
+    say(variables);
+    CHECK_OK(ah_topology_from_environment(&who));
+    return who;
+}
+
+static void refuse(const char *variables, const char *text)
+{
+    struct ah_topology who;
+    say(variables);
+    CHECK_FAILS(ah_topology_from_environment(&who), AH_EINVAL, text);
+}
+
+#define CHECK_WHO(variables, r, s, lr, ls, h, hs)                                                             \
+    do {                                                                                                      \
+        struct ah_topology who = read(variables);                                                             \
+        CHECK(who.rank == (r) && who.size == (s) && who.local_rank == (lr) && who.local_size == (ls) &&       \
+              who.host == (h) && who.hosts == (hs));                                                          \
+    } while (0)
+
+AH_TEST(topology_comes_from_the_environment)
+{
+    keep();
+    CHECK_WHO("", 0, 1, 0, 1, -1, 0);
+    CHECK_WHO("RANK=1 WORLD_SIZE=4", 1, 4, 1, 4, -1, 0);
+    CHECK_WHO("RANK=3 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 GROUP_RANK=1 GROUP_WORLD_SIZE=2", 3, 4, 1, 2, 1, 2);
+    CHECK_WHO("OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=2",
+              2, 4, 0, 2, -1, 0);
+    CHECK_WHO("PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1", 1, 2, 0, 1, -1, 0);
+    CHECK_WHO("SLURM_PROCID=2 SLURM_NTASKS=3", 0, 1, 0, 1, -1, 0); /* a batch shell, not a step */
+    CHECK_WHO("SLURM_PROCID=2 SLURM_NTASKS=3 SLURM_STEP_ID=0", 2, 3, 2, 3, -1, 0);
+    CHECK_WHO("SLURM_PROCID=3 SLURM_NTASKS=5 SLURM_STEP_ID=0 SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_STEP_NUM_NODES=3 "
+              "SLURM_STEP_TASKS_PER_NODE=2(x2),1", 3, 5, 1, 2, 1, 3);
+    CHECK_WHO("SLURM_PROCID=4 SLURM_NTASKS=5 SLURM_STEP_ID=0 SLURM_LOCALID=0 SLURM_NODEID=2 SLURM_STEP_NUM_NODES=3 "
+              "SLURM_STEP_TASKS_PER_NODE=2(x2),1", 4, 5, 0, 1, 2, 3);
+    restore();
+}
+
+AH_TEST(topology_takes_the_first_family_that_is_whole)
+{
+    keep();
+    /* A batch script that sets the size for its ranks, as for PyTorch. */
+    CHECK_WHO("WORLD_SIZE=2 SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_ID=0", 1, 2, 1, 2, -1, 0);
+    CHECK_WHO("RANK=1 WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2", 1, 2, 1, 2, -1, 0);
+    CHECK_WHO("RANK=1 WORLD_SIZE=2 SLURM_PROCID=0 SLURM_NTASKS=1 SLURM_STEP_ID=0", 1, 2, 1, 2, -1, 0);
+    CHECK_WHO("RANK=1 WORLD_SIZE=2 TORCHELASTIC_RUN_ID=x SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=0", 1, 2, 1, 2, -1,
+              0);
+    CHECK_WHO("RANK=1 WORLD_SIZE=2 ACCELHOST_JOB=1/ OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2", 1, 2, 1, 2, -1, 0);
+    CHECK_WHO("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=0", 1, 2, 1, 2,
+              -1, 0);
+    restore();
+}
+
+AH_TEST(topology_refuses_what_contradicts)
+{
+    keep();
+    refuse("RANK=1", "RANK is set but WORLD_SIZE is not");
+    refuse("RANK=1 WORLD_SIZE=1", "RANK is 1 but WORLD_SIZE is 1");
+    refuse("RANK=1 WORLD_SIZE=x", "WORLD_SIZE: expected a number from 0, got 'x'");
+    refuse("WORLD_SIZE=3 SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_ID=0", "WORLD_SIZE is 3, but SLURM_NTASKS is 2");
+    refuse("RANK=1 WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2",
+           "RANK is 1 of 2, but OMPI_COMM_WORLD_RANK is 0 of 2");
+    refuse("RANK=1 WORLD_SIZE=2 SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=0",
+           "RANK is 1 of 2, but SLURM_PROCID is 0");
+    refuse("PMI_RANK=0 PMI_SIZE=1 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4",
+           "PMI_SIZE is 1, but srun has started 4 tasks: its plugin for MPI does not suit");
+    refuse("RANK=0 WORLD_SIZE=4 LOCAL_RANK=2 LOCAL_WORLD_SIZE=2", "LOCAL_RANK is 2 with 2 local ranks of 4");
+    refuse("RANK=0 WORLD_SIZE=2 GROUP_RANK=2 GROUP_WORLD_SIZE=2", "GROUP_RANK is 2 but GROUP_WORLD_SIZE is 2");
+    refuse("SLURM_PROCID=1 SLURM_NTASKS=4 SLURM_STEP_ID=0 SLURM_NODEID=4 SLURM_STEP_TASKS_PER_NODE=2(x2)",
+           "SLURM_STEP_TASKS_PER_NODE is '2(x2)', which says nothing of this node");
+    restore();
+}
+
+AH_TEST(topology_refuses_ranks_that_are_not_consecutive)
+{
+    keep();
+    refuse("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_LOCAL_SIZE=2",
+           "rank 0 of 4 is number 1 of 2 here: mpirun --map-by slot places them so");
+    refuse("SLURM_PROCID=2 SLURM_NTASKS=4 SLURM_STEP_ID=0 SLURM_LOCALID=1 SLURM_NODEID=0 "
+           "SLURM_STEP_TASKS_PER_NODE=2(x2)",
+           "rank 2 is number 1 of the host after 0 others: srun --distribution=block");
+    restore();
+}
+
+AH_TEST(slurm_s_lists_are_read)
+{
+    char name[32];
+    int before, tasks;
+    CHECK_OK(ah_slurm_tasks("3,2(x2),1", 2, &before, &tasks));
+    CHECK(before == 5 && tasks == 2);
+    CHECK_FAILS(ah_slurm_tasks("2(x", 0, &before, &tasks), AH_EINVAL, "says nothing of this node");
+    CHECK_FAILS(ah_slurm_tasks("", 0, &before, &tasks), AH_EINVAL, "says nothing of this node");
+    static const char *const lists[][2] = {
+        {"alone", "alone"}, {"a,b", "a"}, {"node[1-3]", "node1"}, {"node[07,9]x,z", "node07x"},
+        {"r[0-1]n[4-5]", "r0n4"}, {"broken[1-", "broken1"}, {"", ""},
+    };
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        ah_slurm_first_node(lists[i][0], name, sizeof name);
+        CHECK(!strcmp(name, lists[i][1]));
     }
 }

@@ -1,0 +1,114 @@
+/* The store's port is one that tells jobs apart where nobody has set one. */
+#include "comm/meet_hosts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "comm/address.h"
+#include "comm/muster.h"
+#include "comm/secret.h"
+
+enum { PORT = 29500, FIRST_PORT = 20000, PORTS = 20000 };
+
+/* Of this process; a process is in one job. */
+static struct {
+    struct ah_secret secret;
+    char host[256];
+    struct ah_store_server *server;
+} own;
+
+static const char *value_of(const char *name)
+{
+    const char *text = getenv(name);
+    return text && *text ? text : NULL;
+}
+
+static uint64_t hash_of(const char *text)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (const char *at = text; *at; at++)
+        hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
+    return hash;
+}
+
+static int find_port(const struct ah_topology *who, int *out)
+{
+    const char *text = value_of("MASTER_PORT"), *job = value_of("SLURM_JOB_ID"), *space = value_of("PMIX_NAMESPACE");
+    const char *agent = value_of("TORCHELASTIC_USE_AGENT_STORE");
+    char *end;
+    if (text) {
+        /* torchrun's own store has that port. */
+        long port = strtol(text, &end, 10) + (agent && !strcmp(agent, "True"));
+        if (*end || port < 1 || port > 65535)
+            return ah_fail(AH_EINVAL, "MASTER_PORT: expected a port, got '%s'", text);
+        *out = (int)port;
+    } else if (who->by == AH_BY_SLURM && job) {
+        *out = FIRST_PORT + (int)(strtoul(job, NULL, 10) % PORTS);
+    } else {
+        *out = who->by == AH_BY_OPENMPI && space ? FIRST_PORT + (int)(hash_of(space) % PORTS) : PORT;
+    }
+    return 0;
+}
+
+static int find_host(const struct ah_topology *who)
+{
+    const char *address = value_of("MASTER_ADDR"), *nodes = value_of("SLURM_STEP_NODELIST");
+    if (address)
+        snprintf(own.host, sizeof own.host, "%s", address);
+    else if (who->by == AH_BY_SLURM && nodes)
+        ah_slurm_first_node(nodes, own.host, sizeof own.host);
+    else
+        return ah_fail(AH_EINVAL, "%d of the %d ranks are on other hosts: MASTER_ADDR has to be the address of "
+                       "rank 0's%s", who->size - who->local_size, who->size,
+                       who->by == AH_BY_OPENMPI ? " (mpirun -x MASTER_ADDR=ADDRESS)" : "");
+    return 0;
+}
+
+int ah_meet_place(const struct ah_topology *who, struct ah_store_place *out)
+{
+    static const char *const generations[] = {"ACCELHOST_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT",
+                                              "SLURM_RESTART_COUNT"};
+    *out = (struct ah_store_place){.host = own.host};
+    AH_TRY(find_host(who));
+    AH_TRY(find_port(who, &out->port));
+    AH_TRY(ah_secret_find(&own.secret, NULL));
+    AH_TRY(ah_secret_check(&own.secret, own.host));
+    out->secret = own.secret.text;
+    out->secret_bytes = own.secret.bytes;
+    for (size_t i = 0; i < sizeof generations / sizeof *generations; i++) {
+        if (!value_of(generations[i]))
+            continue;
+        out->generation = strtoull(value_of(generations[i]), NULL, 10);
+        break;
+    }
+    return 0;
+}
+
+static int serve(const struct ah_store_place *place)
+{
+    struct ah_store_place here = *place;
+    if (!ah_address_is_here(place->host))
+        return ah_fail(AH_EINVAL, "MASTER_ADDR is %s, which is no address of rank 0's host", place->host);
+    here.host = ah_address_to_listen(place->host);
+    int status = ah_store_serve(&own.server, &here);
+    return status < 0 ? ah_fail_prefix(status, "rank 0 (MASTER_ADDR %s, MASTER_PORT %d)", place->host, place->port) : 0;
+}
+
+int ah_meet_hosts(const struct ah_topology *who, int64_t timeout_ns, int64_t patience_ns, struct ah_hosts *out)
+{
+    struct ah_store *store = NULL;
+    struct ah_muster mine = {
+        .what = "host", .number = -1, .first = who->rank, .ranks = who->local_size, .size = who->size,
+        .timeout_ns = timeout_ns, .patience_ns = patience_ns,
+    };
+    ah_address_own_name(mine.name, sizeof mine.name);
+    AH_TRY(ah_meet_place(who, &out->store));
+    if (who->rank == 0)
+        AH_TRY(serve(&out->store));
+    AH_TRY(ah_muster_store(&store, &out->store, &mine));
+    int status = ah_muster(store, &mine, out);
+    ah_store_close(store);
+    return status;
+}

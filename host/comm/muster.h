@@ -1,0 +1,34 @@
+/* How the hosts of a job come to know each other: each brings what it is to a list in the job's store, and each draws
+ * up the same table from that list. Nobody decides for the others, so all see the same contradiction. */
+#ifndef AH_COMM_MUSTER_H
+#define AH_COMM_MUSTER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "comm/hosts.h"
+
+struct ah_muster {
+    const char *what;  /* a host is called so in texts: "machine" */
+    int number;        /* among the hosts; -1: free ones go by the order of coming, or of first ranks */
+    int first;         /* its first rank; -1: follows from the numbers */
+    int ranks;
+    int hosts;         /* how many there are to be; 0: until the ranks are `size` */
+    int size;          /* ranks of the job; 0: whatever comes together */
+    char name[AH_HOST_NAME];
+    int64_t timeout_ns, patience_ns; /* until it is given up, and until it is told who is missing */
+};
+
+/* Connect to the job's store, as soon as it is served; tells that it waits for it. AH_ETIMEOUT. */
+int ah_muster_store(struct ah_store **out, const struct ah_store_place *place, const struct ah_muster *mine);
+
+/* Meet the others in the store: `out` gets count, mine, first and name. AH_EINVAL for what contradicts, AH_ETIMEOUT
+ * with who did not come. */
+int ah_muster(struct ah_store *store, const struct ah_muster *mine, struct ah_hosts *out);
+
+/* The table as a text without blanks, and back; AH_EINVAL. */
+enum { AH_HOSTS_TEXT = AH_HOSTS_MAX * (AH_HOST_NAME + 8) + 32 };
+void ah_hosts_write(const struct ah_hosts *hosts, char *text, size_t room);
+int ah_hosts_read(struct ah_hosts *hosts, const char *text);
+
+#endif

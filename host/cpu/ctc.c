@@ -31,25 +31,25 @@ static void ctc_close(struct ctc *p)
         ah_dense_close(&p->held[i]);
 }
 
+static int refuse(const char *what, int64_t number, int64_t at, int64_t most)
+{
+    return ah_fail(AH_EINVAL, "ctc_loss: %s %lld at position %lld is outside 0..%lld", what, (long long)number,
+                   (long long)at, (long long)most);
+}
+
 static int ctc_check(const struct ctc *p)
 {
+    for (int64_t n = 0; n < p->batch; n++)
+        if (p->input_length[n] < 0 || p->input_length[n] > p->steps)
+            return refuse("input length", p->input_length[n], n, p->steps);
+    for (int64_t n = 0; n < p->batch; n++)
+        if (p->target_length[n] < 0 || p->target_length[n] > p->longest)
+            return refuse("target length", p->target_length[n], n, p->longest);
     for (int64_t n = 0; n < p->batch; n++) {
-        int64_t input = p->input_length[n], target = p->target_length[n];
-        if (input < 0 || input > p->steps) {
-            return ah_fail(AH_EINVAL, "ctc_loss: input_lengths: expected numbers in 0..%lld, got %lld at %lld",
-                           (long long)p->steps, (long long)input, (long long)n);
-        }
-        if (target < 0 || target > p->longest) {
-            return ah_fail(AH_EINVAL, "ctc_loss: target_lengths: expected numbers in 0..%lld, got %lld at %lld",
-                           (long long)p->longest, (long long)target, (long long)n);
-        }
-        for (int64_t k = 0; k < target; k++) {
-            int64_t label = p->target[n * p->longest + k];
-            if (label < 0 || label >= p->classes) {
-                return ah_fail(AH_EINVAL, "ctc_loss: target %lld of sequence %lld is outside 0..%lld",
-                               (long long)label, (long long)n, (long long)p->classes - 1);
-            }
-        }
+        const int64_t *label = p->target + n * p->longest;
+        for (int64_t k = 0; k < p->target_length[n]; k++)
+            if (label[k] < 0 || label[k] >= p->classes)
+                return refuse("target", label[k], n * p->longest + k, p->classes - 1);
     }
     return 0;
 }

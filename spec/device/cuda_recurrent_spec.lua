@@ -11,9 +11,9 @@ local compare = [[
   local function run(model, x, state, lengths, device, dtype)
     model = model:to(device):to(dtype)
     model:zero_grad()
-    local leaf = x:to(dtype):to(device):requires_grad_()
+    local leaf = x:detach():clone():to(dtype):to(device):requires_grad_()
     local given = {}
-    for i, part in ipairs(state) do given[i] = part:to(dtype):to(device):requires_grad_() end
+    for i, part in ipairs(state) do given[i] = part:detach():clone():to(dtype):to(device):requires_grad_() end
     local input = lengths and rnn.pack_padded_sequence(leaf, lengths, {enforce_sorted = false}) or leaf
     local output, last = model(input, #given == 2 and given or given[1])
     if lengths then output = output.data end

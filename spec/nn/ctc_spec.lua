@@ -36,10 +36,10 @@ describe("ctc_loss", function()
   end)
 
   for message, call in pairs {
-    ["ctc_loss: input_lengths: expected numbers in 0..6, got 7 at 1"] = {targets, {6, 7}, {3, 2}},
-    ["ctc_loss: target_lengths: expected numbers in 0..3, got 4 at 0"] = {targets, {6, 6}, {4, 2}},
+    ["ctc_loss: input length 7 at position 1 is outside 0..6"] = {targets, {6, 7}, {3, 2}},
+    ["ctc_loss: target length 4 at position 0 is outside 0..3"] = {targets, {6, 6}, {4, 2}},
     ["ctc_loss: target_lengths: expected 2 lengths, got 3 numbers"] = {targets, {6, 6}, {4, 2, 1}},
-    ["ctc_loss: target 4 of sequence 1 is outside 0..3"] = {long {{1, 2}, {1, 4}}, {6, 6}, {2, 2}},
+    ["ctc_loss: target 4 at position 3 is outside 0..3"] = {long {{1, 2}, {1, 4}}, {6, 6}, {2, 2}},
     ["ctc_loss: targets: expected the 5 labels that target_lengths add up to, got 4"] =
       {long {1, 2, 2, 3}, {6, 6}, {3, 2}},
     ["ctc_loss: blank: expected a class in 0..3, got 4"] = {targets, {6, 6}, {3, 2}, 4},

@@ -1,5 +1,5 @@
 /* Work on rows of numbers: a row belongs to a warp or, where it is long, to a block. Which of the two is a type: it
- * says what share of a row a thread has, and folds what the threads of a row have found. */
+ * says what share of a row a thread has, folds what the threads of a row have found, and waits for them. */
 #ifndef AH_CUDA_ROWS_CUH
 #define AH_CUDA_ROWS_CUH
 
@@ -28,6 +28,10 @@ struct ah_warp_rows {
     {
         return ah_warp_fold(x, how);
     }
+    static __device__ __forceinline__ void sync()
+    {
+        __syncwarp();
+    }
 };
 
 struct ah_block_rows {
@@ -51,6 +55,10 @@ struct ah_block_rows {
     template <typename T, typename F> __device__ __forceinline__ T fold(T x, F how) const
     {
         return ah_block_fold(x, how, reinterpret_cast<T *>(shared));
+    }
+    static __device__ __forceinline__ void sync()
+    {
+        __syncthreads();
     }
 };
 

@@ -9,6 +9,10 @@
 #   part of them runs in any case
 #   SPECS: folders instead of spec; EXCLUDE: pattern of spec files to leave out
 set -u
+# Specs interrupt what they start, which ignores that when this runs in the background of a shell.
+if [ -z "${SIGNALS_ARE_DEFAULT:-}" ] && env --default-signal=INT true 2>/dev/null; then
+    SIGNALS_ARE_DEFAULT=1 exec env --default-signal=INT,QUIT "$0" "$@"
+fi
 cd "$(dirname "$0")/.." || exit 2
 build=$1
 pattern=${2:-}

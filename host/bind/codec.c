@@ -1,7 +1,7 @@
 /* accelhost._C.codec: Lua values as bytes, for other processes of this program.
  *
- * pack(value) -> uint8 tensor; nil and the reason when the value cannot travel: tensors on cpu, numbers, texts,
- * booleans and tables of them do
+ * pack(value, far) -> uint8 tensor; nil and the reason when the value cannot travel: tensors on cpu (far: on other
+ * devices too, and there on the current one of that type), numbers, texts, booleans and tables of them do
  * unpack(bytes) -> value; bytes are such a tensor, or a text of the same bytes
  * share(bytes) -> path, keeper: another process of this user can `map` the path for as long as the keeper lives
  * map(path) -> the bytes, as a uint8 tensor that lies in the shared memory; writes to it stay in this process */
@@ -32,7 +32,7 @@ static int grow(void *context, size_t room, unsigned char **bytes)
 
 static int pack(lua_State *L)
 {
-    struct ah_packer packer = {.grow = grow, .context = L, .tells_path = true};
+    struct ah_packer packer = {.grow = grow, .context = L, .takes_far = lua_toboolean(L, 2), .tells_path = true};
     struct ah_tensor *tensor;
     luaL_checkany(L, 1);
     lua_settop(L, 1);

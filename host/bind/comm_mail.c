@@ -6,23 +6,76 @@
  *
  * A mail that is collected before it was waited for: what was sent can still be received, what was to be received is
  * left to others. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "autograd/graph.h"
 #include "bind/comm.h"
 #include "comm/mail.h"
 
 #define MAIL "accelhost.comm.mail"
 
+/* What a message is of; freed when nobody needs it any more. */
+struct parcel {
+    struct ah_tensor *tensor; /* of a receive; its handle lives in the userdata's environment */
+    struct ah_tensor *dense;  /* its elements, dense, on its own device */
+    struct ah_tensor *host;   /* the same on the CPU, where they pass through it; NULL: they do not */
+};
+
 struct mail {
     struct ah_group *group;
     struct ah_mail *mail;
-    struct ah_tensor *tensor; /* of a receive; its handle lives in the userdata's environment */
-    struct ah_tensor *buffer; /* its elements, dense on the CPU */
+    struct parcel *parcel;
     int peer;
     bool sends;
 };
 
-static struct mail *begin(lua_State *L, struct ah_group *group, int index)
+static void free_parcel(void *held)
+{
+    struct parcel *parcel = held;
+    if (!parcel)
+        return;
+    ah_tensor_release(parcel->tensor);
+    ah_tensor_release(parcel->dense);
+    ah_tensor_release(parcel->host);
+    free(parcel);
+}
+
+static int host_to_send(void *context, void **memory)
+{
+    struct parcel *parcel = context;
+    AH_TRY(ah_host_copy(&parcel->host, parcel->dense));
+    *memory = ah_tensor_data(parcel->host);
+    return 0;
+}
+
+static int host_to_receive(void *context, void **memory)
+{
+    struct parcel *parcel = context;
+    const struct ah_tensor *like = parcel->dense;
+    AH_TRY(ah_tensor_empty(&parcel->host, like->size, like->ndim, like->dtype, &ah_cpu));
+    *memory = ah_tensor_data(parcel->host);
+    return 0;
+}
+
+static int new_parcel(struct parcel **out, struct ah_tensor *tensor, bool sends, bool async)
+{
+    struct ah_device *device = tensor->storage->device;
+    struct parcel *parcel = calloc(1, sizeof *parcel);
+    if (!parcel)
+        return ah_fail(AH_ENOMEM, "%s: out of memory", sends ? "send" : "recv");
+    *out = parcel;
+    parcel->tensor = ah_tensor_retain(tensor);
+    AH_TRY(ah_comm_pack(&parcel->dense, tensor, device == &ah_cpu ? NULL : device));
+    if (!async || !sends || device == &ah_cpu || parcel->dense != tensor)
+        return 0;
+    ah_tensor_release(parcel->dense); /* the script may change it at once */
+    parcel->dense = NULL;
+    AH_GRAD_SCOPE(false);
+    return ah_op1(AH_OP_clone, &parcel->dense, AH_T(tensor));
+}
+
+static struct mail *begin(lua_State *L, struct ah_group *group, int index, bool sends, bool async)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, index);
     struct mail *mail = lua_newuserdata(L, sizeof *mail);
@@ -34,21 +87,28 @@ static struct mail *begin(lua_State *L, struct ah_group *group, int index)
     lua_rawseti(L, -2, 1);
     lua_setfenv(L, -2);
     mail->group = ah_group_retain(group);
-    mail->tensor = ah_tensor_retain(tensor);
-    ah_check(L, ah_comm_pack(&mail->buffer, tensor, NULL));
+    mail->sends = sends;
+    ah_check(L, new_parcel(&mail->parcel, tensor, sends, async));
     return mail;
+}
+
+/* Bring what was received to where the script wants it. */
+static int deliver(struct parcel *parcel, int status)
+{
+    struct ah_tensor *from = parcel->host ? parcel->host : parcel->dense;
+    return ah_comm_unpack(parcel->tensor, ah_tensor_retain(from), status);
 }
 
 static int finish(struct mail *mail)
 {
     struct ah_mail *pending = mail->mail;
-    struct ah_tensor *buffer = mail->buffer;
+    struct parcel *parcel = mail->parcel;
     mail->mail = NULL;
-    mail->buffer = NULL;
+    mail->parcel = NULL;
     int status = ah_mail_wait(pending, &mail->peer);
     if (!mail->sends)
-        return ah_comm_unpack(mail->tensor, buffer, status);
-    ah_tensor_release(buffer);
+        status = deliver(parcel, status);
+    free_parcel(parcel);
     return status;
 }
 
@@ -62,12 +122,18 @@ static int transfer(lua_State *L, bool sends)
     if (!lua_isnil(L, first + 1) && peer < 0)
         ah_raise_text(L, "%s: expected a rank in 0..%d, got %d", sends ? "send" : "recv",
                       ah_group_size(entry.group) - 1, peer);
-    struct mail *mail = begin(L, entry.group, first);
-    mail->sends = sends;
+    struct mail *mail = begin(L, entry.group, first, sends, async);
+    const struct ah_tensor *tensor = mail->parcel->tensor, *dense = mail->parcel->dense;
     struct ah_message message = {
         .peer = peer, .tag = lua_isnil(L, first + 2) ? 0 : ah_check_whole(L, first + 2, "tag"),
-        .memory = ah_tensor_data(mail->buffer), .count = mail->buffer->numel, .dtype = mail->buffer->dtype,
-        .ndim = mail->tensor->ndim, .size = mail->tensor->size, .where = ah_call_site(L)};
+        .memory = ah_tensor_data(dense), .count = dense->numel, .dtype = dense->dtype,
+        .ndim = tensor->ndim, .size = tensor->size, .where = ah_call_site(L)};
+    if (dense->storage->device != &ah_cpu) {
+        message.device = dense->storage->device;
+        message.lane = message.device->type->lane;
+        message.host = sends ? host_to_send : host_to_receive;
+        message.context = mail->parcel;
+    }
     ah_check(L, sends ? ah_group_send(entry.group, message, !async, &mail->mail)
                       : ah_group_receive(entry.group, message, &mail->mail));
     if (async)
@@ -110,9 +176,9 @@ static int mail_gc(lua_State *L)
 {
     struct mail *mail = luaL_checkudata(L, 1, MAIL);
     if (mail->mail)
-        ah_mail_abandon(mail->mail);
-    ah_tensor_release(mail->buffer);
-    ah_tensor_release(mail->tensor);
+        ah_mail_abandon(mail->mail, free_parcel, mail->parcel);
+    else
+        free_parcel(mail->parcel);
     ah_group_close(mail->group);
     memset(mail, 0, sizeof *mail);
     return 0;

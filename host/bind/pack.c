@@ -33,10 +33,30 @@ static int put(struct ah_packer *packer, const void *bytes, size_t count)
     return 0;
 }
 
+static int write_tensor(lua_State *L, int index, struct ah_packer *packer);
+
+/* The type of its device, and the tensor as it is on the CPU. */
+static int write_far(lua_State *L, struct ah_tensor *tensor, struct ah_packer *packer)
+{
+    const char *type = tensor->storage->device->type->name;
+    uint8_t length = (uint8_t)strlen(type);
+    struct ah_tensor *here;
+    AH_TRY(put(packer, "Y", 1));
+    AH_TRY(put(packer, &length, 1));
+    AH_TRY(put(packer, type, length));
+    AH_TRY(ah_host_copy(&here, tensor));
+    ah_push_tensor(L, here);
+    int status = write_tensor(L, lua_gettop(L), packer);
+    lua_pop(L, 1);
+    return status;
+}
+
 static int write_tensor(lua_State *L, int index, struct ah_packer *packer)
 {
     struct ah_tensor *tensor = ah_to_tensor(L, index);
     struct header header = {.dtype = tensor->dtype, .ndim = tensor->ndim};
+    if (!ah_on_cpu(tensor) && packer->takes_far)
+        return write_far(L, tensor, packer);
     if (!ah_on_cpu(tensor))
         return ah_fail(AH_EINVAL, "a tensor on %s; only tensors on cpu travel", tensor->storage->device->name);
     AH_TRY(ah_tensor_row_major(tensor));
@@ -152,6 +172,21 @@ static int read_tensor(lua_State *L, const unsigned char *bytes, size_t count, s
     return 0;
 }
 
+/* The tensor that comes next, on the current device of a type. */
+static int read_far(lua_State *L, const unsigned char *bytes, size_t count, size_t *at)
+{
+    const unsigned char *length = take(bytes, count, at, 1), *type = length ? take(bytes, count, at, *length) : NULL;
+    const unsigned char *tag = type ? take(bytes, count, at, 1) : NULL;
+    if (!tag || *tag != 'X')
+        return damaged();
+    AH_TRY(read_tensor(L, bytes, count, at));
+    lua_getfield(L, -1, "to");
+    lua_insert(L, -2);
+    lua_pushlstring(L, (const char *)type, *length);
+    lua_call(L, 2, 1);
+    return 0;
+}
+
 static int read_table(lua_State *L, const unsigned char *bytes, size_t count, size_t *at)
 {
     lua_newtable(L);
@@ -193,6 +228,7 @@ int ah_unpack(lua_State *L, const unsigned char *bytes, size_t count, size_t *at
         lua_pushlstring(L, (const char *)from, length);
         return 0;
     case 'X': return read_tensor(L, bytes, count, at);
+    case 'Y': return read_far(L, bytes, count, at);
     case '{': return read_table(L, bytes, count, at);
     default: return damaged();
     }

@@ -11,6 +11,7 @@ struct ah_packer {
     size_t count, room;
     int (*grow)(void *context, size_t room, unsigned char **bytes);
     void *context;
+    bool takes_far;  /* tensors of devices too: they come out on the current device of their type there */
     bool tells_path; /* an error names the keys that lead to what cannot travel */
     int status; /* of the first failure; later calls do nothing */
 };

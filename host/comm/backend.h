@@ -38,6 +38,11 @@ struct ah_mail {
     struct ah_letter *letter; /* on the sender's channel; NULL: not posted, not found yet */
     uint32_t era;             /* of the group when it began */
     bool sends, stays, done, abandoned; /* stays: the sender's memory is left alone until it is received */
+    bool far, moved;          /* far: may go by a line (line.h), from the card; moved: the sender's part is done */
+    uint8_t card[AH_LANE_CARD];
+    void *mark;               /* of the lane's */
+    void (*release)(void *held); /* of an abandoned one: called when it goes; NULL: nothing is held */
+    void *held;
 };
 
 struct ah_backend {
@@ -108,6 +113,7 @@ struct ah_group {
     struct ah_lane *lane;       /* for the memory of a device; NULL: none, or not asked for */
     bool lane_asked;            /* whether there is one has been found out */
     enum ah_lane_choice choice;
+    struct ah_line *lines;      /* for messages from and to devices */
     struct ah_group *parts;     /* of a root: the open ones; of a part: the next */
     struct ah_group *retired;   /* of a root: groups that are closed but whose channel peers may still look at */
     uint32_t channels;          /* of a root: a bit for each channel in use */

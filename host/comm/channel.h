@@ -39,6 +39,10 @@ struct ah_post {
 /* A message that a rank has for another (mail.h). Its sender writes it while it is free, frees it when it was received,
  * and may take it back while it is posted; from taken to received it is the receiver's. */
 enum ah_letter_state { AH_LETTER_FREE, AH_LETTER_POSTED, AH_LETTER_TAKEN, AH_LETTER_RECEIVED };
+/* How a taken letter's message goes whose memory is on a device (line.h): its receiver answers OPEN with LINE or HOST,
+ * its sender then says TICKET for a line that is to be opened, STAGED when the host has the bytes. */
+enum ah_letter_way { AH_WAY_OPEN, AH_WAY_LINE, AH_WAY_TICKET, AH_WAY_HOST, AH_WAY_STAGED };
+enum { AH_LANE_CARD = 16, AH_LANE_TICKET = 128 };
 struct ah_letter {
     atomic_uint state;
     atomic_uint number; /* of the sender's messages in this group, in order */
@@ -50,6 +54,10 @@ struct ah_letter {
     int64_t count;
     uint64_t offset; /* as of a post */
     int64_t size[AH_BOARD_DIMS];
+    bool far;        /* may go by a line: from this card */
+    uint8_t card[AH_LANE_CARD], ticket[AH_LANE_TICKET];
+    uint32_t turn;   /* among those of the line */
+    atomic_uint way;
     _Alignas(64) char where[AH_BOARD_WHERE];
 };
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/tell.h"
+#include "comm/line.h"
 
 struct entry {
     int64_t usable, card[AH_LANE_CARD / sizeof(int64_t)];
@@ -146,9 +147,11 @@ enum ah_lane_choice ah_group_choose_lane(struct ah_group *group, enum ah_lane_ch
 
 int ah_lane_check(struct ah_group *group)
 {
-    if (!group->lane || group->poison)
+    if (group->poison)
         return 0;
-    return ah_group_poison(group, group->lane->type->check(group->lane));
+    if (group->lane)
+        AH_TRY(ah_group_poison(group, group->lane->type->check(group->lane)));
+    return ah_group_poison(group, ah_line_check_all(group));
 }
 
 void ah_lane_forget(struct ah_group *group)
@@ -157,6 +160,7 @@ void ah_lane_forget(struct ah_group *group)
         group->lane->type->close(group->lane);
     group->lane = NULL;
     group->lane_asked = false;
+    ah_line_close_all(group);
 }
 
 int ah_groups_settle(void)
@@ -165,6 +169,7 @@ int ah_groups_settle(void)
     struct ah_group *root = ah_group_first();
     for (struct ah_group *group = root; group; group = group == root ? root->parts : group->parts) {
         int settled = group->lane && !group->poison ? group->lane->type->settle(group->lane) : 0;
+        settled = settled < 0 || group->poison ? settled : ah_line_settle_all(group);
         status = status < 0 ? status : ah_group_poison(group, settled);
     }
     return status;

@@ -6,15 +6,14 @@
  * or a work was waited for, the result is there for all that the device is asked next, not yet for the host.
  *
  * A group opens its lane at its first call that needs it. Where there can be none - no such type, its library is
- * missing, two ranks share a card - callers bring the bytes to the host first. This file knows no tensors. */
+ * missing, two ranks share a card - callers bring the bytes to the host first. Messages go by lanes of two ranks
+ * (line.h). This file knows no tensors. */
 #ifndef AH_COMM_LANE_H
 #define AH_COMM_LANE_H
 
 #include "comm/backend.h"
 
 struct ah_device;
-
-enum { AH_LANE_CARD = 16, AH_LANE_TICKET = 128 };
 
 struct ah_lane {
     const struct ah_lane_type *type;
@@ -42,6 +41,16 @@ struct ah_lane_type {
     bool (*ready)(struct ah_work *work); /* carried out here: is the device through with it? */
     int (*check)(struct ah_lane *lane);  /* the failure of a call that had begun well, once it is known */
     int (*settle)(struct ah_lane *lane); /* wait until the device is through with all calls */
+
+    /* Messages; move NULL: they pass through the host. `mark`: the memory is the message's as of this moment in what
+     * the device is asked; keeps in mail->mark what that takes. `open_line`: begin to open a lane from one rank to
+     * another, with the sender's ticket, without waiting. `move`: what can be done without waiting, until *done: the
+     * device was given the message. `unmark`: what the device is asked next comes behind it. */
+    int (*mark)(struct ah_mail *mail);
+    int (*open_line)(struct ah_group *group, struct ah_device *device, const uint8_t ticket[AH_LANE_TICKET],
+                     bool sends, struct ah_lane **out);
+    int (*move)(struct ah_lane *line, struct ah_mail *mail, bool *done);
+    void (*unmark)(struct ah_mail *mail);
 };
 
 /* What moves the bytes of a call. */
@@ -50,7 +59,7 @@ static inline const struct ah_backend *ah_group_mover(const struct ah_group *gro
     return call->device ? &group->lane->type->moves : group->backend;
 }
 
-/* 0, or the failure of the group's lane, with which the group is poisoned. */
+/* 0, or the failure of a lane of the group's, with which the group is poisoned. */
 int ah_lane_check(struct ah_group *group);
 /* As if no lane had been opened. */
 void ah_lane_forget(struct ah_group *group);

@@ -13,12 +13,12 @@
 
 #include "base/tell.h"
 #include "base/time.h"
+#include "comm/line.h"
 #include "comm/watch.h"
 
 static const int64_t slice_ns = 50 * 1000000, short_slice_ns = 1000000;
 
-/* "send to rank 1, tag 3, at train.lua:7" */
-static const char *describe(const struct ah_mail *mail, char *text, size_t bytes)
+const char *ah_mail_describe(const struct ah_mail *mail, char *text, size_t bytes)
 {
     char peer[32] = "any rank", tag[40] = "";
     if (mail->message.peer >= 0)
@@ -50,6 +50,9 @@ static void free_mail(struct ah_mail *mail, bool complete)
 {
     if (mail->group->backend->forget)
         mail->group->backend->forget(mail, complete);
+    ah_line_forget(mail);
+    if (mail->release)
+        mail->release(mail->held);
     free(mail);
 }
 
@@ -69,6 +72,7 @@ static void post(struct ah_mail *mail, struct ah_letter *letter)
     letter->offset = mail->offset;
     memcpy(letter->size, mail->size, sizeof letter->size);
     memcpy(letter->where, mail->where, sizeof letter->where);
+    ah_line_offer(mail, letter);
     mail->letter = letter;
     atomic_store(&letter->state, AH_LETTER_POSTED);
     struct ah_channel *mine = group->peer[group->rank];
@@ -124,7 +128,7 @@ static void post_wanted(struct ah_group *group, struct ah_mail *first)
 /* What was received is done; false while it is not. */
 static bool finish_outgoing(struct ah_mail *mail)
 {
-    if (!mail->letter || atomic_load(&mail->letter->state) != AH_LETTER_RECEIVED)
+    if (!mail->letter || atomic_load(&mail->letter->state) != AH_LETTER_RECEIVED || (mail->far && !mail->moved))
         return false;
     atomic_store(&mail->letter->state, AH_LETTER_FREE);
     mail->done = true;
@@ -139,6 +143,8 @@ static int move_outgoing(struct ah_group *group)
     struct ah_mail *waiting = NULL;
     for (struct ah_mail *mail = group->outgoing, *next; mail; mail = next) {
         next = mail->next;
+        if (mail->letter && mail->far)
+            AH_TRY(ah_line_serve(mail));
         if (finish_outgoing(mail))
             continue;
         struct ah_letter *room = mail->letter || waiting ? NULL : free_letter(group);
@@ -214,12 +220,12 @@ static int accept(struct ah_mail *mail, int from, struct ah_letter *letter)
     mail->message.peer = from;
     if (letter->dtype != m->dtype || letter->count != m->count)
         return ah_fail(AH_EMISMATCH, "%s: expected %s %s, but rank %d sent %s %s at %s",
-                       describe(mail, call, sizeof call), ah_dtype_name(m->dtype),
+                       ah_mail_describe(mail, call, sizeof call), ah_dtype_name(m->dtype),
                        shape_text(m->ndim, mail->size, m->count, own, sizeof own), mail->group->member[from],
                        letter->dtype < AH_DTYPE_COUNT ? ah_dtype_name((enum ah_dtype)letter->dtype) : "?",
                        shape_text(letter->ndim, letter->size, letter->count, theirs, sizeof theirs), letter->where);
     mail->letter = letter;
-    return 0;
+    return ah_line_answer(mail);
 }
 
 static int find(struct ah_mail *mail)
@@ -242,7 +248,7 @@ static int move_incoming(struct ah_group *group)
             AH_TRY(find(mail));
         if (!mail->letter)
             continue;
-        AH_TRY(group->backend->fetch(mail, &mail->done));
+        AH_TRY(ah_line_fetch(mail));
         if (!mail->done)
             continue;
         atomic_store(&mail->letter->state, AH_LETTER_RECEIVED);
@@ -294,8 +300,12 @@ static int new_mail(struct ah_mail **out, struct ah_group *group, const struct a
         memcpy(mail->size, message->size, (size_t)message->ndim * sizeof *mail->size);
     mail->message.where = mail->where;
     mail->message.size = mail->size;
-    *out = mail;
-    return 0;
+    int status = ah_line_begin(mail);
+    if (status < 0)
+        free_mail(mail, true);
+    else
+        *out = mail;
+    return status;
 }
 
 static void log_start(const struct ah_mail *mail)
@@ -303,7 +313,7 @@ static void log_start(const struct ah_mail *mail)
     char call[200], shape[200];
     if (mail->group->logs)
         ah_tell("comm: rank %d of %d%s: %s: %s %s", mail->group->rank, mail->group->size,
-                mail->group->channel ? " in a part" : "", describe(mail, call, sizeof call),
+                mail->group->channel ? " in a part" : "", ah_mail_describe(mail, call, sizeof call),
                 ah_dtype_name(mail->message.dtype),
                 shape_text(mail->message.ndim, mail->size, mail->message.count, shape, sizeof shape));
 }
@@ -327,7 +337,7 @@ int ah_group_send(struct ah_group *group, struct ah_message message, bool stays,
     AH_TRY(ah_group_check_health(group, "send"));
     AH_TRY(new_mail(&mail, group, &message, true));
     mail->stays = stays;
-    int status = group->backend->give(mail);
+    int status = mail->far ? 0 : group->backend->give(mail);
     if (status < 0) {
         free_mail(mail, true);
         return ah_group_poison(group, status);
@@ -418,7 +428,7 @@ static int await(struct ah_mail *mail)
             continue;
         }
         tell_awaited(mail);
-        int status = ah_watch_peer(&watch, group, mail->message.peer, describe(mail, call, sizeof call));
+        int status = ah_watch_peer(&watch, group, mail->message.peer, ah_mail_describe(mail, call, sizeof call));
         if (status < 0) { /* what it did last may have been this */
             AH_TRY(ah_mail_progress(group));
             return mail->done ? 0 : status;
@@ -426,7 +436,7 @@ static int await(struct ah_mail *mail)
         /* What does not move the counter that we sleep on comes soon. */
         for (struct ah_mail *other = group->outgoing; other && !full; other = other->next)
             full = !other->letter;
-        bool moving = mail->letter && group->backend->serve;
+        bool moving = mail->letter && (group->backend->serve || mail->letter->far);
         ah_channel_sleep(channel, which, seen, any || moving || full ? short_slice_ns : slice_ns);
     }
 }
@@ -453,9 +463,11 @@ int ah_mail_wait(struct ah_mail *mail, int *peer)
     return status;
 }
 
-void ah_mail_abandon(struct ah_mail *mail)
+void ah_mail_abandon(struct ah_mail *mail, void (*release)(void *held), void *held)
 {
     struct ah_group *group = mail->group;
+    mail->release = release;
+    mail->held = held;
     if (mail->era != group->era) {
         unlist(mail->sends ? &group->outgoing : &group->incoming, mail);
         free_mail(mail, true);

@@ -20,6 +20,7 @@
 #include "comm/lane.h"
 
 static const int64_t slice_ns = 50 * 1000000;          /* longest sleep between two looks at the peers */
+static const int64_t short_slice_ns = 1000000;         /* while messages wait for this rank's device */
 static const int64_t longest_slice_ns = 200 * 1000000; /* what is longer, this process was not running */
 static const int64_t witness_ns = 100 * 1000000;       /* for ranks to join a mismatch */
 
@@ -367,6 +368,14 @@ int ah_watch_device(struct ah_group *group, uint32_t sequence, const char *call,
                    (double)timeout_ns / 1e9);
 }
 
+int ah_watch_message(struct ah_group *group, int peer, const char *call, int64_t waited_ns, int64_t timeout_ns)
+{
+    bool gave_up;
+    if (is_gone(group, peer, &gave_up))
+        return lost(group, peer, call, gave_up);
+    return waited_ns < timeout_ns ? 0 : timed_out(group, peer, call, timeout_ns);
+}
+
 void ah_watch_publish(struct ah_group *group, int status, const char *text)
 {
     struct ah_board_slot *slot = slot_of(group, group->rank);
@@ -388,7 +397,8 @@ static int sleep_for(struct ah_group *group, int rank, enum ah_counter which, ui
             return 0;
         AH_TRY(ah_watch_look(&watch, group, which, target));
         int64_t left = group->timeout_ns - watch.waited;
-        ah_channel_sleep(group->peer[rank], which, seen, left < slice_ns ? left : slice_ns);
+        int64_t slice = group->outgoing && group->outgoing->far ? short_slice_ns : slice_ns;
+        ah_channel_sleep(group->peer[rank], which, seen, left < slice ? left : slice);
     }
 }
 

@@ -25,6 +25,8 @@ int ah_watch_peer(struct ah_watch *watch, struct ah_group *group, int peer, cons
  * AH_ETIMEOUT with who lags. Looks only, and moves nothing: any thread, while the group is open. */
 int ah_watch_device(struct ah_group *group, uint32_t sequence, const char *call, int64_t waited_ns,
                     int64_t timeout_ns);
+/* The same for a message from or to a peer. */
+int ah_watch_message(struct ah_group *group, int peer, const char *call, int64_t waited_ns, int64_t timeout_ns);
 /* Tell the peers that the group has failed, before its own thread comes to know. Any thread. */
 void ah_watch_publish(struct ah_group *group, int status, const char *text);
 

@@ -119,7 +119,7 @@ static int await(struct ah_nccl_lane *lane, struct ah_group *group, const char *
     }
 }
 
-static void free_lane(struct ah_nccl_lane *lane)
+void ah_nccl_free(struct ah_nccl_lane *lane)
 {
     if (lane->comm)
         lane->nccl->abort(lane->comm);
@@ -132,7 +132,7 @@ static void free_lane(struct ah_nccl_lane *lane)
     free(lane);
 }
 
-static int set_up(struct ah_nccl_lane *lane, struct ah_group *group, const uint8_t ticket[AH_LANE_TICKET])
+static int set_up(struct ah_nccl_lane *lane, const uint8_t ticket[AH_LANE_TICKET], int ranks, int rank)
 {
     ncclUniqueId id;
     ncclConfig_t config = AH_NCCL_CONFIG;
@@ -142,14 +142,11 @@ static int set_up(struct ah_nccl_lane *lane, struct ah_group *group, const uint8
     AH_TRY(ah_nccl_open(&lane->nccl));
     AH_TRY(ah_cuda_enter(lane->cuda));
     AH_TRY(ah_cuda_check(ah_cuda.stream_create(&lane->stream, CU_STREAM_NON_BLOCKING, -1), "%s: a stream", name));
-    AH_TRY(ah_nccl_check(lane, lane->nccl->init(&lane->comm, group->size, id, group->rank, &config),
-                         "setting up collectives"));
-    AH_TRY(await(lane, group, "setting up collectives", group->timeout_ns));
-    return ah_nccl_watch(lane);
+    return ah_nccl_check(lane, lane->nccl->init(&lane->comm, ranks, id, rank, &config), "setting up collectives");
 }
 
-static int lane_open(struct ah_group *group, struct ah_device *device, const uint8_t ticket[AH_LANE_TICKET],
-                     struct ah_lane **out)
+int ah_nccl_new(struct ah_nccl_lane **out, struct ah_group *group, struct ah_device *device,
+                const uint8_t ticket[AH_LANE_TICKET], int ranks, int rank)
 {
     struct ah_nccl_lane *lane = calloc(1, sizeof *lane);
     if (!lane)
@@ -157,9 +154,24 @@ static int lane_open(struct ah_group *group, struct ah_device *device, const uin
     lane->base = (struct ah_lane){&ah_nccl_lane_type, group, device};
     lane->cuda = ah_cuda_state(device);
     pthread_mutex_init(&lane->lock, NULL);
-    int status = set_up(lane, group, ticket);
+    int status = set_up(lane, ticket, ranks, rank);
     if (status < 0)
-        free_lane(lane);
+        ah_nccl_free(lane);
+    else
+        *out = lane;
+    return status;
+}
+
+static int lane_open(struct ah_group *group, struct ah_device *device, const uint8_t ticket[AH_LANE_TICKET],
+                     struct ah_lane **out)
+{
+    struct ah_nccl_lane *lane;
+    AH_TRY(ah_nccl_new(&lane, group, device, ticket, group->size, group->rank));
+    int status = await(lane, group, "setting up collectives", group->timeout_ns);
+    if (status == 0)
+        status = ah_nccl_watch(lane);
+    if (status < 0)
+        ah_nccl_free(lane);
     else
         *out = &lane->base;
     return status;
@@ -185,15 +197,17 @@ static void lane_close(struct ah_lane *base)
         lane->nccl->destroy(lane->comm);
         lane->comm = NULL;
     }
-    free_lane(lane);
+    ah_nccl_free(lane);
 }
 
 void ah_cuda_close_lanes(struct ah_cuda_device *cuda)
 {
-    for (struct ah_nccl_lane *lane = ah_nccl_watched(), *next; lane; lane = next) {
-        next = lane->next;
-        if (lane->cuda == cuda)
-            ah_lane_forget(lane->base.group);
+    struct ah_nccl_lane *lane = ah_nccl_watched();
+    while (lane) {
+        bool its = lane->cuda == cuda;
+        if (its)
+            ah_lane_forget(lane->base.group); /* and others with it */
+        lane = its ? ah_nccl_watched() : lane->next;
     }
 }
 
@@ -341,4 +355,8 @@ const struct ah_lane_type ah_nccl_lane_type = {
     .ready = lane_ready,
     .check = lane_check,
     .settle = lane_settle,
+    .mark = ah_nccl_mark,
+    .open_line = ah_nccl_open_line,
+    .move = ah_nccl_move_message,
+    .unmark = ah_nccl_unmark,
 };

@@ -3,7 +3,9 @@
  *
  * A call begins when the compute stream has come to where it was made, and what the compute stream is asked after its
  * end waits for it: the caller's memory needs no other fence. A thread watches over what is under way (nccl_watch.c).
- * Lua thread only, but for what says otherwise. */
+ * Lua thread only, but for what says otherwise.
+ *
+ * Circle: nccl_group, nccl_message: the type of lanes names the functions for messages, and those open lanes. */
 #ifndef AH_CUDA_NCCL_GROUP_H
 #define AH_CUDA_NCCL_GROUP_H
 
@@ -18,6 +20,7 @@ enum { AH_NCCL_RECORDS = 128, AH_NCCL_CALL = 200 };
 /* A call that the device was given. */
 struct ah_nccl_record {
     uint32_t sequence;
+    int peer; /* of a message: whom it is from or to; -1: a call of the group's, `sequence` */
     int64_t begun_ns, timeout_ns;
     CUevent end;
     char call[AH_NCCL_CALL]; /* "all_reduce #2 at train.lua:7" */
@@ -51,14 +54,29 @@ void ah_cuda_close_lanes(struct ah_cuda_device *cuda);
  * lock held. */
 int ah_nccl_move(struct ah_nccl_lane *lane, const struct ah_collective *call, double weights, double *divisor);
 
+/* A lane as one of so many ranks, with a communicator that opens beside this thread; the caller waits for that.
+ * AH_ENOMEM or the failure leave none. */
+int ah_nccl_new(struct ah_nccl_lane **out, struct ah_group *group, struct ah_device *device,
+                const uint8_t ticket[AH_LANE_TICKET], int ranks, int rank);
+void ah_nccl_free(struct ah_nccl_lane *lane);
+/* The type's functions for messages (nccl_message.c). */
+int ah_nccl_mark(struct ah_mail *mail);
+int ah_nccl_open_line(struct ah_group *group, struct ah_device *device, const uint8_t ticket[AH_LANE_TICKET],
+                      bool sends, struct ah_lane **out);
+int ah_nccl_move_message(struct ah_lane *line, struct ah_mail *mail, bool *done);
+void ah_nccl_unmark(struct ah_mail *mail);
+/* Give the stream a message, to or from the other rank of a line. With the lane's lock held. */
+int ah_nccl_give_message(struct ah_nccl_lane *lane, const struct ah_mail *mail);
+
 /* A failing call of NCCL as a status and a line. Any thread. */
 int ah_nccl_check(const struct ah_nccl_lane *lane, ncclResult_t code, const char *what);
 
 /* The watch. Begin and end it for a lane; both take the lane's lock. */
 int ah_nccl_watch(struct ah_nccl_lane *lane);
 void ah_nccl_unwatch(struct ah_nccl_lane *lane);
-/* What has been given to the stream is a call under way: its end is noted there. With the lock held. */
+/* What has been given to the stream is a call under way, or a message: its end is noted there. With the lock held. */
 int ah_nccl_note(struct ah_nccl_lane *lane, uint32_t sequence);
+int ah_nccl_note_message(struct ah_nccl_lane *lane, const struct ah_mail *mail);
 /* Every lane that is watched, for the Lua thread, which alone changes the list. */
 struct ah_nccl_lane *ah_nccl_watched(void);
 

@@ -56,6 +56,16 @@ static int exchange(struct ah_nccl_lane *lane, const struct ah_collective *call)
                          "%s: copying the own part", lane->cuda->device->name);
 }
 
+int ah_nccl_give_message(struct ah_nccl_lane *lane, const struct ah_mail *mail)
+{
+    const struct ah_message *m = &mail->message;
+    size_t count = (size_t)m->count;
+    ncclResult_t code = mail->sends ? lane->nccl->send(m->memory, count, types[m->dtype], 1, lane->comm, lane->stream)
+                                    : lane->nccl->receive(m->memory, count, types[m->dtype], 0, lane->comm,
+                                                          lane->stream);
+    return ah_nccl_check(lane, code, mail->sends ? "send" : "recv");
+}
+
 int ah_nccl_move(struct ah_nccl_lane *lane, const struct ah_collective *call, double weights, double *divisor)
 {
     const struct ah_nccl *nccl = lane->nccl;

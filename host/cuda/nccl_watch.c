@@ -57,8 +57,10 @@ static void examine(struct ah_nccl_lane *lane)
     ncclResult_t code = ncclSuccess;
     if (lane->nccl->async_error(lane->comm, &code) != ncclSuccess)
         code = ncclInternalError;
-    int status = ah_watch_device(lane->base.group, record->sequence, record->call, now - record->begun_ns,
-                                 record->timeout_ns);
+    int64_t waited = now - record->begun_ns;
+    int status = record->peer < 0
+                     ? ah_watch_device(lane->base.group, record->sequence, record->call, waited, record->timeout_ns)
+                     : ah_watch_message(lane->base.group, record->peer, record->call, waited, record->timeout_ns);
     if (status < 0) {
         snprintf(text, sizeof text, "%s", ah_error_text());
     } else if (code != ncclSuccess && code != ncclInProgress) {
@@ -156,10 +158,9 @@ void ah_nccl_unwatch(struct ah_nccl_lane *lane)
     pthread_mutex_unlock(&list_lock);
 }
 
-int ah_nccl_note(struct ah_nccl_lane *lane, uint32_t sequence)
+/* The next record, begun, with its text to be filled in. */
+static int next_record(struct ah_nccl_lane *lane, struct ah_nccl_record **out)
 {
-    struct ah_group *group = lane->base.group;
-    char title[100];
     if (lane->count == AH_NCCL_RECORDS)
         pass(lane);
     if (lane->count == AH_NCCL_RECORDS) /* so far ahead of the device: the watch sees the older ones */
@@ -168,12 +169,33 @@ int ah_nccl_note(struct ah_nccl_lane *lane, uint32_t sequence)
     if (!record->end)
         AH_TRY(ah_cuda_check(ah_cuda.event_create(&record->end, CU_EVENT_DISABLE_TIMING), "%s: an event",
                              lane->cuda->device->name));
-    record->sequence = sequence;
+    record->sequence = 0;
+    record->peer = -1;
     record->begun_ns = ran_ns;
-    record->timeout_ns = group->timeout_ns;
-    snprintf(record->call, sizeof record->call, "%s at %s", ah_watch_title(group, sequence, title, sizeof title),
-             ah_group_post(group, group->rank, sequence)->where);
+    record->timeout_ns = lane->base.group->timeout_ns;
     AH_TRY(ah_cuda_check(ah_cuda.event_record(record->end, lane->stream), "%s: an event", lane->cuda->device->name));
     lane->count++;
+    *out = record;
+    return 0;
+}
+
+int ah_nccl_note(struct ah_nccl_lane *lane, uint32_t sequence)
+{
+    struct ah_group *group = lane->base.group;
+    struct ah_nccl_record *record;
+    char title[100];
+    AH_TRY(next_record(lane, &record));
+    record->sequence = sequence;
+    snprintf(record->call, sizeof record->call, "%s at %s", ah_watch_title(group, sequence, title, sizeof title),
+             ah_group_post(group, group->rank, sequence)->where);
+    return 0;
+}
+
+int ah_nccl_note_message(struct ah_nccl_lane *lane, const struct ah_mail *mail)
+{
+    struct ah_nccl_record *record;
+    AH_TRY(next_record(lane, &record));
+    record->peer = mail->message.peer;
+    ah_mail_describe(mail, record->call, sizeof record->call);
     return 0;
 }

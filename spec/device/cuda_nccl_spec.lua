@@ -65,6 +65,12 @@ describe("collectives on CUDA devices", function()
         run.by_rank(result.stdout))
     end)
 
+    case("send messages in order, from views and in values, beside collectives, " .. name, cards, function()
+      local result = launch("device_messages", {cards})
+      assert.equal(told, result.stderr)
+      assert.same(run.everyone(2, "ok\n"), run.by_rank(result.stdout))
+    end)
+
     case("send gradients in halves and compressed, " .. name, cards, function()
       local result = launch("on_device", {"comm_hooks", cards})
       assert.equal(told, result.stderr)
@@ -82,6 +88,8 @@ describe("collectives on CUDA devices", function()
     local result = launch("device_collectives", {3}, {ranks = 3})
     assert.equal("", result.stderr)
     assert.equal(0, result.code)
+    result = launch("device_messages", {3}, {ranks = 3})
+    assert.same({run.everyone(3, "ok\n"), ""}, {run.by_rank(result.stdout), result.stderr})
   end)
 end)
 
@@ -131,6 +139,30 @@ describe("a collective on devices that does not end", function()
     local text = run.by_rank(result.stdout)
     has(text[1], "cuda:1: " .. line .. ": NCCL: unhandled system error")
     has(text[0], "rank 1 gave up: cuda:1: all_reduce_async #4")
+  end)
+end)
+
+describe("a message between devices", function()
+  local first = "send to rank 1 at spec/distributed/cases/device_messages.lua:34"
+
+  simulated("is NCCL's: an error of its is told with the message", function()
+    local result = launch("device_messages", {2}, {env = {ACCELHOST_SIM_FAIL = "nccl:1"}})
+    assert.equal(3, result.code)
+    has(result.stderr, "NCCL: unhandled system error")
+    assert.truthy(result.stderr:find("cuda:%d: %a+ %a+ rank %d at spec/distributed/cases/device_messages.lua:%d+"))
+  end)
+
+  case("is compared with what its receiver expects", 2, function()
+    local result = launch("device_messages", {2, "differ"})
+    has(result.stderr, "expected float64 (3,), but rank 0 sent float32 (3,)")
+  end)
+
+  simulated("names the receiver that was killed as it arrived, and before it could", function()
+    for _, how in ipairs {"kill", "early"} do
+      local result = launch("device_messages", {2, how})
+      has(result.stderr, "rank 1 was killed by SIGKILL")
+      has(result.stdout, first .. ": lost rank 1, which died")
+    end
   end)
 end)
 

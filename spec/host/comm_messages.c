@@ -95,7 +95,7 @@ static void stream(struct rank *me)
     for (int i = 0; i < n && me->rank == 0; i++) {
         value = i;
         RANK_CHECK(me, ah_group_send(me->group, message(&value, 1, AH_I32, 1, i % 2), false, &mail) == 0);
-        ah_mail_abandon(mail);
+        ah_mail_abandon(mail, NULL, NULL);
     }
     for (int i = 0; i < n && me->rank == 1; i++)
         bad += receive(me, &value, 1, 0, i % 2, NULL) != 0 || value != i;
@@ -145,7 +145,7 @@ static void while_waiting(struct rank *me)
             RANK_CHECK(me, ah_group_send(me->group, message(memory, N, AH_I32, 1, 0), false, &mail) == 0);
             memset(memory, 0xff, N * 4);
             if (turn)
-                ah_mail_abandon(mail);
+                ah_mail_abandon(mail, NULL, NULL);
             RANK_CHECK(me, barrier(me) == 0);
             if (!turn)
                 RANK_CHECK(me, ah_mail_wait(mail, NULL) == 0);

@@ -1,5 +1,6 @@
 --- Collectives on Lua values: tensors, numbers, texts, booleans, nil and tables of them. No code travels; a value that
---- cannot is refused before anything is sent, by its place in the table.
+--- cannot is refused before anything is sent, by its place in the table. A tensor on a GPU travels through the CPU and
+--- arrives on the receiver's current GPU (accelhost.cuda.set_device).
 local arguments = require "accelhost.util.arguments"
 local collectives = require "accelhost.distributed.collectives"
 local groups = require "accelhost.distributed.groups"

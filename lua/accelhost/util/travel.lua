@@ -21,8 +21,8 @@ local function check(what, value, path, above, depth)
   local kind = type(value)
   if kind == "nil" or kind == "boolean" or kind == "number" or kind == "string" then return end
   if C.is_tensor(value) then
-    if value.device ~= "cpu" then
-      arguments.fail("%s: %s: expected a tensor on the cpu, got one on %s", what, path, value.device)
+    if value.device == "meta" then
+      arguments.fail("%s: %s: expected a tensor with values, got one on meta", what, path)
     end
     return
   end
@@ -48,10 +48,11 @@ function travel.check(what, name, value)
   check(what, value, name, {}, 1)
 end
 
---- A value as bytes; a tensor comes without its history, a table that is there twice comes out as two.
+--- A value as bytes; a tensor comes without its history, from a device to the receiver's current one of that type; a
+--- table that is there twice comes out as two.
 ---@param value any that travel.check lets pass
 ---@return userdata # uint8 [n]
-function travel.pack(value) return (assert(C.codec.pack(value))) end
+function travel.pack(value) return (assert(C.codec.pack(value, true))) end
 
 --- What was packed.
 ---@param bytes userdata uint8 [n], contiguous

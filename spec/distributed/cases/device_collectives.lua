@@ -56,7 +56,7 @@ for i = 1, 30 do
   assert(filled:cpu():eq(-1):all():item(), "memory of an abandoned work was written")
 end
 
--- A part, with calls of the whole in between, and messages, which pass through the host.
+-- A part, with calls of the whole in between, and messages.
 local part = dist.new_group({size - 1, 0})
 local x = full({3}, rank + 1)
 dist.all_reduce(x, {group = part})

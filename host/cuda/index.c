@@ -23,6 +23,7 @@ static struct ah_cuda_kernel line_keys_kernel = AH_CUDA_KERNEL("index", "line_ke
 static struct ah_cuda_kernel wrap_kernel = AH_CUDA_KERNEL("index", "index_wrap");
 
 static struct ah_cuda_kernel lines_fold_kernel[] = AH_CUDA_INDEX_EVERY("lines_fold");
+static struct ah_cuda_kernel lines_join_kernel[] = AH_CUDA_INDEX_EVERY("lines_join");
 
 static uint64_t data_of(const struct ah_tensor *t)
 {
@@ -326,6 +327,25 @@ int ah_cuda_gather(struct ah_call *c)
     return status;
 }
 
+/* By keys that are sorted, in pieces; what destinations of several have is joined behind that. */
+static int fold_pieces(struct ah_call *c, enum ah_dtype dtype, struct ah_lines_args *args)
+{
+    struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
+    int64_t stretches = (args->count + AH_INDEX_PIECE - 1) / AH_INDEX_PIECE;
+    void *parts = NULL;
+    if (args->fold != AH_INDEX_LAST && stretches > 1) {
+        AH_TRY(ah_cuda_memory_take(memory, (size_t)stretches * 2 * sizeof(double), &parts));
+        args->parts = ah_cuda_address(parts);
+    }
+    int status = ah_cuda_launch(c->device, &lines_fold_kernel[dtype], c->op->name, grid_for(args->count), args,
+                                sizeof *args);
+    if (status == 0 && parts)
+        status = ah_cuda_launch(c->device, &lines_join_kernel[dtype], c->op->name, grid_for(stretches - 1), args,
+                                sizeof *args);
+    ah_cuda_memory_give(memory, parts);
+    return status;
+}
+
 /* The elements of `from` into the places of `to`, which is row-major. */
 static int fold_lines(struct ah_call *c, struct ah_tensor *to, const struct ah_tensor *from,
                       const struct ah_tensor *at, int dim, int fold)
@@ -352,8 +372,7 @@ static int fold_lines(struct ah_call *c, struct ah_tensor *to, const struct ah_t
     args.to = data_of(to);
     args.from = data_of(from);
     args.fold = fold;
-    status = ah_cuda_launch(c->device, &lines_fold_kernel[to->dtype], c->op->name, grid_for(args.count), &args,
-                            sizeof args);
+    status = fold_pieces(c, to->dtype, &args);
 out:
     ah_cuda_sorted_release(c->device, &sorted);
     ah_cuda_memory_give(memory, keys);

@@ -37,6 +37,62 @@ describe("scatter", function()
   end)
 end)
 
+describe("many elements for few places", function()
+  -- Runs of one place that begin, end and go on across multiples of 64, one of them alone.
+  local runs, places, values = {130, 1, 63, 64, 200, 2}, {}, {}
+  for place, count in ipairs(runs) do
+    for _ = 1, count do places[#places + 1] = place - 1 end
+  end
+  for i = 1, #places do values[i] = i * 7 % 11 - 5 end
+  local shuffled = {} -- 460 = 4 * 5 * 23
+  for i = 1, #places do shuffled[i] = i * 271 % #places + 1 end
+
+  local function expected(fold, start)
+    local out = {}
+    for place in ipairs(runs) do out[place] = start end
+    for i, place in ipairs(places) do out[place + 1] = fold(out[place + 1], values[i]) end
+    return out
+  end
+  local function in_order(list)
+    local out = {}
+    for i, from in ipairs(shuffled) do out[i] = list[from] end
+    return out
+  end
+
+  it("are added, and compared, in every dtype and in any order", function()
+    for _, dtype in ipairs {"int32", "int64", "float16", "bfloat16", "float32", "float64"} do
+      local sums = expected(function(a, b) return a + b end, 100)
+      local start = accelhost.full({#runs}, 100, {dtype = dtype})
+      for _, order in ipairs {function(list) return list end, in_order} do
+        local index, src = ints(order(places)), accelhost.tensor(order(values), {dtype = dtype})
+        assert.same(sums, start:scatter_add(0, index, src):to("float64"):tolist())
+        assert.same(sums, start:index_add(0, index, src):to("float64"):tolist())
+        for reduce, fold in pairs {amax = math.max, amin = math.min} do
+          assert.same(expected(fold, 0), (start * 0):scatter_reduce(0, index, src, reduce):to("float64"):tolist())
+        end
+      end
+    end
+  end)
+
+  it("are multiplied, and the last one written, of strided tensors too", function()
+    local index = ints(places):unsqueeze(1)
+    local src = accelhost.tensor(values, {dtype = "float64"}):unsqueeze(1):expand(#places, 3)
+    local signs = src:sign():where(src:ne(0), accelhost.tensor(-1, {dtype = "float64"}))
+    local out = accelhost.ones({2, #runs}, {dtype = "float64"}):t():scatter_reduce(0, index, signs, "prod")
+    local products = expected(function(a, b) return a * (b > 0 and 1 or -1) end, 1)
+    assert.same(products, out:select(1, 0):tolist())
+    assert.same({1, 1, 1, 1, 1, 1}, out:select(1, 1):tolist())
+    assert.same(expected(function(_, b) return b end, 0),
+      accelhost.zeros({#runs}, {dtype = "float64"}):scatter(0, ints(places), src:select(1, 2)):tolist())
+  end)
+
+  it("give their gradients, which are added up in gather's", function()
+    local x = accelhost.zeros({#runs}, {dtype = "float64", requires_grad = true})
+    x:gather(0, ints(in_order(places))):backward(accelhost.tensor(in_order(values), {dtype = "float64"}))
+    assert.same(expected(function(a, b) return a + b end, 0), x.grad:tolist())
+  end)
+end)
+
 describe("every dtype", function()
   it("is picked, placed and added", function()
     for _, dtype in ipairs(dtypes) do

@@ -170,10 +170,10 @@ template <typename T> __device__ __forceinline__ void rows_last(const ah_rows_fo
     }
 }
 
-/* Add x(i) for i of begin..end-1 in their order; several are on their way at once. */
-template <typename S, class X> __device__ __forceinline__ S add_up(S sum, int64_t begin, int64_t end, const X &x)
+/* Fold x(i) for i of begin..end-1 in their order; AHEAD of them are on their way at once. */
+template <int AHEAD, typename S, class X>
+__device__ __forceinline__ S fold_up(S held, int64_t begin, int64_t end, int fold, const X &x)
 {
-    enum { AHEAD = 8 };
     for (int64_t i = begin; i < end; i += AHEAD) {
         S next[AHEAD];
         AH_UNROLL
@@ -182,9 +182,14 @@ template <typename S, class X> __device__ __forceinline__ S add_up(S sum, int64_
         AH_UNROLL
         for (int u = 0; u < AHEAD; u++)
             if (i + u < end)
-                sum += next[u];
+                held = folded(held, next[u], fold);
     }
-    return sum;
+    return held;
+}
+
+template <typename S, class X> __device__ __forceinline__ S add_up(S sum, int64_t begin, int64_t end, const X &x)
+{
+    return fold_up<8>(sum, begin, end, AH_INDEX_ADD, x);
 }
 
 /* Sums go by pieces: the sources of a destination, as far as they lie in one stretch of AH_INDEX_PIECE sorted places. A
@@ -321,23 +326,53 @@ AH_KERNEL(line_keys, ah_lines_args, AH_INDEX_THREADS)
     }
 }
 
+/* Folds go by pieces as the sums of rows do. */
 template <typename T> __device__ __forceinline__ void lines_fold(const ah_lines_args &a)
 {
     typedef typename sum_of<T>::type S;
     const uint32_t *keys = ah_at<const uint32_t>(a.keys), *order = ah_at<const uint32_t>(a.order);
+    const auto source = [&](int64_t i) {
+        int64_t indexed, other;
+        line_place(a, order[i], &indexed, &other);
+        return ah_at<const T>(a.from)[other];
+    };
+    const auto number = [&](int64_t i) { return wide(source(i)); };
     for (int64_t j = first_item(); j < a.count; j += item_step()) {
-        const uint32_t key = keys[j];
-        if (key >= a.places || (j > 0 && keys[j - 1] == key))
+        const int64_t stretch = j / AH_INDEX_PIECE;
+        const bool first = begins(keys, j);
+        if (keys[j] >= a.places || (!first && (a.fold == AH_INDEX_LAST || j % AH_INDEX_PIECE)))
             continue;
-        T *to = ah_at<T>(a.to) + key, last = *to;
-        S held = wide(last);
-        for (int64_t at = j; at < a.count && keys[at] == key; at++) {
-            int64_t indexed, other;
-            line_place(a, order[at], &indexed, &other);
-            last = ah_at<const T>(a.from)[other];
-            held = folded(held, wide(last), a.fold);
+        T *to = ah_at<T>(a.to) + keys[j];
+        if (a.fold == AH_INDEX_LAST) {
+            *to = source(run_end(keys, j, a.count) - 1);
+            continue;
         }
-        *to = a.fold == AH_INDEX_LAST ? last : narrow<T>(held);
+        const int64_t limit = (stretch + 1) * AH_INDEX_PIECE < a.count ? (stretch + 1) * AH_INDEX_PIECE : a.count;
+        const int64_t end = run_end(keys, j, limit);
+        const bool whole = first && (end < limit || end == a.count || keys[end] != keys[j]);
+        const S held = fold_up<4>(whole ? wide(*to) : number(j), whole ? j : j + 1, end, a.fold, number);
+        if (whole)
+            *to = narrow<T>(held);
+        else
+            ah_at<S>(a.parts)[stretch * 2 + first] = held;
+    }
+}
+
+template <typename T> __device__ __forceinline__ void lines_join(const ah_lines_args &a)
+{
+    typedef typename sum_of<T>::type S;
+    const uint32_t *keys = ah_at<const uint32_t>(a.keys);
+    const S *parts = ah_at<const S>(a.parts);
+    for (int64_t stretch = first_item(); (stretch + 1) * AH_INDEX_PIECE < a.count; stretch += item_step()) {
+        const int64_t begin = stretch * AH_INDEX_PIECE, next = begin + AH_INDEX_PIECE;
+        const uint32_t key = keys[next];
+        const bool goes_on = keys[next - 1] == key, from_before = keys[begin] == key && !begins(keys, begin);
+        if (!goes_on || from_before || key >= a.places)
+            continue;
+        const int64_t last = (run_end(keys, next, a.count) - 1) / AH_INDEX_PIECE;
+        T *to = ah_at<T>(a.to) + key;
+        const S held = folded(wide(*to), parts[stretch * 2 + 1], a.fold);
+        *to = narrow<T>(fold_up<8>(held, stretch + 1, last + 1, a.fold, [&](int64_t i) { return parts[i * 2]; }));
     }
 }
 
@@ -354,9 +389,14 @@ template <typename T> __device__ __forceinline__ void lines_fold(const ah_lines_
     {                                                                   \
         rows_join<type>(a);                                             \
     }                                                                   \
-    AH_KERNEL(lines_fold_##suffix, ah_lines_args, AH_INDEX_THREADS)     \
+    AH_KERNEL_LARGE(lines_fold_##suffix, ah_lines_args,                 \
+                    AH_INDEX_THREADS)                                   \
     {                                                                   \
         lines_fold<type>(a);                                            \
+    }                                                                   \
+    AH_KERNEL(lines_join_##suffix, ah_lines_args, AH_INDEX_THREADS)     \
+    {                                                                   \
+        lines_join<type>(a);                                            \
     }
 FOLDS(b8, bool_item)
 FOLDS(u8, uint8_t)

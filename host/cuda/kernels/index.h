@@ -46,9 +46,10 @@ struct ah_bag_args {
     int64_t count, bags, n, skip;
 };
 
-/* Lines: the places of an element of the index in the indexed tensor and in the other one. */
+/* Lines: the places of an element of the index in the indexed tensor and in the other one. `parts` as those of rows:
+ * [stretches, 2]. */
 struct ah_lines_args {
-    uint64_t to, from, at, keys, order;
+    uint64_t to, from, at, keys, order, parts;
     int64_t count, n; /* n: sizes of dim in the indexed tensor */
     int64_t size[AH_INDEX_DIMS];
     int64_t indexed[AH_INDEX_DIMS], other[AH_INDEX_DIMS]; /* strides */

@@ -78,6 +78,15 @@ describe("collectives on CUDA devices", function()
     end)
   end
 
+  case("average gradients of layers that are computed again", 2, function()
+    local result = launch("on_device", {"recompute", 2})
+    assert.equal("", result.stderr)
+    for rank, text in pairs(run.by_rank(result.stdout)) do
+      assert.equal(2, select(2, text:gsub("ok [^\n]+\n", "")), rank .. ": " .. text)
+    end
+    assert.equal(0, result.code)
+  end)
+
   case("start while backward still runs", 2, function()
     local result = launch("on_device", {"overlap", 2, 1})
     has(result.stdout, "12 of 12 buckets were under way before backward ended\n")

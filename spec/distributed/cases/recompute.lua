@@ -12,7 +12,9 @@ local function new_model(forgets)
 end
 
 local function batch(step, rank)
-  local ids = accelhost.randint(0, 20, {2, 8}, {generator = accelhost.Generator(10 * step + rank)})
+  local generator = accelhost.Generator(10 * step + rank)
+  local ids = accelhost.randint(0, 20, {2, 8}, {generator = generator, device = "cpu"})
+  ids = ids:to(accelhost.get_default_device())
   return {input_ids = ids, labels = ids}
 end
 

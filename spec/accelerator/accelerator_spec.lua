@@ -74,28 +74,6 @@ describe("an accelerator", function()
     end)
   end
 
-  it("says that unequal batches need weights, over the processes", function()
-    for way, told in pairs {weighted = false, unweighted = true} do
-      local result = run.host({"launch", "--num_processes", 2, "spec/distributed/cases/uneven.lua", way})
-      assert.equal(0, result.code, result.output)
-      assert.equal(told, result.stderr:find("batches of unequal sizes (over the processes)", 1, true) ~= nil)
-    end
-  end)
-
-  it("says that unequal batches need weights, within a window", function()
-    local text = run.script([[
-      local accelhost = require "accelhost"
-      local accelerator = accelhost.Accelerator{gradient_accumulation_steps = 2}
-      local model, loader = accelerator:prepare(accelhost.nn.Linear(2, 1),
-        accelhost.data.DataLoader(accelhost.data.TensorDataset(accelhost.ones(11, 2)), {batch_size = 3}))
-      for batch in loader do
-        accelerator:accumulate(model)
-        accelerator:backward(model(batch):sum())
-      end
-    ]]).stderr
-    assert.equal(1, select(2, text:gsub("unequal sizes %(3 and 2 samples%)", "")))
-  end)
-
   it("passes unknown objects and nil through prepare, in order", function()
     local accelerator = accelhost.Accelerator()
     local model = nn.Linear(1, 1)

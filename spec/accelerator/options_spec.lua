@@ -30,6 +30,7 @@ describe("The options", function()
       step_scheduler_with_optimizer = false, bucket_cap_mb = 0.01, dataloader_config = {split_batches = true},
       rng_types = {"torch"}, log_with = "csv", project_dir = "run", project_config = {logging_dir = "logs"},
       gradient_accumulation_plugin = {num_steps = 2}, scheduler_steps = "per_process",
+      virtual_shards = 4,
       kwargs_handlers = {accelhost.DistributedDataParallelKwargs {bucket_cap_mb = 0.01}},
     },
     with = {

@@ -40,7 +40,7 @@ end
 local function own_state(self)
   return {
     step = self._step, micro_step = self._micro_step, sync_gradients = self.sync_gradients,
-    logged_step = self._logged_step or nil,
+    logged_step = self._logged_step or nil, virtual_shards = self.virtual_shards,
   }
 end
 
@@ -102,6 +102,12 @@ local function check_unscaled(self)
         .. "step: save after it")
     end
   end
+end
+
+-- Run fn with the random generators as they are outside of shards.
+local function in_common_stream(self, fn, ...)
+  if self._shards then return self._shards:outside(fn, ...) end
+  return fn(...)
 end
 
 -- What this process writes.
@@ -203,6 +209,10 @@ local function apply(self, folder, facts, purge_step)
   run_hooks(self._load_hooks, list.models, folder)
   contents.check_counts(folder, facts, list)
   local own, windows, common = contents.restore(folder, facts, list, comm.rank(), comm.size())
+  if own.virtual_shards ~= self.virtual_shards then
+    tell("'%s' was saved with virtual_shards = %s, here it is %s: the training goes on, but not to the same bits",
+      folder, tostring(own.virtual_shards), tostring(self.virtual_shards))
+  end
   rawset(self, "_step", own.step)
   rawset(self, "_micro_step", own.micro_step)
   self.sync_gradients = own.sync_gradients
@@ -279,10 +289,14 @@ return function(Accelerator)
   function Accelerator:save_state(...)
     local dir, safe, async = read_save(...)
     if not safe then fail "save_state: safe_serialization: files here are data always; leave it out" end
+    if self._shards and not self._shards:is_between() then
+      fail("save_state: with virtual_shards a state can be saved when a step is complete, where "
+        .. "accelerator.sync_gradients is true")
+    end
     finish(self)
     local place = agree.main("save_state", choose_place, self, dir)
     local saver, folder = open_saver(place)
-    local fine, files, facts = pcall(agree.run, "save_state", collect, self, folder, async)
+    local fine, files, facts = pcall(agree.run, "save_state", in_common_stream, self, collect, self, folder, async)
     if not fine then
       saver:close()
       error(files, 0)
@@ -328,7 +342,9 @@ return function(Accelerator)
     local folder, facts = choose(list, dir == nil)
     if not folder then return false end
     agree.run("load_state", apply, self, folder, facts, purge_step)
-    local found = agree.run("load_state", contents.restore_random, folder, facts, comm.rank())
+    local whose = self._shards and 0 or comm.rank() -- with shards all processes stand alike
+    local found = agree.run("load_state", contents.restore_random, folder, facts, whose)
+    if self._shards then self._shards:reset() end
     local without = {}
     for rank, has in ipairs((objects.all_gather("load_state", found))) do
       if not has then without[#without + 1] = tostring(rank - 1) end

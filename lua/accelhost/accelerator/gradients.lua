@@ -7,20 +7,13 @@ local kind_of = require "accelhost.accelerator.kinds"
 local protect = require "accelhost.util.protect"
 local warn = require "accelhost.util.warn"
 
--- A mean over batches of unequal sizes is no mean over samples: say it, once, unless the script weighs them.
-local function check_sizes(self)
-  if self.num_processes == 1 and not self._micro_step then return end
+-- The weight of a batch that the script gives none: nil outside of windows where all processes have as many samples,
+-- else the samples as a share of a full batch, so that the mean over processes and micro-steps is one over samples.
+local function weight_of(self)
   local loader = self:_active_loader()
   local size = loader and loader.batch_length
-  if not size then return end
-  local first = self._window_size
-  if not self._micro_step or not first then
-    self._window_size, first = size, size
-  end
-  if loader.uneven or size ~= first then
-    warn(("backward: batches of unequal sizes (%s) count the same in the mean; pass {weight = samples in the batch}")
-      :format(loader.uneven and "over the processes" or ("%d and %d samples"):format(first, size)))
-  end
+  if size and (self._micro_step or loader.uneven) then return size / (loader:_full_length() or 1) end
+  return self._micro_step and 1 or nil
 end
 
 local read_backward = arguments.signature("backward",
@@ -65,21 +58,21 @@ end
 ---@return fun(self: Accelerator) begin
 return function(Accelerator)
   --- Differentiate `loss` and, in a step that synchronises, average the gradients over all processes. A collective in
-  --- such a step. In a window of accumulate the gradient is sum(weight g) / sum(weight) over its micro-steps and the
-  --- processes, however many there are in it; what Accelerate divides by gradient_accumulation_steps is divided here
-  --- too. Outside of one, losses add up as with PyTorch, unless they have weights.
+  --- such a step. The gradient is sum(weight g) / sum(weight) over the processes and the micro-steps of a window of
+  --- accumulate, however many there are in it; what Accelerate divides by gradient_accumulation_steps is divided here
+  --- too. Without a weight a batch of a prepared loader counts by its samples: the loss is taken for their mean, and
+  --- the gradient is that of the mean over all samples, whatever each process's share. {weight = 1} has batches count
+  --- the same. Outside of a window losses add up as with PyTorch, unless they have weights or batches differ in size.
   --
   --   accelerator:backward(loss)
   --   accelerator:backward((w * 2):sum(), {weight = 16})       -- counts as 16 samples in the mean of a window
   ---@param loss userdata a scalar
-  ---@param weight? number of this micro-step in the mean, such as its samples or tokens; default 1
+  ---@param weight? number of this micro-step in the mean, such as its samples or tokens; default: the batch's samples
+  --- as a share of a full batch, 1 for what is of no prepared loader
   ---@param retain_graph? boolean keep the graph for another backward
   function Accelerator:backward(...)
     local loss, weight, retain_graph = read_backward(...)
-    if not weight then
-      check_sizes(self)
-      weight = self._micro_step and 1 or nil
-    end
+    weight = weight or weight_of(self)
     if weight and weight ~= 1 then loss = loss * weight end
     averaging.backward(self, self:_scale_loss(loss), weight, {retain_graph = retain_graph})
   end
@@ -104,9 +97,10 @@ return function(Accelerator)
     local fn = count > 0 and select(count, ...) or nil
     local loader = self:_active_loader()
     check_window(self, loader)
-    if self._step == 0 then self._window_size = false end
-    self._step = self._step + 1
-    self._micro_step = (self._micro_step or 0) + 1
+    if not self._shards or self._shards:round_begins() then
+      self._step = self._step + 1
+      self._micro_step = (self._micro_step or 0) + 1
+    end
     local last = loader ~= nil and loader.end_of_dataloader and self._accumulation.sync_with_dataloader
     self._synchronises = last or self._step % self.gradient_accumulation_steps == 0
     if self.sync_gradients then self._step = 0 end
@@ -125,6 +119,7 @@ return function(Accelerator)
       arguments.fail("no_sync: expected a model and a function, got %s and %s", arguments.describe(model),
         arguments.describe(fn))
     end
+    if self._shards then arguments.fail "no_sync: with virtual_shards gradients add up over steps by accumulate" end
     local handle = averaging.find(self, model)
     if not handle then return fn() end
     handle.suppressed = handle.suppressed + 1
@@ -143,6 +138,9 @@ return function(Accelerator)
   function Accelerator:trigger_sync_in_backward(model)
     if kind_of(model) ~= "model" then
       arguments.fail("trigger_sync_in_backward: expected a model, got %s", arguments.describe(model))
+    end
+    if self._shards then
+      arguments.fail "trigger_sync_in_backward: with virtual_shards gradients are averaged at a batch's last shard only"
     end
     local handle = averaging.find(self, model)
     if handle then handle.triggered = true end
@@ -163,6 +161,9 @@ return function(Accelerator)
   ---@return any # what fn returns
   function Accelerator:join_uneven_inputs(...)
     local models, fn, even = read_join(...)
+    if self._shards then
+      arguments.fail "join_uneven_inputs: with virtual_shards all processes take equally many batches: leave it out"
+    end
     for _, model in ipairs(models) do
       if not averaging.find(self, model) and self.num_processes > 1 then
         arguments.fail("join_uneven_inputs: %s is not prepared", arguments.describe(model))
@@ -209,7 +210,9 @@ return function(Accelerator)
     function(self, steps)
       self._accumulation.num_steps = arguments.check("Accelerator", "gradient_accumulation_steps", "count", steps)
     end)
-  class.property(Accelerator, "sync_gradients", function(self) return self._synchronises end, function(self, sync)
+  class.property(Accelerator, "sync_gradients", function(self)
+    return self._synchronises and (not self._shards or self._shards:round_ends())
+  end, function(self, sync)
     self._synchronises = arguments.check("Accelerator", "sync_gradients", "flag", sync)
   end)
   class.property(Accelerator, "step", function(self) return self._step end)
@@ -221,6 +224,5 @@ return function(Accelerator)
     self._micro_step = false   -- number of the one that accumulate began, false while it is not used
     self._window_loader = false
     self._window_epoch = false
-    self._window_size = false  -- samples in the window's first batch
   end
 end

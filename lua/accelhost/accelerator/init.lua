@@ -41,6 +41,7 @@ local precision = require "accelhost.accelerator.precision"
 ---@field device_placement boolean
 ---@field mixed_precision string "no", "bf16" or "fp16"
 ---@field scaler GradScaler? of mixed_precision = "fp16"
+---@field virtual_shards integer? how many shards a global batch has
 ---@field split_batches boolean
 ---@field dispatch_batches boolean?
 ---@field even_batches boolean (settable: for loaders that are prepared from now on)
@@ -134,6 +135,9 @@ end
 ---@param bucket_cap_mb? number size of the pieces in which gradients are averaged
 ---@param scheduler_steps? string "optimizer": a prepared scheduler steps once with it; "per_process": as many times as
 --- there are processes, as with Accelerate (once with split_batches)
+---@param virtual_shards? integer cut every global batch into that many shards, each with random numbers of its own, so
+--- that any number of processes up to it trains to the same bits. batch_size is a shard's (with split_batches, that of
+--- all together); a `for` over a loader gives a process its shards in turn, and optimizers step after the last one
 function Accelerator:init(...)
   local given = options.read(...)
   local device = place.choose(given.cpu)
@@ -152,10 +156,14 @@ function Accelerator:init(...)
     _accumulation = given.accumulation,
     _sync_each_batch = given.accumulation.sync_each_batch,
     _rng_types = given.rng_types,
+    _shards = false,
     _autocast_handler = given.autocast_handler or false,
     _profile_handler = given.profile_handler or false,
   } do
     rawset(self, name, value)
+  end
+  if given.virtual_shards then
+    rawset(self, "_shards", require "accelhost.accelerator.shards"(self, given.virtual_shards))
   end
   self:_init_scaler(given.scaler_handler)
   self:_begin()

@@ -16,7 +16,7 @@ local rows = {
   {"gradient_accumulation_steps: count"}, {"cpu: flag"}, {"dataloader_config"}, {"rng_types: list"},
   {"log_with"}, {"project_dir: string"}, {"project_config"}, {"gradient_accumulation_plugin"},
   {"step_scheduler_with_optimizer: flag", true}, {"kwargs_handlers: list"}, {"even_batches: flag"},
-  {"bucket_cap_mb: positive"}, {"scheduler_steps: 'optimizer'|'per_process'", "optimizer"},
+  {"bucket_cap_mb: positive"}, {"scheduler_steps: 'optimizer'|'per_process'", "optimizer"}, {"virtual_shards: count"},
 }
 
 local read = arguments.signature("Accelerator", rows)
@@ -170,6 +170,24 @@ local function read_trackers(value, logging_dir)
   return list
 end
 
+-- What depends on the number of processes, or takes the gradients' place.
+local function check_shards(given)
+  if not given.virtual_shards then return end
+  local kwargs = given.ddp_handler
+  local reasons = {
+    ["comm_hook = '" .. kwargs.comm_hook .. "'"] = kwargs.comm_hook ~= "no",
+    ["broadcast_buffers = false"] = not kwargs.broadcast_buffers,
+    ["dispatch_batches"] = given.dataloader_config.dispatch_batches == true,
+    ["sync_each_batch"] = given.accumulation.sync_each_batch,
+    ["scheduler_steps = 'per_process'"] = given.scheduler_steps == "per_process",
+  }
+  for _, name in ipairs(arguments.sorted_keys(reasons)) do
+    if reasons[name] then
+      fail("Accelerator: virtual_shards excludes %s, with which the number of processes changes the result", name)
+    end
+  end
+end
+
 --- The arguments by name, with the objects that were made of them: dataloader_config, project_configuration,
 --- accumulation, rng_types (a set), log_with (a list), and the handlers.
 ---@return table<string, any>
@@ -185,6 +203,7 @@ function options.read(...)
   given.accumulation, given.rng_types = read_accumulation(given), read_rng_types(given)
   given.log_with = read_trackers(given.log_with, given.project_configuration.logging_dir)
   for name, handler in pairs(read_handlers(given)) do given[name] = handler end
+  check_shards(given)
   local seconds = given.init_handler and given.init_handler.timeout
   if seconds then C.comm.timeout(seconds) end
   local backend = given.init_handler and given.init_handler.backend

@@ -14,14 +14,26 @@ local DistributedSampler = require("accelhost.data.sampler").DistributedSampler
 -- kind -> what makes the object ready and gives what the script is to use
 local prepare_kind = {}
 
+-- The backward of a second model would see the first one's step, in the last shard of a round only.
+local function check_single(self)
+  if #averaging.of(self) == 0 then return end
+  collectgarbage()
+  averaging.remove(function(handle) return handle.accelerator == self and handle:abandoned() end)
+  if #averaging.of(self) > 0 then
+    arguments.fail "prepare: virtual_shards is for one model that is trained; put several into one module"
+  end
+end
+
 --- A model: its parameters and gradients move into arenas.
 function prepare_kind.model(self, model, placed, evaluation)
   if placed then model:to {device = self.device} end
   self:_cast_forward(model)
   if not evaluation then
     local kwargs = self.ddp_handler
+    if self._shards then check_single(self) end
     local handle = averaging.add(model, self, {
       bucket_cap_mb = kwargs.bucket_cap_mb, broadcast_buffers = kwargs.broadcast_buffers,
+      shards = self._shards or nil,
     })
     if kwargs.comm_hook ~= "no" and C.comm.size() > 1 then
       require("accelhost.accelerator.comm_hooks").install(handle, kwargs)
@@ -58,13 +70,14 @@ function prepare_kind.loader(self, loader, placed)
   local sharded = loader:shard {
     rank = self.process_index, size = self.num_processes,
     split_batches = self.split_batches, even_batches = self.even_batches,
-    synchronize = rng.generator and collectives.broadcast_bytes or nil,
+    synchronize = (rng.generator or self._shards) and collectives.broadcast_bytes or nil,
     before_pass = rng.torch and several and share_generator or nil,
     device = placed and self.device ~= "cpu" and self.device or nil, non_blocking = self.non_blocking,
     dispatch = self.dispatch_batches and several and function(parts) return objects.scatter("DataLoader", parts) end
       or nil,
     agree = several and collectives.agree or nil,
     already_sharded = is_share(loader, self.num_processes) or nil, seed = agreed_seed(self),
+    shards = self._shards or nil,
   }
   self._loaders[sharded] = true
   return sharded

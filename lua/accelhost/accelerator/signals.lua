@@ -63,6 +63,7 @@ return function(Accelerator)
     local save = read_check(...)
     local asked = self._signalled
     if not asked then fail "check_signal: call save_on_signal first" end
+    if self._shards and not self._shards:is_between() then return false end
     asked.calls = asked.calls + 1
     if asked.calls % asked.every ~= 0 then return false end
     local name = known[agreed(C.system.take_signal())]

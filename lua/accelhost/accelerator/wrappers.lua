@@ -68,6 +68,10 @@ function wrappers.optimizer(accelerator, optimizer)
   end
   methods = {
     step = function(_, closure, ...)
+      if closure and accelerator._shards then
+        arguments.fail("%s:step: with virtual_shards a closure would see one shard only; leave it out",
+          optimizer._name)
+      end
       if not accelerator.sync_gradients then return nil end
       if closure and optimizer._reads_loss and accelerator.num_processes > 1 then
         closure = with_mean_loss(accelerator, closure)

@@ -41,7 +41,8 @@ end
 ---@param options table as of Parallel
 ---@return Parallel
 function averaging.add(model, accelerator, options)
-  local handle = Parallel(model, accelerator, options)
+  local kind = options.shards and require "accelhost.averaging.sharded" or Parallel
+  local handle = kind(model, accelerator, options)
   handles[#handles + 1] = handle
   if not options.group then sweep() end
   return handle
@@ -194,6 +195,7 @@ local function before(roots)
     local owner = handle.accelerator
     handle:begin_backward(owner == accelerator and weight or nil, owner._micro_step)
   end
+  if lone then lone:check() end
   local first = lone or (#handles == 1 and not accelerator and handles[1])
   if not first and #handles > 0 and comm.size() > 1 then
     expected = look_ahead(roots, accelerator)
@@ -213,6 +215,8 @@ local function finish(handle, reached)
   if handle.sync then
     if handle ~= early then handle:begin_average() end
     handle:finish_average()
+  else
+    handle:keep()
   end
 end
 

@@ -146,8 +146,9 @@ function Parallel:is_stale()
   return changed_parameter(self) ~= nil or self.reducer:changed() ~= nil
 end
 
--- What changed would silently stay out of the average.
-local function describe_change(self)
+--- What changed since prepare, which would silently stay out of the average; nil for nothing.
+---@return string?
+function Parallel:changed()
   local i, count = changed_parameter(self)
   if i then
     return ("backward: the model's parameters changed since prepare (parameter %d of %d); prepare it again"):format(i,
@@ -171,8 +172,8 @@ local function each_gradient(self, fn)
   end)
 end
 
--- Gradients from before this window are not part of its mean: they are added again when it is averaged.
-local function set_aside(self)
+--- Gradients from before this window are not part of its mean: they are added again when it is averaged.
+function Parallel:set_aside()
   if not self.reducer:has_gradient() then return end
   local kept = {}
   each_gradient(self, function(i, parameter, grad)
@@ -184,7 +185,8 @@ local function set_aside(self)
   self.kept = kept
 end
 
-local function add_again(self)
+--- Add them again.
+function Parallel:add_again()
   local kept = self.kept
   if not kept then return end
   self.kept = nil
@@ -208,12 +210,11 @@ local function count(self, weight, micro_step)
   local again = micro_step and self.micro_step == micro_step
   self.micro_step = micro_step
   if not again then
-    local alone = self.sync and weight == 1 and self.accelerator.sync_gradients
-    if self.window == 0 and not alone then set_aside(self) end
+    if self.window == 0 then self:set_aside() end
     self.window = self.window + weight
   elseif self.window == 0 then
     -- This micro-step was averaged already.
-    set_aside(self)
+    self:set_aside()
     self.window = self.kept and self.averaged_by or weight
   end
 end
@@ -222,7 +223,7 @@ end
 ---@param weight? number of this micro-step; nil: a backward that counts as itself, as with PyTorch's DDP
 ---@param micro_step integer|false which one it is; false: every backward is one of its own
 function Parallel:begin_backward(weight, micro_step)
-  self.change = describe_change(self)
+  self.change = self:changed()
   self.sync = self:synchronises()
   self.pending = true
   self.reducer:touched()
@@ -244,7 +245,7 @@ end
 --- The loss depended on this model on no process, or the engine failed: as if begin_backward had not been called.
 function Parallel:skip()
   self.reducer:cancel()
-  if self.kept ~= self.kept_before then add_again(self) end
+  if self.kept ~= self.kept_before then self:add_again() end
   self.window, self.micro_step = self.window_before, self.micro_step_before
   if self.scaled then scale(self, 1 / self.window) end
 end
@@ -275,23 +276,36 @@ function Parallel:finish_average()
   self.mean = not self.accelerator.sync_gradients and self.accelerator._sync_each_batch == true
   if not self.mean then
     self.window, self.averaged_by = 0, self.window
-    if self.kept then add_again(self) end
   end
+  self:after_average()
+end
+
+--- The gradients of a window are those of the mean now.
+function Parallel:after_average()
+  if self.kept and not self.mean then self:add_again() end
   if not self.checked then warn_unused(self) end
 end
 
+--- After a backward that does not average.
+function Parallel:keep() end
+
 --- Take part in the average of a backward that other processes do, with nothing.
 function Parallel:shadow()
-  each_gradient(self, function(_, parameter) parameter.grad = nil end)
+  self:drop_gradients()
   self.reducer:begin(0)
   self.reducer:finish()
-  each_gradient(self, function(_, parameter) parameter.grad = nil end)
+  self:drop_gradients()
   self.window, self.kept, self.mean = 0, nil, false
+end
+
+--- Leave the parameters without gradients.
+function Parallel:drop_gradients()
+  each_gradient(self, function(_, parameter) parameter.grad = nil end)
 end
 
 --- Drop the gradients of an unfinished window.
 function Parallel:drop_window()
-  each_gradient(self, function(_, parameter) parameter.grad = nil end)
+  self:drop_gradients()
   self.window, self.kept, self.mean = 0, nil, false
 end
 

@@ -151,6 +151,12 @@ end
 
 -- Passes.
 
+-- How many samples a full batch of this rank has; nil where nobody knows.
+function DataLoader:_full_length()
+  local size, shared = self.batch_size, self._rounds or self.batch_sampler
+  return size and (self._sharded and shared.split_batches and size / shared.size or size)
+end
+
 -- What a round of all ranks moves the place of the batch sampler by (see data/walk.lua).
 function DataLoader:_round_size()
   local shared = self._rounds or self._sharded and self.batch_sampler
@@ -204,7 +210,7 @@ local function copy(self)
     "dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "collate_fn", "generator", "seed", "prefetch",
     "total_batch_size", "synchronize", "before_pass", "device", "_sharded", "_whole", "_rounds", "dispatch", "stream",
     "share", "num_workers", "timeout", "worker_init_fn", "prefetch_factor", "persistent_workers", "already_sharded",
-    "pin_memory", "non_blocking",
+    "pin_memory", "non_blocking", "shards",
   } do
     other[name] = self[name]
   end
@@ -223,6 +229,13 @@ local function share_out(other, options)
     return share
   end
   options.dispatch, other._whole = nil, other.batch_sampler
+  if other.shards then
+    other.batch_sampler = require "accelhost.data.turns"(other._whole, {
+      rank = options.rank, ranks = options.size, shards = other.shards.count, split_batches = options.split_batches,
+      even_batches = options.even_batches,
+    })
+    return other.batch_sampler
+  end
   if not deal then
     other.batch_sampler = BatchSamplerShard(other._whole, options)
     return other.batch_sampler
@@ -258,19 +271,26 @@ end
 --- function of it and the epoch. With `dispatch` rank 0 makes the batches of all: the function is called in every step,
 --- on rank 0 with a table of what each rank gets (false for nothing), and gives what this one got. A stream with a
 --- method shard is asked for its share; with even_batches `agree` is called before each batch, with whether this rank
---- has one, and tells whether any rank (or every one) has.
+--- has one, and tells whether any rank (or every one) has. With `shards` the rank gets the batches of several shards
+--- (data/turns.lua): `shards.count` of them there are in all, shards:enter(pass) is called before each batch is made,
+--- shards:leave(pass) at the end, and what a pass draws is drawn within shards:outside(fn).
 ---@param options table {rank =, size =, split_batches?, even_batches?, synchronize?, before_pass?, device?,
---- non_blocking?, seed?, dispatch?, agree?, already_sharded?}
+--- non_blocking?, seed?, dispatch?, agree?, already_sharded?, shards?}
 ---@return DataLoader
 function DataLoader:shard(options)
   if self._sharded then fail("shard: this loader is one rank's share already") end
   arguments.check("shard", "options", "table", options)
   local other, mine = copy(self), arguments.copy(options)
-  for _, name in ipairs {"synchronize", "before_pass", "device", "non_blocking"} do
+  for _, name in ipairs {"synchronize", "before_pass", "device", "non_blocking", "shards"} do
     other[name], mine[name] = mine[name], nil
   end
   give_seed(other, mine.seed)
-  local whole = self.already_sharded or mine.already_sharded or mine.size == 1
+  local given = self.already_sharded or mine.already_sharded
+  if other.shards and (given or other.stream) then
+    fail("shard: virtual_shards: %s", given and "this loader gives a process's own share already, which is no shard"
+      or "a stream of samples cannot be cut into the same shards in any number of processes; a set with get(i) can")
+  end
+  local whole = given or mine.size == 1 and not other.shards
   mine.seed, mine.already_sharded = nil, nil
   if whole then mine.dispatch, mine.agree = nil, nil end
   local shared = whole and BatchSamplerShard(other.batch_sampler, mine) or share_out(other, mine)

@@ -20,7 +20,9 @@ local native = C.data
 ---@field loader DataLoader
 ---@field epoch integer
 ---@field start integer place of the batch sampler where it began (see data/walk.lua)
----@field rounds integer batches given since
+---@field rounds integer rounds given since
+---@field turn integer of a loader with shards: which of the round's batches is the current one, from 0
+---@field filler boolean does the current batch count for nothing? (data/turns.lua)
 ---@field last boolean is the current batch the last one?
 ---@field length integer? samples in the current batch
 ---@field valid integer? how many of them count
@@ -43,10 +45,11 @@ local function draw(loader, pass)
       or native.draw_seed(loader.generator)
     bytes = inner.draw and inner:draw()
   end
-  if bytes and loader.synchronize then
-    local both = C.cat({seed, bytes}, 0)
+  if loader.synchronize and (bytes or loader.shards) then
+    local both = bytes and C.cat({seed, bytes}, 0) or seed:clone()
     both = loader.synchronize(both) or both
-    seed, bytes = both:narrow(0, 0, SEED_BYTES), both:narrow(0, SEED_BYTES, both:numel() - SEED_BYTES)
+    seed = both:narrow(0, 0, SEED_BYTES)
+    bytes = bytes and both:narrow(0, SEED_BYTES, both:numel() - SEED_BYTES)
   end
   pass.draw, pass.seed = bytes, seed
 end
@@ -58,10 +61,15 @@ local function remainder_of(loader)
   return samples % loader.total_batch_size
 end
 
--- Note how often the pass has met each sample of a batch before: a table of it where one has been, for its stream.
-local function turns_of(pass, batch)
+-- Note how often the pass has met each sample of a batch before (with shards: within the same one): a table of it where
+-- one has been, for its stream.
+local function turns_of(pass, batch, turn)
   local met = pass.met
   if not met then return nil end
+  if turn then
+    met[turn] = met[turn] or {}
+    met = met[turn]
+  end
   local turns, again = {}, false
   for i = 1, #batch do
     local index = batch[i]
@@ -74,7 +82,7 @@ end
 
 -- The indices of the next batch, with what is to be known when it is delivered noted, and their turns.
 local function next_batch(pass)
-  local batch, valid = pass.take()
+  local batch, valid, filler = pass.take()
   local share = pass.loader.share
   if share and not share:goes_on(batch ~= nil) then return nil end
   if share and not batch then batch, valid = share:filler(), 0 end
@@ -83,7 +91,10 @@ local function next_batch(pass)
   pass.known = place
   pass.lengths[place], pass.unevens[place] = #batch, pass.loader.batch_sampler.uneven == true
   pass.valids[place] = valid or #batch
-  return batch, turns_of(pass, batch)
+  local turns = pass.loader.batch_sampler.turns
+  if not turns then return batch, turns_of(pass, batch) end
+  pass.fillers[place] = filler
+  return batch, not filler and turns_of(pass, batch, (place - 1) % turns) or nil
 end
 
 -- The number of a seed's lower 32 bits, which are all that a generator takes of it.
@@ -132,12 +143,16 @@ local function meet(pass)
   local loader = pass.loader
   local same = pass.start % loader:_round_size() == 0
   local batches = same and loader.batch_sampler or loader:_base()
-  local take, place = batches:iter(pass.draw), 0
+  local take, place, number = batches:iter(pass.draw), 0, 0
+  local turns = same and batches.turns
   while place < pass.start do
-    local batch = take()
+    local batch, _, filler = take()
     if not batch then break end
-    turns_of(pass, batch)
-    place = place + (same and loader:_round_size() or walk.unit(batches))
+    if not filler then turns_of(pass, batch, turns and number % turns) end
+    number = number + 1
+    if not turns or number % turns == 0 then
+      place = place + (same and loader:_round_size() or walk.unit(batches))
+    end
   end
   return same and take or nil
 end
@@ -173,12 +188,19 @@ end
 
 local function new(loader, epoch)
   return setmetatable({
-    loader = loader, epoch = epoch, start = 0, rounds = 0, last = false,
-    lengths = {}, unevens = {}, valids = {}, known = 0, delivered = 0, -- of the batches asked for, by number
+    loader = loader, epoch = epoch, start = 0, rounds = 0, turn = 0, next_turn = 0, last = false,
+    lengths = {}, unevens = {}, valids = {}, fillers = {}, -- of the batches asked for, by number
+    known = 0, delivered = 0,
   }, Pass)
 end
 
 local take_parts
+
+-- What a pass draws is no shard's.
+local function outside(loader, fn, ...)
+  if loader.shards then return loader.shards:outside(fn, ...) end
+  fn(...)
+end
 
 --- A pass that begins now.
 ---@param loader DataLoader
@@ -188,11 +210,11 @@ function Pass.begin(loader)
   local pass = new(loader, loader._next_epoch)
   pass.holder, pass.thread = passes.holder(loader), passes.thread()
   loader._next_epoch, loader.epoch = pass.epoch + 1, pass.epoch
-  if loader.before_pass then loader.before_pass() end
+  if loader.before_pass then outside(loader, loader.before_pass) end
   local inner = loader.batch_sampler
   if (loader.seed or loader._sharded) and inner.set_epoch then inner:set_epoch(pass.epoch) end
   if loader._sharded and not loader.stream and loader.dataset.set_epoch then loader.dataset:set_epoch(pass.epoch) end
-  draw(loader, pass)
+  outside(loader, draw, loader, pass)
   loader._resume = nil
   pass.remainder = remainder_of(loader)
   pass.start = math.max(resume and resume.place or 0, loader._skip * loader:_round_size())
@@ -226,6 +248,7 @@ function Pass:finish()
   finish(self)
   if self.inner then finish(self.inner) end
   passes.leave(self)
+  if self.loader.shards then self.loader.shards:leave(self) end
 end
 
 -- Making a batch: each gives true and its values, or false at the end.
@@ -235,6 +258,7 @@ local function delivered(pass)
   pass.delivered = place
   pass.length, pass.uneven, pass.valid = pass.lengths[place], pass.unevens[place], pass.valids[place]
   pass.lengths[place], pass.unevens[place], pass.valids[place] = nil, nil, nil
+  pass.filler, pass.fillers[place] = pass.fillers[place] == true, nil
 end
 
 -- Keep `ahead` batches posted; one more is always known, so that the last one is recognised as such.
@@ -344,7 +368,10 @@ local function hand_out(pass, fine, first, ...)
     pass:finish()
     fail("DataLoader: the first value of a batch must be a tensor or a table, got %s", describe(first))
   end
-  pass.rounds = pass.rounds + 1
+  local turns = loader.batch_sampler.turns or 1
+  pass.turn, pass.differentiated = pass.next_turn, false
+  pass.next_turn = (pass.next_turn + 1) % turns
+  if pass.next_turn == 0 then pass.rounds = pass.rounds + 1 end
   passes.enter(pass)
   passes.show(pass)
   passes.note(pass, first, ...)
@@ -374,6 +401,7 @@ end
 ---@return any ...
 function Pass:step()
   if self.ended then return nil end
+  if self.loader.shards then self.loader.shards:enter(self) end
   if C.trace.running() then return profiled(self) end
   return step(self)
 end

@@ -98,10 +98,11 @@ end
 
 local function at_least(value, least) return value > least and value or least end
 
-function BatchSamplerShard:_iter_split(draw, from)
+-- Walks over rounds: each gives what a part is cut from, and what tells how many of the part's samples count.
+
+function BatchSamplerShard:_walk_split(draw, from)
   local size = self.batch_size
   local next_batch, head = walk.with_head(self.batch_sampler, draw, from, 1)
-  local length = size / self.size
   local start
   return function()
     local batch = next_batch()
@@ -114,10 +115,15 @@ function BatchSamplerShard:_iter_split(draw, from)
       batch = filled_up(batch, size, start, 0)
     end
     self.uneven = #batch < size
-    local mine = part(batch, self.rank * length, length)
-    if not mine[1] then return nil end
-    return mine, math.min(#mine, at_least(have - self.rank * length, 0))
+    return batch, have
   end
+end
+
+function BatchSamplerShard:_cut_split(rank, batch, have)
+  local length = self.batch_size / self.size
+  local mine = part(batch, rank * length, length)
+  if not mine[1] then return nil end
+  return mine, math.min(#mine, at_least(have - rank * length, 0))
 end
 
 local function is_uneven(round)
@@ -153,8 +159,8 @@ function BatchSamplerShard:_fill(round, first_round)
   return filled
 end
 
-function BatchSamplerShard:_iter_whole(draw, from)
-  local ranks, size, mine = self.size, self.batch_size, self.rank + 1
+function BatchSamplerShard:_walk_whole(draw, from)
+  local ranks, size = self.size, self.batch_size
   local next_batch, head = walk.with_head(self.batch_sampler, draw, from, ranks)
   local first_round, ended
   return function()
@@ -172,14 +178,31 @@ function BatchSamplerShard:_iter_whole(draw, from)
       ended = true
       return nil
     end
-    local have = round[mine] and #round[mine] or 0
+    local given = round
     if not complete and self.even_batches then
       first_round = type(first_round) == "function" and first_round() or first_round
       round = self:_fill(round, first_round)
     end
     self.uneven = (not complete or not size) and is_uneven(round)
-    return round[mine], have
+    return round, given
   end
+end
+
+function BatchSamplerShard:_cut_whole(rank, round, given)
+  return round[rank + 1], given[rank + 1] and #given[rank + 1] or 0
+end
+
+local function cut_nothing(_, _, batch, valid) return batch, valid or #batch end
+
+--- A walk over rounds, and what gives rank's batch of one: cut(self, rank, what the walk gave).
+---@param draw? userdata
+---@param from integer
+---@return fun(): any, any
+---@return fun(self: BatchSamplerShard, rank: integer, round: any, given: any): integer[]?, integer?
+function BatchSamplerShard:rounds(draw, from)
+  if self.size == 1 then return walk.from(self.batch_sampler, draw, from), cut_nothing end
+  if self.split_batches then return self:_walk_split(draw, from), self._cut_split end
+  return self:_walk_whole(draw, from), self._cut_whole
 end
 
 --- A new walk over this rank's batches: gives each with the number of its samples that count, which come first; the
@@ -190,8 +213,12 @@ end
 function BatchSamplerShard:iter(draw, from)
   from = from == nil and 0 or arguments.check("iter", "from", "size", from)
   if self.size == 1 then return walk.from(self.batch_sampler, draw, from) end
-  if self.split_batches then return self:_iter_split(draw, from) end
-  return self:_iter_whole(draw, from)
+  local next_round, cut = self:rounds(draw, from)
+  return function()
+    local round, given = next_round()
+    if round == nil then return nil end
+    return cut(self, self.rank, round, given)
+  end
 end
 
 walk.register(BatchSamplerShard.iter, false)

@@ -1,0 +1,129 @@
+--- A prepared model whose gradients are those of a fixed number of shards, however many processes compute them.
+--
+-- A batch is a shard's, and its backward counts in the sum of its own (averaging/shard_sum.lua); the last turn of a
+-- round averages. Between the turns parameters have no gradients.
+local C = require "accelhost._C"
+local Parallel = require "accelhost.averaging.parallel"
+local ShardSum = require "accelhost.averaging.shard_sum"
+local warn = require "accelhost.util.warn"
+
+---@class ShardedParallel: Parallel
+---@field shards Shards
+---@field sum ShardSum
+---@field buffers userdata[]
+local ShardedParallel = Parallel:extend "ShardedParallel"
+
+---@param model table
+---@param accelerator Accelerator
+---@param options {bucket_cap_mb?: number, shards: Shards}
+function ShardedParallel:init(model, accelerator, options)
+  Parallel.init(self, model, accelerator, options)
+  self.shards, self.buffers = options.shards, model:buffers()
+  self.at = setmetatable({}, {__mode = "v"}) -- pass: whose batch the backward under way is of
+  self.sum = ShardSum(self.reducer, C.comm.world(), options.shards.count)
+  self.reducer:set_hook(
+    function(launched) C.autograd.no_grad(self.sum.launch, self.sum, launched) end,
+    function(launched) C.autograd.no_grad(self.sum.finish, self.sum, launched) end)
+end
+
+function ShardedParallel:synchronises()
+  return self.accelerator.sync_gradients
+end
+
+-- What makes a backward impossible, nil for nothing.
+local function obstacle(pass)
+  if not pass then
+    return "backward: with virtual_shards a loss has to be of a batch of a prepared loader, inside its `for`"
+  end
+  if pass.differentiated then
+    return "backward: with virtual_shards a batch has one backward: add its losses up before"
+  end
+end
+
+local function round_of(pass) return pass.rounds - (pass.next_turn == 0 and 1 or 0) end
+
+-- A window in whose last round a shard is missing was left by a break.
+local function check_round(self, pass)
+  local open = self.open_round
+  if self.sum:is_empty() or not open or open.complete then return end
+  if open.pass == pass and open.round == round_of(pass) then return end
+  warn("backward: a global batch was left before its last shard; its gradients are dropped")
+  self.sum:clear()
+end
+
+function ShardedParallel:begin_backward(weight, micro_step)
+  local pass = self.shards:current()
+  self.change = self:changed() or obstacle(pass)
+  self.at.pass, self.weight, self.micro_step = pass, weight or 1, micro_step
+  self.sync = pass ~= nil and self:synchronises()
+  self.pending = true
+  self.reducer:touched()
+  self.kept_before = self.kept
+  if not pass then return end
+  check_round(self, pass)
+  if self.sum:is_empty() then
+    if not self.kept then self:set_aside() end
+  else
+    self:drop_gradients()
+  end
+end
+
+-- Which shard the batch is.
+local function shard_of(self)
+  local pass = self.at.pass
+  return not pass.filler and pass.loader.batch_sampler:shard_of(pass.turn)
+end
+
+local function note(self)
+  local pass = self.at.pass
+  pass.differentiated = true
+  self.open_round = setmetatable({pass = pass, round = round_of(pass), complete = pass.next_turn == 0}, {__mode = "v"})
+end
+
+--- After a backward that does not average: the shard's gradients wait for the others.
+function ShardedParallel:keep()
+  if not self.at.pass then return end
+  local shard = shard_of(self)
+  note(self)
+  if shard then
+    local alone = not self.micro_step or self.accelerator.gradient_accumulation_steps == 1
+    C.autograd.no_grad(self.sum.add, self.sum, shard, self.weight, alone)
+  end
+  self:drop_gradients()
+end
+
+function ShardedParallel:skip()
+  self.reducer:cancel()
+  if self.kept ~= self.kept_before then self:add_again() end
+end
+
+local function begin(self, shard)
+  C.autograd.no_grad(self.sum.rest, self.sum, shard, self.weight)
+  self.reducer:begin(1)
+end
+
+function ShardedParallel:begin_average()
+  local shard = shard_of(self)
+  if shard then begin(self, shard) end
+end
+
+function ShardedParallel:finish_average()
+  if not shard_of(self) then
+    self:drop_gradients()
+    begin(self, false)
+  end
+  note(self)
+  C.autograd.no_grad(self.sum.mark_used, self.sum)
+  self.shards:settle_buffers(self.at.pass)
+  self.reducer:finish()
+  self.sum:clear()
+  self.shards:close()
+  self:after_average()
+end
+
+function ShardedParallel:drop_window()
+  self.sum:clear()
+  Parallel.drop_window(self)
+end
+
+return ShardedParallel

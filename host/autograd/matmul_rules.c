@@ -1,5 +1,6 @@
 /* Rules of products: each factor's gradient is a product with the other one, for every mix of 1-d, 2-d and batched
  * operands. */
+#include "autograd/graph.h"
 #include "autograd/rules.h"
 
 /* t as a matrix of `columns` columns. -1 would be ambiguous where a size is 0. */
@@ -62,25 +63,63 @@ int ah_backward_matmul(struct ah_rule *r)
     return r->status;
 }
 
+/* The gradients of a linear map's weight, input number `at`, and of its bias behind it. */
+static void give_weight(struct ah_rule *r, struct ah_tensor *g, struct ah_tensor *x, int at)
+{
+    const struct ah_input_meta *mw = ah_rule_input(r, at), *mx = ah_rule_input(r, 0);
+    bool bias = r->input_count > at + 1 && r->needs[at + 1];
+    struct ah_tensor *g2 = g, *both[2];
+    if (r->needs[at] && mx->ndim != 2) {
+        g2 = as_matrix(r, g, mw->size[0]);
+        x = as_matrix(r, x, mw->size[1]);
+    }
+    if (r->needs[at] && bias && !ah_grad_enabled) {
+        ah_rule_ops(r, AH_OP_linear_weight_backward, (const struct ah_value[]){AH_T(g2), AH_T(x)}, 2, both, 2);
+        r->grad_in[at] = both[0];
+        r->grad_in[at + 1] = both[1];
+        return;
+    }
+    if (r->needs[at])
+        r->grad_in[at] = ah_r_matmul(r, ah_r_transpose(r, g2, 0, 1), x);
+    if (bias)
+        r->grad_in[at + 1] = ah_r(r, AH_OP_column_sum, AH_T(g));
+}
+
 int ah_backward_linear(struct ah_rule *r)
 {
     const struct ah_args_linear *arg = ah_args(r, linear);
-    struct ah_tensor *x = ah_given(&arg->input);
-    struct ah_tensor *w = ah_given(&arg->weight);
-    const struct ah_input_meta *mw = ah_rule_input(r, 1), *mx = ah_rule_input(r, 0);
     struct ah_tensor *g = r->grad_out[0];
     if (r->needs[0])
-        r->grad_in[0] = ah_r_matmul(r, g, w);
-    if (r->needs[1]) {
-        struct ah_tensor *g2 = g;
-        if (mx->ndim != 2) {
-            g2 = as_matrix(r, g, mw->size[0]);
-            x = as_matrix(r, x, mw->size[1]);
-        }
-        r->grad_in[1] = ah_r_matmul(r, ah_r_transpose(r, g2, 0, 1), x);
+        r->grad_in[0] = ah_r_matmul(r, g, ah_given(&arg->weight));
+    give_weight(r, g, ah_given(&arg->input), 1);
+    return r->status;
+}
+
+/* What came for gelu's result goes through gelu; the rest came past it. */
+int ah_backward_linear_gelu(struct ah_rule *r)
+{
+    const struct ah_args_linear_gelu *arg = ah_args(r, linear_gelu);
+    struct ah_tensor *g = r->grad_out[1];
+    if (r->grad_out[0]) {
+        struct ah_tensor *through = ah_r(r, AH_OP_gelu_backward, AH_T(r->grad_out[0]), AH_T(r->out[1]), AH_S("tanh"));
+        g = g ? ah_r_add(r, g, through) : through;
     }
-    if (r->input_count > 2 && r->needs[2])
-        r->grad_in[2] = ah_r(r, AH_OP_column_sum, AH_T(g));
+    if (r->needs[0])
+        r->grad_in[0] = ah_r_matmul(r, g, ah_given(&arg->weight));
+    give_weight(r, g, ah_given(&arg->input), 1);
+    return r->status;
+}
+
+/* Input 1 is what gelu was taken of; none comes for input 0, its result. */
+int ah_backward_linear_of_gelu(struct ah_rule *r)
+{
+    const struct ah_args_linear_of_gelu *arg = ah_args(r, linear_of_gelu);
+    struct ah_tensor *g = r->grad_out[0], *w = ah_given(&arg->weight), *before = ah_given(&arg->before);
+    if (r->needs[1] && ah_grad_enabled)
+        r->grad_in[1] = ah_r(r, AH_OP_gelu_backward, AH_T(ah_r_matmul(r, g, w)), AH_T(before), AH_S("tanh"));
+    else if (r->needs[1])
+        r->grad_in[1] = ah_r(r, AH_OP_linear_of_gelu_backward, AH_T(g), AH_T(w), AH_T(before));
+    give_weight(r, g, ah_given(&arg->input), 2);
     return r->status;
 }
 

@@ -9,6 +9,7 @@
 #include "cpu/gemm.h"
 #include "cpu/kernels.h"
 #include "cpu/onednn.h"
+#include "ops/linear.h"
 
 /* One side of a product: a stack of matrices that the library can read, possibly as their transposes. */
 struct side {
@@ -368,4 +369,19 @@ out:
     ah_dense_out_close(&out);
     ah_dense_close(&in);
     return status;
+}
+
+int ah_cpu_linear_gelu(struct ah_call *c)
+{
+    return ah_linear_gelu_by_parts(c);
+}
+
+int ah_cpu_linear_of_gelu_backward(struct ah_call *c)
+{
+    return ah_linear_of_gelu_backward_by_parts(c);
+}
+
+int ah_cpu_linear_weight_backward(struct ah_call *c)
+{
+    return ah_linear_weight_backward_by_parts(c);
 }

@@ -7,6 +7,7 @@
 #include "cuda/host_kernel.h"
 #include "cuda/ops.h"
 #include "cuda/product.h"
+#include "ops/linear.h"
 #include "ops/precision.h"
 
 /* A stack of matrices and how it is walked. */
@@ -162,8 +163,10 @@ static int add_bias(struct ah_call *c, struct ah_tensor *bias)
     return ah_cuda_iterate(c->device, "linear", &loops[dtype], operand, 3, NULL);
 }
 
-/* input (..., k) times weight (n, k) transposed: the input as one matrix of rows. */
-static int multiply_linear(struct ah_call *c, struct ah_tensor *input, struct ah_tensor *weight, struct ah_tensor *bias)
+/* input (..., k) times weight (n, k) transposed: the input as one matrix of rows. With `gelu` of it in out[0], and
+ * itself in out[1] if that is there. */
+static int multiply_linear(struct ah_call *c, struct ah_tensor *input, struct ah_tensor *weight, struct ah_tensor *bias,
+                           bool gelu)
 {
     struct side b = {0};
     int64_t depth = weight->size[1], columns = weight->size[0];
@@ -179,6 +182,8 @@ static int multiply_linear(struct ah_call *c, struct ah_tensor *input, struct ah
         product.b.transposed = !b.matrix.transposed;
         product.out = (struct ah_cuda_matrix){.at = (uintptr_t)ah_tensor_data(c->out[0]), .ld = columns};
         product.bias = bias ? (uintptr_t)ah_tensor_data(bias) : 0;
+        product.epilogue = gelu ? AH_CUDA_GELU : AH_CUDA_PLAIN;
+        product.aux = gelu && c->out[1] ? (uintptr_t)ah_tensor_data(c->out[1]) : 0;
         status = ah_cuda_multiply(c->device, "linear", &product);
     }
     ah_tensor_release(rows);
@@ -197,9 +202,76 @@ int ah_cuda_linear(struct ah_call *c)
         return bias ? ah_cuda_assign(c->device, c->out[0], bias) : clear(c);
     if (fused)
         AH_TRY(ah_cuda_dense(c->device, &dense, bias, bias->dtype));
-    int status = multiply_linear(c, input, arg->weight.tensor, dense);
+    int status = multiply_linear(c, input, arg->weight.tensor, dense, false);
     ah_tensor_release(dense);
     if (status == 0 && bias && !fused)
         status = add_bias(c, bias);
     return status;
+}
+
+int ah_cuda_linear_gelu(struct ah_call *c)
+{
+    const struct ah_args_linear_gelu *arg = ah_args(c, linear_gelu);
+    struct ah_tensor *input = arg->input.tensor, *bias = ah_given(&arg->bias), *dense = NULL;
+    if (input->numel == 0 || c->out[0]->numel == 0 ||
+        !ah_cuda_epilogue_fits(input->dtype, arg->weight.tensor->size[0]))
+        return ah_linear_gelu_by_parts(c);
+    if (bias)
+        AH_TRY(ah_cuda_dense(c->device, &dense, bias, bias->dtype));
+    int status = multiply_linear(c, input, arg->weight.tensor, dense, true);
+    ah_tensor_release(dense);
+    return status == AH_ENOTIMPL ? ah_linear_gelu_by_parts(c) : status;
+}
+
+/* out[0] = a b as one product of matrices, with an epilogue that has `aux`. */
+static int multiply_matrices(struct ah_call *c, struct ah_tensor *left, struct ah_tensor *right,
+                             enum ah_cuda_epilogue epilogue, const struct ah_tensor *aux)
+{
+    struct side a = {0}, b = {0};
+    int status = open_side(&a, c->device, left, false, NULL, 0);
+    if (status == 0)
+        status = open_side(&b, c->device, right, true, NULL, 0);
+    if (status == 0) {
+        struct ah_cuda_product product = {.dtype = c->out[0]->dtype, .rows = a.rows, .columns = b.columns,
+                                          .depth = a.columns, .batch = 1, .a = a.matrix, .b = b.matrix,
+                                          .tf32 = ah_precision()->matmul != AH_MATMUL_HIGHEST, .epilogue = epilogue,
+                                          .aux = (uintptr_t)ah_tensor_data(aux)};
+        product.out = (struct ah_cuda_matrix){.at = (uintptr_t)ah_tensor_data(c->out[0]), .ld = b.columns};
+        status = ah_cuda_multiply(c->device, c->op->name, &product);
+    }
+    ah_tensor_release(a.tensor);
+    ah_tensor_release(b.tensor);
+    return status;
+}
+
+int ah_cuda_linear_of_gelu_backward(struct ah_call *c)
+{
+    const struct ah_args_linear_of_gelu_backward *arg = ah_args(c, linear_of_gelu_backward);
+    struct ah_tensor *w = arg->weight.tensor, *grad = arg->grad.tensor, *g = NULL, *rows = NULL, *before = NULL;
+    int status;
+    if (grad->numel == 0 || c->out[0]->numel == 0 || !ah_cuda_epilogue_fits(grad->dtype, w->size[1]))
+        return ah_linear_of_gelu_backward_by_parts(c);
+    AH_TRYGO(ah_cuda_dense(c->device, &g, grad, grad->dtype), out);
+    AH_TRYGO(ah_cuda_dense(c->device, &before, arg->before.tensor, grad->dtype), out);
+    AH_TRYGO(ah_tensor_view(&rows, g, (int64_t[]){g->numel / w->size[0], w->size[0]}, (int64_t[]){w->size[0], 1}, 2,
+                            g->offset), out);
+    status = multiply_matrices(c, rows, w, AH_CUDA_GELU_SLOPE, before);
+out:
+    ah_tensor_release(rows);
+    ah_tensor_release(before);
+    ah_tensor_release(g);
+    return status == AH_ENOTIMPL ? ah_linear_of_gelu_backward_by_parts(c) : status;
+}
+
+int ah_cuda_linear_weight_backward(struct ah_call *c)
+{
+    const struct ah_args_linear_weight_backward *arg = ah_args(c, linear_weight_backward);
+    struct ah_tensor *g = arg->grad.tensor, *turned;
+    if (g->numel == 0 || arg->input.tensor->numel == 0 || g->dtype == AH_F64)
+        return ah_linear_weight_backward_by_parts(c);
+    AH_TRY(ah_tensor_view(&turned, g, (int64_t[]){g->size[1], g->size[0]}, (int64_t[]){g->stride[1], g->stride[0]}, 2,
+                          g->offset));
+    int status = multiply_matrices(c, turned, arg->input.tensor, AH_CUDA_ROW_SUMS, c->out[1]);
+    ah_tensor_release(turned);
+    return status == AH_ENOTIMPL ? ah_linear_weight_backward_by_parts(c) : status;
 }

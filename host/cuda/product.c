@@ -15,12 +15,13 @@ enum { PLANS = 256 };
 struct key {
     int64_t rows, columns, depth, batch;
     int64_t a_ld, b_ld, a_stride, b_stride, out_stride;
-    int32_t ordinal, dtype, a_transposed, b_transposed, bias, aligned, tf32, wide;
+    int32_t ordinal, dtype, a_transposed, b_transposed, epilogue, aligned, tf32, wide;
 };
 
 static struct plan {
     struct key key;
     bool made;
+    bool missing;  /* cuBLASLt has no such product */
     uint64_t used; /* when it was used last */
     cublasLtMatmulDesc_t product;
     cublasLtMatrixLayout_t a, b, out;
@@ -67,15 +68,48 @@ static cublasStatus_t make_layout(const struct ah_cublas *blas, cublasLtMatrixLa
     return status;
 }
 
-/* What is to be done, but for the addresses. */
-static cublasStatus_t describe(const struct ah_cublas *blas, struct plan *plan, uint64_t bias)
+static uint32_t epilogue_of(const struct ah_cuda_product *product)
+{
+    switch (product->epilogue) {
+    case AH_CUDA_GELU:
+        if (product->aux)
+            return product->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+        return product->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    case AH_CUDA_GELU_SLOPE:
+        return CUBLASLT_EPILOGUE_DGELU;
+    case AH_CUDA_ROW_SUMS: /* of b, as cuBLASLt sees it */
+        return CUBLASLT_EPILOGUE_BGRADB;
+    default:
+        return product->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    }
+}
+
+/* The addresses of an epilogue. */
+static cublasStatus_t set_addresses(const struct ah_cublas *blas, struct plan *plan,
+                                    const struct ah_cuda_product *product)
+{
+    bool sums = product->epilogue == AH_CUDA_ROW_SUMS;
+    uint64_t bias = sums ? product->aux : product->bias, aux = sums ? 0 : product->aux;
+    int64_t ld = plan->key.columns;
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    if (bias)
+        status = blas->product_set(plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+    if (aux && status == CUBLAS_STATUS_SUCCESS)
+        status = blas->product_set(plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux);
+    if (aux && status == CUBLAS_STATUS_SUCCESS)
+        status = blas->product_set(plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof ld);
+    return status;
+}
+
+/* What is to be done. */
+static cublasStatus_t describe(const struct ah_cublas *blas, struct plan *plan, const struct ah_cuda_product *product)
 {
     const struct key *key = &plan->key;
     bool wide = key->dtype == AH_F64;
     int type = type_of((enum ah_dtype)key->dtype);
     int32_t first = key->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     int32_t second = key->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    uint32_t epilogue = bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    uint32_t epilogue = (uint32_t)key->epilogue;
     int compute = wide ? CUBLAS_COMPUTE_64F : key->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     cublasStatus_t status = blas->product_create(&plan->product, compute, wide ? CUDA_R_64F : CUDA_R_32F);
     const struct {
@@ -84,10 +118,11 @@ static cublasStatus_t describe(const struct ah_cublas *blas, struct plan *plan, 
         size_t bytes;
     } set[] = {{CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first},
                {CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second},
-               {CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue},
-               {CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias}};
-    for (size_t i = 0; status == CUBLAS_STATUS_SUCCESS && i < sizeof set / sizeof set[0] - !bias; i++)
+               {CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue}};
+    for (size_t i = 0; status == CUBLAS_STATUS_SUCCESS && i < sizeof set / sizeof set[0]; i++)
         status = blas->product_set(plan->product, set[i].attribute, set[i].value, set[i].bytes);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = set_addresses(blas, plan, product);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = make_layout(blas, &plan->a, key->batch, type, key->a_transposed ? key->rows : key->depth,
                              key->a_transposed ? key->depth : key->rows, key->a_ld, key->a_stride);
@@ -121,40 +156,41 @@ static cublasStatus_t choose(const struct ah_cublas *blas, struct plan *plan)
 }
 
 /* The plan of a key: one that is kept, or a new one in the place of the one that was used longest ago. */
-static int find_plan(const struct ah_cublas *blas, const char *who, const struct key *key, uint64_t bias,
-                     struct plan **out)
+static int find_plan(const struct ah_cublas *blas, const char *who, const struct key *key,
+                     const struct ah_cuda_product *product, struct plan **out)
 {
     struct plan *oldest = &plans[0];
     for (int i = 0; i < PLANS; i++) {
         if (plans[i].made && !memcmp(&plans[i].key, key, sizeof *key)) {
             plans[i].used = ++uses;
             *out = &plans[i];
-            return bias ? check(blas, blas->product_set(plans[i].product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
-                                                        sizeof bias), who, "its bias")
-                        : 0;
+            if (plans[i].missing)
+                return check(blas, CUBLAS_STATUS_NOT_SUPPORTED, who, "a product");
+            return check(blas, set_addresses(blas, &plans[i], product), who, "what goes with a product");
         }
         if (plans[i].used < oldest->used)
             oldest = &plans[i];
     }
     drop(blas, oldest);
     oldest->key = *key;
-    int status = check(blas, describe(blas, oldest, bias), who, "describing a product");
+    int status = check(blas, describe(blas, oldest, product), who, "describing a product");
     if (status == 0)
         status = check(blas, choose(blas, oldest), who, "choosing an algorithm");
-    if (status < 0) {
+    if (status < 0 && status != AH_ENOTIMPL) {
         drop(blas, oldest);
         return status;
     }
+    oldest->missing = status < 0;
     oldest->made = true;
     oldest->used = ++uses;
     *out = oldest;
-    return 0;
+    return status;
 }
 
 /* The largest power of two up to 16 that all addresses are multiples of. */
 static int32_t alignment(const struct ah_cuda_product *product)
 {
-    uint64_t all = product->a.at | product->b.at | product->out.at | product->bias | 16;
+    uint64_t all = product->a.at | product->b.at | product->out.at | product->bias | product->aux | 16;
     return (int32_t)(all & -all);
 }
 
@@ -175,7 +211,7 @@ static struct key key_of(const struct ah_cuda_device *cuda, const struct ah_cuda
     key.dtype = (int32_t)product->dtype;
     key.a_transposed = product->a.transposed;
     key.b_transposed = product->b.transposed;
-    key.bias = product->bias != 0;
+    key.epilogue = (int32_t)epilogue_of(product);
     key.aligned = alignment(product);
     key.tf32 = product->tf32 && product->dtype == AH_F32;
     key.wide = product->wide && (product->dtype == AH_F16 || product->dtype == AH_BF16);
@@ -194,7 +230,7 @@ int ah_cuda_multiply(struct ah_device *device, const char *who, const struct ah_
         AH_TRY(check(blas, blas->create(&handles[cuda->ordinal]), who, "opening it"));
     struct key key = key_of(cuda, product);
     AH_TRY(ah_cuda_capture_see(cuda, product, sizeof *product));
-    AH_TRY(find_plan(blas, who, &key, product->bias, &plan));
+    AH_TRY(find_plan(blas, who, &key, product, &plan));
     if (plan->choice.workspaceSize)
         AH_TRY(ah_cuda_memory_take(cuda->memory, plan->choice.workspaceSize, &workspace));
     const float one = 1, kept = product->adds;

@@ -13,6 +13,19 @@ struct ah_cuda_matrix {
     int64_t stride;  /* elements from one matrix to the next; 0: the same for all */
 };
 
+/* What is done with a product while it is still in registers: of one matrix, not of float64. */
+enum ah_cuda_epilogue {
+    AH_CUDA_PLAIN,
+    AH_CUDA_GELU,       /* gelu of it, by the tanh formula; aux: 0, or where the product itself goes */
+    AH_CUDA_GELU_SLOPE, /* times gelu's slope at aux, which has the result's shape */
+    AH_CUDA_ROW_SUMS,   /* and the sums of a's rows, `rows` numbers at aux */
+};
+/* aux beside a result of so many columns */
+static inline bool ah_cuda_epilogue_fits(enum ah_dtype dtype, int64_t columns)
+{
+    return dtype != AH_F64 && columns % 8 == 0;
+}
+
 struct ah_cuda_product {
     enum ah_dtype dtype; /* a floating one; halves are added up in float32 */
     int64_t rows, columns, depth, batch;
@@ -21,10 +34,12 @@ struct ah_cuda_product {
     bool tf32;     /* float32 may be rounded to tensor cores' 10 bits before it is multiplied */
     bool adds;     /* to what `out` holds */
     uint64_t bias; /* 0, or `columns` numbers that every row gets; not for float64 */
+    enum ah_cuda_epilogue epilogue;
+    uint64_t aux;  /* of the epilogue */
 };
 
-/* out = a b + bias, or out + a b, on the compute stream. No size may be 0. AH_EINVAL when cuBLASLt is not there,
- * AH_ENOTIMPL when it has no such product. */
+/* out = a b + bias, or out + a b, and what the epilogue says, on the compute stream. No size may be 0. AH_EINVAL when
+ * cuBLASLt is not there, AH_ENOTIMPL when it has no such product. */
 int ah_cuda_multiply(struct ah_device *device, const char *who, const struct ah_cuda_product *product);
 
 /* Forget the plans of a device that is closed. */

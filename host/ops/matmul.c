@@ -1,11 +1,11 @@
 /* Matrix products: batch broadcasting and inner sizes are checked here, mm, bmm, mv, dot, addmm and their kin are
- * checks around matmul. linear is a row of its own for its bias; what its kernel does not take goes through matmul. */
+ * checks around matmul. linear.c has the linear maps. */
 #include <math.h>
 
-#include "ops/op.h"
+#include "ops/linear.h"
 #include "ops/rows.h"
 
-static int check_dtypes(const struct ah_call *c, const struct ah_tensor *a, const struct ah_tensor *b)
+int ah_check_product_dtypes(const struct ah_call *c, const struct ah_tensor *a, const struct ah_tensor *b)
 {
     if (a->dtype != b->dtype) {
         return ah_fail(AH_EINVAL, "%s: dtypes differ: %s and %s", c->op->name, ah_dtype_name(a->dtype),
@@ -20,7 +20,7 @@ int ah_forward_matmul(struct ah_call *c)
 {
     const struct ah_args_matmul *arg = ah_args(c, matmul);
     const struct ah_tensor *a = arg->input.tensor, *b = arg->other.tensor;
-    AH_TRY(check_dtypes(c, a, b));
+    AH_TRY(ah_check_product_dtypes(c, a, b));
     if (a->ndim == 0 || b->ndim == 0) {
         return ah_fail(AH_EINVAL, "matmul: expected at least one dimension on both sides, got %s x %s", ah_shape(a),
                        ah_shape(b));
@@ -187,58 +187,4 @@ int ah_forward_addmm(struct ah_call *c)
 int ah_forward_baddbmm(struct ah_call *c)
 {
     return add_product(c, 3);
-}
-
-/* Integers and a weight of one dim: other ops, which record themselves. */
-static int linear_by_product(struct ah_call *c)
-{
-    const struct ah_args_linear *arg = ah_args(c, linear);
-    struct ah_tensor *weight = NULL, *product = NULL;
-    int status;
-    c->recording = false;
-    AH_TRYGO(ah_op1(AH_OP_t, &weight, arg->weight), out);
-    AH_TRYGO(ah_op1(AH_OP_matmul, &product, arg->input, AH_T(weight)), out);
-    if (arg->bias.tensor)
-        AH_TRYGO(ah_op1(AH_OP_add, &c->out[0], AH_T(product), arg->bias), out);
-    else
-        c->out[0] = ah_tensor_retain(product);
-    c->out_count = 1;
-out:
-    ah_tensor_release(weight);
-    ah_tensor_release(product);
-    return status;
-}
-
-int ah_forward_linear(struct ah_call *c)
-{
-    const struct ah_args_linear *arg = ah_args(c, linear);
-    const struct ah_tensor *x = arg->input.tensor, *w = arg->weight.tensor, *b = arg->bias.tensor;
-    AH_TRY(check_dtypes(c, x, w));
-    bool alone = w->ndim == 1 && x->ndim > 0 && x->size[x->ndim - 1] == w->size[0] && !b;
-    if (alone || (w->ndim == 2 && !ah_dtype_is_float(x->dtype)))
-        return linear_by_product(c);
-    if (w->ndim != 2 || x->ndim == 0 || x->size[x->ndim - 1] != w->size[1]) {
-        return ah_fail(AH_EINVAL, "linear: input %s does not fit weight %s (out_features, in_features)", ah_shape(x),
-                       ah_shape(w));
-    }
-    if (b) {
-        AH_TRY(check_dtypes(c, x, b));
-        if (b->ndim != 1 || b->size[0] != w->size[0])
-            return ah_fail(AH_EINVAL, "linear: bias %s does not fit weight %s", ah_shape(b), ah_shape(w));
-    }
-    int64_t size[AH_MAX_DIMS];
-    for (int d = 0; d < x->ndim; d++)
-        size[d] = x->size[d];
-    size[x->ndim - 1] = w->size[0];
-    AH_TRY(ah_call_output(c, 0, size, x->ndim, x->dtype));
-    return ah_call_kernel(c);
-}
-
-/* The sum over all dims but the last: the gradient of a bias. */
-int ah_forward_column_sum(struct ah_call *c)
-{
-    const struct ah_tensor *x = ah_args(c, column_sum)->input.tensor;
-    AH_TRY(ah_call_expect_float(c, 0));
-    AH_TRY(ah_call_output(c, 0, &x->size[x->ndim - 1], 1, x->dtype));
-    return ah_call_kernel(c);
 }

@@ -378,6 +378,14 @@ int ah_call_kernel(struct ah_call *call)
     return status;
 }
 
+int ah_call_part_of(const struct ah_call *call, enum ah_opid id, struct ah_tensor *result,
+                    const struct ah_value *args, int count)
+{
+    struct ah_call part = {.op = ah_op_get(id), .device = call->device, .out = {result}, .out_count = 1};
+    memcpy(part.arg, args, (size_t)count * sizeof *args);
+    return call->device->kernels[id](&part);
+}
+
 enum ah_dtype ah_call_promote(const struct ah_call *call, int count)
 {
     /* PyTorch: within the highest category present, dimensioned tensors decide; else 0-dim tensors; else numbers. */

@@ -180,6 +180,14 @@ int ah_op_call1(enum ah_opid id, struct ah_tensor **out, const struct ah_value *
 /* Run the kernel of call->op on call->device; AH_ENOTIMPL when the device has none. */
 int ah_call_kernel(struct ah_call *call);
 
+/* Within a kernel: the device's kernel of another op, from arguments that are as its forward leaves them into `result`,
+ * which has the right shape and dtype. */
+#define ah_call_part(call, id, result, ...)                                                 \
+    ah_call_part_of((call), (id), (result), (const struct ah_value[]){__VA_ARGS__},         \
+                    (int)(sizeof((struct ah_value[]){__VA_ARGS__}) / sizeof(struct ah_value)))
+int ah_call_part_of(const struct ah_call *call, enum ah_opid id, struct ah_tensor *result,
+                    const struct ah_value *args, int count);
+
 /* The dtype that PyTorch's promotion gives the tensors among arg[0..count) (by category, then dimensioned tensors
  * before 0-dim ones before wrapped numbers). */
 enum ah_dtype ah_call_promote(const struct ah_call *call, int count);

@@ -29,4 +29,48 @@ describe("fused kernels on a CUDA device", function()
       local peak = accelhost.memory_stats("cuda").peak - before
       print(math.floor(peak / (rows * classes) + 0.1))]])
   end)
+
+  -- Kernels and products of what the code between says.
+  local counting = [[
+    local ffi = require "ffi"
+    ffi.cdef "const char *simulated_calls(void);"
+    local simulator = ffi.load "SIMULATOR"
+    local function count(name)
+      return tonumber(ffi.string(simulator.simulated_calls()):match(name .. " (%d+)") or 0)
+    end
+    local function counted(fn)
+      local kernels, products = count "cuLaunchKernel", count "cublasLtMatmul"
+      local made = {fn()}
+      print(count "cuLaunchKernel" - kernels, count "cublasLtMatmul" - products)
+      return unpack(made)
+    end
+  ]]
+  counting = counting:gsub("SIMULATOR", sim.library)
+
+  sim.case("do GELU, its slope and sums for biases within products", function()
+    prints("0\t2\n0\t4\n", counting .. [[
+      local net = nn.Sequential(nn.Linear(16, 32), nn.GELU {approximate = "tanh"}, nn.Linear(32, 8))
+      local x, g = accelhost.randn(24, 16):requires_grad_(), accelhost.randn(24, 8)
+      local y = counted(function() return net(x) end)
+      counted(function() y:backward(g) end)]])
+  end)
+
+  sim.case("do by kernels what cuBLASLt has no epilogue for", function()
+    prints("1\t2\n1\t4\n", counting .. [[
+      local net = nn.Sequential(nn.Linear(16, 30), nn.GELU {approximate = "tanh"}, nn.Linear(30, 8))
+      local x, g = accelhost.randn(24, 16):requires_grad_(), accelhost.randn(24, 8)
+      local y = counted(function() return net(x) end)
+      counted(function() y:backward(g) end)]])
+  end)
+
+  sim.case("add a residual and normalise it at once, and so their gradients", function()
+    -- Backward: the sum's gradient, three for weight and bias, and its rounding for y.
+    prints("1\t0\n5\t0\n", counting .. [[
+      local of_sum = require("accelhost.nn.norm").of_sum
+      local layer, x, y = nn.LayerNorm(64), accelhost.randn(8, 64), accelhost.randn(8, 64):bfloat16()
+      x:requires_grad_(); y:requires_grad_()
+      local g, h = accelhost.randn(8, 64), accelhost.randn(8, 64)
+      local normal, sum = counted(function() return of_sum(layer, x, y) end)
+      counted(function() accelhost.autograd.backward({normal, sum}, {g, h}) end)]])
+  end)
 end)

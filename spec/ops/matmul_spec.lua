@@ -4,7 +4,7 @@ local check = require "spec.support.check"
 local gradcheck = require "spec.support.gradcheck"
 local precision = require "spec.support.precision"
 
-local F = accelhost.nn.functional
+local nn, F = accelhost.nn, accelhost.nn.functional
 
 local function leaf(...)
   return accelhost.randn({...}, {dtype = "float64"}):requires_grad_()
@@ -211,5 +211,101 @@ describe("addmm and baddbmm of halves", function()
       local batch = x:unsqueeze(0):baddbmm(a:unsqueeze(0), b:unsqueeze(0), {beta = -4.775, alpha = 2.0315})
       assert.same(wide:to(dtype):tolist(), batch[0]:tolist())
     end
+  end)
+end)
+
+describe("two linear maps with a GELU between them", function()
+  local gelu_between = require("accelhost.nn.fused").gelu_between
+
+  local function by_ops(x, w1, b1, w2, b2)
+    local y = F.gelu(F.linear(x, w1, b1), "tanh")
+    return w2 and F.linear(y, w2, b2) or y
+  end
+
+  -- Result and gradients of `how` on tensors of these shapes, of which those in `frozen` get none.
+  local function trial(how, shapes, dtype, frozen)
+    accelhost.manual_seed(5)
+    local given = {}
+    for i = 1, 5 do
+      local t = shapes[i] and accelhost.randn(shapes[i]):to(dtype)
+      given[i] = t and (frozen and frozen[i] and t or t:requires_grad_()) or nil
+    end
+    local y = how(unpack(given, 1, 5))
+    local found = {y}
+    if y.requires_grad then (y * accelhost.randn(y:shape()):to(dtype)):sum():backward() end
+    for i = 1, 5 do found[1 + i] = given[i] and given[i].grad or false end
+    return found
+  end
+  local function agree(shapes, dtype, near, frozen)
+    local wanted, found = trial(by_ops, shapes, dtype, frozen), trial(gelu_between, shapes, dtype, frozen)
+    for i, t in ipairs(found) do
+      assert.equal(not wanted[i], not t)
+      if t then
+        assert.same(wanted[i]:shape(), t:shape())
+        check.near(check.flat(wanted[i]:double()), t:double(), near)
+      end
+    end
+  end
+
+  it("is what the ops make of it, in every dtype, of matrices, stacks and vectors", function()
+    local near = {float64 = 1e-11, float32 = 2e-4, float16 = 0.3, bfloat16 = 2}
+    for dtype, tolerance in pairs(near) do
+      agree({{5, 12}, {16, 12}, {16}, {8, 16}, {8}}, dtype, tolerance)
+      agree({{2, 3, 12}, {16, 12}, {16}, {10, 16}, {10}}, dtype, tolerance)
+      agree({{12}, {16, 12}, {16}, {8, 16}, {8}}, dtype, tolerance)
+    end
+  end)
+
+  it("takes sizes that are multiples of nothing, no bias, and nothing at all", function()
+    agree({{5, 7}, {11, 7}, {11}, {3, 11}, {3}}, "float32", 1e-4)
+    agree({{5, 7}, {11, 7}, nil, {3, 11}}, "float32", 1e-4)
+    agree({{5, 16}, {24, 16}, nil, {8, 24}}, "float32", 1e-4)
+    agree({{5, 16}, {24, 16}, {24}}, "float32", 1e-4)
+    agree({{0, 16}, {24, 16}, {24}, {8, 24}, {8}}, "float32", 1e-4)
+  end)
+
+  it("gives gradients to what wants them alone", function()
+    local shapes = {{5, 16}, {24, 16}, {24}, {8, 24}, {8}}
+    agree(shapes, "float32", 1e-4, {true})
+    agree(shapes, "float32", 1e-4, {true, true, true})
+    agree(shapes, "float32", 1e-4, {false, true, true, true, true})
+    agree(shapes, "float32", 1e-4, {true, true, true, true, true})
+    agree(shapes, "float32", 1e-4, {true, false, true, false, true})
+  end)
+
+  it("has first and second derivatives", function()
+    local inputs = {leaf(3, 4), leaf(8, 4), leaf(8), leaf(2, 8), leaf(2)}
+    gradcheck.gradcheck(gelu_between, inputs)
+    gradcheck.gradgradcheck(gelu_between, inputs)
+    gradcheck.gradgradcheck(function(x, w, b) return gelu_between(x, w, b) end, {inputs[1], inputs[2], inputs[3]})
+  end)
+
+  it("reads weights that lie as their transposes", function()
+    local x, w1, w2 = accelhost.randn(5, 16), accelhost.randn(16, 24), accelhost.randn(24, 8)
+    check.near(check.flat(by_ops(x, w1:t(), nil, w2:t())), gelu_between(x, w1:t(), nil, w2:t()), 1e-4)
+  end)
+
+  it("says what does not fit", function()
+    check.raises("linear: input (5, 4) does not fit weight (8, 3)", function()
+      gelu_between(accelhost.zeros(5, 4), accelhost.zeros(8, 3))
+    end)
+    check.raises("linear: bias (3,) does not fit weight (8, 4)", function()
+      gelu_between(accelhost.zeros(5, 4), accelhost.zeros(8, 4), accelhost.zeros(3))
+    end)
+  end)
+
+  it("is what a Sequential runs, unless a hook watches", function()
+    accelhost.manual_seed(1)
+    local net = nn.Sequential(nn.Linear(6, 16), nn.GELU {approximate = "tanh"}, nn.Linear(16, 8), nn.ReLU(),
+      nn.Linear(8, 8), nn.GELU {approximate = "tanh"})
+    local x, seen = accelhost.randn(5, 6), 0
+    local found = net(x)
+    local handle = net[2]:register_forward_hook(function() seen = seen + 1 end)
+    check.near(check.flat(net(x)), found, 1e-5)
+    handle.remove()
+    assert.equal(1, seen)
+    local wanted = x
+    for i = 1, #net do wanted = net[i](wanted) end
+    check.near(check.flat(wanted), found, 1e-5)
   end)
 end)

@@ -5,8 +5,11 @@ local lfs = require "lfs"
 
 local sim = {}
 
+--- Where it lies.
+sim.library = run.path:gsub("[^/]*$", "") .. "accelhost-cudasim.so"
+
 --- Is it built (make sim)?
-sim.there = lfs.attributes((run.path:gsub("[^/]*$", "")) .. "accelhost-cudasim.so", "mode") == "file"
+sim.there = lfs.attributes(sim.library, "mode") == "file"
 
 --- What a program does there, as run.host tells it; a variable of `env` that is false is not set.
 ---@param code string

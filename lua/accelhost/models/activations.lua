@@ -4,7 +4,12 @@ local arguments = require "accelhost.util.arguments"
 
 local activations = {}
 
-local function tanh_gelu(x) return C.gelu(x, "tanh") end
+--- GELU's tanh formula.
+---@param x Tensor
+---@return Tensor
+function activations.tanh_gelu(x) return C.gelu(x, "tanh") end
+
+local tanh_gelu = activations.tanh_gelu
 
 local by_name = {
   gelu = function(x) return C.gelu(x) end, gelu_new = tanh_gelu, gelu_pytorch_tanh = tanh_gelu, gelu_fast = tanh_gelu,

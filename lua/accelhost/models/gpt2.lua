@@ -7,6 +7,7 @@ local cache = require "accelhost.models.cache"
 local configs = require "accelhost.models.config"
 local container = require "accelhost.nn.container"
 local generation = require "accelhost.models.generation"
+local fused = require "accelhost.nn.fused"
 local inputs = require "accelhost.models.inputs"
 local losses = require "accelhost.models.losses"
 local norms = require "accelhost.nn.norm"
@@ -87,7 +88,13 @@ function MLP:init(config)
   self.dropout = Dropout(config.resid_pdrop)
 end
 
-function MLP:forward(x) return self.dropout(self.c_proj(self.act(self.c_fc(x)))) end
+function MLP:forward(x)
+  local fc, proj = self.c_fc, self.c_proj
+  if self.act == activations.tanh_gelu and fused.is_plain(fc, Conv1D) and fused.is_plain(proj, Conv1D) then
+    return self.dropout(fused.gelu_between(x, fc.weight:t(), fc.bias, proj.weight:t(), proj.bias))
+  end
+  return self.dropout(proj(self.act(fc(x))))
+end
 
 local Block = Module:extend "GPT2Block"
 

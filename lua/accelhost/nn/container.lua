@@ -6,6 +6,7 @@
 -- Sequential, ModuleList and ParameterList keep their items in the raw array part of the instance. The array itself is
 -- the registry: it is read whenever the tree is walked.
 local arguments = require "accelhost.util.arguments"
+local fused = require "accelhost.nn.fused"
 local module = require "accelhost.nn.module"
 local parameter = require "accelhost.nn.parameter"
 
@@ -167,7 +168,12 @@ function Sequential:init(...)
 end
 
 function Sequential:forward(input)
-  for i = 1, #self do input = self[i](input) end
+  local i, count = 1, #self
+  while i <= count do
+    local made, together = fused.run(self, i, input)
+    if together == 0 then made, together = self[i](input), 1 end
+    input, i = made, i + together
+  end
   return input
 end
 

@@ -2,7 +2,7 @@
 local C = require "accelhost._C"
 local F = require "accelhost.nn.functional"
 local arguments = require "accelhost.util.arguments"
-local hooks = require "accelhost.nn.hooks"
+local fused = require "accelhost.nn.fused"
 local init = require "accelhost.nn.initializers"
 local Module = require("accelhost.nn.module").Module
 local new = require("accelhost.nn.parameter").new
@@ -60,7 +60,7 @@ end
 ---@return Tensor normalised
 ---@return Tensor sum
 function norm.of_sum(module, input, other)
-  if module.forward == LayerNorm.forward and not hooks.watch(module) then
+  if fused.is_plain(module, LayerNorm) then
     return C.add_layer_norm(input, other, module.normalized_shape, module.weight, module.bias, module.eps)
   end
   local sum = input + other

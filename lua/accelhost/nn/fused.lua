@@ -1,0 +1,50 @@
+--- Modules that follow each other and are computed as one, where no hook watches them. Fields of modules are read, so
+--- that parametrized weights are what they are; a subclass with a forward of its own, or a hook, gets its own call.
+local C = require "accelhost._C"
+local hooks = require "accelhost.nn.hooks"
+
+local fused = {}
+
+--- Is the module called as its class says, with nobody watching?
+---@param module any
+---@param class table
+---@return boolean
+function fused.is_plain(module, class)
+  return type(module) == "table" and module.forward == class.forward and not hooks.watch(module)
+end
+
+--- linear(gelu(linear(x, w1, b1), "tanh"), w2, b2); without w2 the gelu. GELU is done in the products themselves where
+--- the device can: cuBLASLt, whose formula is that by tanh.
+---@param x Tensor [..., in]
+---@param w1 Tensor [inner, in]
+---@param b1? Tensor
+---@param w2? Tensor [out, inner]
+---@param b2? Tensor
+---@return Tensor [..., out]
+function fused.gelu_between(x, w1, b1, w2, b2)
+  local y, before = C.linear_gelu(x, w1, b1)
+  if not w2 then return y end
+  if not before then return C.linear(y, w2, b2) end
+  return C.linear_of_gelu(y, before, w2, b2)
+end
+
+--- What modules i, i + 1, ... of a list make of x, as far as they are computed as one, and how many they are; 0 where
+--- module i stands alone.
+---@param list table
+---@param i integer
+---@param x Tensor
+---@return Tensor|nil
+---@return integer
+function fused.run(list, i, x)
+  local gelu = list[i + 1]
+  if gelu == nil or gelu.approximate ~= "tanh" then return nil, 0 end
+  local Linear = require("accelhost.nn.linear").Linear
+  local first, second = list[i], list[i + 2]
+  if not fused.is_plain(gelu, require("accelhost.nn.activation").GELU) or not fused.is_plain(first, Linear) then
+    return nil, 0
+  end
+  if not fused.is_plain(second, Linear) then return fused.gelu_between(x, first.weight, first.bias), 2 end
+  return fused.gelu_between(x, first.weight, first.bias, second.weight, second.bias), 3
+end
+
+return fused

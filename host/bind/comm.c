@@ -4,6 +4,7 @@
  * take_place(rank, size, place)                in a job that nobody launched
  * is_terminal(fd)                              of the job's output, and its columns
  * begin_line(n) end_line(n) standing() renew()  for a prompt in several processes
+ * carry()                                      out what collectives were begun: before and after a capture
  * device_backend(type)                         what can move data of devices, "nccl" of "cuda"
  * new_reducer(params, buffers, {bucket_cap_mb}) -> reducer (comm_reducer.c)
  *
@@ -114,6 +115,12 @@ static int renew(lua_State *L)
     return 0;
 }
 
+static int carry(lua_State *L)
+{
+    ah_check(L, ah_groups_carry());
+    return 0;
+}
+
 int ah_open_comm(lua_State *L)
 {
     static const luaL_Reg functions[] = {
@@ -130,6 +137,7 @@ int ah_open_comm(lua_State *L)
         {"end_line", end_line},
         {"standing", standing},
         {"renew", renew},
+        {"carry", carry},
         {NULL, NULL},
     };
     ah_open_group_class(L);

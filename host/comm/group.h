@@ -69,6 +69,8 @@ bool ah_group_may_have_lane(const struct ah_group *group);
  * The same on every rank; parts begin with their parent's. Returns the choice before. */
 enum ah_lane_choice { AH_LANE_ANY, AH_LANE_NONE, AH_LANE_ONLY };
 enum ah_lane_choice ah_group_choose_lane(struct ah_group *group, enum ah_lane_choice choice);
+/* Carry out all works that were begun, in all groups: waits until the peers have begun them too. */
+int ah_groups_carry(void);
 /* Before the end of the process: wait until devices are through with all that peers may need of them. */
 int ah_groups_settle(void);
 

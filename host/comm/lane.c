@@ -163,6 +163,15 @@ void ah_lane_forget(struct ah_group *group)
     ah_line_close_all(group);
 }
 
+int ah_groups_carry(void)
+{
+    struct ah_group *root = ah_group_first();
+    for (struct ah_group *group = root; group; group = group == root ? root->parts : group->parts)
+        if (group->first && !group->poison)
+            AH_TRY(ah_group_poison(group, ah_group_advance(group, group->posted, true)));
+    return 0;
+}
+
 int ah_groups_settle(void)
 {
     int status = 0;

@@ -39,6 +39,7 @@ struct ah_cuda_device {
     struct ah_cuda_faults *faults; /* fault.h; NULL before the first look */
     struct ah_cuda_generator generator;
     struct ah_cuda_capture *capturing, *revised; /* capture.h; NULL: no graph is */
+    struct ah_graph *collecting;          /* captured graphs with collectives */
     struct ah_graph *closed;              /* graphs whose parts at the driver are still to be destroyed */
     bool waits; /* each launch is waited for, so that an error names its kernel (CUDA_LAUNCH_BLOCKING) */
 };

@@ -12,6 +12,7 @@
 #include "cuda/kernels/philox.h"
 #include "cuda/launch.h"
 #include "cuda/memory.h"
+#include "cuda/nccl_graph.h"
 #include "cuda/philox.h"
 
 struct ah_graph {
@@ -22,6 +23,9 @@ struct ah_graph {
     uint64_t drawn;         /* by the generator */
     bool looks;             /* for indices out of range */
     struct ah_graph *after; /* in the device's list of closed ones */
+    struct ah_nccl_calls calls; /* collectives that it holds */
+    struct ah_graph *next;  /* of those that hold any */
+    bool cut;               /* they were of a group that is closed */
 };
 
 /* Nothing of what was captured is there any more. */
@@ -31,6 +35,32 @@ static void forget(struct ah_graph *graph)
     graph->numbers.value_bytes = sizeof(struct ah_philox_state);
     graph->drawn = 0;
     graph->looks = false;
+    graph->calls.count = 0;
+    graph->cut = false;
+}
+
+static void unlink_collecting(struct ah_graph *graph)
+{
+    for (struct ah_graph **at = &graph->cuda->collecting; *at; at = &(*at)->next) {
+        if (*at != graph)
+            continue;
+        *at = graph->next;
+        return;
+    }
+}
+
+void ah_cuda_graphs_cut(struct ah_cuda_device *cuda, const struct ah_nccl_lane *lane)
+{
+    ah_cuda_graphs_sweep(cuda);
+    for (struct ah_graph *graph = cuda->collecting, *next; graph; graph = next) {
+        next = graph->next;
+        if (!ah_nccl_calls_have(&graph->calls, lane))
+            continue;
+        unlink_collecting(graph);
+        ah_cuda.graph_exec_destroy(graph->exec);
+        graph->exec = NULL;
+        graph->cut = true;
+    }
 }
 
 static int graph_open(struct ah_device *device, struct ah_graph **out)
@@ -77,18 +107,23 @@ static int graph_end(struct ah_graph *graph, bool keep)
     CUgraph made = NULL;
     if (cuda->capturing != &graph->numbers)
         return ah_fail(AH_ESTATE, "%s: this graph is not being captured", name);
+    int joined = ah_nccl_calls_end(cuda, &graph->calls);
     cuda->capturing = NULL;
     CUresult code = ah_cuda.capture_end(cuda->compute, &made);
     ah_cuda_pool_leave(cuda->memory);
     graph->drawn = ah_cuda_philox_captured(cuda);
     graph->looks = ah_cuda_faults_captured(cuda);
-    int status = keep ? ah_cuda_check(code, "%s: capturing a graph", name) : 0;
+    int status = keep && joined == 0 ? ah_cuda_check(code, "%s: capturing a graph", name) : joined;
     if (keep && status == 0)
         status = ah_cuda_check(ah_cuda.graph_instantiate(&graph->exec, made, 0), "%s: making a graph", name);
     if (made)
         ah_cuda.graph_destroy(made);
     if (!keep || status < 0)
         forget(graph);
+    if (graph->calls.count) {
+        graph->next = cuda->collecting;
+        cuda->collecting = graph;
+    }
     return status;
 }
 
@@ -100,6 +135,7 @@ static void graph_close(struct ah_graph *graph)
         graph_end(graph, false);
     if (cuda->revised == &graph->numbers)
         cuda->revised = NULL;
+    unlink_collecting(graph);
     ah_cuda_pool_close(cuda->memory, graph->pool);
     ah_cuda_memory_give(cuda->memory, graph->numbers.block);
     free(graph->numbers.value);
@@ -170,6 +206,9 @@ static int graph_replay(struct ah_graph *graph)
     struct ah_cuda_device *cuda = graph->cuda;
     const char *name = cuda->device->name;
     AH_TRY(ah_cuda_capture_refuse(cuda, "a replay", "leave it out"));
+    if (graph->cut)
+        return ah_fail(AH_ESTATE, "%s: the captured step's collectives are those of a group that was closed since: "
+                       "capture it anew", name);
     if (!graph->exec)
         return ah_fail(AH_ESTATE, "%s: nothing was captured", name);
     size_t lost = ah_cuda_pool_lost(cuda->memory, graph->pool);
@@ -177,10 +216,12 @@ static int graph_replay(struct ah_graph *graph)
         return ah_fail(AH_ESTATE, "%s: the captured step uses %zu bytes of a tensor that was freed or replaced since "
                        "(a parameter, a buffer or another tensor from outside of it): capture it anew", name, lost);
     AH_TRY(ah_cuda_enter(cuda));
+    AH_TRY(ah_nccl_calls_meet(cuda, &graph->calls));
     AH_TRY(write_numbers(graph));
     if (graph->drawn)
         AH_TRY(ah_cuda_philox_replay(cuda, (uint64_t)(uintptr_t)graph->numbers.block, graph->drawn));
     AH_TRY(ah_cuda_check(ah_cuda.graph_launch(graph->exec, cuda->compute), "%s: replaying a graph", name));
+    AH_TRY(ah_nccl_calls_note(cuda, &graph->calls));
     if (cuda->waits)
         AH_TRY(ah_cuda_check(ah_cuda.stream_synchronise(cuda->compute), "%s: a replayed graph", name));
     return graph->looks ? ah_cuda_faults_replayed(cuda) : 0;

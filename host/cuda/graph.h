@@ -9,4 +9,8 @@ extern const struct ah_graph_functions ah_cuda_graphs;
 /* Destroy what closed graphs have left at the driver. Waits for the device if there is any. */
 void ah_cuda_graphs_sweep(struct ah_cuda_device *cuda);
 
+/* A lane ends, for which NCCL waits as long as there are graphs with its calls: destroy those. */
+struct ah_nccl_lane;
+void ah_cuda_graphs_cut(struct ah_cuda_device *cuda, const struct ah_nccl_lane *lane);
+
 #endif

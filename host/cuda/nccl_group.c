@@ -10,6 +10,8 @@
 #include "base/time.h"
 #include "comm/watch.h"
 #include "cuda/capture.h"
+#include "cuda/graph.h"
+#include "cuda/nccl_graph.h"
 #include "optim/kernels.h"
 
 struct nccl_work {
@@ -17,6 +19,7 @@ struct nccl_work {
     struct ah_cuda_device *cuda; /* outlives the lane */
     CUevent begin, end;          /* NULL: not yet */
     double divisor;
+    bool captured; /* begun within a captured step, which alone has these events */
 };
 
 /* For the peers to end as well, when a lane is closed. */
@@ -39,6 +42,15 @@ static int order(struct ah_cuda_device *cuda, CUstream stream, CUstream after, C
     if (!after)
         return 0;
     return ah_cuda_check(ah_cuda.stream_wait(after, event, 0), "%s: waiting for an event", cuda->device->name);
+}
+
+int ah_nccl_order(struct ah_cuda_device *cuda, CUstream stream, CUstream after)
+{
+    CUevent event;
+    AH_TRY(new_event(cuda, &event));
+    int status = order(cuda, stream, after, event);
+    ah_cuda.event_destroy(event);
+    return status;
 }
 
 /* Failures. */
@@ -191,6 +203,8 @@ static void lane_close(struct ah_lane *base)
 {
     struct ah_nccl_lane *lane = (struct ah_nccl_lane *)base;
     lane_settle(base);
+    if (lane->captured)
+        ah_cuda_graphs_cut(lane->cuda, lane);
     ah_nccl_unwatch(lane);
     if (lane->comm && ah_nccl_check(lane, lane->nccl->finalize(lane->comm), "ending collectives") == 0 &&
         await(lane, base->group, "ending collectives", patience_ns) == 0) {
@@ -221,12 +235,6 @@ static bool lane_takes(const struct ah_collective *call)
     return !bits || (call->dtype == AH_BOOL && call->reduce != AH_REDUCE_XOR);
 }
 
-/* A capture would repeat it alone, without the peers' agreement. */
-static int check_capture(struct ah_cuda_device *cuda)
-{
-    return ah_cuda_capture_refuse(cuda, "a collective", "call it beside the step");
-}
-
 static double weights_of(const struct ah_group *group, uint32_t sequence)
 {
     double sum = 0;
@@ -240,12 +248,19 @@ static int give(struct ah_nccl_lane *lane, const struct ah_collective *call, uin
 {
     struct ah_group *group = lane->base.group;
     AH_TRY(lane_check(&lane->base));
+    if (lane->cuda->capturing) {
+        const void *words[] = {call->in, call->out};
+        AH_TRY(ah_cuda_capture_see(lane->cuda, words, sizeof words));
+        AH_TRY(ah_nccl_calls_add(lane));
+    }
     pthread_mutex_lock(&lane->lock);
     int status = lane->comm ? ah_nccl_move(lane, call, weights_of(group, sequence), divisor) : 0;
     pthread_mutex_unlock(&lane->lock);
     AH_TRY(status);
     /* A thread of NCCL may give it to the stream: its end is noted behind that. */
     AH_TRY(await(lane, group, ah_collective_name(call->kind, call->async), group->timeout_ns));
+    if (lane->cuda->capturing)
+        return 0;
     pthread_mutex_lock(&lane->lock);
     status = ah_nccl_note(lane, sequence);
     pthread_mutex_unlock(&lane->lock);
@@ -265,18 +280,11 @@ static int lane_run(struct ah_group *group, const struct ah_collective *call)
 {
     struct ah_nccl_lane *lane = lane_of(group);
     struct ah_cuda_device *cuda = lane->cuda;
-    CUevent event;
     double divisor = 1;
     AH_TRY(ah_cuda_enter(cuda));
-    AH_TRY(check_capture(cuda));
-    AH_TRY(new_event(cuda, &event));
-    int status = order(cuda, cuda->compute, lane->stream, event);
-    if (status == 0)
-        status = give(lane, call, group->posted, &divisor);
-    if (status == 0)
-        status = order(cuda, lane->stream, cuda->compute, event);
-    ah_cuda.event_destroy(event);
-    AH_TRY(status);
+    AH_TRY(ah_nccl_order(cuda, cuda->compute, lane->stream));
+    AH_TRY(give(lane, call, group->posted, &divisor));
+    AH_TRY(ah_nccl_order(cuda, lane->stream, cuda->compute));
     return divide(cuda, call, group->rank, divisor);
 }
 
@@ -287,8 +295,8 @@ static int lane_start(struct ah_work *work)
     struct nccl_work *own = (struct nccl_work *)work;
     own->cuda = lane_of(work->group)->cuda;
     own->divisor = 1;
+    own->captured = own->cuda->capturing != NULL;
     AH_TRY(ah_cuda_enter(own->cuda));
-    AH_TRY(check_capture(own->cuda));
     AH_TRY(new_event(own->cuda, &own->begin));
     return order(own->cuda, own->cuda->compute, NULL, own->begin);
 }
@@ -308,13 +316,23 @@ static int lane_carry(struct ah_work *work)
 static bool lane_ready(struct ah_work *work)
 {
     struct nccl_work *own = (struct nccl_work *)work;
+    if (own->captured)
+        return !own->cuda->capturing; /* none can look at what does not run yet */
     return own->end && ah_cuda_enter(own->cuda) == 0 && ah_cuda.event_query(own->end) == CUDA_SUCCESS;
 }
 
+/* A captured step has its own order; what was begun before it and is not through, the host waits for. */
 static int wait_for_end(struct nccl_work *own)
 {
-    if (!own->end || ah_cuda_enter(own->cuda) < 0)
+    bool capturing = own->cuda->capturing != NULL;
+    if (!own->end || (own->captured && !capturing) || ah_cuda_enter(own->cuda) < 0)
         return 0;
+    if (capturing && !own->captured) {
+        CUstreamCaptureMode before = ah_cuda_relax();
+        CUresult code = ah_cuda.event_synchronise(own->end);
+        ah_cuda_tighten(before);
+        return ah_cuda_check(code, "%s: waiting for a collective", own->cuda->device->name);
+    }
     return ah_cuda_check(ah_cuda.stream_wait(own->cuda->compute, own->end, 0), "%s: waiting for an event",
                          own->cuda->device->name);
 }

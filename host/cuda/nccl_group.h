@@ -3,9 +3,7 @@
  *
  * A call begins when the compute stream has come to where it was made, and what the compute stream is asked after its
  * end waits for it: the caller's memory needs no other fence. A thread watches over what is under way (nccl_watch.c).
- * Lua thread only, but for what says otherwise.
- *
- * Circle: nccl_group, nccl_message: the type of lanes names the functions for messages, and those open lanes. */
+ * Lua thread only, but for what says otherwise. */
 #ifndef AH_CUDA_NCCL_GROUP_H
 #define AH_CUDA_NCCL_GROUP_H
 
@@ -39,6 +37,8 @@ struct ah_nccl_lane {
     int failed;            /* the status of the first failure */
     int64_t failed_ns;
     bool known;            /* the Lua thread knows of it */
+    bool capturing;        /* the step that is captured now has calls of it */
+    bool captured;         /* a step has had */
     char text[600];
     struct ah_nccl_lane *next; /* of those that are watched */
 };
@@ -70,6 +70,9 @@ int ah_nccl_give_message(struct ah_nccl_lane *lane, const struct ah_mail *mail);
 
 /* A failing call of NCCL as a status and a line. Any thread. */
 int ah_nccl_check(const struct ah_nccl_lane *lane, ncclResult_t code, const char *what);
+
+/* What lies in `stream` is done before `after` goes on. */
+int ah_nccl_order(struct ah_cuda_device *cuda, CUstream stream, CUstream after);
 
 /* The watch. Begin and end it for a lane; both take the lane's lock. */
 int ah_nccl_watch(struct ah_nccl_lane *lane);

@@ -37,14 +37,32 @@ struct ah_nccl_lane *ah_nccl_watched(void)
     return lanes;
 }
 
+/* NCCL ends what runs at once, and then waits until no graph has its calls any more. */
+static void *abort_beside(void *context)
+{
+    const struct ah_nccl *nccl;
+    if (ah_nccl_open(&nccl) == 0)
+        nccl->abort(context);
+    return NULL;
+}
+
+static void abort_lane(struct ah_nccl_lane *lane)
+{
+    pthread_t thread;
+    if (!lane->captured || pthread_create(&thread, NULL, abort_beside, lane->comm))
+        lane->nccl->abort(lane->comm);
+    else
+        pthread_detach(thread);
+    lane->comm = NULL;
+}
+
 static void fail(struct ah_nccl_lane *lane, int status, const char *text)
 {
     lane->failed = status;
     lane->failed_ns = ran_ns;
     snprintf(lane->text, sizeof lane->text, "%s", text);
     ah_watch_publish(lane->base.group, status, lane->text);
-    lane->nccl->abort(lane->comm);
-    lane->comm = NULL;
+    abort_lane(lane);
     lane->count = 0;
 }
 

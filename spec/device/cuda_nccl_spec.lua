@@ -102,6 +102,42 @@ describe("collectives on CUDA devices", function()
   end)
 end)
 
+describe("a compiled step of two processes", function()
+  case("has the function's bits: averages, buffers, gathered losses, halves, clipping", 2, function()
+    for seed = 1, real and 1 or 3 do
+      local result = launch("device_compile", {}, {env = {ACCELHOST_SIM_SEED = seed}})
+      assert.equal("", result.stderr)
+      assert.same(run.everyone(2, "ok\n"), run.by_rank(result.stdout))
+    end
+  end)
+
+  case("is refused where collectives go through the host", 2, function()
+    local result = launch("device_compile", {}, {env = {[real and "CUDA_VISIBLE_DEVICES" or "ACCELHOST_SIM_DEVICES"] =
+      real and "0" or 1}})
+    assert.equal(3, result.code)
+    has(result.stderr, "compile: gradients of several processes go through the host's memory here, by shm")
+  end)
+
+  case("says so when it was captured with a group that is closed", 2, function()
+    local result = launch("device_compile", {"closed"})
+    local said = "the captured step's collectives are those of a group that was closed since: capture it anew"
+    for _, text in pairs(run.by_rank(result.stdout)) do has(text, said) end
+    assert.equal(0, result.code, result.stderr)
+  end)
+
+  case("is compared with what the others do", 2, function()
+    local result = launch("device_compile", {"differ"})
+    has(result.stdout, "rank 0 barrier at a captured step; rank 1 all_reduce float32 (3,) on a device at")
+    assert.equal(3, result.code)
+  end)
+
+  simulated("tells who died before it, and what fails within", function()
+    has(launch("device_compile", {"kill"}).stdout, "at a captured step: lost rank 1, which died")
+    local result = launch("device_compile", {}, {env = {ACCELHOST_SIM_FAIL = "nccl:60"}})
+    assert.matches("cuda:%d: barrier #%d+ at a captured step: NCCL: unhandled system error", result.stderr)
+  end)
+end)
+
 describe("BasicNet in float64 in two processes", function()
   local function losses(cards, steps, env)
     local result = launch("device_training", {cards, steps}, {env = env})

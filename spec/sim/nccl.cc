@@ -33,10 +33,26 @@ int finish_opening(ncclComm_t comm)
     return comm->link->error;
 }
 
+/* A replay after one of its buffers was freed is an error, as for kernels. */
+void note_used(CUstream stream, const std::vector<Move> &moves)
+{
+    std::lock_guard<std::mutex> running(stream->context->run);
+    for (const Move &move : moves)
+        for (const void *at : {static_cast<const void *>(move.from), static_cast<const void *>(move.to)})
+            if (const Range::Block *block = stream->context->memory.find(at, 1))
+                stream->capture->graph.used.push_back({block->at, block->bytes, block->number});
+}
+
 int give_moves(const Grouped &group)
 {
     auto link = group.comm->link;
     auto moves = group.moves;
+    if (group.stream->capture) {
+        note_used(group.stream, moves);
+        auto held = link->in_graphs;
+        Work work = {[link, moves, held] { carry_out_moves(*link, moves); }, false};
+        return stream_give(group.stream, work) ? ncclUnhandledCudaError : ncclSuccess;
+    }
     return stream_give(group.stream, {[link, moves] { carry_out_moves(*link, moves); }, false}) ? ncclUnhandledCudaError
                                                                                                 : ncclSuccess;
 }
@@ -200,13 +216,15 @@ SIM_API ncclResult_t ncclCommFinalize(ncclComm_t comm)
     return comm ? ncclSuccess : ncclInvalidArgument;
 }
 
-/* Its works keep the link until they are through. */
+/* Its works keep the link until they are through; as long as there are graphs with its calls, it is waited for. */
 SIM_API ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
     if (!comm)
         return ncclInvalidArgument;
     if (comm->setting_up.joinable())
         comm->setting_up.join();
+    while (comm->link->in_graphs.use_count() > 1)
+        usleep(1000);
     delete comm;
     return ncclSuccess;
 }

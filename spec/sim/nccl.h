@@ -80,6 +80,8 @@ class Link
     const CUcontext context;
     std::atomic<int> error{ncclInProgress};
     std::atomic<bool> aborted{false};
+    /* Every graph with a call of it holds this too. */
+    const std::shared_ptr<int> in_graphs = std::make_shared<int>();
 
   private:
     std::string name_;

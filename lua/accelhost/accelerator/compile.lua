@@ -98,7 +98,17 @@ local function record(self, arguments_)
   return keep(tape.record(self._fn, unpack(arguments_, 1, arguments_.n)))
 end
 
+-- A graph holds works of devices: averages of gradients too, where the devices make them by themselves.
+local function check_processes(accelerator)
+  local kind = accelerator.device:match "^%a+"
+  if accelerator.num_processes > 1 and C.comm.backend(kind) == C.comm.backend "cpu" then
+    fail("compile: gradients of several processes go through the host's memory here, by %s and not by a library of the "
+      .. "devices, which needs one for each process; a graph holds works of the device alone", C.comm.backend "cpu")
+  end
+end
+
 local function capture(self, ...)
+  check_processes(self._accelerator)
   self._accelerator:_end_scaled()
   local graph = C.graph.new(self._accelerator.device)
   self._parameters = parameters_of(self._accelerator)
@@ -107,8 +117,12 @@ local function capture(self, ...)
   local before, present = gradients_of(self._parameters), {}
   for i = 1, #before do present[i] = before[i] ~= false end
   signature.fill(inputs, given)
+  C.comm.carry() -- what was begun outside stays outside, and what is begun within stays within
   graph:begin()
   local recorded, fine, values = record(self, inputs.values)
+  local carried, lost = true, nil
+  if fine then carried, lost = pcall(C.comm.carry) end
+  if not carried then fine, values = false, {lost} end
   local ended, problem = pcall(graph.finish, graph, fine)
   if not (fine and ended) then
     tape.undo(recorded)
@@ -187,9 +201,11 @@ return function(Accelerator)
   -- prints, hooks, numbers that change) happen at the capture only.
   --
   -- Within the function values cannot be read (item, tolist, print; ops whose shape depends on values) and tensors
-  -- cannot come from the CPU. It is refused with several processes and in accumulation windows. Tensors that it uses
-  -- from outside have to live on; after one was replaced it needs reset(). The switches of accelhost.backends are those
-  -- of the capture; other ones are refused. On the CPU the function runs as it is at every call.
+  -- cannot come from the CPU. It is refused in accumulation windows. Of several processes, which all have to call it,
+  -- the averages and other collectives that it makes are captured with it, by NCCL; where processes share a GPU it is
+  -- refused. Tensors that it uses from outside have to live on; after one was replaced it needs reset(). The switches
+  -- of accelhost.backends are those of the capture; other ones are refused. On the CPU the function runs as it is at
+  -- every call.
   --
   -- In fp16 the device leaves out a step whose gradients overflowed. The host asks whether it did before the next call,
   -- or when a script wants to know what depends on it (optimizer_step_was_skipped, the scale, the state of prepared
@@ -210,9 +226,7 @@ return function(Accelerator)
   function Accelerator:compile(...)
     local fn, warmup = read(...)
     if self.device ~= "cpu" then
-      if self.num_processes > 1 then
-        fail "compile: the averages of gradients over several processes cannot be captured in a graph"
-      end
+      check_processes(self)
       if self.gradient_accumulation_steps > 1 then
         fail("compile: gradient_accumulation_steps is %d, and a graph has no accumulation windows; loop over the "
           .. "micro-steps within the function", self.gradient_accumulation_steps)

@@ -1,6 +1,7 @@
 /* NCCL: collectives and messages between two devices of a process and between processes, errors and aborts. */
 #include "test.h"
 
+#include <atomic>
 #include <stdlib.h>
 #include <string.h>
 #include <thread>
@@ -159,6 +160,49 @@ TEST("messages of a group go side by side, both ways, longer than a box, in orde
         CHECK(pair.read(r, to[r], N) == values[1 - r]);
         CHECK(pair.read(r, self[r], N) == values[r]);
     }
+}
+
+TEST("calls are captured on a stream of their own and replayed in order; a communicator outlives its graphs")
+{
+    Pair pair;
+    float *x[2], *y[2];
+    CUstream side[2];
+    CUevent event;
+    CUgraph graph;
+    CUgraphExec exec[2];
+    for (int r = 0; r < 2; r++) {
+        x[r] = pair.floats(r, {1, (float)r});
+        y[r] = pair.floats(r, {0, 0});
+        CUstream stream = pair.device[r]->stream;
+        CHECK(cuStreamCreateWithPriority(&side[r], CU_STREAM_NON_BLOCKING, 0) == 0);
+        CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == 0);
+        CHECK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) == 0);
+        CHECK(cuEventRecord(event, stream) == 0 && cuStreamWaitEvent(side[r], event, 0) == 0);
+        CHECK(ncclAllReduce(x[r], y[r], 2, ncclFloat32, ncclSum, pair.comm[r], side[r]) == 0);
+        CHECK(ncclAllReduce(y[r], x[r], 2, ncclFloat32, ncclAvg, pair.comm[r], side[r]) == 0);
+        CHECK(cuEventRecord(event, side[r]) == 0 && cuStreamWaitEvent(stream, event, 0) == 0);
+        CHECK(cuStreamEndCapture(stream, &graph) == 0);
+        CHECK(cuGraphInstantiateWithFlags(&exec[r], graph, 0) == 0 && cuGraphDestroy(graph) == 0);
+    }
+    CHECK((pair.read(0, x[0], 2) == std::vector<float>{1, 0}));
+    for (int turn = 0; turn < 2; turn++)
+        for (int r = 0; r < 2; r++) {
+            pair.use(r);
+            CHECK(cuGraphLaunch(exec[r], pair.device[r]->stream) == 0);
+        }
+    for (int r = 0; r < 2; r++)
+        CHECK((pair.read(r, x[r], 2) == std::vector<float>{4, 2}));
+    std::atomic<bool> ended{false};
+    std::thread ending([&] {
+        CHECK(ncclCommDestroy(pair.comm[0]) == 0);
+        ended = true;
+    });
+    usleep(20000);
+    CHECK(!ended);
+    for (int r = 0; r < 2; r++)
+        CHECK(cuGraphExecDestroy(exec[r]) == 0);
+    ending.join();
+    pair.comm[0] = nullptr;
 }
 
 /* Poll until a communicator has an error. */

@@ -59,9 +59,11 @@ static int open_faults(struct ah_cuda_device *cuda)
 
 void ah_cuda_faults_close(struct ah_cuda_device *cuda)
 {
-    if (cuda->faults)
-        free(cuda->faults->kept);
-    free(cuda->faults); /* its block goes with the device's memory */
+    if (!cuda->faults)
+        return;
+    ah_cuda_memory_give(cuda->memory, cuda->faults->block);
+    free(cuda->faults->kept);
+    free(cuda->faults);
     cuda->faults = NULL;
 }
 

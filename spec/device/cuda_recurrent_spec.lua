@@ -1,6 +1,9 @@
 --- Recurrent layers of CUDA devices on the simulated GPU beside the CPU: every kind and dtype, both directions,
 --- sequences of unequal lengths, and that no step waits for the device.
+local run = require "spec.support.run"
 local sim = require "spec.support.sim"
+
+local simulator = (run.path:gsub("[^/]*$", "")) .. "accelhost-cudasim.so"
 
 -- off(make, input, dtype, lengths): how far a layer's results and all gradients on the GPU are from the CPU's in
 -- float64, at most, relative to the largest of each.
@@ -79,6 +82,37 @@ describe("A recurrent layer on a CUDA device", function()
       assert.is_true(result.code == 0 and count > 5, result.stderr)
     end)
   end
+
+  sim.case("asks for a product and a kernel a step, there and back, and waits for nothing", function()
+    local result = sim.host(([[
+      local accelhost = require "accelhost"
+      local ffi = require "ffi"
+      ffi.cdef "const char *simulated_calls(void);"
+      local simulator = ffi.load "SIMULATOR"
+      accelhost.set_default_device "cuda"
+      local function counts(steps)
+        local model, x = accelhost.nn.LSTM(3, 4), accelhost.randn(2 * steps, 3)
+        local sizes, found = accelhost.full({steps}, 2, {dtype = "int64", device = "cpu"}), {}
+        for round = 1, 3 do
+          for name, times in ffi.string(simulator.simulated_calls()):gmatch "(%S+) (%d+)" do
+            found[name] = round == 3 and times - found[name] or tonumber(times)
+          end
+          if round < 3 then
+            model(accelhost.nn.utils.rnn.PackedSequence(x, sizes)).data:sum():backward()
+            model:zero_grad()
+          end
+        end
+        return found
+      end
+      local few, many = counts(4), counts(14)
+      for name, times in pairs(many) do
+        if times ~= few[name] then print(name, (times - few[name]) / 10) end
+      end
+      print("waits", many.cuStreamSynchronize or 0)]]):gsub("SIMULATOR", simulator), {ACCELHOST_CUDA_CHECKS = "later"})
+    local calls = {}
+    for name, times in result.stdout:gmatch "(%S+)\t(%S+)" do calls[name] = tonumber(times) end
+    assert.same({cuLaunchKernel = 2, cublasLtMatmul = 2, waits = 0}, calls, result.stdout .. result.stderr)
+  end)
 
   sim.case("refuses tensors on two devices, but takes the steps' sizes from the CPU", function()
     local result = sim.host [[

@@ -98,10 +98,8 @@ __device__ __forceinline__ void attend(const ah_attention_args &a, T *shared)
         int begin, end;
         ah_attention_range(&begin, &end, first + unit.diagonal, ROWS, a.left, a.right, unit.keys, OTHERS);
         const auto bring = [&](int key, T *to) {
-            const int head = unit.head / a.group;
-            ah_attention_bring<T, WIDTH, OTHERS, THREADS>(copies, to, a.key, unit, unit.key, key, unit.keys, head);
-            ah_attention_bring<T, WIDTH, OTHERS, THREADS>(copies, to + TILE, a.value, unit, unit.key, key, unit.keys,
-                                                          head);
+            ah_attention_bring_both<T, WIDTH, OTHERS, THREADS>(copies, to, a.key, a.value, unit, unit.key, key,
+                                                               unit.keys, unit.head / a.group);
         };
         R out[TALL][WIDTH / 8][4];
         sums<R, TALL> own_sums;

@@ -105,6 +105,17 @@ __device__ __forceinline__ void ah_attention_bring(ah_copies &copies, T *to, con
                                            rows.token, count - first, rows.width, rows.wide);
 }
 
+/* Those of two arrays of the same rows, one behind the other. */
+template <typename T, int WIDTH, int ROWS, int THREADS>
+__device__ __forceinline__ void ah_attention_bring_both(ah_copies &copies, T *to, const ah_attention_rows &one,
+                                                        const ah_attention_rows &other, const ah_attention_unit &unit,
+                                                        int base, int first, int count, int head)
+{
+    ah_attention_bring<T, WIDTH, ROWS, THREADS>(copies, to, one, unit, base, first, count, head);
+    ah_attention_bring<T, WIDTH, ROWS, THREADS>(copies, to + ROWS * ah_pitch<T, WIDTH>, other, unit, base, first, count,
+                                                head);
+}
+
 /* A warp's gradients to rows `first` and on of an array's head. */
 template <typename T, int WIDTH, int TALL>
 __device__ __forceinline__ void ah_attention_take(const ah_real<T> (&sum)[TALL][WIDTH / 8][4],

@@ -62,18 +62,15 @@ __device__ __forceinline__ void attend_back(const ah_attention_args &a, T *share
         const auto head_of = [&](int i) { return unit.head * a.group + i / tiles_each; };
         const auto query_of = [&](int i) { return begin + i % tiles_each * OTHERS; };
         const auto bring = [&](int i, T *to) {
-            ah_attention_bring<T, WIDTH, OTHERS, THREADS>(copies, to, a.query, unit, unit.query, query_of(i),
-                                                          unit.queries, head_of(i));
-            ah_attention_bring<T, WIDTH, OTHERS, THREADS>(copies, to + TILE, a.grad, unit, unit.query, query_of(i),
-                                                          unit.queries, head_of(i));
+            ah_attention_bring_both<T, WIDTH, OTHERS, THREADS>(copies, to, a.query, a.grad, unit, unit.query,
+                                                               query_of(i), unit.queries, head_of(i));
         };
         R key_sum[TALL][WHAT == VALUES ? 1 : WIDTH / 8][4], value_sum[TALL][WHAT == KEYS ? 1 : WIDTH / 8][4];
         ah_tile_clear(key_sum);
         ah_tile_clear(value_sum);
         __syncthreads(); /* the unit before is done with shared memory */
-        ah_attention_bring<T, WIDTH, ROWS, THREADS>(copies, keys, a.key, unit, unit.key, first, unit.keys, unit.head);
-        ah_attention_bring<T, WIDTH, ROWS, THREADS>(copies, values, a.value, unit, unit.key, first, unit.keys,
-                                                    unit.head);
+        ah_attention_bring_both<T, WIDTH, ROWS, THREADS>(copies, keys, a.key, a.value, unit, unit.key, first, unit.keys,
+                                                         unit.head);
         if (count > 0)
             bring(0, tiles);
         copies.commit();

@@ -87,19 +87,15 @@ __device__ __forceinline__ void attend_back(const ah_attention_args &a, T *share
         int begin, end;
         ah_attention_range(&begin, &end, first + unit.diagonal, ROWS, a.left, a.right, unit.keys, OTHERS);
         const auto bring = [&](int key, T *to) {
-            const int head = unit.head / a.group;
-            ah_attention_bring<T, WIDTH, OTHERS, THREADS>(copies, to, a.key, unit, unit.key, key, unit.keys, head);
-            ah_attention_bring<T, WIDTH, OTHERS, THREADS>(copies, to + TILE, a.value, unit, unit.key, key, unit.keys,
-                                                          head);
+            ah_attention_bring_both<T, WIDTH, OTHERS, THREADS>(copies, to, a.key, a.value, unit, unit.key, key,
+                                                               unit.keys, unit.head / a.group);
         };
         R sum[TALL][WIDTH / 8][4];
         ah_tile_clear(sum);
         const known<T, TALL> own(a, unit, first + own_row);
         __syncthreads(); /* the unit before is done with shared memory */
-        ah_attention_bring<T, WIDTH, ROWS, THREADS>(copies, queries, a.query, unit, unit.query, first, unit.queries,
-                                                    unit.head);
-        ah_attention_bring<T, WIDTH, ROWS, THREADS>(copies, grads, a.grad, unit, unit.query, first, unit.queries,
-                                                    unit.head);
+        ah_attention_bring_both<T, WIDTH, ROWS, THREADS>(copies, queries, a.query, a.grad, unit, unit.query, first,
+                                                         unit.queries, unit.head);
         if (begin < end)
             bring(begin, tiles);
         copies.commit();

@@ -23,8 +23,8 @@ describe("The GPU benches", function()
   end
 
   for _, net in ipairs {"mnist_cnn", "resnet18", "gpt2", "minilm"} do
-    for _, dtype in ipairs {"float32"} do
-      for _, mode in ipairs(net == "minilm" and {"eager"} or {"eager", "compile"}) do
+    for _, dtype in ipairs {"float32", "bfloat16"} do
+      for _, mode in ipairs {"eager", "compile"} do
         case(("train %s in %s, %s"):format(net, dtype, mode), function()
           local words = {folder .. "train.lua", net, 8, dtype, mode, "smoke"}
           local result = run.host(words, {timeout = 120, env = own})

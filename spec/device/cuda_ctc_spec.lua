@@ -53,6 +53,8 @@ describe("CTC loss on a CUDA device", function()
     end]], 8)
   near("is the CPU's of more places than a block has threads, and more classes than a warp takes", [[
     off("float64", 310, 1100, 300, {{310, 300}, {300, 20}}, {blank = 0})]], 2)
+  near("is the CPU's where shared memory has no room for the places", [[
+    off("float64", 9, 5, 9000, {{9, 7}, {4, 5}}, {blank = 2})]], 2)
   near("is the CPU's where a target does not fit its steps, with zero_infinity and without", [[
     off("float32", 4, 5, 6, {{4, 0, 4}, {6, 1, 2}}, {blank = 0})
     off("float32", 4, 5, 6, {{4, 0, 4}, {6, 1, 2}}, {blank = 0, zero_infinity = true})]], 4)

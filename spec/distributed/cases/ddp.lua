@@ -24,10 +24,13 @@ local function new_net(seed)
   return nn.Sequential {nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 4)}
 end
 
-local function batch(step)
-  local generator = accelhost.Generator(100 * step + rank)
-  return accelhost.randn(5, 6, {generator = generator})
+-- The numbers of a seed, drawn on the CPU whatever the default device.
+local function drawn(seed, rows, columns)
+  local options = {generator = accelhost.Generator(seed), device = "cpu"}
+  return accelhost.randn({rows, columns}, options):to(accelhost.get_default_device())
 end
+
+local function batch(step) return drawn(100 * step + rank, 5, 6) end
 
 local function loss_of(model, step) return (model(batch(step)) ^ 2):mean() end
 
@@ -126,8 +129,8 @@ local weight = nn.Linear(40, 30, {bias = false})
 local powered = dist.DistributedDataParallel(weight)
 powered:register_comm_hook(state, power.powerSGD_hook)
 for step = 1, 5 do
-  local input = accelhost.randn(1, 40, {generator = accelhost.Generator(step)})
-  local target = accelhost.randn(1, 30, {generator = accelhost.Generator(50 + step)})
+  local input = drawn(step, 1, 40)
+  local target = drawn(50 + step, 1, 30)
   weight.weight.grad = nil
   ((powered(input) * target):sum() * (rank + 1)):backward()
   local mean = (size + 1) / 2
@@ -145,7 +148,7 @@ for _, batched in ipairs {false, true} do
   powered = dist.DistributedDataParallel(twin)
   powered:register_comm_hook(state, power.powerSGD_hook)
   local sum, sent
-  local gradient = accelhost.randn(12, 12, {generator = accelhost.Generator(rank)})
+  local gradient = drawn(rank, 12, 12)
   local mean = gradient:clone()
   dist.all_reduce(mean, "mean")
   for _ = 1, 60 do
@@ -206,7 +209,7 @@ for _, by_all in ipairs {true, false} do
   for step = 1, size do
     own:zero_grad()
     for r = step - 1, size - 1 do
-      local x = accelhost.randn(5, 6, {generator = accelhost.Generator(100 * step + r)})
+      local x = drawn(100 * step + r, 5, 6)
       local share = by_all and size or size - step + 1;
       ((twin(x) ^ 2):mean() / share):backward()
     end

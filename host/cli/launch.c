@@ -31,7 +31,7 @@ static void print_help(void)
          "\nexit codes: 0 ok, 2 usage, 3 a rank failed, 4 a collective timed out, 128+n ended by signal n");
 }
 
-enum { VARIABLES = 12, VARIABLE = 512 };
+enum { VARIABLES = 16, VARIABLE = 512 };
 
 struct launch {
     const struct ah_settings *settings;
@@ -111,6 +111,7 @@ static void pass_variables(struct launch *launch, int attempt)
     launch->count = 0;
     pass_setting(launch, "ACCELHOST_MIXED_PRECISION", AH_SETTING_mixed_precision);
     pass_setting(launch, "ACCELHOST_GRADIENT_ACCUMULATION_STEPS", AH_SETTING_gradient_accumulation_steps);
+    pass_setting(launch, "ACCELHOST_SHARE", AH_SETTING_share);
     pass_setting(launch, "ACCELHOST_USE_CPU", AH_SETTING_cpu);
     pass_setting(launch, "ACCELHOST_PARAMS", AH_SETTING_params);
     if (chooses_gpus(launch))
@@ -192,6 +193,9 @@ static int run(struct launch *launch, int argc, char **argv, int *code)
     if (strcmp(argv[0], "-e") && !ah_script_is_module(argv[0]) && ah_script_is_stream(argv[0]))
         AH_TRYGO(ah_script_keep(argv[0], &job->script), out);
     AH_TRYGO(open_logs(launch), out);
+    if (launch->settings->value[AH_SETTING_share].text && !launch->attempt.quiet)
+        fprintf(stderr, "accelhost launch: the ranks share each global batch %s\n",
+                launch->settings->value[AH_SETTING_share].text);
     AH_TRYGO(launch->attempt.signals = ah_attempt_signals(), out);
     job->argv = make_command(launch, job->script, argc, argv);
     if (!job->argv) {

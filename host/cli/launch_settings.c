@@ -117,9 +117,19 @@ static int check_streams(const struct ah_setting_value *streams, int ranks)
     return 0;
 }
 
+/* There is a share for each rank. */
+static int check_shares(const struct ah_setting_value *share, int ranks)
+{
+    if (!share->text || share->number == ranks)
+        return 0;
+    return ah_fail(AH_EINVAL, "%s: %s is for %.0f ranks, but num_processes is %d", share->where, share->text,
+                   share->number, ranks);
+}
+
 static int check(const struct ah_settings *settings)
 {
     int ranks = (int)settings->value[AH_SETTING_num_processes].number;
+    AH_TRY(check_shares(&settings->value[AH_SETTING_share], ranks));
     AH_TRY(check_streams(&settings->value[AH_SETTING_tee], ranks));
     return check_streams(&settings->value[AH_SETTING_redirects], ranks);
 }

@@ -120,8 +120,9 @@ static int check_words(const struct ah_setting_row *row, const char *what, const
 static int keep_under(struct ah_setting_value *value, const struct ah_setting_row *row, const char *text,
                       double number)
 {
-    bool same = row->rule.kind == AH_VALUE_TEXT || row->rule.kind == AH_VALUE_STREAMS ? !strcmp(value->text, text)
-                                                                                      : value->number == number;
+    enum ah_value_kind kind = row->rule.kind;
+    bool is_text = kind == AH_VALUE_TEXT || kind == AH_VALUE_STREAMS || kind == AH_VALUE_SHARES;
+    bool same = is_text ? !strcmp(value->text, text) : value->number == number;
     AH_TRY(replace(&value->under, same ? NULL : value->text));
     return replace(&value->under_where, same ? NULL : value->where);
 }

@@ -71,6 +71,20 @@ static bool read_streams(const char *text)
     return true;
 }
 
+/* 2:1:1; a number has at most 6 digits. */
+static bool read_shares(const char *text, double *number)
+{
+    for (*number = 0;; text++) {
+        size_t digits = strspn(text, "0123456789");
+        if (digits == 0 || digits > 6 || strspn(text, "0") == digits)
+            return false;
+        *number += 1;
+        text += digits;
+        if (*text != ':')
+            return !*text;
+    }
+}
+
 int ah_value_streams(const char *text, int rank)
 {
     if (text[0] && !text[1])
@@ -140,6 +154,10 @@ int ah_value_read(const struct ah_value_rule *rule, const char *what, const char
     case AH_VALUE_CHOICE:
         *number = ah_value_place(rule->words, text);
         return *number >= 0 ? 0 : fail_choice(rule, what, text);
+    case AH_VALUE_SHARES:
+        return read_shares(text, number) ? 0 :
+               ah_fail(AH_EINVAL, "%s expects a whole number above 0 for each rank, with colons between them as in "
+                       "2:1, got '%s'", what, text);
     case AH_VALUE_STREAMS:
         return *text && read_streams(text) ? 0 :
                ah_fail(AH_EINVAL, "%s expects 0 (nothing), 1 (output), 2 (errors) or 3 (both), or that by rank as in "
@@ -158,7 +176,7 @@ void ah_value_write(const struct ah_value_rule *rule, const char *text, double n
         for (int place = (int)number; place > 0; place--)
             word += strcspn(word, " ") + 1;
         snprintf(out, room, "%.*s", (int)strcspn(word, " "), word);
-    } else if (rule->kind == AH_VALUE_BYTES) {
+    } else if (rule->kind == AH_VALUE_BYTES || rule->kind == AH_VALUE_SHARES) {
         snprintf(out, room, "%s", text);
     } else if (rule->kind == AH_VALUE_TEXT || rule->kind == AH_VALUE_STREAMS) {
         snprintf(out, room, "%s", text);

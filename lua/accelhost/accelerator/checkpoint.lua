@@ -40,7 +40,7 @@ end
 local function own_state(self)
   return {
     step = self._step, micro_step = self._micro_step, sync_gradients = self.sync_gradients,
-    logged_step = self._logged_step or nil, virtual_shards = self.virtual_shards,
+    logged_step = self._logged_step or nil, virtual_shards = self.virtual_shards, share = self.share,
   }
 end
 
@@ -204,11 +204,17 @@ local function purged_from(own, purge_step)
   return own.logged_step and own.logged_step + 1 or false
 end
 
+local function share_text(share) return share and table.concat(share, ":") or "evenly" end
+
 local function apply(self, folder, facts, purge_step)
   local list = gather_objects(self)
   run_hooks(self._load_hooks, list.models, folder)
   contents.check_counts(folder, facts, list)
   local own, windows, common = contents.restore(folder, facts, list, comm.rank(), comm.size())
+  local shares = {share_text(own.share), share_text(self.share)}
+  if shares[1] ~= shares[2] then
+    tell("'%s' was saved where processes shared batches %s, here %s", folder, shares[1], shares[2])
+  end
   if own.virtual_shards ~= self.virtual_shards then
     tell("'%s' was saved with virtual_shards = %s, here it is %s: the training goes on, but not to the same bits",
       folder, tostring(own.virtual_shards), tostring(self.virtual_shards))

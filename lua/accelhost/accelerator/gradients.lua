@@ -13,7 +13,7 @@ local function weight_of(self)
   local loader = self:_active_loader()
   local size = loader and loader.batch_length
   if size and (self._micro_step or loader.uneven) then return size / (loader:_full_length() or 1) end
-  return self._micro_step and 1 or nil
+  return (self._micro_step or self._share) and 1 or nil
 end
 
 local read_backward = arguments.signature("backward",

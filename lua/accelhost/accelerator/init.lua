@@ -42,6 +42,7 @@ local precision = require "accelhost.accelerator.precision"
 ---@field mixed_precision string "no", "bf16" or "fp16"
 ---@field scaler GradScaler? of mixed_precision = "fp16"
 ---@field virtual_shards integer? how many shards a global batch has
+---@field share integer[]? what part of a global batch each process gets, as `launch --share` says; nil: all the same
 ---@field split_batches boolean
 ---@field dispatch_batches boolean?
 ---@field even_batches boolean (settable: for loaders that are prepared from now on)
@@ -156,7 +157,7 @@ function Accelerator:init(...)
     _accumulation = given.accumulation,
     _sync_each_batch = given.accumulation.sync_each_batch,
     _rng_types = given.rng_types,
-    _shards = false,
+    _shards = false, _share = given.share or false,
     _autocast_handler = given.autocast_handler or false,
     _profile_handler = given.profile_handler or false,
   } do

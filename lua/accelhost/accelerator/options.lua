@@ -8,6 +8,7 @@ local later = require "accelhost.util.later"
 local registry = later "accelhost.track.registry"
 
 local fail = arguments.fail
+local proportions = later "accelhost.data.proportions"
 local options = {}
 
 -- The names and kinds of the arguments, in their order; what is not given takes the default.
@@ -188,6 +189,24 @@ local function check_shards(given)
   end
 end
 
+-- How the launcher was told to share a global batch among the processes; nil: evenly.
+local function read_share(given)
+  local text = launched.settle("Accelerator", "share", "string", nil, nil)
+  if not text then return nil end
+  local share, ranks = proportions.read(text), C.comm.size()
+  if not share then
+    fail("Accelerator: share (from ACCELHOST_SHARE): expected whole numbers above 0 with colons between them, got '%s'",
+      text)
+  end
+  if #share ~= ranks then
+    fail("Accelerator: share (from ACCELHOST_SHARE): %s is for %d processes, this job has %d", text, #share, ranks)
+  end
+  local other = given.virtual_shards and "virtual_shards" or given.dataloader_config.dispatch_batches and
+    "dispatch_batches"
+  if other then fail("Accelerator: %s excludes a share for each process (%s): leave one out", other, text) end
+  return share
+end
+
 --- The arguments by name, with the objects that were made of them: dataloader_config, project_configuration,
 --- accumulation, rng_types (a set), log_with (a list), and the handlers.
 ---@return table<string, any>
@@ -204,6 +223,7 @@ function options.read(...)
   given.log_with = read_trackers(given.log_with, given.project_configuration.logging_dir)
   for name, handler in pairs(read_handlers(given)) do given[name] = handler end
   check_shards(given)
+  given.share = read_share(given)
   local seconds = given.init_handler and given.init_handler.timeout
   if seconds then C.comm.timeout(seconds) end
   local backend = given.init_handler and given.init_handler.backend

@@ -77,7 +77,7 @@ function prepare_kind.loader(self, loader, placed)
       or nil,
     agree = several and collectives.agree or nil,
     already_sharded = is_share(loader, self.num_processes) or nil, seed = agreed_seed(self),
-    shards = self._shards or nil,
+    shards = self._shards or nil, share = several and self._share or nil,
   }
   self._loaders[sharded] = true
   return sharded

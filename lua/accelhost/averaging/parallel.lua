@@ -232,7 +232,12 @@ function Parallel:begin_backward(weight, micro_step)
   -- The sum over the processes of the mean times each one's weight is the sum of the window so far.
   self.scaled = self.mean and self.window > 0
   if self.scaled then scale(self, self.window) end
-  if weight then count(self, weight, micro_step) end
+  if weight then
+    count(self, weight, micro_step)
+  elseif self.accelerator._share then
+    self.change = self.change or "backward: the processes have unequal shares of a batch, which accelerator:backward "
+      .. "weighs; loss:backward() does not"
+  end
   self.total = self.window > 0 and self.window or 1
 end
 

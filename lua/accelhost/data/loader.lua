@@ -221,7 +221,7 @@ end
 local function share_out(other, options)
   local deal, agree = options.dispatch, options.agree
   options.agree = nil
-  local StreamShare = other.stream and require "accelhost.data.stream_share"
+  local StreamShare = other.stream and not options.share and require "accelhost.data.stream_share"
   if StreamShare and StreamShare.suits(other, options) then
     local share = StreamShare(other, options, agree)
     other.batch_sampler, other.share = share, share
@@ -273,9 +273,10 @@ end
 --- method shard is asked for its share; with even_batches `agree` is called before each batch, with whether this rank
 --- has one, and tells whether any rank (or every one) has. With `shards` the rank gets the batches of several shards
 --- (data/turns.lua): `shards.count` of them there are in all, shards:enter(pass) is called before each batch is made,
---- shards:leave(pass) at the end, and what a pass draws is drawn within shards:outside(fn).
+--- shards:leave(pass) at the end, and what a pass draws is drawn within shards:outside(fn). With `share` the ranks get
+--- parts of a round in that proportion.
 ---@param options table {rank =, size =, split_batches?, even_batches?, synchronize?, before_pass?, device?,
---- non_blocking?, seed?, dispatch?, agree?, already_sharded?, shards?}
+--- non_blocking?, seed?, dispatch?, agree?, already_sharded?, shards?, share?}
 ---@return DataLoader
 function DataLoader:shard(options)
   if self._sharded then fail("shard: this loader is one rank's share already") end

@@ -2,9 +2,11 @@
 --
 -- Without split_batches the ranks take whole batches in turn; a round counts when every rank has its batch. With
 -- split_batches each batch is cut into equal parts. With even_batches (the default) the last round is filled up with
--- samples from the start of the sampler's order, so that every rank has the same number of full batches.
+-- samples from the start of the sampler's order, so that every rank has the same number of full batches. With `share`
+-- the batches of a round are put together and cut in that proportion.
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
+local proportions = require "accelhost.data.proportions"
 local walk = require "accelhost.data.walk"
 
 local fail, describe = arguments.fail, arguments.describe
@@ -14,7 +16,19 @@ local BatchSamplerShard = class.sized "BatchSamplerShard"
 
 local read = arguments.signature("shard", {
   "batch_sampler: sampler", "rank: size", "size: count", {"split_batches: flag", false}, {"even_batches: flag", true},
+  {"share: list"},
 })
+
+-- Every rank gets something of a full round.
+local function check_share(share, size, total)
+  if #share ~= size then fail("shard: share: expected a number for each of %d ranks, got %d", size, #share) end
+  for rank, count in ipairs(total and proportions.split(total, share) or {}) do
+    if count == 0 then
+      fail("shard: share: %s of a global batch of %d samples leaves nothing for rank %d", proportions.text(share),
+        total, rank - 1)
+    end
+  end
+end
 
 --- batch_sampler:iter() gives the batches of all ranks; this one gives rank's.
 --
@@ -25,17 +39,20 @@ local read = arguments.signature("shard", {
 ---@param size integer how many ranks
 ---@param split_batches? boolean default false
 ---@param even_batches? boolean default true
+---@param share? integer[] what part of a round each rank gets, in proportion; default: all the same
 function BatchSamplerShard:init(...)
-  local batch_sampler, rank, size, split_batches, even_batches = read(...)
+  local batch_sampler, rank, size, split_batches, even_batches, share = read(...)
   if rank >= size then fail("shard: rank: expected 0 to %d, got %s", size - 1, describe(rank)) end
   local batch_size = batch_sampler.batch_size
   if split_batches then
     if not batch_size then fail("shard: split_batches needs a batch sampler with a batch_size") end
-    if batch_size % size ~= 0 then
+    if batch_size % size ~= 0 and not share then
       fail("shard: with split_batches the batch size (%d) must be a multiple of the number of processes (%d)",
         batch_size, size)
     end
   end
+  if share then check_share(share, size, batch_size and batch_size * (split_batches and 1 or size)) end
+  self.share = share or false
   self.batch_sampler, self.rank, self.size = batch_sampler, rank, size
   self.split_batches, self.even_batches = split_batches, even_batches
   self.batch_size = batch_size
@@ -69,6 +86,7 @@ function BatchSamplerShard:stride() return self.split_batches and 1 or self.size
 ---@return integer
 function BatchSamplerShard:len()
   local total = self.batch_sampler:len()
+  if self.share then return self:_shared_len(total) end
   if self.split_batches then
     local samples = self:sample_count()
     if self.even_batches or self.drop_last or not samples then return total end
@@ -79,6 +97,17 @@ function BatchSamplerShard:len()
   local rounds, extra = math.floor(total / self.size), total % self.size
   if not self.drop_last and extra > 0 and (self.even_batches or self.rank < extra) then return rounds + 1 end
   return rounds
+end
+
+-- All ranks have the same rounds, but for a last one that has no sample for some.
+function BatchSamplerShard:_shared_len(total)
+  local rounds, samples = total / self:stride(), self:sample_count()
+  if self.drop_last then return math.floor(rounds) end
+  local count = math.ceil(rounds)
+  if self.even_batches or not samples or not self.batch_size then return count end
+  local tail = samples % (self.batch_size * self:stride())
+  local _, mine = proportions.part(tail, self.share, self.rank)
+  return tail > 0 and mine == 0 and count - 1 or count
 end
 
 -- The first `count` items of `batch`, continued by those of `start`, read cyclically from its place `at` on.
@@ -194,6 +223,34 @@ end
 
 local function cut_nothing(_, _, batch, valid) return batch, valid or #batch end
 
+-- Of a round in whole batches, or one batch: all its samples, and how many of them are no repetitions.
+local function joined(round, given)
+  if type(given) == "number" then return round, given end
+  local all, have = {}, 0
+  for rank = 1, #round do
+    for _, sample in ipairs(round[rank]) do all[#all + 1] = sample end
+    have = have + (given[rank] and #given[rank] or 0)
+  end
+  return all, have
+end
+
+function BatchSamplerShard:_cut_shared(rank, round, given)
+  local all, have = joined(round, given)
+  local first, count = proportions.part(#all, self.share, rank)
+  if count == 0 then return nil end
+  return part(all, first, count), math.min(count, at_least(have - first, 0))
+end
+
+-- The ranks' batches differ by their shares.
+function BatchSamplerShard:_walk_shared(draw, from)
+  local next_round = self.split_batches and self:_walk_split(draw, from) or self:_walk_whole(draw, from)
+  return function()
+    local round, given = next_round()
+    self.uneven = true
+    return round, given
+  end
+end
+
 --- A walk over rounds, and what gives rank's batch of one: cut(self, rank, what the walk gave).
 ---@param draw? userdata
 ---@param from integer
@@ -201,6 +258,7 @@ local function cut_nothing(_, _, batch, valid) return batch, valid or #batch end
 ---@return fun(self: BatchSamplerShard, rank: integer, round: any, given: any): integer[]?, integer?
 function BatchSamplerShard:rounds(draw, from)
   if self.size == 1 then return walk.from(self.batch_sampler, draw, from), cut_nothing end
+  if self.share then return self:_walk_shared(draw, from), self._cut_shared end
   if self.split_batches then return self:_walk_split(draw, from), self._cut_split end
   return self:_walk_whole(draw, from), self._cut_whole
 end

@@ -11,6 +11,7 @@ local settings = {
   gradient_accumulation_steps = {
     {"ACCELHOST_GRADIENT_ACCUMULATION_STEPS", "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"}, tonumber,
   },
+  share = {{"ACCELHOST_SHARE"}, function(text) return text end},
   cpu = {
     {"ACCELHOST_USE_CPU", "ACCELERATE_USE_CPU"},
     function(text)

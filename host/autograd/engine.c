@@ -205,8 +205,12 @@ static int run_node(struct ah_run *run, int index)
         AH_TRY(ah_call_hooks(leaf ? owner->grad->hooks : node->hooks, visit->grad));
     if (visit->wanted)
         capture(run, visit);
-    if (leaf)
-        return run->wanted ? 0 : accumulate(run, owner, &visit->grad[0]);
+    if (leaf) {
+        int status = run->wanted ? 0 : accumulate(run, owner, &visit->grad[0]);
+        ah_tensor_release(visit->grad[0]);
+        visit->grad[0] = NULL;
+        return status;
+    }
 
     struct ah_tensor *in_small[32];
     int inputs = node->input_count, status = 0;

@@ -27,7 +27,7 @@ static const struct kind {
 static const char *const reduce_name[AH_REDUCE_OPS] = {"sum", "mean", "max", "min", "product",
                                                       "and", "or", "xor"};
 
-static const char *const purposes[AH_PURPOSES] = {"", " in gather", " in backward", " in prepare",
+static const char *const purposes[AH_PURPOSES] = {"", " in gather", " in backward", " in prepare", " in optimizer:step",
                                             " to set up the collectives of a device",
                                             " to replay a captured step"};
 
@@ -312,8 +312,9 @@ const char *ah_post_name(const struct ah_post *post)
 const char *ah_post_describe(const struct ah_post *post, char *text, size_t bytes)
 {
     char shape[160] = "", *at = shape, *end = shape + sizeof shape;
+    const char *purpose = post->purpose < AH_PURPOSES ? purposes[post->purpose] : "";
     if (ah_collective_is_barrier((enum ah_collective_kind)post->kind)) {
-        snprintf(text, bytes, "%s", ah_post_name(post));
+        snprintf(text, bytes, "%s%s", ah_post_name(post), purpose);
         return text;
     }
     if (post->ndim < 0) {
@@ -332,7 +333,6 @@ const char *ah_post_describe(const struct ah_post *post, char *text, size_t byte
         snprintf(root, sizeof root, " root %d", post->root);
     snprintf(text, bytes, "%s%s %s %s%s%s%s", ah_post_name(post), reduce,
              post->dtype < AH_DTYPE_COUNT ? ah_dtype_name((enum ah_dtype)post->dtype) : "?", shape, root,
-             post->far ? " on a device" : "",
-             post->purpose < AH_PURPOSES ? purposes[post->purpose] : "");
+             post->far ? " on a device" : "", purpose);
     return text;
 }

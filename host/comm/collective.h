@@ -43,7 +43,14 @@ enum ah_collective_kind {
 
 /* What a call is a part of, for messages: the script says gather, and its ranks tell their sizes first. */
 enum ah_purpose {
-    AH_FOR_ITSELF, AH_FOR_GATHER, AH_FOR_BACKWARD, AH_FOR_PREPARE, AH_FOR_LANE, AH_FOR_REPLAY, AH_PURPOSES
+    AH_FOR_ITSELF,
+    AH_FOR_GATHER,
+    AH_FOR_BACKWARD,
+    AH_FOR_PREPARE,
+    AH_FOR_STEP,
+    AH_FOR_LANE,
+    AH_FOR_REPLAY,
+    AH_PURPOSES
 };
 
 struct ah_collective {

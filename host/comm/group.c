@@ -416,3 +416,44 @@ void ah_group_free(struct ah_group *group, void *memory, size_t bytes)
     if (memory)
         group->backend->free(group, memory, bytes);
 }
+
+void ah_group_discard(struct ah_group *group, void *memory, size_t bytes)
+{
+    if (group->backend->discard)
+        group->backend->discard(group, memory, bytes);
+    else if (bytes)
+        memset(memory, 0, bytes);
+}
+
+int ah_group_share(struct ah_group *group, size_t bytes, const char *where, void **out)
+{
+    if (group->size == 1)
+        return ah_group_alloc(group, bytes, out);
+    if (!group->backend->lend)
+        return ah_fail(AH_ENOTIMPL, "the ranks of a group of %s have no memory in common", group->backend->name);
+    int64_t answer[2] = {0}; /* rank 0's status, and where it is */
+    uint64_t offset = AH_NO_OFFSET;
+    if (group->rank == 0) {
+        answer[0] = group->backend->lend(group, bytes, &offset);
+        answer[1] = (int64_t)offset;
+    }
+    char text[256];
+    snprintf(text, sizeof text, "%s", answer[0] < 0 ? ah_error_text() : "");
+    struct ah_collective call = ah_collective_broadcast(answer, 2, AH_I64, 0);
+    call.purpose = AH_FOR_PREPARE;
+    call.where = where;
+    AH_TRY(ah_group_run(group, call));
+    if (answer[0] < 0)
+        return ah_fail((int)answer[0], "rank 0 has no memory for %zu bytes in common%s%s", bytes, *text ? ": " : "",
+                       text);
+    *out = group->backend->borrow(group, (uint64_t)answer[1]);
+    return 0;
+}
+
+void ah_group_unshare(struct ah_group *group, void *memory, size_t bytes)
+{
+    if (group->size == 1)
+        ah_group_free(group, memory, bytes);
+    else if (memory)
+        group->backend->give_back(group, memory, bytes);
+}

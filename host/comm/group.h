@@ -95,6 +95,15 @@ void ah_work_abandon_held(struct ah_work *work, void (*release)(void *held), voi
  * way is used again only when they are done; the group must outlive its memory (hold it). */
 int ah_group_alloc(struct ah_group *group, size_t bytes, void **out);
 void ah_group_free(struct ah_group *group, void *memory, size_t bytes);
+/* What lies in a piece of such memory is not needed any more: it is zero from now on, and whole pages of it go back to
+ * the system until they are touched. No peer may be reading there. */
+void ah_group_discard(struct ah_group *group, void *memory, size_t bytes);
+
+/* Memory that is one and the same for all ranks, zero at first: what one writes the others read, in an order that they
+ * see to. A collective; AH_ENOTIMPL on all where ranks have no memory in common. Every rank gives it back by
+ * ah_group_unshare, when it likes; the memory is used again when all have. */
+int ah_group_share(struct ah_group *group, size_t bytes, const char *where, void **out);
+void ah_group_unshare(struct ah_group *group, void *memory, size_t bytes);
 
 /* Give pages of freed memory back to the system; NULL: of the job's group, if it is open. */
 void ah_group_trim(struct ah_group *group);

@@ -135,16 +135,41 @@ void ah_segment_free(struct ah_segment *segment, void *memory, size_t bytes)
     pthread_mutex_unlock(&segment->lock);
 }
 
+struct pages {
+    uintptr_t begin, end;
+};
+
+static struct pages pages_in(const void *memory, size_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)memory;
+    return (struct pages){(at + page - 1) / page * page, (at + bytes) / page * page};
+}
+
+void ah_segment_release_pages(void *memory, size_t bytes)
+{
+    struct pages pages = pages_in(memory, bytes);
+    if (pages.begin < pages.end)
+        madvise((void *)pages.begin, pages.end - pages.begin, MADV_REMOVE);
+}
+
+void ah_segment_discard(void *memory, size_t bytes)
+{
+    struct pages pages = pages_in(memory, bytes);
+    unsigned char *begin = (unsigned char *)pages.begin, *end = (unsigned char *)pages.end;
+    if (pages.begin >= pages.end || madvise(begin, (size_t)(end - begin), MADV_REMOVE)) {
+        memset(memory, 0, bytes);
+        return;
+    }
+    memset(memory, 0, (size_t)(begin - (unsigned char *)memory));
+    memset(end, 0, (size_t)((unsigned char *)memory + bytes - end));
+}
+
 void ah_segment_trim(struct ah_segment *segment)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
     unsigned char *base = segment->board->segment[segment->rank];
     pthread_mutex_lock(&segment->lock);
-    for (struct piece *piece = segment->free; piece; piece = piece->next) {
-        size_t begin = (piece->offset + page - 1) / page * page, end = (piece->offset + piece->bytes) / page * page;
-        if (begin < end)
-            madvise(base + begin, end - begin, MADV_REMOVE);
-    }
+    for (struct piece *piece = segment->free; piece; piece = piece->next)
+        ah_segment_release_pages(base + piece->offset, piece->bytes);
     pthread_mutex_unlock(&segment->lock);
 }
 

@@ -17,6 +17,11 @@ void ah_segment_close(struct ah_segment *segment); /* the memory itself stays ma
 int ah_segment_alloc(struct ah_segment *segment, size_t bytes, bool zeroed, void **out);
 void ah_segment_free(struct ah_segment *segment, void *memory, size_t bytes);
 
+/* Whole pages of a piece go back to the system, on every rank. */
+void ah_segment_release_pages(void *memory, size_t bytes);
+/* The same, and what is in no whole page becomes zero as those are. */
+void ah_segment_discard(void *memory, size_t bytes);
+
 /* Whole pages of free pieces go back to the system, on every rank. */
 void ah_segment_trim(struct ah_segment *segment);
 

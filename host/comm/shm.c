@@ -318,9 +318,15 @@ static void shm_free(struct ah_group *group, void *memory, size_t bytes)
     shm->pending = piece;
 }
 
+static void shm_discard(struct ah_group *group, void *memory, size_t bytes)
+{
+    ah_segment_discard(memory, bytes);
+}
+
 static void shm_trim(struct ah_group *group)
 {
     collect_pending(shm_of(group));
+    shm_collect_common(shm_of(group), false);
     ah_segment_trim(shm_of(group)->segment);
 }
 
@@ -363,6 +369,7 @@ static void shm_close(struct ah_group *group)
         free(shm->pending);
         shm->pending = next;
     }
+    shm_collect_common(shm, true);
     if (group->root == group)
         ah_segment_close(shm->segment);
 }
@@ -386,5 +393,9 @@ const struct ah_backend ah_shm_backend = {
     .alloc = shm_alloc,
     .free = shm_free,
     .trim = shm_trim,
+    .discard = shm_discard,
+    .lend = shm_lend,
+    .borrow = shm_borrow,
+    .give_back = shm_give_back,
     .renew = shm_renew,
 };

@@ -48,6 +48,9 @@ void ah_open_work_class(lua_State *L);
 void ah_open_mail_class(lua_State *L);
 void ah_open_reducer_class(lua_State *L);
 int ah_comm_new_reducer(lua_State *L);
+/* The open reducer that is argument 1, and methods of reducers that another file brings. */
+struct ah_reducer *ah_check_reducer(lua_State *L);
+void ah_add_share_methods(lua_State *L, const char *class);
 int ah_comm_world(lua_State *L);
 int ah_comm_device_backend(lua_State *L);
 

@@ -10,6 +10,7 @@
  * has_gradient()  does any parameter have one?
  * changed()       the first parameter (from 1) whose dtype or shape is no longer that of its slot, what it was and what
  *                 it is, as texts; or nil
+ * Methods of shares are in comm_share.c.
  * abandoned()     is every parameter held by nobody else, or taken over by another reducer? */
 #include <string.h>
 
@@ -25,7 +26,7 @@ struct reducer {
     int hooks; /* in the registry: {launch, finish}; 0: none */
 };
 
-static struct ah_reducer *check_reducer(lua_State *L)
+struct ah_reducer *ah_check_reducer(lua_State *L)
 {
     struct reducer *reducer = luaL_checkudata(L, 1, REDUCER);
     if (!reducer->reducer)
@@ -52,9 +53,41 @@ static struct ah_tensor **check_list(lua_State *L, int index, int *count)
     return list;
 }
 
+/* The field `sharding` of the table at `index`. */
+static enum ah_sharding check_sharding(lua_State *L, int index)
+{
+    static const char *const known[] = {"none", "optimizer", "gradients", "full", NULL};
+    if (lua_isnoneornil(L, index))
+        return AH_SHARD_NONE;
+    lua_getfield(L, index, "sharding");
+    enum ah_sharding sharding = (enum ah_sharding)luaL_checkoption(L, -1, "none", known);
+    lua_pop(L, 1);
+    return sharding;
+}
+
+/* The field `units`, a number for each parameter, in memory owned by Lua (left on the stack); NULL without. */
+static const int *check_units(lua_State *L, int index, int count)
+{
+    if (lua_isnoneornil(L, index))
+        return NULL;
+    lua_getfield(L, index, "units");
+    if (lua_isnil(L, -1))
+        return NULL;
+    luaL_checktype(L, -1, LUA_TTABLE);
+    if ((int)lua_objlen(L, -1) != count)
+        ah_raise_text(L, "units: expected %d numbers, got %d", count, (int)lua_objlen(L, -1));
+    int table = lua_gettop(L), *unit = lua_newuserdata(L, (size_t)(count + 1) * sizeof *unit);
+    for (int i = 0; i < count; i++) {
+        lua_rawgeti(L, table, i + 1);
+        unit[i] = (int)lua_tointeger(L, -1);
+        lua_pop(L, 1);
+    }
+    return unit;
+}
+
 int ah_comm_new_reducer(lua_State *L)
 {
-    static const char *const known[] = {"bucket_cap_mb", "group", "apart", NULL};
+    static const char *const known[] = {"bucket_cap_mb", "group", "apart", "sharding", "units", NULL};
     int count, buffer_count;
     struct ah_reducer_options options = {.where = ah_call_site(L)};
     ah_check_options(L, 3, "new_reducer", known);
@@ -65,6 +98,8 @@ int ah_comm_new_reducer(lua_State *L)
         return ah_raise_text(L, "bucket_cap_mb: expected a size above 0, got %g", cap);
     struct ah_tensor **params = check_list(L, 1, &count);
     struct ah_tensor **buffers = check_list(L, 2, &buffer_count);
+    options.sharding = check_sharding(L, 3);
+    options.unit = check_units(L, 3, count);
     struct reducer *reducer = lua_newuserdata(L, sizeof *reducer);
     memset(reducer, 0, sizeof *reducer);
     luaL_getmetatable(L, REDUCER);
@@ -81,14 +116,14 @@ int ah_comm_new_reducer(lua_State *L)
 
 static int reducer_begin(lua_State *L)
 {
-    struct ah_reducer *r = check_reducer(L);
+    struct ah_reducer *r = ah_check_reducer(L);
     ah_check(L, ah_reducer_begin(r, luaL_optnumber(L, 2, 1), ah_call_site(L)));
     return 0;
 }
 
 static int reducer_finish(lua_State *L)
 {
-    struct ah_reducer *r = check_reducer(L);
+    struct ah_reducer *r = ah_check_reducer(L);
     const char *where = ah_call_site(L);
     lua_State *outer = ah_enter(L);
     int status = ah_reducer_finish(r, where);
@@ -99,19 +134,19 @@ static int reducer_finish(lua_State *L)
 
 static int reducer_touched(lua_State *L)
 {
-    lua_pushboolean(L, ah_reducer_touched(check_reducer(L)));
+    lua_pushboolean(L, ah_reducer_touched(ah_check_reducer(L)));
     return 1;
 }
 
 static int reducer_cancel(lua_State *L)
 {
-    ah_reducer_cancel(check_reducer(L));
+    ah_reducer_cancel(ah_check_reducer(L));
     return 0;
 }
 
 static int reducer_parameters(lua_State *L)
 {
-    struct ah_reducer *r = check_reducer(L);
+    struct ah_reducer *r = ah_check_reducer(L);
     lua_createtable(L, ah_reducer_count(r), 0);
     for (int i = 0; i < ah_reducer_count(r); i++) {
         ah_push_shared_tensor(L, ah_reducer_param(r, i));
@@ -122,7 +157,7 @@ static int reducer_parameters(lua_State *L)
 
 static int reducer_has_gradient(lua_State *L)
 {
-    struct ah_reducer *r = check_reducer(L);
+    struct ah_reducer *r = ah_check_reducer(L);
     bool any = false;
     for (int i = 0; i < ah_reducer_count(r) && !any; i++)
         any = *ah_reducer_has_grad(r, i);
@@ -132,7 +167,7 @@ static int reducer_has_gradient(lua_State *L)
 
 static int reducer_changed(lua_State *L)
 {
-    struct ah_reducer *r = check_reducer(L);
+    struct ah_reducer *r = ah_check_reducer(L);
     for (int i = 0; i < ah_reducer_count(r); i++) {
         const struct ah_tensor *param = ah_reducer_param(r, i), *slot = ah_reducer_grad(r, i);
         if (param->dtype == slot->dtype && ah_same_shape(param, slot))
@@ -147,7 +182,7 @@ static int reducer_changed(lua_State *L)
 
 static int reducer_abandoned(lua_State *L)
 {
-    struct ah_reducer *r = check_reducer(L);
+    struct ah_reducer *r = ah_check_reducer(L);
     bool held = false;
     for (int i = 0; i < ah_reducer_count(r) && !held; i++) {
         const struct ah_tensor *param = ah_reducer_param(r, i);
@@ -159,7 +194,7 @@ static int reducer_abandoned(lua_State *L)
 
 static int reducer_stats(lua_State *L)
 {
-    struct ah_reducer *r = check_reducer(L);
+    struct ah_reducer *r = ah_check_reducer(L);
     lua_createtable(L, 0, 4);
     ah_set_number(L, "rounds", ah_reducer_rounds(r));
     ah_set_number(L, "backward_begin_ns", (double)ah_reducer_backward_begin(r));
@@ -213,7 +248,7 @@ static int finish_hook(void *context, int launched)
 
 static int reducer_set_hook(lua_State *L)
 {
-    struct ah_reducer *r = check_reducer(L);
+    struct ah_reducer *r = ah_check_reducer(L);
     struct reducer *reducer = lua_touserdata(L, 1);
     luaL_checktype(L, 2, LUA_TFUNCTION);
     luaL_checktype(L, 3, LUA_TFUNCTION);
@@ -239,7 +274,7 @@ static int check_launched(lua_State *L, const struct ah_reducer *r)
 
 static int reducer_bucket(lua_State *L)
 {
-    struct ah_reducer *r = check_reducer(L);
+    struct ah_reducer *r = ah_check_reducer(L);
     struct ah_tensor *bucket;
     ah_check(L, ah_reducer_bucket(&bucket, r, check_launched(L, r)));
     ah_push_tensor(L, bucket);
@@ -248,13 +283,13 @@ static int reducer_bucket(lua_State *L)
 
 static int reducer_bucket_count(lua_State *L)
 {
-    lua_pushinteger(L, ah_reducer_buckets(check_reducer(L)));
+    lua_pushinteger(L, ah_reducer_buckets(ah_check_reducer(L)));
     return 1;
 }
 
 static int reducer_bucket_of(lua_State *L)
 {
-    struct ah_reducer *r = check_reducer(L);
+    struct ah_reducer *r = ah_check_reducer(L);
     int index = ah_check_whole(L, 2, "parameter") - 1;
     if (index < 0 || index >= ah_reducer_count(r))
         return ah_raise_text(L, "expected a parameter in 1..%d", ah_reducer_count(r));
@@ -265,7 +300,7 @@ static int reducer_bucket_of(lua_State *L)
 
 static int reducer_buffers_from(lua_State *L)
 {
-    ah_reducer_buffers_from(check_reducer(L), ah_check_whole(L, 2, "rank"));
+    ah_reducer_buffers_from(ah_check_reducer(L), ah_check_whole(L, 2, "rank"));
     return 0;
 }
 
@@ -299,4 +334,5 @@ void ah_open_reducer_class(lua_State *L)
                                        {"close", reducer_close},
                                        {NULL, NULL}};
     ah_new_class(L, REDUCER, methods, reducer_close);
+    ah_add_share_methods(L, REDUCER);
 }

@@ -10,7 +10,10 @@ void ah_arena_release(struct ah_arena *arena)
     if (!arena || atomic_fetch_sub(&arena->refs, 1) != 1)
         return;
     if (arena->group) {
-        ah_group_free(arena->group, arena->memory, arena->bytes);
+        if (arena->common)
+            ah_group_unshare(arena->group, arena->memory, arena->bytes);
+        else
+            ah_group_free(arena->group, arena->memory, arena->bytes);
         ah_group_close(arena->group);
     } else {
         arena->device->type->release(arena->device, arena->memory, arena->bytes);
@@ -58,6 +61,24 @@ int ah_arena_new(struct ah_arena **out, size_t bytes, struct ah_device *device, 
     return status;
 }
 
+int ah_arena_common(struct ah_arena **out, size_t bytes, struct ah_group *group, const char *where)
+{
+    void *memory;
+    struct ah_arena *arena = calloc(1, sizeof *arena);
+    if (!arena)
+        return ah_fail(AH_ENOMEM, "an arena of %zu bytes: out of memory", bytes);
+    int status = ah_group_share(group, bytes, where, &memory);
+    if (status < 0) {
+        free(arena);
+        return status;
+    }
+    *arena = (struct ah_arena){
+        .memory = memory, .bytes = bytes, .device = &ah_cpu, .group = ah_group_retain(group), .common = true};
+    atomic_init(&arena->refs, 1);
+    *out = arena;
+    return 0;
+}
+
 static void release_member(struct ah_storage *storage)
 {
     ah_arena_release(storage->owner);
@@ -84,9 +105,16 @@ static int copy_dense(void *to, struct ah_device *device, struct ah_tensor *tens
 
 int ah_arena_adopt(struct ah_arena *arena, size_t offset, struct ah_tensor *tensor)
 {
-    struct ah_storage *storage = tensor->storage;
     size_t bytes = (size_t)tensor->numel * ah_dtype_size(tensor->dtype);
     AH_TRY(copy_dense(arena->memory + offset, arena->device, tensor, bytes));
+    ah_arena_place(arena, offset, tensor);
+    return 0;
+}
+
+void ah_arena_place(struct ah_arena *arena, size_t offset, struct ah_tensor *tensor)
+{
+    struct ah_storage *storage = tensor->storage;
+    size_t bytes = (size_t)tensor->numel * ah_dtype_size(tensor->dtype);
     if (storage->release)
         storage->release(storage);
     else
@@ -100,5 +128,4 @@ int ah_arena_adopt(struct ah_arena *arena, size_t offset, struct ah_tensor *tens
     storage->channels_last = false;
     tensor->offset = 0;
     ah_contiguous_strides(tensor->size, tensor->ndim, tensor->stride);
-    return 0;
 }

@@ -1,7 +1,7 @@
 /* Memory that many storages point into: a prepared model's parameters, its gradients.
  *
  * Counted; freed with its last holder, so a storage in it may outlive the model. Taken from the device's allocator, or
- * from a group when its ranks are to reach it; the group then lives as long as the arena. */
+ * from a group when its ranks are to reach it or to have it in common; the group then lives as long as the arena. */
 #ifndef AH_SYNC_ARENA_H
 #define AH_SYNC_ARENA_H
 
@@ -14,10 +14,13 @@ struct ah_arena {
     size_t bytes;
     struct ah_device *device;
     struct ah_group *group; /* NULL: the device's own memory */
+    bool common;            /* the same memory on every rank of the group */
 };
 
 /* `group` NULL, or one whose memory the device can use (the CPU's). */
 int ah_arena_new(struct ah_arena **out, size_t bytes, struct ah_device *device, struct ah_group *group);
+/* One for all ranks. A collective; AH_ENOTIMPL where the group has no such memory. */
+int ah_arena_common(struct ah_arena **out, size_t bytes, struct ah_group *group, const char *where);
 void ah_arena_release(struct ah_arena *arena); /* NULL is ignored */
 struct ah_arena *ah_arena_retain(struct ah_arena *arena);
 /* Give up a work on an arena's memory, which stays until the work is through. */
@@ -30,5 +33,7 @@ int ah_arena_tensor(struct ah_tensor **out, struct ah_arena *arena, size_t offse
 /* Let a tensor's storage lie in the arena at `offset`, values and all: handles, views of the whole and optimizers that
  * hold the tensor follow. The tensor is contiguous, or the only one on its storage, and becomes contiguous. */
 int ah_arena_adopt(struct ah_arena *arena, size_t offset, struct ah_tensor *tensor);
+/* The same without the values: it takes those that lie there. */
+void ah_arena_place(struct ah_arena *arena, size_t offset, struct ah_tensor *tensor);
 
 #endif

@@ -8,17 +8,10 @@
 #include "autograd/graph.h"
 #include "base/time.h"
 #include "base/trace.h"
+#include "sync/share.h"
 #include "sync/state.h"
 
 enum { NOTE_UNUSED = 1 };
-
-void ah_reducer_at(struct ah_reducer *r, const char *where)
-{
-    size_t length = strlen(where);
-    if (length >= sizeof r->where)
-        where += length - (sizeof r->where - 1);
-    snprintf(r->where, sizeof r->where, "%s", where);
-}
 
 static int clear(struct ah_reducer *r, int index)
 {
@@ -89,9 +82,13 @@ static struct ah_collective bucket_call(struct ah_reducer *r, int b)
 {
     const struct ah_bucket *place = &r->layout.bucket[b];
     int64_t count = (int64_t)(place->bytes / ah_dtype_size(place->dtype));
+    char *memory = ah_reducer_reachable(r, r->grads, place->offset);
+    struct ah_span own = ah_share_of_bucket(r, b, ah_group_rank(r->group));
     struct ah_collective call =
-        ah_collective_all_reduce(ah_reducer_reachable(r, r->grads, place->offset), count, place->dtype,
-                                 AH_REDUCE_MEAN);
+        ah_reducer_slices(r)
+            ? ah_collective_reduce_scatter(memory + own.offset - place->offset, memory,
+                                           count / ah_group_size(r->group), place->dtype, AH_REDUCE_MEAN)
+            : ah_collective_all_reduce(memory, count, place->dtype, AH_REDUCE_MEAN);
     call.device = r->lane;
     call.weight = r->weight;
     call.purpose = AH_FOR_BACKWARD;
@@ -169,6 +166,7 @@ void ah_reducer_progress(void *reducer)
         if (!done)
             return;
         bucket->reduced_ns = ah_now_ns();
+        ah_share_drop_rest(r, r->order[r->reduced]);
         r->reduced++;
     }
 }
@@ -209,8 +207,10 @@ static int collect_works(struct ah_reducer *r, uint32_t *notes)
         AH_TRY(ah_work_wait_note(work, &note));
         AH_TRY(ah_reducer_unstage(r, r->grads, r->layout.bucket[r->order[k]].offset,
                                   r->layout.bucket[r->order[k]].bytes));
-        if (!bucket->reduced_ns)
+        if (!bucket->reduced_ns) {
             bucket->reduced_ns = ah_now_ns();
+            ah_share_drop_rest(r, r->order[k]);
+        }
         if (ah_tracing)
             trace_bucket(r, r->order[k]);
         *notes |= note;
@@ -275,6 +275,7 @@ static int finish_group(struct ah_reducer *r)
     AH_TRY(ah_buffers_receive(r->buffers));
     if (notes & NOTE_UNUSED || r->hook.launch)
         AH_TRY(share_use(r));
+    ah_share_are_means(r);
     return r->ordered ? 0 : agree_on_order(r);
 }
 

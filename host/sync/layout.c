@@ -9,36 +9,59 @@ enum { SLOT_ALIGN = 64 };
 struct cursor {
     size_t at;
     int place;
+    struct ah_bucket *open;
+    bool first; /* of its dtype */
 };
 
-static void lay_out_dtype(struct ah_layout *layout, struct ah_tensor *const *params, enum ah_dtype dtype,
-                          int64_t bucket_bytes, struct cursor *cursor)
+static void close_bucket(struct cursor *cursor, int parts)
 {
-    struct ah_bucket *open = NULL;
-    bool first = true;
+    if (!cursor->open)
+        return;
+    size_t step = (size_t)SLOT_ALIGN * (size_t)parts;
+    cursor->open->bytes = (cursor->at - cursor->open->offset + step - 1) / step * step;
+    cursor->at = cursor->open->offset + cursor->open->bytes;
+    cursor->open = NULL;
+    cursor->first = false;
+}
+
+static void place(struct ah_layout *layout, const struct ah_tensor *param, int index, struct cursor *cursor)
+{
+    if (!cursor->open) {
+        cursor->open = &layout->bucket[layout->bucket_count++];
+        *cursor->open = (struct ah_bucket){.offset = cursor->at, .dtype = param->dtype, .first = cursor->place};
+    }
+    size_t bytes = (size_t)param->numel * ah_dtype_size(param->dtype);
+    size_t slot = (bytes + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
+    layout->place[index] = (struct ah_place){cursor->at, slot, (int)(cursor->open - layout->bucket)};
+    cursor->at += slot;
+    cursor->place++;
+    cursor->open->count++;
+    cursor->open->payload += (int64_t)bytes;
+}
+
+static void lay_out_dtype(struct ah_layout *layout, struct ah_tensor *const *params, enum ah_dtype dtype,
+                          const struct ah_layout_options *options, struct cursor *cursor)
+{
+    int parts = options->parts > 1 ? options->parts : 1, unit = 0;
+    cursor->first = true;
     for (int i = layout->count - 1; i >= 0; i--) {
         if (params[i]->dtype != dtype)
             continue;
-        if (!open) {
-            open = &layout->bucket[layout->bucket_count++];
-            *open = (struct ah_bucket){.offset = cursor->at, .dtype = dtype, .first = cursor->place};
-        }
-        size_t bytes = (size_t)params[i]->numel * ah_dtype_size(dtype);
-        size_t slot = (bytes + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
-        layout->place[i] = (struct ah_place){cursor->at, slot, (int)(open - layout->bucket)};
-        cursor->at += slot;
-        cursor->place++;
-        open->count++;
-        open->bytes = cursor->at - open->offset;
-        open->payload += (int64_t)bytes;
-        if (open->payload >= (bucket_bytes > 0 ? bucket_bytes : first ? first_bucket_bytes : bucket_bytes_default)) {
-            open = NULL;
-            first = false;
-        }
+        if (options->unit && options->unit[i] != unit)
+            close_bucket(cursor, parts);
+        unit = options->unit ? options->unit[i] : 0;
+        place(layout, params[i], i, cursor);
+        int64_t limit = options->bucket_bytes > 0 ? options->bucket_bytes
+                        : cursor->first           ? first_bucket_bytes
+                                                  : bucket_bytes_default;
+        if (cursor->open->payload >= limit)
+            close_bucket(cursor, parts);
     }
+    close_bucket(cursor, parts);
 }
 
-int ah_layout_init(struct ah_layout *layout, struct ah_tensor *const *params, int count, int64_t bucket_bytes)
+int ah_layout_init(struct ah_layout *layout, struct ah_tensor *const *params, int count,
+                   struct ah_layout_options options)
 {
     struct cursor cursor = {0};
     *layout = (struct ah_layout){.count = count};
@@ -49,7 +72,7 @@ int ah_layout_init(struct ah_layout *layout, struct ah_tensor *const *params, in
         return ah_fail(AH_ENOMEM, "prepare: out of memory");
     }
     for (int d = 0; d < AH_DTYPE_COUNT; d++)
-        lay_out_dtype(layout, params, (enum ah_dtype)d, bucket_bytes, &cursor);
+        lay_out_dtype(layout, params, (enum ah_dtype)d, &options, &cursor);
     layout->bytes = cursor.at;
     return 0;
 }

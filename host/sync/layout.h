@@ -1,8 +1,8 @@
 /* Where each parameter lies in the arenas, and which parameters are averaged together.
  *
  * Reverse registration order, dtype by dtype, slots of multiples of 64 bytes; never changed again. A bucket closes
- * when it reaches its limit: 1 MiB for the first of a dtype, 25 MiB for the others, or one limit for all. Knows sizes
- * only. */
+ * when it reaches its limit (1 MiB for the first of a dtype, 25 MiB for the others, or one limit for all) or its unit
+ * ends. Knows sizes only. */
 #ifndef AH_SYNC_LAYOUT_H
 #define AH_SYNC_LAYOUT_H
 
@@ -27,8 +27,15 @@ struct ah_layout {
     size_t bytes;             /* of an arena */
 };
 
-/* bucket_bytes > 0 is the limit of every bucket. */
-int ah_layout_init(struct ah_layout *layout, struct ah_tensor *const *params, int count, int64_t bucket_bytes);
+struct ah_layout_options {
+    int64_t bucket_bytes; /* > 0: the limit of every bucket */
+    int parts;            /* a bucket can be cut into so many equal parts of whole lines */
+    const int *unit;      /* by registration: a bucket holds parameters of one unit; NULL: all are of one */
+};
+
+/* Pure arithmetic: the same on every rank that has the same shapes. */
+int ah_layout_init(struct ah_layout *layout, struct ah_tensor *const *params, int count,
+                   struct ah_layout_options options);
 void ah_layout_free(struct ah_layout *layout);
 
 #endif

@@ -60,8 +60,13 @@ static int make_arenas(struct ah_reducer *r, struct ah_tensor **params)
 {
     int count = r->layout.count;
     struct ah_device *device = count ? params[0]->storage->device : &ah_cpu;
-    AH_TRY(ah_arena_new(&r->params, r->layout.bytes, device, NULL));
-    bool shared = device == &ah_cpu && ah_group_size(r->group) > 1;
+    bool shared = device == &ah_cpu && ah_group_size(r->group) > 1, sharded = r->sharding != AH_SHARD_NONE;
+    if (sharded && device != &ah_cpu)
+        return ah_fail(AH_ENOTIMPL, "prepare: parameters are on %s: states are sharded on the CPU only", device->name);
+    if (r->sharding == AH_SHARD_FULL)
+        AH_TRY(ah_arena_common(&r->params, r->layout.bytes, r->group, r->where));
+    else
+        AH_TRY(ah_arena_new(&r->params, r->layout.bytes, device, shared && sharded ? r->group : NULL));
     AH_TRY(ah_arena_new(&r->grads, r->layout.bytes, device, shared ? r->group : NULL));
     for (int i = 0; i < count; i++) {
         r->parameter[i].tensor = ah_tensor_retain(params[i]);
@@ -76,8 +81,10 @@ static int spread(struct ah_reducer *r)
 {
     AH_TRY(ah_reducer_find_way(r));
     AH_TRY(ah_reducer_stage(r, r->params, 0, r->params->bytes));
-    struct ah_collective call = ah_collective_broadcast(ah_reducer_reachable(r, r->params, 0),
-                                                        (int64_t)r->params->bytes, AH_U8, 0);
+    struct ah_collective call =
+        r->params->common ? ah_collective_barrier()
+                          : ah_collective_broadcast(ah_reducer_reachable(r, r->params, 0), (int64_t)r->params->bytes,
+                                                    AH_U8, 0);
     call.purpose = AH_FOR_PREPARE;
     call.where = r->where;
     call.device = r->lane;
@@ -89,8 +96,14 @@ static int spread(struct ah_reducer *r)
 
 static int move_in(struct ah_reducer *r, bool apart)
 {
-    for (int i = 0; i < r->layout.count; i++)
-        AH_TRY(ah_arena_adopt(r->params, r->layout.place[i].offset, r->parameter[i].tensor));
+    bool brings = !r->params->common || ah_group_rank(r->group) == 0;
+    for (int i = 0; i < r->layout.count; i++) {
+        size_t offset = r->layout.place[i].offset;
+        if (brings)
+            AH_TRY(ah_arena_adopt(r->params, offset, r->parameter[i].tensor));
+        else
+            ah_arena_place(r->params, offset, r->parameter[i].tensor);
+    }
     if (ah_group_size(r->group) > 1 && !apart)
         AH_TRY(spread(r));
     for (int i = 0; i < r->layout.count; i++) {
@@ -103,7 +116,10 @@ static int move_in(struct ah_reducer *r, bool apart)
 static int make(struct ah_reducer *r, struct ah_tensor **params, int count, struct ah_tensor **buffers,
                 int buffer_count, const struct ah_reducer_options *options)
 {
-    AH_TRY(ah_layout_init(&r->layout, params, count, options->bucket_bytes));
+    r->sharding = options->sharding;
+    AH_TRY(ah_layout_init(&r->layout, params, count, (struct ah_layout_options){
+        .bucket_bytes = options->bucket_bytes, .unit = options->unit,
+        .parts = r->sharding ? ah_group_size(r->group) : 1}));
     AH_TRY(make_lists(r));
     if (ah_group_size(r->group) > 1 && !options->apart) {
         AH_TRY(ah_agree(r->group, "parameters", r->where, params, count));

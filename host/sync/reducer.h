@@ -8,7 +8,10 @@
  * Gradient = sum over ranks / sum of the ranks' weights; what an earlier average left in a slot is part of the sum, so
  * whoever uses weights takes it out first. A parameter that no rank used keeps has_grad false; one that some used
  * counts as zero on the others. The buffers' values of rank 0 go along. Without begin nothing is sent: gradients add up
- * locally. Lua thread only. */
+ * locally.
+ *
+ * With sharded gradients a bucket is reduced into this rank's slice of it and the memory of the rest goes back to the
+ * system, so that a gradient holds the mean where it is this rank's, and zeros elsewhere. Lua thread only. */
 #ifndef AH_SYNC_REDUCER_H
 #define AH_SYNC_REDUCER_H
 
@@ -17,9 +20,15 @@
 
 struct ah_reducer;
 
+/* What each rank has a share of only, which is its slice of every bucket (share.h): of nothing; of what optimizers
+ * keep, of the gradients as well, of the parameters as well, which then lie once for all ranks. */
+enum ah_sharding { AH_SHARD_NONE, AH_SHARD_OPTIMIZER, AH_SHARD_GRADIENTS, AH_SHARD_FULL };
+
 struct ah_reducer_options {
     int64_t bucket_bytes; /* > 0: the limit of every bucket */
     bool apart;           /* every rank keeps its own values, which nobody compares: no collective */
+    enum ah_sharding sharding; /* other than NONE on the CPU only */
+    const int *unit;      /* by registration: a bucket holds parameters of one unit; NULL: all are of one */
     const char *where;    /* the script's line, copied */
 };
 

@@ -2,6 +2,8 @@
 #ifndef AH_SYNC_STATE_H
 #define AH_SYNC_STATE_H
 
+#include <string.h>
+
 #include "autograd/engine.h"
 #include "comm/channel.h"
 #include "sync/arena.h"
@@ -12,6 +14,7 @@
 struct ah_sync_parameter {
     struct ah_tensor *tensor, *grad; /* grad aliases the slot */
     bool ready;                      /* final in this backward */
+    bool mean, weighed;              /* of sharded gradients, see share.h */
 };
 
 struct ah_sync_bucket {
@@ -23,6 +26,7 @@ struct ah_sync_bucket {
 struct ah_reducer {
     struct ah_group *group;
     struct ah_layout layout;
+    enum ah_sharding sharding;
     struct ah_arena *params, *grads;
     /* How gradients of a device go: by its lane (`lane`), or by a copy of theirs in the group's memory (`staged`). */
     struct ah_device *lane;
@@ -51,7 +55,11 @@ struct ah_reducer {
 };
 
 /* Where the collectives that follow are called from; the end of a long path says more than its beginning. */
-void ah_reducer_at(struct ah_reducer *reducer, const char *where);
+static inline void ah_reducer_at(struct ah_reducer *reducer, const char *where)
+{
+    size_t length = strlen(where), most = sizeof reducer->where - 1;
+    memcpy(reducer->where, length > most ? where + (length - most) : where, (length > most ? most : length) + 1);
+}
 void ah_reducer_unwatch(struct ah_reducer *reducer);
 
 /* Give up the work of a bucket. */
@@ -64,5 +72,11 @@ int ah_reducer_stage(struct ah_reducer *reducer, struct ah_arena *arena, size_t 
 int ah_reducer_unstage(struct ah_reducer *reducer, struct ah_arena *arena, size_t offset, size_t bytes);
 /* Where that is. */
 void *ah_reducer_reachable(struct ah_reducer *reducer, struct ah_arena *arena, size_t offset);
+
+/* Are gradients reduced into slices? A group of one has nothing to share. */
+static inline bool ah_reducer_slices(const struct ah_reducer *reducer)
+{
+    return reducer->sharding >= AH_SHARD_GRADIENTS && ah_group_size(reducer->group) > 1;
+}
 
 #endif

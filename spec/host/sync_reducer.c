@@ -224,7 +224,7 @@ AH_TEST(buckets_of_a_large_model_are_those_of_pytorch)
             add_shape(list, &count, block[i][0], block[i][1]);
     add_shape(list, &count, 1, WIDTH);
     add_shape(list, &count, 1, WIDTH);
-    REQUIRE(count == 148 && ah_layout_init(&layout, list, count, 0) == 0);
+    REQUIRE(count == 148 && ah_layout_init(&layout, list, count, (struct ah_layout_options){0}) == 0);
     CHECK(layout.bucket_count == 13);
     for (int b = 0; b < layout.bucket_count; b++)
         CHECK(layout.bucket[b].payload == (b == 0 ? 9446400 : b < 12 ? 28351488 : 176446464));

@@ -99,6 +99,7 @@ local lazy = {
 namespace.add(lazy, "accelhost.accelerator.configuration", {
   "GradientAccumulationPlugin", "DataLoaderConfiguration", "ProjectConfiguration", "DistributedDataParallelKwargs",
 })
+lazy.FullyShardedDataParallelPlugin = {"accelhost.accelerator.fsdp_plugin"}
 namespace.add(lazy, "accelhost.accelerator.handlers", {
   "InitProcessGroupKwargs", "AutocastKwargs", "GradScalerKwargs", "ProfileKwargs",
 })

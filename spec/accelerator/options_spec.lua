@@ -31,14 +31,18 @@ describe("The options", function()
       rng_types = {"torch"}, log_with = "csv", project_dir = "run", project_config = {logging_dir = "logs"},
       gradient_accumulation_plugin = {num_steps = 2}, scheduler_steps = "per_process",
       virtual_shards = 4,
-      kwargs_handlers = {accelhost.DistributedDataParallelKwargs {bucket_cap_mb = 0.01}},
+      kwargs_handlers = {accelhost.DistributedDataParallelKwargs {bucket_cap_mb = 0.01}}, sharding = "optimizer",
+      fsdp_plugin = {sharding_strategy = "SHARD_GRAD_OP"},
     },
     with = {
       step_scheduler_with_optimizer = {gradient_accumulation_steps = 2}, even_batches = {split_batches = true},
       log_with = {project_dir = "run"},
     },
     refused = {mixed_precision = "fp8"},
-    inert = {cpu = "ranks have nothing but the CPU to run on"},
+    inert = {
+      cpu = "ranks have nothing but the CPU to run on",
+      shard_units = "the model is one module; spec/distributed/sharding_spec.lua cuts one of several",
+    },
   })
 end)
 
@@ -58,7 +62,47 @@ describe("An accelerator", function()
     refused("project_dir = 'a', but project_config says 'b'", {project_dir = "a", project_config = {project_dir = "b"}})
     local ddp = accelhost.DistributedDataParallelKwargs {bucket_cap_mb = 5}
     refused("bucket_cap_mb = 4, but kwargs_handlers says 5", {bucket_cap_mb = 4, kwargs_handlers = {ddp}})
+    refused("sharding = full, but fsdp_plugin says gradients",
+      {sharding = "full", fsdp_plugin = {sharding_strategy = "SHARD_GRAD_OP"}})
     refused("there are two DistributedDataParallelKwargs", {kwargs_handlers = {ddp, ddp}})
+  end)
+
+  it("refuses what cannot be sharded, with the reason", function()
+    refused("unknown sharding 'zero' %(known: none, optimizer, gradients, full%)", {sharding = "zero"})
+    refused("units are of sharding = 'gradients' and 'full', got sharding = 'optimizer'",
+      {sharding = "optimizer", shard_units = 10})
+    refused("sync_each_batch: with sharding = 'full' the gradients of a window are averaged once",
+      {sharding = "full", gradient_accumulation_plugin = {num_steps = 2, sync_each_batch = true}})
+    refused("comm_hook: with sharding = 'gradients' gradients are reduced into shares",
+      {sharding = "gradients", kwargs_handlers = {accelhost.DistributedDataParallelKwargs {comm_hook = "fp16"}}})
+    for text, given in pairs {
+      ["sharding_strategy: expected FULL_SHARD, .*there is one group"] = {sharding_strategy = "HYBRID_SHARD"},
+      ["auto_wrap_policy: expected TRANSFORMER_BASED_WRAP"] = {auto_wrap_policy = "SOME"},
+      ["cpu_offload: not taken: models are on the CPU here"] = {cpu_offload = true},
+      ["state_dict_type: not taken: states are saved whole"] = {state_dict_type = "LOCAL_STATE_DICT"},
+      ["unknown option 'sharding_stategy'"] = {sharding_stategy = "FULL_SHARD"},
+    } do
+      refused(text, {fsdp_plugin = given})
+    end
+    local function prepare(units)
+      local accelerator = accelhost.Accelerator {sharding = "full", shard_units = units}
+      return function() accelerator:prepare(accelhost.nn.Linear(2, 2)) end
+    end
+    assert.error_matches(prepare "Block", "shard_units: the model has no module and no class 'Block'")
+    assert.error_matches(prepare(0.5), "shard_units: expected 'blocks', 'none', names .* got number 0.5")
+    assert.error_matches(prepare {"a", 3}, "shard_units: item 2: expected the name of a module or .* got number 3")
+  end)
+
+  it("reads a plugin in Accelerate's words", function()
+    local function units(given) return accelhost.FullyShardedDataParallelPlugin(given):options() end
+    assert.same({sharding = "full"}, units())
+    assert.same({sharding = "gradients"}, units {reshard_after_forward = false})
+    assert.same({sharding = "none"}, units {sharding_strategy = 3, min_num_params = 9})
+    assert.same({sharding = "full", shard_units = "none"}, units {auto_wrap_policy = "no_wrap"})
+    assert.same({sharding = "full", shard_units = 1e8}, units {auto_wrap_policy = "SIZE_BASED_WRAP"})
+    assert.same({sharding = "full", shard_units = 500}, units {min_num_params = 500})
+    assert.same({sharding = "full", shard_units = {"GPT2Block", "Block"}},
+      units {auto_wrap_policy = "TRANSFORMER_BASED_WRAP", transformer_cls_names_to_wrap = "GPT2Block, Block"})
   end)
 
   it("refuses what would have no effect, with the reason", function()
@@ -68,7 +112,8 @@ describe("An accelerator", function()
     refused("AutocastKwargs: mixed_precision is 'no', so nothing is cast",
       {kwargs_handlers = {accelhost.AutocastKwargs()}})
     accelhost.Accelerator {kwargs_handlers = {accelhost.AutocastKwargs {enabled = false}}}
-    refused("fsdp_plugin: not taken: models are whole on every process here", {fsdp_plugin = {}})
+    refused("deepspeed_plugin: not taken: .*sharding = 'optimizer', 'gradients' or 'full' is its ZeRO stage 1, 2 or 3",
+      {deepspeed_plugin = {}})
     refused("dynamo_backend: not taken: nothing is compiled here", {dynamo_backend = "inductor"})
     refused("rng_types: expected 'generator' .* got 'cuda'", {rng_types = {"cuda"}})
     assert.error_matches(function() accelhost.DistributedDataParallelKwargs {comm_hook = "bf17"} end, "comm_hook")

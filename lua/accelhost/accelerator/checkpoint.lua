@@ -117,6 +117,8 @@ local function collect(self, folder, copied)
   list.weights, list.windows, list.accelerator = {}, open_windows(self), own_state(self)
   for i, model in ipairs(list.models) do list.weights[i] = model:state_dict {keep_vars = true} end
   run_hooks(self._save_hooks, list.models, list.weights, folder)
+  list.optimizer_states = {}
+  for i, optimizer in ipairs(list.optimizers) do list.optimizer_states[i] = optimizer:state_for(0) or false end
   local files = comm.rank() == 0 and contents.shared_files("save_state", list, copied) or {}
   for _, file in ipairs(contents.own_files("save_state", list, comm.rank(), copied)) do files[#files + 1] = file end
   local facts = manifest.facts()

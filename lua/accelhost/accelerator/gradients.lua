@@ -3,6 +3,8 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local averaging = require "accelhost.averaging"
 local class = require "accelhost.util.class"
+local later = require "accelhost.util.later"
+local sharded = later "accelhost.accelerator.sharding"
 local kind_of = require "accelhost.accelerator.kinds"
 local protect = require "accelhost.util.protect"
 local warn = require "accelhost.util.warn"
@@ -169,6 +171,10 @@ return function(Accelerator)
         arguments.fail("join_uneven_inputs: %s is not prepared", arguments.describe(model))
       end
     end
+    if self.sharding ~= "none" then
+      arguments.fail("join_uneven_inputs: with sharding = '%s' a step needs every process; leave even_batches on",
+        self.sharding)
+    end
     local restore = set_even(self, even)
     local before = self._joining
     self._joining = require "accelhost.averaging.joining"(C.comm.world(), {count = #averaging.of(self)})
@@ -179,7 +185,8 @@ return function(Accelerator)
     end, fn)
   end
 
-  --- Scale the gradients so that their norm is at most max_norm; in a step that does not synchronise, nothing.
+  --- Scale the gradients so that their norm is at most max_norm; in a step that does not synchronise, nothing. With
+  --- sharding it is the norm of what all processes have, and a collective.
   --
   --   accelerator:backward(loss)
   --   accelerator:clip_grad_norm_({w}, 1.0)  --> tensor(7.4833)
@@ -190,6 +197,7 @@ return function(Accelerator)
   function Accelerator:clip_grad_norm_(...)
     if not self.sync_gradients then return end
     self:_unscale_for((...))
+    if self.sharding ~= "none" and sharded.concerns((...)) then return sharded.clip_grad_norm_(...) end
     return require "accelhost.nn.utils".clip_grad_norm_(...)
   end
 
@@ -203,6 +211,7 @@ return function(Accelerator)
   function Accelerator:clip_grad_value_(...)
     if not self.sync_gradients then return end
     self:_unscale_for((...))
+    if self.sharding ~= "none" and sharded.concerns((...)) then return sharded.clip_grad_value_(...) end
     require "accelhost.nn.utils".clip_grad_value_(...)
   end
 

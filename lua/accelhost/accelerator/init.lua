@@ -58,6 +58,7 @@ local precision = require "accelhost.accelerator.precision"
 ---@field log_with any[] the trackers' names, or the trackers
 ---@field trackers GeneralTracker[] those that init_trackers has started; none on other processes than the main one
 ---@field ddp_handler DistributedDataParallelKwargs
+---@field sharding string "none", "optimizer", "gradients" or "full"
 local Accelerator = class.strict(class.new "Accelerator")
 
 Accelerator.__newindex = class.assign
@@ -139,6 +140,13 @@ end
 ---@param virtual_shards? integer cut every global batch into that many shards, each with random numbers of its own, so
 --- that any number of processes up to it trains to the same bits. batch_size is a shard's (with split_batches, that of
 --- all together); a `for` over a loader gives a process its shards in turn, and optimizers step after the last one
+---@param sharding? string what of a prepared model a process has its share of only: "none" (default); "optimizer", what
+--- optimizers keep (ZeRO 1); "gradients", these too (ZeRO 2); "full", the parameters too, which lie once for all
+--- processes of a host (ZeRO 3, FSDP). Steps give the same numbers
+---@param shard_units? any what is handled together with "gradients" and "full": "blocks" (default), the items of a list
+--- of modules of one class; "none"; names of modules or classes; fun(module, path): boolean; or a number, the least
+--- number of parameters of a unit
+---@param fsdp_plugin? FullyShardedDataParallelPlugin|table the same in Accelerate's words
 function Accelerator:init(...)
   local given = options.read(...)
   local device = place.choose(given.cpu)
@@ -154,6 +162,8 @@ function Accelerator:init(...)
     project_configuration = given.project_configuration,
     log_with = given.log_with,
     ddp_handler = given.ddp_handler,
+    sharding = given.sharding,
+    _shard_units = given.shard_units or "blocks",
     _accumulation = given.accumulation,
     _sync_each_batch = given.accumulation.sync_each_batch,
     _rng_types = given.rng_types,

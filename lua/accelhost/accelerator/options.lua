@@ -18,15 +18,17 @@ local rows = {
   {"log_with"}, {"project_dir: string"}, {"project_config"}, {"gradient_accumulation_plugin"},
   {"step_scheduler_with_optimizer: flag", true}, {"kwargs_handlers: list"}, {"even_batches: flag"},
   {"bucket_cap_mb: positive"}, {"scheduler_steps: 'optimizer'|'per_process'", "optimizer"}, {"virtual_shards: count"},
+  {"sharding: 'none'|'optimizer'|'gradients'|'full'"}, {"shard_units"}, {"fsdp_plugin"},
 }
 
 local read = arguments.signature("Accelerator", rows)
 
 -- What Accelerate takes and why it is not taken here.
-local sharding = "models are whole on every process here"
+local whole = "a layer is computed by one process here"
+local zero = "there is no DeepSpeed here: sharding = 'optimizer', 'gradients' or 'full' is its ZeRO stage 1, 2 or 3"
 local refused = {
-  deepspeed_plugin = sharding, deepspeed_plugins = sharding, fsdp_plugin = sharding, megatron_lm_plugin = sharding,
-  torch_tp_plugin = sharding, parallelism_config = sharding,
+  deepspeed_plugin = zero, deepspeed_plugins = zero, megatron_lm_plugin = whole, torch_tp_plugin = whole,
+  parallelism_config = whole,
   dynamo_backend = "nothing is compiled here", dynamo_plugin = "nothing is compiled here",
   logging_dir = "project_config = {logging_dir = ...} names it",
 }
@@ -129,6 +131,39 @@ local function read_handlers(given)
   return found
 end
 
+-- sharding and shard_units, which an fsdp_plugin may say.
+local function read_sharding(given)
+  if given.fsdp_plugin ~= nil then
+    local plugin = configuration.of("Accelerator: fsdp_plugin", require("accelhost.accelerator.fsdp_plugin"),
+      given.fsdp_plugin)
+    for name, value in pairs(plugin:options()) do
+      if given[name] ~= nil and given[name] ~= value then
+        fail("Accelerator: %s = %s, but fsdp_plugin says %s", name, tostring(given[name]), tostring(value))
+      end
+      given[name] = value
+    end
+  end
+  given.sharding = given.sharding or "none"
+  if given.shard_units ~= nil and (given.sharding == "none" or given.sharding == "optimizer") then
+    fail("Accelerator: shard_units: units are of sharding = 'gradients' and 'full', got sharding = '%s'",
+      given.sharding)
+  end
+  if given.sharding == "none" then return end
+  local spread = given.sharding ~= "optimizer"
+  if spread and given.virtual_shards then
+    fail("Accelerator: virtual_shards: its tree of sums needs whole gradients, and sharding = '%s' shares them out; "
+      .. "sharding = 'optimizer' goes with it", given.sharding)
+  end
+  if spread and given.accumulation.sync_each_batch then
+    fail("Accelerator: sync_each_batch: with sharding = '%s' the gradients of a window are averaged once, at its end",
+      given.sharding)
+  end
+  if spread and given.ddp_handler.comm_hook ~= "no" then
+    fail("Accelerator: comm_hook: with sharding = '%s' gradients are reduced into shares, which a hook does not do",
+      given.sharding)
+  end
+end
+
 local function read_rng_types(given)
   local types = {}
   for _, name in ipairs(given.rng_types or {"generator"}) do
@@ -224,6 +259,7 @@ function options.read(...)
   for name, handler in pairs(read_handlers(given)) do given[name] = handler end
   check_shards(given)
   given.share = read_share(given)
+  read_sharding(given)
   local seconds = given.init_handler and given.init_handler.timeout
   if seconds then C.comm.timeout(seconds) end
   local backend = given.init_handler and given.init_handler.backend

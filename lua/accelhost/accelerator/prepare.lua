@@ -7,6 +7,7 @@ local collectives = require "accelhost.accelerator.collectives"
 local kind_of = require "accelhost.accelerator.kinds"
 local later = require "accelhost.util.later"
 local objects = later "accelhost.accelerator.objects"
+local sharding = later "accelhost.accelerator.sharding"
 local passes = require "accelhost.data.passes"
 local wrappers = require "accelhost.accelerator.wrappers"
 local DistributedSampler = require("accelhost.data.sampler").DistributedSampler
@@ -33,8 +34,9 @@ function prepare_kind.model(self, model, placed, evaluation)
     if self._shards then check_single(self) end
     local handle = averaging.add(model, self, {
       bucket_cap_mb = kwargs.bucket_cap_mb, broadcast_buffers = kwargs.broadcast_buffers,
-      shards = self._shards or nil,
+      shards = self._shards or nil, sharding = self.sharding, units = sharding.units(self, model),
     })
+    if self.sharding ~= "none" then sharding.begin() end
     if kwargs.comm_hook ~= "no" and C.comm.size() > 1 then
       require("accelhost.accelerator.comm_hooks").install(handle, kwargs)
     end
@@ -104,6 +106,10 @@ end
 local function forget_stale(self, model)
   averaging.remove(function(handle)
     local stale = handle.accelerator == self and handle:belongs_to(model) and handle:is_stale()
+    if stale and handle.share then
+      arguments.fail("prepare: the model's parameters changed since it was prepared with sharding = '%s', and the "
+        .. "optimizer's state is cut as they were: free_memory first, and make the optimizer anew", self.sharding)
+    end
     if stale then self._prepared[model] = nil end
     return stale
   end)

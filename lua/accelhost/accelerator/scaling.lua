@@ -2,6 +2,8 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
+local later = require "accelhost.util.later"
+local sharded = later "accelhost.accelerator.sharding"
 local tape = require "accelhost.util.tape"
 local kind_of = require "accelhost.accelerator.kinds"
 
@@ -33,7 +35,9 @@ end
 -- Unscale an optimizer's gradients, if it has any, unless that was done since its last step.
 local function unscale_once(self, optimizer)
   local scaler = scaler_of(self)
-  if not scaler:_unscaled(optimizer) and has_gradients(optimizer) then scaler:unscale_(optimizer) end
+  if scaler:_unscaled(optimizer) or not has_gradients(optimizer) then return end
+  if self.sharding == "none" then return scaler:unscale_(optimizer) end
+  sharded.unscale(scaler, optimizer)
 end
 
 -- One optimizer, a table of them, or all of an accelerator: as a list.
@@ -135,6 +139,11 @@ return function(Accelerator)
     end
     self:_update_scaler(true)
     return result
+  end
+
+  -- Unscale what a step would, ahead of it.
+  function Accelerator:_unscale_ahead(optimizer)
+    if scaler_of(self) and self._scaled then unscale_once(self, optimizer) end
   end
 
   -- What says, once a replay of the step that is captured now is over, whether the last step of an optimizer in it was

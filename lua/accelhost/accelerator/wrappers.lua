@@ -3,6 +3,8 @@
 local C = require "accelhost._C"
 local Parallel = require "accelhost.averaging.parallel"
 local arguments = require "accelhost.util.arguments"
+local later = require "accelhost.util.later"
+local sharded = later "accelhost.accelerator.sharding"
 local tape = require "accelhost.util.tape"
 local warn = require "accelhost.util.warn"
 
@@ -56,6 +58,24 @@ local function with_mean_loss(accelerator, closure)
   end
 end
 
+-- The state is whole for the script, whatever it is here.
+local function add_state(methods, accelerator, optimizer)
+  local whole = accelerator.sharding == "none"
+  function methods.state_dict(_, ...)
+    if whole then return optimizer:state_dict(...) end
+    return sharded.state_dict(optimizer)
+  end
+  function methods.load_state_dict(_, ...)
+    optimizer:load_state_dict(...)
+    if not whole then sharded.cut(optimizer) end
+  end
+  -- For a checkpoint: the state of all processes on one; the others get nil. A collective.
+  function methods.state_for(_, rank)
+    if whole then return accelerator.process_index == rank and optimizer:state_dict() or nil end
+    return sharded.state_dict(optimizer, rank)
+  end
+end
+
 --- An optimizer whose step and zero_grad do nothing inside an accumulation window.
 ---@param accelerator Accelerator
 ---@param optimizer table
@@ -80,7 +100,13 @@ function wrappers.optimizer(accelerator, optimizer)
         checked = true
         check_averaged(optimizer)
       end
-      local result = accelerator:_step_scaled(optimizer, tell, closure, ...)
+      local shares = accelerator.sharding ~= "none" and sharded.shares(optimizer)
+      local result
+      if shares and #shares > 0 then
+        result = sharded.step(accelerator, optimizer, shares, tell, closure)
+      else
+        result = accelerator:_step_scaled(optimizer, tell, closure, ...)
+      end
       stepped_in = tape.current()
       for _, group in ipairs(optimizer.param_groups) do Parallel.used(group.params[1]) end
       return result
@@ -110,6 +136,7 @@ function wrappers.optimizer(accelerator, optimizer)
       return own or function() return methods.step_was_skipped end
     end,
   }
+  add_state(methods, accelerator, optimizer)
   return wrap(optimizer, "_is_optimizer", methods)
 end
 

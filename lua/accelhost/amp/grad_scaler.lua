@@ -277,6 +277,12 @@ function GradScaler:_overflowed(optimizer)
   return entry ~= nil and overflowed(entry)
 end
 
+-- Let `agree` say whether the gradients of this optimizer, just unscaled, overflowed: on any process, say.
+function GradScaler:_agree(optimizer, agree)
+  local entry = self._stages[optimizer]
+  if entry then entry.overflow = agree(overflowed(entry)) end
+end
+
 -- Has unscale_ or step been called for this optimizer since the last update?
 function GradScaler:_unscaled(optimizer)
   return self._stages[optimizer] ~= nil

@@ -83,6 +83,14 @@ function averaging.find(accelerator, model)
   end
 end
 
+--- What of the model of this parameter is this process's, nil when its state is not sharded.
+---@param parameter userdata
+---@return Share?
+function averaging.share_of(parameter)
+  local handle = Parallel.of(parameter)
+  return handle and handle.share or nil
+end
+
 --- Differentiate a loss for an accelerator. A collective in a step that synchronises.
 ---@param accelerator Accelerator
 ---@param loss userdata

@@ -115,11 +115,15 @@ local function keep_dtypes(optimizer, saved)
   end
 end
 
-simple("optimizer", "optimizer", "optimizers", function(optimizer) return optimizer:state_dict() end,
-  function(optimizer, state)
+kind("optimizer", function(objects, add)
+  for i, state in ipairs(objects.optimizer_states) do add(numbered("optimizer", i), state) end
+end, function(objects, get)
+  for i, optimizer in ipairs(objects.optimizers) do
+    local state = get(numbered("optimizer", i))
     optimizer:load_state_dict(state)
     keep_dtypes(optimizer, state)
-  end)
+  end
+end)
 simple("scheduler", "scheduler", "schedulers", function(scheduler) return scheduler:state_dict() end,
   function(scheduler, state) scheduler:load_state_dict(state) end)
 simple("scaler", "scaler", "scalers", function(scaler) return scaler:state_dict() end,
@@ -174,7 +178,8 @@ end
 
 --- The files that rank 0 writes.
 ---@param what string the function, for messages
----@param objects table {models, weights, optimizers, schedulers, scalers, registered, loaders, accelerator}
+---@param objects table {models, weights, optimizers, optimizer_states, schedulers, scalers, registered, loaders,
+--- accelerator}
 ---@param copied boolean
 ---@return table[]
 function contents.shared_files(what, objects, copied)

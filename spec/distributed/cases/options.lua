@@ -23,7 +23,12 @@ local set = data.TensorDataset(accelhost.ones(4 * ranks + 2 * ranks - 1, 64))
 local loader
 model, optimizer, scheduler, loader = accelerator:prepare(model, optimizer, scheduler,
   data.DataLoader(set, {batch_size = 2 * ranks}))
-see("buckets", #averaging.of(accelerator)[1].reducer:stats().buckets)
+local handle = averaging.of(accelerator)[1]
+see("buckets", #handle.reducer:stats().buckets)
+if handle.share then
+  local pieces = accelerator:gather(accelhost.tensor(handle.share:piece(model.weight).value:numel())):tolist()
+  see("shares of", handle.share.kind, unpack(pieces))
+end
 for batch in loader do
   accelerator:accumulate(model)
   local sizes = accelerator:gather(accelhost.tensor(#batch)):tolist()

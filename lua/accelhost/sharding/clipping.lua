@@ -1,0 +1,102 @@
+--- Clipping where processes have their share of the gradients only.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+
+local clipping = {}
+
+-- The gradients that this process has: pieces of those that are sharded, and which of the parameters those are.
+local function split(parameters, share_of)
+  local pieces, rest, native = {}, {}, nil
+  for _, parameter in ipairs(C.is_tensor(parameters) and {parameters} or parameters) do
+    local grad = parameter.grad
+    local share = grad ~= nil and share_of(parameter)
+    if share and share.slices then
+      pieces[#pieces + 1], native = share:piece(parameter).grad, share.native
+    elseif grad ~= nil then
+      rest[#rest + 1] = grad
+    end
+  end
+  return pieces, rest, native
+end
+
+--- Are any of the parameters' gradients shared out?
+---@param parameters userdata|userdata[]
+---@param share_of fun(parameter: userdata): Share?
+---@return boolean
+function clipping.concerns(parameters, share_of)
+  if type(parameters) ~= "table" and not C.is_tensor(parameters) then return false end
+  for _, parameter in ipairs(C.is_tensor(parameters) and {parameters} or parameters) do
+    local share = C.is_tensor(parameter) and share_of(parameter)
+    if share and share.slices then return true end
+  end
+  return false
+end
+
+local function all_of(pieces, rest)
+  local list = arguments.copy(pieces)
+  for _, grad in ipairs(rest) do list[#list + 1] = grad end
+  return list
+end
+
+-- Call a method of all gradients.
+local function each(pieces, rest, method, ...)
+  for _, grad in ipairs(all_of(pieces, rest)) do C.autograd.no_grad(grad[method], grad, ...) end
+end
+
+-- The norm of order p of all gradients, a float64 of no dims. A collective.
+local function total_norm(pieces, rest, native, order)
+  local function power_sum(grads)
+    local sum = C.zeros({}, {dtype = "float64", device = "cpu"})
+    for _, grad in ipairs(grads) do
+      if grad:numel() > 0 then
+        local norm = grad:norm(order):to "float64"
+        sum = order == math.huge and sum:maximum(norm) or sum + norm ^ order
+      end
+    end
+    return sum
+  end
+  local own = C.autograd.no_grad(power_sum, pieces)
+  native:all_reduce(own, order == math.huge and "max" or "sum")
+  local others = C.autograd.no_grad(power_sum, rest)
+  if order == math.huge then return own:maximum(others) end
+  return (own + others) ^ (1 / order)
+end
+
+local read_norm = arguments.signature("clip_grad_norm_", {
+  "parameters: tensors", "max_norm: nonnegative", {"norm_type: positive|'inf'", 2}, {"error_if_nonfinite: flag", false},
+  {"foreach: flag"},
+})
+
+--- As nn.utils.clip_grad_norm_, by the norm of what all processes have. A collective.
+---@param share_of fun(parameter: userdata): Share?
+---@param ... any its arguments
+---@return userdata # the norm before, a 0-dim tensor
+function clipping.clip_grad_norm_(share_of, ...)
+  local parameters, max_norm, norm_type, strict = read_norm(...)
+  local order = norm_type == "inf" and math.huge or norm_type
+  local pieces, rest, native = split(parameters, share_of)
+  local norm = total_norm(pieces, rest, native, order)
+  local number = norm:item()
+  if strict and (number ~= number or number == math.huge) then
+    arguments.fail("clip_grad_norm_: the total norm of order %s of the gradients is %g, so they cannot be clipped",
+      norm_type, number)
+  end
+  local factor, doubles = max_norm / (number + 1e-6), true
+  for _, grad in ipairs(all_of(pieces, rest)) do doubles = doubles and grad.dtype == "float64" end
+  if not (factor >= 1) then each(pieces, rest, "mul_", factor) end
+  return norm:to(doubles and "float64" or "float32")
+end
+
+local read_value = arguments.signature("clip_grad_value_",
+  {"parameters: tensors", "clip_value: nonnegative", {"foreach: flag"}})
+
+--- As nn.utils.clip_grad_value_, of what this process has.
+---@param share_of fun(parameter: userdata): Share?
+---@param ... any its arguments
+function clipping.clip_grad_value_(share_of, ...)
+  local parameters, limit = read_value(...)
+  local pieces, rest = split(parameters, share_of)
+  each(pieces, rest, "clamp_", -limit, limit)
+end
+
+return clipping

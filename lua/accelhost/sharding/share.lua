@@ -1,0 +1,64 @@
+--- This process's share of a prepared model (host/sync/share.h): a piece of each parameter, one dim long, on the
+--- parameter's own memory.
+local C = require "accelhost._C"
+local class = require "accelhost.util.class"
+
+---@class Share
+---@field kind string "optimizer", "gradients" or "full"
+---@field slices boolean are gradients sharded too, over several processes?
+local Share = class.new "Share"
+
+---@param reducer userdata
+---@param kind string
+---@param native userdata the processes
+function Share:init(reducer, kind, native)
+  self.reducer, self.kind, self.native = reducer, kind, native
+  self.slices = kind ~= "optimizer" and native:size() > 1
+  self.place = setmetatable({}, {__mode = "k"}) -- parameter -> its number
+  self.pieces = {}                              -- number -> {value =, grad =}
+  for i, parameter in ipairs(reducer:parameters()) do self.place[parameter] = i end
+end
+
+--- The piece of a parameter. The same tensor each time: an optimizer's state is kept by it.
+---@param parameter userdata
+---@return {value: userdata, grad: userdata}
+function Share:piece(parameter)
+  local i = self.place[parameter]
+  local piece = self.pieces[i]
+  if not piece then
+    piece = {}
+    piece.value, piece.grad = self.reducer:piece(i)
+    self.pieces[i] = piece
+  end
+  return piece
+end
+
+--- This process's elements of a tensor that is shaped as the parameter is; a copy.
+---@param parameter userdata
+---@param whole userdata
+---@return userdata # [n]
+function Share:cut(parameter, whole)
+  local first, count = self.reducer:share(self.place[parameter], self.native:rank())
+  return C.autograd.no_grad(function() return whole:detach():reshape(-1):narrow(0, first, count):clone() end)
+end
+
+--- The whole of which every process gives its piece. A collective.
+---@param parameter userdata
+---@param piece userdata
+---@return userdata # shaped as the parameter
+function Share:join(parameter, piece)
+  local all = self.native:size() > 1 and self.native:all_gather_ragged(piece) or piece:clone()
+  return all:reshape(parameter:shape())
+end
+
+--- How the parameters are cut, to compare with another cut.
+---@return integer[]
+function Share:cuts()
+  local cuts = {}
+  for i = 1, #self.reducer:parameters() do
+    for rank = 0, self.native:size() - 1 do cuts[#cuts + 1] = (self.reducer:share(i, rank)) end
+  end
+  return cuts
+end
+
+return Share

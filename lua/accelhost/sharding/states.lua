@@ -1,0 +1,85 @@
+--- An optimizer's state by pieces, and whole.
+--
+-- While a model is sharded, state[piece] stands in the optimizer where state[parameter] would. What belongs to each
+-- element is one tensor as long as the piece; the rest (counters) is the same on all processes.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local protect = require "accelhost.util.protect"
+
+local states = {}
+
+-- What is of the whole tensor, also of one that has no dims as these have none.
+local counters = {step = true, mu_product = true, eta = true, mu = true}
+
+--- Call fn(parameter, share) for the parameters of an optimizer that are sharded.
+---@param optimizer Optimizer
+---@param share_of fun(parameter: userdata): Share?
+---@param fn fun(parameter: userdata, share: Share)
+function states.each(optimizer, share_of, fn)
+  for _, group in ipairs(optimizer.param_groups) do
+    for _, parameter in ipairs(group.params) do
+      local share = share_of(parameter)
+      if share then fn(parameter, share) end
+    end
+  end
+end
+
+--- Cut the state that whole parameters have to this process's pieces.
+---@param optimizer Optimizer
+---@param share_of fun(parameter: userdata): Share?
+function states.cut(optimizer, share_of)
+  local state = optimizer.state
+  states.each(optimizer, share_of, function(parameter, share)
+    local whole = state[parameter]
+    if whole == nil then return end
+    local cut = {}
+    for name, value in pairs(whole) do
+      local by_element = C.is_tensor(value) and C.same_shape(value, parameter) and not counters[name]
+      cut[name] = by_element and share:cut(parameter, value) or value
+    end
+    state[parameter], state[share:piece(parameter).value] = nil, cut
+  end)
+end
+
+-- What the pieces of all processes make.
+local function join(parameter, share, own, keeps)
+  local whole = {}
+  for _, name in ipairs(arguments.sorted_keys(own)) do
+    local value = own[name]
+    if C.is_tensor(value) and C.same_shape(value, share:piece(parameter).value) then
+      local joined = share:join(parameter, value)
+      if keeps then
+        whole[name] = joined
+      else
+        joined:free()
+      end
+    else
+      whole[name] = value
+    end
+  end
+  return whole
+end
+
+--- The optimizer's state_dict as without sharding: on all processes, or on one of them, the others get nil. A
+--- collective.
+---@param optimizer Optimizer
+---@param share_of fun(parameter: userdata): Share?
+---@param only? integer rank
+---@return table?
+function states.whole(optimizer, share_of, only)
+  states.cut(optimizer, share_of)
+  local state, whole = optimizer.state, {}
+  for key, value in pairs(state) do whole[key] = value end
+  local keeps = only == nil or C.comm.rank() == only
+  states.each(optimizer, share_of, function(parameter, share)
+    local piece = share:piece(parameter).value
+    local own = state[piece]
+    whole[piece] = nil
+    if own ~= nil then whole[parameter] = join(parameter, share, own, keeps) end
+  end)
+  if not keeps then return nil end
+  optimizer.state = whole
+  return protect(function() optimizer.state = state end, optimizer.state_dict, optimizer)
+end
+
+return states

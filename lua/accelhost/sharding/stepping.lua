@@ -1,0 +1,104 @@
+--- A step of an optimizer whose parameters are sharded: over this process's pieces, then all get those of the others.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local protect = require "accelhost.util.protect"
+local states = require "accelhost.sharding.states"
+local tape = require "accelhost.util.tape"
+
+local fail = arguments.fail
+local stepping = {}
+
+--- The shares that an optimizer's parameters are in, in their order.
+---@param optimizer Optimizer
+---@param share_of fun(parameter: userdata): Share?
+---@return Share[]
+function stepping.shares(optimizer, share_of)
+  local list, known = {}, {}
+  states.each(optimizer, share_of, function(_, share)
+    if not known[share] then
+      known[share] = true
+      list[#list + 1] = share
+    end
+  end)
+  return list
+end
+
+--- Run fn while the optimizer's parameters, and their gradients, are this process's pieces of those for which `wants`
+--- is true.
+---@param optimizer Optimizer
+---@param share_of fun(parameter: userdata): Share?
+---@param wants fun(share: Share): boolean
+---@param fn fun(...): ...
+---@param ... any its arguments
+---@return any # what it returns
+function stepping.over_pieces(optimizer, share_of, wants, fn, ...)
+  local whole, pieces = {}, {}
+  for g, group in ipairs(optimizer.param_groups) do
+    local list = {}
+    for i, parameter in ipairs(group.params) do
+      local share = share_of(parameter)
+      if share and wants(share) then
+        local piece = share:piece(parameter)
+        piece.value.grad = parameter.grad ~= nil and piece.grad or nil
+        list[i], pieces[#pieces + 1] = piece.value, piece.value
+      else
+        list[i] = parameter
+      end
+    end
+    whole[g] = group.params
+    group.params = list
+  end
+  return protect(function()
+    for g, params in ipairs(whole) do optimizer.param_groups[g].params = params end
+    for _, piece in ipairs(pieces) do piece.grad = nil end
+  end, fn, ...)
+end
+
+--- Raise unless the optimizer steps each element by its own numbers, so that it can step a piece.
+---@param optimizer Optimizer
+function stepping.check(optimizer)
+  if optimizer._kind or optimizer.elementwise == true then return end
+  fail("%s:step: it needs whole tensors, and with sharding a process has the state of a part of each: use an "
+    .. "optimizer that works element by element (SGD, Adam, AdamW, Lion, ...), or say `elementwise = true` in a class "
+    .. "of your own that does", optimizer._name)
+end
+
+-- What is no mean over the processes would be stepped as if it were.
+local function check_gradients(optimizer, shares)
+  for _, share in ipairs(shares) do
+    local i = share.reducer:find_sum()
+    if i then
+      fail("%s:step: the gradient of parameter %d is this process's own sum (its last backward was within no_sync), "
+        .. "and with sharding = '%s' a process has no more than its share of the mean: let a backward average it first",
+        optimizer._name, i, share.kind)
+    end
+  end
+end
+
+--- Step. A collective.
+---@param optimizer Optimizer
+---@param share_of fun(parameter: userdata): Share?
+---@param shares Share[] those of the optimizer
+---@param closure? function
+---@param step fun(closure: function?): any steps the optimizer
+---@return any # what the closure or the step gives
+function stepping.step(optimizer, share_of, shares, closure, step)
+  stepping.check(optimizer)
+  if tape.is_recording() then
+    fail("%s:step: a sharded step waits for the other processes, so it cannot be captured", optimizer._name)
+  end
+  local loss
+  if closure ~= nil then
+    arguments.check(optimizer._name .. ":step", "closure", "callable", closure)
+    loss = C.autograd.enable_grad(closure)
+  end
+  check_gradients(optimizer, shares)
+  states.cut(optimizer, share_of)
+  for _, share in ipairs(shares) do share.reducer:hold() end
+  local result = stepping.over_pieces(optimizer, share_of, function() return true end, step)
+  for _, share in ipairs(shares) do share.reducer:spread() end
+  if closure ~= nil then return loss end
+  return result
+end
+
+return stepping

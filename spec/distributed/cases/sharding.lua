@@ -1,0 +1,375 @@
+-- Jobs whose processes have a share of the states train as those do that have them whole.
+local accelhost = require "accelhost"
+local checks = require "spec.support.checks"
+local nn, F, optim = accelhost.nn, accelhost.nn.functional, accelhost.optim
+
+local state = accelhost.PartialState()
+local rank, size = state.process_index, state.num_processes
+local kinds = {"optimizer", "gradients", "full"}
+local whole_gradients = {none = true, optimizer = true}
+
+-- Sizes that are no multiple of anything; some parameters have fewer elements than there are processes. A weight is
+-- large enough for pages that only one process keeps.
+local Net = nn.Module:extend "Net"
+local Block = nn.Module:extend "Block"
+function Block:init() self.norm, self.fc = nn.LayerNorm(67), nn.Linear(67, 67) end
+function Block:forward(x) return x + self.fc(self.norm(x)):tanh() end
+function Net:init()
+  self.first, self.scale = nn.Linear(7, 67), nn.Parameter(accelhost.ones(1))
+  self.blocks = nn.ModuleList {Block(), Block(), Block()}
+  self.last, self.frozen = nn.Linear(67, 7), nn.Linear(7, 3)
+  self.last.bias.requires_grad = false
+  self.frozen.weight.requires_grad, self.frozen.bias.requires_grad = false, false
+  self.tied = nn.Linear(67, 7, {bias = false})
+  self.tied.weight = self.last.weight
+end
+function Net:forward(x)
+  local y = self.first(x)
+  for i = 1, #self.blocks do y = self.blocks[i](y) end
+  return self.frozen(self.last(y) * self.scale + self.tied(y))
+end
+
+local function new_net(dtype)
+  accelhost.manual_seed(3)
+  return Net():to(dtype)
+end
+
+local function batch(step, dtype)
+  accelhost.manual_seed(100 * step + rank)
+  return accelhost.randn(5, 7):to(dtype), accelhost.randn(5, 3):to(dtype)
+end
+
+local function sgd(net) return optim.SGD(net:parameters(), {lr = 0.05, momentum = 0.9}) end
+local function adamw(net) return optim.AdamW(net:parameters(), {lr = 1e-2}) end
+
+-- Train; options: dtype, make, steps, and of the accelerator; step(accelerator, model, optimizer, number) in place of
+-- the usual one.
+local function train(options)
+  local dtype = options.dtype or "float64"
+  local accelerator = accelhost.Accelerator(options.accelerator)
+  local net = new_net(dtype)
+  local model, optimizer = accelerator:prepare(net, (options.make or sgd)(net))
+  local losses = {}
+  for number = 1, options.steps or 4 do
+    if options.step then
+      losses[number] = options.step(accelerator, model, optimizer, number)
+    else
+      local x, y = batch(number, dtype)
+      local loss = F.mse_loss(model(x), y)
+      accelerator:backward(loss)
+      optimizer:step()
+      optimizer:zero_grad()
+      losses[number] = loss:item()
+    end
+  end
+  return {losses = losses, model = model, optimizer = optimizer, accelerator = accelerator}
+end
+
+local function sharded(options, sharding, more)
+  local copy = {}
+  for key, value in pairs(options) do copy[key] = value end
+  copy.accelerator = {sharding = sharding}
+  for key, value in pairs(more or {}) do copy.accelerator[key] = value end
+  return copy
+end
+
+local function same_weights(expected, got, tolerance)
+  local list = got.model:parameters()
+  for i, parameter in ipairs(expected.model:parameters()) do
+    checks.near(parameter, list[i], "parameter " .. i, tolerance)
+  end
+  for i, loss in ipairs(expected.losses) do
+    if not (math.abs(loss - got.losses[i]) <= tolerance) then
+      error(("loss %d: expected %.17g, got %.17g"):format(i, loss, got.losses[i]))
+    end
+  end
+end
+
+checks.it("has the losses and weights of whole states to the last bit in float64 SGD", function()
+  local expected = train(sharded({}, "none"))
+  for _, kind in ipairs(kinds) do same_weights(expected, train(sharded({}, kind)), 0) end
+end)
+
+checks.it("has them to 1e-6 in float32 for every optimizer that works element by element", function()
+  local names = {"Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "NAdam", "RAdam", "Adamax", "Lion", "ASGD", "Rprop"}
+  for _, name in ipairs(names) do
+    local options = {dtype = "float32", make = function(net) return optim[name](net:parameters(), {lr = 1e-3}) end}
+    local expected = train(sharded(options, "none"))
+    for _, kind in ipairs {"gradients", "full"} do
+      same_weights(expected, train(sharded(options, kind)), 1e-6)
+    end
+  end
+end)
+
+checks.it("cuts a model in units by every rule without another number", function()
+  local expected = train(sharded({}, "none"))
+  local rules = {"blocks", "none", "Block", {"blocks.0", "last"}, 500,
+    function(_, path) return path == "blocks.1" end}
+  for _, rule in ipairs(rules) do
+    same_weights(expected, train(sharded({}, "full", {shard_units = rule})), 0)
+  end
+  same_weights(expected, train(sharded({}, "gradients", {bucket_cap_mb = 0.001})), 0)
+end)
+
+checks.it("keeps a share of the optimizer's state on each process, and gives it whole", function()
+  local options = {dtype = "float32", make = adamw}
+  local expected = train(sharded(options, "none")).optimizer:state_dict()
+  for _, kind in ipairs(kinds) do
+    local got = train(sharded(options, kind)).optimizer
+    local held = 0
+    for parameter, values in pairs(got.state) do
+      held = held + values.exp_avg:numel()
+      assert(parameter:dim() == 1)
+    end
+    local all = 0
+    for _, values in pairs(expected.state) do all = all + values.exp_avg:numel() end
+    assert(held < all / size + 600, ("%d of %d"):format(held, all))
+    local whole = got:state_dict()
+    checks.same(expected.param_groups, whole.param_groups)
+    for id, values in pairs(expected.state) do
+      for name, value in pairs(values) do checks.near(value, whole.state[id][name], name, 0) end
+    end
+  end
+end)
+
+checks.it("clips by the norm of all gradients, and by value", function()
+  for _, norm_type in ipairs {2, "inf", 1} do
+    local norms = {}
+    local options = {step = function(accelerator, model, optimizer, number)
+      local x, y = batch(number, "float64")
+      local loss = F.mse_loss(model(x), y)
+      accelerator:backward(loss)
+      norms[#norms + 1] = accelerator:clip_grad_norm_(model:parameters(), 0.1, norm_type):item()
+      accelerator:clip_grad_value_(model:parameters(), 0.01)
+      optimizer:step()
+      optimizer:zero_grad()
+      return loss:item()
+    end}
+    local expected = train(sharded(options, "none"))
+    local first = norms
+    for _, kind in ipairs(kinds) do
+      norms = {}
+      same_weights(expected, train(sharded(options, kind)), 1e-12)
+      for i, norm in ipairs(first) do assert(math.abs(norm - norms[i]) < 1e-12) end
+    end
+  end
+end)
+
+checks.it("accumulates in windows, with weights, over several forward calls and without zero_grad", function()
+  local function window(accelerator, model, optimizer, number)
+    local total = 0
+    for part = 1, 3 do
+      accelerator:accumulate(model)
+      local x, y = batch(10 * number + part, "float64")
+      local loss = F.mse_loss(model(x) + model(x * 2), y)
+      accelerator:backward(loss, {weight = part + rank})
+      optimizer:step()
+      optimizer:zero_grad()
+      total = total + loss:item()
+    end
+    return total
+  end
+  local function add_up(accelerator, model, optimizer, number)
+    local total = 0
+    for part = 1, 2 do
+      local x, y = batch(10 * number + part, "float64")
+      local loss = F.mse_loss(model(x), y)
+      accelerator:backward(loss)
+      total = total + loss:item()
+    end
+    optimizer:step()
+    optimizer:zero_grad()
+    return total
+  end
+  local function held_back(accelerator, model, optimizer, number)
+    local x, y = batch(number, "float64")
+    accelerator:no_sync(model, function() F.mse_loss(model(x), y):backward() end)
+    local loss = F.mse_loss(model(x), y)
+    loss:backward()
+    optimizer:step()
+    optimizer:zero_grad()
+    return loss:item()
+  end
+  for _, step in ipairs {window, add_up, held_back} do
+    local options = {step = step}
+    local more = step == window and {gradient_accumulation_steps = 3} or nil
+    local expected = train(sharded(options, "none", more))
+    for _, kind in ipairs(kinds) do same_weights(expected, train(sharded(options, kind, more)), 1e-14) end
+  end
+end)
+
+checks.it("trains in bfloat16, and leaves out a step in float16 whose gradients overflowed on one process", function()
+  local options = {dtype = "float32", make = adamw}
+  local expected = train(sharded(options, "none", {mixed_precision = "bf16"}))
+  for _, kind in ipairs(kinds) do
+    same_weights(expected, train(sharded(options, kind, {mixed_precision = "bf16"})), 1e-6)
+  end
+  local skipped
+  options.step = function(accelerator, model, optimizer, number)
+    local x, y = batch(number, "float32")
+    -- What overflows lies in the share of one process.
+    local loss = F.mse_loss(model(x), y) + (number == 2 and model.scale:sum() * 1e38 or 0)
+    accelerator:backward(loss)
+    if number == 3 then accelerator:clip_grad_norm_(model:parameters(), 1) end
+    optimizer:step()
+    skipped[number] = optimizer.step_was_skipped
+    optimizer:zero_grad()
+    return number == 2 and 0 or loss:item()
+  end
+  local fp16 = {mixed_precision = "fp16", kwargs_handlers = {accelhost.GradScalerKwargs {init_scale = 1024}}}
+  skipped = {}
+  expected = train(sharded(options, "none", fp16))
+  checks.same({false, true, false, false}, skipped, "none")
+  for _, kind in ipairs(kinds) do
+    skipped = {}
+    local got = train(sharded(options, kind, fp16))
+    checks.same({false, true, false, false}, skipped, kind)
+    checks.same(expected.accelerator.scaler:get_scale(), got.accelerator.scaler:get_scale(), kind)
+    same_weights(expected, got, 1e-6)
+  end
+end)
+
+checks.it("evaluates, recomputes and gives the whole state of a model at any time", function()
+  local options = {steps = 2, step = function(accelerator, model, optimizer, number)
+    local x, y = batch(number, "float64")
+    local loss = F.mse_loss(accelhost.utils.checkpoint.checkpoint(model, x, {use_reentrant = false}), y)
+    accelerator:backward(loss)
+    optimizer:step()
+    optimizer:zero_grad()
+    return loss:item()
+  end}
+  local expected = train(sharded(options, "none"))
+  local x = batch(9, "float64")
+  for _, kind in ipairs(kinds) do
+    local got = train(sharded(options, kind))
+    same_weights(expected, got, 0)
+    got.model:eval()
+    checks.near(expected.model(x), accelhost.no_grad(function() return got.model(x) end), kind, 0)
+    for name, value in pairs(got.accelerator:get_state_dict(got.model)) do
+      checks.near(expected.model:state_dict()[name], value, name, 0)
+    end
+  end
+end)
+
+checks.it("runs the closure of a step once, before it", function()
+  local calls = 0
+  local options = {step = function(_, model, optimizer, number)
+    local x, y = batch(number, "float64")
+    return optimizer:step(function()
+      calls = calls + 1
+      optimizer:zero_grad()
+      local loss = F.mse_loss(model(x), y)
+      loss:backward()
+      return loss
+    end):item()
+  end}
+  local expected = train(sharded(options, "none"))
+  for _, kind in ipairs(kinds) do
+    calls = 0
+    same_weights(expected, train(sharded(options, kind)), 0)
+    assert(calls == 4)
+  end
+end)
+
+checks.it("holds the mean where it is a process's own, and zeros elsewhere", function()
+  local function gradients(kind)
+    local accelerator = accelhost.Accelerator {sharding = kind}
+    local model = accelerator:prepare(new_net "float64")
+    local x, y = batch(1, "float64")
+    accelerator:backward(F.mse_loss(model(x), y))
+    local list = {}
+    for i, parameter in ipairs(model:parameters()) do
+      list[i] = parameter.grad and accelerator:reduce(parameter.grad:clone(), "sum") or false
+    end
+    return list
+  end
+  local expected = gradients "none"
+  for _, kind in ipairs(kinds) do
+    for i, total in ipairs(gradients(kind)) do
+      if expected[i] then
+        checks.near(whole_gradients[kind] and expected[i] or expected[i] / size, total, kind, 1e-14)
+      end
+    end
+  end
+end)
+
+checks.it("refuses what needs whole tensors or would go wrong", function()
+  for _, kind in ipairs {"gradients", "full"} do
+    local accelerator = accelhost.Accelerator {sharding = kind}
+    local net = new_net "float32"
+    local bare = optim.AdamW(net:parameters())
+    local model, prepared, muon = accelerator:prepare(net, bare, optim.Adafactor(net:parameters()))
+    local x, y = batch(1, "float32")
+    accelerator:backward(F.mse_loss(model(x), y))
+    checks.refused("it needs whole tensors", function() muon:step() end)
+    checks.refused("give the optimizer to accelerator:prepare", function() bare:step() end)
+    prepared:step()
+    checks.refused("a step needs every process", function()
+      accelerator:join_uneven_inputs({model}, function() end)
+    end)
+    if size > 1 then
+      prepared:zero_grad()
+      accelerator:no_sync(model, function() F.mse_loss(model(x), y):backward() end)
+      checks.refused("is this process's own sum", function() prepared:step() end)
+    end
+    accelerator:free_memory()
+  end
+end)
+
+checks.it("steps an optimizer of one's own that says it works element by element", function()
+  local Plain = optim.Optimizer:extend "Plain"
+  function Plain:init(params)
+    self.elementwise = true
+    self:setup(params, {lr = 0.5})
+  end
+  function Plain:step(closure)
+    return self:each_parameter(closure, function(group, parameter)
+      local own = self.state[parameter] or {seen = parameter:detach() * 0}
+      own.seen:add_(parameter.grad)
+      self.state[parameter] = own
+      parameter:sub_(own.seen * group.lr)
+    end)
+  end
+  local options = {make = function(net) return Plain(net:parameters()) end}
+  local expected = train(sharded(options, "none"))
+  for _, kind in ipairs(kinds) do
+    local got = train(sharded(options, kind))
+    same_weights(expected, got, 0)
+    for id, values in pairs(expected.optimizer:state_dict().state) do
+      checks.near(values.seen, got.optimizer:state_dict().state[id].seen, "state", 0)
+    end
+  end
+end)
+
+checks.it("goes on from a checkpoint of any sharding to the bit", function()
+  local folder = os.tmpname()
+  os.remove(folder)
+  folder = accelhost.distributed and folder
+  local shared = {folder}
+  if size > 1 then accelhost.distributed.init_process_group() accelhost.distributed.broadcast_object_list(shared, 0) end
+  folder = shared[1]
+  local function finish(run, from, to)
+    local losses = {}
+    for number = from, to do
+      local x, y = batch(number, "float32")
+      local loss = F.mse_loss(run.model(x), y)
+      run.accelerator:backward(loss)
+      run.optimizer:step()
+      run.optimizer:zero_grad()
+      losses[#losses + 1] = loss:item()
+    end
+    run.losses = losses
+    return run
+  end
+  local options = {dtype = "float32", make = adamw, steps = 2}
+  for _, saved in ipairs {"none", "optimizer", "gradients", "full"} do
+    local first = train(sharded(options, saved))
+    first.accelerator:save_state(folder)
+    finish(first, 3, 5)
+    for _, loaded in ipairs {"none", "optimizer", "gradients", "full"} do
+      local other = train(sharded({dtype = "float32", make = adamw, steps = 0}, loaded))
+      other.accelerator:load_state(folder)
+      same_weights(first, finish(other, 3, 5), 0)
+    end
+  end
+end)

@@ -11,13 +11,21 @@
 #include "comm/group.h"
 #include "comm/mail.h"
 
+/* What a rank tells its peers of its memory with a post. */
+struct ah_brought {
+    uint64_t offset; /* of its input in its segment, or AH_NO_OFFSET; the rest is for several hosts (channel.h) */
+    bool wired;
+    uint32_t travels, steps;
+    uint64_t landing, partial, counts;
+};
+
 struct ah_work {
     struct ah_group *group;
     const struct ah_backend *mover; /* the group's backend, or its lane's */
     struct ah_work *next;  /* of the works that this rank has not carried out, or of the abandoned ones */
     struct ah_collective call;
     uint32_t sequence;
-    uint64_t offset; /* told to the peers with the post: `start` sets it */
+    struct ah_brought brought; /* told to the peers with the post: `start` sets it */
     uint32_t note;   /* all ranks' notes or-ed, once every rank has posted */
     int64_t *counts; /* own copy of the call's; NULL: it has none */
     uint32_t era;    /* of the group when it began */
@@ -45,6 +53,7 @@ struct ah_mail {
     void *held;
 };
 
+struct ah_seat;
 struct ah_backend {
     const char *name;
     /* Of the structs that begin with struct ah_group, struct ah_work, struct ah_mail; zero-filled. */
@@ -53,9 +62,12 @@ struct ah_backend {
     int (*open)(struct ah_group *group);
     void (*close)(struct ah_group *group); /* undo open; the door frees the struct. NULL: nothing to do */
 
+    /* Of a part of a group of this backend. NULL: this one. */
+    const struct ah_backend *(*part)(const struct ah_group *parent, const struct ah_seat *seat);
+
     /* A blocking call. `bring`, before the post: prepare what lies open to the peers with it (NULL: nothing). `run`:
      * all have posted and agree; returns when the result is here. In a group of one only `run` is called. */
-    int (*bring)(struct ah_group *group, const struct ah_collective *call, uint64_t *offset);
+    int (*bring)(struct ah_group *group, const struct ah_collective *call, struct ah_brought *out);
     int (*run)(struct ah_group *group, const struct ah_collective *call);
 
     /* A work. `start`, before its post. `carry`, in order, when all have posted and agree: do this rank's part; the
@@ -67,6 +79,9 @@ struct ah_backend {
     bool carry_waits; /* carry waits for the peers: not called where a call must not wait, but in ah_work_test */
     int (*finish)(struct ah_work *work);
     void (*drop)(struct ah_work *work, bool complete);
+    /* Is the call through, when all ranks have done their part of it, so that its memory is its rank's again? NULL: it
+     * is. */
+    bool (*settled)(const struct ah_group *group, uint32_t sequence);
 
     /* A message. `give`, by the sender before it is posted: see to it that its elements can be got at. `fetch`, by the
      * receiver: bring what there is of letter->count elements, without waiting, until *done; of each sender one message
@@ -158,7 +173,9 @@ void ah_group_forget_works(struct ah_group *group);
 int ah_backend_register(const struct ah_backend *backend);
 const struct ah_backend *ah_backend_find(const char *name);
 
-extern const struct ah_backend ah_self_backend, ah_shm_backend;
+extern const struct ah_backend ah_self_backend, ah_shm_backend, ah_spread_backend;
+/* All ranks have done the calls up to `sequence`, and they are through. */
+bool ah_group_has_settled(const struct ah_group *group, uint32_t sequence);
 
 void ah_work_free(struct ah_work *work, bool complete);
 

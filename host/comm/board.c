@@ -12,9 +12,10 @@
 #include <unistd.h>
 
 #include "base/time.h"
+#include "comm/hosts.h"
 
 static const uint64_t board_magic = 0x6472616f626861; /* "ahboard" */
-enum { BOARD_VERSION = 5 };
+enum { BOARD_VERSION = 6 };
 
 static const size_t span_wanted = (size_t)64 << 30, span_least = (size_t)1 << 30;
 
@@ -79,7 +80,7 @@ int ah_board_create(struct ah_board **out, int size)
     }
     struct ah_board_header *header = board->header;
     header->version = BOARD_VERSION;
-    header->size = size;
+    header->size = header->local = size;
     atomic_store(&header->first_failed, -1);
     atomic_store(&header->channels, 1);
     header->magic = board_magic;
@@ -89,6 +90,23 @@ failed:
     ah_fail(AH_EIO, "cannot make the job's shared memory: %s", strerror(errno));
     ah_board_close(board);
     return AH_EIO;
+}
+
+int ah_board_place(struct ah_board *board, const struct ah_hosts *hosts)
+{
+    struct ah_board_header *header = board->header;
+    int first = hosts->first[hosts->mine], local = hosts->first[hosts->mine + 1] - first;
+    if (hosts->count < 1 || hosts->count > AH_HOSTS_MAX || hosts->first[hosts->count] != board->size || local < 1)
+        return ah_fail(AH_EINVAL, "the ranks of %d hosts do not make the job's %d", hosts->count, board->size);
+    header->first = first;
+    header->local = local;
+    for (int r = first; r < first + local; r++)
+        for (int c = 0; c < AH_BOARD_CHANNELS; c++) {
+            struct ah_channel *channel = &ah_board_slot(board, r)->channel[c];
+            atomic_store(&channel->news, (char *)header->news - (char *)channel);
+        }
+    board->hosts = hosts;
+    return 0;
 }
 
 int ah_board_map_segments(struct ah_board *board)
@@ -156,7 +174,7 @@ int ah_board_open(struct ah_board **out, int fd, int rank, const int *segments)
         board->segment_fd[r] = segments ? segments[r] : ah_board_slot(board, r)->segment_fd;
     AH_TRYGO(ah_board_map_segments(board), failed);
     for (int r = 0; r < board->size; r++) {
-        if (r == rank) {
+        if (r == rank || (rank == board->header->first && !ah_board_is_local(board, r))) {
             fcntl(board->segment_fd[r], F_SETFD, FD_CLOEXEC);
         } else {
             close(board->segment_fd[r]);
@@ -239,6 +257,7 @@ bool ah_board_lost(struct ah_board *board, int rank)
 
 void ah_board_wake(struct ah_board *board)
 {
+    ah_news_tell(&board->header->news[AH_MIRROR]);
     for (int r = 0; r < board->size; r++)
         for (int c = 0; c < atomic_load(&board->header->channels); c++)
             ah_channel_wake(&ah_board_slot(board, r)->channel[c]);

@@ -70,11 +70,16 @@ struct ah_board_header {
     bool stdout_is_terminal, stderr_is_terminal;
     bool reports; /* the launcher prints the failure of the first rank that fails */
     bool alone;   /* there is no launcher: the ranks have met by themselves (meet.h) */
+    int32_t first, local; /* this host's ranks: `local` of them, from `first` on; the others' slots a mirror fills */
     _Alignas(64) atomic_int first_failed; /* rank, -1 before */
     atomic_int channels;                  /* ever used on any slot: what a wake looks at */
     _Atomic uint64_t told;                /* the stuck rank (from 1) and its progress that a wait last told of */
+    struct ah_news news[AH_READERS];
     _Alignas(64) struct ah_board_slot slot[];
 };
+
+struct ah_hosts;
+struct ah_mirror;
 
 /* One process's mapping of a board and its segments. */
 struct ah_board {
@@ -85,7 +90,18 @@ struct ah_board {
     size_t segment_span;                      /* bytes reserved for each segment */
     unsigned char *segment[AH_BOARD_MAX_RANKS];
     int segment_fd[AH_BOARD_MAX_RANKS];       /* -1 once closed */
+    const struct ah_hosts *hosts;             /* NULL: there is one */
+    struct ah_mirror *mirror;                 /* of a leader, while it is open */
 };
+
+/* The job is on several hosts, of which this board is one's. By its maker before any rank maps it, and by every rank
+ * when it has mapped it; the struct is kept, not copied. AH_EINVAL when it does not fit the board. */
+int ah_board_place(struct ah_board *board, const struct ah_hosts *hosts);
+/* Is the rank on this host? */
+static inline bool ah_board_is_local(const struct ah_board *board, int rank)
+{
+    return rank >= board->header->first && rank < board->header->first + board->header->local;
+}
 
 /* Make a board for `size` ranks. The creator's mapping has no segments mapped yet. */
 int ah_board_create(struct ah_board **out, int size);
@@ -97,8 +113,9 @@ int ah_board_map_segments(struct ah_board *board);
 int ah_board_hand_over(struct ah_board *board);
 
 /* Map the board behind a descriptor, as `rank`: all segments are mapped, and all descriptors but that of the rank's own
- * segment are closed (where ranks are alone the board's stays, too). `segments` are the ranks' descriptors; NULL: those
- * that were inherited. AH_EIO when it is no board of this program. */
+ * segment are closed (where ranks are alone the board's stays, too, and a host's first rank keeps those of ranks on
+ * other hosts). `segments` are the ranks' descriptors; NULL: those that were inherited. AH_EIO when it is no board of
+ * this program. */
 int ah_board_open(struct ah_board **out, int fd, int rank, const int *segments);
 
 void ah_board_close(struct ah_board *board);

@@ -15,11 +15,36 @@ static void wake(atomic_uint *word)
     syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
+void ah_news_tell(struct ah_news *news)
+{
+    atomic_fetch_add(&news->changes, 1);
+    if (atomic_load(&news->sleepers))
+        wake(&news->changes);
+}
+
+void ah_news_sleep(struct ah_news *news, uint32_t seen, int64_t limit_ns)
+{
+    struct timespec limit = {limit_ns / 1000000000, limit_ns % 1000000000};
+    atomic_fetch_add(&news->sleepers, 1);
+    if (atomic_load(&news->changes) == seen)
+        syscall(SYS_futex, &news->changes, FUTEX_WAIT, seen, &limit, NULL, 0);
+    atomic_fetch_sub(&news->sleepers, 1);
+}
+
+void ah_channel_tell(struct ah_channel *channel, enum ah_reader reader)
+{
+    int64_t distance = atomic_load_explicit(&channel->news, memory_order_relaxed);
+    if (distance)
+        ah_news_tell((struct ah_news *)((char *)channel + distance) + reader);
+}
+
 void ah_channel_advance(struct ah_channel *channel, enum ah_counter which, uint32_t value)
 {
     atomic_store(&channel->counter[which], value);
     if (atomic_load(&channel->sleepers))
         wake(&channel->counter[which]);
+    if (which != AH_ROUND)
+        ah_channel_tell(channel, which == AH_SLICED ? AH_COURIER : AH_MIRROR);
 }
 
 void ah_channel_sleep(struct ah_channel *channel, enum ah_counter which, uint32_t seen, int64_t limit_ns)

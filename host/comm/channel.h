@@ -32,13 +32,28 @@ struct ah_post {
     int64_t size[AH_BOARD_DIMS];
     bool async, far; /* far: on the memory of a device */
     uint8_t purpose; /* enum ah_purpose, no part of the fingerprint */
+    /* For a group over several hosts (spread.h); no part of the fingerprint: */
+    bool wired;       /* moved by the courier, not by the ranks alone */
+    uint32_t travels; /* bytes at `offset` that go to the other hosts with this post */
+    uint32_t steps;   /* SLICED of this rank before the call */
+    uint64_t landing; /* where what comes from other hosts is to lie in its segment, as the result would */
+    uint64_t partial; /* where its host's sum is to lie, of the first rank of a host */
+    uint64_t counts;  /* where the call's counts lie in its segment */
     _Alignas(64) char where[AH_BOARD_WHERE];
 };
 #define AH_NO_OFFSET UINT64_MAX
 
 /* A message that a rank has for another (mail.h). Its sender writes it while it is free, frees it when it was received,
  * and may take it back while it is posted; from taken to received it is the receiver's. */
-enum ah_letter_state { AH_LETTER_FREE, AH_LETTER_POSTED, AH_LETTER_TAKEN, AH_LETTER_RECEIVED };
+enum ah_letter_state {
+    AH_LETTER_FREE,
+    AH_LETTER_POSTED,
+    AH_LETTER_TAKEN,
+    AH_LETTER_RECEIVED,
+    /* To a rank on another host a letter is taken back by asking there. */
+    AH_LETTER_RECALLED, /* asked: it is received, or */
+    AH_LETTER_EMPTY,    /* is back: its sender posts it again, or another one in its place */
+};
 /* How a taken letter's message goes whose memory is on a device (line.h): its receiver answers OPEN with LINE or HOST,
  * its sender then says TICKET for a line that is to be opened, STAGED when the host has the bytes. */
 enum ah_letter_way { AH_WAY_OPEN, AH_WAY_LINE, AH_WAY_TICKET, AH_WAY_HOST, AH_WAY_STAGED };
@@ -51,6 +66,7 @@ struct ah_letter {
     _Atomic uint64_t group; /* which of the groups that use this channel in turn */
     uint8_t dtype;
     int8_t ndim;
+    int member; /* the receiver's rank on the board */
     int64_t count;
     uint64_t offset; /* as of a post */
     int64_t size[AH_BOARD_DIMS];
@@ -65,11 +81,21 @@ struct ah_letter {
  * its peers need. ROUND and SLICED count as the backend sees fit. SENT and RECEIVED: messages. */
 enum ah_counter { AH_POSTED, AH_DONE, AH_ROUND, AH_SLICED, AH_SENT, AH_RECEIVED, AH_COUNTERS };
 
+/* A board's word that changes whenever one of its host's ranks has news. */
+struct ah_news {
+    _Alignas(64) atomic_uint changes;
+    atomic_int sleepers;
+};
+/* For whom: the mirror (all counters but those of the backend), the courier (SLICED). */
+enum ah_reader { AH_MIRROR, AH_COURIER, AH_READERS };
+
 struct ah_channel {
     _Alignas(64) atomic_uint counter[AH_COUNTERS];
     atomic_uint sleepers;     /* peers asleep on one of the counters */
     atomic_uint base;         /* where the counters of the present group began */
+    _Atomic int64_t news;     /* bytes from here to the board's news; 0: nobody reads them */
     _Atomic uint64_t address; /* where the backend finds this rank: a staging offset, a port */
+    _Atomic uint64_t roll;    /* where in its segment the courier finds who the members are, in order */
     atomic_int wanted_from;   /* the rank (from 2) that a message is awaited from, 1: any, 0: none is */
     _Atomic int64_t wanted_tag;
     _Atomic uint64_t members[AH_BOARD_MAX_RANKS / 64]; /* of the present group: a bit for each rank of the board */
@@ -85,6 +111,12 @@ void ah_channel_sleep(struct ah_channel *channel, enum ah_counter which, uint32_
 
 /* Wake all who sleep on it: something is wrong. */
 void ah_channel_wake(struct ah_channel *channel);
+
+/* Tell a reader of the own board of something that no counter shows. */
+void ah_channel_tell(struct ah_channel *channel, enum ah_reader reader);
+void ah_news_tell(struct ah_news *news);
+/* Sleep until there is news since `seen`, or `limit_ns` has passed. */
+void ah_news_sleep(struct ah_news *news, uint32_t seen, int64_t limit_ns);
 
 static inline uint32_t ah_channel_counter(struct ah_channel *channel, enum ah_counter which)
 {

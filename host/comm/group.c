@@ -86,12 +86,18 @@ void ah_work_free(struct ah_work *work, bool complete)
     free(work);
 }
 
+bool ah_group_has_settled(const struct ah_group *group, uint32_t sequence)
+{
+    return ah_watch_reached((struct ah_group *)group, AH_DONE, sequence) &&
+           (!group->backend->settled || group->backend->settled(group, sequence));
+}
+
 /* Free abandoned works that all ranks are through with. */
 static void sweep(struct ah_group *group)
 {
     for (struct ah_work **at = &group->abandoned; *at;) {
         struct ah_work *work = *at;
-        if (!ah_watch_reached(group, AH_DONE, work->sequence)) {
+        if (!ah_group_has_settled(group, work->sequence)) {
             at = &work->next;
             continue;
         }
@@ -115,12 +121,18 @@ static int make_room(struct ah_group *group)
     return 0;
 }
 
-static void post(struct ah_group *group, const struct ah_collective *call, uint64_t offset)
+static void post(struct ah_group *group, const struct ah_collective *call, const struct ah_brought *brought)
 {
     struct ah_channel *mine = group->peer[group->rank];
     struct ah_post *entry = ah_channel_post(mine, group->posted + 1);
     ah_post_fill(entry, call, group->posted + 1, group->size);
-    entry->offset = offset;
+    entry->offset = brought->offset;
+    entry->wired = brought->wired;
+    entry->travels = brought->travels;
+    entry->steps = brought->steps;
+    entry->landing = brought->landing;
+    entry->partial = brought->partial;
+    entry->counts = brought->counts;
     atomic_store_explicit(&ah_board_slot(group->board, group->member[group->rank])->latest, group->channel,
                           memory_order_relaxed);
     atomic_store_explicit(&ah_board_slot(group->board, group->member[group->rank])->pulse.collective_ns, ah_now_ns(),
@@ -191,11 +203,11 @@ static void trace_call(struct ah_trace_mark mark, const struct ah_collective *ca
 static int run_with_peers(struct ah_group *group, const struct ah_collective *call)
 {
     const struct ah_backend *backend = ah_group_mover(group, call);
-    uint64_t offset = AH_NO_OFFSET;
+    struct ah_brought brought = {.offset = AH_NO_OFFSET};
     AH_TRY(make_room(group));
     if (backend->bring)
-        AH_TRY(backend->bring(group, call, &offset));
-    post(group, call, offset);
+        AH_TRY(backend->bring(group, call, &brought));
+    post(group, call, &brought);
     AH_TRY(ah_group_advance(group, group->posted - 1, true));
     AH_TRY(ah_watch_wait(group, AH_POSTED, group->posted));
     AH_TRY(ah_watch_compare(group, group->posted));
@@ -247,9 +259,9 @@ static struct ah_work *new_work(struct ah_group *group, const struct ah_collecti
 static int start_with_peers(struct ah_group *group, struct ah_work *work)
 {
     AH_TRY(make_room(group));
-    work->offset = AH_NO_OFFSET;
+    work->brought.offset = AH_NO_OFFSET;
     AH_TRY(work->mover->start(work));
-    post(group, &work->call, work->offset);
+    post(group, &work->call, &work->brought);
     work->sequence = group->posted;
     *group->last = work;
     group->last = &work->next;
@@ -310,7 +322,7 @@ static bool complete(struct ah_work *work)
         return work->carried;
     if (work->call.device)
         return work->group->lane->type->ready(work);
-    return ah_watch_reached(work->group, AH_DONE, work->sequence);
+    return ah_group_has_settled(work->group, work->sequence);
 }
 
 int ah_work_test(struct ah_work *work, bool *done)

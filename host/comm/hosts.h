@@ -17,7 +17,6 @@ struct ah_hosts {
     int count, mine;                        /* hosts of the job; this process's */
     int first[AH_HOSTS_MAX + 1];            /* ranks of host h: first[h] .. first[h + 1] - 1 */
     char name[AH_HOSTS_MAX][AH_HOST_NAME];  /* for reports */
-    bool leads;                             /* this process is its host's leader */
     struct ah_store_place store;            /* of the job; the leaders connect to it */
     const char *address; /* that the other leaders reach this one at; NULL: by which it reaches the store */
     const char *wire;    /* that moves the bytes: "tcp", "mpi" */

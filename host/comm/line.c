@@ -71,6 +71,8 @@ int ah_line_begin(struct ah_mail *mail)
 {
     const struct ah_message *m = &mail->message;
     bool wanted = m->device && m->count && mail->group->choice != AH_LANE_NONE && m->lane && m->lane->move;
+    if (mail->sends) /* a line opens by what both write on the letter */
+        wanted = wanted && ah_board_is_local(mail->group->board, mail->group->member[m->peer]);
     mail->far = wanted && m->lane->card(m->device, mail->card) == 0;
     return mail->far ? m->lane->mark(mail) : stage(mail);
 }

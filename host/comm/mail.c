@@ -14,6 +14,7 @@
 #include "base/tell.h"
 #include "base/time.h"
 #include "comm/line.h"
+#include "comm/mail_place.h"
 #include "comm/watch.h"
 
 static const int64_t slice_ns = 50 * 1000000, short_slice_ns = 1000000;
@@ -64,6 +65,7 @@ static void post(struct ah_mail *mail, struct ah_letter *letter)
     const struct ah_message *m = &mail->message;
     atomic_store(&letter->number, mail->number);
     atomic_store(&letter->to, m->peer);
+    letter->member = group->member[m->peer];
     atomic_store(&letter->tag, m->tag);
     atomic_store(&letter->group, group->identity);
     letter->dtype = (uint8_t)m->dtype;
@@ -79,15 +81,6 @@ static void post(struct ah_mail *mail, struct ah_letter *letter)
     ah_channel_advance(mine, AH_SENT, ah_channel_counter(mine, AH_SENT) + 1);
 }
 
-static struct ah_letter *free_letter(struct ah_group *group)
-{
-    struct ah_letter *letter = group->peer[group->rank]->letter;
-    for (int i = 0; i < AH_CHANNEL_LETTERS; i++)
-        if (atomic_load(&letter[i].state) == AH_LETTER_FREE)
-            return &letter[i];
-    return NULL;
-}
-
 static bool is_wanted(const struct ah_mail *mail)
 {
     struct ah_channel *channel = mail->group->peer[mail->message.peer];
@@ -95,19 +88,12 @@ static bool is_wanted(const struct ah_mail *mail)
     return (from == 1 || from == mail->group->rank + 2) && atomic_load(&channel->wanted_tag) == mail->message.tag;
 }
 
-/* Of the letters that are posted the newest is taken back. */
-static struct ah_letter *make_place(struct ah_group *group)
+/* Letters that came back, and whose place nobody needs any more. */
+static void post_returned(struct ah_group *group)
 {
-    struct ah_mail *newest = NULL;
     for (struct ah_mail *mail = group->outgoing; mail; mail = mail->next)
-        if (mail->letter && atomic_load(&mail->letter->state) == AH_LETTER_POSTED)
-            newest = mail;
-    if (!newest || !atomic_compare_exchange_strong(&newest->letter->state, &(unsigned){AH_LETTER_POSTED},
-                                                   AH_LETTER_FREE))
-        return NULL;
-    struct ah_letter *letter = newest->letter;
-    newest->letter = NULL;
-    return letter;
+        if (mail->letter && atomic_load(&mail->letter->state) == AH_LETTER_EMPTY)
+            post(mail, mail->letter);
 }
 
 /* No room for the mails from `first` on: is a receiver waiting for one of them, and for no letter that is there? */
@@ -119,7 +105,7 @@ static void post_wanted(struct ah_group *group, struct ah_mail *first)
             continue;
         for (struct ah_mail *other = group->outgoing; other != mail && !present; other = other->next)
             present = other->message.peer == mail->message.peer && other->message.tag == mail->message.tag;
-        struct ah_letter *place = present ? NULL : make_place(group);
+        struct ah_letter *place = present ? NULL : ah_mail_make_place(group);
         if (place)
             post(mail, place);
     }
@@ -147,7 +133,7 @@ static int move_outgoing(struct ah_group *group)
             AH_TRY(ah_line_serve(mail));
         if (finish_outgoing(mail))
             continue;
-        struct ah_letter *room = mail->letter || waiting ? NULL : free_letter(group);
+        struct ah_letter *room = mail->letter || waiting ? NULL : ah_mail_free_letter(group);
         if (room)
             post(mail, room);
         else if (!mail->letter && !waiting)
@@ -157,6 +143,7 @@ static int move_outgoing(struct ah_group *group)
     }
     if (waiting)
         post_wanted(group, waiting);
+    post_returned(group);
     return 0;
 }
 

@@ -14,7 +14,7 @@
 enum { BACKENDS = 16, SPINS = 2000, FEW_SPINS = 20 };
 static const double timeout_default_s = 600;
 
-static const struct ah_backend *backends[BACKENDS] = {&ah_self_backend, &ah_shm_backend};
+static const struct ah_backend *backends[BACKENDS] = {&ah_self_backend, &ah_shm_backend, &ah_spread_backend};
 
 int ah_backend_register(const struct ah_backend *backend)
 {
@@ -189,12 +189,12 @@ int ah_group_default(struct ah_group **out)
     AH_TRY(ah_board_attach(&board)); /* what a rank has started is none: its variables go */
     AH_TRY(ah_topology_from_environment(&who));
     AH_TRY(ah_board_meet(&board));
-    if (who.size != who.local_size)
-        return ah_fail(AH_ENOTIMPL, "%d ranks with %d on this host: several hosts need the mpi backend", who.size,
+    if (who.size != who.local_size && !board->hosts)
+        return ah_fail(AH_EINVAL, "%d ranks with %d on this host, and nothing says where the others are", who.size,
                        who.local_size);
     bool alone = who.size == 1;
     struct ah_seat seat = {.board = alone ? NULL : board, .rank = who.rank, .size = who.size};
-    AH_TRY(ah_group_open(&first_group, ah_backend_find("shm"), &seat));
+    AH_TRY(ah_group_open(&first_group, ah_backend_find(board && board->hosts ? "spread" : "shm"), &seat));
     *out = first_group;
     return 0;
 }

@@ -12,6 +12,7 @@
 #include "comm/board.h"
 #include "comm/meet.h"
 #include "comm/meet_hosts.h"
+#include "comm/mirror.h"
 #include "comm/muster.h"
 #include "comm/topology.h"
 
@@ -55,7 +56,8 @@ int ah_board_meet(struct ah_board **out)
     if (*out || who.size == 1)
         return 0;
     AH_TRY(ah_meet(&board, &who, &hosts));
-    hosts.leads = who.local_rank == 0;
+    if (hosts.count > 1)
+        AH_TRY(ah_board_place(board, &hosts));
     take_place(board, who.rank);
     /* What this rank starts inherits its RANK, and is none. */
     snprintf(mark, sizeof mark, "met-%d", (int)attached_pid);
@@ -71,8 +73,7 @@ static int read_hosts(const struct ah_topology *who)
     if (!text)
         return 0;
     AH_TRY(ah_hosts_read(&hosts, text));
-    hosts.leads = who->local_rank == 0;
-    return hosts.leads ? ah_meet_place(who, &hosts.store) : 0;
+    return who->local_rank == 0 ? ah_meet_place(who, &hosts.store) : 0;
 }
 
 int ah_board_attach(struct ah_board **out)
@@ -98,6 +99,8 @@ int ah_board_attach(struct ah_board **out)
         attached = NULL;
         return ah_fail(AH_EINVAL, "WORLD_SIZE is %d but the job's board has %d ranks", who.size, size);
     }
+    if (hosts.count > 1)
+        AH_TRY(ah_board_place(attached, &hosts));
     /* These mean nothing to programs that the script starts. */
     unsetenv("ACCELHOST_BOARD");
     unsetenv("ACCELHOST_HOSTS");
@@ -116,6 +119,15 @@ void ah_board_show_alone(void)
     atomic_store(&ah_board_slot(alone, 0)->pid, (int)getpid());
 }
 
+/* Of a leader: the other hosts learn how this one's ranks end, which may take as long as they do. */
+static void part_from_hosts(void)
+{
+    if (!attached->mirror)
+        return;
+    ah_mirror_linger(attached->mirror);
+    ah_mirror_part(attached->mirror);
+}
+
 bool ah_board_report_failure(const char *traceback, bool victim)
 {
     if (!attached || getpid() != attached_pid)
@@ -123,6 +135,7 @@ bool ah_board_report_failure(const char *traceback, bool victim)
     if (atomic_load(&ah_board_slot(attached, attached_rank)->group_status) == AH_EPEER)
         victim = true;
     ah_board_leave(attached, attached_rank, AH_RANK_FAILED, traceback, victim);
+    part_from_hosts();
     return attached->header->reports;
 }
 
@@ -134,6 +147,7 @@ bool ah_board_report_end(void)
     int status = atomic_load(&slot->group_status);
     if (status == 0) {
         ah_board_leave(attached, attached_rank, AH_RANK_ENDED, NULL, false);
+        part_from_hosts();
         return true;
     }
     char text[sizeof slot->group_text + 80];
@@ -142,6 +156,7 @@ bool ah_board_report_end(void)
     if (attached->header->alone)
         ah_tell("%s", text);
     ah_board_leave(attached, attached_rank, AH_RANK_FAILED, text, status == AH_EPEER);
+    part_from_hosts();
     return false;
 }
 

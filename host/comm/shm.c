@@ -20,7 +20,6 @@
 #include "comm/combine.h"
 #include "comm/shm.h"
 
-enum { SMALL_BYTES = 8 * 1024 };
 
 /* Memory that was freed while works were under way. */
 struct pending {
@@ -79,7 +78,7 @@ static size_t bytes_of(const struct ah_collective *call)
     return (size_t)call->count * ah_dtype_size(call->dtype);
 }
 
-static void reduce_small(struct shm_group *shm, const struct ah_collective *call)
+void shm_reduce_small(struct shm_group *shm, const struct ah_collective *call)
 {
     const void *from[AH_BOARD_MAX_RANKS];
     for (int r = 0; r < shm->base.size; r++)
@@ -133,8 +132,8 @@ static int reduce_staged(struct shm_group *shm, const struct ah_collective *call
 static int all_reduce(struct shm_group *shm, const struct ah_collective *call)
 {
     uint32_t sequence = shm->base.posted;
-    if (bytes_of(call) <= SMALL_BYTES) {
-        reduce_small(shm, call);
+    if (bytes_of(call) <= SHM_SMALL) {
+        shm_reduce_small(shm, call);
         return 0;
     }
     for (int r = 0; r < shm->base.size; r++)
@@ -147,14 +146,14 @@ static int all_reduce(struct shm_group *shm, const struct ah_collective *call)
 
 /* Blocking calls. */
 
-static int shm_bring(struct ah_group *group, const struct ah_collective *call, uint64_t *offset)
+int shm_bring(struct ah_group *group, const struct ah_collective *call, struct ah_brought *out)
 {
     struct shm_group *shm = shm_of(group);
     size_t bytes = bytes_of(call);
     if (call->kind != AH_ALL_REDUCE)
         return 0;
-    if (bytes > SMALL_BYTES) {
-        *offset = ah_segment_offset(shm->segment, call->in, bytes);
+    if (bytes > SHM_SMALL) {
+        out->offset = ah_segment_offset(shm->segment, call->in, bytes);
         return 0;
     }
     if (bytes)
@@ -180,33 +179,27 @@ static int shm_start(struct ah_work *work)
     own->bytes = (size_t)ah_collective_input(call, shm->base.size, shm->base.rank) * ah_dtype_size(call->dtype);
     if (!own->bytes)
         return 0;
-    work->offset = ah_segment_offset(shm->segment, call->in, own->bytes);
-    if (work->offset != AH_NO_OFFSET)
+    work->brought.offset = ah_segment_offset(shm->segment, call->in, own->bytes);
+    if (work->brought.offset != AH_NO_OFFSET)
         return 0;
     AH_TRY(ah_segment_alloc(shm->segment, own->bytes, false, &own->copy));
     memcpy(own->copy, call->in, own->bytes);
-    work->offset = ah_segment_offset(shm->segment, own->copy, own->bytes);
+    work->brought.offset = ah_segment_offset(shm->segment, own->copy, own->bytes);
     return 0;
 }
 
-static int shm_carry(struct ah_work *work)
+void shm_take_parts(struct shm_group *shm, const struct ah_collective *call, uint32_t sequence,
+                    bool (*wanted)(const struct ah_group *group, int rank))
 {
-    struct shm_group *shm = shm_of(work->group);
-    const struct ah_collective *call = &work->call;
     int size = shm->base.size, rank = shm->base.rank;
     size_t width = ah_dtype_size(call->dtype);
     const void *from[AH_BOARD_MAX_RANKS] = {NULL};
     struct ah_part part = {0};
-    if (call->kind == AH_ALL_REDUCE && call->count)
-        reduce_own_slice(shm, call, work->sequence);
-    if (call->kind == AH_ALL_REDUCE || work->abandoned)
-        return 0;
     for (int r = 0; r < size; r++) {
         part = ah_collective_part(call, size, r, rank);
-        if (!part.count)
+        if (!part.count || (wanted && !wanted(&shm->base, r)))
             continue;
-        from[r] = shm_segment(shm, r) + ah_group_post(&shm->base, r, work->sequence)->offset +
-                  (size_t)part.first * width;
+        from[r] = shm_segment(shm, r) + ah_group_post(&shm->base, r, sequence)->offset + (size_t)part.first * width;
         void *to = (char *)call->out + (size_t)part.place * width;
         /* In place, the own part lies where it belongs. */
         if (!ah_collective_reduces(call) && to != from[r])
@@ -214,7 +207,16 @@ static int shm_carry(struct ah_work *work)
     }
     if (ah_collective_reduces(call) && part.count)
         ah_combine(call->dtype, call->reduce, (void *const *)&call->out, 1, from, size, part.count,
-                   shm_divisor(shm, work->sequence));
+                   shm_divisor(shm, sequence));
+}
+
+static int shm_carry(struct ah_work *work)
+{
+    const struct ah_collective *call = &work->call;
+    if (call->kind == AH_ALL_REDUCE && call->count)
+        reduce_own_slice(shm_of(work->group), call, work->sequence);
+    if (call->kind != AH_ALL_REDUCE && !work->abandoned)
+        shm_take_parts(shm_of(work->group), call, work->sequence, NULL);
     return 0;
 }
 
@@ -235,13 +237,7 @@ static void shm_drop(struct ah_work *work, bool complete)
 
 /* Messages: the receiver copies them from the sender's segment. */
 
-struct shm_mail {
-    struct ah_mail base;
-    void *copy; /* in the segment; NULL when the message lies there for good */
-    size_t bytes;
-};
-
-static int shm_give(struct ah_mail *mail)
+int shm_give(struct ah_mail *mail)
 {
     struct shm_mail *own = (struct shm_mail *)mail;
     struct ah_segment *segment = shm_of(mail->group)->segment;
@@ -258,7 +254,7 @@ static int shm_give(struct ah_mail *mail)
     return 0;
 }
 
-static int shm_fetch(struct ah_mail *mail, bool *done)
+int shm_fetch(struct ah_mail *mail, bool *done)
 {
     size_t bytes = (size_t)mail->message.count * ah_dtype_size(mail->message.dtype);
     const unsigned char *segment = shm_segment(shm_of(mail->group), mail->message.peer);
@@ -268,7 +264,7 @@ static int shm_fetch(struct ah_mail *mail, bool *done)
     return 0;
 }
 
-static void shm_forget(struct ah_mail *mail, bool complete)
+void shm_forget(struct ah_mail *mail, bool complete)
 {
     struct shm_mail *own = (struct shm_mail *)mail;
     if (own->copy && complete)
@@ -279,8 +275,7 @@ static void shm_forget(struct ah_mail *mail, bool complete)
 
 static bool is_quiet(struct shm_group *shm, uint32_t sequence)
 {
-    return !shm->base.poison && ah_reached(shm->base.done, sequence) &&
-           ah_watch_reached(&shm->base, AH_DONE, sequence);
+    return !shm->base.poison && ah_reached(shm->base.done, sequence) && ah_group_has_settled(&shm->base, sequence);
 }
 
 static void collect_pending(struct shm_group *shm)
@@ -297,14 +292,14 @@ static void collect_pending(struct shm_group *shm)
     }
 }
 
-static int shm_alloc(struct ah_group *group, size_t bytes, void **out)
+int shm_alloc(struct ah_group *group, size_t bytes, void **out)
 {
     struct shm_group *shm = shm_of(group);
     collect_pending(shm);
     return ah_segment_alloc(shm->segment, bytes, true, out);
 }
 
-static void shm_free(struct ah_group *group, void *memory, size_t bytes)
+void shm_free(struct ah_group *group, void *memory, size_t bytes)
 {
     struct shm_group *shm = shm_of(group);
     if (is_quiet(shm, group->posted)) {
@@ -318,19 +313,19 @@ static void shm_free(struct ah_group *group, void *memory, size_t bytes)
     shm->pending = piece;
 }
 
-static void shm_discard(struct ah_group *group, void *memory, size_t bytes)
+void shm_discard(struct ah_group *group, void *memory, size_t bytes)
 {
     ah_segment_discard(memory, bytes);
 }
 
-static void shm_trim(struct ah_group *group)
+void shm_trim(struct ah_group *group)
 {
     collect_pending(shm_of(group));
     shm_collect_common(shm_of(group), false);
     ah_segment_trim(shm_of(group)->segment);
 }
 
-static void shm_renew(struct ah_group *group)
+void shm_renew(struct ah_group *group)
 {
     struct shm_group *shm = shm_of(group);
     shm->round = group->base;
@@ -343,7 +338,7 @@ static void shm_renew(struct ah_group *group)
 
 /* Opening. */
 
-static int open_ranks(struct ah_group *group)
+int shm_open_ranks(struct ah_group *group)
 {
     struct shm_group *shm = shm_of(group), *root = shm_of(group->root);
     shm->round = group->base;
@@ -360,7 +355,7 @@ static int open_ranks(struct ah_group *group)
     return 0;
 }
 
-static void shm_close(struct ah_group *group)
+void shm_close(struct ah_group *group)
 {
     struct shm_group *shm = shm_of(group);
     collect_pending(shm);
@@ -379,7 +374,7 @@ const struct ah_backend ah_shm_backend = {
     .group_bytes = sizeof(struct shm_group),
     .work_bytes = sizeof(struct shm_work),
     .mail_bytes = sizeof(struct shm_mail),
-    .open = open_ranks,
+    .open = shm_open_ranks,
     .close = shm_close,
     .bring = shm_bring,
     .run = shm_run,

@@ -24,7 +24,7 @@ static bool quiet(struct ah_group *group)
             !ah_reached(ah_channel_counter(group->peer[r], AH_DONE), group->posted))
             return false;
     }
-    return true;
+    return !group->backend->settled || group->backend->settled(group, group->posted);
 }
 
 bool ah_split_retire(struct ah_group *group)
@@ -107,7 +107,8 @@ static int open_part(struct ah_group **out, struct ah_group *parent, const struc
                !atomic_compare_exchange_weak(&parent->board->header->channels, &seen, seat.channel + 1))
             continue;
     }
-    AH_TRY(ah_group_open(out, parent->backend, &seat));
+    const struct ah_backend *backend = parent->backend->part ? parent->backend->part(parent, &seat) : parent->backend;
+    AH_TRY(ah_group_open(out, backend, &seat));
     (*out)->choice = parent->choice;
     root->channels |= 1u << seat.channel;
     return 0;

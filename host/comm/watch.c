@@ -167,7 +167,9 @@ static int lost(struct ah_group *group, int rank, const char *call, bool gave_up
     case AH_RANK_RUNNING:
         return ah_fail(AH_EPEER, "%s: rank %d came to the end of this line without it (%s)", call, member, where);
     case AH_RANK_ENDED: return ah_fail(AH_EPEER, "%s: rank %d ended without it (%s)", call, member, where);
-    case AH_RANK_DIED: return ah_fail(AH_EPEER, "%s: lost rank %d, which died (%s)", call, member, where);
+    case AH_RANK_DIED:
+        return ah_fail(AH_EPEER, "%s: lost rank %d, which died%s%.*s (%s)", call, member, slot->text[0] ? ": " : "",
+                       (int)strcspn(slot->text, "\n"), slot->text, where);
     default:
         return ah_fail(AH_EPEER, "%s: lost rank %d, which failed: %.*s", call, member, (int)strcspn(slot->text, "\n"),
                        slot->text);

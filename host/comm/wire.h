@@ -2,9 +2,10 @@
  *
  * One thread of a leader opens a wire, uses it and closes it. It begins turns, in each of which it gives a piece of
  * memory to some of the other hosts and takes one from some of them, and asks now and then whether they are through.
- * Turns of one tag between two hosts are matched in the order in which they are begun, so both begin them in one order
- * and with the same numbers of bytes; turns of different tags do not wait for each other. Nothing here knows what the
- * bytes mean. */
+ * Pieces of one tag from one host to another are matched in the order in which they are begun, so both begin them in
+ * one order and with the same numbers of bytes; those of different tags do not wait for each other. Memory may be given
+ * and awaited at once, where what comes cannot come before what is given has arrived. Nothing here knows what the bytes
+ * mean. */
 #ifndef AH_COMM_WIRE_H
 #define AH_COMM_WIRE_H
 
@@ -30,7 +31,7 @@ struct ah_wire_type {
     const char *name;
     /* Meet the other leaders; AH_ETIMEOUT with the host that did not come. `*out` begins with struct ah_wire. */
     int (*open)(struct ah_wire **out, const struct ah_hosts *hosts, int64_t timeout_ns);
-    void (*close)(struct ah_wire *wire); /* whatever is under way */
+    void (*close)(struct ah_wire *wire); /* whatever is under way; frees all turns */
 
     /* Begin a turn: a piece for each host, in their order; the own ones are not looked at. The memory is the turn's
      * until it is through. May move what can be moved at once, and never waits. */
@@ -41,5 +42,10 @@ struct ah_wire_type {
     /* Sleep until something may have moved, or so long. NULL: nobody can tell, so ask. */
     void (*wait_for)(struct ah_wire *wire, int64_t limit_ns);
 };
+
+extern const struct ah_wire_type ah_tcp_wire;
+/* The built-in one and those that plugins register (the struct is kept). NULL for an unknown name. */
+int ah_wire_register(const struct ah_wire_type *type);
+const struct ah_wire_type *ah_wire_find(const char *name);
 
 #endif

@@ -127,25 +127,35 @@ AH_TEST(all_reduce_equals_the_serial_reference)
         CHECK(run_ranks(sizes[s], 0, reduce_all));
 }
 
-/* Sums of numbers that round: the same bits by every way, in rank order. */
+static float rounding(int rank, int64_t i)
+{
+    return (float)(1.0 / (double)(3 + i % 97 + 11 * rank));
+}
+
+/* Sums of numbers that round: the same bits by every way, in rank order; of several hosts each adds its ranks' numbers
+ * first, and then the sums are added in the order of the hosts. */
 static void reduce_bits(struct rank *me)
 {
     enum { N = 70001 };
     float *reference_sum = malloc(N * 4), *private = malloc(N * 4);
     void *arena;
     RANK_CHECK(me, ah_group_alloc(me->group, N * 4, &arena) == 0);
+    int one[] = {0, me->size};
+    const int *first = me->hosts ? me->hosts->first : one;
     for (int64_t i = 0; i < N; i++) {
         float sum = 0;
-        for (int r = 0; r < me->size; r++) {
-            float v = (float)(1.0 / (double)(3 + i % 97 + 11 * r));
-            sum = r ? sum + v : v;
+        for (int h = 0; h < (me->hosts ? me->hosts->count : 1); h++) {
+            float part = rounding(first[h], i);
+            for (int r = first[h] + 1; r < first[h + 1]; r++)
+                part += rounding(r, i);
+            sum = h ? sum + part : part;
         }
         reference_sum[i] = sum;
     }
     for (int way = 0; way < 2; way++) {
         float *buffer = way ? arena : private;
         for (int64_t i = 0; i < N; i++)
-            buffer[i] = (float)(1.0 / (double)(3 + i % 97 + 11 * me->rank));
+            buffer[i] = rounding(me->rank, i);
         RANK_CHECK(me, reduce(me, buffer, N, AH_F32, AH_REDUCE_SUM) == 0);
         RANK_CHECK(me, memcmp(buffer, reference_sum, N * 4) == 0);
     }

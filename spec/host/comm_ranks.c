@@ -16,14 +16,25 @@ enum { THREADS = 1 };
 enum { THREADS = 0 };
 #endif
 
-static const char *const backends[] = {"shm", "socket"};
+static const struct {
+    const char *name;
+    int hosts;
+} backends[] = {{"shm", 1}, {"socket", 1}, {"spread", 2}, {"spread", 3}};
 /* Of the run that is on. */
 static const struct ah_backend *backend;
 static atomic_int *marks;
+static struct ah_hosts hosts[AH_HOSTS_MAX]; /* as each of them sees them */
+static struct ah_board *boards[AH_HOSTS_MAX];
+
+static struct ah_board *board_of(int rank)
+{
+    return boards[ah_hosts_of(&hosts[0], rank)];
+}
 
 static void run_one(struct ah_board *board, int rank, int64_t timeout_ns, void (*body)(struct rank *), int *failures)
 {
-    struct rank me = {.rank = rank, .size = board->size, .where = "?", .board = board, .marks = marks};
+    struct rank me = {.rank = rank, .size = board->size, .where = "?", .board = board, .marks = marks,
+                      .hosts = board->hosts};
     struct ah_seat seat = {.board = board, .rank = rank, .size = board->size, .timeout_ns = timeout_ns};
     ah_set_num_threads(1); /* threads have no business in the pool, and forks lost its threads */
     if (ah_group_open(&me.group, backend, &seat)) {
@@ -51,47 +62,47 @@ static void *thread_main(void *context)
     return NULL;
 }
 
-static bool run_threads(struct ah_board *board, int64_t timeout_ns, void (*body)(struct rank *))
+static bool run_threads(int size, int64_t timeout_ns, void (*body)(struct rank *))
 {
     struct thread_rank at[AH_BOARD_MAX_RANKS];
     pthread_t thread[AH_BOARD_MAX_RANKS];
     bool good = true;
-    for (int r = 0; r < board->size; r++) {
-        at[r] = (struct thread_rank){board, r, 0, timeout_ns, body};
+    for (int r = 0; r < size; r++) {
+        at[r] = (struct thread_rank){board_of(r), r, 0, timeout_ns, body};
         pthread_create(&thread[r], NULL, thread_main, &at[r]);
     }
-    for (int r = 0; r < board->size; r++) {
+    for (int r = 0; r < size; r++) {
         pthread_join(thread[r], NULL);
         good &= !at[r].failures;
     }
     return good;
 }
 
-static bool run_forked(struct ah_board *board, int64_t timeout_ns, unsigned mortal, void (*body)(struct rank *))
+static bool run_forked(int size, int64_t timeout_ns, unsigned mortal, void (*body)(struct rank *))
 {
     pid_t pid[AH_BOARD_MAX_RANKS];
     bool good = true;
     fflush(NULL);
-    for (int r = 0; r < board->size; r++) {
+    for (int r = 0; r < size; r++) {
         pid[r] = fork();
         if (pid[r] == 0) {
             int failures = 0;
             alarm(60);
-            atomic_store(&ah_board_slot(board, r)->pid, (int)getpid());
-            run_one(board, r, timeout_ns, body, &failures);
+            atomic_store(&ah_board_slot(board_of(r), r)->pid, (int)getpid());
+            run_one(board_of(r), r, timeout_ns, body, &failures);
             _exit(failures ? 1 : 0);
         }
     }
-    for (int left = board->size; left > 0; left--) {
+    for (int left = size; left > 0; left--) {
         int status, r = 0;
         pid_t ended = waitpid(-1, &status, 0);
-        while (r < board->size && pid[r] != ended)
+        while (r < size && pid[r] != ended)
             r++;
-        if (r == board->size) {
+        if (r == size) {
             left++;
             continue;
         }
-        ah_board_leave(board, r, AH_RANK_DIED, NULL, false);
+        ah_board_leave(board_of(r), r, AH_RANK_DIED, NULL, false);
         if (status && !(mortal >> r & 1)) {
             fprintf(stderr, "rank %d ended with status %x\n", r, status);
             good = false;
@@ -100,24 +111,45 @@ static bool run_forked(struct ah_board *board, int64_t timeout_ns, unsigned mort
     return good;
 }
 
-static bool run_with_board(int size, int64_t timeout_ns, unsigned mortal, bool fork_always, void (*body)(struct rank *))
+/* Ranks in equal shares, as far as that goes. */
+static bool make_boards(int size, int count, const struct ah_store_place *place)
 {
-    struct ah_board *board;
-    if (ah_board_create(&board, size) || ah_board_map_segments(board)) {
-        fprintf(stderr, "no board: %s\n", ah_error_text());
-        return false;
+    for (int h = 0; h < count; h++) {
+        hosts[h] = (struct ah_hosts){.count = count, .mine = h, .store = *place, .wire = "tcp"};
+        for (int i = 0; i < count; i++) {
+            hosts[h].first[i + 1] = size * (i + 1) / count;
+            snprintf(hosts[h].name[i], sizeof hosts[h].name[i], "node%d", i);
+        }
+        if (ah_board_create(&boards[h], size) || ah_board_map_segments(boards[h]) ||
+            (count > 1 && ah_board_place(boards[h], &hosts[h]))) {
+            fprintf(stderr, "no board: %s\n", ah_error_text());
+            return false;
+        }
     }
+    return true;
+}
+
+static bool run_on_hosts(int size, int count, int64_t timeout_ns, unsigned mortal, bool fork_always,
+                         void (*body)(struct rank *))
+{
+    struct ah_store_server *server = NULL;
+    struct ah_store_place place = {.secret = "a secret", .secret_bytes = 8, .generation = 1};
     void *shared = mmap(NULL, MARKS * sizeof *marks, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED) {
-        fprintf(stderr, "no memory for marks\n");
-        ah_board_close(board);
+    if (shared == MAP_FAILED || (count > 1 && ah_store_serve(&server, &place))) {
+        fprintf(stderr, "no memory for marks, or no store: %s\n", ah_error_text());
         return false;
     }
     marks = shared;
-    bool good = THREADS && !fork_always ? run_threads(board, timeout_ns, body)
-                                        : run_forked(board, timeout_ns, mortal, body);
+    if (server)
+        place.port = ah_store_port(server);
+    bool good = make_boards(size, count, &place);
+    if (good)
+        good = THREADS && !fork_always ? run_threads(size, timeout_ns, body)
+                                       : run_forked(size, timeout_ns, mortal, body);
     munmap(shared, MARKS * sizeof *marks);
-    ah_board_close(board);
+    for (int h = 0; h < count; h++)
+        ah_board_close(boards[h]);
+    ah_store_end(server);
     return good;
 }
 
@@ -129,8 +161,11 @@ static bool run_backends(int size, int64_t timeout_ns, unsigned mortal, bool for
     if (ah_backend_register(&socket_backend))
         return false;
     for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {
-        backend = ah_backend_find(backends[i]);
-        good &= run_with_board(size, timeout_ns, mortal, fork_always, body);
+        const char *only = getenv("COMM_TEST_BACKEND");
+        if (backends[i].hosts > size || (only && strcmp(only, backends[i].name)))
+            continue;
+        backend = ah_backend_find(backends[i].name);
+        good &= run_on_hosts(size, backends[i].hosts, timeout_ns, mortal, fork_always, body);
     }
     return good;
 }

@@ -1,5 +1,6 @@
 /* Several ranks inside one self-test: forked processes, or threads where a sanitizer is to see all of them. Each body
- * runs once with every backend that there is: shared memory, and sockets (comm_socket.c). */
+ * runs once with every backend that there is: shared memory, sockets (comm_socket.c), and spread over two and three
+ * hosts, which are boards of their own here, connected by loopback. */
 #ifndef AH_SPEC_HOST_COMM_RANKS_H
 #define AH_SPEC_HOST_COMM_RANKS_H
 
@@ -7,12 +8,14 @@
 #include <stdint.h>
 
 #include "comm/backend.h"
+#include "comm/hosts.h"
 #include "test.h"
 
 struct rank {
     int rank, size, failures;
     const char *where; /* of the calls that the helpers below make */
-    struct ah_board *board;
+    struct ah_board *board; /* its host's */
+    const struct ah_hosts *hosts; /* NULL: one */
     struct ah_group *group;
     atomic_int *marks; /* MARKS of them, shared by the ranks of one run */
 };

@@ -1,0 +1,23 @@
+/* The courier: a thread of a host's leader that moves the large calls of all groups between hosts.
+ *
+ * The ranks of a host tell it of a call by their posts, and by SLICED that they have done their part; it takes what the
+ * host gives from their segments to the other hosts' couriers, over a wire, puts what comes into the landings of the
+ * ranks that want it, and says by their ROUND that the call is through. It knows no group: what it needs to know stands
+ * on the board and in the segments. */
+#ifndef AH_COMM_COURIER_H
+#define AH_COMM_COURIER_H
+
+#include "comm/mirror.h"
+
+struct ah_courier;
+
+int ah_courier_open(struct ah_courier **out, struct ah_board *board, struct ah_mirror *mirror, int64_t timeout_ns);
+void ah_courier_close(struct ah_courier *courier); /* NULL is ignored */
+
+/* Who the members of a channel's group are, in its order: at the channel's roll. */
+struct ah_roll {
+    int32_t size, member[AH_BOARD_MAX_RANKS];
+    double divisor[AH_CHANNEL_POSTS]; /* of a mean, for each post of a host's first rank */
+};
+
+#endif

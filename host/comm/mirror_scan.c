@@ -1,0 +1,208 @@
+/* What an own rank's slot says that the other hosts have not been told: compared with a copy of what they were. A call
+ * is told before the counter that announces it, and what travels with it before the call. Groups whose members are all
+ * of this host are nobody else's business. Of letters only the receiver's host is told, in pieces, so that a long
+ * message does not hold up what else there is to say. */
+#include <string.h>
+
+#include "comm/mirror_wire.h"
+
+int ah_mirror_say(struct ah_mirror *mirror, int host, struct mirror_head head, const void *body, const void *tail,
+                  size_t tail_bytes)
+{
+    size_t own = head.bytes;
+    head.bytes += (uint32_t)tail_bytes;
+    for (int h = 0; h < mirror->hosts->count; h++) {
+        struct mirror_peer *peer = &mirror->peer[h];
+        if (peer->fd < 0 || (host >= 0 && h != host) || atomic_load(&peer->gone) || atomic_load(&peer->done))
+            continue;
+        AH_TRY(ah_text_append(&peer->out, &head, sizeof head));
+        if (own)
+            AH_TRY(ah_text_append(&peer->out, body, own));
+        if (tail_bytes)
+            AH_TRY(ah_text_append(&peer->out, tail, tail_bytes));
+    }
+    return 0;
+}
+
+static struct mirror_head head_of(enum mirror_kind kind, int rank, int channel, size_t bytes)
+{
+    return (struct mirror_head){(uint32_t)bytes, (uint8_t)kind, (uint8_t)channel, (uint16_t)rank};
+}
+
+static int say_data(struct ah_mirror *mirror, int host, int rank, uint64_t offset, uint64_t bytes)
+{
+    return ah_mirror_say(mirror, host, head_of(MIRROR_DATA, rank, 0, sizeof offset), &offset,
+                         mirror->board->segment[rank] + offset, bytes);
+}
+
+static int say_posts(struct ah_mirror *mirror, int rank, int c, uint32_t from, uint32_t upto)
+{
+    struct ah_channel *channel = &ah_board_slot(mirror->board, rank)->channel[c];
+    if (upto - from > AH_CHANNEL_POSTS)
+        from = upto - AH_CHANNEL_POSTS;
+    for (uint32_t sequence = from + 1; ah_reached(upto, sequence); sequence++) {
+        const struct ah_post *post = ah_channel_post(channel, sequence);
+        if (post->sequence != sequence)
+            continue; /* where another group's counters began */
+        if (post->travels)
+            AH_TRY(say_data(mirror, -1, rank, post->offset, post->travels));
+        AH_TRY(ah_mirror_say(mirror, -1, head_of(MIRROR_POST, rank, c, sizeof *post), post, NULL, 0));
+    }
+    return 0;
+}
+
+/* Is somebody of another host in the group that has the channel? */
+static bool concerns_others(struct ah_mirror *mirror, struct ah_channel *channel)
+{
+    for (int r = 0; r < mirror->board->size; r++)
+        if (!ah_board_is_local(mirror->board, r) && atomic_load(&channel->members[r / 64]) >> r % 64 & 1)
+            return true;
+    return false;
+}
+
+/* Letters. */
+
+/* Letters of other hosts that receivers of this one have done with, or that go back. */
+static int say_verdicts(struct ah_mirror *mirror, int c)
+{
+    for (int r = 0; r < mirror->board->size; r++) {
+        if (ah_board_is_local(mirror->board, r))
+            continue;
+        struct ah_letter *letter = ah_board_slot(mirror->board, r)->channel[c].letter;
+        for (uint32_t i = 0; i < AH_CHANNEL_LETTERS; i++) {
+            struct mirror_verdict verdict = {i, atomic_load(&letter[i].number), atomic_load(&letter[i].state)};
+            if (verdict.state != AH_LETTER_RECEIVED && verdict.state != AH_LETTER_EMPTY)
+                continue;
+            AH_TRY(ah_mirror_say(mirror, ah_hosts_of(mirror->hosts, r),
+                                 head_of(MIRROR_VERDICT, r, c, sizeof verdict), &verdict, NULL, 0));
+            atomic_store(&letter[i].state, AH_LETTER_FREE);
+        }
+    }
+    return 0;
+}
+
+static uint64_t bytes_of(const struct ah_letter *letter)
+{
+    return letter->offset == AH_NO_OFFSET ? 0 : (uint64_t)letter->count * ah_dtype_size((enum ah_dtype)letter->dtype);
+}
+
+/* The next piece of a letter, and then the letter. */
+static int say_letter(struct ah_mirror *mirror, int rank, int c, int index, struct mirror_letter *told, bool *more)
+{
+    struct ah_letter *letter = &ah_board_slot(mirror->board, rank)->channel[c].letter[index];
+    uint64_t bytes = bytes_of(letter), left = bytes - told->sent, place = (uint64_t)index;
+    int host = ah_hosts_of(mirror->hosts, letter->member);
+    if (left) {
+        uint64_t piece = left < MIRROR_PIECE ? left : MIRROR_PIECE;
+        AH_TRY(say_data(mirror, host, rank, letter->offset + told->sent, piece));
+        told->sent += piece;
+        if (told->sent < bytes) {
+            *more = true;
+            return 0;
+        }
+    }
+    told->sending = false;
+    told->told = true;
+    return ah_mirror_say(mirror, host, head_of(MIRROR_LETTER, rank, c, sizeof place), &place, letter, sizeof *letter);
+}
+
+static int say_letters(struct ah_mirror *mirror, int rank, int c, bool beat, bool *more)
+{
+    struct ah_letter *letter = ah_board_slot(mirror->board, rank)->channel[c].letter;
+    struct mirror_channel *shadow = &mirror->rank[rank - mirror->board->header->first].channel[c];
+    struct mirror_letter *told = shadow->letter;
+    unsigned returned = atomic_exchange(&shadow->returned, 0);
+    for (int i = 0; i < AH_CHANNEL_LETTERS; i++)
+        if (returned >> i & 1)
+            told[i] = (struct mirror_letter){0};
+    for (int i = 0; i < AH_CHANNEL_LETTERS; i++) {
+        unsigned state = atomic_load(&letter[i].state), number = atomic_load(&letter[i].number);
+        bool fresh = !told[i].told || told[i].number != number;
+        if (state == AH_LETTER_POSTED && ah_board_is_local(mirror->board, letter[i].member))
+            continue;
+        if (state == AH_LETTER_POSTED && (fresh || told[i].sending)) {
+            if (!told[i].sending || told[i].number != number)
+                told[i] = (struct mirror_letter){.number = number, .sending = true};
+            AH_TRY(say_letter(mirror, rank, c, i, &told[i], more));
+        } else if (state == AH_LETTER_RECALLED && (fresh || told[i].sending)) {
+            told[i] = (struct mirror_letter){0};
+            atomic_store(&letter[i].state, AH_LETTER_EMPTY);
+        } else if (state == AH_LETTER_RECALLED && (!told[i].asked || beat)) {
+            struct mirror_verdict verdict = {(uint32_t)i, number, state};
+            told[i].asked = true;
+            AH_TRY(ah_mirror_say(mirror, ah_hosts_of(mirror->hosts, letter[i].member),
+                                 head_of(MIRROR_RECALL, rank, c, sizeof verdict), &verdict, NULL, 0));
+        } else if (state == AH_LETTER_EMPTY || state == AH_LETTER_FREE) {
+            told[i] = (struct mirror_letter){0};
+        }
+    }
+    return 0;
+}
+
+/* Ranks. */
+
+static int scan_channel(struct ah_mirror *mirror, int rank, int c, bool beat, bool *more)
+{
+    struct ah_board_slot *slot = ah_board_slot(mirror->board, rank);
+    struct ah_channel *channel = &slot->channel[c];
+    struct mirror_counters *told = &mirror->rank[rank - mirror->board->header->first].channel[c].told, now = {0};
+    for (int k = 0; k < AH_COUNTERS; k++)
+        if (k != AH_ROUND && k != AH_SLICED)
+            now.value[k] = ah_channel_counter(channel, (enum ah_counter)k);
+    now.base = atomic_load(&channel->base);
+    now.wanted_from = atomic_load(&channel->wanted_from);
+    now.wanted_tag = now.wanted_from ? atomic_load(&channel->wanted_tag) : 0;
+    now.address = atomic_load(&channel->address);
+    now.latest = atomic_load(&slot->latest);
+    bool others = concerns_others(mirror, channel);
+    if (others && now.value[AH_SENT] != now.base)
+        AH_TRY(say_letters(mirror, rank, c, beat, more));
+    if (!memcmp(&now, told, sizeof now))
+        return 0;
+    if (others) {
+        if (now.value[AH_RECEIVED] != told->value[AH_RECEIVED])
+            AH_TRY(say_verdicts(mirror, c));
+        AH_TRY(say_posts(mirror, rank, c, told->value[AH_POSTED], now.value[AH_POSTED]));
+        AH_TRY(ah_mirror_say(mirror, -1, head_of(MIRROR_COUNTERS, rank, c, sizeof now), &now, NULL, 0));
+    }
+    *told = now;
+    return 0;
+}
+
+static int scan_fares(struct ah_mirror *mirror, int rank)
+{
+    struct ah_board_slot *slot = ah_board_slot(mirror->board, rank);
+    struct mirror_fares *told = &mirror->rank[rank - mirror->board->header->first].told;
+    struct mirror_fares now = {.state = atomic_load(&slot->state), .group_status = atomic_load(&slot->group_status)};
+    char text[sizeof slot->group_text + AH_BOARD_TEXT];
+    now.victim = atomic_load(&slot->victim);
+    now.blamed = atomic_load(&slot->blamed);
+    now.line = atomic_load(&slot->line);
+    now.line_done = atomic_load(&slot->line_done);
+    if (now.group_status)
+        now.group_bytes = (uint32_t)strnlen(slot->group_text, sizeof slot->group_text - 1);
+    if (now.state != AH_RANK_RUNNING)
+        now.text_bytes = (uint32_t)strnlen(slot->text, sizeof slot->text - 1);
+    if (!memcmp(&now, told, sizeof now))
+        return 0;
+    *told = now;
+    memcpy(text, slot->group_text, now.group_bytes);
+    memcpy(text + now.group_bytes, slot->text, now.text_bytes);
+    return ah_mirror_say(mirror, -1, head_of(MIRROR_FARES, rank, 0, sizeof now), &now, text,
+                         now.group_bytes + now.text_bytes);
+}
+
+int ah_mirror_scan(struct ah_mirror *mirror, bool beat, bool *more)
+{
+    struct ah_board_header *header = mirror->board->header;
+    *more = false;
+    if (atomic_exchange(&mirror->recalled, false))
+        for (int c = 0; c < atomic_load(&header->channels); c++)
+            AH_TRY(say_verdicts(mirror, c));
+    for (int r = header->first; r < header->first + header->local; r++) {
+        for (int c = 0; c < atomic_load(&header->channels); c++)
+            AH_TRY(scan_channel(mirror, r, c, beat, more));
+        AH_TRY(scan_fares(mirror, r));
+    }
+    return beat ? ah_mirror_say(mirror, -1, (struct mirror_head){.kind = MIRROR_BEAT}, NULL, NULL, 0) : 0;
+}

@@ -14,7 +14,7 @@ folders='^spec/(ops|autograd|nn|tensor|optim|data|accelerator)/'
 not='(format|precision|vision|folder|worker|iterable|row_stream|table)_spec'
 some='^spec/(ops/(cases|elementwise|create)_spec|autograd/engine_spec|optim/optimizer_spec|tensor/tensor_spec)'
 # What only a CUDA device is asked.
-card='^spec/(device/(card|bench|cuda_nccl)|accelerator/precision)_spec'
+card='^spec/(device/(card|bench|cuda_nccl|cuda_jobs)|accelerator/precision)_spec'
 
 every=$(find "$@" -name '*_spec.lua' | LC_ALL=C sort)
 of_tensors() { echo "$every" | grep -E "$folders" | grep -vE "$not"; }

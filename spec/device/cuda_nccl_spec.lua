@@ -1,34 +1,11 @@
 --- Collectives on CUDA devices: by NCCL where each rank has a card of its own, through the host's memory where two
 --- share one. On the simulated GPU; with ACCELHOST_TEST_DEVICE=cuda on what is there.
-local C = require "accelhost._C"
+local cards = require "spec.support.cards"
 local run = require "spec.support.run"
 
-local lfs = require "lfs"
+local real, launch, sentence = cards.real, cards.launch, cards.shared
 
-local real = os.getenv "ACCELHOST_TEST_DEVICE" == "cuda" and os.getenv "ACCELHOST_CUDA" ~= "sim"
-local built = lfs.attributes((run.path:gsub("[^/]*$", "")) .. "accelhost-cudasim.so", "mode") == "file"
-local cards_here = real and C.device.device_count "cuda" or built and 3 or 0
-local case_path = "spec/distributed/cases/%s.lua"
-local sentence = "accelhost: collectives on this device go through the host's memory, not by nccl: ranks 0 and 1 share "
-  .. "one card, and each rank needs a card of its own\n"
-
-local function launch(case, words, options)
-  options = options or {}
-  local all = {"launch", "--num_processes", options.ranks or 2, case_path:format(case)}
-  for _, word in ipairs(words or {}) do all[#all + 1] = word end
-  local env = {ACCELHOST_CUDA = not real and "sim" or nil, ACCELHOST_SIM_DEVICES = options.ranks or 2,
-    ACCELHOST_TEST_DEVICE = false, ACCELHOST_USE_CPU = false}
-  for name, value in pairs(options.env or {}) do env[name] = value end
-  return run.host(all, {env = env, timeout = 100})
-end
-
-local function case(name, cards, fn)
-  it(name, function()
-    if cards_here == 0 then return pending "needs the simulated GPU (make sim)" end
-    if cards_here < cards then return pending(("needs %d cards"):format(cards)) end
-    fn()
-  end)
-end
+local function case(name, count, fn) cards.case(name, count, fn) end
 
 -- What the simulator brings about.
 local function simulated(name, fn)
@@ -48,31 +25,31 @@ local ways = {{2, "by NCCL", ""}, {1, "through the host on one card", sentence}}
 
 describe("collectives on CUDA devices", function()
   for _, way in ipairs(ways) do
-    local cards, name, told = way[1], way[2], way[3]
+    local count, name, told = way[1], way[2], way[3]
     for _, what in ipairs {"collectives", "reducer", "ddp_pytorch", "several", "many_buckets", "sync_batch_norm"} do
-      case(("give what the case %s expects, %s"):format(what, name), cards, function()
-        local result = launch("on_device", {what, cards})
+      case(("give what the case %s expects, %s"):format(what, name), count, function()
+        local result = launch("on_device", {what, count})
         assert.equal(told, result.stderr)
         assert.same(run.everyone(2, "ok\n"), run.by_rank(result.stdout))
         assert.equal(0, result.code)
       end)
     end
 
-    case("move bits, views, parts and unequal pieces in one order with the CPU's, " .. name, cards, function()
-      local result = launch("device_collectives", {cards})
+    case("move bits, views, parts and unequal pieces in one order with the CPU's, " .. name, count, function()
+      local result = launch("device_collectives", {count})
       assert.equal(told, result.stderr)
-      assert.same({[0] = ("cpu:shm,cuda:%s\nok\n"):format(cards == 2 and "nccl" or "shm"), "ok\n"},
+      assert.same({[0] = ("cpu:shm,cuda:%s\nok\n"):format(count == 2 and "nccl" or "shm"), "ok\n"},
         run.by_rank(result.stdout))
     end)
 
-    case("send messages in order, from views and in values, beside collectives, " .. name, cards, function()
-      local result = launch("device_messages", {cards})
+    case("send messages in order, from views and in values, beside collectives, " .. name, count, function()
+      local result = launch("device_messages", {count})
       assert.equal(told, result.stderr)
       assert.same(run.everyone(2, "ok\n"), run.by_rank(result.stdout))
     end)
 
-    case("send gradients in halves and compressed, " .. name, cards, function()
-      local result = launch("on_device", {"comm_hooks", cards})
+    case("send gradients in halves and compressed, " .. name, count, function()
+      local result = launch("on_device", {"comm_hooks", count})
       assert.equal(told, result.stderr)
       assert.equal(0, result.code)
     end)
@@ -104,7 +81,7 @@ end)
 
 describe("a compiled step of two processes", function()
   case("has the function's bits: averages, buffers, gathered losses, halves, clipping", 2, function()
-    for seed = 1, real and 1 or 3 do
+    for seed = 1, cards.thorough and not real and 3 or 1 do
       local result = launch("device_compile", {}, {env = {ACCELHOST_SIM_SEED = seed}})
       assert.equal("", result.stderr)
       assert.same(run.everyone(2, "ok\n"), run.by_rank(result.stdout))
@@ -139,8 +116,8 @@ describe("a compiled step of two processes", function()
 end)
 
 describe("BasicNet in float64 in two processes", function()
-  local function losses(cards, steps, env)
-    local result = launch("device_training", {cards, steps}, {env = env})
+  local function losses(count, steps, env)
+    local result = launch("device_training", {count, steps}, {env = env})
     assert.equal(0, result.code, result.stderr)
     local list = {}
     for text in result.stdout:gmatch "[^\n]+" do list[#list + 1] = text end
@@ -212,10 +189,10 @@ describe("a message between devices", function()
 end)
 
 describe("what moves data of CUDA devices", function()
-  local function say(code, cards, ranks)
+  local function say(code, count, ranks)
     local all = {"launch", "--num_processes", ranks or 2, "-e", ("local accelhost = require 'accelhost'\n"
       .. "local dist = accelhost.distributed\nlocal comm = require 'accelhost._C'.comm\n"
-      .. "local device = 'cuda:' .. comm.rank() %% %d\n%s"):format(cards, code)}
+      .. "local device = 'cuda:' .. comm.rank() %% %d\n%s"):format(count, code)}
     return run.host(all, {env = {ACCELHOST_CUDA = not real and "sim" or nil, ACCELHOST_TEST_DEVICE = false},
       timeout = 60})
   end

@@ -20,7 +20,7 @@ local rank, size = accelerator.process_index, accelerator.num_processes
 -- properties
 assert(accelerator.is_main_process == (rank == 0))
 assert(accelerator.is_last_process == (rank == size - 1))
-assert(accelerator.device == "cpu")
+assert(accelerator.device == accelhost.get_default_device())
 
 -- gather: scalars, ragged rows, tables; every rank has the whole
 local ranks = {}

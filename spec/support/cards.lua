@@ -1,0 +1,49 @@
+--- Jobs on CUDA devices: on the simulated GPU, with ACCELHOST_TEST_DEVICE=cuda on what is there.
+local C = require "accelhost._C"
+local run = require "spec.support.run"
+local sim = require "spec.support.sim"
+
+local cards = {}
+
+local asked = os.getenv "ACCELHOST_TEST_DEVICE" == "cuda"
+
+--- Are the devices cards?
+cards.real = asked and os.getenv "ACCELHOST_CUDA" ~= "sim"
+--- How many there are for a case.
+cards.here = cards.real and C.device.device_count "cuda" or sim.there and 3 or 0
+--- Is this a run for the sake of these devices, which may take its time?
+cards.thorough = asked
+
+--- What rank 0 tells where two ranks share a card.
+cards.shared = "accelhost: collectives on this device go through the host's memory, not by nccl: ranks 0 and 1 share "
+  .. "one card, and each rank needs a card of its own\n"
+
+--- What a case of spec/distributed/cases, or of a path, does in several ranks, as run.host tells it.
+---@param case string
+---@param words? any[]
+---@param options? {ranks?: integer, env?: table<string, string|number|false>} default: 2 ranks
+function cards.launch(case, words, options)
+  options = options or {}
+  local path = case:find "/" and case or ("spec/distributed/cases/%s.lua"):format(case)
+  local all = {"launch", "--num_processes", options.ranks or 2, path}
+  for _, word in ipairs(words or {}) do all[#all + 1] = word end
+  local env = {ACCELHOST_CUDA = not cards.real and "sim" or nil, ACCELHOST_SIM_DEVICES = options.ranks or 2,
+    ACCELHOST_TEST_DEVICE = false, ACCELHOST_USE_CPU = false}
+  for name, value in pairs(options.env or {}) do env[name] = value end
+  return run.host(all, {env = env, timeout = 100})
+end
+
+--- A sentence that is pending where there are not so many cards.
+---@param sentence string
+---@param count integer
+---@param fn fun()
+function cards.case(sentence, count, fn)
+  local environment = getfenv(2)
+  environment.it(sentence, function()
+    if cards.here == 0 then return environment.pending "needs the simulated GPU (make sim)" end
+    if cards.here < count then return environment.pending(("needs %d cards"):format(count)) end
+    fn()
+  end)
+end
+
+return cards

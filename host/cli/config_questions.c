@@ -9,24 +9,41 @@
 #include <unistd.h>
 
 #include "base/threads.h"
+#include "cli/gpus.h"
 #include "tensor/device.h"
+
+/* Numbers have to be those of GPUs that are here. */
+static int check_gpus(const char *answer)
+{
+    int count, here = ah_device_count("cuda");
+    if (!strcmp(answer, "all"))
+        return 0;
+    AH_TRY(ah_gpus_check("gpu_ids", answer, &count));
+    for (const char *at = answer; *at; at += strcspn(at, ","), at += *at == ',')
+        if (strspn(at, "0123456789") && strtol(at, NULL, 10) >= here)
+            return ah_fail(AH_EINVAL, "gpu_ids: there %s %d GPU%s, got '%s'", here == 1 ? "is" : "are", here,
+                           here == 1 ? "" : "s", answer);
+    return 0;
+}
 
 static const struct question {
     enum ah_setting setting;
     const char *text;
-    bool gpus; /* asked only where there are some */
+    enum { ALWAYS, WITH_GPUS, ON_GPUS } when; /* there are some; and they are to be used */
+    int (*check)(const char *answer);         /* before the setting's own rule; NULL: nothing */
+    const char *unset;                        /* how not setting it is called; NULL: none */
 } questions[] = {
-    {AH_SETTING_num_processes, "How many processes (ranks) shall train together?", false},
-    {AH_SETTING_gpu_ids, "Which GPUs shall they use (all, or numbers as in 0,1)?", true},
-    {AH_SETTING_cpu, "Shall they train on the CPU although there are GPUs (true, false)?", true},
+    {AH_SETTING_cpu, "Shall they train on the CPU although there are GPUs (true, false)?", .when = WITH_GPUS},
+    {AH_SETTING_num_processes, "How many processes (ranks) shall train together?", .when = ALWAYS},
+    {AH_SETTING_gpu_ids, "Which GPUs shall they use (all, or numbers as in 0,1)?", ON_GPUS, check_gpus, "all"},
     {AH_SETTING_num_cpu_threads_per_process, "How many threads shall each of them use (none: processors / ranks)?",
-     false},
-    {AH_SETTING_mixed_precision, "Mixed precision (no, bf16, fp16)?", false},
-    {AH_SETTING_gradient_accumulation_steps, "How many micro-batches make an optimizer step?", false},
-    {AH_SETTING_max_restarts, "How often shall a job that failed start anew?", false},
-    {AH_SETTING_timeout, "How many seconds may a rank wait for the others?", false},
-    {AH_SETTING_max_memory, "How much memory may a rank take (2G, 500M; none: no limit)?", false},
-    {AH_SETTING_log_dir, "In which folder shall what ranks print be kept (none: nowhere)?", false},
+     .when = ALWAYS},
+    {AH_SETTING_mixed_precision, "Mixed precision (no, bf16, fp16)?", .when = ALWAYS},
+    {AH_SETTING_gradient_accumulation_steps, "How many micro-batches make an optimizer step?", .when = ALWAYS},
+    {AH_SETTING_max_restarts, "How often shall a job that failed start anew?", .when = ALWAYS},
+    {AH_SETTING_timeout, "How many seconds may a rank wait for the others?", .when = ALWAYS},
+    {AH_SETTING_max_memory, "How much memory may a rank take (2G, 500M; none: no limit)?", .when = ALWAYS},
+    {AH_SETTING_log_dir, "In which folder shall what ranks print be kept (none: nowhere)?", .when = ALWAYS},
 };
 enum { QUESTIONS = sizeof questions / sizeof *questions, TEXT = 4096 };
 
@@ -77,7 +94,7 @@ static int ask(struct ah_settings *settings, const struct question *question)
     char answer[TEXT], now[TEXT];
     for (;;) {
         ah_settings_write(settings, question->setting, now, sizeof now);
-        printf("%s [%s]: ", question->text, *now ? now : "none");
+        printf("%s [%s]: ", question->text, *now ? now : question->unset ? question->unset : "none");
         fflush(stdout);
         AH_TRY(read_answer(answer, sizeof answer));
         if (!row->fallback && !strcmp(answer, "none")) {
@@ -87,8 +104,10 @@ static int ask(struct ah_settings *settings, const struct question *question)
         const char *text = *answer ? answer : now;
         if (!*text)
             return 0;
+        int status = question->check ? question->check(text) : 0;
         ah_settings_unset(settings, question->setting); /* what it says is no contradiction to what it said */
-        int status = ah_settings_set(settings, row, text, AH_FROM_FILE, row->name, NULL);
+        if (status == 0)
+            status = ah_settings_set(settings, row, text, AH_FROM_FILE, row->name, NULL);
         if (status != AH_EINVAL)
             return status;
         printf("  %s\n", ah_error_text());
@@ -101,7 +120,8 @@ int ah_config_ask(struct ah_settings *settings)
 {
     bool gpus = ah_device_count("cuda") > 0;
     for (int i = 0; i < QUESTIONS; i++)
-        if (gpus || !questions[i].gpus)
+        if (questions[i].when == ALWAYS ||
+            (gpus && (questions[i].when == WITH_GPUS || settings->value[AH_SETTING_cpu].number == 0)))
             AH_TRY(ask(settings, &questions[i]));
     return 0;
 }

@@ -1,6 +1,7 @@
 -- accelhost config: the file of settings, made by questions or without, shown and rewritten.
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
+local sim = require "spec.support.sim"
 
 local leave
 local function config(words, options)
@@ -22,9 +23,9 @@ local function write(path, text)
   assert(file:close())
 end
 
--- The questions on a pseudo-terminal; `typing` is a piece of shell that types.
-local function at_terminal(typing, words)
-  local line = run.quote(run.path) .. " config " .. words
+-- The questions on a pseudo-terminal; `typing` is a piece of shell that types, `variables` are set for the program.
+local function at_terminal(typing, words, variables)
+  local line = (variables and "env " .. variables .. " " or "") .. run.quote(run.path) .. " config " .. words
   local shell = ("( %s ) | script -qec %s /dev/null; echo \"[$?]\""):format(typing, run.quote(line))
   local result = run.program({"bash", "-c", "set -o pipefail; " .. shell}, {timeout = 30})
   return result.stdout:gsub("\r\n", "\n")
@@ -57,6 +58,25 @@ log_dir: 'logs of: "us"'
     assert.equal("rw-------", require("lfs").attributes("deep/in/c.yaml").permissions)
     local shown = run.host {"launch", "--config_file", "deep/in/c.yaml", "--show_config"}
     assert.matches('\nlog_dir +logs of: "us" +deep/in/c.yaml:9\n', shown.stdout)
+  end)
+
+  -- In the order of Accelerate's questions: of which kind, how many, which ones, in which precision.
+  it("asks about GPUs where there are some, and takes numbers of those alone", function()
+    if not sim.there then return pending "needs the simulated GPU (make sim)" end
+    local answers = "'\\n\\n0,x\\n0,2\\n1\\n\\nfp16\\n\\n\\n\\n\\n\\n'"
+    local said = at_terminal("printf " .. answers, "--config_file c.yaml",
+      "ACCELHOST_CUDA=sim ACCELHOST_SIM_DEVICES=2")
+    assert.matches("GiB of memory, 2 GPUs\n", said)
+    assert.matches("on the CPU although there are GPUs %(true, false%)%? %[false%]: .*train together%? %[2%]: .*"
+      .. "Which GPUs shall they use %(all, or numbers as in 0,1%)%? %[all%]: .*"
+      .. "gpu_ids expects numbers or identifiers of GPUs, as in 0,1, or all, got '0,x'\n.*"
+      .. "gpu_ids: there are 2 GPUs, got '0,2'\n.*Mixed precision %(no, bf16, fp16%)%? %[no%]: ", said)
+    local text = read "c.yaml"
+    assert.matches("num_processes: 2\ncpu: false\ngpu_ids: '?1'?\n.*mixed_precision: 'fp16'\n", text)
+    said = at_terminal("printf 'true\\n1\\n\\n\\n\\n\\n\\n\\n\\n'", "--config_file d.yaml",
+      "ACCELHOST_CUDA=sim ACCELHOST_SIM_DEVICES=2")
+    assert.is_nil(said:find("Which GPUs", 1, true))
+    assert.matches("num_processes: 1\ncpu: true\n", read "d.yaml")
   end)
 
   it("takes what a file says for the defaults, and none for what is not to be set", function()

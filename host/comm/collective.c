@@ -28,8 +28,7 @@ static const char *const reduce_name[AH_REDUCE_OPS] = {"sum", "mean", "max", "mi
                                                       "and", "or", "xor"};
 
 static const char *const purposes[AH_PURPOSES] = {"", " in gather", " in backward", " in prepare", " in optimizer:step",
-                                            " to set up the collectives of a device",
-                                            " to replay a captured step"};
+                                            " to set up the collectives of a device"};
 
 /* Making one. */
 

@@ -49,7 +49,6 @@ enum ah_purpose {
     AH_FOR_PREPARE,
     AH_FOR_STEP,
     AH_FOR_LANE,
-    AH_FOR_REPLAY,
     AH_PURPOSES
 };
 

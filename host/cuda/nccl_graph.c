@@ -41,7 +41,6 @@ int ah_nccl_calls_meet(struct ah_cuda_device *cuda, const struct ah_nccl_calls *
 {
     for (int i = 0; i < calls->count; i++) {
         struct ah_collective meeting = ah_collective_barrier();
-        meeting.purpose = AH_FOR_REPLAY;
         meeting.where = "a captured step";
         AH_TRY(ah_group_run(calls->lane[i]->base.group, meeting));
         AH_TRY(ah_nccl_order(cuda, calls->lane[i]->stream, cuda->compute));

@@ -1,11 +1,6 @@
 --- How often a training step calls the driver and its libraries: what the host does for a step on a GPU, counted on the
 --- simulated one.
-local run = require "spec.support.run"
-
-local lfs = require "lfs"
-
-local simulator = (run.path:gsub("[^/]*$", "")) .. "accelhost-cudasim.so"
-local there = lfs.attributes(simulator, "mode") == "file"
+local sim = require "spec.support.sim"
 
 -- The calls of a step once it is steady, as text that gives a table.
 local count = [[
@@ -49,10 +44,9 @@ local nets = {
 }
 
 local function calls_of(net, compiled, precision)
-  local code = count:gsub("NET", {NET = nets[net]}):gsub("COMPILED", tostring(compiled)):gsub("SIMULATOR", simulator)
+  local code = count:gsub("NET", {NET = nets[net]}):gsub("COMPILED", tostring(compiled)):gsub("SIMULATOR", sim.library)
     :gsub("PRECISION", ("%q"):format(precision or "no"))
-  local result = run.host({"-e", code}, {timeout = 120,
-    env = {ACCELHOST_CUDA = "sim", ACCELHOST_CUDA_CHECKS = "later", ACCELHOST_TEST_DEVICE = false}})
+  local result = sim.host(code, {ACCELHOST_CUDA_CHECKS = "later"})
   assert.equal(0, result.code, result.stderr)
   local calls = {}
   for name, times in result.stdout:gmatch "(%S+)\t(%S+)" do calls[name] = tonumber(times) end
@@ -85,7 +79,6 @@ local in_float16 = with_answer {allocations = 29, cuLaunchKernel = 22, cuMemcpyD
 local replayed_in_float16 = with_answer {cuGraphLaunch = 1, cuLaunchKernel = 1, cuMemcpyDtoDAsync_v2 = 2}
 
 local function check(net, compiled, allowed, precision)
-  if not there then return pending "needs the simulated GPU (make sim)" end
   local calls = calls_of(net, compiled, precision)
   for name, times in pairs(calls) do
     assert.is_true(times <= (allowed[name] or 0), ("%s: %s %g times, allowed %d"):format(net, name, times,
@@ -96,10 +89,12 @@ end
 
 describe("A steady step", function()
   for net, allowed in pairs(most) do
-    it("of " .. net .. " makes no call that it does not need", function() check(net, false, allowed) end)
-    it("of " .. net .. " that is compiled makes four, whatever its size", function() check(net, true, replayed) end)
+    sim.case("of " .. net .. " makes no call that it does not need", function() check(net, false, allowed) end)
+    sim.case("of " .. net .. " that is compiled makes four, whatever its size", function()
+      check(net, true, replayed)
+    end)
   end
-  it("in float16 waits for the device once, for what its scaler asks", function()
+  sim.case("in float16 waits for the device once, for what its scaler asks", function()
     check("BasicNet", false, in_float16, "fp16")
     check("BasicNet", true, replayed_in_float16, "fp16")
   end)

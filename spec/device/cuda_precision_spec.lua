@@ -1,9 +1,5 @@
 --- Mixed precision on a CUDA device, here the simulated GPU: what autocast casts, training, scaled losses.
-local run = require "spec.support.run"
-
-local lfs = require "lfs"
-
-local there = lfs.attributes((run.path:gsub("[^/]*$", "")) .. "accelhost-cudasim.so", "mode") == "file"
+local sim = require "spec.support.sim"
 
 local HEAD = [[
   local accelhost = require "accelhost"
@@ -12,11 +8,8 @@ local HEAD = [[
 ]]
 
 local function case(sentence, expected, code)
-  it(sentence, function()
-    if not there then return pending "needs the simulated GPU (make sim)" end
-    local env = {ACCELHOST_CUDA = "sim", ACCELHOST_TEST_DEVICE = false, ACCELHOST_CUDA_RANDOM = "cpu",
-      ACCELHOST_USE_CPU = false}
-    local result = run.host({"-e", HEAD .. code}, {env = env, timeout = 120})
+  sim.case(sentence, function()
+    local result = sim.host(HEAD .. code, {ACCELHOST_CUDA_RANDOM = "cpu", ACCELHOST_USE_CPU = false})
     assert.equal(expected, result.stdout, result.stderr)
   end)
 end

@@ -1,10 +1,6 @@
 --- Pooling, padding, resizing and sampling of CUDA devices on the simulated GPU, where the tables of cases do not
 --- reach: windows that a warp shares, sizes beyond 30 bits, channels-last memory, elements that many read.
-local run = require "spec.support.run"
-
-local lfs = require "lfs"
-
-local there = lfs.attributes((run.path:gsub("[^/]*$", "")) .. "accelhost-cudasim.so", "mode") == "file"
+local sim = require "spec.support.sim"
 
 -- worst(fn, inputs, dtype): how far fn's results and its inputs' gradients are from the CPU's in float64, at most, for
 -- inputs that `dtype` holds.
@@ -37,16 +33,11 @@ local compare = [[
   end
 ]]
 
-local function on_sim(code, env)
-  local all = {ACCELHOST_CUDA = "sim", ACCELHOST_TEST_DEVICE = false}
-  for name, value in pairs(env or {}) do all[name] = value end
-  return run.host({"-e", compare .. code}, {env = all, timeout = 120})
-end
+local function on_sim(code, env) return sim.host(compare .. code, env) end
 
 -- code prints how far it is off, for each thing that it tries.
 local function near(sentence, code, most)
-  it(sentence, function()
-    if not there then return pending "needs the simulated GPU (make sim)" end
+  sim.case(sentence, function()
     local result = on_sim(code)
     local count = 0
     for off in result.stdout:gmatch "%S+" do
@@ -134,8 +125,7 @@ describe("Sampling a grid on a CUDA device", function()
 end)
 
 describe("The numbers of spatial ops on a CUDA device", function()
-  it("are the same bits whatever the order of threads", function()
-    if not there then return pending "needs the simulated GPU (make sim)" end
+  sim.case("are the same bits whatever the order of threads", function()
     local outputs = {}
     for seed = 1, 3 do
       local result = on_sim([[

@@ -1,9 +1,5 @@
 --- accelhost.backends and set_float32_matmul_precision: what a CUDA device, here the simulated GPU, rounds to TF32.
-local run = require "spec.support.run"
-
-local lfs = require "lfs"
-
-local there = lfs.attributes((run.path:gsub("[^/]*$", "")) .. "accelhost-cudasim.so", "mode") == "file"
+local sim = require "spec.support.sim"
 
 -- product(), linear(), convolution(), gradient(): is 1 + 2^-9 + 2^-12 rounded to 1 + 2^-9 before it is multiplied? An
 -- argument is another dtype than float32.
@@ -27,12 +23,10 @@ local HEAD = [[
 ]]
 
 local function case(sentence, expected, code, env)
-  it(sentence, function()
-    if not there then return pending "needs the simulated GPU (make sim)" end
-    local all = {ACCELHOST_CUDA = "sim", ACCELHOST_SIM_TF32 = "1", ACCELHOST_TEST_DEVICE = false,
-      TORCH_ALLOW_TF32_CUBLAS_OVERRIDE = false}
+  sim.case(sentence, function()
+    local all = {ACCELHOST_SIM_TF32 = "1", TORCH_ALLOW_TF32_CUBLAS_OVERRIDE = false}
     for name, given in pairs(env or {}) do all[name] = given end
-    local result = run.host({"-e", HEAD .. code}, {env = all, timeout = 120})
+    local result = sim.host(HEAD .. code, all)
     assert.equal(expected, result.stdout, result.stderr)
   end)
 end
@@ -135,11 +129,11 @@ describe("accelhost.backends", function()
   end)
 
   it("refuses TrainingArguments{tf32 = true} without a CUDA device, and takes false", function()
-    local result = run.host({"-e", [[
+    local result = sim.host([[
       local accelhost = require "accelhost"
       print(accelhost.TrainingArguments{tf32 = false}.tf32, accelhost.backends.cudnn.allow_tf32)
-      print((select(2, pcall(accelhost.TrainingArguments, {tf32 = true})):gsub("^%S+ ", "")))]]},
-      {env = {ACCELHOST_CUDA = "sim", ACCELHOST_SIM_DEVICES = "0", ACCELHOST_TEST_DEVICE = false}, timeout = 60})
+      print((select(2, pcall(accelhost.TrainingArguments, {tf32 = true})):gsub("^%S+ ", "")))]],
+      {ACCELHOST_SIM_DEVICES = "0"})
     assert.equal("false\tfalse\nTrainingArguments: tf32: there is no CUDA device of compute capability 8.0 or later, "
       .. "which has it\n", result.stdout, result.stderr)
   end)

@@ -28,6 +28,7 @@ local fail = arguments.fail
 ---@field epoch integer number of the current or last pass, from 0
 ---@field end_of_dataloader boolean true while the last batch of the current pass is being processed
 ---@field remainder integer samples of the last round that are not full rounds, -1 with drop_last or when not known
+---@field turns integer batches that a `for` gives this process in each step: 1, but with virtual_shards
 ---@field total_batch_size integer? samples per step of all ranks together
 ---@field active boolean is the innermost running pass one of this loader?
 ---@field batch_length integer? samples in the current batch of this rank
@@ -126,7 +127,7 @@ function DataLoader:init(...)
     self.batch_size, self.drop_last = self.batch_sampler.batch_size, self.batch_sampler.drop_last
   end
   self:_reset()
-  self.total_batch_size = self.batch_size
+  self.total_batch_size, self.turns = self.batch_size, 1
 end
 
 function DataLoader:_reset()
@@ -210,7 +211,7 @@ local function copy(self)
     "dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "collate_fn", "generator", "seed", "prefetch",
     "total_batch_size", "synchronize", "before_pass", "device", "_sharded", "_whole", "_rounds", "dispatch", "stream",
     "share", "num_workers", "timeout", "worker_init_fn", "prefetch_factor", "persistent_workers", "already_sharded",
-    "pin_memory", "non_blocking", "shards",
+    "pin_memory", "non_blocking", "shards", "turns",
   } do
     other[name] = self[name]
   end
@@ -234,6 +235,7 @@ local function share_out(other, options)
       rank = options.rank, ranks = options.size, shards = other.shards.count, split_batches = options.split_batches,
       even_batches = options.even_batches,
     })
+    other.turns = other.batch_sampler.turns
     return other.batch_sampler
   end
   if not deal then

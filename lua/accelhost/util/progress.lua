@@ -226,7 +226,7 @@ local function length_of(source)
   if type(source) == "number" then return source end
   if not class.of(source) or type(source.len) ~= "function" then return nil end
   local ok, length = pcall(source.len, source)
-  return ok and length or nil
+  return ok and length and length * (source._is_loader and source.turns or 1) or nil
 end
 
 -- Where the line will be seen: a rank's output goes through its launcher, which told what it writes to.

@@ -52,6 +52,8 @@ end)
 checks.it("has as many steps for any number of processes, and shards in turn", function()
   local job, model, optimizer, loader = prepare()
   checks.same(3, #loader)
+  checks.same(turns, loader.turns)
+  checks.same(3 * turns, accelhost.progress(loader, {disable = true}).total)
   local seen, steps, rows = 0, 0, {}
   for x in loader do
     seen = seen + 1
@@ -162,6 +164,23 @@ checks.it("refuses what would depend on the number of processes", function()
     end
     job:backward(loss_of(model, x))
   end
+end)
+
+checks.it("acts on a signal when a step is complete, on all processes", function()
+  local job, model, _, loader = prepare()
+  job:save_on_signal {signals = {"USR1"}}
+  local turn, name = 0, false
+  for x in loader do
+    if turn == 0 and job.is_main_process then
+      os.execute("kill -USR1 " .. io.open "/proc/self/stat":read "*n")
+    end
+    job:backward(loss_of(model, x))
+    turn = turn + 1
+    name = job:check_signal {save = false}
+    if name then break end
+  end
+  checks.same("USR1", name)
+  checks.same(turns, turn)
 end)
 
 checks.it("draws apart in each shard, and together outside of them", function()

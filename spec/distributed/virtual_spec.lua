@@ -13,6 +13,7 @@ local titles = {
   mlp = "a perceptron with dropout, SGD with momentum and a schedule",
   cnn = "a convolutional net with batch norm, augmentation and AdamW",
   gpt = "a GPT in bf16 with windows of two steps, dropout and clipping",
+  nested = "samples of workers, drawn with replacement, and evaluations in the middle of a pass",
   uneven = "shards that a last round leaves out or cuts short",
 }
 

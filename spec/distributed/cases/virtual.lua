@@ -71,11 +71,35 @@ function kinds.uneven()
   return options, model, set, loading, optimizer, loss
 end
 
+-- Samples made by workers, drawn with replacement; evaluations in the middle of a pass that draw and are left by break.
+local function midway() end
+function kinds.nested()
+  local options, model, set, _, optimizer, loss = kinds.cnn()
+  local Plain = data.Dataset:extend "Plain"
+  local t = data.transforms
+  local change = t.Compose {t.RandomCrop(8), t.ConvertImageDtype "float32"}
+  local pictures = (accelhost.rand(40, 3, 10, 10) * 255):to "uint8"
+  function Plain:len() return 40 end -- luacheck: ignore self
+  function Plain:get(i) return change(pictures[i]), i % 4 end -- luacheck: ignore self
+  midway = function(accelerator, loader)
+    model[2]:eval() -- batch norm; dropout draws
+    for i, x, y in accelhost.enumerate(loader) do
+      local out = accelhost.no_grad(function() return loss(x, y) end)
+      accelerator:gather_for_metrics(out)
+      if i == 1 then break end
+    end
+    model[2]:train()
+  end
+  return options, model, Plain(), {batch_size = 2, num_workers = 2,
+    sampler = data.RandomSampler(set, {replacement = true})}, optimizer, loss
+end
+
 accelhost.manual_seed(3)
 local options, model, set, loading, optimizer, loss_of = kinds[kind]()
 options.virtual_shards = 8
 local accelerator = accelhost.Accelerator(options)
-local loader, test = data.DataLoader(set, loading), data.DataLoader(set, {batch_size = loading.batch_size})
+local loader = data.DataLoader(set, loading)
+local test = data.DataLoader(set, {batch_size = loading.batch_size, shuffle = kind == "nested"})
 local scheduler = optim.lr_scheduler.StepLR(optimizer, {step_size = 2, gamma = 0.9})
 model, optimizer, loader, test, scheduler = accelerator:prepare(model, optimizer, loader, test, scheduler)
 
@@ -99,7 +123,8 @@ local function train()
       optimizer:zero_grad()
       for _, value in ipairs(accelerator:gather_for_metrics(loss):tolist()) do losses[#losses + 1] = value end
       if way == "save" and steps == 4 and accelerator.sync_gradients then return accelerator:save_state(folder) end
-      if steps == 9 then break end
+      if steps == 9 and accelerator.sync_gradients then break end
+      if accelerator.sync_gradients then midway(accelerator, test) end
     end
   end
 end

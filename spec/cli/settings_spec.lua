@@ -170,7 +170,7 @@ describe("settings of a job", function()
 
   it("that mean nothing here are refused, each with its reason", function()
     for flag, reason in pairs {
-      ["--use_fsdp"] = "parameters are not sharded", ["--fsdp_offload_params=true"] = "parameters are not sharded",
+      ["--use_fsdp"] = "a script says it", ["--fsdp_offload_params=true"] = "a script says it",
       ["--use_deepspeed"] = "there is no DeepSpeed", ["--zero_stage"] = "there is no DeepSpeed",
       ["--megatron_lm_tp_degree"] = "there is no Megatron-LM",
       ["--dynamo_backend=inductor"] = "models are not compiled",

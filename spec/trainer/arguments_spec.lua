@@ -133,6 +133,24 @@ describe("TrainingArguments", function()
     assert.equal("all", TrainingArguments{include_num_input_tokens_seen = true}.include_num_input_tokens_seen)
   end)
 
+  it("read fsdp in transformers' words", function()
+    local function plugin(given)
+      return require("accelhost.trainer.fsdp").plugin(TrainingArguments(given))
+    end
+    assert.is_nil(plugin {})
+    assert.is_nil(plugin {fsdp = ""})
+    assert.same({}, plugin {fsdp = true})
+    assert.same({sharding_strategy = "SHARD_GRAD_OP"}, plugin {fsdp = "shard_grad_op auto_wrap"})
+    assert.same({sharding_strategy = "FULL_SHARD", transformer_cls_names_to_wrap = {"Block"}, fsdp_version = 2},
+      plugin {fsdp = {"full_shard", "auto_wrap"},
+        fsdp_config = '{"transformer_layer_cls_to_wrap": "Block", "min_num_params": 0, "version": 2, "xla": false}'})
+    local function refused(given, text) assert.error_matches(function() plugin(given) end, text, 1, true) end
+    refused({fsdp = "full_shard offload"}, "fsdp: 'offload' is not taken: models are on the CPU here")
+    refused({fsdp = "shard"}, "fsdp: expected full_shard, shard_grad_op, no_shard or auto_wrap, got")
+    refused({fsdp_config = {min_num_params = 5}}, "fsdp_config: it needs fsdp = 'full_shard' or 'shard_grad_op'")
+    refused({fsdp = true, fsdp_config = {xla = true}}, "there is no XLA here")
+  end)
+
   it("name what exists where they refuse an argument", function()
     local named = 0
     for name, reason in pairs(require "accelhost.trainer.rows".refused) do

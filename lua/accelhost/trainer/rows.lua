@@ -39,6 +39,9 @@ local taken = {
   {"activation_checkpointing_kwargs", "table|string", nil, "the same, by its newer name"},
   {"torch_empty_cache_steps", "count", nil, "updates after which the cache of memory is given back"},
   {"neftune_noise_alpha", "positive", nil, "noise on the input embeddings in training (NEFTune)"},
+  {"fsdp", "flag|string|list", false, "share states out among processes: full_shard, shard_grad_op; see Accelerator's "
+    .. "sharding"},
+  {"fsdp_config", "table|string", nil, "options of FullyShardedDataParallelPlugin; as text: JSON"},
   {"use_cpu", "flag", false, "train on the CPU, whatever the default device is"},
   -- Logging.
   {"logging_strategy", strategies, "steps", "when to log"},
@@ -104,13 +107,14 @@ local fixed = {
 }
 
 local hub = "there is no hub: save_model writes a folder"
-local whole = "models are whole on every process here"
+local whole = "a layer is computed by one process here"
+local zero = "there is no DeepSpeed here: fsdp = 'full_shard' is its ZeRO stage 3, 'shard_grad_op' stage 2"
 local trackio = "report_to names a tracker of Accelerator's log_with"
 local device = "accelhost.set_default_device names the device, use_cpu the CPU"
 local refused = {
   hub_model_id = hub, hub_strategy = hub, hub_token = hub, hub_private_repo = hub, hub_always_push = hub,
   hub_revision = hub, trackio_space_id = trackio, trackio_bucket_id = trackio, trackio_static_space_id = trackio,
-  project = trackio, deepspeed = whole, fsdp = whole, fsdp_config = whole, parallelism_config = whole,
+  project = trackio, deepspeed = zero, parallelism_config = whole,
   torch_compile_backend = "nothing is compiled here", torch_compile_mode = "nothing is compiled here",
   liger_kernel_config = "kernels here are the project's own",
   warmup_ratio = "warmup_steps below 1 is a part of all updates",

@@ -373,3 +373,40 @@ checks.it("goes on from a checkpoint of any sharding to the bit", function()
     end
   end
 end)
+
+checks.it("trains by the Trainer's fsdp as without it", function()
+  local function trained(fsdp)
+    local folder = os.tmpname()
+    local trainer = accelhost.Trainer {
+      model = new_net "float32",
+      args = {output_dir = folder .. ".trainer", fsdp = fsdp, max_steps = 4, learning_rate = 1e-2, disable_tqdm = true,
+        logging_strategy = "no", save_strategy = "no", per_device_train_batch_size = 2},
+      train_dataset = accelhost.data.TensorDataset(accelhost.arange(280):view(40, 7):sin(),
+        accelhost.arange(120):view(40, 3):cos()),
+      compute_loss = function(model, inputs) return F.mse_loss(model(inputs.inputs), inputs.labels) end,
+    }
+    trainer:train()
+    assert(trainer.accelerator.sharding == (fsdp == "full_shard" and "full" or fsdp and "gradients" or "none"))
+    return {model = trainer.model, losses = {}}
+  end
+  local expected = trained(nil)
+  for _, fsdp in ipairs {"full_shard", "shard_grad_op auto_wrap"} do same_weights(expected, trained(fsdp), 1e-6) end
+end)
+
+checks.it("goes with virtual_shards where gradients stay whole", function()
+  local function run(sharding)
+    accelhost.manual_seed(5)
+    local accelerator = accelhost.Accelerator {virtual_shards = 4, sharding = sharding}
+    local net = new_net "float64"
+    local model, optimizer, loader = accelerator:prepare(net, sgd(net), accelhost.data.DataLoader(
+      accelhost.data.TensorDataset(accelhost.arange(280):view(40, 7):sin():double()), {batch_size = 2}))
+    for x in loader do
+      accelerator:backward(model(x):square():mean())
+      optimizer:step()
+      optimizer:zero_grad()
+    end
+    return {model = model, losses = {}}
+  end
+  same_weights(run "none", run "optimizer", 0)
+  checks.refused("its tree of sums needs whole gradients", function() run "full" end)
+end)

@@ -79,7 +79,7 @@ describe("An accelerator", function()
       ["sharding_strategy: expected FULL_SHARD, .*there is one group"] = {sharding_strategy = "HYBRID_SHARD"},
       ["auto_wrap_policy: expected TRANSFORMER_BASED_WRAP"] = {auto_wrap_policy = "SOME"},
       ["cpu_offload: not taken: models are on the CPU here"] = {cpu_offload = true},
-      ["state_dict_type: not taken: states are saved whole"] = {state_dict_type = "LOCAL_STATE_DICT"},
+      ["state_dict_type: not taken: it is FULL_STATE_DICT"] = {state_dict_type = "LOCAL_STATE_DICT"},
       ["unknown option 'sharding_stategy'"] = {sharding_stategy = "FULL_SHARD"},
     } do
       refused(text, {fsdp_plugin = given})

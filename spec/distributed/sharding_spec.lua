@@ -27,3 +27,40 @@ describe("A job with sharded states that fails", function()
     end)
   end
 end)
+
+describe("A checkpoint of sharded states", function()
+  local function job(ranks, ...)
+    local words = {"launch", "--num_processes", ranks, "spec/distributed/cases/sharding_resume.lua", ...}
+    return run.host(words, {timeout = 60})
+  end
+  local function came_to(result)
+    assert.equal(0, result.code, result.output)
+    return assert(result.stdout:match "came to ([%x ]+)", result.output)
+  end
+
+  for _, saved in ipairs {{3, "full", "parts"}, {2, "gradients"}, {4, "optimizer", "parts"}, {2, "none"}} do
+    local ranks, sharding, parts = unpack(saved)
+    it(("of %d processes with sharding = '%s'%s loads into any number and any sharding"):format(ranks, sharding,
+      parts and ", in parts," or ""), function()
+      local folder = os.tmpname() .. ".state"
+      local expected = came_to(job(ranks, "save", folder, sharding, parts))
+      for _, other in ipairs {{1, "full"}, {2, "gradients"}, {3, "optimizer"}, {4, "full"}, {3, "none"}} do
+        assert.equal(expected, came_to(job(other[1], "load", folder, other[2])))
+      end
+      os.execute("rm -r '" .. folder .. "'")
+    end)
+  end
+
+  it("with gradients in shares that wait for a step goes on with the same shares only", function()
+    local folder = os.tmpname() .. ".state"
+    local expected = came_to(job(2, "save", folder, "full", "whole", "pending"))
+    assert.equal(expected, came_to(job(2, "load", folder, "full")))
+    for _, other in ipairs {{3, "full"}, {2, "optimizer"}, {1, "none"}} do
+      local result = job(other[1], "load", folder, other[2])
+      assert.is_true(result.code ~= 0)
+      assert(result.stderr:find("the saved gradients that wait for a step are in shares of other processes", 1, true),
+        result.output)
+    end
+    os.execute("rm -r '" .. folder .. "'")
+  end)
+end)

@@ -111,14 +111,17 @@ local function in_common_stream(self, fn, ...)
 end
 
 -- What this process writes.
-local function collect(self, folder, copied)
+local function collect(self, folder, copied, parts)
   check_unscaled(self)
   local list = gather_objects(self)
   list.weights, list.windows, list.accelerator = {}, open_windows(self), own_state(self)
   for i, model in ipairs(list.models) do list.weights[i] = model:state_dict {keep_vars = true} end
   run_hooks(self._save_hooks, list.models, list.weights, folder)
-  list.optimizer_states = {}
-  for i, optimizer in ipairs(list.optimizers) do list.optimizer_states[i] = optimizer:state_for(0) or false end
+  list.optimizer_states, list.optimizer_parts = {}, {}
+  for i, optimizer in ipairs(list.optimizers) do
+    list.optimizer_states[i] = not parts and optimizer:state_for(0) or false
+    list.optimizer_parts[i] = parts and optimizer:own_part() or nil
+  end
   local files = comm.rank() == 0 and contents.shared_files("save_state", list, copied) or {}
   for _, file in ipairs(contents.own_files("save_state", list, comm.rank(), copied)) do files[#files + 1] = file end
   local facts = manifest.facts()
@@ -252,7 +255,7 @@ local function tell_differences(folder, facts, without)
 end
 
 local read_save = arguments.signature("save_state",
-  {{"output_dir: string"}, {"safe_serialization: flag", true}, {"async: flag", false}})
+  {{"output_dir: string"}, {"safe_serialization: flag", true}, {"async: flag", false}, {"sharded: flag"}})
 local read_load = arguments.signature("load_state", {{"input_dir: string"}, {"purge_step"}})
 
 -- A list of hooks with a handle that takes the hook away again.
@@ -293,9 +296,13 @@ return function(Accelerator)
   ---@param output_dir? string
   ---@param safe_serialization? boolean only true: files are data
   ---@param async? boolean go on while the files are written
+  ---@param sharded? boolean with sharding: each process writes its part of the optimizers' states, and rank 0 never has
+  --- them whole; default false. Such a state loads into any number of processes and any sharding too
   ---@return string # the folder
   function Accelerator:save_state(...)
-    local dir, safe, async = read_save(...)
+    local dir, safe, async, parts = read_save(...)
+    if parts and self.sharding == "none" then fail "save_state: sharded: no state is sharded here; leave it out" end
+    if parts == nil then parts = self._saves_parts end
     if not safe then fail "save_state: safe_serialization: files here are data always; leave it out" end
     if self._shards and not self._shards:is_between() then
       fail("save_state: with virtual_shards a state can be saved when a step is complete, where "
@@ -304,7 +311,8 @@ return function(Accelerator)
     finish(self)
     local place = agree.main("save_state", choose_place, self, dir)
     local saver, folder = open_saver(place)
-    local fine, files, facts = pcall(agree.run, "save_state", in_common_stream, self, collect, self, folder, async)
+    local fine, files, facts = pcall(agree.run, "save_state", in_common_stream, self, collect, self, folder, async,
+      parts)
     if not fine then
       saver:close()
       error(files, 0)

@@ -7,6 +7,7 @@ local fail = arguments.fail
 ---@class FullyShardedDataParallelPlugin
 local Plugin = configuration.class("FullyShardedDataParallelPlugin", {
   "sharding_strategy", "reshard_after_forward", "auto_wrap_policy", "transformer_cls_names_to_wrap", "min_num_params",
+  "state_dict_type",
 })
 
 local strategies = {
@@ -20,7 +21,8 @@ local others = {
   fsdp_version = true, backward_prefetch = true, forward_prefetch = true, limit_all_gathers = true,
   use_orig_params = true, sync_module_states = true, cpu_ram_efficient_loading = true, state_dict_config = true,
   optim_state_dict_config = true,
-  state_dict_type = {FULL_STATE_DICT = true, reason = "states are saved whole, and load into any number of processes"},
+  state_dict_type = {FULL_STATE_DICT = true, SHARDED_STATE_DICT = true,
+    reason = "it is FULL_STATE_DICT or SHARDED_STATE_DICT, for save_state; both load into any number of processes"},
   cpu_offload = {[false] = true, reason = "models are on the CPU here"},
   activation_checkpointing = {[false] = true, reason = "accelhost.checkpoint recomputes what it is given"},
   ignored_modules = {reason = "a model is sharded as a whole: prepare the rest as a model of its own"},
@@ -29,7 +31,7 @@ local others = {
 }
 
 local names = {"sharding_strategy", "reshard_after_forward", "auto_wrap_policy", "transformer_cls_names_to_wrap",
-  "min_num_params"}
+  "min_num_params", "state_dict_type"}
 
 local function strategy_of(given)
   local value, reshard = given.sharding_strategy, given.reshard_after_forward
@@ -72,7 +74,8 @@ end
 -- cpu_ram_efficient_loading make no difference here: parameters of a host's processes lie once, where all read them.
 ---@param options? table sharding_strategy: "FULL_SHARD" (default), "SHARD_GRAD_OP", "NO_SHARD", or 1 to 3, or
 --- reshard_after_forward; auto_wrap_policy: "TRANSFORMER_BASED_WRAP" with transformer_cls_names_to_wrap,
---- "SIZE_BASED_WRAP" with min_num_params, "NO_WRAP", or a function; default: the items of lists of equal modules
+--- "SIZE_BASED_WRAP" with min_num_params, "NO_WRAP", or a function; default: the items of lists of equal modules;
+--- state_dict_type: "FULL_STATE_DICT" (default) or "SHARDED_STATE_DICT", as save_state's `sharded`
 function Plugin:init(options)
   options = options or {}
   if not arguments.is_options(options) and next(options) ~= nil then

@@ -163,6 +163,7 @@ function Accelerator:init(...)
     log_with = given.log_with,
     ddp_handler = given.ddp_handler,
     sharding = given.sharding,
+    _saves_parts = given.saves_parts == true,
     _shard_units = given.shard_units or "blocks",
     _accumulation = given.accumulation,
     _sync_each_batch = given.accumulation.sync_each_batch,

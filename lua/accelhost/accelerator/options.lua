@@ -142,6 +142,7 @@ local function read_sharding(given)
       end
       given[name] = value
     end
+    given.saves_parts = plugin.state_dict_type == "SHARDED_STATE_DICT"
   end
   given.sharding = given.sharding or "none"
   if given.shard_units ~= nil and (given.sharding == "none" or given.sharding == "optimizer") then

@@ -84,6 +84,16 @@ function sharded.cut(optimizer) states.cut(optimizer, share_of) end
 ---@return table?
 function sharded.state_dict(optimizer, only) return states.whole(optimizer, share_of, only) end
 
+--- This process's part of an optimizer's state, and a state of such parts.
+---@param optimizer Optimizer
+---@return table
+function sharded.own_state(optimizer) return states.own(optimizer, share_of, stepping.over_pieces) end
+
+---@param optimizer Optimizer
+---@param parts table[] of all ranks of the job that saved them
+---@return table # state_dict
+function sharded.together(optimizer, parts) return states.together(optimizer, parts) end
+
 --- Are gradients of any of these parameters shared out?
 function sharded.concerns(parameters) return clipping.concerns(parameters, share_of) end
 

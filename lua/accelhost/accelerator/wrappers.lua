@@ -74,6 +74,9 @@ local function add_state(methods, accelerator, optimizer)
     if whole then return accelerator.process_index == rank and optimizer:state_dict() or nil end
     return sharded.state_dict(optimizer, rank)
   end
+  -- The same in parts, each process's own, and back.
+  function methods.own_part() return sharded.own_state(optimizer) end
+  function methods.load_parts(_, parts) methods:load_state_dict(sharded.together(optimizer, parts)) end
 end
 
 --- An optimizer whose step and zero_grad do nothing inside an accumulation window.

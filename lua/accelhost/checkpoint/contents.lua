@@ -2,7 +2,8 @@
 --
 -- Written by rank 0: model[_I].safetensors, buffers[_I].safetensors (those that are not persistent), optimizer[_I],
 -- scheduler[_I], scaler, custom_checkpoint_I, loaders, accelerator. By every rank: random_states_RANK, and
--- gradients_RANK while an accumulation window is open. What holds no tensors is JSON.
+-- gradients_RANK while an accumulation window is open; with sharded states, when asked for, optimizer[_I]_rank_RANK in
+-- place of optimizer[_I]. What holds no tensors is JSON.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local nn_utils = require "accelhost.nn.utils"
@@ -115,13 +116,25 @@ local function keep_dtypes(optimizer, saved)
   end
 end
 
+-- A rank's part of an optimizer's state, where a checkpoint has them so.
+local function part_of(name, rank) return ("%s_rank_%d"):format(name, rank) end
+
 kind("optimizer", function(objects, add)
-  for i, state in ipairs(objects.optimizer_states) do add(numbered("optimizer", i), state) end
-end, function(objects, get)
+  for i, state in ipairs(objects.optimizer_states) do
+    if state then add(numbered("optimizer", i), state) end
+  end
+end, function(objects, get, _, ranks)
   for i, optimizer in ipairs(objects.optimizers) do
-    local state = get(numbered("optimizer", i))
-    optimizer:load_state_dict(state)
-    keep_dtypes(optimizer, state)
+    local name = numbered("optimizer", i)
+    local state = get(name, get(part_of(name, 0), true) ~= nil)
+    if state then
+      optimizer:load_state_dict(state)
+      keep_dtypes(optimizer, state)
+    else
+      local parts = {}
+      for rank = 0, ranks - 1 do parts[rank + 1] = get(part_of(name, rank)) end
+      optimizer:load_parts(parts)
+    end
   end
 end)
 simple("scheduler", "scheduler", "schedulers", function(scheduler) return scheduler:state_dict() end,
@@ -178,8 +191,8 @@ end
 
 --- The files that rank 0 writes.
 ---@param what string the function, for messages
----@param objects table {models, weights, optimizers, optimizer_states, schedulers, scalers, registered, loaders,
---- accelerator}
+---@param objects table {models, weights, optimizers, optimizer_states, optimizer_parts, schedulers, scalers,
+--- registered, loaders, accelerator}
 ---@param copied boolean
 ---@return table[]
 function contents.shared_files(what, objects, copied)
@@ -203,6 +216,9 @@ function contents.own_files(what, objects, rank, copied)
   local files = {stored.file(what, "random_states_" .. rank, states, copied)}
   if objects.windows then
     files[2] = stored.file(what, "gradients_" .. rank, objects.windows, copied)
+  end
+  for i, part in ipairs(objects.optimizer_parts) do
+    files[#files + 1] = stored.file(what, part_of(numbered("optimizer", i), rank), part, copied)
   end
   return files
 end
@@ -228,7 +244,7 @@ end
 function contents.restore(folder, facts, objects, rank, size)
   local get = getter(folder, facts)
   local own = get("random_states_" .. rank, true)
-  for _, each in ipairs(kinds) do each.read(objects, get, facts.world_size == size and own or nil) end
+  for _, each in ipairs(kinds) do each.read(objects, get, facts.world_size == size and own or nil, facts.world_size) end
   local windows = {}
   for there = rank, facts.world_size - 1, size do windows[#windows + 1] = get("gradients_" .. there, true) end
   local common = rank >= facts.world_size and get("gradients_0", true) or nil

@@ -82,4 +82,54 @@ function states.whole(optimizer, share_of, only)
   return protect(function() optimizer.state = state end, optimizer.state_dict, optimizer)
 end
 
+--- This process's part of the state, as plain data for a file of its own.
+---@param optimizer Optimizer
+---@param share_of fun(parameter: userdata): Share?
+---@param over_pieces function as of stepping
+---@return {state: table, cut: boolean[]} cut: which parameters' states are pieces, in the order of the groups
+function states.own(optimizer, share_of, over_pieces)
+  states.cut(optimizer, share_of)
+  local cut = {}
+  for _, group in ipairs(optimizer.param_groups) do
+    for _, parameter in ipairs(group.params) do cut[#cut + 1] = share_of(parameter) ~= nil end
+  end
+  local dict = over_pieces(optimizer, share_of, function() return true end, optimizer.state_dict, optimizer)
+  return {state = dict, cut = cut}
+end
+
+-- The whole of a parameter's state, of the pieces in the order of the ranks.
+local function put_together(pieces, parameter)
+  local whole = {}
+  for name, first in pairs(pieces[1]) do
+    if C.is_tensor(first) and first:dim() == 1 and not counters[name] then
+      local list = {}
+      for i, piece in ipairs(pieces) do list[i] = piece[name] end
+      whole[name] = C.cat(list, 0):reshape(parameter:shape())
+    else
+      whole[name] = first
+    end
+  end
+  return whole
+end
+
+--- The whole state_dict of what `own` gave on all ranks of a job, which may have been another.
+---@param optimizer Optimizer
+---@param parts table[] by rank
+---@return table
+function states.together(optimizer, parts)
+  local whole, parameters = parts[1].state, {}
+  for _, group in ipairs(optimizer.param_groups) do
+    for _, parameter in ipairs(group.params) do parameters[#parameters + 1] = parameter end
+  end
+  if #parameters ~= #parts[1].cut then return whole end -- load_state_dict tells what differs
+  local function state_of(part, id) return part.state.state[id] or part.state.state[tostring(id)] end
+  local joined = {}
+  for i, parameter in ipairs(parameters) do
+    local id, pieces = i - 1, {}
+    for rank, part in ipairs(parts) do pieces[rank] = state_of(part, id) end
+    if pieces[1] ~= nil then joined[id] = parts[1].cut[i] and put_together(pieces, parameter) or pieces[1] end
+  end
+  return {state = joined, param_groups = whole.param_groups}
+end
+
 return states

@@ -112,7 +112,9 @@ end
 
 -- What a command line gives as JSON.
 local function read_json(self)
-  local names = {"lr_scheduler_kwargs", "gradient_checkpointing_kwargs", "activation_checkpointing_kwargs", "fsdp_config"}
+  local names = {
+    "lr_scheduler_kwargs", "gradient_checkpointing_kwargs", "activation_checkpointing_kwargs", "fsdp_config",
+  }
   for _, name in ipairs(names) do
     if type(self[name]) == "string" then
       local fine, value = pcall(C.json.decode, self[name])

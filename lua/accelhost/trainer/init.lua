@@ -56,7 +56,8 @@ local function make_accelerators(self)
   local trackers = args.report_to
   if trackers == "none" then trackers = nil end
   self.accelerator = accelerator_of(args, {
-    fsdp_plugin = require("accelhost.trainer.fsdp").plugin(args), log_with = trackers, dataloader_config = {data_seed = args.data_seed, use_seedable_sampler = args.data_seed ~= nil},
+    fsdp_plugin = require("accelhost.trainer.fsdp").plugin(args), log_with = trackers,
+    dataloader_config = {data_seed = args.data_seed, use_seedable_sampler = args.data_seed ~= nil},
     project_config = {project_dir = args.output_dir, logging_dir = args.logging_dir or args.output_dir .. "/logs"},
   })
   -- What a launcher was told stands where the arguments say nothing.

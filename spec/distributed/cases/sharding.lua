@@ -307,6 +307,9 @@ checks.it("refuses what needs whole tensors or would go wrong", function()
     checks.refused("a step needs every process", function()
       accelerator:join_uneven_inputs({model}, function() end)
     end)
+    checks.refused("no state is sharded here", function()
+      accelhost.Accelerator():save_state(os.tmpname(), {sharded = true})
+    end)
     if size > 1 then
       prepared:zero_grad()
       accelerator:no_sync(model, function() F.mse_loss(model(x), y):backward() end)
@@ -362,9 +365,14 @@ checks.it("goes on from a checkpoint of any sharding to the bit", function()
     return run
   end
   local options = {dtype = "float32", make = adamw, steps = 2}
-  for _, saved in ipairs {"none", "optimizer", "gradients", "full"} do
-    local first = train(sharded(options, saved))
-    first.accelerator:save_state(folder)
+  for _, saved in ipairs {"none", "optimizer", "gradients", "full", "parts", "plugin"} do
+    local plugin = {fsdp_plugin = {state_dict_type = "SHARDED_STATE_DICT"}}
+    local first = train(sharded(options, saved == "parts" and "gradients" or saved ~= "plugin" and saved or nil,
+      saved == "plugin" and plugin or nil))
+    first.accelerator:save_state(folder, {sharded = saved == "parts" or nil})
+    local parts = io.open(folder .. "/optimizer_rank_0.safetensors")
+    assert((parts ~= nil) == (saved == "parts" or saved == "plugin"))
+    if parts then parts:close() end
     finish(first, 3, 5)
     for _, loaded in ipairs {"none", "optimizer", "gradients", "full"} do
       local other = train(sharded({dtype = "float32", make = adamw, steps = 0}, loaded))

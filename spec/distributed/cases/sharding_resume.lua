@@ -1,0 +1,30 @@
+-- A run that is saved by one number of processes and gone on with by another: sharding_resume.lua save|load FOLDER
+-- SHARDING [parts]. Prints what the weights and the optimizer's whole state come to.
+local accelhost = require "accelhost"
+local nn, optim = accelhost.nn, accelhost.optim
+
+local mode, folder, sharding, parts = arg[1], arg[2], arg[3], arg[4] == "parts"
+accelhost.manual_seed(mode == "save" and 1 or 2)
+local accelerator = accelhost.Accelerator {sharding = sharding}
+local net = nn.Sequential(nn.Linear(9, 101), nn.Tanh(), nn.Linear(101, 101), nn.Tanh(), nn.Linear(101, 1))
+local model, optimizer = accelerator:prepare(net, optim.AdamW(net:parameters(), {lr = 1e-2, amsgrad = true}))
+if mode == "load" then
+  accelerator:load_state(folder)
+else
+  for step = 1, 3 do
+    accelhost.manual_seed(step)
+    accelerator:backward(model(accelhost.randn(8, 9)):square():mean())
+    optimizer:step()
+    optimizer:zero_grad()
+  end
+  if arg[5] == "pending" then accelerator:backward(model(accelhost.ones(8, 9)):square():mean()) end
+  accelerator:save_state(folder, {sharded = parts or nil})
+end
+local weights, state = accelhost.sha256(model:state_dict()), optimizer:state_dict()
+local sums = {}
+for id = 0, #net:parameters() - 1 do
+  for _, name in ipairs {"step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"} do
+    sums[#sums + 1] = accelhost.sha256(state.state[id][name])
+  end
+end
+print("came to " .. weights .. " " .. table.concat(sums, " "))

@@ -75,6 +75,8 @@ struct ah_board_header {
     atomic_int channels;                  /* ever used on any slot: what a wake looks at */
     _Atomic uint64_t told;                /* the stuck rank (from 1) and its progress that a wait last told of */
     struct ah_news news[AH_READERS];
+    _Atomic int64_t silence_ns;           /* without a beat of the mirror, after which it is stuck; 0: there is none */
+    atomic_uint beats;
     _Alignas(64) struct ah_board_slot slot[];
 };
 

@@ -117,6 +117,7 @@ static void *send_news(void *context)
         int64_t now = ah_now_ns();
         bool beat = now - last >= beat_ns, more = false;
         last = beat ? now : last;
+        atomic_fetch_add(&mirror->board->header->beats, beat);
         if (backlog(mirror) < FULL && ah_mirror_scan(mirror, beat, &more) < 0)
             for (int h = 0; h < mirror->hosts->count; h++)
                 if (is_open(&mirror->peer[h]))
@@ -255,6 +256,7 @@ int ah_mirror_open(struct ah_mirror **out, struct ah_board *board, int64_t timeo
         status = ah_fail(AH_ENOMEM, "mirror: no thread for it");
         goto failed;
     }
+    atomic_store(&board->header->silence_ns, mirror->silence_ns);
     *out = mirror;
     return 0;
 failed:
@@ -292,6 +294,7 @@ void ah_mirror_part(struct ah_mirror *mirror)
     }
     atomic_store(&mirror->ended, true);
     pthread_join(mirror->receiver, NULL);
+    atomic_store(&mirror->board->header->silence_ns, 0);
 }
 
 void ah_mirror_close(struct ah_mirror *mirror)

@@ -136,8 +136,9 @@ static int check_leaders(struct spread_group *s, uint32_t sequence)
     for (int i = 0; i < s->team.hosts; i++) {
         int leader = board->hosts->first[s->team.host[i]];
         struct ah_board_slot *slot = ah_board_slot(board, leader);
+        if (leader != s->shm.base.member[s->shm.base.rank] && ah_board_is_local(board, leader))
+            ah_board_lost(board, leader);
         int state = atomic_load(&slot->state);
-        ah_board_lost(board, leader);
         if (state != AH_RANK_DIED && state != AH_RANK_FAILED)
             continue;
         return ah_fail(AH_EPEER, "%s: lost rank %d, which %s: %.*s", ah_watch_title(&s->shm.base, sequence, title,

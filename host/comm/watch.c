@@ -17,6 +17,7 @@
 #include "base/tell.h"
 #include "base/time.h"
 #include "comm/doing.h"
+#include "comm/hosts.h"
 #include "comm/lane.h"
 
 static const int64_t slice_ns = 50 * 1000000;          /* longest sleep between two looks at the peers */
@@ -284,6 +285,23 @@ static int heed_interrupt(struct ah_group *group, uint32_t sequence)
     return ah_fail(AH_EINTR, "%s: interrupted", own_call(group, sequence, call, sizeof call));
 }
 
+/* Of several hosts: does the own one's leader still mirror the others? Only time in which this process ran counts. */
+static int check_mirror(struct ah_watch *watch, struct ah_group *group, const char *call)
+{
+    struct ah_board_header *header = group->board->header;
+    int64_t silence_ns = atomic_load(&header->silence_ns);
+    uint32_t beats = atomic_load(&header->beats);
+    if (beats != watch->beats || !silence_ns) {
+        watch->beats = beats;
+        watch->beat_at = watch->waited;
+    }
+    if (watch->waited - watch->beat_at <= silence_ns)
+        return 0;
+    atomic_store(&slot_of(group, group->rank)->blamed, header->first);
+    return ah_fail(AH_EPEER, "%s: rank %d, which speaks for host %s, has been silent for %.3g s", call, header->first,
+                   group->board->hosts->name[group->board->hosts->mine], (double)silence_ns / 1e9);
+}
+
 int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counter which, uint32_t target)
 {
     char call[160];
@@ -297,6 +315,7 @@ int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counte
     AH_TRY(check_peers(group, which, target));
     bool monitored = which == AH_POSTED && ah_group_post(group, group->rank, sequence)->kind == AH_MONITORED_BARRIER;
     own_call(group, sequence, call, sizeof call);
+    AH_TRY(check_mirror(watch, group, call));
     if (watch->waited >= group->timeout_ns)
         return monitored ? name_missing(group, sequence)
                          : timed_out(group, laggard(group, which), call, group->timeout_ns);
@@ -324,6 +343,7 @@ int ah_watch_peer(struct ah_watch *watch, struct ah_group *group, int peer, cons
     }
     if (gone == (peer < 0 ? group->size - 1 : 1))
         return lost(group, last, call, gave_up);
+    AH_TRY(check_mirror(watch, group, call));
     int late = peer < 0 ? laggard(group, AH_POSTED) : peer;
     if (watch->waited >= group->timeout_ns)
         return timed_out(group, late, call, group->timeout_ns);

@@ -15,7 +15,8 @@ int ah_watch_compare(struct ah_group *group, uint32_t sequence);
 /* For a backend that sleeps in its own way while it waits for data of call `sequence`: look at the peers, and at the
  * clock, every 50 ms or so. Begins as {0}. */
 struct ah_watch {
-    int64_t waited, before;
+    int64_t waited, before, beat_at;
+    uint32_t beats;
     bool told;
 };
 int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counter which, uint32_t target);

@@ -196,3 +196,11 @@ bool run_ranks_mortal(int size, int64_t timeout_ns, unsigned mortal, void (*body
 {
     return run_backends(size, timeout_ns, mortal, true, body);
 }
+
+bool run_hosts(int size, int count, int64_t timeout_ns, unsigned mortal, void (*body)(struct rank *))
+{
+    ah_cpu_open();
+    ah_autograd_open();
+    backend = ah_backend_find("spread");
+    return run_on_hosts(size, count, timeout_ns, mortal, true, body);
+}

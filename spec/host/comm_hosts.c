@@ -1,0 +1,156 @@
+/* What happens when one of several hosts, or a rank there, does not come on: every other rank ends in bounded time, and
+ * its error names the rank and the host. */
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/time.h"
+#include "comm/mirror.h"
+#include "comm_ranks.h"
+
+enum { SHORT = 4, LONG = 3000000, PID = 3 };
+
+static bool is_long(void)
+{
+    return getenv("COMM_TEST_CASE")[0] == '1';
+}
+
+/* Calls until one fails; false when none does. */
+static bool reduce_until_it_fails(struct rank *me)
+{
+    int64_t begin = ah_now_ns();
+    float *buffer;
+    bool failed = false;
+    RANK_CHECK(me, ah_group_alloc(me->group, LONG * sizeof *buffer, (void **)&buffer) == 0);
+    for (int i = 0; i < 200000 && !failed && ah_now_ns() - begin < INT64_C(30000000000); i++) {
+        failed = reduce(me, buffer, is_long() ? LONG : SHORT, AH_F32, AH_REDUCE_SUM) < 0;
+        if (i == 5)
+            set_mark(me, me->rank == 0 ? 0 : 1);
+    }
+    return failed;
+}
+
+/* A process that does something to a rank that is in the middle of its calls. */
+static void send_signal(struct rank *me, int number)
+{
+    pid_t self = getpid();
+    if (fork() == 0) {
+        until_marked(me, 0);
+        usleep(20000);
+        kill(self, number);
+        _exit(0);
+    }
+}
+
+static void die(struct rank *me, int victim)
+{
+    char rank[40];
+    snprintf(rank, sizeof rank, "lost rank %d, which died", victim);
+    if (me->rank == victim)
+        send_signal(me, SIGKILL);
+    RANK_CHECK(me, reduce_until_it_fails(me));
+    RANK_CHECK(me, strstr(ah_error_text(), rank) || strstr(ah_error_text(), "gave up"));
+    RANK_CHECK(me, strstr(ah_error_text(), rank));
+    if (me->hosts && victim == me->hosts->first[1] && me->rank < victim)
+        RANK_CHECK(me, strstr(ah_error_text(), "host node1 is gone"));
+}
+
+static void first_rank_dies(struct rank *me)
+{
+    die(me, 2);
+}
+
+static void other_rank_dies(struct rank *me)
+{
+    die(me, 3);
+}
+
+AH_TEST(a_killed_rank_of_another_host_is_named_with_its_host)
+{
+    for (int i = 0; i < 2; i++) {
+        setenv("COMM_TEST_CASE", i ? "1" : "0", 1);
+        CHECK(run_hosts(4, 2, 0, 1u << 2, first_rank_dies));
+        CHECK(run_hosts(4, 2, 0, 1u << 3, other_rank_dies));
+    }
+    unsetenv("COMM_TEST_CASE");
+}
+
+/* Rank 2 leads its host, and is stopped: the other host hears no more of it. */
+static void leader_stops(struct rank *me)
+{
+    if (me->rank == 2) {
+        atomic_store(&me->marks[PID], (int)getpid());
+        send_signal(me, SIGSTOP);
+    }
+    bool failed = reduce_until_it_fails(me);
+    if (me->rank == 2)
+        return;
+    RANK_CHECK(me, failed);
+    if (me->rank < 2)
+        RANK_CHECK(me, strstr(ah_error_text(), "lost rank 2, which died: host node1 is gone: it has been silent"));
+    else
+        RANK_CHECK(me, strstr(ah_error_text(), "rank 2, which speaks for host node1, has been silent for 0.5 s"));
+    if (me->rank == 3)
+        kill(atomic_load(&me->marks[PID]), SIGKILL);
+}
+
+AH_TEST(a_host_whose_first_rank_is_stopped_is_gone)
+{
+    setenv("ACCELHOST_HEARTBEAT", "0.5", 1);
+    setenv("COMM_TEST_CASE", "0", 1);
+    CHECK(run_hosts(4, 2, 0, 1u << 2, leader_stops));
+    unsetenv("COMM_TEST_CASE");
+    unsetenv("ACCELHOST_HEARTBEAT");
+}
+
+/* Two of three hosts lose each other: nobody goes on alone. */
+static void cable_is_cut(struct rank *me)
+{
+    if (me->rank == 0) {
+        float buffer[1] = {0};
+        for (int i = 0; i < 5; i++)
+            RANK_CHECK(me, reduce(me, buffer, 1, AH_F32, AH_REDUCE_SUM) == 0);
+        ah_mirror_lose(me->board->mirror, 1, "its cable was cut");
+        RANK_CHECK(me, reduce(me, buffer, 1, AH_F32, AH_REDUCE_SUM) < 0);
+        RANK_CHECK(me, strstr(ah_error_text(), "lost rank 2, which died: host node1 is gone: its cable was cut"));
+        return;
+    }
+    float buffer[1] = {0};
+    int status = 0;
+    for (int i = 0; i < 7 && status == 0; i++)
+        status = reduce(me, buffer, 1, AH_F32, AH_REDUCE_SUM);
+    RANK_CHECK(me, status == AH_EPEER);
+    RANK_CHECK(me, me->rank < 2 || me->rank > 3 || strstr(ah_error_text(), "host node0 is gone"));
+}
+
+AH_TEST(hosts_whose_connection_is_cut_end)
+{
+    CHECK(run_hosts(6, 3, 0, 0, cable_is_cut));
+}
+
+/* Sums of hosts are added in one order, whoever comes first. */
+static void arrive_late(struct rank *me)
+{
+    enum { N = 300001 };
+    float *buffer = malloc(N * sizeof *buffer), *first = malloc(N * sizeof *first);
+    for (int turn = 0; turn < 6; turn++) {
+        for (int64_t i = 0; i < N; i++)
+            buffer[i] = (float)(1.0 / (double)(3 + i % 97 + 11 * me->rank));
+        if (turn % me->size == me->rank)
+            usleep(20000);
+        RANK_CHECK(me, reduce(me, buffer, N, AH_F32, AH_REDUCE_SUM) == 0);
+        if (turn == 0)
+            memcpy(first, buffer, N * sizeof *first);
+        RANK_CHECK(me, !memcmp(first, buffer, N * sizeof *first));
+    }
+    struct ah_collective call = ah_collective_broadcast(first, N, AH_F32, me->size - 1);
+    RANK_CHECK(me, ah_group_run(me->group, call) == 0);
+    RANK_CHECK(me, !memcmp(first, buffer, N * sizeof *first));
+    free(buffer);
+    free(first);
+}
+
+AH_TEST(results_do_not_depend_on_who_comes_first)
+{
+    CHECK(run_hosts(5, 3, 0, 0, arrive_late));
+}

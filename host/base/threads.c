@@ -3,6 +3,7 @@
 
 #include <omp.h>
 #include <sched.h>
+#include <signal.h>
 
 #include "base/status.h"
 
@@ -47,4 +48,14 @@ void ah_parallel_for(int64_t n, int64_t grain, ah_range_fn body, void *context)
         if (begin < end)
             body(context, begin, end);
     }
+}
+
+int ah_helper_start(pthread_t *out, void *(*run)(void *context), void *context)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(out, NULL, run, context);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed;
 }

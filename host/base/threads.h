@@ -2,6 +2,7 @@
 #ifndef AH_BASE_THREADS_H
 #define AH_BASE_THREADS_H
 
+#include <pthread.h>
 #include <stdint.h>
 
 /* Processors this process may run on (affinity mask). */
@@ -15,6 +16,9 @@ int ah_set_num_threads(int count); /* AH_EINVAL unless 1 <= count <= 1024 */
  * n, grain and the thread count only; kernels whose result depends on the borders must use fixed chunks inside. */
 typedef void (*ah_range_fn)(void *context, int64_t begin, int64_t end);
 void ah_parallel_for(int64_t n, int64_t grain, ah_range_fn body, void *context);
+
+/* Start a helper thread, to which no signal comes: they stay with the threads that are there. An errno, or 0. */
+int ah_helper_start(pthread_t *out, void *(*run)(void *context), void *context);
 
 /* When a second thread pays. A kernel's work is counted in elements; below these numbers per thread, waking one costs
  * more than it saves (measured on two cores of a Zen 5 with sleeping threads). Products count multiplications instead

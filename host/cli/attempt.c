@@ -4,23 +4,34 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/status.h"
 #include "base/time.h"
 #include "cli/launch_output.h"
+#include "cli/machines.h"
 #include "cli/rank_logs.h"
+#include "cli/syscalls.h"
 
 struct launch {
     struct ah_output *output;
     struct ah_job *job;
     struct ah_rank_logs *logs;
+    struct ah_machines *machines; /* NULL: this one alone */
+    int first, ranks; /* of those that run here the first, and how many the job has */
     int signals;      /* signalfd */
     bool quiet;
     bool reported;    /* which rank failed */
+    bool told;        /* the other machines of what went wrong here */
+    bool followed;    /* what went wrong there */
+    int signal;       /* by which we were asked to end while we waited for them */
+    struct ah_text *report; /* keeps notices instead of showing them, or NULL */
     int output_error; /* errno of what kept us from writing what ranks said */
 };
 
@@ -30,15 +41,17 @@ static void on_output(void *context, int rank, int stream, const char *text, siz
     if (launch->logs)
         ah_rank_logs_write(launch->logs, rank, stream, text, bytes);
     if (bytes && (!launch->logs || ah_rank_logs_shows(launch->logs, rank, stream)))
-        ah_output_feed(launch->output, stream, rank, text, bytes, ah_now_ns());
+        ah_output_feed(launch->output, stream, launch->first + rank, text, bytes, ah_now_ns());
     else if (!bytes)
-        ah_output_end(launch->output, stream, rank, ah_now_ns());
+        ah_output_end(launch->output, stream, launch->first + rank, ah_now_ns());
 }
 
 static void on_notice(void *context, const char *text)
 {
     struct launch *launch = context;
-    if (!launch->quiet || launch->reported)
+    if (launch->report)
+        (void)ah_text_append(launch->report, text, strlen(text)); /* what there is no memory for is left out */
+    else if (!launch->quiet || launch->reported)
         ah_output_say(launch->output, 1, text);
 }
 
@@ -86,6 +99,15 @@ static void suspend(struct launch *launch)
     ah_job_resume(launch->job);
 }
 
+/* The job is asked to end here: so it is everywhere. */
+static void end(struct launch *launch, int number)
+{
+    if (launch->machines && !launch->told && !launch->followed)
+        ah_machines_tell(launch->machines, number);
+    launch->told = true;
+    ah_job_end(launch->job, number);
+}
+
 static void on_signals(struct launch *launch)
 {
     struct signalfd_siginfo info;
@@ -97,7 +119,7 @@ static void on_signals(struct launch *launch)
         else if (info.ssi_signo == SIGUSR1)
             ah_job_pass(launch->job, SIGUSR1);
         else
-            ah_job_end(launch->job, (int)info.ssi_signo);
+            end(launch, (int)info.ssi_signo);
     }
 }
 
@@ -108,7 +130,7 @@ static void on_output_error(struct launch *launch)
     if (!error || launch->output_error)
         return;
     launch->output_error = error;
-    ah_job_end(launch->job, error == EPIPE ? SIGPIPE : SIGTERM);
+    end(launch, error == EPIPE ? SIGPIPE : SIGTERM);
 }
 
 /* A log that cannot be written does not end the job. */
@@ -137,6 +159,7 @@ static void wait_for_news(struct launch *launch, int64_t due)
         {.fd = ah_job_is_over(launch->job) ? -1 : ah_job_fd(launch->job), .events = POLLIN},
         {.fd = ah_output_fd(launch->output, 0), .events = POLLOUT},
         {.fd = ah_output_fd(launch->output, 1), .events = POLLOUT},
+        {.fd = launch->machines ? ah_machines_fd(launch->machines) : -1, .events = POLLIN},
     };
     int64_t left = due - ah_now_ns();
     int timeout = due < 0 ? -1 : left <= 0 ? 0 : (int)((left + 999999) / 1000000);
@@ -152,6 +175,25 @@ static void report(struct launch *launch)
         ah_job_report(launch->job);
 }
 
+/* What goes wrong is told at once, and followed at once. */
+static void look_at_machines(struct launch *launch)
+{
+    int number;
+    if (!launch->machines)
+        return;
+    if (!launch->told && ah_job_is_failing(launch->job)) {
+        launch->told = true;
+        ah_machines_tell(launch->machines, 0);
+    }
+    if (!ah_machines_trouble(launch->machines, &number))
+        return;
+    launch->followed = true;
+    if (number)
+        ah_job_end(launch->job, number);
+    else
+        ah_job_follow(launch->job);
+}
+
 static void supervise(struct launch *launch)
 {
     int64_t looked = ah_now_ns();
@@ -161,7 +203,7 @@ static void supervise(struct launch *launch)
             ah_job_hold(launch->job, s, ah_output_is_full(launch->output, s));
         on_output_error(launch);
         on_log_error(launch);
-        if (ah_job_has_ended(launch->job))
+        if (ah_job_has_ended(launch->job) && !launch->machines)
             report(launch);
         if (ah_job_is_over(launch->job))
             break;
@@ -169,6 +211,7 @@ static void supervise(struct launch *launch)
         on_signals(launch);
         looked = ah_now_ns(); /* we may be kept waiting, or be stopped, before and after */
         ah_job_step(launch->job);
+        look_at_machines(launch);
     }
 }
 
@@ -189,13 +232,88 @@ static void finish_output(struct launch *launch)
     on_output_error(launch);
 }
 
-static int conclude(struct launch *launch)
+/* Several machines. */
+
+static bool is_signalled(void *context)
+{
+    struct launch *launch = context;
+    if (!launch->signal)
+        launch->signal = ah_attempt_signalled(launch->signals);
+    return launch->signal != 0;
+}
+
+static struct ah_machine_verdict own_verdict(struct launch *launch, struct ah_text *text)
+{
+    struct ah_job_failure failure;
+    struct ah_machine_verdict verdict = {.code = ah_job_exit_code(launch->job), .text = ""};
+    bool failed = ah_job_failed(launch->job, &failure);
+    launch->report = text;
+    ah_job_report(launch->job);
+    launch->report = NULL;
+    if (launch->output_error && launch->output_error != EPIPE)
+        verdict.code = 3;
+    verdict.final = launch->output_error != 0;
+    verdict.victim = failed ? failure.victim : launch->followed;
+    verdict.text = text->at ? text->at : "";
+    return verdict;
+}
+
+static void say(struct launch *launch, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void say(struct launch *launch, const char *format, ...)
+{
+    char *text;
+    va_list args;
+    va_start(args, format);
+    if (vasprintf(&text, format, args) >= 0) {
+        ah_output_say(launch->output, 1, text);
+        free(text);
+    }
+    va_end(args);
+}
+
+/* The same words on every machine, but for what became of its own ranks. */
+static void say_verdict(struct launch *launch, const struct ah_machine_verdict *all, int blamed)
+{
+    static const char name[] = "accelhost launch: ";
+    const struct ah_hosts *hosts = ah_machines_hosts(launch->machines);
+    const char *text = all->text;
+    int last = hosts->first[hosts->mine + 1] - 1;
+    text += strncmp(text, name, sizeof name - 1) ? 0 : sizeof name - 1;
+    if (*text)
+        say(launch, "%son %s: %s", name, hosts->name[blamed], text);
+    else if (all->code > 128)
+        say(launch, "%son %s: the launcher was asked to end by %s\n", name, hosts->name[blamed],
+            ah_signal_name(all->code - 128) ? ah_signal_name(all->code - 128) : "a signal");
+    if (blamed != hosts->mine && launch->first < last)
+        say(launch, "%sranks %d-%d, on %s, ended because of it\n", name, launch->first, last,
+            hosts->name[hosts->mine]);
+    else if (blamed != hosts->mine)
+        say(launch, "%srank %d, on %s, ended because of it\n", name, last, hosts->name[hosts->mine]);
+}
+
+static int conclude_all(struct launch *launch, bool *final)
+{
+    struct ah_text text = {0};
+    struct ah_machine_verdict all, mine = own_verdict(launch, &text);
+    int blamed;
+    ah_machines_conclude(launch->machines, &mine, is_signalled, launch, &all, &blamed);
+    if (blamed >= 0 && all.code != 2) /* usage: the ranks have said why */
+        say_verdict(launch, &all, blamed);
+    *final = all.final;
+    free(text.at);
+    finish_output(launch);
+    return launch->signal ? 128 + launch->signal : all.code;
+}
+
+static int conclude(struct launch *launch, bool *final)
 {
     ah_output_finish(launch->output);
     on_log_error(launch);
-    report(launch);
+    if (!launch->machines)
+        report(launch);
     finish_output(launch);
-    int code = ah_job_exit_code(launch->job);
+    int code = launch->machines ? conclude_all(launch, final) : ah_job_exit_code(launch->job);
     if (launch->output_error && launch->output_error != EPIPE) {
         fprintf(stderr, "accelhost launch: cannot write what the ranks print: %s\n", strerror(launch->output_error));
         return 3;
@@ -203,21 +321,38 @@ static int conclude(struct launch *launch)
     return code;
 }
 
+/* Ranks of other machines say nothing here. */
+static void end_others(struct launch *launch, int here)
+{
+    for (int r = 0; r < launch->ranks; r++)
+        for (int s = 0; s < 2 && (r < launch->first || r >= launch->first + here); s++)
+            ah_output_end(launch->output, s, r, ah_now_ns());
+}
+
 int ah_attempt_run(struct ah_attempt_options *options, int *code)
 {
     struct ah_job_options *job = &options->job;
-    struct launch launch = {.signals = options->signals, .logs = options->logs, .quiet = options->quiet};
+    struct launch launch = {
+        .signals = options->signals, .logs = options->logs, .quiet = options->quiet, .machines = options->machines,
+        .ranks = job->ranks,
+    };
     int status = 0;
+    if (launch.machines) {
+        job->hosts = ah_machines_hosts(launch.machines);
+        launch.first = job->hosts->first[job->hosts->mine];
+        launch.ranks = job->hosts->first[job->hosts->count];
+    }
     ah_output_look_at_terminal(job->terminal, &job->columns);
-    job->output = job->ranks > 1 || launch.logs ? on_output : NULL; /* else the rank writes to our output itself */
+    job->output = launch.ranks > 1 || launch.logs ? on_output : NULL; /* else the rank writes to our output itself */
     job->notice = on_notice;
     job->context = &launch;
     fflush(NULL);
-    AH_TRYGO(ah_output_open(&launch.output, (int[]){STDOUT_FILENO, STDERR_FILENO}, job->terminal, job->ranks), out);
+    AH_TRYGO(ah_output_open(&launch.output, (int[]){STDOUT_FILENO, STDERR_FILENO}, job->terminal, launch.ranks), out);
+    end_others(&launch, job->ranks);
     AH_TRYGO(ah_job_start(&launch.job, job), out);
     supervise(&launch);
-    *code = conclude(&launch);
-    options->lost_output = launch.output_error != 0;
+    *code = conclude(&launch, &options->final);
+    options->final |= launch.output_error != 0;
 out:
     ah_job_close(launch.job);
     ah_output_close(launch.output);

@@ -13,7 +13,9 @@ struct ah_attempt_options {
     struct ah_rank_logs *logs; /* or NULL; begun for this attempt */
     int signals;               /* of ah_attempt_signals */
     bool quiet;                /* tell of failures only */
-    bool lost_output;          /* set by the run: what ranks print cannot be written any more */
+    struct ah_machines *machines; /* the others that take part, begun for this attempt; or NULL */
+    bool final;                /* set by the run: nothing is to be started anew, since what ranks print cannot be
+                                  written any more, or a machine is gone */
 };
 
 /* Block the signals that end or stop a job, but for those that the parent had us ignore, and return a descriptor that

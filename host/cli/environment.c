@@ -47,15 +47,19 @@ static char **find(struct ah_environment *environment, const char *name)
 
 int ah_environment_set(struct ah_environment *environment, bool overwrite, const char *name, const char *format, ...)
 {
-    char value[512], *text;
+    char *value, *text;
     va_list args;
     char **place = find(environment, name);
     if (place && !overwrite)
         return 0;
     va_start(args, format);
-    vsnprintf(value, sizeof value, format, args);
+    int written = vasprintf(&value, format, args);
     va_end(args);
-    if (asprintf(&text, "%s=%s", name, value) < 0)
+    if (written < 0)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    written = asprintf(&text, "%s=%s", name, value);
+    free(value);
+    if (written < 0)
         return ah_fail(AH_ENOMEM, "out of memory");
     if (place) {
         free(*place);

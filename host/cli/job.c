@@ -33,7 +33,7 @@ int ah_job_watch_source(struct ah_job *job, int rank, enum ah_job_source source,
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)(rank * AH_JOB_SOURCES + (int)source)};
     if (fd >= 0 && epoll_ctl(job->epoll, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event))
-        return ah_fail(AH_EIO, "cannot watch rank %d: %s", rank, strerror(errno));
+        return ah_fail(AH_EIO, "cannot watch rank %d: %s", job->first + rank, strerror(errno));
     return 0;
 }
 
@@ -104,7 +104,7 @@ static void drain(struct ah_job *job)
 /* All ranks have ended. */
 static void leave(struct ah_job *job)
 {
-    bool well = !job->failed && !job->signal;
+    bool well = !job->failed && !job->followed && !job->signal;
     if (!strays(job, well ? 0 : SIGTERM, NULL, 0)) {
         drain(job);
         return;
@@ -212,7 +212,7 @@ static void pump_output(struct ah_job *job, int rank)
 static void on_exit_of(struct ah_job *job, int rank)
 {
     struct ah_rank_process *process = &job->rank[rank];
-    struct ah_board_slot *slot = ah_board_slot(job->board, rank);
+    struct ah_board_slot *slot = ah_job_slot(job, rank);
     /* What it said before it ended comes before what we say about that. */
     pump_output(job, rank);
     ah_job_pump_channel(job, rank);
@@ -223,7 +223,7 @@ static void on_exit_of(struct ah_job *job, int rank)
     job->running--;
     ah_job_watch_source(job, rank, AH_JOB_EXIT, process->pidfd, false);
     bool failed = process->code || process->signal;
-    ah_board_leave(job->board, rank, failed ? AH_RANK_DIED : AH_RANK_ENDED, NULL, false);
+    ah_board_leave(job->board, job->first + rank, failed ? AH_RANK_DIED : AH_RANK_ENDED, NULL, false);
     /* A rank may have reported a failure and still have left with 0. */
     failed |= atomic_load(&slot->state) == AH_RANK_FAILED;
     if (failed) {
@@ -268,7 +268,7 @@ static void nudge(struct ah_job *job)
             ah_rank_process_signal(&job->rank[r], is_in_set(job->rank[r].pid, "SigIgn: %llx", job->signal)
                                                       ? SIGTERM : job->signal);
     }
-    ah_job_list_ranks(left, job->size, ranks, sizeof ranks);
+    ah_job_list_ranks(job, left, ranks, sizeof ranks);
     ah_job_notice(job, "%s may take %g s to end (once more kills)\n", ranks, job->options.grace);
 }
 
@@ -318,6 +318,18 @@ int64_t ah_job_due(const struct ah_job *job)
 bool ah_job_has_ended(const struct ah_job *job)
 {
     return job->phase == AH_JOB_OVER || job->quiet;
+}
+
+bool ah_job_is_failing(const struct ah_job *job)
+{
+    return job->failed;
+}
+
+void ah_job_follow(struct ah_job *job)
+{
+    job->followed = true;
+    if (job->phase == AH_JOB_RUNNING && job->running)
+        enter(job, AH_JOB_FAILING, peers_ns);
 }
 
 bool ah_job_is_over(const struct ah_job *job)
@@ -389,7 +401,7 @@ void ah_job_end(struct ah_job *job, int number)
 void ah_job_ask(struct ah_job *job, int number)
 {
     for (int r = 0; r < job->size; r++)
-        if (job->rank[r].running && atomic_load(&ah_board_slot(job->board, r)->pulse.answers))
+        if (job->rank[r].running && atomic_load(&ah_job_slot(job, r)->pulse.answers))
             syscall(SYS_tgkill, job->rank[r].pid, job->rank[r].pid, number);
 }
 
@@ -404,7 +416,7 @@ void ah_job_pass(struct ah_job *job, int number)
         if (job->rank[r].running && !deaf[r])
             kill(job->rank[r].pid, number);
     }
-    ah_job_list_ranks(deaf, job->size, ranks, sizeof ranks);
+    ah_job_list_ranks(job, deaf, ranks, sizeof ranks);
     if (count)
         ah_job_notice(job, "%s do%s not listen to %s (accelerator:save_on_signal does)\n", ranks,
                       count == 1 ? "es" : "", ah_signal_name(number));

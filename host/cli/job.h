@@ -18,7 +18,8 @@
 struct ah_job;
 
 struct ah_job_options {
-    int ranks;
+    int ranks;           /* to run here */
+    const struct ah_hosts *hosts; /* of which this is one of several, or NULL; until the job is closed */
     int threads;         /* of each rank, 0: processors / ranks */
     double timeout;      /* seconds that a rank may wait in a collective, 0: as ACCELHOST_TIMEOUT says, else 600 */
     double patience;     /* seconds before a rank that does not come on is told, 0: ACCELHOST_PATIENCE, else 10 */
@@ -56,6 +57,10 @@ void ah_job_step(struct ah_job *job);
 bool ah_job_has_ended(const struct ah_job *job);
 /* The same, and nothing is held. */
 bool ah_job_is_over(const struct ah_job *job);
+/* Has a rank ended other than well? */
+bool ah_job_is_failing(const struct ah_job *job);
+/* One on another host has: these get a moment to raise themselves, then they are ended. */
+void ah_job_follow(struct ah_job *job);
 /* Step all of them until they are over. */
 int ah_jobs_wait(struct ah_job *const *jobs, int count);
 
@@ -87,6 +92,7 @@ void ah_job_report(struct ah_job *job);
 struct ah_job_failure {
     int rank;
     int code, signal;  /* with which its process ended; code -1: not known */
+    bool victim;       /* of another's failure: there is none here that is not */
     bool timed_out;    /* in a collective */
     int64_t most_bytes; /* the most memory that it had */
     const char *text;  /* message and traceback that it left, or "": until the job is closed */

@@ -17,7 +17,7 @@ static int watch(struct ah_job *job, int rank, int how)
         .data.u32 = (uint32_t)(rank * AH_JOB_SOURCES + AH_JOB_CHANNEL),
     };
     if (epoll_ctl(job->epoll, how, ah_frames_fd(frames), &event))
-        return ah_fail(AH_EIO, "cannot watch rank %d: %s", rank, strerror(errno));
+        return ah_fail(AH_EIO, "cannot watch rank %d: %s", job->first + rank, strerror(errno));
     return 0;
 }
 

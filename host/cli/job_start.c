@@ -17,6 +17,7 @@
 #include "cli/environment.h"
 #include "cli/job_state.h"
 #include "cli/strays.h"
+#include "comm/muster.h"
 
 static rlim_t open_descriptors(void)
 {
@@ -57,7 +58,7 @@ static void make_mark(struct ah_job *job)
 
 static int describe_rank(const struct ah_job *job, struct ah_environment *environment, int rank)
 {
-    AH_TRY(ah_environment_set(environment, true, "RANK", "%d", rank));
+    AH_TRY(ah_environment_set(environment, true, "RANK", "%d", job->first + rank));
     return ah_environment_set(environment, true, "LOCAL_RANK", "%d", rank);
 }
 
@@ -73,12 +74,31 @@ static int add_variables(const struct ah_job *job, struct ah_environment *enviro
     return 0;
 }
 
+/* The leader among the ranks finds the store by MASTER_ADDR and MASTER_PORT. */
+static int describe_hosts(const struct ah_job *job, struct ah_environment *environment)
+{
+    static char text[AH_HOSTS_TEXT];
+    const struct ah_hosts *hosts = job->options.hosts;
+    AH_TRY(ah_environment_set(environment, true, "GROUP_RANK", "%d", hosts ? hosts->mine : 0));
+    AH_TRY(ah_environment_set(environment, true, "GROUP_WORLD_SIZE", "%d", hosts ? hosts->count : 1));
+    if (!hosts)
+        return 0;
+    ah_hosts_write(hosts, text, sizeof text);
+    AH_TRY(ah_environment_set(environment, true, "ACCELHOST_HOSTS", "%s", text));
+    AH_TRY(ah_environment_set(environment, true, "MASTER_ADDR", "%s", hosts->store.host));
+    AH_TRY(ah_environment_set(environment, true, "MASTER_PORT", "%d", hosts->store.port));
+    if (!hosts->store.secret_bytes)
+        return ah_environment_set(environment, true, "ACCELHOST_SECRET_FILE", "none");
+    return ah_environment_set(environment, true, "ACCELHOST_SECRET", "%.*s", (int)hosts->store.secret_bytes,
+                              (const char *)hosts->store.secret);
+}
+
 static int describe_job(const struct ah_job *job, struct ah_environment *environment)
 {
     double share = floor((double)ah_cpu_count() / job->size);
-    AH_TRY(ah_environment_set(environment, true, "WORLD_SIZE", "%d", job->size));
+    AH_TRY(describe_hosts(job, environment));
+    AH_TRY(ah_environment_set(environment, true, "WORLD_SIZE", "%d", job->board->size));
     AH_TRY(ah_environment_set(environment, true, "LOCAL_WORLD_SIZE", "%d", job->size));
-    AH_TRY(ah_environment_set(environment, true, "GROUP_RANK", "%d", 0));
     AH_TRY(ah_environment_set(environment, false, "MASTER_ADDR", "127.0.0.1"));
     AH_TRY(ah_environment_set(environment, true, "ACCELHOST_BOARD", "%d", job->board->fd));
     AH_TRY(ah_environment_set(environment, true, AH_JOB_MARK, "%s", job->mark));
@@ -108,7 +128,7 @@ static int start_rank(struct ah_job *job, int rank, const struct ah_rank_plan *p
     struct ah_rank_process *process = &job->rank[rank];
     int status = ah_rank_process_start(process, plan);
     if (status < 0)
-        return ah_fail_prefix(status, "rank %d", rank);
+        return ah_fail_prefix(status, "rank %d", job->first + rank);
     job->running++;
     ah_warden_add(&job->warden, process->pid);
     AH_TRY(ah_job_watch_source(job, rank, AH_JOB_EXIT, process->pidfd, true));
@@ -171,6 +191,7 @@ int ah_job_start(struct ah_job **out, const struct ah_job_options *options)
         return ah_fail(AH_ENOMEM, "out of memory");
     job->options = *options;
     job->size = options->ranks;
+    job->first = options->hosts ? options->hosts->first[options->hosts->mine] : 0;
     snprintf(job->name, sizeof job->name, "%s", options->name ? options->name : "accelhost launch");
     job->deadline = job->alone_ns = -1;
     job->warden.socket = -1;
@@ -182,8 +203,11 @@ int ah_job_start(struct ah_job **out, const struct ah_job_options *options)
         goto out;
     }
     AH_TRYGO(take_patience(job), out);
-    AH_TRYGO(make_room(job->size, &descriptors), out);
-    AH_TRYGO(ah_board_create(&job->board, job->size), out);
+    int ranks = options->hosts ? options->hosts->first[options->hosts->count] : job->size;
+    AH_TRYGO(make_room(ranks, &descriptors), out);
+    AH_TRYGO(ah_board_create(&job->board, ranks), out);
+    if (options->hosts)
+        AH_TRYGO(ah_board_place(job->board, options->hosts), out);
     job->board->header->stdout_is_terminal = options->terminal[0];
     job->board->header->stderr_is_terminal = options->terminal[1];
     job->board->header->columns = options->columns;

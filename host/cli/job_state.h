@@ -31,11 +31,13 @@ struct ah_job {
     char name[48];
     enum ah_job_phase phase;
     int64_t deadline;   /* of the phase, -1 for none */
-    int size, running, open_pipes;
+    int size, first;    /* ranks that run here, of which the first one is number `first` of the job */
+    int running, open_pipes;
     bool held[2];       /* streams that are not read for now */
     bool quiet;         /* draining, and only what is held may be left */
     bool suspended;
     bool failed;        /* a rank ended other than well */
+    bool followed;      /* one on another host did */
     int signal;         /* with which we were asked to end it, else 0 */
     int64_t signal_ns;  /* when that was */
     int64_t leave_ns;   /* how long what the ranks have left may go on */
@@ -66,8 +68,14 @@ void ah_job_watch(struct ah_job *job, int64_t now);
 /* When to look next. */
 int64_t ah_job_next_watch(const struct ah_job *job, int64_t now);
 
-/* "rank 2" or "ranks 0, 2, 4-7" */
-void ah_job_list_ranks(const bool *listed, int size, char *text, size_t room);
+/* The slot on the board of a rank that runs here. */
+static inline struct ah_board_slot *ah_job_slot(const struct ah_job *job, int rank)
+{
+    return ah_board_slot(job->board, job->first + rank);
+}
+
+/* "rank 2" or "ranks 0, 2, 4-7", of those that run here, by their numbers in the job */
+void ah_job_list_ranks(const struct ah_job *job, const bool *listed, char *text, size_t room);
 /* "; its last collective was barrier #3 at train.lua:7", or "" before the first */
 void ah_job_last_collective(const struct ah_job *job, int rank, char *text, size_t room);
 

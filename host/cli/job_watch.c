@@ -7,8 +7,8 @@ static void watch_stops(struct ah_job *job)
 {
     for (int r = 0; r < job->size; r++)
         if (ah_rank_process_look_stopped(&job->rank[r]) && !job->suspended)
-            ah_job_notice(job, "rank %d was stopped by a signal (kill -CONT %d lets it go on)\n", r,
-                          (int)job->rank[r].pid);
+            ah_job_notice(job, "rank %d was stopped by a signal (kill -CONT %d lets it go on)\n",
+                          job->first + r, (int)job->rank[r].pid);
 }
 
 static void watch_starts(struct ah_job *job)
@@ -17,13 +17,13 @@ static void watch_starts(struct ah_job *job)
     char ranks[512];
     int count = 0;
     for (int r = 0; r < job->size; r++) {
-        missing[r] = job->rank[r].running && !atomic_load(&ah_board_slot(job->board, r)->pid);
+        missing[r] = job->rank[r].running && !atomic_load(&ah_job_slot(job, r)->pid);
         count += missing[r];
     }
     job->told_missing = true;
     if (!count)
         return;
-    ah_job_list_ranks(missing, job->size, ranks, sizeof ranks);
+    ah_job_list_ranks(job, missing, ranks, sizeof ranks);
     ah_job_notice(job, "not started after %.3g s: %s\n", (double)job->patience_ns / 1e9, ranks);
 }
 
@@ -39,7 +39,7 @@ static void watch_ends(struct ah_job *job)
     }
     if (count == 1)
         ah_job_last_collective(job, some, last, sizeof last);
-    ah_job_list_ranks(running, job->size, ranks, sizeof ranks);
+    ah_job_list_ranks(job, running, ranks, sizeof ranks);
     ah_job_notice(job, "still running %.3g s after the others ended: %s%s\n",
                   (double)job->patience_ns / 1e9, ranks, last);
     job->told_alone = true;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/status.h"
+#include "base/tell.h"
 #include "cli/attempt.h"
 #include "cli/command.h"
 #include "cli/launch.h"
@@ -22,9 +23,10 @@ static void print_help(void)
     puts("usage: accelhost launch [options] script.lua [arguments]\n"
          "       accelhost launch [options] -e CODE [arguments]\n"
          "       accelhost launch [options] -m MODULE [arguments]\n\n"
-         "Runs a script in several processes (ranks) of this host and supervises them. A script named - is read from\n"
-         "stdin; -m runs the file that require would load for the name. Every option is a key of the configuration\n"
-         "file too; 'accelhost config keys' lists keys, variables, and what is refused of other launchers' options.\n\n"
+         "Runs a script in several processes (ranks) of this host, or of several on each of which the same command is\n"
+         "given (--num_machines), and supervises them. A script named - is read from stdin; -m runs the file that\n"
+         "require would load for the name. Every option is a key of the configuration file too; 'accelhost config\n"
+         "keys' lists keys, variables, and what is refused of other launchers' options.\n\n"
          "options:");
     ah_launch_settings_help();
     puts("\nkill -USR2 of the launcher makes every rank write its traceback; accelhost top shows what they all do.\n"
@@ -116,8 +118,9 @@ static void pass_variables(struct launch *launch, int attempt)
     pass_setting(launch, "ACCELHOST_PARAMS", AH_SETTING_params);
     if (chooses_gpus(launch))
         pass_setting(launch, "CUDA_VISIBLE_DEVICES", AH_SETTING_gpu_ids);
-    pass_setting(launch, "MASTER_ADDR", AH_SETTING_main_process_ip);
-    if (number(launch, AH_SETTING_main_process_port) > 0)
+    if (!launch->attempt.machines)
+        pass_setting(launch, "MASTER_ADDR", AH_SETTING_main_process_ip);
+    if (!launch->attempt.machines && number(launch, AH_SETTING_main_process_port) > 0)
         pass_setting(launch, "MASTER_PORT", AH_SETTING_main_process_port);
     if (number(launch, AH_SETTING_debug))
         pass(launch, "ACCELHOST_DEBUG=%s%scomm", topics ? topics : "", topics && *topics ? "," : "");
@@ -130,7 +133,7 @@ static void describe(struct launch *launch)
 {
     struct ah_job_options *job = &launch->attempt.job;
     bool threads = launch->settings->value[AH_SETTING_num_cpu_threads_per_process].origin != AH_FROM_OTHER_VARIABLE;
-    job->ranks = (int)number(launch, AH_SETTING_num_processes);
+    job->ranks = ah_launch_ranks(launch->settings);
     /* OMP_NUM_THREADS reaches the ranks as it is. */
     job->threads = threads ? (int)number(launch, AH_SETTING_num_cpu_threads_per_process) : 0;
     bool told = launch->settings->value[AH_SETTING_timeout].origin != AH_FROM_DEFAULT;
@@ -148,11 +151,14 @@ static int open_logs(struct launch *launch)
     const char *folder = value[AH_SETTING_log_dir].text, *tee = value[AH_SETTING_tee].text;
     const char *redirects = value[AH_SETTING_redirects].text;
     bool told = value[AH_SETTING_redirects].origin != AH_FROM_DEFAULT;
+    const struct ah_hosts *hosts = launch->attempt.machines ? ah_machines_hosts(launch->attempt.machines) : NULL;
+    int first = hosts ? hosts->first[hosts->mine] : 0;
     if (!tee)
         tee = folder && !told ? "3" : "0";
     if (!strcmp(tee, "0") && !strcmp(redirects, "0"))
         return 0;
-    AH_TRY(ah_rank_logs_open(&launch->attempt.logs, folder, tee, redirects, launch->attempt.job.ranks));
+    AH_TRY(ah_rank_logs_open(&launch->attempt.logs, folder, tee, redirects, first,
+                             launch->attempt.job.ranks));
     if (!launch->attempt.quiet)
         fprintf(stderr, "accelhost launch: logs go to %s\n", ah_rank_logs_folder(launch->attempt.logs));
     return 0;
@@ -166,8 +172,10 @@ static int run_attempts(struct launch *launch, int *code)
         pass_variables(launch, attempt);
         if (launch->attempt.logs)
             AH_TRY(ah_rank_logs_begin(launch->attempt.logs, attempt));
+        if (launch->attempt.machines)
+            AH_TRY(ah_machines_begin(launch->attempt.machines, attempt));
         AH_TRY(ah_attempt_run(&launch->attempt, code));
-        if ((*code != 3 && *code != 4) || launch->attempt.lost_output || most == 0)
+        if ((*code != 3 && *code != 4) || launch->attempt.final || most == 0)
             return 0;
         if (attempt == most) {
             fprintf(stderr, "accelhost launch: attempt %d failed, the last of %d\n", attempt, most + 1);
@@ -183,6 +191,20 @@ static int run_attempts(struct launch *launch, int *code)
     }
 }
 
+static void say(const char *line)
+{
+    fprintf(stderr, "accelhost launch: %s\n", line);
+}
+
+/* A signal meanwhile ends this process, and the others are told. */
+static int meet_machines(struct launch *launch)
+{
+    struct ah_machines_options options;
+    ah_launch_describe_machines(launch->settings, &options);
+    ah_tell_to(launch->attempt.quiet ? NULL : say);
+    return ah_machines_meet(&launch->attempt.machines, &options);
+}
+
 static int run(struct launch *launch, int argc, char **argv, int *code)
 {
     int status = 0;
@@ -192,6 +214,8 @@ static int run(struct launch *launch, int argc, char **argv, int *code)
     launch->attempt.signals = -1;
     if (strcmp(argv[0], "-e") && !ah_script_is_module(argv[0]) && ah_script_is_stream(argv[0]))
         AH_TRYGO(ah_script_keep(argv[0], &job->script), out);
+    if (ah_launch_machines(launch->settings) > 1)
+        AH_TRYGO(meet_machines(launch), out);
     AH_TRYGO(open_logs(launch), out);
     if (launch->settings->value[AH_SETTING_share].text && !launch->attempt.quiet)
         fprintf(stderr, "accelhost launch: the ranks share each global batch %s\n",
@@ -204,6 +228,7 @@ static int run(struct launch *launch, int argc, char **argv, int *code)
     }
     AH_TRYGO(run_attempts(launch, code), out);
 out:
+    ah_machines_close(launch->attempt.machines);
     ah_rank_logs_close(launch->attempt.logs);
     if (launch->attempt.signals >= 0)
         close(launch->attempt.signals);

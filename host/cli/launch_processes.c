@@ -32,10 +32,16 @@ static int settle_cpu(struct ah_settings *settings)
     return 0;
 }
 
-/* The word that num_processes was given in place of a number. */
+/* The setting that says how many ranks run here. */
+static enum ah_setting counted(const struct ah_settings *settings)
+{
+    return is_told(settings, AH_SETTING_nproc_per_node) ? AH_SETTING_nproc_per_node : AH_SETTING_num_processes;
+}
+
+/* The word that it was given in place of a number. */
 static bool is_count(const struct ah_settings *settings, const char *word)
 {
-    return !strcasecmp(settings->value[AH_SETTING_num_processes].text, word);
+    return !strcasecmp(settings->value[counted(settings)].text, word);
 }
 
 /* Who wants GPUs, so that it is an error when there are none; NULL: nobody. */
@@ -46,18 +52,18 @@ static const char *wanted_by(const struct ah_settings *settings, const char *ids
     if (ids)
         return settings->value[AH_SETTING_gpu_ids].where;
     if (is_count(settings, "gpu"))
-        return settings->value[AH_SETTING_num_processes].where;
+        return settings->value[counted(settings)].where;
     return is_type(settings, TYPE_MULTI_GPU) ? settings->value[AH_SETTING_distributed_type].where : NULL;
 }
 
 static int set_count(struct ah_settings *settings, int count)
 {
     enum { MOST = 256 };
-    struct ah_setting_value *value = &settings->value[AH_SETTING_num_processes];
+    struct ah_setting_value *value = &settings->value[counted(settings)];
     char text[16];
     count = count < MOST ? count : MOST;
     snprintf(text, sizeof text, "%d", count);
-    if (!is_told(settings, AH_SETTING_num_processes))
+    if (!is_told(settings, counted(settings)))
         return ah_settings_set(settings, &ah_setting_rows[AH_SETTING_num_processes], text, AH_FROM_DEFAULT,
                                "num_processes", "one for each GPU");
     value->number = count;
@@ -69,7 +75,7 @@ static int settle_gpus(struct ah_settings *settings)
     const struct ah_setting_value *chosen = &settings->value[AH_SETTING_gpu_ids];
     const char *ids = chosen->text && strcasecmp(chosen->text, "all") ? chosen->text : NULL;
     const char *who = wanted_by(settings, ids);
-    bool told = is_told(settings, AH_SETTING_num_processes);
+    bool told = is_told(settings, counted(settings));
     bool open = told ? is_count(settings, "auto") || is_count(settings, "gpu") : !is_type(settings, TYPE_NO);
     int named = 0, count;
     char reason[512];
@@ -93,6 +99,6 @@ int ah_launch_settle_processes(struct ah_settings *settings)
         return settle_gpus(settings);
     if (is_count(settings, "gpu"))
         return ah_fail(AH_EINVAL, "%s: gpu: %s says that ranks run on the CPU",
-                       settings->value[AH_SETTING_num_processes].where, settings->value[AH_SETTING_cpu].where);
+                       settings->value[counted(settings)].where, settings->value[AH_SETTING_cpu].where);
     return 0;
 }

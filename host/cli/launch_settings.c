@@ -128,7 +128,10 @@ static int check_shares(const struct ah_setting_value *share, int ranks)
 
 static int check(const struct ah_settings *settings)
 {
-    int ranks = (int)settings->value[AH_SETTING_num_processes].number;
+    int ranks = ah_launch_ranks(settings);
+    AH_TRY(ah_launch_check_machines(settings));
+    if (ah_launch_machines(settings) > 1)
+        return 0; /* how many ranks there will be turns out when they meet */
     AH_TRY(check_shares(&settings->value[AH_SETTING_share], ranks));
     AH_TRY(check_streams(&settings->value[AH_SETTING_tee], ranks));
     return check_streams(&settings->value[AH_SETTING_redirects], ranks);
@@ -263,7 +266,7 @@ void ah_launch_settings_show(const struct ah_settings *settings)
             continue;
         ah_settings_write(settings, i, text, sizeof text);
         if (i == AH_SETTING_num_cpu_threads_per_process && !value->text) {
-            int share = ah_cpu_count() / (int)settings->value[AH_SETTING_num_processes].number;
+            int share = ah_cpu_count() / ah_launch_ranks(settings);
             snprintf(text, sizeof text, "%d", share < 1 ? 1 : share);
         }
         char where[PATH + 64];

@@ -2,6 +2,7 @@
 #ifndef AH_CLI_LAUNCH_SETTINGS_H
 #define AH_CLI_LAUNCH_SETTINGS_H
 
+#include "cli/machines.h"
 #include "config/settings.h"
 
 struct ah_environment;
@@ -24,5 +25,12 @@ void ah_launch_settings_show(const struct ah_settings *settings);
 /* cli/launch_processes.c: a number of ranks that depends on the GPUs, and whether those that were asked for are there.
  * AH_EINVAL. */
 int ah_launch_settle_processes(struct ah_settings *settings);
+
+/* cli/launch_machines.c: how many there are, how many ranks run on this one, and what all of them are to know; what
+ * does not fit together is AH_EINVAL. */
+int ah_launch_machines(const struct ah_settings *settings);
+int ah_launch_ranks(const struct ah_settings *settings);
+void ah_launch_describe_machines(const struct ah_settings *settings, struct ah_machines_options *out);
+int ah_launch_check_machines(const struct ah_settings *settings);
 
 #endif

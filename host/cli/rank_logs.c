@@ -20,7 +20,7 @@ struct rank_log {
 
 struct ah_rank_logs {
     char *folder;
-    int ranks, error;
+    int first, ranks, error;
     struct rank_log rank[];
 };
 
@@ -44,15 +44,16 @@ static int make_folder(struct ah_rank_logs *logs, const char *folder)
 }
 
 int ah_rank_logs_open(struct ah_rank_logs **out, const char *folder, const char *tee, const char *redirects,
-                      int ranks)
+                      int first, int ranks)
 {
     struct ah_rank_logs *logs = calloc(1, sizeof *logs + (size_t)ranks * sizeof logs->rank[0]);
     if (!logs)
         return ah_fail(AH_ENOMEM, "out of memory");
+    logs->first = first;
     logs->ranks = ranks;
     for (int r = 0; r < ranks; r++) {
         struct rank_log *log = &logs->rank[r];
-        int both = ah_value_streams(tee, r), only = ah_value_streams(redirects, r);
+        int both = ah_value_streams(tee, first + r), only = ah_value_streams(redirects, first + r);
         for (int s = 0; s < 2; s++) {
             log->file[s] = -1;
             log->kept[s] = (both | only) >> s & 1;
@@ -95,7 +96,7 @@ static int open_file(struct ah_rank_logs *logs, int attempt, int rank, int strea
 {
     static const char *const names[] = {"stdout.log", "stderr.log"};
     char path[4096];
-    int length = snprintf(path, sizeof path, "%s/attempt_%d/%d", logs->folder, attempt, rank);
+    int length = snprintf(path, sizeof path, "%s/attempt_%d/%d", logs->folder, attempt, logs->first + rank);
     if (length + 16 > (int)sizeof path)
         return ah_fail(AH_EIO, "the folder of logs has too long a name");
     AH_TRY(ah_folder_make(path));

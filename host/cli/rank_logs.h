@@ -8,9 +8,9 @@
 struct ah_rank_logs;
 
 /* `folder` NULL: a new one among the system's temporary files. `tee` and `redirects` are checked texts of
- * AH_VALUE_STREAMS; what neither names gets no file. AH_EIO. */
+ * AH_VALUE_STREAMS; what neither names gets no file. `ranks` ranks from `first` on. AH_EIO. */
 int ah_rank_logs_open(struct ah_rank_logs **out, const char *folder, const char *tee, const char *redirects,
-                      int ranks);
+                      int first, int ranks);
 void ah_rank_logs_close(struct ah_rank_logs *logs);
 
 /* The folder of this run. */

@@ -203,9 +203,10 @@ static int draw_up(const struct roll *roll, struct ah_hosts *out)
         if (place[h] == roll->place)
             out->mine = h;
     }
-    if (roll->mine->size && out->first[out->count] != roll->mine->size)
-        return ah_fail(AH_EINVAL, "the job is to have %d ranks, and its %d %ss have %d", roll->mine->size, out->count,
-                       roll->mine->what, out->first[out->count]);
+    for (int i = 0; i < roll->count; i++)
+        if (roll->host[i].size && out->first[out->count] != roll->host[i].size)
+            return ah_fail(AH_EINVAL, "the job is to have %d ranks, and its %d %ss have %d", roll->host[i].size,
+                           out->count, roll->mine->what, out->first[out->count]);
     if (out->first[out->count] > AH_BOARD_MAX_RANKS)
         return ah_fail(AH_EINVAL, "%d ranks come together, expected at most %d", out->first[out->count],
                        AH_BOARD_MAX_RANKS);

@@ -42,6 +42,8 @@ void ah_store_end(struct ah_store_server *server);
 /* Connect, as soon as there is a server. AH_ETIMEOUT; AH_EINVAL when secrets or generations differ. */
 int ah_store_connect(struct ah_store **out, const struct ah_store_place *place, int64_t timeout_ns);
 void ah_store_close(struct ah_store *store); /* NULL is ignored */
+/* Has the connection ended, or a call failed in the middle? Nothing works any more then. */
+bool ah_store_is_closed(const struct ah_store *store);
 
 /* AH_EIO when the server is gone, after which nothing works any more; AH_EINVAL for what is too long. */
 int ah_store_set(struct ah_store *store, const char *key, const void *value, size_t bytes);

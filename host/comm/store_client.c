@@ -62,6 +62,11 @@ void ah_store_close(struct ah_store *store)
     free(store);
 }
 
+bool ah_store_is_closed(const struct ah_store *store)
+{
+    return store->fd < 0;
+}
+
 /* Connecting. */
 
 /* To one address, at most until the deadline. */

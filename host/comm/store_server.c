@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/threads.h"
 #include "base/time.h"
 #include "comm/store_wire.h"
 
@@ -203,7 +204,7 @@ int ah_store_serve(struct ah_store_server **out, const struct ah_store_place *pl
     server->listener = -1;
     server->ending = eventfd(0, EFD_CLOEXEC);
     AH_TRYGO(listen_at(server, place->host ? place->host : "127.0.0.1", place->port), failed);
-    if (server->ending < 0 || pthread_create(&server->thread, NULL, serve, server)) {
+    if (server->ending < 0 || ah_helper_start(&server->thread, serve, server)) {
         status = ah_fail(AH_ENOMEM, "store: no thread to serve it");
         goto failed;
     }

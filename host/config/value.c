@@ -109,6 +109,17 @@ static int fail_number(const struct ah_value_rule *rule, const char *what, const
                    rule->kind == AH_VALUE_COUNT ? " or auto" : "", text);
 }
 
+static int read_machines(const struct ah_value_rule *rule, const char *what, const char *text, double *number)
+{
+    const char *colon = strchr(text, ':');
+    if (colon && strncmp(text, colon + 1, (size_t)(colon - text)))
+        return ah_fail(AH_EINVAL, "%s: a job keeps its number of machines (got '%s')", what, text);
+    if (!read_number(colon ? colon + 1 : text, number) || !(*number >= rule->least && *number <= rule->most) ||
+        *number != floor(*number))
+        return fail_number(rule, what, text);
+    return 0;
+}
+
 static int read_numeric(const struct ah_value_rule *rule, const char *what, const char *text, double *number)
 {
     bool read;
@@ -120,6 +131,8 @@ static int read_numeric(const struct ah_value_rule *rule, const char *what, cons
         *number = rule->least;
         return 0;
     }
+    if (rule->kind == AH_VALUE_MACHINES)
+        return read_machines(rule, what, text, number);
     read = rule->kind == AH_VALUE_BYTES ? read_bytes(text, number) : read_number(text, number);
     if (!read || !(*number >= rule->least && *number <= rule->most))
         return fail_number(rule, what, text);

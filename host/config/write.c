@@ -29,7 +29,8 @@ static bool is_told(const struct ah_settings *settings, int i)
 
 static bool is_number(const struct ah_setting_row *row)
 {
-    return row->rule.kind == AH_VALUE_NUMBER || row->rule.kind == AH_VALUE_WHOLE || row->rule.kind == AH_VALUE_COUNT;
+    return row->rule.kind == AH_VALUE_NUMBER || row->rule.kind == AH_VALUE_WHOLE ||
+           row->rule.kind == AH_VALUE_COUNT || row->rule.kind == AH_VALUE_MACHINES;
 }
 
 static bool emit(yaml_emitter_t *emitter, const char *word, bool quoted)

@@ -4,11 +4,11 @@
 #include "data/gather.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/threads.h"
 #include "base/trace.h"
 #include "data/column.h"
 #include "tensor/feed.h"
@@ -134,16 +134,11 @@ static bool join_loader(struct ah_gather *gather)
         return true;
     if (loader.users == 0) {
         static bool told_of_forks;
-        sigset_t all, old;
         if (!told_of_forks && pthread_atfork(before_fork, after_fork, after_fork_in_child))
             return false;
         told_of_forks = true;
         loader.stop = loader.absent = false;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &old);
-        int failed = pthread_create(&loader.thread, NULL, loader_main, NULL);
-        pthread_sigmask(SIG_SETMASK, &old, NULL);
-        if (failed)
+        if (ah_helper_start(&loader.thread, loader_main, NULL))
             return false;
     }
     loader.users++;

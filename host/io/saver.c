@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/folder.h"
+#include "base/threads.h"
 #include "base/time.h"
 #include "io/manifest.h"
 #include "io/stage.h"
@@ -251,14 +251,9 @@ static void *run(void *context)
 
 int ah_saver_start(struct ah_saver *saver, const struct ah_saver_plan *plan)
 {
-    sigset_t every, before;
     saver->plan = *plan;
     saver->phase = WRITING;
-    /* Signals are the program's main thread's. */
-    sigfillset(&every);
-    pthread_sigmask(SIG_SETMASK, &every, &before);
-    int failed = pthread_create(&saver->thread, NULL, run, saver);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int failed = ah_helper_start(&saver->thread, run, saver);
     if (failed)
         return ah_fail(AH_ENOMEM, "cannot start a thread: %s", strerror(failed));
     saver->started = true;

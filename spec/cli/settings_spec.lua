@@ -91,10 +91,10 @@ describe("settings of a job", function()
     assert.same({"3", "true", "29501", "2"},
       {list.num_processes[1], list.cpu[1], list.main_process_port[1], list.max_restarts[1]})
     local other, result = shown {"--nproc_per_node", "2", "--nnodes=1", "--standalone", "--rdzv_backend", "c10d"}
-    assert.same({"2", "--nproc_per_node"}, other.num_processes)
-    assert.truthy(result.stderr:find("--nproc_per_node is called --num_processes here", 1, true))
-    assert.equal("--num_processes and --nproc_per_node are the same setting: give one",
-      refused {"--nproc_per_node", "2", "--num_processes", "3"})
+    assert.same({"2", "--nproc_per_node"}, other.nproc_per_node)
+    assert.truthy(result.stderr:find("--nnodes is called --num_machines here", 1, true))
+    assert.equal("num_processes (--num_processes) and nproc_per_node (--nproc_per_node) are the same on one " ..
+      "machine: give one", refused {"--nproc_per_node", "2", "--num_processes", "3"})
   end)
 
   it("reach the ranks", function()
@@ -154,7 +154,17 @@ describe("settings of a job", function()
       {{"--tee", "2:3", "--num_processes", "2"}, "--tee: there is no rank 2 among 2"},
       {{"--cpu=maybe"}, "--cpu expects true or false, got 'maybe'"},
       {{"--log_dir="}, "--log_dir expects a text, got nothing"},
-      {{"--num_machines", "2"}, "--num_machines: a job runs on one machine; several are not supported yet (got '2')"},
+      {{"--num_machines", "2"}, "--num_machines: the machines need the first one's address: --main_process_ip"},
+      {{"--nnodes", "2:4"}, "--nnodes: a job keeps its number of machines (got '2:4')"},
+      {{"--num_machines", "65"}, "--num_machines expects a whole number in 1..64, got '65'"},
+      {{"--machine_rank", "1"},
+        "--machine_rank: a job on one machine has number 0 only (num_machines says how many there are)"},
+      {{"--nnodes=2", "--node_rank=2", "--master_addr=10.0.0.1"},
+        "--node_rank: there is no machine 2 of 2; they count from 0"},
+      {{"--nnodes=2", "--master_addr=10.0.0.1", "--master_port=0"},
+        "--master_port: the machines need a port that all of them know"},
+      {{"--num_machines=2", "--main_process_ip=10.0.0.1", "--num_processes=3"}, "--num_processes: 3 ranks are not " ..
+        "the same number on each of 2 machines: --nproc_per_node says on each how many run there"},
       {{"--gpu_ids", "0,,1"}, "--gpu_ids expects numbers or identifiers of GPUs, as in 0,1, or all, got '0,,1'"},
       {{"--gpu_ids", "1,2,1"}, "--gpu_ids: 1 is there twice"},
       {{"--gpu_ids", "0,"}, "--gpu_ids: '0,' ends with a comma"},
@@ -175,7 +185,7 @@ describe("settings of a job", function()
       ["--megatron_lm_tp_degree"] = "there is no Megatron-LM",
       ["--dynamo_backend=inductor"] = "models are not compiled",
       ["--virtual_local_rank"] = "each rank sees all GPUs", ["--tpu"] = "there are no TPUs here",
-      ["--rdzv_backend=etcd"] = "need no meeting place", ["--rdzv-endpoint=x:1"] = "need no meeting place",
+      ["--rdzv_backend=etcd"] = "machines meet at main_process_ip", ["--rdzv-endpoint=x:1"] = "meet at main_process_ip",
       ["--no_python"] = "ranks run Lua scripts", ["--mpirun_hostfile=x"] = "launch starts the ranks itself",
       ["--enable_cpu_affinity"] = "the system places processes", ["--shutdown_timeout=3"] = "here: --grace",
       ["--fp8_backend"] = "nothing here computes with 8-bit floats",
@@ -213,9 +223,9 @@ end)
 describe("launch", function()
   it("tells with --quiet of failures only", function()
     local code = "if os.getenv 'RANK' == '1' then os.execute 'kill -STOP $PPID & sleep 0.3; kill -CONT $PPID' end"
-    local words = {"--nproc_per_node", 2, "--monitor_interval", 0.05, "-e", code}
+    local words = {"--nproc_per_node", 2, "--nnodes", 1, "--monitor_interval", 0.05, "-e", code}
     local result = launch(words)
-    assert.matches("%-%-nproc_per_node is called", result.stderr)
+    assert.matches("%-%-nnodes is called", result.stderr)
     assert.matches("rank 1 was stopped by a signal", result.stderr)
     table.insert(words, 1, "--quiet")
     assert.same({0, ""}, {launch(words).code, launch(words).stderr})
@@ -309,7 +319,9 @@ use_cpu: true
       ["word\n"] = "c.yaml: expected keys and values, got a value",
       ["? [a]\n: b\n"] = "c.yaml: line 1: expected a key, got a list or a map",
       ["timeout: 1\ntimeout: 2\n"] = "c.yaml: line 2: 'timeout' stands twice",
-      ["num_processes: 1\nnproc_per_node: 2\n"] = "c.yaml:2: nproc_per_node: the same setting stands in c.yaml:1",
+      ["cpu: true\nuse_cpu: true\n"] = "c.yaml:2: use_cpu: the same setting stands in c.yaml:1",
+      ["num_processes: 1\nnproc_per_node: 2\n"] =
+        "num_processes (c.yaml:1) and nproc_per_node (c.yaml:2) are the same on one machine: give one",
     } do
       assert.equal(line, said(text))
     end

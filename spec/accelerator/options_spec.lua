@@ -183,7 +183,7 @@ describe("An accelerator", function()
 
   it("says why it has not what Accelerate's has", function()
     local accelerator = accelhost.Accelerator()
-    assert.error_matches(function() return accelerator.deepspeed_plugin end, "models are whole on every process here")
+    assert.error_matches(function() return accelerator.deepspeed_plugin end, "accelerator.sharding says what")
     assert.error_matches(function() accelerator:lomo_backward() end, "there is no LOMO optimizer here")
     assert.error_matches(function() accelerator:verify_device_map() end, "a model lies on one device here")
   end)

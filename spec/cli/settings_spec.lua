@@ -115,7 +115,7 @@ describe("settings of a job", function()
     assert.same({"fp16", "ACCELERATE_MIXED_PRECISION"}, list.mixed_precision)
     assert.same({"true", "ACCELERATE_USE_CPU"}, list.cpu)
     assert.same({"3", "ACCELHOST_GRADIENT_ACCUMULATION_STEPS"}, list.gradient_accumulation_steps)
-    assert.equal("ACCELERATE_USE_FSDP: parameters are not sharded: every rank holds the whole model",
+    assert.equal("ACCELERATE_USE_FSDP: a script says it: Accelerator{sharding = \"full\"}, or fsdp_plugin",
       refused({"-e", ""}, {ACCELERATE_USE_FSDP = "true"}))
     assert.equal(0, launch({"-e", ""}, {ACCELERATE_USE_FSDP = "false"}).code)
   end)
@@ -292,7 +292,7 @@ use_cpu: true
   it("that asks for what is not here is refused with key, line and reason", function()
     assert.equal("c.yaml:2: distributed_type: ranks train data-parallel (NO, MULTI_CPU and MULTI_GPU are known); " ..
       "what shards is not supported (got 'FSDP')", said "debug: false\ndistributed_type: FSDP\n")
-    assert.equal("c.yaml:2: fsdp_version: parameters are not sharded: every rank holds the whole model (got '2')",
+    assert.equal("c.yaml:2: fsdp_version: a script says it: Accelerator{sharding = \"full\"}, or fsdp_plugin (got '2')",
       said "fsdp_config:\n  fsdp_version: 2\n")
     assert.equal("c.yaml:2: gradient_accumulation_steps: there is no DeepSpeed: every rank holds the whole model",
       said "deepspeed_config:\n  gradient_accumulation_steps: 1\n")

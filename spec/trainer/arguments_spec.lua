@@ -45,7 +45,7 @@ describe("TrainingArguments", function()
 
   it("says why it does not take what transformers has", function()
     fails({push_to_hub = true}, "there is no hub")
-    fails({deepspeed = "x"}, "models are whole on every process here")
+    fails({deepspeed = "x"}, "there is no DeepSpeed here")
     fails({warmup_ratio = 0.1}, "warmup_steps below 1")
     fails({remove_unused_columns = true}, "only false is taken")
     assert.is_truthy(TrainingArguments{remove_unused_columns = false})

@@ -4,7 +4,7 @@ local class = require "accelhost.util.class"
 local state = require "accelhost.accelerator.state"
 
 -- What Accelerate has and is not here, and why.
-local whole = "models are whole on every process here"
+local whole = "accelerator.sharding says what of a model is shared out"
 local no_layout = "there are no other layouts than processes side by side"
 local refused = {
   deepspeed_plugin = whole, parallelism_config = no_layout, torch_device_mesh = no_layout,

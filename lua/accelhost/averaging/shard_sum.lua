@@ -1,7 +1,7 @@
 --- The sum of the gradients of shards over a window, and over the processes.
 --
 -- What a shard's backward leaves in the gradient arena is moved out, and folded with what is there by the tree
--- (averaging/shard_tree.lua): so a process keeps at most about half as many copies of the gradients as it has shards,
+-- (averaging/shard_tree.lua): so a process keeps at most half as many copies of the gradients as it has shards and one,
 -- in a window of several micro-steps as many as it has shards. The last shard's stays in the arena. Bucket by bucket
 -- each process then gets its slice of every node of all processes, adds them up by the tree, divides by the sum of the
 -- weights and gives its slice to all. One or two processes have one node each, which an all_reduce adds as well.

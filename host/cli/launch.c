@@ -205,6 +205,14 @@ static int meet_machines(struct launch *launch)
     return ah_machines_meet(&launch->attempt.machines, &options);
 }
 
+static void tell_share(const struct launch *launch)
+{
+    const struct ah_setting_value *share = &launch->settings->value[AH_SETTING_share];
+    int machines = ah_launch_machines(launch->settings);
+    fprintf(stderr, "accelhost launch: the %s share each global batch %s\n",
+            machines > 1 && share->number == machines ? "machines" : "ranks", share->text);
+}
+
 static int run(struct launch *launch, int argc, char **argv, int *code)
 {
     int status = 0;
@@ -218,8 +226,7 @@ static int run(struct launch *launch, int argc, char **argv, int *code)
         AH_TRYGO(meet_machines(launch), out);
     AH_TRYGO(open_logs(launch), out);
     if (launch->settings->value[AH_SETTING_share].text && !launch->attempt.quiet)
-        fprintf(stderr, "accelhost launch: the ranks share each global batch %s\n",
-                launch->settings->value[AH_SETTING_share].text);
+        tell_share(launch);
     AH_TRYGO(launch->attempt.signals = ah_attempt_signals(), out);
     job->argv = make_command(launch, job->script, argc, argv);
     if (!job->argv) {

@@ -69,6 +69,38 @@ describe("launch --share", function()
   end)
 end)
 
+describe("launch --share on several machines", function()
+  local hosts = require "spec.support.hosts"
+  if hosts.missing() then
+    it("is tried on hosts of its own", function() pending(hosts.missing()) end)
+    return
+  end
+  local show = [[-e 'print("share", table.concat(require "accelhost".Accelerator().share, ":"))']]
+  local function launch(first, second)
+    return hosts.run(2, ([[
+      launch() { k=$1; shift; on $k launch --num_machines 2 --main_process_ip node1 --secret_file none "$@"; }
+      launch 1 %s & launch 2 %s & wait]]):format(first .. " " .. show, second .. " " .. show), {timeout = 40})
+  end
+
+  it("gives each machine its share, and its ranks equal parts of it", function()
+    local result = launch("--machine_rank 0 --nproc_per_node 1 --share 2:1",
+      "--machine_rank 1 --nproc_per_node 2 --share 2:1")
+    for node = 1, 2 do
+      local said, code = hosts.said(result, node)
+      assert.equal(0, code, result.output)
+      assert.matches("share\t4:1:1\n", said)
+      assert.matches("accelhost launch: the machines share each global batch 2:1\n", said)
+    end
+  end)
+
+  it("refuses what the machines are told differently, and a wrong number", function()
+    local result = launch("--num_processes 2 --share 2:1", "--num_processes 2 --share 1:2")
+    assert.matches("share: rank 1 was told 1:2, rank 0 2:1", result.stdout, nil, true)
+    result = launch("--num_processes 2 --share 2:1:1", "--num_processes 2 --share 2:1:1")
+    assert.matches("2:1:1 is for 3 processes or machines, this job has 2 on 2 machines", result.stdout, nil, true)
+  end)
+end)
+
 describe("Proportions", function()
   it("sum up, leave what is over to those that lost most, and to the lower rank of equal ones", function()
     assert.same({7, 3}, proportions.split(10, {2, 1}))

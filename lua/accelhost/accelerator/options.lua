@@ -8,7 +8,7 @@ local later = require "accelhost.util.later"
 local registry = later "accelhost.track.registry"
 
 local fail = arguments.fail
-local proportions = later "accelhost.data.proportions"
+local share = later "accelhost.accelerator.share"
 local options = {}
 
 -- The names and kinds of the arguments, in their order; what is not given takes the default.
@@ -227,20 +227,13 @@ end
 
 -- How the launcher was told to share a global batch among the processes; nil: evenly.
 local function read_share(given)
-  local text = launched.settle("Accelerator", "share", "string", nil, nil)
-  if not text then return nil end
-  local share, ranks = proportions.read(text), C.comm.size()
-  if not share then
-    fail("Accelerator: share (from ACCELHOST_SHARE): expected whole numbers above 0 with colons between them, got '%s'",
-      text)
+  local list = share.read()
+  local other = list and (given.virtual_shards and "virtual_shards" or given.dataloader_config.dispatch_batches
+    and "dispatch_batches")
+  if other then
+    fail("Accelerator: %s excludes a share for each process (%s): leave one out", other, table.concat(list, ":"))
   end
-  if #share ~= ranks then
-    fail("Accelerator: share (from ACCELHOST_SHARE): %s is for %d processes, this job has %d", text, #share, ranks)
-  end
-  local other = given.virtual_shards and "virtual_shards" or given.dataloader_config.dispatch_batches and
-    "dispatch_batches"
-  if other then fail("Accelerator: %s excludes a share for each process (%s): leave one out", other, text) end
-  return share
+  return list
 end
 
 --- The arguments by name, with the objects that were made of them: dataloader_config, project_configuration,

@@ -170,7 +170,8 @@ static void add_block(const struct rows_job *job, int64_t outer, int64_t first, 
             type *restrict to = dst + rows->at[k] * inner;                      \
             const type *restrict from = src + k * inner;                        \
             for (int64_t i = first; i < last; i++)                              \
-                to[i] = store(load(to[i]) + scale * load(from[i]));             \
+                to[i] = store(AH_WRAPPING(load(to[i])) +                        \
+                              AH_WRAPPING(scale) * AH_WRAPPING(load(from[i]))); \
         }                                                                       \
     } while (0)
     AH_SUM_DTYPES(job->dtype, ADD)

@@ -46,6 +46,9 @@ void ah_rows_add(void *dst, const void *src, const struct ah_rows *rows, double 
     case AH_DTYPE_COUNT: break;                                          \
     }
 
+/* A number to add or multiply: whole ones wrap around. */
+#define AH_WRAPPING(x) _Generic((x), int32_t: (uint32_t)(x), int64_t: (uint64_t)(x), default: (x))
+
 /* BODY(unsigned type) for an element size. */
 #define AH_ITEM_TYPES(item, BODY)   \
     switch (item) {                 \

@@ -45,8 +45,8 @@ static void fold_lines(const struct lines *l, int64_t d0, int64_t s0, const int6
             }                                                                \
         }                                                                    \
     } while (0)
-#define ADD(type, load, store) FOLD(type, load, store, s + x)
-#define MULTIPLY(type, load, store) FOLD(type, load, store, s *x)
+#define ADD(type, load, store) FOLD(type, load, store, AH_WRAPPING(s) + AH_WRAPPING(x))
+#define MULTIPLY(type, load, store) FOLD(type, load, store, AH_WRAPPING(s) * AH_WRAPPING(x))
 #define LARGER(type, load, store) FOLD(type, load, store, x > s || x != x ? x : s)
 #define SMALLER(type, load, store) FOLD(type, load, store, x < s || x != x ? x : s)
     if (l->action == SCATTER_ADD)

@@ -124,6 +124,19 @@ describe("every dtype", function()
     end
   end)
 
+  it("wraps integers around", function()
+    for dtype, bits in pairs {int64 = 64, int32 = 32} do
+      local function whole(values) return ints(values, dtype) end
+      local half, quarter = 2 ^ (bits - 1), 2 ^ (bits - 2)
+      local x, at, far = whole {-quarter, -half}, ints {0, 0, 1}, whole {-quarter, -quarter, -half}
+      assert.is_true(whole {quarter, 0}:equal(x:index_add(0, at, far)))
+      assert.is_true(whole {-quarter, -half}:equal(x:index_add(0, at, far, {alpha = 4})))
+      assert.is_true(whole {quarter, 0}:equal(x:scatter_reduce(0, at, far, "sum")))
+      local factors = whole {2, 2 ^ 11 - half, -half}
+      assert.is_true(whole {2 ^ 12, 0}:equal(whole {1, 2}:scatter_reduce(0, at, factors, "prod")))
+    end
+  end)
+
   it("of bool adds as or", function()
     local x = accelhost.tensor {true, false}
     local both = accelhost.tensor {true, true}

@@ -179,7 +179,8 @@ const Range::Block *Range::find(const void *at, size_t bytes) const
     if (next == blocks_.begin())
         return nullptr;
     const Block &block = (--next)->second;
-    return from + bytes <= block.at + block.bytes ? &block : nullptr;
+    size_t before = (size_t)(from - block.at);
+    return before <= block.bytes && bytes <= block.bytes - before ? &block : nullptr;
 }
 
 std::string Range::place(const void *at) const

@@ -1,6 +1,7 @@
 /* Picking and placing by index. */
 #include "cuda/kernels/index.h"
 #include "cuda/kernels/reals.cuh"
+#include "cuda/kernels/wrap.cuh"
 
 static __device__ __forceinline__ int64_t first_item()
 {
@@ -120,9 +121,9 @@ template <typename S> __device__ __forceinline__ S folded(S held, S x, int fold)
 {
     switch (fold) {
     case AH_INDEX_ADD:
-        return held + x;
+        return ah_plus(held, x);
     case AH_INDEX_MULTIPLY:
-        return held * x;
+        return ah_times(held, x);
     case AH_INDEX_LARGER:
         return x > held || x != x ? x : held;
     case AH_INDEX_SMALLER:
@@ -224,7 +225,7 @@ template <typename T> __device__ __forceinline__ void rows_add(const ah_rows_fol
     typedef typename sum_of<T>::type S;
     const uint32_t *order = ah_at<const uint32_t>(a.order);
     const S alpha = (S)a.alpha;
-    add_pieces<T>(a, [&](const T *from, int64_t i) { return alpha * wide(from[order[i] * a.from_row]); });
+    add_pieces<T>(a, [&](const T *from, int64_t i) { return ah_times(alpha, wide(from[order[i] * a.from_row])); });
 }
 
 template <typename T> __device__ __forceinline__ void bag_add(const ah_rows_fold_args &a)
@@ -277,7 +278,7 @@ template <typename T> __device__ __forceinline__ void rows_join(const ah_rows_fo
         const int64_t last = (run_end(keys, next, a.count) - 1) / AH_INDEX_PIECE;
         const S *parts = ah_at<const S>(a.parts) + outer * a.stretches * 2 * a.inner + column;
         T *to = ah_at<T>(a.to) + (outer * a.n + key) * a.inner + column;
-        const S sum = (a.fresh ? (S)0 : wide(*to)) + parts[(stretch * 2 + 1) * a.inner];
+        const S sum = ah_plus(a.fresh ? (S)0 : wide(*to), parts[(stretch * 2 + 1) * a.inner]);
         *to = narrow<T>(add_up(sum, stretch + 1, last + 1, [&](int64_t i) { return parts[i * 2 * a.inner]; }));
     }
 }

@@ -1,6 +1,7 @@
 /* Sums, products, extremes and their like, in double (of floats) or 64-bit integers; places of extremes; variances and
  * logarithms of sums of exponentials, whose partial results are joined as they are. */
 #include "cuda/kernels/reduce.cuh"
+#include "cuda/kernels/wrap.cuh"
 
 template <typename T> __device__ __forceinline__ T size_of(T x)
 {
@@ -42,14 +43,14 @@ template <typename T> struct fold {
     __device__ __forceinline__ void add(T &s, T x, int64_t) const
     {
         switch (how) {
-        case AH_REDUCE_SUM: s += x; break;
-        case AH_REDUCE_NANSUM: s += x == x ? x : T(0); break;
-        case AH_REDUCE_PROD: s *= x; break;
+        case AH_REDUCE_SUM: s = ah_plus(s, x); break;
+        case AH_REDUCE_NANSUM: s = ah_plus(s, x == x ? x : T(0)); break;
+        case AH_REDUCE_PROD: s = ah_times(s, x); break;
         case AH_REDUCE_MAX: s = larger(s, x); break;
         case AH_REDUCE_MIN: s = smaller(s, x); break;
         case AH_REDUCE_COUNT: s += x != 0; break;
-        case AH_REDUCE_ABS: s += size_of(x); break;
-        case AH_REDUCE_SQUARES: s += x * x; break;
+        case AH_REDUCE_ABS: s = ah_plus(s, size_of(x)); break;
+        case AH_REDUCE_SQUARES: s = ah_plus(s, ah_times(x, x)); break;
         case AH_REDUCE_POWERS: s += static_cast<T>(pow(static_cast<double>(size_of(x)), power)); break;
         case AH_REDUCE_ABS_MAX: s = larger(s, size_of(x)); break;
         default: s = smaller(s, size_of(x)); break;
@@ -58,12 +59,12 @@ template <typename T> struct fold {
     __device__ __forceinline__ void join(T &s, const T &x) const
     {
         switch (how) {
-        case AH_REDUCE_PROD: s *= x; break;
+        case AH_REDUCE_PROD: s = ah_times(s, x); break;
         case AH_REDUCE_MAX:
         case AH_REDUCE_ABS_MAX: s = larger(s, x); break;
         case AH_REDUCE_MIN:
         case AH_REDUCE_ABS_MIN: s = smaller(s, x); break;
-        default: s += x; break;
+        default: s = ah_plus(s, x); break;
         }
     }
 };

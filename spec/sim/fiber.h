@@ -17,6 +17,7 @@ namespace sim
 struct Fiber {
     char *stack = nullptr; /* lowest usable byte */
     size_t bytes = 0;
+    size_t skipped = 0; /* bytes at its top, so that stacks do not share a cache's lines */
     void *pointer = nullptr; /* saved stack pointer */
     void *fake_stack = nullptr;
     bool begun = false;

@@ -48,8 +48,8 @@ int ah_cuda_places_find(struct ah_device *device, const char *who, struct ah_ten
     AH_TRY(ah_tensor_empty(&out->offsets, (int64_t[]){tiles + 1}, 1, AH_I64, device));
     struct ah_compact_args args = args_of(out);
     AH_TRY(launch(device, who, &count_kernel, &args));
-    return ah_cuda_launch(device, &offsets_kernel, who, (struct ah_cuda_grid){1, AH_COMPACT_SUM_THREADS, 0}, &args,
-                          sizeof args);
+    struct ah_cuda_grid grid = {1, ah_cuda_threads(tiles / AH_COMPACT_SUM_EACH + 1, AH_COMPACT_SUM_THREADS), 0};
+    return ah_cuda_launch(device, &offsets_kernel, who, grid, &args, sizeof args);
 }
 
 void ah_cuda_places_release(struct ah_cuda_places *places)

@@ -124,8 +124,8 @@ static int look(struct ah_device *device, struct ah_cuda_kernel *kernel, const s
         AH_TRY(ah_grow(&faults->kept, faults->kept_count + 1, &faults->kept_room, sizeof faults->kept[0]));
         faults->kept[faults->kept_count++] = *note;
     }
-    AH_TRY(ah_cuda_launch(device, kernel, what->who, (struct ah_cuda_grid){1, AH_FAULT_THREADS, 0}, &args,
-                          sizeof args));
+    struct ah_cuda_grid grid = {1, ah_cuda_threads(numbers->numel, AH_FAULT_THREADS), 0};
+    AH_TRY(ah_cuda_launch(device, kernel, what->who, grid, &args, sizeof args));
     if (cuda->capturing)
         return 0;
     faults->pending = true;

@@ -122,3 +122,9 @@ unsigned ah_cuda_blocks(int64_t items, int64_t each)
     int64_t blocks = (items + each - 1) / each;
     return blocks < 1 ? 1 : blocks > MOST ? MOST : (unsigned)blocks;
 }
+
+unsigned ah_cuda_threads(int64_t items, unsigned most)
+{
+    enum { WARP = 32 };
+    return items > most - WARP ? most : items < 1 ? WARP : ((unsigned)items + WARP - 1) / WARP * WARP;
+}

@@ -34,4 +34,7 @@ void ah_cuda_launch_forget(const struct ah_cuda_device *cuda);
  * and no more than keep any card busy. */
 unsigned ah_cuda_blocks(int64_t items, int64_t each);
 
+/* Threads for a block that does so many pieces of work alone: whole warps, `most` at most. */
+unsigned ah_cuda_threads(int64_t items, unsigned most);
+
 #endif

@@ -38,11 +38,11 @@ struct sum_of_counts {
 /* The counts of tiles to what comes before each, and behind them to all: one block, 8 bytes for each tile. */
 AH_KERNEL(compact_offsets, ah_compact_args, AH_COMPACT_SUM_THREADS)
 {
-    enum { EACH = 4 };
+    enum { EACH = AH_COMPACT_SUM_EACH };
     AH_SHARED_ARRAY(int64_t, shared, AH_COMPACT_SUM_THREADS / 32);
     const sum_of_counts sum;
     int64_t *offsets = ah_at<int64_t>(a.offsets), carried = 0;
-    for (int64_t first = 0; first < a.tiles; first += EACH * AH_COMPACT_SUM_THREADS) {
+    for (int64_t first = 0; first < a.tiles; first += EACH * blockDim.x) {
         const int64_t at = first + threadIdx.x * EACH;
         int64_t count[EACH], own = 0, all;
         AH_UNROLL

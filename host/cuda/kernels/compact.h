@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 enum { AH_COMPACT_THREADS = 256, AH_COMPACT_ROUNDS = 8, AH_COMPACT_TILE = AH_COMPACT_THREADS * AH_COMPACT_ROUNDS,
-       AH_COMPACT_SUM_THREADS = 1024, AH_COMPACT_DIMS = 8 };
+       AH_COMPACT_SUM_THREADS = 1024, AH_COMPACT_SUM_EACH = 4, AH_COMPACT_DIMS = 8 };
 
 struct ah_compact_args {
     uint64_t mask, offsets; /* bytes; int64 [tiles + 1]: the last is how many are true */

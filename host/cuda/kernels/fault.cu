@@ -4,20 +4,22 @@
 #include "cuda/kernels/block.cuh"
 #include "cuda/kernels/reals.cuh"
 
-/* The least index of this block's threads; every thread gets it. */
+#define NOWHERE (~0ull)
+
+/* The least index of this block's threads; every thread gets it. Mostly there is none. */
 static __device__ __forceinline__ unsigned long long first_of(unsigned long long at, unsigned long long *shared)
 {
+    if (!__syncthreads_or(at != NOWHERE))
+        return NOWHERE;
     return ah_block_fold(at, [](unsigned long long a, unsigned long long b) { return a < b ? a : b; }, shared);
 }
-
-#define NOWHERE (~0ull)
 
 AH_KERNEL(fault_index, ah_fault_args, AH_FAULT_THREADS)
 {
     AH_SHARED_ARRAY(unsigned long long, shared, AH_FAULT_THREADS / 32);
     const int64_t *x = ah_at<const int64_t>(a.x);
     unsigned long long at = NOWHERE;
-    for (int64_t i = threadIdx.x; i < a.n && at == NOWHERE; i += AH_FAULT_THREADS)
+    for (int64_t i = threadIdx.x; i < a.n && at == NOWHERE; i += blockDim.x)
         if ((x[i] < a.low || x[i] > a.high) && x[i] != a.other)
             at = (unsigned long long)i;
     at = first_of(at, shared);
@@ -34,7 +36,7 @@ template <typename T> __device__ __forceinline__ void fault_share(const ah_fault
 {
     const T *x = ah_at<const T>(a.x);
     unsigned long long at = NOWHERE;
-    for (int64_t i = threadIdx.x; i < a.n && at == NOWHERE; i += AH_FAULT_THREADS) {
+    for (int64_t i = threadIdx.x; i < a.n && at == NOWHERE; i += blockDim.x) {
         const ah_real<T> v = ah_get(x[i]);
         const bool right = a.high == INT64_MAX ? v - v == 0 : v <= static_cast<ah_real<T>>(a.high);
         if (!(v >= 0 && right))

@@ -66,7 +66,7 @@ struct ah_letter {
     _Atomic uint64_t group; /* which of the groups that use this channel in turn */
     uint8_t dtype;
     int8_t ndim;
-    int member; /* the receiver's rank on the board */
+    atomic_int member; /* the receiver's rank on the board */
     int64_t count;
     uint64_t offset; /* as of a post */
     int64_t size[AH_BOARD_DIMS];

@@ -81,10 +81,14 @@ static struct ah_channel *channel_of(const struct courier_job *job, int place)
     return &ah_board_slot(job->board, job->team.member[job->team.ranks[place]])->channel[job->channel];
 }
 
-/* The group's members, as its rank says; NULL when another rank of this host is its first. */
-static const struct ah_roll *roll_of(struct ah_courier *courier, int rank, const struct ah_channel *channel)
+/* The group's members, as its rank says; NULL when the post is not wired, or another rank of this host is the group's
+ * first. */
+static const struct ah_roll *roll_of(struct ah_courier *courier, int rank, const struct ah_channel *channel,
+                                     uint32_t sequence)
 {
-    const struct ah_roll *roll = (void *)(courier->board->segment[rank] + atomic_load(&channel->roll));
+    struct ah_roll *roll = (void *)(courier->board->segment[rank] + atomic_load(&channel->roll));
+    if (!atomic_load(&channel->roll) || atomic_load(&roll->wired[sequence % AH_CHANNEL_POSTS]) != sequence)
+        return NULL;
     for (int r = 0; r < roll->size; r++)
         if (ah_board_is_local(courier->board, roll->member[r]))
             return roll->member[r] == rank ? roll : NULL;
@@ -137,11 +141,9 @@ static int discover(struct ah_courier *courier)
             if (posted - lane->seen > AH_CHANNEL_POSTS)
                 lane->seen = posted - AH_CHANNEL_POSTS;
             while (lane->seen != posted) {
-                const struct ah_post *post = ah_channel_post(channel, ++lane->seen);
-                const struct ah_roll *roll = post->sequence == lane->seen && post->wired ? roll_of(courier, r, channel)
-                                                                                         : NULL;
+                const struct ah_roll *roll = roll_of(courier, r, channel, ++lane->seen);
                 if (roll)
-                    AH_TRY(add_job(courier, lane, roll, post, c));
+                    AH_TRY(add_job(courier, lane, roll, ah_channel_post(channel, lane->seen), c));
             }
         }
     }

@@ -14,8 +14,10 @@ struct ah_courier;
 int ah_courier_open(struct ah_courier **out, struct ah_board *board, struct ah_mirror *mirror, int64_t timeout_ns);
 void ah_courier_close(struct ah_courier *courier); /* NULL is ignored */
 
-/* Who the members of a channel's group are, in its order: at the channel's roll. */
+/* At a channel's roll in the segment: who the members of its group are, in its order, and which posts are wired. Such a
+ * post stays until the courier is through with it. */
 struct ah_roll {
+    atomic_uint wired[AH_CHANNEL_POSTS]; /* the sequence of the post at that place of the ring, if it is */
     int32_t size, member[AH_BOARD_MAX_RANKS];
     double divisor[AH_CHANNEL_POSTS]; /* of a mean, for each post of a host's first rank */
 };

@@ -65,7 +65,7 @@ static void post(struct ah_mail *mail, struct ah_letter *letter)
     const struct ah_message *m = &mail->message;
     atomic_store(&letter->number, mail->number);
     atomic_store(&letter->to, m->peer);
-    letter->member = group->member[m->peer];
+    atomic_store(&letter->member, group->member[m->peer]);
     atomic_store(&letter->tag, m->tag);
     atomic_store(&letter->group, group->identity);
     letter->dtype = (uint8_t)m->dtype;
@@ -127,13 +127,17 @@ static bool finish_outgoing(struct ah_mail *mail)
 static int move_outgoing(struct ah_group *group)
 {
     struct ah_mail *waiting = NULL;
+    bool returning = false;
     for (struct ah_mail *mail = group->outgoing, *next; mail; mail = next) {
         next = mail->next;
         if (mail->letter && mail->far)
             AH_TRY(ah_line_serve(mail));
         if (finish_outgoing(mail))
             continue;
-        struct ah_letter *room = mail->letter || waiting ? NULL : ah_mail_free_letter(group);
+        /* What comes behind a letter that is on its way back waits for it: it is posted again. */
+        unsigned state = mail->letter ? atomic_load(&mail->letter->state) : AH_LETTER_FREE;
+        returning |= state == AH_LETTER_RECALLED || state == AH_LETTER_EMPTY;
+        struct ah_letter *room = mail->letter || waiting || returning ? NULL : ah_mail_free_letter(group);
         if (room)
             post(mail, room);
         else if (!mail->letter && !waiting)

@@ -35,7 +35,7 @@ struct ah_letter *ah_mail_make_place(struct ah_group *group)
         return NULL;
     struct ah_letter *letter = newest->letter;
     if (atomic_load(&letter->state) != AH_LETTER_EMPTY) {
-        if (!ah_board_is_local(group->board, letter->member)) {
+        if (!ah_board_is_local(group->board, atomic_load(&letter->member))) {
             recall(newest);
             return NULL;
         }

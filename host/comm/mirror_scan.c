@@ -89,9 +89,10 @@ static uint64_t bytes_of(const struct ah_letter *letter)
 /* The next piece of a letter, and then the letter. */
 static int say_letter(struct ah_mirror *mirror, int rank, int c, int index, struct mirror_letter *told, bool *more)
 {
-    struct ah_letter *letter = &ah_board_slot(mirror->board, rank)->channel[c].letter[index];
+    struct ah_letter *letter = &ah_board_slot(mirror->board, rank)->channel[c].letter[index], copy = {0};
     uint64_t bytes = bytes_of(letter), left = bytes - told->sent, place = (uint64_t)index;
-    int host = ah_hosts_of(mirror->hosts, letter->member);
+    int host = ah_hosts_of(mirror->hosts, atomic_load(&letter->member));
+    size_t state = sizeof copy.state; /* which may change now; nothing else may */
     if (left) {
         uint64_t piece = left < MIRROR_PIECE ? left : MIRROR_PIECE;
         AH_TRY(say_data(mirror, host, rank, letter->offset + told->sent, piece));
@@ -101,11 +102,59 @@ static int say_letter(struct ah_mirror *mirror, int rank, int c, int index, stru
             return 0;
         }
     }
-    told->sending = false;
     told->told = true;
-    return ah_mirror_say(mirror, host, head_of(MIRROR_LETTER, rank, c, sizeof place), &place, letter, sizeof *letter);
+    memcpy((char *)&copy + state, (char *)letter + state, sizeof copy - state);
+    return ah_mirror_say(mirror, host, head_of(MIRROR_LETTER, rank, c, sizeof place), &place, &copy, sizeof copy);
 }
 
+/* Its state, when the letter goes to another host and is not being written just now; else it is told when it is. */
+static unsigned state_of(struct ah_mirror *mirror, struct ah_letter *letter, unsigned *number)
+{
+    unsigned state = atomic_load(&letter->state);
+    *number = atomic_load(&letter->number);
+    bool local = ah_board_is_local(mirror->board, atomic_load(&letter->member));
+    return local || atomic_load(&letter->state) != state || atomic_load(&letter->number) != *number ? AH_LETTER_TAKEN
+                                                                                                   : state;
+}
+
+/* The first letter, in its sender's order, that is to be said; -1: none. */
+static int first_letter(struct ah_mirror *mirror, struct ah_letter *letter, const struct mirror_letter *told)
+{
+    int first = -1;
+    unsigned least = 0, number;
+    for (int i = 0; i < AH_CHANNEL_LETTERS; i++) {
+        if (state_of(mirror, &letter[i], &number) != AH_LETTER_POSTED || (told[i].told && told[i].number == number) ||
+            (first >= 0 && ah_reached(number, least)))
+            continue;
+        first = i;
+        least = number;
+    }
+    return first;
+}
+
+/* Letters that their sender wants back. */
+static int say_recalls(struct ah_mirror *mirror, int rank, int c, struct mirror_letter *told, bool beat)
+{
+    struct ah_letter *letter = ah_board_slot(mirror->board, rank)->channel[c].letter;
+    struct mirror_verdict verdict = {.state = AH_LETTER_RECALLED};
+    for (verdict.index = 0; verdict.index < AH_CHANNEL_LETTERS; verdict.index++) {
+        struct mirror_letter *one = &told[verdict.index];
+        if (state_of(mirror, &letter[verdict.index], &verdict.number) != AH_LETTER_RECALLED)
+            continue;
+        if (!one->told || one->number != verdict.number) { /* nobody has it */
+            *one = (struct mirror_letter){0};
+            atomic_store(&letter[verdict.index].state, AH_LETTER_EMPTY);
+        } else if (!one->asked || beat) {
+            one->asked = true;
+            AH_TRY(ah_mirror_say(mirror, ah_hosts_of(mirror->hosts, atomic_load(&letter[verdict.index].member)),
+                                 head_of(MIRROR_RECALL, rank, c, sizeof verdict), &verdict, NULL, 0));
+        }
+    }
+    return 0;
+}
+
+/* In their sender's order, as receivers count on: what comes before a letter was posted before it, so that a second
+ * look at all of them sees it. */
 static int say_letters(struct ah_mirror *mirror, int rank, int c, bool beat, bool *more)
 {
     struct ah_letter *letter = ah_board_slot(mirror->board, rank)->channel[c].letter;
@@ -115,26 +164,17 @@ static int say_letters(struct ah_mirror *mirror, int rank, int c, bool beat, boo
     for (int i = 0; i < AH_CHANNEL_LETTERS; i++)
         if (returned >> i & 1)
             told[i] = (struct mirror_letter){0};
-    for (int i = 0; i < AH_CHANNEL_LETTERS; i++) {
-        unsigned state = atomic_load(&letter[i].state), number = atomic_load(&letter[i].number);
-        bool fresh = !told[i].told || told[i].number != number;
-        if (state == AH_LETTER_POSTED && ah_board_is_local(mirror->board, letter[i].member))
-            continue;
-        if (state == AH_LETTER_POSTED && (fresh || told[i].sending)) {
-            if (!told[i].sending || told[i].number != number)
-                told[i] = (struct mirror_letter){.number = number, .sending = true};
-            AH_TRY(say_letter(mirror, rank, c, i, &told[i], more));
-        } else if (state == AH_LETTER_RECALLED && (fresh || told[i].sending)) {
-            told[i] = (struct mirror_letter){0};
-            atomic_store(&letter[i].state, AH_LETTER_EMPTY);
-        } else if (state == AH_LETTER_RECALLED && (!told[i].asked || beat)) {
-            struct mirror_verdict verdict = {(uint32_t)i, number, state};
-            told[i].asked = true;
-            AH_TRY(ah_mirror_say(mirror, ah_hosts_of(mirror->hosts, letter[i].member),
-                                 head_of(MIRROR_RECALL, rank, c, sizeof verdict), &verdict, NULL, 0));
-        } else if (state == AH_LETTER_EMPTY || state == AH_LETTER_FREE) {
-            told[i] = (struct mirror_letter){0};
-        }
+    AH_TRY(say_recalls(mirror, rank, c, told, beat));
+    for (int i; (i = first_letter(mirror, letter, told)) >= 0;) {
+        i = first_letter(mirror, letter, told);
+        if (i < 0)
+            break;
+        unsigned number = atomic_load(&letter[i].number);
+        if (told[i].number != number)
+            told[i] = (struct mirror_letter){.number = number};
+        AH_TRY(say_letter(mirror, rank, c, i, &told[i], more));
+        if (!told[i].told)
+            break; /* the rest of it after other news */
     }
     return 0;
 }
@@ -146,6 +186,7 @@ static int scan_channel(struct ah_mirror *mirror, int rank, int c, bool beat, bo
     struct ah_board_slot *slot = ah_board_slot(mirror->board, rank);
     struct ah_channel *channel = &slot->channel[c];
     struct mirror_counters *told = &mirror->rank[rank - mirror->board->header->first].channel[c].told, now = {0};
+    ah_channel_counter(channel, AH_ROUND); /* what travels may be what the courier brought */
     for (int k = 0; k < AH_COUNTERS; k++)
         if (k != AH_ROUND && k != AH_SLICED)
             now.value[k] = ah_channel_counter(channel, (enum ah_counter)k);

@@ -89,7 +89,7 @@ static int take_letter(struct ah_mirror *mirror, int rank, struct ah_channel *ch
     atomic_store(&letter->group, atomic_load(&sent.group));
     letter->dtype = sent.dtype;
     letter->ndim = sent.ndim;
-    letter->member = sent.member;
+    atomic_store(&letter->member, atomic_load(&sent.member));
     letter->far = false;
     letter->count = sent.count;
     letter->offset = sent.offset;

@@ -51,8 +51,8 @@ enum { MIRROR_PIECE = 256 * 1024, MIRROR_MOST = MIRROR_PIECE + 4096 }; /* bytes 
 /* Of an own rank's letter: what the other host was told. */
 struct mirror_letter {
     uint32_t number;
-    bool told, sending, asked; /* all of it; a piece; to give it back */
-    uint64_t sent; /* bytes */
+    bool told, asked; /* all of it; to give it back */
+    uint64_t sent;    /* bytes */
 };
 
 struct mirror_channel {

@@ -26,7 +26,6 @@ struct spread_group {
     struct ah_team team;
     struct ah_roll *roll;
     void *rolls[AH_BOARD_CHANNELS];   /* of a root: of each channel that was ever used */
-    uint32_t wired[AH_CHANNEL_POSTS]; /* the sequence of each post in the ring if that is wired */
     uint32_t last_wired, steps;
     bool has_wired;
     struct hold blocking; /* of the blocking call that is on */
@@ -175,9 +174,11 @@ static bool spread_settled(const struct ah_group *group, uint32_t sequence)
     const struct spread_group *s = spread_of(group);
     if (!s->has_wired || is_through(s, s->last_wired))
         return true;
-    for (int i = 0; i < AH_CHANNEL_POSTS; i++)
-        if (s->wired[i] && ah_reached(sequence, s->wired[i]) && !is_through(s, s->wired[i]))
+    for (int i = 0; i < AH_CHANNEL_POSTS; i++) {
+        uint32_t wired = atomic_load(&s->roll->wired[i]);
+        if (wired && ah_reached(sequence, wired) && !is_through(s, wired))
             return false;
+    }
     return true;
 }
 
@@ -186,10 +187,11 @@ static bool spread_settled(const struct ah_group *group, uint32_t sequence)
 /* The courier is through with the post in whose place the next one comes. */
 static int claim_post(struct spread_group *s)
 {
-    uint32_t *ring = &s->wired[(s->shm.base.posted + 1) % AH_CHANNEL_POSTS];
-    if (*ring)
-        AH_TRY(await_courier(s, *ring));
-    *ring = 0;
+    atomic_uint *place = &s->roll->wired[(s->shm.base.posted + 1) % AH_CHANNEL_POSTS];
+    uint32_t wired = atomic_load(place);
+    if (wired && ah_reached(s->shm.base.posted, wired) && ah_reached(wired, s->shm.base.base + 1))
+        AH_TRY(await_courier(s, wired));
+    atomic_store(place, 0);
     return 0;
 }
 
@@ -210,7 +212,8 @@ static int prepare(struct spread_group *s, const struct ah_collective *call, str
     AH_TRY(make_landing(s, call, hold, out));
     AH_TRY(make_partial(s, call, hold, out));
     AH_TRY(tell_counts(s, call, hold, out));
-    s->wired[sequence % AH_CHANNEL_POSTS] = s->last_wired = sequence;
+    s->last_wired = sequence;
+    atomic_store(&s->roll->wired[sequence % AH_CHANNEL_POSTS], sequence);
     s->has_wired = true;
     s->steps += (uint32_t)ah_team_pieces(call);
     return 0;

@@ -186,6 +186,8 @@ static void abandoned(struct rank *me)
         free(buffer);
     }
     RANK_CHECK(me, barrier(me) == 0);
+    for (int ms = 0; ms < 5000 && !ah_group_has_settled(me->group, me->group->posted); ms++)
+        usleep(1000);
     RANK_CHECK(me, barrier(me) == 0);
     RANK_CHECK(me, me->group->abandoned == NULL && me->group->first == NULL);
     RANK_CHECK(me, fstat(me->board->segment_fd[me->rank], &info) == 0);

@@ -33,7 +33,7 @@ static void print_help(void)
          "\nexit codes: 0 ok, 2 usage, 3 a rank failed, 4 a collective timed out, 128+n ended by signal n");
 }
 
-enum { VARIABLES = 16, VARIABLE = 512 };
+enum { VARIABLES = 24, VARIABLE = 512 };
 
 struct launch {
     const struct ah_settings *settings;
@@ -107,6 +107,7 @@ static void pass_setting(struct launch *launch, const char *name, enum ah_settin
         pass(launch, "%s=%s", name, text);
 }
 
+/* attempt -1: whoever starts the ranks counts them. */
 static void pass_variables(struct launch *launch, int attempt)
 {
     const char *topics = getenv("ACCELHOST_DEBUG");
@@ -124,6 +125,8 @@ static void pass_variables(struct launch *launch, int attempt)
         pass_setting(launch, "MASTER_PORT", AH_SETTING_main_process_port);
     if (number(launch, AH_SETTING_debug))
         pass(launch, "ACCELHOST_DEBUG=%s%scomm", topics ? topics : "", topics && *topics ? "," : "");
+    if (attempt < 0)
+        return;
     pass(launch, "ACCELHOST_RESTART_COUNT=%d", attempt);
     pass(launch, "TORCHELASTIC_RESTART_COUNT=%d", attempt);
     pass(launch, "TORCHELASTIC_MAX_RESTARTS=%.0f", number(launch, AH_SETTING_max_restarts));
@@ -202,7 +205,27 @@ static int meet_machines(struct launch *launch)
     struct ah_machines_options options;
     ah_launch_describe_machines(launch->settings, &options);
     ah_tell_to(launch->attempt.quiet ? NULL : say);
-    return ah_machines_meet(&launch->attempt.machines, &options);
+    AH_TRY(ah_machines_meet(&launch->attempt.machines, &options));
+    const struct ah_setting_value *share = &launch->settings->value[AH_SETTING_share];
+    const struct ah_hosts *hosts = ah_machines_hosts(launch->attempt.machines);
+    if (!share->text || share->number == hosts->first[hosts->count])
+        return 0;
+    return ah_fail(AH_EINVAL, "%s: %s is for %.0f ranks, but the job has %d", share->where, share->text, share->number,
+                   hosts->first[hosts->count]);
+}
+
+/* What cli/job_start.c tells ranks of our own. */
+static int hand_over(struct launch *launch, int *code)
+{
+    if (launch->attempt.job.script >= 0)
+        return ah_fail(AH_EINVAL, "a script that is read from a stream reaches ranks of this launcher only");
+    pass_variables(launch, -1);
+    pass_setting(launch, "ACCELHOST_TIMEOUT", AH_SETTING_timeout);
+    pass_setting(launch, "ACCELHOST_PATIENCE", AH_SETTING_patience);
+    pass_setting(launch, "ACCELHOST_SECRET_FILE", AH_SETTING_secret_file);
+    pass_setting(launch, "OMP_NUM_THREADS", AH_SETTING_num_cpu_threads_per_process);
+    *code = 0;
+    return ah_launch_hand_over(launch->settings, launch->attempt.job.argv, launch->variables);
 }
 
 static void tell_share(const struct launch *launch)
@@ -222,17 +245,19 @@ static int run(struct launch *launch, int argc, char **argv, int *code)
     launch->attempt.signals = -1;
     if (strcmp(argv[0], "-e") && !ah_script_is_module(argv[0]) && ah_script_is_stream(argv[0]))
         AH_TRYGO(ah_script_keep(argv[0], &job->script), out);
+    job->argv = make_command(launch, job->script, argc, argv);
+    if (!job->argv)
+        AH_TRYGO(ah_fail(AH_ENOMEM, "out of memory"), out);
+    if (ah_launch_is_handed_over(launch->settings)) {
+        status = hand_over(launch, code);
+        goto out;
+    }
     if (ah_launch_machines(launch->settings) > 1)
         AH_TRYGO(meet_machines(launch), out);
     AH_TRYGO(open_logs(launch), out);
     if (launch->settings->value[AH_SETTING_share].text && !launch->attempt.quiet)
         tell_share(launch);
     AH_TRYGO(launch->attempt.signals = ah_attempt_signals(), out);
-    job->argv = make_command(launch, job->script, argc, argv);
-    if (!job->argv) {
-        status = ah_fail(AH_ENOMEM, "out of memory");
-        goto out;
-    }
     AH_TRYGO(run_attempts(launch, code), out);
 out:
     ah_machines_close(launch->attempt.machines);

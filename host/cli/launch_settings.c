@@ -129,6 +129,11 @@ static int check_shares(const struct ah_setting_value *share, int ranks)
 static int check(const struct ah_settings *settings)
 {
     int ranks = ah_launch_ranks(settings);
+    if (ah_launch_is_handed_over(settings))
+        return ah_launch_check_engine(settings);
+    if (settings->value[AH_SETTING_dry_run].number)
+        return ah_fail(AH_EINVAL, "%s: shows the command of --launcher mpirun or srun",
+                       settings->value[AH_SETTING_dry_run].where);
     AH_TRY(ah_launch_check_machines(settings));
     if (ah_launch_machines(settings) > 1)
         return 0; /* how many ranks there will be turns out when they meet */

@@ -33,4 +33,11 @@ int ah_launch_ranks(const struct ah_settings *settings);
 void ah_launch_describe_machines(const struct ah_settings *settings, struct ah_machines_options *out);
 int ah_launch_check_machines(const struct ah_settings *settings);
 
+/* cli/launch_engine.c: is another launcher to start the ranks? Then what it cannot do is AH_EINVAL. */
+bool ah_launch_is_handed_over(const struct ah_settings *settings);
+int ah_launch_check_engine(const struct ah_settings *settings);
+/* Become it, for ranks that run `command` ("accelhost", "run", ...) with these variables, or (dry_run) print what would
+ * be run. Returns only then, or with AH_EIO, AH_EINVAL. */
+int ah_launch_hand_over(const struct ah_settings *settings, char *const *command, const char *const *variables);
+
 #endif

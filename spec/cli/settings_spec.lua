@@ -186,7 +186,7 @@ describe("settings of a job", function()
       ["--dynamo_backend=inductor"] = "models are not compiled",
       ["--virtual_local_rank"] = "each rank sees all GPUs", ["--tpu"] = "there are no TPUs here",
       ["--rdzv_backend=etcd"] = "machines meet at main_process_ip", ["--rdzv-endpoint=x:1"] = "meet at main_process_ip",
-      ["--no_python"] = "ranks run Lua scripts", ["--mpirun_hostfile=x"] = "launch starts the ranks itself",
+      ["--no_python"] = "ranks run Lua scripts", ["--mpirun_hostfile=x"] = "here: launcher and hostfile",
       ["--enable_cpu_affinity"] = "the system places processes", ["--shutdown_timeout=3"] = "here: --grace",
       ["--fp8_backend"] = "nothing here computes with 8-bit floats",
       ["--parallelism_config_tp_size=2"] = "ranks train data-parallel only",
@@ -221,6 +221,33 @@ describe("settings of a job", function()
 end)
 
 describe("launch", function()
+  it("hands a job over to mpirun or srun, by the command that --dry_run shows", function()
+    write("hosts", "# slots\nnode7 slots=2\nnode8 slots=2\n")
+    local function command(...)
+      local words = {"--dry_run", ...}
+      words[#words + 1] = "-e"
+      words[#words + 1] = "return 'x'"
+      local result = launch(words)
+      assert.equal(0, result.code, result.output)
+      local before, ranks = result.stdout:match "^(.*) %S*/accelhost (run .*)\n$"
+      return before, ranks
+    end
+    local engine, ranks = command("--hostfile", "hosts", "-n", 4, "--mixed_precision", "bf16")
+    assert.equal("mpirun -n 4 --hostfile hosts --map-by slot --bind-to none -x MASTER_ADDR=node7 " ..
+      "-x ACCELHOST_MIXED_PRECISION=bf16", engine)
+    assert.equal([[run -e 'return '\''x'\''']], ranks)
+    assert.equal("mpirun -n 6 --map-by ppr:3:node --bind-to none", (command("--launcher", "mpirun", "--nnodes", 2,
+      "--nproc_per_node", 3, "-q")))
+    assert.equal("srun --ntasks 4 --nodes 2 --ntasks-per-node 2 --distribution=block --kill-on-bad-exit=1",
+      (command("--launcher", "srun", "--num_machines", 2, "--num_processes", 4)))
+    assert.equal("--max_restarts: srun starts the ranks, and does nothing like it",
+      refused {"--launcher", "srun", "--max_restarts", 1, "-e", ""})
+    assert.equal("--hostfile: srun has its nodes from Slurm", refused {"--launcher=srun", "--hostfile=x", "-e", ""})
+    assert.equal("--dry_run: shows the command of --launcher mpirun or srun", refused {"--dry_run", "-e", ""})
+    local result = launch {"--hostfile", "none", "-e", ""}
+    assert.same({3, "accelhost launch: the host file none: No such file or directory\n"}, {result.code, result.stderr})
+  end)
+
   it("tells with --quiet of failures only", function()
     local code = "if os.getenv 'RANK' == '1' then os.execute 'kill -STOP $PPID & sleep 0.3; kill -CONT $PPID' end"
     local words = {"--nproc_per_node", 2, "--nnodes", 1, "--monitor_interval", 0.05, "-e", code}

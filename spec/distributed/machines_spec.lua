@@ -82,6 +82,22 @@ describe("accelhost launch on several machines", function()
     assert.is_true(took < 15)
   end)
 
+  it("ends soon when a rank is killed or stopped in a collective, and names it", function()
+    local begin = [[local d = require("accelhost").distributed d.init_process_group()
+      local function me(name) if os.getenv "RANK" == "3" then os.execute("kill -" .. name .. " $PPID") end end ]]
+    local said, code, took = launch(job(begin .. [[me "KILL" d.barrier()]]))
+    assert.same({3, 3}, code)
+    for node = 1, 2 do assert.matches("on node2: rank 3 was killed by SIGKILL", said[node]) end
+    assert.is_true(took < 8)
+    said, code, took = launch("--timeout 2 " .. job(begin .. [[me "STOP" d.barrier()]]))
+    assert.same({4, 4}, code)
+    for node = 1, 2 do
+      assert.matches("timed out after 2 s: rank 3 was last seen at", said[node])
+      assert.matches("rank 3 [^\n]*was ended\n", said[node])
+    end
+    assert.is_true(took < 12)
+  end)
+
   it("passes a signal on", function()
     local said, code, took = launch("--num_processes 4 -e " .. sleep, {during = signal(2, "TERM")})
     assert.same({143, 143}, code, said[1] .. said[2])

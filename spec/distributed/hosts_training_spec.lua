@@ -1,0 +1,81 @@
+-- BasicNet on several hosts has the losses of as many ranks on one, whoever starts the ranks.
+local folder = require "spec.support.folder"
+local hosts = require "spec.support.hosts"
+local run = require "spec.support.run"
+
+local script = "examples/mnist.lua --smoke --dtype float64 --no_dropout --train_size 256 --batch_size 8 --log_losses "
+
+local function losses(path)
+  local list = {}
+  for line in io.lines(path) do list[#list + 1] = tonumber(line) end
+  return list
+end
+
+local function same(expected, got)
+  assert.is_true(#expected > 3)
+  assert.equal(#expected, #got)
+  for i, loss in ipairs(expected) do assert.is_true(math.abs(got[i] - loss) <= 1e-12, ("step %d"):format(i)) end
+end
+
+describe("BasicNet on several hosts", function()
+  if hosts.missing() then
+    it("is trained on hosts of its own", function() pending(hosts.missing()) end)
+    return
+  end
+
+  local dir
+  local function on_one(ranks)
+    local path = dir .. "/one" .. ranks
+    local words = {"launch", "--num_processes", ranks}
+    for word in (script .. path):gmatch "%S+" do words[#words + 1] = word end
+    local result = run.host(words, {timeout = 120})
+    assert.equal(0, result.code, result.output)
+    return losses(path)
+  end
+  local expected = {}
+  local function compare(ranks, path)
+    expected[ranks] = expected[ranks] or on_one(ranks)
+    same(expected[ranks], losses(path))
+  end
+
+  setup(function() dir = folder.make() end)
+  teardown(function() folder.remove(dir) end)
+
+  for _, count in ipairs {2, 4} do
+    it(("trains on %d of them with two ranks each"):format(count), function()
+      local path = ("%s/hosts%d"):format(dir, count)
+      local text = ("for k in $(seq %d); do on $k launch --num_machines %d --main_process_ip node1 " ..
+        "--secret_file none --num_processes %d %s%s & done; wait"):format(count, count, 2 * count, script, path)
+      local result = hosts.run(count, text, {timeout = 180})
+      for node = 1, count do assert.equal(0, select(2, hosts.said(result, node)), result.output) end
+      compare(2 * count, path)
+    end)
+  end
+
+  it("trains with ranks that torchrun or a shell has started", function()
+    local path = dir .. "/shell"
+    local text = "export WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 MASTER_ADDR=node1 ACCELHOST_SECRET='one two three four'\n" ..
+      "for r in 0 1 2 3; do RANK=$r LOCAL_RANK=$((r % 2)) on $((r / 2 + 1)) " .. script .. path .. " & done; wait"
+    local result = hosts.run(2, text, {timeout = 180})
+    local _, codes = result.stdout:gsub("exit 0\n", "")
+    assert.equal(4, codes, result.output)
+    compare(4, path)
+  end)
+
+  it("trains with ranks of mpirun, which also keeps the job's secret", function()
+    if run.program({"sh", "-c", "mpirun --version | grep -q 'Open MPI'"}, {timeout = 20}).code ~= 0 then
+      return pending "needs Open MPI's mpirun"
+    end
+    local path = dir .. "/mpirun"
+    local text = ([[d=%s
+      printf '10.77.0.1 slots=2\n10.77.0.2 slots=2\n' >$d/hostfile
+      printf '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nk=${1##*.}; shift\n' >$d/agent
+      printf 'exec testhosts on "$k" sh -c "$*"\n' >>$d/agent; chmod +x $d/agent
+      export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_plm_rsh_agent=$d/agent
+      export OMPI_MCA_plm_rsh_no_tree_spawn=1 OMPI_MCA_oob_tcp_if_include=10.77.0.0/24
+      "$host" launch --hostfile $d/hostfile --num_processes 4 ]]):format(dir) .. script .. path
+    local result = hosts.run(2, text, {timeout = 180})
+    assert.equal(0, result.code, result.output)
+    compare(4, path)
+  end)
+end)

@@ -442,7 +442,8 @@ int ah_group_share(struct ah_group *group, size_t bytes, const char *where, void
     if (group->size == 1)
         return ah_group_alloc(group, bytes, out);
     if (!group->backend->lend)
-        return ah_fail(AH_ENOTIMPL, "the ranks of a group of %s have no memory in common", group->backend->name);
+        return ah_fail(AH_ENOTIMPL, "the %d ranks have no memory in common (%s): they run on several hosts",
+                       group->size, group->backend->name);
     int64_t answer[2] = {0}; /* rank 0's status, and where it is */
     uint64_t offset = AH_NO_OFFSET;
     if (group->rank == 0) {

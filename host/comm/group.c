@@ -16,6 +16,7 @@
 #include "base/tell.h"
 #include "base/time.h"
 #include "base/trace.h"
+#include "comm/hosts.h"
 #include "comm/lane.h"
 #include "comm/watch.h"
 
@@ -437,12 +438,18 @@ void ah_group_discard(struct ah_group *group, void *memory, size_t bytes)
         memset(memory, 0, bytes);
 }
 
+int ah_group_host(const struct ah_group *group, int rank)
+{
+    const struct ah_hosts *hosts = group->board ? group->board->hosts : NULL;
+    return hosts ? ah_hosts_of(hosts, group->member[rank]) : 0;
+}
+
 int ah_group_share(struct ah_group *group, size_t bytes, const char *where, void **out)
 {
     if (group->size == 1)
         return ah_group_alloc(group, bytes, out);
     if (!group->backend->lend)
-        return ah_fail(AH_ENOTIMPL, "the %d ranks have no memory in common (%s): they run on several hosts",
+        return ah_fail(AH_ENOTIMPL, "the %d ranks of this group of %s have no memory in common",
                        group->size, group->backend->name);
     int64_t answer[2] = {0}; /* rank 0's status, and where it is */
     uint64_t offset = AH_NO_OFFSET;

@@ -48,6 +48,7 @@ void ah_group_close(struct ah_group *group);
 /* Ranks count from 0. */
 int ah_group_rank(const struct ah_group *group);
 int ah_group_size(const struct ah_group *group);
+int ah_group_host(const struct ah_group *group, int rank); /* the number of its host, from 0 */
 const char *ah_group_backend(const struct ah_group *group); /* "self", "shm" */
 /* How long a call waits at most; set before it is given back when `set_ns` is above 0. */
 int64_t ah_group_timeout(struct ah_group *group, int64_t set_ns);

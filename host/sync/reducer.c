@@ -63,10 +63,12 @@ static int make_arenas(struct ah_reducer *r, struct ah_tensor **params)
     bool shared = device == &ah_cpu && ah_group_size(r->group) > 1, sharded = r->sharding != AH_SHARD_NONE;
     if (sharded && device != &ah_cpu)
         return ah_fail(AH_ENOTIMPL, "prepare: parameters are on %s: states are sharded on the CPU only", device->name);
-    if (r->sharding == AH_SHARD_FULL)
-        AH_TRY(ah_arena_common(&r->params, r->layout.bytes, r->group, r->where));
-    else
+    if (r->sharding == AH_SHARD_FULL) {
+        AH_TRY(ah_common_new(&r->common, r->group, r->layout.bytes, r->where));
+        r->params = ah_arena_retain(ah_common_arena(r->common));
+    } else {
         AH_TRY(ah_arena_new(&r->params, r->layout.bytes, device, shared && sharded ? r->group : NULL));
+    }
     AH_TRY(ah_arena_new(&r->grads, r->layout.bytes, device, shared ? r->group : NULL));
     for (int i = 0; i < count; i++) {
         r->parameter[i].tensor = ah_tensor_retain(params[i]);
@@ -81,14 +83,12 @@ static int spread(struct ah_reducer *r)
 {
     AH_TRY(ah_reducer_find_way(r));
     AH_TRY(ah_reducer_stage(r, r->params, 0, r->params->bytes));
-    struct ah_collective call =
-        r->params->common ? ah_collective_barrier()
-                          : ah_collective_broadcast(ah_reducer_reachable(r, r->params, 0), (int64_t)r->params->bytes,
-                                                    AH_U8, 0);
+    struct ah_collective call = ah_collective_broadcast(ah_reducer_reachable(r, r->params, 0),
+                                                        (int64_t)r->params->bytes, AH_U8, 0);
     call.purpose = AH_FOR_PREPARE;
     call.where = r->where;
     call.device = r->lane;
-    AH_TRY(ah_group_run(r->group, call));
+    AH_TRY(r->common ? ah_common_fill(r->common, r->where) : ah_group_run(r->group, call));
     AH_TRY(ah_reducer_unstage(r, r->params, 0, r->params->bytes));
     AH_TRY(ah_buffers_send(r->buffers, 0, AH_FOR_PREPARE, r->where));
     return ah_buffers_receive(r->buffers);
@@ -96,7 +96,7 @@ static int spread(struct ah_reducer *r)
 
 static int move_in(struct ah_reducer *r, bool apart)
 {
-    bool brings = !r->params->common || ah_group_rank(r->group) == 0;
+    bool brings = !r->common || ah_common_brings(r->common);
     for (int i = 0; i < r->layout.count; i++) {
         size_t offset = r->layout.place[i].offset;
         if (brings)
@@ -166,6 +166,7 @@ void ah_reducer_free(struct ah_reducer *r)
     }
     ah_buffers_free(r->buffers);
     ah_arena_release(r->params);
+    ah_common_free(r->common);
     ah_arena_release(r->grads);
     ah_arena_release(r->staged);
     ah_group_close(r->group);

@@ -49,7 +49,7 @@ static struct ah_collective for_step(struct ah_reducer *r, struct ah_collective 
 int ah_share_hold(struct ah_reducer *r, const char *where)
 {
     ah_reducer_at(r, where);
-    return r->params->common ? ah_group_run(r->group, for_step(r, ah_collective_barrier())) : 0;
+    return r->common ? ah_group_run(r->group, for_step(r, ah_collective_barrier())) : 0;
 }
 
 /* Each slice to all; all buckets are under way together. */
@@ -78,8 +78,8 @@ static int gather(struct ah_reducer *r)
 int ah_share_spread(struct ah_reducer *r, const char *where)
 {
     ah_reducer_at(r, where);
-    if (r->params->common)
-        AH_TRY(ah_group_run(r->group, for_step(r, ah_collective_barrier())));
+    if (r->common)
+        AH_TRY(ah_common_exchange(r->common, &r->layout, r->where));
     else if (ah_group_size(r->group) > 1)
         AH_TRY(gather(r));
     for (int i = 0; i < r->layout.count; i++)

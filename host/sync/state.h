@@ -8,6 +8,7 @@
 #include "comm/channel.h"
 #include "sync/arena.h"
 #include "sync/buffers.h"
+#include "sync/common.h"
 #include "sync/layout.h"
 #include "sync/reducer.h"
 
@@ -28,6 +29,7 @@ struct ah_reducer {
     struct ah_layout layout;
     enum ah_sharding sharding;
     struct ah_arena *params, *grads;
+    struct ah_common *common; /* where the parameters lie once on a host; NULL: each rank has its own */
     /* How gradients of a device go: by its lane (`lane`), or by a copy of theirs in the group's memory (`staged`). */
     struct ah_device *lane;
     struct ah_arena *staged;

@@ -1,0 +1,25 @@
+/* Parameters that lie once on each host: in an arena that its ranks have in common, filled and kept alike by the first
+ * rank of each. */
+#ifndef AH_SYNC_COMMON_H
+#define AH_SYNC_COMMON_H
+
+#include "sync/arena.h"
+#include "sync/layout.h"
+
+struct ah_common;
+
+/* A collective. AH_ENOTIMPL on all ranks when those of a host are not neighbours in the group, or have no memory in
+ * common. */
+int ah_common_new(struct ah_common **out, struct ah_group *group, size_t bytes, const char *where);
+void ah_common_free(struct ah_common *common); /* NULL is ignored */
+struct ah_arena *ah_common_arena(struct ah_common *common); /* borrowed */
+
+/* Is it this rank that brings its host's values? */
+bool ah_common_brings(const struct ah_common *common);
+/* They are there: all hosts get those of rank 0. A collective. */
+int ah_common_fill(struct ah_common *common, const char *where);
+
+/* Every rank has written its slice of every bucket: every host gets those of the others. A collective. */
+int ah_common_exchange(struct ah_common *common, const struct ah_layout *layout, const char *where);
+
+#endif

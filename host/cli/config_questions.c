@@ -29,7 +29,7 @@ static int check_gpus(const char *answer)
 static const struct question {
     enum ah_setting setting;
     const char *text;
-    enum { ALWAYS, WITH_GPUS, ON_GPUS } when; /* there are some; and they are to be used */
+    enum { ALWAYS, WITH_GPUS, ON_GPUS, WITH_MACHINES } when; /* there are some; they are to be used; several */
     int (*check)(const char *answer);         /* before the setting's own rule; NULL: nothing */
     const char *unset;                        /* how not setting it is called; NULL: none */
 } questions[] = {
@@ -44,6 +44,10 @@ static const struct question {
     {AH_SETTING_timeout, "How many seconds may a rank wait for the others?", .when = ALWAYS},
     {AH_SETTING_max_memory, "How much memory may a rank take (2G, 500M; none: no limit)?", .when = ALWAYS},
     {AH_SETTING_log_dir, "In which folder shall what ranks print be kept (none: nowhere)?", .when = ALWAYS},
+    {AH_SETTING_num_machines, "On how many machines shall the job run?", .when = ALWAYS},
+    {AH_SETTING_machine_rank, "Which number has this one (0, 1, ...; none: as they come)?", .when = WITH_MACHINES},
+    {AH_SETTING_main_process_ip, "What is the address of the first one (number 0)?", .when = WITH_MACHINES},
+    {AH_SETTING_main_process_port, "On which port do they meet there (none: 29500)?", .when = WITH_MACHINES},
 };
 enum { QUESTIONS = sizeof questions / sizeof *questions, TEXT = 4096 };
 
@@ -116,12 +120,21 @@ static int ask(struct ah_settings *settings, const struct question *question)
     }
 }
 
+static bool applies(const struct ah_settings *settings, const struct question *question, bool gpus)
+{
+    switch (question->when) {
+    case WITH_GPUS: return gpus;
+    case ON_GPUS: return gpus && settings->value[AH_SETTING_cpu].number == 0;
+    case WITH_MACHINES: return settings->value[AH_SETTING_num_machines].number > 1;
+    default: return true;
+    }
+}
+
 int ah_config_ask(struct ah_settings *settings)
 {
     bool gpus = ah_device_count("cuda") > 0;
     for (int i = 0; i < QUESTIONS; i++)
-        if (questions[i].when == ALWAYS ||
-            (gpus && (questions[i].when == WITH_GPUS || settings->value[AH_SETTING_cpu].number == 0)))
+        if (applies(settings, &questions[i], gpus))
             AH_TRY(ask(settings, &questions[i]));
     return 0;
 }

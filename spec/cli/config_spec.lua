@@ -38,7 +38,7 @@ describe("accelhost config", function()
   after_each(function() leave() end)
 
   it("asks with defaults from the machine, asks again after a bad answer, and writes what was answered", function()
-    local said = at_terminal([[printf '3\nmany\n2\nbf17\nbf16\n\n 4 \n\n1.5G\nlogs of: "us"\n']],
+    local said = at_terminal([[printf '3\nmany\n2\nbf17\nbf16\n\n 4 \n\n1.5G\nlogs of: "us"\n3\n\nnode1\n\n']],
       "--config_file deep/in/c.yaml")
     assert.matches("This machine has %d+ processors?, %d+%.%d GiB of memory, ", said)
     assert.matches("How many processes %(ranks%) shall train together%? %[%d+%]: ", said)
@@ -48,6 +48,8 @@ describe("accelhost config", function()
     assert.equal(first .. [[
 num_processes: 3
 num_cpu_threads_per_process: 2
+num_machines: 3
+main_process_ip: 'node1'
 mixed_precision: 'bf16'
 gradient_accumulation_steps: 1
 max_restarts: 4
@@ -57,13 +59,13 @@ log_dir: 'logs of: "us"'
 ]], read "deep/in/c.yaml")
     assert.equal("rw-------", require("lfs").attributes("deep/in/c.yaml").permissions)
     local shown = run.host {"launch", "--config_file", "deep/in/c.yaml", "--show_config"}
-    assert.matches('\nlog_dir +logs of: "us" +deep/in/c.yaml:9\n', shown.stdout)
+    assert.matches('\nlog_dir +logs of: "us" +deep/in/c.yaml:11\n', shown.stdout)
   end)
 
   -- In the order of Accelerate's questions: of which kind, how many, which ones, in which precision.
   it("asks about GPUs where there are some, and takes numbers of those alone", function()
     if not sim.there then return pending "needs the simulated GPU (make sim)" end
-    local answers = "'\\n\\n0,x\\n0,2\\n1\\n\\nfp16\\n\\n\\n\\n\\n\\n'"
+    local answers = "'\\n\\n0,x\\n0,2\\n1\\n\\nfp16\\n\\n\\n\\n\\n\\n\\n'"
     local said = at_terminal("printf " .. answers, "--config_file c.yaml",
       "ACCELHOST_CUDA=sim ACCELHOST_SIM_DEVICES=2")
     assert.matches("GiB of memory, 2 GPUs\n", said)
@@ -73,7 +75,7 @@ log_dir: 'logs of: "us"'
       .. "gpu_ids: there are 2 GPUs, got '0,2'\n.*Mixed precision %(no, bf16, fp16%)%? %[no%]: ", said)
     local text = read "c.yaml"
     assert.matches("num_processes: 2\ncpu: false\ngpu_ids: '?1'?\n.*mixed_precision: 'fp16'\n", text)
-    said = at_terminal("printf 'true\\n1\\n\\n\\n\\n\\n\\n\\n\\n'", "--config_file d.yaml",
+    said = at_terminal("printf 'true\\n1\\n\\n\\n\\n\\n\\n\\n\\n\\n'", "--config_file d.yaml",
       "ACCELHOST_CUDA=sim ACCELHOST_SIM_DEVICES=2")
     assert.is_nil(said:find("Which GPUs", 1, true))
     assert.matches("num_processes: 1\ncpu: true\n", read "d.yaml")
@@ -81,7 +83,7 @@ log_dir: 'logs of: "us"'
 
   it("takes what a file says for the defaults, and none for what is not to be set", function()
     write("c.yaml", "num_processes: 7\nmax_memory: 2G\npatience: 3\n")
-    local said = at_terminal([[printf '\n\n\n\n\n\nnone\n\n']], "--config_file c.yaml")
+    local said = at_terminal([[printf '\n\n\n\n\n\nnone\n\n\n']], "--config_file c.yaml")
     assert.truthy(said:find("train together? [7]: ", 1, true), said)
     assert.truthy(said:find("no limit)? [2G]: ", 1, true))
     local text = read "c.yaml"

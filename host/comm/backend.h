@@ -97,10 +97,10 @@ struct ah_backend {
     void (*trim)(struct ah_group *group); /* may be NULL */
     void (*discard)(struct ah_group *group, void *memory, size_t bytes); /* may be NULL */
 
-    /* Memory that is the same for all ranks. `lend`, by rank 0: makes it, zeroed, and tells where. `borrow`: what
-     * rank 0 made. `give_back`, by every rank. NULL: there is none. */
-    int (*lend)(struct ah_group *group, size_t bytes, uint64_t *offset);
-    void *(*borrow)(struct ah_group *group, uint64_t offset);
+    /* Memory that is the same for all ranks of a host. `lend`, by the first of them: makes it for so many, zeroed, and
+     * tells where. `borrow`, by all: what that rank made. `give_back`, by all. NULL: there is none. */
+    int (*lend)(struct ah_group *group, size_t bytes, int holders, uint64_t *offset);
+    void *(*borrow)(struct ah_group *group, int lender, uint64_t offset);
     void (*give_back)(struct ah_group *group, void *memory, size_t bytes);
 
     /* The group begins anew (ah_groups_renew): its counters on the board are 0 and no rank is in any call. NULL: the

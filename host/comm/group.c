@@ -451,23 +451,30 @@ int ah_group_share(struct ah_group *group, size_t bytes, const char *where, void
     if (!group->backend->lend)
         return ah_fail(AH_ENOTIMPL, "the %d ranks of this group of %s have no memory in common",
                        group->size, group->backend->name);
-    int64_t answer[2] = {0}; /* rank 0's status, and where it is */
-    uint64_t offset = AH_NO_OFFSET;
-    if (group->rank == 0) {
-        answer[0] = group->backend->lend(group, bytes, &offset);
+    int lender = group->rank, holders = 0;
+    while (lender > 0 && ah_group_host(group, lender - 1) == ah_group_host(group, group->rank))
+        lender--;
+    for (int r = 0; r < group->size; r++)
+        holders += ah_group_host(group, r) == ah_group_host(group, group->rank);
+    int64_t answer[2] = {0}, *answers = malloc((size_t)group->size * sizeof answer); /* statuses, and where it is */
+    if (!answers)
+        return ah_fail(AH_ENOMEM, "out of memory for an answer of each rank");
+    if (group->rank == lender) {
+        uint64_t offset = AH_NO_OFFSET;
+        answer[0] = group->backend->lend(group, bytes, holders, &offset);
         answer[1] = (int64_t)offset;
     }
-    char text[256];
-    snprintf(text, sizeof text, "%s", answer[0] < 0 ? ah_error_text() : "");
-    struct ah_collective call = ah_collective_broadcast(answer, 2, AH_I64, 0);
+    struct ah_collective call = ah_collective_all_gather(answers, answer, 2, AH_I64);
     call.purpose = AH_FOR_PREPARE;
     call.where = where;
-    AH_TRY(ah_group_run(group, call));
-    if (answer[0] < 0)
-        return ah_fail((int)answer[0], "rank 0 has no memory for %zu bytes in common%s%s", bytes, *text ? ": " : "",
-                       text);
-    *out = group->backend->borrow(group, (uint64_t)answer[1]);
-    return 0;
+    int status = ah_group_run(group, call);
+    for (int r = 0; status == 0 && r < group->size; r++)
+        if (answers[2 * r] < 0)
+            status = ah_fail((int)answers[2 * r], "rank %d has no memory for %zu bytes in common", r, bytes);
+    if (status == 0)
+        *out = group->backend->borrow(group, lender, (uint64_t)answers[2 * lender + 1]);
+    free(answers);
+    return status;
 }
 
 void ah_group_unshare(struct ah_group *group, void *memory, size_t bytes)

@@ -100,8 +100,8 @@ void ah_group_free(struct ah_group *group, void *memory, size_t bytes);
  * the system until they are touched. No peer may be reading there. */
 void ah_group_discard(struct ah_group *group, void *memory, size_t bytes);
 
-/* Memory that is one and the same for all ranks, zero at first: what one writes the others read, in an order that they
- * see to. A collective; AH_ENOTIMPL on all where ranks have no memory in common. Every rank gives it back by
+/* Memory that is one and the same for all ranks of a host, zero at first: what one writes the others read, in an order
+ * that they see to. A collective; AH_ENOTIMPL on all where ranks have no memory in common. Every rank gives it back by
  * ah_group_unshare, when it likes; the memory is used again when all have. */
 int ah_group_share(struct ah_group *group, size_t bytes, const char *where, void **out);
 void ah_group_unshare(struct ah_group *group, void *memory, size_t bytes);

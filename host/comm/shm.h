@@ -13,7 +13,7 @@ struct shm_group {
     struct ah_segment *segment; /* the rank's; of a part: its root's */
     uint32_t round;
     struct pending *pending;    /* freed memory that peers may still touch */
-    struct common *lent;        /* of rank 0: memory that all ranks have */
+    struct common *lent;        /* of a host's first rank: memory that all its ranks have */
     uint64_t stage[AH_BOARD_CHANNELS]; /* of a root: the staging area of each channel that was ever used, 0: none yet */
 };
 
@@ -48,8 +48,8 @@ void shm_count_round(struct shm_group *shm, enum ah_counter which);
 void shm_enter_round(struct shm_group *shm);
 
 /* Memory that is one for all ranks: as backend.h has them. */
-int shm_lend(struct ah_group *group, size_t bytes, uint64_t *offset);
-void *shm_borrow(struct ah_group *group, uint64_t offset);
+int shm_lend(struct ah_group *group, size_t bytes, int holders, uint64_t *offset);
+void *shm_borrow(struct ah_group *group, int lender, uint64_t offset);
 void shm_give_back(struct ah_group *group, void *memory, size_t bytes);
 /* Free what every rank has given back; all of it when the group ends. */
 void shm_collect_common(struct shm_group *shm, bool all);

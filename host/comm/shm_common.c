@@ -1,5 +1,5 @@
-/* Memory that is one for all ranks of a group: a piece of rank 0's segment behind a line that counts who has it. Rank 0
- * takes it back, when it next looks, if nobody has it any more. */
+/* Memory that is one for all ranks of a host: a piece of its first rank's segment behind a line that counts who has it.
+ * That rank takes it back, when it next looks, if nobody has it any more. */
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -36,7 +36,7 @@ void shm_collect_common(struct shm_group *shm, bool all)
     }
 }
 
-int shm_lend(struct ah_group *group, size_t bytes, uint64_t *offset)
+int shm_lend(struct ah_group *group, size_t bytes, int holding, uint64_t *offset)
 {
     struct shm_group *shm = shm_of(group);
     shm_collect_common(shm, false);
@@ -51,16 +51,16 @@ int shm_lend(struct ah_group *group, size_t bytes, uint64_t *offset)
         free(piece);
         return status;
     }
-    atomic_store(holders(memory), group->size);
+    atomic_store(holders(memory), holding);
     *piece = (struct common){shm->lent, memory, bytes + LINE};
     shm->lent = piece;
     *offset = ah_segment_offset(shm->segment, memory, bytes + LINE);
     return 0;
 }
 
-void *shm_borrow(struct ah_group *group, uint64_t offset)
+void *shm_borrow(struct ah_group *group, int lender, uint64_t offset)
 {
-    return shm_segment(shm_of(group), 0) + offset + LINE;
+    return shm_segment(shm_of(group), lender) + offset + LINE;
 }
 
 void shm_give_back(struct ah_group *group, void *memory, size_t bytes)

@@ -1,13 +1,16 @@
-/* The ranks of a host are neighbours, so what they have of a bucket is one run: the first ranks give each other runs,
- * in a group of their own, and the others of a host wait for theirs. */
+/* The ranks of a host are neighbours, so what they have of a bucket is one run: the first ranks send each other runs,
+ * in calls of the whole group in which the others neither give nor take. */
 #include "sync/common.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#include "comm/board.h"
 
 struct ah_common {
-    struct ah_group *group, *home, *leaders; /* all; of this host; the first of each. NULL: no leader, or one host */
+    struct ah_group *group;
     struct ah_arena *arena;
-    int hosts, *ranks; /* how many ranks a host has, in order */
+    int hosts, mine, *ranks, *first; /* by host in the group's order: how many ranks it has, and its first */
 };
 
 static struct ah_collective called(struct ah_collective call, enum ah_purpose purpose, const char *where)
@@ -21,29 +24,22 @@ static int count_ranks(struct ah_common *c)
 {
     int size = ah_group_size(c->group);
     c->ranks = calloc((size_t)size + 1, sizeof *c->ranks);
-    if (!c->ranks)
+    c->first = calloc((size_t)size + 1, sizeof *c->first);
+    if (!c->ranks || !c->first)
         return ah_fail(AH_ENOMEM, "prepare: out of memory");
     for (int r = 0; r < size; r++) {
         int host = ah_group_host(c->group, r);
-        for (int k = 0; k < r - 1; k++)
-            if (host == ah_group_host(c->group, k) && host != ah_group_host(c->group, r - 1))
-                return ah_fail(AH_ENOTIMPL, "prepare: the ranks of a host are not neighbours in this group");
-        c->hosts += r == 0 || host != ah_group_host(c->group, r - 1);
+        if (r == 0 || host != ah_group_host(c->group, r - 1)) {
+            for (int k = 0; k < r; k++)
+                if (host == ah_group_host(c->group, k))
+                    return ah_fail(AH_ENOTIMPL, "prepare: the ranks of a host are not neighbours in this group");
+            c->first[c->hosts++] = r;
+        }
         c->ranks[c->hosts - 1]++;
+        if (r == ah_group_rank(c->group))
+            c->mine = c->hosts - 1;
     }
     return 0;
-}
-
-static int make_groups(struct ah_common *c, const char *where)
-{
-    int rank = ah_group_rank(c->group);
-    AH_TRY(count_ranks(c));
-    if (c->hosts == 1) {
-        c->home = ah_group_retain(c->group);
-        return 0;
-    }
-    AH_TRY(ah_group_split(&c->home, c->group, ah_group_host(c->group, rank), rank, where));
-    return ah_group_split(&c->leaders, c->group, ah_group_rank(c->home) == 0 ? 0 : -1, rank, where);
 }
 
 int ah_common_new(struct ah_common **out, struct ah_group *group, size_t bytes, const char *where)
@@ -52,9 +48,9 @@ int ah_common_new(struct ah_common **out, struct ah_group *group, size_t bytes, 
     if (!c)
         return ah_fail(AH_ENOMEM, "prepare: out of memory");
     c->group = ah_group_retain(group);
-    int status = make_groups(c, where);
+    int status = count_ranks(c);
     if (status == 0)
-        status = ah_arena_common(&c->arena, bytes, c->home, where);
+        status = ah_arena_common(&c->arena, bytes, group, where);
     if (status < 0) {
         ah_common_free(c);
         return status;
@@ -68,12 +64,9 @@ void ah_common_free(struct ah_common *c)
     if (!c)
         return;
     ah_arena_release(c->arena);
-    if (c->leaders)
-        ah_group_close(c->leaders);
-    if (c->home)
-        ah_group_close(c->home);
     ah_group_close(c->group);
     free(c->ranks);
+    free(c->first);
     free(c);
 }
 
@@ -84,45 +77,78 @@ struct ah_arena *ah_common_arena(struct ah_common *c)
 
 bool ah_common_brings(const struct ah_common *c)
 {
-    return ah_group_rank(c->home) == 0;
+    return ah_group_rank(c->group) == c->first[c->mine];
 }
+
+/* Elements of type `dtype` from host to host: `count[h]` of them, at `at[h]` of the arena, are what host h gives to all
+ * others. */
+static int send_runs(struct ah_common *c, const int64_t *count, const size_t *at, enum ah_dtype dtype,
+                     struct ah_collective how)
+{
+    int size = ah_group_size(c->group);
+    size_t width = ah_dtype_size(dtype);
+    int64_t *counts = calloc((size_t)size * (size_t)size, sizeof *counts), given = 0, taken = 0;
+    for (int g = 0; counts && g < c->hosts; g++)
+        for (int h = 0; h < c->hosts; h++) {
+            if (g != h)
+                counts[(size_t)c->first[g] * (size_t)size + (size_t)c->first[h]] = count[g];
+            given += g != h && g == c->mine ? count[g] : 0;
+            taken += g != h && h == c->mine ? count[g] : 0;
+        }
+    bool leads = ah_common_brings(c);
+    char *in = malloc(leads ? (size_t)given * width + 1 : 1), *out = malloc(leads ? (size_t)taken * width + 1 : 1);
+    int status = counts && in && out ? 0 : ah_fail(AH_ENOMEM, "out of memory for what hosts give each other");
+    char *to = in;
+    for (int h = 0; status == 0 && leads && h < c->hosts; h++)
+        if (h != c->mine)
+            to = (char *)memcpy(to, c->arena->memory + at[c->mine], (size_t)count[c->mine] * width) +
+                 (size_t)count[c->mine] * width;
+    if (status == 0)
+        status = ah_group_run(c->group, called(ah_collective_all_to_all_v(out, in, counts, dtype), how.purpose,
+                                               how.where));
+    const char *from = out;
+    for (int g = 0; status == 0 && leads && g < c->hosts; g++)
+        if (g != c->mine) {
+            memcpy(c->arena->memory + at[g], from, (size_t)count[g] * width);
+            from += (size_t)count[g] * width;
+        }
+    free(counts);
+    free(in);
+    free(out);
+    return status;
+}
+
+enum { PIECE = 16 << 20 };
 
 int ah_common_fill(struct ah_common *c, const char *where)
 {
-    if (c->leaders) {
-        struct ah_collective call = ah_collective_broadcast(c->arena->memory, (int64_t)c->arena->bytes, AH_U8, 0);
-        AH_TRY(ah_group_run(c->leaders, called(call, AH_FOR_PREPARE, where)));
+    struct ah_collective how = called(ah_collective_barrier(), AH_FOR_PREPARE, where);
+    int64_t count[AH_BOARD_MAX_RANKS] = {0};
+    size_t at[AH_BOARD_MAX_RANKS] = {0};
+    for (size_t done = 0; c->hosts > 1 && done < c->arena->bytes; done += PIECE) {
+        count[0] = (int64_t)(c->arena->bytes - done < PIECE ? c->arena->bytes - done : PIECE);
+        at[0] = done;
+        AH_TRY(send_runs(c, count, at, AH_U8, how));
     }
-    return ah_group_run(c->home, called(ah_collective_barrier(), AH_FOR_PREPARE, where));
-}
-
-/* A bucket's runs, host by host. */
-static int give_bucket(struct ah_common *c, const struct ah_bucket *bucket, int64_t *counts, const char *where)
-{
-    int own = ah_group_rank(c->leaders);
-    int64_t slice = (int64_t)(bucket->bytes / ah_dtype_size(bucket->dtype)) / ah_group_size(c->group), before = 0;
-    for (int h = 0; h < c->hosts; h++) {
-        counts[h] = slice * c->ranks[h];
-        before += h < own ? counts[h] : 0;
-    }
-    char *memory = c->arena->memory + bucket->offset;
-    struct ah_collective call =
-        ah_collective_all_gather_v(memory, memory + (size_t)before * ah_dtype_size(bucket->dtype), counts, own,
-                                   bucket->dtype);
-    return ah_group_run(c->leaders, called(call, AH_FOR_STEP, where));
+    return ah_group_run(c->group, how);
 }
 
 int ah_common_exchange(struct ah_common *c, const struct ah_layout *layout, const char *where)
 {
-    AH_TRY(ah_group_run(c->home, called(ah_collective_barrier(), AH_FOR_STEP, where)));
+    struct ah_collective how = called(ah_collective_barrier(), AH_FOR_STEP, where);
+    AH_TRY(ah_group_run(c->group, how));
     if (c->hosts == 1)
         return 0;
-    int64_t *counts = c->leaders ? malloc((size_t)c->hosts * sizeof *counts) : NULL;
-    if (c->leaders && !counts)
-        return ah_fail(AH_ENOMEM, "optimizer:step: out of memory");
-    int status = 0;
-    for (int b = 0; status == 0 && c->leaders && b < layout->bucket_count; b++)
-        status = give_bucket(c, &layout->bucket[b], counts, where);
-    free(counts);
-    return status < 0 ? status : ah_group_run(c->home, called(ah_collective_barrier(), AH_FOR_STEP, where));
+    for (int b = 0; b < layout->bucket_count; b++) {
+        const struct ah_bucket *bucket = &layout->bucket[b];
+        size_t slice = bucket->bytes / (size_t)ah_group_size(c->group);
+        int64_t count[AH_BOARD_MAX_RANKS];
+        size_t at[AH_BOARD_MAX_RANKS];
+        for (int h = 0; h < c->hosts; h++) {
+            count[h] = (int64_t)(slice / ah_dtype_size(bucket->dtype)) * c->ranks[h];
+            at[h] = bucket->offset + slice * (size_t)c->first[h];
+        }
+        AH_TRY(send_runs(c, count, at, bucket->dtype, how));
+    }
+    return ah_group_run(c->group, how);
 }

@@ -1,5 +1,6 @@
 -- States that are shared out among processes.
 local checks = require "spec.support.checks"
+local hosts = require "spec.support.hosts"
 local run = require "spec.support.run"
 
 checks.describe("A job with sharded states", "spec/distributed/cases/sharding.lua", {1, 2, 3, 4},
@@ -26,6 +27,29 @@ describe("A job with sharded states that fails", function()
       assert(told:find("sharding_fail.lua:12", 1, true), told)
     end)
   end
+end)
+
+describe("A job with sharded states on two hosts", function()
+  if hosts.missing() then
+    it("is tried on hosts of its own", function() pending(hosts.missing()) end)
+    return
+  end
+
+  it("keeps the parameters alike on both, and saves what one host loads", function()
+    local folder = os.tmpname() .. ".state"
+    local case = "spec/distributed/cases/sharding_resume.lua"
+    local result = hosts.run(2, ([[for k in 1 2; do on $k launch --num_machines 2 --main_process_ip node1 \
+      --secret_file none --num_processes 4 %s save %s full parts & done; wait]]):format(case, folder), {timeout = 60})
+    local sums, count = {}, 0
+    for sum in result.stdout:gmatch "came to ([%x ]+)" do
+      sums[sum], count = true, count + 1
+    end
+    local sum = next(sums)
+    assert(sum and next(sums, sum) == nil and count >= 2, result.stdout .. result.stderr)
+    local loaded = run.host({"launch", "--num_processes", 3, case, "load", folder, "gradients"}, {timeout = 60})
+    assert(loaded.stdout:find(sum, 1, true), loaded.output)
+    os.execute("rm -r '" .. folder .. "'")
+  end)
 end)
 
 describe("A checkpoint of sharded states", function()

@@ -78,4 +78,52 @@ describe("BasicNet on several hosts", function()
     assert.equal(0, result.code, result.output)
     compare(4, path)
   end)
+
+  -- A cluster of the test hosts, with files of its own, which ends with the room.
+  local cluster = [[
+    cd $d && mkdir -p state run && chmod 700 run && head -c 1024 /dev/urandom >key && chmod 600 key
+    export SLURM_CONF=$d/slurm.conf
+    cat >$SLURM_CONF <<END
+ClusterName=spec
+SlurmctldHost=$(hostname -s)(10.77.0.254)
+AuthType=auth/munge
+AuthInfo=socket=$d/munge.socket
+SlurmUser=root
+StateSaveLocation=$d/state
+SlurmdSpoolDir=$d/spool-%n
+SlurmctldPidFile=$d/slurmctld.pid
+SlurmdPidFile=$d/slurmd-%n.pid
+SlurmctldLogFile=$d/slurmctld.log
+SlurmdLogFile=$d/slurmd-%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+ReturnToService=2
+JobAcctGatherType=jobacct_gather/none
+NodeName=node1 NodeAddr=10.77.0.1 CPUs=2 State=UNKNOWN
+NodeName=node2 NodeAddr=10.77.0.2 CPUs=2 State=UNKNOWN
+PartitionName=main Nodes=node1,node2 Default=YES MaxTime=INFINITE State=UP
+END
+    munged --force --key-file=$d/key --socket=$d/munge.socket --pid-file=$d/run/pid --log-file=$d/run/log \
+      --seed-file=$d/run/seed >/dev/null 2>&1
+    slurmctld
+    for k in 1 2; do testhosts on $k slurmd -N node$k; done
+    for i in $(seq 100); do sinfo -h -o %T 2>/dev/null | grep -q '^idle' && break; sleep 0.1; done
+    cd "$OLDPWD"
+  ]]
+
+  it("trains with ranks of srun, on Slurm's nodes", function()
+    if run.program({"sh", "-c", "command -v munged && command -v slurmctld && command -v slurmd && command -v srun"},
+        {timeout = 20}).code ~= 0 then
+      return pending "needs Slurm (slurm-wlm)"
+    end
+    local path = dir .. "/srun"
+    local text = ("d=%s/cluster; mkdir $d\n"):format(dir) .. cluster ..
+      "ACCELHOST_SECRET='one two three four' \"$host\" launch --launcher srun --num_machines 2 --num_processes 4 " ..
+      script .. path
+    local result = hosts.run(2, text, {timeout = 180})
+    assert.equal(0, result.code, result.output)
+    compare(4, path)
+  end)
 end)

@@ -58,7 +58,7 @@ ONEDNN_OFF := $(if $(HAVE_ONEDNN),$(ONEDNN_STUB),$(filter-out $(ONEDNN_STUB),$(w
 SEED_OFF := $(if $(LUAJIT_A),host/bind/lua_seed_shared.c,host/bind/lua_code.c)
 LEVEL_OFF := host/base/level_$(if $(LEVELS),native,portable).c
 SRC  := $(filter-out $(ONEDNN_OFF) $(SEED_OFF) $(LEVEL_OFF) host/cuda/% host/image/% host/plot/% host/edit/% \
-        host/store/%, $(sort $(wildcard host/*.c host/*/*.c))) \
+        host/store/% host/mpi/%, $(sort $(wildcard host/*.c host/*/*.c))) \
         $(if $(FAIL_ALLOC),spec/faults/fail_alloc.c)
 HOT  := $(if $(LEVELS),$(filter host/cpu/% host/data/% host/base/half.c host/comm/combine.c \
         host/tensor/rng.c host/tensor/transpose.c,$(SRC)))
@@ -83,6 +83,10 @@ STORE := $(if $(SQLITE_LIBS),$(BUILD)/accelhost-sqlite.so)
 # And lines at the prompt are edited.
 EDIT_LIBS := $(shell pkg-config --exists libedit 2>/dev/null && pkg-config --libs libedit)
 EDIT := $(if $(EDIT_LIBS),$(BUILD)/accelhost-edit.so)
+# Hosts may exchange by MPI, where its compiler's wrapper tells how it is linked (Open MPI's, MPICH's).
+MPICC ?= mpicc
+MPI_FLAGS := $(shell $(MPICC) -show 2>/dev/null | cut -d ' ' -f 2-)
+MPI := $(if $(MPI_FLAGS),$(BUILD)/accelhost-mpi.so)
 
 # CUDA's devices: nothing of NVIDIA's is needed to build the plugin, but for its kernels, which nvcc compiles for each
 # of CUDA_ARCHS and, as PTX, for what comes after the last.
@@ -96,11 +100,11 @@ CUDA_TARGETS := $(foreach a,$(CUDA_ARCHS),-gencode \
 	arch=compute_$(a)$(comma)code=[sm_$(a)$(if $(filter $(a),$(lastword $(CUDA_ARCHS))),$(comma)compute_$(a))])
 
 .PHONY: all
-all: $(BUILD)/accelhost $(IMAGE) $(PLOT) $(STORE) $(EDIT) $(CUDA) ## build ./accelhost
+all: $(BUILD)/accelhost $(IMAGE) $(PLOT) $(STORE) $(EDIT) $(MPI) $(CUDA) ## build ./accelhost
 	@ln -sf $(BUILD)/accelhost accelhost.tmp && mv -f accelhost.tmp accelhost
 
 .PHONY: plugins
-plugins: $(IMAGE) $(PLOT) $(STORE) $(EDIT) $(CUDA)
+plugins: $(IMAGE) $(PLOT) $(STORE) $(EDIT) $(MPI) $(CUDA)
 
 $(BUILD)/libluajit.a: $(LUAJIT_A) host/bind/lua_code.h
 	@mkdir -p $(@D)
@@ -131,6 +135,12 @@ $(BUILD)/accelhost-edit.so: $(wildcard host/edit/*.[ch]) host/base/editor.h | de
 $(BUILD)/accelhost-sqlite.so: host/store/plugin.c host/io/database.h | deps-check
 	@mkdir -p $(@D)
 	$(call say,plugin $@)$(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) -fPIC -shared -o $@ $< $(SQLITE_LIBS)
+
+$(BUILD)/accelhost-mpi.so: $(wildcard host/mpi/*.[ch]) host/comm/mpi.h host/comm/wire.h host/comm/hosts.h | deps-check
+	@mkdir -p $(@D)
+	$(if $(MPI_FLAGS),,@echo "$(@F) needs an MPI: libopenmpi-dev (scripts/install-deps.sh mpi)" >&2; exit 1)
+	$(call say,plugin $@)$(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) -fPIC -shared -o $@ $(filter %.c,$^) \
+		$(MPI_FLAGS)
 
 $(CUDA_OBJ): CFLAGS += -fPIC
 $(CUDA): $(CUDA_OBJ) $(BUILD)/host/cuda/images.o

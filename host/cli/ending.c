@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "cli/inquiry.h"
 #include "comm/group.h"
+#include "comm/mpi.h"
 #include "comm/rank.h"
 #include "io/saver.h"
 #include "tensor/device.h"
@@ -45,6 +46,8 @@ int ah_ending_finish(struct ah_host *host, int code)
     }
     if (!ah_board_report_end() && code == 0)
         code = 1;
+    if (code == 0)
+        ah_mpi_end();
     if (closes()) {
         ah_inquiry_end();
         ah_host_close(host);

@@ -17,6 +17,7 @@
 #include "base/time.h"
 #include "comm/address.h"
 #include "comm/meet_hosts.h"
+#include "comm/mpi.h"
 #include "comm/muster.h"
 #include "comm/rank.h"
 
@@ -411,8 +412,13 @@ static int join(struct meeting *m, struct ah_board **out, struct ah_hosts *hosts
 int ah_meet(struct ah_board **out, const struct ah_topology *who, struct ah_hosts *hosts)
 {
     struct meeting m;
+    bool by_mpi = false;
     if (who->size > AH_BOARD_MAX_RANKS)
         return ah_fail(AH_EINVAL, "WORLD_SIZE is %d, expected 1..%d", who->size, AH_BOARD_MAX_RANKS);
     AH_TRY(begin(&m, who));
+    if (who->local_size < who->size)
+        AH_TRY(ah_mpi_choose(who, &by_mpi));
+    if (by_mpi)
+        AH_TRY(ah_mpi_begin(who, m.timeout_ns));
     return who->local_rank == 0 ? host(&m, out, hosts) : join(&m, out, hosts);
 }

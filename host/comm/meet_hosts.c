@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "base/status.h"
 #include "comm/address.h"
+#include "comm/mpi.h"
 #include "comm/muster.h"
 #include "comm/secret.h"
 
@@ -62,27 +64,37 @@ static int find_host(const struct ah_topology *who)
     else
         return ah_fail(AH_EINVAL, "%d of the %d ranks are on other hosts: MASTER_ADDR has to be the address of "
                        "rank 0's%s", who->size - who->local_size, who->size,
-                       who->by == AH_BY_OPENMPI ? " (mpirun -x MASTER_ADDR=ADDRESS)" : "");
+                       who->by == AH_BY_OPENMPI ? " (mpirun -x MASTER_ADDR=ADDRESS), as there is no "
+                       "accelhost-mpi.so" : "");
     return 0;
+}
+
+static uint64_t find_generation(void)
+{
+    static const char *const generations[] = {"ACCELHOST_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT",
+                                              "SLURM_RESTART_COUNT"};
+    for (size_t i = 0; i < sizeof generations / sizeof *generations; i++)
+        if (value_of(generations[i]))
+            return strtoull(value_of(generations[i]), NULL, 10);
+    return 0;
+}
+
+static void describe(struct ah_store_place *out, int port)
+{
+    *out = (struct ah_store_place){
+        .host = own.host, .port = port, .secret = own.secret.text, .secret_bytes = own.secret.bytes,
+        .generation = find_generation(),
+    };
 }
 
 int ah_meet_place(const struct ah_topology *who, struct ah_store_place *out)
 {
-    static const char *const generations[] = {"ACCELHOST_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT",
-                                              "SLURM_RESTART_COUNT"};
-    *out = (struct ah_store_place){.host = own.host};
+    int port = 0;
     AH_TRY(find_host(who));
-    AH_TRY(find_port(who, &out->port));
+    AH_TRY(find_port(who, &port));
     AH_TRY(ah_secret_find(&own.secret, NULL));
     AH_TRY(ah_secret_check(&own.secret, own.host));
-    out->secret = own.secret.text;
-    out->secret_bytes = own.secret.bytes;
-    for (size_t i = 0; i < sizeof generations / sizeof *generations; i++) {
-        if (!value_of(generations[i]))
-            continue;
-        out->generation = strtoull(value_of(generations[i]), NULL, 10);
-        break;
-    }
+    describe(out, port);
     return 0;
 }
 
@@ -96,6 +108,71 @@ static int serve(const struct ah_store_place *place)
     return status < 0 ? ah_fail_prefix(status, "rank 0 (MASTER_ADDR %s, MASTER_PORT %d)", place->host, place->port) : 0;
 }
 
+/* By MPI: rank 0 says where its store is and what the secret is, or why there is none. */
+
+struct message {
+    int32_t status, port;
+    char text[512], host[sizeof own.host];
+    struct ah_secret secret;
+};
+
+static int draw_secret(struct ah_secret *out)
+{
+    unsigned char bytes[24];
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+        return ah_fail(AH_EIO, "the job's secret: the system gives no random bytes");
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(out->text + 2 * i, 3, "%02x", bytes[i]);
+    out->bytes = 2 * sizeof bytes;
+    return 0;
+}
+
+static int prepare(const struct ah_topology *who, struct ah_store_place *out)
+{
+    const char *address = value_of("MASTER_ADDR");
+    int port = 0;
+    if (address)
+        snprintf(own.host, sizeof own.host, "%s", address);
+    else
+        AH_TRY(ah_address_own(own.host, sizeof own.host));
+    AH_TRY(find_port(who, &port));
+    AH_TRY(ah_secret_find(&own.secret, NULL));
+    if (!own.secret.bytes && !own.secret.open)
+        AH_TRY(draw_secret(&own.secret));
+    describe(out, port);
+    return serve(out);
+}
+
+static int share_place(const struct ah_topology *who, int64_t timeout_ns, struct ah_store_place *out)
+{
+    struct message message = {0};
+    if (who->rank == 0) {
+        message.status = prepare(who, out);
+        message.port = out->port;
+        message.secret = own.secret;
+        memcpy(message.host, own.host, sizeof message.host);
+        snprintf(message.text, sizeof message.text, "%s", message.status < 0 ? ah_error_text() : "");
+    }
+    AH_TRY(ah_mpi_share(&message, sizeof message, timeout_ns));
+    if (message.status < 0)
+        return ah_fail(message.status, "%.*s", (int)sizeof message.text - 1, message.text);
+    own.secret = message.secret;
+    memcpy(own.host, message.host, sizeof own.host);
+    describe(out, message.port);
+    return 0;
+}
+
+static int find_place(const struct ah_topology *who, int64_t timeout_ns, struct ah_hosts *out)
+{
+    bool by_mpi = false;
+    AH_TRY(ah_mpi_choose(who, &by_mpi));
+    out->wire = by_mpi ? "mpi" : "tcp";
+    if (by_mpi)
+        return share_place(who, timeout_ns, &out->store);
+    AH_TRY(ah_meet_place(who, &out->store));
+    return who->rank == 0 ? serve(&out->store) : 0;
+}
+
 int ah_meet_hosts(const struct ah_topology *who, int64_t timeout_ns, int64_t patience_ns, struct ah_hosts *out)
 {
     struct ah_store *store = NULL;
@@ -104,9 +181,7 @@ int ah_meet_hosts(const struct ah_topology *who, int64_t timeout_ns, int64_t pat
         .timeout_ns = timeout_ns, .patience_ns = patience_ns,
     };
     ah_address_own_name(mine.name, sizeof mine.name);
-    AH_TRY(ah_meet_place(who, &out->store));
-    if (who->rank == 0)
-        AH_TRY(serve(&out->store));
+    AH_TRY(find_place(who, timeout_ns, out));
     AH_TRY(ah_muster_store(&store, &out->store, &mine));
     int status = ah_muster(store, &mine, out);
     ah_store_close(store);

@@ -13,6 +13,7 @@
 #include "comm/meet.h"
 #include "comm/meet_hosts.h"
 #include "comm/mirror.h"
+#include "comm/mpi.h"
 #include "comm/muster.h"
 #include "comm/topology.h"
 
@@ -70,9 +71,11 @@ int ah_board_meet(struct ah_board **out)
 static int read_hosts(const struct ah_topology *who)
 {
     const char *text = getenv("ACCELHOST_HOSTS");
+    bool by_mpi;
     if (!text)
         return 0;
     AH_TRY(ah_hosts_read(&hosts, text));
+    AH_TRY(ah_mpi_choose(who, &by_mpi)); /* a launcher's are no ranks of MPI's */
     return who->local_rank == 0 ? ah_meet_place(who, &hosts.store) : 0;
 }
 

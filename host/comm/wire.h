@@ -1,11 +1,11 @@
 /* What moves bytes between the hosts of a job: from each leader to each other one.
  *
- * One thread of a leader opens a wire, uses it and closes it. It begins turns, in each of which it gives a piece of
- * memory to some of the other hosts and takes one from some of them, and asks now and then whether they are through.
- * Pieces of one tag from one host to another are matched in the order in which they are begun, so both begin them in
- * one order and with the same numbers of bytes; those of different tags do not wait for each other. Memory may be given
- * and awaited at once, where what comes cannot come before what is given has arrived. Nothing here knows what the bytes
- * mean. */
+ * No two threads of a leader use a wire at a time, and who opens it closes it. Its user begins turns, in each of
+ * which it gives a piece of memory to some of the other hosts and takes one from some of them, and asks now and then
+ * whether they are through. Pieces of one tag from one host to another are matched in the order in which they are
+ * begun, so both begin them in one order and with the same numbers of bytes; those of different tags do not wait for
+ * each other. Memory may be given and awaited at once, where what comes cannot come before what is given has arrived.
+ * Nothing here knows what the bytes mean. */
 #ifndef AH_COMM_WIRE_H
 #define AH_COMM_WIRE_H
 

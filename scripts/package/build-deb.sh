@@ -37,15 +37,18 @@ mkdir -p "$root/usr/share/lintian/overrides"
 cp scripts/package/lintian-overrides "$root/usr/share/lintian/overrides/accelhost"
 
 # The libraries; of OpenBLAS the build that the program's own path names (see BLAS_DIR in the Makefile). A plugin that
-# cannot be opened is told when it is asked for, so cairo, which brings fonts and X11, need not be there.
+# cannot be opened is told when it is asked for, so cairo, which brings fonts and X11, and Open MPI need not be there.
 mkdir "$root/DEBIAN"
 printf 'Source: accelhost\n\nPackage: accelhost\nArchitecture: any\n' >"$work/debian/control"
 needed= wanted=
 for plugin in $plugins; do
-    case $plugin in */accelhost-plot.so) wanted=-e$plugin ;; *) needed="$needed $plugin" ;; esac
+    case $plugin in
+    */accelhost-plot.so | */accelhost-mpi.so) wanted="$wanted -e$plugin" ;;
+    *) needed="$needed $plugin" ;;
+    esac
 done
 # shellcheck disable=SC2086
-(cd "$work" && dpkg-shlibdeps -O debian/accelhost/usr/bin/accelhost $needed ${wanted:+-dRecommends "$wanted"}) |
+(cd "$work" && dpkg-shlibdeps -O debian/accelhost/usr/bin/accelhost $needed ${wanted:+-dRecommends $wanted}) |
     sed 's/\blibopenblas0\b/libopenblas0-openmp/' >"$work/libraries"
 libraries() { sed -n "s/^shlibs:$1=//p" "$work/libraries"; }
 cat >"$root/DEBIAN/control" <<END

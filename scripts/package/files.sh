@@ -17,6 +17,7 @@ each 755 lib/accelhost "$build/accelhost-image.so"
 each 755 lib/accelhost "$build/accelhost-plot.so"
 each 755 lib/accelhost "$build/accelhost-sqlite.so"
 each 755 lib/accelhost "$build/accelhost-edit.so"
+each 755 lib/accelhost "$build/accelhost-mpi.so"
 each 755 lib/accelhost "$build/accelhost-cuda.so"
 # What a device's plugin includes; one is made by the build.
 while read -r header; do

@@ -1,0 +1,319 @@
+/* The plugin that moves bytes between hosts by MPI: what it exports. MPI's calls are made one at a time, by whichever
+ * thread: the one that begins and ends MPI, or the courier's. None of them waits, so that a dead peer or a deadline
+ * ends what does; only MPI_Init may hang, and is watched by a thread that ends the process.
+ *
+ * Ranks of MPI_COMM_WORLD are the job's; those of `leaders` are its hosts. */
+#include <mpi.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "base/tell.h"
+#include "base/time.h"
+#include "comm/mpi.h"
+
+enum { AT_ONCE = 1 << 30, TAGS_SURE = 32767 }; /* bytes of a message; what every MPI has of tags */
+static const int64_t tick_ns = 200000;
+
+static struct {
+    pthread_mutex_t lock; /* around each of MPI's calls */
+    MPI_Comm leaders;     /* MPI_COMM_NULL of another rank */
+    bool ended;
+    bool broken; /* something was given up while it was under way: MPI cannot end well */
+    int wires;   /* that were opened: each has tags of its own */
+} mpi = {.lock = PTHREAD_MUTEX_INITIALIZER, .leaders = MPI_COMM_NULL};
+
+struct ah_wire_turn {
+    struct ah_wire_turn *next, **at; /* of those under way */
+    int requests;
+    MPI_Request request[];
+};
+
+struct mpi_wire {
+    struct ah_wire base;
+    struct ah_wire_turn *turns;
+    int first_tag;
+};
+
+static int fail(const char *what, int code)
+{
+    char text[MPI_MAX_ERROR_STRING];
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    return ah_fail(AH_EPEER, "%s: %.*s", what, length, text);
+}
+
+static void nap(int64_t ns)
+{
+    nanosleep(&(struct timespec){ns / 1000000000, ns % 1000000000}, NULL);
+}
+
+/* Wait for a request that all ranks have to take part in. */
+static int await(MPI_Request *request, const char *what, int64_t timeout_ns)
+{
+    for (int64_t begin = ah_now_ns();; nap(tick_ns)) {
+        int done = 0;
+        pthread_mutex_lock(&mpi.lock);
+        int code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
+        pthread_mutex_unlock(&mpi.lock);
+        if (code != MPI_SUCCESS)
+            return fail(what, code);
+        if (done)
+            return 0;
+        if (ah_now_ns() - begin > timeout_ns) {
+            mpi.broken = true;
+            return ah_fail(AH_ETIMEOUT, "%s: not all ranks came within %.3g s", what, (double)timeout_ns / 1e9);
+        }
+    }
+}
+
+/* Beginning. */
+
+struct watch {
+    pthread_mutex_t lock;
+    pthread_cond_t change;
+    bool over;
+    int64_t timeout_ns;
+    const struct ah_topology *who;
+};
+
+static void *end_what_hangs(void *context)
+{
+    struct watch *watch = context;
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += watch->timeout_ns / 1000000000 + 1;
+    pthread_mutex_lock(&watch->lock);
+    while (!watch->over)
+        if (pthread_cond_timedwait(&watch->change, &watch->lock, &until)) {
+            ah_tell("rank %d of %d: MPI_Init did not return within %.3g s: not every rank has come to it",
+                    watch->who->rank, watch->who->size, (double)watch->timeout_ns / 1e9);
+            _exit(1);
+        }
+    pthread_mutex_unlock(&watch->lock);
+    return NULL;
+}
+
+static int compare(const struct ah_topology *who)
+{
+    int rank = 0, size = 1;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (size == 1 && who->size > 1)
+        return ah_fail(AH_EINVAL, "MPI sees this process alone where the job has %d ranks: what started them does not "
+                       "know this MPI (srun --mpi=list tells what Slurm has; ACCELHOST_WIRE=tcp does without)",
+                       who->size);
+    if (size != who->size || rank != who->rank)
+        return ah_fail(AH_EINVAL, "rank %d of %d is rank %d of %d to MPI", who->rank, who->size, rank, size);
+    return 0;
+}
+
+static int initialize(const struct ah_topology *who)
+{
+    int level = MPI_THREAD_SINGLE, code = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
+    if (code != MPI_SUCCESS)
+        return fail("MPI_Init", code);
+    if (level < MPI_THREAD_SERIALIZED)
+        return ah_fail(AH_EINVAL, "this MPI was built without threads: it grants level %d, and %d is needed", level,
+                       MPI_THREAD_SERIALIZED);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    AH_TRY(compare(who));
+    code = MPI_Comm_split(MPI_COMM_WORLD, who->local_rank ? MPI_UNDEFINED : 0, who->rank, &mpi.leaders);
+    if (code != MPI_SUCCESS)
+        return fail("MPI_Comm_split", code);
+    if (mpi.leaders != MPI_COMM_NULL)
+        MPI_Comm_set_errhandler(mpi.leaders, MPI_ERRORS_RETURN);
+    return 0;
+}
+
+static int begin(const struct ah_topology *who, int64_t timeout_ns)
+{
+    struct watch watch = {.lock = PTHREAD_MUTEX_INITIALIZER, .timeout_ns = timeout_ns, .who = who};
+    pthread_condattr_t clock;
+    pthread_t thread;
+    int begun = 0;
+    MPI_Initialized(&begun);
+    if (begun)
+        return ah_fail(AH_EINVAL, "MPI was begun before in this process");
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&watch.change, &clock);
+    pthread_condattr_destroy(&clock);
+    if (pthread_create(&thread, NULL, end_what_hangs, &watch))
+        return ah_fail(AH_ENOMEM, "MPI: no thread that watches it");
+    int status = initialize(who);
+    mpi.broken = status < 0;
+    pthread_mutex_lock(&watch.lock);
+    watch.over = true;
+    pthread_cond_signal(&watch.change);
+    pthread_mutex_unlock(&watch.lock);
+    pthread_join(thread, NULL);
+    pthread_cond_destroy(&watch.change);
+    return status;
+}
+
+static int share(void *memory, size_t bytes, int64_t timeout_ns)
+{
+    MPI_Request request;
+    pthread_mutex_lock(&mpi.lock);
+    int code = MPI_Ibcast(memory, (int)bytes, MPI_BYTE, 0, mpi.leaders, &request);
+    pthread_mutex_unlock(&mpi.lock);
+    return code == MPI_SUCCESS ? await(&request, "the job's store, by MPI", timeout_ns) : fail("MPI_Ibcast", code);
+}
+
+static void end(int64_t timeout_ns)
+{
+    MPI_Request request;
+    if (mpi.broken || mpi.ended)
+        return;
+    pthread_mutex_lock(&mpi.lock);
+    int code = MPI_Ibarrier(MPI_COMM_WORLD, &request);
+    pthread_mutex_unlock(&mpi.lock);
+    if (code != MPI_SUCCESS || await(&request, "the end of MPI", timeout_ns) < 0)
+        return;
+    pthread_mutex_lock(&mpi.lock);
+    mpi.ended = true;
+    MPI_Finalize();
+    pthread_mutex_unlock(&mpi.lock);
+}
+
+/* The wire. */
+
+static const struct ah_wire_type wire_type;
+
+static int open_wire(struct ah_wire **out, const struct ah_hosts *hosts, int64_t timeout_ns)
+{
+    int host = -1, count = 0;
+    (void)timeout_ns;
+    if (mpi.leaders == MPI_COMM_NULL)
+        return ah_fail(AH_EINVAL, "the wire mpi: MPI was not begun by this rank as its host's first");
+    MPI_Comm_rank(mpi.leaders, &host);
+    MPI_Comm_size(mpi.leaders, &count);
+    if (host != hosts->mine || count != hosts->count)
+        return ah_fail(AH_EINVAL, "the wire mpi: host %d of %d is number %d of %d to MPI", hosts->mine, hosts->count,
+                       host, count);
+    struct mpi_wire *wire = calloc(1, sizeof *wire);
+    if (!wire)
+        return ah_fail(AH_ENOMEM, "wire: out of memory");
+    wire->base = (struct ah_wire){&wire_type, hosts->mine, hosts->count};
+    wire->first_tag = mpi.wires++ % ((TAGS_SURE + 1) / AH_WIRE_TAGS) * AH_WIRE_TAGS;
+    *out = &wire->base;
+    return 0;
+}
+
+static int messages(const struct ah_wire_piece *piece)
+{
+    return (int)((piece->bytes + AT_ONCE - 1) / AT_ONCE);
+}
+
+static int begin_piece(const struct mpi_wire *wire, struct ah_wire_turn *turn, const struct ah_wire_piece *piece,
+                       bool sends, int host, int tag)
+{
+    for (size_t done = 0; done < piece->bytes; done += AT_ONCE) {
+        int bytes = (int)(piece->bytes - done < AT_ONCE ? piece->bytes - done : AT_ONCE), code;
+        char *memory = (char *)piece->memory + done;
+        MPI_Request *request = &turn->request[turn->requests];
+        if (sends)
+            code = MPI_Isend(memory, bytes, MPI_BYTE, host, wire->first_tag + tag, mpi.leaders, request);
+        else
+            code = MPI_Irecv(memory, bytes, MPI_BYTE, host, wire->first_tag + tag, mpi.leaders, request);
+        if (code != MPI_SUCCESS)
+            return fail(sends ? "MPI_Isend" : "MPI_Irecv", code);
+        turn->requests++;
+    }
+    return 0;
+}
+
+static int start(struct ah_wire *base, int tag, const struct ah_wire_piece *send, const struct ah_wire_piece *receive,
+                 struct ah_wire_turn **out)
+{
+    struct mpi_wire *wire = (struct mpi_wire *)base;
+    int most = 0, status = 0;
+    for (int h = 0; h < base->hosts; h++)
+        most += h == base->host ? 0 : messages(&send[h]) + messages(&receive[h]);
+    struct ah_wire_turn *turn = calloc(1, sizeof *turn + (size_t)most * sizeof turn->request[0]);
+    if (!turn)
+        return ah_fail(AH_ENOMEM, "wire: out of memory");
+    turn->next = wire->turns;
+    turn->at = &wire->turns;
+    if (turn->next)
+        turn->next->at = &turn->next;
+    wire->turns = *out = turn;
+    pthread_mutex_lock(&mpi.lock);
+    if (mpi.ended)
+        status = ah_fail(AH_EPEER, "MPI has ended");
+    for (int way = 0; way < 2; way++) /* receives first: what comes finds its place */
+        for (int h = 0; h < base->hosts && status == 0; h++)
+            if (h != base->host)
+                status = begin_piece(wire, turn, way ? &send[h] : &receive[h], way, h, tag);
+    pthread_mutex_unlock(&mpi.lock);
+    return status;
+}
+
+static void free_turn(struct ah_wire_turn *turn)
+{
+    *turn->at = turn->next;
+    if (turn->next)
+        turn->next->at = turn->at;
+    free(turn);
+}
+
+/* MPI does not say which peer is gone; the mirror's connections do. */
+static int test(struct ah_wire *base, struct ah_wire_turn *turn, bool *done, int *lost)
+{
+    int all = 0, code = MPI_SUCCESS;
+    (void)base;
+    (void)lost;
+    *done = false;
+    pthread_mutex_lock(&mpi.lock);
+    if (!mpi.ended)
+        code = MPI_Testall(turn->requests, turn->request, &all, MPI_STATUSES_IGNORE);
+    pthread_mutex_unlock(&mpi.lock);
+    if (code != MPI_SUCCESS)
+        return fail("MPI_Testall", code);
+    *done = all;
+    if (all)
+        free_turn(turn);
+    return 0;
+}
+
+static void wait_for(struct ah_wire *base, int64_t limit_ns)
+{
+    (void)base;
+    nap(limit_ns < tick_ns ? limit_ns : tick_ns);
+}
+
+/* A send that is under way cannot be taken back: its memory stays MPI's, which then never ends. */
+static void close_wire(struct ah_wire *base)
+{
+    struct mpi_wire *wire = (struct mpi_wire *)base;
+    pthread_mutex_lock(&mpi.lock);
+    while (wire->turns) {
+        struct ah_wire_turn *turn = wire->turns;
+        mpi.broken = true;
+        for (int i = 0; i < turn->requests && !mpi.ended; i++)
+            if (turn->request[i] != MPI_REQUEST_NULL) {
+                MPI_Cancel(&turn->request[i]);
+                MPI_Request_free(&turn->request[i]);
+            }
+        free_turn(turn);
+    }
+    pthread_mutex_unlock(&mpi.lock);
+    free(wire);
+}
+
+static const struct ah_wire_type wire_type = {
+    .name = "mpi",
+    .open = open_wire,
+    .close = close_wire,
+    .start = start,
+    .test = test,
+    .wait_for = wait_for,
+};
+
+extern const struct ah_mpi_driver ah_mpi_plugin;
+const struct ah_mpi_driver ah_mpi_plugin = {
+    .abi = AH_MPI_ABI, .wire = &wire_type, .begin = begin, .share = share, .end = end,
+};

@@ -1,0 +1,159 @@
+-- Hosts that exchange by MPI: the plugin accelhost-mpi.so under Open MPI's mpirun.
+local folder = require "spec.support.folder"
+local hosts = require "spec.support.hosts"
+local run = require "spec.support.run"
+
+local function missing()
+  if hosts.missing() then return hosts.missing() end
+  if run.program({"sh", "-c", "mpirun --version | grep -q 'Open MPI'"}, {timeout = 20}).code ~= 0 then
+    return "needs Open MPI's mpirun"
+  end
+  local plugin = io.open(run.path:match "^.*/" .. "accelhost-mpi.so")
+  if not plugin then return "needs accelhost-mpi.so, which is built where mpicc is" end
+  plugin:close()
+end
+
+-- `mpi COUNT WORDS...`: two ranks on each of so many hosts, by an agent in place of ssh.
+local begin = [[
+  mpi() {
+    n=$1; shift
+    for i in $(seq $n); do echo "10.77.0.$i slots=2"; done >$d/hostfile
+    printf '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nk=${1##*.}; shift\n' >$d/agent
+    printf 'exec testhosts on "$k" sh -c "$*"\n' >>$d/agent; chmod +x $d/agent
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_plm_rsh_agent=$d/agent
+    export OMPI_MCA_plm_rsh_no_tree_spawn=1 OMPI_MCA_oob_tcp_if_include=10.77.0.0/24
+    export OMPI_MCA_btl_tcp_if_include=10.77.0.0/24
+    from=$EPOCHREALTIME
+    mpirun -n $((2 * n)) --hostfile $d/hostfile --map-by slot --bind-to none "$host" "$@"; code=$?
+    echo "took $(echo "$EPOCHREALTIME - $from" | bc)"
+    return $code
+  }
+]]
+
+describe("Hosts that exchange by MPI", function()
+  local reason = missing()
+  if reason then
+    it("are tried under mpirun", function() pending(reason) end)
+    return
+  end
+
+  local dir
+  setup(function() dir = folder.make() end)
+  teardown(function() folder.remove(dir) end)
+
+  local function mpi(count, words, env)
+    local text = ("d=%s\n%smpi %d %s"):format(dir, begin, count, words)
+    local result = hosts.run(count, text, {timeout = 150, env = env})
+    return result, tonumber(result.stdout:match "took ([%d.]+)")
+  end
+  local function script(lua, count, env)
+    local path = dir .. "/script.lua"
+    local file = assert(io.open(path, "w"))
+    file:write("local a = require 'accelhost' local d = a.distributed d.init_process_group()\n", lua)
+    file:close()
+    return mpi(count or 2, path, env)
+  end
+
+  it("need no address and no secret, and map the plugin only then", function()
+    local lua = [[
+      local maps = io.open("/proc/self/maps")
+      local mapped = maps:read "*a":find("accelhost-mpi.so", 1, true) ~= nil
+      maps:close()
+      for _, n in ipairs {1, 70000, 3000000} do
+        local t = a.full({n}, d.get_rank() + 1)
+        d.all_reduce(t)
+        assert(t:min():item() == 10 and t:max():item() == 10)
+      end
+      local list = {}
+      d.all_gather_object(list, ("%d%s"):format(d.get_rank(), ("x"):rep(100000)))
+      for r = 1, 4 do assert(#list[r] == 100001 and list[r]:sub(1, 1) == tostring(r - 1)) end
+      d.destroy_process_group()
+      print(("rank %s %s"):format(os.getenv "OMPI_COMM_WORLD_RANK", mapped))]]
+    local result = script(lua)
+    assert.equal(0, result.code, result.output)
+    assert.equal("", result.stderr)
+    for r = 0, 3 do assert.matches(("rank %d true"):format(r), result.stdout) end
+    result = script(lua, 2, {ACCELHOST_WIRE = "tcp", MASTER_ADDR = "10.77.0.1"})
+    assert.equal(0, result.code, result.output)
+    for r = 0, 3 do assert.matches(("rank %d false"):format(r), result.stdout) end
+  end)
+
+  local function losses(path)
+    local list = {}
+    for line in io.lines(path) do list[#list + 1] = tonumber(line) end
+    return list
+  end
+  for _, count in ipairs {2, 4} do
+    it(("train BasicNet on %d of them as as many ranks on one do"):format(count), function()
+      local words = "examples/mnist.lua --smoke --dtype float64 --no_dropout --train_size 256 --batch_size 8 " ..
+        "--log_losses " .. dir
+      local result = mpi(count, words .. "/many")
+      assert.equal(0, result.code, result.output)
+      result = run.program({"sh", "-c", ("exec %s launch --num_processes %d %s/one"):format(run.path, 2 * count,
+        words)}, {timeout = 120})
+      assert.equal(0, result.code, result.output)
+      local expected, got = losses(dir .. "/one"), losses(dir .. "/many")
+      assert.is_true(#expected > 3)
+      assert.equal(#expected, #got)
+      for i, loss in ipairs(expected) do
+        assert.is_true(math.abs(got[i] - loss) <= 1e-12, ("step %d: %.17g, %.17g"):format(i, loss, got[i]))
+      end
+    end)
+  end
+
+  it("end soon when a rank fails, is killed, or leaves out a collective", function()
+    local function case(what, env)
+      return script(([[
+        local me = d.get_rank() == 3
+        d.barrier()
+        if me then %s end
+        d.all_reduce(a.ones(1000000))]]):format(what), 2, env)
+    end
+    local result, took = case "error 'cause'"
+    assert.not_equal(0, result.code)
+    assert.matches("script.lua:4: cause", result.output)
+    assert.is_true(took < 10)
+    result, took = case "os.execute 'kill -KILL $PPID'"
+    assert.not_equal(0, result.code)
+    assert.is_true(took < 10)
+    result, took = case("os.execute 'sleep 20'", {ACCELHOST_TIMEOUT = "2"})
+    assert.not_equal(0, result.code)
+    assert.matches("timed out after 2 s", result.output)
+    assert.is_true(took < 15)
+  end)
+
+  it("refuse what is no wire, and ranks that MPI does not know", function()
+    local result = script("", 2, {ACCELHOST_WIRE = "udp"})
+    assert.matches("ACCELHOST_WIRE: expected tcp or mpi, got 'udp'", result.output)
+    local env = {RANK = "0", WORLD_SIZE = "2", LOCAL_RANK = "0", LOCAL_WORLD_SIZE = "1", ACCELHOST_WIRE = "mpi"}
+    local init = "require('accelhost').distributed.init_process_group()"
+    result = run.host({"-e", init}, {timeout = 20, env = env})
+    assert.matches("ACCELHOST_WIRE: mpi is for ranks that mpirun or srun has started", result.output)
+    local slurm = {SLURM_PROCID = "0", SLURM_NTASKS = "2", SLURM_LOCALID = "0", SLURM_NODEID = "0", SLURM_STEP_ID = "0",
+      SLURM_JOB_ID = "1", SLURM_STEP_NUM_NODES = "2", SLURM_STEP_TASKS_PER_NODE = "1(x2)", ACCELHOST_WIRE = "mpi",
+      RANK = false, WORLD_SIZE = false, LOCAL_RANK = false, LOCAL_WORLD_SIZE = false, ACCELHOST_JOB = false,
+      OMPI_MCA_ess_singleton_isolated = "1"}
+    result = run.host({"-e", init}, {timeout = 20, env = slurm})
+    assert.not_equal(0, result.code)
+    assert.matches("MPI sees this process alone where the job has 2 ranks", result.output)
+  end)
+
+  it("refuse a plugin of another version, and tell the packages where there is none", function()
+    local place = dir .. "/bin"
+    local result = run.program({"sh", "-c", ("mkdir %s && cp %s %s/accelhost"):format(place,
+      run.path, place)}, {timeout = 20})
+    assert.equal(0, result.code, result.output)
+    local words = ("%sd=%s; host=%s/accelhost; mpi 2 -e \"require('accelhost').distributed.init_process_group()\"")
+      :format(begin, dir, place)
+    result = hosts.run(2, words, {timeout = 60, env = {ACCELHOST_WIRE = "mpi"}})
+    assert.matches("the wire mpi is Open MPI's %(Debian: openmpi%-bin; to build: libopenmpi%-dev%)", result.output)
+    result = hosts.run(2, words, {timeout = 60})
+    assert.matches("MASTER_ADDR has to be the address of rank 0's %(mpirun %-x MASTER_ADDR=ADDRESS%), as there is " ..
+      "no accelhost%-mpi.so", result.output)
+    local built = run.program({"sh", "-c", "echo 'unsigned ah_mpi_plugin[16] = {99};' | cc -shared -fPIC -x c -o " ..
+      place .. "/accelhost-mpi.so -"}, {timeout = 30})
+    if built.code ~= 0 then return pending "needs a C compiler" end
+    result = hosts.run(2, words, {timeout = 60})
+    assert.matches("accelhost%-mpi.so has interface 99, this program 1: build both anew", result.output)
+  end)
+end)

@@ -11,7 +11,7 @@
 #include "sync/share.h"
 #include "sync/state.h"
 
-enum { NOTE_UNUSED = 1 };
+enum { NOTE_UNUSED = 1, MOST_UNDER_WAY = 2 };
 
 static int clear(struct ah_reducer *r, int index)
 {
@@ -62,7 +62,8 @@ int ah_reducer_begin(struct ah_reducer *r, double weight, const char *where)
         r->bucket[b] = (struct ah_sync_bucket){.waiting = r->layout.bucket[b].count};
     for (int i = 0; i < r->layout.count; i++)
         r->parameter[i].ready = false;
-    r->arrived = r->launched = r->reduced = 0;
+    r->arrived = r->launched = r->reduced = r->collected = 0;
+    r->notes = 0;
     r->status = 0;
     r->begin_ns = ah_now_ns();
     r->weight = weight;
@@ -105,6 +106,45 @@ static int post(struct ah_reducer *r, int b, bool unused)
     return ah_group_start(r->group, call, &r->bucket[b].work);
 }
 
+/* A bucket in a profile, on a lane of its own: it is under way while nodes run. */
+static void trace_bucket(const struct ah_reducer *r, int b)
+{
+    const struct ah_sync_bucket *bucket = &r->bucket[b];
+    ah_trace_add(&(struct ah_trace_span){
+        .name = "bucket", .begin_ns = bucket->posted_ns, .end_ns = bucket->reduced_ns, .kind = AH_TRACE_BUCKET,
+        .thread = b, .size = (int64_t)r->layout.bucket[b].bytes});
+}
+
+/* Wait for the next bucket in order. */
+static int collect_next(struct ah_reducer *r)
+{
+    int b = r->order[r->collected];
+    struct ah_sync_bucket *bucket = &r->bucket[b];
+    struct ah_work *work = bucket->work;
+    uint32_t note = 0;
+    bucket->work = NULL;
+    AH_TRY(ah_work_wait_note(work, &note));
+    AH_TRY(ah_reducer_unstage(r, r->grads, r->layout.bucket[b].offset, r->layout.bucket[b].bytes));
+    if (!bucket->reduced_ns) {
+        bucket->reduced_ns = ah_now_ns();
+        ah_share_drop_rest(r, b);
+    }
+    if (ah_tracing)
+        trace_bucket(r, b);
+    r->notes |= note;
+    r->collected++;
+    r->reduced = r->reduced > r->collected ? r->reduced : r->collected;
+    return 0;
+}
+
+/* Of sharded gradients few whole buckets are to be there at once, so a rank that is ahead waits for the others. */
+static int hold_back(struct ah_reducer *r)
+{
+    while (ah_reducer_slices(r) && r->launched - r->reduced > MOST_UNDER_WAY)
+        AH_TRY(collect_next(r));
+    return 0;
+}
+
 /* Launch ready buckets, as far as the order allows. */
 static void launch(struct ah_reducer *r, bool unused)
 {
@@ -119,6 +159,8 @@ static void launch(struct ah_reducer *r, bool unused)
             remember(r, post(r, b, unused));
         }
         r->launched++;
+        if (!r->status && !r->hook.launch)
+            remember(r, hold_back(r));
     }
 }
 
@@ -188,33 +230,10 @@ static int fill_unused(struct ah_reducer *r, bool *unused)
     return 0;
 }
 
-/* A bucket in a profile, on a lane of its own: it is under way while nodes run. */
-static void trace_bucket(const struct ah_reducer *r, int b)
+static int collect_works(struct ah_reducer *r)
 {
-    const struct ah_sync_bucket *bucket = &r->bucket[b];
-    ah_trace_add(&(struct ah_trace_span){
-        .name = "bucket", .begin_ns = bucket->posted_ns, .end_ns = bucket->reduced_ns, .kind = AH_TRACE_BUCKET,
-        .thread = b, .size = (int64_t)r->layout.bucket[b].bytes});
-}
-
-static int collect_works(struct ah_reducer *r, uint32_t *notes)
-{
-    for (int k = 0; k < r->layout.bucket_count; k++) {
-        struct ah_sync_bucket *bucket = &r->bucket[r->order[k]];
-        struct ah_work *work = bucket->work;
-        uint32_t note = 0;
-        bucket->work = NULL;
-        AH_TRY(ah_work_wait_note(work, &note));
-        AH_TRY(ah_reducer_unstage(r, r->grads, r->layout.bucket[r->order[k]].offset,
-                                  r->layout.bucket[r->order[k]].bytes));
-        if (!bucket->reduced_ns) {
-            bucket->reduced_ns = ah_now_ns();
-            ah_share_drop_rest(r, r->order[k]);
-        }
-        if (ah_tracing)
-            trace_bucket(r, r->order[k]);
-        *notes |= note;
-    }
+    while (r->collected < r->layout.bucket_count)
+        AH_TRY(collect_next(r));
     return 0;
 }
 
@@ -264,16 +283,15 @@ static int agree_on_order(struct ah_reducer *r)
 
 static int finish_group(struct ah_reducer *r)
 {
-    uint32_t notes = 0;
     bool unused = false;
     AH_TRY(fill_unused(r, &unused));
     launch(r, unused);
     if (r->status)
         return ah_fail(r->status, "%s", r->text);
     AH_TRY(ah_buffers_send(r->buffers, r->buffers_from, AH_FOR_BACKWARD, r->where));
-    AH_TRY(r->hook.launch ? collect_hooks(r) : collect_works(r, &notes));
+    AH_TRY(r->hook.launch ? collect_hooks(r) : collect_works(r));
     AH_TRY(ah_buffers_receive(r->buffers));
-    if (notes & NOTE_UNUSED || r->hook.launch)
+    if (r->notes & NOTE_UNUSED || r->hook.launch)
         AH_TRY(share_use(r));
     ah_share_are_means(r);
     return r->ordered ? 0 : agree_on_order(r);

@@ -40,7 +40,8 @@ struct ah_reducer {
     int *order;                    /* launch position -> bucket */
     int *arrival, arrived;         /* buckets in the order in which they became ready */
     bool ordered;                  /* the launch order is agreed */
-    int launched, reduced;         /* positions in `order` */
+    int launched, reduced, collected; /* positions in `order`; collected: the work is over and gone */
+    uint32_t notes;                   /* of those, all ranks' */
     bool active, touched;
     double weight;
     int status; /* the first failure since begin */

@@ -36,7 +36,7 @@ describe("The options", function()
     },
     with = {
       step_scheduler_with_optimizer = {gradient_accumulation_steps = 2}, even_batches = {split_batches = true},
-      log_with = {project_dir = "run"},
+      log_with = {project_dir = "run"}, virtual_shards = {cpu = true},
     },
     refused = {mixed_precision = "fp8"},
     inert = {

@@ -124,7 +124,7 @@ function groups.check_backend(what, backend)
   end
   if lane then return end
   fail("%s: backend '%s' is not here: %s", what, backend, reason
-    or backend:match "mpi" and "processes of several hosts are not connected yet"
+    or backend:match "mpi" and "it moves bytes between hosts where ACCELHOST_WIRE=mpi says so, beneath 'gloo'"
     or "expected 'gloo' or 'shm', which are both the shared memory of this host, or 'nccl'")
 end
 

@@ -217,6 +217,7 @@ static int meet_machines(struct launch *launch)
 /* What cli/job_start.c tells ranks of our own. */
 static int hand_over(struct launch *launch, int *code)
 {
+    const char *wire = getenv("ACCELHOST_WIRE");
     if (launch->attempt.job.script >= 0)
         return ah_fail(AH_EINVAL, "a script that is read from a stream reaches ranks of this launcher only");
     pass_variables(launch, -1);
@@ -224,6 +225,8 @@ static int hand_over(struct launch *launch, int *code)
     pass_setting(launch, "ACCELHOST_PATIENCE", AH_SETTING_patience);
     pass_setting(launch, "ACCELHOST_SECRET_FILE", AH_SETTING_secret_file);
     pass_setting(launch, "OMP_NUM_THREADS", AH_SETTING_num_cpu_threads_per_process);
+    if (wire)
+        pass(launch, "ACCELHOST_WIRE=%s", wire);
     *code = 0;
     return ah_launch_hand_over(launch->settings, launch->attempt.job.argv, launch->variables);
 }

@@ -40,6 +40,10 @@ int ah_mpi_choose(const struct ah_topology *who, bool *chosen)
     if (*chosen && who->by == AH_BY_RANK)
         return ah_fail(AH_EINVAL, "ACCELHOST_WIRE: mpi is for ranks that mpirun or srun has started; RANK and "
                        "WORLD_SIZE are no business of theirs");
+    /* MPI_Init would end the process with a page of advice. */
+    if (*chosen && who->by == AH_BY_SLURM && !getenv("PMIX_RANK") && !getenv("PMI_RANK") && !getenv("PMI_FD"))
+        return ah_fail(AH_EINVAL, "ACCELHOST_WIRE: mpi needs srun --mpi=pmix, or another plugin that suits it (srun "
+                       "--mpi=list tells which there are); tcp needs none");
     if (silent && who->by == AH_BY_OPENMPI && !(address && *address))
         *chosen = ah_plugin_find("mpi", path, sizeof path);
     return 0;

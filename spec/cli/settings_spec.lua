@@ -244,6 +244,8 @@ describe("launch", function()
       refused {"--launcher", "srun", "--max_restarts", 1, "-e", ""})
     assert.equal("--hostfile: srun has its nodes from Slurm", refused {"--launcher=srun", "--hostfile=x", "-e", ""})
     assert.equal("--dry_run: shows the command of --launcher mpirun or srun", refused {"--dry_run", "-e", ""})
+    local wired = launch({"--dry_run", "--hostfile", "hosts", "-e", ""}, {ACCELHOST_WIRE = "mpi"})
+    assert.matches(" %-x ACCELHOST_WIRE=mpi ", wired.stdout)
     local result = launch {"--hostfile", "none", "-e", ""}
     assert.same({3, "accelhost launch: the host file none: No such file or directory\n"}, {result.code, result.stderr})
   end)

@@ -132,10 +132,13 @@ describe("Hosts that exchange by MPI", function()
     local slurm = {SLURM_PROCID = "0", SLURM_NTASKS = "2", SLURM_LOCALID = "0", SLURM_NODEID = "0", SLURM_STEP_ID = "0",
       SLURM_JOB_ID = "1", SLURM_STEP_NUM_NODES = "2", SLURM_STEP_TASKS_PER_NODE = "1(x2)", ACCELHOST_WIRE = "mpi",
       RANK = false, WORLD_SIZE = false, LOCAL_RANK = false, LOCAL_WORLD_SIZE = false, ACCELHOST_JOB = false,
-      OMPI_MCA_ess_singleton_isolated = "1"}
+      OMPI_MCA_ess_singleton_isolated = "1", PMI_FD = "99"}
     result = run.host({"-e", init}, {timeout = 20, env = slurm})
     assert.not_equal(0, result.code)
     assert.matches("MPI sees this process alone where the job has 2 ranks", result.output)
+    slurm.PMI_FD = false
+    result = run.host({"-e", init}, {timeout = 20, env = slurm})
+    assert.matches("ACCELHOST_WIRE: mpi needs srun %-%-mpi=pmix", result.output)
   end)
 
   it("refuse a plugin of another version, and tell the packages where there is none", function()

@@ -1,0 +1,105 @@
+-- Jobs of Slurm on several nodes, and the scripts of examples/slurm.
+local folder = require "spec.support.folder"
+local run = require "spec.support.run"
+local slurm_hosts = require "spec.support.slurm_hosts"
+
+local secret = {ACCELHOST_SECRET = "one two three four five"}
+
+describe("Slurm's nodes", function()
+  if slurm_hosts.missing() then
+    it("are tried on a cluster of this machine", function() pending(slurm_hosts.missing()) end)
+    return
+  end
+
+  local dir
+  setup(function() dir = folder.make() end)
+  teardown(function() folder.remove(dir) end)
+
+  local mnist = "examples/mnist.lua --smoke --dtype float64 --no_dropout --train_size 256 --batch_size 8 --log_losses "
+  local expected = {}
+  local function losses(path)
+    local list = {}
+    for line in io.lines(path) do list[#list + 1] = tonumber(line) end
+    return list
+  end
+  local function compare(ranks, path)
+    if not expected[ranks] then
+      local result = run.program({"sh", "-c", ("exec %s launch --num_processes %d %s%s/one%d"):format(run.path, ranks,
+        mnist, dir, ranks)}, {timeout = 120})
+      assert.equal(0, result.code, result.output)
+      expected[ranks] = losses(dir .. "/one" .. ranks)
+    end
+    local got = losses(path)
+    assert.is_true(#got > 3)
+    assert.equal(#expected[ranks], #got)
+    for i, loss in ipairs(expected[ranks]) do
+      assert.is_true(math.abs(got[i] - loss) <= 1e-12, ("step %d: %.17g, %.17g"):format(i, loss, got[i]))
+    end
+  end
+
+  for _, count in ipairs {2, 4} do
+    it(("train BasicNet on %d of them under srun as as many ranks on one do"):format(count), function()
+      local path = dir .. "/srun" .. count
+      local result = slurm_hosts.run(count, ("srun -N %d --ntasks-per-node 2 --overcommit accelhost %s%s"):format(count,
+        mnist, path), {timeout = 150, env = secret})
+      assert.equal(0, result.code, result.output)
+      compare(2 * count, path)
+    end)
+  end
+
+  it("train it by MPI, without a secret, where srun has PMIx", function()
+    local path = dir .. "/mpi"
+    local result = slurm_hosts.run(2, ([[
+      srun --mpi=list 2>&1 | grep -q pmix || { echo no pmix; exit 9; }
+      export ACCELHOST_WIRE=mpi OMPI_MCA_btl_tcp_if_include=10.77.0.0/24
+      srun --mpi=pmix -N 2 --ntasks-per-node 2 accelhost %s%s]]):format(mnist, path), {timeout = 150})
+    if result.stdout:find "no pmix" or result.output:find "to build: libopenmpi" then
+      return pending "needs PMIx in Slurm and accelhost-mpi.so"
+    end
+    assert.equal(0, result.code, result.output)
+    compare(4, path)
+  end)
+
+  -- Give a script to sbatch, do something during its $job, and wait until that has ended.
+  local function batch(words, env, during)
+    local result = slurm_hosts.run(2, ([[
+      job=$(sbatch --parsable --output=%s/out --error=%s/out --cpus-per-task=1 %s) || exit
+      %s
+      while squeue -h -j $job 2>/dev/null | grep -q .; do sleep 0.2; done
+      scontrol show job $job | grep -o 'JobState=[A-Z]*\|Restarts=[0-9]*']]):format(dir, dir, words, during or ""),
+      {timeout = 200, env = env})
+    local file = io.open(dir .. "/out")
+    local text = file and file:read "*a" or ""
+    if file then file:close() end
+    os.remove(dir .. "/out")
+    return result.stdout, text, result.output
+  end
+
+  it("run the example of one node, and that of several", function()
+    local path = dir .. "/batch"
+    local state, text, all = batch("examples/slurm/one_node.sbatch " .. mnist .. path, {RANKS = "2"})
+    assert.matches("JobState=COMPLETED", state, text .. all)
+    compare(2, path)
+    state, text, all = batch("examples/slurm/nodes.sbatch " .. mnist .. path)
+    assert.matches("JobState=COMPLETED", state, text .. all)
+    compare(4, path)
+    state, text = batch("examples/slurm/nodes.sbatch -e 'error \"cause\"'")
+    assert.matches("JobState=FAILED", state)
+    assert.matches("cause", text)
+  end)
+
+  it("save, queue again and go on to the same weights when the time is up", function()
+    local words = "examples/by_feature/checkpointing.lua --train_size 640 --epochs 8 --resume --project_dir " .. dir
+    local _, straight, said = batch("examples/slurm/nodes.sbatch " .. words .. "/straight")
+    local weights = straight:match "weights: (%x+)"
+    assert.is_string(weights, straight .. said)
+    -- The signal of the time limit, which Slurm itself sends at a whole minute.
+    local state, text, all = batch("examples/slurm/requeue.sbatch " .. words .. "/cut", nil, ([[
+      until ls %s/cut/checkpoints/checkpoint_1 >/dev/null 2>&1; do sleep 0.05; done
+      scancel --batch --signal=USR1 $job]]):format(dir))
+    assert.matches("JobState=COMPLETED", state, text .. all)
+    assert.matches("Restarts=1", state, text)
+    assert.matches("goes on after step", text)
+    assert.equal(weights, text:match "weights: (%x+)", text)
+  end)
+end)

@@ -208,10 +208,11 @@ static int meet_machines(struct launch *launch)
     AH_TRY(ah_machines_meet(&launch->attempt.machines, &options));
     const struct ah_setting_value *share = &launch->settings->value[AH_SETTING_share];
     const struct ah_hosts *hosts = ah_machines_hosts(launch->attempt.machines);
-    if (!share->text || share->number == hosts->first[hosts->count])
+    int ranks = hosts->first[hosts->count];
+    if (!share->text || share->number == ranks || share->number == hosts->count)
         return 0;
-    return ah_fail(AH_EINVAL, "%s: %s is for %.0f ranks, but the job has %d", share->where, share->text, share->number,
-                   hosts->first[hosts->count]);
+    return ah_fail(AH_EINVAL, "%s: %s is for %.0f ranks or machines, but the job has %d ranks on %d machines",
+                   share->where, share->text, share->number, ranks, hosts->count);
 }
 
 /* What cli/job_start.c tells ranks of our own. */

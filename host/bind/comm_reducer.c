@@ -90,6 +90,7 @@ int ah_comm_new_reducer(lua_State *L)
     static const char *const known[] = {"bucket_cap_mb", "group", "apart", "sharding", "units", NULL};
     int count, buffer_count;
     struct ah_reducer_options options = {.where = ah_call_site(L)};
+    lua_settop(L, 3); /* what is left on the stack below must not look like options */
     ah_check_options(L, 3, "new_reducer", known);
     double cap = ah_opt_number(L, 3, "bucket_cap_mb", 0);
     options.apart = ah_opt_flag(L, 3, "apart", false);

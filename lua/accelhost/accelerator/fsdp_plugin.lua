@@ -78,7 +78,7 @@ end
 --- state_dict_type: "FULL_STATE_DICT" (default) or "SHARDED_STATE_DICT", as save_state's `sharded`
 function Plugin:init(options)
   options = options or {}
-  if not arguments.is_options(options) and next(options) ~= nil then
+  if type(options) ~= "table" or not arguments.is_options(options) and next(options) ~= nil then
     fail("FullyShardedDataParallelPlugin: expected a table of options, got %s", arguments.describe(options))
   end
   local known = arguments.copy(names)

@@ -21,13 +21,13 @@ ACCELHOST_BINARY=$(cd "$build" && pwd)/accelhost
 export ACCELHOST_BINARY
 # Many processes share few processors here: waiting threads must not spin.
 export GOMP_SPINCOUNT="${GOMP_SPINCOUNT:-1000}"
-tally=$(mktemp)
-beside_tally=$(mktemp)
+results=$(mktemp)
 log=$(mktemp)
-# What computes most of the time runs beside the rest, most of which waits.
-computing=spec/parity
-beside=
-trap '[ -z "$beside" ] || kill "$beside"; rm -f "$tally" "$beside_tally" "$log"' EXIT
+# These run beside the rest: one computes, the other waits most of the time.
+beside="spec/parity${SIGNALS_ARE_DEFAULT:+ spec/distributed}"
+lane=
+# shellcheck disable=SC2046
+trap '[ -z "$lane" ] || kill "$lane" $(ps -o pid= --ppid "$lane"); rm -f "$results" "$log"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 passed=0 failed=0 skipped=0
@@ -62,13 +62,15 @@ if [ -z "${SKIP_SELFTEST:-}" ]; then
     fi
 fi
 
-# run_specs TALLY SPEC...: one run of the host over these folders and files
+# run_specs WHAT SPEC...: one run of the host over these folders and files, what it gives noted in $results
 run_specs() {
-    into=$1
+    what=$1 tally=$(mktemp)
     shift
     # shellcheck disable=SC2086
-    ${polite:-} "$host" run ${HOST_FLAGS:-} scripts/busted.lua --tally="$into" ${filter:+"$filter"} \
+    ${polite:-} "$host" run ${HOST_FLAGS:-} scripts/busted.lua --tally="$tally" ${filter:+"$filter"} \
         ${EXCLUDE:+"--exclude-pattern=$EXCLUDE"} "$@"
+    echo "$?|$(cat "$tally")|$what" >>"$results"
+    rm -f "$tally"
 }
 
 # What a kernel leaves unwritten, or finds out of range, is to show.
@@ -76,15 +78,45 @@ strictly() {
     export ACCELHOST_CUDA_ALLOCATOR=poison ACCELHOST_CUDA_CHECKS=now
 }
 
-# count_specs WHAT TALLY STATUS: what a run gave
+# run_on_devices SPEC...: those of them that run on the test device, and a minute of them on the simulated GPU
+run_on_devices() {
+    far=$(scripts/device-specs.sh "$device" "$@")
+    if [ -n "$far" ]; then
+        echo "again on device $device:"
+        # shellcheck disable=SC2086
+        (
+            export ACCELHOST_TEST_DEVICE="$device"
+            strictly
+            run_specs "the specs on device $device" $far
+        )
+    fi
+    some=$(scripts/device-specs.sh some "$@")
+    if [ -n "$some" ] && [ "$device" = far ] && [ -f "$build/accelhost-cudasim.so" ]; then
+        echo "again on the simulated GPU:"
+        # shellcheck disable=SC2086
+        (
+            export ACCELHOST_TEST_DEVICE=cuda ACCELHOST_CUDA=sim
+            strictly
+            run_specs "the specs on the simulated GPU" $some
+        )
+    fi
+}
+
+# A shell gives what it runs in the background no interrupts; specs need them.
+run_beside() {
+    polite="${SIGNALS_ARE_DEFAULT:+env --default-signal=INT,QUIT}"
+    for folder in $beside; do run_specs "$folder" "$folder"; done
+    run_on_devices "$@"
+}
+
+# count_specs STATUS TALLY WHAT: what a run gave
 count_specs() {
-    what=$1 said=$(cat "$2") code=$3
     before=$failed
-    if ! count "$said"; then
-        echo "FAILED $what ended with status $code while $said"
+    if ! count "$2"; then
+        echo "FAILED $3 ended with status $1 while ${2:-it began}"
         failed=$((failed + 1))
-    elif [ "$code" -ne 0 ] && [ "$failed" = "$before" ]; then
-        echo "FAILED $what passed but ended with status $code"
+    elif [ "$1" -ne 0 ] && [ "$failed" = "$before" ]; then
+        echo "FAILED $3 passed but ended with status $1"
         failed=$((failed + 1))
     fi
 }
@@ -96,50 +128,23 @@ if [ -z "${SKIP_SPECS:-}" ]; then
         specs=$(find $specs -name '*_spec.lua' | grep -F -- "$pattern" | LC_ALL=C sort)
         [ -n "$specs" ] || { specs=${SPECS:-spec} filter="--filter=$pattern"; }
     elif [ -z "${SPECS:-}" ] && [ -z "${DEVICE_ONLY:-}" ]; then
-        (
-            polite="exec nice -n 10"
-            run_specs "$beside_tally" $computing
-        ) >"$log" 2>&1 &
-        beside=$!
-        specs=$(find spec -name '*_spec.lua' | grep -v "^$computing/" | LC_ALL=C sort)
-    fi
-    if [ -z "${DEVICE_ONLY:-}" ]; then
+        specs=$(find spec -name '*_spec.lua' | LC_ALL=C sort)
         # shellcheck disable=SC2086
-        run_specs "$tally" $specs
-        count_specs "the specs" "$tally" $?
+        run_beside $specs >"$log" 2>&1 &
+        lane=$!
+        for folder in $beside; do specs=$(echo "$specs" | grep -v "^$folder/"); done
     fi
     # shellcheck disable=SC2086
-    far=$(scripts/device-specs.sh "$device" $specs)
-    if [ -n "$far" ]; then
-        echo "again on device $device:"
-        # shellcheck disable=SC2086
-        (
-            export ACCELHOST_TEST_DEVICE="$device"
-            strictly
-            run_specs "$tally" $far
-        )
-        count_specs "the specs on device $device" "$tally" $?
-    fi
-    # A minute of it on the simulated GPU.
-    # shellcheck disable=SC2086
-    some=$(scripts/device-specs.sh some $specs)
-    if [ -n "$some" ] && [ "$device" = far ] && [ -f "$build/accelhost-cudasim.so" ]; then
-        echo "again on the simulated GPU:"
-        # shellcheck disable=SC2086
-        (
-            export ACCELHOST_TEST_DEVICE=cuda ACCELHOST_CUDA=sim
-            strictly
-            run_specs "$tally" $some
-        )
-        count_specs "the specs on the simulated GPU" "$tally" $?
-    fi
-    if [ -n "$beside" ]; then
-        wait "$beside"
-        code=$?
-        beside=
+    [ -n "${DEVICE_ONLY:-}" ] || run_specs "the specs" $specs
+    if [ -n "$lane" ]; then
+        wait "$lane"
+        lane=
         cat "$log"
-        count_specs "$computing" "$beside_tally" "$code"
+    else
+        # shellcheck disable=SC2086
+        run_on_devices $specs
     fi
+    while IFS='|' read -r code said what; do count_specs "$code" "$said" "$what"; done <"$results"
 fi
 
 if [ $((passed + failed + skipped)) = 0 ]; then

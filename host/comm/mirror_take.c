@@ -29,6 +29,9 @@ static int take_data(struct ah_mirror *mirror, int rank, const unsigned char *bo
 static int take_post(struct ah_mirror *mirror, int rank, struct ah_channel *channel, const unsigned char *body)
 {
     struct ah_post post;
+    if (body[offsetof(struct ah_post, async)] > 1 || body[offsetof(struct ah_post, far)] > 1 ||
+        body[offsetof(struct ah_post, wired)] > 1)
+        return wrong("a call that is none");
     memcpy(&post, body, sizeof post);
     if (post.travels && !lies_in(mirror, post.offset, post.travels))
         return wrong("a call on data that lies nowhere");

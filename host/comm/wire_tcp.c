@@ -101,7 +101,7 @@ static void hand_over(struct link *link, struct part *early, int host)
 static int begin_message(struct link *link)
 {
     struct part *part = first_of(&link->want, link->head.tag);
-    if (link->head.tag >= AH_WIRE_TAGS || link->head.bytes > longest ||
+    if (link->head.tag >= AH_WIRE_TAGS || !link->head.bytes || link->head.bytes > longest ||
         (part && part->head.bytes != link->head.bytes))
         return ah_fail(AH_EPEER, "it sent %llu bytes where %llu were expected", (unsigned long long)link->head.bytes,
                        (unsigned long long)(part ? part->head.bytes : longest));

@@ -221,6 +221,9 @@ describe("settings of a job", function()
 end)
 
 describe("launch", function()
+  setup(function() leave = folder.enter() end)
+  teardown(function() leave() end)
+
   it("hands a job over to mpirun or srun, by the command that --dry_run shows", function()
     write("hosts", "# slots\nnode7 slots=2\nnode8 slots=2\n")
     local function command(...)

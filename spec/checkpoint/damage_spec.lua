@@ -1,23 +1,12 @@
 -- Every byte of a checkpoint is watched: what is cut, changed or missing is found, named, and not used.
 local accelhost = require "accelhost"
+local files = require "spec.support.files"
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
+local read, write = files.read, files.write
 local nn, optim, data = accelhost.nn, accelhost.optim, accelhost.data
 
 local leave, accelerator, held
-
-local function read(path)
-  local file = assert(io.open(path, "rb"))
-  local text = file:read "*a"
-  file:close()
-  return text
-end
-
-local function write(path, text)
-  local file = assert(io.open(path, "wb"))
-  file:write(text)
-  file:close()
-end
 
 local newest = "run/checkpoints/checkpoint_1/"
 

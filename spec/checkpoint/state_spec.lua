@@ -1,22 +1,11 @@
 -- save_state and load_state in one process: what they keep, where, and what they refuse.
 local accelhost = require "accelhost"
+local files = require "spec.support.files"
 local folder = require "spec.support.folder"
+local read, write = files.read, files.write
 local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data
 
 local leave
-
-local function read(path)
-  local file = assert(io.open(path, "rb"))
-  local text = file:read "*a"
-  file:close()
-  return text
-end
-
-local function write(path, text)
-  local file = assert(io.open(path, "wb"))
-  file:write(text)
-  file:close()
-end
 
 local function exists(path)
   local file = io.open(path)

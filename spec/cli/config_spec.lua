@@ -1,4 +1,5 @@
 -- accelhost config: the file of settings, made by questions or without, shown and rewritten.
+local write = require("spec.support.files").write
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 local sim = require "spec.support.sim"
@@ -15,12 +16,6 @@ local function read(path)
   local text = file and file:read "*a"
   if file then file:close() end
   return text
-end
-
-local function write(path, text)
-  local file = assert(io.open(path, "wb"))
-  file:write(text)
-  assert(file:close())
 end
 
 -- The questions on a pseudo-terminal; `typing` is a piece of shell that types, `variables` are set for the program.

@@ -1,15 +1,9 @@
 local accelhost = require "accelhost"
+local write = require("spec.support.files").write
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 
 local leave
-local function write(name, text)
-  local file = assert(io.open(name, "wb"))
-  file:write(text)
-  assert(file:close())
-  return name
-end
-
 local function estimate(...)
   return run.host({"estimate-memory", ...}, {timeout = 30})
 end

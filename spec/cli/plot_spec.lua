@@ -1,23 +1,11 @@
 local accelhost = require "accelhost"
+local files = require "spec.support.files"
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 local ticks = require "accelhost.plot.ticks"
+local content, write = files.read, files.write
 
 local leave
-
-local function write(name, text)
-  local file = assert(io.open(name, "wb"))
-  file:write(text)
-  assert(file:close())
-  return name
-end
-
-local function content(name)
-  local file = assert(io.open(name, "rb"))
-  local text = file:read "*a"
-  file:close()
-  return text
-end
 
 local function plot(...)
   return run.host({"plot", ...}, {timeout = 30, env = {COLUMNS = "60"}})

@@ -1,4 +1,5 @@
 -- Where a job's settings come from: flags, variables, a configuration file.
+local write = require("spec.support.files").write
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 
@@ -7,13 +8,6 @@ local function launch(words, env)
   local all = {"launch"}
   for _, word in ipairs(words) do all[#all + 1] = word end
   return run.host(all, {timeout = 20, env = env})
-end
-
-local function write(name, text)
-  local file = assert(io.open(name, "wb"))
-  file:write(text)
-  assert(file:close())
-  return name
 end
 
 -- {value, origin} by setting, as --show_config prints them.

@@ -1,15 +1,10 @@
 local accelhost = require "accelhost"
 local datasets = require "spec.support.datasets"
+local write = require("spec.support.files").write
 local folder = require "spec.support.folder"
 local data = accelhost.data
 
 local PIXELS = 3 * 32 * 32
-
-local function write(path, content)
-  local file = assert(io.open(path, "wb"))
-  file:write(content)
-  file:close()
-end
 
 -- The i-th pixels, and a file of so many records.
 local function pixels(i) return string.char(i):rep(PIXELS / 2) .. string.char(255 - i):rep(PIXELS / 2) end

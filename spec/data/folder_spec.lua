@@ -1,6 +1,7 @@
 -- Image files and folders of them. The plugin that reads them is built where libpng and libjpeg are.
 local accelhost = require "accelhost"
 local fixtures = require "spec.fixtures.pictures"
+local write = require("spec.support.files").write
 local folder = require "spec.support.folder"
 local data = accelhost.data
 local T = data.transforms
@@ -17,12 +18,6 @@ local function with_plugin(sentence, body)
     if not here then pending("needs accelhost-image.so, which is built where libpng and libjpeg are") end
     body()
   end)
-end
-
-local function write(path, content)
-  local file = assert(io.open(path, "wb"))
-  file:write(content)
-  file:close()
 end
 
 -- The same up to `near` in every value.

@@ -1,15 +1,9 @@
 -- Rows one after the other: data.RowStream, from files and from tables.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
+local write = require("spec.support.files").write
 local folder = require "spec.support.folder"
 local data = accelhost.data
-
-local function write(path, content)
-  local file = assert(io.open(path, "wb"))
-  file:write(content)
-  file:close()
-  return path
-end
 
 local function stream(kind, files, options)
   options = options or {}

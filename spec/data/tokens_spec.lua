@@ -1,22 +1,10 @@
 -- Token files: written from ids and texts, read as blocks, through loaders.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
+local files = require "spec.support.files"
 local folder = require "spec.support.folder"
+local contents, write = files.read, files.write
 local data, text = accelhost.data, accelhost.text
-
-local function contents(path)
-  local file = assert(io.open(path, "rb"))
-  local bytes = file:read "*a"
-  file:close()
-  return bytes
-end
-
-local function write(path, bytes)
-  local file = assert(io.open(path, "wb"))
-  file:write(bytes)
-  file:close()
-  return path
-end
 
 local leave
 before_each(function() leave = folder.enter() end)

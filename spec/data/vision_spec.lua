@@ -1,6 +1,7 @@
 local accelhost = require "accelhost"
 local datasets = require "spec.support.datasets"
 local fixtures = require "spec.fixtures.data"
+local write_file = require("spec.support.files").write
 local run = require "spec.support.run"
 local data = accelhost.data
 local transforms = data.transforms
@@ -16,12 +17,6 @@ end
 
 local function same_bits(expected, found)
   return found:eq(expected):all():item() and found.dtype == expected.dtype
-end
-
-local function write_file(path, content)
-  local file = assert(io.open(path, "wb"))
-  file:write(content)
-  file:close()
 end
 
 local function word(n)

@@ -1,14 +1,8 @@
 -- The documentation as `make docs` writes it.
 local accelhost = require "accelhost"
+local read = require("spec.support.files").read
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
-
-local function read(path)
-  local file = assert(io.open(path, "rb"))
-  local text = file:read "*a"
-  file:close()
-  return text
-end
 
 describe("The documentation", function()
   local leave, page, names

@@ -1,4 +1,5 @@
 -- A character GPT is trained, saved, and goes on with texts.
+local write = require("spec.support.files").write
 local folder = require "spec.support.folder"
 local lfs = require "lfs"
 local run = require "spec.support.run"
@@ -11,12 +12,6 @@ local function start(path, words, launch)
   command[#command + 1] = EXAMPLES .. table.remove(words, 1)
   for _, word in ipairs(words) do command[#command + 1] = word end
   return run.host(command, {timeout = 60, dir = path, env = {ACCELHOST_DATA = false}})
-end
-
-local function write(path, text)
-  local file = assert(io.open(path, "w"))
-  file:write(text)
-  file:close()
 end
 
 -- A model of few characters, which says the same thing over and over.

@@ -1,17 +1,12 @@
 -- Checkpoint folders: what is read, what is told, what is refused, what is written.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
+local write = require("spec.support.files").write
 local temporary = require "spec.support.folder"
 local models = accelhost.models
 
 local fixtures = require("lfs").currentdir() .. "/spec/fixtures/models/"
 local sizes = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1, intermediate_size = 8}
-
-local function write(path, text)
-  local file = assert(io.open(path, "wb"))
-  file:write(text)
-  file:close()
-end
 
 local function same(one, other)
   local left, right = one:state_dict(), other:state_dict()

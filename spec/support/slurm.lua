@@ -1,5 +1,6 @@
 --- A cluster of this machine alone: munged, slurmctld and slurmd of Debian's slurm-wlm, with files, keys and ports of
 --- their own. They need root, as Slurm's daemons do.
+local write = require("spec.support.files").write
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 
@@ -36,12 +37,6 @@ local function ask(command)
   local text = pipe:read "*a"
   pipe:close()
   return (text:gsub("%s+$", ""))
-end
-
-local function write(path, text)
-  local file = assert(io.open(path, "wb"))
-  file:write(text)
-  file:close()
 end
 
 --- Start it.

@@ -1,24 +1,13 @@
 -- `accelhost sweep` as a person runs it: processes, folders, failures.
 local accelhost = require "accelhost"
 local C = require "accelhost._C"
+local files = require "spec.support.files"
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
+local read, write = files.read, files.write
 
 if not pcall(C.sqlite.open, ":memory:") then
   return describe("accelhost sweep", function() pending "needs accelhost-sqlite.so, which is built where SQLite is" end)
-end
-
-local function write(name, text)
-  local handle = assert(io.open(name, "w"))
-  handle:write(text)
-  handle:close()
-end
-
-local function read(name)
-  local handle = assert(io.open(name, "r"))
-  local text = handle:read "*a"
-  handle:close()
-  return text
 end
 
 local function sweep(...) return run.host({"sweep", ...}, {timeout = 60}) end

@@ -1,5 +1,6 @@
 -- The guide about sweeps does what it says: its files are written down, its commands run, in their order.
 local C = require "accelhost._C"
+local read = require("spec.support.files").read
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 
@@ -7,13 +8,6 @@ if not pcall(C.sqlite.open, ":memory:") then
   return describe("The guide about sweeps", function()
     pending "needs accelhost-sqlite.so, which is built where SQLite is"
   end)
-end
-
-local function read(path)
-  local file = assert(io.open(path, "rb"))
-  local text = file:read "*a"
-  file:close()
-  return text
 end
 
 local guide = read "examples/guides/sweeps.md"

@@ -1,26 +1,15 @@
 -- Sweeps that are interrupted, killed and gone on with, and trials that are paused and promoted.
 local C = require "accelhost._C"
 local faults = require "spec.support.faults"
+local files = require "spec.support.files"
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
+local read, write = files.read, files.write
 
 if not pcall(C.sqlite.open, ":memory:") then
   return describe("An interrupted sweep", function()
     pending "needs accelhost-sqlite.so, which is built where SQLite is"
   end)
-end
-
-local function write(name, text)
-  local handle = assert(io.open(name, "w"))
-  handle:write(text)
-  handle:close()
-end
-
-local function read(name)
-  local handle = assert(io.open(name, "r"))
-  local text = handle:read "*a"
-  handle:close()
-  return text
 end
 
 local function exists(name)

@@ -3,6 +3,7 @@ local C = require "accelhost._C"
 local Definition = require "accelhost.sweep.definition"
 local Store = require "accelhost.sweep.store"
 local Study = require "accelhost.sweep.study"
+local read = require("spec.support.files").read
 local folder = require "spec.support.folder"
 local report = require "accelhost.sweep.report"
 local run = require "spec.support.run"
@@ -11,13 +12,6 @@ local sweep = require "accelhost".sweep
 
 if not pcall(C.sqlite.open, ":memory:") then
   return describe("A study's file", function() pending "needs accelhost-sqlite.so, which is built where SQLite is" end)
-end
-
-local function read(path)
-  local file = assert(io.open(path, "rb"))
-  local text = file:read "*a"
-  file:close()
-  return text
 end
 
 local function definition()

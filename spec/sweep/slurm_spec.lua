@@ -1,15 +1,10 @@
 -- Sweeps whose trials are Slurm's jobs, on a cluster of this machine alone.
 local C = require "accelhost._C"
 local faults = require "spec.support.faults"
+local write = require("spec.support.files").write
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 local slurm = require "spec.support.slurm"
-
-local function write(name, text)
-  local handle = assert(io.open(name, "w"))
-  handle:write(text)
-  handle:close()
-end
 
 local function rows(sql, study)
   local db = C.sqlite.open((study or "s.study") .. "/study.db", "read")

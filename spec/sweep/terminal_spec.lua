@@ -1,5 +1,6 @@
 -- accelhost sweep on a terminal: what stands there in the end, and what Ctrl-C does.
 local C = require "accelhost._C"
+local write = require("spec.support.files").write
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 local screen = require "spec.support.screen"
@@ -22,12 +23,6 @@ for step = 1, 5 do
 end
 if args.x > 0.7 then error "too big" end
 ]]
-
-local function write(name, text)
-  local file = assert(io.open(name, "wb"))
-  file:write(text)
-  file:close()
-end
 
 -- What was shown, carriage returns and all.
 local function raw(at)

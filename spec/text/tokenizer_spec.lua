@@ -1,15 +1,10 @@
 -- Tokenizers against Hugging Face's tokenizers: small vocabularies and hard texts from the fixture.
 local accelhost = require "accelhost"
 local datasets = require "spec.support.datasets"
+local read = require("spec.support.files").read
 
 local text, json = accelhost.text, accelhost.json
 
-local function read(path)
-  local file = assert(io.open(path, "rb"))
-  local contents = file:read "*a"
-  file:close()
-  return contents
-end
 local fixture = json.decode(read "spec/fixtures/tokenizers.json")
 local more = json.decode(read "spec/fixtures/tokenizers_more.json")
 

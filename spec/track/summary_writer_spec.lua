@@ -2,6 +2,7 @@ local accelhost = require "accelhost"
 local C = require "accelhost._C"
 local curves = require "accelhost.track.curves"
 local fixture = require "spec.fixtures.events"
+local write = require("spec.support.files").write
 local folder = require "spec.support.folder"
 local histogram = require "accelhost.track.histogram"
 
@@ -9,13 +10,6 @@ local leave
 -- The plugin that writes PNG is built where libpng is.
 local fine, problem = pcall(C.data.encode_png, accelhost.zeros(1, 1, 1):to("uint8"))
 local writes_images = fine or not problem:find("accelhost-image.so is not here", 1, true)
-
-local function write(name, text)
-  local file = assert(io.open(name, "wb"))
-  file:write(text)
-  assert(file:close())
-  return name
-end
 
 local function read(path)
   local runs, reason = curves.read(path)

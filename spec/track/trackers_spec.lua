@@ -1,17 +1,11 @@
 local accelhost = require "accelhost"
 local C = require "accelhost._C"
 local curves = require "accelhost.track.curves"
+local content = require("spec.support.files").read
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 
 local leave
-
-local function content(name)
-  local file = assert(io.open(name, "rb"))
-  local text = file:read "*a"
-  file:close()
-  return text
-end
 
 local function append(name, text)
   local file = assert(io.open(name, "ab"))

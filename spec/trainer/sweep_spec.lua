@@ -1,6 +1,7 @@
 -- A Trainer in the trials of a sweep: what it logs are the trial's reports, and all ranks of a trial end at the same
 -- one.
 local C = require "accelhost._C"
+local write = require("spec.support.files").write
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 
@@ -27,12 +28,6 @@ return {
   sampler = "grid", pruner = "median", trials = 4, num_processes = 2,
 }
 ]]
-
-local function write(path, text)
-  local file = assert(io.open(path, "w"))
-  file:write(text)
-  file:close()
-end
 
 describe("A Trainer in a sweep", function()
   if not pcall(C.sqlite.open, ":memory:") then return pending "needs accelhost-sqlite.so" end

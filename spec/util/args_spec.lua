@@ -1,4 +1,5 @@
 local accelhost = require "accelhost"
+local write = require("spec.support.files").write
 local folder = require "spec.support.folder"
 local params = require "accelhost.util.params"
 local run = require "spec.support.run"
@@ -13,12 +14,6 @@ local rows = [[
   local args = accelhost.parse_args{{"epochs", 1, "passes", integer = true, minimum = 1}, {"lr", 0.1, "rate"},
     {"kind", "a", "which", choices = {"a", "b"}}, {"smoke", false, "short"}}
   print(args.epochs, args.lr, args.kind, args.smoke)]]
-
-local function write(name, text)
-  local handle = assert(io.open(name, "w"))
-  handle:write(text)
-  handle:close()
-end
 
 describe("args", function()
   local leave

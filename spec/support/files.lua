@@ -1,0 +1,20 @@
+--- Whole files, as a spec reads and writes them: what cannot be opened is an error.
+local files = {}
+
+--- The bytes of a file.
+function files.read(path)
+  local file = assert(io.open(path, "rb"))
+  local bytes = file:read "*a"
+  file:close()
+  return bytes
+end
+
+--- Make a file, or begin it anew; its path is returned.
+function files.write(path, bytes)
+  local file = assert(io.open(path, "wb"))
+  assert(file:write(bytes))
+  assert(file:close())
+  return path
+end
+
+return files

@@ -17,6 +17,7 @@ struct ah_brought {
     bool wired;
     uint32_t travels, steps;
     uint64_t landing, partial, counts;
+    bool before;     /* the process that this one replaces has posted the call */
 };
 
 struct ah_work {
@@ -76,6 +77,8 @@ struct ah_backend {
      * it. finish and drop may be NULL. */
     int (*start)(struct ah_work *work);
     int (*carry)(struct ah_work *work);
+    bool posted_is_all; /* a call that all have posted, and compared, is through for a rank that has done its own part;
+                           `run` and `carry` put the ranks' notes together */
     bool carry_waits; /* carry waits for the peers: not called where a call must not wait, but in ah_work_test */
     int (*finish)(struct ah_work *work);
     void (*drop)(struct ah_work *work, bool complete);
@@ -173,7 +176,7 @@ void ah_group_forget_works(struct ah_group *group);
 int ah_backend_register(const struct ah_backend *backend);
 const struct ah_backend *ah_backend_find(const char *name);
 
-extern const struct ah_backend ah_self_backend, ah_shm_backend, ah_spread_backend;
+extern const struct ah_backend ah_self_backend, ah_shm_backend, ah_spread_backend, ah_keep_backend;
 /* All ranks have done the calls up to `sequence`, and they are through. */
 bool ah_group_has_settled(const struct ah_group *group, uint32_t sequence);
 

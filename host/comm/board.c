@@ -13,9 +13,10 @@
 
 #include "base/time.h"
 #include "comm/hosts.h"
+#include "comm/kept.h"
 
 static const uint64_t board_magic = 0x6472616f626861; /* "ahboard" */
-enum { BOARD_VERSION = 6 };
+enum { BOARD_VERSION = 7 };
 
 static const size_t span_wanted = (size_t)64 << 30, span_least = (size_t)1 << 30;
 
@@ -253,6 +254,39 @@ bool ah_board_lost(struct ah_board *board, int rank)
         return false;
     ah_board_leave(board, rank, AH_RANK_DIED, NULL, false);
     return true;
+}
+
+int ah_board_recover(struct ah_board *board)
+{
+    for (int r = 0; r < board->size; r++)
+        AH_TRY(ah_kept_reserve(board, r));
+    board->header->recovers = true;
+    return 0;
+}
+
+bool ah_board_replace(struct ah_board *board, int rank)
+{
+    struct ah_board_slot *slot = ah_board_slot(board, rank);
+    int running = AH_RANK_RUNNING;
+    if (!board->header->recovers || atomic_load(&slot->ended_ns) || atomic_load(&slot->group_status))
+        return false;
+    if (!atomic_compare_exchange_strong(&slot->state, &running, AH_RANK_RETURNING) && running != AH_RANK_RETURNING)
+        return false;
+    atomic_store(&slot->died_ns, ah_now_ns());
+    atomic_store(&slot->pid, 0);
+    atomic_store(&slot->due, 1);
+    atomic_fetch_add(&slot->replaced, 1);
+    return true;
+}
+
+void ah_board_return(struct ah_board *board, int rank)
+{
+    struct ah_board_slot *slot = ah_board_slot(board, rank);
+    int returning = AH_RANK_RETURNING;
+    if (atomic_load_explicit(&slot->state, memory_order_relaxed) != AH_RANK_RETURNING)
+        return;
+    atomic_store(&slot->returned_ns, ah_now_ns());
+    atomic_compare_exchange_strong(&slot->state, &returning, AH_RANK_RUNNING);
 }
 
 void ah_board_wake(struct ah_board *board)

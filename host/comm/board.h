@@ -32,6 +32,21 @@ enum ah_rank_state {
     AH_RANK_ENDED,  /* came to its normal end */
     AH_RANK_FAILED, /* reported a failure */
     AH_RANK_DIED,   /* gone without a word; set by the launcher */
+    AH_RANK_RETURNING, /* its process was killed, another one takes its place; set by the launcher */
+};
+
+/* Where a rank was at a boundary (recover.h), and what it published there. */
+struct ah_boundary {
+    uint32_t posted[AH_BOARD_CHANNELS]; /* its counters */
+    uint64_t note_bytes, slice_bytes;
+};
+
+/* What a rank has kept for whoever replaces it (kept.h): written by the rank alone, complete before the counter that
+ * tells of it. Boundaries are counted by ROUND of channel 0. */
+struct ah_keeping {
+    struct ah_boundary boundary[2];      /* the last two, by their number's last bit */
+    uint32_t set_up[AH_BOARD_CHANNELS];  /* counters at boundary 0 */
+    _Atomic uint64_t used[3];            /* bytes kept: for good, and since each of the two boundaries */
 };
 
 /* The message that a rank waits for: to come, or to be received. For whoever looks from outside; the rank says so when
@@ -57,6 +72,10 @@ struct ah_board_slot {
     char group_text[512];     /* with group_status; complete before that is set */
     char text[AH_BOARD_TEXT]; /* with AH_RANK_FAILED: message and traceback */
     atomic_int latest;        /* the channel of its latest collective */
+    atomic_int replaced;      /* how often its process was, by another one */
+    atomic_int due;           /* the process replaces another one, and has not taken its state */
+    _Atomic int64_t died_ns, returned_ns; /* of the last replacement */
+    struct ah_keeping keeping;
     struct ah_pulse pulse;    /* what it does now */
     struct ah_awaited awaited;
     struct ah_channel channel[AH_BOARD_CHANNELS];
@@ -70,6 +89,7 @@ struct ah_board_header {
     bool stdout_is_terminal, stderr_is_terminal;
     bool reports; /* the launcher prints the failure of the first rank that fails */
     bool alone;   /* there is no launcher: the ranks have met by themselves (meet.h) */
+    bool recovers; /* a rank that is killed is replaced */
     int32_t first, local; /* this host's ranks: `local` of them, from `first` on; the others' slots a mirror fills */
     _Alignas(64) atomic_int first_failed; /* rank, -1 before */
     atomic_int channels;                  /* ever used on any slot: what a wake looks at */
@@ -142,6 +162,14 @@ int ah_board_show_life(struct ah_board *board, int rank);
 /* Has a rank ended without a word? Then it is marked as dead. Where there is a launcher that one looks, and the answer
  * is false. */
 bool ah_board_lost(struct ah_board *board, int rank);
+
+/* Ranks are replaced in this job. By the board's maker, before any rank maps it. */
+int ah_board_recover(struct ah_board *board);
+/* The process of a rank was killed and another one takes its place: peers wait for it. False when that cannot be: it
+ * had ended, or given up a group. */
+bool ah_board_replace(struct ah_board *board, int rank);
+/* It has come to where the rank was, or ran on from the beginning. By the new process. */
+void ah_board_return(struct ah_board *board, int rank);
 
 /* Wake every wait on the board: something is wrong, all look at the states. */
 void ah_board_wake(struct ah_board *board);

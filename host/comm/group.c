@@ -124,6 +124,10 @@ static int make_room(struct ah_group *group)
 
 static void post(struct ah_group *group, const struct ah_collective *call, const struct ah_brought *brought)
 {
+    if (brought->before) {
+        group->posted++;
+        return;
+    }
     struct ah_channel *mine = group->peer[group->rank];
     struct ah_post *entry = ah_channel_post(mine, group->posted + 1);
     ah_post_fill(entry, call, group->posted + 1, group->size);
@@ -147,7 +151,8 @@ void ah_group_publish_done(struct ah_group *group, uint32_t sequence)
     if (group->done == sequence)
         return;
     group->done = sequence;
-    ah_channel_advance(group->peer[group->rank], AH_DONE, sequence);
+    if (!ah_reached(ah_channel_counter(group->peer[group->rank], AH_DONE), sequence)) /* by the process before */
+        ah_channel_advance(group->peer[group->rank], AH_DONE, sequence);
 }
 
 int ah_group_advance(struct ah_group *group, uint32_t upto, bool block)
@@ -158,8 +163,9 @@ int ah_group_advance(struct ah_group *group, uint32_t upto, bool block)
             AH_TRY(ah_watch_wait(group, AH_POSTED, work->sequence));
         else if (work->mover->carry_waits || !ah_watch_reached(group, AH_POSTED, work->sequence))
             return 0;
-        AH_TRY(ah_watch_compare(group, work->sequence));
-        for (int r = 0; r < group->size; r++)
+        if (!work->brought.before)
+            AH_TRY(ah_watch_compare(group, work->sequence));
+        for (int r = 0; r < group->size && !work->mover->posted_is_all; r++)
             work->note |= ah_group_post(group, r, work->sequence)->note;
         AH_TRY(work->mover->carry(work));
         ah_group_publish_done(group, work->sequence);
@@ -211,7 +217,8 @@ static int run_with_peers(struct ah_group *group, const struct ah_collective *ca
     post(group, call, &brought);
     AH_TRY(ah_group_advance(group, group->posted - 1, true));
     AH_TRY(ah_watch_wait(group, AH_POSTED, group->posted));
-    AH_TRY(ah_watch_compare(group, group->posted));
+    if (!brought.before)
+        AH_TRY(ah_watch_compare(group, group->posted));
     if (!ah_collective_is_barrier(call->kind))
         AH_TRY(backend->run(group, call));
     ah_group_publish_done(group, group->posted);
@@ -319,7 +326,7 @@ int ah_group_start(struct ah_group *group, struct ah_collective call, struct ah_
 
 static bool complete(struct ah_work *work)
 {
-    if (!work->carried || work->group->size == 1)
+    if (!work->carried || work->group->size == 1 || work->mover->posted_is_all)
         return work->carried;
     if (work->call.device)
         return work->group->lane->type->ready(work);
@@ -347,7 +354,7 @@ static int await(struct ah_work *work)
     struct ah_group *group = work->group;
     AH_TRY(ah_group_advance(group, work->sequence, true));
     /* Of what a device does its own queue is the order. */
-    return work->call.device ? 0 : ah_watch_wait(group, AH_DONE, work->sequence);
+    return work->call.device || work->mover->posted_is_all ? 0 : ah_watch_wait(group, AH_DONE, work->sequence);
 }
 
 int ah_work_wait_note(struct ah_work *work, uint32_t *note)

@@ -14,7 +14,8 @@
 enum { BACKENDS = 16, SPINS = 2000, FEW_SPINS = 20 };
 static const double timeout_default_s = 600;
 
-static const struct ah_backend *backends[BACKENDS] = {&ah_self_backend, &ah_shm_backend, &ah_spread_backend};
+static const struct ah_backend *backends[BACKENDS] = {&ah_self_backend, &ah_shm_backend, &ah_spread_backend,
+                                                    &ah_keep_backend};
 
 int ah_backend_register(const struct ah_backend *backend)
 {
@@ -194,7 +195,8 @@ int ah_group_default(struct ah_group **out)
                        who.local_size);
     bool alone = who.size == 1;
     struct ah_seat seat = {.board = alone ? NULL : board, .rank = who.rank, .size = who.size};
-    AH_TRY(ah_group_open(&first_group, ah_backend_find(board && board->hosts ? "spread" : "shm"), &seat));
+    const char *backend = board && board->hosts ? "spread" : board && board->header->recovers ? "keep" : "shm";
+    AH_TRY(ah_group_open(&first_group, ah_backend_find(backend), &seat));
     *out = first_group;
     return 0;
 }

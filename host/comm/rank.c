@@ -15,6 +15,7 @@
 #include "comm/mirror.h"
 #include "comm/mpi.h"
 #include "comm/muster.h"
+#include "comm/recover.h"
 #include "comm/topology.h"
 
 static struct ah_board *attached;
@@ -44,6 +45,7 @@ static void take_place(struct ah_board *board, int rank)
     ah_board_close(alone);
     alone = NULL;
     atomic_store(&ah_board_slot(attached, attached_rank)->pid, (int)attached_pid);
+    ah_recovery_join(board, rank);
     atexit(at_exit);
 }
 

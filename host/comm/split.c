@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/recover.h"
 #include "comm/watch.h"
 
 struct entry {
@@ -20,7 +21,8 @@ static bool quiet(struct ah_group *group)
 {
     for (int r = 0; r < group->size; r++) {
         struct ah_board_slot *slot = ah_board_slot(group->board, group->member[r]);
-        if (r != group->rank && atomic_load(&slot->state) == AH_RANK_RUNNING &&
+        int state = atomic_load(&slot->state);
+        if (r != group->rank && (state == AH_RANK_RUNNING || state == AH_RANK_RETURNING) &&
             !ah_reached(ah_channel_counter(group->peer[r], AH_DONE), group->posted))
             return false;
     }
@@ -101,7 +103,8 @@ static int open_part(struct ah_group **out, struct ah_group *parent, const struc
         struct ah_channel *mine = &ah_board_slot(parent->board, members[seat.rank])->channel[seat.channel];
         atomic_store(&mine->base, seat.base);
         for (int c = 0; c < AH_COUNTERS; c++)
-            atomic_store(&mine->counter[c], seat.base);
+            if (!ah_reached(atomic_load(&mine->counter[c]), seat.base)) /* the process before may have gone on */
+                atomic_store(&mine->counter[c], seat.base);
         int seen = atomic_load(&parent->board->header->channels);
         while (seen <= seat.channel &&
                !atomic_compare_exchange_weak(&parent->board->header->channels, &seen, seat.channel + 1))
@@ -114,6 +117,15 @@ static int open_part(struct ah_group **out, struct ah_group *parent, const struc
     return 0;
 }
 
+/* Live recovery knows the groups that a script makes before its first step. */
+static int check_time(const struct ah_group *parent)
+{
+    if (!parent->board || !parent->board->header->recovers || ah_recovery_boundary() < 0 || ah_recovery_is_due())
+        return 0;
+    return ah_fail(AH_ENOTIMPL, "split: with live recovery groups are made before the first step, and this is after "
+                   "step %lld", (long long)ah_recovery_boundary());
+}
+
 int ah_group_split(struct ah_group **out, struct ah_group *parent, int color, int key, const char *where)
 {
     int status;
@@ -122,6 +134,7 @@ int ah_group_split(struct ah_group **out, struct ah_group *parent, int color, in
     struct entry mine = {color, key, 0, 0}, *table = malloc(n * sizeof *table);
     int *members = malloc(n * sizeof *members);
     *out = NULL;
+    AH_TRYGO(check_time(parent), out);
     if (!table || !members) {
         status = ah_fail(AH_ENOMEM, "split: out of memory");
         goto out;

@@ -1,6 +1,6 @@
 /* A wait looks at a counter some 2,000 times, then sleeps on it in slices of 50 ms, and between slices at everything
  * that could keep the counter from moving. Only time in which this process ran counts: a slice that took much longer
- * means that the whole job was stopped.
+ * means that the whole job was stopped. Nor does time count in which a rank is being replaced.
  *
  * All ranks are to tell the same story of one event: a mismatch names the lowest rank that posted and the lowest that
  * differs from it, a timeout the rank that is furthest behind. Ranks in texts are those of the job. */
@@ -166,6 +166,7 @@ static int lost(struct ah_group *group, int rank, const char *call, bool gave_up
         return ah_fail(AH_EPEER, "%s: rank %d gave up: %s", call, member, slot->group_text);
     switch (atomic_load(&slot->state)) {
     case AH_RANK_RUNNING:
+    case AH_RANK_RETURNING:
         return ah_fail(AH_EPEER, "%s: rank %d came to the end of this line without it (%s)", call, member, where);
     case AH_RANK_ENDED: return ah_fail(AH_EPEER, "%s: rank %d ended without it (%s)", call, member, where);
     case AH_RANK_DIED:
@@ -191,7 +192,8 @@ static bool is_gone(struct ah_group *group, int rank, bool *gave_up)
     ah_board_lost(group->board, group->member[rank]);
     int group_status = atomic_load(&slot->group_status), state = atomic_load(&slot->state);
     *gave_up = group_status && state != AH_RANK_DIED;
-    return state != AH_RANK_RUNNING || group_status || is_through(group, rank);
+    bool lives = state == AH_RANK_RUNNING || state == AH_RANK_RETURNING;
+    return !lives || group_status || is_through(group, rank);
 }
 
 /* A peer that has not done its part of the call and never will; rather one that is gone than one that only gave up,
@@ -262,11 +264,21 @@ static int name_missing(struct ah_group *group, uint32_t sequence)
                    (double)group->timeout_ns / 1e9, whereabouts_now(group, first, where, sizeof where));
 }
 
-static void count_time(struct ah_watch *watch)
+/* Is a rank being replaced, whom all wait for? */
+static bool is_short(struct ah_group *group)
+{
+    for (int r = 0; r < group->size; r++)
+        if (atomic_load_explicit(&slot_of(group, r)->state, memory_order_relaxed) == AH_RANK_RETURNING)
+            return true;
+    return false;
+}
+
+static void count_time(struct ah_watch *watch, struct ah_group *group)
 {
     int64_t now = ah_now_ns(), passed = watch->before ? now - watch->before : 0;
     watch->before = now;
-    watch->waited += passed < longest_slice_ns ? passed : longest_slice_ns;
+    if (!is_short(group))
+        watch->waited += passed < longest_slice_ns ? passed : longest_slice_ns;
 }
 
 /* Whoever waits, for whatever, does its part of the messages that are under way. */
@@ -306,7 +318,7 @@ int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counte
 {
     char call[160];
     uint32_t sequence = awaited(group, which, target);
-    count_time(watch);
+    count_time(watch, group);
     AH_TRY(heed_interrupt(group, sequence));
     AH_TRY(move_messages(group));
     AH_TRY(ah_lane_check(group));
@@ -330,7 +342,7 @@ int ah_watch_peer(struct ah_watch *watch, struct ah_group *group, int peer, cons
 {
     int gone = 0, last = peer;
     bool gave_up = false;
-    count_time(watch);
+    count_time(watch, group);
     if (ah_interrupted) {
         ah_interrupted = AH_INTERRUPT_HEEDED;
         return ah_fail(AH_EINTR, "%s: interrupted", call);

@@ -20,7 +20,7 @@ enum { THREADS = 0 };
 static const struct {
     const char *name;
     int hosts;
-} backends[] = {{"shm", 1}, {"socket", 1}, {"spread", 2}, {"spread", 3}};
+} backends[] = {{"shm", 1}, {"keep", 1}, {"socket", 1}, {"spread", 2}, {"spread", 3}};
 /* Of the run that is on. */
 static const struct ah_backend *backend;
 static atomic_int *marks;
@@ -121,7 +121,8 @@ static bool make_boards(int size, int count, const struct ah_store_place *place)
             hosts[h].first[i + 1] = size * (i + 1) / count;
             snprintf(hosts[h].name[i], sizeof hosts[h].name[i], "node%d", i);
         }
-        if (ah_board_create(&boards[h], size) || ah_board_map_segments(boards[h]) ||
+        if (ah_board_create(&boards[h], size) || (backend == &ah_keep_backend && ah_board_recover(boards[h])) ||
+            ah_board_map_segments(boards[h]) ||
             (count > 1 && ah_board_place(boards[h], &hosts[h]))) {
             fprintf(stderr, "no board: %s\n", ah_error_text());
             return false;
@@ -188,6 +189,16 @@ static bool run_backends(int size, int64_t timeout_ns, unsigned mortal, bool for
         good &= run_on_hosts(size, backends[i].hosts, timeout_ns, mortal, fork_always, body);
     }
     return good;
+}
+
+bool has_messages(struct rank *me)
+{
+    return me->group->backend->give || me->group->backend == &ah_self_backend;
+}
+
+bool has_segments(struct rank *me)
+{
+    return me->group->backend != &ah_keep_backend;
 }
 
 void until_ended(struct rank *me, int rank)

@@ -39,6 +39,10 @@ void until_ended(struct rank *me, int rank);
 void set_mark(struct rank *me, int which);
 void until_marked(struct rank *me, int which);
 
+/* Does the backend move messages, and does it use the ranks' segments as memory? All but "keep" do. */
+bool has_messages(struct rank *me);
+bool has_segments(struct rank *me);
+
 #define RANK_CHECK(me, condition)                                                                          \
     do {                                                                                                   \
         if (!(condition)) {                                                                                \

@@ -1,0 +1,49 @@
+/* Live recovery: a rank that is killed is replaced by a new process, and its peers do not end.
+ *
+ * A boundary is a place in the script where all that was begun before is complete: where a training loader is asked for
+ * its next batch. There each rank publishes a note, which is what it has for itself, and a slice of what all ranks have
+ * alike. The replacement of a rank that died after boundary b runs the script from its first line: its calls are
+ * answered from what all ranks have kept since the job began (keep.c), up to the place where it takes the state of
+ * boundary b; from there on what was called since is answered in the same way. Boundaries count from 0; what is kept
+ * from before boundary 0 is kept for the whole job.
+ *
+ * A rank's Lua thread only. */
+#ifndef AH_COMM_RECOVER_H
+#define AH_COMM_RECOVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Was the job launched so that ranks are replaced? Otherwise nothing below does anything. */
+bool ah_recovery_is_on(void);
+/* Does this process replace another one, whose state it has not taken yet? */
+bool ah_recovery_is_due(void);
+
+/* Where this rank's slice of the boundary to come is to be written, `bytes` long, 64-byte aligned; waits until no rank
+ * needs what lay there. NULL when recovery is off. */
+int ah_recovery_slice(size_t bytes, void **out);
+/* This rank is at the next boundary: publish its note, which is copied, and the slice that was written before.
+ * AH_ESTATE when a state is due that the script did not take; AH_EMISMATCH when ranks have come here by different
+ * calls. */
+int ah_recovery_mark(const void *note, size_t bytes);
+/* The last boundary that this rank has published or taken, -1 before the first. */
+int64_t ah_recovery_boundary(void);
+
+/* Of a replacement: waits until all ranks have published the boundary at which it goes on, and says which that is; -1:
+ * there is none, the script is to run on from where it is, and nothing is due any more. */
+int ah_recovery_find(int64_t *boundary);
+/* After that: what a rank has published there; good until this rank publishes the boundary after the next. */
+int ah_recovery_note_of(int rank, const void **note, size_t *bytes);
+int ah_recovery_slice_of(int rank, const void **slice, size_t *bytes);
+/* This process is now where the boundary was, and so are its calls. The next mark is this boundary's, and does
+ * nothing. */
+int ah_recovery_take(void);
+
+/* This process is a rank of a board; its groups are the parts of `root`. By rank.c and by the backend that keeps. */
+struct ah_board;
+struct ah_group;
+void ah_recovery_join(struct ah_board *board, int rank);
+void ah_recovery_lead(struct ah_group *root);
+
+#endif

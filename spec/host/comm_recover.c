@@ -1,0 +1,365 @@
+/* Live recovery among forked ranks: a parent that replaces those that were killed, as the launcher does, and a loop
+ * whose result is known to the bit. */
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/threads.h"
+#include "comm/kept.h"
+#include "comm/recover.h"
+#include "comm_ranks.h"
+
+enum { WIDTH = 3000, STEPS = 12, PLACES = 10, MOST = 4 };
+
+/* What the ranks of one run have in common. */
+struct scene {
+    struct ah_board *board;
+    int size, steps;
+    bool forgets, strays;      /* a replacement does not take its state; makes another call */
+    atomic_int victim, step, place; /* who kills itself where; -1: nobody */
+    atomic_int deaths;
+    _Atomic uint64_t sum[MOST];
+    atomic_int failures, slow;
+    char text[512];            /* of the first failure */
+};
+static struct scene *scene;
+
+/* What a rank has for itself, and what all have alike. */
+struct model {
+    double seen;
+    uint32_t draw;
+    float weight[WIDTH];
+};
+
+static void place(int rank, int step, int number)
+{
+    int victim = rank;
+    if (atomic_load(&scene->step) == step && atomic_load(&scene->place) == number &&
+        atomic_compare_exchange_strong(&scene->victim, &victim, -1))
+        kill(getpid(), SIGKILL);
+}
+
+static int call(struct ah_group *group, struct ah_collective what, const char *where)
+{
+    what.where = where;
+    return ah_group_run(group, what);
+}
+
+static uint32_t draw(struct model *m)
+{
+    return m->draw = m->draw * 1664525 + 1013904223;
+}
+
+struct share {
+    int64_t begin, end;
+};
+
+static struct share share_of(int rank, int size)
+{
+    return (struct share){WIDTH * rank / size, WIDTH * (rank + 1) / size};
+}
+
+static int boundary(struct model *m, int rank, int size, int step)
+{
+    void *slice;
+    struct share share = share_of(rank, size);
+    size_t bytes = (size_t)(share.end - share.begin) * sizeof(float);
+    struct {
+        double seen;
+        uint32_t draw;
+    } note = {m->seen, m->draw};
+    AH_TRY(ah_recovery_slice(bytes, &slice));
+    memcpy(slice, m->weight + share.begin, bytes);
+    place(rank, step, 9);
+    return ah_recovery_mark(&note, sizeof note);
+}
+
+/* The step at which it goes on. */
+static int resume(struct model *m, int rank, int size, int *step)
+{
+    int64_t at;
+    const void *part;
+    size_t bytes;
+    if (!ah_recovery_is_due())
+        return 0;
+    AH_TRY(ah_recovery_find(&at));
+    if (at < 0)
+        return 0;
+    AH_TRY(ah_recovery_note_of(rank, &part, &bytes));
+    memcpy(&m->seen, part, sizeof m->seen);
+    memcpy(&m->draw, (const char *)part + sizeof m->seen, sizeof m->draw);
+    for (int r = 0; r < size; r++) {
+        struct share share = share_of(r, size);
+        AH_TRY(ah_recovery_slice_of(r, &part, &bytes));
+        if (bytes != (size_t)(share.end - share.begin) * sizeof(float))
+            return ah_fail(AH_EINVAL, "slice of %zu bytes", bytes);
+        memcpy(m->weight + share.begin, part, bytes);
+    }
+    *step = (int)at;
+    return ah_recovery_take();
+}
+
+static int set_up(struct ah_group *group, struct ah_group **part, struct model *m, int rank)
+{
+    int64_t seed = rank == 0 ? 7 : 0;
+    float all[MOST], mine = (float)rank;
+    place(rank, -1, 0);
+    AH_TRY(call(group, ah_collective_broadcast(&seed, 1, AH_I64, 0), "setup:1"));
+    place(rank, -1, 1);
+    for (int i = 0; i < 100; i++) /* more than the ring of posts holds */
+        AH_TRY(call(group, ah_collective_all_gather(all, &mine, 1, AH_F32), "setup:2"));
+    place(rank, -1, 2);
+    AH_TRY(ah_group_split(part, group, rank % 2, 0, "setup:3"));
+    place(rank, -1, 3);
+    m->draw = (uint32_t)seed + (uint32_t)rank;
+    for (int i = 0; i < WIDTH; i++)
+        m->weight[i] = (float)(i * seed % 11) + all[i % scene->size];
+    return 0;
+}
+
+static int train_step(struct ah_group *group, struct ah_group *part, struct model *m, int rank, int step)
+{
+    static float grad[WIDTH], other[WIDTH];
+    struct ah_work *work;
+    double seen;
+    uint32_t note = 0;
+    place(rank, step, 1);
+    for (int i = 0; i < WIDTH; i++)
+        grad[i] = (float)(draw(m) % 1000) / 999.0f;
+    struct ah_collective mean = ah_collective_all_reduce(grad, WIDTH, AH_F32, AH_REDUCE_MEAN);
+    mean.note = 1u << rank;
+    mean.weight = rank + 1;
+    AH_TRY(ah_group_start(group, mean, &work));
+    place(rank, step, 2);
+    seen = m->draw;
+    AH_TRY(call(part, ah_collective_all_reduce(&seen, 1, AH_F64, AH_REDUCE_SUM), "step:1"));
+    place(rank, step, 3);
+    AH_TRY(ah_work_wait_note(work, &note));
+    if (note != (1u << scene->size) - 1)
+        return ah_fail(AH_EINVAL, "notes %x", note);
+    place(rank, step, 4);
+    for (int i = 0; i < WIDTH; i++)
+        m->weight[i] = m->weight[i] * 0.9f + grad[i];
+    place(rank, step, 5);
+    memcpy(other, m->weight, sizeof other);
+    AH_TRY(call(group, ah_collective_all_reduce(other, WIDTH, AH_F32, AH_REDUCE_MAX), "step:2"));
+    m->seen += seen + other[step];
+    place(rank, step, 6);
+    AH_TRY(call(group, ah_collective_barrier(), "step:3"));
+    place(rank, step, 7);
+    return 0;
+}
+
+static int run_loop(struct ah_group *group, int rank)
+{
+    struct ah_group *part;
+    static struct model m;
+    int step = 0, size = scene->size;
+    AH_TRY(set_up(group, &part, &m, rank));
+    if (scene->strays && ah_board_slot(scene->board, rank)->replaced)
+        AH_TRY(call(group, ah_collective_barrier(), "stray:1"));
+    if (!scene->forgets)
+        AH_TRY(resume(&m, rank, size, &step));
+    place(rank, -1, 4);
+    for (; step < scene->steps; step++) {
+        AH_TRY(boundary(&m, rank, size, step));
+        place(rank, step, 0);
+        AH_TRY(train_step(group, part, &m, rank, step));
+        place(rank, step, 8);
+    }
+    uint64_t sum = 0, bits;
+    memcpy(&bits, &m.seen, sizeof bits);
+    for (int i = 0; i < WIDTH; i++) {
+        uint32_t word;
+        memcpy(&word, &m.weight[i], sizeof word);
+        sum = (sum ^ word) * 0x100000001b3u;
+    }
+    atomic_store(&scene->sum[rank], sum ^ bits);
+    ah_group_close(part);
+    return 0;
+}
+
+static pid_t begin(int rank)
+{
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid)
+        return pid;
+    struct ah_group *group;
+    struct ah_seat seat = {.board = scene->board, .rank = rank, .size = scene->size, .timeout_ns = 2000000000};
+    alarm(60);
+    ah_set_num_threads(1);
+    ah_recovery_join(scene->board, rank);
+    atomic_store(&ah_board_slot(scene->board, rank)->pid, (int)getpid());
+    int status = ah_group_open(&group, &ah_keep_backend, &seat);
+    while (status == 0 && atomic_load(&scene->slow) && ah_board_slot(scene->board, rank)->replaced)
+        atomic_store(&scene->slow, usleep(2500000)); /* longer than peers wait for one that is not replaced */
+    status = status ? status : run_loop(group, rank);
+    if (status < 0 && atomic_fetch_add(&scene->failures, 1) == 0)
+        snprintf(scene->text, sizeof scene->text, "%s", ah_error_text());
+    ah_board_leave(scene->board, rank, status < 0 ? AH_RANK_FAILED : AH_RANK_ENDED, ah_error_text(), false);
+    _exit(0);
+}
+
+/* Every rank runs the loop; who is killed is replaced. False when a rank failed. */
+static bool play(void)
+{
+    pid_t pid[MOST];
+    for (int r = 0; r < scene->size; r++)
+        pid[r] = begin(r);
+    for (int left = scene->size; left > 0;) {
+        int status, r = 0;
+        pid_t ended = waitpid(-1, &status, 0);
+        while (r < scene->size && pid[r] != ended)
+            r++;
+        if (r == scene->size)
+            continue;
+        if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && ah_board_replace(scene->board, r)) {
+            atomic_fetch_add(&scene->deaths, 1);
+            pid[r] = begin(r);
+            continue;
+        }
+        left--;
+        if (status)
+            fprintf(stderr, "rank %d ended with status %x\n", r, status);
+        ah_board_leave(scene->board, r, AH_RANK_DIED, NULL, false);
+    }
+    return atomic_load(&scene->failures) == 0;
+}
+
+static bool open_scene(int size, int steps)
+{
+    scene = mmap(NULL, sizeof *scene, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (scene == MAP_FAILED || ah_board_create(&scene->board, size) || ah_board_recover(scene->board) ||
+        ah_board_map_segments(scene->board))
+        return false;
+    scene->size = size;
+    scene->steps = steps;
+    atomic_store(&scene->victim, -1);
+    return true;
+}
+
+static void close_scene(void)
+{
+    ah_board_close(scene->board);
+    munmap(scene, sizeof *scene);
+}
+
+/* The sums of an undisturbed run. */
+static bool learn(int size, int steps, uint64_t sum[MOST])
+{
+    bool good = open_scene(size, steps) && play();
+    for (int r = 0; r < size; r++)
+        sum[r] = atomic_load(&scene->sum[r]);
+    close_scene();
+    return good;
+}
+
+static bool same_sums(const uint64_t sum[MOST])
+{
+    bool same = true;
+    for (int r = 0; r < scene->size; r++)
+        same &= atomic_load(&scene->sum[r]) == sum[r];
+    return same;
+}
+
+static bool survives(int size, int victim, int step, int number, const uint64_t sum[MOST])
+{
+    bool good = open_scene(size, STEPS);
+    atomic_store(&scene->step, step);
+    atomic_store(&scene->place, number);
+    atomic_store(&scene->victim, victim);
+    good = good && play() && same_sums(sum) && atomic_load(&scene->deaths) == 1;
+    if (!good)
+        fprintf(stderr, "rank %d of %d killed in step %d at place %d: %d deaths, sums %s: %s\n", victim, size, step,
+                number, atomic_load(&scene->deaths), same_sums(sum) ? "alike" : "differ", scene->text);
+    close_scene();
+    return good;
+}
+
+AH_TEST(a_rank_that_is_killed_anywhere_is_replaced_and_the_result_is_the_same_to_the_bit)
+{
+    uint64_t sum[MOST];
+    for (int size = 2; size <= MOST; size += 2) {
+        REQUIRE(learn(size, STEPS, sum));
+        for (int number = 0; number < 5; number++)
+            CHECK(survives(size, number % size, -1, number, sum));
+        for (int number = 0; number < PLACES; number++)
+            for (int step = 0; step < 3; step++)
+                CHECK(survives(size, (number + step) % size, step, number, sum));
+        CHECK(survives(size, size - 1, STEPS - 1, PLACES - 2, sum));
+    }
+}
+
+/* Kills whoever is there, as long as there is somebody; the process numbers are on the board. */
+static pid_t begin_killer(int kills, unsigned seed)
+{
+    pid_t pid = fork();
+    if (pid)
+        return pid;
+    srand(seed);
+    for (int k = 0; k < kills;) {
+        usleep((useconds_t)(rand() % 6000));
+        struct ah_board_slot *slot = ah_board_slot(scene->board, rand() % scene->size);
+        int victim = atomic_load(&slot->pid);
+        if (atomic_load(&slot->ended_ns))
+            _exit(1);
+        k += victim > 0 && kill(victim, SIGKILL) == 0;
+    }
+    _exit(0);
+}
+
+AH_TEST(fifty_kills_in_a_row_change_nothing)
+{
+    enum { LONG = 2000, KILLS = 50 };
+    uint64_t sum[MOST];
+    int status;
+    REQUIRE(learn(4, LONG, sum));
+    REQUIRE(open_scene(4, LONG));
+    pid_t killer = begin_killer(KILLS, 1);
+    CHECK(play());
+    CHECK(waitpid(killer, &status, 0) != killer || status == 0);
+    CHECK(atomic_load(&scene->deaths) > KILLS / 2);
+    CHECK(same_sums(sum));
+    if (atomic_load(&scene->failures))
+        fprintf(stderr, "%s\n", scene->text);
+    close_scene();
+}
+
+AH_TEST(peers_wait_longer_than_their_timeout_for_a_rank_that_is_being_replaced)
+{
+    uint64_t sum[MOST];
+    REQUIRE(learn(2, STEPS, sum));
+    REQUIRE(open_scene(2, STEPS));
+    atomic_store(&scene->slow, 1);
+    atomic_store(&scene->step, 3);
+    atomic_store(&scene->place, 2);
+    atomic_store(&scene->victim, 1);
+    CHECK(play());
+    CHECK(same_sums(sum));
+    close_scene();
+}
+
+/* What a rank says whose replacement does something else. */
+static void expect_failure(bool forgets, bool strays, const char *text)
+{
+    REQUIRE(open_scene(2, STEPS));
+    scene->forgets = forgets;
+    scene->strays = strays;
+    atomic_store(&scene->step, 4);
+    atomic_store(&scene->place, 3);
+    atomic_store(&scene->victim, 1);
+    CHECK(!play());
+    CHECK(strstr(scene->text, text));
+    if (!strstr(scene->text, text))
+        fprintf(stderr, "%s\n", scene->text);
+    close_scene();
+}
+
+AH_TEST(a_replacement_that_takes_no_state_or_calls_something_else_says_so)
+{
+    expect_failure(true, false, "has not taken its state: call accelerator:load_state() before the loop");
+    expect_failure(false, true, "barrier at stray:1: this process replaces rank 1, which died after its first step");
+}

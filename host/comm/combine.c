@@ -15,7 +15,7 @@
 enum { BLOCK = 1024 };
 
 struct job {
-    enum ah_dtype dtype;
+    enum ah_dtype from, to;
     enum ah_reduce_op op;
     void *const *dst;
     const void *const *src;
@@ -90,18 +90,18 @@ static const void *write_f16(const float *sum, void *block, int64_t m)
 
 #define AS_IT_IS(from, block, m) (from)
 
-/* T: stored, A: accumulated; READ gives a block of A, WRITE one of T, from or in memory that they are given. */
-#define COMBINE(NAME, T, A, READ, WRITE, ADD, TIMES, BITS_AND, BITS_OR, BITS_XOR)         \
+/* S: of sources, A: accumulated, T: stored; READ gives a block of A, WRITE one of T, from or in given memory. */
+#define COMBINE(NAME, S, A, T, READ, WRITE, ADD, TIMES, BITS_AND, BITS_OR, BITS_XOR)         \
     static void combine_##NAME(const struct job *job, int64_t begin, int64_t end)         \
     {                                                                                     \
         A sum[BLOCK], block[BLOCK];                                                       \
         (void)block;                                                                      \
         for (int64_t at = begin; at < end; at += BLOCK) {                                 \
             int64_t m = end - at < BLOCK ? end - at : BLOCK;                              \
-            const A *given = READ((const T *)job->src[0] + at, block, m);                 \
+            const A *given = READ((const S *)job->src[0] + at, block, m);                 \
             memcpy(sum, given, (size_t)m * sizeof *sum);                                  \
             for (int s = 1; s < job->src_count; s++) {                                    \
-                given = READ((const T *)job->src[s] + at, block, m);                      \
+                given = READ((const S *)job->src[s] + at, block, m);                      \
                 switch (job->op) {                                                        \
                 case AH_REDUCE_SUM:                                                       \
                 case AH_REDUCE_MEAN: FOLD(ADD);                                           \
@@ -125,13 +125,17 @@ static const void *write_f16(const float *sum, void *block, int64_t m)
         }                                                                                 \
     }
 
-COMBINE(f32, float, float, AS_IT_IS, AS_IT_IS, FLOAT_SUM, FLOAT_PRODUCT, NONE, NONE, NONE)
-COMBINE(f64, double, double, AS_IT_IS, AS_IT_IS, FLOAT_SUM, FLOAT_PRODUCT, NONE, NONE, NONE)
-COMBINE(i64, int64_t, int64_t, AS_IT_IS, AS_IT_IS, INT_SUM, INT_PRODUCT, AND, OR, XOR)
-COMBINE(i32, int32_t, int32_t, AS_IT_IS, AS_IT_IS, (int32_t)INT_SUM, (int32_t)INT_PRODUCT, AND, OR, XOR)
-COMBINE(u8, uint8_t, uint8_t, AS_IT_IS, AS_IT_IS, (uint8_t)INT_SUM, (uint8_t)INT_PRODUCT, AND, OR, XOR)
-COMBINE(f16, uint16_t, float, read_f16, write_f16, FLOAT_SUM, FLOAT_PRODUCT, NONE, NONE, NONE)
-COMBINE(bf16, uint16_t, float, read_bf16, write_bf16, FLOAT_SUM, FLOAT_PRODUCT, NONE, NONE, NONE)
+COMBINE(f32, float, float, float, AS_IT_IS, AS_IT_IS, FLOAT_SUM, FLOAT_PRODUCT, NONE, NONE, NONE)
+COMBINE(f64, double, double, double, AS_IT_IS, AS_IT_IS, FLOAT_SUM, FLOAT_PRODUCT, NONE, NONE, NONE)
+COMBINE(i64, int64_t, int64_t, int64_t, AS_IT_IS, AS_IT_IS, INT_SUM, INT_PRODUCT, AND, OR, XOR)
+COMBINE(i32, int32_t, int32_t, int32_t, AS_IT_IS, AS_IT_IS, (int32_t)INT_SUM, (int32_t)INT_PRODUCT, AND, OR, XOR)
+COMBINE(u8, uint8_t, uint8_t, uint8_t, AS_IT_IS, AS_IT_IS, (uint8_t)INT_SUM, (uint8_t)INT_PRODUCT, AND, OR, XOR)
+COMBINE(f16, uint16_t, float, uint16_t, read_f16, write_f16, FLOAT_SUM, FLOAT_PRODUCT, NONE, NONE, NONE)
+COMBINE(bf16, uint16_t, float, uint16_t, read_bf16, write_bf16, FLOAT_SUM, FLOAT_PRODUCT, NONE, NONE, NONE)
+COMBINE(f16_f32, uint16_t, float, float, read_f16, AS_IT_IS, FLOAT_SUM, FLOAT_PRODUCT, NONE, NONE, NONE)
+COMBINE(bf16_f32, uint16_t, float, float, read_bf16, AS_IT_IS, FLOAT_SUM, FLOAT_PRODUCT, NONE, NONE, NONE)
+COMBINE(f32_f16, float, float, uint16_t, AS_IT_IS, write_f16, FLOAT_SUM, FLOAT_PRODUCT, NONE, NONE, NONE)
+COMBINE(f32_bf16, float, float, uint16_t, AS_IT_IS, write_bf16, FLOAT_SUM, FLOAT_PRODUCT, NONE, NONE, NONE)
 
 /* The case that training lives on: two ranks, summed in place on both. Same arithmetic as above. */
 static void pair_f32(const struct job *job, int64_t begin, int64_t end)
@@ -155,16 +159,32 @@ static void pair_f32(const struct job *job, int64_t begin, int64_t end)
     }
 }
 
+static void between_f32(const struct job *job, int64_t begin, int64_t end)
+{
+    if (job->from == AH_F16)
+        combine_f16_f32(job, begin, end);
+    else if (job->from == AH_BF16)
+        combine_bf16_f32(job, begin, end);
+    else if (job->to == AH_F16)
+        combine_f32_f16(job, begin, end);
+    else
+        combine_f32_bf16(job, begin, end);
+}
+
 static void combine_range(void *context, int64_t begin, int64_t end)
 {
     const struct job *job = context;
     bool adds = job->op == AH_REDUCE_SUM || (job->op == AH_REDUCE_MEAN && job->exact);
-    if (job->dtype == AH_F32 && job->src_count == 2 && job->dst_count == 2 && job->dst[0] == job->src[0] &&
-        job->dst[1] == job->src[1] && adds) {
+    if (job->from == AH_F32 && job->to == AH_F32 && job->src_count == 2 && job->dst_count == 2 &&
+        job->dst[0] == job->src[0] && job->dst[1] == job->src[1] && adds) {
         pair_f32(job, begin, end);
         return;
     }
-    switch (job->dtype) {
+    if (job->from != job->to) {
+        between_f32(job, begin, end);
+        return;
+    }
+    switch (job->from) {
     case AH_F32: combine_f32(job, begin, end); break;
     case AH_F64: combine_f64(job, begin, end); break;
     case AH_I64: combine_i64(job, begin, end); break;
@@ -180,10 +200,16 @@ static void combine_range(void *context, int64_t begin, int64_t end)
 void ah_combine(enum ah_dtype dtype, enum ah_reduce_op op, void *const *dst, int dst_count, const void *const *src,
                 int src_count, int64_t n, double divisor)
 {
+    ah_combine_as(dtype, dtype, op, dst, dst_count, src, src_count, n, divisor);
+}
+
+void ah_combine_as(enum ah_dtype from, enum ah_dtype to, enum ah_reduce_op op, void *const *dst, int dst_count,
+                   const void *const *src, int src_count, int64_t n, double divisor)
+{
     int exponent;
     if (divisor == 0)
         divisor = 1;
-    struct job job = {dtype, op, dst, src, dst_count, src_count, divisor, 1 / divisor,
+    struct job job = {from, to, op, dst, src, dst_count, src_count, divisor, 1 / divisor,
                       frexp(divisor, &exponent) == 0.5};
     if (n < 128 * 1024)
         combine_range(&job, 0, n);

@@ -10,4 +10,9 @@
 void ah_combine(enum ah_dtype dtype, enum ah_reduce_op op, void *const *dst, int dst_count, const void *const *src,
                 int src_count, int64_t n, double divisor);
 
+/* The same from one dtype to another: they are equal, or one is a half and the other float32, as whoever adds a sum up
+ * in parts keeps it. */
+void ah_combine_as(enum ah_dtype from, enum ah_dtype to, enum ah_reduce_op op, void *const *dst, int dst_count,
+                   const void *const *src, int src_count, int64_t n, double divisor);
+
 #endif

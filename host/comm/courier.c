@@ -180,8 +180,8 @@ static void learn(struct courier_job *job)
     const struct ah_roll *roll = (void *)courier_at(job, 0, atomic_load(&channel_of(job, 0)->roll));
     job->divisor = roll->divisor[job->sequence % AH_CHANNEL_POSTS];
     bool reduces = job->call.kind == AH_ALL_REDUCE;
-    job->direct = (size_t)job->call.count * ah_dtype_size(job->call.dtype) <= DIRECT_BYTES;
-    job->pieces = reduces ? ah_team_pieces(&job->call) : courier_stream_pieces(job);
+    job->direct = (size_t)job->call.count * ah_team_width(&job->team, &job->call) <= DIRECT_BYTES;
+    job->pieces = reduces ? ah_team_pieces(&job->team, &job->call) : courier_stream_pieces(job);
     job->known = true;
 }
 

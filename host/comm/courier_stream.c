@@ -16,7 +16,8 @@ struct bit {
 static bool next_bit(const struct courier_job *job, int from, int to, int64_t piece, int *index, size_t *at,
                      struct bit *out)
 {
-    size_t begin = (size_t)piece * AH_TEAM_PIECE, end = begin + AH_TEAM_PIECE, width = ah_dtype_size(job->call.dtype);
+    size_t begin = (size_t)piece * AH_TEAM_PIECE, end = begin + AH_TEAM_PIECE;
+    size_t width = ah_team_width(&job->team, &job->call);
     while (*at < end && ah_team_stream(&job->team, &job->call, from, to, *index, &out->part)) {
         size_t first = *at, last = first + (size_t)out->part.count * width;
         ++*index;
@@ -47,7 +48,7 @@ static size_t stream_bytes(const struct courier_job *job, int from, int to)
     struct ah_stream_part part;
     size_t all = 0;
     for (int i = 0; ah_team_stream(&job->team, &job->call, from, to, i, &part); i++)
-        all += (size_t)part.count * ah_dtype_size(job->call.dtype);
+        all += (size_t)part.count * ah_team_width(&job->team, &job->call);
     return all;
 }
 
@@ -74,7 +75,7 @@ static int place_of(const struct courier_job *job, int rank)
 
 static unsigned char *given_at(const struct courier_job *job, const struct bit *bit)
 {
-    size_t first = (size_t)bit->part.first * ah_dtype_size(job->call.dtype) + bit->skipped;
+    size_t first = (size_t)bit->part.first * ah_team_width(&job->team, &job->call) + bit->skipped;
     if (bit->part.from < 0)
         return courier_at(job, 0, job->partial + first);
     int place = place_of(job, bit->part.from);
@@ -86,8 +87,8 @@ static unsigned char *landing_of(const struct courier_job *job, const struct bit
 {
     int from = bit->part.from < 0 ? 0 : bit->part.from, place = place_of(job, taker);
     struct ah_part part = ah_collective_part(&job->call, job->team.size, from, taker);
-    return courier_at(job, place, job->landing[place]) + (size_t)part.place * ah_dtype_size(job->call.dtype) +
-           bit->skipped;
+    size_t width = ah_dtype_size(job->call.dtype), skipped = bit->skipped / ah_team_width(&job->team, &job->call);
+    return courier_at(job, place, job->landing[place]) + ((size_t)part.place + skipped) * width;
 }
 
 static bool takes(const struct courier_job *job, const struct bit *bit, int rank)
@@ -163,7 +164,8 @@ static void put(const struct courier_job *job, int host, int64_t piece, const un
 
 static void add(const struct courier_job *job, int64_t piece, unsigned char *scratch)
 {
-    size_t width = ah_dtype_size(job->call.dtype), at = 0;
+    enum ah_dtype sums = ah_team_sums(&job->team, &job->call);
+    size_t width = ah_dtype_size(sums), at = 0;
     int index = 0;
     struct bit bit;
     while (next_bit(job, job->team.mine, job->team.mine, piece, &index, &at, &bit)) {
@@ -171,8 +173,8 @@ static void add(const struct courier_job *job, int64_t piece, unsigned char *scr
         for (int h = 0; h < job->team.hosts; h++)
             source[h] = h == job->team.mine ? given_at(job, &bit) : scratch + (size_t)h * AH_TEAM_PIECE + bit.place;
         void *to = landing_of(job, &bit, bit.part.to);
-        ah_combine(job->call.dtype, job->call.reduce, &to, 1, source, job->team.hosts, (int64_t)(bit.bytes / width),
-                   job->divisor);
+        ah_combine_as(sums, job->call.dtype, job->call.reduce, &to, 1, source, job->team.hosts,
+                      (int64_t)(bit.bytes / width), job->divisor);
     }
 }
 

@@ -4,8 +4,7 @@
  * the rank's segment on every host, so each rank does its part as if all were here. A larger call is wired: inputs, and
  * room for what comes from other hosts, lie in the segments; the ranks of a host take from each other, or form their
  * host's sum, slice by slice in rank order, and the courier (courier.h) does the rest while they go on. A rank's ROUND
- * says which wired call is through. Sums of hosts are added in the order of the hosts; halves are rounded once for each
- * host. */
+ * says which wired call is through. Sums of hosts are added in the order of the hosts, those of halves as float32. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,13 +102,19 @@ static int make_landing(struct spread_group *s, const struct ah_collective *call
     return take(s, bytes, &hold->landing, &hold->landing_bytes, &out->landing);
 }
 
+/* Is a host's sum made of something else than the call's elements? */
+static bool widens(const struct spread_group *s, const struct ah_collective *call)
+{
+    return ah_team_sums(&s->team, call) != call->dtype;
+}
+
 static int make_partial(struct spread_group *s, const struct ah_collective *call, struct hold *hold,
                         struct ah_brought *out)
 {
-    size_t bytes = (size_t)ah_collective_input(call, s->team.size, s->shm.base.rank) * width_of(call);
+    size_t bytes = (size_t)ah_collective_input(call, s->team.size, s->shm.base.rank) * ah_team_width(&s->team, call);
+    bool in_place = call->kind == AH_ALL_REDUCE || s->team.local == 1;
     out->partial = out->offset;
-    if (call->kind == AH_ALL_REDUCE || !ah_collective_reduces(call) || s->team.local == 1 ||
-        s->team.ranks[0] != s->shm.base.rank)
+    if (!ah_collective_reduces(call) || s->team.ranks[0] != s->shm.base.rank || (in_place && !widens(s, call)))
         return 0;
     return take(s, bytes, &hold->partial, &hold->partial_bytes, &out->partial);
 }
@@ -215,7 +220,7 @@ static int prepare(struct spread_group *s, const struct ah_collective *call, str
     s->last_wired = sequence;
     atomic_store(&s->roll->wired[sequence % AH_CHANNEL_POSTS], sequence);
     s->has_wired = true;
-    s->steps += (uint32_t)ah_team_pieces(call);
+    s->steps += (uint32_t)ah_team_pieces(&s->team, call);
     return 0;
 }
 
@@ -225,11 +230,11 @@ static void add_slice(struct spread_group *s, const struct ah_collective *call, 
 {
     int64_t from, to;
     int mine = 0;
-    size_t width = width_of(call);
+    size_t width = width_of(call), sum_width = ah_team_width(&s->team, call);
     const void *source[AH_BOARD_MAX_RANKS];
     while (s->team.ranks[mine] != s->shm.base.rank)
         mine++;
-    ah_team_share(end - begin, mine, s->team.local, width, &from, &to);
+    ah_team_share(end - begin, mine, s->team.local, sum_width, &from, &to);
     if (from == to)
         return;
     for (int i = 0; i < s->team.local; i++)
@@ -237,9 +242,9 @@ static void add_slice(struct spread_group *s, const struct ah_collective *call, 
                     ah_group_post(&s->shm.base, s->team.ranks[i], sequence)->offset + (size_t)(begin + from) * width;
     int first = s->team.ranks[0];
     void *sum = shm_segment(&s->shm, first) + ah_group_post(&s->shm.base, first, sequence)->partial +
-                (size_t)(begin + from) * width;
-    ah_combine(call->dtype, call->reduce == AH_REDUCE_MEAN ? AH_REDUCE_SUM : call->reduce, &sum, 1, source,
-               s->team.local, to - from, 1);
+                (size_t)(begin + from) * sum_width;
+    ah_combine_as(call->dtype, ah_team_sums(&s->team, call), call->reduce == AH_REDUCE_MEAN ? AH_REDUCE_SUM
+                  : call->reduce, &sum, 1, source, s->team.local, to - from, 1);
 }
 
 static void step(struct spread_group *s, uint32_t steps)
@@ -256,16 +261,18 @@ static bool is_here(const struct ah_group *group, int rank)
 static void contribute(struct spread_group *s, const struct ah_collective *call, uint32_t sequence, bool wanted)
 {
     int64_t count = ah_collective_input(call, s->team.size, s->shm.base.rank);
-    int64_t pieces = ah_team_pieces(call), piece = call->kind == AH_ALL_REDUCE ? ah_team_piece(call) : count;
+    int64_t pieces = ah_team_pieces(&s->team, call);
+    int64_t piece = call->kind == AH_ALL_REDUCE ? ah_team_piece(&s->team, call) : count;
+    bool adds = ah_collective_reduces(call) && (s->team.local > 1 || widens(s, call));
     uint32_t before = ah_group_post(&s->shm.base, s->shm.base.rank, sequence)->steps;
     s->roll->divisor[sequence % AH_CHANNEL_POSTS] = shm_divisor(&s->shm, sequence);
     if (!ah_collective_reduces(call) && wanted)
         shm_take_parts(&s->shm, call, sequence, is_here);
-    for (int64_t p = 0; p < pieces && ah_collective_reduces(call) && s->team.local > 1; p++) {
+    for (int64_t p = 0; p < pieces && adds; p++) {
         add_slice(s, call, sequence, p * piece, (p + 1) * piece < count ? (p + 1) * piece : count);
         step(s, before + (uint32_t)p + 1);
     }
-    if (!ah_collective_reduces(call) || s->team.local == 1)
+    if (!adds)
         step(s, before + (uint32_t)pieces);
 }
 

@@ -88,14 +88,26 @@ int64_t ah_team_result(const struct ah_collective *call, int size, int rank)
     return end;
 }
 
-int64_t ah_team_piece(const struct ah_collective *call)
+enum ah_dtype ah_team_sums(const struct ah_team *team, const struct ah_collective *call)
 {
-    return AH_TEAM_PIECE / (int64_t)ah_dtype_size(call->dtype);
+    bool half = call->dtype == AH_F16 || call->dtype == AH_BF16;
+    bool picks = call->reduce == AH_REDUCE_MAX || call->reduce == AH_REDUCE_MIN;
+    return half && !picks && ah_collective_reduces(call) && team->size > team->hosts ? AH_F32 : call->dtype;
 }
 
-int64_t ah_team_pieces(const struct ah_collective *call)
+size_t ah_team_width(const struct ah_team *team, const struct ah_collective *call)
 {
-    int64_t piece = ah_team_piece(call);
+    return ah_dtype_size(ah_team_sums(team, call));
+}
+
+int64_t ah_team_piece(const struct ah_team *team, const struct ah_collective *call)
+{
+    return AH_TEAM_PIECE / (int64_t)ah_team_width(team, call);
+}
+
+int64_t ah_team_pieces(const struct ah_team *team, const struct ah_collective *call)
+{
+    int64_t piece = ah_team_piece(team, call);
     return call->kind == AH_ALL_REDUCE ? (call->count + piece - 1) / piece : 1;
 }
 

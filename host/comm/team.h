@@ -34,11 +34,16 @@ bool ah_team_stream(const struct ah_team *team, const struct ah_collective *call
 /* Elements of a rank's result. */
 int64_t ah_team_result(const struct ah_collective *call, int size, int rank);
 
+/* What a host's sum is made of: of halves float32 where a host has several ranks, so that they are rounded once. */
+enum ah_dtype ah_team_sums(const struct ah_team *team, const struct ah_collective *call);
+/* Bytes of an element that goes from one host to another. */
+size_t ah_team_width(const struct ah_team *team, const struct ah_collective *call);
+
 /* Pieces in which the ranks of a host form its sum, and the courier moves it. */
 enum { AH_TEAM_PIECE = 1 << 20 }; /* bytes */
-int64_t ah_team_pieces(const struct ah_collective *call);
+int64_t ah_team_pieces(const struct ah_team *team, const struct ah_collective *call);
 /* Elements of all pieces but the last. */
-int64_t ah_team_piece(const struct ah_collective *call);
+int64_t ah_team_piece(const struct ah_team *team, const struct ah_collective *call);
 /* A share of n elements, in whole lines of the cache: [*begin, *end). */
 void ah_team_share(int64_t n, int index, int of, size_t width, int64_t *begin, int64_t *end);
 

@@ -169,6 +169,60 @@ AH_TEST(all_reduce_sums_in_rank_order_bit_for_bit)
         CHECK(run_ranks(sizes[s], 0, reduce_bits));
 }
 
+/* Whole numbers whose sum a half cannot hold, nor the sum of two of them; float32 holds all. */
+static double of_halves(enum ah_dtype dtype, int rank, int64_t i)
+{
+    return (dtype == AH_F16 ? 1024 : 128) + value_of(rank, i);
+}
+
+static int64_t wrong_halves(struct rank *me, const void *out, enum ah_dtype dtype, bool mean, int64_t first, int64_t n)
+{
+    int64_t bad = 0;
+    for (int64_t i = 0; i < n; i++) {
+        float sum = 0;
+        uint16_t once;
+        for (int r = 0; r < me->size; r++)
+            sum += (float)of_halves(dtype, r, first + i);
+        store(&once, dtype, 0, mean ? sum / (float)me->size : sum);
+        bad += ((const uint16_t *)out)[i] != once;
+    }
+    return bad;
+}
+
+static void reduce_halves(struct rank *me)
+{
+    static const int64_t lengths[] = {1000, 40000, 700001};
+    for (int l = 0; l < 3; l++)
+        for (int k = 0; k < 4; k++) {
+            enum ah_dtype dtype = k & 1 ? AH_BF16 : AH_F16;
+            bool mean = k & 2;
+            enum ah_reduce_op op = mean ? AH_REDUCE_MEAN : AH_REDUCE_SUM;
+            int64_t n = lengths[l], all = n * me->size;
+            int root = me->size - 1;
+            uint16_t *in = malloc((size_t)all * 2), *out = malloc((size_t)n * 2);
+            struct ah_work *work;
+            for (int64_t i = 0; i < all; i++)
+                store(in, dtype, i, of_halves(dtype, me->rank, i));
+            RANK_CHECK(me, ah_group_run(me->group, ah_collective_reduce_scatter(out, in, n, dtype, op)) == 0);
+            RANK_CHECK(me, wrong_halves(me, out, dtype, mean, n * me->rank, n) == 0);
+            RANK_CHECK(me, ah_group_run(me->group, ah_collective_reduce(out, in, n, dtype, op, root)) == 0);
+            RANK_CHECK(me, me->rank != root || wrong_halves(me, out, dtype, mean, 0, n) == 0);
+            memcpy(out, in, (size_t)n * 2);
+            RANK_CHECK(me, reduce(me, out, n, dtype, op) == 0);
+            RANK_CHECK(me, wrong_halves(me, out, dtype, mean, 0, n) == 0);
+            RANK_CHECK(me, start(me, in, n, dtype, op, &work) == 0 && ah_work_wait(work) == 0);
+            RANK_CHECK(me, wrong_halves(me, in, dtype, mean, 0, n) == 0);
+            free(in);
+            free(out);
+        }
+}
+
+AH_TEST(sums_of_halves_are_rounded_once_on_however_many_hosts)
+{
+    CHECK(run_ranks(3, 0, reduce_halves));
+    CHECK(run_ranks(4, 0, reduce_halves));
+}
+
 static void exchange_all(struct rank *me)
 {
     int size = me->size, rank = me->rank;

@@ -292,7 +292,7 @@ static void say_verdict(struct launch *launch, const struct ah_machine_verdict *
         say(launch, "%srank %d, on %s, ended because of it\n", name, last, hosts->name[hosts->mine]);
 }
 
-static int conclude_all(struct launch *launch, bool *final)
+static int conclude_all(struct launch *launch, struct ah_attempt_options *options)
 {
     struct ah_text text = {0};
     struct ah_machine_verdict all, mine = own_verdict(launch, &text);
@@ -300,20 +300,21 @@ static int conclude_all(struct launch *launch, bool *final)
     ah_machines_conclude(launch->machines, &mine, is_signalled, launch, &all, &blamed);
     if (blamed >= 0 && all.code != 2) /* usage: the ranks have said why */
         say_verdict(launch, &all, blamed);
-    *final = all.final;
+    options->final = all.final;
+    options->newcomers = launch->signal ? NULL : all.newcomers;
     free(text.at);
     finish_output(launch);
     return launch->signal ? 128 + launch->signal : all.code;
 }
 
-static int conclude(struct launch *launch, bool *final)
+static int conclude(struct launch *launch, struct ah_attempt_options *options)
 {
     ah_output_finish(launch->output);
     on_log_error(launch);
     if (!launch->machines)
         report(launch);
     finish_output(launch);
-    int code = launch->machines ? conclude_all(launch, final) : ah_job_exit_code(launch->job);
+    int code = launch->machines ? conclude_all(launch, options) : ah_job_exit_code(launch->job);
     if (launch->output_error && launch->output_error != EPIPE) {
         fprintf(stderr, "accelhost launch: cannot write what the ranks print: %s\n", strerror(launch->output_error));
         return 3;
@@ -337,10 +338,12 @@ int ah_attempt_run(struct ah_attempt_options *options, int *code)
         .ranks = job->ranks,
     };
     int status = 0;
+    options->newcomers = NULL;
     if (launch.machines) {
-        job->hosts = ah_machines_hosts(launch.machines);
-        launch.first = job->hosts->first[job->hosts->mine];
-        launch.ranks = job->hosts->first[job->hosts->count];
+        const struct ah_hosts *hosts = ah_machines_hosts(launch.machines);
+        job->hosts = hosts->count > 1 ? hosts : NULL;
+        launch.first = hosts->first[hosts->mine];
+        launch.ranks = hosts->first[hosts->count];
     }
     ah_output_look_at_terminal(job->terminal, &job->columns);
     job->output = launch.ranks > 1 || launch.logs ? on_output : NULL; /* else the rank writes to our output itself */
@@ -351,7 +354,7 @@ int ah_attempt_run(struct ah_attempt_options *options, int *code)
     end_others(&launch, job->ranks);
     AH_TRYGO(ah_job_start(&launch.job, job), out);
     supervise(&launch);
-    *code = conclude(&launch, &options->final);
+    *code = conclude(&launch, options);
     options->final |= launch.output_error != 0;
 out:
     ah_job_close(launch.job);

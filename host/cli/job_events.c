@@ -95,8 +95,8 @@ failed:
 
 int ah_lua_job_keep_logs(struct ah_lua_job *job, const char *folder, int ranks)
 {
-    AH_TRY(ah_rank_logs_open(&job->logs, folder, "3", "0", 0, ranks));
-    int status = ah_rank_logs_begin(job->logs, 0);
+    AH_TRY(ah_rank_logs_open(&job->logs, folder, "3", "0", ranks));
+    int status = ah_rank_logs_begin(job->logs, 0, 0);
     if (status < 0) {
         ah_rank_logs_close(job->logs);
         job->logs = NULL;

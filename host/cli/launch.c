@@ -41,6 +41,8 @@ struct launch {
     char variable[VARIABLES][VARIABLE];
     const char *variables[VARIABLES + 1];
     int count;
+    int attempt_number, restarts; /* its number among all, and how many of those before it failed */
+    int signal;            /* that came while the machines met again */
 };
 
 static double number(const struct launch *launch, enum ah_setting setting)
@@ -107,8 +109,8 @@ static void pass_setting(struct launch *launch, const char *name, enum ah_settin
         pass(launch, "%s=%s", name, text);
 }
 
-/* attempt -1: whoever starts the ranks counts them. */
-static void pass_variables(struct launch *launch, int attempt)
+/* Not counted: whoever starts the ranks does. */
+static void pass_variables(struct launch *launch, bool counted)
 {
     const char *topics = getenv("ACCELHOST_DEBUG");
     launch->count = 0;
@@ -125,10 +127,10 @@ static void pass_variables(struct launch *launch, int attempt)
         pass_setting(launch, "MASTER_PORT", AH_SETTING_main_process_port);
     if (number(launch, AH_SETTING_debug))
         pass(launch, "ACCELHOST_DEBUG=%s%scomm", topics ? topics : "", topics && *topics ? "," : "");
-    if (attempt < 0)
+    if (!counted)
         return;
-    pass(launch, "ACCELHOST_RESTART_COUNT=%d", attempt);
-    pass(launch, "TORCHELASTIC_RESTART_COUNT=%d", attempt);
+    pass(launch, "ACCELHOST_RESTART_COUNT=%d", launch->attempt_number);
+    pass(launch, "TORCHELASTIC_RESTART_COUNT=%d", launch->restarts);
     pass(launch, "TORCHELASTIC_MAX_RESTARTS=%.0f", number(launch, AH_SETTING_max_restarts));
 }
 
@@ -154,44 +156,15 @@ static int open_logs(struct launch *launch)
     const char *folder = value[AH_SETTING_log_dir].text, *tee = value[AH_SETTING_tee].text;
     const char *redirects = value[AH_SETTING_redirects].text;
     bool told = value[AH_SETTING_redirects].origin != AH_FROM_DEFAULT;
-    const struct ah_hosts *hosts = launch->attempt.machines ? ah_machines_hosts(launch->attempt.machines) : NULL;
-    int first = hosts ? hosts->first[hosts->mine] : 0;
     if (!tee)
         tee = folder && !told ? "3" : "0";
     if (!strcmp(tee, "0") && !strcmp(redirects, "0"))
         return 0;
-    AH_TRY(ah_rank_logs_open(&launch->attempt.logs, folder, tee, redirects, first,
+    AH_TRY(ah_rank_logs_open(&launch->attempt.logs, folder, tee, redirects,
                              launch->attempt.job.ranks));
     if (!launch->attempt.quiet)
         fprintf(stderr, "accelhost launch: logs go to %s\n", ah_rank_logs_folder(launch->attempt.logs));
     return 0;
-}
-
-/* Attempts until one ends well, is ended by a signal or a full disk or was wrong usage, or none is left. */
-static int run_attempts(struct launch *launch, int *code)
-{
-    int most = (int)number(launch, AH_SETTING_max_restarts);
-    for (int attempt = 0;; attempt++) {
-        pass_variables(launch, attempt);
-        if (launch->attempt.logs)
-            AH_TRY(ah_rank_logs_begin(launch->attempt.logs, attempt));
-        if (launch->attempt.machines)
-            AH_TRY(ah_machines_begin(launch->attempt.machines, attempt));
-        AH_TRY(ah_attempt_run(&launch->attempt, code));
-        if ((*code != 3 && *code != 4) || launch->attempt.final || most == 0)
-            return 0;
-        if (attempt == most) {
-            fprintf(stderr, "accelhost launch: attempt %d failed, the last of %d\n", attempt, most + 1);
-            return 0;
-        }
-        int signal = ah_attempt_signalled(launch->attempt.signals);
-        if (signal) {
-            *code = 128 + signal;
-            return 0;
-        }
-        fprintf(stderr, "accelhost launch: attempt %d failed; all ranks start anew (restart %d of at most %d)\n",
-                attempt, attempt + 1, most);
-    }
 }
 
 static void say(const char *line)
@@ -199,13 +172,33 @@ static void say(const char *line)
     fprintf(stderr, "accelhost launch: %s\n", line);
 }
 
-/* A signal meanwhile ends this process, and the others are told. */
-static int meet_machines(struct launch *launch)
+static bool is_signalled(void *context)
 {
-    struct ah_machines_options options;
-    ah_launch_describe_machines(launch->settings, &options);
-    ah_tell_to(launch->attempt.quiet ? NULL : say);
-    AH_TRY(ah_machines_meet(&launch->attempt.machines, &options));
+    struct launch *launch = context;
+    if (!launch->signal)
+        launch->signal = ah_attempt_signalled(launch->attempt.signals);
+    return launch->signal != 0;
+}
+
+/* What is another than before, and where a machine has come to. */
+static void tell_machines(const struct launch *launch, int machines, int ranks)
+{
+    const struct ah_hosts *hosts = ah_machines_hosts(launch->attempt.machines);
+    int most = ah_launch_machines(launch->settings), now = hosts->first[hosts->count];
+    if (launch->attempt.quiet)
+        return;
+    if (!machines && launch->attempt_number)
+        fprintf(stderr, "accelhost launch: joins the job at its attempt %d, as machine %d of %d, with ranks from %d on\n",
+                launch->attempt_number, hosts->mine, hosts->count, hosts->first[hosts->mine]);
+    else if (!machines && hosts->count < most)
+        fprintf(stderr, "accelhost launch: begins on %d of %d machines, %d ranks\n", hosts->count, most, now);
+    else if (machines && (machines != hosts->count || ranks != now))
+        fprintf(stderr, "accelhost launch: continues on %d of %d machines, %d ranks instead of %d\n", hosts->count,
+                most, now, ranks);
+}
+
+static int check_share(const struct launch *launch)
+{
     const struct ah_setting_value *share = &launch->settings->value[AH_SETTING_share];
     const struct ah_hosts *hosts = ah_machines_hosts(launch->attempt.machines);
     int ranks = hosts->first[hosts->count];
@@ -215,13 +208,89 @@ static int meet_machines(struct launch *launch)
                    share->where, share->text, share->number, ranks, hosts->count);
 }
 
+/* Meet for the next attempt. The first time a signal ends this process, and the others are told. */
+static int meet_machines(struct launch *launch, bool again, bool counts)
+{
+    struct ah_machines *machines = launch->attempt.machines;
+    const struct ah_hosts *hosts = ah_machines_hosts(machines);
+    int count = hosts->count, ranks = count ? hosts->first[count] : 0;
+    AH_TRY(ah_machines_begin(machines, counts, again ? is_signalled : NULL, launch));
+    launch->attempt_number = ah_machines_generation(machines);
+    launch->restarts = ah_machines_restarts(machines);
+    tell_machines(launch, count, ranks);
+    return check_share(launch);
+}
+
+static int open_machines(struct launch *launch)
+{
+    struct ah_machines_options options;
+    ah_launch_describe_machines(launch->settings, &options);
+    ah_tell_to(launch->attempt.quiet ? NULL : say);
+    AH_TRY(ah_machines_open(&launch->attempt.machines, &options));
+    return meet_machines(launch, false, false);
+}
+
+static int begin_again(struct launch *launch, bool counts)
+{
+    if (launch->attempt.machines)
+        return meet_machines(launch, true, counts);
+    launch->attempt_number++;
+    launch->restarts++;
+    return 0;
+}
+
+/* Is another attempt to follow one that ended with this code? Says why, or why not. */
+static bool goes_on(const struct launch *launch, int code)
+{
+    int most = (int)number(launch, AH_SETTING_max_restarts);
+    const struct ah_attempt_options *attempt = &launch->attempt;
+    if (attempt->newcomers) {
+        fprintf(stderr, "accelhost launch: %s came: all ranks start anew\n", attempt->newcomers);
+        return true;
+    }
+    if ((code != 3 && code != 4) || most == 0)
+        return false;
+    if (attempt->machines && ah_machines_is_lost(attempt->machines))
+        fputs("accelhost launch: nothing starts anew, as the machines of the job met at machine 0\n", stderr);
+    else if (!attempt->final && launch->restarts >= most)
+        fprintf(stderr, "accelhost launch: attempt %d failed, the last of %d\n", launch->attempt_number,
+                launch->attempt_number + 1);
+    else if (!attempt->final)
+        fprintf(stderr, "accelhost launch: attempt %d failed; all ranks start anew (restart %d of at most %d)\n",
+                launch->attempt_number, launch->restarts + 1, most);
+    return !attempt->final && launch->restarts < most;
+}
+
+/* Attempts until one ends well, is ended by a signal or a full disk or was wrong usage, or none is left. */
+static int run_attempts(struct launch *launch, int *code)
+{
+    int status = 0;
+    do {
+        const struct ah_hosts *hosts = launch->attempt.machines ? ah_machines_hosts(launch->attempt.machines) : NULL;
+        pass_variables(launch, true);
+        if (launch->attempt.logs)
+            AH_TRY(ah_rank_logs_begin(launch->attempt.logs, launch->attempt_number,
+                                      hosts ? hosts->first[hosts->mine] : 0));
+        AH_TRY(ah_attempt_run(&launch->attempt, code));
+        if (!goes_on(launch, *code))
+            return 0;
+        if (!is_signalled(launch))
+            status = begin_again(launch, !launch->attempt.newcomers);
+    } while (status == 0 && !launch->signal);
+    if (launch->signal) {
+        *code = 128 + launch->signal;
+        return 0;
+    }
+    return status;
+}
+
 /* What cli/job_start.c tells ranks of our own. */
 static int hand_over(struct launch *launch, int *code)
 {
     const char *wire = getenv("ACCELHOST_WIRE");
     if (launch->attempt.job.script >= 0)
         return ah_fail(AH_EINVAL, "a script that is read from a stream reaches ranks of this launcher only");
-    pass_variables(launch, -1);
+    pass_variables(launch, false);
     pass_setting(launch, "ACCELHOST_TIMEOUT", AH_SETTING_timeout);
     pass_setting(launch, "ACCELHOST_PATIENCE", AH_SETTING_patience);
     pass_setting(launch, "ACCELHOST_SECRET_FILE", AH_SETTING_secret_file);
@@ -257,7 +326,7 @@ static int run(struct launch *launch, int argc, char **argv, int *code)
         goto out;
     }
     if (ah_launch_machines(launch->settings) > 1)
-        AH_TRYGO(meet_machines(launch), out);
+        AH_TRYGO(open_machines(launch), out);
     AH_TRYGO(open_logs(launch), out);
     if (launch->settings->value[AH_SETTING_share].text && !launch->attempt.quiet)
         tell_share(launch);

@@ -1,5 +1,6 @@
 /* What the settings say of a job on several machines. num_processes counts the ranks of all of them, as Accelerate has
  * it; nproc_per_node those of this one, which torchrun lets be another number on each. */
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -18,6 +19,13 @@ static double number(const struct ah_settings *settings, enum ah_setting setting
 int ah_launch_machines(const struct ah_settings *settings)
 {
     return (int)number(settings, AH_SETTING_num_machines);
+}
+
+/* The fewest: MIN of MIN:MAX. */
+static int least(const struct ah_settings *settings)
+{
+    const char *text = settings->value[AH_SETTING_num_machines].text;
+    return text && strchr(text, ':') ? atoi(text) : ah_launch_machines(settings);
 }
 
 /* Is num_processes a number of the whole job's? gpu and auto count what is here. */
@@ -40,12 +48,14 @@ void ah_launch_describe_machines(const struct ah_settings *settings, struct ah_m
     const struct ah_setting_value *value = settings->value;
     bool port = is_told(settings, AH_SETTING_main_process_port);
     *out = (struct ah_machines_options){
-        .machines = ah_launch_machines(settings),
+        .machines = ah_launch_machines(settings), .least = least(settings),
         .number = is_told(settings, AH_SETTING_machine_rank) ? (int)value[AH_SETTING_machine_rank].number : -1,
         .address = value[AH_SETTING_main_process_ip].text,
         .port = port ? (int)value[AH_SETTING_main_process_port].number : 29500,
         .ranks = ah_launch_ranks(settings),
         .size = is_total(settings) ? (int)value[AH_SETTING_num_processes].number : 0,
+        .last_call = value[AH_SETTING_last_call_timeout].number,
+        .restarts = (int)value[AH_SETTING_max_restarts].number,
         .timeout = value[AH_SETTING_timeout].number,
         .patience = value[AH_SETTING_patience].number,
         .silence = value[AH_SETTING_silence].number,
@@ -67,6 +77,20 @@ static int check_alone(const struct ah_settings *settings)
     return 0;
 }
 
+/* Machines may come and go. */
+static int check_elastic(const struct ah_settings *settings, const struct ah_machines_options *options)
+{
+    const struct ah_setting_value *value = settings->value;
+    if (options->size)
+        return ah_fail(AH_EINVAL, "%s: the ranks of %s machines are not always %d: --nproc_per_node says how many run on "
+                       "each", value[AH_SETTING_num_processes].where, value[AH_SETTING_num_machines].text, options->size);
+    if (value[AH_SETTING_share].text)
+        return ah_fail(AH_EINVAL, "%s: %s is for %.0f ranks or machines, and %s machines are not always as many",
+                       value[AH_SETTING_share].where, value[AH_SETTING_share].text, value[AH_SETTING_share].number,
+                       value[AH_SETTING_num_machines].text);
+    return 0;
+}
+
 int ah_launch_check_machines(const struct ah_settings *settings)
 {
     const struct ah_setting_value *value = settings->value;
@@ -83,6 +107,8 @@ int ah_launch_check_machines(const struct ah_settings *settings)
     if (options.number >= options.machines)
         return ah_fail(AH_EINVAL, "%s: there is no machine %d of %d; they count from 0",
                        value[AH_SETTING_machine_rank].where, options.number, options.machines);
+    if (options.least < options.machines)
+        return check_elastic(settings, &options);
     if (options.size && !is_told(settings, AH_SETTING_nproc_per_node) && options.size % options.machines)
         return ah_fail(AH_EINVAL, "%s: %d ranks are not the same number on each of %d machines: --nproc_per_node says "
                        "on each how many run there", value[AH_SETTING_num_processes].where, options.size,

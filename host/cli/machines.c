@@ -1,8 +1,10 @@
 /* The first machine serves two stores: the launchers' own, at the address that all know, and for each attempt one for
- * its ranks, whose port is told in the first. A verdict of all is drawn from the list alone, by the same rules on each
+ * its ranks, whose port it tells in the meeting. A verdict of all is drawn from the list alone, by the same rules on each
  * machine: the earliest trouble that is no consequence of another's is to blame. */
 #include "cli/machines.h"
 
+#include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +14,9 @@
 #include "base/status.h"
 #include "base/tell.h"
 #include "base/time.h"
+#include "cli/machines_desk.h"
 #include "cli/machines_link.h"
 #include "comm/address.h"
-#include "comm/muster.h"
 
 static const int64_t second_ns = 1000000000;
 static const int64_t verdict_ns = 12 * INT64_C(1000000000); /* for another machine to end its ranks, after trouble */
@@ -23,12 +25,14 @@ static const int64_t leave_ns = 3 * INT64_C(1000000000);    /* for the others to
 struct ah_machines {
     struct ah_machines_options options;
     struct ah_store_server *server, *ranks; /* on the first machine */
+    struct ah_desk desk;                    /* likewise */
     struct ah_store_place place;
     struct ah_secret secret;
     struct ah_hosts hosts;
     struct ah_machine_link link;
     bool linked, told;
-    int attempt, told_trouble;
+    bool claims; /* its number, whatever it was before */
+    int generation, restarts, told_trouble;
 };
 
 /* Meeting. */
@@ -53,44 +57,26 @@ static int serve(struct ah_machines *machines)
     return 0;
 }
 
-static int meet(struct ah_machines *machines)
-{
-    const struct ah_machines_options *options = &machines->options;
-    struct ah_store *store;
-    machines->place = (struct ah_store_place){
-        .host = options->address, .port = options->port, .alive_ns = (int64_t)(options->silence * 1e9),
-        .secret = machines->secret.text, .secret_bytes = machines->secret.bytes,
-    };
-    AH_TRY(serve(machines));
-    struct ah_muster mine = {
-        .what = "machine", .number = options->number, .first = -1, .ranks = options->ranks, .hosts = options->machines,
-        .size = options->size, .timeout_ns = (int64_t)(options->timeout * 1e9),
-        .patience_ns = (int64_t)(options->patience * 1e9),
-    };
-    ah_address_own_name(mine.name, sizeof mine.name);
-    AH_TRY(ah_muster_store(&store, &machines->place, &mine));
-    int status = ah_muster(store, &mine, &machines->hosts);
-    if (status < 0) {
-        usleep(machines->server ? 300000 : 0); /* the others read the same first */
-        ah_store_close(store);
-        return status;
-    }
-    machines->linked = true;
-    return ah_machine_link_open(&machines->link, store, machines->hosts.mine, machines->hosts.count);
-}
-
-int ah_machines_meet(struct ah_machines **out, const struct ah_machines_options *options)
+int ah_machines_open(struct ah_machines **out, const struct ah_machines_options *options)
 {
     int status;
     struct ah_machines *machines = calloc(1, sizeof *machines);
     if (!machines)
         return ah_fail(AH_ENOMEM, "out of memory");
     machines->options = *options;
+    machines->claims = options->number >= 0;
     machines->link.news = -1;
+    machines->generation = -1;
     machines->hosts.wire = "tcp";
     AH_TRYGO(ah_secret_find(&machines->secret, options->secret_file), failed);
     AH_TRYGO(ah_secret_check(&machines->secret, options->address), failed);
-    AH_TRYGO(meet(machines), failed);
+    machines->place = (struct ah_store_place){
+        .host = options->address, .port = options->port, .alive_ns = (int64_t)(options->silence * 1e9),
+        .secret = machines->secret.text, .secret_bytes = machines->secret.bytes,
+    };
+    AH_TRYGO(serve(machines), failed);
+    if (machines->server)
+        AH_TRYGO(ah_desk_open(&machines->desk, &machines->place, &machines->options), failed);
     *out = machines;
     return 0;
 failed:
@@ -106,7 +92,7 @@ static void await_others(struct ah_machines *machines)
         bool all = true;
         pthread_mutex_lock(&link->lock);
         for (int h = 1; h < link->count; h++)
-            all &= link->left[h] || link->gone[h];
+            all &= link->machine[h].left || link->machine[h].gone;
         all |= link->lost;
         pthread_mutex_unlock(&link->lock);
         if (all)
@@ -114,17 +100,30 @@ static void await_others(struct ah_machines *machines)
     }
 }
 
+static int64_t own_place(const struct ah_machines *machines)
+{
+    return machines->link.places[machines->hosts.mine];
+}
+
+static void unlink_machines(struct ah_machines *machines)
+{
+    if (!machines->linked)
+        return;
+    ah_machine_link_close(&machines->link, !machines->told);
+    machines->linked = false;
+    machines->link.news = -1;
+}
+
 void ah_machines_close(struct ah_machines *machines)
 {
     if (!machines)
         return;
-    if (machines->linked) {
-        if (machines->told)
-            ah_machine_link_post(&machines->link, "left %d %d ", machines->attempt, machines->hosts.mine);
-        if (machines->server)
-            await_others(machines);
-        ah_machine_link_close(&machines->link);
-    }
+    if (machines->linked && machines->told)
+        ah_machine_link_post(&machines->link, "left %" PRId64 " ", own_place(machines));
+    if (machines->linked && machines->server)
+        await_others(machines);
+    unlink_machines(machines);
+    ah_desk_close(&machines->desk);
     ah_store_end(machines->ranks);
     ah_store_end(machines->server);
     free(machines);
@@ -135,17 +134,22 @@ const struct ah_hosts *ah_machines_hosts(const struct ah_machines *machines)
     return &machines->hosts;
 }
 
+int ah_machines_generation(const struct ah_machines *machines)
+{
+    return machines->generation;
+}
+
+int ah_machines_restarts(const struct ah_machines *machines)
+{
+    return machines->restarts;
+}
+
 int ah_machines_fd(const struct ah_machines *machines)
 {
     return machines->link.news;
 }
 
 /* Attempts. */
-
-static struct ah_machine_round *round_of(struct ah_machines *machines)
-{
-    return &machines->link.round[machines->attempt % 2];
-}
 
 /* Wait for a change, at most so long; with the lock. */
 static void wait_a_moment(struct ah_machine_link *link, int64_t limit_ns)
@@ -158,71 +162,126 @@ static void wait_a_moment(struct ah_machine_link *link, int64_t limit_ns)
     pthread_cond_timedwait(&link->change, &link->lock, &until);
 }
 
-static int serve_ranks(struct ah_machines *machines)
+static int serve_ranks(struct ah_machines *machines, struct ah_meeting *meeting)
 {
     struct ah_store_place place = machines->place;
     ah_store_end(machines->ranks);
     machines->ranks = NULL;
     place.host = ah_address_to_listen(machines->options.address);
     place.port = 0;
-    place.generation = (uint64_t)machines->attempt;
+    place.generation = (uint64_t)meeting->generation;
     AH_TRY(ah_store_serve(&machines->ranks, &place));
-    ah_machine_link_post(&machines->link, "store %d 0 %d", machines->attempt, ah_store_port(machines->ranks));
+    meeting->port = ah_store_port(machines->ranks);
     return 0;
 }
 
-/* The first machine that is not here or is here no more, -1: all are; with the lock. */
-static int first_missing(const struct ah_machine_link *link)
+/* The first machine's part. */
+static int call_others(struct ah_machines *machines, struct ah_meeting *meeting, bool (*stop)(void *context),
+                       void *context)
 {
-    int h = link->lost ? 0 : -1;
-    for (int i = 0; i < link->count && h < 0; i++)
-        if (!link->here[i] || link->gone[i])
-            h = i;
-    return h;
+    int status;
+    AH_TRYGO(ah_desk_call(&machines->desk, stop, context), refused);
+    AH_TRYGO(serve_ranks(machines, meeting), refused);
+    AH_TRYGO(ah_desk_answer(&machines->desk, meeting), refused);
+    return 0;
+refused:
+    ah_desk_refuse(&machines->desk, status);
+    usleep(300000); /* the others read the same first */
+    return status;
 }
 
-int ah_machines_begin(struct ah_machines *machines, int attempt)
+static struct ah_muster describe(const struct ah_machines *machines)
+{
+    const struct ah_machines_options *options = &machines->options;
+    bool before = machines->generation >= 0 && !machines->claims;
+    struct ah_muster mine = {
+        .what = "machine", .number = before ? machines->hosts.mine : options->number, .first = -1,
+        .ranks = options->ranks, .hosts = options->machines, .size = options->size,
+        .timeout_ns = (int64_t)(options->timeout * 1e9), .patience_ns = (int64_t)(options->patience * 1e9),
+    };
+    ah_address_own_name(mine.name, sizeof mine.name);
+    return mine;
+}
+
+/* How many machines will come again. */
+static int count_others(struct ah_machines *machines)
 {
     struct ah_machine_link *link = &machines->link;
-    int port = 0, missing = 0;
-    if (attempt)
-        ah_machine_link_clear(link, attempt - 1);
-    machines->attempt = attempt;
+    int count = 0;
+    if (!machines->linked)
+        return 0;
+    pthread_mutex_lock(&link->lock);
+    for (int h = 0; h < link->count; h++)
+        count += !link->machine[h].gone;
+    pthread_mutex_unlock(&link->lock);
+    return count;
+}
+
+int ah_machines_begin(struct ah_machines *machines, bool counts, bool (*stop)(void *context), void *context)
+{
+    int status, next = machines->generation + 1, expected = count_others(machines);
+    struct ah_meeting meeting = {.mine = describe(machines), .restarts = machines->restarts + counts};
+    unlink_machines(machines);
+    if (machines->server)
+        AH_TRY(ah_desk_begin(&machines->desk, &meeting.mine, next, expected));
+    AH_TRYGO(ah_meeting_enter(&meeting, &machines->place, next), failed);
+    if (machines->server)
+        AH_TRYGO(call_others(machines, &meeting, stop, context), failed);
+    AH_TRYGO(ah_meeting_await(&meeting, stop, context, &machines->hosts), failed);
+    machines->generation = meeting.generation;
+    machines->restarts = meeting.restarts;
     machines->told = false;
     machines->told_trouble = 0;
-    if (machines->server)
-        AH_TRY(serve_ranks(machines));
-    if (!attempt)
-        ah_machine_link_post(link, "here 0 %d ", machines->hosts.mine);
-    pthread_mutex_lock(&link->lock);
-    for (int64_t until = ah_now_ns() + verdict_ns; ah_now_ns() < until;) {
-        port = round_of(machines)->port;
-        missing = first_missing(link);
-        if ((port && missing < 0) || (missing >= 0 && link->gone[missing]))
-            break;
-        wait_a_moment(link, second_ns / 5);
-    }
-    pthread_mutex_unlock(&link->lock);
-    if (!port || missing >= 0)
-        return ah_fail(AH_EPEER, "machine %d (%s) has come and is gone", missing < 0 ? 0 : missing,
-                       machines->hosts.name[missing < 0 ? 0 : missing]);
     machines->hosts.store = machines->place;
-    machines->hosts.store.port = port;
-    machines->hosts.store.generation = (uint64_t)attempt;
+    machines->hosts.store.port = meeting.port;
+    machines->hosts.store.generation = (uint64_t)meeting.generation;
+    AH_TRYGO(ah_machine_link_open(&machines->link, &meeting, machines->hosts.mine, machines->hosts.count), failed);
+    machines->linked = true;
     return 0;
+failed:
+    ah_meeting_leave(&meeting);
+    return status;
+}
+
+bool ah_machines_is_lost(struct ah_machines *machines)
+{
+    struct ah_machine_link *link = &machines->link;
+    pthread_mutex_lock(&link->lock);
+    bool lost = link->lost || link->machine[0].gone;
+    pthread_mutex_unlock(&link->lock);
+    return lost;
+}
+
+/* Those that came since, on the first machine. */
+static void open_door(struct ah_machines *machines)
+{
+    struct ah_machine_link *link = &machines->link;
+    int64_t knock[AH_HOSTS_MAX];
+    char name[AH_HOST_NAME];
+    pthread_mutex_lock(&link->lock);
+    int count = link->knocks;
+    memcpy(knock, link->knock, sizeof knock);
+    link->knocks = 0;
+    pthread_mutex_unlock(&link->lock);
+    for (int i = 0; i < count && machines->server; i++)
+        if (ah_desk_knock(&machines->desk, knock[i], machines->restarts >= machines->options.restarts, name))
+            ah_machine_link_post(link, "join %" PRId64 " %s", knock[i], name);
 }
 
 bool ah_machines_trouble(struct ah_machines *machines, int *signal)
 {
     struct ah_machine_link *link = &machines->link;
     uint64_t count;
-    int first = 0, order = 0;
+    int first, order;
     while (read(link->news, &count, sizeof count) > 0)
         continue;
+    open_door(machines);
     pthread_mutex_lock(&link->lock);
+    first = link->joined;
+    order = link->joined ? SIGTERM : 0;
     for (int h = 0; h < link->count; h++) {
-        const struct ah_machine *machine = &round_of(machines)->machine[h];
-        int when = machine->order ? machine->order : link->gone[h] ? link->gone_order[h] : 0;
+        const struct ah_machine *machine = &link->machine[h];
+        int when = machine->order ? machine->order : machine->gone_order;
         if (h == link->mine || !when || (first && when > first))
             continue;
         first = when;
@@ -238,31 +297,31 @@ bool ah_machines_trouble(struct ah_machines *machines, int *signal)
 void ah_machines_tell(struct ah_machines *machines, int signal)
 {
     if (signal)
-        ah_machine_link_post(&machines->link, "signal %d %d %d", machines->attempt, machines->hosts.mine, signal);
+        ah_machine_link_post(&machines->link, "signal %" PRId64 " %d", own_place(machines), signal);
     else
-        ah_machine_link_post(&machines->link, "failing %d %d ", machines->attempt, machines->hosts.mine);
+        ah_machine_link_post(&machines->link, "failing %" PRId64 " ", own_place(machines));
 }
 
 /* The end of an attempt, with the lock. */
 
-static bool has_ended(const struct ah_machine_link *link, const struct ah_machine_round *round, int h)
+static bool has_ended(const struct ah_machine_link *link, int h)
 {
-    return round->machine[h].concluded || link->gone[h] || (h == link->mine && link->lost);
+    return link->machine[h].concluded || link->machine[h].gone || (h == link->mine && link->lost);
 }
 
-static bool is_trouble(struct ah_machines *machines)
+static bool is_trouble(const struct ah_machine_link *link)
 {
-    for (int h = 0; h < machines->link.count; h++)
-        if (round_of(machines)->machine[h].order || machines->link.gone[h])
+    for (int h = 0; h < link->count; h++)
+        if (link->machine[h].order || link->machine[h].gone)
             return true;
-    return false;
+    return link->joined;
 }
 
 /* The first machine that has not told how it ended, -1: all have. */
-static int first_running(struct ah_machines *machines)
+static int first_running(const struct ah_machine_link *link)
 {
-    for (int h = 0; h < machines->link.count; h++)
-        if (!has_ended(&machines->link, round_of(machines), h))
+    for (int h = 0; h < link->count; h++)
+        if (!has_ended(link, h))
             return h;
     return -1;
 }
@@ -273,21 +332,20 @@ static void tell_waiting(struct ah_machines *machines)
     char names[512] = "";
     int at = 0;
     for (int h = 0; h < hosts->count && at + 80 < (int)sizeof names; h++)
-        if (!has_ended(&machines->link, round_of(machines), h))
+        if (!has_ended(&machines->link, h))
             at += snprintf(names + at, sizeof names - (size_t)at, "%s%s (machine %d)", at ? ", " : "", hosts->name[h],
                            h);
     ah_tell("the ranks of this machine have ended; waiting for those of %s", names);
 }
 
-/* The machine whose trouble came first and follows from no other's. */
-static int find_blamed(struct ah_machines *machines)
+/* The machine whose trouble came first and follows from no other's; -1: none, or a newcomer came before. */
+static int find_blamed(const struct ah_machine_link *link)
 {
-    const struct ah_machine_link *link = &machines->link;
     int blamed = -1, first = 0;
     for (int victims = 0; victims < 2 && blamed < 0; victims++)
         for (int h = 0; h < link->count; h++) {
-            const struct ah_machine *machine = &round_of(machines)->machine[h];
-            int order = machine->concluded ? machine->order : link->gone[h] ? link->gone_order[h] : 0;
+            const struct ah_machine *machine = &link->machine[h];
+            int order = machine->concluded ? machine->order : machine->gone_order;
             bool victim = machine->concluded && machine->victim;
             if (!order || victim != (bool)victims || (machine->concluded && !machine->code) ||
                 (blamed >= 0 && order > first))
@@ -295,13 +353,14 @@ static int find_blamed(struct ah_machines *machines)
             blamed = h;
             first = order;
         }
-    return blamed;
+    return link->joined && (blamed < 0 || link->joined < first) ? -1 : blamed;
 }
 
 static void describe_gone(struct ah_machines *machines, int h, char *text, size_t room)
 {
     const struct ah_hosts *hosts = &machines->hosts;
-    const char *reason = machines->link.gone[h] ? machines->link.reason[h] : "it does not answer";
+    const struct ah_machine *machine = &machines->link.machine[h];
+    const char *reason = machine->gone ? machine->reason : "it does not answer";
     int first = hosts->first[h], last = hosts->first[h + 1] - 1;
     if (last > first)
         snprintf(text, room, "machine %d, with ranks %d-%d, is gone: %s\n", h, first, last, reason);
@@ -310,49 +369,52 @@ static void describe_gone(struct ah_machines *machines, int h, char *text, size_
 }
 
 /* 2 only where all say so. */
-static int code_of_all(struct ah_machines *machines, int blamed)
+static int code_of_all(const struct ah_machine_link *link, int blamed)
 {
     bool usage = true;
-    for (int h = 0; h < machines->link.count; h++)
-        usage &= round_of(machines)->machine[h].concluded && round_of(machines)->machine[h].code == 2;
-    const struct ah_machine *machine = &round_of(machines)->machine[blamed];
+    for (int h = 0; h < link->count; h++)
+        usage &= link->machine[h].concluded && link->machine[h].code == 2;
+    const struct ah_machine *machine = &link->machine[blamed];
     int code = machine->concluded ? machine->code : 3;
     return code == 2 && !usage ? 3 : code;
 }
 
-static int judge(struct ah_machines *machines, int late, struct ah_machine_verdict *all, int *blamed)
+static void judge(struct ah_machines *machines, int late, struct ah_machine_verdict *all, int *blamed)
 {
-    static char gone[256];
-    *all = (struct ah_machine_verdict){.text = ""};
-    *blamed = find_blamed(machines);
+    static char gone[256], newcomers[sizeof machines->link.newcomers];
+    const struct ah_machine_link *link = &machines->link;
+    *all = (struct ah_machine_verdict){.text = "", .final = link->lost || link->machine[0].gone};
+    *blamed = find_blamed(link);
+    if (*blamed < 0 && link->joined) {
+        memcpy(newcomers, link->newcomers, sizeof newcomers);
+        all->newcomers = newcomers;
+        return;
+    }
     if (*blamed < 0)
         *blamed = late;
     if (*blamed < 0)
-        return 0;
-    const struct ah_machine *machine = &round_of(machines)->machine[*blamed];
-    all->code = code_of_all(machines, *blamed);
-    all->final = machine->final;
-    for (int h = 0; h < machines->link.count; h++)
-        all->final |= machines->link.gone[h];
+        return;
+    const struct ah_machine *machine = &link->machine[*blamed];
+    all->code = code_of_all(link, *blamed);
+    all->final |= machine->final;
     describe_gone(machines, *blamed, gone, sizeof gone);
     all->text = machine->concluded ? machine->text ? machine->text : "" : gone;
-    return 0;
 }
 
-int ah_machines_conclude(struct ah_machines *machines, const struct ah_machine_verdict *mine,
-                         bool (*stop)(void *context), void *context, struct ah_machine_verdict *all, int *blamed)
+void ah_machines_conclude(struct ah_machines *machines, const struct ah_machine_verdict *mine,
+                          bool (*stop)(void *context), void *context, struct ah_machine_verdict *all, int *blamed)
 {
     struct ah_machine_link *link = &machines->link;
     int64_t begin = ah_now_ns(), trouble = 0, patience_ns = (int64_t)(machines->options.patience * 1e9);
     bool told = false;
     int late;
-    ah_machine_link_post(link, "verdict %d %d %d %d %d\n%s", machines->attempt, machines->hosts.mine, mine->code,
-                         mine->victim, mine->final, mine->text);
+    ah_machine_link_post(link, "verdict %" PRId64 " %d %d %d\n%s", own_place(machines), mine->code, mine->victim,
+                         mine->final, mine->text);
     machines->told = true;
     pthread_mutex_lock(&link->lock);
-    while ((late = first_running(machines)) >= 0) {
+    while ((late = first_running(link)) >= 0) {
         int64_t now = ah_now_ns();
-        trouble = trouble || !(mine->code || is_trouble(machines)) ? trouble : now;
+        trouble = trouble || !(mine->code || is_trouble(link)) ? trouble : now;
         bool stopped = stop(context);
         if (stopped || (trouble && now > trouble + verdict_ns)) {
             late = stopped ? -1 : late;
@@ -364,7 +426,6 @@ int ah_machines_conclude(struct ah_machines *machines, const struct ah_machine_v
         }
         wait_a_moment(link, second_ns / 5);
     }
-    int status = judge(machines, late, all, blamed);
+    judge(machines, late, all, blamed);
     pthread_mutex_unlock(&link->lock);
-    return status;
 }

@@ -1,9 +1,10 @@
-/* Lines of the list: a word, the attempt, the machine, and what belongs to the word. The thread reads them one after
- * the other, waits a moment for each, and writes its own in between, so that one connection does. What must stay true:
- * a machine writes about an attempt only after it has read how the one before ended. */
+/* Lines of the list: a word, the place of the machine's own line in the list of hosts, and what belongs to the word. The
+ * thread reads them one after the other, waits a moment for each, and writes its own in between, so that one connection
+ * does. */
 #include "cli/machines_link.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +14,8 @@
 
 #include "base/status.h"
 #include "base/threads.h"
-#include "comm/store.h"
+#include "cli/machines_meet.h"
 
-static const char list[] = "events";
 static const int64_t moment_ns = 50000000;
 
 /* Reading, with the lock. */
@@ -40,32 +40,59 @@ static void take_verdict(struct ah_machine_link *link, struct ah_machine *machin
         take_trouble(link, machine);
 }
 
-static void take_gone(struct ah_machine_link *link, int number, const char *reason)
+static void take_gone(struct ah_machine_link *link, struct ah_machine *machine, const char *reason)
 {
-    if (link->left[number] || link->gone[number])
+    if (machine->left || machine->gone)
         return;
-    link->gone[number] = true;
-    link->gone_order[number] = ++link->orders;
-    snprintf(link->reason[number], sizeof link->reason[number], "%s", reason);
+    machine->gone = true;
+    machine->gone_order = ++link->orders;
+    snprintf(machine->reason, sizeof machine->reason, "%s", reason);
+}
+
+/* Those that have come once a machine is through go on without the newcomer. */
+static void take_newcomer(struct ah_machine_link *link, const char *name)
+{
+    size_t at = strlen(link->newcomers);
+    for (int h = 0; h < link->count; h++)
+        if (link->machine[h].concluded && !link->machine[h].code)
+            return;
+    if (!link->joined)
+        link->joined = ++link->orders;
+    snprintf(link->newcomers + at, sizeof link->newcomers - at, "%s%.63s", at ? ", " : "", name);
+}
+
+/* A machine that has no part in this generation. */
+static void take_stranger(struct ah_machine_link *link, const char *word, int64_t place, const char *text)
+{
+    int at = 0;
+    while (at < link->knocks && link->knock[at] != place)
+        at++;
+    if (!strcmp(word, "join"))
+        take_newcomer(link, text);
+    else if (!strcmp(word, "here") && at == link->knocks && at < AH_HOSTS_MAX)
+        link->knock[link->knocks++] = place;
+    else if (!strcmp(word, "gone") && at < link->knocks)
+        link->knock[at] = link->knock[--link->knocks];
 }
 
 static void take(struct ah_machine_link *link, const char *line)
 {
     char word[16];
-    int attempt, number, at = 0;
-    if (sscanf(line, "%15s %d %d %n", word, &attempt, &number, &at) != 3 || !at || attempt < 0 || number < 0 ||
-        number >= link->count)
+    int64_t place;
+    int h = 0, at = 0;
+    if (sscanf(line, "%15s %" SCNd64 " %n", word, &place, &at) != 2 || !at)
         return;
-    struct ah_machine_round *round = &link->round[attempt % 2];
-    struct ah_machine *machine = &round->machine[number];
+    while (h < link->count && link->places[h] != place)
+        h++;
+    if (h == link->count) {
+        take_stranger(link, word, place, line + at);
+        return;
+    }
+    struct ah_machine *machine = &link->machine[h];
     if (!strcmp(word, "gone")) {
-        take_gone(link, number, line + at);
-    } else if (!strcmp(word, "here")) {
-        link->here[number] = true;
+        take_gone(link, machine, line + at);
     } else if (!strcmp(word, "left")) {
-        link->left[number] = true;
-    } else if (!strcmp(word, "store")) {
-        round->port = (int)strtol(line + at, NULL, 10);
+        machine->left = true;
     } else if (!strcmp(word, "verdict")) {
         take_verdict(link, machine, line + at);
     } else if (!strcmp(word, "failing")) {
@@ -89,27 +116,35 @@ static void lose(struct ah_machine_link *link)
 {
     pthread_mutex_lock(&link->lock);
     link->lost = true;
-    take_gone(link, 0, "the network does not reach it");
+    take_gone(link, &link->machine[0], "the network does not reach it");
     tell(link);
     pthread_mutex_unlock(&link->lock);
 }
 
 /* Writing. */
 
+static void name_list(const struct ah_machine_link *link, char *list, size_t room)
+{
+    snprintf(list, room, "events/%d", link->generation);
+}
+
 /* All that there is to say; *over: and nothing will follow. */
 static int say(struct ah_machine_link *link, bool *over)
 {
     struct ah_text posts;
+    char list[32];
     int status = 0;
+    name_list(link, list, sizeof list);
     pthread_mutex_lock(&link->lock);
     posts = link->posts;
     link->posts = (struct ah_text){0};
     *over = link->ending;
+    bool gone = link->keeps;
     pthread_mutex_unlock(&link->lock);
     for (size_t at = 0; at < posts.bytes && status == 0; at += strlen(posts.at + at) + 1)
         status = ah_store_append(link->store, list, posts.at + at, strlen(posts.at + at), NULL);
     free(posts.at);
-    if (*over && status == 0)
+    if (*over && status == 0 && !gone)
         ah_store_will(link->store, list, NULL, 0);
     return status;
 }
@@ -118,8 +153,8 @@ static void *run(void *context)
 {
     struct ah_machine_link *link = context;
     bool over = false;
-    for (int64_t place = 0;;) {
-        char key[32], *line;
+    for (int64_t at = 0;;) {
+        char list[32], key[64], *line;
         size_t bytes;
         if (say(link, &over) < 0) {
             lose(link);
@@ -127,7 +162,8 @@ static void *run(void *context)
         }
         if (over)
             return NULL;
-        snprintf(key, sizeof key, "%s/%lld", list, (long long)place);
+        name_list(link, list, sizeof list);
+        snprintf(key, sizeof key, "%s/%" PRId64, list, at);
         int status = ah_store_get(link->store, key, &line, &bytes, moment_ns);
         if (status == 0) {
             pthread_mutex_lock(&link->lock);
@@ -135,7 +171,7 @@ static void *run(void *context)
             tell(link);
             pthread_mutex_unlock(&link->lock);
             free(line);
-            place++;
+            at++;
         } else if (status != AH_ETIMEOUT || ah_store_is_closed(link->store)) {
             lose(link);
             return NULL;
@@ -143,33 +179,33 @@ static void *run(void *context)
     }
 }
 
-int ah_machine_link_open(struct ah_machine_link *link, struct ah_store *store, int mine, int count)
+int ah_machine_link_open(struct ah_machine_link *link, struct ah_meeting *meeting, int mine, int count)
 {
-    char will[32];
-    link->store = store;
-    link->mine = mine;
-    link->count = count;
+    *link = (struct ah_machine_link){
+        .store = meeting->store, .generation = meeting->generation, .mine = mine, .count = count,
+    };
+    memcpy(link->places, meeting->places, sizeof link->places);
+    meeting->store = NULL;
     pthread_mutex_init(&link->lock, NULL);
     pthread_cond_init(&link->change, NULL);
-    snprintf(will, sizeof will, "gone 0 %d ", mine);
-    AH_TRY(ah_store_will(store, list, will, strlen(will)));
     link->news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     link->runs = link->news >= 0 && !ah_helper_start(&link->thread, run, link);
     return link->runs ? 0 : ah_fail(AH_ENOMEM, "no thread to talk with the other machines");
 }
 
-void ah_machine_link_close(struct ah_machine_link *link)
+void ah_machine_link_close(struct ah_machine_link *link, bool gone)
 {
     pthread_mutex_lock(&link->lock);
     link->ending = true;
+    link->keeps = gone;
     pthread_mutex_unlock(&link->lock);
     if (link->runs)
         pthread_join(link->thread, NULL);
     ah_store_close(link->store);
     if (link->news >= 0)
         close(link->news);
-    ah_machine_link_clear(link, 0);
-    ah_machine_link_clear(link, 1);
+    for (int h = 0; h < link->count; h++)
+        free(link->machine[h].text);
     free(link->posts.at);
     pthread_cond_destroy(&link->change);
     pthread_mutex_destroy(&link->lock);
@@ -188,12 +224,4 @@ void ah_machine_link_post(struct ah_machine_link *link, const char *format, ...)
     (void)ah_text_append(&link->posts, line, (size_t)bytes + 1); /* without memory nothing can be told */
     pthread_mutex_unlock(&link->lock);
     free(line);
-}
-
-void ah_machine_link_clear(struct ah_machine_link *link, int attempt)
-{
-    struct ah_machine_round *round = &link->round[attempt % 2];
-    for (int h = 0; h < AH_HOSTS_MAX; h++)
-        free(round->machine[h].text);
-    memset(round, 0, sizeof *round);
 }

@@ -14,12 +14,13 @@
 #include "config/value.h"
 
 struct rank_log {
-    int file[2];    /* -1: none */
-    bool kept[2], shown[2];
+    int file[2]; /* -1: none */
+    bool shown[2];
 };
 
 struct ah_rank_logs {
     char *folder;
+    const char *tee, *redirects;
     int first, ranks, error;
     struct rank_log rank[];
 };
@@ -43,23 +44,16 @@ static int make_folder(struct ah_rank_logs *logs, const char *folder)
     return 0;
 }
 
-int ah_rank_logs_open(struct ah_rank_logs **out, const char *folder, const char *tee, const char *redirects,
-                      int first, int ranks)
+int ah_rank_logs_open(struct ah_rank_logs **out, const char *folder, const char *tee, const char *redirects, int ranks)
 {
     struct ah_rank_logs *logs = calloc(1, sizeof *logs + (size_t)ranks * sizeof logs->rank[0]);
     if (!logs)
         return ah_fail(AH_ENOMEM, "out of memory");
-    logs->first = first;
+    logs->tee = tee;
+    logs->redirects = redirects;
     logs->ranks = ranks;
-    for (int r = 0; r < ranks; r++) {
-        struct rank_log *log = &logs->rank[r];
-        int both = ah_value_streams(tee, first + r), only = ah_value_streams(redirects, first + r);
-        for (int s = 0; s < 2; s++) {
-            log->file[s] = -1;
-            log->kept[s] = (both | only) >> s & 1;
-            log->shown[s] = (both >> s & 1) || !(only >> s & 1);
-        }
-    }
+    for (int r = 0; r < ranks; r++)
+        logs->rank[r].file[0] = logs->rank[r].file[1] = -1;
     int status = make_folder(logs, folder);
     if (status < 0)
         ah_rank_logs_close(logs);
@@ -108,13 +102,18 @@ static int open_file(struct ah_rank_logs *logs, int attempt, int rank, int strea
     return 0;
 }
 
-int ah_rank_logs_begin(struct ah_rank_logs *logs, int attempt)
+int ah_rank_logs_begin(struct ah_rank_logs *logs, int attempt, int first)
 {
     close_files(logs);
-    for (int r = 0; r < logs->ranks; r++)
-        for (int s = 0; s < 2; s++)
-            if (logs->rank[r].kept[s])
+    logs->first = first;
+    for (int r = 0; r < logs->ranks; r++) {
+        int both = ah_value_streams(logs->tee, first + r), only = ah_value_streams(logs->redirects, first + r);
+        for (int s = 0; s < 2; s++) {
+            logs->rank[r].shown[s] = (both >> s & 1) || !(only >> s & 1);
+            if ((both | only) >> s & 1)
                 AH_TRY(open_file(logs, attempt, r, s));
+        }
+    }
     return 0;
 }
 

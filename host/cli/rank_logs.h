@@ -8,15 +8,14 @@
 struct ah_rank_logs;
 
 /* `folder` NULL: a new one among the system's temporary files. `tee` and `redirects` are checked texts of
- * AH_VALUE_STREAMS; what neither names gets no file. `ranks` ranks from `first` on. AH_EIO. */
-int ah_rank_logs_open(struct ah_rank_logs **out, const char *folder, const char *tee, const char *redirects,
-                      int first, int ranks);
+ * AH_VALUE_STREAMS, which outlive this; what neither names gets no file. AH_EIO. */
+int ah_rank_logs_open(struct ah_rank_logs **out, const char *folder, const char *tee, const char *redirects, int ranks);
 void ah_rank_logs_close(struct ah_rank_logs *logs);
 
 /* The folder of this run. */
 const char *ah_rank_logs_folder(const struct ah_rank_logs *logs);
-/* The files of the next attempt, from 0 on. AH_EIO. */
-int ah_rank_logs_begin(struct ah_rank_logs *logs, int attempt);
+/* The files of the next attempt, whose ranks here are those from `first` on. AH_EIO. */
+int ah_rank_logs_begin(struct ah_rank_logs *logs, int attempt, int first);
 /* Append what a rank wrote to a stream (0 output, 1 errors). */
 void ah_rank_logs_write(struct ah_rank_logs *logs, int rank, int stream, const char *text, size_t bytes);
 /* Whether that goes to the screen as well. */

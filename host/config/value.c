@@ -109,14 +109,26 @@ static int fail_number(const struct ah_value_rule *rule, const char *what, const
                    rule->kind == AH_VALUE_COUNT ? " or auto" : "", text);
 }
 
+/* One end of MIN:MAX, or both. */
+static bool read_bound(const struct ah_value_rule *rule, const char *text, size_t bytes, double *number)
+{
+    char copy[16];
+    if (bytes >= sizeof copy)
+        return false;
+    memcpy(copy, text, bytes);
+    copy[bytes] = 0;
+    return read_number(copy, number) && *number >= rule->least && *number <= rule->most && *number == floor(*number);
+}
+
 static int read_machines(const struct ah_value_rule *rule, const char *what, const char *text, double *number)
 {
-    const char *colon = strchr(text, ':');
-    if (colon && strncmp(text, colon + 1, (size_t)(colon - text)))
-        return ah_fail(AH_EINVAL, "%s: a job keeps its number of machines (got '%s')", what, text);
-    if (!read_number(colon ? colon + 1 : text, number) || !(*number >= rule->least && *number <= rule->most) ||
-        *number != floor(*number))
+    const char *colon = strchr(text, ':'), *most = colon ? colon + 1 : text;
+    double least = rule->least;
+    bool read = !colon || read_bound(rule, text, (size_t)(colon - text), &least);
+    if (!read || !read_bound(rule, most, strlen(most), number))
         return fail_number(rule, what, text);
+    if (least > *number)
+        return ah_fail(AH_EINVAL, "%s expects MIN:MAX, got '%s'", what, text);
     return 0;
 }
 

@@ -188,8 +188,8 @@ static void tell_machines(const struct launch *launch, int machines, int ranks)
     if (launch->attempt.quiet)
         return;
     if (!machines && launch->attempt_number)
-        fprintf(stderr, "accelhost launch: joins the job at its attempt %d, as machine %d of %d, with ranks from %d on\n",
-                launch->attempt_number, hosts->mine, hosts->count, hosts->first[hosts->mine]);
+        fprintf(stderr, "accelhost launch: joins the job at its attempt %d, as machine %d of %d, with ranks from %d "
+                "on\n", launch->attempt_number, hosts->mine, hosts->count, hosts->first[hosts->mine]);
     else if (!machines && hosts->count < most)
         fprintf(stderr, "accelhost launch: begins on %d of %d machines, %d ranks\n", hosts->count, most, now);
     else if (machines && (machines != hosts->count || ranks != now))

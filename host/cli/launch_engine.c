@@ -32,14 +32,18 @@ bool ah_launch_is_handed_over(const struct ah_settings *settings)
 
 int ah_launch_check_engine(const struct ah_settings *settings)
 {
-    static const enum ah_setting ours[] = {AH_SETTING_max_restarts, AH_SETTING_log_dir, AH_SETTING_tee,
-                                           AH_SETTING_redirects, AH_SETTING_machine_rank};
+    static const enum ah_setting ours[] = {AH_SETTING_max_restarts, AH_SETTING_last_call_timeout,
+                                           AH_SETTING_log_dir, AH_SETTING_tee, AH_SETTING_redirects,
+                                           AH_SETTING_machine_rank};
     const struct ah_setting_value *value = settings->value;
     bool srun = value[AH_SETTING_launcher].number == ENGINE_SRUN;
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
         if (is_told(settings, ours[i]) && strcmp(value[ours[i]].text, "0"))
             return ah_fail(AH_EINVAL, "%s: %s starts the ranks, and does nothing like it", value[ours[i]].where,
                            srun ? "srun" : "mpirun");
+    if (ah_launch_least_machines(settings) < ah_launch_machines(settings))
+        return ah_fail(AH_EINVAL, "%s: %s starts the ranks on a number of machines that stays",
+                       value[AH_SETTING_num_machines].where, srun ? "srun" : "mpirun");
     if (srun && value[AH_SETTING_hostfile].text)
         return ah_fail(AH_EINVAL, "%s: srun has its nodes from Slurm", value[AH_SETTING_hostfile].where);
     return 0;

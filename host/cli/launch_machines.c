@@ -21,11 +21,10 @@ int ah_launch_machines(const struct ah_settings *settings)
     return (int)number(settings, AH_SETTING_num_machines);
 }
 
-/* The fewest: MIN of MIN:MAX. */
-static int least(const struct ah_settings *settings)
+int ah_launch_least_machines(const struct ah_settings *settings)
 {
     const char *text = settings->value[AH_SETTING_num_machines].text;
-    return text && strchr(text, ':') ? atoi(text) : ah_launch_machines(settings);
+    return text && strchr(text, ':') ? (int)strtol(text, NULL, 10) : ah_launch_machines(settings);
 }
 
 /* Is num_processes a number of the whole job's? gpu and auto count what is here. */
@@ -48,7 +47,7 @@ void ah_launch_describe_machines(const struct ah_settings *settings, struct ah_m
     const struct ah_setting_value *value = settings->value;
     bool port = is_told(settings, AH_SETTING_main_process_port);
     *out = (struct ah_machines_options){
-        .machines = ah_launch_machines(settings), .least = least(settings),
+        .machines = ah_launch_machines(settings), .least = ah_launch_least_machines(settings),
         .number = is_told(settings, AH_SETTING_machine_rank) ? (int)value[AH_SETTING_machine_rank].number : -1,
         .address = value[AH_SETTING_main_process_ip].text,
         .port = port ? (int)value[AH_SETTING_main_process_port].number : 29500,
@@ -82,8 +81,9 @@ static int check_elastic(const struct ah_settings *settings, const struct ah_mac
 {
     const struct ah_setting_value *value = settings->value;
     if (options->size)
-        return ah_fail(AH_EINVAL, "%s: the ranks of %s machines are not always %d: --nproc_per_node says how many run on "
-                       "each", value[AH_SETTING_num_processes].where, value[AH_SETTING_num_machines].text, options->size);
+        return ah_fail(AH_EINVAL, "%s: the ranks of %s machines are not always %d: --nproc_per_node says how many run "
+                       "on each", value[AH_SETTING_num_processes].where, value[AH_SETTING_num_machines].text,
+                       options->size);
     if (value[AH_SETTING_share].text)
         return ah_fail(AH_EINVAL, "%s: %s is for %.0f ranks or machines, and %s machines are not always as many",
                        value[AH_SETTING_share].where, value[AH_SETTING_share].text, value[AH_SETTING_share].number,

@@ -26,9 +26,10 @@ void ah_launch_settings_show(const struct ah_settings *settings);
  * AH_EINVAL. */
 int ah_launch_settle_processes(struct ah_settings *settings);
 
-/* cli/launch_machines.c: how many there are, how many ranks run on this one, and what all of them are to know; what
- * does not fit together is AH_EINVAL. */
+/* cli/launch_machines.c: how many there are at most and at least, how many ranks run on this one, and what all of them
+ * are to know; what does not fit together is AH_EINVAL. */
 int ah_launch_machines(const struct ah_settings *settings);
+int ah_launch_least_machines(const struct ah_settings *settings);
 int ah_launch_ranks(const struct ah_settings *settings);
 void ah_launch_describe_machines(const struct ah_settings *settings, struct ah_machines_options *out);
 int ah_launch_check_machines(const struct ah_settings *settings);

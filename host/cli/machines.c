@@ -1,5 +1,5 @@
-/* The first machine serves two stores: the launchers' own, at the address that all know, and for each attempt one for
- * its ranks, whose port it tells in the meeting. A verdict of all is drawn from the list alone, by the same rules on each
+/* The first machine serves two stores: the launchers' own, at the address that all know, and one for the ranks of each
+ * attempt, whose port it tells in the meeting. A verdict of all is drawn from the list alone, by the same rules on each
  * machine: the earliest trouble that is no consequence of another's is to blame. */
 #include "cli/machines.h"
 
@@ -31,6 +31,7 @@ struct ah_machines {
     struct ah_hosts hosts;
     struct ah_machine_link link;
     bool linked, told;
+    char job[AH_MACHINES_JOB];
     bool claims; /* its number, whatever it was before */
     int generation, restarts, told_trouble;
 };
@@ -203,14 +204,15 @@ static struct ah_muster describe(const struct ah_machines *machines)
     return mine;
 }
 
-/* How many machines will come again. */
+/* How many machines will come, those of before and newcomers. */
 static int count_others(struct ah_machines *machines)
 {
     struct ah_machine_link *link = &machines->link;
-    int count = 0;
+    int count;
     if (!machines->linked)
         return 0;
     pthread_mutex_lock(&link->lock);
+    count = link->arrivals;
     for (int h = 0; h < link->count; h++)
         count += !link->machine[h].gone;
     pthread_mutex_unlock(&link->lock);
@@ -221,6 +223,7 @@ int ah_machines_begin(struct ah_machines *machines, bool counts, bool (*stop)(vo
 {
     int status, next = machines->generation + 1, expected = count_others(machines);
     struct ah_meeting meeting = {.mine = describe(machines), .restarts = machines->restarts + counts};
+    memcpy(meeting.job, machines->job, sizeof meeting.job);
     unlink_machines(machines);
     if (machines->server)
         AH_TRY(ah_desk_begin(&machines->desk, &meeting.mine, next, expected));
@@ -228,6 +231,7 @@ int ah_machines_begin(struct ah_machines *machines, bool counts, bool (*stop)(vo
     if (machines->server)
         AH_TRYGO(call_others(machines, &meeting, stop, context), failed);
     AH_TRYGO(ah_meeting_await(&meeting, stop, context, &machines->hosts), failed);
+    memcpy(machines->job, meeting.job, sizeof machines->job);
     machines->generation = meeting.generation;
     machines->restarts = meeting.restarts;
     machines->told = false;

@@ -36,9 +36,9 @@ int ah_machines_open(struct ah_machines **out, const struct ah_machines_options 
 /* The others are told that this one goes, if they have not been told more. NULL is ignored. */
 void ah_machines_close(struct ah_machines *machines);
 
-/* Meet the others for the first attempt or the next one. `counts`: it follows a failure, and is one of the restarts that
- * are left. `stop` (or NULL) is asked now and then whether to wait no longer. AH_EINVAL for what contradicts, AH_ETIMEOUT
- * with who did not come, AH_EPEER when the first machine is gone or `stop` said so. */
+/* Meet the others for the first attempt or the next one. `counts`: it follows a failure, and is one of the restarts
+ * that are left. `stop` (or NULL) is asked now and then whether to wait no longer. AH_EINVAL for what contradicts,
+ * AH_ETIMEOUT with who did not come, AH_EPEER when the first machine is gone or `stop` said so. */
 int ah_machines_begin(struct ah_machines *machines, bool counts, bool (*stop)(void *context), void *context);
 /* Of the attempt that has begun: who takes part, and where its ranks are to meet; its number among all; how many of
  * those before it failed. A machine that has joined a job learns from these what it came to. */
@@ -51,8 +51,8 @@ bool ah_machines_is_lost(struct ah_machines *machines);
 /* Readable when there is news. */
 int ah_machines_fd(const struct ah_machines *machines);
 /* Something has happened to another machine in this attempt: true, once. `signal` is the one by which its launcher was
- * asked to end the job, SIGTERM where a machine has come with which all start anew, or 0: a rank has failed there, or it
- * is gone. */
+ * asked to end the job, SIGTERM where a machine has come with which all start anew, or 0: a rank has failed there, or
+ * it is gone. */
 bool ah_machines_trouble(struct ah_machines *machines, int *signal);
 
 /* Tell the others at once: a rank has failed here, or (signal) this launcher was asked to end the job. */

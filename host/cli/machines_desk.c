@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/tell.h"
 #include "base/time.h"
@@ -13,21 +14,24 @@ static const int64_t slice_ns = 100000000;
 static const int64_t line_ns = INT64_C(5000000000);   /* for a line that its machine has written */
 static const int64_t moment_ns = INT64_C(1000000000); /* for newcomers, once all are here that were there before */
 
+static int set(struct ah_desk *desk, const char *key, const char *text)
+{
+    return ah_store_set(desk->store, key, text, strlen(text));
+}
+
 int ah_desk_open(struct ah_desk *desk, const struct ah_store_place *place, const struct ah_machines_options *options)
 {
+    char job[AH_MACHINES_JOB];
     desk->options = options;
-    return ah_store_connect(&desk->store, place, line_ns);
+    AH_TRY(ah_store_connect(&desk->store, place, line_ns));
+    snprintf(job, sizeof job, "%d.%" PRId64, (int)getpid(), ah_now_ns());
+    return set(desk, "job", job);
 }
 
 void ah_desk_close(struct ah_desk *desk)
 {
     ah_store_close(desk->store);
     desk->store = NULL;
-}
-
-static int set(struct ah_desk *desk, const char *key, const char *text)
-{
-    return ah_store_set(desk->store, key, text, strlen(text));
 }
 
 static void say_missing(struct ah_desk *desk, const char *text)
@@ -211,7 +215,7 @@ void ah_desk_refuse(struct ah_desk *desk, int status)
 {
     char reason[768];
     snprintf(reason, sizeof reason, "%s", ah_error_text());
-    for (int64_t place = 0; place < desk->heard; place++)
+    for (int64_t place = 0; place < desk->heard + AH_HOSTS_MAX; place++)
         tell_place(desk, place, status, reason);
     ah_fail(status, "%s", reason);
 }

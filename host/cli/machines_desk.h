@@ -30,8 +30,8 @@ int ah_desk_answer(struct ah_desk *desk, const struct ah_meeting *meeting);
 /* Tell all who have come that there will be none, since the last call of this thread failed. */
 void ah_desk_refuse(struct ah_desk *desk, int status);
 
-/* Somebody comes while the ranks run. True with its name when all are to start anew with it; else it is told that it has
- * no place, or waits for one: `last` says that no generation follows. */
+/* Somebody comes while the ranks run. True with its name when all are to start anew with it; else it is told that it
+ * has no place, or waits for one: `last` says that no generation follows. */
 bool ah_desk_knock(struct ah_desk *desk, int64_t place, bool last, char name[AH_HOST_NAME]);
 
 #endif

@@ -1,6 +1,6 @@
-/* Lines of the list: a word, the place of the machine's own line in the list of hosts, and what belongs to the word. The
- * thread reads them one after the other, waits a moment for each, and writes its own in between, so that one connection
- * does. */
+/* Lines of the list: a word, the place of the machine's own line in the list of hosts, and what belongs to the word.
+ * The thread reads them one after the other, waits a moment for each, and writes its own in between, so that one
+ * connection does. */
 #include "cli/machines_link.h"
 
 #include <errno.h>
@@ -58,6 +58,7 @@ static void take_newcomer(struct ah_machine_link *link, const char *name)
             return;
     if (!link->joined)
         link->joined = ++link->orders;
+    link->arrivals++;
     snprintf(link->newcomers + at, sizeof link->newcomers - at, "%s%.63s", at ? ", " : "", name);
 }
 

@@ -37,6 +37,7 @@ struct ah_machine_link {
     int orders;           /* troubles so far */
     bool lost;            /* the store is out of reach: machine 0 is gone */
     int joined;           /* order of the first newcomer with whom all start anew, 0: none */
+    int arrivals;         /* of them */
     char newcomers[256];  /* their names */
     int64_t knock[AH_HOSTS_MAX]; /* places of machines that came since, for machine 0 to look at */
     int knocks;

@@ -39,9 +39,25 @@ static int write_line(struct ah_meeting *meeting)
     return ah_store_append(meeting->store, key, line, (size_t)bytes, NULL);
 }
 
+/* Whose first machine is gone may find another job of its user's in the same place. */
+static int compare_jobs(struct ah_meeting *meeting)
+{
+    char *job;
+    size_t bytes;
+    AH_TRY(ah_store_get(meeting->store, "job", &job, &bytes, answer_ns));
+    bool other = meeting->job[0] && strcmp(job, meeting->job);
+    snprintf(meeting->job, sizeof meeting->job, "%s", job);
+    free(job);
+    return other ? ah_fail(AH_EPEER, "the first machine was gone, and has begun another job") : 0;
+}
+
 int ah_meeting_enter(struct ah_meeting *meeting, const struct ah_store_place *place, int generation)
 {
-    AH_TRY(ah_muster_store(&meeting->store, place, &meeting->mine));
+    struct ah_muster mine = meeting->mine;
+    if (generation && mine.timeout_ns > answer_ns)
+        mine.timeout_ns = answer_ns; /* it has been there */
+    AH_TRY(ah_muster_store(&meeting->store, place, &mine));
+    AH_TRY(compare_jobs(meeting));
     meeting->begin_ns = ah_now_ns();
     meeting->generation = read_number(meeting->store, "generation", generation);
     if (meeting->generation < generation)

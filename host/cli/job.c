@@ -25,6 +25,7 @@ static const int64_t term_ns = 500000000;    /* between SIGTERM and SIGKILL then
 static const int64_t nudge_ns = 1000000000;  /* after which ranks that ignore a signal get another */
 static const int64_t leave_ns = 5000000000;  /* for what well-ended ranks have started */
 static const int64_t look_ns = 50000000;     /* between two looks at that */
+static const int64_t return_ns = 20000000; /* between two looks for ranks that come back */
 static const int64_t silence_ns = 200000000; /* of a pipe that somebody we cannot find holds open */
 
 enum { READ = 64 * 1024, EVENTS = 64 };
@@ -216,8 +217,9 @@ static void on_exit_of(struct ah_job *job, int rank)
     /* What it said before it ended comes before what we say about that. */
     pump_output(job, rank);
     ah_job_pump_channel(job, rank);
-    if (!ah_rank_process_look(process))
+    if (!ah_rank_process_look(process) || ah_job_replace(job, rank))
         return;
+    ah_rank_process_let_go(process);
     if (process->code < 0)
         process->code = atomic_load(&slot->state) != AH_RANK_ENDED;
     job->running--;
@@ -290,6 +292,8 @@ void ah_job_step(struct ah_job *job)
     int64_t now = ah_now_ns();
     if (job->phase == AH_JOB_SIGNALLED && !job->nudged && now >= job->signal_ns + nudge_ns)
         nudge(job);
+    if (job->returning)
+        ah_job_watch_returns(job);
     if (job->running && now >= job->watch_ns) {
         job->watch_ns = ah_job_next_watch(job, now);
         ah_job_watch(job, now);
@@ -312,6 +316,9 @@ int64_t ah_job_due(const struct ah_job *job)
         due = job->watch_ns;
     if (job->phase == AH_JOB_SIGNALLED && !job->nudged && job->signal_ns + nudge_ns < due)
         due = job->signal_ns + nudge_ns;
+    int64_t soon = job->returning ? ah_now_ns() + return_ns : -1;
+    if (soon >= 0 && (due < 0 || soon < due))
+        due = soon;
     return due;
 }
 

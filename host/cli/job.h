@@ -28,6 +28,8 @@ struct ah_job_options {
     char **argv;         /* the host's arguments in each rank, argv[0] included, NULL-ended */
     const char *const *variables; /* NAME=VALUE, NULL-ended: in the ranks' environment. NULL: none */
     int script;          /* a descriptor that the ranks keep, or -1 */
+    bool recovers;       /* a rank that a signal kills is replaced (comm/recover.h), so many times at most: */
+    int replacements;    /* then argv, variables and script stay until the job is closed */
     const char *name;    /* in front of what is told of the job; NULL: "accelhost launch" */
     bool terminal[2];    /* whether output and error end up on a terminal, and how wide that is (0: unknown) */
     int columns;

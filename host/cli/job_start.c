@@ -123,6 +123,17 @@ static int make_channel(struct ah_job *job, int rank, struct ah_rank_plan *plan,
     return ah_environment_set(environment, true, "ACCELHOST_CHANNEL", "%d", ends[1]);
 }
 
+/* The process in the place of one that has ended. */
+static int replace_rank(struct ah_job *job, int rank, const struct ah_rank_plan *plan)
+{
+    struct ah_rank_process *process = &job->rank[rank];
+    ah_warden_remove(&job->warden, process->pid);
+    ah_job_watch_source(job, rank, AH_JOB_EXIT, process->pidfd, false);
+    AH_TRY(ah_rank_process_replace(process, plan));
+    ah_warden_add(&job->warden, process->pid);
+    return ah_job_watch_source(job, rank, AH_JOB_EXIT, process->pidfd, true);
+}
+
 static int start_rank(struct ah_job *job, int rank, const struct ah_rank_plan *plan)
 {
     struct ah_rank_process *process = &job->rank[rank];
@@ -147,28 +158,35 @@ static void close_end(struct ah_rank_plan *plan)
     plan->channel = -1;
 }
 
-static int start_ranks(struct ah_job *job, uint64_t descriptors)
+/* Ranks from `first` on, for the first time or again. */
+static int start_ranks(struct ah_job *job, int first, int count, bool again)
 {
     int status = 0;
     struct ah_environment environment;
     struct ah_rank_plan plan = {
-        .board = job->board, .argv = job->options.argv, .pipes = job->options.output, .script = job->options.script,
-        .descriptors = descriptors, .channel = -1,
+        .board = job->board, .argv = job->options.argv, .pipes = job->options.output, .keeps = job->options.recovers,
+        .script = job->options.script, .descriptors = job->descriptors, .channel = -1,
     };
     AH_TRY(ah_environment_copy(&environment));
     AH_TRYGO(describe_job(job, &environment), out);
     AH_TRYGO(add_variables(job, &environment), out);
-    for (int r = 0; r < job->size; r++) {
+    for (int r = first; r < first + count; r++) {
         AH_TRYGO(describe_rank(job, &environment, r), out);
         AH_TRYGO(make_channel(job, r, &plan, &environment), out);
         plan.environment = environment.at;
-        AH_TRYGO(start_rank(job, r, &plan), out);
+        AH_TRYGO(again ? replace_rank(job, r, &plan) : start_rank(job, r, &plan), out);
         close_end(&plan);
     }
 out:
     close_end(&plan);
     ah_environment_close(&environment);
     return status;
+}
+
+int ah_job_start_again(struct ah_job *job, int rank)
+{
+    ah_job_close_channel(job, rank);
+    return start_ranks(job, rank, 1, true);
 }
 
 static int take_patience(struct ah_job *job)
@@ -183,7 +201,6 @@ static int take_patience(struct ah_job *job)
 int ah_job_start(struct ah_job **out, const struct ah_job_options *options)
 {
     int status = 0;
-    uint64_t descriptors = 0;
     if (options->ranks < 1 || options->ranks > AH_BOARD_MAX_RANKS)
         return ah_fail(AH_EINVAL, "expected 1..%d ranks, got %d", AH_BOARD_MAX_RANKS, options->ranks);
     struct ah_job *job = calloc(1, sizeof *job + (size_t)options->ranks * sizeof job->rank[0]);
@@ -204,8 +221,10 @@ int ah_job_start(struct ah_job **out, const struct ah_job_options *options)
     }
     AH_TRYGO(take_patience(job), out);
     int ranks = options->hosts ? options->hosts->first[options->hosts->count] : job->size;
-    AH_TRYGO(make_room(ranks, &descriptors), out);
+    AH_TRYGO(make_room(ranks, &job->descriptors), out);
     AH_TRYGO(ah_board_create(&job->board, ranks), out);
+    if (options->recovers)
+        AH_TRYGO(ah_board_recover(job->board), out);
     if (options->hosts)
         AH_TRYGO(ah_board_place(job->board, options->hosts), out);
     job->board->header->stdout_is_terminal = options->terminal[0];
@@ -213,7 +232,7 @@ int ah_job_start(struct ah_job **out, const struct ah_job_options *options)
     job->board->header->columns = options->columns;
     job->board->header->reports = true;
     AH_TRYGO(ah_warden_start(&job->warden, job->mark), out);
-    AH_TRYGO(start_ranks(job, descriptors), out);
+    AH_TRYGO(start_ranks(job, 0, job->size, false), out);
     *out = job;
 out:
     if (status < 0)

@@ -1,4 +1,6 @@
-/* What a job knows, for the files that make up a job (job.c, job_start.c, job_verdict.c, job_watch.c) and no others. */
+/* What a job knows, for the files that make up a job (job.c and job_*.c) and no others.
+ * Circle: job, job_replace, job_start: the loop that sees a rank end has it started again, as the job was, and what is
+ * started is the loop's. */
 #ifndef AH_CLI_JOB_STATE_H
 #define AH_CLI_JOB_STATE_H
 
@@ -21,8 +23,16 @@ enum ah_job_phase {
     AH_JOB_OVER,
 };
 
+/* A rank's process that was killed, while another one takes its place. */
+struct ah_loss {
+    pid_t pid;       /* 0: there is none */
+    int signal;
+    int more;        /* that were killed before they had taken it */
+    int64_t died_ns;
+};
+
 struct ah_job {
-    struct ah_job_options options; /* argv, script and name as in the caller's: not used after the start */
+    struct ah_job_options options; /* argv, script and name as in the caller's: used after the start if it recovers */
     struct ah_board *board;
     struct ah_frames *channel[AH_BOARD_MAX_RANKS]; /* NULL: none, or closed */
     struct ah_warden warden;
@@ -44,6 +54,10 @@ struct ah_job {
     int64_t started_ns, alone_ns; /* alone: when the last rank ended well, -1 before */
     int64_t patience_ns; /* before a rank that does not come on is told */
     int64_t watch_ns;   /* when to look again for ranks that do not come on */
+    uint64_t descriptors; /* the soft limit that the ranks get, 0: as here */
+    int replaced;       /* ranks so far */
+    int returning;      /* losses that are not made good yet */
+    struct ah_loss loss[AH_BOARD_MAX_RANKS];
     bool told_missing, told_alone, told_left, nudged;
     struct ah_rank_process rank[];
 };
@@ -53,6 +67,13 @@ enum ah_job_source { AH_JOB_EXIT, AH_JOB_OUTPUT, AH_JOB_ERROR, AH_JOB_CHANNEL, A
 
 /* Watch a descriptor of a rank, or no more; none (-1) is nothing. */
 int ah_job_watch_source(struct ah_job *job, int rank, enum ah_job_source source, int fd, bool on);
+
+/* Start the process of a rank once more. */
+int ah_job_start_again(struct ah_job *job, int rank);
+/* A rank's process has ended: replace it, if it was killed by a signal and the job may go on. */
+bool ah_job_replace(struct ah_job *job, int rank);
+/* Tell of the ranks that have come back. */
+void ah_job_watch_returns(struct ah_job *job);
 
 /* Take over a rank's end of its channel and watch it. */
 int ah_job_open_channel(struct ah_job *job, int rank, int fd);

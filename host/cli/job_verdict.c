@@ -228,4 +228,7 @@ void ah_job_report(struct ah_job *job)
         ah_job_notice(job, "rank %d exited with code %d%s\n", number, process->code, last);
     }
     report_others(job, first);
+    if (job->replaced)
+        ah_job_notice(job, "ranks had been replaced %d time%s, of at most %d (--max_restarts)\n", job->replaced,
+                      job->replaced == 1 ? "" : "s", job->options.replacements);
 }

@@ -134,6 +134,14 @@ static void pass_variables(struct launch *launch, bool counted)
     pass(launch, "TORCHELASTIC_MAX_RESTARTS=%.0f", number(launch, AH_SETTING_max_restarts));
 }
 
+/* With live recovery --max_restarts counts these. */
+static int replacements(const struct launch *launch)
+{
+    enum { UNLESS_TOLD = 3 };
+    bool told = launch->settings->value[AH_SETTING_max_restarts].origin != AH_FROM_DEFAULT;
+    return told ? (int)number(launch, AH_SETTING_max_restarts) : UNLESS_TOLD;
+}
+
 static void describe(struct launch *launch)
 {
     struct ah_job_options *job = &launch->attempt.job;
@@ -147,6 +155,8 @@ static void describe(struct launch *launch)
     job->grace = number(launch, AH_SETTING_grace);
     job->monitor_interval = number(launch, AH_SETTING_monitor_interval);
     job->variables = launch->variables;
+    job->recovers = ah_launch_replaces(launch->settings);
+    job->replacements = replacements(launch);
     launch->attempt.quiet = number(launch, AH_SETTING_quiet) != 0;
 }
 
@@ -242,7 +252,7 @@ static int begin_again(struct launch *launch, bool counts)
 /* Is another attempt to follow one that ended with this code? Says why, or why not. */
 static bool goes_on(const struct launch *launch, int code)
 {
-    int most = (int)number(launch, AH_SETTING_max_restarts);
+    int most = launch->attempt.job.recovers ? 0 : (int)number(launch, AH_SETTING_max_restarts);
     const struct ah_attempt_options *attempt = &launch->attempt;
     if (attempt->newcomers) {
         fprintf(stderr, "accelhost launch: %s came: all ranks start anew\n", attempt->newcomers);

@@ -44,6 +44,9 @@ int ah_launch_check_engine(const struct ah_settings *settings)
     if (ah_launch_least_machines(settings) < ah_launch_machines(settings))
         return ah_fail(AH_EINVAL, "%s: %s starts the ranks on a number of machines that stays",
                        value[AH_SETTING_num_machines].where, srun ? "srun" : "mpirun");
+    if (value[AH_SETTING_recover].number)
+        return ah_fail(AH_EINVAL, "%s: %s starts the ranks, and replaces none", value[AH_SETTING_recover].where,
+                       srun ? "srun" : "mpirun");
     if (srun && value[AH_SETTING_hostfile].text)
         return ah_fail(AH_EINVAL, "%s: srun has its nodes from Slurm", value[AH_SETTING_hostfile].where);
     return 0;

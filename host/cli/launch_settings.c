@@ -126,6 +126,11 @@ static int check_shares(const struct ah_setting_value *share, int ranks)
                    share->number, ranks);
 }
 
+bool ah_launch_replaces(const struct ah_settings *settings)
+{
+    return settings->value[AH_SETTING_recover].number != 0;
+}
+
 static int check(const struct ah_settings *settings)
 {
     int ranks = ah_launch_ranks(settings);
@@ -135,6 +140,9 @@ static int check(const struct ah_settings *settings)
         return ah_fail(AH_EINVAL, "%s: shows the command of --launcher mpirun or srun",
                        settings->value[AH_SETTING_dry_run].where);
     AH_TRY(ah_launch_check_machines(settings));
+    if (ah_launch_machines(settings) > 1 && ah_launch_replaces(settings))
+        return ah_fail(AH_EINVAL, "%s: live recovery is for one machine, and num_machines is %d",
+                       settings->value[AH_SETTING_recover].where, ah_launch_machines(settings));
     if (ah_launch_machines(settings) > 1)
         return 0; /* how many ranks there will be turns out when they meet */
     AH_TRY(check_shares(&settings->value[AH_SETTING_share], ranks));

@@ -21,6 +21,8 @@ int ah_launch_config_path(const char *flag, char *path, size_t room, bool *named
 void ah_launch_settings_help(void);
 /* Every setting, its value and where that comes from. */
 void ah_launch_settings_show(const struct ah_settings *settings);
+/* Are ranks that are killed replaced? */
+bool ah_launch_replaces(const struct ah_settings *settings);
 
 /* cli/launch_processes.c: a number of ranks that depends on the GPUs, and whether those that were asked for are there.
  * AH_EINVAL. */

@@ -96,46 +96,84 @@ static void become_rank(const struct ah_rank_plan *plan, const int output[2], pi
     _exit(127);
 }
 
-static int make_pipes(struct ah_rank_process *process, int end[2])
+static int make_pipes(struct ah_rank_process *process)
 {
     for (int s = 0; s < 2; s++) {
         int ends[2];
         if (pipe2(ends, O_CLOEXEC))
             return ah_fail(AH_EIO, "cannot make a pipe: %s", strerror(errno));
         process->pipe[s] = ends[0];
-        end[s] = ends[1];
+        process->end[s] = ends[1];
         fcntl(ends[0], F_SETFL, O_NONBLOCK);
         fcntl(ends[0], F_SETPIPE_SZ, 256 * 1024); /* fewer turns for much output; the default serves too */
     }
     return 0;
 }
 
-int ah_rank_process_start(struct ah_rank_process *process, const struct ah_rank_plan *plan)
+static int launch(struct ah_rank_process *process, const struct ah_rank_plan *plan)
 {
-    int status = 0, end[2] = {-1, -1};
-    *process = (struct ah_rank_process){.pidfd = -1, .pipe = {-1, -1}};
-    if (plan->pipes)
-        AH_TRYGO(make_pipes(process, end), out);
     pid_t parent = getpid(), pid = fork();
     if (pid == 0)
-        become_rank(plan, end, parent);
-    if (pid < 0) {
-        status = ah_fail(AH_EIO, "cannot start a rank: %s", strerror(errno));
-        goto out;
-    }
+        become_rank(plan, process->end, parent);
+    if (pid < 0)
+        return ah_fail(AH_EIO, "cannot start a rank: %s", strerror(errno));
     setpgid(pid, pid); /* both do it, so that it is done for both */
     process->pid = pid;
     process->running = true;
     process->pidfd = ah_pidfd_open(pid);
-    if (process->pidfd < 0)
-        status = ah_fail(AH_EIO, "cannot watch a rank: %s", strerror(errno));
+    return process->pidfd < 0 ? ah_fail(AH_EIO, "cannot watch a rank: %s", strerror(errno)) : 0;
+}
+
+int ah_rank_process_start(struct ah_rank_process *process, const struct ah_rank_plan *plan)
+{
+    int status = 0;
+    *process = (struct ah_rank_process){.pidfd = -1, .pipe = {-1, -1}, .end = {-1, -1}};
+    if (plan->pipes)
+        AH_TRYGO(make_pipes(process), out);
+    AH_TRYGO(launch(process, plan), out);
 out:
-    for (int s = 0; s < 2; s++)
-        if (end[s] >= 0)
-            close(end[s]);
+    if (!plan->keeps)
+        ah_rank_process_let_go(process);
     if (status < 0)
         ah_rank_process_close(process);
     return status;
+}
+
+/* Kill what still runs of it and reap it. */
+static void bury(struct ah_rank_process *process)
+{
+    if (process->pid > 0) {
+        kill(-process->pid, SIGKILL);
+        kill(process->pid, SIGKILL); /* its group may not be made yet */
+        waitid(P_PID, (id_t)process->pid, &(siginfo_t){0}, WEXITED);
+    }
+    if (process->pidfd >= 0)
+        close(process->pidfd);
+    process->pid = 0;
+    process->pidfd = -1;
+    process->running = false;
+}
+
+int ah_rank_process_replace(struct ah_rank_process *process, const struct ah_rank_plan *plan)
+{
+    bury(process);
+    int status = launch(process, plan);
+    if (status < 0) {
+        bury(process);
+        return status;
+    }
+    process->signal = process->code = 0;
+    process->stopped = process->killed = false;
+    return 0;
+}
+
+void ah_rank_process_let_go(struct ah_rank_process *process)
+{
+    for (int s = 0; s < 2; s++) {
+        if (process->end[s] >= 0)
+            close(process->end[s]);
+        process->end[s] = -1;
+    }
 }
 
 void ah_rank_process_signal(struct ah_rank_process *process, int number)
@@ -188,12 +226,7 @@ void ah_rank_process_close(struct ah_rank_process *process)
     for (int s = 0; s < 2; s++)
         if (process->pipe[s] >= 0)
             close(process->pipe[s]);
-    if (process->pid > 0) {
-        kill(-process->pid, SIGKILL);
-        kill(process->pid, SIGKILL); /* its group may not be made yet */
-        waitid(P_PID, (id_t)process->pid, &(siginfo_t){0}, WEXITED);
-    }
-    if (process->pidfd >= 0)
-        close(process->pidfd);
-    *process = (struct ah_rank_process){.pidfd = -1, .pipe = {-1, -1}};
+    ah_rank_process_let_go(process);
+    bury(process);
+    *process = (struct ah_rank_process){.pidfd = -1, .pipe = {-1, -1}, .end = {-1, -1}};
 }

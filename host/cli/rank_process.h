@@ -15,6 +15,7 @@ struct ah_rank_process {
     pid_t pid;       /* 0: never started, or closed */
     int pidfd;       /* readable once it has ended; -1 when closed */
     int pipe[2];     /* what it writes to its stdout and stderr: to be read and closed by the owner, or -1 */
+    int end[2];      /* its ends of these, kept for a process that replaces it, or -1 */
     bool running;
     bool stopped;    /* by a signal, as of the last look */
     bool killed;     /* we asked it to end: its end is no failure of its own */
@@ -28,6 +29,7 @@ struct ah_rank_plan {
     char **argv;          /* of the host, argv[0] included */
     char **environment;
     bool pipes;           /* its output goes to pipes, else to this process's own */
+    bool keeps;           /* this process keeps its ends of them */
     int script;           /* a descriptor that it keeps, or -1 */
     int channel;          /* another one */
     uint64_t descriptors; /* its soft limit, 0: as here */
@@ -35,6 +37,11 @@ struct ah_rank_plan {
 
 /* On failure nothing is left to close. */
 int ah_rank_process_start(struct ah_rank_process *process, const struct ah_rank_plan *plan);
+/* In place of one that has ended, with the same pipes; what it had started is killed. On failure the old one stays as
+ * it was, but for its number. */
+int ah_rank_process_replace(struct ah_rank_process *process, const struct ah_rank_plan *plan);
+/* Nobody replaces it: its pipes end with those that write to them. */
+void ah_rank_process_let_go(struct ah_rank_process *process);
 /* Signal the process and its group; one that is stopped goes on to see it. */
 void ah_rank_process_signal(struct ah_rank_process *process, int number);
 /* Learn whether it has ended; true when that is news. */

@@ -1,4 +1,5 @@
-/* The socket carries the ranks' process groups and, when all is well, a zero. Its end without that zero means that the
+/* The socket carries the ranks' process groups, negative when they are none any more, and, when all is well, a zero.
+ * Its end without that zero means that the
  * other side was killed. */
 #include "cli/warden.h"
 
@@ -26,6 +27,14 @@ static void kill_all(const char *mark, const pid_t *groups, int count)
         usleep(10000);
 }
 
+static int without(pid_t *groups, int count, pid_t group)
+{
+    for (int i = 0; i < count; i++)
+        if (groups[i] == group)
+            groups[i--] = groups[--count];
+    return count;
+}
+
 static void watch(int socket, const char *mark)
 {
     pid_t groups[GROUPS], group;
@@ -45,7 +54,9 @@ static void watch(int socket, const char *mark)
             break;
         if (!group)
             _exit(0);
-        if (count < GROUPS)
+        if (group < 0)
+            count = without(groups, count, -group);
+        else if (count < GROUPS)
             groups[count++] = group;
     }
     kill_all(mark, groups, count);
@@ -79,6 +90,11 @@ static void tell(struct ah_warden *warden, pid_t group)
 void ah_warden_add(struct ah_warden *warden, pid_t group)
 {
     tell(warden, group);
+}
+
+void ah_warden_remove(struct ah_warden *warden, pid_t group)
+{
+    tell(warden, -group);
 }
 
 void ah_warden_close(struct ah_warden *warden)

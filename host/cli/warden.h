@@ -16,6 +16,8 @@ struct ah_warden {
 int ah_warden_start(struct ah_warden *warden, const char *mark);
 /* The group of another rank. */
 void ah_warden_add(struct ah_warden *warden, pid_t group);
+/* A rank has ended and is replaced: its group is nobody's. */
+void ah_warden_remove(struct ah_warden *warden, pid_t group);
 /* The job has ended and left nothing. */
 void ah_warden_close(struct ah_warden *warden);
 

@@ -272,8 +272,8 @@ bool ah_board_replace(struct ah_board *board, int rank)
         return false;
     if (!atomic_compare_exchange_strong(&slot->state, &running, AH_RANK_RETURNING) && running != AH_RANK_RETURNING)
         return false;
-    atomic_store(&slot->died_ns, ah_now_ns());
     atomic_store(&slot->pid, 0);
+    atomic_store(&slot->pulse.answers, 0);
     atomic_store(&slot->due, 1);
     atomic_fetch_add(&slot->replaced, 1);
     return true;
@@ -285,6 +285,7 @@ void ah_board_return(struct ah_board *board, int rank)
     int returning = AH_RANK_RETURNING;
     if (atomic_load_explicit(&slot->state, memory_order_relaxed) != AH_RANK_RETURNING)
         return;
+    atomic_store(&slot->returned_at, (int64_t)ah_kept_boundaries(board, rank) - 1);
     atomic_store(&slot->returned_ns, ah_now_ns());
     atomic_compare_exchange_strong(&slot->state, &returning, AH_RANK_RUNNING);
 }

@@ -74,7 +74,8 @@ struct ah_board_slot {
     atomic_int latest;        /* the channel of its latest collective */
     atomic_int replaced;      /* how often its process was, by another one */
     atomic_int due;           /* the process replaces another one, and has not taken its state */
-    _Atomic int64_t died_ns, returned_ns; /* of the last replacement */
+    _Atomic int64_t returned_ns;  /* of the last replacement */
+    _Atomic int64_t returned_at;  /* the boundary at which it took the rank's place, -1: none */
     struct ah_keeping keeping;
     struct ah_pulse pulse;    /* what it does now */
     struct ah_awaited awaited;

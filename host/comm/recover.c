@@ -171,9 +171,9 @@ int ah_recovery_mark(const void *note, size_t bytes)
     AH_TRY(check_room(AH_KEPT_NOTE, "note", bytes));
     AH_TRY(settle());
     AH_TRY(await(boundary, false));
-    publish(boundary, note, bytes);
     atomic_store(&own_slot()->due, 0);
     ah_board_return(own.board, own.rank);
+    publish(boundary, note, bytes);
     return compare(boundary);
 }
 

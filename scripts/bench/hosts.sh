@@ -1,11 +1,12 @@
 #!/bin/sh
-# A float32 all-reduce over two hosts by size: ours, Open MPI over TCP and gloo, in turn, on test hosts
-# (scripts/testhosts).
+# A float32 all-reduce over two hosts by size: ours, the same over MPI's wire, Open MPI over TCP and gloo, in turn, on
+# test hosts (scripts/testhosts).
 #
 # usage: hosts.sh [RANKS_A_HOST [ROUNDS]]       PYTHON: an interpreter with torch, for gloo (else left out)
 #
 # A line for each size: the median over the rounds of the mean time of a call in microseconds, calls one behind the
-# other. Needs root, mpicc and mpirun.
+# other. Open MPI polls without yielding, its usual setting, unless there are more ranks than processors. Needs root,
+# mpicc and mpirun.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 local=${1:-1} rounds=${2:-3}
@@ -37,7 +38,9 @@ END
 cat >"$scratch/mpirun" <<'END'
 #!/bin/sh
 # Between the hosts.
-exec mpirun --allow-run-as-root --oversubscribe --mca plm_rsh_agent "$AGENT" --mca plm_rsh_no_tree_spawn 1 \
+[ $((2 * LOCAL)) -gt "$(nproc)" ] && yield=--oversubscribe || yield=
+exec mpirun --allow-run-as-root --bind-to none $yield -x ACCELHOST_SECRET \
+    --mca plm_rsh_agent "$AGENT" --mca plm_rsh_no_tree_spawn 1 \
     --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 --mca btl tcp,vader,self --mca pml ob1 \
     --host "node1:$LOCAL,node2:$LOCAL" "$@"
 END
@@ -55,13 +58,15 @@ row() { # COUNT TURNS
         round=$((round + 1))
         echo "ours $(testhosts 2 testhosts all "$scratch/ranks" "$binary" run "$here/ours/allreduce_row.lua" "$1" "$2" |
             sed -n 's/^call_us //p')"
+        echo "ours_mpi $(testhosts 2 "$scratch/mpirun" -x ACCELHOST_WIRE=mpi "$binary" run \
+            "$here/ours/allreduce_row.lua" "$1" "$2" | sed -n 's/^call_us //p')"
         echo "mpi $(testhosts 2 "$scratch/mpirun" "$scratch/mpi" "$1" "$2" 2>/dev/null | sed -n 's/^call_us //p')"
         [ -z "${PYTHON:-}" ] ||
             echo "gloo $(testhosts 2 testhosts all "$scratch/ranks" "$PYTHON" "$here/peers/allreduce_row.py" "$1" "$2" \
                 2>/dev/null | sed -n 's/^call_us //p')"
     done >"$scratch/times"
-    printf '%10s bytes  ours %10s us  mpi %10s us  gloo %10s us\n' $((4 * $1)) "$(median ours)" "$(median mpi)" \
-        "$(median gloo)"
+    printf '%10s bytes  ours %10s us  by mpi %10s us  mpi %10s us  gloo %10s us\n' $((4 * $1)) "$(median ours)" \
+        "$(median ours_mpi)" "$(median mpi)" "$(median gloo)"
 }
 
 for size in 1:500 1024:500 16384:300 65536:100 262144:40 1048576:20 4194304:8 16777216:4; do

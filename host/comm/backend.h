@@ -95,6 +95,12 @@ struct ah_backend {
     int (*serve)(struct ah_mail *mail);
     void (*forget)(struct ah_mail *mail, bool complete);
 
+    /* Whoever waits calls `attend` between two looks at what it waits for: do what would else be done by a thread,
+     * without waiting; true when something has moved. `leave`: it goes to sleep, and the thread is to go on. NULL: no
+     * thread. */
+    bool (*attend)(struct ah_group *group);
+    void (*leave)(struct ah_group *group);
+
     int (*alloc)(struct ah_group *group, size_t bytes, void **out);
     void (*free)(struct ah_group *group, void *memory, size_t bytes);
     void (*trim)(struct ah_group *group); /* may be NULL */

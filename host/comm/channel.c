@@ -18,7 +18,7 @@ static void wake(atomic_uint *word)
 void ah_news_tell(struct ah_news *news)
 {
     atomic_fetch_add(&news->changes, 1);
-    if (atomic_load(&news->sleepers))
+    if (atomic_load(&news->sleepers) && !atomic_load(&news->attended))
         wake(&news->changes);
 }
 
@@ -29,6 +29,34 @@ void ah_news_sleep(struct ah_news *news, uint32_t seen, int64_t limit_ns)
     if (atomic_load(&news->changes) == seen)
         syscall(SYS_futex, &news->changes, FUTEX_WAIT, seen, &limit, NULL, 0);
     atomic_fetch_sub(&news->sleepers, 1);
+}
+
+void ah_news_attend(struct ah_news *news)
+{
+    atomic_fetch_add_explicit(&news->visits, 1, memory_order_relaxed);
+    if (!atomic_load_explicit(&news->attended, memory_order_relaxed))
+        atomic_store(&news->attended, 1);
+}
+
+void ah_news_leave(struct ah_news *news)
+{
+    if (atomic_load_explicit(&news->attended, memory_order_relaxed) && atomic_exchange(&news->attended, 0))
+        wake(&news->attended);
+}
+
+bool ah_news_nap(struct ah_news *news, uint32_t *visits)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    uint32_t now = atomic_load(&news->visits);
+    if (!atomic_load(&news->attended))
+        return false;
+    if (now == *visits) {
+        atomic_store(&news->attended, 0);
+        return false;
+    }
+    *visits = now;
+    syscall(SYS_futex, &news->attended, FUTEX_WAIT, 1, &nap, NULL, 0);
+    return true;
 }
 
 void ah_channel_tell(struct ah_channel *channel, enum ah_reader reader)

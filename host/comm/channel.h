@@ -81,10 +81,12 @@ struct ah_letter {
  * its peers need. ROUND and SLICED count as the backend sees fit. SENT and RECEIVED: messages. */
 enum ah_counter { AH_POSTED, AH_DONE, AH_ROUND, AH_SLICED, AH_SENT, AH_RECEIVED, AH_COUNTERS };
 
-/* A board's word that changes whenever one of its host's ranks has news. */
+/* A board's word that changes whenever one of its host's ranks has news. While a rank that waits attends to it, instead
+ * of the thread whose work that is, nobody is woken. */
 struct ah_news {
     _Alignas(64) atomic_uint changes;
     atomic_int sleepers;
+    atomic_uint attended, visits; /* by such a rank, until it leaves or has not come for a while; how often it came */
 };
 /* For whom: the mirror (all counters but those of the backend), the courier (SLICED). */
 enum ah_reader { AH_MIRROR, AH_COURIER, AH_READERS };
@@ -117,6 +119,11 @@ void ah_channel_tell(struct ah_channel *channel, enum ah_reader reader);
 void ah_news_tell(struct ah_news *news);
 /* Sleep until there is news since `seen`, or `limit_ns` has passed. */
 void ah_news_sleep(struct ah_news *news, uint32_t seen, int64_t limit_ns);
+/* By a rank that waits, at each look; and when it goes to sleep: from then on the thread is to see to it again. */
+void ah_news_attend(struct ah_news *news);
+void ah_news_leave(struct ah_news *news);
+/* By the thread: has a rank attended to it since `*visits`? Then nap, until it leaves, or a millisecond. */
+bool ah_news_nap(struct ah_news *news, uint32_t *visits);
 
 static inline uint32_t ah_channel_counter(struct ah_channel *channel, enum ah_counter which)
 {

@@ -24,6 +24,7 @@ struct ah_courier {
     struct ah_wire *wire;
     struct lane *lane; /* of each local rank and channel */
     pthread_t thread;
+    pthread_mutex_t working; /* around all that is above */
     atomic_bool ending;
 };
 
@@ -247,24 +248,43 @@ static void *carry_all(void *context)
     struct ah_courier *courier = context;
     struct ah_news *news = &courier->board->header->news[AH_COURIER];
     int64_t limit_ns = shortest_ns;
+    uint32_t visits = 0;
     while (!atomic_load(&courier->ending)) {
+        if (ah_news_nap(news, &visits))
+            continue;
         uint32_t seen = atomic_load(&news->changes);
         bool under_way = false;
-        if (discover(courier) < 0) /* no memory: perhaps later */
-            ah_news_sleep(news, seen, longest_ns);
-        if (work_through(courier, &under_way)) {
-            limit_ns = shortest_ns;
-            continue;
-        }
-        if (!under_way)
-            ah_news_sleep(news, seen, idle_ns);
-        else if (courier->wire->type->wait_for)
+        pthread_mutex_lock(&courier->working);
+        bool found = discover(courier) == 0, moved = work_through(courier, &under_way);
+        if (!moved && under_way && courier->wire->type->wait_for)
             courier->wire->type->wait_for(courier->wire, limit_ns);
-        else
+        pthread_mutex_unlock(&courier->working);
+        if (!found) /* no memory: perhaps later */
+            ah_news_sleep(news, seen, longest_ns);
+        else if (!moved && !under_way)
+            ah_news_sleep(news, seen, idle_ns);
+        else if (!moved && !courier->wire->type->wait_for)
             sched_yield();
-        limit_ns = limit_ns * 2 < longest_ns ? limit_ns * 2 : longest_ns;
+        limit_ns = moved ? shortest_ns : limit_ns * 2 < longest_ns ? limit_ns * 2 : longest_ns;
     }
     return NULL;
+}
+
+bool ah_courier_attend(struct ah_courier *courier)
+{
+    bool under_way, moved = false;
+    ah_news_attend(&courier->board->header->news[AH_COURIER]);
+    if (pthread_mutex_trylock(&courier->working))
+        return false;
+    if (discover(courier) == 0)
+        moved = work_through(courier, &under_way);
+    pthread_mutex_unlock(&courier->working);
+    return moved;
+}
+
+void ah_courier_leave(struct ah_courier *courier)
+{
+    ah_news_leave(&courier->board->header->news[AH_COURIER]);
 }
 
 /* Opening and closing. */
@@ -279,6 +299,7 @@ static void free_courier(struct ah_courier *courier)
             courier->lane[i].first = job->next;
             free_job(job);
         }
+    pthread_mutex_destroy(&courier->working);
     free(courier->lane);
     free(courier);
 }
@@ -295,6 +316,7 @@ int ah_courier_open(struct ah_courier **out, struct ah_board *board, struct ah_m
         return ah_fail(AH_ENOMEM, "courier: out of memory");
     courier->board = board;
     courier->mirror = mirror;
+    pthread_mutex_init(&courier->working, NULL);
     courier->lane = calloc((size_t)lanes, sizeof *courier->lane);
     AH_TRYGO(courier->lane ? 0 : ah_fail(AH_ENOMEM, "courier: out of memory"), failed);
     for (int i = 0; i < lanes; i++)
@@ -316,6 +338,7 @@ void ah_courier_close(struct ah_courier *courier)
     if (!courier)
         return;
     atomic_store(&courier->ending, true);
+    ah_courier_leave(courier);
     ah_news_tell(&courier->board->header->news[AH_COURIER]);
     pthread_join(courier->thread, NULL);
     free_courier(courier);

@@ -3,7 +3,7 @@
  * The ranks of a host tell it of a call by their posts, and by SLICED that they have done their part; it takes what the
  * host gives from their segments to the other hosts' couriers, over a wire, puts what comes into the landings of the
  * ranks that want it, and says by their ROUND that the call is through. It knows no group: what it needs to know stands
- * on the board and in the segments. */
+ * on the board and in the segments. The leader's thread of Lua does its work while it waits for it. */
 #ifndef AH_COMM_COURIER_H
 #define AH_COMM_COURIER_H
 
@@ -13,6 +13,10 @@ struct ah_courier;
 
 int ah_courier_open(struct ah_courier **out, struct ah_board *board, struct ah_mirror *mirror, int64_t timeout_ns);
 void ah_courier_close(struct ah_courier *courier); /* NULL is ignored */
+
+/* As of the mirror. */
+bool ah_courier_attend(struct ah_courier *courier);
+void ah_courier_leave(struct ah_courier *courier);
 
 /* At a channel's roll in the segment: who the members of its group are, in its order, and which posts are wired. Such a
  * post stays until the courier is through with it. */

@@ -270,6 +270,7 @@ static int start_with_peers(struct ah_group *group, struct ah_work *work)
     work->brought.offset = AH_NO_OFFSET;
     AH_TRY(work->mover->start(work));
     post(group, &work->call, &work->brought);
+    ah_watch_leave(group);
     work->sequence = group->posted;
     *group->last = work;
     group->last = &work->next;

@@ -79,6 +79,7 @@ static void post(struct ah_mail *mail, struct ah_letter *letter)
     atomic_store(&letter->state, AH_LETTER_POSTED);
     struct ah_channel *mine = group->peer[group->rank];
     ah_channel_advance(mine, AH_SENT, ah_channel_counter(mine, AH_SENT) + 1);
+    ah_watch_relax(mail->group);
 }
 
 static bool is_wanted(const struct ah_mail *mail)
@@ -415,9 +416,10 @@ static int await(struct ah_mail *mail)
         if (mail->done)
             return 0;
         if (spins > 0) {
-            ah_watch_relax();
+            ah_watch_relax(group);
             continue;
         }
+        ah_watch_leave(group);
         tell_awaited(mail);
         int status = ah_watch_peer(&watch, group, mail->message.peer, ah_mail_describe(mail, call, sizeof call));
         if (status < 0) { /* what it did last may have been this */

@@ -1,7 +1,7 @@
-/* The mirror's threads. The sender sleeps on the board's news, scans, and writes to sockets that do not block; what a
- * socket does not take waits in memory, and only long messages wait for it. The receiver sleeps on the sockets, and
- * counts for how long each of them has been silent: only time in which this process ran, so that a job that was
- * suspended goes on. */
+/* The mirror's threads, and who does their work for a while. The sender sleeps on the board's news, scans, and writes
+ * to sockets that do not block; what a socket does not take waits in memory, and only long messages wait for it. The
+ * receiver sleeps on the sockets, and counts for how long each of them has been silent: only time in which this
+ * process ran, so that a job that was suspended goes on. */
 #include "comm/mirror.h"
 
 #include <errno.h>
@@ -107,24 +107,36 @@ static void say_goodbye(struct ah_mirror *mirror)
             shutdown(mirror->peer[h].fd, SHUT_WR);
 }
 
+/* What is new; *more: there is data that had to wait. True when a socket has not taken all. */
+static bool tell(struct ah_mirror *mirror, bool beat, bool *more)
+{
+    mirror->told_of = atomic_load(&mirror->board->header->news[AH_MIRROR].changes);
+    *more = backlog(mirror) >= FULL;
+    if (!*more && ah_mirror_scan(mirror, beat, more) < 0)
+        for (int h = 0; h < mirror->hosts->count; h++)
+            if (is_open(&mirror->peer[h]))
+                ah_mirror_lose(mirror, h, "no memory is left for what it is to be told");
+    return flush_all(mirror);
+}
+
 static void *send_news(void *context)
 {
     struct ah_mirror *mirror = context;
     struct ah_news *news = &mirror->board->header->news[AH_MIRROR];
     int64_t beat_ns = mirror->silence_ns / BEATS, last = ah_now_ns();
+    uint32_t visits = 0;
     while (!atomic_load(&mirror->ending)) {
-        uint32_t seen = atomic_load(&news->changes);
         int64_t now = ah_now_ns();
-        bool beat = now - last >= beat_ns, more = false;
+        bool beat = now - last >= beat_ns, more;
         last = beat ? now : last;
         atomic_fetch_add(&mirror->board->header->beats, beat);
-        if (backlog(mirror) < FULL && ah_mirror_scan(mirror, beat, &more) < 0)
-            for (int h = 0; h < mirror->hosts->count; h++)
-                if (is_open(&mirror->peer[h]))
-                    ah_mirror_lose(mirror, h, "no memory is left for what it is to be told");
-        if (flush_all(mirror))
+        pthread_mutex_lock(&mirror->telling);
+        bool left = tell(mirror, beat, &more);
+        uint32_t seen = mirror->told_of;
+        if (left)
             wait_for_room(mirror);
-        else if (!more)
+        pthread_mutex_unlock(&mirror->telling);
+        if (!left && !more && !ah_news_nap(news, &visits))
             ah_news_sleep(news, seen, beat_ns - (ah_now_ns() - last) > 1000000 ? beat_ns - (ah_now_ns() - last)
                                                                               : 1000000);
     }
@@ -154,15 +166,16 @@ static int take_frames(struct ah_mirror *mirror, int host)
     return 0;
 }
 
-static void hear(struct ah_mirror *mirror, int host)
+/* True when something has come. */
+static bool hear(struct ah_mirror *mirror, int host)
 {
     struct mirror_peer *peer = &mirror->peer[host];
     ssize_t n = recv(peer->fd, peer->in + peer->got, 2 * MIRROR_MOST - peer->got, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
+        return false;
     if (n <= 0) {
         ah_mirror_lose(mirror, host, n == 0 ? "its first rank has ended" : strerror(errno));
-        return;
+        return false;
     }
     peer->got += (size_t)n;
     peer->silent_ns = 0;
@@ -170,6 +183,7 @@ static void hear(struct ah_mirror *mirror, int host)
         ah_mirror_lose(mirror, host, ah_error_text());
     if (atomic_load(&peer->done))
         shutdown(peer->fd, SHUT_RDWR);
+    return true;
 }
 
 static void count_silence(struct ah_mirror *mirror, int64_t passed)
@@ -190,6 +204,7 @@ static void *receive_news(void *context)
     struct ah_mirror *mirror = context;
     struct pollfd look[AH_HOSTS_MAX];
     int64_t before = ah_now_ns();
+    uint32_t visits = 0;
     while (!atomic_load(&mirror->ended)) {
         bool any = false;
         for (int h = 0; h < mirror->hosts->count; h++) {
@@ -199,15 +214,45 @@ static void *receive_news(void *context)
         }
         if (!any && atomic_load(&mirror->ending))
             break;
-        poll(look, (nfds_t)mirror->hosts->count, (int)(tick_ns / 1000000));
+        if (!ah_news_nap(&mirror->board->header->news[AH_MIRROR], &visits))
+            poll(look, (nfds_t)mirror->hosts->count, (int)(tick_ns / 1000000));
+        pthread_mutex_lock(&mirror->hearing);
         for (int h = 0; h < mirror->hosts->count; h++)
             if (look[h].fd >= 0 && look[h].revents)
                 hear(mirror, h);
         int64_t now = ah_now_ns();
         count_silence(mirror, now - before);
+        pthread_mutex_unlock(&mirror->hearing);
         before = now;
     }
     return NULL;
+}
+
+/* In place of the threads. */
+
+bool ah_mirror_attend(struct ah_mirror *mirror)
+{
+    struct ah_news *news = &mirror->board->header->news[AH_MIRROR];
+    bool heard = false, more;
+    if (atomic_load(&mirror->ending))
+        return false;
+    ah_news_attend(news);
+    if (!pthread_mutex_trylock(&mirror->telling)) {
+        if (mirror->told_of != atomic_load(&news->changes) || backlog(mirror))
+            tell(mirror, false, &more);
+        pthread_mutex_unlock(&mirror->telling);
+    }
+    if (!pthread_mutex_trylock(&mirror->hearing)) {
+        for (int h = 0; h < mirror->hosts->count; h++)
+            heard |= is_open(&mirror->peer[h]) && hear(mirror, h);
+        pthread_mutex_unlock(&mirror->hearing);
+    }
+    return heard;
+}
+
+void ah_mirror_leave(struct ah_mirror *mirror)
+{
+    ah_news_leave(&mirror->board->header->news[AH_MIRROR]);
 }
 
 /* Opening and closing. */
@@ -221,6 +266,8 @@ static void free_mirror(struct ah_mirror *mirror)
         free(mirror->peer[h].in);
     }
     pthread_mutex_destroy(&mirror->losing);
+    pthread_mutex_destroy(&mirror->telling);
+    pthread_mutex_destroy(&mirror->hearing);
     free(mirror->rank);
     free(mirror);
 }
@@ -235,6 +282,8 @@ int ah_mirror_open(struct ah_mirror **out, struct ah_board *board, int64_t timeo
     mirror->hosts = board->hosts;
     mirror->silence_ns = silence_ns ? silence_ns : silence_default_ns;
     pthread_mutex_init(&mirror->losing, NULL);
+    pthread_mutex_init(&mirror->telling, NULL);
+    pthread_mutex_init(&mirror->hearing, NULL);
     for (int h = 0; h < AH_HOSTS_MAX; h++)
         mirror->peer[h].fd = -1;
     mirror->rank = calloc((size_t)board->header->local, sizeof *mirror->rank);
@@ -270,6 +319,7 @@ void ah_mirror_linger(struct ah_mirror *mirror)
     int first = board->header->first;
     if (atomic_load(&ah_board_slot(board, first)->state) != AH_RANK_ENDED)
         return;
+    ah_mirror_leave(mirror);
     while (!all_have_ended(board)) {
         struct ah_news *news = &board->header->news[AH_MIRROR];
         uint32_t seen = atomic_load(&news->changes);
@@ -284,6 +334,7 @@ void ah_mirror_part(struct ah_mirror *mirror)
 {
     if (atomic_exchange(&mirror->ending, true))
         return;
+    ah_mirror_leave(mirror);
     ah_news_tell(&mirror->board->header->news[AH_MIRROR]);
     pthread_join(mirror->sender, NULL);
     /* The others close their side when they have read what was said last; what they say until then is let go. */

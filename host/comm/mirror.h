@@ -6,6 +6,9 @@
  * What travels with a call or a letter, small inputs and messages, comes to lie at the same place of the rank's segment
  * on this host.
  *
+ * A rank of the leader that waits does the threads' work itself (ah_mirror_attend), so that what it waits for does not
+ * wait for them; they nap meanwhile.
+ *
  * A host whose connection breaks, or that has said nothing for a while, is gone: its ranks are marked as dead, with its
  * name. No thread of Lua waits for any of this. */
 #ifndef AH_COMM_MIRROR_H
@@ -19,6 +22,12 @@ struct ah_mirror;
 /* Connect to the other leaders (mesh.h) and begin. `board` has its place (ah_board_place) and its segments mapped.
  * `silence_ns`: after which a host is gone; 0: 5 s. */
 int ah_mirror_open(struct ah_mirror **out, struct ah_board *board, int64_t timeout_ns, int64_t silence_ns);
+
+/* By the leader's thread of Lua while it waits: tell what is new, take what has come, and do not wait for either. True
+ * when something has come. */
+bool ah_mirror_attend(struct ah_mirror *mirror);
+/* It goes to sleep, or does something else: the threads are to go on. */
+void ah_mirror_leave(struct ah_mirror *mirror);
 
 /* Wait until the other ranks of this host have ended too, which need the mirror; not if this one has failed. */
 void ah_mirror_linger(struct ah_mirror *mirror);

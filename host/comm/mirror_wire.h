@@ -83,6 +83,8 @@ struct ah_mirror {
     struct mirror_peer peer[AH_HOSTS_MAX];
     struct mirror_rank *rank; /* of the own host */
     pthread_t sender, receiver;
+    pthread_mutex_t telling, hearing; /* what is the sender's; the receiver's */
+    uint32_t told_of;          /* the board's news that was looked at last */
     atomic_bool recalled;      /* by the receiver: a letter of another host is to go back */
     atomic_bool ending, ended; /* the sender is to say goodbye; the receiver is to stop */
     pthread_mutex_t losing;

@@ -5,6 +5,7 @@
  * room for what comes from other hosts, lie in the segments; the ranks of a host take from each other, or form their
  * host's sum, slice by slice in rank order, and the courier (courier.h) does the rest while they go on. A rank's ROUND
  * says which wired call is through. Sums of hosts are added in the order of the hosts, those of halves as float32. */
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,7 +131,26 @@ static int tell_counts(struct spread_group *s, const struct ah_collective *call,
     return 0;
 }
 
-/* Waiting for the courier. */
+/* Waiting. */
+
+static bool spread_attend(struct ah_group *group)
+{
+    struct spread_group *root = spread_of(group->root);
+    bool moved = root->mirror && ah_mirror_attend(root->mirror);
+    moved |= root->courier && ah_courier_attend(root->courier);
+    if (!moved)
+        sched_yield();
+    return moved;
+}
+
+static void spread_leave(struct ah_group *group)
+{
+    struct spread_group *root = spread_of(group->root);
+    if (root->mirror)
+        ah_mirror_leave(root->mirror);
+    if (root->courier)
+        ah_courier_leave(root->courier);
+}
 
 /* The leaders move the bytes, whether or not they are in the group. */
 static int check_leaders(struct spread_group *s, uint32_t sequence)
@@ -163,7 +183,8 @@ static int await_courier(struct spread_group *s, uint32_t sequence)
     struct ah_channel *mine = s->shm.base.peer[s->shm.base.rank];
     struct ah_watch watch = {0};
     for (int spins = s->shm.base.spins; spins > 0 && !is_through(s, sequence); spins--)
-        ah_watch_relax();
+        ah_watch_relax(&s->shm.base);
+    ah_watch_leave(&s->shm.base);
     for (;;) {
         uint32_t seen = ah_channel_counter(mine, AH_ROUND);
         if (ah_reached(seen, sequence))
@@ -205,7 +226,7 @@ static int prepare(struct spread_group *s, const struct ah_collective *call, str
 {
     uint32_t sequence = s->shm.base.posted + 1;
     AH_TRY(claim_post(s));
-    *out = (struct ah_brought){.offset = AH_NO_OFFSET, .wired = ah_team_wires(call, s->team.size), .steps = s->steps};
+    *out = (struct ah_brought){.offset = AH_NO_OFFSET, .wired = ah_team_wires(&s->team, call), .steps = s->steps};
     if (ah_collective_is_barrier(call->kind))
         return 0;
     if (!out->wired) {
@@ -332,7 +353,7 @@ static int spread_bring(struct ah_group *group, const struct ah_collective *call
 {
     struct spread_group *s = spread_of(group);
     give_back(s, &s->blocking); /* of a call that failed: its group is poisoned, or began anew */
-    if (call->kind == AH_ALL_REDUCE && !ah_team_wires(call, s->team.size))
+    if (call->kind == AH_ALL_REDUCE && !ah_team_wires(&s->team, call))
         return stage_small(s, call, out);
     return prepare(s, call, &s->blocking, out);
 }
@@ -443,6 +464,8 @@ static void spread_close(struct ah_group *group)
         ah_mirror_linger(s->mirror);
         ah_courier_close(s->courier);
         ah_mirror_close(s->mirror);
+        s->mirror = NULL;
+        s->courier = NULL;
         group->board->mirror = NULL;
     }
     shm_close(group);
@@ -472,6 +495,8 @@ const struct ah_backend ah_spread_backend = {
     .finish = spread_finish,
     .drop = spread_drop,
     .settled = spread_settled,
+    .attend = spread_attend,
+    .leave = spread_leave,
     .lend = shm_lend,
     .borrow = shm_borrow,
     .give_back = shm_give_back,

@@ -15,7 +15,10 @@ void ah_team_make(struct ah_team *team, const struct ah_hosts *hosts, const int 
         if (has[h])
             team->host[team->hosts++] = h;
     }
+    int ranks[AH_HOSTS_MAX] = {0};
     for (int r = 0; r < size; r++) {
+        int count = ++ranks[ah_hosts_of(hosts, member[r])];
+        team->most = count > team->most ? count : team->most;
         team->member[r] = member[r];
         team->at[r] = place[ah_hosts_of(hosts, member[r])];
         if (team->at[r] == team->mine && has[hosts->mine])
@@ -23,13 +26,16 @@ void ah_team_make(struct ah_team *team, const struct ah_hosts *hosts, const int 
     }
 }
 
-/* The bytes that fit a post's travels. */
-enum { TRAVELS = 8 * 1024 };
+/* Bytes of an input that goes with its post in any case, and of all that a host sends with the posts of a call. */
+enum { TRAVELS = 8 * 1024, TRAVEL = 128 * 1024 };
+_Static_assert((int)TRAVEL <= (int)AH_STAGE_BYTES, "what travels is staged");
 
-bool ah_team_wires(const struct ah_collective *call, int size)
+bool ah_team_wires(const struct ah_team *team, const struct ah_collective *call)
 {
-    for (int r = 0; r < size; r++)
-        if (ah_collective_input(call, size, r) * (int64_t)ah_dtype_size(call->dtype) > TRAVELS)
+    int64_t limit = TRAVEL / (team->most * (team->hosts > 1 ? team->hosts - 1 : 1));
+    limit = limit > TRAVELS ? limit : TRAVELS;
+    for (int r = 0; r < team->size; r++)
+        if (ah_collective_input(call, team->size, r) * (int64_t)ah_dtype_size(call->dtype) > limit)
             return true;
     return false;
 }

@@ -13,13 +13,14 @@ struct ah_team {
     int at[AH_BOARD_MAX_RANKS];                 /* its host's place */
     int host[AH_HOSTS_MAX];                     /* each place's host, ascending */
     int local, ranks[AH_BOARD_MAX_RANKS];       /* ranks of the group on the own host, ascending */
+    int most;                                   /* ranks on a host */
 };
 
 /* `member`: of each rank its rank on the board; some of them on this host, or none. */
 void ah_team_make(struct ah_team *team, const struct ah_hosts *hosts, const int *member, int size);
 
 /* Is the call too large to travel with its posts? */
-bool ah_team_wires(const struct ah_collective *call, int size);
+bool ah_team_wires(const struct ah_team *team, const struct ah_collective *call);
 
 /* What goes from one host to another: a stream of parts, one behind the other. Of an input that is one for all takers
  * a host gets one copy; of kinds that reduce the host's sum is what is given. */

@@ -25,13 +25,23 @@ static const int64_t short_slice_ns = 1000000;         /* while messages wait fo
 static const int64_t longest_slice_ns = 200 * 1000000; /* what is longer, this process was not running */
 static const int64_t witness_ns = 100 * 1000000;       /* for ranks to join a mismatch */
 
-void ah_watch_relax(void)
+void ah_watch_relax(struct ah_group *group)
 {
+    if (group->backend->attend) {
+        group->backend->attend(group);
+        return;
+    }
 #if defined(__x86_64__)
     _mm_pause();
 #elif defined(__aarch64__)
     __asm__ volatile("yield");
 #endif
+}
+
+void ah_watch_leave(struct ah_group *group)
+{
+    if (group->backend->leave)
+        group->backend->leave(group);
 }
 
 static inline uint32_t counter_of(const struct ah_group *group, int rank, enum ah_counter which)
@@ -438,6 +448,7 @@ static int sleep_for(struct ah_group *group, int rank, enum ah_counter which, ui
 
 static int wait_slowly(struct ah_group *group, int rank, enum ah_counter which, uint32_t target)
 {
+    ah_watch_leave(group);
     atomic_store_explicit(&ah_pulse->waits, 1, memory_order_relaxed);
     int status = sleep_for(group, rank, which, target);
     atomic_store_explicit(&ah_pulse->waits, 0, memory_order_relaxed);
@@ -451,7 +462,7 @@ int ah_watch_wait(struct ah_group *group, enum ah_counter which, uint32_t target
             continue;
         int spins = group->spins;
         while (!ah_reached(counter_of(group, r, which), target)) {
-            ah_watch_relax();
+            ah_watch_relax(group);
             if (--spins < 0) {
                 AH_TRY(wait_slowly(group, r, which, target));
                 break;

@@ -31,7 +31,9 @@ int ah_watch_message(struct ah_group *group, int peer, const char *call, int64_t
 /* Tell the peers that the group has failed, before its own thread comes to know. Any thread. */
 void ah_watch_publish(struct ah_group *group, int status, const char *text);
 
-void ah_watch_relax(void); /* between two looks at a counter */
+/* Between two looks at a counter; and before the rank sleeps, or does something else for long. */
+void ah_watch_relax(struct ah_group *group);
+void ah_watch_leave(struct ah_group *group);
 
 /* "barrier #2", "barrier #2 of group 1"; returns text. */
 const char *ah_watch_title(struct ah_group *group, uint32_t sequence, char *text, size_t bytes);

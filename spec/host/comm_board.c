@@ -1,9 +1,10 @@
-/* Opening the job's board where something is in the way: the text says what. */
+/* Opening the job's board where something is in the way: the text says what. Its news. */
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/time.h"
 #include "comm/board.h"
 #include "test.h"
 
@@ -71,4 +72,42 @@ AH_TEST(what_is_no_board_is_refused)
     fflush(file);
     CHECK_FAILS(ah_board_open(&board, fileno(file), 0, NULL), AH_EIO, "is not the board of a running job");
     fclose(file);
+}
+
+/* Is the sleeper woken, by nothing but news? */
+static bool wakes(struct ah_news *news)
+{
+    int status = -1;
+    uint32_t seen = atomic_load(&news->changes);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int64_t begin = ah_now_ns();
+        ah_news_sleep(news, seen, 200000000);
+        _exit(ah_now_ns() - begin < 150000000);
+    }
+    while (!atomic_load(&news->sleepers))
+        usleep(100);
+    usleep(20000);
+    ah_news_tell(news);
+    waitpid(pid, &status, 0);
+    return WEXITSTATUS(status) == 1;
+}
+
+AH_TEST(news_wakes_its_reader_unless_a_rank_that_waits_attends_to_it)
+{
+    struct ah_board *board;
+    uint32_t visits = 0;
+    REQUIRE(ah_board_create(&board, 1) == 0);
+    struct ah_news *news = &board->header->news[AH_MIRROR];
+    CHECK(wakes(news));
+    CHECK(!ah_news_nap(news, &visits));
+    ah_news_attend(news);
+    CHECK(!wakes(news));
+    CHECK(ah_news_nap(news, &visits));
+    CHECK(!ah_news_nap(news, &visits)); /* nobody has come since */
+    CHECK(wakes(news));
+    ah_news_attend(news);
+    ah_news_leave(news);
+    CHECK(wakes(news) && !ah_news_nap(news, &visits));
+    ah_board_close(board);
 }

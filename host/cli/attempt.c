@@ -30,6 +30,7 @@ struct launch {
     bool reported;    /* which rank failed */
     bool told;        /* the other machines of what went wrong here */
     bool followed;    /* what went wrong there */
+    bool asked;       /* to end, by a signal or since nobody takes what the ranks say */
     int signal;       /* by which we were asked to end while we waited for them */
     struct ah_text *report; /* keeps notices instead of showing them, or NULL */
     int output_error; /* errno of what kept us from writing what ranks said */
@@ -102,9 +103,9 @@ static void suspend(struct launch *launch)
 /* The job is asked to end here: so it is everywhere. */
 static void end(struct launch *launch, int number)
 {
-    if (launch->machines && !launch->told && !launch->followed)
+    if (launch->machines && !launch->asked)
         ah_machines_tell(launch->machines, number);
-    launch->told = true;
+    launch->told = launch->asked = true;
     ah_job_end(launch->job, number);
 }
 
@@ -301,7 +302,7 @@ static int conclude_all(struct launch *launch, struct ah_attempt_options *option
     if (blamed >= 0 && all.code != 2) /* usage: the ranks have said why */
         say_verdict(launch, &all, blamed);
     options->final = all.final;
-    options->newcomers = launch->signal ? NULL : all.newcomers;
+    options->change = launch->signal ? NULL : all.change;
     free(text.at);
     finish_output(launch);
     return launch->signal ? 128 + launch->signal : all.code;
@@ -338,7 +339,7 @@ int ah_attempt_run(struct ah_attempt_options *options, int *code)
         .ranks = job->ranks,
     };
     int status = 0;
-    options->newcomers = NULL;
+    options->change = NULL;
     if (launch.machines) {
         const struct ah_hosts *hosts = ah_machines_hosts(launch.machines);
         job->hosts = hosts->count > 1 ? hosts : NULL;

@@ -16,7 +16,8 @@ struct ah_attempt_options {
     struct ah_machines *machines; /* the others that take part, begun for this attempt; or NULL */
     bool final;                /* set by the run: nothing is to be started anew, since what ranks print cannot be
                                   written any more, or the first machine is gone */
-    const char *newcomers;     /* set by the run: machines with which all start anew, whatever the code; or NULL */
+    const char *change;        /* set by the run: which machines came or went, for which all start anew whatever the
+                                  code; or NULL */
 };
 
 /* Block the signals that end or stop a job, but for those that the parent had us ignore, and return a descriptor that

@@ -254,8 +254,8 @@ static bool goes_on(const struct launch *launch, int code)
 {
     int most = launch->attempt.job.recovers ? 0 : (int)number(launch, AH_SETTING_max_restarts);
     const struct ah_attempt_options *attempt = &launch->attempt;
-    if (attempt->newcomers) {
-        fprintf(stderr, "accelhost launch: %s came: all ranks start anew\n", attempt->newcomers);
+    if (attempt->change) {
+        fprintf(stderr, "accelhost launch: %s: all ranks start anew\n", attempt->change);
         return true;
     }
     if ((code != 3 && code != 4) || most == 0)
@@ -285,7 +285,7 @@ static int run_attempts(struct launch *launch, int *code)
         if (!goes_on(launch, *code))
             return 0;
         if (!is_signalled(launch))
-            status = begin_again(launch, !launch->attempt.newcomers);
+            status = begin_again(launch, !launch->attempt.change);
     } while (status == 0 && !launch->signal);
     if (launch->signal) {
         *code = 128 + launch->signal;

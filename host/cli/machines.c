@@ -204,24 +204,30 @@ static struct ah_muster describe(const struct ah_machines *machines)
     return mine;
 }
 
-/* How many machines will come, those of before and newcomers. */
-static int count_others(struct ah_machines *machines)
+/* How many machines are here and stay, with the lock. */
+static int count_staying(const struct ah_machine_link *link)
+{
+    int count = 0;
+    for (int h = 0; h < link->count; h++)
+        count += !link->machine[h].gone && !link->machine[h].signal;
+    return count;
+}
+
+/* How many will meet again, newcomers included. */
+static int count_expected(struct ah_machines *machines)
 {
     struct ah_machine_link *link = &machines->link;
-    int count;
     if (!machines->linked)
         return 0;
     pthread_mutex_lock(&link->lock);
-    count = link->arrivals;
-    for (int h = 0; h < link->count; h++)
-        count += !link->machine[h].gone;
+    int count = count_staying(link) + link->arrivals;
     pthread_mutex_unlock(&link->lock);
     return count;
 }
 
 int ah_machines_begin(struct ah_machines *machines, bool counts, bool (*stop)(void *context), void *context)
 {
-    int status, next = machines->generation + 1, expected = count_others(machines);
+    int status, next = machines->generation + 1, expected = count_expected(machines);
     struct ah_meeting meeting = {.mine = describe(machines), .restarts = machines->restarts + counts};
     memcpy(meeting.job, machines->job, sizeof meeting.job);
     unlink_machines(machines);
@@ -272,6 +278,14 @@ static void open_door(struct ah_machines *machines)
             ah_machine_link_post(link, "join %" PRId64 " %s", knock[i], name);
 }
 
+/* Does a machine leave the job to the others? With the lock. */
+static bool leaves(const struct ah_machines *machines, int h)
+{
+    const struct ah_machines_options *options = &machines->options;
+    return machines->link.machine[h].signal && options->least < options->machines && h > 0 &&
+           !machines->link.machine[0].signal && count_staying(&machines->link) >= options->least;
+}
+
 bool ah_machines_trouble(struct ah_machines *machines, int *signal)
 {
     struct ah_machine_link *link = &machines->link;
@@ -289,7 +303,7 @@ bool ah_machines_trouble(struct ah_machines *machines, int *signal)
         if (h == link->mine || !when || (first && when > first))
             continue;
         first = when;
-        order = machine->signal;
+        order = leaves(machines, h) ? SIGTERM : machine->signal;
     }
     pthread_mutex_unlock(&link->lock);
     *signal = order;
@@ -342,14 +356,19 @@ static void tell_waiting(struct ah_machines *machines)
     ah_tell("the ranks of this machine have ended; waiting for those of %s", names);
 }
 
-/* The machine whose trouble came first and follows from no other's; -1: none, or a newcomer came before. */
+static int order_of(const struct ah_machine *machine)
+{
+    return machine->concluded ? machine->order : machine->gone_order;
+}
+
+/* The machine whose trouble came first and follows from no other's; -1: none. */
 static int find_blamed(const struct ah_machine_link *link)
 {
     int blamed = -1, first = 0;
     for (int victims = 0; victims < 2 && blamed < 0; victims++)
         for (int h = 0; h < link->count; h++) {
             const struct ah_machine *machine = &link->machine[h];
-            int order = machine->concluded ? machine->order : machine->gone_order;
+            int order = order_of(machine);
             bool victim = machine->concluded && machine->victim;
             if (!order || victim != (bool)victims || (machine->concluded && !machine->code) ||
                 (blamed >= 0 && order > first))
@@ -357,7 +376,7 @@ static int find_blamed(const struct ah_machine_link *link)
             blamed = h;
             first = order;
         }
-    return link->joined && (blamed < 0 || link->joined < first) ? -1 : blamed;
+    return blamed;
 }
 
 static void describe_gone(struct ah_machines *machines, int h, char *text, size_t room)
@@ -383,15 +402,35 @@ static int code_of_all(const struct ah_machine_link *link, int blamed)
     return code == 2 && !usage ? 3 : code;
 }
 
+/* Who came or went without a failure, with the lock; NULL: that is not what ended the attempt. */
+static const char *describe_change(struct ah_machines *machines, int blamed)
+{
+    static char text[sizeof machines->link.newcomers + 64];
+    const struct ah_machine_link *link = &machines->link;
+    for (int h = 0; h < link->count; h++)
+        if (link->machine[h].signal && !leaves(machines, h))
+            return NULL; /* the job is to end */
+    if (link->joined && (blamed < 0 || link->joined < order_of(&link->machine[blamed])))
+        snprintf(text, sizeof text, "%s came", link->newcomers);
+    else if (blamed >= 0 && leaves(machines, blamed))
+        snprintf(text, sizeof text, "%s was asked to end", machines->hosts.name[blamed]);
+    else
+        return NULL;
+    return text;
+}
+
 static void judge(struct ah_machines *machines, int late, struct ah_machine_verdict *all, int *blamed)
 {
-    static char gone[256], newcomers[sizeof machines->link.newcomers];
+    static char gone[256];
     const struct ah_machine_link *link = &machines->link;
-    *all = (struct ah_machine_verdict){.text = "", .final = link->lost || link->machine[0].gone};
+    int own_signal = link->machine[link->mine].signal;
+    *all = (struct ah_machine_verdict){.text = "", .final = link->lost || link->machine[0].gone || own_signal};
     *blamed = find_blamed(link);
-    if (*blamed < 0 && link->joined) {
-        memcpy(newcomers, link->newcomers, sizeof newcomers);
-        all->newcomers = newcomers;
+    const char *change = all->final && !own_signal ? NULL : describe_change(machines, *blamed);
+    if (change) {
+        *blamed = own_signal ? link->mine : -1;
+        all->code = own_signal ? 128 + own_signal : 0;
+        all->change = own_signal ? NULL : change;
         return;
     }
     if (*blamed < 0)
@@ -400,6 +439,8 @@ static void judge(struct ah_machines *machines, int late, struct ah_machine_verd
         return;
     const struct ah_machine *machine = &link->machine[*blamed];
     all->code = code_of_all(link, *blamed);
+    for (int h = 0; h < link->count; h++)
+        all->final |= link->machine[h].signal && !leaves(machines, h);
     all->final |= machine->final;
     describe_gone(machines, *blamed, gone, sizeof gone);
     all->text = machine->concluded ? machine->text ? machine->text : "" : gone;

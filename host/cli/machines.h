@@ -51,11 +51,12 @@ bool ah_machines_is_lost(struct ah_machines *machines);
 /* Readable when there is news. */
 int ah_machines_fd(const struct ah_machines *machines);
 /* Something has happened to another machine in this attempt: true, once. `signal` is the one by which its launcher was
- * asked to end the job, SIGTERM where a machine has come with which all start anew, or 0: a rank has failed there, or
+ * asked to end the job, SIGTERM where all start anew because it leaves or has come, or 0: a rank has failed there, or
  * it is gone. */
 bool ah_machines_trouble(struct ah_machines *machines, int *signal);
 
-/* Tell the others at once: a rank has failed here, or (signal) this launcher was asked to end the job. */
+/* Tell the others at once: a rank has failed here, or (signal) this launcher was asked to end the job: where machines
+ * may go, the first one excepted and as long as enough are left, it leaves the job to them. */
 void ah_machines_tell(struct ah_machines *machines, int signal);
 
 /* What became of the attempt on a machine. */
@@ -63,7 +64,8 @@ struct ah_machine_verdict {
     int code;         /* exit code (cli/job.h) */
     bool victim;      /* of what happened elsewhere */
     bool final;       /* nothing is to be started anew */
-    const char *newcomers; /* with whom all start anew, by no failure; or NULL. Until the next attempt */
+    const char *change; /* which machines came or went, for which all start anew though none failed; or NULL. Until the
+                           next attempt */
     const char *text; /* the report, whole lines; or "" */
 };
 /* Tell what became of it here, wait for the others, and learn what became of all: the code, and the report of the

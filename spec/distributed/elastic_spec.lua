@@ -137,6 +137,31 @@ describe("A job on several machines", function()
     assert.equal(undisturbed().order, order())
   end)
 
+  it("goes on without a machine whose launcher is asked to end", function()
+    local said, code = play(2, ("--nnodes 1:2 --nproc_per_node 2 %s %s 0.1"):format(case, dir),
+      "start 1; start 2; step 4; kill_launcher 2 TERM")
+    assert.same({0, 143}, code, said[1] .. said[2])
+    says(said[2], "accelhost launch: on node2: the launcher was asked to end by SIGTERM\n")
+    says(said[1], "accelhost launch: node2 was asked to end: all ranks start anew\n")
+    says(said[1], "accelhost launch: continues on 1 of 2 machines, 2 ranks instead of 4\n")
+    says(said[1], "restarts 1, of them after failures 0\n")
+    assert.equal(undisturbed().order, order())
+  end)
+
+  it("ends when the first machine's launcher is asked to, or too few are left", function()
+    for _, trial in ipairs {{"1:2", 1}, {"2:3 --last_call_timeout 0", 2}} do
+      local words = ("--nnodes %s --nproc_per_node 2 --max_restarts 1 %s %s 0.1"):format(trial[1], case, dir)
+      local said, code = play(2, words, ("start 1; start 2; step 2; kill_launcher %d TERM"):format(trial[2]))
+      assert.same({143, 143}, code, said[1] .. said[2])
+      for node = 1, 2 do
+        says(said[node], ("on node%d: the launcher was asked to end by SIGTERM\n"):format(trial[2]))
+        assert.is_nil(said[node]:find "start anew")
+      end
+      os.remove(dir .. "/steps")
+      folder.remove(dir .. "/run")
+    end
+  end)
+
   it("gives the place of a machine that is gone to one that has waited for it", function()
     local said, code = play(3, ("--num_machines 2 --num_processes 4 --max_restarts 1 %s %s 0.1"):format(case, dir),
       [[start 1; start 2; step 2; start 3; await "has waited 1 s for a place among the job's 2 machines"

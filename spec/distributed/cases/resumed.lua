@@ -28,7 +28,7 @@ for _ = loader.epoch, 0 do
     optimizer:step()
     optimizer:zero_grad()
     progress.step = progress.step + 1
-    local samples, sum = accelerator:gather(number), accelerator:reduce(loss:detach())
+    local samples, sum = accelerator:gather_for_metrics(number), accelerator:reduce(loss:detach())
     if progress.step == at and accelerator.process_index == victim and os.getenv "ACCELHOST_RESTART_COUNT" == "0" then
       os.execute "kill -9 $PPID"
     end

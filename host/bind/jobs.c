@@ -123,14 +123,15 @@ static void set_pulse(lua_State *L, const struct ah_pulse *pulse, int64_t now)
 
 static void push_rank(lua_State *L, struct ah_board *board, int rank, int64_t now)
 {
-    static const char *const states[] = {"running", "ended", "failed", "died"};
+    static const char *const states[] = {"running", "ended", "failed", "died", "recovering"};
     struct ah_board_slot *slot = ah_board_slot(board, rank);
-    int state = atomic_load(&slot->state), pid = atomic_load(&slot->pid);
+    unsigned state = (unsigned)atomic_load(&slot->state);
+    int pid = atomic_load(&slot->pid);
     int waited[AH_BOARD_MAX_RANKS], count = ah_jobs_waited(board, rank, waited);
     lua_createtable(L, 0, 21);
     ah_set_number(L, "rank", rank);
     ah_set_number(L, "pid", pid);
-    set_text(L, "board_state", pid ? states[state & 3] : "starting", 16);
+    set_text(L, "board_state", pid ? states[state < sizeof states / sizeof *states ? state : 0] : "starting", 16);
     set_process(L, pid);
     set_pulse(L, &slot->pulse, now);
     set_collective(L, board, rank, now);

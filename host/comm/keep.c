@@ -14,6 +14,7 @@
 static int keep_open(struct ah_group *group)
 {
     AH_TRY(ah_kept_check(group->board));
+    group->choice = AH_LANE_NONE; /* what a device's library moves nobody keeps */
     if (group->root == group)
         ah_recovery_lead(group);
     return 0;

@@ -268,6 +268,9 @@ static int check(const struct ah_group *group, const struct ah_message *m, const
         return ah_fail(AH_EINVAL, "%s: expected another rank than this one, %d", name, group->rank);
     if (m->count < 0 || m->dtype >= AH_DTYPE_COUNT)
         return ah_fail(AH_EINVAL, "%s: expected a count from 0, got %lld", name, (long long)m->count);
+    if (group->board->header->recovers)
+        return ah_fail(AH_ENOTIMPL, "%s: messages are not kept, so there are none with live recovery (--recover live)",
+                       name);
     if (!group->backend->give)
         return ah_fail(AH_ENOTIMPL, "%s: the backend %s has no messages", name, group->backend->name);
     return 0;

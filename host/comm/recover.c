@@ -108,9 +108,10 @@ static int compare(uint32_t boundary)
     for (struct ah_group *group = own.root; group; group = next_group(group))
         for (int r = 0; r < group->size; r++) {
             const struct ah_board_slot *slot = ah_board_slot(own.board, group->member[r]);
+            if (r == group->rank || !ah_reached(published_by(group->member[r]), boundary + 1))
+                continue;
             uint32_t theirs = slot->keeping.boundary[boundary & 1].posted[group->channel];
-            if (r == group->rank || !ah_reached(published_by(group->member[r]), boundary + 1) ||
-                theirs == group->posted)
+            if (theirs == group->posted)
                 continue;
             return ah_fail(AH_EMISMATCH, "rank %d has come to step %u by %u collectives, rank %d by %u: live recovery "
                            "needs the same number on all ranks", own.rank, boundary, group->posted - group->base,

@@ -89,6 +89,14 @@ local function open_saver(place)
   return saver or C.saver.join(folder, comm.rank()), folder
 end
 
+-- Rank 0 has made the folder; a host that keeps another one under its name cannot take part.
+local function check_shared(folder)
+  local file = io.open(folder)
+  if file then return file:close() end
+  fail("save_state: on %s there is no '%s', which rank 0 has made: all hosts need to share the folder",
+    C.system.host_name(), folder)
+end
+
 local function run_hooks(list, ...)
   for _, entry in ipairs(list) do entry.call(...) end
 end
@@ -112,6 +120,7 @@ end
 
 -- What this process writes.
 local function collect(self, folder, copied, parts)
+  check_shared(folder)
   check_unscaled(self)
   local list = gather_objects(self)
   list.weights, list.windows, list.accelerator = {}, open_windows(self), own_state(self)
@@ -175,8 +184,13 @@ end
 local function find_damage(folder)
   local facts, reason = manifest.read(folder)
   reason = reason or facts and manifest.check(folder, facts, comm.rank() + 1, comm.size())
-  for _, other in ipairs((objects.all_gather("load_state", reason or false))) do
-    if other then return nil, other end
+  local all = objects.all_gather("load_state", {reason = reason, reads = facts ~= nil, host = C.system.host_name()})
+  for _, other in ipairs(all) do
+    if other.reason and all[1].reads and not other.reads then
+      return nil, ("on %s %s, and on %s it has one: all hosts need to share the folder"):format(other.host,
+        other.reason, all[1].host)
+    end
+    if other.reason then return nil, other.reason end
   end
   return facts
 end

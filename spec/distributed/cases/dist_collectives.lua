@@ -228,8 +228,12 @@ if size == 3 then
 end
 local mine, singles = dist.new_subgroups(1)
 assert(mine:size() == 1 and #singles == size and mine.ranks[1] == rank)
-local whole = dist.new_subgroups()
-assert(whole:size() == size)
+local per_host = tonumber(os.getenv "LOCAL_WORLD_SIZE")
+local neighbours, per_hosts = dist.new_subgroups()
+assert(neighbours:size() == per_host and #per_hosts == size / per_host, "groups of a host's ranks")
+local count = full(1)
+dist.all_reduce(count, {group = neighbours})
+same(count, {per_host, per_host, per_host}, "within a host")
 local ours = dist.new_subgroups_by_enumeration {evens}
 assert((ours ~= nil) == (rank % 2 == 0))
 local halves = dist.split_group {split_ranks = {evens}}

@@ -6,6 +6,8 @@ local nn, optim, data, utils = accelhost.nn, accelhost.optim, accelhost.data, ac
 local state = accelhost.PartialState()
 local rank, size = state.process_index, state.num_processes
 local accelerator = accelhost.Accelerator()
+local place = tonumber(os.getenv "LOCAL_RANK") -- on this host
+local first_here = rank - place
 
 local function numbers(first, last)
   local list = {}
@@ -73,19 +75,20 @@ checks.it("runs on the processes that are named", function()
   end
   local one = size == 1
   checks.same(rank == 0 and 1 or 0, ran(function(fn) return accelerator:on_main_process(fn) end))
-  checks.same(rank == 0 and 1 or 0, ran(function(fn) return accelerator:on_local_main_process(fn) end))
+  checks.same(place == 0 and 1 or 0, ran(function(fn) return accelerator:on_local_main_process(fn) end))
   checks.same(rank == size - 1 and 1 or 0, ran(function(fn) return accelerator:on_last_process(fn) end))
   checks.same((one or rank == 1) and 1 or 0, ran(function(fn)
     return accelerator:on_process(fn, {process_index = 1})
   end))
-  checks.same((one or rank == 1) and 1 or 0, ran(function(fn) return state:on_local_process(fn, 1) end))
+  checks.same((one or place == 1) and 1 or 0, ran(function(fn) return state:on_local_process(fn, 1) end))
   checks.refused("on_process: 'process_index' is missing", function() accelerator:on_process(print) end)
   checks.refused("on_main_process: fn: expected a function", function() accelerator:on_main_process(3) end)
 end)
 
 checks.it("has the main process go first", function()
-  local path = utils.broadcast_object_list({os.tmpname()})[1]
-  for _, first in ipairs {"main_process_first", "local_main_process_first"} do
+  local name = utils.broadcast_object_list({os.tmpname()})[1]
+  for first, leader in pairs {main_process_first = 0, local_main_process_first = first_here} do
+    local path = name .. "." .. leader
     local result = accelerator[first](accelerator, function()
       local file = io.open(path, "a")
       file:write(rank, ";")
@@ -95,13 +98,13 @@ checks.it("has the main process go first", function()
     checks.same(rank, result)
     accelerator:wait_for_everyone()
     local file = io.open(path)
-    checks.same(0, file:read "*n")
+    checks.same(leader, file:read "*n")
     file:close()
     accelerator:wait_for_everyone()
-    if rank == 0 then io.open(path, "w"):close() end
+    if rank == leader then os.remove(path) end
     accelerator:wait_for_everyone()
   end
-  if rank == 0 then os.remove(path) end
+  if rank == 0 then os.remove(name) end
 end)
 
 checks.it("hears a trigger of any process", function()

@@ -109,8 +109,8 @@ int ah_group_open(struct ah_group **out, const struct ah_backend *backend, const
     group->channel = seat->channel;
     group->base = group->posted = group->done = group->ring_safe = group->sent = seat->base;
     group->last = &group->first;
-    /* With more ranks than processors whom we wait for may need this one. */
-    group->spins = !seat->board || seat->board->size <= ah_cpu_count() ? SPINS : FEW_SPINS;
+    /* With more ranks of a host than processors whom we wait for may need this one. */
+    group->spins = !seat->board || seat->board->header->local <= ah_cpu_count() ? SPINS : FEW_SPINS;
     group->logs = ah_tells_of("comm");
     group->root = seat->root ? seat->root : group;
     AH_TRYGO(take_seat(group, seat), failed);

@@ -23,27 +23,47 @@ struct ah_courier {
     struct ah_mirror *mirror;
     struct ah_wire *wire;
     struct lane *lane; /* of each local rank and channel */
+    struct scratch spare[COURIER_DEPTH];
     pthread_t thread;
     pthread_mutex_t working; /* around all that is above */
     atomic_bool ending;
 };
 
 static const int64_t idle_ns = 100000000, shortest_ns = 50000, longest_ns = 1000000;
-enum { DIRECT_BYTES = 256 * 1024 }; /* all_reduce up to which each host gives all others everything */
+enum { SPARE_BYTES = 4 << 20 }; /* of a scratch that is kept */
+/* all_reduce up to which each host gives all others everything; of two hosts, for which that is no more than halves. */
+enum { DIRECT_BYTES = 256 * 1024, DIRECT_PAIR = 512 * 1024 };
 
 /* Turns. */
 
-int courier_scratch(struct flight *flight, size_t bytes)
+int courier_scratch(struct courier_job *job, struct flight *flight, size_t bytes)
 {
-    if (flight->scratch_bytes >= bytes)
+    struct scratch *mine = &flight->scratch;
+    for (int i = 0; i < COURIER_DEPTH && mine->bytes < bytes; i++) {
+        struct scratch left = *mine;
+        *mine = job->spare[i];
+        job->spare[i] = left;
+    }
+    if (mine->bytes >= bytes)
         return 0;
-    free(flight->scratch);
-    flight->scratch_bytes = 0;
-    flight->scratch = malloc(bytes);
-    if (!flight->scratch)
-        return ah_fail(AH_ENOMEM, "no memory is left for what comes from other hosts");
-    flight->scratch_bytes = bytes;
-    return 0;
+    free(mine->memory);
+    *mine = (struct scratch){malloc(bytes), bytes};
+    if (mine->memory)
+        return 0;
+    mine->bytes = 0;
+    return ah_fail(AH_ENOMEM, "no memory is left for what comes from other hosts");
+}
+
+/* Of a job that is through: the first that are not too large are kept. */
+static void leave_scratch(struct courier_job *job, struct scratch *scratch)
+{
+    int place = 0;
+    while (place < COURIER_DEPTH && job->spare[place].memory)
+        place++;
+    if (place < COURIER_DEPTH && scratch->bytes <= SPARE_BYTES)
+        job->spare[place] = *scratch;
+    else
+        free(scratch->memory);
 }
 
 int courier_start(struct courier_job *job, int phase, const struct ah_wire_piece *send,
@@ -72,7 +92,7 @@ int courier_test(struct courier_job *job, struct ah_wire_turn **turn, bool *done
 static void free_job(struct courier_job *job)
 {
     for (int i = 0; i < COURIER_DEPTH; i++)
-        free(job->flight[i].scratch);
+        leave_scratch(job, &job->flight[i].scratch);
     free((void *)job->call.counts);
     free(job);
 }
@@ -116,6 +136,7 @@ static int add_job(struct ah_courier *courier, struct lane *lane, const struct a
         return AH_ENOMEM;
     job->board = courier->board;
     job->wire = courier->wire;
+    job->spare = courier->spare;
     job->sequence = post->sequence;
     job->channel = channel;
     job->tag = roll->member[0] * AH_BOARD_CHANNELS + channel;
@@ -181,7 +202,8 @@ static void learn(struct courier_job *job)
     const struct ah_roll *roll = (void *)courier_at(job, 0, atomic_load(&channel_of(job, 0)->roll));
     job->divisor = roll->divisor[job->sequence % AH_CHANNEL_POSTS];
     bool reduces = job->call.kind == AH_ALL_REDUCE;
-    job->direct = (size_t)job->call.count * ah_team_width(&job->team, &job->call) <= DIRECT_BYTES;
+    size_t bytes = (size_t)job->call.count * ah_team_width(&job->team, &job->call);
+    job->direct = bytes <= (job->team.hosts == 2 ? DIRECT_PAIR : DIRECT_BYTES);
     job->pieces = reduces ? ah_team_pieces(&job->team, &job->call) : courier_stream_pieces(job);
     job->known = true;
 }
@@ -299,6 +321,8 @@ static void free_courier(struct ah_courier *courier)
             courier->lane[i].first = job->next;
             free_job(job);
         }
+    for (int i = 0; i < COURIER_DEPTH; i++)
+        free(courier->spare[i].memory);
     pthread_mutex_destroy(&courier->working);
     free(courier->lane);
     free(courier);

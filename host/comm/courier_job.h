@@ -8,11 +8,16 @@
 
 enum { COURIER_DEPTH = 4 }; /* pieces under way */
 
+/* Memory of a courier, for what comes and for what was put together to be given. */
+struct scratch {
+    unsigned char *memory;
+    size_t bytes;
+};
+
 /* A piece under way. */
 struct flight {
     struct ah_wire_turn *turn, *sums; /* that are not through; all_reduce: sums that come */
-    unsigned char *scratch;    /* what comes, and what was put together to be given */
-    size_t scratch_bytes;
+    struct scratch scratch;
 };
 
 struct courier_job {
@@ -31,6 +36,7 @@ struct courier_job {
     uint64_t partial;          /* in the first local rank's segment */
     int64_t pieces, begun, halfway, done;
     struct flight flight[COURIER_DEPTH];
+    struct scratch *spare;     /* the courier's: COURIER_DEPTH that earlier jobs have left, whose pages are there */
 };
 
 /* In a local rank's segment, by its place among them. */
@@ -45,7 +51,7 @@ static inline struct flight *courier_flight(struct courier_job *job, int64_t pie
 }
 
 /* Room for a flight's scratch; what was there is lost. */
-int courier_scratch(struct flight *flight, size_t bytes);
+int courier_scratch(struct courier_job *job, struct flight *flight, size_t bytes);
 /* Begin a turn of phase 0 or 1; pieces are by the team's places. */
 int courier_start(struct courier_job *job, int phase, const struct ah_wire_piece *send,
                   const struct ah_wire_piece *receive, struct ah_wire_turn **turn);

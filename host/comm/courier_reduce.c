@@ -56,13 +56,13 @@ static int begin(struct courier_job *job, int64_t piece)
     struct flight *flight = courier_flight(job, piece);
     struct ah_wire_piece send[AH_HOSTS_MAX] = {{0}}, receive[AH_HOSTS_MAX] = {{0}}, sums[AH_HOSTS_MAX] = {{0}};
     struct ah_wire_piece own = given(job, share_of(job, piece, job->team.mine));
-    AH_TRY(courier_scratch(flight, own.bytes * (size_t)job->team.hosts));
+    AH_TRY(courier_scratch(job, flight, own.bytes * (size_t)job->team.hosts));
     for (int h = 0; h < job->team.hosts; h++) {
         if (h == job->team.mine)
             continue;
         send[h] = given(job, share_of(job, piece, h));
         sums[h] = result(job, share_of(job, piece, h));
-        receive[h] = (struct ah_wire_piece){flight->scratch + own.bytes * (size_t)h, own.bytes};
+        receive[h] = (struct ah_wire_piece){flight->scratch.memory + own.bytes * (size_t)h, own.bytes};
     }
     if (!job->direct)
         AH_TRY(courier_start(job, 1, nothing, sums, &flight->sums));
@@ -78,7 +78,7 @@ static void add(struct courier_job *job, int64_t piece)
     const void *source[AH_HOSTS_MAX];
     void *to[AH_BOARD_MAX_RANKS];
     for (int h = 0; h < job->team.hosts; h++)
-        source[h] = h == job->team.mine ? mine.memory : flight->scratch + mine.bytes * (size_t)h;
+        source[h] = h == job->team.mine ? mine.memory : flight->scratch.memory + mine.bytes * (size_t)h;
     for (int i = 0; i < job->team.local; i++)
         to[i] = result_at(job, i, own.begin);
     ah_combine_as(ah_team_sums(&job->team, &job->call), job->call.dtype, job->call.reduce, to,

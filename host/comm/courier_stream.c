@@ -136,12 +136,12 @@ static int begin(struct courier_job *job, int64_t piece)
     struct flight *flight = courier_flight(job, piece);
     struct ah_wire_piece send[AH_HOSTS_MAX] = {{0}}, receive[AH_HOSTS_MAX] = {{0}};
     size_t hosts = (size_t)job->team.hosts;
-    AH_TRY(courier_scratch(flight, 2 * hosts * AH_TEAM_PIECE));
+    AH_TRY(courier_scratch(job, flight, 2 * hosts * AH_TEAM_PIECE));
     for (int h = 0; h < job->team.hosts; h++) {
         if (h == job->team.mine)
             continue;
-        receive[h] = receive_to(job, h, piece, flight->scratch + (size_t)h * AH_TEAM_PIECE);
-        send[h] = send_from(job, h, piece, flight->scratch + (hosts + (size_t)h) * AH_TEAM_PIECE);
+        receive[h] = receive_to(job, h, piece, flight->scratch.memory + (size_t)h * AH_TEAM_PIECE);
+        send[h] = send_from(job, h, piece, flight->scratch.memory + (hosts + (size_t)h) * AH_TEAM_PIECE);
     }
     return courier_start(job, 0, send, receive, &flight->turn);
 }
@@ -180,7 +180,7 @@ static void add(const struct courier_job *job, int64_t piece, unsigned char *scr
 
 static void finish(struct courier_job *job, int64_t piece)
 {
-    unsigned char *scratch = courier_flight(job, piece)->scratch;
+    unsigned char *scratch = courier_flight(job, piece)->scratch.memory;
     if (ah_collective_reduces(&job->call)) {
         add(job, piece, scratch);
         return;

@@ -8,6 +8,7 @@
 #include "autograd/graph.h"
 #include "base/time.h"
 #include "base/trace.h"
+#include "comm/recover.h"
 #include "sync/share.h"
 #include "sync/state.h"
 
@@ -270,12 +271,12 @@ static int share_use(struct ah_reducer *r)
     return status;
 }
 
-/* From now on in the order of arrival on rank 0. */
+/* From now on in the order of arrival on rank 0; not where a new process may come to know nothing of it. */
 static int agree_on_order(struct ah_reducer *r)
 {
     int count = r->layout.bucket_count;
     r->ordered = true;
-    if (count < 2)
+    if (count < 2 || ah_recovery_is_on())
         return 0;
     memcpy(r->order, r->arrival, (size_t)count * sizeof *r->order);
     return run(r, ah_collective_broadcast(r->order, count, AH_I32, 0));

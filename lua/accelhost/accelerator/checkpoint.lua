@@ -3,11 +3,12 @@ local C = require "accelhost._C"
 local agree = require "accelhost.accelerator.agree"
 local arguments = require "accelhost.util.arguments"
 local later = require "accelhost.util.later"
-local averaging = require "accelhost.averaging"
 local contents = later "accelhost.checkpoint.contents"
 local manifest = later "accelhost.checkpoint.manifest"
 local names = later "accelhost.checkpoint.names"
 local objects = require "accelhost.accelerator.objects"
+local recovery = later "accelhost.accelerator.recovery"
+local run_state = require "accelhost.accelerator.run_state"
 local comm = C.comm
 
 local fail, describe = arguments.fail, arguments.describe
@@ -17,32 +18,6 @@ local running = {} -- luacheck: ignore 241
 
 -- How long rank 0's writer waits for those of the other ranks: as long as a rank waits in a collective.
 local function patience() return tonumber(os.getenv "ACCELHOST_TIMEOUT" or "") or 600 end
-
--- What was prepared and registered, in its order.
-local function gather_objects(self)
-  local list = {registered = self._registered, scalers = {self.scaler}}
-  for field, kind in pairs {models = "model", optimizers = "optimizer", schedulers = "scheduler", loaders = "loader"} do
-    list[field] = self:_prepared_list(kind)
-  end
-  return list
-end
-
--- The open accumulation window of this process: what each model has gathered.
-local function open_windows(self)
-  local windows, any = {}, false
-  for i, handle in ipairs(averaging.of(self)) do
-    windows[i] = handle:window_state() or false
-    any = any or windows[i] ~= false
-  end
-  return any and windows or nil
-end
-
-local function own_state(self)
-  return {
-    step = self._step, micro_step = self._micro_step, sync_gradients = self.sync_gradients,
-    logged_step = self._logged_step or nil, virtual_shards = self.virtual_shards, share = self.share,
-  }
-end
 
 -- May a folder of this name be replaced? Only an empty one, or a checkpoint and nothing else.
 local function check_goal(path)
@@ -122,8 +97,8 @@ end
 local function collect(self, folder, copied, parts)
   check_shared(folder)
   check_unscaled(self)
-  local list = gather_objects(self)
-  list.weights, list.windows, list.accelerator = {}, open_windows(self), own_state(self)
+  local list = run_state.objects(self)
+  list.weights, list.windows, list.accelerator = {}, run_state.windows(self), run_state.own(self)
   for i, model in ipairs(list.models) do list.weights[i] = model:state_dict {keep_vars = true} end
   run_hooks(self._save_hooks, list.models, list.weights, folder)
   list.optimizer_states, list.optimizer_parts = {}, {}
@@ -172,6 +147,7 @@ end
 local function candidates(self, dir)
   if dir then return {dir} end
   local project_dir = self.project_dir
+  if not project_dir and C.recovery.is_on() then return {} end -- live recovery asks for nothing on a disk
   if not project_dir then fail "load_state: give a folder, or the accelerator a project_dir" end
   local list = {}
   for _, number in ipairs(names.numbers(project_dir)) do
@@ -217,16 +193,10 @@ local function choose(list, automatic)
   if #damaged > 0 then fail("load_state: %s", table.concat(damaged, "; ")) end
 end
 
--- The step from which on what was logged is logged anew; false: nothing goes away.
-local function purged_from(own, purge_step)
-  if purge_step ~= nil then return purge_step end
-  return own.logged_step and own.logged_step + 1 or false
-end
-
 local function share_text(share) return share and table.concat(share, ":") or "evenly" end
 
 local function apply(self, folder, facts, purge_step)
-  local list = gather_objects(self)
+  local list = run_state.objects(self)
   run_hooks(self._load_hooks, list.models, folder)
   contents.check_counts(folder, facts, list)
   local own, windows, common = contents.restore(folder, facts, list, comm.rank(), comm.size())
@@ -238,15 +208,7 @@ local function apply(self, folder, facts, purge_step)
     tell("'%s' was saved with virtual_shards = %s, here it is %s: the training goes on, but not to the same bits",
       folder, tostring(own.virtual_shards), tostring(self.virtual_shards))
   end
-  rawset(self, "_step", own.step)
-  rawset(self, "_micro_step", own.micro_step)
-  self.sync_gradients = own.sync_gradients
-  self._logged_step, self._purge_from = own.logged_step or false, purged_from(own, purge_step)
-  for i, handle in ipairs(averaging.of(self)) do
-    local states = {}
-    for _, of_rank in ipairs(windows) do states[#states + 1] = of_rank[i] or nil end
-    handle:load_window(states, common and common[i] or nil)
-  end
+  run_state.restore(self, own, windows, common, purge_step)
 end
 
 -- Say what is other than it was.
@@ -266,6 +228,26 @@ local function tell_differences(folder, facts, without)
     tell("'%s' was saved under other conditions, so sums may be rounded otherwise (%s)", folder,
       table.concat(differences, "; "))
   end
+end
+
+-- load_state from a disk.
+local function load_from(self, dir, purge_step)
+  finish(self)
+  local list = agree.main("load_state", candidates, self, dir)
+  local folder, facts = choose(list, dir == nil)
+  if not folder then return false end
+  agree.run("load_state", apply, self, folder, facts, purge_step)
+  local whose = self._shards and 0 or comm.rank() -- with shards all processes stand alike
+  local found = agree.run("load_state", contents.restore_random, folder, facts, whose)
+  if self._shards then self._shards:reset() end
+  local without = {}
+  for rank, has in ipairs((objects.all_gather("load_state", found))) do
+    if not has then without[#without + 1] = tostring(rank - 1) end
+  end
+  tell_differences(folder, facts, without)
+  local number = self.project_dir and names.number(self.project_dir, folder)
+  if number then self.project_configuration.iteration = number + 1 end
+  return folder
 end
 
 local read_save = arguments.signature("save_state",
@@ -317,6 +299,7 @@ return function(Accelerator)
     local dir, safe, async, parts = read_save(...)
     if parts and self.sharding == "none" then fail "save_state: sharded: no state is sharded here; leave it out" end
     if parts == nil then parts = self._saves_parts end
+    async = async and not C.recovery.is_on() -- a thread's writing is not done again by who takes its process's place
     if not safe then fail "save_state: safe_serialization: files here are data always; leave it out" end
     if self._shards and not self._shards:is_between() then
       fail("save_state: with virtual_shards a state can be saved when a step is complete, where "
@@ -367,22 +350,13 @@ return function(Accelerator)
   function Accelerator:load_state(...)
     local dir, purge_step = read_load(...)
     if purge_step then arguments.check("load_state", "purge_step", "size", purge_step) end
-    finish(self)
-    local list = agree.main("load_state", candidates, self, dir)
-    local folder, facts = choose(list, dir == nil)
-    if not folder then return false end
-    agree.run("load_state", apply, self, folder, facts, purge_step)
-    local whose = self._shards and 0 or comm.rank() -- with shards all processes stand alike
-    local found = agree.run("load_state", contents.restore_random, folder, facts, whose)
-    if self._shards then self._shards:reset() end
-    local without = {}
-    for rank, has in ipairs((objects.all_gather("load_state", found))) do
-      if not has then without[#without + 1] = tostring(rank - 1) end
+    if not C.recovery.is_on() then return load_from(self, dir, purge_step) end
+    local place = recovery.take(self)
+    if place == nil then
+      place = load_from(self, dir, purge_step)
+      recovery.begin(self, place)
     end
-    tell_differences(folder, facts, without)
-    local number = self.project_dir and names.number(self.project_dir, folder)
-    if number then self.project_configuration.iteration = number + 1 end
-    return folder
+    return place
   end
 
   --- Have the state of further objects saved with save_state: whatever has state_dict and load_state_dict (averaged

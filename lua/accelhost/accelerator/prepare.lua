@@ -7,6 +7,7 @@ local collectives = require "accelhost.accelerator.collectives"
 local kind_of = require "accelhost.accelerator.kinds"
 local later = require "accelhost.util.later"
 local objects = later "accelhost.accelerator.objects"
+local recovery = later "accelhost.accelerator.recovery"
 local sharding = later "accelhost.accelerator.sharding"
 local passes = require "accelhost.data.passes"
 local wrappers = require "accelhost.accelerator.wrappers"
@@ -82,6 +83,7 @@ function prepare_kind.loader(self, loader, placed)
     shards = self._shards or nil, share = several and self._share or nil,
   }
   self._loaders[sharded] = true
+  if C.recovery.is_on() then recovery.watch(self, sharded) end
   return sharded
 end
 

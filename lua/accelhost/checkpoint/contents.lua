@@ -99,8 +99,10 @@ end, function(objects, get)
   end
 end)
 
--- The optimizer casts floating state to its parameter's dtype, as PyTorch does; what was of another dtype is put back.
-local function keep_dtypes(optimizer, saved)
+--- The optimizer casts floating state to its parameter's dtype, as PyTorch does; what was of another dtype is put back.
+---@param optimizer table
+---@param saved table the state that it loaded
+function contents.keep_dtypes(optimizer, saved)
   local id = 0
   for _, group in ipairs(optimizer.param_groups) do
     for _, param in ipairs(group.params) do
@@ -129,7 +131,7 @@ end, function(objects, get, _, ranks)
     local state = get(name, get(part_of(name, 0), true) ~= nil)
     if state then
       optimizer:load_state_dict(state)
-      keep_dtypes(optimizer, state)
+      contents.keep_dtypes(optimizer, state)
     else
       local parts = {}
       for rank = 0, ranks - 1 do parts[rank + 1] = get(part_of(name, rank)) end
@@ -186,6 +188,31 @@ function contents.check_counts(folder, facts, objects)
         folder, there, field == "registered" and "registered objects" or field, #objects[field],
         field == "registered" and "registered" or "prepared")
     end
+  end
+end
+
+-- What a state in memory (checkpoint/live.lua) keeps in another way.
+local apart = {model = true, buffer = true, optimizer = true}
+
+--- The states of all but models and optimizers, by the names of their files.
+---@param objects table
+---@return table<string, any>
+function contents.light_states(objects)
+  local states = {}
+  local function add(name, state) states[name] = state end
+  for _, each in ipairs(kinds) do
+    if not apart[each.name] then each.write(objects, add) end
+  end
+  return states
+end
+
+--- Give the objects those states.
+---@param objects table
+---@param states table<string, any>
+function contents.restore_light(objects, states)
+  local function get(name) return states[name] end
+  for _, each in ipairs(kinds) do
+    if not apart[each.name] then each.read(objects, get) end
   end
 end
 

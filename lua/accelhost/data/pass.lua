@@ -45,7 +45,7 @@ local function draw(loader, pass)
       or native.draw_seed(loader.generator)
     bytes = inner.draw and inner:draw()
   end
-  if loader.synchronize and (bytes or loader.shards) then
+  if loader.synchronize and (bytes or loader.shards) and not (resume and resume.agreed) then
     local both = bytes and C.cat({seed, bytes}, 0) or seed:clone()
     both = loader.synchronize(both) or both
     seed = both:narrow(0, 0, SEED_BYTES)
@@ -206,11 +206,12 @@ end
 ---@param loader DataLoader
 ---@return Pass
 function Pass.begin(loader)
+  if loader._on_request then loader._on_request() end
   local resume = loader._resume
   local pass = new(loader, loader._next_epoch)
   pass.holder, pass.thread = passes.holder(loader), passes.thread()
   loader._next_epoch, loader.epoch = pass.epoch + 1, pass.epoch
-  if loader.before_pass then outside(loader, loader.before_pass) end
+  if loader.before_pass and not (resume and resume.agreed) then outside(loader, loader.before_pass) end
   local inner = loader.batch_sampler
   if (loader.seed or loader._sharded) and inner.set_epoch then inner:set_epoch(pass.epoch) end
   if loader._sharded and not loader.stream and loader.dataset.set_epoch then loader.dataset:set_epoch(pass.epoch) end
@@ -401,6 +402,7 @@ end
 ---@return any ...
 function Pass:step()
   if self.ended then return nil end
+  if self.loader._on_request then self.loader._on_request(self) end
   if self.loader.shards then self.loader.shards:enter(self) end
   if C.trace.running() then return profiled(self) end
   return step(self)

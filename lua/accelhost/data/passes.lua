@@ -183,6 +183,18 @@ function passes.matters()
   return pass ~= nil and (depth > 1 or pass.last or pass.valid ~= pass.length)
 end
 
+--- Does the script walk another loader around this one's pass?
+---@param loader table
+---@return boolean
+function passes.is_within(loader)
+  for i = 1, depth do
+    local pass = running[i].pass
+    if pass and pass.loader == loader then return false end
+    if pass and is_walked(pass) then return true end
+  end
+  return false
+end
+
 --- The pass on top, left by break or not.
 ---@return table?
 function passes.top() return top() end

@@ -351,12 +351,7 @@ return function(Accelerator)
     local dir, purge_step = read_load(...)
     if purge_step then arguments.check("load_state", "purge_step", "size", purge_step) end
     if not C.recovery.is_on() then return load_from(self, dir, purge_step) end
-    local place = recovery.take(self)
-    if place == nil then
-      place = load_from(self, dir, purge_step)
-      recovery.begin(self, place)
-    end
-    return place
+    return recovery.load(self, function() return load_from(self, dir, purge_step) end)
   end
 
   --- Have the state of further objects saved with save_state: whatever has state_dict and load_state_dict (averaged

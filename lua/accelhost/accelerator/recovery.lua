@@ -20,6 +20,7 @@ hooks.register_optimizer_step_post_hook(function() updates = updates + 1 end)
 
 -- accelerator -> {objects, answer: what load_state gave, updates: when the last step was kept}
 local kept = setmetatable({}, {__mode = "k"})
+local held = setmetatable({}, {__mode = "k"})    -- accelerators of which load_state is not where a run goes on
 local trained = setmetatable({}, {__mode = "k"}) -- loaders of whose batches an optimizer has made a step
 local seen = setmetatable({}, {__mode = "k"})    -- pass -> updates when it gave its last batch
 
@@ -67,30 +68,65 @@ function recovery.check(self)
   if what then fail("Accelerator: %s: not with launch --recover live", what) end
 end
 
---- The script is where a run goes on: the first step that is kept begins here.
----@param self Accelerator
----@param answer string|false what load_state gives
-function recovery.begin(self, answer)
+-- What was prepared and registered, and what the Trainer has beside.
+local function objects_of(self, own)
+  local objects = run_state.objects(self)
+  if own then
+    objects.registered = {unpack(objects.registered)}
+    table.insert(objects.registered, own)
+  end
+  return objects
+end
+
+-- The first step that is kept begins here.
+local function begin(self, answer, own)
   if kept[self] then return end
-  kept[self] = {objects = run_state.objects(self), answer = answer}
+  kept[self] = {objects = objects_of(self, own), answer = answer}
   keep(self)
 end
 
---- In the place of a process that was killed: go on from what was kept of it.
----@param self Accelerator
----@return string|false|nil # what load_state gives; nil: there is nothing to take
-function recovery.take(self)
-  local step = native.is_due() and native.find()
+-- In the place of a process that was killed: go on from what was kept of it. Nil: there is nothing to take.
+local function take(self, own)
+  local step = recovery.step()
   if not step then return nil end
   local note = C.codec.unpack(native.note(comm.rank()))
-  local objects = run_state.objects(self)
+  local objects = objects_of(self, own)
   native.take(live.restore(objects, note), comm.size())
   run_state.restore(self, note.accelerator, {note.windows}, nil, nil)
   self.project_configuration.iteration = note.iteration
   live.restore_random(note)
   kept[self] = {objects = objects, answer = note.answer, updates = updates}
-  if step == 0 then return note.answer end
-  return note.answer or ("step %d of this run"):format(step)
+  return note.answer or step > 0 and ("step %d of this run"):format(step)
+end
+
+--- Of a process that takes a killed one's place: the step at which it goes on; nil: from the beginning, or it is none.
+---@return integer?
+function recovery.step() return native.is_due() and native.find() or nil end
+
+--- The script is where a run goes on: load_state.
+---@param self Accelerator
+---@param load fun(): string|false what is done where no process is replaced
+---@return string|false # what `load` gave, or the step of this run
+function recovery.load(self, load)
+  if held[self] then return load() end
+  local place = take(self)
+  if place == nil then
+    place = load()
+    begin(self, place)
+  end
+  return place
+end
+
+--- The script goes on elsewhere than where it calls load_state: at `go_on`.
+---@param self Accelerator
+function recovery.hold(self) held[self] = true end
+
+--- There.
+---@param self Accelerator
+---@param own table what has a state (state_dict, load_state_dict) beside what was registered
+function recovery.go_on(self, own)
+  if kept[self] then fail "launch --recover live: one training of a script can be gone on with, and this is another" end
+  if take(self, own) == nil then begin(self, false, own) end
 end
 
 return recovery

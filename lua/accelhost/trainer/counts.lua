@@ -59,4 +59,12 @@ function Counts:tell(logs, training)
   logs.train_runtime, logs.train_tokens_per_second = seconds, (seen - self.first) / seconds
 end
 
+--- What this process has counted since the last time.
+---@return table
+function Counts:state_dict() return {tokens = self.tokens, operations = self.operations} end
+
+--- Go on from it.
+---@param saved table
+function Counts:load_state_dict(saved) self.tokens, self.operations = saved.tokens, saved.operations end
+
 return Counts

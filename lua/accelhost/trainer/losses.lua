@@ -89,4 +89,17 @@ function Losses:take()
   return mean
 end
 
+--- What waits to be brought together.
+---@return table
+function Losses:state_dict()
+  return {sums = self._sums, weights = self._weights, steps = self._steps, sum = self._sum, weight = self._weight}
+end
+
+--- Go on from it.
+---@param saved table
+function Losses:load_state_dict(saved)
+  self._sums, self._weights, self._steps = saved.sums, saved.weights, saved.steps
+  self._sum, self._weight = saved.sum, saved.weight
+end
+
 return Losses

@@ -9,6 +9,7 @@ local embedding_noise = require "accelhost.trainer.embedding_noise"
 local loop = require "accelhost.trainer.loop"
 local memory = require "accelhost.accelerator.utils"
 local model_files = require "accelhost.checkpoint.model"
+local recovery = require "accelhost.trainer.recovery"
 local summary = require "accelhost.trainer.summary"
 local TrainerState = require "accelhost.trainer.state"
 
@@ -160,7 +161,7 @@ local function run(trainer, from)
   local undo = embedding_noise.begin(trainer)
   local hook = checkpoints.attach(trainer)
   watch_signals(trainer)
-  if from then resume(trainer, from) end
+  if not recovery.replaces(trainer) and from then resume(trainer, from) end
   trainer.losses = Losses(trainer.accelerator, trainer.state, trainer.args.logging_nan_inf_filter)
   trainer.counts = Counts.of(trainer)
   trainer._began, trainer._earlier = C.system.now(), trainer.state.runtime
@@ -171,6 +172,7 @@ local function run(trainer, from)
   local handler = trainer.callback_handler
   handler:call "on_train_begin"
   if trainer.args.eval_on_start and trainer.state.global_step == 0 then trainer:evaluate() end
+  recovery.go_on(trainer)
   loop.run(trainer)
   local output = finish(trainer)
   handler:call "on_train_end"

@@ -1,0 +1,71 @@
+--- Live recovery of a training (accelerator/recovery.lua): what a Trainer has of its own between two updates.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local later = require "accelhost.util.later"
+
+local recovery = {}
+local accelerators = later "accelhost.accelerator.recovery"
+
+-- Fields of a training that a new process does not find out for itself.
+local fields = {"logged_norm", "logged_rate", "samples"}
+
+-- What was logged is long and only grows: it is packed again when it has grown.
+local function packed_history(trainer, cache)
+  local history = trainer.state.log_history
+  if cache.history ~= history or cache.count ~= #history then
+    cache.history, cache.count, cache.bytes = history, #history, assert(C.codec.pack(history))
+  end
+  return cache.bytes
+end
+
+local function plain(state)
+  local values = {}
+  for name, value in pairs(state) do
+    if name ~= "log_history" and name ~= "stateful_callbacks" then values[name] = value end
+  end
+  return values
+end
+
+local function state_of(trainer, cache)
+  local own = {}
+  for _, name in ipairs(fields) do own[name] = trainer[name] end
+  trainer.state.runtime = trainer:seconds()
+  return {
+    own = own, state = plain(trainer.state), history = packed_history(trainer, cache), control = plain(trainer.control),
+    callbacks = trainer.callback_handler:state_dict(), losses = trainer.losses:state_dict(),
+    counts = trainer.counts and trainer.counts:state_dict(),
+  }
+end
+
+local function restore(trainer, saved)
+  for name, value in pairs(saved.own) do trainer[name] = value end
+  for name, value in pairs(saved.state) do trainer.state[name] = value end
+  trainer.state.log_history = C.codec.unpack(saved.history)
+  for name, value in pairs(saved.control) do trainer.control[name] = value end
+  trainer.callback_handler:load_state_dict(arguments.copy(saved.callbacks))
+  trainer.losses:load_state_dict(saved.losses)
+  if trainer.counts then trainer.counts:load_state_dict(saved.counts) end
+  trainer._began, trainer._earlier = C.system.now(), trainer.state.runtime
+end
+
+--- Does this process take a killed one's place, within the training? Then nothing is read from a disk.
+---@param trainer Trainer
+---@return boolean
+function recovery.replaces(trainer)
+  if not C.recovery.is_on() then return false end
+  accelerators.hold(trainer.accelerator)
+  return accelerators.step() ~= nil
+end
+
+--- The loop begins, or goes on where the process before this one was.
+---@param trainer Trainer
+function recovery.go_on(trainer)
+  if not C.recovery.is_on() then return end
+  local cache = {}
+  accelerators.go_on(trainer.accelerator, {
+    state_dict = function() return state_of(trainer, cache) end,
+    load_state_dict = function(_, saved) restore(trainer, saved) end,
+  })
+end
+
+return recovery

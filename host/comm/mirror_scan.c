@@ -87,8 +87,9 @@ static uint64_t bytes_of(const struct ah_letter *letter)
 }
 
 /* The next piece of a letter, and then the letter. */
-static int say_letter(struct ah_mirror *mirror, int rank, int c, int index, struct mirror_letter *told, bool *more)
+static int say_letter(struct ah_mirror *mirror, int rank, int c, int index, struct mirror_channel *shadow, bool *more)
 {
+    struct mirror_letter *told = &shadow->letter[index];
     struct ah_letter *letter = &ah_board_slot(mirror->board, rank)->channel[c].letter[index], copy = {0};
     uint64_t bytes = bytes_of(letter), left = bytes - told->sent, place = (uint64_t)index;
     int host = ah_hosts_of(mirror->hosts, atomic_load(&letter->member));
@@ -103,6 +104,7 @@ static int say_letter(struct ah_mirror *mirror, int rank, int c, int index, stru
         }
     }
     told->told = true;
+    atomic_fetch_or(&shadow->there, 1u << index);
     memcpy((char *)&copy + state, (char *)letter + state, sizeof copy - state);
     return ah_mirror_say(mirror, host, head_of(MIRROR_LETTER, rank, c, sizeof place), &place, &copy, sizeof copy);
 }
@@ -172,7 +174,7 @@ static int say_letters(struct ah_mirror *mirror, int rank, int c, bool beat, boo
         unsigned number = atomic_load(&letter[i].number);
         if (told[i].number != number)
             told[i] = (struct mirror_letter){.number = number};
-        AH_TRY(say_letter(mirror, rank, c, i, &told[i], more));
+        AH_TRY(say_letter(mirror, rank, c, i, shadow, more));
         if (!told[i].told)
             break; /* the rest of it after other news */
     }

@@ -1,5 +1,7 @@
 /* Frames of other hosts into the slots of their ranks. Nothing of a frame is believed: not its length, whose rank it
- * is, which channel, nor where its bytes belong. */
+ * is, which channel, where its bytes belong, nor that it comes when it may: what a rank of this host may be reading is
+ * not overwritten, and every value of a call or message is harmless beside any other, so that readers need not copy
+ * what they have checked. */
 #include <string.h>
 
 #include "comm/mirror_wire.h"
@@ -26,30 +28,68 @@ static int take_data(struct ah_mirror *mirror, int rank, const unsigned char *bo
     return 0;
 }
 
-static int take_post(struct ah_mirror *mirror, int rank, struct ah_channel *channel, const unsigned char *body)
+/* Does a rank of this host still need what lies at the post's place? */
+static bool is_needed(struct ah_mirror *mirror, int rank, int c, uint32_t old)
 {
-    struct ah_post post;
+    struct ah_board_header *header = mirror->board->header;
+    for (int r = header->first; r < header->first + header->local; r++) {
+        struct ah_board_slot *slot = ah_board_slot(mirror->board, r);
+        struct ah_channel *channel = &slot->channel[c];
+        int state = atomic_load(&slot->state);
+        if ((state == AH_RANK_RUNNING || state == AH_RANK_RETURNING) &&
+            atomic_load(&channel->members[rank / 64]) >> rank % 64 & 1 &&
+            ah_reached(ah_channel_counter(channel, AH_POSTED), old) &&
+            !ah_reached(ah_channel_counter(channel, AH_DONE), old))
+            return true;
+    }
+    return false;
+}
+
+/* What travels fits into half a stage, and as much is there wherever a call says that something lies. */
+static int take_post(struct ah_mirror *mirror, int rank, int c, const unsigned char *body)
+{
+    struct ah_channel *channel = &ah_board_slot(mirror->board, rank)->channel[c];
+    struct ah_post post, *place;
     if (body[offsetof(struct ah_post, async)] > 1 || body[offsetof(struct ah_post, far)] > 1 ||
         body[offsetof(struct ah_post, wired)] > 1)
         return wrong("a call that is none");
     memcpy(&post, body, sizeof post);
-    if (post.travels && !lies_in(mirror, post.offset, post.travels))
-        return wrong("a call on data that lies nowhere");
-    if (post.travels)
-        AH_TRY(ah_board_grow(mirror->board, rank, post.offset + post.travels));
     if (post.kind >= AH_COLLECTIVE_KINDS || post.dtype >= AH_DTYPE_COUNT || post.reduce >= AH_REDUCE_OPS ||
         post.ndim > AH_BOARD_DIMS)
         return wrong("a call that is none");
+    if (post.travels && (post.travels > AH_STAGE_BYTES || !lies_in(mirror, post.offset, AH_STAGE_BYTES)))
+        return wrong("a call on data that lies nowhere");
+    post.offset = post.travels ? post.offset : 0;
+    place = ah_channel_post(channel, post.sequence);
+    if (ah_reached(ah_channel_counter(channel, AH_POSTED), post.sequence) ||
+        is_needed(mirror, rank, c, place->sequence))
+        return wrong("a call in the place of one that others look at");
+    if (post.travels)
+        AH_TRY(ah_board_grow(mirror->board, rank, post.offset + AH_STAGE_BYTES));
     post.where[sizeof post.where - 1] = 0;
-    *ah_channel_post(channel, post.sequence) = post;
+    *place = post;
     return 0;
 }
 
 /* SENT moves when a letter has come with all that it says. */
 static const bool mirrored[AH_COUNTERS] = {[AH_POSTED] = true, [AH_DONE] = true, [AH_RECEIVED] = true};
 
-static int take_counters(struct ah_mirror *mirror, struct ah_board_slot *slot, int c, const unsigned char *body)
+/* Counters only grow, and no rank posts more calls than others can have left undone. */
+static bool may_follow(struct ah_channel *channel, const struct mirror_counters *now)
 {
+    uint32_t posted = ah_channel_counter(channel, AH_POSTED), base = atomic_load(&channel->base);
+    if (!ah_reached(now->base, base))
+        return false;
+    for (int k = 0; k < AH_COUNTERS; k++)
+        if (mirrored[k] && !ah_reached(now->value[k], ah_channel_counter(channel, (enum ah_counter)k)))
+            return false;
+    uint32_t from = ah_reached(now->base, posted) ? now->base : posted;
+    return ah_reached(from + AH_CHANNEL_POSTS, now->value[AH_POSTED]);
+}
+
+static int take_counters(struct ah_mirror *mirror, int rank, int c, const unsigned char *body)
+{
+    struct ah_board_slot *slot = ah_board_slot(mirror->board, rank);
     struct ah_channel *channel = &slot->channel[c];
     struct mirror_counters now;
     int seen = atomic_load(&mirror->board->header->channels);
@@ -58,6 +98,10 @@ static int take_counters(struct ah_mirror *mirror, struct ah_board_slot *slot, i
         return wrong("a channel that is none");
     if (!lies_in(mirror, now.address, 2 * AH_STAGE_BYTES))
         return wrong("an address that is none");
+    if (!may_follow(channel, &now))
+        return wrong("numbers of calls that cannot follow those before");
+    if (now.address != atomic_load(&channel->address))
+        AH_TRY(ah_board_grow(mirror->board, rank, now.address + 2 * AH_STAGE_BYTES));
     atomic_store(&channel->address, now.address);
     atomic_store(&slot->latest, now.latest);
     atomic_store(&channel->base, now.base);
@@ -83,9 +127,13 @@ static int take_letter(struct ah_mirror *mirror, int rank, struct ah_channel *ch
     uint64_t bytes = (uint64_t)sent.count * ah_dtype_size((enum ah_dtype)sent.dtype);
     if ((uint64_t)sent.count > mirror->board->segment_span || (bytes && !lies_in(mirror, sent.offset, bytes)))
         return wrong("a message that lies nowhere");
+    if (!ah_board_is_local(mirror->board, atomic_load(&sent.member)))
+        return wrong("a message for a rank of another host");
+    struct ah_letter *letter = &channel->letter[index];
+    if (atomic_load(&letter->state) != AH_LETTER_FREE)
+        return wrong("a message in the place of one that is not back");
     if (bytes)
         AH_TRY(ah_board_grow(mirror->board, rank, sent.offset + bytes));
-    struct ah_letter *letter = &channel->letter[index];
     atomic_store(&letter->number, atomic_load(&sent.number));
     atomic_store(&letter->to, atomic_load(&sent.to));
     atomic_store(&letter->tag, atomic_load(&sent.tag));
@@ -121,7 +169,8 @@ static int take_recall(struct ah_mirror *mirror, struct ah_channel *channel, con
 }
 
 /* Of an own rank's letter. */
-static int take_verdict(struct ah_mirror *mirror, const struct mirror_head *head, const unsigned char *body)
+static int take_verdict(struct ah_mirror *mirror, int host, const struct mirror_head *head,
+                        const unsigned char *body)
 {
     struct mirror_verdict verdict;
     memcpy(&verdict, body, sizeof verdict);
@@ -130,13 +179,19 @@ static int take_verdict(struct ah_mirror *mirror, const struct mirror_head *head
         (verdict.state != AH_LETTER_RECEIVED && verdict.state != AH_LETTER_EMPTY))
         return wrong("a verdict on a message that is none");
     struct ah_letter *letter = &ah_board_slot(mirror->board, head->rank)->channel[head->channel].letter[verdict.index];
-    unsigned state = atomic_load(&letter->state);
+    struct mirror_channel *told = &mirror->rank[head->rank - mirror->board->header->first].channel[head->channel];
+    unsigned state = atomic_load(&letter->state), bit = 1u << verdict.index;
     if (atomic_load(&letter->number) != verdict.number || (state != AH_LETTER_POSTED && state != AH_LETTER_RECALLED))
         return 0;
+    if (ah_hosts_of(mirror->hosts, atomic_load(&letter->member)) != host || !(atomic_load(&told->there) & bit))
+        return wrong("a verdict on a message that it does not have");
+    atomic_fetch_and(&told->there, ~bit);
     if (verdict.state == AH_LETTER_EMPTY)
-        atomic_fetch_or(&mirror->rank[head->rank - mirror->board->header->first].channel[head->channel].returned,
-                        1u << verdict.index);
-    atomic_store(&letter->state, verdict.state);
+        atomic_fetch_or(&told->returned, bit);
+    /* Its sender may recall it just now. */
+    while ((state == AH_LETTER_POSTED || state == AH_LETTER_RECALLED) &&
+           !atomic_compare_exchange_weak(&letter->state, &state, verdict.state))
+        continue;
     return 0;
 }
 
@@ -199,13 +254,12 @@ int ah_mirror_take(struct ah_mirror *mirror, int host, const struct mirror_head 
         (!about_own && (head->rank < mirror->hosts->first[host] || head->rank >= mirror->hosts->first[host + 1])))
         return wrong("news of a rank that is not its own");
     if (about_own)
-        return take_verdict(mirror, head, body);
-    struct ah_board_slot *slot = ah_board_slot(mirror->board, head->rank);
-    struct ah_channel *channel = &slot->channel[head->channel];
+        return take_verdict(mirror, host, head, body);
+    struct ah_channel *channel = &ah_board_slot(mirror->board, head->rank)->channel[head->channel];
     switch (head->kind) {
     case MIRROR_DATA: return take_data(mirror, head->rank, body, head->bytes);
-    case MIRROR_POST: return take_post(mirror, head->rank, channel, body);
-    case MIRROR_COUNTERS: return take_counters(mirror, slot, head->channel, body);
+    case MIRROR_POST: return take_post(mirror, head->rank, head->channel, body);
+    case MIRROR_COUNTERS: return take_counters(mirror, head->rank, head->channel, body);
     case MIRROR_LETTER: return take_letter(mirror, head->rank, channel, body);
     case MIRROR_RECALL: return take_recall(mirror, channel, body);
     default: return take_fares(mirror, head->rank, head, body);

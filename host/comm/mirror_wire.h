@@ -57,6 +57,7 @@ struct mirror_letter {
 
 struct mirror_channel {
     atomic_uint returned; /* by the receiver: a bit for each letter that came back, before it shows as empty */
+    atomic_uint there;    /* by the sender: a bit for each letter that the other host has whole, until its verdict */
     struct mirror_counters told;
     struct mirror_letter letter[AH_CHANNEL_LETTERS];
 };

@@ -1,31 +1,13 @@
-/* Live recovery among forked ranks: a parent that replaces those that were killed, as the launcher does, and a loop
- * whose result is known to the bit. */
+/* Live recovery among forked ranks: a loop whose result is known to the bit, and what a rank may not do. */
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/threads.h"
-#include "comm/kept.h"
 #include "comm/recover.h"
-#include "comm_ranks.h"
+#include "recover_scene.h"
 
-enum { WIDTH = 3000, STEPS = 12, PLACES = 10, MOST = 4 };
-
-/* What the ranks of one run have in common. */
-struct scene {
-    struct ah_board *board;
-    int (*body)(struct ah_group *group, int rank);
-    int size, steps;
-    bool forgets, strays;      /* a replacement does not take its state; makes another call */
-    atomic_int victim, step, place; /* who kills itself where; -1: nobody */
-    atomic_int deaths;
-    _Atomic uint64_t sum[MOST];
-    atomic_int failures, slow;
-    char text[512];            /* of the first failure */
-};
-static struct scene *scene;
+enum { WIDTH = 3000, PLACES = 10 };
 
 /* What a rank has for itself, and what all have alike. */
 struct model {
@@ -33,14 +15,6 @@ struct model {
     uint32_t draw;
     float weight[WIDTH];
 };
-
-static void place(int rank, int step, int number)
-{
-    int victim = rank;
-    if (atomic_load(&scene->step) == step && atomic_load(&scene->place) == number &&
-        atomic_compare_exchange_strong(&scene->victim, &victim, -1))
-        kill(getpid(), SIGKILL);
-}
 
 static int call(struct ah_group *group, struct ah_collective what, const char *where)
 {
@@ -182,118 +156,17 @@ static int run_loop(struct ah_group *group, int rank)
     return 0;
 }
 
-static pid_t begin(int rank)
-{
-    fflush(NULL);
-    pid_t pid = fork();
-    if (pid)
-        return pid;
-    struct ah_group *group;
-    struct ah_seat seat = {.board = scene->board, .rank = rank, .size = scene->size, .timeout_ns = 2000000000};
-    alarm(60);
-    ah_set_num_threads(1);
-    ah_recovery_join(scene->board, rank);
-    atomic_store(&ah_board_slot(scene->board, rank)->pid, (int)getpid());
-    int status = ah_group_open(&group, &ah_keep_backend, &seat);
-    while (status == 0 && atomic_load(&scene->slow) && ah_board_slot(scene->board, rank)->replaced)
-        atomic_store(&scene->slow, usleep(2500000)); /* longer than peers wait for one that is not replaced */
-    status = status ? status : scene->body(group, rank);
-    if (status < 0 && atomic_fetch_add(&scene->failures, 1) == 0)
-        snprintf(scene->text, sizeof scene->text, "%s", ah_error_text());
-    ah_board_leave(scene->board, rank, status < 0 ? AH_RANK_FAILED : AH_RANK_ENDED, ah_error_text(), false);
-    _exit(0);
-}
-
-/* Every rank runs the loop; who is killed is replaced. False when a rank failed. */
-static bool play(void)
-{
-    pid_t pid[MOST];
-    for (int r = 0; r < scene->size; r++)
-        pid[r] = begin(r);
-    for (int left = scene->size; left > 0;) {
-        int status, r = 0;
-        pid_t ended = waitpid(-1, &status, 0);
-        while (r < scene->size && pid[r] != ended)
-            r++;
-        if (r == scene->size)
-            continue;
-        if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && ah_board_replace(scene->board, r)) {
-            atomic_fetch_add(&scene->deaths, 1);
-            pid[r] = begin(r);
-            continue;
-        }
-        left--;
-        if (status)
-            fprintf(stderr, "rank %d ended with status %x\n", r, status);
-        ah_board_leave(scene->board, r, AH_RANK_DIED, NULL, false);
-    }
-    return atomic_load(&scene->failures) == 0;
-}
-
-static bool open_scene(int size, int steps)
-{
-    scene = mmap(NULL, sizeof *scene, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (scene == MAP_FAILED || ah_board_create(&scene->board, size) || ah_board_recover(scene->board) ||
-        ah_board_map_segments(scene->board))
-        return false;
-    scene->body = run_loop;
-    scene->size = size;
-    scene->steps = steps;
-    atomic_store(&scene->victim, -1);
-    return true;
-}
-
-static void close_scene(void)
-{
-    ah_board_close(scene->board);
-    munmap(scene, sizeof *scene);
-}
-
-/* The sums of an undisturbed run. */
-static bool learn(int size, int steps, uint64_t sum[MOST])
-{
-    bool good = open_scene(size, steps) && play();
-    if (!good)
-        fprintf(stderr, "undisturbed: %s\n", scene->text);
-    for (int r = 0; r < size; r++)
-        sum[r] = atomic_load(&scene->sum[r]);
-    close_scene();
-    return good;
-}
-
-static bool same_sums(const uint64_t sum[MOST])
-{
-    bool same = true;
-    for (int r = 0; r < scene->size; r++)
-        same &= atomic_load(&scene->sum[r]) == sum[r];
-    return same;
-}
-
-static bool survives(int size, int victim, int step, int number, const uint64_t sum[MOST])
-{
-    bool good = open_scene(size, STEPS);
-    atomic_store(&scene->step, step);
-    atomic_store(&scene->place, number);
-    atomic_store(&scene->victim, victim);
-    good = good && play() && same_sums(sum) && atomic_load(&scene->deaths) == 1;
-    if (!good)
-        fprintf(stderr, "rank %d of %d killed in step %d at place %d: %d deaths, sums %s: %s\n", victim, size, step,
-                number, atomic_load(&scene->deaths), same_sums(sum) ? "alike" : "differ", scene->text);
-    close_scene();
-    return good;
-}
-
 AH_TEST(a_rank_that_is_killed_anywhere_is_replaced_and_the_result_is_the_same_to_the_bit)
 {
     uint64_t sum[MOST];
     for (int size = 2; size <= MOST; size += 2) {
-        REQUIRE(learn(size, STEPS, sum));
+        REQUIRE(learn(run_loop, size, STEPS, sum));
         for (int number = 0; number < 5; number++)
-            CHECK(survives(size, number % size, -1, number, sum));
+            CHECK(survives(run_loop, size, number % size, -1, number, sum));
         for (int number = 0; number < PLACES; number++)
             for (int step = 0; step < 3; step++)
-                CHECK(survives(size, (number + step) % size, step, number, sum));
-        CHECK(survives(size, size - 1, STEPS - 1, PLACES - 2, sum));
+                CHECK(survives(run_loop, size, (number + step) % size, step, number, sum));
+        CHECK(survives(run_loop, size, size - 1, STEPS - 1, PLACES - 2, sum));
     }
 }
 
@@ -321,8 +194,8 @@ AH_TEST(fifty_kills_in_a_row_change_nothing)
     enum { LONG = 5000, KILLS = 50 };
     uint64_t sum[MOST];
     int status;
-    REQUIRE(learn(4, LONG, sum));
-    REQUIRE(open_scene(4, LONG));
+    REQUIRE(learn(run_loop, 4, LONG, sum));
+    REQUIRE(open_scene(run_loop, 4, LONG));
     pid_t killer = begin_killer(KILLS, 1);
     CHECK(play());
     CHECK(waitpid(killer, &status, 0) != killer || status == 0);
@@ -336,8 +209,8 @@ AH_TEST(fifty_kills_in_a_row_change_nothing)
 AH_TEST(peers_wait_longer_than_their_timeout_for_a_rank_that_is_being_replaced)
 {
     uint64_t sum[MOST];
-    REQUIRE(learn(2, STEPS, sum));
-    REQUIRE(open_scene(2, STEPS));
+    REQUIRE(learn(run_loop, 2, STEPS, sum));
+    REQUIRE(open_scene(run_loop, 2, STEPS));
     atomic_store(&scene->slow, 1);
     atomic_store(&scene->step, 3);
     atomic_store(&scene->place, 2);
@@ -350,7 +223,7 @@ AH_TEST(peers_wait_longer_than_their_timeout_for_a_rank_that_is_being_replaced)
 /* What a rank says whose replacement does something else. */
 static void expect_failure(bool forgets, bool strays, const char *text)
 {
-    REQUIRE(open_scene(2, STEPS));
+    REQUIRE(open_scene(run_loop, 2, STEPS));
     scene->forgets = forgets;
     scene->strays = strays;
     atomic_store(&scene->step, 4);
@@ -413,8 +286,7 @@ AH_TEST(what_live_recovery_cannot_do_fails_by_name)
         {publish_too_much, "slice has 7516192768 bytes, of at most 6442450944"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        REQUIRE(open_scene(2, STEPS));
-        scene->body = cases[i].body;
+        REQUIRE(open_scene(cases[i].body, 2, STEPS));
         CHECK(!play());
         CHECK(strstr(scene->text, cases[i].text));
         if (!strstr(scene->text, cases[i].text))
@@ -452,8 +324,7 @@ static int alone(struct ah_group *group, int rank)
 
 AH_TEST(a_single_rank_goes_on_by_its_own_note)
 {
-    REQUIRE(open_scene(1, STEPS));
-    scene->body = alone;
+    REQUIRE(open_scene(alone, 1, STEPS));
     atomic_store(&scene->step, 5);
     atomic_store(&scene->victim, 0);
     CHECK(play());

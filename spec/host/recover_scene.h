@@ -1,0 +1,41 @@
+/* Live recovery in a self-test: forked ranks, and a parent that replaces those that were killed, as the launcher
+ * does. */
+#ifndef AH_SPEC_HOST_RECOVER_SCENE_H
+#define AH_SPEC_HOST_RECOVER_SCENE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "comm/backend.h"
+#include "test.h"
+
+enum { MOST = 4, STEPS = 12 };
+
+/* What the ranks of one run have in common. */
+struct scene {
+    struct ah_board *board;
+    int (*body)(struct ah_group *group, int rank);
+    int size, steps;
+    bool forgets, strays;      /* a replacement does not take its state; makes another call */
+    atomic_int victim, step, place; /* who kills itself where; -1: nobody */
+    atomic_int deaths;
+    _Atomic uint64_t sum[MOST];
+    atomic_int failures, slow;
+    char text[512];            /* of the first failure */
+};
+extern struct scene *scene;
+
+/* Kill this process here, if it is its turn. */
+void place(int rank, int step, int number);
+/* Every rank runs the body; who is killed is replaced. False when a rank failed. */
+bool play(void);
+bool open_scene(int (*body)(struct ah_group *group, int rank), int size, int steps);
+void close_scene(void);
+/* The sums of an undisturbed run. */
+bool learn(int (*body)(struct ah_group *group, int rank), int size, int steps, uint64_t sum[MOST]);
+bool same_sums(const uint64_t sum[MOST]);
+/* Has a run the same sums in which a rank is killed once, in this step at this place? */
+bool survives(int (*body)(struct ah_group *group, int rank), int size, int victim, int step, int number,
+              const uint64_t sum[MOST]);
+
+#endif

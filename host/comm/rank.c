@@ -155,6 +155,8 @@ bool ah_board_report_end(void)
         part_from_hosts();
         return true;
     }
+    if (atomic_load(&slot->state) == AH_RANK_FAILED)
+        return false; /* and has said why */
     char text[sizeof slot->group_text + 80];
     snprintf(text, sizeof text, "a collective failed and the script went on without it (let its error end the "
              "script): %s", slot->group_text);

@@ -111,6 +111,14 @@ describe("Processes that nobody launched together", function()
     assert.matches("1: %-e:1: .*rank 0, which died", said)
   end)
 
+  it("say once why they end", function()
+    local script = begin .. "dist.barrier() if arg[1] then os.execute 'kill -9 \\$PPID' end dist.barrier()"
+    local said = shell(([[export WORLD_SIZE=2; rank 0 -e "%s"; rank 1 -e "%s" x]]):format(script, script))
+    local _, count = said:gsub("lost rank 1, which died", "")
+    assert.equal(1, count, said)
+    assert.matches("0: exit 1\n", said)
+  end)
+
   it("start programs that are no ranks", function()
     local script = begin .. "local p = io.popen(arg[1] .. ' -e \\\"print(os.getenv([[RANK]]), " ..
       "require([[accelhost]]).Accelerator().num_processes)\\\"') io.write(p:read('*a'))"

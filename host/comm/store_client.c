@@ -16,10 +16,10 @@
 
 struct ah_store {
     int fd; /* -1: closed after a failure */
+    int64_t call_ns; /* for a reply, beyond the time that the server is given */
     char where[160];
 };
 
-/* Beyond the time that the server is given, for its reply to come. */
 static const int64_t call_ns = 10000000000, again_ns = 50000000;
 enum { once_ms = 3000 }; /* for one try to connect */
 
@@ -144,6 +144,7 @@ int ah_store_connect(struct ah_store **out, const struct ah_store_place *place, 
     if (!store)
         return ah_fail(AH_ENOMEM, "store: out of memory");
     store->fd = -1;
+    store->call_ns = place->alive_ns > call_ns ? place->alive_ns : call_ns;
     snprintf(store->where, sizeof store->where, "%s, port %d", host, place->port);
     int status = open_socket(store, place, deadline);
     while (status == AH_ETIMEOUT && ah_now_ns() < deadline) {
@@ -165,7 +166,7 @@ int ah_store_connect(struct ah_store **out, const struct ah_store_place *place, 
 static int exchange(struct ah_store *store, const struct ah_store_request *request, const char *key,
                     const void *given, struct ah_store_reply *reply, char **value)
 {
-    int64_t deadline = ah_now_ns() + (int64_t)request->wait_ms * 1000000 + call_ns;
+    int64_t deadline = ah_now_ns() + (int64_t)request->wait_ms * 1000000 + store->call_ns;
     AH_TRY(transfer(store, NULL, request, sizeof *request, deadline));
     AH_TRY(transfer(store, NULL, key, request->key_bytes, deadline));
     AH_TRY(transfer(store, NULL, given, request->value_bytes, deadline));

@@ -228,7 +228,7 @@ if size == 3 then
 end
 local mine, singles = dist.new_subgroups(1)
 assert(mine:size() == 1 and #singles == size and mine.ranks[1] == rank)
-local per_host = tonumber(os.getenv "LOCAL_WORLD_SIZE")
+local per_host = tonumber(os.getenv "LOCAL_WORLD_SIZE") or size
 local neighbours, per_hosts = dist.new_subgroups()
 assert(neighbours:size() == per_host and #per_hosts == size / per_host, "groups of a host's ranks")
 local count = full(1)

@@ -25,7 +25,26 @@ struct ah_wire_piece {
     size_t bytes; /* 0: nothing goes between the two hosts in this turn */
 };
 
-struct ah_wire_turn;
+/* Begins each wire's own struct of a turn. A wire has a list of its turns under way, to free them when it closes. */
+struct ah_wire_turn {
+    struct ah_wire_turn *next, **at;
+};
+
+static inline void ah_wire_list(struct ah_wire_turn **list, struct ah_wire_turn *turn)
+{
+    turn->next = *list;
+    turn->at = list;
+    if (turn->next)
+        turn->next->at = &turn->next;
+    *list = turn;
+}
+
+static inline void ah_wire_unlist(struct ah_wire_turn *turn)
+{
+    *turn->at = turn->next;
+    if (turn->next)
+        turn->next->at = turn->at;
+}
 
 struct ah_wire_type {
     const char *name;

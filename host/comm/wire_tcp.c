@@ -1,8 +1,10 @@
 /* The wire over TCP: one connection to each other leader (mesh.h). A message is its tag, its length and its bytes, and
  * goes straight from and to the memory of its turn. What comes before its turn has begun here is kept in memory of its
- * own: no more than what a peer may have begun. */
+ * own. When that is ENOUGH nothing more is taken from a host from which nothing is awaited; where something is, it may
+ * be behind what has come early, and is looked for as far as `most_early`. */
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -12,8 +14,11 @@
 #include "comm/mesh.h"
 #include "comm/wire.h"
 
-enum { AT_ONCE = 4 << 20 }; /* bytes from one host before another has its turn */
-static const uint64_t longest = (uint64_t)1 << 32;
+enum {
+    AT_ONCE = 4 << 20, /* bytes from one host before another has its turn */
+    ENOUGH = 16 << 20,
+};
+static const uint64_t longest = (uint64_t)1 << 32, most_early = (uint64_t)1 << 30; /* bytes; the latter from one host */
 
 struct head {
     uint64_t tag, bytes;
@@ -22,7 +27,7 @@ struct head {
 /* One way of one turn with one host. */
 struct part {
     struct part *next;
-    struct ah_wire_turn *turn; /* NULL: it came early, `memory` is its own */
+    struct turn *turn; /* NULL: it came early, `memory` is its own */
     struct head head;
     unsigned char *memory;
     size_t moved; /* the head too */
@@ -36,14 +41,16 @@ struct queue {
 struct link {
     int fd;
     bool lost;
+    char why[160]; /* it is lost; empty: the connection broke */
     struct queue out, want, early;
+    uint64_t early_bytes; /* with what a message costs by itself */
     struct part *in; /* that comes now, its head is here */
     struct head head;
     size_t head_got;
 };
 
-struct ah_wire_turn {
-    struct ah_wire_turn *next, **at; /* of those under way */
+struct turn {
+    struct ah_wire_turn base;
     int left; /* parts */
     unsigned char undone[AH_HOSTS_MAX]; /* of them with each host */
     struct part part[];
@@ -88,6 +95,11 @@ static void finish(struct part *part, int host)
 
 /* Receiving. */
 
+static uint64_t cost_of(const struct head *head)
+{
+    return sizeof(struct part) + head->bytes;
+}
+
 /* What came early is whole, and its turn has begun. */
 static void hand_over(struct link *link, struct part *early, int host)
 {
@@ -95,25 +107,39 @@ static void hand_over(struct link *link, struct part *early, int host)
     memcpy(part->memory, early->memory, part->head.bytes);
     finish(part, host);
     take_out(&link->early, early);
+    link->early_bytes -= cost_of(&early->head);
     free(early);
+}
+
+static int does_not_fit(uint64_t came, uint64_t expected)
+{
+    return ah_fail(AH_EPEER, "it sent %llu bytes where %llu were expected", (unsigned long long)came,
+                   (unsigned long long)expected);
 }
 
 static int begin_message(struct link *link)
 {
     struct part *part = first_of(&link->want, link->head.tag);
-    if (link->head.tag >= AH_WIRE_TAGS || !link->head.bytes || link->head.bytes > longest ||
-        (part && part->head.bytes != link->head.bytes))
-        return ah_fail(AH_EPEER, "it sent %llu bytes where %llu were expected", (unsigned long long)link->head.bytes,
-                       (unsigned long long)(part ? part->head.bytes : longest));
+    unsigned long long tag = link->head.tag, bytes = link->head.bytes;
+    if (tag >= AH_WIRE_TAGS)
+        return ah_fail(AH_EPEER, "it sent %llu bytes of the tag %llu, expected one below %d", bytes, tag, AH_WIRE_TAGS);
+    if (!bytes || bytes > longest)
+        return ah_fail(AH_EPEER, "it sent a message of %llu bytes", bytes);
+    if (part && part->head.bytes != bytes)
+        return does_not_fit(bytes, part->head.bytes);
     if (part) {
         take_out(&link->want, part);
     } else {
+        if (link->early_bytes + cost_of(&link->head) > most_early)
+            return ah_fail(AH_EPEER, "it sent more than %llu bytes that nobody has asked for yet",
+                           (unsigned long long)most_early);
         part = malloc(sizeof *part + link->head.bytes);
         if (!part)
             return ah_fail(AH_ENOMEM, "wire: out of memory");
         *part = (struct part){.head = link->head};
         part->memory = (unsigned char *)(part + 1);
         append(&link->early, part);
+        link->early_bytes += cost_of(&link->head);
     }
     link->in = part;
     return 0;
@@ -140,9 +166,15 @@ static bool get(struct link *link, void *to, size_t most, size_t *got)
     return n > 0;
 }
 
+/* Is there a reason to take more of what the host sends? */
+static bool listens(const struct link *link)
+{
+    return link->want.first || (link->in && link->in->claimed) || link->early_bytes < ENOUGH;
+}
+
 static int receive(struct link *link, int host)
 {
-    for (size_t all = 0; all < AT_ONCE && !link->lost;) {
+    for (size_t all = 0; all < AT_ONCE && !link->lost && listens(link);) {
         size_t got = 0;
         if (!link->in) {
             if (!get(link, (char *)&link->head + link->head_got, sizeof link->head - link->head_got, &got))
@@ -193,6 +225,12 @@ static void give(struct link *link, int host)
 
 /* Turns. */
 
+static void lose(struct link *link, const char *why)
+{
+    link->lost = true;
+    snprintf(link->why, sizeof link->why, "%s", why);
+}
+
 static int move(struct tcp_wire *wire)
 {
     for (int h = 0; h < wire->base.hosts; h++) {
@@ -201,7 +239,7 @@ static int move(struct tcp_wire *wire)
             continue;
         give(link, h);
         if (receive(link, h) < 0)
-            link->lost = true;
+            lose(link, ah_error_text());
     }
     return 0;
 }
@@ -214,7 +252,8 @@ static void begin_receive(struct link *link, struct part *part, int host)
         return;
     }
     if (early->head.bytes != part->head.bytes) {
-        link->lost = true;
+        does_not_fit(early->head.bytes, part->head.bytes);
+        lose(link, ah_error_text());
         return;
     }
     early->claimed = part;
@@ -226,14 +265,11 @@ static int tcp_start(struct ah_wire *base, int tag, const struct ah_wire_piece *
                      const struct ah_wire_piece *receive_to, struct ah_wire_turn **out)
 {
     struct tcp_wire *wire = (struct tcp_wire *)base;
-    struct ah_wire_turn *turn = calloc(1, sizeof *turn + 2 * (size_t)base->hosts * sizeof turn->part[0]);
+    struct turn *turn = calloc(1, sizeof *turn + 2 * (size_t)base->hosts * sizeof turn->part[0]);
     if (!turn)
         return ah_fail(AH_ENOMEM, "wire: out of memory");
-    turn->next = wire->turns;
-    turn->at = &wire->turns;
-    if (turn->next)
-        turn->next->at = &turn->next;
-    wire->turns = *out = turn;
+    ah_wire_list(&wire->turns, &turn->base);
+    *out = &turn->base;
     for (int h = 0; h < base->hosts; h++) {
         const struct ah_wire_piece *piece[2] = {&send[h], &receive_to[h]};
         for (int way = 0; way < 2 && h != base->host; way++) {
@@ -253,24 +289,24 @@ static int tcp_start(struct ah_wire *base, int tag, const struct ah_wire_piece *
     return move(wire);
 }
 
-static int tcp_test(struct ah_wire *base, struct ah_wire_turn *turn, bool *done, int *lost)
+static int tcp_test(struct ah_wire *base, struct ah_wire_turn *under_way, bool *done, int *lost)
 {
     struct tcp_wire *wire = (struct tcp_wire *)base;
+    struct turn *turn = (struct turn *)under_way;
     *done = false;
     if (turn->left)
         AH_TRY(move(wire));
     if (!turn->left) {
         *done = true;
-        *turn->at = turn->next;
-        if (turn->next)
-            turn->next->at = turn->at;
+        ah_wire_unlist(&turn->base);
         free(turn);
         return 0;
     }
     for (int h = 0; h < base->hosts; h++)
         if (turn->undone[h] && wire->link[h].lost) {
             *lost = h;
-            return ah_fail(AH_EPEER, "the connection for data is broken");
+            return ah_fail(AH_EPEER, "%s", wire->link[h].why[0] ? wire->link[h].why
+                                                                : "the connection for data is broken");
         }
     return 0;
 }
@@ -282,7 +318,7 @@ static void tcp_wait_for(struct ah_wire *base, int64_t limit_ns)
     struct timespec limit = {limit_ns / 1000000000, limit_ns % 1000000000};
     for (int h = 0; h < base->hosts; h++) {
         const struct link *link = &wire->link[h];
-        short events = (short)(POLLIN | (link->out.first ? POLLOUT : 0));
+        short events = (short)((listens(link) ? POLLIN : 0) | (link->out.first ? POLLOUT : 0));
         look[h] = (struct pollfd){.fd = link->lost ? -1 : link->fd, .events = events};
     }
     ppoll(look, (nfds_t)base->hosts, &limit, NULL);

@@ -25,8 +25,8 @@ static struct {
     int wires;   /* that were opened: each has tags of its own */
 } mpi = {.lock = PTHREAD_MUTEX_INITIALIZER, .leaders = MPI_COMM_NULL};
 
-struct ah_wire_turn {
-    struct ah_wire_turn *next, **at; /* of those under way */
+struct turn {
+    struct ah_wire_turn base;
     int requests;
     MPI_Request request[];
 };
@@ -208,7 +208,7 @@ static int messages(const struct ah_wire_piece *piece)
     return (int)((piece->bytes + AT_ONCE - 1) / AT_ONCE);
 }
 
-static int begin_piece(const struct mpi_wire *wire, struct ah_wire_turn *turn, const struct ah_wire_piece *piece,
+static int begin_piece(const struct mpi_wire *wire, struct turn *turn, const struct ah_wire_piece *piece,
                        bool sends, int host, int tag)
 {
     for (size_t done = 0; done < piece->bytes; done += AT_ONCE) {
@@ -233,14 +233,11 @@ static int start(struct ah_wire *base, int tag, const struct ah_wire_piece *send
     int most = 0, status = 0;
     for (int h = 0; h < base->hosts; h++)
         most += h == base->host ? 0 : messages(&send[h]) + messages(&receive[h]);
-    struct ah_wire_turn *turn = calloc(1, sizeof *turn + (size_t)most * sizeof turn->request[0]);
+    struct turn *turn = calloc(1, sizeof *turn + (size_t)most * sizeof turn->request[0]);
     if (!turn)
         return ah_fail(AH_ENOMEM, "wire: out of memory");
-    turn->next = wire->turns;
-    turn->at = &wire->turns;
-    if (turn->next)
-        turn->next->at = &turn->next;
-    wire->turns = *out = turn;
+    ah_wire_list(&wire->turns, &turn->base);
+    *out = &turn->base;
     pthread_mutex_lock(&mpi.lock);
     if (mpi.ended)
         status = ah_fail(AH_EPEER, "MPI has ended");
@@ -252,17 +249,16 @@ static int start(struct ah_wire *base, int tag, const struct ah_wire_piece *send
     return status;
 }
 
-static void free_turn(struct ah_wire_turn *turn)
+static void free_turn(struct turn *turn)
 {
-    *turn->at = turn->next;
-    if (turn->next)
-        turn->next->at = turn->at;
+    ah_wire_unlist(&turn->base);
     free(turn);
 }
 
 /* MPI does not say which peer is gone; the mirror's connections do. */
-static int test(struct ah_wire *base, struct ah_wire_turn *turn, bool *done, int *lost)
+static int test(struct ah_wire *base, struct ah_wire_turn *under_way, bool *done, int *lost)
 {
+    struct turn *turn = (struct turn *)under_way;
     int all = 0, code = MPI_SUCCESS;
     (void)base;
     (void)lost;
@@ -291,7 +287,7 @@ static void close_wire(struct ah_wire *base)
     struct mpi_wire *wire = (struct mpi_wire *)base;
     pthread_mutex_lock(&mpi.lock);
     while (wire->turns) {
-        struct ah_wire_turn *turn = wire->turns;
+        struct turn *turn = (struct turn *)wire->turns;
         mpi.broken = true;
         for (int i = 0; i < turn->requests && !mpi.ended; i++)
             if (turn->request[i] != MPI_REQUEST_NULL) {

@@ -1,0 +1,190 @@
+/* The wire over TCP and a host that sends what nobody asked for. */
+#include "comm/wire.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "comm/mesh.h"
+#include "test.h"
+
+enum { MEGABYTE = 1 << 20 };
+
+struct pair {
+    struct ah_store_server *server;
+    struct ah_hosts hosts[2];
+    struct ah_wire *wire; /* of host 0 */
+    int fd;               /* of host 1, which is no wire */
+};
+
+static void *open_peer(void *context)
+{
+    struct pair *pair = context;
+    int fd[AH_HOSTS_MAX];
+    CHECK_OK(ah_mesh_open(&pair->hosts[1], "wire", INT64_C(20000000000), fd));
+    pair->fd = fd[0];
+    return NULL;
+}
+
+static bool open_pair(struct pair *pair)
+{
+    struct ah_store_place place = {.secret = "a secret", .secret_bytes = 8, .generation = 1};
+    pthread_t thread;
+    *pair = (struct pair){.fd = -1};
+    CHECK_OK(ah_store_serve(&pair->server, &place));
+    place.port = ah_store_port(pair->server);
+    for (int h = 0; h < 2; h++)
+        pair->hosts[h] = (struct ah_hosts){.count = 2, .mine = h, .first = {0, 1, 2}, .name = {"here", "liar"},
+                                           .store = place};
+    if (pthread_create(&thread, NULL, open_peer, pair))
+        return false;
+    CHECK_OK(ah_tcp_wire.open(&pair->wire, &pair->hosts[0], INT64_C(20000000000)));
+    pthread_join(thread, NULL);
+    return pair->wire && pair->fd >= 0;
+}
+
+static void close_pair(struct pair *pair)
+{
+    if (pair->wire)
+        ah_tcp_wire.close(pair->wire);
+    if (pair->fd >= 0)
+        close(pair->fd);
+    ah_store_end(pair->server);
+}
+
+/* A turn that takes so many bytes from the peer. */
+static struct ah_wire_turn *want(struct pair *pair, int tag, void *memory, size_t bytes)
+{
+    struct ah_wire_piece send[2] = {{0}}, receive[2] = {{0}, {memory, bytes}};
+    struct ah_wire_turn *turn = NULL;
+    CHECK_OK(ah_tcp_wire.start(pair->wire, tag, send, receive, &turn));
+    return turn;
+}
+
+static int look(struct pair *pair, struct ah_wire_turn *turn, bool *done)
+{
+    int lost = -1, status = ah_tcp_wire.test(pair->wire, turn, done, &lost);
+    if (status < 0)
+        CHECK(lost == 1);
+    else if (!*done)
+        ah_tcp_wire.wait_for(pair->wire, 1000000);
+    return status;
+}
+
+/* What the socket takes while this host moves what it can; `all` of `bytes` in the end, or it stays full. */
+static size_t flood(struct pair *pair, const unsigned char *bytes, size_t all)
+{
+    size_t sent = 0;
+    for (int idle = 0; sent < all && idle < 50;) {
+        bool done;
+        ssize_t n = send(pair->fd, bytes + sent, all - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+        sent += n > 0 ? (size_t)n : 0;
+        idle = n > 0 ? 0 : idle + 1;
+        CHECK_OK(look(pair, want(pair, 1, NULL, 0), &done));
+        if (n <= 0)
+            usleep(2000);
+    }
+    return sent;
+}
+
+/* So many messages of a megabyte, each full of its number. */
+static unsigned char *messages(int tag, int count, size_t *bytes)
+{
+    uint64_t head[2] = {(uint64_t)tag, MEGABYTE};
+    *bytes = (size_t)count * (sizeof head + MEGABYTE);
+    unsigned char *all = malloc(*bytes), *at = all;
+    for (int i = 0; i < count; i++, at += sizeof head + MEGABYTE) {
+        memcpy(at, head, sizeof head);
+        memset(at + sizeof head, i + 1, MEGABYTE);
+    }
+    return all;
+}
+
+static void take_messages(struct pair *pair, int tag, int count)
+{
+    unsigned char *memory = malloc(MEGABYTE);
+    for (int i = 0; i < count; i++) {
+        struct ah_wire_turn *turn = want(pair, tag, memory, MEGABYTE);
+        bool done = false;
+        for (int tries = 0; !done && tries < 1000; tries++)
+            CHECK_OK(look(pair, turn, &done));
+        CHECK(done && memory[0] == i + 1 && memory[MEGABYTE - 1] == i + 1);
+    }
+    free(memory);
+}
+
+AH_TEST(what_nobody_asks_for_stays_with_its_host)
+{
+    enum { COUNT = 100, AT_MOST = 48 * MEGABYTE, FEW = 8 };
+    struct pair pair;
+    size_t bytes;
+    REQUIRE(open_pair(&pair));
+    unsigned char *all = messages(5, COUNT, &bytes);
+    size_t sent = flood(&pair, all, bytes);
+    CHECK(sent > FEW * (size_t)(MEGABYTE + 16) && sent < AT_MOST);
+    take_messages(&pair, 5, FEW);
+    free(all);
+    close_pair(&pair);
+}
+
+AH_TEST(what_is_asked_for_is_found_behind_what_nobody_asks_for)
+{
+    enum { COUNT = 14 };
+    struct pair pair;
+    size_t bytes, last;
+    REQUIRE(open_pair(&pair));
+    unsigned char *first = messages(5, COUNT, &bytes), *other = messages(6, 5, &last);
+    CHECK(flood(&pair, first, bytes) == bytes);
+    unsigned char *memory = malloc(MEGABYTE);
+    struct ah_wire_turn *turn = want(&pair, 7, memory, MEGABYTE);
+    CHECK(flood(&pair, other, last) == last);
+    uint64_t head[2] = {7, MEGABYTE};
+    memcpy(first, head, sizeof head);
+    CHECK(flood(&pair, first, sizeof head + MEGABYTE) == sizeof head + MEGABYTE);
+    bool done = false;
+    for (int tries = 0; !done && tries < 1000; tries++)
+        CHECK_OK(look(&pair, turn, &done));
+    CHECK(done && memory[MEGABYTE - 1] == 1);
+    take_messages(&pair, 5, COUNT);
+    take_messages(&pair, 6, 5);
+    free(memory);
+    free(first);
+    free(other);
+    close_pair(&pair);
+}
+
+/* A head that the peer has sent before the turn begins, or after. */
+static void check_head(uint64_t tag, uint64_t bytes, bool early, const char *why)
+{
+    struct pair pair;
+    uint64_t head[2] = {tag, bytes};
+    char memory[8];
+    bool done = false;
+    int status = 0;
+    struct ah_wire_turn *turn = NULL;
+    REQUIRE(open_pair(&pair));
+    if (!early)
+        turn = want(&pair, 3, memory, sizeof memory);
+    CHECK(send(pair.fd, head, sizeof head, 0) == sizeof head);
+    for (int i = 0; early && i < 100; i++)
+        CHECK_OK(look(&pair, want(&pair, 1, NULL, 0), &done));
+    if (early)
+        turn = want(&pair, 3, memory, sizeof memory);
+    done = false;
+    for (int tries = 0; !done && status == 0 && tries < 1000; tries++)
+        status = look(&pair, turn, &done);
+    CHECK(status == AH_EPEER && strstr(ah_error_text(), why));
+    close_pair(&pair);
+}
+
+AH_TEST(a_host_that_sends_what_does_not_fit_is_lost_with_what_it_sent)
+{
+    for (int early = 0; early < 2; early++) {
+        check_head(3, 9, early, "it sent 9 bytes where 8 were expected");
+        check_head(AH_WIRE_TAGS, 8, early, "it sent 8 bytes of the tag 4096, expected one below 4096");
+        check_head(5, 0, early, "it sent a message of 0 bytes");
+        check_head(5, UINT64_MAX, early, "it sent a message of 18446744073709551615 bytes");
+        check_head(5, (uint64_t)3 << 30, early, "it sent more than 1073741824 bytes that nobody has asked for yet");
+    }
+}

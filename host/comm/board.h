@@ -66,6 +66,7 @@ struct ah_board_slot {
     atomic_int victim;        /* its failure follows from another rank's */
     atomic_int blamed;        /* with a timeout: the rank that did not come, else -1 */
     _Atomic int64_t ended_ns; /* when it left AH_RANK_RUNNING, monotonic */
+    atomic_int silent_ms;     /* of another host's first rank: since when the mirror has heard nothing from there */
     int segment_fd;           /* inherited number; read when attaching */
     atomic_int line;          /* at a prompt of several processes: which line it is in, or was; 0: no prompt */
     atomic_int line_done;     /* the last one that it is through with */

@@ -166,6 +166,13 @@ static int take_frames(struct ah_mirror *mirror, int host)
     return 0;
 }
 
+static void keep_silence(struct ah_mirror *mirror, int host, int64_t silent_ns)
+{
+    mirror->peer[host].silent_ns = silent_ns;
+    atomic_store_explicit(&ah_board_slot(mirror->board, mirror->hosts->first[host])->silent_ms,
+                          (int)(silent_ns / 1000000), memory_order_relaxed);
+}
+
 /* True when something has come. */
 static bool hear(struct ah_mirror *mirror, int host)
 {
@@ -178,7 +185,7 @@ static bool hear(struct ah_mirror *mirror, int host)
         return false;
     }
     peer->got += (size_t)n;
-    peer->silent_ns = 0;
+    keep_silence(mirror, host, 0);
     if (take_frames(mirror, host) < 0)
         ah_mirror_lose(mirror, host, ah_error_text());
     if (atomic_load(&peer->done))
@@ -191,7 +198,8 @@ static void count_silence(struct ah_mirror *mirror, int64_t passed)
     char why[80];
     for (int h = 0; h < mirror->hosts->count; h++) {
         struct mirror_peer *peer = &mirror->peer[h];
-        peer->silent_ns += passed < longest_tick_ns ? passed : longest_tick_ns;
+        if (h != mirror->hosts->mine)
+            keep_silence(mirror, h, peer->silent_ns + (passed < longest_tick_ns ? passed : longest_tick_ns));
         if (!is_open(peer) || peer->silent_ns < mirror->silence_ns)
             continue;
         snprintf(why, sizeof why, "it has been silent for %.3g s", (double)peer->silent_ns / 1e9);

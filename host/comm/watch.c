@@ -117,23 +117,38 @@ int ah_watch_compare(struct ah_group *group, uint32_t sequence)
 
 /* Peers that do not come. */
 
+enum { PLACE = AH_HOST_NAME + 8 };
+
+/* ", on node2", for a rank of another host; else "" */
+static const char *place_of(struct ah_group *group, int rank, char text[PLACE])
+{
+    const struct ah_hosts *hosts = group->board->hosts;
+    int member = group->member[rank];
+    text[0] = 0;
+    if (hosts && !ah_board_is_local(group->board, member))
+        snprintf(text, PLACE, ", on %s", hosts->name[ah_hosts_of(hosts, member)]);
+    return text;
+}
+
 /* "rank 1 is at train.lua:12, all_reduce #41" */
 static const char *whereabouts(struct ah_group *group, int rank, char *text, size_t bytes)
 {
+    char place[PLACE];
+    place_of(group, rank, place);
     uint32_t posted = counter_of(group, rank, AH_POSTED);
     const struct ah_post *post = ah_group_post(group, rank, posted);
     int from = atomic_load(&group->peer[rank]->wanted_from);
     if (from > 1 && from - 2 < group->size)
-        snprintf(text, bytes, "rank %d waits for a message from rank %d", group->member[rank],
-                 group->member[from - 2]);
+        snprintf(text, bytes, "rank %d waits for a message from rank %d%s", group->member[rank],
+                 group->member[from - 2], place);
     else if (from == 1)
-        snprintf(text, bytes, "rank %d waits for a message from any rank", group->member[rank]);
+        snprintf(text, bytes, "rank %d waits for a message from any rank%s", group->member[rank], place);
     else if (posted == group->base)
-        snprintf(text, bytes, "rank %d has not come to its first collective", group->member[rank]);
+        snprintf(text, bytes, "rank %d has not come to its first collective%s", group->member[rank], place);
     else
-        snprintf(text, bytes, "rank %d %s %s, %s #%u", group->member[rank],
+        snprintf(text, bytes, "rank %d %s %s, %s #%u%s", group->member[rank],
                  ah_reached(group->posted, posted + 1) ? "was last seen at" : "is at", post->where,
-                 ah_post_name(post), posted - group->base);
+                 ah_post_name(post), posted - group->base, place);
     return text;
 }
 
@@ -168,10 +183,11 @@ static const char *own_call(struct ah_group *group, uint32_t sequence, char *tex
 
 static int lost(struct ah_group *group, int rank, const char *call, bool gave_up)
 {
-    char where[160];
+    char where[240], place[PLACE];
     struct ah_board_slot *slot = slot_of(group, rank);
     int member = group->member[rank];
     whereabouts(group, rank, where, sizeof where);
+    place_of(group, rank, place);
     if (gave_up)
         return ah_fail(AH_EPEER, "%s: rank %d gave up: %s", call, member, slot->group_text);
     switch (atomic_load(&slot->state)) {
@@ -183,8 +199,8 @@ static int lost(struct ah_group *group, int rank, const char *call, bool gave_up
         return ah_fail(AH_EPEER, "%s: lost rank %d, which died%s%.*s (%s)", call, member, slot->text[0] ? ": " : "",
                        (int)strcspn(slot->text, "\n"), slot->text, where);
     default:
-        return ah_fail(AH_EPEER, "%s: lost rank %d, which failed: %.*s", call, member, (int)strcspn(slot->text, "\n"),
-                       slot->text);
+        return ah_fail(AH_EPEER, "%s: lost rank %d, which failed: %.*s%s", call, member,
+                       (int)strcspn(slot->text, "\n"), slot->text, place);
     }
 }
 
@@ -239,15 +255,76 @@ static int laggard(struct ah_group *group, enum ah_counter which)
     return last;
 }
 
-/* One line for each place at which the job gets stuck, from whichever rank has waited longest. */
-static void tell_of_wait(struct ah_group *group, int rank, const char *call)
+/* A beat and a half late, a host's first rank tells no longer how far the others of the host are: then it is the one to
+ * name. Beats are a fifth of the longest silence. */
+static bool is_silent(struct ah_group *group, int64_t silent_ns)
 {
-    char where[400];
-    if (ah_board_first_to_tell(group->board, group->member[rank], counter_of(group, rank, AH_POSTED)))
-        ah_tell("%s: rank %d has waited %.3g s: %s", call, group->member[group->rank],
-                (double)group->patience_ns / 1e9, whereabouts_now(group, rank, where, sizeof where));
+    int64_t longest_ns = atomic_load(&group->board->header->silence_ns);
+    return longest_ns && silent_ns > longest_ns / 10 * 3;
 }
 
+/* The silent host that keeps a group from going on, or -1: the own one, or that of a member, unless a rank of this host
+ * is late anyway. `peer`: all wait for that one; -1: for anybody. */
+static int silent_host(const struct ah_watch *watch, struct ah_group *group, int late, int peer, int64_t *silent_ns)
+{
+    const struct ah_hosts *hosts = group->board->hosts;
+    bool late_here = ah_board_is_local(group->board, group->member[late]) &&
+                     !ah_reached(counter_of(group, late, AH_POSTED), group->posted);
+    for (int r = 0; hosts && r < group->size; r++) {
+        if ((peer >= 0 && r != peer) || ah_board_is_local(group->board, group->member[r]))
+            continue;
+        *silent_ns = watch->waited - watch->beat_at;
+        if (is_silent(group, *silent_ns))
+            return hosts->mine;
+        int host = ah_hosts_of(hosts, group->member[r]);
+        *silent_ns = (int64_t)atomic_load(&ah_board_slot(group->board, hosts->first[host])->silent_ms) * 1000000;
+        if (!late_here && is_silent(group, *silent_ns))
+            return host;
+    }
+    return -1;
+}
+
+/* Whom a wait is for, in words; *blamed: its number in the job. "rank 2, which speaks for host node2, has been silent
+ * for 3 s", where its host's ranks are not heard of. */
+static const char *culprit(const struct ah_watch *watch, struct ah_group *group, int late, int peer, int *blamed,
+                           char *text, size_t bytes)
+{
+    const struct ah_hosts *hosts = group->board->hosts;
+    char doing[AH_PULSE_TEXT];
+    int64_t silent_ns = 0;
+    int host = silent_host(watch, group, late, peer, &silent_ns);
+    *blamed = host < 0 ? group->member[late] : hosts->first[host];
+    if (host < 0)
+        return whereabouts_now(group, late, text, bytes);
+    ah_doing(ah_board_slot(group->board, *blamed), 0, doing, sizeof doing);
+    snprintf(text, bytes, "rank %d, which speaks for host %s, has been silent for %.3g s%s%s", *blamed,
+             hosts->name[host], (double)silent_ns / 1e9, doing[0] ? "; now it " : "", doing);
+    return text;
+}
+
+/* Is the time up, or the patience? Of the latter one line for each place at which the job gets stuck, from whichever
+ * rank has waited longest. */
+static int check_time(struct ah_watch *watch, struct ah_group *group, int late, int peer, const char *call)
+{
+    char who[400];
+    int blamed;
+    bool over = watch->waited >= group->timeout_ns;
+    if (!over && (watch->told || watch->waited < group->patience_ns))
+        return 0;
+    watch->told = true;
+    if (!over && !ah_board_first_to_tell(group->board, group->member[late], counter_of(group, late, AH_POSTED)))
+        return 0;
+    culprit(watch, group, late, peer, &blamed, who, sizeof who);
+    if (over) {
+        atomic_store(&slot_of(group, group->rank)->blamed, blamed);
+        return ah_fail(AH_ETIMEOUT, "%s: timed out after %.3g s: %s", call, (double)group->timeout_ns / 1e9, who);
+    }
+    ah_tell("%s: rank %d has waited %.3g s: %s", call, group->member[group->rank], (double)group->patience_ns / 1e9,
+            who);
+    return 0;
+}
+
+/* Of a call on a device, or a message that it moves. */
 static int timed_out(struct ah_group *group, int rank, const char *call, int64_t timeout_ns)
 {
     char where[400];
@@ -338,14 +415,9 @@ int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counte
     bool monitored = which == AH_POSTED && ah_group_post(group, group->rank, sequence)->kind == AH_MONITORED_BARRIER;
     own_call(group, sequence, call, sizeof call);
     AH_TRY(check_mirror(watch, group, call));
-    if (watch->waited >= group->timeout_ns)
-        return monitored ? name_missing(group, sequence)
-                         : timed_out(group, laggard(group, which), call, group->timeout_ns);
-    if (watch->waited >= group->patience_ns && !watch->told) {
-        tell_of_wait(group, laggard(group, which), call);
-        watch->told = true;
-    }
-    return 0;
+    if (monitored && watch->waited >= group->timeout_ns)
+        return name_missing(group, sequence);
+    return check_time(watch, group, laggard(group, which), -1, call);
 }
 
 int ah_watch_peer(struct ah_watch *watch, struct ah_group *group, int peer, const char *call)
@@ -366,14 +438,7 @@ int ah_watch_peer(struct ah_watch *watch, struct ah_group *group, int peer, cons
     if (gone == (peer < 0 ? group->size - 1 : 1))
         return lost(group, last, call, gave_up);
     AH_TRY(check_mirror(watch, group, call));
-    int late = peer < 0 ? laggard(group, AH_POSTED) : peer;
-    if (watch->waited >= group->timeout_ns)
-        return timed_out(group, late, call, group->timeout_ns);
-    if (watch->waited >= group->patience_ns && !watch->told) {
-        tell_of_wait(group, late, call);
-        watch->told = true;
-    }
-    return 0;
+    return check_time(watch, group, peer < 0 ? laggard(group, AH_POSTED) : peer, peer, call);
 }
 
 /* Calls on a device. */

@@ -96,6 +96,15 @@ describe("accelhost launch on several machines", function()
       assert.matches("rank 3 [^\n]*was ended\n", said[node])
     end
     assert.is_true(took < 12)
+    -- Of a rank that is stopped and speaks for its host the others hear nothing, so what they know is old.
+    begin = begin:gsub('"3"', '"2"')
+    said, code, took = launch("--timeout 3 " .. job(begin .. [[me "STOP" d.barrier()]]))
+    assert.same({4, 4}, code)
+    for node = 1, 2 do
+      assert.matches("timed out after 3 s: rank 2, which speaks for host node2, has been silent for", said[node])
+      assert.matches("rank 2 [^\n]*was ended\n", said[node])
+    end
+    assert.is_true(took < 12)
   end)
 
   it("passes a signal on", function()

@@ -90,8 +90,12 @@ static void leader_stops(struct rank *me)
         RANK_CHECK(me, strstr(ah_error_text(), "lost rank 2, which died: host node1 is gone: it has been silent"));
     else
         RANK_CHECK(me, strstr(ah_error_text(), "rank 2, which speaks for host node1, has been silent for 0.5 s"));
-    if (me->rank == 3)
-        kill(atomic_load(&me->marks[PID]), SIGKILL);
+    set_mark(me, 4 + me->rank);
+    if (me->rank < 3)
+        return;
+    until_marked(me, 4);
+    until_marked(me, 5);
+    kill(atomic_load(&me->marks[PID]), SIGKILL);
 }
 
 AH_TEST(a_host_whose_first_rank_is_stopped_is_gone)
@@ -99,6 +103,49 @@ AH_TEST(a_host_whose_first_rank_is_stopped_is_gone)
     setenv("ACCELHOST_HEARTBEAT", "0.5", 1);
     setenv("COMM_TEST_CASE", "0", 1);
     CHECK(run_hosts(4, 2, 0, 1u << 2, leader_stops));
+    unsetenv("COMM_TEST_CASE");
+    unsetenv("ACCELHOST_HEARTBEAT");
+}
+
+/* A rank of the second host is stopped, and all others run out of time before its host is taken for gone. */
+static void stop(struct rank *me, int victim, const char *blame)
+{
+    me->group->timeout_ns = 1500000000;
+    if (me->rank == victim) {
+        atomic_store(&me->marks[PID], (int)getpid());
+        send_signal(me, SIGSTOP);
+    }
+    bool failed = reduce_until_it_fails(me);
+    if (me->rank == victim)
+        return;
+    RANK_CHECK(me, failed && strstr(ah_error_text(), "timed out after 1.5 s: "));
+    RANK_CHECK(me, strstr(ah_error_text(), blame));
+    set_mark(me, 4 + me->rank);
+    if (me->rank != 5 - victim)
+        return;
+    until_marked(me, 4);
+    until_marked(me, 5);
+    kill(atomic_load(&me->marks[PID]), SIGKILL);
+}
+
+static void leader_is_late(struct rank *me)
+{
+    stop(me, 2, "rank 2, which speaks for host node1, has been silent for");
+}
+
+static void other_is_late(struct rank *me)
+{
+    stop(me, 3, me->rank < 2 ? "rank 3" : "now it is stopped by a signal");
+}
+
+AH_TEST(a_timeout_names_a_stopped_rank_of_another_host)
+{
+    setenv("ACCELHOST_HEARTBEAT", "3", 1);
+    for (int i = 0; i < 2; i++) {
+        setenv("COMM_TEST_CASE", i ? "1" : "0", 1);
+        CHECK(run_hosts(4, 2, 0, 1u << 2, leader_is_late));
+        CHECK(run_hosts(4, 2, 0, 1u << 3, other_is_late));
+    }
     unsetenv("COMM_TEST_CASE");
     unsetenv("ACCELHOST_HEARTBEAT");
 }

@@ -1,40 +1,19 @@
 /* The first machine serves two stores: the launchers' own, at the address that all know, and one for the ranks of each
- * attempt, whose port it tells in the meeting. A verdict of all is drawn from the list alone, by the same rules on each
- * machine: the earliest trouble that is no consequence of another's is to blame. */
+ * attempt, whose port it tells in the meeting. */
 #include "cli/machines.h"
 
 #include <inttypes.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/status.h"
-#include "base/tell.h"
 #include "base/time.h"
-#include "cli/machines_desk.h"
-#include "cli/machines_link.h"
+#include "cli/machines_state.h"
 #include "comm/address.h"
 
-static const int64_t second_ns = 1000000000;
-static const int64_t verdict_ns = 12 * INT64_C(1000000000); /* for another machine to end its ranks, after trouble */
 static const int64_t leave_ns = 3 * INT64_C(1000000000);    /* for the others to read the last verdict */
-
-struct ah_machines {
-    struct ah_machines_options options;
-    struct ah_store_server *server, *ranks; /* on the first machine */
-    struct ah_desk desk;                    /* likewise */
-    struct ah_store_place place;
-    struct ah_secret secret;
-    struct ah_hosts hosts;
-    struct ah_machine_link link;
-    bool linked, told;
-    char job[AH_MACHINES_JOB];
-    bool claims; /* its number, whatever it was before */
-    int generation, restarts, told_trouble;
-};
 
 /* Meeting. */
 
@@ -101,11 +80,6 @@ static void await_others(struct ah_machines *machines)
     }
 }
 
-static int64_t own_place(const struct ah_machines *machines)
-{
-    return machines->link.places[machines->hosts.mine];
-}
-
 static void unlink_machines(struct ah_machines *machines)
 {
     if (!machines->linked)
@@ -120,7 +94,7 @@ void ah_machines_close(struct ah_machines *machines)
     if (!machines)
         return;
     if (machines->linked && machines->told)
-        ah_machine_link_post(&machines->link, "left %" PRId64 " ", own_place(machines));
+        ah_machine_link_post(&machines->link, "left %" PRId64 " ", ah_machines_place(machines));
     if (machines->linked && machines->server)
         await_others(machines);
     unlink_machines(machines);
@@ -151,17 +125,6 @@ int ah_machines_fd(const struct ah_machines *machines)
 }
 
 /* Attempts. */
-
-/* Wait for a change, at most so long; with the lock. */
-static void wait_a_moment(struct ah_machine_link *link, int64_t limit_ns)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += limit_ns;
-    until.tv_sec += until.tv_nsec / second_ns;
-    until.tv_nsec %= second_ns;
-    pthread_cond_timedwait(&link->change, &link->lock, &until);
-}
 
 static int serve_ranks(struct ah_machines *machines, struct ah_meeting *meeting)
 {
@@ -204,15 +167,6 @@ static struct ah_muster describe(const struct ah_machines *machines)
     return mine;
 }
 
-/* How many machines are here and stay, with the lock. */
-static int count_staying(const struct ah_machine_link *link)
-{
-    int count = 0;
-    for (int h = 0; h < link->count; h++)
-        count += !link->machine[h].gone && !link->machine[h].signal;
-    return count;
-}
-
 /* How many will meet again, newcomers included. */
 static int count_expected(struct ah_machines *machines)
 {
@@ -220,7 +174,7 @@ static int count_expected(struct ah_machines *machines)
     if (!machines->linked)
         return 0;
     pthread_mutex_lock(&link->lock);
-    int count = count_staying(link) + link->arrivals;
+    int count = ah_machines_staying(link) + link->arrivals;
     pthread_mutex_unlock(&link->lock);
     return count;
 }
@@ -278,14 +232,6 @@ static void open_door(struct ah_machines *machines)
             ah_machine_link_post(link, "join %" PRId64 " %s", knock[i], name);
 }
 
-/* Does a machine leave the job to the others? With the lock. */
-static bool leaves(const struct ah_machines *machines, int h)
-{
-    const struct ah_machines_options *options = &machines->options;
-    return machines->link.machine[h].signal && options->least < options->machines && h > 0 &&
-           !machines->link.machine[0].signal && count_staying(&machines->link) >= options->least;
-}
-
 bool ah_machines_trouble(struct ah_machines *machines, int *signal)
 {
     struct ah_machine_link *link = &machines->link;
@@ -303,7 +249,7 @@ bool ah_machines_trouble(struct ah_machines *machines, int *signal)
         if (h == link->mine || !when || (first && when > first))
             continue;
         first = when;
-        order = leaves(machines, h) ? SIGTERM : machine->signal;
+        order = ah_machines_leaves(machines, h) ? SIGTERM : machine->signal;
     }
     pthread_mutex_unlock(&link->lock);
     *signal = order;
@@ -315,162 +261,7 @@ bool ah_machines_trouble(struct ah_machines *machines, int *signal)
 void ah_machines_tell(struct ah_machines *machines, int signal)
 {
     if (signal)
-        ah_machine_link_post(&machines->link, "signal %" PRId64 " %d", own_place(machines), signal);
+        ah_machine_link_post(&machines->link, "signal %" PRId64 " %d", ah_machines_place(machines), signal);
     else
-        ah_machine_link_post(&machines->link, "failing %" PRId64 " ", own_place(machines));
-}
-
-/* The end of an attempt, with the lock. */
-
-static bool has_ended(const struct ah_machine_link *link, int h)
-{
-    return link->machine[h].concluded || link->machine[h].gone || (h == link->mine && link->lost);
-}
-
-static bool is_trouble(const struct ah_machine_link *link)
-{
-    for (int h = 0; h < link->count; h++)
-        if (link->machine[h].order || link->machine[h].gone)
-            return true;
-    return link->joined;
-}
-
-/* The first machine that has not told how it ended, -1: all have. */
-static int first_running(const struct ah_machine_link *link)
-{
-    for (int h = 0; h < link->count; h++)
-        if (!has_ended(link, h))
-            return h;
-    return -1;
-}
-
-static void tell_waiting(struct ah_machines *machines)
-{
-    const struct ah_hosts *hosts = &machines->hosts;
-    char names[512] = "";
-    int at = 0;
-    for (int h = 0; h < hosts->count && at + 80 < (int)sizeof names; h++)
-        if (!has_ended(&machines->link, h))
-            at += snprintf(names + at, sizeof names - (size_t)at, "%s%s (machine %d)", at ? ", " : "", hosts->name[h],
-                           h);
-    ah_tell("the ranks of this machine have ended; waiting for those of %s", names);
-}
-
-static int order_of(const struct ah_machine *machine)
-{
-    return machine->concluded ? machine->order : machine->gone_order;
-}
-
-/* The machine whose trouble came first and follows from no other's; -1: none. */
-static int find_blamed(const struct ah_machine_link *link)
-{
-    int blamed = -1, first = 0;
-    for (int victims = 0; victims < 2 && blamed < 0; victims++)
-        for (int h = 0; h < link->count; h++) {
-            const struct ah_machine *machine = &link->machine[h];
-            int order = order_of(machine);
-            bool victim = machine->concluded && machine->victim;
-            if (!order || victim != (bool)victims || (machine->concluded && !machine->code) ||
-                (blamed >= 0 && order > first))
-                continue;
-            blamed = h;
-            first = order;
-        }
-    return blamed;
-}
-
-static void describe_gone(struct ah_machines *machines, int h, char *text, size_t room)
-{
-    const struct ah_hosts *hosts = &machines->hosts;
-    const struct ah_machine *machine = &machines->link.machine[h];
-    const char *reason = machine->gone ? machine->reason : "it does not answer";
-    int first = hosts->first[h], last = hosts->first[h + 1] - 1;
-    if (last > first)
-        snprintf(text, room, "machine %d, with ranks %d-%d, is gone: %s\n", h, first, last, reason);
-    else
-        snprintf(text, room, "machine %d, with rank %d, is gone: %s\n", h, first, reason);
-}
-
-/* 2 only where all say so. */
-static int code_of_all(const struct ah_machine_link *link, int blamed)
-{
-    bool usage = true;
-    for (int h = 0; h < link->count; h++)
-        usage &= link->machine[h].concluded && link->machine[h].code == 2;
-    const struct ah_machine *machine = &link->machine[blamed];
-    int code = machine->concluded ? machine->code : 3;
-    return code == 2 && !usage ? 3 : code;
-}
-
-/* Who came or went without a failure, with the lock; NULL: that is not what ended the attempt. */
-static const char *describe_change(struct ah_machines *machines, int blamed)
-{
-    static char text[sizeof machines->link.newcomers + 64];
-    const struct ah_machine_link *link = &machines->link;
-    for (int h = 0; h < link->count; h++)
-        if (link->machine[h].signal && !leaves(machines, h))
-            return NULL; /* the job is to end */
-    if (link->joined && (blamed < 0 || link->joined < order_of(&link->machine[blamed])))
-        snprintf(text, sizeof text, "%s came", link->newcomers);
-    else if (blamed >= 0 && leaves(machines, blamed))
-        snprintf(text, sizeof text, "%s was asked to end", machines->hosts.name[blamed]);
-    else
-        return NULL;
-    return text;
-}
-
-static void judge(struct ah_machines *machines, int late, struct ah_machine_verdict *all, int *blamed)
-{
-    static char gone[256];
-    const struct ah_machine_link *link = &machines->link;
-    int own_signal = link->machine[link->mine].signal;
-    *all = (struct ah_machine_verdict){.text = "", .final = link->lost || link->machine[0].gone || own_signal};
-    *blamed = find_blamed(link);
-    const char *change = all->final && !own_signal ? NULL : describe_change(machines, *blamed);
-    if (change) {
-        *blamed = own_signal ? link->mine : -1;
-        all->code = own_signal ? 128 + own_signal : 0;
-        all->change = own_signal ? NULL : change;
-        return;
-    }
-    if (*blamed < 0)
-        *blamed = late;
-    if (*blamed < 0)
-        return;
-    const struct ah_machine *machine = &link->machine[*blamed];
-    all->code = code_of_all(link, *blamed);
-    for (int h = 0; h < link->count; h++)
-        all->final |= link->machine[h].signal && !leaves(machines, h);
-    all->final |= machine->final;
-    describe_gone(machines, *blamed, gone, sizeof gone);
-    all->text = machine->concluded ? machine->text ? machine->text : "" : gone;
-}
-
-void ah_machines_conclude(struct ah_machines *machines, const struct ah_machine_verdict *mine,
-                          bool (*stop)(void *context), void *context, struct ah_machine_verdict *all, int *blamed)
-{
-    struct ah_machine_link *link = &machines->link;
-    int64_t begin = ah_now_ns(), trouble = 0, patience_ns = (int64_t)(machines->options.patience * 1e9);
-    bool told = false;
-    int late;
-    ah_machine_link_post(link, "verdict %" PRId64 " %d %d %d\n%s", own_place(machines), mine->code, mine->victim,
-                         mine->final, mine->text);
-    machines->told = true;
-    pthread_mutex_lock(&link->lock);
-    while ((late = first_running(link)) >= 0) {
-        int64_t now = ah_now_ns();
-        trouble = trouble || !(mine->code || is_trouble(link)) ? trouble : now;
-        bool stopped = stop(context);
-        if (stopped || (trouble && now > trouble + verdict_ns)) {
-            late = stopped ? -1 : late;
-            break;
-        }
-        if (!told && now > begin + patience_ns) {
-            tell_waiting(machines);
-            told = true;
-        }
-        wait_a_moment(link, second_ns / 5);
-    }
-    judge(machines, late, all, blamed);
-    pthread_mutex_unlock(&link->lock);
+        ah_machine_link_post(&machines->link, "failing %" PRId64 " ", ah_machines_place(machines));
 }

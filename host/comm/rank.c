@@ -151,6 +151,7 @@ bool ah_board_report_end(void)
     struct ah_board_slot *slot = ah_board_slot(attached, attached_rank);
     int status = atomic_load(&slot->group_status);
     if (status == 0) {
+        ah_board_return(attached, attached_rank); /* a replacement may have had nothing to call */
         ah_board_leave(attached, attached_rank, AH_RANK_ENDED, NULL, false);
         part_from_hosts();
         return true;

@@ -80,6 +80,8 @@ describe("accelhost launch --recover live", function()
     end
     result = launch({"--num_processes", 1}, "if life == 1 then die() end print(sum(4))")
     assert.same({0, "4\n"}, {result.code, result.stdout})
+    assert.matches("rank 0 %(pid %d+%) was killed by SIGKILL; replaced in [%d.]+ s, goes on from its beginning",
+      result.stderr)
   end)
 
   it("goes on in the same log files, behind what was written before", function()

@@ -221,12 +221,13 @@ int ah_board_grow(struct ah_board *board, int rank, size_t bytes)
     if (bytes > board->segment_span)
         return ah_fail(AH_ENOMEM, "shared memory of rank %d: %zu bytes wanted, %zu reserved", rank, bytes,
                        board->segment_span);
+    if (bytes <= board->segment_bytes[rank])
+        return 0;
     if (fstat(board->segment_fd[rank], &info))
         return ah_fail(AH_EIO, "shared memory of rank %d: %s", rank, strerror(errno));
-    if ((size_t)info.st_size >= bytes)
-        return 0;
-    if (ftruncate(board->segment_fd[rank], (off_t)bytes))
+    if ((size_t)info.st_size < bytes && ftruncate(board->segment_fd[rank], (off_t)bytes))
         return ah_fail(AH_ENOMEM, "shared memory of rank %d: %zu bytes: %s", rank, bytes, strerror(errno));
+    board->segment_bytes[rank] = bytes;
     return 0;
 }
 

@@ -114,6 +114,7 @@ struct ah_board {
     size_t segment_span;                      /* bytes reserved for each segment */
     unsigned char *segment[AH_BOARD_MAX_RANKS];
     int segment_fd[AH_BOARD_MAX_RANKS];       /* -1 once closed */
+    size_t segment_bytes[AH_BOARD_MAX_RANKS]; /* it has at least so many, as was found or made; none ever shrinks */
     const struct ah_hosts *hosts;             /* NULL: there is one */
     struct ah_mirror *mirror;                 /* of a leader, while it is open */
 };

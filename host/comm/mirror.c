@@ -97,11 +97,13 @@ static void say_goodbye(struct ah_mirror *mirror)
 {
     bool more;
     int64_t begin = ah_now_ns();
+    pthread_mutex_lock(&mirror->telling);
     ah_mirror_scan(mirror, false, &more);
     if (all_have_ended(mirror->board))
         ah_mirror_say(mirror, -1, (struct mirror_head){.kind = MIRROR_BYE}, NULL, NULL, 0);
     while (flush_all(mirror) && ah_now_ns() - begin < farewell_ns)
         wait_for_room(mirror);
+    pthread_mutex_unlock(&mirror->telling);
     for (int h = 0; h < mirror->hosts->count; h++)
         if (mirror->peer[h].fd >= 0)
             shutdown(mirror->peer[h].fd, SHUT_WR);

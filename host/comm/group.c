@@ -376,6 +376,8 @@ int ah_work_wait_note(struct ah_work *work, uint32_t *note)
         status = ah_group_poison(group, work->mover->finish(work));
     if (status < 0)
         unlist(work);
+    if (group->posted != work->sequence)
+        ah_watch_leave(group); /* there is more under way, beside what comes now */
     ah_work_free(work, status == 0);
     return status;
 }

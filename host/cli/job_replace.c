@@ -59,11 +59,26 @@ static void tell_return(struct ah_job *job, int rank)
                   (double)(atomic_load(&slot->returned_ns) - loss->died_ns) / 1e9, where);
 }
 
+/* The others wait for it without end. */
+static void tell_delay(struct ah_job *job, int rank)
+{
+    struct ah_loss *loss = &job->loss[rank];
+    if (loss->told || ah_now_ns() < loss->died_ns + job->patience_ns)
+        return;
+    loss->told = true;
+    ah_job_notice(job, "rank %d was killed %.3g s ago, and its new process (pid %d) has not come to where it was\n",
+                  job->first + rank, (double)job->patience_ns / 1e9, (int)job->rank[rank].pid);
+}
+
 void ah_job_watch_returns(struct ah_job *job)
 {
     for (int r = 0; r < job->size; r++) {
-        if (!job->loss[r].pid || atomic_load(&ah_job_slot(job, r)->state) == AH_RANK_RETURNING)
+        if (!job->loss[r].pid)
             continue;
+        if (atomic_load(&ah_job_slot(job, r)->state) == AH_RANK_RETURNING) {
+            tell_delay(job, r);
+            continue;
+        }
         if (atomic_load(&ah_job_slot(job, r)->returned_ns) > job->loss[r].died_ns)
             tell_return(job, r);
         job->loss[r] = (struct ah_loss){0};

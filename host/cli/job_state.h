@@ -28,6 +28,7 @@ struct ah_loss {
     pid_t pid;       /* 0: there is none */
     int signal;
     int more;        /* that were killed before they had taken it */
+    bool told;       /* that it takes long */
     int64_t died_ns;
 };
 
@@ -72,7 +73,7 @@ int ah_job_watch_source(struct ah_job *job, int rank, enum ah_job_source source,
 int ah_job_start_again(struct ah_job *job, int rank);
 /* A rank's process has ended: replace it, if it was killed by a signal and the job may go on. */
 bool ah_job_replace(struct ah_job *job, int rank);
-/* Tell of the ranks that have come back. */
+/* Tell of the ranks that have come back, and of those that take long. */
 void ah_job_watch_returns(struct ah_job *job);
 
 /* Take over a rank's end of its channel and watch it. */

@@ -96,13 +96,15 @@ describe("accelhost launch --recover live", function()
     log:close()
   end)
 
-  it("lets no timeout pass while a rank is being replaced", function()
+  it("lets no timeout pass while a rank is being replaced, and says when that takes long", function()
     local result = launch({"--num_processes", 2, "--timeout", 0.5, "--patience", 0.2}, [[
       if life == 2 then os.execute "sleep 1.5" end
       if rank == 1 and life == 1 then die() end
       print(sum(1))]])
     assert.equal(0, result.code, result.output)
     assert.is_nil(result.stderr:find "waited")
+    assert.matches("rank 1 was killed 0%.2 s ago, and its new process %(pid %d+%) has not come to where it was\n" ..
+      "accelhost launch: rank 1 %(pid %d+%) was killed by SIGKILL; replaced in ", result.stderr)
   end)
 
   it("ends the job when --max_restarts are used up, and says how often ranks were replaced", function()

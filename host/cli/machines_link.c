@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,9 +29,10 @@ static void take_trouble(struct ah_machine_link *link, struct ah_machine *machin
 
 static void take_verdict(struct ah_machine_link *link, struct ah_machine *machine, const char *text)
 {
-    int victim, final, at = 0;
-    if (sscanf(text, "%d %d %d%n", &machine->code, &victim, &final, &at) != 3 || text[at] != '\n')
+    int code, victim, final, at = 0;
+    if (sscanf(text, "%d %d %d%n", &code, &victim, &final, &at) != 3 || text[at] != '\n' || code < 0 || code > 255)
         return;
+    machine->code = code;
     machine->victim = victim;
     machine->final = final;
     machine->concluded = true;
@@ -38,6 +40,14 @@ static void take_verdict(struct ah_machine_link *link, struct ah_machine *machin
     machine->text = strdup(text + at + 1);
     if (machine->code)
         take_trouble(link, machine);
+}
+
+static void take_signal(struct ah_machine_link *link, struct ah_machine *machine, long number)
+{
+    if (number < 1 || number >= NSIG)
+        return;
+    machine->signal = (int)number;
+    take_trouble(link, machine);
 }
 
 static void take_gone(struct ah_machine_link *link, struct ah_machine *machine, const char *reason)
@@ -53,6 +63,8 @@ static void take_gone(struct ah_machine_link *link, struct ah_machine *machine, 
 static void take_newcomer(struct ah_machine_link *link, const char *name)
 {
     size_t at = strlen(link->newcomers);
+    if (!ah_host_is_name(name))
+        return;
     for (int h = 0; h < link->count; h++)
         if (link->machine[h].concluded && !link->machine[h].code)
             return;
@@ -100,8 +112,7 @@ static void take(struct ah_machine_link *link, const char *line)
         machine->failing = true;
         take_trouble(link, machine);
     } else if (!strcmp(word, "signal")) {
-        machine->signal = (int)strtol(line + at, NULL, 10);
-        take_trouble(link, machine);
+        take_signal(link, machine, strtol(line + at, NULL, 10));
     }
 }
 

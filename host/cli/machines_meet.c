@@ -99,7 +99,7 @@ static int read_answer(struct ah_meeting *meeting, const char *text, struct ah_h
     good = good && meeting->port > 0 && meeting->port < 65536 && meeting->restarts >= 0;
     if (!good || ah_hosts_read(out, text + at) < 0 || out->count != count || out->mine >= count)
         return ah_fail(AH_EIO, "the first machine says '%.80s', which is no table of machines", text);
-    return 0;
+    return ah_muster_check(&meeting->mine, out);
 }
 
 static int look_at_clock(struct ah_meeting *meeting)

@@ -156,6 +156,9 @@ static int share_place(const struct ah_topology *who, int64_t timeout_ns, struct
     AH_TRY(ah_mpi_share(&message, sizeof message, timeout_ns));
     if (message.status < 0)
         return ah_fail(message.status, "%.*s", (int)sizeof message.text - 1, message.text);
+    if (message.port < 1 || message.port > 65535 || message.secret.bytes >= sizeof message.secret.text ||
+        !memchr(message.host, 0, sizeof message.host))
+        return ah_fail(AH_EINVAL, "what rank 0 says by MPI is no place of a store");
     own.secret = message.secret;
     memcpy(own.host, message.host, sizeof own.host);
     describe(out, message.port);

@@ -1,6 +1,7 @@
 /* Lines are read in their order until the hosts are all there; what comes after is too many. */
 #include "comm/muster.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,10 +97,29 @@ int ah_muster(struct ah_store *store, const struct ah_muster *mine, struct ah_ho
         return ah_fail(AH_EINVAL, "the job has its %d %ss already, the first of them %s", call.roll.count, mine->what,
                        call.roll.host[0].name);
     ah_roll_order(&call.roll, order);
+    out->mine = 0;
     for (int h = 0; h < call.roll.count; h++)
         if (order[h] == (int)place)
             out->mine = h;
-    return ah_roll_table(&call.roll, order, out);
+    AH_TRY(ah_roll_table(&call.roll, order, out));
+    return ah_muster_check(mine, out);
+}
+
+int ah_muster_check(const struct ah_muster *mine, const struct ah_hosts *hosts)
+{
+    int first = hosts->first[hosts->mine], ranks = hosts->first[hosts->mine + 1] - first;
+    if (ranks == mine->ranks && (mine->first < 0 || mine->first == first))
+        return 0;
+    return ah_fail(AH_EINVAL, "%s has %d ranks, but the table of %ss says that its %d are from %d on", mine->name,
+                   mine->ranks, mine->what, ranks, first);
+}
+
+bool ah_host_is_name(const char *name)
+{
+    size_t at = 0;
+    while (isgraph((unsigned char)name[at]) && name[at] != ',' && name[at] != '/')
+        at++;
+    return at && at < AH_HOST_NAME && !name[at];
 }
 
 /* As a text: MINE/FIRST:NAME,FIRST:NAME/SIZE. */
@@ -122,7 +142,8 @@ int ah_hosts_read(struct ah_hosts *hosts, const char *text)
         int h = hosts->count;
         used = 0;
         good = h < AH_HOSTS_MAX && sscanf(from, "%d:%63[^,/]%n", &hosts->first[h], hosts->name[h], &used) == 2 && used;
-        good = good && (h ? hosts->first[h] > hosts->first[h - 1] : hosts->first[h] == 0);
+        good = good && ah_host_is_name(hosts->name[h]) &&
+               (h ? hosts->first[h] > hosts->first[h - 1] : hosts->first[h] == 0);
         hosts->count++;
         at += used + 1;
         if (good && text[at - 1] == '/')

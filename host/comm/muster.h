@@ -26,6 +26,12 @@ int ah_muster_store(struct ah_store **out, const struct ah_store_place *place, c
  * with who did not come. */
 int ah_muster(struct ah_store *store, const struct ah_muster *mine, struct ah_hosts *out);
 
+/* Does the table that came of it have this host's ranks where they are? AH_EINVAL: somebody has told of others. */
+int ah_muster_check(const struct ah_muster *mine, const struct ah_hosts *hosts);
+
+/* What may be a host's name: one word of visible characters that does not end an entry of a table. */
+bool ah_host_is_name(const char *name);
+
 /* The table as a text without blanks, and back; AH_EINVAL. */
 enum { AH_HOSTS_TEXT = AH_HOSTS_MAX * (AH_HOST_NAME + 8) + 32 };
 void ah_hosts_write(const struct ah_hosts *hosts, char *text, size_t room);

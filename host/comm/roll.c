@@ -16,7 +16,7 @@ static int read_line(const char *text, struct ah_muster *out)
 {
     size_t version;
     if (sscanf(text, "%zu %d %d %d %d %d %63s", &version, &out->number, &out->first, &out->ranks, &out->hosts,
-               &out->size, out->name) != 7)
+               &out->size, out->name) != 7 || !ah_host_is_name(out->name))
         return ah_fail(AH_EIO, "the job's store holds '%.80s' where a host should be", text);
     if (out->number >= AH_HOSTS_MAX || out->ranks < 1 || out->ranks > AH_BOARD_MAX_RANKS || out->hosts < 0 ||
         out->hosts > AH_HOSTS_MAX || out->first >= AH_BOARD_MAX_RANKS || out->size > AH_BOARD_MAX_RANKS)

@@ -1,11 +1,13 @@
 /* Fuzz target: the frames of another host's mirror. Each is kind, channel, rank and its length, one byte each but two
- * for the length, then the bytes; a receiver that has the head checks nothing else before it hands both over.
- * sources: host/comm/mirror_take.c host/comm/board.c host/comm/channel.c host/base/dtype.c host/base/half.c
- * sources: host/base/status.c host/base/time.c host/base/pulse.c host/base/nearest.c */
-#include <stdlib.h>
-#include <string.h>
+ * for the length, then the bytes. Where the first byte of the input is odd they come as a stream, in pieces of that
+ * length, some of whose heads lie; else each by itself. Then this host's own news are told, and all that a rank would
+ * read is read.
+ * sources: host/comm/mirror_take.c host/comm/mirror_scan.c host/comm/board.c host/comm/kept.c host/comm/channel.c
+ * sources: host/comm/collective.c host/base/array.c host/base/dtype.c host/base/half.c host/base/status.c
+ * sources: host/base/time.c host/base/pulse.c host/base/nearest.c */
+#include "comm/mirror.c"
 
-#include "comm/mirror_wire.h"
+#include <fcntl.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 
@@ -20,6 +22,15 @@ static struct ah_board *make_board(void)
     if (ah_board_create(&board, RANKS) < 0 || ah_board_map_segments(board) < 0)
         abort();
     ah_board_place(board, &hosts);
+    /* Rank 0 is in a group with all, and has messages for ranks of the other host. */
+    struct ah_channel *mine = &ah_board_slot(board, 0)->channel[0];
+    atomic_store(&mine->members[0], (1u << RANKS) - 1);
+    atomic_store(&mine->counter[AH_SENT], 2);
+    for (int i = 0; i < 2; i++) {
+        mine->letter[i].offset = AH_NO_OFFSET;
+        atomic_store(&mine->letter[i].member, 2 + i);
+        atomic_store(&mine->letter[i].state, AH_LETTER_POSTED);
+    }
     return board;
 }
 
@@ -37,12 +48,97 @@ static void check(struct ah_board *board)
             abort();
 }
 
+int ah_mesh_open(const struct ah_hosts *all, const char *purpose, int64_t timeout_ns, int fd[AH_HOSTS_MAX])
+{
+    (void)all, (void)purpose, (void)timeout_ns, (void)fd;
+    abort();
+}
+
+/* The next frame of the input; 0: there is none. */
+static size_t next_frame(const uint8_t *bytes, size_t count, size_t at, struct mirror_head *head)
+{
+    if (at + 5 > count)
+        return 0;
+    *head = (struct mirror_head){.kind = bytes[at], .channel = bytes[at + 1], .rank = bytes[at + 2],
+                                 .bytes = bytes[at + 3] | (uint32_t)bytes[at + 4] << 8};
+    if (head->bytes > count - at - 5)
+        head->bytes = (uint32_t)(count - at - 5);
+    return at + 5;
+}
+
+/* In memory of its own, so that a look beyond its end is seen. */
+static int take_one(struct ah_mirror *mirror, const struct mirror_head *head, const uint8_t *bytes)
+{
+    unsigned char *body = malloc(head->bytes ? head->bytes : 1);
+    if (!body)
+        abort();
+    memcpy(body, bytes, head->bytes);
+    int status = ah_mirror_take(mirror, 1, head, body);
+    free(body);
+    return status;
+}
+
+static int take_stream(struct ah_mirror *mirror, struct mirror_head head, const uint8_t *bytes, size_t piece)
+{
+    struct mirror_peer *peer = &mirror->peer[1];
+    unsigned char frame[sizeof head + UINT16_MAX];
+    size_t all = sizeof head + head.bytes;
+    memcpy(frame + sizeof head, bytes, head.bytes);
+    if (head.kind & 0x80)
+        head.bytes = (head.bytes + 1) * 2654435761u;
+    head.kind &= 0x7f;
+    memcpy(frame, &head, sizeof head);
+    for (size_t at = 0, n; at < all; at += n) {
+        n = all - at < piece ? all - at : piece;
+        if (n > 2 * MIRROR_MOST - peer->got)
+            abort(); /* no frame may fill the room and not be taken */
+        memcpy(peer->in + peer->got, frame + at, n);
+        peer->got += n;
+        if (take_frames(mirror, 1) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* What ranks of this host read of those of the other. */
+static void read_all(struct ah_board *board, unsigned channels)
+{
+    char text[256];
+    volatile unsigned char sum = 0;
+    for (int r = 2; r < RANKS; r++) {
+        uint32_t number;
+        const struct ah_post *last = ah_board_last_post(board, r, &number);
+        if (last)
+            ah_post_describe(last, text, sizeof text);
+        for (int c = 0; c < AH_BOARD_CHANNELS; c++) {
+            struct ah_channel *channel = &ah_board_slot(board, r)->channel[c];
+            if (!(channels >> c & 1))
+                continue;
+            for (int i = 0; i < AH_CHANNEL_POSTS; i++) {
+                const struct ah_post *post = &channel->post[i];
+                sum += board->segment[r][post->offset];
+                sum += post->travels ? board->segment[r][post->offset + AH_STAGE_BYTES - 1] : strlen(post->where);
+            }
+            for (int i = 0; i < AH_CHANNEL_LETTERS; i++) {
+                const struct ah_letter *letter = &channel->letter[i];
+                if (letter->count && letter->offset != AH_NO_OFFSET)
+                    sum += board->segment[r][letter->offset + (uint64_t)letter->count *
+                                                 ah_dtype_size((enum ah_dtype)letter->dtype) - 1];
+            }
+            sum += board->segment[r][atomic_load(&channel->address) + 2 * AH_STAGE_BYTES - 1];
+        }
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     struct mirror_rank rank[2];
-    struct ah_mirror mirror = {.hosts = &hosts, .rank = rank};
+    struct ah_mirror mirror = {.hosts = &hosts, .rank = rank, .losing = PTHREAD_MUTEX_INITIALIZER};
     static struct ah_board *board;
     static unsigned inputs;
+    static int nowhere = -1;
+    if (nowhere < 0)
+        nowhere = open("/dev/null", O_RDWR);
     memset(rank, 0, sizeof rank);
     /* A board takes longer to make than a frame; a rank that has ended stays so. */
     if (inputs++ % 256 == 0) {
@@ -50,23 +146,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
         board = make_board();
     }
     mirror.board = board;
-    for (size_t at = 0; at + 5 <= count;) {
-        struct mirror_head head = {.kind = bytes[at], .channel = bytes[at + 1], .rank = bytes[at + 2],
-                                   .bytes = bytes[at + 3] | (uint32_t)bytes[at + 4] << 8};
-        at += 5;
-        if (head.bytes > count - at)
-            head.bytes = (uint32_t)(count - at);
-        /* In memory of its own, so that a look beyond its end is seen. */
-        unsigned char *body = malloc(head.bytes ? head.bytes : 1);
-        if (!body)
-            abort();
-        memcpy(body, bytes + at, head.bytes);
-        int status = ah_mirror_take(&mirror, 1, &head, body);
-        at += head.bytes;
-        free(body);
-        if (status < 0)
-            break;
+    mirror.peer[0].fd = -1;
+    mirror.peer[1] = (struct mirror_peer){.fd = nowhere, .in = malloc(2 * MIRROR_MOST)};
+    struct mirror_head head;
+    unsigned channels = 0; /* that frames are about */
+    int status = mirror.peer[1].in ? 0 : -1;
+    for (size_t at = count ? 1 : 0; status == 0 && (at = next_frame(bytes, count, at, &head)); at += head.bytes) {
+        channels |= head.channel < AH_BOARD_CHANNELS ? 1u << head.channel : 0;
+        status = bytes[0] & 1 ? take_stream(&mirror, head, bytes + at, bytes[0]) : take_one(&mirror, &head, bytes + at);
     }
     check(board);
+    bool more;
+    ah_mirror_scan(&mirror, true, &more);
+    read_all(board, channels);
+    free(mirror.peer[1].in);
+    free(mirror.peer[1].out.at);
     return 0;
 }

@@ -1,0 +1,136 @@
+/* Fuzz target: what hosts and machines tell of themselves: a table of hosts, lines of a roll, the answer of the first
+ * machine, and the machines' list of events.
+ * sources: host/comm/muster.c host/comm/roll.c host/base/array.c host/base/status.c host/base/tell.c
+ * sources: host/base/time.c */
+#include "cli/machines_link.c"
+
+#include "cli/machines_meet.c"
+#include "comm/board.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
+
+/* Nothing here talks to a store. */
+int ah_store_connect(struct ah_store **out, const struct ah_store_place *place, int64_t timeout_ns)
+{
+    (void)out, (void)place, (void)timeout_ns;
+    abort();
+}
+void ah_store_close(struct ah_store *store)
+{
+    (void)store;
+    abort();
+}
+bool ah_store_is_closed(const struct ah_store *store)
+{
+    (void)store;
+    abort();
+}
+int ah_store_get(struct ah_store *store, const char *key, char **value, size_t *bytes, int64_t timeout_ns)
+{
+    (void)store, (void)key, (void)value, (void)bytes, (void)timeout_ns;
+    abort();
+}
+int ah_store_append(struct ah_store *store, const char *list, const void *value, size_t bytes, int64_t *place)
+{
+    (void)store, (void)list, (void)value, (void)bytes, (void)place;
+    abort();
+}
+int ah_store_will(struct ah_store *store, const char *list, const void *value, size_t bytes)
+{
+    (void)store, (void)list, (void)value, (void)bytes;
+    abort();
+}
+int ah_helper_start(pthread_t *thread, void *(*body)(void *), void *context)
+{
+    (void)thread, (void)body, (void)context;
+    abort();
+}
+
+/* A table that was taken fits every array that is as long as a job can be. */
+static void check_table(const struct ah_hosts *hosts)
+{
+    bool good = hosts->count >= 1 && hosts->count <= AH_HOSTS_MAX && hosts->mine >= 0 && hosts->mine < hosts->count &&
+                hosts->first[0] == 0 && hosts->first[hosts->count] <= AH_BOARD_MAX_RANKS;
+    for (int h = 0; good && h < hosts->count; h++)
+        good = hosts->first[h] < hosts->first[h + 1] && strlen(hosts->name[h]) < AH_HOST_NAME;
+    if (!good)
+        abort();
+}
+
+/* What is written is read as the same. */
+static void check_text(const struct ah_hosts *hosts)
+{
+    struct ah_hosts back = {0};
+    char text[AH_HOSTS_TEXT];
+    ah_hosts_write(hosts, text, sizeof text);
+    if (ah_hosts_read(&back, text) < 0 || back.count != hosts->count || back.mine != hosts->mine ||
+        memcmp(back.first, hosts->first, (size_t)(hosts->count + 1) * sizeof back.first[0]))
+        abort();
+}
+
+static void read_roll(char *text)
+{
+    struct ah_muster mine = {.what = "machine", .number = -1, .first = -1, .ranks = 1, .hosts = 3, .name = "here"};
+    struct ah_roll roll = {.mine = &mine};
+    struct ah_hosts hosts = {0};
+    int order[AH_HOSTS_MAX];
+    char missing[512], line[AH_ROLL_TEXT], *rest = text;
+    int64_t place = 0;
+    for (char *one; (one = strsep(&rest, "\n")) != NULL; place++) {
+        snprintf(line, sizeof line, "%zu %s", sizeof(struct ah_board_slot), one);
+        ah_roll_take(&roll, line, place);
+        if (*one == '-')
+            ah_roll_drop(&roll, place / 2);
+    }
+    ah_roll_missing(&roll, missing, sizeof missing);
+    ah_roll_order(&roll, order);
+    if (!roll.count || ah_roll_table(&roll, order, &hosts) < 0)
+        return;
+    check_table(&hosts);
+    check_text(&hosts);
+}
+
+static void read_events(char *text)
+{
+    struct ah_machine_link link = {.count = 3, .places = {0, 1, 2}, .lock = PTHREAD_MUTEX_INITIALIZER};
+    char *rest = text;
+    for (char *one; (one = strsep(&rest, "\1")) != NULL;)
+        take(&link, one);
+    for (int h = 0; h < link.count; h++) {
+        const struct ah_machine *machine = &link.machine[h];
+        if (machine->code < 0 || machine->code > 255 || machine->signal < 0 || machine->signal >= NSIG ||
+            !memchr(machine->reason, 0, sizeof machine->reason))
+            abort();
+        free(machine->text);
+    }
+    if (link.knocks < 0 || link.knocks > AH_HOSTS_MAX || !memchr(link.newcomers, 0, sizeof link.newcomers))
+        abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
+{
+    struct ah_meeting meeting = {.mine = {.what = "machine", .name = "here", .first = -1, .ranks = 1}};
+    struct ah_hosts hosts = {0};
+    if (!count)
+        return 0;
+    char *text = malloc(count); /* a block of its own: its end is watched */
+    if (!text)
+        abort();
+    memcpy(text, bytes + 1, count - 1);
+    text[count - 1] = 0;
+    switch (bytes[0] % 4) {
+    case 0: read_roll(text); break;
+    case 1: read_events(text); break;
+    case 2:
+        if (read_answer(&meeting, text, &hosts) == 0)
+            check_table(&hosts);
+        break;
+    default:
+        if (ah_hosts_read(&hosts, text) == 0) {
+            check_table(&hosts);
+            check_text(&hosts);
+        }
+    }
+    free(text);
+    return 0;
+}

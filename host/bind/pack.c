@@ -1,13 +1,13 @@
 /* A value is a letter and what follows it: a number's 8 bytes, a text's length and bytes, a table's pairs up to an end
- * mark, a tensor's header and, on the next multiple of 64, its elements. The bytes come from a process of the same
- * program; a damaged length is still found. */
+ * mark, a tensor's header and its elements. The bytes come from a process of the same program; a damaged length is
+ * still found. How many there are does not depend on the order of a table's pairs, which is another in each process. */
 #include "bind/pack.h"
 
 #include <string.h>
 
 #include "bind/handle.h"
 
-enum { ALIGNMENT = 64, DEEPEST = 100 };
+enum { DEEPEST = 100 };
 
 struct header {
     int32_t dtype, ndim;
@@ -71,8 +71,6 @@ static int write_tensor(lua_State *L, int index, struct ah_packer *packer)
     memcpy(header.size, tensor->size, (size_t)tensor->ndim * sizeof *header.size);
     AH_TRY(put(packer, "X", 1));
     AH_TRY(put(packer, &header, sizeof header));
-    AH_TRY(reserve(packer, ALIGNMENT));
-    packer->count = (packer->count + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     return put(packer, ah_tensor_data(tensor), (size_t)tensor->numel * ah_dtype_size(tensor->dtype));
 }
 
@@ -162,9 +160,8 @@ static int read_tensor(lua_State *L, const unsigned char *bytes, size_t count, s
         return damaged();
     AH_TRY(ah_tensor_empty(&tensor, header.size, header.ndim, (enum ah_dtype)header.dtype, &ah_cpu));
     ah_push_tensor(L, tensor);
-    *at = (*at + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     size_t size = (size_t)tensor->numel * ah_dtype_size(tensor->dtype);
-    from = *at <= count ? take(bytes, count, at, size) : NULL;
+    from = take(bytes, count, at, size);
     if (!from)
         return damaged();
     if (size)

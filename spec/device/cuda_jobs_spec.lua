@@ -23,6 +23,7 @@ local others = {
   on_device = "brings the others here",
   options = "tells what an accelerator's options do, which need no device",
   overlap = "cuda_nccl_spec runs it, with few steps",
+  recovered = "killed ranks are replaced on the CPU only, and prepare says so",
   resumed = "goes on from checkpoints of its own in a folder that its spec gives",
   share = "needs launch --share, with which its spec runs it",
   sharding = "states are sharded on the CPU only, and prepare says so",

@@ -95,7 +95,7 @@ end
 
 -- What this process writes.
 local function collect(self, folder, copied, parts)
-  check_shared(folder)
+  if not C.recovery.is_on() then check_shared(folder) end
   check_unscaled(self)
   local list = run_state.objects(self)
   list.weights, list.windows, list.accelerator = {}, run_state.windows(self), run_state.own(self)
@@ -107,11 +107,42 @@ local function collect(self, folder, copied, parts)
     list.optimizer_parts[i] = parts and optimizer:own_part() or nil
   end
   local files = comm.rank() == 0 and contents.shared_files("save_state", list, copied) or {}
-  for _, file in ipairs(contents.own_files("save_state", list, comm.rank(), copied)) do files[#files + 1] = file end
+  local own = contents.own_files("save_state", list, comm.rank(), copied)
   local facts = manifest.facts()
   facts.objects = contents.counts(list)
   facts.objects.models = #list.weights
-  return files, C.json.encode(facts)
+  return files, own, C.json.encode(facts)
+end
+
+-- What a process writes that writes nothing.
+local nobody = {}
+for _, name in ipairs {"start", "written", "wait", "cancel", "close"} do nobody[name] = function() end end
+
+-- Where killed ranks are replaced rank 0 writes the files of all: a replacement that saves once more what was saved
+-- already then waits for nobody's files, and others need not write theirs again.
+local function open_alone(place)
+  local saver
+  local folder = agree.main("save_state", function()
+    local reason
+    saver, reason = C.saver.begin(place.path)
+    if not saver then fail("save_state: %s", reason) end
+    return saver:folder()
+  end)
+  if saver then return saver, saver:folder() end -- another one than was told where this process replaces rank 0
+  return nobody, folder
+end
+
+-- Files of all on rank 0.
+local function bring_files(own)
+  return objects.concatenated("save_state", own)
+end
+
+local function existing(paths)
+  local found = {}
+  for _, path in ipairs(paths) do
+    if C.data.look(path) then found[#found + 1] = path end
+  end
+  return found
 end
 
 -- The copies of the next save take the place of these.
@@ -147,7 +178,6 @@ end
 local function candidates(self, dir)
   if dir then return {dir} end
   local project_dir = self.project_dir
-  if not project_dir and C.recovery.is_on() then return {} end -- live recovery asks for nothing on a disk
   if not project_dir then fail "load_state: give a folder, or the accelerator a project_dir" end
   local list = {}
   for _, number in ipairs(names.numbers(project_dir)) do
@@ -199,7 +229,7 @@ local function apply(self, folder, facts, purge_step)
   local list = run_state.objects(self)
   run_hooks(self._load_hooks, list.models, folder)
   contents.check_counts(folder, facts, list)
-  local own, windows, common = contents.restore(folder, facts, list, comm.rank(), comm.size())
+  local own, windows, common = contents.restore(contents.getter(folder, facts), facts, list, comm.rank(), comm.size())
   local shares = {share_text(own.share), share_text(self.share)}
   if shares[1] ~= shares[2] then
     tell("'%s' was saved where processes shared batches %s, here %s", folder, shares[1], shares[2])
@@ -208,7 +238,8 @@ local function apply(self, folder, facts, purge_step)
     tell("'%s' was saved with virtual_shards = %s, here it is %s: the training goes on, but not to the same bits",
       folder, tostring(own.virtual_shards), tostring(self.virtual_shards))
   end
-  run_state.restore(self, own, windows, common, purge_step)
+  run_state.set_own(self, own, purge_step)
+  run_state.set_windows(self, windows, common)
 end
 
 -- Say what is other than it was.
@@ -228,26 +259,6 @@ local function tell_differences(folder, facts, without)
     tell("'%s' was saved under other conditions, so sums may be rounded otherwise (%s)", folder,
       table.concat(differences, "; "))
   end
-end
-
--- load_state from a disk.
-local function load_from(self, dir, purge_step)
-  finish(self)
-  local list = agree.main("load_state", candidates, self, dir)
-  local folder, facts = choose(list, dir == nil)
-  if not folder then return false end
-  agree.run("load_state", apply, self, folder, facts, purge_step)
-  local whose = self._shards and 0 or comm.rank() -- with shards all processes stand alike
-  local found = agree.run("load_state", contents.restore_random, folder, facts, whose)
-  if self._shards then self._shards:reset() end
-  local without = {}
-  for rank, has in ipairs((objects.all_gather("load_state", found))) do
-    if not has then without[#without + 1] = tostring(rank - 1) end
-  end
-  tell_differences(folder, facts, without)
-  local number = self.project_dir and names.number(self.project_dir, folder)
-  if number then self.project_configuration.iteration = number + 1 end
-  return folder
 end
 
 local read_save = arguments.signature("save_state",
@@ -299,7 +310,6 @@ return function(Accelerator)
     local dir, safe, async, parts = read_save(...)
     if parts and self.sharding == "none" then fail "save_state: sharded: no state is sharded here; leave it out" end
     if parts == nil then parts = self._saves_parts end
-    async = async and not C.recovery.is_on() -- a thread's writing is not done again by who takes its process's place
     if not safe then fail "save_state: safe_serialization: files here are data always; leave it out" end
     if self._shards and not self._shards:is_between() then
       fail("save_state: with virtual_shards a state can be saved when a step is complete, where "
@@ -307,14 +317,20 @@ return function(Accelerator)
     end
     finish(self)
     local place = agree.main("save_state", choose_place, self, dir)
-    local saver, folder = open_saver(place)
-    local fine, files, facts = pcall(agree.run, "save_state", in_common_stream, self, collect, self, folder, async,
+    local together = C.recovery.is_on()
+    async = async and not together
+    local saver, folder = (together and open_alone or open_saver)(place)
+    local fine, files, own, facts = pcall(agree.run, "save_state", in_common_stream, self, collect, self, folder, async,
       parts)
     if not fine then
       saver:close()
       error(files, 0)
     end
-    saver:start {files = files, parts = comm.size(), facts = facts, victims = place.victims, timeout = patience()}
+    for _, file in ipairs(together and bring_files(own) or own) do files[#files + 1] = file end
+    saver:start {
+      files = files, parts = together and 1 or comm.size(), facts = facts, victims = existing(place.victims),
+      timeout = patience(),
+    }
     self._saving = {saver = saver, path = place.path, copies = async and files or nil}
     running[self._saving] = true
     if not async then finish(self) end
@@ -343,15 +359,36 @@ return function(Accelerator)
   -- A job of another number of processes can go on too: everything carries over but the random generators of
   -- processes that were not there; a line says so. `for` over a loader gives the rest of its pass, of loader.epoch.
   --
+  -- In a process that replaces a killed one (`launch --recover live`) it is the state of the newest step, taken from
+  -- the living processes, and no file is read.
+  --
   --   accelhost.Accelerator{project_dir = "run"}:load_state()  --> false
   ---@param input_dir? string
   ---@param purge_step? integer|false of what was logged, see above
-  ---@return string|false # the folder
+  ---@return string|false # the folder; "live" where the state came from the living processes
   function Accelerator:load_state(...)
     local dir, purge_step = read_load(...)
     if purge_step then arguments.check("load_state", "purge_step", "size", purge_step) end
-    if not C.recovery.is_on() then return load_from(self, dir, purge_step) end
-    return recovery.load(self, function() return load_from(self, dir, purge_step) end)
+    if C.recovery.is_on() then
+      if recovery.take(self, purge_step) then return "live" end
+      if not dir and not self.project_dir then return false end
+    end
+    finish(self)
+    local list = agree.main("load_state", candidates, self, dir)
+    local folder, facts = choose(list, dir == nil)
+    if not folder then return false end
+    agree.run("load_state", apply, self, folder, facts, purge_step)
+    local whose = self._shards and 0 or comm.rank() -- with shards all processes stand alike
+    local found = agree.run("load_state", contents.restore_random, folder, facts, whose)
+    if self._shards then self._shards:reset() end
+    local without = {}
+    for rank, has in ipairs((objects.all_gather("load_state", found))) do
+      if not has then without[#without + 1] = tostring(rank - 1) end
+    end
+    tell_differences(folder, facts, without)
+    local number = self.project_dir and names.number(self.project_dir, folder)
+    if number then self.project_configuration.iteration = number + 1 end
+    return folder
   end
 
   --- Have the state of further objects saved with save_state: whatever has state_dict and load_state_dict (averaged

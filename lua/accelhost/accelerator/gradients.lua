@@ -163,6 +163,9 @@ return function(Accelerator)
   ---@return any # what fn returns
   function Accelerator:join_uneven_inputs(...)
     local models, fn, even = read_join(...)
+    if C.recovery.is_on() then
+      arguments.fail "join_uneven_inputs: with live recovery all processes take equally many batches: leave it out"
+    end
     if self._shards then
       arguments.fail "join_uneven_inputs: with virtual_shards all processes take equally many batches: leave it out"
     end

@@ -13,12 +13,10 @@
 -- A gradient is the mean over the global batch: sum(w g) / sum(w) over ranks and micro-steps, where w is 1 unless
 -- `backward` is given a weight. A plain loss:backward() on a prepared model averages over the ranks too, and adds up
 -- over micro-steps, as with PyTorch's DDP.
-local C = require "accelhost._C"
 local class = require "accelhost.util.class"
 local options = require "accelhost.accelerator.options"
 local place = require "accelhost.accelerator.place"
 local precision = require "accelhost.accelerator.precision"
-local recovery = require("accelhost.util.later") "accelhost.accelerator.recovery"
 
 ---@class Accelerator
 ---@field device string where models and batches go: this process's GPU, "cuda:0", else "cpu"; a default device that is
@@ -179,7 +177,6 @@ function Accelerator:init(...)
   if given.virtual_shards then
     rawset(self, "_shards", require "accelhost.accelerator.shards"(self, given.virtual_shards))
   end
-  if C.recovery.is_on() then recovery.check(self) end
   self:_init_scaler(given.scaler_handler)
   self:_begin()
 end

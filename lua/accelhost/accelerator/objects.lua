@@ -30,7 +30,7 @@ function objects.concatenated(what, list)
   return all
 end
 
---- Rank `from`'s value on every process. A collective.
+--- Rank `from`'s value on every process; on one that replaces it, what it had said. A collective.
 ---@param what string
 ---@param value any
 ---@param from integer
@@ -39,7 +39,7 @@ function objects.broadcast(what, value, from)
   if comm.size() == 1 then return value end
   local own = comm.rank() == from
   local bytes = values.broadcast(comm.world(), own and values.pack(what, "value", value) or nil, from)
-  if own then return value end
+  if own and not C.recovery.is_on() then return value end
   return travel.unpack(bytes)
 end
 

@@ -75,6 +75,7 @@ function prepare_kind.loader(self, loader, placed)
     split_batches = self.split_batches, even_batches = self.even_batches,
     synchronize = (rng.generator or self._shards) and collectives.broadcast_bytes or nil,
     before_pass = rng.torch and several and share_generator or nil,
+    before_batch = C.recovery.is_on() and recovery.hook(self) or nil,
     device = placed and self.device ~= "cpu" and self.device or nil, non_blocking = self.non_blocking,
     dispatch = self.dispatch_batches and several and function(parts) return objects.scatter("DataLoader", parts) end
       or nil,
@@ -83,7 +84,6 @@ function prepare_kind.loader(self, loader, placed)
     shards = self._shards or nil, share = several and self._share or nil,
   }
   self._loaders[sharded] = true
-  if C.recovery.is_on() then recovery.watch(self, sharded) end
   return sharded
 end
 

@@ -1,38 +1,51 @@
---- What an accelerator's run consists of, beside the folders and notes that it is kept in.
+--- What belongs to the state of a run: the objects of an accelerator, its open windows, and what it counts itself.
 local averaging = require "accelhost.averaging"
 
 local run_state = {}
 
 --- What was prepared and registered, in its order.
----@param self Accelerator
----@return table<string, table[]>
-function run_state.objects(self)
-  local list = {registered = self._registered, scalers = {self.scaler}}
+---@param accelerator Accelerator
+---@return table
+function run_state.objects(accelerator)
+  local list = {registered = accelerator._registered, scalers = {accelerator.scaler}}
   for field, kind in pairs {models = "model", optimizers = "optimizer", schedulers = "scheduler", loaders = "loader"} do
-    list[field] = self:_prepared_list(kind)
+    list[field] = accelerator:_prepared_list(kind)
   end
   return list
 end
 
---- The open accumulation window of this process: what each model has gathered; nil when none is open.
----@param self Accelerator
+--- The open accumulation windows of this process: what each model has gathered; nil without.
+---@param accelerator Accelerator
 ---@return table?
-function run_state.windows(self)
+function run_state.windows(accelerator)
   local windows, any = {}, false
-  for i, handle in ipairs(averaging.of(self)) do
+  for i, handle in ipairs(averaging.of(accelerator)) do
     windows[i] = handle:window_state() or false
     any = any or windows[i] ~= false
   end
   return any and windows or nil
 end
 
---- The accelerator's own place.
----@param self Accelerator
+--- Give the models their windows back: of each process that goes on here, or rank 0's where this one was not there.
+---@param accelerator Accelerator
+---@param windows table[]
+---@param common table?
+function run_state.set_windows(accelerator, windows, common)
+  for i, handle in ipairs(averaging.of(accelerator)) do
+    local states = {}
+    for _, of_rank in ipairs(windows) do states[#states + 1] = of_rank[i] or nil end
+    handle:load_window(states, common and common[i] or nil)
+  end
+end
+
+--- What an accelerator counts itself.
+---@param accelerator Accelerator
 ---@return table
-function run_state.own(self)
+function run_state.own(accelerator)
   return {
-    step = self._step, micro_step = self._micro_step, sync_gradients = self.sync_gradients,
-    logged_step = self._logged_step or nil, virtual_shards = self.virtual_shards, share = self.share,
+    step = accelerator._step, micro_step = accelerator._micro_step, sync_gradients = accelerator.sync_gradients,
+    logged_step = accelerator._logged_step or nil, virtual_shards = accelerator.virtual_shards,
+    share = accelerator.share,
   }
 end
 
@@ -42,22 +55,15 @@ local function purged_from(own, purge_step)
   return own.logged_step and own.logged_step + 1 or false
 end
 
---- Put back what `own` and `windows` gave.
----@param self Accelerator
+--- Give it back.
+---@param accelerator Accelerator
 ---@param own table
----@param windows table[] of the processes whose windows go on in this one
----@param common table? rank 0's, where this process had none
----@param purge_step integer|false|nil
-function run_state.restore(self, own, windows, common, purge_step)
-  rawset(self, "_step", own.step)
-  rawset(self, "_micro_step", own.micro_step)
-  self.sync_gradients = own.sync_gradients
-  self._logged_step, self._purge_from = own.logged_step or false, purged_from(own, purge_step)
-  for i, handle in ipairs(averaging.of(self)) do
-    local states = {}
-    for _, of_rank in ipairs(windows) do states[#states + 1] = of_rank[i] or nil end
-    handle:load_window(states, common and common[i] or nil)
-  end
+---@param purge_step? integer|false in place of the step that was logged last
+function run_state.set_own(accelerator, own, purge_step)
+  rawset(accelerator, "_step", own.step)
+  rawset(accelerator, "_micro_step", own.micro_step)
+  accelerator.sync_gradients = own.sync_gradients
+  accelerator._logged_step, accelerator._purge_from = own.logged_step or false, purged_from(own, purge_step)
 end
 
 return run_state

@@ -14,13 +14,19 @@ local fail, describe = arguments.fail, arguments.describe
 
 local contents = {}
 
--- "model", "model_1", ...: Accelerate's names.
-local function numbered(name, i)
+--- "model", "model_1", ...: Accelerate's names.
+---@param name string
+---@param i integer from 1
+---@return string
+function contents.numbered(name, i)
   return i == 1 and name or ("%s_%d"):format(name, i - 1)
 end
+local numbered = contents.numbered
 
--- Buffers that a model does not count among its state.
-local function transient_buffers(model)
+--- Buffers that a model does not count among its state.
+---@param model Module
+---@return table<string, userdata>
+function contents.transient_buffers(model)
   local state, buffers = model:state_dict(), {}
   for name, buffer in model:named_buffers() do
     if state[name] == nil then buffers[name] = buffer end
@@ -80,13 +86,13 @@ end)
 
 kind("buffer", function(objects, add)
   for i, model in ipairs(objects.models) do
-    local buffers = transient_buffers(model)
+    local buffers = contents.transient_buffers(model)
     if next(buffers) ~= nil then add(numbered("buffers", i), buffers) end
   end
 end, function(objects, get)
   for i, model in ipairs(objects.models) do
     local saved = get(numbered("buffers", i), true) or {}
-    for name, buffer in pairs(transient_buffers(model)) do
+    for name, buffer in pairs(contents.transient_buffers(model)) do
       local value = saved[name]
       if value ~= nil then
         if not C.same_shape(value, buffer) then
@@ -99,10 +105,8 @@ end, function(objects, get)
   end
 end)
 
---- The optimizer casts floating state to its parameter's dtype, as PyTorch does; what was of another dtype is put back.
----@param optimizer table
----@param saved table the state that it loaded
-function contents.keep_dtypes(optimizer, saved)
+-- The optimizer casts floating state to its parameter's dtype, as PyTorch does; what was of another dtype is put back.
+local function keep_dtypes(optimizer, saved)
   local id = 0
   for _, group in ipairs(optimizer.param_groups) do
     for _, param in ipairs(group.params) do
@@ -131,7 +135,7 @@ end, function(objects, get, _, ranks)
     local state = get(name, get(part_of(name, 0), true) ~= nil)
     if state then
       optimizer:load_state_dict(state)
-      contents.keep_dtypes(optimizer, state)
+      keep_dtypes(optimizer, state)
     else
       local parts = {}
       for rank = 0, ranks - 1 do parts[rank + 1] = get(part_of(name, rank)) end
@@ -191,31 +195,6 @@ function contents.check_counts(folder, facts, objects)
   end
 end
 
--- What a state in memory (checkpoint/live.lua) keeps in another way.
-local apart = {model = true, buffer = true, optimizer = true}
-
---- The states of all but models and optimizers, by the names of their files.
----@param objects table
----@return table<string, any>
-function contents.light_states(objects)
-  local states = {}
-  local function add(name, state) states[name] = state end
-  for _, each in ipairs(kinds) do
-    if not apart[each.name] then each.write(objects, add) end
-  end
-  return states
-end
-
---- Give the objects those states.
----@param objects table
----@param states table<string, any>
-function contents.restore_light(objects, states)
-  local function get(name) return states[name] end
-  for _, each in ipairs(kinds) do
-    if not apart[each.name] then each.read(objects, get) end
-  end
-end
-
 --- The files that rank 0 writes.
 ---@param what string the function, for messages
 ---@param objects table {models, weights, optimizers, optimizer_states, optimizer_parts, schedulers, scalers,
@@ -250,8 +229,11 @@ function contents.own_files(what, objects, rank, copied)
   return files
 end
 
--- A function that reads files of a checkpoint and raises about missing ones.
-local function getter(folder, facts)
+--- A function that reads files of a checkpoint and raises about missing ones.
+---@param folder string
+---@param facts table its manifest
+---@return fun(name: string, may_be_missing?: boolean): any
+function contents.getter(folder, facts)
   return function(name, may_be_missing)
     local value = stored.read(folder, facts.files, name)
     if value == nil and not may_be_missing then
@@ -262,14 +244,13 @@ local function getter(folder, facts)
 end
 
 --- Give the objects the states of a checkpoint; generators come last, so that nothing draws after them.
----@param folder string
+---@param get fun(name: string, may_be_missing?: boolean): any what a file of this name holds
 ---@param facts table its manifest
 ---@param objects table
 ---@param rank integer
 ---@return table accelerator what was told of the accelerator, table windows of each rank that goes on here, table?
 --- common rank 0's, where this rank was not there
-function contents.restore(folder, facts, objects, rank, size)
-  local get = getter(folder, facts)
+function contents.restore(get, facts, objects, rank, size)
   local own = get("random_states_" .. rank, true)
   for _, each in ipairs(kinds) do each.read(objects, get, facts.world_size == size and own or nil, facts.world_size) end
   local windows = {}
@@ -284,7 +265,7 @@ end
 ---@param rank integer
 ---@return boolean # was there a state for it?
 function contents.restore_random(folder, facts, rank)
-  local get = getter(folder, facts)
+  local get = contents.getter(folder, facts)
   local own = get("random_states_" .. rank, rank >= facts.world_size)
   if not own then
     local first = get "random_states_0"

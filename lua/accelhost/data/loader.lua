@@ -170,12 +170,18 @@ function DataLoader:_base()
   return self._whole or self.batch_sampler
 end
 
+local function begin(self)
+  if self.before_batch then self.before_batch(self, nil) end
+  return Pass.begin(self)
+end
+
 -- The generic for: the loader is called with (nil, the first value yielded last).
 function DataLoader:__call(_, control)
-  if control == nil then return Pass.begin(self):step() end
+  if control == nil then return begin(self):step() end
   local pass = self._passes[control]
   if not pass then fail("DataLoader: this pass is not known here; write `for batch in loader do`") end
   self._passes[control] = nil
+  if self.before_batch then self.before_batch(self, pass) end
   return pass:step()
 end
 
@@ -187,7 +193,11 @@ end
 function DataLoader:batches()
   local pass
   return function()
-    pass = pass or Pass.begin(self)
+    if not pass then
+      pass = begin(self)
+    elseif self.before_batch then
+      self.before_batch(self, pass)
+    end
     return pass:step()
   end
 end
@@ -209,9 +219,9 @@ local function copy(self)
   local other = self._class:_blank()
   for _, name in ipairs {
     "dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "collate_fn", "generator", "seed", "prefetch",
-    "total_batch_size", "synchronize", "before_pass", "device", "_sharded", "_whole", "_rounds", "dispatch", "stream",
-    "share", "num_workers", "timeout", "worker_init_fn", "prefetch_factor", "persistent_workers", "already_sharded",
-    "pin_memory", "non_blocking", "shards", "turns",
+    "total_batch_size", "synchronize", "before_pass", "before_batch", "device", "_sharded", "_whole", "_rounds",
+    "dispatch", "stream", "share", "num_workers", "timeout", "worker_init_fn", "prefetch_factor",
+    "persistent_workers", "already_sharded", "pin_memory", "non_blocking", "shards", "turns",
   } do
     other[name] = self[name]
   end
@@ -268,7 +278,8 @@ end
 --- A loader that gives one rank's share of every pass (see data.BatchSamplerShard).
 --
 --   local mine = loader:shard{rank = 0, size = 2}
---- `synchronize` is called with each pass's draw, to bring rank 0's bytes into it, `before_pass` when one begins.
+--- `synchronize` is called with each pass's draw, to bring rank 0's bytes into it, `before_pass` when one begins,
+--- `before_batch` with the loader and its pass (nil: one begins) when a batch is asked for.
 --- Batches go to `device`, while its kernels compute unless `non_blocking` is false. With `seed` a random order is a
 --- function of it and the epoch. With `dispatch` rank 0 makes the batches of all: the function is called in every step,
 --- on rank 0 with a table of what each rank gets (false for nothing), and gives what this one got. A stream with a
@@ -277,14 +288,14 @@ end
 --- (data/turns.lua): `shards.count` of them there are in all, shards:enter(pass) is called before each batch is made,
 --- shards:leave(pass) at the end, and what a pass draws is drawn within shards:outside(fn). With `share` the ranks get
 --- parts of a round in that proportion.
----@param options table {rank =, size =, split_batches?, even_batches?, synchronize?, before_pass?, device?,
---- non_blocking?, seed?, dispatch?, agree?, already_sharded?, shards?, share?}
+---@param options table {rank =, size =, split_batches?, even_batches?, synchronize?, before_pass?, before_batch?,
+--- device?, non_blocking?, seed?, dispatch?, agree?, already_sharded?, shards?, share?}
 ---@return DataLoader
 function DataLoader:shard(options)
   if self._sharded then fail("shard: this loader is one rank's share already") end
   arguments.check("shard", "options", "table", options)
   local other, mine = copy(self), arguments.copy(options)
-  for _, name in ipairs {"synchronize", "before_pass", "device", "non_blocking", "shards"} do
+  for _, name in ipairs {"synchronize", "before_pass", "before_batch", "device", "non_blocking", "shards"} do
     other[name], mine[name] = mine[name], nil
   end
   give_seed(other, mine.seed)

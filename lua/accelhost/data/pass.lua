@@ -26,6 +26,7 @@ local native = C.data
 ---@field last boolean is the current batch the last one?
 ---@field length integer? samples in the current batch
 ---@field valid integer? how many of them count
+---@field live boolean? does it go on among ranks that never stopped, which agreed about it already?
 ---@field draw userdata? what was random about its order
 ---@field seed userdata of its samples' streams
 local Pass = {}
@@ -45,7 +46,7 @@ local function draw(loader, pass)
       or native.draw_seed(loader.generator)
     bytes = inner.draw and inner:draw()
   end
-  if loader.synchronize and (bytes or loader.shards) and not (resume and resume.agreed) then
+  if loader.synchronize and not pass.live and (bytes or loader.shards) then
     local both = bytes and C.cat({seed, bytes}, 0) or seed:clone()
     both = loader.synchronize(both) or both
     seed = both:narrow(0, 0, SEED_BYTES)
@@ -80,11 +81,20 @@ local function turns_of(pass, batch, turn)
   return again and turns or nil
 end
 
+-- Do the ranks go on? Of a pass that goes on among others that never stopped they have said so of its first batch.
+local function goes_on(pass, has)
+  if pass.live then
+    pass.live = false
+    return true
+  end
+  return pass.loader.share:goes_on(has)
+end
+
 -- The indices of the next batch, with what is to be known when it is delivered noted, and their turns.
 local function next_batch(pass)
   local batch, valid, filler = pass.take()
   local share = pass.loader.share
-  if share and not share:goes_on(batch ~= nil) then return nil end
+  if share and not goes_on(pass, batch ~= nil) then return nil end
   if share and not batch then batch, valid = share:filler(), 0 end
   if not batch then return nil end
   local place = pass.known + 1
@@ -107,7 +117,7 @@ end
 local function next_answer(pass)
   local answer, loader = pass.workers:take() or false, pass.loader
   local share = loader.share
-  if share and not share:goes_on(answer ~= false) then return false end
+  if share and not goes_on(pass, answer ~= false) then return false end
   if answer or not share then return answer end
   local batch = share:filler()
   local values = {fetch.finish(loader.collate_fn, iterable.samples(batch))}
@@ -206,12 +216,12 @@ end
 ---@param loader DataLoader
 ---@return Pass
 function Pass.begin(loader)
-  if loader._on_request then loader._on_request() end
   local resume = loader._resume
   local pass = new(loader, loader._next_epoch)
   pass.holder, pass.thread = passes.holder(loader), passes.thread()
   loader._next_epoch, loader.epoch = pass.epoch + 1, pass.epoch
-  if loader.before_pass and not (resume and resume.agreed) then outside(loader, loader.before_pass) end
+  pass.live = resume ~= nil and resume.live
+  if loader.before_pass and not pass.live then outside(loader, loader.before_pass) end
   local inner = loader.batch_sampler
   if (loader.seed or loader._sharded) and inner.set_epoch then inner:set_epoch(pass.epoch) end
   if loader._sharded and not loader.stream and loader.dataset.set_epoch then loader.dataset:set_epoch(pass.epoch) end
@@ -402,7 +412,6 @@ end
 ---@return any ...
 function Pass:step()
   if self.ended then return nil end
-  if self.loader._on_request then self.loader._on_request(self) end
   if self.loader.shards then self.loader.shards:enter(self) end
   if C.trace.running() then return profiled(self) end
   return step(self)

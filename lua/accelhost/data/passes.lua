@@ -175,24 +175,22 @@ function passes.innermost()
   return pass
 end
 
+--- Does no other loader's pass run around those of this one?
+---@param loader table
+---@return boolean
+function passes.is_outermost(loader)
+  local function outer() return depth > 0 and running[1].pass or nil end
+  if depth == 1 and outer() and outer().loader == loader then return true end
+  passes.innermost()
+  return not outer() or outer().loader == loader
+end
+
 --- Would dropping passes that were left by break change anything? Not where only one is known and every row of its
 --- batch counts.
 ---@return boolean
 function passes.matters()
   local pass = top()
   return pass ~= nil and (depth > 1 or pass.last or pass.valid ~= pass.length)
-end
-
---- Does the script walk another loader around this one's pass?
----@param loader table
----@return boolean
-function passes.is_within(loader)
-  for i = 1, depth do
-    local pass = running[i].pass
-    if pass and pass.loader == loader then return false end
-    if pass and is_walked(pass) then return true end
-  end
-  return false
 end
 
 --- The pass on top, left by break or not.

@@ -36,7 +36,7 @@ return function(DataLoader)
   function DataLoader:state_dict()
     local pass, resume = self._current, self._resume
     local state = {epoch = self._next_epoch, position = 0, unit = unit_of(self)}
-    if self:is_under_way() then
+    if pass and not pass.ended and not pass.last then
       state.epoch, state.position = pass.epoch, pass.start + pass.rounds * self:_round_size()
       state.draw = pass.draw and native.to_hex(pass.draw) or nil
       state.seed = native.to_hex(pass.seed)
@@ -50,20 +50,6 @@ return function(DataLoader)
     state.sampler_generator = own and native.to_hex(own:get_state())
     return state
   end
-
-  -- Does state_dict tell a place within a pass?
-  function DataLoader:is_under_way()
-    local pass = self._current
-    return pass ~= nil and not pass.ended and not pass.last
-  end
-
-  -- The other processes are within the pass that goes on here: they agree on nothing of it any more.
-  function DataLoader:is_agreed()
-    if self._resume then self._resume.agreed = true end
-  end
-
-  -- Call fn(pass) before each batch is made, and fn() before a pass begins.
-  function DataLoader:on_request(fn) self._on_request = fn end
 
   --- Go on where `state_dict` stood: the next pass starts at that position of that epoch, in the same order, and gives
   --- what the earlier one had not given.

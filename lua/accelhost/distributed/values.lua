@@ -94,7 +94,8 @@ end
 function values.broadcast(native, bytes, root)
   local length = whole_numbers {bytes and bytes:numel() or 0}
   native:broadcast(length, root)
-  bytes = bytes or room(length:item())
+  local count = length:item() -- of the one that this process replaces, where it does
+  if not bytes or bytes:numel() ~= count then bytes = room(count) end
   native:broadcast(bytes, root)
   return bytes
 end

@@ -54,18 +54,22 @@ end
 function recovery.replaces(trainer)
   if not C.recovery.is_on() then return false end
   accelerators.hold(trainer.accelerator)
-  return accelerators.step() ~= nil
+  return C.recovery.find() ~= nil
 end
 
 --- The loop begins, or goes on where the process before this one was.
 ---@param trainer Trainer
+---@return {undo: fun()} # for the end of the training
 function recovery.go_on(trainer)
-  if not C.recovery.is_on() then return end
+  if not C.recovery.is_on() then return {undo = function() end} end
   local cache = {}
-  accelerators.go_on(trainer.accelerator, {
+  local part = {
     state_dict = function() return state_of(trainer, cache) end,
     load_state_dict = function(_, saved) restore(trainer, saved) end,
-  })
+  }
+  accelerators.attach(part)
+  accelerators.go_on(trainer.accelerator)
+  return {undo = function() accelerators.detach(part) end}
 end
 
 return recovery

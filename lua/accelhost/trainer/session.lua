@@ -172,8 +172,9 @@ local function run(trainer, from)
   local handler = trainer.callback_handler
   handler:call "on_train_begin"
   if trainer.args.eval_on_start and trainer.state.global_step == 0 then trainer:evaluate() end
-  recovery.go_on(trainer)
+  local part = recovery.go_on(trainer)
   loop.run(trainer)
+  part.undo()
   local output = finish(trainer)
   handler:call "on_train_end"
   hook.remove()

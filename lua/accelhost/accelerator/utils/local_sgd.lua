@@ -27,6 +27,9 @@ function LocalSGD:init(...)
   if type(self.accelerator) ~= "table" or type(self.accelerator.no_sync) ~= "function" then
     arguments.fail("LocalSGD: accelerator: expected an Accelerator, got %s", arguments.describe(self.accelerator))
   end
+  if self.enabled and C.recovery.is_on() then
+    arguments.fail "LocalSGD: live recovery takes weights that all processes have, and here each has its own meanwhile"
+  end
   self.num_steps = 0
 end
 

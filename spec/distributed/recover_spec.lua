@@ -1,0 +1,153 @@
+-- Trainings under accelhost launch --recover live whose ranks are killed by SIGKILL at a step: what they come to has to
+-- be, to the bit, what nobody disturbed comes to.
+local folder = require "spec.support.folder"
+local run = require "spec.support.run"
+
+local leave
+local case = require("lfs").currentdir() .. "/spec/distributed/cases/recovered.lua"
+
+local function launch(options)
+  local words = {"launch", "--num_processes", options.ranks or 2}
+  if options.live ~= false then
+    for _, word in ipairs {"--recover", "live", "--max_restarts", 12} do words[#words + 1] = word end
+  end
+  words[#words + 1] = options.script or case
+  folder.remove "run"
+  os.execute "rm -f killed_*"
+  return run.host(words, {timeout = 60, env = {
+    FOLDER = require("lfs").currentdir(), FEATURES = options.features or "", KILL = options.kill or "",
+  }})
+end
+
+-- The results are those of the undisturbed run, and as many ranks were replaced as were killed.
+local function check(options)
+  local calm = launch {features = options.features, ranks = options.ranks, live = false}
+  assert.equal(0, calm.code, calm.output)
+  local result = launch(options)
+  assert.equal(0, result.code, result.output)
+  assert.same(run.by_rank(calm.stdout), run.by_rank(result.stdout), result.stderr)
+  local _, wanted = options.kill:gsub("%d+:%a", "")
+  local count = 0
+  for _ in result.stderr:gmatch "was killed by SIGKILL" do count = count + 1 end
+  for more in result.stderr:gmatch "and (%d+) that was to replace it" do count = count + tonumber(more) end
+  assert.equal(wanted, count, result.stderr)
+  return result, run.by_rank(calm.stdout)
+end
+
+local places = "0:forward:2 1:backward:4 0:reduced:7 1:stepped:9 0:evaluation:12 1:forward:18"
+
+describe("A rank that is killed in a training", function()
+  before_each(function() leave = folder.enter() end)
+  after_each(function() leave() end)
+
+  for _, place in ipairs {"set_up", "loaded"} do
+    it(("before its first step is replaced (%s)"):format(place), function()
+      check {kill = ("0:%s:0 1:%s:0"):format(place, place)}
+    end)
+  end
+
+  for _, place in ipairs {"forward", "backward", "reduced", "stepped"} do
+    it(("and the other one too, each in its turn and both at once, is replaced (%s)"):format(place), function()
+      local kill = "0:%s:1 1:%s:6 0:%s:7 0:%s:9 1:%s:9"
+      local result = check {kill = (kill:gsub("%%s", place))}
+      assert.matches("rank 1 %(pid %d+%) was killed by SIGKILL; replaced in [%d.]+ s, goes on at step 5\n",
+        result.stderr)
+    end)
+  end
+
+  it("while it takes the place of another is replaced once more", function()
+    check {kill = "1:forward:5 1:loaded:4 1:forward:6"}
+  end)
+
+  it("in an evaluation is replaced, after a pass and within one", function()
+    check {kill = "1:evaluation:6 0:evaluation:12", features = "norm"}
+    check {kill = "1:evaluation:4 0:evaluation:8 1:evaluation:12", features = "norm within"}
+  end)
+
+  it("while all save a state is replaced, and the states are whole", function()
+    local _, calm = check {kill = "1:saving:3 0:saving:6 1:saving:9 0:saving:9 0:saving:12", features = "saving"}
+    local names = folder.names "run/checkpoints"
+    assert.same({"checkpoint_4", "checkpoint_5"}, names)
+    local resumed = run.host({"launch", "--num_processes", 2, case}, {timeout = 60,
+      env = {FOLDER = require("lfs").currentdir(), FEATURES = "saving", KILL = ""}})
+    local weights = run.by_rank(resumed.stdout)
+    for rank = 0, 1 do assert.equal(calm[rank]:match "^%x+", weights[rank]:match "^%x+", resumed.output) end
+  end)
+
+  for _, features in ipairs {
+    "norm dropout clip", "windows norm", "bf16 dropout", "fp16 windows", "sgd zero_first", "within dropout", "drawn",
+    "dispatch dropout", "stream", "saving windows norm dropout clip",
+  } do
+    it("is replaced to the bit with: " .. features, function()
+      check {features = features, kill = features:find "windows" and (places:gsub("1:stepped:9 ", "")) or places}
+    end)
+  end
+
+  it("is replaced with an optimizer whose state is more than tensors", function()
+    check {features = "lbfgs", kill = "0:forward:2 1:forward:9 0:evaluation:12"}
+  end)
+
+  it("is replaced with virtual_shards", function()
+    check {features = "shards norm dropout", kill = "0:forward:2 1:evaluation:6 0:forward:8"}
+  end)
+
+  it("is replaced in a job of one, and of four", function()
+    check {ranks = 1, kill = "0:forward:3 0:stepped:9"}
+    check {ranks = 4, kill = "3:forward:2 1:backward:2 0:reduced:4 2:evaluation:3", features = "norm dropout"}
+  end)
+end)
+
+describe("Live recovery", function()
+  before_each(function() leave = folder.enter() end)
+  after_each(function() leave() end)
+
+  it("needs no folder, and says where a state came from", function()
+    local text = [[
+      local accelhost = require "accelhost"
+      local accelerator = accelhost.Accelerator()
+      accelhost.manual_seed(0)
+      local net = accelhost.nn.Linear(2, 1)
+      local optimizer = accelhost.optim.Adam(net:parameters())
+      local loader = accelhost.data.DataLoader(accelhost.data.TensorDataset(accelhost.ones(8, 2)), {batch_size = 2})
+      net, optimizer, loader = accelerator:prepare(net, optimizer, loader)
+      local found = accelerator:load_state()
+      io.stderr:write(("%s\n"):format(tostring(found)))
+      for x in loader do
+        accelerator:backward(net(x):sum())
+        if not found and accelerator.process_index == 1 then os.execute "kill -9 $PPID" end
+        optimizer:step()
+      end]]
+    local result = run.host({"launch", "--num_processes", 2, "--recover", "live", "-e", text}, {timeout = 30})
+    assert.equal(0, result.code, result.output)
+    assert.matches("\n%[r1%] live\n", "\n" .. result.stderr)
+  end)
+
+  it("says that a script is to call load_state, where it does not", function()
+    local result = launch {features = "forgets", kill = "1:forward:5"}
+    assert.equal(3, result.code, result.output)
+    assert.matches("recovered.lua:%d+: .-call accelerator:load_state%(%) before the loop", result.stderr)
+  end)
+
+  it("refuses by name what it cannot bring back", function()
+    for text, expected in pairs {
+      ["local a = Accelerator{sharding = 'gradients'} a:prepare(net(), loader())"] =
+        "live recovery: takes states that all processes have, and with sharding = 'gradients' they have parts",
+      ["Accelerator():join_uneven_inputs({net()}, print)"] =
+        "join_uneven_inputs: with live recovery all processes take equally many batches: leave it out",
+      ["local a = Accelerator() accelhost.LocalSGD(a, a:prepare(net()), 2)"] =
+        "LocalSGD: live recovery takes weights that all processes have, and here each has its own meanwhile",
+      ["local a, b = Accelerator(), Accelerator() for _, x in ipairs {a, b} do "
+        .. "local n, l = x:prepare(net(), loader()) local o = x:prepare(accelhost.optim.SGD(n:parameters(), {lr = 1})) "
+        .. "for i in l do x:backward(n(i):sum()) o:step() end end"] =
+        "live recovery: the loops of one accelerator can be recovered, here are two",
+    } do
+      local head = [[local accelhost = require "accelhost" local Accelerator = accelhost.Accelerator
+        local function net() return accelhost.nn.Linear(2, 1) end
+        local function loader() return accelhost.data.DataLoader(accelhost.data.TensorDataset(accelhost.ones(8, 2))) end
+        ]]
+      local result = run.host({"launch", "--num_processes", 2, "--recover", "live", "-e", head .. text}, {timeout = 30})
+      assert.equal(3, result.code, result.output)
+      assert.is_truthy(result.stderr:find(expected, 1, true), result.stderr)
+    end
+  end)
+end)

@@ -274,7 +274,8 @@ uninstall: ## take away what install brought to PREFIX, below DESTDIR
 deb: ## a Debian package for every x86-64, in build-portable
 	@scripts/install-deps.sh build
 	@$(MAKE) --no-print-directory $(JOBS) ARCH=portable build-portable/accelhost build-portable/plugin-headers \
-		build-portable/docs/index.html $(patsubst $(BUILD)/%,build-portable/%,$(IMAGE) $(PLOT) $(STORE) $(EDIT) $(CUDA))
+		build-portable/docs/index.html $(patsubst $(BUILD)/%,build-portable/%,$(IMAGE) $(PLOT) $(STORE) $(EDIT) $(MPI) \
+		$(CUDA))
 	@scripts/package/build-deb.sh build-portable
 
 # What is missing is installed first, in a make of its own, so that the probes above see it.

@@ -62,6 +62,46 @@ describe("BasicNet on several hosts", function()
     compare(4, path)
   end)
 
+  describe("under PyTorch's torchrun", function()
+    local torchrun = os.getenv "TORCHRUN" or "torchrun"
+    local function need()
+      if run.program({"sh", "-c", "command -v " .. torchrun}).code == 0 then return true end
+      pending "needs torchrun, in the PATH or in TORCHRUN"
+    end
+    -- Two ranks on each of so many hosts.
+    local function launch(count, words)
+      return hosts.run(count, ([[export ACCELHOST_SECRET="one two three four"
+        for k in $(seq %d); do { testhosts on $k %s --no-python --nnodes %d --nproc-per-node 2 --node-rank $((k - 1)) \
+          --master-addr 10.77.0.1 --master-port 29500 "$host" %s; echo "exit $?"; } & done; wait]]):format(count,
+        torchrun, count, words), {timeout = 180})
+    end
+
+    for _, count in ipairs {1, 2} do
+      it(("trains on %d"):format(count), function()
+        if not need() then return end
+        local path = ("%s/torchrun%d"):format(dir, count)
+        local result = launch(count, script .. path)
+        local _, codes = result.stdout:gsub("exit 0\n", "")
+        assert.equal(count, codes, result.output)
+        compare(2 * count, path)
+      end)
+    end
+
+    it("names a rank that is killed, and its host", function()
+      if not need() then return end
+      local path = dir .. "/killed.lua"
+      local file = assert(io.open(path, "w"))
+      file:write [[local d = require("accelhost").distributed d.init_process_group() d.barrier()
+        if d.get_rank() == 3 then os.execute "kill -KILL $PPID" end
+        d.barrier()]]
+      file:close()
+      local result = launch(2, path)
+      local _, codes = result.stdout:gsub("exit 1\n", "")
+      assert.equal(2, codes, result.output)
+      assert.matches("lost rank 3, which died %(rank 3 [^\n]*, on node2%)", result.output)
+    end)
+  end)
+
   it("trains with ranks of mpirun, which also keeps the job's secret", function()
     if run.program({"sh", "-c", "mpirun --version | grep -q 'Open MPI'"}, {timeout = 20}).code ~= 0 then
       return pending "needs Open MPI's mpirun"

@@ -24,7 +24,7 @@ local begin = [[
     export OMPI_MCA_plm_rsh_no_tree_spawn=1 OMPI_MCA_oob_tcp_if_include=10.77.0.0/24
     export OMPI_MCA_btl_tcp_if_include=10.77.0.0/24
     from=$EPOCHREALTIME
-    mpirun -n $((2 * n)) --hostfile $d/hostfile --map-by slot --bind-to none "$host" "$@"; code=$?
+    $limit mpirun -n $((2 * n)) --hostfile $d/hostfile --map-by slot --bind-to none "$host" "$@"; code=$?
     echo "took $(echo "$EPOCHREALTIME - $from" | bc)"
     return $code
   }
@@ -115,11 +115,34 @@ describe("Hosts that exchange by MPI", function()
     assert.is_true(took < 10)
     result, took = case "os.execute 'kill -KILL $PPID'"
     assert.not_equal(0, result.code)
+    assert.matches("lost rank 3, which died %(rank 3 [^\n]*, on node2%)", result.output)
     assert.is_true(took < 10)
+    result, took = case("os.execute 'kill -STOP $PPID'", {ACCELHOST_TIMEOUT = "2"})
+    assert.not_equal(0, result.code)
+    assert.matches("timed out after 2 s: rank 3 was last seen at", result.output)
+    assert.is_true(took < 15)
     result, took = case("os.execute 'sleep 20'", {ACCELHOST_TIMEOUT = "2"})
     assert.not_equal(0, result.code)
     assert.matches("timed out after 2 s", result.output)
     assert.is_true(took < 15)
+  end)
+
+  -- mpirun itself waits for the host that it does not reach.
+  it("end by name of the host whose cable is pulled", function()
+    local path = dir .. "/script.lua"
+    local file = assert(io.open(path, "w"))
+    file:write(([[
+      local a = require "accelhost" local d = a.distributed d.init_process_group() d.barrier()
+      if d.get_rank() == 0 then io.open(%q, "w"):close() end
+      while true do d.all_reduce(a.ones(1000000)) end]]):format(dir .. "/begun"))
+    file:close()
+    local result = hosts.run(2, ("d=%s\n%s"):format(dir, begin) .. ([[
+      (until [ -e $d/begun ]; do sleep 0.05; done; testhosts down 2) &
+      limit="timeout -k 1 10"; mpi 2 %s
+      for k in 1 2; do testhosts on $k ps -eo stat,comm | grep -v '^Z' | grep accelhost; done]]):format(path),
+      {timeout = 60, env = {ACCELHOST_HEARTBEAT = "2"}})
+    assert.matches("lost rank 2, which died: host node2 is gone: it has been silent for 2", result.output)
+    assert.not_matches("%S+ +accelhost\n", result.stdout)
   end)
 
   it("refuse what is no wire, and ranks that MPI does not know", function()

@@ -60,6 +60,28 @@ describe("Slurm's nodes", function()
     compare(4, path)
   end)
 
+  it("end soon by MPI when a rank is killed or stopped, and name it", function()
+    local path = dir .. "/fault.lua"
+    local file = assert(io.open(path, "w"))
+    file:write [[local d = require("accelhost").distributed d.init_process_group() d.barrier()
+      if d.get_rank() == 3 then os.execute("kill -" .. os.getenv "SIGNAL" .. " $PPID") end
+      d.barrier()]]
+    file:close()
+    for signal, said in pairs {KILL = "lost rank 3, which died %(rank 3 [^\n]*, on node2%)",
+      STOP = "timed out after 3 s: rank 3 was last seen at"} do
+      local result = slurm_hosts.run(2, ([[
+        srun --mpi=list 2>&1 | grep -q pmix || { echo no pmix; exit 9; }
+        export ACCELHOST_WIRE=mpi OMPI_MCA_btl_tcp_if_include=10.77.0.0/24 ACCELHOST_TIMEOUT=3 SIGNAL=%s
+        from=$EPOCHREALTIME; srun --mpi=pmix -N 2 --ntasks-per-node 2 accelhost %s </dev/null
+        echo "took $(echo "$EPOCHREALTIME - $from" | bc)"]]):format(signal, path), {timeout = 100})
+      if result.stdout:find "no pmix" or result.output:find "to build: libopenmpi" then
+        return pending "needs PMIx in Slurm and accelhost-mpi.so"
+      end
+      assert.matches(said, result.output)
+      assert.is_true(tonumber(result.stdout:match "took ([%d.]+)") < 20, result.output)
+    end
+  end)
+
   -- Give a script to sbatch, do something during its $job, and wait until that has ended.
   local function batch(words, env, during)
     local result = slurm_hosts.run(2, ([[

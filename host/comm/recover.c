@@ -31,7 +31,8 @@ void ah_recovery_join(struct ah_board *board, int rank)
 
 void ah_recovery_lead(struct ah_group *root)
 {
-    own.root = root;
+    if (own.board)
+        own.root = root;
 }
 
 static struct ah_board_slot *own_slot(void)

@@ -59,6 +59,18 @@ static void begin(struct ah_wire *wire, struct wanted *wanted, uint8_t tag, uint
     ah_tcp_wire.start(wire, tag, send_to, receive_from, &wanted->turn);
 }
 
+static void look(struct ah_wire *wire, struct wanted wanted[STEPS], size_t end, size_t from)
+{
+    for (size_t w = from; w < end; w++) {
+        bool done = false;
+        int lost = -1;
+        if (wanted[w].turn && ah_tcp_wire.test(wire, wanted[w].turn, &done, &lost) < 0 && lost != 1)
+            abort();
+        if (done)
+            wanted[w].turn = NULL;
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     struct ah_wire *wire;
@@ -70,15 +82,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
             begin(wire, &wanted[i / 2], bytes[i] >> 4, bytes[i + 1]);
         else
             act(bytes[i], bytes[i + 1]);
-        for (size_t w = 0; w <= i / 2; w++) {
-            bool done = false;
-            int lost = -1;
-            if (wanted[w].turn && ah_tcp_wire.test(wire, wanted[w].turn, &done, &lost) < 0 && lost != 1)
-                abort();
-            if (done)
-                wanted[w].turn = NULL;
-        }
+        look(wire, wanted, i / 2 + 1, i / 2); /* the latest; the others when all is said */
     }
+    look(wire, wanted, STEPS, 0);
     if (((struct tcp_wire *)wire)->link[1].early_bytes > most_early)
         abort();
     ah_tcp_wire.close(wire);

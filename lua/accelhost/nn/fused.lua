@@ -36,8 +36,10 @@ end
 ---@return Tensor|nil
 ---@return integer
 function fused.run(list, i, x)
-  local gelu = list[i + 1]
-  if gelu == nil or gelu.approximate ~= "tanh" then return nil, 0 end
+  -- Asked of every item at every call, so past __index: what a class or the end of a list lacks is slow to find out.
+  local gelu = rawget(list, i + 1)
+  local fields = type(gelu) == "table" and rawget(gelu, "_fields")
+  if not fields or fields.approximate ~= "tanh" then return nil, 0 end
   local Linear = require("accelhost.nn.linear").Linear
   local first, second = list[i], list[i + 2]
   if not fused.is_plain(gelu, require("accelhost.nn.activation").GELU) or not fused.is_plain(first, Linear) then

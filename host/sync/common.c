@@ -81,40 +81,24 @@ bool ah_common_brings(const struct ah_common *c)
 }
 
 /* Elements of type `dtype` from host to host: `count[h]` of them, at `at[h]` of the arena, are what host h gives to all
- * others. */
+ * others. In each round a host gives to one and takes from one, so that both runs are moved where they lie. */
 static int send_runs(struct ah_common *c, const int64_t *count, const size_t *at, enum ah_dtype dtype,
                      struct ah_collective how)
 {
-    int size = ah_group_size(c->group);
-    size_t width = ah_dtype_size(dtype);
-    int64_t *counts = calloc((size_t)size * (size_t)size, sizeof *counts), given = 0, taken = 0;
-    for (int g = 0; counts && g < c->hosts; g++)
-        for (int h = 0; h < c->hosts; h++) {
-            if (g != h)
-                counts[(size_t)c->first[g] * (size_t)size + (size_t)c->first[h]] = count[g];
-            given += g != h && g == c->mine ? count[g] : 0;
-            taken += g != h && h == c->mine ? count[g] : 0;
-        }
+    size_t size = (size_t)ah_group_size(c->group);
     bool leads = ah_common_brings(c);
-    char *in = malloc(leads ? (size_t)given * width + 1 : 1), *out = malloc(leads ? (size_t)taken * width + 1 : 1);
-    int status = counts && in && out ? 0 : ah_fail(AH_ENOMEM, "out of memory for what hosts give each other");
-    char *to = in;
-    for (int h = 0; status == 0 && leads && h < c->hosts; h++)
-        if (h != c->mine)
-            to = (char *)memcpy(to, c->arena->memory + at[c->mine], (size_t)count[c->mine] * width) +
-                 (size_t)count[c->mine] * width;
-    if (status == 0)
-        status = ah_group_run(c->group, called(ah_collective_all_to_all_v(out, in, counts, dtype), how.purpose,
-                                               how.where));
-    const char *from = out;
-    for (int g = 0; status == 0 && leads && g < c->hosts; g++)
-        if (g != c->mine) {
-            memcpy(c->arena->memory + at[g], from, (size_t)count[g] * width);
-            from += (size_t)count[g] * width;
-        }
+    int64_t *counts = malloc(size * size * sizeof *counts);
+    int status = counts ? 0 : ah_fail(AH_ENOMEM, "out of memory for what hosts give each other");
+    for (int round = 1; status == 0 && round < c->hosts; round++) {
+        memset(counts, 0, size * size * sizeof *counts);
+        for (int g = 0; g < c->hosts; g++)
+            counts[(size_t)c->first[g] * size + (size_t)c->first[(g + round) % c->hosts]] = count[g];
+        const char *given = c->arena->memory + at[c->mine];
+        char *taken = c->arena->memory + at[(c->mine + c->hosts - round) % c->hosts];
+        struct ah_collective call = ah_collective_all_to_all_v(leads ? taken : NULL, leads ? given : NULL, counts, dtype);
+        status = ah_group_run(c->group, called(call, how.purpose, how.where));
+    }
     free(counts);
-    free(in);
-    free(out);
     return status;
 }
 

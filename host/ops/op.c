@@ -253,10 +253,23 @@ static int settle(struct ah_call *call)
     return 0;
 }
 
+/* What every process adds to one memory is added several times; what overwrites it may be the same from all. */
+static int check_contended(const struct ah_call *call)
+{
+    if (!call->inplace || !call->arg[0].tensor->storage->contended || (call->op->flags & AH_MUTATES))
+        return 0;
+    return ah_fail(AH_EINVAL,
+                   "%s_: tensor %s has one memory for all processes of the host (a parameter with sharding = 'full'), "
+                   "where each would change what the others have changed: let the first of a host write it by copy_, "
+                   "with accelerator:wait_for_everyone() before and after",
+                   call->op->name, ah_shape(call->arg[0].tensor));
+}
+
 static int run(struct ah_call *call)
 {
     const struct ah_op *op = call->op;
     AH_TRY(settle(call));
+    AH_TRY(check_contended(call));
     call->recording = !(op->flags & AH_COMPOSITE) && ah_recorder && ah_recorder->wanted(call);
     if (call->inplace) {
         if (ah_recorder)

@@ -61,6 +61,14 @@ int ah_arena_new(struct ah_arena **out, size_t bytes, struct ah_device *device, 
     return status;
 }
 
+static int ranks_here(struct ah_group *group)
+{
+    int count = 0, host = ah_group_host(group, ah_group_rank(group));
+    for (int r = 0; r < ah_group_size(group); r++)
+        count += ah_group_host(group, r) == host;
+    return count;
+}
+
 int ah_arena_common(struct ah_arena **out, size_t bytes, struct ah_group *group, const char *where)
 {
     void *memory;
@@ -72,8 +80,8 @@ int ah_arena_common(struct ah_arena **out, size_t bytes, struct ah_group *group,
         free(arena);
         return status;
     }
-    *arena = (struct ah_arena){
-        .memory = memory, .bytes = bytes, .device = &ah_cpu, .group = ah_group_retain(group), .common = true};
+    *arena = (struct ah_arena){.memory = memory, .bytes = bytes, .device = &ah_cpu, .group = ah_group_retain(group),
+                               .common = true, .contended = ranks_here(group) > 1};
     atomic_init(&arena->refs, 1);
     *out = arena;
     return 0;
@@ -126,6 +134,7 @@ void ah_arena_place(struct ah_arena *arena, size_t offset, struct ah_tensor *ten
     storage->release = release_member;
     storage->owner = arena;
     storage->channels_last = false;
+    storage->contended = arena->contended;
     tensor->offset = 0;
     ah_contiguous_strides(tensor->size, tensor->ndim, tensor->stride);
 }

@@ -14,7 +14,8 @@ struct ah_arena {
     size_t bytes;
     struct ah_device *device;
     struct ah_group *group; /* NULL: the device's own memory */
-    bool common;            /* the same memory on every rank of the group */
+    bool common;            /* the same memory on every rank of the group that is on this host */
+    bool contended;         /* and there are several */
 };
 
 /* `group` NULL, or one whose memory the device can use (the CPU's). */

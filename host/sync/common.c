@@ -95,7 +95,8 @@ static int send_runs(struct ah_common *c, const int64_t *count, const size_t *at
             counts[(size_t)c->first[g] * size + (size_t)c->first[(g + round) % c->hosts]] = count[g];
         const char *given = c->arena->memory + at[c->mine];
         char *taken = c->arena->memory + at[(c->mine + c->hosts - round) % c->hosts];
-        struct ah_collective call = ah_collective_all_to_all_v(leads ? taken : NULL, leads ? given : NULL, counts, dtype);
+        struct ah_collective call =
+            ah_collective_all_to_all_v(leads ? taken : NULL, leads ? given : NULL, counts, dtype);
         status = ah_group_run(c->group, called(call, how.purpose, how.where));
     }
     free(counts);

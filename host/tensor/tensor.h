@@ -24,6 +24,7 @@ struct ah_storage {
     /* True: `data` holds a 4-d tensor (N, C, H, W) in the order N, H, W, C. Only ops flagged for it ever see this;
      * every other door calls ah_tensor_row_major first. A marked storage has no views. */
     bool channels_last;
+    bool contended; /* other processes have the same memory as theirs: none may change it by what it holds */
     uint32_t version; /* raised by every in-place write; shared by all views, as in PyTorch */
     void *data; /* an address of the device's: the host reads and writes it only on the CPU */
     size_t nbytes;

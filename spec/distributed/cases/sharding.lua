@@ -319,6 +319,35 @@ checks.it("refuses what needs whole tensors or would go wrong", function()
   end
 end)
 
+checks.it("refuses to change parameters in place, by what they hold, where a host has one copy of them", function()
+  for _, kind in ipairs {"none", "optimizer", "gradients", "full"} do
+    local accelerator = accelhost.Accelerator {sharding = kind}
+    local model = accelerator:prepare(new_net "float64")
+    local weight = model.first.weight
+    local before = weight:detach():clone()
+    local ways = {function() weight:add_(1) end, function() weight.data:mul_(2) end,
+      function() weight:narrow(0, 1, 3):clamp_(-1e-3, 1e-3) end, function() weight:detach():view(-1):sub_(1) end}
+    for _, way in ipairs(ways) do
+      if kind == "full" and size > 1 then
+        checks.refused("one memory for all processes of the host", function() accelhost.no_grad(way) end)
+        checks.near(before, weight, "a refused write", 0)
+      else
+        accelhost.no_grad(way)
+      end
+    end
+    accelerator:wait_for_everyone()
+    if kind ~= "full" or accelerator.is_local_main_process then
+      accelhost.no_grad(function() weight:copy_(before + 1) end)
+    end
+    accelerator:wait_for_everyone()
+    checks.near(before + 1, weight, "what one process wrote", 0)
+    accelerator:wait_for_everyone()
+    accelhost.no_grad(function() weight:fill_(3) end)
+    checks.near(accelhost.full(weight:shape(), 3, {dtype = "float64"}), weight, "what all wrote", 0)
+    accelerator:free_memory()
+  end
+end)
+
 checks.it("steps an optimizer of one's own that says it works element by element", function()
   local Plain = optim.Optimizer:extend "Plain"
   function Plain:init(params)

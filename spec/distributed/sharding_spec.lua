@@ -35,21 +35,23 @@ describe("A job with sharded states on two hosts", function()
     return
   end
 
-  it("keeps the parameters alike on both, and saves what one host loads", function()
-    local folder = os.tmpname() .. ".state"
-    local case = "spec/distributed/cases/sharding_resume.lua"
-    local result = hosts.run(2, ([[for k in 1 2; do on $k launch --num_machines 2 --main_process_ip node1 \
-      --secret_file none --num_processes 4 %s save %s full parts & done; wait]]):format(case, folder), {timeout = 60})
-    local sums, count = {}, 0
-    for sum in result.stdout:gmatch "came to ([%x ]+)" do
-      sums[sum], count = true, count + 1
-    end
-    local sum = next(sums)
-    assert(sum and next(sums, sum) == nil and count >= 2, result.stdout .. result.stderr)
-    local loaded = run.host({"launch", "--num_processes", 3, case, "load", folder, "gradients"}, {timeout = 60})
-    assert(loaded.stdout:find(sum, 1, true), loaded.output)
-    os.execute("rm -r '" .. folder .. "'")
-  end)
+  for _, kind in ipairs {"optimizer", "gradients", "full"} do
+    it(("keeps the parameters alike on both, and saves what one host loads, sharding = '%s'"):format(kind), function()
+      local folder = os.tmpname() .. ".state"
+      local case = "spec/distributed/cases/sharding_resume.lua"
+      local result = hosts.run(2, ([[for k in 1 2; do on $k launch --num_machines 2 --main_process_ip node1 \
+        --secret_file none --num_processes 4 %s save %s %s parts & done; wait]]):format(case, folder, kind))
+      local sums, count = {}, 0
+      for sum in result.stdout:gmatch "came to ([%x ]+)" do
+        sums[sum], count = true, count + 1
+      end
+      local sum = next(sums)
+      assert(sum and next(sums, sum) == nil and count >= 2, result.stdout .. result.stderr)
+      local loaded = run.host({"launch", "--num_processes", 3, case, "load", folder, "gradients"}, {timeout = 60})
+      assert(loaded.stdout:find(sum, 1, true), loaded.output)
+      os.execute("rm -r '" .. folder .. "'")
+    end)
+  end
 end)
 
 describe("A checkpoint of sharded states", function()

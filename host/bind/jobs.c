@@ -76,7 +76,7 @@ static void set_collective(lua_State *L, struct ah_board *board, int rank, int64
     set_age(L, "seconds", atomic_load(&ah_board_slot(board, rank)->pulse.collective_ns), now);
     lua_pushboolean(L, ah_jobs_waits(board, rank));
     lua_setfield(L, -2, "waiting");
-    if (members < board->size)
+    if (members > 0 && members < board->size) /* 0: of another host */
         set_ranks(L, "ranks", member, members);
     lua_setfield(L, -2, "collective");
 }
@@ -131,7 +131,8 @@ static void push_rank(lua_State *L, struct ah_board *board, int rank, int64_t no
     lua_createtable(L, 0, 21);
     ah_set_number(L, "rank", rank);
     ah_set_number(L, "pid", pid);
-    set_text(L, "board_state", pid ? states[state < sizeof states / sizeof *states ? state : 0] : "starting", 16);
+    const char *unseen = ah_board_is_local(board, rank) ? "starting" : "elsewhere"; /* on another host */
+    set_text(L, "board_state", pid ? states[state < sizeof states / sizeof *states ? state : 0] : unseen, 16);
     set_process(L, pid);
     set_pulse(L, &slot->pulse, now);
     set_collective(L, board, rank, now);

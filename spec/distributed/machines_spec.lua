@@ -107,6 +107,17 @@ describe("accelhost launch on several machines", function()
     assert.is_true(took < 12)
   end)
 
+  it("shows its ranks to `top` on each, and where the others are", function()
+    local lua = [[require("accelhost").distributed.init_process_group() print "begin" io.flush()
+      os.execute "sleep 1.5"]]
+    local _, code, _, result = launch(job(lua), {during = "testhosts on 2 \"$host\" top --once"})
+    assert.same({0, 0}, code, result.output)
+    for rank = 0, 3 do
+      assert.matches(("\n +%d +%%d+ +%s "):format(rank, rank < 2 and "elsewhere" or "%l+"), result.stdout)
+    end
+    assert.not_matches("of ranks  at", result.stdout)
+  end)
+
   it("passes a signal on", function()
     local said, code, took = launch("--num_processes 4 -e " .. sleep, {during = signal(2, "TERM")})
     assert.same({143, 143}, code, said[1] .. said[2])

@@ -14,7 +14,8 @@ local function is_waiting(rank)
   return rank.message ~= nil or rank.collective ~= nil and rank.collective.waiting
 end
 
--- One word: starting, running, waiting (for other ranks), sleeping, stopped, ended, failed, died.
+-- One word: starting, elsewhere (on another host), running, waiting (for other ranks), sleeping, stopped, ended,
+-- failed, died.
 local function word_for(rank)
   local process = rank.process_state
   if rank.board_state ~= "running" then return rank.board_state end

@@ -22,7 +22,8 @@ local recovery = {}
 
 local owner -- the accelerator whose loops have boundaries
 local plan
-local held = false -- load_state is not where the run goes on
+local held = false  -- load_state is not where the run goes on
+local ready = false -- the script has come to where it does
 
 local updates = 0 -- optimizers' steps in this process
 hooks.register_optimizer_step_post_hook(function() updates = updates + 1 end)
@@ -112,8 +113,9 @@ end
 
 local function make_plan(self)
   local new = {
-    objects = run_state.objects(self), changes = module.changes(), prepared = self._prepared_count,
-    registered = #self._registered, alike = {}, own = {}, strided = {}, watched = {}, others = {},
+    objects = run_state.objects(self), changes = module.changes(), places = self._places,
+    prepared = self._prepared_count, registered = #self._registered, alike = {}, own = {}, strided = {}, watched = {},
+    others = {},
   }
   local layout = {models = {}, buffers = {}, optimizers = {}}
   for i, model in ipairs(new.objects.models) do
@@ -150,8 +152,8 @@ local function is_same(watch)
 end
 
 local function is_current(self)
-  if not plan or plan.changes ~= module.changes() or plan.prepared ~= self._prepared_count
-    or plan.registered ~= #self._registered then
+  if not plan or plan.changes ~= module.changes() or plan.places ~= self._places
+    or plan.prepared ~= self._prepared_count or plan.registered ~= #self._registered then
     return false
   end
   for _, watch in ipairs(plan.watched) do
@@ -248,6 +250,11 @@ function recovery.hook(accelerator)
   check(accelerator)
   return function(loader, pass)
     if pass and pass.ended or not is_training(loader, pass) then return end
+    if not ready then
+      if not pass then return end
+      fail("launch --recover live: call accelerator:load_state() before the loop: there a process that takes a killed "
+        .. "one's place goes on (it gives false when there is nothing to go on from)")
+    end
     if pass and pass.last then return end -- what follows the loop is done once more with its last step
     if accelerator.sync_gradients and passes.is_outermost(loader) then publish(accelerator) end
   end
@@ -358,7 +365,9 @@ end
 ---@param purge_step? integer|false as load_state has it
 ---@return boolean # false where this process replaces none, or one that had no step behind it
 function recovery.take(accelerator, purge_step)
-  local step = not held and C.recovery.find()
+  if held then return false end
+  ready = true
+  local step = C.recovery.find()
   if not step then return false end
   local note, list = travel.unpack(C.recovery.note()), run_state.objects(accelerator)
   contents.check_counts(("step %d"):format(step), {objects = note.counts}, list)

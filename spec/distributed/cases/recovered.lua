@@ -45,7 +45,7 @@ end
 local accelerator = accelhost.Accelerator {
   gradient_accumulation_steps = has.windows and 3 or 1, mixed_precision = has.bf16 and "bf16" or has.fp16 and "fp16"
     or nil,
-  virtual_shards = has.shards and 4 or nil,
+  virtual_shards = has.shards and 4 or nil, bucket_cap_mb = has.buckets and 0.0001 or nil,
   project_config = not has.homeless
     and {project_dir = folder .. "/run", automatic_checkpoint_naming = true, total_limit = 2} or nil,
   dataloader_config = {use_seedable_sampler = not has.drawn, dispatch_batches = has.dispatch or nil},

@@ -7,6 +7,7 @@ local args, own = accelhost.TrainingArguments.parse_args {
   {"out", "result.json", "file"}, {"rows", 40, "of the training set"}, {"stop_at", 0, "end the process at this update"},
   {"term_at", 0, "the last rank sends itself SIGTERM at this update"},
   {"raise_on", -1, "rank that asks for a stop at update 3"}, {"patience", 0, "of early stopping"},
+  {"kill", "", "rank:place:update ...: the rank kills itself by SIGKILL there, once"},
   {"resume_newest", false, "go on from the newest checkpoint"},
   {"dropout", 0.2, "share"}, {"nan_at", -1, "row whose loss is no number"},
   defaults = {disable_tqdm = true, logging_steps = 2, per_device_train_batch_size = 4, learning_rate = 1e-2},
@@ -36,6 +37,22 @@ function Watch:on_step_end(_, state, control) -- luacheck: ignore self
     control.should_training_stop = true
   end
 end
+
+-- What `kill` says, by the files that tell what has happened.
+local function maybe_die(place, step)
+  local rank = accelhost.PartialState().process_index
+  for victim, update in own.kill:gmatch("(%d+):" .. place .. ":(%d+)") do
+    local mark = ("%s.%d.%s.%d"):format(own.out, rank, place, step)
+    if tonumber(victim) == rank and tonumber(update) == step and not io.open(mark) then
+      assert(io.open(mark, "w")):close()
+      os.execute "kill -9 $PPID"
+    end
+  end
+end
+function Watch:on_pre_optimizer_step(_, state) maybe_die("update", state.global_step) end -- luacheck: ignore self
+function Watch:on_evaluate(_, state) maybe_die("evaluate", state.global_step) end -- luacheck: ignore self
+function Watch:on_save(_, state) maybe_die("save", state.global_step) end -- luacheck: ignore self
+function Watch:on_epoch_end(_, state) maybe_die("epoch", state.global_step) end -- luacheck: ignore self
 
 local list = {Watch()}
 if own.patience > 0 then list[2] = accelhost.EarlyStoppingCallback(own.patience) end

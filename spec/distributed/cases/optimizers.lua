@@ -51,7 +51,8 @@ for _, name in ipairs(names) do
   end)
   for i, parameter in ipairs(model:parameters()) do
     local difference = (parameter - expected[name][i]):abs():max():item()
-    local limit = name == "Muon" and 1e-3 or 1e-8
+    -- Muon multiplies in bfloat16; a line search magnifies what sums in another order round otherwise.
+    local limit = name == "Muon" and 1e-3 or name == "LBFGS" and 1e-6 or 1e-8
     assert(difference < limit, ("%s: parameter %d differs by %g"):format(name, i, difference))
   end
   accelerator:free_memory()

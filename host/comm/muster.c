@@ -1,7 +1,6 @@
 /* Lines are read in their order until the hosts are all there; what comes after is too many. */
 #include "comm/muster.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,14 +111,6 @@ int ah_muster_check(const struct ah_muster *mine, const struct ah_hosts *hosts)
         return 0;
     return ah_fail(AH_EINVAL, "%s has %d ranks, but the table of %ss says that its %d are from %d on", mine->name,
                    mine->ranks, mine->what, ranks, first);
-}
-
-bool ah_host_is_name(const char *name)
-{
-    size_t at = 0;
-    while (isgraph((unsigned char)name[at]) && name[at] != ',' && name[at] != '/')
-        at++;
-    return at && at < AH_HOST_NAME && !name[at];
 }
 
 /* As a text: MINE/FIRST:NAME,FIRST:NAME/SIZE. */

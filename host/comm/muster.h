@@ -6,18 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "comm/hosts.h"
-
-struct ah_muster {
-    const char *what;  /* a host is called so in texts: "machine" */
-    int number;        /* among the hosts; -1: free ones go by the order of coming, or of first ranks */
-    int first;         /* its first rank; -1: follows from the numbers */
-    int ranks;
-    int hosts;         /* how many there are to be; 0: until the ranks are `size` */
-    int size;          /* ranks of the job; 0: whatever comes together */
-    char name[AH_HOST_NAME];
-    int64_t timeout_ns, patience_ns; /* until it is given up, and until it is told who is missing */
-};
+#include "comm/roll.h"
 
 /* Connect to the job's store, as soon as it is served; tells that it waits for it. AH_ETIMEOUT. */
 int ah_muster_store(struct ah_store **out, const struct ah_store_place *place, const struct ah_muster *mine);
@@ -28,9 +17,6 @@ int ah_muster(struct ah_store *store, const struct ah_muster *mine, struct ah_ho
 
 /* Does the table that came of it have this host's ranks where they are? AH_EINVAL: somebody has told of others. */
 int ah_muster_check(const struct ah_muster *mine, const struct ah_hosts *hosts);
-
-/* What may be a host's name: one word of visible characters that does not end an entry of a table. */
-bool ah_host_is_name(const char *name);
 
 /* The table as a text without blanks, and back; AH_EINVAL. */
 enum { AH_HOSTS_TEXT = AH_HOSTS_MAX * (AH_HOST_NAME + 8) + 32 };

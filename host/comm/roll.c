@@ -1,10 +1,19 @@
 /* A host's line is numbers and its name. */
 #include "comm/roll.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "comm/board.h"
+
+bool ah_host_is_name(const char *name)
+{
+    size_t at = 0;
+    while (isgraph((unsigned char)name[at]) && name[at] != ',' && name[at] != '/')
+        at++;
+    return at && at < AH_HOST_NAME && !name[at];
+}
 
 int ah_roll_write(const struct ah_muster *host, char *text, size_t room)
 {

@@ -4,9 +4,24 @@
 #ifndef AH_COMM_ROLL_H
 #define AH_COMM_ROLL_H
 
-#include "comm/muster.h"
+#include <stddef.h>
+#include <stdint.h>
+
+#include "comm/hosts.h"
 
 enum { AH_ROLL_TEXT = 256 };
+
+/* What a host brings. */
+struct ah_muster {
+    const char *what;  /* a host is called so in texts: "machine" */
+    int number;        /* among the hosts; -1: free ones go by the order of coming, or of first ranks */
+    int first;         /* its first rank; -1: follows from the numbers */
+    int ranks;
+    int hosts;         /* how many there are to be; 0: until the ranks are `size` */
+    int size;          /* ranks of the job; 0: whatever comes together */
+    char name[AH_HOST_NAME];
+    int64_t timeout_ns, patience_ns; /* until it is given up, and until it is told who is missing */
+};
 
 struct ah_roll {
     const struct ah_muster *mine;
@@ -14,6 +29,9 @@ struct ah_roll {
     int64_t place[AH_HOSTS_MAX]; /* of each one's line in the list */
     int count, ranks;
 };
+
+/* What may be a host's name: one word of visible characters that does not end an entry of a table. */
+bool ah_host_is_name(const char *name);
 
 /* A host's line, and what it has of it in common with no other (place: where it stands). AH_EINVAL, AH_EIO. */
 int ah_roll_write(const struct ah_muster *host, char *text, size_t room);

@@ -12,30 +12,26 @@
 #include "base/time.h"
 #include "comm/combine.h"
 #include "comm/courier.h"
+#include "comm/hold.h"
 #include "comm/shm.h"
 #include "comm/team.h"
-
-/* A call's memory in the segment. */
-struct hold {
-    void *copy, *landing, *partial, *counts; /* NULL: none of its own */
-    size_t copy_bytes, landing_bytes, partial_bytes, counts_bytes;
-};
 
 struct spread_group {
     struct shm_group shm;
     struct ah_team team;
+    struct ah_holder holder;
     struct ah_roll *roll;
     void *rolls[AH_BOARD_CHANNELS];   /* of a root: of each channel that was ever used */
     uint32_t last_wired, steps;
     bool has_wired;
-    struct hold blocking; /* of the blocking call that is on */
+    struct ah_hold blocking; /* of the blocking call that is on */
     struct ah_mirror *mirror;   /* of a root in a leader */
     struct ah_courier *courier;
 };
 
 struct spread_work {
     struct ah_work base;
-    struct hold hold;
+    struct ah_hold hold;
 };
 
 static struct spread_group *spread_of(const struct ah_group *group)
@@ -46,89 +42,6 @@ static struct spread_group *spread_of(const struct ah_group *group)
 static size_t width_of(const struct ah_collective *call)
 {
     return ah_dtype_size(call->dtype);
-}
-
-/* Memory. */
-
-static int take(struct spread_group *s, size_t bytes, void **memory, size_t *held, uint64_t *offset)
-{
-    AH_TRY(ah_segment_alloc(s->shm.segment, bytes, false, memory));
-    *held = bytes;
-    *offset = ah_segment_offset(s->shm.segment, *memory, bytes);
-    return 0;
-}
-
-static void give_back(struct spread_group *s, struct hold *hold)
-{
-    void *memory[] = {hold->copy, hold->landing, hold->partial, hold->counts};
-    size_t bytes[] = {hold->copy_bytes, hold->landing_bytes, hold->partial_bytes, hold->counts_bytes};
-    for (int i = 0; i < 4; i++)
-        if (memory[i])
-            ah_segment_free(s->shm.segment, memory[i], bytes[i]);
-    *hold = (struct hold){0};
-}
-
-static int stage_input(struct spread_group *s, const struct ah_collective *call, bool copy, struct hold *hold,
-                       struct ah_brought *out)
-{
-    size_t bytes = (size_t)ah_collective_input(call, s->team.size, s->shm.base.rank) * width_of(call);
-    if (!bytes)
-        return 0;
-    out->offset = copy ? AH_NO_OFFSET : ah_segment_offset(s->shm.segment, call->in, bytes);
-    if (out->offset != AH_NO_OFFSET)
-        return 0;
-    AH_TRY(take(s, bytes, &hold->copy, &hold->copy_bytes, &out->offset));
-    memcpy(hold->copy, call->in, bytes);
-    return 0;
-}
-
-/* Does something come from another host? */
-static bool takes_from_afar(const struct spread_group *s, const struct ah_collective *call)
-{
-    for (int r = 0; r < s->team.size; r++)
-        if (s->team.at[r] != s->team.mine && ah_collective_part(call, s->team.size, r, s->shm.base.rank).count)
-            return true;
-    return false;
-}
-
-static int make_landing(struct spread_group *s, const struct ah_collective *call, struct hold *hold,
-                        struct ah_brought *out)
-{
-    size_t bytes = (size_t)ah_team_result(call, s->team.size, s->shm.base.rank) * width_of(call);
-    if (call->kind == AH_ALL_REDUCE || !bytes || !takes_from_afar(s, call))
-        return 0;
-    out->landing = call->out ? ah_segment_offset(s->shm.segment, call->out, bytes) : AH_NO_OFFSET;
-    if (out->landing != AH_NO_OFFSET)
-        return 0;
-    return take(s, bytes, &hold->landing, &hold->landing_bytes, &out->landing);
-}
-
-/* Is a host's sum made of something else than the call's elements? */
-static bool widens(const struct spread_group *s, const struct ah_collective *call)
-{
-    return ah_team_sums(&s->team, call) != call->dtype;
-}
-
-static int make_partial(struct spread_group *s, const struct ah_collective *call, struct hold *hold,
-                        struct ah_brought *out)
-{
-    size_t bytes = (size_t)ah_collective_input(call, s->team.size, s->shm.base.rank) * ah_team_width(&s->team, call);
-    bool in_place = call->kind == AH_ALL_REDUCE || s->team.local == 1;
-    out->partial = out->offset;
-    if (!ah_collective_reduces(call) || s->team.ranks[0] != s->shm.base.rank || (in_place && !widens(s, call)))
-        return 0;
-    return take(s, bytes, &hold->partial, &hold->partial_bytes, &out->partial);
-}
-
-static int tell_counts(struct spread_group *s, const struct ah_collective *call, struct hold *hold,
-                       struct ah_brought *out)
-{
-    size_t size = (size_t)s->team.size, n = call->kind == AH_ALL_TO_ALL_V ? size * size : size;
-    if (!call->counts)
-        return 0;
-    AH_TRY(take(s, n * sizeof *call->counts, &hold->counts, &hold->counts_bytes, &out->counts));
-    memcpy(hold->counts, call->counts, n * sizeof *call->counts);
-    return 0;
 }
 
 /* Waiting. */
@@ -222,7 +135,7 @@ static int claim_post(struct spread_group *s)
 }
 
 /* Before the post: all that it says of this rank's memory. */
-static int prepare(struct spread_group *s, const struct ah_collective *call, struct hold *hold, struct ah_brought *out)
+static int prepare(struct spread_group *s, const struct ah_collective *call, struct ah_hold *hold, struct ah_brought *out)
 {
     uint32_t sequence = s->shm.base.posted + 1;
     AH_TRY(claim_post(s));
@@ -230,14 +143,11 @@ static int prepare(struct spread_group *s, const struct ah_collective *call, str
     if (ah_collective_is_barrier(call->kind))
         return 0;
     if (!out->wired) {
-        AH_TRY(stage_input(s, call, call->kind == AH_ALL_REDUCE, hold, out));
+        AH_TRY(ah_hold_input(&s->holder, call, call->kind == AH_ALL_REDUCE, hold, out));
         out->travels = (uint32_t)((size_t)ah_collective_input(call, s->team.size, s->shm.base.rank) * width_of(call));
         return 0;
     }
-    AH_TRY(stage_input(s, call, false, hold, out));
-    AH_TRY(make_landing(s, call, hold, out));
-    AH_TRY(make_partial(s, call, hold, out));
-    AH_TRY(tell_counts(s, call, hold, out));
+    AH_TRY(ah_hold_wired(&s->holder, call, hold, out));
     s->last_wired = sequence;
     atomic_store(&s->roll->wired[sequence % AH_CHANNEL_POSTS], sequence);
     s->has_wired = true;
@@ -284,7 +194,7 @@ static void contribute(struct spread_group *s, const struct ah_collective *call,
     int64_t count = ah_collective_input(call, s->team.size, s->shm.base.rank);
     int64_t pieces = ah_team_pieces(&s->team, call);
     int64_t piece = call->kind == AH_ALL_REDUCE ? ah_team_piece(&s->team, call) : count;
-    bool adds = ah_collective_reduces(call) && (s->team.local > 1 || widens(s, call));
+    bool adds = ah_collective_reduces(call) && (s->team.local > 1 || ah_team_sums(&s->team, call) != call->dtype);
     uint32_t before = ah_group_post(&s->shm.base, s->shm.base.rank, sequence)->steps;
     s->roll->divisor[sequence % AH_CHANNEL_POSTS] = shm_divisor(&s->shm, sequence);
     if (!ah_collective_reduces(call) && wanted)
@@ -298,7 +208,7 @@ static void contribute(struct spread_group *s, const struct ah_collective *call,
 }
 
 /* What came from other hosts, to where it belongs. */
-static void collect(struct spread_group *s, const struct ah_collective *call, const struct hold *hold)
+static void collect(struct spread_group *s, const struct ah_collective *call, const struct ah_hold *hold)
 {
     size_t width = width_of(call);
     if (call->kind == AH_ALL_REDUCE && hold->copy)
@@ -352,7 +262,7 @@ static int stage_small(struct spread_group *s, const struct ah_collective *call,
 static int spread_bring(struct ah_group *group, const struct ah_collective *call, struct ah_brought *out)
 {
     struct spread_group *s = spread_of(group);
-    give_back(s, &s->blocking); /* of a call that failed: its group is poisoned, or began anew */
+    ah_hold_release(&s->holder, &s->blocking); /* of a call that failed: its group is poisoned, or began anew */
     if (call->kind == AH_ALL_REDUCE && !ah_team_wires(&s->team, call))
         return stage_small(s, call, out);
     return prepare(s, call, &s->blocking, out);
@@ -377,7 +287,7 @@ static int spread_run(struct ah_group *group, const struct ah_collective *call)
         AH_TRY(await_courier(s, sequence));
         collect(s, call, &s->blocking);
     }
-    give_back(s, &s->blocking);
+    ah_hold_release(&s->holder, &s->blocking);
     return 0;
 }
 
@@ -421,7 +331,7 @@ static int spread_finish(struct ah_work *work)
 static void spread_drop(struct ah_work *work, bool complete)
 {
     if (complete)
-        give_back(spread_of(work->group), &((struct spread_work *)work)->hold);
+        ah_hold_release(&spread_of(work->group)->holder, &((struct spread_work *)work)->hold);
 }
 
 /* Opening. */
@@ -447,6 +357,7 @@ static int spread_open(struct ah_group *group)
     ah_team_make(&s->team, group->board->hosts, group->member, group->size);
     s->steps = group->base;
     AH_TRY(shm_open_ranks(group));
+    s->holder = (struct ah_holder){s->shm.segment, &s->team, group->rank};
     if (!*memory)
         AH_TRY(ah_segment_alloc(s->shm.segment, sizeof *s->roll, true, memory));
     s->roll = *memory;

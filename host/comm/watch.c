@@ -19,6 +19,7 @@
 #include "comm/doing.h"
 #include "comm/hosts.h"
 #include "comm/lane.h"
+#include "comm/whereabouts.h"
 
 static const int64_t slice_ns = 50 * 1000000;          /* longest sleep between two looks at the peers */
 static const int64_t short_slice_ns = 1000000;         /* while messages wait for this rank's device */
@@ -117,55 +118,6 @@ int ah_watch_compare(struct ah_group *group, uint32_t sequence)
 
 /* Peers that do not come. */
 
-enum { PLACE = AH_HOST_NAME + 8 };
-
-/* ", on node2", for a rank of another host; else "" */
-static const char *place_of(struct ah_group *group, int rank, char text[PLACE])
-{
-    const struct ah_hosts *hosts = group->board->hosts;
-    int member = group->member[rank];
-    text[0] = 0;
-    if (hosts && !ah_board_is_local(group->board, member))
-        snprintf(text, PLACE, ", on %s", hosts->name[ah_hosts_of(hosts, member)]);
-    return text;
-}
-
-/* "rank 1 is at train.lua:12, all_reduce #41" */
-static const char *whereabouts(struct ah_group *group, int rank, char *text, size_t bytes)
-{
-    char place[PLACE];
-    place_of(group, rank, place);
-    uint32_t posted = counter_of(group, rank, AH_POSTED);
-    const struct ah_post *post = ah_group_post(group, rank, posted);
-    int from = atomic_load(&group->peer[rank]->wanted_from);
-    if (from > 1 && from - 2 < group->size)
-        snprintf(text, bytes, "rank %d waits for a message from rank %d%s", group->member[rank],
-                 group->member[from - 2], place);
-    else if (from == 1)
-        snprintf(text, bytes, "rank %d waits for a message from any rank%s", group->member[rank], place);
-    else if (posted == group->base)
-        snprintf(text, bytes, "rank %d has not come to its first collective%s", group->member[rank], place);
-    else
-        snprintf(text, bytes, "rank %d %s %s, %s #%u%s", group->member[rank],
-                 ah_reached(group->posted, posted + 1) ? "was last seen at" : "is at", post->where,
-                 ah_post_name(post), posted - group->base, place);
-    return text;
-}
-
-enum { ANSWER_MS = 400 }; /* for a rank to say where it is */
-
-/* The same, and what the rank does now: "...; now it runs at train.lua:20" */
-static const char *whereabouts_now(struct ah_group *group, int rank, char *text, size_t bytes)
-{
-    char doing[AH_PULSE_TEXT];
-    whereabouts(group, rank, text, bytes);
-    ah_doing(slot_of(group, rank), ANSWER_MS, doing, sizeof doing);
-    size_t length = strlen(text);
-    if (doing[0])
-        snprintf(text + length, bytes - length, "; now it %s", doing);
-    return text;
-}
-
 /* The call that a wait is for. */
 static uint32_t awaited(struct ah_group *group, enum ah_counter which, uint32_t target)
 {
@@ -183,11 +135,11 @@ static const char *own_call(struct ah_group *group, uint32_t sequence, char *tex
 
 static int lost(struct ah_group *group, int rank, const char *call, bool gave_up)
 {
-    char where[240], place[PLACE];
+    char where[240], place[AH_WHEREABOUTS_HOST];
     struct ah_board_slot *slot = slot_of(group, rank);
     int member = group->member[rank];
-    whereabouts(group, rank, where, sizeof where);
-    place_of(group, rank, place);
+    ah_whereabouts(group, rank, where, sizeof where);
+    ah_whereabouts_host(group, rank, place);
     if (gave_up)
         return ah_fail(AH_EPEER, "%s: rank %d gave up: %s", call, member, slot->group_text);
     switch (atomic_load(&slot->state)) {
@@ -295,7 +247,7 @@ static const char *culprit(const struct ah_watch *watch, struct ah_group *group,
     int host = silent_host(watch, group, late, peer, &silent_ns);
     *blamed = host < 0 ? group->member[late] : hosts->first[host];
     if (host < 0)
-        return whereabouts_now(group, late, text, bytes);
+        return ah_whereabouts_now(group, late, text, bytes);
     ah_doing(ah_board_slot(group->board, *blamed), 0, doing, sizeof doing);
     snprintf(text, bytes, "rank %d, which speaks for host %s, has been silent for %.3g s%s%s", *blamed,
              hosts->name[host], (double)silent_ns / 1e9, doing[0] ? "; now it " : "", doing);
@@ -330,7 +282,7 @@ static int timed_out(struct ah_group *group, int rank, const char *call, int64_t
     char where[400];
     atomic_store(&slot_of(group, group->rank)->blamed, group->member[rank]);
     return ah_fail(AH_ETIMEOUT, "%s: timed out after %.3g s: %s", call, (double)timeout_ns / 1e9,
-                   whereabouts_now(group, rank, where, sizeof where));
+                   ah_whereabouts_now(group, rank, where, sizeof where));
 }
 
 /* "ranks 1, 3 did not come", or the first of them alone. */
@@ -348,7 +300,7 @@ static int name_missing(struct ah_group *group, uint32_t sequence)
     atomic_store(&slot_of(group, group->rank)->blamed, group->member[first]);
     return ah_fail(AH_ETIMEOUT, "%s: rank%s %s did not come within %.3g s: %s",
                    own_call(group, sequence, call, sizeof call), missing == 1 ? "" : "s", list,
-                   (double)group->timeout_ns / 1e9, whereabouts_now(group, first, where, sizeof where));
+                   (double)group->timeout_ns / 1e9, ah_whereabouts_now(group, first, where, sizeof where));
 }
 
 /* Is a rank being replaced, whom all wait for? */

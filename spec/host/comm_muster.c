@@ -1,4 +1,5 @@
 /* What hosts tell of themselves, and the table of them as a text, when somebody tells what cannot be. */
+#include "comm/muster.h"
 #include "comm/roll.h"
 
 #include "comm/board.h"

@@ -135,7 +135,8 @@ static int claim_post(struct spread_group *s)
 }
 
 /* Before the post: all that it says of this rank's memory. */
-static int prepare(struct spread_group *s, const struct ah_collective *call, struct ah_hold *hold, struct ah_brought *out)
+static int prepare(struct spread_group *s, const struct ah_collective *call, struct ah_hold *hold,
+                   struct ah_brought *out)
 {
     uint32_t sequence = s->shm.base.posted + 1;
     AH_TRY(claim_post(s));

@@ -115,7 +115,8 @@ describe("Hosts that exchange by MPI", function()
     assert.is_true(took < 10)
     result, took = case "os.execute 'kill -KILL $PPID'"
     assert.not_equal(0, result.code)
-    assert.matches("lost rank 3, which died %(rank 3 [^\n]*, on node2%)", result.output)
+    assert.matches("lost rank 3, which died %(rank 3 ", result.output)
+    assert.matches(", on node2", result.output) -- of rank 3, or of rank 2, which was told first
     assert.is_true(took < 10)
     result, took = case("os.execute 'kill -STOP $PPID'", {ACCELHOST_TIMEOUT = "2"})
     assert.not_equal(0, result.code)

@@ -26,7 +26,7 @@ local held = false  -- load_state is not where the run goes on
 local ready = false -- the script has come to where it does
 
 local updates = 0 -- optimizers' steps in this process
-hooks.register_optimizer_step_post_hook(function() updates = updates + 1 end)
+local counts = false
 local trained = setmetatable({}, {__mode = "k"}) -- loaders of whose batches a step was made
 local seen = setmetatable({}, {__mode = "k"})    -- loader -> updates when it was asked for a batch last
 
@@ -248,6 +248,10 @@ end
 ---@return fun(loader: DataLoader, pass?: Pass)
 function recovery.hook(accelerator)
   check(accelerator)
+  if not counts then
+    counts = true
+    hooks.register_optimizer_step_post_hook(function() updates = updates + 1 end)
+  end
   return function(loader, pass)
     if pass and pass.ended or not is_training(loader, pass) then return end
     if not ready then

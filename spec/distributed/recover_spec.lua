@@ -76,12 +76,28 @@ describe("A rank that is killed in a training", function()
 
   for _, features in ipairs {
     "norm dropout clip", "windows norm", "bf16 dropout", "fp16 windows", "sgd zero_first", "within dropout", "drawn",
-    "dispatch dropout", "stream", "buckets norm", "saving windows norm dropout clip",
+    "dispatch dropout", "stream", "buckets norm", "breaks dropout", "saving windows norm dropout clip",
   } do
     it("is replaced to the bit with: " .. features, function()
-      check {features = features, kill = features:find "windows" and (places:gsub("1:stepped:9 ", "")) or places}
+      check {features = features, kill = features:find "windows" and (places:gsub("1:stepped:9 ", ""))
+        or features:find "breaks" and places:match ".*reduced:7" or places}
     end)
   end
+
+  it("is replaced in the first step after a checkpoint in the middle of a pass", function()
+    local function resume(kill)
+      folder.remove "run"
+      os.execute "rm -f killed_*"
+      local env = {FOLDER = require("lfs").currentdir(), FEATURES = "saving stops drawn", KILL = ""}
+      local first = run.host({"launch", "--num_processes", 2, case}, {timeout = 60, env = env})
+      assert.equal(0, first.code, first.output)
+      env.FEATURES, env.KILL = "drawn", kill
+      local rest = run.host({"launch", "--num_processes", 2, "--recover", "live", case}, {timeout = 60, env = env})
+      assert.equal(0, rest.code, rest.output)
+      return run.by_rank(rest.stdout)
+    end
+    assert.same(resume "", resume "1:forward:4 0:forward:4")
+  end)
 
   it("is replaced with an optimizer whose state is more than tensors", function()
     check {features = "lbfgs", kill = "0:forward:2 1:forward:9 0:evaluation:12"}

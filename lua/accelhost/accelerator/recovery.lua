@@ -172,6 +172,11 @@ end
 
 local function state_dict(object) return object:state_dict() end
 
+local function is_under_way(loader)
+  local pass = loader._current
+  return pass ~= nil and not pass.ended and not pass.last
+end
+
 -- The options of an optimizer's groups.
 local function options_of(optimizer)
   local groups = {}
@@ -206,7 +211,7 @@ local function make_note(self)
     schedulers = states_of(list.schedulers, state_dict), scalers = states_of(list.scalers, state_dict),
     registered = states_of(list.registered, contents.state_of), loaders = states_of(list.loaders, state_dict),
     accelerator = run_state.own(self), windows = run_state.windows(self), parts = states_of(parts, state_dict),
-    iteration = self.project_configuration.iteration,
+    iteration = self.project_configuration.iteration, under_way = states_of(list.loaders, is_under_way),
     generators = self._shards and self._shards:outside(generators) or generators(),
   }
 end
@@ -339,8 +344,8 @@ local function apply(self, note, values, list, purge_step)
   run_state.set_windows(self, windows)
   self.project_configuration.iteration = note.iteration
   -- The others are in the middle of the pass: what they agreed on when it began is agreed.
-  for _, loader in ipairs(list.loaders) do
-    if loader._resume then loader._resume.live = true end
+  for i, loader in ipairs(list.loaders) do
+    if loader._resume then loader._resume.live = note.under_way[i] end
   end
   for i, part in ipairs(parts) do part:load_state_dict(note.parts[i]) end
   random.restore(note.generators.devices)

@@ -171,7 +171,12 @@ function DataLoader:_base()
 end
 
 local function begin(self)
-  if self.before_batch then self.before_batch(self, nil) end
+  if self.before_batch then
+    local before = self._current
+    self._current = nil -- it is over, left by break or not
+    self.before_batch(self, nil)
+    self._current = before
+  end
   return Pass.begin(self)
 end
 

@@ -149,11 +149,13 @@ end
 for epoch = loader.epoch, 2 do
   for x, y in loader do
     one_step(x, y)
+    if has.breaks and progress.steps % 3 == 0 then break end
     if has.within and progress.steps % 4 == 0 then progress.sum = progress.sum + evaluate() end
     if has.saving and progress.steps % 3 == 0 then
       at_step = progress.steps
       accelerator:save_state {async = epoch == 1}
       maybe_die "saving"
+      if has.stops then return end
     end
   end
   progress.sum = progress.sum + evaluate()

@@ -141,8 +141,7 @@ static int lost(struct ah_group *group, int rank, const char *call, bool gave_up
     ah_whereabouts(group, rank, where, sizeof where);
     ah_whereabouts_host(group, rank, place);
     if (gave_up)
-        return ah_fail(AH_EPEER, "%s: rank %d%s%s gave up: %s", call, member, place, place[0] ? "," : "",
-                       slot->group_text);
+        return ah_fail(AH_EPEER, "%s: rank %d gave up: %s%s", call, member, slot->group_text, place);
     switch (atomic_load(&slot->state)) {
     case AH_RANK_RUNNING:
     case AH_RANK_RETURNING:

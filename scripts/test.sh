@@ -23,18 +23,11 @@ export ACCELHOST_BINARY
 export GOMP_SPINCOUNT="${GOMP_SPINCOUNT:-1000}"
 results=$(mktemp)
 log=$(mktemp)
-# These run beside the rest and each other: one computes, the other waits most of the time.
+# These run beside the rest: one computes, the other waits most of the time.
 beside="spec/parity${SIGNALS_ARE_DEFAULT:+ spec/distributed}"
 lane=
-# kin PID: what it has started, and what that has
-kin() {
-    for child in $(ps -o pid= --ppid "$1"); do
-        echo "$child"
-        kin "$child"
-    done
-}
 # shellcheck disable=SC2046
-trap '[ -z "$lane" ] || kill "$lane" $(kin "$lane"); rm -f "$results" "$log"' EXIT
+trap '[ -z "$lane" ] || kill "$lane" $(ps -o pid= --ppid "$lane"); rm -f "$results" "$log"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 passed=0 failed=0 skipped=0
@@ -112,14 +105,8 @@ run_on_devices() {
 # A shell gives what it runs in the background no interrupts; specs need them.
 run_beside() {
     polite="${SIGNALS_ARE_DEFAULT:+env --default-signal=INT,QUIT}"
-    said=$(mktemp)
-    (for folder in ${beside#* }; do run_specs "$folder" "$folder"; done) >"$said" 2>&1 &
-    waiting=$!
-    [ "${beside#* }" = "$beside" ] || run_specs "${beside%% *}" "${beside%% *}"
+    for folder in $beside; do run_specs "$folder" "$folder"; done
     run_on_devices "$@"
-    wait "$waiting"
-    cat "$said"
-    rm -f "$said"
 }
 
 # count_specs STATUS TALLY WHAT: what a run gave

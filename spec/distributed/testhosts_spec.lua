@@ -12,7 +12,7 @@ describe("Test hosts", function()
     local result = shell [[
       testhosts on 2 sh -c 'hostname; getent hosts node3; ps ax | grep -c "[s]leep 5432"' &
       testhosts on 1 sh -c 'sleep 5432 & ps ax | grep -c "[s]leep 5432"' >/dev/null
-      wait %1; testhosts all sh -c 'exit $(hostname | tr -d a-z)'; echo $?]]
+      wait $!; testhosts all sh -c 'exit $(hostname | tr -d a-z)'; echo $?]]
     assert.equal("node2\n10.77.0.3       node3\n0\n3\n", result.stdout, result.stderr)
   end)
 
@@ -21,7 +21,7 @@ describe("Test hosts", function()
     local result = shell [[
       reach() { testhosts on 1 timeout 1 bash -c "exec 3<>/dev/tcp/node3/$1" 2>/dev/null; echo $?; }
       reach 9; testhosts down 3; reach 9; testhosts up 3; reach 9
-      testhosts on 2 sleep 4321 & sleep 0.2; testhosts kill 2; wait %1; echo $?]]
+      testhosts on 2 sleep 4321 & sleep 0.2; testhosts kill 2; wait $!; echo $?]]
     assert.equal("1\n124\n1\n137\n", result.stdout, result.stderr)
   end)
 

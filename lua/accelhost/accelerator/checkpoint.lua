@@ -52,8 +52,9 @@ local function choose_place(self, dir)
   return {path = path, number = number, victims = names.surplus(project.project_dir, number, project.total_limit)}
 end
 
--- Rank 0 makes the hidden folder, the others join.
-local function open_saver(place)
+-- Rank 0 makes the hidden folder. Its saver, nil on the others, and the folder: where rank 0 is replaced, another one
+-- there than the others were told.
+local function begin_folder(place)
   local saver
   local folder = agree.main("save_state", function()
     local reason
@@ -61,6 +62,12 @@ local function open_saver(place)
     if not saver then fail("save_state: %s", reason) end
     return saver:folder()
   end)
+  return saver, saver and saver:folder() or folder
+end
+
+-- All write into it.
+local function open_saver(place)
+  local saver, folder = begin_folder(place)
   return saver or C.saver.join(folder, comm.rank()), folder
 end
 
@@ -121,15 +128,8 @@ for _, name in ipairs {"start", "written", "wait", "cancel", "close"} do nobody[
 -- Where killed ranks are replaced rank 0 writes the files of all: a replacement that saves once more what was saved
 -- already then waits for nobody's files, and others need not write theirs again.
 local function open_alone(place)
-  local saver
-  local folder = agree.main("save_state", function()
-    local reason
-    saver, reason = C.saver.begin(place.path)
-    if not saver then fail("save_state: %s", reason) end
-    return saver:folder()
-  end)
-  if saver then return saver, saver:folder() end -- another one than was told where this process replaces rank 0
-  return nobody, folder
+  local saver, folder = begin_folder(place)
+  return saver or nobody, folder
 end
 
 -- Files of all on rank 0.

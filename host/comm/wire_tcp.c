@@ -169,7 +169,8 @@ static bool get(struct link *link, void *to, size_t most, size_t *got)
 /* Is there a reason to take more of what the host sends? */
 static bool listens(const struct link *link)
 {
-    return link->want.first || (link->in && link->in->claimed) || link->early_bytes < ENOUGH;
+    const struct part *in = link->in;
+    return link->want.first || (in && (in->turn || in->claimed)) || link->early_bytes < ENOUGH;
 }
 
 static int receive(struct link *link, int host)

@@ -128,7 +128,7 @@ AH_TEST(what_nobody_asks_for_stays_with_its_host)
     close_pair(&pair);
 }
 
-AH_TEST(what_is_asked_for_is_found_behind_what_nobody_asks_for)
+AH_TEST(what_is_asked_for_is_found_behind_what_nobody_asks_for_and_taken_to_its_end)
 {
     enum { COUNT = 14 };
     struct pair pair;
@@ -141,8 +141,12 @@ AH_TEST(what_is_asked_for_is_found_behind_what_nobody_asks_for)
     CHECK(flood(&pair, other, last) == last);
     uint64_t head[2] = {7, MEGABYTE};
     memcpy(first, head, sizeof head);
-    CHECK(flood(&pair, first, sizeof head + MEGABYTE) == sizeof head + MEGABYTE);
     bool done = false;
+    CHECK(flood(&pair, first, MEGABYTE) == MEGABYTE);
+    for (int i = 0; i < 100; i++)
+        CHECK_OK(look(&pair, turn, &done));
+    CHECK(!done);
+    CHECK(flood(&pair, first + MEGABYTE, sizeof head) == sizeof head);
     for (int tries = 0; !done && tries < 1000; tries++)
         CHECK_OK(look(&pair, turn, &done));
     CHECK(done && memory[MEGABYTE - 1] == 1);

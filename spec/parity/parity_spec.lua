@@ -29,7 +29,7 @@ end
 local function tolerance_of(options, step, loss)
   if options.dtype == "float64" then return 1e-9 * loss end
   if step <= (options.optimizer == "sgd" and 20 or 3) then return 1e-5 * loss end
-  return step <= 20 and 1e-4 * loss or (step <= 50 and 2e-2 or 5e-2) * math.max(loss, 1)
+  return step <= 20 and 1e-4 * loss or (step <= 50 and 2e-2 or 3e-2) * math.max(loss, 1)
 end
 
 -- Train in `ranks` processes and compare every loss with PyTorch's.

@@ -24,6 +24,7 @@
 static const int64_t slice_ns = 50 * 1000000;          /* longest sleep between two looks at the peers */
 static const int64_t short_slice_ns = 1000000;         /* while messages wait for this rank's device */
 static const int64_t longest_slice_ns = 200 * 1000000; /* what is longer, this process was not running */
+static const uint32_t long_travel = 8 * 1024; /* bytes that are to be on their way although all has come already */
 static const int64_t witness_ns = 100 * 1000000;       /* for ranks to join a mismatch */
 
 void ah_watch_relax(struct ah_group *group)
@@ -474,6 +475,9 @@ static int wait_slowly(struct ah_group *group, int rank, enum ah_counter which, 
 
 int ah_watch_wait(struct ah_group *group, enum ah_counter which, uint32_t target)
 {
+    if (which == AH_POSTED && group->backend->attend &&
+        ah_group_post(group, group->rank, target)->travels >= long_travel)
+        ah_watch_relax(group);
     for (int r = 0; r < group->size; r++) {
         if (r == group->rank)
             continue;

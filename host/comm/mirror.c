@@ -18,7 +18,11 @@
 
 static const int64_t silence_default_ns = 5000000000, tick_ns = 100000000, longest_tick_ns = 300000000;
 static const int64_t farewell_ns = 1000000000;
-enum { BEATS = 5, FULL = 4 << 20 }; /* in the time after which a host is gone; bytes that wait for a socket */
+enum {
+    BEATS = 5,        /* in the time after which a host is gone */
+    FULL = 4 << 20,   /* bytes that wait for a socket */
+    BITE = 32 * 1024, /* bytes that are given to it at once: the other host reads them while it takes the next */
+};
 
 void ah_mirror_lose(struct ah_mirror *mirror, int host, const char *why)
 {
@@ -44,7 +48,8 @@ static bool is_open(const struct mirror_peer *peer)
 static bool flush(struct mirror_peer *peer)
 {
     while (is_open(peer) && peer->sent < peer->out.bytes) {
-        ssize_t n = send(peer->fd, peer->out.at + peer->sent, peer->out.bytes - peer->sent, MSG_NOSIGNAL);
+        size_t left = peer->out.bytes - peer->sent;
+        ssize_t n = send(peer->fd, peer->out.at + peer->sent, left < BITE ? left : BITE, MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)

@@ -23,7 +23,7 @@ struct ah_courier {
     struct ah_mirror *mirror;
     struct ah_wire *wire;
     struct lane *lane; /* of each local rank and channel */
-    struct scratch spare[COURIER_DEPTH];
+    struct scratch spare[COURIER_AHEAD];
     pthread_t thread;
     pthread_mutex_t working; /* around all that is above */
     atomic_bool ending;
@@ -39,7 +39,7 @@ enum { DIRECT_BYTES = 256 * 1024, DIRECT_PAIR = 512 * 1024 };
 int courier_scratch(struct courier_job *job, struct flight *flight, size_t bytes)
 {
     struct scratch *mine = &flight->scratch;
-    for (int i = 0; i < COURIER_DEPTH && mine->bytes < bytes; i++) {
+    for (int i = 0; i < COURIER_AHEAD && mine->bytes < bytes; i++) {
         struct scratch left = *mine;
         *mine = job->spare[i];
         job->spare[i] = left;
@@ -58,9 +58,9 @@ int courier_scratch(struct courier_job *job, struct flight *flight, size_t bytes
 static void leave_scratch(struct courier_job *job, struct scratch *scratch)
 {
     int place = 0;
-    while (place < COURIER_DEPTH && job->spare[place].memory)
+    while (place < COURIER_AHEAD && job->spare[place].memory)
         place++;
-    if (place < COURIER_DEPTH && scratch->bytes <= SPARE_BYTES)
+    if (place < COURIER_AHEAD && scratch->bytes <= SPARE_BYTES)
         job->spare[place] = *scratch;
     else
         free(scratch->memory);
@@ -91,7 +91,7 @@ int courier_test(struct courier_job *job, struct ah_wire_turn **turn, bool *done
 
 static void free_job(struct courier_job *job)
 {
-    for (int i = 0; i < COURIER_DEPTH; i++)
+    for (int i = 0; i < COURIER_AHEAD; i++)
         leave_scratch(job, &job->flight[i].scratch);
     free((void *)job->call.counts);
     free(job);
@@ -321,7 +321,7 @@ static void free_courier(struct ah_courier *courier)
             courier->lane[i].first = job->next;
             free_job(job);
         }
-    for (int i = 0; i < COURIER_DEPTH; i++)
+    for (int i = 0; i < COURIER_AHEAD; i++)
         free(courier->spare[i].memory);
     pthread_mutex_destroy(&courier->working);
     free(courier->lane);

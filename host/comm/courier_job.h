@@ -6,7 +6,8 @@
 #include "comm/team.h"
 #include "comm/wire.h"
 
-enum { COURIER_DEPTH = 4 }; /* pieces under way */
+/* Pieces that are given at once, and those that are awaited: a host may have begun so many of which this one has not. */
+enum { COURIER_DEPTH = 4, COURIER_AHEAD = 2 * COURIER_DEPTH };
 
 /* Memory of a courier, for what comes and for what was put together to be given. */
 struct scratch {
@@ -16,7 +17,7 @@ struct scratch {
 
 /* A piece under way. */
 struct flight {
-    struct ah_wire_turn *turn, *sums; /* that are not through; all_reduce: sums that come */
+    struct ah_wire_turn *give, *take, *sums; /* that are not through; all_reduce: sums that come */
     struct scratch scratch;
 };
 
@@ -34,20 +35,15 @@ struct courier_job {
     uint32_t before[AH_BOARD_MAX_RANKS];                           /* by place among the local ranks */
     uint64_t offset[AH_BOARD_MAX_RANKS], landing[AH_BOARD_MAX_RANKS]; /* the same */
     uint64_t partial;          /* in the first local rank's segment */
-    int64_t pieces, begun, halfway, done;
-    struct flight flight[COURIER_DEPTH];
-    struct scratch *spare;     /* the courier's: COURIER_DEPTH that earlier jobs have left, whose pages are there */
+    int64_t pieces, awaited, begun, halfway, done;
+    struct flight flight[COURIER_AHEAD];
+    struct scratch *spare;     /* the courier's: COURIER_AHEAD that earlier jobs have left, whose pages are there */
 };
 
 /* In a local rank's segment, by its place among them. */
 static inline unsigned char *courier_at(const struct courier_job *job, int place, uint64_t offset)
 {
     return job->board->segment[job->team.member[job->team.ranks[place]]] + offset;
-}
-
-static inline struct flight *courier_flight(struct courier_job *job, int64_t piece)
-{
-    return &job->flight[piece % COURIER_DEPTH];
 }
 
 /* Room for a flight's scratch; what was there is lost. */

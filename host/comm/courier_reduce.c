@@ -11,6 +11,11 @@ struct range {
     int64_t begin, end; /* elements of the call */
 };
 
+static struct flight *flight_of(struct courier_job *job, int64_t piece)
+{
+    return &job->flight[piece % COURIER_AHEAD];
+}
+
 static struct range range_of(const struct courier_job *job, int64_t piece)
 {
     int64_t n = ah_team_piece(&job->team, &job->call), begin = piece * n;
@@ -48,31 +53,41 @@ static struct ah_wire_piece result(const struct courier_job *job, struct range r
                                   (size_t)(range.end - range.begin) * ah_dtype_size(job->call.dtype)};
 }
 
-/* Give each host its share, and take the own one of all; be ready for the sums of their shares, which a host gives when
- * it has got all of what lies in their place. */
-static int begin(struct courier_job *job, int64_t piece)
+static const struct ah_wire_piece nothing[AH_HOSTS_MAX];
+
+/* Be ready for the own share of all hosts, and for the sums of their shares, which a host gives when it has got all of
+ * what lies in their place. */
+static int await(struct courier_job *job, int64_t piece)
 {
-    static const struct ah_wire_piece nothing[AH_HOSTS_MAX];
-    struct flight *flight = courier_flight(job, piece);
-    struct ah_wire_piece send[AH_HOSTS_MAX] = {{0}}, receive[AH_HOSTS_MAX] = {{0}}, sums[AH_HOSTS_MAX] = {{0}};
+    struct flight *flight = flight_of(job, piece);
+    struct ah_wire_piece receive[AH_HOSTS_MAX] = {{0}}, sums[AH_HOSTS_MAX] = {{0}};
     struct ah_wire_piece own = given(job, share_of(job, piece, job->team.mine));
     AH_TRY(courier_scratch(job, flight, own.bytes * (size_t)job->team.hosts));
     for (int h = 0; h < job->team.hosts; h++) {
         if (h == job->team.mine)
             continue;
-        send[h] = given(job, share_of(job, piece, h));
         sums[h] = result(job, share_of(job, piece, h));
         receive[h] = (struct ah_wire_piece){flight->scratch.memory + own.bytes * (size_t)h, own.bytes};
     }
     if (!job->direct)
         AH_TRY(courier_start(job, 1, nothing, sums, &flight->sums));
-    return courier_start(job, 0, send, receive, &flight->turn);
+    return courier_start(job, 0, nothing, receive, &flight->take);
+}
+
+/* Give each host its share. */
+static int begin(struct courier_job *job, int64_t piece)
+{
+    struct ah_wire_piece send[AH_HOSTS_MAX] = {{0}};
+    for (int h = 0; h < job->team.hosts; h++)
+        if (h != job->team.mine)
+            send[h] = given(job, share_of(job, piece, h));
+    return courier_start(job, 0, send, nothing, &flight_of(job, piece)->give);
 }
 
 /* The sums of all hosts; directly, for every local rank at once. */
 static void add(struct courier_job *job, int64_t piece)
 {
-    struct flight *flight = courier_flight(job, piece);
+    struct flight *flight = flight_of(job, piece);
     struct range own = share_of(job, piece, job->team.mine);
     struct ah_wire_piece mine = given(job, own);
     const void *source[AH_HOSTS_MAX];
@@ -87,12 +102,11 @@ static void add(struct courier_job *job, int64_t piece)
 
 static int give_sums(struct courier_job *job, int64_t piece)
 {
-    static const struct ah_wire_piece nothing[AH_HOSTS_MAX];
     struct ah_wire_piece send[AH_HOSTS_MAX] = {{0}};
     for (int h = 0; h < job->team.hosts; h++)
         if (h != job->team.mine)
             send[h] = result(job, share_of(job, piece, job->team.mine));
-    return courier_start(job, 1, send, nothing, &courier_flight(job, piece)->turn);
+    return courier_start(job, 1, send, nothing, &flight_of(job, piece)->give);
 }
 
 static void hand_out(struct courier_job *job, int64_t piece)
@@ -103,15 +117,26 @@ static void hand_out(struct courier_job *job, int64_t piece)
         memcpy(result_at(job, i, all.begin), sum.memory, sum.bytes);
 }
 
+/* Are the turns of a piece through? */
+static int test_both(struct courier_job *job, struct ah_wire_turn **one, struct ah_wire_turn **other, bool *done,
+                     int *lost)
+{
+    AH_TRY(courier_test(job, one, done, lost));
+    return *done ? courier_test(job, other, done, lost) : 0;
+}
+
 int courier_reduce(struct courier_job *job, int64_t steps, bool *moved, int *lost)
 {
     bool done;
+    while (job->awaited < job->pieces && job->awaited - job->done < COURIER_AHEAD)
+        AH_TRY(await(job, job->awaited++));
     while (job->begun < job->pieces && job->begun < steps && job->begun - job->done < COURIER_DEPTH) {
         AH_TRY(begin(job, job->begun++));
         *moved = true;
     }
     for (; job->halfway < job->begun; job->halfway++) {
-        AH_TRY(courier_test(job, &courier_flight(job, job->halfway)->turn, &done, lost));
+        struct flight *flight = flight_of(job, job->halfway);
+        AH_TRY(test_both(job, &flight->take, &flight->give, &done, lost));
         if (!done)
             break;
         add(job, job->halfway);
@@ -120,9 +145,8 @@ int courier_reduce(struct courier_job *job, int64_t steps, bool *moved, int *los
         *moved = true;
     }
     for (; job->done < job->halfway; job->done++) {
-        AH_TRY(courier_test(job, &courier_flight(job, job->done)->turn, &done, lost));
-        if (done)
-            AH_TRY(courier_test(job, &courier_flight(job, job->done)->sums, &done, lost));
+        struct flight *flight = flight_of(job, job->done);
+        AH_TRY(test_both(job, &flight->give, &flight->sums, &done, lost));
         if (!done)
             break;
         if (!job->direct)

@@ -12,6 +12,11 @@ struct bit {
     size_t skipped, bytes, place; /* of the part before the piece begins; in the piece; in it from here on */
 };
 
+static struct flight *flight_of(struct courier_job *job, int64_t piece)
+{
+    return &job->flight[piece % COURIER_DEPTH];
+}
+
 /* The next part of a piece; `index` and `at` begin with 0. */
 static bool next_bit(const struct courier_job *job, int from, int to, int64_t piece, int *index, size_t *at,
                      struct bit *out)
@@ -133,7 +138,7 @@ static struct ah_wire_piece send_from(const struct courier_job *job, int host, i
 /* The scratch holds a piece for each host, of what comes, and one of what goes. */
 static int begin(struct courier_job *job, int64_t piece)
 {
-    struct flight *flight = courier_flight(job, piece);
+    struct flight *flight = flight_of(job, piece);
     struct ah_wire_piece send[AH_HOSTS_MAX] = {{0}}, receive[AH_HOSTS_MAX] = {{0}};
     size_t hosts = (size_t)job->team.hosts;
     AH_TRY(courier_scratch(job, flight, 2 * hosts * AH_TEAM_PIECE));
@@ -143,7 +148,7 @@ static int begin(struct courier_job *job, int64_t piece)
         receive[h] = receive_to(job, h, piece, flight->scratch.memory + (size_t)h * AH_TEAM_PIECE);
         send[h] = send_from(job, h, piece, flight->scratch.memory + (hosts + (size_t)h) * AH_TEAM_PIECE);
     }
-    return courier_start(job, 0, send, receive, &flight->turn);
+    return courier_start(job, 0, send, receive, &flight->take);
 }
 
 static void put(const struct courier_job *job, int host, int64_t piece, const unsigned char *scratch)
@@ -180,7 +185,7 @@ static void add(const struct courier_job *job, int64_t piece, unsigned char *scr
 
 static void finish(struct courier_job *job, int64_t piece)
 {
-    unsigned char *scratch = courier_flight(job, piece)->scratch.memory;
+    unsigned char *scratch = flight_of(job, piece)->scratch.memory;
     if (ah_collective_reduces(&job->call)) {
         add(job, piece, scratch);
         return;
@@ -198,7 +203,7 @@ int courier_stream(struct courier_job *job, bool *moved, int *lost)
         *moved = true;
     }
     for (; job->done < job->begun; job->done++) {
-        AH_TRY(courier_test(job, &courier_flight(job, job->done)->turn, &done, lost));
+        AH_TRY(courier_test(job, &flight_of(job, job->done)->take, &done, lost));
         if (!done)
             break;
         finish(job, job->done);

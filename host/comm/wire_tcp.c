@@ -232,7 +232,7 @@ static void lose(struct link *link, const char *why)
     snprintf(link->why, sizeof link->why, "%s", why);
 }
 
-static int move(struct tcp_wire *wire)
+static void move(struct tcp_wire *wire)
 {
     for (int h = 0; h < wire->base.hosts; h++) {
         struct link *link = &wire->link[h];
@@ -242,7 +242,6 @@ static int move(struct tcp_wire *wire)
         if (receive(link, h) < 0)
             lose(link, ah_error_text());
     }
-    return 0;
 }
 
 static void begin_receive(struct link *link, struct part *part, int host)
@@ -286,8 +285,10 @@ static int tcp_start(struct ah_wire *base, int tag, const struct ah_wire_piece *
             else
                 append(&wire->link[h].out, part);
         }
+        if (wire->link[h].fd >= 0 && !wire->link[h].lost)
+            give(&wire->link[h], h);
     }
-    return move(wire);
+    return 0;
 }
 
 static int tcp_test(struct ah_wire *base, struct ah_wire_turn *under_way, bool *done, int *lost)
@@ -295,8 +296,7 @@ static int tcp_test(struct ah_wire *base, struct ah_wire_turn *under_way, bool *
     struct tcp_wire *wire = (struct tcp_wire *)base;
     struct turn *turn = (struct turn *)under_way;
     *done = false;
-    if (turn->left)
-        AH_TRY(move(wire));
+    move(wire);
     if (!turn->left) {
         *done = true;
         ah_wire_unlist(&turn->base);

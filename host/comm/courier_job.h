@@ -6,7 +6,7 @@
 #include "comm/team.h"
 #include "comm/wire.h"
 
-/* Pieces that are given at once, and those that are awaited: a host may have begun so many of which this one has not. */
+/* Pieces that are given at once, and those that are awaited: another host may be ahead by so many. */
 enum { COURIER_DEPTH = 4, COURIER_AHEAD = 2 * COURIER_DEPTH };
 
 /* Memory of a courier, for what comes and for what was put together to be given. */

@@ -481,14 +481,10 @@ int ah_watch_wait(struct ah_group *group, enum ah_counter which, uint32_t target
     for (int r = 0; r < group->size; r++) {
         if (r == group->rank)
             continue;
-        int spins = group->spins;
-        while (!ah_reached(counter_of(group, r, which), target)) {
+        for (int spins = group->spins; spins >= 0 && !ah_reached(counter_of(group, r, which), target); spins--)
             ah_watch_relax(group);
-            if (--spins < 0) {
-                AH_TRY(wait_slowly(group, r, which, target));
-                break;
-            }
-        }
+        if (!ah_reached(counter_of(group, r, which), target))
+            AH_TRY(wait_slowly(group, r, which, target));
     }
     return 0;
 }

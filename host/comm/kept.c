@@ -58,17 +58,30 @@ static int area_behind(uint32_t boundary)
     return 1 + (int)(boundary & 1);
 }
 
+/* The boundary behind which a rank made a call, one of after boundary 0, and its counter there. */
+static bool find_interval(const struct ah_keeping *keeping, uint32_t published, int channel, uint32_t sequence,
+                          uint32_t *boundary, uint32_t *first)
+{
+    for (uint32_t back = 1; back <= 2 && back <= published; back++) {
+        *boundary = published - back;
+        *first = keeping->boundary[*boundary & 1].posted[channel];
+        if (!ah_reached(*first, sequence))
+            return true;
+    }
+    return false;
+}
+
+/* Which calls are those of set-up is told once: while a replacement makes them, a peer may be writing its next boundary
+ * in the place of the last but one. */
 const struct ah_kept *ah_kept_find(struct ah_board *board, int rank, int channel, uint32_t sequence)
 {
     const struct ah_keeping *keeping = keeping_of(board, rank);
-    uint32_t published = ah_kept_boundaries(board, rank), first = 0;
+    uint32_t published = ah_kept_boundaries(board, rank), boundary, first = 0;
     int area = 0;
-    for (uint32_t back = 1; back <= 2 && back <= published && !area; back++) {
-        uint32_t boundary = published - back, posted = keeping->boundary[boundary & 1].posted[channel];
-        if (ah_reached(posted, sequence))
-            continue;
+    if (published && !ah_reached(keeping->set_up[channel], sequence)) {
+        if (!find_interval(keeping, published, channel, sequence, &boundary, &first))
+            return NULL;
         area = area_behind(boundary);
-        first = posted;
     }
     uint32_t place = sequence - first - 1;
     const struct ah_kept *kept = index_of(board, rank, area, channel) + place;

@@ -55,6 +55,12 @@ bool ah_recovery_is_due(void)
     return own.board && atomic_load(&own_slot()->due);
 }
 
+int ah_recovery_rank(int *size)
+{
+    *size = own.board ? own.board->size : 1;
+    return own.rank;
+}
+
 int64_t ah_recovery_boundary(void)
 {
     return own.board ? (int64_t)published_by(own.rank) - 1 : -1;
@@ -125,8 +131,9 @@ static void publish(uint32_t boundary, const void *note, size_t bytes)
 {
     struct ah_board_slot *slot = own_slot();
     struct ah_boundary *place = &slot->keeping.boundary[boundary & 1];
-    if (bytes)
-        memcpy(ah_kept_part(own.board, own.rank, AH_KEPT_NOTE, boundary), note, bytes);
+    unsigned char *written = ah_kept_part(own.board, own.rank, AH_KEPT_NOTE, boundary);
+    if (bytes && note != written)
+        memcpy(written, note, bytes);
     *place = (struct ah_boundary){.note_bytes = bytes, .slice_bytes = own.slice_bytes};
     for (int c = 0; c < AH_BOARD_CHANNELS; c++)
         place->posted[c] = ah_channel_counter(&slot->channel[c], AH_POSTED);
@@ -145,17 +152,46 @@ static int check_room(enum ah_kept_part part, const char *name, size_t bytes)
                    (unsigned long long)ah_kept_most(part));
 }
 
+static int check_taken(void)
+{
+    uint32_t boundary = published_by(own.rank);
+    if (boundary == 0 || !atomic_load(&own_slot()->due))
+        return 0;
+    return ah_fail(AH_ESTATE, "this process replaces rank %d, which died behind step %u, and has not taken its state: "
+                   "call accelerator:load_state() before the loop", own.rank, boundary - 1);
+}
+
+/* Where a part of the boundary to come lies. One that was taken is told already, and calls behind it may be kept. */
+static int place_of(enum ah_kept_part part, void **out)
+{
+    uint32_t boundary = published_by(own.rank);
+    AH_TRY(check_taken());
+    if (!own.taken)
+        AH_TRY(settle());
+    AH_TRY(await(boundary, false));
+    *out = ah_kept_part(own.board, own.rank, part, boundary);
+    return 0;
+}
+
 int ah_recovery_slice(size_t bytes, void **out)
 {
     *out = NULL;
     if (!own.board)
         return 0;
-    uint32_t boundary = published_by(own.rank);
     AH_TRY(check_room(AH_KEPT_SLICE, "slice", bytes));
-    AH_TRY(await(boundary, false));
+    AH_TRY(place_of(AH_KEPT_SLICE, out));
     own.slice_bytes = bytes;
-    *out = ah_kept_part(own.board, own.rank, AH_KEPT_SLICE, boundary);
     return 0;
+}
+
+int ah_recovery_note(void **out, size_t *room)
+{
+    *out = NULL;
+    *room = 0;
+    if (!own.board)
+        return 0;
+    *room = (size_t)ah_kept_most(AH_KEPT_NOTE);
+    return place_of(AH_KEPT_NOTE, out);
 }
 
 int ah_recovery_mark(const void *note, size_t bytes)
@@ -167,9 +203,7 @@ int ah_recovery_mark(const void *note, size_t bytes)
         return 0;
     }
     uint32_t boundary = published_by(own.rank);
-    if (boundary > 0 && atomic_load(&own_slot()->due))
-        return ah_fail(AH_ESTATE, "this process replaces rank %d, which died behind step %u, and has not taken its "
-                       "state: call accelerator:load_state() before the loop", own.rank, boundary - 1);
+    AH_TRY(check_taken());
     AH_TRY(check_room(AH_KEPT_NOTE, "note", bytes));
     AH_TRY(settle());
     AH_TRY(await(boundary, false));

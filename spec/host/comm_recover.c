@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "comm/kept.h"
 #include "comm/recover.h"
 #include "recover_scene.h"
 
@@ -240,6 +241,46 @@ AH_TEST(a_replacement_that_takes_no_state_or_calls_something_else_says_so)
 {
     expect_failure(true, false, "has not taken its state: call accelerator:load_state() before the loop");
     expect_failure(false, true, "barrier at stray:1: this process replaces rank 1, which died after its first step");
+}
+
+/* A sum that is under way where the script comes to a boundary. */
+static int begin_before_the_slice(struct ah_group *group, int rank)
+{
+    float value = (float)rank + 1, sum;
+    void *slice;
+    struct ah_work *work;
+    AH_TRY(ah_group_start(group, ah_collective_all_reduce(&value, 1, AH_F32, AH_REDUCE_SUM), &work));
+    AH_TRY(ah_recovery_slice(sizeof sum, &slice));
+    sum = value;
+    AH_TRY(ah_recovery_mark(NULL, 0));
+    AH_TRY(ah_work_wait(work));
+    return sum == 3 ? 0 : ah_fail(AH_EINVAL, "the sum is %g where the slice is written", (double)sum);
+}
+
+AH_TEST(what_was_begun_before_a_boundary_is_done_when_the_slice_is_written)
+{
+    REQUIRE(open_scene(begin_before_the_slice, 2, STEPS));
+    CHECK(play());
+    if (atomic_load(&scene->failures))
+        fprintf(stderr, "%s\n", scene->text);
+    close_scene();
+}
+
+/* What a rank brought before its first step is found also while it writes where it is now, in the place of the boundary
+ * before the last. */
+AH_TEST(calls_of_set_up_are_found_whatever_a_rank_publishes_meanwhile)
+{
+    struct ah_post post = {.sequence = 1, .where = "setup:1"};
+    REQUIRE(open_scene(NULL, 1, STEPS));
+    struct ah_board_slot *slot = ah_board_slot(scene->board, 0);
+    CHECK(ah_kept_add(scene->board, 0, 0, &post, &(float){1}, sizeof(float)) == 0);
+    slot->keeping.set_up[0] = slot->keeping.boundary[1].posted[0] = 1;
+    atomic_store(&slot->channel[0].counter[AH_ROUND], 2);
+    slot->keeping.boundary[0] = (struct ah_boundary){0};
+    const struct ah_kept *kept = ah_kept_find(scene->board, 0, 0, 1);
+    CHECK(kept && *(const float *)ah_kept_input(scene->board, 0, kept) == 1);
+    CHECK(!ah_kept_find(scene->board, 0, 0, 2));
+    close_scene();
 }
 
 static int come_by_other_calls(struct ah_group *group, int rank)

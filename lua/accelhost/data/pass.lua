@@ -132,10 +132,10 @@ local function hire(pass)
   if not workers or workers.closed then workers = worker.start(loader, low_bits(pass.seed)) end
   loader._workers = loader.persistent_workers and workers or nil
   pass.workers = workers
-  workers:begin(pass.seed, function() return next_batch(pass) end)
+  local rounds = pass.start / loader:_round_size()
+  workers:begin(pass.seed, function() return next_batch(pass) end, math.floor(rounds * (loader.turns or 1)))
   if loader.stream then
     -- Each worker walks the stream by itself: what was given is read once more.
-    local rounds = pass.start / loader:_round_size()
     if rounds % 1 ~= 0 then
       fail("DataLoader: with num_workers a stream goes on only where a job with the same rounds stood (%d samples)",
         loader:_round_size())

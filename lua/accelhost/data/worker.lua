@@ -23,11 +23,20 @@ function worker.get_worker_info() return info end
 
 -- In the worker.
 
+-- Where killed ranks are replaced, what a batch draws depends on none before it, which the workers of a new process do
+-- not make again.
+local function seed_alone(request)
+  local seed = C.data.stream_seed(C.data.stream(request.seed, request.number, C.comm.rank()))
+  C.random.manual_seed(seed)
+  math.randomseed(seed)
+end
+
 -- How the batches of a pass are made: a function of a request.
 local function maker(loader)
   local set = loader.dataset
   if not kinds.is_stream(set) then
     return function(request)
+      if request.number then seed_alone(request) end
       return fetch.batch(set, loader.collate_fn, request.batch, request.seed, request.turns)
     end
   end
@@ -119,9 +128,10 @@ end
 --- Begin a pass.
 ---@param seed userdata the pass's
 ---@param next_batch fun(): table?, table? the next indices and turns
-function Workers:begin(seed, next_batch)
+---@param before integer batches of the pass that are not asked for
+function Workers:begin(seed, next_batch, before)
   self:drain()
-  self.seed, self.next_batch = seed, next_batch
+  self.seed, self.next_batch, self.before = seed, next_batch, C.recovery.is_on() and before
   self.asked, self.given = 0, 0     -- requests, and those whose answers were given
   self.owner, self.answers = {}, {} -- of a request: its worker; its answer
   self.queue, self.slot, self.ended, self.met = {}, {}, {}, {} -- of each worker; queue: what it was asked for
@@ -163,6 +173,7 @@ function Workers:ask()
       end
     end
     self.asked = self.asked + 1
+    request.number = self.before and not self.stream and self.before + self.asked or nil
     self.owner[self.asked] = w
     self.slot[w] = (self.slot[w] + 1) % self.factor
     table.insert(self.queue[w], self.asked)

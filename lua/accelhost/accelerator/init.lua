@@ -90,7 +90,7 @@ local rare = {
   signals = {methods = {"save_on_signal", "check_signal"}, flags = {"_signalled"}},
   tracking = {
     methods = {"init_trackers", "get_tracker", "log", "log_images", "_finish_trackers", "end_training"},
-    lists = {"_trackers"}, flags = {"_logged_step", "_purge_from"},
+    lists = {"_trackers"}, flags = {"_logged_step", "_purge_from", "_kept_rows"},
   },
   profile = {methods = {"profile"}},
   compile = {methods = {"compile"}},

@@ -52,12 +52,15 @@ local function started(self, what)
 end
 
 -- Before anything is logged again after load_state: what was logged beyond the checkpoint goes away, but for trackers
--- that were told themselves where they go on.
+-- that were told themselves where they go on. In a killed process's place (`_kept_rows`) trackers that count what they
+-- have go back to what they had.
 local function purge(self)
-  local from = self._purge_from
-  self._purge_from = false
-  for _, tracker in ipairs(from and self._trackers or {}) do
-    if tracker.purge and not (type(tracker.options) == "table" and tracker.options.purge_step) then
+  local from, rows = self._purge_from, self._kept_rows
+  self._purge_from, self._kept_rows = false, false
+  for _, tracker in ipairs((from or rows) and self._trackers or {}) do
+    if rows and rows[tracker.name] then
+      tracker:keep_rows(rows[tracker.name])
+    elseif from and tracker.purge and not (type(tracker.options) == "table" and tracker.options.purge_step) then
       tracker:purge(from)
     end
   end

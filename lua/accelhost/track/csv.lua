@@ -165,6 +165,7 @@ end
 function CSVTracker:_append(row)
   self:_widen(row.names)
   self.file:append(format.line(row, self.columns))
+  self.row_count = self.row_count + 1
 end
 
 return CSVTracker

@@ -10,6 +10,7 @@ local fail = arguments.fail
 
 ---@class TableTracker: GeneralTracker
 ---@field path string? the file, when it is started
+---@field row_count integer? how many rows it has
 local TableTracker = GeneralTracker:extend "TableTracker"
 
 local own = {step = true, wall_time = true} -- names of the row itself
@@ -34,30 +35,39 @@ function TableTracker:start()
   if options.purge_step ~= nil then arguments.check(what, "purge_step", "size", options.purge_step) end
   self.folder = LogFile.folder(what, self.logging_dir .. "/" .. self.run_name)
   self.path = ("%s/metrics.%s"):format(self.folder, self.name)
+  self.row_count = 0
   local text = LogFile.content(what, self.path)
   if text then self:_take_up(text, options.purge_step) end
   self.file = LogFile(what, self.path)
   self.tracker = self.file
 end
 
---- Drop the rows from a step on.
----@param step integer
-function TableTracker:purge(step)
+-- Write the file anew with some of its rows.
+function TableTracker:_go_back(purge_step, count)
   local what = "log: " .. self.name
   self.file:close()
-  self:_take_up(LogFile.content(what, self.path) or "", step)
+  self:_take_up(LogFile.content(what, self.path) or "", purge_step, count)
   self.file = LogFile(what, self.path)
   self.tracker = self.file
 end
 
-function TableTracker:_take_up(text, purge_step)
+--- Drop the rows from a step on.
+---@param step integer
+function TableTracker:purge(step) self:_go_back(step) end
+
+--- Drop all rows but the first ones.
+---@param count integer
+function TableTracker:keep_rows(count) self:_go_back(nil, count) end
+
+function TableTracker:_take_up(text, purge_step, count)
   local rows, clean = self.format.read(text)
   local kept = {columns = rows.columns}
-  for _, row in ipairs(rows) do
+  for i = 1, math.min(#rows, count or #rows) do
+    local row = rows[i]
     if not (purge_step and row.step and row.step >= purge_step) then kept[#kept + 1] = row end
   end
   if not clean or #kept < #rows then C.io.write_text(self.path, self.format.write(kept)) end
-  self.columns = rows.columns
+  self.columns, self.row_count = rows.columns, #kept
 end
 
 --- Keep the configuration in config.json.
@@ -92,7 +102,10 @@ function TableTracker:log(given, step, options)
   self:_append(row)
 end
 
-function TableTracker:_append(row) self.file:append(self.format.line(row)) end
+function TableTracker:_append(row)
+  self.file:append(self.format.line(row))
+  self.row_count = self.row_count + 1
+end
 
 --- Close the file.
 function TableTracker:finish()

@@ -57,11 +57,11 @@ static int set_rng_state(lua_State *L)
     return 0;
 }
 
-/* The generator of Lua's math.random: LuaJIT keeps it in a userdata, the first upvalue of math.randomseed. NULL where
- * that is not so. */
-static void *find_lua_state(lua_State *L, size_t *bytes)
+void *ah_lua_random_state(lua_State *L, size_t *bytes)
 {
+    int top = lua_gettop(L);
     void *state = NULL;
+    *bytes = 0;
     lua_getglobal(L, "math");
     if (lua_istable(L, -1)) {
         lua_getfield(L, -1, "randomseed");
@@ -70,16 +70,15 @@ static void *find_lua_state(lua_State *L, size_t *bytes)
             *bytes = lua_objlen(L, -1);
         }
     }
-    lua_settop(L, 1);
+    lua_settop(L, top);
     return state;
 }
 
 /* lua_state() -> the state of math.random as a string; nil when it is not known */
 static int get_lua_state(lua_State *L)
 {
-    size_t bytes = 0;
-    lua_settop(L, 1);
-    const char *state = find_lua_state(L, &bytes);
+    size_t bytes;
+    const char *state = ah_lua_random_state(L, &bytes);
     lua_pushlstring(L, state ? state : "", bytes);
     return state ? 1 : 0;
 }
@@ -87,10 +86,9 @@ static int get_lua_state(lua_State *L)
 /* set_lua_state(state) -> true; false when it is not one of this program's */
 static int set_lua_state(lua_State *L)
 {
-    size_t bytes = 0, given;
+    size_t bytes, given;
     const char *from = luaL_checklstring(L, 1, &given);
-    lua_settop(L, 1);
-    void *state = find_lua_state(L, &bytes);
+    void *state = ah_lua_random_state(L, &bytes);
     if (state && bytes == given)
         memcpy(state, from, given);
     lua_pushboolean(L, state && bytes == given);

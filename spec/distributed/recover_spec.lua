@@ -4,7 +4,8 @@ local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 
 local leave
-local case = require("lfs").currentdir() .. "/spec/distributed/cases/recovered.lua"
+local specs = require("lfs").currentdir() .. "/spec/"
+local case = specs .. "distributed/cases/recovered.lua"
 
 local function launch(options)
   local words = {"launch", "--num_processes", options.ranks or 2}
@@ -19,10 +20,12 @@ local function launch(options)
   }})
 end
 
--- The results are those of the undisturbed run, and as many ranks were replaced as were killed.
+-- The results are those of the undisturbed run, and as many ranks were replaced as were killed. That run is one without
+-- recovery, but where `live` says otherwise; `look` is called when it has ended.
 local function check(options)
-  local calm = launch {features = options.features, ranks = options.ranks, live = false}
+  local calm = launch {features = options.features, ranks = options.ranks, live = options.live or false}
   assert.equal(0, calm.code, calm.output)
+  if options.look then options.look() end
   local result = launch(options)
   assert.equal(0, result.code, result.output)
   assert.same(run.by_rank(calm.stdout), run.by_rank(result.stdout), result.stderr)
@@ -64,23 +67,50 @@ describe("A rank that is killed in a training", function()
     check {kill = "1:evaluation:4 0:evaluation:8 1:evaluation:12", features = "norm within"}
   end)
 
-  it("while all save a state is replaced, and the states are whole", function()
-    local _, calm = check {kill = "1:saving:3 0:saving:6 1:saving:9 0:saving:9 0:saving:12", features = "saving"}
-    local names = folder.names "run/checkpoints"
-    assert.same({"checkpoint_4", "checkpoint_5"}, names)
-    local resumed = run.host({"launch", "--num_processes", 2, case}, {timeout = 60,
-      env = {FOLDER = require("lfs").currentdir(), FEATURES = "saving", KILL = ""}})
-    local weights = run.by_rank(resumed.stdout)
-    for rank = 0, 1 do assert.equal(calm[rank]:match "^%x+", weights[rank]:match "^%x+", resumed.output) end
+  for _, place in ipairs {"saving", "writing"} do
+    it("while all save a state is replaced, and the states are whole: " .. place, function()
+      local features = place == "writing" and "saving heavy" or "saving"
+      local kill = place == "writing" and "0:writing:3 1:writing:6 0:writing:9"
+        or "1:saving:3 0:saving:6 1:saving:9 0:saving:9 0:saving:12"
+      local _, calm = check {kill = kill, features = features}
+      assert.same({"checkpoint_4", "checkpoint_5"}, folder.names "run/checkpoints")
+      local resumed = run.host({"launch", "--num_processes", 2, case}, {timeout = 60,
+        env = {FOLDER = require("lfs").currentdir(), FEATURES = features, KILL = ""}})
+      local weights = run.by_rank(resumed.stdout)
+      for rank = 0, 1 do assert.equal(calm[rank]:match "^%x+", weights[rank]:match "^%x+", resumed.output) end
+    end)
+  end
+
+  it("leaves each row once in the files of trackers", function()
+    local calm = {}
+    local function read(list)
+      for _, kind in ipairs {"csv", "jsonl"} do
+        local file = assert(io.open("run/logs/metrics." .. kind))
+        list[kind] = file:read("*a"):gsub("%d%d%d%d%d%d%d%d%d%d%.%d+", "TIME")
+        file:close()
+      end
+      return list
+    end
+    check {features = "logs", kill = "0:logged:1 0:forward:4 0:logged:6 1:forward:8", look = function() read(calm) end}
+    local _, rows = calm.jsonl:gsub("\n", "")
+    assert.equal(36, rows)
+    assert.same(calm, read {})
   end)
+
+  for _, features in ipairs {"workers torch", "workers persistent dropout", "workers stream"} do
+    it("is replaced with what another one of such a run draws in its workers: " .. features, function()
+      check {features = features, live = true, kill = "0:forward:2 1:backward:8 0:evaluation:12"}
+    end)
+  end
 
   for _, features in ipairs {
     "norm dropout clip", "windows norm", "bf16 dropout", "fp16 windows", "sgd zero_first", "within dropout", "drawn",
-    "dispatch dropout", "stream", "buckets norm", "breaks dropout", "saving windows norm dropout clip",
+    "dispatch dropout", "stream", "buckets norm", "breaks dropout", "saving windows norm dropout clip", "torch dropout",
+    "fresh extra peeks",
   } do
     it("is replaced to the bit with: " .. features, function()
       check {features = features, kill = features:find "windows" and (places:gsub("1:stepped:9 ", ""))
-        or features:find "breaks" and places:match ".*reduced:7" or places}
+        or features:find "breaks" and "0:forward:3 1:backward:4 0:stepped:6" or places}
     end)
   end
 
@@ -105,6 +135,46 @@ describe("A rank that is killed in a training", function()
 
   it("is replaced with virtual_shards", function()
     check {features = "shards norm dropout", kill = "0:forward:2 1:evaluation:6 0:forward:8"}
+  end)
+
+  it("is replaced so soon that the next step is less than a second behind the kill", function()
+    local text = [[
+      local accelhost = require "accelhost"
+      local C, F = require "accelhost._C", accelhost.nn.functional
+      local accelerator = accelhost.Accelerator()
+      local net = dofile(os.getenv "NETS").basic()
+      local optimizer = accelhost.optim.AdamW(net:parameters())
+      local images, labels = accelhost.ones(64, 1, 28, 28), accelhost.zeros(64, {dtype = "int64"})
+      local loader = accelhost.data.DataLoader(accelhost.data.TensorDataset(images, labels), {batch_size = 2})
+      net, optimizer, loader = accelerator:prepare(net, optimizer, loader)
+      local step = {n = 0}
+      function step:state_dict() return {n = self.n} end
+      function step:load_state_dict(state) self.n = state.n end
+      accelerator:register_for_checkpointing(step)
+      accelerator:load_state()
+      for x, y in loader do
+        accelerator:backward(F.cross_entropy(net(x), y))
+        step.n = step.n + 1
+        local mark = "dead" .. step.n
+        if accelerator.process_index == 1 and step.n % 5 == 0 and not io.open(mark) then
+          assert(io.open(mark, "w")):close()
+          io.write(("kill %.6f\n"):format(C.system.now()))
+          io.flush()
+          os.execute "kill -9 $PPID"
+        end
+        optimizer:step()
+        optimizer:zero_grad()
+        if accelerator.process_index == 1 then io.write(("step %.6f\n"):format(C.system.now())) end
+      end]]
+    local result = run.host({"launch", "--num_processes", 2, "--recover", "live", "-e", text},
+      {timeout = 60, env = {NETS = specs .. "parity/nets.lua"}})
+    assert.equal(0, result.code, result.output)
+    local times = {}
+    for killed, next_step in result.stdout:gmatch "kill ([%d.]+)\n%[r1%] step ([%d.]+)" do
+      times[#times + 1] = next_step - killed
+    end
+    assert.equal(3, #times, result.output)
+    assert.is_true(math.min(unpack(times)) < 1, table.concat(times, " "))
   end)
 
   it("is replaced in a job of one, and of four", function()

@@ -164,6 +164,14 @@ local function is_walked(pass)
   return thread == nil and coroutine.running() ~= nil
 end
 
+--- Has the `for` of a pass that is not at its end been left? False where it is walked by other means.
+---@param pass table
+---@return boolean
+function passes.is_left(pass)
+  pass.left = pass.left or not is_walked(pass)
+  return pass.left
+end
+
 --- The innermost pass that runs: those above it that were left by break are dropped.
 ---@return table?
 function passes.innermost()

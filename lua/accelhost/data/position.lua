@@ -38,8 +38,9 @@ return function(DataLoader)
     local state = {epoch = self._next_epoch, position = 0, unit = unit_of(self)}
     if pass and not pass.ended and not pass.last then
       state.epoch, state.position = pass.epoch, pass.start + pass.rounds * self:_round_size()
-      state.draw = pass.draw and native.to_hex(pass.draw) or nil
-      state.seed = native.to_hex(pass.seed)
+      pass.draw_hex = pass.draw_hex or pass.draw and native.to_hex(pass.draw) or nil
+      pass.seed_hex = pass.seed_hex or native.to_hex(pass.seed)
+      state.draw, state.seed = pass.draw_hex, pass.seed_hex
     elseif resume then
       state.position = resume.place
       state.draw = resume.draw and native.to_hex(resume.draw) or nil

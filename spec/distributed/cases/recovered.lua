@@ -1,6 +1,7 @@
 -- A training whose ranks kill themselves where KILL says: "rank:place:step ..." (places: forward, backward, reduced,
--- step, stepped, evaluation, saving, set_up, loaded); each once, by the files of FOLDER. Prints the SHA-256 of all that
--- has to be as if nobody had been killed. FEATURES: words of what the training has.
+-- stepped, logged, evaluation, saving, writing, set_up, loaded); each once, by the files of FOLDER. At `writing` another
+-- process does, when a checkpoint's first file is there. Prints the SHA-256 of all that has to be as if nobody had been
+-- killed. FEATURES: words of what the training has.
 local accelhost = require "accelhost"
 local C = require "accelhost._C"
 local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data
@@ -15,13 +16,18 @@ for victim, place, step in (os.getenv "KILL" or ""):gmatch "(%d+):(%a+_?%a*):(%d
   if tonumber(victim) == rank then kills[#kills + 1] = {place = place, step = tonumber(step)} end
 end
 
+local doomed = false -- another process is about to kill this one
+local watcher = "pid=$PPID; (for _ in $(seq 500); do ls -A %s/run/checkpoints/.*saving*/ | grep -q . && break; done; "
+  .. "kill -9 $pid) > /dev/null 2>&1 &"
+
 local function maybe_die(place)
   for i, kill in ipairs(kills) do
     local mark = ("%s/killed_%d_%d"):format(folder, rank, i)
     if kill.place == place and kill.step == at_step and not io.open(mark) then
       assert(io.open(mark, "w")):close()
       io.stdout:flush()
-      os.execute "kill -9 $PPID"
+      doomed = place == "writing"
+      os.execute(doomed and watcher:format(folder) or "kill -9 $PPID")
     end
   end
 end
@@ -30,16 +36,24 @@ local Net = nn.Module:extend "Net"
 function Net:init()
   self.fc1 = nn.Linear(8, 16)
   if has.norm then self.norm = nn.BatchNorm1d(16) end
+  if has.fresh then self:register_buffer("mean", accelhost.zeros(16)) end
   if has.dropout then self.dropout = nn.Dropout(0.3) end
   self.fc2 = nn.Linear(16, 3)
 end
 function Net:forward(x)
   x = self.fc1(x)
   if has.norm then x = self.norm(x) end
+  if has.fresh and self.training then self.mean = self.mean * 0.9 + x:detach():mean(0) * 0.1 end
   if has.dropout then x = self.dropout(x) end
   x = self.fc2(F.relu(x))
   if self.training then maybe_die "forward" end
   return x
+end
+
+if has.extra then
+  Net.count = 0
+  function Net:get_extra_state() return accelhost.tensor {self.count} end
+  function Net:set_extra_state(state) self.count = state:sum():item() end
 end
 
 local accelerator = accelhost.Accelerator {
@@ -49,6 +63,7 @@ local accelerator = accelhost.Accelerator {
   project_config = not has.homeless
     and {project_dir = folder .. "/run", automatic_checkpoint_naming = true, total_limit = 2} or nil,
   dataloader_config = {use_seedable_sampler = not has.drawn, dispatch_batches = has.dispatch or nil},
+  rng_types = has.torch and {"torch", "generator"} or nil, log_with = has.logs and {"jsonl", "csv"} or nil,
 }
 math.randomseed(7 + rank)
 accelhost.manual_seed(3)
@@ -61,7 +76,8 @@ local kinds = {
 local optimizer = (has.lbfgs and kinds.lbfgs or has.sgd and kinds.sgd or kinds.adamw)(model:parameters())
 local scheduler = optim.lr_scheduler.StepLR(optimizer, 4, 0.8)
 local generator = accelhost.Generator():manual_seed(11)
-local inputs = accelhost.randn(45, 8, {generator = generator})
+local rows = accelhost.randn(45, 8, {generator = generator})
+local inputs = rows
 local labels = inputs:sum(1):gt(0):to "int64"
 
 local set = data.TensorDataset(inputs, labels)
@@ -79,14 +95,30 @@ if has.stream then
   function Rows:iter() return self:shard(1, 0):iter() end
   set = setmetatable({}, {__index = Rows})
 end
-local loader = data.DataLoader(set, {batch_size = 4, shuffle = not has.stream or nil})
-local eval_loader = data.DataLoader(data.TensorDataset(inputs, labels), {batch_size = 8})
+if has.workers then
+  local Noisy = data.Dataset:extend "Noisy"
+  function Noisy:len() return 45 end -- luacheck: ignore self
+  function Noisy:get(i) -- luacheck: ignore self
+    return rows[i] + 0.1 * accelhost.randn(8) * math.random(), labels[i]
+  end
+  if has.stream then
+    inputs = setmetatable({}, {__index = function(_, i) return rows[i] + 0.1 * accelhost.randn(8) end})
+  else
+    set = Noisy()
+  end
+end
+local loader = data.DataLoader(set, {
+  batch_size = 4, shuffle = not has.stream or nil, num_workers = has.workers and 2 or nil,
+  persistent_workers = has.persistent or nil,
+})
+local eval_loader = data.DataLoader(data.TensorDataset(rows, labels), {batch_size = 8})
 model, optimizer, scheduler, loader, eval_loader =
   accelerator:prepare(model, optimizer, scheduler, loader, eval_loader)
 accelhost.manual_seed(100 + rank) -- each process draws its own
 
 local progress = {steps = 0, sum = 0, drawn = 0}
-function progress:state_dict() return {steps = self.steps, sum = self.sum, drawn = self.drawn} end
+local ballast = has.heavy and accelhost.zeros(2000000) or nil -- so that writing takes a while
+function progress:state_dict() return {steps = self.steps, sum = self.sum, drawn = self.drawn, ballast = ballast} end
 function progress:load_state_dict(state)
   self.steps, self.sum, self.drawn = state.steps, state.sum, state.drawn
 end
@@ -96,6 +128,7 @@ accelerator:register_for_checkpointing(progress)
 local first = model:parameters()[1]
 if not has.shards then first:register_hook(function() maybe_die "backward" end) end
 
+if has.logs then accelerator:init_trackers "logs" end
 maybe_die "set_up"
 if not has.forgets then
   local found = accelerator:load_state()
@@ -111,6 +144,7 @@ local function evaluate()
     for x, y in eval_loader do
       right = right + accelerator:gather_for_metrics(model(x):argmax(1):eq(y)):sum():item()
       maybe_die "evaluation"
+      if has.peeks then break end
     end
   end)
   model:train()
@@ -119,6 +153,7 @@ end
 
 local function one_step(x, y)
   at_step = progress.steps + 1
+  if has.extra then model.count = model.count + at_step end
   accelerator:accumulate(model)
   local loss
   local function closure()
@@ -144,6 +179,11 @@ local function one_step(x, y)
   if not has.zero_first then optimizer:zero_grad() end
   progress.steps, progress.sum = at_step, progress.sum + loss:item()
   progress.drawn = progress.drawn + math.random() + accelhost.rand(1):item()
+  if has.logs then
+    accelerator:log {seen = at_step}
+    maybe_die "logged"
+    accelerator:log({drawn = progress.drawn}, {step = at_step})
+  end
 end
 
 for epoch = loader.epoch, 2 do
@@ -153,7 +193,9 @@ for epoch = loader.epoch, 2 do
     if has.within and progress.steps % 4 == 0 then progress.sum = progress.sum + evaluate() end
     if has.saving and progress.steps % 3 == 0 then
       at_step = progress.steps
+      maybe_die "writing"
       accelerator:save_state {async = epoch == 1}
+      if doomed then os.execute "sleep 20" end
       maybe_die "saving"
       if has.stops then return end
     end

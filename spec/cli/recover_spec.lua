@@ -98,8 +98,9 @@ describe("accelhost launch --recover live", function()
 
   it("lets no timeout pass while a rank is being replaced, and says when that takes long", function()
     local result = launch({"--num_processes", 2, "--timeout", 0.5, "--patience", 0.2}, [[
-      if life == 2 then os.execute "sleep 1.5" end
+      if life == 2 then os.execute "sleep 1" end
       if rank == 1 and life == 1 then die() end
+      if rank == 0 then os.execute "until test -s lives1 && test $(cat lives1) = xx; do sleep 0.01; done" end
       print(sum(1))]])
     assert.equal(0, result.code, result.output)
     assert.is_nil(result.stderr:find "waited")

@@ -25,14 +25,14 @@ static pid_t begin(int rank)
     if (pid)
         return pid;
     struct ah_group *group;
-    struct ah_seat seat = {.board = scene->board, .rank = rank, .size = scene->size, .timeout_ns = 2000000000};
+    struct ah_seat seat = {.board = scene->board, .rank = rank, .size = scene->size, .timeout_ns = scene->timeout_ns};
     alarm(60);
     ah_set_num_threads(1);
     ah_recovery_join(scene->board, rank);
     atomic_store(&ah_board_slot(scene->board, rank)->pid, (int)getpid());
     int status = ah_group_open(&group, &ah_keep_backend, &seat);
     while (status == 0 && atomic_load(&scene->slow) && ah_board_slot(scene->board, rank)->replaced)
-        atomic_store(&scene->slow, usleep(2500000)); /* longer than peers wait for one that is not replaced */
+        atomic_store(&scene->slow, usleep(1300000)); /* longer than peers wait for one that is not replaced */
     status = status ? status : scene->body(group, rank);
     if (status < 0 && atomic_fetch_add(&scene->failures, 1) == 0)
         snprintf(scene->text, sizeof scene->text, "%s", ah_error_text());
@@ -74,6 +74,7 @@ bool open_scene(int (*body)(struct ah_group *group, int rank), int size, int ste
     scene->body = body;
     scene->size = size;
     scene->steps = steps;
+    scene->timeout_ns = 20000000000;
     atomic_store(&scene->victim, -1);
     return true;
 }

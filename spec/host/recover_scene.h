@@ -17,6 +17,8 @@ struct scene {
     int (*body)(struct ah_group *group, int rank);
     int size, steps;
     bool forgets, strays;      /* a replacement does not take its state; makes another call */
+    int wanted;                /* no rank makes its last step before there were so many deaths */
+    int64_t timeout_ns;        /* after which a rank gives up one that is not replaced */
     atomic_int victim, step, place; /* who kills itself where; -1: nobody */
     atomic_int deaths;
     _Atomic uint64_t sum[MOST];

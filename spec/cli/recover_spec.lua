@@ -84,6 +84,17 @@ describe("accelhost launch --recover live", function()
       result.stderr)
   end)
 
+  it("has what the killed ones had given to a call, whatever the new ones would give", function()
+    local result = launch({"--num_processes", 2}, [[
+      local utils = require("accelhost").utils
+      local all, box = utils.gather_object {("x"):rep(7 * life)}, {("y"):rep(life)}
+      utils.broadcast_object_list(box)
+      if life == 1 then die() end
+      print(#all[1], #all[2], #box[1])]])
+    assert.equal(0, result.code, result.output)
+    assert.same(run.everyone(2, "7\t7\t1\n"), run.by_rank(result.stdout))
+  end)
+
   it("goes on in the same log files, behind what was written before", function()
     local result = launch({"--num_processes", 2, "--log_dir", "logs"}, [[
       io.write("life ", life, "\n")

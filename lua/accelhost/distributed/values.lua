@@ -19,6 +19,9 @@ function values.pack(what, name, value)
   return travel.pack(value)
 end
 
+-- A process that replaces another one gives what that has given, of which it may have made another length now.
+local function as_given(bytes, count) return bytes:numel() == count and bytes or room(count) end
+
 -- How many bytes each process has.
 local function lengths(native, own)
   local all = C.zeros({native:size()}, {dtype = "int64", device = "cpu"})
@@ -45,7 +48,7 @@ function values.all_gather(native, bytes, list)
   local counts, total = lengths(native, bytes:numel()), 0
   for _, count in ipairs(counts) do total = total + count end
   local all = room(total)
-  native:collective("all_gather_ragged", all, bytes, {counts = counts})
+  native:collective("all_gather_ragged", all, as_given(bytes, counts[native:rank() + 1]), {counts = counts})
   return unpack_all(all, counts, list or {})
 end
 
@@ -69,7 +72,7 @@ end
 ---@param list? table what is filled on the taker
 function values.gather(native, bytes, root, list)
   local counts = lengths(native, bytes:numel())
-  local out = exchange(native, counts, root, false, bytes)
+  local out = exchange(native, counts, root, false, as_given(bytes, counts[native:rank() + 1]))
   if native:rank() == root then unpack_all(out, counts, list) end
 end
 
@@ -83,7 +86,8 @@ function values.scatter(native, packed, root)
   for r = 1, native:size() do counts[r] = packed and packed[r]:numel() or 0 end
   counts = whole_numbers(counts)
   native:broadcast(counts, root)
-  return travel.unpack(exchange(native, counts:tolist(), root, true, packed and C.cat(packed, 0)))
+  return travel.unpack(exchange(native, counts:tolist(), root, true,
+    packed and as_given(C.cat(packed, 0), counts:sum():item())))
 end
 
 --- One process's bytes on all. A collective.
@@ -94,8 +98,7 @@ end
 function values.broadcast(native, bytes, root)
   local length = whole_numbers {bytes and bytes:numel() or 0}
   native:broadcast(length, root)
-  local count = length:item() -- of the one that this process replaces, where it does
-  if not bytes or bytes:numel() ~= count then bytes = room(count) end
+  bytes = as_given(bytes or room(0), length:item())
   native:broadcast(bytes, root)
   return bytes
 end

@@ -226,6 +226,9 @@ describe("Live recovery", function()
         .. "local n, l = x:prepare(net(), loader()) local o = x:prepare(accelhost.optim.SGD(n:parameters(), {lr = 1})) "
         .. "x:load_state() for i in l do x:backward(n(i):sum()) o:step() end end"] =
         "live recovery: the loops of one accelerator can be recovered, here are two",
+      ["local a = Accelerator() local n, l = a:prepare(net(), loader()) a:load_state() "
+        .. "for i in a:skip_first_batches(l, 1) do a:backward(n(i):sum()) end"] =
+        "live recovery: a state holds where the loaders are that prepare gave, and this loop walks another one",
     } do
       local head = [[local accelhost = require "accelhost" local Accelerator = accelhost.Accelerator
         local function net() return accelhost.nn.Linear(2, 1) end

@@ -34,7 +34,7 @@ local parts = {}
 
 -- Notes.
 
--- Tables of the note before are filled again: a step of a small net takes as long as making twenty.
+-- Tables of the note before are filled again, which leaves little for the collector.
 local function states_of(list, of, kept)
   local states = kept or {}
   for i = 1, #list do states[i] = of(list[i], states[i]) end
@@ -123,12 +123,20 @@ local function publish_state(self)
   C.recovery.publish(alike, own, plan.fixed, make_note(self))
 end
 
-local function publish(self, pass)
+local function publish(self, loader, pass)
   if owner and owner ~= self then fail "live recovery: the loops of one accelerator can be recovered, here are two" end
   owner, asking = self, pass
   if not plan or not plan:is_current(self) then plan = Plan.make(self) end
-  if self._shards then return self._shards:outside(publish_state, self) end
-  publish_state(self)
+  if not plan.loaders[loader] then
+    fail("live recovery: a state holds where the loaders are that prepare gave, and this loop walks another one "
+      .. "(skip_first_batches makes such): walk the prepared one, which load_state puts where it was")
+  end
+  if self._shards then
+    self._shards:outside(publish_state, self)
+  else
+    publish_state(self)
+  end
+  asking = nil
 end
 
 -- Is this a request of a training loop? Its batch before was trained with; a pass that begins follows one of which a
@@ -170,7 +178,7 @@ function recovery.hook(accelerator)
         .. "one's place goes on (it gives false when there is nothing to go on from)")
     end
     if pass and pass.last then return end -- what follows the loop is done once more with its last step
-    if accelerator.sync_gradients and passes.is_outermost(loader) then publish(accelerator, pass) end
+    if accelerator.sync_gradients and passes.is_outermost(loader) then publish(accelerator, loader, pass) end
   end
 end
 

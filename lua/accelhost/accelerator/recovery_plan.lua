@@ -21,6 +21,7 @@ local travel = require "accelhost.util.travel"
 ---@field simple table[] of each optimizer: is its state tensors by name, which are in the plan?
 ---@field fixed userdata what all this is, as bytes
 ---@field note table what else is published, made by its owner
+---@field loaders table<DataLoader, true> those of objects
 local Plan = {}
 Plan.__index = Plan
 
@@ -122,7 +123,9 @@ function Plan.make(accelerator)
     objects = run_state.objects(accelerator), changes = module.changes(), places = accelerator._places,
     prepared = accelerator._prepared_count, registered = #accelerator._registered, alike = {}, own = {}, strided = {},
     others = {}, watched = {}, buffers = {}, place_of = {}, uses = {}, note = {others = {}, optimizers = {}},
+    loaders = {},
   }, Plan)
+  for _, loader in ipairs(self.objects.loaders) do self.loaders[loader] = true end
   local layout = {models = {}, buffers = {}, optimizers = {}}
   for i, model in ipairs(self.objects.models) do
     layout.models[i], self.others[i] = add_state(self, model)

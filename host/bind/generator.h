@@ -35,8 +35,8 @@ int ah_push_generator_seed(lua_State *L, uint64_t seed);
 int ah_lua_new_generator(lua_State *L);
 int ah_lua_default_generator(lua_State *L);
 
-/* The state of Lua's math.random, which LuaJIT keeps in a userdata, the first upvalue of math.randomseed. NULL where that
- * is not so. */
+/* The state of Lua's math.random, which LuaJIT keeps in a userdata, the first upvalue of math.randomseed. NULL where
+ * that is not so. */
 void *ah_lua_random_state(lua_State *L, size_t *bytes);
 
 /* Make the objects' methods known, once. */

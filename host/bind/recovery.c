@@ -9,9 +9,9 @@
  *
  * `alike` are contiguous tensors on the CPU with the same values on all ranks, of which each publishes its share;
  * `own` are those of this rank, which it publishes whole. A slice is the share, and behind it, at a multiple of 64,
- * the own. `note` is a value, `fixed` one that codec.pack has made bytes, which is the same at many boundaries; with them
- * go the states of the CPU's generator, a uint8 tensor, and of math.random, a string. They are written where they are
- * read from: a struct head, the two states, `fixed`, the note. */
+ * the own. `note` is a value, `fixed` one that codec.pack has made bytes, which is the same at many boundaries; with
+ * them go the states of the CPU's generator, a uint8 tensor, and of math.random, a string. They are written where they
+ * are read from: a struct head, the two states, `fixed`, the note. */
 #include <string.h>
 
 #include "bind/bind.h"

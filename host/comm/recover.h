@@ -23,11 +23,12 @@ int ah_recovery_rank(int *size);
 bool ah_recovery_is_due(void);
 
 /* Where this rank's slice of the boundary to come is to be written, `bytes` long, 64-byte aligned, and its note, which
- * has `room`; comes back when all that was begun is done and no rank needs what lay there. NULL when recovery is off. */
+ * has `room`; comes back when all that was begun is done and no rank needs what lay there. NULL when recovery is
+ * off. */
 int ah_recovery_slice(size_t bytes, void **out);
 int ah_recovery_note(void **out, size_t *room);
-/* This rank is at the next boundary: publish its note, which is copied unless it was written in its place, and the slice
- * that was written before.
+/* This rank is at the next boundary: publish its note, which is copied unless it was written in its place, and the
+ * slice that was written before.
  * AH_ESTATE when a state is due that the script did not take; AH_EMISMATCH when ranks have come here by different
  * calls. */
 int ah_recovery_mark(const void *note, size_t bytes);

@@ -15,7 +15,7 @@
 struct ah_brought {
     uint64_t offset; /* of its input in its segment, or AH_NO_OFFSET; the rest is for several hosts (channel.h) */
     bool wired;
-    uint32_t travels, steps;
+    uint32_t travels, own, own_bytes, steps;
     uint64_t landing, partial, counts;
     bool before;     /* the process that this one replaces has posted the call */
 };

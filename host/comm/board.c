@@ -16,7 +16,7 @@
 #include "comm/kept.h"
 
 static const uint64_t board_magic = 0x6472616f626861; /* "ahboard" */
-enum { BOARD_VERSION = 9 };
+enum { BOARD_VERSION = 10 };
 
 static const size_t span_wanted = (size_t)64 << 30, span_least = (size_t)1 << 30;
 

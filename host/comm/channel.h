@@ -34,7 +34,8 @@ struct ah_post {
     uint8_t purpose; /* enum ah_purpose, no part of the fingerprint */
     /* For a group over several hosts (spread.h); no part of the fingerprint: */
     bool wired;       /* moved by the courier, not by the ranks alone */
-    uint32_t travels; /* bytes at `offset` that go to the other hosts with this post */
+    uint32_t travels; /* bytes at `offset` that go to the other hosts with this post, but for */
+    uint32_t own, own_bytes; /* those of them that no other rank takes, which this one may write over with its result */
     uint32_t steps;   /* SLICED of this rank before the call */
     uint64_t landing; /* where what comes from other hosts is to lie in its segment, as the result would */
     uint64_t partial; /* where its host's sum is to lie, of the first rank of a host */

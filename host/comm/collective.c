@@ -166,6 +166,12 @@ struct ah_part ah_collective_part(const struct ah_collective *call, int size, in
     return part;
 }
 
+struct ah_part ah_collective_own(const struct ah_collective *call, int size, int rank)
+{
+    bool one_takes = kinds[call->kind].splits || call->kind == AH_REDUCE || call->kind == AH_GATHER;
+    return one_takes ? ah_collective_part(call, size, rank, rank) : (struct ah_part){0};
+}
+
 int64_t ah_collective_input(const struct ah_collective *call, int size, int rank)
 {
     switch (call->kind) {

@@ -105,6 +105,8 @@ struct ah_part {
     int64_t first, count, place;
 };
 struct ah_part ah_collective_part(const struct ah_collective *call, int size, int from, int to);
+/* What of a rank's input no other one takes. */
+struct ah_part ah_collective_own(const struct ah_collective *call, int size, int rank);
 /* Elements that a rank's input holds. */
 int64_t ah_collective_input(const struct ah_collective *call, int size, int rank);
 /* Is the input made of a part for each rank? */

@@ -134,6 +134,8 @@ static void post(struct ah_group *group, const struct ah_collective *call, const
     entry->offset = brought->offset;
     entry->wired = brought->wired;
     entry->travels = brought->travels;
+    entry->own = brought->own;
+    entry->own_bytes = brought->own_bytes;
     entry->steps = brought->steps;
     entry->landing = brought->landing;
     entry->partial = brought->partial;

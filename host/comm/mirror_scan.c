@@ -31,8 +31,19 @@ static struct mirror_head head_of(enum mirror_kind kind, int rank, int channel, 
 
 static int say_data(struct ah_mirror *mirror, int host, int rank, uint64_t offset, uint64_t bytes)
 {
+    if (!bytes)
+        return 0;
     return ah_mirror_say(mirror, host, head_of(MIRROR_DATA, rank, 0, sizeof offset), &offset,
                          mirror->board->segment[rank] + offset, bytes);
+}
+
+/* What travels with a post, but for what its rank may be writing over by now. */
+static int say_input(struct ah_mirror *mirror, int rank, const struct ah_post *post)
+{
+    uint64_t behind = post->own_bytes ? (uint64_t)post->own + post->own_bytes : 0;
+    if (post->own_bytes)
+        AH_TRY(say_data(mirror, -1, rank, post->offset, post->own));
+    return say_data(mirror, -1, rank, post->offset + behind, post->travels - behind);
 }
 
 static int say_posts(struct ah_mirror *mirror, int rank, int c, uint32_t from, uint32_t upto)
@@ -44,8 +55,7 @@ static int say_posts(struct ah_mirror *mirror, int rank, int c, uint32_t from, u
         const struct ah_post *post = ah_channel_post(channel, sequence);
         if (post->sequence != sequence)
             continue; /* where another group's counters began */
-        if (post->travels)
-            AH_TRY(say_data(mirror, -1, rank, post->offset, post->travels));
+        AH_TRY(say_input(mirror, rank, post));
         AH_TRY(ah_mirror_say(mirror, -1, head_of(MIRROR_POST, rank, c, sizeof *post), post, NULL, 0));
     }
     return 0;

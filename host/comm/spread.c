@@ -144,8 +144,11 @@ static int prepare(struct spread_group *s, const struct ah_collective *call, str
     if (ah_collective_is_barrier(call->kind))
         return 0;
     if (!out->wired) {
+        struct ah_part own = ah_collective_own(call, s->team.size, s->shm.base.rank);
         AH_TRY(ah_hold_input(&s->holder, call, call->kind == AH_ALL_REDUCE, hold, out));
         out->travels = (uint32_t)((size_t)ah_collective_input(call, s->team.size, s->shm.base.rank) * width_of(call));
+        out->own = (uint32_t)((size_t)own.first * width_of(call));
+        out->own_bytes = (uint32_t)((size_t)own.count * width_of(call));
         return 0;
     }
     AH_TRY(ah_hold_wired(&s->holder, call, hold, out));

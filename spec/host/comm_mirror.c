@@ -1,6 +1,9 @@
 /* A host that knows the job's secret and lies: its frames end in an error that says what it sent, and what ranks of
  * this host read stays as it was. */
 #include "comm/mirror_wire.h"
+
+#include <stdlib.h>
+
 #include "test.h"
 
 enum { RANKS = 4, THEIRS = 2 };
@@ -228,4 +231,43 @@ AH_TEST(no_verdict_comes_before_the_message_has_gone)
     CHECK_OK(send_verdict(&place, AH_LETTER_RECEIVED));
     CHECK(atomic_load(&letter->state) == AH_LETTER_RECEIVED);
     ah_board_close(place.board);
+}
+
+/* What the liar is told: the bytes of rank 0's segment. */
+static size_t said_data(struct place *place, uint64_t *offset, size_t *bytes, size_t room)
+{
+    const struct ah_text *out = &place->mirror.peer[1].out;
+    struct mirror_head head;
+    size_t count = 0;
+    for (size_t at = 0; at < out->bytes; at += sizeof head + head.bytes) {
+        memcpy(&head, out->at + at, sizeof head);
+        if (head.kind != MIRROR_DATA || count == room)
+            continue;
+        memcpy(&offset[count], out->at + at + sizeof head, sizeof *offset);
+        bytes[count++] = head.bytes - sizeof *offset;
+    }
+    return count;
+}
+
+AH_TEST(of_an_input_that_travels_the_part_stays_that_only_its_rank_takes)
+{
+    static const uint32_t own[][2] = {{16, 32}, {0, 16}, {48, 16}, {0, 64}, {0, 0}};
+    static const size_t said[][4] = {{1000, 16, 1048, 16}, {1016, 48}, {1000, 48}, {0}, {1000, 64}};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        struct place place;
+        uint64_t offset[2] = {0};
+        size_t bytes[2] = {0};
+        bool more;
+        open_place(&place);
+        place.mirror.peer[1].fd = 0; /* that it is there; nothing is sent */
+        stand(&place, 1, 0);
+        *ah_channel_post(channel_of(&place, 0), 1) =
+            (struct ah_post){.sequence = 1, .offset = 1000, .travels = 64, .own = own[i][0], .own_bytes = own[i][1]};
+        CHECK_OK(ah_mirror_scan(&place.mirror, false, &more));
+        CHECK(said_data(&place, offset, bytes, 2) == (size_t)!!said[i][1] + !!said[i][3]);
+        CHECK(offset[0] == said[i][0] && bytes[0] == said[i][1]);
+        CHECK(offset[1] == said[i][2] && bytes[1] == said[i][3]);
+        free(place.mirror.peer[1].out.at);
+        ah_board_close(place.board);
+    }
 }

@@ -34,8 +34,13 @@ void ah_news_sleep(struct ah_news *news, uint32_t seen, int64_t limit_ns)
 void ah_news_attend(struct ah_news *news)
 {
     atomic_fetch_add_explicit(&news->visits, 1, memory_order_relaxed);
-    if (!atomic_load_explicit(&news->attended, memory_order_relaxed))
-        atomic_store(&news->attended, 1);
+    if (atomic_load_explicit(&news->attended, memory_order_relaxed))
+        return;
+    /* From here on news wakes nobody, and who leaves wakes naps: a thread that sleeps must nap instead. */
+    atomic_store(&news->attended, 1);
+    atomic_fetch_add(&news->changes, 1);
+    if (atomic_load(&news->sleepers))
+        wake(&news->changes);
 }
 
 void ah_news_leave(struct ah_news *news)

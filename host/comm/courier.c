@@ -272,9 +272,9 @@ static void *carry_all(void *context)
     int64_t limit_ns = shortest_ns;
     uint32_t visits = 0;
     while (!atomic_load(&courier->ending)) {
+        uint32_t seen = atomic_load(&news->changes); /* before it looks who attends */
         if (ah_news_nap(news, &visits))
             continue;
-        uint32_t seen = atomic_load(&news->changes);
         bool under_way = false;
         pthread_mutex_lock(&courier->working);
         bool found = discover(courier) == 0, moved = work_through(courier, &under_way);

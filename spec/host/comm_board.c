@@ -1,4 +1,5 @@
 /* Opening the job's board where something is in the way: the text says what. Its news. */
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -109,5 +110,71 @@ AH_TEST(news_wakes_its_reader_unless_a_rank_that_waits_attends_to_it)
     ah_news_attend(news);
     ah_news_leave(news);
     CHECK(wakes(news) && !ah_news_nap(news, &visits));
+    ah_board_close(board);
+}
+
+/* A thread that reads news as the mirror's does. */
+struct reader {
+    struct ah_news *news;
+    atomic_uint read;
+    atomic_bool ending;
+};
+
+static void *read_news(void *context)
+{
+    struct reader *reader = context;
+    uint32_t visits = 0;
+    while (!atomic_load(&reader->ending)) {
+        uint32_t seen = atomic_load(&reader->news->changes);
+        atomic_store(&reader->read, seen);
+        if (!ah_news_nap(reader->news, &visits))
+            ah_news_sleep(reader->news, seen, INT64_C(20000000000));
+    }
+    return NULL;
+}
+
+static bool is_read(struct reader *reader)
+{
+    for (int i = 0; i < 10000 && atomic_load(&reader->read) != atomic_load(&reader->news->changes); i++)
+        usleep(1000);
+    return atomic_load(&reader->read) == atomic_load(&reader->news->changes);
+}
+
+AH_TEST(a_thread_that_slept_when_a_rank_came_reads_what_comes_after_its_last_look)
+{
+    struct ah_board *board;
+    pthread_t thread;
+    REQUIRE(ah_board_create(&board, 1) == 0);
+    struct reader reader = {.news = &board->header->news[AH_MIRROR]};
+    REQUIRE(pthread_create(&thread, NULL, read_news, &reader) == 0);
+    for (int leaves = 0; leaves < 2; leaves++) {
+        while (!atomic_load(&reader.news->sleepers))
+            usleep(100);
+        usleep(20000);
+        ah_news_attend(reader.news);
+        ah_news_tell(reader.news);
+        if (leaves)
+            ah_news_leave(reader.news);
+        CHECK(is_read(&reader));
+    }
+    atomic_store(&reader.ending, true);
+    ah_news_leave(reader.news);
+    ah_news_tell(reader.news);
+    pthread_join(thread, NULL);
+    ah_board_close(board);
+}
+
+AH_TEST(a_rank_whose_group_has_just_begun_has_made_no_call_there)
+{
+    struct ah_board *board;
+    uint32_t sequence = 0;
+    REQUIRE(ah_board_create(&board, 1) == 0);
+    struct ah_channel *channel = &ah_board_slot(board, 0)->channel[0];
+    atomic_store(&channel->counter[AH_POSTED], 3);
+    CHECK(ah_board_last_post(board, 0, &sequence) && sequence == 3);
+    for (uint32_t base = 3; base < 6; base++) {
+        atomic_store(&channel->base, base);
+        CHECK(!ah_board_last_post(board, 0, &sequence));
+    }
     ah_board_close(board);
 }

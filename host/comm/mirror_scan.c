@@ -182,8 +182,10 @@ static int say_letters(struct ah_mirror *mirror, int rank, int c, bool beat, boo
         if (i < 0)
             break;
         unsigned number = atomic_load(&letter[i].number);
-        if (told[i].number != number)
+        if (told[i].number != number) { /* what came back from this place is of the letter before */
             told[i] = (struct mirror_letter){.number = number};
+            atomic_fetch_and(&shadow->returned, ~(1u << i));
+        }
         AH_TRY(say_letter(mirror, rank, c, i, shadow, more));
         if (!told[i].told)
             break; /* the rest of it after other news */

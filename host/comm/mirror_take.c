@@ -130,6 +130,8 @@ static int take_letter(struct ah_mirror *mirror, int rank, struct ah_channel *ch
     if (!ah_board_is_local(mirror->board, atomic_load(&sent.member)))
         return wrong("a message for a rank of another host");
     struct ah_letter *letter = &channel->letter[index];
+    /* One that nobody has taken may be of a group that its sender has closed. */
+    atomic_compare_exchange_strong(&letter->state, &(unsigned){AH_LETTER_POSTED}, AH_LETTER_FREE);
     if (atomic_load(&letter->state) != AH_LETTER_FREE)
         return wrong("a message in the place of one that is not back");
     if (bytes)

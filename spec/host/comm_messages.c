@@ -282,3 +282,32 @@ AH_TEST(messages_that_nobody_sends_or_receives_end_with_an_error)
     CHECK(run_ranks_mortal(2, 0, 1u << 0, sender_dies));
     CHECK(run_ranks(2, 0, wrong_peer));
 }
+
+/* Of the letters that lie around when a group is closed no other group that has its place hears. */
+static void leave_one_behind(struct rank *me)
+{
+    int32_t value = 7, got = 0;
+    int last = me->size - 1;
+    for (int turn = 0; turn < 3 && has_messages(me); turn++) {
+        struct ah_group *part;
+        struct ah_mail *mail = NULL;
+        RANK_CHECK(me, ah_group_split(&part, me->group, 0, 0, "?") == 0);
+        if (me->rank == 0) {
+            value = 7 + turn;
+            RANK_CHECK(me, ah_group_send(part, message(&value, 1, AH_I32, last, 1), false, &mail) == 0);
+            RANK_CHECK(me, ah_mail_wait(mail, NULL) == 0);
+            RANK_CHECK(me, ah_group_send(part, message(&value, 1, AH_I32, last, 2), false, &mail) == 0);
+            ah_mail_abandon(mail, NULL, NULL);
+        } else if (me->rank == last) {
+            RANK_CHECK(me, ah_group_receive(part, message(&got, 1, AH_I32, 0, 1), &mail) == 0);
+            RANK_CHECK(me, ah_mail_wait(mail, NULL) == 0 && got == 7 + turn);
+        }
+        RANK_CHECK(me, ah_group_run(part, ah_collective_barrier()) == 0);
+        ah_group_close(part);
+    }
+}
+
+AH_TEST(a_message_that_nobody_has_received_goes_with_its_group)
+{
+    CHECK(run_ranks(3, 0, leave_one_behind));
+}

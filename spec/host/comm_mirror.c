@@ -151,20 +151,22 @@ static int send_letter(struct place *place, int64_t count, int member)
     return send_frame(place, MIRROR_LETTER, THEIRS, body, sizeof body);
 }
 
-AH_TEST(a_message_is_not_changed_before_it_is_back)
+AH_TEST(a_message_that_a_rank_has_taken_is_not_changed_before_it_is_back)
 {
     struct place place;
     open_place(&place);
     struct ah_letter *letter = channel_of(&place, THEIRS)->letter;
     CHECK_OK(send_letter(&place, 3, 0));
-    for (unsigned state = AH_LETTER_POSTED; state <= AH_LETTER_EMPTY; state++) {
+    for (unsigned state = AH_LETTER_TAKEN; state <= AH_LETTER_EMPTY; state++) {
         atomic_store(&letter->state, state);
         CHECK_FAILS(send_letter(&place, 5, 0), AH_EINVAL, "it sent a message in the place of one that is not back");
         CHECK(letter->count == 3 && atomic_load(&letter->state) == state);
     }
     atomic_store(&letter->state, AH_LETTER_FREE);
-    CHECK_OK(send_letter(&place, 5, 1));
-    CHECK(letter->count == 5 && atomic_load(&letter->state) == AH_LETTER_POSTED);
+    for (int count = 5; count < 7; count++) { /* the second one in the place of the first, which nobody takes */
+        CHECK_OK(send_letter(&place, count, 1));
+        CHECK(letter->count == count && atomic_load(&letter->state) == AH_LETTER_POSTED);
+    }
     ah_board_close(place.board);
 }
 

@@ -343,7 +343,7 @@ const struct ah_post *ah_board_last_post(struct ah_board *board, int rank, uint3
     struct ah_board_slot *slot = ah_board_slot(board, rank);
     struct ah_channel *channel = &slot->channel[atomic_load(&slot->latest)];
     uint32_t posted = atomic_load(&channel->counter[AH_POSTED]), first = atomic_load(&channel->base);
-    if (posted == first)
+    if (ah_reached(first, posted)) /* where a group begins anew its numbers come before its calls */
         return NULL;
     *sequence = posted - first;
     return ah_channel_post(channel, posted);

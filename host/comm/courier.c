@@ -230,8 +230,10 @@ static int carry_on(struct courier_job *job, bool *moved, bool *done, int *lost)
 static void fail_job(struct ah_courier *courier, struct courier_job *job, int lost)
 {
     char why[256];
+    struct ah_roll *roll = (void *)courier_at(job, 0, atomic_load(&channel_of(job, 0)->roll));
     snprintf(why, sizeof why, "%s", ah_error_text());
     job->dead = true;
+    atomic_store(&roll->lost, lost + 1); /* for those who wait: a host that has ended is not marked */
     for (int h = 0; h < job->team.hosts; h++)
         if (h != job->team.mine && (lost < 0 || job->team.host[h] == lost))
             ah_mirror_lose(courier->mirror, job->team.host[h], why);

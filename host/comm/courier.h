@@ -22,6 +22,7 @@ void ah_courier_leave(struct ah_courier *courier);
  * post stays until the courier is through with it. */
 struct ah_roll {
     atomic_uint wired[AH_CHANNEL_POSTS]; /* the sequence of the post at that place of the ring, if it is */
+    atomic_int lost; /* the host (from 1) without which calls that are under way do not end, 0: none */
     int32_t size, member[AH_BOARD_MAX_RANKS];
     double divisor[AH_CHANNEL_POSTS]; /* of a mean, for each post of a host's first rank */
 };

@@ -205,7 +205,7 @@ static void count_silence(struct ah_mirror *mirror, int64_t passed)
     char why[80];
     for (int h = 0; h < mirror->hosts->count; h++) {
         struct mirror_peer *peer = &mirror->peer[h];
-        if (h != mirror->hosts->mine)
+        if (h != mirror->hosts->mine && !atomic_load(&peer->done))
             keep_silence(mirror, h, peer->silent_ns + (passed < longest_tick_ns ? passed : longest_tick_ns));
         if (!is_open(peer) || peer->silent_ns < mirror->silence_ns)
             continue;

@@ -65,10 +65,12 @@ static void spread_leave(struct ah_group *group)
         ah_courier_leave(root->courier);
 }
 
-/* The leaders move the bytes, whether or not they are in the group. */
+/* The leaders move the bytes, whether or not they are in the group. One that has ended may have sent all before. */
 static int check_leaders(struct spread_group *s, uint32_t sequence)
 {
     struct ah_board *board = s->shm.base.board;
+    int first = s->team.ranks[0];
+    const struct ah_roll *roll = (void *)(shm_segment(&s->shm, first) + atomic_load(&s->shm.base.peer[first]->roll));
     char title[80];
     for (int i = 0; i < s->team.hosts; i++) {
         int leader = board->hosts->first[s->team.host[i]];
@@ -76,11 +78,13 @@ static int check_leaders(struct spread_group *s, uint32_t sequence)
         if (leader != s->shm.base.member[s->shm.base.rank] && ah_board_is_local(board, leader))
             ah_board_lost(board, leader);
         int state = atomic_load(&slot->state);
-        if (state != AH_RANK_DIED && state != AH_RANK_FAILED)
-            continue;
-        return ah_fail(AH_EPEER, "%s: lost rank %d, which %s: %.*s", ah_watch_title(&s->shm.base, sequence, title,
-                       sizeof title), leader, state == AH_RANK_DIED ? "died" : "failed", (int)strcspn(slot->text, "\n"),
-                       slot->text);
+        ah_watch_title(&s->shm.base, sequence, title, sizeof title);
+        if (state == AH_RANK_DIED || state == AH_RANK_FAILED)
+            return ah_fail(AH_EPEER, "%s: lost rank %d, which %s: %.*s", title, leader,
+                           state == AH_RANK_DIED ? "died" : "failed", (int)strcspn(slot->text, "\n"), slot->text);
+        if (state == AH_RANK_ENDED && atomic_load(&roll->lost) == s->team.host[i] + 1)
+            return ah_fail(AH_EPEER, "%s: rank %d, which speaks for host %s, has ended", title, leader,
+                           board->hosts->name[s->team.host[i]]);
     }
     return 0;
 }
@@ -365,6 +369,7 @@ static int spread_open(struct ah_group *group)
     if (!*memory)
         AH_TRY(ah_segment_alloc(s->shm.segment, sizeof *s->roll, true, memory));
     s->roll = *memory;
+    atomic_store(&s->roll->lost, 0);
     s->roll->size = group->size;
     for (int r = 0; r < group->size; r++)
         s->roll->member[r] = group->member[r];

@@ -205,3 +205,25 @@ AH_TEST(results_do_not_depend_on_who_comes_first)
 {
     CHECK(run_hosts(5, 3, 0, 0, arrive_late));
 }
+
+/* Rank 1 posts a call that the couriers move, does its part, and ends without waiting for the result. */
+static void end_early(struct rank *me)
+{
+    float *buffer;
+    struct ah_work *work;
+    RANK_CHECK(me, ah_group_alloc(me->group, LONG * sizeof *buffer, (void **)&buffer) == 0);
+    RANK_CHECK(me, start(me, buffer, LONG, AH_F32, AH_REDUCE_SUM, &work) == 0);
+    if (me->rank == 1) {
+        bool done;
+        while (ah_channel_counter(me->group->peer[1], AH_DONE) == 0)
+            RANK_CHECK(me, ah_work_test(work, &done) == 0);
+        return;
+    }
+    until_ended(me, 1);
+    RANK_FAILS(me, ah_work_wait(work), AH_EPEER, "all_reduce_async #1: rank 1, which speaks for host node1, has ended");
+}
+
+AH_TEST(a_host_that_ends_before_its_bytes_have_gone_is_named)
+{
+    CHECK(run_hosts(2, 2, INT64_C(5000000000), 0, end_early));
+}

@@ -56,10 +56,16 @@ static bool flush(struct mirror_peer *peer)
             break;
         peer->sent += (size_t)n;
     }
-    if (is_open(peer) && peer->sent < peer->out.bytes)
-        return true;
-    peer->sent = peer->out.bytes = 0;
-    return false;
+    if (!is_open(peer) || peer->sent == peer->out.bytes) {
+        peer->sent = peer->out.bytes = 0;
+        return false;
+    }
+    if (peer->sent >= FULL) { /* what has gone need not be kept */
+        peer->out.bytes -= peer->sent;
+        memmove(peer->out.at, peer->out.at + peer->sent, peer->out.bytes);
+        peer->sent = 0;
+    }
+    return true;
 }
 
 static bool flush_all(struct ah_mirror *mirror)

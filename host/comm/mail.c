@@ -402,6 +402,7 @@ static void tell_awaited(const struct ah_mail *mail)
     atomic_store(&awaited->since_ns, ah_now_ns());
     memcpy(awaited->where, mail->where, sizeof awaited->where);
     atomic_store(&awaited->what, mail->sends ? AH_AWAITS_RECEIVER : AH_AWAITS_MESSAGE);
+    ah_channel_tell(mail->group->peer[mail->group->rank], AH_MIRROR); /* a sender on another host may make place */
 }
 
 /* The counter that moves when the peer has done its part; of any peer, one of them stands for all. */

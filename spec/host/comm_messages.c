@@ -1,8 +1,10 @@
 /* Messages from rank to rank: order, tags, whoever comes first, and what goes wrong. */
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/time.h"
 #include "comm_ranks.h"
 
 static struct ah_message message(void *memory, int64_t count, enum ah_dtype dtype, int peer, int64_t tag)
@@ -310,4 +312,53 @@ static void leave_one_behind(struct rank *me)
 AH_TEST(a_message_that_nobody_has_received_goes_with_its_group)
 {
     CHECK(run_ranks(3, 0, leave_one_behind));
+}
+
+/* What waits for a socket is no copy of all that has gone by it. */
+static void send_long(struct rank *me)
+{
+    enum { N = 12 << 20 };
+    int32_t *memory = calloc(N, sizeof *memory);
+    size_t before = mallinfo2().hblkhd;
+    if (me->rank == 0)
+        RANK_CHECK(me, send(me, memory, N, 1, 0) == 0);
+    else
+        RANK_CHECK(me, receive(me, memory, N, 0, 0, NULL) == 0);
+    RANK_CHECK(me, mallinfo2().hblkhd - before < (size_t)(24 << 20));
+    free(memory);
+}
+
+AH_TEST(a_long_message_needs_no_memory_of_its_length)
+{
+    CHECK(run_hosts(2, 2, 0, 0, send_long));
+}
+
+/* The receiver, which leads no host, wants the one message for which its sender has no room. */
+static void want_the_last(struct rank *me)
+{
+    enum { N = AH_CHANNEL_LETTERS + 1 };
+    struct ah_mail *mail[N];
+    int value = 5;
+    for (int i = 0; i < N && me->rank == 0; i++)
+        RANK_CHECK(me, ah_group_send(me->group, message(&value, 1, AH_I32, 3, i == N - 1), false, &mail[i]) == 0);
+    RANK_CHECK(me, barrier(me) == 0);
+    if (me->rank == 0)
+        RANK_CHECK(me, ah_mail_wait(mail[N - 1], NULL) == 0);
+    if (me->rank == 3) {
+        usleep(50000); /* what the barrier had to tell is told */
+        int64_t begin = ah_now_ns();
+        RANK_CHECK(me, receive(me, &value, 1, 0, 1, NULL) == 0);
+        RANK_CHECK(me, ah_now_ns() - begin < INT64_C(4000000000)); /* less than a beat */
+    }
+    for (int i = 0; i < N - 1; i++) {
+        RANK_CHECK(me, me->rank != 0 || ah_mail_wait(mail[i], NULL) == 0);
+        RANK_CHECK(me, me->rank != 3 || receive(me, &value, 1, 0, 0, NULL) == 0);
+    }
+}
+
+AH_TEST(what_a_rank_waits_for_is_told_to_other_hosts_before_it_sleeps)
+{
+    setenv("ACCELHOST_HEARTBEAT", "40", 1);
+    CHECK(run_hosts(4, 2, 0, 0, want_the_last));
+    unsetenv("ACCELHOST_HEARTBEAT");
 }

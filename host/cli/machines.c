@@ -160,7 +160,8 @@ static struct ah_muster describe(const struct ah_machines *machines)
     bool before = machines->generation >= 0 && !machines->claims;
     struct ah_muster mine = {
         .what = "machine", .number = before ? machines->hosts.mine : options->number, .first = -1,
-        .ranks = options->ranks, .hosts = options->machines, .size = options->size,
+        .ranks = options->ranks, .hosts = options->machines, .size = options->size, .least = options->least,
+        .restarts = options->restarts,
         .timeout_ns = (int64_t)(options->timeout * 1e9), .patience_ns = (int64_t)(options->patience * 1e9),
     };
     ah_address_own_name(mine.name, sizeof mine.name);

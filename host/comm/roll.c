@@ -17,15 +17,15 @@ bool ah_host_is_name(const char *name)
 
 int ah_roll_write(const struct ah_muster *host, char *text, size_t room)
 {
-    return snprintf(text, room, "%zu %d %d %d %d %d %s", sizeof(struct ah_board_slot), host->number, host->first,
-                    host->ranks, host->hosts, host->size, host->name);
+    return snprintf(text, room, "%zu %d %d %d %d %d %d %d %s", sizeof(struct ah_board_slot), host->number, host->first,
+                    host->ranks, host->hosts, host->size, host->least, host->restarts, host->name);
 }
 
 static int read_line(const char *text, struct ah_muster *out)
 {
     size_t version;
-    if (sscanf(text, "%zu %d %d %d %d %d %63s", &version, &out->number, &out->first, &out->ranks, &out->hosts,
-               &out->size, out->name) != 7 || !ah_host_is_name(out->name))
+    if (sscanf(text, "%zu %d %d %d %d %d %d %d %63s", &version, &out->number, &out->first, &out->ranks, &out->hosts,
+               &out->size, &out->least, &out->restarts, out->name) != 9 || !ah_host_is_name(out->name))
         return ah_fail(AH_EIO, "the job's store holds '%.80s' where a host should be", text);
     if (out->number >= AH_HOSTS_MAX || out->ranks < 1 || out->ranks > AH_BOARD_MAX_RANKS || out->hosts < 0 ||
         out->hosts > AH_HOSTS_MAX || out->first >= AH_BOARD_MAX_RANKS || out->size > AH_BOARD_MAX_RANKS)
@@ -42,6 +42,12 @@ static int compare(const struct ah_muster *mine, const struct ah_muster *a, cons
     if (a->hosts != b->hosts)
         return ah_fail(AH_EINVAL, "%s says that there are %d %ss, and %s %d", a->name, a->hosts, mine->what, b->name,
                        b->hosts);
+    if (a->least != b->least)
+        return ah_fail(AH_EINVAL, "%s says that the job needs at least %d of its %d %ss, and %s %d", a->name, a->least,
+                       a->hosts, mine->what, b->name, b->least);
+    if (a->restarts != b->restarts)
+        return ah_fail(AH_EINVAL, "%s says that all ranks start anew %d times at most (max_restarts), and %s %d",
+                       a->name, a->restarts, b->name, b->restarts);
     if (a->size && b->size && a->size != b->size)
         return ah_fail(AH_EINVAL, "%s says that the job has %d ranks, and %s %d", a->name, a->size, b->name, b->size);
     if (a->number >= 0 && a->number == b->number)

@@ -19,6 +19,8 @@ struct ah_muster {
     int ranks;
     int hosts;         /* how many there are to be; 0: until the ranks are `size` */
     int size;          /* ranks of the job; 0: whatever comes together */
+    int least;         /* hosts that are enough; 0: nobody asks */
+    int restarts;      /* of all ranks after failures, at most */
     char name[AH_HOST_NAME];
     int64_t timeout_ns, patience_ns; /* until it is given up, and until it is told who is missing */
 };

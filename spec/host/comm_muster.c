@@ -10,7 +10,7 @@ static int take(const char *numbers, const char *name)
     static const struct ah_muster mine = {.what = "machine", .number = -1, .first = -1, .ranks = 1, .hosts = 2};
     struct ah_roll roll = {.mine = &mine};
     char line[AH_ROLL_TEXT];
-    snprintf(line, sizeof line, "%zu %s %s", sizeof(struct ah_board_slot), numbers, name);
+    snprintf(line, sizeof line, "%zu %s 0 0 %s", sizeof(struct ah_board_slot), numbers, name);
     return ah_roll_take(&roll, line, 0);
 }
 

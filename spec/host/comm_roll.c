@@ -62,8 +62,15 @@ AH_TEST(a_roll_says_what_contradicts_and_what_is_no_host)
     CHECK_FAILS(take(&roll, machine("c", 3, 1), 1), AH_EINVAL, "c says that it is machine 3 of 3, which count from 0");
     other.hosts = 2;
     CHECK_FAILS(take(&roll, other, 1), AH_EINVAL, "a says that there are 3 machines, and d 2");
+    other = machine("d", -1, 1);
+    other.least = 2;
+    CHECK_FAILS(take(&roll, other, 1), AH_EINVAL, "a says that the job needs at least 0 of its 3 machines, and d 2");
+    other.least = 0;
+    other.restarts = 4;
+    CHECK_FAILS(take(&roll, other, 1), AH_EINVAL,
+                "a says that all ranks start anew 0 times at most (max_restarts), and d 4");
     CHECK_FAILS(ah_roll_take(&roll, "1 2 three", 1), AH_EIO, "the job's store holds '1 2 three'");
-    CHECK_FAILS(ah_roll_take(&roll, "1 -1 -1 1 3 0 old", 1), AH_EINVAL, "old runs another version of accelhost");
+    CHECK_FAILS(ah_roll_take(&roll, "1 -1 -1 1 3 0 0 0 old", 1), AH_EINVAL, "old runs another version of accelhost");
     CHECK_FAILS(take(&roll, machine("e", -1, 1000000), 1), AH_EINVAL, "e: expected at most 64 hosts");
     CHECK(roll.count == 1 && roll.ranks == 1);
     other = machine("f", -1, 1);

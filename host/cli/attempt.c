@@ -30,6 +30,7 @@ struct launch {
     bool reported;    /* which rank failed */
     bool told;        /* the other machines of what went wrong here */
     bool followed;    /* what went wrong there */
+    bool ends_along;  /* since the launcher of another machine was asked to end */
     bool asked;       /* to end, by a signal or since nobody takes what the ranks say */
     int signal;       /* by which we were asked to end while we waited for them */
     struct ah_text *report; /* keeps notices instead of showing them, or NULL */
@@ -100,13 +101,23 @@ static void suspend(struct launch *launch)
     ah_job_resume(launch->job);
 }
 
-/* The job is asked to end here: so it is everywhere. */
+/* The job is asked to end here: so it is everywhere. Whoever ends a job may well ask all launchers at once: that is not
+ * once more, which kills, whichever of them comes first. */
 static void end(struct launch *launch, int number)
 {
+    bool again = launch->asked || !launch->ends_along;
     if (launch->machines && !launch->asked)
         ah_machines_tell(launch->machines, number);
     launch->told = launch->asked = true;
-    ah_job_end(launch->job, number);
+    if (again)
+        ah_job_end(launch->job, number);
+}
+
+static void end_along(struct launch *launch, int number)
+{
+    if (!launch->asked)
+        ah_job_end(launch->job, number);
+    launch->ends_along = true;
 }
 
 static void on_signals(struct launch *launch)
@@ -190,7 +201,7 @@ static void look_at_machines(struct launch *launch)
         return;
     launch->followed = true;
     if (number)
-        ah_job_end(launch->job, number);
+        end_along(launch, number);
     else
         ah_job_follow(launch->job);
 }

@@ -13,7 +13,7 @@
 #include "cli/machines_state.h"
 #include "comm/address.h"
 
-static const int64_t leave_ns = 3 * INT64_C(1000000000);    /* for the others to read the last verdict */
+static const int64_t leave_ns = 3 * INT64_C(1000000000); /* for the others to read the last verdict */
 
 /* Meeting. */
 
@@ -149,9 +149,7 @@ static int call_others(struct ah_machines *machines, struct ah_meeting *meeting,
     AH_TRYGO(ah_desk_answer(&machines->desk, meeting), refused);
     return 0;
 refused:
-    ah_desk_refuse(&machines->desk, status);
-    usleep(300000); /* the others read the same first */
-    return status;
+    return ah_desk_refuse(&machines->desk, status);
 }
 
 static struct ah_muster describe(const struct ah_machines *machines)
@@ -200,9 +198,8 @@ int ah_machines_begin(struct ah_machines *machines, bool counts, bool (*stop)(vo
     machines->hosts.store = machines->place;
     machines->hosts.store.port = meeting.port;
     machines->hosts.store.generation = (uint64_t)meeting.generation;
-    AH_TRYGO(ah_machine_link_open(&machines->link, &meeting, machines->hosts.mine, machines->hosts.count), failed);
     machines->linked = true;
-    return 0;
+    return ah_machine_link_open(&machines->link, &meeting, machines->hosts.mine, machines->hosts.count);
 failed:
     ah_meeting_leave(&meeting);
     return status;

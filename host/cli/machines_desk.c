@@ -13,6 +13,7 @@
 static const int64_t slice_ns = 100000000;
 static const int64_t line_ns = INT64_C(5000000000);   /* for a line that its machine has written */
 static const int64_t moment_ns = INT64_C(1000000000); /* for newcomers, once all are here that were there before */
+static const int64_t refuse_ns = INT64_C(3000000000); /* for all to read why there is no table */
 
 static int set(struct ah_desk *desk, const char *key, const char *text)
 {
@@ -72,6 +73,7 @@ int ah_desk_begin(struct ah_desk *desk, const struct ah_muster *mine, int genera
     desk->generation = generation;
     desk->expected = expected;
     desk->heard = 0;
+    desk->here = 0;
     desk->enough_ns = 0;
     desk->told = false;
     desk->begin_ns = ah_now_ns();
@@ -103,23 +105,36 @@ static int take(struct ah_desk *desk, int64_t place)
     return 0;
 }
 
-static int hear(struct ah_desk *desk)
+/* The next event: who has come (+1) or gone (-1); *place -1: nobody. */
+static int next_event(struct ah_desk *desk, int *step, int64_t *place)
 {
     char key[48], word[16], *line;
     size_t bytes;
-    int64_t place;
+    *place = -1;
     snprintf(key, sizeof key, "events/%d/%" PRId64, desk->generation, desk->heard);
     int status = ah_store_get(desk->store, key, &line, &bytes, slice_ns);
     if (status < 0)
         return status == AH_ETIMEOUT && !ah_store_is_closed(desk->store) ? 0 : status;
     desk->heard++;
-    bool read = sscanf(line, "%15s %" SCNd64, word, &place) == 2;
-    if (read && !strcmp(word, "here"))
-        status = take(desk, place);
-    else if (read && !strcmp(word, "gone"))
-        ah_roll_drop(&desk->roll, place);
+    bool read = sscanf(line, "%15s %" SCNd64, word, place) == 2;
+    *step = !read ? 0 : !strcmp(word, "here") - !strcmp(word, "gone");
+    desk->here += *step;
+    if (!*step)
+        *place = -1;
     free(line);
-    return status;
+    return 0;
+}
+
+static int hear(struct ah_desk *desk)
+{
+    int step;
+    int64_t place;
+    AH_TRY(next_event(desk, &step, &place));
+    if (place >= 0 && step > 0)
+        return take(desk, place);
+    if (place >= 0)
+        ah_roll_drop(&desk->roll, place);
+    return 0;
 }
 
 static bool is_complete(struct ah_desk *desk)
@@ -211,13 +226,24 @@ int ah_desk_answer(struct ah_desk *desk, const struct ah_meeting *meeting)
     return 0;
 }
 
-void ah_desk_refuse(struct ah_desk *desk, int status)
+/* Until only this machine's own launcher is left. */
+static void await_leaving(struct ah_desk *desk)
+{
+    int step;
+    int64_t place, until = ah_now_ns() + refuse_ns;
+    while (next_event(desk, &step, &place) == 0 && ah_now_ns() < until)
+        if (place < 0 && desk->here <= 1)
+            return;
+}
+
+int ah_desk_refuse(struct ah_desk *desk, int status)
 {
     char reason[768];
     snprintf(reason, sizeof reason, "%s", ah_error_text());
     for (int64_t place = 0; place < desk->heard + AH_HOSTS_MAX; place++)
         tell_place(desk, place, status, reason);
-    ah_fail(status, "%s", reason);
+    await_leaving(desk);
+    return ah_fail(status, "%s", reason);
 }
 
 bool ah_desk_knock(struct ah_desk *desk, int64_t place, bool last, char name[AH_HOST_NAME])

@@ -14,6 +14,7 @@ struct ah_desk {
     int generation;
     int expected;     /* machines that were there before */
     int64_t heard;    /* of the list of events */
+    int here;         /* that have come and not gone, places or not */
     int64_t begin_ns, enough_ns; /* since when there are as many as are needed; 0: there are not */
     bool told;
 };
@@ -27,8 +28,9 @@ int ah_desk_begin(struct ah_desk *desk, const struct ah_muster *mine, int genera
 int ah_desk_call(struct ah_desk *desk, bool (*stop)(void *context), void *context);
 /* Tell all who have come the table, with the port and the restarts of `meeting`. */
 int ah_desk_answer(struct ah_desk *desk, const struct ah_meeting *meeting);
-/* Tell all who have come that there will be none, since the last call of this thread failed. */
-void ah_desk_refuse(struct ah_desk *desk, int status);
+/* Tell all who have come that there will be none, since the last call of this thread failed with `status`, which is
+ * the result; returns when they have gone, within a moment. */
+int ah_desk_refuse(struct ah_desk *desk, int status);
 
 /* Somebody comes while the ranks run. True with its name when all are to start anew with it; else it is told that it
  * has no place, or waits for one: `last` says that no generation follows. */

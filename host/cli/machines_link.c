@@ -47,6 +47,8 @@ static void take_signal(struct ah_machine_link *link, struct ah_machine *machine
     if (number < 1 || number >= NSIG)
         return;
     machine->signal = (int)number;
+    if (machine->concluded && !machine->code)
+        machine->code = 128 + machine->signal; /* its ranks had ended well, but not the job */
     take_trouble(link, machine);
 }
 
@@ -128,7 +130,7 @@ static void lose(struct ah_machine_link *link)
 {
     pthread_mutex_lock(&link->lock);
     link->lost = true;
-    take_gone(link, &link->machine[0], "the network does not reach it");
+    take_gone(link, &link->machine[0], ah_store_reason(link->store));
     tell(link);
     pthread_mutex_unlock(&link->lock);
 }

@@ -42,7 +42,7 @@ static void wait_a_moment(struct ah_machine_link *link, int64_t limit_ns)
 
 static bool has_ended(const struct ah_machine_link *link, int h)
 {
-    return link->machine[h].concluded || link->machine[h].gone || (h == link->mine && link->lost);
+    return link->machine[h].concluded || link->machine[h].gone || link->lost; /* then nobody is heard of any more */
 }
 
 static bool is_trouble(const struct ah_machine_link *link)
@@ -76,7 +76,7 @@ static void tell_waiting(struct ah_machines *machines)
 
 static int order_of(const struct ah_machine *machine)
 {
-    return machine->concluded ? machine->order : machine->gone_order;
+    return machine->concluded || machine->signal ? machine->order : machine->gone_order;
 }
 
 /* The machine whose trouble came first and follows from no other's; -1: none. */
@@ -116,7 +116,7 @@ static int code_of_all(const struct ah_machine_link *link, int blamed)
     for (int h = 0; h < link->count; h++)
         usage &= link->machine[h].concluded && link->machine[h].code == 2;
     const struct ah_machine *machine = &link->machine[blamed];
-    int code = machine->concluded ? machine->code : 3;
+    int code = machine->concluded ? machine->code : machine->signal ? 128 + machine->signal : 3;
     return code == 2 && !usage ? 3 : code;
 }
 
@@ -161,7 +161,10 @@ static void judge(struct ah_machines *machines, int late, struct ah_machine_verd
         all->final |= link->machine[h].signal && !ah_machines_leaves(machines, h);
     all->final |= machine->final;
     describe_gone(machines, *blamed, gone, sizeof gone);
-    all->text = machine->concluded ? machine->text ? machine->text : "" : gone;
+    if (machine->concluded || machine->signal)
+        all->text = machine->text ? machine->text : "";
+    else
+        all->text = gone;
 }
 
 void ah_machines_conclude(struct ah_machines *machines, const struct ah_machine_verdict *mine,

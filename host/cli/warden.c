@@ -1,6 +1,5 @@
 /* The socket carries the ranks' process groups, negative when they are none any more, and, when all is well, a zero.
- * Its end without that zero means that the
- * other side was killed. */
+ * Its end without that zero means that the other side was killed. */
 #include "cli/warden.h"
 
 #include <errno.h>

@@ -23,8 +23,9 @@ struct call {
 
 static void tell_store(const struct ah_store_place *place, const struct ah_muster *mine)
 {
-    ah_tell("%s (%s) has waited %.3g s for the job's store at %s, port %d, which the first %s serves", mine->what,
-            mine->name, (double)mine->patience_ns / 1e9, place->host, place->port, mine->what);
+    ah_tell("%s (%s) has waited %.3g s for the job's store at %s, port %d, which the first %s serves: that has not "
+            "begun, or the job is over (%s)", mine->what, mine->name, (double)mine->patience_ns / 1e9, place->host,
+            place->port, mine->what, ah_error_text());
 }
 
 int ah_muster_store(struct ah_store **out, const struct ah_store_place *place, const struct ah_muster *mine)

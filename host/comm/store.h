@@ -44,6 +44,8 @@ int ah_store_connect(struct ah_store **out, const struct ah_store_place *place, 
 void ah_store_close(struct ah_store *store); /* NULL is ignored */
 /* Has the connection ended, or a call failed in the middle? Nothing works any more then. */
 bool ah_store_is_closed(const struct ah_store *store);
+/* Why that is, in words about the server: "its connection ended", "the network does not reach it". */
+const char *ah_store_reason(const struct ah_store *store);
 
 /* AH_EIO when the server is gone, after which nothing works any more; AH_EINVAL for what is too long. */
 int ah_store_set(struct ah_store *store, const char *key, const void *value, size_t bytes);

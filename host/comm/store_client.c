@@ -15,7 +15,8 @@
 #include "comm/store_wire.h"
 
 struct ah_store {
-    int fd; /* -1: closed after a failure */
+    int fd;    /* -1: closed after a failure */
+    int error; /* errno of that, 0: the server has ended the connection */
     int64_t call_ns; /* for a reply, beyond the time that the server is given */
     char where[160];
 };
@@ -33,6 +34,7 @@ static int transfer(struct ah_store *store, void *to, const void *from, size_t b
             done += (size_t)n;
             continue;
         }
+        store->error = n < 0 ? errno : 0;
         if (n == 0)
             return ah_fail(AH_EIO, "store at %s: the server has ended the connection", store->where);
         if (errno == EINTR)
@@ -40,6 +42,7 @@ static int transfer(struct ah_store *store, void *to, const void *from, size_t b
         if (errno != EAGAIN)
             return ah_fail(AH_EIO, "store at %s: %s", store->where, strerror(errno));
         int64_t left = deadline - ah_now_ns();
+        store->error = ETIMEDOUT;
         if (left <= 0)
             return ah_fail(AH_ETIMEOUT, "store at %s: the server does not answer", store->where);
         poll(&(struct pollfd){.fd = store->fd, .events = from ? POLLOUT : POLLIN}, 1, (int)(left / 1000000 % 1000) + 1);
@@ -65,6 +68,11 @@ void ah_store_close(struct ah_store *store)
 bool ah_store_is_closed(const struct ah_store *store)
 {
     return store->fd < 0;
+}
+
+const char *ah_store_reason(const struct ah_store *store)
+{
+    return ah_store_reason_of(store->error);
 }
 
 /* Connecting. */

@@ -67,8 +67,7 @@ static bool goes_on(struct client *client, int error)
 {
     if (error == EAGAIN || error == EINTR)
         return true;
-    client->reason = error == ETIMEDOUT || error == EHOSTUNREACH ? "the network does not reach it"
-                                                                 : "its connection ended";
+    client->reason = ah_store_reason_of(error);
     return false;
 }
 

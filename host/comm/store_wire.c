@@ -331,6 +331,12 @@ void ah_store_session_free(struct ah_store_session *session)
     session->in = session->out = session->will = (struct ah_text){0};
 }
 
+const char *ah_store_reason_of(int error)
+{
+    bool reached = error != ETIMEDOUT && error != EHOSTUNREACH && error != ENETUNREACH;
+    return reached ? "its connection ended" : "the network does not reach it";
+}
+
 /* The network asks a silent peer three times; what was sent and not taken counts as well. */
 void ah_store_tune(int fd, int64_t alive_ns)
 {

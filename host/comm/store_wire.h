@@ -86,6 +86,8 @@ int ah_store_resume(struct ah_store_session *session, int64_t now_ns);
 void ah_store_end_session(struct ah_store_session *session, const char *reason);
 void ah_store_session_free(struct ah_store_session *session);
 
+/* What an error of a socket (0: it has ended) tells of the peer. */
+const char *ah_store_reason_of(int error);
 /* A socket's peer that does not answer for so long is gone (0: leave that to the system). Small messages go at once. */
 void ah_store_tune(int fd, int64_t alive_ns);
 

@@ -88,6 +88,17 @@ AH_TEST(a_signal_of_another_machine_is_one_that_there_is)
     close_talk(&talk);
 }
 
+AH_TEST(a_launcher_that_is_asked_to_end_once_its_ranks_have_ends_the_job)
+{
+    struct talk talk;
+    REQUIRE(open_talk(&talk));
+    say(&talk, "verdict 1 0 0 0\n");
+    CHECK(known(&talk).concluded && !known(&talk).code);
+    say(&talk, "signal 1 15");
+    CHECK(known(&talk).code == 128 + 15 && known(&talk).order);
+    close_talk(&talk);
+}
+
 AH_TEST(a_newcomer_has_a_name_that_can_be_shown)
 {
     struct talk talk;

@@ -254,19 +254,16 @@ static bool is_signalled(void *context)
     return launch->signal != 0;
 }
 
-static struct ah_machine_verdict own_verdict(struct launch *launch, struct ah_text *text)
+static struct ah_machine_verdict own_verdict(struct launch *launch, const char *text)
 {
     struct ah_job_failure failure;
     struct ah_machine_verdict verdict = {.code = ah_job_exit_code(launch->job), .text = ""};
     bool failed = ah_job_failed(launch->job, &failure);
-    launch->report = text;
-    ah_job_report(launch->job);
-    launch->report = NULL;
     if (launch->output_error && launch->output_error != EPIPE)
         verdict.code = 3;
     verdict.final = launch->output_error != 0;
     verdict.victim = failed ? failure.victim : launch->followed;
-    verdict.text = text->at ? text->at : "";
+    verdict.text = text ? text : "";
     return verdict;
 }
 
@@ -306,17 +303,34 @@ static void say_verdict(struct launch *launch, const struct ah_machine_verdict *
 
 static int conclude_all(struct launch *launch, struct ah_attempt_options *options)
 {
-    struct ah_text text = {0};
-    struct ah_machine_verdict all, mine = own_verdict(launch, &text);
+    struct ah_machine_verdict all, mine = own_verdict(launch, options->failure);
     int blamed;
     ah_machines_conclude(launch->machines, &mine, is_signalled, launch, &all, &blamed);
+    if (launch->signal && ah_machines_hosts(launch->machines)->mine == 0)
+        ah_machines_tell(launch->machines, launch->signal); /* the others' ranks go on, and lose what they met at */
     if (blamed >= 0 && all.code != 2) /* usage: the ranks have said why */
         say_verdict(launch, &all, blamed);
     options->final = all.final;
     options->change = launch->signal ? NULL : all.change;
-    free(text.at);
+    if (blamed >= 0 && blamed != ah_machines_hosts(launch->machines)->mine) {
+        options->failure_code = 0;
+        free(options->failure);
+        options->failure = strdup(all.text);
+    }
     finish_output(launch);
     return launch->signal ? 128 + launch->signal : all.code;
+}
+
+static void keep_failure(struct launch *launch, struct ah_attempt_options *options)
+{
+    struct ah_job_failure failure;
+    struct ah_text text = {0};
+    launch->report = &text;
+    ah_job_report(launch->job);
+    launch->report = NULL;
+    options->failure = text.at;
+    if (ah_job_failed(launch->job, &failure))
+        options->failure_code = failure.signal ? -failure.signal : failure.code;
 }
 
 static int conclude(struct launch *launch, struct ah_attempt_options *options)
@@ -326,6 +340,7 @@ static int conclude(struct launch *launch, struct ah_attempt_options *options)
     if (!launch->machines)
         report(launch);
     finish_output(launch);
+    keep_failure(launch, options);
     int code = launch->machines ? conclude_all(launch, options) : ah_job_exit_code(launch->job);
     if (launch->output_error && launch->output_error != EPIPE) {
         fprintf(stderr, "accelhost launch: cannot write what the ranks print: %s\n", strerror(launch->output_error));
@@ -351,6 +366,9 @@ int ah_attempt_run(struct ah_attempt_options *options, int *code)
     };
     int status = 0;
     options->change = NULL;
+    options->failure_code = 0;
+    free(options->failure);
+    options->failure = NULL;
     if (launch.machines) {
         const struct ah_hosts *hosts = ah_machines_hosts(launch.machines);
         job->hosts = hosts->count > 1 ? hosts : NULL;

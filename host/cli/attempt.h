@@ -16,6 +16,8 @@ struct ah_attempt_options {
     struct ah_machines *machines; /* the others that take part, begun for this attempt; or NULL */
     bool final;                /* set by the run: nothing is to be started anew, since what ranks print cannot be
                                   written any more, or the first machine is gone */
+    char *failure;             /* set by the run, from malloc: the report of what ended it; or NULL */
+    int failure_code;          /* of the rank that is to blame, negative for a signal; 0: another machine's, or none */
     const char *change;        /* set by the run: which machines came or went, for which all start anew whatever the
                                   code; or NULL */
 };

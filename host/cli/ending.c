@@ -10,6 +10,7 @@
 #include <lua.h>
 
 #include "base/status.h"
+#include "cli/error_file.h"
 #include "cli/inquiry.h"
 #include "comm/group.h"
 #include "comm/mpi.h"
@@ -59,9 +60,13 @@ int ah_ending_finish(struct ah_host *host, int code)
 
 int ah_ending_fail(struct ah_host *host, const char *text)
 {
+    const char *file = getenv("TORCHELASTIC_ERROR_FILE");
     fflush(stdout);
-    if (!ah_board_report_failure(text, false))
+    if (!ah_board_report_failure(text, false)) {
         fprintf(stderr, "%s\n", text);
+        if (file && *file)
+            ah_error_file_write(file, text, 0, ah_board_lost_peer());
+    }
     return ah_ending_finish(host, 1);
 }
 

@@ -13,6 +13,7 @@
 #include "base/tell.h"
 #include "cli/attempt.h"
 #include "cli/command.h"
+#include "cli/error_file.h"
 #include "cli/launch.h"
 #include "cli/launch_settings.h"
 #include "cli/rank_logs.h"
@@ -353,14 +354,41 @@ out:
     return status < 0 ? status : 0;
 }
 
+/* The launcher's own, which no rank is to take for its own. */
+static char *take_error_file(const struct ah_settings *settings)
+{
+    const char *path = getenv("TORCHELASTIC_ERROR_FILE");
+    if (!path || !*path || ah_launch_is_handed_over(settings))
+        return NULL;
+    char *copy = strdup(path);
+    unsetenv("TORCHELASTIC_ERROR_FILE");
+    return copy;
+}
+
+static void write_error_file(const struct launch *launch, const char *path, const char *error)
+{
+    static const char name[] = "accelhost launch: ";
+    const char *text = error ? error : launch->attempt.failure;
+    if (!path || !text)
+        return;
+    text += strncmp(text, name, sizeof name - 1) ? 0 : sizeof name - 1;
+    ah_error_file_write(path, text, error ? 0 : launch->attempt.failure_code, false);
+}
+
 int ah_launch_run(const struct ah_settings *settings, int argc, char **argv)
 {
     struct launch launch = {.settings = settings};
     int code = 3;
+    char *error_file = take_error_file(settings);
     if (run(&launch, argc, argv, &code) < 0) {
         fprintf(stderr, "accelhost launch: %s\n", ah_error_text());
+        write_error_file(&launch, error_file, ah_error_text());
         code = 3;
+    } else if (code == 3 || code == 4) {
+        write_error_file(&launch, error_file, NULL);
     }
+    free(launch.attempt.failure);
+    free(error_file);
     return code;
 }
 

@@ -133,13 +133,17 @@ static void part_from_hosts(void)
     ah_mirror_part(attached->mirror);
 }
 
+bool ah_board_lost_peer(void)
+{
+    return attached && getpid() == attached_pid &&
+           atomic_load(&ah_board_slot(attached, attached_rank)->group_status) == AH_EPEER;
+}
+
 bool ah_board_report_failure(const char *traceback, bool victim)
 {
     if (!attached || getpid() != attached_pid)
         return false;
-    if (atomic_load(&ah_board_slot(attached, attached_rank)->group_status) == AH_EPEER)
-        victim = true;
-    ah_board_leave(attached, attached_rank, AH_RANK_FAILED, traceback, victim);
+    ah_board_leave(attached, attached_rank, AH_RANK_FAILED, traceback, victim || ah_board_lost_peer());
     part_from_hosts();
     return attached->header->reports;
 }

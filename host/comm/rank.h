@@ -34,6 +34,9 @@ void ah_board_show_alone(void);
  * launcher will print the text for this rank if it was the first to fail: print nothing then. */
 bool ah_board_report_failure(const char *traceback, bool victim);
 
+/* Did this rank lose a peer? Then whatever it fails of follows from that. */
+bool ah_board_lost_peer(void);
+
 /* The script came to its end: peers that still wait for this rank raise. Called by exit handlers too. False when a
  * collective had failed and the script went on: that is this rank's failure, which the launcher reports, and no exit
  * code 0 may follow. */

@@ -39,6 +39,44 @@ local function read_and_remove(path)
   return text
 end
 
+-- The coroutines of run.at_once: what they run is run by it.
+local members = setmetatable({}, {__mode = "k"})
+
+local function execute(command)
+  local member = coroutine.running()
+  if member and members[member] then coroutine.yield(command) else os.execute(command) end
+end
+
+--- Call functions so that what they run runs at once: the first program of each, then the second of each, and so on.
+--- For what mostly waits.
+---@param calls (fun(): any)[]
+---@return any[] results what each returned, by its place
+function run.at_once(calls)
+  local threads, results, failure = {}, {}, nil
+  for i, call in ipairs(calls) do
+    threads[i] = coroutine.create(call)
+    members[threads[i]] = true
+  end
+  repeat
+    local commands = {}
+    for i, thread in ipairs(threads) do
+      if coroutine.status(thread) ~= "dead" then
+        local well, result = coroutine.resume(thread)
+        if not well then
+          failure = failure or result
+        elseif coroutine.status(thread) == "dead" then
+          results[i] = result
+        else
+          commands[#commands + 1] = "{ " .. result .. "; } &"
+        end
+      end
+    end
+    if #commands > 0 then execute(table.concat(commands, " ") .. " wait") end
+  until #commands == 0
+  if failure then error(failure, 0) end
+  return results
+end
+
 --- Run a program to its end.
 ---@param words string[] program and arguments
 ---@param options? {timeout?: number, env?: table<string, string>, stdin?: string, dir?: string} seconds, default 60
@@ -70,7 +108,7 @@ function run.program(words, options)
     file:close()
   end
   local command = table.concat(parts, " ")
-  os.execute(("( %s ) < %s > %s.out 2> %s.err; echo $? > %s.code"):format(command, input, base, base, base))
+  execute(("( %s ) < %s > %s.out 2> %s.err; echo $? > %s.code"):format(command, input, base, base, base))
   local result = {
     stdout = read_and_remove(base .. ".out"),
     stderr = read_and_remove(base .. ".err"),

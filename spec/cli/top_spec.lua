@@ -1,4 +1,5 @@
 local run = require "spec.support.run"
+local scenes = require "spec.support.scenes"
 local json = require "accelhost".json
 
 local case = "spec/distributed/cases/stuck.lua"
@@ -14,7 +15,8 @@ end
 
 -- What top says, once it says so of some rank.
 local look = [[
-    for i in $(seq 60); do
+    SECONDS=0
+    while [ $SECONDS -lt 30 ]; do
       said=$("$0" top --once --json $job)
       case $said in *%s*) break;; esac
       sleep 0.1
@@ -27,8 +29,11 @@ local function ranks_of(words, expected)
 end
 
 describe("accelhost top", function()
-  it("shows a rank that was stopped, and who waits for it", function()
-    local ranks, job = ranks_of("launch --num_processes 3 " .. case .. " stop", "stopped")
+  local scene = scenes.new(it, 4)
+
+  scene("shows a rank that was stopped, and who waits for it", function()
+    return ranks_of("launch --num_processes 3 " .. case .. " stop", "stopped")
+  end, function(ranks, job)
     assert.matches("launch %-%-num_processes 3 " .. case:gsub("%p", "%%%0") .. " stop$", job.command)
     assert.equal(3, #ranks)
     assert.equal("stopped", ranks[3].state)
@@ -43,25 +48,29 @@ describe("accelhost top", function()
     assert.is_false(ranks[3].collective.waiting)
   end)
 
-  it("shows an endless loop, its line and its processor time", function()
-    if run.no_handlers then return pending(run.no_handlers) end
-    local ranks = ranks_of("launch --num_processes 2 " .. case .. " loop", "compiled")
+  scene("shows an endless loop, its line and its processor time", function()
+    return not run.no_handlers and ranks_of("launch --num_processes 2 " .. case .. " loop", "compiled")
+  end, function(ranks)
+    if not ranks then return pending(run.no_handlers) end
     assert.equal("runs in compiled code at " .. case .. ":9", ranks[2].doing)
     assert.is_true(ranks[2].cpu > 0.02)
   end)
 
-  it("shows a read that never returns", function()
-    if run.no_handlers then return pending(run.no_handlers) end
+  scene("shows a read that never returns", function()
+    if run.no_handlers then return end
     local path = os.tmpname()
     os.remove(path)
     os.execute("mkfifo " .. path)
     local ranks = ranks_of("launch --num_processes 2 " .. case .. " read " .. path, "open.of")
     os.remove(path)
+    return ranks, path
+  end, function(ranks, path)
+    if not ranks then return pending(run.no_handlers) end
     assert.equal("sleeping", ranks[2].state)
     assert.equal(("waits in open of '%s' at %s:11"):format(path, case), ranks[2].doing)
   end)
 
-  it("shows who waits for a message, from whom, and where", function()
+  scene("shows who waits for a message, from whom, and where", function()
     local script = [[-e 'local accelhost = require "accelhost"
       local dist = accelhost.distributed
       dist.init_process_group()
@@ -69,7 +78,8 @@ describe("accelhost top", function()
       if dist.get_rank() == 0 then dist.recv(x, {src = 2, tag = 7}) end
       if dist.get_rank() == 1 then dist.send(x, 2) end
       os.execute "sleep 50"']]
-    local ranks = ranks_of("launch --num_processes 3 " .. script, "receive")
+    return (ranks_of("launch --num_processes 3 " .. script, "receive"))
+  end, function(ranks)
     assert.same({"waiting", "waiting", "sleeping"}, {ranks[1].state, ranks[2].state, ranks[3].state})
     assert.same({2}, ranks[1].waits_for)
     assert.equal("waits for a message from rank 2, tag 7", ranks[1].doing)
@@ -80,7 +90,7 @@ describe("accelhost top", function()
     assert.is_nil(ranks[3].message)
   end)
 
-  it("shows the ranks of a part of the job, and who of them is missing", function()
+  scene("shows the ranks of a part of the job, and who of them is missing", function()
     local script = [[-e 'local accelhost = require "accelhost"
       local dist = accelhost.distributed
       dist.init_process_group()
@@ -89,7 +99,8 @@ describe("accelhost top", function()
       if dist.get_rank() == 0 then dist.recv(x) end
       os.execute "sleep 50"']]
     local shown = look:gsub(" %-%-json", ""):format "any"
-    local text = beside("launch --num_processes 4 " .. script, shown)
+    return beside("launch --num_processes 4 " .. script, shown)
+  end, function(text)
     assert.matches("all_reduce #1 of ranks 1 3 at %-e:5, [%d.]+ s +%- +waits for rank 3\n", text)
     assert.matches("%-e:6 +waits for a message from any rank\n", text)
   end)
@@ -102,8 +113,9 @@ describe("accelhost top", function()
       optimizer:step()
     end']]
 
-  it("shows a script that runs without a launcher as a job of one rank: steps, their rate, the loss", function()
-    local ranks = ranks_of(training, "step_rate")
+  scene("shows a script that runs without a launcher as a job of one rank: steps, their rate, the loss", function()
+    return (ranks_of(training, "step_rate"))
+  end, function(ranks)
     assert.equal(1, #ranks)
     assert.is_true(ranks[1].steps > 1 and ranks[1].step_rate > 0 and ranks[1].backwards >= ranks[1].steps)
     assert.equal(5, ranks[1].loss)
@@ -112,30 +124,32 @@ describe("accelhost top", function()
     assert.same({}, ranks[1].waits_for)
   end)
 
-  it("shows a batch that a worker does not bring", function()
-    local ranks = ranks_of([[-e 'local accelhost = require "accelhost"
+  scene("shows a batch that a worker does not bring", function()
+    return (ranks_of([[-e 'local accelhost = require "accelhost"
       local Slow = accelhost.data.Dataset:extend "Slow"
       function Slow:init() end
       function Slow:len() return 4 end
       function Slow:get(i) os.execute "sleep 8" return i end
-      for batch in accelhost.data.DataLoader(Slow(), {num_workers = 1}) do end']], "-e:6")
+      for batch in accelhost.data.DataLoader(Slow(), {num_workers = 1}) do end']], "-e:6"))
+  end, function(ranks)
     assert.equal("sleeping", ranks[1].state)
     assert.matches("^waits in [%a ]+ at %-e:6$", ranks[1].doing)
   end)
 
-  it("shows a job whose ranks another program has started", function()
+  scene("shows a job whose ranks another program has started", function()
     local shell = [[
       for rank in 0 1; do
         RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_PORT=$$ "$0" "$1" stop & ranks="$ranks $!"
       done
-      for i in $(seq 60); do
+      while [ $SECONDS -lt 30 ]; do
         said=$("$0" top --once --json "$1 stop")
         case $said in *stopped*) break;; esac
         sleep 0.1
       done
       printf '%s\n' "$said"
       kill -KILL $ranks]]
-    local result = run.program({"bash", "-c", shell, run.path, case}, {timeout = 60})
+    return run.program({"bash", "-c", shell, run.path, case}, {timeout = 60})
+  end, function(result)
     local job = json.decode(result.stdout).jobs[1]
     assert.equal(2, #job.ranks)
     assert.equal(job.ranks[1].pid, job.pid)
@@ -143,8 +157,9 @@ describe("accelhost top", function()
     assert.equal("stopped", job.ranks[2].state)
   end)
 
-  it("prints a table when it is piped, and each look anew", function()
-    local text = beside(training, [[sleep 1; "$0" top $job --interval 0.2 | head -n 4]])
+  scene("prints a table when it is piped, and each look anew", function()
+    return beside(training, [[sleep 1; "$0" top $job --interval 0.2 | head -n 4]])
+  end, function(text)
     assert.matches("^job %d+: [^\n]*\nRANK +PID +STATE +STEPS +STEPS/S +LOSS +MEMORY +CPU +THR[^\n]*\n"
       .. " +0 +%d+ [^\n]*%-e:5[^\n]*\njob", text)
   end)
@@ -162,8 +177,9 @@ describe("accelhost top", function()
   local page = [[sleep 1
     (sleep 1.5; printf q; sleep 1) | script -qec "stty cols 40 rows 6; $0 top $job --interval 0.2; stty -a" /dev/null]]
 
-  it("draws a page on a terminal that ends with q and leaves the terminal as it was", function()
-    local text = beside(training, page)
+  scene("draws a page on a terminal that ends with q and leaves the terminal as it was", function()
+    return beside(training, page)
+  end, function(text)
     assert.matches("\27%[%?1049h\27%[%?25l\27%[H", text)
     assert.matches("accelhost top, every 0.2 s; q quits\27%[K\r+\n", text)
     for line in text:gmatch("\n(RANK[^\r\27]*)") do assert.is_true(#line <= 40) end

@@ -1,8 +1,10 @@
 -- Jobs on several machines whose machines fail, come back, come late and go: accelhost launch --max_restarts and
 -- --nnodes MIN:MAX.
+local files = require "spec.support.files"
 local folder = require "spec.support.folder"
 local hosts = require "spec.support.hosts"
 local run = require "spec.support.run"
+local scenes = require "spec.support.scenes"
 
 local case = "spec/distributed/cases/resumed.lua"
 
@@ -26,21 +28,25 @@ describe("A job on several machines", function()
     return
   end
 
-  local dir
-  before_each(function() dir = folder.make() end)
-  after_each(function() folder.remove(dir) end)
+  local places = {}
+  teardown(function()
+    for _, place in ipairs(places) do folder.remove(place) end
+  end)
 
-  -- Every machine is given `words`; node 1 and those of `text` (with `start K`) run them.
+  -- Every machine is given `words`; node 1 and those of `text` (with `start K`) run them, in a folder that the words
+  -- call DIR. What came of it: what each node said, its exit code, and the folder.
   local function play(count, words, text, timeout)
-    local head = ("set -- %s; "):format(dir) .. shell .. ("common=%q\n"):format(words)
+    local dir = folder.make()
+    places[#places + 1] = dir
+    local head = ("set -- %s; "):format(dir) .. shell .. ("common=%q\n"):format((words:gsub("DIR", dir)))
     local result = hosts.run(count, head .. text .. "\nwait", {timeout = timeout or 60})
     local said, code = {}, {}
     for node = 1, count do said[node], code[node] = hosts.said(result, node) end
-    return said, code, result
+    return said, code, dir
   end
   local function says(text, line) assert.truthy(text:find(line, 1, true), text) end
 
-  local function steps()
+  local function steps(dir)
     local list = {}
     for line in io.lines(dir .. "/steps") do
       local number, ranks, samples, loss = line:match "^(%d+) (%d+) (%S+) (%S+)$"
@@ -49,9 +55,9 @@ describe("A job on several machines", function()
     return list
   end
   -- The samples of all steps that count: of one that was done again, the last time.
-  local function order()
+  local function order(dir)
     local newest, list = {}, {}
-    for _, step in ipairs(steps()) do newest[step.number] = step.samples end
+    for _, step in ipairs(steps(dir)) do newest[step.number] = step.samples end
     for _, samples in ipairs(newest) do list[#list + 1] = samples end
     return table.concat(list, ",")
   end
@@ -63,14 +69,14 @@ describe("A job on several machines", function()
     local own = folder.make()
     local result = run.host({"launch", "--num_processes", "4", case, own}, {timeout = 60})
     assert.equal(0, result.code, result.output)
-    local kept = dir
-    dir = own
-    calm = {weights = result.stdout:match "weights (%x+)", order = order()}
-    dir = kept
+    calm = {weights = result.stdout:match "weights (%x+)", order = order(own)}
     folder.remove(own)
     assert.equal(96, select(2, calm.order:gsub("%d+", "")))
     return calm
   end
+
+  local scene = scenes.new(it, 4)
+  local job = case .. " DIR"
 
   for name, trial in pairs {
     ["a rank was killed"] = {"0 2 5", "start 1; start 2", "on node2: rank 2 was killed by SIGKILL"},
@@ -80,10 +86,10 @@ describe("A job on several machines", function()
       testhosts down 2; kill_all 2; await "has waited 1 s for machine 1"; testhosts up 2; start 2]],
       "on node2: machine 1, with ranks 2-3, is gone: the network does not reach it"},
   } do
-    it(("goes on after %s, to the bit"):format(name), function()
+    scene(("goes on after %s, to the bit"):format(name), function()
+      return play(2, ("--num_machines 2 --num_processes 4 --max_restarts 1 %s %s"):format(job, trial[1]), trial[2])
+    end, function(said, code, dir)
       local expected = undisturbed()
-      local said, code = play(2, ("--num_machines 2 --num_processes 4 --max_restarts 1 %s %s %s"):format(case, dir,
-        trial[1]), trial[2])
       assert.same({0, 0}, code, said[1] .. said[2])
       says(said[1], trial[3])
       says(said[1], "accelhost launch: attempt 0 failed; all ranks start anew (restart 1 of at most 1)\n")
@@ -91,28 +97,30 @@ describe("A job on several machines", function()
       for node = 1, 2 do
         says(said[node], "weights " .. expected.weights .. ", restarts 1, of them after failures 1\n")
       end
-      assert.equal(expected.order, order())
+      assert.equal(expected.order, order(dir))
     end)
   end
 
-  it("continues on the machines that are left, and again on all", function()
-    local said, code = play(2, ("--nnodes 1:2 --nproc_per_node 2 --max_restarts 1 %s %s 0.1"):format(case, dir),
+  scene("continues on the machines that are left, and again on all", function()
+    return play(2, ("--nnodes 1:2 --nproc_per_node 2 --max_restarts 1 %s 0.1"):format(job),
       [[start 1; start 2; step 4; kill_launcher 2; await "continues on 1 of 2"; step 8; start 2]])
+  end, function(said, code, dir)
     assert.same({0, 0}, code, said[1] .. said[2])
     says(said[1], "accelhost launch: continues on 1 of 2 machines, 2 ranks instead of 4\n")
     says(said[1], "accelhost launch: node2 came: all ranks start anew\n")
     says(said[1], "accelhost launch: continues on 2 of 2 machines, 4 ranks instead of 2\n")
     says(said[2], "accelhost launch: joins the job at its attempt 2, as machine 1 of 2, with ranks from 2 on\n")
     says(said[1], "restarts 2, of them after failures 1\n")
-    assert.equal(undisturbed().order, order())
+    assert.equal(undisturbed().order, order(dir))
   end)
 
-  it("has on fewer ranks the losses of a job that had no others", function()
-    local said, code = play(2, ("--nnodes 1:2 --nproc_per_node 2 --max_restarts 1 %s %s 0.1"):format(case, dir),
+  scene("has on fewer ranks the losses of a job that had no others", function()
+    return play(2, ("--nnodes 1:2 --nproc_per_node 2 --max_restarts 1 %s 0.1"):format(job),
       [[start 1; start 2; step 4; testhosts down 2; kill_launcher 2
       await "continues on 1 of 2"; cp -r $dir/run $dir/kept]])
+  end, function(said, code, dir)
     assert.equal(0, code[1], said[1])
-    local disturbed, expected = steps(), order()
+    local disturbed, expected = steps(dir), order(dir)
     local weights, from = said[1]:match "weights (%x+)", tonumber(said[1]:match "goes on after step (%d+)")
     assert.equal(undisturbed().order, expected)
     os.remove(dir .. "/steps")
@@ -122,91 +130,106 @@ describe("A job on several machines", function()
     assert.equal(0, result.code, result.output)
     says(result.stdout, "goes on after step " .. from)
     assert.equal(weights, result.stdout:match "weights (%x+)")
-    local alone = steps()
+    local alone = steps(dir)
     assert.is_true(#alone > 10)
     for i = 1, #alone do assert.same(alone[i], disturbed[#disturbed - #alone + i]) end
   end)
 
-  it("begins with the fewest machines when the last call is over, and anew with one that comes later", function()
-    local said, code = play(2, ("--nnodes 1:2 --nproc_per_node 2 --last_call_timeout 0.5 %s %s 0.1"):format(case, dir),
+  scene("begins with the fewest machines when the last call is over, and anew with one that comes later", function()
+    return play(2, ("--nnodes 1:2 --nproc_per_node 2 --last_call_timeout 0.5 %s 0.1"):format(job),
       [[start 1; step 4; start 2]])
+  end, function(said, code, dir)
     assert.same({0, 0}, code, said[1] .. said[2])
     says(said[1], "accelhost launch: begins on 1 of 2 machines, 2 ranks\n")
     says(said[1], "accelhost launch: node2 came: all ranks start anew\n")
     says(said[1], "restarts 1, of them after failures 0\n")
-    assert.equal(undisturbed().order, order())
+    assert.equal(undisturbed().order, order(dir))
   end)
 
-  it("goes on without a machine whose launcher is asked to end", function()
-    local said, code = play(2, ("--nnodes 1:2 --nproc_per_node 2 %s %s 0.1"):format(case, dir),
+  scene("goes on without a machine whose launcher is asked to end", function()
+    return play(2, ("--nnodes 1:2 --nproc_per_node 2 %s 0.1"):format(job),
       "start 1; start 2; step 4; kill_launcher 2 TERM")
+  end, function(said, code, dir)
     assert.same({0, 143}, code, said[1] .. said[2])
     says(said[2], "accelhost launch: on node2: the launcher was asked to end by SIGTERM\n")
     says(said[1], "accelhost launch: node2 was asked to end: all ranks start anew\n")
     says(said[1], "accelhost launch: continues on 1 of 2 machines, 2 ranks instead of 4\n")
     says(said[1], "restarts 1, of them after failures 0\n")
-    assert.equal(undisturbed().order, order())
+    assert.equal(undisturbed().order, order(dir))
   end)
 
-  it("ends when the first machine's launcher is asked to, or too few are left", function()
-    for _, trial in ipairs {{"1:2", 1}, {"2:3 --last_call_timeout 0", 2}} do
-      local words = ("--nnodes %s --nproc_per_node 2 --max_restarts 1 %s %s 0.1"):format(trial[1], case, dir)
-      local said, code = play(2, words, ("start 1; start 2; step 2; kill_launcher %d TERM"):format(trial[2]))
+  for what, trial in pairs {["the first machine's launcher is asked to"] = {"1:2", 1},
+    ["too few are left"] = {"2:3 --last_call_timeout 0", 2}} do
+    scene("ends when " .. what, function()
+      local words = ("--nnodes %s --nproc_per_node 2 --max_restarts 1 %s 0.1"):format(trial[1], job)
+      return play(2, words, ("start 1; start 2; step 2; kill_launcher %d TERM"):format(trial[2]))
+    end, function(said, code)
       assert.same({143, 143}, code, said[1] .. said[2])
       for node = 1, 2 do
         says(said[node], ("on node%d: the launcher was asked to end by SIGTERM\n"):format(trial[2]))
         assert.is_nil(said[node]:find "start anew")
       end
-      os.remove(dir .. "/steps")
-      folder.remove(dir .. "/run")
-    end
-  end)
+    end)
+  end
 
-  it("gives the place of a machine that is gone to one that has waited for it", function()
-    local said, code = play(3, ("--num_machines 2 --num_processes 4 --max_restarts 1 %s %s 0.1"):format(case, dir),
+  scene("gives the place of a machine that is gone to one that has waited for it", function()
+    return play(3, ("--num_machines 2 --num_processes 4 --max_restarts 1 %s 0.1"):format(job),
       [[start 1; start 2; step 2; start 3; await "has waited 1 s for a place among the job's 2 machines"
       kill_launcher 2]])
+  end, function(said, code)
     assert.same({0, 0}, {code[1], code[3]}, said[1] .. said[3])
     says(said[3], "accelhost launch: joins the job at its attempt 1, as machine 1 of 2, with ranks from 2 on\n")
     says(said[1], "weights " .. undisturbed().weights)
   end)
 
-  it("turns away who is too many or wants another job, and goes on", function()
-    local path = dir .. "/sleep.lua"
-    local file = assert(io.open(path, "w"))
-    file:write 'print "begin" io.flush() os.execute "exec sleep 3"'
-    file:close()
-    local said, code = play(3, "--num_machines 2 --num_processes 2 " .. path,
-      "start 1; start 2; await begin; start 3")
+  -- Its ranks stay until somebody says that they may go.
+  local patient = os.tmpname()
+  files.write(patient, "print 'begin' io.flush() while not io.open(arg[1]) do os.execute 'sleep 0.05' end")
+  teardown(function() os.remove(patient) end)
+  scene("turns away who is too many, and goes on", function()
+    return play(3, ("--num_machines 2 --num_processes 2 %s DIR/over"):format(patient),
+      "start 1; start 2; await begin; start 3; await 'exit 3'; touch $dir/over")
+  end, function(said, code)
     assert.same({0, 0, 3}, code, said[1] .. said[2] .. said[3])
     says(said[3], "the job has its 2 machines already, the first of them node1\n")
-    os.remove(dir .. "/log")
-    said, code = play(2, "--last_call_timeout 0 " .. path,
-      "common=\"--nnodes 1:2 $common\"; start 1; await begin; common=${common/1:2/1:3}; start 2")
-    assert.same({0, 3}, code, said[1] .. said[2])
-    says(said[2], "node1 says that there are 2 machines, and node2 3\n")
-    assert.is_nil(said[1]:find "start anew")
   end)
 
-  it("ends on all when the machine is gone at which they meet, saying that nothing starts anew", function()
-    local said, code = play(2, ("--nnodes 1:2 --nproc_per_node 2 --max_restarts 3 %s %s 0.1"):format(case, dir),
-      [[start 1; start 2; step 2; testhosts kill 1]])
+  for line, change in pairs {
+    ["node1 says that there are 2 machines, and node2 3"] = "${common/1:2/1:3}",
+    ["node1 says that the job needs at least 1 of its 2 machines, and node2 2"] = "${common/1:2/2:2}",
+    ["node1 says that all ranks start anew 0 times at most (max_restarts), and node2 4"] =
+      "\"--max_restarts 4 $common\"",
+  } do
+    scene("turns away who wants another job: " .. line, function()
+      return play(2, ("--nnodes 1:2 --last_call_timeout 0 --nproc_per_node 1 %s DIR/over"):format(patient),
+        "start 1; await begin; common=" .. change .. "; start 2; await 'exit 3'; touch $dir/over")
+    end, function(said, code)
+      assert.same({0, 3}, code, said[1] .. said[2])
+      says(said[2], line)
+      assert.is_nil(said[1]:find "start anew")
+    end)
+  end
+
+  scene("ends on all when the machine is gone at which they meet, saying that nothing starts anew", function()
+    return play(2, ("--nnodes 1:2 --nproc_per_node 2 --max_restarts 3 %s 0.1"):format(job),
+      "start 1; start 2; step 2; testhosts kill 1")
+  end, function(said, code)
     assert.equal(3, code[2])
     says(said[2], "accelhost launch: on node1: machine 0, with ranks 0-1, is gone: ")
     says(said[2], "accelhost launch: nothing starts anew, as the machines of the job met at machine 0\n")
   end)
 
-  it("gives up when too few come back in time, naming who is missing", function()
-    local words = ("--num_machines 2 --num_processes 4 --max_restarts 3 --timeout 3 %s %s 0.1"):format(case, dir)
-    local said, code = play(2, words, "start 1; start 2; step 2; testhosts kill 2")
+  scene("gives up when too few come back in time, naming who is missing", function()
+    local words = ("--num_machines 2 --num_processes 4 --max_restarts 3 --timeout 3 %s 0.1"):format(job)
+    return play(2, words, "start 1; start 2; step 2; testhosts kill 2")
+  end, function(said, code)
     assert.equal(3, code[1])
     says(said[1], "accelhost launch: machine (node1) has waited 1 s for machine 1\n")
     says(said[1], "accelhost launch: node1: did not come within 3 s: machine 1\n")
   end)
 
-  it("is ended by a signal while it waits for a machine", function()
-    local said, code = play(2, ("--num_machines 2 --num_processes 4 --max_restarts 3 %s %s 0.1"):format(case, dir),
+  scene("is ended by a signal while it waits for a machine", function()
+    return play(2, ("--num_machines 2 --num_processes 4 --max_restarts 3 %s 0.1"):format(job),
       [[start 1; start 2; step 2; kill_launcher 2; await "has waited 1 s for machine 1"; kill_launcher 1 TERM]], 30)
-    assert.equal(143, code[1], said[1])
-  end)
+  end, function(said, code) assert.equal(143, code[1], said[1]) end)
 end)

@@ -2,6 +2,7 @@
 local folder = require "spec.support.folder"
 local hosts = require "spec.support.hosts"
 local run = require "spec.support.run"
+local scenes = require "spec.support.scenes"
 
 -- Those that know what two ranks do, not four, run as one on each host.
 local cases = {
@@ -31,10 +32,10 @@ describe("On two hosts", function()
     return said, code, result
   end
 
+  local scene = scenes.new(it, 3)
   for case, ranks in pairs(cases) do
-    it("holds what is checked by " .. case, function()
-      local path = "spec/distributed/cases/" .. case .. ".lua"
-      local said, code, result = launch(ranks, path)
+    local path = "spec/distributed/cases/" .. case .. ".lua"
+    scene("holds what is checked by " .. case, function() return launch(ranks, path) end, function(said, code, result)
       assert.same({0, 0}, code, result.output)
       local sentences = {}
       for sentence in assert(io.open(path)):read "*a":gmatch 'checks%.it%("([^"]+)"' do

@@ -2,6 +2,7 @@
 local folder = require "spec.support.folder"
 local hosts = require "spec.support.hosts"
 local run = require "spec.support.run"
+local scenes = require "spec.support.scenes"
 
 local script = "examples/mnist.lua --smoke --dtype float64 --no_dropout --train_size 256 --batch_size 8 --log_losses "
 
@@ -41,22 +42,26 @@ describe("BasicNet on several hosts", function()
   setup(function() dir = folder.make() end)
   teardown(function() folder.remove(dir) end)
 
+  local scene = scenes.new(it, 3)
+
   for _, count in ipairs {2, 4} do
-    it(("trains on %d of them with two ranks each"):format(count), function()
+    scene(("trains on %d of them with two ranks each"):format(count), function()
       local path = ("%s/hosts%d"):format(dir, count)
       local text = ("for k in $(seq %d); do on $k launch --num_machines %d --main_process_ip node1 " ..
         "--secret_file none --num_processes %d %s%s & done; wait"):format(count, count, 2 * count, script, path)
-      local result = hosts.run(count, text, {timeout = 180})
+      return hosts.run(count, text, {timeout = 180}), path
+    end, function(result, path)
       for node = 1, count do assert.equal(0, select(2, hosts.said(result, node)), result.output) end
       compare(2 * count, path)
     end)
   end
 
-  it("trains with ranks that torchrun or a shell has started", function()
+  scene("trains with ranks that torchrun or a shell has started", function()
     local path = dir .. "/shell"
     local text = "export WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 MASTER_ADDR=node1 ACCELHOST_SECRET='one two three four'\n" ..
       "for r in 0 1 2 3; do RANK=$r LOCAL_RANK=$((r % 2)) on $((r / 2 + 1)) " .. script .. path .. " & done; wait"
-    local result = hosts.run(2, text, {timeout = 180})
+    return hosts.run(2, text, {timeout = 180}), path
+  end, function(result, path)
     local _, codes = result.stdout:gsub("exit 0\n", "")
     assert.equal(4, codes, result.output)
     compare(4, path)
@@ -102,10 +107,8 @@ describe("BasicNet on several hosts", function()
     end)
   end)
 
-  it("trains with ranks of mpirun, which also keeps the job's secret", function()
-    if run.program({"sh", "-c", "mpirun --version | grep -q 'Open MPI'"}, {timeout = 20}).code ~= 0 then
-      return pending "needs Open MPI's mpirun"
-    end
+  scene("trains with ranks of mpirun, which also keeps the job's secret", function()
+    if run.program({"sh", "-c", "mpirun --version | grep -q 'Open MPI'"}, {timeout = 20}).code ~= 0 then return end
     local path = dir .. "/mpirun"
     local text = ([[d=%s
       printf '10.77.0.1 slots=2\n10.77.0.2 slots=2\n' >$d/hostfile
@@ -114,7 +117,9 @@ describe("BasicNet on several hosts", function()
       export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_plm_rsh_agent=$d/agent
       export OMPI_MCA_plm_rsh_no_tree_spawn=1 OMPI_MCA_oob_tcp_if_include=10.77.0.0/24
       "$host" launch --hostfile $d/hostfile --num_processes 4 ]]):format(dir) .. script .. path
-    local result = hosts.run(2, text, {timeout = 180})
+    return hosts.run(2, text, {timeout = 180}), path
+  end, function(result, path)
+    if not result then return pending "needs Open MPI's mpirun" end
     assert.equal(0, result.code, result.output)
     compare(4, path)
   end)
@@ -153,16 +158,18 @@ END
     cd "$OLDPWD"
   ]]
 
-  it("trains with ranks of srun, on Slurm's nodes", function()
+  scene("trains with ranks of srun, on Slurm's nodes", function()
     if run.program({"sh", "-c", "command -v munged && command -v slurmctld && command -v slurmd && command -v srun"},
         {timeout = 20}).code ~= 0 then
-      return pending "needs Slurm (slurm-wlm)"
+      return
     end
     local path = dir .. "/srun"
     local text = ("d=%s/cluster; mkdir $d\n"):format(dir) .. cluster ..
       "ACCELHOST_SECRET='one two three four' \"$host\" launch --launcher srun --num_machines 2 --num_processes 4 " ..
       script .. path
-    local result = hosts.run(2, text, {timeout = 180})
+    return hosts.run(2, text, {timeout = 180}), path
+  end, function(result, path)
+    if not result then return pending "needs Slurm (slurm-wlm)" end
     assert.equal(0, result.code, result.output)
     compare(4, path)
   end)

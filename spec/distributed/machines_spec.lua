@@ -1,5 +1,7 @@
 -- accelhost launch --num_machines: launchers of several machines that are one job.
 local hosts = require "spec.support.hosts"
+local run = require "spec.support.run"
+local scenes = require "spec.support.scenes"
 
 -- Every machine gives the same command (`words`, in the shell's quotes); `during` happens when all ranks have said
 -- "begin".
@@ -35,10 +37,23 @@ describe("accelhost launch on several machines", function()
     return
   end
 
-  it("tells each rank its place", function()
-    local lua = [[for _, n in ipairs {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
-      "GROUP_WORLD_SIZE", "MASTER_ADDR"} do io.write(os.getenv(n), " ") end print()]]
-    local said, code = launch(job(lua))
+  local scene = scenes.new(it, 4)
+  -- Of several launches at once: what each gives, in a table.
+  local function all(list)
+    local calls = {}
+    for i, arguments in ipairs(list) do
+      calls[i] = function()
+        local said, code, took = launch(unpack(arguments))
+        return {said = said, code = code, took = took}
+      end
+    end
+    return run.at_once(calls)
+  end
+
+  scene("tells each rank its place", function()
+    return launch(job [[for _, n in ipairs {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
+      "GROUP_WORLD_SIZE", "MASTER_ADDR"} do io.write(os.getenv(n), " ") end print()]])
+  end, function(said, code)
     assert.same({0, 0}, code, said[1] .. said[2])
     assert.matches("0 4 0 2 0 2 node1 \n", said[1])
     assert.matches("%[r1%] 1 4 1 2 0 2 node1 \n", said[1])
@@ -46,71 +61,78 @@ describe("accelhost launch on several machines", function()
     assert.matches("%[r3%] 3 4 1 2 1 2 node1 \n", said[2])
   end)
 
-  it("takes another number of ranks on each, and the numbers of machines as they are told", function()
+  scene("takes another number of ranks on each, and the numbers of machines as they are told", function()
     local lua = "print(os.getenv \"GROUP_RANK\", os.getenv \"WORLD_SIZE\", os.getenv \"RANK\")"
-    local said, code = launch("", {"--machine_rank 0 --nproc_per_node 1 -e '" .. lua .. "'",
+    return launch("", {"--machine_rank 0 --nproc_per_node 1 -e '" .. lua .. "'",
       "--node_rank 1 --nproc_per_node 2 -e '" .. lua .. "'"})
+  end, function(said, code)
     assert.same({0, 0}, code, said[1] .. said[2])
     assert.equal("0\t3\t0\n", said[1]:match "0\t[^\n]*\n")
     assert.matches("%[r1%] 1\t3\t1\n", said[2])
     assert.matches("%[r2%] 1\t3\t2\n", said[2])
   end)
 
-  it("names the host and the rank that failed, on each", function()
-    local said, code, took = launch(job [[print "begin" if os.getenv "RANK" == "3" then error "cause" end
+  scene("names the host and the rank that failed, on each", function()
+    return launch(job [[print "begin" if os.getenv "RANK" == "3" then error "cause" end
       os.execute "exec sleep 30"]])
+  end, function(said, code, took)
     assert.same({3, 3}, code, said[1] .. said[2])
     for node = 1, 2 do assert.matches("accelhost launch: on node2: rank 3 failed: %-e:1: cause\n", said[node]) end
     assert.matches("ranks 0%-1, on node1, ended because of it", said[1])
     assert.is_true(took < 10)
   end)
 
-  it("ends soon when a host is switched off, a cable is pulled or a launcher is killed", function()
-    local gone = "accelhost launch: on node%d: machine %d, with ranks %s, is gone: "
-    for _, case in ipairs {{"testhosts kill 2", 1}, {"testhosts kill 1", 2}, {signal(2, "KILL"), 1}} do
-      local said, code, took = launch("--num_processes 4 -e " .. sleep, {during = case[1]})
-      local other = 3 - case[2]
-      assert.equal(3, code[case[2]], said[case[2]])
-      assert.truthy(said[case[2]]:find(gone:format(other, other - 1, other == 1 and "0-1" or "2-3"), 1, true),
-        said[case[2]])
-      assert.is_true(took < 8, case[1])
-    end
-    local said, code, took = launch("--num_processes 4 -e " .. sleep, {during = "testhosts down 2"})
-    assert.same({3, 3}, code)
-    assert.truthy(said[1]:find(gone:format(2, 1, "2-3") .. "the network does not reach it", 1, true), said[1])
-    assert.truthy(said[2]:find(gone:format(1, 0, "0-1") .. "the network does not reach it", 1, true), said[2])
-    assert.is_true(took < 15)
-  end)
+  -- What is done, which node tells of it, what it says of the other one, and how soon.
+  for what, trial in pairs {
+    ["a host is switched off"] = {"testhosts kill 2", {1}, "", 8},
+    ["the first host is switched off"] = {"testhosts kill 1", {2}, "its connection ended", 8},
+    ["a launcher is killed"] = {signal(2, "KILL"), {1}, "its connection ended", 8},
+    ["a cable is pulled"] = {"testhosts down 2", {1, 2}, "the network does not reach it", 15},
+  } do
+    scene("ends soon when " .. what, function()
+      return launch("--num_processes 4 -e " .. sleep, {during = trial[1]})
+    end, function(said, code, took)
+      for _, node in ipairs(trial[2]) do
+        local other = 3 - node
+        assert.equal(3, code[node], said[node])
+        local gone = ("accelhost launch: on node%d: machine %d, with ranks %s, is gone: "):format(other, other - 1,
+          other == 1 and "0-1" or "2-3")
+        assert.truthy(said[node]:find(gone .. trial[3], 1, true), said[node])
+      end
+      assert.is_true(took < trial[4])
+    end)
+  end
 
-  it("ends soon when a rank is killed or stopped in a collective, and names it", function()
-    local begin = [[local d = require("accelhost").distributed d.init_process_group()
-      local function me(name) if os.getenv "RANK" == "3" then os.execute("kill -" .. name .. " $PPID") end end ]]
-    local said, code, took = launch(job(begin .. [[me "KILL" d.barrier()]]))
-    assert.same({3, 3}, code)
-    for node = 1, 2 do assert.matches("on node2: rank 3 was killed by SIGKILL", said[node]) end
-    assert.is_true(took < 8)
-    said, code, took = launch("--timeout 2 " .. job(begin .. [[me "STOP" d.barrier()]]))
-    assert.same({4, 4}, code)
+  scene("ends soon when a rank is killed or stopped in a collective, and names it", function()
+    local text = [[local d = require("accelhost").distributed d.init_process_group()
+      if os.getenv "RANK" == "%d" then os.execute "kill -%s $PPID" end d.barrier()]]
+    return all {{job(text:format(3, "KILL"))}, {"--timeout 2 " .. job(text:format(3, "STOP"))},
+      {"--timeout 3 " .. job(text:format(2, "STOP"))}}
+  end, function(results)
+    local killed, stopped, silent = unpack(results)
+    assert.same({3, 3}, killed.code)
+    for node = 1, 2 do assert.matches("on node2: rank 3 was killed by SIGKILL", killed.said[node]) end
+    assert.is_true(killed.took < 8)
+    assert.same({4, 4}, stopped.code)
     for node = 1, 2 do
-      assert.matches("timed out after 2 s: rank 3 was last seen at", said[node])
-      assert.matches("rank 3 [^\n]*was ended\n", said[node])
+      assert.matches("timed out after 2 s: rank 3 was last seen at", stopped.said[node])
+      assert.matches("rank 3 [^\n]*was ended\n", stopped.said[node])
     end
-    assert.is_true(took < 12)
+    assert.is_true(stopped.took < 12)
     -- Of a rank that is stopped and speaks for its host the others hear nothing, so what they know is old.
-    begin = begin:gsub('"3"', '"2"')
-    said, code, took = launch("--timeout 3 " .. job(begin .. [[me "STOP" d.barrier()]]))
-    assert.same({4, 4}, code)
+    assert.same({4, 4}, silent.code)
     for node = 1, 2 do
-      assert.matches("timed out after 3 s: rank 2, which speaks for host node2, has been silent for", said[node])
-      assert.matches("rank 2 [^\n]*was ended\n", said[node])
+      assert.matches("timed out after 3 s: rank 2, which speaks for host node2, has been silent for", silent.said[node])
+      assert.matches("rank 2 [^\n]*was ended\n", silent.said[node])
     end
-    assert.is_true(took < 12)
+    assert.is_true(silent.took < 12)
   end)
 
-  it("shows its ranks to `top` on each, and where the others are", function()
+  scene("shows its ranks to `top` on each, and where the others are", function()
     local lua = [[require("accelhost").distributed.init_process_group() print "begin" io.flush()
       os.execute "sleep 1.5"]]
-    local _, code, _, result = launch(job(lua), {during = "testhosts on 2 \"$host\" top --once"})
+    return launch(job(lua), {during = "testhosts on 2 \"$host\" top --once"})
+  end, function(_, code, _, result)
     assert.same({0, 0}, code, result.output)
     for rank = 0, 3 do
       assert.matches(("\n +%d +%%d+ +%s "):format(rank, rank < 2 and "elsewhere" or "%l+"), result.stdout)
@@ -118,16 +140,29 @@ describe("accelhost launch on several machines", function()
     assert.not_matches("of ranks  at", result.stdout)
   end)
 
-  it("passes a signal on", function()
-    local said, code, took = launch("--num_processes 4 -e " .. sleep, {during = signal(2, "TERM")})
+  scene("passes a signal on", function()
+    return launch("--num_processes 4 -e " .. sleep, {during = signal(2, "TERM")})
+  end, function(said, code, took)
     assert.same({143, 143}, code, said[1] .. said[2])
     assert.matches("accelhost launch: on node2: the launcher was asked to end by SIGTERM\n", said[1])
     assert.is_true(took < 10)
   end)
 
-  it("starts all ranks anew, as the next generation", function()
-    local said, code = launch("--max_restarts 2 " .. job [[local n = os.getenv "ACCELHOST_RESTART_COUNT"
+  scene("takes a signal that comes on all machines at once for one, which leaves the ranks their time", function()
+    return launch(job [[local system = require("accelhost._C").system
+      system.catch_signal "TERM" print "begin" io.flush()
+      while not system.take_signal() do os.execute "sleep 0.05" end
+      os.execute "sleep 0.5" print("saved by " .. os.getenv "RANK")]],
+      {during = signal(1, "TERM") .. " & " .. signal(2, "TERM")})
+  end, function(said, code)
+    assert.same({143, 143}, code, said[1] .. said[2])
+    for rank = 0, 3 do assert.matches("saved by " .. rank, said[1 + math.floor(rank / 2)]) end
+  end)
+
+  scene("starts all ranks anew, as the next generation", function()
+    return launch("--max_restarts 2 " .. job [[local n = os.getenv "ACCELHOST_RESTART_COUNT"
       print("attempt " .. n) if os.getenv "RANK" == "2" and n < "2" then error("no " .. n) end]])
+  end, function(said, code)
     assert.same({0, 0}, code, said[1] .. said[2])
     for node = 1, 2 do
       for n = 0, 2 do assert.matches("attempt " .. n .. "\n", said[node]) end
@@ -136,58 +171,80 @@ describe("accelhost launch on several machines", function()
     end
   end)
 
-  it("waits until the ranks of all have ended, and ends as the worst of them", function()
-    local said, code = launch(job [[if os.getenv "RANK" == "3" then os.execute "sleep 2" os.exit(7) end]])
+  scene("waits until the ranks of all have ended, and ends as the worst of them", function()
+    return all {{job [[if os.getenv "RANK" == "3" then os.execute "sleep 2" os.exit(7) end]]},
+      {job "io.stderr:write \"usage\\n\" os.exit(2)"}}
+  end, function(results)
+    local said, code = results[1].said, results[1].code
     assert.same({3, 3}, code)
     assert.matches("the ranks of this machine have ended; waiting for those of node2 %(machine 1%)", said[1])
     assert.matches("on node2: rank 3 exited with code 7", said[1])
-    said, code = launch(job "io.stderr:write \"usage\\n\" os.exit(2)")
+    said, code = results[2].said, results[2].code
     assert.same({2, 2}, code)
     assert.is_nil((said[1] .. said[2]):find "accelhost launch")
   end)
 
-  it("tells who does not come, and what contradicts", function()
-    local ok = " -e ''"
-    local said, code = launch("", {"--timeout 3 --machine_rank 0" .. ok, "--help >/dev/null"})
+  local ok = " -e 'print \"begin\"'"
+  scene("tells who does not come", function()
+    return all {{"", {"--timeout 2 --machine_rank 0" .. ok, "--help >/dev/null"}},
+      {"", {"--help >/dev/null", "--timeout 2 --machine_rank 1" .. ok}}}
+  end, function(results)
+    local said, code = results[1].said, results[1].code
     assert.matches("machine %(node1%) has waited 1 s for machine 1\n", said[1])
-    assert.matches("node1: did not come within 3 s: machine 1\n", said[1])
+    assert.matches("node1: did not come within 2 s: machine 1\n", said[1])
     assert.equal(3, code[1])
-    said = launch("", {"--help >/dev/null", "--timeout 2 --machine_rank 1" .. ok})
-    assert.matches("has waited 1 s for the job's store at node1, port 29500, which the first machine serves", said[2])
+    said = results[2].said
+    assert.matches("has waited 1 s for the job's store at node1, port 29500, which the first machine serves: that " ..
+      "has not begun, or the job is over %(store at node1, port 29500: Connection refused%)\n", said[2])
     assert.matches("the first machine did not come within 2 s: store at node1, port 29500", said[2])
-    for words, line in pairs {
-      [{"--machine_rank 0", "--machine_rank 0"}] = "main_process_ip is node1, which is no address of this machine, " ..
-        "and it is to be number 0",
-      [{"--num_processes 2", "--num_processes 4"}] = "says that the job has %d ranks, and node%d %d",
-      [{"--nproc_per_node 1", "--num_processes 4 --nproc_per_node 2"}] = "the job is to have 4 ranks, and its 2 " ..
-        "machines have 3",
-    } do
-      said = launch("", {words[1] .. " --timeout 2" .. ok, words[2] .. " --timeout 2" .. ok})
-      assert.matches(line, said[2] .. said[1])
+  end)
+
+  local contradictions = {
+    {"--machine_rank 0", "--machine_rank 0", "main_process_ip is node1, which is no address of this machine, and it " ..
+      "is to be number 0", alone = true},
+    {"--num_processes 2", "--num_processes 4", "says that the job has %d ranks, and node%d %d"},
+    {"--nproc_per_node 1", "--num_processes 4 --nproc_per_node 2", "the job is to have 4 ranks, and its 2 machines " ..
+      "have 3"},
+    {"--max_restarts 1", "", "node%d says that all ranks start anew %d times at most %(max_restarts%), and node%d %d"},
+    {"", "--num_machines 1:2", "node%d says that the job needs at least %d of its 2 machines, and node%d %d"},
+  }
+  scene("refuses what contradicts before any rank starts, on each", function()
+    local list = {}
+    for i, words in ipairs(contradictions) do
+      list[i] = {"", {words[1] .. " --timeout 2" .. ok, words[2] .. " --timeout 2" .. ok}}
+    end
+    return all(list)
+  end, function(results)
+    for i, words in ipairs(contradictions) do
+      local said, code = results[i].said, results[i].code
+      assert.same({3, 3}, code, said[1] .. said[2])
+      for node = words.alone and 2 or 1, 2 do assert.matches(words[3], said[node]) end
+      assert.is_nil((said[1] .. said[2]):find "begin\n")
     end
   end)
 
-  it("lets only those take part that know the secret", function()
+  scene("lets only those take part that know the secret", function()
     local function with(first, second)
-      local text = ("%s on 1 $words & %s on 2 $words & wait"):format(first, second)
-      local result = hosts.run(2, [[
-        d=$(mktemp -d); words="launch --num_machines 2 --main_process_ip node1 --timeout 2 -e print(1)"
-        printf 'one two three four' >$d/a; printf 'one two three five' >$d/b; chmod 600 $d/a $d/b
-        printf 'one two three four' >$d/open; chmod 644 $d/open; printf short >$d/short; chmod 600 $d/short
-        export XDG_CONFIG_HOME=$d; ]] .. text .. "; rm -rf $d", {timeout = 20})
-      return hosts.said(result, 1), hosts.said(result, 2)
+      return function()
+        local text = ("%s on 1 $words & %s on 2 $words & wait"):format(first, second)
+        local result = hosts.run(2, [[
+          d=$(mktemp -d); words="launch --num_machines 2 --main_process_ip node1 --timeout 2 -e print(1)"
+          printf 'one two three four' >$d/a; printf 'one two three five' >$d/b; chmod 600 $d/a $d/b
+          printf 'one two three four' >$d/open; chmod 644 $d/open; printf short >$d/short; chmod 600 $d/short
+          export XDG_CONFIG_HOME=$d; ]] .. text .. "; rm -rf $d", {timeout = 20})
+        return {(hosts.said(result, 1)), (hosts.said(result, 2))}
+      end
     end
     local file = "ACCELHOST_SECRET_FILE=$d/"
-    local one, two = with(file .. "a", file .. "a")
-    assert.same({"1\n", "[r1] 1\n"}, {one, two})
-    one, two = with("ACCELHOST_SECRET='one two three four'", file .. "a")
-    assert.same({"1\n", "[r1] 1\n"}, {one, two})
-    local _, other = with(file .. "a", file .. "b")
-    assert.matches("store at node1, port 29500: it has another secret: it belongs to another job", other)
-    local none, open = with("", file .. "open")
-    assert.matches("a job on several hosts needs a secret, or whoever reaches node1 could join it: head %-c 32", none)
-    assert.matches("/open: others may read it, and it is the job's secret %(chmod 600%)", open)
-    local short = with(file .. "short", file .. "nothing")
-    assert.matches("/short: expected a secret of 16 to 256 bytes, got 5", short)
+    return run.at_once {with(file .. "a", file .. "a"), with("ACCELHOST_SECRET='one two three four'", file .. "a"),
+      with(file .. "a", file .. "b"), with("", file .. "open"), with(file .. "short", file .. "nothing")}
+  end, function(said)
+    assert.same({"1\n", "[r1] 1\n"}, said[1])
+    assert.same({"1\n", "[r1] 1\n"}, said[2])
+    assert.matches("store at node1, port 29500: it has another secret: it belongs to another job", said[3][2])
+    assert.matches("a job on several hosts needs a secret, or whoever reaches node1 could join it: head %-c 32",
+      said[4][1])
+    assert.matches("/open: others may read it, and it is the job's secret %(chmod 600%)", said[4][2])
+    assert.matches("/short: expected a secret of 16 to 256 bytes, got 5", said[5][1])
   end)
 end)

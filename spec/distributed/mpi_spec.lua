@@ -1,7 +1,10 @@
 -- Hosts that exchange by MPI: the plugin accelhost-mpi.so under Open MPI's mpirun.
+local files = require "spec.support.files"
 local folder = require "spec.support.folder"
 local hosts = require "spec.support.hosts"
+local lfs = require "lfs"
 local run = require "spec.support.run"
+local scenes = require "spec.support.scenes"
 
 local function missing()
   if hosts.missing() then return hosts.missing() end
@@ -13,7 +16,8 @@ local function missing()
   plugin:close()
 end
 
--- `mpi COUNT WORDS...`: two ranks on each of so many hosts, by an agent in place of ssh.
+-- `mpi COUNT WORDS...`: two ranks on each of so many hosts, by an agent in place of ssh. MPI names files by hosts and
+-- process ids, which rooms that run at once have in common.
 local begin = [[
   mpi() {
     n=$1; shift
@@ -23,12 +27,19 @@ local begin = [[
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_plm_rsh_agent=$d/agent
     export OMPI_MCA_plm_rsh_no_tree_spawn=1 OMPI_MCA_oob_tcp_if_include=10.77.0.0/24
     export OMPI_MCA_btl_tcp_if_include=10.77.0.0/24
+    export OMPI_MCA_orte_tmpdir_base=$d OMPI_MCA_btl_vader_backing_directory=$d
     from=$EPOCHREALTIME
-    $limit mpirun -n $((2 * n)) --hostfile $d/hostfile --map-by slot --bind-to none "$host" "$@"; code=$?
+    mpirun -n $((2 * n)) --hostfile $d/hostfile --map-by slot --bind-to none "$host" "$@"; code=$?
     echo "took $(echo "$EPOCHREALTIME - $from" | bc)"
     return $code
   }
 ]]
+
+local function losses(path)
+  local list = {}
+  for line in io.lines(path) do list[#list + 1] = tonumber(line) end
+  return list
+end
 
 describe("Hosts that exchange by MPI", function()
   local reason = missing()
@@ -37,24 +48,30 @@ describe("Hosts that exchange by MPI", function()
     return
   end
 
-  local dir
+  local dir, count_of_places = nil, 0
   setup(function() dir = folder.make() end)
   teardown(function() folder.remove(dir) end)
 
-  local function mpi(count, words, env)
-    local text = ("d=%s\n%smpi %d %s"):format(dir, begin, count, words)
+  local function new_place()
+    count_of_places = count_of_places + 1
+    local place = ("%s/%d"):format(dir, count_of_places)
+    assert(lfs.mkdir(place))
+    return place
+  end
+  local function mpi(count, words, env, place)
+    local text = ("d=%s\n%smpi %d %s"):format(place or new_place(), begin, count, words)
     local result = hosts.run(count, text, {timeout = 150, env = env})
-    return result, tonumber(result.stdout:match "took ([%d.]+)")
+    result.took = tonumber(result.stdout:match "took ([%d.]+)")
+    return result
   end
+  local head = "local a = require 'accelhost' local d = a.distributed d.init_process_group()\n"
   local function script(lua, count, env)
-    local path = dir .. "/script.lua"
-    local file = assert(io.open(path, "w"))
-    file:write("local a = require 'accelhost' local d = a.distributed d.init_process_group()\n", lua)
-    file:close()
-    return mpi(count or 2, path, env)
+    local place = new_place()
+    return mpi(count or 2, files.write(place .. "/script.lua", head .. lua), env, place)
   end
+  local scene = scenes.new(it, 3)
 
-  it("need no address and no secret, and map the plugin only then", function()
+  scene("need no address and no secret, and map the plugin only then", function()
     local lua = [[
       local maps = io.open("/proc/self/maps")
       local mapped = maps:read "*a":find("accelhost-mpi.so", 1, true) ~= nil
@@ -69,30 +86,78 @@ describe("Hosts that exchange by MPI", function()
       for r = 1, 4 do assert(#list[r] == 100001 and list[r]:sub(1, 1) == tostring(r - 1)) end
       d.destroy_process_group()
       print(("rank %s %s"):format(os.getenv "OMPI_COMM_WORLD_RANK", mapped))]]
-    local result = script(lua)
-    assert.equal(0, result.code, result.output)
-    assert.equal("", result.stderr)
-    for r = 0, 3 do assert.matches(("rank %d true"):format(r), result.stdout) end
-    result = script(lua, 2, {ACCELHOST_WIRE = "tcp", MASTER_ADDR = "10.77.0.1"})
-    assert.equal(0, result.code, result.output)
-    for r = 0, 3 do assert.matches(("rank %d false"):format(r), result.stdout) end
+    return unpack(run.at_once {function() return script(lua) end,
+      function() return script(lua, 2, {ACCELHOST_WIRE = "tcp", MASTER_ADDR = "10.77.0.1"}) end})
+  end, function(by_mpi, by_tcp)
+    assert.equal(0, by_mpi.code, by_mpi.output)
+    assert.equal("", by_mpi.stderr)
+    for r = 0, 3 do assert.matches(("rank %d true"):format(r), by_mpi.stdout) end
+    assert.equal(0, by_tcp.code, by_tcp.output)
+    for r = 0, 3 do assert.matches(("rank %d false"):format(r), by_tcp.stdout) end
   end)
 
-  local function losses(path)
-    local list = {}
-    for line in io.lines(path) do list[#list + 1] = tonumber(line) end
-    return list
+  scene("end soon when a rank fails, is killed, or leaves out a collective", function()
+    local function case(what, env)
+      return function()
+        return script(([[
+          local me = d.get_rank() == 3
+          d.barrier()
+          if me then %s end
+          d.all_reduce(a.ones(1000000))]]):format(what), 2, env)
+      end
+    end
+    local short = {ACCELHOST_TIMEOUT = "2"}
+    return unpack(run.at_once {case "error 'cause'", case "os.execute 'kill -KILL $PPID'",
+      case("os.execute 'kill -STOP $PPID'", short), case("os.execute 'sleep 20'", short)})
+  end, function(fails, killed, stopped, absent)
+    for _, result in ipairs {fails, killed, stopped, absent} do assert.not_equal(0, result.code) end
+    assert.matches("script.lua:4: cause", fails.output)
+    assert.is_true(fails.took < 10)
+    assert.matches("lost rank 3, which died %(rank 3 ", killed.output)
+    assert.matches(", on node2", killed.output) -- of rank 3, or of rank 2, which was told first
+    assert.is_true(killed.took < 10)
+    assert.matches("timed out after 2 s: rank 3 was last seen at", stopped.output)
+    assert.is_true(stopped.took < 15)
+    assert.matches("timed out after 2 s", absent.output)
+    assert.is_true(absent.took < 15)
+  end)
+
+  -- Ranks that reduce without end, while something happens to their hosts; who is left of them at the end.
+  local function disturb(text)
+    local place = new_place()
+    files.write(place .. "/script.lua", head .. ([[
+      d.barrier()
+      if d.get_rank() == 0 then io.open(%q, "w"):close() end
+      while true do d.all_reduce(a.ones(1000000)) end]]):format(place .. "/begun"))
+    return hosts.run(2, ("d=%s\n%s"):format(place, begin) .. [[
+      mpi 2 $d/script.lua >$d/said 2>&1 &
+      until [ -e $d/begun ]; do sleep 0.05; done
+      left() { for k in 1 2; do testhosts on $k ps -eo stat,comm 2>/dev/null | grep -v '^Z' | grep accelhost; done; }
+      ]] .. text .. "\nwait; cat $d/said; left", {timeout = 60, env = {ACCELHOST_HEARTBEAT = "2"}})
   end
+
+  -- mpirun itself waits for the host that it does not reach.
+  scene("end by name of the host whose cable is pulled", function()
+    return disturb [[
+      testhosts down 2
+      until grep -q 'lost rank 2' $d/said || [ $SECONDS -gt 30 ]; do sleep 0.05; done
+      kill -TERM $(pgrep -x mpirun); sleep 1; kill -KILL $(pgrep -x mpirun)
+      until [ -z "$(left)" ] || [ $SECONDS -gt 40 ]; do sleep 0.1; done]]
+  end, function(result)
+    assert.matches("lost rank 2, which died: host node2 is gone: it has been silent for 2", result.output)
+    assert.not_matches("%S+ +accelhost\n", result.stdout)
+  end)
+
   for _, count in ipairs {2, 4} do
     it(("train BasicNet on %d of them as as many ranks on one do"):format(count), function()
       local words = "examples/mnist.lua --smoke --dtype float64 --no_dropout --train_size 256 --batch_size 8 " ..
         "--log_losses " .. dir
-      local result = mpi(count, words .. "/many")
+      local result = mpi(count, ("%s/many%d"):format(words, count))
       assert.equal(0, result.code, result.output)
-      result = run.program({"sh", "-c", ("exec %s launch --num_processes %d %s/one"):format(run.path, 2 * count,
-        words)}, {timeout = 120})
+      result = run.program({"sh", "-c", ("exec %s launch --num_processes %d %s/one%d"):format(run.path, 2 * count,
+        words, count)}, {timeout = 120})
       assert.equal(0, result.code, result.output)
-      local expected, got = losses(dir .. "/one"), losses(dir .. "/many")
+      local expected, got = losses(("%s/one%d"):format(dir, count)), losses(("%s/many%d"):format(dir, count))
       assert.is_true(#expected > 3)
       assert.equal(#expected, #got)
       for i, loss in ipairs(expected) do
@@ -100,51 +165,6 @@ describe("Hosts that exchange by MPI", function()
       end
     end)
   end
-
-  it("end soon when a rank fails, is killed, or leaves out a collective", function()
-    local function case(what, env)
-      return script(([[
-        local me = d.get_rank() == 3
-        d.barrier()
-        if me then %s end
-        d.all_reduce(a.ones(1000000))]]):format(what), 2, env)
-    end
-    local result, took = case "error 'cause'"
-    assert.not_equal(0, result.code)
-    assert.matches("script.lua:4: cause", result.output)
-    assert.is_true(took < 10)
-    result, took = case "os.execute 'kill -KILL $PPID'"
-    assert.not_equal(0, result.code)
-    assert.matches("lost rank 3, which died %(rank 3 ", result.output)
-    assert.matches(", on node2", result.output) -- of rank 3, or of rank 2, which was told first
-    assert.is_true(took < 10)
-    result, took = case("os.execute 'kill -STOP $PPID'", {ACCELHOST_TIMEOUT = "2"})
-    assert.not_equal(0, result.code)
-    assert.matches("timed out after 2 s: rank 3 was last seen at", result.output)
-    assert.is_true(took < 15)
-    result, took = case("os.execute 'sleep 20'", {ACCELHOST_TIMEOUT = "2"})
-    assert.not_equal(0, result.code)
-    assert.matches("timed out after 2 s", result.output)
-    assert.is_true(took < 15)
-  end)
-
-  -- mpirun itself waits for the host that it does not reach.
-  it("end by name of the host whose cable is pulled", function()
-    local path = dir .. "/script.lua"
-    local file = assert(io.open(path, "w"))
-    file:write(([[
-      local a = require "accelhost" local d = a.distributed d.init_process_group() d.barrier()
-      if d.get_rank() == 0 then io.open(%q, "w"):close() end
-      while true do d.all_reduce(a.ones(1000000)) end]]):format(dir .. "/begun"))
-    file:close()
-    local result = hosts.run(2, ("d=%s\n%s"):format(dir, begin) .. ([[
-      (until [ -e $d/begun ]; do sleep 0.05; done; testhosts down 2) &
-      limit="timeout -k 1 10"; mpi 2 %s
-      for k in 1 2; do testhosts on $k ps -eo stat,comm | grep -v '^Z' | grep accelhost; done]]):format(path),
-      {timeout = 60, env = {ACCELHOST_HEARTBEAT = "2"}})
-    assert.matches("lost rank 2, which died: host node2 is gone: it has been silent for 2", result.output)
-    assert.not_matches("%S+ +accelhost\n", result.stdout)
-  end)
 
   it("refuse what is no wire, and ranks that MPI does not know", function()
     local result = script("", 2, {ACCELHOST_WIRE = "udp"})
@@ -166,21 +186,21 @@ describe("Hosts that exchange by MPI", function()
   end)
 
   it("refuse a plugin of another version, and tell the packages where there is none", function()
-    local place = dir .. "/bin"
-    local result = run.program({"sh", "-c", ("mkdir %s && cp %s %s/accelhost"):format(place,
-      run.path, place)}, {timeout = 20})
+    local place = new_place()
+    local result = run.program({"cp", run.path, place .. "/accelhost"}, {timeout = 20})
     assert.equal(0, result.code, result.output)
-    local words = ("%sd=%s; host=%s/accelhost; mpi 2 -e \"require('accelhost').distributed.init_process_group()\"")
-      :format(begin, dir, place)
-    result = hosts.run(2, words, {timeout = 60, env = {ACCELHOST_WIRE = "mpi"}})
-    assert.matches("the wire mpi is Open MPI's %(Debian: openmpi%-bin; to build: libopenmpi%-dev%)", result.output)
-    result = hosts.run(2, words, {timeout = 60})
+    local function try(env)
+      local words = ("%sd=%s; host=%s/accelhost; mpi 2 -e \"require('accelhost').distributed.init_process_group()\"")
+        :format(begin, new_place(), place)
+      return hosts.run(2, words, {timeout = 60, env = env})
+    end
+    local wanted, silent = unpack(run.at_once {function() return try {ACCELHOST_WIRE = "mpi"} end, try})
+    assert.matches("the wire mpi is Open MPI's %(Debian: openmpi%-bin; to build: libopenmpi%-dev%)", wanted.output)
     assert.matches("MASTER_ADDR has to be the address of rank 0's %(mpirun %-x MASTER_ADDR=ADDRESS%), as there is " ..
-      "no accelhost%-mpi.so", result.output)
+      "no accelhost%-mpi.so", silent.output)
     local built = run.program({"sh", "-c", "echo 'unsigned ah_mpi_plugin[16] = {99};' | cc -shared -fPIC -x c -o " ..
       place .. "/accelhost-mpi.so -"}, {timeout = 30})
     if built.code ~= 0 then return pending "needs a C compiler" end
-    result = hosts.run(2, words, {timeout = 60})
-    assert.matches("accelhost%-mpi.so has interface 99, this program 1: build both anew", result.output)
+    assert.matches("accelhost%-mpi.so has interface 99, this program 1: build both anew", try().output)
   end)
 end)

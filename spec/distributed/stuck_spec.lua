@@ -1,4 +1,5 @@
 local run = require "spec.support.run"
+local scenes = require "spec.support.scenes"
 
 local case = "spec/distributed/cases/stuck.lua"
 
@@ -34,26 +35,31 @@ end
 local seen = "timed out after 1.5 s: rank 1 was last seen at " .. line_of "comm.barrier()" .. ", barrier #1; now it "
 
 describe("the report of a collective whose time is up", function()
-  it("says of the rank that did not come that it was stopped", function()
-    local told = time_out("stop")
+  local scene = scenes.new(it, 4)
+
+  scene("says of the rank that did not come that it was stopped", function() return time_out("stop") end, function(told)
     has(told, seen .. "is stopped by a signal (kill -CONT ")
     has(told, "rank 1 had been stopped by a signal and was ended")
   end)
 
-  it("names the line of an endless loop", function()
-    if run.no_handlers then return pending(run.no_handlers) end
-    has(time_out("loop"), seen .. "runs in compiled code at " .. line_of "while true do count")
+  scene("names the line of an endless loop", function()
+    return not run.no_handlers and time_out("loop")
+  end, function(told)
+    if not told then return pending(run.no_handlers) end
+    has(told, seen .. "runs in compiled code at " .. line_of "while true do count")
   end)
 
-  it("names the read that never returns, its file and its line", function()
-    if run.no_handlers then return pending(run.no_handlers) end
-    with_fifo(function(path)
-      has(time_out("read", path), seen .. "waits in read of '" .. path .. "' at " .. line_of "io.open")
-    end)
+  scene("names the read that never returns, its file and its line", function()
+    if run.no_handlers then return end
+    local told, name
+    with_fifo(function(path) told, name = time_out("read", path), path end)
+    return told, name
+  end, function(told, path)
+    if not told then return pending(run.no_handlers) end
+    has(told, seen .. "waits in read of '" .. path .. "' at " .. line_of "io.open")
   end)
 
-  it("names the line of an endless sequence of ops", function()
-    local told = time_out("matmul")
+  scene("names the line of an endless sequence of ops", function() return time_out("matmul") end, function(told)
     has(told, "; now it runs ")
     has(told, "at " .. line_of "a:matmul(a)")
   end)

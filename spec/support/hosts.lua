@@ -36,12 +36,8 @@ on() {
 shell() { k=$1; shift; testhosts on $k sh -c "$@"; }
 ]]
 
---- Run a text of the shell (bash) among `count` hosts.
----@param count integer
----@param text string
----@param options? table as for run.program, timeout 60
----@return {code: integer, stdout: string, stderr: string, output: string, timed_out: boolean}
-function hosts.run(count, text, options)
+-- The words that run a text among `count` hosts, and how.
+local function command(count, text, options)
   local env = {RANK = false, LOCAL_RANK = false, WORLD_SIZE = false, LOCAL_WORLD_SIZE = false, GROUP_RANK = false,
     MASTER_ADDR = false, MASTER_PORT = false, ACCELHOST_JOB = false, GOMP_SPINCOUNT = 1000}
   local given = {}
@@ -49,7 +45,25 @@ function hosts.run(count, text, options)
   for name, value in pairs(given.env or {}) do env[name] = value end
   given.env, given.timeout = env, given.timeout or 60
   local path = run.path:match "^/" and run.path or (io.popen("pwd"):read "*l" .. "/" .. run.path)
-  return run.program({"scripts/testhosts", tostring(count), "bash", "-c", functions .. text, "bash", path}, given)
+  return {"scripts/testhosts", tostring(count), "bash", "-c", functions .. text, "bash", path}, given
+end
+
+--- Run a text of the shell (bash) among `count` hosts.
+---@param count integer
+---@param text string
+---@param options? table as for run.program, timeout 60
+---@return {code: integer, stdout: string, stderr: string, output: string, timed_out: boolean}
+function hosts.run(count, text, options) return run.program(command(count, text, options)) end
+
+--- Run it in the background, in a session of its own; what it says goes to a file.
+---@param count integer
+---@param text string
+---@param path string
+---@return integer pid
+function hosts.start(count, text, path)
+  local words, given = command(count, text)
+  local shell = ("setsid \"$@\" < /dev/null > %s 2>&1 & echo $!"):format(run.quote(path))
+  return tonumber(run.program({"sh", "-c", shell, "sh", unpack(words)}, given).stdout)
 end
 
 --- What a node said, without its exit code.

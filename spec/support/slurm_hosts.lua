@@ -1,6 +1,9 @@
 --- Slurm on several hosts of this machine (scripts/testhosts): a controller on the first, slurmd on each.
 --
---   local result = slurm_hosts.run(2, "srun -N 2 hostname", {timeout = 60})
+--   local cluster = slurm_hosts.start(2)
+--   local result = cluster.run("srun -N 2 hostname", {timeout = 60})
+--   cluster.stop()
+local files = require "spec.support.files"
 local folder = require "spec.support.folder"
 local hosts = require "spec.support.hosts"
 local run = require "spec.support.run"
@@ -45,11 +48,11 @@ for i in $(seq 200); do
   [ "$(testhosts on 1 sinfo -h -t idle -o %%D 2>/dev/null)" = $n ] && break
   sleep 0.1
 done
-[ $i -lt 200 ] || tail *.log >&2
-cd %s
-PATH=%s:$PATH testhosts on 1 bash <<'END'
-%s
-END
+[ $i -lt 200 ] || tail *.log
+exec 5<>ask
+while read -r -t 300 number <&5 && [ $number != end ]; do
+  { (cd %s; testhosts on 1 bash %s/$number.sh </dev/null >%s/$number.out 2>%s/$number.err); echo $? >$number.code; } &
+done
 ]]
 
 --- Why there can be none here, or nil.
@@ -63,19 +66,50 @@ function slurm_hosts.missing()
   end
 end
 
---- Run a text of the shell (bash) on the first of `count` nodes. The host is `accelhost` there.
+local function read(path)
+  local file = io.open(path)
+  local text = file and file:read "*a" or ""
+  if file then file:close() end
+  return text
+end
+
+--- Start a cluster of `count` nodes; one that nobody asks anything for 5 minutes ends by itself.
 ---@param count integer
----@param text string
----@param options? table as for run.program
----@return {code: integer, stdout: string, stderr: string, output: string, timed_out: boolean}
-function slurm_hosts.run(count, text, options)
-  local place = folder.make()
+---@return {run: fun(text: string, options?: table): table, stop: fun()} cluster
+function slurm_hosts.start(count)
+  local place, asked = folder.make(), 0
   local here = io.popen("pwd"):read "*l"
   local program = run.path:match "^/" and run.path or here .. "/" .. run.path
-  local result = hosts.run(count, begin:format(count, run.quote(place), run.quote(here),
-    run.quote(program:match "^(.*)/"), text), options)
-  folder.remove(place)
-  return result
+  local quoted = run.quote(place)
+  os.execute("mkfifo " .. quoted .. "/ask")
+  local pid = hosts.start(count, begin:format(count, quoted, run.quote(here), quoted, quoted, quoted), place .. "/log")
+
+  local cluster = {}
+  --- Run a text of the shell (bash) on the first node. The host is `accelhost` there. Results are those of run.program.
+  function cluster.run(text, options)
+    asked = asked + 1
+    local number = asked
+    local path = ("%s/%d"):format(place, number)
+    local lines = {("PATH=%s:$PATH"):format(run.quote(program:match "^(.*)/"))}
+    for name, value in pairs(options and options.env or {}) do
+      lines[#lines + 1] = ("export %s=%s"):format(name, run.quote(value))
+    end
+    lines[#lines + 1] = text .. "\n"
+    files.write(path .. ".sh", table.concat(lines, "\n"))
+    local waiting = run.program({"sh", "-c", ([[mkfifo %s.code && echo %d >%s/ask && read -r code <%s.code
+      exit $code]]):format(path, number, place, path)}, {timeout = options and options.timeout})
+    local result = {code = waiting.code, stdout = read(path .. ".out"), stderr = read(path .. ".err"),
+      timed_out = waiting.timed_out}
+    result.output = result.stdout .. result.stderr .. (asked == 1 and read(place .. "/log") or "")
+    return result
+  end
+  function cluster.stop()
+    local ended = ("while readlink /proc/%d/exe >/dev/null; do sleep 0.02; done"):format(pid)
+    local result = run.program({"sh", "-c", ("echo end >%s/ask; %s"):format(place, ended)}, {timeout = 20})
+    if result.timed_out then run.program({"sh", "-c", ("kill %d; %s"):format(pid, ended)}, {timeout = 20}) end
+    folder.remove(place)
+  end
+  return cluster
 end
 
 return slurm_hosts

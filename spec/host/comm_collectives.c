@@ -8,10 +8,11 @@
 static const int sizes[] = {1, 2, 3, 5};
 enum { SIZES = 4 };
 
-/* Small whole numbers: exact in every dtype, also as sums and means of powers of two. */
+/* Small whole numbers: exact in every dtype, also as sums and means of powers of two. They come again after PERIOD. */
+enum { PERIOD = 11 };
 static double value_of(int rank, int64_t i)
 {
-    return (double)((i * 7 + rank * 5) % 11);
+    return (double)((i * 7 + rank * 5) % PERIOD);
 }
 
 static void store(void *buffer, enum ah_dtype dtype, int64_t i, double value)
@@ -81,11 +82,28 @@ static bool allowed(enum ah_dtype dtype, enum ah_reduce_op op)
 static const int64_t counts[] = {0, 1, 7, 1000, 33000, 150001};
 enum { COUNTS = 6 };
 
+/* A buffer whose first PERIOD elements are set, to its end. */
+static void repeat(void *buffer, size_t width, int64_t count)
+{
+    for (int64_t i = PERIOD; i < count; i += PERIOD)
+        memcpy((char *)buffer + (size_t)i * width, buffer, (size_t)(count - i < PERIOD ? count - i : PERIOD) * width);
+}
+
+static void fill(void *buffer, enum ah_dtype dtype, int rank, int64_t count)
+{
+    for (int64_t i = 0; i < count && i < PERIOD; i++)
+        store(buffer, dtype, i, value_of(rank, i));
+    repeat(buffer, (size_t)ah_dtype_size(dtype), count);
+}
+
 static int64_t wrong(const void *buffer, enum ah_dtype dtype, enum ah_reduce_op op, int size, int64_t count)
 {
+    double expected[PERIOD];
     int64_t bad = 0;
+    for (int64_t i = 0; i < PERIOD; i++)
+        expected[i] = reference(dtype, op, size, i);
     for (int64_t i = 0; i < count; i++)
-        bad += load(buffer, dtype, i) != reference(dtype, op, size, i);
+        bad += load(buffer, dtype, i) != expected[i % PERIOD];
     return bad;
 }
 
@@ -104,8 +122,7 @@ static void reduce_all(struct rank *me)
                     continue;
                 for (int way = 0; way < 4; way++) {
                     void *buffer = way & 1 ? arena : private;
-                    for (int64_t i = 0; i < counts[c]; i++)
-                        store(buffer, dtype, i, value_of(me->rank, i));
+                    fill(buffer, dtype, me->rank, counts[c]);
                     if (way < 2) {
                         RANK_CHECK(me, reduce(me, buffer, counts[c], dtype, (enum ah_reduce_op)op) == 0);
                     } else {
@@ -178,14 +195,15 @@ static double of_halves(enum ah_dtype dtype, int rank, int64_t i)
 static int64_t wrong_halves(struct rank *me, const void *out, enum ah_dtype dtype, bool mean, int64_t first, int64_t n)
 {
     int64_t bad = 0;
-    for (int64_t i = 0; i < n; i++) {
+    uint16_t once[PERIOD];
+    for (int64_t i = 0; i < PERIOD; i++) {
         float sum = 0;
-        uint16_t once;
         for (int r = 0; r < me->size; r++)
             sum += (float)of_halves(dtype, r, first + i);
-        store(&once, dtype, 0, mean ? sum / (float)me->size : sum);
-        bad += ((const uint16_t *)out)[i] != once;
+        store(once, dtype, i, mean ? sum / (float)me->size : sum);
     }
+    for (int64_t i = 0; i < n; i++)
+        bad += ((const uint16_t *)out)[i] != once[i % PERIOD];
     return bad;
 }
 
@@ -201,8 +219,9 @@ static void reduce_halves(struct rank *me)
             int root = me->size - 1;
             uint16_t *in = malloc((size_t)all * 2), *out = malloc((size_t)n * 2);
             struct ah_work *work;
-            for (int64_t i = 0; i < all; i++)
+            for (int64_t i = 0; i < PERIOD; i++)
                 store(in, dtype, i, of_halves(dtype, me->rank, i));
+            repeat(in, 2, all);
             RANK_CHECK(me, ah_group_run(me->group, ah_collective_reduce_scatter(out, in, n, dtype, op)) == 0);
             RANK_CHECK(me, wrong_halves(me, out, dtype, mean, n * me->rank, n) == 0);
             RANK_CHECK(me, ah_group_run(me->group, ah_collective_reduce(out, in, n, dtype, op, root)) == 0);

@@ -121,6 +121,10 @@ describe("A rank that is killed in a training", function()
     end)
   end
 
+  it("is replaced to the bit where another loader is walked now and then and let go of", function()
+    check {features = "zipped drawn", kill = "0:forward:4 0:forward:5 1:forward:7 0:reduced:8 1:stepped:9 1:forward:18"}
+  end)
+
   it("is replaced in the first step after a checkpoint in the middle of a pass", function()
     local function resume(kill)
       folder.remove "run"

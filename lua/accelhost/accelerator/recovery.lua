@@ -43,10 +43,12 @@ end
 
 local function state_dict(object) return object:state_dict() end
 
--- Of passes of a loop that was left by break nothing goes on.
+-- Of a pass that was left by break nothing goes on. One that is to go on here and was not asked yet is under way.
 local function is_under_way(loader)
-  local pass = loader._current
-  return pass ~= nil and not pass.ended and not pass.last and (pass == asking or not passes.is_left(pass))
+  local pass, resume = loader._current, loader._resume
+  if not pass then return resume ~= nil and resume.live == true end
+  if pass.ended or pass.last then return false end
+  return pass == asking or not passes.is_left(pass, asking == nil)
 end
 
 -- Where a loader stands, and what is known of it here.

@@ -196,15 +196,17 @@ end
 --   local images, labels = next_batch()
 ---@return fun(): any ...
 function DataLoader:batches()
-  local pass
-  return function()
+  local pass, walker
+  function walker()
     if not pass then
       pass = begin(self)
+      pass.walker = setmetatable({walker}, {__mode = "v"})
     elseif self.before_batch then
       self.before_batch(self, pass)
     end
     return pass:step()
   end
+  return walker
 end
 
 --- The number of the next pass, for samplers that depend on it.

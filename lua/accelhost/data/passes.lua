@@ -164,11 +164,21 @@ local function is_walked(pass)
   return thread == nil and coroutine.running() ~= nil
 end
 
---- Has the `for` of a pass that is not at its end been left? False where it is walked by other means.
+-- Has a script let go of the function that walks a pass? It may have where that has not moved on since this was asked
+-- last, or `anew`; only then it pays to look.
+local function is_dropped(pass, anew)
+  local walker, before = pass.walker, pass.rounds_before
+  pass.rounds_before = pass.rounds
+  if walker and walker[1] and (anew or before == pass.rounds) then collectgarbage() end
+  return walker ~= nil and walker[1] == nil
+end
+
+--- Has a pass that is not at its end been left, its `for` or the function of loader:batches()?
 ---@param pass table
+---@param anew boolean does a loop begin around it?
 ---@return boolean
-function passes.is_left(pass)
-  pass.left = pass.left or not is_walked(pass)
+function passes.is_left(pass, anew)
+  pass.left = pass.left or not is_walked(pass) or pass.holder == nil and is_dropped(pass, anew)
   return pass.left
 end
 

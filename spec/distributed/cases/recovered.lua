@@ -114,6 +114,8 @@ local loader = data.DataLoader(set, {
 local eval_loader = data.DataLoader(data.TensorDataset(rows, labels), {batch_size = 8})
 model, optimizer, scheduler, loader, eval_loader =
   accelerator:prepare(model, optimizer, scheduler, loader, eval_loader)
+local side_loader = has.zipped and accelerator:prepare(data.DataLoader(set, {batch_size = 2, shuffle = true}))
+local next_side
 accelhost.manual_seed(100 + rank) -- each process draws its own
 
 local progress = {steps = 0, sum = 0, drawn = 0}
@@ -179,6 +181,7 @@ local function one_step(x, y)
   if not has.zero_first then optimizer:zero_grad() end
   progress.steps, progress.sum = at_step, progress.sum + loss:item()
   progress.drawn = progress.drawn + math.random() + accelhost.rand(1):item()
+  if next_side and at_step % 3 == 0 then progress.sum = progress.sum + next_side():sum():item() end
   if has.logs then
     accelerator:log {seen = at_step}
     maybe_die "logged"
@@ -187,6 +190,7 @@ local function one_step(x, y)
 end
 
 for epoch = loader.epoch, 2 do
+  if side_loader then next_side = side_loader:batches() end
   for x, y in loader do
     one_step(x, y)
     if has.breaks and progress.steps % 3 == 0 then break end

@@ -38,7 +38,7 @@ int ah_launch_check_engine(const struct ah_settings *settings)
     const struct ah_setting_value *value = settings->value;
     bool srun = value[AH_SETTING_launcher].number == ENGINE_SRUN;
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
-        if (is_told(settings, ours[i]) && strcmp(value[ours[i]].text, "0"))
+        if (is_told(settings, ours[i]) && strcmp(value[ours[i]].text, "0") && (srun || ours[i] != AH_SETTING_log_dir))
             return ah_fail(AH_EINVAL, "%s: %s starts the ranks, and does nothing like it", value[ours[i]].where,
                            srun ? "srun" : "mpirun");
     if (ah_launch_least_machines(settings) < ah_launch_machines(settings))
@@ -98,6 +98,10 @@ static int describe_mpirun(struct engine *engine, const char *const *variables)
     add(engine, engine->per_node ? engine->number[1] : "slot");
     add(engine, "--bind-to");
     add(engine, "none");
+    if (value[AH_SETTING_log_dir].text) {
+        add(engine, "--output-filename");
+        add(engine, value[AH_SETTING_log_dir].text);
+    }
     if (address || engine->host[0]) {
         snprintf(engine->master, sizeof engine->master, "MASTER_ADDR=%s", address ? address : engine->host);
         add(engine, "-x");

@@ -246,10 +246,14 @@ describe("launch", function()
     assert.equal([[run -e 'return '\''x'\''']], ranks)
     assert.equal("mpirun -n 6 --map-by ppr:3:node --bind-to none", (command("--launcher", "mpirun", "--nnodes", 2,
       "--nproc_per_node", 3, "-q")))
+    assert.equal("mpirun -n 2 --map-by slot --bind-to none --output-filename logs", (command("--launcher", "mpirun",
+      "-n", 2, "--log_dir", "logs")))
     assert.equal("srun --ntasks 4 --nodes 2 --ntasks-per-node 2 --distribution=block --kill-on-bad-exit=1",
       (command("--launcher", "srun", "--num_machines", 2, "--num_processes", 4)))
     assert.equal("--max_restarts: srun starts the ranks, and does nothing like it",
       refused {"--launcher", "srun", "--max_restarts", 1, "-e", ""})
+    assert.equal("--log_dir: srun starts the ranks, and does nothing like it",
+      refused {"--launcher", "srun", "--log_dir", "logs", "-e", ""})
     assert.equal("--hostfile: srun has its nodes from Slurm", refused {"--launcher=srun", "--hostfile=x", "-e", ""})
     assert.equal("--dry_run: shows the command of --launcher mpirun or srun", refused {"--dry_run", "-e", ""})
     local wired = launch({"--dry_run", "--hostfile", "hosts", "-e", ""}, {ACCELHOST_WIRE = "mpi"})

@@ -19,8 +19,8 @@ end
 -- `mpi COUNT WORDS...`: two ranks on each of so many hosts, by an agent in place of ssh. MPI names files by hosts and
 -- process ids, which rooms that run at once have in common.
 local begin = [[
-  mpi() {
-    n=$1; shift
+  prepare() {
+    n=$1
     for i in $(seq $n); do echo "10.77.0.$i slots=2"; done >$d/hostfile
     printf '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nk=${1##*.}; shift\n' >$d/agent
     printf 'exec testhosts on "$k" sh -c "$*"\n' >>$d/agent; chmod +x $d/agent
@@ -28,6 +28,9 @@ local begin = [[
     export OMPI_MCA_plm_rsh_no_tree_spawn=1 OMPI_MCA_oob_tcp_if_include=10.77.0.0/24
     export OMPI_MCA_btl_tcp_if_include=10.77.0.0/24
     export OMPI_MCA_orte_tmpdir_base=$d OMPI_MCA_btl_vader_backing_directory=$d
+  }
+  mpi() {
+    prepare $1; shift
     from=$EPOCHREALTIME
     mpirun -n $((2 * n)) --hostfile $d/hostfile --map-by slot --bind-to none "$host" "$@"; code=$?
     echo "took $(echo "$EPOCHREALTIME - $from" | bc)"
@@ -123,28 +126,39 @@ describe("Hosts that exchange by MPI", function()
   end)
 
   -- Ranks that reduce without end, while something happens to their hosts; who is left of them at the end.
-  local function disturb(text)
+  local function disturb(command, text)
     local place = new_place()
     files.write(place .. "/script.lua", head .. ([[
       d.barrier()
       if d.get_rank() == 0 then io.open(%q, "w"):close() end
       while true do d.all_reduce(a.ones(1000000)) end]]):format(place .. "/begun"))
     return hosts.run(2, ("d=%s\n%s"):format(place, begin) .. [[
-      mpi 2 $d/script.lua >$d/said 2>&1 &
+      prepare 2
+      ]] .. command .. [[ $d/script.lua >$d/said 2>&1 &
       until [ -e $d/begun ]; do sleep 0.05; done
       left() { for k in 1 2; do testhosts on $k ps -eo stat,comm 2>/dev/null | grep -v '^Z' | grep accelhost; done; }
+      stop() {
+        until grep -q 'lost rank 2' "$@" || [ $SECONDS -gt 30 ]; do sleep 0.05; done
+        kill -TERM $(pgrep -x mpirun); sleep 1; kill -KILL $(pgrep -x mpirun)
+        until [ -z "$(left)" ] || [ $SECONDS -gt 40 ]; do sleep 0.1; done
+      }
       ]] .. text .. "\nwait; cat $d/said; left", {timeout = 60, env = {ACCELHOST_HEARTBEAT = "2"}})
   end
 
   -- mpirun itself waits for the host that it does not reach.
   scene("end by name of the host whose cable is pulled", function()
-    return disturb [[
-      testhosts down 2
-      until grep -q 'lost rank 2' $d/said || [ $SECONDS -gt 30 ]; do sleep 0.05; done
-      kill -TERM $(pgrep -x mpirun); sleep 1; kill -KILL $(pgrep -x mpirun)
-      until [ -z "$(left)" ] || [ $SECONDS -gt 40 ]; do sleep 0.1; done]]
+    return disturb("mpi 2", "testhosts down 2; stop $d/said")
   end, function(result)
     assert.matches("lost rank 2, which died: host node2 is gone: it has been silent for 2", result.output)
+    assert.not_matches("%S+ +accelhost\n", result.stdout)
+  end)
+
+  -- mpirun may have stopped to show what ranks say.
+  scene("say in their logs which host was switched off", function()
+    return disturb("\"$host\" launch --hostfile $d/hostfile --num_processes 4 --log_dir $d/logs",
+      "testhosts kill 2; stop -r $d/logs; cat $d/logs/*/rank.*/stderr")
+  end, function(result)
+    assert.matches("lost rank 2, which died: host node2 is gone: ", result.output)
     assert.not_matches("%S+ +accelhost\n", result.stdout)
   end)
 

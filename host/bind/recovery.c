@@ -121,7 +121,8 @@ static size_t write_note(lua_State *L, const struct ah_tensor *fixed, int index,
     put(&packer, ah_tensor_data(fixed), head.fixed);
     int status = ah_pack(L, index, &packer);
     if (status < 0)
-        ah_check(L, ah_fail_prefix(status, "live recovery: the state of the run"));
+        ah_check(L, ah_fail_prefix(status, "live recovery: a run's state is tensors, numbers, texts, booleans and "
+                                   "tables of them"));
     return packer.count;
 }
 

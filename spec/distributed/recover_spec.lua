@@ -237,6 +237,11 @@ describe("Live recovery", function()
         .. "local n, l = x:prepare(net(), loader()) local o = x:prepare(accelhost.optim.SGD(n:parameters(), {lr = 1})) "
         .. "x:load_state() for i in l do x:backward(n(i):sum()) o:step() end end"] =
         "live recovery: the loops of one accelerator can be recovered, here are two",
+      ["local a = Accelerator() local n, l = a:prepare(net(), loader()) a:register_for_checkpointing {"
+        .. "state_dict = function() return {best = {print}} end, load_state_dict = print} a:load_state() "
+        .. "for i in l do a:backward(n(i):sum()) end"] =
+        "live recovery: a run's state is tensors, numbers, texts, booleans and tables of them: item 'registered': "
+        .. "item number 1: item 'best': item number 1: a function",
       ["local a = Accelerator() local n, l = a:prepare(net(), loader()) a:load_state() "
         .. "for i in a:skip_first_batches(l, 1) do a:backward(n(i):sum()) end"] =
         "live recovery: a state holds where the loaders are that prepare gave, and this loop walks another one",

@@ -70,6 +70,7 @@ end
 ---@param scaler GradScaler
 ---@param optimizer Optimizer
 function sharded.unscale(scaler, optimizer)
+  for _, share in ipairs(stepping.shares(optimizer, share_of)) do share:check_means "unscale_gradients" end
   stepping.over_pieces(optimizer, share_of, function(share) return share.slices end, scaler.unscale_, scaler, optimizer)
   scaler:_agree(optimizer, function(overflow) return collectives.agree(overflow, false) end)
 end

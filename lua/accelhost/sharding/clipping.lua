@@ -4,14 +4,16 @@ local arguments = require "accelhost.util.arguments"
 
 local clipping = {}
 
--- The gradients that this process has: pieces of those that are sharded, and which of the parameters those are.
-local function split(parameters, share_of)
+-- The gradients that this process has: pieces of those that are sharded, the others, and the processes of the former,
+-- also where none of these has a gradient here.
+local function split(what, parameters, share_of)
   local pieces, rest, native = {}, {}, nil
   for _, parameter in ipairs(C.is_tensor(parameters) and {parameters} or parameters) do
-    local grad = parameter.grad
-    local share = grad ~= nil and share_of(parameter)
+    local grad, share = parameter.grad, share_of(parameter)
     if share and share.slices then
-      pieces[#pieces + 1], native = share:piece(parameter).grad, share.native
+      share:check_means(what)
+      native = share.native
+      if grad ~= nil then pieces[#pieces + 1] = share:piece(parameter).grad end
     elseif grad ~= nil then
       rest[#rest + 1] = grad
     end
@@ -74,15 +76,16 @@ local read_norm = arguments.signature("clip_grad_norm_", {
 function clipping.clip_grad_norm_(share_of, ...)
   local parameters, max_norm, norm_type, strict = read_norm(...)
   local order = norm_type == "inf" and math.huge or norm_type
-  local pieces, rest, native = split(parameters, share_of)
+  local pieces, rest, native = split("clip_grad_norm_", parameters, share_of)
   local norm = total_norm(pieces, rest, native, order)
   local number = norm:item()
   if strict and (number ~= number or number == math.huge) then
     arguments.fail("clip_grad_norm_: the total norm of order %s of the gradients is %g, so they cannot be clipped",
       norm_type, number)
   end
-  local factor, doubles = max_norm / (number + 1e-6), true
-  for _, grad in ipairs(all_of(pieces, rest)) do doubles = doubles and grad.dtype == "float64" end
+  local all = all_of(pieces, rest)
+  local factor, doubles = max_norm / (number + 1e-6), #all > 0
+  for _, grad in ipairs(all) do doubles = doubles and grad.dtype == "float64" end
   if not (factor >= 1) then each(pieces, rest, "mul_", factor) end
   return norm:to(doubles and "float64" or "float32")
 end
@@ -95,7 +98,7 @@ local read_value = arguments.signature("clip_grad_value_",
 ---@param ... any its arguments
 function clipping.clip_grad_value_(share_of, ...)
   local parameters, limit = read_value(...)
-  local pieces, rest = split(parameters, share_of)
+  local pieces, rest = split("clip_grad_value_", parameters, share_of)
   each(pieces, rest, "clamp_", -limit, limit)
 end
 

@@ -1,6 +1,7 @@
 --- This process's share of a prepared model (host/sync/share.h): a piece of each parameter, one dim long, on the
 --- parameter's own memory.
 local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 
 ---@class Share
@@ -31,6 +32,16 @@ function Share:piece(parameter)
     self.pieces[i] = piece
   end
   return piece
+end
+
+--- Raise where a gradient is no mean over the processes: its pieces would be taken for the whole of it.
+---@param what string the function, for the message
+function Share:check_means(what)
+  local i = self.reducer:find_sum()
+  if not i then return end
+  arguments.fail("%s: the gradient of parameter %d is this process's own sum (its last backward was within no_sync), "
+    .. "and with sharding = '%s' a process has no more than its share of the mean: let a backward average it first",
+    what, i, self.kind)
 end
 
 --- This process's elements of a tensor that is shaped as the parameter is; a copy.

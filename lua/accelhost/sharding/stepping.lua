@@ -63,18 +63,6 @@ function stepping.check(optimizer)
     .. "of your own that does", optimizer._name)
 end
 
--- What is no mean over the processes would be stepped as if it were.
-local function check_gradients(optimizer, shares)
-  for _, share in ipairs(shares) do
-    local i = share.reducer:find_sum()
-    if i then
-      fail("%s:step: the gradient of parameter %d is this process's own sum (its last backward was within no_sync), "
-        .. "and with sharding = '%s' a process has no more than its share of the mean: let a backward average it first",
-        optimizer._name, i, share.kind)
-    end
-  end
-end
-
 --- Step. A collective.
 ---@param optimizer Optimizer
 ---@param share_of fun(parameter: userdata): Share?
@@ -92,7 +80,7 @@ function stepping.step(optimizer, share_of, shares, closure, step)
     arguments.check(optimizer._name .. ":step", "closure", "callable", closure)
     loss = C.autograd.enable_grad(closure)
   end
-  check_gradients(optimizer, shares)
+  for _, share in ipairs(shares) do share:check_means(optimizer._name .. ":step") end
   states.cut(optimizer, share_of)
   for _, share in ipairs(shares) do share.reducer:hold() end
   local result = stepping.over_pieces(optimizer, share_of, function() return true end, step)

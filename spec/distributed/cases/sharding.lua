@@ -155,6 +155,29 @@ checks.it("clips by the norm of all gradients, and by value", function()
   end
 end)
 
+checks.it("clips nothing without gradients, and refuses to clip or unscale sums that were not averaged", function()
+  for _, kind in ipairs(kinds) do
+    local accelerator = accelhost.Accelerator {sharding = kind, mixed_precision = "fp16"}
+    local model, optimizer = accelerator:prepare(new_net "float32", sgd(nn.Linear(1, 1)))
+    local parameters = model:parameters()
+    checks.near(accelhost.zeros(1), accelerator:clip_grad_norm_(parameters, 1), "norm", 0)
+    checks.same("float32", accelerator:clip_grad_norm_(parameters, 1, "inf").dtype)
+    accelerator:clip_grad_value_(parameters, 1)
+    optimizer = accelerator:prepare(sgd(model))
+    if kind ~= "optimizer" and size > 1 then
+      local x, y = batch(1, "float32")
+      accelerator:no_sync(model, function() accelerator:backward(F.mse_loss(model(x), y)) end)
+      local before = model.first.weight.grad:clone()
+      local text = "is this process's own sum"
+      checks.refused(text, function() accelerator:unscale_gradients(optimizer) end)
+      checks.refused(text, function() accelerator:clip_grad_norm_(parameters, 1) end)
+      checks.refused(text, function() accelerator:clip_grad_value_(parameters, 1e-3) end)
+      checks.near(before, model.first.weight.grad, "what was refused", 0)
+    end
+    accelerator:free_memory()
+  end
+end)
+
 checks.it("accumulates in windows, with weights, over several forward calls and without zero_grad", function()
   local function window(accelerator, model, optimizer, number)
     local total = 0

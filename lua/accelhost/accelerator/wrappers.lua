@@ -4,6 +4,7 @@ local C = require "accelhost._C"
 local Parallel = require "accelhost.averaging.parallel"
 local arguments = require "accelhost.util.arguments"
 local later = require "accelhost.util.later"
+local contents = later "accelhost.checkpoint.contents"
 local sharded = later "accelhost.accelerator.sharding"
 local tape = require "accelhost.util.tape"
 local warn = require "accelhost.util.warn"
@@ -69,14 +70,19 @@ local function add_state(methods, accelerator, optimizer)
     optimizer:load_state_dict(...)
     if not whole then sharded.cut(optimizer) end
   end
-  -- For a checkpoint: the state of all processes on one; the others get nil. A collective.
+  -- For a checkpoint: back to the bit, whatever its dtypes.
+  function methods.load_saved(_, state)
+    contents.load_optimizer(optimizer, state)
+    if not whole then sharded.cut(optimizer) end
+  end
+  -- The state of all processes on one; the others get nil. A collective.
   function methods.state_for(_, rank)
     if whole then return accelerator.process_index == rank and optimizer:state_dict() or nil end
     return sharded.state_dict(optimizer, rank)
   end
   -- The same in parts, each process's own, and back.
   function methods.own_part() return sharded.own_state(optimizer) end
-  function methods.load_parts(_, parts) methods:load_state_dict(sharded.together(optimizer, parts)) end
+  function methods.load_parts(_, parts) methods:load_saved(sharded.together(optimizer, parts)) end
 end
 
 --- An optimizer whose step and zero_grad do nothing inside an accumulation window.

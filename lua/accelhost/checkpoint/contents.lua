@@ -105,8 +105,12 @@ end, function(objects, get)
   end
 end)
 
--- The optimizer casts floating state to its parameter's dtype, as PyTorch does; what was of another dtype is put back.
-local function keep_dtypes(optimizer, saved)
+--- Give an optimizer a state that was saved. load_state_dict casts floating state to its parameter's dtype, as PyTorch
+--- does; what was of another dtype is put back.
+---@param optimizer Optimizer
+---@param saved table
+function contents.load_optimizer(optimizer, saved)
+  optimizer:load_state_dict(saved)
   local id = 0
   for _, group in ipairs(optimizer.param_groups) do
     for _, param in ipairs(group.params) do
@@ -134,8 +138,7 @@ end, function(objects, get, _, ranks)
     local name = numbered("optimizer", i)
     local state = get(name, get(part_of(name, 0), true) ~= nil)
     if state then
-      optimizer:load_state_dict(state)
-      keep_dtypes(optimizer, state)
+      optimizer:load_saved(state)
     else
       local parts = {}
       for rank = 0, ranks - 1 do parts[rank + 1] = get(part_of(name, rank)) end

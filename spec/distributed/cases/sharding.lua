@@ -371,21 +371,24 @@ checks.it("refuses to change parameters in place, by what they hold, where a hos
   end
 end)
 
+-- Keeps what it sums in float64.
+local Plain = optim.Optimizer:extend "Plain"
+function Plain:init(params)
+  self.elementwise = true
+  self:setup(params, {lr = 0.5})
+end
+function Plain:step(closure)
+  return self:each_parameter(closure, function(group, parameter)
+    local own = self.state[parameter] or {seen = (parameter:detach() * 0):double()}
+    own.seen:add_(parameter.grad:double() / 3)
+    self.state[parameter] = own
+    parameter:sub_((own.seen * group.lr):to(parameter.dtype))
+  end)
+end
+local function plain(net) return Plain(net:parameters()) end
+
 checks.it("steps an optimizer of one's own that says it works element by element", function()
-  local Plain = optim.Optimizer:extend "Plain"
-  function Plain:init(params)
-    self.elementwise = true
-    self:setup(params, {lr = 0.5})
-  end
-  function Plain:step(closure)
-    return self:each_parameter(closure, function(group, parameter)
-      local own = self.state[parameter] or {seen = parameter:detach() * 0}
-      own.seen:add_(parameter.grad)
-      self.state[parameter] = own
-      parameter:sub_(own.seen * group.lr)
-    end)
-  end
-  local options = {make = function(net) return Plain(net:parameters()) end}
+  local options = {make = plain}
   local expected = train(sharded(options, "none"))
   for _, kind in ipairs(kinds) do
     local got = train(sharded(options, kind))
@@ -396,42 +399,59 @@ checks.it("steps an optimizer of one's own that says it works element by element
   end
 end)
 
+-- Call fn with the name of a folder that all processes share, and remove it.
+local function in_folder(fn)
+  local shared = {os.tmpname() .. ".state"}
+  if size > 1 then
+    accelhost.utils.broadcast_object_list(shared, 0)
+  end
+  fn(shared[1])
+  state:wait_for_everyone()
+  if rank == 0 then os.execute("rm -r '" .. shared[1] .. "'") end
+end
+
+local function finish(run, from, to)
+  local losses = {}
+  for number = from, to do
+    local x, y = batch(number, "float32")
+    local loss = F.mse_loss(run.model(x), y)
+    run.accelerator:backward(loss)
+    run.optimizer:step()
+    run.optimizer:zero_grad()
+    losses[#losses + 1] = loss:item()
+  end
+  run.losses = losses
+  return run
+end
+
+-- Save a run in one way, go on with it, and load it into others that go on as it did.
+local function go_on(folder, make, saved, loaded)
+  local in_parts = {parts = {sharding = "gradients"}, plugin = {fsdp_plugin = {state_dict_type = "SHARDED_STATE_DICT"}}}
+  local first = train {dtype = "float32", make = make, steps = 2, accelerator = in_parts[saved] or {sharding = saved}}
+  first.accelerator:save_state(folder, {sharded = saved == "parts" or nil})
+  local parts = io.open(folder .. "/optimizer_rank_0.safetensors")
+  assert((parts ~= nil) == (in_parts[saved] ~= nil))
+  if parts then parts:close() end
+  finish(first, 3, 5)
+  for _, kind in ipairs(loaded) do
+    local other = train(sharded({dtype = "float32", make = make, steps = 0}, kind))
+    other.accelerator:load_state(folder)
+    same_weights(first, finish(other, 3, 5), 0)
+  end
+end
+
 checks.it("goes on from a checkpoint of any sharding to the bit", function()
-  local folder = os.tmpname()
-  os.remove(folder)
-  folder = accelhost.distributed and folder
-  local shared = {folder}
-  if size > 1 then accelhost.distributed.init_process_group() accelhost.distributed.broadcast_object_list(shared, 0) end
-  folder = shared[1]
-  local function finish(run, from, to)
-    local losses = {}
-    for number = from, to do
-      local x, y = batch(number, "float32")
-      local loss = F.mse_loss(run.model(x), y)
-      run.accelerator:backward(loss)
-      run.optimizer:step()
-      run.optimizer:zero_grad()
-      losses[#losses + 1] = loss:item()
+  in_folder(function(folder)
+    for _, saved in ipairs {"none", "optimizer", "gradients", "full", "parts", "plugin"} do
+      go_on(folder, adamw, saved, {"none", "optimizer", "gradients", "full"})
     end
-    run.losses = losses
-    return run
-  end
-  local options = {dtype = "float32", make = adamw, steps = 2}
-  for _, saved in ipairs {"none", "optimizer", "gradients", "full", "parts", "plugin"} do
-    local plugin = {fsdp_plugin = {state_dict_type = "SHARDED_STATE_DICT"}}
-    local first = train(sharded(options, saved == "parts" and "gradients" or saved ~= "plugin" and saved or nil,
-      saved == "plugin" and plugin or nil))
-    first.accelerator:save_state(folder, {sharded = saved == "parts" or nil})
-    local parts = io.open(folder .. "/optimizer_rank_0.safetensors")
-    assert((parts ~= nil) == (saved == "parts" or saved == "plugin"))
-    if parts then parts:close() end
-    finish(first, 3, 5)
-    for _, loaded in ipairs {"none", "optimizer", "gradients", "full"} do
-      local other = train(sharded({dtype = "float32", make = adamw, steps = 0}, loaded))
-      other.accelerator:load_state(folder)
-      same_weights(first, finish(other, 3, 5), 0)
-    end
-  end
+  end)
+end)
+
+checks.it("goes on so where an optimizer's state has another dtype than the parameters", function()
+  in_folder(function(folder)
+    for _, saved in ipairs {"none", "full", "parts"} do go_on(folder, plain, saved, {"none", "full"}) end
+  end)
 end)
 
 checks.it("trains by the Trainer's fsdp as without it", function()

@@ -28,6 +28,7 @@ local others = {
   share = "needs launch --share, with which its spec runs it",
   sharding = "states are sharded on the CPU only, and prepare says so",
   sharding_fail = "states are sharded on the CPU only, and prepare says so",
+  sharding_losses = "states are sharded on the CPU only, and prepare says so",
   sharding_resume = "states are sharded on the CPU only, and prepare says so",
   stream_shares = "its loaders have workers, which make their batches on the CPU, not on the default device",
   stuck = "of the host's loops and locks",

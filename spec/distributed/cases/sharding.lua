@@ -274,6 +274,42 @@ checks.it("evaluates, recomputes and gives the whole state of a model at any tim
   end
 end)
 
+checks.it("writes the tokens and gathers the metrics of whole states", function()
+  local prompt = accelhost.tensor({{1, 5, 2}, {7, 3, 9}}, {dtype = "int64"})
+  local function run(sharding)
+    accelhost.manual_seed(4)
+    local accelerator = accelhost.Accelerator {sharding = sharding}
+    local net = accelhost.models.GPT2LMHeadModel {vocab_size = 29, n_positions = 16, n_embd = 16, n_layer = 2,
+      n_head = 2, resid_pdrop = 0, embd_pdrop = 0, attn_pdrop = 0}
+    local ids = (accelhost.arange(13 * 6) * 11 % 29):view(13, 6)
+    local model, optimizer, loader = accelerator:prepare(net, optim.AdamW(net:parameters(), {lr = 1e-2}),
+      accelhost.data.DataLoader(accelhost.data.TensorDataset(ids), {batch_size = 2}))
+    for batch_ids in loader do
+      accelerator:backward(model {input_ids = batch_ids, labels = batch_ids}.loss)
+      optimizer:step()
+      optimizer:zero_grad()
+    end
+    model:eval()
+    local metrics = {}
+    accelhost.no_grad(function()
+      for batch_ids in loader do
+        metrics[#metrics + 1] = accelerator:gather_for_metrics(model {input_ids = batch_ids}.logits:sum {1, 2})
+      end
+    end)
+    local likeliest = model:generate(prompt, {max_new_tokens = 8}):tolist()
+    accelhost.manual_seed(6)
+    return accelhost.cat(metrics), likeliest, model:generate(prompt, {max_new_tokens = 8, do_sample = true}):tolist()
+  end
+  local metrics, likeliest, drawn = run "none"
+  checks.same(13, metrics:size(0))
+  for _, kind in ipairs(kinds) do
+    local got, tokens, more = run(kind)
+    checks.near(metrics, got, kind, 1e-4)
+    checks.same(likeliest, tokens, kind)
+    checks.same(drawn, more, kind)
+  end
+end)
+
 checks.it("runs the closure of a step once, before it", function()
   local calls = 0
   local options = {step = function(_, model, optimizer, number)

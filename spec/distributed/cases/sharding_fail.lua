@@ -1,15 +1,32 @@
--- A job with sharded states that fails: sharding_fail.lua SHARDING WHEN. The last rank is killed before a step, or all
--- but rank 0 leave out a step.
+-- A job with sharded states that fails: sharding_fail.lua SHARDING WHEN. The last rank is killed before a step
+-- ("kill"), behind stepping its share and before it has given it to the others ("within"), or at some moment of steps
+-- that hardly do anything but exchange shares ("during"); or all but rank 0 leave out a step ("leave").
 local accelhost = require "accelhost"
 local nn, optim = accelhost.nn, accelhost.optim
 
-local accelerator = accelhost.Accelerator {sharding = arg[1]}
-local net = nn.Sequential(nn.Linear(4, 50), nn.Linear(50, 1))
+local sharding, when = arg[1], arg[2]
+local accelerator = accelhost.Accelerator {sharding = sharding}
+local width = when == "during" and 200000 or 50
+local net = nn.Sequential(nn.Linear(4, width), nn.Linear(width, 1))
 local model, optimizer = accelerator:prepare(net, optim.AdamW(net:parameters()))
+
+-- What this process has mapped of the job's memory.
+for line in io.lines "/proc/self/maps" do
+  local file = line:match " (%d+) +/memfd:accelhost"
+  if file then print("memory " .. file) end
+end
+io.stdout:flush()
+
+local function kill() os.execute "kill -9 $PPID" end
 for step = 1, 3 do
   accelerator:backward(model(accelhost.ones(2, 4)):sum())
-  if step == 2 and arg[2] == "kill" and accelerator.is_last_process then os.execute "kill -9 $PPID" end
-  if step ~= 2 or arg[2] ~= "leave" or accelerator.is_main_process then optimizer:step() end
+  if step == 2 and accelerator.is_last_process then
+    if when == "kill" then kill() end
+    if when == "within" then optimizer:register_step_post_hook(kill) end
+    if when == "during" then os.execute "(p=$PPID; sleep 0.2; kill -9 $p) > /dev/null 2>&1 &" end
+  end
+  if step ~= 2 or when ~= "leave" or accelerator.is_main_process then optimizer:step() end
+  while step == 2 and when == "during" do optimizer:step() end
   optimizer:zero_grad()
 end
 print "trained"

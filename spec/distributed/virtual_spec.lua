@@ -15,13 +15,15 @@ local titles = {
   gpt = "a GPT in bf16 with windows of two steps, dropout and clipping",
   nested = "samples of workers, drawn with replacement, and evaluations in the middle of a pass",
   uneven = "shards that a last round leaves out or cuts short",
+  windows = "windows of two steps over means that the model keeps in a buffer",
 }
+local others = {windows = {2, 3}}
 
 describe("virtual_shards", function()
   for kind, title in pairs(titles) do
     local one = train(1, kind)
 
-    for _, ranks in ipairs {2, 3, 4, 8} do
+    for _, ranks in ipairs(others[kind] or {2, 3, 4, 8}) do
       it(("gives 1 and %d processes the same weights, losses and draws: %s"):format(ranks, title), function()
         local text, said = train(ranks, kind)
         assert.equal(one, text)

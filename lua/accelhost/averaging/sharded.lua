@@ -80,9 +80,11 @@ local function note(self)
   self.open_round = setmetatable({pass = pass, round = round_of(pass), complete = pass.next_turn == 0}, {__mode = "v"})
 end
 
---- After a backward that does not average: the shard's gradients wait for the others.
+--- After a backward that does not average: the shard's gradients wait for the others. A round that ends so gives all
+--- processes shard 0's buffers, as one does that is averaged; that is a collective.
 function ShardedParallel:keep()
-  if not self.at.pass then return end
+  local pass = self.at.pass
+  if not pass then return end
   local shard = shard_of(self)
   note(self)
   if shard then
@@ -90,6 +92,10 @@ function ShardedParallel:keep()
     C.autograd.no_grad(self.sum.add, self.sum, shard, self.weight, alone)
   end
   self:drop_gradients()
+  if pass.next_turn == 0 then
+    self.shards:settle_buffers(pass)
+    self:spread(self.buffers, 0)
+  end
 end
 
 function ShardedParallel:skip()

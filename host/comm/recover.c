@@ -66,15 +66,36 @@ int64_t ah_recovery_boundary(void)
     return own.board ? (int64_t)published_by(own.rank) - 1 : -1;
 }
 
+static struct ah_group *next_group(struct ah_group *group)
+{
+    return group == own.root ? own.root->parts : group->parts;
+}
+
+/* Has the rank posted a call that comes after the boundary that this rank has published last? */
+static bool has_gone_on(int rank, uint32_t published)
+{
+    const struct ah_boundary *at = &own_slot()->keeping.boundary[(published - 1) & 1];
+    for (struct ah_group *group = own.root; group && published; group = next_group(group))
+        for (int r = 0; r < group->size; r++)
+            if (group->member[r] == rank &&
+                !ah_reached(at->posted[group->channel], ah_channel_counter(group->peer[r], AH_POSTED)))
+                return true;
+    return false;
+}
+
 static int await_rank(int rank, uint32_t published, bool ended_too)
 {
     struct ah_watch watch = {0};
     struct ah_board_slot *slot = ah_board_slot(own.board, rank);
     char what[80];
     for (;;) {
+        bool gone_on = has_gone_on(rank, published); /* asked first: a boundary is published before what follows it */
         uint32_t seen = published_by(rank);
         if (ah_reached(seen, published) || (!ended_too && atomic_load(&slot->state) == AH_RANK_ENDED))
             return 0;
+        if (gone_on)
+            return ah_fail(AH_EMISMATCH, "rank %d has come to step %u, and rank %d made a collective without coming "
+                           "there: live recovery needs the same steps on all ranks", own.rank, published - 1, rank);
         snprintf(what, sizeof what, "live recovery at step %u", published - 1);
         AH_TRY(ah_watch_peer(&watch, own.root, rank, what));
         ah_channel_sleep(&slot->channel[0], AH_ROUND, seen, look_ns);
@@ -88,11 +109,6 @@ static int await(uint32_t published, bool ended_too)
         if (r != own.rank)
             AH_TRY(await_rank(r, published, ended_too));
     return 0;
-}
-
-static struct ah_group *next_group(struct ah_group *group)
-{
-    return group == own.root ? own.root->parts : group->parts;
 }
 
 /* What this rank has begun is done, and it has made the calls that the process before it had made. */

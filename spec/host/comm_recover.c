@@ -296,6 +296,14 @@ static int come_by_other_calls(struct ah_group *group, int rank)
     return rank == 0 ? 0 : ah_recovery_mark(NULL, 0);
 }
 
+static int come_by_other_steps(struct ah_group *group, int rank)
+{
+    for (int i = 0; i < 3; i++)
+        if (rank == 0 || i == 0)
+            AH_TRY(ah_recovery_mark(NULL, 0));
+    return call(group, ah_collective_barrier(), "a:2");
+}
+
 static int split_late(struct ah_group *group, int rank)
 {
     struct ah_group *part;
@@ -326,6 +334,7 @@ AH_TEST(what_live_recovery_cannot_do_fails_by_name)
         const char *text;
     } cases[] = {
         {come_by_other_calls, "rank 1 has come to step 1 by 1 collectives, rank 0 by 0: live recovery needs the same"},
+        {come_by_other_steps, "rank 0 has come to step 1, and rank 1 made a collective without coming there"},
         {split_late, "split: with live recovery groups are made before the first step, and this is after step 0"},
         {send_something, "send: messages are not kept, so there are none with live recovery (--recover live)"},
         {publish_too_much, "slice has 7516192768 bytes, of at most 6442450944"},

@@ -123,6 +123,15 @@ describe("A rank that is killed in a training", function()
 
   it("is replaced to the bit where another loader is walked now and then and let go of", function()
     check {features = "zipped drawn", kill = "0:forward:4 0:forward:5 1:forward:7 0:reduced:8 1:stepped:9 1:forward:18"}
+    check {features = "zipped drawn peeks breaks", kill = "1:forward:4 0:forward:6"}
+  end)
+
+  it("goes on at the step before, whatever passes of other loaders were left before", function()
+    local result = check {features = "peeked", kill = "1:forward:3 0:forward:9"}
+    assert.matches("rank 1 %(pid %d+%) was killed by SIGKILL; replaced in [%d.]+ s, goes on at step 2\n",
+      result.stderr)
+    assert.matches("rank 0 %(pid %d+%) was killed by SIGKILL; replaced in [%d.]+ s, goes on at step 8\n",
+      result.stderr)
   end)
 
   it("is replaced in the first step after a checkpoint in the middle of a pass", function()

@@ -12,6 +12,7 @@ local class = require "accelhost.util.class"
 local kinds = require "accelhost.util.kinds"
 local later = require "accelhost.util.later"
 local Pass = require "accelhost.data.pass"
+local passes = require "accelhost.data.passes"
 local sampler = require "accelhost.data.sampler"
 local BatchSamplerShard = require "accelhost.data.shard"
 local walk = require "accelhost.data.walk"
@@ -204,6 +205,7 @@ function DataLoader:batches()
     elseif self.before_batch then
       self.before_batch(self, pass)
     end
+    pass.within = pass.within or self.before_batch and passes.is_within_another(self)
     return pass:step()
   end
   return walker

@@ -27,6 +27,7 @@ local native = C.data
 ---@field length integer? samples in the current batch
 ---@field valid integer? how many of them count
 ---@field live boolean? does it go on among ranks that never stopped, which agreed about it already?
+---@field within boolean? is it asked for batches by a function, within the `for` of another loader?
 ---@field draw userdata? what was random about its order
 ---@field seed userdata of its samples' streams
 local Pass = {}

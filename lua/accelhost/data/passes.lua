@@ -193,14 +193,31 @@ function passes.innermost()
   return pass
 end
 
---- Does no other loader's pass run around those of this one?
+--- Is another loader's `for` around what runs now?
+---@param loader table
+---@return boolean
+function passes.is_within_another(loader)
+  for i = 1, depth do
+    local pass = running[i].pass
+    if pass and pass.loader ~= loader and pass.holder ~= nil and is_walked(pass) then return true end
+  end
+  return false
+end
+
+--- Does no other loader's pass run around those of this one? All processes answer alike, whenever their collectors find
+--- what was left.
 ---@param loader table
 ---@return boolean
 function passes.is_outermost(loader)
-  local function outer() return depth > 0 and running[1].pass or nil end
-  if depth == 1 and outer() and outer().loader == loader then return true end
+  local first = depth == 1 and running[1].pass
+  if first and first.loader == loader then return true end
   passes.innermost()
-  return not outer() or outer().loader == loader
+  for i = 1, depth do
+    local pass = running[i].pass
+    if pass and pass.loader == loader then return true end
+    if pass and not pass.within and not passes.is_left(pass, true) then return false end
+  end
+  return true
 end
 
 --- Would dropping passes that were left by break change anything? Not where only one is known and every row of its

@@ -61,7 +61,7 @@ describe("accelhost top", function()
     local path = os.tmpname()
     os.remove(path)
     os.execute("mkfifo " .. path)
-    local ranks = ranks_of("launch --num_processes 2 " .. case .. " read " .. path, "open.of")
+    local ranks = ranks_of("launch --num_processes 2 " .. case .. " read " .. path, "open?of")
     os.remove(path)
     return ranks, path
   end, function(ranks, path)

@@ -6,6 +6,7 @@
  * bucket(launched)           its gradients as one tensor, gaps included
  * bucket_of(parameter)       the launch position of the bucket, and the gradient's slot; parameters count from 1
  * buffers_from(rank)         whose buffers go along
+ * replace_buffer(i, tensor)  a module has another tensor in the place of buffer i
  * parameters()    an array, in registration order
  * has_gradient()  does any parameter have one?
  * changed()       the first parameter (from 1) whose dtype or shape is no longer that of its slot, what it was and what
@@ -305,6 +306,13 @@ static int reducer_buffers_from(lua_State *L)
     return 0;
 }
 
+static int reducer_replace_buffer(lua_State *L)
+{
+    int index = ah_check_whole(L, 2, "buffer");
+    ah_check(L, ah_reducer_replace_buffer(ah_check_reducer(L), index - 1, ah_check_tensor(L, 3)));
+    return 0;
+}
+
 static int reducer_close(lua_State *L)
 {
     struct reducer *reducer = luaL_checkudata(L, 1, REDUCER);
@@ -332,6 +340,7 @@ void ah_open_reducer_class(lua_State *L)
                                        {"bucket_count", reducer_bucket_count},
                                        {"bucket_of", reducer_bucket_of},
                                        {"buffers_from", reducer_buffers_from},
+                                       {"replace_buffer", reducer_replace_buffer},
                                        {"close", reducer_close},
                                        {NULL, NULL}};
     ah_new_class(L, REDUCER, methods, reducer_close);

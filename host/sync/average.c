@@ -349,6 +349,11 @@ void ah_reducer_buffers_from(struct ah_reducer *r, int rank)
     r->buffers_from = rank;
 }
 
+int ah_reducer_replace_buffer(struct ah_reducer *r, int index, struct ah_tensor *tensor)
+{
+    return ah_buffers_replace(r->buffers, index, tensor);
+}
+
 void ah_reducer_cancel(struct ah_reducer *r)
 {
     ah_reducer_unwatch(r);

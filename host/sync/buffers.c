@@ -46,6 +46,19 @@ int ah_buffers_new(struct ah_buffers **out, struct ah_group *group, struct ah_te
     return 0;
 }
 
+int ah_buffers_replace(struct ah_buffers *b, int index, struct ah_tensor *tensor)
+{
+    if (index < 0 || index >= b->count)
+        return ah_fail(AH_EINVAL, "backward: buffer %d is none of %d", index, b->count);
+    struct ah_tensor *before = b->tensor[index];
+    if (tensor->dtype != before->dtype || !ah_same_shape(tensor, before))
+        return ah_fail(AH_EINVAL, "backward: buffer %d was %s %s at prepare, got %s %s", index,
+                       ah_dtype_name(before->dtype), ah_shape(before), ah_dtype_name(tensor->dtype), ah_shape(tensor));
+    b->tensor[index] = ah_tensor_retain(tensor);
+    ah_tensor_release(before);
+    return 0;
+}
+
 void ah_buffers_forget(struct ah_buffers *b)
 {
     if (b && b->work)

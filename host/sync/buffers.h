@@ -9,6 +9,8 @@ struct ah_buffers;
 
 /* Retains the tensors. In a group of one nothing travels. */
 int ah_buffers_new(struct ah_buffers **out, struct ah_group *group, struct ah_tensor **list, int count);
+/* From now on it is this tensor, of the same dtype and shape, whose values go along in the place of one of these. */
+int ah_buffers_replace(struct ah_buffers *buffers, int index, struct ah_tensor *tensor);
 void ah_buffers_free(struct ah_buffers *buffers); /* NULL is ignored; a work under way is given up */
 /* Give up what is under way; NULL is ignored. */
 void ah_buffers_forget(struct ah_buffers *buffers);

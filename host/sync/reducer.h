@@ -51,6 +51,10 @@ void ah_reducer_set_hook(struct ah_reducer *reducer, struct ah_reducer_hook hook
 /* Whose buffers go along from now on; the same on every rank. */
 void ah_reducer_buffers_from(struct ah_reducer *reducer, int rank);
 
+/* A module has put another tensor in a buffer's place (by its number in ah_reducer_new). AH_EINVAL when its dtype or
+ * shape is another one. */
+int ah_reducer_replace_buffer(struct ah_reducer *reducer, int index, struct ah_tensor *tensor);
+
 /* All gradients of a bucket as one tensor, gaps between them included. */
 int ah_reducer_bucket(struct ah_tensor **out, struct ah_reducer *reducer, int launched);
 

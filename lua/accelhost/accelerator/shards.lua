@@ -96,7 +96,8 @@ local function each_model(self, fn)
   local accelerator = self.accelerator[1]
   if not accelerator then return end
   for _, handle in ipairs(averaging.of(accelerator)) do
-    if #handle.buffers > 0 then fn(handle, handle.buffers) end
+    local buffers = handle:current_buffers()
+    if #buffers > 0 then fn(handle, buffers) end
   end
 end
 

@@ -3,6 +3,7 @@
 --
 -- It holds the parameters through the reducer in C only, and the model weakly, so that a model that a script drops can
 -- be found to be gone (see `abandoned`).
+local Buffers = require "accelhost.averaging.buffers"
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -17,6 +18,8 @@ local warn = require "accelhost.util.warn"
 ---@field triggered boolean the next backward averages, no_sync or not
 ---@field sync boolean does the backward under way average?
 ---@field share Share|false what of it is this process's, when its state is sharded
+---@field buffers Buffers
+---@field sends_buffers boolean do they go along with an average?
 ---@field mean boolean do gradients hold the mean of the window so far, not its sum?
 local Parallel = class.new "Parallel"
 
@@ -39,15 +42,16 @@ end
 function Parallel:init(model, accelerator, options)
   self.accelerator = accelerator
   self.group = options.group or false
-  local buffers = model:buffers()
-  self.reducer = C.comm.new_reducer(model:parameters(), options.broadcast_buffers == false and {} or buffers, {
+  self.buffers, self.sends_buffers = Buffers(model), options.broadcast_buffers ~= false
+  local buffers = self.buffers.tensors
+  self.reducer = C.comm.new_reducer(model:parameters(), self.sends_buffers and buffers or {}, {
     bucket_cap_mb = options.bucket_cap_mb, group = options.group, apart = options.apart,
     sharding = options.sharding, units = options.units,
   })
   local sharded = options.sharding ~= nil and options.sharding ~= "none"
   self.share = sharded
     and require "accelhost.sharding.share"(self.reducer, options.sharding, options.group or C.comm.world())
-  if options.broadcast_buffers == false and not options.apart then self:spread(buffers, 0) end
+  if not self.sends_buffers and not options.apart then self:spread(buffers, 0) end
   self.suppressed, self.triggered, self.sync, self.mean = 0, false, true, false
   self.window = 0
   self.total = 1       -- what the gradients of this backward are to be divided by
@@ -68,6 +72,21 @@ function Parallel:spread(tensors, root)
   C.autograd.no_grad(function()
     for _, tensor in ipairs(tensors) do group:broadcast(tensor, root) end
   end)
+end
+
+--- The buffers as they are now, which are those that an average brings along from now on.
+---@return userdata[]
+function Parallel:current_buffers()
+  self.buffers:look(function(i, tensor)
+    if self.sends_buffers then self.reducer:replace_buffer(i, tensor) end
+  end)
+  return self.buffers.tensors
+end
+
+--- Wait until all gradients are averaged, and the buffers are one process's.
+function Parallel:finish_reducing()
+  self:current_buffers()
+  self.reducer:finish()
 end
 
 --- Give all processes one's parameters and buffers. A collective.
@@ -285,7 +304,7 @@ end
 
 --- Wait until all gradients are averaged.
 function Parallel:finish_average()
-  self.reducer:finish()
+  self:finish_reducing()
   self.triggered = false
   self.mean = not self.accelerator.sync_gradients and self.accelerator._sync_each_batch == true
   if not self.mean then
@@ -307,7 +326,7 @@ function Parallel:keep() end
 function Parallel:shadow()
   self:drop_gradients()
   self.reducer:begin(0)
-  self.reducer:finish()
+  self:finish_reducing()
   self:drop_gradients()
   self.window, self.kept, self.mean = 0, nil, false
 end

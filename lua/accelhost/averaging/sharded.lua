@@ -10,7 +10,6 @@ local warn = require "accelhost.util.warn"
 ---@class ShardedParallel: Parallel
 ---@field shards Shards
 ---@field sum ShardSum
----@field buffers userdata[]
 local ShardedParallel = Parallel:extend "ShardedParallel"
 
 ---@param model table
@@ -18,7 +17,7 @@ local ShardedParallel = Parallel:extend "ShardedParallel"
 ---@param options {bucket_cap_mb?: number, shards: Shards}
 function ShardedParallel:init(model, accelerator, options)
   Parallel.init(self, model, accelerator, options)
-  self.shards, self.buffers = options.shards, model:buffers()
+  self.shards = options.shards
   self.at = setmetatable({}, {__mode = "v"}) -- pass: whose batch the backward under way is of
   self.sum = ShardSum(self.reducer, C.comm.world(), options.shards.count)
   self.reducer:set_hook(
@@ -94,7 +93,7 @@ function ShardedParallel:keep()
   self:drop_gradients()
   if pass.next_turn == 0 then
     self.shards:settle_buffers(pass)
-    self:spread(self.buffers, 0)
+    self:spread(self:current_buffers(), 0)
   end
 end
 
@@ -121,7 +120,7 @@ function ShardedParallel:finish_average()
   note(self)
   C.autograd.no_grad(self.sum.mark_used, self.sum)
   self.shards:settle_buffers(self.at.pass)
-  self.reducer:finish()
+  self:finish_reducing()
   self.sum:clear()
   self.shards:close()
   self:after_average()

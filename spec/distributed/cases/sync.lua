@@ -282,6 +282,41 @@ checks.it("has buffers follow a process that still trains", function()
   checks.near(accelhost.ones(3):double(), norm.running_mean, "rank 0's again")
 end)
 
+checks.it("has buffers follow that a forward puts in the place of others, of the same shape", function()
+  local Mean = nn.Module:extend "Mean"
+  function Mean:init(value)
+    self.linear = nn.Linear(1, 1)
+    self:register_buffer("mean", value)
+    self.alias = self.mean -- has two names, of which one is given something else
+  end
+  function Mean:forward(x)
+    self.mean = self.mean * 0.5 + x:mean():reshape(-1)
+    return self.linear(x)
+  end
+  for _, broadcast in ipairs {true, false} do
+    local kwargs = accelhost.DistributedDataParallelKwargs {broadcast_buffers = broadcast}
+    local accelerator = accelhost.Accelerator {kwargs_handlers = {kwargs}}
+    local model = accelerator:prepare(Mean(accelhost.full({1}, 8)))
+    local own = 8
+    for _ = 1, 3 do
+      own = own * 0.5 + (broadcast and 1 or rank + 1)
+      accelerator:backward(model(accelhost.full({2, 1}, rank + 1)):sum())
+      checks.same(own, model.mean:item())
+    end
+    accelerator:free_memory()
+  end
+  local accelerator = accelhost.Accelerator()
+  local model = accelerator:prepare(Mean(accelhost.zeros(1)))
+  for step = 1, 2 do
+    local loss = model(accelhost.ones(2, 1)):sum()
+    model.mean = accelhost.full({step}, rank)
+    accelerator:backward(loss)
+    checks.same(step == 1 and 0 or rank, model.mean:sum():item() / step, "of another shape: each process's own")
+    model.mean = accelhost.zeros(1)
+  end
+  accelerator:free_memory()
+end)
+
 checks.it("leaves buffers to each process where it is told to", function()
   local kwargs = accelhost.DistributedDataParallelKwargs {broadcast_buffers = false}
   for _, handlers in ipairs {{}, {kwargs}} do

@@ -70,10 +70,8 @@ function Centred:init()
   self:register_buffer("mean", accelhost.zeros(12))
 end
 function Centred:forward(x)
-  if self.training then
-    accelhost.no_grad(function() self.mean:mul_(0.9):add_(x:mean(0) * 0.1) end)
-  end
-  return self.linear((x - self.mean:clone()):tanh())
+  if self.training then self.mean = self.mean * 0.9 + x:mean(0) * 0.1 end
+  return self.linear((x - self.mean):tanh())
 end
 function kinds.windows()
   local options, _, set, loading = kinds.mlp()

@@ -384,16 +384,28 @@ static int await_table(const struct meeting *m, int fd, struct ah_hosts *hosts)
     return ah_hosts_read(hosts, table.text);
 }
 
+/* What was handed over by a rank that went away before it was done. */
+static void close_all(int board_fd, const int *segments)
+{
+    if (board_fd >= 0)
+        close(board_fd);
+    for (int r = 0; r < AH_BOARD_MAX_RANKS; r++)
+        if (segments[r] >= 0)
+            close(segments[r]);
+}
+
 static int join(struct meeting *m, struct ah_board **out, struct ah_hosts *hosts)
 {
-    int segments[AH_BOARD_MAX_RANKS], board_fd = -1;
+    int segments[AH_BOARD_MAX_RANKS];
     bool gone = true;
     while (gone) {
-        int fd = -1;
+        int fd = -1, board_fd = -1;
         for (int r = 0; r < AH_BOARD_MAX_RANKS; r++)
             segments[r] = -1;
         AH_TRY(call(m, &fd));
         int status = ask(m, fd, &board_fd, segments, &gone);
+        if (gone)
+            close_all(board_fd, segments);
         if (status == 0 && !gone)
             status = ah_board_open(out, board_fd, m->who->rank, segments);
         if (status == 0 && !gone)

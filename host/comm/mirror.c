@@ -106,10 +106,9 @@ static bool all_have_ended(const struct ah_board *board)
 
 static void say_goodbye(struct ah_mirror *mirror)
 {
-    bool more;
     int64_t begin = ah_now_ns();
     pthread_mutex_lock(&mirror->telling);
-    ah_mirror_scan(mirror, false, &more);
+    ah_mirror_scan(mirror, false, &mirror->more);
     if (all_have_ended(mirror->board))
         ah_mirror_say(mirror, -1, (struct mirror_head){.kind = MIRROR_BYE}, NULL, NULL, 0);
     while (flush_all(mirror) && ah_now_ns() - begin < farewell_ns)
@@ -120,12 +119,12 @@ static void say_goodbye(struct ah_mirror *mirror)
             shutdown(mirror->peer[h].fd, SHUT_WR);
 }
 
-/* What is new; *more: there is data that had to wait. True when a socket has not taken all. */
-static bool tell(struct ah_mirror *mirror, bool beat, bool *more)
+/* What is new. True when a socket has not taken all. */
+static bool tell(struct ah_mirror *mirror, bool beat)
 {
     mirror->told_of = atomic_load(&mirror->board->header->news[AH_MIRROR].changes);
-    *more = backlog(mirror) >= FULL;
-    if (!*more && ah_mirror_scan(mirror, beat, more) < 0)
+    mirror->more = backlog(mirror) >= FULL;
+    if (!mirror->more && ah_mirror_scan(mirror, beat, &mirror->more) < 0)
         for (int h = 0; h < mirror->hosts->count; h++)
             if (is_open(&mirror->peer[h]))
                 ah_mirror_lose(mirror, h, "no memory is left for what it is to be told");
@@ -140,11 +139,11 @@ static void *send_news(void *context)
     uint32_t visits = 0;
     while (!atomic_load(&mirror->ending)) {
         int64_t now = ah_now_ns();
-        bool beat = now - last >= beat_ns, more;
+        bool beat = now - last >= beat_ns;
         last = beat ? now : last;
         atomic_fetch_add(&mirror->board->header->beats, beat);
         pthread_mutex_lock(&mirror->telling);
-        bool left = tell(mirror, beat, &more);
+        bool left = tell(mirror, beat), more = mirror->more;
         uint32_t seen = mirror->told_of;
         if (left)
             wait_for_room(mirror);
@@ -254,13 +253,13 @@ static void *receive_news(void *context)
 bool ah_mirror_attend(struct ah_mirror *mirror)
 {
     struct ah_news *news = &mirror->board->header->news[AH_MIRROR];
-    bool heard = false, more;
+    bool heard = false;
     if (atomic_load(&mirror->ending))
         return false;
     ah_news_attend(news);
     if (!pthread_mutex_trylock(&mirror->telling)) {
-        if (mirror->told_of != atomic_load(&news->changes) || backlog(mirror))
-            tell(mirror, false, &more);
+        if (mirror->told_of != atomic_load(&news->changes) || mirror->more || backlog(mirror))
+            tell(mirror, false);
         pthread_mutex_unlock(&mirror->telling);
     }
     if (!pthread_mutex_trylock(&mirror->hearing)) {

@@ -86,6 +86,7 @@ struct ah_mirror {
     pthread_t sender, receiver;
     pthread_mutex_t telling, hearing; /* what is the sender's; the receiver's */
     uint32_t told_of;          /* the board's news that was looked at last */
+    bool more;                 /* there is data that had to wait then */
     atomic_bool recalled;      /* by the receiver: a letter of another host is to go back */
     atomic_bool ending, ended; /* the sender is to say goodbye; the receiver is to stop */
     pthread_mutex_t losing;

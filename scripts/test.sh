@@ -23,11 +23,12 @@ export ACCELHOST_BINARY
 export GOMP_SPINCOUNT="${GOMP_SPINCOUNT:-1000}"
 results=$(mktemp)
 log=$(mktemp)
-# These run beside the rest: one computes, the other waits most of the time.
-beside="spec/parity${SIGNALS_ARE_DEFAULT:+ spec/distributed}"
+selflog=$(mktemp)
+# These run beside the rest, from the beginning of the self-tests on: two lanes of about the same length.
+beside="spec/parity spec/examples${SIGNALS_ARE_DEFAULT:+ spec/distributed}"
 lane=
 # shellcheck disable=SC2046
-trap '[ -z "$lane" ] || kill "$lane" $(ps -o pid= --ppid "$lane"); rm -f "$results" "$log"' EXIT
+trap '[ -z "$lane" ] || kill "$lane" $(ps -o pid= --ppid "$lane"); rm -f "$results" "$log" "$selflog"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 passed=0 failed=0 skipped=0
@@ -44,12 +45,13 @@ count() {
     passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + ${3:-0}))
 }
 
-if [ -z "${SKIP_SELFTEST:-}" ]; then
+# run_selftests: their failures, and a line with their counts
+run_selftests() {
     # shellcheck disable=SC2086
-    "$build/selftest" $pattern >"$log" 2>&1
+    "$build/selftest" $pattern >"$selflog" 2>&1
     code=$?
-    sed '$d' "$log"
-    last=$(tail -n 1 "$log")
+    sed '$d' "$selflog"
+    last=$(tail -n 1 "$selflog")
     if ! count "$last"; then
         echo "$last"
         echo "FAILED the self-tests ended with status $code"
@@ -60,7 +62,7 @@ if [ -z "${SKIP_SELFTEST:-}" ]; then
     else
         echo "self-tests: $last"
     fi
-fi
+}
 
 # run_specs WHAT SPEC...: one run of the host over these folders and files, what it gives noted in $results
 run_specs() {
@@ -134,6 +136,7 @@ if [ -z "${SKIP_SPECS:-}" ]; then
         lane=$!
         for folder in $beside; do specs=$(echo "$specs" | grep -v "^$folder/"); done
     fi
+    [ -n "${SKIP_SELFTEST:-}" ] || run_selftests
     # shellcheck disable=SC2086
     [ -n "${DEVICE_ONLY:-}" ] || run_specs "the specs" $specs
     if [ -n "$lane" ]; then
@@ -145,6 +148,8 @@ if [ -z "${SKIP_SPECS:-}" ]; then
         run_on_devices $specs
     fi
     while IFS='|' read -r code said what; do count_specs "$code" "$said" "$what"; done <"$results"
+elif [ -z "${SKIP_SELFTEST:-}" ]; then
+    run_selftests
 fi
 
 if [ $((passed + failed + skipped)) = 0 ]; then

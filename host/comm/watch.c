@@ -25,7 +25,8 @@ static const int64_t slice_ns = 50 * 1000000;          /* longest sleep between 
 static const int64_t short_slice_ns = 1000000;         /* while messages wait for this rank's device */
 static const int64_t longest_slice_ns = 200 * 1000000; /* what is longer, this process was not running */
 static const uint32_t long_travel = 8 * 1024; /* bytes that are to be on their way although all has come already */
-static const int64_t witness_ns = 100 * 1000000;       /* for ranks to join a mismatch */
+static const int64_t witness_ns = 100 * 1000000;       /* for ranks to join a mismatch, or news of one that is gone */
+static const int64_t glance_ns = 500000;               /* between two looks for those */
 
 void ah_watch_relax(struct ah_group *group)
 {
@@ -95,7 +96,7 @@ static void await_witnesses(struct ah_group *group, uint32_t sequence)
                         atomic_load(&slot_of(group, r)->state) == AH_RANK_RUNNING;
         if (!expected)
             return;
-        nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = glance_ns}, NULL);
     }
 }
 
@@ -175,22 +176,42 @@ static bool is_gone(struct ah_group *group, int rank, bool *gave_up)
     return !lives || group_status || is_through(group, rank);
 }
 
-/* A peer that has not done its part of the call and never will; rather one that is gone than one that only gave up,
- * which it may have done because of the former. */
-static int check_peers(struct ah_group *group, enum ah_counter which, uint32_t target)
+/* Of the peers that have not done their part of the call and never will: one that is gone, or -1 and *quitter one that
+ * only gave up, which it may have done because of the former; -1: none. */
+static int find_gone(struct ah_group *group, uint32_t sequence, int *quitter)
 {
-    uint32_t sequence = awaited(group, which, target);
-    char call[160];
-    int quitter = -1;
+    *quitter = -1;
     for (int r = 0; r < group->size; r++) {
         bool gave_up;
         if (r == group->rank || !is_gone(group, r, &gave_up) || ah_reached(counter_of(group, r, AH_DONE), sequence))
             continue;
         if (!gave_up)
-            return lost(group, r, own_call(group, sequence, call, sizeof call), false);
-        quitter = quitter < 0 ? r : quitter;
+            return r;
+        *quitter = *quitter < 0 ? r : *quitter;
     }
-    return quitter < 0 ? 0 : lost(group, quitter, own_call(group, sequence, call, sizeof call), true);
+    return -1;
+}
+
+/* The same, where word of one that is gone has a moment to come: another host may hear first that a rank gave up on
+ * it. */
+static int await_gone(struct ah_group *group, uint32_t sequence, int *quitter)
+{
+    for (int64_t start = ah_now_ns();; nanosleep(&(struct timespec){.tv_nsec = glance_ns}, NULL)) {
+        int gone = find_gone(group, sequence, quitter);
+        if (gone >= 0 || *quitter < 0 || atomic_load(&slot_of(group, *quitter)->group_status) != AH_EPEER ||
+            ah_now_ns() - start >= witness_ns)
+            return gone;
+    }
+}
+
+static int check_peers(struct ah_group *group, enum ah_counter which, uint32_t target)
+{
+    uint32_t sequence = awaited(group, which, target);
+    char call[160];
+    int quitter, gone = await_gone(group, sequence, &quitter);
+    if (gone < 0 && quitter < 0)
+        return 0;
+    return lost(group, gone < 0 ? quitter : gone, own_call(group, sequence, call, sizeof call), gone < 0);
 }
 
 /* Whom all others wait for: of the other ranks the one that is furthest behind. */

@@ -9,10 +9,9 @@
 const char *ah_whereabouts_host(struct ah_group *group, int rank, char text[AH_WHEREABOUTS_HOST])
 {
     const struct ah_hosts *hosts = group->board->hosts;
-    int member = group->member[rank];
     text[0] = 0;
-    if (hosts && !ah_board_is_local(group->board, member))
-        snprintf(text, AH_WHEREABOUTS_HOST, ", on %s", hosts->name[ah_hosts_of(hosts, member)]);
+    if (hosts)
+        snprintf(text, AH_WHEREABOUTS_HOST, ", on %s", hosts->name[ah_hosts_of(hosts, group->member[rank])]);
     return text;
 }
 

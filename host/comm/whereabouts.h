@@ -7,7 +7,7 @@
 
 enum { AH_WHEREABOUTS_HOST = AH_HOST_NAME + 8 };
 
-/* ", on node2", for a rank of another host; else "" */
+/* ", on node2" in a job of several hosts; else "" */
 const char *ah_whereabouts_host(struct ah_group *group, int rank, char text[AH_WHEREABOUTS_HOST]);
 /* "rank 1 is at train.lua:12, all_reduce #41" */
 const char *ah_whereabouts(struct ah_group *group, int rank, char *text, size_t bytes);

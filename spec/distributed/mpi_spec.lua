@@ -16,8 +16,7 @@ local function missing()
   plugin:close()
 end
 
--- `mpi COUNT WORDS...`: two ranks on each of so many hosts, by an agent in place of ssh. MPI names files by hosts and
--- process ids, which rooms that run at once have in common.
+-- `mpi COUNT WORDS...`: two ranks on each of so many hosts, by an agent in place of ssh.
 local begin = [[
   prepare() {
     n=$1
@@ -27,7 +26,6 @@ local begin = [[
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_plm_rsh_agent=$d/agent
     export OMPI_MCA_plm_rsh_no_tree_spawn=1 OMPI_MCA_oob_tcp_if_include=10.77.0.0/24
     export OMPI_MCA_btl_tcp_if_include=10.77.0.0/24
-    export OMPI_MCA_orte_tmpdir_base=$d OMPI_MCA_btl_vader_backing_directory=$d
   }
   mpi() {
     prepare $1; shift

@@ -10,9 +10,9 @@ local run = require "spec.support.run"
 
 local slurm_hosts = {}
 
--- Where PMIx keeps its sockets each node has a memory of its own. A job may queue again as soon as its credential ends.
+-- PMIx keeps its sockets in a memory of each node's own. A job may queue again as soon as its credential ends.
 local begin = [[
-n=%d; cd %s; mkdir state spool run pmix; chmod 700 run; for k in $(seq $n); do mkdir spool/node$k; done
+n=%d; cd %s; mkdir state spool run; chmod 700 run; for k in $(seq $n); do mkdir spool/node$k; done
 head -c 1024 /dev/urandom >key; chmod 600 key
 cat >slurm.conf <<END
 ClusterName=spec
@@ -35,13 +35,12 @@ KillWait=2
 NodeName=node[1-$n] CPUs=$(nproc) State=UNKNOWN
 PartitionName=main Nodes=ALL OverSubscribe=FORCE:4 Default=YES MaxTime=INFINITE State=UP
 END
-echo "PMIxCliTmpDirBase=$PWD/pmix" >mpi.conf
+echo "PMIxCliTmpDirBase=/dev/shm" >mpi.conf
 export SLURM_CONF=$PWD/slurm.conf
 munged --force --key-file=$PWD/key --socket=$PWD/munge.socket --pid-file=$PWD/run/munged.pid \
   --log-file=$PWD/run/munged.log --seed-file=$PWD/run/seed >/dev/null 2>&1
 testhosts on 1 slurmctld -D >slurmctld.log 2>&1 &
 for k in $(seq $n); do
-  testhosts on $k mount -t tmpfs tmpfs $PWD/pmix
   testhosts on $k slurmd -D -N node$k >slurmd$k.log 2>&1 &
 done
 for i in $(seq 200); do

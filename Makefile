@@ -89,9 +89,10 @@ MPI_FLAGS := $(shell $(MPICC) -show 2>/dev/null | cut -d ' ' -f 2-)
 MPI := $(if $(MPI_FLAGS),$(BUILD)/accelhost-mpi.so)
 
 # CUDA's devices: nothing of NVIDIA's is needed to build the plugin, but for its kernels, which nvcc compiles for each
-# of CUDA_ARCHS and, as PTX, for what comes after the last.
+# of CUDA_ARCHS and, as PTX, for what comes after the last, with NVCCFLAGS besides.
 CUDA := $(BUILD)/accelhost-cuda.so
 CUDA_ARCHS ?= 80 90
+NVCCFLAGS ?=
 NVCC ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard host/cuda/*.c)))
 CUDA_IMAGES := $(if $(NVCC),$(patsubst %.cu,$(BUILD)/%.fatbin,$(sort $(wildcard host/cuda/kernels/*.cu))))
@@ -159,7 +160,7 @@ NVCC_VERSION = $(shell $(NVCC) --version | sed -n 's/.*release \([0-9.]*\).*/\1/
 $(BUILD)/host/cuda/kernels/%.fatbin: host/cuda/kernels/%.cu
 	@mkdir -p $(@D)
 	$(call say,nvcc $<)$(filter ccache,$(CC)) $(NVCC) -std=c++17 -O3 -fmad=false -Werror all-warnings \
-		-diag-suppress 186 $(NVCC_SMALL) -Ihost $(CUDA_TARGETS) -MMD -MP -MF $(@:.fatbin=.nv.d) -MT $@ \
+		-diag-suppress 186 $(NVCC_SMALL) $(NVCCFLAGS) -Ihost $(CUDA_TARGETS) -MMD -MP -MF $(@:.fatbin=.nv.d) -MT $@ \
 		-c -o $(@:.fatbin=.nv.o) $<
 	@objcopy -O binary --only-section=.nv_fatbin --set-section-flags .nv_fatbin=alloc $(@:.fatbin=.nv.o) $@
 

@@ -79,7 +79,8 @@ static int order_of(const struct ah_machine *machine)
     return machine->concluded || machine->signal ? machine->order : machine->gone_order;
 }
 
-/* The machine whose trouble came first and follows from no other's; -1: none. */
+/* The machine whose trouble came first and follows from no other's; -1: none. What follows from a request to end may be
+ * heard of before the request, also by the launcher that was asked. */
 static int find_blamed(const struct ah_machine_link *link)
 {
     int blamed = -1, first = 0;
@@ -87,7 +88,7 @@ static int find_blamed(const struct ah_machine_link *link)
         for (int h = 0; h < link->count; h++) {
             const struct ah_machine *machine = &link->machine[h];
             int order = order_of(machine);
-            bool victim = machine->concluded && machine->victim;
+            bool victim = machine->concluded && machine->victim && !machine->signal;
             if (!order || victim != (bool)victims || (machine->concluded && !machine->code) ||
                 (blamed >= 0 && order > first))
                 continue;

@@ -35,11 +35,11 @@ describe("A job on several machines", function()
 
   -- Every machine is given `words`; node 1 and those of `text` (with `start K`) run them, in a folder that the words
   -- call DIR. What came of it: what each node said, its exit code, and the folder.
-  local function play(count, words, text, timeout)
+  local function play(count, words, text)
     local dir = folder.make()
     places[#places + 1] = dir
     local head = ("set -- %s; "):format(dir) .. shell .. ("common=%q\n"):format((words:gsub("DIR", dir)))
-    local result = hosts.run(count, head .. text .. "\nwait", {timeout = timeout or 60})
+    local result = hosts.run(count, head .. text .. "\nwait", {timeout = 120})
     local said, code = {}, {}
     for node = 1, count do said[node], code[node] = hosts.said(result, node) end
     return said, code, dir
@@ -102,7 +102,7 @@ describe("A job on several machines", function()
   end
 
   scene("continues on the machines that are left, and again on all", function()
-    return play(2, ("--nnodes 1:2 --nproc_per_node 2 --max_restarts 1 %s 0.1"):format(job),
+    return play(2, ("--nnodes 1:2 --nproc_per_node 2 --max_restarts 1 %s 0.2"):format(job),
       [[start 1; start 2; step 4; kill_launcher 2; await "continues on 1 of 2"; step 8; start 2]])
   end, function(said, code, dir)
     assert.same({0, 0}, code, said[1] .. said[2])
@@ -116,8 +116,8 @@ describe("A job on several machines", function()
 
   scene("has on fewer ranks the losses of a job that had no others", function()
     return play(2, ("--nnodes 1:2 --nproc_per_node 2 --max_restarts 1 %s 0.1"):format(job),
-      [[start 1; start 2; step 4; testhosts down 2; kill_launcher 2
-      await "continues on 1 of 2"; cp -r $dir/run $dir/kept]])
+      [[start 1; start 2; step 4; touch $dir/hold; testhosts down 2; kill_launcher 2
+      await "continues on 1 of 2"; cp -r $dir/run $dir/kept; rm $dir/hold]])
   end, function(said, code, dir)
     assert.equal(0, code[1], said[1])
     local disturbed, expected = steps(dir), order(dir)
@@ -136,7 +136,7 @@ describe("A job on several machines", function()
   end)
 
   scene("begins with the fewest machines when the last call is over, and anew with one that comes later", function()
-    return play(2, ("--nnodes 1:2 --nproc_per_node 2 --last_call_timeout 0.5 %s 0.1"):format(job),
+    return play(2, ("--nnodes 1:2 --nproc_per_node 2 --last_call_timeout 0.5 %s 0.2"):format(job),
       [[start 1; step 4; start 2]])
   end, function(said, code, dir)
     assert.same({0, 0}, code, said[1] .. said[2])
@@ -173,7 +173,7 @@ describe("A job on several machines", function()
   end
 
   scene("gives the place of a machine that is gone to one that has waited for it", function()
-    return play(3, ("--num_machines 2 --num_processes 4 --max_restarts 1 %s 0.1"):format(job),
+    return play(3, ("--num_machines 2 --num_processes 4 --max_restarts 1 %s 0.4"):format(job),
       [[start 1; start 2; step 2; start 3; await "has waited 1 s for a place among the job's 2 machines"
       kill_launcher 2]])
   end, function(said, code)
@@ -230,6 +230,6 @@ describe("A job on several machines", function()
 
   scene("is ended by a signal while it waits for a machine", function()
     return play(2, ("--num_machines 2 --num_processes 4 --max_restarts 3 %s 0.1"):format(job),
-      [[start 1; start 2; step 2; kill_launcher 2; await "has waited 1 s for machine 1"; kill_launcher 1 TERM]], 30)
+      [[start 1; start 2; step 2; kill_launcher 2; await "has waited 1 s for machine 1"; kill_launcher 1 TERM]])
   end, function(said, code) assert.equal(143, code[1], said[1]) end)
 end)

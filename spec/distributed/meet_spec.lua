@@ -1,24 +1,30 @@
 -- Processes of one job that no launcher of ours has started: by torchrun, or by hand.
 local run = require "spec.support.run"
 
--- A name that no other run on this machine has.
-local function own_port()
+local function own_pid()
   local stat = io.open "/proc/self/stat"
   local number = stat:read "*n"
   stat:close()
-  return ("%d-%d"):format(number, math.random(1e9))
+  return number
 end
 
--- Starts processes by a shell text in which `rank N WORDS...` starts one; what all of them said, each line in front of
--- which stands its rank, and their exit codes in a line each, sorted.
+-- A name that no other run on this machine has.
+local function own_port() return ("%d-%d"):format(own_pid(), math.random(1e9)) end
+
+-- Starts processes by a shell text in which `rank N WORDS...` starts one and `await TEXT` waits until one of them has
+-- said that; what all of them said, each line in front of which stands its rank, and their exit codes in a line each,
+-- sorted.
 local function shell(text, options)
   options = options or {}
   local env = {RANK = false, LOCAL_RANK = false, WORLD_SIZE = false, LOCAL_WORLD_SIZE = false, MASTER_ADDR = false,
-    MASTER_PORT = own_port(), ACCELHOST_TIMEOUT = options.timeout or 20, ACCELHOST_JOB = false}
+    MASTER_PORT = own_port(), ACCELHOST_TIMEOUT = options.timeout or 60, ACCELHOST_JOB = false}
+  local path = os.tmpname()
   local result = run.program({"bash", "-c", [[
-    host=$0
-    rank() { r=$1; shift; { RANK=$r "$host" "$@" 2>&1; echo "exit $?"; } | sed -u "s/^/$r: /" & }
-    ]] .. text .. "\nwait", run.path}, {timeout = 40, env = env})
+    host=$0 said=$1
+    rank() { r=$1; shift; { RANK=$r "$host" "$@" 2>&1; echo "exit $?"; } | sed -u "s/^/$r: /" | tee -a "$said" & }
+    await() { until grep -q "$1" "$said"; do sleep 0.02; done; }
+    ]] .. text .. "\nwait", run.path, path}, {timeout = 100, env = env})
+  os.remove(path)
   local lines = {}
   for line in result.stdout:gmatch "[^\n]+" do lines[#lines + 1] = line end
   table.sort(lines)
@@ -38,7 +44,8 @@ describe("Processes that nobody launched together", function()
 
   it("are told rank and size by the script, too", function()
     local script = "local d = require('accelhost').distributed local r = tonumber(arg[1]) " ..
-      "d.init_process_group{init_method = 'tcp://localhost:29999', rank = r, world_size = 2} " ..
+      ("d.init_process_group{init_method = 'tcp://localhost:%d', rank = r, world_size = 2} "):format(
+        20000 + own_pid() % 40000) ..
       "local t = require('accelhost').ones(1) d.all_reduce(t) print(t:item(), d.get_rank(), d.get_backend())"
     local said = shell(([[for r in 0 1; do { "$host" -e "%s" $r 2>&1; } & done]]):format(script))
     assert.equal("2\t0\tshm\n2\t1\tshm", said)
@@ -71,7 +78,7 @@ describe("Processes that nobody launched together", function()
     local script = begin .. "if dist.get_rank() == 1 then error('cause') end dist.barrier()"
     local said = shell(([[export WORLD_SIZE=2; for r in 0 1; do rank $r -e "%s"; done]]):format(script))
     assert.matches("0: %-e:1: barrier #2 at %-e:1: lost rank 1, which failed: %-e:1: cause", said)
-    said = shell(("export WORLD_SIZE=2 ACCELHOST_PATIENCE=0.3; rank 1 -e \"%s\""):format(begin), {timeout = 1})
+    said = shell(("export WORLD_SIZE=2 ACCELHOST_PATIENCE=0.3; rank 1 -e \"%s\""):format(begin), {timeout = 3})
     assert.matches("1: accelhost: rank 1 of 2 %(MASTER_PORT [%d-]+%) has waited 0.3 s for rank 0; `accelhost launch "
       .. "%-%-num_processes 2` starts all of them", said)
     for missing, other in pairs {[0] = 1, [1] = 0} do
@@ -85,12 +92,14 @@ describe("Processes that nobody launched together", function()
     local said = shell(([[WORLD_SIZE=2 rank 0 -e "%s"; WORLD_SIZE=3 rank 1 -e "%s"]]):format(begin, begin))
     assert.matches("0: %-e:1: WORLD_SIZE is 2 here, but 3 of rank 1", said)
     assert.matches("1: %-e:1: WORLD_SIZE is 3 here, but 2 of rank 0", said)
-    said = shell(([[export WORLD_SIZE=3; for r in 0 1 1; do rank $r -e "%s"; done; sleep 0.7; rank 2 -e "%s"]]):format(
+    said = shell(([[
+      export WORLD_SIZE=3; for r in 0 1 1; do rank $r -e "%s"; done; await "there twice"; rank 2 -e "%s"]]):format(
       begin, begin))
     assert.matches("1: %-e:1: RANK 1 is there twice %(MASTER_PORT [%d-]+%); give each job a MASTER_PORT of its own",
       said)
     assert.matches("0: exit 0\n1: .*2: exit 0", said)
-    said = shell(([[export WORLD_SIZE=2; for r in 0 0; do rank $r -e "%s"; done; sleep 0.7; rank 1 -e "%s"]]):format(
+    said = shell(([[
+      export WORLD_SIZE=2; for r in 0 0; do rank $r -e "%s"; done; await "there twice"; rank 1 -e "%s"]]):format(
       begin, begin))
     assert.matches("0: %-e:1: RANK 0 is there twice", said)
     said = shell(([[export WORLD_SIZE=2 MASTER_ADDR=10.255.1.2; rank 1 -e "%s"]]):format(begin))
@@ -106,8 +115,8 @@ describe("Processes that nobody launched together", function()
 
   it("see rank 0 die while it waits for the last of them", function()
     local said = shell(([[
-      export WORLD_SIZE=3; rank 1 -e "%s"; { RANK=0 exec "$host" -e "%s" & } ; sleep 1; kill -9 $!; wait $!]]):format(
-      begin, begin))
+      export WORLD_SIZE=3 ACCELHOST_PATIENCE=0.3; RANK=0 "$host" -e "%s" & first=$!
+      rank 1 -e "%s"; await "rank 1 has waited"; kill -9 $first; wait $first]]):format(begin, begin))
     assert.matches("1: %-e:1: .*rank 0, which died", said)
   end)
 

@@ -2,8 +2,8 @@
 local hosts = require "spec.support.hosts"
 local run = require "spec.support.run"
 
-local function shell(text, timeout)
-  return run.program({"scripts/testhosts", "3", "bash", "-c", text}, {timeout = timeout or 30})
+local function shell(text)
+  return run.program({"scripts/testhosts", "3", "bash", "-c", text}, {timeout = 60})
 end
 
 describe("Test hosts", function()
@@ -19,9 +19,11 @@ describe("Test hosts", function()
   it("lose each other when a cable is pulled, and a host's processes when it is switched off", function()
     if not hosts.need() then return end
     local result = shell [[
-      reach() { testhosts on 1 timeout 1 bash -c "exec 3<>/dev/tcp/node3/$1" 2>/dev/null; echo $?; }
-      reach 9; testhosts down 3; reach 9; testhosts up 3; reach 9
-      testhosts on 2 sleep 4321 & sleep 0.2; testhosts kill 2; wait $!; echo $?]]
+      reach() { testhosts on 1 timeout $1 bash -c "exec 3<>/dev/tcp/node3/9" 2>/dev/null; echo $?; }
+      reach 20; testhosts down 3; reach 1; testhosts up 3; reach 20
+      testhosts on 2 sleep 4321 &
+      until testhosts on 2 pgrep -xf 'sleep 4321' >/dev/null; do sleep 0.05; done
+      testhosts kill 2; wait $!; echo $?]]
     assert.equal("1\n124\n1\n137\n", result.stdout, result.stderr)
   end)
 

@@ -1,6 +1,7 @@
 -- A training that saves every step and goes on from the newest checkpoint, for jobs that are disturbed. The first rank
 -- appends to a file a line for each step: its number, the ranks, the samples in their order, and the sum of the losses.
--- usage: resumed.lua FOLDER [PAUSE [RANK STEP]], where a rank kills itself at a step of the first attempt
+-- usage: resumed.lua FOLDER [PAUSE [RANK STEP]], where a rank kills itself at a step of the first attempt. As long as
+-- there is a file "hold" in the folder nobody begins.
 local accelhost = require "accelhost"
 local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data
 
@@ -20,6 +21,12 @@ function progress:state_dict() return {step = self.step} end
 function progress:load_state_dict(state) self.step = state.step end
 accelerator:register_for_checkpointing(progress)
 
+local function is_held()
+  local file = io.open(dir .. "/hold")
+  return file and file:close()
+end
+
+while is_held() do os.execute "exec sleep 0.05" end
 if accelerator:load_state() then accelerator:print("goes on after step " .. progress.step) end
 for _ = loader.epoch, 0 do
   for x, y, number in loader do

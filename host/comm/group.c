@@ -18,6 +18,7 @@
 #include "base/trace.h"
 #include "comm/hosts.h"
 #include "comm/lane.h"
+#include "comm/mismatch.h"
 #include "comm/watch.h"
 
 int ah_group_rank(const struct ah_group *group)
@@ -166,7 +167,7 @@ int ah_group_advance(struct ah_group *group, uint32_t upto, bool block)
         else if (work->mover->carry_waits || !ah_watch_reached(group, AH_POSTED, work->sequence))
             return 0;
         if (!work->brought.before)
-            AH_TRY(ah_watch_compare(group, work->sequence));
+            AH_TRY(ah_mismatch_check(group, work->sequence));
         for (int r = 0; r < group->size && !work->mover->posted_is_all; r++)
             work->note |= ah_group_post(group, r, work->sequence)->note;
         AH_TRY(work->mover->carry(work));
@@ -220,7 +221,7 @@ static int run_with_peers(struct ah_group *group, const struct ah_collective *ca
     AH_TRY(ah_group_advance(group, group->posted - 1, true));
     AH_TRY(ah_watch_wait(group, AH_POSTED, group->posted));
     if (!brought.before)
-        AH_TRY(ah_watch_compare(group, group->posted));
+        AH_TRY(ah_mismatch_check(group, group->posted));
     if (!ah_collective_is_barrier(call->kind))
         AH_TRY(backend->run(group, call));
     ah_group_publish_done(group, group->posted);

@@ -2,8 +2,8 @@
  * that could keep the counter from moving. Only time in which this process ran counts: a slice that took much longer
  * means that the whole job was stopped. Nor does time count in which a rank is being replaced.
  *
- * All ranks are to tell the same story of one event: a mismatch names the lowest rank that posted and the lowest that
- * differs from it, a timeout the rank that is furthest behind. Ranks in texts are those of the job. */
+ * All ranks are to tell the same story of one event: a timeout names the rank that is furthest behind. Ranks in texts
+ * are those of the job. */
 #include "comm/watch.h"
 
 #include <stdio.h>
@@ -19,14 +19,15 @@
 #include "comm/doing.h"
 #include "comm/hosts.h"
 #include "comm/lane.h"
+#include "comm/mismatch.h"
 #include "comm/whereabouts.h"
 
 static const int64_t slice_ns = 50 * 1000000;          /* longest sleep between two looks at the peers */
 static const int64_t short_slice_ns = 1000000;         /* while messages wait for this rank's device */
 static const int64_t longest_slice_ns = 200 * 1000000; /* what is longer, this process was not running */
 static const uint32_t long_travel = 8 * 1024; /* bytes that are to be on their way although all has come already */
-static const int64_t witness_ns = 100 * 1000000;       /* for ranks to join a mismatch, or news of one that is gone */
-static const int64_t glance_ns = 500000;               /* between two looks for those */
+static const int64_t witness_ns = 500 * 1000000;       /* for news of a rank that is gone */
+static const int64_t glance_ns = 500000;               /* between two looks for that */
 
 void ah_watch_relax(struct ah_group *group)
 {
@@ -65,57 +66,6 @@ const char *ah_watch_title(struct ah_group *group, uint32_t sequence, char *text
     else
         snprintf(text, bytes, "%s #%u", name, sequence - group->base);
     return text;
-}
-
-/* Disagreement. */
-
-/* The lowest rank that has posted the call, and the lowest that differs from it; false when none differs. */
-static bool find_mismatch(struct ah_group *group, uint32_t sequence, int *first, int *other)
-{
-    *first = -1;
-    for (int r = 0; r < group->size; r++) {
-        if (!ah_reached(counter_of(group, r, AH_POSTED), sequence))
-            continue;
-        if (*first < 0) {
-            *first = r;
-        } else if (ah_group_post(group, r, sequence)->hash != ah_group_post(group, *first, sequence)->hash) {
-            *other = r;
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Give ranks that are on their way to a call a moment to post it. */
-static void await_witnesses(struct ah_group *group, uint32_t sequence)
-{
-    for (int64_t start = ah_now_ns(); ah_now_ns() - start < witness_ns;) {
-        bool expected = false;
-        for (int r = 0; r < group->size; r++)
-            expected |= !ah_reached(counter_of(group, r, AH_POSTED), sequence) &&
-                        atomic_load(&slot_of(group, r)->state) == AH_RANK_RUNNING;
-        if (!expected)
-            return;
-        nanosleep(&(struct timespec){.tv_nsec = glance_ns}, NULL);
-    }
-}
-
-static int mismatch(struct ah_group *group, uint32_t sequence)
-{
-    char left[256], right[256];
-    int a = 0, b = 0;
-    await_witnesses(group, sequence);
-    find_mismatch(group, sequence, &a, &b);
-    const struct ah_post *one = ah_group_post(group, a, sequence), *two = ah_group_post(group, b, sequence);
-    return ah_fail(AH_EMISMATCH, "collective #%u differs: rank %d %s at %s; rank %d %s at %s", sequence - group->base,
-                   group->member[a], ah_post_describe(one, left, sizeof left), one->where, group->member[b],
-                   ah_post_describe(two, right, sizeof right), two->where);
-}
-
-int ah_watch_compare(struct ah_group *group, uint32_t sequence)
-{
-    int first, other;
-    return find_mismatch(group, sequence, &first, &other) ? mismatch(group, sequence) : 0;
 }
 
 /* Peers that do not come. */
@@ -384,7 +334,7 @@ int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counte
     AH_TRY(move_messages(group));
     AH_TRY(ah_lane_check(group));
     if (which == AH_POSTED)
-        AH_TRY(ah_watch_compare(group, target));
+        AH_TRY(ah_mismatch_check(group, target));
     AH_TRY(check_peers(group, which, target));
     bool monitored = which == AH_POSTED && ah_group_post(group, group->rank, sequence)->kind == AH_MONITORED_BARRIER;
     own_call(group, sequence, call, sizeof call);

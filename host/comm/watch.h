@@ -9,9 +9,6 @@
 int ah_watch_wait(struct ah_group *group, enum ah_counter which, uint32_t target);
 bool ah_watch_reached(struct ah_group *group, enum ah_counter which, uint32_t target);
 
-/* Compare what those ranks brought that have posted the call; AH_EMISMATCH with both call sites. */
-int ah_watch_compare(struct ah_group *group, uint32_t sequence);
-
 /* For a backend that sleeps in its own way while it waits for data of call `sequence`: look at the peers, and at the
  * clock, every 50 ms or so. Begins as {0}. */
 struct ah_watch {

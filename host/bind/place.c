@@ -150,7 +150,15 @@ static struct spot spot_of(const void *context)
 }
 #endif
 
-/* The compiled code that called what runs now, if any did. */
+/* Whether a call stands before an address in compiled code; LuaJIT makes calls of two kinds. */
+static bool follows_call(uintptr_t address)
+{
+    const unsigned char *code = (const unsigned char *)address; /* NOLINT: the program's own code */
+    return code[-5] == 0xe8 || (code[-2] == 0xff && (code[-1] & 0xf8) == 0xd0);
+}
+
+/* The compiled code that called what runs now, if any did. Arrays on the stack hold what was there before: only what
+ * lies where calls put their return addresses, and is one, counts. */
 __attribute__((no_sanitize("address"))) static const char *compiled_below(uintptr_t stack)
 {
     uintptr_t end = stack_end - stack < STACK ? stack_end : stack + STACK;
@@ -165,10 +173,10 @@ __attribute__((no_sanitize("address"))) static const char *compiled_below(uintpt
         if (bytes && traces[i].at + bytes > most)
             most = traces[i].at + bytes;
     }
-    for (uintptr_t at = stack & ~(uintptr_t)7; at + 8 <= end; at += 8) {
+    for (uintptr_t at = (stack & ~(uintptr_t)15) + 8; at + 8 <= end; at += 16) {
         uintptr_t word = *(const uintptr_t *)at; /* NOLINT */
         const char *site = word >= least && word < most ? compiled_at(word) : NULL;
-        if (site)
+        if (site && follows_call(word))
             return site;
     }
     return NULL;

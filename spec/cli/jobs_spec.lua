@@ -12,9 +12,9 @@ local function start(code, options)
 end
 
 -- What a job brings up to its end, the texts of each kind joined: {output = {[0] = ..}, message = {..}, notice =, ..}.
-local function finish(job, seconds)
+local function finish(job)
   local heard = {output = {}, error = {}, message = {}, notice = "", order = {}}
-  local until_time = os.time() + (seconds or 30) * slow
+  local until_time = os.time() + 120 * slow
   while not heard.code do
     assert(os.time() <= until_time, "the job does not end")
     for _, event in ipairs(C.job.wait({job}, 1)) do
@@ -189,7 +189,7 @@ describe("a job's channel", function()
       job:send(nil, sent[#sent])
     end
     job:send(nil, "stop")
-    local heard = finish(job, 60)
+    local heard = finish(job)
     assert.equal(0, heard.code)
     for rank = 0, 1 do
       assert.equal(#sent, #heard.message[rank])
@@ -241,7 +241,7 @@ describe("a job's channel", function()
       if os.getenv "RANK" == "1" then os.exit(0) end
       print(channel.receive())]], {num_processes = 2})
     local refused
-    for _ = 1, 500 * slow do
+    for _ = 1, 6000 * slow do
       C.job.wait({job}, 0.01)
       local ok, message = pcall(job.send, job, 1, "")
       if not ok then refused = message break end
@@ -368,7 +368,7 @@ describe("waiting for jobs", function()
       C.job.wait({job}, 0.3)
       os.execute("kill -9 " .. io.open("/proc/self/stat"):read "*n")]]):format(mark))
     local left
-    for _ = 1, 100 * slow do
+    for _ = 1, 1200 * slow do
       left = running(mark)
       if #left == 0 then break end
       os.execute "sleep 0.05"

@@ -109,9 +109,9 @@ describe("accelhost launch --recover live", function()
 
   it("lets no timeout pass while a rank is being replaced, and says when that takes long", function()
     local result = launch({"--num_processes", 2, "--timeout", 0.5, "--patience", 0.2}, [[
-      if life == 2 then os.execute "sleep 1" end
+      if life == 2 then os.execute "until test -e waits; do sleep 0.01; done; sleep 2" end
       if rank == 1 and life == 1 then die() end
-      if rank == 0 then os.execute "until test -s lives1 && test $(cat lives1) = xx; do sleep 0.01; done" end
+      if rank == 0 then os.execute "until test $(cat lives1) = xx; do sleep 0.01; done 2> told; touch waits" end
       print(sum(1))]])
     assert.equal(0, result.code, result.output)
     assert.is_nil(result.stderr:find "waited")
@@ -135,7 +135,7 @@ describe("accelhost launch --recover live", function()
     assert.equal(3, result.code)
     assert.matches("rank 1 failed: %-e:%d+: no data", result.stderr)
     assert.is_nil(result.stderr:find "replaced")
-    result = launch({"--num_processes", 2}, "if rank == 1 then os.exit(7) end sum(1)")
+    result = launch({"--num_processes", 2}, "sum(1) if rank == 1 then os.exit(7) end sum(1)")
     assert.equal(3, result.code)
     assert.same({"x", "x"}, {read "lives0", read "lives1"})
   end)
@@ -155,9 +155,9 @@ describe("accelhost launch --recover live", function()
       for rank = 0, 1 do os.remove("lives" .. rank) end
       os.remove "there"
       local shell = [[env --default-signal "$0" launch --recover live --num_processes 2 -e "$1" > out 2> err & pid=$!
-        for i in $(seq 200); do test -s there && break; sleep 0.05; done
+        for i in $(seq 1200); do test -s there && break; sleep 0.05; done
         kill -$2 $pid; wait $pid; echo $?
-        for i in $(seq 100); do kill -0 $(cat there) 2> gone || break; sleep 0.05; done
+        for i in $(seq 1200); do kill -0 $(cat there) 2> gone || break; sleep 0.05; done
         kill -0 $(cat there) 2> gone && echo left]]
       local result = run.program({"sh", "-c", shell, run.path, begin .. [[
         if rank == 1 and life == 1 then die() end

@@ -39,7 +39,7 @@ describe("the prompt", function()
     local C = require "accelhost._C"
     local began = C.system.now()
     open()
-    assert.truthy(C.system.now() - began < 5)
+    assert.truthy(C.system.now() - began < 20)
     assert.equal("3\n", at:line "1 + 2")
     assert.equal("", at:line "local x = randn(2, 3);")
     assert.equal("2\n", at:line "#x")
@@ -246,7 +246,7 @@ describe("the prompt", function()
 
   it("tells the time of what takes over a second", function()
     open()
-    assert.matches("^%(1%.%d s%)\n$", (at:line "os.execute 'sleep 1.1';"))
+    assert.matches("^%(%d+%.%d s%)\n$", (at:line "os.execute 'sleep 1.1';"))
   end)
 
   it("runs a script first with -i, its locals at hand, and says so when it failed", function()
@@ -298,6 +298,13 @@ describe("Ctrl-C at the prompt", function()
     at = nil
   end)
 
+  -- Type what runs until it is interrupted, and wait until it runs.
+  local function run_endless(text)
+    at:type("print 'runs' " .. text .. "\n")
+    at:wait "\nruns\n"
+    os.execute "sleep 0.2"
+  end
+
   it("clears a line that is half typed", function()
     open()
     at:type "this is nothing"
@@ -311,9 +318,7 @@ describe("Ctrl-C at the prompt", function()
     open(nil, {dir = folder})
     at:line "local kept = 'kept'"
     for i, case in ipairs(endless) do
-      at:type(case[2] .. "\n")
-      at:wait "\n"
-      os.execute "sleep 0.3"
+      run_endless(case[2])
       at:type "\3"
       local text = at:wait "%[%d+%]> "
       assert.matches("interrupted at %S+:%d+\n", text, case[1])
@@ -328,8 +333,7 @@ describe("Ctrl-C at the prompt", function()
 
   it("names the line of a module, and how it came there", function()
     open(nil, {dir = folder})
-    at:type "require 'endless_of_spec'()\n"
-    os.execute "sleep 0.5"
+    run_endless "require 'endless_of_spec'()"
     at:type "\3"
     at:wait "interrupted at %./endless_of_spec%.lua:%d\n"
     at:wait "in main chunk\n%[2%]> "
@@ -337,15 +341,13 @@ describe("Ctrl-C at the prompt", function()
 
   it("leaves gradient mode, autocast and modules as they were", function()
     open()
-    at:type "accelhost.no_grad(function() accelhost.autocast('cpu', function() while true do end end) end)\n"
-    os.execute "sleep 0.5"
+    run_endless "accelhost.no_grad(function() accelhost.autocast('cpu', function() while true do end end) end)"
     at:type "\3"
     at:wait "interrupted at %[1%]:1\n"
     at:wait "%[2%]> "
     assert.equal("true\tfalse\n", at:line "accelhost.is_grad_enabled(), accelhost.is_autocast_enabled()")
     at:line "local N = nn.Module:extend 'N' function N:forward(x) while x do end return 1 end local n = N()"
-    at:type "n(true)\n"
-    os.execute "sleep 0.5"
+    run_endless "n(true)"
     at:type "\3"
     at:wait "%[5%]> "
     assert.equal("[5]:1: view: shape [3] does not fit 2 elements\n", (at:line "zeros(2):view(3)"):gsub("view: .*\n",
@@ -354,8 +356,7 @@ describe("Ctrl-C at the prompt", function()
 
   it("lets a script clean up, and reads a file to its end afterwards", function()
     open()
-    at:type "local ok, why = pcall(function() while true do end end) cleaned = 'up'\n"
-    os.execute "sleep 0.5"
+    run_endless "local ok, why = pcall(function() while true do end end) cleaned = 'up'"
     at:type "\3"
     at:wait "%[2%]> "
     assert.equal('"up"\tfalse\t"[1]:1: interrupted"\n', at:line "cleaned, ok, why")
@@ -365,11 +366,9 @@ describe("Ctrl-C at the prompt", function()
     open()
     at:type "local x = randn(4000, 4000)\n"
     at:wait "%[2%]> "
-    at:type "for i = 1, 3 do accelhost.linalg.svd(x) end\n"
-    at:wait "\n"
-    os.execute "sleep 0.5"
+    run_endless "for i = 1, 3 do accelhost.linalg.svd(x) end"
     at:type "\3"
-    os.execute "sleep 0.2"
+    os.execute "sleep 0.5" -- two that come at the same time are one
     at:type "\3"
     at:wait "accelhost: still runs [%w_]+ at %[2%]:1; Ctrl%-C once more ends the program\n"
     at:type "\3"

@@ -9,10 +9,10 @@ local function launch(words)
   return run.host(all, {timeout = 40})
 end
 
--- Each rank says which attempt it is; what follows is what goes wrong.
+-- Each rank says which attempt it is; what follows, when all have said it, is what goes wrong.
 local begin = "local attempt, rank = os.getenv 'ACCELHOST_RESTART_COUNT', os.getenv 'RANK' " ..
   "print(attempt, os.getenv 'TORCHELASTIC_RESTART_COUNT', os.getenv 'TORCHELASTIC_MAX_RESTARTS') io.flush() " ..
-  "local comm = require('accelhost._C').comm "
+  "local comm = require('accelhost._C').comm comm.barrier() "
 
 describe("accelhost launch --max_restarts", function()
   setup(function() leave = folder.enter() end)
@@ -61,7 +61,7 @@ describe("accelhost launch --max_restarts", function()
 
   it("ends at Ctrl-C, whichever attempt it is", function()
     local shell = ([[env --default-signal "$0" launch --num_processes 2 --max_restarts 100 -e "$1" > out 2> err & pid=$!
-      for i in $(seq 300); do grep -q '2.2.100' out && break; sleep 0.1; done
+      for i in $(seq 600); do grep -q '2.2.100' out && break; sleep 0.1; done
       kill -INT $pid; wait $pid; echo $?]])
     local result = run.program({"sh", "-c", shell, run.path, begin ..
       "if tonumber(attempt) < 2 then error 'again' end os.execute 'sleep 60'"}, {timeout = 30})

@@ -280,16 +280,17 @@ net:forward(5)
   end)
 
   it("says where Ctrl-C found the script, and dies of it", function()
-    local step = "local a = require 'accelhost' local x = a.ones(2)\nwhile true do\n  x = x:tanh()\nend"
     local ready = "local file = io.open(arg[1], 'w') file:write 'ready' file:close() "
+    local step = "local a = require 'accelhost' local x = a.ones(2):tanh() " .. ready
+      .. "\nwhile true do\n  x = x:tanh()\nend"
     for text, where in pairs {
-      [step] = " at %-e:[23]", ["while true do end"] = "; the script runs in compiled code at %-e:1",
+      [step] = " at %-e:[23]", [ready .. "while true do end"] = "; the script runs in compiled code at %-e:1",
     } do
       local mark = os.tmpname()
       local result = run.program({"bash", "-c", [[
         env --default-signal=INT "$0" -e "$1" "$2" & child=$!
-        for i in $(seq 100); do [ -s "$2" ] && break; sleep 0.1; done
-        sleep 0.2; kill -INT $child; wait $child; echo $?]], run.path, ready .. text, mark}, {timeout = 30})
+        for i in $(seq 600); do [ -s "$2" ] && break; sleep 0.1; done
+        sleep 0.5; kill -INT $child; wait $child; echo $?]], run.path, text, mark}, {timeout = 30})
       os.remove(mark)
       assert.equal("130\n", result.stdout)
       assert.matches("^\naccelhost: interrupted" .. where, result.stderr)

@@ -263,7 +263,7 @@ describe("launch", function()
   end)
 
   it("tells with --quiet of failures only", function()
-    local code = "if os.getenv 'RANK' == '1' then os.execute 'kill -STOP $PPID & sleep 0.3; kill -CONT $PPID' end"
+    local code = "if os.getenv 'RANK' == '1' then os.execute 'kill -STOP $PPID; sleep 1; kill -CONT $PPID' end"
     local words = {"--nproc_per_node", 2, "--nnodes", 1, "--monitor_interval", 0.05, "-e", code}
     local result = launch(words)
     assert.matches("%-%-nnodes is called", result.stderr)
@@ -277,7 +277,7 @@ describe("launch", function()
   end)
 
   it("looks for stopped ranks as often as --monitor_interval says", function()
-    local code = "os.execute 'kill -STOP $PPID & sleep 0.3; kill -CONT $PPID'"
+    local code = "os.execute 'kill -STOP $PPID; sleep 1; kill -CONT $PPID'"
     assert.matches("rank 0 was stopped", launch({"--monitor_interval", 0.05, "-e", code}).stderr)
     assert.equal("", launch({"--monitor_interval", 60, "--patience", 60, "-e", code}).stderr)
   end)

@@ -13,10 +13,10 @@ local function beside(words, script)
   return run.program({"bash", "-c", shell, run.path}, {timeout = 60}).stdout
 end
 
--- What top says, once it says so of some rank.
+-- What top says, once it is as a pattern of the shell has it: a rank's keys are sorted, the ranks in order.
 local look = [[
     SECONDS=0
-    while [ $SECONDS -lt 30 ]; do
+    while [ $SECONDS -lt 60 ]; do
       said=$("$0" top --once --json $job)
       case $said in *%s*) break;; esac
       sleep 0.1
@@ -32,7 +32,7 @@ describe("accelhost top", function()
   local scene = scenes.new(it, 4)
 
   scene("shows a rank that was stopped, and who waits for it", function()
-    return ranks_of("launch --num_processes 3 " .. case .. " stop", "stopped")
+    return ranks_of("launch --num_processes 3 " .. case .. " stop", "waits?for?rank?2*waits?for?rank?2*stopped")
   end, function(ranks, job)
     assert.matches("launch %-%-num_processes 3 " .. case:gsub("%p", "%%%0") .. " stop$", job.command)
     assert.equal(3, #ranks)
@@ -49,7 +49,8 @@ describe("accelhost top", function()
   end)
 
   scene("shows an endless loop, its line and its processor time", function()
-    return not run.no_handlers and ranks_of("launch --num_processes 2 " .. case .. " loop", "compiled")
+    return not run.no_handlers and ranks_of("launch --num_processes 2 " .. case .. " loop",
+      "waits?for?rank?1*cpu???[01].[1-9]*compiled")
   end, function(ranks)
     if not ranks then return pending(run.no_handlers) end
     assert.equal("runs in compiled code at " .. case .. ":9", ranks[2].doing)
@@ -78,7 +79,7 @@ describe("accelhost top", function()
       if dist.get_rank() == 0 then dist.recv(x, {src = 2, tag = 7}) end
       if dist.get_rank() == 1 then dist.send(x, 2) end
       os.execute "sleep 50"']]
-    return (ranks_of("launch --num_processes 3 " .. script, "receive"))
+    return (ranks_of("launch --num_processes 3 " .. script, "waits?for?a?message*rank?2?to?receive*sleeping"))
   end, function(ranks)
     assert.same({"waiting", "waiting", "sleeping"}, {ranks[1].state, ranks[2].state, ranks[3].state})
     assert.same({2}, ranks[1].waits_for)
@@ -98,12 +99,15 @@ describe("accelhost top", function()
       if dist.get_rank() == 1 then dist.all_reduce(x, {group = odd}) end
       if dist.get_rank() == 0 then dist.recv(x) end
       os.execute "sleep 50"']]
-    local shown = look:gsub(" %-%-json", ""):format "any"
+    local shown = look:gsub(" %-%-json", ""):format "any?rank*waits?for?rank?3"
     return beside("launch --num_processes 4 " .. script, shown)
   end, function(text)
     assert.matches("all_reduce #1 of ranks 1 3 at %-e:5, [%d.]+ s +%- +waits for rank 3\n", text)
     assert.matches("%-e:6 +waits for a message from any rank\n", text)
   end)
+
+  -- For looks at a training that is under way.
+  local steps = [[until "$0" top --once --json $job | grep -q step_rate; do sleep 0.1; done; ]]
 
   local training = [[-e 'local accelhost = require "accelhost"
     local model = accelhost.nn.Linear(4, 1)
@@ -114,7 +118,7 @@ describe("accelhost top", function()
     end']]
 
   scene("shows a script that runs without a launcher as a job of one rank: steps, their rate, the loss", function()
-    return (ranks_of(training, "step_rate"))
+    return (ranks_of(training, "step_rate*steps???[1-9][0-9]"))
   end, function(ranks)
     assert.equal(1, #ranks)
     assert.is_true(ranks[1].steps > 1 and ranks[1].step_rate > 0 and ranks[1].backwards >= ranks[1].steps)
@@ -130,7 +134,7 @@ describe("accelhost top", function()
       function Slow:init() end
       function Slow:len() return 4 end
       function Slow:get(i) os.execute "sleep 8" return i end
-      for batch in accelhost.data.DataLoader(Slow(), {num_workers = 1}) do end']], "-e:6"))
+      for batch in accelhost.data.DataLoader(Slow(), {num_workers = 1}) do end']], "waits?in*-e:6"))
   end, function(ranks)
     assert.equal("sleeping", ranks[1].state)
     assert.matches("^waits in [%a ]+ at %-e:6$", ranks[1].doing)
@@ -139,11 +143,12 @@ describe("accelhost top", function()
   scene("shows a job whose ranks another program has started", function()
     local shell = [[
       for rank in 0 1; do
-        RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_PORT=$$ "$0" "$1" stop & ranks="$ranks $!"
+        RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_PORT=$$ "$0" "$1" stop of$$ &
+        ranks="$ranks $!"
       done
-      while [ $SECONDS -lt 30 ]; do
-        said=$("$0" top --once --json "$1 stop")
-        case $said in *stopped*) break;; esac
+      while [ $SECONDS -lt 60 ]; do
+        said=$("$0" top --once --json "$1 stop of$$")
+        case $said in *waits?for?rank?1*stopped*) break;; esac
         sleep 0.1
       done
       printf '%s\n' "$said"
@@ -158,7 +163,7 @@ describe("accelhost top", function()
   end)
 
   scene("prints a table when it is piped, and each look anew", function()
-    return beside(training, [[sleep 1; "$0" top $job --interval 0.2 | head -n 4]])
+    return beside(training, steps .. [["$0" top $job --interval 0.2 | head -n 4]])
   end, function(text)
     assert.matches("^job %d+: [^\n]*\nRANK +PID +STATE +STEPS +STEPS/S +LOSS +MEMORY +CPU +THR[^\n]*\n"
       .. " +0 +%d+ [^\n]*%-e:5[^\n]*\njob", text)
@@ -174,8 +179,8 @@ describe("accelhost top", function()
     assert.equal(2, run.host({"top", "--interval", "0"}, {timeout = 20}).code)
   end)
 
-  local page = [[sleep 1
-    (sleep 1.5; printf q; sleep 1) | script -qec "stty cols 40 rows 6; $0 top $job --interval 0.2; stty -a" /dev/null]]
+  local page = steps .. [[
+    (sleep 3; printf q; sleep 1) | script -qec "stty cols 40 rows 6; $0 top $job --interval 0.2; stty -a" /dev/null]]
 
   scene("draws a page on a terminal that ends with q and leaves the terminal as it was", function()
     return beside(training, page)

@@ -15,7 +15,9 @@ local function own_binary()
 end
 run.path = os.getenv("ACCELHOST_BINARY") or own_binary()
 
--- Limits of time only end what hangs: a sanitizer's programs may take that many times as long.
+-- Limits of time only end what hangs: none is shorter than this, whatever a spec asks for, as a machine may be busy; a
+-- sanitizer's programs may take that many times as long.
+local LEAST = 120
 local slowness = tonumber(os.getenv "ACCELHOST_TEST_SLOWNESS") or 1
 
 local on_device = os.getenv "ACCELHOST_TEST_DEVICE" and "true" or nil
@@ -79,7 +81,7 @@ end
 
 --- Run a program to its end.
 ---@param words string[] program and arguments
----@param options? {timeout?: number, env?: table<string, string>, stdin?: string, dir?: string} seconds, default 60
+---@param options? {timeout?: number, env?: table<string, string>, stdin?: string, dir?: string} seconds, at least 120
 ---@return {code: integer, stdout: string, stderr: string, output: string, timed_out: boolean}
 function run.program(words, options)
   options = options or {}
@@ -98,7 +100,7 @@ function run.program(words, options)
   for _, name in ipairs(names) do
     if env[name] ~= false then parts[#parts + 1] = name .. "=" .. run.quote(env[name]) end
   end
-  parts[#parts + 1] = ("timeout -k 2 %d"):format((options.timeout or 60) * slowness)
+  parts[#parts + 1] = ("timeout -k 2 %d"):format(math.max(options.timeout or LEAST, LEAST) * slowness)
   for _, word in ipairs(words) do parts[#parts + 1] = run.quote(word) end
   local input = "/dev/null"
   if options.stdin then

@@ -25,7 +25,7 @@ function terminal.open(words, options)
   for name, value in pairs(env) do parts[#parts + 1] = name .. "=" .. run.quote(value) end
   for _, word in ipairs(words) do parts[#parts + 1] = run.quote(word) end
   local line = ("%s timeout -k 1 %d script -qefc %s %s.shown > /dev/null 2>&1; echo $? > %s.code"):format(
-    options.dir and "cd " .. run.quote(options.dir) .. " &&" or "", 60 * slowness, run.quote(table.concat(parts, " ")),
+    options.dir and "cd " .. run.quote(options.dir) .. " &&" or "", 300 * slowness, run.quote(table.concat(parts, " ")),
     base, base)
   local self = setmetatable({base = base, at = 1}, terminal)
   self.pipe = assert(io.popen(line, "w"))
@@ -50,10 +50,10 @@ end
 
 --- Wait for what fits the pattern, behind what was waited for last; an error after the time.
 ---@param pattern string
----@param seconds? number 20
+---@param seconds? number 60
 ---@return string # what was shown up to its end
 function terminal:wait(pattern, seconds)
-  local last = C.system.now() + (seconds or 20) * slowness
+  local last = C.system.now() + (seconds or 60) * slowness
   repeat
     local text = self:shown()
     local _, to = text:find(pattern, self.at)

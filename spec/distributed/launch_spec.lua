@@ -210,7 +210,7 @@ describe("accelhost launch", function()
   it("starts 256 ranks where 256 files may be open, and gives the ranks that limit", function()
     local script = "if os.getenv('RANK') == '7' then print(io.popen('ulimit -n'):read()) end"
     local shell = 'ulimit -Sn 256; "$0" launch --num_processes 256 -e "$1"; echo $?'
-    local result = run.program({"bash", "-c", shell, run.path, script}, {timeout = 60})
+    local result = run.program({"bash", "-c", shell, run.path, script}, {timeout = 180})
     assert.equal("[r7] 256\n0\n", result.stdout)
     shell = 'ulimit -n 200; "$0" launch --num_processes 256 -e "$1"; echo $?'
     result = run.program({"bash", "-c", shell, run.path, script}, {timeout = 60})

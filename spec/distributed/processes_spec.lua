@@ -14,7 +14,7 @@ end
 local own = "local f = io.open('/proc/self/stat'); local pid = f:read('*n'); f:close() "
 local mark = own .. "local m = io.open((...), 'a'); m:write(pid, '\\n'); m:close() "
 local start = [[env --default-signal "$0" launch --num_processes 2 $options -e "$1" "$2" 2> "$2.told" & launcher=$!
-  for i in $(seq 200); do [ $(wc -l < "$2") = 2 ] && break; sleep 0.05; done
+  for i in $(seq 600); do [ $(wc -l < "$2") = 2 ] && break; sleep 0.05; done
   state() { for pid in "$@"; do cut -d' ' -f3 /proc/$pid/stat 2>/dev/null || echo gone; done | sort | uniq -c | xargs; }
   awaits() { for i in $(seq 200); do s=$(state "${@:2}"); [ "$s" = "$1" ] && break; sleep 0.05; done; echo $s; }
   told() { for i in $(seq 200); do grep -q "$1" "$2" && break; sleep 0.05; done; }
@@ -123,10 +123,11 @@ describe("a launched job", function()
   it("leaves nothing behind when the launcher is killed", function()
     local near, far = naps(95, 96)
     local script = ("os.execute('%s & setsid %s &') "):format(near, far) .. mark .. "while true do end"
-    local result = shell(("left() { ps -eo args | grep -cE '^(%s|%s)$'; }\n"):format(near, far) .. start .. [[left
-      kill -9 $launcher
-      for i in $(seq 200); do [ $(left) = 0 ] && break; sleep 0.05; done
-      left; awaits "2 gone" $(cat "$2")]], script)
+    local result = shell(([[
+      left() { ps -eo args | grep -cE '^(%s|%s)$'; }
+      becomes() { for i in $(seq 200); do [ $(left) = $1 ] && break; sleep 0.05; done; left; }
+      ]]):format(near, far) .. start .. [[
+      becomes 4; kill -9 $launcher; becomes 0; awaits "2 gone" $(cat "$2")]], script)
     assert.equal("4\n0\n2 gone\n", result.stdout)
   end)
 
@@ -167,7 +168,7 @@ describe("a launched job", function()
     local script = "print('up') io.flush() while true do end"
     for _, what in ipairs {"", "launch --num_processes 2"} do
       local result = shell(unshare .. '"$0" ' .. what .. [[ -e "$1" > "$2" & outer=$!
-        for i in $(seq 100); do [ -s "$2" ] && break; sleep 0.05; done
+        for i in $(seq 600); do [ -s "$2" ] && break; sleep 0.05; done
         kill -TERM $(pgrep -P $outer); wait $outer; echo $?]], script)
       assert.equal("143\n", result.stdout)
     end

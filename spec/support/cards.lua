@@ -18,19 +18,35 @@ cards.thorough = asked
 cards.shared = "accelhost: collectives on this device go through the host's memory, not by nccl: ranks 0 and 1 share "
   .. "one card, and each rank needs a card of its own\n"
 
+local function path_of(case) return case:find "/" and case or ("spec/distributed/cases/%s.lua"):format(case) end
+
+local function environment_of(options)
+  local env = {ACCELHOST_CUDA = not cards.real and "sim" or nil, ACCELHOST_SIM_DEVICES = options.ranks or 2,
+    ACCELHOST_TEST_DEVICE = false, ACCELHOST_USE_CPU = false}
+  for name, value in pairs(options.env or {}) do env[name] = value end
+  return env
+end
+
 --- What a case of spec/distributed/cases, or of a path, does in several ranks, as run.host tells it.
 ---@param case string
 ---@param words? any[]
 ---@param options? {ranks?: integer, env?: table<string, string|number|false>} default: 2 ranks
 function cards.launch(case, words, options)
   options = options or {}
-  local path = case:find "/" and case or ("spec/distributed/cases/%s.lua"):format(case)
-  local all = {"launch", "--num_processes", options.ranks or 2, path}
+  local all = {"launch", "--num_processes", options.ranks or 2, path_of(case)}
   for _, word in ipairs(words or {}) do all[#all + 1] = word end
-  local env = {ACCELHOST_CUDA = not cards.real and "sim" or nil, ACCELHOST_SIM_DEVICES = options.ranks or 2,
-    ACCELHOST_TEST_DEVICE = false, ACCELHOST_USE_CPU = false}
-  for name, value in pairs(options.env or {}) do env[name] = value end
-  return run.host(all, {env = env, timeout = 100})
+  return run.host(all, {env = environment_of(options), timeout = 100})
+end
+
+--- What two ranks say of a case that have no launcher, which would end one that is slow to say what it was told.
+---@param case string
+---@param words string
+---@return string stdout
+function cards.by_themselves(case, words)
+  local env = environment_of {env = {WORLD_SIZE = 2, ACCELHOST_JOB = false}}
+  local each = ('for rank in 0 1; do MASTER_PORT=cards-$$ RANK=$rank "$0" %s %s & done; wait'):format(path_of(case),
+    words)
+  return run.program({"sh", "-c", each, run.path}, {env = env, timeout = 100}).stdout
 end
 
 --- A sentence that is pending where there are not so many cards.

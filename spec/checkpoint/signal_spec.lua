@@ -25,7 +25,7 @@ local job = [[
   end)]]
 
 local start = [[env --default-signal "$0" launch --num_processes 2 -e "$1" > out 2> err & launcher=$!
-  for i in $(seq 400); do [ -s up ] && break; sleep 0.05; done; ]]
+  for i in $(seq 1200); do [ -s up ] && break; sleep 0.05; done; ]]
 
 local function play(shell, options, rank)
   local text = job:gsub("OPTIONS", options or ""):gsub("RANK", rank or 0)
@@ -65,8 +65,8 @@ describe("A signal", function()
 
   it("SIGUSR1 ends no job whose script does not listen, and says so", function()
     local result = run.program({"bash", "-c", [["$0" launch --num_processes 2 -e "$1" 2> err & launcher=$!
-      for i in $(seq 400); do [ -e up0 -a -e up1 ] && break; sleep 0.05; done
-      kill -USR1 $launcher; for i in $(seq 400); do grep -q listen err && break; sleep 0.05; done
+      for i in $(seq 1200); do [ -e up0 -a -e up1 ] && break; sleep 0.05; done
+      kill -USR1 $launcher; for i in $(seq 1200); do grep -q listen err && break; sleep 0.05; done
       touch on; wait $launcher; echo $?; cat err]], run.path, [[
       io.open("up" .. os.getenv "RANK", "w"):close()
       while not io.open "on" do os.execute "sleep 0.05" end]]}, {timeout = 60})

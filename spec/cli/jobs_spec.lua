@@ -34,15 +34,10 @@ local function finish(job)
   return heard
 end
 
+-- A program that counts them would count its own pipe too, when it is faster than this process.
 local function descriptors()
-  local file = io.open "/proc/self/stat"
-  local self = file:read "*n"
-  file:close()
   collectgarbage()
-  local pipe = io.popen("ls /proc/" .. self .. "/fd | wc -l")
-  local count = pipe:read "*n"
-  pipe:close()
-  return count
+  return #folder.names "/proc/self/fd"
 end
 
 -- The processes, zombies left out, whose command line has this text.

@@ -21,8 +21,8 @@ local function shown(lines, ranks)
   return result.stdout
 end
 
--- A line that presses Ctrl-C at the prompt half a second later, in rank 0.
-local press = [[if accelerator.process_index == 0 then io.popen("sleep 0.5; kill -INT " .. ]]
+-- A line that presses Ctrl-C at the prompt a second later, in rank 0.
+local press = [[if accelerator.process_index == 0 then io.popen("sleep 1; kill -INT " .. ]]
   .. [[io.open("/proc/self/stat"):read("*a"):match "%) %a (%d+)") end ]]
 
 describe("a prompt in several processes", function()
@@ -36,12 +36,16 @@ accelerator.process_index < 2 and "low" or "high"
   end)
 
   it("shows what lines print in the same way, before what they give", function()
-    local text = shown [[
+    -- A rank that a busy machine keeps waiting comes too late to be joined.
+    local text, lines
+    for _ = 1, 10 do
+      text, lines = shown [[
 print("all") io.write("un", "ended") return 7
 print(accelerator.process_index)
-]]
-    local lines = {}
-    for line in text:gmatch "[^\n]+" do lines[#lines + 1] = line end
+]], {}
+      for line in text:gmatch "[^\n]+" do lines[#lines + 1] = line end
+      if #lines == 6 then break end
+    end
     table.sort(lines, function(a, b) return a < b end)
     assert.same({"7", "[r0] 0", "[r1] 1", "[r2] 2", "all", "unended"}, lines)
     assert.matches("unended\n7\n", text)
@@ -207,8 +211,9 @@ t
     else
       at:line "wonderful.deeper"
     end
-    at:type "while true do end\n"
-    os.execute "sleep 0.3"
+    at:type "print 'runs' while true do end\n"
+    at:wait "runs\n"
+    os.execute "sleep 0.5"
     at:type "\3"
     assert.matches("interrupted at %[5%]:1\n", at:wait "%[6%]> $")
     at:type "for i = 1, 2 do\n"
@@ -240,7 +245,7 @@ kept
     local result = prompt(2, ([[
 pid = io.open("/proc/self/stat"):read "*n"
 if accelerator.process_index == 1 then file = io.open("%s", "w") file:write(pid) file:close() end
-$ kill -9 $(cat %s); sleep 0.1
+$ p=$(cat %s); kill -9 $p; while grep -qv ') Z' /proc/$p/stat 2> /dev/null; do sleep 0.02; done
 1 + 1
 %%restart
 1 + 1
@@ -290,7 +295,7 @@ $ kill -9 $(cat %s); sleep 0.1
       .. ":match '%) %a (%d+)') end\n")
     assert.equal(137, result.code)
     local left
-    for _ = 1, 100 do
+    for _ = 1, 1000 do
       local pipe = io.popen("pgrep -f -- '" .. mark .. " ' | wc -l")
       left = pipe:read "*n"
       pipe:close()

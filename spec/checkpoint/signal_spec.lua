@@ -4,13 +4,14 @@ local run = require "spec.support.run"
 
 local leave
 
--- A job that steps until it is asked to end; "up" is there when it has begun. $0 the host, $1 the script.
+-- A job that steps until it is asked to end; "up" is there when all listen. $0 the host, $1 the script.
 local job = [[
   local accelhost = require "accelhost"
   local accelerator = accelhost.Accelerator{project_config = {project_dir = "run", automatic_checkpoint_naming = true}}
   local net = accelerator:prepare(accelhost.nn.Linear(2, 2))
   if accelerator:load_state() then print("steps", net.bias[0]:item() > 0) os.exit(0) end
   accelerator:save_on_signal{OPTIONS}
+  accelerator:wait_for_everyone()
   if accelerator.process_index == RANK then
     local f = io.open("/proc/self/stat") local pid = f:read "*n" f:close()
     f = io.open("up", "w") f:write(pid) f:close()

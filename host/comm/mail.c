@@ -414,15 +414,13 @@ static int await(struct ah_mail *mail)
     bool any = mail->message.peer < 0, full = false;
     struct ah_channel *channel = group->peer[any ? (group->rank + 1) % group->size : mail->message.peer];
     enum ah_counter which = mail->sends ? AH_RECEIVED : AH_SENT;
-    for (int spins = group->spins;; spins--) {
+    for (struct ah_spin spin = {.left = group->spins};;) {
         uint32_t seen = ah_channel_counter(channel, which);
         AH_TRY(ah_mail_progress(group));
         if (mail->done)
             return 0;
-        if (spins > 0) {
-            ah_watch_relax(group);
+        if (ah_watch_spin(group, &spin))
             continue;
-        }
         ah_watch_leave(group);
         tell_awaited(mail);
         int status = ah_watch_peer(&watch, group, mail->message.peer, ah_mail_describe(mail, call, sizeof call));

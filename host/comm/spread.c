@@ -99,8 +99,9 @@ static int await_courier(struct spread_group *s, uint32_t sequence)
     static const int64_t slice_ns = 50 * 1000000;
     struct ah_channel *mine = s->shm.base.peer[s->shm.base.rank];
     struct ah_watch watch = {0};
-    for (int spins = s->shm.base.spins; spins > 0 && !is_through(s, sequence); spins--)
-        ah_watch_relax(&s->shm.base);
+    struct ah_spin spin = {.left = s->shm.base.spins};
+    while (!is_through(s, sequence) && ah_watch_spin(&s->shm.base, &spin))
+        continue;
     ah_watch_leave(&s->shm.base);
     for (;;) {
         uint32_t seen = ah_channel_counter(mine, AH_ROUND);

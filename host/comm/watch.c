@@ -28,6 +28,7 @@ static const int64_t longest_slice_ns = 200 * 1000000; /* what is longer, this p
 static const uint32_t long_travel = 8 * 1024; /* bytes that are to be on their way although all has come already */
 static const int64_t witness_ns = 500 * 1000000;       /* for news of a rank that is gone */
 static const int64_t glance_ns = 500000;               /* between two looks for that */
+static const int64_t spin_ns = 100 * 1000000; /* by then whoever makes way for others sleeps: a busy machine has many */
 
 void ah_watch_relax(struct ah_group *group)
 {
@@ -40,6 +41,17 @@ void ah_watch_relax(struct ah_group *group)
 #elif defined(__aarch64__)
     __asm__ volatile("yield");
 #endif
+}
+
+bool ah_watch_spin(struct ah_group *group, struct ah_spin *spin)
+{
+    int64_t now = group->backend->attend ? ah_now_ns() : 0;
+    if (spin->left <= 0 || (spin->end_ns && now > spin->end_ns))
+        return false;
+    spin->left--;
+    spin->end_ns = now && !spin->end_ns ? now + spin_ns : spin->end_ns;
+    ah_watch_relax(group);
+    return true;
 }
 
 void ah_watch_leave(struct ah_group *group)
@@ -452,8 +464,9 @@ int ah_watch_wait(struct ah_group *group, enum ah_counter which, uint32_t target
     for (int r = 0; r < group->size; r++) {
         if (r == group->rank)
             continue;
-        for (int spins = group->spins; spins >= 0 && !ah_reached(counter_of(group, r, which), target); spins--)
-            ah_watch_relax(group);
+        struct ah_spin spin = {.left = group->spins};
+        while (!ah_reached(counter_of(group, r, which), target) && ah_watch_spin(group, &spin))
+            continue;
         if (!ah_reached(counter_of(group, r, which), target))
             AH_TRY(wait_slowly(group, r, which, target));
     }

@@ -28,6 +28,13 @@ int ah_watch_message(struct ah_group *group, int peer, const char *call, int64_t
 /* Tell the peers that the group has failed, before its own thread comes to know. Any thread. */
 void ah_watch_publish(struct ah_group *group, int status, const char *text);
 
+/* A rank that looks on instead of sleeping; begins as {.left = group->spins}. False: it is time to sleep, else a moment
+ * has passed. */
+struct ah_spin {
+    int left;
+    int64_t end_ns;
+};
+bool ah_watch_spin(struct ah_group *group, struct ah_spin *spin);
 /* Between two looks at a counter; and before the rank sleeps, or does something else for long. */
 void ah_watch_relax(struct ah_group *group);
 void ah_watch_leave(struct ah_group *group);

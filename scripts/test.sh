@@ -7,7 +7,6 @@
 #   ACCELHOST_TEST_SLOWNESS: how many times as long as usual a program that a spec starts may take
 #   DEVICE_ONLY=1: only the specs on that device; a device cuda is the simulated GPU where that was built, on which a
 #   part of them runs in any case
-#   RERUN_FAILED=1: what failed beside the rest runs once more; what passes then is named FLAKY and counted as passed
 #   SPECS: folders instead of spec; EXCLUDE: pattern of spec files to leave out
 set -u
 # Specs interrupt what they start, which ignores that when this runs in the background of a shell.
@@ -23,14 +22,13 @@ export ACCELHOST_BINARY
 # Many processes share few processors here: waiting threads must not spin.
 export GOMP_SPINCOUNT="${GOMP_SPINCOUNT:-1000}"
 results=$(mktemp)
-flaky=$(mktemp)
 log=$(mktemp)
 selflog=$(mktemp)
 # These run beside the rest, from the beginning of the self-tests on: two lanes of about the same length.
 beside="spec/parity spec/examples${SIGNALS_ARE_DEFAULT:+ spec/distributed}"
 lane=
 # shellcheck disable=SC2046
-trap '[ -z "$lane" ] || kill "$lane" $(ps -o pid= --ppid "$lane"); rm -f "$results" "$flaky" "$log" "$selflog"' EXIT
+trap '[ -z "$lane" ] || kill "$lane" $(ps -o pid= --ppid "$lane"); rm -f "$results" "$log" "$selflog"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 passed=0 failed=0 skipped=0
@@ -47,22 +45,6 @@ count() {
     passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + ${3:-0}))
 }
 
-# once_more COMMAND NAMES: run a command for each of the few names that failed, where they are to run again; note what
-# passes; fails where one fails again
-once_more() {
-    [ -n "${RERUN_FAILED:-}" ] && [ -n "$2" ] && [ "$(echo "$2" | wc -l)" -le 3 ] || return 1
-    for name in $2; do
-        echo "once more: $name"
-        "$1" "$name" || return 1
-        echo "$name" >>"$flaky"
-    done
-}
-
-# all_passed "N passed, N failed[, N skipped]": the same where the failed ones passed when they ran again
-all_passed() {
-    echo "$1" | awk '{ printf "%d passed, 0 failed", $1 + $3; if ($5 != "") printf ", %d skipped", $5; print "" }'
-}
-
 # run_selftests: their failures, and a line with their counts
 run_selftests() {
     # shellcheck disable=SC2086
@@ -70,10 +52,6 @@ run_selftests() {
     code=$?
     sed '$d' "$selflog"
     last=$(tail -n 1 "$selflog")
-    if [ $code = 1 ] && once_more "$build/selftest" "$(sed -n 's/^FAILED \([^ ]*\) (.*/\1/p' "$selflog")"; then
-        code=0
-        last=$(all_passed "$last")
-    fi
     if ! count "$last"; then
         echo "$last"
         echo "FAILED the self-tests ended with status $code"
@@ -86,25 +64,14 @@ run_selftests() {
     fi
 }
 
-# bust SPEC...: the host over these folders and files, its counts and the files that failed in $tally
-bust() {
-    # shellcheck disable=SC2086
-    ${polite:-} "$host" run ${HOST_FLAGS:-} scripts/busted.lua --tally="$tally" ${filter:+"$filter"} \
-        ${EXCLUDE:+"--exclude-pattern=$EXCLUDE"} "$@"
-}
-
 # run_specs WHAT SPEC...: one run of the host over these folders and files, what it gives noted in $results
 run_specs() {
     what=$1 tally=$(mktemp)
     shift
-    bust "$@"
-    code=$?
-    said=$(head -n 1 "$tally")
-    if once_more bust "$(tail -n +2 "$tally")"; then
-        code=0
-        said=$(all_passed "$said")
-    fi
-    echo "$code|$said|$what" >>"$results"
+    # shellcheck disable=SC2086
+    ${polite:-} "$host" run ${HOST_FLAGS:-} scripts/busted.lua --tally="$tally" ${filter:+"$filter"} \
+        ${EXCLUDE:+"--exclude-pattern=$EXCLUDE"} "$@"
+    echo "$?|$(cat "$tally")|$what" >>"$results"
     rm -f "$tally"
 }
 
@@ -193,6 +160,5 @@ if [ -n "${DEVICE_ONLY:-}" ] && [ "$passed" = 0 ]; then
     echo "FAILED nothing passed on device $device, so nothing was tried there"
     failed=$((failed + 1))
 fi
-sed 's/^/FLAKY: failed, and passed when run again by itself: /' "$flaky"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]

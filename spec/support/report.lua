@@ -25,7 +25,6 @@ end
 function Run:file_ends()
   local file = self.file
   local seconds = os.time() - file.start
-  if file.failed > 0 then self.failing[#self.failing + 1] = file.name end
   write(file.failed == 0 and "ok     " or "FAILED ", file.name, "  ", tostring(file.passed),
     file.failed > 0 and (" passed, " .. file.failed .. " failed") or "",
     seconds > 1 and ("  (" .. seconds .. " s)") or "", "\n")
@@ -71,19 +70,18 @@ function Run:ends()
     write("skipped ", tostring(self.reasons[reason]), ": ", reason, "\n")
   end
   io.stdout:flush()
-  self.write_tally(("%d passed, %d failed, %d skipped"):format(self.passed, self.failed, self.skipped), self.failing)
+  self.write_tally(("%d passed, %d failed, %d skipped"):format(self.passed, self.failed, self.skipped))
 end
 
 --- A handler for Busted's --output.
----@param write_tally fun(text: string, failing?: string[]) takes "running FILE" at the start of each file, and at the
----  end the counts and the files in which tests failed
+---@param write_tally fun(text: string) takes "running FILE" at the start of each file and the counts at the end
 ---@return fun(options: table): table
 function report.handler(write_tally)
   return function(options)
     local busted = require "busted"
     local handler = require "busted.outputHandlers.base"()
     local run = setmetatable({
-      handler = handler, write_tally = write_tally, passed = 0, failed = 0, skipped = 0, failing = {}, reasons = {},
+      handler = handler, write_tally = write_tally, passed = 0, failed = 0, skipped = 0, reasons = {},
       reason_order = {},
     }, Run)
     local function on(event, method)

@@ -225,8 +225,7 @@ describe("the TPE sampler", function()
     assert.is_true(regret "tpe" < regret "random" / 3)
   end)
 
-  -- Some 15 ms on a quiet machine of 2020; the bound tells a search that grows with the square of the trials.
-  it("takes little time and memory with 10,000 trials of 5 parameters", function()
+  it("takes less than 20 ms with 10,000 trials of 5 parameters, and little memory", function()
     local five = {spaces.float("a", 0, 1), spaces.int("b", 1, 300), spaces.categorical("c", {"x", "y", "z"}),
       spaces.float("d", 1e-5, 1, {log = true}), spaces.float("e", -1, 1)}
     local random, sampler = samplers.new("random", 5):setup(five), samplers.new("tpe", 1):setup(five)
@@ -244,7 +243,7 @@ describe("the TPE sampler", function()
       sampler:observe({number = number, params = params, state = "complete"}, params.a + params.b / 300)
     end
     local slowness = tonumber(os.getenv "ACCELHOST_TEST_SLOWNESS") or 1
-    assert.is_true(least < 0.1 * slowness, ("%.1f ms"):format(1e3 * least))
+    assert.is_true(least < 0.02 * slowness, ("%.1f ms"):format(1e3 * least))
     collectgarbage()
     assert.is_true(collectgarbage "count" - before < 8192)
   end)

@@ -20,6 +20,7 @@ function History:init(space)
   self.numbers, self.outcomes, self.columns = {}, {}, {}
   -- Trials by number; by parameter those that are sorted by place, and how many of all trials those were made of.
   self.by_number, self.sorted = {}, {}
+  self.ranking = {upto = 0, most = 0}
   for _, parameter in ipairs(space.parameters) do
     self.columns[parameter.name], self.sorted[parameter.name] = {}, {upto = 0}
   end
@@ -76,20 +77,27 @@ function History:with(running, fn)
   return result
 end
 
+-- The best `most` trials, the best first; what `ranking` has of them are those of its first `upto` trials.
+local function ranked(self, ranking, most)
+  local list, outcomes = {upto = self.count, most = most}, self.outcomes
+  for i = 1, #ranking do list[i] = ranking[i] end
+  local function is_better(a, b) return outcome.is_better(outcomes[a], outcomes[b]) end
+  for id = ranking.upto + 1, self.count do
+    if outcomes[id] and most > 0 and (#list < most or is_better(id, list[#list])) then
+      table.insert(list, place_in(list, #list, function(other) return is_better(id, other) end), id)
+      list[most + 1] = nil
+    end
+  end
+  return list
+end
+
 --- The best tenth of the trials that have ended, at most `most` of them.
 ---@param most integer
 ---@return table<integer, boolean> # trial -> true
 function History:best(most)
-  local wanted, list, outcomes = min(ceil(0.1 * self.ended), most), {}, self.outcomes
-  local function is_better(a, b) return outcome.is_better(outcomes[a], outcomes[b]) end
-  for id = 1, self.count do
-    if outcomes[id] and wanted > 0 and (#list < wanted or is_better(id, list[#list])) then
-      table.insert(list, place_in(list, #list, function(other) return is_better(id, other) end), id)
-      list[wanted + 1] = nil
-    end
-  end
-  local best = {}
-  for _, id in ipairs(list) do best[id] = true end
+  if self.ranking.most ~= most then self.ranking = {upto = 0, most = most} end
+  local best, list = {}, ranked(self, self.ranking, most)
+  for i = 1, min(ceil(0.1 * self.ended), #list) do best[list[i]] = true end
   return best
 end
 
@@ -120,6 +128,7 @@ end
 
 --- Sort what has come for good; to be called while only trials that have ended count.
 function History:settle()
+  self.ranking = ranked(self, self.ranking, self.ranking.most)
   for _, parameter in ipairs(self.space.parameters) do
     if not parameter.choices and self.sorted[parameter.name].upto < self.count then
       self.sorted[parameter.name] = sorted_by(self, parameter.name)

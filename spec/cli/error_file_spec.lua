@@ -17,7 +17,7 @@ describe("The error file", function()
     assert.not_equal(0, result.code)
     local message = accelhost.json.decode(files.read(path)).message
     local when = tonumber(message.extraInfo.timestamp)
-    assert.is_true(math.abs(when - os.time()) < 120)
+    assert.is_true(math.abs(when - os.time()) < 40)
     return message, when, result
   end
 

@@ -39,7 +39,7 @@ describe("the prompt", function()
     local C = require "accelhost._C"
     local began = C.system.now()
     open()
-    assert.truthy(C.system.now() - began < 20)
+    assert.truthy(C.system.now() - began < 5)
     assert.equal("3\n", at:line "1 + 2")
     assert.equal("", at:line "local x = randn(2, 3);")
     assert.equal("2\n", at:line "#x")
@@ -246,7 +246,7 @@ describe("the prompt", function()
 
   it("tells the time of what takes over a second", function()
     open()
-    assert.matches("^%(%d+%.%d s%)\n$", (at:line "os.execute 'sleep 1.1';"))
+    assert.matches("^%(1%.%d s%)\n$", (at:line "os.execute 'sleep 1.1';"))
   end)
 
   it("runs a script first with -i, its locals at hand, and says so when it failed", function()

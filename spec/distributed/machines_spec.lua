@@ -82,15 +82,15 @@ describe("accelhost launch on several machines", function()
     assert.same({3, 3}, code, said[1] .. said[2])
     for node = 1, 2 do assert.matches("accelhost launch: on node2: rank 3 failed: %-e:1: cause\n", said[node]) end
     assert.matches("ranks 0%-1, on node1, ended because of it", said[1])
-    assert.is_true(took < 20)
+    assert.is_true(took < 10)
   end)
 
   -- What is done, which node tells of it, what it says of the other one, and how soon.
   for what, trial in pairs {
-    ["a host is switched off"] = {"testhosts kill 2", {1}, "", 11},
-    ["the first host is switched off"] = {"testhosts kill 1", {2}, "its connection ended", 11},
-    ["a launcher is killed"] = {signal(2, "KILL"), {1}, "its connection ended", 11},
-    ["a cable is pulled"] = {"testhosts down 2", {1, 2}, "the network does not reach it", 20},
+    ["a host is switched off"] = {"testhosts kill 2", {1}, "", 8},
+    ["the first host is switched off"] = {"testhosts kill 1", {2}, "its connection ended", 8},
+    ["a launcher is killed"] = {signal(2, "KILL"), {1}, "its connection ended", 8},
+    ["a cable is pulled"] = {"testhosts down 2", {1, 2}, "the network does not reach it", 15},
   } do
     scene("ends soon when " .. what, function()
       return launch("--num_processes 4 -e " .. sleep, {during = trial[1]})
@@ -115,20 +115,20 @@ describe("accelhost launch on several machines", function()
     local killed, stopped, silent = unpack(results)
     assert.same({3, 3}, killed.code)
     for node = 1, 2 do assert.matches("on node2: rank 3 was killed by SIGKILL", killed.said[node]) end
-    assert.is_true(killed.took < 11)
+    assert.is_true(killed.took < 8)
     assert.same({4, 4}, stopped.code)
     for node = 1, 2 do
       assert.matches("timed out after 2 s: rank 3 was last seen at", stopped.said[node])
       assert.matches("rank 3 [^\n]*was ended\n", stopped.said[node])
     end
-    assert.is_true(stopped.took < 20)
+    assert.is_true(stopped.took < 12)
     -- Of a rank that is stopped and speaks for its host the others hear nothing, so what they know is old.
     assert.same({4, 4}, silent.code)
     for node = 1, 2 do
       assert.matches("timed out after 3 s: rank 2, which speaks for host node2, has been silent for", silent.said[node])
       assert.matches("rank 2 [^\n]*was ended\n", silent.said[node])
     end
-    assert.is_true(silent.took < 20)
+    assert.is_true(silent.took < 12)
   end)
 
   scene("shows its ranks to `top` on each, and where the others are", function()
@@ -148,7 +148,7 @@ describe("accelhost launch on several machines", function()
   end, function(said, code, took)
     assert.same({143, 143}, code, said[1] .. said[2])
     assert.matches("accelhost launch: on node2: the launcher was asked to end by SIGTERM\n", said[1])
-    assert.is_true(took < 11)
+    assert.is_true(took < 10)
   end)
 
   scene("takes a signal that comes on all machines at once for one, which leaves the ranks their time", function()

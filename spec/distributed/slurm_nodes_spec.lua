@@ -75,19 +75,19 @@ describe("Slurm's nodes", function()
       d.barrier()]]
     file:close()
     local said = {KILL = "lost rank 3, which died %(rank 3 [^\n]*, on node2%)",
-      STOP = "timed out after 6 s: rank 3 was last seen at"}
+      STOP = "timed out after 3 s: rank 3 was last seen at"}
     for _, signal in ipairs {"KILL", "STOP"} do
       local result = cluster.run(([[
         srun --mpi=list 2>&1 | grep -q pmix || { echo no pmix; exit 9; }
         export ACCELHOST_WIRE=mpi OMPI_MCA_btl_tcp_if_include=10.77.0.0/24
-        export ACCELHOST_TIMEOUT=6 SIGNAL=%s
+        export ACCELHOST_TIMEOUT=3 SIGNAL=%s
         from=$EPOCHREALTIME; srun --mpi=pmix -w node[1-2] --ntasks-per-node 2 accelhost %s </dev/null
         echo "took $(echo "$EPOCHREALTIME - $from" | bc)"]]):format(signal, path), {timeout = 100})
       if result.stdout:find "no pmix" or result.output:find "to build: libopenmpi" then
         return pending "needs PMIx in Slurm and accelhost-mpi.so"
       end
       assert.matches(said[signal], result.output)
-      assert.is_true(tonumber(result.stdout:match "took ([%d.]+)") < 40, result.output)
+      assert.is_true(tonumber(result.stdout:match "took ([%d.]+)") < 20, result.output)
     end
   end)
 

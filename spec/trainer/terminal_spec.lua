@@ -39,7 +39,7 @@ describe("a training", function()
     assert.equal(0, result.code, result.output)
     assert.equal(BANNER, result.stdout:sub(1, #BANNER))
     assert.matches("\nstep 5: epoch = 1, eval_loss = %d.%d+, eval_runtime = ", result.stdout)
-    assert.matches("%*%*%*%*%* Training done %*%*%*%*%*\n  steps 10 of 10, epoch 2.00, 0:0%d:%d%d.%d\n"
+    assert.matches("%*%*%*%*%* Training done %*%*%*%*%*\n  steps 10 of 10, epoch 2.00, 0:00:0%d.%d\n"
       .. "  mean loss %d.%d%d%d%d, %d+.%d samples/s, %d+.%d%d steps/s\n$", result.stdout)
     assert.not_matches("total_flos", result.stdout, 1, true)
   end)

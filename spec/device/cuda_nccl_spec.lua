@@ -142,6 +142,9 @@ end)
 
 describe("a collective on devices that does not end", function()
   simulated("names the rank that was killed", function()
+    local result = launch("device_fail", {"kill"})
+    assert.equal(3, result.code)
+    has(result.stderr, "rank 1 was killed by SIGKILL")
     has(cards.by_themselves("device_fail", "kill"), line .. ": lost rank 1, which died")
   end)
 
@@ -178,6 +181,7 @@ describe("a message between devices", function()
 
   simulated("names the receiver that was killed as it arrived, and before it could", function()
     for _, how in ipairs {"kill", "early"} do
+      has(launch("device_messages", {2, how}).stderr, "rank 1 was killed by SIGKILL")
       has(cards.by_themselves("device_messages", "2 " .. how), first .. ": lost rank 1, which died")
     end
   end)

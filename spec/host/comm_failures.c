@@ -164,6 +164,8 @@ static void monitored(struct rank *me)
         until_ended(me, 3);
         return;
     }
+    set_mark(me, me->rank);
+    until_marked(me, 3 - me->rank);
     struct ah_collective call = ah_collective_monitored_barrier(150 * 1000000, all);
     call.where = "train.lua:12";
     int status = ah_group_run(me->group, call); /* one may give up because the other did */

@@ -139,6 +139,10 @@ describe("LocalSGD", function()
       return "x"
     end))
     assert.equal(1, local_sgd.num_steps)
+    assert.equal(8, accelhost.LocalSGD{accelerator = accelerator, model = model, local_sgd_steps = 8}.local_sgd_steps)
+    assert.equal(8, accelhost.LocalSGD(accelerator, {model = model, local_sgd_steps = 8}).local_sgd_steps)
+    assert.error_matches(function() accelhost.LocalSGD{accelerator = accelerator, model = model} end,
+      "LocalSGD: 'local_sgd_steps' is missing")
     assert.error_matches(function() accelhost.LocalSGD(model, model, 2) end, "accelerator: expected an Accelerator")
     assert.error_matches(function() accelhost.LocalSGD(accelerator, model, 0) end, "local_sgd_steps: .* at least 1")
   end)

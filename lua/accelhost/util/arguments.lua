@@ -186,11 +186,21 @@ arguments.signatures = setmetatable({}, {__index = function(_, what)
   return made[what] and rows_of(made[what])
 end})
 
--- Is the last value named options? Not when the parameter in its place takes such a table, and an empty table in the
--- place of a required argument without a kind is that argument.
-local function is_named(value, row)
+-- Does the table set a required parameter behind position `given` by name?
+local function names_required(options, rows, given)
+  for i = given + 1, #rows do
+    if rows[i].required and options[rows[i].name] ~= nil then return true end
+  end
+  return false
+end
+
+-- Is the last value, at position `given`, a table of named options? Not when the parameter at its position accepts such
+-- a table, unless required parameters follow and the table names one of them. An empty table at the position of a
+-- required parameter without a kind is that argument.
+local function is_named(value, rows, given)
   if not arguments.is_options(value) then return false end
-  if not row then return true end
+  local row = rows[given]
+  if not row or names_required(value, rows, given) then return true end
   if row.kind then return not row.kind.test(value) end
   return next(value) ~= nil or not row.required
 end
@@ -206,7 +216,7 @@ function arguments.signature(what, parameters)
     local rows, given = rows_of(parameters), select("#", ...)
     local count, values = #rows, {...}
     local options = values[given]
-    if given > 0 and is_named(options, rows[given]) then
+    if given > 0 and is_named(options, rows, given) then
       arguments.check_names(what, options, rows.names)
       values[given] = nil
       given = given - 1

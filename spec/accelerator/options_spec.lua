@@ -137,6 +137,22 @@ describe("An accelerator", function()
     refused("kwargs_handlers: item 1: expected DistributedDataParallelKwargs, .* got a table", {kwargs_handlers = {{}}})
   end)
 
+  it("orders and draws as Accelerate does with a seedable sampler", function()
+    -- set_seed(42), a shuffled loader of 0 .. 7 in batches of 2, two passes: batch[0], torch.rand(1), from Accelerate 1.15.
+    local expected = {6, 0.3829, 0, 0.9593, 2, 0.3904, 4, 0.6009, 4, 0.9408, 7, 0.1332, 3, 0.9346, 6, 0.5936}
+    local drawn = {}
+    accelhost.utils.set_seed(42)
+    local loader = accelhost.Accelerator {dataloader_config = {use_seedable_sampler = true}}:prepare(
+      accelhost.data.DataLoader(accelhost.data.TensorDataset(accelhost.arange(8)), {batch_size = 2, shuffle = true}))
+    for _ = 1, 2 do
+      for batch in loader do
+        drawn[#drawn + 1] = batch[0]:item()
+        drawn[#drawn + 1] = math.floor(accelhost.rand(1):item() * 1e4 + 0.5) / 1e4
+      end
+    end
+    assert.same(expected, drawn)
+  end)
+
   it("shows what it was made with", function()
     local accelerator = accelhost.Accelerator {
       dataloader_config = {dispatch_batches = true, use_seedable_sampler = true, data_seed = 4},

@@ -43,8 +43,8 @@ local function draw(loader, pass)
   if resume then
     bytes, seed = resume.draw, resume.seed or native.seed_bytes(0)
   else
-    seed = loader.seed and native.fork_seed(native.seed_bytes(loader.seed), pass.epoch)
-      or native.draw_seed(loader.generator)
+    local drawn = (not loader.seed or loader._seedable) and native.draw_seed(loader.generator)
+    seed = loader.seed and native.fork_seed(native.seed_bytes(loader.seed), pass.epoch) or drawn
     bytes = inner.draw and inner:draw()
   end
   if loader.synchronize and not pass.live and (bytes or loader.shards) then

@@ -12,6 +12,7 @@
 #include "cli/inquiry.h"
 #include "cli/interrupt.h"
 #include "cli/script.h"
+#include "cli/seed.h"
 #include "comm/rank.h"
 
 struct repl_options {
@@ -59,6 +60,7 @@ int ah_cli_repl(int argc, char **argv)
         return 2;
     ah_tell_to(ah_ending_tell);
     AH_TRYGO(ah_board_attach(&board), failed);
+    AH_TRYGO(ah_cli_seed(board), failed);
     struct ah_host_options settings = {.jit_off = options.jit_off, .give_up = ah_ending_give_up};
     AH_TRYGO(ah_host_open(&host, &settings), failed);
     if (ah_ending_take_exit(&host) < 0)

@@ -18,6 +18,7 @@
 #include "cli/interrupt.h"
 #include "cli/parent.h"
 #include "cli/script.h"
+#include "cli/seed.h"
 #include "comm/rank.h"
 
 struct run_options {
@@ -143,6 +144,7 @@ int ah_cli_run(int argc, char **argv)
         return 2;
     ah_tell_to(ah_ending_tell);
     AH_TRYGO(ah_board_attach(&board), failed);
+    AH_TRYGO(ah_cli_seed(board), failed);
     AH_TRYGO(ah_parent_attach(), failed);
     if (options.params)
         setenv("ACCELHOST_PARAMS", options.params, 1);

@@ -11,12 +11,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/entropy.h"
 #include "base/time.h"
 #include "comm/hosts.h"
 #include "comm/kept.h"
 
 static const uint64_t board_magic = 0x6472616f626861; /* "ahboard" */
-enum { BOARD_VERSION = 10 };
+enum { BOARD_VERSION = 11 };
 
 static const size_t span_wanted = (size_t)64 << 30, span_least = (size_t)1 << 30;
 
@@ -82,6 +83,7 @@ int ah_board_create(struct ah_board **out, int size)
     struct ah_board_header *header = board->header;
     header->version = BOARD_VERSION;
     header->size = header->local = size;
+    header->seed = ah_entropy_seed();
     atomic_store(&header->first_failed, -1);
     atomic_store(&header->channels, 1);
     header->magic = board_magic;

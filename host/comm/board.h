@@ -92,6 +92,7 @@ struct ah_board_header {
     bool reports; /* the launcher prints the failure of the first rank that fails */
     bool alone;   /* there is no launcher: the ranks have met by themselves (meet.h) */
     bool recovers; /* a rank that is killed is replaced */
+    uint64_t seed;        /* of the ranks' default generators until the script seeds them */
     int32_t first, local; /* this host's ranks: `local` of them, from `first` on; the others' slots a mirror fills */
     _Alignas(64) atomic_int first_failed; /* rank, -1 before */
     atomic_int channels;                  /* ever used on any slot: what a wake looks at */

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/random.h>
-#include <time.h>
+
+#include "base/entropy.h"
 
 enum { SHIFT = 397, BATCH = 1024 };
 
@@ -18,7 +18,7 @@ struct ah_generator *ah_default_generator(void)
     if (stand_in)
         return stand_in;
     if (!ready) {
-        ah_generator_seed(&default_generator, 67280421310721u);
+        ah_generator_seed(&default_generator, ah_entropy_seed());
         ready = true;
     }
     return &default_generator;
@@ -44,13 +44,7 @@ void ah_generator_seed(struct ah_generator *g, uint64_t seed)
 
 uint64_t ah_generator_seed_any(struct ah_generator *g)
 {
-    uint64_t seed;
-    if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed) {
-        struct timespec now;
-        clock_gettime(CLOCK_REALTIME, &now);
-        seed = (uint64_t)now.tv_sec * 1000000007u ^ (uint64_t)now.tv_nsec << 20;
-    }
-    seed &= (1ull << 53) - 1;
+    uint64_t seed = ah_entropy_seed();
     ah_generator_seed(g, seed);
     return seed;
 }

@@ -20,7 +20,7 @@ struct ah_generator {
     double normal;
 };
 
-/* The generator of accelhost.manual_seed; seeded with PyTorch's default 67280421310721 until then. */
+/* The generator of accelhost.manual_seed; until then seeded from the system's entropy (cli/seed.h: per job). */
 struct ah_generator *ah_default_generator(void);
 
 /* Let a generator stand in for the default one while an op runs (NULL: none); returns the one that did so before. */
@@ -29,7 +29,7 @@ struct ah_generator *ah_generator_stand_in(struct ah_generator *g);
 /* Start the stream of a seed; only its lower 32 bits count, as in PyTorch. */
 void ah_generator_seed(struct ah_generator *g, uint64_t seed);
 
-/* Seed from the system's entropy; returns the seed (below 2^53, so that it fits a Lua number). */
+/* Seed from the system's entropy; returns the seed (base/entropy.h). */
 uint64_t ah_generator_seed_any(struct ah_generator *g);
 
 /* One draw at a time. */

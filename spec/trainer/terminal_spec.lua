@@ -17,6 +17,7 @@ local BANNER = [[
   Total train batch size (w. parallel, distributed & accumulation) = 8
   Gradient Accumulation steps = 1
   Total optimization steps = 10
+  Seed = 42
   Number of trainable parameters = 10
 ]]
 

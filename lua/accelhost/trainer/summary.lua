@@ -33,6 +33,7 @@ function summary.banner(trainer, from)
     {"Total train batch size (w. parallel, distributed & accumulation)", grouped(state.total_batch_size)},
     {"Gradient Accumulation steps", grouped(args.gradient_accumulation_steps)},
     {"Total optimization steps", grouped(state.max_steps)},
+    {"Seed", args.seed},
     {"Number of trainable parameters", grouped(parameters_of(trainer.model))},
   }
   print "***** Running training *****"

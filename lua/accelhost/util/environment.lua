@@ -73,6 +73,7 @@ function environment.rows(config)
   }
   add_devices(rows)
   for _, row in ipairs {
+    {"seed", os.getenv "ACCELHOST_SEED" and "from ACCELHOST_SEED" or "new for each run; ACCELHOST_SEED=n repeats one"},
     {"data sets", os.getenv "ACCELHOST_DATA" or "data"},
     {"settings", config_file(config or "")},
   } do

@@ -138,7 +138,7 @@ describe("An accelerator", function()
   end)
 
   it("orders and draws as Accelerate does with a seedable sampler", function()
-    -- set_seed(42), a shuffled loader of 0 .. 7 in batches of 2, two passes: batch[0], torch.rand(1), from Accelerate 1.15.
+    -- Accelerate 1.15, set_seed(42), a shuffled loader of 0 .. 7 in batches of 2, two passes: batch[0], torch.rand(1).
     local expected = {6, 0.3829, 0, 0.9593, 2, 0.3904, 4, 0.6009, 4, 0.9408, 7, 0.1332, 3, 0.9346, 6, 0.5936}
     local drawn = {}
     accelhost.utils.set_seed(42)

@@ -272,8 +272,8 @@ local function share_out(other, options)
   return rounds
 end
 
--- The same shuffled order as a function of a seed and the epoch. As in Accelerate, such a loader still draws a base seed
--- from the global generator in each pass, so that the numbers drawn after it (dropout masks) are the same too.
+-- The same shuffled order as a function of a seed and the epoch. As in Accelerate, such a loader still draws a base
+-- seed from the global generator in each pass, so that the numbers drawn after it (dropout masks) are the same too.
 local function give_seed(self, seed)
   local order = self.sampler
   if not seed or not order or not class.is(order, sampler.RandomSampler) or order.seed then return end

@@ -5,100 +5,14 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
+local padding = require "accelhost.text.padding"
 
-local fail, describe = arguments.fail, arguments.describe
+local fail = arguments.fail
 local collators = {}
 
 local IGNORED = -100
 
-local function numbers_of(what, name, i, value)
-  if C.is_tensor(value) and value:dim() <= 2 then return value:reshape(-1):tolist() end
-  if type(value) ~= "table" then
-    fail("%s: '%s' of sample %d: expected a tensor or a table of numbers, got %s", what, name, i, describe(value))
-  end
-  return value
-end
-
--- One column of all samples, each row filled up to a width.
-local function padded(what, name, features, width, filler, left)
-  local rows = {}
-  for i, sample in ipairs(features) do
-    if sample[name] == nil then fail("%s: sample %d has no '%s', which sample 1 has", what, i, name) end
-    local values, row = numbers_of(what, name, i, sample[name]), {}
-    local before = left and width - #values or 0
-    for k = 1, width do
-      local value = values[k - before]
-      row[k] = value == nil and filler or value
-    end
-    rows[i] = row
-  end
-  return C.tensor(rows, {dtype = "int64", device = "cpu"})
-end
-
--- What one number a sample becomes.
-local function stacked(what, name, features)
-  local values, whole = {}, true
-  for i, sample in ipairs(features) do
-    local value = sample[name]
-    if C.is_tensor(value) and value:numel() == 1 then value = value:item() end
-    if value == nil then fail("%s: sample %d has no '%s', which sample 1 has", what, i, name) end
-    if type(value) == "boolean" then value = value and 1 or 0 end
-    if type(value) ~= "number" then
-      fail("%s: '%s' of sample %d: expected a number, got %s", what, name, i, describe(sample[name]))
-    end
-    values[i], whole = value, whole and value % 1 == 0
-  end
-  return C.tensor(values, {dtype = whole and "int64" or "float32", device = "cpu"})
-end
-
-local function longest(what, features)
-  if type(features) ~= "table" or #features == 0 then fail("%s: expected a table of samples", what) end
-  local width = 0
-  for i, sample in ipairs(features) do
-    if type(sample) ~= "table" and type(sample) ~= "userdata" or C.is_tensor(sample) then
-      fail("%s: sample %d: expected a table by name, got %s", what, i, describe(sample))
-    end
-    if sample.input_ids == nil then fail("%s: sample %d has no 'input_ids'", what, i) end
-    width = math.max(width, #numbers_of(what, "input_ids", i, sample.input_ids))
-  end
-  return width
-end
-
--- The samples as a batch of tensors.
-local function pad(self, features)
-  local what, tokenizer, width = self._name, self.tokenizer, longest(self._name, features)
-  if self.padding == "max_length" then width = math.max(width, self.max_length) end
-  local multiple = self.pad_to_multiple_of
-  if multiple then width = math.ceil(width / multiple) * multiple end
-  if not tokenizer.pad_token_id then fail("%s: the tokenizer has no pad_token", what) end
-  local fillers = {
-    input_ids = tokenizer.pad_token_id, attention_mask = 0, token_type_ids = tokenizer.pad_token_type_id or 0,
-    special_tokens_mask = 1,
-  }
-  local batch, left = {}, tokenizer.padding_side == "left"
-  for _, name in ipairs(arguments.sorted_keys(features[1])) do
-    local value = features[1][name]
-    local many = type(value) == "table" or C.is_tensor(value) and value:numel() ~= 1
-    local target = (name == "label" or name == "label_ids") and "labels" or name
-    if fillers[name] then
-      batch[name] = padded(what, name, features, width, fillers[name], left)
-    elseif target == "labels" and many then
-      batch.labels = padded(what, name, features, width, IGNORED, left)
-    elseif type(value) ~= "string" and not many then
-      batch[target] = stacked(what, name, features)
-    end
-  end
-  if not batch.attention_mask then
-    local masks = {}
-    for i, sample in ipairs(features) do
-      local mask = {}
-      for k = 1, #numbers_of(what, "input_ids", i, sample.input_ids) do mask[k] = 1 end
-      masks[i] = {mask = mask}
-    end
-    batch.attention_mask = padded(what, "mask", masks, width, 0, left)
-  end
-  return batch
-end
+local function pad(self, features) return padding.batch(self._name, self.tokenizer, features, self, true) end
 
 ---@class DataCollatorWithPadding
 local WithPadding = class.new "DataCollatorWithPadding"

@@ -3,8 +3,10 @@ local C = require "accelhost._C"
 local BatchEncoding = require("accelhost.text.batch_encoding").BatchEncoding
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
+local later = require "accelhost.util.later"
 local warn = require "accelhost.util.warn"
 
+local padder = later "accelhost.text.padding"
 local fail, describe = arguments.fail, arguments.describe
 local module = {}
 
@@ -211,6 +213,50 @@ function Tokenizer:__call(...)
   end
   if type(text) == "string" and not tensors and not overflowing then unwrap(columns) end
   return BatchEncoding(columns, words, ids, self)
+end
+
+local read_pad = arguments.signature("tokenizer.pad", {
+  "encoded_inputs: any", {"padding: flag|'longest'|'max_length'|'do_not_pad'", true}, {"max_length: size"},
+  {"pad_to_multiple_of: count"}, {"padding_side: 'right'|'left'"}, {"return_attention_mask: flag"},
+  {"return_tensors: 'pt'|false", "pt"},
+})
+
+--- Pad what was encoded without padding: samples (tables by name, such as rows of a data set or results of a call), or
+--- one table of columns. For collate functions: `collate_fn = function(rows) return tokenizer:pad(rows) end`.
+--
+--   local vocabulary = {["[UNK]"] = 0, ["[PAD]"] = 1, deep = 2, ["##er"] = 3}
+--   local model = {type = "WordPiece", vocab = vocabulary}
+--   local tokenizer = accelhost.text.Tokenizer({model = model}, {pad_token = "[PAD]"})
+--   local rows = tokenizer({"deeper", "deep"}, {return_tensors = false})
+--   print(tokenizer:pad(rows).input_ids)  --> tensor([[2, 3],
+--   -->         [2, 1]])
+---@param encoded_inputs table
+---@param padding? boolean|string true or "longest" (default): to the longest sample; "max_length"; false: samples have
+--- to be equally long
+---@param max_length? integer with "max_length", by default model_max_length
+---@param pad_to_multiple_of? integer
+---@param padding_side? string "right" or "left"; by default the tokenizer's
+---@param return_attention_mask? boolean by default when model_input_names has it
+---@param return_tensors? string|false "pt" (the default): int64 tensors; false: tables
+---@return BatchEncoding
+function Tokenizer:pad(...)
+  local encoded, how, max_length, multiple, side, mask, tensors = read_pad(...)
+  local samples, single = padder.samples_of(encoded)
+  if how == "max_length" and not max_length then
+    if self.model_max_length > 1e20 then
+      fail("tokenizer.pad: padding 'max_length' needs max_length: the model's is not known")
+    end
+    max_length = self.model_max_length
+  end
+  local columns = padder.batch("tokenizer.pad", self, samples,
+    {padding = how, max_length = max_length, pad_to_multiple_of = multiple, padding_side = side})
+  if mask == nil then mask = has_name(self.model_input_names, "attention_mask") end
+  if not mask then columns.attention_mask = nil end
+  for name, column in pairs(columns) do
+    if single then column = column[0] end
+    columns[name] = tensors and column or column:tolist()
+  end
+  return BatchEncoding(columns, nil, columns.input_ids, self)
 end
 
 -- One text.

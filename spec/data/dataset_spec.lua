@@ -141,3 +141,61 @@ describe("data sets", function()
     end)
   end)
 end)
+
+describe("set[i]", function()
+  local Squares = data.Dataset:extend "Squares"
+  function Squares:len() return 4 end
+  function Squares:get(i) return i, i * i, #self end
+
+  it("is the sample as one value, from the end for negative i, in every data set", function()
+    local set = Squares()
+    assert.same({3, 9, 4}, set[3])
+    assert.same({3, 9, 4}, set[-1])
+    assert.equal(2, data.TensorDataset(accelhost.arange(3))[2]:item())
+    assert.same({1, 1, 4}, data.Subset(set, {2, 1})[1])
+    assert.equal(4, data.Table({label = {3, 4}})[-1].label)
+    assert.equal(28, data.SyntheticDigits(true, {size = 4})[0][1]:size(-1))
+    local found = Squares()
+    collectgarbage()
+    assert.same({2, 4, 4}, found[2])
+  end)
+
+  it("names the range when outside", function()
+    for _, i in ipairs {4, -5, 1.5} do
+      assert.error_matches(function() return data.TensorDataset(accelhost.arange(4))[i] end,
+        "TensorDataset: index " .. tostring(i):gsub("%p", "%%%0") .. " is out of range %(0 to 3%)")
+    end
+  end)
+end)
+
+describe("A plain table of samples", function()
+  local samples = {}
+  for i = 1, 5 do samples[i] = {accelhost.full({2}, i), i % 2} end
+
+  it("is a data set, whose lists are samples of several values", function()
+    local seen = {}
+    for inputs, labels in data.DataLoader(samples, {batch_size = 2}) do
+      seen[#seen + 1] = {inputs:sum():item(), labels:tolist()}
+    end
+    assert.same({{6, {1, 0}}, {14, {1, 0}}, {10, {1}}}, seen)
+    local loader = data.DataLoader({{x = 1}, {x = 2}}, {batch_size = 2})
+    for batch in loader do assert.same({1, 2}, batch.x:tolist()) end
+    for batch in data.DataLoader({5, 6, 7}, {batch_size = 3, num_workers = 1}) do
+      assert.same({5, 6, 7}, batch:tolist())
+    end
+  end)
+
+  it("is one for what is made of data sets as well", function()
+    assert.equal(3, #data.Subset(samples, {0, 2, 4}))
+    assert.equal(7, #data.ConcatDataset{samples, {1, 2}})
+    assert.same({3, 2}, {#data.random_split(samples, {3, 2})[1], #data.random_split(samples, {3, 2})[2]})
+    assert.equal(5, #data.ListDataset(samples))
+    assert.same(1, data.ListDataset(samples)[-1][2])
+  end)
+
+  it("has at least one sample", function()
+    assert.error_matches(function() data.DataLoader({}, {batch_size = 2}) end,
+      "DataLoader: dataset: expected a data set")
+    assert.error_matches(function() data.Subset({[2] = 1}, {0}) end, "Subset: dataset: expected a data set")
+  end)
+end)

@@ -58,8 +58,7 @@ describe("The message says how to walk", function()
     {"a list", "for k, v in {1, 2} do print(k, v) end", "ipairs walks a list"},
     {"a position of a loader", "local b = loader[0]", "DataLoader: there is no [0]",
       "for inputs, labels in loader do walks the batches"},
-    {"a position of a data set", "local b = dataset[0]", "TensorDataset: there is no [0]",
-      "set:get(i) gives sample i, counted from 0"},
+    {"a position behind a data set", "local b = dataset[1000]", "TensorDataset: index 1000 is out of range"},
     {"a data set", "for image in dataset do print(image) end", "dataset is a data set: data.DataLoader(dataset)"},
   }
 end)

@@ -10,14 +10,27 @@ local kinds = require "accelhost.util.kinds"
 local fail, describe, signature, is_count = arguments.fail, arguments.describe, arguments.signature, kinds.is_count
 local dataset = {}
 
---- The base of data sets: get(i) gives sample i (from 0) and len() how many there are; #set is len().
+-- What get gives as one value.
+local function as_one(...)
+  if select("#", ...) == 1 then return (...) end
+  return {...}
+end
+
+local function at_position(set, i)
+  local from_end = i < 0 and i + set:len() or i
+  return as_one(set:get(from_end < 0 and i or from_end))
+end
+
+--- The base of data sets: get(i) gives sample i (from 0) and len() how many there are; #set is len(). set[i] is the
+--- sample as one value, a table where get gives several; set[-1] is the last one.
 --
 --   local Squares = data.Dataset:extend "Squares"
 --   function Squares:len() return 10 end
 --   function Squares:get(i) return accelhost.tensor(i), i * i end
 --   select(2, Squares():get(3))  --> 9
+--   Squares()[3][2]              --> 9
 ---@class Dataset
-local Dataset = class.without_positions(class.sized "Dataset", "set:get(i) gives sample i, counted from 0")
+local Dataset = class.with_positions(class.sized "Dataset", at_position)
 dataset.Dataset = Dataset
 
 --- Sample i, counted from 0: one value or several.
@@ -117,6 +130,42 @@ function TensorDataset:native()
   return columns
 end
 
+---@class ListDataset: Dataset
+---@field samples table
+local ListDataset = Dataset:extend "ListDataset"
+dataset.ListDataset = ListDataset
+
+local read_list = signature("ListDataset", {"samples: list"})
+
+--- The items of a Lua table as samples: item i + 1 is sample i. An item that is a list is a sample of several values,
+--- as a tuple is in Python. A loader makes this data set of a plain table.
+--
+--   local pairs_of = {{accelhost.zeros(2), 0}, {accelhost.ones(2), 1}}
+--   local set = data.ListDataset(pairs_of)
+--   print(select(2, set:get(1)))  --> 1
+--   for _, y in data.DataLoader(pairs_of, {batch_size = 2}) do print(y) end  --> tensor([0, 1])
+---@param samples table
+function ListDataset:init(...)
+  self.samples = read_list(...)
+end
+
+function ListDataset:len() return #self.samples end
+
+function ListDataset:get(i)
+  check_index(self, i, #self.samples)
+  local sample = self.samples[i + 1]
+  if type(sample) == "table" and getmetatable(sample) == nil and sample[1] ~= nil then return unpack(sample) end
+  return sample
+end
+
+--- A data set as such, a plain table of samples as a ListDataset.
+---@param value table
+---@return table
+function dataset.of(value)
+  if type(value) == "table" and getmetatable(value) == nil and value[1] ~= nil then return ListDataset(value) end
+  return value
+end
+
 ---@class Subset: Dataset
 ---@field dataset table
 local Subset = Dataset:extend "Subset"
@@ -133,6 +182,7 @@ local read_subset = signature("Subset", {"dataset: dataset", "indices: tensor|li
 ---@param count? integer with a first index: how many
 function Subset:init(...)
   local set, indices, count = read_subset(...)
+  set = dataset.of(set)
   self.dataset = set
   local total = set:len()
   if C.is_tensor(indices) then indices = C.data.slice(indices:cpu(), 0, indices:numel()) end
@@ -186,11 +236,12 @@ local read_concat = signature("ConcatDataset", {"datasets: datasets"})
 --   #data.ConcatDataset{set, set}  --> 10
 ---@param datasets table[]
 function ConcatDataset:init(...)
-  local sets = read_concat(...)
+  local sets = arguments.copy(read_concat(...))
   if #sets == 0 then fail("ConcatDataset: datasets: expected at least one") end
   self.datasets, self._ends = sets, {}
   local total = 0
   for k = 1, #sets do
+    sets[k] = dataset.of(sets[k])
     total = total + sets[k]:len()
     self._ends[k] = total
   end
@@ -242,11 +293,6 @@ end
 
 function StackDataset:len() return self._count end
 
-local function as_one(...)
-  if select("#", ...) == 1 then return (...) end
-  return {...}
-end
-
 function StackDataset:get(i)
   check_index(self, i, self._count)
   local sample = {}
@@ -268,6 +314,7 @@ local read_split = signature("random_split", {"dataset: dataset", "lengths: list
 ---@return Subset[]
 function dataset.random_split(...)
   local set, lengths, generator = read_split(...)
+  set = dataset.of(set)
   if #lengths == 0 then fail("random_split: lengths: expected at least one") end
   local total, sum, fractions = set:len(), 0, false
   for k = 1, #lengths do

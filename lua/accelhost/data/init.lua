@@ -10,7 +10,7 @@ local namespace = require "accelhost.util.namespace"
 -- Which file holds which names.
 local files = {
   collate = {"default_collate"},
-  dataset = {"Dataset", "TensorDataset", "Subset", "ConcatDataset", "StackDataset", "random_split"},
+  dataset = {"Dataset", "TensorDataset", "ListDataset", "Subset", "ConcatDataset", "StackDataset", "random_split"},
   iterable = {"IterableDataset", "ChainDataset"},
   sampler = {
     "Sampler", "SequentialSampler", "RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler",

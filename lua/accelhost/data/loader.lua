@@ -9,6 +9,7 @@
 -- permutation is a function of seed and epoch.
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
+local dataset = require "accelhost.data.dataset"
 local kinds = require "accelhost.util.kinds"
 local later = require "accelhost.util.later"
 local Pass = require "accelhost.data.pass"
@@ -76,7 +77,8 @@ end
 --
 --   local loader = data.DataLoader(set, {batch_size = 2, shuffle = true})
 --   #loader  --> 3
----@param dataset Dataset|IterableDataset with get(i) and len(), or a stream of samples with iter()
+---@param dataset Dataset|IterableDataset|table with get(i) and len(), a table of samples (data.ListDataset), or a
+--- stream of samples with iter()
 ---@param batch_size? integer samples in a batch, 1 without
 ---@param shuffle? boolean a new random order in each pass; without, the data set's
 ---@param sampler? table order of the samples, instead of shuffle
@@ -98,6 +100,7 @@ end
 function DataLoader:init(...)
   local set, batch_size, shuffle, own_sampler, batch_sampler, workers, collate_fn, drop_last, generator, seed,
     prefetch, timeout, init_fn, factor, persistent, already_sharded, pin_memory = read(...)
+  set = dataset.of(set)
   self.dataset, self.already_sharded, self.pin_memory = set, already_sharded, pin_memory
   set_workers(self, workers, timeout, init_fn, factor, persistent)
   if seed and generator then fail("DataLoader: give a seed or a generator, not both") end

@@ -20,16 +20,6 @@ local sets = {}
 local Table = dataset.Dataset:extend "Table"
 sets.Table = Table
 
--- table[i] is row i.
-Table._make_index = function(made)
-  return function(self, key)
-    local value = made[key]
-    if value == nil and type(key) == "number" then return made.get(self, key) end
-    return value
-  end
-end
-Table.__index = Table._make_index(Table)
-
 local read = signature("Table", {"columns: table", {"column_names: list"}})
 
 -- Set the fields; `at` is the rows' places in the columns, nil for all.

@@ -14,6 +14,7 @@ local batches = require "accelhost.trainer.batches"
 local callbacks = require "accelhost.trainer.callbacks"
 local class = require "accelhost.util.class"
 local data = require "accelhost.data"
+local dataset = require "accelhost.data.dataset"
 local evaluation = require "accelhost.trainer.evaluation"
 local optimizers = require "accelhost.trainer.optimizer"
 local trial = require "accelhost.util.later" "accelhost.track.trial"
@@ -67,22 +68,26 @@ end
 
 -- Several sets by name?
 local function named_sets(set)
-  return type(set) == "table" and getmetatable(set) == nil and set.get == nil and set.iter == nil
+  return type(set) == "table" and getmetatable(set) == nil and set.get == nil and set.iter == nil and set[1] == nil
 end
 
 local function check_set(what, name, set)
-  return arguments.check(what, name, "dataset|stream", set)
+  return dataset.of(arguments.check(what, name, "dataset|stream", set))
+end
+
+-- The set, or the sets by name, each checked.
+local function check_sets(what, set)
+  if not named_sets(set) then return check_set(what, "eval_dataset", set) end
+  local sets = {}
+  for _, name in ipairs(arguments.sorted_keys(set)) do
+    sets[name] = check_set(what, "eval_dataset." .. tostring(name), set[name])
+  end
+  return sets
 end
 
 local function check_datasets(self)
-  if self.train_dataset ~= nil then check_set("Trainer", "train_dataset", self.train_dataset) end
-  if named_sets(self.eval_dataset) then
-    for _, name in ipairs(arguments.sorted_keys(self.eval_dataset)) do
-      check_set("Trainer", "eval_dataset." .. tostring(name), self.eval_dataset[name])
-    end
-  elseif self.eval_dataset ~= nil then
-    check_set("Trainer", "eval_dataset", self.eval_dataset)
-  end
+  if self.train_dataset ~= nil then self.train_dataset = check_set("Trainer", "train_dataset", self.train_dataset) end
+  if self.eval_dataset ~= nil then self.eval_dataset = check_sets("Trainer", self.eval_dataset) end
   if self.args.eval_strategy ~= "no" and self.eval_dataset == nil then
     fail("Trainer: eval_strategy = '%s' needs an eval_dataset", self.args.eval_strategy)
   end
@@ -308,8 +313,7 @@ end
 ---@param metric_key_prefix? string default "eval"
 ---@return table<string, number>
 function Trainer:evaluate(eval_dataset, metric_key_prefix)
-  local set, prefix = eval_dataset or self.eval_dataset, metric_key_prefix or "eval"
-  if not named_sets(set) then check_set("evaluate", "eval_dataset", set) end
+  local set, prefix = check_sets("evaluate", eval_dataset or self.eval_dataset), metric_key_prefix or "eval"
   session.ready_to_evaluate(self)
   if not named_sets(set) then return evaluate_one(self, set, prefix) end
   local metrics = {}
@@ -324,7 +328,7 @@ end
 ---@param metric_key_prefix? string default "test"
 ---@return {predictions: any, label_ids: any, metrics: table}
 function Trainer:predict(test_dataset, metric_key_prefix)
-  check_set("predict", "test_dataset", test_dataset)
+  test_dataset = check_set("predict", "test_dataset", test_dataset)
   session.ready_to_evaluate(self)
   local loader = self.evaluator:prepare(self:get_test_dataloader(test_dataset))
   local output = evaluation.loop(self, loader, {

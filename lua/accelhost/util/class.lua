@@ -50,6 +50,9 @@ local function length_of(self)
   return self:len()
 end
 
+-- fields -> the object that they belong to, of classes whose objects are read by position
+local objects = setmetatable({}, {__mode = "kv"})
+
 -- In this Lua `#` of a table never asks the metatable, and ipairs and pairs walk any table: a userdata in front of the
 -- fields makes the first right and the others an error.
 local function blank_sized(cls)
@@ -58,6 +61,7 @@ local function blank_sized(cls)
   for _, event in ipairs(events) do meta[event] = cls[event] end
   meta.__index, meta.__newindex, meta.__len = fields, fields, length_of
   setmetatable(meta, cls)
+  if cls._has_positions then objects[fields] = self end
   return self
 end
 
@@ -112,6 +116,23 @@ function class.sized(name)
   local made = class.new(name)
   made._blank, made.extra_repr = blank_sized, length_text
   return made
+end
+
+--- Make object[i] give `read(object, i)` for each number i, in a class of class.sized and its subclasses.
+---@param cls table
+---@param read fun(object: table, i: number): any
+---@return table cls
+function class.with_positions(cls, read)
+  cls._has_positions = true
+  cls._make_index = function(made)
+    return function(fields, key)
+      local value = made[key]
+      if value == nil and type(key) == "number" then return read(objects[fields], key) end
+      return value
+    end
+  end
+  cls.__index = cls._make_index(cls)
+  return cls
 end
 
 --- Make reading a position that an instance does not have, object[0], an error that says what to write.

@@ -65,6 +65,10 @@ end
 function kinds.is_stream(value) return is_object(value, "iter") and type(value.get) ~= "function" end
 
 -- name -> {what a message expects, test, what it adds for some values}
+local function is_dataset(value)
+  return is_object(value, "get", "len") or is_list(value, function() return true end) and value[1] ~= nil
+end
+
 local known = {
   any = {"a value", function() return true end},
   integer = {"an integer", is_integer},
@@ -98,8 +102,8 @@ local known = {
   numbers = {"a number or a table of numbers", function(value)
     return is_number(value) or is_list(value, is_number)
   end},
-  datasets = {"a table of data sets (objects with get(i) and len())", function(value)
-    return is_list(value, function(item) return is_object(item, "get", "len") end)
+  datasets = {"a table of data sets (objects with get(i) and len(), or tables of samples)", function(value)
+    return is_list(value, is_dataset)
   end},
   callables = {"a table of functions or transforms", function(value) return is_list(value, is_callable) end},
   tensor = {"a tensor", C.is_tensor},
@@ -114,9 +118,9 @@ local known = {
   accelerator = {"an Accelerator", is_accelerator},
   module = {"a module", is_module},
   modules = {"a table of modules", function(value) return is_list(value, is_module) end},
-  dataset = {"a data set (an object with get(i) and len())", function(value)
-    return is_object(value, "get", "len")
-  end, function(value) return C.is_tensor(value) and "; data.TensorDataset makes one of tensors" end},
+  dataset = {"a data set (an object with get(i) and len(), or a table of samples)", is_dataset, function(value)
+    return C.is_tensor(value) and "; data.TensorDataset makes one of tensors"
+  end},
   stream = {"a stream of samples (an object with iter())", function(value) return is_object(value, "iter") end},
   sized = {"a data set or a length", function(value) return is_size(value) or is_object(value, "len") end},
   sampler = {"a sampler (an object with iter()) or a table", function(value)

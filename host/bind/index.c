@@ -2,6 +2,7 @@
  *
  *   t[2]                 row 2                          t[{ {0, 3}, 2 }]   rows 0..2, column 2
  *   t[{ {}, {1} }]       whole dim 0, dim 1 from 1      t[{ {0, 10, 2} }]  every second of the first ten
+ *   t[{ {0, nil, 2} }]   every second row               t[newaxis]         a new dim of size 1
  *   t[mask]              elements where a bool tensor is true
  *   t[index]             rows by an integer tensor      t[{ {}, index }]   columns by an integer tensor
  *   t[{ i, j }]          elements (i[k], j[k])          t[{ "...", 0 }]    the first of the last dim */
@@ -12,6 +13,19 @@
 #include "bind/handle.h"
 #include "bind/op.h"
 #include "bind/tensor.h"
+
+/* accelhost.newaxis: the address alone matters. */
+static char newaxis;
+
+void ah_push_newaxis(lua_State *L)
+{
+    lua_pushlightuserdata(L, &newaxis);
+}
+
+static bool is_newaxis(lua_State *L, int item)
+{
+    return lua_islightuserdata(L, item) && lua_touserdata(L, item) == &newaxis;
+}
 
 static int64_t check_position(lua_State *L, int index)
 {
@@ -43,7 +57,14 @@ struct picks {
         int slot, dim;
     } at[AH_MAX_DIMS];
     int count;
+    int ndim, positions; /* of the whole tensor and key, for messages */
 };
+
+static void fail_positions(lua_State *L, const struct picks *picks)
+{
+    ah_raise_text(L, "index: too many positions for a tensor of %d dim%s (%d given)", picks->ndim,
+                  picks->ndim == 1 ? "" : "s", picks->positions);
+}
 
 /* A 0-dim whole number stands for its value: it selects, and gives a view, as in PyTorch. */
 static bool is_position(const struct ah_tensor *by)
@@ -64,14 +85,32 @@ static int64_t position_of(lua_State *L, struct ah_tensor *by)
 static int dims_of_item(lua_State *L, int item)
 {
     struct ah_tensor *by = ah_to_tensor(L, item);
-    return by && by->dtype == AH_BOOL ? by->ndim : 1;
+    return is_newaxis(L, item) ? 0 : by && by->dtype == AH_BOOL ? by->ndim : 1;
+}
+
+/* The bounds that a slice leaves open (nil) stay as they are. */
+static void read_slice(lua_State *L, int item, int64_t bounds[3])
+{
+    int known = 0;
+    for (int k = 0; k < 3; k++) {
+        lua_rawgeti(L, item, k + 1);
+        if (!lua_isnil(L, -1)) {
+            bounds[k] = check_position(L, lua_gettop(L));
+            known++;
+        }
+        lua_pop(L, 1);
+    }
+    for (lua_pushnil(L); lua_next(L, item); lua_pop(L, 1))
+        known--;
+    if (known)
+        ah_raise_text(L, "index: a slice is {}, {from}, {from, to} or {from, to, step}, where nil leaves an end open");
 }
 
 static void apply_slice(lua_State *L, int slot, int item, int dim)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, slot);
     int64_t bounds[3] = {0, tensor->size[dim], 1};
-    ah_check_ints(L, item, bounds, 3, "index: a slice is {}, {from}, {from, to} or {from, to, step}");
+    read_slice(L, item, bounds);
     step(L, slot, AH_OP_slice,
          (const struct ah_value[]){AH_T(tensor), AH_I(dim), AH_I(bounds[0]), AH_I(bounds[1]), AH_I(bounds[2])}, 5);
 }
@@ -81,9 +120,12 @@ static void apply_item(lua_State *L, int slot, int item, int *dim, struct picks 
 {
     struct ah_tensor *tensor = ah_check_tensor(L, slot);
     if (*dim + dims_of_item(L, item) > tensor->ndim)
-        ah_raise_text(L, "index: too many positions for a tensor of %d dims", tensor->ndim);
+        fail_positions(L, picks);
     struct ah_tensor *by = ah_to_tensor(L, item);
-    if (by && !is_position(by)) {
+    if (is_newaxis(L, item)) {
+        step(L, slot, AH_OP_unsqueeze, (const struct ah_value[]){AH_T(tensor), AH_I(*dim)}, 2);
+        ++*dim;
+    } else if (by && !is_position(by)) {
         if (dims_of_item(L, item) == 0)
             ah_raise_text(L, "index: a mask of 0 dims cannot index a tensor");
         picks->at[picks->count++] = (struct pick){item, *dim};
@@ -102,7 +144,7 @@ static void apply_item(lua_State *L, int slot, int item, int *dim, struct picks 
 }
 
 /* "..." stands for all dims that the items after it leave over. */
-static int skip_dims(lua_State *L, int slot, int first, int count, int dim)
+static int skip_dims(lua_State *L, int slot, int first, int count, int dim, const struct picks *picks)
 {
     int rest = 0;
     for (int i = 0; i < count; i++) {
@@ -112,7 +154,7 @@ static int skip_dims(lua_State *L, int slot, int first, int count, int dim)
     }
     int ndim = ah_check_tensor(L, slot)->ndim;
     if (ndim - rest < dim)
-        ah_raise_text(L, "index: too many positions for a tensor of %d dims", ndim);
+        fail_positions(L, picks);
     return ndim - rest;
 }
 
@@ -179,7 +221,7 @@ static bool is_full_mask(lua_State *L, const struct ah_tensor *tensor, const str
 static bool apply_key(lua_State *L, int slot, int key)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, slot);
-    struct picks picks = {.count = 0};
+    struct picks picks = {.ndim = tensor->ndim, .positions = 1};
     int dim = 0;
     bring_key(L, key, tensor->storage->device);
     struct ah_tensor *by = ah_to_tensor(L, key);
@@ -191,8 +233,9 @@ static bool apply_key(lua_State *L, int slot, int key)
         apply_item(L, slot, key, &dim, &picks);
     } else {
         int count = ah_check_array(L, key, "index", false), first = lua_gettop(L) + 1;
+        picks.positions = count;
         if (count > 2 * AH_MAX_DIMS)
-            ah_raise_text(L, "index: too many positions for a tensor of %d dims", tensor->ndim);
+            fail_positions(L, &picks);
         luaL_checkstack(L, count + 8, "index");
         for (int i = 1; i <= count; i++) {
             lua_rawgeti(L, key, i);
@@ -200,7 +243,7 @@ static bool apply_key(lua_State *L, int slot, int key)
         }
         for (int i = 0; i < count; i++) {
             if (lua_type(L, first + i) == LUA_TSTRING && !strcmp(lua_tostring(L, first + i), "..."))
-                dim = skip_dims(L, slot, first + i + 1, count - i - 1, dim);
+                dim = skip_dims(L, slot, first + i + 1, count - i - 1, dim, &picks);
             else
                 apply_item(L, slot, first + i, &dim, &picks);
         }
@@ -220,7 +263,7 @@ int ah_index_get(lua_State *L)
 {
     ah_check_tensor(L, 1);
     if (lua_isnoneornil(L, 2))
-        return ah_raise_text(L, "index: expected a position, got nil");
+        return ah_raise_text(L, "index: expected a position, got nil (a new dim is t[accelhost.newaxis])");
     lua_settop(L, 2);
     lua_pushvalue(L, 1);
     apply_key(L, 3, 2);

@@ -342,6 +342,8 @@ void ah_tensor_open(lua_State *L, int metatable, int methods, int module)
     set_all(L, metatable, ah_tensor_metamethods);
     set_all(L, module, module_list);
     ah_set_functions(L, module, function_list);
+    ah_push_newaxis(L);
+    lua_setfield(L, module, "newaxis");
     lua_pushvalue(L, methods);
     lua_pushcclosure(L, ah_field_get, 1);
     lua_setfield(L, metatable, "__index");

@@ -21,6 +21,8 @@ int ah_set_data(lua_State *L);
 /* "MulBackward" for an op named mul, as PyTorch prints it; 96 bytes are enough. */
 void ah_node_label(const struct ah_node *node, char *text, size_t size);
 
+/* accelhost.newaxis, which adds a dim of size 1 where it is an item of a key. */
+void ah_push_newaxis(lua_State *L);
 /* t[key] and t[key] = value for numbers, tables and tensors; both return the count of results left on the stack. */
 int ah_index_get(lua_State *L);
 int ah_index_set(lua_State *L);

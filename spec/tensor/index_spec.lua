@@ -34,8 +34,61 @@ describe("t[{...}]", function()
     assert.same({0, 8}, grid()[{ {0, 3, 2}, 0 }]:tolist())
   end)
 
-  it("has an item for each dim at most", function()
-    assert.error_matches(function() return grid()[{0, 0, 0}] end, "too many positions")
+  it("leaves the ends of a slice open where they are nil", function()
+    assert.same({{0, 2}, {4, 6}, {8, 10}}, grid()[{ {}, {0, nil, 2} }]:tolist())
+    assert.same({{0, 1, 2, 3}, {4, 5, 6, 7}}, grid()[{ {nil, 2} }]:tolist())
+    assert.same({{0, 1, 2, 3}, {8, 9, 10, 11}}, grid()[{ {nil, nil, 2} }]:tolist())
+    local bounds = {}
+    bounds[3], bounds[1] = 2, 1
+    assert.same({{1, 3}, {5, 7}, {9, 11}}, grid()[{ {}, bounds }]:tolist())
+    local t = grid()
+    t[{ {}, {1, nil, 2} }] = 0
+    assert.same({{0, 0, 2, 0}, {4, 0, 6, 0}, {8, 0, 10, 0}}, t:tolist())
+  end)
+
+  it("refuses a slice of anything but up to three integers", function()
+    for _, slice in ipairs {{0, 1, 2, 3}, {from = 1}, {0, 1, step = 2}} do
+      assert.error_matches(function() return grid()[{slice}] end, "index: a slice is {}, {from}, {from, to} or")
+    end
+    assert.error_matches(function() return grid()[{ {0.5} }] end, "index: expected an integer, got a fraction")
+    assert.error_matches(function() return grid()[{ {0, "1"} }] end, "index: expected an integer, got string")
+    assert.error_matches(function() return grid()[{ {0, nil, -1} }] end, "slice: step must be at least 1, got %-1")
+  end)
+
+  it("has an item for each dim at most, and names the tensor's dims and the key's items", function()
+    assert.error_matches(function() return grid()[{0, 0, 0}] end,
+      "index: too many positions for a tensor of 2 dims %(3 given%)")
+    assert.error_matches(function() return accelhost.tensor({1, 2, 3})[{0, 1}] end,
+      "index: too many positions for a tensor of 1 dim %(2 given%)")
+    assert.error_matches(function() return grid()[{"...", 0, 0, 0}] end, "a tensor of 2 dims %(4 given%)")
+  end)
+end)
+
+describe("accelhost.newaxis", function()
+  local newaxis = accelhost.newaxis
+
+  it("adds a dim of size 1 at its place in the key", function()
+    assert.same({1, 3, 4}, grid()[newaxis]:shape())
+    assert.same({3, 1}, grid()[{ {}, newaxis, 0 }]:shape())
+    assert.same({3, 4, 1}, grid()[{"...", newaxis}]:shape())
+    assert.same({1, 2, 1, 4, 1}, grid()[{newaxis, {0, 2}, newaxis, {}, newaxis}]:shape())
+  end)
+
+  it("is a view, and can be assigned through", function()
+    local t = grid()
+    t[{newaxis, 0}] = 7
+    t[newaxis][{0, 1}]:fill_(8)
+    assert.same({{7, 7, 7, 7}, {8, 8, 8, 8}, {8, 9, 10, 11}}, t:tolist())
+  end)
+
+  it("separates indices as in PyTorch, whose dims then come first", function()
+    local i = accelhost.tensor({0, 2}, {dtype = "int64"})
+    assert.same({2, 1}, grid()[{i, newaxis, i}]:shape())
+    assert.same({{{0, 1, 2, 3}, {8, 9, 10, 11}}}, grid()[{newaxis, i}]:tolist())
+  end)
+
+  it("is what an undefined variable as a key is not", function()
+    assert.error_matches(function() return grid()[nil] end, "index: expected a position, got nil")
   end)
 end)
 

@@ -81,7 +81,6 @@ static int now(lua_State *L)
     return 1;
 }
 
-/* wall_time() -> seconds since 1970 */
 static int wall_time(lua_State *L)
 {
     struct timespec time;
@@ -217,7 +216,12 @@ int ah_open_system(lua_State *L)
          *     accelhost.memory_stats().cached  --> 0 */
         {"empty_cache", empty_cache, ""},
         {"now", now, ""},
-        {"wall_time", wall_time, ""},
+        /* The wall clock: seconds since 1970 with their fraction, as Python's time.time(). os.time() has whole seconds,
+         * os.clock() is processor time.
+         *     local began = accelhost.time()
+         *     accelhost.time() - began < 60  --> true
+         * @return number */
+        {"time", wall_time, ""},
         {"host_name", host_name, ""},
         {"sleep", sleep_for, "seconds:f"},
         {"working_folder", working_folder, ""},

@@ -110,6 +110,12 @@ static int get_is_cpu(lua_State *L, struct ah_tensor *tensor)
     return 1;
 }
 
+static int get_is_cuda(lua_State *L, struct ah_tensor *tensor)
+{
+    lua_pushboolean(L, !strcmp(tensor->storage->device->type->name, "cuda"));
+    return 1;
+}
+
 /* The last two dims swapped, of a batch of matrices. */
 static int get_matrix_transposed(lua_State *L, struct ah_tensor *tensor)
 {
@@ -163,6 +169,7 @@ static const struct {
     {"itemsize", get_itemsize},
     {"nbytes", get_nbytes},
     {"is_cpu", get_is_cpu},
+    {"is_cuda", get_is_cuda},
     {"mT", get_matrix_transposed},
     {"mH", get_matrix_transposed},
     {"H", get_adjoint},

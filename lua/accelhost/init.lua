@@ -54,7 +54,14 @@ local accelhost = {
   get_num_threads = C.system.get_num_threads,
   memory_stats = C.system.memory_stats,
   empty_cache = C.system.empty_cache,
+  time = C.system.time,
 }
+
+--- An item of an index that adds a dim of size 1 there, as Python's None.
+--
+--   t[accelhost.newaxis]:shape()[1]              --> 1
+--   t[{ {}, accelhost.newaxis, 0 }]:shape()[2]   --> 1
+accelhost.newaxis = C.newaxis
 
 --- The name of a dtype, for options called `dtype` and for t:to(): accelhost.float32 is the text "float32". float,
 --- double, half, long and int are the names float32, float64, float16, int64 and int32.

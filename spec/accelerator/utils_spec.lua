@@ -147,3 +147,20 @@ describe("LocalSGD", function()
     assert.error_matches(function() accelhost.LocalSGD(accelerator, model, 0) end, "local_sgd_steps: .* at least 1")
   end)
 end)
+
+describe("utils.makedirs", function()
+  local folder = require "spec.support.folder"
+
+  it("makes a folder with its parents, and refuses one that is there unless exist_ok", function()
+    folder.with(function(path)
+      local name = path .. "/a/b/c"
+      accelhost.utils.makedirs(name)
+      assert(io.open(name .. "/file", "w")):close()
+      assert.error_matches(function() accelhost.utils.makedirs(name) end, "makedirs: '.*/a/b/c' exists already")
+      accelhost.utils.makedirs(name, {exist_ok = true})
+      assert.error_matches(function() accelhost.utils.makedirs(name .. "/file/d", true) end,
+        "makedirs: .*Not a directory")
+      assert.error_matches(function() accelhost.utils.makedirs(name .. "/file", true) end, "makedirs: ")
+    end)
+  end)
+end)

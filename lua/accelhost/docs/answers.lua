@@ -99,7 +99,7 @@ local rows = {
   {".*", "align_as align_to names refine_names rename rename_ has_names", "named tensors, a prototype in PyTorch"},
   {".*",
     "ipu xpu mtia hpu is_ipu is_xpu is_mtia is_hpu is_maia is_mps is_vulkan is_meta is_xla is_mkldnn " ..
-      "to_mkldnn is_cuda get_device is_nested is_distributed is_inference",
+      "to_mkldnn get_device is_nested is_distributed is_inference",
     "devices and layouts that accelhost does not drive"},
   {"torch", "Event Stream", "streams of a GPU, which accelhost keeps to itself"},
   {".*", "record_stream", "GPU memory, which accelhost manages itself"},

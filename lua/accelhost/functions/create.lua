@@ -57,6 +57,20 @@ function create.scalar_tensor(...)
   return C.full({}, value, {dtype = dtype or "float32", device = device, requires_grad = requires_grad})
 end
 
+local read_type = signature("type", {"input: tensor", {"dtype: dtype"}})
+
+--- The tensor in another dtype, as `to`; without a dtype the name of its own.
+--
+--     a:type "int64"  --> tensor([1, 2, 3])
+--     a:type()        --> float32
+---@param input userdata
+---@param dtype? string|table
+---@return userdata|string
+function create.type(...)
+  local input, dtype = read_type(...)
+  return dtype and input:to(dtype) or input.dtype
+end
+
 local read_new_tensor = signature("new_tensor", {"input: tensor", "data: any", unpack(making)})
 
 --- A tensor of the data with this one's dtype, on its device. A copy.

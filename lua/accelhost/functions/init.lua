@@ -23,7 +23,7 @@ local files = {
   create = {
     both = "is_complex is_signed is_nonzero is_same_size isreal positive",
     functions = "logspace as_tensor scalar_tensor randint_like normal numel is_floating_point",
-    methods = "new_tensor apply_ map_",
+    methods = "new_tensor type apply_ map_",
   },
   order = {
     both = "msort unique unique_consecutive diff histc",

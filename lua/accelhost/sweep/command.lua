@@ -67,7 +67,7 @@ end
 
 local function conclude(study, runner, observer, directory, quiet)
   if study.refused then fail("%s", study.stopping) end
-  observer:finish(study, C.system.wall_time())
+  observer:finish(study, C.system.time())
   tell_best(study, directory, quiet)
   io.stdout:flush()
   if study.stopping then io.stderr:write("accelhost sweep: ", study.stopping, "\n") end
@@ -101,7 +101,7 @@ function command.run(path, options)
   local Runner = require "accelhost.sweep.runner"
   local given = {name = definition.name or name, directory = directory, total = limit,
     parallel = Runner.shares(definition), command = command_text(path, directory)}
-  if not store:get "created" then store:put("created", C.system.wall_time()) end
+  if not store:get "created" then store:put("created", C.system.time()) end
   source.keep(store, definition, given)
   local observer = make_observer(study, given, options.quiet)
   local runner = Runner(study, {directory = absolute(directory), file = absolute(path)}, observer)
@@ -124,7 +124,7 @@ function command.status(directory)
       if trial.state == "running" then trial.state = "waiting" end
     end
   end
-  io.write(require "accelhost.sweep.report.text".brief(study, {now = C.system.wall_time(),
+  io.write(require "accelhost.sweep.report.text".brief(study, {now = C.system.time(),
     width = terminal and width > 0 and width or 80}))
   io.write(taken and "a process runs it\n" or ("no process runs it; to go on: %s\n"):format(study.command or "?"))
   return 0

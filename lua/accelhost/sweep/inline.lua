@@ -14,7 +14,7 @@ end
 
 -- What there is to do between two trials.
 local function look_around(runner)
-  runner.observer:update(runner.study, C.system.wall_time())
+  runner.observer:update(runner.study, C.system.time())
   for _, event in ipairs(C.job.wait({}, 0)) do
     if event.kind == "signal" then runner:interrupt() end
   end

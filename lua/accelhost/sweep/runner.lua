@@ -84,7 +84,7 @@ end
 function Runner:_fill()
   while not self.leaving do
     local slot = first_free(self)
-    local trial = slot and self.study:next(C.system.wall_time(), slot)
+    local trial = slot and self.study:next(C.system.time(), slot)
     if not trial then break end
     if self.study.definition.inline then
       Inline.run(self, trial)
@@ -102,7 +102,7 @@ end
 ---@param process? table
 ---@return string answer
 function Runner:report(trial, step, metrics, process)
-  local now = C.system.wall_time()
+  local now = C.system.time()
   local answer, is_new = self.study:report(trial, step, metrics, now)
   if is_new and process then process:keep_metrics(step, metrics, now) end
   if is_new then self:_tell("report", trial, step, metrics) end
@@ -120,7 +120,7 @@ function Runner:leave(trial, how, detail)
     self:abort()
     return
   end
-  self.study:leave(trial, how, C.system.wall_time(), detail)
+  self.study:leave(trial, how, C.system.time(), detail)
   self:_tell(trial.state, trial, how)
 end
 
@@ -210,7 +210,7 @@ function Runner:_step()
   if self.launcher.poll then self:_poll(seconds) else self:_wait(seconds) end
   local now = C.system.now()
   for _, process in ipairs(self.running) do process:check_time(now) end
-  self.observer:update(self.study, C.system.wall_time())
+  self.observer:update(self.study, C.system.time())
 end
 
 --- Run until nothing is left to do, or somebody wants an end.

@@ -133,7 +133,7 @@ function Study:_recover()
     if trial.state == "running" then
       local verdict = trial.verdict
       self:leave(trial, verdict == "stop" and "stopped" or verdict == "pause" and "paused" or "interrupted",
-        C.system.wall_time())
+        C.system.time())
     end
   end
 end

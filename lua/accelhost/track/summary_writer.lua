@@ -25,7 +25,7 @@ local files = 0 -- of this process
 -- Files are read in the order of their names: a run that goes on comes behind what it wrote before, in the same second
 -- too.
 local function file_name(folder, suffix)
-  local second = math.floor(C.system.wall_time())
+  local second = math.floor(C.system.time())
   for _, name in ipairs(C.data.list_folder(folder)) do
     local other = tonumber(name:match "^events%.out%.tfevents%.(%d+)%.")
     if other and other >= second and other < second + 1000 then second = other + 1 end
@@ -69,7 +69,7 @@ function SummaryWriter:_restart(step)
 end
 
 function SummaryWriter:_write(wall_time, step, content)
-  self._file:append(messages.event(wall_time or C.system.wall_time(), step, content))
+  self._file:append(messages.event(wall_time or C.system.time(), step, content))
 end
 
 local function summary(self, wall_time, step, ...)
@@ -119,7 +119,7 @@ end
 ---@param walltime? number
 function SummaryWriter:add_scalars(...)
   local tag, given, step, wall_time = read_scalars(...)
-  wall_time = wall_time or C.system.wall_time()
+  wall_time = wall_time or C.system.time()
   for _, name in ipairs(values.names("add_scalars: tag_scalar_dict", given)) do
     local value = values.number("add_scalars", tag .. "/" .. name, given[name])
     local folder = ("%s_%s"):format(tag, name):gsub("/", "_")
@@ -240,7 +240,7 @@ function SummaryWriter:add_hparams(...)
   local tags, numbers = values.names("add_hparams: metric_dict", metrics), {}
   for i, tag in ipairs(tags) do numbers[i] = values.number("add_hparams: metric_dict", tag, metrics[tag]) end
   check_domains(domains or {}, plain)
-  local writer = SummaryWriter(("%s/%s"):format(self.log_dir, run_name or ("%.7f"):format(C.system.wall_time())))
+  local writer = SummaryWriter(("%s/%s"):format(self.log_dir, run_name or ("%.7f"):format(C.system.time())))
   for _, value in ipairs {messages.parameters(plain, tags, domains)} do summary(writer, nil, step, value) end
   for i, tag in ipairs(tags) do writer:add_scalar(tag, numbers[i], step) end
   writer:close()

@@ -89,7 +89,7 @@ function TableTracker:log(given, step, options)
   arguments.check_names(what, options or {}, {"walltime"})
   local names, found = values.flat(what, given)
   if step == nil and found.step ~= nil then step = values.number(what, "step", found.step) end
-  local wall_time = options and options.walltime or C.system.wall_time()
+  local wall_time = options and options.walltime or C.system.time()
   local row = {step = step, wall_time = wall_time, names = {}, values = found}
   for _, name in ipairs(names) do
     if not own[name] then

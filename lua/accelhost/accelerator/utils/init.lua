@@ -13,6 +13,7 @@ local files = {
     "initialize_tensors", "listify", "convert_to_fp32",
   },
   seed = {"set_seed", "synchronize_rng_state", "synchronize_rng_states"},
+  folders = {"makedirs"},
   memory = {"find_executable_batch_size", "should_reduce_batch_size", "release_memory", "clear_device_cache"},
   operations = {
     "gather", "reduce", "broadcast", "pad_across_processes", "gather_object", "broadcast_object_list",

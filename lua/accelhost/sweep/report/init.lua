@@ -54,7 +54,7 @@ end
 function report.html(study, options)
   options = options or {}
   return require "accelhost.sweep.report.html"(check(study), {
-    now = options.now or C.system.wall_time(), base = options.base, importance = importance_of(study),
+    now = options.now or C.system.time(), base = options.base, importance = importance_of(study),
   })
 end
 
@@ -65,7 +65,7 @@ end
 function report.text(study, options)
   options = options or {}
   return require "accelhost.sweep.report.text".full(check(study), {
-    now = options.now or C.system.wall_time(), width = options.width or 80, colored = options.colored,
+    now = options.now or C.system.time(), width = options.width or 80, colored = options.colored,
     importance = importance_of(study),
   })
 end

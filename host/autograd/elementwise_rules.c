@@ -273,6 +273,11 @@ int ah_backward_dropout(struct ah_rule *r)
     return r->status;
 }
 
+int ah_backward_padded_dropout(struct ah_rule *r)
+{
+    return ah_backward_dropout(r);
+}
+
 int ah_backward_dropout_backward(struct ah_rule *r)
 {
     const struct ah_args_dropout_backward *arg = ah_args(r, dropout_backward);

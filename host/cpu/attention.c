@@ -243,30 +243,60 @@ static void close_reading(struct reading *r, struct ah_attention *plan)
     free(plan->span);
 }
 
-/* The dropout decisions of all units: drawn as a matrix of weights for each head would be, row by row. */
-static int draw_keep(const struct ah_attention *plan, uint64_t *words, double p)
+/* How dropout's decisions are drawn: as a matrix of weights for each head would be, row by row. With `at` it is that of
+ * a padded sequence of `tokens`, of which query and key i are rows at[i]. */
+struct drawing {
+    uint8_t *row;
+    double keep; /* probability */
+    const int64_t *at;
+    int64_t tokens;
+};
+
+static void skip_rows(const struct drawing *d, int64_t rows)
 {
-    int64_t most = 0;
+    ah_generator_skip(ah_default_generator(), 2 * d->tokens * rows);
+}
+
+/* The decisions of one head of a sequence; returns the end of its words. */
+static uint64_t *draw_head(const struct drawing *d, const struct ah_attention_span *span, uint64_t *words)
+{
+    const int64_t *at = d->at ? d->at + span->query : NULL;
+    int64_t keys = span->keys, first = span->number * d->tokens, row = first;
+    for (int64_t i = 0; i < span->queries; i++) {
+        int bit = (int)(i % AH_ATTENTION_QUERIES);
+        if (bit == 0)
+            memset(words, 0, (size_t)keys * sizeof *words);
+        if (at) {
+            skip_rows(d, at[i] - row);
+            row = at[i] + 1;
+        }
+        ah_generator_fill_keep(ah_default_generator(), d->row, at ? d->tokens : keys, d->keep);
+        for (int64_t j = 0; j < keys; j++)
+            words[j] |= (uint64_t)d->row[at ? at[j] - first : j] << bit;
+        if (bit == AH_ATTENTION_QUERIES - 1 || i == span->queries - 1)
+            words += keys;
+    }
+    if (at)
+        skip_rows(d, first + d->tokens - row);
+    return words;
+}
+
+static int draw_keep(const struct ah_attention *plan, const struct ah_args_attention *arg, uint64_t *words)
+{
+    struct drawing drawing = {.keep = 1 - arg->dropout_p.number};
+    if (ah_given(&arg->padded_at)) {
+        drawing.at = ah_tensor_data(arg->padded_at.tensor);
+        drawing.tokens = arg->longest.ints.at[2];
+    }
+    int64_t most = drawing.tokens;
     for (int64_t s = 0; s < plan->spans; s++)
         most = plan->span[s].keys > most ? plan->span[s].keys : most;
     struct ah_dense row = {0};
     AH_TRY(ah_dense_scratch(&row, (size_t)most));
-    const uint8_t *keep = row.block;
-    for (int64_t s = 0; s < plan->spans; s++) {
-        int64_t queries = plan->span[s].queries, keys = plan->span[s].keys;
-        for (int64_t head = 0; head < plan->heads; head++) {
-            for (int64_t i = 0; i < queries; i++) {
-                int bit = (int)(i % AH_ATTENTION_QUERIES);
-                if (bit == 0)
-                    memset(words, 0, (size_t)keys * sizeof *words);
-                ah_generator_fill_keep(ah_default_generator(), row.block, keys, 1 - p);
-                for (int64_t j = 0; j < keys; j++)
-                    words[j] |= (uint64_t)keep[j] << bit;
-                if (bit == AH_ATTENTION_QUERIES - 1 || i == queries - 1)
-                    words += keys;
-            }
-        }
-    }
+    drawing.row = row.block;
+    for (int64_t s = 0; s < plan->spans; s++)
+        for (int64_t head = 0; head < plan->heads; head++)
+            words = draw_head(&drawing, &plan->span[s], words);
     ah_dense_close(&row);
     return 0;
 }
@@ -287,7 +317,7 @@ int ah_cpu_attention(struct ah_call *c)
     plan.lse = ah_tensor_data(c->out[1]);
     if (p > 0) {
         plan.keep = ah_tensor_data(c->extra[1]);
-        AH_TRYGO(draw_keep(&plan, ah_tensor_data(c->extra[1]), p), out);
+        AH_TRYGO(draw_keep(&plan, arg, ah_tensor_data(c->extra[1])), out);
     }
     if (ah_compute_dtype(query->dtype) == AH_F32)
         status = run_units(&plan, false, attend_f32, scratch_items_f32(&plan) * sizeof(float));

@@ -174,6 +174,27 @@ int ah_cpu_dropout(struct ah_call *c)
     return apply_mask(c->out[0], arg->input.tensor, mask, c->state.dropout.scale);
 }
 
+int ah_cpu_padded_dropout(struct ah_call *c)
+{
+    const struct ah_args_padded_dropout *arg = ah_args(c, padded_dropout);
+    struct ah_tensor *mask = c->extra[0];
+    uint8_t *keep = ah_tensor_data(mask);
+    int64_t n = arg->input.tensor->size[0], width = mask->numel / n, row = 0;
+    double p = arg->p.number;
+    if (p == 1) { /* as dropout, which draws nothing then */
+        memset(keep, 0, (size_t)mask->numel);
+        return apply_mask(c->out[0], arg->input.tensor, mask, c->state.dropout.scale);
+    }
+    for (int64_t i = 0; i < n; i++, row++, keep += width) {
+        int64_t at = ah_tensor_get_int(arg->at.tensor, i);
+        ah_generator_skip(ah_default_generator(), 2 * width * (at - row));
+        ah_generator_fill_keep(ah_default_generator(), keep, width, 1 - p);
+        row = at;
+    }
+    ah_generator_skip(ah_default_generator(), 2 * width * (arg->rows.integer - row));
+    return apply_mask(c->out[0], arg->input.tensor, mask, c->state.dropout.scale);
+}
+
 int ah_cpu_dropout_backward(struct ah_call *c)
 {
     const struct ah_args_dropout_backward *arg = ah_args(c, dropout_backward);

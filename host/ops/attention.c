@@ -142,6 +142,36 @@ static int check_rows(const struct ah_args_attention *arg)
     return 0;
 }
 
+int ah_check_padded_rows(const char *op, const struct ah_tensor *at, int64_t n, int64_t rows)
+{
+    if (!ah_on_cpu(at) || at->dtype != AH_I64 || at->ndim != 1 || at->numel != n || !ah_tensor_is_contiguous(at))
+        return ah_fail(AH_EINVAL, "%s: expected rows of the padded batch as int64 (%lld,) on the CPU, got %s %s", op,
+                       (long long)n, ah_dtype_name(at->dtype), ah_shape(at));
+    const int64_t *row = ah_tensor_data(at);
+    for (int64_t i = 0, before = -1; i < n; before = row[i++])
+        if (row[i] <= before || row[i] >= rows)
+            return ah_fail(AH_EINVAL, "%s: row %lld of the padded batch is out of order or not below %lld", op,
+                           (long long)row[i], (long long)rows);
+    return 0;
+}
+
+/* Is every sequence, as a row of the padded batch, made of rows of that row's own? */
+static int check_padded(const struct ah_args_attention *arg)
+{
+    const struct ah_tensor *starts = arg->cu_seq_q.tensor, *at = arg->padded_at.tensor;
+    int64_t tokens = arg->longest.ints.count > 2 ? arg->longest.ints.at[2] : 0;
+    int64_t sequences = starts ? starts->numel - 1 : 0;
+    if (tokens < 1 || starts != arg->cu_seq_k.tensor || ah_given(&arg->seqused_k) || !ah_on_cpu(starts))
+        return ah_fail(AH_EINVAL, "attention: padded_at is for packed sequences on the CPU that see themselves");
+    AH_TRY(ah_check_padded_rows("attention", at, arg->query.tensor->size[0], tokens * sequences));
+    for (int64_t s = 0; s < sequences; s++)
+        for (int64_t i = ah_tensor_get_int(starts, s); i < ah_tensor_get_int(starts, s + 1) && i < at->numel; i++)
+            if (ah_tensor_get_int(at, i) / tokens != s)
+                return ah_fail(AH_EINVAL, "attention: padded_at: row %lld is not of sequence %lld", (long long)i,
+                               (long long)s);
+    return 0;
+}
+
 int ah_forward_attention(struct ah_call *c)
 {
     const struct ah_args_attention *arg = ah_args(c, attention);
@@ -149,6 +179,8 @@ int ah_forward_attention(struct ah_call *c)
     int64_t size[4], words = 0;
     int n = q->ndim;
     AH_TRY(check_rows(arg));
+    if (ah_given(&arg->padded_at))
+        AH_TRY(check_padded(arg));
     if (arg->cu_seq_q.tensor)
         AH_TRY(make_spans(c, arg, &words));
     else
@@ -290,10 +322,10 @@ static int attend(struct ah_call *c, const struct ah_args_scaled_dot_product_att
     for (int i = 0; i < 3; i++)
         AH_TRYGO(ah_op1(AH_OP_transpose, &made[i], heads_first[i], AH_I(1), AH_I(2)), out);
     const struct ah_value args[] = {
-        AH_T(made[0]), AH_T(made[1]), AH_T(made[2]), arg->attn_mask, AH_NIL, AH_NIL, AH_NIL, AH_NIL,
+        AH_T(made[0]), AH_T(made[1]), AH_T(made[2]), arg->attn_mask, AH_NIL, AH_NIL, AH_NIL, AH_NIL, AH_NIL,
         AH_INTS_OF(arg->is_causal.flag ? causal : all, 2), AH_N(scale_of(&arg->scale, q)), arg->dropout_p,
     };
-    AH_TRYGO(ah_op_call(AH_OP_attention, args, 11, false, result, &count), out);
+    AH_TRYGO(ah_op_call(AH_OP_attention, args, 12, false, result, &count), out);
     AH_TRYGO(ah_op1(AH_OP_transpose, &c->out[0], AH_T(result[0]), AH_I(1), AH_I(2)), out);
     c->out_count = 1;
 out:

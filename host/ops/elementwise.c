@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ops/attention.h"
 #include "ops/rows.h"
 
 /* Channels-last memory is only kept where every tensor of full shape has it: then all of them are flat memory in the
@@ -320,15 +321,9 @@ int ah_forward_masked_fill(struct ah_call *c)
 
 /* The kernel draws the mask, extra[0], in the order of the input's memory, as PyTorch, and applies it. A channels-last
  * mark is no such order: to the user that input is row-major. */
-int ah_forward_dropout(struct ah_call *c)
+/* p in 0..1, above 0. */
+static int drop(struct ah_call *c, struct ah_tensor *input, double p)
 {
-    const struct ah_args_dropout *arg = ah_args(c, dropout);
-    struct ah_tensor *input = arg->input.tensor;
-    double p = arg->p.number;
-    if (!(p >= 0 && p <= 1))
-        return ah_fail(AH_EINVAL, "dropout: expected p in 0..1, got %g", p);
-    if (!arg->training.flag || p == 0 || input->numel == 0)
-        return same(c);
     AH_TRY(ah_call_expect_float(c, 0));
     AH_TRY(ah_tensor_empty_ordered(&c->extra[0], input, AH_BOOL, c->device));
     /* PyTorch divides a mask of ones in the tensor's dtype. */
@@ -343,6 +338,32 @@ int ah_forward_dropout(struct ah_call *c)
         c->state.dropout.scale = 0;
     AH_TRY(ah_call_output(c, 0, input->size, input->ndim, input->dtype));
     return ah_call_kernel(c);
+}
+
+int ah_forward_dropout(struct ah_call *c)
+{
+    const struct ah_args_dropout *arg = ah_args(c, dropout);
+    double p = arg->p.number;
+    if (!(p >= 0 && p <= 1))
+        return ah_fail(AH_EINVAL, "dropout: expected p in 0..1, got %g", p);
+    if (!arg->training.flag || p == 0 || arg->input.tensor->numel == 0)
+        return same(c);
+    return drop(c, arg->input.tensor, p);
+}
+
+int ah_forward_padded_dropout(struct ah_call *c)
+{
+    const struct ah_args_padded_dropout *arg = ah_args(c, padded_dropout);
+    const struct ah_tensor *input = arg->input.tensor, *at = arg->at.tensor;
+    double p = arg->p.number;
+    if (!(p >= 0 && p <= 1))
+        return ah_fail(AH_EINVAL, "dropout: expected p in 0..1, got %g", p);
+    AH_TRY(ah_check_padded_rows("dropout", at, input->ndim ? input->size[0] : 0, arg->rows.integer));
+    if (!ah_tensor_is_contiguous(input))
+        return ah_fail(AH_EINVAL, "dropout: expected packed rows in a contiguous tensor, got %s", ah_shape(input));
+    if (p == 0 || input->numel == 0)
+        return same(c);
+    return drop(c, arg->input.tensor, p);
 }
 
 int ah_forward_bitwise(struct ah_call *c)

@@ -127,6 +127,15 @@ uint64_t ah_generator_draw_seed(struct ah_generator *g)
     return ah_generator_u64(g) & ~(1ull << 63);
 }
 
+void ah_generator_skip(struct ah_generator *g, int64_t n)
+{
+    while (n > AH_RNG_WORDS - g->next) {
+        n -= AH_RNG_WORDS - g->next;
+        next_block(g);
+    }
+    g->next += (int)n;
+}
+
 void ah_generator_fill_u32(struct ah_generator *g, uint32_t *out, int64_t n)
 {
     while (n > 0) {

@@ -42,6 +42,9 @@ double ah_generator_normal(struct ah_generator *g, double mean, double std);
 /* PyTorch's draw of a data loader's seed: u64 modulo 2^63. */
 uint64_t ah_generator_draw_seed(struct ah_generator *g);
 
+/* Pass over n draws. */
+void ah_generator_skip(struct ah_generator *g, int64_t n);
+
 /* n draws. */
 void ah_generator_fill_u32(struct ah_generator *g, uint32_t *out, int64_t n);
 /* x * (to - from) + from, fused, as uniform_ does. */

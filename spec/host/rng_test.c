@@ -31,6 +31,21 @@ AH_TEST(rng_blocks_equal_single_draws)
     }
 }
 
+AH_TEST(rng_skips_as_many_draws_as_it_would_make)
+{
+    struct ah_generator drawn, skipped;
+    int64_t lengths[] = {0, 1, 623, 0, 624, 625, 5000, 1248};
+    ah_generator_seed(&drawn, 3);
+    ah_generator_seed(&skipped, 3);
+    for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
+        for (int64_t i = 0; i < lengths[k]; i++)
+            ah_generator_u32(&drawn);
+        ah_generator_skip(&skipped, lengths[k]);
+        struct ah_generator a = drawn, b = skipped;
+        CHECK(ah_generator_u64(&a) == ah_generator_u64(&b));
+    }
+}
+
 AH_TEST(rng_keep_is_a_comparison_of_doubles)
 {
     struct ah_generator one, many;

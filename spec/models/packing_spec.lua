@@ -125,3 +125,63 @@ describe("The states of padding", function()
     assert.is_false(are_zero(packs, mask))
   end)
 end)
+
+describe("Dropout of a packed batch", function()
+  local dropout = {hidden_dropout_prob = 0.3, attention_probs_dropout_prob = 0.4}
+  local first_seen = numbers {{1, 0, 1, 0, 1, 1}, {1, 0, 0, 0, 0, 1}, {1, 1, 1, 0, 0, 0}}
+
+  -- Loss, gradients and the next number of the generator of one training step.
+  local function step(model, mask)
+    accelhost.manual_seed(11)
+    model:train()
+    local out = model {input_ids = words, attention_mask = mask, labels = numbers {0, 1, 2}}
+    out.loss:backward()
+    local gradients = {}
+    for name, parameter in model:named_parameters() do
+      gradients[name] = parameter.grad
+    end
+    return out.loss, gradients, accelhost.rand(1):item()
+  end
+
+  for name, mask in pairs {["padding at the right"] = right, ["holes"] = first_seen} do
+    it("draws the masks of the padded batch, with " .. name, function()
+      local packs, pads = pair("BertForSequenceClassification", "float64", dropout)
+      local got, got_gradients, got_next = step(packs, mask)
+      local wanted, gradients, wanted_next = step(pads, mask)
+      check.near(check.flat(wanted), got, 1e-12)
+      assert.equal(wanted_next, got_next)
+      for parameter, gradient in pairs(gradients) do
+        check.near(check.flat(gradient), got_gradients[parameter], 1e-12, parameter)
+      end
+    end)
+  end
+
+  it("of everything draws nothing, as dropout does", function()
+    local C = require "accelhost._C"
+    local x, at = accelhost.ones(2, 3), accelhost.tensor({0, 3}, {dtype = "int64"})
+    accelhost.manual_seed(1)
+    local before = accelhost.rand(1):item()
+    accelhost.manual_seed(1)
+    assert.equal(0, C.padded_dropout(x, at, 4, 1):sum():item())
+    assert.equal(before, accelhost.rand(1):item())
+  end)
+
+  it("refuses rows that are none of the padded batch", function()
+    local C = require "accelhost._C"
+    local x = accelhost.ones(2, 3)
+    for _, rows in ipairs {{3, 0}, {0, 4}, {-1, 0}, {1, 1}} do
+      check.raises("of the padded batch is out of order or not below 4",
+        function() C.padded_dropout(x, numbers(rows), 4, 0.5) end)
+    end
+    check.raises("expected rows of the padded batch as int64 (2,) on the CPU, got int64 (3,)",
+      function() C.padded_dropout(x, numbers {0, 1, 2}, 4, 0.5) end)
+    check.raises("expected packed rows in a contiguous tensor",
+      function() C.padded_dropout(accelhost.ones(3, 2):t(), numbers {0, 1}, 4, 0.5) end)
+    local q, bounds = accelhost.ones(3, 1, 8), numbers {0, 2, 3}
+    local function attend(at, starts) -- two sequences of 2 tokens when padded
+      return C.attention(q, q, q, nil, starts or bounds, starts or bounds, nil, at, {2, 2, 2}, {-1, -1}, 1, 0.5)
+    end
+    assert.same({3, 1, 8}, attend(numbers {0, 1, 3}):shape())
+    check.raises("attention: padded_at: row 1 is not of sequence 0", function() attend(numbers {0, 2, 3}) end)
+  end)
+end)

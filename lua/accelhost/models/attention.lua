@@ -1,6 +1,5 @@
 --- Attention over heads, as the models share it.
 local C = require "accelhost._C"
-local F = require "accelhost.nn.functional"
 
 local attention = {}
 
@@ -47,7 +46,7 @@ function attention.attend(q, k, v, o)
   return written_out(q, k, v, mask, o.dropout, o.scale or 1 / math.sqrt(q:size(-1)))
 end
 
---- Attention of packed texts, each in itself.
+--- Attention of packed texts, each in itself. Dropout draws the decisions of the padded batch.
 ---@param q Tensor [total, heads * width]
 ---@param k Tensor
 ---@param v Tensor
@@ -57,9 +56,9 @@ end
 ---@return Tensor [total, heads * width]
 function attention.attend_packed(q, k, v, heads, places, dropout)
   local function by_heads(x) return x:unflatten(-1, {heads, -1}) end
-  local bounds, longest = places.bounds, places.longest
-  return F.varlen_attn(by_heads(q), by_heads(k), by_heads(v), bounds, bounds, longest, longest,
-    {dropout_p = dropout}):flatten(1)
+  local bounds, longest, query = places.bounds, places.longest, by_heads(q)
+  return (C.attention(query, by_heads(k), by_heads(v), nil, bounds, bounds, nil, places.index,
+    {longest, longest, places.tokens}, {-1, -1}, 1 / math.sqrt(query:size(-1)), dropout)):flatten(1)
 end
 
 --- 1 and 0 (or true and false) for tokens and padding as true and false; nil when nothing is hidden.

@@ -9,13 +9,12 @@ local inputs = require "accelhost.models.inputs"
 local norms = require "accelhost.nn.norm"
 local packing = require "accelhost.models.packing"
 local recompute = require "accelhost.recompute"
-local Dropout = require("accelhost.nn.dropout").Dropout
 local Embedding = require("accelhost.nn.embedding").Embedding
 local Linear = require("accelhost.nn.linear").Linear
 local Module = require("accelhost.nn.module").Module
 local PreTrainedModel = require("accelhost.models.pretrained").PreTrainedModel
 
-local fail = arguments.fail
+local Dropout, fail = packing.Dropout, arguments.fail
 local bert = {}
 
 local Embeddings = Module:extend "BertEmbeddings"
@@ -47,7 +46,7 @@ function Embeddings:forward(given, batch, tokens, places)
   else
     x = x + self.position_embeddings.weight:narrow(0, 0, tokens)
   end
-  return self.dropout(self.LayerNorm(x))
+  return self.dropout(self.LayerNorm(x), places)
 end
 
 local SelfAttention = Module:extend "BertSelfAttention"
@@ -83,8 +82,8 @@ function Output:init(config, from)
   self.dropout = Dropout(config.hidden_dropout_prob)
 end
 
-function Output:forward(x, around)
-  return (norms.of_sum(self.LayerNorm, self.dropout(self.dense(x)), around))
+function Output:forward(x, around, places)
+  return (norms.of_sum(self.LayerNorm, self.dropout(self.dense(x), places), around))
 end
 
 local Attention = Module:extend "BertAttention"
@@ -96,7 +95,7 @@ end
 
 function Attention:forward(x, seen)
   local y, weights = self.self(x, seen)
-  return self.output(y, x), weights
+  return self.output(y, x, seen.places), weights
 end
 
 local Intermediate = Module:extend "BertIntermediate"
@@ -118,7 +117,7 @@ end
 
 function Layer:forward(x, seen)
   local y, weights = self.attention(x, seen)
-  return self.output(self.intermediate(y), y), weights
+  return self.output(self.intermediate(y), y, seen.places), weights
 end
 
 local Encoder = Module:extend "BertEncoder"

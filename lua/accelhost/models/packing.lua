@@ -1,6 +1,8 @@
 --- Texts of a batch one behind the other, without the padding between them: what is done to each token by itself is
--- then done to real tokens only. The numbers are those of the padded batch; at padding there are zeros in the end.
+-- then done to real tokens only. The numbers are those of the padded batch, dropout masks included; at padding there
+-- are zeros in the end.
 local C = require "accelhost._C"
+local nn = require "accelhost.nn.dropout"
 
 local packing = {}
 
@@ -32,6 +34,19 @@ function packing.places(kept)
     index = index, positions = index:remainder(tokens), bounds = bounds, longest = lengths:max():item(),
     batch = batch, tokens = tokens,
   }
+end
+
+--- nn.Dropout of a padded batch or, with its places, of packed texts, for which it draws the same mask.
+---@class packing.Dropout: Dropout
+local Dropout = nn.Dropout:extend "Dropout"
+packing.Dropout = Dropout
+
+---@param x Tensor
+---@param places? packing.Places
+---@return Tensor
+function Dropout:forward(x, places)
+  if not places or not self.training then return nn.Dropout.forward(self, x) end
+  return C.padded_dropout(x, places.index, places.batch * places.tokens, self.p)
 end
 
 --- [batch, tokens, ...] as [total, ...].

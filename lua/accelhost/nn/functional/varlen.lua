@@ -58,7 +58,7 @@ function F.varlen_attn(...)
     fail("varlen_attn: expected as many heads in key as in query (or enable_gqa), got %s and %s", shape_text(key),
       shape_text(query))
   end
-  local output, lse = C.attention(query, key, value, nil, cu_seq_q, cu_seq_k, seqused_k, {max_q, max_k},
+  local output, lse = C.attention(query, key, value, nil, cu_seq_q, cu_seq_k, seqused_k, nil, {max_q, max_k},
     window_of(window, is_causal), scale or 1 / math.sqrt(query:size(-1)), dropout_p, {generator = generator})
   if return_aux and return_aux.lse then return output, lse:detach() end
   return output

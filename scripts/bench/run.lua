@@ -187,8 +187,10 @@ local tokenizings = {bert_sst2 = "minilm sst2", bert_shakespeare = "minilm tinys
 local fast_python, fast_version
 if with_torch then fast_python, fast_version = find_python "tokenizers" end
 for name, arguments in pairs(tokenizings) do
+  local tokenizer, text = arguments:match "^(%S+) (%S+)$"
   arguments = data_dir .. " " .. arguments
   workloads["tokenize_" .. name] = {
+    needs = {data_dir .. "/" .. tokenizer, data_dir .. "/" .. text},
     ours = ours("tokenizing.lua", arguments, 1, 1),
     peer = options.against and run_by(options.against, "tokenizing.lua", arguments, 1, 1)
       or fast_python and ("RAYON_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false %s %s/peers/tokenizing.py %s"):format(
@@ -213,6 +215,7 @@ if with_torch then transformers_python, transformers_version = find_python "tran
 for shape, counts in pairs {["1t"] = {1, 1}, ["2t"] = {1, 2}, ["2p"] = {2, 1}} do
   local arguments, processes, threads = data_dir .. " bench 8 5", counts[1], counts[2]
   workloads["minilm_ft_" .. shape] = {
+    needs = {data_dir .. "/minilm", data_dir .. "/sst2"},
     ours = ours("minilm_ft.lua", arguments, processes, threads),
     peer = options.against and run_by(options.against, "minilm_ft.lua", arguments, processes, threads)
       or transformers_python and torch("minilm_ft.py", arguments, processes, threads, transformers_python) or nil,
@@ -272,6 +275,20 @@ if options.rows:find "%S" then
   if unknown then error("no row '" .. unknown .. "'", 0) end
   rows = kept
 end
+
+-- Rows whose data are not there are left out, with one line each.
+local function is_there(path) return os.execute(("test -e '%s'"):format(path)) == 0 end
+local possible = {}
+for _, item in ipairs(rows) do
+  local missing
+  for _, path in ipairs(workloads[item.workload].needs or {}) do missing = missing or not is_there(path) and path end
+  if missing then
+    print(("%s is left out: '%s' is missing (ACCELHOST_DATA names the folder of data sets)"):format(item.name, missing))
+  else
+    possible[#possible + 1] = item
+  end
+end
+rows = possible
 
 -- Which workloads, in the order of the rows; a loader workload needs its peer's.
 local order, seen = {}, {}

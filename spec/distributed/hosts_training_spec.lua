@@ -76,8 +76,8 @@ describe("BasicNet on several hosts", function()
     -- Two ranks on each of so many hosts.
     local function launch(count, words)
       return hosts.run(count, ([[export ACCELHOST_SECRET="one two three four"
-        for k in $(seq %d); do { testhosts on $k %s --no-python --nnodes %d --nproc-per-node 2 --node-rank $((k - 1)) \
-          --master-addr 10.77.0.1 --master-port 29500 "$host" %s; echo "exit $?"; } & done; wait]]):format(count,
+        for k in $(seq %d); do { testhosts on $k %s --no_python --nnodes %d --nproc_per_node 2 --node_rank $((k - 1)) \
+          --master_addr 10.77.0.1 --master_port 29500 "$host" %s; echo "exit $?"; } & done; wait]]):format(count,
         torchrun, count, words), {timeout = 180})
     end
 

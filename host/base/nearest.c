@@ -56,6 +56,8 @@ const char *ah_nearest(const char *word, const char *const *list)
 {
     const char *nearest = NULL;
     int best = strlen(word) > 3 ? 3 : 2;
+    if (strlen(word) < 2)
+        return NULL; /* every name of one letter is near */
     for (const char *const *known = list; *known; known++) {
         int d = distance(word, *known);
         /* The list may come from a table, in any order. */

@@ -419,7 +419,46 @@ describe("accelhost repl from a pipe", function()
     assert.equal("nothing is called 'nosuchthing'\n", said "?? nosuchthing")
     assert.equal("class Net(width)   [1]:2\n  A net.\n", said("-- A net.\nlocal Net = nn.Module:extend 'Net'\n"
       .. "function Net:init(width) end\nlocal net = Net(1)\n? net"))
-    assert.matches("A line is run when it is whole", said "?")
+    for _, line in ipairs {"?", "help", "help()"} do assert.matches("^A line runs once it is complete", said(line)) end
+    assert.matches("^nn%.Linear%(in_features", said "help(nn.Linear)")
+    assert.matches("^nn%.Linear%(in_features", said "help 'nn.Linear'")
+    assert.equal("3\n", said "local help = 3\nhelp")
+  end)
+
+  it("wraps what ? prints to the terminal's width", function()
+    for _, width in ipairs {"60", "90"} do
+      local text = run.host({"repl"}, {stdin = "?\n", env = {COLUMNS = width}}).stdout
+      for line in text:gmatch "[^\n]+" do assert.is_true(#line <= 80, line) end
+      assert.is_nil(text:find "%S%-?\n%l+ly")
+    end
+  end)
+
+  it("ends at exit and quit, unless they are variables", function()
+    for _, word in ipairs {"exit", "quit()", "exit ()"} do
+      local result = run.host({"repl"}, {stdin = "1\n" .. word .. "\n2\n"})
+      assert.same({"1\n", 0}, {result.stdout, result.code})
+    end
+    assert.equal("5\n6\n", run.host({"repl"}, {stdin = "local quit = 5\nquit\n6\n"}).stdout)
+  end)
+
+  it("loads a module that was changed again, into the table that variables hold", function()
+    local lines = [[$ echo 'return {value = 1, old = true}' > changed_of_spec.lua
+local m = require "changed_of_spec"
+m.value
+$ echo 'return {value = 2}' > changed_of_spec.lua
+%reload
+m.value, m.old
+$ echo 'return {' > changed_of_spec.lua
+%reload changed_of_spec
+m.value
+%reload nothing_of_spec
+]]
+    local result
+    require "spec.support.folder".with(function(dir) result = run.host({"repl"}, {stdin = lines, dir = dir}) end)
+    assert.equal(1, result.code)
+    assert.matches("^1\nreloaded changed_of_spec\n2\tnil\n%%reload: 'changed_of_spec' stays as it was: [^\n]*\n",
+      result.stdout)
+    assert.matches("\n2\n%%reload: no module 'nothing_of_spec' of yours is loaded\n$", result.stdout)
   end)
 
   it("runs programs and commands", function()

@@ -37,6 +37,45 @@ describe("a chunk at the prompt", function()
     rawset(_G, "y_of_spec", nil)
   end)
 
+  it("shows the expressions that a chunk of statements ends with", function()
+    assert.equal("tensor(2.)\n", run "local t = tensor {1, 2}; t[1]")
+    assert.equal("3\n", run "local a, b = 1, 2; a + b")
+    assert.equal("3\n", run "local function f(x) return x end f(3)")
+    assert.equal("-7\n", run "local c = 7; -c")
+    assert.equal("6\n", run "local s = 0 for i = 1, 3 do s = s + i end s")
+    assert.equal("1\t2\n", run "local d = 1 d, 2")
+    assert.equal("\"x\"\n", run "local e = 1; 'x'")
+    assert.equal("tensor(3.)\n", run "local u = ones(3) u:sum()")
+  end)
+
+  it("shows no nil of a call that ends statements, and runs what continues a statement as a part of it", function()
+    assert.equal("", run "local w = 1; (function() return nil end)()")
+    assert.equal("", run "local function g(x) return function(y) return x + y end end")
+    assert.equal("", run "local sum = g (1) (2)")
+    assert.equal("3\n", run "sum")
+    assert.equal("", run "local difference = sum\n-1")
+    assert.equal("2\n", run "difference")
+    assert.equal("", run "local z = 5;")
+  end)
+
+  it("is complete where a statement and an expression are, and refused where neither can become whole", function()
+    for _, text in ipairs {"t = 1; t[5]", "a, b = 1, 2; a + b", "function f(x) return x end f", "t.x y"} do
+      assert.is_true(e:is_complete(text), text)
+    end
+    for _, text in ipairs {"t = {", "t = 1; f(", "for i = 1, 3 do", "x ="} do
+      assert.is_false(e:is_complete(text), text)
+    end
+  end)
+
+  it("gives advice on a name that is undefined and near another, and on a method that is not called", function()
+    run "local model = 3"
+    assert.equal("nil\n(did you mean 'model'?)\n", run "modle")
+    assert.equal("nil\n", run "k")
+    assert.equal("nil\n", run "nil")
+    run "local t = ones(2)"
+    assert.matches("^function shape.*\n%(a method: t:shape%(%) calls it%)\n$", (run "t.shape"))
+  end)
+
   it("shows nothing behind a last semicolon", function()
     assert.equal("", run "1 + 1;")
     assert.equal("", run "1 + 1 ; -- quiet")

@@ -7,9 +7,10 @@ local columns_of = require("accelhost.util.columns").of
 ---@field lines string[]
 local Page = class.new "Page"
 
-function Page:init()
+---@param width? integer columns; by default the terminal's
+function Page:init(width)
   local terminal, columns = C.comm.is_terminal(1)
-  columns = terminal and columns > 0 and columns or tonumber(os.getenv "COLUMNS") or 80
+  columns = width or terminal and columns > 0 and columns or tonumber(os.getenv "COLUMNS") or 80
   self.lines, self.limit, self.terminal = {}, math.max(40, math.min(columns, 100)), terminal
 end
 

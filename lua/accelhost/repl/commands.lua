@@ -1,5 +1,6 @@
 --- Lines at the prompt that are no Lua.
 local C = require "accelhost._C"
+local Page = require "accelhost.docs.page"
 local describe = require "accelhost.repl.describe"
 local show = require "accelhost.repl.show"
 
@@ -70,7 +71,44 @@ table_of.run = {"%run FILE [ARGUMENTS]", "runs a script and has its locals at ha
   return e:run_file(unpack(words))
 end}
 
-local order = {"time", "who", "run", "globals"}
+-- Was the module read from a file of the user's?
+local function is_own(name)
+  return not name:find "^accelhost" and package.searchpath(name, package.path) ~= nil
+end
+
+table_of.reload = {"%reload [MODULE]", "loads changed modules again: one, or all that lines or scripts have required",
+  function(e, rest)
+    local list = {}
+    for name in next, package.loaded do
+      if (rest == "" or name == rest) and is_own(name) then list[#list + 1] = name end
+    end
+    table.sort(list)
+    if rest ~= "" and #list == 0 then
+      e:complain(("%%reload: no module '%s' of yours is loaded"):format(rest))
+      return false
+    end
+    for _, name in ipairs(list) do
+      local before = package.loaded[name]
+      package.loaded[name] = nil
+      local fine, message = pcall(require, name)
+      if not fine then
+        package.loaded[name] = before
+        e:complain(("%%reload: '%s' stays as it was: %s"):format(name, message))
+        return false
+      end
+      -- Variables that hold the module's table see what is new in it.
+      local now = package.loaded[name]
+      if type(before) == "table" and type(now) == "table" and getmetatable(before) == nil then
+        for key in next, before do before[key] = nil end
+        for key, value in next, now do before[key] = value end
+        package.loaded[name] = before
+      end
+    end
+    e.write(#list > 0 and "reloaded " .. table.concat(list, ", ") .. "\n" or "nothing to reload\n")
+    return true
+  end}
+
+local order = {"time", "who", "run", "reload", "globals"}
 
 --- Their names, sorted.
 ---@return string[]
@@ -81,14 +119,12 @@ function commands.names()
 end
 
 local usage = [[
-A line is run when it is whole: a block or bracket that is open goes on in the next line. An expression shows its value,
-but not behind a last ';'. A local lives on in later lines; a new one of the same name hides it. _, __ and ___ are the
-last three results. At hand are accelhost, nn, F, optim, data, accelerator, and what makes tensors (randn, zeros, ...).
-
-]]
+A line runs once it is complete; an open block or bracket continues on the next line. The last expression of a line
+prints its value, unless a ';' follows it. Locals persist in later lines; a new one of the same name hides the old one.
+_, __ and ___ are the last three results. Predefined names: accelhost, nn, F, optim, data, accelerator, and the
+functions that make tensors (randn, zeros, ...).]]
 
 local function show_usage(e)
-  e.write(usage)
   local rows = {
     {"? NAME, NAME ?", "what a name is: of the library, or the comment above a function of yours"},
     {"?? NAME", "its source"},
@@ -96,8 +132,14 @@ local function show_usage(e)
   for _, name in ipairs(order) do rows[#rows + 1] = {table_of[name][1], table_of[name][2]} end
   rows[#rows + 1] = {"$ PROGRAM", "runs a line in the shell"}
   rows[#rows + 1] = {"Tab", "completes names, fields, methods, options and files"}
-  rows[#rows + 1] = {"Ctrl-C", "clears a line, ends what runs; Ctrl-D ends the prompt"}
-  for _, row in ipairs(rows) do e.write(("  %-24s %s\n"):format(row[1], row[2])) end
+  rows[#rows + 1] = {"Ctrl-C", "clears a line, ends what runs"}
+  rows[#rows + 1] = {"Ctrl-D, exit", "ends the prompt"}
+  local width = e.columns()
+  local page = Page(width)
+  page:wrap(usage, 0)
+  page:line()
+  for _, row in ipairs(rows) do page:wrap(row[2], 27, "  " .. row[1] .. " ") end
+  e.write(table.concat(page.lines, "\n") .. "\n")
   return true
 end
 
@@ -126,12 +168,36 @@ local function run_command(e, name, rest)
   return found[3](e, rest)
 end
 
+-- What other prompts call these.
+local plain = {
+  help = function(e, rest) return rest == "" and show_usage(e) or rest ~= "" and describe.name(e, rest) end,
+  clear = function(e)
+    if e.terminal then e.write "\27[H\27[2J" end
+    return true
+  end,
+}
+
+-- A word of `plain` and its argument; nil where a variable has the name.
+local function plain_word(e, text)
+  local name, rest = text:match "^%s*(%a+)%s*%(?%s*[\"']?([%w_%.:]*)[\"']?%s*%)?%s*$"
+  if not plain[name] or e.living[name] or rawget(_G, name) ~= nil then return nil end
+  return name, rest
+end
+
+--- Is the text a word that other prompts know (help, help(NAME), clear), and nothing of the user's?
+---@param e Evaluate
+---@param text string
+---@return boolean
+function commands.is_plain(e, text) return plain_word(e, text) ~= nil end
+
 --- Run one.
 ---@param e Evaluate
 ---@param text string
 ---@return boolean
 function commands.run(e, text)
   text = text:match "^%s*(.-)%s*$"
+  local word, about = plain_word(e, text)
+  if word then return plain[word](e, about) end
   local program = text:match "^%$%s*(.*)$"
   if program then return run_program(e, program) end
   local name, rest = text:match "^%%([%w_]*)%s*(.*)$"

@@ -21,7 +21,7 @@ local keywords = {
 
 local tensor_fields = {
   "grad", "dtype", "requires_grad", "data", "device", "is_leaf", "grad_fn", "ndim", "T", "mT", "H", "mH", "itemsize",
-  "nbytes", "is_cpu",
+  "nbytes", "is_cpu", "is_cuda",
 }
 
 local function is_library(fn)
@@ -206,16 +206,18 @@ end
 
 -- The call in whose last table the text ends: the word before its "(" or "{"; nil elsewhere.
 local function called(words)
-  local depth = 0
+  local closed, opened = 0, 0 -- brackets with both ends behind i, and without an end
   for i = #words, 1, -1 do
     local word = words[i].kind == "sign" and words[i].word
     if word == ")" or word == "}" or word == "]" then
-      depth = depth + 1
+      closed = closed + 1
+    elseif (word == "(" or word == "{" or word == "[") and closed > 0 then
+      closed = closed - 1
     elseif word == "(" or word == "{" or word == "[" then
-      depth = depth - 1
-      if depth == -1 and word ~= "{" then return nil end
-      if depth == -1 and words[i - 1] and words[i - 1].kind == "name" then return i - 1 end
-      if depth == -2 then return word == "(" and i - 1 or nil end
+      opened = opened + 1
+      if opened == 2 then return word == "(" and i - 1 or nil end
+      if word ~= "{" then return nil end
+      if words[i - 1] and words[i - 1].kind == "name" then return i - 1 end
     end
   end
 end
@@ -279,10 +281,8 @@ function complete.choices(e, before)
     return value ~= nil and member_names(value, mark.word, prefix) or {}, prefix
   end
   local options = option_names(words, prefix)
-  if prefix == "" then return options, prefix end
-  local list = bare_names(e, prefix)
-  for i, option in ipairs(options) do table.insert(list, i, option) end
-  return list, prefix
+  if prefix == "" or #options > 0 then return options, prefix end
+  return bare_names(e, prefix), prefix
 end
 
 local function common_prefix(list)

@@ -77,12 +77,39 @@ local function first_word(text)
   end
 end
 
--- Can LuaJIT read the text: "value" as expressions, "block" as statements; else nil and both messages.
+local reserved = {["nil"] = true, ["true"] = true, ["false"] = true}
+local deeper = {["function"] = 1, ["do"] = 1, ["if"] = 1, ["repeat"] = 1, ["("] = 1, ["{"] = 1, ["["] = 1,
+  ["end"] = -1, ["until"] = -1, [")"] = -1, ["}"] = -1, ["]"] = -1}
+
+-- Can a word begin an expression of its own behind a statement? What could also continue the statement (a bracket, a
+-- string, an operator) does so in Lua.
+local function begins_apart(words, i)
+  local kind, before = words[i].kind, words[i - 1].word
+  return before == ";" or before ~= "return" and (kind == "name" or kind == "keyword" or kind == "number")
+end
+
+-- Where the expressions begin that a text of statements ends with; nil where it ends otherwise.
+local function last_values(text)
+  local words, depth, outside = lexer.list(text), 0, {}
+  for i, word in ipairs(words) do
+    if depth == 0 and i > 1 and begins_apart(words, i) then outside[#outside + 1] = word.from end
+    depth = depth + (word.kind ~= "string" and deeper[word.word] or 0)
+  end
+  for i = #outside, 1, -1 do
+    local at = outside[i]
+    if loadstring(text:sub(1, at - 1)) and loadstring("return " .. text:sub(at)) then return at end
+  end
+end
+
+-- How LuaJIT can read the text: "value" as expressions, "block" as statements, "mixed" as statements and expressions,
+-- "called" if those are a call, which is a statement too; and where the expressions begin. Else nil and both messages.
 local function read(text, source)
   local chunk, first = loadstring("return " .. text, source)
   local word = first_word(text)
-  if chunk and word and word ~= ";" then return "value" end
+  if chunk and word and word ~= ";" then return "value", 1 end
   local block, second = loadstring(text, source)
+  local values = last_values(text)
+  if values then return block and "called" or "mixed", values end
   if block then return "block" end
   return nil, first, second
 end
@@ -92,8 +119,9 @@ local function is_command(text)
   return text:find "^%s*[%?%$%%]" ~= nil or text:find "^%s*[%a_][%w_%.:]*%s*%?%??%s*$" ~= nil
 end
 
+-- Does a message ask for more text? Only a name needs a '=' there, and no text that goes on with one is meant.
 local function is_open(message)
-  return message ~= nil and message:find "near '<eof>'$" ~= nil
+  return message ~= nil and message:find "near '<eof>'$" ~= nil and not message:find("'=' expected", 1, true)
 end
 
 --- Can the text be run, or refused, as it is? False when more has to come: a block, a bracket, a text is not closed.
@@ -170,6 +198,25 @@ local function ends_quietly(text)
   return last == ";"
 end
 
+-- Advice on a name alone: an undefined one near another, or a method that is not called.
+local function remark(self, text, value)
+  local name = text:match "^%s*([%a_][%w_]*)%s*$"
+  if name and value == nil and not self.living[name] and not kept[name] and not reserved[name] then
+    local known = {}
+    for other in next, known_names(self) do known[#known + 1] = other end
+    for other in next, _G do
+      if type(other) == "string" and not self.known[other] then known[#known + 1] = other end
+    end
+    table.sort(known)
+    local near = C.system.nearest(name, known)
+    return near and ("did you mean '%s'?"):format(near)
+  end
+  local path, method = text:match "^%s*([%a_][%w_%.]*)%.([%a_][%w_]*)%s*$"
+  if path and type(value) == "function" and rawget(C.methods, method) == value then
+    return ("a method: %s:%s() calls it"):format(path, method)
+  end
+end
+
 -- What came of a call: true and values, or false, the error's text and "interrupted".
 local function finish(self, job, fine, ...)
   local seconds = C.system.now() - job.began
@@ -183,27 +230,29 @@ local function finish(self, job, fine, ...)
     local place = why and text:match "^(.-): interrupted"
     if place then text = "interrupted at " .. (place:match "^%S+:%d+" or place) .. text:sub(#place + 14) end
     self:complain(text)
-  elseif select("#", ...) > 0 and not job.quiet then
+  elseif select("#", ...) > 0 and not job.quiet and not (job.kind == "called" and (...) == nil) then
     keep_result(self, (...))
     local shown, message = C.interrupt.call(show_values, self, select("#", ...), ...)
     if not shown then self:complain(own_part(message)) end
+    local advice = shown and remark(self, job.text, (...))
+    if advice then self.write(color(self, "2", "(" .. advice .. ")") .. "\n") end
   end
   if seconds >= self.slow then self.write(color(self, "2", ("(%.1f s)"):format(seconds)) .. "\n") end
   return fine
 end
 
 -- Run a text that LuaJIT can read.
-local function run(self, text, kind, source, environment, quiet, ...)
+local function run(self, text, kind, values, source, environment, quiet, ...)
   local texts = debug.getregistry()["accelhost.texts"] or {}
   debug.getregistry()["accelhost.texts"] = texts
   texts[source] = text
-  local chunk, message = locals.load(text, kind == "value", source, self.living)
+  local chunk, message = locals.load(text, values, source, self.living)
   if not chunk then
     self:complain(message)
     return false
   end
   setfenv(chunk, environment)
-  local job = {quiet = quiet, restore = remember(), began = C.system.now()}
+  local job = {quiet = quiet, restore = remember(), began = C.system.now(), kind = kind, text = text}
   return finish(self, job, C.interrupt.call(chunk, ...))
 end
 
@@ -211,7 +260,10 @@ end
 ---@param text string
 ---@return boolean # did it run to its end?
 function Evaluate:run(text)
-  if is_command(text) then return require("accelhost.repl.commands").run(self, text) end
+  if is_command(text) or text:find "^%s*help" or text:find "^%s*clear" then
+    local commands = require "accelhost.repl.commands"
+    if is_command(text) or commands.is_plain(self, text) then return commands.run(self, text) end
+  end
   local source = ("=[%d]"):format(self.number)
   self.number = self.number + 1
   text = without_sign(text)
@@ -223,7 +275,7 @@ function Evaluate:run(text)
     self:complain(hints.add(refusal(text, first, second)))
     return false
   end
-  return run(self, text, kind, source, self.environment, ends_quietly(text))
+  return run(self, text, kind, first, source, self.environment, ends_quietly(text))
 end
 
 --- Run a script as its file says, with the globals that it would have by itself; its top-level locals live on, after an
@@ -245,7 +297,7 @@ function Evaluate:run_file(path, ...)
     self:complain(require("accelhost.util.hints").add(problem))
     return false
   end
-  return run(self, text, "block", "@" .. path, _G, true, ...)
+  return run(self, text, "block", nil, "@" .. path, _G, true, ...)
 end
 
 --- What a name means at the prompt: a local that lives, a global, a name at hand.

@@ -32,13 +32,21 @@ local function read_chunk(e, prompt, continuation)
   return text
 end
 
--- Lines from a terminal, until Ctrl-D.
+-- Does the line end the prompt, as it does in others? Not where the user has called something so.
+local function leaves(e, text)
+  local name = text:match "^%s*(%a+)%s*%(?%s*%)?%s*$"
+  if name ~= "exit" and name ~= "quit" then return false end
+  return rawget(_G, name) == nil and not (e.living and e.living[name])
+end
+
+-- Lines from a terminal, until Ctrl-D or exit.
 local function converse(e)
   while true do
     local prompt = ("[%d]> "):format(e.number)
     local text, why = read_chunk(e, painted(e, prompt), painted(e, (" "):rep(#prompt - 4) .. ".. "))
     if not text then io.write(why == "interrupt" and e.edits and "^C\n" or "\n") end
     if why == "end" then return 0 end
+    if text and leaves(e, text) then return 0 end
     if text and text:find "%S" then
       C.edit.remember(text)
       e:run(text)
@@ -52,7 +60,7 @@ local function follow(e)
   local code = 0
   while true do
     local text, why = read_chunk(e, "", "")
-    if why then return code end
+    if why or leaves(e, text) then return code end
     if text:find "%S" and not e:run(text) then code = 1 end
     io.stdout:flush()
   end

@@ -118,13 +118,13 @@ local function keep(living, holder)
   end
 end
 
--- As statements; as expressions, which are handed through a function, for a call that is returned leaves no frame that
--- could tell where it was.
-local function body_of(text, words, is_value)
-  if not is_value then return hand_over(text, words) end
-  local last = words[#words]
+-- Statements, and expressions behind them from `values` on, which go through a function: a call that is returned leaves
+-- no frame that tells its line.
+local function body_of(text, words, values)
+  if not values then return hand_over(text, words) end
+  local last, statements = words[#words], text:sub(1, values - 1)
   if last.word == ";" and last.kind == "sign" then last = words[#words - 1] end
-  return ("return %s(%s)"):format(VALUES, text:sub(1, last.to))
+  return ("%s return %s(%s)"):format(hand_over(statements, lexer.list(statements)), VALUES, text:sub(values, last.to))
 end
 
 local function pass(...)
@@ -133,13 +133,13 @@ end
 
 --- Compile a text, which must be one that LuaJIT can read.
 ---@param text string
----@param is_value boolean expressions, whose values the chunk returns
+---@param values? integer where expressions begin, whose values the chunk returns
 ---@param source string the chunk's name
 ---@param living table<string, table> the variables that live: name -> {function, number of its upvalue}; those that the
 --- chunk declares come to it as it runs
 ---@return function? # nil and a message when the chunk mentions too many
 ---@return string?
-function locals.load(text, is_value, source, living)
+function locals.load(text, values, source, living)
   local words = lexer.list(text)
   local names = mentioned(words, living)
   if #names >= MOST then
@@ -147,7 +147,7 @@ function locals.load(text, is_value, source, living)
   end
   local declared = table.concat({HANDOVER, VALUES, unpack(names)}, ",")
   local make, message = loadstring(("local %s return function(...) %s\nend"):format(declared,
-    body_of(text, words, is_value)), source)
+    body_of(text, words, values)), source)
   if not make then return nil, message end
   local chunk = make()
   for i = 1, math.huge do

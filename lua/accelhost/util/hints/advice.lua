@@ -72,8 +72,10 @@ local rows = {
   {"target %-?%d+ at position %d+ is outside", "classes count from 0"},
   {"dtypes differ: (%w+) and", function(dtype) return ('bring them to one dtype, as by x:to "%s"'):format(dtype) end},
   {"inner sizes differ", "the last dim of the first meets the last but one of the second; b:t() swaps b's"},
-  {"does not fit weight %([%d, ]*%) %(out_features, in_features%)",
-    "the input's last dim has to be in_features; x:flatten(1) makes a row of each image"},
+  {"linear: input (%b()) does not fit weight %([%d, ]*%) %(out_features, in_features%)", function(input)
+    return "the input's last dim has to be in_features"
+      .. (#numbers_of(input) > 2 and "; x:flatten(1) makes a row of each image" or "")
+  end},
   {"conv_transpose%dd: input (%b()) does not fit weight (%b())", function(input, weight)
     return channels(input, weight, true)
   end},

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,13 +81,53 @@ static void sweep(struct ah_writer *writer)
         closedir(list);
 }
 
+/* Link a file without a name to a temporary one, which stays in `writer->temporary`; -1 and errno. */
+static int link_temporary(struct ah_writer *writer, int file)
+{
+    char self[64];
+    snprintf(self, sizeof self, "/proc/self/fd/%d", file);
+    for (int attempt = 0; attempt < 100; attempt++) {
+        invent_name(writer, attempt);
+        if (linkat(AT_FDCWD, self, writer->folder, writer->temporary, AT_SYMLINK_FOLLOW) == 0)
+            return 0;
+        if (errno != EEXIST)
+            break;
+    }
+    writer->temporary[0] = '\0';
+    return -1;
+}
+
+static int open_unnamed(const struct ah_writer *writer)
+{
+    return openat(writer->folder, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+}
+
+/* Can a file without a name get one? Not without /proc, nor where a sandbox forbids linkat. Tried once in a process,
+ * with another file: at the end of a write it would be too late. */
+static bool can_link(struct ah_writer *writer)
+{
+    enum { UNKNOWN, YES, NO };
+    static atomic_int known;
+    if (atomic_load(&known) == UNKNOWN) {
+        int file = open_unnamed(writer);
+        if (file < 0)
+            return false; /* not on this file system */
+        atomic_store(&known, link_temporary(writer, file) ? NO : YES);
+        if (writer->temporary[0])
+            unlinkat(writer->folder, writer->temporary, 0);
+        writer->temporary[0] = '\0';
+        close(file);
+    }
+    return atomic_load(&known) == YES;
+}
+
 static int open_temporary(struct ah_writer *writer)
 {
-    mode_t mode = 0666;
-    writer->file = openat(writer->folder, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
+    if (can_link(writer))
+        writer->file = open_unnamed(writer);
     for (int attempt = 0; writer->file < 0 && attempt < 100; attempt++) {
         invent_name(writer, attempt);
-        writer->file = openat(writer->folder, writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+        writer->file = openat(writer->folder, writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (writer->file < 0 && errno != EEXIST)
             break;
     }
@@ -154,26 +195,10 @@ int ah_writer_overwrite(struct ah_writer *writer, size_t at, const void *bytes, 
     return ah_fail(AH_EIO, "cannot write: %s", wrote < 0 ? strerror(errno) : "the disk is full");
 }
 
-/* Give a file without a name its temporary one. */
-static int link_temporary(struct ah_writer *writer)
-{
-    char self[64];
-    snprintf(self, sizeof self, "/proc/self/fd/%d", writer->file);
-    for (int attempt = 0; attempt < 100; attempt++) {
-        invent_name(writer, attempt);
-        if (linkat(AT_FDCWD, self, writer->folder, writer->temporary, AT_SYMLINK_FOLLOW) == 0)
-            return 0;
-        if (errno != EEXIST)
-            break;
-    }
-    writer->temporary[0] = '\0';
-    return -1;
-}
-
 int ah_writer_commit(struct ah_writer *writer)
 {
     bool failed = (writer->mode && fchmod(writer->file, writer->mode)) || fsync(writer->file);
-    failed = failed || (!writer->temporary[0] && link_temporary(writer));
+    failed = failed || (!writer->temporary[0] && link_temporary(writer, writer->file));
     failed = failed || renameat(writer->folder, writer->temporary, writer->folder, writer->name);
     if (!failed) {
         writer->temporary[0] = '\0';

@@ -1,7 +1,7 @@
 /* A file that takes its name only when it is whole: a reader finds the old content or the new one.
  *
- * Until then it has no name, so that a kill leaves nothing; on a file system that cannot do that it is a hidden file
- * beside the goal, which the next writer of the same goal removes. */
+ * Until then it has no name, so that a kill leaves nothing; where the system cannot do that (the file system, no /proc,
+ * a sandbox without linkat) it is a hidden file beside the goal, which the next writer of the same goal removes. */
 #ifndef AH_IO_WRITER_H
 #define AH_IO_WRITER_H
 

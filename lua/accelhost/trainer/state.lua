@@ -62,14 +62,8 @@ end
 --- Write it to a file.
 ---@param path string
 function TrainerState:write(path)
-  local file, reason = io.open(path, "wb")
-  local fine = file
-  if file then
-    fine, reason = file:write(self:to_json())
-    local closed, problem = file:close()
-    fine, reason = fine and closed, reason or problem
-  end
-  if not fine then arguments.fail("Trainer: '%s' was not written: %s", path, tostring(reason)) end
+  local fine, reason = pcall(C.io.write_text, path, self:to_json())
+  if not fine then arguments.fail("Trainer: %s", tostring(reason)) end
 end
 
 --- The state of a file; keys that it lacks keep their values at the start.

@@ -1,10 +1,8 @@
-/* A folder with all that leads to it: each part of the path in turn; and with all that is in it. */
+/* A folder with all that leads to it: each part of the path in turn. */
 #include "base/folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,18 +23,6 @@ int ah_folder_make(const char *path)
         if (mkdir(part, 0777) && errno != EEXIST)
             return ah_fail(AH_EIO, "cannot make the folder %s: %s", part, strerror(errno));
     }
-    return 0;
-}
-
-static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *place)
-{
-    return remove(path);
-}
-
-int ah_folder_remove(const char *path)
-{
-    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) && errno != ENOENT)
-        return ah_fail(AH_EIO, "cannot remove %s: %s", path, strerror(errno));
     return 0;
 }
 

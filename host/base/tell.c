@@ -1,7 +1,9 @@
 /* One function pointer, and a look at ACCELHOST_DEBUG each time: whoever asks often keeps the answer. */
 #include "base/tell.h"
 
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +25,31 @@ void ah_tell(const char *format, ...)
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
     show(line);
+}
+
+void ah_tell_once(const char *format, ...)
+{
+    enum { LINES = 256 };
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static uint64_t told[LINES];
+    static size_t count;
+    char line[1024];
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    for (const char *at = line; *at; at++)
+        hash = (hash ^ (unsigned char)*at) * 1099511628211u;
+    pthread_mutex_lock(&mutex);
+    bool known = false;
+    for (size_t i = 0; i < LINES && i < count; i++)
+        known |= told[i] == hash;
+    if (!known)
+        told[count++ % LINES] = hash;
+    pthread_mutex_unlock(&mutex);
+    if (!known)
+        ah_tell("%s", line);
 }
 
 bool ah_tells_of(const char *topic)

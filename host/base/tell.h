@@ -13,6 +13,9 @@ void ah_tell_to(void (*sink)(const char *line));
 /* A notice, always shown. */
 void ah_tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* A notice that is shown once in a process, however often the same line is reported. */
+void ah_tell_once(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* Is the topic's log wanted: is its name among the words of ACCELHOST_DEBUG ("comm,alloc")? */
 bool ah_tells_of(const char *topic);
 

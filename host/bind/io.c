@@ -356,10 +356,10 @@ static int sha256_file(lua_State *L)
     return 2;
 }
 
-/* remove(path): a folder or file with all below it; nil and the reason when it cannot be removed */
-static int remove_all(lua_State *L)
+/* remove_file(path): a regular file; nil and the reason when it stays */
+static int remove_file(lua_State *L)
 {
-    if (ah_folder_remove(luaL_checkstring(L, 1)) == 0) {
+    if (ah_folder_remove_file(luaL_checkstring(L, 1)) == 0) {
         lua_pushboolean(L, true);
         return 1;
     }
@@ -377,7 +377,7 @@ int ah_open_io(lua_State *L)
         {"zip_text", zip_text},            {"zip_npy", zip_npy},
         {"zip_tensor", zip_tensor},        {"make_folder", make_folder},
         {"sha256", sha256},                {"sha256_file", sha256_file},
-        {"remove", remove_all},            {"write_text", write_text},
+        {"remove_file", remove_file},      {"write_text", write_text},
         {NULL, NULL},
     };
     lua_pushlightuserdata(L, &archive_key);

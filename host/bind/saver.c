@@ -1,7 +1,9 @@
 /* accelhost._C.saver: folders that appear whole or not at all (io/saver.h).
  *
- * begin(goal) -> saver of part 0; nil and the reason
+ * begin(goal, replace) -> saver of part 0; nil and the reason
  * join(folder, part) -> saver of another part
+ * remove(path): a folder that a saver made; one that has to stay is reported by a line (io/stage.h)
+ * check(path) -> nil when a saver may replace the folder, a link to one being followed; else the reason
  * saver:folder() -> the hidden folder
  * saver:start{files = {{name =, text =} or {name =, names = {...}, tensors = {...}, notes = {...}}, ...},
  *             parts =, facts =, victims = {...}, timeout =}
@@ -9,8 +11,13 @@
  * saver:is_over(), saver:cancel(), saver:close()
  *
  * What the thread reads is kept by the saver's environment until the saver is closed or collected. */
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
 #include "bind/io.h"
 #include "io/saver.h"
+#include "io/stage.h"
 
 #define SAVER "accelhost.saver"
 
@@ -43,7 +50,8 @@ static int reason_of(lua_State *L)
 static int begin(lua_State *L)
 {
     const char *goal = luaL_checkstring(L, 1);
-    return ah_saver_begin(push_saver(L), goal) < 0 ? reason_of(L) : 1;
+    bool replace = lua_toboolean(L, 2);
+    return ah_saver_begin(push_saver(L), goal, replace) < 0 ? reason_of(L) : 1;
 }
 
 static int join(lua_State *L)
@@ -179,9 +187,26 @@ static int close_saver(lua_State *L)
     return 0;
 }
 
+static int remove_folder(lua_State *L)
+{
+    ah_stage_remove(luaL_checkstring(L, 1));
+    return 0;
+}
+
+static int check_folder(lua_State *L)
+{
+    const char *path = luaL_checkstring(L, 1);
+    char real[PATH_MAX];
+    struct stat info;
+    bool is_link = lstat(path, &info) == 0 && S_ISLNK(info.st_mode) && realpath(path, real);
+    return answer(L, ah_stage_check(is_link ? real : path));
+}
+
 int ah_open_saver(lua_State *L)
 {
-    static const luaL_Reg functions[] = {{"begin", begin}, {"join", join}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {
+        {"begin", begin}, {"join", join}, {"remove", remove_folder}, {"check", check_folder}, {NULL, NULL},
+    };
     static const luaL_Reg methods[] = {
         {"folder", folder}, {"start", start},   {"written", written},   {"wait", wait_for},
         {"is_over", is_over}, {"cancel", cancel}, {"close", close_saver}, {"__gc", close_saver},

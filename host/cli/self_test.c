@@ -1,11 +1,11 @@
 /* accelhost test: a job like any other whose script lies in the program (lua/accelhost/test), with a folder of its own
  * for what it writes. */
 #include <errno.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/folder.h"
 #include "cli/command.h"
 #include "cli/launch.h"
 #include "cli/launch_settings.h"
@@ -20,11 +20,6 @@ static void print_help(void)
     puts("\nexit codes: 0 ok, 2 usage, 3 a check failed, 4 a collective timed out, 128+n ended by signal n");
 }
 
-static int drop(const char *path, const struct stat *info, int kind, struct FTW *place)
-{
-    return remove(path);
-}
-
 static int run(const struct ah_settings *settings)
 {
     static const char code[] = "require 'accelhost.test'(require 'accelhost', (...), "
@@ -37,7 +32,7 @@ static int run(const struct ah_settings *settings)
         return 3;
     }
     int result = ah_launch_run(settings, 3, (char *[]){(char *)"-e", (char *)code, folder, NULL});
-    nftw(folder, drop, 8, FTW_DEPTH | FTW_PHYS);
+    ah_folder_remove(folder, NULL);
     return result;
 }
 

@@ -3,14 +3,22 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <jansson.h>
+
+#include "io/mapping.h"
+
+/* A manifest of one million files. */
+enum { MAX_BYTES = 256 << 20 };
 
 struct ah_manifest {
     json_t *root, *files;
@@ -83,38 +91,161 @@ int ah_manifest_add_list_file(struct ah_manifest *manifest, const char *path)
     return status;
 }
 
-/* `folder` is the whole path, `below` what the manifest calls it ("" or "sub/"). */
+/* Files that exist only while a folder is filled: those of io/saver.c and io/writer.c, and NFS's removed open files. */
+static bool is_temporary(const char *base)
+{
+    static const char *const pattern[] = {".part_[0-9]*", ".failed_[0-9]*", ".*.tmp-[0-9]*-[0-9]*", ".nfs*"};
+    for (size_t i = 0; i < sizeof pattern / sizeof pattern[0]; i++)
+        if (fnmatch(pattern[i], base, 0) == 0)
+            return true;
+    return false;
+}
+
+/* A power failure must not leave a manifest of contents that the disk never received. */
+static int sync_file(const char *path)
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int failed = file < 0 || (fsync(file) && errno != EINVAL), reason = errno;
+    if (file >= 0)
+        close(file);
+    return failed ? ah_fail(AH_EIO, "%s: cannot write: %s", path, strerror(reason)) : 0;
+}
+
+/* Note a link by the path in it; one to a file has the file's size and hash too. */
+static int add_link(struct ah_manifest *manifest, const char *path, const char *name)
+{
+    struct stat info;
+    char target[PATH_MAX], hash[AH_SHA256_TEXT];
+    ssize_t length = readlink(path, target, sizeof target - 1);
+    if (length < 0)
+        return ah_fail(AH_EIO, "%s: %s", path, strerror(errno));
+    target[length] = '\0';
+    if (stat(path, &info) == 0 && S_ISREG(info.st_mode)) {
+        AH_TRY(sync_file(path));
+        AH_TRY(ah_sha256_file(path, hash));
+        AH_TRY(ah_manifest_add(manifest, name, (uint64_t)info.st_size, hash));
+    } else if (json_object_set_new(manifest->files, name, json_object())) {
+        return ah_fail(AH_EINVAL, "'%s': the name of a file is not UTF-8", name);
+    }
+    if (json_object_set_new(json_object_get(manifest->files, name), "link", json_string(target)))
+        return ah_fail(AH_EINVAL, "'%s': the target of the link is not UTF-8", name);
+    return 0;
+}
+
+static int add_below(struct ah_manifest *manifest, const char *folder, const char *below);
+
+static int add_entry(struct ah_manifest *manifest, const char *path, const char *name)
+{
+    struct stat info;
+    char inside[PATH_MAX + 1], hash[AH_SHA256_TEXT];
+    if (json_object_get(manifest->files, name))
+        return 0;
+    if (lstat(path, &info))
+        return ah_fail(AH_EIO, "%s: %s", path, strerror(errno));
+    if (S_ISLNK(info.st_mode))
+        return add_link(manifest, path, name);
+    if (S_ISDIR(info.st_mode)) {
+        snprintf(inside, sizeof inside, "%s/", name);
+        return add_below(manifest, path, inside);
+    }
+    if (!S_ISREG(info.st_mode))
+        return ah_fail(AH_EIO, "%s: it is neither a file nor a folder", path);
+    AH_TRY(ah_sha256_file(path, hash));
+    AH_TRY(sync_file(path));
+    return ah_manifest_add(manifest, name, (uint64_t)info.st_size, hash);
+}
+
+/* `folder` is the whole path, `below` its name in the manifest ("" or "sub/"). */
 static int add_below(struct ah_manifest *manifest, const char *folder, const char *below)
 {
-    char path[PATH_MAX], name[PATH_MAX], hash[AH_SHA256_TEXT];
+    char path[PATH_MAX], name[PATH_MAX];
     int status = 0;
     DIR *list = opendir(folder);
     if (!list)
         return ah_fail(AH_EIO, "%s: cannot open: %s", folder, strerror(errno));
     for (struct dirent *entry; status == 0 && (entry = readdir(list));) {
-        struct stat info;
-        if (entry->d_name[0] == '.')
+        const char *base = entry->d_name;
+        if (!strcmp(base, ".") || !strcmp(base, "..") || is_temporary(base))
             continue;
-        if (snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= (int)sizeof path ||
-            snprintf(name, sizeof name, "%s%s", below, entry->d_name) >= (int)sizeof name - 1) {
+        if (snprintf(path, sizeof path, "%s/%s", folder, base) >= (int)sizeof path ||
+            snprintf(name, sizeof name, "%s%s", below, base) >= (int)sizeof name - 1)
             status = ah_fail(AH_EIO, "%s: %s", folder, strerror(ENAMETOOLONG));
-        } else if (stat(path, &info)) {
-            status = ah_fail(AH_EIO, "%s: %s", path, strerror(errno));
-        } else if (S_ISDIR(info.st_mode)) {
-            snprintf(name + strlen(name), 2, "/");
-            status = add_below(manifest, path, name);
-        } else if (!json_object_get(manifest->files, name)) {
-            status = ah_sha256_file(path, hash);
-            status = status ? status : ah_manifest_add(manifest, name, (uint64_t)info.st_size, hash);
-        }
+        else
+            status = add_entry(manifest, path, name);
     }
     closedir(list);
-    return status;
+    return status < 0 || !*below ? status : ah_folder_sync(folder);
 }
 
 int ah_manifest_add_folder(struct ah_manifest *manifest, const char *folder)
 {
     return add_below(manifest, folder, "");
+}
+
+/* The length of what the text's own hash covers; 0 when the hash is missing or wrong. */
+static size_t hashed_length(const char *text, size_t length)
+{
+    static const char begin[] = ",\n  \"sha256\": \"", end[] = "\"\n}\n";
+    enum { BEGIN = sizeof begin - 1, END = sizeof end - 1, HASH = AH_SHA256_TEXT - 1 };
+    char hash[AH_SHA256_TEXT];
+    struct ah_sha256 sum;
+    if (length < BEGIN + HASH + END)
+        return 0;
+    size_t head = length - BEGIN - HASH - END;
+    ah_sha256_begin(&sum);
+    ah_sha256_add(&sum, text, head);
+    ah_sha256_end_text(&sum, hash);
+    bool fits = !memcmp(text + head, begin, BEGIN) && !memcmp(text + head + BEGIN, hash, HASH) &&
+                !memcmp(text + length - END, end, END);
+    return fits ? head : 0;
+}
+
+int ah_manifest_read(struct ah_manifest **out, const char *folder)
+{
+    char path[PATH_MAX];
+    struct ah_mapping *text = NULL;
+    struct ah_manifest *manifest = calloc(1, sizeof *manifest);
+    if (!manifest)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    if (snprintf(path, sizeof path, "%s/" AH_MANIFEST, folder) >= (int)sizeof path) {
+        ah_manifest_free(manifest);
+        return ah_fail(AH_EIO, "%s", strerror(ENAMETOOLONG));
+    }
+    int status = ah_mapping_open(&text, path);
+    if (status < 0) {
+        status = ah_fail(status, "it has no readable " AH_MANIFEST);
+    } else if (text->count > MAX_BYTES || !hashed_length((const char *)text->bytes, text->count)) {
+        status = ah_fail(AH_EIO, "its " AH_MANIFEST " is damaged");
+    } else {
+        manifest->root = json_loadb((const char *)text->bytes, text->count, JSON_REJECT_DUPLICATES, NULL);
+        manifest->files = json_incref(json_object_get(manifest->root, "files"));
+        if (!json_is_object(manifest->files))
+            status = ah_fail(AH_EIO, "its " AH_MANIFEST " is damaged");
+    }
+    ah_mapping_release(text);
+    if (status < 0)
+        ah_manifest_free(manifest);
+    else
+        *out = manifest;
+    return status;
+}
+
+const char *ah_manifest_keeps(void *context, const struct ah_folder_entry *entry)
+{
+    const struct ah_manifest *manifest = context;
+    static const char foreign[] = "is no part of the checkpoint";
+    const json_t *noted = json_object_get(manifest->files, entry->name);
+    const char *link = json_string_value(json_object_get(noted, "link"));
+    if (S_ISDIR(entry->info->st_mode))
+        return NULL;
+    if (S_ISLNK(entry->info->st_mode)) {
+        char target[PATH_MAX];
+        ssize_t length = readlinkat(entry->folder, entry->base, target, sizeof target - 1);
+        target[length > 0 ? length : 0] = '\0';
+        return link && length >= 0 && !strcmp(link, target) ? NULL : foreign;
+    }
+    bool named = (noted && !link) || !strcmp(entry->name, AH_MANIFEST) || is_temporary(entry->base);
+    return S_ISREG(entry->info->st_mode) && named ? NULL : foreign;
 }
 
 int ah_manifest_text(const struct ah_manifest *manifest, char **out)

@@ -1,8 +1,10 @@
-/* manifest.json: what a folder of files holds. A JSON object of facts, "files" (name -> {"size", "sha256"}) and, last,
- * "sha256": the hash of all that stands before it, so that every byte of the folder is covered. */
+/* manifest.json: what a folder of files holds. A JSON object of facts, "files" (name -> {"size", "sha256"}; a symbolic
+ * link has "link", its target's path, too) and, last, "sha256": the hash of the text before it, so that every byte of
+ * the folder is covered. It also decides what may be removed: nothing that it does not name. */
 #ifndef AH_IO_MANIFEST_H
 #define AH_IO_MANIFEST_H
 
+#include "base/folder.h"
 #include "base/sha256.h"
 #include "base/status.h"
 
@@ -20,8 +22,14 @@ int ah_manifest_add(struct ah_manifest *manifest, const char *name, uint64_t siz
 int ah_manifest_add_list(struct ah_manifest *manifest, const char *lines);
 /* The same with a list in a file. */
 int ah_manifest_add_list_file(struct ah_manifest *manifest, const char *path);
-/* Note every file below a folder that is not noted yet, but for those that begin with a dot; they are read. */
+/* Note every file and link below a folder that is not noted yet, but for the temporary ones of its writers; files are
+ * read, and flushed to the disk with the folders below. AH_EIO. */
 int ah_manifest_add_folder(struct ah_manifest *manifest, const char *folder);
+
+/* Read the manifest of a folder. AH_EIO when there is none or its own hash is wrong; AH_ENOMEM. */
+int ah_manifest_read(struct ah_manifest **out, const char *folder);
+/* The rule (base/folder.h) by which entries that a manifest, `context`, does not name have to stay. */
+const char *ah_manifest_keeps(void *context, const struct ah_folder_entry *entry);
 
 /* The text of the file, which the caller frees. */
 int ah_manifest_text(const struct ah_manifest *manifest, char **out);

@@ -55,11 +55,11 @@ static int new_saver(struct ah_saver **out, int part)
     return 0;
 }
 
-int ah_saver_begin(struct ah_saver **out, const char *goal)
+int ah_saver_begin(struct ah_saver **out, const char *goal, bool replace)
 {
     struct ah_saver *saver = NULL;
     AH_TRY(new_saver(&saver, 0));
-    int status = ah_stage_open(&saver->stage, goal);
+    int status = ah_stage_open(&saver->stage, goal, replace);
     if (status < 0) {
         ah_saver_close(saver);
         return status;

@@ -38,8 +38,9 @@ struct ah_saver_plan {
     double timeout;             /* seconds to wait for the other parts */
 };
 
-/* Begin the folder that shall be `goal`: part 0. Its folder above is made. AH_EIO, AH_ENOMEM. */
-int ah_saver_begin(struct ah_saver **out, const char *goal);
+/* Begin the folder that shall be `goal`: part 0. Its folder above is made. `replace`: a folder of that name may be
+ * replaced. AH_EIO, AH_ENOMEM. */
+int ah_saver_begin(struct ah_saver **out, const char *goal, bool replace);
 /* Take part in one that another process began, whose hidden folder is `folder`. */
 int ah_saver_join(struct ah_saver **out, const char *folder, int part);
 /* The hidden folder, for what is to be written into it before the start. */

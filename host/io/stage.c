@@ -2,11 +2,10 @@
  * left. */
 #include "io/stage.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -15,108 +14,85 @@
 #include "base/folder.h"
 #include "base/status.h"
 #include "base/tell.h"
+#include "io/hidden.h"
+#include "io/manifest.h"
 
-/* Hidden names: ".NAME.saving-PID-N". */
-#define MARK ".saving-"
-
-enum { ATTEMPTS = 1000 };
-
-/* The folder above `path`, and the name in it. */
-static const char *split(const char *path, char above[PATH_MAX])
+/* 1 when the folder has the hidden name, 0 and "" when it does not exist. */
+static int hide(const char *path, char hidden[PATH_MAX])
 {
-    const char *slash = strrchr(path, '/');
-    int length = slash ? (int)(slash - path) : 0;
-    snprintf(above, PATH_MAX, "%.*s", slash == path ? 1 : slash ? length : 1, slash ? path : ".");
-    return slash ? slash + 1 : path;
-}
-
-/* A hidden name beside `path` that is not taken: the `attempt`-th. */
-static int hide(char out[PATH_MAX], const char *path, int attempt)
-{
-    char above[PATH_MAX];
-    const char *name = split(path, above);
-    int length = snprintf(out, PATH_MAX, "%s/.%.200s" MARK "%ld-%d", above, name, (long)getpid(), attempt);
-    return length < PATH_MAX ? 0 : ah_fail(AH_EIO, "%s: %s", path, strerror(ENAMETOOLONG));
-}
-
-static int lock(const char *path)
-{
-    int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder >= 0 && flock(folder, LOCK_EX | LOCK_NB)) {
-        close(folder);
-        return -1;
-    }
-    return folder;
-}
-
-/* Remove what dead processes have left in a folder; a living one holds the lock. */
-static void sweep(const char *above)
-{
-    DIR *list = opendir(above);
-    for (struct dirent *entry; list && (entry = readdir(list));) {
-        char path[PATH_MAX];
-        if (entry->d_name[0] != '.' || !strstr(entry->d_name, MARK) ||
-            snprintf(path, sizeof path, "%s/%s", above, entry->d_name) >= (int)sizeof path)
-            continue;
-        int held = lock(path);
-        if (held >= 0) {
-            ah_folder_remove(path);
-            close(held);
-        }
-    }
-    if (list)
-        closedir(list);
-}
-
-/* It is in nobody's way any more. */
-static void remove_hidden(const char *path)
-{
-    if (ah_folder_remove(path) < 0)
-        ah_tell("%s (the next save tries again)", ah_error_text());
-}
-
-/* 1 when the folder has the hidden name, 0 when it is not there. */
-static int take_away(const char *path, char hidden[PATH_MAX])
-{
-    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
-        AH_TRY(hide(hidden, path, attempt));
+    for (int attempt = 0; attempt < AH_HIDDEN_ATTEMPTS; attempt++) {
+        AH_TRY(ah_hidden_name(hidden, path, attempt));
         if (rename(path, hidden) == 0)
             return 1;
-        if (errno == ENOENT)
+        if (errno == ENOENT) {
+            hidden[0] = '\0';
             return 0;
+        }
         if (errno != EEXIST && errno != ENOTEMPTY)
             break;
     }
-    return ah_fail(AH_EIO, "cannot remove %s: %s", path, strerror(errno));
+    return ah_fail(AH_EIO, "cannot remove '%s': %s", path, strerror(errno));
+}
+
+int ah_stage_check(const char *path)
+{
+    struct stat info;
+    struct ah_manifest *manifest = NULL;
+    if (lstat(path, &info) || !S_ISDIR(info.st_mode))
+        return ah_folder_check(path, NULL); /* which names the reason */
+    if (ah_manifest_read(&manifest, path) < 0)
+        return ah_fail(AH_ESTATE, "'%s' is no checkpoint of this program: %s", path, ah_error_text());
+    int status = ah_folder_check(path, &(struct ah_folder_rule){ah_manifest_keeps, manifest, AH_MANIFEST});
+    ah_manifest_free(manifest);
+    return status;
 }
 
 void ah_stage_remove(const char *path)
 {
     char hidden[PATH_MAX];
-    int status = take_away(path, hidden);
+    int status = ah_stage_check(path);
+    if (status < 0)
+        status = ah_fail_prefix(status, "not removed");
+    else
+        status = hide(path, hidden);
     if (status > 0)
-        remove_hidden(hidden);
-    else if (status < 0)
-        ah_tell("%s", ah_error_text());
+        status = ah_hidden_remove(hidden);
+    if (status < 0)
+        ah_tell_once("%s", ah_error_text());
 }
 
 static int make_hidden(struct ah_stage *stage)
 {
-    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
-        AH_TRY(hide(stage->folder, stage->goal, attempt));
+    for (int attempt = 0; attempt < AH_HIDDEN_ATTEMPTS; attempt++) {
+        AH_TRY(ah_hidden_name(stage->folder, stage->goal, attempt));
         if (mkdir(stage->folder, 0777) == 0) {
-            stage->lock = lock(stage->folder);
-            return 0;
-        }
-        if (errno != EEXIST)
+            stage->lock = ah_hidden_lock(stage->folder);
+            /* Another process's sweep may have been faster. Without any locks on this file system nobody sweeps. */
+            if (stage->lock >= 0 || (errno != EWOULDBLOCK && errno != ENOENT))
+                return 0;
+        } else if (errno != EEXIST) {
             break;
+        }
     }
     int reason = errno;
     stage->folder[0] = '\0';
     return ah_fail(AH_EIO, "cannot write beside '%s': %s", stage->goal, strerror(reason));
 }
 
-int ah_stage_open(struct ah_stage *stage, const char *goal)
+/* A goal that is a link means the folder to which it leads. */
+static int resolve_goal(struct ah_stage *stage)
+{
+    struct stat info;
+    char real[PATH_MAX];
+    if (lstat(stage->goal, &info) || !S_ISLNK(info.st_mode))
+        return 0;
+    if (!realpath(stage->goal, real))
+        return ah_fail(AH_EIO, "'%s' is a link that leads to no folder: %s", stage->goal, strerror(errno));
+    snprintf(stage->goal, sizeof stage->goal, "%s", real);
+    return 0;
+}
+
+int ah_stage_open(struct ah_stage *stage, const char *goal, bool replace)
 {
     char above[PATH_MAX];
     size_t length = strlen(goal);
@@ -126,38 +102,84 @@ int ah_stage_open(struct ah_stage *stage, const char *goal)
     if (length == 0 || length >= PATH_MAX - 64)
         return ah_fail(AH_EIO, "'%s' is not the name of a folder", goal);
     snprintf(stage->goal, sizeof stage->goal, "%.*s", (int)length, goal);
-    split(stage->goal, above);
+    AH_TRY(resolve_goal(stage));
+    ah_hidden_split(stage->goal, above);
     AH_TRY(ah_folder_make(above));
-    sweep(above);
+    ah_hidden_sweep(stage->goal);
+    struct stat info;
+    if (replace && lstat(stage->goal, &info) == 0)
+        stage->replaced = info.st_ino;
     return make_hidden(stage);
+}
+
+static int commit_failed(const struct ah_stage *stage)
+{
+    if (errno == EEXIST || errno == ENOTEMPTY)
+        return ah_fail(AH_EIO, "another process has made '%s' since this save began: give each job a project_dir or "
+                       "folder of its own", stage->goal);
+    return ah_fail(AH_EIO, "'%s': cannot name the folder so: %s", stage->goal, strerror(errno));
+}
+
+/* Rename a folder of which something has to stay, as the error text says, so that its owner finds it. */
+static int keep_before(const struct ah_stage *stage)
+{
+    char kept[PATH_MAX], reason[1024];
+    snprintf(reason, sizeof reason, "%s", ah_error_text());
+    for (int i = 0; i < AH_HIDDEN_ATTEMPTS; i++) {
+        if (snprintf(kept, sizeof kept, "%s.replaced-%d", stage->goal, i) >= (int)sizeof kept)
+            break;
+        if (rename(stage->goal, kept) == 0) {
+            ah_tell("%s; the folder is now '%s'", reason, kept);
+            return rename(stage->folder, stage->goal) ? commit_failed(stage) : 0;
+        }
+        if (errno != EEXIST && errno != ENOTEMPTY)
+            break;
+    }
+    return ah_fail(AH_EIO, "%s", reason);
+}
+
+/* Put the hidden folder into the place of the one that had the goal's name at ah_stage_open, which gets the hidden name
+ * `before`, "" when it has to stay. */
+static int replace_before(const struct ah_stage *stage, char before[PATH_MAX])
+{
+    if (ah_stage_check(stage->goal) < 0)
+        return keep_before(stage);
+    if (renameat2(AT_FDCWD, stage->folder, AT_FDCWD, stage->goal, RENAME_EXCHANGE) == 0) {
+        memcpy(before, stage->folder, PATH_MAX);
+        return 0;
+    }
+    /* Not every file system can exchange: for a moment no folder has the name. */
+    AH_TRY(hide(stage->goal, before));
+    if (rename(stage->folder, stage->goal) == 0)
+        return 0;
+    int status = commit_failed(stage);
+    if (*before)
+        rename(before, stage->goal);
+    return status;
 }
 
 int ah_stage_commit(struct ah_stage *stage)
 {
+    struct stat info;
     char above[PATH_MAX], before[PATH_MAX] = "";
-    split(stage->goal, above);
-    if (access(stage->goal, F_OK)) {
-        if (rename(stage->folder, stage->goal))
-            return ah_fail(AH_EIO, "'%s': cannot name the folder so: %s", stage->goal, strerror(errno));
-    } else if (renameat2(AT_FDCWD, stage->folder, AT_FDCWD, stage->goal, RENAME_EXCHANGE) == 0) {
-        snprintf(before, sizeof before, "%s", stage->folder);
-    } else {
-        /* Not every file system can exchange: for a moment nothing has the name. */
-        AH_TRY(hide(before, stage->goal, ATTEMPTS));
-        if (rename(stage->goal, before) || rename(stage->folder, stage->goal))
-            return ah_fail(AH_EIO, "'%s': cannot name the folder so: %s", stage->goal, strerror(errno));
-    }
+    /* A rename replaces no folder but an empty one. */
+    int status = rename(stage->folder, stage->goal) ? commit_failed(stage) : 0;
+    if (status < 0 && stage->replaced && lstat(stage->goal, &info) == 0 && info.st_ino == stage->replaced)
+        status = replace_before(stage, before);
+    if (status < 0)
+        return status;
     stage->folder[0] = '\0';
+    ah_hidden_split(stage->goal, above);
     AH_TRY(ah_folder_sync(above));
-    if (before[0])
-        remove_hidden(before);
+    if (*before && ah_hidden_remove(before) < 0)
+        ah_tell("%s (the next save tries again)", ah_error_text());
     return 0;
 }
 
 void ah_stage_close(struct ah_stage *stage)
 {
-    if (stage->folder[0])
-        ah_folder_remove(stage->folder);
+    if (stage->folder[0] && ah_folder_remove(stage->folder, NULL) < 0)
+        ah_tell_once("%s", ah_error_text());
     if (stage->lock >= 0) {
         flock(stage->lock, LOCK_UN); /* a fork may have the descriptor too */
         close(stage->lock);

@@ -1,27 +1,38 @@
-/* A folder that is made under a hidden name beside its goal, and takes the goal's name when it is whole: a reader finds
- * the old folder or the new one. What processes that died have left is removed when the next one is made there. */
+/* A folder that is made under a hidden name beside its goal (io/hidden.h), and takes the goal's name when it is whole:
+ * a reader finds the old folder or the new one. What processes that died have left is removed when the next one is made
+ * there. */
 #ifndef AH_IO_STAGE_H
 #define AH_IO_STAGE_H
 
 #include <limits.h>
+#include <stdbool.h>
+#include <sys/types.h>
 
 struct ah_stage {
     char folder[PATH_MAX]; /* the hidden one, "" when there is none (any more) */
     char goal[PATH_MAX];
     int lock; /* held on the folder; -1 without */
+    ino_t replaced; /* the folder that had the goal's name when the stage was opened and may be replaced; 0: none */
 };
 
-/* Make the hidden folder, and what is missing above it. AH_EIO; close it in any case. */
-int ah_stage_open(struct ah_stage *stage, const char *goal);
+/* Make the hidden folder, and what is missing above it. A goal that is a link means the folder to which it leads.
+ * `replace`: a folder that has the goal's name now may be replaced. AH_EIO; close it in any case. */
+int ah_stage_open(struct ah_stage *stage, const char *goal, bool replace);
 
-/* Give the folder the goal's name and bring that to the disk; a folder that had it is removed. AH_EIO. What cannot be
- * removed is told (base/tell.h) and left to the next sweep. */
+/* Rename the folder to the goal and flush that to the disk. The folder that may be replaced is removed as by
+ * ah_stage_remove, or renamed to "GOAL.replaced-N" where something in it has to stay. AH_EIO; also when another process
+ * has made a folder of that name since, which stays. */
 int ah_stage_commit(struct ah_stage *stage);
 
 /* Remove the hidden folder, unless it has its name. */
 void ah_stage_close(struct ah_stage *stage);
 
-/* Take a folder out of sight, so that nobody meets half of it, and remove it. A failure is told. */
+/* Remove a folder that ah_stage_commit named, by a hidden name first, so that no process finds half of it. Only what
+ * its manifest names is removed: a folder without one, with another entry in it, or that is a link or a mount point
+ * stays, and one line reports it (base/tell.h), once in a process. */
 void ah_stage_remove(const char *path);
+
+/* Check whether ah_stage_remove would remove a folder: 0, AH_ESTATE with the reason, AH_EIO. */
+int ah_stage_check(const char *path);
 
 #endif

@@ -117,7 +117,8 @@ describe("A damaged checkpoint", function()
 
   it("is not replaced by what another program made", function()
     write("run/checkpoints/checkpoint_0/extra", "")
-    assert.error_matches(function() accelerator:save_state "run/checkpoints/checkpoint_0" end, "with 'extra' in it")
+    assert.error_matches(function() accelerator:save_state "run/checkpoints/checkpoint_0" end,
+      "'extra' in it is no part of the checkpoint")
     os.remove "run/checkpoints/checkpoint_0/extra"
   end)
 

@@ -272,7 +272,7 @@ describe("save_state and load_state", function()
     write("state/notes.txt", "mine")
     local second = read "state/model.safetensors"
     assert.error_matches(function() one.accelerator:save_state "state" end,
-      "save_state: 'state' is a folder with 'notes.txt' in it, which is no part of a checkpoint")
+      "save_state: cannot replace 'state': 'notes.txt' in it is no part of the checkpoint: give a folder of its own")
     assert.equal(second, read "state/model.safetensors")
     write("file", "")
     assert.error_matches(function() one.accelerator:save_state "file" end, "save_state: 'file' is a file")
@@ -294,10 +294,15 @@ describe("save_state and load_state", function()
 
   it("removes what a dead save has left, and not what a living one writes", function()
     local one = new()
-    os.execute "mkdir -p run/checkpoints/.checkpoint_7.saving-1-0/sub .state.saving-1-3"
+    local host = require "accelhost._C".system.host_name()
+    local foreign = {".checkpoint_7.saving-" .. host .. "-1-x", ".my.saving-accounts", ".saving-plans"}
+    os.execute(("mkdir -p run/checkpoints/.checkpoint_7.saving-%s-1-0/sub .state.saving-%s-1-3"):format(host, host))
+    for _, name in ipairs(foreign) do os.execute("mkdir run/checkpoints/" .. name) end
     one.accelerator:save_state()
-    assert.same({"checkpoint_0"}, folder.names "run/checkpoints")
-    assert.same({".state.saving-1-3", "run"}, folder.names ".")
+    table.insert(foreign, "checkpoint_0")
+    table.sort(foreign)
+    assert.same(foreign, folder.names "run/checkpoints")
+    assert.same({(".state.saving-%s-1-3"):format(host), "run"}, folder.names ".")
     one.accelerator:save_state "state"
     assert.same({"run", "state"}, folder.names ".")
   end)

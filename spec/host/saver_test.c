@@ -1,11 +1,16 @@
 /* Folders that appear whole or not at all: several parts, failures, what the dead have left. */
 #include "test.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/folder.h"
+#include "base/tell.h"
+#include "forbid.h"
 #include "io/manifest.h"
 #include "io/saver.h"
 #include "io/stage.h"
@@ -21,14 +26,14 @@ static void enter(void)
 
 static bool has(const char *name)
 {
-    char path[128];
+    char path[512];
     snprintf(path, sizeof path, "%s/%s", root, name);
     return access(path, F_OK) == 0;
 }
 
 static void make(const char *name)
 {
-    char path[128];
+    char path[512];
     snprintf(path, sizeof path, "%s/%s", root, name);
     REQUIRE(mkdir(path, 0777) == 0);
 }
@@ -44,7 +49,7 @@ AH_TEST(saver_puts_the_files_of_all_parts_into_one_folder)
     struct ah_saver_file one = text_file("one", "1"), two = text_file("two", "22");
     enter();
     for (int round = 0; round < 20; round++) {
-        REQUIRE(ah_saver_begin(&first, goal) == 0);
+        REQUIRE(ah_saver_begin(&first, goal, true) == 0);
         REQUIRE(ah_saver_join(&second, ah_saver_folder(first), 1) == 0);
         struct ah_saver_plan plan = {.file = &one, .count = 1, .parts = 2, .facts = "{\"a\": 1}", .timeout = 20};
         struct ah_saver_plan other = {.file = &two, .count = 1};
@@ -59,7 +64,7 @@ AH_TEST(saver_puts_the_files_of_all_parts_into_one_folder)
         ah_saver_close(first);
         CHECK(has("goal/one") && has("goal/two") && has("goal/manifest.json") && !has("goal/.part_1"));
     }
-    ah_folder_remove(root);
+    ah_folder_remove(root, NULL);
 }
 
 AH_TEST(saver_leaves_nothing_when_a_part_fails_or_does_not_come)
@@ -67,7 +72,7 @@ AH_TEST(saver_leaves_nothing_when_a_part_fails_or_does_not_come)
     struct ah_saver *first = NULL, *second = NULL;
     struct ah_saver_file one = text_file("one", "1"), wrong = text_file("no/such/folder", "");
     enter();
-    REQUIRE(ah_saver_begin(&first, goal) == 0);
+    REQUIRE(ah_saver_begin(&first, goal, true) == 0);
     REQUIRE(ah_saver_join(&second, ah_saver_folder(first), 1) == 0);
     struct ah_saver_plan plan = {.file = &one, .count = 1, .parts = 2, .facts = "{}", .timeout = 20};
     struct ah_saver_plan other = {.file = &wrong, .count = 1};
@@ -82,17 +87,35 @@ AH_TEST(saver_leaves_nothing_when_a_part_fails_or_does_not_come)
     CHECK(rmdir(root) == 0);
 
     enter();
-    REQUIRE(ah_saver_begin(&first, goal) == 0);
+    REQUIRE(ah_saver_begin(&first, goal, true) == 0);
     plan.timeout = 0.05;
     REQUIRE(ah_saver_start(first, &plan) == 0);
     CHECK(ah_saver_wait(first) == AH_EIO);
     CHECK(!strcmp(ah_error_text(), "rank 1 has not written its files in 0.05 s"));
     ah_saver_close(first);
-    REQUIRE(ah_saver_begin(&first, goal) == 0);
+    REQUIRE(ah_saver_begin(&first, goal, true) == 0);
     plan.timeout = 100;
     REQUIRE(ah_saver_start(first, &plan) == 0);
     ah_saver_close(first); /* given up */
     CHECK(rmdir(root) == 0);
+}
+
+static void make_file(const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    FILE *file = fopen(path, "w");
+    REQUIRE(file && fputs("x", file) >= 0 && fclose(file) == 0);
+}
+
+/* A hidden name of this host: ".GOAL.saving-HOST-REST". */
+static const char *hidden(const char *name, const char *rest)
+{
+    static char text[200];
+    char host[65] = "";
+    gethostname(host, sizeof host - 1);
+    snprintf(text, sizeof text, ".%s.saving-%s-%s", name, host, rest);
+    return text;
 }
 
 AH_TEST(saver_sweeps_what_the_dead_have_left_and_spares_the_living)
@@ -101,23 +124,140 @@ AH_TEST(saver_sweeps_what_the_dead_have_left_and_spares_the_living)
     struct ah_stage living;
     char other[80];
     enter();
-    make(".goal.saving-1-0");
-    make(".goal.saving-1-0/deep");
+    make(hidden("goal", "1-0"));
+    make(hidden("goal", "1-0/deep"));
     make("kept");
-    snprintf(other, sizeof other, "%s/other", root);
-    REQUIRE(ah_stage_open(&living, other) == 0);
-    REQUIRE(ah_saver_begin(&first, goal) == 0);
-    CHECK(!has(".goal.saving-1-0"));
+    snprintf(other, sizeof other, "%s/goal", root);
+    REQUIRE(ah_stage_open(&living, other, true) == 0);
+    CHECK(!has(hidden("goal", "1-0")));
+    REQUIRE(ah_saver_begin(&first, goal, true) == 0);
     CHECK(has("kept"));
     CHECK(access(living.folder, F_OK) == 0);
+    CHECK(strcmp(living.folder, ah_saver_folder(first)));
     CHECK(ah_stage_commit(&living) == 0);
-    CHECK(has("other"));
+    CHECK(has("goal"));
     ah_stage_close(&living);
-    ah_stage_remove(other);
-    CHECK(!has("other"));
-    ah_stage_remove(other); /* not there: nothing is told */
     ah_saver_close(first);
-    ah_folder_remove(root);
+    ah_folder_remove(root, NULL);
+}
+
+AH_TEST(saver_sweeps_hidden_names_of_its_goal_and_host_alone)
+{
+    static const char *const foreign[] = {
+        ".saving-plans", ".my.saving-accounts", ".goal_3.saving-", ".goal_3.saving-1-0", ".goal_3.saving-host-1-x",
+        ".goal_3.saving-host--0", ".goal_3.saving-host-1-", ".goal_x.saving-host-1-0", ".goal_.saving-host-1-0",
+        ".other.saving-host-1-0", "goal_3.saving-host-1-0", ".goal_3.saving-host-1-0.bak", ".goals_3.saving-host-1-0",
+    };
+    enum { FOREIGN = sizeof foreign / sizeof foreign[0] };
+    struct ah_stage stage;
+    char numbered[80];
+    enter();
+    for (int i = 0; i < FOREIGN; i++)
+        make(foreign[i]);
+    make(hidden("goal_3", "22-1"));
+    make(hidden("goal_12", "22-1"));
+    make(hidden("goal_3", "0x1-1"));
+    snprintf(numbered, sizeof numbered, "%s/goal_3", root);
+    REQUIRE(ah_stage_open(&stage, numbered, true) == 0);
+    ah_stage_close(&stage);
+    for (int i = 0; i < FOREIGN; i++)
+        if (!has(foreign[i]))
+            test_failed(__FILE__, __LINE__, "'%s' was removed", foreign[i]);
+    CHECK(!has(hidden("goal_3", "22-1")));
+    CHECK(!has(hidden("goal_12", "22-1")));
+    ah_folder_remove(root, NULL);
+}
+
+static char shown[1024];
+
+static void show(const char *line)
+{
+    snprintf(shown, sizeof shown, "%s", line);
+}
+
+static void save(const char *path)
+{
+    struct ah_saver *saver = NULL;
+    struct ah_saver_file one = text_file("one", "1");
+    struct ah_saver_plan plan = {.file = &one, .count = 1, .parts = 1, .facts = "{}", .timeout = 20};
+    REQUIRE(ah_saver_begin(&saver, path, true) == 0);
+    REQUIRE(ah_saver_start(saver, &plan) == 0);
+    CHECK_OK(ah_saver_wait(saver));
+    ah_saver_close(saver);
+}
+
+AH_TEST(saver_removes_checkpoints_and_leaves_what_it_did_not_write)
+{
+    char text[256];
+    enter();
+    save(goal);
+    ah_stage_remove(goal);
+    CHECK(!has("goal"));
+    ah_stage_remove(goal); /* does not exist: nothing is reported */
+    ah_tell_to(show);
+    save(goal);
+    make_file("goal/notes");
+    shown[0] = '\0';
+    ah_stage_remove(goal);
+    snprintf(text, sizeof text, "not removed: '%s': 'notes' in it is no part of the checkpoint", goal);
+    CHECK(!strcmp(shown, text));
+    CHECK(has("goal/notes") && has("goal/one") && has("goal/manifest.json"));
+    shown[0] = '\0';
+    ah_stage_remove(goal);
+    CHECK(!*shown); /* the same line once */
+    save(goal); /* a replaced folder keeps what is not of the checkpoint, under a name that its owner sees */
+    snprintf(text, sizeof text, "'%s': 'notes' in it is no part of the checkpoint; the folder is now '%s.replaced-0'",
+             goal, goal);
+    CHECK(!strcmp(shown, text));
+    CHECK(has("goal.replaced-0/notes") && has("goal/manifest.json") && !has("goal/notes"));
+    make("plain");
+    snprintf(text, sizeof text, "%s/plain", root);
+    ah_stage_remove(text);
+    CHECK(has("plain") && strstr(shown, "plain' is no checkpoint of this program: it has no readable manifest.json"));
+    ah_tell_to(NULL);
+    ah_folder_remove(root, NULL);
+}
+
+AH_TEST(saver_leaves_the_folder_that_another_process_has_made_meanwhile)
+{
+    struct ah_stage mine, other;
+    enter();
+    for (int round = 0; round < 2; round++) { /* the goal is new, then it replaces a checkpoint */
+        REQUIRE(ah_stage_open(&mine, goal, round > 0) == 0);
+        REQUIRE(ah_stage_open(&other, goal, true) == 0);
+        FILE *file = fopen(strcat(other.folder, "/whole"), "w");
+        REQUIRE(file && fclose(file) == 0);
+        *strrchr(other.folder, '/') = '\0';
+        CHECK_OK(ah_stage_commit(&other));
+        CHECK_FAILS(ah_stage_commit(&mine), AH_EIO, "goal' since this save began: give each job a project_dir");
+        ah_stage_close(&other);
+        ah_stage_close(&mine);
+        CHECK(has("goal/whole"));
+        ah_folder_remove(goal, NULL);
+        if (round == 0)
+            save(goal);
+    }
+    CHECK_OK(ah_folder_remove(root, NULL));
+}
+
+AH_TEST(saver_fills_the_folder_to_which_a_link_leads)
+{
+    char real[80];
+    enter();
+    snprintf(real, sizeof real, "%s/disk/real", root);
+    make("disk");
+    save(real);
+    REQUIRE(symlink("disk/real", goal) == 0);
+    make_file("disk/real/notes");
+    save(goal);
+    CHECK(has("disk/real/manifest.json") && has("disk/real.replaced-0/notes") && has("goal/one"));
+    ah_stage_remove(goal);
+    CHECK(has("goal/one"));
+    REQUIRE(unlink(goal) == 0 && symlink("nowhere", goal) == 0);
+    struct ah_stage stage;
+    CHECK_FAILS(ah_stage_open(&stage, goal, true), AH_EIO, "goal' is a link that leads to no folder: No such file");
+    ah_stage_close(&stage);
+    ah_folder_remove(root, NULL);
 }
 
 AH_TEST(manifest_lists_every_file_once_and_knows_a_damaged_list)
@@ -141,4 +281,36 @@ AH_TEST(manifest_lists_every_file_once_and_knows_a_damaged_list)
     CHECK(!strcmp(text + strlen(text) - 5, "\"\n}\n") || !strcmp(text + strlen(text) - 4, "\"\n}\n"));
     free(text);
     ah_manifest_free(manifest);
+}
+
+/* In a process of its own in which no flush succeeds. */
+static int note_unflushed(const char *path)
+{
+    struct ah_manifest *manifest = NULL;
+    if (!forbid_call(SYS_fsync, EIO))
+        return 77;
+    if (ah_manifest_new(&manifest, "{}") < 0)
+        return 1;
+    int status = ah_manifest_add_folder(manifest, path);
+    return status == AH_EIO && strstr(ah_error_text(), "cannot write: Input/output error") ? 0 : 2;
+}
+
+AH_TEST(manifest_flushes_each_file_and_folder_that_it_notes)
+{
+    static const char *const names[] = {"goal/file", "goal/deep"};
+    for (int i = 0; i < 2; i++) {
+        int status = 0;
+        enter();
+        make("goal");
+        if (i == 0)
+            make_file(names[i]);
+        else
+            make(names[i]);
+        pid_t child = fork();
+        if (child == 0)
+            _exit(note_unflushed(goal));
+        REQUIRE(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
+        CHECK(WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 77);
+        ah_folder_remove(root, NULL);
+    }
 }

@@ -25,13 +25,9 @@ local function check_goal(path)
   if reason then fail("save_state: '%s': %s", path, reason) end
   if kind == "file" then fail("save_state: '%s' is a file", path) end
   if not kind then return end
-  local facts = manifest.read(path)
-  for _, name in ipairs(C.data.list_folder(path)) do
-    if not facts or not manifest.has(facts, name) then
-      fail("save_state: '%s' is a folder with '%s' in it, which is no part of a checkpoint: give a folder of its own",
-        path, name)
-    end
-  end
+  if #C.data.list_folder(path) == 0 then return end
+  reason = C.saver.check(path)
+  if reason then fail("save_state: cannot replace %s: give a folder of its own", reason) end
 end
 
 -- Where a state goes, and what is to go when it is there; decided by rank 0.
@@ -48,7 +44,7 @@ local function choose_place(self, dir)
   if not project.project_dir then fail "save_state: automatic_checkpoint_naming needs a project_dir" end
   local number = names.next(project.project_dir, project.iteration)
   local path = names.path(project.project_dir, number)
-  check_goal(path)
+  if C.recovery.is_on() then check_goal(path) end
   return {path = path, number = number, victims = names.surplus(project.project_dir, number, project.total_limit)}
 end
 
@@ -58,7 +54,8 @@ local function begin_folder(place)
   local saver
   local folder = agree.main("save_state", function()
     local reason
-    saver, reason = C.saver.begin(place.path)
+    -- A numbered name is new, but to the replacement of a process that has used it already.
+    saver, reason = C.saver.begin(place.path, not place.number or C.recovery.is_on())
     if not saver then fail("save_state: %s", reason) end
     return saver:folder()
   end)

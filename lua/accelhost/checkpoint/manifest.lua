@@ -70,18 +70,6 @@ function manifest.read(folder)
   return facts
 end
 
---- Is a file of this name part of the checkpoint, or its manifest?
----@param facts table
----@param name string
----@return boolean
-function manifest.has(facts, name)
-  if name == NAME or facts.files[name] then return true end
-  for other in pairs(facts.files) do
-    if other:sub(1, #name + 1) == name .. "/" then return true end
-  end
-  return false
-end
-
 --- Compare files with the manifest: every `step`-th of the sorted names from the `first`-th on. The reason why one does
 --- not fit, nil when all do.
 ---@param folder string
@@ -91,7 +79,9 @@ end
 ---@return string?
 function manifest.check(folder, facts, first, step)
   local names = {}
-  for name in pairs(facts.files) do names[#names + 1] = name end
+  for name, entry in pairs(facts.files) do
+    if entry.sha256 then names[#names + 1] = name end -- a link to a folder has none
+  end
   table.sort(names)
   for i = first, #names, step do
     local name = names[i]

@@ -44,7 +44,7 @@ local function group(names, tensors, most)
   return groups
 end
 
--- Is it a file that an earlier call has written?
+-- Is it a name that an earlier call may have written?
 local function is_ours(name)
   return name == NAME or name == INDEX or name:find "^model%-%d%d%d%d%d%-of%-%d%d%d%d%d%.safetensors$" ~= nil
 end
@@ -80,7 +80,10 @@ function shards.write(folder, names, tensors, tied, most)
   local kept = {}
   for _, name in ipairs(written) do kept[name] = true end
   for _, name in ipairs(C.data.list_folder(folder)) do
-    if is_ours(name) and not kept[name] then C.io.remove(folder .. "/" .. name) end
+    if is_ours(name) and not kept[name] then
+      local gone, reason = C.io.remove_file(folder .. "/" .. name)
+      if not gone then fail("%s: it would be loaded in place of the new files; move it to another folder", reason) end
+    end
   end
   return written
 end

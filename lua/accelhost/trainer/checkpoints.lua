@@ -26,21 +26,6 @@ function checkpoints.steps(folder)
   return steps
 end
 
--- A folder goes by a rename first, so that nothing takes the rest of it for a checkpoint.
-local function remove(path)
-  local function empty(folder)
-    for _, name in ipairs(C.data.list_folder(folder) or {}) do
-      local item = folder .. "/" .. name
-      if C.data.look(item) == "folder" then empty(item) end
-      os.remove(item)
-    end
-  end
-  local hidden = path:gsub("([^/]+)$", ".removed-%1")
-  if not os.rename(path, hidden) then return end
-  empty(hidden)
-  os.remove(hidden)
-end
-
 -- The oldest ones go, by their updates; the best and the newest stay.
 local function rotate(trainer)
   local limit, folder = trainer.args.save_total_limit, trainer.args.output_dir
@@ -50,7 +35,7 @@ local function rotate(trainer)
   for i = 1, #steps - 1 do
     local path = checkpoints.path(folder, steps[i])
     if surplus > 0 and path ~= best then
-      remove(path)
+      C.saver.remove(path)
       surplus = surplus - 1
     end
   end
@@ -63,7 +48,7 @@ function checkpoints.finish(trainer)
   if trainer.args.save_total_limit ~= 1 or not best or not trainer.accelerator.is_main_process then return end
   for _, step in ipairs(checkpoints.steps(folder)) do
     local path = checkpoints.path(folder, step)
-    if path ~= best then remove(path) end
+    if path ~= best then C.saver.remove(path) end
   end
 end
 

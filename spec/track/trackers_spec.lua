@@ -149,6 +149,33 @@ describe("trackers", function()
       end)
     end
 
+    for _, name in ipairs {"jsonl", "csv", "tensorboard"} do
+      local both = name == "tensorboard" and "%s" or "%s, %s"
+
+      it("drop what a run logged that was killed before its first checkpoint: " .. name, function()
+        for i, case in ipairs {{nil, "0 1 2 3 4"}, {false, "0 1 2 3 4 5 6 7 8 9 3 4"}, {1, "0 3 4"}} do
+          local project = ("unsaved%s%d"):format(name, i)
+          local first = tracked(name, project)
+          for step = 0, 9 do first:log({loss = step, plot = {a = step, b = -step}}, {step = step}) end
+          local again = accelhost.Accelerator {log_with = name, project_dir = "runs"}
+          assert.is_false(again:load_state {purge_step = case[1]})
+          again:init_trackers(project)
+          again:log {other = 1} -- of no step
+          for step = 3, 4 do again:log({loss = step, plot = {a = step, b = -step}}, {step = step}) end
+          assert.equal(both:format(case[2], case[2]), steps_of(project))
+          again:end_training()
+        end
+      end)
+    end
+
+    it("keep what a process logged itself before load_state finds no checkpoint", function()
+      local one = tracked("jsonl", "itself")
+      one:log({loss = 1}, {step = 1})
+      assert.is_false(one:load_state())
+      one:log({loss = 2}, {step = 1})
+      assert.same({1, 2}, curves.read("runs/itself")[1].curves.loss.value)
+    end)
+
     it("follow init_kwargs where these say so, and keep what had no steps", function()
       local again = killed("told", "jsonl")
       again:init_trackers("told", nil, {jsonl = {purge_step = 8}})

@@ -351,7 +351,9 @@ return function(Accelerator)
   --
   -- What trackers have of steps after the last one that was logged before the state was saved goes away when something
   -- is logged again, in jsonl and csv files for good, in TensorBoard's as with SummaryWriter's purge_step: a run that
-  -- was killed logs these steps anew. purge_step names another step, false leaves everything.
+  -- was killed logs these steps anew. purge_step names another step, false leaves everything. Where there is no
+  -- checkpoint yet the run begins again: what was logged of the first step that is logged now, and of later ones, goes
+  -- away.
   --
   -- A job of another number of processes can go on too: everything carries over but the random generators of
   -- processes that were not there; a line says so. `for` over a loader gives the rest of its pass, of loader.epoch.
@@ -373,7 +375,11 @@ return function(Accelerator)
     finish(self)
     local list = agree.main("load_state", candidates, self, dir)
     local folder, facts = choose(list, dir == nil)
-    if not folder then return false end
+    if not folder then
+      -- What this process has logged itself stays.
+      if not self._logged_step then self._purge_from = purge_step == nil and "next" or purge_step end
+      return false
+    end
     agree.run("load_state", apply, self, folder, facts, purge_step)
     local whose = self._shards and 0 or comm.rank() -- with shards all processes stand alike
     local found = agree.run("load_state", contents.restore_random, folder, facts, whose)

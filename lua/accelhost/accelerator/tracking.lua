@@ -53,9 +53,14 @@ end
 
 -- Before anything is logged again after load_state: what was logged beyond the checkpoint goes away, but for trackers
 -- that were told themselves where they go on. In a killed process's place (`_kept_rows`) trackers that count what they
--- have go back to what they had.
-local function purge(self)
+-- have go back to what they had. "next": load_state has found no checkpoint, so the first step that is logged says from
+-- where on a killed run logged the same steps.
+local function purge(self, step)
   local from, rows = self._purge_from, self._kept_rows
+  if from == "next" then
+    if type(step) ~= "number" then return end
+    from = step
+  end
   self._purge_from, self._kept_rows = false, false
   for _, tracker in ipairs((from or rows) and self._trackers or {}) do
     if rows and rows[tracker.name] then
@@ -111,7 +116,7 @@ return function(Accelerator)
   function Accelerator:get_tracker(...)
     local name, unwrap = read_get(...)
     if comm.rank() > 0 then return blank end
-    purge(self)
+    purge(self, 0)
     local known = {}
     for _, tracker in ipairs(started(self, "get_tracker")) do
       if tracker.name == name then return unwrap and tracker.tracker or tracker end
@@ -140,7 +145,7 @@ return function(Accelerator)
     if comm.rank() > 0 then return end
     local trackers = started(self, "log")
     check_options("log", "log_kwargs", log_kwargs, trackers)
-    purge(self)
+    purge(self, step or values.step)
     for _, tracker in ipairs(trackers) do tracker:log(values, step, log_kwargs and log_kwargs[tracker.name]) end
     note_step(self, step or values.step)
   end
@@ -159,7 +164,7 @@ return function(Accelerator)
     if comm.rank() > 0 then return end
     local trackers, kept = started(self, "log_images"), false
     check_options("log_images", "log_kwargs", log_kwargs, trackers)
-    purge(self)
+    purge(self, step)
     for _, tracker in ipairs(trackers) do
       if tracker.log_images then
         tracker:log_images(values, step, log_kwargs and log_kwargs[tracker.name])

@@ -368,6 +368,15 @@ static int remove_file(lua_State *L)
     return 2;
 }
 
+/* check_file(tensor): nil, or why the tensor has changed: the file in which it lies was overwritten */
+static int check_file(lua_State *L)
+{
+    if (ah_mapping_check(ah_check_tensor(L, 1)) == 0)
+        return 0;
+    lua_pushstring(L, ah_error_text());
+    return 1;
+}
+
 int ah_open_io(lua_State *L)
 {
     static const luaL_Reg list[] = {
@@ -378,6 +387,7 @@ int ah_open_io(lua_State *L)
         {"zip_tensor", zip_tensor},        {"make_folder", make_folder},
         {"sha256", sha256},                {"sha256_file", sha256_file},
         {"remove_file", remove_file},      {"write_text", write_text},
+        {"check_file", check_file},
         {NULL, NULL},
     };
     lua_pushlightuserdata(L, &archive_key);

@@ -1,15 +1,75 @@
-/* Mappings and the tensors that lie in them. Opening never waits: what is not a regular file is refused by its kind. */
+/* Files in memory and the tensors that lie in them. Opening never waits: what is not a regular file is refused by its
+ * kind. */
 #include "io/mapping.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int map(struct ah_mapping *mapping, int file)
+#include "io/mapping_fault.h"
+
+enum { PIECE = 1 << 30, ALIGNMENT = 64 };
+
+/* What differs when a file was written to. */
+static struct ah_mapping_mark mark_of(const struct stat *info)
+{
+    return (struct ah_mapping_mark){info->st_dev, info->st_ino, info->st_size, info->st_mtim};
+}
+
+static bool is_same(const struct ah_mapping_mark *one, const struct ah_mapping_mark *other)
+{
+    return one->size == other->size && one->written.tv_sec == other->written.tv_sec &&
+           one->written.tv_nsec == other->written.tv_nsec;
+}
+
+static int read_all(struct ah_mapping *mapping, int file)
+{
+    struct stat info;
+    size_t got = 0;
+    size_t room = (mapping->count + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    mapping->bytes = aligned_alloc(ALIGNMENT, room);
+    if (!mapping->bytes)
+        return ah_fail(AH_ENOMEM, "out of memory for %zu bytes", mapping->count);
+    while (got < mapping->count) {
+        size_t wanted = mapping->count - got;
+        ssize_t count = read(file, mapping->bytes + got, wanted < PIECE ? wanted : PIECE);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0)
+            return ah_fail(AH_EIO, "cannot read: %s", strerror(errno));
+        if (count == 0)
+            break;
+        got += (size_t)count;
+    }
+    if (fstat(file, &info))
+        return ah_fail(AH_EIO, "cannot read: %s", strerror(errno));
+    struct ah_mapping_mark now = mark_of(&info);
+    if (got < mapping->count || !is_same(&mapping->mark, &now))
+        return ah_fail(AH_EIO, "cannot read: another program wrote to the file meanwhile");
+    return 0;
+}
+
+static int map(struct ah_mapping *mapping, int file, const char *path)
+{
+    mapping->path = realpath(path, NULL);
+    if (!mapping->path)
+        return ah_fail(errno == ENOMEM ? AH_ENOMEM : AH_EIO, "cannot read: %s", strerror(errno));
+    void *bytes = mmap(NULL, mapping->count, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+    if (bytes == MAP_FAILED)
+        return ah_fail(errno == ENOMEM ? AH_ENOMEM : AH_EIO, "cannot map %zu bytes: %s", mapping->count,
+                       strerror(errno));
+    mapping->bytes = bytes;
+    mapping->mapped = true;
+    ah_mapping_fault_add(mapping);
+    return 0;
+}
+
+static int fill(struct ah_mapping *mapping, int file, const char *path)
 {
     struct stat info;
     if (fstat(file, &info))
@@ -17,14 +77,10 @@ static int map(struct ah_mapping *mapping, int file)
     if (!S_ISREG(info.st_mode))
         return ah_fail(AH_EIO, "cannot read: %s", S_ISDIR(info.st_mode) ? "it is a folder" : "not a file");
     mapping->count = (size_t)info.st_size;
+    mapping->mark = mark_of(&info);
     if (!mapping->count)
         return 0;
-    void *bytes = mmap(NULL, mapping->count, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
-    if (bytes == MAP_FAILED)
-        return ah_fail(errno == ENOMEM ? AH_ENOMEM : AH_EIO, "cannot map %zu bytes: %s", mapping->count,
-                       strerror(errno));
-    mapping->bytes = bytes;
-    return 0;
+    return mapping->count <= AH_MAPPING_COPIED ? read_all(mapping, file) : map(mapping, file, path);
 }
 
 int ah_mapping_open(struct ah_mapping **out, const char *path)
@@ -33,15 +89,15 @@ int ah_mapping_open(struct ah_mapping **out, const char *path)
     if (file < 0)
         return ah_fail(AH_EIO, "cannot read: %s", strerror(errno));
     struct ah_mapping *mapping = calloc(1, sizeof *mapping);
-    status = mapping ? map(mapping, file) : ah_fail(AH_ENOMEM, "out of memory");
+    status = mapping ? fill(mapping, file, path) : ah_fail(AH_ENOMEM, "out of memory");
     close(file);
-    if (status < 0) {
-        free(mapping);
-        return status;
-    }
-    mapping->refs = 1;
-    *out = mapping;
-    return 0;
+    if (mapping)
+        mapping->refs = 1;
+    if (status < 0)
+        ah_mapping_release(mapping);
+    else
+        *out = mapping;
+    return status;
 }
 
 struct ah_mapping *ah_mapping_retain(struct ah_mapping *mapping)
@@ -54,8 +110,13 @@ void ah_mapping_release(struct ah_mapping *mapping)
 {
     if (!mapping || --mapping->refs > 0)
         return;
-    if (mapping->bytes)
+    if (mapping->mapped) {
+        ah_mapping_fault_remove(mapping);
         munmap(mapping->bytes, mapping->count);
+    } else {
+        free(mapping->bytes);
+    }
+    free(mapping->path);
     free(mapping);
 }
 
@@ -82,4 +143,21 @@ int ah_mapping_tensor(struct ah_tensor **out, struct ah_mapping *mapping, size_t
     if (bytes)
         memcpy(ah_tensor_data(*out), mapping->bytes + at, bytes);
     return 0;
+}
+
+int ah_mapping_check(const struct ah_tensor *tensor)
+{
+    struct stat info;
+    const struct ah_storage *storage = tensor->storage;
+    if (!storage || storage->release != release_storage)
+        return 0;
+    const struct ah_mapping *mapping = storage->owner;
+    if (!mapping->mapped || stat(mapping->path, &info))
+        return 0;
+    struct ah_mapping_mark now = mark_of(&info);
+    /* A file that was renamed over this one leaves the mapped one as it was. */
+    if (now.device != mapping->mark.device || now.file != mapping->mark.file || is_same(&now, &mapping->mark))
+        return 0;
+    return ah_fail(AH_EIO, "'%s' was written to after it was loaded, so the tensors that lie in it may have changed: "
+                   "load it again, and replace such a file by renaming another one over it", mapping->path);
 }

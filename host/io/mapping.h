@@ -1,21 +1,41 @@
-/* A whole file, mapped for reading.
+/* A whole file in memory, for reading; writes to it stay in this process. It is counted, since tensors may lie in it.
  *
- * The mapping is private: writes to it stay in this process. It is counted, since tensors may lie in it. A file that
- * another program cuts while it is mapped raises SIGBUS in whoever reads the lost part; programs that replace files, as
- * io/writer.h does, cannot cause that. */
+ * A small file is copied: afterwards the file may change. A large one is mapped privately: another program that writes
+ * into it changes what is read here (ah_mapping_check finds that), and one that cuts it raises SIGBUS in the process
+ * that reads the lost part, which io/mapping_fault.c reports with the file's name. Programs that replace files, as
+ * io/writer.h does, cause neither. */
 #ifndef AH_IO_MAPPING_H
 #define AH_IO_MAPPING_H
 
+#include <stdbool.h>
+#include <sys/types.h>
+#include <time.h>
+
 #include "tensor/tensor.h"
+
+/* The largest file, in bytes, that is copied. */
+enum { AH_MAPPING_COPIED = 64 << 20 };
+
+/* What the file was when it was opened. */
+struct ah_mapping_mark {
+    dev_t device;
+    ino_t file;
+    off_t size;
+    struct timespec written;
+};
 
 struct ah_mapping {
     int refs;
-    unsigned char *bytes; /* page-aligned; NULL for an empty file */
+    bool mapped;          /* false: a copy */
+    unsigned char *bytes; /* aligned to 64 bytes at least; NULL for an empty file */
     size_t count;
+    char *path; /* of a mapped file, absolute */
+    struct ah_mapping_mark mark;
+    struct ah_mapping *next; /* in the list of mapped files (io/mapping_fault.c) */
 };
 
-/* AH_EIO when the path names no regular file that can be read (a pipe is refused without waiting for its writer);
- * AH_ENOMEM. */
+/* AH_EIO when the path names no regular file that can be read (a pipe is refused without waiting for its writer), or
+ * another program writes to it while it is copied; AH_ENOMEM. */
 int ah_mapping_open(struct ah_mapping **out, const char *path);
 struct ah_mapping *ah_mapping_retain(struct ah_mapping *mapping);
 void ah_mapping_release(struct ah_mapping *mapping); /* NULL is ignored */
@@ -24,5 +44,8 @@ void ah_mapping_release(struct ah_mapping *mapping); /* NULL is ignored */
  * lies in it, but is a copy where its dtype's alignment is not met. AH_EIO for a bool that is neither 0 nor 1. */
 int ah_mapping_tensor(struct ah_tensor **out, struct ah_mapping *mapping, size_t at, const int64_t *size, int ndim,
                       enum ah_dtype dtype);
+
+/* AH_EIO when the tensor lies in a mapped file that was written to since it was opened; 0 for every other tensor. */
+int ah_mapping_check(const struct ah_tensor *tensor);
 
 #endif

@@ -1,7 +1,9 @@
 --- Files of other programs (scripts/fixtures/files.py makes them).
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
+local files = require "spec.support.files"
 local folder = require "spec.support.folder"
+local run = require "spec.support.run"
 
 local FILES = "spec/fixtures/files/"
 
@@ -99,6 +101,65 @@ describe("accelhost.load", function()
   it("keeps what is written to a loaded tensor from the file", function()
     accelhost.load(FILES .. "all.safetensors").float32:zero_()
     assert.is_true(accelhost.load(FILES .. "all.safetensors").float32:equal(ramp(3, 4)))
+  end)
+
+  -- A safetensors file of float32 zeros under "weight" that is too large to be copied.
+  local function large(path, rows, columns)
+    local bytes = 4 * rows * columns
+    local header = ('{"weight":{"dtype":"F32","shape":[%d,%d],"data_offsets":[0,%d]}}'):format(rows, columns, bytes)
+    header = header .. (" "):rep(120 - #header)
+    files.write(path, string.char(#header) .. ("\0"):rep(7) .. header)
+    assert(os.execute(("truncate -s %d '%s'"):format(128 + bytes, path)) == 0)
+  end
+
+  it("reads a small file at once: a program that overwrites it changes no tensor", function()
+    folder.with(function(path)
+      local name = path .. "/x.safetensors"
+      accelhost.save({w = accelhost.ones(1000)}, name)
+      local w = accelhost.load(name).w
+      files.write(name, ("\0"):rep(8000))
+      assert.equal(1000, w:sum():item())
+      files.write(name, "")
+      assert.equal(1000, w:sum():item())
+    end)
+  end)
+
+  it("maps a large file, and load_state_dict says that it was written to since", function()
+    folder.with(function(path)
+      local name = path .. "/x.safetensors"
+      large(name, 4200, 4000)
+      local net = accelhost.nn.Linear(4000, 4200, {bias = false})
+      local state = accelhost.load(name)
+      net:load_state_dict(state)
+      assert.equal(0, net.weight:abs():max():item())
+      large(path .. "/y.safetensors", 4200, 4000)
+      assert(os.rename(path .. "/y.safetensors", name))
+      net:load_state_dict(state) -- a file renamed over it leaves the mapped one as it was
+      state = accelhost.load(name)
+      local file = assert(io.open(name, "r+b"))
+      file:seek("set", 4096)
+      file:write "abcd"
+      file:close()
+      assert.error_matches(function() net:load_state_dict(state) end,
+        "load_state_dict: 'weight': '.*/x.safetensors' was written to after it was loaded, so the tensors")
+      net:load_state_dict(accelhost.load(name))
+      assert.is_true(net.weight:abs():max():item() > 0)
+    end)
+  end)
+
+  it("names the large file that was cut in the end of a process that reads it", function()
+    folder.with(function(path)
+      local name = path .. "/x.safetensors"
+      large(name, 4200, 4000)
+      local result = run.script([[
+        local w = require "accelhost".load(arg[1]).weight
+        assert(os.execute("truncate -s 8192 '" .. arg[1] .. "'") == 0)
+        print(w:sum():item())]], {args = {name}})
+      assert.equal(128 + 7, result.code, result.output)
+      assert.equal("", result.stdout)
+      assert.is_truthy(result.stderr:find(("accelhost: cannot read '%s', which was loaded: another program has cut the "
+        .. "file since"):format(name), 1, true), result.stderr)
+    end)
   end)
 
   it("says what is in the way of a file", function()

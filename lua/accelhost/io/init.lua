@@ -160,7 +160,9 @@ local read_load = arguments.signature("load", {"path: string", {"map_location: d
 --- Read what `save` wrote, or another program: safetensors files, NumPy's .npy and .npz, and what torch.save made of
 --- tensors, numbers, texts and containers of them. The content decides, not the name. Nothing in a file is run.
 --
--- Tensors lie in the mapped file until they are written to, so a large file is opened in no time.
+-- A file over 64 MiB is mapped, not read: it is opened in no time, and its tensors lie in it. Until they are copied
+-- another program may replace it (rename a file over it), but must not write into it: load_state_dict raises an error
+-- when that happened, and reading what was cut off ends the process with a line that names the file.
 --
 --   | local state = accelhost.load "model.safetensors"
 ---@param path string

@@ -185,6 +185,14 @@ return function(Module, walk)
     end
   end
 
+  -- Raise when a tensor lies in a file that was overwritten while it was mapped.
+  local function check_files(state)
+    for key, source in state_pairs(state) do
+      local reason = C.is_tensor(source) and C.io.check_file(source)
+      if reason then fail("load_state_dict: '%s': %s", tostring(key), reason) end
+    end
+  end
+
   local function copy_of(state)
     local copy = {}
     for key, value in pairs(state) do copy[key] = value end
@@ -220,6 +228,7 @@ return function(Module, walk)
     end
     report(self, errors, missing, unexpected, strict and #hooked == 0)
     for _, step in ipairs(steps) do step() end
+    check_files(state)
     local result = {missing_keys = missing, unexpected_keys = unexpected}
     for _, module in ipairs(hooked) do run(module._load_state_dict_post_hooks, module, result) end
     report(self, errors, missing, unexpected, strict)

@@ -124,7 +124,7 @@ int ah_hidden_remove(const char *path)
     char manifest_path[PATH_MAX + sizeof AH_MANIFEST];
     struct ah_manifest *manifest = NULL;
     snprintf(manifest_path, sizeof manifest_path, "%s/" AH_MANIFEST, path);
-    if (lstat(manifest_path, &info))
+    if (lstat(manifest_path, &info) && errno == ENOENT)
         return ah_folder_remove(path, NULL);
     int status = ah_manifest_read(&manifest, path);
     if (status < 0)

@@ -79,6 +79,22 @@ describe("save_model", function()
       "model-00003-of-00003.safetensors", "model.safetensors.index.json"}, folder.names ".")
   end)
 
+  it("leaves a folder or a link of such a name, and says so", function()
+    local lfs = require "lfs"
+    local net = accelerator:prepare(model())
+    lfs.mkdir "model.safetensors"
+    assert(io.open("model.safetensors/notes", "w")):close()
+    assert.error_matches(function() accelerator:save_model(net, ".", {max_shard_size = 200}) end,
+      "not removed: './model.safetensors' is a folder: it would be loaded in place of the new files; move it to")
+    assert.same({"notes"}, folder.names "model.safetensors")
+    assert(os.rename("model.safetensors", "base"))
+    assert(lfs.link("base/notes", "model.safetensors", true))
+    assert.error_matches(function() accelerator:save_model(net, ".", {max_shard_size = 200}) end,
+      "not removed: './model.safetensors' is a link: it would be loaded")
+    assert.equal("link", lfs.symlinkattributes("model.safetensors", "mode"))
+    assert.same({"notes"}, folder.names "base")
+  end)
+
   it("writes tied weights once and gives them back under each name", function()
     local net = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     net[2].weight = net[1].weight

@@ -142,6 +142,11 @@ describe("accelhost.load", function()
       file:close()
       assert.error_matches(function() net:load_state_dict(state) end,
         "load_state_dict: 'weight': '.*/x.safetensors' was written to after it was loaded, so the tensors")
+      local optimizer = accelhost.optim.SGD(net:parameters(), {lr = 1, momentum = 0.9})
+      local groups = {{lr = 1, momentum = 0.9, params = {0}}}
+      assert.error_matches(function()
+        optimizer:load_state_dict {state = {[0] = {momentum_buffer = state.weight}}, param_groups = groups}
+      end, "SGD: load_state_dict: state 'momentum_buffer' of parameter 1: '.*/x.safetensors' was written to after it")
       net:load_state_dict(accelhost.load(name))
       assert.is_true(net.weight:abs():max():item() > 0)
     end)

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -53,12 +54,13 @@ int openat(int folder, const char *path, int flags, ...)
     va_end(rest);
     if (!real)
         *(void **)&real = dlsym(RTLD_NEXT, "openat");
-    return flags & (O_CREAT | O_TMPFILE) && fails("openat") ? -1 : real(folder, path, flags, mode);
+    bool writes = flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE;
+    return writes && fails("openat") ? -1 : real(folder, path, flags, mode);
 }
 
 WRAP(int, fsync, (int file), (file))
 WRAP(int, mkdir, (const char *path, mode_t mode), (path, mode))
-WRAP(int, remove, (const char *path), (path))
+WRAP(int, unlinkat, (int folder, const char *path, int flags), (folder, path, flags))
 WRAP(int, rename, (const char *from, const char *to), (from, to))
 WRAP(int, renameat, (int a, const char *from, int b, const char *to), (a, from, b, to))
 WRAP(int, renameat2, (int a, const char *from, int b, const char *to, unsigned flags), (a, from, b, to, flags))

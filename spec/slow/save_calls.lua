@@ -34,7 +34,7 @@ local function trial(how, kills, at)
     problem = "it said that it had not saved"
   elseif said == "false" and not result.stdout:find("No space left on device", 1, true) then
     problem = "another reason"
-  elseif said and #left > 0 and call ~= "remove" and call ~= "fsync" then
+  elseif said and #left > 0 and call ~= "unlinkat" and call ~= "fsync" then
     problem = "left " .. table.concat(left, ", ")
   elseif not kills and not said then
     problem = "it ended"

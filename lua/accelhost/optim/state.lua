@@ -88,6 +88,10 @@ return function(Optimizer)
       else
         copy[name] = load_value(value, param)
       end
+      local reason = C.is_tensor(value) and C.io.check_file(value)
+      if reason then
+        fail("%s: load_state_dict: state '%s' of parameter %d: %s", self._name, tostring(name), place, reason)
+      end
     end
     for _, name in ipairs(states) do
       local value = copy[name]

@@ -291,7 +291,7 @@ return function(Accelerator)
   -- Without a folder it is PROJECT_DIR/checkpoints/checkpoint_N, with the next free N, if the accelerator was made with
   -- automatic_checkpoint_naming; of those total_limit are kept, the oldest being removed when the new one is there.
   -- A folder that exists is replaced if it is a checkpoint. Only files that a manifest names are removed: a checkpoint
-  -- with another file or a link in it stays, and a line says why.
+  -- with another file or a link in it stays, and one line names the reason.
   --
   -- With `async` the values are copied and written by a thread while the script goes on; what fails is raised by the
   -- next save_state, load_state, wait_for_checkpoint or end_training, or ends the script with an error.

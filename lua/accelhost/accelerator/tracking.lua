@@ -53,8 +53,8 @@ end
 
 -- Before anything is logged again after load_state: what was logged beyond the checkpoint goes away, but for trackers
 -- that were told themselves where they go on. In a killed process's place (`_kept_rows`) trackers that count what they
--- have go back to what they had. "next": load_state has found no checkpoint, so the first step that is logged says from
--- where on a killed run logged the same steps.
+-- have go back to what they had. "next": load_state has found no checkpoint; rows are dropped from
+-- the first step on that is logged now, since a killed run has logged the same steps.
 local function purge(self, step)
   local from, rows = self._purge_from, self._kept_rows
   if from == "next" then

@@ -192,7 +192,12 @@ $(BUILD)/accelhost-old.so: spec/device/old_plugin.c
 $(PLUGINS): | deps-check $(BUILD)/op_args.h
 	@mkdir -p $(@D)
 	$(call say,plugin $@)$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -MF $(@:.so=.d) -o $@ $<
-$(BUILD)/selftest: | $(PLUGINS) $(BUILD)/plugin-headers
+$(BUILD)/selftest: | $(PLUGINS) $(BUILD)/plugin-headers $(BUILD)/without_calls
+
+# Takes system calls away from programs that specs run.
+$(BUILD)/without_calls: spec/support/without_calls.c
+	@mkdir -p $(@D)
+	$(call say,cc $@)$(CC) -D_GNU_SOURCE -std=c11 -O1 $(WARN) -o $@ $<
 
 # The simulated GPU: the kernels of host/cuda compiled for the host, and below them what stands in for NVIDIA's
 # libraries. Its own tests run kernels of theirs too, with planted errors.
@@ -376,13 +381,13 @@ cuda-usage: ## registers, shared memory and spills of each CUDA kernel, into hos
 .PHONY: test-jitoff
 test-jitoff: ## the specs without LuaJIT's compiler
 	@scripts/install-deps.sh build test
-	@$(MAKE) --no-print-directory $(JOBS) all $(PLUGINS)
+	@$(MAKE) --no-print-directory $(JOBS) all $(PLUGINS) $(BUILD)/without_calls
 	@ACCELHOST_PARITY=short SKIP_SELFTEST=1 HOST_FLAGS=--jit=off scripts/test.sh $(BUILD) "$(T)"
 
 .PHONY: test-gcstress
 test-gcstress: ## the specs with a collector that never rests
 	@scripts/install-deps.sh build test
-	@$(MAKE) --no-print-directory $(JOBS) all $(PLUGINS)
+	@$(MAKE) --no-print-directory $(JOBS) all $(PLUGINS) $(BUILD)/without_calls
 	@ACCELHOST_PARITY=short SKIP_SELFTEST=1 HOST_FLAGS=--gc-stress scripts/test.sh $(BUILD) "$(T)"
 
 # Memory runs out in a build of its own, with the leaks watched.

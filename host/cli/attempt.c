@@ -75,7 +75,7 @@ int ah_attempt_signals(void)
     sigaddset(&blocked, SIGPIPE);
     sigprocmask(SIG_SETMASK, &blocked, NULL);
     int signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    return signals >= 0 ? signals : ah_fail(AH_EIO, "cannot watch signals: %s", strerror(errno));
+    return signals >= 0 ? signals : ah_fail(AH_EIO, "cannot watch signals (signalfd): %s", strerror(errno));
 }
 
 /* Does a signal ask the job to end? */

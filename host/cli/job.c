@@ -1,4 +1,4 @@
-/* One epoll set per job: a pidfd and two pipes of each rank. A job goes through the phases of job_state.h, each with a
+/* One epoll set per job: the watch and two pipes of each rank. A job goes through the phases of job_state.h, each with a
  * deadline. What must stay true: what a rank wrote is read before its end is looked at, and while a rank runs
  * `running` counts it. */
 #include "cli/job.h"
@@ -59,7 +59,7 @@ void ah_job_close(struct ah_job *job)
         for (int round = 0; round < 20 && strays(job, SIGKILL, NULL, 0); round++)
             usleep(1000);
     for (int r = 0; r < job->size; r++)
-        if (job->rank[r].pid || job->rank[r].pidfd > 0)
+        if (job->rank[r].pid || job->rank[r].watch.fd > 0)
             ah_rank_process_close(&job->rank[r]);
     for (int r = 0; r < job->size; r++)
         ah_job_close_channel(job, r);
@@ -223,7 +223,7 @@ static void on_exit_of(struct ah_job *job, int rank)
     if (process->code < 0)
         process->code = atomic_load(&slot->state) != AH_RANK_ENDED;
     job->running--;
-    ah_job_watch_source(job, rank, AH_JOB_EXIT, process->pidfd, false);
+    ah_job_watch_source(job, rank, AH_JOB_EXIT, process->watch.fd, false);
     bool failed = process->code || process->signal;
     ah_board_leave(job->board, job->first + rank, failed ? AH_RANK_DIED : AH_RANK_ENDED, NULL, false);
     /* A rank may have reported a failure and still have left with 0. */

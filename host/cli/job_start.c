@@ -128,10 +128,10 @@ static int replace_rank(struct ah_job *job, int rank, const struct ah_rank_plan 
 {
     struct ah_rank_process *process = &job->rank[rank];
     ah_warden_remove(&job->warden, process->pid);
-    ah_job_watch_source(job, rank, AH_JOB_EXIT, process->pidfd, false);
+    ah_job_watch_source(job, rank, AH_JOB_EXIT, process->watch.fd, false);
     AH_TRY(ah_rank_process_replace(process, plan));
     ah_warden_add(&job->warden, process->pid);
-    return ah_job_watch_source(job, rank, AH_JOB_EXIT, process->pidfd, true);
+    return ah_job_watch_source(job, rank, AH_JOB_EXIT, process->watch.fd, true);
 }
 
 static int start_rank(struct ah_job *job, int rank, const struct ah_rank_plan *plan)
@@ -142,7 +142,7 @@ static int start_rank(struct ah_job *job, int rank, const struct ah_rank_plan *p
         return ah_fail_prefix(status, "rank %d", job->first + rank);
     job->running++;
     ah_warden_add(&job->warden, process->pid);
-    AH_TRY(ah_job_watch_source(job, rank, AH_JOB_EXIT, process->pidfd, true));
+    AH_TRY(ah_job_watch_source(job, rank, AH_JOB_EXIT, process->watch.fd, true));
     for (int s = 0; s < 2; s++) {
         job->open_pipes += process->pipe[s] >= 0;
         AH_TRY(ah_job_watch_source(job, rank, AH_JOB_OUTPUT + s, process->pipe[s], true));

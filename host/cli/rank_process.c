@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "base/status.h"
-#include "cli/syscalls.h"
 #include "comm/board.h"
 
 /* Signals as a program expects them, whatever this process or its parent did to them. */
@@ -120,14 +119,14 @@ static int launch(struct ah_rank_process *process, const struct ah_rank_plan *pl
     setpgid(pid, pid); /* both do it, so that it is done for both */
     process->pid = pid;
     process->running = true;
-    process->pidfd = ah_pidfd_open(pid);
-    return process->pidfd < 0 ? ah_fail(AH_EIO, "cannot watch a rank: %s", strerror(errno)) : 0;
+    int status = ah_process_watch_open(&process->watch, pid);
+    return status < 0 ? ah_fail_prefix(status, "cannot watch a rank") : 0;
 }
 
 int ah_rank_process_start(struct ah_rank_process *process, const struct ah_rank_plan *plan)
 {
     int status = 0;
-    *process = (struct ah_rank_process){.pidfd = -1, .pipe = {-1, -1}, .end = {-1, -1}};
+    *process = (struct ah_rank_process){.watch.fd = -1, .pipe = {-1, -1}, .end = {-1, -1}};
     if (plan->pipes)
         AH_TRYGO(make_pipes(process), out);
     AH_TRYGO(launch(process, plan), out);
@@ -145,12 +144,11 @@ static void bury(struct ah_rank_process *process)
     if (process->pid > 0) {
         kill(-process->pid, SIGKILL);
         kill(process->pid, SIGKILL); /* its group may not be made yet */
-        waitid(P_PID, (id_t)process->pid, &(siginfo_t){0}, WEXITED);
     }
-    if (process->pidfd >= 0)
-        close(process->pidfd);
+    ah_process_watch_close(&process->watch);
+    if (process->pid > 0)
+        waitid(P_PID, (id_t)process->pid, &(siginfo_t){0}, WEXITED);
     process->pid = 0;
-    process->pidfd = -1;
     process->running = false;
 }
 
@@ -228,5 +226,5 @@ void ah_rank_process_close(struct ah_rank_process *process)
             close(process->pipe[s]);
     ah_rank_process_let_go(process);
     bury(process);
-    *process = (struct ah_rank_process){.pidfd = -1, .pipe = {-1, -1}, .end = {-1, -1}};
+    *process = (struct ah_rank_process){.watch.fd = -1, .pipe = {-1, -1}, .end = {-1, -1}};
 }

@@ -9,11 +9,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "cli/process_watch.h"
+
 struct ah_board;
 
 struct ah_rank_process {
     pid_t pid;       /* 0: never started, or closed */
-    int pidfd;       /* readable once it has ended; -1 when closed */
+    struct ah_process_watch watch; /* of its end */
     int pipe[2];     /* what it writes to its stdout and stderr: to be read and closed by the owner, or -1 */
     int end[2];      /* its ends of these, kept for a process that replaces it, or -1 */
     bool running;

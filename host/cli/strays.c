@@ -1,4 +1,4 @@
-/* A process is held by a pidfd before its mark is read, so what is signalled is what was read. */
+/* A process is held (cli/process_watch.h) before its mark is read, so what is signalled is what was read. */
 #include "cli/strays.h"
 
 #include <ctype.h>
@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/syscalls.h"
+#include "cli/process_watch.h"
 
 enum { NAME = 32 };
 
@@ -94,17 +94,17 @@ int ah_strays_signal(const char *mark, const pid_t *groups, int count, int numbe
         pid_t pid = isdigit((unsigned char)entry->d_name[0]) ? (pid_t)strtol(entry->d_name, NULL, 10) : 0;
         if (pid <= 0 || pid == getpid() || fstatat(dirfd(proc), entry->d_name, &info, 0) || info.st_uid != geteuid())
             continue;
-        int fd = ah_pidfd_open(pid);
-        if (fd < 0)
+        struct ah_process_hold hold;
+        if (!ah_process_hold(&hold, pid))
             continue;
         if (is_stray(dirfd(proc), pid, mark, groups, count, name)) {
             if (number)
-                ah_pidfd_kill(fd, number);
+                ah_process_hold_signal(&hold, number);
             if (names && found < 4 && at < room)
                 at += (size_t)snprintf(names + at, room - at, "%s%s (pid %d)", found ? ", " : "", name, pid);
             found++;
         }
-        close(fd);
+        ah_process_hold_release(&hold);
     }
     closedir(proc);
     return found;

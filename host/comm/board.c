@@ -90,7 +90,7 @@ int ah_board_create(struct ah_board **out, int size)
     *out = board;
     return 0;
 failed:
-    ah_fail(AH_EIO, "cannot make the job's shared memory: %s", strerror(errno));
+    ah_fail(AH_EIO, "cannot make the job's shared memory (memfd): %s", strerror(errno));
     ah_board_close(board);
     return AH_EIO;
 }

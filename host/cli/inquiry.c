@@ -14,16 +14,15 @@
 #include <unistd.h>
 
 #include "base/pulse.h"
+#include "base/signal_stack.h"
 #include "bind/place.h"
 
-enum { STACK = 64 * 1024 };
 enum { UNASKED, HOOKED, STUCK }; /* STUCK: the hook did not run in time */
 
 static lua_State *watched;
 static pid_t self;
 static timer_t timer;
-static volatile sig_atomic_t phase, tracing, busy;
-static char stack[STACK];
+static volatile sig_atomic_t phase, tracing;
 static struct {
     lua_Hook hook;
     int mask, count;
@@ -85,11 +84,10 @@ static void on_signal(int number, siginfo_t *info, void *context)
     if (getpid() != self) {
         /* A fork: it is nobody to ask. */
     } else if (syscall(SYS_gettid) != self) {
+        /* While the main thread runs the handler another one receives the next signal; there it stays pending. */
         syscall(SYS_tgkill, self, self, number);
-    } else if (!busy) {
-        busy = 1;
+    } else {
         take(number, info->si_code == SI_TIMER, context);
-        busy = 0;
     }
     errno = error;
 }
@@ -97,13 +95,14 @@ static void on_signal(int number, siginfo_t *info, void *context)
 void ah_inquiry_watch(lua_State *L)
 {
     struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGURG};
-    /* Not blocked meanwhile: another thread would get it then. */
-    struct sigaction action = {.sa_sigaction = on_signal,
-                               .sa_flags = SA_RESTART | SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
+    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_RESTART | SA_SIGINFO | SA_ONSTACK};
+    /* One handler at a time, so that signals faster than it returns do not nest. */
+    sigemptyset(&action.sa_mask);
+    sigaddset(&action.sa_mask, SIGURG);
+    sigaddset(&action.sa_mask, SIGUSR2);
     watched = L;
     event._sigev_un._tid = self = getpid();
-    if (timer_create(CLOCK_MONOTONIC, &event, &timer) ||
-        sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = STACK}, NULL))
+    if (ah_signal_stack_set_up() < 0 || timer_create(CLOCK_MONOTONIC, &event, &timer))
         return;
     ah_place_watch(L);
     if (!sigaction(SIGURG, &action, NULL) && !sigaction(SIGUSR2, &action, NULL))

@@ -1,6 +1,5 @@
 /* accelhost config: makes, shows and rewrites the file of settings that `accelhost launch` reads. A file is written
  * whole or not at all, for its owner's eyes. */
-#include <errno.h>
 #include <libgen.h>
 #include <signal.h>
 #include <stdint.h>
@@ -93,7 +92,7 @@ static int fail(void)
 
 static bool is_there(const char *path)
 {
-    return !access(path, F_OK) || (errno != ENOENT && errno != ENOTDIR);
+    return !access(path, F_OK);
 }
 
 static int run_questions(struct ah_settings *settings, const char *path)

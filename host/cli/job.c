@@ -1,5 +1,5 @@
-/* One epoll set per job: the watch and two pipes of each rank. A job goes through the phases of job_state.h, each with a
- * deadline. What must stay true: what a rank wrote is read before its end is looked at, and while a rank runs
+/* One epoll set per job: the watch and two pipes of each rank. A job goes through the phases of job_state.h, each with
+ * a deadline. What must stay true: what a rank wrote is read before its end is looked at, and while a rank runs
  * `running` counts it. */
 #include "cli/job.h"
 

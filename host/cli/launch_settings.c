@@ -91,7 +91,8 @@ static int read_file(struct ah_settings *settings, const char *flag)
     if (status < 0 && !named)
         return 0; /* no home, no file */
     AH_TRY(status);
-    if (!*path || (!named && access(path, F_OK) && (errno == ENOENT || errno == ENOTDIR)))
+    /* A home folder that may not be searched (another user's, under docker run --user) holds no file of this user. */
+    if (!*path || (!named && access(path, F_OK) && (errno == ENOENT || errno == ENOTDIR || errno == EACCES)))
         return 0;
     return ah_settings_read_file(settings, path);
 }

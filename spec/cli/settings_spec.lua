@@ -71,6 +71,23 @@ describe("settings of a job", function()
     assert.equal("1", shown({}, {ACCELHOST_CONFIG_FILE = "", HOME = here .. "/house"}).num_processes[1])
   end)
 
+  it("are the defaults where the home folder may not be searched", function()
+    -- Root may search any folder: another user runs the program then.
+    local user = "setpriv --reuid 65534 --regid 65534 --clear-groups"
+    local function run_as_user(text)
+      return run.program({"bash", "-c", "[ $(id -u) = 0 ] && as='" .. user .. "'; " .. text, run.path},
+        {env = {HOME = require("lfs").currentdir() .. "/closed", XDG_CONFIG_HOME = false, ACCELHOST_CONFIG_FILE = false}})
+    end
+    if run_as_user('cd / && $as "$0" --version').code ~= 0 then return pending "needs a user who may run the program" end
+    assert.truthy(os.execute "mkdir -p closed/.config/accelhost && chmod 0 closed" == 0)
+    local result = run_as_user 'cd / && $as "$0" launch --num_processes 2 -e "print(1)"'
+    local named = run_as_user 'cd / && $as "$0" launch --config_file "$HOME/some.yaml" -e "print(1)"'
+    os.execute "chmod 700 closed"
+    assert.same({0, "", "[r0-r1] 1\n"}, {result.code, result.stderr, result.stdout})
+    assert.equal(2, named.code)
+    assert.matches("cannot read '[^\n]*/closed/some.yaml': Permission denied", named.stderr)
+  end)
+
   it("may be told in JSON", function()
     write("some.json", [[{"num_processes": 3, "timeout": 1.5, "cpu": true, "log_dir": null, "tee": "0:3,1:2"}]])
     local list = shown {"--config_file", "some.json"}

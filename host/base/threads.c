@@ -1,18 +1,26 @@
 /* Ranges are whole grains; their borders follow from n, grain and the number of threads alone. */
 #include "base/threads.h"
 
+#include <math.h>
 #include <omp.h>
 #include <sched.h>
 #include <signal.h>
 
+#include "base/quota.h"
 #include "base/status.h"
+
+int ah_affinity_count(void)
+{
+    /* cpu_set_t holds 1,024 processors, and the kernel refuses a set that does not hold the machine's. */
+    cpu_set_t set[64];
+    return sched_getaffinity(0, sizeof set, set) ? 1 : CPU_COUNT_S(sizeof set, set);
+}
 
 int ah_cpu_count(void)
 {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set))
-        return 1;
-    return CPU_COUNT(&set);
+    int count = ah_affinity_count();
+    double quota = ceil(ah_processor_quota(""));
+    return quota >= 1 && quota < count ? (int)quota : count;
 }
 
 int ah_num_threads(void)
@@ -22,8 +30,8 @@ int ah_num_threads(void)
 
 int ah_set_num_threads(int count)
 {
-    if (count < 1 || count > 1024)
-        return ah_fail(AH_EINVAL, "set_num_threads: expected 1..1024, got %d", count);
+    if (count < 1 || count > AH_MOST_THREADS)
+        return ah_fail(AH_EINVAL, "set_num_threads: expected 1..%d, got %d", AH_MOST_THREADS, count);
     omp_set_num_threads(count);
     return 0;
 }

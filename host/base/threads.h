@@ -5,12 +5,16 @@
 #include <pthread.h>
 #include <stdint.h>
 
-/* Processors this process may run on (affinity mask). */
+/* Processors that this process may use: those of its affinity mask, at most what its control groups' quotas amount to,
+ * rounded up. */
 int ah_cpu_count(void);
+/* Those of the mask alone; may be called before the libraries' constructors. */
+int ah_affinity_count(void);
 
-/* Threads used by kernels, BLAS and oneDNN. The default is OMP_NUM_THREADS or all processors of the mask. */
+/* Threads used by kernels, BLAS and oneDNN. The default is OMP_NUM_THREADS or ah_cpu_count(). */
 int ah_num_threads(void);
-int ah_set_num_threads(int count); /* AH_EINVAL unless 1 <= count <= 1024 */
+enum { AH_MOST_THREADS = 1024 };
+int ah_set_num_threads(int count); /* AH_EINVAL unless 1 <= count <= AH_MOST_THREADS */
 
 /* Run body(context, begin, end) over [0, n) in parts whose borders are multiples of `grain`. The borders depend on
  * n, grain and the thread count only; kernels whose result depends on the borders must use fixed chunks inside. */

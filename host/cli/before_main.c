@@ -9,26 +9,41 @@
  * products are then 2.4 times as slow (measured, 0.3.21). It asks for OPENBLAS_CORETYPE in its constructor, and is told
  * in the same way what it chooses for the Intel processors that it knows.
  *
- * Memory: OpenBLAS maps 128 MB for each thread in its constructor, and where a limit refuses that it tries again for
- * ever. So where there is a limit a timer stands by until the constructors are through. */
+ * Threads: libgomp and OpenBLAS keep arrays of as many entries as OMP_NUM_THREADS says on their stacks, so a number
+ * beyond AH_MOST_THREADS is written over before they read it, also for programs that are started from here. Without
+ * that variable there are as many threads as ah_cpu_count says, which knows quotas; libgomp does not.
+ *
+ * Memory: OpenBLAS maps 128 MB for each thread in its constructor. Where a limit refuses that it tries again for ever,
+ * and where one refuses what comes after, libgomp and libgcc end the process in their own ways. So where there is a
+ * limit the room is tried first; in case it is not enough all the same, a timer ends the process unless the
+ * constructors return. */
+#include <omp.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <unistd.h>
 
-char *getenv(const char *name);
+#include "base/threads.h"
 
 enum { PATIENCE = 2 }; /* seconds of processor time; the constructors take some milliseconds */
+enum { MIB = 1 << 20, BLAS_MIB = 128, STACK_MIB = 8 }; /* of each thread */
+enum { OTHER_MIB = 40 }; /* what the library's start and its first ops map beyond that (measured: 20 to 30) */
+enum { LEAST_STACK = 256 * 1024 }; /* the main thread's; with 64 KiB the start fails, with 100 it succeeds */
 
 static bool through; /* all constructors have run */
 static bool guarded;
+static char **early; /* the environment before libc has set environ */
 
 static char *find(const char *name)
 {
     size_t length = strlen(name);
-    for (char **at = environ; at && *at; at++)
+    for (char **at = environ ? environ : early; at && *at; at++)
         if (!strncmp(*at, name, length) && (*at)[length] == '=')
             return *at + length + 1;
     return NULL;
@@ -59,6 +74,18 @@ char *getenv(const char *name)
     return value;
 }
 
+static void print_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static void print_line(const char *format, ...)
+{
+    char line[256];
+    va_list args;
+    va_start(args, format);
+    int bytes = vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    (void)!write(STDERR_FILENO, line, (size_t)bytes < sizeof line ? (size_t)bytes : sizeof line - 1);
+}
+
 static void out_of_patience(int number)
 {
     static const char text[] =
@@ -79,10 +106,66 @@ static bool is_limited(int resource)
     return !getrlimit(resource, &limit) && limit.rlim_cur != RLIM_INFINITY;
 }
 
+/* "100000" or "100000,4" becomes "1024" or "1024,4", in its place in the environment. */
+static void limit_threads(const char *name)
+{
+    char *text = find(name);
+    size_t digits = text ? strspn(text, "0123456789") : 0;
+    if (!digits || (digits < 9 && strtol(text, NULL, 10) <= AH_MOST_THREADS))
+        return;
+    char most[8];
+    int bytes = snprintf(most, sizeof most, "%d", AH_MOST_THREADS);
+    print_line("accelhost: %s: expected at most %s threads, got %.*s: %s are used\n", name, most,
+               (int)(digits < 24 ? digits : 24), text, most);
+    memcpy(text, most, (size_t)bytes);
+    memmove(text + bytes, text + digits, strlen(text + digits) + 1);
+}
+
+static void check_stack(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_STACK, &limit) || limit.rlim_cur >= LEAST_STACK)
+        return;
+    print_line("accelhost: the stack may have %llu KiB (ulimit -s): at least %d KiB are needed\n",
+               (unsigned long long)limit.rlim_cur / 1024, LEAST_STACK / 1024);
+    _exit(1);
+}
+
+static int needed_mib(int threads, int processors)
+{
+    return BLAS_MIB * (threads < processors ? threads : processors) + STACK_MIB * (threads - 1) + OTHER_MIB;
+}
+
+/* Whether memory of this size can be had; it is not touched. */
+static bool has_room(size_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return at != MAP_FAILED && !munmap(at, bytes);
+}
+
+static void check_room(void)
+{
+    const char *text = find("OMP_NUM_THREADS");
+    int processors = ah_affinity_count(), threads = text ? (int)strtol(text, NULL, 10) : 0;
+    threads = threads > 0 ? threads : processors;
+    int needed = needed_mib(threads, processors);
+    if (has_room((size_t)needed * MIB))
+        return;
+    print_line("accelhost: too little memory below the limit of address space or data (ulimit -v, ulimit -d): the "
+               "libraries need %d MB besides the program itself (for %d thread%s; OMP_NUM_THREADS=1 needs %d MB)\n",
+               needed, threads, threads == 1 ? "" : "s", needed_mib(1, 1));
+    _exit(1);
+}
+
 static void before_libraries(int argc, char **argv, char **environment)
 {
+    early = environment;
+    limit_threads("OMP_NUM_THREADS");
+    limit_threads("OPENBLAS_NUM_THREADS");
+    check_stack();
     if (!is_limited(RLIMIT_AS) && !is_limited(RLIMIT_DATA))
         return;
+    check_room();
     guarded = true;
     sigaction(SIGPROF, &(struct sigaction){.sa_handler = out_of_patience}, NULL);
     set_timer(PATIENCE);
@@ -96,6 +179,8 @@ __attribute__((section(".preinit_array"), used)) static void (*const at_first)(i
 __attribute__((constructor)) static void after_libraries(void)
 {
     through = true;
+    if (!find("OMP_NUM_THREADS") && ah_cpu_count() < omp_get_max_threads())
+        omp_set_num_threads(ah_cpu_count());
     if (!guarded)
         return;
     set_timer(0);

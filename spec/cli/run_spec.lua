@@ -198,14 +198,35 @@ net:forward(5)
     assert.matches("7901 arguments are more than the 7900", result.stderr)
   end)
 
-  it("says when a limit keeps a library from its memory, instead of trying for ever", function()
-    for _, limit in ipairs {"-v 150000", "-d 100000"} do
-      local result = run.program({"bash", "-c", "ulimit " .. limit .. '; "$0" --version; echo $?', run.path},
-        {timeout = 60, env = {OMP_NUM_THREADS = false}})
+  it("reports a limit below which the libraries cannot start, at once", function()
+    local product = "local x = require('accelhost').randn(300, 300) print(x:matmul(x):size(1))"
+    if os.execute "taskset -c 0-1 true 2> /dev/null" ~= 0 then return pending "needs two processors" end
+    for limit, message in pairs {
+      ["-v 150000"] = "^accelhost: too little memory below the limit of address space or data %(ulimit %-v, ",
+      ["-v 360000"] = "need 304 MB besides the program itself %(for 2 threads; OMP_NUM_THREADS=1 needs 168 MB%)\n$",
+      ["-v 370000"] = "^accelhost: too little memory",
+      ["-d 100000"] = "^accelhost: too little memory",
+      ["-s 64"] = "^accelhost: the stack may have 64 KiB %(ulimit %-s%): at least 256 KiB are needed\n$",
+    } do
+      local result = run.program({"bash", "-c", "ulimit " .. limit .. '; taskset -c 0-1 "$0" -e "$1"; echo $?',
+        run.path, product}, {env = {OMP_NUM_THREADS = false}})
       if result.stderr:find("Sanitizer", 1, true) then return pending "needs a build without a sanitizer" end
-      assert.equal("1\n", result.stdout)
-      assert.matches("a library cannot get its memory", result.stderr)
+      assert.equal("1\n", result.stdout, limit)
+      assert.matches(message, result.stderr)
     end
+  end)
+
+  it("limits a number of threads that libraries cannot have", function()
+    local script = "print(require('accelhost').get_num_threads(), os.getenv 'OMP_NUM_THREADS')"
+    for text, seen in pairs {["100000"] = "1024", ["99999999999999999999,4"] = "1024,4"} do
+      local result = run.host({"-e", script}, {env = {OMP_NUM_THREADS = text}})
+      assert.equal("1024\t" .. seen .. "\n", result.stdout)
+      assert.equal(("accelhost: OMP_NUM_THREADS: expected at most 1024 threads, got %s: 1024 are used\n"):format(
+        text:match "%d+"), result.stderr)
+    end
+    local job = run.host({"launch", "--num_processes", 2, "-e", script}, {env = {OMP_NUM_THREADS = "100000"}})
+    assert.equal("[r0-r1] 1024\t1024\n", job.stdout)
+    assert.equal(1, select(2, job.stderr:gsub("1024 are used", "")))
   end)
 
   it("shows scripts the environment as it is", function()

@@ -75,10 +75,11 @@ describe("settings of a job", function()
     -- Root may search any folder: another user runs the program then.
     local user = "setpriv --reuid 65534 --regid 65534 --clear-groups"
     local function run_as_user(text)
+      local home = require("lfs").currentdir() .. "/closed"
       return run.program({"bash", "-c", "[ $(id -u) = 0 ] && as='" .. user .. "'; " .. text, run.path},
-        {env = {HOME = require("lfs").currentdir() .. "/closed", XDG_CONFIG_HOME = false, ACCELHOST_CONFIG_FILE = false}})
+        {env = {HOME = home, XDG_CONFIG_HOME = false, ACCELHOST_CONFIG_FILE = false}})
     end
-    if run_as_user('cd / && $as "$0" --version').code ~= 0 then return pending "needs a user who may run the program" end
+    if run_as_user('cd / && $as "$0" --version').code ~= 0 then return pending "needs a user who may run this" end
     assert.truthy(os.execute "mkdir -p closed/.config/accelhost && chmod 0 closed" == 0)
     local result = run_as_user 'cd / && $as "$0" launch --num_processes 2 -e "print(1)"'
     local named = run_as_user 'cd / && $as "$0" launch --config_file "$HOME/some.yaml" -e "print(1)"'

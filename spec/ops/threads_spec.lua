@@ -40,3 +40,39 @@ describe("the threads of", function()
     end)
   end
 end)
+
+describe("the number of threads", function()
+  local script = "print(require('accelhost').get_num_threads(), require('accelhost._C').system.cpu_count())"
+
+  it("follows the affinity mask", function()
+    local result = run.program({"taskset", "-c", "0", run.path, "-e", script}, {env = {OMP_NUM_THREADS = false}})
+    if result.stderr:find("taskset", 1, true) then return pending "needs processor 0" end
+    assert.equal("1\t1\n", result.stdout)
+  end)
+
+  -- A control group with one and a half processors at most, for the length of a command ("$@").
+  local quota = [[
+    group=/sys/fs/cgroup/accelhost-spec.$$
+    grep -q cpu /sys/fs/cgroup/cgroup.subtree_control 2> /dev/null && mkdir $group 2> /dev/null &&
+      echo "${LIMIT}000 100000" > $group/cpu.max || {
+      rmdir $group 2> /dev/null; group=/sys/fs/cgroup/cpu/accelhost-spec.$$
+      mkdir $group 2> /dev/null && echo 100000 > $group/cpu.cfs_period_us &&
+        echo ${LIMIT}000 > $group/cpu.cfs_quota_us || exit 77
+    }
+    (echo $BASHPID > $group/cgroup.procs && exec "$@"); code=$?
+    rmdir $group; exit $code]]
+
+  it("follows a quota of processor time, rounded up, unless OMP_NUM_THREADS is set", function()
+    local function limited(limit, threads, words)
+      return run.program({"bash", "-c", quota, "bash", run.path, unpack(words or {"-e", script})},
+        {env = {OMP_NUM_THREADS = threads, LIMIT = limit}})
+    end
+    local half = limited("50", false)
+    if half.code ~= 0 then return pending "needs leave to make a control group" end
+    assert.equal("1\t1\n", half.stdout)
+    assert.equal("3\t1\n", limited("50", "3").stdout)
+    assert.equal("[r0-r1] 1\t1\n", limited("100", false, {"launch", "--num_processes", "2", "-e", script}).stdout)
+    local processors = run.host {"-e", "print(require('accelhost._C').system.cpu_count())"}
+    if tonumber(processors.stdout) >= 2 then assert.equal("2\t2\n", limited("150", false).stdout) end
+  end)
+end)

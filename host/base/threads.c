@@ -9,11 +9,38 @@
 #include "base/quota.h"
 #include "base/status.h"
 
+/* As it was at the first call, which comes before libgomp binds the main thread (OMP_PROC_BIND). */
+static struct ah_affinity initial;
+static int processors; /* in it, 0 before the first call */
+
 int ah_affinity_count(void)
 {
-    /* cpu_set_t holds 1,024 processors, and the kernel refuses a set that does not hold the machine's. */
-    cpu_set_t set[64];
-    return sched_getaffinity(0, sizeof set, set) ? 1 : CPU_COUNT_S(sizeof set, set);
+    if (processors)
+        return processors;
+    if (sched_getaffinity(0, sizeof initial.set, initial.set))
+        CPU_SET_S(0, sizeof initial.set, initial.set);
+    processors = CPU_COUNT_S(sizeof initial.set, initial.set);
+    return processors;
+}
+
+void ah_affinity_part(int part, int parts, struct ah_affinity *out)
+{
+    int count = ah_affinity_count(), seen = 0;
+    *out = (struct ah_affinity){0};
+    parts = parts < count ? parts : count;
+    part %= parts;
+    for (size_t i = 0; i < 8 * sizeof initial.set; i++) {
+        if (!CPU_ISSET_S(i, sizeof initial.set, initial.set))
+            continue;
+        if (seen >= count * part / parts && seen < count * (part + 1) / parts)
+            CPU_SET_S(i, sizeof out->set, out->set);
+        seen++;
+    }
+}
+
+int ah_affinity_set(const struct ah_affinity *affinity)
+{
+    return sched_setaffinity(0, sizeof affinity->set, affinity->set);
 }
 
 int ah_cpu_count(void)

@@ -3,13 +3,24 @@
 #define AH_BASE_THREADS_H
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 
 /* Processors that this process may use: those of its affinity mask, at most what its control groups' quotas amount to,
  * rounded up. */
 int ah_cpu_count(void);
-/* Those of the mask alone; may be called before the libraries' constructors. */
+
+/* A set of processors. cpu_set_t alone holds 1,024 of them, and the kernel refuses a set that does not hold all. */
+struct ah_affinity {
+    cpu_set_t set[64];
+};
+
+/* Processors of the mask with which this process was started; may be called before the libraries' constructors. */
 int ah_affinity_count(void);
+/* The `part`-th (from 0) of `parts` disjoint parts of that mask; parts share processors when there are more of them. */
+void ah_affinity_part(int part, int parts, struct ah_affinity *out);
+/* Have the calling thread, and what it starts, run there; -1 and errno on failure. A signal handler may call it. */
+int ah_affinity_set(const struct ah_affinity *affinity);
 
 /* Threads used by kernels, BLAS and oneDNN. The default is OMP_NUM_THREADS or ah_cpu_count(). */
 int ah_num_threads(void);

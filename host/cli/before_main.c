@@ -160,6 +160,7 @@ static void check_room(void)
 static void before_libraries(int argc, char **argv, char **environment)
 {
     early = environment;
+    ah_affinity_count();
     limit_threads("OMP_NUM_THREADS");
     limit_threads("OPENBLAS_NUM_THREADS");
     check_stack();

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -110,6 +111,19 @@ static int describe_job(const struct ah_job *job, struct ah_environment *environ
     return ah_environment_set(environment, false, "OMP_NUM_THREADS", "%.0f", share < 1 ? 1 : share);
 }
 
+/* Under OMP_PROC_BIND libgomp binds the threads of a process to the processors of its mask, from the first on: ranks get
+ * disjoint parts of the mask, or all of them would be bound to the same processors. This process is bound itself, so
+ * that its ranks would inherit one processor. Places with braces are the user's own. */
+static bool place_rank(const struct ah_job *job, int rank, struct ah_affinity *affinity)
+{
+    const char *binds = getenv("OMP_PROC_BIND"), *places = getenv("OMP_PLACES");
+    if (!binds || !*binds || !strncasecmp(binds, "false", 5))
+        return false;
+    bool explicit = places && strchr(places, '{');
+    ah_affinity_part(explicit ? 0 : rank, explicit ? 1 : job->size, affinity);
+    return true;
+}
+
 /* One end of a rank's channel goes into the plan, for the rank to inherit; the other one is the job's. */
 static int make_channel(struct ah_job *job, int rank, struct ah_rank_plan *plan, struct ah_environment *environment)
 {
@@ -163,6 +177,7 @@ static int start_ranks(struct ah_job *job, int first, int count, bool again)
 {
     int status = 0;
     struct ah_environment environment;
+    struct ah_affinity affinity;
     struct ah_rank_plan plan = {
         .board = job->board, .argv = job->options.argv, .pipes = job->options.output, .keeps = job->options.recovers,
         .script = job->options.script, .descriptors = job->descriptors, .channel = -1,
@@ -174,6 +189,7 @@ static int start_ranks(struct ah_job *job, int first, int count, bool again)
         AH_TRYGO(describe_rank(job, &environment, r), out);
         AH_TRYGO(make_channel(job, r, &plan, &environment), out);
         plan.environment = environment.at;
+        plan.affinity = place_rank(job, r, &affinity) ? &affinity : NULL;
         AH_TRYGO(again ? replace_rank(job, r, &plan) : start_rank(job, r, &plan), out);
         close_end(&plan);
     }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/status.h"
+#include "base/threads.h"
 #include "comm/board.h"
 
 /* Signals as a program expects them, whatever this process or its parent did to them. */
@@ -83,6 +84,8 @@ static void become_rank(const struct ah_rank_plan *plan, const int output[2], pi
         limit.rlim_cur = plan->descriptors;
         setrlimit(RLIMIT_NOFILE, &limit);
     }
+    if (plan->affinity)
+        ah_affinity_set(plan->affinity);
     reset_signals(!plan->pipes);
     execve("/proc/self/exe", plan->argv, plan->environment);
     int error = errno;

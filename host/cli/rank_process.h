@@ -11,6 +11,7 @@
 
 #include "cli/process_watch.h"
 
+struct ah_affinity;
 struct ah_board;
 
 struct ah_rank_process {
@@ -35,6 +36,7 @@ struct ah_rank_plan {
     int script;           /* a descriptor that it keeps, or -1 */
     int channel;          /* another one */
     uint64_t descriptors; /* its soft limit, 0: as here */
+    const struct ah_affinity *affinity; /* its processors, NULL: as here */
 };
 
 /* On failure nothing is left to close. */

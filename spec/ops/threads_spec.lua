@@ -50,6 +50,20 @@ describe("the number of threads", function()
     assert.equal("1\t1\n", result.stdout)
   end)
 
+  it("is that of the mask under OMP_PROC_BIND, which binds ranks to processors of their own", function()
+    if not run.program({"taskset", "-c", "0,1", "true"}).stderr:find "^$" then return pending "needs two processors" end
+    local where = script .. " print(io.open('/proc/self/status'):read('*a'):match 'Cpus_allowed_list:%s*(%S+)')"
+    local function bound(...)
+      return run.program({"taskset", "-c", "0,1", run.path, ...},
+        {env = {OMP_PROC_BIND = "true", OMP_NUM_THREADS = false}})
+    end
+    assert.equal("2\t2\n0\n", bound("-e", where).stdout)
+    local job = bound("launch", "--num_processes", "2", "-e", where)
+    assert.same({[0] = "1\t1\n0\n", [1] = "1\t1\n1\n"}, run.by_rank(job.stdout))
+    job = bound("launch", "--num_processes", "3", "-e", where)
+    assert.same({[0] = "1\t1\n0\n", [1] = "1\t1\n1\n", [2] = "1\t1\n0\n"}, run.by_rank(job.stdout))
+  end)
+
   -- A control group with one and a half processors at most, for the length of a command ("$@").
   local quota = [[
     group=/sys/fs/cgroup/accelhost-spec.$$

@@ -162,23 +162,46 @@ struct call {
     char **argv;
 };
 
-/* `require` looks beside the script as well, after all other places: a script called like a module that it needs
- * (scripts/busted.lua) must not find itself. */
+/* Load a module's file from a folder that package.path cannot name, upvalue 1. */
+static int load_from_folder(lua_State *L)
+{
+    const char *folder = lua_tostring(L, lua_upvalueindex(1));
+    static const char *const forms[] = {"%s/%s.lua", "%s/%s/init.lua"};
+    const char *name = luaL_gsub(L, luaL_checkstring(L, 1), ".", "/");
+    lua_pushliteral(L, "");
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        const char *path = lua_pushfstring(L, forms[i], folder, name);
+        if (!access(path, R_OK))
+            return !luaL_loadfile(L, path) ? 1
+                       : luaL_error(L, "error loading module '%s' from file '%s':\n\t%s", lua_tostring(L, 1), path,
+                                    lua_tostring(L, -1));
+        lua_pushfstring(L, "%s\n\tno file '%s'", lua_tostring(L, -2), path);
+    }
+    return 1;
+}
+
+/* `require` looks in the script's folder as well, after all other places: a script with the name of a module that it
+ * needs (scripts/busted.lua) must not find itself. package.path has no way to write ';' and '?' in a folder's name. */
 static void set_path(lua_State *L, const char *script)
 {
     const char *slash = strrchr(script, '/');
     int length = slash ? (int)(slash - script) : 1;
     const char *folder = slash == script ? "/" : slash ? script : ".";
+    int top = lua_gettop(L);
+    lua_pushlstring(L, folder, (size_t)length);
     lua_getglobal(L, "package");
     lua_getfield(L, -1, "path");
-    if (strchr(script, ';') || strchr(script, '?') || !lua_isstring(L, -1)) {
-        lua_pop(L, 2);
-        return;
+    lua_getfield(L, -2, "loaders");
+    if (strpbrk(lua_tostring(L, top + 1), ";?") && lua_istable(L, -1)) {
+        lua_pushvalue(L, top + 1);
+        lua_pushcclosure(L, load_from_folder, 1);
+        lua_rawseti(L, -2, (int)lua_objlen(L, -2) + 1);
+    } else if (lua_isstring(L, -2)) {
+        folder = lua_tostring(L, top + 1);
+        lua_pushfstring(L, "%s;%s/?.lua;%s/?/init.lua", lua_tostring(L, -2), folder, folder);
+        lua_setfield(L, top + 2, "path");
     }
-    lua_pushlstring(L, folder, (size_t)length);
-    lua_pushfstring(L, "%s;%s/?.lua;%s/?/init.lua", lua_tostring(L, -2), lua_tostring(L, -1), lua_tostring(L, -1));
-    lua_setfield(L, -4, "path");
-    lua_pop(L, 3);
+    lua_settop(L, top);
 }
 
 static int set_arguments(lua_State *L)

@@ -111,9 +111,9 @@ static int describe_job(const struct ah_job *job, struct ah_environment *environ
     return ah_environment_set(environment, false, "OMP_NUM_THREADS", "%.0f", share < 1 ? 1 : share);
 }
 
-/* Under OMP_PROC_BIND libgomp binds the threads of a process to the processors of its mask, from the first on: ranks get
- * disjoint parts of the mask, or all of them would be bound to the same processors. This process is bound itself, so
- * that its ranks would inherit one processor. Places with braces are the user's own. */
+/* Under OMP_PROC_BIND libgomp binds the threads of a process to the processors of its mask, from the first on: ranks
+ * get disjoint parts of the mask, or all of them would be bound to the same processors. This process is bound itself,
+ * so that its ranks would inherit one processor. Places with braces are the user's own. */
 static bool place_rank(const struct ah_job *job, int rank, struct ah_affinity *affinity)
 {
     const char *binds = getenv("OMP_PROC_BIND"), *places = getenv("OMP_PLACES");

@@ -12,12 +12,14 @@
 #include "base/status.h"
 #include "base/tell.h"
 #include "cli/attempt.h"
+#include "cli/busy.h"
 #include "cli/command.h"
 #include "cli/error_file.h"
 #include "cli/launch.h"
 #include "cli/launch_settings.h"
 #include "cli/rank_logs.h"
 #include "cli/script.h"
+#include "comm/rank.h"
 
 static void print_help(void)
 {
@@ -320,6 +322,15 @@ static void tell_share(const struct launch *launch)
             machines > 1 && share->number == machines ? "machines" : "ranks", share->text);
 }
 
+/* For a user who waits at a terminal: a batch system divides the processors itself. */
+static void tell_busy(const struct launch *launch)
+{
+    char text[200];
+    if (!launch->attempt.quiet && isatty(STDERR_FILENO) && !getenv(AH_JOB_MARK) &&
+        ah_busy_describe(launch->attempt.job.ranks, text, sizeof text))
+        say(text);
+}
+
 static int run(struct launch *launch, int argc, char **argv, int *code)
 {
     int status = 0;
@@ -341,6 +352,7 @@ static int run(struct launch *launch, int argc, char **argv, int *code)
     AH_TRYGO(open_logs(launch), out);
     if (launch->settings->value[AH_SETTING_share].text && !launch->attempt.quiet)
         tell_share(launch);
+    tell_busy(launch);
     AH_TRYGO(launch->attempt.signals = ah_attempt_signals(), out);
     AH_TRYGO(run_attempts(launch, code), out);
 out:

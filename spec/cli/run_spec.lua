@@ -56,7 +56,27 @@ describe("accelhost", function()
     assert.matches("\nprocessors +%d+, threads of an op: %d+\n", result.stdout)
     assert.matches("\ndata sets +/sets\n", result.stdout)
     assert.matches("\nACCELHOST_DATA /sets\n", result.stdout)
+    local here = assert(io.popen("pwd -P")):read()
+    assert.matches("\ndata sets +" .. here:gsub("%p", "%%%0") .. "/data\n",
+      run.host({"env"}, {env = {ACCELHOST_DATA = false}}).stdout)
+    assert.matches("\ndata sets +" .. here:gsub("%p", "%%%0") .. "/my/sets\n",
+      run.host({"env"}, {env = {ACCELHOST_DATA = "my/sets"}}).stdout)
     assert.equal(2, run.host({"env", "more"}).code)
+  end)
+
+  it("tells by env whose choice bfloat16 is where ACCELHOST_CPU names a level", function()
+    local script = [[
+      local get, C = os.getenv, require "accelhost._C"
+      C.system.bf16 = arg[1]
+      os.getenv = function(name) if name == "ACCELHOST_CPU" then return arg[2] end return get(name) end
+      for _, row in ipairs(require("accelhost.util.environment").rows("")) do
+        if row[1] == "bf16 kernels" then print(row[2]) end
+      end]]
+    local function line(text, level) return run.host({"-e", script, text, level}).stdout end
+    assert.equal("avx512_bf16\n", line("avx512_bf16"))
+    assert.equal("avx512_bf16 (by oneDNN, which ACCELHOST_CPU does not limit; ACCELHOST_BF16=float32 does)\n",
+      line("avx512_bf16", "v2"))
+    assert.equal("through float32 (no oneDNN)\n", line("through float32 (no oneDNN)", "v2"))
   end)
 
   it("has help for every command", function()
@@ -298,6 +318,29 @@ net:forward(5)
       assert.equal("parts\n", run.host({"train.lua"}, {dir = path}).stdout)
       assert.matches("parts_too.lua:1: unexpected symbol near '<eof>'", run.host({path .. "/broken.lua"}).stderr)
     end)
+  end)
+
+  it("looks for modules in the script's folder whatever the folder is called", function()
+    for _, name in ipairs {"a;b", "c?d", ";?;"} do
+      folder.with(function(path)
+        local place = path .. "/" .. name
+        for _, file in ipairs {"parts.lua return 'parts'", "more/init.lua return 'more'", "broken.lua return (",
+            "train.lua print(require 'parts', require 'more', pcall(require, 'broken'))", "lost.lua require 'gone'"} do
+          local to, text = file:match "^(%S+) (.*)$"
+          os.execute("mkdir -p " .. run.quote(place .. "/" .. (to:match "^(.*)/" or "")))
+          local handle = assert(io.open(place .. "/" .. to, "w"))
+          handle:write(text)
+          handle:close()
+        end
+        for _, result in ipairs {run.host {place .. "/train.lua"}, run.host({name .. "/train.lua"},
+            {dir = path}), run.host({"launch", place .. "/train.lua"})} do
+          assert.matches("^parts\tmore\tfalse\terror loading module 'broken' from file '[^\n]*/broken.lua':\n" ..
+            "\t[^\n]*/broken.lua:1: unexpected symbol near '<eof>'", result.stdout)
+        end
+        local lost = run.host {place .. "/lost.lua"}
+        assert.truthy(lost.stderr:find("no file '" .. place .. "/gone/init.lua'", 1, true), lost.stderr)
+      end)
+    end
   end)
 
   it("says where Ctrl-C found the script, and dies of it", function()

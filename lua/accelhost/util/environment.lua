@@ -43,6 +43,25 @@ local function config_file(path)
   return file and path or "none (" .. path .. " is not there)"
 end
 
+-- A folder, from the root on.
+local function absolute(path)
+  if path:sub(1, 1) == "/" then return path end
+  return ((C.system.working_folder() .. "/" .. path):gsub("^//", "/"))
+end
+
+-- What the kernels were built for: one processor, or the level of x86-64 in use.
+local function kernels()
+  local level = C.system.kernels
+  return level == "native" and "for one processor, that of the build (make ARCH=portable: for all)" or "for " .. level
+end
+
+-- How products in bfloat16 are done. Those of oneDNN, which chooses by the processor alone.
+local function bf16()
+  local text, level = C.system.bf16, os.getenv "ACCELHOST_CPU"
+  if not level or level == "" or text:find "^through" then return text end
+  return text .. " (by oneDNN, which ACCELHOST_CPU does not limit; ACCELHOST_BF16=float32 does)"
+end
+
 -- CUDA's devices, or why there are none.
 local function add_devices(rows)
   local missing = C.device.missing "cuda"
@@ -64,17 +83,17 @@ function environment.rows(config)
     {"processor", read("/proc/cpuinfo"):match "model name%s*:%s*([^\n]+)" or "?"},
     {"processors", ("%d, threads of an op: %d"):format(C.system.cpu_count(), C.system.get_num_threads())},
     {"memory", ("%.1f GiB"):format(memory / 2 ^ 20)},
-    {"kernels", "for " .. C.system.kernels},
+    {"kernels", kernels()},
     {"BLAS", C.system.blas},
     {"", libraries "^libopenblas"},
     {"oneDNN", C.system.onednn or "not there: convolutions are slower"},
     {"", libraries "^libdnnl"},
-    {"bf16 kernels", C.system.bf16},
+    {"bf16 kernels", bf16()},
   }
   add_devices(rows)
   for _, row in ipairs {
     {"seed", os.getenv "ACCELHOST_SEED" and "from ACCELHOST_SEED" or "new for each run; ACCELHOST_SEED=n repeats one"},
-    {"data sets", os.getenv "ACCELHOST_DATA" or "data"},
+    {"data sets", absolute(os.getenv "ACCELHOST_DATA" or "data")},
     {"settings", config_file(config or "")},
   } do
     rows[#rows + 1] = row

@@ -1,0 +1,12 @@
+/* Whether the processors that a job is about to use are taken already. */
+#ifndef AH_CLI_BUSY_H
+#define AH_CLI_BUSY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Before a job of `ranks` ranks starts: one sentence on other jobs of this user that leave fewer processors than ranks,
+ * or else on a load average beyond the machine's processors. False, and "", when there are enough. */
+bool ah_busy_describe(int ranks, char *text, size_t room);
+
+#endif

@@ -6,14 +6,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/program.h"
 #include "base/status.h"
 
 bool ah_plugin_find(const char *name, char *path, size_t room)
 {
     static const char *const places[] = {"../lib/accelhost/", ""};
     char program[3072];
-    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    program[length > 0 ? length : 0] = '\0';
+    ah_program_path(program, sizeof program);
     char *slash = strrchr(program, '/');
     if (slash)
         *slash = '\0';

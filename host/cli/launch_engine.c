@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/program.h"
 #include "cli/launch_settings.h"
 
 enum { WORDS = 96, PATH = 4096, HOST = 256 };
@@ -158,9 +159,8 @@ static void count_ranks(struct engine *engine)
 
 static int describe(struct engine *engine, char *const *command, const char *const *variables)
 {
-    ssize_t bytes = readlink("/proc/self/exe", engine->program, sizeof engine->program - 1);
-    if (bytes < 0)
-        return ah_fail(AH_EIO, "cannot find this program: %s", strerror(errno));
+    if (!ah_program_path(engine->program, sizeof engine->program))
+        return ah_fail(AH_EIO, "cannot find the path of this program");
     count_ranks(engine);
     if (engine->kind == ENGINE_SRUN)
         describe_srun(engine);

@@ -105,6 +105,37 @@ describe("accelhost launch", function()
   end)
 end)
 
+describe("without /proc", function()
+  local bare = "unshare -r -m sh -c 'mount -t tmpfs none /proc && exec \"$0\" \"$@\"' "
+  local function without_proc(...)
+    return run.program {"sh", "-c", bare .. '"$@"', "sh", run.path, ...}
+  end
+  local available
+  setup(function() available = run.program({"sh", "-c", bare .. "true"}).code == 0 end)
+
+  it("ranks run, and their loaders have workers", function()
+    if not available then return pending "needs user namespaces" end
+    local result = without_proc("launch", "--num_processes", "2", "-e", [[
+      local accelhost = require "accelhost"
+      local set = accelhost.data.TensorDataset(accelhost.arange(8))
+      local sum = 0
+      for x in accelhost.data.DataLoader(set, {batch_size = 4, num_workers = 1}) do sum = sum + x:sum():item() end
+      print(sum, accelhost.Accelerator().num_processes)]])
+    assert.equal("[r0-r1] 28\t2\n", result.stdout, result.stderr)
+    assert.equal(0, result.code)
+  end)
+
+  it("the program finds its plugins and itself", function()
+    if not available then return pending "needs user namespaces" end
+    local looked = without_proc("-e", [[print(require("accelhost._C").device.missing "nowhere")]])
+    assert.truthy(looked.stdout:find("/accelhost-nowhere.so", 1, true), looked.output)
+    assert.falsy(looked.stdout:find("looked for ./", 1, true), looked.output)
+    local command = without_proc("launch", "--launcher", "mpirun", "--num_processes", "2", "--dry_run", "-e",
+      "print(1)")
+    assert.matches(" /[^ ]*accelhost run %-e ", command.stdout)
+  end)
+end)
+
 -- The ends of ranks, and what they leave, are found out in another way there.
 describe("without pidfds accelhost launch", function()
   local calls = "pidfd_open,pidfd_send_signal"

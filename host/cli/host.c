@@ -258,7 +258,7 @@ static void keep_text(lua_State *L, const struct call *call)
     lua_createtable(L, 0, 1);
     lua_pushlstring(L, call->text, call->bytes);
     lua_setfield(L, -2, call->name);
-    lua_setfield(L, LUA_REGISTRYINDEX, "accelhost.texts");
+    lua_setfield(L, LUA_REGISTRYINDEX, "accelhost.chunk_sources");
 }
 
 static int load(lua_State *L, const struct call *call)

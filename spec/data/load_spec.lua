@@ -3,6 +3,7 @@ local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local datasets = require "spec.support.datasets"
 local folder = require "spec.support.folder"
+local run = require "spec.support.run"
 local data = accelhost.data
 
 -- fn(path) with a file of this content.
@@ -184,6 +185,25 @@ describe("A text", function()
     end)
     with_file("12\n13\n", function(path) assert.same({"12", "13"}, load("text", path):column("text")) end)
     refused("text", "a\nb\0", ": line 2: there is a byte 0 in it")
+  end)
+end)
+
+describe("A column of strings", function()
+  local code = [[local data = require("accelhost").data
+    local set = data.Table {word = {"one", "two"}}
+    local loaded = data.load_dataset("text", {data_files = "lines.txt", split = "train"})
+    print(set[1].word, loaded[0].text)]]
+
+  it("is made by a script, -e, -i, the prompt and a launched -e alike", function()
+    with_file("first\n", function(_, dir)
+      with_file(code, function(path)
+        for _, case in ipairs {{path}, {"-e", code}, {"-i", path}, {"repl"}, {"launch", "--num_processes", "1", "-e", code}} do
+          local stdin = case[1] == "repl" and code:gsub("\n", " ") .. "\n" or nil
+          local result = run.host(case, {dir = dir, stdin = stdin})
+          assert.equal("two\tfirst\n", result.stdout, table.concat(case, " ") .. ": " .. result.output)
+        end
+      end, "script.lua")
+    end, "lines.txt")
   end)
 end)
 

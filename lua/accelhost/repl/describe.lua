@@ -91,7 +91,7 @@ local function definition_of(class)
   if at then return lines, at, info.short_src end
   -- Typed line by line it lies in a chunk of its own; the newest one counts.
   local found, newest = nil, 0
-  for source in next, debug.getregistry()["accelhost.texts"] or {} do
+  for source in next, place.sources() do
     local number = tonumber(source:match "^=%[(%d+)%]$")
     if number and number > newest and place_in(lines_of(source)) then found, newest = source, number end
   end

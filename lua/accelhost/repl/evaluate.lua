@@ -11,6 +11,7 @@ local class = require "accelhost.util.class"
 local locals = require "accelhost.repl.locals"
 local lexer = require "accelhost.repl.lexer"
 local names = require "accelhost.repl.names"
+local place = require "accelhost.util.hints.place"
 local screen = require "accelhost.util.screen"
 local show = require "accelhost.repl.show"
 
@@ -227,8 +228,10 @@ local function finish(self, job, fine, ...)
     text = own_part(text)
     -- A coroutine puts the place in front once more, a wait what it was for behind it.
     if why and self.terminal then self.write "\n" end -- behind the terminal's ^C
-    local place = why and text:match "^(.-): interrupted"
-    if place then text = "interrupted at " .. (place:match "^%S+:%d+" or place) .. text:sub(#place + 14) end
+    local interrupted = why and text:match "^(.-): interrupted"
+    if interrupted then
+      text = "interrupted at " .. (interrupted:match "^%S+:%d+" or interrupted) .. text:sub(#interrupted + 14)
+    end
     self:complain(text)
   elseif select("#", ...) > 0 and not job.quiet and not (job.kind == "called" and (...) == nil) then
     keep_result(self, (...))
@@ -243,9 +246,7 @@ end
 
 -- Run a text that LuaJIT can read.
 local function run(self, text, kind, values, source, environment, quiet, ...)
-  local texts = debug.getregistry()["accelhost.texts"] or {}
-  debug.getregistry()["accelhost.texts"] = texts
-  texts[source] = text
+  place.sources()[source] = text
   local chunk, message = locals.load(text, values, source, self.living)
   if not chunk then
     self:complain(message)
@@ -270,8 +271,7 @@ function Evaluate:run(text)
   local kind, first, second = read(text, source)
   if not kind then
     local hints = require "accelhost.util.hints"
-    debug.getregistry()["accelhost.texts"] = debug.getregistry()["accelhost.texts"] or {}
-    debug.getregistry()["accelhost.texts"][source] = text
+    place.sources()[source] = text
     self:complain(hints.add(refusal(text, first, second)))
     return false
   end

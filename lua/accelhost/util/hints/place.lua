@@ -3,10 +3,20 @@ local C = require "accelhost._C"
 
 local place = {}
 
--- The text of a chunk: of its file, or as the command line or a pipe brought it (host/cli/host.c keeps that).
+--- The sources of the chunks that no file holds, by chunk name: `-e` and piped scripts (stored by host/cli/host.c) and
+--- the lines of a prompt.
+---@return table<string, string>
+function place.sources()
+  local registry = debug.getregistry()
+  local sources = registry["accelhost.chunk_sources"] or {}
+  registry["accelhost.chunk_sources"] = sources
+  return sources
+end
+
+-- The text of a chunk: the stored one, or its file's.
 local function open_source(source)
-  local kept = debug.getregistry()["accelhost.texts"]
-  if kept and kept[source] then return kept[source] end
+  local kept = place.sources()[source]
+  if kept then return kept end
   local path = source:match "^@(.+)$"
   local file = path and io.open(path)
   if not file then return nil end

@@ -197,7 +197,8 @@ describe("A column of strings", function()
   it("is made by a script, -e, -i, the prompt and a launched -e alike", function()
     with_file("first\n", function(_, dir)
       with_file(code, function(path)
-        for _, case in ipairs {{path}, {"-e", code}, {"-i", path}, {"repl"}, {"launch", "--num_processes", "1", "-e", code}} do
+        local launch = {"launch", "--num_processes", "1", "-e", code}
+        for _, case in ipairs {{path}, {"-e", code}, {"-i", path}, {"repl"}, launch} do
           local stdin = case[1] == "repl" and code:gsub("\n", " ") .. "\n" or nil
           local result = run.host(case, {dir = dir, stdin = stdin})
           assert.equal("two\tfirst\n", result.stdout, table.concat(case, " ") .. ": " .. result.output)

@@ -171,8 +171,8 @@ end
 -- The chunk's own frame is its main one; a chunk that failed by itself needs no traceback.
 local function own_part(text)
   text = text:gsub("(\n  [^\n]*:%d+: in )function$", "%1main chunk")
-  local message, place = text:match "^(.-)\n  ([^\n]*): in main chunk$"
-  if message and not message:find "\n  [^\n]*: in " and message:sub(1, #place) == place then
+  local message, position = text:match "^(.-)\n  ([^\n]*): in main chunk$"
+  if message and not message:find "\n  [^\n]*: in " and message:sub(1, #position) == position then
     return (message:gsub("\n  %(%d+ library frames?%)$", ""))
   end
   return text

@@ -1,5 +1,5 @@
 -- What the shape of the house owes its reader: no unexplained circle, long function, long file or block that stands
--- twice, no declaration without a definition, no comment that names what is gone, no registry name with two uses. Prints
+-- twice, no declaration without a definition, no comment that names what is gone, no registry name of two uses. Prints
 -- FILE:LINE: what; exit code 1 when there is one. Run from the root: accelhost scripts/structure/check.lua
 package.path = "scripts/structure/?.lua;" .. package.path
 local files, reasons = require "files", require("reasons").read("scripts/structure/reasons.txt")

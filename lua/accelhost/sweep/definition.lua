@@ -86,6 +86,23 @@ local function read_metric(self)
   if metric.target ~= nil then self.target = arguments.check("metric", "target", "number", metric.target) end
 end
 
+-- Names and values that batch scripts of Slurm contain.
+local function check_batch_words(self)
+  for name in pairs(self.variables) do
+    if type(name) ~= "string" or not name:find "^[%a_][%w_]*$" then
+      fail("variables: expected names of letters, digits and '_', got %s", describe(name))
+    end
+  end
+  for name, value in pairs(self.slurm) do
+    if type(name) ~= "string" or not name:find "^%a[%w_-]*$" then
+      fail("slurm: expected names of sbatch's options, got %s", describe(name))
+    end
+    if value ~= true and type(value) ~= "number" and (type(value) ~= "string" or value:find "%c") then
+      fail("slurm: %s: expected a number, true or a string without control characters, got %s", name, describe(value))
+    end
+  end
+end
+
 local function check_work(self)
   if (self.objective == nil) == (self.script == nil) then
     fail(self.script and "'objective' and 'script': one of them, not both"
@@ -99,6 +116,7 @@ local function check_work(self)
   if self.inline and not self.objective then fail "inline: only an 'objective' can be called in the sweep's process" end
   if self.inline and self.num_processes > 1 then fail "inline: there is one process, not num_processes" end
   if not self.space then fail "there is no 'space'" end
+  check_batch_words(self)
   if self.launcher == "slurm" and (self.inline or not self.parallel) then
     fail(self.inline and "inline: there are no processes for launcher = 'slurm'"
       or "launcher = 'slurm': how many trials at once? -j N says it, or 'parallel' in the file")

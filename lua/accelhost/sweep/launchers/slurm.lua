@@ -6,6 +6,7 @@
 local C = require "accelhost._C"
 local TrialProcess = require "accelhost.sweep.process"
 local link = require "accelhost.util.link"
+local printable = require "accelhost.util.printable"
 
 ---@class SlurmTrial: TrialProcess
 local SlurmTrial = TrialProcess:extend "SlurmTrial"
@@ -31,12 +32,28 @@ end
 
 local function program() return (ask(("readlink /proc/%d/exe"):format(C.system.process_id())):gsub("%s+$", "")) end
 
--- What sbatch is told beside: {partition = "long", time = "2:00:00", exclusive = true}.
+-- A word as sbatch reads it in a line of a script: a backslash quotes the next character, in quotes too.
+local function batch_word(value)
+  local word = tostring(value)
+  return word:find "^[%w_./:,=@+%%-]+$" and word or '"' .. word:gsub('[\\"]', "\\%0") .. '"'
+end
+
+-- sbatch replaces %j and its like in the name of the output file, and a backslash anywhere in it ends that.
+local function output_word(directory)
+  if directory:find "[%c\\]" then
+    error(("launcher = 'slurm': expected a study's folder without control characters and backslashes, got %s"):format(
+      printable.text(directory)), 0)
+  end
+  return quote(directory:gsub("%%", "%%%%") .. "/log.txt")
+end
+
+-- Lines with the definition's options of sbatch: {partition = "long", time = "2:00:00", exclusive = true}.
 local function option_lines(definition, threads)
   local lines, options = {}, {["cpus-per-task"] = definition.num_processes * threads}
   for name, value in pairs(definition.slurm) do options[(name:gsub("_", "-"))] = value end
   for name, value in pairs(options) do
-    lines[#lines + 1] = value == true and ("#SBATCH --%s"):format(name) or ("#SBATCH --%s=%s"):format(name, value)
+    lines[#lines + 1] = value == true and ("#SBATCH --%s"):format(name)
+      or ("#SBATCH --%s=%s"):format(name, batch_word(value))
   end
   table.sort(lines)
   return table.concat(lines, "\n")
@@ -47,7 +64,6 @@ local script = [[
 #SBATCH --job-name=%s
 #SBATCH --nodes=1
 #SBATCH --ntasks=1
-#SBATCH --output=%s/log.txt
 #SBATCH --open-mode=append
 %s
 cd %s || exit 3
@@ -65,7 +81,7 @@ local function script_text(self, study, place)
     exports[i] = ("export %s=%s"):format(name, quote(value))
   end
   local base = quote(self.mailbox)
-  return script:format(("trial-%d"):format(self.trial.number), self.directory, option_lines(definition, place.threads),
+  return script:format(("trial-%d"):format(self.trial.number), option_lines(definition, place.threads),
     quote(C.system.working_folder()), table.concat(exports, "\n"), base, quote(program()), definition.num_processes,
     place.threads, table.concat(words, " "), base, base, base)
 end
@@ -82,9 +98,10 @@ end
 function SlurmTrial.recover(directory, report)
   local last = next_start(directory) - 1
   local base = ("%s/slurm-%d"):format(directory, last)
-  local number = last >= 0 and read(base .. ".job")
-  if not number then return end
-  if not read(base .. ".ended") then
+  local text = last >= 0 and read(base .. ".job")
+  if not text then return end
+  local number = text:match "^%d+$" -- it becomes a word of shell commands, and others may have written the file
+  if number and not read(base .. ".ended") then
     os.execute(("scancel %s 2> /dev/null"):format(number))
     while ask(("squeue -h -j %s -o %%i"):format(number)):find "^%d" do C.system.sleep(0.5) end
   end
@@ -95,12 +112,13 @@ function SlurmTrial.recover(directory, report)
 end
 
 function SlurmTrial:_launch(study, place)
+  local output = output_word(self.directory)
   self.definition = study.definition
   self.mailbox = ("%s/slurm-%d"):format(self.directory, next_start(self.directory))
   self.inbox, self.outbox = link.mailbox(self.mailbox .. ".messages"), link.mailbox(self.mailbox .. ".answers")
   self.log_size = #(read(self.directory .. "/log.txt") or "")
   self.write_file(self.mailbox .. ".sh", script_text(self, study, place))
-  local said = ask("sbatch --parsable " .. quote(self.mailbox .. ".sh"))
+  local said = ask(("sbatch --parsable --output=%s %s"):format(output, quote(self.mailbox .. ".sh")))
   self.number = said:match "^(%d+)"
   if not self.number then error(("sbatch: %s"):format(said:gsub("%s+$", "")), 0) end
   self.write_file(self.mailbox .. ".job", self.number)

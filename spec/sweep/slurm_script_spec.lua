@@ -82,7 +82,7 @@ describe("Slurm's programs", function()
 
   it("get no options that begin another line of the script", function()
     for text, message in pairs {
-      [ [[slurm = {comment = "a\ntouch ran"}]] ] = "slurm: comment: expected a number, true or a string without control",
+      [ [[slurm = {comment = "a\ntouch ran"}]] ] = "slurm: comment: expected a number, true or a string without",
       [ [[slurm = {["a\ntouch ran\n"] = 1}]] ] = "slurm: expected names of sbatch's options, got",
       [ [[variables = {["A=1; touch ran; B"] = 1}]] ] = "variables: expected names of letters, digits and '_', got",
     } do

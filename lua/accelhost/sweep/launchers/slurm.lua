@@ -98,9 +98,9 @@ end
 function SlurmTrial.recover(directory, report)
   local last = next_start(directory) - 1
   local base = ("%s/slurm-%d"):format(directory, last)
-  local text = last >= 0 and read(base .. ".job")
-  if not text then return end
-  local number = text:match "^%d+$" -- it becomes a word of shell commands, and others may have written the file
+  local stored = last >= 0 and read(base .. ".job")
+  if not stored then return end
+  local number = stored:match "^%d+$" -- it becomes a word of shell commands, and others may have written the file
   if number and not read(base .. ".ended") then
     os.execute(("scancel %s 2> /dev/null"):format(number))
     while ask(("squeue -h -j %s -o %%i"):format(number)):find "^%d" do C.system.sleep(0.5) end

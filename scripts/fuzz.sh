@@ -2,7 +2,7 @@
 # Build the fuzz targets of spec/fuzz with clang and run each a bounded number of times.
 # usage: fuzz.sh RUNS [target ...]
 # A target names what it links in lines "sources: ...", where TENSORS stands for the files of tensors and WRITER for
-# those that write files; seeds lie in NAME.seeds.
+# those that write files, and host/base/status.c includes what it needs itself; seeds lie in NAME.seeds.
 set -eu
 cd "$(dirname "$0")/.."
 runs=$1
@@ -22,7 +22,7 @@ if [ $# = 0 ]; then
 fi
 for name in "$@"; do
     sources=$(sed -n 's/^.*sources: *\([^*]*\).*/\1/p' "spec/fuzz/$name.c")
-    sources=$(echo "$sources" | sed "s|TENSORS|$tensors|; s|WRITER|$writer|")
+    sources=$(echo "$sources" | sed "s|TENSORS|$tensors|; s|WRITER|$writer|; s|host/base/status.c|host/base/printable.c &|")
     echo "fuzz: $name, $runs inputs"
     # shellcheck disable=SC2046,SC2086
     clang -std=c11 -g -O1 -D_GNU_SOURCE -Ihost $(pkg-config --cflags luajit) -Wno-unknown-pragmas \

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/printable.h"
+
 static _Thread_local char error_text[2048];
 
 int ah_vfail(int code, const char *format, va_list args)
@@ -11,6 +13,7 @@ int ah_vfail(int code, const char *format, va_list args)
     /* Formatted aside first: an argument may be the old text itself. */
     char text[sizeof error_text];
     vsnprintf(text, sizeof text, format, args);
+    ah_make_printable(text);
     memcpy(error_text, text, sizeof text);
     return code;
 }

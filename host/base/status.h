@@ -22,7 +22,8 @@ enum ah_status {
     AH_ELUA = -10,     /* a Lua callback raised; its error value is on top of the Lua stack */
 };
 
-/* Record the text for a failure and return `code`, so that `return ah_fail(AH_EINVAL, ...)` reads as one step. */
+/* Record the text for a failure and return `code`, so that `return ah_fail(AH_EINVAL, ...)` reads as one step. The text
+ * is made printable (base/printable.h): arguments may be names from files. */
 int ah_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int ah_vfail(int code, const char *format, va_list args);
 

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/printable.h"
+
 static void (*show)(const char *line);
 
 void ah_tell_to(void (*sink)(const char *line))
@@ -24,6 +26,7 @@ void ah_tell(const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
+    ah_make_printable(line);
     show(line);
 }
 

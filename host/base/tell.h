@@ -10,7 +10,7 @@
 /* Where lines go; they come without a line end. NULL: nowhere. */
 void ah_tell_to(void (*sink)(const char *line));
 
-/* A notice, always shown. */
+/* A notice, always shown, made printable (base/printable.h). */
 void ah_tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* A notice that is shown once in a process, however often the same line is reported. */

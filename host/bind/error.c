@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/printable.h"
 #include "bind/bind.h"
 #include "bind/library.h"
 
@@ -196,7 +197,20 @@ static void blame_call(lua_State *L)
     lua_remove(L, -2);
 }
 
-void ah_explain(lua_State *L)
+/* Names of chunks and parts of sources are in messages, too. */
+static void make_printable(lua_State *L)
+{
+    size_t length;
+    const char *text = lua_tolstring(L, -1, &length);
+    char *copy = lua_newuserdata(L, length + 1);
+    memcpy(copy, text, length + 1);
+    ah_make_printable(copy);
+    lua_pushstring(L, copy);
+    lua_replace(L, -3);
+    lua_pop(L, 1);
+}
+
+static void add_hint(lua_State *L)
 {
     int top = lua_gettop(L);
     const char *message = lua_tostring(L, top);
@@ -211,6 +225,13 @@ void ah_explain(lua_State *L)
             lua_replace(L, top);
     }
     lua_settop(L, top);
+}
+
+void ah_explain(lua_State *L)
+{
+    add_hint(L);
+    if (lua_type(L, -1) == LUA_TSTRING)
+        make_printable(L);
 }
 
 static lua_CFunction outermost;
@@ -235,7 +256,7 @@ int ah_traceback(lua_State *L)
     lua_settop(L, 1);
     push_message(L);
     blame_call(L);
-    ah_explain(L);
+    add_hint(L);
     luaL_Buffer text;
     size_t length;
     const char *message = lua_tolstring(L, -1, &length);
@@ -264,5 +285,6 @@ int ah_traceback(lua_State *L)
     }
     push_fold(&text, folded);
     luaL_pushresult(&text);
+    make_printable(L);
     return 1;
 }

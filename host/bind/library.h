@@ -16,13 +16,14 @@ bool ah_is_library_chunk(const char *source);
 void ah_library_open(lua_State *L);
 
 /* Message handler for lua_pcall: the error as text, whatever value it was, with a hint where a method was called with
- * '.' and a traceback of script frames (the library's folded). */
+ * '.' and a traceback of script frames (the library's folded), printable (base/printable.h). */
 int ah_traceback(lua_State *L);
 
 /* Tracebacks end at this function: who called it is no part of the script. */
 void ah_traceback_end_at(lua_CFunction function);
 
-/* Put what to do about it behind the message on top of the stack, where that is known: lua/accelhost/util/hints. */
+/* Put what to do about it behind the message on top of the stack, where that is known: lua/accelhost/util/hints.
+ * The result is printable. */
 void ah_explain(lua_State *L);
 
 #endif

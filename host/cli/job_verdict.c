@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/printable.h"
 #include "base/status.h"
 #include "cli/job_state.h"
 #include "cli/syscalls.h"
@@ -22,6 +23,7 @@ void ah_job_notice(struct ah_job *job, const char *format, ...)
     va_start(args, format);
     vsnprintf(text + at, sizeof text - (size_t)at, format, args);
     va_end(args);
+    ah_make_printable(text);
     job->options.notice(job->options.context, text);
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/nearest.h"
+#include "base/printable.h"
 #include "base/threads.h"
 #include "cli/command.h"
 #include "cli/flags.h"
@@ -158,12 +159,14 @@ static void tell(const struct ah_settings *settings, const struct flags *flags)
             fprintf(stderr, "accelhost launch: %s is called --%s here\n", flags->name[i], flags->row[i]->name);
     for (int i = 0; i < AH_SETTINGS; i++) {
         const struct ah_setting_value *value = &settings->value[i];
-        char text[512];
+        char text[512], line[1024];
         if (!value->under || !strncmp(value->under_where, "OMP_", 4))
             continue;
         ah_settings_write(settings, i, text, sizeof text);
-        fprintf(stderr, "accelhost launch: %s is %s (%s), not %s (%s)\n", ah_setting_rows[i].name, text, value->where,
-                value->under, value->under_where);
+        snprintf(line, sizeof line, "%s is %s (%s), not %s (%s)", ah_setting_rows[i].name, text, value->where,
+                 value->under, value->under_where);
+        ah_make_printable(line);
+        fprintf(stderr, "accelhost launch: %s\n", line);
     }
 }
 

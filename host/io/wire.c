@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/printable.h"
 #include "base/status.h"
 
 uint64_t ah_wire_little(const unsigned char *at, int count)
@@ -93,19 +94,10 @@ size_t ah_wire_put(unsigned char *to, unsigned number, enum ah_wire_type type, u
 
 bool ah_wire_is_utf8(const void *text, size_t count)
 {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    const unsigned char *at = text, *end = at + count;
+    const char *at = text, *end = at + count;
     while (at < end) {
-        int size = *at < 0x80 ? 1 : *at < 0xc0 ? 0 : *at < 0xe0 ? 2 : *at < 0xf0 ? 3 : *at < 0xf8 ? 4 : 0;
-        if (!size || size > end - at)
-            return false;
-        uint32_t code = size == 1 ? *at : *at & (0x7fu >> size);
-        for (int i = 1; i < size; i++) {
-            if ((at[i] & 0xc0) != 0x80)
-                return false;
-            code = code << 6 | (at[i] & 0x3f);
-        }
-        if (code < least[size] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
+        int size = ah_utf8_length(at, (size_t)(end - at));
+        if (!size)
             return false;
         at += size;
     }

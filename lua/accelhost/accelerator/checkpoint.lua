@@ -7,6 +7,7 @@ local contents = later "accelhost.checkpoint.contents"
 local manifest = later "accelhost.checkpoint.manifest"
 local names = later "accelhost.checkpoint.names"
 local objects = require "accelhost.accelerator.objects"
+local printable = require "accelhost.util.printable"
 local recovery = later "accelhost.accelerator.recovery"
 local run_state = require "accelhost.accelerator.run_state"
 local comm = C.comm
@@ -202,7 +203,7 @@ end
 local function tell(format, ...)
   if comm.rank() ~= 0 then return end
   io.stdout:flush()
-  io.stderr:write("load_state: ", format:format(...), "\n")
+  io.stderr:write("load_state: ", printable.message(format:format(...)), "\n")
 end
 
 -- The first checkpoint that is whole.

@@ -6,11 +6,14 @@ local Store = require "accelhost.sweep.store"
 local file = require "accelhost.sweep.file"
 local lock = require "accelhost.sweep.lock"
 local params = require "accelhost.util.params"
+local printable = require "accelhost.util.printable"
 local source = require "accelhost.sweep.report.source"
 
 local command = {}
 
 local function fail(format, ...) error(format:format(...), 0) end
+
+local function complain(text) io.stderr:write("accelhost sweep: ", printable.message(text), "\n") end
 
 local function absolute(path) return path:sub(1, 1) == "/" and path or C.system.working_folder() .. "/" .. path end
 
@@ -70,7 +73,7 @@ local function conclude(study, runner, observer, directory, quiet)
   observer:finish(study, C.system.time())
   tell_best(study, directory, quiet)
   io.stdout:flush()
-  if study.stopping then io.stderr:write("accelhost sweep: ", study.stopping, "\n") end
+  if study.stopping then complain(study.stopping) end
   if runner.interrupted then return 130 end
   return study:best() and 0 or 1
 end
@@ -85,9 +88,7 @@ end
 ---@param options {study?: string, quiet?: boolean, overrides: table<string, any>}
 ---@return integer # the exit code
 function command.run(path, options)
-  local definition = file.read(path, options.overrides, function(text)
-    io.stderr:write("accelhost sweep: ", text, "\n")
-  end)
+  local definition = file.read(path, options.overrides, complain)
   local limit = limit_of(definition)
   local name = path:match "([^/]+)%.[^./]+$" or path
   local directory = options.study or definition.study or name .. ".study"
@@ -126,7 +127,8 @@ function command.status(directory)
   end
   io.write(require "accelhost.sweep.report.text".brief(study, {now = C.system.time(),
     width = terminal and width > 0 and width or 80}))
-  io.write(taken and "a process runs it\n" or ("no process runs it; to go on: %s\n"):format(study.command or "?"))
+  io.write(taken and "a process runs it\n" or ("no process runs it; to go on: %s\n"):format(
+    printable.text(study.command or "?")))
   return 0
 end
 
@@ -141,8 +143,8 @@ function command.best(directory)
   local values = params.nest(study.settings(best.params))
   write_file(study.directory .. "/best.yaml", params.yaml(values))
   io.write(params.lua(values), "\n")
-  io.stderr:write(("trial %d: %s %.6g; as YAML: %s/best.yaml\n"):format(best.number, study.metric, best.value,
-    study.directory))
+  io.stderr:write(("trial %d: %s %.6g; as YAML: %s/best.yaml\n"):format(best.number,
+    printable.text(study.metric), best.value, printable.text(study.directory)))
   return 0
 end
 
@@ -183,7 +185,7 @@ function command.main(what, path, study, quiet, output, reports, launcher, trial
   })
   if fine then return result end
   io.stdout:flush()
-  io.stderr:write("accelhost sweep: ", tostring(result), "\n")
+  complain(tostring(result))
   return 2
 end
 

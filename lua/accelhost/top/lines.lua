@@ -1,5 +1,6 @@
 --- The jobs as lines of text.
 local columns = require "accelhost.util.columns"
+local printable = require "accelhost.util.printable"
 
 local lines = {}
 
@@ -61,7 +62,7 @@ local function table_of(job)
   for i, cell in ipairs(cells) do rows[1][i] = cell[1] end
   for _, rank in ipairs(job.ranks) do
     local row = {}
-    for i, cell in ipairs(cells) do row[i] = cell[2](rank):gsub("%c", "?") end
+    for i, cell in ipairs(cells) do row[i] = printable.text(cell[2](rank)) end
     rows[#rows + 1] = row
   end
   for _, row in ipairs(rows) do
@@ -83,7 +84,7 @@ function lines.of(seen)
   local made = {}
   for _, job in ipairs(seen.jobs) do
     if #made > 0 then made[#made + 1] = "" end
-    made[#made + 1] = ("job %d: %s"):format(job.pid, (job.command:gsub("%c", "?")))
+    made[#made + 1] = ("job %d: %s"):format(job.pid, printable.text(job.command))
     for _, line in ipairs(table_of(job)) do made[#made + 1] = line end
   end
   if #made == 0 then made[1] = "none of your jobs runs on this host" end

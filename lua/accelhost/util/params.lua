@@ -131,8 +131,17 @@ for word in ([[and break do else elseif end false for function goto if in local 
   reserved[word] = true
 end
 
+-- A string as Lua source without control characters: %q leaves U+0080 to U+009F and what is not UTF-8.
+local function quoted(text)
+  local source = ("%q"):format(text)
+  local bytes = C.events.is_utf8(text) and "\194[\128-\159]" or "[\128-\255]"
+  return (source:gsub(bytes, function(found)
+    return (found:gsub(".", function(byte) return ("\\%d"):format(byte:byte()) end))
+  end))
+end
+
 local function lua_text(value, indent)
-  if type(value) == "string" then return ("%q"):format(value) end
+  if type(value) == "string" then return quoted(value) end
   if type(value) ~= "table" then return C.json.encode(value) end
   local parts, inner = {}, indent .. "  "
   if not is_map(value) then
@@ -140,7 +149,7 @@ local function lua_text(value, indent)
     return "{" .. table.concat(parts, ", ") .. "}"
   end
   for i, key in ipairs(sorted(value)) do
-    local name = key:find "^[%a_][%w_]*$" and not reserved[key] and key or ("[%q]"):format(key)
+    local name = key:find "^[%a_][%w_]*$" and not reserved[key] and key or "[" .. quoted(key) .. "]"
     parts[i] = ("%s%s = %s"):format(inner, name, lua_text(value[key], inner))
   end
   return "{\n" .. table.concat(parts, ",\n") .. ",\n" .. indent .. "}"

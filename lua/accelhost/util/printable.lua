@@ -18,6 +18,13 @@ function printable.text(text)
   return (printable.utf8(text):gsub("%c", "?"):gsub("\194[\128-\159]", "?"))
 end
 
+--- A message of several lines, with a question mark for what printable.text replaces except line feeds and tabs.
+---@param text string
+---@return string
+function printable.message(text)
+  return (printable.utf8(text):gsub("[%z\1-\8\11-\31\127]", "?"):gsub("\194[\128-\159]", "?"))
+end
+
 --- A number as short as it may be with some digits: 0.001, 1e-6, nan.
 ---@param value number
 ---@param digits integer

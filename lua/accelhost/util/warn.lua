@@ -1,5 +1,6 @@
 --- Warnings: one line on stderr with the script's line, once per text and process.
 local C = require "accelhost._C"
+local printable = require "accelhost.util.printable"
 local seen = {}
 
 --- Say `text` on stderr unless it was said before.
@@ -9,5 +10,5 @@ return function(text)
   seen[text] = true
   io.stdout:flush()
   local where = C.system.call_site()
-  io.stderr:write("warning: ", text, where ~= "?" and " (" .. where .. ")" or "", "\n")
+  io.stderr:write("warning: ", printable.message(text), where ~= "?" and " (" .. where .. ")" or "", "\n")
 end

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file_system.h"
 #include "base/folder.h"
 #include "base/sha256.h"
 #include "base/status.h"
@@ -377,6 +378,13 @@ static int check_file(lua_State *L)
     return 1;
 }
 
+/* is_shared(path): may other hosts have files of its file system open? */
+static int is_shared(lua_State *L)
+{
+    lua_pushboolean(L, ah_path_is_shared(luaL_checkstring(L, 1)));
+    return 1;
+}
+
 int ah_open_io(lua_State *L)
 {
     static const luaL_Reg list[] = {
@@ -388,6 +396,7 @@ int ah_open_io(lua_State *L)
         {"sha256", sha256},                {"sha256_file", sha256_file},
         {"remove_file", remove_file},      {"write_text", write_text},
         {"check_file", check_file},
+        {"is_shared", is_shared},
         {NULL, NULL},
     };
     lua_pushlightuserdata(L, &archive_key);

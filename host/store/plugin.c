@@ -1,5 +1,7 @@
 /* The plugin that keeps databases, by SQLite: what it exports. Statements are kept prepared, the oldest goes when there
- * are too many; the current one is reset before the next, and when it is through, so that no read stays open. */
+ * are too many; the current one is reset before the next, and when it is through, so that no read stays open. Files may be
+ * other people's: statements cannot write the schema's table, and views and triggers of a file call no function with
+ * side effects. */
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +58,8 @@ static int open_store(struct ah_database **out, const char *path, enum ah_databa
         close_store(&store->database);
         return status;
     }
+    sqlite3_db_config(store->file, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    sqlite3_db_config(store->file, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     sqlite3_busy_timeout(store->file, WAIT_MS);
     sqlite3_extended_result_codes(store->file, 1);
     *out = &store->database;

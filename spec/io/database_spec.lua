@@ -48,6 +48,14 @@ describe("A database", function()
     end)
   end
 
+  it("keeps statements from the schema's table, and schemas from functions with side effects", function()
+    assert.same({{trusted_schema = 0}}, db:execute "PRAGMA trusted_schema")
+    db:execute "PRAGMA writable_schema = ON"
+    local fine, text = pcall(db.execute, db, "UPDATE sqlite_schema SET sql = 'CREATE TABLE t (x)'")
+    assert.is_false(fine)
+    assert.matches("table sqlite_master may not be modified", text)
+  end)
+
   it("says which file cannot be opened, is none of SQLite's, or is closed", function()
     local path = os.tmpname()
     local file = assert(io.open(path, "w"))

@@ -222,6 +222,49 @@ describe("A study", function()
     assert.equal("trial 1 reached the target", study.stopping)
   end)
 
+  it("has a rollback journal on a network file system, which readers on other hosts understand", function()
+    local is_shared, asked = C.io.is_shared, nil
+    local function journal_of(shared)
+      C.io.is_shared = function(folder)
+        asked = folder
+        return shared
+      end
+      local store = Store(path, "create")
+      local mode = store._db:execute("PRAGMA journal_mode")[1].journal_mode
+      store:put("text", mode)
+      local wal = io.open(path .. "-wal")
+      if wal then wal:close() end
+      local reader = Store(path, "read")
+      assert.equal(mode, reader:get "text")
+      reader:close()
+      store:close()
+      return mode, wal ~= nil
+    end
+    finally(function() C.io.is_shared = is_shared end)
+    assert.same({"wal", true}, {journal_of(false)})
+    assert.equal(path:match "^(.*)/", asked)
+    assert.same({"truncate", false}, {journal_of(true)})
+    assert.same({"wal", true}, {journal_of(false)})
+  end)
+
+  it("has a rollback journal where a write-ahead log is not possible", function()
+    local open_database = C.sqlite.open
+    local memory = open_database(path, "create")
+    local statements = {}
+    C.sqlite.open = function()
+      return {execute = function(_, sql, values)
+        statements[#statements + 1] = sql
+        if sql:find "WAL" then return {{journal_mode = "delete"}} end
+        return memory:execute(sql, values)
+      end, close = function() memory:close() end}
+    end
+    finally(function() C.sqlite.open = open_database end)
+    local store = Store(path, "create")
+    assert.same({"PRAGMA journal_mode = WAL", "PRAGMA journal_mode = TRUNCATE"}, {statements[1], statements[2]})
+    assert.equal("truncate", memory:execute("PRAGMA journal_mode")[1].journal_mode)
+    store:close()
+  end)
+
   it("writes a file that any SQLite reads", function()
     if os.execute "command -v sqlite3 > /dev/null" ~= 0 then return pending "needs sqlite3" end
     local study, store = open(definition {trials = 2}, path)

@@ -2,8 +2,9 @@
 --- (sqlite3 STUDY/study.db).
 --
 -- Nothing that was told is lost when any process is killed: each event is a transaction of its own in a write-ahead log
--- (synchronous = NORMAL; only a system that goes down may take the last moments, and leaves the file whole). `event` is
--- the truth, in order, and never changed; `trial` says how things stand.
+-- (synchronous = NORMAL; only a system that goes down may take the last moments, and leaves the file whole). The log
+-- needs memory that its processes share, so one host: a network file system has a rollback journal in its place.
+-- `event` is the truth, in order, and never changed; `trial` says how things stand.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -38,6 +39,17 @@ local schema = {
     FROM trial, json_each(trial.params) AS each]],
 }
 
+local function set_journal(database, folder)
+  if not C.io.is_shared(folder) then
+    local fine, rows = pcall(database.execute, database, "PRAGMA journal_mode = WAL")
+    if fine and rows[1].journal_mode ~= "delete" then
+      database:execute "PRAGMA synchronous = NORMAL"
+      return
+    end
+  end
+  database:execute "PRAGMA journal_mode = TRUNCATE"
+end
+
 ---@class Store
 local Store = class.new "Store"
 
@@ -47,16 +59,15 @@ local Store = class.new "Store"
 function Store:init(path, mode)
   self.path = path
   local file = mode ~= "create" and io.open(path)
+  local folder = path:match "^(.*)/[^/]*$" or "."
   if file then
     file:close()
   elseif mode ~= "create" then
-    local folder = path:match "^(.*)/[^/]*$" or "."
     fail("there is no study in '%s' (study.db is not there; `accelhost sweep FILE` makes FILE.study)", folder)
   end
   self._db = C.sqlite.open(path, mode)
   if mode ~= "read" then
-    self._db:execute "PRAGMA journal_mode = WAL"
-    self._db:execute "PRAGMA synchronous = NORMAL"
+    set_journal(self._db, folder)
     if mode == "create" then self:_create() end
   end
   local version = self:get "version"

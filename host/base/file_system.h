@@ -1,0 +1,14 @@
+/* Kinds of file systems. */
+#ifndef AH_BASE_FILE_SYSTEM_H
+#define AH_BASE_FILE_SYSTEM_H
+
+#include <stdbool.h>
+
+/* Whether other hosts may have files of a file system open, by its type as statfs(2) reports it: network and cluster
+ * file systems, and FUSE, which may be one. */
+bool ah_file_system_is_shared(unsigned long type);
+
+/* The same of the file system that holds a file or folder; false if its type cannot be read. */
+bool ah_path_is_shared(const char *path);
+
+#endif

@@ -1,5 +1,6 @@
 /* accelhost data NAME [--dir DIR]: fetch a public data set through the curl program and check what came. */
 #include <errno.h>
+#include <fcntl.h>
 #include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,6 +18,8 @@
 #include "cli/command.h"
 
 enum { FILES = 4, MIRRORS = 2, MAX_PATH = 4096 };
+
+static const char most_bytes[] = "67108864"; /* of a file: the largest has 26 MB */
 
 struct set {
     const char *name;
@@ -76,19 +79,18 @@ static const struct set *find_set(const char *name)
 
 static int no_curl(void)
 {
-    return ah_fail(AH_ENOTIMPL, "the curl program is not installed; install it, or put the files there by hand");
+    return ah_fail(AH_ENOTIMPL, "the curl program is not installed");
 }
 
 static int curl(const char *url, const char *to)
 {
     bool terminal = isatty(STDERR_FILENO);
-    const char *const words[] = {"curl",       "--fail",
-                                 "--location", "--retry",
-                                 "2",          "--connect-timeout",
-                                 "20",         terminal ? "--progress-bar" : "-sS",
-                                 "--output",   to,
-                                 "--url",      url,
-                                 NULL};
+    const char *const protocols = strncmp(url, "file://", 7) ? "=https,http" : "=file";
+    const char *const words[] = {
+        "curl", "--fail", "--location", "--proto", protocols, "--proto-redir", "=https,http", "--max-filesize",
+        most_bytes, "--retry", "2", "--connect-timeout", "20", terminal ? "--progress-bar" : "-sS", "--output", to,
+        "--url", url, NULL,
+    };
     pid_t child;
     int status, failed = posix_spawnp(&child, "curl", NULL, NULL, (char *const *)words, environ);
     if (failed == ENOENT)
@@ -109,13 +111,33 @@ static int curl(const char *url, const char *to)
     return 0;
 }
 
+/* Create an empty file with a name that nobody can predict, and with the access rights of any new file. */
+static int open_partial(const char *path, char partial[MAX_PATH])
+{
+    mode_t mask = umask(0);
+    umask(mask);
+    if (snprintf(partial, MAX_PATH, "%s.part-XXXXXX", path) >= MAX_PATH)
+        return ah_fail(AH_EINVAL, "the folder's name is longer than %d bytes", MAX_PATH - 1);
+    int fd = mkostemp(partial, O_CLOEXEC);
+    if (fd < 0 || fchmod(fd, 0666 & ~mask)) {
+        int status = ah_fail(AH_EIO, "cannot create %s: %s", partial, strerror(errno));
+        if (fd >= 0) {
+            close(fd);
+            unlink(partial);
+        }
+        return status;
+    }
+    close(fd);
+    return 0;
+}
+
 static int fetch_from(const char *mirror, const char *name, const char *hash, const char *path)
 {
     char url[MAX_PATH], partial[MAX_PATH], found[AH_SHA256_TEXT];
     const char *slash = mirror[0] && mirror[strlen(mirror) - 1] == '/' ? "" : "/";
-    if (snprintf(url, sizeof url, "%s%s%s", mirror, slash, name) >= (int)sizeof url ||
-        snprintf(partial, sizeof partial, "%s.part-%d", path, (int)getpid()) >= (int)sizeof partial)
-        return ah_fail(AH_EINVAL, "the address or the folder is longer than %d bytes", MAX_PATH - 1);
+    if (snprintf(url, sizeof url, "%s%s%s", mirror, slash, name) >= (int)sizeof url)
+        return ah_fail(AH_EINVAL, "the address is longer than %d bytes", MAX_PATH - 1);
+    AH_TRY(open_partial(path, partial));
     int status = curl(url, partial);
     if (status == 0)
         status = ah_sha256_file(partial, found);
@@ -157,6 +179,18 @@ static int fetch(const struct set *set, int file, const char *dir, const char *m
     }
     printf("%s: fetched, sum is right\n", path);
     return 0;
+}
+
+static void report_failure(const struct set *set, const char *dir, int status)
+{
+    fflush(stdout);
+    fprintf(stderr, "accelhost data: %s\n", ah_error_text());
+    if (status == AH_EINTR)
+        return;
+    fprintf(stderr, "accelhost data: without a network, copy these files into %s:", dir);
+    for (int file = 0; file < FILES; file++)
+        fprintf(stderr, "%s %s", file ? "," : "", set->files[file].name);
+    fputc('\n', stderr);
 }
 
 int ah_cli_data(int argc, char **argv)
@@ -201,10 +235,7 @@ int ah_cli_data(int argc, char **argv)
         fflush(stdout);
         status = fetch(set, file, dir, mirror);
     }
-    if (status < 0) {
-        fflush(stdout);
-        fprintf(stderr, "accelhost data: %s\n", ah_error_text());
-        return 1;
-    }
-    return 0;
+    if (status < 0)
+        report_failure(set, dir, status);
+    return status < 0;
 }

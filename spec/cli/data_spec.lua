@@ -55,6 +55,66 @@ describe("accelhost data", function()
     os.execute("rmdir " .. dir)
   end)
 
+  -- fn(dir, fetch): fetch(words) runs `accelhost data mnist` with a curl that stores its arguments in dir/words and the
+  -- state of the file that it is to write in dir/output.
+  local function with_curl(fn)
+    local dir = new_folder()
+    os.execute("mkdir -p " .. dir .. "/bin")
+    local file = assert(io.open(dir .. "/bin/curl", "w"))
+    file:write(([[#!/bin/sh
+      printf '%%s\n' "$@" >> %s/words
+      while [ "$1" != --output ]; do shift; done
+      stat -c '%%A %%s %%N' "$2" >> %s/output
+      exit 6]]):format(dir, dir))
+    file:close()
+    os.execute("chmod +x " .. dir .. "/bin/curl")
+    fn(dir, function(words)
+      local all = {"data", "mnist", "--dir", dir .. "/set"}
+      for _, word in ipairs(words) do all[#all + 1] = word end
+      return run.host(all, {env = {PATH = dir .. "/bin:" .. os.getenv "PATH"}})
+    end)
+    os.execute("rm -r " .. dir)
+  end
+
+  local function read(path)
+    local file = assert(io.open(path))
+    local text = file:read "*a"
+    file:close()
+    return text
+  end
+
+  it("limits curl to https and http, also for redirections, and to a size", function()
+    with_curl(function(dir, fetch)
+      fetch {}
+      local words = read(dir .. "/words")
+      assert.equal(2, select(2, words:gsub("%-%-proto\n=https,http\n%-%-proto%-redir\n=https,http\n", "")))
+      assert.equal(2, select(2, words:gsub("%-%-max%-filesize\n67108864\n", "")))
+      os.remove(dir .. "/words")
+      fetch {"--mirror", "file:///none"}
+      assert.matches("%-%-proto\n=file\n%-%-proto%-redir\n=https,http\n", read(dir .. "/words"))
+    end)
+  end)
+
+  it("has curl write to a file that exists already, with a name that is different each time", function()
+    with_curl(function(dir, fetch)
+      fetch {}
+      local first, second = read(dir .. "/output"):match "^(.-)\n(.-)\n$"
+      assert.matches("^%-rw%S+ 0 '" .. dir .. "/set/train%-images%-idx3%-ubyte.gz%.part%-%w%w%w%w%w%w'$", first)
+      assert.are_not.equal(first, second)
+      assert.equal("", files_in(dir .. "/set"))
+    end)
+  end)
+
+  it("names the files to copy where there is no network", function()
+    with_curl(function(dir, fetch)
+      local result = fetch {}
+      assert.equal(1, result.code)
+      local advice = ("\naccelhost data: without a network, copy these files into %s/set: train-images-idx3-ubyte.gz, "
+        .. "train-labels-idx1-ubyte.gz, t10k-images-idx3-ubyte.gz, t10k-labels-idx1-ubyte.gz\n"):format(dir)
+      assert.equal(advice, result.stderr:sub(-#advice))
+    end)
+  end)
+
   it("says that curl is missing", function()
     local dir = new_folder()
     os.execute("mkdir " .. dir)

@@ -1,4 +1,5 @@
-/* The leftmost, and of those the longest: the list is kept by falling length. */
+/* Of tokens that begin at one place the longest counts. The list is sorted by characters, which makes a trie of it: the
+ * tokens that begin with what was read of a text are neighbours, and each further character narrows their range. */
 #include "text/added.h"
 
 #include <stdlib.h>
@@ -10,33 +11,72 @@
 
 int ah_added_push(struct ah_added_list *list, struct ah_added added)
 {
-    int status = added.count ? ah_grow(&list->at, list->count + 1, &list->room, sizeof *list->at) : 0;
+    int status = 0;
+    if (added.count > AH_ADDED_MOST)
+        status = ah_fail(AH_EINVAL, "added_tokens: token %d has %zu characters, expected at most %d", added.id,
+                         added.count, AH_ADDED_MOST);
+    else if (added.count)
+        status = ah_grow(&list->at, list->count + 1, &list->room, sizeof *list->at);
     if (status < 0 || added.count == 0) {
         free(added.c);
         return status;
     }
-    size_t i = list->count++;
-    for (; i > 0 && list->at[i - 1].count < added.count; i--)
-        list->at[i] = list->at[i - 1];
-    list->at[i] = added;
+    added.order = list->count;
+    list->at[list->count++] = added;
     list->first[(added.c[0] & 255) / 64] |= UINT64_C(1) << (added.c[0] & 63);
     return 0;
 }
 
+/* By characters, a token before those that it begins; equal ones in the order of ah_added_push. */
+static int compare(const void *left, const void *right)
+{
+    const struct ah_added *a = left, *b = right;
+    size_t count = a->count < b->count ? a->count : b->count;
+    for (size_t i = 0; i < count; i++)
+        if (a->c[i] != b->c[i])
+            return a->c[i] < b->c[i] ? -1 : 1;
+    if (a->count != b->count)
+        return a->count < b->count ? -1 : 1;
+    return a->order < b->order ? -1 : 1;
+}
+
+void ah_added_sort(struct ah_added_list *list)
+{
+    if (list->count)
+        qsort(list->at, list->count, sizeof *list->at, compare);
+}
+
+/* The first token in [low, high), equal up to character `k`, whose character k is at least `c`. A token that ends
+ * before k has none and is less. */
+static size_t bound(const struct ah_added_list *list, size_t low, size_t high, size_t k, uint64_t c)
+{
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (list->at[middle].count <= k || list->at[middle].c[k] < c)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 static const struct ah_added *match(const struct ah_added_list *list, const struct ah_chars *text, size_t at)
 {
+    const struct ah_added *found = NULL, *tokens = list->at;
+    size_t low = 0, high = list->count;
     uint32_t c = text->at[at].c;
     if (!(list->first[(c & 255) / 64] >> (c & 63) & 1))
         return NULL;
-    for (size_t i = 0; i < list->count; i++) {
-        const struct ah_added *added = &list->at[i];
-        size_t k = 0;
-        while (k < added->count && at + k < text->count && text->at[at + k].c == added->c[k])
-            k++;
-        if (k == added->count)
-            return added;
+    for (size_t k = 0; at + k < text->count && low < high; k++) {
+        c = text->at[at + k].c;
+        if (tokens[low].count <= k || tokens[low].c[k] != c)
+            low = bound(list, low, high, k, c);
+        if (low < high && (tokens[high - 1].count <= k || tokens[high - 1].c[k] != c))
+            high = bound(list, low, high, k, (uint64_t)c + 1);
+        if (low < high && tokens[low].count == k + 1)
+            found = &tokens[low];
     }
-    return NULL;
+    return found;
 }
 
 static bool has(const struct ah_chars *text, size_t at, int flag)

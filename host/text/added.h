@@ -6,10 +6,13 @@
 
 #include "text/chars.h"
 
+/* Characters of an added token: finding one takes up to so many steps at each place of a text. */
+enum { AH_ADDED_MOST = 1024 };
+
 struct ah_added {
     int32_t id;
     uint32_t *c; /* its characters; normalized ones when it is looked for in normalized text */
-    size_t count;
+    size_t count, order;
     bool special, single_word, lstrip, rstrip, normalized;
 };
 
@@ -19,8 +22,12 @@ struct ah_added_list {
     uint64_t first[4]; /* the low bytes of first characters, for a quick no */
 };
 
-/* Put one into the list, which takes over `c` even when it fails. An empty one is left out. */
+/* Append one to the list, which takes over `c` even when it fails. An empty one is left out. AH_EINVAL: more than
+ * AH_ADDED_MOST characters. */
 int ah_added_push(struct ah_added_list *list, struct ah_added added);
+
+/* Prepare the list for ah_added_find, after the last ah_added_push. */
+void ah_added_sort(struct ah_added_list *list);
 
 /* The first token in text->at[from, end), where earlier ones and their blanks reached to `taken`: what it covers in
  * [*begin, *stop), with the blanks that it takes; *next is where to look on. NULL: none. */

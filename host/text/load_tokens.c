@@ -95,6 +95,8 @@ int ah_load_added(struct ah_tokenizer *tokenizer, const json_t *value)
         return ah_fail(AH_EINVAL, "added_tokens: expected a list");
     json_array_foreach(value, i, item)
         AH_TRY(load_one(tokenizer, item));
+    ah_added_sort(&tokenizer->raw);
+    ah_added_sort(&tokenizer->normalized);
     return 0;
 }
 

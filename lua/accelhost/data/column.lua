@@ -42,7 +42,8 @@ function TextColumn:len() return self._count end
 function TextColumn:get(i)
   local text, is_json = self.texts:get(i)
   if text == nil then return self.kind == "string" and "" or nil end
-  return is_json and self.kind == "mixed" and json.decode(text) or text
+  if is_json and self.kind == "mixed" then return json.decode(text) end
+  return text
 end
 
 TextColumn.take = listed
